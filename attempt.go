@@ -1,0 +1,239 @@
+package holdfast
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"time"
+
+	"github.com/holdfast-go/holdfast/internal/clock"
+	"github.com/holdfast-go/holdfast/internal/script"
+	"github.com/holdfast-go/holdfast/internal/wire"
+)
+
+// attempt is one token's way to a lock: nothing else has this token, and when the
+// attempt ends without a grant, whatever the server has or gets of it is taken back.
+type attempt struct {
+	l     *Lock
+	token string
+	score int64 // in the queue, or of the attempt whose place this one takes; 0 if none
+
+	// What only a waiter has.
+	channel string
+	claim   time.Duration
+	member  string            // of the queue
+	inbox   chan wire.Message // notifications
+	placed  bool              // the server said that it is queued
+	anchor  clockAnchor       // of the server's latest answer
+
+	// owed says that the server has, or may have, something of this token.
+	owed bool
+	// unanswered is the not-after of sendings that may have been, or may yet be,
+	// carried out without our knowing; server time in µs, 0 when there are none.
+	unanswered int64
+}
+
+func (l *Lock) newAttempt() *attempt {
+	return &attempt{l: l, token: randomText()}
+}
+
+// minClaim is the least time for which a waiter is handed a lock before it must
+// have renewed it: long enough for a notification on a slow way, short enough for
+// the others when the waiter's process hangs.
+const minClaim = 1500 * time.Millisecond
+
+// listen makes the attempt a waiter's, which can be queued and notified.
+func (a *attempt) listen(channel string) {
+	c := a.l.c
+	a.channel = channel
+	a.claim = min(max(minClaim, 4*c.rtt.mean()), a.l.set.term())
+	a.member = a.token + "\n" + milliseconds(a.claim) + "\n" + channel + "\n" + a.l.info
+	a.inbox = make(chan wire.Message, 4)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.tokens[a.token] = a
+}
+
+// forget makes notifications for this attempt those of a stranger.
+func (a *attempt) forget() {
+	if a.inbox == nil {
+		return
+	}
+	c := a.l.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.tokens, a.token)
+}
+
+// notify is told what the server sent for this attempt's token.
+func (a *attempt) notify(m wire.Message) {
+	select {
+	case a.inbox <- m:
+	default: // a full inbox has a reason to look already
+	}
+}
+
+// The ways in which acquire.lua can be asked.
+const (
+	modeTry  = "t"
+	modeWait = "w"
+	modeLook = "l"
+)
+
+// What acquire.lua can say, besides a *grant.
+type (
+	held struct { // by somebody else
+		holder Holder
+	}
+	queued struct {
+		expiry    time.Duration // of the lock; negative if it has none
+		rank      int           // from 1
+		receivers int           // of our channel
+		foreign   bool          // another program holds the lock
+	}
+	gone struct{} // neither holder nor queued
+)
+
+// ask asks for the lock, and for so many fences.
+func (a *attempt) ask(ctx context.Context, mode string, fences int) (any, error) {
+	c := a.l.c
+	for range 3 {
+		// Past this no copy of the request is carried out.
+		notAfter := c.serverTime(c.slot(a.l)) + (c.cfg.RetryTimeout + c.cfg.CommandTimeout + time.Second).Microseconds()
+		args := []string{a.l.flags(mode), a.token, milliseconds(a.l.set.term()), strconv.FormatInt(notAfter, 10), strconv.Itoa(fences), a.l.info}
+		if mode != modeTry {
+			score := ""
+			if a.score != 0 {
+				score = strconv.FormatInt(a.score, 10)
+			}
+			args = append(args, milliseconds(a.claim), a.channel, score)
+		}
+		r, unanswered, err := c.call(ctx, request{op: "acquire", lock: a.l, script: script.Acquire, args: args})
+		a.owed = a.owed || unanswered || mode != modeTry
+		if unanswered && mode != modeLook {
+			a.unanswered = max(a.unanswered, notAfter)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if r.Word != "late" {
+			return a.parse(r)
+		}
+	}
+	return nil, &ServerError{Op: "acquire", Name: a.l.name, Server: c.driver.Addr(), Kind: ErrUnavailable, Err: errors.New("its clock jumps")}
+}
+
+// parse reads acquire.lua's answer.
+func (a *attempt) parse(r answer) (any, error) {
+	switch r.Word {
+	case "granted":
+		a.owed = true
+		var pttl, fence, block int64
+		if r.Ints(&pttl, &fence, &block) == nil && fence > 0 {
+			return a.granted(r.sent, pttl, uint64(fence), block)
+		}
+	case "held":
+		if h, err := a.l.parseHolder(&r.Reply); err == nil {
+			return held{h}, nil
+		}
+	case "queued":
+		var pttl, score, rank, receivers int64
+		if r.Ints(&pttl, &score, &rank, &receivers) == nil {
+			a.score, a.placed = score, true
+			a.anchor = clockAnchor{r.sent, r.Now}
+			return queued{time.Duration(pttl) * time.Millisecond, int(rank), int(receivers), r.Rest() == "foreign"}, nil
+		}
+	case "gone":
+		return gone{}, nil
+	}
+	return nil, a.l.malformed("acquire")
+}
+
+// errLate is met when the way to the server and back takes longer than a lease lasts.
+var errLate = errors.New("the lock was granted, but the reply came past the lease's deadline; it is given back")
+
+// granted makes a grant of an answer to a request that was sent then.
+func (a *attempt) granted(sent clock.Instant, pttl int64, fence uint64, block int64) (*grant, error) {
+	term := a.l.set.term()
+	if pttl >= 0 {
+		term = time.Duration(pttl) * time.Millisecond
+	}
+	g := newGrant(a, sent, sent, term-drift(term), fence, block)
+	if g.expired(clock.Now()) {
+		return nil, &ServerError{Op: "acquire", Name: a.l.name, Server: a.l.c.driver.Addr(), Kind: ErrUnavailable, Err: errLate}
+	}
+	return g, nil
+}
+
+// claimed makes a grant of the notification that the lock was handed to this
+// attempt; false when the claim is over, or may soon be.
+func (a *attempt) claimed(n *wire.Grant) (*grant, bool) {
+	claim := time.Duration(n.Claim) * time.Millisecond
+	now := clock.Now()
+	sinceAnchor := now.Sub(a.anchor.sent)
+	// The anchor's request was sent before the server answered it, so by our clock
+	// the grant was made no earlier than this. It was made before now, too.
+	age := sinceAnchor - time.Duration(n.Now-a.anchor.server)*time.Microsecond
+	valid := sinceAnchor - max(age, 0) + claim - drift(sinceAnchor+claim)
+	if valid-sinceAnchor < claim/4 {
+		return nil, false
+	}
+	g := newGrant(a, now, a.anchor.sent, valid, n.Fence, 1)
+	g.claim = true
+	return g, true
+}
+
+// drift is what a deadline allows for clocks that run at different speeds: 1% and
+// 2 ms, as in https://redis.io/docs/latest/develop/use/patterns/distributed-locks/
+func drift(d time.Duration) time.Duration { return d/100 + 2*time.Millisecond }
+
+// abandon takes back, in the background, what the server has or may get of this
+// attempt.
+func (a *attempt) abandon() {
+	if !a.owed {
+		a.forget()
+		return
+	}
+	c := a.l.c
+	c.tasks.run(func() {
+		c.takeBack(a.l, a.token, a.member, a.unanswered)
+		a.forget()
+	})
+}
+
+// takeBack sends a release for a token until it is answered, or there is nothing left
+// that it could release.
+func (c *Client) takeBack(l *Lock, token, member string, tombstone int64) {
+	end := time.Now().Add(min(l.set.term(), time.Minute) + c.cfg.RetryTimeout + c.cfg.CommandTimeout)
+	for {
+		_, _, err := c.call(context.Background(), releaseRequest(l, token, member, tombstone))
+		if _, outcome := classify(err); err == nil || outcome == refused && !temporary(kindOfError(err)) {
+			return
+		}
+		if time.Now().After(end) || c.isClosing() {
+			return
+		}
+		time.Sleep(jitter(500*time.Millisecond, 20))
+	}
+}
+
+// kindOfError returns the sentinel of a ServerError, or nil.
+func kindOfError(err error) error {
+	var se *ServerError
+	if errors.As(err, &se) {
+		return se.Kind
+	}
+	return nil
+}
+
+func releaseRequest(l *Lock, token, member string, tombstone int64) request {
+	return request{
+		op: "release", lock: l, script: script.Release, urgent: true,
+		args: []string{l.flags(""), token, member, strconv.FormatInt(tombstone, 10)},
+	}
+}
+
+// milliseconds writes d for a script, rounded up: a server's TTL counts whole ones.
+func milliseconds(d time.Duration) string {
+	return strconv.FormatInt(int64((d+time.Millisecond-1)/time.Millisecond), 10)
+}

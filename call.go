@@ -1,0 +1,217 @@
+package holdfast
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/holdfast-go/holdfast/internal/clock"
+	"github.com/holdfast-go/holdfast/internal/wire"
+)
+
+// answer is a script's reply, and when the request was sent that it answers.
+type answer struct {
+	wire.Reply
+	sent clock.Instant
+}
+
+// request is a script to run on a lock.
+type request struct {
+	op     string // for errors
+	lock   *Lock
+	script Script
+	args   []string
+	urgent bool
+}
+
+// call sends a request until it is answered, while what it meets looks temporary, for
+// RetryTimeout at most; ctx may end it sooner. unanswered says that some sending may
+// have been carried out without our hearing of it, or may still be.
+func (c *Client) call(ctx context.Context, rq request) (a answer, unanswered bool, err error) {
+	return persist(ctx, c, rq.op, rq.lock.name, func(ctx context.Context) (answer, error) {
+		return c.send(ctx, rq)
+	})
+}
+
+// send sends a request once.
+func (c *Client) send(ctx context.Context, rq request) (answer, error) {
+	k, fence := rq.lock.keys, c.space.Fence()
+	if c.inCluster() {
+		fence = k.Fence
+	}
+	sent := clock.Now()
+	text, err := c.driver.Eval(ctx, rq.script, []string{k.Lock, k.Queue, fence}, rq.args, rq.urgent)
+	if err != nil {
+		return answer{}, err
+	}
+	reply, err := wire.ParseReply(text)
+	if err != nil {
+		return answer{}, err
+	}
+	c.rtt.observe(time.Since(sent.Mono))
+	c.setClock(c.slot(rq.lock), sent, reply.Now)
+	return answer{reply, sent}, nil
+}
+
+// persist calls f, which sends something once, until it succeeds, as call says. Each
+// try is given up after CommandTimeout, and at once when ctx ends, even if f does not
+// return then.
+func persist[T any](ctx context.Context, c *Client, op, name string, f func(context.Context) (T, error)) (result T, unanswered bool, err error) {
+	start := time.Now()
+	for pause := 10 * time.Millisecond; ; pause = min(2*pause, 500*time.Millisecond) {
+		result, err := try(ctx, c, c.cfg.CommandTimeout, f)
+		if err == nil {
+			return result, unanswered, nil
+		}
+		kind, outcome := classify(err)
+		unanswered = unanswered || outcome == unknown
+		if ctx.Err() != nil && outcome != refused {
+			return result, unanswered, ctx.Err()
+		}
+		failure := &ServerError{Op: op, Name: name, Server: c.driver.Addr(), Kind: kind, Err: err, ambiguous: unanswered}
+		wait := pause/2 + rand.N(pause/2)
+		end, bounded := ctx.Deadline()
+		if !temporary(kind) || time.Since(start)+wait > c.cfg.RetryTimeout || bounded && time.Until(end) < wait {
+			return result, unanswered, failure
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return result, unanswered, ctx.Err()
+		}
+	}
+}
+
+// try calls f once, within timeout and ctx.
+func try[T any](ctx context.Context, c *Client, timeout time.Duration, f func(context.Context) (T, error)) (T, error) {
+	var none T
+	if err := ctx.Err(); err != nil {
+		return none, notSent{err}
+	}
+	// Cancelling the driver's context would tear down its connection; the reply is
+	// wanted by nobody then, but the connection is.
+	work, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
+	type result struct {
+		value T
+		err   error
+	}
+	results := make(chan result, 1)
+	c.tasks.run(func() {
+		value, err := f(work)
+		results <- result{value, err}
+		cancel()
+	})
+	select {
+	case r := <-results:
+		return r.value, r.err
+	case <-ctx.Done():
+		return none, ctx.Err()
+	case <-work.Done():
+		select {
+		case r := <-results: // whose end ended work
+			return r.value, r.err
+		default:
+			return none, work.Err()
+		}
+	}
+}
+
+// notSent marks an error of something that was certainly not sent.
+type notSent struct{ error }
+
+func (e notSent) Is(target error) bool { return target == ErrNotSent }
+func (e notSent) Unwrap() error        { return e.error }
+
+// outcome says what is known of a sending that failed.
+type outcome int
+
+const (
+	unknown outcome = iota // it may have been carried out, or may still be
+	unsent                 // it did not leave this process
+	refused                // the server answered with an error
+)
+
+// classify finds the sentinel for an error of a Driver, and what it tells of the
+// request.
+func classify(err error) (kind error, o outcome) {
+	var reply ReplyError
+	var caught wire.ScriptError
+	switch {
+	case errors.As(err, &reply):
+		return kindOf(string(reply)), refused
+	case errors.As(err, &caught):
+		return kindOf(string(caught)), refused
+	case errors.Is(err, ErrNotSent):
+		return ErrUnavailable, unsent
+	case errors.Is(err, wire.ErrMalformed):
+		return nil, unknown
+	}
+	return ErrUnavailable, unknown
+}
+
+// kinds maps how errors of servers begin to sentinels.
+var kinds = []struct {
+	prefix string
+	kind   error
+}{
+	{"NOAUTH", ErrAuth},
+	{"WRONGPASS", ErrAuth},
+	{"ERR invalid password", ErrAuth},
+	{"ERR Client sent AUTH", ErrAuth},
+	{"ERR AUTH", ErrAuth},
+	{"NOPERM", ErrPermission},
+	{"WRONGTYPE", ErrWrongType},
+	{"BADFENCE", ErrWrongType},
+	{"READONLY", ErrReadOnly},
+	{"LOADING", ErrLoading},
+	{"OOM", ErrOutOfMemory},
+	{"BUSY", ErrBusy},
+	{"NOREPLICAS", ErrWritesRefused},
+	{"MISCONF", ErrWritesRefused},
+	{"MASTERDOWN", ErrUnavailable},
+	{"CLUSTERDOWN", ErrUnavailable},
+	{"TRYAGAIN", ErrUnavailable},
+	{"ERR max number of clients", ErrUnavailable},
+	{"ERR unknown command", ErrUnsupported},
+	{"MOVED", ErrUnsupported}, // a client for one server met a Cluster
+}
+
+func kindOf(text string) error {
+	text = strings.TrimPrefix(text, "-")
+	for _, k := range kinds {
+		if strings.HasPrefix(text, k.prefix) {
+			return k.kind
+		}
+	}
+	// The ACL's refusals inside scripts begin with ERR.
+	if strings.Contains(text, "The user executing the script can't") {
+		return ErrPermission
+	}
+	return nil
+}
+
+// temporary reports whether it is worth trying again.
+func temporary(kind error) bool {
+	switch kind {
+	case ErrUnavailable, ErrLoading, ErrBusy, ErrReadOnly:
+		return true
+	}
+	return false
+}
+
+// roundTrip is a running mean of how long the server takes to answer.
+type roundTrip struct{ ns atomic.Int64 }
+
+func (r *roundTrip) observe(d time.Duration) {
+	old := r.ns.Load()
+	if old == 0 {
+		r.ns.Store(int64(d))
+		return
+	}
+	r.ns.Store(old + (int64(d)-old)/8)
+}
+
+func (r *roundTrip) mean() time.Duration { return time.Duration(r.ns.Load()) }

@@ -1,0 +1,272 @@
+package holdfast
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/holdfast-go/holdfast/internal/clock"
+	"github.com/holdfast-go/holdfast/internal/wire"
+)
+
+// campaign gets a lock from the server for the waiters of a line: one attempt after
+// another, each for whoever is first when it begins. It runs while anybody waits. It
+// sleeps in the server's queue until it is notified; because notifications can be
+// lost, it looks from time to time how it stands.
+type campaign struct {
+	ln      *line
+	attempt *attempt // nil between two
+	sub     *listener
+	looks   chan struct{} // holds an item when the line has changed
+	queued  bool          // the server has queued us once: what fails now may well pass
+	deaf    int           // times in a row that we did not hear ourselves
+	polling time.Time     // since when we poll
+	begun   time.Time
+}
+
+// maxDeaf is how often a campaign subscribes anew before it polls instead.
+const maxDeaf = 3
+
+// maxRest is the longest time between two looks. The queue's key lives twice as long.
+const maxRest = 30 * time.Second
+
+// campaignFor starts a campaign unless one runs; with a queued attempt, if there is
+// one. Guarded by the line.
+func (ln *line) campaignFor(a *attempt) {
+	if ln.campaign != nil {
+		return
+	}
+	c := &campaign{ln: ln, attempt: a, looks: make(chan struct{}, 1), begun: time.Now(), queued: a != nil}
+	ln.campaign = c
+	ln.ref()
+	ln.c.tasks.run(c.run)
+}
+
+// look makes the campaign see what has changed in its line.
+func (c *campaign) look() {
+	select {
+	case c.looks <- struct{}{}:
+	default:
+	}
+}
+
+func (c *campaign) run() {
+	defer c.ln.unref()
+	for {
+		head := c.next()
+		if head == nil {
+			return
+		}
+		if c.sub == nil {
+			c.sub = c.ln.c.hub.join(head.l, c.look)
+			defer c.sub.leave()
+		}
+		if c.ln.c.isClosing() {
+			c.ln.fail(ErrClosed)
+			continue
+		}
+		if a := c.attempt; a != nil && !a.l.alike(head.l) {
+			c.renewAttempt(head.l)
+		} else if a == nil {
+			c.attempt = head.l.newAttempt()
+			c.attempt.listen(c.sub.s.channel)
+		}
+		if g := c.step(); g != nil && !c.ln.deliver(g) {
+			g.from.abandon()
+		}
+	}
+}
+
+// next returns the first waiter. When there is none, it ends the campaign.
+func (c *campaign) next() *waiter {
+	c.ln.mu.Lock()
+	defer c.ln.mu.Unlock()
+	head := c.ln.head()
+	if head == nil {
+		c.ln.campaign = nil
+		if c.attempt != nil {
+			c.attempt.abandon()
+		}
+	}
+	return head
+}
+
+// renewAttempt begins another attempt in the place of the present one.
+func (c *campaign) renewAttempt(l *Lock) {
+	old := c.attempt
+	old.abandon()
+	c.attempt = l.newAttempt()
+	c.attempt.listen(c.sub.s.channel)
+	c.attempt.score = old.score
+}
+
+// step asks the server once, and waits until there is a reason to ask again, or the
+// line has changed. It returns a grant if there is one; the attempt is over then.
+func (c *campaign) step() *grant {
+	a := c.attempt
+	if !c.sub.awaitUp(time.Second) {
+		c.deaf++
+		if c.sub.refused() {
+			c.deaf = maxDeaf
+		}
+	}
+	if c.deaf >= maxDeaf {
+		if c.polling.IsZero() {
+			c.polling = time.Now()
+		}
+		if time.Since(c.polling) < maxRest {
+			return c.poll()
+		}
+		c.deaf, c.polling = 0, time.Time{}
+	}
+	mode := modeWait
+	if a.placed {
+		mode = modeLook
+	}
+	got, err := a.ask(context.Background(), mode, c.ln.fences(a.l))
+	if err != nil {
+		c.failed(err)
+		return nil
+	}
+	switch got := got.(type) {
+	case *grant:
+		c.attempt = nil
+		return got
+	case gone:
+		// Skipped as dead, or its queue was lost.
+		c.renewAttempt(a.l)
+		return nil
+	case queued:
+		c.queued = true
+		if got.receivers == 0 {
+			c.deaf++
+			c.sub.renew()
+			return nil
+		}
+		c.deaf = 0
+		return c.rest(a, got)
+	}
+	return nil
+}
+
+// failed sees to an error of the attempt. A waiter outlives an outage: once it was
+// queued, only its context bounds it.
+func (c *campaign) failed(err error) {
+	late := errors.Is(err, errLate)
+	if c.queued && !late && temporary(kindOfError(err)) {
+		c.pause(jitter(500*time.Millisecond, 50))
+		return
+	}
+	c.attempt.abandon()
+	c.attempt = nil
+	if late {
+		c.ln.failHead(err)
+		return
+	}
+	c.ln.fail(err)
+}
+
+// pause sleeps, unless the line changes.
+func (c *campaign) pause(d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-c.looks:
+	case <-c.ln.c.closing:
+	}
+}
+
+// rest sleeps in the queue until a notification, or until it is time to look again.
+func (c *campaign) rest(a *attempt, q queued) *grant {
+	timer := time.NewTimer(c.restTime(q))
+	defer timer.Stop()
+	for {
+		select {
+		case m := <-a.inbox:
+			if m.Standby != nil {
+				timer.Reset(a.until(m.Standby) + rand.N(20*time.Millisecond))
+				continue
+			}
+			return c.take(a, m.Grant)
+		case <-timer.C:
+			return nil
+		case <-c.looks:
+			// Only another head, or none, is a reason to stop resting.
+			if c.sub.interrupted() || !c.stillFor(a) {
+				return nil
+			}
+		case <-c.ln.c.closing:
+			return nil
+		}
+	}
+}
+
+// stillFor reports whether the attempt is what the head of the line wants.
+func (c *campaign) stillFor(a *attempt) bool {
+	c.ln.mu.Lock()
+	defer c.ln.mu.Unlock()
+	head := c.ln.head()
+	return head != nil && head.l.alike(a.l)
+}
+
+// restTime is how long to wait for a notification before looking: until the lock may
+// expire for the first in the queue, longer for those behind, and not at once for
+// everybody. Programs that do not notify are looked after more often.
+func (c *campaign) restTime(q queued) time.Duration {
+	switch {
+	case q.rank > 1:
+		return jitter(min(maxRest, 2*time.Second*time.Duration(q.rank)), 20)
+	case q.foreign:
+		d := min(max(time.Since(c.begun)/8, 10*time.Millisecond), 250*time.Millisecond)
+		if q.expiry >= 0 {
+			d = min(d, q.expiry+time.Millisecond)
+		}
+		return jitter(d, 20)
+	case q.expiry < 0:
+		return jitter(maxRest, 20)
+	}
+	return min(q.expiry, maxRest) + time.Millisecond + rand.N(10*time.Millisecond)
+}
+
+// until is how long it is, by our clock, until a standby is due.
+func (a *attempt) until(s *wire.Standby) time.Duration {
+	due := time.Duration(s.Due-a.anchor.server) * time.Microsecond
+	return max(due-clock.Since(a.anchor.sent), 0)
+}
+
+// take makes a grant of a notification, if the claim is good for long enough and the
+// lease may begin with a claim; otherwise the next look confirms it.
+func (c *campaign) take(a *attempt, n *wire.Grant) *grant {
+	if !a.l.set.renew || a.l.set.maxRenewals == 0 {
+		return nil
+	}
+	g, ok := a.claimed(n)
+	if !ok {
+		return nil
+	}
+	c.attempt = nil
+	return g
+}
+
+// poll asks for the lock without queueing for it, for a server on which we cannot
+// hear notifications.
+func (c *campaign) poll() *grant {
+	a := c.attempt
+	if a.placed {
+		c.renewAttempt(a.l)
+		a = c.attempt
+	}
+	got, err := a.ask(context.Background(), modeTry, c.ln.fences(a.l))
+	if err != nil {
+		c.failed(err)
+		return nil
+	}
+	if g, ok := got.(*grant); ok {
+		c.attempt = nil
+		return g
+	}
+	c.pause(jitter(min(max(time.Since(c.begun)/8, 50*time.Millisecond), time.Second), 20))
+	return nil
+}

@@ -1,0 +1,14 @@
+// Package holdfast locks names across processes, on Redis and Valkey.
+//
+//	locks, err := holdfast.New(holdfastgoredis.New(rdb), nil)
+//	err = locks.Mutex("invoices").Do(ctx, func(ctx context.Context, l *holdfast.Lease) error {
+//		return post(ctx, l.Token())
+//	})
+//
+// A [Client] hands out locks; a [Lock] is acquired and gives a [Lease]; the lease is
+// renewed until it is released, and says so when it is lost: [Lease.Context] ends and
+// [Lease.Err] reports it before anybody else can hold the lock, as far as clocks
+// allow. [Lease.Token] is a fence: a number that rises with every grant, by which a
+// resource can refuse a holder that is late. docs/GUARANTEES.md says what is promised
+// under which faults, docs/PROTOCOL.md how it works.
+package holdfast

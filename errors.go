@@ -1,0 +1,172 @@
+package holdfast
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// What happened to a lock. Test for these with errors.Is.
+var (
+	// ErrHeld says that somebody else holds the lock, or is queued for it. It
+	// is returned by TryAcquire, and by Acquire with Poll when its tries are
+	// used up; nothing is left behind. errors.As with *HeldError tells who.
+	ErrHeld = errors.New("holdfast: lock is held")
+	// ErrLost says that the lease is no longer, or may no longer be, the
+	// caller's: it expired, was taken or deleted, or the server could not be
+	// reached in time to renew it. errors.As with *LostError tells why.
+	ErrLost = errors.New("holdfast: lease lost")
+	// ErrReleased is the cause with which a lease's context ends when its
+	// holder released it, and what using a released lease returns.
+	ErrReleased = errors.New("holdfast: lease released")
+	// ErrNotHeld is returned by Holder when nobody holds the lock.
+	ErrNotHeld = errors.New("holdfast: lock is not held")
+	// ErrClosed says that the Client was closed.
+	ErrClosed = errors.New("holdfast: client is closed")
+	// ErrInvalid says that an argument was refused before any I/O.
+	ErrInvalid = errors.New("holdfast: invalid argument")
+)
+
+// What the server, or the way to it, had to say. An operation that fails with
+// one of these took no lock. Test for these with errors.Is; they come wrapped
+// in a *ServerError, which names the lock and the server.
+var (
+	// ErrUnavailable says that the server could not be reached, or did not
+	// answer in time.
+	ErrUnavailable = errors.New("server is unavailable")
+	// ErrAuth says that the server wants credentials, or refused those given.
+	ErrAuth = errors.New("server refused the credentials")
+	// ErrPermission says that the server's ACL denies a command, key or
+	// channel that locks need.
+	ErrPermission = errors.New("server's ACL denies access")
+	// ErrWrongType says that a key which the lock needs holds another kind of
+	// value, or another kind of lock.
+	ErrWrongType = errors.New("key holds another kind of value")
+	// ErrReadOnly says that the server is a replica and refuses writes.
+	ErrReadOnly = errors.New("server is read-only")
+	// ErrLoading says that the server is still loading its data.
+	ErrLoading = errors.New("server is loading its data")
+	// ErrOutOfMemory says that the server's memory limit is reached.
+	ErrOutOfMemory = errors.New("server is out of memory")
+	// ErrBusy says that the server is busy with another script.
+	ErrBusy = errors.New("server is busy with a script")
+	// ErrWritesRefused says that the server refuses writes for want of good
+	// replicas (NOREPLICAS) or because it cannot persist (MISCONF).
+	ErrWritesRefused = errors.New("server refuses writes")
+	// ErrUnsupported says that the server is older than Redis 7.0 or
+	// Valkey 7.2, or lacks something that locks need.
+	ErrUnsupported = errors.New("server is not supported")
+)
+
+// HeldError is the error of an acquire that found the lock taken. It matches
+// ErrHeld.
+type HeldError struct {
+	Name string
+	// Holder is who had the lock when the server answered.
+	Holder Holder
+}
+
+func (e *HeldError) Error() string {
+	h := e.Holder
+	if h.Foreign {
+		return fmt.Sprintf("holdfast: lock %q is held by another program for %s", e.Name, ttlText(h.TTL))
+	}
+	return fmt.Sprintf("holdfast: lock %q is held by %s (pid %d on %s) for %s", e.Name, h.Owner, h.PID, h.Host, ttlText(h.TTL))
+}
+
+func ttlText(d time.Duration) string {
+	if d < 0 {
+		return "good: its key has no expiry"
+	}
+	return d.String() + " unless renewed"
+}
+
+// Is makes a HeldError match ErrHeld.
+func (e *HeldError) Is(target error) bool { return target == ErrHeld }
+
+// LossReason says how a lease was lost.
+type LossReason string
+
+// The reasons of a LostError.
+const (
+	// LossExpired: the deadline passed. The lease was not renewed, or its
+	// process or machine slept through the renewal.
+	LossExpired LossReason = "expired"
+	// LossTaken: the server says that the lock is somebody else's, or gone.
+	LossTaken LossReason = "taken or deleted"
+	// LossUnreachable: renewals failed until the deadline passed.
+	LossUnreachable LossReason = "not renewed"
+	// LossBound: MaxHold or MaxRenewals ended the renewals.
+	LossBound LossReason = "hold limit reached"
+)
+
+// LostError is the error of a lease that is no longer, or may no longer be, its
+// holder's. It matches ErrLost.
+type LostError struct {
+	Name   string
+	Reason LossReason
+	Err    error // what renewals met last, or nil
+}
+
+func (e *LostError) Error() string {
+	if e.Err != nil {
+		return fmt.Sprintf("holdfast: lease of %q lost: %s: %v", e.Name, e.Reason, e.Err)
+	}
+	return fmt.Sprintf("holdfast: lease of %q lost: %s", e.Name, e.Reason)
+}
+
+// Is makes a LostError match ErrLost.
+func (e *LostError) Is(target error) bool { return target == ErrLost }
+
+// Unwrap returns what renewals met last.
+func (e *LostError) Unwrap() error { return e.Err }
+
+// ServerError is an operation that the server, or the way to it, made fail. It
+// unwraps to one of the sentinels above (ErrUnavailable, ErrAuth, ...), and to
+// what the adapter returned.
+type ServerError struct {
+	Op     string // "acquire", "renew", "release", ...
+	Name   string // the lock's
+	Server string // address, without credentials
+	Kind   error  // the sentinel, or nil if the error is of no known kind
+	Err    error  // what the adapter returned
+
+	ambiguous bool
+}
+
+func (e *ServerError) Error() string {
+	what := e.Err.Error()
+	if e.Kind != nil {
+		what = e.Kind.Error() + ": " + what
+	}
+	return fmt.Sprintf("holdfast: %s %q on %s: %s%s", e.Op, e.Name, e.Server, what, advice[e.Kind])
+}
+
+// advice is the next step for those errors that have an obvious one.
+var advice = map[error]string{
+	ErrUnavailable:   " (is it running, and reachable from here?)",
+	ErrAuth:          " (check user and password)",
+	ErrPermission:    " (see docs/GUARANTEES.md for the ACL that locks need)",
+	ErrWrongType:     " (choose another name or prefix, or delete the key)",
+	ErrReadOnly:      " (connect to the master, or through Sentinel or Cluster)",
+	ErrUnsupported:   " (Redis 7.0 or Valkey 7.2 is needed; for a Cluster, a Cluster client)",
+	ErrOutOfMemory:   " (raise maxmemory or free some)",
+	ErrWritesRefused: " (check its replicas and its disk)",
+}
+
+// Unwrap returns the sentinel and the adapter's error.
+func (e *ServerError) Unwrap() []error {
+	if e.Kind == nil {
+		return []error{e.Err}
+	}
+	return []error{e.Kind, e.Err}
+}
+
+// Ambiguous reports whether err leaves open what the server did: the request
+// may have been carried out, but its reply was lost. After an ambiguous acquire
+// the lock, if it was granted, is released in the background or expires with
+// its TTL. After an ambiguous release the lock is most likely free.
+func Ambiguous(err error) bool {
+	var se *ServerError
+	return errors.As(err, &se) && se.ambiguous
+}

@@ -1,0 +1,295 @@
+package holdfast
+
+import (
+	"context"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/holdfast-go/holdfast/internal/clock"
+	"github.com/holdfast-go/holdfast/internal/schedule"
+	"github.com/holdfast-go/holdfast/internal/script"
+)
+
+// maxRenewing bounds how many renewals are under way at once.
+const maxRenewing = 256
+
+// grant is a lock that the server gave to one token. Several leases may have it one
+// after another: goroutines of this process pass it on among themselves.
+type grant struct {
+	l    *Lock
+	from *attempt
+	line *line // that it belongs to; nil if it was taken past all lines
+
+	entry schedule.Entry
+
+	mu      sync.Mutex
+	lease   *Lease        // that has it now
+	over    bool          // released, or lost: nothing is sent for it any more but a release
+	since   clock.Instant // about when it was granted
+	anchor  clock.Instant // when the request was sent whose answer bounds it
+	valid   time.Duration // from the anchor on
+	next    uint64        // fence for the next lease
+	end     uint64        // of the fences reserved
+	passed  int           // times it was passed on
+	claim   bool          // it is a claim still, to be made a lease by a renewal
+	renewAt time.Time     // zero when it is not to be renewed, or just is
+	renewed int           // times it was
+	flight  chan struct{} // closed when the renewal under way is answered; nil if none is
+	failure error         // of the latest renewal, nil once one succeeds
+}
+
+func newGrant(a *attempt, since, anchor clock.Instant, valid time.Duration, fence uint64, block int64) *grant {
+	g := &grant{l: a.l, from: a, since: since, anchor: anchor, valid: valid, next: fence, end: fence + uint64(max(block, 1))}
+	g.capHold()
+	return g
+}
+
+// term is how long the server is to keep the lock from a request on.
+func (s settings) term() time.Duration {
+	if s.maxHold > 0 {
+		return min(s.ttl, s.maxHold)
+	}
+	return s.ttl
+}
+
+// passable reports whether a lease of these settings may be passed on locally: a
+// bound of any kind belongs to one holder.
+func (s settings) passable() bool {
+	return s.renew && s.maxHold == 0 && s.maxRenewals < 0
+}
+
+// begin starts renewing, and returns the first lease. Its context has ctx's values.
+func (g *grant) begin(ctx context.Context) *Lease {
+	c := g.l.c
+	c.held.begin()
+	c.mu.Lock()
+	c.grants[g] = struct{}{}
+	c.mu.Unlock()
+
+	g.mu.Lock()
+	lease := g.newLease(ctx)
+	if g.canRenew() {
+		g.renewAt = g.anchor.Mono.Add(jitter(g.l.set.ttl/3, 5))
+		if g.claim {
+			g.renewAt = time.Now()
+		}
+	}
+	g.plan()
+	g.mu.Unlock()
+	if c.isClosing() {
+		g.retire()
+	}
+	return lease
+}
+
+// newLease makes the lease that has the grant from now on, with the next fence.
+func (g *grant) newLease(ctx context.Context) *Lease {
+	g.lease = &Lease{g: g, fence: g.next, values: context.WithoutCancel(ctx)}
+	g.next++
+	return g.lease
+}
+
+func (g *grant) expired(now clock.Instant) bool { return now.Sub(g.anchor) >= g.valid }
+
+func (g *grant) deadline() time.Time { return g.anchor.Mono.Add(g.valid) }
+
+// capHold ends the grant where MaxHold does.
+func (g *grant) capHold() {
+	if bound := g.l.set.maxHold; bound > 0 {
+		g.valid = min(g.valid, g.since.Mono.Add(bound).Sub(g.anchor.Mono))
+	}
+}
+
+// canRenew reports whether a renewal would make it last longer.
+func (g *grant) canRenew() bool {
+	s := g.l.set
+	switch {
+	case g.claim:
+		return true
+	case !s.renew, s.maxRenewals >= 0 && g.renewed >= s.maxRenewals:
+		return false
+	case s.maxHold > 0:
+		return g.deadline().Before(g.since.Mono.Add(s.maxHold - time.Millisecond))
+	}
+	return true
+}
+
+// renewTTL is the TTL to ask for.
+func (g *grant) renewTTL(want time.Duration) time.Duration {
+	if bound := g.l.set.maxHold; bound > 0 {
+		return max(min(want, bound-time.Since(g.since.Mono)), time.Millisecond)
+	}
+	return want
+}
+
+// plan has the scheduler call at the next renewal, or the deadline.
+func (g *grant) plan() {
+	at := g.deadline()
+	if !g.renewAt.IsZero() && g.renewAt.Before(at) {
+		at = g.renewAt
+	}
+	g.l.c.schedule.Set(&g.entry, at, g.tick)
+}
+
+// tick is called by the scheduler.
+func (g *grant) tick() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.over {
+		return
+	}
+	now := clock.Now()
+	if g.expired(now) {
+		g.lose(g.expiry())
+		return
+	}
+	if !g.renewAt.IsZero() && !now.Mono.Before(g.renewAt) {
+		g.renewAt = time.Time{}
+		g.flight = make(chan struct{})
+		g.l.c.tasks.run(g.renew)
+	}
+	g.plan()
+}
+
+// expiry says why a grant whose time is up was not renewed.
+func (g *grant) expiry() *LostError {
+	e := &LostError{Name: g.l.name, Reason: LossExpired}
+	switch s := g.l.set; {
+	case g.failure != nil:
+		e.Reason, e.Err = LossUnreachable, g.failure
+	case s.renew && (s.maxHold > 0 || s.maxRenewals >= 0) && !g.canRenew():
+		e.Reason = LossBound
+	}
+	return e
+}
+
+// renew sends one renewal and plans the next.
+func (g *grant) renew() {
+	c := g.l.c
+	c.renewing <- struct{}{}
+	defer func() { <-c.renewing }()
+
+	g.mu.Lock()
+	left := g.valid - clock.Since(g.anchor)
+	ttl, fences := g.renewTTL(g.l.set.ttl), g.fencesWanted()
+	g.mu.Unlock()
+	// Several tries fit into what is left.
+	timeout := min(max(left/3, 50*time.Millisecond), c.cfg.CommandTimeout)
+	a, err := try(context.Background(), c, timeout, func(ctx context.Context) (answer, error) {
+		return c.send(ctx, renewRequest(g, ttl, fences))
+	})
+
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	close(g.flight)
+	g.flight = nil
+	if g.over {
+		return
+	}
+	if err != nil {
+		kind, _ := classify(err)
+		g.failure = &ServerError{Op: "renew", Name: g.l.name, Server: c.driver.Addr(), Kind: kind, Err: err}
+		left = g.valid - clock.Since(g.anchor)
+		g.renewAt = time.Now().Add(min(max(left/8, 25*time.Millisecond), time.Second))
+	} else if lost := g.apply(a); lost != nil {
+		g.lose(lost)
+		return
+	} else {
+		if !g.claim {
+			g.renewed++
+		}
+		g.claim = false
+		if g.canRenew() {
+			g.renewAt = a.sent.Mono.Add(jitter(g.l.set.ttl/3, 5))
+		}
+	}
+	if g.lease.ended == ErrClosed {
+		g.renewAt = time.Time{}
+	}
+	g.plan()
+}
+
+func renewRequest(g *grant, ttl time.Duration, fences int) request {
+	return request{
+		op: "renew", lock: g.l, script: script.Renew, urgent: true,
+		args: []string{g.l.flags(""), g.from.token, milliseconds(ttl), strconv.Itoa(fences)},
+	}
+}
+
+// apply takes over what renew.lua answered; it returns the loss that the answer is.
+func (g *grant) apply(a answer) *LostError {
+	if a.Word == "gone" {
+		return &LostError{Name: g.l.name, Reason: LossTaken}
+	}
+	var pttl, fence, block int64
+	if a.Word != "renewed" || a.Ints(&pttl, &fence, &block) != nil {
+		g.failure = g.l.malformed("renew")
+		return nil
+	}
+	g.failure = nil
+	if a.sent.Mono.Before(g.anchor.Mono) {
+		return nil // a later request was answered first
+	}
+	term := time.Duration(pttl) * time.Millisecond
+	g.anchor, g.valid = a.sent, term-drift(term)
+	g.capHold()
+	if block > 0 && g.next >= g.end {
+		g.next, g.end = uint64(fence), uint64(fence+block)
+	}
+	return nil
+}
+
+// fencesWanted is how many fences a renewal should reserve: one for each goroutine
+// of this process that waits.
+func (g *grant) fencesWanted() int {
+	if g.line == nil || !g.l.set.passable() || g.next < g.end {
+		return 0
+	}
+	return g.line.waiting()
+}
+
+// lose ends the grant, and its lease with that error, and gives back what the server
+// may still have.
+func (g *grant) lose(err *LostError) {
+	g.lease.finish(err)
+	g.stop()
+	c := g.l.c
+	c.tasks.run(func() {
+		g.line.let(g)
+		c.takeBack(g.l, g.from.token, g.from.member, g.from.unanswered)
+		g.from.forget()
+		g.drop()
+	})
+}
+
+// retire ends the grant's lease because the client closes. The server keeps the lock
+// until the lease is released, or expires.
+func (g *grant) retire() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.over {
+		return
+	}
+	g.lease.finish(ErrClosed)
+	g.renewAt = time.Time{}
+	g.plan()
+}
+
+// stop ends all renewing.
+func (g *grant) stop() {
+	g.over = true
+	g.l.c.schedule.Cancel(&g.entry)
+}
+
+// drop removes the grant from its client.
+func (g *grant) drop() {
+	c := g.l.c
+	c.mu.Lock()
+	_, there := c.grants[g]
+	delete(c.grants, g)
+	c.mu.Unlock()
+	if there {
+		c.held.end()
+	}
+}

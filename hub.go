@@ -1,0 +1,238 @@
+package holdfast
+
+import (
+	"sync"
+	"time"
+
+	"github.com/holdfast-go/holdfast/internal/keys"
+	"github.com/holdfast-go/holdfast/internal/schedule"
+	"github.com/holdfast-go/holdfast/internal/wire"
+)
+
+// hub keeps the subscriptions by which waiters are notified: one for the client, or,
+// where the server runs in Cluster mode, one for each lock, in the lock's slot. They
+// are opened when somebody has to wait, and closed after a time of rest.
+type hub struct {
+	c *Client
+
+	mu   sync.Mutex
+	subs map[string]*subscription
+}
+
+// idleAfter is the time of rest outside Cluster mode, idleAfterSharded inside.
+const (
+	idleAfter        = time.Minute
+	idleAfterSharded = 10 * time.Second
+)
+
+func (h *hub) init(c *Client) {
+	h.c, h.subs = c, map[string]*subscription{}
+}
+
+// channelOf returns the channel on which waiters for l are notified.
+func (h *hub) channelOf(l *Lock) (channel string, sharded bool) {
+	if h.c.inCluster() {
+		return keys.ShardChannel(l.keys, h.c.id), true
+	}
+	return h.c.space.Channel(h.c.id), false
+}
+
+// listening reports whether waiters for l can be notified now.
+func (h *hub) listening(l *Lock) (channel string, up bool) {
+	channel, _ = h.channelOf(l)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s := h.subs[channel]
+	return channel, s != nil && s.confirmed
+}
+
+// join opens the subscription for l, if it is not open, and keeps it so until leave.
+// look is called whenever it has been interrupted and is there again.
+func (h *hub) join(l *Lock, look func()) *listener {
+	channel, sharded := h.channelOf(l)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s := h.subs[channel]
+	if s == nil {
+		s = &subscription{hub: h, channel: channel, sharded: sharded, listeners: map[*listener]struct{}{}}
+		h.subs[channel] = s
+		s.open()
+	}
+	h.c.schedule.Cancel(&s.idle)
+	u := &listener{s: s, look: look}
+	s.listeners[u] = struct{}{}
+	return u
+}
+
+// close ends all subscriptions.
+func (h *hub) close() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for channel, s := range h.subs {
+		s.conn.Close()
+		delete(h.subs, channel)
+	}
+}
+
+// subscription is one channel. All of it is guarded by hub.mu.
+type subscription struct {
+	hub       *hub
+	channel   string
+	sharded   bool
+	conn      Subscription
+	epoch     int           // of conn: what earlier ones still say is not heard
+	confirmed bool          // the server says that it has us
+	change    chan struct{} // closed when confirmed or refused changes
+	refused   bool          // the server's ACL does not allow it
+	listeners map[*listener]struct{}
+	idle      schedule.Entry
+}
+
+func (s *subscription) open() {
+	s.epoch++
+	s.confirmed, s.refused, s.change = false, false, make(chan struct{})
+	s.conn = s.hub.c.driver.Subscribe(s.channel, s.sharded, &ear{s, s.epoch})
+}
+
+// changed wakes those who wait for a confirmation.
+func (s *subscription) changed() {
+	close(s.change)
+	s.change = make(chan struct{})
+}
+
+// ear is the Sink of one epoch.
+type ear struct {
+	s     *subscription
+	epoch int
+}
+
+func (e *ear) Up() {
+	s := e.s
+	s.hub.mu.Lock()
+	defer s.hub.mu.Unlock()
+	if e.epoch != s.epoch {
+		return
+	}
+	s.confirmed, s.refused = true, false
+	s.changed()
+	for u := range s.listeners {
+		u.missed = true
+		u.look()
+	}
+}
+
+func (e *ear) Down(err error) {
+	s := e.s
+	s.hub.mu.Lock()
+	defer s.hub.mu.Unlock()
+	if e.epoch != s.epoch {
+		return
+	}
+	kind, _ := classify(err)
+	s.confirmed, s.refused = false, kind == ErrPermission
+	s.changed()
+}
+
+func (e *ear) Message(payload string) { e.s.hub.c.notified(payload) }
+
+// listener is a campaign that needs a subscription.
+type listener struct {
+	s      *subscription
+	look   func()
+	missed bool // notifications may have been: it came up since caughtUp
+}
+
+// leave ends the need. The subscription rests for a while before it is closed.
+func (u *listener) leave() {
+	s := u.s
+	h := s.hub
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(s.listeners, u)
+	if len(s.listeners) > 0 {
+		return
+	}
+	rest := idleAfter
+	if s.sharded {
+		rest = idleAfterSharded
+	}
+	h.c.schedule.Set(&s.idle, time.Now().Add(rest), func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if len(s.listeners) == 0 && h.subs[s.channel] == s {
+			s.conn.Close()
+			delete(h.subs, s.channel)
+		}
+	})
+}
+
+// awaitUp waits until the subscription is confirmed, for timeout at most, and reports
+// whether it is. What is asked of the server after that misses no notification.
+func (u *listener) awaitUp(timeout time.Duration) bool {
+	h := u.s.hub
+	var timer *time.Timer
+	for {
+		h.mu.Lock()
+		confirmed, refused, change := u.s.confirmed, u.s.refused, u.s.change
+		if confirmed {
+			u.missed = false
+		}
+		h.mu.Unlock()
+		if confirmed || refused {
+			return confirmed
+		}
+		if timer == nil {
+			timer = time.NewTimer(timeout)
+			defer timer.Stop()
+		}
+		select {
+		case <-change:
+		case <-timer.C:
+			return false
+		case <-h.c.closing:
+			return false
+		}
+	}
+}
+
+// interrupted reports whether notifications may have been missed since awaitUp.
+func (u *listener) interrupted() bool {
+	u.s.hub.mu.Lock()
+	defer u.s.hub.mu.Unlock()
+	return u.missed
+}
+
+// refused reports whether the server's ACL forbids the subscription.
+func (u *listener) refused() bool {
+	u.s.hub.mu.Lock()
+	defer u.s.hub.mu.Unlock()
+	return u.s.refused
+}
+
+// renew opens the subscription anew: the server does not know of the present one.
+func (u *listener) renew() {
+	u.s.hub.mu.Lock()
+	defer u.s.hub.mu.Unlock()
+	u.s.conn.Close()
+	u.s.open()
+}
+
+// notified is told what came on a channel.
+func (c *Client) notified(payload string) {
+	m, err := wire.ParseMessage(payload)
+	if err != nil {
+		return // of a version that is not ours
+	}
+	c.mu.Lock()
+	a := c.tokens[m.Token]
+	c.mu.Unlock()
+	switch {
+	case a != nil:
+		a.notify(m)
+	case m.Grant != nil:
+		// Whatever this once was, nobody here wants it.
+		k := c.space.Of(m.Grant.Lock)
+		l := &Lock{c: c, name: m.Grant.Lock, keys: k, set: settings{ttl: time.Duration(m.Grant.Claim) * time.Millisecond}}
+		c.tasks.run(func() { c.takeBack(l, m.Token, "", 0) })
+	}
+}

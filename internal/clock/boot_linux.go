@@ -1,0 +1,19 @@
+package clock
+
+import (
+	"syscall"
+	"time"
+	"unsafe"
+)
+
+// clockBoottime is CLOCK_BOOTTIME: like CLOCK_MONOTONIC, and it includes the time
+// that the system was suspended (clock_gettime(2)).
+const clockBoottime = 7
+
+func bootTime() time.Duration {
+	var ts syscall.Timespec
+	if _, _, errno := syscall.RawSyscall(syscall.SYS_CLOCK_GETTIME, clockBoottime, uintptr(unsafe.Pointer(&ts)), 0); errno != 0 {
+		return 0
+	}
+	return time.Duration(ts.Nano())
+}

@@ -1,0 +1,135 @@
+// Package keys names the keys and channels of a lock, so that all of one lock lie
+// in one Cluster slot, and refuses names that cannot be keys.
+package keys
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// maxLength bounds names and keys: they are sent with every command.
+const maxLength = 512
+
+// Set is the keys of one lock.
+type Set struct {
+	Lock  string
+	Queue string
+	Fence string // where the server runs in Cluster mode; else Space.Fence serves all
+}
+
+// Space is where a client's locks live.
+type Space struct {
+	prefix string
+}
+
+// NewSpace returns the space of keys that begin with prefix.
+func NewSpace(prefix string) (Space, error) {
+	if err := check("prefix", prefix); err != nil {
+		return Space{}, err
+	}
+	if strings.ContainsAny(prefix, "{}") {
+		return Space{}, fmt.Errorf("prefix %q contains a brace; braces decide the Cluster slot, and the lock's name is put between a pair", prefix)
+	}
+	return Space{prefix}, nil
+}
+
+// Fence is the fence counter of all locks on a server outside Cluster mode.
+func (s Space) Fence() string { return s.prefix + "fence" }
+
+// Channel is the channel on which a client is notified outside Cluster mode.
+func (s Space) Channel(client string) string { return s.prefix + "c:" + client }
+
+// ShardChannel is the channel on which a client is notified of one lock in
+// Cluster mode.
+func ShardChannel(k Set, client string) string { return k.Queue + ":c:" + client }
+
+// Name returns the keys of the lock of that name.
+func (s Space) Name(name string) (Set, error) {
+	if err := check("name", name); err != nil {
+		return Set{}, err
+	}
+	if strings.HasPrefix(name, "}") {
+		return Set{}, fmt.Errorf("name %q begins with a closing brace: its keys would not lie in one Cluster slot", name)
+	}
+	return s.named(s.prefix + "{" + name + "}"), nil
+}
+
+// Exact returns the keys of the lock that lives under exactly this key.
+func (s Space) Exact(key string) (Set, error) {
+	if err := check("key", key); err != nil {
+		return Set{}, err
+	}
+	if _, tagged := hashTag(key); !tagged && strings.Contains(key, "}") {
+		return Set{}, fmt.Errorf("key %q has braces that are not a Cluster hash tag: no companion key would lie in its slot", key)
+	}
+	return s.Of(key), nil
+}
+
+// Of returns the keys of the lock that lives under that key, which Name or Exact
+// has returned once, here or in another process.
+func (s Space) Of(lock string) Set {
+	if strings.HasPrefix(lock, s.prefix+"{") && strings.HasSuffix(lock, "}") {
+		return s.named(lock)
+	}
+	stem := s.prefix + "{" + lock + "}:key"
+	if _, tagged := hashTag(lock); tagged {
+		stem = s.prefix + "key:" + lock
+	}
+	return Set{Lock: lock, Queue: stem + ":q", Fence: stem + ":f"}
+}
+
+func (s Space) named(lock string) Set {
+	return Set{Lock: lock, Queue: lock + ":q", Fence: lock + ":f"}
+}
+
+// hashTag returns the part of a key that decides its Cluster slot, if it has one:
+// what is between the first { and the first } after it, unless that is nothing.
+// https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/#hash-tags
+func hashTag(key string) (string, bool) {
+	_, rest, ok := strings.Cut(key, "{")
+	if !ok {
+		return "", false
+	}
+	tag, _, ok := strings.Cut(rest, "}")
+	return tag, ok && tag != ""
+}
+
+func check(what, s string) error {
+	switch {
+	case s == "":
+		return errors.New(what + " is empty")
+	case len(s) > maxLength:
+		return fmt.Errorf("%s is %d bytes long; at most %d are allowed", what, len(s), maxLength)
+	case !utf8.ValidString(s):
+		return fmt.Errorf("%s %q is not valid UTF-8", what, s)
+	case strings.ContainsFunc(s, unicode.IsControl):
+		return fmt.Errorf("%s %q contains a control character", what, s)
+	}
+	return nil
+}
+
+// slots is the number of slots of a Cluster.
+const slots = 16384
+
+// Slot returns a key's Cluster slot: CRC16 (XMODEM) of its hash tag, or of all of
+// it, modulo 16384.
+func Slot(key string) uint16 {
+	if tag, ok := hashTag(key); ok {
+		key = tag
+	}
+	var crc uint16
+	for i := range len(key) {
+		crc ^= uint16(key[i]) << 8
+		for range 8 {
+			if crc&0x8000 != 0 {
+				crc = crc<<1 ^ 0x1021
+			} else {
+				crc <<= 1
+			}
+		}
+	}
+	return crc % slots
+}

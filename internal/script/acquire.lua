@@ -1,0 +1,123 @@
+-- acquire.lua: takes a lock, or queues for it, or looks where a waiter stands.
+--
+-- KEYS    [1] lock  [2] queue  [3] fence counter
+-- ARGV    [1] flags: one of 't' try, 'w' wait: queue if it cannot be had, 'l' look: a
+--             waiter's check, which creates nothing; and 'c', 'k' as in prelude.lua
+--         [2] token  [3] TTL, ms  [4] not-after, server time in µs, 0 for none
+--         [5] fences wanted  [6] info
+--         [7] claim, ms  [8] channel  [9] score of an earlier entry, or ''  (w, l)
+-- Returns 'granted NOW PTTL FENCE BLOCK'
+--         'held NOW PTTL WAITERS VALUE'        (t)
+--         'queued NOW PTTL SCORE RANK RECEIVERS ours|foreign'     (w, l)
+--         'gone NOW': a tombstone stands for this token, or (l) it is not queued
+--         'late NOW': past not-after
+--         'error MESSAGE': nothing was taken
+-- NOW and SCORE in µs, PTTL in ms (negative: no expiry).
+--
+-- Invariants: a grant is written after its fence; a lock set while somebody waits is
+-- marked; sent twice, the second run gives the first one's fence with its own times;
+-- nobody passes a live waiter.
+
+-- include prelude.lua
+-- include mint.lua
+-- include hand_over.lua
+
+local try, look = string.find(flags, 't', 1, true), string.find(flags, 'l', 1, true)
+local ttl, not_after, block, info = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6]
+
+local function granted(pttl, fence, n)
+  return 'granted ' .. whole(now) .. ' ' .. pttl .. ' ' .. whole(fence) .. ' ' .. n
+end
+
+local function take()
+  local fence, n = mint(block)
+  redis.call('SET', KEYS[1], owned(token, fence, new_chain(), info, false), 'PX', ttl)
+  return granted(ttl, fence, n)
+end
+
+-- The place of this attempt in the queue; given one if it has none.
+local function place(member)
+  local score = redis.call('ZSCORE', KEYS[2], member)
+  if score then
+    return tonumber(score)
+  end
+  score = tonumber(ARGV[9])
+  if not score then
+    local last = redis.call('ZRANGE', KEYS[2], -1, -1, 'WITHSCORES')
+    score = math.max(now, (tonumber(last[2]) or 0) + 1)
+  end
+  redis.call('ZADD', KEYS[2], whole(score), member)
+  return score
+end
+
+local function main()
+  local value = redis.call('GET', KEYS[1])
+  local late = not look and not_after > 0 and now > not_after
+
+  if not value and not look and redis.call('EXISTS', KEYS[2]) == 0 then
+    if late then
+      return 'late ' .. whole(now)
+    end
+    return take()
+  end
+
+  if value and string.sub(value, 1, #mine) == mine then
+    local pttl = redis.call('PTTL', KEYS[1])
+    if look and pttl < ttl then
+      redis.call('PEXPIRE', KEYS[1], ttl)
+      pttl = ttl
+    end
+    return granted(pttl, tonumber(string.match(value, '^%d+', #mine + 1)), 1)
+  end
+
+  if redis.call('ZSCORE', KEYS[2], 'x:' .. token) then
+    return 'gone ' .. whole(now)
+  end
+  if late then
+    return 'late ' .. whole(now)
+  end
+
+  if try then
+    if not value then
+      hand_over(new_chain())
+      value = redis.call('GET', KEYS[1])
+      if not value then
+        return take()
+      end
+    end
+    local waiters = redis.call('ZCOUNT', KEYS[2], 0, '+inf')
+    return 'held ' .. whole(now) .. ' ' .. redis.call('PTTL', KEYS[1]) .. ' ' .. waiters .. ' ' .. value
+  end
+
+  local member = token .. '\n' .. ARGV[7] .. '\n' .. ARGV[8] .. '\n' .. info
+  if look and not redis.call('ZSCORE', KEYS[2], member) then
+    return 'gone ' .. whole(now)
+  end
+  local score = place(member)
+  -- Longer than the longest time between two checks of a waiter.
+  redis.call('PEXPIRE', KEYS[2], 60000)
+  redis.call('ZREMRANGEBYSCORE', KEYS[2], '(' .. whole(-now), '(0')
+
+  if not value then
+    local fence, n = hand_over(new_chain(), member, ttl, block)
+    if fence then
+      return granted(ttl, fence, n)
+    end
+    value = redis.call('GET', KEYS[1])
+  end
+  local kind = 'foreign'
+  if string.sub(value, 1, 4) == 'hf1:' then
+    kind = 'ours'
+    if string.sub(value, -1) ~= '+' then
+      redis.call('APPEND', KEYS[1], '+')
+    end
+  end
+  return 'queued ' .. whole(now) .. ' ' .. redis.call('PTTL', KEYS[1]) .. ' ' .. whole(score)
+    .. ' ' .. redis.call('ZCOUNT', KEYS[2], 0, whole(score)) .. ' ' .. receivers(ARGV[8]) .. ' ' .. kind
+end
+
+local ok, reply = pcall(main)
+if ok then
+  return reply
+end
+return 'error ' .. message(reply)

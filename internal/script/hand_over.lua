@@ -1,0 +1,100 @@
+-- hand_over.lua: gives a lock to the next in its queue. A fragment; needs prelude.lua
+-- and mint.lua.
+--
+-- A waiter's member of the queue: TOKEN \n CLAIM \n CHANNEL \n INFO, where CLAIM is
+-- the time in ms for which it gets the lock before it must have renewed it.
+
+local function owned(owner, fence, chain, info, marked)
+  return 'hf1:' .. owner .. ':' .. whole(fence) .. ':' .. whole(math.floor(now / 1000)) .. ':' .. chain .. ':' .. info .. (marked and '+' or '')
+end
+
+local function first_waiter()
+  return redis.call('ZRANGEBYSCORE', KEYS[2], 0, '+inf', 'LIMIT', 0, 1)[1]
+end
+
+local function waiter(member)
+  return string.match(member, '^([^\n]*)\n(%d+)\n([^\n]*)\n(.*)$')
+end
+
+-- How many connections hear this channel on this node. PUBLISH's own count has
+-- pattern subscribers in it.
+local function receivers(channel)
+  return redis.call('PUBSUB', cluster and 'SHARDNUMSUB' or 'NUMSUB', channel)[2]
+end
+
+local function send(channel, text)
+  return redis.call(cluster and 'SPUBLISH' or 'PUBLISH', channel, text)
+end
+
+-- Tells the first waiter when to look for itself: due is the server's time in µs.
+local function stand_by(member, due)
+  local ok, owner, _, channel = pcall(waiter, member)
+  if ok and owner then
+    pcall(send, channel, 'hf1 standby ' .. owner .. ' ' .. whole(now) .. ' ' .. whole(due))
+  end
+end
+
+-- The chain of a lock that is taken without a hand-over.
+local function new_chain()
+  return shared and '0@' .. whole(math.floor(now / 1000)) or '0'
+end
+
+-- The chain of the lock's next holder, or nil when it is time for a gap: programs
+-- that poll a shared key see it free only if nobody is handed it.
+local function next_chain(value)
+  if not shared then
+    return '0'
+  end
+  local n, since = string.match(value or '', '^hf1:[^:]*:%d+:%d+:(%d+)@(%d+):')
+  if not n then
+    return new_chain()
+  end
+  if n + 1 > 8 or now / 1000 - since > 50 then
+    return nil
+  end
+  return whole(n + 1) .. '@' .. since
+end
+
+-- Gives the lock, which is free or the caller's to give, to the first waiter that is
+-- alive. Returns fence and block when that is self, a member of the queue that is
+-- answered directly, for ttl ms. Nobody there: the lock is deleted.
+-- Entries are removed before anything else, so that one that cannot be served is
+-- not tried for ever; and nothing is announced before it is true.
+local function serve(chain, self, ttl, block)
+  while true do
+    local member = first_waiter()
+    if not member then
+      redis.call('DEL', KEYS[1])
+      return nil
+    end
+    redis.call('ZREM', KEYS[2], member)
+    local owner, claim, channel, info = waiter(member)
+    if owner and member == self then
+      local fence, n = mint(block)
+      redis.call('SET', KEYS[1], owned(owner, fence, chain, info, first_waiter()), 'PX', ttl)
+      return fence, n
+    elseif owner and receivers(channel) > 0 then
+      local fence = mint(1)
+      local follower = first_waiter()
+      redis.call('SET', KEYS[1], owned(owner, fence, chain, info, follower), 'PX', claim)
+      local heard = send(channel, 'hf1 grant ' .. owner .. ' ' .. whole(now) .. ' ' .. claim .. ' ' .. whole(fence) .. ' ' .. KEYS[1])
+      if not cluster or heard > 0 then
+        if follower then
+          stand_by(follower, now + claim * 1000)
+        end
+        return nil
+      end
+    end
+  end
+end
+
+-- serve, with the lock deleted when it fails: a lock that cannot be handed over is
+-- free, and the waiters find it at their next check. Raises what serve raised.
+local function hand_over(chain, self, ttl, block)
+  local ok, fence, n = pcall(serve, chain, self, ttl, block)
+  if not ok then
+    redis.call('DEL', KEYS[1])
+    error(message(fence), 0)
+  end
+  return fence, n
+end

@@ -1,0 +1,28 @@
+-- mint.lua: issues fences. A fragment; needs prelude.lua.
+--
+-- mint(n) reserves n fences and returns the first and how many they are. A fence is
+-- above all earlier ones, and at least the server's time in µs, so that fences still
+-- rise after the counter is lost. A counter that leads the clock by more than a
+-- second is drawn from one at a time, so that the clock can catch up.
+local function mint(n)
+  local fence = 0
+  local last = redis.call('GET', KEYS[3])
+  if last then
+    -- Above 9e15 a Lua number no longer counts by ones.
+    if not string.match(last, '^%d+$') or #last > 16 or tonumber(last) > 9e15 then
+      error('BADFENCE the fence counter is not a number that fences can follow', 0)
+    end
+    fence = tonumber(last)
+  end
+  fence = math.max(fence + 1, now)
+  if fence - now > 1000000 then
+    n = 1
+  end
+  if cluster then
+    -- One counter a name; after a day of rest the clock alone is enough.
+    redis.call('SET', KEYS[3], whole(fence + n - 1), 'EX', 86400)
+  else
+    redis.call('SET', KEYS[3], whole(fence + n - 1))
+  end
+  return fence, n
+end

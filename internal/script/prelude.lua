@@ -1,0 +1,31 @@
+-- prelude.lua: what every script begins with. A fragment, included by the others.
+--
+-- KEYS[1] the lock, KEYS[2] its queue, KEYS[3] the fence counter.
+-- ARGV[1] flags: 'c' the server runs in Cluster mode, 'k' the key is shared with
+--         other programs; the script that includes this may know more.
+-- ARGV[2] the caller's token.
+--
+-- The lock is a string: hf1:TOKEN:FENCE:GRANTED:CHAIN:INFO, and '+' at its end
+-- while somebody waits. GRANTED is the server's time of the grant in ms, CHAIN is
+-- 0, or on shared keys N@MS: N hand-overs in a row since MS.
+-- The queue is a sorted set. Waiters score above 0, by arrival; a tombstone's
+-- member is 'x:' and a token, its score the negated time (µs) at which it ends.
+local flags, token = ARGV[1], ARGV[2]
+local clock = redis.call('TIME')
+local now = clock[1] * 1000000 + clock[2]
+local mine = 'hf1:' .. token .. ':'
+local cluster = string.find(flags, 'c', 1, true)
+local shared = string.find(flags, 'k', 1, true)
+
+-- Lua writes large numbers as 1.76e+15.
+local function whole(n)
+  return string.format('%.0f', n)
+end
+
+-- Errors of redis.call are tables on some servers and strings on others.
+local function message(err)
+  if type(err) == 'table' then
+    return err.err
+  end
+  return tostring(err)
+end

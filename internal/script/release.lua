@@ -1,0 +1,90 @@
+-- release.lua: gives a lock up and hands it over; or leaves its queue. Ends whatever
+-- its token has.
+--
+-- KEYS    [1] lock  [2] queue  [3] fence counter
+-- ARGV    [1] flags as in prelude.lua  [2] token  [3] member of the queue, or ''
+--         [4] tombstone: server time in µs until which an acquire of this token may
+--             still arrive, 0 when none can
+-- Returns 'released NOW'  the lock was the token's
+--         'left NOW'      the token was queued
+--         'gone NOW'      neither
+--         'error MESSAGE' the lock may still be the token's
+--
+-- Invariants: a release never fails because of the hand-over: if that fails, the lock
+-- is deleted; only the token's own lock is touched; a token that is ended stays ended.
+
+-- include prelude.lua
+-- include mint.lua
+-- include hand_over.lua
+
+local member, until_time = ARGV[3], tonumber(ARGV[4])
+
+local function bury()
+  if until_time <= now then
+    return
+  end
+  redis.call('ZADD', KEYS[2], whole(-until_time), 'x:' .. token)
+  local rest = math.ceil((until_time - now) / 1000)
+  if redis.call('PTTL', KEYS[2]) < rest then
+    redis.call('PEXPIRE', KEYS[2], rest)
+  end
+end
+
+local function give(value)
+  local chain = next_chain(value)
+  if chain then
+    hand_over(chain)
+    return
+  end
+  redis.call('DEL', KEYS[1])
+  local first = first_waiter()
+  if first then
+    stand_by(first, now + 10000)
+  end
+end
+
+local function leave()
+  local was_first = first_waiter() == member
+  if redis.call('ZREM', KEYS[2], member) == 0 then
+    return false
+  end
+  local first = was_first and first_waiter()
+  if first then
+    local value = redis.call('GET', KEYS[1])
+    if not value then
+      pcall(hand_over, new_chain())
+    elseif string.sub(value, 1, 4) == 'hf1:' then
+      stand_by(first, now + math.max(redis.call('PTTL', KEYS[1]), 0) * 1000)
+    else
+      stand_by(first, now)
+    end
+  end
+  return true
+end
+
+local function main()
+  local value = redis.call('GET', KEYS[1])
+  if value and string.sub(value, 1, #mine) == mine then
+    if string.sub(value, -1) == '+' then
+      pcall(give, value)
+      -- give may have failed before it changed anything.
+      value = redis.call('GET', KEYS[1])
+      if value and string.sub(value, 1, #mine) == mine then
+        redis.call('DEL', KEYS[1])
+      end
+    else
+      redis.call('DEL', KEYS[1])
+    end
+    bury()
+    return 'released ' .. whole(now)
+  end
+  local left = member ~= '' and leave()
+  bury()
+  return (left and 'left ' or 'gone ') .. whole(now)
+end
+
+local ok, reply = pcall(main)
+if ok then
+  return reply
+end
+return 'error ' .. message(reply)

@@ -1,0 +1,43 @@
+-- renew.lua: makes a lease last longer, and reserves fences for hand-overs inside
+-- the process that holds it.
+--
+-- KEYS    [1] lock  [2] queue  [3] fence counter
+-- ARGV    [1] flags as in prelude.lua  [2] token  [3] TTL, ms  [4] fences wanted, or 0
+-- Returns 'renewed NOW PTTL FENCE BLOCK'  the first of the fences and how many
+--         'gone NOW'                      the lock is not the token's
+--         'error MESSAGE'
+--
+-- Invariants: nothing shortens an expiry; a renewal creates nothing. PEXPIRE, unlike
+-- SET, works when the server is out of memory.
+
+-- include prelude.lua
+-- include mint.lua
+
+local ttl, block = tonumber(ARGV[3]), tonumber(ARGV[4])
+
+local function main()
+  local value = redis.call('GET', KEYS[1])
+  if not value or string.sub(value, 1, #mine) ~= mine then
+    return 'gone ' .. whole(now)
+  end
+  local pttl = redis.call('PTTL', KEYS[1])
+  if pttl < ttl then
+    redis.call('PEXPIRE', KEYS[1], ttl)
+    pttl = ttl
+  end
+  local fence, n = 0, 0
+  if block > 0 then
+    -- Without fences the lease is as good; it is only not passed on locally.
+    local ok, f, reserved = pcall(mint, block)
+    if ok then
+      fence, n = f, reserved
+    end
+  end
+  return 'renewed ' .. whole(now) .. ' ' .. pttl .. ' ' .. whole(fence) .. ' ' .. n
+end
+
+local ok, reply = pcall(main)
+if ok then
+  return reply
+end
+return 'error ' .. message(reply)

@@ -1,0 +1,56 @@
+// Package script holds the Lua scripts of the lock protocols: one file each, with
+// a header that gives its KEYS, its ARGV and what it returns. Fragments that several
+// scripts need are included by name.
+package script
+
+import (
+	"crypto/sha1"
+	"embed"
+	"encoding/hex"
+	"strings"
+)
+
+//go:embed *.lua
+var files embed.FS
+
+// A Script as a server runs it.
+type Script struct {
+	Name   string
+	Source string // without comments
+	SHA1   string // of Source, in hex
+}
+
+// The scripts.
+var (
+	Acquire = load("acquire")
+	Release = load("release")
+	Renew   = load("renew")
+	Holder  = load("holder")
+)
+
+// load makes a script of a file and the fragments it includes. A missing file is
+// a mistake of the build.
+func load(name string) Script {
+	source := assemble(name + ".lua")
+	sum := sha1.Sum([]byte(source))
+	return Script{Name: name, Source: source, SHA1: hex.EncodeToString(sum[:])}
+}
+
+// assemble returns a file's code with its includes in place. Comment lines are left
+// out: a server that lost its script cache is sent the whole source.
+func assemble(file string) string {
+	text, err := files.ReadFile(file)
+	if err != nil {
+		panic("holdfast: " + err.Error())
+	}
+	var b strings.Builder
+	for line := range strings.Lines(string(text)) {
+		trimmed := strings.TrimSpace(line)
+		if fragment, ok := strings.CutPrefix(trimmed, "-- include "); ok {
+			b.WriteString(assemble(fragment))
+		} else if trimmed != "" && !strings.HasPrefix(trimmed, "--") {
+			b.WriteString(line)
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,159 @@
+// Package wire reads and writes what clients and scripts exchange: values of locks,
+// replies and notifications. Nothing that a server sends makes it panic.
+package wire
+
+import (
+	"encoding/json"
+	"errors"
+	"strconv"
+	"strings"
+)
+
+// Info is what a lock says of its holder, kept at the end of its value.
+type Info struct {
+	Owner string            `json:"o"`
+	Host  string            `json:"h,omitempty"`
+	PID   int               `json:"p,omitempty"`
+	Meta  map[string]string `json:"m,omitempty"`
+}
+
+// maxInfo bounds an encoded Info: it is sent with every acquire.
+const maxInfo = 1024
+
+// Encode returns info as it stands in values: one line of JSON.
+func (i Info) Encode() (string, error) {
+	text, err := json.Marshal(i)
+	if err != nil {
+		return "", err
+	}
+	if len(text) > maxInfo {
+		return "", errors.New("owner and meta take " + strconv.Itoa(len(text)) + " bytes; at most " + strconv.Itoa(maxInfo) + " are allowed")
+	}
+	return string(text), nil
+}
+
+// Value is a lock's value.
+type Value struct {
+	Token   string
+	Fence   uint64
+	Granted int64 // server time of the grant, ms
+	Info    Info
+}
+
+// ParseValue reads a lock's value. It is false for a value that is not of this
+// format: another program's, or a later version's.
+func ParseValue(s string) (Value, bool) {
+	rest, ok := strings.CutPrefix(strings.TrimSuffix(s, "+"), "hf1:")
+	if !ok {
+		return Value{}, false
+	}
+	part := strings.SplitN(rest, ":", 5)
+	if len(part) != 5 {
+		return Value{}, false
+	}
+	fence, err1 := strconv.ParseUint(part[1], 10, 64)
+	granted, err2 := strconv.ParseInt(part[2], 10, 64)
+	if err1 != nil || err2 != nil {
+		return Value{}, false
+	}
+	v := Value{Token: part[0], Fence: fence, Granted: granted}
+	// A holder whose info cannot be read still holds.
+	_ = json.Unmarshal([]byte(part[4]), &v.Info)
+	return v, true
+}
+
+// Reply is a script's reply: a word, the server's time, and the fields after it.
+type Reply struct {
+	Word string
+	Now  int64 // server time, µs
+	rest string
+}
+
+// ErrMalformed says that a reply or message is not what the protocol allows.
+var ErrMalformed = errors.New("malformed reply")
+
+// ScriptError is an error that a script caught and returned.
+type ScriptError string
+
+func (e ScriptError) Error() string { return string(e) }
+
+// ParseReply reads the beginning of a script's reply. Its error is a ScriptError
+// when the script reports one.
+func ParseReply(s string) (Reply, error) {
+	word, rest, _ := strings.Cut(s, " ")
+	if word == "error" {
+		return Reply{}, ScriptError(rest)
+	}
+	now, rest, _ := strings.Cut(rest, " ")
+	t, err := strconv.ParseInt(now, 10, 64)
+	if err != nil || t <= 0 {
+		return Reply{}, ErrMalformed
+	}
+	return Reply{Word: word, Now: t, rest: rest}, nil
+}
+
+// Ints reads the reply's next fields as numbers. The last may be followed by more.
+func (r *Reply) Ints(into ...*int64) error {
+	for _, p := range into {
+		field, rest, _ := strings.Cut(r.rest, " ")
+		n, err := strconv.ParseInt(field, 10, 64)
+		if err != nil {
+			return ErrMalformed
+		}
+		*p, r.rest = n, rest
+	}
+	return nil
+}
+
+// Rest returns what was not read yet.
+func (r *Reply) Rest() string { return r.rest }
+
+// Grant is the notification that a waiter was handed the lock.
+type Grant struct {
+	Now   int64 // server time of the grant, µs
+	Claim int64 // ms
+	Fence uint64
+	Lock  string // the lock's key
+}
+
+// Standby is the notification that a waiter is the first now.
+type Standby struct {
+	Now int64 // server time, µs
+	Due int64 // server time at which to look, µs
+}
+
+// Message is a notification for the waiter with that token: one of the two is set.
+type Message struct {
+	Token   string
+	Grant   *Grant
+	Standby *Standby
+}
+
+// ParseMessage reads a notification.
+func ParseMessage(s string) (Message, error) {
+	part := strings.SplitN(s, " ", 4)
+	if len(part) != 4 || part[0] != "hf1" || part[2] == "" {
+		return Message{}, ErrMalformed
+	}
+	r := Reply{rest: part[3]}
+	m := Message{Token: part[2]}
+	switch part[1] {
+	case "grant":
+		var fence int64
+		g := &Grant{}
+		if err := r.Ints(&g.Now, &g.Claim, &fence); err != nil || g.Claim <= 0 || fence <= 0 || r.rest == "" {
+			return Message{}, ErrMalformed
+		}
+		g.Fence, g.Lock = uint64(fence), r.rest
+		m.Grant = g
+	case "standby":
+		b := &Standby{}
+		if err := r.Ints(&b.Now, &b.Due); err != nil {
+			return Message{}, ErrMalformed
+		}
+		m.Standby = b
+	default:
+		return Message{}, ErrMalformed
+	}
+	return m, nil
+}

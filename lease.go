@@ -1,0 +1,217 @@
+package holdfast
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/holdfast-go/holdfast/internal/clock"
+)
+
+// maxPassing bounds for how long after its grant a lock is passed on within one
+// process, while others may be waiting for it.
+const maxPassing = 50 * time.Millisecond
+
+// Lease is a lock that is held. Its methods may be called by many goroutines.
+type Lease struct {
+	g      *grant
+	fence  uint64
+	values context.Context
+
+	// Guarded by g.mu.
+	ended     error // nil while it is held
+	ctx       context.Context
+	cancel    context.CancelCauseFunc
+	released  bool          // nothing is left to release
+	releasing chan struct{} // closed when the release under way is answered; nil if none is
+	unsure    bool          // a release that was not answered may have been carried out
+}
+
+// Name returns the lock's name.
+func (l *Lease) Name() string { return l.g.l.name }
+
+// Owner returns the owner's name, as set by Owner or Config.Owner.
+func (l *Lease) Owner() string { return l.g.l.set.owner }
+
+// Token returns the fence: a number above those of all earlier leases of this lock.
+// A resource that refuses writes with a lower one than it has seen is safe from
+// holders that are late. It survives the loss of the server's data, unless the
+// server's clock went back too.
+func (l *Lease) Token() uint64 { return l.fence }
+
+// Deadline returns the local time until which the lease is certainly held unless it
+// is renewed or released: when it was last asked for, plus its TTL, less 1% and 2 ms
+// for drift. It has a monotonic reading.
+func (l *Lease) Deadline() time.Time {
+	l.g.mu.Lock()
+	defer l.g.mu.Unlock()
+	return l.g.deadline()
+}
+
+// Err returns nil while the lease is held; then ErrReleased, ErrClosed, or a
+// *LostError, which matches ErrLost. It compares clocks itself, so it tells the truth
+// also to a process that was paused past the deadline; on Linux, to a machine that was
+// suspended, too. It sends nothing.
+func (l *Lease) Err() error {
+	l.g.mu.Lock()
+	defer l.g.mu.Unlock()
+	l.look()
+	return l.ended
+}
+
+// look ends the lease if its time is up.
+func (l *Lease) look() {
+	if l.ended == nil && l.g.expired(clock.Now()) {
+		l.g.lose(l.g.expiry())
+	}
+}
+
+// Context returns a context that ends when the lease does, with Err's error as its
+// cause: at the deadline at the latest, and before that when the server says that
+// the lock is lost. It has the values of the context with which the lock was acquired,
+// but does not end with it.
+func (l *Lease) Context() context.Context {
+	l.g.mu.Lock()
+	defer l.g.mu.Unlock()
+	if l.ctx == nil {
+		l.ctx, l.cancel = context.WithCancelCause(l.values)
+		l.look()
+		if l.ended != nil {
+			l.cancel(l.ended)
+		}
+	}
+	return l.ctx
+}
+
+// finish ends the lease, once.
+func (l *Lease) finish(err error) {
+	if l.ended != nil {
+		return
+	}
+	l.ended = err
+	if l.cancel != nil {
+		l.cancel(err)
+	}
+}
+
+// Extend makes the lease last at least ttl from now, without shortening it, and no
+// longer than MaxHold allows. Renewals go on as before. After ErrLost the lease is
+// over; after another error it lasts as long as before, or longer.
+func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
+	g := l.g
+	if ttl < time.Millisecond || ttl > g.l.c.cfg.MaxTTL {
+		return fmt.Errorf("%w: lock %q: Extend by %s; from 1ms to %s is allowed", ErrInvalid, l.Name(), ttl, g.l.c.cfg.MaxTTL)
+	}
+	if err := l.Err(); err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	g.mu.Lock()
+	ttl = g.renewTTL(ttl)
+	g.mu.Unlock()
+	a, _, err := g.l.c.call(ctx, renewRequest(g, ttl, 0))
+	if err != nil {
+		return err
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if l.ended != nil || g.over {
+		return l.ended
+	}
+	if lost := g.apply(a); lost != nil {
+		g.lose(lost)
+		return lost
+	}
+	g.plan()
+	l.look()
+	return l.ended
+}
+
+// Release gives the lock up: to the next in the queue, if there is one. It works with
+// a context that has ended, for as long as RetryTimeout. Released again, it returns
+// nil. It returns a *LostError, which matches ErrLost, when the lease was no longer the
+// caller's; another error when the server could not be asked: the release is then
+// tried on in the background, and may be repeated.
+//
+// The lease is over from the moment of the call, whatever it returns.
+func (l *Lease) Release(ctx context.Context) error {
+	g := l.g
+	for {
+		first, done, err := l.giveUp()
+		if done {
+			return err
+		}
+		if first == nil {
+			break
+		}
+		<-first
+	}
+	c := g.l.c
+	a, unanswered, err := c.call(context.WithoutCancel(ctx), releaseRequest(g.l, g.from.token, g.from.member, g.from.unanswered))
+	if err != nil {
+		g.from.abandon()
+	} else {
+		g.from.forget()
+	}
+	g.drop()
+
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	close(l.releasing)
+	l.releasing = nil
+	l.unsure = l.unsure || unanswered
+	if err != nil {
+		return err
+	}
+	l.released = true
+	switch {
+	case a.Word != "gone":
+		return nil
+	case l.unsure:
+		return &ServerError{Op: "release", Name: l.Name(), Server: c.driver.Addr(), ambiguous: true, Kind: ErrUnavailable,
+			Err: errors.New("an earlier try was not answered; the lock is no longer this lease's, which that try may have brought about")}
+	}
+	return &LostError{Name: l.Name(), Reason: LossTaken}
+}
+
+// giveUp passes the lease on within the process if it may, which is all then; or ends
+// it, so that its release can be sent. first is what must happen before either.
+func (l *Lease) giveUp() (first <-chan struct{}, done bool, err error) {
+	g := l.g
+	g.line.lock()
+	defer g.line.unlock()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	l.look()
+	if lost, ok := l.ended.(*LostError); ok {
+		return nil, true, lost
+	}
+	if l.released {
+		return nil, true, nil
+	}
+	if l.releasing != nil {
+		return l.releasing, false, nil
+	}
+	if l.ended == nil {
+		if next := g.line.successor(g); next != nil {
+			if g.flight != nil {
+				// The goroutine that is passed the lease must not meet an answer
+				// that was on its way to this one.
+				return g.flight, false, nil
+			}
+			l.finish(ErrReleased)
+			l.released = true
+			g.passed++
+			g.line.pass(next, g.newLease(next.ctx))
+			return nil, true, nil
+		}
+	}
+	l.finish(ErrReleased)
+	l.releasing = make(chan struct{})
+	g.stop()
+	g.line.letLocked(g)
+	return nil, false, nil
+}

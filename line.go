@@ -1,0 +1,270 @@
+package holdfast
+
+import (
+	"container/list"
+	"context"
+	"sync"
+	"sync/atomic"
+
+	"github.com/holdfast-go/holdfast/internal/clock"
+)
+
+// line is where goroutines of this process that want one lock wait, in the order in
+// which they came. Only the first is the server's business: whoever finds the line
+// empty asks for itself, and a campaign asks for the others.
+type line struct {
+	c    *Client
+	key  string
+	refs int // guarded by c.mu
+
+	count atomic.Int32 // of waiters
+
+	mu       sync.Mutex
+	waiters  list.List // of *waiter
+	asking   bool      // somebody who found the line empty is asking the server
+	campaign *campaign // nil while none runs
+	held     *grant    // that this process has through this line
+}
+
+// waiter is a goroutine in a line.
+type waiter struct {
+	ctx     context.Context
+	l       *Lock
+	place   *list.Element // nil once it left the line
+	results chan result
+}
+
+type result struct {
+	lease *Lease
+	err   error
+}
+
+// lineOf returns the line of a lock's key, held by a reference.
+func (c *Client) lineOf(key string) *line {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	ln := c.lines[key]
+	if ln == nil {
+		ln = &line{c: c, key: key}
+		c.lines[key] = ln
+	}
+	ln.refs++
+	return ln
+}
+
+func (ln *line) ref() {
+	ln.c.mu.Lock()
+	defer ln.c.mu.Unlock()
+	ln.refs++
+}
+
+func (ln *line) unref() {
+	ln.c.mu.Lock()
+	defer ln.c.mu.Unlock()
+	ln.refs--
+	if ln.refs == 0 {
+		delete(ln.c.lines, ln.key)
+	}
+}
+
+// lock and unlock guard the line; a grant without one has none to guard.
+func (ln *line) lock() {
+	if ln != nil {
+		ln.mu.Lock()
+	}
+}
+
+func (ln *line) unlock() {
+	if ln != nil {
+		ln.mu.Unlock()
+	}
+}
+
+// waiting is how many goroutines wait.
+func (ln *line) waiting() int { return int(ln.count.Load()) }
+
+// acquire waits until the lock is had or ctx ends. It uses up one reference.
+func (ln *line) acquire(ctx context.Context, l *Lock) (*Lease, error) {
+	defer ln.unref()
+	w := &waiter{ctx: ctx, l: l, results: make(chan result, 1)}
+	ln.mu.Lock()
+	if !ln.asking && ln.campaign == nil && ln.held == nil && ln.waiters.Len() == 0 {
+		ln.asking = true
+		ln.mu.Unlock()
+		lease, err := ln.askFirst(ctx, w)
+		if lease != nil || err != nil {
+			return lease, err
+		}
+	} else {
+		w.place = ln.waiters.PushBack(w)
+		ln.count.Add(1)
+		if !ln.asking {
+			ln.campaignFor(nil)
+		}
+		ln.mu.Unlock()
+	}
+	return ln.await(ctx, w)
+}
+
+// askFirst asks the server for the lock. When that is held it puts w at the head of
+// the line, and returns neither lease nor error.
+func (ln *line) askFirst(ctx context.Context, w *waiter) (*Lease, error) {
+	c := ln.c
+	a := w.l.newAttempt()
+	mode := modeTry
+	if channel, up := c.hub.listening(w.l); up {
+		a.listen(channel)
+		mode = modeWait
+	}
+	got, err := a.ask(ctx, mode, ln.fences(w.l))
+
+	ln.mu.Lock()
+	defer ln.mu.Unlock()
+	ln.asking = false
+	g, granted := got.(*grant)
+	if err != nil || granted {
+		if ln.waiters.Len() > 0 {
+			ln.campaignFor(nil)
+		}
+		if err != nil {
+			a.abandon()
+			return nil, err
+		}
+		return ln.keep(g, ctx), nil
+	}
+	w.place = ln.waiters.PushFront(w)
+	ln.count.Add(1)
+	if _, waits := got.(queued); !waits {
+		a.abandon()
+		a = nil
+	}
+	ln.campaignFor(a)
+	return nil, nil
+}
+
+// fences is how many to ask for: one for the lease, and one for each goroutine that
+// it may be passed on to.
+func (ln *line) fences(l *Lock) int {
+	if !l.set.passable() {
+		return 1
+	}
+	return 1 + max(min(ln.waiting(), ln.c.cfg.LocalHandovers), 0)
+}
+
+// keep makes g the line's grant and returns its first lease.
+func (ln *line) keep(g *grant, ctx context.Context) *Lease {
+	g.line = ln
+	ln.held = g
+	ln.ref()
+	return g.begin(ctx)
+}
+
+// let ends the line's grant.
+func (ln *line) let(g *grant) {
+	ln.lock()
+	defer ln.unlock()
+	ln.letLocked(g)
+}
+
+func (ln *line) letLocked(g *grant) {
+	if ln != nil && ln.held == g {
+		ln.held = nil
+		ln.unref()
+	}
+}
+
+// await waits for what the campaign, or a holder in this process, brings w.
+func (ln *line) await(ctx context.Context, w *waiter) (*Lease, error) {
+	select {
+	case r := <-w.results:
+		return r.lease, r.err
+	case <-ctx.Done():
+	}
+	ln.mu.Lock()
+	served := w.place == nil
+	if !served {
+		ln.remove(w)
+	}
+	ln.mu.Unlock()
+	if served {
+		if r := <-w.results; r.lease != nil {
+			// It goes to the next in line, or back to the server.
+			ln.c.tasks.run(func() { _ = r.lease.Release(ctx) })
+		}
+	}
+	return nil, ctx.Err()
+}
+
+// remove takes w out of the line.
+func (ln *line) remove(w *waiter) {
+	ln.waiters.Remove(w.place)
+	w.place = nil
+	ln.count.Add(-1)
+	if ln.campaign != nil {
+		ln.campaign.look()
+	}
+}
+
+// head returns the first waiter, or nil.
+func (ln *line) head() *waiter {
+	if e := ln.waiters.Front(); e != nil {
+		return e.Value.(*waiter)
+	}
+	return nil
+}
+
+// successor returns the waiter to whom a lease of g may be passed on now: one that
+// wants just what the holder has, within the bounds, with a fence left. Guarded by
+// the line and by g.
+func (ln *line) successor(g *grant) *waiter {
+	if ln == nil || g.over || ln.held != g || g.next >= g.end && g.flight == nil || ln.c.isClosing() {
+		return nil
+	}
+	if g.passed >= ln.c.cfg.LocalHandovers || clock.Since(g.since) > maxPassing || !g.l.set.passable() {
+		return nil
+	}
+	w := ln.head()
+	if w == nil || !w.l.alike(g.l) {
+		return nil
+	}
+	return w
+}
+
+// pass gives w a lease.
+func (ln *line) pass(w *waiter, lease *Lease) {
+	ln.remove(w)
+	w.results <- result{lease: lease}
+}
+
+// deliver gives a grant from the server to the head of the line; false if nobody is
+// there who wants just this.
+func (ln *line) deliver(g *grant) bool {
+	ln.mu.Lock()
+	defer ln.mu.Unlock()
+	w := ln.head()
+	if w == nil || !w.l.alike(g.l) {
+		return false
+	}
+	ln.pass(w, ln.keep(g, w.ctx))
+	return true
+}
+
+// fail gives every waiter an error.
+func (ln *line) fail(err error) {
+	ln.mu.Lock()
+	defer ln.mu.Unlock()
+	for w := ln.head(); w != nil; w = ln.head() {
+		ln.remove(w)
+		w.results <- result{err: err}
+	}
+}
+
+// failHead gives the first waiter an error.
+func (ln *line) failHead(err error) {
+	ln.mu.Lock()
+	defer ln.mu.Unlock()
+	if w := ln.head(); w != nil {
+		ln.remove(w)
+		w.results <- result{err: err}
+	}
+}

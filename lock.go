@@ -1,0 +1,274 @@
+package holdfast
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"time"
+
+	"github.com/holdfast-go/holdfast/internal/keys"
+	"github.com/holdfast-go/holdfast/internal/script"
+	"github.com/holdfast-go/holdfast/internal/wire"
+)
+
+// Lock is something that can be acquired. It is immutable and free to make: it holds
+// no connection, and nothing is sent before it is used. What is acquired is a Lease.
+type Lock struct {
+	c    *Client
+	name string
+	keys keys.Set
+	set  settings
+	info string // of the holder, as it stands in the lock's value
+	err  error  // what is wrong with name or options
+}
+
+// newLock resolves options. What is wrong with them shows when the lock is used, as
+// ErrInvalid.
+func (c *Client) newLock(name string, opts []Option) *Lock {
+	l := &Lock{c: c, name: name, set: settings{
+		ttl:         c.cfg.TTL,
+		renew:       true,
+		maxRenewals: -1,
+		owner:       c.cfg.Owner,
+	}}
+	for _, o := range opts {
+		o(&l.set)
+	}
+	if err := l.resolve(); err != nil {
+		l.err = fmt.Errorf("%w: lock %.64q: %w", ErrInvalid, name, err)
+	}
+	return l
+}
+
+func (l *Lock) resolve() (err error) {
+	l.keys, err = l.c.space.Name(l.name)
+	if l.set.hasKey && err == nil {
+		l.keys, err = l.c.space.Exact(l.set.key)
+	}
+	if err != nil {
+		return err
+	}
+	s := l.set
+	switch {
+	case s.ttl < time.Millisecond:
+		return fmt.Errorf("TTL is %s; at least 1ms is needed", s.ttl)
+	case s.ttl > l.c.cfg.MaxTTL:
+		return fmt.Errorf("TTL is %s; at most %s is allowed (Config.MaxTTL)", s.ttl, l.c.cfg.MaxTTL)
+	case s.maxHold != 0 && s.maxHold < time.Millisecond:
+		return fmt.Errorf("MaxHold is below 1ms")
+	case s.pollInterval != 0 && s.pollInterval < time.Millisecond:
+		return fmt.Errorf("Poll's interval is below 1ms")
+	case s.pollTries < 0:
+		return fmt.Errorf("Poll's number of tries is negative")
+	case s.owner == "":
+		return fmt.Errorf("Owner is empty")
+	}
+	info := wire.Info{Owner: s.owner, Host: l.c.host, PID: os.Getpid()}
+	for m := s.meta; m != nil; m = m.next {
+		if info.Meta == nil {
+			info.Meta = map[string]string{}
+		}
+		if _, later := info.Meta[m.key]; !later {
+			info.Meta[m.key] = m.value
+		}
+	}
+	l.info, err = info.Encode()
+	return err
+}
+
+// Name returns the lock's name.
+func (l *Lock) Name() string { return l.name }
+
+// Acquire waits for the lock until it has it or ctx ends. Waiters are served in the
+// order in which their processes came, and within a process in the order of their
+// calls. A free lock costs one round trip; a waiter sleeps until it is handed the
+// lock, and polls nobody.
+//
+// Errors: ctx.Err() as it is; ErrClosed; ErrInvalid, before any I/O; a *ServerError
+// for what the server, or the way to it, does not allow; with Poll, ErrHeld. After
+// an error the caller has no lock and no place in the queue; what may still be on
+// its way is taken back in the background.
+func (l *Lock) Acquire(ctx context.Context) (*Lease, error) {
+	if err := l.ready(ctx); err != nil {
+		return nil, err
+	}
+	if l.set.pollInterval > 0 {
+		return l.poll(ctx)
+	}
+	return l.c.lineOf(l.keys.Lock).acquire(ctx, l)
+}
+
+// TryAcquire takes the lock if it is free and nobody queues for it. Otherwise it
+// returns a *HeldError, which matches ErrHeld. Other errors as those of Acquire.
+func (l *Lock) TryAcquire(ctx context.Context) (*Lease, error) {
+	if err := l.ready(ctx); err != nil {
+		return nil, err
+	}
+	return l.try(ctx)
+}
+
+// Do acquires the lock, calls f and releases the lock, also when f panics. The
+// context that f gets is made from ctx and ends, with a cause, before the lease can.
+// Do returns f's error joined with that of the release: one that matches ErrLost
+// when the lease was lost while f ran.
+func (l *Lock) Do(ctx context.Context, f func(ctx context.Context, lease *Lease) error) (err error) {
+	lease, err := l.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	work, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(lease.Context(), func() { cancel(context.Cause(lease.Context())) })
+	defer func() {
+		stop()
+		released := lease.Release(ctx)
+		cancel(ErrReleased)
+		err = errors.Join(err, released)
+	}()
+	return f(work, lease)
+}
+
+// ready refuses what cannot work before any I/O, and learns what the server is.
+func (l *Lock) ready(ctx context.Context) error {
+	if l.err != nil {
+		return l.err
+	}
+	if l.c.isClosing() {
+		return ErrClosed
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return l.c.connect(ctx, l.name)
+}
+
+// alike reports whether holders of l and m cannot be told apart, but by their tokens.
+func (l *Lock) alike(m *Lock) bool {
+	a, b := l.set, m.set
+	a.meta, b.meta = nil, nil // which info has
+	return l == m || l.c == m.c && l.keys == m.keys && a == b && l.info == m.info
+}
+
+// try takes the lock if it is free, without a place in the local line.
+func (l *Lock) try(ctx context.Context) (*Lease, error) {
+	a := l.newAttempt()
+	got, err := a.ask(ctx, modeTry, 1)
+	if err != nil {
+		a.abandon()
+		return nil, err
+	}
+	switch got := got.(type) {
+	case *grant:
+		return got.begin(ctx), nil
+	case held:
+		return nil, &HeldError{Name: l.name, Holder: got.holder}
+	}
+	a.abandon()
+	return nil, l.malformed("acquire")
+}
+
+// poll tries at an interval.
+func (l *Lock) poll(ctx context.Context) (*Lease, error) {
+	for n := 1; ; n++ {
+		lease, err := l.try(ctx)
+		if !errors.Is(err, ErrHeld) || n == l.set.pollTries {
+			return lease, err
+		}
+		select {
+		case <-time.After(jitter(l.set.pollInterval, 10)):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-l.c.closing:
+			return nil, ErrClosed
+		}
+	}
+}
+
+// jitter returns d, up to so many percent longer or shorter.
+func jitter(d time.Duration, percent int) time.Duration {
+	spread := d * time.Duration(percent) / 100
+	if spread <= 0 {
+		return d
+	}
+	return d - spread + rand.N(2*spread)
+}
+
+func (l *Lock) malformed(op string) error {
+	return &ServerError{Op: op, Name: l.name, Server: l.c.driver.Addr(), Err: wire.ErrMalformed}
+}
+
+// Holder is who holds a lock.
+type Holder struct {
+	Key   string // the lock's key
+	Owner string // Owner or Config.Owner; "" when Foreign
+	Host  string
+	PID   int
+	Meta  map[string]string
+	// Fence is that of the grant by the server. Goroutines of the holder's process
+	// that passed the lock on among themselves have higher ones.
+	Fence   uint64
+	Since   time.Time     // by the server's clock
+	TTL     time.Duration // what is left; negative when the key has no expiry
+	Waiters int           // processes in the queue
+	Foreign bool          // another program holds it: only Key, TTL and Waiters are known
+}
+
+// Holder says who holds the lock: ErrNotHeld if nobody does. It changes nothing.
+func (l *Lock) Holder(ctx context.Context) (Holder, error) {
+	if err := l.ready(ctx); err != nil {
+		return Holder{}, err
+	}
+	a, _, err := l.c.call(ctx, request{
+		op: "inspect", lock: l, script: script.Holder,
+		args: []string{l.flags(""), ""},
+	})
+	if err != nil {
+		return Holder{}, err
+	}
+	switch a.Word {
+	case "free":
+		return Holder{}, ErrNotHeld
+	case "held":
+		return l.parseHolder(&a.Reply)
+	}
+	return Holder{}, l.malformed("inspect")
+}
+
+// IsHeld reports whether anybody holds the lock.
+func (l *Lock) IsHeld(ctx context.Context) (bool, error) {
+	_, err := l.Holder(ctx)
+	if errors.Is(err, ErrNotHeld) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// parseHolder reads what follows in a "held" reply.
+func (l *Lock) parseHolder(r *wire.Reply) (Holder, error) {
+	var pttl, waiters int64
+	if err := r.Ints(&pttl, &waiters); err != nil {
+		return Holder{}, l.malformed("inspect")
+	}
+	h := Holder{Key: l.keys.Lock, TTL: time.Duration(pttl) * time.Millisecond, Waiters: int(waiters)}
+	v, ours := wire.ParseValue(r.Rest())
+	if !ours {
+		h.Foreign = true
+		return h, nil
+	}
+	h.Owner, h.Host, h.PID, h.Meta = v.Info.Owner, v.Info.Host, v.Info.PID, maps.Clone(v.Info.Meta)
+	h.Fence, h.Since = v.Fence, time.UnixMilli(v.Granted)
+	return h, nil
+}
+
+// flags returns a script's flags: its own mode, and those of prelude.lua.
+func (l *Lock) flags(mode string) string {
+	if l.c.inCluster() {
+		mode += "c"
+	}
+	if l.set.hasKey {
+		mode += "k"
+	}
+	return mode
+}

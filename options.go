@@ -1,0 +1,84 @@
+package holdfast
+
+import "time"
+
+// Option changes one lock.
+type Option func(*settings)
+
+// settings are a lock's options, resolved. Comparable, so that two goroutines
+// that want the same lock in the same way can pass it on between them.
+type settings struct {
+	ttl          time.Duration
+	renew        bool
+	maxHold      time.Duration // 0: no bound
+	maxRenewals  int           // < 0: no bound
+	pollInterval time.Duration // 0: wait for notifications
+	pollTries    int           // <= 0: no bound
+	owner        string
+	key          string // exact key, or ""
+	hasKey       bool
+	meta         *metaList
+}
+
+// metaList is a list of what Meta gave, latest first.
+type metaList struct {
+	key, value string
+	next       *metaList
+}
+
+// TTL sets the lease time: how long the lock outlives a holder that crashed.
+// At least 1 ms, at most Config.MaxTTL. Default: Config.TTL.
+func TTL(d time.Duration) Option { return func(s *settings) { s.ttl = d } }
+
+// Renew says whether the lease is renewed, at a third of its TTL, until it is
+// released. Default true. A lease that is not renewed ends with its TTL.
+func Renew(on bool) Option { return func(s *settings) { s.renew = on } }
+
+// MaxHold bounds how long the lease is renewed: it ends, with ErrLost, at most
+// d after the grant. At least 1 ms. Default: no bound.
+func MaxHold(d time.Duration) Option {
+	return func(s *settings) {
+		if d <= 0 {
+			d = -1
+		}
+		s.maxHold = d
+	}
+}
+
+// MaxRenewals bounds how often the lease is renewed: it ends, with ErrLost, a
+// TTL after the nth renewal. Default: no bound.
+func MaxRenewals(n int) Option {
+	return func(s *settings) { s.maxRenewals = max(n, 0) }
+}
+
+// Poll makes Acquire ask the server every interval, jittered by a tenth,
+// instead of queueing and being notified; it returns ErrHeld after so many
+// tries (0: no bound but the context's). For servers where pub/sub is
+// forbidden. A poller has no place in the queue: while others queue, it does
+// not get the lock.
+func Poll(interval time.Duration, tries int) Option {
+	return func(s *settings) {
+		if interval <= 0 {
+			interval = -1
+		}
+		s.pollInterval, s.pollTries = interval, tries
+	}
+}
+
+// Owner names the holder to people who ask who holds the lock. Default:
+// Config.Owner.
+func Owner(id string) Option { return func(s *settings) { s.owner = id } }
+
+// Key makes the lock live under exactly this key, instead of one made from
+// prefix and name, so that it is shared with programs that use the canonical
+// form: SET key token NX PX ttl, and a script that compares and deletes. Names
+// with braces outside a Cluster hash tag are refused.
+func Key(exact string) Option {
+	return func(s *settings) { s.key, s.hasKey = exact, true }
+}
+
+// Meta adds a note for people who ask who holds the lock. All notes together,
+// with the owner's name, take at most 1 KiB.
+func Meta(key, value string) Option {
+	return func(s *settings) { s.meta = &metaList{key, value, s.meta} }
+}

@@ -1,0 +1,135 @@
+package history
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Rule is what a history breaks.
+type Rule string
+
+const (
+	// Exclusion: two held the same lock at the same moment.
+	Exclusion Rule = "overlap"
+	// Fencing: a later grant has no greater fence.
+	Fencing Rule = "fence"
+	// Sense: a record contradicts itself, so that the test is broken.
+	Sense Rule = "record"
+)
+
+// Violation says where a history breaks a rule. Of a rule about one event,
+// Second is that event too.
+type Violation struct {
+	Rule   Rule
+	First  Event
+	Second Event
+}
+
+func (v Violation) String() string {
+	a, b := v.First, v.Second
+	switch v.Rule {
+	case Exclusion:
+		return fmt.Sprintf("lock %q: %v with fence %d got it %v before %v with fence %d had let go of it",
+			a.Name, who(b), b.Fence, time.Duration(a.end()-b.Granted), who(a), a.Fence)
+	case Fencing:
+		return fmt.Sprintf("lock %q: %v got fence %d, and %v later %v got fence %d",
+			a.Name, who(a), a.Fence, time.Duration(b.Granted-a.Granted), who(b), b.Fence)
+	default:
+		return fmt.Sprintf("lock %q: %v: impossible record %+v", a.Name, who(a), a)
+	}
+}
+
+func who(e Event) string { return fmt.Sprintf("process %d goroutine %d", e.Process, e.Goroutine) }
+
+// Check returns every violation of a history, of any number of locks.
+//
+// A lock is held from its grant to its release or its deadline, whichever is
+// first; the end does not belong to the time. An event that overlaps earlier
+// ones is reported once, with the one of them that ends last.
+func Check(events []Event) []Violation {
+	var violations []Violation
+	for _, grants := range byName(events) {
+		violations = append(violations, checkSense(grants)...)
+		violations = append(violations, checkExclusion(grants)...)
+		violations = append(violations, checkFences(grants)...)
+	}
+	return violations
+}
+
+// byName returns the grants of each lock, in their order.
+func byName(events []Event) [][]Event {
+	locks := make(map[string][]Event)
+	var names []string
+	for _, e := range events {
+		if e.Granted == 0 {
+			continue
+		}
+		if locks[e.Name] == nil {
+			names = append(names, e.Name)
+		}
+		locks[e.Name] = append(locks[e.Name], e)
+	}
+	var all [][]Event
+	for _, name := range names {
+		grants := locks[name]
+		slices.SortStableFunc(grants, func(a, b Event) int { return cmp.Compare(a.Granted, b.Granted) })
+		all = append(all, grants)
+	}
+	return all
+}
+
+func checkSense(grants []Event) []Violation {
+	var violations []Violation
+	for _, e := range grants {
+		switch {
+		case e.Asked > e.Granted, e.GaveUp != 0, e.Deadline == 0, e.Released != 0 && e.Released < e.Granted:
+			violations = append(violations, Violation{Sense, e, e})
+		}
+	}
+	return violations
+}
+
+// checkExclusion sweeps over the grants and remembers the one that ends last.
+func checkExclusion(grants []Event) []Violation {
+	var violations []Violation
+	var longest Event
+	for _, e := range grants {
+		if !e.held() {
+			continue
+		}
+		if e.Granted < longest.end() {
+			violations = append(violations, Violation{Exclusion, longest, e})
+		}
+		if e.end() > longest.end() {
+			longest = e
+		}
+	}
+	return violations
+}
+
+// checkFences compares each fence with the greatest before it. A grant that was
+// heard of too late to be held may be heard of out of order; its fence still
+// must be nobody else's.
+func checkFences(grants []Event) []Violation {
+	var violations []Violation
+	owners := make(map[uint64]Event)
+	var greatest Event
+	for _, e := range grants {
+		if twin, ok := owners[e.Fence]; ok {
+			violations = append(violations, Violation{Fencing, twin, e})
+			continue
+		}
+		owners[e.Fence] = e
+		if !e.held() {
+			continue
+		}
+		if e.Fence <= greatest.Fence {
+			violations = append(violations, Violation{Fencing, greatest, e})
+			continue
+		}
+		greatest = e
+	}
+	return violations
+}

@@ -1,0 +1,88 @@
+package history
+
+import "time"
+
+// Report says how fairly locks were handed out.
+type Report struct {
+	Grants      int
+	GaveUp      int
+	LongestWait time.Duration // of an attempt, whether it was granted or given up
+	MeanWait    time.Duration // of those granted
+
+	// Jain is Jain's index of fairness over the number of grants of each
+	// goroutine: 1 when all got as many, 1/n when one of n got all.
+	// (R. Jain, D. Chiu, W. Hawe: A Quantitative Measure of Fairness, 1984)
+	Jain float64
+
+	// Overtakes counts the grants that went past an attempt of another process
+	// that was in front in the lock's queue and that was granted later. It
+	// knows only attempts whose place was recorded. First in, first out
+	// between processes is 0.
+	Overtakes int
+}
+
+// Fairness reports on all the locks of a history together.
+func Fairness(events []Event) Report {
+	var r Report
+	var waited time.Duration
+	type worker struct{ process, goroutine int }
+	grants := make(map[worker]int)
+	for _, e := range events {
+		w := worker{e.Process, e.Goroutine}
+		switch {
+		case e.Granted != 0:
+			r.Grants++
+			waited += e.wait()
+			grants[w]++
+		case e.GaveUp != 0:
+			r.GaveUp++
+			grants[w] += 0 // who asks and never gets is part of the picture
+		default:
+			continue
+		}
+		r.LongestWait = max(r.LongestWait, e.wait())
+	}
+	if r.Grants > 0 {
+		r.MeanWait = waited / time.Duration(r.Grants)
+		var sum, squares float64
+		for _, n := range grants {
+			sum += float64(n)
+			squares += float64(n) * float64(n)
+		}
+		r.Jain = sum * sum / (float64(len(grants)) * squares)
+	}
+	for _, grants := range byName(events) {
+		r.Overtakes += overtakes(grants)
+	}
+	return r
+}
+
+// overtakes goes back from the last grant and remembers the foremost place of
+// those granted later, and the foremost of any other process than that one's.
+func overtakes(grants []Event) int {
+	count := 0
+	var first, second Event // Order 0: none yet
+	for i := len(grants) - 1; i >= 0; i-- {
+		e := grants[i]
+		if e.Order == 0 {
+			continue
+		}
+		front := first
+		if front.Process == e.Process {
+			front = second
+		}
+		if front.Order != 0 && front.Order < e.Order {
+			count++
+		}
+		switch {
+		case first.Order == 0 || e.Order < first.Order:
+			if first.Process != e.Process {
+				second = first
+			}
+			first = e
+		case e.Process != first.Process && (second.Order == 0 || e.Order < second.Order):
+			second = e
+		}
+	}
+	return count
+}

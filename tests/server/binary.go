@@ -1,0 +1,124 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// Binary is a program that speaks as a Redis server.
+type Binary struct {
+	Name   string // "redis-7.0", "valkey-8.1", or as HOLDFAST_TEST_SERVERS says
+	Path   string // a command that takes redis-server's arguments
+	Valkey bool
+	Major  int
+	Minor  int
+}
+
+// All finds the servers of this machine: redis-server and valkey-server in
+// PATH, and those of HOLDFAST_TEST_SERVERS, a list NAME=PATH,NAME=PATH. Of two
+// with one name the first counts. It is an error when there is none, or when
+// one that HOLDFAST_TEST_SERVERS names does not run.
+func All() ([]Binary, error) { return found() }
+
+var found = sync.OnceValues(func() ([]Binary, error) {
+	return find(os.Getenv("HOLDFAST_TEST_SERVERS"))
+})
+
+// Binaries returns what All finds. The test fails when there is no server: a
+// suite that passes because it tested nothing is worse than one that fails.
+func Binaries(tb testing.TB) []Binary {
+	tb.Helper()
+	all, err := All()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return all
+}
+
+// One returns the first of Binaries, for tests in which the kind of server
+// does not matter.
+func One(tb testing.TB) Binary {
+	tb.Helper()
+	return Binaries(tb)[0]
+}
+
+// AtLeast reports whether the server is of this Redis version or a later one.
+// Valkey counts as Redis 7.2, from which it was forked.
+func (b Binary) AtLeast(major, minor int) bool {
+	if b.Valkey {
+		b.Major, b.Minor = 7, 2
+	}
+	return b.Major > major || b.Major == major && b.Minor >= minor
+}
+
+func find(extra string) ([]Binary, error) {
+	var all []Binary
+	add := func(b Binary) {
+		if !slices.ContainsFunc(all, func(known Binary) bool { return known.Name == b.Name }) {
+			all = append(all, b)
+		}
+	}
+	for _, program := range []string{"redis-server", "valkey-server"} {
+		path, err := exec.LookPath(program)
+		if err != nil {
+			continue
+		}
+		b, err := identify(path)
+		if err != nil {
+			return nil, err
+		}
+		add(b)
+	}
+	for entry := range strings.SplitSeq(extra, ",") {
+		if entry = strings.TrimSpace(entry); entry == "" {
+			continue
+		}
+		name, path, ok := strings.Cut(entry, "=")
+		if !ok || name == "" || path == "" {
+			return nil, fmt.Errorf("HOLDFAST_TEST_SERVERS: %q is not NAME=PATH", entry)
+		}
+		b, err := identify(path)
+		if err != nil {
+			return nil, fmt.Errorf("HOLDFAST_TEST_SERVERS: %w", err)
+		}
+		b.Name = name
+		add(b)
+	}
+	if len(all) == 0 {
+		return nil, errors.New("no Redis server to test with: install redis-server or valkey-server " +
+			"(\"make servers\" does), or name some in HOLDFAST_TEST_SERVERS as NAME=PATH,NAME=PATH")
+	}
+	return all, nil
+}
+
+// banner matches "Redis server v=7.0.15 sha=..." and "Valkey server v=8.1.1 ...".
+var banner = regexp.MustCompile(`(?i)^(redis|valkey) server v=(\d+)\.(\d+)`)
+
+func identify(path string) (Binary, error) {
+	out, err := exec.Command(path, "--version").CombinedOutput()
+	if err != nil {
+		return Binary{}, fmt.Errorf("%s --version: %w: %s", path, err, out)
+	}
+	m := banner.FindStringSubmatch(string(out))
+	if m == nil {
+		return Binary{}, fmt.Errorf("%s is no Redis server: it answers --version with %q", path, out)
+	}
+	kind := strings.ToLower(m[1])
+	major, _ := strconv.Atoi(m[2]) // digits, says the pattern
+	minor, _ := strconv.Atoi(m[3])
+	return Binary{
+		Name:   fmt.Sprintf("%s-%d.%d", kind, major, minor),
+		Path:   path,
+		Valkey: kind == "valkey",
+		Major:  major,
+		Minor:  minor,
+	}, nil
+}

@@ -1,0 +1,74 @@
+package server
+
+import (
+	"fmt"
+	"strconv"
+	"testing"
+)
+
+const slots = 16384
+
+// StartCluster starts masters servers with cluster-enabled that share all
+// slots evenly, in order, and waits until each of them knows that.
+func StartCluster(tb testing.TB, bin Binary, masters int, opts ...Option) []*Server {
+	tb.Helper()
+	opts = append([]Option{
+		Conf("cluster-enabled", "yes"),
+		Conf("cluster-announce-ip", "127.0.0.1"), // else a node learns its own address from others, late
+		Conf("cluster-node-timeout", "2000"),
+	}, opts...)
+	nodes := make([]*Server, masters)
+	for i := range nodes {
+		nodes[i] = Start(tb, bin, opts...)
+	}
+	for i, node := range nodes {
+		must(tb, node, "CLUSTER", "SET-CONFIG-EPOCH", i+1)
+		must(tb, node, slotsOf(i, masters)...)
+	}
+	for _, node := range nodes[1:] {
+		must(tb, node, "CLUSTER", "MEET", "127.0.0.1", nodes[0].port)
+	}
+	for _, node := range nodes {
+		if err := node.await("cluster", func() error { return clusterComplete(node, masters) }); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	return nodes
+}
+
+// slotsOf is the command that gives the i-th of n servers its slots. It names
+// each: ADDSLOTSRANGE came with Redis 7.
+func slotsOf(i, n int) []any {
+	command := []any{"CLUSTER", "ADDSLOTS"}
+	for slot := i * slots / n; slot < (i+1)*slots/n; slot++ {
+		command = append(command, slot)
+	}
+	return command
+}
+
+func clusterComplete(node *Server, masters int) error {
+	reply, err := node.Do("CLUSTER", "INFO")
+	if err != nil {
+		return err
+	}
+	info := fields(fmt.Sprint(reply))
+	for key, want := range map[string]string{
+		"cluster_state":       "ok",
+		"cluster_size":        strconv.Itoa(masters),
+		"cluster_known_nodes": strconv.Itoa(masters),
+		"cluster_slots_ok":    strconv.Itoa(slots),
+	} {
+		if info[key] != want {
+			return fmt.Errorf("%s is %q, not %s", key, info[key], want)
+		}
+	}
+	return nil
+}
+
+// must runs a command that sets up a server.
+func must(tb testing.TB, s *Server, command ...any) {
+	tb.Helper()
+	if _, err := s.Do(command...); err != nil {
+		tb.Fatalf("%s: %v %v: %v", s.bin.Name, command[0], command[1], err)
+	}
+}

@@ -1,0 +1,33 @@
+package server
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// pause returns only when the kernel says that the process has stopped: its
+// threads get there one by one, and may serve a request meanwhile.
+func pause(pid int) error {
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		return err
+	}
+	var state string
+	for range 1000 {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if err != nil {
+			return err
+		}
+		// The name, in parentheses, may hold anything; the state follows it.
+		state = string(stat[strings.LastIndexByte(string(stat), ')')+1:])
+		if strings.HasPrefix(state, " T") {
+			return nil
+		}
+		time.Sleep(time.Millisecond)
+	}
+	return fmt.Errorf("process %d has not stopped a second after SIGSTOP: %.20s", pid, state)
+}
+
+func resume(pid int) error { return syscall.Kill(pid, syscall.SIGCONT) }

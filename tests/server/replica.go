@@ -1,0 +1,72 @@
+package server
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// StartReplica starts a replica of master and waits until the master
+// sends it every write.
+func StartReplica(tb testing.TB, bin Binary, master *Server, opts ...Option) *Server {
+	tb.Helper()
+	opts = append([]Option{Conf("replicaof", fmt.Sprintf("127.0.0.1 %d", master.port))}, opts...)
+	replica := Start(tb, bin, opts...)
+	err := replica.await("link to its master", func() error {
+		// The replica calls the link up earlier than the master, which keeps
+		// its writes back until it knows that the replica has loaded.
+		info, err := master.info("replication")
+		if err != nil {
+			return err
+		}
+		for _, value := range info {
+			if strings.Contains(value, fmt.Sprintf("port=%d,state=online", replica.port)) {
+				return nil
+			}
+		}
+		return fmt.Errorf("its master says %v", info)
+	})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return replica
+}
+
+// SentinelGroup is a master with a replica and a sentinel that watches both.
+type SentinelGroup struct {
+	Name     string // of the master, as clients ask the sentinel for it
+	Master   *Server
+	Replica  *Server
+	Sentinel *Server
+}
+
+// StartSentinel starts a master, a replica and a sentinel with a quorum of one,
+// which takes the master for down after a second, and waits until the sentinel
+// has found the replica. The options go to master and replica.
+func StartSentinel(tb testing.TB, bin Binary, opts ...Option) *SentinelGroup {
+	tb.Helper()
+	g := &SentinelGroup{Name: "holdfast"}
+	g.Master = Start(tb, bin, opts...)
+	g.Replica = StartReplica(tb, bin, g.Master, opts...)
+	watch := []Option{
+		func(s *Server) { s.sentinel = true },
+		Conf("sentinel monitor", fmt.Sprintf("%s 127.0.0.1 %d 1", g.Name, g.Master.port)),
+		Conf("sentinel down-after-milliseconds", g.Name+" 1000"),
+		Conf("sentinel failover-timeout", g.Name+" 5000"),
+	}
+	g.Sentinel = Start(tb, bin, watch...)
+	err := g.Sentinel.await("sight of the replica", func() error {
+		reply, err := g.Sentinel.Do("SENTINEL", "REPLICAS", g.Name)
+		if err != nil {
+			return err
+		}
+		if replicas, _ := reply.([]any); len(replicas) != 1 {
+			return fmt.Errorf("the sentinel knows %d replicas", len(replicas))
+		}
+		return nil
+	})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return g
+}

@@ -1,0 +1,26 @@
+// Package soak says how long a test that could run for ever is to run.
+package soak
+
+import (
+	"os"
+	"testing"
+	"time"
+)
+
+// slice is how much of every storm runs with the ordinary tests.
+const slice = 5 * time.Second
+
+// Duration is how long one storm lasts: 5 s, or what HOLDFAST_SOAK says, such
+// as "30m"; "make soak" sets it.
+func Duration(tb testing.TB) time.Duration {
+	tb.Helper()
+	text := os.Getenv("HOLDFAST_SOAK")
+	if text == "" {
+		return slice
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil || d <= 0 {
+		tb.Fatalf("HOLDFAST_SOAK=%q is not a duration such as 30m", text)
+	}
+	return d
+}

@@ -33,7 +33,7 @@ func New(rdb redis.UniversalClient) holdfast.Driver {
 			break
 		}
 		own := redis.NewClient(ownOptions(rdb.Options()))
-		return &driver{user: rdb, own: own, addr: rdb.Options().Addr, sharded: own.SSubscribe, plain: own.Subscribe}
+		return &driver{user: bounded(rdb), own: own, addr: rdb.Options().Addr, sharded: own.SSubscribe, plain: own.Subscribe}
 	case *redis.ClusterClient:
 		if rdb == nil {
 			break
@@ -47,6 +47,15 @@ func New(rdb redis.UniversalClient) holdfast.Driver {
 		return refused{fmt.Errorf("a %T cannot be used for locks: give a *redis.Client or a *redis.ClusterClient", rdb)}
 	}
 	return refused{errors.New("the go-redis client is nil")}
+}
+
+// bounded returns the same client, with the same pool, that keeps to the deadlines of
+// contexts: a command that nobody waits for any more would occupy a connection until
+// the client's own timeout, and go-redis's Close can wait for such a one for ever.
+func bounded(rdb *redis.Client) *redis.Client {
+	same := rdb.WithTimeout(rdb.Options().ReadTimeout)
+	same.Options().ContextTimeoutEnabled = true
+	return same
 }
 
 // ownOptions are those of the user's client, for connections that lead to the same

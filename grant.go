@@ -37,10 +37,12 @@ type grant struct {
 	renewed int           // times it was
 	flight  chan struct{} // closed when the renewal under way is answered; nil if none is
 	failure error         // of the latest renewal, nil once one succeeds
+	final   bool          // MaxHold allows no more than it has
 }
 
 func newGrant(a *attempt, since, anchor clock.Instant, valid time.Duration, fence uint64, block int64) *grant {
 	g := &grant{l: a.l, from: a, since: since, anchor: anchor, valid: valid, next: fence, end: fence + uint64(max(block, 1))}
+	g.final = a.l.set.maxHold > 0 && a.l.set.maxHold <= a.l.set.ttl
 	g.capHold()
 	return g
 }
@@ -109,18 +111,17 @@ func (g *grant) canRenew() bool {
 		return true
 	case !s.renew, s.maxRenewals >= 0 && g.renewed >= s.maxRenewals:
 		return false
-	case s.maxHold > 0:
-		return g.deadline().Before(g.since.Mono.Add(s.maxHold - time.Millisecond))
 	}
-	return true
+	return !g.final
 }
 
-// renewTTL is the TTL to ask for.
-func (g *grant) renewTTL(want time.Duration) time.Duration {
-	if bound := g.l.set.maxHold; bound > 0 {
-		return max(min(want, bound-time.Since(g.since.Mono)), time.Millisecond)
+// renewTTL is the TTL to ask for; final says that it is what MaxHold leaves.
+func (g *grant) renewTTL(want time.Duration) (ttl time.Duration, final bool) {
+	if s := g.l.set; s.maxHold > 0 {
+		left := max(s.maxHold-time.Since(g.since.Mono), time.Millisecond)
+		return min(want, left), want >= left
 	}
-	return want
+	return want, false
 }
 
 // plan has the scheduler call at the next renewal, or the deadline.
@@ -172,7 +173,8 @@ func (g *grant) renew() {
 
 	g.mu.Lock()
 	left := g.valid - clock.Since(g.anchor)
-	ttl, fences := g.renewTTL(g.l.set.ttl), g.fencesWanted()
+	ttl, final := g.renewTTL(g.l.set.ttl)
+	fences := g.fencesWanted()
 	g.mu.Unlock()
 	// Several tries fit into what is left.
 	timeout := min(max(left/3, 50*time.Millisecond), c.cfg.CommandTimeout)
@@ -192,7 +194,7 @@ func (g *grant) renew() {
 		g.failure = &ServerError{Op: "renew", Name: g.l.name, Server: c.driver.Addr(), Kind: kind, Err: err}
 		left = g.valid - clock.Since(g.anchor)
 		g.renewAt = time.Now().Add(min(max(left/8, 25*time.Millisecond), time.Second))
-	} else if lost := g.apply(a); lost != nil {
+	} else if lost := g.apply(a, final); lost != nil {
 		g.lose(lost)
 		return
 	} else {
@@ -218,7 +220,7 @@ func renewRequest(g *grant, ttl time.Duration, fences int) request {
 }
 
 // apply takes over what renew.lua answered; it returns the loss that the answer is.
-func (g *grant) apply(a answer) *LostError {
+func (g *grant) apply(a answer, final bool) *LostError {
 	if a.Word == "gone" {
 		return &LostError{Name: g.l.name, Reason: LossTaken}
 	}
@@ -228,6 +230,7 @@ func (g *grant) apply(a answer) *LostError {
 		return nil
 	}
 	g.failure = nil
+	g.final = g.final || final
 	if a.sent.Mono.Before(g.anchor.Mono) {
 		return nil // a later request was answered first
 	}

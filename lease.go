@@ -110,7 +110,7 @@ func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 		return err
 	}
 	g.mu.Lock()
-	ttl = g.renewTTL(ttl)
+	ttl, final := g.renewTTL(ttl)
 	g.mu.Unlock()
 	a, _, err := g.l.c.call(ctx, renewRequest(g, ttl, 0))
 	if err != nil {
@@ -121,7 +121,7 @@ func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 	if l.ended != nil || g.over {
 		return l.ended
 	}
-	if lost := g.apply(a); lost != nil {
+	if lost := g.apply(a, final); lost != nil {
 		g.lose(lost)
 		return lost
 	}

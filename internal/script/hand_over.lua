@@ -16,6 +16,14 @@ local function waiter(member)
   return string.match(member, '^([^\n]*)\n(%d+)\n([^\n]*)\n(.*)$')
 end
 
+-- Lets a queue without waiters end with its last tombstone, not long after it.
+local function settle()
+  local last = redis.call('ZRANGE', KEYS[2], 0, 0, 'WITHSCORES')[2]
+  if last and not first_waiter() then
+    redis.call('PEXPIRE', KEYS[2], math.max(math.ceil((-last - now) / 1000), 0))
+  end
+end
+
 -- How many connections hear this channel on this node. PUBLISH's own count has
 -- pattern subscribers in it.
 local function receivers(channel)
@@ -65,13 +73,18 @@ local function serve(chain, self, ttl, block)
     local member = first_waiter()
     if not member then
       redis.call('DEL', KEYS[1])
+      settle()
       return nil
     end
     redis.call('ZREM', KEYS[2], member)
     local owner, claim, channel, info = waiter(member)
     if owner and member == self then
       local fence, n = mint(block)
-      redis.call('SET', KEYS[1], owned(owner, fence, chain, info, first_waiter()), 'PX', ttl)
+      local follower = first_waiter()
+      redis.call('SET', KEYS[1], owned(owner, fence, chain, info, follower), 'PX', ttl)
+      if not follower then
+        settle()
+      end
       return fence, n
     elseif owner and receivers(channel) > 0 then
       local fence = mint(1)
@@ -81,6 +94,8 @@ local function serve(chain, self, ttl, block)
       if not cluster or heard > 0 then
         if follower then
           stand_by(follower, now + claim * 1000)
+        else
+          pcall(settle)
         end
         return nil
       end

@@ -22,10 +22,11 @@ local function whole(n)
   return string.format('%.0f', n)
 end
 
--- Errors of redis.call are tables on some servers and strings on others.
+-- Errors of redis.call are tables on some servers; on others strings, some of which
+-- begin with a position.
 local function message(err)
   if type(err) == 'table' then
     return err.err
   end
-  return tostring(err)
+  return (string.gsub(tostring(err), '^[^ ]*:%d+: ', ''))
 end

@@ -20,13 +20,9 @@
 local member, until_time = ARGV[3], tonumber(ARGV[4])
 
 local function bury()
-  if until_time <= now then
-    return
-  end
-  redis.call('ZADD', KEYS[2], whole(-until_time), 'x:' .. token)
-  local rest = math.ceil((until_time - now) / 1000)
-  if redis.call('PTTL', KEYS[2]) < rest then
-    redis.call('PEXPIRE', KEYS[2], rest)
+  if until_time > now then
+    redis.call('ZADD', KEYS[2], whole(-until_time), 'x:' .. token)
+    settle()
   end
 end
 
@@ -49,7 +45,9 @@ local function leave()
     return false
   end
   local first = was_first and first_waiter()
-  if first then
+  if not first then
+    settle()
+  else
     local value = redis.call('GET', KEYS[1])
     if not value then
       pcall(hand_over, new_chain())

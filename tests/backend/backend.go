@@ -1,0 +1,112 @@
+// Package backend runs a test on every server there is: the embedded one, and each
+// real one that the machine has.
+package backend
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/holdfastgoredis"
+	"github.com/holdfast-go/holdfast/holdfasttest"
+	"github.com/holdfast-go/holdfast/tests/server"
+)
+
+// Backend is a server, empty at first.
+type Backend struct {
+	Name   string
+	Server *server.Server // nil for the embedded one
+	memory *holdfasttest.Server
+}
+
+// Each runs f as a subtest on the embedded server and on every real one.
+func Each(t *testing.T, f func(t *testing.T, b *Backend)) {
+	t.Run("embedded", func(t *testing.T) {
+		f(t, &Backend{Name: "embedded", memory: holdfasttest.Run(t)})
+	})
+	EachReal(t, f)
+}
+
+// EachReal runs f as a subtest on every real server, started with these options.
+func EachReal(t *testing.T, f func(t *testing.T, b *Backend), opts ...server.Option) {
+	for _, bin := range server.Binaries(t) {
+		t.Run(bin.Name, func(t *testing.T) {
+			f(t, &Backend{Name: bin.Name, Server: server.Start(t, bin, opts...)})
+		})
+	}
+}
+
+// Redis returns a new client of the server, closed with the test.
+func (b *Backend) Redis(tb testing.TB, change ...func(*redis.Options)) *redis.Client {
+	tb.Helper()
+	o := &redis.Options{Addr: "embedded"}
+	if b.Server != nil {
+		o.Addr = b.Server.Addr()
+	} else {
+		o.Dialer = b.memory.Dial
+	}
+	for _, f := range change {
+		f(o)
+	}
+	rdb := redis.NewClient(o)
+	tb.Cleanup(func() { _ = rdb.Close() })
+	return rdb
+}
+
+// Client returns a new holdfast client, with connections of its own, as another
+// process would have. It is closed with the test.
+func (b *Backend) Client(tb testing.TB, cfg *holdfast.Config, change ...func(*redis.Options)) *holdfast.Client {
+	tb.Helper()
+	c, err := holdfast.New(holdfastgoredis.New(b.Redis(tb, change...)), cfg)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	CloseWith(tb, c)
+	return c
+}
+
+// CloseWith closes a client when the test ends; what it still holds is left to expire.
+func CloseWith(tb testing.TB, c *holdfast.Client) {
+	tb.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		_ = c.Close(ctx)
+	})
+}
+
+// Keys returns the server's keys, sorted, but for the fence counter.
+func (b *Backend) Keys(tb testing.TB) []string {
+	tb.Helper()
+	all, err := b.Redis(tb).Keys(context.Background(), "*").Result()
+	if err != nil && !errors.Is(err, context.Canceled) {
+		tb.Fatal(err)
+	}
+	all = slices.DeleteFunc(all, func(k string) bool { return k == "holdfast:fence" })
+	slices.Sort(all)
+	return all
+}
+
+// Eventually waits until f is true: what happens in the background cannot be waited
+// for otherwise. It fails the test after ten seconds, long past any healthy run.
+func Eventually(tb testing.TB, what string, f func() bool) {
+	tb.Helper()
+	for end := time.Now().Add(10 * time.Second); !f(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(end) {
+			tb.Fatalf("not within 10s: %s", what)
+		}
+	}
+}
+
+// Waiters waits until so many processes are queued for the lock.
+func Waiters(tb testing.TB, l *holdfast.Lock, n int) {
+	tb.Helper()
+	Eventually(tb, "the queue has the waiters", func() bool {
+		h, err := l.Holder(tb.Context())
+		return err == nil && h.Waiters == n
+	})
+}

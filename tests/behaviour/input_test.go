@@ -1,0 +1,128 @@
+package behaviour
+
+import (
+	"context"
+	"errors"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/holdfastgoredis"
+	"github.com/holdfast-go/holdfast/tests/backend"
+)
+
+// unreachable is a client whose server cannot be reached: what it refuses, it
+// refuses before any I/O.
+func unreachable(t *testing.T) *holdfast.Client {
+	t.Helper()
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	t.Cleanup(func() { _ = rdb.Close() })
+	c, err := holdfast.New(holdfastgoredis.New(rdb), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	backend.CloseWith(t, c)
+	return c
+}
+
+func TestBadInputIsRefusedBeforeIO(t *testing.T) {
+	c := unreachable(t)
+	long := strings.Repeat("x", 2000)
+	for what, l := range map[string]*holdfast.Lock{
+		"an empty name":              c.Mutex(""),
+		"a megabyte name":            c.Mutex(strings.Repeat("x", 1<<20)),
+		"a newline":                  c.Mutex("a\nb"),
+		"invalid UTF-8":              c.Mutex("a\xff"),
+		"a closing brace first":      c.Mutex("}a"),
+		"an empty key":               c.Mutex("a", holdfast.Key("")),
+		"a key with odd braces":      c.Mutex("a", holdfast.Key("a}b")),
+		"a TTL of 0":                 c.Mutex("a", holdfast.TTL(0)),
+		"a negative TTL":             c.Mutex("a", holdfast.TTL(-time.Second)),
+		"a TTL below 1ms":            c.Mutex("a", holdfast.TTL(time.Millisecond-1)),
+		"a TTL beyond MaxTTL":        c.Mutex("a", holdfast.TTL(25*time.Hour)),
+		"the longest TTL":            c.Mutex("a", holdfast.TTL(math.MaxInt64)),
+		"MaxHold of 0":               c.Mutex("a", holdfast.MaxHold(0)),
+		"an empty owner":             c.Mutex("a", holdfast.Owner("")),
+		"long meta":                  c.Mutex("a", holdfast.Meta("k", long)),
+		"a polling interval of 0":    c.Mutex("a", holdfast.Poll(0, 3)),
+		"a negative number of tries": c.Mutex("a", holdfast.Poll(time.Second, -1)),
+	} {
+		_, err := l.TryAcquire(t.Context())
+		_, err2 := l.Acquire(t.Context())
+		_, err3 := l.Holder(t.Context())
+		err4 := l.Do(t.Context(), func(context.Context, *holdfast.Lease) error { return nil })
+		for _, err := range []error{err, err2, err3, err4} {
+			if !errors.Is(err, holdfast.ErrInvalid) {
+				t.Errorf("%s: %v", what, err)
+			} else if len(err.Error()) > 1500 {
+				t.Errorf("%s: the error is %d bytes long", what, len(err.Error()))
+			}
+		}
+	}
+}
+
+func TestBadConfigIsRefused(t *testing.T) {
+	d := holdfastgoredis.New(redis.NewClient(&redis.Options{}))
+	for what, cfg := range map[string]holdfast.Config{
+		"a prefix with a brace": {Prefix: "a{b}"},
+		"a negative TTL":        {TTL: -1},
+		"a TTL beyond MaxTTL":   {TTL: time.Hour, MaxTTL: time.Minute},
+		"an absurd MaxTTL":      {MaxTTL: math.MaxInt64},
+		"a tiny timeout":        {CommandTimeout: 1},
+	} {
+		if _, err := holdfast.New(d, &cfg); !errors.Is(err, holdfast.ErrInvalid) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	var none *redis.Client
+	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": "127.0.0.1:1"}})
+	defer ring.Close()
+	for what, d := range map[string]holdfast.Driver{
+		"no driver":    nil,
+		"no client":    holdfastgoredis.New(nil),
+		"a nil client": holdfastgoredis.New(none),
+		"a Ring":       holdfastgoredis.New(ring),
+	} {
+		_, err := holdfast.New(d, nil)
+		if !errors.Is(err, holdfast.ErrInvalid) {
+			t.Errorf("%s: %v", what, err)
+		}
+		if what == "a Ring" && !strings.Contains(err.Error(), "Ring") {
+			t.Errorf("a Ring is refused without a reason: %v", err)
+		}
+	}
+}
+
+func TestEndedContextsAreRefusedBeforeIO(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	l := unreachable(t).Mutex("a")
+	if _, err := l.Acquire(ctx); err != context.Canceled {
+		t.Errorf("Acquire: %v", err)
+	}
+	if _, err := l.TryAcquire(ctx); err != context.Canceled {
+		t.Errorf("TryAcquire: %v", err)
+	}
+	if _, err := l.Holder(ctx); err != context.Canceled {
+		t.Errorf("Holder: %v", err)
+	}
+}
+
+func TestOddNamesAreFine(t *testing.T) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		c := b.Client(t, nil)
+		for _, name := range []string{"a b", "a{b}c", "{", "日本", "a:b", `"quoted"`, "%s", strings.Repeat("x", 512)} {
+			lease := acquire(t, c.Mutex(name))
+			leases := queue(t, b.Client(t, nil).Mutex(name), 1)
+			release(t, lease)
+			release(t, receive(t, leases))
+		}
+		if keys := b.Keys(t); len(keys) != 0 {
+			t.Errorf("keys left behind: %q", keys)
+		}
+	})
+}

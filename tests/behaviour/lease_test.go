@@ -1,0 +1,311 @@
+package behaviour
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/tests/backend"
+)
+
+// lossOf waits for a lease to be lost and returns how.
+func lossOf(t *testing.T, l *holdfast.Lease) *holdfast.LostError {
+	t.Helper()
+	select {
+	case <-l.Context().Done():
+	case <-time.After(20 * time.Second):
+		t.Fatal("the lease does not end")
+	}
+	var lost *holdfast.LostError
+	if !errors.As(context.Cause(l.Context()), &lost) || !errors.Is(l.Err(), holdfast.ErrLost) {
+		t.Fatalf("the lease ended with %v; Err %v", context.Cause(l.Context()), l.Err())
+	}
+	return lost
+}
+
+func TestALeaseThatIsNotRenewedEndsWithItsTTL(t *testing.T) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		l := b.Client(t, nil).Mutex("m", holdfast.TTL(200*time.Millisecond), holdfast.Renew(false))
+		before := time.Now()
+		lease := acquire(t, l)
+		if d := lease.Deadline().Sub(before); d < 100*time.Millisecond || d > 200*time.Millisecond+time.Since(before) {
+			t.Errorf("the deadline is %s after the acquire began", d)
+		}
+		if lost := lossOf(t, lease); lost.Reason != holdfast.LossExpired {
+			t.Errorf("lost: %s", lost.Reason)
+		}
+		if err := lease.Release(t.Context()); !errors.Is(err, holdfast.ErrLost) {
+			t.Errorf("Release of a lost lease: %v", err)
+		}
+		if err := lease.Extend(t.Context(), time.Second); !errors.Is(err, holdfast.ErrLost) {
+			t.Errorf("Extend of a lost lease: %v", err)
+		}
+	})
+}
+
+func TestARenewedLeaseOutlivesItsTTL(t *testing.T) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		const ttl = 400 * time.Millisecond
+		lease := acquire(t, b.Client(t, nil).Mutex("m", holdfast.TTL(ttl)))
+		first := lease.Deadline()
+		backend.Eventually(t, "the deadline moved on for several TTLs", func() bool {
+			if err := lease.Err(); err != nil {
+				t.Fatal(err)
+			}
+			return lease.Deadline().Sub(first) > 3*ttl
+		})
+		release(t, lease)
+		if err := lease.Err(); err != holdfast.ErrReleased {
+			t.Errorf("Err after Release: %v", err)
+		}
+		if cause := context.Cause(lease.Context()); cause != holdfast.ErrReleased {
+			t.Errorf("the context ended with %v", cause)
+		}
+		if err := lease.Extend(t.Context(), time.Second); err != holdfast.ErrReleased {
+			t.Errorf("Extend after Release: %v", err)
+		}
+		release(t, lease) // again is harmless
+	})
+}
+
+func TestRenewalsAreBounded(t *testing.T) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		const ttl = 300 * time.Millisecond
+		c := b.Client(t, nil)
+		start := time.Now()
+		lease := acquire(t, c.Mutex("n", holdfast.TTL(ttl), holdfast.MaxRenewals(2)))
+		if lost := lossOf(t, lease); lost.Reason != holdfast.LossBound {
+			t.Errorf("MaxRenewals: lost: %s", lost.Reason)
+		}
+		// Two renewals at a third of the TTL each; less what drift takes.
+		if d := lease.Deadline().Sub(start); d < ttl+ttl/2 {
+			t.Errorf("MaxRenewals(2): over after %s", d)
+		}
+
+		const bound = 500 * time.Millisecond
+		lease = acquire(t, c.Mutex("d", holdfast.TTL(ttl), holdfast.MaxHold(bound)))
+		got := time.Now()
+		if err := lease.Extend(t.Context(), time.Hour); err != nil {
+			t.Fatal(err)
+		}
+		if lost := lossOf(t, lease); lost.Reason != holdfast.LossBound {
+			t.Errorf("MaxHold: lost: %s", lost.Reason)
+		}
+		if d := lease.Deadline().Sub(got); d > bound || d < bound/2 {
+			t.Errorf("MaxHold(%s): over after %s", bound, d)
+		}
+		// The server does not keep it longer either.
+		if ttl, err := b.Redis(t).PTTL(t.Context(), "holdfast:{d}").Result(); err != nil || ttl > 50*time.Millisecond {
+			t.Errorf("MaxHold: the key lives on for %s (%v)", ttl, err)
+		}
+	})
+}
+
+func TestABoundedOrFixedLeaseIsHandedOver(t *testing.T) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		for name, opts := range map[string][]holdfast.Option{
+			"fixed":       {holdfast.TTL(5 * time.Second), holdfast.Renew(false)},
+			"no renewals": {holdfast.TTL(5 * time.Second), holdfast.MaxRenewals(0)},
+			"bounded":     {holdfast.TTL(5 * time.Second), holdfast.MaxHold(3 * time.Second)},
+		} {
+			lease := acquire(t, b.Client(t, nil).Mutex(name))
+			leases := queue(t, b.Client(t, nil).Mutex(name, opts...), 1)
+			release(t, lease)
+			lease = receive(t, leases)
+			// More than the claim: the server was asked, now or soon.
+			backend.Eventually(t, name+": the claim becomes a lease", func() bool {
+				return time.Until(lease.Deadline()) > 2*time.Second
+			})
+			if name != "bounded" && time.Until(lease.Deadline()) < 4*time.Second {
+				t.Errorf("%s: %s left", name, time.Until(lease.Deadline()))
+			}
+			if lease.Deadline().After(time.Now().Add(5 * time.Second)) {
+				t.Errorf("%s: %s left", name, time.Until(lease.Deadline()))
+			}
+			release(t, lease)
+		}
+	})
+}
+
+func TestExtend(t *testing.T) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		lease := acquire(t, b.Client(t, nil).Mutex("m", holdfast.TTL(time.Second), holdfast.Renew(false)))
+		if err := lease.Extend(t.Context(), time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		long := lease.Deadline()
+		if left := time.Until(long); left < 50*time.Second || left > time.Minute {
+			t.Errorf("%s left after Extend by a minute", left)
+		}
+		// Nothing shortens an expiry.
+		if err := lease.Extend(t.Context(), time.Second); err != nil {
+			t.Fatal(err)
+		}
+		if lease.Deadline().Before(long.Add(-2 * time.Second)) {
+			t.Errorf("a shorter Extend brought the deadline from %s to %s", long, lease.Deadline())
+		}
+		if ttl := b.Redis(t).PTTL(t.Context(), "holdfast:{m}").Val(); ttl < 50*time.Second {
+			t.Errorf("a shorter Extend brought the TTL to %s", ttl)
+		}
+		for _, ttl := range []time.Duration{0, -1, time.Microsecond, 100 * 365 * 24 * time.Hour} {
+			if err := lease.Extend(t.Context(), ttl); !errors.Is(err, holdfast.ErrInvalid) {
+				t.Errorf("Extend(%s): %v", ttl, err)
+			}
+		}
+		if held, _ := b.Client(t, nil).Mutex("m").IsHeld(t.Context()); !held || lease.Err() != nil {
+			t.Errorf("a refused Extend cost the lock: held %v, %v", held, lease.Err())
+		}
+	})
+}
+
+func TestReleaseWorksOnAnEndedContext(t *testing.T) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		ctx, cancel := context.WithCancel(t.Context())
+		l := b.Client(t, nil).Mutex("m")
+		lease, err := l.Acquire(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cancel()
+		if lease.Err() != nil || lease.Context().Err() != nil {
+			t.Errorf("the lease ended with the context of its acquire: %v", lease.Err())
+		}
+		if err := lease.Release(ctx); err != nil {
+			t.Errorf("Release: %v", err)
+		}
+		if held, _ := l.IsHeld(t.Context()); held {
+			t.Error("the lock is still held")
+		}
+	})
+}
+
+func TestAStrangersLockIsLeftAlone(t *testing.T) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		c, rdb := b.Client(t, nil), b.Redis(t)
+		for name, taken := range map[string]string{"ours": "", "foreign": "a-token-of-theirs"} {
+			lease := acquire(t, c.Mutex(name, holdfast.TTL(time.Minute)))
+			key := "holdfast:{" + name + "}"
+			if taken == "" { // by another holder of ours, after an operator deleted the first one's
+				rdb.Del(t.Context(), key)
+				acquire(t, b.Client(t, nil).Mutex(name, holdfast.TTL(time.Minute)))
+				taken = rdb.Get(t.Context(), key).Val()
+			} else {
+				rdb.Set(t.Context(), key, taken, time.Minute)
+			}
+			if err := lease.Release(t.Context()); !errors.Is(err, holdfast.ErrLost) || holdfast.Ambiguous(err) {
+				t.Errorf("%s: Release of a lock that is another's: %v", name, err)
+			}
+			if got := rdb.Get(t.Context(), key).Val(); got != taken {
+				t.Errorf("%s: the other's value %q became %q", name, taken, got)
+			}
+			if ttl := rdb.PTTL(t.Context(), key).Val(); ttl < 50*time.Second {
+				t.Errorf("%s: the other's TTL became %s", name, ttl)
+			}
+		}
+	})
+}
+
+func TestCancelledWaitersLeaveTheQueue(t *testing.T) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		lease := acquire(t, b.Client(t, nil).Mutex("m"))
+		giving, cancel := context.WithCancel(t.Context())
+		first := b.Client(t, nil)
+		gone := make(chan error, 3)
+		for range 3 {
+			go func() {
+				_, err := first.Mutex("m").Acquire(giving)
+				gone <- err
+			}()
+		}
+		waitForWaiters(t, first.Mutex("m"), 1)
+		second := queue(t, b.Client(t, nil).Mutex("m"), 2)
+		cancel()
+		for range 3 {
+			if err := <-gone; err != context.Canceled {
+				t.Errorf("a cancelled Acquire returns %v", err)
+			}
+		}
+		waitForWaiters(t, first.Mutex("m"), 1)
+		release(t, lease)
+		release(t, receive(t, second))
+		if keys := b.Keys(t); len(keys) != 0 {
+			t.Errorf("keys left behind: %q", keys)
+		}
+	})
+}
+
+func TestACancelledHeadPassesItsPlaceOn(t *testing.T) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		lease := acquire(t, b.Client(t, nil).Mutex("m"))
+		both := b.Client(t, nil)
+		giving, cancel := context.WithCancel(t.Context())
+		gone := make(chan error, 1)
+		go func() {
+			_, err := both.Mutex("m").Acquire(giving)
+			gone <- err
+		}()
+		waitForWaiters(t, both.Mutex("m"), 1)
+		heir := make(chan *holdfast.Lease, 2)
+		for _, opts := range [][]holdfast.Option{nil, {holdfast.Owner("other")}} {
+			go func() {
+				l, err := both.Mutex("m", opts...).Acquire(t.Context())
+				if err != nil {
+					t.Error(err)
+				}
+				heir <- l
+			}()
+			time.Sleep(10 * time.Millisecond)
+		}
+		later := queue(t, b.Client(t, nil).Mutex("m"), 2)
+		cancel()
+		<-gone
+		release(t, lease)
+		release(t, receive(t, heir))
+		// The next in that process wants it otherwise, and comes after the other process.
+		release(t, receive(t, later))
+		release(t, receive(t, heir))
+		if keys := b.Keys(t); len(keys) != 0 {
+			t.Errorf("keys left behind: %q", keys)
+		}
+	})
+}
+
+func TestFencesRise(t *testing.T) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		c, rdb := b.Client(t, nil), b.Redis(t)
+		last := uint64(0)
+		for what, prepare := range slices.All([]func(){
+			func() {},
+			func() {}, // after a release
+			func() { rdb.Del(t.Context(), "holdfast:{m}") },                     // a deletion
+			func() { rdb.Del(t.Context(), "holdfast:fence") },                   // the loss of the counter
+			func() { rdb.FlushAll(t.Context()) },                                // of everything
+			func() { rdb.IncrBy(t.Context(), "holdfast:fence", 3_600_000_000) }, // a counter an hour ahead
+			func() {},
+		}) {
+			prepare()
+			lease := acquire(t, c.Mutex("m"))
+			if lease.Token() <= last {
+				t.Errorf("step %d: fence %d follows %d", what, lease.Token(), last)
+			}
+			last = lease.Token()
+			if what != 1 {
+				release(t, lease)
+			}
+		}
+	})
+}
+
+func TestFencesRiseAfterAnExpiry(t *testing.T) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		lease := acquire(t, b.Client(t, nil).Mutex("m", holdfast.TTL(100*time.Millisecond), holdfast.Renew(false)))
+		next := acquire(t, b.Client(t, nil).Mutex("m"))
+		if lease.Err() == nil || next.Token() <= lease.Token() {
+			t.Errorf("the next has fence %d after %d; Err of the first: %v", next.Token(), lease.Token(), lease.Err())
+		}
+		release(t, next)
+	})
+}

@@ -1,0 +1,313 @@
+package behaviour
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/tests/backend"
+)
+
+func waitForWaiters(t *testing.T, l *holdfast.Lock, n int) {
+	t.Helper()
+	backend.Waiters(t, l, n)
+}
+
+func TestOneHolderAtATime(t *testing.T) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		here, there := b.Client(t, nil).Mutex("m"), b.Client(t, nil).Mutex("m")
+		lease := acquire(t, here)
+		if err := lease.Err(); err != nil {
+			t.Fatalf("Err of a fresh lease: %v", err)
+		}
+		for _, l := range []*holdfast.Lock{here, there} {
+			if _, err := l.TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrHeld) {
+				t.Errorf("TryAcquire of a held lock: %v", err)
+			}
+		}
+		var he *holdfast.HeldError
+		_, err := there.TryAcquire(t.Context())
+		if !errors.As(err, &he) || he.Holder.PID != os.Getpid() || he.Holder.Fence != lease.Token() {
+			t.Errorf("the error does not say who holds it: %#v", err)
+		}
+		release(t, lease)
+		lease, err = there.TryAcquire(t.Context())
+		if err != nil {
+			t.Fatalf("TryAcquire of a free lock: %v", err)
+		}
+		release(t, lease)
+		if keys := b.Keys(t); len(keys) != 0 {
+			t.Errorf("keys left behind: %q", keys)
+		}
+	})
+}
+
+func TestAFreeLockCostsOneRoundTrip(t *testing.T) {
+	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+		l := b.Client(t, nil).Mutex("m")
+		release(t, acquire(t, l)) // finds the server out, and loads the scripts
+		before := b.Server.CommandStats()
+		const cycles = 20
+		for range cycles {
+			release(t, acquire(t, l))
+		}
+		after := b.Server.CommandStats()
+		for command, n := range after {
+			switch n -= before[command]; {
+			case command == "evalsha" && n != 2*cycles:
+				t.Errorf("%d EVALSHA for %d cycles; want an acquire and a release each", n, cycles)
+			case slices.Contains([]string{"eval", "publish", "pubsub|numsub", "zadd", "subscribe"}, command) && n != 0:
+				t.Errorf("%d %s for %d cycles of a free lock", n, command, cycles)
+			}
+		}
+	})
+}
+
+func TestWaitersAreServedInOrder(t *testing.T) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		lease := acquire(t, b.Client(t, nil).Mutex("m"))
+		const processes = 6
+		type served struct {
+			who   int
+			lease *holdfast.Lease
+		}
+		order := make(chan served, processes)
+		for i := range processes {
+			leases := queue(t, b.Client(t, nil).Mutex("m"), i+1)
+			go func() { order <- served{i, <-leases} }()
+		}
+		token := lease.Token()
+		for want := range processes {
+			release(t, lease)
+			got := <-order
+			if got.who != want {
+				t.Fatalf("process %d is served in place %d", got.who, want)
+			}
+			if lease = got.lease; lease.Token() <= token {
+				t.Errorf("fence %d follows %d", lease.Token(), token)
+			}
+			token = lease.Token()
+		}
+		release(t, lease)
+		if keys := b.Keys(t); len(keys) != 0 {
+			t.Errorf("keys left behind: %q", keys)
+		}
+	})
+}
+
+func TestGoroutinesOfOneProcessAreServedInOrder(t *testing.T) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		l := b.Client(t, nil).Mutex("m")
+		lease := acquire(t, l)
+		const goroutines = 20
+		order := make(chan int, goroutines)
+		tokens := make(chan uint64, goroutines)
+		for i := range goroutines {
+			go func() {
+				lease, err := l.Acquire(t.Context())
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				order <- i
+				tokens <- lease.Token()
+				if err := lease.Release(t.Context()); err != nil {
+					t.Error(err)
+				}
+			}()
+			// Only a look inside would show that the goroutine is in line.
+			time.Sleep(5 * time.Millisecond)
+		}
+		if h, err := l.Holder(t.Context()); err != nil || h.Waiters != 1 {
+			t.Errorf("the server sees %d waiters (%v); want one for the process", h.Waiters, err)
+		}
+		last := lease.Token()
+		release(t, lease)
+		for want := range goroutines {
+			if got := <-order; got != want {
+				t.Errorf("goroutine %d is served in place %d", got, want)
+			}
+			if token := <-tokens; token <= last {
+				t.Errorf("fence %d follows %d", token, last)
+			} else {
+				last = token
+			}
+		}
+	})
+}
+
+func TestTryAcquireDoesNotPassWaiters(t *testing.T) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		l := b.Client(t, nil).Mutex("m", holdfast.TTL(300*time.Millisecond), holdfast.Renew(false))
+		acquire(t, l) // and leave it to expire
+		waiting := b.Client(t, nil).Mutex("m")
+		leases := queue(t, waiting, 1)
+		// Whether the lock has expired by now or not, it is not for us.
+		barging := b.Client(t, nil).Mutex("m")
+		for end := time.Now().Add(400 * time.Millisecond); time.Now().Before(end); {
+			if _, err := barging.TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrHeld) {
+				t.Fatalf("TryAcquire past a waiter: %v", err)
+			}
+		}
+		release(t, receive(t, leases))
+	})
+}
+
+func TestDo(t *testing.T) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		l := b.Client(t, nil).Mutex("m")
+		type key struct{}
+		parent := context.WithValue(t.Context(), key{}, "value")
+		failure := errors.New("work failed")
+		var inner context.Context
+		err := l.Do(parent, func(ctx context.Context, lease *holdfast.Lease) error {
+			inner = ctx
+			if held, err := l.IsHeld(ctx); !held || err != nil {
+				t.Errorf("IsHeld inside Do: %v, %v", held, err)
+			}
+			if ctx.Value(key{}) != "value" || lease.Context().Value(key{}) != "value" {
+				t.Error("the context lost its values")
+			}
+			return failure
+		})
+		if !errors.Is(err, failure) {
+			t.Errorf("Do = %v, want the function's error", err)
+		}
+		if !errors.Is(context.Cause(inner), holdfast.ErrReleased) {
+			t.Errorf("the function's context ended with %v", context.Cause(inner))
+		}
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Error("the panic was swallowed")
+				}
+			}()
+			_ = l.Do(t.Context(), func(context.Context, *holdfast.Lease) error { panic("work") })
+		}()
+		if held, err := l.IsHeld(t.Context()); held || err != nil {
+			t.Errorf("IsHeld after Do: %v, %v", held, err)
+		}
+
+		err = l.Do(t.Context(), func(ctx context.Context, lease *holdfast.Lease) error {
+			b.Redis(t).FlushAll(ctx)
+			if err := lease.Extend(ctx, time.Second); !errors.Is(err, holdfast.ErrLost) {
+				t.Errorf("Extend of a deleted lock: %v", err)
+			}
+			<-ctx.Done()
+			if !errors.Is(context.Cause(ctx), holdfast.ErrLost) {
+				t.Errorf("the function's context ended with %v", context.Cause(ctx))
+			}
+			return nil
+		})
+		if !errors.Is(err, holdfast.ErrLost) {
+			t.Errorf("Do = %v after the lease was lost", err)
+		}
+	})
+}
+
+func TestHolderSaysWho(t *testing.T) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		l := b.Client(t, nil).Mutex("m", holdfast.Owner("billing"), holdfast.TTL(time.Minute),
+			holdfast.Meta("job", "nightly"), holdfast.Meta("note", "a:b\nc+"), holdfast.Meta("job", "hourly"))
+		if _, err := l.Holder(t.Context()); !errors.Is(err, holdfast.ErrNotHeld) {
+			t.Errorf("Holder of a free lock: %v", err)
+		}
+		lease := acquire(t, l)
+		queue(t, b.Client(t, nil).Mutex("m"), 1)
+		h, err := b.Client(t, nil).Mutex("m").Holder(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		host, _ := os.Hostname()
+		if h.Owner != "billing" || h.Host != host || h.PID != os.Getpid() || h.Fence != lease.Token() || h.Waiters != 1 || h.Foreign {
+			t.Errorf("Holder = %+v", h)
+		}
+		if want := fmt.Sprint(map[string]string{"job": "hourly", "note": "a:b\nc+"}); fmt.Sprint(h.Meta) != want {
+			t.Errorf("Meta = %q, want %q", h.Meta, want)
+		}
+		if h.TTL <= 0 || h.TTL > time.Minute || time.Since(h.Since).Abs() > time.Minute {
+			t.Errorf("TTL %s, since %s", h.TTL, h.Since)
+		}
+		if lease.Owner() != "billing" || lease.Name() != "m" {
+			t.Errorf("the lease is %q's of %q", lease.Owner(), lease.Name())
+		}
+	})
+}
+
+func TestPoll(t *testing.T) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		lease := acquire(t, b.Client(t, nil).Mutex("m"))
+		poller := b.Client(t, &holdfast.Config{CommandTimeout: 100 * time.Millisecond, RetryTimeout: 100 * time.Millisecond})
+		if _, err := poller.Mutex("m", holdfast.Poll(time.Millisecond, 3)).Acquire(t.Context()); !errors.Is(err, holdfast.ErrHeld) {
+			t.Errorf("Acquire after all its tries: %v", err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
+		defer cancel()
+		if _, err := poller.Mutex("m", holdfast.Poll(time.Millisecond, 0)).Acquire(ctx); err != context.DeadlineExceeded {
+			t.Errorf("Acquire past its context: %v", err)
+		}
+		got := make(chan error, 1)
+		go func() {
+			_, err := poller.Mutex("m", holdfast.Poll(time.Millisecond, 0)).Acquire(t.Context())
+			got <- err
+		}()
+		release(t, lease)
+		if err := <-got; err != nil {
+			t.Errorf("Acquire of a lock that became free: %v", err)
+		}
+		// The try that the context ended has left a tombstone for a while.
+		backend.Eventually(t, "nothing is left but the lock", func() bool {
+			return slices.Equal(b.Keys(t), []string{"holdfast:{m}"})
+		})
+	})
+}
+
+func TestClose(t *testing.T) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		c := b.Client(t, nil)
+		lease := acquire(t, c.Mutex("held"))
+		acquire(t, b.Client(t, nil).Mutex("wanted"))
+		waiting := make(chan error, 1)
+		go func() {
+			_, err := c.Mutex("wanted").Acquire(t.Context())
+			waiting <- err
+		}()
+		waitForWaiters(t, b.Client(t, nil).Mutex("wanted"), 1)
+
+		closed := make(chan error, 1)
+		go func() { closed <- c.Close(t.Context()) }()
+		if err := <-waiting; !errors.Is(err, holdfast.ErrClosed) {
+			t.Errorf("a waiter gets %v", err)
+		}
+		<-lease.Context().Done()
+		if !errors.Is(context.Cause(lease.Context()), holdfast.ErrClosed) || !errors.Is(lease.Err(), holdfast.ErrClosed) {
+			t.Errorf("the lease ends with %v, Err %v", context.Cause(lease.Context()), lease.Err())
+		}
+		select {
+		case <-closed:
+			t.Error("Close did not wait for the holder")
+		case <-time.After(20 * time.Millisecond):
+		}
+		if held, _ := b.Client(t, nil).Mutex("held").IsHeld(t.Context()); !held {
+			t.Error("the lock was given away under its holder")
+		}
+		release(t, lease)
+		if err := <-closed; err != nil {
+			t.Errorf("Close: %v", err)
+		}
+		if _, err := c.Mutex("m").Acquire(t.Context()); !errors.Is(err, holdfast.ErrClosed) {
+			t.Errorf("Acquire after Close: %v", err)
+		}
+		if err := c.Close(t.Context()); err != nil {
+			t.Errorf("Close again: %v", err)
+		}
+		if keys := b.Keys(t); !slices.Equal(keys, []string{"holdfast:{wanted}"}) {
+			t.Errorf("keys left behind: %q", keys)
+		}
+	})
+}

@@ -1,0 +1,268 @@
+package behaviour
+
+import (
+	"errors"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/tests/backend"
+)
+
+// canonical is another program's lock: SET key token NX PX ttl, and a script that
+// compares and deletes, as https://redis.io/docs/latest/commands/set/ has it.
+type canonical struct {
+	rdb *redis.Client
+	key string
+}
+
+var compareAndDelete = redis.NewScript(`if redis.call("get",KEYS[1]) == ARGV[1] then return redis.call("del",KEYS[1]) else return 0 end`)
+
+func (c canonical) try(t *testing.T, token string, ttl time.Duration) bool {
+	t.Helper()
+	ok, err := c.rdb.SetNX(t.Context(), c.key, token, ttl).Result()
+	if err != nil && t.Context().Err() == nil {
+		t.Errorf("SET NX: %v", err)
+	}
+	return ok
+}
+
+func (c canonical) unlock(t *testing.T, token string) bool {
+	t.Helper()
+	n, err := compareAndDelete.Run(t.Context(), c.rdb, []string{c.key}, token).Int()
+	if err != nil {
+		t.Errorf("compare and delete: %v", err)
+	}
+	return n == 1
+}
+
+func TestSharedKeyKeepsBothSidesOut(t *testing.T) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		for _, key := range []string{"jobs:1", "{order}:1"} {
+			l := b.Client(t, nil).Mutex("job", holdfast.Key(key))
+			theirs := canonical{b.Redis(t), key}
+
+			lease := acquire(t, l)
+			if theirs.try(t, "x", time.Minute) {
+				t.Fatal("they got our lock")
+			}
+			if theirs.unlock(t, "x") {
+				t.Fatal("they released our lock")
+			}
+			release(t, lease)
+
+			if !theirs.try(t, "x", time.Minute) {
+				t.Fatal("our release did not let them in")
+			}
+			_, err := l.TryAcquire(t.Context())
+			var he *holdfast.HeldError
+			if !errors.As(err, &he) || !he.Holder.Foreign || he.Holder.TTL < 50*time.Second {
+				t.Errorf("TryAcquire of their lock: %v", err)
+			}
+			leases := queue(t, l, 1)
+			if got := theirs.rdb.Get(t.Context(), key).Val(); got != "x" {
+				t.Errorf("their value became %q while we wait", got)
+			}
+			start := time.Now()
+			if !theirs.unlock(t, "x") {
+				t.Error("their release is refused")
+			}
+			release(t, receive(t, leases))
+			if d := time.Since(start); d > 5*time.Second {
+				t.Errorf("their release reached us after %s", d)
+			}
+		}
+		if keys := b.Keys(t); len(keys) != 0 {
+			t.Errorf("keys left behind: %q", keys)
+		}
+	})
+}
+
+func TestSharedKeySurvivesCrashes(t *testing.T) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		const ttl = 300 * time.Millisecond
+		theirs := canonical{b.Redis(t), "k"}
+		l := b.Client(t, nil).Mutex("job", holdfast.Key("k"))
+		// Theirs: never released.
+		if !theirs.try(t, "x", ttl) {
+			t.Fatal("SET NX of a free key failed")
+		}
+		start := time.Now()
+		lease := acquire(t, l)
+		if d := time.Since(start); d < ttl-50*time.Millisecond {
+			t.Errorf("we were let in after %s of their %s", d, ttl)
+		}
+		release(t, lease)
+		// Ours: not renewed, not released.
+		acquire(t, b.Client(t, nil).Mutex("job", holdfast.Key("k"), holdfast.TTL(ttl), holdfast.Renew(false)))
+		start = time.Now()
+		for !theirs.try(t, "y", time.Minute) {
+			if time.Since(start) > 10*time.Second {
+				t.Fatal("our crash keeps them out")
+			}
+			time.Sleep(time.Millisecond)
+		}
+		if d := time.Since(start); d < ttl-50*time.Millisecond {
+			t.Errorf("they were let in after %s of our %s", d, ttl)
+		}
+	})
+}
+
+// Both sides hammer one counter that only the lock guards, and the side that polls
+// gets its turns.
+func TestSharedKeyUnderLoad(t *testing.T) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		const each = 40
+		var counter, inside atomic.Int64
+		work := func() {
+			if inside.Add(1) != 1 {
+				t.Error("two are inside")
+			}
+			n := counter.Load()
+			time.Sleep(100 * time.Microsecond)
+			counter.Store(n + 1)
+			inside.Add(-1)
+		}
+		var wg sync.WaitGroup
+		for i := range 3 {
+			l := b.Client(t, nil).Mutex("job", holdfast.Key("k"))
+			wg.Go(func() {
+				for range each {
+					lease, err := l.Acquire(t.Context())
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					work()
+					if err := lease.Release(t.Context()); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+			theirs := canonical{b.Redis(t), "k"}
+			wg.Go(func() {
+				for n := range each {
+					token := strconv.Itoa(i) + "-" + strconv.Itoa(n)
+					for !theirs.try(t, token, time.Minute) {
+						time.Sleep(3 * time.Millisecond)
+					}
+					work()
+					if !theirs.unlock(t, token) {
+						t.Error("their release is refused")
+					}
+				}
+			})
+		}
+		wg.Wait()
+		if got := counter.Load(); got != 6*each {
+			t.Errorf("the counter shows %d after %d increments", got, 6*each)
+		}
+	})
+}
+
+// While ours hand over to each other without a pause, a program that polls gets in.
+func TestHandoversLeaveGapsOnASharedKey(t *testing.T) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		var stop atomic.Bool
+		var wg sync.WaitGroup
+		for range 3 {
+			l := b.Client(t, nil).Mutex("job", holdfast.Key("k"))
+			wg.Go(func() {
+				for !stop.Load() {
+					lease, err := l.Acquire(t.Context())
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					time.Sleep(time.Millisecond)
+					if err := lease.Release(t.Context()); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		theirs := canonical{b.Redis(t), "k"}
+		for n := range 3 {
+			token := strconv.Itoa(n)
+			backend.Eventually(t, "a poller gets its turn", func() bool { return theirs.try(t, token, time.Minute) })
+			theirs.unlock(t, token)
+		}
+		stop.Store(true)
+		wg.Wait()
+	})
+}
+
+func TestKeysOfAnotherTypeAreRefused(t *testing.T) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		rdb := b.Redis(t)
+		for _, key := range []string{"holdfast:{m}", "holdfast:{m}:q", "holdfast:fence"} {
+			rdb.FlushAll(t.Context())
+			rdb.HSet(t.Context(), key, "a", "b")
+			if key == "holdfast:{m}:q" { // looked at only if it is there
+				rdb.Set(t.Context(), "holdfast:{m}", "theirs", 0)
+			}
+			l := b.Client(t, nil).Mutex("m")
+			_, err := l.TryAcquire(t.Context())
+			if key != "holdfast:{m}:q" || err == nil {
+				if !errors.Is(err, holdfast.ErrWrongType) || errors.Is(err, holdfast.ErrHeld) {
+					t.Errorf("%s is a hash: TryAcquire: %v", key, err)
+				}
+			}
+			if _, err := l.Acquire(t.Context()); !errors.Is(err, holdfast.ErrWrongType) {
+				t.Errorf("%s is a hash: Acquire: %v", key, err)
+			}
+			if key != "holdfast:{m}" {
+				rdb.Del(t.Context(), key)
+				if got, _ := rdb.Get(t.Context(), "holdfast:{m}").Result(); got != "" && got != "theirs" {
+					t.Errorf("%s is a hash: the lock is half taken: %q", key, got)
+				}
+			}
+		}
+		rdb.FlushAll(t.Context())
+		rdb.Set(t.Context(), "holdfast:fence", "not a number", 0)
+		if _, err := b.Client(t, nil).Mutex("m").Acquire(t.Context()); !errors.Is(err, holdfast.ErrWrongType) {
+			t.Errorf("the fence counter is text: %v", err)
+		}
+	})
+}
+
+// A queue of the wrong type does not keep a holder from releasing.
+func TestReleaseDespiteABrokenQueue(t *testing.T) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		rdb := b.Redis(t)
+		for what, spoil := range map[string]func(){
+			"queue": func() {
+				rdb.Del(t.Context(), "holdfast:{m}:q")
+				rdb.Set(t.Context(), "holdfast:{m}:q", "x", 0)
+			},
+			"fence": func() { rdb.Set(t.Context(), "holdfast:fence", "x", 0) },
+		} {
+			rdb.FlushAll(t.Context())
+			lease := acquire(t, b.Client(t, nil).Mutex("m"))
+			waiter := b.Client(t, nil).Mutex("m")
+			leases := make(chan *holdfast.Lease, 1)
+			go func() {
+				l, _ := waiter.Acquire(t.Context())
+				leases <- l
+			}()
+			waitForWaiters(t, waiter, 1)
+			spoil()
+			release(t, lease)
+			if n := rdb.Exists(t.Context(), "holdfast:{m}").Val(); n != 0 {
+				t.Errorf("%s: the lock is still there", what)
+			}
+			select {
+			case l := <-leases:
+				if l != nil {
+					t.Errorf("%s: somebody believes to have been handed the lock", what)
+				}
+			case <-time.After(50 * time.Millisecond):
+			}
+		}
+	})
+}

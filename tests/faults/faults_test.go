@@ -1,0 +1,355 @@
+// Package faults makes things go wrong, one at a time, on real servers: replies are
+// lost, requests come late or twice, servers refuse, stall and forget. The numbers are
+// those of the rows of docs/GUARANTEES.md.
+package faults
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/holdfastgoredis"
+	"github.com/holdfast-go/holdfast/internal/script"
+	"github.com/holdfast-go/holdfast/tests/backend"
+	"github.com/holdfast-go/holdfast/tests/proxy"
+)
+
+// impatient gives up and tries again soon, so that faults need not last long. What a
+// client sends is not carried out later than the sum of its timeouts and a second.
+var impatient = holdfast.Config{CommandTimeout: 150 * time.Millisecond, RetryTimeout: 600 * time.Millisecond}
+
+// through returns a client whose connections lead through p, with its scripts loaded.
+func through(t *testing.T, p *proxy.Proxy, cfg holdfast.Config) *holdfast.Client {
+	t.Helper()
+	rdb := redis.NewClient(&redis.Options{Addr: p.Addr()})
+	t.Cleanup(func() { _ = rdb.Close() })
+	c, err := holdfast.New(holdfastgoredis.New(rdb), &cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	backend.CloseWith(t, c)
+	l := c.Mutex("warm-up")
+	lease := acquire(t, l)
+	if err := lease.Extend(t.Context(), time.Second); err != nil {
+		t.Fatal(err)
+	}
+	if err := lease.Release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// running matches a script's execution on a lock.
+func running(s script.Script, name string) proxy.Match {
+	return proxy.Containing("evalsha", s.SHA1, "{"+name+"}")
+}
+
+func acquire(t *testing.T, l *holdfast.Lock) *holdfast.Lease {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	lease, err := l.Acquire(ctx)
+	if err != nil {
+		t.Fatalf("Acquire(%q): %v", l.Name(), err)
+	}
+	return lease
+}
+
+func release(t *testing.T, l *holdfast.Lease) {
+	t.Helper()
+	if err := l.Release(context.Background()); err != nil {
+		t.Fatalf("Release(%q): %v", l.Name(), err)
+	}
+}
+
+// start has a goroutine acquire the lock.
+func start(t *testing.T, l *holdfast.Lock) <-chan *holdfast.Lease {
+	t.Helper()
+	leases := make(chan *holdfast.Lease, 1)
+	go func() {
+		lease, err := l.Acquire(t.Context())
+		if err != nil && t.Context().Err() == nil {
+			t.Errorf("Acquire(%q): %v", l.Name(), err)
+		}
+		leases <- lease
+	}()
+	return leases
+}
+
+// receive waits for the lease that start is to bring.
+func receive(t *testing.T, leases <-chan *holdfast.Lease) *holdfast.Lease {
+	t.Helper()
+	select {
+	case l := <-leases:
+		if l == nil {
+			t.Fatal("no lease")
+		}
+		return l
+	case <-time.After(20 * time.Second):
+		t.Fatal("a waiter was not served within 20s")
+	}
+	return nil
+}
+
+// cleaned waits until nothing of any lock is left on the server.
+func cleaned(t *testing.T, b *backend.Backend) {
+	t.Helper()
+	t.Cleanup(func() {
+		if keys := b.Keys(t); t.Failed() {
+			t.Logf("left: %q", keys)
+		}
+	})
+	backend.Eventually(t, "the keys are gone", func() bool { return len(b.Keys(t)) == 0 })
+}
+
+// within checks that a holder believes no more than the server grants: its deadline is
+// not past the expiry of the key.
+func within(t *testing.T, rdb *redis.Client, lease *holdfast.Lease) {
+	t.Helper()
+	deadline := lease.Deadline()
+	pttl, err := rdb.PTTL(t.Context(), "holdfast:{"+lease.Name()+"}").Result()
+	after := time.Now()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if lease.Err() == nil && deadline.After(after.Add(pttl)) {
+		t.Errorf("the deadline is %s past the key's expiry", deadline.Sub(after.Add(pttl)))
+	}
+}
+
+// Row 3, and what a retry meets: the server has done it, and the reply is lost.
+func TestLostReplies(t *testing.T) {
+	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+		p := proxy.New(t, b.Server.Addr())
+		c := through(t, p, impatient)
+		for what, after := range map[string]proxy.After{"connection cut": proxy.Cut, "silence": proxy.Hang} {
+			t.Run(what, func(t *testing.T) {
+				t.Run("acquire", func(t *testing.T) {
+					trap := p.LoseReply(running(script.Acquire, "a"), after)
+					lease := acquire(t, c.Mutex("a"))
+					if lost := trap.Reply(t); !strings.Contains(lost, "granted") {
+						t.Fatalf("the lost reply was %q", lost)
+					}
+					within(t, b.Redis(t), lease)
+					release(t, lease)
+					cleaned(t, b)
+				})
+				t.Run("enqueue", func(t *testing.T) {
+					lease := acquire(t, b.Client(t, nil).Mutex("a"))
+					trap := p.LoseReply(proxy.Containing(script.Acquire.SHA1, "{a}", "holdfast:c:"), after)
+					leases := start(t, c.Mutex("a"))
+					if lost := trap.Reply(t); !strings.Contains(lost, "queued") {
+						t.Fatalf("the lost reply was %q", lost)
+					}
+					backend.Waiters(t, c.Mutex("a"), 1)
+					release(t, lease)
+					lease = receive(t, leases)
+					within(t, b.Redis(t), lease)
+					release(t, lease)
+					cleaned(t, b)
+				})
+				t.Run("renew", func(t *testing.T) {
+					lease := acquire(t, c.Mutex("a", holdfast.TTL(900*time.Millisecond)))
+					first := lease.Deadline()
+					trap := p.LoseReply(running(script.Renew, "a"), after)
+					trap.Wait(t)
+					backend.Eventually(t, "another renewal is answered", func() bool { return lease.Deadline().After(first) })
+					within(t, b.Redis(t), lease)
+					release(t, lease)
+					cleaned(t, b)
+				})
+				t.Run("release", func(t *testing.T) {
+					lease := acquire(t, c.Mutex("a"))
+					leases := start(t, b.Client(t, nil).Mutex("a"))
+					backend.Waiters(t, c.Mutex("a"), 1)
+					p.LoseReply(running(script.Release, "a"), after)
+					err := lease.Release(t.Context())
+					if !holdfast.Ambiguous(err) || errors.Is(err, holdfast.ErrLost) {
+						t.Errorf("Release, repeated after a lost reply: %v", err)
+					}
+					release(t, receive(t, leases))
+					cleaned(t, b)
+				})
+			})
+		}
+	})
+}
+
+// Row 33: the first copy is late, a second one gets the lock and releases it, and then
+// the first one arrives.
+func TestLateCopies(t *testing.T) {
+	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+		p := proxy.New(t, b.Server.Addr())
+		c := through(t, p, impatient)
+		t.Run("acquire", func(t *testing.T) {
+			held := p.Hold(running(script.Acquire, "a"), proxy.Cut)
+			release(t, acquire(t, c.Mutex("a")))
+			if reply := held.Forward(t); !strings.Contains(reply, "gone") {
+				t.Errorf("the late copy is answered %q", reply)
+			}
+			cleaned(t, b)
+			if reply := held.Forward(t); !strings.Contains(reply, "late") {
+				t.Errorf("a copy later than its not-after is answered %q", reply)
+			}
+			if held, err := c.Mutex("a").IsHeld(t.Context()); held || err != nil {
+				t.Errorf("an orphan lock: %v, %v", held, err)
+			}
+		})
+		t.Run("enqueue", func(t *testing.T) {
+			lease := acquire(t, b.Client(t, nil).Mutex("a"))
+			leases := start(t, c.Mutex("a")) // opens the subscription
+			backend.Waiters(t, c.Mutex("a"), 1)
+			release(t, lease)
+			release(t, receive(t, leases))
+
+			lease = acquire(t, b.Client(t, nil).Mutex("a"))
+			held := p.Hold(running(script.Acquire, "a"), proxy.Cut)
+			leases = start(t, c.Mutex("a"))
+			held.Wait(t)
+			backend.Waiters(t, c.Mutex("a"), 1)
+			release(t, lease)
+			release(t, receive(t, leases))
+			blocker := acquire(t, b.Client(t, nil).Mutex("a"))
+			if reply := held.Forward(t); !strings.Contains(reply, "gone") {
+				t.Errorf("the late copy is answered %q", reply)
+			}
+			backend.Waiters(t, c.Mutex("a"), 0)
+			release(t, blocker)
+			cleaned(t, b)
+		})
+		t.Run("cancelled", func(t *testing.T) {
+			held := p.Hold(running(script.Acquire, "a"), proxy.Hang)
+			ctx, cancel := context.WithCancel(t.Context())
+			failed := make(chan error, 1)
+			go func() {
+				_, err := c.Mutex("a").Acquire(ctx)
+				failed <- err
+			}()
+			held.Wait(t)
+			cancel()
+			if err := <-failed; err != context.Canceled {
+				t.Errorf("Acquire: %v", err)
+			}
+			backend.Eventually(t, "the tombstone stands", func() bool {
+				return slices.Contains(b.Keys(t), "holdfast:{a}:q")
+			})
+			if reply := held.Forward(t); !strings.Contains(reply, "gone") {
+				t.Errorf("the late copy is answered %q", reply)
+			}
+			cleaned(t, b)
+		})
+		t.Run("release", func(t *testing.T) {
+			held := p.Hold(running(script.Release, "a"), proxy.Cut)
+			release(t, acquire(t, c.Mutex("a")))
+			next := acquire(t, c.Mutex("a"))
+			if reply := held.Forward(t); !strings.Contains(reply, "gone") {
+				t.Errorf("the late copy is answered %q", reply)
+			}
+			if h, err := c.Mutex("a").Holder(t.Context()); err != nil || h.Fence != next.Token() {
+				t.Errorf("the late copy took the next lease: %v, %v", h, err)
+			}
+			release(t, next)
+			cleaned(t, b)
+		})
+	})
+}
+
+// Row 34: an old, shorter renewal arrives after a newer, longer one.
+func TestLateRenewal(t *testing.T) {
+	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+		p := proxy.New(t, b.Server.Addr())
+		c := through(t, p, holdfast.Config{CommandTimeout: 100 * time.Millisecond})
+		held := p.Hold(running(script.Renew, "a"), proxy.Cut)
+		lease := acquire(t, c.Mutex("a", holdfast.TTL(900*time.Millisecond)))
+		held.Wait(t)
+		if err := lease.Extend(t.Context(), time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		if reply := held.Forward(t); !strings.Contains(reply, "renewed") {
+			t.Errorf("the late copy is answered %q", reply)
+		}
+		within(t, b.Redis(t), lease)
+		if left := time.Until(lease.Deadline()); left < 50*time.Second {
+			t.Errorf("%s left", left)
+		}
+		release(t, lease)
+		held.Forward(t)
+		cleaned(t, b)
+	})
+}
+
+func TestDoubledCommands(t *testing.T) {
+	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+		p := proxy.New(t, b.Server.Addr())
+		c := through(t, p, impatient)
+		for range 20 { // either copy may come first
+			p.Double(running(script.Acquire, "a"))
+			lease := acquire(t, c.Mutex("a"))
+			within(t, b.Redis(t), lease)
+			waiting := start(t, c.Mutex("a", holdfast.Owner("second")))
+			backend.Waiters(t, c.Mutex("a"), 1)
+			p.Double(running(script.Release, "a"))
+			if err := lease.Release(t.Context()); err != nil && !errors.Is(err, holdfast.ErrLost) {
+				t.Errorf("Release: %v", err)
+			}
+			next := receive(t, waiting)
+			if next.Token() <= lease.Token() {
+				t.Errorf("fence %d follows %d", next.Token(), lease.Token())
+			}
+			release(t, next)
+		}
+	})
+}
+
+// Row 4: the grant takes longer to arrive than the lease lasts.
+func TestReplyPastTheDeadline(t *testing.T) {
+	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+		p := proxy.New(t, b.Server.Addr())
+		c := through(t, p, holdfast.Config{})
+		p.DelayReplies(200 * time.Millisecond)
+		for _, renew := range []bool{true, false} {
+			l := c.Mutex("a", holdfast.TTL(100*time.Millisecond), holdfast.Renew(renew))
+			lease, err := l.TryAcquire(t.Context())
+			if !errors.Is(err, holdfast.ErrUnavailable) || errors.Is(err, holdfast.ErrHeld) {
+				t.Errorf("TryAcquire: %v, %v", lease, err)
+			}
+			if lease, err := l.Acquire(t.Context()); !errors.Is(err, holdfast.ErrUnavailable) {
+				t.Errorf("Acquire: %v, %v", lease, err)
+			}
+		}
+		cleaned(t, b)
+	})
+}
+
+// Row 5: the context ends in the middle of an acquire.
+func TestCancelledInTheMiddle(t *testing.T) {
+	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+		p := proxy.New(t, b.Server.Addr())
+		c := through(t, p, holdfast.Config{CommandTimeout: 300 * time.Millisecond, RetryTimeout: 300 * time.Millisecond})
+		p.DelayReplies(30 * time.Millisecond)
+		for i := range 30 {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i*3)*time.Millisecond)
+			lease, err := c.Mutex("a").Acquire(ctx)
+			cancel()
+			if err != nil && err != context.DeadlineExceeded {
+				t.Errorf("Acquire: %v", err)
+			}
+			begun := time.Now()
+			behind := start(t, b.Client(t, nil).Mutex("a"))
+			if err == nil {
+				release(t, lease)
+			}
+			release(t, receive(t, behind))
+			if d := time.Since(begun); d > 5*time.Second {
+				t.Errorf("the waiter behind was served after %s", d)
+			}
+		}
+		cleaned(t, b)
+	})
+}

@@ -41,6 +41,9 @@ type Driver interface {
 // source in hex.
 type Script = script.Script
 
+// NewScript makes a script of its source, for tests of drivers.
+func NewScript(source string) Script { return script.New("script", source) }
+
 // Sink hears what happens on a subscription. Its methods are called from one
 // goroutine at a time, and do not block.
 type Sink interface {

@@ -30,8 +30,10 @@ var (
 
 // load makes a script of a file and the fragments it includes. A missing file is
 // a mistake of the build.
-func load(name string) Script {
-	source := assemble(name + ".lua")
+func load(name string) Script { return New(name, assemble(name+".lua")) }
+
+// New makes a script of its source.
+func New(name, source string) Script {
 	sum := sha1.Sum([]byte(source))
 	return Script{Name: name, Source: source, SHA1: hex.EncodeToString(sum[:])}
 }

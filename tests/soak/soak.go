@@ -24,3 +24,7 @@ func Duration(tb testing.TB) time.Duration {
 	}
 	return d
 }
+
+// Long reports whether this is a soak, which may also judge what a noisy machine
+// spoils now and then.
+func Long() bool { return os.Getenv("HOLDFAST_SOAK") != "" }

@@ -1,0 +1,116 @@
+// Package adapters runs the drivers' conformance suite, and what only one adapter
+// does, against real servers.
+package adapters
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/holdfastgoredis"
+	"github.com/holdfast-go/holdfast/holdfasttest"
+	"github.com/holdfast-go/holdfast/tests/backend"
+	"github.com/holdfast-go/holdfast/tests/server"
+)
+
+// peer is a client that does not use the driver.
+type peer struct {
+	t   *testing.T
+	rdb redis.UniversalClient
+}
+
+func (p peer) Do(args ...string) (string, error) {
+	words := make([]any, len(args))
+	for i, a := range args {
+		words[i] = a
+	}
+	reply, err := p.rdb.Do(p.t.Context(), words...).Result()
+	return fmt.Sprint(reply), err
+}
+
+func TestGoRedis(t *testing.T) {
+	for _, protocol := range []int{2, 3} {
+		t.Run(fmt.Sprint("RESP", protocol), func(t *testing.T) {
+			backend.Each(t, func(t *testing.T, b *backend.Backend) {
+				holdfasttest.RunDriver(t, func(t *testing.T) holdfast.Driver {
+					return holdfastgoredis.New(b.Redis(t, func(o *redis.Options) { o.Protocol = protocol }))
+				}, peer{t, b.Redis(t)})
+			})
+		})
+	}
+}
+
+func TestGoRedisCluster(t *testing.T) {
+	for _, bin := range server.Binaries(t) {
+		t.Run(bin.Name, func(t *testing.T) {
+			nodes := server.StartCluster(t, bin, 3)
+			open := func() *redis.ClusterClient {
+				var addrs []string
+				for _, n := range nodes {
+					addrs = append(addrs, n.Addr())
+				}
+				rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs})
+				t.Cleanup(func() { _ = rdb.Close() })
+				return rdb
+			}
+			client := func() *holdfast.Client {
+				c, err := holdfast.New(holdfastgoredis.New(open()), nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				backend.CloseWith(t, c)
+				return c
+			}
+			for i := range 20 { // names in slots of all masters
+				name := fmt.Sprint("job-", i)
+				here, there := client(), client()
+				lease, err := here.Mutex(name).Acquire(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				next := make(chan *holdfast.Lease, 1)
+				go func() {
+					l, err := there.Mutex(name).Acquire(t.Context())
+					if err != nil {
+						t.Error(err)
+					}
+					next <- l
+				}()
+				backend.Waiters(t, here.Mutex(name), 1)
+				if err := lease.Release(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				second := <-next
+				if second == nil || second.Token() <= lease.Token() {
+					t.Fatalf("%s: %v follows fence %d", name, second, lease.Token())
+				}
+				if err := second.Release(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+func TestGoRedisSentinel(t *testing.T) {
+	g := server.StartSentinel(t, server.One(t))
+	rdb := redis.NewFailoverClient(&redis.FailoverOptions{MasterName: g.Name, SentinelAddrs: []string{g.Sentinel.Addr()}})
+	defer rdb.Close()
+	c, err := holdfast.New(holdfastgoredis.New(rdb), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	backend.CloseWith(t, c)
+	lease, err := c.Mutex("a").Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := g.Master.Do("GET", "holdfast:{a}"); err != nil {
+		t.Error(err)
+	}
+	if err := lease.Release(t.Context()); err != nil {
+		t.Error(err)
+	}
+}

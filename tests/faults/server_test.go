@@ -1,0 +1,428 @@
+package faults
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/holdfastgoredis"
+	"github.com/holdfast-go/holdfast/tests/backend"
+	"github.com/holdfast-go/holdfast/tests/proxy"
+	"github.com/holdfast-go/holdfast/tests/server"
+)
+
+// do runs a command as an operator, or fails the test.
+func do(t *testing.T, s *server.Server, args ...any) any {
+	t.Helper()
+	reply, err := s.Do(args...)
+	if err != nil {
+		t.Fatalf("%v: %v", args, err)
+	}
+	return reply
+}
+
+// Row 2: the server stands still for longer than the TTL.
+func TestServerPausedPastTheTTL(t *testing.T) {
+	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+		const ttl = 600 * time.Millisecond
+		lease := acquire(t, b.Client(t, &impatient).Mutex("a", holdfast.TTL(ttl)))
+		next := start(t, b.Client(t, nil).Mutex("a"))
+		backend.Waiters(t, b.Client(t, nil).Mutex("a"), 1)
+		b.Server.Pause()
+		select {
+		case <-lease.Context().Done():
+		case <-time.After(10 * time.Second):
+			t.Fatal("the holder is not told")
+		}
+		var lost *holdfast.LostError
+		if !errors.As(lease.Err(), &lost) || lost.Reason != holdfast.LossUnreachable || !errors.Is(lost, holdfast.ErrUnavailable) {
+			t.Errorf("the lease is lost: %v", lease.Err())
+		}
+		b.Server.Resume()
+		second := receive(t, next)
+		if second.Token() <= lease.Token() {
+			t.Errorf("fence %d follows %d", second.Token(), lease.Token())
+		}
+		release(t, second)
+		cleaned(t, b)
+	})
+}
+
+// A server that is restarted with its data does not cost a waiter its wait.
+func TestWaitersOutliveARestart(t *testing.T) {
+	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+		lease := acquire(t, b.Client(t, &impatient).Mutex("a", holdfast.TTL(time.Minute)))
+		next := start(t, b.Client(t, &impatient).Mutex("a"))
+		backend.Waiters(t, b.Client(t, nil).Mutex("a"), 1)
+		b.Server.Stop()
+		time.Sleep(time.Second) // longer than an operation tries for
+		b.Server.Restart()
+		backend.Waiters(t, b.Client(t, nil).Mutex("a"), 1)
+		release(t, lease)
+		release(t, receive(t, next))
+		cleaned(t, b)
+	}, server.Conf("appendonly", "yes"), server.Conf("appendfsync", "always"))
+}
+
+// Row 15: out of memory, without eviction.
+func TestOutOfMemory(t *testing.T) {
+	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+		const ttl = 600 * time.Millisecond
+		c := b.Client(t, nil)
+		lease := acquire(t, c.Mutex("a", holdfast.TTL(ttl)))
+		waiting := acquire(t, c.Mutex("b"))
+		next := start(t, b.Client(t, nil).Mutex("b"))
+		backend.Waiters(t, c.Mutex("b"), 1)
+		do(t, b.Server, "CONFIG", "SET", "maxmemory", "1")
+		first := lease.Deadline()
+		if _, err := c.Mutex("c").TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrOutOfMemory) {
+			t.Errorf("TryAcquire: %v", err)
+		}
+		if _, err := c.Mutex("a").Acquire(t.Context()); !errors.Is(err, holdfast.ErrOutOfMemory) {
+			t.Errorf("Acquire of a held lock: %v", err)
+		}
+		backend.Eventually(t, "renewals go on", func() bool { return lease.Deadline().Sub(first) > 2*ttl })
+		release(t, lease)
+		// Row 35: in the middle of a hand-over. The release is done in any case.
+		release(t, waiting)
+		do(t, b.Server, "CONFIG", "SET", "maxmemory", "0")
+		release(t, receive(t, next))
+		cleaned(t, b)
+	})
+}
+
+// Row 19: SCRIPT FLUSH at any moment.
+func TestScriptFlush(t *testing.T) {
+	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				if _, err := b.Server.Do("SCRIPT", "FLUSH"); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+		var inside sync.Mutex
+		for range 4 {
+			l := b.Client(t, nil).Mutex("a")
+			wg.Go(func() {
+				for ctx.Err() == nil {
+					err := l.Do(t.Context(), func(context.Context, *holdfast.Lease) error {
+						if !inside.TryLock() {
+							return errors.New("two are inside")
+						}
+						inside.Unlock()
+						return nil
+					})
+					if err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		cleaned(t, b)
+	})
+}
+
+// Row 20: the server is busy with somebody's script.
+func TestBusyScript(t *testing.T) {
+	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+		c := b.Client(t, &impatient)
+		release(t, acquire(t, c.Mutex("a")))
+		conn, err := b.Server.Dial()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		if err := conn.Send("EVAL", "while true do end", 0); err != nil {
+			t.Fatal(err)
+		}
+		backend.Eventually(t, "the server is busy", func() bool {
+			_, err := b.Server.Do("GET", "x")
+			return err != nil && strings.HasPrefix(err.Error(), "BUSY")
+		})
+		begun := time.Now()
+		_, err = c.Mutex("a").Acquire(t.Context())
+		if !errors.Is(err, holdfast.ErrBusy) || errors.Is(err, holdfast.ErrHeld) {
+			t.Errorf("Acquire: %v", err)
+		}
+		if d := time.Since(begun); d < impatient.RetryTimeout/2 {
+			t.Errorf("gave up after %s", d)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		if _, err := c.Mutex("a").Acquire(ctx); !errors.Is(err, holdfast.ErrBusy) && err != context.DeadlineExceeded {
+			t.Errorf("Acquire within a context: %v", err)
+		}
+		waiting := make(chan error, 1)
+		go func() {
+			lease, err := b.Client(t, nil).Mutex("a").Acquire(t.Context())
+			if err == nil {
+				err = lease.Release(t.Context())
+			}
+			waiting <- err
+		}()
+		time.Sleep(100 * time.Millisecond)
+		do(t, b.Server, "SCRIPT", "KILL")
+		if err := <-waiting; err != nil {
+			t.Errorf("Acquire of a server that is busy for a while: %v", err)
+		}
+	}, server.Conf("lua-time-limit", "50"))
+}
+
+// Row 21: each refusal is an error of its own, and none says "held".
+func TestRefusals(t *testing.T) {
+	bin := server.One
+	type refusal struct {
+		name string
+		want error
+		make func(t *testing.T) *redis.Options // of a server that refuses so
+	}
+	started := func(t *testing.T, opts ...server.Option) *server.Server { return server.Start(t, bin(t), opts...) }
+	acl := func(rules ...any) func(t *testing.T) *redis.Options {
+		return func(t *testing.T) *redis.Options {
+			s := started(t)
+			do(t, s, append([]any{"ACL", "SETUSER", "u", "on", ">secret-canary"}, rules...)...)
+			return &redis.Options{Addr: s.Addr(), Username: "u", Password: "secret-canary"}
+		}
+	}
+	for _, r := range []refusal{
+		{"no password", holdfast.ErrAuth, func(t *testing.T) *redis.Options {
+			return &redis.Options{Addr: started(t, server.Conf("requirepass", "secret-canary")).Addr()}
+		}},
+		{"wrong password", holdfast.ErrAuth, func(t *testing.T) *redis.Options {
+			return &redis.Options{Addr: started(t, server.Conf("requirepass", "x")).Addr(), Password: "secret-canary"}
+		}},
+		{"no scripts", holdfast.ErrPermission, acl("~*", "&*", "+@all", "-@scripting")},
+		{"no command in scripts", holdfast.ErrPermission, acl("~*", "&*", "+@all", "-set")},
+		{"other keys", holdfast.ErrPermission, acl("~other:*", "&*", "+@all")},
+		{"replica", holdfast.ErrReadOnly, func(t *testing.T) *redis.Options {
+			master := started(t)
+			return &redis.Options{Addr: server.StartReplica(t, bin(t), master).Addr()}
+		}},
+		{"too few replicas", holdfast.ErrWritesRefused, func(t *testing.T) *redis.Options {
+			return &redis.Options{Addr: started(t, server.Conf("min-replicas-to-write", "1")).Addr()}
+		}},
+		{"disk", holdfast.ErrWritesRefused, func(t *testing.T) *redis.Options {
+			s := started(t, server.Conf("save", "3600 1"))
+			if err := os.Mkdir(filepath.Join(s.Dir(), "dump.rdb"), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			do(t, s, "BGSAVE")
+			backend.Eventually(t, "saving has failed", func() bool {
+				return s.Info("persistence")["rdb_last_bgsave_status"] == "err"
+			})
+			t.Cleanup(func() { _ = os.Remove(filepath.Join(s.Dir(), "dump.rdb")) })
+			return &redis.Options{Addr: s.Addr()}
+		}},
+		{"loading", holdfast.ErrLoading, func(t *testing.T) *redis.Options {
+			s := started(t, server.Conf("enable-debug-command", "yes"), server.Conf("rdbcompression", "no"))
+			do(t, s, "EVAL", "for n = 1, 2000 do redis.call('SET', 'k' .. n, string.rep('x', 1000)) end", 0)
+			// Reloads, 10 ms a key, and answers after each.
+			do(t, s, "CONFIG", "SET", "key-load-delay", "10000", "loading-process-events-interval-bytes", "1024")
+			conn, err := s.Dial()
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = conn.Close() })
+			if err := conn.Send("DEBUG", "RELOAD"); err != nil {
+				t.Fatal(err)
+			}
+			backend.Eventually(t, "the server is loading", func() bool {
+				_, err := s.Do("GET", "x")
+				return err != nil && strings.HasPrefix(err.Error(), "LOADING")
+			})
+			t.Cleanup(s.Kill)
+			return &redis.Options{Addr: s.Addr()}
+		}},
+		{"unreachable", holdfast.ErrUnavailable, func(t *testing.T) *redis.Options {
+			s := started(t)
+			s.Kill()
+			return &redis.Options{Addr: s.Addr()}
+		}},
+		{"silent", holdfast.ErrUnavailable, func(t *testing.T) *redis.Options {
+			p := proxy.New(t, started(t).Addr())
+			p.SwallowReplies(true)
+			return &redis.Options{Addr: p.Addr()}
+		}},
+	} {
+		t.Run(r.name, func(t *testing.T) {
+			rdb := redis.NewClient(r.make(t))
+			defer rdb.Close()
+			c, err := holdfast.New(holdfastgoredis.New(rdb), &impatient)
+			if err != nil {
+				t.Fatal(err)
+			}
+			backend.CloseWith(t, c)
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			defer cancel()
+			l := c.Mutex("a")
+			_, err1 := l.TryAcquire(ctx)
+			_, err2 := l.Acquire(ctx)
+			for _, err := range []error{err1, err2} {
+				if !errors.Is(err, r.want) || errors.Is(err, holdfast.ErrHeld) {
+					t.Errorf("%v", err)
+					continue
+				}
+				for _, part := range []string{`"a"`, rdb.Options().Addr} {
+					if !strings.Contains(err.Error(), part) {
+						t.Errorf("the error does not name %s: %v", part, err)
+					}
+				}
+				if strings.Contains(err.Error(), "canary") {
+					t.Errorf("the error shows the password: %v", err)
+				}
+			}
+			if ctx.Err() != nil {
+				t.Error("the errors took longer than the context's time")
+			}
+		})
+	}
+}
+
+// Row 22: connections are killed while a waiter sleeps.
+func TestKilledConnections(t *testing.T) {
+	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+		for _, kind := range []string{"normal", "pubsub"} {
+			holder, waiter := b.Client(t, nil), b.Client(t, nil)
+			for range 5 {
+				lease := acquire(t, holder.Mutex("a"))
+				next := start(t, waiter.Mutex("a"))
+				backend.Waiters(t, holder.Mutex("a"), 1)
+				do(t, b.Server, "CLIENT", "KILL", "TYPE", kind)
+				// The release may find the waiter deaf: it must come back by itself,
+				// not after the 15s of the lock's TTL.
+				begun := time.Now()
+				if err := lease.Release(t.Context()); err != nil && !holdfast.Ambiguous(err) {
+					t.Fatal(err)
+				}
+				release(t, receive(t, next))
+				if d := time.Since(begun); d > 5*time.Second {
+					t.Errorf("CLIENT KILL TYPE %s: served after %s", kind, d)
+				}
+			}
+		}
+		cleaned(t, b)
+	})
+}
+
+// Row 23: deadlines count from the sending, however long the server holds requests up.
+func TestClientPause(t *testing.T) {
+	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+		rdb := b.Redis(t)
+		lease := acquire(t, b.Client(t, nil).Mutex("a", holdfast.TTL(1500*time.Millisecond)))
+		for range 3 {
+			do(t, b.Server, "CLIENT", "PAUSE", "400", "ALL")
+			for end := time.Now().Add(700 * time.Millisecond); time.Now().Before(end); {
+				within(t, rdb, lease)
+			}
+		}
+		release(t, lease)
+	})
+}
+
+// Row 25: the application has used up its connections.
+func TestExhaustedPool(t *testing.T) {
+	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+		const ttl = 600 * time.Millisecond
+		rdb := b.Redis(t, func(o *redis.Options) { o.PoolSize, o.ReadTimeout = 1, 20*time.Second })
+		c, err := holdfast.New(holdfastgoredis.New(rdb), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		backend.CloseWith(t, c)
+		lease := acquire(t, c.Mutex("a", holdfast.TTL(ttl)))
+		blocked, free := context.WithCancel(t.Context())
+		go rdb.BLPop(blocked, 10*time.Second, "nothing")
+		defer func() {
+			do(t, b.Server, "RPUSH", "nothing", "x")
+			free()
+		}()
+		backend.Eventually(t, "the pool is used up", func() bool { s := rdb.PoolStats(); return s.TotalConns == 1 && s.IdleConns == 0 })
+		first := lease.Deadline()
+		backend.Eventually(t, "renewals go out", func() bool {
+			if lease.Err() != nil {
+				t.Fatal(lease.Err())
+			}
+			return lease.Deadline().Sub(first) > 3*ttl
+		})
+		release(t, lease)
+	})
+}
+
+// Row 26: the lock is deleted under its holder.
+func TestDeletedLocks(t *testing.T) {
+	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+		for _, command := range [][]any{{"FLUSHALL"}, {"DEL", "holdfast:{a}"}, {"SET", "holdfast:{a}", "theirs", "PX", "60000"}} {
+			const ttl = 1500 * time.Millisecond
+			lease := acquire(t, b.Client(t, nil).Mutex("a", holdfast.TTL(ttl)))
+			begun := time.Now()
+			do(t, b.Server, command...)
+			<-lease.Context().Done()
+			var lost *holdfast.LostError
+			if !errors.As(lease.Err(), &lost) || lost.Reason != holdfast.LossTaken {
+				t.Errorf("%v: %v", command, lease.Err())
+			}
+			if d := time.Since(begun); d > ttl {
+				t.Errorf("%v: the holder is told after %s", command, d)
+			}
+			do(t, b.Server, "FLUSHALL")
+		}
+	})
+}
+
+// Row 35, the channel: a waiter's channel cannot be published to.
+func TestHandoverWithoutPermissionToPublish(t *testing.T) {
+	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+		for _, rules := range [][]any{{"-publish"}, {"resetchannels"}, {"-pubsub"}} {
+			do(t, b.Server, "FLUSHALL")
+			waiter := b.Client(t, nil)
+			do(t, b.Server, append([]any{"ACL", "SETUSER", "mute", "reset", "on", ">x", "~*", "&*", "+@all"}, rules...)...)
+			mute := b.Client(t, nil, func(o *redis.Options) { o.Username, o.Password = "mute", "x" })
+			lease := acquire(t, mute.Mutex("a"))
+			next := start(t, waiter.Mutex("a"))
+			backend.Waiters(t, waiter.Mutex("a"), 1)
+			release(t, lease)
+			if held, err := waiter.Mutex("a").IsHeld(t.Context()); held || err != nil {
+				t.Errorf("%v: after the release: held %v, %v", rules, held, err)
+			}
+			select {
+			case <-next:
+				t.Errorf("%v: a phantom grant", rules)
+			case <-time.After(20 * time.Millisecond):
+			}
+			// Anybody's next contact gets things going again.
+			lease = acquire(t, b.Client(t, nil).Mutex("a"))
+			release(t, lease)
+		}
+	})
+}
+
+// Where pub/sub is forbidden, waiters poll.
+func TestWaitingWithoutPubSub(t *testing.T) {
+	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+		do(t, b.Server, "ACL", "SETUSER", "deaf", "on", ">x", "~*", "resetchannels", "+@all")
+		deaf := b.Client(t, nil, func(o *redis.Options) { o.Username, o.Password = "deaf", "x" })
+		lease := acquire(t, b.Client(t, nil).Mutex("a"))
+		next := start(t, deaf.Mutex("a"))
+		time.Sleep(100 * time.Millisecond)
+		release(t, lease)
+		begun := time.Now()
+		release(t, receive(t, next))
+		if d := time.Since(begun); d > 4*time.Second {
+			t.Errorf("served after %s", d)
+		}
+		cleaned(t, b)
+	})
+}

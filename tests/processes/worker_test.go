@@ -1,0 +1,169 @@
+// Package processes tests locks between processes, which are killed and paused. The
+// test binary runs itself as a worker.
+package processes
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/holdfastgoredis"
+	"github.com/holdfast-go/holdfast/tests/child"
+)
+
+// roleVariable makes the test binary a worker instead of running tests.
+const roleVariable = "HOLDFAST_TEST_ROLE"
+
+func TestMain(m *testing.M) {
+	switch os.Getenv(roleVariable) {
+	case "obey":
+		obey(os.Args[1], os.Stdin, os.Stdout)
+	case "storm":
+		storm(os.Args[1:])
+	default:
+		os.Exit(m.Run())
+	}
+}
+
+// dial returns a client of the server at addr, as any program would have it.
+func dial(addr string) *holdfast.Client {
+	c, err := holdfast.New(holdfastgoredis.New(redis.NewClient(&redis.Options{Addr: addr})), nil)
+	if err != nil {
+		panic(err)
+	}
+	return c
+}
+
+// obey carries out one command a line, and answers each with a line:
+//
+//	acquire NAME TTL   "granted FENCE" or "error ..."
+//	err                "held" or "lost ..."
+//	release            "released" or "error ..."
+func obey(addr string, in io.Reader, out io.Writer) {
+	c := dial(addr)
+	var lease *holdfast.Lease
+	lines := bufio.NewScanner(in)
+	for lines.Scan() {
+		var name string
+		var ttl time.Duration
+		switch word, rest, _ := strings.Cut(lines.Text(), " "); word {
+		case "acquire":
+			var text string
+			_, err := fmt.Sscan(rest, &name, &text)
+			if err == nil {
+				ttl, err = time.ParseDuration(text)
+			}
+			if err == nil {
+				lease, err = c.Mutex(name, holdfast.TTL(ttl)).Acquire(context.Background())
+			}
+			if err != nil {
+				fmt.Fprintln(out, "error", err)
+				continue
+			}
+			fmt.Fprintln(out, "granted", lease.Token())
+		case "err":
+			if err := lease.Err(); err != nil {
+				fmt.Fprintln(out, "lost", err)
+				continue
+			}
+			fmt.Fprintln(out, "held")
+		case "release":
+			if err := lease.Release(context.Background()); err != nil {
+				fmt.Fprintln(out, "error", err)
+				continue
+			}
+			fmt.Fprintln(out, "released")
+		}
+	}
+}
+
+// worker is a process that obeys.
+type worker struct {
+	t   *testing.T
+	cmd *exec.Cmd
+	in  io.WriteCloser
+	out chan string
+}
+
+func newWorker(t *testing.T, addr string) *worker {
+	t.Helper()
+	w := &worker{t: t, cmd: exec.Command(os.Args[0], addr), out: make(chan string, 16)}
+	w.cmd.Env = append(os.Environ(), roleVariable+"=obey")
+	w.cmd.Stderr = os.Stderr
+	in, err := w.cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := w.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := child.Start(w.cmd); err != nil {
+		t.Fatal(err)
+	}
+	w.in = in
+	go func() {
+		defer close(w.out)
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			w.out <- lines.Text()
+		}
+	}()
+	t.Cleanup(w.kill)
+	return w
+}
+
+func (w *worker) send(command string) {
+	w.t.Helper()
+	if _, err := fmt.Fprintln(w.in, command); err != nil {
+		w.t.Fatalf("%s: %v", command, err)
+	}
+}
+
+// answer waits for the next answer and requires how it begins.
+func (w *worker) answer(want string) string {
+	w.t.Helper()
+	select {
+	case got, ok := <-w.out:
+		if !ok || !strings.HasPrefix(got, want) {
+			w.t.Fatalf("the worker says %q; want %q", got, want)
+		}
+		return got
+	case <-time.After(30 * time.Second):
+		w.t.Fatalf("the worker says nothing; want %q", want)
+	}
+	return ""
+}
+
+// fence is the fence of an answer "granted FENCE".
+func (w *worker) fence() (n uint64) {
+	w.t.Helper()
+	if _, err := fmt.Sscanf(w.answer("granted"), "granted %d", &n); err != nil {
+		w.t.Fatal(err)
+	}
+	return n
+}
+
+func (w *worker) signal(s syscall.Signal) {
+	w.t.Helper()
+	if err := w.cmd.Process.Signal(s); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// kill ends the worker with SIGKILL and waits for it.
+func (w *worker) kill() {
+	if w.cmd.ProcessState == nil {
+		_ = w.cmd.Process.Kill()
+		_ = w.cmd.Wait()
+	}
+}

@@ -204,16 +204,18 @@ func (a *attempt) abandon() {
 // takeBack sends a release for a token until it is answered, or there is nothing left
 // that it could release.
 func (c *Client) takeBack(l *Lock, token, member string, tombstone int64) {
-	end := time.Now().Add(min(l.set.term(), time.Minute) + c.cfg.RetryTimeout + c.cfg.CommandTimeout)
-	for {
+	end := time.Now().Add(l.set.term() + c.cfg.RetryTimeout + c.cfg.CommandTimeout)
+	for pause := 250 * time.Millisecond; ; pause = min(2*pause, 5*time.Second) {
 		_, _, err := c.call(context.Background(), releaseRequest(l, token, member, tombstone))
-		if _, outcome := classify(err); err == nil || outcome == refused && !temporary(kindOfError(err)) {
+		switch kind := kindOfError(err); {
+		case err == nil, kind == ErrWrongType, kind == ErrUnsupported, time.Now().After(end):
 			return
 		}
-		if time.Now().After(end) || c.isClosing() {
+		select {
+		case <-time.After(jitter(pause, 20)):
+		case <-c.closing:
 			return
 		}
-		time.Sleep(jitter(500*time.Millisecond, 20))
 	}
 }
 

@@ -25,6 +25,8 @@ type request struct {
 	script Script
 	args   []string
 	urgent bool
+
+	lockOnly bool // the script needs no key but the lock's
 }
 
 // call sends a request until it is answered, while what it meets looks temporary, for
@@ -38,12 +40,15 @@ func (c *Client) call(ctx context.Context, rq request) (a answer, unanswered boo
 
 // send sends a request once.
 func (c *Client) send(ctx context.Context, rq request) (answer, error) {
-	k, fence := rq.lock.keys, c.space.Fence()
+	k := []string{rq.lock.keys.Lock, rq.lock.keys.Queue, c.space.Fence()}
 	if c.inCluster() {
-		fence = k.Fence
+		k[2] = rq.lock.keys.Fence
+	}
+	if rq.lockOnly {
+		k = k[:1]
 	}
 	sent := clock.Now()
-	text, err := c.driver.Eval(ctx, rq.script, []string{k.Lock, k.Queue, fence}, rq.args, rq.urgent)
+	text, err := c.driver.Eval(ctx, rq.script, k, rq.args, rq.urgent)
 	if err != nil {
 		return answer{}, err
 	}

@@ -19,10 +19,12 @@ type campaign struct {
 	attempt *attempt // nil between two
 	sub     *listener
 	looks   chan struct{} // holds an item when the line has changed
-	queued  bool          // the server has queued us once: what fails now may well pass
 	deaf    int           // times in a row that we did not hear ourselves
 	polling time.Time     // since when we poll
 	begun   time.Time
+
+	// answered says that the server has dealt with us once: what fails now may pass.
+	answered bool
 }
 
 // maxDeaf is how often a campaign subscribes anew before it polls instead.
@@ -37,7 +39,7 @@ func (ln *line) campaignFor(a *attempt) {
 	if ln.campaign != nil {
 		return
 	}
-	c := &campaign{ln: ln, attempt: a, looks: make(chan struct{}, 1), begun: time.Now(), queued: a != nil}
+	c := &campaign{ln: ln, attempt: a, looks: make(chan struct{}, 1), begun: time.Now(), answered: a != nil}
 	ln.campaign = c
 	ln.ref()
 	ln.c.tasks.run(c.run)
@@ -129,6 +131,7 @@ func (c *campaign) step() *grant {
 		c.failed(err)
 		return nil
 	}
+	c.answered = true
 	switch got := got.(type) {
 	case *grant:
 		c.attempt = nil
@@ -138,7 +141,6 @@ func (c *campaign) step() *grant {
 		c.renewAttempt(a.l)
 		return nil
 	case queued:
-		c.queued = true
 		if got.receivers == 0 {
 			c.deaf++
 			c.sub.renew()
@@ -150,11 +152,11 @@ func (c *campaign) step() *grant {
 	return nil
 }
 
-// failed sees to an error of the attempt. A waiter outlives an outage: once it was
-// queued, only its context bounds it.
+// failed sees to an error of the attempt. A waiter outlives an outage: once the server
+// has answered it, only its context bounds it.
 func (c *campaign) failed(err error) {
 	late := errors.Is(err, errLate)
-	if c.queued && !late && temporary(kindOfError(err)) {
+	if c.answered && !late && passing(kindOfError(err)) {
 		c.pause(jitter(500*time.Millisecond, 50))
 		return
 	}
@@ -165,6 +167,12 @@ func (c *campaign) failed(err error) {
 		return
 	}
 	c.ln.fail(err)
+}
+
+// passing reports whether what a waiter meets may pass while it waits. What the server
+// refuses to everybody, it refuses for a while.
+func passing(kind error) bool {
+	return temporary(kind) || kind == ErrWritesRefused || kind == ErrOutOfMemory
 }
 
 // pause sleeps, unless the line changes.
@@ -186,7 +194,7 @@ func (c *campaign) rest(a *attempt, q queued) *grant {
 		select {
 		case m := <-a.inbox:
 			if m.Standby != nil {
-				timer.Reset(a.until(m.Standby) + rand.N(20*time.Millisecond))
+				timer.Reset(min(a.until(m.Standby), maxRest) + rand.N(20*time.Millisecond))
 				continue
 			}
 			return c.take(a, m.Grant)
@@ -263,6 +271,7 @@ func (c *campaign) poll() *grant {
 		c.failed(err)
 		return nil
 	}
+	c.answered = true
 	if g, ok := got.(*grant); ok {
 		c.attempt = nil
 		return g

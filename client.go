@@ -111,15 +111,15 @@ func (c *Config) fill(host string) error {
 		if *d.value == 0 {
 			*d.value = d.fallback
 		}
-		if *d.value < time.Millisecond {
-			return fmt.Errorf("Config.%s is %s; at least 1ms is needed", d.name, *d.value)
+		if *d.value < minTTL {
+			return fmt.Errorf("a Config.%s of %s is not possible; at least %s is needed", d.name, *d.value, minTTL)
 		}
 	}
 	if c.MaxTTL > maxMaxTTL {
-		return fmt.Errorf("Config.MaxTTL is %s; at most %s is allowed", c.MaxTTL, maxMaxTTL)
+		return fmt.Errorf("a Config.MaxTTL of %s is not possible; at most %s is", c.MaxTTL, maxMaxTTL)
 	}
 	if c.TTL > c.MaxTTL {
-		return fmt.Errorf("Config.TTL is %s, above MaxTTL, %s", c.TTL, c.MaxTTL)
+		return fmt.Errorf("a Config.TTL of %s is above MaxTTL, %s", c.TTL, c.MaxTTL)
 	}
 	if c.LocalHandovers == 0 {
 		c.LocalHandovers = 64
@@ -132,6 +132,9 @@ func (c *Config) fill(host string) error {
 	}
 	return nil
 }
+
+// minTTL leaves something of a lease after drift has taken its 2 ms.
+const minTTL = 5 * time.Millisecond
 
 // maxMaxTTL keeps TTLs within what clocks, and milliseconds in Lua, can count.
 const maxMaxTTL = 10 * 365 * 24 * time.Hour

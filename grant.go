@@ -9,10 +9,15 @@ import (
 	"github.com/holdfast-go/holdfast/internal/clock"
 	"github.com/holdfast-go/holdfast/internal/schedule"
 	"github.com/holdfast-go/holdfast/internal/script"
+	"github.com/holdfast-go/holdfast/internal/wire"
 )
 
-// maxRenewing bounds how many renewals are under way at once.
-const maxRenewing = 256
+// maxRenewing bounds how many renewals of a client are under way at once, maxFlying
+// how many of one grant.
+const (
+	maxRenewing = 256
+	maxFlying   = 8
+)
 
 // grant is a lock that the server gave to one token. Several leases may have it one
 // after another: goroutines of this process pass it on among themselves.
@@ -20,6 +25,8 @@ type grant struct {
 	l    *Lock
 	from *attempt
 	line *line // that it belongs to; nil if it was taken past all lines
+
+	fence uint64 // in the lock's value: that of the first lease
 
 	entry schedule.Entry
 
@@ -35,13 +42,17 @@ type grant struct {
 	claim   bool          // it is a claim still, to be made a lease by a renewal
 	renewAt time.Time     // zero when it is not to be renewed, or just is
 	renewed int           // times it was
-	flight  chan struct{} // closed when the renewal under way is answered; nil if none is
+	flying  int           // renewals under way
+	landed  chan struct{} // closed when flying falls to 0
 	failure error         // of the latest renewal, nil once one succeeds
 	final   bool          // MaxHold allows no more than it has
+
+	extended bool // past what the next lease of it would have
+	kept     bool // it has a reference of its line; guarded by the line
 }
 
 func newGrant(a *attempt, since, anchor clock.Instant, valid time.Duration, fence uint64, block int64) *grant {
-	g := &grant{l: a.l, from: a, since: since, anchor: anchor, valid: valid, next: fence, end: fence + uint64(max(block, 1))}
+	g := &grant{l: a.l, from: a, since: since, anchor: anchor, valid: valid, fence: fence, next: fence, end: fence + uint64(max(block, 1))}
 	g.final = a.l.set.maxHold > 0 && a.l.set.maxHold <= a.l.set.ttl
 	g.capHold()
 	return g
@@ -72,7 +83,7 @@ func (g *grant) begin(ctx context.Context) *Lease {
 	g.mu.Lock()
 	lease := g.newLease(ctx)
 	if g.canRenew() {
-		g.renewAt = g.anchor.Mono.Add(jitter(g.l.set.ttl/3, 5))
+		g.renewAt = g.anchor.Mono.Add(jitter(min(g.l.set.ttl, g.valid)/3, 5))
 		if g.claim {
 			g.renewAt = time.Now()
 		}
@@ -146,9 +157,17 @@ func (g *grant) tick() {
 		return
 	}
 	if !g.renewAt.IsZero() && !now.Mono.Before(g.renewAt) {
-		g.renewAt = time.Time{}
-		g.flight = make(chan struct{})
-		g.l.c.tasks.run(g.renew)
+		// If this one is not answered in time, another goes out: several fit into
+		// what is left.
+		left := g.valid - now.Sub(g.anchor)
+		g.renewAt = now.Mono.Add(min(max(left/3, 50*time.Millisecond), g.l.c.cfg.CommandTimeout))
+		if g.flying == 0 {
+			g.landed = make(chan struct{})
+		}
+		if g.flying < maxFlying {
+			g.flying++
+			g.l.c.tasks.run(g.renew)
+		}
 	}
 	g.plan()
 }
@@ -165,43 +184,48 @@ func (g *grant) expiry() *LostError {
 	return e
 }
 
-// renew sends one renewal and plans the next.
+// renew sends one renewal, and takes over what it brings, however late.
 func (g *grant) renew() {
 	c := g.l.c
 	c.renewing <- struct{}{}
 	defer func() { <-c.renewing }()
 
 	g.mu.Lock()
-	left := g.valid - clock.Since(g.anchor)
 	ttl, final := g.renewTTL(g.l.set.ttl)
 	fences := g.fencesWanted()
+	if g.over {
+		defer g.mu.Unlock()
+		g.land()
+		return
+	}
 	g.mu.Unlock()
-	// Several tries fit into what is left.
-	timeout := min(max(left/3, 50*time.Millisecond), c.cfg.CommandTimeout)
-	a, err := try(context.Background(), c, timeout, func(ctx context.Context) (answer, error) {
+	a, err := try(context.Background(), c, c.cfg.CommandTimeout, func(ctx context.Context) (answer, error) {
 		return c.send(ctx, renewRequest(g, ttl, fences))
 	})
 
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	close(g.flight)
-	g.flight = nil
+	g.land()
 	if g.over {
 		return
+	}
+	if err == nil {
+		var lost *LostError
+		if lost, err = g.apply(a, final); lost != nil {
+			g.lose(lost)
+			return
+		}
 	}
 	if err != nil {
 		kind, _ := classify(err)
 		g.failure = &ServerError{Op: "renew", Name: g.l.name, Server: c.driver.Addr(), Kind: kind, Err: err}
-		left = g.valid - clock.Since(g.anchor)
+		left := g.valid - clock.Since(g.anchor)
 		g.renewAt = time.Now().Add(min(max(left/8, 25*time.Millisecond), time.Second))
-	} else if lost := g.apply(a, final); lost != nil {
-		g.lose(lost)
-		return
 	} else {
 		if !g.claim {
 			g.renewed++
 		}
-		g.claim = false
+		g.claim, g.renewAt = false, time.Time{}
 		if g.canRenew() {
 			g.renewAt = a.sent.Mono.Add(jitter(g.l.set.ttl/3, 5))
 		}
@@ -212,42 +236,51 @@ func (g *grant) renew() {
 	g.plan()
 }
 
-func renewRequest(g *grant, ttl time.Duration, fences int) request {
-	return request{
-		op: "renew", lock: g.l, script: script.Renew, urgent: true,
-		args: []string{g.l.flags(""), g.from.token, milliseconds(ttl), strconv.Itoa(fences)},
+// land notes that a renewal is under way no longer.
+func (g *grant) land() {
+	g.flying--
+	if g.flying == 0 {
+		close(g.landed)
 	}
 }
 
-// apply takes over what renew.lua answered; it returns the loss that the answer is.
-func (g *grant) apply(a answer, final bool) *LostError {
+func renewRequest(g *grant, ttl time.Duration, fences int) request {
+	return request{
+		op: "renew", lock: g.l, script: script.Renew, urgent: true, lockOnly: fences == 0,
+		args: []string{g.l.flags(""), g.from.token, milliseconds(ttl), strconv.Itoa(fences), strconv.FormatUint(g.fence, 10)},
+	}
+}
+
+// apply takes over what renew.lua answered. It returns the loss that the answer is.
+func (g *grant) apply(a answer, final bool) (*LostError, error) {
 	if a.Word == "gone" {
-		return &LostError{Name: g.l.name, Reason: LossTaken}
+		return &LostError{Name: g.l.name, Reason: LossTaken}, nil
 	}
 	var pttl, fence, block int64
 	if a.Word != "renewed" || a.Ints(&pttl, &fence, &block) != nil {
-		g.failure = g.l.malformed("renew")
-		return nil
+		return nil, wire.ErrMalformed
 	}
 	g.failure = nil
 	g.final = g.final || final
-	if a.sent.Mono.Before(g.anchor.Mono) {
-		return nil // a later request was answered first
-	}
-	term := time.Duration(pttl) * time.Millisecond
-	g.anchor, g.valid = a.sent, term-drift(term)
-	g.capHold()
 	if block > 0 && g.next >= g.end {
 		g.next, g.end = uint64(fence), uint64(fence+block)
 	}
-	return nil
+	// Answers may come in another order than their requests were sent. The latest
+	// request tells best what the server has; an earlier one may have asked for more.
+	term := time.Duration(pttl) * time.Millisecond
+	valid := term - drift(term)
+	if a.sent.Mono.After(g.anchor.Mono) || a.sent.Mono.Add(valid).After(g.deadline()) {
+		g.anchor, g.valid = a.sent, valid
+		g.capHold()
+	}
+	return nil, nil
 }
 
 // fencesWanted is how many fences a renewal should reserve: one for each goroutine
 // of this process that waits.
 func (g *grant) fencesWanted() int {
-	if g.line == nil || !g.l.set.passable() || g.next < g.end {
-		return 0
+	if g.line == nil || !g.l.set.passable() || g.next < g.end || g.failure != nil {
+		return 0 // after a failure, ask for the one thing that matters
 	}
 	return g.line.waiting()
 }

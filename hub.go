@@ -90,13 +90,16 @@ type subscription struct {
 
 func (s *subscription) open() {
 	s.epoch++
-	s.confirmed, s.refused, s.change = false, false, make(chan struct{})
+	s.confirmed, s.refused = false, false
+	s.changed()
 	s.conn = s.hub.c.driver.Subscribe(s.channel, s.sharded, &ear{s, s.epoch})
 }
 
 // changed wakes those who wait for a confirmation.
 func (s *subscription) changed() {
-	close(s.change)
+	if s.change != nil {
+		close(s.change)
+	}
 	s.change = make(chan struct{})
 }
 

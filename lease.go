@@ -121,10 +121,15 @@ func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 	if l.ended != nil || g.over {
 		return l.ended
 	}
-	if lost := g.apply(a, final); lost != nil {
+	lost, err := g.apply(a, final)
+	if lost != nil {
 		g.lose(lost)
 		return lost
 	}
+	if err != nil {
+		return l.g.l.malformed("renew")
+	}
+	g.extended = g.extended || ttl > g.l.set.ttl
 	g.plan()
 	l.look()
 	return l.ended
@@ -139,17 +144,21 @@ func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 // The lease is over from the moment of the call, whatever it returns.
 func (l *Lease) Release(ctx context.Context) error {
 	g := l.g
-	for {
-		first, done, err := l.giveUp()
+	c := g.l.c
+	for patient := true; ; {
+		first, done, err := l.giveUp(patient)
 		if done {
 			return err
 		}
 		if first == nil {
 			break
 		}
-		<-first
+		select {
+		case <-first:
+		case <-time.After(4*c.rtt.mean() + time.Millisecond):
+			patient = false
+		}
 	}
-	c := g.l.c
 	a, unanswered, err := c.call(context.WithoutCancel(ctx), releaseRequest(g.l, g.from.token, g.from.member, g.from.unanswered))
 	if err != nil {
 		g.from.abandon()
@@ -162,7 +171,7 @@ func (l *Lease) Release(ctx context.Context) error {
 	defer g.mu.Unlock()
 	close(l.releasing)
 	l.releasing = nil
-	l.unsure = l.unsure || unanswered
+	l.unsure = l.unsure || unanswered || err != nil
 	if err != nil {
 		return err
 	}
@@ -178,8 +187,9 @@ func (l *Lease) Release(ctx context.Context) error {
 }
 
 // giveUp passes the lease on within the process if it may, which is all then; or ends
-// it, so that its release can be sent. first is what must happen before either.
-func (l *Lease) giveUp() (first <-chan struct{}, done bool, err error) {
+// it, so that its release can be sent. first is what must happen before either; if
+// not patient, only what must.
+func (l *Lease) giveUp(patient bool) (first <-chan struct{}, done bool, err error) {
 	g := l.g
 	g.line.lock()
 	defer g.line.unlock()
@@ -196,12 +206,13 @@ func (l *Lease) giveUp() (first <-chan struct{}, done bool, err error) {
 		return l.releasing, false, nil
 	}
 	if l.ended == nil {
-		if next := g.line.successor(g); next != nil {
-			if g.flight != nil {
-				// The goroutine that is passed the lease must not meet an answer
-				// that was on its way to this one.
-				return g.flight, false, nil
-			}
+		next := g.line.successor(g)
+		if next != nil && g.flying > 0 && patient {
+			// The goroutine that is passed the lease must not meet an answer that
+			// was on its way to this one.
+			return g.landed, false, nil
+		}
+		if next != nil && g.flying == 0 {
 			l.finish(ErrReleased)
 			l.released = true
 			g.passed++

@@ -153,7 +153,7 @@ func (ln *line) fences(l *Lock) int {
 
 // keep makes g the line's grant and returns its first lease.
 func (ln *line) keep(g *grant, ctx context.Context) *Lease {
-	g.line = ln
+	g.line, g.kept = ln, true
 	ln.held = g
 	ln.ref()
 	return g.begin(ctx)
@@ -167,10 +167,14 @@ func (ln *line) let(g *grant) {
 }
 
 func (ln *line) letLocked(g *grant) {
-	if ln != nil && ln.held == g {
-		ln.held = nil
-		ln.unref()
+	if ln == nil || !g.kept {
+		return
 	}
+	g.kept = false
+	if ln.held == g { // or of a later grant, if g was lost before we knew
+		ln.held = nil
+	}
+	ln.unref()
 }
 
 // await waits for what the campaign, or a holder in this process, brings w.
@@ -217,7 +221,7 @@ func (ln *line) head() *waiter {
 // wants just what the holder has, within the bounds, with a fence left. Guarded by
 // the line and by g.
 func (ln *line) successor(g *grant) *waiter {
-	if ln == nil || g.over || ln.held != g || g.next >= g.end && g.flight == nil || ln.c.isClosing() {
+	if ln == nil || g.over || g.extended || ln.held != g || g.next >= g.end && g.flying == 0 || ln.c.isClosing() {
 		return nil
 	}
 	if g.passed >= ln.c.cfg.LocalHandovers || clock.Since(g.since) > maxPassing || !g.l.set.passable() {

@@ -53,18 +53,18 @@ func (l *Lock) resolve() (err error) {
 	}
 	s := l.set
 	switch {
-	case s.ttl < time.Millisecond:
-		return fmt.Errorf("TTL is %s; at least 1ms is needed", s.ttl)
+	case s.ttl < minTTL:
+		return fmt.Errorf("a TTL of %s is not possible; at least %s is needed", s.ttl, minTTL)
 	case s.ttl > l.c.cfg.MaxTTL:
-		return fmt.Errorf("TTL is %s; at most %s is allowed (Config.MaxTTL)", s.ttl, l.c.cfg.MaxTTL)
-	case s.maxHold != 0 && s.maxHold < time.Millisecond:
-		return fmt.Errorf("MaxHold is below 1ms")
+		return fmt.Errorf("a TTL of %s is not allowed; at most %s is (Config.MaxTTL)", s.ttl, l.c.cfg.MaxTTL)
+	case s.maxHold != 0 && s.maxHold < minTTL:
+		return fmt.Errorf("a MaxHold below %s is not possible", minTTL)
 	case s.pollInterval != 0 && s.pollInterval < time.Millisecond:
-		return fmt.Errorf("Poll's interval is below 1ms")
+		return errors.New("the interval of Poll is below 1ms")
 	case s.pollTries < 0:
-		return fmt.Errorf("Poll's number of tries is negative")
+		return errors.New("the number of tries of Poll is negative")
 	case s.owner == "":
-		return fmt.Errorf("Owner is empty")
+		return errors.New("the owner is empty")
 	}
 	info := wire.Info{Owner: s.owner, Host: l.c.host, PID: os.Getpid()}
 	for m := s.meta; m != nil; m = m.next {
@@ -163,6 +163,7 @@ func (l *Lock) try(ctx context.Context) (*Lease, error) {
 	case *grant:
 		return got.begin(ctx), nil
 	case held:
+		a.abandon()
 		return nil, &HeldError{Name: l.name, Holder: got.holder}
 	}
 	a.abandon()

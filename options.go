@@ -27,7 +27,7 @@ type metaList struct {
 }
 
 // TTL sets the lease time: how long the lock outlives a holder that crashed.
-// At least 1 ms, at most Config.MaxTTL. Default: Config.TTL.
+// At least 5 ms, at most Config.MaxTTL. Default: Config.TTL.
 func TTL(d time.Duration) Option { return func(s *settings) { s.ttl = d } }
 
 // Renew says whether the lease is renewed, at a third of its TTL, until it is
@@ -35,7 +35,7 @@ func TTL(d time.Duration) Option { return func(s *settings) { s.ttl = d } }
 func Renew(on bool) Option { return func(s *settings) { s.renew = on } }
 
 // MaxHold bounds how long the lease is renewed: it ends, with ErrLost, at most
-// d after the grant. At least 1 ms. Default: no bound.
+// d after the grant. At least 5 ms. Default: no bound.
 func MaxHold(d time.Duration) Option {
 	return func(s *settings) {
 		if d <= 0 {

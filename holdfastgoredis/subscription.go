@@ -18,7 +18,7 @@ import (
 // of one.
 func (d *driver) Subscribe(channel string, sharded bool, sink holdfast.Sink) holdfast.Subscription {
 	ctx, cancel := context.WithCancel(context.Background())
-	s := &subscription{channel: channel, open: d.plain, sink: sink, cancel: cancel}
+	s := &subscription{d: d, channel: channel, open: d.plain, sink: sink, cancel: cancel}
 	if sharded {
 		s.open = d.sharded
 	}
@@ -28,6 +28,7 @@ func (d *driver) Subscribe(channel string, sharded bool, sink holdfast.Sink) hol
 
 // subscription keeps one channel subscribed to, on one connection after another.
 type subscription struct {
+	d       *driver
 	channel string
 	open    func(context.Context, ...string) *redis.PubSub
 	sink    holdfast.Sink
@@ -42,8 +43,9 @@ func (s *subscription) Close() {
 	s.cancel()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.ps != nil {
-		_ = s.ps.Close()
+	if ps := s.ps; ps != nil {
+		// PubSub.Close waits for a PubSub that is connecting.
+		s.d.subscriptions.Go(func() { _ = ps.Close() })
 	}
 }
 

@@ -30,8 +30,15 @@ func (t Instant) Sub(u Instant) time.Duration {
 	return max(t.Mono.Sub(u.Mono), t.boot-u.boot)
 }
 
-// IsZero reports whether t was never read.
-func (t Instant) IsZero() bool { return t.Mono.IsZero() }
+// Lag returns by how much the clock that does not stop has gained on the monotonic one
+// since the process began: how long the machine was suspended. False where the system
+// has only one of them.
+func Lag() (time.Duration, bool) {
+	now := Now()
+	return now.boot - now.Mono.Sub(begin), now.boot != 0
+}
+
+var begin = time.Now()
 
 var boot atomic.Pointer[func() time.Duration]
 

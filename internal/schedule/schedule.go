@@ -6,6 +6,8 @@ import (
 	"container/heap"
 	"sync"
 	"time"
+
+	"github.com/holdfast-go/holdfast/internal/clock"
 )
 
 // Entry is something to be called. Its zero value is not scheduled.
@@ -23,6 +25,7 @@ type Scheduler struct {
 	wake    chan struct{}
 	done    chan struct{}
 	closed  bool
+	lag     time.Duration // of the clock that stops in suspension, when last looked at
 }
 
 // Set makes the scheduler call f at that time, once, instead of what e was to do
@@ -42,6 +45,7 @@ func (s *Scheduler) Set(e *Entry, at time.Time, f func()) {
 	}
 	if s.wake == nil {
 		s.wake, s.done = make(chan struct{}, 1), make(chan struct{})
+		s.lag, _ = clock.Lag()
 		go s.run()
 	}
 	if e.index == 1 {
@@ -93,12 +97,31 @@ func (s *Scheduler) run() {
 		if !more {
 			return
 		}
+		if lag, known := clock.Lag(); known {
+			// Timers stop while the machine is suspended.
+			next = min(next, time.Second)
+			s.catchUp(lag)
+		}
 		timer.Reset(next)
 		select {
 		case <-timer.C:
 		case <-s.wake:
 		}
 	}
+}
+
+// catchUp moves entries forward by the time that the machine was suspended since the
+// last look. A few milliseconds are the clocks' own.
+func (s *Scheduler) catchUp(lag time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if gain := lag - s.lag; gain > 100*time.Millisecond {
+		for _, e := range s.entries {
+			e.at = e.at.Add(-gain)
+		}
+		s.poke()
+	}
+	s.lag = lag
 }
 
 // callDue calls what is due, and returns how long to sleep; false after Close.

@@ -15,7 +15,8 @@
 -- NOW and SCORE in µs, PTTL in ms (negative: no expiry).
 --
 -- Invariants: a grant is written after its fence; a lock set while somebody waits is
--- marked; sent twice, the second run gives the first one's fence with its own times;
+-- marked; sent twice, the second run gives the first one's fence with its own times,
+-- and a full TTL where the first had been handed the lock for a claim;
 -- nobody passes a live waiter.
 
 -- include prelude.lua
@@ -63,7 +64,7 @@ local function main()
 
   if value and string.sub(value, 1, #mine) == mine then
     local pttl = redis.call('PTTL', KEYS[1])
-    if look and pttl < ttl then
+    if pttl < ttl then
       redis.call('PEXPIRE', KEYS[1], ttl)
       pttl = ttl
     end
@@ -94,8 +95,11 @@ local function main()
     return 'gone ' .. whole(now)
   end
   local score = place(member)
-  -- Longer than the longest time between two checks of a waiter.
-  redis.call('PEXPIRE', KEYS[2], 60000)
+  -- Longer than the longest time between two checks of a waiter; a tombstone may need
+  -- the queue for longer.
+  if redis.call('PTTL', KEYS[2]) < 60000 then
+    redis.call('PEXPIRE', KEYS[2], 60000)
+  end
   redis.call('ZREMRANGEBYSCORE', KEYS[2], '(' .. whole(-now), '(0')
 
   if not value then

@@ -20,10 +20,15 @@
 local member, until_time = ARGV[3], tonumber(ARGV[4])
 
 local function bury()
-  if until_time > now then
-    redis.call('ZADD', KEYS[2], whole(-until_time), 'x:' .. token)
-    settle()
+  if until_time <= now then
+    return
   end
+  redis.call('ZADD', KEYS[2], whole(-until_time), 'x:' .. token)
+  local rest = math.ceil((until_time - now) / 1000)
+  if redis.call('PTTL', KEYS[2]) < rest then
+    redis.call('PEXPIRE', KEYS[2], rest)
+  end
+  settle()
 end
 
 local function give(value)
@@ -73,7 +78,7 @@ local function main()
     else
       redis.call('DEL', KEYS[1])
     end
-    bury()
+    pcall(bury)
     return 'released ' .. whole(now)
   end
   local left = member ~= '' and leave()

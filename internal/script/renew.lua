@@ -1,8 +1,10 @@
 -- renew.lua: makes a lease last longer, and reserves fences for hand-overs inside
 -- the process that holds it.
 --
--- KEYS    [1] lock  [2] queue  [3] fence counter
+-- KEYS    [1] lock, and where fences are wanted [2] queue  [3] fence counter: in a
+--         slot that is on the move, keys that do not exist make a script fail
 -- ARGV    [1] flags as in prelude.lua  [2] token  [3] TTL, ms  [4] fences wanted, or 0
+--         [5] the fence that the grant has
 -- Returns 'renewed NOW PTTL FENCE BLOCK'  the first of the fences and how many
 --         'gone NOW'                      the lock is not the token's
 --         'error MESSAGE'
@@ -17,7 +19,9 @@ local ttl, block = tonumber(ARGV[3]), tonumber(ARGV[4])
 
 local function main()
   local value = redis.call('GET', KEYS[1])
-  if not value or string.sub(value, 1, #mine) ~= mine then
+  -- A late copy of the acquire could have brought back a lock that was deleted.
+  local granted = mine .. ARGV[5] .. ':'
+  if not value or string.sub(value, 1, #granted) ~= granted then
     return 'gone ' .. whole(now)
   end
   local pttl = redis.call('PTTL', KEYS[1])

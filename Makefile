@@ -6,7 +6,7 @@ export GOREDIS_OLDEST := v9.19.0
 export GOREDIS_NEWEST := v9.23.0
 
 # Further flags of go test, such as TESTFLAGS='-run TestMutex -v'.
-TESTFLAGS ?= -timeout 5m
+TESTFLAGS ?= -timeout 8m
 export TESTFLAGS
 
 # How long a storm of "make soak" lasts.

@@ -71,7 +71,7 @@ func persist[T any](ctx context.Context, c *Client, op, name string, f func(cont
 		if err == nil {
 			return result, unanswered, nil
 		}
-		kind, outcome := classify(err)
+		outcome, kind := classify(err)
 		unanswered = unanswered || outcome == unknown
 		if ctx.Err() != nil && outcome != refused {
 			return result, unanswered, ctx.Err()
@@ -139,22 +139,22 @@ const (
 	refused                // the server answered with an error
 )
 
-// classify finds the sentinel for an error of a Driver, and what it tells of the
-// request.
-func classify(err error) (kind error, o outcome) {
+// classify finds what an error of a Driver tells of the request, and the sentinel for
+// the error.
+func classify(err error) (o outcome, kind error) {
 	var reply ReplyError
 	var caught wire.ScriptError
 	switch {
 	case errors.As(err, &reply):
-		return kindOf(string(reply)), refused
+		return refused, kindOf(string(reply))
 	case errors.As(err, &caught):
-		return kindOf(string(caught)), refused
+		return refused, kindOf(string(caught))
 	case errors.Is(err, ErrNotSent):
-		return ErrUnavailable, unsent
+		return unsent, ErrUnavailable
 	case errors.Is(err, wire.ErrMalformed):
-		return nil, unknown
+		return unknown, nil
 	}
-	return ErrUnavailable, unknown
+	return unknown, ErrUnavailable
 }
 
 // kinds maps how errors of servers begin to sentinels.

@@ -217,7 +217,7 @@ func (g *grant) renew() {
 		}
 	}
 	if err != nil {
-		kind, _ := classify(err)
+		_, kind := classify(err)
 		g.failure = &ServerError{Op: "renew", Name: g.l.name, Server: c.driver.Addr(), Kind: kind, Err: err}
 		left := g.valid - clock.Since(g.anchor)
 		g.renewAt = time.Now().Add(min(max(left/8, 25*time.Millisecond), time.Second))

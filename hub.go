@@ -131,7 +131,7 @@ func (e *ear) Down(err error) {
 	if e.epoch != s.epoch {
 		return
 	}
-	kind, _ := classify(err)
+	_, kind := classify(err)
 	s.confirmed, s.refused = false, kind == ErrPermission
 	s.changed()
 }

@@ -36,20 +36,20 @@ format() {
   [ -z "$files" ] || { printf 'not formatted with gofmt:\n%s\n' "$files"; return 1; }
 }
 
-# The adapter's go.mod names the oldest go-redis that is supported; go.work
-# hides it behind the newest that any module asks for.
+# The adapter's go.mod names the oldest go-redis that is supported. go.work would hide
+# it behind the newest that any module asks for.
 goredis_oldest() {
   local version
   version=$(GOWORK=off go list -m -f '{{.Version}}' github.com/redis/go-redis/v9) || return 1
   [ "$version" = "$GOREDIS_OLDEST" ] || { echo "go.mod asks for go-redis $version, not $GOREDIS_OLDEST"; return 1; }
-  GOWORK=off go test -race $TESTFLAGS ./...
+  GOWORK=off go test -race $TESTFLAGS ./adapters
 }
 
 goredis_newest() {
   cp go.mod go.sum "$scratch" &&
     GOWORK=off go get -modfile="$scratch/go.mod" "github.com/redis/go-redis/v9@$GOREDIS_NEWEST" &&
     GOWORK=off go mod tidy -modfile="$scratch/go.mod" &&
-    GOWORK=off go test -race $TESTFLAGS -modfile="$scratch/go.mod" ./...
+    GOWORK=off go test -race $TESTFLAGS -modfile="$scratch/go.mod" ./adapters
 }
 
 modules=$(go list -m -f '{{.Dir}}') || exit 1
@@ -65,8 +65,8 @@ for step in "$@"; do
       ;;
     test) each go test -race $TESTFLAGS ./... ;;
     goredis)
-      run "go test with go-redis $GOREDIS_OLDEST (in /holdfastgoredis)" holdfastgoredis goredis_oldest
-      run "go test with go-redis $GOREDIS_NEWEST (in /holdfastgoredis)" holdfastgoredis goredis_newest
+      run "go test with go-redis $GOREDIS_OLDEST (in /tests)" tests goredis_oldest
+      run "go test with go-redis $GOREDIS_NEWEST (in /tests)" tests goredis_newest
       ;;
     soak) run "go test for $HOLDFAST_SOAK (in /tests)" tests go test -race -count=1 -timeout 0 $TESTFLAGS ./... ;;
     *) echo "suite.sh: no step $step" >&2; exit 2 ;;

@@ -1,3 +1,5 @@
+//go:build unix
+
 // Package processes tests locks between processes, which are killed and paused. The
 // test binary runs itself as a worker.
 package processes

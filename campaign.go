@@ -126,7 +126,7 @@ func (c *campaign) step() *grant {
 	if a.placed {
 		mode = modeLook
 	}
-	got, err := a.ask(context.Background(), mode, c.ln.fences(a.l))
+	got, err := a.ask(context.Background(), mode, max(c.ln.fences(a.l), 1))
 	if err != nil {
 		c.failed(err)
 		return nil
@@ -266,7 +266,7 @@ func (c *campaign) poll() *grant {
 		c.renewAttempt(a.l)
 		a = c.attempt
 	}
-	got, err := a.ask(context.Background(), modeTry, c.ln.fences(a.l))
+	got, err := a.ask(context.Background(), modeTry, max(c.ln.fences(a.l), 1))
 	if err != nil {
 		c.failed(err)
 		return nil

@@ -282,7 +282,7 @@ func (g *grant) fencesWanted() int {
 	if g.line == nil || !g.l.set.passable() || g.next < g.end || g.failure != nil {
 		return 0 // after a failure, ask for the one thing that matters
 	}
-	return g.line.waiting()
+	return g.line.fences(g.l)
 }
 
 // lose ends the grant, and its lease with that error, and gives back what the server

@@ -116,7 +116,7 @@ func (ln *line) askFirst(ctx context.Context, w *waiter) (*Lease, error) {
 		a.listen(channel)
 		mode = modeWait
 	}
-	got, err := a.ask(ctx, mode, ln.fences(w.l))
+	got, err := a.ask(ctx, mode, 1+ln.fences(w.l))
 
 	ln.mu.Lock()
 	defer ln.mu.Unlock()
@@ -142,13 +142,12 @@ func (ln *line) askFirst(ctx context.Context, w *waiter) (*Lease, error) {
 	return nil, nil
 }
 
-// fences is how many to ask for: one for the lease, and one for each goroutine that
-// it may be passed on to.
+// fences is how many leases those who wait in line may make of one grant.
 func (ln *line) fences(l *Lock) int {
 	if !l.set.passable() {
-		return 1
+		return 0
 	}
-	return 1 + max(min(ln.waiting(), ln.c.cfg.LocalHandovers), 0)
+	return max(min(ln.waiting(), ln.c.cfg.LocalHandovers), 0)
 }
 
 // keep makes g the line's grant and returns its first lease.

@@ -1,0 +1,148 @@
+package behaviour
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/holdfastgoredis"
+	"github.com/holdfast-go/holdfast/tests/backend"
+)
+
+// Nothing is left of clients whose goroutines gave up, lost their locks, and went away:
+// no goroutine, key, channel or connection.
+func TestNothingIsLeftBehind(t *testing.T) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		observer := b.Redis(t, func(o *redis.Options) { o.PoolSize = 1 })
+		observer.Ping(t.Context())
+		goroutines := runtime.NumGoroutine()
+		for range 3 {
+			var rdbs []*redis.Client
+			var clients []*holdfast.Client
+			for range 3 {
+				rdb := b.Redis(t)
+				c, err := holdfast.New(holdfastgoredis.New(rdb), &holdfast.Config{CommandTimeout: 200 * time.Millisecond, RetryTimeout: 200 * time.Millisecond})
+				if err != nil {
+					t.Fatal(err)
+				}
+				rdbs, clients = append(rdbs, rdb), append(clients, c)
+			}
+			var wg sync.WaitGroup
+			for g := range 60 {
+				wg.Go(func() {
+					for n := range 5 {
+						l := clients[g%3].Mutex(fmt.Sprint("m", n%3), holdfast.TTL(time.Minute))
+						ctx, cancel := context.WithTimeout(t.Context(), rand.N(15*time.Millisecond))
+						lease, err := l.Acquire(ctx)
+						cancel()
+						if err != nil {
+							if err != context.DeadlineExceeded {
+								t.Error(err)
+							}
+							continue
+						}
+						if n == 4 {
+							observer.Del(t.Context(), "holdfast:{"+l.Name()+"}")
+						}
+						if err := lease.Release(t.Context()); err != nil && !errors.Is(err, holdfast.ErrLost) {
+							t.Error(err)
+						}
+					}
+				})
+			}
+			wg.Wait()
+			for _, c := range clients {
+				if err := c.Close(t.Context()); err != nil {
+					t.Errorf("Close: %v", err)
+				}
+			}
+			for _, rdb := range rdbs {
+				if err := rdb.Close(); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+		backend.Eventually(t, "the goroutines are gone", func() bool {
+			return runtime.NumGoroutine() <= goroutines
+		})
+		backend.Eventually(t, "the keys are gone", func() bool { return len(b.Keys(t)) == 0 })
+		if channels := observer.PubSubChannels(t.Context(), "*").Val(); len(channels) != 0 {
+			t.Errorf("subscriptions left behind: %q", channels)
+		}
+	})
+}
+
+// A grant that reaches a client for a token that it does not know, is given back.
+func TestAGrantThatNobodyWantsIsGivenBack(t *testing.T) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		rdb := b.Redis(t)
+		lease := acquire(t, b.Client(t, nil).Mutex("other"))
+		queue(t, b.Client(t, nil).Mutex("other"), 1) // has a channel
+		channel := rdb.PubSubChannels(t.Context(), "holdfast:c:*").Val()[0]
+
+		rdb.Set(t.Context(), "holdfast:{m}", `hf1:stray:7:1:0:{"o":"x"}`, time.Hour)
+		for _, malformed := range []string{"", "hf1", "hf1 grant", "hf1 grant stray x y z", "hf2 grant stray 1 1 1 k", "hf1 standby stray 1 2"} {
+			rdb.Publish(t.Context(), channel, malformed)
+		}
+		rdb.Publish(t.Context(), channel, "hf1 grant stray 1 3600000 7 holdfast:{m}")
+		backend.Eventually(t, "the stray lock is released", func() bool {
+			return rdb.Exists(t.Context(), "holdfast:{m}").Val() == 0
+		})
+		release(t, lease)
+	})
+}
+
+// Goroutines of one process pass the lock on without the server, within the bounds.
+func TestLocalHandovers(t *testing.T) {
+	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+		for _, limit := range []int{-1, 4, 0} {
+			c := b.Client(t, &holdfast.Config{LocalHandovers: limit})
+			const goroutines, cycles = 16, 50
+			before := b.Server.CommandStats()["evalsha"]
+			var wg sync.WaitGroup
+			var mu sync.Mutex
+			last := uint64(0)
+			for range goroutines {
+				wg.Go(func() {
+					for range cycles {
+						lease, err := c.Mutex("m").Acquire(t.Context())
+						if err != nil {
+							t.Error(err)
+							return
+						}
+						if !mu.TryLock() {
+							t.Error("two are inside")
+							return
+						}
+						if lease.Token() <= last {
+							t.Errorf("fence %d follows %d", lease.Token(), last)
+						}
+						last = lease.Token()
+						mu.Unlock()
+						if err := lease.Release(t.Context()); err != nil {
+							t.Error(err)
+						}
+					}
+				})
+			}
+			wg.Wait()
+			each := float64(b.Server.CommandStats()["evalsha"]-before) / (goroutines * cycles)
+			switch {
+			case limit < 0 && each < 2:
+				t.Errorf("switched off: %.2f scripts a cycle", each)
+			case limit == 4 && (each < 0.4 || each > 1.5):
+				t.Errorf("at most 4: %.2f scripts a cycle", each)
+			case limit == 0 && each > 0.6:
+				t.Errorf("by default: %.2f scripts a cycle", each)
+			}
+		}
+	})
+}

@@ -1,0 +1,66 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/holdfast-go/holdfast"
+)
+
+// Exit codes, beside those of the command that is run. 64 to 78 mean what they
+// mean in sysexits.h, 124 to 127 what they mean to timeout(1) and to shells.
+const (
+	exitUsage       = 64
+	exitUnavailable = 69
+	exitInternal    = 70
+	exitSystem      = 71
+	exitBusy        = 75
+	exitRefused     = 77
+	exitConfig      = 78
+	exitLost        = 79
+	exitOvertime    = 124
+	exitNotRunnable = 126
+	exitNotFound    = 127
+	exitSignal      = 128 // plus the signal's number
+)
+
+// exitError is an error with the exit code that it leads to. With a nil err
+// everything has been said.
+type exitError struct {
+	code int
+	err  error
+}
+
+func (e *exitError) Error() string {
+	if e.err == nil {
+		return fmt.Sprintf("exit code %d", e.code)
+	}
+	return e.err.Error()
+}
+
+func (e *exitError) Unwrap() error { return e.err }
+
+func usageError(format string, args ...any) error {
+	return &exitError{exitUsage, fmt.Errorf(format, args...)}
+}
+
+func configError(format string, args ...any) error {
+	return &exitError{exitConfig, fmt.Errorf(format, args...)}
+}
+
+// failure gives an error of the library its exit code. Those of ErrHeld and of
+// contexts depend on what was asked for, and are not decided here.
+func failure(err error) *exitError {
+	code := exitUnavailable
+	switch {
+	case errors.Is(err, holdfast.ErrInvalid):
+		code = exitUsage
+	case errors.Is(err, holdfast.ErrAuth), errors.Is(err, holdfast.ErrPermission):
+		code = exitRefused
+	case errors.Is(err, holdfast.ErrWrongType), errors.Is(err, holdfast.ErrUnsupported):
+		code = exitConfig
+	case errors.Is(err, holdfast.ErrLost):
+		code = exitLost
+	}
+	return &exitError{code, err}
+}

@@ -1,0 +1,91 @@
+package cli
+
+import (
+	"context"
+	"net/url"
+	"os"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// defaultRedis is the server when none is named.
+const defaultRedis = "redis://127.0.0.1:6379"
+
+// endpoint is the server that the user named.
+type endpoint struct {
+	client  redis.UniversalClient
+	source  string   // the flag or variable that named it
+	addr    string   // without credentials
+	secrets []string // the password, as it may appear in texts; a shorter one is in any text
+}
+
+// openRedis makes a client from the first of: the flag, HOLDFAST_REDIS, REDIS_URL,
+// the default. It does no I/O.
+//
+// Its errors quote nothing: where a URL is wrong, any part of it may be a part
+// of the password.
+func openRedis(flag string) (*endpoint, error) {
+	redis.SetLogger(silence{})
+	e := &endpoint{source: "the default"}
+	text := defaultRedis
+	for _, s := range []struct{ name, value string }{
+		{"--redis", flag},
+		{"HOLDFAST_REDIS", os.Getenv("HOLDFAST_REDIS")},
+		{"REDIS_URL", os.Getenv("REDIS_URL")},
+	} {
+		if s.value != "" {
+			e.source, text = s.name, s.value
+			break
+		}
+	}
+	if !strings.Contains(text, "://") {
+		text = "redis://" + text
+	}
+	u, err := url.Parse(text)
+	if err != nil || u.Fragment != "" || u.Opaque != "" {
+		return nil, configError("the URL in %s cannot be read: want redis://HOST:PORT/DB, with USER:PASSWORD@ before HOST "+
+			"where it applies, and characters such as / ? # @ %% in a password percent-encoded", e.source)
+	}
+	if password, ok := u.User.Password(); ok && len(password) >= 4 {
+		e.secrets = []string{password, url.QueryEscape(password), url.PathEscape(password)}
+	}
+	base, kind, _ := strings.Cut(u.Scheme, "+")
+	u.Scheme = base
+	switch kind {
+	case "":
+		var o *redis.Options
+		if o, err = redis.ParseURL(u.String()); err == nil {
+			e.client, e.addr = redis.NewClient(o), o.Addr
+		}
+	case "cluster":
+		var o *redis.ClusterOptions
+		if o, err = redis.ParseClusterURL(u.String()); err == nil {
+			e.client, e.addr = redis.NewClusterClient(o), strings.Join(o.Addrs, ",")
+		}
+	case "sentinel":
+		var o *redis.FailoverOptions
+		if o, err = redis.ParseFailoverURL(u.String()); err == nil && o.MasterName == "" {
+			return nil, configError("the URL in %s names no master: add ?master_name=NAME", e.source)
+		}
+		if err == nil {
+			e.client, e.addr = redis.NewFailoverClient(o), strings.Join(o.SentinelAddrs, ",")
+		}
+	default:
+		return nil, configError("the URL in %s begins with something else than redis://, rediss:// or unix://, "+
+			"with +cluster or +sentinel before the colon where it applies", e.source)
+	}
+	if err != nil {
+		return nil, configError("the URL in %s is not one of a Redis server: want redis://, rediss:// or unix://, "+
+			"a number as the database, and only parameters that go-redis knows", e.source)
+	}
+	return e, nil
+}
+
+// exposed reports whether a password can be read in the list of processes.
+func (e *endpoint) exposed() bool { return e.source == "--redis" && len(e.secrets) > 0 }
+
+// silence is a logger for go-redis: what matters comes back as an error.
+type silence struct{}
+
+func (silence) Printf(context.Context, string, ...any) {}

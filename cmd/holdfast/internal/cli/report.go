@@ -1,0 +1,74 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"os"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+)
+
+// report is what --json tells.
+type report struct {
+	Name     string     `json:"name"`
+	Server   string     `json:"server"`
+	Outcome  string     `json:"outcome"`
+	ExitCode int        `json:"exit_code"`
+	Fence    uint64     `json:"fence,omitempty"`
+	Started  *time.Time `json:"started,omitempty"`
+	Ended    *time.Time `json:"ended,omitempty"`
+	Waited   int64      `json:"waited_ms"`
+	Ran      int64      `json:"ran_ms"`
+	Held     int64      `json:"held_ms"`
+	Holder   *occupant  `json:"holder,omitempty"`
+	Error    string     `json:"error,omitempty"`
+}
+
+// Outcomes.
+const (
+	outcomeRan         = "ran"
+	outcomeBusy        = "busy"
+	outcomeSkipped     = "skipped"
+	outcomeLost        = "lost"
+	outcomeOvertime    = "overtime"
+	outcomeInterrupted = "interrupted"
+	outcomeFailed      = "failed"
+)
+
+// occupant is who held the lock instead.
+type occupant struct {
+	Owner   string            `json:"owner,omitempty"`
+	Host    string            `json:"host,omitempty"`
+	PID     int               `json:"pid,omitempty"`
+	Meta    map[string]string `json:"meta,omitempty"`
+	Since   *time.Time        `json:"since,omitempty"`
+	TTL     int64             `json:"ttl_ms"`
+	Waiters int               `json:"waiters"`
+	Foreign bool              `json:"foreign,omitempty"`
+}
+
+func newOccupant(h holdfast.Holder) *occupant {
+	o := &occupant{Owner: h.Owner, Host: h.Host, PID: h.PID, Meta: h.Meta, TTL: h.TTL.Milliseconds(), Waiters: h.Waiters, Foreign: h.Foreign}
+	if !h.Since.IsZero() {
+		o.Since = &h.Since
+	}
+	return o
+}
+
+// write writes the report to a file, or for "-" to stderr.
+func (r *report) write(file string, stderr io.Writer, v *voice) error {
+	r.Error = v.redact(r.Error)
+	var text bytes.Buffer
+	enc := json.NewEncoder(&text)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(r); err != nil {
+		return err
+	}
+	if file == "-" {
+		_, err := stderr.Write(text.Bytes())
+		return err
+	}
+	return os.WriteFile(file, text.Bytes(), 0o644)
+}

@@ -1,0 +1,151 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/tty"
+)
+
+// patience is how long a wait on a terminal lasts before it says for whom.
+const patience = time.Second
+
+// acquire gets the lock, or returns how to exit without it.
+func (r *runner) acquire(ctx context.Context, lock *holdfast.Lock) (*holdfast.Lease, *exitError) {
+	begun := time.Now()
+	defer func() { r.report.Waited = time.Since(begun).Milliseconds() }()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	get := lock.Acquire
+	switch {
+	case r.try || r.waitSet && r.wait == 0:
+		get = lock.TryAcquire
+	case r.waitSet:
+		get = func(ctx context.Context) (*holdfast.Lease, error) {
+			ctx, cancel := context.WithTimeout(ctx, r.wait)
+			defer cancel()
+			return lock.Acquire(ctx)
+		}
+	}
+	type result struct {
+		lease *holdfast.Lease
+		err   error
+	}
+	got := make(chan result, 1)
+	go func() {
+		lease, err := get(ctx)
+		got <- result{lease, err}
+	}()
+	tell := time.NewTimer(patience)
+	defer tell.Stop()
+	var interrupt os.Signal
+	for {
+		select {
+		case g := <-got:
+			if interrupt == nil {
+				return g.lease, r.refusal(ctx, lock, g.err)
+			}
+			if g.lease != nil {
+				r.release(g.lease)
+			}
+			r.report.Outcome = outcomeInterrupted
+			return nil, &exitError{exitSignal + number(interrupt), fmt.Errorf("%s while waiting for lock %q; the command was not run", interrupt, r.name)}
+		case sig := <-r.signals:
+			switch {
+			case suspends(sig):
+				stopGroup()
+			case interrupts(sig) && interrupt == nil:
+				interrupt = sig
+				cancel()
+			}
+		case <-tell.C:
+			if f, ok := r.stderr.(*os.File); r.verbose || ok && tty.Is(f) {
+				go r.tellHolder(ctx, lock)
+			}
+		}
+	}
+}
+
+func (r *runner) tellHolder(ctx context.Context, lock *holdfast.Lock) {
+	h, err := lock.Holder(ctx)
+	switch {
+	case ctx.Err() != nil:
+	case errors.Is(err, holdfast.ErrNotHeld):
+		r.voice.note("waiting for lock %q, which is being handed on", r.name)
+	case err != nil:
+		r.voice.note("waiting for lock %q: %v", r.name, err)
+	default:
+		r.voice.note("waiting for lock %q, held by %s; %d waiting", r.name, describe(h), h.Waiters)
+	}
+}
+
+// refusal says how to exit after an acquire that failed; nil, if it did not.
+func (r *runner) refusal(ctx context.Context, lock *holdfast.Lock, err error) *exitError {
+	var held *holdfast.HeldError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &held):
+		return r.busy(held.Holder, fmt.Sprintf("lock %q on %s", r.name, r.report.Server))
+	case !errors.Is(err, context.DeadlineExceeded), r.wait == 0:
+		return failure(err)
+	}
+	// Whether the lock is held or the server is not there, the time was over. Ask.
+	ctx, cancel := context.WithTimeout(ctx, 4*time.Second)
+	defer cancel()
+	h, err := lock.Holder(ctx)
+	if err != nil && !errors.Is(err, holdfast.ErrNotHeld) {
+		return &exitError{failure(err).code, fmt.Errorf("lock %q on %s was not to be had within --wait %s: %w", r.name, r.report.Server, r.wait, err)}
+	}
+	return r.busy(h, fmt.Sprintf("after --wait %s, lock %q on %s", r.wait, r.name, r.report.Server))
+}
+
+// busy says how to exit when another has the lock.
+func (r *runner) busy(h holdfast.Holder, what string) *exitError {
+	if h.Key != "" {
+		r.report.Holder = newOccupant(h)
+	}
+	if r.ifBusy == "skip" {
+		r.report.Outcome = outcomeSkipped
+		r.voice.tell("%s is held by %s; skipped", what, describe(h))
+		return &exitError{0, nil}
+	}
+	r.report.Outcome = outcomeBusy
+	if r.quiet {
+		return &exitError{r.conflictCode, nil}
+	}
+	return &exitError{r.conflictCode, fmt.Errorf("%s is held by %s; the command was not run", what, describe(h))}
+}
+
+// describe says who a holder is.
+func describe(h holdfast.Holder) string {
+	switch {
+	case h.Key == "":
+		return "one who is giving it to the next in line"
+	case h.Foreign:
+		return fmt.Sprintf("another program (key %s)", h.Key)
+	}
+	text := h.Owner
+	var about []string
+	if h.PID != 0 {
+		about = append(about, fmt.Sprintf("pid %d on %s", h.PID, h.Host))
+	}
+	if !h.Since.IsZero() {
+		about = append(about, "since "+h.Since.Local().Format(time.DateTime))
+	}
+	for k, v := range h.Meta {
+		about = append(about, k+"="+v)
+	}
+	if len(about) > 0 {
+		slices.Sort(about[len(about)-len(h.Meta):])
+		text += " (" + strings.Join(about, ", ") + ")"
+	}
+	return text
+}

@@ -1,0 +1,70 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+)
+
+func runHelp(w io.Writer) {
+	fmt.Fprintf(w, `Usage: holdfast run [flags] NAME -- CMD [ARG...]
+
+Runs CMD while holding the lock NAME, and gives the lock up when all of CMD's
+processes have ended. CMD is executed as it is, without a shell; -c gives it to
+one. It has holdfast's standard input, output and error.
+
+Flags:
+%s
+Times are written 90s or 1m30s; a plain number means seconds.
+
+Server:
+  The first of --redis, HOLDFAST_REDIS, REDIS_URL, %s. Others can read
+  a password on a command line: put it into HOLDFAST_REDIS.
+
+Environment of CMD:
+  HOLDFAST_NAME, HOLDFAST_FENCE (the fencing token, a number that rises with every
+  grant) and HOLDFAST_TTL_MS are set. HOLDFAST_REDIS is taken away, and REDIS_URL if
+  it is what holdfast used: a job that needs REDIS_URL itself keeps it when holdfast
+  is given --redis or HOLDFAST_REDIS.
+
+When the lock is lost:
+  If the lock cannot be renewed, CMD is ended before the lock can be another's:
+  TERM to all of its processes --kill-after before the lease runs out, KILL just
+  before it does (by up to 0.5s). If the server says that the lock is gone, TERM
+  comes at once, and KILL --kill-after later or before the lease would have run
+  out, whichever is first. --on-lost=kill sends KILL alone. --on-lost=notify sends
+  USR1 to CMD when TERM would have come, and lets it run on; --on-lost=ignore only
+  says so. A job whose holdfast was stopped or killed is ended just the same.
+
+Processes:
+  On Linux nothing that CMD started survives it, not even with setsid or when
+  holdfast is killed with -9. What still runs when CMD itself has ended gets TERM,
+  and KILL after --kill-after; the lock is held until then. Exceptions: processes of
+  other users, which holdfast may not kill (it waits for them), and what CMD started
+  if holdfast and its keeper process are killed with -9 at the same time.
+  On other Unix systems this holds for CMD's process group and as long as holdfast
+  lives; on Windows for CMD alone.
+  INT, TERM, HUP, QUIT, USR1, USR2 and WINCH are passed on to CMD's process group.
+  On a terminal CMD is in the foreground, and ^Z stops holdfast with it; a job that
+  is stopped for longer than the lease is ended.
+
+Report (--json): name, server, outcome (ran, busy, skipped, lost, overtime,
+  interrupted or failed), exit_code, fence, started, ended, waited_ms, ran_ms,
+  held_ms, holder, error.
+
+Exit codes:
+  CMD's own; 128+N when signal N killed it
+   %d  wrong usage                        %d  the lock was lost and CMD ended
+   %d  server unreachable, or no use     %d  --max-runtime was over
+   %d  the lock is held (-E)             %d  CMD cannot be executed
+   %d  credentials or ACL refused        %d  CMD not found
+   %d  wrong configuration               %d  interrupted while waiting (INT; also 129
+   %d  the keeper process died                HUP, 131 QUIT, 143 TERM)
+   %d  the system cannot start processes
+`, newRunOptions().flags.FlagUsages(), defaultRedis,
+		exitUsage, exitLost,
+		exitUnavailable, exitOvertime,
+		exitBusy, exitNotRunnable,
+		exitRefused, exitNotFound,
+		exitConfig, exitSignal+2,
+		exitInternal, exitSystem)
+}

@@ -1,0 +1,29 @@
+package demo
+
+import (
+	"fmt"
+	"os"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// TestMain makes the test binary a worker when the demo starts it as one.
+func TestMain(m *testing.M) {
+	if len(os.Args) == 2 && os.Args[1] == WorkerArg {
+		if err := Work(os.Stdin, os.Stdout, openURL); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+func openURL(url string) (redis.UniversalClient, error) {
+	o, err := redis.ParseURL(url)
+	if err != nil {
+		return nil, err
+	}
+	return redis.NewClient(o), nil
+}

@@ -1,0 +1,224 @@
+// Package keeper runs a job that must not outlive its lock.
+//
+// The job is watched by a keeper, which knows the deadline of the lock and ends
+// the job by itself when the deadline comes near. On Linux the keeper is a
+// process of its own, so that it does so even while its parent is stopped, and
+// after its parent was killed. It is a child subreaper: what the job leaves
+// behind, also what called setsid, becomes the keeper's child and is found. If
+// the keeper itself is killed, the kernel kills the command with it
+// (PR_SET_PDEATHSIG) and hands the rest to the parent, a subreaper too, which
+// kills them. Only a parent and a keeper killed at the same instant leave
+// anything: what the command had started, though not the command itself.
+//
+// Elsewhere the keeper is a goroutine, and what it ends is the job's process
+// group; on Windows, the command alone.
+package keeper
+
+import (
+	"encoding/gob"
+	"errors"
+	"io"
+	"os"
+	"time"
+
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/tty"
+)
+
+// Policy says what happens to a job that loses its lock.
+type Policy string
+
+// The policies.
+const (
+	Terminate Policy = "terminate" // TERM at deadline − KillAfter, then KILL before the deadline
+	Kill      Policy = "kill"      // KILL before the deadline
+	Notify    Policy = "notify"    // USR1 to the command at deadline − KillAfter; it runs on
+	Ignore    Policy = "ignore"    // nothing; it runs on
+)
+
+// Spec describes a job.
+type Spec struct {
+	Path string   // what to execute
+	Args []string // its arguments, beginning with its name
+	Env  []string
+
+	Stdin          io.Reader
+	Stdout, Stderr io.Writer
+
+	OnLost     Policy
+	KillAfter  time.Duration // from TERM to KILL
+	MaxRuntime time.Duration // 0: no bound
+}
+
+// Cause says why a keeper ended a command that had not ended by itself.
+type Cause string
+
+// The causes.
+const (
+	CauseLost       Cause = "lost"        // the lock was lost, or about to be
+	CauseMaxRuntime Cause = "max-runtime" // MaxRuntime was over
+)
+
+// Kind is the kind of an Event.
+type Kind int
+
+// The kinds of events.
+const (
+	Stopped  Kind = iota + 1 // the command was stopped by Signal
+	Losing                   // the deadline came near, and the keeper does as OnLost says
+	Overtime                 // MaxRuntime is over, and the keeper ends the job
+	Leftover                 // the command ended, but not PIDs; the keeper ends them
+	Denied                   // PIDs cannot be ended for want of permission
+	Ended                    // all of the job ended, or the keeper died (Err). No event follows
+	ready                    // the command waits at the gate
+	failed                   // the command could not be started (Err)
+)
+
+// Event is something that happened to a job.
+type Event struct {
+	Kind   Kind
+	PIDs   []int
+	Signal int    // Stopped; Ended: the signal that killed the command, or 0
+	Code   int    // Ended: the command's exit code, if no signal killed it
+	Cause  Cause  // Ended: why the keeper ended the command, or ""
+	Err    string // failed; Ended: what went wrong with the keeper, or ""
+}
+
+// Job is a job under a keeper. Its methods are called from one goroutine.
+type Job struct {
+	PID    int // of the command, and of its process group
+	enc    *gob.Encoder
+	gone   bool // the keeper does not listen any more
+	events chan Event
+}
+
+// link is a parent's hold on its keeper.
+type link struct {
+	conn  io.ReadWriteCloser
+	wait  func() error // for the keeper's end
+	sweep func()       // ends what a dead keeper left
+}
+
+// order is what a parent tells its keeper.
+type order struct {
+	Op        op
+	Signal    int
+	Deadline  instant
+	OnLost    Policy
+	KillAfter time.Duration
+	Max       time.Duration
+	Group     int // the parent's process group, which gets the terminal back
+	Path      string
+	Args      []string
+}
+
+type op int
+
+const (
+	opStart    op = iota + 1
+	opRelease     // let the command run
+	opDeadline    // the lock is certain until Deadline
+	opSignal
+	opLost // the lock is lost
+)
+
+// Start starts a keeper and under it the command, which waits at a gate for
+// Release. It fails only if the system cannot start processes: a file that
+// cannot be executed shows after Release, as exit code 126 or 127.
+func Start(spec Spec) (*Job, error) {
+	l, err := spawn(spec)
+	if err != nil {
+		return nil, err
+	}
+	j := &Job{enc: gob.NewEncoder(l.conn), events: make(chan Event, 16)}
+	dec := gob.NewDecoder(l.conn)
+	j.send(order{
+		Op: opStart, Path: spec.Path, Args: spec.Args, OnLost: spec.OnLost,
+		KillAfter: spec.KillAfter, Max: spec.MaxRuntime, Group: tty.OwnGroup(),
+	})
+	var ev Event
+	if err := dec.Decode(&ev); err != nil {
+		l.conn.Close()
+		return nil, errors.Join(errors.New("keeper did not start"), err, l.wait())
+	}
+	if ev.Kind == failed {
+		l.conn.Close()
+		return nil, errors.Join(errors.New(ev.Err), l.wait())
+	}
+	j.PID = ev.PIDs[0]
+	go j.listen(dec, l)
+	return j, nil
+}
+
+// listen passes the keeper's events on until it has ended.
+func (j *Job) listen(dec *gob.Decoder, l *link) {
+	defer close(j.events)
+	for {
+		var ev Event
+		err := dec.Decode(&ev)
+		if err == nil && ev.Kind != Ended {
+			j.events <- ev
+			continue
+		}
+		l.conn.Close()
+		werr := l.wait()
+		if err != nil {
+			// Only since wait has returned are the keeper's children ours.
+			l.sweep()
+			ev = Event{Kind: Ended, Err: "keeper died: " + errors.Join(err, werr).Error()}
+		}
+		j.events <- ev
+		return
+	}
+}
+
+// Events returns what happens to the job. The channel is closed after Ended.
+func (j *Job) Events() <-chan Event { return j.events }
+
+// Release lets the command run, under a lock that is certain until deadline.
+func (j *Job) Release(deadline time.Time) {
+	j.send(order{Op: opRelease, Deadline: toInstant(deadline)})
+}
+
+// SetDeadline says that the lock is now certain until t.
+func (j *Job) SetDeadline(t time.Time) {
+	j.send(order{Op: opDeadline, Deadline: toInstant(t)})
+}
+
+// Signal sends sig to the job's process group.
+func (j *Job) Signal(sig int) { j.send(order{Op: opSignal, Signal: sig}) }
+
+// Lost says that the lock is lost: the keeper does as OnLost says, at once.
+func (j *Job) Lost() { j.send(order{Op: opLost}) }
+
+func (j *Job) send(o order) {
+	// A keeper that does not listen has ended, which Events tells.
+	j.gone = j.gone || j.enc.Encode(o) != nil
+}
+
+// toInstant converts t to the clock that keeper and parent have in common. The
+// clock is read first: a pause in between makes the result early, never late.
+func toInstant(t time.Time) instant {
+	n := now()
+	return n + instant(time.Until(t))
+}
+
+// Hidden runs args as a keeper or as the stage between a keeper and its
+// command, if that is what they are, and reports whether it did. main calls it
+// before anything else.
+func Hidden(args []string) (code int, was bool) {
+	if len(args) == 0 {
+		return 0, false
+	}
+	switch args[0] {
+	case keepArg:
+		return keep(args[1:]), true
+	case launchArg:
+		return launch(args[1:], os.Stderr), true
+	}
+	return 0, false
+}
+
+const (
+	keepArg   = "__keep"
+	launchArg = "__launch"
+)

@@ -1,0 +1,76 @@
+//go:build !unix
+
+package keeper
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+)
+
+// process is the command alone: what it starts is out of reach here.
+type process struct {
+	pid     int
+	changed chan struct{}
+
+	cmd    *exec.Cmd
+	ended  chan change
+	failed error
+	over   bool
+}
+
+func startProcess(path string, args []string, with stdio) (*process, error) {
+	cmd := exec.Command(path)
+	cmd.Args, cmd.Env = args, with.env
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = with.in, with.out, with.err
+	return &process{cmd: cmd, changed: make(chan struct{}, 1), ended: make(chan change, 1)}, nil
+}
+
+func (p *process) release() {
+	if err := p.cmd.Start(); err != nil {
+		fmt.Fprintf(os.Stderr, "holdfast: cannot run %s: %v\n", p.cmd.Path, err)
+		code := 126
+		if errors.Is(err, os.ErrNotExist) {
+			code = 127
+		}
+		p.ended <- change{code: code}
+		p.changed <- struct{}{}
+		return
+	}
+	p.pid = p.cmd.Process.Pid
+	go func() {
+		_ = p.cmd.Wait() // ProcessState has it.
+		p.ended <- change{code: p.cmd.ProcessState.ExitCode()}
+		p.changed <- struct{}{}
+	}()
+}
+
+func (p *process) reap() []change {
+	select {
+	case c := <-p.ended:
+		p.over = true
+		return []change{c}
+	default:
+		return nil
+	}
+}
+
+func (p *process) empty() bool { return p.over }
+
+// kill ends the command; terminate does the same, since there is no TERM.
+func (p *process) kill() []int {
+	if p.cmd.Process != nil {
+		_ = p.cmd.Process.Kill()
+	}
+	return nil
+}
+
+func (p *process) terminate()       { p.kill() }
+func (p *process) signal(int)       {}
+func (p *process) notify()          {}
+func (p *process) takeTerminal(int) {}
+func (p *process) left() []int      { return nil }
+
+func launch([]string, io.Writer) int { return 126 }

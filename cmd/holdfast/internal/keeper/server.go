@@ -1,0 +1,210 @@
+package keeper
+
+import (
+	"encoding/gob"
+	"io"
+	"time"
+)
+
+// stdio is what a command gets from its surroundings.
+type stdio struct {
+	env      []string
+	in       io.Reader
+	out, err io.Writer
+}
+
+// change is a command that stopped or ended.
+type change struct {
+	stopped bool
+	signal  int // that stopped or killed it, or 0
+	code    int
+}
+
+// server is the keeper's side.
+type server struct {
+	plan  plan
+	max   time.Duration
+	group int // the parent's
+
+	enc  *gob.Encoder
+	proc *process
+	bell *alarm
+
+	over   Event         // what Ended will say
+	exited bool          // the command did; others may be left
+	denied bool          // that was told
+	retry  time.Duration // until the next KILL; 0 before the first
+}
+
+// serve keeps one job, from the first order on conn to the job's end.
+func serve(conn io.ReadWriter, with stdio) {
+	dec := gob.NewDecoder(conn)
+	s := &server{enc: gob.NewEncoder(conn), over: Event{Kind: Ended}}
+	var o order
+	if dec.Decode(&o) != nil {
+		return
+	}
+	var err error
+	if s.bell, err = newAlarm(); err == nil {
+		s.proc, err = startProcess(o.Path, o.Args, with)
+	}
+	if err != nil {
+		s.tell(Event{Kind: failed, Err: err.Error()})
+		return
+	}
+	defer s.bell.close()
+	s.plan = plan{onLost: o.OnLost, killAfter: o.KillAfter}
+	s.max, s.group = o.Max, o.Group
+	s.tell(Event{Kind: ready, PIDs: []int{s.proc.pid}})
+
+	orders := make(chan order)
+	go func() {
+		defer close(orders)
+		for {
+			var o order
+			if dec.Decode(&o) != nil {
+				return
+			}
+			orders <- o
+		}
+	}()
+	for !s.done() {
+		s.bell.set(s.plan.next())
+		select {
+		case o, ok := <-orders:
+			if !ok {
+				orders = nil
+				s.abandoned()
+				continue
+			}
+			s.obey(o)
+		case <-s.proc.changed:
+			s.collect()
+		case <-s.bell.c:
+		}
+		s.tick()
+	}
+	s.tell(s.over)
+}
+
+// tell cannot fail in a way that matters: a parent that does not listen is dead,
+// and the end of its orders says so.
+func (s *server) tell(ev Event) { _ = s.enc.Encode(ev) }
+
+func (s *server) obey(o order) {
+	switch o.Op {
+	case opRelease:
+		s.plan.move(o.Deadline)
+		if s.max > 0 {
+			s.plan.overtime = now() + instant(s.max)
+		}
+		// A pause on the way here may have cost the lock.
+		if s.tick(); s.plan.killAt == 0 {
+			s.proc.release()
+		}
+	case opDeadline:
+		s.plan.move(o.Deadline)
+	case opSignal:
+		s.proc.signal(o.Signal)
+	case opLost:
+		if !s.plan.lost {
+			s.lose()
+		}
+	}
+}
+
+// tick does what is due.
+func (s *server) tick() {
+	n := now()
+	if at := s.plan.lossAt(); at != 0 && n >= at {
+		s.tell(Event{Kind: Losing})
+		s.lose()
+	}
+	if at := s.plan.overtime; at != 0 && n >= at {
+		s.plan.overtime = 0
+		if !s.exited && s.plan.killAt == 0 {
+			s.tell(Event{Kind: Overtime})
+			s.over.Cause = CauseMaxRuntime
+			s.end(s.plan.killAfter)
+		}
+	}
+	if at := s.plan.killAt; at != 0 && n >= at {
+		s.kill()
+	}
+}
+
+// lose does as OnLost says.
+func (s *server) lose() {
+	s.plan.lose()
+	switch s.plan.onLost {
+	case Ignore:
+	case Notify:
+		s.proc.notify()
+	default:
+		if !s.exited && s.over.Cause == "" {
+			s.over.Cause = CauseLost
+		}
+		grace := s.plan.killAfter
+		if s.plan.onLost == Kill {
+			grace = 0
+		}
+		s.end(grace)
+	}
+}
+
+// abandoned ends the job because the parent died. Nobody renews the lock now,
+// but until the deadline it is still there.
+func (s *server) abandoned() {
+	s.proc.takeTerminal(s.group)
+	grace := s.plan.killAfter
+	if s.plan.onLost == Kill {
+		grace = 0
+	}
+	s.end(grace)
+	s.tick()
+}
+
+// end sends TERM, and KILL after grace or before the deadline, whichever comes
+// first.
+func (s *server) end(grace time.Duration) {
+	if s.plan.killAt == 0 && grace > 0 {
+		s.proc.terminate()
+	}
+	s.plan.end(now(), grace)
+}
+
+// kill sends KILL to whatever is there, and comes back until nothing is: a
+// killed process hands its children over only as it dies.
+func (s *server) kill() {
+	denied := s.proc.kill()
+	if len(denied) > 0 && !s.denied {
+		s.denied = true
+		s.tell(Event{Kind: Denied, PIDs: denied})
+	}
+	s.retry = min(max(2*s.retry, 2*time.Millisecond), 500*time.Millisecond)
+	s.plan.killAt = now() + instant(s.retry)
+}
+
+// collect takes note of processes that stopped or ended.
+func (s *server) collect() {
+	for _, c := range s.proc.reap() {
+		if c.stopped {
+			s.tell(Event{Kind: Stopped, Signal: c.signal})
+			continue
+		}
+		s.exited = true
+		s.over.Code, s.over.Signal = c.code, c.signal
+	}
+	if s.retry > 0 {
+		// What died may have handed its children to us.
+		s.retry, s.plan.killAt = time.Millisecond, now()
+		return
+	}
+	if !s.exited || s.done() || s.plan.killAt != 0 {
+		return
+	}
+	s.tell(Event{Kind: Leftover, PIDs: s.proc.left()})
+	s.end(s.plan.killAfter)
+}
+
+func (s *server) done() bool { return s.exited && s.proc.empty() }

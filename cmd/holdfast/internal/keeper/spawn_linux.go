@@ -1,0 +1,107 @@
+package keeper
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"runtime"
+	"strconv"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// spawn starts a keeper process. It is in a process group of its own, so that
+// what is meant for ours, by a terminal or by kill, spares it.
+func spawn(spec Spec) (*link, error) {
+	// Children that we have already, as an exec'ing shell leaves them, are none of
+	// the job's.
+	before := map[int]bool{}
+	for _, d := range descendants(os.Getpid()) {
+		before[d.pid] = true
+	}
+	if err := becomeSubreaper(); err != nil {
+		return nil, err
+	}
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return nil, fmt.Errorf("socket to the keeper: %w", err)
+	}
+	ours, theirs := os.NewFile(uintptr(fds[0]), "keeper"), os.NewFile(uintptr(fds[1]), "parent")
+	defer theirs.Close()
+	fd, err := inheritable(theirs)
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.Command("/proc/self/exe", keepArg, strconv.Itoa(fd))
+	cmd.Args[0] = "holdfast"
+	cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = spec.Env, spec.Stdin, spec.Stdout, spec.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := cmd.Start(); err != nil {
+		ours.Close()
+		return nil, fmt.Errorf("start the keeper: %w", err)
+	}
+	return &link{ours, cmd.Wait, func() { sweep(before) }}, nil
+}
+
+// keep is the keeper's main function.
+func keep(args []string) int {
+	// The command's parent-death signal comes when this thread ends.
+	runtime.LockOSThread()
+	if len(args) != 1 {
+		return 2
+	}
+	fd, err := strconv.Atoi(args[0])
+	if err != nil {
+		return 2
+	}
+	// Were it open in the job, its end would not show.
+	unix.CloseOnExec(fd)
+	// Nothing but KILL ends a keeper before its job. Handled signals are the
+	// default ones again in the command; ignored ones (nohup) stay ignored.
+	sink := make(chan os.Signal, 1)
+	for _, sig := range []os.Signal{
+		unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGUSR1, unix.SIGUSR2,
+		unix.SIGALRM, unix.SIGPIPE, unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU, unix.SIGXCPU,
+	} {
+		if !signal.Ignored(sig) {
+			signal.Notify(sink, sig)
+		}
+	}
+	conn := os.NewFile(uintptr(fd), "parent")
+	if err := becomeSubreaper(); err != nil {
+		fmt.Fprintln(os.Stderr, "holdfast:", err)
+		return 2
+	}
+	serve(conn, stdio{os.Environ(), os.Stdin, os.Stdout, os.Stderr})
+	return 0
+}
+
+func becomeSubreaper() error {
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		return fmt.Errorf("become a child subreaper: %w", err)
+	}
+	return nil
+}
+
+// sweep kills what a dead keeper left to us, until none of it is there.
+func sweep(before map[int]bool) {
+	for pause := time.Millisecond; ; pause = min(2*pause, 500*time.Millisecond) {
+		left := 0
+		for _, d := range descendants(os.Getpid()) {
+			if d.parent != os.Getpid() || before[d.pid] {
+				continue
+			}
+			if unix.Kill(d.pid, unix.SIGKILL) != unix.EPERM {
+				left++
+			}
+			_, _ = unix.Wait4(d.pid, nil, unix.WNOHANG, nil)
+		}
+		if left == 0 {
+			return
+		}
+		time.Sleep(pause)
+	}
+}

@@ -1,0 +1,65 @@
+//go:build unix
+
+// Package tty passes a terminal's foreground from one process group to another.
+package tty
+
+import (
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// Terminal is the controlling terminal of this process.
+type Terminal struct {
+	f *os.File
+}
+
+// Open opens the controlling terminal. It returns nil where there is none, as
+// under cron; the methods of a nil Terminal do nothing.
+func Open() *Terminal {
+	f, err := os.OpenFile("/dev/tty", os.O_RDWR, 0)
+	if err != nil {
+		return nil
+	}
+	return &Terminal{f}
+}
+
+// Close closes it.
+func (t *Terminal) Close() {
+	if t != nil {
+		t.f.Close()
+	}
+}
+
+// Foreground reports whether pgid is the foreground process group.
+func (t *Terminal) Foreground(pgid int) bool {
+	if t == nil {
+		return false
+	}
+	fg, err := unix.IoctlGetInt(int(t.f.Fd()), unix.TIOCGPGRP)
+	return err == nil && fg == pgid
+}
+
+// Pass makes group to the foreground group if group from is. A caller that may
+// be in the background itself ignores SIGTTOU, which would stop it here.
+func (t *Terminal) Pass(from, to int) {
+	if t.Foreground(from) {
+		// It fails if the terminal was hung up, and then nobody misses it.
+		_ = unix.IoctlSetPointerInt(int(t.f.Fd()), unix.TIOCSPGRP, to)
+	}
+}
+
+// OwnGroup returns the process group of this process.
+func OwnGroup() int {
+	pgid, err := unix.Getpgid(0)
+	if err != nil {
+		panic("holdfast: getpgid of oneself: " + err.Error())
+	}
+	return pgid
+}
+
+// Is reports whether f is a terminal that controls this process.
+func Is(f *os.File) bool {
+	_, err := unix.IoctlGetInt(int(f.Fd()), unix.TIOCGPGRP)
+	return err == nil
+}

@@ -1,0 +1,13 @@
+// Command holdfast runs jobs under a distributed lock. See "holdfast help".
+package main
+
+import (
+	"context"
+	"os"
+
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/cli"
+)
+
+func main() {
+	os.Exit(cli.Main(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+}

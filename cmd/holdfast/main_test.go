@@ -1,0 +1,83 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/holdfast-go/holdfast/tests/server"
+)
+
+// TestMain makes the test binary be holdfast when it is called so, also by
+// holdfast itself.
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"holdfast": main})
+}
+
+// TestScripts runs testdata/*.txtar, which show every exit code and what is said.
+func TestScripts(t *testing.T) {
+	open := server.Start(t, server.One(t))
+	closed := server.Start(t, server.One(t), server.Conf("requirepass", "canary-7531"),
+		server.Conf("user", "limited on >limited-7531 ~* &* +@all -set -eval -evalsha -script"))
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata",
+		Setup: func(env *testscript.Env) error {
+			env.Setenv("SERVER", open.Addr())
+			env.Setenv("CLOSED", closed.Addr())
+			env.Setenv("HOLDFAST_REDIS", "redis://"+open.Addr())
+			env.Setenv("GORACE", "atexit_sleep_ms=0")
+			return nil
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"exits": exits,
+			"await": await,
+			"redis": func(ts *testscript.TestScript, _ bool, args []string) {
+				words := make([]any, len(args))
+				for i, a := range args {
+					words[i] = a
+				}
+				reply, err := open.Do(words...)
+				ts.Check(err)
+				ts.Logf("%v", reply)
+			},
+		},
+	})
+}
+
+// exits runs a command and checks its exit code: exits CODE COMMAND...
+func exits(ts *testscript.TestScript, _ bool, args []string) {
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	got := 0
+	if err := ts.Exec(args[1], args[2:]...); err != nil {
+		var exit *exec.ExitError
+		if !errors.As(err, &exit) {
+			ts.Fatalf("%v", err)
+		}
+		got = exit.ExitCode()
+	}
+	if got != want {
+		ts.Fatalf("exit code %d, want %d", got, want)
+	}
+}
+
+// await waits for files to appear: await FILE...
+func await(ts *testscript.TestScript, _ bool, args []string) {
+	for _, file := range args {
+		limit := time.Now().Add(20 * time.Second)
+		for {
+			if _, err := os.Stat(ts.MkAbs(file)); err == nil {
+				break
+			}
+			if time.Now().After(limit) {
+				ts.Fatalf("no file %s", file)
+			}
+			time.Sleep(5 * time.Millisecond)
+		}
+	}
+}

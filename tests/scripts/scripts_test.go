@@ -1,0 +1,220 @@
+// Package scripts tests each script by itself: the same calls, with the same replies,
+// on the embedded server and on every real one. docs/PROTOCOL.md describes them.
+package scripts
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/holdfast-go/holdfast/internal/script"
+	"github.com/holdfast-go/holdfast/tests/backend"
+)
+
+// bench runs scripts on one server.
+type bench struct {
+	t   *testing.T
+	rdb *redis.Client
+}
+
+const info = `{"o":"me"}`
+
+// volatile matches what differs between runs: the server's time and fences made of it.
+var volatile = regexp.MustCompile(`\b1\d{15}\b`)
+
+func (b bench) eval(s script.Script, args ...any) string {
+	b.t.Helper()
+	reply, err := b.rdb.Eval(b.t.Context(), s.Source, []string{"{k}", "{k}:q", "{k}:f"}, args...).Text()
+	if err != nil {
+		b.t.Fatalf("%s %q: %v", s.Name, args, err)
+	}
+	return volatile.ReplaceAllString(reply, "T")
+}
+
+func (b bench) expect(want, got string) {
+	b.t.Helper()
+	// PTTLs are some milliseconds below what was set.
+	got = regexp.MustCompile(`\b(59\d\d\d|14\d\d)\b`).ReplaceAllString(got, "P")
+	want = regexp.MustCompile(`\b(60000|1500)\b`).ReplaceAllString(want, "P")
+	got = regexp.MustCompile(`\b(60000|1500)\b`).ReplaceAllString(got, "P")
+	got = regexp.MustCompile(`:1\d{12}:`).ReplaceAllString(got, ":T:")
+	if got != want {
+		b.t.Errorf("the reply is\n  %q, want\n  %q", got, want)
+	}
+}
+
+func (b bench) acquire(mode, token string) string {
+	b.t.Helper()
+	args := []any{mode, token, 60000, 0, 1, info}
+	if !strings.Contains(mode, "t") {
+		args = append(args, 1500, "channel-"+token, "")
+	}
+	return b.eval(script.Acquire, args...)
+}
+
+func (b bench) release(token, member string, tombstone int64) string {
+	b.t.Helper()
+	return b.eval(script.Release, "", token, member, tombstone)
+}
+
+func (b bench) renew(token string, ttl, fences int) string {
+	b.t.Helper()
+	value, err := b.rdb.Get(b.t.Context(), "{k}").Result()
+	fence := "0"
+	if err == nil {
+		fence = strings.Split(value, ":")[2]
+	}
+	return b.eval(script.Renew, "", token, ttl, fences, fence)
+}
+
+func member(token string) string { return token + "\n1500\nchannel-" + token + "\n" + info }
+
+func (b bench) later(d time.Duration) int64 {
+	b.t.Helper()
+	now, err := b.rdb.Time(b.t.Context()).Result()
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return now.Add(d).UnixMicro()
+}
+
+// listen subscribes to a waiter's channel. What comes is read at once: publishing to
+// somebody who does not read holds up the embedded server.
+func (b bench) listen(token string) <-chan *redis.Message {
+	b.t.Helper()
+	ps := b.rdb.Subscribe(b.t.Context(), "channel-"+token)
+	b.t.Cleanup(func() { _ = ps.Close() })
+	if _, err := ps.Receive(b.t.Context()); err != nil {
+		b.t.Fatal(err)
+	}
+	return ps.Channel()
+}
+
+func (b bench) heard(messages <-chan *redis.Message) string {
+	b.t.Helper()
+	select {
+	case m := <-messages:
+		return volatile.ReplaceAllString(m.Payload, "T")
+	case <-time.After(10 * time.Second):
+		b.t.Fatal("no message")
+	}
+	return ""
+}
+
+func TestScripts(t *testing.T) {
+	for name, test := range map[string]func(b bench){
+		"free": func(b bench) {
+			b.expect("free T 0", b.eval(script.Holder, "", "x"))
+			b.expect("granted T P T 1", b.acquire("t", "A"))
+			b.expect("granted T P T 1", b.acquire("t", "A")) // the same again
+			b.expect("held T P 0 hf1:A:T:T:0:"+info, b.acquire("t", "B"))
+			b.expect("held T P 0 hf1:A:T:T:0:"+info, b.eval(script.Holder, "", "x"))
+			b.expect("renewed T P 0 0", b.renew("A", 10, 0))
+			b.expect("renewed T P T 5", b.renew("A", 10, 5))
+			b.expect("gone T", b.renew("B", 10, 0))
+			b.expect("gone T", b.release("B", "", 0))
+			b.expect("released T", b.release("A", "", 0))
+			b.expect("gone T", b.release("A", "", 0))
+			b.expect("gone T", b.renew("A", 10, 0))
+		},
+		"queue": func(b bench) {
+			b.acquire("t", "A")
+			first, second := b.listen("B"), b.listen("C")
+			b.expect("gone T", b.acquire("l", "B")) // a look creates nothing
+			b.expect("queued T P T 1 1 ours", b.acquire("w", "B"))
+			b.expect("queued T P T 1 1 ours", b.acquire("w", "B"))
+			b.expect("queued T P T 2 1 ours", b.acquire("w", "C"))
+			b.expect("queued T P T 3 0 ours", b.acquire("w", "deaf"))
+			b.expect("held T P 3 hf1:A:T:T:0:"+info+"+", b.acquire("t", "D"))
+			b.expect("released T", b.release("A", "", 0))
+			b.expect("hf1 grant B T P T {k}", b.heard(first))
+			b.expect("hf1 standby C T T", b.heard(second))
+			b.expect("held T P 2 hf1:B:T:T:0:"+info+"+", b.acquire("t", "D"))
+			b.expect("granted T P T 1", b.acquire("l", "B")) // confirms the claim
+			b.expect("left T", b.release("C", member("C"), 0))
+			b.expect("released T", b.release("B", "", 0)) // past the deaf one
+			b.expect("free T 0", b.eval(script.Holder, "", "x"))
+		},
+		"expired under waiters": func(b bench) {
+			b.acquire("t", "A")
+			first := b.listen("B")
+			b.acquire("w", "B")
+			b.rdb.Del(b.t.Context(), "{k}")
+			// A newcomer does not pass the waiter, but serves it.
+			b.expect("held T P 0 hf1:B:T:T:0:"+info, b.acquire("t", "C"))
+			b.expect("hf1 grant B T P T {k}", b.heard(first))
+			b.acquire("w", "C")
+			b.rdb.Del(b.t.Context(), "{k}")
+			b.expect("granted T P T 1", b.acquire("l", "C")) // answered, not notified
+		},
+		"tombstone": func(b bench) {
+			b.expect("gone T", b.release("A", "", b.later(time.Hour)))
+			b.expect("gone T", b.acquire("t", "A"))
+			b.expect("gone T", b.acquire("w", "A"))
+			b.expect("granted T P T 1", b.acquire("t", "B"))
+			b.expect("released T", b.release("B", "", 0))
+			b.rdb.Del(b.t.Context(), "{k}:q")
+			b.expect("gone T", b.release("A", "", b.later(-time.Second))) // past already
+			b.expect("granted T P T 1", b.acquire("t", "A"))
+		},
+		"late": func(b bench) {
+			b.expect("late T", b.eval(script.Acquire, "t", "A", 60000, b.later(-time.Second), 1, info))
+			b.expect("granted T P T 3", b.eval(script.Acquire, "t", "A", 60000, b.later(time.Second), 3, info))
+			b.expect("late T", b.eval(script.Acquire, "w", "B", 60000, b.later(-time.Second), 1, info, 1500, "channel-B", ""))
+		},
+		"foreign": func(b bench) {
+			b.rdb.Set(b.t.Context(), "{k}", "theirs", time.Minute)
+			b.expect("held T P 0 theirs", b.acquire("tk", "A"))
+			b.listen("A")
+			b.expect("queued T P T 1 1 foreign", b.acquire("wk", "A"))
+			b.expect("queued T P T 1 1 foreign", b.acquire("lk", "A"))
+			b.expect("gone T", b.eval(script.Renew, "", "A", 10, 0, 0))
+			if got := b.rdb.Get(b.t.Context(), "{k}").Val(); got != "theirs" {
+				b.t.Errorf("their value became %q", got)
+			}
+		},
+		"chain on a shared key": func(b bench) {
+			b.expect("granted T P T 1", b.acquire("tk", "0"))
+			for n := 1; n <= 9; n++ {
+				b.listen(fmt.Sprint(n))
+				b.acquire("wk", fmt.Sprint(n))
+			}
+			gaps := 0
+			for n := range 9 {
+				b.eval(script.Release, "k", fmt.Sprint(n), "", 0)
+				if b.rdb.Exists(b.t.Context(), "{k}").Val() == 0 {
+					gaps++
+					b.acquire("lk", fmt.Sprint(n+1)) // what the standby is for
+				}
+			}
+			if gaps == 0 {
+				b.t.Error("nine hand-overs in a row without a gap")
+			}
+		},
+		"errors": func(b bench) {
+			b.rdb.HSet(b.t.Context(), "{k}", "a", "b")
+			b.expect("error WRONGTYPE Operation against a key holding the wrong kind of value", b.acquire("t", "A"))
+			b.rdb.Del(b.t.Context(), "{k}")
+			b.rdb.Set(b.t.Context(), "{k}:f", "-1", 0)
+			b.expect("error BADFENCE the fence counter is not a number that fences can follow", b.acquire("t", "A"))
+			b.rdb.Set(b.t.Context(), "{k}:f", "9999999999999999", 0)
+			b.expect("error BADFENCE the fence counter is not a number that fences can follow", b.acquire("t", "A"))
+			if n := b.rdb.Exists(b.t.Context(), "{k}").Val(); n != 0 {
+				b.t.Error("the lock is half taken")
+			}
+			// A counter far ahead of the clock is drawn from one by one.
+			b.rdb.Set(b.t.Context(), "{k}:f", b.later(time.Hour), 0)
+			b.expect("granted T P T 1", b.eval(script.Acquire, "t", "A", 60000, 0, 50, info))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			backend.Each(t, func(t *testing.T, back *backend.Backend) {
+				test(bench{t, back.Redis(t)})
+			})
+		})
+	}
+}

@@ -21,7 +21,7 @@ type campaign struct {
 	looks   chan struct{} // holds an item when the line has changed
 	deaf    int           // times in a row that we did not hear ourselves
 	polling time.Time     // since when we poll
-	begun   time.Time
+	begun   time.Time     // of the attempt, or the one whose place it has
 
 	// answered says that the server has dealt with us once: what fails now may pass.
 	answered bool
@@ -73,6 +73,7 @@ func (c *campaign) run() {
 		} else if a == nil {
 			c.attempt = head.l.newAttempt()
 			c.attempt.listen(c.sub.s.channel)
+			c.begun = time.Now()
 		}
 		if g := c.step(); g != nil && !c.ln.deliver(g) {
 			g.from.abandon()

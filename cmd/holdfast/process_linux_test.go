@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/holdfast-go/holdfast/tests/proxy"
 	"github.com/holdfast-go/holdfast/tests/server"
 )
 
@@ -36,8 +37,9 @@ setsid sh -c 'trap "touch $DIR/term-session" TERM; (setsid sleep 1000 &) ; while
 touch $DIR/up
 while :; do sleep 0.05; done`
 
-// begin starts holdfast run with the given flags and a script for sh -c.
-func begin(t *testing.T, redis *server.Server, script string, flags ...string) *trial {
+// begin starts holdfast run with the given flags and a script for sh -c. redis is
+// a server or the way to it.
+func begin(t *testing.T, redis interface{ Addr() string }, script string, flags ...string) *trial {
 	t.Helper()
 	r := &trial{t: t, dir: t.TempDir(), ended: make(chan int, 1), done: make(chan struct{})}
 	args := append([]string{"run"}, flags...)
@@ -228,6 +230,26 @@ func TestKeeperKilled(t *testing.T) {
 	r.exits(70)
 }
 
+// TestLockHandedOverSlowly delays the renewal of a lock that was handed over, and at
+// first is good for less than --kill-after.
+func TestLockHandedOverSlowly(t *testing.T) {
+	redis := server.Start(t, server.One(t))
+	slow := proxy.New(t, redis.Addr())
+	first := begin(t, redis, "touch $DIR/up; until [ -e $DIR/go ]; do sleep 0.05; done")
+	first.up()
+	second := begin(t, slow, "touch $DIR/up; sleep 0.5; exit 3")
+	second.until("it waits", 10*time.Second, func() bool {
+		n, _ := redis.Do("EXISTS", "holdfast:{"+t.Name()+"}:q")
+		return n == int64(1)
+	})
+	slow.DelayRequests(150 * time.Millisecond)
+	if err := os.WriteFile(filepath.Join(first.dir, "go"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	first.exits(0)
+	second.exits(3)
+}
+
 // TestHoldfastAndKeeperKilled shows the most that can be hoped for then: the command
 // itself dies with the keeper.
 func TestHoldfastAndKeeperKilled(t *testing.T) {
@@ -276,8 +298,8 @@ func TestSignalsReachTheJob(t *testing.T) {
 	} {
 		t.Run(sig.String(), func(t *testing.T) {
 			t.Parallel()
-			// The shell waits for its child, and dies of the signal that both get.
-			r := begin(t, redis, `ulimit -c 0; setsid sleep 1000 & touch $DIR/up; sleep 1000; exit 1`)
+			// What is in a session of its own hears nothing of it, and is ended after it.
+			r := begin(t, redis, `ulimit -c 0; setsid sleep 1000 & touch $DIR/up; exec sleep 1000`)
 			r.up()
 			r.signal(r.cmd.Process.Pid, sig)
 			r.exits(code)

@@ -117,8 +117,13 @@ func TestTerminal(t *testing.T) {
 			term.send("echo rc=$?\n")
 			term.expect("\nrc=0\n")
 		},
+		"the command is in the foreground": func(term *terminal) {
+			term.script("which", "read -r _ _ _ _ group _ _ front _ </proc/$$/stat; [ $group = $front ] && echo front''most")
+			term.send("holdfast run front -- sh which\n")
+			term.expect("\nfrontmost\n")
+		},
 		"interrupt": func(term *terminal) {
-			term.send("holdfast run interrupted -- sh -c 'setsid sleep 1000 & echo on''ward; sleep 1000'\n")
+			term.send("holdfast run interrupted -- sh -c 'setsid sleep 1000 & echo on''ward; exec sleep 1000'\n")
 			term.expect("onward")
 			term.send("\x03")
 			term.send("echo rc=$?\n")

@@ -26,6 +26,7 @@ type runner struct {
 	stdout, stderr io.Writer
 
 	signals chan os.Signal
+	begun   time.Time
 	report  report
 	kept    bool // the lock is left to its TTL
 }
@@ -44,6 +45,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		voice:      &voice{w: stderr, quiet: o.quiet, verbose: o.verbose},
 		stdin:      stdin, stdout: stdout, stderr: stderr,
 		signals: make(chan os.Signal, 16),
+		begun:   time.Now(),
 		report:  report{Name: o.name, Outcome: outcomeFailed},
 	}
 	signal.Notify(r.signals, heard()...)
@@ -88,7 +90,7 @@ func (r *runner) run(ctx context.Context) *exitError {
 	}
 	defer r.close(locks)
 
-	lease, exit := r.acquire(ctx, locks.Mutex(r.name, r.options()...))
+	lease, exit := r.obtain(ctx, locks.Mutex(r.name, r.options()...))
 	if exit != nil {
 		return exit
 	}

@@ -17,10 +17,30 @@ import (
 // patience is how long a wait on a terminal lasts before it says for whom.
 const patience = time.Second
 
+// obtain gets the lock for its full time, or returns how to exit without it. A lock
+// that was handed over has a short time at first, perhaps too short to end a command
+// in.
+func (r *runner) obtain(ctx context.Context, lock *holdfast.Lock) (*holdfast.Lease, *exitError) {
+	defer func() { r.report.Waited = time.Since(r.begun).Milliseconds() }()
+	for {
+		lease, exit := r.acquire(ctx, lock)
+		if exit != nil || time.Until(lease.Deadline()) >= r.ttl/2 {
+			return lease, exit
+		}
+		err := lease.Extend(ctx, r.ttl)
+		if err == nil {
+			return lease, nil
+		}
+		r.release(lease)
+		if !errors.Is(err, holdfast.ErrLost) {
+			return nil, failure(err)
+		}
+		r.voice.tell("%v, before the command could begin; trying again", err)
+	}
+}
+
 // acquire gets the lock, or returns how to exit without it.
 func (r *runner) acquire(ctx context.Context, lock *holdfast.Lock) (*holdfast.Lease, *exitError) {
-	begun := time.Now()
-	defer func() { r.report.Waited = time.Since(begun).Milliseconds() }()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	get := lock.Acquire
@@ -29,7 +49,7 @@ func (r *runner) acquire(ctx context.Context, lock *holdfast.Lock) (*holdfast.Le
 		get = lock.TryAcquire
 	case r.waitSet:
 		get = func(ctx context.Context) (*holdfast.Lease, error) {
-			ctx, cancel := context.WithTimeout(ctx, r.wait)
+			ctx, cancel := context.WithDeadline(ctx, r.begun.Add(r.wait))
 			defer cancel()
 			return lock.Acquire(ctx)
 		}

@@ -42,7 +42,9 @@ func (l *Lease) Token() uint64 { return l.fence }
 
 // Deadline returns the local time until which the lease is certainly held unless it
 // is renewed or released: when it was last asked for, plus its TTL, less 1% and 2 ms
-// for drift. It has a monotonic reading.
+// for drift. It has a monotonic reading. A lock that was handed over begins with a
+// claim of 1.5 s or so, which the first renewal, sent at once, makes a TTL; Extend waits
+// for that.
 func (l *Lease) Deadline() time.Time {
 	l.g.mu.Lock()
 	defer l.g.mu.Unlock()

@@ -97,7 +97,7 @@ func TestGoRedisCluster(t *testing.T) {
 func TestGoRedisSentinel(t *testing.T) {
 	g := server.StartSentinel(t, server.One(t))
 	rdb := redis.NewFailoverClient(&redis.FailoverOptions{MasterName: g.Name, SentinelAddrs: []string{g.Sentinel.Addr()}})
-	defer rdb.Close()
+	t.Cleanup(func() { _ = rdb.Close() })
 	c, err := holdfast.New(holdfastgoredis.New(rdb), nil)
 	if err != nil {
 		t.Fatal(err)

@@ -1,0 +1,139 @@
+package wire
+
+import (
+	"errors"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+func TestValueHasWhatItsInfoSays(t *testing.T) {
+	info := Info{Owner: "o:1", Host: "h", PID: 7, Meta: map[string]string{"k": "a:b\n+", "": "é"}}
+	text, err := info.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.ContainsAny(text, "\n") {
+		t.Errorf("more than one line: %q", text)
+	}
+	for _, marked := range []string{"", "+"} {
+		v, ok := ParseValue("hf1:token:42:1700000000000:3@1700000000000:" + text + marked)
+		want := Value{Token: "token", Fence: 42, Granted: 1700000000000, Info: info}
+		if !ok || !reflect.DeepEqual(v, want) {
+			t.Errorf("marked %q: %+v, %v; want %+v", marked, v, ok, want)
+		}
+	}
+}
+
+func TestInfoIsBounded(t *testing.T) {
+	fits := Info{Owner: strings.Repeat("x", maxInfo-len(`{"o":""}`))}
+	if text, err := fits.Encode(); err != nil || len(text) != maxInfo {
+		t.Errorf("%d bytes: %v", len(text), err)
+	}
+	fits.Owner += "x"
+	if _, err := fits.Encode(); err == nil {
+		t.Error("one byte too many is accepted")
+	}
+}
+
+func TestValuesOfOthersAreNotOurs(t *testing.T) {
+	for _, s := range []string{
+		"", "+", "theirs", "hf1:", "hf1:a:1:2:0", "hf2:a:1:2:0:{}", "HF1:a:1:2:0:{}", "xhf1:a:1:2:0:{}",
+		"hf1:a:x:2:0:{}", "hf1:a:-1:2:0:{}", "hf1:a:1:x:0:{}", "hf1:a:1::0:{}", "hf1:a:18446744073709551616:2:0:{}",
+	} {
+		if v, ok := ParseValue(s); ok {
+			t.Errorf("%q is %+v", s, v)
+		}
+	}
+	v, ok := ParseValue("hf1:a:1:2:0:not JSON")
+	if want := (Value{Token: "a", Fence: 1, Granted: 2}); !ok || !reflect.DeepEqual(v, want) {
+		t.Errorf("a holder whose info cannot be read: %+v, %v", v, ok)
+	}
+}
+
+func TestReply(t *testing.T) {
+	r, err := ParseReply("held 1700000000000000 -1 2 hf1:a b")
+	if err != nil || r.Word != "held" || r.Now != 1700000000000000 {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	var pttl, waiters int64
+	if err := r.Ints(&pttl, &waiters); err != nil || pttl != -1 || waiters != 2 {
+		t.Errorf("%d, %d, %v", pttl, waiters, err)
+	}
+	if r.Rest() != "hf1:a b" {
+		t.Errorf("the rest is %q", r.Rest())
+	}
+	if err := r.Ints(&pttl); err != ErrMalformed {
+		t.Errorf("text as a number: %v", err)
+	}
+	r, err = ParseReply("gone 1")
+	if err != nil || r.Rest() != "" {
+		t.Errorf("%+v, %v", r, err)
+	}
+	if err := r.Ints(&pttl); err != ErrMalformed {
+		t.Errorf("a number that is not there: %v", err)
+	}
+
+	_, err = ParseReply("error WRONGTYPE Operation against a key")
+	var caught ScriptError
+	if !errors.As(err, &caught) || caught.Error() != "WRONGTYPE Operation against a key" {
+		t.Errorf("a script's error: %v", err)
+	}
+	for _, s := range []string{"", " ", "gone", "gone ", "gone x", "gone 0", "gone -1", "gone 1.5", "gone 9223372036854775808"} {
+		if r, err := ParseReply(s); err != ErrMalformed {
+			t.Errorf("%q is %+v, %v", s, r, err)
+		}
+	}
+}
+
+func TestMessages(t *testing.T) {
+	for s, want := range map[string]Message{
+		"hf1 grant tok 17 1500 42 holdfast:{a b}": {Token: "tok", Grant: &Grant{Now: 17, Claim: 1500, Fence: 42, Lock: "holdfast:{a b}"}},
+		"hf1 standby tok 17 99":                   {Token: "tok", Standby: &Standby{Now: 17, Due: 99}},
+	} {
+		if m, err := ParseMessage(s); err != nil || !reflect.DeepEqual(m, want) {
+			t.Errorf("%q: %+v, %v", s, m, err)
+		}
+	}
+	for _, s := range []string{
+		"", "hf1", "hf1 grant tok", "hf2 grant tok 17 1500 42 a", "hf1 other tok 17 99", "hf1 grant  17 1500 42 a",
+		"hf1 grant tok 17 1500 42", "hf1 grant tok 17 1500 42 ", "hf1 grant tok x 1500 42 a", "hf1 grant tok 17 0 42 a",
+		"hf1 grant tok 17 1500 0 a", "hf1 grant tok 17 1500 -1 a", "hf1 standby tok 17", "hf1 standby tok 17 x",
+	} {
+		if m, err := ParseMessage(s); err != ErrMalformed {
+			t.Errorf("%q is %+v, %v", s, m, err)
+		}
+	}
+}
+
+// Whatever a server sends, nothing panics, and what is accepted is whole.
+func FuzzParse(f *testing.F) {
+	for _, s := range []string{
+		"hf1:token:42:1700000000000:0:{\"o\":\"x\"}+", "hf1:::::", "granted 1700000000000000 15000 42 1",
+		"queued 1 -1 2 3 4 foreign", "error ERR x", "hf1 grant tok 17 1500 42 holdfast:{a}", "hf1 standby tok 17 99", "\xff \x00 ",
+	} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		if v, ok := ParseValue(s); ok && !strings.HasPrefix(s, "hf1:"+v.Token+":") {
+			t.Errorf("%q has the token %q", s, v.Token)
+		}
+		if r, err := ParseReply(s); err == nil {
+			if r.Now <= 0 {
+				t.Errorf("%q has the time %d", s, r.Now)
+			}
+			for before := len(s); r.Ints(new(int64)) == nil; before = len(r.Rest()) {
+				if len(r.Rest()) >= before {
+					t.Fatalf("%q: reading does not get on", s)
+				}
+			}
+		}
+		m, err := ParseMessage(s)
+		if err == nil && (m.Token == "" || (m.Grant == nil) == (m.Standby == nil)) {
+			t.Errorf("%q is %+v", s, m)
+		}
+		if err == nil && m.Grant != nil && (m.Grant.Claim <= 0 || m.Grant.Fence == 0 || m.Grant.Lock == "") {
+			t.Errorf("%q is %+v", s, *m.Grant)
+		}
+	})
+}

@@ -1,0 +1,136 @@
+package holdfast
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+)
+
+// fake is a server with as much of the protocol as holders and waiters need who never
+// hand over to one another: it notifies nobody, and tells waiters to look again soon.
+type fake struct {
+	mu      sync.Mutex
+	fence   uint64
+	holders map[string]string // by key
+}
+
+func (f *fake) Eval(_ context.Context, s Script, keys, args []string, _ bool) (string, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	key, mode, token := keys[0], args[0], args[1]
+	now := time.Now().UnixMicro()
+	mine := f.holders[key] == token
+	switch {
+	case s.Name == "acquire" && (mine || f.holders[key] == ""):
+		f.fence++
+		f.holders[key] = token
+		return fmt.Sprintf("granted %d %s %d 1", now, args[2], f.fence), nil
+	case s.Name == "acquire" && mode == modeTry:
+		return fmt.Sprintf("held %d 1000 0 hf1:%s:1:1:0:{}", now, f.holders[key]), nil
+	case s.Name == "acquire":
+		return fmt.Sprintf("queued %d 5 %d 1 1 ours", now, now), nil
+	case s.Name == "renew" && mine:
+		return fmt.Sprintf("renewed %d %s 0 0", now, args[2]), nil
+	case s.Name == "release" && mine:
+		delete(f.holders, key)
+		return fmt.Sprintf("released %d", now), nil
+	}
+	return fmt.Sprintf("gone %d", now), nil
+}
+
+func (f *fake) Subscribe(_ string, _ bool, sink Sink) Subscription {
+	go sink.Up()
+	return subscribed{}
+}
+
+func (f *fake) Probe(context.Context) (ServerInfo, error) {
+	return ServerInfo{Time: time.Now().UnixMicro()}, nil
+}
+
+func (f *fake) Addr() string { return "fake" }
+
+func (f *fake) Close() error { return nil }
+
+// subscribed is a subscription on which nothing is heard.
+type subscribed struct{}
+
+func (subscribed) Close() {}
+
+// remove deletes a lock under its holder.
+func (f *fake) remove(key string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.holders, key)
+}
+
+// waits reports whether a goroutine waits for the lock.
+func waits(c *Client, l *Lock) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	ln := c.lines[l.keys.Lock]
+	return ln != nil && ln.waiting() > 0
+}
+
+// A lock deleted under its holder is granted to the next goroutine of the same process
+// before the holder knows. Then two grants belong to one line.
+func TestNothingIsKeptOfLocksDeletedUnderTheirHolders(t *testing.T) {
+	server := &fake{holders: map[string]string{}}
+	c, err := New(server, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close(context.Background()) })
+	for name, renewed := range map[string]bool{"found out by a renewal": true, "found out by the release": false} {
+		for _, laterFirst := range []bool{false, true} {
+			ttl := time.Minute
+			if renewed {
+				ttl = 300 * time.Millisecond
+			}
+			l := c.Mutex(fmt.Sprint(name, laterFirst), TTL(ttl))
+			first, err := l.Acquire(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			leases := make(chan *Lease, 1)
+			go func() {
+				lease, err := l.Acquire(t.Context())
+				if err != nil {
+					t.Error(err)
+				}
+				leases <- lease
+			}()
+			for !waits(c, l) {
+				time.Sleep(time.Millisecond)
+			}
+			server.remove(l.keys.Lock)
+			second := <-leases
+			if renewed {
+				<-first.Context().Done()
+			}
+			order := []*Lease{first, second}
+			if laterFirst {
+				order = []*Lease{second, first}
+			}
+			for _, lease := range order {
+				err := lease.Release(t.Context())
+				if lease == first && !errors.Is(err, ErrLost) || lease == second && err != nil {
+					t.Errorf("Release: %v", err)
+				}
+			}
+		}
+	}
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+		c.mu.Lock()
+		lines, tokens, grants := len(c.lines), len(c.tokens), len(c.grants)
+		c.mu.Unlock()
+		if lines+tokens+grants == 0 {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("left in the client: %d lines, %d tokens, %d grants", lines, tokens, grants)
+		}
+	}
+}

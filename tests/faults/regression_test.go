@@ -1,0 +1,284 @@
+package faults
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/script"
+	"github.com/holdfast-go/holdfast/tests/backend"
+	"github.com/holdfast-go/holdfast/tests/proxy"
+	"github.com/holdfast-go/holdfast/tests/server"
+)
+
+// one starts a server for a test in which its kind does not matter.
+func one(t *testing.T) *backend.Backend {
+	t.Helper()
+	bin := server.One(t)
+	return &backend.Backend{Name: bin.Name, Server: server.Start(t, bin)}
+}
+
+// refuseWrites makes the server answer writes with NOREPLICAS, or stops it.
+func refuseWrites(t *testing.T, b *backend.Backend, on bool) {
+	t.Helper()
+	replicas := "0"
+	if on {
+		replicas = "1"
+	}
+	do(t, b.Server, "CONFIG", "SET", "min-replicas-to-write", replicas)
+}
+
+// tombstones is how many the lock's queue has.
+func tombstones(t *testing.T, rdb *redis.Client) int64 {
+	t.Helper()
+	n, err := rdb.ZCount(t.Context(), "holdfast:{a}:q", "-inf", "(0").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// cancelled acquires a lock through p and gives up while the request is on its way. It
+// returns the request when the server has the tombstone for it.
+func cancelled(t *testing.T, p *proxy.Proxy, l *holdfast.Lock, rdb *redis.Client) proxy.Held {
+	t.Helper()
+	held := p.Hold(running(script.Acquire, l.Name()), proxy.Hang)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	failed := make(chan error, 1)
+	go func() {
+		_, err := l.Acquire(ctx)
+		failed <- err
+	}()
+	held.Wait(t)
+	cancel()
+	if err := <-failed; err != context.Canceled {
+		t.Errorf("Acquire: %v", err)
+	}
+	backend.Eventually(t, "the tombstone stands", func() bool { return tombstones(t, rdb) == 1 })
+	return held
+}
+
+// Nobody calls Release again: the lock must not keep its waiter for the rest of its TTL.
+func TestRefusedReleaseIsDoneInTheBackground(t *testing.T) {
+	b := one(t)
+	for _, refusal := range []struct {
+		name   string
+		want   error
+		refuse []any
+		allow  []any
+	}{
+		{"too few replicas", holdfast.ErrWritesRefused,
+			[]any{"CONFIG", "SET", "min-replicas-to-write", "1"}, []any{"CONFIG", "SET", "min-replicas-to-write", "0"}},
+		{"no permission", holdfast.ErrPermission,
+			[]any{"ACL", "SETUSER", "default", "-get"}, []any{"ACL", "SETUSER", "default", "+get"}},
+	} {
+		t.Run(refusal.name, func(t *testing.T) {
+			lease := acquire(t, b.Client(t, nil).Mutex("a", holdfast.TTL(time.Minute)))
+			next := start(t, b.Client(t, nil).Mutex("a"))
+			backend.Waiters(t, b.Client(t, nil).Mutex("a"), 1)
+			do(t, b.Server, refusal.refuse...)
+			if err := lease.Release(t.Context()); !errors.Is(err, refusal.want) {
+				t.Errorf("Release: %v", err)
+			}
+			time.Sleep(300 * time.Millisecond) // the background meets the refusal, too
+			do(t, b.Server, refusal.allow...)
+			begun := time.Now()
+			release(t, receive(t, next))
+			if d := time.Since(begun); d > 5*time.Second {
+				t.Errorf("the waiter was served %s after the server recovered", d)
+			}
+			cleaned(t, b)
+		})
+	}
+}
+
+// What the background has done by then is no loss of the lease.
+func TestReleaseRepeatedAfterARefusalIsAmbiguous(t *testing.T) {
+	b := one(t)
+	lease := acquire(t, b.Client(t, nil).Mutex("a", holdfast.TTL(time.Minute)))
+	refuseWrites(t, b, true)
+	if err := lease.Release(t.Context()); !errors.Is(err, holdfast.ErrWritesRefused) {
+		t.Errorf("Release: %v", err)
+	}
+	refuseWrites(t, b, false)
+	other := b.Client(t, nil).Mutex("a")
+	backend.Eventually(t, "the background releases the lock", func() bool {
+		held, err := other.IsHeld(t.Context())
+		return !held && err == nil
+	})
+	if err := lease.Release(t.Context()); !holdfast.Ambiguous(err) || errors.Is(err, holdfast.ErrLost) {
+		t.Errorf("Release again: %v", err)
+	}
+	if err := lease.Release(t.Context()); err != nil {
+		t.Errorf("Release once more: %v", err)
+	}
+}
+
+// A try that was answered may have an unanswered copy on its way.
+func TestLateCopyOfATryThatFoundTheLockHeldTakesNothing(t *testing.T) {
+	b := one(t)
+	p := proxy.New(t, b.Server.Addr())
+	c := through(t, p, impatient)
+	lease := acquire(t, b.Client(t, nil).Mutex("a"))
+	held := p.Hold(running(script.Acquire, "a"), proxy.Cut)
+	if _, err := c.Mutex("a", holdfast.TTL(time.Minute)).TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrHeld) {
+		t.Errorf("TryAcquire: %v", err)
+	}
+	backend.Eventually(t, "the tombstone stands", func() bool { return slices.Contains(b.Keys(t), "holdfast:{a}:q") })
+	release(t, lease)
+	if reply := held.Forward(t); !strings.Contains(reply, "gone") {
+		t.Errorf("the late copy is answered %q", reply)
+	}
+	cleaned(t, b)
+}
+
+// The lock is the token's again, but not the lease's: somebody may have had it between.
+func TestDeletedLockThatALateCopyBringsBackIsLost(t *testing.T) {
+	b := one(t)
+	p := proxy.New(t, b.Server.Addr())
+	c := through(t, p, impatient)
+	held := p.Hold(running(script.Acquire, "a"), proxy.Cut)
+	lease := acquire(t, c.Mutex("a", holdfast.TTL(900*time.Millisecond)))
+	do(t, b.Server, "DEL", "holdfast:{a}")
+	if reply := held.Forward(t); !strings.Contains(reply, "granted") {
+		t.Fatalf("the late copy is answered %q", reply)
+	}
+	select {
+	case <-lease.Context().Done():
+	case <-time.After(3 * time.Second):
+		t.Error("the holder is not told")
+	}
+	var lost *holdfast.LostError
+	if !errors.As(lease.Err(), &lost) || lost.Reason != holdfast.LossTaken {
+		t.Errorf("the lease ended: %v", lease.Err())
+	}
+	cleaned(t, b)
+}
+
+// The waiter is handed the lock for a claim, and learns of it from the answer to its
+// repeated enqueue, as if it had just taken it.
+func TestLockHandedOverBehindALostReplyIsAWholeLease(t *testing.T) {
+	b := one(t)
+	for name, renew := range map[string]bool{"renewed": true, "not renewed": false} {
+		t.Run(name, func(t *testing.T) {
+			const ttl = 3 * time.Second // twice a claim
+			p := proxy.New(t, b.Server.Addr())
+			c := through(t, p, holdfast.Config{CommandTimeout: 400 * time.Millisecond})
+			lease := acquire(t, b.Client(t, nil).Mutex(name))
+			trap := p.LoseReply(proxy.Containing(script.Acquire.SHA1, "{"+name+"}", "holdfast:c:"), proxy.Hang)
+			next := start(t, c.Mutex(name, holdfast.TTL(ttl), holdfast.Renew(renew)))
+			if lost := trap.Reply(t); !strings.Contains(lost, "queued") {
+				t.Fatalf("the lost reply was %q", lost)
+			}
+			release(t, lease) // before the repeat
+			lease = receive(t, next)
+			first := lease.Deadline()
+			if left := time.Until(first); left < ttl*3/4 {
+				t.Errorf("the lease lasts for %s of %s", left, ttl)
+			}
+			within(t, b.Redis(t), lease)
+			if renew {
+				backend.Eventually(t, "it is renewed", func() bool { return lease.Deadline().After(first) })
+			}
+			release(t, lease)
+		})
+	}
+}
+
+// A crashed waiter's entry is in the queue, which nobody keeps alive.
+func TestTombstoneOutlivesTheQueueOfADeadWaiter(t *testing.T) {
+	b := one(t)
+	p := proxy.New(t, b.Server.Addr())
+	c := through(t, p, holdfast.Config{CommandTimeout: 150 * time.Millisecond, RetryTimeout: time.Second})
+	const left = 500 * time.Millisecond
+	rdb := b.Redis(t)
+	dead := redis.Z{Score: float64(time.Now().Add(-time.Minute).UnixMicro()), Member: "dead\n1500\nholdfast:c:dead\n{}"}
+	if err := rdb.ZAdd(t.Context(), "holdfast:{a}:q", dead).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := rdb.PExpire(t.Context(), "holdfast:{a}:q", left).Err(); err != nil {
+		t.Fatal(err)
+	}
+	held := cancelled(t, p, c.Mutex("a", holdfast.TTL(time.Minute)), rdb)
+	time.Sleep(left)
+	if reply := held.Forward(t); !strings.Contains(reply, "gone") {
+		t.Errorf("the late copy is answered %q", reply)
+	}
+	cleaned(t, b)
+}
+
+// A client that tries for long has a tombstone that stands for long.
+func TestEnqueueDoesNotShortenTheLifeOfATombstone(t *testing.T) {
+	b := one(t)
+	p := proxy.New(t, b.Server.Addr())
+	const long = 5 * time.Minute
+	c := through(t, p, holdfast.Config{CommandTimeout: 150 * time.Millisecond, RetryTimeout: long})
+	rdb := b.Redis(t)
+	cancelled(t, p, c.Mutex("a"), rdb)
+	lease := acquire(t, b.Client(t, nil).Mutex("a"))
+	next := start(t, b.Client(t, nil).Mutex("a"))
+	backend.Waiters(t, b.Client(t, nil).Mutex("a"), 1)
+	if pttl := rdb.PTTL(t.Context(), "holdfast:{a}:q").Val(); pttl < long-time.Minute {
+		t.Errorf("the queue has %s left; its tombstone stands for %s", pttl, long)
+	}
+	release(t, lease)
+	release(t, receive(t, next))
+	if n := tombstones(t, rdb); n != 1 {
+		t.Errorf("%d tombstones", n)
+	}
+}
+
+// Answers take less time than a lease lasts, and more than its share for one try.
+func TestRenewalsOnASlowWayKeepTheLease(t *testing.T) {
+	b := one(t)
+	p := proxy.New(t, b.Server.Addr())
+	c := through(t, p, holdfast.Config{})
+	const ttl = 800 * time.Millisecond
+	p.DelayReplies(250 * time.Millisecond)
+	lease := acquire(t, c.Mutex("a", holdfast.TTL(ttl)))
+	select {
+	case <-lease.Context().Done():
+		t.Errorf("the lease ended: %v", context.Cause(lease.Context()))
+	case <-time.After(3 * ttl):
+		within(t, b.Redis(t), lease)
+	}
+	p.DelayReplies(0)
+	if err := lease.Release(t.Context()); err != nil {
+		t.Errorf("Release: %v", err)
+	}
+}
+
+// The server has done both; only one knows of the hour, and it was sent first.
+func TestExtendAnsweredAfterALaterRenewalCounts(t *testing.T) {
+	b := one(t)
+	p := proxy.New(t, b.Server.Addr())
+	c := through(t, p, holdfast.Config{})
+	// No second renewal tells what the server has.
+	lease := acquire(t, c.Mutex("a", holdfast.TTL(1500*time.Millisecond), holdfast.MaxRenewals(1)))
+	first := lease.Deadline()
+	p.DelayRequests(time.Second)
+	extended := make(chan error, 1)
+	go func() { extended <- lease.Extend(t.Context(), time.Hour) }()
+	time.Sleep(200 * time.Millisecond) // the request is in the proxy now
+	p.DelayRequests(0)
+	backend.Eventually(t, "the renewal is answered", func() bool { return lease.Deadline().After(first) })
+	if left := time.Until(lease.Deadline()); left > time.Minute {
+		t.Fatalf("the renewal came second: %s left", left)
+	}
+	if err := <-extended; err != nil {
+		t.Errorf("Extend: %v", err)
+	}
+	if left := time.Until(lease.Deadline()); left < 59*time.Minute {
+		t.Errorf("%s left after Extend", left)
+	}
+	within(t, b.Redis(t), lease)
+	release(t, lease)
+	cleaned(t, b)
+}

@@ -1,0 +1,222 @@
+package faults
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/holdfastgoredis"
+	"github.com/holdfast-go/holdfast/internal/clock"
+	"github.com/holdfast-go/holdfast/internal/keys"
+	"github.com/holdfast-go/holdfast/internal/script"
+	"github.com/holdfast-go/holdfast/tests/backend"
+	"github.com/holdfast-go/holdfast/tests/proxy"
+	"github.com/holdfast-go/holdfast/tests/server"
+)
+
+// still fails the test when the wait for a lease ends within d.
+func still(t *testing.T, waiting <-chan *holdfast.Lease, d time.Duration) {
+	t.Helper()
+	select {
+	case <-waiting:
+		t.Fatal("the wait has ended")
+	case <-time.After(d):
+	}
+}
+
+// A waiter looks for itself when the lock may have expired, and the server refuses it.
+func TestQueuedWaiterOutlivesRefusals(t *testing.T) {
+	b := one(t)
+	const ttl = 400 * time.Millisecond
+	acquire(t, b.Client(t, nil).Mutex("a", holdfast.TTL(ttl), holdfast.Renew(false)))
+	next := start(t, b.Client(t, &impatient).Mutex("a"))
+	backend.Waiters(t, b.Client(t, nil).Mutex("a"), 1)
+	refuseWrites(t, b, true)
+	still(t, next, ttl+impatient.RetryTimeout)
+	refuseWrites(t, b, false)
+	begun := time.Now()
+	release(t, receive(t, next))
+	if d := time.Since(begun); d > 3*time.Second {
+		t.Errorf("served %s after the server recovered", d)
+	}
+	cleaned(t, b)
+}
+
+// A poller is in no queue, and waits all the same.
+func TestPollingWaiterOutlivesOutagesAndRefusals(t *testing.T) {
+	b := one(t)
+	do(t, b.Server, "ACL", "SETUSER", "deaf", "on", ">x", "~*", "resetchannels", "+@all")
+	p := proxy.New(t, b.Server.Addr())
+	rdb := redis.NewClient(&redis.Options{Addr: p.Addr(), Username: "deaf", Password: "x"})
+	t.Cleanup(func() { _ = rdb.Close() })
+	c, err := holdfast.New(holdfastgoredis.New(rdb), &impatient)
+	if err != nil {
+		t.Fatal(err)
+	}
+	backend.CloseWith(t, c)
+	lease := acquire(t, b.Client(t, nil).Mutex("a", holdfast.TTL(time.Minute)))
+	before := b.Server.CommandStats()["evalsha"]
+	next := start(t, c.Mutex("a"))
+	backend.Eventually(t, "it polls", func() bool { return b.Server.CommandStats()["evalsha"] >= before+3 })
+
+	p.SwallowReplies(true)
+	still(t, next, 2*impatient.RetryTimeout)
+	p.SwallowReplies(false)
+
+	do(t, b.Server, "CONFIG", "SET", "maxmemory", "1")
+	release(t, lease)
+	still(t, next, impatient.RetryTimeout)
+	do(t, b.Server, "CONFIG", "SET", "maxmemory", "0")
+	release(t, receive(t, next))
+	cleaned(t, b)
+}
+
+// The goroutine that is next has asked for the TTL of its lock, not for the other's.
+func TestExtendedLeaseIsNotPassedOnWithinTheProcess(t *testing.T) {
+	b := one(t)
+	const ttl = 5 * time.Second
+	l := b.Client(t, nil).Mutex("a", holdfast.TTL(ttl))
+	other := b.Client(t, nil).Mutex("a")
+	for range 5 { // a lease is passed on for 50 ms only
+		lease := acquire(t, other)
+		next := [...]<-chan *holdfast.Lease{start(t, l), start(t, l)}
+		backend.Waiters(t, other, 1)
+		release(t, lease)
+		var second <-chan *holdfast.Lease
+		select {
+		case lease = <-next[0]:
+			second = next[1]
+		case lease = <-next[1]:
+			second = next[0]
+		}
+		// The renewal that makes a lease of the claim brings a fence for the next.
+		backend.Eventually(t, "the claim is a lease", func() bool { return time.Until(lease.Deadline()) > ttl/2 })
+		if err := lease.Extend(t.Context(), time.Hour); err != nil {
+			t.Fatal(err)
+		}
+		release(t, lease)
+		lease = receive(t, second)
+		if left := time.Until(lease.Deadline()); left > ttl {
+			t.Errorf("a lease with a TTL of %s lasts for %s", ttl, left)
+		}
+		if pttl := b.Redis(t).PTTL(t.Context(), "holdfast:{a}").Val(); pttl > ttl {
+			t.Errorf("a lock with a TTL of %s expires in %s", ttl, pttl)
+		}
+		release(t, lease)
+	}
+	cleaned(t, b)
+}
+
+// A lease may be passed on within the process once its renewal is answered, and this
+// one never is.
+func TestHangingRenewalDoesNotHoldUpRelease(t *testing.T) {
+	b := one(t)
+	p := proxy.New(t, b.Server.Addr())
+	l := through(t, p, holdfast.Config{}).Mutex("a")
+	t.Cleanup(p.Cut) // a command that hangs would keep the client from closing
+	other := b.Client(t, nil).Mutex("a")
+	lease := acquire(t, other)
+	first, second := start(t, l), start(t, l)
+	backend.Waiters(t, other, 1)
+	renewal := p.Hold(running(script.Renew, "a"), proxy.Hang) // at once, for a claim
+	release(t, lease)
+	select {
+	case lease = <-first:
+		first = second
+	case lease = <-second:
+	}
+	renewal.Wait(t)
+	begun := time.Now()
+	release(t, lease)
+	if d := time.Since(begun); d > 300*time.Millisecond {
+		t.Errorf("Release took %s", d)
+	}
+	lease = receive(t, first)
+	if reply := renewal.Forward(t); !strings.Contains(reply, "gone") {
+		t.Errorf("the late renewal is answered %q", reply)
+	}
+	release(t, lease)
+	cleaned(t, b)
+}
+
+// Row 13: the machine sleeps past the deadline, and the timers with it.
+func TestSuspensionEndsLeasesOnWakingUp(t *testing.T) {
+	var slept atomic.Int64
+	begun := time.Now()
+	t.Cleanup(clock.SetBoot(func() time.Duration { return time.Hour + time.Since(begun) + time.Duration(slept.Load()) }))
+	b := one(t)
+	c := b.Client(t, nil)
+	var leases []*holdfast.Lease
+	var contexts []context.Context
+	for name, renew := range map[string]bool{"renewed": true, "not renewed": false} {
+		lease := acquire(t, c.Mutex(name, holdfast.TTL(10*time.Minute), holdfast.Renew(renew)))
+		leases = append(leases, lease)
+		contexts = append(contexts, lease.Context())
+	}
+	slept.Store(int64(time.Hour))
+	limit := time.After(2 * time.Second)
+	for _, ctx := range contexts { // before Err, which ends them, too
+		select {
+		case <-ctx.Done():
+			var lost *holdfast.LostError
+			if !errors.As(context.Cause(ctx), &lost) || lost.Reason != holdfast.LossExpired {
+				t.Errorf("the context ended: %v", context.Cause(ctx))
+			}
+		case <-limit:
+			t.Fatal("2s after waking up a context has not ended")
+		}
+	}
+	for _, lease := range leases {
+		if err := lease.Err(); !errors.Is(err, holdfast.ErrLost) {
+			t.Errorf("%s: Err: %v", lease.Name(), err)
+		}
+	}
+	cleaned(t, b)
+}
+
+// While a Cluster's slot moves, scripts whose keys are not all there are refused: a
+// lock that nobody waits for has no queue.
+func TestRenewalsInASlotOnTheMove(t *testing.T) {
+	nodes := server.StartCluster(t, server.One(t), 2)
+	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{nodes[0].Addr()}})
+	t.Cleanup(func() { _ = rdb.Close() })
+	c, err := holdfast.New(holdfastgoredis.New(rdb), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	backend.CloseWith(t, c)
+	const ttl = 500 * time.Millisecond
+	const key = "holdfast:{a}"
+	lease := acquire(t, c.Mutex("a", holdfast.TTL(ttl)))
+	survives := func(where string) {
+		t.Helper()
+		select {
+		case <-lease.Context().Done():
+			t.Fatalf("%s: the lease ended: %v", where, context.Cause(lease.Context()))
+		case <-time.After(2 * ttl):
+		}
+	}
+
+	slot := keys.Slot(key)
+	slices.SortFunc(nodes, func(a, b *server.Server) int { // the one that has the key first
+		return int(do(t, b, "CLUSTER", "COUNTKEYSINSLOT", slot).(int64) - do(t, a, "CLUSTER", "COUNTKEYSINSLOT", slot).(int64))
+	})
+	from, to := nodes[0], nodes[1]
+	fromID, toID := do(t, from, "CLUSTER", "MYID"), do(t, to, "CLUSTER", "MYID")
+	do(t, to, "CLUSTER", "SETSLOT", slot, "IMPORTING", fromID)
+	do(t, from, "CLUSTER", "SETSLOT", slot, "MIGRATING", toID)
+	survives("before the key moves")
+	host, port, _ := strings.Cut(to.Addr(), ":")
+	do(t, from, "MIGRATE", host, port, "", 0, 5000, "KEYS", key, key+":f")
+	survives("when the key has moved")
+	do(t, to, "CLUSTER", "SETSLOT", slot, "NODE", toID)
+	do(t, from, "CLUSTER", "SETSLOT", slot, "NODE", toID)
+	release(t, lease)
+}

@@ -1,0 +1,165 @@
+// Package virtual tests what takes minutes: in bubbles of testing/synctest, where time
+// passes as soon as everybody waits for it.
+package virtual
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/holdfastgoredis"
+	"github.com/holdfast-go/holdfast/holdfasttest"
+	"github.com/holdfast-go/holdfast/internal/clock"
+)
+
+// bubble runs f with a server of its own. What f opens is closed before the bubble ends.
+func bubble(t *testing.T, f func(t *testing.T, srv *holdfasttest.Server)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		// The clock that runs through suspension is not virtual.
+		t.Cleanup(clock.SetBoot(func() time.Duration { return 0 }))
+		f(t, holdfasttest.Run(t))
+	})
+}
+
+// client returns a new client, as another process would have. wrap may put something
+// between it and its driver.
+func client(t *testing.T, srv *holdfasttest.Server, wrap ...func(holdfast.Driver) holdfast.Driver) *holdfast.Client {
+	t.Helper()
+	// go-redis looks a name up, in the machine's time.
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:0", Dialer: srv.Dial})
+	t.Cleanup(func() { _ = rdb.Close() })
+	d := holdfastgoredis.New(rdb)
+	for _, f := range wrap {
+		d = f(d)
+	}
+	c, err := holdfast.New(d, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
+		defer cancel()
+		if err := c.Close(ctx); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+	})
+	return c
+}
+
+// waiting is an Acquire under way.
+type waiting struct {
+	cancel context.CancelFunc
+	done   chan struct{} // closed when it has returned
+	at     time.Time     // when it did
+	lease  *holdfast.Lease
+	err    error
+}
+
+// wait has a goroutine acquire the lock, and returns when it waits.
+func wait(t *testing.T, l *holdfast.Lock) *waiting {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	w := &waiting{cancel: cancel, done: make(chan struct{})}
+	go func() {
+		defer close(w.done)
+		w.lease, w.err = l.Acquire(ctx)
+		w.at = time.Now()
+	}()
+	time.Sleep(time.Second)
+	select {
+	case <-w.done:
+		t.Fatalf("Acquire of a held lock returned %v", w.err)
+	default:
+	}
+	return w
+}
+
+// served waits until w has the lock, and checks that it took no longer than limit.
+func (w *waiting) served(t *testing.T, limit time.Duration) {
+	t.Helper()
+	begun := time.Now()
+	<-w.done
+	switch {
+	case w.err != nil:
+		t.Errorf("Acquire: %v", w.err)
+		return
+	case w.at.Sub(begun) > limit:
+		t.Errorf("the waiter was served after %s", w.at.Sub(begun))
+	}
+	release(t, w.lease)
+}
+
+func acquire(t *testing.T, l *holdfast.Lock) *holdfast.Lease {
+	t.Helper()
+	lease, err := l.Acquire(t.Context())
+	if err != nil {
+		t.Fatalf("Acquire: %v", err)
+	}
+	return lease
+}
+
+func release(t *testing.T, l *holdfast.Lease) {
+	t.Helper()
+	if err := l.Release(context.Background()); err != nil {
+		t.Errorf("Release: %v", err)
+	}
+}
+
+// The one behind a waiter that leaves is told to look when the lock may expire. It must
+// look before that, too: nobody else keeps the queue alive.
+func TestWaiterWhoMovesUpStaysInTheQueue(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
+		ttl := holdfast.TTL(10 * time.Minute)
+		lease := acquire(t, client(t, srv).Mutex("a", ttl))
+		first := wait(t, client(t, srv).Mutex("a", ttl))
+		second := wait(t, client(t, srv).Mutex("a", ttl))
+		first.cancel()
+		<-first.done
+		if first.err != context.Canceled {
+			t.Errorf("Acquire: %v", first.err)
+		}
+		time.Sleep(5 * time.Minute)
+		release(t, lease)
+		second.served(t, time.Second)
+	})
+}
+
+// refusing is a server that refuses releases for a while.
+type refusing struct {
+	holdfast.Driver
+	on atomic.Bool
+}
+
+func (d *refusing) Eval(ctx context.Context, s holdfast.Script, keys, args []string, urgent bool) (string, error) {
+	if d.on.Load() && s.Name == "release" {
+		return "", holdfast.ReplyError("NOREPLICAS Not enough good replicas to write.")
+	}
+	return d.Driver.Eval(ctx, s, keys, args, urgent)
+}
+
+// A refused release is tried on for as long as the lock may stand.
+func TestBackgroundReleaseOutlivesALongRefusal(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
+		var server refusing
+		holder := client(t, srv, func(d holdfast.Driver) holdfast.Driver {
+			server.Driver = d
+			return &server
+		})
+		lease := acquire(t, holder.Mutex("a", holdfast.TTL(10*time.Minute)))
+		next := wait(t, client(t, srv).Mutex("a"))
+		server.on.Store(true)
+		if err := lease.Release(t.Context()); !errors.Is(err, holdfast.ErrWritesRefused) {
+			t.Errorf("Release: %v", err)
+		}
+		time.Sleep(5 * time.Minute)
+		server.on.Store(false)
+		next.served(t, 10*time.Second)
+	})
+}

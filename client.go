@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/base64"
-	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -150,7 +149,8 @@ func randomText() string {
 // contexts of leases end with the cause ErrClosed, and their Err says so; nothing is
 // renewed any more. It then waits until every lease was released, or has expired, or
 // ctx ends: a lock is not given away under a holder that may still be working. What
-// is not released then expires with its TTL. A second Close waits for the first.
+// is not released then expires with its TTL; the client's connections are closed after
+// that. A second Close waits for the first.
 func (c *Client) Close(ctx context.Context) error {
 	c.closeOnce.Do(func() {
 		close(c.closing)
@@ -163,9 +163,7 @@ func (c *Client) Close(ctx context.Context) error {
 	case <-c.closed:
 		return c.closeErr
 	case <-ctx.Done():
-		// Whoever waits no longer, wants the connections closed all the same.
-		c.hub.close()
-		return errors.Join(ctx.Err(), c.driver.Close())
+		return ctx.Err()
 	}
 }
 

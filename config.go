@@ -25,9 +25,10 @@ type Config struct {
 	// "holdfast:".
 	Prefix string
 
-	// RetryTimeout bounds how long an operation keeps trying while the server
-	// is unreachable, loading, busy or without a master, before it returns the
-	// error; a context may end it sooner. Default 3 s.
+	// RetryTimeout bounds for how long an operation is begun again while the
+	// server is unreachable, loading, busy or without a master, before it
+	// returns the error; a context may end it sooner. A waiter that the server
+	// has answered once is bounded by its context alone. Default 3 s.
 	RetryTimeout time.Duration
 
 	// TTL is the lease time of locks without a TTL option. Default 15 s.

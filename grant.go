@@ -40,7 +40,7 @@ type grant struct {
 	end     uint64        // of the fences reserved
 	passed  int           // times it was passed on
 	claim   bool          // it is a claim still, to be made a lease by a renewal
-	renewAt time.Time     // zero when it is not to be renewed, or just is
+	renewAt clock.Instant // zero when it is not to be renewed
 	renewed int           // times it was
 	flying  int           // renewals under way
 	landed  chan struct{} // closed when flying falls to 0
@@ -83,9 +83,9 @@ func (g *grant) begin(ctx context.Context) *Lease {
 	g.mu.Lock()
 	lease := g.newLease(ctx)
 	if g.canRenew() {
-		g.renewAt = g.anchor.Mono.Add(jitter(min(g.l.set.ttl, g.valid)/3, 5))
+		g.renewAt = g.anchor.Add(jitter(min(g.l.set.ttl, g.valid)/3, 5))
 		if g.claim {
-			g.renewAt = time.Now()
+			g.renewAt = clock.Now()
 		}
 	}
 	g.plan()
@@ -105,12 +105,17 @@ func (g *grant) newLease(ctx context.Context) *Lease {
 
 func (g *grant) expired(now clock.Instant) bool { return now.Sub(g.anchor) >= g.valid }
 
-func (g *grant) deadline() time.Time { return g.anchor.Mono.Add(g.valid) }
+// deadline is when the grant is over, by the clock of time.Now, which may have stood
+// still for a while.
+func (g *grant) deadline(now clock.Instant) time.Time {
+	stood := now.Sub(g.anchor) - now.Mono.Sub(g.anchor.Mono)
+	return g.anchor.Mono.Add(g.valid - stood)
+}
 
 // capHold ends the grant where MaxHold does.
 func (g *grant) capHold() {
 	if bound := g.l.set.maxHold; bound > 0 {
-		g.valid = min(g.valid, g.since.Mono.Add(bound).Sub(g.anchor.Mono))
+		g.valid = min(g.valid, g.since.Add(bound).Sub(g.anchor))
 	}
 }
 
@@ -129,7 +134,7 @@ func (g *grant) canRenew() bool {
 // renewTTL is the TTL to ask for; final says that it is what MaxHold leaves.
 func (g *grant) renewTTL(want time.Duration) (ttl time.Duration, final bool) {
 	if s := g.l.set; s.maxHold > 0 {
-		left := max(s.maxHold-time.Since(g.since.Mono), time.Millisecond)
+		left := max(s.maxHold-clock.Since(g.since), time.Millisecond)
 		return min(want, left), want >= left
 	}
 	return want, false
@@ -137,9 +142,12 @@ func (g *grant) renewTTL(want time.Duration) (ttl time.Duration, final bool) {
 
 // plan has the scheduler call at the next renewal, or the deadline.
 func (g *grant) plan() {
-	at := g.deadline()
-	if !g.renewAt.IsZero() && g.renewAt.Before(at) {
-		at = g.renewAt
+	now := clock.Now()
+	at := g.deadline(now)
+	if !g.renewAt.IsZero() {
+		if wait := -now.Sub(g.renewAt); now.Mono.Add(wait).Before(at) {
+			at = now.Mono.Add(wait)
+		}
 	}
 	g.l.c.schedule.Set(&g.entry, at, g.tick)
 }
@@ -156,11 +164,11 @@ func (g *grant) tick() {
 		g.lose(g.expiry())
 		return
 	}
-	if !g.renewAt.IsZero() && !now.Mono.Before(g.renewAt) {
+	if !g.renewAt.IsZero() && now.Sub(g.renewAt) >= 0 {
 		// If this one is not answered in time, another goes out: several fit into
 		// what is left.
 		left := g.valid - now.Sub(g.anchor)
-		g.renewAt = now.Mono.Add(min(max(left/3, 50*time.Millisecond), g.l.c.cfg.CommandTimeout))
+		g.renewAt = now.Add(min(max(left/3, 50*time.Millisecond), g.l.c.cfg.CommandTimeout))
 		if g.flying == 0 {
 			g.landed = make(chan struct{})
 		}
@@ -219,19 +227,20 @@ func (g *grant) renew() {
 	if err != nil {
 		_, kind := classify(err)
 		g.failure = &ServerError{Op: "renew", Name: g.l.name, Server: c.driver.Addr(), Kind: kind, Err: err}
-		left := g.valid - clock.Since(g.anchor)
-		g.renewAt = time.Now().Add(min(max(left/8, 25*time.Millisecond), time.Second))
+		now := clock.Now()
+		left := g.valid - now.Sub(g.anchor)
+		g.renewAt = now.Add(min(max(left/8, 25*time.Millisecond), time.Second))
 	} else {
 		if !g.claim {
 			g.renewed++
 		}
-		g.claim, g.renewAt = false, time.Time{}
+		g.claim, g.renewAt = false, clock.Instant{}
 		if g.canRenew() {
-			g.renewAt = a.sent.Mono.Add(jitter(g.l.set.ttl/3, 5))
+			g.renewAt = a.sent.Add(jitter(g.l.set.ttl/3, 5))
 		}
 	}
 	if g.lease.ended == ErrClosed {
-		g.renewAt = time.Time{}
+		g.renewAt = clock.Instant{}
 	}
 	g.plan()
 }
@@ -269,7 +278,7 @@ func (g *grant) apply(a answer, final bool) (*LostError, error) {
 	// request tells best what the server has; an earlier one may have asked for more.
 	term := time.Duration(pttl) * time.Millisecond
 	valid := term - drift(term)
-	if a.sent.Mono.After(g.anchor.Mono) || a.sent.Mono.Add(valid).After(g.deadline()) {
+	if now := clock.Now(); now.Sub(a.sent) < now.Sub(g.anchor) || valid-now.Sub(a.sent) > g.valid-now.Sub(g.anchor) {
 		g.anchor, g.valid = a.sent, valid
 		g.capHold()
 	}
@@ -308,7 +317,7 @@ func (g *grant) retire() {
 		return
 	}
 	g.lease.finish(ErrClosed)
-	g.renewAt = time.Time{}
+	g.renewAt = clock.Instant{}
 	g.plan()
 }
 

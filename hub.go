@@ -235,7 +235,10 @@ func (c *Client) notified(payload string) {
 	case m.Grant != nil:
 		// Whatever this once was, nobody here wants it.
 		k := c.space.Of(m.Grant.Lock)
-		l := &Lock{c: c, name: m.Grant.Lock, keys: k, set: settings{ttl: time.Duration(m.Grant.Claim) * time.Millisecond}}
+		l := &Lock{c: c, name: m.Grant.Lock, keys: k, set: settings{
+			ttl:    time.Duration(m.Grant.Claim) * time.Millisecond,
+			hasKey: k.Queue != k.Lock+":q",
+		}}
 		c.tasks.run(func() { c.takeBack(l, m.Token, "", 0) })
 	}
 }

@@ -48,7 +48,7 @@ func (l *Lease) Token() uint64 { return l.fence }
 func (l *Lease) Deadline() time.Time {
 	l.g.mu.Lock()
 	defer l.g.mu.Unlock()
-	return l.g.deadline()
+	return l.g.deadline(clock.Now())
 }
 
 // Err returns nil while the lease is held; then ErrReleased, ErrClosed, or a

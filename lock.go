@@ -111,7 +111,8 @@ func (l *Lock) TryAcquire(ctx context.Context) (*Lease, error) {
 }
 
 // Do acquires the lock, calls f and releases the lock, also when f panics. The
-// context that f gets is made from ctx and ends, with a cause, before the lease can.
+// context that f gets is made from ctx and ends, with a cause, when the lease does: at
+// its deadline at the latest, which is before anybody else can have the lock.
 // Do returns f's error joined with that of the release: one that matches ErrLost
 // when the lease was lost while f ran.
 func (l *Lock) Do(ctx context.Context, f func(ctx context.Context, lease *Lease) error) (err error) {

@@ -71,8 +71,8 @@ func Owner(id string) Option { return func(s *settings) { s.owner = id } }
 
 // Key makes the lock live under exactly this key, instead of one made from
 // prefix and name, so that it is shared with programs that use the canonical
-// form: SET key token NX PX ttl, and a script that compares and deletes. Names
-// with braces outside a Cluster hash tag are refused.
+// form: SET key token NX PX ttl, and a script that compares and deletes. A key with a
+// closing brace that is not a Cluster hash tag's is refused.
 func Key(exact string) Option {
 	return func(s *settings) { s.key, s.hasKey = exact, true }
 }

@@ -23,7 +23,8 @@ type ServerConfig struct {
 // Server is a Redis server inside this process, good enough for locks: it has no
 // persistence, no Cluster mode and no ACL. Keys expire with the clock, which in a
 // testing/synctest bubble is virtual: start the server inside the bubble, and reach it
-// with Dial.
+// with Dial. There, give go-redis a numeric address, such as "127.0.0.1:0": it looks
+// names up, outside the bubble.
 type Server struct {
 	redis *miniredis.Miniredis
 	stop  chan struct{}

@@ -20,15 +20,28 @@ func Now() Instant {
 	return Instant{time.Now(), (*boot.Load())()}
 }
 
-// Since returns how long ago an instant was, by the clock that says longer.
+// Since returns how long ago an instant was.
 func Since(t Instant) time.Duration {
 	return Now().Sub(t)
 }
 
-// Sub returns the time from u to t, by the clock that says longer.
+// Sub returns the time from u to t: by the clock that does not stop, if it has gained
+// on the other, which two readings one after the other always do a little.
 func (t Instant) Sub(u Instant) time.Duration {
-	return max(t.Mono.Sub(u.Mono), t.boot-u.boot)
+	mono, boot := t.Mono.Sub(u.Mono), t.boot-u.boot
+	if boot-mono > time.Millisecond {
+		return boot
+	}
+	return mono
 }
+
+// Add returns the instant d after t.
+func (t Instant) Add(d time.Duration) Instant {
+	return Instant{t.Mono.Add(d), t.boot + d}
+}
+
+// IsZero reports whether t was never read.
+func (t Instant) IsZero() bool { return t.Mono.IsZero() }
 
 // Lag returns by how much the clock that does not stop has gained on the monotonic one
 // since the process began: how long the machine was suspended. False where the system

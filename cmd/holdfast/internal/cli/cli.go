@@ -21,7 +21,7 @@ type command struct {
 
 func commands() []command {
 	return []command{
-		{"demo", "see locks at work: nothing needed, 15 seconds", demoHelp, runDemo},
+		{"demo", "see locks at work: nothing needed, 10 seconds", demoHelp, runDemo},
 		{"run", "run a command while holding a lock", runHelp, run},
 		{"dev", "run an embedded server, for development", devHelp, dev},
 		{"version", "say which version this is", versionHelp, version},

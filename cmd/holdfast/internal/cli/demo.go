@@ -38,7 +38,7 @@ func demoFlags(cfg *demo.Config) *pflag.FlagSet {
 func demoHelp(w io.Writer) {
 	fmt.Fprintf(w, `Usage: holdfast demo [flags]
 
-Shows what the lock does, in about 15 seconds, with processes of its own: they
+Shows what the lock does, in about 10 seconds, with processes of its own: they
 race to draw 10 winners, each exactly once; then, while all keep a ledger, one
 that holds the lock is killed with -9, and another is paused for longer than its
 lease and woken. At the end it checks what all of them recorded.

@@ -1,0 +1,68 @@
+package virtual
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/holdfasttest"
+	"github.com/holdfast-go/holdfast/internal/clock"
+)
+
+// suspendable is bubble, with a machine that f can suspend.
+func suspendable(t *testing.T, f func(t *testing.T, srv *holdfasttest.Server, suspend func(time.Duration))) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		var slept atomic.Int64
+		begun := time.Now()
+		t.Cleanup(clock.SetBoot(func() time.Duration { return time.Hour + time.Since(begun) + time.Duration(slept.Load()) }))
+		f(t, holdfasttest.Run(t), func(d time.Duration) { slept.Add(int64(d)) })
+	})
+}
+
+// What is left when the machine wakes up is enough for a renewal.
+func TestLeaseIsRenewedAfterASuspensionShorterThanItself(t *testing.T) {
+	suspendable(t, func(t *testing.T, srv *holdfasttest.Server, suspend func(time.Duration)) {
+		lease := acquire(t, client(t, srv).Mutex("a", holdfast.TTL(10*time.Minute)))
+		time.Sleep(time.Second)
+		first := lease.Deadline()
+		suspend(9 * time.Minute)
+		time.Sleep(5 * time.Second)
+		if !lease.Deadline().After(first) {
+			t.Error("5s after waking up it is not renewed")
+		}
+		time.Sleep(20 * time.Minute)
+		if err := lease.Err(); err != nil {
+			t.Fatalf("it ended: %v", err)
+		}
+		release(t, lease)
+	})
+}
+
+// unreachable is a server that renewals do not reach.
+type unreachable struct{ holdfast.Driver }
+
+func (d unreachable) Eval(ctx context.Context, s holdfast.Script, keys, args []string, urgent bool) (string, error) {
+	if s.Name == "renew" {
+		return "", errors.New("no way to the server")
+	}
+	return d.Driver.Eval(ctx, s, keys, args, urgent)
+}
+
+// What is left when the machine wakes up is measured by the clock that went on.
+func TestContextEndsOnTimeAfterASuspensionShorterThanTheLease(t *testing.T) {
+	suspendable(t, func(t *testing.T, srv *holdfasttest.Server, suspend func(time.Duration)) {
+		c := client(t, srv, func(d holdfast.Driver) holdfast.Driver { return unreachable{d} })
+		lease := acquire(t, c.Mutex("a", holdfast.TTL(10*time.Minute)))
+		begun := time.Now()
+		suspend(9 * time.Minute)
+		<-lease.Context().Done()
+		if after := time.Since(begun); after > time.Minute {
+			t.Errorf("a minute was left; the context ended %s after waking up: %v", after, context.Cause(lease.Context()))
+		}
+	})
+}

@@ -120,8 +120,4 @@ local function main()
     .. ' ' .. redis.call('ZCOUNT', KEYS[2], 0, whole(score)) .. ' ' .. receivers(ARGV[8]) .. ' ' .. kind
 end
 
-local ok, reply = pcall(main)
-if ok then
-  return reply
-end
-return 'error ' .. message(reply)
+-- include answer.lua

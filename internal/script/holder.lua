@@ -17,8 +17,4 @@ local function main()
   return 'held ' .. whole(now) .. ' ' .. redis.call('PTTL', KEYS[1]) .. ' ' .. waiters .. ' ' .. value
 end
 
-local ok, reply = pcall(main)
-if ok then
-  return reply
-end
-return 'error ' .. message(reply)
+-- include answer.lua

@@ -86,8 +86,4 @@ local function main()
   return (left and 'left ' or 'gone ') .. whole(now)
 end
 
-local ok, reply = pcall(main)
-if ok then
-  return reply
-end
-return 'error ' .. message(reply)
+-- include answer.lua

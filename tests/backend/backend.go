@@ -110,3 +110,52 @@ func Waiters(tb testing.TB, l *holdfast.Lock, n int) {
 		return err == nil && h.Waiters == n
 	})
 }
+
+// Acquire acquires, or fails the test.
+func Acquire(tb testing.TB, l *holdfast.Lock) *holdfast.Lease {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(tb.Context(), 20*time.Second)
+	defer cancel()
+	lease, err := l.Acquire(ctx)
+	if err != nil {
+		tb.Fatalf("Acquire(%q): %v", l.Name(), err)
+	}
+	return lease
+}
+
+// Release releases, or fails the test.
+func Release(tb testing.TB, l *holdfast.Lease) {
+	tb.Helper()
+	if err := l.Release(context.Background()); err != nil {
+		tb.Fatalf("Release(%q): %v", l.Name(), err)
+	}
+}
+
+// Start has a goroutine acquire the lock.
+func Start(tb testing.TB, l *holdfast.Lock) <-chan *holdfast.Lease {
+	tb.Helper()
+	leases := make(chan *holdfast.Lease, 1)
+	go func() {
+		lease, err := l.Acquire(tb.Context())
+		if err != nil && tb.Context().Err() == nil {
+			tb.Errorf("Acquire(%q): %v", l.Name(), err)
+		}
+		leases <- lease
+	}()
+	return leases
+}
+
+// Receive waits for the lease that Start is to bring.
+func Receive(tb testing.TB, leases <-chan *holdfast.Lease) *holdfast.Lease {
+	tb.Helper()
+	select {
+	case l := <-leases:
+		if l == nil {
+			tb.Fatal("no lease")
+		}
+		return l
+	case <-time.After(20 * time.Second):
+		tb.Fatal("a waiter was not served within 20s")
+	}
+	return nil
+}

@@ -117,10 +117,10 @@ func TestOddNamesAreFine(t *testing.T) {
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		c := b.Client(t, nil)
 		for _, name := range []string{"a b", "a{b}c", "{", "日本", "a:b", `"quoted"`, "%s", strings.Repeat("x", 512)} {
-			lease := acquire(t, c.Mutex(name))
+			lease := backend.Acquire(t, c.Mutex(name))
 			leases := queue(t, b.Client(t, nil).Mutex(name), 1)
-			release(t, lease)
-			release(t, receive(t, leases))
+			backend.Release(t, lease)
+			backend.Release(t, backend.Receive(t, leases))
 		}
 		if keys := b.Keys(t); len(keys) != 0 {
 			t.Errorf("keys left behind: %q", keys)

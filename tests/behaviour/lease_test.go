@@ -30,7 +30,7 @@ func TestALeaseThatIsNotRenewedEndsWithItsTTL(t *testing.T) {
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		l := b.Client(t, nil).Mutex("m", holdfast.TTL(200*time.Millisecond), holdfast.Renew(false))
 		before := time.Now()
-		lease := acquire(t, l)
+		lease := backend.Acquire(t, l)
 		if d := lease.Deadline().Sub(before); d < 100*time.Millisecond || d > 200*time.Millisecond+time.Since(before) {
 			t.Errorf("the deadline is %s after the acquire began", d)
 		}
@@ -49,7 +49,7 @@ func TestALeaseThatIsNotRenewedEndsWithItsTTL(t *testing.T) {
 func TestARenewedLeaseOutlivesItsTTL(t *testing.T) {
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		const ttl = 400 * time.Millisecond
-		lease := acquire(t, b.Client(t, nil).Mutex("m", holdfast.TTL(ttl)))
+		lease := backend.Acquire(t, b.Client(t, nil).Mutex("m", holdfast.TTL(ttl)))
 		first := lease.Deadline()
 		backend.Eventually(t, "the deadline moved on for several TTLs", func() bool {
 			if err := lease.Err(); err != nil {
@@ -57,7 +57,7 @@ func TestARenewedLeaseOutlivesItsTTL(t *testing.T) {
 			}
 			return lease.Deadline().Sub(first) > 3*ttl
 		})
-		release(t, lease)
+		backend.Release(t, lease)
 		if err := lease.Err(); err != holdfast.ErrReleased {
 			t.Errorf("Err after Release: %v", err)
 		}
@@ -67,7 +67,7 @@ func TestARenewedLeaseOutlivesItsTTL(t *testing.T) {
 		if err := lease.Extend(t.Context(), time.Second); err != holdfast.ErrReleased {
 			t.Errorf("Extend after Release: %v", err)
 		}
-		release(t, lease) // again is harmless
+		backend.Release(t, lease) // again is harmless
 	})
 }
 
@@ -76,7 +76,7 @@ func TestRenewalsAreBounded(t *testing.T) {
 		const ttl = 300 * time.Millisecond
 		c := b.Client(t, nil)
 		start := time.Now()
-		lease := acquire(t, c.Mutex("n", holdfast.TTL(ttl), holdfast.MaxRenewals(2)))
+		lease := backend.Acquire(t, c.Mutex("n", holdfast.TTL(ttl), holdfast.MaxRenewals(2)))
 		if lost := lossOf(t, lease); lost.Reason != holdfast.LossBound {
 			t.Errorf("MaxRenewals: lost: %s", lost.Reason)
 		}
@@ -86,7 +86,7 @@ func TestRenewalsAreBounded(t *testing.T) {
 		}
 
 		const bound = 500 * time.Millisecond
-		lease = acquire(t, c.Mutex("d", holdfast.TTL(ttl), holdfast.MaxHold(bound)))
+		lease = backend.Acquire(t, c.Mutex("d", holdfast.TTL(ttl), holdfast.MaxHold(bound)))
 		got := time.Now()
 		if err := lease.Extend(t.Context(), time.Hour); err != nil {
 			t.Fatal(err)
@@ -111,10 +111,10 @@ func TestABoundedOrFixedLeaseIsHandedOver(t *testing.T) {
 			"no renewals": {holdfast.TTL(5 * time.Second), holdfast.MaxRenewals(0)},
 			"bounded":     {holdfast.TTL(5 * time.Second), holdfast.MaxHold(3 * time.Second)},
 		} {
-			lease := acquire(t, b.Client(t, nil).Mutex(name))
+			lease := backend.Acquire(t, b.Client(t, nil).Mutex(name))
 			leases := queue(t, b.Client(t, nil).Mutex(name, opts...), 1)
-			release(t, lease)
-			lease = receive(t, leases)
+			backend.Release(t, lease)
+			lease = backend.Receive(t, leases)
 			// More than the claim: the server was asked, now or soon.
 			backend.Eventually(t, name+": the claim becomes a lease", func() bool {
 				return time.Until(lease.Deadline()) > 2*time.Second
@@ -125,14 +125,14 @@ func TestABoundedOrFixedLeaseIsHandedOver(t *testing.T) {
 			if lease.Deadline().After(time.Now().Add(5 * time.Second)) {
 				t.Errorf("%s: %s left", name, time.Until(lease.Deadline()))
 			}
-			release(t, lease)
+			backend.Release(t, lease)
 		}
 	})
 }
 
 func TestExtend(t *testing.T) {
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
-		lease := acquire(t, b.Client(t, nil).Mutex("m", holdfast.TTL(time.Second), holdfast.Renew(false)))
+		lease := backend.Acquire(t, b.Client(t, nil).Mutex("m", holdfast.TTL(time.Second), holdfast.Renew(false)))
 		if err := lease.Extend(t.Context(), time.Minute); err != nil {
 			t.Fatal(err)
 		}
@@ -186,11 +186,11 @@ func TestAStrangersLockIsLeftAlone(t *testing.T) {
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		c, rdb := b.Client(t, nil), b.Redis(t)
 		for name, taken := range map[string]string{"ours": "", "foreign": "a-token-of-theirs"} {
-			lease := acquire(t, c.Mutex(name, holdfast.TTL(time.Minute)))
+			lease := backend.Acquire(t, c.Mutex(name, holdfast.TTL(time.Minute)))
 			key := "holdfast:{" + name + "}"
 			if taken == "" { // by another holder of ours, after an operator deleted the first one's
 				rdb.Del(t.Context(), key)
-				acquire(t, b.Client(t, nil).Mutex(name, holdfast.TTL(time.Minute)))
+				backend.Acquire(t, b.Client(t, nil).Mutex(name, holdfast.TTL(time.Minute)))
 				taken = rdb.Get(t.Context(), key).Val()
 			} else {
 				rdb.Set(t.Context(), key, taken, time.Minute)
@@ -210,7 +210,7 @@ func TestAStrangersLockIsLeftAlone(t *testing.T) {
 
 func TestCancelledWaitersLeaveTheQueue(t *testing.T) {
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
-		lease := acquire(t, b.Client(t, nil).Mutex("m"))
+		lease := backend.Acquire(t, b.Client(t, nil).Mutex("m"))
 		giving, cancel := context.WithCancel(t.Context())
 		first := b.Client(t, nil)
 		gone := make(chan error, 3)
@@ -220,7 +220,7 @@ func TestCancelledWaitersLeaveTheQueue(t *testing.T) {
 				gone <- err
 			}()
 		}
-		waitForWaiters(t, first.Mutex("m"), 1)
+		backend.Waiters(t, first.Mutex("m"), 1)
 		second := queue(t, b.Client(t, nil).Mutex("m"), 2)
 		cancel()
 		for range 3 {
@@ -228,9 +228,9 @@ func TestCancelledWaitersLeaveTheQueue(t *testing.T) {
 				t.Errorf("a cancelled Acquire returns %v", err)
 			}
 		}
-		waitForWaiters(t, first.Mutex("m"), 1)
-		release(t, lease)
-		release(t, receive(t, second))
+		backend.Waiters(t, first.Mutex("m"), 1)
+		backend.Release(t, lease)
+		backend.Release(t, backend.Receive(t, second))
 		if keys := b.Keys(t); len(keys) != 0 {
 			t.Errorf("keys left behind: %q", keys)
 		}
@@ -239,7 +239,7 @@ func TestCancelledWaitersLeaveTheQueue(t *testing.T) {
 
 func TestACancelledHeadPassesItsPlaceOn(t *testing.T) {
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
-		lease := acquire(t, b.Client(t, nil).Mutex("m"))
+		lease := backend.Acquire(t, b.Client(t, nil).Mutex("m"))
 		both := b.Client(t, nil)
 		giving, cancel := context.WithCancel(t.Context())
 		gone := make(chan error, 1)
@@ -247,7 +247,7 @@ func TestACancelledHeadPassesItsPlaceOn(t *testing.T) {
 			_, err := both.Mutex("m").Acquire(giving)
 			gone <- err
 		}()
-		waitForWaiters(t, both.Mutex("m"), 1)
+		backend.Waiters(t, both.Mutex("m"), 1)
 		heir := make(chan *holdfast.Lease, 2)
 		for _, opts := range [][]holdfast.Option{nil, {holdfast.Owner("other")}} {
 			go func() {
@@ -262,11 +262,11 @@ func TestACancelledHeadPassesItsPlaceOn(t *testing.T) {
 		later := queue(t, b.Client(t, nil).Mutex("m"), 2)
 		cancel()
 		<-gone
-		release(t, lease)
-		release(t, receive(t, heir))
+		backend.Release(t, lease)
+		backend.Release(t, backend.Receive(t, heir))
 		// The next in that process wants it otherwise, and comes after the other process.
-		release(t, receive(t, later))
-		release(t, receive(t, heir))
+		backend.Release(t, backend.Receive(t, later))
+		backend.Release(t, backend.Receive(t, heir))
 		if keys := b.Keys(t); len(keys) != 0 {
 			t.Errorf("keys left behind: %q", keys)
 		}
@@ -287,13 +287,13 @@ func TestFencesRise(t *testing.T) {
 			func() {},
 		}) {
 			prepare()
-			lease := acquire(t, c.Mutex("m"))
+			lease := backend.Acquire(t, c.Mutex("m"))
 			if lease.Token() <= last {
 				t.Errorf("step %d: fence %d follows %d", what, lease.Token(), last)
 			}
 			last = lease.Token()
 			if what != 1 {
-				release(t, lease)
+				backend.Release(t, lease)
 			}
 		}
 	})
@@ -301,11 +301,11 @@ func TestFencesRise(t *testing.T) {
 
 func TestFencesRiseAfterAnExpiry(t *testing.T) {
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
-		lease := acquire(t, b.Client(t, nil).Mutex("m", holdfast.TTL(100*time.Millisecond), holdfast.Renew(false)))
-		next := acquire(t, b.Client(t, nil).Mutex("m"))
+		lease := backend.Acquire(t, b.Client(t, nil).Mutex("m", holdfast.TTL(100*time.Millisecond), holdfast.Renew(false)))
+		next := backend.Acquire(t, b.Client(t, nil).Mutex("m"))
 		if lease.Err() == nil || next.Token() <= lease.Token() {
 			t.Errorf("the next has fence %d after %d; Err of the first: %v", next.Token(), lease.Token(), lease.Err())
 		}
-		release(t, next)
+		backend.Release(t, next)
 	})
 }

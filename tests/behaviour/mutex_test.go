@@ -13,15 +13,10 @@ import (
 	"github.com/holdfast-go/holdfast/tests/backend"
 )
 
-func waitForWaiters(t *testing.T, l *holdfast.Lock, n int) {
-	t.Helper()
-	backend.Waiters(t, l, n)
-}
-
 func TestOneHolderAtATime(t *testing.T) {
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		here, there := b.Client(t, nil).Mutex("m"), b.Client(t, nil).Mutex("m")
-		lease := acquire(t, here)
+		lease := backend.Acquire(t, here)
 		if err := lease.Err(); err != nil {
 			t.Fatalf("Err of a fresh lease: %v", err)
 		}
@@ -35,12 +30,12 @@ func TestOneHolderAtATime(t *testing.T) {
 		if !errors.As(err, &he) || he.Holder.PID != os.Getpid() || he.Holder.Fence != lease.Token() {
 			t.Errorf("the error does not say who holds it: %#v", err)
 		}
-		release(t, lease)
+		backend.Release(t, lease)
 		lease, err = there.TryAcquire(t.Context())
 		if err != nil {
 			t.Fatalf("TryAcquire of a free lock: %v", err)
 		}
-		release(t, lease)
+		backend.Release(t, lease)
 		if keys := b.Keys(t); len(keys) != 0 {
 			t.Errorf("keys left behind: %q", keys)
 		}
@@ -50,11 +45,11 @@ func TestOneHolderAtATime(t *testing.T) {
 func TestAFreeLockCostsOneRoundTrip(t *testing.T) {
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		l := b.Client(t, nil).Mutex("m")
-		release(t, acquire(t, l)) // finds the server out, and loads the scripts
+		backend.Release(t, backend.Acquire(t, l)) // finds the server out, and loads the scripts
 		before := b.Server.CommandStats()
 		const cycles = 20
 		for range cycles {
-			release(t, acquire(t, l))
+			backend.Release(t, backend.Acquire(t, l))
 		}
 		after := b.Server.CommandStats()
 		for command, n := range after {
@@ -70,7 +65,7 @@ func TestAFreeLockCostsOneRoundTrip(t *testing.T) {
 
 func TestWaitersAreServedInOrder(t *testing.T) {
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
-		lease := acquire(t, b.Client(t, nil).Mutex("m"))
+		lease := backend.Acquire(t, b.Client(t, nil).Mutex("m"))
 		const processes = 6
 		type served struct {
 			who   int
@@ -83,7 +78,7 @@ func TestWaitersAreServedInOrder(t *testing.T) {
 		}
 		token := lease.Token()
 		for want := range processes {
-			release(t, lease)
+			backend.Release(t, lease)
 			got := <-order
 			if got.who != want {
 				t.Fatalf("process %d is served in place %d", got.who, want)
@@ -93,7 +88,7 @@ func TestWaitersAreServedInOrder(t *testing.T) {
 			}
 			token = lease.Token()
 		}
-		release(t, lease)
+		backend.Release(t, lease)
 		if keys := b.Keys(t); len(keys) != 0 {
 			t.Errorf("keys left behind: %q", keys)
 		}
@@ -103,7 +98,7 @@ func TestWaitersAreServedInOrder(t *testing.T) {
 func TestGoroutinesOfOneProcessAreServedInOrder(t *testing.T) {
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		l := b.Client(t, nil).Mutex("m")
-		lease := acquire(t, l)
+		lease := backend.Acquire(t, l)
 		const goroutines = 20
 		order := make(chan int, goroutines)
 		tokens := make(chan uint64, goroutines)
@@ -127,7 +122,7 @@ func TestGoroutinesOfOneProcessAreServedInOrder(t *testing.T) {
 			t.Errorf("the server sees %d waiters (%v); want one for the process", h.Waiters, err)
 		}
 		last := lease.Token()
-		release(t, lease)
+		backend.Release(t, lease)
 		for want := range goroutines {
 			if got := <-order; got != want {
 				t.Errorf("goroutine %d is served in place %d", got, want)
@@ -144,7 +139,7 @@ func TestGoroutinesOfOneProcessAreServedInOrder(t *testing.T) {
 func TestTryAcquireDoesNotPassWaiters(t *testing.T) {
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		l := b.Client(t, nil).Mutex("m", holdfast.TTL(300*time.Millisecond), holdfast.Renew(false))
-		acquire(t, l) // and leave it to expire
+		backend.Acquire(t, l) // and leave it to expire
 		waiting := b.Client(t, nil).Mutex("m")
 		leases := queue(t, waiting, 1)
 		// Whether the lock has expired by now or not, it is not for us.
@@ -154,7 +149,7 @@ func TestTryAcquireDoesNotPassWaiters(t *testing.T) {
 				t.Fatalf("TryAcquire past a waiter: %v", err)
 			}
 		}
-		release(t, receive(t, leases))
+		backend.Release(t, backend.Receive(t, leases))
 	})
 }
 
@@ -217,7 +212,7 @@ func TestHolderSaysWho(t *testing.T) {
 		if _, err := l.Holder(t.Context()); !errors.Is(err, holdfast.ErrNotHeld) {
 			t.Errorf("Holder of a free lock: %v", err)
 		}
-		lease := acquire(t, l)
+		lease := backend.Acquire(t, l)
 		queue(t, b.Client(t, nil).Mutex("m"), 1)
 		h, err := b.Client(t, nil).Mutex("m").Holder(t.Context())
 		if err != nil {
@@ -241,7 +236,7 @@ func TestHolderSaysWho(t *testing.T) {
 
 func TestPoll(t *testing.T) {
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
-		lease := acquire(t, b.Client(t, nil).Mutex("m"))
+		lease := backend.Acquire(t, b.Client(t, nil).Mutex("m"))
 		poller := b.Client(t, &holdfast.Config{CommandTimeout: 100 * time.Millisecond, RetryTimeout: 100 * time.Millisecond})
 		if _, err := poller.Mutex("m", holdfast.Poll(time.Millisecond, 3)).Acquire(t.Context()); !errors.Is(err, holdfast.ErrHeld) {
 			t.Errorf("Acquire after all its tries: %v", err)
@@ -256,7 +251,7 @@ func TestPoll(t *testing.T) {
 			_, err := poller.Mutex("m", holdfast.Poll(time.Millisecond, 0)).Acquire(t.Context())
 			got <- err
 		}()
-		release(t, lease)
+		backend.Release(t, lease)
 		if err := <-got; err != nil {
 			t.Errorf("Acquire of a lock that became free: %v", err)
 		}
@@ -270,14 +265,14 @@ func TestPoll(t *testing.T) {
 func TestClose(t *testing.T) {
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		c := b.Client(t, nil)
-		lease := acquire(t, c.Mutex("held"))
-		acquire(t, b.Client(t, nil).Mutex("wanted"))
+		lease := backend.Acquire(t, c.Mutex("held"))
+		backend.Acquire(t, b.Client(t, nil).Mutex("wanted"))
 		waiting := make(chan error, 1)
 		go func() {
 			_, err := c.Mutex("wanted").Acquire(t.Context())
 			waiting <- err
 		}()
-		waitForWaiters(t, b.Client(t, nil).Mutex("wanted"), 1)
+		backend.Waiters(t, b.Client(t, nil).Mutex("wanted"), 1)
 
 		closed := make(chan error, 1)
 		go func() { closed <- c.Close(t.Context()) }()
@@ -296,7 +291,7 @@ func TestClose(t *testing.T) {
 		if held, _ := b.Client(t, nil).Mutex("held").IsHeld(t.Context()); !held {
 			t.Error("the lock was given away under its holder")
 		}
-		release(t, lease)
+		backend.Release(t, lease)
 		if err := <-closed; err != nil {
 			t.Errorf("Close: %v", err)
 		}

@@ -47,14 +47,14 @@ func TestSharedKeyKeepsBothSidesOut(t *testing.T) {
 			l := b.Client(t, nil).Mutex("job", holdfast.Key(key))
 			theirs := canonical{b.Redis(t), key}
 
-			lease := acquire(t, l)
+			lease := backend.Acquire(t, l)
 			if theirs.try(t, "x", time.Minute) {
 				t.Fatal("they got our lock")
 			}
 			if theirs.unlock(t, "x") {
 				t.Fatal("they released our lock")
 			}
-			release(t, lease)
+			backend.Release(t, lease)
 
 			if !theirs.try(t, "x", time.Minute) {
 				t.Fatal("our release did not let them in")
@@ -72,7 +72,7 @@ func TestSharedKeyKeepsBothSidesOut(t *testing.T) {
 			if !theirs.unlock(t, "x") {
 				t.Error("their release is refused")
 			}
-			release(t, receive(t, leases))
+			backend.Release(t, backend.Receive(t, leases))
 			if d := time.Since(start); d > 5*time.Second {
 				t.Errorf("their release reached us after %s", d)
 			}
@@ -93,13 +93,13 @@ func TestSharedKeySurvivesCrashes(t *testing.T) {
 			t.Fatal("SET NX of a free key failed")
 		}
 		start := time.Now()
-		lease := acquire(t, l)
+		lease := backend.Acquire(t, l)
 		if d := time.Since(start); d < ttl-50*time.Millisecond {
 			t.Errorf("we were let in after %s of their %s", d, ttl)
 		}
-		release(t, lease)
+		backend.Release(t, lease)
 		// Ours: not renewed, not released.
-		acquire(t, b.Client(t, nil).Mutex("job", holdfast.Key("k"), holdfast.TTL(ttl), holdfast.Renew(false)))
+		backend.Acquire(t, b.Client(t, nil).Mutex("job", holdfast.Key("k"), holdfast.TTL(ttl), holdfast.Renew(false)))
 		start = time.Now()
 		for !theirs.try(t, "y", time.Minute) {
 			if time.Since(start) > 10*time.Second {
@@ -243,16 +243,16 @@ func TestReleaseDespiteABrokenQueue(t *testing.T) {
 			"fence": func() { rdb.Set(t.Context(), "holdfast:fence", "x", 0) },
 		} {
 			rdb.FlushAll(t.Context())
-			lease := acquire(t, b.Client(t, nil).Mutex("m"))
+			lease := backend.Acquire(t, b.Client(t, nil).Mutex("m"))
 			waiter := b.Client(t, nil).Mutex("m")
 			leases := make(chan *holdfast.Lease, 1)
 			go func() {
 				l, _ := waiter.Acquire(t.Context())
 				leases <- l
 			}()
-			waitForWaiters(t, waiter, 1)
+			backend.Waiters(t, waiter, 1)
 			spoil()
-			release(t, lease)
+			backend.Release(t, lease)
 			if n := rdb.Exists(t.Context(), "holdfast:{m}").Val(); n != 0 {
 				t.Errorf("%s: the lock is still there", what)
 			}

@@ -84,7 +84,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 func TestAGrantThatNobodyWantsIsGivenBack(t *testing.T) {
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		rdb := b.Redis(t)
-		lease := acquire(t, b.Client(t, nil).Mutex("other"))
+		lease := backend.Acquire(t, b.Client(t, nil).Mutex("other"))
 		queue(t, b.Client(t, nil).Mutex("other"), 1) // has a channel
 		channel := rdb.PubSubChannels(t.Context(), "holdfast:c:*").Val()[0]
 
@@ -96,7 +96,7 @@ func TestAGrantThatNobodyWantsIsGivenBack(t *testing.T) {
 		backend.Eventually(t, "the stray lock is released", func() bool {
 			return rdb.Exists(t.Context(), "holdfast:{m}").Val() == 0
 		})
-		release(t, lease)
+		backend.Release(t, lease)
 	})
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/script"
+	"github.com/holdfast-go/holdfast/tests/backend"
 	"github.com/holdfast-go/holdfast/tests/proxy"
 )
 
@@ -17,7 +18,7 @@ func TestCloseEndsWithItsContextWhileACommandHangs(t *testing.T) {
 	p := proxy.New(t, b.Server.Addr())
 	c := through(t, p, holdfast.Config{})
 	renewal := p.Hold(running(script.Renew, "a"), proxy.Hang)
-	acquire(t, c.Mutex("a", holdfast.TTL(600*time.Millisecond)))
+	backend.Acquire(t, c.Mutex("a", holdfast.TTL(600*time.Millisecond)))
 	renewal.Wait(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()

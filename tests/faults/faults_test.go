@@ -35,7 +35,7 @@ func through(t *testing.T, p *proxy.Proxy, cfg holdfast.Config) *holdfast.Client
 	}
 	backend.CloseWith(t, c)
 	l := c.Mutex("warm-up")
-	lease := acquire(t, l)
+	lease := backend.Acquire(t, l)
 	if err := lease.Extend(t.Context(), time.Second); err != nil {
 		t.Fatal(err)
 	}
@@ -48,53 +48,6 @@ func through(t *testing.T, p *proxy.Proxy, cfg holdfast.Config) *holdfast.Client
 // running matches a script's execution on a lock.
 func running(s script.Script, name string) proxy.Match {
 	return proxy.Containing("evalsha", s.SHA1, "{"+name+"}")
-}
-
-func acquire(t *testing.T, l *holdfast.Lock) *holdfast.Lease {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
-	lease, err := l.Acquire(ctx)
-	if err != nil {
-		t.Fatalf("Acquire(%q): %v", l.Name(), err)
-	}
-	return lease
-}
-
-func release(t *testing.T, l *holdfast.Lease) {
-	t.Helper()
-	if err := l.Release(context.Background()); err != nil {
-		t.Fatalf("Release(%q): %v", l.Name(), err)
-	}
-}
-
-// start has a goroutine acquire the lock.
-func start(t *testing.T, l *holdfast.Lock) <-chan *holdfast.Lease {
-	t.Helper()
-	leases := make(chan *holdfast.Lease, 1)
-	go func() {
-		lease, err := l.Acquire(t.Context())
-		if err != nil && t.Context().Err() == nil {
-			t.Errorf("Acquire(%q): %v", l.Name(), err)
-		}
-		leases <- lease
-	}()
-	return leases
-}
-
-// receive waits for the lease that start is to bring.
-func receive(t *testing.T, leases <-chan *holdfast.Lease) *holdfast.Lease {
-	t.Helper()
-	select {
-	case l := <-leases:
-		if l == nil {
-			t.Fatal("no lease")
-		}
-		return l
-	case <-time.After(20 * time.Second):
-		t.Fatal("a waiter was not served within 20s")
-	}
-	return nil
 }
 
 // cleaned waits until nothing of any lock is left on the server.
@@ -132,48 +85,48 @@ func TestLostReplies(t *testing.T) {
 			t.Run(what, func(t *testing.T) {
 				t.Run("acquire", func(t *testing.T) {
 					trap := p.LoseReply(running(script.Acquire, "a"), after)
-					lease := acquire(t, c.Mutex("a"))
+					lease := backend.Acquire(t, c.Mutex("a"))
 					if lost := trap.Reply(t); !strings.Contains(lost, "granted") {
 						t.Fatalf("the lost reply was %q", lost)
 					}
 					within(t, b.Redis(t), lease)
-					release(t, lease)
+					backend.Release(t, lease)
 					cleaned(t, b)
 				})
 				t.Run("enqueue", func(t *testing.T) {
-					lease := acquire(t, b.Client(t, nil).Mutex("a"))
+					lease := backend.Acquire(t, b.Client(t, nil).Mutex("a"))
 					trap := p.LoseReply(proxy.Containing(script.Acquire.SHA1, "{a}", "holdfast:c:"), after)
-					leases := start(t, c.Mutex("a"))
+					leases := backend.Start(t, c.Mutex("a"))
 					if lost := trap.Reply(t); !strings.Contains(lost, "queued") {
 						t.Fatalf("the lost reply was %q", lost)
 					}
 					backend.Waiters(t, c.Mutex("a"), 1)
-					release(t, lease)
-					lease = receive(t, leases)
+					backend.Release(t, lease)
+					lease = backend.Receive(t, leases)
 					within(t, b.Redis(t), lease)
-					release(t, lease)
+					backend.Release(t, lease)
 					cleaned(t, b)
 				})
 				t.Run("renew", func(t *testing.T) {
-					lease := acquire(t, c.Mutex("a", holdfast.TTL(900*time.Millisecond)))
+					lease := backend.Acquire(t, c.Mutex("a", holdfast.TTL(900*time.Millisecond)))
 					first := lease.Deadline()
 					trap := p.LoseReply(running(script.Renew, "a"), after)
 					trap.Wait(t)
 					backend.Eventually(t, "another renewal is answered", func() bool { return lease.Deadline().After(first) })
 					within(t, b.Redis(t), lease)
-					release(t, lease)
+					backend.Release(t, lease)
 					cleaned(t, b)
 				})
 				t.Run("release", func(t *testing.T) {
-					lease := acquire(t, c.Mutex("a"))
-					leases := start(t, b.Client(t, nil).Mutex("a"))
+					lease := backend.Acquire(t, c.Mutex("a"))
+					leases := backend.Start(t, b.Client(t, nil).Mutex("a"))
 					backend.Waiters(t, c.Mutex("a"), 1)
 					p.LoseReply(running(script.Release, "a"), after)
 					err := lease.Release(t.Context())
 					if !holdfast.Ambiguous(err) || errors.Is(err, holdfast.ErrLost) {
 						t.Errorf("Release, repeated after a lost reply: %v", err)
 					}
-					release(t, receive(t, leases))
+					backend.Release(t, backend.Receive(t, leases))
 					cleaned(t, b)
 				})
 			})
@@ -189,7 +142,7 @@ func TestLateCopies(t *testing.T) {
 		c := through(t, p, impatient)
 		t.Run("acquire", func(t *testing.T) {
 			held := p.Hold(running(script.Acquire, "a"), proxy.Cut)
-			release(t, acquire(t, c.Mutex("a")))
+			backend.Release(t, backend.Acquire(t, c.Mutex("a")))
 			if reply := held.Forward(t); !strings.Contains(reply, "gone") {
 				t.Errorf("the late copy is answered %q", reply)
 			}
@@ -202,25 +155,25 @@ func TestLateCopies(t *testing.T) {
 			}
 		})
 		t.Run("enqueue", func(t *testing.T) {
-			lease := acquire(t, b.Client(t, nil).Mutex("a"))
-			leases := start(t, c.Mutex("a")) // opens the subscription
+			lease := backend.Acquire(t, b.Client(t, nil).Mutex("a"))
+			leases := backend.Start(t, c.Mutex("a")) // opens the subscription
 			backend.Waiters(t, c.Mutex("a"), 1)
-			release(t, lease)
-			release(t, receive(t, leases))
+			backend.Release(t, lease)
+			backend.Release(t, backend.Receive(t, leases))
 
-			lease = acquire(t, b.Client(t, nil).Mutex("a"))
+			lease = backend.Acquire(t, b.Client(t, nil).Mutex("a"))
 			held := p.Hold(running(script.Acquire, "a"), proxy.Cut)
-			leases = start(t, c.Mutex("a"))
+			leases = backend.Start(t, c.Mutex("a"))
 			held.Wait(t)
 			backend.Waiters(t, c.Mutex("a"), 1)
-			release(t, lease)
-			release(t, receive(t, leases))
-			blocker := acquire(t, b.Client(t, nil).Mutex("a"))
+			backend.Release(t, lease)
+			backend.Release(t, backend.Receive(t, leases))
+			blocker := backend.Acquire(t, b.Client(t, nil).Mutex("a"))
 			if reply := held.Forward(t); !strings.Contains(reply, "gone") {
 				t.Errorf("the late copy is answered %q", reply)
 			}
 			backend.Waiters(t, c.Mutex("a"), 0)
-			release(t, blocker)
+			backend.Release(t, blocker)
 			cleaned(t, b)
 		})
 		t.Run("cancelled", func(t *testing.T) {
@@ -246,15 +199,15 @@ func TestLateCopies(t *testing.T) {
 		})
 		t.Run("release", func(t *testing.T) {
 			held := p.Hold(running(script.Release, "a"), proxy.Cut)
-			release(t, acquire(t, c.Mutex("a")))
-			next := acquire(t, c.Mutex("a"))
+			backend.Release(t, backend.Acquire(t, c.Mutex("a")))
+			next := backend.Acquire(t, c.Mutex("a"))
 			if reply := held.Forward(t); !strings.Contains(reply, "gone") {
 				t.Errorf("the late copy is answered %q", reply)
 			}
 			if h, err := c.Mutex("a").Holder(t.Context()); err != nil || h.Fence != next.Token() {
 				t.Errorf("the late copy took the next lease: %v, %v", h, err)
 			}
-			release(t, next)
+			backend.Release(t, next)
 			cleaned(t, b)
 		})
 	})
@@ -266,7 +219,7 @@ func TestLateRenewal(t *testing.T) {
 		p := proxy.New(t, b.Server.Addr())
 		c := through(t, p, holdfast.Config{CommandTimeout: 100 * time.Millisecond})
 		held := p.Hold(running(script.Renew, "a"), proxy.Cut)
-		lease := acquire(t, c.Mutex("a", holdfast.TTL(900*time.Millisecond)))
+		lease := backend.Acquire(t, c.Mutex("a", holdfast.TTL(900*time.Millisecond)))
 		held.Wait(t)
 		if err := lease.Extend(t.Context(), time.Minute); err != nil {
 			t.Fatal(err)
@@ -278,7 +231,7 @@ func TestLateRenewal(t *testing.T) {
 		if left := time.Until(lease.Deadline()); left < 50*time.Second {
 			t.Errorf("%s left", left)
 		}
-		release(t, lease)
+		backend.Release(t, lease)
 		held.Forward(t)
 		cleaned(t, b)
 	})
@@ -290,19 +243,19 @@ func TestDoubledCommands(t *testing.T) {
 		c := through(t, p, impatient)
 		for range 20 { // either copy may come first
 			p.Double(running(script.Acquire, "a"))
-			lease := acquire(t, c.Mutex("a"))
+			lease := backend.Acquire(t, c.Mutex("a"))
 			within(t, b.Redis(t), lease)
-			waiting := start(t, c.Mutex("a", holdfast.Owner("second")))
+			waiting := backend.Start(t, c.Mutex("a", holdfast.Owner("second")))
 			backend.Waiters(t, c.Mutex("a"), 1)
 			p.Double(running(script.Release, "a"))
 			if err := lease.Release(t.Context()); err != nil && !errors.Is(err, holdfast.ErrLost) {
 				t.Errorf("Release: %v", err)
 			}
-			next := receive(t, waiting)
+			next := backend.Receive(t, waiting)
 			if next.Token() <= lease.Token() {
 				t.Errorf("fence %d follows %d", next.Token(), lease.Token())
 			}
-			release(t, next)
+			backend.Release(t, next)
 		}
 	})
 }
@@ -341,11 +294,11 @@ func TestCancelledInTheMiddle(t *testing.T) {
 				t.Errorf("Acquire: %v", err)
 			}
 			begun := time.Now()
-			behind := start(t, b.Client(t, nil).Mutex("a"))
+			behind := backend.Start(t, b.Client(t, nil).Mutex("a"))
 			if err == nil {
-				release(t, lease)
+				backend.Release(t, lease)
 			}
-			release(t, receive(t, behind))
+			backend.Release(t, backend.Receive(t, behind))
 			if d := time.Since(begun); d > 5*time.Second {
 				t.Errorf("the waiter behind was served after %s", d)
 			}

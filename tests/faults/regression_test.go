@@ -80,8 +80,8 @@ func TestRefusedReleaseIsDoneInTheBackground(t *testing.T) {
 			[]any{"ACL", "SETUSER", "default", "-get"}, []any{"ACL", "SETUSER", "default", "+get"}},
 	} {
 		t.Run(refusal.name, func(t *testing.T) {
-			lease := acquire(t, b.Client(t, nil).Mutex("a", holdfast.TTL(time.Minute)))
-			next := start(t, b.Client(t, nil).Mutex("a"))
+			lease := backend.Acquire(t, b.Client(t, nil).Mutex("a", holdfast.TTL(time.Minute)))
+			next := backend.Start(t, b.Client(t, nil).Mutex("a"))
 			backend.Waiters(t, b.Client(t, nil).Mutex("a"), 1)
 			do(t, b.Server, refusal.refuse...)
 			if err := lease.Release(t.Context()); !errors.Is(err, refusal.want) {
@@ -90,7 +90,7 @@ func TestRefusedReleaseIsDoneInTheBackground(t *testing.T) {
 			time.Sleep(300 * time.Millisecond) // the background meets the refusal, too
 			do(t, b.Server, refusal.allow...)
 			begun := time.Now()
-			release(t, receive(t, next))
+			backend.Release(t, backend.Receive(t, next))
 			if d := time.Since(begun); d > 5*time.Second {
 				t.Errorf("the waiter was served %s after the server recovered", d)
 			}
@@ -102,7 +102,7 @@ func TestRefusedReleaseIsDoneInTheBackground(t *testing.T) {
 // What the background has done by then is no loss of the lease.
 func TestReleaseRepeatedAfterARefusalIsAmbiguous(t *testing.T) {
 	b := one(t)
-	lease := acquire(t, b.Client(t, nil).Mutex("a", holdfast.TTL(time.Minute)))
+	lease := backend.Acquire(t, b.Client(t, nil).Mutex("a", holdfast.TTL(time.Minute)))
 	refuseWrites(t, b, true)
 	if err := lease.Release(t.Context()); !errors.Is(err, holdfast.ErrWritesRefused) {
 		t.Errorf("Release: %v", err)
@@ -126,13 +126,13 @@ func TestLateCopyOfATryThatFoundTheLockHeldTakesNothing(t *testing.T) {
 	b := one(t)
 	p := proxy.New(t, b.Server.Addr())
 	c := through(t, p, impatient)
-	lease := acquire(t, b.Client(t, nil).Mutex("a"))
+	lease := backend.Acquire(t, b.Client(t, nil).Mutex("a"))
 	held := p.Hold(running(script.Acquire, "a"), proxy.Cut)
 	if _, err := c.Mutex("a", holdfast.TTL(time.Minute)).TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrHeld) {
 		t.Errorf("TryAcquire: %v", err)
 	}
 	backend.Eventually(t, "the tombstone stands", func() bool { return slices.Contains(b.Keys(t), "holdfast:{a}:q") })
-	release(t, lease)
+	backend.Release(t, lease)
 	if reply := held.Forward(t); !strings.Contains(reply, "gone") {
 		t.Errorf("the late copy is answered %q", reply)
 	}
@@ -145,7 +145,7 @@ func TestDeletedLockThatALateCopyBringsBackIsLost(t *testing.T) {
 	p := proxy.New(t, b.Server.Addr())
 	c := through(t, p, impatient)
 	held := p.Hold(running(script.Acquire, "a"), proxy.Cut)
-	lease := acquire(t, c.Mutex("a", holdfast.TTL(900*time.Millisecond)))
+	lease := backend.Acquire(t, c.Mutex("a", holdfast.TTL(900*time.Millisecond)))
 	do(t, b.Server, "DEL", "holdfast:{a}")
 	if reply := held.Forward(t); !strings.Contains(reply, "granted") {
 		t.Fatalf("the late copy is answered %q", reply)
@@ -171,14 +171,14 @@ func TestLockHandedOverBehindALostReplyIsAWholeLease(t *testing.T) {
 			const ttl = 3 * time.Second // twice a claim
 			p := proxy.New(t, b.Server.Addr())
 			c := through(t, p, holdfast.Config{CommandTimeout: 400 * time.Millisecond})
-			lease := acquire(t, b.Client(t, nil).Mutex(name))
+			lease := backend.Acquire(t, b.Client(t, nil).Mutex(name))
 			trap := p.LoseReply(proxy.Containing(script.Acquire.SHA1, "{"+name+"}", "holdfast:c:"), proxy.Hang)
-			next := start(t, c.Mutex(name, holdfast.TTL(ttl), holdfast.Renew(renew)))
+			next := backend.Start(t, c.Mutex(name, holdfast.TTL(ttl), holdfast.Renew(renew)))
 			if lost := trap.Reply(t); !strings.Contains(lost, "queued") {
 				t.Fatalf("the lost reply was %q", lost)
 			}
-			release(t, lease) // before the repeat
-			lease = receive(t, next)
+			backend.Release(t, lease) // before the repeat
+			lease = backend.Receive(t, next)
 			first := lease.Deadline()
 			if left := time.Until(first); left < ttl*3/4 {
 				t.Errorf("the lease lasts for %s of %s", left, ttl)
@@ -187,7 +187,7 @@ func TestLockHandedOverBehindALostReplyIsAWholeLease(t *testing.T) {
 			if renew {
 				backend.Eventually(t, "it is renewed", func() bool { return lease.Deadline().After(first) })
 			}
-			release(t, lease)
+			backend.Release(t, lease)
 		})
 	}
 }
@@ -222,14 +222,14 @@ func TestEnqueueDoesNotShortenTheLifeOfATombstone(t *testing.T) {
 	c := through(t, p, holdfast.Config{CommandTimeout: 150 * time.Millisecond, RetryTimeout: long})
 	rdb := b.Redis(t)
 	cancelled(t, p, c.Mutex("a"), rdb)
-	lease := acquire(t, b.Client(t, nil).Mutex("a"))
-	next := start(t, b.Client(t, nil).Mutex("a"))
+	lease := backend.Acquire(t, b.Client(t, nil).Mutex("a"))
+	next := backend.Start(t, b.Client(t, nil).Mutex("a"))
 	backend.Waiters(t, b.Client(t, nil).Mutex("a"), 1)
 	if pttl := rdb.PTTL(t.Context(), "holdfast:{a}:q").Val(); pttl < long-time.Minute {
 		t.Errorf("the queue has %s left; its tombstone stands for %s", pttl, long)
 	}
-	release(t, lease)
-	release(t, receive(t, next))
+	backend.Release(t, lease)
+	backend.Release(t, backend.Receive(t, next))
 	if n := tombstones(t, rdb); n != 1 {
 		t.Errorf("%d tombstones", n)
 	}
@@ -242,7 +242,7 @@ func TestRenewalsOnASlowWayKeepTheLease(t *testing.T) {
 	c := through(t, p, holdfast.Config{})
 	const ttl = 800 * time.Millisecond
 	p.DelayReplies(250 * time.Millisecond)
-	lease := acquire(t, c.Mutex("a", holdfast.TTL(ttl)))
+	lease := backend.Acquire(t, c.Mutex("a", holdfast.TTL(ttl)))
 	select {
 	case <-lease.Context().Done():
 		t.Errorf("the lease ended: %v", context.Cause(lease.Context()))
@@ -261,7 +261,7 @@ func TestExtendAnsweredAfterALaterRenewalCounts(t *testing.T) {
 	p := proxy.New(t, b.Server.Addr())
 	c := through(t, p, holdfast.Config{})
 	// No second renewal tells what the server has.
-	lease := acquire(t, c.Mutex("a", holdfast.TTL(1500*time.Millisecond), holdfast.MaxRenewals(1)))
+	lease := backend.Acquire(t, c.Mutex("a", holdfast.TTL(1500*time.Millisecond), holdfast.MaxRenewals(1)))
 	first := lease.Deadline()
 	p.DelayRequests(time.Second)
 	extended := make(chan error, 1)
@@ -279,6 +279,6 @@ func TestExtendAnsweredAfterALaterRenewalCounts(t *testing.T) {
 		t.Errorf("%s left after Extend", left)
 	}
 	within(t, b.Redis(t), lease)
-	release(t, lease)
+	backend.Release(t, lease)
 	cleaned(t, b)
 }

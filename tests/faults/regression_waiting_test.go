@@ -35,14 +35,14 @@ func still(t *testing.T, waiting <-chan *holdfast.Lease, d time.Duration) {
 func TestQueuedWaiterOutlivesRefusals(t *testing.T) {
 	b := one(t)
 	const ttl = 400 * time.Millisecond
-	acquire(t, b.Client(t, nil).Mutex("a", holdfast.TTL(ttl), holdfast.Renew(false)))
-	next := start(t, b.Client(t, &impatient).Mutex("a"))
+	backend.Acquire(t, b.Client(t, nil).Mutex("a", holdfast.TTL(ttl), holdfast.Renew(false)))
+	next := backend.Start(t, b.Client(t, &impatient).Mutex("a"))
 	backend.Waiters(t, b.Client(t, nil).Mutex("a"), 1)
 	refuseWrites(t, b, true)
 	still(t, next, ttl+impatient.RetryTimeout)
 	refuseWrites(t, b, false)
 	begun := time.Now()
-	release(t, receive(t, next))
+	backend.Release(t, backend.Receive(t, next))
 	if d := time.Since(begun); d > 3*time.Second {
 		t.Errorf("served %s after the server recovered", d)
 	}
@@ -61,9 +61,9 @@ func TestPollingWaiterOutlivesOutagesAndRefusals(t *testing.T) {
 		t.Fatal(err)
 	}
 	backend.CloseWith(t, c)
-	lease := acquire(t, b.Client(t, nil).Mutex("a", holdfast.TTL(time.Minute)))
+	lease := backend.Acquire(t, b.Client(t, nil).Mutex("a", holdfast.TTL(time.Minute)))
 	before := b.Server.CommandStats()["evalsha"]
-	next := start(t, c.Mutex("a"))
+	next := backend.Start(t, c.Mutex("a"))
 	backend.Eventually(t, "it polls", func() bool { return b.Server.CommandStats()["evalsha"] >= before+3 })
 
 	p.SwallowReplies(true)
@@ -71,10 +71,10 @@ func TestPollingWaiterOutlivesOutagesAndRefusals(t *testing.T) {
 	p.SwallowReplies(false)
 
 	do(t, b.Server, "CONFIG", "SET", "maxmemory", "1")
-	release(t, lease)
+	backend.Release(t, lease)
 	still(t, next, impatient.RetryTimeout)
 	do(t, b.Server, "CONFIG", "SET", "maxmemory", "0")
-	release(t, receive(t, next))
+	backend.Release(t, backend.Receive(t, next))
 	cleaned(t, b)
 }
 
@@ -85,10 +85,10 @@ func TestExtendedLeaseIsNotPassedOnWithinTheProcess(t *testing.T) {
 	l := b.Client(t, nil).Mutex("a", holdfast.TTL(ttl))
 	other := b.Client(t, nil).Mutex("a")
 	for range 5 { // a lease is passed on for 50 ms only
-		lease := acquire(t, other)
-		next := [...]<-chan *holdfast.Lease{start(t, l), start(t, l)}
+		lease := backend.Acquire(t, other)
+		next := [...]<-chan *holdfast.Lease{backend.Start(t, l), backend.Start(t, l)}
 		backend.Waiters(t, other, 1)
-		release(t, lease)
+		backend.Release(t, lease)
 		var second <-chan *holdfast.Lease
 		select {
 		case lease = <-next[0]:
@@ -101,15 +101,15 @@ func TestExtendedLeaseIsNotPassedOnWithinTheProcess(t *testing.T) {
 		if err := lease.Extend(t.Context(), time.Hour); err != nil {
 			t.Fatal(err)
 		}
-		release(t, lease)
-		lease = receive(t, second)
+		backend.Release(t, lease)
+		lease = backend.Receive(t, second)
 		if left := time.Until(lease.Deadline()); left > ttl {
 			t.Errorf("a lease with a TTL of %s lasts for %s", ttl, left)
 		}
 		if pttl := b.Redis(t).PTTL(t.Context(), "holdfast:{a}").Val(); pttl > ttl {
 			t.Errorf("a lock with a TTL of %s expires in %s", ttl, pttl)
 		}
-		release(t, lease)
+		backend.Release(t, lease)
 	}
 	cleaned(t, b)
 }
@@ -122,11 +122,11 @@ func TestHangingRenewalDoesNotHoldUpRelease(t *testing.T) {
 	l := through(t, p, holdfast.Config{}).Mutex("a")
 	t.Cleanup(p.Cut) // a command that hangs would keep the client from closing
 	other := b.Client(t, nil).Mutex("a")
-	lease := acquire(t, other)
-	first, second := start(t, l), start(t, l)
+	lease := backend.Acquire(t, other)
+	first, second := backend.Start(t, l), backend.Start(t, l)
 	backend.Waiters(t, other, 1)
 	renewal := p.Hold(running(script.Renew, "a"), proxy.Hang) // at once, for a claim
-	release(t, lease)
+	backend.Release(t, lease)
 	select {
 	case lease = <-first:
 		first = second
@@ -134,15 +134,15 @@ func TestHangingRenewalDoesNotHoldUpRelease(t *testing.T) {
 	}
 	renewal.Wait(t)
 	begun := time.Now()
-	release(t, lease)
+	backend.Release(t, lease)
 	if d := time.Since(begun); d > 300*time.Millisecond {
 		t.Errorf("Release took %s", d)
 	}
-	lease = receive(t, first)
+	lease = backend.Receive(t, first)
 	if reply := renewal.Forward(t); !strings.Contains(reply, "gone") {
 		t.Errorf("the late renewal is answered %q", reply)
 	}
-	release(t, lease)
+	backend.Release(t, lease)
 	cleaned(t, b)
 }
 
@@ -156,7 +156,7 @@ func TestSuspensionEndsLeasesOnWakingUp(t *testing.T) {
 	var leases []*holdfast.Lease
 	var contexts []context.Context
 	for name, renew := range map[string]bool{"renewed": true, "not renewed": false} {
-		lease := acquire(t, c.Mutex(name, holdfast.TTL(10*time.Minute), holdfast.Renew(renew)))
+		lease := backend.Acquire(t, c.Mutex(name, holdfast.TTL(10*time.Minute), holdfast.Renew(renew)))
 		leases = append(leases, lease)
 		contexts = append(contexts, lease.Context())
 	}
@@ -194,7 +194,7 @@ func TestRenewalsInASlotOnTheMove(t *testing.T) {
 	backend.CloseWith(t, c)
 	const ttl = 500 * time.Millisecond
 	const key = "holdfast:{a}"
-	lease := acquire(t, c.Mutex("a", holdfast.TTL(ttl)))
+	lease := backend.Acquire(t, c.Mutex("a", holdfast.TTL(ttl)))
 	survives := func(where string) {
 		t.Helper()
 		select {
@@ -218,5 +218,5 @@ func TestRenewalsInASlotOnTheMove(t *testing.T) {
 	survives("when the key has moved")
 	do(t, to, "CLUSTER", "SETSLOT", slot, "NODE", toID)
 	do(t, from, "CLUSTER", "SETSLOT", slot, "NODE", toID)
-	release(t, lease)
+	backend.Release(t, lease)
 }

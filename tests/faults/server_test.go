@@ -33,8 +33,8 @@ func do(t *testing.T, s *server.Server, args ...any) any {
 func TestServerPausedPastTheTTL(t *testing.T) {
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		const ttl = 600 * time.Millisecond
-		lease := acquire(t, b.Client(t, &impatient).Mutex("a", holdfast.TTL(ttl)))
-		next := start(t, b.Client(t, nil).Mutex("a"))
+		lease := backend.Acquire(t, b.Client(t, &impatient).Mutex("a", holdfast.TTL(ttl)))
+		next := backend.Start(t, b.Client(t, nil).Mutex("a"))
 		backend.Waiters(t, b.Client(t, nil).Mutex("a"), 1)
 		b.Server.Pause()
 		select {
@@ -47,11 +47,11 @@ func TestServerPausedPastTheTTL(t *testing.T) {
 			t.Errorf("the lease is lost: %v", lease.Err())
 		}
 		b.Server.Resume()
-		second := receive(t, next)
+		second := backend.Receive(t, next)
 		if second.Token() <= lease.Token() {
 			t.Errorf("fence %d follows %d", second.Token(), lease.Token())
 		}
-		release(t, second)
+		backend.Release(t, second)
 		cleaned(t, b)
 	})
 }
@@ -59,15 +59,15 @@ func TestServerPausedPastTheTTL(t *testing.T) {
 // A server that is restarted with its data does not cost a waiter its wait.
 func TestWaitersOutliveARestart(t *testing.T) {
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
-		lease := acquire(t, b.Client(t, &impatient).Mutex("a", holdfast.TTL(time.Minute)))
-		next := start(t, b.Client(t, &impatient).Mutex("a"))
+		lease := backend.Acquire(t, b.Client(t, &impatient).Mutex("a", holdfast.TTL(time.Minute)))
+		next := backend.Start(t, b.Client(t, &impatient).Mutex("a"))
 		backend.Waiters(t, b.Client(t, nil).Mutex("a"), 1)
 		b.Server.Stop()
 		time.Sleep(time.Second) // longer than an operation tries for
 		b.Server.Restart()
 		backend.Waiters(t, b.Client(t, nil).Mutex("a"), 1)
-		release(t, lease)
-		release(t, receive(t, next))
+		backend.Release(t, lease)
+		backend.Release(t, backend.Receive(t, next))
 		cleaned(t, b)
 	}, server.Conf("appendonly", "yes"), server.Conf("appendfsync", "always"))
 }
@@ -77,9 +77,9 @@ func TestOutOfMemory(t *testing.T) {
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		const ttl = 600 * time.Millisecond
 		c := b.Client(t, nil)
-		lease := acquire(t, c.Mutex("a", holdfast.TTL(ttl)))
-		waiting := acquire(t, c.Mutex("b"))
-		next := start(t, b.Client(t, nil).Mutex("b"))
+		lease := backend.Acquire(t, c.Mutex("a", holdfast.TTL(ttl)))
+		waiting := backend.Acquire(t, c.Mutex("b"))
+		next := backend.Start(t, b.Client(t, nil).Mutex("b"))
 		backend.Waiters(t, c.Mutex("b"), 1)
 		do(t, b.Server, "CONFIG", "SET", "maxmemory", "1")
 		first := lease.Deadline()
@@ -90,11 +90,11 @@ func TestOutOfMemory(t *testing.T) {
 			t.Errorf("Acquire of a held lock: %v", err)
 		}
 		backend.Eventually(t, "renewals go on", func() bool { return lease.Deadline().Sub(first) > 2*ttl })
-		release(t, lease)
+		backend.Release(t, lease)
 		// Row 35: in the middle of a hand-over. The release is done in any case.
-		release(t, waiting)
+		backend.Release(t, waiting)
 		do(t, b.Server, "CONFIG", "SET", "maxmemory", "0")
-		release(t, receive(t, next))
+		backend.Release(t, backend.Receive(t, next))
 		cleaned(t, b)
 	})
 }
@@ -139,7 +139,7 @@ func TestScriptFlush(t *testing.T) {
 func TestBusyScript(t *testing.T) {
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		c := b.Client(t, &impatient)
-		release(t, acquire(t, c.Mutex("a")))
+		backend.Release(t, backend.Acquire(t, c.Mutex("a")))
 		conn, err := b.Server.Dial()
 		if err != nil {
 			t.Fatal(err)
@@ -299,8 +299,8 @@ func TestKilledConnections(t *testing.T) {
 		for _, kind := range []string{"normal", "pubsub"} {
 			holder, waiter := b.Client(t, nil), b.Client(t, nil)
 			for range 5 {
-				lease := acquire(t, holder.Mutex("a"))
-				next := start(t, waiter.Mutex("a"))
+				lease := backend.Acquire(t, holder.Mutex("a"))
+				next := backend.Start(t, waiter.Mutex("a"))
 				backend.Waiters(t, holder.Mutex("a"), 1)
 				do(t, b.Server, "CLIENT", "KILL", "TYPE", kind)
 				// The release may find the waiter deaf: it must come back by itself,
@@ -309,7 +309,7 @@ func TestKilledConnections(t *testing.T) {
 				if err := lease.Release(t.Context()); err != nil && !holdfast.Ambiguous(err) {
 					t.Fatal(err)
 				}
-				release(t, receive(t, next))
+				backend.Release(t, backend.Receive(t, next))
 				if d := time.Since(begun); d > 5*time.Second {
 					t.Errorf("CLIENT KILL TYPE %s: served after %s", kind, d)
 				}
@@ -323,14 +323,14 @@ func TestKilledConnections(t *testing.T) {
 func TestClientPause(t *testing.T) {
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		rdb := b.Redis(t)
-		lease := acquire(t, b.Client(t, nil).Mutex("a", holdfast.TTL(1500*time.Millisecond)))
+		lease := backend.Acquire(t, b.Client(t, nil).Mutex("a", holdfast.TTL(1500*time.Millisecond)))
 		for range 3 {
 			do(t, b.Server, "CLIENT", "PAUSE", "400", "ALL")
 			for end := time.Now().Add(700 * time.Millisecond); time.Now().Before(end); {
 				within(t, rdb, lease)
 			}
 		}
-		release(t, lease)
+		backend.Release(t, lease)
 	})
 }
 
@@ -344,7 +344,7 @@ func TestExhaustedPool(t *testing.T) {
 			t.Fatal(err)
 		}
 		backend.CloseWith(t, c)
-		lease := acquire(t, c.Mutex("a", holdfast.TTL(ttl)))
+		lease := backend.Acquire(t, c.Mutex("a", holdfast.TTL(ttl)))
 		blocked, free := context.WithCancel(t.Context())
 		go rdb.BLPop(blocked, 10*time.Second, "nothing")
 		defer func() {
@@ -359,7 +359,7 @@ func TestExhaustedPool(t *testing.T) {
 			}
 			return lease.Deadline().Sub(first) > 3*ttl
 		})
-		release(t, lease)
+		backend.Release(t, lease)
 	})
 }
 
@@ -368,7 +368,7 @@ func TestDeletedLocks(t *testing.T) {
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		for _, command := range [][]any{{"FLUSHALL"}, {"DEL", "holdfast:{a}"}, {"SET", "holdfast:{a}", "theirs", "PX", "60000"}} {
 			const ttl = 1500 * time.Millisecond
-			lease := acquire(t, b.Client(t, nil).Mutex("a", holdfast.TTL(ttl)))
+			lease := backend.Acquire(t, b.Client(t, nil).Mutex("a", holdfast.TTL(ttl)))
 			begun := time.Now()
 			do(t, b.Server, command...)
 			<-lease.Context().Done()
@@ -392,10 +392,10 @@ func TestHandoverWithoutPermissionToPublish(t *testing.T) {
 			waiter := b.Client(t, nil)
 			do(t, b.Server, append([]any{"ACL", "SETUSER", "mute", "reset", "on", ">x", "~*", "&*", "+@all"}, rules...)...)
 			mute := b.Client(t, nil, func(o *redis.Options) { o.Username, o.Password = "mute", "x" })
-			lease := acquire(t, mute.Mutex("a"))
-			next := start(t, waiter.Mutex("a"))
+			lease := backend.Acquire(t, mute.Mutex("a"))
+			next := backend.Start(t, waiter.Mutex("a"))
 			backend.Waiters(t, waiter.Mutex("a"), 1)
-			release(t, lease)
+			backend.Release(t, lease)
 			if held, err := waiter.Mutex("a").IsHeld(t.Context()); held || err != nil {
 				t.Errorf("%v: after the release: held %v, %v", rules, held, err)
 			}
@@ -405,8 +405,8 @@ func TestHandoverWithoutPermissionToPublish(t *testing.T) {
 			case <-time.After(20 * time.Millisecond):
 			}
 			// Anybody's next contact gets things going again.
-			lease = acquire(t, b.Client(t, nil).Mutex("a"))
-			release(t, lease)
+			lease = backend.Acquire(t, b.Client(t, nil).Mutex("a"))
+			backend.Release(t, lease)
 		}
 	})
 }
@@ -416,12 +416,12 @@ func TestWaitingWithoutPubSub(t *testing.T) {
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		do(t, b.Server, "ACL", "SETUSER", "deaf", "on", ">x", "~*", "resetchannels", "+@all")
 		deaf := b.Client(t, nil, func(o *redis.Options) { o.Username, o.Password = "deaf", "x" })
-		lease := acquire(t, b.Client(t, nil).Mutex("a"))
-		next := start(t, deaf.Mutex("a"))
+		lease := backend.Acquire(t, b.Client(t, nil).Mutex("a"))
+		next := backend.Start(t, deaf.Mutex("a"))
 		time.Sleep(100 * time.Millisecond)
-		release(t, lease)
+		backend.Release(t, lease)
 		begun := time.Now()
-		release(t, receive(t, next))
+		backend.Release(t, backend.Receive(t, next))
 		if d := time.Since(begun); d > 4*time.Second {
 			t.Errorf("served after %s", d)
 		}

@@ -140,7 +140,7 @@ func (w *worker) answer(want string) string {
 			w.t.Fatalf("the worker says %q; want %q", got, want)
 		}
 		return got
-	case <-time.After(30 * time.Second):
+	case <-time.After(time.Minute):
 		w.t.Fatalf("the worker says nothing; want %q", want)
 	}
 	return ""

@@ -10,7 +10,7 @@ type Config struct {
 	CommandTimeout time.Duration
 
 	// LocalHandovers bounds how often in a row goroutines of this process
-	// pass a lock among themselves, for at most 50 ms, before it is offered to
+	// pass a lock among themselves, for at most 100 ms, before it is offered to
 	// other processes. Default 64; negative switches local hand-over off.
 	LocalHandovers int
 

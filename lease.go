@@ -10,8 +10,13 @@ import (
 )
 
 // maxPassing bounds for how long after its grant a lock is passed on within one
-// process, while others may be waiting for it.
-const maxPassing = 50 * time.Millisecond
+// process, while others may be waiting for it. A process that stalls for less keeps its
+// turn: goroutines that miss it wait for another round.
+const maxPassing = 100 * time.Millisecond
+
+// patience is how long, besides four round trips, a release waits for a renewal under
+// way, so that the lease can be passed on after it.
+const patience = 50 * time.Millisecond
 
 // Lease is a lock that is held. Its methods may be called by many goroutines.
 type Lease struct {
@@ -157,7 +162,7 @@ func (l *Lease) Release(ctx context.Context) error {
 		}
 		select {
 		case <-first:
-		case <-time.After(4*c.rtt.mean() + time.Millisecond):
+		case <-time.After(4*c.rtt.mean() + patience):
 			patient = false
 		}
 	}

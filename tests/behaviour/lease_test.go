@@ -46,6 +46,42 @@ func TestALeaseThatIsNotRenewedEndsWithItsTTL(t *testing.T) {
 	})
 }
 
+// A deadline is the TTL after the sending of the request, less 1% and 2 ms for clocks
+// that run at different speeds.
+func TestDeadlinesAllowForDrift(t *testing.T) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		const ttl, drift = time.Minute, 602 * time.Millisecond
+		l := b.Client(t, nil).Mutex("m", holdfast.TTL(ttl))
+		before := time.Now()
+		lease := backend.Acquire(t, l)
+		after := time.Now()
+		check := func(what string) {
+			t.Helper()
+			d := lease.Deadline()
+			if d.Before(before.Add(ttl-drift-20*time.Millisecond)) || d.After(after.Add(ttl-drift)) {
+				t.Errorf("%s: the deadline is between %s and %s after the sending", what, d.Sub(after), d.Sub(before))
+			}
+		}
+		check("acquired")
+		before = time.Now()
+		if err := lease.Extend(t.Context(), ttl); err != nil {
+			t.Fatal(err)
+		}
+		after = time.Now()
+		check("extended")
+
+		// Handed over, the claim of 1.5 s is all there is at first.
+		next := queue(t, b.Client(t, nil).Mutex("m", holdfast.TTL(ttl)), 1)
+		before = time.Now()
+		backend.Release(t, lease)
+		lease = backend.Receive(t, next)
+		if left := time.Until(lease.Deadline()); left > ttl-drift {
+			t.Errorf("handed over: %s left", left)
+		}
+		backend.Release(t, lease)
+	})
+}
+
 func TestARenewedLeaseOutlivesItsTTL(t *testing.T) {
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		const ttl = 400 * time.Millisecond

@@ -3,7 +3,6 @@ package holdfasttest
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -20,7 +19,8 @@ type Peer interface {
 
 // RunDriver tests that a driver does what holdfast.Driver says. open returns a new
 // driver for a server on which nothing else goes on. Adapters run it against every kind
-// of server and client that they support.
+// of server and client that they support. That a script is sent once, whatever becomes of its reply, needs a
+// way to the server that loses replies: adapters test it with one.
 func RunDriver(t *testing.T, open func(*testing.T) holdfast.Driver, peer Peer) {
 	d := open(t)
 	t.Cleanup(func() {
@@ -71,19 +71,6 @@ func RunDriver(t *testing.T, open func(*testing.T) holdfast.Driver, peer Peer) {
 		<-ended.Done()
 		if _, err := d.Eval(ended, holdfast.NewScript("return 'x'"), []string{"k"}, nil, true); err == nil {
 			t.Error("Eval succeeds although its context has ended")
-		}
-	})
-	t.Run("Eval sends once", func(t *testing.T) {
-		// A script that takes longer than its context lasts is not sent again.
-		s := holdfast.NewScript("return tostring(redis.call('INCR', KEYS[1]))")
-		for _, urgent := range []bool{false, true} {
-			key := fmt.Sprint("{once}", urgent)
-			if got, err := d.Eval(ctx, s, []string{key}, nil, urgent); err != nil || got != "1" {
-				t.Errorf("Eval = %q, %v", got, err)
-			}
-			if n, err := peer.Do("GET", key); err != nil || n != "1" {
-				t.Errorf("the script ran %s times (%v)", n, err)
-			}
 		}
 	})
 	t.Run("Subscribe", func(t *testing.T) {

@@ -3,6 +3,7 @@
 package adapters
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/holdfast-go/holdfast/holdfastgoredis"
 	"github.com/holdfast-go/holdfast/holdfasttest"
 	"github.com/holdfast-go/holdfast/tests/backend"
+	"github.com/holdfast-go/holdfast/tests/proxy"
 	"github.com/holdfast-go/holdfast/tests/server"
 )
 
@@ -39,6 +41,32 @@ func TestGoRedis(t *testing.T) {
 				}, peer{t, b.Redis(t)})
 			})
 		})
+	}
+}
+
+// A script whose reply is lost is not sent again behind our back: it could act twice.
+func TestGoRedisSendsAScriptOnce(t *testing.T) {
+	s := server.Start(t, server.One(t))
+	p := proxy.New(t, s.Addr())
+	rdb := redis.NewClient(&redis.Options{Addr: p.Addr(), MaxRetries: 5})
+	t.Cleanup(func() { _ = rdb.Close() })
+	d := holdfastgoredis.New(rdb)
+	t.Cleanup(func() { _ = d.Close() })
+	count := holdfast.NewScript("return tostring(redis.call('INCR', KEYS[1]))")
+	for _, urgent := range []bool{false, true} {
+		key := fmt.Sprint("count-", urgent)
+		if _, err := d.Eval(t.Context(), count, []string{key}, nil, urgent); err != nil {
+			t.Fatal(err)
+		}
+		trap := p.LoseReply(proxy.Containing("evalsha", key), proxy.Cut)
+		_, err := d.Eval(t.Context(), count, []string{key}, nil, urgent)
+		if err == nil || errors.Is(err, holdfast.ErrNotSent) {
+			t.Errorf("urgent %v: the reply was lost, and Eval says %v", urgent, err)
+		}
+		trap.Wait(t)
+		if n, err := s.Do("GET", key); err != nil || n != "2" {
+			t.Errorf("urgent %v: the script ran %v times (%v), want 2", urgent, n, err)
+		}
 	}
 }
 

@@ -174,9 +174,9 @@ func TestStorm(t *testing.T) {
 		if w.overtakes > w.turns/50 {
 			t.Errorf("%d of %d turns were another process's", w.overtakes, w.turns)
 		}
-		// A machine that stalls in the middle of a turn makes those wait another round
-		// whom the turn was to serve.
-		if soak.Long() && w.long > w.Grants/1000 {
+		// Judged in a soak only: a machine that stalls in the middle of a turn makes
+		// those wait another round whom the turn was to serve.
+		if soak.Long() && w.long > 0 {
 			t.Errorf("%d of %d waits were more than 1.5 times the mean of %s", w.long, w.Grants, w.MeanWait)
 		}
 		if len(b.Keys(t)) != 0 {

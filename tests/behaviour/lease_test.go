@@ -149,8 +149,13 @@ func TestABoundedOrFixedLeaseIsHandedOver(t *testing.T) {
 		} {
 			lease := backend.Acquire(t, b.Client(t, nil).Mutex(name))
 			leases := queue(t, b.Client(t, nil).Mutex(name, opts...), 1)
+			before := time.Now()
 			backend.Release(t, lease)
 			lease = backend.Receive(t, leases)
+			// What is not renewed is whole from the beginning.
+			if d := lease.Deadline().Sub(before); name != "bounded" && d < 4*time.Second {
+				t.Errorf("%s: returned with %s left", name, d)
+			}
 			// More than the claim: the server was asked, now or soon.
 			backend.Eventually(t, name+": the claim becomes a lease", func() bool {
 				return time.Until(lease.Deadline()) > 2*time.Second

@@ -1,0 +1,34 @@
+package fence
+
+import (
+	"errors"
+	"fmt"
+)
+
+// ErrStale says that a resource refused a write because somebody with a later lease
+// has been there: the caller's lease is over, whatever it believes. Nothing was
+// written. errors.As with *StaleError tells which fences.
+var ErrStale = errors.New("holdfast: fence is stale")
+
+// StaleError is the refusal of a stamp. It matches ErrStale.
+type StaleError struct {
+	Resource string
+	Stamp    Stamp // what was offered
+	Mark     Mark  // what the resource had seen
+}
+
+func (e *StaleError) Error() string {
+	lock := ""
+	if e.Stamp.Lock != "" {
+		lock = fmt.Sprintf(" of lock %q", e.Stamp.Lock)
+	}
+	return fmt.Sprintf("holdfast: %q refuses fence %d%s, shown by %s: it has seen %d of %s",
+		e.Resource, e.Stamp.Fence, lock, e.Stamp.Owner, e.Mark.Fence, e.Mark.Owner)
+}
+
+// Is makes a StaleError match ErrStale.
+func (e *StaleError) Is(target error) bool { return target == ErrStale }
+
+// ErrBadMark says that what is kept where a resource's mark should be is no mark.
+// Nothing was written.
+var ErrBadMark = errors.New("holdfast: no mark where one should be")

@@ -1,0 +1,72 @@
+package fence
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/holdfast-go/holdfast"
+)
+
+// Lease is what this package asks of a lease. *holdfast.Lease is one.
+type Lease interface {
+	Name() string
+	Owner() string
+	Token() uint64
+	Err() error
+}
+
+// Stamp is what a holder puts on every write, for the resource to compare.
+type Stamp struct {
+	Lock  string // the lock's name, for messages: resources compare the rest
+	Fence uint64 // of the lease: from 1 to math.MaxInt64
+	// Owner tells two leases with the same fence apart, which exist when a server
+	// lost its data and its clock went back. At most 1024 bytes of UTF-8 without NUL.
+	Owner string
+}
+
+// Of returns the stamp of a lease, or the lease's error when it is over. A stamp goes on
+// naming its lease after that: it is the resource that refuses it.
+func Of(l Lease) (Stamp, error) {
+	if err := l.Err(); err != nil {
+		return Stamp{}, err
+	}
+	s := Stamp{Lock: l.Name(), Fence: l.Token(), Owner: l.Owner()}
+	return s, s.check()
+}
+
+// maxOwner bounds owners, in bytes: a lock's value has room for less.
+const maxOwner = 1024
+
+// check refuses what some resource could not keep.
+func (s Stamp) check() error {
+	switch {
+	case s.Fence == 0:
+		return fmt.Errorf("%w: a stamp without a fence; take it from a lease, with Of", holdfast.ErrInvalid)
+	case s.Fence > math.MaxInt64:
+		return fmt.Errorf("%w: fence %d does not fit into a signed 64-bit integer", holdfast.ErrInvalid, s.Fence)
+	case s.Owner == "":
+		return fmt.Errorf("%w: a stamp without an owner; take it from a lease, with Of", holdfast.ErrInvalid)
+	case len(s.Owner) > maxOwner:
+		return fmt.Errorf("%w: the owner is %d bytes long; at most %d are allowed", holdfast.ErrInvalid, len(s.Owner), maxOwner)
+	case !utf8.ValidString(s.Owner) || strings.ContainsRune(s.Owner, 0):
+		return fmt.Errorf("%w: owner %q is not UTF-8, or contains a NUL", holdfast.ErrInvalid, s.Owner)
+	}
+	return nil
+}
+
+// Mark is the highest fence that a resource has seen, and who showed it. The zero
+// Mark has seen nothing.
+type Mark struct {
+	Fence uint64
+	Owner string
+}
+
+// mark returns the mark that s leaves.
+func (s Stamp) mark() Mark { return Mark{s.Fence, s.Owner} }
+
+// refuses reports whether a resource with this mark refuses s.
+func (m Mark) refuses(s Stamp) bool {
+	return s.Fence < m.Fence || s.Fence == m.Fence && s.Owner != m.Owner
+}

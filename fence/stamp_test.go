@@ -1,0 +1,87 @@
+package fence
+
+import (
+	"errors"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/holdfast-go/holdfast"
+)
+
+// testLease is a lease that a test ends as it likes.
+type testLease struct {
+	name  string
+	owner string
+	fence uint64
+	err   error
+}
+
+func (l *testLease) Name() string  { return l.name }
+func (l *testLease) Owner() string { return l.owner }
+func (l *testLease) Token() uint64 { return l.fence }
+func (l *testLease) Err() error    { return l.err }
+
+var _ Lease = (*holdfast.Lease)(nil)
+
+func TestAStampIsOfALeaseThatIsHeld(t *testing.T) {
+	l := &testLease{name: "invoices", owner: "a", fence: 7}
+	s, err := Of(l)
+	if want := (Stamp{"invoices", 7, "a"}); s != want || err != nil {
+		t.Errorf("Of = %+v, %v; want %+v", s, err, want)
+	}
+	l.err = &holdfast.LostError{Name: "invoices", Reason: holdfast.LossExpired}
+	if s, err := Of(l); !errors.Is(err, holdfast.ErrLost) || s != (Stamp{}) {
+		t.Errorf("Of a lost lease = %+v, %v", s, err)
+	}
+}
+
+func TestStampsThatNoResourceCouldKeepAreInvalid(t *testing.T) {
+	for name, s := range map[string]Stamp{
+		"no fence":       {Owner: "a"},
+		"large fence":    {Fence: math.MaxInt64 + 1, Owner: "a"},
+		"no owner":       {Fence: 1},
+		"long owner":     {Fence: 1, Owner: strings.Repeat("a", maxOwner+1)},
+		"NUL":            {Fence: 1, Owner: "a\x00"},
+		"no UTF-8":       {Fence: 1, Owner: "\xff"},
+		"the zero stamp": {},
+	} {
+		if err := s.check(); !errors.Is(err, holdfast.ErrInvalid) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err := new(Memory).Raise(t.Context(), s, "r"); !errors.Is(err, holdfast.ErrInvalid) {
+			t.Errorf("%s: Raise: %v", name, err)
+		}
+	}
+	if err := (Stamp{Fence: math.MaxInt64, Owner: strings.Repeat("é", maxOwner/2)}).check(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestMarksRefuseWhatIsLowerOrAnothersEqual(t *testing.T) {
+	var m Memory
+	for _, step := range []struct {
+		fence uint64
+		owner string
+		stale bool
+	}{
+		{5, "a", false}, {5, "a", false}, {5, "b", true}, {4, "a", true},
+		{6, "b", false}, {5, "a", true}, {math.MaxInt64, "a", false}, {6, "b", true},
+	} {
+		err := m.Raise(t.Context(), Stamp{"l", step.fence, step.owner}, "r")
+		if errors.Is(err, ErrStale) != step.stale || err != nil != step.stale {
+			t.Errorf("%d of %s: %v; want stale: %v", step.fence, step.owner, err, step.stale)
+		}
+	}
+	if err := m.Raise(t.Context(), Stamp{"l", 1, "a"}, "another"); err != nil {
+		t.Errorf("another resource: %v", err)
+	}
+	err := m.Raise(t.Context(), Stamp{"l", 3, "c"}, "r")
+	var stale *StaleError
+	if !errors.As(err, &stale) || stale.Resource != "r" || stale.Stamp != (Stamp{"l", 3, "c"}) || stale.Mark != (Mark{math.MaxInt64, "a"}) {
+		t.Errorf("%#v", err)
+	}
+	if want := `holdfast: "r" refuses fence 3 of lock "l", shown by c: it has seen 9223372036854775807 of a`; err.Error() != want {
+		t.Errorf("the error says\n%s, want\n%s", err, want)
+	}
+}

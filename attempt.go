@@ -80,7 +80,10 @@ const (
 	modeLook = "l"
 )
 
-// What acquire.lua can say, besides a *grant.
+// maxRank is as far back in a queue as makes a difference.
+const maxRank = 1 << 20
+
+// What acquire.lua can say, besides a *grant and, in Strict mode, quarantined.
 type (
 	held struct { // by somebody else
 		holder Holder
@@ -108,7 +111,7 @@ func (a *attempt) ask(ctx context.Context, mode string, fences int) (any, error)
 			}
 			args = append(args, milliseconds(a.claim), a.channel, score)
 		}
-		r, unanswered, err := c.call(ctx, request{op: "acquire", lock: a.l, script: script.Acquire, args: args})
+		r, unanswered, err := c.call(ctx, request{op: "acquire", lock: a.l, script: script.Acquire, args: args, durable: true})
 		a.owed = a.owed || unanswered || mode != modeTry
 		if unanswered && mode != modeLook {
 			a.unanswered = max(a.unanswered, notAfter)
@@ -141,10 +144,14 @@ func (a *attempt) parse(r answer) (any, error) {
 		if r.Ints(&pttl, &score, &rank, &receivers) == nil {
 			a.score, a.placed = score, true
 			a.anchor = clockAnchor{r.sent, r.Now}
-			return queued{time.Duration(pttl) * time.Millisecond, int(rank), int(receivers), r.Rest() == "foreign"}, nil
+			return queued{duration(pttl), int(min(rank, maxRank)), int(receivers), r.Rest() == "foreign"}, nil
 		}
 	case "gone":
 		return gone{}, nil
+	case "quarantined":
+		if q, err := parseQuarantine(&r.Reply); err == nil {
+			return q, nil
+		}
 	}
 	return nil, a.l.malformed("acquire")
 }
@@ -156,7 +163,7 @@ var errLate = errors.New("the lock was granted, but the reply came past the leas
 func (a *attempt) granted(sent clock.Instant, pttl int64, fence uint64, block int64) (*grant, error) {
 	term := a.l.set.term()
 	if pttl >= 0 {
-		term = time.Duration(pttl) * time.Millisecond
+		term = min(duration(pttl), a.l.c.cfg.MaxTTL)
 	}
 	g := newGrant(a, sent, sent, term-drift(term), fence, block)
 	if g.expired(clock.Now()) {
@@ -168,7 +175,7 @@ func (a *attempt) granted(sent clock.Instant, pttl int64, fence uint64, block in
 // claimed makes a grant of the notification that the lock was handed to this
 // attempt; false when the claim is over, or may soon be.
 func (a *attempt) claimed(n *wire.Grant) (*grant, bool) {
-	claim := time.Duration(n.Claim) * time.Millisecond
+	claim := min(duration(n.Claim), a.claim)
 	now := clock.Now()
 	sinceAnchor := now.Sub(a.anchor.sent)
 	// The anchor's request was sent before the server answered it, so by our clock
@@ -206,7 +213,7 @@ func (a *attempt) abandon() {
 func (c *Client) takeBack(l *Lock, token, member string, tombstone int64) {
 	end := time.Now().Add(l.set.term() + c.cfg.RetryTimeout + c.cfg.CommandTimeout)
 	for pause := 250 * time.Millisecond; ; pause = min(2*pause, 5*time.Second) {
-		_, _, err := c.call(context.Background(), releaseRequest(l, token, member, tombstone))
+		_, _, err := c.release(context.Background(), l, token, member, tombstone)
 		switch kind := kindOfError(err); {
 		case err == nil, kind == ErrWrongType, kind == ErrUnsupported, time.Now().After(end):
 			return
@@ -228,11 +235,36 @@ func kindOfError(err error) error {
 	return nil
 }
 
-func releaseRequest(l *Lock, token, member string, tombstone int64) request {
-	return request{
+// release ends whatever the server has of a token, as call does. Where the keys of a
+// lock are on different nodes, or may be, it drops a lock that nobody waits for.
+func (c *Client) release(ctx context.Context, l *Lock, token, member string, tombstone int64) (a answer, unanswered bool, err error) {
+	rq := request{
 		op: "release", lock: l, script: script.Release, urgent: true,
 		args: []string{l.flags(""), token, member, strconv.FormatInt(tombstone, 10)},
 	}
+	drop := request{
+		op: "release", lock: l, script: script.Drop, urgent: true, lockOnly: true,
+		args: []string{l.flags(""), token},
+	}
+	return persist(ctx, c, rq.op, l.name, func(ctx context.Context) (answer, error) {
+		a, err := c.send(ctx, rq)
+		if !divided(err) || tombstone != 0 {
+			return a, err
+		}
+		dropped, dropErr := c.send(ctx, drop)
+		if outcome, _ := classify(dropErr); dropErr != nil && outcome == unknown {
+			return answer{}, dropErr
+		}
+		if dropErr == nil && dropped.Word == "released" {
+			return dropped, nil
+		}
+		return a, err
+	})
+}
+
+// duration reads a script's ms. A server can say what clocks cannot count.
+func duration(ms int64) time.Duration {
+	return time.Duration(min(max(ms, -1), maxMaxTTL.Milliseconds()*10)) * time.Millisecond
 }
 
 // milliseconds writes d for a script, rounded up: a server's TTL counts whole ones.

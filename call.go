@@ -27,6 +27,7 @@ type request struct {
 	urgent bool
 
 	lockOnly bool // the script needs no key but the lock's
+	durable  bool // it counts only if it is as durable as the lock's options say
 }
 
 // call sends a request until it is answered, while what it meets looks temporary, for
@@ -41,20 +42,25 @@ func (c *Client) call(ctx context.Context, rq request) (a answer, unanswered boo
 // send sends a request once.
 func (c *Client) send(ctx context.Context, rq request) (answer, error) {
 	k := []string{rq.lock.keys.Lock, rq.lock.keys.Queue, c.space.Fence()}
-	if c.inCluster() {
+	switch {
+	case c.cfg.Strict:
+		k = append(k, c.space.Incarnation())
+	case rq.lockOnly:
+		k = k[:1]
+	case c.inCluster():
 		k[2] = rq.lock.keys.Fence
 	}
-	if rq.lockOnly {
-		k = k[:1]
-	}
 	sent := clock.Now()
-	text, err := c.driver.Eval(ctx, rq.script, k, rq.args, rq.urgent)
+	text, safe, err := c.eval(ctx, rq, k)
 	if err != nil {
 		return answer{}, err
 	}
 	reply, err := wire.ParseReply(text)
 	if err != nil {
 		return answer{}, err
+	}
+	if safe != nil && (reply.Word == "granted" || reply.Word == "renewed") {
+		return answer{}, safe
 	}
 	c.rtt.observe(time.Since(sent.Mono))
 	c.setClock(c.slot(rq.lock), sent, reply.Now)
@@ -72,6 +78,9 @@ func persist[T any](ctx context.Context, c *Client, op, name string, f func(cont
 			return result, unanswered, nil
 		}
 		outcome, kind := classify(err)
+		if reply, ok := err.(ReplyError); ok {
+			err = ReplyError(shown(string(reply)))
+		}
 		unanswered = unanswered || outcome == unknown
 		if ctx.Err() != nil && outcome != refused {
 			return result, unanswered, ctx.Err()
@@ -144,9 +153,14 @@ const (
 func classify(err error) (o outcome, kind error) {
 	var reply ReplyError
 	var caught wire.ScriptError
+	var quarantine *QuarantineError
 	switch {
 	case errors.As(err, &reply):
 		return refused, kindOf(string(reply))
+	case errors.Is(err, errReplicas):
+		return unknown, ErrReplicas
+	case errors.As(err, &quarantine):
+		return refused, ErrQuarantine
 	case errors.As(err, &caught):
 		return refused, kindOf(string(caught))
 	case errors.Is(err, ErrNotSent):
@@ -179,23 +193,32 @@ var kinds = []struct {
 	{"MASTERDOWN", ErrUnavailable},
 	{"CLUSTERDOWN", ErrUnavailable},
 	{"TRYAGAIN", ErrUnavailable},
+	{"ERR Script attempted to access a non local key", ErrUnavailable}, // its slot is on the move
 	{"ERR max number of clients", ErrUnavailable},
 	{"ERR unknown command", ErrUnsupported},
+	{"NOSTRICT", ErrUnsupported},
 	{"MOVED", ErrUnsupported}, // a client for one server met a Cluster
 }
 
 func kindOf(text string) error {
 	text = strings.TrimPrefix(text, "-")
+	// The ACL's refusals inside scripts begin with ERR: up to Redis 7.0, and later.
+	if strings.Contains(text, "The user executing the script can't") || strings.Contains(text, "ERR ACL failure in script") {
+		return ErrPermission
+	}
 	for _, k := range kinds {
 		if strings.HasPrefix(text, k.prefix) {
 			return k.kind
 		}
 	}
-	// The ACL's refusals inside scripts begin with ERR.
-	if strings.Contains(text, "The user executing the script can't") {
-		return ErrPermission
-	}
 	return nil
+}
+
+// divided reports whether a server says that the keys of a lock are not all with it: their
+// slot is on the move.
+func divided(err error) bool {
+	var reply ReplyError
+	return errors.As(err, &reply) && strings.HasPrefix(string(reply), "TRYAGAIN")
 }
 
 // temporary reports whether it is worth trying again.

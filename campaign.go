@@ -20,7 +20,10 @@ type campaign struct {
 	sub     *listener
 	looks   chan struct{} // holds an item when the line has changed
 	deaf    int           // times in a row that we did not hear ourselves
+	hidden  bool          // the server did not know of the subscription last time
 	polling time.Time     // since when we poll
+	polls   int           // answered since then without a confirmed subscription
+	heard   int           // confirmations of the subscription by then
 	begun   time.Time     // of the attempt, or the one whose place it has
 
 	// answered says that the server has dealt with us once: what fails now may pass.
@@ -60,13 +63,15 @@ func (c *campaign) run() {
 		if head == nil {
 			return
 		}
-		if c.sub == nil {
-			c.sub = c.ln.c.hub.join(head.l, c.look)
-			defer c.sub.leave()
-		}
+		// Before joining: a campaign that begins late, after its client's last task, would
+		// subscribe when nobody closes subscriptions any more.
 		if c.ln.c.isClosing() {
 			c.ln.fail(ErrClosed)
 			continue
+		}
+		if c.sub == nil {
+			c.sub = c.ln.c.hub.join(head.l, c.look)
+			defer c.sub.leave()
 		}
 		if a := c.attempt; a != nil && !a.l.alike(head.l) {
 			c.renewAttempt(head.l)
@@ -108,7 +113,8 @@ func (c *campaign) renewAttempt(l *Lock) {
 // line has changed. It returns a grant if there is one; the attempt is over then.
 func (c *campaign) step() *grant {
 	a := c.attempt
-	if !c.sub.awaitUp(time.Second) {
+	up := c.sub.awaitUp(time.Second)
+	if !up {
 		c.deaf++
 		if c.sub.refused() {
 			c.deaf = maxDeaf
@@ -116,12 +122,13 @@ func (c *campaign) step() *grant {
 	}
 	if c.deaf >= maxDeaf {
 		if c.polling.IsZero() {
-			c.polling = time.Now()
+			c.polling, c.heard = time.Now(), c.sub.confirmations()
 		}
-		if time.Since(c.polling) < maxRest {
-			return c.poll()
+		// Subscribed anew since: perhaps where the slot is now, and we are heard.
+		if time.Since(c.polling) < maxRest && c.heard == c.sub.confirmations() {
+			return c.poll(up)
 		}
-		c.deaf, c.polling = 0, time.Time{}
+		c.deaf, c.polling, c.polls = 0, time.Time{}, 0
 	}
 	mode := modeWait
 	if a.placed {
@@ -140,31 +147,42 @@ func (c *campaign) step() *grant {
 	case gone:
 		// Skipped as dead, or its queue was lost.
 		c.renewAttempt(a.l)
+		if mode == modeWait {
+			// A server that says so of a token which is new is not to be hammered on.
+			c.pause(jitter(500*time.Millisecond, 50))
+		}
+		return nil
+	case quarantined:
+		// The lock is this attempt's, but the server cannot vouch for it.
+		c.pause(min(time.Duration(got), maxRest) + time.Millisecond + rand.N(10*time.Millisecond))
 		return nil
 	case queued:
 		if got.receivers == 0 {
 			c.deaf++
+			c.hidden = up
 			c.sub.renew()
 			return nil
 		}
-		c.deaf = 0
+		c.deaf, c.hidden = 0, false
 		return c.rest(a, got)
 	}
+	c.failed(a.l.malformed("acquire"))
 	return nil
 }
 
 // failed sees to an error of the attempt. A waiter outlives an outage: once the server
 // has answered it, only its context bounds it.
 func (c *campaign) failed(err error) {
-	late := errors.Is(err, errLate)
+	late := errors.Is(err, errLate) || errors.Is(err, ErrReplicas)
 	if c.answered && !late && passing(kindOfError(err)) {
 		c.pause(jitter(500*time.Millisecond, 50))
 		return
 	}
+	l := c.attempt.l
 	c.attempt.abandon()
 	c.attempt = nil
 	if late {
-		c.ln.failHead(err)
+		c.ln.failHead(l, err)
 		return
 	}
 	c.ln.fail(err)
@@ -239,16 +257,19 @@ func (c *campaign) restTime(q queued) time.Duration {
 	return min(q.expiry, maxRest) + time.Millisecond + rand.N(10*time.Millisecond)
 }
 
-// until is how long it is, by our clock, until a standby is due.
+// until is how long it is, by our clock, until a standby is due: counted from when it
+// was sent, or, if the server's clock was set forward since the anchor, from now.
 func (a *attempt) until(s *wire.Standby) time.Duration {
-	due := time.Duration(s.Due-a.anchor.server) * time.Microsecond
-	return max(due-clock.Since(a.anchor.sent), 0)
+	sinceAnchor := time.Duration(s.Due-a.anchor.server)*time.Microsecond - clock.Since(a.anchor.sent)
+	sinceNow := time.Duration(s.Due-s.Now) * time.Microsecond
+	return max(min(sinceAnchor, sinceNow), 0)
 }
 
 // take makes a grant of a notification, if the claim is good for long enough and the
-// lease may begin with a claim; otherwise the next look confirms it.
+// lease may begin with a claim, which no replica has confirmed; otherwise the next look
+// confirms it.
 func (c *campaign) take(a *attempt, n *wire.Grant) *grant {
-	if !a.l.set.renew || a.l.set.maxRenewals == 0 {
+	if !a.l.set.renew || a.l.set.maxRenewals == 0 || a.l.set.durability() != nil {
 		return nil
 	}
 	g, ok := a.claimed(n)
@@ -261,7 +282,7 @@ func (c *campaign) take(a *attempt, n *wire.Grant) *grant {
 
 // poll asks for the lock without queueing for it, for a server on which we cannot
 // hear notifications.
-func (c *campaign) poll() *grant {
+func (c *campaign) poll(up bool) *grant {
 	a := c.attempt
 	if a.placed {
 		c.renewAttempt(a.l)
@@ -273,6 +294,10 @@ func (c *campaign) poll() *grant {
 		return nil
 	}
 	c.answered = true
+	if !up {
+		c.polls++
+	}
+	c.warnOfPolling()
 	if g, ok := got.(*grant); ok {
 		c.attempt = nil
 		return g

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -15,6 +16,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/clock"
 	"github.com/holdfast-go/holdfast/internal/keys"
 	"github.com/holdfast-go/holdfast/internal/schedule"
+	"github.com/holdfast-go/holdfast/internal/wire"
 )
 
 // Client hands out locks on one server, or one Cluster. It is safe for use by many
@@ -46,6 +48,9 @@ type Client struct {
 	probing chan struct{} // holds one item while somebody probes
 	info    atomic.Pointer[ServerInfo]
 	rtt     roundTrip
+
+	survey   sync.Once
+	warnings warnings
 }
 
 // New returns a Client that reaches its server through an adapter, such as
@@ -97,13 +102,17 @@ func New(d Driver, cfg *Config) (*Client, error) {
 
 // fill puts in the defaults and refuses what makes no sense.
 func (c *Config) fill(host string) error {
+	maxTTL := 24 * time.Hour
+	if c.Strict {
+		maxTTL = time.Minute
+	}
 	for _, d := range []struct {
 		name     string
 		value    *time.Duration
 		fallback time.Duration
 	}{
 		{"CommandTimeout", &c.CommandTimeout, 2 * time.Second},
-		{"MaxTTL", &c.MaxTTL, 24 * time.Hour},
+		{"MaxTTL", &c.MaxTTL, maxTTL},
 		{"RetryTimeout", &c.RetryTimeout, 3 * time.Second},
 		{"TTL", &c.TTL, 15 * time.Second},
 	} {
@@ -119,6 +128,14 @@ func (c *Config) fill(host string) error {
 	}
 	if c.TTL > c.MaxTTL {
 		return fmt.Errorf("a Config.TTL of %s is above MaxTTL, %s", c.TTL, c.MaxTTL)
+	}
+	switch {
+	case c.Quarantine != 0 && !c.Strict:
+		return errors.New("Config.Quarantine has a meaning in Strict mode only")
+	case c.Quarantine != 0 && c.Quarantine < c.MaxTTL:
+		return fmt.Errorf("a Config.Quarantine of %s is shorter than MaxTTL, %s: leases could outlive it", c.Quarantine, c.MaxTTL)
+	case c.Quarantine > 2*maxMaxTTL:
+		return fmt.Errorf("a Config.Quarantine of %s is not possible; at most %s is", c.Quarantine, 2*maxMaxTTL)
 	}
 	if c.LocalHandovers == 0 {
 		c.LocalHandovers = 64
@@ -169,8 +186,13 @@ func (c *Client) Close(ctx context.Context) error {
 
 func (c *Client) shutDown() {
 	defer close(c.closed)
-	c.held.wait()
-	c.tasks.wait()
+	for {
+		c.held.wait()
+		c.tasks.wait()
+		if c.held.none() { // an acquire was under way
+			break
+		}
+	}
 	c.hub.close()
 	c.schedule.Close()
 	c.closeErr = c.driver.Close()
@@ -216,12 +238,19 @@ func (c *Client) connect(ctx context.Context, name string) error {
 	server, _, err := persist(ctx, c, "reach", name, func(ctx context.Context) (found, error) {
 		sent := clock.Now()
 		info, err := c.driver.Probe(ctx)
+		if err == nil && (info.Time <= 0 || info.Time > wire.MaxTime) {
+			err = wire.ErrMalformed
+		}
 		return found{info, sent}, err
 	})
 	if err != nil {
 		return err
 	}
-	if err := supported(server.ServerInfo); err != nil {
+	err = supported(server.ServerInfo)
+	if err == nil && c.cfg.Strict && server.Cluster {
+		err = errors.New("it runs in Cluster mode, where Strict is not possible: a slot can move between servers")
+	}
+	if err != nil {
 		return &ServerError{Op: "use", Name: name, Server: c.driver.Addr(), Kind: ErrUnsupported, Err: err}
 	}
 	c.setClock(0, server.sent, server.Time)
@@ -320,6 +349,12 @@ func (t *tasks) end() {
 		close(t.idle)
 		t.idle = nil
 	}
+}
+
+func (t *tasks) none() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.n == 0
 }
 
 // wait returns when none is left. Tasks may start others until then.

@@ -41,16 +41,18 @@ func TestErrorsOfServersAreTold(t *testing.T) {
 		"NOPERM this user has no permissions":                                     ErrPermission,
 		"ERR The user executing the script can't run this command or subcommand":  ErrPermission,
 		"ERR The user executing the script can't access at least one of the keys": ErrPermission,
-		"READONLY You can't write against a read only replica.":                   ErrReadOnly,
-		"OOM command not allowed when used memory > 'maxmemory'.":                 ErrOutOfMemory,
-		"LOADING Redis is loading the dataset in memory":                          ErrLoading,
-		"BUSY Redis is busy running a script.":                                    ErrBusy,
-		"NOREPLICAS Not enough good replicas to write.":                           ErrWritesRefused,
-		"MISCONF Errors writing to the AOF file":                                  ErrWritesRefused,
-		"CLUSTERDOWN Hash slot not served":                                        ErrUnavailable,
-		"MOVED 866 127.0.0.1:7001":                                                ErrUnsupported,
-		"ERR unknown command 'evalsha'":                                           ErrUnsupported,
-		"ERR something else":                                                      nil,
+
+		"ERR ACL failure in script: User u has no permissions to run the 'set' command": ErrPermission,
+		"READONLY You can't write against a read only replica.":                         ErrReadOnly,
+		"OOM command not allowed when used memory > 'maxmemory'.":                       ErrOutOfMemory,
+		"LOADING Redis is loading the dataset in memory":                                ErrLoading,
+		"BUSY Redis is busy running a script.":                                          ErrBusy,
+		"NOREPLICAS Not enough good replicas to write.":                                 ErrWritesRefused,
+		"MISCONF Errors writing to the AOF file":                                        ErrWritesRefused,
+		"CLUSTERDOWN Hash slot not served":                                              ErrUnavailable,
+		"MOVED 866 127.0.0.1:7001":                                                      ErrUnsupported,
+		"ERR unknown command 'evalsha'":                                                 ErrUnsupported,
+		"ERR something else":                                                            nil,
 	} {
 		o, kind := classify(ReplyError(text))
 		if kind != want || o != refused {

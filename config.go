@@ -1,6 +1,9 @@
 package holdfast
 
-import "time"
+import (
+	"log/slog"
+	"time"
+)
 
 // Config is what the locks of one Client share. Its zero value, and a nil
 // *Config, mean the defaults below.
@@ -14,7 +17,12 @@ type Config struct {
 	// other processes. Default 64; negative switches local hand-over off.
 	LocalHandovers int
 
-	// MaxTTL bounds the TTL of every lease. Default 24 h.
+	// Logger is told, at level WARN, of settings under which locks are not safe
+	// or slow: once for each Client and finding. Default: slog.Default(), as
+	// it is then; slog.New(slog.DiscardHandler) silences it.
+	Logger *slog.Logger
+
+	// MaxTTL bounds the TTL of every lease. Default 24 h, in Strict mode 1 min.
 	MaxTTL time.Duration
 
 	// Owner names this process to people who ask who holds a lock. Default:
@@ -25,11 +33,28 @@ type Config struct {
 	// "holdfast:".
 	Prefix string
 
+	// Quarantine is, in Strict mode, for how long nothing is granted once a loss of
+	// data has been noticed. At least MaxTTL. Default: MaxTTL, and 10 s more on a
+	// server that has or had replicas, since the master that it replaces may go on
+	// granting for min-replicas-max-lag, which is 10 s by default.
+	Quarantine time.Duration
+
 	// RetryTimeout bounds for how long an operation is begun again while the
 	// server is unreachable, loading, busy or without a master, before it
 	// returns the error; a context may end it sooner. A waiter that the server
 	// has answered once is bounded by its context alone. Default 3 s.
 	RetryTimeout time.Duration
+
+	// Strict makes sure that no two leases overlap when the server loses its data, or
+	// a replica that missed some is promoted: nothing is granted then until every
+	// lease that may have been lost has expired; see Quarantine. All clients of a
+	// Prefix must be Strict, and have the same MaxTTL. A server is admitted with
+	// Client.Init or "holdfast init"; one that was not is in quarantine at first.
+	// Every restart and failover costs a quarantine. ErrUnsupported says that the
+	// server cannot be used so: a Cluster, one whose ACL denies INFO, one that has
+	// replicas and not min-replicas-to-write 1 and min-replicas-max-lag. Default
+	// false: locks are lost with the data; docs/GUARANTEES.md says what that means.
+	Strict bool
 
 	// TTL is the lease time of locks without a TTL option. Default 15 s.
 	TTL time.Duration

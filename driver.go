@@ -21,6 +21,10 @@ type Driver interface {
 	// behind the application's own commands.
 	Eval(ctx context.Context, s Script, keys, args []string, urgent bool) (string, error)
 
+	// EvalDurably is an urgent Eval, which then waits on the same connection, with WAIT
+	// or WAITAOF, until the write is as durable as asked, or d's timeout is over.
+	EvalDurably(ctx context.Context, s Script, keys, args []string, d Durability) (string, Reached, error)
+
 	// Subscribe opens a subscription and keeps it open over reconnections
 	// until it is closed. Sharded channels are subscribed to with SSUBSCRIBE,
 	// on the master of their slot. It returns at once; the sink is told when

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/holdfast-go/holdfast/internal/printable"
 )
 
 // What happened to a lock. Test for these with errors.Is.
@@ -53,6 +55,12 @@ var (
 	// ErrWritesRefused says that the server refuses writes for want of good
 	// replicas (NOREPLICAS) or because it cannot persist (MISCONF).
 	ErrWritesRefused = errors.New("server refuses writes")
+	// ErrQuarantine says that in Strict mode nothing is granted yet, because the
+	// server may have lost locks. errors.As with *QuarantineError tells for how long.
+	ErrQuarantine = errors.New("server is in quarantine")
+	// ErrReplicas says that too few replicas have confirmed the lock in time
+	// (MinReplicas, Fsync).
+	ErrReplicas = errors.New("too few replicas confirmed")
 	// ErrUnsupported says that the server is older than Redis 7.0 or
 	// Valkey 7.2, or lacks something that locks need.
 	ErrUnsupported = errors.New("server is not supported")
@@ -71,7 +79,8 @@ func (e *HeldError) Error() string {
 	if h.Foreign {
 		return fmt.Sprintf("holdfast: lock %q is held by another program for %s", e.Name, ttlText(h.TTL))
 	}
-	return fmt.Sprintf("holdfast: lock %q is held by %s (pid %d on %s) for %s", e.Name, h.Owner, h.PID, h.Host, ttlText(h.TTL))
+	owner, host := printable.Word(h.Owner, maxShownWord), printable.Word(h.Host, maxShownWord)
+	return fmt.Sprintf("holdfast: lock %q is held by %s (pid %d on %s) for %s", e.Name, owner, h.PID, host, ttlText(h.TTL))
 }
 
 func ttlText(d time.Duration) string {
@@ -129,13 +138,13 @@ type ServerError struct {
 	Name   string // the lock's
 	Server string // address, without credentials
 	Kind   error  // the sentinel, or nil if the error is of no known kind
-	Err    error  // what the adapter returned
+	Err    error  // what the adapter returned, without arguments that the server repeated
 
 	ambiguous bool
 }
 
 func (e *ServerError) Error() string {
-	what := e.Err.Error()
+	what := shown(e.Err.Error())
 	if e.Kind != nil {
 		what = e.Kind.Error() + ": " + what
 	}
@@ -146,10 +155,12 @@ func (e *ServerError) Error() string {
 var advice = map[error]string{
 	ErrUnavailable:   " (is it running, and reachable from here?)",
 	ErrAuth:          " (check user and password)",
-	ErrPermission:    " (see docs/GUARANTEES.md for the ACL that locks need)",
+	ErrPermission:    " (see docs/SECURITY.md for the ACL that locks need)",
 	ErrWrongType:     " (choose another name or prefix, or delete the key)",
 	ErrReadOnly:      " (connect to the master, or through Sentinel or Cluster)",
 	ErrUnsupported:   " (Redis 7.0 or Valkey 7.2 is needed; for a Cluster, a Cluster client)",
+	ErrQuarantine:    " (Acquire waits for its end; for a server that is new, run \"holdfast init\" once)",
+	ErrReplicas:      " (check the replicas: INFO replication)",
 	ErrOutOfMemory:   " (raise maxmemory or free some)",
 	ErrWritesRefused: " (check its replicas and its disk)",
 }
@@ -160,6 +171,14 @@ func (e *ServerError) Unwrap() []error {
 		return []error{e.Err}
 	}
 	return []error{e.Kind, e.Err}
+}
+
+// QuarantineError says for how long nothing is granted yet in Strict mode. It comes
+// within a *ServerError that matches ErrQuarantine.
+type QuarantineError struct{ Left time.Duration }
+
+func (e *QuarantineError) Error() string {
+	return fmt.Sprintf("it may have lost locks, and grants none for another %s", e.Left)
 }
 
 // Ambiguous reports whether err leaves open what the server did: the request

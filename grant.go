@@ -75,13 +75,12 @@ func (s settings) passable() bool {
 // begin starts renewing, and returns the first lease. Its context has ctx's values.
 func (g *grant) begin(ctx context.Context) *Lease {
 	c := g.l.c
-	c.held.begin()
-	c.mu.Lock()
-	c.grants[g] = struct{}{}
-	c.mu.Unlock()
-
 	g.mu.Lock()
 	lease := g.newLease(ctx)
+	c.held.begin()
+	c.mu.Lock()
+	c.grants[g] = struct{}{} // Close may find it there at once
+	c.mu.Unlock()
 	if g.canRenew() {
 		g.renewAt = g.anchor.Add(jitter(min(g.l.set.ttl, g.valid)/3, 5))
 		if g.claim {
@@ -207,9 +206,10 @@ func (g *grant) renew() {
 		return
 	}
 	g.mu.Unlock()
-	a, err := try(context.Background(), c, c.cfg.CommandTimeout, func(ctx context.Context) (answer, error) {
-		return c.send(ctx, renewRequest(g, ttl, fences))
-	})
+	a, err := g.sendOnce(renewRequest(g, ttl, fences))
+	if rq, ok := g.reassertion(a, err, ttl); ok {
+		a, err = g.sendOnce(rq)
+	}
 
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -245,6 +245,38 @@ func (g *grant) renew() {
 	g.plan()
 }
 
+func (g *grant) sendOnce(rq request) (answer, error) {
+	c := g.l.c
+	return try(context.Background(), c, c.cfg.CommandTimeout, func(ctx context.Context) (answer, error) {
+		return c.send(ctx, rq)
+	})
+}
+
+// maxReassert is how old a grant may be in Cluster mode to be asserted again: a lock's own
+// fence counter expires after a day, and then no longer tells that no data was lost.
+const maxReassert = 23 * time.Hour
+
+// reassertion is what to send when a renewal's answer is that there is no such lock: the
+// server may have lost its data. Strict mode has its quarantine instead; a key that is
+// shared may have been a foreign program's meanwhile, of which nothing would tell.
+func (g *grant) reassertion(a answer, err error, ttl time.Duration) (request, bool) {
+	if err != nil || a.Word != "absent" {
+		return request{}, false
+	}
+	c := g.l.c
+	now := clock.Now()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	left := g.valid - now.Sub(g.anchor)
+	if g.over || left <= 0 || c.cfg.Strict || g.l.set.hasKey || c.inCluster() && now.Sub(g.since) > maxReassert {
+		return request{}, false
+	}
+	// Whatever ends the grant now leaves a tombstone, in case this arrives after it.
+	notAfter := c.serverTime(c.slot(g.l)) + left.Microseconds()
+	g.from.unanswered = max(g.from.unanswered, notAfter)
+	return reassertRequest(g, ttl, g.end-1, notAfter), true
+}
+
 // land notes that a renewal is under way no longer.
 func (g *grant) land() {
 	g.flying--
@@ -255,28 +287,35 @@ func (g *grant) land() {
 
 func renewRequest(g *grant, ttl time.Duration, fences int) request {
 	return request{
-		op: "renew", lock: g.l, script: script.Renew, urgent: true, lockOnly: fences == 0,
+		op: "renew", lock: g.l, script: script.Renew, urgent: true, lockOnly: fences == 0, durable: true,
 		args: []string{g.l.flags(""), g.from.token, milliseconds(ttl), strconv.Itoa(fences), strconv.FormatUint(g.fence, 10)},
 	}
 }
 
 // apply takes over what renew.lua answered. It returns the loss that the answer is.
 func (g *grant) apply(a answer, final bool) (*LostError, error) {
-	if a.Word == "gone" {
+	switch a.Word {
+	case "gone", "absent", "late":
 		return &LostError{Name: g.l.name, Reason: LossTaken}, nil
+	case "quarantined":
+		q, err := parseQuarantine(&a.Reply)
+		if err != nil {
+			return nil, err
+		}
+		return nil, &QuarantineError{time.Duration(q)}
 	}
 	var pttl, fence, block int64
-	if a.Word != "renewed" || a.Ints(&pttl, &fence, &block) != nil {
+	if a.Word != "renewed" || a.Ints(&pttl, &fence, &block) != nil || block > 0 && fence <= 0 {
 		return nil, wire.ErrMalformed
 	}
 	g.failure = nil
 	g.final = g.final || final
 	if block > 0 && g.next >= g.end {
-		g.next, g.end = uint64(fence), uint64(fence+block)
+		g.next, g.end = uint64(fence), uint64(fence)+uint64(block)
 	}
 	// Answers may come in another order than their requests were sent. The latest
 	// request tells best what the server has; an earlier one may have asked for more.
-	term := time.Duration(pttl) * time.Millisecond
+	term := min(duration(pttl), g.l.c.cfg.MaxTTL)
 	valid := term - drift(term)
 	if now := clock.Now(); now.Sub(a.sent) < now.Sub(g.anchor) || valid-now.Sub(a.sent) > g.valid-now.Sub(g.anchor) {
 		g.anchor, g.valid = a.sent, valid

@@ -13,7 +13,8 @@ import (
 // where the server runs in Cluster mode, one for each lock, in the lock's slot. They
 // are opened when somebody has to wait, and closed after a time of rest.
 type hub struct {
-	c *Client
+	c      *Client
+	strays chan struct{} // holds an item for each stray grant that is being given back
 
 	mu   sync.Mutex
 	subs map[string]*subscription
@@ -26,8 +27,12 @@ const (
 )
 
 func (h *hub) init(c *Client) {
-	h.c, h.subs = c, map[string]*subscription{}
+	h.c, h.subs, h.strays = c, map[string]*subscription{}, make(chan struct{}, maxStrays)
 }
+
+// maxStrays bounds how many grants that nobody wants are given back at once. Whoever may
+// publish can send any number; one that is left alone ends with its claim.
+const maxStrays = 16
 
 // channelOf returns the channel on which waiters for l are notified.
 func (h *hub) channelOf(l *Lock) (channel string, sharded bool) {
@@ -82,6 +87,7 @@ type subscription struct {
 	conn      Subscription
 	epoch     int           // of conn: what earlier ones still say is not heard
 	confirmed bool          // the server says that it has us
+	ups       int           // times that it has said so
 	change    chan struct{} // closed when confirmed or refused changes
 	refused   bool          // the server's ACL does not allow it
 	listeners map[*listener]struct{}
@@ -117,6 +123,7 @@ func (e *ear) Up() {
 		return
 	}
 	s.confirmed, s.refused = true, false
+	s.ups++
 	s.changed()
 	for u := range s.listeners {
 		u.missed = true
@@ -205,6 +212,13 @@ func (u *listener) interrupted() bool {
 	return u.missed
 }
 
+// confirmations is how often the subscription was confirmed.
+func (u *listener) confirmations() int {
+	u.s.hub.mu.Lock()
+	defer u.s.hub.mu.Unlock()
+	return u.s.ups
+}
+
 // refused reports whether the server's ACL forbids the subscription.
 func (u *listener) refused() bool {
 	u.s.hub.mu.Lock()
@@ -233,12 +247,20 @@ func (c *Client) notified(payload string) {
 	case a != nil:
 		a.notify(m)
 	case m.Grant != nil:
+		select {
+		case c.hub.strays <- struct{}{}:
+		default:
+			return
+		}
 		// Whatever this once was, nobody here wants it.
 		k := c.space.Of(m.Grant.Lock)
 		l := &Lock{c: c, name: m.Grant.Lock, keys: k, set: settings{
-			ttl:    time.Duration(m.Grant.Claim) * time.Millisecond,
+			ttl:    min(duration(m.Grant.Claim), c.cfg.MaxTTL),
 			hasKey: k.Queue != k.Lock+":q",
 		}}
-		c.tasks.run(func() { c.takeBack(l, m.Token, "", 0) })
+		c.tasks.run(func() {
+			c.takeBack(l, m.Token, "", 0)
+			<-c.hub.strays
+		})
 	}
 }

@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -41,6 +44,11 @@ func (f *fake) Eval(_ context.Context, s Script, keys, args []string, _ bool) (s
 	return fmt.Sprintf("gone %d", now), nil
 }
 
+func (f *fake) EvalDurably(ctx context.Context, s Script, keys, args []string, _ Durability) (string, Reached, error) {
+	text, err := f.Eval(ctx, s, keys, args, true)
+	return text, Reached{}, err
+}
+
 func (f *fake) Subscribe(_ string, _ bool, sink Sink) Subscription {
 	go sink.Up()
 	return subscribed{}
@@ -64,6 +72,57 @@ func (f *fake) remove(key string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	delete(f.holders, key)
+}
+
+// closable is a fake that notes what is asked of it after it was closed.
+type closable struct {
+	fake
+	closed, late atomic.Bool
+}
+
+func (d *closable) Eval(ctx context.Context, s Script, keys, args []string, urgent bool) (string, error) {
+	if d.closed.Load() {
+		d.late.Store(true)
+	}
+	return d.fake.Eval(ctx, s, keys, args, urgent)
+}
+
+func (d *closable) Close() error {
+	d.closed.Store(true)
+	return nil
+}
+
+// A lock that is granted while the client closes is somebody's to release.
+func TestCloseWaitsForAcquiresUnderWay(t *testing.T) {
+	granted := 0
+	for range 3000 {
+		server := &closable{fake: fake{holders: map[string]string{}}}
+		c, err := New(server, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		released := make(chan error, 1)
+		go func() {
+			lease, err := c.Mutex("a").Acquire(t.Context())
+			if err == nil {
+				granted++
+				err = lease.Release(t.Context())
+			}
+			released <- err
+		}()
+		for n := rand.N(20); n > 0; n-- {
+			runtime.Gosched()
+		}
+		if err := c.Close(t.Context()); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+		if err := <-released; err != nil && err != ErrClosed || server.late.Load() || len(server.holders) != 0 {
+			t.Fatalf("a lock left behind: %d; asked of a closed driver: %v; %v", len(server.holders), server.late.Load(), err)
+		}
+	}
+	if granted == 0 || granted == 3000 {
+		t.Errorf("%d of 3000 acquires came before their Close", granted)
+	}
 }
 
 // waits reports whether a goroutine waits for the lock.

@@ -120,6 +120,9 @@ func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 	ttl, final := g.renewTTL(ttl)
 	g.mu.Unlock()
 	a, _, err := g.l.c.call(ctx, renewRequest(g, ttl, 0))
+	if rq, ok := g.reassertion(a, err, ttl); ok {
+		a, _, err = g.l.c.call(ctx, rq)
+	}
 	if err != nil {
 		return err
 	}
@@ -133,8 +136,12 @@ func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 		g.lose(lost)
 		return lost
 	}
+	var q *QuarantineError
+	if errors.As(err, &q) {
+		return g.l.c.quarantineError("renew", l.Name(), quarantined(q.Left))
+	}
 	if err != nil {
-		return l.g.l.malformed("renew")
+		return g.l.malformed("renew")
 	}
 	g.extended = g.extended || ttl > g.l.set.ttl
 	g.plan()
@@ -166,7 +173,7 @@ func (l *Lease) Release(ctx context.Context) error {
 			patient = false
 		}
 	}
-	a, unanswered, err := c.call(context.WithoutCancel(ctx), releaseRequest(g.l, g.from.token, g.from.member, g.from.unanswered))
+	a, unanswered, err := c.release(context.WithoutCancel(ctx), g.l, g.from.token, g.from.member, g.from.unanswered)
 	if err != nil {
 		g.from.abandon()
 	} else {

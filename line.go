@@ -262,11 +262,12 @@ func (ln *line) fail(err error) {
 	}
 }
 
-// failHead gives the first waiter an error.
-func (ln *line) failHead(err error) {
+// failHead gives the first waiter an error that an attempt for l met, unless it wants
+// another lease than l: whoever the attempt was for may have left.
+func (ln *line) failHead(l *Lock, err error) {
 	ln.mu.Lock()
 	defer ln.mu.Unlock()
-	if w := ln.head(); w != nil {
+	if w := ln.head(); w != nil && w.l.alike(l) {
 		ln.remove(w)
 		w.results <- result{err: err}
 	}

@@ -33,6 +33,8 @@ func (c *Client) newLock(name string, opts []Option) *Lock {
 		renew:       true,
 		maxRenewals: -1,
 		owner:       c.cfg.Owner,
+
+		confirmation: min(defaultConfirmation, c.cfg.CommandTimeout),
 	}}
 	for _, o := range opts {
 		o(&l.set)
@@ -66,6 +68,9 @@ func (l *Lock) resolve() (err error) {
 	case s.owner == "":
 		return errors.New("the owner is empty")
 	}
+	if err := s.checkDurability(l.c.cfg.CommandTimeout); err != nil {
+		return err
+	}
 	info := wire.Info{Owner: s.owner, Host: l.c.host, PID: os.Getpid()}
 	for m := s.meta; m != nil; m = m.next {
 		if info.Meta == nil {
@@ -92,6 +97,8 @@ func (l *Lock) Name() string { return l.name }
 // an error the caller has no lock and no place in the queue; what may still be on
 // its way is taken back in the background.
 func (l *Lock) Acquire(ctx context.Context) (*Lease, error) {
+	l.c.tasks.begin() // Close waits for what this brings
+	defer l.c.tasks.end()
 	if err := l.ready(ctx); err != nil {
 		return nil, err
 	}
@@ -102,8 +109,11 @@ func (l *Lock) Acquire(ctx context.Context) (*Lease, error) {
 }
 
 // TryAcquire takes the lock if it is free and nobody queues for it. Otherwise it
-// returns a *HeldError, which matches ErrHeld. Other errors as those of Acquire.
+// returns a *HeldError, which matches ErrHeld; in Strict mode ErrQuarantine, when nothing
+// is granted yet. Other errors as those of Acquire.
 func (l *Lock) TryAcquire(ctx context.Context) (*Lease, error) {
+	l.c.tasks.begin()
+	defer l.c.tasks.end()
 	if err := l.ready(ctx); err != nil {
 		return nil, err
 	}
@@ -142,7 +152,11 @@ func (l *Lock) ready(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	return l.c.connect(ctx, l.name)
+	if err := l.c.connect(ctx, l.name); err != nil {
+		return err
+	}
+	l.c.survey.Do(func() { l.c.tasks.run(func() { l.c.surveyServer(l) }) })
+	return nil
 }
 
 // alike reports whether holders of l and m cannot be told apart, but by their tokens.
@@ -166,6 +180,9 @@ func (l *Lock) try(ctx context.Context) (*Lease, error) {
 	case held:
 		a.abandon()
 		return nil, &HeldError{Name: l.name, Holder: got.holder}
+	case quarantined:
+		a.abandon()
+		return nil, l.c.quarantineError("acquire", l.name, got)
 	}
 	a.abandon()
 	return nil, l.malformed("acquire")
@@ -175,7 +192,7 @@ func (l *Lock) try(ctx context.Context) (*Lease, error) {
 func (l *Lock) poll(ctx context.Context) (*Lease, error) {
 	for n := 1; ; n++ {
 		lease, err := l.try(ctx)
-		if !errors.Is(err, ErrHeld) || n == l.set.pollTries {
+		if !errors.Is(err, ErrHeld) && !errors.Is(err, ErrQuarantine) || n == l.set.pollTries {
 			return lease, err
 		}
 		select {
@@ -201,7 +218,8 @@ func (l *Lock) malformed(op string) error {
 	return &ServerError{Op: op, Name: l.name, Server: l.c.driver.Addr(), Err: wire.ErrMalformed}
 }
 
-// Holder is who holds a lock.
+// Holder is who holds a lock. Owner, Host and Meta are what its program wrote, or
+// whoever can write the key: escape them before you show them.
 type Holder struct {
 	Key   string // the lock's key
 	Owner string // Owner or Config.Owner; "" when Foreign
@@ -253,7 +271,7 @@ func (l *Lock) parseHolder(r *wire.Reply) (Holder, error) {
 	if err := r.Ints(&pttl, &waiters); err != nil {
 		return Holder{}, l.malformed("inspect")
 	}
-	h := Holder{Key: l.keys.Lock, TTL: time.Duration(pttl) * time.Millisecond, Waiters: int(waiters)}
+	h := Holder{Key: l.keys.Lock, TTL: duration(pttl), Waiters: int(waiters)}
 	v, ours := wire.ParseValue(r.Rest())
 	if !ours {
 		h.Foreign = true
@@ -272,5 +290,5 @@ func (l *Lock) flags(mode string) string {
 	if l.set.hasKey {
 		mode += "k"
 	}
-	return mode
+	return mode + l.c.strictFlags()
 }

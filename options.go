@@ -18,6 +18,10 @@ type settings struct {
 	key          string // exact key, or ""
 	hasKey       bool
 	meta         *metaList
+
+	replicas     int
+	fsync        bool
+	confirmation time.Duration // how long replicas are waited for
 }
 
 // metaList is a list of what Meta gave, latest first.
@@ -76,6 +80,28 @@ func Owner(id string) Option { return func(s *settings) { s.owner = id } }
 func Key(exact string) Option {
 	return func(s *settings) { s.key, s.hasKey = exact, true }
 }
+
+// MinReplicas makes every grant and every renewal count only once n replicas have
+// received it, within the timeout (at most Config.CommandTimeout; 0: that, or 1 s), by WAIT. When
+// too few have, Acquire gives the lock back and returns ErrReplicas; a renewal that they
+// do not confirm does not extend the lease. It makes it less likely that a failover loses
+// the lock, but not impossible: a replica without it can still be promoted. Default 0.
+//
+// The order of the queue is not confirmed; a lock that is passed on within the process
+// is as durable as it was.
+func MinReplicas(n int, timeout time.Duration) Option {
+	return func(s *settings) {
+		s.replicas = n
+		if timeout != 0 {
+			s.confirmation = timeout
+		}
+	}
+}
+
+// Fsync makes every grant and every renewal count only once it is in the append-only
+// file, on disk, of the master and of as many replicas as MinReplicas says, by WAITAOF.
+// It needs appendonly yes, and Redis 7.2 or Valkey. Default false.
+func Fsync(on bool) Option { return func(s *settings) { s.fsync = on } }
 
 // Meta adds a note for people who ask who holds the lock. All notes together,
 // with the owner's name, take at most 1 KiB.

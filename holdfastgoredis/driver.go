@@ -6,6 +6,10 @@
 // their own, made with the same options, so that they are not stuck behind the
 // application's commands when its pool is exhausted; so do subscriptions. Each command
 // is sent once: the client's own retries do not apply.
+//
+// With a client of NewFailoverClient, a sentinel is asked for the master, and that is
+// dialled, once a second while there are such connections: go-redis does not tell when
+// the master is replaced.
 package holdfastgoredis
 
 import (
@@ -13,6 +17,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -32,14 +37,36 @@ func New(rdb redis.UniversalClient) holdfast.Driver {
 		if rdb == nil {
 			break
 		}
-		own := redis.NewClient(ownOptions(rdb.Options()))
-		return &driver{user: bounded(rdb), own: own, addr: rdb.Options().Addr, sharded: own.SSubscribe, plain: own.Subscribe}
+		d := newDriver(bounded(rdb), rdb.Options().Addr)
+		o := ownOptions(rdb.Options())
+		if follows(o) {
+			d.follower = d.follow(o)
+			d.astray = d.follower.look
+		}
+		own := redis.NewClient(o)
+		d.own, d.sharded, d.plain = own, own.SSubscribe, own.Subscribe
+		return d
 	case *redis.ClusterClient:
 		if rdb == nil {
 			break
 		}
+		d := newDriver(rdb, strings.Join(rdb.Options().Addrs, ","))
 		own := redis.NewClusterClient(ownClusterOptions(rdb.Options()))
-		return &driver{user: rdb, own: own, addr: strings.Join(rdb.Options().Addrs, ","), sharded: own.SSubscribe, plain: own.Subscribe}
+		d.own, d.sharded, d.plain = own, own.SSubscribe, own.Subscribe
+		d.leads = func(ctx context.Context, channel string) error {
+			node, err := own.MasterForKey(ctx, channel)
+			if err != nil {
+				return err
+			}
+			return mustBeMaster(node.Do(ctx, "hello"))
+		}
+		// go-redis asks anew who has which slot after a redirection, and every ten
+		// seconds; but not when it meets a dead master, nor for a subscription.
+		d.astray = func() {
+			rdb.ReloadState(d.ctx)
+			own.ReloadState(d.ctx)
+		}
+		return d
 	case *redis.Ring:
 		return refused{errors.New("a redis.Ring cannot be used for locks: when a shard is down it moves that shard's keys to another, which grants them again; give the client of one server, or use a quorum")}
 	case nil:
@@ -86,7 +113,24 @@ type driver struct {
 	user, own      redis.UniversalClient
 	addr           string
 	sharded, plain func(ctx context.Context, channels ...string) *redis.PubSub
-	subscriptions  sync.WaitGroup
+	// leads asks whether the node to which a sharded channel is subscribed is a master;
+	// nil without a Cluster.
+	leads func(ctx context.Context, channel string) error
+	// astray is called when a server does not answer as one that has the locks does:
+	// another may have them by now. nil if there can be no other.
+	astray   func()
+	follower *follower // behind Sentinel; else nil
+
+	background sync.WaitGroup
+	ctx        context.Context // of what is done in the background
+	stop       context.CancelFunc
+	stopping   sync.Mutex
+}
+
+func newDriver(user redis.UniversalClient, addr string) *driver {
+	d := &driver{user: user, addr: addr}
+	d.ctx, d.stop = context.WithCancel(context.Background())
+	return d
 }
 
 // once is a command that go-redis sends once: a repeated one could act twice.
@@ -104,10 +148,44 @@ func (d *driver) Eval(ctx context.Context, s holdfast.Script, keys, args []strin
 	if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
 		reply, err = eval(ctx, rdb, "eval", s.Source, keys, args)
 	}
+	d.orient(err)
 	return reply, convert(err)
 }
 
+// orient has the clients find out who has the locks now, if an error gives reason to
+// doubt that it is who had them.
+func (d *driver) orient(err error) {
+	if err == nil || d.astray == nil {
+		return
+	}
+	var sent redis.Error
+	if errors.As(err, &sent) && !slices.ContainsFunc(misled, func(prefix string) bool { return redis.HasErrorPrefix(err, prefix) }) {
+		return
+	}
+	d.behind(d.astray)
+}
+
+// behind calls f in the background, unless the driver closes.
+func (d *driver) behind(f func()) {
+	d.stopping.Lock()
+	defer d.stopping.Unlock()
+	if d.ctx.Err() == nil {
+		d.background.Go(f)
+	}
+}
+
+// misled are the errors of servers that do not have the locks, or not now.
+var misled = []string{"CLUSTERDOWN", "LOADING", "MASTERDOWN", "MOVED", "READONLY"}
+
 func eval(ctx context.Context, rdb redis.UniversalClient, command, script string, keys, args []string) (string, error) {
+	cmd := once{redis.NewCmd(ctx, words(command, script, keys, args)...)}
+	if err := rdb.Process(ctx, cmd); err != nil {
+		return "", err
+	}
+	return cmd.Text()
+}
+
+func words(command, script string, keys, args []string) []any {
 	words := make([]any, 0, 3+len(keys)+len(args))
 	words = append(words, command, script, len(keys))
 	for _, k := range keys {
@@ -116,11 +194,65 @@ func eval(ctx context.Context, rdb redis.UniversalClient, command, script string
 	for _, a := range args {
 		words = append(words, a)
 	}
-	cmd := once{redis.NewCmd(ctx, words...)}
-	if err := rdb.Process(ctx, cmd); err != nil {
-		return "", err
+	return words
+}
+
+// EvalDurably sends the script and the command that waits for replicas in one pipeline,
+// so that both use one connection; in a Cluster, one of the node that has the keys.
+func (d *driver) EvalDurably(ctx context.Context, s holdfast.Script, keys, args []string, want holdfast.Durability) (string, holdfast.Reached, error) {
+	node, err := d.node(ctx, keys[0])
+	if err != nil {
+		return "", holdfast.Reached{}, convert(err)
 	}
-	return cmd.Text()
+	reply, reached, err := evalDurably(ctx, node, "evalsha", s.SHA1, keys, args, want)
+	if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
+		reply, reached, err = evalDurably(ctx, node, "eval", s.Source, keys, args, want)
+	}
+	if cluster, ok := d.own.(*redis.ClusterClient); ok && (redis.HasErrorPrefix(err, "MOVED") || redis.HasErrorPrefix(err, "ASK")) {
+		// It was not carried out; by the next try the client knows the new node.
+		cluster.ReloadState(ctx)
+		return "", reached, holdfast.ReplyError("TRYAGAIN " + err.Error())
+	}
+	return reply, reached, convert(err)
+}
+
+// node returns a client of the server that has the key.
+func (d *driver) node(ctx context.Context, key string) (redis.UniversalClient, error) {
+	if cluster, ok := d.own.(*redis.ClusterClient); ok {
+		return cluster.MasterForKey(ctx, key)
+	}
+	return d.own, nil
+}
+
+func evalDurably(ctx context.Context, node redis.UniversalClient, command, script string, keys, args []string, want holdfast.Durability) (text string, reached holdfast.Reached, err error) {
+	eval := once{redis.NewCmd(ctx, words(command, script, keys, args)...)}
+	wait := redis.NewCmd(ctx, "wait", want.Replicas, want.Timeout.Milliseconds())
+	if want.Fsync {
+		wait = redis.NewCmd(ctx, "waitaof", 1, want.Replicas, want.Timeout.Milliseconds())
+	}
+	pipe := node.Pipeline()
+	_ = pipe.Process(ctx, eval)
+	_ = pipe.Process(ctx, wait)
+	_, err = pipe.Exec(ctx)
+	if eval.Err() != nil {
+		return "", reached, eval.Err()
+	}
+	if err != nil {
+		return "", reached, err
+	}
+	if text, err = eval.Text(); err != nil {
+		return "", reached, err
+	}
+	if !want.Fsync {
+		reached.Replicas, err = wait.Int()
+		return text, reached, err
+	}
+	counts, err := wait.Int64Slice()
+	if err != nil || len(counts) != 2 {
+		return "", reached, fmt.Errorf("the reply to WAITAOF is %v: %w", wait.Val(), err)
+	}
+	reached.Master, reached.Replicas = counts[0] > 0, int(counts[1])
+	return text, reached, nil
 }
 
 // convert tells errors that the server sent from those of the way to it.
@@ -149,17 +281,7 @@ func (d *driver) Probe(ctx context.Context) (holdfast.ServerInfo, error) {
 	if err != nil {
 		return holdfast.ServerInfo{}, convert(err)
 	}
-	field := map[string]string{}
-	switch reply := reply.(type) {
-	case map[any]any: // RESP3
-		for k, v := range reply {
-			field[fmt.Sprint(k)] = fmt.Sprint(v)
-		}
-	case []any: // RESP2
-		for i := 0; i+1 < len(reply); i += 2 {
-			field[fmt.Sprint(reply[i])] = fmt.Sprint(reply[i+1])
-		}
-	}
+	field := fields(reply)
 	return holdfast.ServerInfo{
 		Server:  field["server"],
 		Version: field["version"],
@@ -168,11 +290,19 @@ func (d *driver) Probe(ctx context.Context) (holdfast.ServerInfo, error) {
 	}, nil
 }
 
-func (d *driver) Addr() string { return d.addr }
+func (d *driver) Addr() string {
+	if d.follower != nil {
+		return d.follower.addr()
+	}
+	return d.addr
+}
 
 func (d *driver) Close() error {
+	d.stopping.Lock()
+	d.stop()
+	d.stopping.Unlock()
 	err := d.own.Close()
-	d.subscriptions.Wait()
+	d.background.Wait()
 	return err
 }
 
@@ -184,6 +314,10 @@ func (r refused) Unusable() error { return r.err }
 
 func (r refused) Eval(context.Context, holdfast.Script, []string, []string, bool) (string, error) {
 	return "", r.err
+}
+
+func (r refused) EvalDurably(context.Context, holdfast.Script, []string, []string, holdfast.Durability) (string, holdfast.Reached, error) {
+	return "", holdfast.Reached{}, r.err
 }
 
 func (r refused) Subscribe(string, bool, holdfast.Sink) holdfast.Subscription { return closed{} }

@@ -20,9 +20,9 @@ func (d *driver) Subscribe(channel string, sharded bool, sink holdfast.Sink) hol
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &subscription{d: d, channel: channel, open: d.plain, sink: sink, cancel: cancel}
 	if sharded {
-		s.open = d.sharded
+		s.open, s.leads = d.sharded, d.leads
 	}
-	d.subscriptions.Go(func() { s.run(ctx) })
+	d.background.Go(func() { s.run(ctx) })
 	return s
 }
 
@@ -31,6 +31,7 @@ type subscription struct {
 	d       *driver
 	channel string
 	open    func(context.Context, ...string) *redis.PubSub
+	leads   func(ctx context.Context, channel string) error // or nil
 	sink    holdfast.Sink
 	cancel  context.CancelFunc
 
@@ -45,7 +46,7 @@ func (s *subscription) Close() {
 	defer s.mu.Unlock()
 	if ps := s.ps; ps != nil {
 		// PubSub.Close waits for a PubSub that is connecting.
-		s.d.subscriptions.Go(func() { _ = ps.Close() })
+		s.d.background.Go(func() { _ = ps.Close() })
 	}
 }
 
@@ -60,6 +61,7 @@ func (s *subscription) run(ctx context.Context) {
 			return
 		}
 		s.sink.Down(convert(err))
+		s.d.orient(err)
 		if confirmed {
 			pause = 10 * time.Millisecond
 		}
@@ -75,6 +77,11 @@ func (s *subscription) run(ctx context.Context) {
 // listen subscribes and hands on what comes, until something fails. confirmed says
 // that the server had accepted the subscription.
 func (s *subscription) listen(ctx context.Context) (confirmed bool, err error) {
+	if s.leads != nil {
+		if err := s.leads(ctx, s.channel); err != nil {
+			return false, err
+		}
+	}
 	ps := s.start(ctx)
 	if ps == nil {
 		return false, ctx.Err()

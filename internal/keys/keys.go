@@ -39,6 +39,9 @@ func NewSpace(prefix string) (Space, error) {
 // Fence is the fence counter of all locks on a server outside Cluster mode.
 func (s Space) Fence() string { return s.prefix + "fence" }
 
+// Incarnation is the mark by which Strict mode notices that data was lost.
+func (s Space) Incarnation() string { return s.prefix + "incarnation" }
+
 // Channel is the channel on which a client is notified outside Cluster mode.
 func (s Space) Channel(client string) string { return s.prefix + "c:" + client }
 
@@ -64,6 +67,9 @@ func (s Space) Exact(key string) (Set, error) {
 	}
 	if _, tagged := hashTag(key); !tagged && strings.Contains(key, "}") {
 		return Set{}, fmt.Errorf("key %q has braces that are not a Cluster hash tag: no companion key would lie in its slot", key)
+	}
+	if key == s.Fence() {
+		return Set{}, fmt.Errorf("key %q is the fence counter of all locks", key)
 	}
 	return s.Of(key), nil
 }

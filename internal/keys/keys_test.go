@@ -3,6 +3,8 @@ package keys
 import (
 	"strings"
 	"testing"
+	"unicode"
+	"unicode/utf8"
 )
 
 func space(t *testing.T) Space {
@@ -68,7 +70,7 @@ func TestBadNamesAreRefused(t *testing.T) {
 			t.Errorf("Name(%.20q) is accepted", bad)
 		}
 	}
-	for _, bad := range []string{"", "a}b", "{}a}", "{}", "a\nb", "\xff"} {
+	for _, bad := range []string{"", "a}b", "{}a}", "{}", "a\nb", "\xff", "holdfast:fence"} {
 		if _, err := s.Exact(bad); err == nil {
 			t.Errorf("Exact(%q) is accepted", bad)
 		}
@@ -78,6 +80,47 @@ func TestBadNamesAreRefused(t *testing.T) {
 			t.Errorf("NewSpace(%q) is accepted", bad)
 		}
 	}
+}
+
+// Whatever a name, an exact key or a prefix is: it is refused, or makes keys that lie in one
+// slot, are not those of another lock, and lead back to the lock.
+func FuzzKeys(f *testing.F) {
+	for _, s := range []string{"", "a", "a b", "{", "}", "{}", "{a}", "a{b}c", "}a", "{a", "a}", "fence", "a}:q", "a}:key", "key:a", "c:x", "日本", "\xff", "\n", "\u202e", "\u009b"} {
+		f.Add(s, "a", "holdfast:")
+		f.Add("a", s, "p")
+		f.Add(s, s, s)
+	}
+	f.Fuzz(func(t *testing.T, name, key, prefix string) {
+		s, err := NewSpace(prefix)
+		if err != nil {
+			return
+		}
+		all := map[string]string{}
+		for what, make := range map[string]func() (Set, error){
+			"name": func() (Set, error) { return s.Name(name) },
+			"key":  func() (Set, error) { return s.Exact(key) },
+		} {
+			k, err := make()
+			if err != nil {
+				continue
+			}
+			for _, part := range []string{k.Lock, k.Queue, k.Fence, ShardChannel(k, "c")} {
+				if Slot(part) != Slot(k.Lock) {
+					t.Errorf("%s: %q is in another slot than %q", what, part, k.Lock)
+				}
+				if strings.ContainsFunc(part, unicode.IsControl) || !utf8.ValidString(part) || len(part) > 4*maxLength {
+					t.Errorf("%s: the key %q", what, part)
+				}
+				if other, taken := all[part]; taken && other != k.Lock {
+					t.Errorf("the locks %q and %q have %q", other, k.Lock, part)
+				}
+				all[part] = k.Lock
+			}
+			if again := s.Of(k.Lock); again != k {
+				t.Errorf("%s: Of(%q) = %q, want %q", what, k.Lock, again, k)
+			}
+		}
+	})
 }
 
 // The values are those that CLUSTER KEYSLOT gives.

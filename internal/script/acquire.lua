@@ -1,6 +1,6 @@
 -- acquire.lua: takes a lock, or queues for it, or looks where a waiter stands.
 --
--- KEYS    [1] lock  [2] queue  [3] fence counter
+-- KEYS    [1] lock  [2] queue  [3] fence counter, in Strict mode [4] incarnation mark
 -- ARGV    [1] flags: one of 't' try, 'w' wait: queue if it cannot be had, 'l' look: a
 --             waiter's check, which creates nothing; and 'c', 'k' as in prelude.lua
 --         [2] token  [3] TTL, ms  [4] not-after, server time in µs, 0 for none
@@ -10,7 +10,9 @@
 --         'held NOW PTTL WAITERS VALUE'        (t)
 --         'queued NOW PTTL SCORE RANK RECEIVERS ours|foreign'     (w, l)
 --         'gone NOW': a tombstone stands for this token, or (l) it is not queued
---         'late NOW': past not-after
+--         'late NOW': not-after has come
+--         'quarantined NOW REST'  Strict mode: nothing is granted for so many ms yet. A
+--             waiter is queued instead, with what is left as PTTL
 --         'error MESSAGE': nothing was taken
 -- NOW and SCORE in µs, PTTL in ms (negative: no expiry).
 --
@@ -22,12 +24,17 @@
 -- include prelude.lua
 -- include mint.lua
 -- include hand_over.lua
+-- include incarnation.lua
 
 local try, look = string.find(flags, 't', 1, true), string.find(flags, 'l', 1, true)
 local ttl, not_after, block, info = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6]
 
 local function granted(pttl, fence, n)
   return 'granted ' .. whole(now) .. ' ' .. pttl .. ' ' .. whole(fence) .. ' ' .. n
+end
+
+local function quarantined(rest)
+  return 'quarantined ' .. whole(now) .. ' ' .. rest
 end
 
 local function take()
@@ -52,10 +59,12 @@ local function place(member)
 end
 
 local function main()
+  local rest = quarantine()
   local value = redis.call('GET', KEYS[1])
-  local late = not look and not_after > 0 and now > not_after
+  -- A tombstone ends at not-after, so what arrives just then is late.
+  local late = not look and not_after > 0 and now >= not_after
 
-  if not value and not look and redis.call('EXISTS', KEYS[2]) == 0 then
+  if rest == 0 and not value and not look and redis.call('EXISTS', KEYS[2]) == 0 then
     if late then
       return 'late ' .. whole(now)
     end
@@ -63,11 +72,10 @@ local function main()
   end
 
   if value and string.sub(value, 1, #mine) == mine then
-    local pttl = redis.call('PTTL', KEYS[1])
-    if pttl < ttl then
-      redis.call('PEXPIRE', KEYS[1], ttl)
-      pttl = ttl
+    if rest > 0 then
+      return quarantined(rest)
     end
+    local pttl = prolong(ttl)
     return granted(pttl, tonumber(string.match(value, '^%d+', #mine + 1)), 1)
   end
 
@@ -80,6 +88,9 @@ local function main()
 
   if try then
     if not value then
+      if rest > 0 then
+        return quarantined(rest)
+      end
       hand_over(new_chain())
       value = redis.call('GET', KEYS[1])
       if not value then
@@ -102,21 +113,26 @@ local function main()
   end
   redis.call('ZREMRANGEBYSCORE', KEYS[2], '(' .. whole(-now), '(0')
 
-  if not value then
+  if not value and rest == 0 then
     local fence, n = hand_over(new_chain(), member, ttl, block)
     if fence then
       return granted(ttl, fence, n)
     end
     value = redis.call('GET', KEYS[1])
   end
-  local kind = 'foreign'
-  if string.sub(value, 1, 4) == 'hf1:' then
-    kind = 'ours'
-    if string.sub(value, -1) ~= '+' then
+  local kind, pttl = 'ours', rest
+  if value then
+    pttl = redis.call('PTTL', KEYS[1])
+    if pttl >= 0 then
+      pttl = math.max(pttl, rest)
+    end
+    if string.sub(value, 1, 4) ~= 'hf1:' then
+      kind = 'foreign'
+    elseif string.sub(value, -1) ~= '+' then
       redis.call('APPEND', KEYS[1], '+')
     end
   end
-  return 'queued ' .. whole(now) .. ' ' .. redis.call('PTTL', KEYS[1]) .. ' ' .. whole(score)
+  return 'queued ' .. whole(now) .. ' ' .. pttl .. ' ' .. whole(score)
     .. ' ' .. redis.call('ZCOUNT', KEYS[2], 0, whole(score)) .. ' ' .. receivers(ARGV[8]) .. ' ' .. kind
 end
 

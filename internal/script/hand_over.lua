@@ -9,7 +9,7 @@ local function owned(owner, fence, chain, info, marked)
 end
 
 local function first_waiter()
-  return redis.call('ZRANGEBYSCORE', KEYS[2], 0, '+inf', 'LIMIT', 0, 1)[1]
+  return (look_at('ZRANGEBYSCORE', KEYS[2], 0, '+inf', 'LIMIT', 0, 1) or {})[1]
 end
 
 local function waiter(member)
@@ -18,7 +18,7 @@ end
 
 -- Lets a queue without waiters end with its last tombstone, not long after it.
 local function settle()
-  local last = redis.call('ZRANGE', KEYS[2], 0, 0, 'WITHSCORES')[2]
+  local last = (look_at('ZRANGE', KEYS[2], 0, 0, 'WITHSCORES') or {})[2]
   if last and not first_waiter() then
     redis.call('PEXPIRE', KEYS[2], math.max(math.ceil((-last - now) / 1000), 0))
   end
@@ -82,7 +82,9 @@ local function serve(chain, self, ttl, block)
       local fence, n = mint(block)
       local follower = first_waiter()
       redis.call('SET', KEYS[1], owned(owner, fence, chain, info, follower), 'PX', ttl)
-      if not follower then
+      if follower then
+        stand_by(follower, now + ttl * 1000)
+      else
         settle()
       end
       return fence, n

@@ -4,6 +4,15 @@
 -- above all earlier ones, and at least the server's time in µs, so that fences still
 -- rise after the counter is lost. A counter that leads the clock by more than a
 -- second is drawn from one at a time, so that the clock can catch up.
+local function store_counter(fence)
+  if cluster then
+    -- One counter a name; after a day of rest the clock alone is enough.
+    redis.call('SET', KEYS[3], whole(fence), 'EX', 86400)
+  else
+    redis.call('SET', KEYS[3], whole(fence))
+  end
+end
+
 local function mint(n)
   local fence = 0
   local last = redis.call('GET', KEYS[3])
@@ -18,11 +27,6 @@ local function mint(n)
   if fence - now > 1000000 then
     n = 1
   end
-  if cluster then
-    -- One counter a name; after a day of rest the clock alone is enough.
-    redis.call('SET', KEYS[3], whole(fence + n - 1), 'EX', 86400)
-  else
-    redis.call('SET', KEYS[3], whole(fence + n - 1))
-  end
+  store_counter(fence + n - 1)
   return fence, n
 end

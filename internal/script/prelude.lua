@@ -2,7 +2,8 @@
 --
 -- KEYS[1] the lock, KEYS[2] its queue, KEYS[3] the fence counter.
 -- ARGV[1] flags: 'c' the server runs in Cluster mode, 'k' the key is shared with
---         other programs; the script that includes this may know more.
+--         other programs, 'sMS+MS' Strict mode (incarnation.lua); the script that
+--         includes this may know more.
 -- ARGV[2] the caller's token.
 --
 -- The lock is a string: hf1:TOKEN:FENCE:GRANTED:CHAIN:INFO, and '+' at its end
@@ -22,6 +23,14 @@ local function whole(n)
   return string.format('%.0f', n)
 end
 
+-- Makes the lock last for ttl ms at least, and returns for how long it does. It writes in
+-- any case: WAIT tells of writes of its own connection only.
+local function prolong(ttl)
+  local pttl = math.max(redis.call('PTTL', KEYS[1]), ttl)
+  redis.call('PEXPIRE', KEYS[1], pttl)
+  return pttl
+end
+
 -- Errors of redis.call are tables on some servers; on others strings, some of which
 -- begin with a position.
 local function message(err)
@@ -29,4 +38,20 @@ local function message(err)
     return err.err
   end
   return (string.gsub(tostring(err), '^[^ ]*:%d+: ', ''))
+end
+
+-- redis.call for reading a key that this script may have removed. In a Cluster's slot
+-- that is on its way to another node, a key that is not here counts as that node's, and
+-- reading it is an error; but what was here when the script began, and is not now, is
+-- nowhere.
+local function look_at(...)
+  local ok, reply = pcall(redis.call, ...)
+  if ok then
+    return reply
+  end
+  reply = message(reply)
+  if not string.find(reply, 'non local key', 1, true) then
+    error(reply, 0)
+  end
+  return nil
 end

@@ -1,7 +1,7 @@
 -- release.lua: gives a lock up and hands it over; or leaves its queue. Ends whatever
 -- its token has.
 --
--- KEYS    [1] lock  [2] queue  [3] fence counter
+-- KEYS    [1] lock  [2] queue  [3] fence counter, in Strict mode [4] incarnation mark
 -- ARGV    [1] flags as in prelude.lua  [2] token  [3] member of the queue, or ''
 --         [4] tombstone: server time in µs until which an acquire of this token may
 --             still arrive, 0 when none can
@@ -16,6 +16,7 @@
 -- include prelude.lua
 -- include mint.lua
 -- include hand_over.lua
+-- include incarnation.lua
 
 local member, until_time = ARGV[3], tonumber(ARGV[4])
 
@@ -31,16 +32,23 @@ local function bury()
   settle()
 end
 
-local function give(value)
-  local chain = next_chain(value)
-  if chain then
-    hand_over(chain)
-    return
-  end
+-- Deletes the lock, and tells the first waiter to look after so many ms.
+local function free(ms)
   redis.call('DEL', KEYS[1])
   local first = first_waiter()
   if first then
-    stand_by(first, now + 10000)
+    stand_by(first, now + ms * 1000)
+  end
+end
+
+local function give(value)
+  local chain, rest = next_chain(value), quarantine()
+  if rest > 0 then
+    free(rest)
+  elseif chain then
+    hand_over(chain)
+  else
+    free(10)
   end
 end
 
@@ -54,7 +62,12 @@ local function leave()
     settle()
   else
     local value = redis.call('GET', KEYS[1])
-    if not value then
+    local known, rest = pcall(quarantine)
+    if not known then
+      stand_by(first, now)
+    elseif rest > 0 then
+      stand_by(first, now + rest * 1000)
+    elseif not value then
       pcall(hand_over, new_chain())
     elseif string.sub(value, 1, 4) == 'hf1:' then
       stand_by(first, now + math.max(redis.call('PTTL', KEYS[1]), 0) * 1000)
@@ -71,7 +84,7 @@ local function main()
     if string.sub(value, -1) == '+' then
       pcall(give, value)
       -- give may have failed before it changed anything.
-      value = redis.call('GET', KEYS[1])
+      value = look_at('GET', KEYS[1])
       if value and string.sub(value, 1, #mine) == mine then
         redis.call('DEL', KEYS[1])
       end

@@ -2,11 +2,14 @@
 -- the process that holds it.
 --
 -- KEYS    [1] lock, and where fences are wanted [2] queue  [3] fence counter: in a
---         slot that is on the move, keys that do not exist make a script fail
+--         slot that is on the move, keys that do not exist make a script fail. In
+--         Strict mode all three, and [4] incarnation mark
 -- ARGV    [1] flags as in prelude.lua  [2] token  [3] TTL, ms  [4] fences wanted, or 0
 --         [5] the fence that the grant has
 -- Returns 'renewed NOW PTTL FENCE BLOCK'  the first of the fences and how many
---         'gone NOW'                      the lock is not the token's
+--         'gone NOW'                      the lock is another's
+--         'absent NOW'                    there is no lock
+--         'quarantined NOW REST'          Strict mode: nothing is renewed for so many ms
 --         'error MESSAGE'
 --
 -- Invariants: nothing shortens an expiry; a renewal creates nothing. PEXPIRE, unlike
@@ -14,21 +17,26 @@
 
 -- include prelude.lua
 -- include mint.lua
+-- include incarnation.lua
 
 local ttl, block = tonumber(ARGV[3]), tonumber(ARGV[4])
 
 local function main()
+  local rest, others = quarantine()
+  if rest > 0 and others then
+    -- The old master may have let the lease expire, and granted another.
+    return 'quarantined ' .. whole(now) .. ' ' .. rest
+  end
   local value = redis.call('GET', KEYS[1])
   -- A late copy of the acquire could have brought back a lock that was deleted.
   local granted = mine .. ARGV[5] .. ':'
-  if not value or string.sub(value, 1, #granted) ~= granted then
+  if not value then
+    return 'absent ' .. whole(now)
+  end
+  if string.sub(value, 1, #granted) ~= granted then
     return 'gone ' .. whole(now)
   end
-  local pttl = redis.call('PTTL', KEYS[1])
-  if pttl < ttl then
-    redis.call('PEXPIRE', KEYS[1], ttl)
-    pttl = ttl
-  end
+  local pttl = prolong(ttl)
   local fence, n = 0, 0
   if block > 0 then
     -- Without fences the lease is as good; it is only not passed on locally.

@@ -22,10 +22,14 @@ type Script struct {
 
 // The scripts.
 var (
-	Acquire = load("acquire")
-	Release = load("release")
-	Renew   = load("renew")
-	Holder  = load("holder")
+	Acquire  = load("acquire")
+	Release  = load("release")
+	Drop     = load("drop")
+	Renew    = load("renew")
+	Reassert = load("reassert")
+	Holder   = load("holder")
+	Init     = load("init")
+	Survey   = load("survey")
 )
 
 // load makes a script of a file and the fragments it includes. A missing file is

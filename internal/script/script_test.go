@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-var scripts = []Script{Acquire, Release, Renew, Holder}
+var scripts = []Script{Acquire, Release, Drop, Renew, Reassert, Holder, Init, Survey}
 
 // text returns a file as it is in the repository.
 func text(t *testing.T, file string) string {

@@ -9,6 +9,13 @@ import (
 	"strings"
 )
 
+// MaxTime is the latest server time, in µs, that is believed: in the year 2255. Lua
+// cannot count further, and times up to here can be subtracted as durations.
+const MaxTime = 9e15
+
+// maxMessage bounds a notification, of which a key is the longest part.
+const maxMessage = 1024
+
 // Info is what a lock says of its holder, kept at the end of its value.
 type Info struct {
 	Owner string            `json:"o"`
@@ -53,12 +60,14 @@ func ParseValue(s string) (Value, bool) {
 	}
 	fence, err1 := strconv.ParseUint(part[1], 10, 64)
 	granted, err2 := strconv.ParseInt(part[2], 10, 64)
-	if err1 != nil || err2 != nil {
+	if err1 != nil || err2 != nil || granted < 0 || granted > MaxTime/1000 {
 		return Value{}, false
 	}
 	v := Value{Token: part[0], Fence: fence, Granted: granted}
 	// A holder whose info cannot be read still holds.
-	_ = json.Unmarshal([]byte(part[4]), &v.Info)
+	if info := (Info{}); len(part[4]) <= maxInfo && json.Unmarshal([]byte(part[4]), &info) == nil {
+		v.Info = info
+	}
 	return v, true
 }
 
@@ -86,7 +95,7 @@ func ParseReply(s string) (Reply, error) {
 	}
 	now, rest, _ := strings.Cut(rest, " ")
 	t, err := strconv.ParseInt(now, 10, 64)
-	if err != nil || t <= 0 {
+	if err != nil || !sane(t) {
 		return Reply{}, ErrMalformed
 	}
 	return Reply{Word: word, Now: t, rest: rest}, nil
@@ -132,7 +141,7 @@ type Message struct {
 // ParseMessage reads a notification.
 func ParseMessage(s string) (Message, error) {
 	part := strings.SplitN(s, " ", 4)
-	if len(part) != 4 || part[0] != "hf1" || part[2] == "" {
+	if len(s) > maxMessage || len(part) != 4 || part[0] != "hf1" || part[2] == "" {
 		return Message{}, ErrMalformed
 	}
 	r := Reply{rest: part[3]}
@@ -141,14 +150,14 @@ func ParseMessage(s string) (Message, error) {
 	case "grant":
 		var fence int64
 		g := &Grant{}
-		if err := r.Ints(&g.Now, &g.Claim, &fence); err != nil || g.Claim <= 0 || fence <= 0 || r.rest == "" {
+		if err := r.Ints(&g.Now, &g.Claim, &fence); err != nil || !sane(g.Now) || g.Claim <= 0 || fence <= 0 || r.rest == "" {
 			return Message{}, ErrMalformed
 		}
 		g.Fence, g.Lock = uint64(fence), r.rest
 		m.Grant = g
 	case "standby":
 		b := &Standby{}
-		if err := r.Ints(&b.Now, &b.Due); err != nil {
+		if err := r.Ints(&b.Now, &b.Due); err != nil || !sane(b.Now) || !sane(b.Due) {
 			return Message{}, ErrMalformed
 		}
 		m.Standby = b
@@ -157,3 +166,6 @@ func ParseMessage(s string) (Message, error) {
 	}
 	return m, nil
 }
+
+// sane reports whether a server time can be one.
+func sane(t int64) bool { return t > 0 && t <= MaxTime }

@@ -1,10 +1,13 @@
 package wire
 
 import (
+	"encoding/json"
 	"errors"
 	"reflect"
 	"strings"
 	"testing"
+	"time"
+	"unicode/utf8"
 )
 
 func TestValueHasWhatItsInfoSays(t *testing.T) {
@@ -39,15 +42,17 @@ func TestInfoIsBounded(t *testing.T) {
 func TestValuesOfOthersAreNotOurs(t *testing.T) {
 	for _, s := range []string{
 		"", "+", "theirs", "hf1:", "hf1:a:1:2:0", "hf2:a:1:2:0:{}", "HF1:a:1:2:0:{}", "xhf1:a:1:2:0:{}",
-		"hf1:a:x:2:0:{}", "hf1:a:-1:2:0:{}", "hf1:a:1:x:0:{}", "hf1:a:1::0:{}", "hf1:a:18446744073709551616:2:0:{}",
+		"hf1:a:1:-1:0:{}", "hf1:a:1:9000000000001:0:{}", "hf1:a:1:9223372036854775807:0:{}", "hf1:a:x:2:0:{}", "hf1:a:-1:2:0:{}", "hf1:a:1:x:0:{}", "hf1:a:1::0:{}", "hf1:a:18446744073709551616:2:0:{}",
 	} {
 		if v, ok := ParseValue(s); ok {
 			t.Errorf("%q is %+v", s, v)
 		}
 	}
-	v, ok := ParseValue("hf1:a:1:2:0:not JSON")
-	if want := (Value{Token: "a", Fence: 1, Granted: 2}); !ok || !reflect.DeepEqual(v, want) {
-		t.Errorf("a holder whose info cannot be read: %+v, %v", v, ok)
+	for _, info := range []string{"not JSON", `{"o":"half`, `{"o":7,"h":"h"}`, `{"o":"` + strings.Repeat("x", maxInfo) + `"}`, strings.Repeat("[", 1000)} {
+		v, ok := ParseValue("hf1:a:1:2:0:" + info)
+		if want := (Value{Token: "a", Fence: 1, Granted: 2}); !ok || !reflect.DeepEqual(v, want) {
+			t.Errorf("a holder whose info cannot be read: %.50q: %+v, %v", info, v, ok)
+		}
 	}
 }
 
@@ -79,7 +84,7 @@ func TestReply(t *testing.T) {
 	if !errors.As(err, &caught) || caught.Error() != "WRONGTYPE Operation against a key" {
 		t.Errorf("a script's error: %v", err)
 	}
-	for _, s := range []string{"", " ", "gone", "gone ", "gone x", "gone 0", "gone -1", "gone 1.5", "gone 9223372036854775808"} {
+	for _, s := range []string{"", " ", "gone", "gone ", "gone x", "gone 0", "gone -1", "gone 1.5", "gone 9223372036854775808", "gone 9000000000000001"} {
 		if r, err := ParseReply(s); err != ErrMalformed {
 			t.Errorf("%q is %+v, %v", s, r, err)
 		}
@@ -99,6 +104,8 @@ func TestMessages(t *testing.T) {
 		"", "hf1", "hf1 grant tok", "hf2 grant tok 17 1500 42 a", "hf1 other tok 17 99", "hf1 grant  17 1500 42 a",
 		"hf1 grant tok 17 1500 42", "hf1 grant tok 17 1500 42 ", "hf1 grant tok x 1500 42 a", "hf1 grant tok 17 0 42 a",
 		"hf1 grant tok 17 1500 0 a", "hf1 grant tok 17 1500 -1 a", "hf1 standby tok 17", "hf1 standby tok 17 x",
+		"hf1 grant tok 0 1500 42 a", "hf1 grant tok 9000000000000001 1500 42 a", "hf1 standby tok -1 17", "hf1 standby tok 17 9223372036854775807",
+		"hf1 grant tok 17 1500 42 " + strings.Repeat("a", maxMessage),
 	} {
 		if m, err := ParseMessage(s); err != ErrMalformed {
 			t.Errorf("%q is %+v, %v", s, m, err)
@@ -117,9 +124,13 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, s string) {
 		if v, ok := ParseValue(s); ok && !strings.HasPrefix(s, "hf1:"+v.Token+":") {
 			t.Errorf("%q has the token %q", s, v.Token)
+		} else if text, err := json.Marshal(v.Info); ok && (err != nil || !utf8.ValidString(v.Info.Owner)) {
+			t.Errorf("%q has the info %s, %v", s, text, err)
+		} else if year := time.UnixMilli(v.Granted).Year(); ok && (year < 1969 || year > 9999) {
+			t.Errorf("%q was granted in %d", s, year)
 		}
 		if r, err := ParseReply(s); err == nil {
-			if r.Now <= 0 {
+			if r.Now <= 0 || r.Now > MaxTime {
 				t.Errorf("%q has the time %d", s, r.Now)
 			}
 			for before := len(s); r.Ints(new(int64)) == nil; before = len(r.Rest()) {

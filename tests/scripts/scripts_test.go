@@ -107,6 +107,15 @@ func (b bench) heard(messages <-chan *redis.Message) string {
 
 func TestScripts(t *testing.T) {
 	for name, test := range map[string]func(b bench){
+		"dropped": func(b bench) {
+			b.expect("kept T", b.eval(script.Drop, "", "A"))
+			b.expect("granted T P T 1", b.acquire("t", "A"))
+			b.expect("released T", b.eval(script.Drop, "", "A"))
+			b.expect("free T 0", b.eval(script.Holder, "", "x"))
+			b.expect("granted T P T 1", b.acquire("t", "A"))
+			b.rdb.Append(b.t.Context(), "{k}", "+") // as if somebody waited
+			b.expect("kept T", b.eval(script.Drop, "", "A"))
+		},
 		"free": func(b bench) {
 			b.expect("free T 0", b.eval(script.Holder, "", "x"))
 			b.expect("granted T P T 1", b.acquire("t", "A"))
@@ -117,9 +126,10 @@ func TestScripts(t *testing.T) {
 			b.expect("renewed T P T 5", b.renew("A", 10, 5))
 			b.expect("gone T", b.renew("B", 10, 0))
 			b.expect("gone T", b.release("B", "", 0))
+			b.expect("kept T", b.eval(script.Drop, "", "B"))
 			b.expect("released T", b.release("A", "", 0))
 			b.expect("gone T", b.release("A", "", 0))
-			b.expect("gone T", b.renew("A", 10, 0))
+			b.expect("absent T", b.renew("A", 10, 0))
 		},
 		"queue": func(b bench) {
 			b.acquire("t", "A")
@@ -148,8 +158,11 @@ func TestScripts(t *testing.T) {
 			b.expect("held T P 0 hf1:B:T:T:0:"+info, b.acquire("t", "C"))
 			b.expect("hf1 grant B T P T {k}", b.heard(first))
 			b.acquire("w", "C")
+			second := b.listen("D")
+			b.acquire("w", "D")
 			b.rdb.Del(b.t.Context(), "{k}")
 			b.expect("granted T P T 1", b.acquire("l", "C")) // answered, not notified
+			b.expect("hf1 standby D T T", b.heard(second))   // in case C is dead soon
 		},
 		"tombstone": func(b bench) {
 			b.expect("gone T", b.release("A", "", b.later(time.Hour)))
@@ -165,6 +178,41 @@ func TestScripts(t *testing.T) {
 			b.expect("late T", b.eval(script.Acquire, "t", "A", 60000, b.later(-time.Second), 1, info))
 			b.expect("granted T P T 3", b.eval(script.Acquire, "t", "A", 60000, b.later(time.Second), 3, info))
 			b.expect("late T", b.eval(script.Acquire, "w", "B", 60000, b.later(-time.Second), 1, info, 1500, "channel-B", ""))
+		},
+		"asserted again": func(b bench) {
+			b.acquire("t", "A")
+			value := b.rdb.Get(b.t.Context(), "{k}").Val()
+			fence, soon := strings.Split(value, ":")[2], b.later(time.Minute)
+			reassert := func(token string, notAfter int64, fence string) string {
+				return b.eval(script.Reassert, "", token, 60000, notAfter, fence, fence, info)
+			}
+			b.expect("renewed T P 0 0", reassert("A", soon, fence)) // nothing was lost
+			b.rdb.Del(b.t.Context(), "{k}")
+			b.expect("gone T", reassert("A", soon, fence)) // an operator's doing
+			b.rdb.Del(b.t.Context(), "{k}:f")
+			b.expect("late T", reassert("A", b.later(-time.Second), fence))
+			b.eval(script.Release, "", "A", "", soon)
+			b.expect("gone T", reassert("A", soon, fence)) // released meanwhile
+			b.rdb.Del(b.t.Context(), "{k}:q")
+			b.expect("renewed T P 0 0", reassert("A", soon, fence))
+			b.expect("renewed T P 0 0", reassert("A", soon, fence)) // the same again
+			if got := strings.Split(b.rdb.Get(b.t.Context(), "{k}").Val(), ":")[2]; got != fence {
+				b.t.Errorf("the fence became %s; it was %s", got, fence)
+			}
+			b.expect("gone T", reassert("B", soon, fence)) // another's
+			b.expect("released T", b.release("A", "", 0))
+			b.acquire("t", "B")
+			b.expect("released T", b.release("B", "", 0))
+			b.expect("gone T", reassert("A", soon, fence)) // another has had it
+			// A fence ahead of the clock: the counter is put back, so that fences rise.
+			b.rdb.Del(b.t.Context(), "{k}:f")
+			ahead := fmt.Sprint(b.later(time.Hour))
+			b.expect("renewed T P 0 0", reassert("A", soon, ahead))
+			b.expect("released T", b.release("A", "", 0))
+			b.acquire("t", "B")
+			if got := strings.Split(b.rdb.Get(b.t.Context(), "{k}").Val(), ":")[2]; got <= ahead {
+				b.t.Errorf("fence %s follows %s", got, ahead)
+			}
 		},
 		"foreign": func(b bench) {
 			b.rdb.Set(b.t.Context(), "{k}", "theirs", time.Minute)
@@ -217,4 +265,23 @@ func TestScripts(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The embedded server tells nothing of its settings; a real one does.
+func TestSurvey(t *testing.T) {
+	backend.Each(t, func(t *testing.T, back *backend.Backend) {
+		b := bench{t, back.Redis(t)}
+		if back.Server == nil {
+			b.expect("settings T - - -", b.eval(script.Survey, "", "x"))
+			return
+		}
+		b.expect("settings T 0 noeviction master", b.eval(script.Survey, "", "x"))
+		if err := b.rdb.ConfigSet(t.Context(), "maxmemory", "100mb").Err(); err != nil {
+			t.Fatal(err)
+		}
+		if err := b.rdb.ConfigSet(t.Context(), "maxmemory-policy", "volatile-ttl").Err(); err != nil {
+			t.Fatal(err)
+		}
+		b.expect("settings T 104857600 volatile-ttl master", b.eval(script.Survey, "", "x"))
+	})
 }

@@ -163,3 +163,30 @@ func TestBackgroundReleaseOutlivesALongRefusal(t *testing.T) {
 		next.served(t, 10*time.Second)
 	})
 }
+
+// A client that nobody has waited on for a minute hears on no channel.
+func TestAnIdleSubscriptionIsClosed(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
+		observer := redis.NewClient(&redis.Options{Addr: "127.0.0.1:0", Dialer: srv.Dial})
+		t.Cleanup(func() { _ = observer.Close() })
+		channels := func() int { return len(observer.PubSubChannels(t.Context(), "*").Val()) }
+		c := client(t, srv)
+		for range 2 { // it is opened again when it is needed
+			lease := acquire(t, client(t, srv).Mutex("a"))
+			next := wait(t, c.Mutex("a"))
+			if n := channels(); n != 1 {
+				t.Fatalf("%d channels while somebody waits", n)
+			}
+			release(t, lease)
+			next.served(t, time.Second)
+			time.Sleep(50 * time.Second)
+			if n := channels(); n != 1 {
+				t.Errorf("%d channels soon after", n)
+			}
+			time.Sleep(15 * time.Second)
+			if n := channels(); n != 0 {
+				t.Errorf("%d channels after a minute", n)
+			}
+		}
+	})
+}

@@ -1,0 +1,78 @@
+package holdfast
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+)
+
+// subscribers is a fake that counts subscriptions.
+type subscribers struct {
+	*fake
+	before func(s Script) // runs before a script does
+
+	mu   sync.Mutex
+	open int
+}
+
+func (s *subscribers) Eval(ctx context.Context, script Script, keys, args []string, urgent bool) (string, error) {
+	s.before(script)
+	return s.fake.Eval(ctx, script, keys, args, urgent)
+}
+
+func (s *subscribers) Subscribe(_ string, _ bool, sink Sink) Subscription {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.open++
+	go sink.Up()
+	return unsubscribe{s}
+}
+
+type unsubscribe struct{ s *subscribers }
+
+func (u unsubscribe) Close() {
+	u.s.mu.Lock()
+	defer u.s.mu.Unlock()
+	u.s.open--
+}
+
+// A goroutine that asks just when the client is closed may have to wait only after that.
+// It must not open a subscription that nobody closes: the driver's Close would wait for it
+// for ever.
+func TestNoSubscriptionIsOpenedAfterClose(t *testing.T) {
+	server := &subscribers{fake: &fake{holders: map[string]string{}}}
+	c, err := New(server, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := c.Mutex("m")
+	server.holders[l.keys.Lock] = "somebody"
+	asked := make(chan struct{}, 8)
+	server.before = func(s Script) {
+		if s.Name == "acquire" {
+			asked <- struct{}{}
+			<-c.closing
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	got := make(chan error, 1)
+	go func() {
+		_, err := l.Acquire(ctx)
+		got <- err
+	}()
+	<-asked
+	if err := c.Close(ctx); err != nil {
+		t.Errorf("Close: %v", err)
+	}
+	if err := <-got; !errors.Is(err, ErrClosed) {
+		t.Errorf("Acquire: %v", err)
+	}
+	server.mu.Lock()
+	defer server.mu.Unlock()
+	if server.open != 0 {
+		t.Errorf("%d subscriptions are left open", server.open)
+	}
+}

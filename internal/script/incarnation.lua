@@ -1,0 +1,67 @@
+-- incarnation.lua: says whether this server may have lost locks. A fragment; needs
+-- prelude.lua, and where the flag 's' is given, the incarnation mark as the last of KEYS.
+--
+-- The mark: hf1:RUN/REPL:READY:LONGEST. RUN is the server's run_id, new after every
+-- restart; REPL its replication id, new after every promotion. READY is the server
+-- time (µs) before which nothing may be granted, LONGEST the longest quarantine (ms)
+-- that a client has asked for.
+--
+-- A mark that is missing, or is another incarnation's, says that locks may have been
+-- lost whose holders still believe in them: nothing is granted until they have expired.
+local quarantine_time, replica_lag = string.match(flags, 's(%d+)%+(%d+)')
+
+-- Without a restart by another process nobody else can have granted anything; with
+-- replicas around, the master before this one may go on for a while.
+local function replicated(info)
+  local replicas = tonumber(string.match(info, 'connected_slaves:(%d+)') or 0)
+  if replicas > 0 and not string.find(info, 'min_slaves_good_slaves:', 1, true) then
+    error('NOSTRICT this server has replicas, but min-replicas-to-write and min-replicas-max-lag are not both set: when one of them is promoted, this server could go on granting locks', 0)
+  end
+  return replicas > 0 or not string.find(info, 'master_replid2:0+%s')
+end
+
+local function incarnation(info)
+  local run, repl = string.match(info, 'run_id:(%w+)'), string.match(info, 'master_replid:(%w+)')
+  if not run or not repl then
+    error('NOSTRICT this server does not tell its run_id and replication id, so that a loss of data could not be noticed', 0)
+  end
+  return run .. '/' .. repl
+end
+
+local function write_mark(id, ready, longest)
+  redis.call('SET', KEYS[#KEYS], 'hf1:' .. id .. ':' .. whole(ready) .. ':' .. whole(longest))
+end
+
+local function read_mark()
+  local id, ready, longest = string.match(redis.call('GET', KEYS[#KEYS]) or '', '^hf1:([^:]*):(%d+):(%d+)$')
+  return id, tonumber(ready or 0), tonumber(longest or 0)
+end
+
+-- How long nothing may be granted yet, in ms; 0 without the flag. And whether other
+-- masters can have granted locks meanwhile.
+local function quarantine()
+  if not quarantine_time then
+    return 0
+  end
+  local known, info = pcall(redis.call, 'INFO', 'server', 'replication')
+  if not known then
+    error('NOSTRICT INFO, by which a loss of data is noticed, is not to be had: ' .. message(info), 0)
+  end
+  local self, others = incarnation(info), replicated(info)
+  local wanted = quarantine_time + (others and replica_lag or 0)
+  local id, ready, longest = read_mark()
+  if id ~= self then
+    longest = math.max(wanted, longest)
+    ready = now + longest * 1000
+    write_mark(self, ready, longest)
+  elseif wanted > longest then
+    -- Leases that last longer than any known before.
+    ready = ready > now and ready + (wanted - longest) * 1000 or ready
+    write_mark(self, ready, wanted)
+  elseif ready > now + longest * 1000 then
+    -- The clock went back.
+    ready = now + longest * 1000
+    write_mark(self, ready, longest)
+  end
+  return math.max(math.ceil((ready - now) / 1000), 0), others
+end

@@ -1,0 +1,47 @@
+package virtual
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/holdfasttest"
+)
+
+// distant is a driver whose acquires are answered late, for a while.
+type distant struct {
+	holdfast.Driver
+	on atomic.Bool
+}
+
+func (d *distant) Eval(ctx context.Context, s holdfast.Script, keys, args []string, urgent bool) (string, error) {
+	reply, err := d.Driver.Eval(ctx, s, keys, args, urgent)
+	if d.on.Load() && s.Name == "acquire" {
+		time.Sleep(200 * time.Millisecond)
+	}
+	return reply, err
+}
+
+// A grant whose reply comes past the deadline is a failure for whoever wanted so short a
+// lease. It is none for the goroutine that is first in the line by then.
+func TestALateReplyIsNoFailureOfSomebodyElse(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
+		lease := acquire(t, client(t, srv).Mutex("a"))
+		var way distant
+		c := client(t, srv, func(d holdfast.Driver) holdfast.Driver {
+			way.Driver = d
+			return &way
+		})
+		// Without renewals it must be confirmed that it was handed the lock.
+		first := wait(t, c.Mutex("a", holdfast.TTL(50*time.Millisecond), holdfast.Renew(false)))
+		second := wait(t, c.Mutex("a"))
+		way.on.Store(true)
+		release(t, lease)
+		time.Sleep(100 * time.Millisecond)
+		first.cancel()
+		<-first.done
+		second.served(t, 5*time.Second)
+	})
+}

@@ -1,0 +1,38 @@
+package virtual
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/holdfast-go/holdfast/holdfasttest"
+	"github.com/holdfast-go/holdfast/internal/script"
+)
+
+// A tombstone that ends in the same microsecond in which a copy of its acquire arrives
+// lets it pass: the copy has to refuse itself.
+func TestACopyAtItsNotAfterIsLate(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
+		rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:0", Dialer: srv.Dial})
+		defer rdb.Close()
+		eval := func(s script.Script, args ...any) string {
+			reply, err := rdb.Eval(t.Context(), s.Source, []string{"{k}", "{k}:q", "{k}:f"}, args...).Text()
+			if err != nil {
+				t.Fatal(err)
+			}
+			return reply
+		}
+		now, err := rdb.Time(t.Context()).Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		notAfter := now.UnixMicro() // which it stays, as nobody sleeps
+		if reply := eval(script.Release, "", "A", "", notAfter); !strings.HasPrefix(reply, "gone") {
+			t.Errorf("the release is answered %q", reply)
+		}
+		if reply := eval(script.Acquire, "t", "A", 60000, notAfter, 1, `{"o":"me"}`); !strings.HasPrefix(reply, "late") {
+			t.Errorf("a copy of the acquire after its release is answered %q", reply)
+		}
+	})
+}

@@ -1,0 +1,144 @@
+package holdfast
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast-go/holdfast/internal/clock"
+)
+
+// deafening is a fake whose subscriptions do as the test says.
+type deafening struct {
+	fake
+	subscribe func(Sink)
+	receivers string
+	down      func() bool // the server cannot be reached
+}
+
+func (d *deafening) Subscribe(_ string, _ bool, sink Sink) Subscription {
+	go d.subscribe(sink)
+	return subscribed{}
+}
+
+func (d *deafening) Eval(ctx context.Context, s Script, keys, args []string, urgent bool) (string, error) {
+	if d.down() {
+		return "", errors.New("no answer")
+	}
+	reply, err := d.fake.Eval(ctx, s, keys, args, urgent)
+	return strings.Replace(reply, " 1 1 ours", " 1 "+d.receivers+" ours", 1), err
+}
+
+// A waiter that polls says so once, and why; one whose subscription comes back after an
+// outage says nothing.
+func TestWarnsOfPolling(t *testing.T) {
+	never := func() bool { return false }
+	for name, c := range map[string]struct {
+		server *deafening
+		want   string // in the warning; "" for none
+	}{
+		"heard": {&deafening{subscribe: Sink.Up, receivers: "1", down: never}, ""},
+		"not confirmed": {&deafening{subscribe: func(Sink) {}, receivers: "0", down: never},
+			"no subscription is confirmed"},
+		"confirmed by somebody else": {&deafening{subscribe: Sink.Up, receivers: "0", down: never},
+			"the server does not have it"},
+		"refused": {&deafening{subscribe: func(s Sink) { s.Down(ReplyError("NOPERM no channels")) }, receivers: "0", down: never},
+			"ACL refuses the subscription"},
+		"after an outage": {&deafening{
+			subscribe: upUnless(downFrom(time.Second, 21500*time.Millisecond)),
+			receivers: "1",
+			down:      downFrom(time.Second, 20*time.Second),
+		}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				t.Cleanup(clock.SetBoot(func() time.Duration { return 0 }))
+				var said bytes.Buffer
+				server := c.server
+				server.holders = map[string]string{"holdfast:{a}": "somebody"}
+				client, err := New(server, &Config{Logger: slog.New(slog.NewTextHandler(&said, nil))})
+				if err != nil {
+					t.Fatal(err)
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), 40*time.Second)
+				defer cancel()
+				if _, err := client.Mutex("a").Acquire(ctx); err != context.DeadlineExceeded {
+					t.Errorf("Acquire: %v", err)
+				}
+				if err := client.Close(t.Context()); err != nil {
+					t.Error(err)
+				}
+				expectWarning(t, said.String(), c.want)
+			})
+		})
+	}
+}
+
+// downFrom is true from one time after it was first asked until another.
+func downFrom(from, until time.Duration) func() bool {
+	begun := sync.OnceValue(time.Now)
+	return func() bool {
+		since := time.Since(begun())
+		return since >= from && since < until
+	}
+}
+
+// upUnless is a subscription that is up while the way to the server is not down.
+func upUnless(down func() bool) func(Sink) {
+	return func(s Sink) {
+		up := false
+		for range 300 { // past the outage, and not past the test
+			switch now := !down(); {
+			case now && !up:
+				s.Up()
+			case !now && up:
+				s.Down(errors.New("connection lost"))
+			}
+			up = !down()
+			time.Sleep(100 * time.Millisecond)
+		}
+	}
+}
+
+func expectWarning(t *testing.T, said, want string) {
+	t.Helper()
+	if n := strings.Count(said, "\n"); want == "" && n != 0 || want != "" && n != 1 {
+		t.Errorf("%d warnings:\n%s", n, said)
+	}
+	if !strings.Contains(said, want) {
+		t.Errorf("said %q, without %q", said, want)
+	}
+}
+
+func TestUnsafeSettings(t *testing.T) {
+	for reply, want := range map[string]string{
+		"0 noeviction master":        "",
+		"0 allkeys-lru master":       "", // nothing is evicted without a limit
+		"1000 noeviction master":     "",
+		"1000 allkeys-random master": "maxmemory-policy allkeys-random with maxmemory 1000",
+		"1000 volatile-ttl master":   "maxmemory-policy volatile-ttl with maxmemory 1000",
+		"1000 volatile-lfu slave":    "maxmemory-policy volatile-lfu with maxmemory 1000, role slave",
+		"0 noeviction slave":         "role slave",
+		"- - slave":                  "role slave",
+		"- - -":                      "",
+		"- volatile-lru master":      "",
+		"-5 volatile-lru master":     "",
+		"1000":                       "",
+		"1000 volatile-lru":          "",
+		"":                           "",
+	} {
+		var seen []string
+		for _, w := range unsafeSettings(reply) {
+			seen = append(seen, w.seen)
+		}
+		if got := strings.Join(seen, ", "); got != want {
+			t.Errorf("%q: saw %q, want %q", reply, got, want)
+		}
+	}
+}

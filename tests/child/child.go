@@ -9,8 +9,8 @@ import (
 )
 
 // Start starts cmd as cmd.Start does. On Linux the kernel kills it with SIGKILL
-// when this process ends, in whatever way; elsewhere only the test's own
-// cleaning up ends it.
+// when this process ends, in whatever way, and an interrupt typed at a terminal does
+// not reach it; elsewhere only the test's own cleaning up ends it.
 func Start(cmd *exec.Cmd) error {
 	tie(cmd)
 	startOnce.Do(func() { go starter() })

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"bufio"
+	"bytes"
 	"net"
 	"slices"
 	"sync"
@@ -23,6 +24,8 @@ type link struct {
 	cutOnce  sync.Once
 	broken   chan struct{}        // closed when what is on its way is lost
 	loss     atomic.Pointer[Trap] // gets the replies instead of the client
+
+	subscribed atomic.Bool
 }
 
 // packet is some bytes on their way, to arrive at their time.
@@ -83,6 +86,9 @@ func (l *link) readRequests() {
 		if deaf {
 			continue
 		}
+		if subscribes(request) {
+			l.subscribed.Store(true)
+		}
 		if t := l.proxy.spring(request); t != nil && t.takeRequest(l, request) {
 			deaf = true
 			continue
@@ -102,10 +108,16 @@ func (l *link) readReplies() {
 		reply := slices.Clone(buffer[:n])
 		if t := l.loss.Load(); t != nil {
 			t.takeReply(l, reply)
-		} else if !l.proxy.swallow.Load() {
+		} else if !l.proxy.swallow.Load() && !(l.proxy.deafen.Load() && l.subscribed.Load()) {
 			l.send(l.replies, reply, &l.proxy.replyDelay)
 		}
 	}
+}
+
+// subscribes reports whether a request is a SUBSCRIBE of any kind.
+func subscribes(request []byte) bool {
+	words := bytes.SplitN(request, []byte("\r\n"), 4)
+	return len(words) == 4 && bytes.HasSuffix(bytes.ToLower(words[2]), []byte("subscribe"))
 }
 
 func (l *link) send(to chan<- packet, data []byte, delay *atomic.Int64) {

@@ -23,6 +23,7 @@ type Proxy struct {
 	requestDelay atomic.Int64 // nanoseconds
 	replyDelay   atomic.Int64
 	swallow      atomic.Bool
+	deafen       atomic.Bool
 	refuse       atomic.Bool
 
 	mu    sync.Mutex
@@ -60,6 +61,10 @@ func (p *Proxy) DelayReplies(d time.Duration) { p.replyDelay.Store(int64(d)) }
 // SwallowReplies discards, while on, all that the server sends.
 func (p *Proxy) SwallowReplies(on bool) { p.swallow.Store(on) }
 
+// Deafen discards, while on, what the server sends on connections with subscriptions:
+// it goes on to count them as receivers.
+func (p *Proxy) Deafen(on bool) { p.deafen.Store(on) }
+
 // Refuse closes, while on, every new connection at once.
 func (p *Proxy) Refuse(on bool) { p.refuse.Store(on) }
 
@@ -69,6 +74,17 @@ func (p *Proxy) Cut() {
 	defer p.mu.Unlock()
 	for l := range p.links {
 		l.cut()
+	}
+}
+
+// CutSubscriptions cuts the connections on which there is, or was, a subscription.
+func (p *Proxy) CutSubscriptions() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for l := range p.links {
+		if l.subscribed.Load() {
+			l.cut()
+		}
 	}
 }
 

@@ -218,3 +218,27 @@ func TestEndsAtOnce(t *testing.T) {
 	}
 	t.Errorf("%d goroutines before, %d after", before, runtime.NumGoroutine())
 }
+
+func TestDeafenAndCutSubscriptions(t *testing.T) {
+	s, p := start(t)
+	other := dial(t, p, 10*time.Second)
+	subscriber := dial(t, p, patience)
+	if _, err := subscriber.Do("SUBSCRIBE", "channel"); err != nil {
+		t.Fatal(err)
+	}
+	p.Deafen(true)
+	expect(t, other, int64(1), "PUBLISH", "channel", "unheard")
+	_, err := subscriber.Receive()
+	expectTimeout(t, err)
+	p.Deafen(false)
+
+	subscriber = dial(t, p, 10*time.Second)
+	if _, err := subscriber.Do("SUBSCRIBE", "channel"); err != nil {
+		t.Fatal(err)
+	}
+	p.CutSubscriptions()
+	_, err = subscriber.Receive()
+	expectCut(t, err)
+	eventually(t, s, int64(0), "PUBLISH", "channel", "nobody")
+	expect(t, other, "PONG", "PING")
+}

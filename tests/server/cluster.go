@@ -12,24 +12,31 @@ const slots = 16384
 // slots evenly, in order, and waits until each of them knows that.
 func StartCluster(tb testing.TB, bin Binary, masters int, opts ...Option) []*Server {
 	tb.Helper()
+	return startNodes(tb, bin, masters, masters, opts)
+}
+
+// startNodes starts a cluster of so many nodes, of which the first are masters. The
+// others have no part in it yet.
+func startNodes(tb testing.TB, bin Binary, all, masters int, opts []Option) []*Server {
+	tb.Helper()
 	opts = append([]Option{
 		Conf("cluster-enabled", "yes"),
 		Conf("cluster-announce-ip", "127.0.0.1"), // else a node learns its own address from others, late
 		Conf("cluster-node-timeout", "2000"),
 	}, opts...)
-	nodes := make([]*Server, masters)
+	nodes := make([]*Server, all)
 	for i := range nodes {
 		nodes[i] = Start(tb, bin, opts...)
-	}
-	for i, node := range nodes {
-		must(tb, node, "CLUSTER", "SET-CONFIG-EPOCH", i+1)
-		must(tb, node, slotsOf(i, masters)...)
+		must(tb, nodes[i], "CLUSTER", "SET-CONFIG-EPOCH", i+1)
+		if i < masters {
+			must(tb, nodes[i], slotsOf(i, masters)...)
+		}
 	}
 	for _, node := range nodes[1:] {
 		must(tb, node, "CLUSTER", "MEET", "127.0.0.1", nodes[0].port)
 	}
 	for _, node := range nodes {
-		if err := node.await("cluster", func() error { return clusterComplete(node, masters) }); err != nil {
+		if err := node.await("cluster", func() error { return clusterComplete(node, all, masters) }); err != nil {
 			tb.Fatal(err)
 		}
 	}
@@ -46,7 +53,7 @@ func slotsOf(i, n int) []any {
 	return command
 }
 
-func clusterComplete(node *Server, masters int) error {
+func clusterComplete(node *Server, all, masters int) error {
 	reply, err := node.Do("CLUSTER", "INFO")
 	if err != nil {
 		return err
@@ -55,7 +62,7 @@ func clusterComplete(node *Server, masters int) error {
 	for key, want := range map[string]string{
 		"cluster_state":       "ok",
 		"cluster_size":        strconv.Itoa(masters),
-		"cluster_known_nodes": strconv.Itoa(masters),
+		"cluster_known_nodes": strconv.Itoa(all),
 		"cluster_slots_ok":    strconv.Itoa(slots),
 	} {
 		if info[key] != want {

@@ -55,20 +55,33 @@ func (s *Server) Info(section string) map[string]string {
 // "client|kill". What a script calls counts, beside the script itself.
 func (s *Server) CommandStats() map[string]int64 {
 	s.tb.Helper()
-	calls := make(map[string]int64)
+	return s.commandStats("calls")
+}
+
+// Rejections returns how often each command was refused before it ran: for want of
+// permission or memory, or in a cluster because its keys are, or may be, elsewhere.
+func (s *Server) Rejections() map[string]int64 {
+	s.tb.Helper()
+	return s.commandStats("rejected_calls")
+}
+
+func (s *Server) commandStats(field string) map[string]int64 {
+	s.tb.Helper()
+	counts := make(map[string]int64)
 	for key, stat := range s.Info("commandstats") {
 		command, ok := strings.CutPrefix(key, "cmdstat_")
 		if !ok {
 			continue
 		}
-		number, _, _ := strings.Cut(strings.TrimPrefix(stat, "calls="), ",")
+		_, number, _ := strings.Cut(","+stat, ","+field+"=")
+		number, _, _ = strings.Cut(number, ",")
 		n, err := strconv.ParseInt(number, 10, 64)
 		if err != nil {
 			s.tb.Errorf("%s: %s:%s: %v", s.bin.Name, key, stat, err)
 		}
-		calls[command] = n
+		counts[command] = n
 	}
-	return calls
+	return counts
 }
 
 // CPU returns how much processor time the server has used since its start.

@@ -32,6 +32,29 @@ func StartReplica(tb testing.TB, bin Binary, master *Server, opts ...Option) *Se
 	return replica
 }
 
+// AwaitInStep waits until the replicas of a master have all that it has written.
+func (s *Server) AwaitInStep() {
+	s.tb.Helper()
+	err := s.awaitFor(agreeTimeout, "replicas in step", func() error {
+		info, err := s.info("replication")
+		if err != nil {
+			return err
+		}
+		for i := 0; ; i++ {
+			replica, ok := info[fmt.Sprint("slave", i)]
+			if !ok && i > 0 {
+				return nil
+			}
+			if !strings.Contains(replica, ",offset="+info["master_repl_offset"]+",") {
+				return fmt.Errorf("replica %d is %q, the master at %s", i, replica, info["master_repl_offset"])
+			}
+		}
+	})
+	if err != nil {
+		s.tb.Fatal(err)
+	}
+}
+
 // SentinelGroup is a master with a replica and a sentinel that watches both.
 type SentinelGroup struct {
 	Name     string // of the master, as clients ask the sentinel for it

@@ -4,6 +4,7 @@ package server
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,6 +21,7 @@ import (
 
 const (
 	readyTimeout = 20 * time.Second // a server starts in 50 ms; a loaded machine takes its time
+	agreeTimeout = 60 * time.Second // several servers agree in seconds, and begin again when they do not
 	stopTimeout  = 10 * time.Second
 	replyTimeout = 10 * time.Second
 	pollInterval = 5 * time.Millisecond
@@ -79,30 +81,35 @@ func Start(tb testing.TB, bin Binary, opts ...Option) *Server {
 	for _, opt := range opts {
 		opt(s)
 	}
-	tb.Cleanup(s.cleanup)
-
-	// Another process may take the port between the look at it and the start.
+	// Another process, which is no test of ours, may take the port between the look at
+	// it and the start.
 	var err error
 	for range 5 {
-		if s.port, err = freePort(); err != nil {
+		var reservation io.Closer
+		if s.port, reservation, err = reservePort(); err != nil {
 			break
 		}
+		tb.Cleanup(func() { reservation.Close() })
 		if err = os.WriteFile(s.confFile(), []byte(s.config()), 0o600); err != nil {
 			break
 		}
 		if err = s.launch(); err == nil {
+			tb.Cleanup(s.cleanup)
 			return s
 		}
 		if !strings.Contains(s.log(), "bind: Address already in use") {
 			break
 		}
 	}
-	tb.Fatalf("%s: %v", bin.Name, err)
+	tb.Fatalf("%s: %v\n%s", bin.Name, err, s.log())
 	return nil
 }
 
 // Addr is the server's address, host:port. It stays the same over restarts.
 func (s *Server) Addr() string { return "127.0.0.1:" + strconv.Itoa(s.port) }
+
+// Binary is the program that runs.
+func (s *Server) Binary() Binary { return s.bin }
 
 // Dir is the server's working folder, where its RDB and AOF files are.
 func (s *Server) Dir() string { return s.dir }
@@ -248,7 +255,11 @@ type permanent struct{ error }
 
 // await repeats probe until it succeeds.
 func (s *Server) await(what string, probe func() error) error {
-	deadline := time.Now().Add(readyTimeout)
+	return s.awaitFor(readyTimeout, what, probe)
+}
+
+func (s *Server) awaitFor(limit time.Duration, what string, probe func() error) error {
+	deadline := time.Now().Add(limit)
 	for {
 		err := probe()
 		if err == nil {
@@ -258,7 +269,7 @@ func (s *Server) await(what string, probe func() error) error {
 			return fatal.error
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("%s: no %s within %v: %w", s.Addr(), what, readyTimeout, err)
+			return fmt.Errorf("%s: no %s within %v: %w", s.Addr(), what, limit, err)
 		}
 		time.Sleep(pollInterval)
 	}
@@ -297,11 +308,9 @@ func (p *process) wait(limit time.Duration) bool {
 }
 
 func (s *Server) cleanup() {
-	if s.current() != nil {
-		s.Kill()
-		if !s.current().wanted {
-			s.tb.Errorf("%s at %s ended by itself", s.bin.Name, s.Addr())
-		}
+	s.Kill()
+	if !s.current().wanted {
+		s.tb.Errorf("%s at %s ended by itself", s.bin.Name, s.Addr())
 	}
 	if s.tb.Failed() {
 		s.tb.Logf("the end of the log of %s at %s:\n%s", s.bin.Name, s.Addr(), s.log())

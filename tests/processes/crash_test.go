@@ -19,7 +19,7 @@ func TestPausedHolder(t *testing.T) {
 		paused, next := newWorker(t, b.Server.Addr()), newWorker(t, b.Server.Addr())
 		paused.send("acquire a 1s")
 		first := paused.fence()
-		paused.signal(syscall.SIGSTOP)
+		paused.pause()
 		begun := time.Now()
 		next.send("acquire a 1s")
 		if second := next.fence(); second <= first {
@@ -114,7 +114,7 @@ func TestDeadAndPausedHeads(t *testing.T) {
 			waitForWaiters(t, b, 1)
 			next.send("acquire a 30s")
 			waitForWaiters(t, b, 2)
-			head.signal(syscall.SIGSTOP)
+			head.pause()
 			holder.send("release")
 			holder.answer("released")
 			begun := time.Now()

@@ -62,7 +62,7 @@ func storm(args []string) {
 
 func must(err error) {
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "storm:", err)
+		fmt.Fprintln(os.Stderr, "worker:", err)
 		os.Exit(1)
 	}
 }

@@ -7,6 +7,7 @@ package processes
 import (
 	"bufio"
 	"context"
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -30,9 +31,15 @@ func TestMain(m *testing.M) {
 	switch os.Getenv(roleVariable) {
 	case "obey":
 		obey(os.Args[1], os.Stdin, os.Stdout)
+	case "mortal":
+		mortal(os.Args[1:])
 	case "storm":
 		storm(os.Args[1:])
 	default:
+		flag.Parse()
+		if parallel := flag.Lookup("test.parallel"); parallel.Value.String() == parallel.DefValue {
+			must(flag.Set("test.parallel", "4"))
+		}
 		os.Exit(m.Run())
 	}
 }
@@ -159,6 +166,17 @@ func (w *worker) signal(s syscall.Signal) {
 	w.t.Helper()
 	if err := w.cmd.Process.Signal(s); err != nil {
 		w.t.Fatal(err)
+	}
+}
+
+// pause stops the worker, and returns when it has stopped: until then it may read a
+// message.
+func (w *worker) pause() {
+	w.t.Helper()
+	w.signal(syscall.SIGSTOP)
+	var status syscall.WaitStatus
+	if _, err := syscall.Wait4(w.cmd.Process.Pid, &status, syscall.WUNTRACED, nil); err != nil || !status.Stopped() {
+		w.t.Fatalf("the worker has not stopped: %v, %#x", err, status)
 	}
 }
 

@@ -1,0 +1,250 @@
+package behaviour
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/holdfastgoredis"
+	"github.com/holdfast-go/holdfast/internal/script"
+	"github.com/holdfast-go/holdfast/tests/backend"
+	"github.com/holdfast-go/holdfast/tests/server"
+)
+
+// journal is what a client has logged.
+type journal struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (j *journal) Write(p []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.Write(p)
+}
+
+func (j *journal) String() string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.String()
+}
+
+func (j *journal) config() *holdfast.Config {
+	return &holdfast.Config{Logger: slog.New(slog.NewTextHandler(j, nil))}
+}
+
+// surveyed waits until a client has looked at the server's settings: the server knows
+// the script then.
+func surveyed(t *testing.T, b *backend.Backend) {
+	t.Helper()
+	backend.Eventually(t, "the settings were looked at", func() bool {
+		known, err := b.Server.Do("SCRIPT", "EXISTS", script.Survey.SHA1)
+		return err == nil && fmt.Sprint(known) == "[1]"
+	})
+}
+
+// use acquires and releases some locks, from several goroutines.
+func use(t *testing.T, c *holdfast.Client) {
+	var wg sync.WaitGroup
+	for _, name := range []string{"a", "b", "a", "b"} {
+		wg.Go(func() { backend.Release(t, backend.Acquire(t, c.Mutex(name))) })
+	}
+	wg.Wait()
+}
+
+func expectWarnings(t *testing.T, said string, want ...string) {
+	t.Helper()
+	if n := strings.Count(said, "level=WARN"); n != len(want) || n != strings.Count(said, "\n") {
+		t.Errorf("want %d warnings, and nothing else; heard\n%s", len(want), said)
+	}
+	for _, w := range want {
+		if !strings.Contains(said, w) {
+			t.Errorf("nobody said %q; heard\n%s", w, said)
+		}
+	}
+	if strings.Contains(said, "canary") {
+		t.Errorf("the password was said:\n%s", said)
+	}
+}
+
+// Settings that make locks unsafe are told of, once; others are not.
+func TestWarnsOfUnsafeSettings(t *testing.T) {
+	for name, c := range map[string]struct {
+		conf []server.Option
+		want []string
+	}{
+		"sane": {[]server.Option{server.Conf("maxmemory", "100mb"), server.Conf("maxmemory-policy", "noeviction")}, nil},
+		"evicts, without a limit": {
+			[]server.Option{server.Conf("maxmemory-policy", "allkeys-lru")}, nil},
+		"volatile-lru": {
+			[]server.Option{server.Conf("maxmemory", "100mb"), server.Conf("maxmemory-policy", "volatile-lru")},
+			[]string{`seen="maxmemory-policy volatile-lru with maxmemory 104857600"`}},
+		"allkeys-random": {
+			[]server.Option{server.Conf("maxmemory", "100mb"), server.Conf("maxmemory-policy", "allkeys-random")},
+			[]string{`seen="maxmemory-policy allkeys-random with maxmemory 104857600"`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+				t.Parallel()
+				var said journal
+				client := b.Client(t, said.config(), func(o *redis.Options) { o.Username, o.Password = "default", "canary" })
+				use(t, client)
+				surveyed(t, b)
+				if err := client.Close(t.Context()); err != nil {
+					t.Error(err)
+				}
+				expectWarnings(t, said.String(), c.want...)
+				if c.want != nil && !strings.Contains(said.String(), "server="+b.Server.Addr()) {
+					t.Errorf("the server is not named: %s", &said)
+				}
+			}, append(c.conf, server.Conf("requirepass", "canary"))...)
+		})
+	}
+}
+
+// The embedded server does not tell its settings.
+func TestNoWarningsOnTheEmbeddedServer(t *testing.T) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		if b.Server != nil {
+			return
+		}
+		var said journal
+		client := b.Client(t, said.config())
+		use(t, client)
+		if err := client.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		expectWarnings(t, said.String())
+	})
+}
+
+// A user without INFO gets locks, no warning and no error, and leaves no entry in the
+// server's ACL LOG.
+func TestWithoutPermissionForTheSettings(t *testing.T) {
+	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+		t.Parallel()
+		if _, err := b.Server.Do("ACL", "SETUSER", "u", "on", ">canary", "~*", "&*", "+@all", "-info"); err != nil {
+			t.Fatal(err)
+		}
+		var said journal
+		client := b.Client(t, said.config(), func(o *redis.Options) { o.Username, o.Password = "u", "canary" })
+		use(t, client)
+		surveyed(t, b)
+		if err := client.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		expectWarnings(t, said.String())
+		log, err := b.Server.Do("ACL", "LOG")
+		if entries, ok := log.([]any); err != nil || !ok || len(entries) != 0 {
+			t.Errorf("ACL LOG: %v, %v", log, err)
+		}
+	}, server.Conf("maxmemory", "100mb"), server.Conf("maxmemory-policy", "allkeys-lru"))
+}
+
+// A replica refuses the lock, and the user also hears what to do about it.
+func TestWarnsOfAReplica(t *testing.T) {
+	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+		t.Parallel()
+		bin := binary(t, b.Name)
+		replica := server.StartReplica(t, bin, b.Server)
+		rdb := redis.NewClient(&redis.Options{Addr: replica.Addr()})
+		t.Cleanup(func() { _ = rdb.Close() })
+		var said journal
+		client, err := holdfast.New(holdfastgoredis.New(rdb), said.config())
+		if err != nil {
+			t.Fatal(err)
+		}
+		backend.CloseWith(t, client)
+		if _, err := client.Mutex("a").TryAcquire(t.Context()); err == nil {
+			t.Error("a replica gave a lock")
+		}
+		backend.Eventually(t, "the warning", func() bool { return said.String() != "" })
+		if err := client.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		expectWarnings(t, said.String(), `seen="role slave"`)
+	})
+}
+
+// binary returns the server of that name.
+func binary(t *testing.T, name string) server.Binary {
+	t.Helper()
+	for _, bin := range server.Binaries(t) {
+		if bin.Name == name {
+			return bin
+		}
+	}
+	t.Fatalf("no server %s", name)
+	return server.Binary{}
+}
+
+// astray is a connection whose subscriptions end at another server, as with a proxy
+// that deals with pub/sub itself.
+type astray struct {
+	net.Conn
+	other string
+}
+
+func (a *astray) Write(p []byte) (int, error) {
+	if bytes.Contains(p, []byte("\r\nsubscribe\r\n")) {
+		_ = a.Conn.Close()
+		conn, err := net.Dial("tcp", a.other)
+		if err != nil {
+			return 0, err
+		}
+		a.Conn = conn
+	}
+	return a.Conn.Write(p)
+}
+
+// Whoever waits without being notified hears of it, once; the lock is had all the same.
+func TestWarnsOfPolling(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(t *testing.T, b *backend.Backend, o *redis.Options)
+		want   string
+	}{
+		"the ACL forbids the channels": {func(t *testing.T, b *backend.Backend, o *redis.Options) {
+			if _, err := b.Server.Do("ACL", "SETUSER", "deaf", "on", ">canary", "~*", "resetchannels", "+@all"); err != nil {
+				t.Fatal(err)
+			}
+			o.Username, o.Password = "deaf", "canary"
+		}, "ACL refuses the subscription"},
+		"a proxy keeps subscriptions to itself": {func(t *testing.T, b *backend.Backend, o *redis.Options) {
+			other := server.Start(t, binary(t, b.Name)).Addr()
+			o.Protocol = 2
+			o.Dialer = func(_ context.Context, network, addr string) (net.Conn, error) {
+				conn, err := net.Dial(network, addr)
+				return &astray{conn, other}, err
+			}
+		}, "the server does not have it"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+				t.Parallel()
+				var said journal
+				client := b.Client(t, said.config(), func(o *redis.Options) { c.change(t, b, o) })
+				for _, name := range []string{"a", "b"} {
+					lease := backend.Acquire(t, b.Client(t, nil).Mutex(name))
+					next := backend.Start(t, client.Mutex(name))
+					backend.Eventually(t, "the warning", func() bool { return said.String() != "" })
+					backend.Release(t, lease)
+					backend.Release(t, backend.Receive(t, next))
+				}
+				if err := client.Close(t.Context()); err != nil {
+					t.Error(err)
+				}
+				expectWarnings(t, said.String(), c.want)
+			})
+		})
+	}
+}

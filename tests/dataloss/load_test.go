@@ -1,0 +1,151 @@
+// Package dataloss has servers lose locks that somebody holds: by a restart without
+// data or with older data, by a failover to a replica that missed them, by FLUSHALL.
+package dataloss
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/tests/history"
+)
+
+// load is clients that take the same lock in turn, and what they have had of it.
+type load struct {
+	t        *testing.T
+	recorder *history.Recorder
+	ctx      context.Context // until the end of the load
+	stop     context.CancelFunc
+	running  sync.WaitGroup
+	grants   atomic.Int64
+	resource resource
+
+	mu     sync.Mutex
+	latest time.Time // grant
+}
+
+// resource is guarded by fences.
+type resource struct {
+	mu    sync.Mutex
+	mark  uint64
+	stale int // writes that it refused
+}
+
+// write is refused when a later holder has been here.
+func (r *resource) write(fence uint64) (ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if fence < r.mark {
+		r.stale++
+		return false
+	}
+	r.mark = fence
+	return true
+}
+
+// trier is the configuration of a client that takes the lock as soon as the server gives
+// it: it tries again and again, and does not wait for servers.
+func trier(cfg holdfast.Config) *holdfast.Config {
+	cfg.RetryTimeout = 20 * time.Millisecond
+	return &cfg
+}
+
+// try takes the lock whenever it is free.
+func (ld *load) try(c *holdfast.Client, hold time.Duration, opts ...holdfast.Option) {
+	ld.running.Go(func() {
+		for ld.ctx.Err() == nil {
+			ld.turn(-1, c.Mutex("m", opts...).TryAcquire, hold)
+			time.Sleep(time.Millisecond)
+		}
+	})
+}
+
+// startLoad has each client acquire the lock again and again, and hold it for up to
+// hold, or until it is lost.
+func startLoad(t *testing.T, clients []*holdfast.Client, hold time.Duration, opts ...holdfast.Option) *load {
+	ld := &load{t: t, recorder: history.NewRecorder(nil)}
+	ld.ctx, ld.stop = context.WithCancel(context.Background())
+	for n, c := range clients {
+		ld.running.Go(func() {
+			for ld.ctx.Err() == nil {
+				ld.turn(n, c.Mutex("m", opts...).Acquire, hold)
+			}
+		})
+	}
+	t.Cleanup(ld.end)
+	return ld
+}
+
+func (ld *load) end() {
+	ld.stop()
+	ld.running.Wait()
+}
+
+func (ld *load) turn(n int, acquire func(context.Context) (*holdfast.Lease, error), hold time.Duration) {
+	attempt := ld.recorder.Ask(n, "m")
+	lease, err := acquire(ld.ctx)
+	if err != nil {
+		attempt.GaveUp()
+		if ld.ctx.Err() == nil && !errors.Is(err, holdfast.ErrHeld) {
+			time.Sleep(5 * time.Millisecond) // the server refuses everything just now
+		}
+		return
+	}
+	attempt.Granted(lease.Token(), lease.Deadline(), 0)
+	ld.mu.Lock()
+	ld.latest = time.Now()
+	ld.mu.Unlock()
+	ld.grants.Add(1)
+	ld.resource.write(lease.Token())
+	select {
+	case <-time.After(rand.N(hold)):
+	case <-lease.Context().Done():
+	case <-ld.ctx.Done():
+	}
+	ld.resource.write(lease.Token())
+	attempt.Released(lease.Deadline())
+	_ = lease.Release(context.Background()) // fails when the lock was lost, which is no surprise here
+}
+
+// latestGrant is when the latest grant was heard of.
+func (ld *load) latestGrant() time.Time {
+	ld.mu.Lock()
+	defer ld.mu.Unlock()
+	return ld.latest
+}
+
+// awaitGrant waits for a grant after that time, and returns when it was.
+func (ld *load) awaitGrant(after time.Time) time.Time {
+	ld.t.Helper()
+	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		if at := ld.latestGrant(); at.After(after) {
+			return at
+		}
+		if time.Now().After(end) {
+			ld.t.Fatalf("nobody has got the lock since %s", after)
+		}
+	}
+}
+
+// judge ends the load and returns the overlaps. Fences that do not rise fail the test.
+func (ld *load) judge() (overlaps []history.Violation) {
+	ld.t.Helper()
+	ld.end()
+	events, err := ld.recorder.Events()
+	if err != nil {
+		ld.t.Fatal(err)
+	}
+	for _, v := range history.Check(events) {
+		if v.Rule == history.Exclusion {
+			overlaps = append(overlaps, v)
+		} else {
+			ld.t.Error(v)
+		}
+	}
+	return overlaps
+}

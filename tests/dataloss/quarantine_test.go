@@ -1,0 +1,226 @@
+package dataloss
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/holdfastgoredis"
+	"github.com/holdfast-go/holdfast/tests/backend"
+	"github.com/holdfast-go/holdfast/tests/server"
+)
+
+const mark = "holdfast:incarnation"
+
+// strict has leases so short that a quarantine is bearable.
+func strict(maxTTL time.Duration) *holdfast.Config {
+	return &holdfast.Config{Strict: true, MaxTTL: maxTTL, TTL: maxTTL}
+}
+
+func do(t *testing.T, s *server.Server, args ...any) any {
+	t.Helper()
+	reply, err := s.Do(args...)
+	if err != nil {
+		t.Fatalf("%v: %v", args, err)
+	}
+	return reply
+}
+
+func initialise(t *testing.T, c *holdfast.Client) {
+	t.Helper()
+	if err := c.Init(t.Context(), false); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func quarantined(t *testing.T, err error) time.Duration {
+	t.Helper()
+	var q *holdfast.QuarantineError
+	if !errors.Is(err, holdfast.ErrQuarantine) || errors.Is(err, holdfast.ErrHeld) || !errors.As(err, &q) {
+		t.Fatalf("in quarantine: %v", err)
+	}
+	return q.Left
+}
+
+func TestInitAdmitsANewServer(t *testing.T) {
+	t.Parallel()
+	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+		c := b.Client(t, strict(time.Minute))
+		initialise(t, c)
+		backend.Release(t, backend.Acquire(t, c.Mutex("a")))
+		initialise(t, c) // the same again
+
+		// A mark that is gone tells of lost data, whoever removed it.
+		do(t, b.Server, "DEL", mark)
+		_, err := c.Mutex("a").TryAcquire(t.Context())
+		if left := quarantined(t, err); left < 50*time.Second || left > time.Minute {
+			t.Errorf("a quarantine of %s is left of a minute", left)
+		}
+		if !strings.Contains(err.Error(), "holdfast init") || !strings.Contains(err.Error(), b.Server.Addr()) {
+			t.Errorf("the error does not say what to do: %v", err)
+		}
+		if err := c.Init(t.Context(), false); !errors.Is(err, holdfast.ErrQuarantine) {
+			t.Errorf("Init of a server in quarantine: %v", err)
+		}
+		if err := c.Init(t.Context(), true); err != nil {
+			t.Error(err)
+		}
+		backend.Release(t, backend.Acquire(t, c.Mutex("a")))
+	})
+}
+
+func TestAServerThatIsNotInitialisedIsInQuarantine(t *testing.T) {
+	t.Parallel()
+	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+		begun := time.Now()
+		c := b.Client(t, strict(300*time.Millisecond))
+		_, err := c.Mutex("a").TryAcquire(t.Context())
+		quarantined(t, err)
+		// Who waits is queued meanwhile, and served in turn.
+		first := backend.Start(t, c.Mutex("a"))
+		backend.Eventually(t, "the first is queued", func() bool {
+			n, err := b.Redis(t).ZCard(t.Context(), "holdfast:{a}:q").Result()
+			return err == nil && n == 1
+		})
+		second := backend.Start(t, b.Client(t, strict(300*time.Millisecond)).Mutex("a"))
+		lease := backend.Receive(t, first)
+		if d := time.Since(begun); d < 300*time.Millisecond {
+			t.Errorf("granted after %s of a quarantine of 300ms", d)
+		}
+		select {
+		case <-second:
+			t.Error("the second is served beside the first")
+		case <-time.After(10 * time.Millisecond):
+		}
+		backend.Release(t, lease)
+		backend.Release(t, backend.Receive(t, second))
+	})
+}
+
+// Nothing is handed over in quarantine, and nothing is lost by it.
+func TestReleaseInQuarantineHandsNothingOver(t *testing.T) {
+	t.Parallel()
+	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+		c := b.Client(t, strict(2*time.Second))
+		initialise(t, c)
+		lease := backend.Acquire(t, c.Mutex("a"))
+		waiter := backend.Start(t, b.Client(t, strict(2*time.Second)).Mutex("a"))
+		backend.Waiters(t, c.Mutex("a"), 1)
+		do(t, b.Server, "DEL", mark)
+		begun := time.Now()
+		backend.Release(t, lease)
+		next := backend.Receive(t, waiter)
+		if d := time.Since(begun); d < 2*time.Second {
+			t.Errorf("handed over %s into a quarantine of 2s", d)
+		}
+		backend.Release(t, next)
+	})
+}
+
+// A lease that the server still knows is renewed in quarantine: without replicas nobody
+// else can have granted anything.
+func TestRenewalsGoOnInQuarantine(t *testing.T) {
+	t.Parallel()
+	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+		c := b.Client(t, strict(2*time.Second))
+		initialise(t, c)
+		lease := backend.Acquire(t, c.Mutex("a"))
+		do(t, b.Server, "DEL", mark)
+		_, err := c.Mutex("b").TryAcquire(t.Context())
+		quarantined(t, err)
+		begun := lease.Deadline()
+		backend.Eventually(t, "the lease outlives the quarantine", func() bool {
+			if err := lease.Err(); err != nil {
+				t.Fatal(err)
+			}
+			return lease.Deadline().Sub(begun) > 2*time.Second
+		})
+		if err := lease.Extend(t.Context(), time.Second); err != nil {
+			t.Error(err)
+		}
+		backend.Release(t, lease)
+	})
+}
+
+func TestQuarantineIsAsLongAsTheLongestKnown(t *testing.T) {
+	t.Parallel()
+	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+		short, long := b.Client(t, strict(time.Second)), b.Client(t, strict(time.Hour))
+		initialise(t, short)
+		initialise(t, long)
+		// The mark is that of an earlier run.
+		text := do(t, b.Server, "GET", mark).(string)
+		do(t, b.Server, "SET", mark, strings.Replace(text, "hf1:", "hf1:0", 1))
+		_, err := short.Mutex("a").TryAcquire(t.Context())
+		if left := quarantined(t, err); left < 50*time.Minute || left > time.Hour {
+			t.Errorf("a quarantine of %s; a lease could last an hour", left)
+		}
+		// A quarantine that ends too far ahead means that the clock went back.
+		part := strings.Split(do(t, b.Server, "GET", mark).(string), ":")
+		do(t, b.Server, "SET", mark, fmt.Sprintf("hf1:%s:%s0:%s", part[1], part[2], part[3]))
+		_, err = short.Mutex("a").TryAcquire(t.Context())
+		if left := quarantined(t, err); left > time.Hour {
+			t.Errorf("a quarantine of %s; an hour is the longest", left)
+		}
+	})
+}
+
+func TestStrictIsRefusedWhereItCannotWork(t *testing.T) {
+	t.Parallel()
+	try := func(t *testing.T, c *holdfast.Client, kind error, part string) {
+		t.Helper()
+		_, err := c.Mutex("a").TryAcquire(t.Context())
+		if !errors.Is(err, kind) || !strings.Contains(fmt.Sprint(err), part) {
+			t.Errorf("TryAcquire: %v; want %v that mentions %q", err, kind, part)
+		}
+		if err := c.Init(t.Context(), true); !errors.Is(err, kind) {
+			t.Errorf("Init: %v; want %v", err, kind)
+		}
+	}
+	t.Run("embedded", func(t *testing.T) {
+		backend.Each(t, func(t *testing.T, b *backend.Backend) {
+			if b.Server == nil {
+				try(t, b.Client(t, strict(time.Minute)), holdfast.ErrUnsupported, "INFO")
+			}
+		})
+	})
+	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+		do(t, b.Server, "ACL", "SETUSER", "blind", "on", ">x", "~*", "&*", "+@all", "-info")
+		blind := b.Client(t, strict(time.Minute), func(o *redis.Options) { o.Username, o.Password = "blind", "x" })
+		try(t, blind, holdfast.ErrPermission, "INFO")
+	})
+	for _, bin := range server.Binaries(t) {
+		t.Run("replicas of "+bin.Name, func(t *testing.T) {
+			b := &backend.Backend{Name: bin.Name, Server: server.Start(t, bin)}
+			server.StartReplica(t, bin, b.Server)
+			try(t, b.Client(t, strict(time.Minute)), holdfast.ErrUnsupported, "min-replicas-to-write")
+			do(t, b.Server, "CONFIG", "SET", "min-replicas-to-write", "1")
+			initialise(t, b.Client(t, strict(time.Minute)))
+		})
+		t.Run("cluster of "+bin.Name, func(t *testing.T) {
+			node := server.StartCluster(t, bin, 1)[0]
+			b := &backend.Backend{Name: bin.Name, Server: node}
+			try(t, b.Client(t, strict(time.Minute)), holdfast.ErrUnsupported, "Cluster")
+		})
+	}
+	for _, cfg := range []holdfast.Config{
+		{Quarantine: time.Hour},
+		{Strict: true, MaxTTL: time.Minute, Quarantine: time.Second},
+		{Strict: true, TTL: 2 * time.Minute},
+	} {
+		if _, err := holdfast.New(holdfastgoredis.New(redis.NewClient(&redis.Options{})), &cfg); !errors.Is(err, holdfast.ErrInvalid) {
+			t.Errorf("%+v: %v", cfg, err)
+		}
+	}
+	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+		if err := b.Client(t, nil).Init(context.Background(), false); !errors.Is(err, holdfast.ErrInvalid) {
+			t.Errorf("Init of a client that is not Strict: %v", err)
+		}
+	})
+}

@@ -1,0 +1,153 @@
+package dataloss
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/holdfastgoredis"
+	"github.com/holdfast-go/holdfast/internal/script"
+	"github.com/holdfast-go/holdfast/tests/backend"
+	"github.com/holdfast-go/holdfast/tests/proxy"
+	"github.com/holdfast-go/holdfast/tests/server"
+)
+
+// renewed waits until a lease has been renewed once more than it is.
+func renewed(t *testing.T, lease *holdfast.Lease) {
+	t.Helper()
+	before := lease.Deadline()
+	backend.Eventually(t, "a renewal", func() bool { return lease.Deadline().After(before) || lease.Err() != nil })
+	if err := lease.Err(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// lost waits until the holder is told.
+func lost(t *testing.T, what string, lease *holdfast.Lease) {
+	t.Helper()
+	select {
+	case <-lease.Context().Done():
+	case <-time.After(20 * time.Second):
+		t.Fatalf("%s: the holder is not told", what)
+	}
+	if err := lease.Err(); !errors.Is(err, holdfast.ErrLost) {
+		t.Errorf("%s: %v", what, err)
+	}
+}
+
+// The server loses everything under a holder, which takes its lock again, with the fence
+// that it had.
+func TestAHolderAssertsItsLockAgain(t *testing.T) {
+	t.Parallel()
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		const ttl = 3 * time.Second
+		wipes := map[string]func(){"FLUSHALL": func() { b.Redis(t).FlushAll(t.Context()) }}
+		if b.Server != nil {
+			wipes["restart"] = func() { b.Server.Kill(); b.Server.Restart() }
+		}
+		for what, wipe := range wipes {
+			c := b.Client(t, nil)
+			lease := backend.Acquire(t, c.Mutex("a", holdfast.TTL(ttl)))
+			other := backend.Acquire(t, c.Mutex("b", holdfast.TTL(ttl)))
+			wipe()
+			renewed(t, lease)
+			renewed(t, other)
+			h, err := c.Mutex("a").Holder(t.Context())
+			if err != nil || h.Fence != lease.Token() || h.Owner != lease.Owner() {
+				t.Errorf("%s: held by %+v, %v; want fence %d of %s", what, h, err, lease.Token(), lease.Owner())
+			}
+			next := backend.Start(t, b.Client(t, nil).Mutex("a"))
+			backend.Waiters(t, c.Mutex("a"), 1)
+			backend.Release(t, lease)
+			later := backend.Receive(t, next)
+			if later.Token() <= lease.Token() {
+				t.Errorf("%s: fence %d follows %d", what, later.Token(), lease.Token())
+			}
+			backend.Release(t, later)
+			backend.Release(t, other)
+		}
+	})
+}
+
+// What must not be asserted again is lost.
+func TestALockThatMayHaveBeenAnothersIsLost(t *testing.T) {
+	t.Parallel()
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		const ttl = 1500 * time.Millisecond
+		rdb, peer := b.Redis(t), b.Client(t, nil)
+		for what, spoil := range map[string]func(t *testing.T){
+			"deleted by hand": func(t *testing.T) { rdb.Del(t.Context(), "holdfast:{a}") },
+			"had by another since": func(t *testing.T) {
+				rdb.FlushAll(t.Context())
+				backend.Release(t, backend.Acquire(t, peer.Mutex("a", holdfast.Key("{shared}"))))
+				backend.Release(t, backend.Acquire(t, peer.Mutex("a")))
+			},
+			"taken by another": func(t *testing.T) {
+				rdb.FlushAll(t.Context())
+				for _, l := range []*holdfast.Lock{peer.Mutex("a"), peer.Mutex("a", holdfast.Key("{shared}"))} {
+					lease := backend.Acquire(t, l)
+					t.Cleanup(func() { backend.Release(t, lease) })
+				}
+			},
+		} {
+			t.Run(what, func(t *testing.T) {
+				lease := backend.Acquire(t, b.Client(t, nil).Mutex("a", holdfast.TTL(ttl)))
+				spoil(t)
+				lost(t, what, lease)
+			})
+		}
+		// A foreign program can have had it, which leaves no trace.
+		lease := backend.Acquire(t, b.Client(t, nil).Mutex("a", holdfast.TTL(ttl), holdfast.Key("{shared}")))
+		rdb.FlushAll(t.Context())
+		lost(t, "a shared key", lease)
+	})
+}
+
+// A request to have the lock again is kept back, the lease is released, and the request
+// arrives after that: the tombstone answers it.
+func TestALateReassertionBringsNothingBack(t *testing.T) {
+	t.Parallel()
+	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+		p := proxy.New(t, b.Server.Addr())
+		rdb := redis.NewClient(&redis.Options{Addr: p.Addr()})
+		t.Cleanup(func() { _ = rdb.Close() })
+		c, err := holdfast.New(holdfastgoredis.New(rdb), &holdfast.Config{CommandTimeout: 300 * time.Millisecond, RetryTimeout: time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		backend.CloseWith(t, c)
+		lease := backend.Acquire(t, c.Mutex("a", holdfast.TTL(10*time.Second)))
+		// The first that a server without the script sees has its source.
+		held := p.Hold(proxy.Containing("evalsha", script.Reassert.SHA1), proxy.Hang)
+		do(t, b.Server, "SCRIPT", "LOAD", script.Reassert.Source)
+		do(t, b.Server, "DEL", "holdfast:{a}", "holdfast:fence")
+		_ = lease.Extend(t.Context(), 5*time.Second)
+		held.Wait(t)
+		backend.Release(t, lease) // another copy has brought the lock back
+		held.Forward(t)
+		if n := do(t, b.Server, "EXISTS", "holdfast:{a}"); n != int64(0) {
+			t.Error("the late request took the lock for nobody")
+		}
+	})
+}
+
+// The holder of a lock that a lagging replica does not have goes on after the failover.
+func TestAHolderAssertsItsLockAgainAfterAFailover(t *testing.T) {
+	t.Parallel()
+	for _, bin := range server.Binaries(t) {
+		t.Run(bin.Name, func(t *testing.T) {
+			p := startPair(t, bin)
+			p.lag()
+			lease := backend.Acquire(t, p.client(nil).Mutex("a", holdfast.TTL(6*time.Second)))
+			p.fail()
+			renewed(t, lease)
+			if _, err := p.client(nil).Mutex("a").TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrHeld) {
+				t.Errorf("TryAcquire of a lock that was asserted again: %v", err)
+			}
+			backend.Release(t, lease)
+		})
+	}
+}

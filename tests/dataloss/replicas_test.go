@@ -1,0 +1,113 @@
+package dataloss
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/tests/backend"
+	"github.com/holdfast-go/holdfast/tests/server"
+)
+
+// A lock that the replicas have not confirmed is not given, and not kept.
+func TestMinReplicas(t *testing.T) {
+	t.Parallel()
+	for _, bin := range server.Binaries(t) {
+		t.Run(bin.Name, func(t *testing.T) {
+			p := startPair(t, bin)
+			master, replica := p.servers[0], p.servers[1]
+			do(t, master, "CONFIG", "SET", "min-replicas-to-write", "0")
+			cfg := &holdfast.Config{CommandTimeout: 10 * time.Second}
+			confirmed, soon := holdfast.MinReplicas(1, 10*time.Second), holdfast.MinReplicas(1, 200*time.Millisecond)
+			c := p.client(cfg)
+
+			lease := backend.Acquire(t, c.Mutex("a", holdfast.TTL(6*time.Second), confirmed))
+			if n := do(t, replica, "EXISTS", "holdfast:{a}"); n != int64(1) {
+				t.Error("the lock was granted before the replica had it")
+			}
+			// A lease that is handed over is confirmed, too.
+			waiter := backend.Start(t, p.client(cfg).Mutex("a", holdfast.TTL(6*time.Second), confirmed))
+			backend.Waiters(t, c.Mutex("a"), 1)
+			backend.Release(t, lease)
+			lease = backend.Receive(t, waiter)
+			text := fmt.Sprint(do(t, replica, "GET", "holdfast:{a}"))
+			if !strings.Contains(text, fmt.Sprint(lease.Token())) {
+				t.Errorf("the replica has %q; the lease's fence is %d", text, lease.Token())
+			}
+
+			backend.Release(t, lease)
+			lease = backend.Acquire(t, c.Mutex("a", holdfast.TTL(8*time.Second), soon))
+			replica.Pause()
+			defer replica.Resume()
+			before := lease.Deadline()
+			if err := lease.Extend(t.Context(), time.Minute); !errors.Is(err, holdfast.ErrReplicas) || lease.Deadline() != before {
+				t.Errorf("Extend without the replica: %v; the deadline moved by %s", err, lease.Deadline().Sub(before))
+			}
+			_, err := c.Mutex("b", soon).TryAcquire(t.Context())
+			if !errors.Is(err, holdfast.ErrReplicas) || !strings.Contains(err.Error(), "0 of 1") || !strings.Contains(err.Error(), `"b"`) {
+				t.Errorf("TryAcquire without the replica: %v", err)
+			}
+			_, err = c.Mutex("c", soon).Acquire(t.Context())
+			if !errors.Is(err, holdfast.ErrReplicas) {
+				t.Errorf("Acquire without the replica: %v", err)
+			}
+			// Nor is a lock that is handed over a lease before the replica has it.
+			plain := backend.Acquire(t, c.Mutex("d"))
+			handed := make(chan error, 1)
+			go func() {
+				_, err := p.client(cfg).Mutex("d", soon).Acquire(t.Context())
+				handed <- err
+			}()
+			backend.Waiters(t, c.Mutex("d"), 1)
+			backend.Release(t, plain)
+			if err := <-handed; !errors.Is(err, holdfast.ErrReplicas) {
+				t.Errorf("Acquire of a lock that is handed over without the replica: %v", err)
+			}
+			backend.Eventually(t, "what was not confirmed is given back", func() bool {
+				return do(t, master, "EXISTS", "holdfast:{b}", "holdfast:{c}", "holdfast:{d}") == int64(0)
+			})
+			lost(t, "renewals that no replica confirms", lease)
+			replica.Resume()
+			backend.Release(t, backend.Acquire(t, c.Mutex("b", confirmed)))
+		})
+	}
+}
+
+// A lock is on disk before it is given.
+func TestFsync(t *testing.T) {
+	t.Parallel()
+	tested := false
+	for _, bin := range server.Binaries(t) {
+		t.Run(bin.Name, func(t *testing.T) {
+			if !bin.AtLeast(7, 2) {
+				t.Skipf("SKIPPED: %s has no WAITAOF; Redis 7.2 or Valkey has", bin.Name)
+			}
+			tested = true
+			s := server.Start(t, bin, server.Conf("appendonly", "yes"), server.Conf("appendfsync", "everysec"))
+			b := &backend.Backend{Name: bin.Name, Server: s}
+			c := b.Client(t, nil)
+			lease := backend.Acquire(t, c.Mutex("a", holdfast.TTL(time.Minute), holdfast.Fsync(true), holdfast.MinReplicas(0, 1500*time.Millisecond)))
+			copyAOF(t, s)
+			s.Kill()
+			restoreAOF(t, s)
+			s.Restart()
+			if h, err := c.Mutex("a").Holder(t.Context()); err != nil || h.Fence != lease.Token() {
+				t.Errorf("what was on disk when the lock was granted has it held by %+v, %v", h, err)
+			}
+			backend.Release(t, lease)
+
+			do(t, s, "CONFIG", "SET", "appendonly", "no")
+			_, err := c.Mutex("b", holdfast.Fsync(true)).TryAcquire(t.Context())
+			if err == nil {
+				t.Error("granted by a server that writes to no disk")
+			}
+			t.Log(err)
+		})
+	}
+	if !tested {
+		t.Log("WAITAOF WAS NOT TESTED: no server here has it; set HOLDFAST_TEST_SERVERS")
+	}
+}

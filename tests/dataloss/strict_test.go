@@ -1,0 +1,293 @@
+package dataloss
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/holdfastgoredis"
+	"github.com/holdfast-go/holdfast/tests/backend"
+	"github.com/holdfast-go/holdfast/tests/proxy"
+	"github.com/holdfast-go/holdfast/tests/server"
+	"github.com/holdfast-go/holdfast/tests/soak"
+)
+
+// term is the longest lease in these tests, and so the quarantine. Clients that could
+// not reach the server for a while are back within it.
+const term = 1500 * time.Millisecond
+
+// How often the server loses data: over all servers, in a soak, and for each of them
+// otherwise.
+const (
+	wipesInSoak, wipes         = 1000, 3
+	failoversInSoak, failovers = 500, 1
+)
+
+// verdict sums up what the tests of one kind have seen on all servers.
+type verdict struct {
+	mu       sync.Mutex
+	losses   int
+	grants   int64
+	overlaps int
+	stale    int
+	longest  time.Duration // past the end of a quarantine
+}
+
+func (v *verdict) add(ld *load, losses, overlaps int) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.losses += losses
+	v.grants += ld.grants.Load()
+	v.overlaps += overlaps
+	v.stale += ld.resource.stale
+}
+
+func (v *verdict) waited(d time.Duration) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.longest = max(v.longest, d)
+}
+
+// eachLane runs f on every server; in a soak in several lanes each, so that in sum there
+// are as many losses as asked for.
+func eachLane(t *testing.T, inSoak, otherwise int, f func(t *testing.T, bin server.Binary, losses int)) {
+	binaries, lanes, losses := server.Binaries(t), 1, otherwise
+	if soak.Long() {
+		lanes = 3
+		losses = (inSoak + lanes*len(binaries) - 1) / (lanes * len(binaries))
+	}
+	for _, bin := range binaries {
+		for lane := range lanes {
+			t.Run(fmt.Sprintf("%s/%d", bin.Name, lane+1), func(t *testing.T) {
+				t.Parallel()
+				f(t, bin, losses)
+			})
+		}
+	}
+}
+
+// Rows 7, 8 and 26: a server that comes back empty, or as it was some time ago, or is
+// emptied, grants nothing until the longest lease has ended.
+func TestStrictOverlapsNothingWhenDataIsLost(t *testing.T) {
+	t.Parallel()
+	var all verdict
+	t.Run("lanes", func(t *testing.T) {
+		eachLane(t, wipesInSoak, wipes, func(t *testing.T, bin server.Binary, losses int) {
+			s := server.Start(t, bin, server.Conf("appendonly", "yes"), server.Conf("appendfsync", "always"))
+			b := &backend.Backend{Name: bin.Name, Server: s}
+			ways := []func(){
+				func() { s.Kill(); removeAOF(t, s); s.Restart() },
+				func() { s.Kill(); restoreAOF(t, s); s.Restart() },
+				func() { do(t, s, "FLUSHALL") },
+			}
+			initialise(t, b.Client(t, strict(term)))
+			ld := startLoad(t, []*holdfast.Client{b.Client(t, strict(term)), b.Client(t, strict(term)), b.Client(t, strict(term))}, term)
+			ld.try(b.Client(t, trier(*strict(term))), term)
+			for n := range losses {
+				ld.awaitGrant(time.Now())
+				copyAOF(t, s)
+				ld.awaitGrant(time.Now())
+				before := do(t, s, "GET", mark).(string)
+				ways[n%len(ways)]()
+				all.waited(ld.awaitEnd(s.Addr(), before))
+			}
+			overlaps := ld.judge()
+			for _, v := range overlaps {
+				t.Error(v)
+			}
+			all.add(ld, losses, len(overlaps))
+		})
+	})
+	all.report(t, "wipes")
+}
+
+// awaitEnd waits until the quarantine that follows a mark is over, and the lock was
+// granted. It returns how long that took.
+func (ld *load) awaitEnd(addr, mark string) time.Duration {
+	ld.t.Helper()
+	rdb := redis.NewClient(&redis.Options{Addr: addr})
+	defer rdb.Close()
+	var ready time.Time
+	backend.Eventually(ld.t, "a quarantine begins", func() bool {
+		text, err := rdb.Get(context.Background(), "holdfast:incarnation").Result()
+		if err != nil || text == mark {
+			return false
+		}
+		us, err := strconv.ParseInt(strings.Split(text, ":")[2], 10, 64)
+		ready = time.UnixMicro(us)
+		return err == nil && ready.After(time.UnixMicro(0))
+	})
+	if at := ld.latestGrant(); at.After(ready.Add(-term)) && at.Before(ready) && ld.fence() > uint64(ready.Add(-term).UnixMicro()) {
+		ld.t.Errorf("a grant at %s, within the quarantine until %s", at, ready)
+	}
+	return ld.awaitGrant(ready).Sub(ready)
+}
+
+// fence is the highest that the resource has seen.
+func (ld *load) fence() uint64 {
+	ld.resource.mu.Lock()
+	defer ld.resource.mu.Unlock()
+	return ld.resource.mark
+}
+
+// report says what was seen, in a line that a soak's report quotes. How long waiters
+// waited is judged in a soak only.
+func (v *verdict) report(t *testing.T, what string) {
+	t.Helper()
+	t.Logf("strict: %d %s, %d grants, %d overlaps, %d stale writes offered and refused, granted at most %s after the end of a quarantine",
+		v.losses, what, v.grants, v.overlaps, v.stale, v.longest.Round(time.Millisecond))
+	if soak.Long() && v.longest > 100*time.Millisecond {
+		t.Errorf("the lock was granted only %s after the end of a quarantine", v.longest)
+	}
+}
+
+func aof(s *server.Server) string { return filepath.Join(s.Dir(), "appendonlydir") }
+
+// copyAOF keeps the data as it is now; restoreAOF brings it back to a server that does
+// not run.
+func copyAOF(t *testing.T, s *server.Server) { replace(t, aof(s)+".old", aof(s)) }
+
+func restoreAOF(t *testing.T, s *server.Server) { replace(t, aof(s), aof(s)+".old") }
+
+func removeAOF(t *testing.T, s *server.Server) {
+	t.Helper()
+	if err := os.RemoveAll(aof(s)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func replace(t *testing.T, to, from string) {
+	t.Helper()
+	if err := os.RemoveAll(to); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.CopyFS(to, os.DirFS(from)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// pair is two servers, of which one is the master, and the other gets its writes
+// through a proxy.
+type pair struct {
+	t       *testing.T
+	servers [2]*server.Server
+	to      [2]*proxy.Proxy
+	master  atomic.Int32 // where clients connect
+}
+
+func startPair(t *testing.T, bin server.Binary) *pair {
+	p := &pair{t: t}
+	for n := range p.servers {
+		p.servers[n] = server.Start(t, bin)
+		p.to[n] = proxy.New(t, p.servers[n].Addr())
+	}
+	p.follow()
+	return p
+}
+
+// follow makes the server that is not the master its replica.
+func (p *pair) follow() {
+	p.t.Helper()
+	m := p.master.Load()
+	master, replica, way := p.servers[m], p.servers[1-m], p.to[m]
+	do(p.t, master, "CONFIG", "SET", "min-replicas-to-write", "1")
+	way.SwallowReplies(false)
+	host, port, _ := net.SplitHostPort(way.Addr())
+	do(p.t, replica, "REPLICAOF", host, port)
+	backend.Eventually(p.t, "the replica follows", func() bool {
+		return strings.Contains(fmt.Sprint(master.Info("replication")), "state=online")
+	})
+}
+
+// client returns a client of whatever server is the master.
+func (p *pair) client(cfg *holdfast.Config) *holdfast.Client {
+	p.t.Helper()
+	rdb := redis.NewClient(&redis.Options{Addr: "the master", Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "tcp", p.servers[p.master.Load()].Addr())
+	}})
+	p.t.Cleanup(func() { _ = rdb.Close() })
+	c, err := holdfast.New(holdfastgoredis.New(rdb), cfg)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	backend.CloseWith(p.t, c)
+	return c
+}
+
+// lag keeps from the replica what is written from now on. The master does not notice.
+func (p *pair) lag() { p.to[p.master.Load()].SwallowReplies(true) }
+
+// fail kills the master, and promotes the other.
+func (p *pair) fail() {
+	p.t.Helper()
+	m := p.master.Load()
+	p.servers[m].Kill()
+	p.to[m].Cut()
+	heir := p.servers[1-m]
+	do(p.t, heir, "REPLICAOF", "NO", "ONE")
+	do(p.t, heir, "CONFIG", "SET", "min-replicas-to-write", "0")
+	p.master.Store(1 - m)
+}
+
+// Row 9: a replica that missed locks is promoted.
+func TestStrictOverlapsNothingWhenAReplicaLags(t *testing.T) {
+	t.Parallel()
+	var all verdict
+	t.Run("lanes", func(t *testing.T) {
+		eachLane(t, failoversInSoak, failovers, func(t *testing.T, bin server.Binary, losses int) {
+			p := startPair(t, bin)
+			cfg := strict(term)
+			cfg.Quarantine = term // the old master is dead
+			initialise(t, p.client(cfg))
+			ld := startLoad(t, []*holdfast.Client{p.client(cfg), p.client(cfg), p.client(cfg)}, term)
+			ld.try(p.client(trier(*cfg)), term)
+			for range losses {
+				ld.awaitGrant(time.Now())
+				p.lag()
+				ld.awaitGrant(time.Now())
+				before := do(t, p.servers[p.master.Load()], "GET", mark).(string)
+				p.fail()
+				all.waited(ld.awaitEnd(p.servers[p.master.Load()].Addr(), before))
+				p.servers[1-p.master.Load()].Restart()
+				p.follow()
+			}
+			overlaps := ld.judge()
+			for _, v := range overlaps {
+				t.Error(v)
+			}
+			all.add(ld, losses, len(overlaps))
+		})
+	})
+	all.report(t, "lagging failovers")
+}
+
+// What Strict is for: without it, a failover that loses a lock makes leases overlap. The
+// resource refuses what is written with a lower fence than it has seen.
+func TestWithoutStrictLeasesOverlapWhenDataIsLost(t *testing.T) {
+	t.Parallel()
+	for _, bin := range server.Binaries(t) {
+		p := startPair(t, bin)
+		p.lag()
+		var r resource
+		lease := backend.Acquire(t, p.client(nil).Mutex("a", holdfast.TTL(time.Minute), holdfast.Renew(false)))
+		p.fail()
+		next := backend.Acquire(t, p.client(nil).Mutex("a"))
+		if lease.Err() != nil || next.Err() != nil {
+			t.Errorf("%s: the leases do not overlap, so these tests cannot show what Strict does: %v, %v", bin.Name, lease.Err(), next.Err())
+		}
+		if !r.write(next.Token()) || r.write(lease.Token()) {
+			t.Errorf("%s: the resource took fence %d after %d", bin.Name, lease.Token(), next.Token())
+		}
+	}
+}

@@ -1,0 +1,346 @@
+package faults
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/script"
+	"github.com/holdfast-go/holdfast/tests/backend"
+	"github.com/holdfast-go/holdfast/tests/clockshim"
+	"github.com/holdfast-go/holdfast/tests/proxy"
+	"github.com/holdfast-go/holdfast/tests/server"
+	"github.com/holdfast-go/holdfast/tests/soak"
+)
+
+// eachWithClock runs f on every real server, all at once, with the server's clock.
+func eachWithClock(t *testing.T, f func(t *testing.T, b *backend.Backend, clock *clockshim.Clock)) {
+	t.Parallel()
+	for _, bin := range server.Binaries(t) {
+		t.Run(bin.Name, func(t *testing.T) {
+			t.Parallel()
+			clock := clockshim.New(t)
+			f(t, &backend.Backend{Name: bin.Name, Server: server.Start(t, bin, clock.Option())}, clock)
+		})
+	}
+}
+
+// taken requires that the holder is told, within d, that its lock was taken from it.
+func taken(t *testing.T, lease *holdfast.Lease, d time.Duration) {
+	t.Helper()
+	select {
+	case <-lease.Context().Done():
+	case <-time.After(d):
+		t.Fatalf("the holder is not told within %s", d)
+	}
+	var lost *holdfast.LostError
+	if !errors.As(lease.Err(), &lost) || lost.Reason != holdfast.LossTaken {
+		t.Errorf("the lease ended: %v", lease.Err())
+	}
+}
+
+const jump = 2 * time.Minute
+
+// Row 11: the server's clock jumps forward, and every lock expires. The next one gets
+// it before the holder is told; the resource is to refuse the holder.
+func TestServersClockJumpsForward(t *testing.T) {
+	eachWithClock(t, func(t *testing.T, b *backend.Backend, clock *clockshim.Clock) {
+		const ttl = 3 * time.Second
+		jumps := 3
+		if soak.Long() {
+			jumps = 200
+		}
+		var r resource
+		overlaps := 0
+		var longest time.Duration
+		first, second := b.Client(t, nil), b.Client(t, nil)
+		for range jumps {
+			before := backend.Acquire(t, first.Mutex("a", holdfast.TTL(ttl)))
+			if !r.write(before.Token()) {
+				t.Errorf("the resource refuses fence %d", before.Token())
+			}
+			begun := time.Now()
+			clock.Jump(jump)
+			next, err := second.Mutex("a").TryAcquire(t.Context())
+			if err != nil {
+				t.Fatalf("after the jump: %v", err)
+			}
+			within(t, b.Redis(t), next)
+			if r.succeed(t, before, next) {
+				overlaps++
+			}
+			taken(t, before, ttl)
+			longest = max(longest, time.Since(begun))
+			if err := before.Release(t.Context()); !errors.Is(err, holdfast.ErrLost) {
+				t.Errorf("Release of the lost lease: %v", err)
+			}
+			backend.Release(t, next)
+			first, second = second, first
+		}
+		t.Logf("%d jumps by %s: %d overlaps, of %s at most; every late write was refused", jumps, jump, overlaps, longest)
+		cleaned(t, b)
+	})
+}
+
+// The queue expires with the locks. Those who wait come back to it at their next look,
+// to their old places.
+func TestWaitersOutliveAJumpForward(t *testing.T) {
+	eachWithClock(t, func(t *testing.T, b *backend.Backend, clock *clockshim.Clock) {
+		const ttl = 3 * time.Second
+		holder := backend.Acquire(t, b.Client(t, nil).Mutex("a", holdfast.TTL(ttl)))
+		var waiting []<-chan *holdfast.Lease
+		for n := range 3 {
+			waiting = append(waiting, backend.Start(t, b.Client(t, nil).Mutex("a")))
+			backend.Waiters(t, b.Client(t, nil).Mutex("a"), n+1)
+		}
+		begun := time.Now()
+		clock.Jump(jump)
+		if n := b.Redis(t).Exists(t.Context(), "holdfast:{a}", "holdfast:{a}:q").Val(); n != 0 {
+			t.Fatalf("%d of lock and queue are left", n)
+		}
+		var r resource
+		before := holder
+		for n, leases := range waiting {
+			next := backend.Receive(t, leases)
+			t.Logf("waiter %d is served %s after the jump", n+1, time.Since(begun))
+			r.succeed(t, before, next)
+			backend.Release(t, next)
+			before = next
+		}
+		taken(t, holder, ttl)
+		cleaned(t, b)
+	})
+}
+
+// The first in the queue hangs, and the one behind it knows the server's clock from
+// before the jump: it must not wait for that one's end by the old time.
+func TestAJumpForwardDoesNotHoldUpTheRunnerUp(t *testing.T) {
+	eachWithClock(t, func(t *testing.T, b *backend.Backend, clock *clockshim.Clock) {
+		l := b.Client(t, nil).Mutex("a")
+		holder := backend.Acquire(t, b.Client(t, nil).Mutex("a", holdfast.TTL(time.Hour)))
+		p := proxy.New(t, b.Server.Addr())
+		hanging := backend.Start(t, through(t, p, holdfast.Config{}).Mutex("a"))
+		t.Cleanup(p.Cut) // a command that hangs would keep the client from closing
+		backend.Waiters(t, l, 1)
+		next := backend.Start(t, b.Client(t, nil).Mutex("a"))
+		backend.Waiters(t, l, 2)
+		clock.Jump(jump / 4) // the queue lives for a minute
+		p.SwallowReplies(true)
+		backend.Release(t, holder)
+		begun := time.Now()
+		lease := backend.Receive(t, next)
+		if d := time.Since(begun); d > 10*time.Second {
+			t.Errorf("served after %s; the claim before it was 1.5s", d)
+		}
+		p.SwallowReplies(false)
+		p.Cut()
+		backend.Release(t, lease)
+		backend.Release(t, backend.Receive(t, hanging))
+		cleaned(t, b)
+	})
+}
+
+// Row 12: the server's clock jumps back, and every lock stands for longer.
+func TestServersClockJumpsBack(t *testing.T) {
+	eachWithClock(t, func(t *testing.T, b *backend.Backend, clock *clockshim.Clock) {
+		const ttl = 3 * time.Second
+		rdb := b.Redis(t)
+		alive := backend.Acquire(t, b.Client(t, nil).Mutex("alive", holdfast.TTL(ttl)))
+		p := proxy.New(t, b.Server.Addr())
+		crashed := backend.Acquire(t, through(t, p, holdfast.Config{}).Mutex("a", holdfast.TTL(ttl)))
+		next := backend.Start(t, b.Client(t, nil).Mutex("a"))
+		backend.Waiters(t, b.Client(t, nil).Mutex("a"), 1)
+		handed := backend.Acquire(t, b.Client(t, nil).Mutex("handed"))
+		heir := backend.Start(t, b.Client(t, nil).Mutex("handed"))
+		backend.Waiters(t, b.Client(t, nil).Mutex("handed"), 1)
+		p.Refuse(true)
+		p.Cut()
+		clock.Jump(-jump)
+
+		// Who is alive notices nothing.
+		begun := time.Now()
+		backend.Release(t, handed)
+		lease := backend.Receive(t, heir)
+		t.Logf("handed over in %s", time.Since(begun))
+		if lease.Token() <= handed.Token() {
+			t.Errorf("fence %d follows %d", lease.Token(), handed.Token())
+		}
+		within(t, rdb, lease)
+		backend.Release(t, lease)
+		first := alive.Deadline()
+		backend.Eventually(t, "renewals go on", func() bool { return alive.Err() == nil && alive.Deadline().After(first) })
+		within(t, rdb, alive)
+		backend.Release(t, alive)
+
+		// What nobody releases stands for its TTL and the jump, and says so.
+		<-crashed.Context().Done()
+		still(t, next, ttl)
+		h, err := b.Client(t, nil).Mutex("a").Holder(t.Context())
+		if err != nil || h.TTL > jump || h.TTL < jump-time.Minute || h.Fence != crashed.Token() {
+			t.Errorf("the lock's holder: %+v, %v", h, err)
+		}
+		t.Logf("a lock of %s, which should have ended, lasts for another %s", ttl, h.TTL)
+
+		// By force: whoever comes next gets those going who wait. Else they see it at
+		// their next look.
+		rdb.Del(t.Context(), "holdfast:{a}")
+		begun = time.Now()
+		if !soak.Long() {
+			if _, err := b.Client(t, nil).Mutex("a").TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrHeld) {
+				t.Errorf("TryAcquire past a waiter: %v", err)
+			}
+			lease = backend.Receive(t, next)
+		} else {
+			lease = <-next
+		}
+		t.Logf("served %s after the release by force", time.Since(begun))
+		if d := time.Since(begun); d > 31*time.Second {
+			t.Errorf("served %s after the release by force", d)
+		}
+		if lease.Token() <= crashed.Token() {
+			t.Errorf("fence %d follows %d", lease.Token(), crashed.Token())
+		}
+		backend.Release(t, lease)
+		cleaned(t, b)
+	})
+}
+
+// A counter that leads the clock gives fences one at a time: locks go from process to
+// process as before, and within a process hardly any more.
+func TestFencesRiseAfterAJumpBack(t *testing.T) {
+	eachWithClock(t, func(t *testing.T, b *backend.Backend, clock *clockshim.Clock) {
+		const goroutines, cycles = 8, 20
+		clients := []*holdfast.Client{b.Client(t, nil), b.Client(t, nil)}
+		var mu sync.Mutex
+		last := uint64(0)
+		work := func() (scripts float64) {
+			before := b.Server.CommandStats()["evalsha"]
+			var wg sync.WaitGroup
+			for g := range goroutines {
+				wg.Go(func() {
+					for range cycles {
+						lease, err := clients[g%2].Mutex("a").Acquire(t.Context())
+						if err != nil {
+							t.Error(err)
+							return
+						}
+						if !mu.TryLock() {
+							t.Error("two are inside")
+							return
+						}
+						if lease.Token() <= last {
+							t.Errorf("fence %d follows %d", lease.Token(), last)
+						}
+						last = lease.Token()
+						mu.Unlock()
+						if err := lease.Release(t.Context()); err != nil {
+							t.Error(err)
+						}
+					}
+				})
+			}
+			wg.Wait()
+			return float64(b.Server.CommandStats()["evalsha"]-before) / (goroutines * cycles)
+		}
+		first := work()
+		clock.Jump(-jump)
+		leading := work()
+		lead := time.Duration(last)*time.Microsecond - time.Duration(time.Now().Add(-jump).UnixMicro())*time.Microsecond
+		clock.Jump(jump)
+		again := work()
+		t.Logf("scripts for a grant: %.2f, %.2f while the counter leads by %s, %.2f after", first, leading, lead.Round(time.Second), again)
+		if lead < jump-time.Minute {
+			t.Errorf("the counter leads by %s only", lead)
+		}
+		cleaned(t, b)
+	})
+}
+
+// The clock jumps between a request and the copy of it that comes late.
+func TestLateCopiesAfterAJump(t *testing.T) {
+	eachWithClock(t, func(t *testing.T, b *backend.Backend, clock *clockshim.Clock) {
+		p := proxy.New(t, b.Server.Addr())
+		c := through(t, p, holdfast.Config{CommandTimeout: time.Second, RetryTimeout: 2 * time.Second})
+		t.Cleanup(p.Cut) // a command that hangs would keep the client from closing
+		orphan := func(t *testing.T) {
+			t.Helper()
+			if held, err := c.Mutex("a").IsHeld(t.Context()); held || err != nil {
+				t.Errorf("an orphan lock: %v, %v", held, err)
+			}
+		}
+		t.Run("forward", func(t *testing.T) {
+			held := p.Hold(running(script.Acquire, "a"), proxy.Cut)
+			backend.Release(t, backend.Acquire(t, c.Mutex("a")))
+			clock.Jump(jump) // past the tombstone, and past not-after
+			if reply := held.Forward(t); !strings.Contains(reply, "late") {
+				t.Errorf("the late copy is answered %q", reply)
+			}
+			orphan(t)
+			cleaned(t, b)
+		})
+		t.Run("back", func(t *testing.T) {
+			held := p.Hold(running(script.Acquire, "a"), proxy.Cut)
+			backend.Release(t, backend.Acquire(t, c.Mutex("a")))
+			clock.Jump(-jump) // the tombstone stands for as long as not-after is to come
+			if reply := held.Forward(t); !strings.Contains(reply, "gone") {
+				t.Errorf("the late copy is answered %q", reply)
+			}
+			orphan(t)
+			// Nobody is held up by it.
+			backend.Release(t, backend.Acquire(t, b.Client(t, nil).Mutex("a")))
+			if pttl := b.Redis(t).PTTL(t.Context(), "holdfast:{a}:q").Val(); pttl > jump+10*time.Second || pttl < jump-time.Minute {
+				t.Errorf("the tombstone has %s left", pttl)
+			}
+			clock.Jump(jump)
+			cleaned(t, b)
+			do(t, b.Server, "FLUSHALL") // what has expired is there again when the clock goes back
+		})
+		t.Run("back before the request was given up", func(t *testing.T) {
+			held := p.Hold(running(script.Acquire, "a"), proxy.Hang)
+			ctx, cancel := context.WithCancel(t.Context())
+			failed := make(chan error, 1)
+			go func() {
+				_, err := c.Mutex("a").Acquire(ctx)
+				failed <- err
+			}()
+			held.Wait(t)
+			clock.Jump(-jump)
+			cancel()
+			if err := <-failed; err != context.Canceled {
+				t.Errorf("Acquire: %v", err)
+			}
+			backend.Eventually(t, "the tombstone stands", func() bool { return tombstones(t, b.Redis(t)) == 1 })
+			if reply := held.Forward(t); !strings.Contains(reply, "gone") {
+				t.Errorf("the late copy is answered %q", reply)
+			}
+			orphan(t)
+			clock.Jump(jump)
+			cleaned(t, b)
+		})
+	})
+}
+
+// An acquire is late by the server's clock each time it is sent.
+func TestAClockThatJumpsAllTheTimeIsAnError(t *testing.T) {
+	eachWithClock(t, func(t *testing.T, b *backend.Backend, clock *clockshim.Clock) {
+		p := proxy.New(t, b.Server.Addr())
+		c := through(t, p, holdfast.Config{})
+		p.DelayReplies(5 * time.Millisecond) // some servers look at the clock once a millisecond
+		clock.JumpAtEveryLook(time.Minute)
+		for what, acquire := range map[string]func(context.Context) (*holdfast.Lease, error){
+			"Acquire": c.Mutex("a").Acquire, "TryAcquire": c.Mutex("a").TryAcquire,
+		} {
+			_, err := acquire(t.Context())
+			if !errors.Is(err, holdfast.ErrUnavailable) || errors.Is(err, holdfast.ErrHeld) || !strings.Contains(err.Error(), "its clock jumps") {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+		clock.Jump(0)
+		backend.Release(t, backend.Acquire(t, c.Mutex("a")))
+		cleaned(t, b)
+	})
+}

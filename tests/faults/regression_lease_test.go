@@ -1,0 +1,154 @@
+package faults
+
+import (
+	"errors"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/tests/backend"
+)
+
+// scripts is how many the server has run.
+func scripts(b *backend.Backend) int64 { return b.Server.CommandStats()["evalsha"] }
+
+// Two goroutines have one Lock. What one releases twice, or too late, is its own lease,
+// also when the other was handed the lock within the process, with the same token.
+func TestAReleaseIsOfItsOwnLeaseOnly(t *testing.T) {
+	eachAtOnce(t, func(t *testing.T, b *backend.Backend) {
+		l := b.Client(t, nil).Mutex("a", holdfast.TTL(time.Minute))
+		intact := func(t *testing.T, lease *holdfast.Lease) {
+			t.Helper()
+			if held, err := b.Client(t, nil).Mutex("a").IsHeld(t.Context()); !held || err != nil || lease.Err() != nil {
+				t.Errorf("the other goroutine's lease: held %v, %v; %v", held, err, lease.Err())
+			}
+		}
+		t.Run("twice", func(t *testing.T) {
+			for range 5 {
+				// The first has no fence left to pass the lease on with; the second may.
+				first := backend.Acquire(t, l)
+				next := [...]<-chan *holdfast.Lease{backend.Start(t, l), backend.Start(t, l)}
+				backend.Waiters(t, l, 1)
+				backend.Release(t, first)
+				var second *holdfast.Lease
+				third := next[1]
+				select {
+				case second = <-next[0]:
+				case second = <-next[1]:
+					third = next[0]
+				}
+				backend.Release(t, second)
+				lease := backend.Receive(t, third)
+				backend.Release(t, second)
+				backend.Release(t, first)
+				intact(t, lease)
+				backend.Release(t, lease)
+			}
+		})
+		t.Run("late", func(t *testing.T) {
+			first := backend.Acquire(t, l)
+			do(t, b.Server, "DEL", "holdfast:{a}")
+			second, err := l.TryAcquire(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := first.Release(t.Context()); !errors.Is(err, holdfast.ErrLost) {
+				t.Errorf("Release of the lost lease: %v", err)
+			}
+			intact(t, second)
+			backend.Release(t, second)
+		})
+		cleaned(t, b)
+	})
+}
+
+// Neither a release, whatever the moment, nor a loss leaves a renewal behind.
+func TestNothingIsRenewedAfterTheEnd(t *testing.T) {
+	eachAtOnce(t, func(t *testing.T, b *backend.Backend) {
+		const ttl = 4 * time.Second
+		const interval = ttl / 3 // of renewals, jittered by a twentieth
+		c := b.Client(t, nil)
+		renewed := func() int64 {
+			before := scripts(b)
+			time.Sleep(2 * interval)
+			return scripts(b) - before
+		}
+		t.Run("released", func(t *testing.T) {
+			var leases []*holdfast.Lease
+			for n := range 40 {
+				leases = append(leases, backend.Acquire(t, c.Mutex(strconv.Itoa(n), holdfast.TTL(ttl))))
+			}
+			time.Sleep(interval - interval/20)
+			for _, lease := range leases { // before, in the middle of and after a renewal
+				time.Sleep(interval / 10 / time.Duration(len(leases)))
+				backend.Release(t, lease)
+			}
+			cleaned(t, b)
+			if n := renewed(); n != 0 {
+				t.Errorf("%d scripts after the releases", n)
+			}
+		})
+		t.Run("taken", func(t *testing.T) {
+			lease := backend.Acquire(t, c.Mutex("a", holdfast.TTL(ttl)))
+			do(t, b.Server, "SET", "holdfast:{a}", "theirs", "PX", 60_000)
+			taken(t, lease, 10*time.Second)
+			if n := renewed(); n > 1 { // the token is given back, once
+				t.Errorf("%d scripts after the loss", n)
+			}
+			if reply := do(t, b.Server, "GET", "holdfast:{a}"); reply != "theirs" {
+				t.Errorf("the other's value became %v", reply)
+			}
+		})
+	})
+}
+
+// An error is no reason to stop renewing, nor are many.
+func TestRenewalsGoOnAfterErrors(t *testing.T) {
+	eachAtOnce(t, func(t *testing.T, b *backend.Backend) {
+		const ttl = 6 * time.Second
+		lease := backend.Acquire(t, b.Client(t, nil).Mutex("a", holdfast.TTL(ttl)))
+		first := lease.Deadline()
+		refuseWrites(t, b, true)
+		before := scripts(b)
+		backend.Eventually(t, "three renewals were refused", func() bool { return scripts(b)-before >= 3 })
+		if !lease.Deadline().Equal(first) {
+			t.Error("a refused renewal moved the deadline")
+		}
+		refuseWrites(t, b, false)
+		backend.Eventually(t, "the lease is renewed", func() bool { return lease.Err() == nil && lease.Deadline().After(first) })
+		within(t, b.Redis(t), lease)
+		backend.Release(t, lease)
+	})
+}
+
+// Who waits behind a waiter that died does not ask all the time whether it is gone.
+func TestADeadHeadCostsNoCommands(t *testing.T) {
+	eachAtOnce(t, func(t *testing.T, b *backend.Backend) {
+		rdb := b.Redis(t)
+		holder := backend.Acquire(t, b.Client(t, nil).Mutex("a", holdfast.TTL(time.Minute)))
+		dead := redis.Z{Score: 1, Member: "dead\n1500\nholdfast:c:dead\n{}"}
+		if err := rdb.ZAdd(t.Context(), "holdfast:{a}:q", dead).Err(); err != nil {
+			t.Fatal(err)
+		}
+		var waiting []<-chan *holdfast.Lease
+		for n := range 3 {
+			waiting = append(waiting, backend.Start(t, b.Client(t, nil).Mutex("a")))
+			backend.Waiters(t, b.Client(t, nil).Mutex("a"), n+2)
+		}
+		before := scripts(b)
+		time.Sleep(2 * time.Second)
+		if n := scripts(b) - before; n > 3 { // a look each, at most
+			t.Errorf("%d scripts in 2s", n)
+		}
+		begun := time.Now()
+		backend.Release(t, holder)
+		for _, leases := range waiting {
+			backend.Release(t, backend.Receive(t, leases))
+		}
+		t.Logf("three waiters behind a dead one are served in %s", time.Since(begun))
+		cleaned(t, b)
+	})
+}

@@ -1,0 +1,270 @@
+// Package leaks uses locks a great many times, in every way that can leave something
+// behind, and looks at what is left.
+package leaks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/holdfastgoredis"
+	"github.com/holdfast-go/holdfast/tests/backend"
+	"github.com/holdfast-go/holdfast/tests/soak"
+)
+
+// maxGrowth is by how much the heap may be larger at the end. Pools of connections, and
+// maps that have been full, keep some of what they had. What is lost in every cycle
+// shows: from 50 bytes on, and in a soak from a byte on.
+const maxGrowth = 512 << 10
+
+// Row 30: a million acquires, of which many are given up, whose locks are deleted,
+// whose connections are killed or whose clients are closed. Everything is then as it
+// was: goroutines, heap, keys, channels and connections.
+func TestNothingIsLeftOfManyCycles(t *testing.T) {
+	cycles, others := 10_000, 2_000 // what leaks in the client does so with any server
+	if soak.Long() {
+		cycles, others = 1_000_000, 100_000
+	}
+	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+		defer func() { cycles = others }()
+		u := &use{b: b, observer: b.Redis(t, small, func(o *redis.Options) { o.PoolSize = 1 })}
+		u.observer.Ping(t.Context())
+		before := look(t, u.observer)
+
+		rdb := redis.NewClient(options(b))
+		lasting, err := holdfast.New(holdfastgoredis.New(rdb), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		u.lasting = lasting
+		u.rounds(t, cycles/5) // what is made once, is made
+		warm := look(t, u.observer)
+		begun := time.Now()
+		u.rounds(t, cycles)
+		took := time.Since(begun)
+		backend.Eventually(t, "the goroutines are as many as before", func() bool { return runtime.NumGoroutine() <= warm.goroutines })
+		after := look(t, u.observer)
+		t.Logf("%d cycles in %s: %d granted, %d given up, %d held by another, %d lost, %d closed, %d unsure; %d clients closed, %d times connections killed",
+			u.cycles.Load(), took.Round(time.Millisecond), u.granted.Load(), u.gaveUp.Load(), u.held.Load(), u.lost.Load(), u.closed.Load(), u.unsure.Load(), u.clients, u.kills)
+		t.Logf("a client in use before: %s", warm)
+		t.Logf("a client in use after:  %s", after)
+		if grown := int64(after.heap) - int64(warm.heap); grown > maxGrowth {
+			t.Errorf("the heap has grown by %d bytes, %.1f for each cycle", grown, float64(grown)/float64(cycles))
+		}
+		if after.channels > 1 {
+			t.Errorf("%d channels for one client", after.channels)
+		}
+		for what, n := range map[string]int64{"granted": u.granted.Load(), "given up": u.gaveUp.Load(), "held": u.held.Load(), "lost": u.lost.Load(), "closed": u.closed.Load()} {
+			if n == 0 {
+				t.Errorf("no acquire was %s: the test is not what it seems", what)
+			}
+		}
+
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := errors.Join(lasting.Close(ctx), rdb.Close()); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+		u.lasting, lasting, rdb = nil, nil, nil
+		backend.Eventually(t, "the goroutines are gone", func() bool { return runtime.NumGoroutine() <= before.goroutines })
+		backend.Eventually(t, "only tombstones are left", func() bool { return u.onlyTombstones(t) })
+		backend.Eventually(t, "the connections are gone", func() bool { return connections(t, u.observer) == before.connections })
+		end := look(t, u.observer)
+		t.Logf("nothing in use before:  %s", before)
+		t.Logf("nothing in use after:   %s", end)
+		if grown := int64(end.heap) - int64(before.heap); grown > maxGrowth {
+			t.Errorf("when all is closed the heap has grown by %d bytes", grown)
+		}
+		if end.channels != 0 {
+			t.Errorf("%d channels are left", end.channels)
+		}
+	})
+}
+
+// small keeps the buffers of idle connections from hiding what leaks.
+func small(o *redis.Options) { o.ReadBufferSize, o.WriteBufferSize, o.PoolSize = 4096, 4096, 8 }
+
+func options(b *backend.Backend) *redis.Options {
+	o := &redis.Options{Addr: b.Server.Addr()}
+	small(o)
+	return o
+}
+
+// picture is what there is at a moment.
+type picture struct {
+	goroutines  int
+	heap        uint64 // bytes in use after a collection
+	channels    int
+	connections int
+}
+
+func (p picture) String() string {
+	return fmt.Sprintf("%d goroutines, %d kB of heap, %d channels, %d connections", p.goroutines, p.heap/1024, p.channels, p.connections)
+}
+
+func look(t *testing.T, observer *redis.Client) picture {
+	t.Helper()
+	runtime.GC()
+	runtime.GC() // what pools keep for one more collection
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	channels, err := observer.PubSubChannels(t.Context(), "*").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return picture{runtime.NumGoroutine(), m.HeapAlloc, len(channels), connections(t, observer)}
+}
+
+func connections(t *testing.T, observer *redis.Client) int {
+	t.Helper()
+	list, err := observer.ClientList(t.Context()).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Count(list, "\n")
+}
+
+// use is what is done to one server.
+type use struct {
+	b        *backend.Backend
+	observer *redis.Client
+	lasting  *holdfast.Client // that is not closed between rounds
+
+	clients, kills int // rounds do these one at a time
+	cycles         atomic.Int64
+
+	granted, gaveUp, held, lost, closed, unsure atomic.Int64
+}
+
+// rounds does at least so many cycles, with a further client for every few hundred.
+func (u *use) rounds(t *testing.T, cycles int) {
+	t.Helper()
+	for end := u.cycles.Load() + int64(cycles); u.cycles.Load() < end && !t.Failed(); {
+		rdb := redis.NewClient(options(u.b))
+		passing, err := holdfast.New(holdfastgoredis.New(rdb), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		u.clients++
+		var wg sync.WaitGroup
+		for g := range 16 {
+			c := u.lasting
+			if g%4 == 0 {
+				c = passing
+			}
+			wg.Go(func() {
+				for range 50 {
+					if !u.cycle(t, c) {
+						return
+					}
+				}
+			})
+		}
+		switch u.clients % 4 {
+		case 0:
+			u.kill(t, "normal")
+		case 1:
+			u.kill(t, "pubsub")
+		}
+		time.Sleep(rand.N(10 * time.Millisecond)) // some of its goroutines wait, others hold
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		if err := passing.Close(ctx); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+		cancel()
+		wg.Wait()
+		if err := rdb.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// onlyTombstones reports whether every key but the fence counter is a queue without
+// waiters that ends within 7 s, when no request that was given up can arrive any more.
+func (u *use) onlyTombstones(t *testing.T) bool {
+	t.Helper()
+	keys, err := u.observer.Keys(t.Context(), "*").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range keys {
+		if key == "holdfast:fence" {
+			continue
+		}
+		waiters, err := u.observer.ZCount(t.Context(), key, "0", "+inf").Result()
+		if err != nil || waiters != 0 || u.observer.PTTL(t.Context(), key).Val() > 7*time.Second {
+			return false
+		}
+	}
+	return true
+}
+
+// kill breaks all connections of a kind but the observer's.
+func (u *use) kill(t *testing.T, kind string) {
+	t.Helper()
+	u.kills++
+	if err := u.observer.ClientKillByFilter(t.Context(), "TYPE", kind, "SKIPME", "yes").Err(); err != nil {
+		t.Error(err)
+	}
+}
+
+// cycle acquires one of a few locks, or one that nobody else ever uses. It reports
+// whether the client is of use still.
+func (u *use) cycle(t *testing.T, c *holdfast.Client) bool {
+	n := u.cycles.Add(1)
+	l := c.Mutex(fmt.Sprint("shared", rand.N(6)))
+	ctx := t.Context()
+	way := rand.N(10)
+	var lease *holdfast.Lease
+	var err error
+	switch way {
+	case 0, 1, 2: // gives up, mostly
+		short, cancel := context.WithTimeout(ctx, rand.N(2*time.Millisecond))
+		lease, err = l.Acquire(short)
+		cancel()
+	case 3, 4:
+		lease, err = l.TryAcquire(ctx)
+	case 5, 6, 9:
+		l = c.Mutex(fmt.Sprint("own", n))
+		lease, err = l.Acquire(ctx)
+	default:
+		lease, err = l.Acquire(ctx)
+	}
+	if err == nil {
+		u.granted.Add(1)
+		if way == 9 {
+			u.observer.Del(ctx, "holdfast:{"+l.Name()+"}")
+		}
+		if way%2 == 0 {
+			lease.Context() // is made when it is asked for
+		}
+		err = lease.Release(ctx)
+	}
+	switch {
+	case err == nil:
+	case err == context.DeadlineExceeded:
+		u.gaveUp.Add(1)
+	case errors.Is(err, holdfast.ErrHeld):
+		u.held.Add(1)
+	case errors.Is(err, holdfast.ErrLost):
+		u.lost.Add(1)
+	case err == holdfast.ErrClosed:
+		u.closed.Add(1)
+		return false
+	case holdfast.Ambiguous(err):
+		u.unsure.Add(1)
+	default:
+		t.Errorf("%s: %v", l.Name(), err)
+	}
+	return true
+}

@@ -1,0 +1,269 @@
+//go:build unix
+
+package processes
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/tests/backend"
+	"github.com/holdfast-go/holdfast/tests/child"
+	"github.com/holdfast-go/holdfast/tests/soak"
+)
+
+// mortal is a worker that wants the lock "a" once, and says "PID granted FENCE" and,
+// 5 ms later, "PID released FENCE".
+//
+//	mortal ADDR TTL
+func mortal(args []string) {
+	ttl, err := time.ParseDuration(args[1])
+	must(err)
+	c := dial(args[0])
+	lease, err := c.Mutex("a", holdfast.TTL(ttl)).Acquire(context.Background())
+	for errors.Is(err, holdfast.ErrUnavailable) { // to so many at once
+		lease, err = c.Mutex("a", holdfast.TTL(ttl)).Acquire(context.Background())
+	}
+	must(err)
+	fmt.Println(os.Getpid(), "granted", lease.Token())
+	time.Sleep(5 * time.Millisecond)
+	if err := lease.Release(context.Background()); !holdfast.Ambiguous(err) { // as it may be on a busy machine
+		must(err)
+	}
+	fmt.Println(os.Getpid(), "released", lease.Token())
+	must(c.Close(context.Background()))
+}
+
+// crowd is processes that want one lock.
+type crowd struct {
+	members []*exec.Cmd
+	number  map[int]int   // of a member in members, by pid
+	said    <-chan saying // by anybody
+}
+
+// saying is a line of a mortal.
+type saying struct {
+	pid   int
+	word  string
+	fence uint64
+}
+
+// gather starts n mortals.
+func gather(t *testing.T, program, addr string, ttl time.Duration, n int) *crowd {
+	t.Helper()
+	out, in, err := os.Pipe() // one for all: a line is written at once
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	said := make(chan saying, 2*n)
+	c := &crowd{number: map[int]int{}, said: said}
+	t.Cleanup(func() {
+		for i := range c.members {
+			c.kill(i)
+			_ = c.members[i].Wait()
+		}
+		out.Close()
+	})
+	for range n {
+		cmd := exec.Command(program, addr, ttl.String())
+		cmd.Env = append(os.Environ(), roleVariable+"=mortal", "GOMAXPROCS=1", "GORACE=atexit_sleep_ms=0")
+		cmd.Stdout, cmd.Stderr = in, os.Stderr
+		if err := child.Start(cmd); err != nil {
+			t.Fatal(err)
+		}
+		c.members = append(c.members, cmd)
+		c.number[cmd.Process.Pid] = len(c.members) - 1
+	}
+	go func() {
+		defer close(said)
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			var s saying
+			if _, err := fmt.Sscan(lines.Text(), &s.pid, &s.word, &s.fence); err != nil {
+				t.Errorf("a worker says %q", lines.Text())
+			}
+			said <- s
+		}
+	}()
+	return c
+}
+
+func (c *crowd) kill(i int) { _ = c.members[i].Process.Kill() }
+
+// queue returns the members that the server has in its queue, in their order.
+func (c *crowd) queue(t *testing.T, b *backend.Backend) (order []int) {
+	t.Helper()
+	reply, err := b.Server.Do("ZRANGEBYSCORE", "holdfast:{a}:q", 0, "+inf")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, member := range reply.([]any) {
+		parts := strings.SplitN(member.(string), "\n", 4)
+		var info struct {
+			PID int `json:"p"`
+		}
+		if err := json.Unmarshal([]byte(parts[len(parts)-1]), &info); err != nil {
+			t.Fatalf("%q: %v", member, err)
+		}
+		order = append(order, c.number[info.PID])
+	}
+	return order
+}
+
+// light builds this test without the race detector, which takes 16 MB in each process.
+func light(t *testing.T) string {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), "mortal")
+	if out, err := exec.Command("go", "test", "-c", "-o", program, ".").CombinedOutput(); err != nil {
+		t.Fatalf("go test -c: %v\n%s", err, out)
+	}
+	return program
+}
+
+// Row 32: a crowd of processes wants one lock, and half of it is killed: on the way to
+// the queue, in it, when its turn comes, while it holds the lock. The other half gets
+// the lock, in the order of the queue.
+func TestACrowdThatDies(t *testing.T) {
+	program, sizes := os.Args[0], []int{100, 20, 20, 20}
+	if soak.Long() {
+		program, sizes = light(t), []int{1000, 1000, 1000, 1000}
+	}
+	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+		size := sizes[0]
+		if len(sizes) > 1 {
+			sizes = sizes[1:]
+		}
+		if !soak.Long() {
+			t.Parallel() // it waits most of the time, for leases of the dead to end
+		}
+		const ttl = 2 * time.Second
+		fate := rand.Perm(size)
+		early := func(i int) bool { return fate[i] < size/8 }
+		survives := func(i int) bool { return fate[i] >= size/2 }
+
+		blocker := backend.Acquire(t, b.Client(t, nil).Mutex("a", holdfast.TTL(time.Minute)))
+		begun := time.Now()
+		c := gather(t, program, b.Server.Addr(), ttl, size)
+		for i := range size {
+			if early(i) {
+				time.AfterFunc(rand.N(300*time.Millisecond), func() { c.kill(i) })
+			}
+		}
+		var order []int
+		for present := map[int]bool{}; ; time.Sleep(20 * time.Millisecond) {
+			order = c.queue(t, b)
+			for _, i := range order {
+				present[i] = true
+			}
+			missing := 0
+			for i := range size {
+				if !present[i] && !early(i) {
+					missing++
+				}
+			}
+			if missing == 0 {
+				break
+			}
+			if time.Since(begun) > 5*time.Minute {
+				t.Fatalf("%d of %d processes are not in the queue", missing, size)
+			}
+		}
+		gathered := time.Since(begun)
+
+		// The others die at some time before their turn, or about then. A few die when
+		// they have the lock; those behind them live: when both die, nobody looks for up
+		// to 36 s. A soak has time for that.
+		holders := 1 + size/200
+		deaths := map[int][]int{} // by how many grants there have been
+		holding := map[int]bool{}
+		place := map[int]int{}
+		for p, i := range order {
+			place[i] = p
+			switch {
+			case survives(i) || early(i):
+			case len(holding) < holders && p+1 < len(order) && survives(order[p+1]):
+				holding[i] = true
+			case soak.Long():
+				n := 1 + rand.IntN(p+1)
+				deaths[n] = append(deaths[n], i)
+			default:
+				n := 1 + rand.IntN(p/3+1)
+				deaths[n] = append(deaths[n], i)
+			}
+		}
+		begun = time.Now()
+		backend.Release(t, blocker)
+		grants, killed, left := 0, 0, size-size/2
+		released := map[int]bool{}
+		for last, before := blocker.Token(), -1; left > 0; {
+			var s saying
+			var ok bool
+			select {
+			case s, ok = <-c.said:
+				if !ok {
+					t.Fatalf("all have ended, and %d survivors were not served", left)
+				}
+			case <-time.After(time.Minute):
+				t.Fatalf("%d survivors wait for a minute after %d grants", left, grants)
+			}
+			i := c.number[s.pid]
+			if s.word == "released" {
+				if survives(i) {
+					left--
+				}
+				if released[i] {
+					t.Errorf("process %d has released twice", i)
+				}
+				released[i] = true
+				continue
+			}
+			grants++
+			if s.fence <= last {
+				t.Errorf("fence %d follows %d", s.fence, last)
+			}
+			if place[i] <= before {
+				t.Errorf("the process in place %d is served after that in place %d", place[i], before)
+			}
+			last, before = s.fence, place[i]
+			if holding[i] {
+				deaths[grants] = append(deaths[grants], i)
+			}
+			for _, victim := range deaths[grants] {
+				c.kill(victim)
+				killed++
+			}
+		}
+		t.Logf("%d processes, in the queue after %s: %d killed before, %d after; %d granted in %s; all %d survivors were served, in order",
+			size, gathered.Round(time.Millisecond), size/8, killed, grants, time.Since(begun).Round(time.Millisecond), size-size/2)
+		for i, cmd := range c.members {
+			if !survives(i) {
+				c.kill(i)
+			}
+			if err := cmd.Wait(); err != nil && survives(i) {
+				t.Errorf("process %d: %v", i, err)
+			}
+		}
+		// The last of those killed may have left a lock, and nobody to look at the queue.
+		rdb, newcomer := b.Redis(t), b.Client(t, nil).Mutex("a")
+		backend.Eventually(t, "a newcomer gets the lock", func() bool {
+			lease, err := newcomer.TryAcquire(t.Context())
+			return err == nil && lease.Release(t.Context()) == nil
+		})
+		if n := rdb.Exists(t.Context(), "holdfast:{a}", "holdfast:{a}:q").Val(); n != 0 {
+			t.Errorf("%d of lock and queue are left", n)
+		}
+		backend.Eventually(t, "the subscriptions are gone", func() bool {
+			return len(rdb.PubSubChannels(t.Context(), "*").Val()) == 0
+		})
+	})
+}

@@ -1,0 +1,257 @@
+package topology
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/tests/history"
+)
+
+const (
+	loadClients    = 4 // each with connections of its own, as so many processes
+	loadGoroutines = 6 // of each client
+	hotName        = "hot"
+
+	// bound is by when everything goes on after a fault is over.
+	bound = 30 * time.Second
+)
+
+// promise is what a fault leaves of a lock's promises.
+type promise struct {
+	ttl       time.Duration // of leases
+	handovers int           // Config.LocalHandovers
+	overlaps  bool          // locks can be lost, and have two holders at a time, which are counted
+}
+
+var (
+	// lossless is of faults in which no write is lost. Leases last longer than the test
+	// waits: an orphan lock, or a waiter that is not heard, would show.
+	lossless = promise{ttl: term}
+	// lossy is of failovers, in which the last writes can be lost. A lock whose release
+	// was lost is there until its TTL. Goroutines do not pass locks on among themselves,
+	// which they do without asking the server, and so with a fence of the time before.
+	lossy = promise{ttl: 5 * time.Second, handovers: -1, overlaps: true}
+)
+
+// load is many goroutines of several clients that lock, write what they guard, and
+// unlock: one name that all want, and others that a few share.
+type load struct {
+	t *testing.T
+	promise
+	names []string
+
+	client *holdfast.Client // beside the load, to look
+	record *history.Recorder
+	guard  guard
+	turns  []atomic.Int64 // of each goroutine
+
+	mu     sync.Mutex
+	errors map[string]int // that clients met, by what they are
+	lost   int            // leases, of which their holders were told
+
+	ctx  context.Context
+	stop context.CancelFunc
+	wg   sync.WaitGroup
+}
+
+// startLoad starts the load, which ends with stopped.
+func startLoad(t *testing.T, open opener, names []string, p promise) *load {
+	t.Helper()
+	ld := &load{t: t, promise: p, names: names, record: history.NewRecorder(nil), errors: map[string]int{}}
+	ld.turns = make([]atomic.Int64, loadClients*loadGoroutines)
+	ld.ctx, ld.stop = context.WithCancel(context.Background())
+	var clients []*holdfast.Client
+	for range loadClients {
+		clients = append(clients, open.client(t, &holdfast.Config{LocalHandovers: p.handovers}))
+	}
+	t.Cleanup(func() { // before the clients close
+		ld.stop()
+		if t.Failed() {
+			t.Logf("errors: %s", ld.met())
+		} else {
+			ld.wg.Wait()
+		}
+	})
+	ld.client = open.client(t, nil)
+	for c, client := range clients {
+		for g := range loadGoroutines {
+			ld.wg.Go(func() { ld.work(client, c*loadGoroutines+g) })
+		}
+	}
+	ld.goesOn("the beginning")
+	return ld
+}
+
+// work takes turns. One goroutine of two clients wants a lock that is held for so long
+// that it has to be renewed.
+func (ld *load) work(c *holdfast.Client, goroutine int) {
+	for ld.ctx.Err() == nil {
+		switch {
+		case goroutine == 0, goroutine == loadGoroutines:
+			ld.turn(c.Mutex("long", holdfast.TTL(5*time.Second)), goroutine, 1800*time.Millisecond)
+		case rand.N(3) == 0:
+			ld.turn(c.Mutex(hotName, holdfast.TTL(ld.ttl)), goroutine, time.Millisecond)
+		default:
+			name := ld.names[rand.N(len(ld.names))]
+			ld.turn(c.Mutex(name, holdfast.TTL(ld.ttl)), goroutine, time.Millisecond)
+		}
+		time.Sleep(rand.N(40 * time.Millisecond))
+	}
+}
+
+// turn takes a lock once, and records what became of it.
+func (ld *load) turn(l *holdfast.Lock, goroutine int, hold time.Duration) {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*bound)
+	defer cancel()
+	a := ld.record.Ask(goroutine, l.Name())
+	lease, err := l.Acquire(ctx)
+	if err != nil {
+		a.GaveUp()
+		ld.meets("acquire", err, time.Time{})
+		return
+	}
+	a.Granted(lease.Token(), lease.Deadline(), 0)
+	ld.guard.write(l.Name(), lease.Token())
+	select {
+	case <-time.After(hold):
+	case <-lease.Context().Done():
+	}
+	ld.guard.write(l.Name(), lease.Token())
+	if err := lease.Err(); err != nil {
+		ld.meets("hold", err, lease.Deadline())
+	}
+	deadline := lease.Deadline()
+	a.Released(deadline)
+	if err := lease.Release(context.Background()); err != nil {
+		ld.meets("release", err, deadline)
+	}
+	ld.turns[goroutine].Add(1)
+}
+
+// meets counts an error. One that callers cannot tell from others by its type is a
+// failure, and so is a wait without an end. Where nothing is to be lost, no lock is gone
+// before its deadline; after that, a release that took so long may find it gone.
+func (ld *load) meets(op string, err error, deadline time.Time) {
+	var lost *holdfast.LostError
+	var server *holdfast.ServerError
+	what := ""
+	switch {
+	case errors.As(err, &lost):
+		what = "lost: " + string(lost.Reason)
+		if lost.Reason == holdfast.LossTaken && !ld.overlaps && time.Now().Before(deadline) {
+			ld.t.Errorf("%s: %v, though nothing was to be lost", op, err)
+		}
+	case errors.As(err, &server) && server.Kind != nil:
+		what = server.Kind.Error()
+		if holdfast.Ambiguous(err) {
+			what += " (ambiguous)"
+		}
+	case ld.ctx.Err() != nil && errors.Is(err, holdfast.ErrClosed):
+		return // the test has failed already
+	default:
+		ld.t.Errorf("%s: %v", op, err)
+		return
+	}
+	ld.mu.Lock()
+	defer ld.mu.Unlock()
+	ld.errors[op+": "+what]++
+	if lost != nil && op == "hold" {
+		ld.lost++
+	}
+}
+
+// goesOn requires that every goroutine gets a turn soon.
+func (ld *load) goesOn(after string) {
+	ld.t.Helper()
+	begun := time.Now()
+	before := make([]int64, len(ld.turns))
+	for i := range ld.turns {
+		before[i] = ld.turns[i].Load()
+	}
+	for i := 0; i < len(before); {
+		if ld.turns[i].Load() > before[i] {
+			i++
+			continue
+		}
+		if time.Since(begun) > bound {
+			held, err := ld.client.Mutex(ld.wants(i)).Holder(context.Background())
+			ld.t.Logf("%q: %+v, %v", ld.wants(i), held, err)
+			ld.t.Fatalf("goroutine %d, which waits for %q, has had no turn within %s after %s", i, ld.wants(i), bound, after)
+		}
+		time.Sleep(time.Millisecond)
+	}
+	ld.t.Logf("%s after %s all goroutines have had a turn", time.Since(begun).Round(time.Millisecond), after)
+}
+
+// stopped ends the load and judges it.
+func (ld *load) stopped() {
+	ld.t.Helper()
+	ld.stop()
+	ld.wg.Wait()
+	events, err := ld.record.Events()
+	if err != nil {
+		ld.t.Fatal(err)
+	}
+	overlaps := 0
+	for i, v := range history.Check(events) {
+		if ld.overlaps && (v.Rule == history.Exclusion || v.Rule == history.Fencing && crossed(v.First, v.Second)) {
+			overlaps++
+			continue
+		}
+		if i < 5 {
+			ld.t.Error(v)
+		} else {
+			ld.t.Fail()
+		}
+	}
+	grants, longest := 0, time.Duration(0)
+	for _, e := range events {
+		if e.Granted != 0 {
+			grants++
+			longest = max(longest, time.Duration(e.Granted-e.Asked))
+		}
+	}
+	ld.t.Logf("%d grants, the longest wait %s; %d leases lost, of which their holders were told; %d overlaps, %d late writes refused by their fences; errors: %s",
+		grants, longest.Round(time.Millisecond), ld.lost, overlaps, ld.guard.refused(), ld.met())
+}
+
+// crossed reports whether two masters may have granted a lock at about the same time, the
+// earlier grant being heard of later: then its fence is the lower one, as it should be.
+func crossed(first, second history.Event) bool {
+	return second.Fence != first.Fence && second.Asked < first.Granted
+}
+
+// wants is the lock that a goroutine waits for, or had last.
+func (ld *load) wants(goroutine int) string {
+	events, _ := ld.record.Events()
+	name := ""
+	for _, e := range events {
+		if e.Goroutine == goroutine {
+			name = e.Name
+		}
+	}
+	return name
+}
+
+func (ld *load) met() string {
+	ld.mu.Lock()
+	defer ld.mu.Unlock()
+	var all []string
+	for _, what := range slices.Sorted(maps.Keys(ld.errors)) {
+		all = append(all, fmt.Sprintf("%d × %s", ld.errors[what], what))
+	}
+	if len(all) == 0 {
+		return "none"
+	}
+	return strings.Join(all, ", ")
+}

@@ -1,0 +1,166 @@
+package topology
+
+import (
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/holdfastgoredis"
+	"github.com/holdfast-go/holdfast/tests/backend"
+	"github.com/holdfast-go/holdfast/tests/server"
+)
+
+// Row 24: a slot is on its way to another master, and stays so for as long as the test
+// likes.
+func TestLocksInASlotOnTheMove(t *testing.T) {
+	each(t, func(t *testing.T, bin server.Binary) {
+		c := server.StartReplicatedCluster(t, bin, 3)
+		open := clusterOf(c)
+		name := func(i int) (name string, slot int) { return names(9)[i], slotOf(names(9)[i]) }
+		other := func(slot int) *server.Server { return otherMaster(c, slot) }
+
+		// Neither has a queue, which so counts as another node's.
+		t.Run("released before the key moves, and after", func(t *testing.T) {
+			name, slot := name(0)
+			l := open.client(t, nil).Mutex(name, holdfast.TTL(term))
+			for _, moved := range []bool{false, true} {
+				lease := backend.Acquire(t, l)
+				m := c.StartMove(slot, other(slot))
+				if moved {
+					m.Keys(10)
+				}
+				before := rejected(c)
+				if err := lease.Release(t.Context()); err != nil {
+					t.Errorf("Release, keys moved %v: %v", moved, err)
+				}
+				if n := rejected(c) - before; n > 10 {
+					t.Errorf("a release costs %d refused commands", n)
+				}
+				m.Finish()
+			}
+		})
+
+		// The script that hands the lock over empties the queue, which is then not there.
+		t.Run("handed over before its keys move", func(t *testing.T) {
+			name, slot := name(1)
+			q := newQueue(t, open, name)
+			m := c.StartMove(slot, other(slot))
+			q.passes("the beginning of a move")
+			m.Finish()
+		})
+
+		// The new owner of the keys does not hear those who wait, until the slot is its
+		// own. From then on they are in its queue.
+		t.Run("waited for while its keys are elsewhere", func(t *testing.T) {
+			name, slot := name(2)
+			q := newQueue(t, open, name)
+			m := c.StartMove(slot, other(slot))
+			for len(m.Keys(10)) > 0 {
+			}
+			late := backend.Start(t, open.client(t, nil).Mutex(name, holdfast.TTL(term)))
+			time.Sleep(time.Second) // time enough to see that nobody hears it
+			m.Finish()
+			backend.Waiters(t, q.l, 2)
+			backend.Release(t, q.lease)
+			// Who has subscribed to the new owner first is served first.
+			for range 2 {
+				select {
+				case lease := <-q.next:
+					backend.Release(t, lease)
+				case lease := <-late:
+					backend.Release(t, lease)
+				case <-time.After(20 * time.Second):
+					t.Fatal("a waiter was not served within 20s")
+				}
+			}
+		})
+
+		t.Run("asked for", func(t *testing.T) {
+			name, slot := name(3)
+			client := open.client(t, nil)
+			m := c.StartMove(slot, other(slot))
+			before, begun := rejected(c), time.Now()
+			lease, err := client.Mutex(name).Acquire(t.Context())
+			took, n := time.Since(begun), rejected(c)-before
+			// What the server cannot do is said in time, in a few tries.
+			if err == nil {
+				t.Errorf("acquired, with a queue that may be elsewhere: %v", lease)
+			} else if kind := kindOf(err); kind != holdfast.ErrUnavailable {
+				t.Errorf("Acquire: %v", err)
+			}
+			t.Logf("%d refused commands in %s", n, took.Round(time.Millisecond))
+			if n > 60 {
+				t.Errorf("an acquire in a slot on the move costs %d refused commands", n)
+			}
+			m.Finish()
+			backend.Release(t, backend.Acquire(t, client.Mutex(name)))
+		})
+	})
+}
+
+// A client whose view of the Cluster is out of date subscribes to a node that is a
+// replica by now, and would accept that.
+func TestWaitersDoNotSubscribeToReplicas(t *testing.T) {
+	each(t, func(t *testing.T, bin server.Binary) {
+		c := server.StartReplicatedCluster(t, bin, 3)
+		open := clusterOf(c)
+		const name = "a"
+		client := open.client(t, nil)
+		l := client.Mutex(name, holdfast.TTL(term))
+		backend.Release(t, backend.Acquire(t, l)) // it knows the masters
+		lease := backend.Acquire(t, open.client(t, nil).Mutex(name, holdfast.TTL(term)))
+		master := c.Owner(slotOf(name))
+		c.Failover(c.ReplicaOf(master))
+		c.Owner(slotOf(name), master)
+		next := backend.Start(t, l)
+		backend.Waiters(t, l, 1)
+		// Not heard, it would go out of the queue, and poll.
+		owner := c.Owner(slotOf(name))
+		before := owner.CommandStats()["evalsha"]
+		time.Sleep(time.Second)
+		if n := owner.CommandStats()["evalsha"] - before; n > 3 {
+			t.Errorf("a waiter has sent %d scripts in a second", n)
+		}
+		backend.Waiters(t, l, 1)
+		backend.Release(t, lease)
+		backend.Release(t, backend.Receive(t, next))
+	})
+}
+
+// A script is carried out once by whoever has its key, however often it is redirected.
+func TestRedirectedScriptsRunOnce(t *testing.T) {
+	each(t, func(t *testing.T, bin server.Binary) {
+		c := server.StartReplicatedCluster(t, bin, 3)
+		rdb := clusterOf(c)().(*redis.ClusterClient)
+		t.Cleanup(func() { _ = rdb.Close() })
+		d := holdfastgoredis.New(rdb)
+		t.Cleanup(func() { _ = d.Close() })
+		count := holdfast.NewScript("return tostring(redis.call('INCR', KEYS[1]))")
+		const key = "holdfast:{counted}"
+		slot := slotOf("counted")
+		want := int64(0)
+		counts := func(where string) {
+			t.Helper()
+			for _, urgent := range []bool{false, true} {
+				want++
+				reply, err := d.Eval(t.Context(), count, []string{key}, nil, urgent)
+				if n := atoi(reply); err != nil || n != want {
+					t.Errorf("%s, urgent %v: the script has run %q times (%v), want %d", where, urgent, reply, err, want)
+				}
+			}
+		}
+		counts("at home")
+		m := c.StartMove(slot, otherMaster(c, slot))
+		counts("before the key moves")
+		m.Keys(1)
+		counts("after the key has moved (ASK)")
+		m.Finish()
+		counts("after the slot has moved (MOVED)")
+		master := c.Owner(slot)
+		c.Failover(c.ReplicaOf(master))
+		c.Owner(slot, master)
+		counts("after a failover")
+	})
+}

@@ -1,0 +1,121 @@
+package topology
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/tests/backend"
+	"github.com/holdfast-go/holdfast/tests/server"
+)
+
+// A master is replaced while many want locks. Replication is asynchronous, so that two
+// holders at a time are possible; they are counted. Everything else holds: whoever waits
+// is served, holders are told, fences rise, errors have their types.
+func TestSentinelUnderLoad(t *testing.T) {
+	t.Parallel()
+	for what, replace := range map[string]func(g *server.Sentinels, master *server.Server){
+		"killed":    func(_ *server.Sentinels, master *server.Server) { master.Kill() },
+		"paused":    func(_ *server.Sentinels, master *server.Server) { master.Pause() },
+		"asked for": func(g *server.Sentinels, _ *server.Server) { g.Failover() },
+	} {
+		t.Run(what, func(t *testing.T) {
+			each(t, func(t *testing.T, bin server.Binary) {
+				g := server.StartSentinels(t, bin, 2, 3)
+				ld := startLoad(t, sentinelsOf(g), names(8), lossy)
+				master := g.Servers[0]
+				asked := func() (n int64) {
+					for _, w := range g.Watchers {
+						n += atoi(w.Info("stats")["total_commands_processed"])
+					}
+					return n
+				}
+				before, begun := asked(), time.Now()
+				replace(g, master)
+				g.NextMaster(master)
+				ld.goesOn("the failover")
+				took, n := time.Since(begun), asked()-before
+				t.Logf("in %s the sentinels have been asked %d times, by each other too", took.Round(time.Millisecond), n)
+				if !calm(n, took) {
+					t.Error("that is a storm")
+				}
+				if what == "paused" {
+					master.Resume()
+					g.AwaitReplica(master)
+					ld.goesOn("the old master's return as a replica")
+				}
+				ld.stopped()
+			})
+		})
+	}
+}
+
+// The replicas have missed a grant when one of them becomes the master. Another gets the
+// lock: that is outside of what is promised. The holder is told by its next renewal, and
+// what it writes before that is refused.
+func TestHoldersAreToldOfLocksThatAFailoverLost(t *testing.T) {
+	each(t, func(t *testing.T, bin server.Binary) {
+		g := server.StartSentinels(t, bin, 2, 3)
+		open := sentinelsOf(g)
+		holder := open.client(t, nil)
+		backend.Release(t, backend.Acquire(t, holder.Mutex("a")))
+		g.Servers[0].AwaitInStep()
+		server.Forsake(g.Servers[0], g.Servers[1:]...)
+		lease := backend.Acquire(t, holder.Mutex("a", holdfast.TTL(time.Minute)))
+		g.Servers[0].Kill()
+		for _, replica := range g.Servers[1:] {
+			replica.Resume()
+		}
+		g.NextMaster(g.Servers[0])
+
+		next := backend.Acquire(t, open.client(t, nil).Mutex("a"))
+		if next.Token() <= lease.Token() {
+			t.Errorf("fence %d follows %d", next.Token(), lease.Token())
+		}
+		if lease.Err() == nil {
+			t.Log("1 overlap: the lock has two holders")
+		}
+		var written guard
+		written.write("a", next.Token())
+		if written.write("a", lease.Token()) {
+			t.Error("the write of the holder that lost the lock is not refused")
+		}
+		// In place of the next renewal, which comes a third of the TTL after the first.
+		var lost *holdfast.LostError
+		if err := lease.Extend(t.Context(), time.Minute); !errors.As(err, &lost) || lost.Reason != holdfast.LossTaken {
+			t.Errorf("the holder is told: %v", err)
+		}
+		if err := lease.Release(t.Context()); !errors.Is(err, holdfast.ErrLost) {
+			t.Errorf("Release: %v", err)
+		}
+		if err := next.Err(); err != nil {
+			t.Errorf("the next holder has lost it, too: %v", err)
+		}
+		backend.Release(t, next)
+	})
+}
+
+// With min-replicas-to-write, a master whose replicas have left it, perhaps because they
+// have another, grants nothing that they would miss.
+func TestAMasterWithoutReplicasGrantsNothing(t *testing.T) {
+	each(t, func(t *testing.T, bin server.Binary) {
+		g := server.StartSentinels(t, bin, 2, 3, server.Conf("min-replicas-to-write", "1"), server.Conf("min-replicas-max-lag", "1"))
+		client := sentinelsOf(g).client(t, nil)
+		works := func() bool {
+			lease, err := client.Mutex("a").TryAcquire(t.Context())
+			return err == nil && lease.Release(t.Context()) == nil
+		}
+		backend.Eventually(t, "the replicas report", works)
+		server.Forsake(g.Servers[0], g.Servers[1:]...)
+		begun := time.Now()
+		if lease, err := client.Mutex("a").TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrWritesRefused) {
+			t.Errorf("TryAcquire: %v, %v", lease, err)
+		}
+		t.Logf("refused after %s", time.Since(begun).Round(time.Millisecond))
+		for _, replica := range g.Servers[1:] {
+			replica.Resume()
+		}
+		backend.Eventually(t, "the replicas are back", works)
+	})
+}

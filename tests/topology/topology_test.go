@@ -1,0 +1,137 @@
+// Package topology tests locks on servers as they are run in production: a master
+// with replicas that sentinels watch, and a Cluster whose masters have replicas. Masters
+// are killed, paused and replaced, and slots move, while locks are held and waited for.
+package topology
+
+import (
+	"errors"
+	"flag"
+	"os"
+	"runtime"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/holdfastgoredis"
+	"github.com/holdfast-go/holdfast/internal/keys"
+	"github.com/holdfast-go/holdfast/tests/backend"
+	"github.com/holdfast-go/holdfast/tests/server"
+	"github.com/holdfast-go/holdfast/tests/soak"
+)
+
+// opener makes a go-redis client, as a program of its own would have it.
+type opener func() redis.UniversalClient
+
+// clusterOf opens clients that learn by themselves that slots have moved only after the
+// test: what happens meanwhile is the driver's doing.
+func clusterOf(c *server.Cluster) opener {
+	return func() redis.UniversalClient {
+		return redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Addrs(), ClusterStateReloadInterval: time.Hour})
+	}
+}
+
+func sentinelsOf(g *server.Sentinels) opener {
+	return func() redis.UniversalClient {
+		return redis.NewFailoverClient(&redis.FailoverOptions{MasterName: g.Name, SentinelAddrs: g.Addrs()})
+	}
+}
+
+// client returns a holdfast client with connections of its own.
+func (open opener) client(t *testing.T, cfg *holdfast.Config) *holdfast.Client {
+	t.Helper()
+	rdb := open()
+	t.Cleanup(func() { _ = rdb.Close() })
+	c, err := holdfast.New(holdfastgoredis.New(rdb), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	backend.CloseWith(t, c)
+	return c
+}
+
+// slotOf is the Cluster slot of a lock.
+func slotOf(name string) int { return int(keys.Slot("holdfast:{" + name + "}")) }
+
+// names are names of so many locks, which in a Cluster all its masters share.
+func names(n int) []string {
+	var all []string
+	for i := range n {
+		all = append(all, "job-"+strconv.Itoa(i))
+	}
+	return all
+}
+
+// otherMaster is a master to which a slot can move.
+func otherMaster(c *server.Cluster, slot int) *server.Server {
+	owner := c.Owner(slot)
+	return slices.DeleteFunc(c.Masters(), func(s *server.Server) bool { return s == owner })[0]
+}
+
+// rejected is how many scripts the nodes that run have refused unseen: those that are
+// redirected, and those that are to be sent again later.
+func rejected(c *server.Cluster) (n int64) {
+	for _, s := range c.Nodes {
+		for command, rejected := range s.Rejections() {
+			if command == "evalsha" || command == "eval" {
+				n += rejected
+			}
+		}
+	}
+	return n
+}
+
+// kindOf returns the sentinel of an error from a server, or nil.
+func kindOf(err error) error {
+	var se *holdfast.ServerError
+	if errors.As(err, &se) {
+		return se.Kind
+	}
+	return nil
+}
+
+func atoi(text string) int64 {
+	n, _ := strconv.ParseInt(text, 10, 64)
+	return n
+}
+
+// each runs f on the servers that the machine has: on all in a soak; else on the first,
+// and on the Valkey that can do most.
+func each(t *testing.T, f func(t *testing.T, bin server.Binary)) {
+	t.Parallel()
+	all := server.Binaries(t)
+	chosen := all[:1]
+	for _, bin := range all[1:] {
+		if bin.Valkey {
+			chosen = []server.Binary{all[0], bin}
+		}
+	}
+	if soak.Long() {
+		chosen = all
+	} else if len(chosen) < len(all) {
+		names := ""
+		for _, bin := range chosen {
+			names += " " + bin.Name
+		}
+		t.Logf("ONLY%s of the %d servers here; HOLDFAST_SOAK=1m runs it on all", names, len(all))
+	}
+	for _, bin := range chosen {
+		t.Run(bin.Name, func(t *testing.T) {
+			t.Parallel()
+			f(t, bin)
+		})
+	}
+}
+
+func TestMain(m *testing.M) {
+	redis.SetLogger(quiet{})
+	flag.Parse()
+	// Most of the time goes by with waiting for failovers.
+	if err := flag.Set("test.parallel", strconv.Itoa(4*runtime.GOMAXPROCS(0))); err != nil {
+		panic(err)
+	}
+	os.Exit(m.Run())
+}

@@ -1,0 +1,137 @@
+package topology
+
+import (
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/tests/backend"
+	"github.com/holdfast-go/holdfast/tests/server"
+)
+
+// term is longer than a test may take: whoever waits for a lease to expire fails.
+const term = 2 * time.Minute
+
+// queue is a lock that one client holds and another waits for, asleep in the queue.
+type queue struct {
+	t     *testing.T
+	l     *holdfast.Lock
+	lease *holdfast.Lease
+	next  <-chan *holdfast.Lease
+}
+
+func newQueue(t *testing.T, open opener, name string) *queue {
+	t.Helper()
+	q := &queue{t: t, l: open.client(t, nil).Mutex(name, holdfast.TTL(term))}
+	q.lease = backend.Acquire(t, q.l)
+	q.next = backend.Start(t, open.client(t, nil).Mutex(name, holdfast.TTL(term)))
+	backend.Waiters(t, q.l, 1)
+	return q
+}
+
+// passes releases the lock and requires that the waiter gets it soon, not when a
+// lease expires.
+func (q *queue) passes(after string) {
+	q.t.Helper()
+	if err := q.lease.Err(); err != nil {
+		q.t.Fatalf("after %s the lease is lost: %v", after, err)
+	}
+	begun := time.Now()
+	released := make(chan error, 1)
+	go func() { released <- q.lease.Release(q.t.Context()) }()
+	next := backend.Receive(q.t, q.next)
+	took := time.Since(begun)
+	q.t.Logf("after %s: from the release to the next holder %s", after, took.Round(time.Millisecond))
+	// A server that is silent may use up the time for tries; others follow then.
+	switch err := <-released; {
+	case err == nil:
+	case kindOf(err) == holdfast.ErrUnavailable:
+		q.t.Logf("after %s the release was done in the background: %v", after, err)
+	default:
+		q.t.Errorf("after %s: Release: %v", after, err)
+	}
+	if next.Token() <= q.lease.Token() {
+		q.t.Errorf("after %s: fence %d follows %d", after, next.Token(), q.lease.Token())
+	}
+	backend.Release(q.t, next)
+}
+
+func TestClusterWaitersHearTheNextMaster(t *testing.T) {
+	each(t, func(t *testing.T, bin server.Binary) {
+		c := server.StartReplicatedCluster(t, bin, 3)
+		open := clusterOf(c)
+		slot := slotOf("a")
+		first := c.Owner(slot)
+		t.Run("failover", func(t *testing.T) {
+			q := newQueue(t, open, "a")
+			c.Failover(c.ReplicaOf(first))
+			c.Owner(slot, first)
+			q.passes("a failover that was asked for")
+		})
+		t.Run("move", func(t *testing.T) {
+			q := newQueue(t, open, "a")
+			m := c.StartMove(slot, otherMaster(c, slot))
+			m.Finish()
+			q.passes("the move of the slot")
+		})
+		t.Run("atomic move", func(t *testing.T) {
+			if !bin.MovesAtomically() {
+				t.Skipf("SKIPPED: %s cannot move a slot by itself; Valkey 9 can", bin.Name)
+			}
+			q := newQueue(t, open, "a")
+			c.MoveAtomically(slot, otherMaster(c, slot))
+			q.passes("the move of the slot by the server")
+		})
+		t.Run("crash", func(t *testing.T) {
+			q := newQueue(t, open, "a")
+			master := c.Owner(slot)
+			master.AwaitInStep()
+			master.Kill()
+			c.Owner(slot, master)
+			q.passes("the master's death")
+			master.Restart()
+			c.AwaitReplicas()
+		})
+		t.Run("pause", func(t *testing.T) {
+			q := newQueue(t, open, "a")
+			master := c.Owner(slot)
+			master.AwaitInStep()
+			master.Pause()
+			c.Owner(slot, master)
+			q.passes("the master's silence")
+			master.Resume()
+		})
+	})
+}
+
+func TestSentinelWaitersHearTheNextMaster(t *testing.T) {
+	t.Parallel()
+	for what, replace := range map[string]func(g *server.Sentinels, master *server.Server){
+		"death":   func(_ *server.Sentinels, master *server.Server) { master.Kill() },
+		"silence": func(_ *server.Sentinels, master *server.Server) { master.Pause() },
+		// The old master stays one, and takes writes, as every old master does until a
+		// sentinel gets round to telling it.
+		"failover": func(g *server.Sentinels, master *server.Server) {
+			if _, err := master.Do("ACL", "SETUSER", "default", "-replicaof", "-slaveof"); err != nil {
+				t.Error(err)
+			}
+			g.Failover()
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			each(t, func(t *testing.T, bin server.Binary) {
+				g := server.StartSentinels(t, bin, 2, 3)
+				q := newQueue(t, sentinelsOf(g), "a")
+				g.Servers[0].AwaitInStep()
+				replace(g, g.Servers[0])
+				g.NextMaster(g.Servers[0])
+				q.passes("the master's " + what)
+				if what == "failover" {
+					if role := g.Servers[0].Info("replication")["role"]; role != "master" {
+						t.Errorf("the old master is a %s, and was to be in the way", role)
+					}
+				}
+			})
+		})
+	}
+}

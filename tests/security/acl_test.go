@@ -1,0 +1,434 @@
+package security
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/holdfastgoredis"
+	"github.com/holdfast-go/holdfast/internal/keys"
+	"github.com/holdfast-go/holdfast/internal/script"
+	"github.com/holdfast-go/holdfast/internal/wire"
+	"github.com/holdfast-go/holdfast/tests/backend"
+)
+
+// job is what a role is there for. It works on locks whose names begin with its
+// name, as that user, and returns the first error that it meets.
+type job struct {
+	site
+	t    *testing.T
+	name string // of the user, too
+	// deaf says that the user may not subscribe: its waiters poll, and do not queue.
+	deaf bool
+	// forget has the servers forget their scripts before the user needs one.
+	forget bool
+}
+
+func (j job) lock(c *holdfast.Client, step string, ttl time.Duration) *holdfast.Lock {
+	return c.Mutex(j.name+"/"+step, holdfast.TTL(ttl))
+}
+
+// waiter has a goroutine acquire the lock as the user, and returns when it is queued,
+// or has failed; a deaf one, after a while.
+func (j job) waiter(ctx context.Context, operator, user *holdfast.Client, step string) <-chan error {
+	j.t.Helper()
+	done := make(chan error, 1)
+	go func() {
+		lease, err := j.lock(user, step, 20*time.Second).Acquire(ctx)
+		if err == nil {
+			err = lease.Release(context.Background())
+		}
+		done <- err
+	}()
+	limit := time.Now().Add(time.Minute)
+	if j.deaf {
+		limit = time.Now().Add(200 * time.Millisecond)
+	}
+	for len(done) == 0 {
+		h, err := j.lock(operator, step, time.Second).Holder(context.Background())
+		if err == nil && h.Waiters > 0 {
+			break
+		}
+		if time.Now().After(limit) {
+			if !j.deaf {
+				j.t.Errorf("%s: no waiter is queued", step)
+			}
+			break
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+	return done
+}
+
+// result waits for a waiter.
+func result(done <-chan error) error {
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(time.Minute):
+		return errors.New("a waiter got nothing, not even an error")
+	}
+}
+
+// locking takes a lock that is free, is refused one that is held, waits for one and is
+// handed it, is woken when one is found free, and leaves a queue.
+func locking(j job) error {
+	ctx := context.Background()
+	operator, one, two := j.client(j.t, ""), j.client(j.t, j.name), j.client(j.t, j.name)
+
+	if j.forget {
+		j.do(j.t, "SCRIPT", "FLUSH")
+	}
+	lease, err := j.lock(one, "free", 10*time.Second).TryAcquire(ctx)
+	if err != nil {
+		return err
+	}
+	if err := lease.Extend(ctx, 20*time.Second); err != nil {
+		return err
+	}
+	if _, err := j.lock(two, "free", time.Second).TryAcquire(ctx); !errors.Is(err, holdfast.ErrHeld) {
+		return fmt.Errorf("a lock that is held: %w", err)
+	}
+	if err := lease.Release(ctx); err != nil {
+		return err
+	}
+
+	// Handed over.
+	lease, err = j.lock(one, "held", 5*time.Second).Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	waiting := j.waiter(ctx, operator, two, "held")
+	if err := lease.Release(ctx); err != nil {
+		return err
+	}
+	if err := result(waiting); err != nil {
+		return err
+	}
+
+	// Found free while somebody is queued.
+	lease, err = j.lock(one, "found", 20*time.Second).Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	waiting = j.waiter(ctx, operator, two, "found")
+	if err := j.redis(j.t, "").Del(ctx, "holdfast:{"+lease.Name()+"}").Err(); err != nil {
+		return err
+	}
+	passing, err := j.lock(one, "found", 20*time.Second).TryAcquire(ctx)
+	switch {
+	case err == nil && j.deaf:
+		err = passing.Release(ctx)
+	case err == nil:
+		return errors.New("a waiter was passed by")
+	case errors.Is(err, holdfast.ErrHeld):
+		err = nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := result(waiting); err != nil {
+		return err
+	}
+	_ = lease.Release(ctx) // it is lost
+
+	// Given up.
+	lease, err = j.lock(one, "left", 20*time.Second).Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	leaving, leave := context.WithCancel(ctx)
+	waiting = j.waiter(leaving, operator, two, "left")
+	leave()
+	if err := result(waiting); !errors.Is(err, context.Canceled) {
+		return fmt.Errorf("a waiter that gave up: %w", err)
+	}
+	backend.Eventually(j.t, "the waiter that gave up is not in the queue", func() bool {
+		h, err := j.lock(operator, "left", time.Second).Holder(ctx)
+		return err == nil && h.Waiters == 0
+	})
+	return lease.Release(ctx)
+}
+
+// inspecting sees who holds and who waits, and lists names.
+func inspecting(j job) error {
+	ctx := context.Background()
+	operator, user := j.client(j.t, ""), j.client(j.t, j.name)
+	lease := backend.Acquire(j.t, operator.Mutex(j.name+"/seen", holdfast.Owner("the operator")))
+	waiting, leave := context.WithCancel(ctx)
+	defer leave()
+	j.waiter(waiting, operator, j.client(j.t, ""), "seen")
+	if j.forget {
+		j.do(j.t, "SCRIPT", "FLUSH")
+	}
+	h, err := user.Mutex(j.name + "/seen").Holder(ctx)
+	if err != nil {
+		return err
+	}
+	if h.Owner != "the operator" || h.Waiters != 1 || h.TTL <= 0 {
+		return fmt.Errorf("seen: %+v", h)
+	}
+	if held, err := user.Mutex(j.name + "/free").IsHeld(ctx); held || err != nil {
+		return fmt.Errorf("a free lock is held: %v, %w", held, err)
+	}
+	names, err := list(ctx, j.redis(j.t, j.name))
+	if err != nil {
+		return err
+	}
+	if !strings.Contains(strings.Join(names, "\n"), "holdfast:{"+lease.Name()+"}") {
+		return fmt.Errorf("listed: %q", names)
+	}
+	return lease.Release(ctx)
+}
+
+// list returns the keys of named locks.
+func list(ctx context.Context, rdb redis.UniversalClient) (names []string, err error) {
+	var mu sync.Mutex
+	scan := func(ctx context.Context, node *redis.Client) error {
+		mu.Lock()
+		defer mu.Unlock()
+		it := node.Scan(ctx, 0, "holdfast:{*}", 100).Iterator()
+		for it.Next(ctx) {
+			names = append(names, it.Val())
+		}
+		return denied(it.Err())
+	}
+	if cluster, ok := rdb.(*redis.ClusterClient); ok {
+		return names, cluster.ForEachMaster(ctx, scan)
+	}
+	return names, scan(ctx, rdb.(*redis.Client))
+}
+
+// denied makes a server's NOPERM the library's error, as the library does.
+func denied(err error) error {
+	if redis.HasErrorPrefix(err, "NOPERM") {
+		return fmt.Errorf("%w: %w", holdfast.ErrPermission, err)
+	}
+	return err
+}
+
+// breaking does what inspecting does, and deletes a lock, which its holder is told.
+func breaking(j job) error {
+	if err := inspecting(j); err != nil {
+		return err
+	}
+	ctx := context.Background()
+	lease := backend.Acquire(j.t, j.lock(j.client(j.t, ""), "broken", 6*time.Second))
+	if err := j.redis(j.t, j.name).Del(ctx, "holdfast:{"+lease.Name()+"}").Err(); err != nil {
+		return denied(err)
+	}
+	<-lease.Context().Done()
+	var lost *holdfast.LostError
+	if !errors.As(lease.Err(), &lost) || lost.Reason != holdfast.LossTaken {
+		return fmt.Errorf("the holder is told %w", lease.Err())
+	}
+	return nil
+}
+
+var jobs = []struct {
+	role string
+	do   func(job) error
+}{{"locker", locking}, {"inspector", inspecting}, {"breaker", breaking}}
+
+// Every role can do what it is for, and has no rule that it does not need: without any
+// one of them something fails, with an error that says so, or, where docs/acl says that
+// the rule is optional, nothing does.
+func TestRolesHaveWhatTheyNeedAndNoMore(t *testing.T) {
+	everySite(t, func(t *testing.T, s site) {
+		for _, kind := range jobs {
+			role := s.role(t, kind.role)
+			s.user(t, role.name, role.texts())
+			// Before the others: eval is needed only while the server does not know a script.
+			without := func(left rule) {
+				name := role.name + "-without-" + left.text
+				t.Run(name, func(t *testing.T) {
+					j := job{
+						site: s, t: t, name: strings.NewReplacer("|", "-", "*", "", "&", "", "~", "").Replace(name),
+						deaf:   left.text[0] == '&' || strings.HasSuffix(left.text, "subscribe"),
+						forget: left.text == "+eval",
+					}
+					if !j.forget {
+						t.Parallel()
+					}
+					s.user(t, j.name, role.without(left))
+					err := kind.do(j)
+					switch {
+					case left.optional && err != nil:
+						t.Errorf("it is optional, but: %v", err)
+					case !left.optional && !errors.Is(err, holdfast.ErrPermission):
+						t.Errorf("want an error that says what is missing, got: %v", err)
+					}
+					if left.text == "+ping" && s.patient {
+						j.silence()
+					}
+				})
+			}
+			for _, left := range role.rules {
+				without(left)
+			}
+			t.Run(role.name, func(t *testing.T) {
+				t.Parallel()
+				if err := kind.do(job{site: s, t: t, name: role.name}); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	})
+}
+
+// silence has the user wait for so long that its subscription is asked whether it is
+// alive, which it may not be. The waiter gets the lock all the same.
+func (j job) silence() {
+	operator := j.client(j.t, "")
+	lease := backend.Acquire(j.t, j.lock(operator, "silent", time.Minute))
+	waiting := j.waiter(context.Background(), operator, j.client(j.t, j.name), "silent")
+	backend.Eventually(j.t, "a ping is refused", func() bool {
+		for _, n := range j.nodes {
+			log, err := n.Do("ACL", "LOG", 128)
+			if err != nil {
+				j.t.Fatal(err)
+			}
+			for _, entry := range log.([]any) {
+				if text := fmt.Sprint(entry); strings.Contains(text, "object ping ") && strings.Contains(text, "username "+j.name+" ") {
+					return true
+				}
+			}
+		}
+		return false
+	})
+	backend.Release(j.t, lease)
+	if err := result(waiting); err != nil {
+		j.t.Errorf("a waiter whose subscription is silent: %v", err)
+	}
+}
+
+// run runs a script of the library as a user, as somebody who knows how.
+func (s site) run(t *testing.T, user string, sc script.Script, name string, args ...string) (string, error) {
+	t.Helper()
+	space, err := keys.NewSpace("holdfast:")
+	if err != nil {
+		t.Fatal(err)
+	}
+	k, err := space.Name(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := []string{k.Lock, k.Queue, space.Fence()}
+	if s.cluster {
+		all[2] = k.Fence
+	}
+	d := holdfastgoredis.New(s.redis(t, user))
+	t.Cleanup(func() { _ = d.Close() })
+	return d.Eval(t.Context(), sc, all, args, false)
+}
+
+// What a role is not for, it cannot do, however it tries: through the library, with
+// the library's scripts and a token that it has read, or by plain commands.
+func TestRolesCannotDoMore(t *testing.T) {
+	everySite(t, func(t *testing.T, s site) {
+		for _, kind := range jobs {
+			s.user(t, kind.role, s.role(t, kind.role).texts())
+		}
+		ctx := t.Context()
+		operator, rdb := s.client(t, ""), s.redis(t, "")
+		lease := backend.Acquire(t, operator.Mutex("held", holdfast.TTL(time.Minute)))
+		before := rdb.Get(ctx, "holdfast:{held}").Val()
+		value, ok := wire.ParseValue(before)
+		if !ok {
+			t.Fatalf("the lock's value is %q", before)
+		}
+		for _, user := range []string{"inspector", "breaker"} {
+			c := s.client(t, user)
+			for _, name := range []string{"free", "held"} {
+				short, cancel := context.WithTimeout(ctx, 10*time.Second)
+				_, err1 := c.Mutex(name).TryAcquire(short)
+				_, err2 := c.Mutex(name).Acquire(short)
+				cancel()
+				if !errors.Is(err1, holdfast.ErrPermission) || !errors.Is(err2, holdfast.ErrPermission) {
+					t.Errorf("%s takes the lock %q: %v, %v", user, name, err1, err2)
+				}
+			}
+			for _, mode := range []string{"t", "w", "l"} {
+				reply, err := s.run(t, user, script.Acquire, "free", mode, "AAAAAAAAAAAAAAAAAAAAAA", "1000", "0", "1", "{}", "1000", "holdfast:c:x", "")
+				if err == nil && strings.HasPrefix(reply, "granted") {
+					t.Errorf("%s is %s", user, reply)
+				}
+			}
+			for _, command := range [][]any{
+				{"SET", "holdfast:{free}", "x", "NX", "PX", "1000"}, {"PEXPIRE", "holdfast:{held}", "3600000"}, {"APPEND", "holdfast:{held}", "+"},
+				{"ZADD", "holdfast:{held}:q", "1", "x"}, {"PUBLISH", "holdfast:c:x", "hf1 standby x 1 1"}, {"CONFIG", "GET", "*"}, {"FLUSHALL"},
+			} {
+				if err := s.redis(t, user).Do(ctx, command...).Err(); !errors.Is(denied(err), holdfast.ErrPermission) {
+					t.Errorf("%s: %v: %v", user, command, err)
+				}
+			}
+		}
+		flags := ""
+		if s.cluster {
+			flags = "c"
+		}
+		if reply, err := s.run(t, "inspector", script.Renew, "held", flags, value.Token, "3600000", "0", fmt.Sprint(value.Fence)); err == nil && !strings.HasPrefix(reply, "error ") {
+			t.Errorf("inspector renews: %s", reply)
+		}
+		if reply, err := s.run(t, "inspector", script.Release, "held", flags, value.Token, "", "0"); err == nil && !strings.HasPrefix(reply, "error ") {
+			t.Errorf("inspector releases: %s", reply)
+		}
+		if err := s.redis(t, "inspector").Del(ctx, "holdfast:{held}").Err(); !errors.Is(denied(err), holdfast.ErrPermission) {
+			t.Errorf("inspector deletes: %v", err)
+		}
+		if now := rdb.Get(ctx, "holdfast:{held}").Val(); now != before {
+			t.Errorf("the lock was %q and is %q", before, now)
+		}
+		if n := rdb.Exists(ctx, "holdfast:{free}").Val() + rdb.Exists(ctx, "holdfast:{free}:q").Val() + rdb.Exists(ctx, "holdfast:{held}:q").Val(); n != 0 {
+			t.Errorf("%d keys were made", n)
+		}
+		if lease.Err() != nil {
+			t.Error(lease.Err())
+		}
+		backend.Release(t, lease)
+		s.strangers(t)
+	})
+}
+
+// strangers has every role try keys outside of the prefix.
+func (s site) strangers(t *testing.T) {
+	ctx := t.Context()
+	s.redis(t, "").Set(ctx, "payroll", "42", 0)
+	for _, kind := range jobs {
+		rdb := s.redis(t, kind.role)
+		for _, command := range [][]any{
+			{"GET", "payroll"}, {"DEL", "payroll"}, {"EVAL", "return redis.call('GET', KEYS[1])", 1, "payroll"},
+		} {
+			if reply, err := rdb.Do(ctx, command...).Result(); !errors.Is(denied(err), holdfast.ErrPermission) {
+				t.Errorf("%s: %v: %v, %v", kind.role, command, reply, err)
+			}
+		}
+		// A key that is named inside of a script.
+		if reply, err := rdb.Do(ctx, "EVAL", "return redis.call('GET', 'payroll')", 1, "holdfast:{payroll}").Result(); err == nil {
+			t.Errorf("%s: GET within a script: %v", kind.role, reply)
+		}
+		elsewhere, err := holdfast.New(holdfastgoredis.New(rdb), &holdfast.Config{Prefix: "other:"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		backend.CloseWith(t, elsewhere)
+		for _, l := range []*holdfast.Lock{elsewhere.Mutex("a"), s.client(t, kind.role).Mutex("a", holdfast.Key("payroll"))} {
+			if _, err := l.TryAcquire(ctx); !errors.Is(err, holdfast.ErrPermission) {
+				t.Errorf("%s: a lock outside of the prefix: %v", kind.role, err)
+			}
+			if _, err := l.Holder(ctx); !errors.Is(err, holdfast.ErrPermission) {
+				t.Errorf("%s: the holder of a lock outside of the prefix: %v", kind.role, err)
+			}
+		}
+	}
+	if got := s.redis(t, "").Get(ctx, "payroll").Val(); got != "42" {
+		t.Errorf("payroll is %q", got)
+	}
+}

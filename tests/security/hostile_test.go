@@ -1,0 +1,276 @@
+package security
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+	"unicode"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/holdfastgoredis"
+	"github.com/holdfast-go/holdfast/internal/wire"
+	"github.com/holdfast-go/holdfast/tests/backend"
+	"github.com/holdfast-go/holdfast/tests/server"
+	"github.com/holdfast-go/holdfast/tests/soak"
+)
+
+// hostileValues are what a program that can write a lock's key could put there.
+var hostileValues = []string{
+	`hf1:t:7:1700000000000:0:{"o":"\u001b[2J\u001b]0;owned\u0007","h":"\u009b31m","p":-1,"m":{"\u202e":"\u2066x","` + "\x7f" + `":""}}`,
+	`hf1:t:7:1700000000000:0:{"o":"x (pid 1 on y) for good: ` + "\r\n" + `holdfast: released","h":"\n"}+`,
+	"hf1:t:7:1700000000000:0:{\"o\":\"\xff\xfe\xc0\x80\",\"h\":\"\xed\xa0\x80\"}",
+	`hf1:t:7:1700000000000:0:{"o":"` + strings.Repeat("A", 5_000_000) + `"}`,
+	`hf1:t:7:1700000000000:0:` + strings.Repeat("[", 1_000_000),
+	`hf1:t:7:1700000000000:0:{"o":{"o":1},"p":1e999}`,
+	`hf1:t:18446744073709551615:9223372036854775807:0:{"o":"x"}`,
+	`hf1:t:1:-9223372036854775808:0:{}`,
+	"hf1:::::", "hf1:", "+", "", "\x00", strings.Repeat("\x1b", 100_000),
+	"hf1:" + strings.Repeat("t", 1_000_000) + ":1:1:0:{}",
+	`hf1:t:7:1700000000000:99999999999999999999@99999999999999999999:{"o":"x"}+`,
+}
+
+// What others write is shown, if at all, so that neither terminals nor people are led
+// astray; and locks are as they are, whatever is in them.
+func TestHostileValues(t *testing.T) {
+	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+		if b.Name != server.One(t).Name && !soak.Long() {
+			return // to every server they are bytes
+		}
+		c := b.Client(t, nil)
+		rdb := b.Redis(t)
+		ctx := t.Context()
+		for i, value := range hostileValues {
+			for _, exact := range []bool{false, true} {
+				name := fmt.Sprint("h", i)
+				l, key := c.Mutex(name), "holdfast:{"+name+"}"
+				if exact {
+					key = "shared-" + name
+					l = c.Mutex(name, holdfast.Key(key))
+				}
+				if err := rdb.Set(ctx, key, value, time.Minute).Err(); err != nil {
+					t.Fatal(err)
+				}
+				_, err := l.TryAcquire(ctx)
+				var held *holdfast.HeldError
+				if !errors.As(err, &held) {
+					t.Errorf("%.60q: %v", value, err)
+					continue
+				}
+				presentable(t, "TryAcquire", err)
+				h, err := l.Holder(ctx)
+				if err != nil {
+					t.Errorf("%.60q: Holder: %v", value, err)
+				}
+				if n := len(h.Owner) + len(h.Host) + len(fmt.Sprint(h.Meta)); n > 2048 {
+					t.Errorf("%.60q: a holder of %d bytes", value, n)
+				}
+				if _, err := json.Marshal(h); err != nil {
+					t.Errorf("%.60q: as JSON: %v", value, err)
+				}
+				if now := rdb.Get(ctx, key).Val(); now != value {
+					t.Errorf("%.60q has become %.60q", value, now)
+				}
+				// One that is waited for may be marked, and is had when it goes.
+				next := backend.Start(t, l)
+				backend.Waiters(t, l, 1)
+				rdb.Del(ctx, key)
+				if i%8 == 0 { // a foreign or an hf1 one; it takes up to 250 ms and to a look
+					c2 := b.Client(t, nil)
+					var l2 *holdfast.Lock
+					if l2 = c2.Mutex(name); exact {
+						l2 = c2.Mutex(name, holdfast.Key(key))
+					}
+					if lease, err := l2.TryAcquire(ctx); err == nil {
+						backend.Release(t, lease)
+					}
+				} else if lease, err := l.TryAcquire(ctx); err == nil {
+					backend.Release(t, lease)
+				}
+				backend.Release(t, backend.Receive(t, next))
+			}
+		}
+	})
+}
+
+// A server that does not know a command answers with its arguments: to EVALSHA, with a
+// token; to AUTH, with the password. Commands are renamed where people want them
+// hidden.
+func TestArgumentsThatAServerRepeatsAreNotShown(t *testing.T) {
+	s := server.Start(t, server.One(t), server.Conf("rename-command", `EVALSHA ""`), server.Conf("rename-command", `EVAL ""`))
+	rdb := redis.NewClient(&redis.Options{Addr: s.Addr()})
+	t.Cleanup(func() { _ = rdb.Close() })
+	if err := rdb.Do(t.Context(), "EVALSHA", "x", "3", "k", "the-token").Err(); err == nil || !strings.Contains(err.Error(), "the-token") {
+		t.Fatalf("the server does not repeat arguments: %v", err)
+	}
+	c, err := holdfast.New(holdfastgoredis.New(rdb), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	backend.CloseWith(t, c)
+	_, err = c.Mutex("a").TryAcquire(t.Context())
+	if !errors.Is(err, holdfast.ErrUnsupported) {
+		t.Errorf("%v", err)
+	}
+	for e := err; e != nil; {
+		for _, text := range printed(e) {
+			if strings.Contains(text, "holdfast:{a}") {
+				t.Errorf("the arguments are shown: %s", text)
+			}
+		}
+		var se *holdfast.ServerError
+		if !errors.As(e, &se) {
+			break
+		}
+		e = se.Err
+	}
+}
+
+// printed is a value in all the ways in which values are printed and logged.
+func printed(v any) []string {
+	var texts []string
+	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%d"} {
+		if _, isErr := v.(error); isErr && (verb == "%#v" || verb == "%d" || verb == "%x") {
+			continue // which ask for what the value is made of
+		}
+		texts = append(texts, fmt.Sprintf(verb, v), fmt.Sprintf(verb, []any{v}), fmt.Sprintf(verb, struct{ V any }{v}))
+	}
+	var log bytes.Buffer
+	slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})).Debug("m", "v", v, "group", slog.GroupValue(slog.Any("v", v)))
+	slog.New(slog.NewJSONHandler(&log, nil)).Info("m", "v", v)
+	if text, err := json.Marshal(v); err == nil {
+		texts = append(texts, string(text))
+	}
+	return append(texts, log.String())
+}
+
+// No token, no client's channel, no password: neither in what is printed of anything that
+// the library gives out, nor in its errors.
+func TestSecretsAreNotPrinted(t *testing.T) {
+	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+		const canary, user = "k4n/rie@:%", "canary-user"
+		if _, err := b.Server.Do("ACL", "SETUSER", user, "on", ">"+canary, "~*", "&*", "+@all"); err != nil {
+			t.Fatal(err)
+		}
+		rdb := b.Redis(t, func(o *redis.Options) { o.Username, o.Password = user, canary })
+		d := holdfastgoredis.New(rdb)
+		c, err := holdfast.New(d, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		backend.CloseWith(t, c)
+		ctx := t.Context()
+		plain := b.Redis(t)
+
+		l := c.Mutex("a", holdfast.TTL(time.Minute))
+		lease := backend.Acquire(t, l)
+		other := b.Client(t, nil).Mutex("a")
+		waiting, leave := context.WithCancel(ctx)
+		defer leave()
+		gone := make(chan error, 1)
+		go func() {
+			_, err := other.Acquire(waiting)
+			gone <- err
+		}()
+		mine, leaveToo := context.WithCancel(ctx)
+		defer leaveToo()
+		go func() { _, _ = c.Mutex("b-held").Acquire(mine) }()
+		backend.Waiters(t, l, 1)
+
+		secrets := []string{canary, "k4n%2Frie%40%3A%25", "k4n%2Frie@%3A%25", user}
+		value, ok := wire.ParseValue(plain.Get(ctx, "holdfast:{a}").Val())
+		if !ok || len(value.Token) != 22 {
+			t.Fatalf("the holder's token is %q", value.Token)
+		}
+		secrets = append(secrets, value.Token)
+		for _, member := range plain.ZRange(ctx, "holdfast:{a}:q", 0, -1).Val() {
+			part := strings.Split(member, "\n")
+			secrets = append(secrets, part[0], strings.TrimPrefix(part[2], "holdfast:c:"))
+		}
+		if len(secrets) != 7 {
+			t.Fatalf("%d secrets", len(secrets))
+		}
+		_, heldErr := other.TryAcquire(ctx)
+		holder, _ := other.Holder(ctx)
+		values := map[string]any{
+			"client": c, "lock": l, "lease": lease, "driver": d, "holder": holder, "held": heldErr, "a lock's value": *l,
+		}
+		// Errors of every kind, of this very lock.
+		leave()
+		<-gone
+		plain.Set(ctx, "holdfast:{a}", "another's", 0)
+		_, values["taken"] = lease.Extend(ctx, time.Second), lease.Err()
+		values["release"] = lease.Release(ctx)
+		plain.Del(ctx, "holdfast:{a}")
+		plain.RPush(ctx, "holdfast:{a}", "x")
+		_, values["wrong type"] = l.TryAcquire(ctx)
+		plain.Del(ctx, "holdfast:{a}")
+		plain.Do(ctx, "ACL", "SETUSER", user, "-set")
+		_, values["no permission"] = l.TryAcquire(ctx)
+		plain.Do(ctx, "ACL", "SETUSER", user, "resetpass")
+		plain.Do(ctx, "CLIENT", "KILL", "USER", user)
+		_, values["wrong password"] = l.TryAcquire(ctx)
+		b.Server.Kill()
+		_, values["unreachable"] = l.TryAcquire(ctx)
+
+		for what, v := range values {
+			if v == nil {
+				t.Errorf("%s: nothing to print", what)
+			}
+			for _, text := range printed(v) {
+				if strings.Contains(what, "permission") {
+					// The server names the user whom it refuses, and people need to know.
+					text = strings.ReplaceAll(text, "User "+user, "")
+				}
+				for _, secret := range secrets {
+					if strings.Contains(text, secret) {
+						t.Errorf("%s shows %q: %s", what, secret, text)
+					}
+				}
+			}
+			if err, ok := v.(error); ok {
+				presentable(t, what, err)
+			}
+		}
+		for _, secret := range secrets {
+			if strings.Contains(said.String(), secret) {
+				t.Errorf("go-redis has logged %q", secret)
+			}
+		}
+	})
+}
+
+// What the library prints of itself says what it is.
+func TestWhatIsPrinted(t *testing.T) {
+	s := server.Start(t, server.One(t))
+	rdb := redis.NewClient(&redis.Options{Addr: s.Addr()})
+	t.Cleanup(func() { _ = rdb.Close() })
+	c, err := holdfast.New(holdfastgoredis.New(rdb), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	backend.CloseWith(t, c)
+	l := c.Mutex("a \u202e\"b\"")
+	lease := backend.Acquire(t, l)
+	for _, verb := range []string{"%v", "%+v", "%#v", "%s"} {
+		for v, want := range map[any]string{
+			c: "holdfast.Client(holdfast: on " + s.Addr() + ")", l: `holdfast.Lock("a \u202e\"b\"")`,
+			lease: fmt.Sprintf(`holdfast.Lease("a \u202e\"b\"", fence %d)`, lease.Token()),
+		} {
+			if got := fmt.Sprintf(verb, v); got != want {
+				t.Errorf("%s prints %q, want %q", verb, got, want)
+			}
+			if strings.ContainsFunc(fmt.Sprintf(verb, v), unicode.IsControl) {
+				t.Errorf("%q", fmt.Sprintf(verb, v))
+			}
+		}
+	}
+	backend.Release(t, lease)
+}

@@ -1,0 +1,353 @@
+package security
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+	"unicode"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/clock"
+	"github.com/holdfast-go/holdfast/tests/soak"
+)
+
+// liar is a server that answers scripts, and notifies whoever subscribes, with lies.
+type liar struct {
+	replies, news tape
+	evals, told   atomic.Int64
+	down          context.Context // ends the notifications
+
+	mu    sync.Mutex
+	token string // the latest that it was told
+	key   string
+}
+
+// tape has a byte for every choice of a word or a number, over and over again.
+type tape struct {
+	bytes []byte
+	at    atomic.Int64
+}
+
+func (d *tape) byte() byte {
+	if len(d.bytes) == 0 {
+		return 0
+	}
+	return d.bytes[int(d.at.Add(1)-1)%len(d.bytes)]
+}
+
+// number is one that might be forgotten about.
+func (d *tape) number() string {
+	now := time.Now().UnixMicro()
+	all := []int64{
+		0, 1, -1, -2, 2, 1500, 15000, 60000, 1 << 31, 1 << 53, 9e15, 9e15 + 1, 9.2e18, math.MaxInt64, math.MinInt64, -9e15,
+		now, now + 1, now - 1e6, now + 1e6, now + 3600e6, math.MaxInt64 / 1000, math.MaxInt64 / 1000000, math.MaxInt64/1000000 + 1,
+	}
+	b := int(d.byte())
+	if b == 255 {
+		return "9223372036854775808"
+	}
+	return fmt.Sprint(all[b%len(all)])
+}
+
+// reply is a script's, more often than not of a form that could be one.
+func (d *tape) reply() (string, error) {
+	word := []string{"granted", "held", "queued", "gone", "late", "renewed", "released", "left", "free", "error", "raw", "fail", "refuse", "slow"}[int(d.byte())%14]
+	switch word {
+	case "error":
+		return "error " + d.rubbish(), nil
+	case "raw":
+		return d.rubbish(), nil
+	case "fail":
+		return "", errors.New(d.rubbish())
+	case "refuse":
+		return "", holdfast.ReplyError(d.rubbish())
+	case "slow":
+		time.Sleep(3 * time.Second)
+		return "gone " + d.number(), nil
+	}
+	now := fmt.Sprint(time.Now().UnixMicro())
+	if d.byte()%4 == 0 {
+		now = d.number()
+	}
+	fields := []string{word, now}
+	for range d.byte() % 6 {
+		fields = append(fields, d.number())
+	}
+	if d.byte()%2 == 0 {
+		fields = append(fields, d.rubbish())
+	}
+	return strings.Join(fields, " "), nil
+}
+
+// rubbish is text that terminals obey, people believe and programs stumble over.
+func (d *tape) rubbish() string {
+	return []string{
+		"", " ", "ours", "foreign", "\x1b[2J\x07", "\u202egnp.exe", "\xff\xfe", strings.Repeat("x", 100_000), "OOM \x00", "BUSY", "LOADING",
+		"NOPERM", "TRYAGAIN \r\n", "WRONGTYPE \u009b31m", "READONLY", "hf1:" + d.number() + ":" + d.number() + ":" + d.number() + ":0:{\"o\":\"\\u001b[2J\"}",
+		"hf1:t:1:1:0:" + strings.Repeat("[", 5000), "hf1:t:1:1:0:{\"o\":\"" + strings.Repeat("o", 100_000) + "\"}+", "MISCONF", "NOREPLICAS",
+	}[int(d.byte())%20]
+}
+
+func (d *liar) Eval(ctx context.Context, _ holdfast.Script, keys, args []string, _ bool) (string, error) {
+	d.evals.Add(1)
+	d.mu.Lock()
+	d.token, d.key = args[1], keys[0]
+	d.mu.Unlock()
+	time.Sleep(time.Millisecond)
+	return d.replies.reply()
+}
+
+func (d *liar) EvalDurably(ctx context.Context, s holdfast.Script, keys, args []string, want holdfast.Durability) (string, holdfast.Reached, error) {
+	text, err := d.Eval(ctx, s, keys, args, true)
+	return text, holdfast.Reached{Replicas: int(int8(d.news.byte())), Master: d.news.byte()%2 == 0}, err
+}
+
+func (d *liar) Probe(context.Context) (holdfast.ServerInfo, error) {
+	info := holdfast.ServerInfo{Server: "redis", Version: "7.0.0", Cluster: d.news.byte()%4 == 0, Time: time.Now().UnixMicro()}
+	switch d.news.byte() % 8 {
+	case 0:
+		info.Time = math.MaxInt64
+	case 1:
+		info.Time = math.MinInt64
+	case 2:
+		info.Server, info.Version = "\x1b", "99999999999999999999.\u202e"
+	}
+	return info, nil
+}
+
+func (d *liar) Addr() string { return "liar" }
+func (d *liar) Close() error { return nil }
+
+// ears is a subscription to a liar.
+type ears struct{ cancel context.CancelFunc }
+
+func (e ears) Close() { e.cancel() }
+
+func (d *liar) Subscribe(_ string, _ bool, sink holdfast.Sink) holdfast.Subscription {
+	ctx, cancel := context.WithCancel(d.down)
+	go func() {
+		for ctx.Err() == nil {
+			d.told.Add(1)
+			switch d.news.byte() % 8 {
+			case 0:
+				sink.Down(errors.New(d.news.rubbish()))
+			case 1:
+				sink.Down(holdfast.ReplyError("NOPERM"))
+			case 2, 3:
+				sink.Message(d.message())
+			default:
+				sink.Up()
+			}
+			select {
+			case <-time.After(time.Duration(1+int(d.news.byte())) * time.Millisecond):
+			case <-ctx.Done():
+			}
+		}
+	}()
+	return ears{cancel}
+}
+
+// message is a notification, for somebody there or not.
+func (d *liar) message() string {
+	d.mu.Lock()
+	token, key := d.token, d.key
+	d.mu.Unlock()
+	switch d.news.byte() % 8 {
+	case 0:
+		token = "stray"
+	case 1:
+		key = d.news.rubbish()
+	case 2:
+		return d.news.rubbish()
+	}
+	if d.news.byte()%2 == 0 {
+		return "hf1 standby " + token + " " + d.news.number() + " " + d.news.number()
+	}
+	return "hf1 grant " + token + " " + d.news.number() + " " + d.news.number() + " " + d.news.number() + " " + key
+}
+
+// lie has a client work with a server that answers so, and checks that it does not panic,
+// hang, hammer on the server, believe what cannot be, nor show what must not be shown.
+func lie(t *testing.T, replies, news []byte) {
+	synctest.Test(t, func(t *testing.T) {
+		t.Cleanup(clock.SetBoot(func() time.Duration { return 0 }))
+		down, end := context.WithCancel(context.Background())
+		d := &liar{replies: tape{bytes: replies}, news: tape{bytes: news}, down: down}
+		c, err := holdfast.New(d, &holdfast.Config{MaxTTL: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		begun := time.Now()
+		const patience = 20 * time.Second
+		check := func(what string, began time.Time, limit time.Duration, err error) {
+			if took := time.Since(began); took > limit {
+				t.Errorf("%s took %s", what, took)
+			}
+			if err != nil {
+				presentable(t, what, err)
+			}
+		}
+		use := func(what string, lease *holdfast.Lease) {
+			if lease == nil {
+				return
+			}
+			if left := time.Until(lease.Deadline()); left > time.Minute {
+				t.Errorf("%s: a lease of %s; MaxTTL is a minute", what, left)
+			}
+			began := time.Now()
+			err := lease.Extend(context.Background(), 30*time.Second)
+			check("Extend", began, 8*time.Second, err)
+			if left := time.Until(lease.Deadline()); left > time.Minute {
+				t.Errorf("%s: extended to %s; MaxTTL is a minute", what, left)
+			}
+			time.Sleep(5 * time.Second)
+			began = time.Now()
+			err = lease.Release(context.Background())
+			check("Release", began, 16*time.Second, err)
+		}
+		var wg sync.WaitGroup
+		for i, l := range []*holdfast.Lock{c.Mutex("a"), c.Mutex("a"), c.Mutex("b", holdfast.Renew(false)), c.Mutex("c", holdfast.Poll(time.Second, 5))} {
+			wg.Go(func() {
+				ctx, cancel := context.WithTimeout(context.Background(), patience)
+				defer cancel()
+				what := fmt.Sprint("Acquire ", i)
+				began := time.Now()
+				lease, err := l.Acquire(ctx)
+				check(what, began, patience+time.Second, err)
+				use(what, lease)
+				began = time.Now()
+				lease, err = l.TryAcquire(ctx)
+				check("TryAcquire", began, patience, err)
+				use("TryAcquire", lease)
+				began = time.Now()
+				h, err := l.Holder(context.Background())
+				check("Holder", began, 8*time.Second, err)
+				if err == nil && (len(h.Owner) > 1024 || h.Since.Year() > 9999) {
+					t.Errorf("a holder since %s with a name of %d bytes", h.Since, len(h.Owner))
+				}
+			})
+		}
+		wg.Wait()
+		began := time.Now()
+		if err := c.Close(context.Background()); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+		check("Close", began, 3*time.Minute, nil)
+		end()
+		synctest.Wait()
+		// What comes on a subscription is a reason to look, or to give something back.
+		took := time.Since(begun)
+		if most := 1000 + int64(200*took.Seconds()) + 8*d.told.Load(); d.evals.Load() > most {
+			t.Errorf("%d scripts within %s, after %d notifications", d.evals.Load(), took, d.told.Load())
+		}
+	})
+}
+
+// presentable checks the text of an error.
+func presentable(t *testing.T, what string, err error) {
+	t.Helper()
+	text := err.Error()
+	if len(text) > 2000 {
+		t.Errorf("%s: an error of %d bytes: %.200q", what, len(text), text)
+	}
+	if strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		t.Errorf("%s: an error that does not print: %.300q", what, text)
+	}
+}
+
+// FuzzLyingServer looks for replies and notifications that bring a client down.
+func FuzzLyingServer(f *testing.F) {
+	for word := range byte(14) { // every word for ever, with as many fields as it has
+		for n := word % 8; n < 24; n += 8 {
+			f.Add([]byte{word, 1, 4, n, n, n, n, 1}, []byte{4, 255})
+		}
+		f.Add([]byte{word, 1, 0, 1}, []byte{4, 4})
+		f.Add([]byte{word, 1, 4, 5, 3, 1, 3, 0, 0}, []byte{3, 9, 1, 2, 6})
+	}
+	f.Fuzz(lie)
+}
+
+// A server that answers at random.
+func TestALyingServer(t *testing.T) {
+	seeds := uint64(40)
+	if soak.Long() {
+		seeds = 10_000
+	}
+	for seed := range seeds {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			chance := rand.NewChaCha8([32]byte{byte(seed), byte(seed >> 8)})
+			replies, news := make([]byte, 40+seed%50), make([]byte, 20+seed%30)
+			_, _ = chance.Read(replies)
+			_, _ = chance.Read(news)
+			lie(t, replies, news)
+		})
+	}
+}
+
+// flood is a server that tells a client of locks which it never asked for, and does not
+// answer when they are given back.
+type flood struct {
+	liar
+	busy, most atomic.Int64
+}
+
+func (d *flood) Probe(context.Context) (holdfast.ServerInfo, error) {
+	return holdfast.ServerInfo{Server: "redis", Version: "7.0.0", Time: time.Now().UnixMicro()}, nil
+}
+
+func (d *flood) Eval(ctx context.Context, s holdfast.Script, _, _ []string, _ bool) (string, error) {
+	now := time.Now().UnixMicro()
+	if s.Name != "release" {
+		return fmt.Sprintf("queued %d 15000 %d 1 1 ours", now, now), nil
+	}
+	d.most.Store(max(d.most.Load(), d.busy.Add(1)))
+	defer d.busy.Add(-1)
+	<-ctx.Done()
+	return "", ctx.Err()
+}
+
+func (d *flood) Subscribe(_ string, _ bool, sink holdfast.Sink) holdfast.Subscription {
+	sub, cancel := context.WithCancel(d.down)
+	go func() {
+		sink.Up()
+		for n := range 20_000 {
+			sink.Message(fmt.Sprintf("hf1 grant stray-%d %d 9223372036854775807 1 holdfast:{%d}", n, time.Now().UnixMicro(), n))
+		}
+		<-sub.Done()
+	}()
+	return ears{cancel}
+}
+
+// Whoever may publish on a client's channel can have it send releases, but not more than a
+// few at a time.
+func TestAFloodOfStrayGrantsIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		t.Cleanup(clock.SetBoot(func() time.Duration { return 0 }))
+		down, end := context.WithCancel(context.Background())
+		d := &flood{liar: liar{down: down}}
+		c, err := holdfast.New(d, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		if _, err := c.Mutex("a").Acquire(ctx); err != context.DeadlineExceeded {
+			t.Errorf("Acquire: %v", err)
+		}
+		if n := d.most.Load(); n < 2 || n > 64 {
+			t.Errorf("%d releases at once", n)
+		}
+		if err := c.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+		end()
+	})
+}

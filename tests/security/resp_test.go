@@ -1,0 +1,106 @@
+package security
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/holdfastgoredis"
+	"github.com/holdfast-go/holdfast/tests/backend"
+	"github.com/holdfast-go/holdfast/tests/resp"
+)
+
+// answering starts a server that says what it is, and answers every script with the same
+// bytes. Where they are not a whole reply, the client waits for more, or the connection
+// is closed.
+func answering(t *testing.T, reply string, hangUp bool) (addr string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Error(err)
+		return "nowhere"
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer conn.Close()
+				for r := bufio.NewReader(conn); ; {
+					raw, err := resp.ReadRequest(r)
+					if err != nil {
+						return
+					}
+					answer := "+OK\r\n"
+					switch request := strings.ToLower(string(raw)); {
+					case strings.Contains(request, "\r\nhello\r\n"):
+						answer = string(resp.Request("server", "redis", "version", "7.0.0", "mode", "standalone"))
+					case strings.Contains(request, "\r\ntime\r\n"):
+						answer = string(resp.Request(time.Now().Unix(), 0))
+					case strings.Contains(request, "\r\neval"):
+						answer = reply
+					}
+					if _, err := conn.Write([]byte(answer)); err != nil || hangUp && answer == reply {
+						return
+					}
+				}
+			}()
+		}
+	}()
+	return l.Addr().String()
+}
+
+// Replies that are not what a script's can be: of any type, malformed, and cut short.
+func TestRepliesOfAnyForm(t *testing.T) {
+	cfg := holdfast.Config{CommandTimeout: 200 * time.Millisecond, RetryTimeout: 200 * time.Millisecond}
+	var wg sync.WaitGroup
+	for i, reply := range []string{
+		"+OK\r\n", "+\r\n", "+granted 1 2\r\n", ":7\r\n", ":-9223372036854775809\r\n", "$-1\r\n", "$0\r\n\r\n", "$-5\r\n", "$x\r\n", "*-1\r\n", "*0\r\n", "*-7\r\n",
+		"*2\r\n$1\r\na\r\n:1\r\n", "_\r\n", "#t\r\n", ",inf\r\n", ",nan\r\n", "(99999999999999999999999999\r\n", "%1\r\n+a\r\n+b\r\n", "~1\r\n+a\r\n", ">1\r\n+a\r\n",
+		"!10\r\nBUSY \x1b[2Jx\r\n", "=7\r\ntxt:abc\r\n", "=2\r\nab\r\n", "|1\r\n+a\r\n+b\r\n+OK\r\n", "-\r\n", "-\x1b]0;x\x07\r\n", "-NOPERM \xff\u202e\r\n", "-MOVED 1 \r\n", "-ASK 99999 x:1\r\n",
+		"-NOSCRIPT \r\n", "\r\n", "\n", "\x00\xff\xfe\r\n", "HTTP/1.1 400 Bad Request\r\n\r\n", "$10\r\nab", "*3\r\n+a\r\n", "+never ends", "", "-" + strings.Repeat("E", 5_000_000) + "\r\n",
+		"$10000000\r\nerror " + strings.Repeat("\x1b", 9_999_994) + "\r\n", "$5000000\r\nheld 1700000000000000 1 1 " + strings.Repeat("v", 4_999_973) + "\r\n",
+	} {
+		for _, hangUp := range []bool{false, true} {
+			wg.Go(func() { // most of each is waiting
+				what := fmt.Sprintf("%d, %.40q, hanging up %v", i, reply, hangUp)
+				rdb := redis.NewClient(&redis.Options{Addr: answering(t, reply, hangUp), ReadTimeout: 200 * time.Millisecond, DialerRetries: 1})
+				t.Cleanup(func() { _ = rdb.Close() })
+				c, err := holdfast.New(holdfastgoredis.New(rdb), &cfg)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				backend.CloseWith(t, c)
+				began := time.Now()
+				_, err = c.Mutex("a").TryAcquire(t.Context())
+				switch {
+				case err != nil:
+					presentable(t, what, err)
+				default:
+					t.Errorf("%s is a lock", what)
+				}
+				if took := time.Since(began); took > 20*time.Second {
+					t.Errorf("%s took %s", what, took)
+				}
+			})
+		}
+	}
+	wg.Wait()
+	var m runtime.MemStats
+	runtime.GC()
+	if runtime.ReadMemStats(&m); m.HeapAlloc > 200<<20 {
+		t.Errorf("%d MB are kept", m.HeapAlloc>>20)
+	}
+}

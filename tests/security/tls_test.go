@@ -1,0 +1,155 @@
+package security
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/holdfastgoredis"
+	"github.com/holdfast-go/holdfast/tests/backend"
+	"github.com/holdfast-go/holdfast/tests/security/pki"
+	"github.com/holdfast-go/holdfast/tests/server"
+)
+
+// overTLS returns a client with that configuration.
+func overTLS(t *testing.T, addr string, c *tls.Config) *holdfast.Client {
+	t.Helper()
+	rdb := redis.NewClient(&redis.Options{Addr: addr, TLSConfig: c, DialerRetries: 1})
+	t.Cleanup(func() { _ = rdb.Close() })
+	locks, err := holdfast.New(holdfastgoredis.New(rdb), &holdfast.Config{CommandTimeout: 20 * time.Second, RetryTimeout: 300 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	backend.CloseWith(t, locks)
+	return locks
+}
+
+// Whatever a client does goes through TLS as its user set it up: acquires, which use the
+// user's connections, and renewals, releases and subscriptions, which use others.
+func TestEveryConnectionUsesTheUsersTLS(t *testing.T) {
+	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+		authority := pki.NewAuthority(t, "authority")
+		hour := time.Now().Add(time.Hour)
+		addr := pki.Listen(t, b.Server, authority.Issue("redis.test", hour), authority)
+		mutual := &tls.Config{
+			ServerName: "redis.test", RootCAs: authority.Pool(),
+			Certificates: []tls.Certificate{authority.Issue("client", hour).Load(t)},
+		}
+		one, two := overTLS(t, addr, mutual), overTLS(t, addr, mutual)
+		lease := backend.Acquire(t, one.Mutex("a"))
+		if err := lease.Extend(t.Context(), time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		next := backend.Start(t, two.Mutex("a"))
+		backend.Waiters(t, one.Mutex("a"), 1)
+		backend.Release(t, lease)
+		lease = backend.Receive(t, next)
+		first := lease.Deadline()
+		backend.Eventually(t, "the claim is renewed", func() bool { return lease.Deadline().After(first) })
+		backend.Release(t, lease)
+		clients, err := b.Server.Do("CLIENT", "LIST", "TYPE", "pubsub")
+		if text, _ := clients.(string); err != nil || !strings.Contains(text, "laddr="+addr) {
+			t.Errorf("the subscription is not at %s: %v, %v", addr, clients, err)
+		}
+	})
+}
+
+// In a Cluster, too.
+func TestEveryConnectionToAClusterUsesTheUsersTLS(t *testing.T) {
+	authority := pki.NewAuthority(t, "authority")
+	hour := time.Now().Add(time.Hour)
+	node := server.StartCluster(t, server.One(t), 1)[0]
+	addr := pki.Listen(t, node, authority.Issue("redis.test", hour), authority)
+	// The node tells clients the port that it began with.
+	slots := func(context.Context) ([]redis.ClusterSlot, error) {
+		return []redis.ClusterSlot{{End: 16383, Nodes: []redis.ClusterNode{{Addr: addr}}}}, nil
+	}
+	open := func() *holdfast.Client {
+		rdb := redis.NewClusterClient(&redis.ClusterOptions{ClusterSlots: slots, TLSConfig: &tls.Config{
+			ServerName: "redis.test", RootCAs: authority.Pool(),
+			Certificates: []tls.Certificate{authority.Issue("client", hour).Load(t)},
+		}})
+		t.Cleanup(func() { _ = rdb.Close() })
+		c, err := holdfast.New(holdfastgoredis.New(rdb), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		backend.CloseWith(t, c)
+		return c
+	}
+	one, two := open(), open()
+	lease := backend.Acquire(t, one.Mutex("a"))
+	next := backend.Start(t, two.Mutex("a"))
+	backend.Waiters(t, one.Mutex("a"), 1)
+	backend.Release(t, lease)
+	backend.Release(t, backend.Receive(t, next))
+}
+
+// A server, or a client, that cannot show who it is, is refused, and the error says why.
+func TestWhoCannotShowACertificateIsRefused(t *testing.T) {
+	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+		authority, stranger := pki.NewAuthority(t, "authority"), pki.NewAuthority(t, "stranger")
+		hour := time.Now().Add(time.Hour)
+		good := authority.Issue("redis.test", hour)
+		mine := []tls.Certificate{authority.Issue("client", hour).Load(t)}
+		trusting := func(change func(*tls.Config)) *tls.Config {
+			c := &tls.Config{ServerName: "redis.test", RootCAs: authority.Pool(), Certificates: mine}
+			change(c)
+			return c
+		}
+		for _, c := range []struct {
+			what   string
+			server pki.Pair
+			client *tls.Config
+			want   string // "" for success
+		}{
+			{"nothing wrong", good, trusting(func(*tls.Config) {}), ""},
+			{"an authority that is not trusted", good, trusting(func(c *tls.Config) { c.RootCAs = stranger.Pool() }), "signed by unknown authority"},
+			{"the system's authorities", good, trusting(func(c *tls.Config) { c.RootCAs = nil }), "signed by unknown authority"},
+			{"another host", good, trusting(func(c *tls.Config) { c.ServerName = "other.test" }), "not other.test"},
+			{"an address for a name", good, trusting(func(c *tls.Config) { c.ServerName = "127.0.0.1" }), "cannot validate certificate for 127.0.0.1"},
+			{"an expired certificate", authority.Issue("redis.test", time.Now().Add(-time.Hour)), trusting(func(*tls.Config) {}), "expired"},
+			// With TLS 1.3 a server says so after the handshake, and closes: what the client
+			// gets to read is a matter of luck.
+			{"no client certificate", good, trusting(func(c *tls.Config) { c.Certificates = nil }), " "},
+			{"no client certificate, TLS 1.2", good, trusting(func(c *tls.Config) { c.Certificates, c.MaxVersion = nil, tls.VersionTLS12 }), "remote error: tls:"},
+			{"a stranger's client certificate", good, trusting(func(c *tls.Config) {
+				c.Certificates, c.MaxVersion = []tls.Certificate{stranger.Issue("client", hour).Load(t)}, tls.VersionTLS12
+			}), "remote error: tls:"},
+			{"an expired client certificate", good, trusting(func(c *tls.Config) {
+				c.Certificates, c.MaxVersion = []tls.Certificate{authority.Issue("client", time.Now().Add(-time.Hour)).Load(t)}, tls.VersionTLS12
+			}), "remote error: tls:"},
+			{"no TLS", good, nil, ""},
+		} {
+			t.Run(c.what, func(t *testing.T) {
+				addr := pki.Listen(t, b.Server, c.server, authority)
+				lease, err := overTLS(t, addr, c.client).Mutex("a").TryAcquire(t.Context())
+				switch {
+				case c.client == nil:
+					if !errors.Is(err, holdfast.ErrUnavailable) {
+						t.Errorf("without TLS: %v", err)
+					}
+				case c.want == "":
+					if err != nil {
+						t.Fatal(err)
+					}
+					backend.Release(t, lease)
+				case !errors.Is(err, holdfast.ErrUnavailable) || !strings.Contains(err.Error(), c.want):
+					t.Errorf("want an error that says %q, got %v", c.want, err)
+				case strings.Contains(c.want, "signed by"):
+					var unknown x509.UnknownAuthorityError
+					if !errors.As(err, &unknown) {
+						t.Errorf("the cause is not there: %v", err)
+					}
+				}
+			})
+		}
+	})
+}

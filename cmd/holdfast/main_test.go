@@ -24,11 +24,15 @@ func TestScripts(t *testing.T) {
 	open := server.Start(t, server.One(t))
 	closed := server.Start(t, server.One(t), server.Conf("requirepass", "canary-7531"),
 		server.Conf("user", "limited on >limited-7531 ~* &* +@all -set -eval -evalsha -script"))
+	evicting := server.Start(t, server.One(t), server.Conf("maxmemory", "100mb"), server.Conf("maxmemory-policy", "volatile-lru"))
+	safe := server.Start(t, server.One(t), server.Conf("appendonly", "yes"), server.Conf("appendfsync", "always"))
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata",
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("SERVER", open.Addr())
 			env.Setenv("CLOSED", closed.Addr())
+			env.Setenv("EVICTING", evicting.Addr())
+			env.Setenv("SAFE", safe.Addr())
 			env.Setenv("HOLDFAST_REDIS", "redis://"+open.Addr())
 			env.Setenv("GORACE", "atexit_sleep_ms=0")
 			return nil

@@ -258,7 +258,7 @@ func TestHoldfastAndKeeperKilled(t *testing.T) {
 	keeper := r.keeper()
 	r.signal(r.cmd.Process.Pid, unix.SIGKILL)
 	r.signal(keeper, unix.SIGKILL)
-	r.until("the command is dead", 2*time.Second, func() bool {
+	r.until("the command is dead", 20*time.Second, func() bool {
 		for _, pid := range r.alive() {
 			if line, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline"); bytes.Contains(line, []byte(": the command")) {
 				return false

@@ -129,6 +129,12 @@ func TestTerminal(t *testing.T) {
 			term.send("echo rc=$?\n")
 			term.expect("\nrc=130\n")
 		},
+		"colours": func(term *terminal) {
+			term.send("TERM=xterm holdfast doctor --clock 0\n")
+			term.expect("\x1b\\[1;33mwarning    \x1b\\[0m  persistence ")
+			term.send("TERM=xterm NO_COLOR=1 holdfast doctor --clock 0\n")
+			term.expect("\nwarning      persistence ")
+		},
 		"stop and continue": func(term *terminal) {
 			term.send("holdfast run stopped -- sh -c 'echo on''ward; read a; echo got $a; read b; echo got $b'\n")
 			term.expect("onward")

@@ -81,9 +81,7 @@ func runDemo(ctx context.Context, args []string, _ io.Reader, stdout, stderr io.
 		}
 		_ = server.client.Close() // it was not used
 		v.secrets = server.secrets
-		if server.exposed() {
-			v.note("warning: every user of this machine can read the password on the command line; put the URL into HOLDFAST_REDIS and say --redis env")
-		}
+		server.warn(v, "and say --redis env")
 	}
 	ctx, stop := interruptible(ctx)
 	defer stop()

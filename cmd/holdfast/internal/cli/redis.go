@@ -14,10 +14,13 @@ const defaultRedis = "redis://127.0.0.1:6379"
 
 // endpoint is the server that the user named.
 type endpoint struct {
-	client  redis.UniversalClient
-	source  string   // the flag or variable that named it
-	addr    string   // without credentials
-	secrets []string // the password, as it may appear in texts; a shorter one is in any text
+	client   redis.UniversalClient
+	source   string                 // the flag or variable that named it
+	addr     string                 // without credentials
+	sentinel *redis.FailoverOptions // of a client that asks sentinels
+	secrets  []string               // the password, as it may appear in texts; a shorter one is in any text
+
+	unverified bool // the server's certificate is not looked at
 }
 
 // openRedis makes a client from the first of: the flag, HOLDFAST_REDIS, REDIS_URL,
@@ -52,15 +55,23 @@ func openRedis(flag string) (*endpoint, error) {
 	}
 	base, kind, _ := strings.Cut(u.Scheme, "+")
 	u.Scheme = base
+	use, err := tlsOf(u, e.source)
+	if err != nil {
+		return nil, err
+	}
 	switch kind {
 	case "":
 		var o *redis.Options
 		if o, err = redis.ParseURL(u.String()); err == nil {
+			e.unverified = use(o.TLSConfig)
+			o.DialerRetries = max(o.DialerRetries, 1) // the library tries again itself, and tells why
 			e.client, e.addr = redis.NewClient(o), o.Addr
 		}
 	case "cluster":
 		var o *redis.ClusterOptions
 		if o, err = redis.ParseClusterURL(u.String()); err == nil {
+			e.unverified = use(o.TLSConfig)
+			o.DialerRetries = max(o.DialerRetries, 1)
 			e.client, e.addr = redis.NewClusterClient(o), strings.Join(o.Addrs, ",")
 		}
 	case "sentinel":
@@ -69,7 +80,8 @@ func openRedis(flag string) (*endpoint, error) {
 			return nil, configError("the URL in %s names no master: add ?master_name=NAME", e.source)
 		}
 		if err == nil {
-			e.client, e.addr = redis.NewFailoverClient(o), strings.Join(o.SentinelAddrs, ",")
+			e.unverified = use(o.TLSConfig)
+			e.client, e.addr, e.sentinel = redis.NewFailoverClient(o), strings.Join(o.SentinelAddrs, ","), o
 		}
 	default:
 		return nil, configError("the URL in %s begins with something else than redis://, rediss:// or unix://, "+
@@ -77,13 +89,24 @@ func openRedis(flag string) (*endpoint, error) {
 	}
 	if err != nil {
 		return nil, configError("the URL in %s is not one of a Redis server: want redis://, rediss:// or unix://, "+
-			"a number as the database, and only parameters that go-redis knows", e.source)
+			"a number as the database, and only parameters that go-redis knows or help run shows", e.source)
 	}
 	return e, nil
 }
 
 // exposed reports whether a password can be read in the list of processes.
 func (e *endpoint) exposed() bool { return e.source == "--redis" && len(e.secrets) > 0 }
+
+// warn says what is unsafe about the way to the server. instead is where a password on
+// the command line belongs.
+func (e *endpoint) warn(v *voice, instead string) {
+	if e.exposed() {
+		v.note("warning: every user of this machine can read the password on the command line; put the URL into HOLDFAST_REDIS %s", instead)
+	}
+	if e.unverified {
+		v.note("warning: the server's certificate is not verified (skip_verify): anybody on the way to it can read the password and grant locks")
+	}
+}
 
 // silence is a logger for go-redis: what matters comes back as an error.
 type silence struct{}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/printable"
 )
 
 // report is what --json tells.
@@ -61,14 +62,20 @@ func newOccupant(h holdfast.Holder) *occupant {
 func (r *report) write(file string, stderr io.Writer, v *voice) error {
 	r.Error = v.redact(r.Error)
 	var text bytes.Buffer
-	enc := json.NewEncoder(&text)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(r); err != nil {
+	if err := writeJSON(&text, r); err != nil {
 		return err
 	}
+	shown := printable.JSON(text.Bytes())
 	if file == "-" {
-		_, err := stderr.Write(text.Bytes())
+		_, err := stderr.Write(shown)
 		return err
 	}
-	return os.WriteFile(file, text.Bytes(), 0o644)
+	return os.WriteFile(file, shown, 0o644)
+}
+
+// writeJSON writes one line of JSON.
+func writeJSON(w io.Writer, value any) error {
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	return enc.Encode(value)
 }

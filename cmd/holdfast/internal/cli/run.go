@@ -77,14 +77,17 @@ func (r *runner) run(ctx context.Context) *exitError {
 	defer server.client.Close()
 	r.voice.secrets = server.secrets
 	r.report.Server = server.addr
-	if server.exposed() {
-		r.voice.note("warning: every user of this machine can read the password on the command line; put the URL into HOLDFAST_REDIS instead")
-	}
+	server.warn(r.voice, "instead")
 	path, err := r.path()
 	if err != nil {
 		return asExit(err)
 	}
-	locks, err := holdfast.New(holdfastgoredis.New(server.client), &holdfast.Config{MaxTTL: maxTTL, Prefix: r.prefix})
+	cfg := &holdfast.Config{MaxTTL: maxTTL, Prefix: r.prefix}
+	if r.strict {
+		cfg = strictConfig(r.maxTTL, r.prefix)
+	}
+	cfg.Logger = r.voice.logger()
+	locks, err := holdfast.New(holdfastgoredis.New(server.client), cfg)
 	if err != nil {
 		return &exitError{exitConfig, err}
 	}

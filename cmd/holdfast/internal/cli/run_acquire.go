@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/printable"
 
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/tty"
 )
@@ -109,9 +110,12 @@ func (r *runner) tellHolder(ctx context.Context, lock *holdfast.Lock) {
 // refusal says how to exit after an acquire that failed; nil, if it did not.
 func (r *runner) refusal(ctx context.Context, lock *holdfast.Lock, err error) *exitError {
 	var held *holdfast.HeldError
+	var server *holdfast.ServerError
 	switch {
 	case err == nil:
 		return nil
+	case errors.As(err, &server): // which may be that a command's time was over, not that of --wait
+		return failure(err)
 	case errors.As(err, &held):
 		return r.busy(held.Holder, fmt.Sprintf("lock %q on %s", r.name, r.report.Server))
 	case !errors.Is(err, context.DeadlineExceeded), r.wait == 0:
@@ -144,24 +148,27 @@ func (r *runner) busy(h holdfast.Holder, what string) *exitError {
 	return &exitError{r.conflictCode, fmt.Errorf("%s is held by %s; the command was not run", what, describe(h))}
 }
 
+// maxShown bounds each of the texts, in bytes, that a holder has written about itself.
+const maxShown = 512
+
 // describe says who a holder is.
 func describe(h holdfast.Holder) string {
 	switch {
 	case h.Key == "":
 		return "one who is giving it to the next in line"
 	case h.Foreign:
-		return fmt.Sprintf("another program (key %s)", h.Key)
+		return fmt.Sprintf("another program (key %s)", printable.Line(h.Key, maxShown))
 	}
-	text := h.Owner
+	text := printable.Word(h.Owner, maxShown)
 	var about []string
 	if h.PID != 0 {
-		about = append(about, fmt.Sprintf("pid %d on %s", h.PID, h.Host))
+		about = append(about, fmt.Sprintf("pid %d on %s", h.PID, printable.Word(h.Host, maxShown)))
 	}
 	if !h.Since.IsZero() {
 		about = append(about, "since "+h.Since.Local().Format(time.DateTime))
 	}
 	for k, v := range h.Meta {
-		about = append(about, k+"="+v)
+		about = append(about, printable.Word(k, maxShown)+"="+printable.Word(v, maxShown))
 	}
 	if len(about) > 0 {
 		slices.Sort(about[len(about)-len(h.Meta):])

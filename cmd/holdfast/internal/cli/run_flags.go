@@ -40,6 +40,8 @@ type runOptions struct {
 	redis        string
 	prefix       string
 	key          string
+	strict       bool
+	maxTTL       time.Duration
 	help         bool
 	flags        *pflag.FlagSet
 }
@@ -52,7 +54,7 @@ const (
 )
 
 func newRunOptions() *runOptions {
-	o := &runOptions{killAfter: 5 * time.Second, ttl: 15 * time.Second}
+	o := &runOptions{killAfter: 5 * time.Second, ttl: 15 * time.Second, maxTTL: defaultStrictTTL}
 	f := pflag.NewFlagSet("run", pflag.ContinueOnError)
 	f.SortFlags = false
 	f.SetOutput(io.Discard)
@@ -76,6 +78,8 @@ func newRunOptions() *runOptions {
 	f.StringVar(&o.redis, "redis", "", "`URL` of the server: redis://, rediss:// (TLS), unix://, and redis+cluster://\nor redis+sentinel://HOST?master_name=NAME, with &addr=HOST for further ones")
 	f.StringVar(&o.prefix, "prefix", "", "`TEXT` that keys begin with (default holdfast:)")
 	f.StringVar(&o.key, "key", "", "exact `KEY` of the lock, to share it with other programs")
+	f.BoolVar(&o.strict, "strict", false, "Strict mode: no two holders even when the server loses its data; it grants\nnothing for --max-ttl then. For servers that holdfast init has admitted")
+	f.Var((*span)(&o.maxTTL), "max-ttl", "with --strict, the longest lease `DUR` of any program that uses the server")
 	f.BoolVarP(&o.help, "help", "h", false, "show this")
 	o.flags = f
 	return o
@@ -153,6 +157,10 @@ func (o *runOptions) checkConfig() error {
 	switch {
 	case o.ttl < minTTL || o.ttl > maxTTL:
 		return configError("--ttl %s: want %s to %s", o.ttl, minTTL, maxTTL)
+	case o.strict && (o.maxTTL < o.ttl || o.maxTTL > maxTTL):
+		return configError("--max-ttl %s: want %s (--ttl) to %s", o.maxTTL, o.ttl, maxTTL)
+	case o.flags.Changed("max-ttl") && !o.strict:
+		return configError("--max-ttl has a meaning with --strict only")
 	case o.minHold > maxTTL:
 		return configError("--min-hold %s: want at most %s", o.minHold, maxTTL)
 	case o.ttl < 3*o.killAfter:

@@ -19,6 +19,14 @@ Times are written 90s or 1m30s; a plain number means seconds.
 Server:
   The first of --redis, HOLDFAST_REDIS, REDIS_URL, %s. Others can read
   a password on a command line: put it into HOLDFAST_REDIS.
+  With rediss:// the server's certificate is verified, against the system's
+  authorities. Parameters of the URL, as in rediss://HOST:PORT?tls_ca=FILE, with &
+  between them:
+    tls_ca=FILE           authorities to trust instead, in PEM
+    tls_cert=FILE         this client's certificate, in PEM, where the server
+    tls_key=FILE          wants one, and its key
+    tls_server_name=NAME  the name in the server's certificate, if it is not HOST
+    skip_verify=true      do not verify, and warn of it
 
 Environment of CMD:
   HOLDFAST_NAME, HOLDFAST_FENCE (the fencing token, a number that rises with every

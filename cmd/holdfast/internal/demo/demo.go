@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"runtime"
 	"strings"
 	"time"
@@ -19,6 +20,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/holdfastgoredis"
 	"github.com/holdfast-go/holdfast/holdfasttest"
+	"github.com/holdfast-go/holdfast/internal/printable"
 )
 
 // Opener makes a client for the server that a URL names.
@@ -135,7 +137,7 @@ func dataKey(prefix, lock string) string { return prefix + "data:{" + lock + "}"
 // before any process is started. It returns what the server calls itself.
 func tryOut(ctx context.Context, rdb redis.UniversalClient, prefix string) (name string, err error) {
 	driver := holdfastgoredis.New(rdb)
-	locks, err := holdfast.New(driver, &holdfast.Config{Prefix: prefix, TTL: ttl})
+	locks, err := holdfast.New(driver, &holdfast.Config{Logger: slog.New(slog.DiscardHandler), Prefix: prefix, TTL: ttl})
 	if err != nil {
 		return "", err
 	}
@@ -153,7 +155,7 @@ func tryOut(ctx context.Context, rdb redis.UniversalClient, prefix string) (name
 	if err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("%s %s at %s", info.Server, info.Version, driver.Addr()), nil
+	return printable.Line(fmt.Sprintf("%s %s at %s", info.Server, info.Version, driver.Addr()), 200), nil
 }
 
 // deleteKeys deletes all that a run may have left, one by one, since on a

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/signal"
 	"strconv"
@@ -94,6 +95,7 @@ func (w *worker) serve(ctx context.Context, open Opener) error {
 	}
 	defer w.rdb.Close()
 	w.locks, err = holdfast.New(holdfastgoredis.New(w.rdb), &holdfast.Config{
+		Logger: slog.New(slog.DiscardHandler), // what is shown is the locks, not the server
 		Prefix: w.Prefix,
 		Owner:  "worker " + strconv.Itoa(w.Worker),
 		TTL:    w.TTL,

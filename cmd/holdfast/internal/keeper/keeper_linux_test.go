@@ -107,7 +107,20 @@ func TestCommandNeverRunsPastTheDeadline(t *testing.T) {
 	}
 }
 
+// A machine that stalls can spoil a try, not each of three.
 func TestDeadlineBringsTermThenKill(t *testing.T) {
+	var spoilt string
+	for range 3 {
+		if spoilt = termThenKill(t); spoilt == "" {
+			return
+		}
+		t.Log(spoilt)
+	}
+	t.Error(spoilt)
+}
+
+// termThenKill returns what came at the wrong time.
+func termThenKill(t *testing.T) (spoilt string) {
 	j, dir := start(t, Spec{KillAfter: 500 * time.Millisecond},
 		`trap 'touch $DIR/term' TERM; touch $DIR/up; while :; do sleep 0.01; done`)
 	deadline := time.Now().Add(2 * time.Second)
@@ -119,15 +132,16 @@ func TestDeadlineBringsTermThenKill(t *testing.T) {
 		t.Errorf("ended with %+v", ev)
 	}
 	if early <= 0 || early > 200*time.Millisecond {
-		t.Errorf("killed %s before the deadline, want by its margin of 100ms", early)
+		return fmt.Sprintf("killed %s before the deadline, want by its margin of 100ms", early)
 	}
 	term, err := os.Stat(dir + "/term")
 	if err != nil {
 		t.Fatal("no TERM came before KILL")
 	}
 	if before := deadline.Sub(term.ModTime()); before < 300*time.Millisecond || before > 600*time.Millisecond {
-		t.Errorf("TERM came %s before the deadline, want 500ms", before)
+		return fmt.Sprintf("TERM came %s before the deadline, want 500ms", before)
 	}
+	return ""
 }
 
 func TestRenewalsKeepTheCommandRunning(t *testing.T) {

@@ -1,0 +1,140 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/holdfast-go/holdfast"
+
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/doctor"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/tty"
+)
+
+// doctorOptions are the flags of holdfast doctor.
+type doctorOptions struct {
+	redis  string
+	prefix string
+	ttl    time.Duration
+	watch  time.Duration
+	json   bool
+	flags  *pflag.FlagSet
+}
+
+func newDoctorOptions() *doctorOptions {
+	o := &doctorOptions{ttl: 15 * time.Second, watch: time.Second}
+	f := pflag.NewFlagSet("doctor", pflag.ContinueOnError)
+	f.SortFlags = false
+	f.SetOutput(io.Discard)
+	f.Usage = func() {}
+	f.StringVar(&o.redis, "redis", "", "`URL` of the server, as for holdfast run")
+	f.StringVar(&o.prefix, "prefix", "", "`TEXT` that keys begin with (default holdfast:)")
+	f.Var((*span)(&o.ttl), "ttl", "lease time `DUR` that the server is to be good for")
+	f.Var((*span)(&o.watch), "clock", "watch the server's clock for `DUR`")
+	f.BoolVar(&o.json, "json", false, "print nothing but the report, as one JSON object")
+	o.flags = f
+	return o
+}
+
+func doctorHelp(w io.Writer) {
+	fmt.Fprintf(w, `Usage: holdfast doctor [flags]
+
+Examines a server, or all those of a Cluster or behind sentinels, and says what
+about them endangers locks: what was seen, what follows for locks, what to do. It
+takes locks on a throwaway name, and leaves nothing but the fence counter. What this
+user may not ask is said not to be checked.
+
+Flags:
+%s
+The server is the first of --redis, HOLDFAST_REDIS, REDIS_URL, %s.
+
+Checks, by the ids that --json has:
+`, newDoctorOptions().flags.FlagUsages(), defaultRedis)
+	for _, c := range doctor.Checks {
+		fmt.Fprintf(w, "  %-14s %s\n", c.ID, c.About)
+	}
+	fmt.Fprintf(w, `
+Report (--json): server, mode (server, sentinel or cluster), servers, worst,
+  exit_code, and findings, each with id, severity (problem, warning, note, not
+  checked or ok), servers, saw, consequence and remedy; the worst first.
+
+Exit codes:
+    0  nothing worse than a note       %3d  wrong usage
+    1  warnings: locks work, but a     %3d  server unreachable
+       fault can break their promise   %3d  credentials refused
+    2  problems: locks do not work,    %3d  wrong configuration
+       or do not hold                  %3d  interrupted (INT; also 129, 131, 143)
+`, exitUsage, exitUnavailable, exitRefused, exitConfig, exitSignal+2)
+}
+
+func examine(ctx context.Context, args []string, _ io.Reader, stdout, stderr io.Writer) error {
+	o := newDoctorOptions()
+	if wantsHelp(args) {
+		doctorHelp(stdout)
+		return nil
+	}
+	if err := o.flags.Parse(args); err != nil {
+		return usageError("%w; see holdfast help doctor", plain(err))
+	}
+	switch {
+	case o.flags.NArg() > 0:
+		return usageError("holdfast doctor takes no arguments; see holdfast help doctor")
+	case o.ttl < minTTL || o.ttl > maxTTL:
+		return configError("--ttl %s: want %s to %s", o.ttl, minTTL, maxTTL)
+	case o.watch < 0 || o.watch > time.Hour:
+		return configError("--clock %s: want at most 1h", o.watch)
+	}
+	server, err := openRedis(o.redis)
+	if err != nil {
+		return err
+	}
+	defer server.client.Close()
+	v := &voice{w: stderr, secrets: server.secrets}
+	if server.exposed() {
+		v.note("warning: every user of this machine can read the password on the command line; put the URL into HOLDFAST_REDIS instead")
+	}
+	ctx, stop := interruptible(ctx)
+	defer stop()
+	report, err := doctor.Examine(ctx, doctor.Config{
+		Client: server.client, Addr: server.addr, Sentinel: server.sentinel,
+		Prefix: o.prefix, TTL: o.ttl, Watch: o.watch,
+	})
+	if err != nil {
+		v.fail(err)
+		return &exitError{doctorCode(err), nil}
+	}
+	var text bytes.Buffer
+	if o.json {
+		err = writeJSON(&text, report)
+	} else {
+		f, ok := stdout.(*os.File)
+		err = report.Write(&text, ok && tty.Is(f) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb")
+	}
+	if err == nil {
+		_, err = io.WriteString(stdout, v.redact(text.String()))
+	}
+	if err != nil {
+		return &exitError{exitInternal, err}
+	}
+	if report.ExitCode == 0 {
+		return nil
+	}
+	return &exitError{report.ExitCode, nil}
+}
+
+func doctorCode(err error) int {
+	var sig signaled
+	if errors.As(err, &sig) {
+		return exitSignal + number(sig.Signal)
+	}
+	if errors.Is(err, holdfast.ErrInvalid) {
+		return exitConfig // a prefix
+	}
+	return failure(err).code
+}

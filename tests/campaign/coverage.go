@@ -1,0 +1,120 @@
+package campaign
+
+import (
+	"math/rand/v2"
+)
+
+// coverage counts how often kinds of faults came about, alone and in pairs, and chooses
+// what is to come next. Histories that are under way count.
+type coverage struct {
+	kinds  []*Kind
+	index  map[string]int
+	alone  []int
+	pairs  map[[2]int]int // the lower index first
+	random *rand.Rand
+}
+
+func newCoverage(kinds []*Kind, seed uint64) *coverage {
+	c := &coverage{kinds: kinds, index: map[string]int{}, alone: make([]int, len(kinds)), pairs: map[[2]int]int{}, random: rand.New(rand.NewPCG(seed, 3))}
+	for i, k := range kinds {
+		c.index[k.Name] = i
+		for j := range i {
+			c.pairs[[2]int{j, i}] = 0
+		}
+	}
+	return c
+}
+
+// draw chooses the kinds of the next history: what was met least, of pairs mostly,
+// and now and then none.
+func (c *coverage) draw(aloneFirst bool) []*Kind {
+	if len(c.kinds) == 0 {
+		return nil
+	}
+	i, n := c.leastAlone()
+	switch x := c.random.IntN(100); {
+	case n == 0 || aloneFirst:
+	case x < 3:
+		return nil
+	case x < 8 || len(c.kinds) == 1:
+	default:
+		pair, _ := c.leastPair()
+		c.pairs[pair]++
+		return []*Kind{c.kinds[pair[0]], c.kinds[pair[1]]}
+	}
+	c.alone[i]++
+	return []*Kind{c.kinds[i]}
+}
+
+func (c *coverage) leastAlone() (kind, n int) {
+	for i, m := range c.alone {
+		if i == 0 || m < n {
+			kind, n = i, m
+		}
+	}
+	return kind, n
+}
+
+// leastPair chooses among those that were met least.
+func (c *coverage) leastPair() (pair [2]int, n int) {
+	alike := 0
+	for i := range c.kinds {
+		for j := range i {
+			p := [2]int{j, i}
+			m := c.pairs[p]
+			switch {
+			case alike == 0 || m < n:
+				pair, n, alike = p, m, 1
+			case m == n:
+				alike++
+				if c.random.IntN(alike) == 0 {
+					pair = p
+				}
+			}
+		}
+	}
+	return pair, n
+}
+
+// add counts a history of an earlier campaign. void takes back what draw counted, for a
+// history that does not count.
+func (c *coverage) add(names []string) { c.change(names, 1) }
+
+func (c *coverage) void(kinds []*Kind) {
+	var names []string
+	for _, k := range kinds {
+		names = append(names, k.Name)
+	}
+	c.change(names, -1)
+}
+
+func (c *coverage) change(names []string, by int) {
+	var at []int
+	for _, name := range names {
+		i, ok := c.index[name]
+		if !ok {
+			return // of a campaign with other kinds
+		}
+		at = append(at, i)
+	}
+	switch len(at) {
+	case 1:
+		c.alone[at[0]] += by
+	case 2:
+		c.pairs[[2]int{min(at[0], at[1]), max(at[0], at[1])}] += by
+	}
+}
+
+// complete reports whether every kind was met alone, and every pair so often.
+func (c *coverage) complete(pairs int) bool {
+	_, alone := c.leastAlone()
+	_, pair := c.leastPair()
+	return (alone > 0 || len(c.kinds) == 0) && (pair >= pairs || len(c.kinds) < 2)
+}
+
+// state returns the number of pairs, and how often the least met pair and kind were.
+func (c *coverage) state() (pairs, leastPair, leastAlone int) {
+	_, leastPair = c.leastPair()
+	_, leastAlone = c.leastAlone()
+	return len(c.pairs), leastPair, leastAlone
+}

@@ -1,0 +1,281 @@
+package campaign
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/tests/campaign/worker"
+	"github.com/holdfast-go/holdfast/tests/history"
+	"github.com/holdfast-go/holdfast/tests/proxy"
+	"github.com/holdfast-go/holdfast/tests/server"
+)
+
+// Clock is a wall clock of a server that can be moved.
+type Clock interface {
+	Option() server.Option
+	Jump(time.Duration)
+}
+
+// lane runs histories one after another, on a server and with processes of its own.
+type lane struct {
+	cfg     *Config
+	binary  server.Binary
+	worker  string
+	harness *harness
+	server  *server.Server
+	clock   Clock
+	cast    *cast
+	guarded *registers
+	played  int
+}
+
+// renewal is after how many histories a lane gets another server, whose log of writes
+// is short again.
+const renewal = 60
+
+func newLane(cfg *Config, binary server.Binary, workerBinary string) *lane {
+	return &lane{cfg: cfg, binary: binary, worker: workerBinary}
+}
+
+// open makes sure that there is a server.
+func (l *lane) open() error {
+	if l.harness != nil && l.played < renewal {
+		return nil
+	}
+	l.close()
+	h := &harness{}
+	l.harness, l.played = h, 0
+	h.guard(func() {
+		options := []server.Option{
+			server.Conf("appendonly", "yes"),
+			server.Conf("appendfsync", "no"), // what was answered is written, if not on the disk
+			server.Conf("auto-aof-rewrite-percentage", "0"),
+			server.Conf("busy-reply-threshold", "50"),
+			server.Conf("enable-debug-command", "yes"),
+		}
+		if l.cfg.Clock != nil {
+			l.clock = l.cfg.Clock(h)
+			options = append(options, l.clock.Option())
+		}
+		l.server = server.Start(h, l.binary, options...)
+		l.guarded = newRegisters(h)
+		l.cast = &cast{binary: l.worker, harness: h}
+		h.Cleanup(l.cast.close)
+	})
+	return h.err()
+}
+
+func (l *lane) close() {
+	if l.harness != nil {
+		l.harness.close()
+		l.harness = nil
+	}
+}
+
+// Record is a history as it was recorded.
+type Record struct {
+	Plan     *Plan           `json:"plan"`
+	Events   []history.Event `json:"events"`
+	*records `json:"-"`
+
+	Strikes    []int64  `json:"strikes"`          // of each kind
+	Passed     []string `json:"passed,omitempty"` // waiters who were passed in the queue
+	Ordered    bool     `json:"ordered"`          // Passed is all of them
+	Stuck      []string `json:"stuck,omitempty"`  // processes that did not come to their end
+	Left       []string `json:"left,omitempty"`   // on the server
+	Began      int64    `json:"began"`            // by history.Now
+	FaultsOver int64    `json:"faults_over"`
+	Over       int64    `json:"over"`
+}
+
+// play carries out a plan. An error means that the history is void: the machine or
+// this program failed, not the locks.
+func (l *lane) play(ctx context.Context, p *Plan) (*Record, error) {
+	if err := l.open(); err != nil {
+		l.close()
+		return nil, err
+	}
+	l.played++
+	h := &harness{} // of this history
+	r := &Record{Plan: p}
+	h.guard(func() { l.perform(ctx, h, r) })
+	h.close()
+	if err := errors.Join(h.err(), l.harness.err()); err != nil || r.Stuck != nil {
+		l.close()
+		return r, err
+	}
+	return r, nil
+}
+
+func (l *lane) perform(ctx context.Context, h *harness, r *Record) {
+	p := r.Plan
+	l.reset(h)
+	l.guarded.reset()
+	s := &Scene{ctx: ctx, plan: p, server: l.server, clock: l.clock, turns: &sync.Mutex{}, harness: h, cast: l.cast, strange: &strangers{}}
+	scripts := slices.Clone(p.Processes)
+	for i := range scripts {
+		s.proxies = append(s.proxies, proxy.New(h, l.server.Addr()))
+		scripts[i].Addr, scripts[i].Resource = s.proxies[i].Addr(), l.guarded.socket
+	}
+	queues := followQueues(l.server, p)
+	r.Began = history.Now()
+	r.records = l.cast.begin(scripts)
+
+	strikes := make([]atomic.Int64, len(p.Kinds))
+	var faults sync.WaitGroup
+	for _, f := range p.Faults {
+		i := slices.IndexFunc(kinds, func(k *Kind) bool { return k.Name == f.Kind })
+		mine := *s
+		mine.random, mine.strikes = rand.New(rand.NewPCG(f.Seed, 2)), &strikes[slices.Index(p.Kinds, f.Kind)]
+		faults.Go(func() {
+			mine.sleep(f.At)
+			h.guard(func() { kinds[i].Do(&mine) })
+		})
+	}
+	s.sleep(p.Active)
+	faults.Wait()
+	r.FaultsOver = history.Now()
+	r.Stuck = l.cast.drain(p.patience(), func() []string { return l.state(p) })
+	if r.Stuck == nil {
+		r.Left = leftovers(func() []string { return l.keys(h, p) })
+		r.Stuck = l.cast.end()
+	}
+	if r.Stuck == nil {
+		r.Left = append(r.Left, leftovers(l.channels)...)
+	}
+	r.Passed, r.Ordered = queues.end(l.server)
+	r.Ordered = r.Ordered && !p.has(func(k *Kind) bool { return k.HidesQueue })
+	r.Over = history.Now()
+	for i := range strikes {
+		r.Strikes = append(r.Strikes, strikes[i].Load())
+	}
+
+	events, err := r.read()
+	if err != nil {
+		h.Fatal(err)
+	}
+	r.accesses = append(r.accesses, l.guarded.unheard(r.accesses)...)
+	r.Events = append(believed(events, r.accesses), s.strange.events...)
+}
+
+// believed moves deadlines to when the lease was last said to be held, if that was
+// later: then that is what the holder went by.
+func believed(events []history.Event, accesses []worker.Access) []history.Event {
+	latest := map[hold]int64{}
+	for _, x := range accesses {
+		h := hold{x.Process, x.Goroutine, x.Name, x.Fence}
+		latest[h] = max(latest[h], x.Held)
+	}
+	for i := range events {
+		e := &events[i]
+		if at := latest[hold{e.Process, e.Goroutine, e.Name, e.Fence}]; e.Granted != 0 && at >= e.Granted {
+			e.Deadline = max(e.Deadline, at+1)
+		}
+	}
+	return events
+}
+
+// reset makes the server what it was at its start.
+func (l *lane) reset(tb testing.TB) {
+	c, err := l.server.Dial()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer c.Close()
+	for _, command := range []string{
+		"CLIENT UNPAUSE",
+		"REPLICAOF NO ONE",
+		"CONFIG SET maxmemory 0 maxmemory-policy noeviction min-replicas-to-write 0",
+		"ACL SETUSER default on nopass +@all allkeys allchannels",
+		"FLUSHALL",
+	} {
+		var args []any
+		for word := range strings.FieldsSeq(command) {
+			args = append(args, word)
+		}
+		if _, err := c.Do(args...); err != nil {
+			tb.Fatalf("%s: %v", command, err)
+		}
+	}
+}
+
+// leftovers returns what is left on the server when there has been time for it to go.
+func leftovers(look func() []string) (left []string) {
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		left = look()
+		if left == nil || time.Now().After(end) {
+			return left
+		}
+	}
+}
+
+// channels returns the subscriptions of clients that have gone.
+func (l *lane) channels() []string {
+	reply, err := l.server.Do("PUBSUB", "CHANNELS")
+	if list, _ := reply.([]any); err != nil || len(list) > 0 {
+		return []string{fmt.Sprintf("channels %v %v", reply, err)}
+	}
+	return nil
+}
+
+// keys returns the keys that are not to be there once all leases have ended: while
+// their clients live, who take back in the background what was not answered.
+func (l *lane) keys(h *harness, p *Plan) (left []string) {
+	var jumps time.Duration
+	if p.has(func(k *Kind) bool { return k.Breaks == ClockRun }) {
+		jumps = 2 * longestJump
+	}
+	orphans := p.has(func(k *Kind) bool { return k.Orphans })
+	keys, err := l.server.Do("KEYS", "*")
+	list, ok := keys.([]any)
+	if err != nil || !ok {
+		return append(left, fmt.Sprintf("keys %v %v", keys, err))
+	}
+	for _, k := range list {
+		if k == "holdfast:fence" || k == "holdfast:incarnation" {
+			continue
+		}
+		if !slices.ContainsFunc(p.Names, func(n Name) bool { return n.Queue == k || n.Key == k }) {
+			// A client of a server that had this port before can have found this one.
+			h.Fatalf("somebody else uses this server: key %v", k)
+		}
+		ttl, _ := l.server.Do("PTTL", k)
+		rest := time.Duration(0)
+		if ms, ok := ttl.(int64); ok && ms >= 0 {
+			rest = time.Duration(ms) * time.Millisecond
+		}
+		isQueue := slices.ContainsFunc(p.Names, func(n Name) bool { return n.Queue == k })
+		waiters, err := l.server.Do("ZCOUNT", k, 0, "+inf")
+		switch {
+		case ttl == int64(-2): // gone meanwhile
+		case isQueue && err == nil && rest > 0 && (waiters == int64(0) || orphans) && rest <= time.Minute+jumps:
+		case !isQueue && rest > 0 && (orphans || p.has(isStranger)) && rest <= 2*p.LongestTTL+jumps:
+		default:
+			value, _ := l.server.Do("GET", k)
+			members, _ := l.server.Do("ZRANGE", k, 0, -1, "WITHSCORES")
+			left = append(left, fmt.Sprintf("key %v, for %s: %v %q", k, rest, value, members))
+		}
+	}
+	return left
+}
+
+// state describes the locks on the server, for those who ask why somebody waits.
+func (l *lane) state(p *Plan) (text []string) {
+	for _, n := range p.Names {
+		value, _ := l.server.Do("GET", n.Key)
+		ttl, _ := l.server.Do("PTTL", n.Key)
+		members, _ := l.server.Do("ZRANGE", n.Queue, 0, -1, "WITHSCORES")
+		text = append(text, fmt.Sprintf("lock %q: %v, for %v ms; queue %q", n.Name, value, ttl, members))
+	}
+	return text
+}
+
+func isStranger(k *Kind) bool { return k.Name == "stranger" }

@@ -1,0 +1,101 @@
+package campaign
+
+import (
+	"math/rand/v2"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+
+	"github.com/holdfast-go/holdfast/tests/campaign/worker"
+	"github.com/holdfast-go/holdfast/tests/history"
+)
+
+// Subject is a kind of lock that campaigns can test: how it is asked for, and who may
+// hold it beside whom.
+type Subject interface {
+	Name() string
+	// Draw returns ways in which one process asks for the lock of that name.
+	Draw(random *rand.Rand, p *Plan, n Name) []worker.Want
+	// Overlaps returns holds that were not to be at the same time.
+	Overlaps(events []history.Event) []history.Violation
+	// Model is the lock as a sequential object, whose operations are Taken and Given.
+	Model() porcupine.Model
+}
+
+// Taken and Given are the operations of a lock's model: Hold tells holds apart.
+type (
+	Taken struct {
+		Hold  int
+		Fence uint64 // 0 for a stranger's hold, which has none
+	}
+	Given struct{ Hold int }
+)
+
+// Mutex is the exclusive lock.
+type Mutex struct{}
+
+func (Mutex) Name() string { return "mutex" }
+
+// Draw returns one or two ways, so that goroutines of a process may or may not be able
+// to pass the lock on.
+func (Mutex) Draw(random *rand.Rand, p *Plan, n Name) []worker.Want {
+	var wants []worker.Want
+	for range 1 + random.IntN(2) {
+		w := worker.Want{Name: n.Name, TTL: p.LongestTTL, Weight: 1 + random.IntN(4)}
+		if n.Shared {
+			w.Key = n.Key
+		}
+		if p.LongestTTL == p.ShortTTL && random.IntN(3) == 0 {
+			w.TTL = p.ShortTTL/2 + time.Duration(random.Int64N(int64(p.ShortTTL/2)))
+		}
+		switch random.IntN(10) {
+		case 0, 1:
+			w.Fixed = true
+		case 2:
+			w.MaxHold = w.TTL + time.Duration(random.Int64N(int64(w.TTL)))
+		case 3:
+			w.Poll = time.Millisecond + time.Duration(random.Int64N(int64(20*time.Millisecond)))
+		case 4, 5:
+			w.Try = true
+		}
+		wants = append(wants, w)
+	}
+	return wants
+}
+
+func (Mutex) Overlaps(events []history.Event) []history.Violation {
+	return ofRule(history.Check(events), history.Exclusion)
+}
+
+// mutexState is nobody's when holder is 0.
+type mutexState struct {
+	holder int
+	fence  uint64
+}
+
+func (Mutex) Model() porcupine.Model {
+	return porcupine.Model{
+		Init: func() any { return mutexState{} },
+		Step: func(state, input, _ any) (bool, any) {
+			s := state.(mutexState)
+			switch op := input.(type) {
+			case Taken:
+				legal := s.holder == 0 && (op.Fence == 0 || op.Fence > s.fence)
+				return legal, mutexState{op.Hold, max(op.Fence, s.fence)}
+			case Given:
+				return s.holder == op.Hold, mutexState{0, s.fence}
+			}
+			return false, s
+		},
+	}
+}
+
+func ofRule(violations []history.Violation, rule history.Rule) []history.Violation {
+	var some []history.Violation
+	for _, v := range violations {
+		if v.Rule == rule {
+			some = append(some, v)
+		}
+	}
+	return some
+}

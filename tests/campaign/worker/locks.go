@@ -1,0 +1,57 @@
+// Package worker is a process that uses locks at random, as a campaign tells it to,
+// and says what happened. What it locks with stands behind Locks, so that any lock can
+// be put to the test.
+package worker
+
+import (
+	"context"
+	"time"
+)
+
+// Opener opens locks as a program does when it starts.
+type Opener func(Setting) (Locks, error)
+
+// Setting is what the locks of one client share.
+type Setting struct {
+	Addr           string        `json:"addr"` // of the server, or a proxy before it
+	Mode           string        `json:"mode"` // of data loss: "default" or "strict"
+	LocalHandovers int           `json:"local_handovers"`
+	CommandTimeout time.Duration `json:"command_timeout"`
+	RetryTimeout   time.Duration `json:"retry_timeout"`
+	MaxTTL         time.Duration `json:"max_ttl"`
+}
+
+// Locks are the locks of one client.
+type Locks interface {
+	// Acquire brings a lease, or an error and no lease. It returns soon after ctx has
+	// ended.
+	Acquire(ctx context.Context, w Want) (Lease, error)
+	// Admit makes an empty server one that grants locks in the strict mode. Once in a
+	// history, before all else.
+	Admit(ctx context.Context) error
+	// Close ends the client, and leaves nothing behind in the process. Waiters
+	// return.
+	Close(ctx context.Context) error
+}
+
+// Lease is a lock that is held.
+type Lease interface {
+	Fence() uint64         // 0 for a lock without
+	Err() error            // nil while it is held
+	Done() <-chan struct{} // closed when it is held no longer
+	Deadline() time.Time   // until when it is held if it is not renewed
+	Extend(ctx context.Context, ttl time.Duration) error
+	Release(ctx context.Context) error
+}
+
+// Want is a way to ask for a lock.
+type Want struct {
+	Name    string        `json:"name"`
+	Key     string        `json:"key,omitempty"` // the exact key, of a lock that other programs share
+	TTL     time.Duration `json:"ttl"`
+	Fixed   bool          `json:"fixed,omitempty"`    // the lease is not renewed
+	MaxHold time.Duration `json:"max_hold,omitempty"` // 0: no bound
+	Poll    time.Duration `json:"poll,omitempty"`     // 0: wait in the queue
+	Try     bool          `json:"try,omitempty"`      // do not wait
+	Weight  int           `json:"weight"`             // how often, beside the others
+}

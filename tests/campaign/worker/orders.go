@@ -1,0 +1,102 @@
+package worker
+
+import (
+	"math"
+	"time"
+)
+
+// Order is a line that a worker reads: what to do next.
+type Order struct {
+	Do     Verb          `json:"do"`
+	Script *Script       `json:"script,omitempty"` // to Start
+	For    time.Duration `json:"for,omitempty"`    // to Hog
+}
+
+// Verb is what an Order asks for.
+type Verb string
+
+const (
+	Start  Verb = "start"  // carry out the script; answered by Started
+	Cancel Verb = "cancel" // end the contexts of all acquires under way
+	Reopen Verb = "reopen" // close the client, and go on with a new one
+	Hog    Verb = "hog"    // occupy all threads, as a collection of garbage can
+	Drain  Verb = "drain"  // begin nothing new; answered by Drained when all is done
+	End    Verb = "end"    // close the client; answered by Ended
+)
+
+// Script is one process's part in a history.
+type Script struct {
+	Setting
+
+	Admit      bool   `json:"admit,omitempty"` // the server, first of all
+	Seed       uint64 `json:"seed"`
+	Resource   string `json:"resource"` // socket of the guarded resource
+	Goroutines int    `json:"goroutines"`
+	Wants      []Want `json:"wants"`
+
+	Hold  time.Duration `json:"hold"`  // at most
+	Think time.Duration `json:"think"` // at most
+	// Patience is the longest time after which an acquire is cancelled. Impatient is
+	// how many of a hundred are.
+	Patience  time.Duration `json:"patience"`
+	Impatient int           `json:"impatient"`
+	// Overdue is how many of a hundred turns are held past the TTL, Extending how many
+	// extend the lease.
+	Overdue   int `json:"overdue"`
+	Extending int `json:"extending"`
+}
+
+// A worker's answers are lines of a letter, a space, and JSON.
+const (
+	EventLine   = 'e' // a history.Event
+	AccessLine  = 'a' // an Access
+	FailureLine = 'f' // a Failure
+	ExtendLine  = 'x' // an Extension
+	StartedLine = 's' // {}
+	DrainedLine = 'd' // {}
+	EndedLine   = 'z' // an Ended
+)
+
+// Access is an access to the guarded resource. Times are history.Now's.
+type Access struct {
+	ID        uint64 `json:"id"` // of the access in its process
+	Process   int    `json:"process"`
+	Goroutine int    `json:"goroutine"`
+	Name      string `json:"name"`
+	Fence     uint64 `json:"fence"`
+	Write     bool   `json:"write,omitempty"`
+	Value     uint64 `json:"value"`          // written or, if accepted, read
+	OK        bool   `json:"ok"`             // accepted
+	Late      bool   `json:"late,omitempty"` // made although the lease was known to be over
+	Held      int64  `json:"held,omitempty"` // before the look at the lease that allowed it
+	Call      int64  `json:"call"`
+	Return    int64  `json:"return,omitempty"` // 0: its process did not live to see the answer
+}
+
+// End is when the access had its effect at the latest.
+func (x Access) End() int64 {
+	if x.Return == 0 {
+		return math.MaxInt64
+	}
+	return x.Return
+}
+
+// Failure is an operation on a lock that failed.
+type Failure struct {
+	Op    string `json:"op"`
+	Error string `json:"error"`
+}
+
+// Extension is a call of Extend that succeeded.
+type Extension struct {
+	Name  string `json:"name"`
+	Fence uint64 `json:"fence"`
+}
+
+// Ended is how a worker's part ended.
+type Ended struct {
+	Close  string `json:"close,omitempty"` // error of Close
+	Before int    `json:"before"`          // goroutines
+	After  int    `json:"after"`
+	Stacks string `json:"stacks,omitempty"` // of goroutines, if some were left behind
+}

@@ -1,0 +1,113 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/tests/campaign"
+	"github.com/holdfast-go/holdfast/tests/clockshim"
+	"github.com/holdfast-go/holdfast/tests/server"
+)
+
+// campaigning runs a campaign as the arguments say, and returns the exit code: 1 when
+// there were violations, 2 when it could not be run.
+func campaigning(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	flags := flag.NewFlagSet("campaign", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	cfg := campaign.Config{Progress: stderr, Clock: func(tb testing.TB) campaign.Clock { return clockshim.New(tb) }}
+	flags.DurationVar(&cfg.For, "for", 0, "run for so `long`; 0: until another bound is reached")
+	flags.IntVar(&cfg.Histories, "histories", 0, "run so `many` histories; 0: until another bound is reached")
+	flags.IntVar(&cfg.Pairs, "pairs", 0, "run until every pair of kinds came about so `often`")
+	flags.BoolVar(&cfg.Once, "once", false, "run until every kind came about alone")
+	flags.StringVar(&cfg.Dir, "dir", "", "keep histories in this `folder`, and go on with those that are there")
+	flags.Uint64Var(&cfg.Seed, "seed", 0, "`number` from which all histories follow; 0: any")
+	flags.IntVar(&cfg.Lanes, "lanes", 0, "run so `many` histories at once; 0: four for each processor")
+	flags.BoolVar(&cfg.StopAtViolation, "stop", false, "stop at the first violation")
+	servers := flags.String("servers", "", "servers to choose from, by `name`, with commas; empty: all")
+	kinds := flags.String("kinds", "", "kinds of faults to choose from, by `name`, with commas; none: no faults; empty: all")
+	mode := flags.String("mode", string(campaign.Default), "default or strict: what the locks do when the server loses its data")
+	worker := flags.String("worker", "", "`package` of the processes that use locks; empty: this library's")
+	build := flags.String("build", "", "further `arguments` of go build for them, such as -race")
+	replay := flags.Uint64("replay", 0, "play the history of this `seed` again, with exactly the kinds given, -histories times")
+	bare := flags.Bool("json", false, "print nothing but one line of JSON")
+	list := flags.Bool("list", false, "list the kinds of faults")
+	if err := flags.Parse(args); err != nil {
+		return 2
+	}
+	cfg.Mode, cfg.Worker, cfg.BuildArgs = campaign.Mode(*mode), *worker, strings.Fields(*build)
+	switch {
+	case *kinds == "none":
+		cfg.Calm = true
+	case *kinds != "":
+		cfg.Kinds = strings.Split(*kinds, ",")
+	}
+	fail := func(err error) int {
+		fmt.Fprintln(stderr, "campaign:", err)
+		return 2
+	}
+	if cfg.Mode != campaign.Default && cfg.Mode != campaign.Strict {
+		return fail(fmt.Errorf("no mode %q", *mode))
+	}
+	if *list {
+		return listKinds(stdout, &cfg)
+	}
+	all, err := server.All()
+	if err != nil {
+		return fail(err)
+	}
+	for _, b := range all {
+		if *servers == "" || strings.Contains(","+*servers+",", ","+b.Name+",") {
+			cfg.Servers = append(cfg.Servers, b)
+		}
+	}
+	if len(cfg.Servers) == 0 {
+		return fail(fmt.Errorf("there is no server named %s", *servers))
+	}
+	var report *campaign.Report
+	if *replay != 0 {
+		report, err = campaign.Replay(ctx, cfg, *replay, max(cfg.Histories, 1))
+	} else {
+		if cfg.For == 0 && cfg.Histories == 0 && cfg.Pairs == 0 && !cfg.Once {
+			cfg.For = time.Minute
+		}
+		report, err = campaign.Run(ctx, cfg)
+	}
+	if report != nil {
+		var written error
+		if !*bare {
+			written = report.Write(stdout)
+			fmt.Fprintln(stdout)
+		}
+		if err := errors.Join(written, report.WriteJSON(stdout)); err != nil {
+			return fail(err)
+		}
+	}
+	switch {
+	case err != nil:
+		return fail(err)
+	case report.Violations > 0 || report.Unknown > 0:
+		return 1
+	}
+	return 0
+}
+
+func listKinds(stdout io.Writer, cfg *campaign.Config) int {
+	kinds, err := campaign.Kinds(cfg)
+	if err != nil {
+		return 2
+	}
+	for _, k := range kinds {
+		model := "within"
+		if !k.Within(cfg.Mode) {
+			model = "outside"
+		}
+		fmt.Fprintf(stdout, "%-20s %s the model\n", k.Name, model)
+	}
+	return 0
+}

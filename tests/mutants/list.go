@@ -1,0 +1,165 @@
+package mutants
+
+import (
+	"github.com/holdfast-go/holdfast/tests/campaign"
+	"github.com/holdfast-go/holdfast/tests/overlay"
+)
+
+func edit(file, old, replacement string) overlay.Edit {
+	return overlay.Edit{File: file, Old: old, New: replacement}
+}
+
+func script(name, old, replacement string) overlay.Edit {
+	return edit("internal/script/"+name+".lua", old, replacement)
+}
+
+// paused are the faults that bring to light who does not know that a lease is over.
+var paused = []string{"process-pause-long", "server-pause-long"}
+
+// All are the mutants.
+var All = []Mutant{
+	{
+		Name: "release-anybodys", About: "release deletes the lock without asking whose it is",
+		Edits: []overlay.Edit{script("release", "if value and string.sub(value, 1, #mine) == mine then\n    if", "if value then\n    if")},
+		Kinds: paused, Rules: []campaign.Rule{campaign.Overlap},
+	},
+	{
+		Name: "renew-recreates", About: "a renewal brings back a lock that has expired",
+		Edits: []overlay.Edit{script("renew", "  if not value then\n    return 'absent ' .. whole(now)\n  end",
+			"  if not value then\n    redis.call('SET', KEYS[1], granted .. '0:0:{}', 'PX', ttl)\n    value = granted\n  end")},
+		Kinds: []string{"server-pause-long", "process-pause-long", "late-replies", "late-copy", "delayed-requests"}, Rules: []campaign.Rule{campaign.Overlap, campaign.Leak, campaign.Wakeup},
+	},
+	{
+		Name: "renew-in-seconds", About: "a renewal counts in whole seconds: less than one deletes the lock, and the answer is that it was renewed",
+		Edits: []overlay.Edit{script("prelude", "redis.call('PEXPIRE', KEYS[1], pttl)", "redis.call('EXPIRE', KEYS[1], math.floor(pttl / 1000))")},
+		Rules: []campaign.Rule{campaign.Overlap},
+	},
+	{
+		Name: "deadline-from-reply", About: "deadlines count from the reply, not from the sending",
+		Edits: []overlay.Edit{
+			edit("attempt.go", "newGrant(a, sent, sent, term-drift(term), fence, block)", "newGrant(a, clock.Now(), clock.Now(), term-drift(term), fence, block)"),
+			edit("grant.go", "g.anchor, g.valid = a.sent, valid", "g.anchor, g.valid = clock.Now(), valid"),
+		},
+		Kinds: []string{"delayed-replies", "late-replies", "server-pause", "server-pause-long"}, Rules: []campaign.Rule{campaign.Overlap},
+	},
+	{
+		Name: "loss-by-timer", About: "Err trusts a timer that a paused process does not run",
+		Edits: []overlay.Edit{edit("lease.go", "l.ended == nil && l.g.expired(clock.Now())", "false && l.g.expired(clock.Now())")},
+		Kinds: []string{"process-pause-long"}, Rules: []campaign.Rule{campaign.Overlap},
+	},
+	{
+		Name: "acquire-not-idempotent", About: "an acquire that is repeated does not know its own lock",
+		Edits: []overlay.Edit{script("acquire", "  if value and string.sub(value, 1, #mine) == mine then", "  if false then")},
+		Kinds: []string{"lost-reply"}, Rules: []campaign.Rule{campaign.Leak, campaign.Wakeup},
+	},
+	{
+		Name: "subscribe-after-check", About: "a waiter subscribes after it has looked, and misses what is published between",
+		Edits: []overlay.Edit{
+			edit("campaign.go", "up := c.sub.awaitUp(time.Second)", "up := true"),
+			edit("campaign.go", "		if got.receivers == 0 {", "		if false {"),
+			script("hand_over", "elseif owner and receivers(channel) > 0 then", "elseif owner then"),
+			edit("campaign.go", "if c.sub.interrupted() || !c.stillFor(a) {", "if !c.stillFor(a) {"),
+		},
+		Rules: []campaign.Rule{campaign.Wakeup, campaign.Leak},
+	},
+	{
+		Name: "no-tombstone", About: "a token that was given up can still acquire when its request comes late",
+		Edits: []overlay.Edit{script("release", "  if until_time <= now then", "  if true then")},
+		Kinds: []string{"late-copy", "delayed-requests"}, Rules: []campaign.Rule{campaign.Leak, campaign.Wakeup},
+	},
+	{
+		Name: "token-per-process", About: "all acquires of a process have one token",
+		Edits: []overlay.Edit{edit("attempt.go", "token: randomText()", "token: l.c.id")},
+		Rules: []campaign.Rule{campaign.Overlap, campaign.Fences},
+	},
+	{
+		Name: "hand-over-untold", About: "a release hands the lock over and tells nobody",
+		Edits: []overlay.Edit{script("hand_over", "local heard = send(channel,", "local heard = send('x' .. channel,")},
+		Rules: []campaign.Rule{campaign.Wakeup, campaign.Leak},
+	},
+	{
+		Name: "mark-forgotten", About: "a waiter does not mark the lock, so that its release does not look at the queue",
+		Edits: []overlay.Edit{script("acquire", "redis.call('APPEND', KEYS[1], '+')", "kind = 'ours'")},
+		Rules: []campaign.Rule{campaign.Wakeup},
+	},
+	{
+		Name: "last-come-first-served", About: "the youngest waiter is served",
+		Edits: []overlay.Edit{script("hand_over", "'ZRANGEBYSCORE', KEYS[2], 0, '+inf', 'LIMIT'", "'ZREVRANGEBYSCORE', KEYS[2], '+inf', 0, 'LIMIT'")},
+		Rules: []campaign.Rule{campaign.Order},
+	},
+	{
+		Name: "barging", About: "a newcomer takes a free lock although others queue for it",
+		Edits: []overlay.Edit{script("acquire", "not look and redis.call('EXISTS', KEYS[2]) == 0 then", "not look then")},
+		Kinds: []string{"process-pause-long", "process-killed", "server-pause-long"}, Rules: []campaign.Rule{campaign.Order},
+	},
+	{
+		Name: "one-fence", About: "every grant has the same fence",
+		Edits: []overlay.Edit{script("mint", "return fence, n", "return 5, n")},
+		Rules: []campaign.Rule{campaign.Fences, campaign.StaleWrite},
+	},
+	{
+		Name: "fence-without-floor", About: "fences begin anew when the counter is lost",
+		Edits: []overlay.Edit{script("mint", "fence = math.max(fence + 1, now)", "fence = fence + 1")},
+		Kinds: []string{"fences-deleted", "flushall", "wiped-restart"}, Rules: []campaign.Rule{campaign.Fences, campaign.StaleWrite},
+	},
+	{
+		Name: "block-reused", About: "every lease that is passed on within the process has the same fence",
+		Edits: []overlay.Edit{edit("grant.go", "	g.next++\n	return g.lease", "	return g.lease")},
+		Rules: []campaign.Rule{campaign.Fences},
+	},
+	{
+		Name: "passed-on-when-over", About: "a lease is passed on within the process after its deadline",
+		Edits: []overlay.Edit{
+			edit("lease.go", "	l.look()\n	if lost, ok := l.ended.(*LostError); ok {\n		return nil, true, lost\n	}\n", ""),
+			edit("lease.go", "	if l.ended == nil {\n		next := g.line.successor(g)", "	if l.ended != ErrReleased {\n		next := g.line.successor(g)"),
+			edit("lease.go", "l.ended == nil && l.g.expired(clock.Now())", "false && l.g.expired(clock.Now())"),
+			edit("line.go", "clock.Since(g.since) > maxPassing", "clock.Since(g.since) < 0"),
+		},
+		Kinds: paused, Rules: []campaign.Rule{campaign.Overlap, campaign.Fences},
+	},
+	{
+		Name: "entry-left", About: "a waiter that gives up stays in the queue",
+		Edits: []overlay.Edit{edit("attempt.go", "c.takeBack(a.l, a.token, a.member, a.unanswered)", "c.takeBack(a.l, a.token, \"\", a.unanswered)")},
+		Kinds: []string{"cancelled-acquires"}, Rules: []campaign.Rule{campaign.Leak, campaign.Wakeup, campaign.Order},
+	},
+	{
+		Name: "crossed-grant-kept", About: "a grant that crosses a cancellation is given back by nobody",
+		Edits: []overlay.Edit{
+			edit("attempt.go", "c.takeBack(a.l, a.token, a.member, a.unanswered)", "_ = c"),
+		},
+		Kinds: []string{"cancelled-acquires"}, Rules: []campaign.Rule{campaign.Leak, campaign.Wakeup},
+	},
+	{
+		Name: "goroutine-left", About: "a client's scheduler outlives it",
+		Edits: []overlay.Edit{edit("client.go", "	c.schedule.Close()\n", "")},
+		Rules: []campaign.Rule{campaign.Leak},
+	},
+	{
+		Name: "exists-then-set", About: "two commands: EXISTS, then SET", Naive: "exists-then-set",
+		Rules: []campaign.Rule{campaign.Overlap},
+	},
+	{
+		Name: "setnx-then-expire", About: "two commands: SETNX, then PEXPIRE; a crash between leaves the lock for ever", Naive: "setnx-then-expire",
+		Kinds: []string{"process-killed", "lost-request"}, Rules: []campaign.Rule{campaign.Wakeup, campaign.Leak},
+	},
+	{
+		Name: "getset-client-clocks", About: "the time of expiry is in the value, by the clients' clocks, and taken with GETSET", Naive: "getset-client-clocks",
+		Rules: []campaign.Rule{campaign.Overlap},
+	},
+	{
+		Name: "get-then-del", About: "release is two commands: GET, then DEL", Naive: "get-then-del",
+		Kinds: []string{"delayed-requests", "slow-network"}, Rules: []campaign.Rule{campaign.Overlap},
+	},
+	{
+		Name: "plain-del", About: "release is a DEL", Naive: "plain-del",
+		Rules: []campaign.Rule{campaign.Overlap},
+	},
+	{
+		Name: "millisecond-tokens", About: "the owner's token is the time in milliseconds", Naive: "millisecond-tokens",
+		Rules: []campaign.Rule{campaign.Overlap},
+	},
+	{
+		Name: "never-told", About: "the holder is never told that its lease is over", Naive: "never-told",
+		Kinds: paused, Rules: []campaign.Rule{campaign.Overlap},
+	},
+}

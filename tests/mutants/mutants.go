@@ -1,0 +1,98 @@
+// Package mutants has locks that are broken on purpose, and campaigns that must find
+// each of them out: a campaign that finds nothing says something only if it would have
+// found these. The library's own are built from its sources with a few lines changed
+// on the way to the compiler; the others, which people write and articles warn of,
+// are in naiveworker.
+package mutants
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/holdfast-go/holdfast/tests/campaign"
+	"github.com/holdfast-go/holdfast/tests/overlay"
+	"github.com/holdfast-go/holdfast/tests/server"
+)
+
+// Mutant is a broken lock.
+type Mutant struct {
+	Name  string
+	About string // what is broken
+	Edits []overlay.Edit
+	Naive string   // a lock of naiveworker; "" for the library with Edits
+	Kinds []string // of faults that bring it to light; none: it fails on a calm day
+	// Rules are those of which it breaks one. What else is found does not count.
+	Rules []campaign.Rule
+}
+
+// Verdict is what a campaign made of a mutant.
+type Verdict struct {
+	Seed       uint64
+	Found      bool
+	Histories  int // played until then
+	Violations map[campaign.Rule]int
+	Took       time.Duration
+}
+
+const naiveWorker = "github.com/holdfast-go/holdfast/tests/mutants/naiveworker"
+
+// histories bounds a campaign; most mutants are found within ten, some within a hundred.
+const histories = 600
+
+// Hunt runs campaigns against a mutant, one for each seed, until one does not find it.
+func Hunt(ctx context.Context, m Mutant, servers []server.Binary, seeds ...uint64) (verdicts []Verdict, err error) {
+	dir, err := os.MkdirTemp("", "mutant")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	cfg := campaign.Config{
+		Servers: servers, Lanes: 8, Histories: histories,
+		Kinds: m.Kinds, Calm: len(m.Kinds) == 0, StopAt: m.Rules,
+	}
+	if m.Naive != "" {
+		cfg.Worker = naiveWorker
+		cfg.BuildArgs = []string{"-ldflags", "-X main.which=" + m.Naive}
+	} else {
+		list, err := overlay.Write(dir, m.Edits...)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", m.Name, err)
+		}
+		cfg.BuildArgs = []string{"-overlay", list}
+	}
+	binary, remove, err := campaign.Build(ctx, cfg)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", m.Name, err)
+	}
+	defer remove()
+	cfg.Binary = binary
+	for _, cfg.Seed = range seeds {
+		v, err := hunt(ctx, m, cfg)
+		if err != nil {
+			return verdicts, fmt.Errorf("%s: %w", m.Name, err)
+		}
+		verdicts = append(verdicts, v)
+		if !v.Found {
+			break
+		}
+	}
+	return verdicts, nil
+}
+
+func hunt(ctx context.Context, m Mutant, cfg campaign.Config) (Verdict, error) {
+	report, err := campaign.Run(ctx, cfg)
+	if err != nil {
+		return Verdict{}, err
+	}
+	v := Verdict{Seed: cfg.Seed, Histories: report.Histories, Violations: map[campaign.Rule]int{}, Took: report.Took}
+	for _, e := range report.Failures {
+		for _, f := range e.Findings {
+			v.Violations[f.Rule]++
+			v.Found = v.Found || slices.Contains(m.Rules, f.Rule)
+		}
+	}
+	return v, nil
+}

@@ -1,0 +1,118 @@
+package mutants
+
+import (
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/tests/campaign"
+	"github.com/holdfast-go/holdfast/tests/server"
+	"github.com/holdfast-go/holdfast/tests/soak"
+)
+
+// quick are those that are hunted in the ordinary tests: found soon, and by different rules.
+var quick = []string{"release-anybodys", "last-come-first-served", "one-fence", "goroutine-left", "exists-then-set"}
+
+// rounds is how many campaigns of a soak must find each mutant.
+const rounds = 10
+
+// HOLDFAST_MUTANTS names the mutants to hunt, with commas; "all" is all.
+func chosen(t *testing.T) []Mutant {
+	names := quick
+	switch text := os.Getenv("HOLDFAST_MUTANTS"); {
+	case text == "all", text == "" && soak.Long():
+		return All
+	case text != "":
+		names = strings.Split(text, ",")
+	}
+	var some []Mutant
+	for _, name := range names {
+		i := slices.IndexFunc(All, func(m Mutant) bool { return m.Name == name })
+		if i < 0 {
+			t.Fatalf("there is no mutant %q", name)
+		}
+		some = append(some, All[i])
+	}
+	return some
+}
+
+// atOnce bounds how many mutants are hunted at the same time: campaigns mostly wait.
+const atOnce = 4
+
+// Every mutant is found out, whatever the seed.
+func TestMutantsAreFoundOut(t *testing.T) {
+	servers, times := server.Binaries(t), 1
+	if soak.Long() {
+		times = rounds
+	}
+	begun, mutants, places := time.Now(), chosen(t), make(chan struct{}, atOnce)
+	var mu sync.Mutex
+	found, hunts, slowest := 0, 0, 0
+	t.Run("hunts", func(t *testing.T) {
+		for _, m := range mutants {
+			t.Run(m.Name, func(t *testing.T) {
+				t.Parallel()
+				places <- struct{}{}
+				defer func() { <-places }()
+				seeds := make([]uint64, times)
+				for i := range seeds {
+					seeds[i] = rand.Uint64N(1 << 53)
+				}
+				verdicts, err := Hunt(t.Context(), m, servers, seeds...)
+				if err != nil {
+					t.Error(err)
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				hunts += times
+				for _, v := range verdicts {
+					if !v.Found {
+						t.Errorf("seed %d: %s: not found out in %d histories, where %v was found", v.Seed, m.About, v.Histories, v.Violations)
+						continue
+					}
+					found++
+					slowest = max(slowest, v.Histories)
+					t.Logf("found out in %d histories, %s: %v", v.Histories, v.Took.Round(time.Millisecond), v.Violations)
+				}
+			})
+		}
+	})
+	t.Logf("mutants: %d of %d campaigns found their mutant, of %d, within %d histories, in %s", found, hunts, len(mutants), slowest, time.Since(begun).Round(time.Second))
+}
+
+// What is not broken is not accused: the naive lock that takes and gives as it should, and
+// the library on calm days.
+func TestTheInnocentAreAcquitted(t *testing.T) {
+	servers := server.Binaries(t)
+	calm := 20
+	if soak.Long() {
+		calm = 1000
+	}
+	report, err := campaign.Run(t.Context(), campaign.Config{Servers: servers, Histories: calm, Calm: true, Progress: t.Output()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range report.Failures {
+		t.Errorf("false alarm: seed %d: %v", e.Seed, e.Findings)
+	}
+	t.Logf("mutants: %d fault-free histories, %d operations, %d false alarms", report.Histories, report.Operations, len(report.Failures))
+
+	report, err = campaign.Run(t.Context(), campaign.Config{
+		Servers: servers, Histories: calm, Calm: true, Worker: naiveWorker, StopAt: []campaign.Rule{campaign.Overlap, campaign.Fences, campaign.Resource},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range report.Failures {
+		for _, f := range e.Findings {
+			// It queues nowhere, and may leave a lock that it was cancelled for.
+			if f.Rule != campaign.Order && f.Rule != campaign.Wakeup && f.Rule != campaign.Leak {
+				t.Errorf("the naive lock that takes and gives as it should: %v", f)
+			}
+		}
+	}
+}

@@ -1,0 +1,157 @@
+package simulation
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/script"
+)
+
+// broken is a lock with one thing wrong, made by what stands between library and
+// driver: no code of the library knows of it.
+type broken struct {
+	name  string
+	wrap  func(holdfast.Driver) holdfast.Driver
+	find  string // what the violation must say, so that it is this mistake that is found
+	where Temper
+}
+
+// The checks that find things.
+const (
+	believes = "believes"
+	fences   = "fence:"
+	idle     = "was free from"
+	leftover = "is left"
+	anything = ""
+)
+
+var brokenLocks = []broken{
+	{"a release deletes whatever is there", rewriting("release",
+		"if value and string.sub(value, 1, #mine) == mine then\n    if string.sub(value, -1)", "if value then\n    if string.sub(value, -1)"), believes, Rough},
+	{"an acquire looks at the queue only", rewriting("acquire",
+		"if rest == 0 and not value and not look and", "if not look and"), believes, Rough},
+	{"a lock has no expiry", rewriting("acquire", "'PX', ttl", "'KEEPTTL'"), anything, Rough},
+	{"a lock that is handed over is not set", rewriting("",
+		"redis.call('SET', KEYS[1], owned(owner, fence, chain, info, follower), 'PX', claim)", "redis.call('DEL', KEYS[1])"), believes, Rough},
+	{"a claim is set for less than it is announced", rewriting("", "owned(owner, fence, chain, info, follower), 'PX', claim)", "owned(owner, fence, chain, info, follower), 'PX', math.ceil(claim / 2))"), believes, Rough},
+	{"a fence is a second", rewriting("", "fence = math.max(fence + 1, now)", "fence = math.floor(now / 1000000)"), fences, Rough},
+	{"a queue is never cleared", rewriting("", "redis.call('PEXPIRE', KEYS[2],", "redis.call('EXISTS', KEYS[2],"), leftover, Rough},
+	{"a deadline counts from the reply", changed(func(term, took time.Duration) time.Duration { return term + took }), believes, Rough},
+	{"a deadline allows for no drift", changed(func(term, _ time.Duration) time.Duration { return term + term/99 + 2*time.Millisecond }), believes, Rough},
+	{"nobody hears that a lock was handed over", func(d holdfast.Driver) holdfast.Driver { return deaf{d} }, idle, Calm},
+	{"a releasing process does not tell the server", func(d holdfast.Driver) holdfast.Driver { return silent{d} }, idle, Calm},
+}
+
+// TestBrokenLocksAreFound shows that the simulation can fail.
+func TestBrokenLocksAreFound(t *testing.T) {
+	for _, b := range brokenLocks {
+		t.Run(strings.ReplaceAll(b.name, " ", "-"), func(t *testing.T) {
+			const most = 20
+			for seed := uint64(1); seed <= most; seed++ {
+				r := Run(t, seed, Options{Temper: b.where, Length: 20 * time.Minute, Wrap: b.wrap})
+				for _, v := range r.Violations {
+					if strings.Contains(v, b.find) {
+						t.Logf("found with seed %d (%s, %d grants): %s", seed, r.Temper, r.Grants, v)
+						return
+					}
+				}
+			}
+			t.Errorf("not found in %d worlds", most)
+		})
+	}
+}
+
+// TestBrokenScriptsAreBroken shows that what is to be replaced is there: a rewriting
+// that finds nothing would break nothing.
+func TestBrokenScriptsAreBroken(t *testing.T) {
+	for _, b := range brokenLocks {
+		d, ok := b.wrap(nil).(*rewritten)
+		if !ok {
+			continue
+		}
+		found := false
+		for _, s := range []script.Script{script.Acquire, script.Renew, script.Release} {
+			found = found || d.rewrite(s).Source != s.Source
+		}
+		if !found {
+			t.Errorf("%s: no script has %q", b.name, d.old)
+		}
+	}
+}
+
+// rewriting replaces something in the script of that name, or in all that have it.
+func rewriting(name, old, new string) func(holdfast.Driver) holdfast.Driver {
+	return func(d holdfast.Driver) holdfast.Driver { return &rewritten{d, name, old, new} }
+}
+
+type rewritten struct {
+	holdfast.Driver
+	name, old, new string
+}
+
+func (d *rewritten) rewrite(s holdfast.Script) holdfast.Script {
+	if d.name != "" && d.name != s.Name || !strings.Contains(s.Source, d.old) {
+		return s
+	}
+	other := holdfast.NewScript(strings.ReplaceAll(s.Source, d.old, d.new))
+	other.Name = s.Name
+	return other
+}
+
+func (d *rewritten) Eval(ctx context.Context, s holdfast.Script, keys, args []string, urgent bool) (string, error) {
+	return d.Driver.Eval(ctx, d.rewrite(s), keys, args, urgent)
+}
+
+// changed tells the library of other terms than those that the server gave, so that
+// it computes other deadlines. took is how long the answer took.
+func changed(term func(term, took time.Duration) time.Duration) func(holdfast.Driver) holdfast.Driver {
+	return func(d holdfast.Driver) holdfast.Driver { return &lying{d, term} }
+}
+
+type lying struct {
+	holdfast.Driver
+	term func(term, took time.Duration) time.Duration
+}
+
+func (d *lying) Eval(ctx context.Context, s holdfast.Script, keys, args []string, urgent bool) (string, error) {
+	sent := time.Now()
+	reply, err := d.Driver.Eval(ctx, s, keys, args, urgent)
+	words := strings.Fields(reply)
+	if err != nil || len(words) < 3 || words[0] != "granted" && words[0] != "renewed" {
+		return reply, err
+	}
+	ms, err := strconv.Atoi(words[2])
+	if err != nil {
+		return "", err
+	}
+	words[2] = strconv.FormatInt(d.term(time.Duration(ms)*time.Millisecond, time.Since(sent)).Milliseconds(), 10)
+	return strings.Join(words, " "), nil
+}
+
+// deaf loses all messages.
+type deaf struct{ holdfast.Driver }
+
+func (d deaf) Subscribe(channel string, sharded bool, sink holdfast.Sink) holdfast.Subscription {
+	return d.Driver.Subscribe(channel, sharded, hearsNothing{sink})
+}
+
+type hearsNothing struct{ holdfast.Sink }
+
+func (hearsNothing) Message(string) {}
+
+// silent keeps every other release to itself.
+type silent struct{ holdfast.Driver }
+
+var released atomic.Int64
+
+func (d silent) Eval(ctx context.Context, s holdfast.Script, keys, args []string, urgent bool) (string, error) {
+	if s.Name == "release" && released.Add(1)%2 == 0 {
+		return "released " + strconv.FormatInt(time.Now().UnixMicro(), 10), nil
+	}
+	return d.Driver.Eval(ctx, s, keys, args, urgent)
+}

@@ -1,0 +1,152 @@
+package simulation
+
+import (
+	"cmp"
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"time"
+
+	"github.com/holdfast-go/holdfast/tests/history"
+)
+
+// Result is what became of a world.
+type Result struct {
+	Seed       uint64
+	Temper     Temper
+	Simulated  time.Duration // until the faults were over
+	Busy       time.Duration // of that, while somebody held or wanted a lock
+	Grants     int
+	Commands   int            // scripts sent
+	Faults     map[string]int // that befell it, by kind
+	Outcomes   map[string]int // of attempts and leases
+	Overlaps   int            // in a wild world
+	Violations []string
+	Hash       uint64 // of the log
+	Plan       string
+	Log        []string
+}
+
+// record keeps an attempt. One that is queued must not wait for a lock that is free.
+func (w *World) record(e history.Event, queued bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	e.ID = uint64(len(w.events))
+	w.events = append(w.events, e)
+	w.queued[e.ID] = queued
+}
+
+func (w *World) count(what string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.result.Outcomes == nil {
+		w.result.Outcomes = map[string]int{}
+	}
+	w.result.Outcomes[what]++
+}
+
+// judge checks the world's history.
+func (w *World) judge() Result {
+	r := w.result
+	r.Plan = w.plan.String()
+	r.Violations = w.findings
+	for _, v := range history.Check(w.events) {
+		switch {
+		case v.Rule == history.Fencing && v.Second.Fence == 0:
+			// Programs that know only SET have no fences.
+		case v.Rule == history.Exclusion && w.plan.temper == Wild:
+			r.Overlaps++
+		default:
+			r.Violations = append(r.Violations, fmt.Sprintf("%s: %s: %v", time.Duration(v.Second.Granted), v.Rule, v))
+		}
+	}
+	if w.plan.temper == Calm {
+		r.Violations = append(r.Violations, w.idleLocks()...)
+	}
+	for _, e := range w.events {
+		if e.Granted != 0 {
+			r.Grants++
+		}
+	}
+	r.Busy = busy(w.events, w.plan.length)
+	// What happens at the same moment to several has no order.
+	slices.SortStableFunc(w.lines, func(a, b line) int {
+		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.process, b.process), cmp.Compare(a.goroutine, b.goroutine))
+	})
+	h := fnv.New64a()
+	for _, l := range w.lines {
+		text := l.String()
+		fmt.Fprintln(h, text)
+		r.Log = append(r.Log, text)
+	}
+	r.Hash = h.Sum64()
+	return r
+}
+
+// span is a time, in ns since the world began.
+type span struct{ from, to int64 }
+
+// merge returns what spans cover, in order and without overlaps.
+func merge(spans []span) []span {
+	slices.SortFunc(spans, func(a, b span) int { return cmp.Compare(a.from, b.from) })
+	var all []span
+	for _, s := range spans {
+		if n := len(all); n > 0 && s.from <= all[n-1].to {
+			all[n-1].to = max(all[n-1].to, s.to)
+		} else if s.to > s.from {
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
+// busy is how long somebody held or wanted a lock.
+func busy(events []history.Event, length time.Duration) time.Duration {
+	var spans []span
+	for _, e := range events {
+		end := e.GaveUp
+		if e.Granted != 0 {
+			end = min(e.Released, max(e.Deadline, e.Granted))
+		}
+		spans = append(spans, span{e.Asked, min(end, int64(length))})
+	}
+	total := int64(0)
+	for _, s := range merge(spans) {
+		total += s.to - s.from
+	}
+	return time.Duration(total)
+}
+
+// maxIdle is for how long, where nothing is wrong, a lock that somebody waits for may
+// be held by nobody: some round trips. A lease that ends by itself is given back.
+const maxIdle = 3 * time.Second
+
+// idleLocks finds locks that were free while somebody waited for them.
+func (w *World) idleLocks() []string {
+	var found []string
+	for _, n := range w.plan.names {
+		var held, wanted []span
+		for _, e := range w.events {
+			switch {
+			case e.Name != n.name:
+				continue
+			case e.Granted != 0:
+				held = append(held, span{e.Granted, min(e.Released, e.Deadline)})
+			}
+			if w.queued[e.ID] {
+				wanted = append(wanted, span{e.Asked, max(e.Granted, e.GaveUp)})
+			}
+		}
+		held = append(merge(held), span{1<<63 - 1, 1<<63 - 1})
+		for _, want := range merge(wanted) {
+			free := want.from
+			for _, h := range held {
+				if until := min(h.from, want.to); until-free > int64(maxIdle) {
+					found = append(found, fmt.Sprintf("lock %q was free from %s to %s although somebody waited for it", n.name, time.Duration(free), time.Duration(until)))
+				}
+				free = max(free, h.to)
+			}
+		}
+	}
+	return found
+}

@@ -1,0 +1,248 @@
+package simulation
+
+import (
+	"fmt"
+	"hash/fnv"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+)
+
+// random returns a source of its own for everything that has a name: what one part of
+// a world draws does not depend on what others draw, nor on the order in which
+// goroutines run.
+func random(seed uint64, name ...any) *rand.Rand {
+	h := fnv.New64a()
+	fmt.Fprint(h, name...)
+	return rand.New(rand.NewPCG(seed, h.Sum64()))
+}
+
+// between draws a duration whose logarithm is evenly spread.
+func between(r *rand.Rand, low, high time.Duration) time.Duration {
+	return time.Duration(float64(low) * math.Pow(float64(high)/float64(low), r.Float64()))
+}
+
+func chance(r *rand.Rand, percent int) bool { return r.IntN(100) < percent }
+
+// Temper says what befalls a world.
+type Temper string
+
+// The tempers.
+const (
+	// Calm: nothing but delays, and clocks at different rates.
+	Calm Temper = "calm"
+	// Rough: every fault that locks must survive.
+	Rough Temper = "rough"
+	// Wild: also faults that no lock on one server survives: data lost, clocks that
+	// jump. Overlaps are counted there; they are no violations.
+	Wild Temper = "wild"
+)
+
+// plan is a world before it begins, all of it drawn from the seed.
+type plan struct {
+	seed      uint64
+	temper    Temper
+	length    time.Duration
+	delay     time.Duration // mean, one way
+	rate      float64       // of the server's clock
+	names     []name
+	processes []process
+	faults    []fault
+}
+
+// name is a lock that everybody wants.
+type name struct {
+	name string
+	key  string // exact, or ""
+
+	// Who wants it comes in bursts: every so often, within so long, for some turns.
+	every, spread time.Duration
+	turns         int
+	hold          [2]time.Duration // the least and the most
+	foreign       bool             // programs that know only SET hold it, too
+}
+
+// process is a client and its goroutines.
+type process struct {
+	config  holdfast.Config
+	workers []worker
+}
+
+// worker is a goroutine and how it takes the names.
+type worker struct {
+	wants []want // by name
+}
+
+// want is how a goroutine takes a lock.
+type want struct {
+	ttl         time.Duration
+	renew       bool
+	maxHold     time.Duration
+	maxRenewals int // negative: no bound
+	poll        time.Duration
+	tries       int
+}
+
+// term is for how long the server grants it.
+func (w want) term() time.Duration {
+	if w.maxHold > 0 {
+		return min(w.ttl, w.maxHold)
+	}
+	return w.ttl
+}
+
+func (w want) options(n name) []holdfast.Option {
+	opts := []holdfast.Option{holdfast.TTL(w.ttl), holdfast.Renew(w.renew)}
+	if w.maxHold > 0 {
+		opts = append(opts, holdfast.MaxHold(w.maxHold))
+	}
+	if w.maxRenewals >= 0 {
+		opts = append(opts, holdfast.MaxRenewals(w.maxRenewals))
+	}
+	if w.poll > 0 {
+		opts = append(opts, holdfast.Poll(w.poll, w.tries))
+	}
+	if n.key != "" {
+		opts = append(opts, holdfast.Key(n.key))
+	}
+	return opts
+}
+
+// newPlan draws a world.
+func newPlan(seed uint64, o Options) plan {
+	r := random(seed, "plan")
+	p := plan{
+		seed:   seed,
+		temper: [...]Temper{Calm, Rough, Rough, Rough, Wild}[r.IntN(5)],
+		length: between(r, 20*time.Minute, 3*time.Hour).Round(time.Second),
+		delay:  between(r, 50*time.Microsecond, 20*time.Millisecond),
+		// Assumption 1 allows 1%.
+		rate: 1 + 0.018*(r.Float64()-0.5),
+	}
+	if o.Temper != "" {
+		p.temper = o.Temper
+	}
+	if o.Length > 0 {
+		p.length = min(p.length, o.Length)
+	}
+	for i := range 1 + r.IntN(3) {
+		p.names = append(p.names, newName(r, i))
+	}
+	for range 3 + r.IntN(4) {
+		p.processes = append(p.processes, newProcess(r, p.names))
+	}
+	if p.temper == Calm {
+		// Nothing may go wrong there: no command may take longer than its timeout.
+		p.delay = min(p.delay, 2*time.Millisecond)
+		for i := range p.processes {
+			c := &p.processes[i].config
+			c.CommandTimeout = max(c.CommandTimeout, 2*time.Second)
+		}
+	} else {
+		p.faults = newFaults(random(seed, "faults"), p)
+	}
+	return p
+}
+
+func newName(r *rand.Rand, i int) name {
+	n := name{name: string(rune('a' + i))}
+	switch {
+	case i == 0: // one that is wanted most of the time
+		n.hold = [2]time.Duration{20 * time.Millisecond, between(r, 5*time.Second, 30*time.Second)}
+		n.every, n.spread, n.turns = between(r, 30*time.Second, 90*time.Second), between(r, time.Second, 30*time.Second), 1+r.IntN(2)
+	case chance(r, 50): // short jobs, many at a time
+		n.hold = [2]time.Duration{time.Millisecond, 300 * time.Millisecond}
+		n.every, n.spread, n.turns = between(r, time.Minute, 5*time.Minute), between(r, 10*time.Millisecond, 5*time.Second), 2+r.IntN(3)
+	default: // long ones
+		n.hold = [2]time.Duration{5 * time.Second, 12 * time.Minute}
+		n.every, n.spread, n.turns = between(r, 5*time.Minute, 20*time.Minute), between(r, time.Second, 2*time.Minute), 1
+	}
+	if chance(r, 25) {
+		n.key = "shared:" + n.name
+		n.foreign = chance(r, 60)
+	}
+	return n
+}
+
+func newProcess(r *rand.Rand, names []name) process {
+	p := process{config: holdfast.Config{
+		CommandTimeout: between(r, 300*time.Millisecond, 3*time.Second),
+		RetryTimeout:   between(r, time.Second, 6*time.Second),
+		LocalHandovers: []int{0, 0, 0, -1, 3}[r.IntN(5)],
+	}}
+	var alike []want
+	for _, n := range names {
+		alike = append(alike, newWant(r, n))
+	}
+	for range 2 + r.IntN(3) {
+		w := worker{wants: slices.Clone(alike)}
+		for i, n := range names {
+			if chance(r, 25) {
+				w.wants[i] = newWant(r, n)
+			}
+		}
+		p.workers = append(p.workers, w)
+	}
+	return p
+}
+
+func newWant(r *rand.Rand, n name) want {
+	w := want{renew: true, maxRenewals: -1}
+	// Short leases of long holds cost a renewal every third of one: not many have them.
+	short := n.hold[1] / 6
+	if chance(r, 15) {
+		short = n.hold[1] / 30
+	}
+	w.ttl = between(r, max(50*time.Millisecond, short), min(max(5*time.Second, 2*n.hold[1]), 10*time.Minute))
+	switch r.IntN(10) {
+	case 0, 1:
+		w.renew = false
+	case 2:
+		w.maxHold = between(r, max(n.hold[0], 10*time.Millisecond), 2*n.hold[1])
+	case 3:
+		w.maxRenewals = r.IntN(4)
+	}
+	if chance(r, 8) {
+		w.poll, w.tries = between(r, max(10*time.Millisecond, n.hold[1]/200), 4*time.Second), r.IntN(20)
+	}
+	return w
+}
+
+// longest is the longest time for which a lock can be left to itself.
+func (p plan) longest() time.Duration {
+	longest := foreignTTL
+	for _, process := range p.processes {
+		for _, worker := range process.workers {
+			for _, w := range worker.wants {
+				longest = max(longest, extension*w.ttl)
+			}
+		}
+	}
+	return longest
+}
+
+// extension is the most by which Extend is used to multiply a TTL.
+const extension = 2
+
+func (p plan) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "seed %d: %s, %s, delays of %s, the server's clock at %.4f\n", p.seed, p.temper, p.length, p.delay.Round(time.Microsecond), p.rate)
+	for _, n := range p.names {
+		fmt.Fprintf(&b, "  lock %+v\n", n)
+	}
+	for i, process := range p.processes {
+		fmt.Fprintf(&b, "  process %d: CommandTimeout %s, RetryTimeout %s, LocalHandovers %d\n",
+			i, process.config.CommandTimeout, process.config.RetryTimeout, process.config.LocalHandovers)
+		for j, w := range process.workers {
+			fmt.Fprintf(&b, "    goroutine %d: %+v\n", j, w.wants)
+		}
+	}
+	for _, f := range p.faults {
+		fmt.Fprintf(&b, "  %v\n", f)
+	}
+	return b.String()
+}

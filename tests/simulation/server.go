@@ -1,0 +1,94 @@
+package simulation
+
+import (
+	"bufio"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/alicebob/miniredis/v2/server"
+)
+
+// redisServer is miniredis with a clock of its own, which can run at another rate than
+// the clients', and jump.
+type redisServer struct {
+	redis *miniredis.Miniredis
+
+	mu    sync.Mutex
+	begun time.Time
+	rate  float64 // of its clock
+	step  time.Duration
+}
+
+func newServer(rate float64) (*redisServer, error) {
+	s := &redisServer{redis: miniredis.NewMiniRedis(), begun: time.Now(), rate: rate}
+	conn, err := s.redis.Dial() // a server in memory starts with its first connection
+	if err != nil {
+		return nil, err
+	}
+	_ = conn.Close()
+	s.tick()
+	s.redis.ClockTTL(true)
+	s.redis.Server().SetPreHook(hello)
+	return s, nil
+}
+
+// now is what its clock shows.
+func (s *redisServer) now() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	real := time.Since(s.begun)
+	return s.begun.Add(time.Duration(float64(real)*s.rate) + s.step)
+}
+
+// tick tells miniredis the time; to be called before it does anything.
+func (s *redisServer) tick() { s.redis.SetTime(s.now()) }
+
+// jump sets the clock forward, or back.
+func (s *redisServer) jump(d time.Duration) {
+	s.mu.Lock()
+	s.step += d
+	s.mu.Unlock()
+	s.tick()
+}
+
+func (s *redisServer) accept(e *end) {
+	e.arrived = s.tick
+	s.redis.Server().ServeConn(e)
+}
+
+// do runs a command at once.
+func (s *redisServer) do(args ...string) {
+	s.tick()
+	s.redis.Server().Dispatch(server.NewPeer(bufio.NewWriter(io.Discard)), args)
+}
+
+// value returns a key's value and time to live; "" if there is none.
+func (s *redisServer) value(key string) (string, time.Duration) {
+	s.tick()
+	v, err := s.redis.Get(key)
+	if err != nil {
+		return "", 0
+	}
+	return v, s.redis.TTL(key)
+}
+
+func (s *redisServer) keys() []string {
+	s.tick()
+	return s.redis.Keys()
+}
+
+// hello answers the HELLO without arguments by which the adapter asks what the server is.
+func hello(c *server.Peer, command string, args ...string) bool {
+	if command != "HELLO" || len(args) > 0 {
+		return false
+	}
+	c.Block(func(w *server.Writer) {
+		w.WriteMapLen(3)
+		for _, text := range []string{"server", "redis", "version", "7.2.0", "mode", "standalone"} {
+			w.WriteBulk(text)
+		}
+	})
+	return true
+}

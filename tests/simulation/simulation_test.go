@@ -1,0 +1,262 @@
+package simulation
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/holdfast-go/holdfast/tests/child"
+	"github.com/holdfast-go/holdfast/tests/soak"
+)
+
+// What a run is told by its environment. HOLDFAST_SOAK makes it as long as it says.
+const (
+	envSeed  = "HOLDFAST_SIMULATE_SEED"  // of the first world, or of TestWorld's
+	envHours = "HOLDFAST_SIMULATE_HOURS" // to simulate
+	envShard = "HOLDFAST_SIMULATE_SHARD" // for a process of TestSimulation: "first step hours duration"
+)
+
+// slice is how many hours run with the ordinary tests.
+const (
+	slice     = 25.0
+	sliceRace = 3.0
+)
+
+func TestMain(m *testing.M) {
+	// One goroutine runs at a time, as in a bubble all but those at the same moment do:
+	// so nearly everything is replayed alike, and worlds run in as many processes.
+	runtime.GOMAXPROCS(1)
+	debug.SetGCPercent(400)
+	redis.SetLogger(quiet{})
+	os.Exit(m.Run())
+}
+
+// quiet is a logger for go-redis, which tells of every dial that fails.
+type quiet struct{}
+
+func (quiet) Printf(context.Context, string, ...any) {}
+
+// TestSimulation runs worlds, in one process for each processor.
+func TestSimulation(t *testing.T) {
+	if shard := os.Getenv(envShard); shard != "" {
+		runShard(t, shard)
+		return
+	}
+	hours, limit := slice, time.Duration(0)
+	if raceDetector {
+		hours = sliceRace
+	}
+	if text := os.Getenv(envHours); text != "" {
+		var err error
+		if hours, err = strconv.ParseFloat(text, 64); err != nil || hours <= 0 {
+			t.Fatalf("%s=%q is not a number of hours", envHours, text)
+		}
+	} else if soak.Long() {
+		hours, limit = 1e9, soak.Duration(t)
+	}
+	first := firstSeed(t)
+	t.Logf("the first seed is %d (%s sets it)", first, envSeed)
+
+	run := &run{t: t, begun: time.Now(), summary: Summary{First: first, Replayable: Replayable}}
+	n := runtime.NumCPU()
+	var all sync.WaitGroup
+	for i := range n {
+		all.Go(func() {
+			run.shard(fmt.Sprintf("%d %d %f %s", first+uint64(i), n, hours/float64(n), limit))
+		})
+	}
+	all.Wait()
+	run.report(run.cpu, "")
+	fmt.Println(run.summary.JSON())
+	if run.summary.Worlds == 0 || run.summary.Grants == 0 {
+		t.Error("nothing was simulated")
+	}
+}
+
+// firstSeed is the seed that was asked for, or another one every time.
+func firstSeed(t *testing.T) uint64 {
+	text := os.Getenv(envSeed)
+	if text == "" {
+		return uint64(time.Now().UnixMicro()) % 1e12
+	}
+	seed, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		t.Fatalf("%s: %v", envSeed, err)
+	}
+	return seed
+}
+
+// run is a run of TestSimulation.
+type run struct {
+	t     *testing.T
+	begun time.Time
+
+	mu       sync.Mutex
+	summary  Summary
+	cpu      time.Duration
+	reported time.Time
+}
+
+// The lines that a process of TestSimulation prints.
+const (
+	beginning = "simulation begins "
+	result    = "simulation result "
+)
+
+// shard runs a process that runs worlds, and adds them up.
+func (r *run) shard(shard string) {
+	cmd := exec.Command(os.Args[0], "-test.run=^TestSimulation$", "-test.timeout=0")
+	cmd.Env = append(os.Environ(), envShard+"="+shard)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		r.t.Error(err)
+		return
+	}
+	cmd.Stderr = cmd.Stdout
+	if err := child.Start(cmd); err != nil {
+		r.t.Error(err)
+		return
+	}
+	seed := ""
+	var other []string
+	lines := bufio.NewScanner(out)
+	lines.Buffer(nil, 1<<26)
+	for lines.Scan() {
+		line := lines.Text()
+		if text, ok := strings.CutPrefix(line, beginning); ok {
+			seed, other = text, nil
+		} else if text, ok := strings.CutPrefix(line, result); ok {
+			r.add(text)
+		} else if len(other) < 200 {
+			other = append(other, line)
+		}
+	}
+	if err := cmd.Wait(); err != nil {
+		r.t.Errorf("the process with seed %s: %v\n%s\n%s", seed, err, replay(seed), strings.Join(other, "\n"))
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.cpu += cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
+}
+
+func (r *run) add(text string) {
+	var w world
+	if err := json.Unmarshal([]byte(text), &w); err != nil {
+		r.t.Error(err)
+		return
+	}
+	if len(w.Violations) > 0 {
+		r.t.Errorf("seed %d:\n%s\n%s", w.Seed, strings.Join(w.Violations, "\n"), replay(strconv.FormatUint(w.Seed, 10)))
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.summary.Add(w.Result)
+	if time.Since(r.reported) > 10*time.Second {
+		r.report(0, "so far ") // the processor time of processes is known when they end
+	}
+}
+
+// report tells how far it is.
+func (r *run) report(cpu time.Duration, when string) {
+	r.reported = time.Now()
+	r.summary.Took(time.Since(r.begun), cpu)
+	r.t.Logf("%s%s", when, &r.summary)
+}
+
+// replay is the command that runs a world again.
+func replay(seed string) string {
+	exactly := "exactly but for what happens at the same moment"
+	if !Replayable {
+		exactly = "with other jitter, since this build cannot draw it from the seed"
+	}
+	return fmt.Sprintf("again, %s:\n%s=%s go test -tags replay -ldflags=-checklinkname=0 -count=1 -run 'TestWorld$' -v ./simulation", exactly, envSeed, seed)
+}
+
+// world is a Result as it goes from process to process.
+type world struct{ Result }
+
+func (w world) MarshalJSON() ([]byte, error) {
+	w.Log, w.Plan = nil, ""
+	return json.Marshal(w.Result)
+}
+
+func (w *world) UnmarshalJSON(text []byte) error { return json.Unmarshal(text, &w.Result) }
+
+// runShard runs the worlds of one process.
+func runShard(t *testing.T, shard string) {
+	var seed, step uint64
+	var hours float64
+	var text string
+	if _, err := fmt.Sscanf(shard, "%d %d %f %s", &seed, &step, &hours, &text); err != nil {
+		t.Fatal(err)
+	}
+	limit, err := time.ParseDuration(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	begun := time.Now()
+	for done := 0.0; done < hours && (limit == 0 || time.Since(begun) < limit); seed += step {
+		fmt.Printf("%s%d\n", beginning, seed)
+		r := Run(t, seed, Options{})
+		done += r.Simulated.Hours()
+		line, err := json.Marshal(world{r})
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Printf("%s%s\n", result, line)
+	}
+}
+
+// TestWorld runs the world of one seed, and with -v tells all about it.
+func TestWorld(t *testing.T) {
+	seed := uint64(1)
+	if os.Getenv(envSeed) != "" {
+		seed = firstSeed(t)
+	}
+	begun := time.Now()
+	r := Run(t, seed, Options{})
+	if testing.Verbose() {
+		fmt.Printf("%s\n%s\n", r.Plan, strings.Join(r.Log, "\n"))
+	}
+	var s Summary
+	s.Add(r)
+	s.Took(time.Since(begun), 0)
+	t.Logf("%s; the log's hash is %x", &s, r.Hash)
+	if len(r.Violations) > 0 {
+		t.Errorf("seed %d:\n%s", seed, strings.Join(r.Violations, "\n"))
+	}
+}
+
+// TestReplay runs worlds twice. In a build for replay most have the same log both
+// times, to the nanosecond; some not, where goroutines that wake at the same moment
+// run in another order.
+func TestReplay(t *testing.T) {
+	const worlds = 4
+	same := 0
+	for seed := uint64(1); seed <= worlds; seed++ {
+		o := Options{Length: 20 * time.Minute}
+		a, b := Run(t, seed, o), Run(t, seed, o)
+		if a.Plan != b.Plan {
+			t.Errorf("seed %d: one seed, two worlds:\n%s\n%s", seed, a.Plan, b.Plan)
+		}
+		if a.Hash == b.Hash {
+			same++
+		}
+	}
+	t.Logf("%d of %d worlds had the same log twice; Replayable is %t", same, worlds, Replayable)
+	if Replayable && same == 0 {
+		t.Error("no world is replayed")
+	}
+}

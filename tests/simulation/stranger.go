@@ -1,0 +1,56 @@
+package simulation
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/holdfast-go/holdfast/tests/history"
+)
+
+// foreignTTL is for how long a program takes a lock that knows only SET.
+const foreignTTL = 20 * time.Second
+
+// compareAndDelete is how such programs release.
+var compareAndDelete = redis.NewScript(`if redis.call("GET", KEYS[1]) == ARGV[1] then return redis.call("DEL", KEYS[1]) end return 0`)
+
+// stranger is a program that shares a name's key and knows only SET: it polls, does not
+// queue, and knows no fence.
+func (w *World) stranger(i int) {
+	n := w.plan.names[i]
+	host := -1 - i
+	r := random(w.plan.seed, "stranger", i)
+	rdb := redis.NewClient(&redis.Options{
+		Addr:       "127.0.0.1:0",
+		MaxRetries: -1, // a SET that is sent again meets its own lock
+		Dialer:     func(ctx context.Context, _, _ string) (net.Conn, error) { return w.network.dial(ctx, host) },
+	})
+	defer rdb.Close()
+	at := func(t time.Time) int64 { return int64(t.Sub(w.begun)) + 1 }
+	for attempt := 0; w.sleepUntil(time.Since(w.begun) + between(r, time.Second, 2*n.every)); attempt++ {
+		ctx, cancel := context.WithTimeout(w.patience, 2*time.Second)
+		token := fmt.Sprintf("%d:%d", host, attempt)
+		e := history.Event{Process: host, Name: n.name, Asked: at(time.Now())}
+		sent := time.Now()
+		ok, err := rdb.SetNX(ctx, n.key, token, foreignTTL).Result()
+		cancel()
+		if err != nil || !ok {
+			continue
+		}
+		// With the allowance for drift that such programs should make, and seldom do.
+		deadline := sent.Add(foreignTTL - foreignTTL/50)
+		e.Granted, e.Deadline = at(time.Now()), at(deadline)
+		if hold := min(between(r, n.hold[0], n.hold[1]), foreignTTL/2); time.Until(deadline) > hold {
+			w.sleepUntil(time.Since(w.begun) + hold)
+		}
+		e.Released = at(time.Now())
+		w.record(e, false)
+		w.note(host, 0, "%s: a stranger held it for %s", n.name, time.Duration(e.Released-e.Granted))
+		ctx, cancel = context.WithTimeout(context.Background(), 2*time.Second)
+		_ = compareAndDelete.Run(ctx, rdb, []string{n.key}, token).Err() // else it expires
+		cancel()
+	}
+}

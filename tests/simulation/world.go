@@ -1,0 +1,330 @@
+package simulation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/holdfastgoredis"
+	"github.com/holdfast-go/holdfast/internal/clock"
+	"github.com/holdfast-go/holdfast/internal/keys"
+	"github.com/holdfast-go/holdfast/tests/history"
+)
+
+// World is one server, its clients and what befalls them, in a bubble of its own.
+type World struct {
+	plan    plan
+	wrap    func(holdfast.Driver) holdfast.Driver // nil, or what breaks the lock
+	begun   time.Time
+	server  *redisServer
+	network *network
+	space   keys.Space
+
+	draining chan struct{} // closed when the faults are over and nobody begins anew
+	patience context.Context
+	ended    sync.WaitGroup // everything but the main goroutine
+	commands atomic.Int64
+
+	mu       sync.Mutex
+	present  []*incarnation // by process; nil while it is down
+	born     int
+	events   []history.Event
+	queued   map[uint64]bool // events of waiters that have a place in the queue
+	lines    []line
+	findings []string
+	result   Result
+}
+
+// incarnation is a client, from its start to its end: a process, as the server sees it.
+type incarnation struct {
+	number int // of the process
+	host   int // on the network: every incarnation has its own
+	owner  string
+	rdb    *redis.Client
+	client *holdfast.Client
+	ctx    context.Context // ends when it does
+	end    context.CancelFunc
+	dead   atomic.Bool // it crashed: what it does now does not count
+	idle   sync.WaitGroup
+}
+
+// Options change a world. Its zero value changes nothing.
+type Options struct {
+	Temper Temper        // instead of what the seed says
+	Length time.Duration // at most
+	// Wrap puts something between clients and their driver.
+	Wrap func(holdfast.Driver) holdfast.Driver
+}
+
+// Run runs the world of a seed.
+func Run(t *testing.T, seed uint64, o Options) Result {
+	t.Helper()
+	w := &World{plan: newPlan(seed, o), wrap: o.Wrap, queued: map[uint64]bool{}}
+	w.result = Result{Seed: seed, Temper: w.plan.temper, Faults: map[string]int{}}
+	defer seedJitter(seed)()
+	synctest.Test(t, func(t *testing.T) {
+		defer clock.SetBoot(func() time.Duration { return 0 })()
+		if err := w.run(); err != nil {
+			t.Fatal(err)
+		}
+	})
+	return w.judge()
+}
+
+func (w *World) run() (err error) {
+	w.begun, w.draining = time.Now(), make(chan struct{}) // a bubble knows its own channels only
+	if w.server, err = newServer(w.plan.rate); err != nil {
+		return err
+	}
+	defer w.server.redis.Close()
+	if w.space, err = keys.NewSpace("holdfast:"); err != nil {
+		return err
+	}
+	w.network = newNetwork(w.plan.seed, w.plan.delay, w.server.accept)
+	w.present = make([]*incarnation, len(w.plan.processes))
+
+	patience, giveUp := context.WithCancelCause(context.Background())
+	defer giveUp(nil)
+	w.patience = patience
+	for i := range w.plan.processes {
+		w.start(i)
+	}
+	for i, n := range w.plan.names {
+		if n.foreign {
+			w.ended.Go(func() { w.stranger(i) })
+		}
+	}
+	w.ended.Go(w.befall)
+	time.Sleep(w.plan.length)
+	w.result.Simulated = w.plan.length
+	w.result.Commands = int(w.commands.Load())
+
+	// The faults are over. Whoever waits must be served, and be served again.
+	w.network.heal()
+	w.note(-1, -1, "the faults are over")
+	close(w.draining)
+	timer := time.AfterFunc(w.bound(), func() { giveUp(errStuck) })
+	w.ended.Wait()
+	if !timer.Stop() {
+		w.finding("nobody may wait for longer than %s after the faults, and somebody did", w.bound())
+	}
+
+	// What nobody released has expired then, and so have queues and tombstones.
+	time.Sleep(w.bound())
+	w.checkLeftovers()
+	return nil
+}
+
+// errStuck ends what has waited for too long.
+var errStuck = errors.New("not served although nothing is wrong any more")
+
+// bound is how long it may take, after the faults, until everybody was served: what a
+// dead holder left expires; the queue is looked at every 36 s at most; each waiter may
+// have to be found dead or hanging, at a claim apiece.
+func (w *World) bound() time.Duration {
+	waiters := 0
+	for _, p := range w.plan.processes {
+		waiters += len(p.workers)
+	}
+	b := w.plan.longest() + 2*time.Minute + time.Duration(waiters)*3*time.Second
+	for _, f := range w.plan.faults {
+		if f.kind == clockBack {
+			b += f.lasts
+		}
+	}
+	return b
+}
+
+// start starts a process, and its goroutines.
+func (w *World) start(number int) {
+	w.mu.Lock()
+	host := w.born
+	w.born++
+	w.mu.Unlock()
+	ctx, end := context.WithCancel(w.patience)
+	p := &incarnation{number: number, host: host, owner: fmt.Sprintf("p%d.%d", number, host), ctx: ctx, end: end}
+	p.rdb = redis.NewClient(&redis.Options{
+		Addr:   "127.0.0.1:0", // go-redis looks names up, outside the bubble
+		Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) { return w.network.dial(ctx, host) },
+		// Who waits for a connection does so with a timer of an earlier bubble, which is
+		// fatal: go-redis keeps its timers for the next.
+		PoolSize: 1000,
+	})
+	var d holdfast.Driver = counted{holdfastgoredis.New(p.rdb), &w.commands}
+	if w.wrap != nil {
+		d = w.wrap(d)
+	}
+	cfg := w.plan.processes[number].config
+	cfg.Owner = p.owner
+	var err error
+	if p.client, err = holdfast.New(d, &cfg); err != nil {
+		panic(err)
+	}
+	w.mu.Lock()
+	w.present[number] = p
+	w.mu.Unlock()
+	for i := range w.plan.processes[number].workers {
+		p.idle.Add(1)
+		w.ended.Go(func() {
+			defer p.idle.Done()
+			newHand(w, p, i).work()
+		})
+	}
+	w.ended.Go(func() { w.bury(p) })
+}
+
+// bury closes what a process had, when its goroutines are done.
+func (w *World) bury(p *incarnation) {
+	p.idle.Wait()
+	p.end()
+	ctx, cancel := context.WithTimeout(context.Background(), w.bound())
+	defer cancel()
+	if err := p.client.Close(ctx); err != nil {
+		w.finding("%s: Close: %v", p.owner, err)
+	}
+	if err := p.rdb.Close(); err != nil {
+		w.finding("%s: go-redis: Close: %v", p.owner, err)
+	}
+}
+
+// incarnation returns a process as it is now; nil while it is down.
+func (w *World) incarnation(number int) *incarnation {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.present[number]
+}
+
+// crash kills a process, and starts it again later.
+func (w *World) crash(p *incarnation, down time.Duration) {
+	p.dead.Store(true)
+	w.network.set(func() { w.network.hostOf(p.host).dead = true })
+	for _, l := range w.network.linksOf(p.host) {
+		l.cut()
+	}
+	p.end()
+	w.again(p, down)
+}
+
+// close closes a process's client under its goroutines, and starts it again later.
+func (w *World) close(p *incarnation, down time.Duration) {
+	ctx, cancel := context.WithTimeout(context.Background(), down)
+	w.ended.Go(func() {
+		defer cancel()
+		if err := p.client.Close(ctx); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+			w.finding("%s: Close: %v", p.owner, err)
+		}
+	})
+	w.again(p, down)
+}
+
+func (w *World) again(p *incarnation, down time.Duration) {
+	w.mu.Lock()
+	w.present[p.number] = nil
+	w.mu.Unlock()
+	w.ended.Go(func() {
+		if w.sleepUntil(time.Since(w.begun) + down) {
+			w.start(p.number)
+		}
+	})
+}
+
+// sleepUntil sleeps until so long after the beginning; false when the faults are over
+// before that.
+func (w *World) sleepUntil(at time.Duration) bool {
+	timer := time.NewTimer(at - time.Since(w.begun))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-w.draining:
+		return false
+	}
+}
+
+// key returns the key under which a name's lock lives.
+func (w *World) key(i int) string {
+	n := w.plan.names[i]
+	if n.key != "" {
+		return n.key
+	}
+	k, err := w.space.Name(n.name)
+	if err != nil {
+		panic(err)
+	}
+	return k.Lock
+}
+
+// checkLeftovers looks for what should be gone when all clients are closed and every
+// lease would have expired.
+func (w *World) checkLeftovers() {
+	for _, k := range w.server.keys() {
+		if k != w.space.Fence() {
+			w.finding("the key %q is left", k)
+		}
+	}
+	if channels := w.server.redis.PubSubChannels(""); len(channels) > 0 {
+		w.finding("the channels %q are left", channels)
+	}
+	for _, l := range w.network.linksOf(-1) {
+		// go-redis forgets to close a connection whose handshake fails: it marks it as
+		// closed before. In a process of its own the garbage collector closes it.
+		if l.used {
+			w.finding("connection %d of p%d is left, with %d of its ends closed", l.number, l.process, l.closed)
+		}
+	}
+}
+
+// counted counts scripts.
+type counted struct {
+	holdfast.Driver
+	n *atomic.Int64
+}
+
+func (d counted) Eval(ctx context.Context, s holdfast.Script, keys, args []string, urgent bool) (string, error) {
+	d.n.Add(1)
+	return d.Driver.Eval(ctx, s, keys, args, urgent)
+}
+
+// line is a line of the log.
+type line struct {
+	at                 time.Duration
+	process, goroutine int
+	text               string
+}
+
+func (l line) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%14.6f ", l.at.Seconds())
+	if l.process >= 0 {
+		fmt.Fprintf(&b, "p%d/%d ", l.process, l.goroutine)
+	}
+	b.WriteString(l.text)
+	return b.String()
+}
+
+// note logs something; of nobody if process is negative.
+func (w *World) note(process, goroutine int, format string, args ...any) {
+	l := line{time.Since(w.begun), process, goroutine, fmt.Sprintf(format, args...)}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.lines = append(w.lines, l)
+}
+
+// finding logs something that must not be.
+func (w *World) finding(format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	w.note(-1, -1, "VIOLATION: %s", text)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.findings = append(w.findings, fmt.Sprintf("%s: %s", time.Since(w.begun), text))
+}

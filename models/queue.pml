@@ -1,0 +1,451 @@
+/*
+ * queue.pml: several processes queue for one lock, wait, are handed it, leave, lose their
+ * subscriptions and die, for ever. Nobody is passed; nobody sleeps while the lock is free and
+ * something that was not lost could have told it; nothing is left of whoever went.
+ *
+ * Mirrors acquire.lua, release.lua and hand_over.lua; campaign.step, rest, take and
+ * renewAttempt; hub.join, Up and awaitUp. README.md says what is left out, and what each
+ * BREAK_ macro breaks.
+ */
+
+#ifndef N
+#define N 3		/* processes */
+#endif
+#ifndef CRASHES
+#define CRASHES 0	/* of processes */
+#endif
+#ifndef RESETS
+#define RESETS 0	/* of subscriptions */
+#endif
+#ifndef LOSSES
+#define LOSSES 0	/* of messages that were published, and of the queue */
+#endif
+#ifndef FAILURES
+#define FAILURES 0	/* of hand-overs: out of memory, no permission to publish */
+#endif
+#ifndef LAPSES
+#define LAPSES 1	/* of deadlines, of processes that stop for long */
+#endif
+#ifndef EARLY
+#define EARLY 0		/* looks without a reason */
+#endif
+#ifndef REPLACED
+#define REPLACED 0	/* attempts that give way to others with other options */
+#endif
+
+#define FREE N
+mtype = { idle, trying, joining, asking, resting, holding, ending, dead };
+mtype = { unanswered, granted, held, queued, gone, released };
+
+/* The server. */
+byte owner = FREE;
+bool mark;
+bool expired;		/* the lock is free because it expired */
+bool in_queue[N];
+byte place[N] = N;	/* who comes when, by score: first those with low ones */
+bool heard[N];		/* the server has its subscription */
+
+/* The processes. */
+mtype stage[N] = idle;
+mtype answer[N] = unanswered;
+bool placed[N];		/* it was told that it is queued: it looks from now on */
+bool waiting[N];	/* it will wait if it does not get the lock */
+bool missed[N];		/* its subscription was interrupted */
+bool due[N];		/* it looks when the lock expires */
+bool standby[N];	/* a message: look when the lock expires */
+bool grant[N];		/* a message: the lock is yours */
+bool lapsed[N];		/* what was granted last has expired */
+bool replacing[N];	/* its entry gives way to another in the same place */
+
+byte crashes, resets, losses, failures, lapses, early, replaced;
+/* A message, the queue, or a waiter is gone that another relied on: only a look after long helps. */
+bool excused;
+
+byte i, k, first, follower;
+bool done;
+
+bool nobody_is_passed = true;
+bool no_lost_wakeup = true;
+bool no_orphan_lock = true;
+bool no_ghost_in_queue = true;
+bool believer_owns_lock = true;
+bool no_phantom_grant = true;
+bool dead_are_skipped = true;
+bool release_is_done = true;
+bool look_serves_somebody = true;
+
+/* first_waiter sets first, or N, and follower: who comes behind it, or N. */
+inline first_waiter() {
+	first = N; follower = N;
+	for (i : 0 .. N - 1) {
+		if
+		:: place[i] < N && in_queue[place[i]] ->
+			if
+			:: first == N -> first = place[i]
+			:: first < N && follower == N -> follower = place[i]
+			:: else
+			fi
+		:: else
+		fi
+	}
+}
+
+/* enter gives P a place behind all others, unless it has one. */
+inline enter(P) {
+	i = 0;
+	do
+	:: i == N || place[i] == P -> break
+	:: i < N && place[i] == N -> place[i] = P; break
+	:: else -> i++
+	od
+}
+
+/* forgo gives up P's place. */
+inline forgo(P) {
+	k = 0;
+	for (i : 0 .. N - 1) {
+		if
+		:: place[i] == P -> k = 1
+		:: else
+		fi;
+		if
+		:: k && i < N - 1 -> place[i] = place[i + 1]
+		:: k && i == N - 1 -> place[i] = N
+		:: else
+		fi
+	}
+}
+
+/* give sets the lock to P. */
+inline give(P, MARK) {
+	k = 1;
+	for (i : 0 .. N - 1) {
+		if
+		:: place[i] == P -> k = 0
+		:: else ->
+			nobody_is_passed = !(k && place[i] < N && (in_queue[place[i]] || replacing[place[i]] && stage[place[i]] != dead));
+			assert(nobody_is_passed)
+		fi
+	}
+	owner = P; mark = MARK; expired = false; lapsed[P] = false
+}
+
+inline free_lock() { owner = FREE; mark = false; expired = false }
+
+inline stand_by(P) {
+#ifndef BREAK_NO_STANDBY
+	if
+	:: heard[P] && (stage[P] == asking || stage[P] == resting) -> standby[P] = true
+	:: else
+	fi
+#else
+	skip
+#endif
+}
+
+/* serve is hand_over.lua's: SELF is answered directly, or N. Sets done when that is served. */
+inline serve(SELF) {
+	done = false;
+	do
+	:: true ->
+		first_waiter();
+		if
+		:: first == N -> free_lock(); break
+		:: else
+		fi;
+		in_queue[first] = false;
+#ifdef BREAK_UNMARKED_HAND_OVER
+		follower = N;
+#endif
+		if
+		:: first == SELF ->
+			give(first, follower < N);
+#ifndef BREAK_NO_STANDBY_ON_DIRECT_GRANT
+			if
+			:: follower < N -> stand_by(follower)
+			:: else
+			fi;
+#endif
+			done = true;
+			break
+#ifdef BREAK_DEAD_NOT_SKIPPED
+		:: first != SELF ->
+#else
+		:: first != SELF && heard[first] ->
+#endif
+			dead_are_skipped = heard[first];
+			assert(dead_are_skipped);
+			give(first, follower < N);
+			if
+			:: stage[first] == asking || stage[first] == resting -> grant[first] = true
+			:: else
+			fi;
+			if
+			:: follower < N -> stand_by(follower)
+			:: else
+			fi;
+			break
+#ifndef BREAK_DEAD_NOT_SKIPPED
+		:: else
+#endif
+		fi
+	od
+}
+
+/* fail is serve that fails after it removed the first, and before it announces. */
+inline fail() {
+	first_waiter();
+	if
+	:: first < N -> in_queue[first] = false
+	:: else
+	fi;
+#ifdef BREAK_ANNOUNCED_BEFORE_SET
+	if
+	:: first < N && heard[first] && (stage[first] == asking || stage[first] == resting) -> grant[first] = true; lapsed[first] = false
+	:: else
+	fi;
+#endif
+	failures++; excused = true; done = false;
+	free_lock()
+}
+
+/* run_acquire is acquire.lua for P: T, a try; otherwise it waits, or looks. */
+inline run_acquire(P, T) {
+	first_waiter();
+	if
+#ifdef BREAK_BARGING
+	:: owner == FREE && !placed[P] -> give(P, first < N); answer[P] = granted
+#else
+	:: owner == FREE && !placed[P] && first == N -> give(P, false); answer[P] = granted
+#endif
+	:: owner == P -> answer[P] = granted; lapsed[P] = false
+	:: else ->
+		if
+		:: T ->
+			answer[P] = held;
+			if
+			:: owner == FREE ->
+				serve(N);
+				if
+				:: owner == FREE -> give(P, false); answer[P] = granted
+				:: else
+				fi
+			:: else
+			fi
+		:: !T && placed[P] && !in_queue[P] -> answer[P] = gone
+		:: else ->
+			enter(P);
+			in_queue[P] = true;
+			replacing[P] = false;
+			if
+			:: owner == FREE ->
+				serve(P);
+				look_serves_somebody = owner != FREE;
+				assert(look_serves_somebody);
+				answer[P] = (done -> granted : queued)
+			:: else -> answer[P] = queued
+			fi;
+			if
+#ifdef BREAK_QUEUED_UNMARKED
+			:: answer[P] == queued && placed[P] -> mark = true
+#else
+			:: answer[P] == queued -> mark = true
+#endif
+			:: else
+			fi;
+			/* What it is to wait for, if it reads this. */
+			first_waiter();
+			due[P] = answer[P] == queued && first == P
+		fi
+	fi
+}
+
+inline leave(P) {
+	if
+	:: in_queue[P] ->
+		first_waiter();
+		in_queue[P] = false;
+#ifndef BREAK_LEAVES_SILENTLY
+		if
+		:: first == P && follower < N ->
+			if
+			:: owner == FREE -> serve(N)
+			:: else -> stand_by(follower)
+			fi
+		:: else
+		fi
+#endif
+	:: else
+	fi
+}
+
+/* run_release is release.lua for P, with its member of the queue. F: the hand-over fails. */
+inline run_release(P, F) {
+	if
+#ifdef BREAK_CANCEL_ONLY_LEAVES
+	:: owner == P && !waiting[P] ->
+#else
+	:: owner == P ->
+#endif
+		if
+#ifndef BREAK_MARK_NOT_CHECKED
+		:: mark && !F -> serve(N)
+		:: mark && F -> fail();
+#ifdef BREAK_RELEASE_FAILS_WITH_HAND_OVER
+			owner = P
+#endif
+#endif
+		:: else -> free_lock()
+		fi
+	:: else -> leave(P)
+	fi;
+	answer[P] = released
+}
+
+/* quiet: P does nothing unless it is told, or looks after long. */
+#define quiet(P)	(stage[P] == idle || stage[P] == dead || stage[P] == resting && heard[P] && \
+			 !grant[P] && !standby[P] && !missed[P] && !(due[P] && expired))
+#if N == 2
+#define all_quiet	(quiet(0) && quiet(1))
+#elif N == 3
+#define all_quiet	(quiet(0) && quiet(1) && quiet(2))
+#else
+#define all_quiet	(quiet(0) && quiet(1) && quiet(2) && quiet(3))
+#endif
+
+inline check() {
+	for (i : 0 .. N - 1) {
+		no_orphan_lock = !(owner == i && (stage[i] == idle || stage[i] == joining && !placed[i]));
+		assert(no_orphan_lock);
+		no_ghost_in_queue = !(in_queue[i] && (stage[i] == idle || stage[i] == trying || stage[i] == holding));
+		assert(no_ghost_in_queue);
+		believer_owns_lock = !(stage[i] == holding && owner != i);
+		assert(believer_owns_lock);
+		no_phantom_grant = !(grant[i] && !lapsed[i] && owner != i);
+		assert(no_phantom_grant);
+		no_lost_wakeup = !(stage[i] == resting && owner == FREE && all_quiet && !excused);
+		assert(no_lost_wakeup)
+	}
+	i = 0; k = 0; first = 0; follower = 0; done = false
+}
+
+inline clear(P) {
+	answer[P] = unanswered; due[P] = false; standby[P] = false; grant[P] = false; lapsed[P] = false
+}
+inline hold(P) { clear(P); forgo(P); stage[P] = holding; placed[P] = false; waiting[P] = false; replacing[P] = false }
+
+#define me _pid
+
+active [N] proctype process() {
+end:	do
+	/* It tries; or asks at once, being subscribed. */
+	:: d_step { stage[me] == idle -> printf("%d tries\n", me); stage[me] = trying }
+	:: d_step { stage[me] == idle && heard[me] && !missed[me] ->
+		printf("%d would wait\n", me); stage[me] = asking; waiting[me] = true }
+	:: d_step { stage[me] == trying && answer[me] == unanswered ->
+		run_acquire(me, true); printf("%d is answered %e\n", me, answer[me]); check() }
+	:: atomic { stage[me] == trying && answer[me] == held ->
+		clear(me);
+		if
+		:: stage[me] = idle
+		:: stage[me] = joining; waiting[me] = true; printf("%d joins\n", me)
+		fi }
+	:: d_step { (stage[me] == trying || stage[me] == asking) && answer[me] == granted && !lapsed[me] ->
+		hold(me); printf("%d holds the lock\n", me); check() }
+	:: d_step { (stage[me] == trying || stage[me] == asking) && answer[me] == granted && lapsed[me] ->
+		clear(me); stage[me] = ending; printf("%d is late\n", me); check() }
+
+	/* It subscribes, and when that is confirmed asks for a place, or looks. */
+#ifdef BREAK_SUBSCRIBED_AFTER_CHECK
+	:: d_step { stage[me] == joining -> stage[me] = asking }
+	:: d_step { stage[me] == resting && !heard[me] -> heard[me] = true; check() }
+#else
+	:: d_step { stage[me] == joining -> heard[me] = true; missed[me] = false; stage[me] = asking; printf("%d is subscribed\n", me); check() }
+#endif
+	:: d_step { stage[me] == asking && answer[me] == unanswered ->
+		missed[me] = missed[me] && !heard[me];
+		run_acquire(me, false); printf("%d is answered %e\n", me, answer[me]); check() }
+	:: d_step { stage[me] == asking && answer[me] == queued ->
+		answer[me] = unanswered; placed[me] = true;
+#ifdef BREAK_SUBSCRIBED_AFTER_CHECK
+		stage[me] = resting;
+#else
+		stage[me] = (heard[me] -> resting : joining);
+#endif
+		check() }
+	:: d_step { stage[me] == asking && answer[me] == gone ->	/* another token, the same place */
+		clear(me); placed[me] = false; check() }
+
+	/* It rests, until a message, or a time to look. */
+	:: d_step { stage[me] == resting && grant[me] && !lapsed[me] -> hold(me); printf("%d is told that it holds the lock\n", me); check() }
+	:: d_step { stage[me] == resting && grant[me] && lapsed[me] -> grant[me] = false; stage[me] = asking; printf("%d is told too late\n", me); check() }
+	:: d_step { stage[me] == resting && standby[me] -> standby[me] = false; due[me] = true; printf("%d stands by\n", me); check() }
+	:: d_step { stage[me] == resting && due[me] && expired -> due[me] = false; stage[me] = asking; printf("%d looks, being due\n", me); check() }
+#ifdef BREAK_NO_LOOK_AFTER_RESET
+	:: d_step { stage[me] == resting && missed[me] -> missed[me] = false; check() }
+#else
+	:: d_step { stage[me] == resting && missed[me] && heard[me] -> missed[me] = false; stage[me] = asking; printf("%d looks after a reset\n", me); check() }
+#endif
+	:: d_step { early < EARLY && stage[me] == resting -> early++; stage[me] = asking; due[me] = false; printf("%d looks early\n", me) }
+	:: d_step { stage[me] == resting && all_quiet -> stage[me] = asking; due[me] = false; printf("%d looks after long\n", me) }
+
+	/* It releases, or leaves, whatever it is doing. */
+	:: d_step { stage[me] == holding || stage[me] == resting || stage[me] == asking || stage[me] == joining ->
+		clear(me); stage[me] = ending; printf("%d ends\n", me); check() }
+	:: d_step { stage[me] == ending && answer[me] == unanswered ->
+		run_release(me, false);
+		printf("%d is answered %e\n", me, answer[me]);
+		release_is_done = owner != me;
+		check() }
+	:: d_step { stage[me] == ending && answer[me] == unanswered && failures < FAILURES && owner == me && mark ->
+		run_release(me, true);
+		printf("%d is answered %e; the hand-over failed\n", me, answer[me]);
+		release_is_done = owner != me;
+		assert(release_is_done);
+		check() }
+	:: d_step { stage[me] == ending && answer[me] == released ->
+		clear(me); forgo(me); stage[me] = idle; placed[me] = false; waiting[me] = false; replacing[me] = false; check() }
+
+	/* Another attempt takes the place of this one, which leaves in the background. */
+	:: d_step { replaced < REPLACED && stage[me] == resting && in_queue[me] ->
+		replaced++;
+		leave(me);
+		clear(me); replacing[me] = true; placed[me] = false; stage[me] = asking;
+		printf("%d begins another attempt in its place\n", me);
+		check() }
+
+	/* It stops for longer than its lease lasts. */
+	:: d_step { lapses < LAPSES && stage[me] == holding -> lapses++; stage[me] = ending; printf("%d loses its lease\n", me); check() }
+
+	/* It dies; sooner or later, or never, the server sees its connection closed. */
+	:: d_step { crashes < CRASHES && stage[me] != dead ->
+		crashes++; excused = excused || in_queue[me]; clear(me); stage[me] = dead; placed[me] = false; missed[me] = false; printf("%d dies\n", me); check() }
+	:: d_step { stage[me] == dead && heard[me] -> heard[me] = false; printf("%d's connection is closed\n", me); check() }
+
+	/* Its subscription is reset: what was not read is lost. It comes back. */
+	:: d_step { resets < RESETS && heard[me] && stage[me] != dead ->
+		resets++; heard[me] = false; missed[me] = true; grant[me] = false; standby[me] = false;
+		printf("%d's subscription is reset\n", me); check() }
+	:: d_step { missed[me] && !heard[me] && stage[me] != dead -> heard[me] = true; printf("%d is subscribed again\n", me); check() }
+	:: d_step { losses < LOSSES && (grant[me] || standby[me]) ->
+		losses++; excused = true; grant[me] = false; standby[me] = false; printf("a message to %d is lost\n", me); check() }
+
+	/* Its lock expires, when it does not believe in it: lease.pml shows that. */
+	:: d_step { owner == me && stage[me] != holding ->
+		lapsed[me] = grant[me] || answer[me] == granted;
+		free_lock(); expired = true;
+		printf("the lock of %d expires\n", me); check() }
+	od
+}
+
+#if LOSSES > 0
+active proctype queue_is_lost() {
+	d_step { losses < LOSSES && (in_queue[0] || in_queue[1] || in_queue[N - 1]) ->
+		losses++; excused = true;
+		for (i : 0 .. N - 1) {
+			in_queue[i] = false
+		}
+		printf("the queue is lost\n");
+		check() }
+}
+#endif

@@ -1,0 +1,36 @@
+//go:build unix
+
+// Package examples tests the programs in its folders.
+package examples
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+)
+
+// Each program tells the same story, and all of it.
+func TestPausedHoldersAreRefused(t *testing.T) {
+	want, err := os.ReadFile("testdata/scene.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if out, err := exec.Command("go", "build", "-o", dir, "./...").CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	for _, program := range []string{"fenced-redis", "fenced-sql", "fenced-http"} {
+		t.Run(program, func(t *testing.T) {
+			t.Parallel() // it waits for a lease to end
+			var errs bytes.Buffer
+			cmd := exec.CommandContext(t.Context(), filepath.Join(dir, program))
+			cmd.Stderr = &errs
+			got, err := cmd.Output()
+			if err != nil || !bytes.Equal(got, want) {
+				t.Errorf("%v\n%s\nit says\n%s\nwant\n%s", err, errs.Bytes(), got, want)
+			}
+		})
+	}
+}

@@ -1,0 +1,323 @@
+package fences
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/fence"
+	"github.com/holdfast-go/holdfast/holdfastgoredis"
+	"github.com/holdfast-go/holdfast/tests/backend"
+	"github.com/holdfast-go/holdfast/tests/server"
+)
+
+// by returns the stamp of an owner's lease.
+func by(owner string, number uint64) fence.Stamp {
+	return fence.Stamp{Lock: "ledger", Fence: number, Owner: owner}
+}
+
+// refused requires that err is the refusal of s by this mark.
+func refused(t *testing.T, err error, s fence.Stamp, mark fence.Mark) {
+	t.Helper()
+	var stale *fence.StaleError
+	if !errors.Is(err, fence.ErrStale) || !errors.As(err, &stale) || stale.Stamp != s || stale.Mark != mark {
+		t.Errorf("fence %d of %s is answered %v; want a refusal by %v", s.Fence, s.Owner, err, mark)
+	}
+}
+
+// taken requires that a write was.
+func taken(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// eachRedis runs f on every kind of server, with a client that knows of no fences.
+func eachRedis(t *testing.T, f func(t *testing.T, d holdfast.Driver, rdb redis.UniversalClient)) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		f(t, driver(t, b.Redis(t)), b.Redis(t))
+	})
+}
+
+func driver(t *testing.T, rdb redis.UniversalClient) holdfast.Driver {
+	d := holdfastgoredis.New(rdb)
+	t.Cleanup(func() { _ = d.Close() })
+	return d
+}
+
+func get(t *testing.T, rdb redis.UniversalClient, key string) string {
+	t.Helper()
+	v, err := rdb.Get(t.Context(), key).Result()
+	if err != nil && !errors.Is(err, redis.Nil) {
+		t.Fatal(err)
+	}
+	return v
+}
+
+func TestRedisSet(t *testing.T) {
+	eachRedis(t, func(t *testing.T, d holdfast.Driver, rdb redis.UniversalClient) {
+		ctx := t.Context()
+		r := fence.NewRedis(d, nil)
+		taken(t, r.Set(ctx, by("a", 9), "total", "one", 0))
+		taken(t, r.Set(ctx, by("a", 9), "total", "two", 0))
+		refused(t, r.Set(ctx, by("b", 9), "total", "three", 0), by("b", 9), fence.Mark{Fence: 9, Owner: "a"})
+		refused(t, r.Set(ctx, by("a", 8), "total", "three", 0), by("a", 8), fence.Mark{Fence: 9, Owner: "a"})
+		if v := get(t, rdb, "total"); v != "two" {
+			t.Errorf("the value is %q", v)
+		}
+		// 10 is more than 9: compared as numbers, though kept as text.
+		taken(t, r.Set(ctx, by("b c", 10), "total", "four\r\n\x00", time.Minute))
+		refused(t, r.Set(ctx, by("a", 9), "total", "five", 0), by("a", 9), fence.Mark{Fence: 10, Owner: "b c"})
+		if v, ttl := get(t, rdb, "total"), rdb.PTTL(ctx, "total").Val(); v != "four\r\n\x00" || ttl <= 0 || ttl > time.Minute {
+			t.Errorf("the value is %q for %v", v, ttl)
+		}
+		mark, err := r.MarkKey("total")
+		if v := get(t, rdb, mark); err != nil || v != "10 b c" || rdb.PTTL(ctx, mark).Val() != -1 {
+			t.Errorf("the mark %q is %q, %v", mark, v, err)
+		}
+		// Beyond 2^53 a float cannot tell these.
+		taken(t, r.Raise(ctx, by("a", math.MaxInt64-1), "total"))
+		taken(t, r.Raise(ctx, by("a", math.MaxInt64), "total"))
+		refused(t, r.Raise(ctx, by("a", math.MaxInt64-1), "total"), by("a", math.MaxInt64-1), fence.Mark{Fence: math.MaxInt64, Owner: "a"})
+		taken(t, r.Set(ctx, by("a", 1), "another", "x", 0))
+	})
+}
+
+// A new holder raises the mark before it reads: then the earlier one cannot change what
+// was read.
+func TestRedisRaise(t *testing.T) {
+	eachRedis(t, func(t *testing.T, d holdfast.Driver, rdb redis.UniversalClient) {
+		ctx := t.Context()
+		r := fence.NewRedis(d, nil)
+		taken(t, r.Set(ctx, by("a", 1), "{total}:1", "one", 0))
+		taken(t, r.Raise(ctx, by("b", 2), "{total}:1"))
+		refused(t, r.Set(ctx, by("a", 1), "{total}:1", "late", 0), by("a", 1), fence.Mark{Fence: 2, Owner: "b"})
+		refused(t, r.Raise(ctx, by("a", 1), "{total}:1"), by("a", 1), fence.Mark{Fence: 2, Owner: "b"})
+		if v := get(t, rdb, "{total}:1"); v != "one" {
+			t.Errorf("the value is %q", v)
+		}
+	})
+}
+
+func TestRedisScripts(t *testing.T) {
+	eachRedis(t, func(t *testing.T, d holdfast.Driver, rdb redis.UniversalClient) {
+		ctx := t.Context()
+		r := fence.NewRedis(d, nil)
+		for source, want := range map[string]string{
+			"return redis.call('INCRBY', KEYS[1], ARGV[1])": "3",
+			"return redis.call('SET', KEYS[2], ARGV[2])":    "OK",
+			"return #KEYS .. ' ' .. #ARGV":                  "2 2",
+			"return KEYS[#KEYS] .. ARGV[#ARGV]":             "{n}:2two",
+			"return 1763647200000001":                       "1763647200000001",
+			"return true":                                   "1",
+			"return false":                                  "",
+			"return nil":                                    "",
+			"return {1, 'two'}":                             `[1,"two"]`,
+			"redis.call('DEL', KEYS[2]) -- the end":         "",
+			"if #ARGV > 1 then return 'early' end\n":        "early",
+		} {
+			got, err := r.Run(ctx, fence.NewScript(source), by("a", 5), "{n}", []string{"{n}:1", "{n}:2"}, []string{"3", "two"})
+			if got != want || err != nil {
+				t.Errorf("%s\nreplies %q, %v; want %q", source, got, err, want)
+			}
+		}
+		count := fence.NewScript("return redis.call('INCR', KEYS[1])")
+		before := get(t, rdb, "{n}:1")
+		args := []string{"x", "y"}
+		_, err := r.Run(ctx, count, by("b", 4), "{n}", []string{"{n}:1"}, args[:1])
+		refused(t, err, by("b", 4), fence.Mark{Fence: 5, Owner: "a"})
+		if args[1] != "y" {
+			t.Error("the caller's arguments were written to")
+		}
+		if v := get(t, rdb, "{n}:1"); v != before {
+			t.Errorf("a refused script made %q of %q", v, before)
+		}
+		var sent holdfast.ReplyError
+		_, err = r.Run(ctx, fence.NewScript("return redis.error_reply('MINE by hand')"), by("a", 5), "{n}", nil, nil)
+		if !errors.As(err, &sent) || !strings.Contains(string(sent), "MINE by hand") || errors.Is(err, fence.ErrStale) {
+			t.Errorf("the script's own error is %v", err)
+		}
+	})
+}
+
+// The guard works with any client, whatever the script replies with.
+func TestTheGuardStandsByItself(t *testing.T) {
+	eachRedis(t, func(t *testing.T, d holdfast.Driver, rdb redis.UniversalClient) {
+		ctx := t.Context()
+		r := fence.NewRedis(d, nil)
+		mark, err := r.MarkKey("list")
+		if err != nil {
+			t.Fatal(err)
+		}
+		push := redis.NewScript(fence.Lua + "return redis.call('RPUSH', KEYS[1], unpack(ARGV))")
+		n, err := push.Run(ctx, rdb, []string{"list", mark}, "x", "y", 5, "a", 0).Int()
+		if n != 2 || err != nil {
+			t.Fatalf("RPUSH = %d, %v", n, err)
+		}
+		refused(t, r.Raise(ctx, by("b", 4), "list"), by("b", 4), fence.Mark{Fence: 5, Owner: "a"})
+		taken(t, r.Raise(ctx, by("b", 6), "list"))
+		if _, err := push.Run(ctx, rdb, []string{"list", mark}, "z", 5, "a", 0).Int(); err == nil || !strings.HasPrefix(err.Error(), "STALE 6 b") {
+			t.Errorf("a late RPUSH: %v", err)
+		}
+		for _, tail := range [][]any{{}, {"x"}, {"", "a", 0}, {"007", "a", 0}, {"-7", "a", 0}, {"7.5", "a", 0}, {"7", "", 0}, {"7", "a", "x"}} {
+			if _, err := push.Run(ctx, rdb, []string{"list", mark}, tail...).Int(); err == nil || !strings.HasPrefix(err.Error(), "BADMARK") {
+				t.Errorf("%q: %v", tail, err)
+			}
+		}
+		if n := rdb.LLen(ctx, "list").Val(); n != 2 {
+			t.Errorf("the list has %d elements", n)
+		}
+	})
+}
+
+func TestMarksLiveAsLongAsTheyAreWanted(t *testing.T) {
+	eachRedis(t, func(t *testing.T, d holdfast.Driver, rdb redis.UniversalClient) {
+		ctx := t.Context()
+		forever := fence.NewRedis(d, nil)
+		hour := fence.NewRedis(d, &fence.RedisConfig{MarkTTL: time.Hour})
+		day := fence.NewRedis(d, &fence.RedisConfig{MarkTTL: 24 * time.Hour})
+		key, err := hour.MarkKey("r")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, step := range []struct {
+			guard *fence.Redis
+			want  time.Duration
+		}{
+			{hour, time.Hour}, {day, 24 * time.Hour}, {hour, 24 * time.Hour}, {forever, -1}, {hour, -1},
+		} {
+			taken(t, step.guard.Raise(ctx, by("a", uint64(i+1)), "r"))
+			got := rdb.PTTL(ctx, key).Val()
+			if step.want < 0 && got >= 0 || step.want > 0 && (got <= step.want-time.Minute || got > step.want) {
+				t.Errorf("step %d: the mark lives %v; want %v", i, got, step.want)
+			}
+		}
+		other := fence.NewRedis(d, &fence.RedisConfig{Prefix: "other:"})
+		taken(t, other.Raise(ctx, by("a", 1), "r"))
+	})
+}
+
+func TestWhatIsNoMarkIsRefused(t *testing.T) {
+	eachRedis(t, func(t *testing.T, d holdfast.Driver, rdb redis.UniversalClient) {
+		ctx := t.Context()
+		r := fence.NewRedis(d, nil)
+		key, err := r.MarkKey("r")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, text := range []string{"", "1", "1 ", "0 a", "01 a", "-1 a", " 1 a", "x a", "1\ta"} {
+			rdb.Set(ctx, key, text, 0)
+			if err := r.Set(ctx, by("a", 5), "r", "x", 0); !errors.Is(err, fence.ErrBadMark) {
+				t.Errorf("with the mark %q: %v", text, err)
+			}
+			if v := get(t, rdb, key); v != text {
+				t.Errorf("the mark %q has become %q", text, v)
+			}
+		}
+		rdb.Del(ctx, key)
+		rdb.RPush(ctx, key, "x")
+		var sent holdfast.ReplyError
+		if err := r.Set(ctx, by("a", 5), "r", "x", 0); !errors.As(err, &sent) || !strings.Contains(string(sent), "WRONGTYPE") {
+			t.Errorf("with a list as mark: %v", err)
+		}
+		if v := get(t, rdb, "r"); v != "" {
+			t.Errorf("written nevertheless: %q", v)
+		}
+	})
+}
+
+func TestFencesInACluster(t *testing.T) {
+	for _, bin := range server.Binaries(t) {
+		t.Run(bin.Name, func(t *testing.T) {
+			t.Parallel() // its nodes take their time to meet
+			nodes := server.StartCluster(t, bin, 3)
+			rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{nodes[0].Addr()}})
+			t.Cleanup(func() { _ = rdb.Close() })
+			ctx := t.Context()
+			r := fence.NewRedis(driver(t, rdb), nil)
+			count := fence.NewScript("return redis.call('INCR', KEYS[1])")
+			for i := range 10 { // on all nodes
+				for _, key := range []string{fmt.Sprint("total:", i), fmt.Sprintf("{total:%d}:x", i)} {
+					taken(t, r.Set(ctx, by("a", 5), key, "1", 0))
+					taken(t, r.Raise(ctx, by("b", 6), key))
+					refused(t, r.Set(ctx, by("a", 5), key, "late", 0), by("a", 5), fence.Mark{Fence: 6, Owner: "b"})
+					if got, err := r.Run(ctx, count, by("b", 6), key, []string{key}, nil); got != "2" || err != nil {
+						t.Errorf("Run = %q, %v", got, err)
+					}
+				}
+			}
+		})
+	}
+}
+
+// Holders that write whenever they like, late ones too: what is written never goes
+// back to an earlier fence.
+func TestRedisUnderManyHolders(t *testing.T) {
+	eachRedis(t, func(t *testing.T, d holdfast.Driver, rdb redis.UniversalClient) {
+		ctx := t.Context()
+		r := fence.NewRedis(d, nil)
+		push := fence.NewScript("return redis.call('RPUSH', KEYS[1], ARGV[1])")
+		outcomes := many(t, 8, 50, func(owner string) error {
+			number := rand.Uint64N(1000) + 1
+			_, err := r.Run(ctx, push, by(owner, number), "log", []string{"log"}, []string{strconv.FormatUint(number, 10)})
+			return err
+		})
+		rises(t, rdb.LRange(context.Background(), "log", 0, -1).Val(), outcomes)
+	})
+}
+
+// many has so many holders write, each so often, at once. It returns how many writes were
+// taken (true), and how many refused as stale.
+func many(t *testing.T, holders, times int, write func(owner string) error) map[bool]int {
+	outcomes := map[bool]int{}
+	var mu sync.Mutex
+	var running sync.WaitGroup
+	for n := range holders {
+		running.Go(func() {
+			for range times {
+				err := write(fmt.Sprint(n))
+				if err != nil && !errors.Is(err, fence.ErrStale) {
+					t.Error(err)
+					return
+				}
+				mu.Lock()
+				outcomes[err == nil]++
+				mu.Unlock()
+			}
+		})
+	}
+	running.Wait()
+	return outcomes
+}
+
+// rises requires a log of fences that never fall, as long as there were successes, and
+// that some were refused.
+func rises(t *testing.T, log []string, outcomes map[bool]int) {
+	t.Helper()
+	numbers := make([]uint64, len(log))
+	for i, text := range log {
+		n, err := strconv.ParseUint(text, 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		numbers[i] = n
+	}
+	if !slices.IsSorted(numbers) {
+		t.Errorf("a later fence was followed by an earlier: %d", numbers)
+	}
+	if len(log) != outcomes[true] || outcomes[true] == 0 || outcomes[false] == 0 {
+		t.Errorf("%d writes in the log; %d succeeded, %d were refused", len(log), outcomes[true], outcomes[false])
+	}
+}

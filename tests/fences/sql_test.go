@@ -1,0 +1,339 @@
+package fences
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/fence"
+	"github.com/holdfast-go/holdfast/tests/backend"
+)
+
+// row is the key of the ledger's row.
+func row(id int) fence.Columns { return fence.Columns{"id": id, "book": "a"} }
+
+func TestRowsWithAMark(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, d *database) {
+		ctx := t.Context()
+		ledger := d.ledger()
+		set := func(s fence.Stamp, total int) error {
+			return ledger.Update(ctx, d, s, row(1), fence.Columns{"total": total})
+		}
+		total := func() int64 { return number(t, d, "SELECT total FROM ledger WHERE id = 1") }
+		taken(t, set(by("a", 9), 101))
+		taken(t, set(by("a", 9), 101)) // the same again
+		taken(t, set(by("a", 9), 102))
+		refused(t, set(by("b", 9), 103), by("b", 9), fence.Mark{Fence: 9, Owner: "a"})
+		refused(t, set(by("a", 8), 103), by("a", 8), fence.Mark{Fence: 9, Owner: "a"})
+		taken(t, ledger.Raise(ctx, d, by("b", 10), row(1)))
+		refused(t, set(by("a", 9), 103), by("a", 9), fence.Mark{Fence: 10, Owner: "b"})
+		if n := total(); n != 102 {
+			t.Errorf("total is %d", n)
+		}
+		taken(t, set(by("ü", math.MaxInt64), 104))
+		refused(t, set(by("ü", math.MaxInt64-1), 105), by("ü", math.MaxInt64-1), fence.Mark{Fence: math.MaxInt64, Owner: "ü"})
+		if n := total(); n != 104 {
+			t.Errorf("total is %d", n)
+		}
+		if n := number(t, d, "SELECT total + fence FROM ledger WHERE id = 2"); n != 200 {
+			t.Errorf("the other row was written to: %d", n)
+		}
+	})
+}
+
+func TestWhatIsNotAStaleRow(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, d *database) {
+		ctx := t.Context()
+		ledger := d.ledger()
+		only := func(what string, err, want error) {
+			t.Helper()
+			if !errors.Is(err, want) || errors.Is(err, fence.ErrStale) {
+				t.Errorf("%s: %v; want %v", what, err, want)
+			}
+		}
+		only("no such row", ledger.Raise(ctx, d, by("a", 1), row(3)), sql.ErrNoRows)
+		only("no table", new(fence.Table).Raise(ctx, d, by("a", 1), row(1)), holdfast.ErrInvalid)
+		only("no key", ledger.Raise(ctx, d, by("a", 1), nil), holdfast.ErrInvalid)
+		only("no stamp", ledger.Raise(ctx, d, fence.Stamp{}, row(1)), holdfast.ErrInvalid)
+		only("the mark by hand", ledger.Update(ctx, d, by("a", 1), row(1), fence.Columns{"FENCE": 0}), holdfast.ErrInvalid)
+		if err := ledger.Raise(ctx, d, by("a", 1), fence.Columns{"book": "a"}); err == nil || !strings.Contains(err.Error(), "2 rows were written, not 1") {
+			t.Errorf("a key of two rows: %v", err)
+		}
+		if err := (&fence.Table{Name: "missing", Placeholders: d.style}).Raise(ctx, d, by("a", 1), row(1)); err == nil || errors.Is(err, fence.ErrStale) {
+			t.Errorf("a missing table: %v", err)
+		}
+		execute(t, d, "UPDATE ledger SET fence = -1 WHERE id = 2")
+		taken(t, ledger.Raise(ctx, d, by("a", 1), row(2))) // below every fence
+		for name, change := range map[string]string{"negative": "fence BIGINT DEFAULT -1", "NULL": "fence BIGINT"} {
+			execute(t, d, "CREATE TABLE odd (id BIGINT, "+change+", fence_owner TEXT DEFAULT '')")
+			execute(t, d, "INSERT INTO odd (id) VALUES (1)")
+			odd := &fence.Table{Name: "odd", Placeholders: d.style}
+			if err := odd.Raise(ctx, d, by("a", 1), fence.Columns{"id": 1}); name == "NULL" && !errors.Is(err, fence.ErrBadMark) || name != "NULL" && err != nil {
+				t.Errorf("a mark that is %s: %v", name, err)
+			}
+			execute(t, d, "DROP TABLE odd")
+		}
+	})
+}
+
+func TestMarksOfResources(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, d *database) {
+		ctx := t.Context()
+		marks := d.marks()
+		taken(t, marks.Raise(ctx, by("a", 9), "r"))
+		taken(t, marks.Raise(ctx, by("a", 9), "r"))
+		refused(t, marks.Raise(ctx, by("b", 9), "r"), by("b", 9), fence.Mark{Fence: 9, Owner: "a"})
+		refused(t, marks.Raise(ctx, by("a", 8), "r"), by("a", 8), fence.Mark{Fence: 9, Owner: "a"})
+		taken(t, marks.Raise(ctx, by("b", math.MaxInt64), "r"))
+		taken(t, marks.Raise(ctx, by("b", 1), "another"))
+
+		// A transaction that is refused, fails or panics leaves nothing.
+		mine := errors.New("by hand")
+		pay := func(tx *sql.Tx) error {
+			execute(t, tx, "UPDATE ledger SET total = total + 1 WHERE id = 1")
+			return nil
+		}
+		taken(t, marks.Do(ctx, by("a", 5), "ledger", pay))
+		refused(t, marks.Do(ctx, by("b", 4), "ledger", pay), by("b", 4), fence.Mark{Fence: 5, Owner: "a"})
+		if err := marks.Do(ctx, by("b", 6), "ledger", func(tx *sql.Tx) error { return errors.Join(pay(tx), mine) }); !errors.Is(err, mine) {
+			t.Error(err)
+		}
+		func() {
+			defer func() { _ = recover() }()
+			_ = marks.Do(ctx, by("b", 6), "ledger", func(tx *sql.Tx) error { _ = pay(tx); panic(mine) })
+		}()
+		if n := number(t, d, "SELECT total FROM ledger WHERE id = 1"); n != 101 {
+			t.Errorf("total is %d", n)
+		}
+		taken(t, marks.Do(ctx, by("a", 5), "ledger", pay)) // the mark went back with the transaction
+		execute(t, d, "UPDATE holdfast_marks SET fence = -1 WHERE resource = 'ledger'")
+		taken(t, marks.Raise(ctx, by("a", 1), "ledger"))
+		elsewhere := &fence.SQL{DB: d.DB, Table: "missing", Placeholders: d.style}
+		if err := elsewhere.Raise(ctx, by("a", 1), "r"); err == nil || errors.Is(err, fence.ErrStale) {
+			t.Errorf("a missing table: %v", err)
+		}
+	})
+}
+
+// guards are the two ways to hold a mark in a transaction.
+var guards = map[string]func(d *database, ctx context.Context, tx fence.DB, s fence.Stamp) error{
+	"marks": func(d *database, ctx context.Context, tx fence.DB, s fence.Stamp) error {
+		return d.marks().RaiseIn(ctx, tx, s, "ledger")
+	},
+	"row": func(d *database, ctx context.Context, tx fence.DB, s fence.Stamp) error {
+		return d.ledger().Raise(ctx, tx, s, row(1))
+	},
+}
+
+// Two transactions at once, the first not yet ended when the second raises the mark: the
+// second waits, and then sees what the first has done.
+func TestConcurrentTransactionsOnPostgres(t *testing.T) {
+	for _, level := range []string{"read committed", "repeatable read", "serializable"} {
+		t.Run(level, func(t *testing.T) {
+			d := openPostgres(t, map[string]string{"default_transaction_isolation": level})
+			for guard, raise := range guards {
+				for _, known := range []bool{false, true} { // whether there is a mark to lock
+					for _, lowFirst := range []bool{true, false} {
+						for _, commit := range []bool{true, false} {
+							t.Run(fmt.Sprintf("%s, known %v, low first %v, commit %v", guard, known, lowFirst, commit), func(t *testing.T) {
+								race(t, d, raise, level, known, lowFirst, commit)
+							})
+						}
+					}
+				}
+			}
+		})
+	}
+}
+
+type raiseIn = func(d *database, ctx context.Context, tx fence.DB, s fence.Stamp) error
+
+func race(t *testing.T, d *database, raise raiseIn, level string, known, lowFirst, commit bool) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	execute(t, d, "DELETE FROM holdfast_marks")
+	execute(t, d, "UPDATE ledger SET total = 100, fence = 0, fence_owner = ''")
+	if known {
+		taken(t, raise(d, ctx, d, by("z", 1)))
+	}
+	first, second := by("low", 5), by("high", 6)
+	if !lowFirst {
+		first, second = second, first
+	}
+	tx1, tx2 := d.begin(t), d.begin(t)
+	waiting := number(t, tx2, "SELECT pg_backend_pid()") // which also takes the snapshot of the stricter levels
+	taken(t, raise(d, ctx, tx1, first))
+	execute(t, tx1, "UPDATE ledger SET total = total + 1 WHERE id = 1")
+	answer := make(chan error, 1)
+	go func() { answer <- raise(d, ctx, tx2, second) }()
+	backend.Eventually(t, "the second waits for the first", func() bool {
+		return number(t, d, fmt.Sprintf("SELECT count(*) FROM pg_stat_activity WHERE pid = %d AND wait_event_type = 'Lock'", waiting)) == 1
+	})
+	end := tx1.Rollback
+	if commit {
+		end = tx1.Commit
+	}
+	taken(t, end())
+	err := <-answer
+
+	if commit && level != "read committed" {
+		// The second cannot see the first: it fails, and tells when it is repeated.
+		if !conflict(err) || errors.Is(err, fence.ErrStale) {
+			t.Fatalf("%v; want a serialization failure", err)
+		}
+		taken(t, tx2.Rollback())
+		tx2 = d.begin(t)
+		err = raise(d, ctx, tx2, second)
+	}
+	if commit && !lowFirst {
+		refused(t, err, second, fence.Mark{Fence: first.Fence, Owner: first.Owner})
+		return
+	}
+	taken(t, err)
+	want := int64(100)
+	if commit {
+		want = 101 // raised before it was read
+	}
+	if n := number(t, tx2, "SELECT total FROM ledger WHERE id = 1"); n != want {
+		t.Errorf("the second reads %d; want %d", n, want)
+	}
+	execute(t, tx2, "UPDATE ledger SET total = total + 10 WHERE id = 1")
+	taken(t, tx2.Commit())
+	if n := number(t, d, "SELECT total FROM ledger WHERE id = 1"); n != want+10 {
+		t.Errorf("total is %d; want %d", n, want+10)
+	}
+	if lowFirst {
+		refused(t, raise(d, ctx, d, first), first, fence.Mark{Fence: second.Fence, Owner: second.Owner})
+	} else {
+		taken(t, raise(d, ctx, d, first)) // whose mark went back with it
+	}
+}
+
+// SQLite has one writer: the second is refused while the first goes on, in whichever order.
+func TestConcurrentTransactionsOnSQLite(t *testing.T) {
+	for guard, raise := range guards {
+		for _, lowFirst := range []bool{true, false} {
+			for _, commit := range []bool{true, false} {
+				t.Run(fmt.Sprintf("%s, low first %v, commit %v", guard, lowFirst, commit), func(t *testing.T) {
+					d := openSQLite(t, 0)
+					ctx := t.Context()
+					first, second := by("low", 5), by("high", 6)
+					if !lowFirst {
+						first, second = second, first
+					}
+					tx1 := d.begin(t)
+					taken(t, raise(d, ctx, tx1, first))
+					tx2 := d.begin(t)
+					if err := raise(d, ctx, tx2, second); !conflict(err) || errors.Is(err, fence.ErrStale) {
+						t.Fatalf("the second is answered %v while the first goes on", err)
+					}
+					taken(t, tx2.Rollback())
+					if commit {
+						taken(t, tx1.Commit())
+					} else {
+						taken(t, tx1.Rollback())
+					}
+					// One that has read before the first ended cannot write on that.
+					err := raise(d, ctx, d, second)
+					if commit && !lowFirst {
+						refused(t, err, second, fence.Mark{Fence: first.Fence, Owner: first.Owner})
+						return
+					}
+					taken(t, err)
+				})
+			}
+		}
+	}
+}
+
+// A transaction that has read before it raises the mark, while another wrote, fails: it
+// cannot write what it computed from something old.
+func TestReadingBeforeRaisingFailsOnSQLite(t *testing.T) {
+	d := openSQLite(t, 0)
+	tx := d.begin(t)
+	_ = number(t, tx, "SELECT total FROM ledger WHERE id = 1")
+	taken(t, d.marks().Do(t.Context(), by("low", 5), "ledger", func(tx *sql.Tx) error {
+		execute(t, tx, "UPDATE ledger SET total = total + 1 WHERE id = 1")
+		return nil
+	}))
+	if err := d.marks().RaiseIn(t.Context(), tx, by("high", 6), "ledger"); !conflict(err) {
+		t.Errorf("RaiseIn = %v", err)
+	}
+}
+
+// Many transactions that read, compute and write, at every isolation level, with
+// fences in any order: no update is lost, and the order in which they commit never
+// goes back to an earlier fence.
+func TestDatabasesUnderManyHolders(t *testing.T) {
+	t.Run("sqlite", func(t *testing.T) { crowd(t, openSQLite(t, time.Minute)) })
+	for _, level := range []string{"read committed", "repeatable read", "serializable"} {
+		t.Run("postgres, "+level, func(t *testing.T) {
+			crowd(t, openPostgres(t, map[string]string{"default_transaction_isolation": level}))
+		})
+	}
+}
+
+func crowd(t *testing.T, d *database) {
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	outcomes := many(t, 6, 25, func(owner string) error {
+		s := by(owner, rand.Uint64N(200)+1)
+		return repeat(func() error {
+			return d.marks().Do(ctx, s, "ledger", func(tx *sql.Tx) error { return post(ctx, tx, s) })
+		})
+	})
+	rows, err := d.QueryContext(ctx, "SELECT fence FROM log ORDER BY seq")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	var log []string
+	for rows.Next() {
+		var text string
+		if err := rows.Scan(&text); err != nil {
+			t.Fatal(err)
+		}
+		log = append(log, text)
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+	rises(t, log, outcomes)
+	if n := number(t, d, "SELECT total FROM ledger WHERE id = 1"); n != int64(100+outcomes[true]) {
+		t.Errorf("total is %d after %d updates", n, outcomes[true])
+	}
+}
+
+// post reads the total and the end of the log, and writes what follows from them: statements
+// that know nothing of fences.
+func post(ctx context.Context, tx *sql.Tx, s fence.Stamp) error {
+	var total, last int64
+	if err := tx.QueryRowContext(ctx, "SELECT total FROM ledger WHERE id = 1").Scan(&total); err != nil {
+		return err
+	}
+	if err := tx.QueryRowContext(ctx, "SELECT coalesce(max(seq), 0) FROM log").Scan(&last); err != nil {
+		return err
+	}
+	_, err := tx.ExecContext(ctx, fmt.Sprintf("UPDATE ledger SET total = %d WHERE id = 1", total+1))
+	if err != nil {
+		return err
+	}
+	_, err = tx.ExecContext(ctx, fmt.Sprintf("INSERT INTO log (seq, fence) VALUES (%d, %d)", last+1, s.Fence))
+	return err
+}
+
+// repeat calls f until it fails for no other transaction's sake.
+func repeat(f func() error) error {
+	for {
+		if err := f(); !conflict(err) {
+			return err
+		}
+	}
+}

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# suite.sh STEP...: runs the steps, all of them even when one fails, then says
+# suite.sh STEP... | soak TIME: runs the steps, all of them even when one fails, then says
 # in one line each how they went. It fails when one has failed. The Makefile
 # calls it, and sets the versions that it uses.
 set -uo pipefail
@@ -36,6 +36,21 @@ format() {
   [ -z "$files" ] || { printf 'not formatted with gofmt:\n%s\n' "$files"; return 1; }
 }
 
+# tests: those that load the machine come last, one package at a time, so that they do
+# not disturb those that look at times.
+heavy='/tests/(campaign|cmd/campaign|dataloss|leaks|mutants|simulation|topology)$'
+
+tests() {
+  local folder name packages
+  while read -r folder; do
+    name=${folder#"$root"}
+    packages=$(cd "$folder" && go list ./... | grep -vE "$heavy")
+    run "go test (in ${name:-/})" "$folder" go test -race $TESTFLAGS $packages
+  done <<<"$modules"
+  packages=$(cd tests && go list ./... | grep -E "$heavy")
+  run "go test, what loads the machine (in /tests)" tests go test -race -p 1 -parallel 6 $TESTFLAGS $packages
+}
+
 # The adapter's go.mod names the oldest go-redis that is supported. go.work would hide
 # it behind the newest that any module asks for.
 goredis_oldest() {
@@ -52,6 +67,73 @@ goredis_newest() {
     GOWORK=off go test -race $TESTFLAGS -modfile="$scratch/go.mod" ./adapters
 }
 
+# What campaigns found is kept here, so that the next soak goes on with it.
+kept=$root/.soak
+
+# seconds TIME: 90s, 30m or 1h, as a number of seconds.
+seconds() {
+  [[ $1 =~ ^([0-9]+)([smh])$ ]] || { echo "suite.sh: SOAK=$1: want a time such as 30m" >&2; exit 2; }
+  case ${BASH_REMATCH[2]} in
+    s) echo "${BASH_REMATCH[1]}" ;;
+    m) echo $((BASH_REMATCH[1] * 60)) ;;
+    h) echo $((BASH_REMATCH[1] * 3600)) ;;
+  esac
+}
+
+# tell COMMAND...: runs it, and keeps what it prints for the report.
+tell() {
+  "$@" 2>&1 | tee -a "$kept/output"
+  return "${PIPESTATUS[0]}"
+}
+
+# hunt MODE TIME: a campaign.
+hunt() { run "campaign, $1 mode, $2" tests tell go run ./cmd/campaign -mode "$1" -for "$2" -dir "$kept/$1"; }
+
+# What makes worlds of the simulation that can be played again: tests/simulation/README.md.
+replayable='-tags replay -ldflags=-checklinkname=0'
+
+# longer TIME FLAGS PACKAGE [ARGUMENT...]: the tests of a package at their full length.
+longer() {
+  local time=$1 flags=$2 package=$3
+  shift 3
+  run "go test $package at full length" tests tell env HOLDFAST_SOAK="$time" go test $flags -count=1 -v -timeout 0 "$package" "$@"
+}
+
+# The lines by which the parts of a soak sum up, and reports of campaigns.
+report() {
+  printf '\n=== what the soak has shown ===\n'
+  grep -E '^ +[a-z_]+_test\.go:[0-9]+: (mutants|strict|[0-9]+ cycles|[0-9]+ processes|[0-9]+ grants)' "$kept/output" | sed -E 's/^ +[a-z_]+_test\.go:[0-9]+: //'
+  grep -E '^(Mode |histories|operations|servers|kinds of|pairs of|violations|undecided|outside|stale|\{")' "$kept/output"
+}
+
+soak() { # soak TIME
+  local all
+  all=$(seconds "$1")
+  mkdir -p "$kept" && : >"$kept/output"
+  hunt default $((all / 2))s
+  hunt strict $((all / 12 + 5))s
+  longer $((all / 4 + 5))s "$replayable" ./simulation -run Simulation
+  longer $((all / 60 + 5))s -race ./processes
+  longer "$1" "" ./mutants
+  longer "$1" "" ./dataloss -run 'Strict|Overlap'
+  longer "$1" "" ./leaks
+  longer "$1" "" ./topology
+  report
+}
+
+slice() {
+  mkdir -p "$kept" && : >"$kept/output"
+  hunt default 150s
+  hunt strict 40s
+  run "100 simulated hours" tests tell env HOLDFAST_SIMULATE_HOURS=100 go test $replayable -count=1 -v -timeout 0 -run Simulation ./simulation
+  run "every mutant" tests tell env HOLDFAST_MUTANTS=all go test -count=1 -v -timeout 0 -run FoundOut ./mutants
+  report
+}
+
+if [ "${1-}" = soak ]; then
+  soak "${2:?a time, such as 30m}"
+  set --
+fi
 modules=$(go list -m -f '{{.Dir}}') || exit 1
 for step in "$@"; do
   case $step in
@@ -63,12 +145,12 @@ for step in "$@"; do
       each env GOOS=windows go vet ./...
       each env GOOS=darwin go vet ./...
       ;;
-    test) each go test -race $TESTFLAGS ./... ;;
+    test) tests ;;
     goredis)
       run "go test with go-redis $GOREDIS_OLDEST (in /tests)" tests goredis_oldest
       run "go test with go-redis $GOREDIS_NEWEST (in /tests)" tests goredis_newest
       ;;
-    soak) run "go test for $HOLDFAST_SOAK (in /tests)" tests go test -race -count=1 -v $TESTFLAGS -timeout 0 ./processes ;;
+    slice) slice ;;
     *) echo "suite.sh: no step $step" >&2; exit 2 ;;
   esac
 done

@@ -17,6 +17,8 @@ type attempt struct {
 	l     *Lock
 	token string
 	score int64 // in the queue, or of the attempt whose place this one takes; 0 if none
+	// before is the attempt whose place this one takes, until that is done.
+	before *attempt
 
 	// What only a waiter has.
 	channel string
@@ -197,6 +199,7 @@ func drift(d time.Duration) time.Duration { return d/100 + 2*time.Millisecond }
 // abandon takes back, in the background, what the server has or may get of this
 // attempt.
 func (a *attempt) abandon() {
+	a.succeed()
 	if !a.owed {
 		a.forget()
 		return
@@ -206,6 +209,14 @@ func (a *attempt) abandon() {
 		c.takeBack(a.l, a.token, a.member, a.unanswered)
 		a.forget()
 	})
+}
+
+// succeed abandons the attempt whose place this one has taken.
+func (a *attempt) succeed() {
+	if a.before != nil {
+		a.before.abandon()
+		a.before = nil
+	}
 }
 
 // takeBack sends a release for a token until it is answered, or there is nothing left

@@ -36,6 +36,10 @@ const maxDeaf = 3
 // maxRest is the longest time between two looks. The queue's key lives twice as long.
 const maxRest = 30 * time.Second
 
+// maxRestBehind is the same for those who are not the first. It is how long all of them
+// may sleep when whoever was before them died together with the holder.
+const maxRestBehind = 10 * time.Second
+
 // campaignFor starts a campaign unless one runs; with a queued attempt, if there is
 // one. Guarded by the line.
 func (ln *line) campaignFor(a *attempt) {
@@ -81,7 +85,8 @@ func (c *campaign) run() {
 			c.begun = time.Now()
 		}
 		if g := c.step(); g != nil && !c.ln.deliver(g) {
-			g.from.abandon()
+			// Whoever it was for has left. It keeps the place for whoever is first now.
+			c.attempt = g.from
 		}
 	}
 }
@@ -100,13 +105,14 @@ func (c *campaign) next() *waiter {
 	return head
 }
 
-// renewAttempt begins another attempt in the place of the present one.
+// renewAttempt begins another attempt in the place of the present one, which keeps it
+// until the other is there: were it given up first, the next process could pass.
 func (c *campaign) renewAttempt(l *Lock) {
 	old := c.attempt
-	old.abandon()
 	c.attempt = l.newAttempt()
 	c.attempt.listen(c.sub.s.channel)
 	c.attempt.score = old.score
+	c.attempt.before = old
 }
 
 // step asks the server once, and waits until there is a reason to ask again, or the
@@ -135,6 +141,7 @@ func (c *campaign) step() *grant {
 		mode = modeLook
 	}
 	got, err := a.ask(context.Background(), mode, max(c.ln.fences(a.l), 1))
+	a.succeed()
 	if err != nil {
 		c.failed(err)
 		return nil
@@ -244,7 +251,7 @@ func (c *campaign) stillFor(a *attempt) bool {
 func (c *campaign) restTime(q queued) time.Duration {
 	switch {
 	case q.rank > 1:
-		return jitter(min(maxRest, 2*time.Second*time.Duration(q.rank)), 20)
+		return jitter(min(maxRestBehind, 2*time.Second*time.Duration(q.rank)), 20)
 	case q.foreign:
 		d := min(max(time.Since(c.begun)/8, 10*time.Millisecond), 250*time.Millisecond)
 		if q.expiry >= 0 {
@@ -287,6 +294,7 @@ func (c *campaign) poll(up bool) *grant {
 	if a.placed {
 		c.renewAttempt(a.l)
 		a = c.attempt
+		a.succeed() // there is no place to keep
 	}
 	got, err := a.ask(context.Background(), modeTry, max(c.ln.fences(a.l), 1))
 	if err != nil {

@@ -33,7 +33,12 @@
 #define REPLACED 0	/* attempts that give way to others with other options */
 #endif
 
+#ifndef TIE
+#define TIE 0		/* who comes first of two entries in one place: 0 the former attempt's */
+#endif
+
 #define FREE N
+#define FORMER(P) (N + 1 + (P))	/* the owner is the attempt that P has replaced */
 mtype = { idle, trying, joining, asking, resting, holding, ending, dead };
 mtype = { unanswered, granted, held, queued, gone, released };
 
@@ -42,6 +47,7 @@ byte owner = FREE;
 bool mark;
 bool expired;		/* the lock is free because it expired */
 bool in_queue[N];
+bool former_queued[N];	/* the entry of the attempt that was replaced, in the same place */
 byte place[N] = N;	/* who comes when, by score: first those with low ones */
 bool heard[N];		/* the server has its subscription */
 
@@ -55,7 +61,8 @@ bool due[N];		/* it looks when the lock expires */
 bool standby[N];	/* a message: look when the lock expires */
 bool grant[N];		/* a message: the lock is yours */
 bool lapsed[N];		/* what was granted last has expired */
-bool replacing[N];	/* its entry gives way to another in the same place */
+bool former[N];		/* an attempt of its was replaced, and is to be taken back */
+bool replacing[N];	/* its new attempt is not in the queue yet; the former stands for it */
 
 byte crashes, resets, losses, failures, lapses, early, replaced;
 /* A message, the queue, or a waiter is gone that another relied on: only a look after long helps. */
@@ -74,20 +81,48 @@ bool dead_are_skipped = true;
 bool release_is_done = true;
 bool look_serves_somebody = true;
 
-/* first_waiter sets first, or N, and follower: who comes behind it, or N. */
+/* entry makes E the first, or the follower, if neither is known yet. */
+inline entry(E) {
+	if
+	:: first == FREE -> first = E
+	:: first != FREE && follower == FREE -> follower = E
+	:: else
+	fi
+}
+
+/* first_waiter sets first, or FREE, and follower: who comes behind it, or FREE. Either is a
+ * process, or FORMER of one. */
 inline first_waiter() {
-	first = N; follower = N;
+	first = FREE; follower = FREE;
 	for (i : 0 .. N - 1) {
 		if
-		:: place[i] < N && in_queue[place[i]] ->
+		:: place[i] < N ->
 			if
-			:: first == N -> first = place[i]
-			:: first < N && follower == N -> follower = place[i]
+			:: TIE == 0 && former_queued[place[i]] -> entry(FORMER(place[i]))
+			:: else
+			fi;
+			if
+			:: in_queue[place[i]] -> entry(place[i])
+			:: else
+			fi;
+			if
+			:: TIE == 1 && former_queued[place[i]] -> entry(FORMER(place[i]))
 			:: else
 			fi
 		:: else
 		fi
 	}
+}
+
+/* Whose entry, or lock, it is. */
+#define of(E)	((E) > N -> (E) - N - 1 : (E))
+
+/* drop takes the first entry out of the queue. */
+inline drop() {
+	if
+	:: first > N -> former_queued[of(first)] = false
+	:: else -> in_queue[first] = false
+	fi
 }
 
 /* enter gives P a place behind all others, unless it has one. */
@@ -100,47 +135,64 @@ inline enter(P) {
 	od
 }
 
-/* forgo gives up P's place. */
+/* forgo gives up P's place, unless its former attempt is there. */
 inline forgo(P) {
 	k = 0;
+	if
+	:: former_queued[P] -> k = N + 1
+	:: else
+	fi;
 	for (i : 0 .. N - 1) {
 		if
-		:: place[i] == P -> k = 1
+		:: place[i] == P && k == 0 -> k = 1
 		:: else
 		fi;
 		if
-		:: k && i < N - 1 -> place[i] = place[i + 1]
-		:: k && i == N - 1 -> place[i] = N
+		:: k == 1 && i < N - 1 -> place[i] = place[i + 1]
+		:: k == 1 && i == N - 1 -> place[i] = N
 		:: else
 		fi
 	}
 }
 
-/* give sets the lock to P. */
-inline give(P, MARK) {
+/* give sets the lock to E, a process or FORMER of one. */
+inline give(E, MARK) {
 	k = 1;
 	for (i : 0 .. N - 1) {
 		if
-		:: place[i] == P -> k = 0
+		:: place[i] == of(E) -> k = 0
 		:: else ->
 			nobody_is_passed = !(k && place[i] < N && (in_queue[place[i]] || replacing[place[i]] && stage[place[i]] != dead));
 			assert(nobody_is_passed)
 		fi
 	}
-	owner = P; mark = MARK; expired = false; lapsed[P] = false
+	owner = E; mark = MARK; expired = false;
+	if
+	:: E < N -> lapsed[E] = false
+	:: else
+	fi
 }
 
 inline free_lock() { owner = FREE; mark = false; expired = false }
 
-inline stand_by(P) {
+/* stand_by: what is sent to a former attempt, nobody reads. */
+inline stand_by(E) {
 #ifndef BREAK_NO_STANDBY
 	if
-	:: heard[P] && (stage[P] == asking || stage[P] == resting) -> standby[P] = true
+	:: E < N && heard[of(E)] && (stage[of(E)] == asking || stage[of(E)] == resting) -> standby[of(E)] = true
 	:: else
 	fi
 #else
 	skip
 #endif
+}
+
+/* unguarded: the former attempt E is gone by a fault, and can keep no place. */
+inline unguarded(E) {
+	if
+	:: E > N -> replacing[of(E)] = false
+	:: else
+	fi
 }
 
 /* serve is hand_over.lua's: SELF is answered directly, or N. Sets done when that is served. */
@@ -150,19 +202,19 @@ inline serve(SELF) {
 	:: true ->
 		first_waiter();
 		if
-		:: first == N -> free_lock(); break
+		:: first == FREE -> free_lock(); break
 		:: else
 		fi;
-		in_queue[first] = false;
+		drop();
 #ifdef BREAK_UNMARKED_HAND_OVER
-		follower = N;
+		follower = FREE;
 #endif
 		if
 		:: first == SELF ->
-			give(first, follower < N);
+			give(first, follower != FREE);
 #ifndef BREAK_NO_STANDBY_ON_DIRECT_GRANT
 			if
-			:: follower < N -> stand_by(follower)
+			:: follower != FREE -> stand_by(follower)
 			:: else
 			fi;
 #endif
@@ -171,22 +223,22 @@ inline serve(SELF) {
 #ifdef BREAK_DEAD_NOT_SKIPPED
 		:: first != SELF ->
 #else
-		:: first != SELF && heard[first] ->
+		:: first != SELF && heard[of(first)] ->
 #endif
-			dead_are_skipped = heard[first];
+			dead_are_skipped = heard[of(first)];
 			assert(dead_are_skipped);
-			give(first, follower < N);
+			give(first, follower != FREE);
 			if
-			:: stage[first] == asking || stage[first] == resting -> grant[first] = true
+			:: first < N && (stage[of(first)] == asking || stage[of(first)] == resting) -> grant[of(first)] = true
 			:: else
 			fi;
 			if
-			:: follower < N -> stand_by(follower)
+			:: follower != FREE -> stand_by(follower)
 			:: else
 			fi;
 			break
 #ifndef BREAK_DEAD_NOT_SKIPPED
-		:: else
+		:: else -> unguarded(first)
 #endif
 		fi
 	od
@@ -196,7 +248,7 @@ inline serve(SELF) {
 inline fail() {
 	first_waiter();
 	if
-	:: first < N -> in_queue[first] = false
+	:: first != FREE -> drop(); unguarded(first)
 	:: else
 	fi;
 #ifdef BREAK_ANNOUNCED_BEFORE_SET
@@ -211,12 +263,13 @@ inline fail() {
 
 /* run_acquire is acquire.lua for P: T, a try; otherwise it waits, or looks. */
 inline run_acquire(P, T) {
+	replacing[P] = false;
 	first_waiter();
 	if
 #ifdef BREAK_BARGING
-	:: owner == FREE && !placed[P] -> give(P, first < N); answer[P] = granted
+	:: owner == FREE && !placed[P] -> give(P, first != FREE); answer[P] = granted
 #else
-	:: owner == FREE && !placed[P] && first == N -> give(P, false); answer[P] = granted
+	:: owner == FREE && !placed[P] && first == FREE -> give(P, false); answer[P] = granted
 #endif
 	:: owner == P -> answer[P] = granted; lapsed[P] = false
 	:: else ->
@@ -236,7 +289,6 @@ inline run_acquire(P, T) {
 		:: else ->
 			enter(P);
 			in_queue[P] = true;
-			replacing[P] = false;
 			if
 			:: owner == FREE ->
 				serve(P);
@@ -260,23 +312,24 @@ inline run_acquire(P, T) {
 	fi
 }
 
-inline leave(P) {
+inline leave(E) {
+	first_waiter();
+	k = 0;
 	if
-	:: in_queue[P] ->
-		first_waiter();
-		in_queue[P] = false;
+	:: E < N && in_queue[of(E)] -> in_queue[of(E)] = false; k = 1
+	:: E > N && former_queued[of(E)] -> former_queued[of(E)] = false; k = 1
+	:: else
+	fi;
 #ifndef BREAK_LEAVES_SILENTLY
+	if
+	:: k && first == E && follower != FREE ->
 		if
-		:: first == P && follower < N ->
-			if
-			:: owner == FREE -> serve(N)
-			:: else -> stand_by(follower)
-			fi
-		:: else
+		:: owner == FREE -> serve(N)
+		:: else -> stand_by(follower)
 		fi
-#endif
 	:: else
 	fi
+#endif
 }
 
 /* run_release is release.lua for P, with its member of the queue. F: the hand-over fails. */
@@ -303,8 +356,8 @@ inline run_release(P, F) {
 }
 
 /* quiet: P does nothing unless it is told, or looks after long. */
-#define quiet(P)	(stage[P] == idle || stage[P] == dead || stage[P] == resting && heard[P] && \
-			 !grant[P] && !standby[P] && !missed[P] && !(due[P] && expired))
+#define quiet(P)	(stage[P] == dead || !former[P] && (stage[P] == idle || stage[P] == resting && heard[P] && \
+			 !grant[P] && !standby[P] && !missed[P] && !(due[P] && expired)))
 #if N == 2
 #define all_quiet	(quiet(0) && quiet(1))
 #elif N == 3
@@ -317,7 +370,11 @@ inline check() {
 	for (i : 0 .. N - 1) {
 		no_orphan_lock = !(owner == i && (stage[i] == idle || stage[i] == joining && !placed[i]));
 		assert(no_orphan_lock);
+		no_orphan_lock = !(owner == FORMER(i) && !former[i]);
+		assert(no_orphan_lock);
 		no_ghost_in_queue = !(in_queue[i] && (stage[i] == idle || stage[i] == trying || stage[i] == holding));
+		assert(no_ghost_in_queue);
+		no_ghost_in_queue = !(former_queued[i] && !former[i]);
 		assert(no_ghost_in_queue);
 		believer_owns_lock = !(stage[i] == holding && owner != i);
 		assert(believer_owns_lock);
@@ -339,8 +396,8 @@ inline hold(P) { clear(P); forgo(P); stage[P] = holding; placed[P] = false; wait
 active [N] proctype process() {
 end:	do
 	/* It tries; or asks at once, being subscribed. */
-	:: d_step { stage[me] == idle -> printf("%d tries\n", me); stage[me] = trying }
-	:: d_step { stage[me] == idle && heard[me] && !missed[me] ->
+	:: d_step { stage[me] == idle && !former[me] -> printf("%d tries\n", me); stage[me] = trying }
+	:: d_step { stage[me] == idle && !former[me] && heard[me] && !missed[me] ->
 		printf("%d would wait\n", me); stage[me] = asking; waiting[me] = true }
 	:: d_step { stage[me] == trying && answer[me] == unanswered ->
 		run_acquire(me, true); printf("%d is answered %e\n", me, answer[me]); check() }
@@ -391,7 +448,7 @@ end:	do
 
 	/* It releases, or leaves, whatever it is doing. */
 	:: d_step { stage[me] == holding || stage[me] == resting || stage[me] == asking || stage[me] == joining ->
-		clear(me); stage[me] = ending; printf("%d ends\n", me); check() }
+		clear(me); stage[me] = ending; replacing[me] = false; printf("%d ends\n", me); check() }
 	:: d_step { stage[me] == ending && answer[me] == unanswered ->
 		run_release(me, false);
 		printf("%d is answered %e\n", me, answer[me]);
@@ -406,12 +463,32 @@ end:	do
 	:: d_step { stage[me] == ending && answer[me] == released ->
 		clear(me); forgo(me); stage[me] = idle; placed[me] = false; waiting[me] = false; replacing[me] = false; check() }
 
-	/* Another attempt takes the place of this one, which leaves in the background. */
-	:: d_step { replaced < REPLACED && stage[me] == resting && in_queue[me] ->
+	/* Another attempt takes the place of this one, which is queued, or has been given the lock. */
+	:: d_step { replaced < REPLACED && stage[me] == resting && !former[me] && (in_queue[me] || owner == me) ->
 		replaced++;
-		leave(me);
-		clear(me); replacing[me] = true; placed[me] = false; stage[me] = asking;
+		former[me] = true; replacing[me] = true;
+		former_queued[me] = in_queue[me]; in_queue[me] = false;
+		owner = (owner == me -> FORMER(me) : owner);
+		clear(me); placed[me] = false; stage[me] = asking;
 		printf("%d begins another attempt in its place\n", me);
+		check() }
+	/* When that has been answered, or is given up, the former is taken back in the background. */
+#ifdef BREAK_REPLACED_LEAVES_FIRST
+	:: d_step { former[me] && stage[me] != dead ->
+#else
+	:: d_step { former[me] && stage[me] != dead && !(stage[me] == asking && !placed[me] && answer[me] == unanswered) ->
+#endif
+		if
+		:: owner == FORMER(me) && mark -> serve(N)
+		:: owner == FORMER(me) && !mark -> free_lock()
+		:: else -> leave(FORMER(me))
+		fi;
+		former[me] = false;
+		if
+		:: !waiting[me] -> forgo(me)
+		:: else
+		fi;
+		printf("%d takes the former attempt back\n", me);
 		check() }
 
 	/* It stops for longer than its lease lasts. */
@@ -419,7 +496,7 @@ end:	do
 
 	/* It dies; sooner or later, or never, the server sees its connection closed. */
 	:: d_step { crashes < CRASHES && stage[me] != dead ->
-		crashes++; excused = excused || in_queue[me]; clear(me); stage[me] = dead; placed[me] = false; missed[me] = false; printf("%d dies\n", me); check() }
+		crashes++; excused = excused || in_queue[me] || former_queued[me]; clear(me); stage[me] = dead; placed[me] = false; missed[me] = false; printf("%d dies\n", me); check() }
 	:: d_step { stage[me] == dead && heard[me] -> heard[me] = false; printf("%d's connection is closed\n", me); check() }
 
 	/* Its subscription is reset: what was not read is lost. It comes back. */
@@ -429,6 +506,11 @@ end:	do
 	:: d_step { missed[me] && !heard[me] && stage[me] != dead -> heard[me] = true; printf("%d is subscribed again\n", me); check() }
 	:: d_step { losses < LOSSES && (grant[me] || standby[me]) ->
 		losses++; excused = true; grant[me] = false; standby[me] = false; printf("a message to %d is lost\n", me); check() }
+
+	:: d_step { owner == FORMER(me) ->
+		replacing[me] = false;
+		free_lock(); expired = true;
+		printf("the lock of %d's former attempt expires\n", me); check() }
 
 	/* Its lock expires, when it does not believe in it: lease.pml shows that. */
 	:: d_step { owner == me && stage[me] != holding ->
@@ -443,7 +525,7 @@ active proctype queue_is_lost() {
 	d_step { losses < LOSSES && (in_queue[0] || in_queue[1] || in_queue[N - 1]) ->
 		losses++; excused = true;
 		for (i : 0 .. N - 1) {
-			in_queue[i] = false
+			in_queue[i] = false; former_queued[i] = false; replacing[i] = false
 		}
 		printf("the queue is lost\n");
 		check() }

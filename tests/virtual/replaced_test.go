@@ -1,0 +1,79 @@
+package virtual
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/holdfasttest"
+)
+
+// slow is a driver whose acquires go out late, for a while.
+type slow struct {
+	holdfast.Driver
+	on atomic.Bool
+}
+
+func (d *slow) Eval(ctx context.Context, s holdfast.Script, keys, args []string, urgent bool) (string, error) {
+	if d.on.Load() && s.Name == "acquire" {
+		time.Sleep(500 * time.Millisecond)
+	}
+	return d.Driver.Eval(ctx, s, keys, args, urgent)
+}
+
+// inOrder waits until both have had the lock, the first before the second.
+func inOrder(t *testing.T, first, second *waiting) {
+	t.Helper()
+	select {
+	case <-first.done:
+	case <-second.done:
+		t.Error("the process behind was served first")
+		first, second = second, first
+	}
+	first.served(t, 0)
+	second.served(t, time.Second)
+}
+
+// When the first goroutine of a process leaves, and the next one wants other options, the
+// process asks anew. It keeps its place meanwhile, although the lock becomes free.
+func TestNobodyPassesAProcessThatAsksAnew(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
+		lease := acquire(t, client(t, srv).Mutex("a"))
+		var way slow
+		c := client(t, srv, func(d holdfast.Driver) holdfast.Driver {
+			way.Driver = d
+			return &way
+		})
+		leaving := wait(t, c.Mutex("a", holdfast.TTL(20*time.Second)))
+		staying := wait(t, c.Mutex("a", holdfast.TTL(10*time.Second)))
+		behind := wait(t, client(t, srv).Mutex("a"))
+		way.on.Store(true)
+		leaving.cancel()
+		time.Sleep(100 * time.Millisecond) // it is asking
+		release(t, lease)
+		inOrder(t, staying, behind)
+	})
+}
+
+// The same when the lock was granted to the goroutine that has left.
+func TestNobodyPassesAProcessWhoseGrantFindsNobody(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
+		lease := acquire(t, client(t, srv).Mutex("a"))
+		var way distant
+		c := client(t, srv, func(d holdfast.Driver) holdfast.Driver {
+			way.Driver = d
+			return &way
+		})
+		// Without renewals it must be confirmed that it was handed the lock.
+		leaving := wait(t, c.Mutex("a", holdfast.TTL(20*time.Second), holdfast.Renew(false)))
+		staying := wait(t, c.Mutex("a", holdfast.TTL(10*time.Second)))
+		behind := wait(t, client(t, srv).Mutex("a"))
+		way.on.Store(true)
+		release(t, lease)
+		time.Sleep(100 * time.Millisecond) // the answer is on its way
+		leaving.cancel()
+		inOrder(t, staying, behind)
+	})
+}

@@ -86,9 +86,10 @@ func persist[T any](ctx context.Context, c *Client, op, name string, f func(cont
 			return result, unanswered, ctx.Err()
 		}
 		failure := &ServerError{Op: op, Name: name, Server: c.driver.Addr(), Kind: kind, Err: err, ambiguous: unanswered}
-		wait := pause/2 + rand.N(pause/2)
+		left := c.cfg.RetryTimeout - time.Since(start)
+		wait := min(pause/2+rand.N(pause/2), left)
 		end, bounded := ctx.Deadline()
-		if !temporary(kind) || time.Since(start)+wait > c.cfg.RetryTimeout || bounded && time.Until(end) < wait {
+		if !temporary(kind) || left <= 0 || bounded && time.Until(end) < wait {
 			return result, unanswered, failure
 		}
 		select {

@@ -154,11 +154,16 @@ func classify(err error) (o outcome, kind error) {
 	var reply ReplyError
 	var caught wire.ScriptError
 	var quarantine *QuarantineError
+	var short unconfirmed
 	switch {
+	case errors.As(err, &short):
+		// The server may have refused to wait, after it had carried out the script.
+		if errors.As(short.err, &reply) && kindOf(string(reply)) != nil {
+			return unknown, kindOf(string(reply))
+		}
+		return unknown, ErrReplicas
 	case errors.As(err, &reply):
 		return refused, kindOf(string(reply))
-	case errors.Is(err, errReplicas):
-		return unknown, ErrReplicas
 	case errors.As(err, &quarantine):
 		return refused, ErrQuarantine
 	case errors.As(err, &caught):

@@ -51,7 +51,8 @@ type Config struct {
 	// lease that may have been lost has expired; see Quarantine. All clients of a
 	// Prefix must be Strict, and have the same MaxTTL. A server is admitted with
 	// Client.Init or "holdfast init"; one that was not is in quarantine at first.
-	// Every restart and failover costs a quarantine. ErrUnsupported says that the
+	// Every restart and failover costs a quarantine, and so does the first replica
+	// of a server that had none. ErrUnsupported says that the
 	// server cannot be used so: a Cluster, one whose ACL denies INFO, one that has
 	// replicas and not min-replicas-to-write and min-replicas-max-lag. Where there are
 	// replicas, have all of them confirm every lock (MinReplicas): a master that was

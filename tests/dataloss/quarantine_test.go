@@ -148,6 +148,24 @@ func TestRenewalsGoOnInQuarantine(t *testing.T) {
 	})
 }
 
+// The first replica makes a server another incarnation, which may have an old master.
+func TestTheFirstReplicaEndsLeases(t *testing.T) {
+	t.Parallel()
+	for _, bin := range server.Binaries(t) {
+		t.Run(bin.Name, func(t *testing.T) {
+			b := &backend.Backend{Name: bin.Name, Server: server.Start(t, bin)}
+			c := b.Client(t, strict(2*time.Second))
+			initialise(t, c)
+			lease := backend.Acquire(t, c.Mutex("a"))
+			server.StartReplica(t, bin, b.Server)
+			do(t, b.Server, "CONFIG", "SET", "min-replicas-to-write", "1")
+			_, err := c.Mutex("b").TryAcquire(t.Context())
+			quarantined(t, err)
+			lost(t, "a lease of before", lease)
+		})
+	}
+}
+
 func TestQuarantineIsAsLongAsTheLongestKnown(t *testing.T) {
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {

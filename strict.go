@@ -83,7 +83,7 @@ func parseQuarantine(r *wire.Reply) (quarantined, error) {
 	if err := r.Ints(&rest); err != nil {
 		return 0, err
 	}
-	return quarantined(time.Duration(rest) * time.Millisecond), nil
+	return quarantined(duration(rest)), nil
 }
 
 func (c *Client) quarantineError(op, name string, q quarantined) error {

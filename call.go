@@ -69,23 +69,23 @@ func (c *Client) send(ctx context.Context, rq request) (answer, error) {
 
 // persist calls f, which sends something once, until it succeeds, as call says. Each
 // try is given up after CommandTimeout, and at once when ctx ends, even if f does not
-// return then.
+// return then. While the client closes only releases are sent again.
 func persist[T any](ctx context.Context, c *Client, op, name string, f func(context.Context) (T, error)) (result T, unanswered bool, err error) {
-	start := time.Now()
+	start, closing := time.Now(), c.closing
+	if op == "release" {
+		closing = nil
+	}
 	for pause := 10 * time.Millisecond; ; pause = min(2*pause, 500*time.Millisecond) {
 		result, err := try(ctx, c, c.cfg.CommandTimeout, f)
 		if err == nil {
 			return result, unanswered, nil
 		}
 		outcome, kind := classify(err)
-		if reply, ok := err.(ReplyError); ok {
-			err = ReplyError(shown(string(reply)))
-		}
 		unanswered = unanswered || outcome == unknown
 		if ctx.Err() != nil && outcome != refused {
 			return result, unanswered, ctx.Err()
 		}
-		failure := &ServerError{Op: op, Name: name, Server: c.driver.Addr(), Kind: kind, Err: err, ambiguous: unanswered}
+		failure := &ServerError{Op: op, Name: name, Server: c.driver.Addr(), Kind: kind, Err: told(err), ambiguous: unanswered}
 		wait := pause/2 + rand.N(pause/2)
 		end, bounded := ctx.Deadline()
 		if !temporary(kind) || time.Since(start)+wait > c.cfg.RetryTimeout || bounded && time.Until(end) < wait {
@@ -95,8 +95,18 @@ func persist[T any](ctx context.Context, c *Client, op, name string, f func(cont
 		case <-time.After(wait):
 		case <-ctx.Done():
 			return result, unanswered, ctx.Err()
+		case <-closing:
+			return result, unanswered, ErrClosed
 		}
 	}
+}
+
+// told is an error of a Driver as a ServerError has it.
+func told(err error) error {
+	if reply, ok := err.(ReplyError); ok {
+		return ReplyError(shown(string(reply)))
+	}
+	return err
 }
 
 // try calls f once, within timeout and ctx.

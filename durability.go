@@ -71,7 +71,7 @@ func (c *Client) eval(ctx context.Context, rq request, keys []string) (text stri
 	text, reached, err := c.driver.EvalDurably(ctx, rq.script, keys, rq.args, *d)
 	var refusal ReplyError
 	if text != "" && errors.As(err, &refusal) {
-		return text, unconfirmed{refusal}, nil
+		return text, unconfirmed{told(refusal)}, nil
 	}
 	return text, d.shortfall(reached), err
 }

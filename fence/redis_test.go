@@ -91,7 +91,7 @@ func TestWhatServersSayBecomesAnError(t *testing.T) {
 		want error
 		text string
 	}{
-		{holdfast.ReplyError("STALE 9 b c"), ErrStale, "it has seen 9 of b c"},
+		{holdfast.ReplyError("STALE 9 b c"), ErrStale, `it has seen 9 of "b c"`},
 		{holdfast.ReplyError("-STALE 9 b"), ErrStale, "it has seen 9 of b"},
 		{holdfast.ReplyError("STALE"), ErrBadMark, `"k" on server:6379`},
 		{holdfast.ReplyError("STALE 99999999999999999999 b"), ErrBadMark, `"k" on server:6379`},

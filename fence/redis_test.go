@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/big"
 	"regexp"
 	"strings"
@@ -132,4 +133,14 @@ func FuzzMark(f *testing.F) {
 			t.Errorf("%q is read as %+v", text, mark)
 		}
 	})
+}
+
+func TestMillisecondsAreRoundedUp(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		0: "0", 1: "1", time.Millisecond: "1", time.Millisecond + 1: "2", math.MaxInt64: "9223372036855",
+	} {
+		if got := milliseconds(d); got != want {
+			t.Errorf("%d ns are %s ms; want %s", d, got, want)
+		}
+	}
 }

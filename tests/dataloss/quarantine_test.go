@@ -280,6 +280,30 @@ func TestTheFirstReplicaEndsLeases(t *testing.T) {
 	}
 }
 
+// A replica may have been told to take writes, which its master does not see.
+func TestStrictGrantsNothingOnAReplica(t *testing.T) {
+	t.Parallel()
+	for _, bin := range server.Binaries(t) {
+		t.Run(bin.Name, func(t *testing.T) {
+			t.Parallel()
+			master := &backend.Backend{Name: bin.Name, Server: server.Start(t, bin)}
+			replica := &backend.Backend{Name: bin.Name, Server: server.StartReplica(t, bin, master.Server)}
+			do(t, master.Server, "CONFIG", "SET", "min-replicas-to-write", "1")
+			do(t, replica.Server, "CONFIG", "SET", "replica-read-only", "no")
+			cfg := strict(time.Second)
+			cfg.RetryTimeout = 50 * time.Millisecond
+			initialise(t, master.Client(t, cfg))
+			c := replica.Client(t, cfg)
+			if err := c.Init(t.Context(), true); !errors.Is(err, holdfast.ErrReadOnly) {
+				t.Errorf("Init of a replica that takes writes: %v", err)
+			}
+			if _, err := c.Mutex("a").TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrReadOnly) {
+				t.Errorf("TryAcquire on a replica that takes writes: %v", err)
+			}
+		})
+	}
+}
+
 func TestQuarantineIsAsLongAsTheLongestKnown(t *testing.T) {
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {

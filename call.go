@@ -69,23 +69,23 @@ func (c *Client) send(ctx context.Context, rq request) (answer, error) {
 
 // persist calls f, which sends something once, until it succeeds, as call says. Each
 // try is given up after CommandTimeout, and at once when ctx ends, even if f does not
-// return then.
+// return then. While the client closes only releases are sent again.
 func persist[T any](ctx context.Context, c *Client, op, name string, f func(context.Context) (T, error)) (result T, unanswered bool, err error) {
-	start := time.Now()
+	start, closing := time.Now(), c.closing
+	if op == "release" {
+		closing = nil
+	}
 	for pause := 10 * time.Millisecond; ; pause = min(2*pause, 500*time.Millisecond) {
 		result, err := try(ctx, c, c.cfg.CommandTimeout, f)
 		if err == nil {
 			return result, unanswered, nil
 		}
 		outcome, kind := classify(err)
-		if reply, ok := err.(ReplyError); ok {
-			err = ReplyError(shown(string(reply)))
-		}
 		unanswered = unanswered || outcome == unknown
 		if ctx.Err() != nil && outcome != refused {
 			return result, unanswered, ctx.Err()
 		}
-		failure := &ServerError{Op: op, Name: name, Server: c.driver.Addr(), Kind: kind, Err: err, ambiguous: unanswered}
+		failure := &ServerError{Op: op, Name: name, Server: c.driver.Addr(), Kind: kind, Err: told(err), ambiguous: unanswered}
 		left := c.cfg.RetryTimeout - time.Since(start)
 		wait := min(pause/2+rand.N(pause/2), left)
 		end, bounded := ctx.Deadline()
@@ -96,8 +96,18 @@ func persist[T any](ctx context.Context, c *Client, op, name string, f func(cont
 		case <-time.After(wait):
 		case <-ctx.Done():
 			return result, unanswered, ctx.Err()
+		case <-closing:
+			return result, unanswered, ErrClosed
 		}
 	}
+}
+
+// told is an error of a Driver as a ServerError has it.
+func told(err error) error {
+	if reply, ok := err.(ReplyError); ok {
+		return ReplyError(shown(string(reply)))
+	}
+	return err
 }
 
 // try calls f once, within timeout and ctx.
@@ -155,11 +165,16 @@ func classify(err error) (o outcome, kind error) {
 	var reply ReplyError
 	var caught wire.ScriptError
 	var quarantine *QuarantineError
+	var short unconfirmed
 	switch {
+	case errors.As(err, &short):
+		// The server may have refused to wait, after it had carried out the script.
+		if errors.As(short.err, &reply) && kindOf(string(reply)) != nil {
+			return unknown, kindOf(string(reply))
+		}
+		return unknown, ErrReplicas
 	case errors.As(err, &reply):
 		return refused, kindOf(string(reply))
-	case errors.Is(err, errReplicas):
-		return unknown, ErrReplicas
 	case errors.As(err, &quarantine):
 		return refused, ErrQuarantine
 	case errors.As(err, &caught):

@@ -122,9 +122,9 @@ func (c *Config) fill(host string) error {
 		if *d.value < minTTL {
 			return fmt.Errorf("a Config.%s of %s is not possible; at least %s is needed", d.name, *d.value, minTTL)
 		}
-	}
-	if c.MaxTTL > maxMaxTTL {
-		return fmt.Errorf("a Config.MaxTTL of %s is not possible; at most %s is", c.MaxTTL, maxMaxTTL)
+		if *d.value > maxMaxTTL {
+			return fmt.Errorf("a Config.%s of %s is not possible; at most %s is", d.name, *d.value, maxMaxTTL)
+		}
 	}
 	if c.TTL > c.MaxTTL {
 		return fmt.Errorf("a Config.TTL of %s is above MaxTTL, %s", c.TTL, c.MaxTTL)
@@ -152,7 +152,8 @@ func (c *Config) fill(host string) error {
 // minTTL leaves something of a lease after drift has taken its 2 ms.
 const minTTL = 5 * time.Millisecond
 
-// maxMaxTTL keeps TTLs within what clocks, and milliseconds in Lua, can count.
+// maxMaxTTL keeps TTLs, and sums of timeouts, within what clocks, and milliseconds in Lua,
+// can count.
 const maxMaxTTL = 10 * 365 * 24 * time.Hour
 
 // randomText returns 128 random bits in 22 characters.

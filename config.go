@@ -34,9 +34,10 @@ type Config struct {
 	Prefix string
 
 	// Quarantine is, in Strict mode, for how long nothing is granted once a loss of
-	// data has been noticed. At least MaxTTL. Default: MaxTTL, and 10 s more on a
+	// data has been noticed. At least MaxTTL. Default: MaxTTL, and 13 s more on a
 	// server that has or had replicas, since the master that it replaces may go on
-	// granting for min-replicas-max-lag, which is 10 s by default.
+	// granting for min-replicas-max-lag, which is 10 s by default, and 2 s. With
+	// another max-lag set this to MaxTTL, the max-lag and 3 s.
 	Quarantine time.Duration
 
 	// RetryTimeout bounds for how long an operation is begun again while the
@@ -50,10 +51,14 @@ type Config struct {
 	// lease that may have been lost has expired; see Quarantine. All clients of a
 	// Prefix must be Strict, and have the same MaxTTL. A server is admitted with
 	// Client.Init or "holdfast init"; one that was not is in quarantine at first.
-	// Every restart and failover costs a quarantine. ErrUnsupported says that the
+	// Every restart and failover costs a quarantine, and so does the first replica
+	// of a server that had none. ErrUnsupported says that the
 	// server cannot be used so: a Cluster, one whose ACL denies INFO, one that has
-	// replicas and not min-replicas-to-write 1 and min-replicas-max-lag. Default
-	// false: locks are lost with the data; docs/GUARANTEES.md says what that means.
+	// replicas and not min-replicas-to-write and min-replicas-max-lag. Where there are
+	// replicas, have all of them confirm every lock (MinReplicas): a master that was
+	// replaced goes on granting while it keeps one of them, and may grant a last lock
+	// when it wakes from a pause. Default false: locks are lost with the data;
+	// docs/GUARANTEES.md says what that means.
 	Strict bool
 
 	// TTL is the lease time of locks without a TTL option. Default 15 s.

@@ -22,7 +22,8 @@ type Driver interface {
 	Eval(ctx context.Context, s Script, keys, args []string, urgent bool) (string, error)
 
 	// EvalDurably is an urgent Eval, which then waits on the same connection, with WAIT
-	// or WAITAOF, until the write is as durable as asked, or d's timeout is over.
+	// or WAITAOF, until the write is as durable as asked, or d's timeout is over. An error
+	// of that command comes with the script's reply: the script was carried out.
 	EvalDurably(ctx context.Context, s Script, keys, args []string, d Durability) (string, Reached, error)
 
 	// Subscribe opens a subscription and keeps it open over reconnections

@@ -41,16 +41,21 @@ func (s settings) checkDurability(commandTimeout time.Duration) error {
 	return nil
 }
 
-// errReplicas is what classify knows a shortfall by.
-var errReplicas = errors.New("not confirmed")
+// unconfirmed is the error of something that the master has carried out, and that is not
+// as durable as it has to be. It matches ErrReplicas.
+type unconfirmed struct{ err error }
+
+func (e unconfirmed) Error() string        { return "not confirmed: " + e.err.Error() }
+func (e unconfirmed) Is(target error) bool { return target == ErrReplicas }
+func (e unconfirmed) Unwrap() error        { return e.err }
 
 // shortfall says by how much a write fell short of its durability.
 func (d *Durability) shortfall(r Reached) error {
 	switch {
 	case d.Fsync && !r.Master:
-		return fmt.Errorf("%w: not on the master's disk within %s", errReplicas, d.Timeout)
+		return unconfirmed{fmt.Errorf("not on the master's disk within %s", d.Timeout)}
 	case r.Replicas < d.Replicas:
-		return fmt.Errorf("%w: %d of %d replicas within %s", errReplicas, r.Replicas, d.Replicas, d.Timeout)
+		return unconfirmed{fmt.Errorf("%d of %d replicas within %s", r.Replicas, d.Replicas, d.Timeout)}
 	}
 	return nil
 }
@@ -64,5 +69,9 @@ func (c *Client) eval(ctx context.Context, rq request, keys []string) (text stri
 		return text, nil, err
 	}
 	text, reached, err := c.driver.EvalDurably(ctx, rq.script, keys, rq.args, *d)
+	var refusal ReplyError
+	if text != "" && errors.As(err, &refusal) {
+		return text, unconfirmed{told(refusal)}, nil
+	}
 	return text, d.shortfall(reached), err
 }

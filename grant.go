@@ -226,7 +226,7 @@ func (g *grant) renew() {
 	}
 	if err != nil {
 		_, kind := classify(err)
-		g.failure = &ServerError{Op: "renew", Name: g.l.name, Server: c.driver.Addr(), Kind: kind, Err: err}
+		g.failure = &ServerError{Op: "renew", Name: g.l.name, Server: c.driver.Addr(), Kind: kind, Err: told(err)}
 		now := clock.Now()
 		left := g.valid - now.Sub(g.anchor)
 		g.renewAt = now.Add(min(max(left/8, 25*time.Millisecond), time.Second))

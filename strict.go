@@ -11,9 +11,9 @@ import (
 	"github.com/holdfast-go/holdfast/internal/wire"
 )
 
-// replicaLag is the default of min-replicas-max-lag: how long a master goes on without
-// its replicas.
-const replicaLag = 10 * time.Second
+// replicaLag is how long a master goes on without its replicas: min-replicas-max-lag, 10 s
+// by default, and up to 2 s more, since it counts whole seconds and looks once a second.
+const replicaLag = 13 * time.Second
 
 // strictFlags are those of incarnation.lua.
 func (c *Client) strictFlags() string {
@@ -83,7 +83,7 @@ func parseQuarantine(r *wire.Reply) (quarantined, error) {
 	if err := r.Ints(&rest); err != nil {
 		return 0, err
 	}
-	return quarantined(time.Duration(rest) * time.Millisecond), nil
+	return quarantined(duration(rest)), nil
 }
 
 func (c *Client) quarantineError(op, name string, q quarantined) error {

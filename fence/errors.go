@@ -3,6 +3,8 @@ package fence
 import (
 	"errors"
 	"fmt"
+
+	"github.com/holdfast-go/holdfast/internal/printable"
 )
 
 // ErrStale says that a resource refused a write because somebody with a later lease
@@ -23,8 +25,11 @@ func (e *StaleError) Error() string {
 		lock = fmt.Sprintf(" of lock %q", e.Stamp.Lock)
 	}
 	return fmt.Sprintf("holdfast: %q refuses fence %d%s, shown by %s: it has seen %d of %s",
-		e.Resource, e.Stamp.Fence, lock, e.Stamp.Owner, e.Mark.Fence, e.Mark.Owner)
+		e.Resource, e.Stamp.Fence, lock, printable.Word(e.Stamp.Owner, maxShown), e.Mark.Fence, printable.Word(e.Mark.Owner, maxShown))
 }
+
+// maxShown is how much of an owner, which others wrote, an error shows, in bytes.
+const maxShown = 128
 
 // Is makes a StaleError match ErrStale.
 func (e *StaleError) Is(target error) bool { return target == ErrStale }

@@ -18,6 +18,10 @@ import (
 // their bodies fails, lest a client that is paused in the middle of its request hold up
 // the next. That goes for handlers behind one Guard. Where several servers write to one
 // store, that store has to compare, too: hand it the stamp that StampFrom returns.
+//
+// A Guard believes the header: whoever may send requests can show a fence above all
+// others, and so shut out every holder. Let in only clients that you trust, such as by
+// authentication before the Guard.
 type Guard struct {
 	// Marks remembers the highest fence seen of each lock.
 	Marks Marks

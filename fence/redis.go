@@ -154,5 +154,9 @@ func parseFence(text string) (uint64, error) {
 
 // milliseconds returns d in whole milliseconds, rounded up.
 func milliseconds(d time.Duration) string {
-	return strconv.FormatInt(int64((d+time.Millisecond-1)/time.Millisecond), 10)
+	ms := d.Milliseconds()
+	if d > time.Duration(ms)*time.Millisecond {
+		ms++
+	}
+	return strconv.FormatInt(ms, 10)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/big"
 	"regexp"
 	"strings"
@@ -91,7 +92,7 @@ func TestWhatServersSayBecomesAnError(t *testing.T) {
 		want error
 		text string
 	}{
-		{holdfast.ReplyError("STALE 9 b c"), ErrStale, "it has seen 9 of b c"},
+		{holdfast.ReplyError("STALE 9 b c"), ErrStale, `it has seen 9 of "b c"`},
 		{holdfast.ReplyError("-STALE 9 b"), ErrStale, "it has seen 9 of b"},
 		{holdfast.ReplyError("STALE"), ErrBadMark, `"k" on server:6379`},
 		{holdfast.ReplyError("STALE 99999999999999999999 b"), ErrBadMark, `"k" on server:6379`},
@@ -132,4 +133,14 @@ func FuzzMark(f *testing.F) {
 			t.Errorf("%q is read as %+v", text, mark)
 		}
 	})
+}
+
+func TestMillisecondsAreRoundedUp(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		0: "0", 1: "1", time.Millisecond: "1", time.Millisecond + 1: "2", math.MaxInt64: "9223372036855",
+	} {
+		if got := milliseconds(d); got != want {
+			t.Errorf("%d ns are %s ms; want %s", d, got, want)
+		}
+	}
 }

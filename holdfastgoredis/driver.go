@@ -13,6 +13,7 @@
 package holdfastgoredis
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -208,7 +209,7 @@ func (d *driver) EvalDurably(ctx context.Context, s holdfast.Script, keys, args 
 	if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
 		reply, reached, err = evalDurably(ctx, node, "eval", s.Source, keys, args, want)
 	}
-	if cluster, ok := d.own.(*redis.ClusterClient); ok && (redis.HasErrorPrefix(err, "MOVED") || redis.HasErrorPrefix(err, "ASK")) {
+	if cluster, ok := d.own.(*redis.ClusterClient); ok && reply == "" && (redis.HasErrorPrefix(err, "MOVED") || redis.HasErrorPrefix(err, "ASK")) {
 		// It was not carried out; by the next try the client knows the new node.
 		cluster.ReloadState(ctx)
 		return "", reached, holdfast.ReplyError("TRYAGAIN " + err.Error())
@@ -237,11 +238,9 @@ func evalDurably(ctx context.Context, node redis.UniversalClient, command, scrip
 	if eval.Err() != nil {
 		return "", reached, eval.Err()
 	}
-	if err != nil {
-		return "", reached, err
-	}
-	if text, err = eval.Text(); err != nil {
-		return "", reached, err
+	text, textErr := eval.Text()
+	if textErr != nil || err != nil {
+		return text, reached, cmp.Or(textErr, err)
 	}
 	if !want.Fsync {
 		reached.Replicas, err = wait.Int()

@@ -21,6 +21,10 @@ local function replicated(info)
 end
 
 local function incarnation(info)
+  -- One may take writes that its master does not see.
+  if string.find(info, 'role:slave', 1, true) then
+    error('READONLY this server is a replica', 0)
+  end
   local run, repl = string.match(info, 'run_id:(%w+)'), string.match(info, 'master_replid:(%w+)')
   if not run or not repl then
     error('NOSTRICT this server does not tell its run_id and replication id, so that a loss of data could not be noticed', 0)

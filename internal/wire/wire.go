@@ -14,7 +14,7 @@ import (
 const MaxTime = 9e15
 
 // maxMessage bounds a notification, of which a key is the longest part.
-const maxMessage = 1024
+const maxMessage = 2048
 
 // Info is what a lock says of its holder, kept at the end of its value.
 type Info struct {

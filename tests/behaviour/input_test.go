@@ -74,6 +74,8 @@ func TestBadConfigIsRefused(t *testing.T) {
 		"a TTL beyond MaxTTL":   {TTL: time.Hour, MaxTTL: time.Minute},
 		"an absurd MaxTTL":      {MaxTTL: math.MaxInt64},
 		"a tiny timeout":        {CommandTimeout: 1},
+		"an absurd timeout":     {CommandTimeout: math.MaxInt64},
+		"tries without end":     {RetryTimeout: math.MaxInt64},
 	} {
 		if _, err := holdfast.New(d, &cfg); !errors.Is(err, holdfast.ErrInvalid) {
 			t.Errorf("%s: %v", what, err)

@@ -12,7 +12,9 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/holdfastgoredis"
+	"github.com/holdfast-go/holdfast/internal/script"
 	"github.com/holdfast-go/holdfast/tests/backend"
+	"github.com/holdfast-go/holdfast/tests/proxy"
 	"github.com/holdfast-go/holdfast/tests/server"
 )
 
@@ -123,6 +125,118 @@ func TestReleaseInQuarantineHandsNothingOver(t *testing.T) {
 	})
 }
 
+// A waiter is handed the lock and does not hear of it; then the server cannot vouch for
+// what it has granted. The waiter asks, and is told to wait, as if it had nothing; what it
+// was handed expires. After the quarantine it has its turn, once.
+func TestAWaiterThatOwnsTheLockInQuarantine(t *testing.T) {
+	t.Parallel()
+	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+		const term = 2 * time.Second
+		p := proxy.New(t, b.Server.Addr())
+		holder, deaf, later := b.Client(t, strict(term)), b.Client(t, strict(term), func(o *redis.Options) { o.Addr = p.Addr() }), b.Client(t, strict(term))
+		initialise(t, holder)
+		lease := backend.Acquire(t, holder.Mutex("a"))
+		first := backend.Start(t, deaf.Mutex("a"))
+		backend.Waiters(t, holder.Mutex("a"), 1)
+		second := backend.Start(t, later.Mutex("a"))
+		backend.Waiters(t, holder.Mutex("a"), 2)
+
+		p.Deafen(true)
+		backend.Release(t, lease)
+		handed, err := holder.Mutex("a").Holder(t.Context())
+		if err != nil || handed.Fence <= lease.Token() {
+			t.Fatalf("held by %+v, %v; want it handed over", handed, err)
+		}
+		do(t, b.Server, "DEL", mark)
+		begun := time.Now()
+		p.Deafen(false)
+		p.CutSubscriptions() // the waiter looks once it is subscribed again
+		backend.Eventually(t, "the waiter is told of the quarantine", func() bool { return do(t, b.Server, "EXISTS", mark) == int64(1) })
+		if h, err := holder.Mutex("a").Holder(t.Context()); err != nil || h.Fence != handed.Fence {
+			t.Skipf("SKIPPED: this machine was too slow: the waiter no longer had the lock when it asked: %+v, %v", h, err)
+		}
+
+		// Both look when the quarantine is over; the one is no longer in the queue.
+		fence := handed.Fence
+		for range 2 {
+			var next *holdfast.Lease
+			select {
+			case next = <-first:
+			case next = <-second:
+			case <-time.After(20 * time.Second):
+				t.Fatal("a waiter is not served")
+			}
+			if d := time.Since(begun); d < term || next.Token() <= fence {
+				t.Errorf("granted with fence %d after %s of a quarantine of %s; the one before was %d", next.Token(), d, term, fence)
+			}
+			fence = next.Token()
+			if h, err := holder.Mutex("a").Holder(t.Context()); err != nil || h.Fence != fence {
+				t.Errorf("held by %+v, %v; want fence %d", h, err, fence)
+			}
+			select {
+			case <-first:
+				t.Error("the first is served beside another")
+			case <-second:
+				t.Error("the second is served beside another")
+			case <-time.After(10 * time.Millisecond):
+			}
+			backend.Release(t, next)
+		}
+	})
+}
+
+// The same, when it is the reply to its request that is lost, and the request is sent again.
+func TestAnAcquireThatIsRepeatedInQuarantine(t *testing.T) {
+	t.Parallel()
+	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+		const term = 1500 * time.Millisecond
+		p := proxy.New(t, b.Server.Addr())
+		cfg := strict(term)
+		cfg.CommandTimeout = 300 * time.Millisecond
+		c := b.Client(t, strict(term))
+		hasty := b.Client(t, cfg, func(o *redis.Options) { o.Addr = p.Addr() })
+		initialise(t, c)
+		backend.Release(t, backend.Acquire(t, hasty.Mutex("a"))) // so that the server has the scripts
+		for _, waits := range []bool{false, true} {
+			lost := p.Hold(proxy.Containing("evalsha", script.Acquire.SHA1), proxy.Hang)
+			results := make(chan *holdfast.Lease, 1)
+			go func() {
+				l := hasty.Mutex("a")
+				if waits {
+					results <- backend.Acquire(t, l)
+					return
+				}
+				if lease, err := l.TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrQuarantine) {
+					t.Errorf("TryAcquire: %v, %v", lease, err)
+				}
+				results <- nil
+			}()
+			lost.Wait(t)
+			lost.Forward(t) // to the server; nobody hears the reply
+			handed, err := c.Mutex("a").Holder(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			do(t, b.Server, "DEL", mark)
+			begun := time.Now()
+			lease := <-results
+			if lease == nil {
+				backend.Eventually(t, "what TryAcquire was not told of is given back", func() bool {
+					return do(t, b.Server, "EXISTS", "holdfast:{a}") == int64(0)
+				})
+				if err := c.Init(t.Context(), true); err != nil {
+					t.Fatal(err)
+				}
+				continue
+			}
+			if d := time.Since(begun); d < term || lease.Token() <= handed.Fence {
+				t.Errorf("granted with fence %d after %s of a quarantine of %s; the lost grant had %d", lease.Token(), d, term, handed.Fence)
+			}
+			backend.Release(t, lease)
+		}
+	})
+}
+
 // A lease that the server still knows is renewed in quarantine: without replicas nobody
 // else can have granted anything.
 func TestRenewalsGoOnInQuarantine(t *testing.T) {
@@ -146,6 +260,48 @@ func TestRenewalsGoOnInQuarantine(t *testing.T) {
 		}
 		backend.Release(t, lease)
 	})
+}
+
+// The first replica makes a server another incarnation, which may have an old master.
+func TestTheFirstReplicaEndsLeases(t *testing.T) {
+	t.Parallel()
+	for _, bin := range server.Binaries(t) {
+		t.Run(bin.Name, func(t *testing.T) {
+			b := &backend.Backend{Name: bin.Name, Server: server.Start(t, bin)}
+			c := b.Client(t, strict(2*time.Second))
+			initialise(t, c)
+			lease := backend.Acquire(t, c.Mutex("a"))
+			server.StartReplica(t, bin, b.Server)
+			do(t, b.Server, "CONFIG", "SET", "min-replicas-to-write", "1")
+			_, err := c.Mutex("b").TryAcquire(t.Context())
+			quarantined(t, err)
+			lost(t, "a lease of before", lease)
+		})
+	}
+}
+
+// A replica may have been told to take writes, which its master does not see.
+func TestStrictGrantsNothingOnAReplica(t *testing.T) {
+	t.Parallel()
+	for _, bin := range server.Binaries(t) {
+		t.Run(bin.Name, func(t *testing.T) {
+			t.Parallel()
+			master := &backend.Backend{Name: bin.Name, Server: server.Start(t, bin)}
+			replica := &backend.Backend{Name: bin.Name, Server: server.StartReplica(t, bin, master.Server)}
+			do(t, master.Server, "CONFIG", "SET", "min-replicas-to-write", "1")
+			do(t, replica.Server, "CONFIG", "SET", "replica-read-only", "no")
+			cfg := strict(time.Second)
+			cfg.RetryTimeout = 50 * time.Millisecond
+			initialise(t, master.Client(t, cfg))
+			c := replica.Client(t, cfg)
+			if err := c.Init(t.Context(), true); !errors.Is(err, holdfast.ErrReadOnly) {
+				t.Errorf("Init of a replica that takes writes: %v", err)
+			}
+			if _, err := c.Mutex("a").TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrReadOnly) {
+				t.Errorf("TryAcquire on a replica that takes writes: %v", err)
+			}
+		})
+	}
 }
 
 func TestQuarantineIsAsLongAsTheLongestKnown(t *testing.T) {

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/tests/backend"
 	"github.com/holdfast-go/holdfast/tests/server"
@@ -110,4 +112,50 @@ func TestFsync(t *testing.T) {
 	if !tested {
 		t.Log("WAITAOF WAS NOT TESTED: no server here has it; set HOLDFAST_TEST_SERVERS")
 	}
+}
+
+// The script was carried out, and then the server refused to wait for the disk or the
+// replicas. The lock is given back, and nobody else in the line has to do with it.
+func TestALockIsGivenBackWhenWaitingIsRefused(t *testing.T) {
+	t.Parallel()
+	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+		do(t, b.Server, "ACL", "SETUSER", "hasty", "on", ">x", "~*", "&*", "+@all", "-wait")
+		hasty := b.Client(t, nil, func(o *redis.Options) { o.Username, o.Password = "hasty", "x" })
+		c := b.Client(t, nil)
+		free := func(what string) {
+			t.Helper()
+			backend.Eventually(t, "the lock that "+what+" was not granted is free", func() bool {
+				return do(t, b.Server, "EXISTS", "holdfast:{a}") == int64(0)
+			})
+		}
+		for what, l := range map[string]*holdfast.Lock{
+			"for want of an append-only file": c.Mutex("a", holdfast.Fsync(true)),
+			"for want of permission to WAIT":  hasty.Mutex("a", holdfast.MinReplicas(1, time.Second)),
+		} {
+			if _, err := l.TryAcquire(t.Context()); err == nil {
+				t.Errorf("TryAcquire: granted %s", what)
+			} else {
+				t.Log(err)
+			}
+			free(what)
+			if _, err := l.Acquire(t.Context()); err == nil {
+				t.Errorf("Acquire: granted %s", what)
+			}
+			free(what)
+		}
+
+		lease := backend.Acquire(t, c.Mutex("a"))
+		refused := make(chan error, 1)
+		go func() {
+			_, err := c.Mutex("a", holdfast.Fsync(true)).Acquire(t.Context())
+			refused <- err
+		}()
+		backend.Waiters(t, c.Mutex("a"), 1)
+		next := backend.Start(t, c.Mutex("a"))
+		backend.Release(t, lease)
+		if err := <-refused; err == nil {
+			t.Error("a waiter was granted a lock that is on no disk")
+		}
+		backend.Release(t, backend.Receive(t, next))
+	})
 }

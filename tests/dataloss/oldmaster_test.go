@@ -1,0 +1,142 @@
+package dataloss
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/tests/backend"
+	"github.com/holdfast-go/holdfast/tests/server"
+)
+
+// part promotes the replica of a pair just when its master has heard of it, for the last
+// time. The master is not told: neither that it has another now, nor that it has gone.
+func (p *pair) part() {
+	p.t.Helper()
+	old, heir := p.servers[0], p.servers[1]
+	// WAIT has the master ask its replica, which answers at once.
+	one := (&backend.Backend{Server: old}).Redis(p.t, func(o *redis.Options) { o.PoolSize = 1 })
+	ask := func(patience time.Duration) int64 {
+		one.Set(p.t.Context(), "asked", "", 0)
+		return one.Wait(p.t.Context(), 1, patience).Val()
+	}
+	if ask(10*time.Second) != 1 {
+		p.t.Fatal("the replica does not answer")
+	}
+	p.to[0].DelayRequests(time.Hour)
+	if ask(20*time.Millisecond) != 0 { // this answer holds up the end of the connection
+		p.t.Fatal("the replica is heard still")
+	}
+	p.to[0].SwallowReplies(true)
+	do(p.t, heir, "REPLICAOF", "NO", "ONE")
+	do(p.t, heir, "CONFIG", "SET", "min-replicas-to-write", "0")
+}
+
+// awaitGrant tries until the server grants the lock.
+func awaitGrant(t *testing.T, l *holdfast.Lock) *holdfast.Lease {
+	t.Helper()
+	var lease *holdfast.Lease
+	backend.Eventually(t, "the heir grants the lock", func() (ok bool) {
+		var err error
+		lease, err = l.TryAcquire(t.Context())
+		if err != nil && !errors.Is(err, holdfast.ErrQuarantine) {
+			t.Fatal(err)
+		}
+		return err == nil
+	})
+	return lease
+}
+
+// Until a master misses its replica it goes on granting. What it grants last must have
+// ended before the replica, which was promoted meanwhile, grants anything.
+func TestStrictOverlapsNothingWhenTheOldMasterGoesOn(t *testing.T) {
+	t.Parallel()
+	for _, bin := range server.Binaries(t) {
+		t.Run(bin.Name, func(t *testing.T) {
+			t.Parallel()
+			p := startPair(t, bin)
+			do(t, p.servers[0], "CONFIG", "SET", "min-replicas-max-lag", "1")
+			const ttl = 400 * time.Millisecond
+			cfg := strict(ttl)
+			cfg.Quarantine = ttl + time.Second + 3*time.Second
+			before := (&backend.Backend{Server: p.servers[0]}).Client(t, cfg).Mutex("a", holdfast.Renew(false))
+			after := (&backend.Backend{Server: p.servers[1]}).Client(t, cfg).Mutex("a")
+			initialise(t, (&backend.Backend{Server: p.servers[0]}).Client(t, cfg))
+			backend.Release(t, backend.Acquire(t, before))
+			p.part()
+
+			for grants := 0; ; {
+				lease, err := before.TryAcquire(t.Context())
+				if err == nil {
+					grants++
+				} else if !errors.Is(err, holdfast.ErrWritesRefused) && !errors.Is(err, holdfast.ErrHeld) {
+					t.Fatal(err)
+				}
+				next, err := after.TryAcquire(t.Context())
+				if lease != nil && lease.Err() == nil {
+					if err == nil {
+						t.Error("both masters have granted the lock")
+					}
+					_ = lease.Release(t.Context()) // may be refused
+				}
+				if err == nil {
+					if grants == 0 {
+						t.Error("the old master granted nothing, which tests nothing")
+					}
+					backend.Release(t, next)
+					return
+				}
+				if !errors.Is(err, holdfast.ErrQuarantine) {
+					t.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// A master that was paused, and replaced, answers what it has received before it has
+// looked whether it still has its replica. A lock that the replica has to confirm is not
+// given.
+func TestStrictOverlapsNothingWhenTheOldMasterWakesUp(t *testing.T) {
+	t.Parallel()
+	for _, bin := range server.Binaries(t) {
+		t.Run(bin.Name, func(t *testing.T) {
+			t.Parallel()
+			p := startPair(t, bin)
+			do(t, p.servers[0], "CONFIG", "SET", "min-replicas-max-lag", "1")
+			cfg := strict(time.Second)
+			cfg.Quarantine = 5 * time.Second
+			cfg.CommandTimeout = 10 * time.Second
+			before := (&backend.Backend{Server: p.servers[0]}).Client(t, cfg)
+			after := (&backend.Backend{Server: p.servers[1]}).Client(t, cfg)
+			initialise(t, before)
+			backend.Release(t, backend.Acquire(t, before.Mutex("a")))
+			p.part()
+			p.servers[0].Pause()
+			next := awaitGrant(t, after.Mutex("a"))
+			type result struct {
+				lease *holdfast.Lease
+				err   error
+			}
+			answer := make(chan result, 1)
+			go func() {
+				confirmed := holdfast.MinReplicas(1, 200*time.Millisecond)
+				lease, err := before.Mutex("a", confirmed).TryAcquire(t.Context())
+				answer <- result{lease, err}
+			}()
+			time.Sleep(20 * time.Millisecond) // for the request to be there; later it would be refused
+			p.servers[0].Resume()
+			r := <-answer
+			if r.lease != nil && r.lease.Err() == nil && next.Err() == nil {
+				t.Errorf("both masters have granted the lock, with fences %d and %d", r.lease.Token(), next.Token())
+			}
+			if r.err == nil {
+				_ = r.lease.Release(t.Context())
+			}
+			backend.Release(t, next)
+		})
+	}
+}

@@ -159,10 +159,6 @@ func (c *campaign) step() *grant {
 			c.pause(jitter(500*time.Millisecond, 50))
 		}
 		return nil
-	case quarantined:
-		// The lock is this attempt's, but the server cannot vouch for it.
-		c.pause(min(time.Duration(got), maxRest) + time.Millisecond + rand.N(10*time.Millisecond))
-		return nil
 	case queued:
 		if got.receivers == 0 {
 			c.deaf++

@@ -11,8 +11,9 @@
 --         'queued NOW PTTL SCORE RANK RECEIVERS ours|foreign'     (w, l)
 --         'gone NOW': a tombstone stands for this token, or (l) it is not queued
 --         'late NOW': not-after has come
---         'quarantined NOW REST'  Strict mode: nothing is granted for so many ms yet. A
---             waiter is queued instead, with what is left as PTTL
+--         'quarantined NOW REST'  (t) Strict mode: nothing is granted for so many ms yet.
+--             A waiter is queued instead, with what is left as PTTL, and gives up the lock
+--             that it may have been handed
 --         'error MESSAGE': nothing was taken
 -- NOW and SCORE in µs, PTTL in ms (negative: no expiry).
 --
@@ -71,12 +72,18 @@ local function main()
     return take()
   end
 
-  if value and string.sub(value, 1, #mine) == mine then
-    if rest > 0 then
+  local owner = value and string.sub(value, 1, #mine) == mine
+  if owner then
+    if rest == 0 then
+      local pttl = prolong(ttl)
+      return granted(pttl, tonumber(string.match(value, '^%d+', #mine + 1)), 1)
+    end
+    if try then
       return quarantined(rest)
     end
-    local pttl = prolong(ttl)
-    return granted(pttl, tonumber(string.match(value, '^%d+', #mine + 1)), 1)
+    -- What it was handed, and has not heard of, does not count: it goes back to its place.
+    redis.call('DEL', KEYS[1])
+    value = nil
   end
 
   if redis.call('ZSCORE', KEYS[2], 'x:' .. token) then
@@ -102,7 +109,7 @@ local function main()
   end
 
   local member = token .. '\n' .. ARGV[7] .. '\n' .. ARGV[8] .. '\n' .. info
-  if look and not redis.call('ZSCORE', KEYS[2], member) then
+  if look and not owner and not redis.call('ZSCORE', KEYS[2], member) then
     return 'gone ' .. whole(now)
   end
   local score = place(member)

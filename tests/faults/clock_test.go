@@ -24,7 +24,7 @@ func eachWithClock(t *testing.T, f func(t *testing.T, b *backend.Backend, clock 
 		t.Run(bin.Name, func(t *testing.T) {
 			t.Parallel()
 			clock := clockshim.New(t)
-			f(t, &backend.Backend{Name: bin.Name, Server: server.Start(t, bin, clock.Option())}, clock)
+			f(t, backend.Real(t, bin, clock.Option()), clock)
 		})
 	}
 }

@@ -20,15 +20,6 @@ import (
 	"github.com/holdfast-go/holdfast/tests/soak"
 )
 
-// eachAtOnce runs f on every real server, all at once.
-func eachAtOnce(t *testing.T, f func(t *testing.T, b *backend.Backend), opts ...server.Option) {
-	t.Parallel()
-	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
-		t.Parallel()
-		f(t, b)
-	}, opts...)
-}
-
 // losses returns how often a test is to make a server lose its data.
 func losses() int {
 	if soak.Long() {
@@ -101,7 +92,8 @@ func settle(t *testing.T, all []*succession, outage, ttl time.Duration, seen map
 
 // Row 7, without Strict mode: the server is killed and comes back without its data.
 func TestRestartWithoutData(t *testing.T) {
-	eachAtOnce(t, func(t *testing.T, b *backend.Backend) {
+	t.Parallel()
+	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		const ttl = 4 * time.Second
 		const locks = 5
 		holders, waiters := b.Client(t, nil), b.Client(t, nil)
@@ -123,7 +115,8 @@ func TestRestartWithoutData(t *testing.T) {
 // locks that were released since are held again, later ones are gone, and the fence
 // counter is what it was.
 func TestRestartFromAnOlderAOF(t *testing.T) {
-	eachAtOnce(t, func(t *testing.T, b *backend.Backend) {
+	t.Parallel()
+	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		const ttl = 4 * time.Second
 		const locks = 5
 		early, holders, waiters := b.Client(t, nil), b.Client(t, nil), b.Client(t, nil)
@@ -179,7 +172,8 @@ func (f *follower) options(o *redis.Options) {
 // Row 9, without Strict mode: the master dies, and the replica that follows it has
 // missed the locks.
 func TestFailoverToAReplicaThatMissedTheLock(t *testing.T) {
-	eachAtOnce(t, func(t *testing.T, b *backend.Backend) {
+	t.Parallel()
+	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		const ttl = 4 * time.Second
 		const locks = 5
 		var f follower
@@ -220,7 +214,8 @@ func TestFailoverToAReplicaThatMissedTheLock(t *testing.T) {
 // Row 10: the replica is the master now, and the old one can still be reached. It has
 // no replica left and refuses writes.
 func TestAnOldMasterRefusesWrites(t *testing.T) {
-	eachAtOnce(t, func(t *testing.T, b *backend.Backend) {
+	t.Parallel()
+	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		const ttl = 3 * time.Second
 		replica := server.StartReplica(t, b.Server.Binary(), b.Server)
 		do(t, b.Server, "CONFIG", "SET", "min-replicas-to-write", "1")

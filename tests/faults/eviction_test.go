@@ -11,7 +11,8 @@ import (
 
 // Row 14: the server is short of memory, and its policy lets it evict locks.
 func TestEviction(t *testing.T) {
-	eachAtOnce(t, func(t *testing.T, b *backend.Backend) {
+	t.Parallel()
+	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		const ttl = 3 * time.Second
 		rdb := b.Redis(t)
 		for _, policy := range []string{"volatile-lru", "volatile-ttl", "allkeys-lru"} {

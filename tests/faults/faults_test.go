@@ -20,9 +20,10 @@ import (
 	"github.com/holdfast-go/holdfast/tests/proxy"
 )
 
-// impatient gives up and tries again soon, so that faults need not last long. What a
-// client sends is not carried out later than the sum of its timeouts and a second.
-var impatient = holdfast.Config{CommandTimeout: 150 * time.Millisecond, RetryTimeout: 600 * time.Millisecond}
+// impatient gives up and tries again soon, so that faults need not last long, but not so
+// soon that a busy machine makes faults of its own. What a client sends is not carried
+// out later than the sum of its timeouts and a second.
+var impatient = holdfast.Config{CommandTimeout: 400 * time.Millisecond, RetryTimeout: 1200 * time.Millisecond}
 
 // through returns a client whose connections lead through p, with its scripts loaded.
 func through(t *testing.T, p *proxy.Proxy, cfg holdfast.Config) *holdfast.Client {
@@ -78,6 +79,7 @@ func within(t *testing.T, rdb *redis.Client, lease *holdfast.Lease) {
 
 // Row 3, and what a retry meets: the server has done it, and the reply is lost.
 func TestLostReplies(t *testing.T) {
+	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		p := proxy.New(t, b.Server.Addr())
 		c := through(t, p, impatient)
@@ -108,7 +110,7 @@ func TestLostReplies(t *testing.T) {
 					cleaned(t, b)
 				})
 				t.Run("renew", func(t *testing.T) {
-					lease := backend.Acquire(t, c.Mutex("a", holdfast.TTL(900*time.Millisecond)))
+					lease := backend.Acquire(t, c.Mutex("a", holdfast.TTL(2*time.Second)))
 					first := lease.Deadline()
 					trap := p.LoseReply(running(script.Renew, "a"), after)
 					trap.Wait(t)
@@ -137,6 +139,7 @@ func TestLostReplies(t *testing.T) {
 // Row 33: the first copy is late, a second one gets the lock and releases it, and then
 // the first one arrives.
 func TestLateCopies(t *testing.T) {
+	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		p := proxy.New(t, b.Server.Addr())
 		c := through(t, p, impatient)
@@ -215,11 +218,12 @@ func TestLateCopies(t *testing.T) {
 
 // Row 34: an old, shorter renewal arrives after a newer, longer one.
 func TestLateRenewal(t *testing.T) {
+	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		p := proxy.New(t, b.Server.Addr())
-		c := through(t, p, holdfast.Config{CommandTimeout: 100 * time.Millisecond})
+		c := through(t, p, holdfast.Config{})
 		held := p.Hold(running(script.Renew, "a"), proxy.Cut)
-		lease := backend.Acquire(t, c.Mutex("a", holdfast.TTL(900*time.Millisecond)))
+		lease := backend.Acquire(t, c.Mutex("a", holdfast.TTL(1500*time.Millisecond)))
 		held.Wait(t)
 		if err := lease.Extend(t.Context(), time.Minute); err != nil {
 			t.Fatal(err)
@@ -240,7 +244,7 @@ func TestLateRenewal(t *testing.T) {
 func TestDoubledCommands(t *testing.T) {
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		p := proxy.New(t, b.Server.Addr())
-		c := through(t, p, impatient)
+		c := through(t, p, holdfast.Config{})
 		for range 20 { // either copy may come first
 			p.Double(running(script.Acquire, "a"))
 			lease := backend.Acquire(t, c.Mutex("a"))
@@ -262,6 +266,7 @@ func TestDoubledCommands(t *testing.T) {
 
 // Row 4: the grant takes longer to arrive than the lease lasts.
 func TestReplyPastTheDeadline(t *testing.T) {
+	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		p := proxy.New(t, b.Server.Addr())
 		c := through(t, p, holdfast.Config{})
@@ -282,6 +287,7 @@ func TestReplyPastTheDeadline(t *testing.T) {
 
 // Row 5: the context ends in the middle of an acquire.
 func TestCancelledInTheMiddle(t *testing.T) {
+	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		p := proxy.New(t, b.Server.Addr())
 		c := through(t, p, holdfast.Config{CommandTimeout: 300 * time.Millisecond, RetryTimeout: 300 * time.Millisecond})

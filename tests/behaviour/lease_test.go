@@ -29,10 +29,11 @@ func lossOf(t *testing.T, l *holdfast.Lease) *holdfast.LostError {
 func TestALeaseThatIsNotRenewedEndsWithItsTTL(t *testing.T) {
 	t.Parallel()
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
-		l := b.Client(t, nil).Mutex("m", holdfast.TTL(200*time.Millisecond), holdfast.Renew(false))
+		const ttl = time.Second
+		l := b.Client(t, nil).Mutex("m", holdfast.TTL(ttl), holdfast.Renew(false))
 		before := time.Now()
 		lease := backend.Acquire(t, l)
-		if d := lease.Deadline().Sub(before); d < 100*time.Millisecond || d > 200*time.Millisecond+time.Since(before) {
+		if d := lease.Deadline().Sub(before); d < ttl/2 || d > ttl+time.Since(before) {
 			t.Errorf("the deadline is %s after the acquire began", d)
 		}
 		if lost := lossOf(t, lease); lost.Reason != holdfast.LossExpired {
@@ -307,7 +308,7 @@ func TestACancelledHeadPassesItsPlaceOn(t *testing.T) {
 				}
 				heir <- l
 			}()
-			time.Sleep(50 * time.Millisecond)
+			time.Sleep(100 * time.Millisecond)
 		}
 		later := queue(t, b.Client(t, nil).Mutex("m"), 2)
 		cancel()
@@ -353,7 +354,7 @@ func TestFencesRise(t *testing.T) {
 func TestFencesRiseAfterAnExpiry(t *testing.T) {
 	t.Parallel()
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
-		lease := backend.Acquire(t, b.Client(t, nil).Mutex("m", holdfast.TTL(100*time.Millisecond), holdfast.Renew(false)))
+		lease := backend.Acquire(t, b.Client(t, nil).Mutex("m", holdfast.TTL(time.Second), holdfast.Renew(false)))
 		next := backend.Acquire(t, b.Client(t, nil).Mutex("m"))
 		if lease.Err() == nil || next.Token() <= lease.Token() {
 			t.Errorf("the next has fence %d after %d; Err of the first: %v", next.Token(), lease.Token(), lease.Err())

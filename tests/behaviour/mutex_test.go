@@ -100,6 +100,7 @@ func TestWaitersAreServedInOrder(t *testing.T) {
 }
 
 func TestGoroutinesOfOneProcessAreServedInOrder(t *testing.T) {
+	t.Parallel()
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		l := b.Client(t, nil).Mutex("m")
 		lease := backend.Acquire(t, l)
@@ -120,7 +121,7 @@ func TestGoroutinesOfOneProcessAreServedInOrder(t *testing.T) {
 				}
 			}()
 			// Only a look inside would show that the goroutine is in line.
-			time.Sleep(20 * time.Millisecond)
+			time.Sleep(100 * time.Millisecond)
 		}
 		if h, err := l.Holder(t.Context()); err != nil || h.Waiters != 1 {
 			t.Errorf("the server sees %d waiters (%v); want one for the process", h.Waiters, err)

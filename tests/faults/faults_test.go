@@ -23,7 +23,7 @@ import (
 // impatient gives up and tries again soon, so that faults need not last long, but not so
 // soon that a busy machine makes faults of its own. What a client sends is not carried
 // out later than the sum of its timeouts and a second.
-var impatient = holdfast.Config{CommandTimeout: 400 * time.Millisecond, RetryTimeout: 1200 * time.Millisecond}
+var impatient = holdfast.Config{CommandTimeout: 600 * time.Millisecond, RetryTimeout: 1800 * time.Millisecond}
 
 // through returns a client whose connections lead through p, with its scripts loaded.
 func through(t *testing.T, p *proxy.Proxy, cfg holdfast.Config) *holdfast.Client {
@@ -35,14 +35,11 @@ func through(t *testing.T, p *proxy.Proxy, cfg holdfast.Config) *holdfast.Client
 		t.Fatal(err)
 	}
 	backend.CloseWith(t, c)
-	l := c.Mutex("warm-up")
-	lease := backend.Acquire(t, l)
-	if err := lease.Extend(t.Context(), time.Second); err != nil {
-		t.Fatal(err)
-	}
-	if err := lease.Release(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	backend.Eventually(t, "the client is warm", func() bool { // an impatient one may need several tries
+		return c.Mutex("warm-up").Do(t.Context(), func(ctx context.Context, lease *holdfast.Lease) error {
+			return lease.Extend(ctx, time.Second)
+		}) == nil
+	})
 	return c
 }
 
@@ -110,7 +107,7 @@ func TestLostReplies(t *testing.T) {
 					cleaned(t, b)
 				})
 				t.Run("renew", func(t *testing.T) {
-					lease := backend.Acquire(t, c.Mutex("a", holdfast.TTL(2*time.Second)))
+					lease := backend.Acquire(t, c.Mutex("a", holdfast.TTL(5*time.Second)))
 					first := lease.Deadline()
 					trap := p.LoseReply(running(script.Renew, "a"), after)
 					trap.Wait(t)
@@ -290,7 +287,7 @@ func TestCancelledInTheMiddle(t *testing.T) {
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		p := proxy.New(t, b.Server.Addr())
-		c := through(t, p, holdfast.Config{CommandTimeout: 300 * time.Millisecond, RetryTimeout: 300 * time.Millisecond})
+		c := through(t, p, holdfast.Config{CommandTimeout: 2 * time.Second, RetryTimeout: 300 * time.Millisecond})
 		p.DelayReplies(30 * time.Millisecond)
 		for i := range 30 {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i*3)*time.Millisecond)

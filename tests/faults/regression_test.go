@@ -194,7 +194,7 @@ func TestTombstoneOutlivesTheQueueOfADeadWaiter(t *testing.T) {
 	t.Parallel()
 	b := backend.One(t)
 	p := proxy.New(t, b.Server.Addr())
-	c := through(t, p, holdfast.Config{CommandTimeout: 150 * time.Millisecond, RetryTimeout: time.Second})
+	c := through(t, p, impatient)
 	const left = 500 * time.Millisecond
 	rdb := b.Redis(t)
 	dead := redis.Z{Score: float64(time.Now().Add(-time.Minute).UnixMicro()), Member: "dead\n1500\nholdfast:c:dead\n{}"}
@@ -218,7 +218,7 @@ func TestEnqueueDoesNotShortenTheLifeOfATombstone(t *testing.T) {
 	b := backend.One(t)
 	p := proxy.New(t, b.Server.Addr())
 	const long = 5 * time.Minute
-	c := through(t, p, holdfast.Config{CommandTimeout: 150 * time.Millisecond, RetryTimeout: long})
+	c := through(t, p, holdfast.Config{CommandTimeout: impatient.CommandTimeout, RetryTimeout: long})
 	rdb := b.Redis(t)
 	cancelled(t, p, c.Mutex("a"), rdb)
 	lease := backend.Acquire(t, b.Client(t, nil).Mutex("a"))

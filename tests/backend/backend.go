@@ -139,6 +139,17 @@ func (b *Backend) Keys(tb testing.TB) []string {
 	return all
 }
 
+// Cleaned waits until nothing of any lock is left on the server.
+func (b *Backend) Cleaned(tb testing.TB) {
+	tb.Helper()
+	tb.Cleanup(func() {
+		if keys := b.Keys(tb); tb.Failed() {
+			tb.Logf("left: %q", keys)
+		}
+	})
+	Eventually(tb, "the keys are gone", func() bool { return len(b.Keys(tb)) == 0 })
+}
+
 // Eventually waits until f is true: what happens in the background cannot be waited
 // for otherwise. It fails the test after ten seconds, long past any healthy run.
 func Eventually(tb testing.TB, what string, f func() bool) {

@@ -48,17 +48,6 @@ func running(s script.Script, name string) proxy.Match {
 	return proxy.Containing("evalsha", s.SHA1, "{"+name+"}")
 }
 
-// cleaned waits until nothing of any lock is left on the server.
-func cleaned(t *testing.T, b *backend.Backend) {
-	t.Helper()
-	t.Cleanup(func() {
-		if keys := b.Keys(t); t.Failed() {
-			t.Logf("left: %q", keys)
-		}
-	})
-	backend.Eventually(t, "the keys are gone", func() bool { return len(b.Keys(t)) == 0 })
-}
-
 // within checks that a holder believes no more than the server grants: its deadline is
 // not past the expiry of the key.
 func within(t *testing.T, rdb *redis.Client, lease *holdfast.Lease) {
@@ -90,7 +79,7 @@ func TestLostReplies(t *testing.T) {
 					}
 					within(t, b.Redis(t), lease)
 					backend.Release(t, lease)
-					cleaned(t, b)
+					b.Cleaned(t)
 				})
 				t.Run("enqueue", func(t *testing.T) {
 					lease := backend.Acquire(t, b.Client(t, nil).Mutex("a"))
@@ -104,7 +93,7 @@ func TestLostReplies(t *testing.T) {
 					lease = backend.Receive(t, leases)
 					within(t, b.Redis(t), lease)
 					backend.Release(t, lease)
-					cleaned(t, b)
+					b.Cleaned(t)
 				})
 				t.Run("renew", func(t *testing.T) {
 					lease := backend.Acquire(t, c.Mutex("a", holdfast.TTL(5*time.Second)))
@@ -114,7 +103,7 @@ func TestLostReplies(t *testing.T) {
 					backend.Eventually(t, "another renewal is answered", func() bool { return lease.Deadline().After(first) })
 					within(t, b.Redis(t), lease)
 					backend.Release(t, lease)
-					cleaned(t, b)
+					b.Cleaned(t)
 				})
 				t.Run("release", func(t *testing.T) {
 					lease := backend.Acquire(t, c.Mutex("a"))
@@ -126,7 +115,7 @@ func TestLostReplies(t *testing.T) {
 						t.Errorf("Release, repeated after a lost reply: %v", err)
 					}
 					backend.Release(t, backend.Receive(t, leases))
-					cleaned(t, b)
+					b.Cleaned(t)
 				})
 			})
 		}
@@ -146,7 +135,7 @@ func TestLateCopies(t *testing.T) {
 			if reply := held.Forward(t); !strings.Contains(reply, "gone") {
 				t.Errorf("the late copy is answered %q", reply)
 			}
-			cleaned(t, b)
+			b.Cleaned(t)
 			if reply := held.Forward(t); !strings.Contains(reply, "late") {
 				t.Errorf("a copy later than its not-after is answered %q", reply)
 			}
@@ -174,7 +163,7 @@ func TestLateCopies(t *testing.T) {
 			}
 			backend.Waiters(t, c.Mutex("a"), 0)
 			backend.Release(t, blocker)
-			cleaned(t, b)
+			b.Cleaned(t)
 		})
 		t.Run("cancelled", func(t *testing.T) {
 			held := p.Hold(running(script.Acquire, "a"), proxy.Hang)
@@ -195,7 +184,7 @@ func TestLateCopies(t *testing.T) {
 			if reply := held.Forward(t); !strings.Contains(reply, "gone") {
 				t.Errorf("the late copy is answered %q", reply)
 			}
-			cleaned(t, b)
+			b.Cleaned(t)
 		})
 		t.Run("release", func(t *testing.T) {
 			held := p.Hold(running(script.Release, "a"), proxy.Cut)
@@ -208,7 +197,7 @@ func TestLateCopies(t *testing.T) {
 				t.Errorf("the late copy took the next lease: %v, %v", h, err)
 			}
 			backend.Release(t, next)
-			cleaned(t, b)
+			b.Cleaned(t)
 		})
 	})
 }
@@ -234,7 +223,7 @@ func TestLateRenewal(t *testing.T) {
 		}
 		backend.Release(t, lease)
 		held.Forward(t)
-		cleaned(t, b)
+		b.Cleaned(t)
 	})
 }
 
@@ -278,7 +267,7 @@ func TestReplyPastTheDeadline(t *testing.T) {
 				t.Errorf("Acquire: %v, %v", lease, err)
 			}
 		}
-		cleaned(t, b)
+		b.Cleaned(t)
 	})
 }
 
@@ -306,6 +295,6 @@ func TestCancelledInTheMiddle(t *testing.T) {
 				t.Errorf("the waiter behind was served after %s", d)
 			}
 		}
-		cleaned(t, b)
+		b.Cleaned(t)
 	})
 }

@@ -62,7 +62,7 @@ func TestAReleaseIsOfItsOwnLeaseOnly(t *testing.T) {
 			intact(t, second)
 			backend.Release(t, second)
 		})
-		cleaned(t, b)
+		b.Cleaned(t)
 	})
 }
 
@@ -88,7 +88,7 @@ func TestNothingIsRenewedAfterTheEnd(t *testing.T) {
 				time.Sleep(interval / 10 / time.Duration(len(leases)))
 				backend.Release(t, lease)
 			}
-			cleaned(t, b)
+			b.Cleaned(t)
 			if n := renewed(); n != 0 {
 				t.Errorf("%d scripts after the releases", n)
 			}
@@ -162,6 +162,6 @@ func TestADeadHeadCostsNoCommands(t *testing.T) {
 			backend.Release(t, backend.Receive(t, leases))
 		}
 		t.Logf("three waiters behind a dead one are served in %s", time.Since(begun))
-		cleaned(t, b)
+		b.Cleaned(t)
 	})
 }

@@ -87,7 +87,7 @@ func TestRefusedReleaseIsDoneInTheBackground(t *testing.T) {
 			if d := time.Since(begun); d > 5*time.Second {
 				t.Errorf("the waiter was served %s after the server recovered", d)
 			}
-			cleaned(t, b)
+			b.Cleaned(t)
 		})
 	}
 }
@@ -131,7 +131,7 @@ func TestLateCopyOfATryThatFoundTheLockHeldTakesNothing(t *testing.T) {
 	if reply := held.Forward(t); !strings.Contains(reply, "gone") {
 		t.Errorf("the late copy is answered %q", reply)
 	}
-	cleaned(t, b)
+	b.Cleaned(t)
 }
 
 // The lock is the token's again, but not the lease's: somebody may have had it between.
@@ -155,7 +155,7 @@ func TestDeletedLockThatALateCopyBringsBackIsLost(t *testing.T) {
 	if !errors.As(lease.Err(), &lost) || lost.Reason != holdfast.LossTaken {
 		t.Errorf("the lease ended: %v", lease.Err())
 	}
-	cleaned(t, b)
+	b.Cleaned(t)
 }
 
 // The waiter is handed the lock for a claim, and learns of it from the answer to its
@@ -209,7 +209,7 @@ func TestTombstoneOutlivesTheQueueOfADeadWaiter(t *testing.T) {
 	if reply := held.Forward(t); !strings.Contains(reply, "gone") {
 		t.Errorf("the late copy is answered %q", reply)
 	}
-	cleaned(t, b)
+	b.Cleaned(t)
 }
 
 // A client that tries for long has a tombstone that stands for long.
@@ -281,5 +281,5 @@ func TestExtendAnsweredAfterALaterRenewalCounts(t *testing.T) {
 	}
 	within(t, b.Redis(t), lease)
 	backend.Release(t, lease)
-	cleaned(t, b)
+	b.Cleaned(t)
 }

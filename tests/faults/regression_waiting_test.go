@@ -47,7 +47,7 @@ func TestQueuedWaiterOutlivesRefusals(t *testing.T) {
 	if d := time.Since(begun); d > 3*time.Second {
 		t.Errorf("served %s after the server recovered", d)
 	}
-	cleaned(t, b)
+	b.Cleaned(t)
 }
 
 // A poller is in no queue, and waits all the same.
@@ -79,7 +79,7 @@ func TestPollingWaiterOutlivesOutagesAndRefusals(t *testing.T) {
 	still(t, next, impatient.RetryTimeout)
 	do(t, b.Server, "CONFIG", "SET", "maxmemory", "0")
 	backend.Release(t, backend.Receive(t, next))
-	cleaned(t, b)
+	b.Cleaned(t)
 }
 
 // The goroutine that is next has asked for the TTL of its lock, not for the other's.
@@ -116,7 +116,7 @@ func TestExtendedLeaseIsNotPassedOnWithinTheProcess(t *testing.T) {
 		}
 		backend.Release(t, lease)
 	}
-	cleaned(t, b)
+	b.Cleaned(t)
 }
 
 // A lease may be passed on within the process once its renewal is answered, and this
@@ -149,7 +149,7 @@ func TestHangingRenewalDoesNotHoldUpRelease(t *testing.T) {
 		t.Errorf("the late renewal is answered %q", reply)
 	}
 	backend.Release(t, lease)
-	cleaned(t, b)
+	b.Cleaned(t)
 }
 
 // Row 13: the machine sleeps past the deadline, and the timers with it.
@@ -184,7 +184,7 @@ func TestSuspensionEndsLeasesOnWakingUp(t *testing.T) {
 			t.Errorf("%s: Err: %v", lease.Name(), err)
 		}
 	}
-	cleaned(t, b)
+	b.Cleaned(t)
 }
 
 // While a Cluster's slot moves, scripts whose keys are not all there are refused: a

@@ -53,7 +53,7 @@ func TestServerPausedPastTheTTL(t *testing.T) {
 			t.Errorf("fence %d follows %d", second.Token(), lease.Token())
 		}
 		backend.Release(t, second)
-		cleaned(t, b)
+		b.Cleaned(t)
 	})
 }
 
@@ -70,7 +70,7 @@ func TestWaitersOutliveARestart(t *testing.T) {
 		backend.Waiters(t, b.Client(t, nil).Mutex("a"), 1)
 		backend.Release(t, lease)
 		backend.Release(t, backend.Receive(t, next))
-		cleaned(t, b)
+		b.Cleaned(t)
 	}, server.Conf("appendonly", "yes"), server.Conf("appendfsync", "always"))
 }
 
@@ -98,7 +98,7 @@ func TestOutOfMemory(t *testing.T) {
 		backend.Release(t, waiting)
 		do(t, b.Server, "CONFIG", "SET", "maxmemory", "0")
 		backend.Release(t, backend.Receive(t, next))
-		cleaned(t, b)
+		b.Cleaned(t)
 	})
 }
 
@@ -134,7 +134,7 @@ func TestScriptFlush(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		cleaned(t, b)
+		b.Cleaned(t)
 	})
 }
 
@@ -330,7 +330,7 @@ func TestKilledConnections(t *testing.T) {
 				}
 			}
 		}
-		cleaned(t, b)
+		b.Cleaned(t)
 	})
 }
 
@@ -445,6 +445,6 @@ func TestWaitingWithoutPubSub(t *testing.T) {
 		if d := time.Since(begun); d > 4*time.Second {
 			t.Errorf("served after %s", d)
 		}
-		cleaned(t, b)
+		b.Cleaned(t)
 	})
 }

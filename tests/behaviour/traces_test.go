@@ -29,7 +29,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 			var clients []*holdfast.Client
 			for range 3 {
 				rdb := b.Redis(t)
-				c, err := holdfast.New(holdfastgoredis.New(rdb), &holdfast.Config{CommandTimeout: 200 * time.Millisecond, RetryTimeout: 200 * time.Millisecond})
+				c, err := holdfast.New(holdfastgoredis.New(rdb), &holdfast.Config{CommandTimeout: time.Second, RetryTimeout: 500 * time.Millisecond}) // tombstones stand for 2.5 s
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -88,7 +88,7 @@ func TestDeadlinesAllowForDrift(t *testing.T) {
 func TestARenewedLeaseOutlivesItsTTL(t *testing.T) {
 	t.Parallel()
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
-		const ttl = 600 * time.Millisecond
+		const ttl = 1500 * time.Millisecond
 		lease := backend.Acquire(t, b.Client(t, nil).Mutex("m", holdfast.TTL(ttl)))
 		first := lease.Deadline()
 		backend.Eventually(t, "the deadline moved on for several TTLs", func() bool {

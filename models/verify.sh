@@ -17,36 +17,21 @@ trap 'rm -rf "$scratch"' EXIT
 
 compiler() { command -v cc gcc clang | head -n 1; }
 
-as_root() {
-  if [ "$(id -u)" = 0 ]; then "$@"; else sudo -n "$@"; fi
-}
+. ../tests/packages.sh
 
-install_tools() {
-  if command -v apt-get >/dev/null; then
-    as_root apt-get update -q
-    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -qy spin gcc libc6-dev
-  elif command -v dnf >/dev/null; then
-    as_root dnf install -qy spin gcc
-  elif command -v brew >/dev/null; then
-    brew install --quiet spin
-  else
-    echo "verify.sh: no package manager that it knows" >&2
-    return 1
-  fi
-}
+present() { command -v spin >/dev/null && [ -n "$(compiler)" ]; }
+
+packages='apt-get spin gcc libc6-dev
+dnf spin gcc
+brew spin'
 
 ensure_tools() {
-  command -v spin >/dev/null && [ -n "$(compiler)" ] && return
-  echo "verify.sh: no spin, or no C compiler, in PATH: installing them" >&2
-  install_tools >&2
-  hash -r
-  command -v spin >/dev/null && [ -n "$(compiler)" ] && return
-  cat >&2 <<'HELP'
+  ensure "spin, or no C compiler, in PATH" && return
+  cat >&2 <<HELP
 
 The models need the model checker spin and a C compiler, and they could not be installed:
 
-  Debian, Ubuntu:  apt-get install spin gcc libc6-dev
-  macOS:           brew install spin
+$(by_hand)
   others:          https://spinroot.com
 HELP
   exit 1

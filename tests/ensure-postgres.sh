@@ -8,6 +8,7 @@
 # concern: tests start servers of their own. When none can be had it says so and
 # succeeds: those tests are skipped then.
 set -uo pipefail
+. "$(dirname "$0")/packages.sh"
 
 present() {
   local bin
@@ -21,43 +22,19 @@ present() {
   return 1
 }
 
-as_root() {
-  if [ "$(id -u)" = 0 ]; then "$@"; else sudo -n "$@"; fi
-}
+packages='apt-get --no-install-recommends postgresql
+dnf postgresql-server
+apk postgresql
+pacman postgresql
+brew postgresql'
 
-install_server() {
-  if command -v apt-get >/dev/null; then
-    as_root apt-get update -q
-    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends postgresql
-  elif command -v dnf >/dev/null; then
-    as_root dnf install -qy postgresql-server
-  elif command -v apk >/dev/null; then
-    as_root apk add --no-progress postgresql
-  elif command -v pacman >/dev/null; then
-    as_root pacman -S --noconfirm postgresql
-  elif command -v brew >/dev/null; then
-    brew install --quiet postgresql
-  else
-    echo "ensure-postgres.sh: no package manager that it knows" >&2
-    return 1
-  fi
-}
-
-present && exit 0
-echo "ensure-postgres.sh: no PostgreSQL found: installing one" >&2
-install_server >&2
-hash -r
-present && exit 0
-cat >&2 <<'END'
+ensure "PostgreSQL" && exit
+cat >&2 <<END
 
 !!! Fences in PostgreSQL are NOT TESTED: there is no PostgreSQL, and none could be
 !!! installed. Install one of these packages:
 
-  Debian, Ubuntu:  apt-get install postgresql
-  Fedora, RHEL:    dnf install postgresql-server
-  Alpine:          apk add postgresql
-  Arch:            pacman -S postgresql
-  macOS:           brew install postgresql
+$(by_hand)
 
 or name the folder of its programs:  HOLDFAST_TEST_POSTGRES=/path/to/bin make test
 

@@ -10,12 +10,14 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/holdfast-go/holdfast/tests/backend"
 	"github.com/holdfast-go/holdfast/tests/server"
 )
 
 // TestMain makes the test binary be holdfast when it is called so, also by
 // holdfast itself.
 func TestMain(m *testing.M) {
+	backend.AtOnce(4) // most of each is waiting
 	testscript.Main(m, map[string]func(){"holdfast": main})
 }
 

@@ -43,6 +43,7 @@ func invoke(t *testing.T, env []string, args ...string) (code int, stdout, stder
 }
 
 func TestCommandOverTLS(t *testing.T) {
+	t.Parallel()
 	s := server.Start(t, server.One(t))
 	authority, stranger := pki.NewAuthority(t, "authority"), pki.NewAuthority(t, "stranger")
 	hour := time.Now().Add(time.Hour)
@@ -175,6 +176,7 @@ func listening(t *testing.T, serve func(net.Conn)) (addr string) {
 
 // No command shows the password, whatever befalls it on its way.
 func TestNoCommandShowsThePassword(t *testing.T) {
+	t.Parallel()
 	const user = "zeisig"
 	for n, password := range []string{"k4n/r ie@%:#?", "kanarie-7531", "ünï-cødé-7531"} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {

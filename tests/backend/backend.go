@@ -5,7 +5,9 @@ package backend
 import (
 	"context"
 	"errors"
+	"flag"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -24,20 +26,66 @@ type Backend struct {
 	memory *holdfasttest.Server
 }
 
-// Each runs f as a subtest on the embedded server and on every real one.
+// Embedded returns the embedded server.
+func Embedded(tb testing.TB) *Backend {
+	tb.Helper()
+	return &Backend{Name: "embedded", memory: holdfasttest.Run(tb)}
+}
+
+// Real returns a real server of that kind, started with these options.
+func Real(tb testing.TB, bin server.Binary, opts ...server.Option) *Backend {
+	tb.Helper()
+	return &Backend{Name: bin.Name, Server: server.Start(tb, bin, opts...)}
+}
+
+// One returns a real server, for tests in which its kind does not matter.
+func One(tb testing.TB, opts ...server.Option) *Backend {
+	tb.Helper()
+	return Real(tb, server.One(tb), opts...)
+}
+
+// Each runs f as a subtest on the embedded server and on every real one, all at once.
+// The subtests begin when the test that calls it has come to its end.
 func Each(t *testing.T, f func(t *testing.T, b *Backend)) {
 	t.Run("embedded", func(t *testing.T) {
-		f(t, &Backend{Name: "embedded", memory: holdfasttest.Run(t)})
+		t.Parallel()
+		f(t, Embedded(t))
 	})
 	EachReal(t, f)
 }
 
-// EachReal runs f as a subtest on every real server, started with these options.
+// EachReal runs f as a subtest on every real server, all at once, each started with
+// these options. The subtests begin when the test that calls it has come to its end.
 func EachReal(t *testing.T, f func(t *testing.T, b *Backend), opts ...server.Option) {
 	for _, bin := range server.Binaries(t) {
 		t.Run(bin.Name, func(t *testing.T) {
-			f(t, &Backend{Name: bin.Name, Server: server.Start(t, bin, opts...)})
+			t.Parallel()
+			f(t, Real(t, bin, opts...))
 		})
+	}
+}
+
+// EachInTurn is Each, one server after the other, for tests that look at the whole
+// process.
+func EachInTurn(t *testing.T, f func(t *testing.T, b *Backend)) {
+	t.Run("embedded", func(t *testing.T) { f(t, Embedded(t)) })
+	EachRealInTurn(t, f)
+}
+
+// EachRealInTurn is EachReal, one server after the other, for tests that load or measure
+// the machine.
+func EachRealInTurn(t *testing.T, f func(t *testing.T, b *Backend), opts ...server.Option) {
+	for _, bin := range server.Binaries(t) {
+		t.Run(bin.Name, func(t *testing.T) { f(t, Real(t, bin, opts...)) })
+	}
+}
+
+// AtOnce lets so many tests run at once, unless -parallel says otherwise, for packages
+// whose tests wait most of the time: for clocks, restarts and deadlines. It is called
+// by TestMain, before anything looks at the flags.
+func AtOnce(n int) {
+	if err := flag.Set("test.parallel", strconv.Itoa(n)); err != nil {
+		panic(err)
 	}
 }
 
@@ -89,6 +137,17 @@ func (b *Backend) Keys(tb testing.TB) []string {
 	all = slices.DeleteFunc(all, func(k string) bool { return k == "holdfast:fence" })
 	slices.Sort(all)
 	return all
+}
+
+// Cleaned waits until nothing of any lock is left on the server.
+func (b *Backend) Cleaned(tb testing.TB) {
+	tb.Helper()
+	tb.Cleanup(func() {
+		if keys := b.Keys(tb); tb.Failed() {
+			tb.Logf("left: %q", keys)
+		}
+	})
+	Eventually(tb, "the keys are gone", func() bool { return len(b.Keys(tb)) == 0 })
 }
 
 // Eventually waits until f is true: what happens in the background cannot be waited

@@ -3,11 +3,17 @@
 package behaviour
 
 import (
+	"os"
 	"testing"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/tests/backend"
 )
+
+func TestMain(m *testing.M) {
+	backend.AtOnce(10)
+	os.Exit(m.Run())
+}
 
 // queue has a goroutine acquire the lock, and returns when so many processes wait on
 // the server.

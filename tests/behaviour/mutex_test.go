@@ -14,6 +14,7 @@ import (
 )
 
 func TestOneHolderAtATime(t *testing.T) {
+	t.Parallel()
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		here, there := b.Client(t, nil).Mutex("m"), b.Client(t, nil).Mutex("m")
 		lease := backend.Acquire(t, here)
@@ -43,6 +44,7 @@ func TestOneHolderAtATime(t *testing.T) {
 }
 
 func TestAFreeLockCostsOneRoundTrip(t *testing.T) {
+	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		l := b.Client(t, nil).Mutex("m")
 		backend.Release(t, backend.Acquire(t, l)) // finds the server out, and loads the scripts
@@ -65,6 +67,7 @@ func TestAFreeLockCostsOneRoundTrip(t *testing.T) {
 }
 
 func TestWaitersAreServedInOrder(t *testing.T) {
+	t.Parallel()
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		lease := backend.Acquire(t, b.Client(t, nil).Mutex("m"))
 		const processes = 6
@@ -97,6 +100,7 @@ func TestWaitersAreServedInOrder(t *testing.T) {
 }
 
 func TestGoroutinesOfOneProcessAreServedInOrder(t *testing.T) {
+	t.Parallel()
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		l := b.Client(t, nil).Mutex("m")
 		lease := backend.Acquire(t, l)
@@ -117,7 +121,7 @@ func TestGoroutinesOfOneProcessAreServedInOrder(t *testing.T) {
 				}
 			}()
 			// Only a look inside would show that the goroutine is in line.
-			time.Sleep(5 * time.Millisecond)
+			time.Sleep(100 * time.Millisecond)
 		}
 		if h, err := l.Holder(t.Context()); err != nil || h.Waiters != 1 {
 			t.Errorf("the server sees %d waiters (%v); want one for the process", h.Waiters, err)
@@ -138,6 +142,7 @@ func TestGoroutinesOfOneProcessAreServedInOrder(t *testing.T) {
 }
 
 func TestTryAcquireDoesNotPassWaiters(t *testing.T) {
+	t.Parallel()
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		backend.Acquire(t, b.Client(t, nil).Mutex("m"))
 		leases := queue(t, b.Client(t, nil).Mutex("m"), 1)
@@ -151,6 +156,7 @@ func TestTryAcquireDoesNotPassWaiters(t *testing.T) {
 }
 
 func TestDo(t *testing.T) {
+	t.Parallel()
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		l := b.Client(t, nil).Mutex("m")
 		type key struct{}
@@ -203,6 +209,7 @@ func TestDo(t *testing.T) {
 }
 
 func TestHolderSaysWho(t *testing.T) {
+	t.Parallel()
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		l := b.Client(t, nil).Mutex("m", holdfast.Owner("billing"), holdfast.TTL(time.Minute),
 			holdfast.Meta("job", "nightly"), holdfast.Meta("note", "a:b\nc+"), holdfast.Meta("job", "hourly"))
@@ -232,9 +239,10 @@ func TestHolderSaysWho(t *testing.T) {
 }
 
 func TestPoll(t *testing.T) {
+	t.Parallel()
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		lease := backend.Acquire(t, b.Client(t, nil).Mutex("m"))
-		poller := b.Client(t, nil)
+		poller := b.Client(t, &holdfast.Config{CommandTimeout: time.Second, RetryTimeout: time.Second}) // its tombstones stand for 3 s
 		if _, err := poller.Mutex("m", holdfast.Poll(time.Millisecond, 3)).Acquire(t.Context()); !errors.Is(err, holdfast.ErrHeld) {
 			t.Errorf("Acquire after all its tries: %v", err)
 		}
@@ -260,6 +268,7 @@ func TestPoll(t *testing.T) {
 }
 
 func TestClose(t *testing.T) {
+	t.Parallel()
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		c := b.Client(t, nil)
 		lease := backend.Acquire(t, c.Mutex("held"))

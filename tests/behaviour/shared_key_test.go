@@ -42,6 +42,7 @@ func (c canonical) unlock(t *testing.T, token string) bool {
 }
 
 func TestSharedKeyKeepsBothSidesOut(t *testing.T) {
+	t.Parallel()
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		for _, key := range []string{"jobs:1", "{order}:1"} {
 			l := b.Client(t, nil).Mutex("job", holdfast.Key(key))
@@ -84,23 +85,24 @@ func TestSharedKeyKeepsBothSidesOut(t *testing.T) {
 }
 
 func TestSharedKeySurvivesCrashes(t *testing.T) {
+	t.Parallel()
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		const ttl = 300 * time.Millisecond
 		theirs := canonical{b.Redis(t), "k"}
 		l := b.Client(t, nil).Mutex("job", holdfast.Key("k"))
 		// Theirs: never released.
+		start := time.Now()
 		if !theirs.try(t, "x", ttl) {
 			t.Fatal("SET NX of a free key failed")
 		}
-		start := time.Now()
 		lease := backend.Acquire(t, l)
 		if d := time.Since(start); d < ttl-50*time.Millisecond {
 			t.Errorf("we were let in after %s of their %s", d, ttl)
 		}
 		backend.Release(t, lease)
 		// Ours: not renewed, not released.
-		backend.Acquire(t, b.Client(t, nil).Mutex("job", holdfast.Key("k"), holdfast.TTL(ttl), holdfast.Renew(false)))
 		start = time.Now()
+		backend.Acquire(t, b.Client(t, nil).Mutex("job", holdfast.Key("k"), holdfast.TTL(ttl), holdfast.Renew(false)))
 		for !theirs.try(t, "y", time.Minute) {
 			if time.Since(start) > 10*time.Second {
 				t.Fatal("our crash keeps them out")
@@ -198,6 +200,7 @@ func TestHandoversLeaveGapsOnASharedKey(t *testing.T) {
 }
 
 func TestKeysOfAnotherTypeAreRefused(t *testing.T) {
+	t.Parallel()
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		rdb := b.Redis(t)
 		for _, key := range []string{"holdfast:{m}", "holdfast:{m}:q", "holdfast:fence"} {
@@ -233,6 +236,7 @@ func TestKeysOfAnotherTypeAreRefused(t *testing.T) {
 
 // A queue of the wrong type does not keep a holder from releasing.
 func TestReleaseDespiteABrokenQueue(t *testing.T) {
+	t.Parallel()
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		rdb := b.Redis(t)
 		for what, spoil := range map[string]func(){

@@ -20,7 +20,7 @@ import (
 // Nothing is left of clients whose goroutines gave up, lost their locks, and went away:
 // no goroutine, key, channel or connection.
 func TestNothingIsLeftBehind(t *testing.T) {
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachInTurn(t, func(t *testing.T, b *backend.Backend) {
 		observer := b.Redis(t, func(o *redis.Options) { o.PoolSize = 1 })
 		observer.Ping(t.Context())
 		goroutines := runtime.NumGoroutine()
@@ -29,7 +29,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 			var clients []*holdfast.Client
 			for range 3 {
 				rdb := b.Redis(t)
-				c, err := holdfast.New(holdfastgoredis.New(rdb), &holdfast.Config{CommandTimeout: 200 * time.Millisecond, RetryTimeout: 200 * time.Millisecond})
+				c, err := holdfast.New(holdfastgoredis.New(rdb), &holdfast.Config{CommandTimeout: time.Second, RetryTimeout: 500 * time.Millisecond}) // tombstones stand for 2.5 s
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -82,6 +82,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 
 // A grant that reaches a client for a token that it does not know, is given back.
 func TestAGrantThatNobodyWantsIsGivenBack(t *testing.T) {
+	t.Parallel()
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		rdb := b.Redis(t)
 		lease := backend.Acquire(t, b.Client(t, nil).Mutex("other"))
@@ -102,7 +103,7 @@ func TestAGrantThatNobodyWantsIsGivenBack(t *testing.T) {
 
 // Goroutines of one process pass the lock on without the server, within the bounds.
 func TestLocalHandovers(t *testing.T) {
-	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachRealInTurn(t, func(t *testing.T, b *backend.Backend) {
 		for _, limit := range []int{-1, 4, 0} {
 			c := b.Client(t, &holdfast.Config{LocalHandovers: limit})
 			const goroutines, cycles = 16, 50

@@ -94,7 +94,6 @@ func TestWarnsOfUnsafeSettings(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
-				t.Parallel()
 				var said journal
 				client := b.Client(t, said.config(), func(o *redis.Options) { o.Username, o.Password = "default", "canary" })
 				use(t, client)
@@ -113,25 +112,20 @@ func TestWarnsOfUnsafeSettings(t *testing.T) {
 
 // The embedded server does not tell its settings.
 func TestNoWarningsOnTheEmbeddedServer(t *testing.T) {
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
-		if b.Server != nil {
-			return
-		}
-		var said journal
-		client := b.Client(t, said.config())
-		use(t, client)
-		if err := client.Close(t.Context()); err != nil {
-			t.Error(err)
-		}
-		expectWarnings(t, said.String())
-	})
+	var said journal
+	client := backend.Embedded(t).Client(t, said.config())
+	use(t, client)
+	if err := client.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	expectWarnings(t, said.String())
 }
 
 // A user without INFO gets locks, no warning and no error, and leaves no entry in the
 // server's ACL LOG.
 func TestWithoutPermissionForTheSettings(t *testing.T) {
+	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
-		t.Parallel()
 		if _, err := b.Server.Do("ACL", "SETUSER", "u", "on", ">canary", "~*", "&*", "+@all", "-info"); err != nil {
 			t.Fatal(err)
 		}
@@ -152,8 +146,8 @@ func TestWithoutPermissionForTheSettings(t *testing.T) {
 
 // A replica refuses the lock, and the user also hears what to do about it.
 func TestWarnsOfAReplica(t *testing.T) {
+	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
-		t.Parallel()
 		bin := binary(t, b.Name)
 		replica := server.StartReplica(t, bin, b.Server)
 		rdb := redis.NewClient(&redis.Options{Addr: replica.Addr()})
@@ -230,7 +224,6 @@ func TestWarnsOfPolling(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
-				t.Parallel()
 				var said journal
 				client := b.Client(t, said.config(), func(o *redis.Options) { c.change(t, b, o) })
 				for _, name := range []string{"a", "b"} {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/tests/backend"
 	"github.com/holdfast-go/holdfast/tests/history"
 )
 
@@ -23,29 +24,10 @@ type load struct {
 	stop     context.CancelFunc
 	running  sync.WaitGroup
 	grants   atomic.Int64
-	resource resource
+	resource backend.Resource
 
 	mu     sync.Mutex
 	latest time.Time // grant
-}
-
-// resource is guarded by fences.
-type resource struct {
-	mu    sync.Mutex
-	mark  uint64
-	stale int // writes that it refused
-}
-
-// write is refused when a later holder has been here.
-func (r *resource) write(fence uint64) (ok bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if fence < r.mark {
-		r.stale++
-		return false
-	}
-	r.mark = fence
-	return true
 }
 
 // trier is the configuration of a client that takes the lock as soon as the server gives
@@ -101,13 +83,13 @@ func (ld *load) turn(n int, acquire func(context.Context) (*holdfast.Lease, erro
 	ld.latest = time.Now()
 	ld.mu.Unlock()
 	ld.grants.Add(1)
-	ld.resource.write(lease.Token())
+	ld.resource.Write(lease.Token())
 	select {
 	case <-time.After(rand.N(hold)):
 	case <-lease.Context().Done():
 	case <-ld.ctx.Done():
 	}
-	ld.resource.write(lease.Token())
+	ld.resource.Write(lease.Token())
 	attempt.Released(lease.Deadline())
 	_ = lease.Release(context.Background()) // fails when the lock was lost, which is no surprise here
 }

@@ -114,7 +114,7 @@ func TestALateReassertionBringsNothingBack(t *testing.T) {
 		p := proxy.New(t, b.Server.Addr())
 		rdb := redis.NewClient(&redis.Options{Addr: p.Addr()})
 		t.Cleanup(func() { _ = rdb.Close() })
-		c, err := holdfast.New(holdfastgoredis.New(rdb), &holdfast.Config{CommandTimeout: 300 * time.Millisecond, RetryTimeout: time.Second})
+		c, err := holdfast.New(holdfastgoredis.New(rdb), &holdfast.Config{CommandTimeout: 600 * time.Millisecond, RetryTimeout: 2 * time.Second})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -19,11 +19,12 @@ func TestMinReplicas(t *testing.T) {
 	t.Parallel()
 	for _, bin := range server.Binaries(t) {
 		t.Run(bin.Name, func(t *testing.T) {
+			t.Parallel()
 			p := startPair(t, bin)
 			master, replica := p.servers[0], p.servers[1]
 			do(t, master, "CONFIG", "SET", "min-replicas-to-write", "0")
 			cfg := &holdfast.Config{CommandTimeout: 10 * time.Second}
-			confirmed, soon := holdfast.MinReplicas(1, 10*time.Second), holdfast.MinReplicas(1, 200*time.Millisecond)
+			confirmed, soon := holdfast.MinReplicas(1, 10*time.Second), holdfast.MinReplicas(1, time.Second)
 			c := p.client(cfg)
 
 			lease := backend.Acquire(t, c.Mutex("a", holdfast.TTL(6*time.Second), confirmed))

@@ -50,7 +50,7 @@ func (v *verdict) add(ld *load, losses, overlaps int) {
 	v.losses += losses
 	v.grants += ld.grants.Load()
 	v.overlaps += overlaps
-	v.stale += ld.resource.stale
+	v.stale += ld.resource.Stale()
 }
 
 func (v *verdict) waited(d time.Duration) {
@@ -128,17 +128,10 @@ func (ld *load) awaitEnd(addr, mark string) time.Duration {
 		ready = time.UnixMicro(us)
 		return err == nil && ready.After(time.UnixMicro(0))
 	})
-	if at := ld.latestGrant(); at.After(ready.Add(-term)) && at.Before(ready) && ld.fence() > uint64(ready.Add(-term).UnixMicro()) {
+	if at := ld.latestGrant(); at.After(ready.Add(-term)) && at.Before(ready) && ld.resource.Mark() > uint64(ready.Add(-term).UnixMicro()) {
 		ld.t.Errorf("a grant at %s, within the quarantine until %s", at, ready)
 	}
 	return ld.awaitGrant(ready).Sub(ready)
-}
-
-// fence is the highest that the resource has seen.
-func (ld *load) fence() uint64 {
-	ld.resource.mu.Lock()
-	defer ld.resource.mu.Unlock()
-	return ld.resource.mark
 }
 
 // report says what was seen, in a line that a soak's report quotes. How long waiters
@@ -270,24 +263,4 @@ func TestStrictOverlapsNothingWhenAReplicaLags(t *testing.T) {
 		})
 	})
 	all.report(t, "lagging failovers")
-}
-
-// What Strict is for: without it, a failover that loses a lock makes leases overlap. The
-// resource refuses what is written with a lower fence than it has seen.
-func TestWithoutStrictLeasesOverlapWhenDataIsLost(t *testing.T) {
-	t.Parallel()
-	for _, bin := range server.Binaries(t) {
-		p := startPair(t, bin)
-		p.lag()
-		var r resource
-		lease := backend.Acquire(t, p.client(nil).Mutex("a", holdfast.TTL(time.Minute), holdfast.Renew(false)))
-		p.fail()
-		next := backend.Acquire(t, p.client(nil).Mutex("a"))
-		if lease.Err() != nil || next.Err() != nil {
-			t.Errorf("%s: the leases do not overlap, so these tests cannot show what Strict does: %v, %v", bin.Name, lease.Err(), next.Err())
-		}
-		if !r.write(next.Token()) || r.write(lease.Token()) {
-			t.Errorf("%s: the resource took fence %d after %d", bin.Name, lease.Token(), next.Token())
-		}
-	}
 }

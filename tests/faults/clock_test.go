@@ -24,7 +24,7 @@ func eachWithClock(t *testing.T, f func(t *testing.T, b *backend.Backend, clock 
 		t.Run(bin.Name, func(t *testing.T) {
 			t.Parallel()
 			clock := clockshim.New(t)
-			f(t, &backend.Backend{Name: bin.Name, Server: server.Start(t, bin, clock.Option())}, clock)
+			f(t, backend.Real(t, bin, clock.Option()), clock)
 		})
 	}
 }
@@ -54,13 +54,13 @@ func TestServersClockJumpsForward(t *testing.T) {
 		if soak.Long() {
 			jumps = 200
 		}
-		var r resource
+		var r backend.Resource
 		overlaps := 0
 		var longest time.Duration
 		first, second := b.Client(t, nil), b.Client(t, nil)
 		for range jumps {
 			before := backend.Acquire(t, first.Mutex("a", holdfast.TTL(ttl)))
-			if !r.write(before.Token()) {
+			if !r.Write(before.Token()) {
 				t.Errorf("the resource refuses fence %d", before.Token())
 			}
 			begun := time.Now()
@@ -70,7 +70,7 @@ func TestServersClockJumpsForward(t *testing.T) {
 				t.Fatalf("after the jump: %v", err)
 			}
 			within(t, b.Redis(t), next)
-			if r.succeed(t, before, next) {
+			if r.Succeed(t, before, next) {
 				overlaps++
 			}
 			taken(t, before, ttl)
@@ -82,7 +82,7 @@ func TestServersClockJumpsForward(t *testing.T) {
 			first, second = second, first
 		}
 		t.Logf("%d jumps by %s: %d overlaps, of %s at most; every late write was refused", jumps, jump, overlaps, longest)
-		cleaned(t, b)
+		b.Cleaned(t)
 	})
 }
 
@@ -102,17 +102,17 @@ func TestWaitersOutliveAJumpForward(t *testing.T) {
 		if n := b.Redis(t).Exists(t.Context(), "holdfast:{a}", "holdfast:{a}:q").Val(); n != 0 {
 			t.Fatalf("%d of lock and queue are left", n)
 		}
-		var r resource
+		var r backend.Resource
 		before := holder
 		for n, leases := range waiting {
 			next := backend.Receive(t, leases)
 			t.Logf("waiter %d is served %s after the jump", n+1, time.Since(begun))
-			r.succeed(t, before, next)
+			r.Succeed(t, before, next)
 			backend.Release(t, next)
 			before = next
 		}
 		taken(t, holder, ttl)
-		cleaned(t, b)
+		b.Cleaned(t)
 	})
 }
 
@@ -140,7 +140,7 @@ func TestAJumpForwardDoesNotHoldUpTheRunnerUp(t *testing.T) {
 		p.Cut()
 		backend.Release(t, lease)
 		backend.Release(t, backend.Receive(t, hanging))
-		cleaned(t, b)
+		b.Cleaned(t)
 	})
 }
 
@@ -205,7 +205,7 @@ func TestServersClockJumpsBack(t *testing.T) {
 			t.Errorf("fence %d follows %d", lease.Token(), crashed.Token())
 		}
 		backend.Release(t, lease)
-		cleaned(t, b)
+		b.Cleaned(t)
 	})
 }
 
@@ -256,7 +256,7 @@ func TestFencesRiseAfterAJumpBack(t *testing.T) {
 		if lead < jump-time.Minute {
 			t.Errorf("the counter leads by %s only", lead)
 		}
-		cleaned(t, b)
+		b.Cleaned(t)
 	})
 }
 
@@ -280,7 +280,7 @@ func TestLateCopiesAfterAJump(t *testing.T) {
 				t.Errorf("the late copy is answered %q", reply)
 			}
 			orphan(t)
-			cleaned(t, b)
+			b.Cleaned(t)
 		})
 		t.Run("back", func(t *testing.T) {
 			held := p.Hold(running(script.Acquire, "a"), proxy.Cut)
@@ -296,7 +296,7 @@ func TestLateCopiesAfterAJump(t *testing.T) {
 				t.Errorf("the tombstone has %s left", pttl)
 			}
 			clock.Jump(jump)
-			cleaned(t, b)
+			b.Cleaned(t)
 			do(t, b.Server, "FLUSHALL") // what has expired is there again when the clock goes back
 		})
 		t.Run("back before the request was given up", func(t *testing.T) {
@@ -319,7 +319,7 @@ func TestLateCopiesAfterAJump(t *testing.T) {
 			}
 			orphan(t)
 			clock.Jump(jump)
-			cleaned(t, b)
+			b.Cleaned(t)
 		})
 	})
 }
@@ -341,6 +341,6 @@ func TestAClockThatJumpsAllTheTimeIsAnError(t *testing.T) {
 		}
 		clock.Jump(0)
 		backend.Release(t, backend.Acquire(t, c.Mutex("a")))
-		cleaned(t, b)
+		b.Cleaned(t)
 	})
 }

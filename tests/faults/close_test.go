@@ -14,7 +14,8 @@ import (
 
 // A renewal is under way that nothing answers.
 func TestCloseEndsWithItsContextWhileACommandHangs(t *testing.T) {
-	b := one(t)
+	t.Parallel()
+	b := backend.One(t)
 	p := proxy.New(t, b.Server.Addr())
 	c := through(t, p, holdfast.Config{})
 	renewal := p.Hold(running(script.Renew, "a"), proxy.Hang)

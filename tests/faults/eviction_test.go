@@ -11,14 +11,15 @@ import (
 
 // Row 14: the server is short of memory, and its policy lets it evict locks.
 func TestEviction(t *testing.T) {
-	eachAtOnce(t, func(t *testing.T, b *backend.Backend) {
+	t.Parallel()
+	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		const ttl = 3 * time.Second
 		rdb := b.Redis(t)
 		for _, policy := range []string{"volatile-lru", "volatile-ttl", "allkeys-lru"} {
 			do(t, b.Server, "CONFIG", "SET", "maxmemory-policy", policy)
-			var r resource
+			var r backend.Resource
 			holder := backend.Acquire(t, b.Client(t, nil).Mutex("a", holdfast.TTL(ttl)))
-			r.write(holder.Token())
+			r.Write(holder.Token())
 			waiting := backend.Start(t, b.Client(t, nil).Mutex("a"))
 			backend.Waiters(t, b.Client(t, nil).Mutex("a"), 1)
 
@@ -42,16 +43,16 @@ func TestEviction(t *testing.T) {
 			// A newcomer finds neither lock nor queue; the waiter comes back to its queue
 			// when the lock it saw would have expired.
 			newcomer := backend.Acquire(t, b.Client(t, nil).Mutex("a"))
-			overlap := r.succeed(t, holder, newcomer)
+			overlap := r.Succeed(t, holder, newcomer)
 			taken(t, holder, ttl)
 			backend.Release(t, newcomer)
 			next := backend.Receive(t, waiting)
 			served := time.Since(begun)
-			r.succeed(t, newcomer, next)
+			r.Succeed(t, newcomer, next)
 			t.Logf("%s: the holder is told %s after the eviction, the waiter is served after %s; overlap: %v",
 				policy, (<-told).Round(time.Millisecond), served.Round(time.Millisecond), overlap)
 			backend.Release(t, next)
 		}
-		cleaned(t, b)
+		b.Cleaned(t)
 	})
 }

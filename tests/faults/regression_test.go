@@ -14,15 +14,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/script"
 	"github.com/holdfast-go/holdfast/tests/backend"
 	"github.com/holdfast-go/holdfast/tests/proxy"
-	"github.com/holdfast-go/holdfast/tests/server"
 )
-
-// one starts a server for a test in which its kind does not matter.
-func one(t *testing.T) *backend.Backend {
-	t.Helper()
-	bin := server.One(t)
-	return &backend.Backend{Name: bin.Name, Server: server.Start(t, bin)}
-}
 
 // refuseWrites makes the server answer writes with NOREPLICAS, or stops it.
 func refuseWrites(t *testing.T, b *backend.Backend, on bool) {
@@ -67,7 +59,8 @@ func cancelled(t *testing.T, p *proxy.Proxy, l *holdfast.Lock, rdb *redis.Client
 
 // Nobody calls Release again: the lock must not keep its waiter for the rest of its TTL.
 func TestRefusedReleaseIsDoneInTheBackground(t *testing.T) {
-	b := one(t)
+	t.Parallel()
+	b := backend.One(t)
 	for _, refusal := range []struct {
 		name   string
 		want   error
@@ -94,14 +87,15 @@ func TestRefusedReleaseIsDoneInTheBackground(t *testing.T) {
 			if d := time.Since(begun); d > 5*time.Second {
 				t.Errorf("the waiter was served %s after the server recovered", d)
 			}
-			cleaned(t, b)
+			b.Cleaned(t)
 		})
 	}
 }
 
 // What the background has done by then is no loss of the lease.
 func TestReleaseRepeatedAfterARefusalIsAmbiguous(t *testing.T) {
-	b := one(t)
+	t.Parallel()
+	b := backend.One(t)
 	lease := backend.Acquire(t, b.Client(t, nil).Mutex("a", holdfast.TTL(time.Minute)))
 	refuseWrites(t, b, true)
 	if err := lease.Release(t.Context()); !errors.Is(err, holdfast.ErrWritesRefused) {
@@ -123,7 +117,8 @@ func TestReleaseRepeatedAfterARefusalIsAmbiguous(t *testing.T) {
 
 // A try that was answered may have an unanswered copy on its way.
 func TestLateCopyOfATryThatFoundTheLockHeldTakesNothing(t *testing.T) {
-	b := one(t)
+	t.Parallel()
+	b := backend.One(t)
 	p := proxy.New(t, b.Server.Addr())
 	c := through(t, p, impatient)
 	lease := backend.Acquire(t, b.Client(t, nil).Mutex("a"))
@@ -136,12 +131,13 @@ func TestLateCopyOfATryThatFoundTheLockHeldTakesNothing(t *testing.T) {
 	if reply := held.Forward(t); !strings.Contains(reply, "gone") {
 		t.Errorf("the late copy is answered %q", reply)
 	}
-	cleaned(t, b)
+	b.Cleaned(t)
 }
 
 // The lock is the token's again, but not the lease's: somebody may have had it between.
 func TestDeletedLockThatALateCopyBringsBackIsLost(t *testing.T) {
-	b := one(t)
+	t.Parallel()
+	b := backend.One(t)
 	p := proxy.New(t, b.Server.Addr())
 	c := through(t, p, impatient)
 	held := p.Hold(running(script.Acquire, "a"), proxy.Cut)
@@ -159,18 +155,19 @@ func TestDeletedLockThatALateCopyBringsBackIsLost(t *testing.T) {
 	if !errors.As(lease.Err(), &lost) || lost.Reason != holdfast.LossTaken {
 		t.Errorf("the lease ended: %v", lease.Err())
 	}
-	cleaned(t, b)
+	b.Cleaned(t)
 }
 
 // The waiter is handed the lock for a claim, and learns of it from the answer to its
 // repeated enqueue, as if it had just taken it.
 func TestLockHandedOverBehindALostReplyIsAWholeLease(t *testing.T) {
-	b := one(t)
+	t.Parallel()
+	b := backend.One(t)
 	for name, renew := range map[string]bool{"renewed": true, "not renewed": false} {
 		t.Run(name, func(t *testing.T) {
 			const ttl = 3 * time.Second // twice a claim
 			p := proxy.New(t, b.Server.Addr())
-			c := through(t, p, holdfast.Config{CommandTimeout: 400 * time.Millisecond})
+			c := through(t, p, holdfast.Config{CommandTimeout: 800 * time.Millisecond})
 			lease := backend.Acquire(t, b.Client(t, nil).Mutex(name))
 			trap := p.LoseReply(proxy.Containing(script.Acquire.SHA1, "{"+name+"}", "holdfast:c:"), proxy.Hang)
 			next := backend.Start(t, c.Mutex(name, holdfast.TTL(ttl), holdfast.Renew(renew)))
@@ -194,9 +191,10 @@ func TestLockHandedOverBehindALostReplyIsAWholeLease(t *testing.T) {
 
 // A crashed waiter's entry is in the queue, which nobody keeps alive.
 func TestTombstoneOutlivesTheQueueOfADeadWaiter(t *testing.T) {
-	b := one(t)
+	t.Parallel()
+	b := backend.One(t)
 	p := proxy.New(t, b.Server.Addr())
-	c := through(t, p, holdfast.Config{CommandTimeout: 150 * time.Millisecond, RetryTimeout: time.Second})
+	c := through(t, p, impatient)
 	const left = 500 * time.Millisecond
 	rdb := b.Redis(t)
 	dead := redis.Z{Score: float64(time.Now().Add(-time.Minute).UnixMicro()), Member: "dead\n1500\nholdfast:c:dead\n{}"}
@@ -211,15 +209,16 @@ func TestTombstoneOutlivesTheQueueOfADeadWaiter(t *testing.T) {
 	if reply := held.Forward(t); !strings.Contains(reply, "gone") {
 		t.Errorf("the late copy is answered %q", reply)
 	}
-	cleaned(t, b)
+	b.Cleaned(t)
 }
 
 // A client that tries for long has a tombstone that stands for long.
 func TestEnqueueDoesNotShortenTheLifeOfATombstone(t *testing.T) {
-	b := one(t)
+	t.Parallel()
+	b := backend.One(t)
 	p := proxy.New(t, b.Server.Addr())
 	const long = 5 * time.Minute
-	c := through(t, p, holdfast.Config{CommandTimeout: 150 * time.Millisecond, RetryTimeout: long})
+	c := through(t, p, holdfast.Config{CommandTimeout: impatient.CommandTimeout, RetryTimeout: long})
 	rdb := b.Redis(t)
 	cancelled(t, p, c.Mutex("a"), rdb)
 	lease := backend.Acquire(t, b.Client(t, nil).Mutex("a"))
@@ -237,11 +236,12 @@ func TestEnqueueDoesNotShortenTheLifeOfATombstone(t *testing.T) {
 
 // Answers take less time than a lease lasts, and more than its share for one try.
 func TestRenewalsOnASlowWayKeepTheLease(t *testing.T) {
-	b := one(t)
+	t.Parallel()
+	b := backend.One(t)
 	p := proxy.New(t, b.Server.Addr())
 	c := through(t, p, holdfast.Config{})
-	const ttl = 800 * time.Millisecond
-	p.DelayReplies(250 * time.Millisecond)
+	const ttl = 1600 * time.Millisecond
+	p.DelayReplies(500 * time.Millisecond)
 	lease := backend.Acquire(t, c.Mutex("a", holdfast.TTL(ttl)))
 	select {
 	case <-lease.Context().Done():
@@ -257,16 +257,17 @@ func TestRenewalsOnASlowWayKeepTheLease(t *testing.T) {
 
 // The server has done both; only one knows of the hour, and it was sent first.
 func TestExtendAnsweredAfterALaterRenewalCounts(t *testing.T) {
-	b := one(t)
+	t.Parallel()
+	b := backend.One(t)
 	p := proxy.New(t, b.Server.Addr())
-	c := through(t, p, holdfast.Config{})
+	c := through(t, p, holdfast.Config{CommandTimeout: 20 * time.Second}) // one try, however slow
 	// No second renewal tells what the server has.
-	lease := backend.Acquire(t, c.Mutex("a", holdfast.TTL(1500*time.Millisecond), holdfast.MaxRenewals(1)))
+	lease := backend.Acquire(t, c.Mutex("a", holdfast.TTL(3*time.Second), holdfast.MaxRenewals(1)))
 	first := lease.Deadline()
-	p.DelayRequests(time.Second)
+	p.DelayRequests(2 * time.Second)
 	extended := make(chan error, 1)
 	go func() { extended <- lease.Extend(t.Context(), time.Hour) }()
-	time.Sleep(200 * time.Millisecond) // the request is in the proxy now
+	time.Sleep(500 * time.Millisecond) // the request is in the proxy now
 	p.DelayRequests(0)
 	backend.Eventually(t, "the renewal is answered", func() bool { return lease.Deadline().After(first) })
 	if left := time.Until(lease.Deadline()); left > time.Minute {
@@ -280,5 +281,5 @@ func TestExtendAnsweredAfterALaterRenewalCounts(t *testing.T) {
 	}
 	within(t, b.Redis(t), lease)
 	backend.Release(t, lease)
-	cleaned(t, b)
+	b.Cleaned(t)
 }

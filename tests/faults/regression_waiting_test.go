@@ -33,8 +33,9 @@ func still(t *testing.T, waiting <-chan *holdfast.Lease, d time.Duration) {
 
 // A waiter looks for itself when the lock may have expired, and the server refuses it.
 func TestQueuedWaiterOutlivesRefusals(t *testing.T) {
-	b := one(t)
-	const ttl = 400 * time.Millisecond
+	t.Parallel()
+	b := backend.One(t)
+	const ttl = time.Second
 	backend.Acquire(t, b.Client(t, nil).Mutex("a", holdfast.TTL(ttl), holdfast.Renew(false)))
 	next := backend.Start(t, b.Client(t, &impatient).Mutex("a"))
 	backend.Waiters(t, b.Client(t, nil).Mutex("a"), 1)
@@ -46,12 +47,13 @@ func TestQueuedWaiterOutlivesRefusals(t *testing.T) {
 	if d := time.Since(begun); d > 3*time.Second {
 		t.Errorf("served %s after the server recovered", d)
 	}
-	cleaned(t, b)
+	b.Cleaned(t)
 }
 
 // A poller is in no queue, and waits all the same.
 func TestPollingWaiterOutlivesOutagesAndRefusals(t *testing.T) {
-	b := one(t)
+	t.Parallel()
+	b := backend.One(t)
 	do(t, b.Server, "ACL", "SETUSER", "deaf", "on", ">x", "~*", "resetchannels", "+@all")
 	p := proxy.New(t, b.Server.Addr())
 	rdb := redis.NewClient(&redis.Options{Addr: p.Addr(), Username: "deaf", Password: "x"})
@@ -64,7 +66,9 @@ func TestPollingWaiterOutlivesOutagesAndRefusals(t *testing.T) {
 	lease := backend.Acquire(t, b.Client(t, nil).Mutex("a", holdfast.TTL(time.Minute)))
 	before := b.Server.CommandStats()["evalsha"]
 	next := backend.Start(t, c.Mutex("a"))
-	backend.Eventually(t, "it polls", func() bool { return b.Server.CommandStats()["evalsha"] >= before+3 })
+	// Others are the looks at the settings, and the try before it waits. Of five more, all
+	// but the last are answered, or it would have given up.
+	backend.Eventually(t, "it polls", func() bool { return b.Server.CommandStats()["evalsha"] >= before+8 })
 
 	p.SwallowReplies(true)
 	still(t, next, 2*impatient.RetryTimeout)
@@ -75,12 +79,13 @@ func TestPollingWaiterOutlivesOutagesAndRefusals(t *testing.T) {
 	still(t, next, impatient.RetryTimeout)
 	do(t, b.Server, "CONFIG", "SET", "maxmemory", "0")
 	backend.Release(t, backend.Receive(t, next))
-	cleaned(t, b)
+	b.Cleaned(t)
 }
 
 // The goroutine that is next has asked for the TTL of its lock, not for the other's.
 func TestExtendedLeaseIsNotPassedOnWithinTheProcess(t *testing.T) {
-	b := one(t)
+	t.Parallel()
+	b := backend.One(t)
 	const ttl = 5 * time.Second
 	l := b.Client(t, nil).Mutex("a", holdfast.TTL(ttl))
 	other := b.Client(t, nil).Mutex("a")
@@ -111,15 +116,16 @@ func TestExtendedLeaseIsNotPassedOnWithinTheProcess(t *testing.T) {
 		}
 		backend.Release(t, lease)
 	}
-	cleaned(t, b)
+	b.Cleaned(t)
 }
 
 // A lease may be passed on within the process once its renewal is answered, and this
 // one never is.
 func TestHangingRenewalDoesNotHoldUpRelease(t *testing.T) {
-	b := one(t)
+	t.Parallel()
+	b := backend.One(t)
 	p := proxy.New(t, b.Server.Addr())
-	l := through(t, p, holdfast.Config{}).Mutex("a")
+	l := through(t, p, holdfast.Config{CommandTimeout: 20 * time.Second}).Mutex("a")
 	t.Cleanup(p.Cut) // a command that hangs would keep the client from closing
 	other := b.Client(t, nil).Mutex("a")
 	lease := backend.Acquire(t, other)
@@ -135,7 +141,7 @@ func TestHangingRenewalDoesNotHoldUpRelease(t *testing.T) {
 	renewal.Wait(t)
 	begun := time.Now()
 	backend.Release(t, lease)
-	if d := time.Since(begun); d > 300*time.Millisecond {
+	if d := time.Since(begun); d > time.Second { // not the rest of the claim, nor CommandTimeout
 		t.Errorf("Release took %s", d)
 	}
 	lease = backend.Receive(t, first)
@@ -143,7 +149,7 @@ func TestHangingRenewalDoesNotHoldUpRelease(t *testing.T) {
 		t.Errorf("the late renewal is answered %q", reply)
 	}
 	backend.Release(t, lease)
-	cleaned(t, b)
+	b.Cleaned(t)
 }
 
 // Row 13: the machine sleeps past the deadline, and the timers with it.
@@ -151,7 +157,7 @@ func TestSuspensionEndsLeasesOnWakingUp(t *testing.T) {
 	var slept atomic.Int64
 	begun := time.Now()
 	t.Cleanup(clock.SetBoot(func() time.Duration { return time.Hour + time.Since(begun) + time.Duration(slept.Load()) }))
-	b := one(t)
+	b := backend.One(t)
 	c := b.Client(t, nil)
 	var leases []*holdfast.Lease
 	var contexts []context.Context
@@ -161,7 +167,7 @@ func TestSuspensionEndsLeasesOnWakingUp(t *testing.T) {
 		contexts = append(contexts, lease.Context())
 	}
 	slept.Store(int64(time.Hour))
-	limit := time.After(2 * time.Second)
+	limit := time.After(5 * time.Second)
 	for _, ctx := range contexts { // before Err, which ends them, too
 		select {
 		case <-ctx.Done():
@@ -170,7 +176,7 @@ func TestSuspensionEndsLeasesOnWakingUp(t *testing.T) {
 				t.Errorf("the context ended: %v", context.Cause(ctx))
 			}
 		case <-limit:
-			t.Fatal("2s after waking up a context has not ended")
+			t.Fatal("5s after waking up a context has not ended")
 		}
 	}
 	for _, lease := range leases {
@@ -178,12 +184,13 @@ func TestSuspensionEndsLeasesOnWakingUp(t *testing.T) {
 			t.Errorf("%s: Err: %v", lease.Name(), err)
 		}
 	}
-	cleaned(t, b)
+	b.Cleaned(t)
 }
 
 // While a Cluster's slot moves, scripts whose keys are not all there are refused: a
 // lock that nobody waits for has no queue.
 func TestRenewalsInASlotOnTheMove(t *testing.T) {
+	t.Parallel()
 	nodes := server.StartCluster(t, server.One(t), 2)
 	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{nodes[0].Addr()}})
 	t.Cleanup(func() { _ = rdb.Close() })
@@ -192,7 +199,7 @@ func TestRenewalsInASlotOnTheMove(t *testing.T) {
 		t.Fatal(err)
 	}
 	backend.CloseWith(t, c)
-	const ttl = 500 * time.Millisecond
+	const ttl = 1200 * time.Millisecond
 	const key = "holdfast:{a}"
 	lease := backend.Acquire(t, c.Mutex("a", holdfast.TTL(ttl)))
 	survives := func(where string) {

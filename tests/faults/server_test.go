@@ -31,8 +31,9 @@ func do(t *testing.T, s *server.Server, args ...any) any {
 
 // Row 2: the server stands still for longer than the TTL.
 func TestServerPausedPastTheTTL(t *testing.T) {
+	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
-		const ttl = 600 * time.Millisecond
+		const ttl = time.Second
 		lease := backend.Acquire(t, b.Client(t, &impatient).Mutex("a", holdfast.TTL(ttl)))
 		next := backend.Start(t, b.Client(t, nil).Mutex("a"))
 		backend.Waiters(t, b.Client(t, nil).Mutex("a"), 1)
@@ -52,30 +53,32 @@ func TestServerPausedPastTheTTL(t *testing.T) {
 			t.Errorf("fence %d follows %d", second.Token(), lease.Token())
 		}
 		backend.Release(t, second)
-		cleaned(t, b)
+		b.Cleaned(t)
 	})
 }
 
 // A server that is restarted with its data does not cost a waiter its wait.
 func TestWaitersOutliveARestart(t *testing.T) {
+	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		lease := backend.Acquire(t, b.Client(t, &impatient).Mutex("a", holdfast.TTL(time.Minute)))
 		next := backend.Start(t, b.Client(t, &impatient).Mutex("a"))
 		backend.Waiters(t, b.Client(t, nil).Mutex("a"), 1)
 		b.Server.Stop()
-		time.Sleep(time.Second) // longer than an operation tries for
+		time.Sleep(impatient.RetryTimeout + 200*time.Millisecond) // longer than an operation tries for
 		b.Server.Restart()
 		backend.Waiters(t, b.Client(t, nil).Mutex("a"), 1)
 		backend.Release(t, lease)
 		backend.Release(t, backend.Receive(t, next))
-		cleaned(t, b)
+		b.Cleaned(t)
 	}, server.Conf("appendonly", "yes"), server.Conf("appendfsync", "always"))
 }
 
 // Row 15: out of memory, without eviction.
 func TestOutOfMemory(t *testing.T) {
+	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
-		const ttl = 600 * time.Millisecond
+		const ttl = 900 * time.Millisecond
 		c := b.Client(t, nil)
 		lease := backend.Acquire(t, c.Mutex("a", holdfast.TTL(ttl)))
 		waiting := backend.Acquire(t, c.Mutex("b"))
@@ -95,7 +98,7 @@ func TestOutOfMemory(t *testing.T) {
 		backend.Release(t, waiting)
 		do(t, b.Server, "CONFIG", "SET", "maxmemory", "0")
 		backend.Release(t, backend.Receive(t, next))
-		cleaned(t, b)
+		b.Cleaned(t)
 	})
 }
 
@@ -131,14 +134,17 @@ func TestScriptFlush(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		cleaned(t, b)
+		b.Cleaned(t)
 	})
 }
 
 // Row 20: the server is busy with somebody's script.
 func TestBusyScript(t *testing.T) {
+	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
-		c := b.Client(t, &impatient)
+		// Each try is answered, even by a busy machine: the error is the server's.
+		cfg := holdfast.Config{CommandTimeout: 20 * time.Second, RetryTimeout: 600 * time.Millisecond}
+		c := b.Client(t, &cfg)
 		backend.Release(t, backend.Acquire(t, c.Mutex("a")))
 		conn, err := b.Server.Dial()
 		if err != nil {
@@ -157,7 +163,7 @@ func TestBusyScript(t *testing.T) {
 		if !errors.Is(err, holdfast.ErrBusy) || errors.Is(err, holdfast.ErrHeld) {
 			t.Errorf("Acquire: %v", err)
 		}
-		if d := time.Since(begun); d < impatient.RetryTimeout/2 {
+		if d := time.Since(begun); d < cfg.RetryTimeout/2 {
 			t.Errorf("gave up after %s", d)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
@@ -183,12 +189,15 @@ func TestBusyScript(t *testing.T) {
 
 // Row 21: each refusal is an error of its own, and none says "held".
 func TestRefusals(t *testing.T) {
+	t.Parallel()
 	bin := server.One
 	type refusal struct {
 		name string
 		want error
 		make func(t *testing.T) *redis.Options // of a server that refuses so
 	}
+	// A server that answers is given time: else the error would be that it does not.
+	patient := holdfast.Config{CommandTimeout: 20 * time.Second, RetryTimeout: 600 * time.Millisecond}
 	started := func(t *testing.T, opts ...server.Option) *server.Server { return server.Start(t, bin(t), opts...) }
 	acl := func(rules ...any) func(t *testing.T) *redis.Options {
 		return func(t *testing.T) *redis.Options {
@@ -258,16 +267,21 @@ func TestRefusals(t *testing.T) {
 		}},
 	} {
 		t.Run(r.name, func(t *testing.T) {
+			t.Parallel()
 			rdb := redis.NewClient(r.make(t))
 			// After the locks: go-redis's Close waits for a command under way, without
 			// a limit if the server is silent.
 			t.Cleanup(func() { _ = rdb.Close() })
-			c, err := holdfast.New(holdfastgoredis.New(rdb), &impatient)
+			cfg := patient
+			if r.want == holdfast.ErrUnavailable {
+				cfg = impatient
+			}
+			c, err := holdfast.New(holdfastgoredis.New(rdb), &cfg)
 			if err != nil {
 				t.Fatal(err)
 			}
 			backend.CloseWith(t, c)
-			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
 			defer cancel()
 			l := c.Mutex("a")
 			_, err1 := l.TryAcquire(ctx)
@@ -295,6 +309,7 @@ func TestRefusals(t *testing.T) {
 
 // Row 22: connections are killed while a waiter sleeps.
 func TestKilledConnections(t *testing.T) {
+	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		for _, kind := range []string{"normal", "pubsub"} {
 			holder, waiter := b.Client(t, nil), b.Client(t, nil)
@@ -315,7 +330,7 @@ func TestKilledConnections(t *testing.T) {
 				}
 			}
 		}
-		cleaned(t, b)
+		b.Cleaned(t)
 	})
 }
 
@@ -323,11 +338,12 @@ func TestKilledConnections(t *testing.T) {
 func TestClientPause(t *testing.T) {
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		rdb := b.Redis(t)
-		lease := backend.Acquire(t, b.Client(t, nil).Mutex("a", holdfast.TTL(1500*time.Millisecond)))
+		lease := backend.Acquire(t, b.Client(t, nil).Mutex("a", holdfast.TTL(2400*time.Millisecond)))
 		for range 3 {
 			do(t, b.Server, "CLIENT", "PAUSE", "400", "ALL")
 			for end := time.Now().Add(700 * time.Millisecond); time.Now().Before(end); {
 				within(t, rdb, lease)
+				time.Sleep(time.Millisecond)
 			}
 		}
 		backend.Release(t, lease)
@@ -336,6 +352,7 @@ func TestClientPause(t *testing.T) {
 
 // Row 25: the application has used up its connections.
 func TestExhaustedPool(t *testing.T) {
+	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		const ttl = 2 * time.Second
 		rdb := b.Redis(t, func(o *redis.Options) { o.PoolSize, o.ReadTimeout = 1, 20*time.Second })
@@ -365,9 +382,10 @@ func TestExhaustedPool(t *testing.T) {
 
 // Row 26: the lock is deleted under its holder. FLUSHALL is in tests/dataloss.
 func TestDeletedLocks(t *testing.T) {
+	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		for _, command := range [][]any{{"DEL", "holdfast:{a}"}, {"SET", "holdfast:{a}", "theirs", "PX", "60000"}} {
-			const ttl = 1500 * time.Millisecond
+			const ttl = 3 * time.Second
 			lease := backend.Acquire(t, b.Client(t, nil).Mutex("a", holdfast.TTL(ttl)))
 			begun := time.Now()
 			do(t, b.Server, command...)
@@ -386,6 +404,7 @@ func TestDeletedLocks(t *testing.T) {
 
 // Row 35, the channel: a waiter's channel cannot be published to.
 func TestHandoverWithoutPermissionToPublish(t *testing.T) {
+	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		for _, rules := range [][]any{{"-publish"}, {"resetchannels"}, {"-pubsub"}} {
 			do(t, b.Server, "FLUSHALL")
@@ -413,6 +432,7 @@ func TestHandoverWithoutPermissionToPublish(t *testing.T) {
 
 // Where pub/sub is forbidden, waiters poll.
 func TestWaitingWithoutPubSub(t *testing.T) {
+	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		do(t, b.Server, "ACL", "SETUSER", "deaf", "on", ">x", "~*", "resetchannels", "+@all")
 		deaf := b.Client(t, nil, func(o *redis.Options) { o.Username, o.Password = "deaf", "x" })
@@ -425,6 +445,6 @@ func TestWaitingWithoutPubSub(t *testing.T) {
 		if d := time.Since(begun); d > 4*time.Second {
 			t.Errorf("served after %s", d)
 		}
-		cleaned(t, b)
+		b.Cleaned(t)
 	})
 }

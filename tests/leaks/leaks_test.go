@@ -35,7 +35,7 @@ func TestNothingIsLeftOfManyCycles(t *testing.T) {
 	if soak.Long() {
 		cycles, others = 1_000_000, 100_000
 	}
-	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachRealInTurn(t, func(t *testing.T, b *backend.Backend) {
 		defer func() { cycles = others }()
 		u := &use{b: b, observer: b.Redis(t, small, func(o *redis.Options) { o.PoolSize = 1 })}
 		u.observer.Ping(t.Context())

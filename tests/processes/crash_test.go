@@ -72,7 +72,7 @@ func waitForWaiters(t *testing.T, b *backend.Backend, n int) {
 // What the first in the queue costs those behind it when it is killed, or, row 31,
 // paused with the grant in its socket.
 func TestDeadAndPausedHeads(t *testing.T) {
-	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachRealInTurn(t, func(t *testing.T, b *backend.Backend) {
 		addr := b.Server.Addr()
 		t.Run("killed", func(t *testing.T) {
 			var costs []time.Duration

@@ -23,7 +23,7 @@ func processorTime(t *testing.T) time.Duration {
 
 // Who waits sleeps, and so does the server.
 func TestWaitingTakesNoProcessorTime(t *testing.T) {
-	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachRealInTurn(t, func(t *testing.T, b *backend.Backend) {
 		holder := backend.Acquire(t, b.Client(t, nil).Mutex("a", holdfast.TTL(time.Minute)))
 		const clients, goroutines = 5, 10
 		for n := range clients {

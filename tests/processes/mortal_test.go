@@ -19,6 +19,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/tests/backend"
 	"github.com/holdfast-go/holdfast/tests/child"
+	"github.com/holdfast-go/holdfast/tests/server"
 	"github.com/holdfast-go/holdfast/tests/soak"
 )
 
@@ -134,17 +135,17 @@ func light(t *testing.T) string {
 // the queue, in it, when its turn comes, while it holds the lock. The other half gets
 // the lock, in the order of the queue.
 func TestACrowdThatDies(t *testing.T) {
-	program, sizes := os.Args[0], []int{100, 20, 20, 20}
+	program, each := os.Args[0], backend.EachReal // it waits most of the time, for leases of the dead to end
 	if soak.Long() {
-		program, sizes = light(t), []int{1000, 1000, 1000, 1000}
+		program, each = light(t), backend.EachRealInTurn
 	}
-	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
-		size := sizes[0]
-		if len(sizes) > 1 {
-			sizes = sizes[1:]
-		}
-		if !soak.Long() {
-			t.Parallel() // it waits most of the time, for leases of the dead to end
+	each(t, func(t *testing.T, b *backend.Backend) {
+		size := 20
+		switch {
+		case soak.Long():
+			size = 1000
+		case b.Name == server.One(t).Name:
+			size = 100
 		}
 		const ttl = 2 * time.Second
 		fate := rand.Perm(size)

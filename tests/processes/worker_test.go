@@ -7,7 +7,6 @@ package processes
 import (
 	"bufio"
 	"context"
-	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -21,6 +20,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/holdfastgoredis"
+	"github.com/holdfast-go/holdfast/tests/backend"
 	"github.com/holdfast-go/holdfast/tests/child"
 )
 
@@ -36,10 +36,7 @@ func TestMain(m *testing.M) {
 	case "storm":
 		storm(os.Args[1:])
 	default:
-		flag.Parse()
-		if parallel := flag.Lookup("test.parallel"); parallel.Value.String() == parallel.DefValue {
-			must(flag.Set("test.parallel", "4"))
-		}
+		backend.AtOnce(4)
 		os.Exit(m.Run())
 	}
 }

@@ -250,7 +250,7 @@ func TestRolesHaveWhatTheyNeedAndNoMore(t *testing.T) {
 				name := role.name + "-without-" + left.text
 				t.Run(name, func(t *testing.T) {
 					j := job{
-						site: s, t: t, name: strings.NewReplacer("|", "-", "*", "", "&", "", "~", "").Replace(name),
+						site: s, t: t, name: strings.NewReplacer("|", "-", "*", "", "&", "channels-", "~", "keys-").Replace(name),
 						deaf:   left.text[0] == '&' || strings.HasSuffix(left.text, "subscribe"),
 						forget: left.text == "+eval",
 					}

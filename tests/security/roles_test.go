@@ -18,6 +18,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/holdfastgoredis"
+	"github.com/holdfast-go/holdfast/tests/backend"
 	"github.com/holdfast-go/holdfast/tests/server"
 	"github.com/holdfast-go/holdfast/tests/soak"
 )
@@ -72,6 +73,7 @@ func (r role) texts() []string { return r.without(rule{}) }
 // TestMain keeps go-redis quiet about servers that have gone.
 func TestMain(m *testing.M) {
 	redis.SetLogger(said)
+	backend.AtOnce(12)
 	os.Exit(m.Run())
 }
 

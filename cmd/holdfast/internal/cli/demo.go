@@ -23,10 +23,7 @@ import (
 const fromEnv = "env"
 
 func demoFlags(cfg *demo.Config) *pflag.FlagSet {
-	f := pflag.NewFlagSet("demo", pflag.ContinueOnError)
-	f.SortFlags = false
-	f.SetOutput(io.Discard)
-	f.Usage = func() {}
+	f := newFlags("demo")
 	f.StringVar(&cfg.URL, "redis", "", "`URL` of a server to use; env: the one of HOLDFAST_REDIS or REDIS_URL\n(default: a server inside this process)")
 	f.IntVar(&cfg.Workers, "workers", 4, fmt.Sprintf("how many processes race: `N` from %d to %d", demo.MinWorkers, demo.MaxWorkers))
 	f.Uint64Var(&cfg.Seed, "seed", 0, "`N` decides who wins and who meets with an accident (default: chance)")

@@ -15,9 +15,7 @@ import (
 )
 
 func devFlags() (flags *pflag.FlagSet, listen *string) {
-	flags = pflag.NewFlagSet("dev", pflag.ContinueOnError)
-	flags.SetOutput(io.Discard)
-	flags.Usage = func() {}
+	flags = newFlags("dev")
 	listen = flags.String("listen", "127.0.0.1:6379", "loopback `ADDRESS` to listen on; port 0 takes a free one")
 	return flags, listen
 }

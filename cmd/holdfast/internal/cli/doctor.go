@@ -9,8 +9,6 @@ import (
 	"os"
 	"time"
 
-	"github.com/spf13/pflag"
-
 	"github.com/holdfast-go/holdfast"
 
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/doctor"
@@ -19,26 +17,18 @@ import (
 
 // doctorOptions are the flags of holdfast doctor.
 type doctorOptions struct {
-	redis  string
-	prefix string
-	ttl    time.Duration
-	watch  time.Duration
-	json   bool
-	flags  *pflag.FlagSet
+	serverOptions
+	ttl   time.Duration
+	watch time.Duration
+	json  bool
 }
 
 func newDoctorOptions() *doctorOptions {
 	o := &doctorOptions{ttl: 15 * time.Second, watch: time.Second}
-	f := pflag.NewFlagSet("doctor", pflag.ContinueOnError)
-	f.SortFlags = false
-	f.SetOutput(io.Discard)
-	f.Usage = func() {}
-	f.StringVar(&o.redis, "redis", "", "`URL` of the server, as for holdfast run")
-	f.StringVar(&o.prefix, "prefix", "", "`TEXT` that keys begin with (default holdfast:)")
+	f := o.define("doctor")
 	f.Var((*span)(&o.ttl), "ttl", "lease time `DUR` that the server is to be good for")
 	f.Var((*span)(&o.watch), "clock", "watch the server's clock for `DUR`")
 	f.BoolVar(&o.json, "json", false, "print nothing but the report, as one JSON object")
-	o.flags = f
 	return o
 }
 
@@ -79,26 +69,20 @@ func examine(ctx context.Context, args []string, _ io.Reader, stdout, stderr io.
 		doctorHelp(stdout)
 		return nil
 	}
-	if err := o.flags.Parse(args); err != nil {
-		return usageError("%w; see holdfast help doctor", plain(err))
+	if err := o.parse(args); err != nil {
+		return err
 	}
 	switch {
-	case o.flags.NArg() > 0:
-		return usageError("holdfast doctor takes no arguments; see holdfast help doctor")
 	case o.ttl < minTTL || o.ttl > maxTTL:
 		return configError("--ttl %s: want %s to %s", o.ttl, minTTL, maxTTL)
 	case o.watch < 0 || o.watch > time.Hour:
 		return configError("--clock %s: want at most 1h", o.watch)
 	}
-	server, err := openRedis(o.redis)
+	server, v, err := o.open(stderr)
 	if err != nil {
 		return err
 	}
 	defer server.client.Close()
-	v := &voice{w: stderr, secrets: server.secrets}
-	if server.exposed() {
-		v.note("warning: every user of this machine can read the password on the command line; put the URL into HOLDFAST_REDIS instead")
-	}
 	ctx, stop := interruptible(ctx)
 	defer stop()
 	report, err := doctor.Examine(ctx, doctor.Config{

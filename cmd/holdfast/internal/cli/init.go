@@ -7,8 +7,6 @@ import (
 	"io"
 	"time"
 
-	"github.com/spf13/pflag"
-
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/holdfastgoredis"
 )
@@ -19,23 +17,16 @@ const defaultStrictTTL = time.Minute
 
 // initOptions are the flags of holdfast init.
 type initOptions struct {
-	redis, prefix string
-	maxTTL        time.Duration
-	force         bool
-	flags         *pflag.FlagSet
+	serverOptions
+	maxTTL time.Duration
+	force  bool
 }
 
 func newInitOptions() *initOptions {
 	o := &initOptions{maxTTL: defaultStrictTTL}
-	f := pflag.NewFlagSet("init", pflag.ContinueOnError)
-	f.SortFlags = false
-	f.SetOutput(io.Discard)
-	f.Usage = func() {}
-	f.StringVar(&o.redis, "redis", "", "`URL` of the server, as for holdfast run")
-	f.StringVar(&o.prefix, "prefix", "", "`TEXT` that keys begin with (default holdfast:)")
+	f := o.define("init")
 	f.Var((*span)(&o.maxTTL), "max-ttl", "the longest lease `DUR` of any program that uses the server: Config.MaxTTL")
 	f.BoolVar(&o.force, "force", false, "end a quarantine: only if no lease of before is still believed in")
-	o.flags = f
 	return o
 }
 
@@ -64,21 +55,14 @@ func initServer(ctx context.Context, args []string, _ io.Reader, stdout, stderr 
 		initHelp(stdout)
 		return nil
 	}
-	if err := o.flags.Parse(args); err != nil {
-		return usageError("%w; see holdfast help init", plain(err))
+	if err := o.parse(args); err != nil {
+		return err
 	}
-	if o.flags.NArg() > 0 {
-		return usageError("holdfast init takes no arguments; see holdfast help init")
-	}
-	server, err := openRedis(o.redis)
+	server, v, err := o.open(stderr)
 	if err != nil {
 		return err
 	}
 	defer server.client.Close()
-	v := &voice{w: stderr, secrets: server.secrets}
-	if server.exposed() {
-		v.note("warning: every user of this machine can read the password on the command line; put the URL into HOLDFAST_REDIS instead")
-	}
 	cfg := strictConfig(o.maxTTL, o.prefix)
 	cfg.Logger = v.logger()
 	locks, err := holdfast.New(holdfastgoredis.New(server.client), cfg)

@@ -97,12 +97,16 @@ func openRedis(flag string) (*endpoint, error) {
 // exposed reports whether a password can be read in the list of processes.
 func (e *endpoint) exposed() bool { return e.source == "--redis" && len(e.secrets) > 0 }
 
-// warn says what is unsafe about the way to the server. instead is where a password on
-// the command line belongs.
-func (e *endpoint) warn(v *voice, instead string) {
+// warnOfPassword says so if the password is exposed. instead completes where it belongs.
+func (e *endpoint) warnOfPassword(v *voice, instead string) {
 	if e.exposed() {
 		v.note("warning: every user of this machine can read the password on the command line; put the URL into HOLDFAST_REDIS %s", instead)
 	}
+}
+
+// warn says what is unsafe about the way to the server; instead is as for warnOfPassword.
+func (e *endpoint) warn(v *voice, instead string) {
+	e.warnOfPassword(v, instead)
 	if e.unverified {
 		v.note("warning: the server's certificate is not verified (skip_verify): anybody on the way to it can read the password and grant locks")
 	}

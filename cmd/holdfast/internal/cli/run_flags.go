@@ -3,7 +3,6 @@ package cli
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os/exec"
 	"slices"
@@ -55,10 +54,7 @@ const (
 
 func newRunOptions() *runOptions {
 	o := &runOptions{killAfter: 5 * time.Second, ttl: 15 * time.Second, maxTTL: defaultStrictTTL}
-	f := pflag.NewFlagSet("run", pflag.ContinueOnError)
-	f.SortFlags = false
-	f.SetOutput(io.Discard)
-	f.Usage = func() {}
+	f := newFlags("run")
 	f.BoolVarP(&o.try, "try", "n", false, "do not wait when the lock is held")
 	f.VarP((*span)(&o.wait), "wait", "w", "wait at most `DUR`; 0 is as --try (default: as long as it takes)")
 	f.IntVarP(&o.conflictCode, "conflict-exit-code", "E", exitBusy, "exit code `N` when the lock was not to be had")

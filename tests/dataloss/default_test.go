@@ -1,0 +1,200 @@
+package dataloss
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/tests/backend"
+	"github.com/holdfast-go/holdfast/tests/server"
+	"github.com/holdfast-go/holdfast/tests/soak"
+)
+
+// losses returns how often a test is to make a server lose its data.
+func losses() int {
+	if soak.Long() {
+		return 50
+	}
+	return 2
+}
+
+// succession is a lock with its holder and a waiter, who comes after it when the server
+// has lost the lock.
+type succession struct {
+	resource backend.Resource
+	holder   *holdfast.Lease
+	next     chan *holdfast.Lease // nil when there is an error
+	overlap  bool                 // the holder was not told yet; set before next is sent
+}
+
+// successions begins so many, on locks that no other has.
+func successions(t *testing.T, holders, waiters *holdfast.Client, ttl time.Duration, n int) []*succession {
+	t.Helper()
+	var all []*succession
+	for i := range n {
+		name := strconv.Itoa(i)
+		s := &succession{holder: backend.Acquire(t, holders.Mutex(name, holdfast.TTL(ttl))), next: make(chan *holdfast.Lease, 1)}
+		s.resource.Write(s.holder.Token())
+		go func() {
+			lease, err := waiters.Mutex(name).Acquire(t.Context())
+			if err == nil {
+				s.overlap = s.resource.Succeed(t, s.holder, lease)
+			} else if t.Context().Err() == nil {
+				t.Errorf("Acquire: %v", err)
+			}
+			s.next <- lease
+		}()
+		backend.Waiters(t, holders.Mutex(name), 1)
+		all = append(all, s)
+	}
+	return all
+}
+
+// settle has every waiter take over, and every holder told, by a renewal if the server
+// was back soon enough. It returns how many held their lock at the same time, and adds
+// the fences to those that have been seen.
+func settle(t *testing.T, all []*succession, outage, ttl time.Duration, seen map[uint64]bool) (overlaps int) {
+	t.Helper()
+	for _, s := range all {
+		next := backend.Receive(t, s.next)
+		if s.overlap {
+			overlaps++
+		}
+		select {
+		case <-s.holder.Context().Done():
+		case <-time.After(ttl):
+			t.Fatalf("the holder is not told")
+		}
+		var lost *holdfast.LostError
+		if !errors.As(s.holder.Err(), &lost) || outage < ttl/4 && lost.Reason != holdfast.LossTaken {
+			t.Errorf("the lease ended, %s after the server: %v", outage, s.holder.Err())
+		}
+		for _, fence := range []uint64{s.holder.Token(), next.Token()} {
+			if seen[fence] {
+				t.Errorf("fence %d was issued twice", fence)
+			}
+			seen[fence] = true
+		}
+		backend.Release(t, next)
+	}
+	return overlaps
+}
+
+// Row 7, without Strict mode: the server is killed and comes back without its data.
+func TestRestartWithoutData(t *testing.T) {
+	t.Parallel()
+	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+		const ttl = 4 * time.Second
+		const locks = 5
+		holders, waiters := b.Client(t, nil), b.Client(t, nil)
+		seen := map[uint64]bool{}
+		overlaps := 0
+		for range losses() {
+			all := successions(t, holders, waiters, ttl, locks)
+			begun := time.Now()
+			b.Server.Kill()
+			b.Server.Restart()
+			overlaps += settle(t, all, time.Since(begun), ttl, seen)
+		}
+		t.Logf("%d restarts without data, %d locks each: %d overlaps; every late write was refused", losses(), locks, overlaps)
+		b.Cleaned(t)
+	})
+}
+
+// Row 8, without Strict mode: the server comes back with what it had some time before:
+// locks that were released since are held again, later ones are gone, and the fence
+// counter is what it was.
+func TestRestartFromAnOlderAOF(t *testing.T) {
+	t.Parallel()
+	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+		const ttl = 4 * time.Second
+		const locks = 5
+		early, holders, waiters := b.Client(t, nil), b.Client(t, nil), b.Client(t, nil)
+		seen := map[uint64]bool{}
+		overlaps := 0
+		for range losses() {
+			old := backend.Acquire(t, early.Mutex("0", holdfast.TTL(ttl)))
+			other := backend.Acquire(t, early.Mutex("old", holdfast.TTL(time.Minute)))
+			copyAOF(t, b.Server)
+			backend.Release(t, other)
+			backend.Release(t, old)
+			all := successions(t, holders, waiters, ttl, locks)
+			counter := b.Redis(t).Get(t.Context(), "holdfast:fence").Val()
+
+			begun := time.Now()
+			b.Server.Kill()
+			restoreAOF(t, b.Server)
+			b.Server.Restart()
+			outage := time.Since(begun)
+			if h, err := early.Mutex("old").Holder(t.Context()); err != nil || h.Fence != other.Token() {
+				t.Fatalf("the old lock is not back: %+v, %v; the counter was %s", h, err, counter)
+			}
+			// Whose lock that was knows that it has released it.
+			if err := old.Err(); err != holdfast.ErrReleased {
+				t.Errorf("the lease that was released: %v", err)
+			}
+			if seen[old.Token()] {
+				t.Errorf("fence %d was issued twice", old.Token())
+			}
+			overlaps += settle(t, all, outage, ttl, seen)
+			b.Redis(t).Del(t.Context(), "holdfast:{old}") // by force; it would end with its TTL
+		}
+		t.Logf("%d restarts from an older AOF, %d locks each: %d overlaps; every late write was refused", losses(), locks, overlaps)
+		b.Cleaned(t)
+	}, server.Conf("appendonly", "yes"), server.Conf("appendfsync", "always"))
+}
+
+// Row 9, without Strict mode: the master dies, and the replica that follows it has
+// missed the locks. What Strict is for: leases do overlap then.
+func TestFailoverToAReplicaThatMissedTheLock(t *testing.T) {
+	t.Parallel()
+	for _, bin := range server.Binaries(t) {
+		t.Run(bin.Name, func(t *testing.T) {
+			t.Parallel()
+			const ttl = 4 * time.Second
+			const locks = 5
+			p := startPair(t, bin)
+			holders, waiters := p.client(nil), p.client(nil)
+			seen := map[uint64]bool{}
+			overlaps := 0
+			for n := range losses() {
+				replica := p.servers[1-p.master.Load()]
+				lease := backend.Acquire(t, holders.Mutex("replicated", holdfast.TTL(time.Minute)))
+				backend.Eventually(t, "the replica has a lock", func() bool {
+					return do(t, replica, "EXISTS", "holdfast:{replicated}") == int64(1)
+				})
+				p.lag()
+				// Not renewed, the holder is not told.
+				untold := backend.Acquire(t, holders.Mutex(fmt.Sprint("untold", n), holdfast.TTL(time.Minute), holdfast.Renew(false)))
+				all := successions(t, holders, waiters, ttl, locks)
+				if n := do(t, replica, "EXISTS", "holdfast:{0}", "holdfast:{0}:q"); n != int64(0) {
+					t.Fatalf("the replica has %d of lock and queue", n)
+				}
+
+				begun := time.Now()
+				p.fail()
+				overlaps += settle(t, all, time.Since(begun), ttl, seen)
+				if err := lease.Err(); err != nil {
+					t.Errorf("the lock that the replica had: %v", err)
+				}
+				backend.Release(t, lease)
+				next := backend.Acquire(t, waiters.Mutex(untold.Name()))
+				var r backend.Resource
+				if !r.Succeed(t, untold, next) {
+					t.Errorf("the leases do not overlap, so these tests cannot show what Strict does: %v, %v", untold.Err(), next.Err())
+				}
+				backend.Release(t, next)
+				if err := untold.Release(t.Context()); !errors.Is(err, holdfast.ErrLost) {
+					t.Errorf("Release of the lost lease: %v", err)
+				}
+				p.servers[1-p.master.Load()].Restart()
+				p.follow()
+			}
+			t.Logf("%d failovers to a replica that missed %d locks: %d overlaps; every late write was refused", losses(), locks, overlaps)
+			(&backend.Backend{Name: bin.Name, Server: p.servers[p.master.Load()]}).Cleaned(t)
+		})
+	}
+}

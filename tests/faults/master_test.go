@@ -1,0 +1,76 @@
+package faults
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/tests/backend"
+	"github.com/holdfast-go/holdfast/tests/server"
+)
+
+// Row 10: the replica is the master now, and the old one can still be reached. It has
+// no replica left and refuses writes.
+func TestAnOldMasterRefusesWrites(t *testing.T) {
+	t.Parallel()
+	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+		const ttl = 3 * time.Second
+		replica := server.StartReplica(t, b.Server.Binary(), b.Server)
+		do(t, b.Server, "CONFIG", "SET", "min-replicas-to-write", "1")
+		var r backend.Resource
+		lease := backend.Acquire(t, b.Client(t, nil).Mutex("a", holdfast.TTL(ttl)))
+		r.Write(lease.Token())
+		waiter := b.Client(t, nil)
+		waiting, cancel := context.WithCancel(t.Context())
+		gaveUp := make(chan error, 1)
+		go func() {
+			_, err := waiter.Mutex("a").Acquire(waiting)
+			gaveUp <- err
+		}()
+		backend.Waiters(t, waiter.Mutex("a"), 1)
+		do(t, b.Server, "WAIT", 1, 5000)
+		do(t, replica, "REPLICAOF", "NO", "ONE")
+		backend.Eventually(t, "the master has lost its replica", func() bool {
+			return b.Server.Info("replication")["connected_slaves"] == "0"
+		})
+
+		refused, before := time.Now(), b.Server.CommandStats()["evalsha"]
+		newcomer := b.Client(t, nil)
+		for what, acquire := range map[string]func(context.Context) (*holdfast.Lease, error){
+			"Acquire": newcomer.Mutex("b").Acquire, "TryAcquire": newcomer.Mutex("b").TryAcquire,
+		} {
+			if _, err := acquire(t.Context()); !errors.Is(err, holdfast.ErrWritesRefused) || errors.Is(err, holdfast.ErrHeld) {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+		// On the new master the lock stands until its TTL is over: nobody renews it there.
+		moved := &backend.Backend{Name: b.Name, Server: replica}
+		next := backend.Acquire(t, moved.Client(t, nil).Mutex("a"))
+		overlap := r.Succeed(t, lease, next)
+		<-lease.Context().Done()
+		var lost *holdfast.LostError
+		if !errors.As(lease.Err(), &lost) || lost.Reason != holdfast.LossUnreachable || !errors.Is(lost, holdfast.ErrWritesRefused) {
+			t.Errorf("the lease ended: %v", lease.Err())
+		}
+
+		// The holder, the waiter and the late release go on asking, but not all the time.
+		select {
+		case err := <-gaveUp:
+			t.Fatalf("the waiter gave up: %v", err)
+		case <-time.After(time.Second):
+		}
+		scripts, took := b.Server.CommandStats()["evalsha"]-before, time.Since(refused)
+		t.Logf("overlap: %v; a holder, a waiter and a late release cost %d scripts in %s", overlap, scripts, took.Round(time.Millisecond))
+		if bound := int64(30 * (took + time.Second).Seconds()); scripts > bound {
+			t.Errorf("%d scripts; at most %d were expected", scripts, bound)
+		}
+		cancel()
+		if err := <-gaveUp; err != context.Canceled {
+			t.Errorf("the waiter: %v", err)
+		}
+		backend.Release(t, next)
+		moved.Cleaned(t)
+	})
+}

@@ -41,12 +41,13 @@ const maxRest = 30 * time.Second
 const maxRestBehind = 10 * time.Second
 
 // campaignFor starts a campaign unless one runs; with a queued attempt, if there is
-// one. Guarded by the line.
-func (ln *line) campaignFor(a *attempt) {
+// one. answered says that the server has answered somebody in the line. Guarded by the
+// line.
+func (ln *line) campaignFor(a *attempt, answered bool) {
 	if ln.campaign != nil {
 		return
 	}
-	c := &campaign{ln: ln, attempt: a, looks: make(chan struct{}, 1), begun: time.Now(), answered: a != nil}
+	c := &campaign{ln: ln, attempt: a, looks: make(chan struct{}, 1), begun: time.Now(), answered: answered}
 	ln.campaign = c
 	ln.ref()
 	ln.c.tasks.run(c.run)

@@ -99,7 +99,7 @@ func (ln *line) acquire(ctx context.Context, l *Lock) (*Lease, error) {
 		w.place = ln.waiters.PushBack(w)
 		ln.count.Add(1)
 		if !ln.asking {
-			ln.campaignFor(nil)
+			ln.campaignFor(nil, false)
 		}
 		ln.mu.Unlock()
 	}
@@ -124,7 +124,7 @@ func (ln *line) askFirst(ctx context.Context, w *waiter) (*Lease, error) {
 	g, granted := got.(*grant)
 	if err != nil || granted {
 		if ln.waiters.Len() > 0 {
-			ln.campaignFor(nil)
+			ln.campaignFor(nil, err == nil)
 		}
 		if err != nil {
 			a.abandon()
@@ -138,7 +138,7 @@ func (ln *line) askFirst(ctx context.Context, w *waiter) (*Lease, error) {
 		a.abandon()
 		a = nil
 	}
-	ln.campaignFor(a)
+	ln.campaignFor(a, true)
 	return nil, nil
 }
 

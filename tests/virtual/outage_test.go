@@ -1,0 +1,44 @@
+package virtual
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/holdfasttest"
+)
+
+// failing is a driver whose server is out of reach, for a while.
+type failing struct {
+	holdfast.Driver
+	after atomic.Int32 // acquires
+}
+
+func (d *failing) Eval(ctx context.Context, s holdfast.Script, keys, args []string, urgent bool) (string, error) {
+	if s.Name == "acquire" && d.after.Add(-1) < 0 {
+		return "", errors.New("connection refused")
+	}
+	return d.Driver.Eval(ctx, s, keys, args, urgent)
+}
+
+// A waiter whose first request was answered outlives an outage that begins just then, before
+// it is queued.
+func TestAWaiterOutlivesAnOutageThatBeginsAfterItsFirstTry(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
+		lease := acquire(t, client(t, srv).Mutex("a"))
+		var way failing
+		way.after.Store(1)
+		w := wait(t, client(t, srv, func(d holdfast.Driver) holdfast.Driver {
+			way.Driver = d
+			return &way
+		}).Mutex("a"))
+		time.Sleep(time.Minute)
+		way.after.Store(1 << 30)
+		time.Sleep(time.Second) // it asks again within a second
+		release(t, lease)
+		w.served(t, time.Second)
+	})
+}

@@ -181,6 +181,9 @@ func TestReplication(t *testing.T) {
 		do(t, master, "CONFIG", "SET", "min-replicas-to-write", "2")
 		expect(t, look(t, master), "replication", Problem, "of which 1 in time; min-replicas-to-write 2")
 		expect(t, examine(t, serverAt(master.Addr())), "trial", Problem, "NOREPLICAS")
+		server.StartReplica(t, bin, master)
+		do(t, master, "CONFIG", "SET", "min-replicas-to-write", "1", "min-replicas-max-lag", "10")
+		expect(t, look(t, master), "replication", Note, "master with 2 replicas, min-replicas-to-write 1")
 	})
 }
 

@@ -261,6 +261,10 @@ func (n *node) replication() Finding {
 			f.Saw += fmt.Sprintf(", min-replicas-max-lag %d", lag)
 			f.Consequence = fmt.Sprintf("a master that is cut off grants locks for %d s, longer than a TTL of %s", lag, n.x.TTL)
 			f.Remedy = "CONFIG SET min-replicas-max-lag to less than the TTL"
+		} else if most < replicas {
+			f.Severity = Note
+			f.Consequence = "a master that is replaced goes on granting locks while it keeps a replica, also in Strict mode"
+			f.Remedy = fmt.Sprintf("for locks that must not overlap MinReplicas(%d); or CONFIG SET min-replicas-to-write %d", replicas, replicas)
 		}
 	}
 	return f

@@ -36,19 +36,19 @@ format() {
   [ -z "$files" ] || { printf 'not formatted with gofmt:\n%s\n' "$files"; return 1; }
 }
 
-# tests: those that load the machine come last, one package at a time, so that they do
-# not disturb those that look at times.
-heavy='/tests/(campaign|cmd/campaign|dataloss|leaks|mutants|simulation|topology)$'
+# tests: those that load the machine, or look at times closely, run one package at a time,
+# so that they do not disturb each other.
+alone='/(cmd/holdfast|cmd/holdfast/.*|tests/(campaign|cmd/campaign|dataloss|leaks|mutants|server|simulation|topology))$'
 
 tests() {
   local folder name packages
   while read -r folder; do
     name=${folder#"$root"}
-    packages=$(cd "$folder" && go list ./... | grep -vE "$heavy")
-    run "go test (in ${name:-/})" "$folder" go test -race $TESTFLAGS $packages
+    packages=$(cd "$folder" && go list ./... | grep -vE "$alone")
+    [ -z "$packages" ] || run "go test (in ${name:-/})" "$folder" go test -race $TESTFLAGS $packages
+    packages=$(cd "$folder" && go list ./... | grep -E "$alone")
+    [ -z "$packages" ] || run "go test, one package at a time (in ${name:-/})" "$folder" go test -race -p 1 -parallel 6 $TESTFLAGS $packages
   done <<<"$modules"
-  packages=$(cd tests && go list ./... | grep -E "$heavy")
-  run "go test, what loads the machine (in /tests)" tests go test -race -p 1 -parallel 6 $TESTFLAGS $packages
 }
 
 # The adapter's go.mod names the oldest go-redis that is supported. go.work would hide

@@ -101,7 +101,7 @@ func locking(j job) error {
 	}
 
 	// Handed over.
-	lease, err = j.lock(one, "held", 5*time.Second).Acquire(ctx)
+	lease, err = j.lock(one, "held", 10*time.Second).Acquire(ctx)
 	if err != nil {
 		return err
 	}
@@ -114,30 +114,34 @@ func locking(j job) error {
 	}
 
 	// Found free while somebody is queued.
-	lease, err = j.lock(one, "found", 20*time.Second).Acquire(ctx)
-	if err != nil {
-		return err
+	for lucky := true; lucky; {
+		lease, err = j.lock(one, "found", 20*time.Second).Acquire(ctx)
+		if err != nil {
+			return err
+		}
+		waiting = j.waiter(ctx, operator, two, "found")
+		if err := j.redis(j.t, "").Del(ctx, "holdfast:{"+lease.Name()+"}").Err(); err != nil {
+			return err
+		}
+		passing, err := j.lock(one, "found", 20*time.Second).TryAcquire(ctx)
+		// The waiter may have looked just before that.
+		lucky = err == nil && !j.deaf && len(waiting) > 0
+		switch {
+		case err == nil && (j.deaf || lucky):
+			err = passing.Release(ctx)
+		case err == nil:
+			return errors.New("a waiter was passed by")
+		case errors.Is(err, holdfast.ErrHeld):
+			err = nil
+		}
+		if err != nil {
+			return err
+		}
+		if err := result(waiting); err != nil {
+			return err
+		}
+		_ = lease.Release(ctx) // it is lost
 	}
-	waiting = j.waiter(ctx, operator, two, "found")
-	if err := j.redis(j.t, "").Del(ctx, "holdfast:{"+lease.Name()+"}").Err(); err != nil {
-		return err
-	}
-	passing, err := j.lock(one, "found", 20*time.Second).TryAcquire(ctx)
-	switch {
-	case err == nil && j.deaf:
-		err = passing.Release(ctx)
-	case err == nil:
-		return errors.New("a waiter was passed by")
-	case errors.Is(err, holdfast.ErrHeld):
-		err = nil
-	}
-	if err != nil {
-		return err
-	}
-	if err := result(waiting); err != nil {
-		return err
-	}
-	_ = lease.Release(ctx) // it is lost
 
 	// Given up.
 	lease, err = j.lock(one, "left", 20*time.Second).Acquire(ctx)

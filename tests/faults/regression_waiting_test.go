@@ -167,7 +167,7 @@ func TestSuspensionEndsLeasesOnWakingUp(t *testing.T) {
 		contexts = append(contexts, lease.Context())
 	}
 	slept.Store(int64(time.Hour))
-	limit := time.After(5 * time.Second)
+	limit := time.After(2 * time.Second)
 	for _, ctx := range contexts { // before Err, which ends them, too
 		select {
 		case <-ctx.Done():

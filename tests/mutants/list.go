@@ -49,7 +49,7 @@ var All = []Mutant{
 	},
 	{
 		Name: "acquire-not-idempotent", About: "an acquire that is repeated does not know its own lock",
-		Edits: []overlay.Edit{script("acquire", "  if value and string.sub(value, 1, #mine) == mine then", "  if false then")},
+		Edits: []overlay.Edit{script("acquire", "local owner = value and string.sub(value, 1, #mine) == mine", "local owner = false")},
 		Kinds: []string{"lost-reply"}, Rules: []campaign.Rule{campaign.Leak, campaign.Wakeup},
 	},
 	{

@@ -107,7 +107,8 @@ func Judge(r *Record, subject Subject) Verdict {
 
 // judgeFences requires that fences rise. Within the model every grant is certainly
 // later than those that were heard of before it; outside, where several may hold, only
-// than those that were heard of before it was asked for.
+// than those that were heard of before it was asked for: by the process, which may pass
+// on, with an earlier fence, what it does not know to have lost.
 func judgeFences(v *Verdict, events []history.Event, within bool) {
 	events = slices.DeleteFunc(slices.Clone(events), func(e history.Event) bool { return e.Granted == 0 || e.Process == 0 })
 	if within {
@@ -129,10 +130,16 @@ func judgeFences(v *Verdict, events []history.Event, within bool) {
 		owners[f] = e
 	}
 	heard := slices.SortedFunc(slices.Values(events), func(a, b history.Event) int { return cmp.Compare(a.Granted, b.Granted) })
-	asked := slices.SortedFunc(slices.Values(events), func(a, b history.Event) int { return cmp.Compare(a.Asked, b.Asked) })
+	since := func(e history.Event) int64 {
+		if e.Since != 0 {
+			return min(e.Since, e.Asked)
+		}
+		return e.Asked
+	}
+	asked := slices.SortedFunc(slices.Values(events), func(a, b history.Event) int { return cmp.Compare(since(a), since(b)) })
 	highest := map[string]history.Event{}
 	for _, e := range asked {
-		for len(heard) > 0 && heard[0].Granted < e.Asked {
+		for len(heard) > 0 && heard[0].Granted < since(e) {
 			if heard[0].Fence > highest[heard[0].Name].Fence {
 				highest[heard[0].Name] = heard[0]
 			}

@@ -30,6 +30,12 @@ func (r *Record) holds(p int, fence uint64, asked, granted, released int64) *Rec
 	return r
 }
 
+// since says when the server was asked for the latest hold.
+func (r *Record) since(asked int64) *Record {
+	r.Events[len(r.Events)-1].Since = asked
+	return r
+}
+
 // accesses adds an access by process p.
 func (r *Record) access(p int, fence uint64, write bool, value uint64, ok bool, at int64) *Record {
 	r.records.accesses = append(r.records.accesses, worker.Access{
@@ -66,6 +72,8 @@ func TestJudge(t *testing.T) {
 			tell("flushall").holds(1, 10, 100, 200, 300).holds(2, 20, 150, 290, 400), nil},
 		"an early hold that is heard of late, outside the model": {
 			tell("flushall").holds(1, 20, 150, 200, 300).holds(2, 10, 100, 290, 400), nil},
+		"a lease that its process passed on when another had the lock, outside the model": {
+			tell("flushall").holds(1, 10, 100, 200, 300).holds(2, 20, 210, 220, 400).holds(1, 11, 230, 310, 350).since(120), nil},
 		"strangers have no fences": {
 			tell("stranger").holds(0, 0, 100, 200, 300).holds(1, 10, 100, 310, 320).holds(0, 0, 100, 330, 340), nil},
 		"an access whose answer was not seen": {
@@ -81,6 +89,10 @@ func TestJudge(t *testing.T) {
 			tell().holds(1, 20, 100, 200, 300).holds(2, 10, 150, 310, 400), []Rule{Fences, Sequential}},
 		"a fence goes back outside the model": {
 			tell("flushall").holds(1, 20, 100, 200, 300).holds(2, 10, 250, 310, 400), []Rule{Fences}},
+		"a fence goes back outside the model in a lease that the server was asked for since": {
+			tell("flushall").holds(1, 10, 100, 200, 300).holds(2, 20, 210, 220, 400).holds(1, 11, 230, 310, 350).since(225), []Rule{Fences}},
+		"a lease that its process passed on, with a fence that another had": {
+			tell("flushall").holds(1, 10, 100, 200, 300).holds(2, 11, 210, 220, 400).holds(1, 11, 230, 310, 350).since(120), []Rule{Fences}},
 		"a fence is given twice outside the model": {
 			tell("flushall").holds(1, 20, 100, 200, 300).holds(2, 20, 150, 310, 400), []Rule{Fences}},
 		"an update is lost between two holders with one fence": {

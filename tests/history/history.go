@@ -18,6 +18,7 @@ type Event struct {
 	Granted   int64  `json:"granted,omitempty"`  // after the call that brought it
 	Released  int64  `json:"released,omitempty"` // before the call of Release
 	Deadline  int64  `json:"deadline,omitempty"` // until when the holder believes to hold it
+	Since     int64  `json:"since,omitempty"`    // when the server was asked whose answer Deadline counted from at the grant; 0 if not known
 }
 
 // end is when the holder stopped to believe that it held the lock.

@@ -67,6 +67,11 @@ func (a *Attempt) Granted(fence uint64, deadline time.Time, order uint64) {
 	a.record()
 }
 
+// Since records when the server was asked for what was granted: a lease that is passed on
+// within its process is as old as what it was passed on of. It is to be called before
+// Granted.
+func (a *Attempt) Since(asked time.Time) { a.event.Since = At(asked) }
+
 // Extended records the deadline after a renewal. Without it, of a holder that is
 // killed only the deadline of its grant is known: Check then takes it to have
 // ended earlier than it may have, and never reports an overlap that was none.

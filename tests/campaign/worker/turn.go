@@ -54,7 +54,9 @@ func (r *routine) turn() {
 		return
 	}
 	fence := lease.Fence()
-	a.Granted(fence, lease.Deadline(), 0)
+	deadline := lease.Deadline()
+	a.Since(deadline.Add(-(w.TTL - w.TTL/100 - 2*time.Millisecond)))
+	a.Granted(fence, deadline, 0)
 	lost := r.hold(w, a, lease)
 	a.Released(lease.Deadline())
 	if lost {

@@ -49,7 +49,11 @@ func (a *attempt) listen(channel string) {
 	c := a.l.c
 	a.channel = channel
 	a.claim = min(max(minClaim, 4*c.rtt.mean()), a.l.set.term())
-	a.member = a.token + "\n" + milliseconds(a.claim) + "\n" + channel + "\n" + a.l.info
+	a.member = a.token + "\n" + milliseconds(a.claim) + "\n" + channel + "\n"
+	if a.l.set.isShared() {
+		a.member += strconv.Itoa(a.l.set.weight) + "\n"
+	}
+	a.member += a.l.info
 	a.inbox = make(chan wire.Message, 4)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -106,6 +110,7 @@ func (a *attempt) ask(ctx context.Context, mode string, fences int) (any, error)
 		// Past this no copy of the request is carried out.
 		notAfter := c.serverTime(c.slot(a.l)) + (c.cfg.RetryTimeout + c.cfg.CommandTimeout + time.Second).Microseconds()
 		args := []string{a.l.flags(mode), a.token, milliseconds(a.l.set.term()), strconv.FormatInt(notAfter, 10), strconv.Itoa(fences), a.l.info}
+		args = append(args, a.l.set.share()...)
 		if mode != modeTry {
 			score := ""
 			if a.score != 0 {
@@ -113,7 +118,7 @@ func (a *attempt) ask(ctx context.Context, mode string, fences int) (any, error)
 			}
 			args = append(args, milliseconds(a.claim), a.channel, score)
 		}
-		r, unanswered, err := c.call(ctx, request{op: "acquire", lock: a.l, script: script.Acquire, args: args, durable: true})
+		r, unanswered, err := c.call(ctx, request{op: "acquire", lock: a.l, script: a.l.set.kind.acquire, args: args, durable: true})
 		a.owed = a.owed || unanswered || mode != modeTry
 		if unanswered && mode != modeLook {
 			a.unanswered = max(a.unanswered, notAfter)
@@ -250,7 +255,7 @@ func kindOfError(err error) error {
 // lock are on different nodes, or may be, it drops a lock that nobody waits for.
 func (c *Client) release(ctx context.Context, l *Lock, token, member string, tombstone int64) (a answer, unanswered bool, err error) {
 	rq := request{
-		op: "release", lock: l, script: script.Release, urgent: true,
+		op: "release", lock: l, script: l.set.kind.release, urgent: true,
 		args: []string{l.flags(""), token, member, strconv.FormatInt(tombstone, 10)},
 	}
 	drop := request{
@@ -259,7 +264,7 @@ func (c *Client) release(ctx context.Context, l *Lock, token, member string, tom
 	}
 	return persist(ctx, c, rq.op, l.name, func(ctx context.Context) (answer, error) {
 		a, err := c.send(ctx, rq)
-		if !divided(err) || tombstone != 0 {
+		if !divided(err) || tombstone != 0 || l.set.isShared() {
 			return a, err
 		}
 		dropped, dropErr := c.send(ctx, drop)

@@ -200,6 +200,8 @@ var kinds = []struct {
 	{"NOPERM", ErrPermission},
 	{"WRONGTYPE", ErrWrongType},
 	{"BADFENCE", ErrWrongType},
+	{"BADKIND", ErrWrongType},
+	{"BADLIMIT", ErrPermits},
 	{"READONLY", ErrReadOnly},
 	{"LOADING", ErrLoading},
 	{"OOM", ErrOutOfMemory},

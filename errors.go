@@ -44,6 +44,9 @@ var (
 	// ErrWrongType says that a key which the lock needs holds another kind of
 	// value, or another kind of lock.
 	ErrWrongType = errors.New("key holds another kind of value")
+	// ErrPermits says that a semaphore has another number of permits than the caller
+	// says, or fewer than it wants at once: see Semaphore.
+	ErrPermits = errors.New("semaphore has another number of permits")
 	// ErrReadOnly says that the server is a replica and refuses writes.
 	ErrReadOnly = errors.New("server is read-only")
 	// ErrLoading says that the server is still loading its data.
@@ -157,6 +160,7 @@ var advice = map[error]string{
 	ErrAuth:          " (check user and password)",
 	ErrPermission:    " (see docs/SECURITY.md for the ACL that locks need)",
 	ErrWrongType:     " (choose another name or prefix, or delete the key)",
+	ErrPermits:       " (have all programs name the same number; it can be changed with Resize)",
 	ErrReadOnly:      " (connect to the master, or through Sentinel or Cluster)",
 	ErrUnsupported:   " (Redis 7.0 or Valkey 7.2 is needed; for a Cluster, a Cluster client)",
 	ErrQuarantine:    " (Acquire waits for its end; for a server that is new, run \"holdfast init\" once)",

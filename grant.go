@@ -2,13 +2,13 @@ package holdfast
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/clock"
 	"github.com/holdfast-go/holdfast/internal/schedule"
-	"github.com/holdfast-go/holdfast/internal/script"
 	"github.com/holdfast-go/holdfast/internal/wire"
 )
 
@@ -32,6 +32,8 @@ type grant struct {
 
 	mu      sync.Mutex
 	lease   *Lease        // that has it now
+	joined  []*Lease      // other readers that have it, too
+	frozen  bool          // it is being weighed: see Lease.weigh
 	over    bool          // released, or lost: nothing is sent for it any more but a release
 	since   clock.Instant // about when it was granted
 	anchor  clock.Instant // when the request was sent whose answer bounds it
@@ -100,6 +102,37 @@ func (g *grant) newLease(ctx context.Context) *Lease {
 	g.lease = &Lease{g: g, fence: g.next, values: context.WithoutCancel(ctx)}
 	g.next++
 	return g.lease
+}
+
+// join makes another lease that has the grant, too. Guarded by g.
+func (g *grant) join(ctx context.Context) *Lease {
+	lease := &Lease{g: g, fence: g.fence, values: context.WithoutCancel(ctx)}
+	g.joined = append(g.joined, lease)
+	return lease
+}
+
+// part takes a lease out of a grant that others have, too; false if it is the only one.
+// Guarded by g.
+func (g *grant) part(l *Lease) bool {
+	if len(g.joined) == 0 {
+		return false
+	}
+	last := g.joined[len(g.joined)-1]
+	if g.lease == l {
+		g.lease = last
+	} else {
+		g.joined[slices.Index(g.joined, l)] = last
+	}
+	g.joined = g.joined[:len(g.joined)-1]
+	return true
+}
+
+// finish ends all its leases.
+func (g *grant) finish(err error) {
+	g.lease.finish(err)
+	for _, l := range g.joined {
+		l.finish(err)
+	}
 }
 
 func (g *grant) expired(now clock.Instant) bool { return now.Sub(g.anchor) >= g.valid }
@@ -200,7 +233,7 @@ func (g *grant) renew() {
 	g.mu.Lock()
 	ttl, final := g.renewTTL(g.l.set.ttl)
 	fences := g.fencesWanted()
-	if g.over {
+	if g.over || g.frozen {
 		defer g.mu.Unlock()
 		g.land()
 		return
@@ -214,7 +247,7 @@ func (g *grant) renew() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.land()
-	if g.over {
+	if g.over || g.frozen {
 		return
 	}
 	if err == nil {
@@ -268,7 +301,7 @@ func (g *grant) reassertion(a answer, err error, ttl time.Duration) (request, bo
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	left := g.valid - now.Sub(g.anchor)
-	if g.over || left <= 0 || c.cfg.Strict || g.l.set.hasKey || c.inCluster() && now.Sub(g.since) > maxReassert {
+	if g.over || left <= 0 || g.l.set.isShared() || c.cfg.Strict || g.l.set.hasKey || c.inCluster() && now.Sub(g.since) > maxReassert {
 		return request{}, false
 	}
 	// Whatever ends the grant now leaves a tombstone, in case this arrives after it.
@@ -287,7 +320,7 @@ func (g *grant) land() {
 
 func renewRequest(g *grant, ttl time.Duration, fences int) request {
 	return request{
-		op: "renew", lock: g.l, script: script.Renew, urgent: true, lockOnly: fences == 0, durable: true,
+		op: "renew", lock: g.l, script: g.l.set.kind.renew, urgent: true, lockOnly: fences == 0, durable: true,
 		args: []string{g.l.flags(""), g.from.token, milliseconds(ttl), strconv.Itoa(fences), strconv.FormatUint(g.fence, 10)},
 	}
 }
@@ -336,7 +369,7 @@ func (g *grant) fencesWanted() int {
 // lose ends the grant, and its lease with that error, and gives back what the server
 // may still have.
 func (g *grant) lose(err *LostError) {
-	g.lease.finish(err)
+	g.finish(err)
 	g.stop()
 	c := g.l.c
 	c.tasks.run(func() {
@@ -355,7 +388,7 @@ func (g *grant) retire() {
 	if g.over {
 		return
 	}
-	g.lease.finish(ErrClosed)
+	g.finish(ErrClosed)
 	g.renewAt = clock.Instant{}
 	g.plan()
 }

@@ -257,7 +257,11 @@ func (c *Client) notified(payload string) {
 		l := &Lock{c: c, name: m.Grant.Lock, keys: k, set: settings{
 			ttl:    min(duration(m.Grant.Claim), c.cfg.MaxTTL),
 			hasKey: k.Queue != k.Lock+":q",
+			kind:   &mutex,
 		}}
+		if m.Grant.Share {
+			l.set.kind = &semaphore // or readWrite: they are released in the same way
+		}
 		c.tasks.run(func() {
 			c.takeBack(l, m.Token, "", 0)
 			<-c.hub.strays

@@ -131,6 +131,9 @@ func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 	if l.ended != nil || g.over {
 		return l.ended
 	}
+	if g.frozen {
+		return fmt.Errorf("%w: lock %q: Extend while the lease is being changed", ErrInvalid, l.Name())
+	}
 	lost, err := g.apply(a, final)
 	if lost != nil {
 		g.lose(lost)
@@ -218,6 +221,11 @@ func (l *Lease) giveUp(patient bool) (first <-chan struct{}, done bool, err erro
 	}
 	if l.releasing != nil {
 		return l.releasing, false, nil
+	}
+	if l.ended == nil && g.part(l) {
+		l.finish(ErrReleased)
+		l.released = true
+		return nil, true, nil
 	}
 	if l.ended == nil {
 		next := g.line.successor(g)

@@ -23,7 +23,8 @@ type line struct {
 	waiters  list.List // of *waiter
 	asking   bool      // somebody who found the line empty is asking the server
 	campaign *campaign // nil while none runs
-	held     *grant    // that this process has through this line
+	held     *grant    // that this process has through this line, of a lock that one may hold
+	reading  *grant    // the latest that readers have
 }
 
 // waiter is a goroutine in a line.
@@ -88,6 +89,10 @@ func (ln *line) acquire(ctx context.Context, l *Lock) (*Lease, error) {
 	defer ln.unref()
 	w := &waiter{ctx: ctx, l: l, results: make(chan result, 1)}
 	ln.mu.Lock()
+	if lease := ln.joinReaders(w); lease != nil {
+		ln.mu.Unlock()
+		return lease, nil
+	}
 	if !ln.asking && ln.campaign == nil && ln.held == nil && ln.waiters.Len() == 0 {
 		ln.asking = true
 		ln.mu.Unlock()
@@ -130,7 +135,9 @@ func (ln *line) askFirst(ctx context.Context, w *waiter) (*Lease, error) {
 			a.abandon()
 			return nil, err
 		}
-		return ln.keep(g, ctx), nil
+		lease := ln.keep(g, ctx)
+		ln.letReadersIn()
+		return lease, nil
 	}
 	w.place = ln.waiters.PushFront(w)
 	ln.count.Add(1)
@@ -144,7 +151,7 @@ func (ln *line) askFirst(ctx context.Context, w *waiter) (*Lease, error) {
 
 // fences is how many leases those who wait in line may make of one grant.
 func (ln *line) fences(l *Lock) int {
-	if !l.set.passable() {
+	if !l.set.passable() || l.set.reads() {
 		return 0
 	}
 	return max(min(ln.waiting(), ln.c.cfg.LocalHandovers), 0)
@@ -153,9 +160,42 @@ func (ln *line) fences(l *Lock) int {
 // keep makes g the line's grant and returns its first lease.
 func (ln *line) keep(g *grant, ctx context.Context) *Lease {
 	g.line, g.kept = ln, true
-	ln.held = g
+	if !g.l.set.isShared() {
+		ln.held = g
+	}
+	if g.l.set.reads() {
+		ln.reading = g
+	}
 	ln.ref()
 	return g.begin(ctx)
+}
+
+// joinReaders gives w a lease of a grant that other readers of this process have, if it
+// is recent, and nobody waits in line before w; else nil.
+func (ln *line) joinReaders(w *waiter) *Lease {
+	g := ln.reading
+	if g == nil || !w.l.alike(g.l) || ln.head() != nil && ln.head() != w {
+		return nil
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	now := clock.Now()
+	if g.over || g.frozen || g.extended || g.failure != nil || g.expired(now) || now.Sub(g.since) > maxPassing ||
+		g.lease.ended != nil || ln.c.cfg.LocalHandovers < 0 || !g.l.set.passable() || ln.c.isClosing() {
+		return nil
+	}
+	return g.join(w.ctx)
+}
+
+// letReadersIn serves the readers at the head of the line with the latest grant.
+func (ln *line) letReadersIn() {
+	for w := ln.head(); w != nil; w = ln.head() {
+		lease := ln.joinReaders(w)
+		if lease == nil {
+			return
+		}
+		ln.pass(w, lease)
+	}
 }
 
 // let ends the line's grant.
@@ -170,6 +210,9 @@ func (ln *line) letLocked(g *grant) {
 		return
 	}
 	g.kept = false
+	if ln.reading == g {
+		ln.reading = nil
+	}
 	if ln.held == g { // or of a later grant, if g was lost before we knew
 		ln.held = nil
 	}
@@ -220,7 +263,7 @@ func (ln *line) head() *waiter {
 // wants just what the holder has, within the bounds, with a fence left. Guarded by
 // the line and by g.
 func (ln *line) successor(g *grant) *waiter {
-	if ln == nil || g.over || g.extended || ln.held != g || g.next >= g.end && g.flying == 0 || ln.c.isClosing() {
+	if ln == nil || g.over || g.frozen || g.extended || !g.kept || !g.l.set.isShared() && ln.held != g || g.l.set.reads() || g.next >= g.end && g.flying == 0 || ln.c.isClosing() {
 		return nil
 	}
 	if g.passed >= ln.c.cfg.LocalHandovers || clock.Since(g.since) > maxPassing || !g.l.set.passable() {
@@ -249,6 +292,7 @@ func (ln *line) deliver(g *grant) bool {
 		return false
 	}
 	ln.pass(w, ln.keep(g, w.ctx))
+	ln.letReadersIn()
 	return true
 }
 

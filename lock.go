@@ -30,19 +30,26 @@ type Lock struct {
 func (c *Client) newLock(name string, opts []Option) *Lock {
 	l := &Lock{c: c, name: name, set: settings{
 		ttl:         c.cfg.TTL,
+		kind:        &mutex,
 		renew:       true,
 		maxRenewals: -1,
 		owner:       c.cfg.Owner,
 
 		confirmation: min(defaultConfirmation, c.cfg.CommandTimeout),
 	}}
+	return l.with(opts)
+}
+
+// with returns the lock with other options.
+func (l *Lock) with(opts []Option) *Lock {
+	m := &Lock{c: l.c, name: l.name, set: l.set}
 	for _, o := range opts {
-		o(&l.set)
+		o(&m.set)
 	}
-	if err := l.resolve(); err != nil {
-		l.err = fmt.Errorf("%w: lock %.64q: %w", ErrInvalid, name, err)
+	if err := m.resolve(); err != nil {
+		m.err = fmt.Errorf("%w: lock %.64q: %w", ErrInvalid, m.name, err)
 	}
-	return l
+	return m
 }
 
 func (l *Lock) resolve() (err error) {
@@ -65,6 +72,14 @@ func (l *Lock) resolve() (err error) {
 		return errors.New("the interval of Poll is below 1ms")
 	case s.pollTries < 0:
 		return errors.New("the number of tries of Poll is negative")
+	case s.kind == &mutex && s.weight != 0, s.kind == &readWrite && s.weight != 1 && s.weight != everything:
+		return errors.New("Weight has a meaning for semaphores only")
+	case s.kind != &mutex && s.hasKey:
+		return errors.New("Key has a meaning for a Mutex only: no other program knows how this lock is kept")
+	case s.kind == &semaphore && (s.limit < 1 || s.limit > maxPermits):
+		return fmt.Errorf("%d permits are not possible; 1 to %d are", s.limit, maxPermits)
+	case s.kind == &semaphore && (s.weight < 1 || s.weight > s.limit):
+		return fmt.Errorf("a Weight of %d is not possible; 1 to %d, the number of permits, is", s.weight, s.limit)
 	case s.owner == "":
 		return errors.New("the owner is empty")
 	}
@@ -233,10 +248,24 @@ type Holder struct {
 	TTL     time.Duration // what is left; negative when the key has no expiry
 	Waiters int           // processes in the queue
 	Foreign bool          // another program holds it: only Key, TTL and Waiters are known
+	// Weight is how many permits of a semaphore it has; of a read-write lock, 1 is a
+	// reader and more a writer. 0 for a mutex.
+	Weight int
 }
 
-// Holder says who holds the lock: ErrNotHeld if nobody does. It changes nothing.
+// Holder says who holds the lock, one of them if there are several: ErrNotHeld if nobody
+// does. It changes nothing.
 func (l *Lock) Holder(ctx context.Context) (Holder, error) {
+	if l.set.isShared() {
+		all, err := l.Holders(ctx)
+		if err != nil {
+			return Holder{}, err
+		}
+		if len(all) == 0 {
+			return Holder{}, ErrNotHeld
+		}
+		return all[0], nil
+	}
 	if err := l.ready(ctx); err != nil {
 		return Holder{}, err
 	}
@@ -256,6 +285,35 @@ func (l *Lock) Holder(ctx context.Context) (Holder, error) {
 	return Holder{}, l.malformed("inspect")
 }
 
+// Holders says who holds the lock: nobody, or, of a mutex, one; of a semaphore or a
+// read-write lock, all that do, in no order. It changes nothing.
+func (l *Lock) Holders(ctx context.Context) ([]Holder, error) {
+	if !l.set.isShared() {
+		h, err := l.Holder(ctx)
+		if errors.Is(err, ErrNotHeld) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		return []Holder{h}, nil
+	}
+	if err := l.ready(ctx); err != nil {
+		return nil, err
+	}
+	a, _, err := l.c.call(ctx, request{
+		op: "inspect", lock: l, script: script.ShareHolders,
+		args: []string{l.flags(""), ""},
+	})
+	if err != nil {
+		return nil, err
+	}
+	if a.Word != "holders" {
+		return nil, l.malformed("inspect")
+	}
+	return l.parseHolders(&a.Reply)
+}
+
 // IsHeld reports whether anybody holds the lock.
 func (l *Lock) IsHeld(ctx context.Context) (bool, error) {
 	_, err := l.Holder(ctx)
@@ -271,15 +329,20 @@ func (l *Lock) parseHolder(r *wire.Reply) (Holder, error) {
 	if err := r.Ints(&pttl, &waiters); err != nil {
 		return Holder{}, l.malformed("inspect")
 	}
-	h := Holder{Key: l.keys.Lock, TTL: duration(pttl), Waiters: int(waiters)}
-	v, ours := wire.ParseValue(r.Rest())
+	return l.holder(duration(pttl), int(waiters), r.Rest()), nil
+}
+
+// holder makes a Holder of a lock's value.
+func (l *Lock) holder(ttl time.Duration, waiters int, value string) Holder {
+	h := Holder{Key: l.keys.Lock, TTL: ttl, Waiters: waiters}
+	v, ours := wire.ParseValue(value)
 	if !ours {
 		h.Foreign = true
-		return h, nil
+		return h
 	}
 	h.Owner, h.Host, h.PID, h.Meta = v.Info.Owner, v.Info.Host, v.Info.PID, maps.Clone(v.Info.Meta)
 	h.Fence, h.Since = v.Fence, time.UnixMilli(v.Granted)
-	return h, nil
+	return h
 }
 
 // flags returns a script's flags: its own mode, and those of prelude.lua.

@@ -19,6 +19,10 @@ type settings struct {
 	hasKey       bool
 	meta         *metaList
 
+	kind   *kind
+	limit  int // of the weights of all holders, where several may hold
+	weight int
+
 	replicas     int
 	fsync        bool
 	confirmation time.Duration // how long replicas are waited for

@@ -24,8 +24,10 @@
 
 -- include prelude.lua
 -- include mint.lua
+-- include queue.lua
 -- include hand_over.lua
 -- include incarnation.lua
+-- include place.lua
 
 local try, look = string.find(flags, 't', 1, true), string.find(flags, 'l', 1, true)
 local ttl, not_after, block, info = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6]
@@ -42,21 +44,6 @@ local function take()
   local fence, n = mint(block)
   redis.call('SET', KEYS[1], owned(token, fence, new_chain(), info, false), 'PX', ttl)
   return granted(ttl, fence, n)
-end
-
--- The place of this attempt in the queue; given one if it has none.
-local function place(member)
-  local score = redis.call('ZSCORE', KEYS[2], member)
-  if score then
-    return tonumber(score)
-  end
-  score = tonumber(ARGV[9])
-  if not score then
-    local last = redis.call('ZRANGE', KEYS[2], -1, -1, 'WITHSCORES')
-    score = math.max(now, (tonumber(last[2]) or 0) + 1)
-  end
-  redis.call('ZADD', KEYS[2], whole(score), member)
-  return score
 end
 
 local function main()
@@ -112,13 +99,7 @@ local function main()
   if look and not owner and not redis.call('ZSCORE', KEYS[2], member) then
     return 'gone ' .. whole(now)
   end
-  local score = place(member)
-  -- Longer than the longest time between two checks of a waiter; a tombstone may need
-  -- the queue for longer.
-  if redis.call('PTTL', KEYS[2]) < 60000 then
-    redis.call('PEXPIRE', KEYS[2], 60000)
-  end
-  redis.call('ZREMRANGEBYSCORE', KEYS[2], '(' .. whole(-now), '(0')
+  local score = place(member, ARGV[9])
 
   if not value and rest == 0 then
     local fence, n = hand_over(new_chain(), member, ttl, block)

@@ -1,45 +1,8 @@
--- hand_over.lua: gives a lock to the next in its queue. A fragment; needs prelude.lua
--- and mint.lua.
---
--- A waiter's member of the queue: TOKEN \n CLAIM \n CHANNEL \n INFO, where CLAIM is
--- the time in ms for which it gets the lock before it must have renewed it.
+-- hand_over.lua: gives a lock to the next in its queue. A fragment; needs prelude.lua,
+-- mint.lua and queue.lua.
 
 local function owned(owner, fence, chain, info, marked)
   return 'hf1:' .. owner .. ':' .. whole(fence) .. ':' .. whole(math.floor(now / 1000)) .. ':' .. chain .. ':' .. info .. (marked and '+' or '')
-end
-
-local function first_waiter()
-  return (look_at('ZRANGEBYSCORE', KEYS[2], 0, '+inf', 'LIMIT', 0, 1) or {})[1]
-end
-
-local function waiter(member)
-  return string.match(member, '^([^\n]*)\n(%d+)\n([^\n]*)\n(.*)$')
-end
-
--- Lets a queue without waiters end with its last tombstone, not long after it.
-local function settle()
-  local last = (look_at('ZRANGE', KEYS[2], 0, 0, 'WITHSCORES') or {})[2]
-  if last and not first_waiter() then
-    redis.call('PEXPIRE', KEYS[2], math.max(math.ceil((-last - now) / 1000), 0))
-  end
-end
-
--- How many connections hear this channel on this node. PUBLISH's own count has
--- pattern subscribers in it.
-local function receivers(channel)
-  return redis.call('PUBSUB', cluster and 'SHARDNUMSUB' or 'NUMSUB', channel)[2]
-end
-
-local function send(channel, text)
-  return redis.call(cluster and 'SPUBLISH' or 'PUBLISH', channel, text)
-end
-
--- Tells the first waiter when to look for itself: due is the server's time in µs.
-local function stand_by(member, due)
-  local ok, owner, _, channel = pcall(waiter, member)
-  if ok and owner then
-    pcall(send, channel, 'hf1 standby ' .. owner .. ' ' .. whole(now) .. ' ' .. whole(due))
-  end
 end
 
 -- The chain of a lock that is taken without a hand-over.

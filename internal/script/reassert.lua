@@ -15,6 +15,7 @@
 
 -- include prelude.lua
 -- include mint.lua
+-- include queue.lua
 -- include hand_over.lua
 
 local ttl, not_after, fence, reserved, info = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7]

@@ -15,22 +15,12 @@
 
 -- include prelude.lua
 -- include mint.lua
+-- include queue.lua
 -- include hand_over.lua
 -- include incarnation.lua
+-- include bury.lua
 
 local member, until_time = ARGV[3], tonumber(ARGV[4])
-
-local function bury()
-  if until_time <= now then
-    return
-  end
-  redis.call('ZADD', KEYS[2], whole(-until_time), 'x:' .. token)
-  local rest = math.ceil((until_time - now) / 1000)
-  if redis.call('PTTL', KEYS[2]) < rest then
-    redis.call('PEXPIRE', KEYS[2], rest)
-  end
-  settle()
-end
 
 -- Deletes the lock, and tells the first waiter to look after so many ms.
 local function free(ms)
@@ -91,11 +81,11 @@ local function main()
     else
       redis.call('DEL', KEYS[1])
     end
-    pcall(bury)
+    pcall(bury, until_time)
     return 'released ' .. whole(now)
   end
   local left = member ~= '' and leave()
-  bury()
+  bury(until_time)
   return (left and 'left ' or 'gone ') .. whole(now)
 end
 

@@ -32,6 +32,16 @@ var (
 	Survey   = load("survey")
 )
 
+// The scripts of locks that several may hold at once.
+var (
+	ShareAcquire = load("share_acquire")
+	ShareRelease = load("share_release")
+	ShareRenew   = load("share_renew")
+	ShareWeigh   = load("share_weigh")
+	ShareHolders = load("share_holders")
+	ShareResize  = load("share_resize")
+)
+
 // load makes a script of a file and the fragments it includes. A missing file is
 // a mistake of the build.
 func load(name string) Script { return New(name, assemble(name+".lua")) }

@@ -114,6 +114,9 @@ func (r *Reply) Ints(into ...*int64) error {
 	return nil
 }
 
+// Fields makes a Reply of fields alone.
+func Fields(s string) Reply { return Reply{rest: s} }
+
 // Rest returns what was not read yet.
 func (r *Reply) Rest() string { return r.rest }
 
@@ -123,6 +126,7 @@ type Grant struct {
 	Claim int64 // ms
 	Fence uint64
 	Lock  string // the lock's key
+	Share bool   // of a lock that several may hold
 }
 
 // Standby is the notification that a waiter is the first now.
@@ -147,9 +151,9 @@ func ParseMessage(s string) (Message, error) {
 	r := Reply{rest: part[3]}
 	m := Message{Token: part[2]}
 	switch part[1] {
-	case "grant":
+	case "grant", "share":
 		var fence int64
-		g := &Grant{}
+		g := &Grant{Share: part[1] == "share"}
 		if err := r.Ints(&g.Now, &g.Claim, &fence); err != nil || !sane(g.Now) || g.Claim <= 0 || fence <= 0 || r.rest == "" {
 			return Message{}, ErrMalformed
 		}

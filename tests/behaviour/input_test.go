@@ -51,6 +51,18 @@ func TestBadInputIsRefusedBeforeIO(t *testing.T) {
 		"long meta":                  c.Mutex("a", holdfast.Meta("k", long)),
 		"a polling interval of 0":    c.Mutex("a", holdfast.Poll(0, 3)),
 		"a negative number of tries": c.Mutex("a", holdfast.Poll(time.Second, -1)),
+		"a mutex with a weight":      c.Mutex("a", holdfast.Weight(1)),
+		"a semaphore of 0":           c.Semaphore("a", 0).Lock,
+		"a semaphore of -1":          c.Semaphore("a", -1).Lock,
+		"a semaphore of a million 1": c.Semaphore("a", 1_000_001).Lock,
+		"a weight of 0":              c.Semaphore("a", 5, holdfast.Weight(0)).Lock,
+		"a negative weight":          c.Semaphore("a", 5, holdfast.Weight(-3)).Lock,
+		"a weight above the permits": c.Semaphore("a", 5, holdfast.Weight(6)).Lock,
+		"a semaphore's exact key":    c.Semaphore("a", 5, holdfast.Key("a")).Lock,
+		"a reader with a weight":     c.RWMutex("a", holdfast.Weight(2)).Reader(),
+		"a writer with a weight":     c.RWMutex("a").Writer(holdfast.Weight(2)),
+		"a reader's exact key":       c.RWMutex("a").Reader(holdfast.Key("a")),
+		"a reader with a TTL of 0":   c.RWMutex("a").Reader(holdfast.TTL(0)),
 	} {
 		_, err := l.TryAcquire(t.Context())
 		_, err2 := l.Acquire(t.Context())

@@ -64,7 +64,7 @@ var All = []Mutant{
 	},
 	{
 		Name: "no-tombstone", About: "a token that was given up can still acquire when its request comes late",
-		Edits: []overlay.Edit{script("release", "  if until_time <= now then", "  if true then")},
+		Edits: []overlay.Edit{script("bury", "  if until_time <= now then", "  if true then")},
 		Kinds: []string{"late-copy", "delayed-requests"}, Rules: []campaign.Rule{campaign.Leak, campaign.Wakeup},
 	},
 	{

@@ -1,0 +1,99 @@
+-- share_acquire.lua: takes a share of a lock, or queues for it, or looks where a waiter
+-- stands. acquire.lua for locks that several may hold.
+--
+-- KEYS    [1] lock  [2] queue  [3] fence counter, in Strict mode [4] incarnation mark
+-- ARGV    [1] flags: one of 't' try, 'w' wait: queue if it cannot be had, 'l' look: a
+--             waiter's check, which creates nothing; and as in prelude.lua
+--         [2] token  [3] TTL, ms  [4] not-after, server time in µs, 0 for none
+--         [5] fences wanted  [6] info  [7] kind  [8] limit  [9] weight
+--         [10] claim, ms  [11] channel  [12] score of an earlier entry, or ''  (w, l)
+-- Returns what acquire.lua does. PTTL of 'granted' is that of the caller's hold, of
+--         'queued' what is left until some hold may end by itself
+--
+-- Invariants: the weights of all holds stay within the limit; sent twice, the second run
+-- gives the first one's fence with its own times; nobody passes a live waiter.
+
+-- include prelude.lua
+-- include mint.lua
+-- include queue.lua
+-- include shares.lua
+-- include incarnation.lua
+-- include place.lua
+
+local try, look = string.find(flags, 't', 1, true), string.find(flags, 'l', 1, true)
+local ttl, not_after, block, info = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6]
+local weight = tonumber(ARGV[9])
+
+local function granted(pttl, fence, n)
+  return 'granted ' .. whole(now) .. ' ' .. pttl .. ' ' .. whole(fence) .. ' ' .. n
+end
+
+local function quarantined(rest)
+  return 'quarantined ' .. whole(now) .. ' ' .. rest
+end
+
+local function take()
+  local fence, n = admit(token, weight, info, ttl, block)
+  return granted(ttl, fence, n)
+end
+
+local function held()
+  local pttl, value = sample()
+  return 'held ' .. whole(now) .. ' ' .. (pttl or 0) .. ' ' .. redis.call('ZCOUNT', KEYS[2], 0, '+inf') .. ' ' .. (value or 'hf1:-:0:0:0:')
+end
+
+local function main()
+  local rest = quarantine()
+  local hold = load(ARGV[7], tonumber(ARGV[8]))
+  -- A tombstone ends at not-after, so what arrives just then is late.
+  local late = not look and not_after > 0 and now >= not_after
+
+  if hold then
+    if rest == 0 then
+      local _, _, fence = parse_hold(hold)
+      return granted(prolong_hold(hold, ttl), fence, 1)
+    end
+    if try then
+      return quarantined(rest)
+    end
+    -- What it was handed, and has not heard of, does not count: it goes back to its place.
+    dismiss(token, hold)
+  elseif redis.call('ZSCORE', KEYS[2], 'x:' .. token) then
+    return 'gone ' .. whole(now)
+  elseif late then
+    return 'late ' .. whole(now)
+  elseif weight > limit then
+    error('BADLIMIT the semaphore has ' .. whole(limit) .. ' permits, and ' .. whole(weight) .. ' are wanted at once', 0)
+  end
+
+  if try then
+    if rest > 0 then
+      return quarantined(rest)
+    end
+    serve()
+    if not first_waiter() and room(weight) then
+      return take()
+    end
+    return held()
+  end
+
+  local member = token .. '\n' .. ARGV[10] .. '\n' .. ARGV[11] .. '\n' .. ARGV[9] .. '\n' .. info
+  if look and not hold and not redis.call('ZSCORE', KEYS[2], member) then
+    return 'gone ' .. whole(now)
+  end
+  if rest == 0 and not look and not first_waiter() and room(weight) then
+    return take()
+  end
+  local score = place(member, ARGV[12])
+  if rest == 0 then
+    local fence, n = serve(member, ttl, block)
+    if fence then
+      return granted(ttl, fence, n)
+    end
+    rest = math.ceil((next_expiry - now) / 1000)
+  end
+  return 'queued ' .. whole(now) .. ' ' .. whole(rest) .. ' ' .. whole(score)
+    .. ' ' .. redis.call('ZCOUNT', KEYS[2], 0, whole(score)) .. ' ' .. receivers(ARGV[11]) .. ' ours'
+end
+
+-- include answer.lua

@@ -1,0 +1,61 @@
+-- share_release.lua: gives up a share of a lock, and serves who waits; or leaves the queue.
+-- Ends whatever its token has. release.lua for locks that several may hold.
+--
+-- KEYS    [1] lock  [2] queue  [3] fence counter, in Strict mode [4] incarnation mark
+-- ARGV    [1] flags as in prelude.lua  [2] token  [3] member of the queue, or ''
+--         [4] tombstone: server time in µs until which an acquire of this token may
+--             still arrive, 0 when none can
+-- Returns 'released NOW'  the token had a hold
+--         'left NOW'      the token was queued
+--         'gone NOW'      neither
+--         'error MESSAGE' it may still have it
+--
+-- Invariants: as those of release.lua: only the token's own hold is touched, and giving it
+-- up never fails because of those who wait.
+
+-- include prelude.lua
+-- include mint.lua
+-- include queue.lua
+-- include shares.lua
+-- include incarnation.lua
+-- include bury.lua
+
+local member, until_time = ARGV[3], tonumber(ARGV[4])
+
+local function serve_others()
+  local known, rest = pcall(quarantine)
+  local first = first_waiter()
+  if not first then
+    settle()
+  elseif not known or not limit then
+    stand_by(first, now)
+  elseif rest > 0 then
+    stand_by(first, now + rest * 1000)
+  else
+    serve()
+  end
+end
+
+local function main()
+  local hold = load()
+  if hold then
+    dismiss(token, hold)
+    pcall(serve_others)
+    pcall(bury, until_time)
+    return 'released ' .. whole(now)
+  end
+  local left = false
+  if member ~= '' then
+    local was_first = first_waiter() == member
+    left = redis.call('ZREM', KEYS[2], member) == 1
+    if left and was_first then
+      -- Others may weigh less.
+      moved = true
+      pcall(serve_others)
+    end
+  end
+  bury(until_time)
+  return (left and 'left ' or 'gone ') .. whole(now)
+end
+
+-- include answer.lua

@@ -1,0 +1,45 @@
+-- share_renew.lua: makes a hold last longer. renew.lua for locks that several may hold.
+--
+-- KEYS    [1] lock, and where fences are wanted [2] queue  [3] fence counter. In Strict
+--         mode all three, and [4] incarnation mark
+-- ARGV    [1] flags as in prelude.lua  [2] token  [3] TTL, ms  [4] fences wanted, or 0
+--         [5] the fence that the grant has
+-- Returns 'renewed NOW PTTL FENCE BLOCK'  the first of the fences and how many
+--         'gone NOW'                      there is no such hold
+--         'quarantined NOW REST'          Strict mode: nothing is renewed for so many ms
+--         'error MESSAGE'
+--
+-- Invariants: nothing shortens an expiry; a renewal creates nothing; it works when the
+-- server is out of memory.
+
+-- include prelude.lua
+-- include mint.lua
+-- include queue.lua
+-- include shares.lua
+-- include incarnation.lua
+
+local ttl, block = tonumber(ARGV[3]), tonumber(ARGV[4])
+
+local function main()
+  local rest, others = quarantine()
+  if rest > 0 and others then
+    -- The old master may have let the lease expire, and granted another.
+    return 'quarantined ' .. whole(now) .. ' ' .. rest
+  end
+  local hold = load()
+  if not hold or string.match(hold, '^%d+:%d+:(%d+):') ~= ARGV[5] then
+    return 'gone ' .. whole(now)
+  end
+  local pttl = prolong_hold(hold, ttl)
+  local fence, n = 0, 0
+  if block > 0 then
+    -- Without fences the lease is as good; it is only not passed on locally.
+    local ok, f, reserved = pcall(mint, block)
+    if ok then
+      fence, n = f, reserved
+    end
+  end
+  return 'renewed ' .. whole(now) .. ' ' .. pttl .. ' ' .. whole(fence) .. ' ' .. n
+end
+
+-- include answer.lua

@@ -1,0 +1,45 @@
+-- share_resize.lua: sets the number of permits of a semaphore, for good, or leaves it to
+-- those who use it again.
+--
+-- KEYS    [1] lock  [2] queue  [3] fence counter, in Strict mode [4] incarnation mark
+-- ARGV    [1] flags as in prelude.lua  [2] any token  [3] kind  [4] limit, or 0
+-- Returns 'resized NOW LIMIT USED'
+--         'error MESSAGE': nothing was changed
+--
+-- Invariants: nobody loses what it holds: where more is held than the new limit allows,
+-- nothing is granted until enough was given back.
+
+-- include prelude.lua
+-- include mint.lua
+-- include queue.lua
+-- include shares.lua
+-- include incarnation.lua
+
+local wanted = tonumber(ARGV[4])
+
+local function main()
+  local rest = quarantine()
+  load(ARGV[3])
+  if wanted > 0 then
+    limit, fixed = wanted, '1'
+    redis.call('HSET', KEYS[1], 'kind', kind, 'limit', whole(limit), 'used', whole(used), 'next', whole(next_expiry), 'fixed', fixed)
+    redis.call('PERSIST', KEYS[1])
+  elseif fixed then
+    fixed = false
+    redis.call('HDEL', KEYS[1], 'fixed')
+    sweep()
+    if used > 0 then
+      local last = 0
+      for _, value in ipairs(redis.call('HVALS', KEYS[1])) do
+        last = math.max(last, parse_hold(value) or 0)
+      end
+      redis.call('PEXPIRE', KEYS[1], math.ceil((last - now) / 1000))
+    end
+  end
+  if rest == 0 and limit and redis.call('EXISTS', KEYS[2]) == 1 then
+    pcall(serve)
+  end
+  return 'resized ' .. whole(now) .. ' ' .. whole(limit or 0) .. ' ' .. whole(used)
+end
+
+-- include answer.lua

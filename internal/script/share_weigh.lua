@@ -1,0 +1,49 @@
+-- share_weigh.lua: changes how much of a lock a hold is: a writer becomes a reader, or a
+-- reader that is alone a writer.
+--
+-- KEYS    [1] lock  [2] queue  [3] fence counter, in Strict mode [4] incarnation mark
+-- ARGV    [1] flags as in prelude.lua  [2] token  [3] weight
+-- Returns 'weighed NOW PTTL FENCE'
+--         'held NOW'              there is no room for the weight; nothing was changed
+--         'gone NOW'              there is no such hold
+--         'quarantined NOW REST'  Strict mode: nothing is granted for so many ms
+--         'error MESSAGE'         nothing was changed
+--
+-- Invariants: there is no time in which the hold is not there; a hold that becomes
+-- heavier has a new fence, a lighter one the fence that it had; sent twice, the second run
+-- changes nothing and answers as the first.
+
+-- include prelude.lua
+-- include mint.lua
+-- include queue.lua
+-- include shares.lua
+-- include incarnation.lua
+
+local wanted = tonumber(ARGV[3])
+
+local function main()
+  local rest = quarantine()
+  local hold = load()
+  if not hold then
+    return 'gone ' .. whole(now)
+  end
+  local expiry, weight, fence = parse_hold(hold)
+  if wanted > weight then
+    if rest > 0 then
+      return 'quarantined ' .. whole(now) .. ' ' .. rest
+    end
+    if not room(wanted - weight) then
+      return 'held ' .. whole(now)
+    end
+    fence = mint(1)
+  end
+  local granted, info = string.match(hold, '^%d+:%d+:%d+:(%d+):(.*)$')
+  used = used + wanted - weight
+  write_hold(token, expiry, wanted, fence, granted, info)
+  if wanted < weight and rest == 0 then
+    pcall(serve)
+  end
+  return 'weighed ' .. whole(now) .. ' ' .. whole(math.floor((expiry - now) / 1000)) .. ' ' .. whole(fence)
+end
+
+-- include answer.lua

@@ -1,0 +1,72 @@
+package holdfast
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/holdfast-go/holdfast/internal/script"
+	"github.com/holdfast-go/holdfast/internal/wire"
+)
+
+// kind is how a lock is kept on the server.
+type kind struct {
+	name                    string // in the lock's key; "" for a mutex, which is a string
+	acquire, release, renew Script
+}
+
+var (
+	mutex     = kind{"", script.Acquire, script.Release, script.Renew}
+	readWrite = shared("rw")
+	semaphore = shared("sem")
+)
+
+// shared is a kind of lock that several may hold at once.
+func shared(name string) kind {
+	return kind{name, script.ShareAcquire, script.ShareRelease, script.ShareRenew}
+}
+
+// everything is what a writer weighs, and all holders of a read-write lock together: more
+// readers than there can be.
+const everything = 1_000_000_000
+
+// maxPermits bounds a semaphore.
+const maxPermits = 1_000_000
+
+// isShared reports whether several may hold the lock.
+func (s settings) isShared() bool { return s.kind != &mutex }
+
+// reads reports whether leases of these settings are readers'.
+func (s settings) reads() bool { return s.kind == &readWrite && s.weight < everything }
+
+// share is what scripts are told of the share of a lock that is wanted.
+func (s settings) share() []string {
+	if !s.isShared() {
+		return nil
+	}
+	return []string{s.kind.name, strconv.Itoa(s.limit), strconv.Itoa(s.weight)}
+}
+
+// parseHolders reads what follows in a "holders" reply.
+func (l *Lock) parseHolders(r *wire.Reply) ([]Holder, error) {
+	var waiters, used, limit int64
+	head, lines, _ := strings.Cut(r.Rest(), "\n")
+	numbers := wire.Fields(head)
+	if numbers.Ints(&waiters, &used, &limit) != nil {
+		return nil, l.malformed("inspect")
+	}
+	var all []Holder
+	for line := range strings.SplitSeq(lines, "\n") {
+		if line == "" {
+			continue
+		}
+		var pttl, weight int64
+		fields := wire.Fields(line)
+		if fields.Ints(&pttl, &weight) != nil {
+			return nil, l.malformed("inspect")
+		}
+		h := l.holder(duration(pttl), int(waiters), fields.Rest())
+		h.Weight = int(weight)
+		all = append(all, h)
+	}
+	return all, nil
+}

@@ -1,0 +1,372 @@
+package behaviour
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/tests/backend"
+)
+
+// readers and writers of one name, each side a lock of a client of its own.
+func readers(t *testing.T, b *backend.Backend, opts ...holdfast.Option) *holdfast.Lock {
+	return b.Client(t, nil).RWMutex("a", opts...).Reader()
+}
+
+func writers(t *testing.T, b *backend.Backend, opts ...holdfast.Option) *holdfast.Lock {
+	return b.Client(t, nil).RWMutex("a", opts...).Writer()
+}
+
+// wantHeld requires that the lock cannot be had at once.
+func wantHeld(t *testing.T, l *holdfast.Lock) {
+	t.Helper()
+	lease, err := l.TryAcquire(t.Context())
+	if !errors.Is(err, holdfast.ErrHeld) {
+		t.Errorf("TryAcquire: %v, %v; want ErrHeld", lease, err)
+	}
+	if err == nil {
+		backend.Release(t, lease)
+	}
+}
+
+// wantAsleep requires that the waiter has not been served.
+func wantAsleep(t *testing.T, who string, leases <-chan *holdfast.Lease) {
+	t.Helper()
+	select {
+	case l := <-leases:
+		t.Fatalf("%s was served (%v), too early", who, l)
+	case <-time.After(30 * time.Millisecond):
+	}
+}
+
+func TestReadersShareAndWritersDoNot(t *testing.T) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		r1, r2, w := readers(t, b), readers(t, b), writers(t, b)
+		one, two := backend.Acquire(t, r1), backend.Acquire(t, r2)
+		wantHeld(t, w)
+		all, err := w.Holders(t.Context())
+		if err != nil || len(all) != 2 || all[0].Weight != 1 || all[0].TTL <= 0 || all[0].Owner == all[1].Owner {
+			t.Errorf("Holders: %+v, %v; want two readers", all, err)
+		}
+		backend.Release(t, one)
+		wantHeld(t, w)
+		backend.Release(t, two)
+		writer := backend.Acquire(t, w)
+		if writer.Token() <= one.Token() {
+			t.Errorf("the writer's fence %d is not above the reader's, %d", writer.Token(), one.Token())
+		}
+		wantHeld(t, r1)
+		wantHeld(t, writers(t, b))
+		backend.Release(t, writer)
+		again := backend.Acquire(t, r1)
+		if again.Token() < writer.Token() {
+			t.Errorf("a reader's fence %d is below that of the writer before it, %d", again.Token(), writer.Token())
+		}
+		backend.Release(t, again)
+		b.Cleaned(t)
+	})
+}
+
+// Neither side starves: all go in the order in which they came, neighbouring readers
+// together.
+func TestReadersAndWritersTakeTurns(t *testing.T) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		w := writers(t, b)
+		first := backend.Acquire(t, w)
+		start := func(l *holdfast.Lock, n int) <-chan *holdfast.Lease {
+			leases := backend.Start(t, l)
+			backend.Waiters(t, w, n)
+			return leases
+		}
+		r1, r2 := start(readers(t, b), 1), start(readers(t, b), 2)
+		w1, r3 := start(writers(t, b), 3), start(readers(t, b), 4)
+
+		backend.Release(t, first)
+		one, two := backend.Receive(t, r1), backend.Receive(t, r2)
+		wantAsleep(t, "a writer behind readers", w1)
+		wantAsleep(t, "a reader behind a writer", r3)
+		wantHeld(t, readers(t, b)) // nobody passes who waits
+		backend.Release(t, one)
+		wantAsleep(t, "a writer behind readers", w1)
+		backend.Release(t, two)
+		second := backend.Receive(t, w1)
+		wantAsleep(t, "a reader behind a writer", r3)
+		backend.Release(t, second)
+		backend.Release(t, backend.Receive(t, r3))
+		b.Cleaned(t)
+	})
+}
+
+func TestReadersGoInWhenTheWriterBeforeThemGivesUp(t *testing.T) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		held := backend.Acquire(t, readers(t, b))
+		ctx, cancel := context.WithCancel(t.Context())
+		gone := make(chan error, 1)
+		w := writers(t, b)
+		go func() {
+			_, err := w.Acquire(ctx)
+			gone <- err
+		}()
+		backend.Waiters(t, w, 1)
+		next := backend.Start(t, readers(t, b))
+		backend.Waiters(t, w, 2)
+		cancel()
+		if err := <-gone; !errors.Is(err, context.Canceled) {
+			t.Errorf("Acquire: %v; want that it was cancelled", err)
+		}
+		backend.Release(t, backend.Receive(t, next))
+		backend.Release(t, held)
+		b.Cleaned(t)
+	})
+}
+
+// A reader that died is in the way for its own TTL, whatever others do meanwhile.
+func TestADeadReaderIsGoneAfterItsTTL(t *testing.T) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		live := backend.Acquire(t, readers(t, b, holdfast.TTL(time.Second)))
+		dead := backend.Acquire(t, readers(t, b, holdfast.TTL(200*time.Millisecond), holdfast.Renew(false)))
+		w := writers(t, b)
+		backend.Eventually(t, "only the reader is left that renews", func() bool {
+			all, err := w.Holders(t.Context())
+			return err == nil && len(all) == 1
+		})
+		next := backend.Start(t, w)
+		backend.Waiters(t, w, 1)
+		if err := live.Err(); err != nil {
+			t.Errorf("the live reader: %v", err)
+		}
+		if err := dead.Err(); !errors.Is(err, holdfast.ErrLost) {
+			t.Errorf("the dead reader: %v; want ErrLost", err)
+		}
+		backend.Release(t, live)
+		backend.Release(t, backend.Receive(t, next))
+		b.Cleaned(t)
+	})
+}
+
+func TestAWriterGetsInWhenTheLastReaderDies(t *testing.T) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		backend.Acquire(t, readers(t, b, holdfast.TTL(300*time.Millisecond), holdfast.Renew(false)))
+		backend.Acquire(t, readers(t, b, holdfast.TTL(500*time.Millisecond), holdfast.Renew(false)))
+		begun := time.Now()
+		backend.Release(t, backend.Acquire(t, writers(t, b)))
+		if took := time.Since(begun); took > 5*time.Second {
+			t.Errorf("the writer waited for %s behind readers that were dead after 0.5s", took)
+		}
+		b.Cleaned(t)
+	})
+}
+
+func TestDowngradeLeavesNoGap(t *testing.T) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		rw := b.Client(t, nil).RWMutex("a")
+		writer := backend.Acquire(t, rw.Writer())
+		reader := backend.Start(t, readers(t, b))
+		backend.Waiters(t, rw.Writer(), 1)
+		other := backend.Start(t, writers(t, b))
+		backend.Waiters(t, rw.Writer(), 2)
+
+		own, err := rw.Downgrade(t.Context(), writer)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if own.Token() != writer.Token() {
+			t.Errorf("the reader's fence is %d, the writer's was %d", own.Token(), writer.Token())
+		}
+		if err := writer.Err(); !errors.Is(err, holdfast.ErrReleased) {
+			t.Errorf("the writer's lease after its downgrade: %v; want ErrReleased", err)
+		}
+		backend.Release(t, writer) // changes nothing
+		second := backend.Receive(t, reader)
+		wantAsleep(t, "the other writer", other)
+		backend.Release(t, second)
+		wantAsleep(t, "the other writer", other)
+		if err := own.Extend(t.Context(), time.Second); err != nil {
+			t.Errorf("Extend after a downgrade: %v", err)
+		}
+		backend.Release(t, own)
+		backend.Release(t, backend.Receive(t, other))
+		b.Cleaned(t)
+	})
+}
+
+func TestUpgradeOfALoneReader(t *testing.T) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		rw := b.Client(t, nil).RWMutex("a")
+		reader := backend.Acquire(t, rw.Reader())
+		other := backend.Acquire(t, readers(t, b))
+		if _, err := rw.TryUpgrade(t.Context(), reader); !errors.Is(err, holdfast.ErrHeld) {
+			t.Fatalf("TryUpgrade beside another reader: %v; want ErrHeld", err)
+		}
+		if err := reader.Err(); err != nil {
+			t.Fatalf("the reader after an upgrade that was refused: %v", err)
+		}
+		backend.Release(t, other)
+		writer, err := rw.TryUpgrade(t.Context(), reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if writer.Token() <= reader.Token() {
+			t.Errorf("the writer's fence %d is not above the reader's, %d", writer.Token(), reader.Token())
+		}
+		if err := reader.Err(); !errors.Is(err, holdfast.ErrReleased) {
+			t.Errorf("the reader's lease after its upgrade: %v; want ErrReleased", err)
+		}
+		wantHeld(t, readers(t, b))
+		if err := writer.Extend(t.Context(), time.Second); err != nil {
+			t.Errorf("Extend after an upgrade: %v", err)
+		}
+		backend.Release(t, writer)
+
+		if _, err := rw.TryUpgrade(t.Context(), reader); !errors.Is(err, holdfast.ErrReleased) {
+			t.Errorf("TryUpgrade of a lease that is over: %v; want ErrReleased", err)
+		}
+		mutex := backend.Acquire(t, b.Client(t, nil).Mutex("b"))
+		for what, weigh := range map[string]func(context.Context, *holdfast.Lease) (*holdfast.Lease, error){
+			"TryUpgrade": rw.TryUpgrade, "Downgrade": rw.Downgrade,
+		} {
+			if _, err := weigh(t.Context(), mutex); !errors.Is(err, holdfast.ErrInvalid) {
+				t.Errorf("%s of a mutex's lease: %v; want ErrInvalid", what, err)
+			}
+		}
+		backend.Release(t, mutex)
+		b.Cleaned(t)
+	})
+}
+
+// Readers of one process that come together are one holder to the server, and the lock is
+// held until the last of them is done.
+func TestReadersOfAProcessShareALease(t *testing.T) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		rw := b.Client(t, nil).RWMutex("a")
+		blocked := backend.Acquire(t, writers(t, b))
+		var waiting []<-chan *holdfast.Lease
+		for range 5 {
+			waiting = append(waiting, backend.Start(t, rw.Reader()))
+		}
+		backend.Waiters(t, rw.Writer(), 1)
+		time.Sleep(20 * time.Millisecond) // so that the others stand behind the first
+		backend.Release(t, blocked)
+		var leases []*holdfast.Lease
+		for _, w := range waiting {
+			leases = append(leases, backend.Receive(t, w))
+		}
+		if all, err := rw.Reader().Holders(t.Context()); err != nil || len(all) != 1 {
+			t.Errorf("Holders: %+v, %v; want one for five readers of one process", all, err)
+		}
+		for i, l := range leases {
+			wantHeld(t, writers(t, b))
+			if err := l.Err(); err != nil {
+				t.Errorf("reader %d: %v", i, err)
+			}
+			backend.Release(t, l)
+			if err := l.Err(); !errors.Is(err, holdfast.ErrReleased) {
+				t.Errorf("reader %d after its release: %v; want ErrReleased", i, err)
+			}
+			backend.Release(t, l)
+		}
+		b.Cleaned(t)
+	})
+}
+
+func TestKindsOfLocksAreNotMixedUp(t *testing.T) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		c := b.Client(t, nil)
+		kinds := map[string]*holdfast.Lock{
+			"mutex": c.Mutex("a"), "readers": c.RWMutex("a").Reader(),
+			"writers": c.RWMutex("a").Writer(), "semaphore": c.Semaphore("a", 5).Lock,
+		}
+		for have, l := range kinds {
+			lease := backend.Acquire(t, l)
+			for other, m := range kinds {
+				if other == have || other+have == "readerswriters" || other+have == "writersreaders" {
+					continue
+				}
+				if _, err := m.TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrWrongType) {
+					t.Errorf("%s where a %s is held: %v; want ErrWrongType", other, have, err)
+				}
+				if _, err := m.Acquire(t.Context()); !errors.Is(err, holdfast.ErrWrongType) {
+					t.Errorf("%s where a %s is held: Acquire: %v; want ErrWrongType", other, have, err)
+				}
+			}
+			if err := lease.Err(); err != nil {
+				t.Errorf("%s: %v", have, err)
+			}
+			backend.Release(t, lease)
+			b.Cleaned(t)
+		}
+		rdb := b.Redis(t)
+		rdb.HSet(t.Context(), "holdfast:{a}", "some", "thing")
+		if _, err := kinds["readers"].TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrWrongType) {
+			t.Errorf("readers where a stranger's hash is: %v; want ErrWrongType", err)
+		}
+		if got := rdb.HGetAll(t.Context(), "holdfast:{a}").Val(); len(got) != 1 {
+			t.Errorf("the stranger's hash became %v", got)
+		}
+		rdb.Del(t.Context(), "holdfast:{a}")
+	})
+}
+
+// A storm of readers and writers of several processes: never two writers, never a
+// writer beside a reader, and every reader sees what the last writer wrote.
+func TestReadersAndWritersInAStorm(t *testing.T) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		var reading, writing, reads, writes atomic.Int64
+		var last atomic.Uint64
+		var wg sync.WaitGroup
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		for range 3 {
+			rw := b.Client(t, nil).RWMutex("a")
+			for range 6 {
+				wg.Go(func() {
+					for ctx.Err() == nil {
+						if rand.IntN(4) > 0 {
+							lease, err := rw.Reader().Acquire(ctx)
+							if err != nil {
+								continue
+							}
+							reads.Add(1)
+							reading.Add(1)
+							if n := writing.Load(); n != 0 && lease.Err() == nil {
+								t.Errorf("%d writers beside a reader", n)
+							}
+							if f := last.Load(); lease.Token() < f {
+								t.Errorf("a reader has fence %d, and the writer before it had %d", lease.Token(), f)
+							}
+							time.Sleep(rand.N(2 * time.Millisecond))
+							reading.Add(-1)
+							_ = lease.Release(ctx)
+							continue
+						}
+						lease, err := rw.Writer().Acquire(ctx)
+						if err != nil {
+							continue
+						}
+						writes.Add(1)
+						if w, r := writing.Add(1), reading.Load(); (w != 1 || r != 0) && lease.Err() == nil {
+							t.Errorf("%d writers and %d readers at once", w, r)
+						}
+						if f := last.Swap(lease.Token()); f >= lease.Token() {
+							t.Errorf("a writer has fence %d, and the one before it had %d", lease.Token(), f)
+						}
+						time.Sleep(rand.N(2 * time.Millisecond))
+						writing.Add(-1)
+						_ = lease.Release(ctx)
+					}
+				})
+			}
+		}
+		wg.Wait()
+		if reads.Load() < 20 || writes.Load() < 5 {
+			t.Errorf("%d reads and %d writes in a second", reads.Load(), writes.Load())
+		}
+		t.Logf("%d reads, %d writes", reads.Load(), writes.Load())
+		b.Cleaned(t)
+	})
+}

@@ -1,0 +1,211 @@
+package behaviour
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/tests/backend"
+)
+
+// permits of one semaphore, by a client of their own.
+func permits(t *testing.T, b *backend.Backend, n int, opts ...holdfast.Option) *holdfast.Lock {
+	return b.Client(t, nil).Semaphore("s", n, opts...).Lock
+}
+
+func TestSemaphoreCountsItsPermits(t *testing.T) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		s := permits(t, b, 3)
+		one, two := backend.Acquire(t, s), backend.Acquire(t, permits(t, b, 3))
+		wantHeld(t, permits(t, b, 3, holdfast.Weight(2)))
+		three := backend.Acquire(t, s)
+		if one.Token() >= two.Token() || two.Token() >= three.Token() {
+			t.Errorf("fences %d, %d, %d do not rise", one.Token(), two.Token(), three.Token())
+		}
+		wantHeld(t, s)
+		all, err := s.Holders(t.Context())
+		if err != nil || len(all) != 3 || all[0].Weight != 1 {
+			t.Errorf("Holders: %+v, %v; want three", all, err)
+		}
+		backend.Release(t, two)
+		four := backend.Acquire(t, permits(t, b, 3))
+		wantHeld(t, s)
+		for _, l := range []*holdfast.Lease{one, three, four} {
+			backend.Release(t, l)
+		}
+		b.Cleaned(t)
+	})
+}
+
+// Who wants many is not passed by those who want few.
+func TestSemaphoreDoesNotStarveTheHeavy(t *testing.T) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		one, two := backend.Acquire(t, permits(t, b, 3)), backend.Acquire(t, permits(t, b, 3))
+		s := permits(t, b, 3, holdfast.Weight(3))
+		heavy := backend.Start(t, s)
+		backend.Waiters(t, s, 1)
+		light := backend.Start(t, permits(t, b, 3))
+		backend.Waiters(t, s, 2)
+		wantHeld(t, permits(t, b, 3)) // though a permit is free
+		backend.Release(t, one)
+		wantAsleep(t, "the heavy one", heavy)
+		wantAsleep(t, "the light one behind it", light)
+		backend.Release(t, two)
+		got := backend.Receive(t, heavy)
+		wantAsleep(t, "the light one", light)
+		backend.Release(t, got)
+		backend.Release(t, backend.Receive(t, light))
+		b.Cleaned(t)
+	})
+}
+
+func TestPermitsOfTheDeadComeBack(t *testing.T) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		dead := backend.Acquire(t, permits(t, b, 2, holdfast.Weight(2), holdfast.TTL(300*time.Millisecond), holdfast.Renew(false)))
+		first, second := backend.Start(t, permits(t, b, 2)), backend.Start(t, permits(t, b, 2))
+		backend.Release(t, backend.Receive(t, first))
+		backend.Release(t, backend.Receive(t, second))
+		if err := dead.Err(); !errors.Is(err, holdfast.ErrLost) {
+			t.Errorf("the dead holder: %v; want ErrLost", err)
+		}
+		if err := dead.Release(t.Context()); !errors.Is(err, holdfast.ErrLost) {
+			t.Errorf("Release by the dead holder: %v; want ErrLost", err)
+		}
+		b.Cleaned(t)
+	})
+}
+
+func TestSemaphoresOfDifferentSize(t *testing.T) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		three, five := permits(t, b, 3), permits(t, b, 5)
+		lease := backend.Acquire(t, three)
+		if _, err := five.TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrPermits) {
+			t.Errorf("TryAcquire by who thinks that there are 5: %v; want ErrPermits", err)
+		}
+		if _, err := five.Acquire(t.Context()); !errors.Is(err, holdfast.ErrPermits) {
+			t.Errorf("Acquire by who thinks that there are 5: %v; want ErrPermits", err)
+		}
+		if err := lease.Extend(t.Context(), time.Minute); err != nil {
+			t.Errorf("Extend: %v", err)
+		}
+		backend.Release(t, lease)
+		backend.Release(t, backend.Acquire(t, five)) // nobody uses the three any more
+		b.Cleaned(t)
+	})
+}
+
+func TestResize(t *testing.T) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		s := b.Client(t, nil).Semaphore("s", 2)
+		one, two := backend.Acquire(t, s.Lock), backend.Acquire(t, permits(t, b, 2))
+		next := backend.Start(t, permits(t, b, 2))
+		backend.Waiters(t, s.Lock, 1)
+		resize := func(n int) {
+			t.Helper()
+			if err := s.Resize(t.Context(), n); err != nil {
+				t.Fatalf("Resize to %d: %v", n, err)
+			}
+		}
+		resize(3)
+		three := backend.Receive(t, next)
+		resize(1)
+		for _, l := range []*holdfast.Lease{one, two, three} {
+			if err := l.Err(); err != nil {
+				t.Errorf("after a resize below what is held: %v", err)
+			}
+		}
+		backend.Release(t, one)
+		backend.Release(t, two)
+		wantHeld(t, s.Lock)
+		heavy := permits(t, b, 2, holdfast.Weight(2))
+		if _, err := heavy.Acquire(t.Context()); !errors.Is(err, holdfast.ErrPermits) {
+			t.Errorf("Acquire of 2 permits where there is 1: %v; want ErrPermits", err)
+		}
+		backend.Release(t, three)
+		if keys := b.Keys(t); len(keys) != 1 {
+			t.Errorf("keys after a resize: %q; want what remembers it", keys)
+		}
+		only := backend.Acquire(t, permits(t, b, 7)) // what clients name is ignored
+		wantHeld(t, s.Lock)
+		resize(0)
+		backend.Release(t, only)
+		backend.Release(t, backend.Acquire(t, permits(t, b, 7)))
+		b.Cleaned(t)
+		for _, n := range []int{-1, 1_000_001} {
+			if err := s.Resize(t.Context(), n); !errors.Is(err, holdfast.ErrInvalid) {
+				t.Errorf("Resize to %d: %v; want ErrInvalid", n, err)
+			}
+		}
+	})
+}
+
+// A waiter that wants more than there are after a resize learns it, and does not
+// block those behind it.
+func TestResizeBelowWhatAWaiterWants(t *testing.T) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		s := b.Client(t, nil).Semaphore("s", 3)
+		one := backend.Acquire(t, s.Lock)
+		heavy := permits(t, b, 3, holdfast.Weight(3), holdfast.TTL(5*time.Second))
+		failed := make(chan error, 1)
+		go func() {
+			_, err := heavy.Acquire(t.Context())
+			failed <- err
+		}()
+		backend.Waiters(t, s.Lock, 1)
+		light := backend.Start(t, permits(t, b, 3))
+		backend.Waiters(t, s.Lock, 2)
+		if err := s.Resize(t.Context(), 2); err != nil {
+			t.Fatal(err)
+		}
+		backend.Release(t, backend.Receive(t, light))
+		backend.Release(t, one)
+		if err := <-failed; !errors.Is(err, holdfast.ErrPermits) {
+			t.Errorf("the heavy one: %v; want ErrPermits", err)
+		}
+		if err := s.Resize(t.Context(), 0); err != nil {
+			t.Fatal(err)
+		}
+		b.Cleaned(t)
+	})
+}
+
+func TestSemaphoreInAStorm(t *testing.T) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		const most = 5
+		var held, grants atomic.Int64
+		var wg sync.WaitGroup
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		for range 3 {
+			c := b.Client(t, nil)
+			for range 5 {
+				wg.Go(func() {
+					for ctx.Err() == nil {
+						n := 1 + rand.IntN(most)
+						lease, err := c.Semaphore("s", most, holdfast.Weight(n)).Acquire(ctx)
+						if err != nil {
+							continue
+						}
+						grants.Add(1)
+						if now := held.Add(int64(n)); now > most && lease.Err() == nil {
+							t.Errorf("%d permits are held, of %d", now, most)
+						}
+						time.Sleep(rand.N(2 * time.Millisecond))
+						held.Add(int64(-n))
+						_ = lease.Release(ctx)
+					}
+				})
+			}
+		}
+		wg.Wait()
+		if grants.Load() < 20 {
+			t.Errorf("%d grants in a second", grants.Load())
+		}
+		b.Cleaned(t)
+	})
+}

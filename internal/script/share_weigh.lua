@@ -36,6 +36,7 @@ local function main()
       return 'held ' .. whole(now)
     end
     fence = mint(1)
+    common_fence = fence
   end
   local granted, info = string.match(hold, '^%d+:%d+:%d+:(%d+):(.*)$')
   used = used + wanted - weight

@@ -10,9 +10,11 @@
 --   next   server time (µs) before which no hold expires: those that have are swept out
 --          when it comes, so that not every script has to look at every hold
 --   last   the token of a late hold, to tell people about
+--   fence  of a read-write lock: that of its last writer, or what its first reader was
+--          given; readers that hold at the same time share it
 --   fixed  1 when the limit was set for good (share_resize.lua): the hash stays then
 --   TOKEN  a hold: EXPIRY:WEIGHT:FENCE:GRANTED:INFO, EXPIRY in µs, GRANTED in ms
-local kind, limit, used, next_expiry, fixed
+local kind, limit, used, next_expiry, fixed, common_fence
 local moved = false -- the queue has another first waiter than before, who must be told
 
 local function parse_hold(value)
@@ -37,6 +39,7 @@ local function sweep()
   end
   if there == 0 and not fixed then
     redis.call('DEL', KEYS[1])
+    common_fence = nil
     return
   end
   for i = 1, #gone, 100 do
@@ -48,8 +51,9 @@ end
 -- Reads the lock, for a caller that believes it to be of this kind and limit, or knows
 -- neither. Returns the hold of the token, if it is there.
 local function load(expected, wanted)
-  local f = redis.call('HMGET', KEYS[1], 'kind', 'limit', 'used', 'next', 'fixed', token)
+  local f = redis.call('HMGET', KEYS[1], 'kind', 'limit', 'used', 'next', 'fixed', 'fence', token)
   kind, limit, used, next_expiry, fixed = f[1] or expected, tonumber(f[2] or wanted), tonumber(f[3] or 0), tonumber(f[4] or 9e15), f[5]
+  common_fence = f[6] and tonumber(f[6])
   if not f[1] and redis.call('EXISTS', KEYS[1]) == 1 or expected and kind ~= expected then
     error('BADKIND the key holds another kind of lock, or something else', 0)
   end
@@ -57,19 +61,23 @@ local function load(expected, wanted)
     error('BADLIMIT the semaphore has ' .. whole(limit) .. ' permits for those who use it now, not ' .. whole(wanted), 0)
   end
   if now < next_expiry then
-    return f[6]
+    return f[7]
   end
   sweep()
-  local expiry = f[6] and parse_hold(f[6])
-  return expiry and expiry > now and f[6]
+  local expiry = f[7] and parse_hold(f[7])
+  return expiry and expiry > now and f[7]
 end
 
 local function room(weight)
   return used + weight <= limit
 end
 
--- The fence of a reader: that of the last grant to a writer, or one that is not below it.
-local function last_fence()
+-- The fence of a reader: that of the readers that are there, or of the last grant to a
+-- writer, or one that is not below it.
+local function readers_fence()
+  if common_fence then
+    return common_fence, 1
+  end
   local last = redis.call('GET', KEYS[3])
   if last and string.match(last, '^%d+$') then
     return tonumber(last), 1
@@ -87,17 +95,18 @@ end
 local function write_hold(owner, expiry, weight, fence, granted, info)
   next_expiry = math.min(next_expiry, expiry)
   redis.call('HSET', KEYS[1], 'kind', kind, 'limit', whole(limit), 'used', whole(used), 'next', whole(next_expiry),
-    'last', owner, owner, whole(expiry) .. ':' .. whole(weight) .. ':' .. whole(fence) .. ':' .. granted .. ':' .. info)
+    'last', owner, 'fence', whole(common_fence or fence), owner, whole(expiry) .. ':' .. whole(weight) .. ':' .. whole(fence) .. ':' .. granted .. ':' .. info)
 end
 
 -- Adds a hold, for which there is room. Returns its fence, and how many are reserved.
 local function admit(owner, weight, info, ttl, block)
   local fence, n
   if kind == 'rw' and weight < limit then
-    fence, n = last_fence()
+    fence, n = readers_fence()
   else
     fence, n = mint(block)
   end
+  common_fence = fence
   used = used + weight
   write_hold(owner, now + ttl * 1000, weight, fence, whole(math.floor(now / 1000)), info)
   outlast(ttl)
@@ -113,7 +122,7 @@ local function dismiss(owner, hold)
     redis.call('HSET', KEYS[1], 'used', whole(used))
   else
     redis.call('DEL', KEYS[1])
-    next_expiry = 9e15
+    next_expiry, common_fence = 9e15, nil
   end
 end
 

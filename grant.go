@@ -69,10 +69,12 @@ func (s settings) term() time.Duration {
 }
 
 // passable reports whether a lease of these settings may be passed on locally: a
-// bound of any kind belongs to one holder.
-func (s settings) passable() bool {
-	return s.renew && s.maxHold == 0 && s.maxRenewals < 0
-}
+// bound of any kind belongs to one holder, and fences that were reserved would not rise
+// from grant to grant where others have the lock, too.
+func (s settings) passable() bool { return s.isExclusive() && s.unbounded() }
+
+// unbounded reports whether leases are renewed for as long as they are held.
+func (s settings) unbounded() bool { return s.renew && s.maxHold == 0 && s.maxRenewals < 0 }
 
 // begin starts renewing, and returns the first lease. Its context has ctx's values.
 func (g *grant) begin(ctx context.Context) *Lease {

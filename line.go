@@ -151,7 +151,7 @@ func (ln *line) askFirst(ctx context.Context, w *waiter) (*Lease, error) {
 
 // fences is how many leases those who wait in line may make of one grant.
 func (ln *line) fences(l *Lock) int {
-	if !l.set.passable() || l.set.reads() {
+	if !l.set.passable() {
 		return 0
 	}
 	return max(min(ln.waiting(), ln.c.cfg.LocalHandovers), 0)
@@ -181,7 +181,7 @@ func (ln *line) joinReaders(w *waiter) *Lease {
 	defer g.mu.Unlock()
 	now := clock.Now()
 	if g.over || g.frozen || g.extended || g.failure != nil || g.expired(now) || now.Sub(g.since) > maxPassing ||
-		g.lease.ended != nil || ln.c.cfg.LocalHandovers < 0 || !g.l.set.passable() || ln.c.isClosing() {
+		g.lease.ended != nil || ln.c.cfg.LocalHandovers < 0 || !g.l.set.unbounded() || ln.c.isClosing() {
 		return nil
 	}
 	return g.join(w.ctx)
@@ -263,7 +263,7 @@ func (ln *line) head() *waiter {
 // wants just what the holder has, within the bounds, with a fence left. Guarded by
 // the line and by g.
 func (ln *line) successor(g *grant) *waiter {
-	if ln == nil || g.over || g.frozen || g.extended || !g.kept || !g.l.set.isShared() && ln.held != g || g.l.set.reads() || g.next >= g.end && g.flying == 0 || ln.c.isClosing() {
+	if ln == nil || g.over || g.frozen || g.extended || !g.kept || !g.l.set.isShared() && ln.held != g || g.next >= g.end && g.flying == 0 || ln.c.isClosing() {
 		return nil
 	}
 	if g.passed >= ln.c.cfg.LocalHandovers || clock.Since(g.since) > maxPassing || !g.l.set.passable() {

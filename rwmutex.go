@@ -20,8 +20,9 @@ import (
 // a writer waits goes in after that writer. Readers of one process that come within
 // 100 ms share one lease on the server.
 //
-// Token of a writer's lease is above those of all earlier leases. Readers have that of the
-// last writer, or a higher one that no writer has.
+// Token of a writer's lease is above those of all earlier leases. Readers that hold the lock
+// at the same time have the same, above that of the last writer, or that of the writer
+// among them that was downgraded.
 type RWMutex struct {
 	read, write *Lock
 }

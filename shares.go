@@ -38,6 +38,9 @@ func (s settings) isShared() bool { return s.kind != &mutex }
 // reads reports whether leases of these settings are readers'.
 func (s settings) reads() bool { return s.kind == &readWrite && s.weight < everything }
 
+// isExclusive reports whether a holder with these settings is the only one.
+func (s settings) isExclusive() bool { return !s.isShared() || s.kind == &readWrite && s.weight == everything }
+
 // share is what scripts are told of the share of a lock that is wanted.
 func (s settings) share() []string {
 	if !s.isShared() {

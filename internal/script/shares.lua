@@ -10,8 +10,7 @@
 --   next   server time (µs) before which no hold expires: those that have are swept out
 --          when it comes, so that not every script has to look at every hold
 --   last   the token of a late hold, to tell people about
---   fence  of a read-write lock: that of its last writer, or what its first reader was
---          given; readers that hold at the same time share it
+--   fence  of the latest grant; readers that hold a read-write lock at the same time share it
 --   fixed  1 when the limit was set for good (share_resize.lua): the hash stays then
 --   TOKEN  a hold: EXPIRY:WEIGHT:FENCE:GRANTED:INFO, EXPIRY in µs, GRANTED in ms
 local kind, limit, used, next_expiry, fixed, common_fence
@@ -72,19 +71,6 @@ local function room(weight)
   return used + weight <= limit
 end
 
--- The fence of a reader: that of the readers that are there, or of the last grant to a
--- writer, or one that is not below it.
-local function readers_fence()
-  if common_fence then
-    return common_fence, 1
-  end
-  local last = redis.call('GET', KEYS[3])
-  if last and string.match(last, '^%d+$') then
-    return tonumber(last), 1
-  end
-  return mint(1)
-end
-
 -- Makes the key last for as long as its holds.
 local function outlast(ttl)
   if not fixed and redis.call('PTTL', KEYS[1]) < ttl then
@@ -101,8 +87,10 @@ end
 -- Adds a hold, for which there is room. Returns its fence, and how many are reserved.
 local function admit(owner, weight, info, ttl, block)
   local fence, n
-  if kind == 'rw' and weight < limit then
-    fence, n = readers_fence()
+  if kind == 'rw' and weight < limit and common_fence then
+    -- One for all readers, or those who come first could not read a resource any more that
+    -- others have read since; above the last writer's, so that it cannot write any more.
+    fence, n = common_fence, 1
   else
     fence, n = mint(block)
   end

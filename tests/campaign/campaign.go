@@ -79,9 +79,7 @@ func (c *Config) fill() (err error) {
 	if c.Mode == "" {
 		c.Mode = Default
 	}
-	if c.Subject == nil {
-		c.Subject = Mutex{}
-	}
+	c.Subject = c.subject()
 	if c.Worker == "" {
 		c.Worker = workerPackage
 	}
@@ -271,4 +269,12 @@ func (r *run) count(e Entry) {
 		r.coverage.add(e.Kinds)
 	}
 	r.report.Pairs, r.report.LeastPair, r.report.LeastAlone = r.coverage.state()
+}
+
+// subject is the kind of lock that is tested.
+func (c *Config) subject() Subject {
+	if c.Subject == nil {
+		return Mutex{}
+	}
+	return c.Subject
 }

@@ -71,7 +71,7 @@ func Judge(r *Record, subject Subject) Verdict {
 		v.Overlaps = len(overlaps)
 	}
 	if !r.Plan.fencesMayFall() {
-		judgeFences(&v, r.Events, within)
+		judgeFences(&v, r.Events, subject, within)
 	}
 	for _, o := range ofRule(history.Check(r.Events), history.Sense) {
 		v.find(Sequential, "%v", o)
@@ -105,17 +105,20 @@ func Judge(r *Record, subject Subject) Verdict {
 	return v
 }
 
-// judgeFences requires that fences rise. Within the model every grant is certainly
-// later than those that were heard of before it; outside, where several may hold, only
+// judgeFences requires that fences rise. Within the model every grant of a whole lock is
+// certainly later than those that were heard of before it; where several may hold, only
 // than those that were heard of before it was asked for: by the process, which may pass
 // on, with an earlier fence, what it does not know to have lost.
-func judgeFences(v *Verdict, events []history.Event, within bool) {
+func judgeFences(v *Verdict, events []history.Event, subject Subject, within bool) {
 	events = slices.DeleteFunc(slices.Clone(events), func(e history.Event) bool { return e.Granted == 0 || e.Process == 0 })
 	if within {
-		for _, o := range ofRule(history.Check(events), history.Fencing) {
+		whole := slices.DeleteFunc(slices.Clone(events), func(e history.Event) bool { return e.Share != 0 })
+		for _, o := range ofRule(history.Check(whole), history.Fencing) {
 			v.find(Fences, "%v", o)
 		}
-		return
+		if len(whole) == len(events) {
+			return
+		}
 	}
 	type fence struct {
 		name string
@@ -124,7 +127,7 @@ func judgeFences(v *Verdict, events []history.Event, within bool) {
 	owners := map[fence]history.Event{}
 	for _, e := range events {
 		f := fence{e.Name, e.Fence}
-		if twin, ok := owners[f]; ok {
+		if twin, ok := owners[f]; ok && !(subject.SharesFences(twin) && subject.SharesFences(e)) {
 			v.find(Fences, "%v", history.Violation{Rule: history.Fencing, First: twin, Second: e})
 		}
 		owners[f] = e

@@ -72,13 +72,18 @@ func Kinds(cfg *Config, names ...string) ([]*Kind, error) {
 			}
 			return nil, fmt.Errorf("no kind of fault %q; there are %s", name, strings.Join(all, ", "))
 		}
+		if isStranger(kinds[i]) && !cfg.subject().HasExactKeys() {
+			return nil, fmt.Errorf("no other program shares a %s, as %s wants", cfg.subject().Name(), name)
+		}
 		if kinds[i] == clockJump && cfg.Clock == nil {
 			return nil, fmt.Errorf("%s needs a clock that can be moved", name)
 		}
 		found = append(found, kinds[i])
 	}
 	if len(names) == 0 {
-		found = slices.DeleteFunc(slices.Clone(kinds), func(k *Kind) bool { return k == clockJump && cfg.Clock == nil })
+		found = slices.DeleteFunc(slices.Clone(kinds), func(k *Kind) bool {
+			return k == clockJump && cfg.Clock == nil || isStranger(k) && !cfg.subject().HasExactKeys()
+		})
 	}
 	return found, nil
 }

@@ -259,7 +259,7 @@ func (l *lane) keys(h *harness, p *Plan) (left []string) {
 		case isQueue && err == nil && rest > 0 && (waiters == int64(0) || orphans) && rest <= time.Minute+jumps:
 		case !isQueue && rest > 0 && (orphans || p.has(isStranger)) && rest <= 2*p.LongestTTL+jumps:
 		default:
-			value, _ := l.server.Do("GET", k)
+			value := l.value(k)
 			members, _ := l.server.Do("ZRANGE", k, 0, -1, "WITHSCORES")
 			left = append(left, fmt.Sprintf("key %v, for %s: %v %q", k, rest, value, members))
 		}
@@ -270,12 +270,21 @@ func (l *lane) keys(h *harness, p *Plan) (left []string) {
 // state describes the locks on the server, for those who ask why somebody waits.
 func (l *lane) state(p *Plan) (text []string) {
 	for _, n := range p.Names {
-		value, _ := l.server.Do("GET", n.Key)
+		value := l.value(n.Key)
 		ttl, _ := l.server.Do("PTTL", n.Key)
 		members, _ := l.server.Do("ZRANGE", n.Queue, 0, -1, "WITHSCORES")
 		text = append(text, fmt.Sprintf("lock %q: %v, for %v ms; queue %q", n.Name, value, ttl, members))
 	}
 	return text
+}
+
+// value is what a lock's key holds.
+func (l *lane) value(key any) any {
+	value, err := l.server.Do("GET", key)
+	if err != nil {
+		value, _ = l.server.Do("HGETALL", key)
+	}
+	return value
 }
 
 func isStranger(k *Kind) bool { return k.Name == "stranger" }

@@ -48,8 +48,8 @@ func judgeModel(v *Verdict, events []history.Event, model porcupine.Model) {
 				continue
 			}
 			operations = append(operations,
-				porcupine.Operation{Input: Taken{i + 1, e.Fence}, Call: e.Asked, Return: e.Granted},
-				porcupine.Operation{Input: Given{i + 1}, Call: end, Return: math.MaxInt64})
+				porcupine.Operation{Input: Taken{i + 1, e.Share, e.Fence}, Call: e.Asked, Return: e.Granted},
+				porcupine.Operation{Input: Given{i + 1, e.Share}, Call: end, Return: math.MaxInt64})
 		}
 		decide(v, Sequential, name, model, operations)
 	}

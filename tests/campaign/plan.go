@@ -70,7 +70,7 @@ func NewPlan(seed uint64, server string, mode Mode, subject Subject, kinds []*Ki
 	}
 	for _, name := range []string{"a", "b", "c"}[:1+random.IntN(3)] {
 		n := Name{Name: name, Key: "holdfast:{" + name + "}", Queue: "holdfast:{" + name + "}:q"}
-		if random.IntN(4) == 0 {
+		if random.IntN(4) == 0 && subject.HasExactKeys() {
 			n.share()
 		}
 		p.Names = append(p.Names, n)

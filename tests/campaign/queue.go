@@ -32,10 +32,11 @@ type queueLine struct {
 	entries map[string]entry // by member
 	first   map[place]int    // when a place was first taken
 	left    map[string]int   // the order of tokens that left the queue
+	holds   map[string]bool  // by token, where several may hold the lock
 }
 
 func newQueueLine(name string) *queueLine {
-	return &queueLine{name: name, entries: map[string]entry{}, first: map[place]int{}, left: map[string]int{}}
+	return &queueLine{name: name, entries: map[string]entry{}, first: map[place]int{}, left: map[string]int{}, holds: map[string]bool{}}
 }
 
 type entry struct {
@@ -118,7 +119,7 @@ func (q *queueLog) step(text string) {
 	}
 	q.steps++
 	switch command, _, _ := strings.Cut(words, " "); strings.ToUpper(command) {
-	case `"ZADD"`, `"ZREM"`, `"SET"`, `"DEL"`:
+	case `"ZADD"`, `"ZREM"`, `"SET"`, `"DEL"`, `"HSET"`, `"HDEL"`:
 	case `"ECHO"`:
 		if args := unquote(words); len(args) == 2 {
 			q.lines[args[1]] = &queueLine{}
@@ -144,7 +145,28 @@ func (q *queueLog) step(text string) {
 		if token, ours := tokenOf(args[2]); ours {
 			q.passed = append(q.passed, line.granted(token)...)
 		}
+	case command == "HSET":
+		// A hold that is written again is not granted again.
+		for i := 2; i+1 < len(args); i += 2 {
+			if token := args[i]; isHold(args[i+1]) && !line.holds[token] {
+				line.holds[token] = true
+				q.passed = append(q.passed, line.granted(token)...)
+			}
+		}
+	case command == "HDEL":
+		for _, token := range args[2:] {
+			delete(line.holds, token)
+		}
+	case command == "DEL":
+		clear(line.holds)
 	}
+}
+
+// isHold reports whether a field of a lock that several may hold is one: EXPIRY:WEIGHT:...
+func isHold(value string) bool {
+	expiry, rest, _ := strings.Cut(value, ":")
+	_, err := strconv.ParseUint(expiry, 10, 64)
+	return err == nil && rest != ""
 }
 
 func (l *queueLine) enter(member, score string, step int) {

@@ -18,6 +18,10 @@ type Subject interface {
 	Draw(random *rand.Rand, p *Plan, n Name) []worker.Want
 	// Overlaps returns holds that were not to be at the same time.
 	Overlaps(events []history.Event) []history.Violation
+	// SharesFences reports whether holders of this kind may have the same fence.
+	SharesFences(e history.Event) bool
+	// HasExactKeys reports whether the lock can be shared with programs that know only SET.
+	HasExactKeys() bool
 	// Model is the lock as a sequential object, whose operations are Taken and Given.
 	Model() porcupine.Model
 }
@@ -26,9 +30,10 @@ type Subject interface {
 type (
 	Taken struct {
 		Hold  int
+		Share int    // 0: all of the lock
 		Fence uint64 // 0 for a stranger's hold, which has none
 	}
-	Given struct{ Hold int }
+	Given struct{ Hold, Share int }
 )
 
 // Mutex is the exclusive lock.
@@ -41,31 +46,41 @@ func (Mutex) Name() string { return "mutex" }
 func (Mutex) Draw(random *rand.Rand, p *Plan, n Name) []worker.Want {
 	var wants []worker.Want
 	for range 1 + random.IntN(2) {
-		w := worker.Want{Name: n.Name, TTL: p.LongestTTL, Weight: 1 + random.IntN(4)}
+		w := drawWant(random, p, n)
 		if n.Shared {
 			w.Key = n.Key
-		}
-		if p.LongestTTL == p.ShortTTL && random.IntN(3) == 0 {
-			w.TTL = p.ShortTTL/2 + time.Duration(random.Int64N(int64(p.ShortTTL/2)))
-		}
-		switch random.IntN(10) {
-		case 0, 1:
-			w.Fixed = true
-		case 2:
-			w.MaxHold = w.TTL + time.Duration(random.Int64N(int64(w.TTL)))
-		case 3:
-			w.Poll = time.Millisecond + time.Duration(random.Int64N(int64(20*time.Millisecond)))
-		case 4, 5:
-			w.Try = true
 		}
 		wants = append(wants, w)
 	}
 	return wants
 }
 
+// drawWant draws how long a lock is wanted, and how it is waited for.
+func drawWant(random *rand.Rand, p *Plan, n Name) worker.Want {
+	w := worker.Want{Name: n.Name, TTL: p.LongestTTL, Weight: 1 + random.IntN(4)}
+	if p.LongestTTL == p.ShortTTL && random.IntN(3) == 0 {
+		w.TTL = p.ShortTTL/2 + time.Duration(random.Int64N(int64(p.ShortTTL/2)))
+	}
+	switch random.IntN(10) {
+	case 0, 1:
+		w.Fixed = true
+	case 2:
+		w.MaxHold = w.TTL + time.Duration(random.Int64N(int64(w.TTL)))
+	case 3:
+		w.Poll = time.Millisecond + time.Duration(random.Int64N(int64(20*time.Millisecond)))
+	case 4, 5:
+		w.Try = true
+	}
+	return w
+}
+
 func (Mutex) Overlaps(events []history.Event) []history.Violation {
 	return ofRule(history.Check(events), history.Exclusion)
 }
+
+func (Mutex) SharesFences(history.Event) bool { return false }
+
+func (Mutex) HasExactKeys() bool { return true }
 
 // mutexState is nobody's when holder is 0.
 type mutexState struct {

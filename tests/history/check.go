@@ -109,6 +109,38 @@ func checkExclusion(grants []Event) []Violation {
 	return violations
 }
 
+// Crowding returns the grants with which more of a lock was held than there is of it.
+func Crowding(events []Event, whole int) []Violation {
+	share := func(e Event) int {
+		if e.Share == 0 {
+			return whole
+		}
+		return e.Share
+	}
+	var violations []Violation
+	for _, grants := range byName(events) {
+		var there []Event
+		used := 0
+		for _, e := range grants {
+			if !e.held() {
+				continue
+			}
+			there = slices.DeleteFunc(there, func(h Event) bool {
+				if h.end() > e.Granted {
+					return false
+				}
+				used -= share(h)
+				return true
+			})
+			there, used = append(there, e), used+share(e)
+			if used > whole {
+				violations = append(violations, Violation{Exclusion, slices.MaxFunc(there[:len(there)-1], func(a, b Event) int { return cmp.Compare(a.end(), b.end()) }), e})
+			}
+		}
+	}
+	return violations
+}
+
 // checkFences compares each fence with the greatest before it. A grant that was
 // heard of too late to be held may be heard of out of order; its fence still
 // must be nobody else's.

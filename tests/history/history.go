@@ -11,6 +11,7 @@ type Event struct {
 	Process   int    `json:"process"`
 	Goroutine int    `json:"goroutine"`
 	Name      string `json:"name"`            // of the lock
+	Share     int    `json:"share,omitempty"` // how much of the lock, where several may hold it; 0: all of it
 	Order     uint64 `json:"order,omitempty"` // place in the lock's queue, where known
 	Fence     uint64 `json:"fence,omitempty"`
 	Asked     int64  `json:"asked"`              // before the call of Acquire

@@ -67,6 +67,9 @@ func (a *Attempt) Granted(fence uint64, deadline time.Time, order uint64) {
 	a.record()
 }
 
+// Share records how much of the lock the attempt is for, if that is not all of it.
+func (a *Attempt) Share(n int) { a.event.Share = n }
+
 // Since records when the server was asked for what was granted: a lease that is passed on
 // within its process is as old as what it was passed on of. It is to be called before
 // Granted.

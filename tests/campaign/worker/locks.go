@@ -44,6 +44,16 @@ type Lease interface {
 	Release(ctx context.Context) error
 }
 
+// Share is which part of a lock is wanted.
+type Share string
+
+const (
+	Whole   Share = ""        // of a mutex
+	Reading Share = "reading" // a read-write lock, beside other readers
+	Writing Share = "writing" // the same, alone
+	Permits Share = "permits" // of a semaphore
+)
+
 // Want is a way to ask for a lock.
 type Want struct {
 	Name    string        `json:"name"`
@@ -54,4 +64,8 @@ type Want struct {
 	Poll    time.Duration `json:"poll,omitempty"`     // 0: wait in the queue
 	Try     bool          `json:"try,omitempty"`      // do not wait
 	Weight  int           `json:"weight"`             // how often, beside the others
+
+	Share   Share `json:"share,omitempty"`   // of a lock that several may hold
+	Permits int   `json:"permits,omitempty"` // of a semaphore
+	Take    int   `json:"take,omitempty"`    // of them
 }

@@ -45,6 +45,12 @@ func (r *routine) turn() {
 		defer time.AfterFunc(upTo(r.random, p.script.Patience), cancel).Stop()
 	}
 	a := p.record.Ask(r.number, w.Name)
+	switch w.Share {
+	case Reading:
+		a.Share(1)
+	case Permits:
+		a.Share(w.Take)
+	}
 	lease, err := p.client().Acquire(ctx, w)
 	if err != nil {
 		a.GaveUp()
@@ -66,7 +72,7 @@ func (r *routine) turn() {
 		case <-time.After(upTo(r.random, w.TTL/4)):
 		case <-p.draining:
 		}
-		r.access(w.Name, fence, true, 0)
+		r.access(w, fence, true, 0)
 	}
 	if err := lease.Release(ctx); err != nil {
 		p.say.line(FailureLine, Failure{"release", err.Error()})
@@ -85,7 +91,7 @@ func (r *routine) hold(w Want, a *history.Attempt, lease Lease) (lost bool) {
 		if lease.Err() != nil {
 			return true
 		}
-		r.access(w.Name, lease.Fence(), false, held)
+		r.access(w, lease.Fence(), false, held)
 		if r.chance(p.script.Overdue) {
 			d = w.TTL + w.TTL/4
 		}
@@ -101,7 +107,7 @@ func (r *routine) hold(w Want, a *history.Attempt, lease Lease) (lost bool) {
 		if lease.Err() != nil {
 			return true
 		}
-		r.access(w.Name, lease.Fence(), true, held)
+		r.access(w, lease.Fence(), true, held)
 		if lease.Err() != nil {
 			return true
 		}
@@ -123,10 +129,13 @@ func (r *routine) extend(w Want, a *history.Attempt, lease Lease) bool {
 	return true
 }
 
-// access reads or writes the guarded resource. The lease was held at some time after
-// held; 0: it is known to be over.
-func (r *routine) access(name string, fence uint64, write bool, held int64) {
-	p := r.part
+// access reads or writes the guarded resource, as far as the holder may. The lease was held
+// at some time after held; 0: it is known to be over.
+func (r *routine) access(w Want, fence uint64, write bool, held int64) {
+	if w.Share == Permits || w.Share == Reading && write {
+		return
+	}
+	p, name := r.part, w.Name
 	x := Access{ID: p.accesses.Add(1), Process: pid, Goroutine: r.number, Name: name, Fence: fence, Write: write, Held: held, Late: held == 0}
 	if write {
 		x.Value = uint64(pid)<<32 | x.ID

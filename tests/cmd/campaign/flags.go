@@ -31,6 +31,7 @@ func campaigning(ctx context.Context, args []string, stdout, stderr io.Writer) i
 	flags.BoolVar(&cfg.StopAtViolation, "stop", false, "stop at the first violation")
 	servers := flags.String("servers", "", "servers to choose from, by `name`, with commas; empty: all")
 	kinds := flags.String("kinds", "", "kinds of faults to choose from, by `name`, with commas; none: no faults; empty: all")
+	subject := flags.String("subject", "mutex", "the `kind` of lock: mutex, rwmutex or semaphore")
 	mode := flags.String("mode", string(campaign.Default), "default or strict: what the locks do when the server loses its data")
 	worker := flags.String("worker", "", "`package` of the processes that use locks; empty: this library's")
 	build := flags.String("build", "", "further `arguments` of go build for them, such as -race")
@@ -53,6 +54,14 @@ func campaigning(ctx context.Context, args []string, stdout, stderr io.Writer) i
 	}
 	if cfg.Mode != campaign.Default && cfg.Mode != campaign.Strict {
 		return fail(fmt.Errorf("no mode %q", *mode))
+	}
+	for _, s := range []campaign.Subject{campaign.Mutex{}, campaign.ReadWrite{}, campaign.Permits{}} {
+		if s.Name() == *subject {
+			cfg.Subject = s
+		}
+	}
+	if cfg.Subject == nil {
+		return fail(fmt.Errorf("no kind of lock %q", *subject))
 	}
 	if *list {
 		return listKinds(stdout, &cfg)

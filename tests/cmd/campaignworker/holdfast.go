@@ -42,7 +42,17 @@ func (l *locks) Acquire(ctx context.Context, w worker.Want) (worker.Lease, error
 	if w.Poll > 0 {
 		options = append(options, holdfast.Poll(w.Poll, 0))
 	}
-	lock := l.client.Mutex(w.Name, options...)
+	var lock *holdfast.Lock
+	switch w.Share {
+	case worker.Whole:
+		lock = l.client.Mutex(w.Name, options...)
+	case worker.Reading:
+		lock = l.client.RWMutex(w.Name, options...).Reader()
+	case worker.Writing:
+		lock = l.client.RWMutex(w.Name, options...).Writer()
+	case worker.Permits:
+		lock = l.client.Semaphore(w.Name, w.Permits, append(options, holdfast.Weight(w.Take))...).Lock
+	}
 	acquire := lock.Acquire
 	if w.Try {
 		acquire = lock.TryAcquire

@@ -163,6 +163,7 @@ func (ln *line) keep(g *grant, ctx context.Context) *Lease {
 	if !g.l.set.isShared() {
 		ln.held = g
 	}
+	ln.reading = nil // if a writer came between, nobody else is to read with what was before
 	if g.l.set.reads() {
 		ln.reading = g
 	}

@@ -84,6 +84,11 @@ func Judge(r *Record, subject Subject) Verdict {
 		for _, passed := range r.Passed {
 			v.find(Order, "%s", passed)
 		}
+		for _, fell := range r.Fell {
+			if !r.Plan.fencesMayFall() {
+				v.find(Fences, "%s", fell)
+			}
+		}
 	}
 	for _, race := range r.races {
 		v.find(Race, "%s", race)
@@ -131,6 +136,9 @@ func judgeFences(v *Verdict, events []history.Event, subject Subject, within boo
 			v.find(Fences, "%v", history.Violation{Rule: history.Fencing, First: twin, Second: e})
 		}
 		owners[f] = e
+	}
+	if !subject.FencesTellTurns() {
+		return
 	}
 	heard := slices.SortedFunc(slices.Values(events), func(a, b history.Event) int { return cmp.Compare(a.Granted, b.Granted) })
 	since := func(e history.Event) int64 {

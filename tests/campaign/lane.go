@@ -88,7 +88,8 @@ type Record struct {
 
 	Strikes    []int64  `json:"strikes"`          // of each kind
 	Passed     []string `json:"passed,omitempty"` // waiters who were passed in the queue
-	Ordered    bool     `json:"ordered"`          // Passed is all of them
+	Fell       []string `json:"fell,omitempty"`   // grants of shares whose fence did not rise
+	Ordered    bool     `json:"ordered"`          // Passed and Fell are all of them
 	Stuck      []string `json:"stuck,omitempty"`  // processes that did not come to their end
 	Left       []string `json:"left,omitempty"`   // on the server
 	Began      int64    `json:"began"`            // by history.Now
@@ -151,7 +152,7 @@ func (l *lane) perform(ctx context.Context, h *harness, r *Record) {
 	if r.Stuck == nil {
 		r.Left = append(r.Left, leftovers(l.channels)...)
 	}
-	r.Passed, r.Ordered = queues.end(l.server)
+	r.Passed, r.Fell, r.Ordered = queues.end(l.server)
 	r.Ordered = r.Ordered && !p.has(func(k *Kind) bool { return k.HidesQueue })
 	r.Over = history.Now()
 	for i := range strikes {

@@ -22,7 +22,8 @@ type queueLog struct {
 	mu     sync.Mutex
 	whole  bool // the log has no end yet
 	lines  map[string]*queueLine
-	passed []string // what is wrong
+	passed []string // what is wrong: somebody was
+	fell   []string // the same: fences did
 	steps  int
 }
 
@@ -33,6 +34,7 @@ type queueLine struct {
 	first   map[place]int    // when a place was first taken
 	left    map[string]int   // the order of tokens that left the queue
 	holds   map[string]bool  // by token, where several may hold the lock
+	fence   uint64           // the highest that was granted there
 }
 
 func newQueueLine(name string) *queueLine {
@@ -87,9 +89,9 @@ func (q *queueLog) read() {
 }
 
 // end returns the violations; whole says that the log was complete.
-func (q *queueLog) end(s *server.Server) (passed []string, whole bool) {
+func (q *queueLog) end(s *server.Server) (passed, fell []string, whole bool) {
 	if q.conn == nil {
-		return nil, false
+		return nil, nil, false
 	}
 	// What the server did before this is in the log when the log shows this.
 	mark := fmt.Sprintf("end of log %p", q)
@@ -98,11 +100,11 @@ func (q *queueLog) end(s *server.Server) (passed []string, whole bool) {
 		}
 	}
 	q.mu.Lock()
-	passed, whole = q.passed, q.whole && q.lines[mark] != nil
+	passed, fell, whole = q.passed, q.fell, q.whole && q.lines[mark] != nil
 	q.mu.Unlock()
 	q.conn.Close()
 	<-q.done
-	return passed, whole
+	return passed, fell, whole
 }
 
 func (q *queueLog) seen(mark string) bool {
@@ -148,10 +150,17 @@ func (q *queueLog) step(text string) {
 	case command == "HSET":
 		// A hold that is written again is not granted again.
 		for i := 2; i+1 < len(args); i += 2 {
-			if token := args[i]; isHold(args[i+1]) && !line.holds[token] {
-				line.holds[token] = true
-				q.passed = append(q.passed, line.granted(token)...)
+			token := args[i]
+			fence, ok := fenceOf(args[i+1])
+			if !ok || line.holds[token] {
+				continue
 			}
+			// Readers that are there at the same time share a fence.
+			if fence < line.fence || fence == line.fence && len(line.holds) == 0 {
+				q.fell = append(q.fell, fmt.Sprintf("lock %q: %.6s was granted fence %d after fence %d", line.name, token, fence, line.fence))
+			}
+			line.holds[token], line.fence = true, max(fence, line.fence)
+			q.passed = append(q.passed, line.granted(token)...)
 		}
 	case command == "HDEL":
 		for _, token := range args[2:] {
@@ -162,11 +171,14 @@ func (q *queueLog) step(text string) {
 	}
 }
 
-// isHold reports whether a field of a lock that several may hold is one: EXPIRY:WEIGHT:...
-func isHold(value string) bool {
-	expiry, rest, _ := strings.Cut(value, ":")
-	_, err := strconv.ParseUint(expiry, 10, 64)
-	return err == nil && rest != ""
+// fenceOf reads the fence of a hold of a lock that several may have, EXPIRY:WEIGHT:FENCE:...
+func fenceOf(value string) (fence uint64, ok bool) {
+	part := strings.SplitN(value, ":", 4)
+	if len(part) != 4 {
+		return 0, false
+	}
+	fence, err := strconv.ParseUint(part[2], 10, 64)
+	return fence, err == nil
 }
 
 func (l *queueLine) enter(member, score string, step int) {

@@ -57,7 +57,7 @@ func TestQueueLogOfServers(t *testing.T) {
 			if _, err := s.Do("EVAL", script, 0); err != nil {
 				t.Fatal(err)
 			}
-			passed, whole := q.end(s)
+			passed, _, whole := q.end(s)
 			if len(passed) != 1 || !whole {
 				t.Errorf("passed %q, whole %t; want one, true", passed, whole)
 			}
@@ -66,7 +66,7 @@ func TestQueueLogOfServers(t *testing.T) {
 			if _, err := s.Do("CLIENT", "KILL", "TYPE", "normal"); err != nil {
 				t.Fatal(err)
 			}
-			if _, whole := q.end(s); whole {
+			if _, _, whole := q.end(s); whole {
 				t.Error("a log that was cut off passes for whole")
 			}
 		})

@@ -20,6 +20,10 @@ type Subject interface {
 	Overlaps(events []history.Event) []history.Violation
 	// SharesFences reports whether holders of this kind may have the same fence.
 	SharesFences(e history.Event) bool
+	// FencesTellTurns reports whether a holder that asked later has the higher fence. Where
+	// several are served at once, the server's order alone decides, and a goroutine may be
+	// given what another of its process had been granted long since.
+	FencesTellTurns() bool
 	// HasExactKeys reports whether the lock can be shared with programs that know only SET.
 	HasExactKeys() bool
 	// Model is the lock as a sequential object, whose operations are Taken and Given.
@@ -79,6 +83,8 @@ func (Mutex) Overlaps(events []history.Event) []history.Violation {
 }
 
 func (Mutex) SharesFences(history.Event) bool { return false }
+
+func (Mutex) FencesTellTurns() bool { return true }
 
 func (Mutex) HasExactKeys() bool { return true }
 

@@ -34,6 +34,8 @@ func (ReadWrite) Overlaps(events []history.Event) []history.Violation {
 
 func (ReadWrite) SharesFences(e history.Event) bool { return e.Share != 0 }
 
+func (ReadWrite) FencesTellTurns() bool { return true }
+
 func (ReadWrite) HasExactKeys() bool { return false }
 
 func (ReadWrite) Model() porcupine.Model {
@@ -67,10 +69,12 @@ func (Permits) Overlaps(events []history.Event) []history.Violation {
 
 func (Permits) SharesFences(history.Event) bool { return false }
 
+func (Permits) FencesTellTurns() bool { return false }
+
 func (Permits) HasExactKeys() bool { return false }
 
 func (Permits) Model() porcupine.Model {
-	return sharesModel(permits, func(s sharesState, op Taken) bool { return op.Fence > s.fence })
+	return sharesModel(permits, func(sharesState, Taken) bool { return true })
 }
 
 // sharesState is how much is held of a lock, and the highest fence that was granted: at

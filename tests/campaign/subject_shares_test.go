@@ -1,0 +1,89 @@
+package campaign
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+)
+
+// shares says how much the latest hold is of its lock.
+func (r *Record) shares(n int) *Record {
+	r.Events[len(r.Events)-1].Share = n
+	return r
+}
+
+func TestJudgeOfShares(t *testing.T) {
+	readers := func(second uint64) *Record {
+		return tell().holds(1, 10, 100, 200, 300).shares(1).holds(2, second, 150, 210, 400).shares(1)
+	}
+	for name, c := range map[string]struct {
+		subject Subject
+		record  *Record
+		want    []Rule
+	}{
+		"two readers":             {ReadWrite{}, readers(10), nil},
+		"a writer after readers":  {ReadWrite{}, readers(10).holds(3, 20, 220, 410, 500), nil},
+		"readers after a writer":  {ReadWrite{}, tell().holds(3, 5, 50, 60, 90).holds(1, 10, 100, 200, 300).shares(1).holds(2, 10, 150, 210, 400).shares(1), nil},
+		"three permits of three":  {Permits{}, tell().holds(1, 10, 100, 200, 300).shares(2).holds(2, 11, 150, 210, 400).shares(1), nil},
+		"permits one after other": {Permits{}, tell().holds(1, 10, 100, 200, 300).shares(2).holds(2, 11, 150, 310, 400).shares(2), nil},
+		"a late permit":           {Permits{}, tell().holds(1, 11, 100, 200, 300).shares(1).holds(2, 10, 250, 310, 400).shares(1), nil},
+
+		"a writer beside a reader":             {ReadWrite{}, readers(10).holds(3, 20, 220, 390, 500), []Rule{Overlap, Sequential}},
+		"a reader beside a writer":             {ReadWrite{}, tell().holds(1, 10, 100, 200, 300).holds(2, 20, 150, 290, 400).shares(1), []Rule{Overlap, Sequential}},
+		"two writers":                          {ReadWrite{}, tell().holds(1, 10, 100, 200, 300).holds(2, 20, 150, 290, 400), []Rule{Overlap, Sequential}},
+		"a writer's fence goes back":           {ReadWrite{}, tell().holds(1, 20, 100, 200, 300).holds(2, 10, 150, 310, 400), []Rule{Fences, Sequential}},
+		"a reader has the writer's fence":      {ReadWrite{}, tell().holds(1, 10, 100, 200, 300).holds(2, 10, 150, 310, 400).shares(1), []Rule{Fences, Sequential}},
+		"a reader's fence is below a writer's": {ReadWrite{}, tell().holds(1, 20, 100, 200, 300).holds(2, 10, 320, 330, 400).shares(1), []Rule{Fences, Sequential}},
+		"four permits of three":                {Permits{}, tell().holds(1, 10, 100, 200, 300).shares(2).holds(2, 11, 150, 210, 400).shares(2), []Rule{Overlap, Sequential}},
+		"one fence for two permits":            {Permits{}, tell().holds(1, 10, 100, 200, 300).shares(1).holds(2, 10, 150, 210, 400).shares(1), []Rule{Fences}},
+	} {
+		v := Judge(c.record, c.subject)
+		var got []Rule
+		for _, f := range v.Findings {
+			got = append(got, f.Rule)
+		}
+		slices.Sort(got)
+		slices.Sort(c.want)
+		if fmt.Sprint(got) != fmt.Sprint(c.want) || v.Unknown != 0 {
+			t.Errorf("%s: found %+v, %d unknown; want %v", name, v.Findings, v.Unknown, c.want)
+		}
+	}
+}
+
+func TestQueueLogOfShares(t *testing.T) {
+	enter := func(token string, score int) string {
+		return fmt.Sprintf(`1700000000.000001 [0 lua] "ZADD" "Q" "%d" "%s\n1500\nchannel\n1\n{\"o\":\"x\",\"p\":%d}"`, score, token, score)
+	}
+	leave := func(token string, score int) string {
+		return fmt.Sprintf(`1700000000.000001 [0 lua] "ZREM" "Q" "%s\n1500\nchannel\n1\n{\"o\":\"x\",\"p\":%d}"`, token, score)
+	}
+	hold := func(token string, fence int) string {
+		return fmt.Sprintf(`1700000000.000001 [0 lua] "HSET" "L" "kind" "rw" "last" "%s" "%s" "99:1:%d:5:{}"`, token, token, fence)
+	}
+	const gone = `1700000000.000001 [0 lua] "DEL" "L"`
+	drop := func(token string) string {
+		return fmt.Sprintf(`1700000000.000001 [0 lua] "HDEL" "L" "%s"`, token)
+	}
+	for name, c := range map[string]struct {
+		log          []string
+		passed, fell int
+	}{
+		"served together":        {[]string{enter("A", 1), enter("B", 2), leave("A", 1), hold("A", 5), leave("B", 2), hold("B", 5)}, 0, 0},
+		"renewed":                {[]string{hold("A", 5), enter("B", 2), hold("A", 5)}, 0, 0},
+		"one after the other":    {[]string{hold("A", 5), drop("A"), hold("B", 6), gone, hold("C", 7)}, 0, 0},
+		"passed":                 {[]string{enter("A", 1), enter("B", 2), leave("B", 2), hold("B", 5)}, 1, 0},
+		"passed by a newcomer":   {[]string{hold("A", 5), enter("B", 2), hold("C", 6)}, 1, 0},
+		"passed by who was here": {[]string{hold("A", 5), drop("A"), enter("B", 2), hold("A", 6)}, 1, 0},
+		"a fence that falls":     {[]string{hold("A", 5), hold("B", 4)}, 0, 1},
+		"a fence given again":    {[]string{hold("A", 5), gone, hold("B", 5)}, 0, 1},
+	} {
+		line := newQueueLine("a")
+		q := &queueLog{lines: map[string]*queueLine{"Q": line, "L": line}}
+		for _, text := range c.log {
+			q.step(text)
+		}
+		if len(q.passed) != c.passed || len(q.fell) != c.fell {
+			t.Errorf("%s: passed %q, fell %q; want %d and %d", name, q.passed, q.fell, c.passed, c.fell)
+		}
+	}
+}

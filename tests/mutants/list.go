@@ -84,7 +84,7 @@ var All = []Mutant{
 	},
 	{
 		Name: "last-come-first-served", About: "the youngest waiter is served",
-		Edits: []overlay.Edit{script("hand_over", "'ZRANGEBYSCORE', KEYS[2], 0, '+inf', 'LIMIT'", "'ZREVRANGEBYSCORE', KEYS[2], '+inf', 0, 'LIMIT'")},
+		Edits: []overlay.Edit{script("queue", "'ZRANGEBYSCORE', KEYS[2], 0, '+inf', 'LIMIT'", "'ZREVRANGEBYSCORE', KEYS[2], '+inf', 0, 'LIMIT'")},
 		Rules: []campaign.Rule{campaign.Order},
 	},
 	{
@@ -161,5 +161,42 @@ var All = []Mutant{
 	{
 		Name: "never-told", About: "the holder is never told that its lease is over", Naive: "never-told",
 		Kinds: paused, Rules: []campaign.Rule{campaign.Overlap},
+	},
+
+	{
+		Name: "one-release-for-all", About: "a reader deletes the holds of the others",
+		Subject: campaign.ReadWrite{},
+		Edits:   []overlay.Edit{script("share_release", "    dismiss(token, hold)", "    redis.call('DEL', KEYS[1])\n    used, next_expiry, common_fence = 0, 9e15, nil")},
+		Rules:   []campaign.Rule{campaign.Overlap},
+	},
+	{
+		Name: "one-ttl-for-all", About: "all holders have one TTL: who died holds on while others renew",
+		Subject: campaign.ReadWrite{},
+		Edits:   []overlay.Edit{script("shares", "if expiry and expiry <= now then", "if false then")},
+		Kinds:   []string{"process-killed"}, Rules: []campaign.Rule{campaign.Wakeup, campaign.Leak},
+	},
+	{
+		Name: "permits-leak", About: "the permits of who died stay taken",
+		Subject: campaign.Permits{},
+		Edits:   []overlay.Edit{script("shares", "      gone[#gone + 1] = all[i]\n", "      gone[#gone + 1] = all[i]\n      used, there = used + weight, there + 1\n")},
+		Kinds:   []string{"process-killed"}, Rules: []campaign.Rule{campaign.Wakeup, campaign.Leak},
+	},
+	{
+		Name: "one-permit-more", About: "there is room for one more than the limit",
+		Subject: campaign.Permits{},
+		Edits:   []overlay.Edit{script("shares", "return used + weight <= limit", "return used + weight <= limit + 1")},
+		Rules:   []campaign.Rule{campaign.Overlap},
+	},
+	{
+		Name: "light-first", About: "who wants little passes who wants much",
+		Subject: campaign.Permits{},
+		Edits:   []overlay.Edit{script("share_acquire", "if rest == 0 and not look and not first_waiter() and room(weight) then", "if rest == 0 and not look and room(weight) then")},
+		Rules:   []campaign.Rule{campaign.Order},
+	},
+	{
+		Name: "joined-and-left", About: "the first of the readers that share a lease releases it for all",
+		Subject: campaign.ReadWrite{},
+		Edits:   []overlay.Edit{edit("grant.go", "	if len(g.joined) == 0 {\n		return false", "	if true {\n		return false")},
+		Rules:   []campaign.Rule{campaign.Overlap},
 	},
 }

@@ -21,9 +21,11 @@ import (
 type Mutant struct {
 	Name  string
 	About string // what is broken
-	Edits []overlay.Edit
-	Naive string   // a lock of naiveworker; "" for the library with Edits
-	Kinds []string // of faults that bring it to light; none: it fails on a calm day
+	// Subject is the kind of lock; the mutex if nil.
+	Subject campaign.Subject
+	Edits   []overlay.Edit
+	Naive   string   // a lock of naiveworker; "" for the library with Edits
+	Kinds   []string // of faults that bring it to light; none: it fails on a calm day
 	// Rules are those of which it breaks one. What else is found does not count.
 	Rules []campaign.Rule
 }
@@ -51,7 +53,7 @@ func Hunt(ctx context.Context, m Mutant, servers []server.Binary, seeds ...uint6
 	defer func() { _ = os.RemoveAll(dir) }()
 	cfg := campaign.Config{
 		Servers: servers, Lanes: 8, Histories: histories,
-		Kinds: m.Kinds, Calm: len(m.Kinds) == 0, StopAt: m.Rules,
+		Subject: m.Subject, Kinds: m.Kinds, Calm: len(m.Kinds) == 0, StopAt: m.Rules,
 	}
 	if m.Naive != "" {
 		cfg.Worker = naiveWorker

@@ -1,0 +1,58 @@
+package topology
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/tests/backend"
+	"github.com/holdfast-go/holdfast/tests/server"
+)
+
+// Locks that several may hold work in a Cluster: all of one name is in one slot, and
+// waiters are woken by its master, also after it was replaced.
+func TestSharesInACluster(t *testing.T) {
+	each(t, func(t *testing.T, bin server.Binary) {
+		c := server.StartReplicatedCluster(t, bin, 3)
+		open := clusterOf(c)
+		for _, name := range []string{"a", "b", "c"} { // of different masters, most likely
+			rw := func() *holdfast.RWMutex {
+				return open.client(t, nil).RWMutex(name, holdfast.TTL(term))
+			}
+			here, there := rw(), rw()
+			one, two := backend.Acquire(t, here.Reader()), backend.Acquire(t, there.Reader())
+			writer := backend.Start(t, rw().Writer())
+			backend.Waiters(t, here.Reader(), 1)
+			if name == "a" {
+				first := c.Owner(slotOf(name))
+				first.AwaitInStep()
+				c.Failover(c.ReplicaOf(first))
+				c.Owner(slotOf(name), first)
+			}
+			backend.Release(t, one)
+			backend.Release(t, two)
+			writing := backend.Receive(t, writer)
+			if writing.Token() <= one.Token() {
+				t.Errorf("the writer's fence %d is not above the readers', %d", writing.Token(), one.Token())
+			}
+			reader := backend.Start(t, rw().Reader())
+			backend.Waiters(t, here.Reader(), 1)
+			backend.Release(t, writing)
+			backend.Release(t, backend.Receive(t, reader))
+
+			s := func() *holdfast.Semaphore {
+				return open.client(t, nil).Semaphore(name+"-permits", 2, holdfast.TTL(term))
+			}
+			sem := s()
+			first, second := backend.Acquire(t, sem.Lock), backend.Acquire(t, s().Lock)
+			if _, err := s().TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrHeld) {
+				t.Errorf("a third of two permits: %v; want ErrHeld", err)
+			}
+			third := backend.Start(t, s().Lock)
+			backend.Waiters(t, sem.Lock, 1)
+			backend.Release(t, first)
+			backend.Release(t, backend.Receive(t, third))
+			backend.Release(t, second)
+		}
+	})
+}

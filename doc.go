@@ -5,10 +5,10 @@
 //		return post(ctx, l.Token())
 //	})
 //
-// A [Client] hands out locks; a [Lock] is acquired and gives a [Lease]; the lease is
-// renewed until it is released, and says so when it is lost: [Lease.Context] ends and
-// [Lease.Err] reports it before anybody else can hold the lock, as far as clocks
-// allow. [Lease.Token] is a fence: a number that rises with every grant, by which a
+// A [Client] hands out locks: a mutex, an [RWMutex] or a [Semaphore]. A [Lock] is
+// acquired and gives a [Lease]; the lease is renewed until it is released, and says so
+// when it is lost: [Lease.Context] ends and [Lease.Err] reports it before anybody else can
+// hold the lock, as far as clocks allow. [Lease.Token] is a fence: a number that rises with every grant, by which a
 // resource can refuse a holder that is late. docs/GUARANTEES.md says what is promised
 // under which faults, docs/PROTOCOL.md how it works.
 package holdfast

@@ -36,7 +36,8 @@
 //
 // A read is not fenced either: a late holder can read, and show what it read to somebody.
 //
-// A lock that has several holders at a time, such as a semaphore, gives them rising
-// fences too. They say who came first, but no mark that the holders share can use them:
-// each new holder would shut out the others, whose turn is not over.
+// A semaphore, which has several holders at a time, gives them rising fences too. They
+// say who came first, but no mark that the holders share can use them: each new holder
+// would shut out the others, whose turn is not over. Readers of a read-write lock have one
+// fence while they hold it together, so that a mark can tell them from later writers.
 package fence

@@ -81,3 +81,67 @@ func ExampleKey() {
 		log.Fatal(err)
 	}
 }
+
+// Any number of processes read the catalog at a time, or one changes it. After a change
+// it goes on as a reader, beside the others, before another process can change it again.
+func ExampleClient_RWMutex() {
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:6379"})
+	defer rdb.Close()
+	locks, err := holdfast.New(holdfastgoredis.New(rdb), nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	ctx := context.Background()
+	defer locks.Close(ctx)
+
+	catalog := locks.RWMutex("catalog")
+	err = catalog.Reader().Do(ctx, func(ctx context.Context, l *holdfast.Lease) error {
+		return ctx.Err() // read
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	writer, err := catalog.Writer().Acquire(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := post(writer.Context(), writer.Token()); err != nil {
+		_ = writer.Release(ctx)
+		log.Fatal(err)
+	}
+	reader, err := catalog.Downgrade(ctx, writer)
+	if err != nil {
+		log.Fatal(err) // the lock is given up
+	}
+	if err := reader.Release(ctx); err != nil {
+		log.Fatal(err)
+	}
+}
+
+// At most 8 permits are taken at a time, by all processes together. A large job takes
+// several of them.
+func ExampleClient_Semaphore() {
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:6379"})
+	defer rdb.Close()
+	locks, err := holdfast.New(holdfastgoredis.New(rdb), nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	ctx := context.Background()
+	defer locks.Close(ctx)
+
+	for _, permits := range []int{1, 4} {
+		slots := locks.Semaphore("renderers", 8, holdfast.Weight(permits))
+		err = slots.Do(ctx, func(ctx context.Context, l *holdfast.Lease) error {
+			all, err := slots.Holders(ctx)
+			for _, h := range all {
+				fmt.Println(h.Owner, "has", h.Weight)
+			}
+			return err
+		})
+		if err != nil {
+			log.Fatal(err)
+		}
+	}
+}

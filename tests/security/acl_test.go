@@ -39,9 +39,15 @@ func (j job) lock(c *holdfast.Client, step string, ttl time.Duration) *holdfast.
 // or has failed; a deaf one, after a while.
 func (j job) waiter(ctx context.Context, operator, user *holdfast.Client, step string) <-chan error {
 	j.t.Helper()
+	return j.queue(ctx, j.lock(operator, step, time.Second), j.lock(user, step, 20*time.Second))
+}
+
+// queue does that for any lock, which the operator sees as seen.
+func (j job) queue(ctx context.Context, seen, wanted *holdfast.Lock) <-chan error {
+	j.t.Helper()
 	done := make(chan error, 1)
 	go func() {
-		lease, err := j.lock(user, step, 20*time.Second).Acquire(ctx)
+		lease, err := wanted.Acquire(ctx)
 		if err == nil {
 			err = lease.Release(context.Background())
 		}
@@ -52,13 +58,13 @@ func (j job) waiter(ctx context.Context, operator, user *holdfast.Client, step s
 		limit = time.Now().Add(200 * time.Millisecond)
 	}
 	for len(done) == 0 {
-		h, err := j.lock(operator, step, time.Second).Holder(context.Background())
+		h, err := seen.Holder(context.Background())
 		if err == nil && h.Waiters > 0 {
 			break
 		}
 		if time.Now().After(limit) {
 			if !j.deaf {
-				j.t.Errorf("%s: no waiter is queued", step)
+				j.t.Errorf("%s: no waiter is queued", seen.Name())
 			}
 			break
 		}
@@ -78,7 +84,8 @@ func result(done <-chan error) error {
 }
 
 // locking takes a lock that is free, is refused one that is held, waits for one and is
-// handed it, is woken when one is found free, and leaves a queue.
+// handed it, is woken when one is found free, and leaves a queue; and it uses locks that
+// several may hold.
 func locking(j job) error {
 	ctx := context.Background()
 	operator, one, two := j.client(j.t, ""), j.client(j.t, j.name), j.client(j.t, j.name)
@@ -158,10 +165,91 @@ func locking(j job) error {
 		h, err := j.lock(operator, "left", time.Second).Holder(ctx)
 		return err == nil && h.Waiters == 0
 	})
-	return lease.Release(ctx)
+	if err := lease.Release(ctx); err != nil {
+		return err
+	}
+	if err := readingAndWriting(j); err != nil {
+		return err
+	}
+	return counting(j)
 }
 
-// inspecting sees who holds and who waits, and lists names.
+// readingAndWriting has readers hold a lock together, makes one of them the writer and
+// a reader again, and lets another reader in then.
+func readingAndWriting(j job) error {
+	ctx := context.Background()
+	of := func(user string) *holdfast.RWMutex {
+		return j.client(j.t, user).RWMutex(j.name+"/shared", holdfast.TTL(20*time.Second))
+	}
+	operator, one, two := of(""), of(j.name), of(j.name)
+
+	reader, err := one.Reader().TryAcquire(ctx)
+	if err != nil {
+		return err
+	}
+	second, err := two.Reader().TryAcquire(ctx)
+	if err != nil {
+		return err
+	}
+	if _, err := two.Writer().TryAcquire(ctx); !errors.Is(err, holdfast.ErrHeld) {
+		return fmt.Errorf("a lock that readers hold: %w", err)
+	}
+	if err := second.Release(ctx); err != nil {
+		return err
+	}
+	writer, err := one.TryUpgrade(ctx, reader)
+	if err != nil {
+		return err
+	}
+	waiting := j.queue(ctx, operator.Reader(), two.Reader())
+	if reader, err = one.Downgrade(ctx, writer); err != nil {
+		return err
+	}
+	if err := result(waiting); err != nil {
+		return err
+	}
+	if err := reader.Extend(ctx, 30*time.Second); err != nil {
+		return err
+	}
+	return reader.Release(ctx)
+}
+
+// counting takes a permit of a semaphore beside one that is held, once that of somebody
+// who died has expired, and resizes the semaphore.
+func counting(j job) error {
+	ctx := context.Background()
+	of := func() *holdfast.Semaphore {
+		return j.client(j.t, j.name).Semaphore(j.name+"/permits", 2, holdfast.TTL(20*time.Second))
+	}
+	one, two := of(), of()
+	held, err := one.TryAcquire(ctx)
+	if err != nil {
+		return err
+	}
+	flags := "t"
+	if j.cluster {
+		flags += "c"
+	}
+	reply, err := j.run(j.t, "", script.ShareAcquire, one.Name(), flags, "AAAAAAAAAAAAAAAAAAAAAA", "300", "0", "1", `{"o":"dead"}`, "sem", "2", "1")
+	if err != nil || !strings.HasPrefix(reply, "granted ") {
+		j.t.Errorf("the permit of somebody who died: %s, %v", reply, err)
+	}
+	after, err := two.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	for _, permits := range []int{3, 0} {
+		if err := one.Resize(ctx, permits); err != nil {
+			return err
+		}
+	}
+	if err := after.Release(ctx); err != nil {
+		return err
+	}
+	return held.Release(ctx)
+}
+
+// inspecting sees who holds and who waits, who of several holds, and lists names.
 func inspecting(j job) error {
 	ctx := context.Background()
 	operator, user := j.client(j.t, ""), j.client(j.t, j.name)
@@ -182,6 +270,15 @@ func inspecting(j job) error {
 	if held, err := user.Mutex(j.name + "/free").IsHeld(ctx); held || err != nil {
 		return fmt.Errorf("a free lock is held: %v, %w", held, err)
 	}
+	permit := backend.Acquire(j.t, operator.Semaphore(j.name+"/permits", 2, holdfast.Owner("the operator")).Lock)
+	all, err := user.Semaphore(j.name+"/permits", 2).Holders(ctx)
+	if err != nil {
+		return err
+	}
+	if len(all) != 1 || all[0].Owner != "the operator" || all[0].Weight != 1 {
+		return fmt.Errorf("seen: %+v", all)
+	}
+	backend.Release(j.t, permit)
 	names, err := list(ctx, j.redis(j.t, j.name))
 	if err != nil {
 		return err
@@ -364,9 +461,14 @@ func TestRolesCannotDoMore(t *testing.T) {
 				if err == nil && strings.HasPrefix(reply, "granted") {
 					t.Errorf("%s is %s", user, reply)
 				}
+				reply, err = s.run(t, user, script.ShareAcquire, "free", mode, "AAAAAAAAAAAAAAAAAAAAAA", "1000", "0", "1", "{}", "sem", "2", "1", "1000", "holdfast:c:x", "")
+				if err == nil && strings.HasPrefix(reply, "granted") {
+					t.Errorf("%s is %s a permit", user, reply)
+				}
 			}
 			for _, command := range [][]any{
 				{"SET", "holdfast:{free}", "x", "NX", "PX", "1000"}, {"PEXPIRE", "holdfast:{held}", "3600000"}, {"APPEND", "holdfast:{held}", "+"},
+				{"HSET", "holdfast:{free}", "kind", "sem"}, {"PERSIST", "holdfast:{held}"},
 				{"ZADD", "holdfast:{held}:q", "1", "x"}, {"PUBLISH", "holdfast:c:x", "hf1 standby x 1 1"}, {"CONFIG", "GET", "*"}, {"FLUSHALL"},
 			} {
 				if err := s.redis(t, user).Do(ctx, command...).Err(); !errors.Is(denied(err), holdfast.ErrPermission) {

@@ -2,14 +2,24 @@ package doctor
 
 import (
 	"context"
+	"slices"
 	"strings"
 )
 
 // need is a command that locks need, with keys and channels as they use them.
 type need struct {
-	command  []any
-	waitOnly bool // without it, waiters poll or look
+	command []any
+	purpose purpose
 }
+
+// purpose is what a command is needed for.
+type purpose int
+
+const (
+	locking purpose = iota // of any kind
+	waiting                // waiters poll or look without it
+	sharing                // read-write locks and semaphores
+)
 
 // needs lists them, as docs/acl does.
 func (n *node) needs() []need {
@@ -19,28 +29,35 @@ func (n *node) needs() []need {
 		fence, subscribe, publish, numsub = n.probe.Fence, "ssubscribe", "spublish", "shardnumsub"
 	}
 	return []need{
-		{[]any{"eval", "return 1", "1", lock}, false},
-		{[]any{"evalsha", strings.Repeat("0", 40), "3", lock, queue, fence}, false},
-		{[]any{"time"}, false},
-		{[]any{"get", lock}, false},
-		{[]any{"set", lock, "x", "px", "1"}, false},
-		{[]any{"set", fence, "1"}, false},
-		{[]any{"del", lock}, false},
-		{[]any{"append", lock, "x"}, false},
-		{[]any{"exists", queue}, false},
-		{[]any{"pttl", lock}, false},
-		{[]any{"pexpire", lock, "1"}, false},
-		{[]any{"zadd", queue, "1", "x"}, false},
-		{[]any{"zcount", queue, "0", "1"}, false},
-		{[]any{"zrange", queue, "0", "0"}, false},
-		{[]any{"zrangebyscore", queue, "0", "1"}, false},
-		{[]any{"zrem", queue, "x"}, false},
-		{[]any{"zremrangebyscore", queue, "0", "1"}, false},
-		{[]any{"zscore", queue, "x"}, false},
-		{[]any{"pubsub", numsub, n.channel}, false},
-		{[]any{publish, n.channel, "x"}, true},
-		{[]any{subscribe, n.channel}, true},
-		{[]any{"ping"}, true},
+		{[]any{"eval", "return 1", "1", lock}, locking},
+		{[]any{"evalsha", strings.Repeat("0", 40), "3", lock, queue, fence}, locking},
+		{[]any{"time"}, locking},
+		{[]any{"get", lock}, locking},
+		{[]any{"set", lock, "x", "px", "1"}, locking},
+		{[]any{"set", fence, "1"}, locking},
+		{[]any{"del", lock}, locking},
+		{[]any{"append", lock, "x"}, locking},
+		{[]any{"exists", queue}, locking},
+		{[]any{"pttl", lock}, locking},
+		{[]any{"pexpire", lock, "1"}, locking},
+		{[]any{"zadd", queue, "1", "x"}, locking},
+		{[]any{"zcount", queue, "0", "1"}, locking},
+		{[]any{"zrange", queue, "0", "0"}, locking},
+		{[]any{"zrangebyscore", queue, "0", "1"}, locking},
+		{[]any{"zrem", queue, "x"}, locking},
+		{[]any{"zremrangebyscore", queue, "0", "1"}, locking},
+		{[]any{"zscore", queue, "x"}, locking},
+		{[]any{"pubsub", numsub, n.channel}, locking},
+		{[]any{publish, n.channel, "x"}, waiting},
+		{[]any{subscribe, n.channel}, waiting},
+		{[]any{"ping"}, waiting},
+		{[]any{"hget", lock, "last"}, sharing},
+		{[]any{"hgetall", lock}, sharing},
+		{[]any{"hmget", lock, "kind"}, sharing},
+		{[]any{"hset", lock, "kind", "sem"}, sharing},
+		{[]any{"hdel", lock, "fixed"}, sharing},
+		{[]any{"hvals", lock}, sharing},
+		{[]any{"persist", lock}, sharing},
 	}
 }
 
@@ -51,34 +68,38 @@ func (n *node) permissions(ctx context.Context) {
 		n.add(unchecked("acl", "ACL WHOAMI", err))
 		return
 	}
-	var broken, slow []string
+	refused := map[purpose][]string{}
 	for _, need := range n.needs() {
 		reply, err := n.rdb.Do(ctx, append([]any{"acl", "dryrun", user}, need.command...)...).Text()
-		switch {
-		case err != nil:
+		if err != nil {
 			f := unchecked("acl", "ACL DRYRUN", err)
 			f.Saw += "; the trial shows what fails"
 			n.add(f)
 			return
-		case reply == "OK":
-		case need.waitOnly:
-			slow = append(slow, need.name(reply))
-		default:
-			broken = append(broken, need.name(reply))
+		}
+		if reply != "OK" {
+			refused[need.purpose] = append(refused[need.purpose], need.name(reply))
 		}
 	}
 	f := Finding{ID: "acl", Severity: OK, Saw: "user " + user + " may send all that locks need"}
 	f.Remedy = "ACL SETUSER " + user + " with the list in docs/SECURITY.md"
-	switch {
-	case broken != nil:
-		f.Severity, f.Saw = Problem, "user "+user+" may not: "+strings.Join(append(broken, slow...), ", ")
-		f.Consequence = "locks cannot be acquired, renewed, released or handed over, whichever needs it"
-	case slow != nil:
-		f.Severity, f.Saw = Warning, "user "+user+" may not: "+strings.Join(slow, ", ")
-		f.Consequence = "waiters are not notified: they look, or poll, and get the lock late"
-	default:
+	if len(refused) == 0 {
 		f.Remedy = ""
+		n.add(f)
+		return
 	}
+	f.Severity, f.Saw = Warning, "user "+user+" may not: "+strings.Join(slices.Concat(refused[locking], refused[waiting], refused[sharing]), ", ")
+	var consequences []string
+	if refused[locking] != nil {
+		f.Severity = Problem
+		consequences = append(consequences, "locks cannot be acquired, renewed, released or handed over, whichever needs it")
+	} else if refused[waiting] != nil {
+		consequences = append(consequences, "waiters are not notified: they look, or poll, and get the lock late")
+	}
+	if refused[sharing] != nil {
+		consequences = append(consequences, "read-write locks and semaphores cannot be used; mutexes need none of the commands on hashes")
+	}
+	f.Consequence = strings.Join(consequences, "; ")
 	n.add(f)
 }
 

@@ -86,8 +86,11 @@ tell() {
   return "${PIPESTATUS[0]}"
 }
 
-# hunt MODE TIME: a campaign.
-hunt() { run "campaign, $1 mode, $2" tests tell go run ./cmd/campaign -mode "$1" -for "$2" -dir "$kept/$1"; }
+# hunt MODE TIME [LOCK]: a campaign.
+hunt() {
+  local lock=${3:-mutex}
+  run "campaign of the $lock, $1 mode, $2" tests tell go run ./cmd/campaign -subject "$lock" -mode "$1" -for "$2" -dir "$kept/$1"
+}
 
 # What makes worlds of the simulation that can be played again: tests/simulation/README.md.
 replayable='-tags replay -ldflags=-checklinkname=0'
@@ -112,6 +115,8 @@ soak() { # soak TIME
   mkdir -p "$kept" && : >"$kept/output"
   hunt default $((all / 2))s
   hunt strict $((all / 12 + 5))s
+  hunt default $((all / 12 + 5))s rwmutex
+  hunt default $((all / 12 + 5))s semaphore
   longer $((all / 4 + 5))s "$replayable" ./simulation -run Simulation
   longer $((all / 60 + 5))s -race ./processes
   longer "$1" "" ./mutants
@@ -125,6 +130,8 @@ slice() {
   mkdir -p "$kept" && : >"$kept/output"
   hunt default 150s
   hunt strict 40s
+  hunt default 40s rwmutex
+  hunt default 40s semaphore
   run "100 simulated hours" tests tell env HOLDFAST_SIMULATE_HOURS=100 go test $replayable -count=1 -v -timeout 0 -run Simulation ./simulation
   run "every mutant" tests tell env HOLDFAST_MUTANTS=all go test -count=1 -v -timeout 0 -run FoundOut ./mutants
   report

@@ -52,7 +52,7 @@ func (e *Entry) Replayed() string {
 	if len(e.Kinds) > 0 {
 		kinds = strings.Join(e.Kinds, ",")
 	}
-	return fmt.Sprintf("go run ./cmd/campaign -replay %d -kinds %s -servers %s -mode %s -histories 20", e.Seed, kinds, e.Server, e.Mode)
+	return fmt.Sprintf("go run ./cmd/campaign -replay %d -kinds %s -servers %s -mode %s -subject %s -histories 20", e.Seed, kinds, e.Server, e.Mode, e.Subject)
 }
 
 // ledger is the file to which histories are added, and what it had at first.

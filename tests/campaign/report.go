@@ -15,6 +15,7 @@ import (
 // Report is what a campaign found, together with those that it goes on with.
 type Report struct {
 	Mode       Mode           `json:"mode"`
+	Subject    string         `json:"subject"` // the kind of lock
 	Revision   string         `json:"revision"`
 	Seed       uint64         `json:"seed"`
 	Servers    map[string]int `json:"servers"` // histories on each
@@ -53,7 +54,7 @@ type Report struct {
 type row struct{ histories, struck, violations, overlaps, stale int }
 
 func newReport(cfg *Config, kinds []*Kind) *Report {
-	return &Report{Mode: cfg.Mode, Revision: currentRevision(), Seed: cfg.Seed, Kinds: len(kinds), Servers: map[string]int{}, Overlaps: map[string]int{}, kinds: kinds, rows: map[string]*row{}}
+	return &Report{Mode: cfg.Mode, Subject: cfg.subject().Name(), Revision: currentRevision(), Seed: cfg.Seed, Kinds: len(kinds), Servers: map[string]int{}, Overlaps: map[string]int{}, kinds: kinds, rows: map[string]*row{}}
 }
 
 func (r *Report) add(e Entry) {
@@ -121,7 +122,7 @@ func (r *Report) WriteJSON(w io.Writer) error {
 
 // Write writes the report for people.
 func (r *Report) Write(w io.Writer) error {
-	fmt.Fprintf(w, "\nMode %s, revision %s, seed %d, %s\n\n", r.Mode, r.Revision, r.Seed, r.Took.Round(time.Second))
+	fmt.Fprintf(w, "\nMode %s, %s, revision %s, seed %d, %s\n\n", r.Mode, r.Subject, r.Revision, r.Seed, r.Took.Round(time.Second))
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	line := func(name string, value any) { fmt.Fprintf(table, "%s\t%v\n", name, value) }
 	line("histories", fmt.Sprintf("%d (%d without faults, %d with one kind, %d with two; %d void)", r.Histories, r.Calm, r.Alone, r.Paired, r.Void))

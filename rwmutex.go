@@ -90,7 +90,10 @@ func (l *Lease) weigh(ctx context.Context, as *Lock) (*Lease, error) {
 	}
 	a, _, err := c.call(ctx, request{
 		op: "weigh", lock: as, script: script.ShareWeigh, urgent: true, durable: true,
-		args: []string{as.flags(""), g.from.token, strconv.Itoa(as.set.weight)},
+		args: []string{
+			as.flags(""), g.from.token, strconv.Itoa(as.set.weight),
+			strconv.FormatUint(g.fence, 10), strconv.FormatUint(l.fence, 10),
+		},
 	})
 	if err != nil {
 		return nil, l.abort(err)
@@ -188,9 +191,6 @@ func (l *Lease) replace(as *Lock, a answer, pttl int64, fence uint64) (*Lease, e
 		return nil, l.ended
 	}
 	next := newGrant(&from, g.since, a.sent, term-drift(term), fence, 1)
-	if as.set.reads() {
-		next.next = l.fence // a goroutine to which it was passed on has a later one
-	}
 	if next.expired(clock.Now()) {
 		defer g.mu.Unlock()
 		g.lose(&LostError{Name: as.name, Reason: LossExpired})

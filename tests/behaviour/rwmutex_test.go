@@ -195,6 +195,49 @@ func TestDowngradeLeavesNoGap(t *testing.T) {
 	})
 }
 
+// A writer to which the lock was passed on within the process has a later fence than the
+// grant. Readers that join it have that one.
+func TestDowngradeOfAWriterThatTheLockWasPassedOnTo(t *testing.T) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		rw := b.Client(t, nil).RWMutex("a")
+		blocked := backend.Acquire(t, writers(t, b))
+		first, second := backend.Start(t, rw.Writer()), backend.Start(t, rw.Writer())
+		backend.Waiters(t, rw.Writer(), 1)
+		time.Sleep(20 * time.Millisecond) // so that one stands behind the other
+		backend.Release(t, blocked)
+		var before, writer *holdfast.Lease
+		select {
+		case before = <-first:
+			backend.Release(t, before)
+			writer = backend.Receive(t, second)
+		case before = <-second:
+			backend.Release(t, before)
+			writer = backend.Receive(t, first)
+		}
+		all, err := rw.Writer().Holders(t.Context())
+		if err != nil || len(all) != 1 {
+			t.Fatalf("Holders: %+v, %v", all, err)
+		}
+		t.Logf("passed on: %v", all[0].Fence == before.Token())
+		own, err := rw.Downgrade(t.Context(), writer)
+		if err != nil {
+			t.Fatal(err)
+		}
+		other := backend.Acquire(t, readers(t, b))
+		neighbour := backend.Acquire(t, rw.Reader())
+		for who, l := range map[string]*holdfast.Lease{"own": own, "other process's": other, "neighbour's": neighbour} {
+			if l.Token() != writer.Token() {
+				t.Errorf("the %s reader has fence %d, and the writer had %d", who, l.Token(), writer.Token())
+			}
+			if err := l.Extend(t.Context(), time.Minute); err != nil {
+				t.Errorf("Extend by the %s reader: %v", who, err)
+			}
+			backend.Release(t, l)
+		}
+		b.Cleaned(t)
+	})
+}
+
 func TestUpgradeOfALoneReader(t *testing.T) {
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		rw := b.Client(t, nil).RWMutex("a")

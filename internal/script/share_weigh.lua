@@ -41,11 +41,11 @@ local function main()
       return 'held ' .. whole(now)
     end
     fence = mint(1)
-    common_fence = fence
-  elseif wanted < weight then
+  else
+    insist()
     fence = math.max(fence, leased)
-    common_fence = fence
   end
+  common_fence = fence
   local granted, info = string.match(hold, '^%d+:%d+:%d+:(%d+):(.*)$')
   used = used + wanted - weight
   write_hold(token, expiry, wanted, fence, granted, info)

@@ -22,6 +22,12 @@ local function parse_hold(value)
   return tonumber(expiry), tonumber(weight), tonumber(fence)
 end
 
+-- Lets the script write when the server is out of memory: HDEL works then, and so does
+-- what comes after a script's first write.
+local function insist()
+  redis.call('HDEL', KEYS[1], '')
+end
+
 -- Removes the holds whose time is over. The sums are made anew, from what is there.
 local function sweep()
   local all = redis.call('HGETALL', KEYS[1])
@@ -42,6 +48,7 @@ local function sweep()
     common_fence = nil
     return
   end
+  insist()
   for i = 1, #gone, 100 do
     redis.call('HDEL', KEYS[1], unpack(gone, i, math.min(i + 99, #gone)))
   end

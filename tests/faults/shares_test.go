@@ -12,6 +12,64 @@ import (
 	"github.com/holdfast-go/holdfast/tests/proxy"
 )
 
+func TestOutOfMemoryWithShares(t *testing.T) {
+	t.Parallel()
+	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+		const ttl = 900 * time.Millisecond
+		c := b.Client(t, nil)
+		leases := map[string]*holdfast.Lease{
+			"permit": backend.Acquire(t, c.Semaphore("s", 2, holdfast.TTL(ttl)).Lock),
+			"reader": backend.Acquire(t, c.RWMutex("a", holdfast.TTL(ttl)).Reader()),
+			"writer": backend.Acquire(t, c.RWMutex("b", holdfast.TTL(ttl)).Writer()),
+		}
+		downgraded := backend.Acquire(t, c.RWMutex("d").Writer())
+		first := map[string]time.Time{}
+		for what, l := range leases {
+			first[what] = l.Deadline()
+		}
+		do(t, b.Server, "CONFIG", "SET", "maxmemory", "1")
+		for what, l := range map[string]*holdfast.Lock{
+			"permit": c.Semaphore("s", 2).Lock, "reader": b.Client(t, nil).RWMutex("a").Reader(), "writer": c.RWMutex("c").Writer(),
+		} {
+			if _, err := l.TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrOutOfMemory) {
+				t.Errorf("TryAcquire of a %s: %v", what, err)
+			}
+		}
+		reader, err := c.RWMutex("d").Downgrade(t.Context(), downgraded)
+		if err != nil {
+			t.Errorf("Downgrade: %v", err)
+		} else {
+			backend.Release(t, reader)
+		}
+		for what, l := range leases {
+			backend.Eventually(t, "renewals go on", func() bool { return l.Err() != nil || l.Deadline().Sub(first[what]) > 2*ttl })
+			if err := l.Err(); err != nil {
+				t.Errorf("the %s: %v", what, err)
+				continue
+			}
+			backend.Release(t, l)
+		}
+		do(t, b.Server, "CONFIG", "SET", "maxmemory", "0")
+		b.Cleaned(t)
+	})
+}
+
+func TestReleaseOfAShareWithoutMemory(t *testing.T) {
+	t.Parallel()
+	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+		lease := backend.Acquire(t, b.Client(t, nil).Semaphore("s", 1, holdfast.TTL(300*time.Millisecond), holdfast.Renew(false)).Lock)
+		begun := time.Now()
+		if err := lease.Extend(t.Context(), time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Until(begun.Add(400 * time.Millisecond))) // past what it had at first
+		do(t, b.Server, "CONFIG", "SET", "maxmemory", "1")
+		backend.Release(t, lease)
+		do(t, b.Server, "CONFIG", "SET", "maxmemory", "0")
+		b.Cleaned(t)
+	})
+}
+
 func TestLateCopyOfADowngradeLetsNobodyIn(t *testing.T) {
 	t.Parallel()
 	b := backend.One(t)

@@ -67,11 +67,11 @@ local function load(expected, wanted)
   if wanted and not fixed and limit ~= wanted then
     error('BADLIMIT the semaphore has ' .. whole(limit) .. ' permits for those who use it now, not ' .. whole(wanted), 0)
   end
-  if now < next_expiry then
-    return f[7]
-  end
-  sweep()
+  -- Whoever may publish chooses tokens, such as the name of another field.
   local expiry = f[7] and parse_hold(f[7])
+  if now >= next_expiry then
+    sweep()
+  end
   return expiry and expiry > now and f[7]
 end
 

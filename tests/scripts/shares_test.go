@@ -1,0 +1,46 @@
+package scripts
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/holdfast-go/holdfast/internal/script"
+	"github.com/holdfast-go/holdfast/tests/backend"
+)
+
+// share takes a share of a lock of that kind and limit.
+func (b bench) share(mode, token, kind string, limit, weight int) string {
+	b.t.Helper()
+	args := []any{mode, token, 60000, 0, 1, info, kind, limit, weight}
+	if mode != "t" {
+		args = append(args, 1500, "channel-"+token, "")
+	}
+	return b.eval(script.ShareAcquire, args...)
+}
+
+func TestShares(t *testing.T) {
+	for name, test := range map[string]func(b bench){
+		// Whoever may publish can have a client send a release for any token.
+		"a token that is the name of another field": func(b bench) {
+			b.expect("granted T P T 1", b.share("t", "A", "sem", 1, 1))
+			before := b.rdb.HGetAll(b.t.Context(), "{k}").Val()
+			for field := range before {
+				if field == "A" {
+					continue
+				}
+				b.expect("gone T", b.eval(script.ShareRelease, "", field, "", 0))
+				b.expect("gone T", b.eval(script.ShareRenew, "", field, 60000, 0, before["fence"]))
+				b.expect("gone T", b.eval(script.ShareWeigh, "", field, 1, before["fence"], before["fence"]))
+			}
+			if now := b.rdb.HGetAll(b.t.Context(), "{k}").Val(); fmt.Sprint(now) != fmt.Sprint(before) {
+				b.t.Errorf("the lock has become %v; it was %v", now, before)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			backend.Each(t, func(t *testing.T, back *backend.Backend) {
+				test(bench{t, back.Redis(t)})
+			})
+		})
+	}
+}

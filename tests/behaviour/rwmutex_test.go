@@ -317,6 +317,38 @@ func TestReadersOfAProcessShareALease(t *testing.T) {
 	})
 }
 
+// Close takes the lock from nobody who may still be working: nor from the others, when one
+// of the readers that share a lease is done.
+func TestCloseWaitsForAllReadersThatShareALease(t *testing.T) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		c := b.Client(t, nil)
+		r := c.RWMutex("a").Reader()
+		one, two := backend.Acquire(t, r), backend.Acquire(t, r)
+		three := backend.Acquire(t, r)
+		if all, err := r.Holders(t.Context()); err != nil || len(all) != 1 {
+			t.Logf("no shared lease: Holders: %+v, %v", all, err) // it took more than 100 ms
+		}
+		closed := make(chan error, 1)
+		go func() { closed <- c.Close(t.Context()) }()
+		<-three.Context().Done()
+		for i, l := range []*holdfast.Lease{two, one, three} {
+			wantHeld(t, writers(t, b))
+			if err := l.Release(t.Context()); err != nil {
+				t.Errorf("Release of reader %d: %v", i, err)
+			}
+		}
+		select {
+		case err := <-closed:
+			if err != nil {
+				t.Errorf("Close: %v", err)
+			}
+		case <-time.After(10 * time.Second):
+			t.Error("Close does not return")
+		}
+		b.Cleaned(t)
+	})
+}
+
 func TestKindsOfLocksAreNotMixedUp(t *testing.T) {
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		c := b.Client(t, nil)

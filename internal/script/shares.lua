@@ -61,16 +61,20 @@ local function load(expected, wanted)
   local f = redis.call('HMGET', KEYS[1], 'kind', 'limit', 'used', 'next', 'fixed', 'fence', token)
   kind, limit, used, next_expiry, fixed = f[1] or expected, tonumber(f[2] or wanted), tonumber(f[3] or 0), tonumber(f[4] or 9e15), f[5]
   common_fence = f[6] and tonumber(f[6])
-  if not f[1] and redis.call('EXISTS', KEYS[1]) == 1 or expected and kind ~= expected then
+  local known = f[1] or redis.call('EXISTS', KEYS[1]) == 0
+  -- Whoever may publish chooses tokens, such as the name of another field.
+  local expiry = f[7] and parse_hold(f[7])
+  if known and now >= next_expiry then
+    sweep()
+    if used == 0 and not fixed then
+      kind, limit = expected or kind, wanted or limit
+    end
+  end
+  if not known or expected and kind ~= expected then
     error('BADKIND the key holds another kind of lock, or something else', 0)
   end
   if wanted and not fixed and limit ~= wanted then
     error('BADLIMIT the semaphore has ' .. whole(limit) .. ' permits for those who use it now, not ' .. whole(wanted), 0)
-  end
-  -- Whoever may publish chooses tokens, such as the name of another field.
-  local expiry = f[7] and parse_hold(f[7])
-  if now >= next_expiry then
-    sweep()
   end
   return expiry and expiry > now and f[7]
 end

@@ -2,6 +2,7 @@ package scripts
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/holdfast-go/holdfast/internal/script"
@@ -34,6 +35,22 @@ func TestShares(t *testing.T) {
 			}
 			if now := b.rdb.HGetAll(b.t.Context(), "{k}").Val(); fmt.Sprint(now) != fmt.Sprint(before) {
 				b.t.Errorf("the lock has become %v; it was %v", now, before)
+			}
+		},
+		// Others had it for longer than they needed; the key lasts for as long as they could have.
+		"the dead do not say what a lock is": func(b bench) {
+			for _, next := range []struct {
+				kind  string
+				limit int
+			}{{"sem", 5}, {"rw", 1e9}, {"sem", 3}} {
+				b.expect("granted T P T 1", b.share("t", "A", "sem", 3, 1))
+				b.expect("granted T 30 T 1", b.eval(script.ShareAcquire, "t", "dead", 30, 0, 1, info, "sem", 3, 1))
+				b.expect("released T", b.eval(script.ShareRelease, "", "A", "", 0))
+				backend.Eventually(b.t, "the hold has expired", func() bool {
+					return strings.HasPrefix(b.eval(script.ShareHolders, "", "x"), "holders T 0 0 ")
+				})
+				b.expect("granted T P T 1", b.share("t", "B", next.kind, next.limit, 1))
+				b.expect("released T", b.eval(script.ShareRelease, "", "B", "", 0))
 			}
 		},
 	} {

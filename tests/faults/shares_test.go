@@ -12,6 +12,8 @@ import (
 	"github.com/holdfast-go/holdfast/tests/proxy"
 )
 
+// Row 15 for locks that several may hold: holds go on past the time at which the first of
+// them would have expired, which is when all of them are looked at.
 func TestOutOfMemoryWithShares(t *testing.T) {
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
@@ -54,6 +56,7 @@ func TestOutOfMemoryWithShares(t *testing.T) {
 	})
 }
 
+// A release does not need memory either, when it is the first to look at all holds.
 func TestReleaseOfAShareWithoutMemory(t *testing.T) {
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
@@ -70,6 +73,8 @@ func TestReleaseOfAShareWithoutMemory(t *testing.T) {
 	})
 }
 
+// The token is the same before and after: what was sent for the writer that it was must
+// not make a reader of the writer that it is again.
 func TestLateCopyOfADowngradeLetsNobodyIn(t *testing.T) {
 	t.Parallel()
 	b := backend.One(t)
@@ -95,6 +100,7 @@ func TestLateCopyOfADowngradeLetsNobodyIn(t *testing.T) {
 	b.Cleaned(t)
 }
 
+// Nor may an upgrade that was repeated make a writer of a reader.
 func TestLateCopyOfAnUpgradeKeepsNobodyOut(t *testing.T) {
 	t.Parallel()
 	b := backend.One(t)
@@ -120,6 +126,7 @@ func TestLateCopyOfAnUpgradeKeepsNobodyOut(t *testing.T) {
 	b.Cleaned(t)
 }
 
+// A change that was carried out is answered in the same way when it is sent again.
 func TestLostRepliesToChangesOfWeight(t *testing.T) {
 	t.Parallel()
 	b := backend.One(t)
@@ -156,5 +163,20 @@ func TestLostRepliesToChangesOfWeight(t *testing.T) {
 		t.Errorf("Extend: %v", err)
 	}
 	backend.Release(t, reader)
+	b.Cleaned(t)
+}
+
+// An upgrade is a grant: without its replicas it is none.
+func TestUpgradeThatReplicasDoNotConfirm(t *testing.T) {
+	t.Parallel()
+	b := backend.One(t)
+	rw := b.Client(t, nil).RWMutex("a", holdfast.MinReplicas(1, 50*time.Millisecond))
+	reader := backend.Acquire(t, rw.Reader(holdfast.MinReplicas(0, 0)))
+	if lease, err := rw.TryUpgrade(t.Context(), reader); !errors.Is(err, holdfast.ErrReplicas) {
+		t.Errorf("TryUpgrade without a replica: %v, %v; want ErrReplicas", lease, err)
+	}
+	if err := reader.Err(); !errors.Is(err, holdfast.ErrLost) {
+		t.Errorf("the reader: %v; want ErrLost", err)
+	}
 	b.Cleaned(t)
 }

@@ -76,6 +76,9 @@ func (rw *RWMutex) TryUpgrade(ctx context.Context, reader *Lease) (*Lease, error
 // mustBe refuses a lease of another lock.
 func (l *Lease) mustBe(want *Lock, what, side string) error {
 	have := l.g.l
+	if want.err != nil {
+		return want.err
+	}
 	if have.c != want.c || have.keys != want.keys || have.set.kind != want.set.kind || have.set.weight != want.set.weight {
 		return fmt.Errorf("%w: lock %q: %s needs a lease of its %s; this is another, of %q", ErrInvalid, want.name, what, side, have.name)
 	}

@@ -240,7 +240,8 @@ func TestDowngradeOfAWriterThatTheLockWasPassedOnTo(t *testing.T) {
 
 func TestUpgradeOfALoneReader(t *testing.T) {
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
-		rw := b.Client(t, nil).RWMutex("a")
+		c := b.Client(t, nil)
+		rw, bad := c.RWMutex("a"), c.RWMutex("a", holdfast.TTL(0))
 		reader := backend.Acquire(t, rw.Reader())
 		other := backend.Acquire(t, readers(t, b))
 		if _, err := rw.TryUpgrade(t.Context(), reader); !errors.Is(err, holdfast.ErrHeld) {
@@ -261,6 +262,9 @@ func TestUpgradeOfALoneReader(t *testing.T) {
 			t.Errorf("the reader's lease after its upgrade: %v; want ErrReleased", err)
 		}
 		wantHeld(t, readers(t, b))
+		if _, err := bad.Downgrade(t.Context(), writer); !errors.Is(err, holdfast.ErrInvalid) || writer.Err() != nil {
+			t.Errorf("Downgrade to a TTL of 0: %v, and the writer: %v; want ErrInvalid", err, writer.Err())
+		}
 		if err := writer.Extend(t.Context(), time.Second); err != nil {
 			t.Errorf("Extend after an upgrade: %v", err)
 		}

@@ -83,19 +83,6 @@ local function room(weight)
   return used + weight <= limit
 end
 
--- The fence of a reader: that of the readers that are there, or of the last grant to a
--- writer, or one that is not below it.
-local function readers_fence()
-  if common_fence then
-    return common_fence, 1
-  end
-  local last = redis.call('GET', KEYS[3])
-  if last and string.match(last, '^%d+$') then
-    return tonumber(last), 1
-  end
-  return mint(1)
-end
-
 -- Makes the key last for as long as its holds.
 local function outlast(ttl)
   if not fixed and redis.call('PTTL', KEYS[1]) < ttl then
@@ -112,8 +99,8 @@ end
 -- Adds a hold, for which there is room. Returns its fence, and how many are reserved.
 local function admit(owner, weight, info, ttl, block)
   local fence, n
-  if kind == 'rw' and weight < limit then
-    fence, n = readers_fence()
+  if kind == 'rw' and weight < limit and common_fence then
+    fence, n = common_fence, 1
   else
     fence, n = mint(block)
   end

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/holdfast-go/holdfast/internal/script"
 	"github.com/holdfast-go/holdfast/tests/backend"
@@ -36,6 +37,21 @@ func TestShares(t *testing.T) {
 			if now := b.rdb.HGetAll(b.t.Context(), "{k}").Val(); fmt.Sprint(now) != fmt.Sprint(before) {
 				b.t.Errorf("the lock has become %v; it was %v", now, before)
 			}
+		},
+		// A counter that is put back, as by a replica that was behind, is no fence.
+		"a reader after a counter was put back": func(b bench) {
+			fence := func() string { return b.rdb.HGet(b.t.Context(), "{k}", "fence").Val() }
+			b.expect("granted T P T 1", b.share("t", "A", "rw", 1e9, 1e9))
+			writer := fence()
+			b.expect("released T", b.eval(script.ShareRelease, "", "A", "", 0))
+			b.rdb.Set(b.t.Context(), "{k}:f", b.later(-time.Minute), 0)
+			b.expect("granted T P T 1", b.share("t", "B", "rw", 1e9, 1))
+			if got := fence(); got < writer {
+				b.t.Errorf("the reader has fence %s, and the writer before it had %s", got, writer)
+			}
+			b.expect("released T", b.eval(script.ShareRelease, "", "B", "", 0))
+			b.rdb.Set(b.t.Context(), "{k}:f", "9999999999999999", 0)
+			b.expect("error BADFENCE the fence counter is not a number that fences can follow", b.share("t", "C", "rw", 1e9, 1))
 		},
 		// Others had it for longer than they needed; the key lasts for as long as they could have.
 		"the dead do not say what a lock is": func(b bench) {

@@ -5,7 +5,7 @@
 -- limit. A read-write lock is one whose writers weigh all of it, a semaphore one whose
 -- limit is the number of its permits. The lock is a hash:
 --   kind   rw or sem
---   limit  of the weights
+--   limit  of the weights; 0 when whoever comes next says what it is
 --   used   their sum
 --   next   server time (µs) before which no hold expires: those that have are swept out
 --          when it comes, so that not every script has to look at every hold
@@ -61,6 +61,9 @@ local function load(expected, wanted)
   local f = redis.call('HMGET', KEYS[1], 'kind', 'limit', 'used', 'next', 'fixed', 'fence', token)
   kind, limit, used, next_expiry, fixed = f[1] or expected, tonumber(f[2] or wanted), tonumber(f[3] or 0), tonumber(f[4] or 9e15), f[5]
   common_fence = f[6] and tonumber(f[6])
+  if limit == 0 then
+    limit = wanted
+  end
   local known = f[1] or redis.call('EXISTS', KEYS[1]) == 0
   -- Whoever may publish chooses tokens, such as the name of another field.
   local expiry = f[7] and parse_hold(f[7])
@@ -92,7 +95,7 @@ end
 
 local function write_hold(owner, expiry, weight, fence, granted, info)
   next_expiry = math.min(next_expiry, expiry)
-  redis.call('HSET', KEYS[1], 'kind', kind, 'limit', whole(limit), 'used', whole(used), 'next', whole(next_expiry),
+  redis.call('HSET', KEYS[1], 'kind', kind, 'limit', whole(limit or 0), 'used', whole(used), 'next', whole(next_expiry),
     'last', owner, 'fence', whole(common_fence or fence), owner, whole(expiry) .. ':' .. whole(weight) .. ':' .. whole(fence) .. ':' .. granted .. ':' .. info)
 end
 

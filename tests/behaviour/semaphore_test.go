@@ -174,6 +174,32 @@ func TestResizeBelowWhatAWaiterWants(t *testing.T) {
 	})
 }
 
+// What clients name holds again at once, also for those who wait, while others hold permits.
+func TestResizeTo0WhilePermitsAreHeld(t *testing.T) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		s := b.Client(t, nil).Semaphore("s", 2, holdfast.TTL(time.Second))
+		one := backend.Acquire(t, s.Lock)
+		if err := s.Resize(t.Context(), 1); err != nil {
+			t.Fatal(err)
+		}
+		next := backend.Start(t, permits(t, b, 2))
+		backend.Waiters(t, s.Lock, 1)
+		if err := s.Resize(t.Context(), 0); err != nil {
+			t.Fatal(err)
+		}
+		begun := one.Deadline()
+		backend.Eventually(t, "the holder renews", func() bool { return one.Err() != nil || one.Deadline().After(begun) })
+		two := backend.Receive(t, next)
+		wantHeld(t, permits(t, b, 2))
+		if _, err := permits(t, b, 3).TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrPermits) {
+			t.Errorf("TryAcquire by who thinks that there are 3: %v; want ErrPermits", err)
+		}
+		backend.Release(t, one)
+		backend.Release(t, two)
+		b.Cleaned(t)
+	})
+}
+
 // What one waiter cannot have is no reason to fail the others of its process.
 func TestWaiterThatWantsTooMuchFailsAlone(t *testing.T) {
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {

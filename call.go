@@ -59,7 +59,7 @@ func (c *Client) send(ctx context.Context, rq request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	if safe != nil && (reply.Word == "granted" || reply.Word == "renewed") {
+	if safe != nil && (reply.Word == "granted" || reply.Word == "renewed" || reply.Word == "weighed") {
 		return answer{}, safe
 	}
 	c.rtt.observe(time.Since(sent.Mono))

@@ -177,15 +177,16 @@ func (c *campaign) step() *grant {
 // failed sees to an error of the attempt. A waiter outlives an outage: once the server
 // has answered it, only its context bounds it.
 func (c *campaign) failed(err error) {
-	late := errors.Is(err, errLate) || errors.Is(err, ErrReplicas)
-	if c.answered && !late && passing(kindOfError(err)) {
+	// What this attempt met need not meet the next: it may want less.
+	own := errors.Is(err, errLate) || errors.Is(err, ErrReplicas) || errors.Is(err, ErrPermits)
+	if c.answered && !own && passing(kindOfError(err)) {
 		c.pause(jitter(500*time.Millisecond, 50))
 		return
 	}
 	l := c.attempt.l
 	c.attempt.abandon()
 	c.attempt = nil
-	if late {
+	if own {
 		c.ln.failHead(l, err)
 		return
 	}

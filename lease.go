@@ -223,7 +223,7 @@ func (l *Lease) giveUp(patient bool) (first <-chan struct{}, done bool, err erro
 	if l.releasing != nil {
 		return l.releasing, false, nil
 	}
-	if l.ended == nil && g.part(l) {
+	if !g.over && g.part(l) { // also when the client closes
 		l.finish(ErrReleased)
 		l.released = true
 		return nil, true, nil

@@ -77,6 +77,9 @@ func (rw *RWMutex) TryUpgrade(ctx context.Context, reader *Lease) (*Lease, error
 // mustBe refuses a lease of another lock.
 func (l *Lease) mustBe(want *Lock, what, side string) error {
 	have := l.g.l
+	if want.err != nil {
+		return want.err
+	}
 	if have.c != want.c || have.keys != want.keys || have.set.kind != want.set.kind || have.set.weight != want.set.weight {
 		return fmt.Errorf("%w: lock %q: %s needs a lease of its %s; this is another, of %q", ErrInvalid, want.name, what, side, have.name)
 	}
@@ -91,7 +94,10 @@ func (l *Lease) weigh(ctx context.Context, as *Lock) (*Lease, error) {
 	}
 	a, _, err := c.call(ctx, request{
 		op: "weigh", lock: as, script: script.ShareWeigh, urgent: true, durable: true,
-		args: []string{as.flags(""), g.from.token, strconv.Itoa(as.set.weight)},
+		args: []string{
+			as.flags(""), g.from.token, strconv.Itoa(as.set.weight),
+			strconv.FormatUint(g.fence, 10), strconv.FormatUint(l.fence, 10),
+		},
 	})
 	if err != nil {
 		return nil, l.abort(err)
@@ -189,9 +195,6 @@ func (l *Lease) replace(as *Lock, a answer, pttl int64, fence uint64) (*Lease, e
 		return nil, l.ended
 	}
 	next := newGrant(&from, g.since, a.sent, term-drift(term), fence, 1)
-	if as.set.reads() {
-		next.next = l.fence // a goroutine to which it was passed on has a later one
-	}
 	if next.expired(clock.Now()) {
 		defer g.mu.Unlock()
 		g.lose(&LostError{Name: as.name, Reason: LossExpired})

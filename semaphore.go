@@ -31,7 +31,7 @@ func (c *Client) Semaphore(name string, permits int, opts ...Option) *Semaphore 
 // Weight says how many permits of a semaphore an acquire takes. Default 1.
 func Weight(n int) Option {
 	return func(s *settings) {
-		if n <= 0 {
+		if n <= 0 || s.kind == &readWrite { // which has its weight already
 			n = -1
 		}
 		s.weight = n

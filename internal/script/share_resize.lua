@@ -25,8 +25,9 @@ local function main()
     redis.call('HSET', KEYS[1], 'kind', kind, 'limit', whole(limit), 'used', whole(used), 'next', whole(next_expiry), 'fixed', fixed)
     redis.call('PERSIST', KEYS[1])
   elseif fixed then
-    fixed = false
+    limit, fixed = nil, false
     redis.call('HDEL', KEYS[1], 'fixed')
+    redis.call('HSET', KEYS[1], 'limit', '0')
     sweep()
     if used > 0 then
       local last = 0
@@ -36,8 +37,11 @@ local function main()
       redis.call('PEXPIRE', KEYS[1], math.ceil((last - now) / 1000))
     end
   end
-  if rest == 0 and limit and redis.call('EXISTS', KEYS[2]) == 1 then
+  local first = rest == 0 and first_waiter()
+  if first and limit then
     pcall(serve)
+  elseif first then
+    stand_by(first, now) -- to name it
   end
   return 'resized ' .. whole(now) .. ' ' .. whole(limit or 0) .. ' ' .. whole(used)
 end

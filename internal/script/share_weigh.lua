@@ -2,16 +2,18 @@
 -- reader that is alone a writer.
 --
 -- KEYS    [1] lock  [2] queue  [3] fence counter, in Strict mode [4] incarnation mark
--- ARGV    [1] flags as in prelude.lua  [2] token  [3] weight
+-- ARGV    [1] flags as in prelude.lua  [2] token  [3] weight  [4] the fence that the grant has
+--         [5] the fence of the lease: a later one, if the grant was passed on
 -- Returns 'weighed NOW PTTL FENCE'
 --         'held NOW'              there is no room for the weight; nothing was changed
---         'gone NOW'              there is no such hold
+--         'gone NOW'              there is no such hold, or it was weighed anew since
 --         'quarantined NOW REST'  Strict mode: nothing is granted for so many ms
 --         'error MESSAGE'         nothing was changed
 --
 -- Invariants: there is no time in which the hold is not there; a hold that becomes
--- heavier has a new fence, a lighter one the fence that it had; sent twice, the second run
--- changes nothing and answers as the first.
+-- heavier has a new fence, a lighter one that of the lease, as have the readers that join it;
+-- sent twice, the second run changes nothing and answers as the first; a copy that comes
+-- after the next change of weight changes nothing.
 
 -- include prelude.lua
 -- include mint.lua
@@ -19,7 +21,7 @@
 -- include shares.lua
 -- include incarnation.lua
 
-local wanted = tonumber(ARGV[3])
+local wanted, had, leased = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 
 local function main()
   local rest = quarantine()
@@ -28,6 +30,9 @@ local function main()
     return 'gone ' .. whole(now)
   end
   local expiry, weight, fence = parse_hold(hold)
+  if fence ~= had and not (fence > had and weight == wanted) then
+    return 'gone ' .. whole(now)
+  end
   if wanted > weight then
     if rest > 0 then
       return 'quarantined ' .. whole(now) .. ' ' .. rest
@@ -36,8 +41,11 @@ local function main()
       return 'held ' .. whole(now)
     end
     fence = mint(1)
-    common_fence = fence
+  else
+    insist()
+    fence = math.max(fence, leased)
   end
+  common_fence = fence
   local granted, info = string.match(hold, '^%d+:%d+:%d+:(%d+):(.*)$')
   used = used + wanted - weight
   write_hold(token, expiry, wanted, fence, granted, info)

@@ -5,7 +5,7 @@
 -- limit. A read-write lock is one whose writers weigh all of it, a semaphore one whose
 -- limit is the number of its permits. The lock is a hash:
 --   kind   rw or sem
---   limit  of the weights
+--   limit  of the weights; 0 when whoever comes next says what it is
 --   used   their sum
 --   next   server time (µs) before which no hold expires: those that have are swept out
 --          when it comes, so that not every script has to look at every hold
@@ -19,6 +19,12 @@ local moved = false -- the queue has another first waiter than before, who must 
 local function parse_hold(value)
   local expiry, weight, fence = string.match(value, '^(%d+):(%d+):(%d+):')
   return tonumber(expiry), tonumber(weight), tonumber(fence)
+end
+
+-- Lets the script write when the server is out of memory: HDEL works then, and so does
+-- what comes after a script's first write.
+local function insist()
+  redis.call('HDEL', KEYS[1], '')
 end
 
 -- Removes the holds whose time is over. The sums are made anew, from what is there.
@@ -41,6 +47,7 @@ local function sweep()
     common_fence = nil
     return
   end
+  insist()
   for i = 1, #gone, 100 do
     redis.call('HDEL', KEYS[1], unpack(gone, i, math.min(i + 99, #gone)))
   end
@@ -53,17 +60,24 @@ local function load(expected, wanted)
   local f = redis.call('HMGET', KEYS[1], 'kind', 'limit', 'used', 'next', 'fixed', 'fence', token)
   kind, limit, used, next_expiry, fixed = f[1] or expected, tonumber(f[2] or wanted), tonumber(f[3] or 0), tonumber(f[4] or 9e15), f[5]
   common_fence = f[6] and tonumber(f[6])
-  if not f[1] and redis.call('EXISTS', KEYS[1]) == 1 or expected and kind ~= expected then
+  if limit == 0 then
+    limit = wanted
+  end
+  local known = f[1] or redis.call('EXISTS', KEYS[1]) == 0
+  -- Whoever may publish chooses tokens, such as the name of another field.
+  local expiry = f[7] and parse_hold(f[7])
+  if known and now >= next_expiry then
+    sweep()
+    if used == 0 and not fixed then
+      kind, limit = expected or kind, wanted or limit
+    end
+  end
+  if not known or expected and kind ~= expected then
     error('BADKIND the key holds another kind of lock, or something else', 0)
   end
   if wanted and not fixed and limit ~= wanted then
     error('BADLIMIT the semaphore has ' .. whole(limit) .. ' permits for those who use it now, not ' .. whole(wanted), 0)
   end
-  if now < next_expiry then
-    return f[7]
-  end
-  sweep()
-  local expiry = f[7] and parse_hold(f[7])
   return expiry and expiry > now and f[7]
 end
 
@@ -80,7 +94,7 @@ end
 
 local function write_hold(owner, expiry, weight, fence, granted, info)
   next_expiry = math.min(next_expiry, expiry)
-  redis.call('HSET', KEYS[1], 'kind', kind, 'limit', whole(limit), 'used', whole(used), 'next', whole(next_expiry),
+  redis.call('HSET', KEYS[1], 'kind', kind, 'limit', whole(limit or 0), 'used', whole(used), 'next', whole(next_expiry),
     'last', owner, 'fence', whole(common_fence or fence), owner, whole(expiry) .. ':' .. whole(weight) .. ':' .. whole(fence) .. ':' .. granted .. ':' .. info)
 end
 

@@ -61,6 +61,8 @@ func TestBadInputIsRefusedBeforeIO(t *testing.T) {
 		"a semaphore's exact key":    c.Semaphore("a", 5, holdfast.Key("a")).Lock,
 		"a reader with a weight":     c.RWMutex("a", holdfast.Weight(2)).Reader(),
 		"a writer with a weight":     c.RWMutex("a").Writer(holdfast.Weight(2)),
+		"a writer of a reader's":     c.RWMutex("a").Writer(holdfast.Weight(1)),
+		"a reader of a writer's":     c.RWMutex("a").Reader(holdfast.Weight(1_000_000_000)),
 		"a reader's exact key":       c.RWMutex("a").Reader(holdfast.Key("a")),
 		"a reader with a TTL of 0":   c.RWMutex("a").Reader(holdfast.TTL(0)),
 	} {

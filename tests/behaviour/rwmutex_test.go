@@ -195,9 +195,53 @@ func TestDowngradeLeavesNoGap(t *testing.T) {
 	})
 }
 
-func TestUpgradeOfALoneReader(t *testing.T) {
+// A writer to which the lock was passed on within the process has a later fence than the
+// grant. Readers that join it have that one.
+func TestDowngradeOfAWriterThatTheLockWasPassedOnTo(t *testing.T) {
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		rw := b.Client(t, nil).RWMutex("a")
+		blocked := backend.Acquire(t, writers(t, b))
+		first, second := backend.Start(t, rw.Writer()), backend.Start(t, rw.Writer())
+		backend.Waiters(t, rw.Writer(), 1)
+		time.Sleep(20 * time.Millisecond) // so that one stands behind the other
+		backend.Release(t, blocked)
+		var before, writer *holdfast.Lease
+		select {
+		case before = <-first:
+			backend.Release(t, before)
+			writer = backend.Receive(t, second)
+		case before = <-second:
+			backend.Release(t, before)
+			writer = backend.Receive(t, first)
+		}
+		all, err := rw.Writer().Holders(t.Context())
+		if err != nil || len(all) != 1 {
+			t.Fatalf("Holders: %+v, %v", all, err)
+		}
+		t.Logf("passed on: %v", all[0].Fence == before.Token())
+		own, err := rw.Downgrade(t.Context(), writer)
+		if err != nil {
+			t.Fatal(err)
+		}
+		other := backend.Acquire(t, readers(t, b))
+		neighbour := backend.Acquire(t, rw.Reader())
+		for who, l := range map[string]*holdfast.Lease{"own": own, "other process's": other, "neighbour's": neighbour} {
+			if l.Token() != writer.Token() {
+				t.Errorf("the %s reader has fence %d, and the writer had %d", who, l.Token(), writer.Token())
+			}
+			if err := l.Extend(t.Context(), time.Minute); err != nil {
+				t.Errorf("Extend by the %s reader: %v", who, err)
+			}
+			backend.Release(t, l)
+		}
+		b.Cleaned(t)
+	})
+}
+
+func TestUpgradeOfALoneReader(t *testing.T) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		c := b.Client(t, nil)
+		rw, bad := c.RWMutex("a"), c.RWMutex("a", holdfast.TTL(0))
 		reader := backend.Acquire(t, rw.Reader())
 		other := backend.Acquire(t, readers(t, b))
 		if _, err := rw.TryUpgrade(t.Context(), reader); !errors.Is(err, holdfast.ErrHeld) {
@@ -218,6 +262,9 @@ func TestUpgradeOfALoneReader(t *testing.T) {
 			t.Errorf("the reader's lease after its upgrade: %v; want ErrReleased", err)
 		}
 		wantHeld(t, readers(t, b))
+		if _, err := bad.Downgrade(t.Context(), writer); !errors.Is(err, holdfast.ErrInvalid) || writer.Err() != nil {
+			t.Errorf("Downgrade to a TTL of 0: %v, and the writer: %v; want ErrInvalid", err, writer.Err())
+		}
 		if err := writer.Extend(t.Context(), time.Second); err != nil {
 			t.Errorf("Extend after an upgrade: %v", err)
 		}
@@ -269,6 +316,38 @@ func TestReadersOfAProcessShareALease(t *testing.T) {
 				t.Errorf("reader %d after its release: %v; want ErrReleased", i, err)
 			}
 			backend.Release(t, l)
+		}
+		b.Cleaned(t)
+	})
+}
+
+// Close takes the lock from nobody who may still be working: nor from the others, when one
+// of the readers that share a lease is done.
+func TestCloseWaitsForAllReadersThatShareALease(t *testing.T) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		c := b.Client(t, nil)
+		r := c.RWMutex("a").Reader()
+		one, two := backend.Acquire(t, r), backend.Acquire(t, r)
+		three := backend.Acquire(t, r)
+		if all, err := r.Holders(t.Context()); err != nil || len(all) != 1 {
+			t.Logf("no shared lease: Holders: %+v, %v", all, err) // it took more than 100 ms
+		}
+		closed := make(chan error, 1)
+		go func() { closed <- c.Close(t.Context()) }()
+		<-three.Context().Done()
+		for i, l := range []*holdfast.Lease{two, one, three} {
+			wantHeld(t, writers(t, b))
+			if err := l.Release(t.Context()); err != nil {
+				t.Errorf("Release of reader %d: %v", i, err)
+			}
+		}
+		select {
+		case err := <-closed:
+			if err != nil {
+				t.Errorf("Close: %v", err)
+			}
+		case <-time.After(10 * time.Second):
+			t.Error("Close does not return")
 		}
 		b.Cleaned(t)
 	})

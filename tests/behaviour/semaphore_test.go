@@ -174,6 +174,61 @@ func TestResizeBelowWhatAWaiterWants(t *testing.T) {
 	})
 }
 
+// What clients name holds again at once, also for those who wait, while others hold permits.
+func TestResizeTo0WhilePermitsAreHeld(t *testing.T) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		s := b.Client(t, nil).Semaphore("s", 2, holdfast.TTL(time.Second))
+		one := backend.Acquire(t, s.Lock)
+		if err := s.Resize(t.Context(), 1); err != nil {
+			t.Fatal(err)
+		}
+		next := backend.Start(t, permits(t, b, 2))
+		backend.Waiters(t, s.Lock, 1)
+		if err := s.Resize(t.Context(), 0); err != nil {
+			t.Fatal(err)
+		}
+		begun := one.Deadline()
+		backend.Eventually(t, "the holder renews", func() bool { return one.Err() != nil || one.Deadline().After(begun) })
+		two := backend.Receive(t, next)
+		wantHeld(t, permits(t, b, 2))
+		if _, err := permits(t, b, 3).TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrPermits) {
+			t.Errorf("TryAcquire by who thinks that there are 3: %v; want ErrPermits", err)
+		}
+		backend.Release(t, one)
+		backend.Release(t, two)
+		b.Cleaned(t)
+	})
+}
+
+// What one waiter cannot have is no reason to fail the others of its process.
+func TestWaiterThatWantsTooMuchFailsAlone(t *testing.T) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		c := b.Client(t, nil)
+		s := c.Semaphore("s", 3)
+		one := backend.Acquire(t, permits(t, b, 3))
+		failed := make(chan error, 1)
+		go func() {
+			_, err := c.Semaphore("s", 3, holdfast.Weight(3)).Acquire(t.Context())
+			failed <- err
+		}()
+		backend.Waiters(t, s.Lock, 1)
+		light := backend.Start(t, s.Lock)
+		wantAsleep(t, "the light one behind the heavy one", light)
+		if err := s.Resize(t.Context(), 2); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-failed; !errors.Is(err, holdfast.ErrPermits) {
+			t.Errorf("the heavy one: %v; want ErrPermits", err)
+		}
+		backend.Release(t, backend.Receive(t, light))
+		backend.Release(t, one)
+		if err := s.Resize(t.Context(), 0); err != nil {
+			t.Fatal(err)
+		}
+		b.Cleaned(t)
+	})
+}
+
 func TestSemaphoreInAStorm(t *testing.T) {
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		const most = 5

@@ -1,0 +1,182 @@
+package faults
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/script"
+	"github.com/holdfast-go/holdfast/tests/backend"
+	"github.com/holdfast-go/holdfast/tests/proxy"
+)
+
+// Row 15 for locks that several may hold: holds go on past the time at which the first of
+// them would have expired, which is when all of them are looked at.
+func TestOutOfMemoryWithShares(t *testing.T) {
+	t.Parallel()
+	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+		const ttl = 900 * time.Millisecond
+		c := b.Client(t, nil)
+		leases := map[string]*holdfast.Lease{
+			"permit": backend.Acquire(t, c.Semaphore("s", 2, holdfast.TTL(ttl)).Lock),
+			"reader": backend.Acquire(t, c.RWMutex("a", holdfast.TTL(ttl)).Reader()),
+			"writer": backend.Acquire(t, c.RWMutex("b", holdfast.TTL(ttl)).Writer()),
+		}
+		downgraded := backend.Acquire(t, c.RWMutex("d").Writer())
+		first := map[string]time.Time{}
+		for what, l := range leases {
+			first[what] = l.Deadline()
+		}
+		do(t, b.Server, "CONFIG", "SET", "maxmemory", "1")
+		for what, l := range map[string]*holdfast.Lock{
+			"permit": c.Semaphore("s", 2).Lock, "reader": b.Client(t, nil).RWMutex("a").Reader(), "writer": c.RWMutex("c").Writer(),
+		} {
+			if _, err := l.TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrOutOfMemory) {
+				t.Errorf("TryAcquire of a %s: %v", what, err)
+			}
+		}
+		reader, err := c.RWMutex("d").Downgrade(t.Context(), downgraded)
+		if err != nil {
+			t.Errorf("Downgrade: %v", err)
+		} else {
+			backend.Release(t, reader)
+		}
+		for what, l := range leases {
+			backend.Eventually(t, "renewals go on", func() bool { return l.Err() != nil || l.Deadline().Sub(first[what]) > 2*ttl })
+			if err := l.Err(); err != nil {
+				t.Errorf("the %s: %v", what, err)
+				continue
+			}
+			backend.Release(t, l)
+		}
+		do(t, b.Server, "CONFIG", "SET", "maxmemory", "0")
+		b.Cleaned(t)
+	})
+}
+
+// A release does not need memory either, when it is the first to look at all holds.
+func TestReleaseOfAShareWithoutMemory(t *testing.T) {
+	t.Parallel()
+	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+		lease := backend.Acquire(t, b.Client(t, nil).Semaphore("s", 1, holdfast.TTL(300*time.Millisecond), holdfast.Renew(false)).Lock)
+		begun := time.Now()
+		if err := lease.Extend(t.Context(), time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Until(begun.Add(400 * time.Millisecond))) // past what it had at first
+		do(t, b.Server, "CONFIG", "SET", "maxmemory", "1")
+		backend.Release(t, lease)
+		do(t, b.Server, "CONFIG", "SET", "maxmemory", "0")
+		b.Cleaned(t)
+	})
+}
+
+// The token is the same before and after: what was sent for the writer that it was must
+// not make a reader of the writer that it is again.
+func TestLateCopyOfADowngradeLetsNobodyIn(t *testing.T) {
+	t.Parallel()
+	b := backend.One(t)
+	p := proxy.New(t, b.Server.Addr())
+	rw := through(t, p, impatient).RWMutex("a", holdfast.TTL(time.Minute))
+	held := p.Hold(running(script.ShareWeigh, "a"), proxy.Cut)
+	reader, err := rw.Downgrade(t.Context(), backend.Acquire(t, rw.Writer()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	writer, err := rw.TryUpgrade(t.Context(), reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if reply := held.Forward(t); !strings.Contains(reply, "gone") {
+		t.Errorf("the late copy is answered %q", reply)
+	}
+	other := b.Client(t, nil).RWMutex("a").Reader()
+	if lease, err := other.TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrHeld) || writer.Err() != nil {
+		t.Errorf("a reader beside a writer (%v): %v, %v", writer.Err(), lease, err)
+	}
+	backend.Release(t, writer)
+	b.Cleaned(t)
+}
+
+// Nor may an upgrade that was repeated make a writer of a reader.
+func TestLateCopyOfAnUpgradeKeepsNobodyOut(t *testing.T) {
+	t.Parallel()
+	b := backend.One(t)
+	p := proxy.New(t, b.Server.Addr())
+	rw := through(t, p, impatient).RWMutex("a", holdfast.TTL(time.Minute))
+	held := p.Hold(running(script.ShareWeigh, "a"), proxy.Cut)
+	writer, err := rw.TryUpgrade(t.Context(), backend.Acquire(t, rw.Reader()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	reader, err := rw.Downgrade(t.Context(), writer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if reply := held.Forward(t); !strings.Contains(reply, "gone") {
+		t.Errorf("the late copy is answered %q", reply)
+	}
+	backend.Release(t, backend.Acquire(t, b.Client(t, nil).RWMutex("a").Reader()))
+	if err := reader.Extend(t.Context(), time.Minute); err != nil {
+		t.Errorf("Extend by the reader: %v", err)
+	}
+	backend.Release(t, reader)
+	b.Cleaned(t)
+}
+
+// A change that was carried out is answered in the same way when it is sent again.
+func TestLostRepliesToChangesOfWeight(t *testing.T) {
+	t.Parallel()
+	b := backend.One(t)
+	p := proxy.New(t, b.Server.Addr())
+	rw := through(t, p, impatient).RWMutex("a", holdfast.TTL(time.Minute))
+	writer := backend.Acquire(t, rw.Writer())
+	reader, err := rw.Downgrade(t.Context(), writer) // the server has the script from now on
+	if err != nil {
+		t.Fatal(err)
+	}
+	trap := p.LoseReply(running(script.ShareWeigh, "a"), proxy.Cut)
+	writer, err = rw.TryUpgrade(t.Context(), reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if lost := trap.Reply(t); !strings.Contains(lost, "weighed") {
+		t.Errorf("the lost reply was %q", lost)
+	}
+	if writer.Token() <= reader.Token() {
+		t.Errorf("the writer's fence is %d, the reader's %d", writer.Token(), reader.Token())
+	}
+	trap = p.LoseReply(running(script.ShareWeigh, "a"), proxy.Cut)
+	reader, err = rw.Downgrade(t.Context(), writer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if lost := trap.Reply(t); !strings.Contains(lost, "weighed") {
+		t.Errorf("the lost reply was %q", lost)
+	}
+	if reader.Token() != writer.Token() {
+		t.Errorf("the reader's fence is %d, the writer's %d", reader.Token(), writer.Token())
+	}
+	if err := reader.Extend(t.Context(), time.Minute); err != nil {
+		t.Errorf("Extend: %v", err)
+	}
+	backend.Release(t, reader)
+	b.Cleaned(t)
+}
+
+// An upgrade is a grant: without its replicas it is none.
+func TestUpgradeThatReplicasDoNotConfirm(t *testing.T) {
+	t.Parallel()
+	b := backend.One(t)
+	rw := b.Client(t, nil).RWMutex("a", holdfast.MinReplicas(1, 50*time.Millisecond))
+	reader := backend.Acquire(t, rw.Reader(holdfast.MinReplicas(0, 0)))
+	if lease, err := rw.TryUpgrade(t.Context(), reader); !errors.Is(err, holdfast.ErrReplicas) {
+		t.Errorf("TryUpgrade without a replica: %v, %v; want ErrReplicas", lease, err)
+	}
+	if err := reader.Err(); !errors.Is(err, holdfast.ErrLost) {
+		t.Errorf("the reader: %v; want ErrLost", err)
+	}
+	b.Cleaned(t)
+}

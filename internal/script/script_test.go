@@ -11,7 +11,10 @@ import (
 	"testing"
 )
 
-var scripts = []Script{Acquire, Release, Drop, Renew, Reassert, Holder, Init, Survey}
+var scripts = []Script{
+	Acquire, Release, Drop, Renew, Reassert, Holder, Init, Survey,
+	ShareAcquire, ShareRelease, ShareRenew, ShareWeigh, ShareHolders, ShareResize,
+}
 
 // text returns a file as it is in the repository.
 func text(t *testing.T, file string) string {

@@ -7,8 +7,12 @@
 --         [2] token  [3] TTL, ms  [4] not-after, server time in µs, 0 for none
 --         [5] fences wanted  [6] info  [7] kind  [8] limit  [9] weight
 --         [10] claim, ms  [11] channel  [12] score of an earlier entry, or ''  (w, l)
--- Returns what acquire.lua does. PTTL of 'granted' is that of the caller's hold, of
---         'queued' what is left until some hold may end by itself
+-- Returns 'granted NOW PTTL FENCE BLOCK': PTTL of the caller's hold
+--         'held NOW PTTL WAITERS VALUE'   (t) of some holder's; 'hf1:-:0:0:0:' if there is none
+--         'queued NOW PTTL SCORE RANK RECEIVERS ours'     (w, l) what is left until some
+--             hold may end by itself
+--         'gone NOW', 'late NOW', 'quarantined NOW REST': as acquire.lua
+--         'error MESSAGE': nothing was taken
 --
 -- Invariants: the weights of all holds stay within the limit; sent twice, the second run
 -- gives the first one's fence with its own times; nobody passes a live waiter.

@@ -84,7 +84,7 @@ var All = []Mutant{
 	},
 	{
 		Name: "last-come-first-served", About: "the youngest waiter is served",
-		Edits: []overlay.Edit{script("hand_over", "'ZRANGEBYSCORE', KEYS[2], 0, '+inf', 'LIMIT'", "'ZREVRANGEBYSCORE', KEYS[2], '+inf', 0, 'LIMIT'")},
+		Edits: []overlay.Edit{script("queue", "'ZRANGEBYSCORE', KEYS[2], 0, '+inf', 'LIMIT'", "'ZREVRANGEBYSCORE', KEYS[2], '+inf', 0, 'LIMIT'")},
 		Rules: []campaign.Rule{campaign.Order},
 	},
 	{

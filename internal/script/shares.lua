@@ -22,10 +22,12 @@ local function parse_hold(value)
   return tonumber(expiry), tonumber(weight), tonumber(fence)
 end
 
--- Removes the holds whose time is over. The sums are made anew, from what is there.
+-- Removes the holds whose time is over. The sums are made anew, from what is there. HDEL
+-- has something to remove in any case: it works when the server is out of memory, and what
+-- a script writes after its first write does, too.
 local function sweep()
   local all = redis.call('HGETALL', KEYS[1])
-  local gone, there = {}, 0
+  local gone, there = {'next'}, 0
   used, next_expiry = 0, 9e15
   for i = 1, #all, 2 do
     local expiry, weight = parse_hold(all[i + 1])
@@ -57,15 +59,19 @@ local function load(expected, wanted)
   if not f[1] and redis.call('EXISTS', KEYS[1]) == 1 or expected and kind ~= expected then
     error('BADKIND the key holds another kind of lock, or something else', 0)
   end
+  local hold = f[7]
+  if now >= next_expiry then
+    sweep()
+    if used == 0 and not fixed then
+      limit = wanted or limit
+    end
+    local expiry = hold and parse_hold(hold)
+    hold = expiry and expiry > now and hold
+  end
   if wanted and not fixed and limit ~= wanted then
     error('BADLIMIT the semaphore has ' .. whole(limit) .. ' permits for those who use it now, not ' .. whole(wanted), 0)
   end
-  if now < next_expiry then
-    return f[7]
-  end
-  sweep()
-  local expiry = f[7] and parse_hold(f[7])
-  return expiry and expiry > now and f[7]
+  return hold
 end
 
 local function room(weight)
@@ -143,7 +149,8 @@ local function prolong_hold(hold, ttl)
 end
 
 -- Gives those who wait, in their order, what there is room for: readers that stand together
--- all at once. Returns fence and block when self, a member of the queue that is
+-- all at once. A waiter that is dead is passed, also when there is no room for it: that can
+-- be so for long. Returns fence and block when self, a member of the queue that is
 -- answered directly, for ttl ms, was among them.
 -- As in serve of hand_over.lua, entries are removed before anything else, and nothing is
 -- announced before it is true.
@@ -158,7 +165,7 @@ local function serve(self, ttl, block)
     local owner, claim, channel, rest = waiter(member)
     local weight, info = string.match(rest or '', '^(%d+)\n(.*)$')
     weight = tonumber(weight)
-    if weight and weight <= limit and not room(weight) then
+    if weight and weight <= limit and not room(weight) and (member == self or receivers(channel) > 0) then
       if moved then
         stand_by(member, next_expiry)
       end

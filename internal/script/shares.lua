@@ -132,19 +132,16 @@ local function dismiss(owner, hold)
   end
 end
 
--- Makes a hold last for ttl ms at least, and returns for how long it does. PEXPIRE comes
--- first: it works when the server is out of memory, and what a script writes after its
--- first write does, too.
+-- Makes a hold last for ttl ms at least, and returns for how long it does. HDEL comes
+-- first for the reason for which it does in sweep.
 local function prolong_hold(hold, ttl)
   local expiry, weight, fence = parse_hold(hold)
   local granted, info = string.match(hold, '^%d+:%d+:%d+:(%d+):(.*)$')
   expiry = math.max(expiry, now + ttl * 1000)
   local pttl = math.floor((expiry - now) / 1000)
-  redis.call('PEXPIRE', KEYS[1], math.max(redis.call('PTTL', KEYS[1]), pttl))
-  if fixed then
-    redis.call('PERSIST', KEYS[1])
-  end
+  redis.call('HDEL', KEYS[1], 'last')
   write_hold(token, expiry, weight, fence, granted, info)
+  outlast(pttl)
   return pttl
 end
 

@@ -76,7 +76,9 @@ func (l shares) resize(limit int) string {
 func (l shares) holders() string {
 	l.t.Helper()
 	lines := strings.Split(l.eval(script.ShareHolders, "", "x"), "\n")
-	byToken := func(a, b string) int { return strings.Compare(a[strings.Index(a, "hf1:"):], b[strings.Index(b, "hf1:"):]) }
+	byToken := func(a, b string) int {
+		return strings.Compare(a[strings.Index(a, "hf1:"):], b[strings.Index(b, "hf1:"):])
+	}
 	slices.SortFunc(lines[1:], byToken)
 	return strings.Join(lines, "\n")
 }

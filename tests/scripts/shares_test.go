@@ -308,7 +308,7 @@ func TestShares(t *testing.T) {
 				b.rdb.Del(b.t.Context(), "{k}")
 				l := semaphore(b, 3)
 				l.acquire("t", "A", 1)
-				over := l.brief("B", 2, 20)
+				over := l.brief("B", 2, 500) // long enough for A to go first
 				b.expect("released T", l.release("A", "", 0))
 				l.past(over)
 				l.exist(1)

@@ -244,7 +244,7 @@ func (c *Client) notified(payload string) {
 	a := c.tokens[m.Token]
 	c.mu.Unlock()
 	switch {
-	case a != nil:
+	case a != nil && (m.Grant == nil || m.Grant.Kind == a.l.set.kind.name):
 		a.notify(m)
 	case m.Grant != nil:
 		select {
@@ -257,10 +257,10 @@ func (c *Client) notified(payload string) {
 		l := &Lock{c: c, name: m.Grant.Lock, keys: k, set: settings{
 			ttl:    min(duration(m.Grant.Claim), c.cfg.MaxTTL),
 			hasKey: k.Queue != k.Lock+":q",
-			kind:   &mutex,
+			kind:   kindNamed(m.Grant.Kind),
 		}}
-		if m.Grant.Share {
-			l.set.kind = &semaphore // or readWrite: they are released in the same way
+		if l.set.isShared() {
+			l.keys = k.For(m.Grant.Kind)
 		}
 		c.tasks.run(func() {
 			c.takeBack(l, m.Token, "", 0)

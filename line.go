@@ -40,7 +40,7 @@ type result struct {
 	err   error
 }
 
-// lineOf returns the line of a lock's key, held by a reference.
+// lineOf returns the line of a lock, by its queue's key, held by a reference.
 func (c *Client) lineOf(key string) *line {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -60,6 +60,9 @@ func (l *Lock) resolve() (err error) {
 	if err != nil {
 		return err
 	}
+	if l.set.isShared() {
+		l.keys = l.keys.For(l.set.kind.name)
+	}
 	s := l.set
 	switch {
 	case s.ttl < minTTL:
@@ -120,7 +123,7 @@ func (l *Lock) Acquire(ctx context.Context) (*Lease, error) {
 	if l.set.pollInterval > 0 {
 		return l.poll(ctx)
 	}
-	return l.c.lineOf(l.keys.Lock).acquire(ctx, l)
+	return l.c.lineOf(l.keys.Queue).acquire(ctx, l)
 }
 
 // TryAcquire takes the lock if it is free and nobody queues for it. Otherwise it

@@ -25,6 +25,17 @@ func shared(name string) kind {
 	return kind{name, script.ShareAcquire, script.ShareRelease, script.ShareRenew}
 }
 
+// kindNamed returns the kind that notifications call so.
+func kindNamed(name string) *kind {
+	switch name {
+	case readWrite.name:
+		return &readWrite
+	case semaphore.name:
+		return &semaphore
+	}
+	return &mutex
+}
+
 // everything is what a writer weighs, and all holders of a read-write lock together: more
 // readers than there can be.
 const everything = 1_000_000_000
@@ -39,7 +50,9 @@ func (s settings) isShared() bool { return s.kind != &mutex }
 func (s settings) reads() bool { return s.kind == &readWrite && s.weight < everything }
 
 // isExclusive reports whether a holder with these settings is the only one.
-func (s settings) isExclusive() bool { return !s.isShared() || s.kind == &readWrite && s.weight == everything }
+func (s settings) isExclusive() bool {
+	return !s.isShared() || s.kind == &readWrite && s.weight == everything
+}
 
 // share is what scripts are told of the share of a lock that is wanted.
 func (s settings) share() []string {

@@ -91,6 +91,13 @@ func (s Space) named(lock string) Set {
 	return Set{Lock: lock, Queue: lock + ":q", Fence: lock + ":f"}
 }
 
+// For returns the keys of a lock of another kind under the same name. Those who wait for
+// it have a queue of their own: a lock is never handed to who waits for one of another kind.
+func (s Set) For(kind string) Set {
+	s.Queue = s.Lock + ":" + kind
+	return s
+}
+
 // hashTag returns the part of a key that decides its Cluster slot, if it has one:
 // what is between the first { and the first } after it, unless that is nothing.
 // https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/#hash-tags

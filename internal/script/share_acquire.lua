@@ -7,11 +7,12 @@
 --         [2] token  [3] TTL, ms  [4] not-after, server time in µs, 0 for none
 --         [5] fences wanted  [6] info  [7] kind  [8] limit  [9] weight
 --         [10] claim, ms  [11] channel  [12] score of an earlier entry, or ''  (w, l)
--- Returns 'granted NOW PTTL FENCE BLOCK'        PTTL of the caller's hold
---         'held NOW PTTL WAITERS VALUE'         (t) of one of the holders
---         'queued NOW PTTL SCORE RANK RECEIVERS ours'  (w, l) PTTL is what is left until
---             some hold may end by itself
---         'gone NOW', 'late NOW', 'quarantined NOW REST', 'error MESSAGE': as acquire.lua
+-- Returns 'granted NOW PTTL FENCE BLOCK': PTTL of the caller's hold
+--         'held NOW PTTL WAITERS VALUE'   (t) of some holder's; 'hf1:-:0:0:0:' if there is none
+--         'queued NOW PTTL SCORE RANK RECEIVERS ours'     (w, l) what is left until some
+--             hold may end by itself
+--         'gone NOW', 'late NOW', 'quarantined NOW REST': as acquire.lua
+--         'error MESSAGE': nothing was taken
 --
 -- Invariants: the weights of all holds stay within the limit; sent twice, the second run
 -- gives the first one's fence with its own times; nobody passes a live waiter.
@@ -61,6 +62,7 @@ local function main()
     end
     -- What it was handed, and has not heard of, does not count: it goes back to its place.
     dismiss(token, hold)
+    tidy()
   elseif redis.call('ZSCORE', KEYS[2], 'x:' .. token) then
     return 'gone ' .. whole(now)
   elseif late then

@@ -41,6 +41,7 @@ local function main()
   if hold then
     dismiss(token, hold)
     pcall(serve_others)
+    tidy()
     pcall(bury, until_time)
     return 'released ' .. whole(now)
   end

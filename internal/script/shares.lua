@@ -115,37 +115,40 @@ local function admit(owner, weight, info, ttl, block)
   return fence, n
 end
 
--- Removes a hold.
+-- Removes a hold. The hash stays until tidy: in a Cluster's slot that is on its way to
+-- another node, a key that was removed could not be written again, for who comes next.
 local function dismiss(owner, hold)
   local _, weight = parse_hold(hold)
   redis.call('HDEL', KEYS[1], owner)
   used = used - weight
-  if used > 0 or fixed then
-    redis.call('HSET', KEYS[1], 'used', whole(used))
-  else
-    redis.call('DEL', KEYS[1])
+  if used == 0 then
     next_expiry, common_fence = 9e15, nil
+  end
+  redis.call('HSET', KEYS[1], 'used', whole(used), 'next', whole(next_expiry))
+end
+
+-- Removes a hash without holds.
+local function tidy()
+  if used == 0 and not fixed then
+    redis.call('DEL', KEYS[1])
   end
 end
 
--- Makes a hold last for ttl ms at least, and returns for how long it does. PEXPIRE comes
--- first: it works when the server is out of memory, and what a script writes after its
--- first write does, too.
+-- Makes a hold last for ttl ms at least, and returns for how long it does.
 local function prolong_hold(hold, ttl)
   local expiry, weight, fence = parse_hold(hold)
   local granted, info = string.match(hold, '^%d+:%d+:%d+:(%d+):(.*)$')
   expiry = math.max(expiry, now + ttl * 1000)
   local pttl = math.floor((expiry - now) / 1000)
-  redis.call('PEXPIRE', KEYS[1], math.max(redis.call('PTTL', KEYS[1]), pttl))
-  if fixed then
-    redis.call('PERSIST', KEYS[1])
-  end
+  insist()
   write_hold(token, expiry, weight, fence, granted, info)
+  outlast(pttl)
   return pttl
 end
 
 -- Gives those who wait, in their order, what there is room for: readers that stand together
--- all at once. Returns fence and block when self, a member of the queue that is
+-- all at once. A waiter that is dead is passed, also when there is no room for it: that can
+-- be so for long. Returns fence and block when self, a member of the queue that is
 -- answered directly, for ttl ms, was among them.
 -- As in serve of hand_over.lua, entries are removed before anything else, and nothing is
 -- announced before it is true.
@@ -160,7 +163,7 @@ local function serve(self, ttl, block)
     local owner, claim, channel, rest = waiter(member)
     local weight, info = string.match(rest or '', '^(%d+)\n(.*)$')
     weight = tonumber(weight)
-    if weight and weight <= limit and not room(weight) then
+    if weight and weight <= limit and not room(weight) and (member == self or receivers(channel) > 0) then
       if moved then
         stand_by(member, next_expiry)
       end
@@ -174,7 +177,7 @@ local function serve(self, ttl, block)
       fence, n = admit(owner, weight, info, ttl, block)
     elseif receivers(channel) > 0 then
       local f = admit(owner, weight, info, tonumber(claim), 1)
-      local heard = send(channel, 'hf1 share ' .. owner .. ' ' .. whole(now) .. ' ' .. claim .. ' ' .. whole(f) .. ' ' .. KEYS[1])
+      local heard = send(channel, 'hf1 ' .. kind .. ' ' .. owner .. ' ' .. whole(now) .. ' ' .. claim .. ' ' .. whole(f) .. ' ' .. KEYS[1])
       if cluster and heard == 0 then
         dismiss(owner, whole(now) .. ':' .. whole(weight) .. ':0:')
       end

@@ -126,7 +126,7 @@ type Grant struct {
 	Claim int64 // ms
 	Fence uint64
 	Lock  string // the lock's key
-	Share bool   // of a lock that several may hold
+	Kind  string // of a lock that several may hold; "" for a mutex
 }
 
 // Standby is the notification that a waiter is the first now.
@@ -151,9 +151,12 @@ func ParseMessage(s string) (Message, error) {
 	r := Reply{rest: part[3]}
 	m := Message{Token: part[2]}
 	switch part[1] {
-	case "grant", "share":
+	case "grant", "rw", "sem":
 		var fence int64
-		g := &Grant{Share: part[1] == "share"}
+		g := &Grant{Kind: part[1]}
+		if g.Kind == "grant" {
+			g.Kind = ""
+		}
 		if err := r.Ints(&g.Now, &g.Claim, &fence); err != nil || !sane(g.Now) || g.Claim <= 0 || fence <= 0 || r.rest == "" {
 			return Message{}, ErrMalformed
 		}

@@ -69,7 +69,8 @@ func NewPlan(seed uint64, server string, mode Mode, subject Subject, kinds []*Ki
 		p.LongestTTL = longTTL
 	}
 	for _, name := range []string{"a", "b", "c"}[:1+random.IntN(3)] {
-		n := Name{Name: name, Key: "holdfast:{" + name + "}", Queue: "holdfast:{" + name + "}:q"}
+		n := Name{Name: name, Key: "holdfast:{" + name + "}"}
+		n.Queue = subject.Queue(n.Key)
 		if random.IntN(4) == 0 && subject.HasExactKeys() {
 			n.share()
 		}

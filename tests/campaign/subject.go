@@ -26,6 +26,8 @@ type Subject interface {
 	FencesTellTurns() bool
 	// HasExactKeys reports whether the lock can be shared with programs that know only SET.
 	HasExactKeys() bool
+	// Queue is the key of the queue of the lock with that key.
+	Queue(key string) string
 	// Model is the lock as a sequential object, whose operations are Taken and Given.
 	Model() porcupine.Model
 }
@@ -87,6 +89,8 @@ func (Mutex) SharesFences(history.Event) bool { return false }
 func (Mutex) FencesTellTurns() bool { return true }
 
 func (Mutex) HasExactKeys() bool { return true }
+
+func (Mutex) Queue(key string) string { return key + ":q" }
 
 // mutexState is nobody's when holder is 0.
 type mutexState struct {

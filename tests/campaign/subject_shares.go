@@ -38,6 +38,8 @@ func (ReadWrite) FencesTellTurns() bool { return true }
 
 func (ReadWrite) HasExactKeys() bool { return false }
 
+func (ReadWrite) Queue(key string) string { return key + ":rw" }
+
 func (ReadWrite) Model() porcupine.Model {
 	return sharesModel(everyone, func(s sharesState, op Taken) bool {
 		// Readers share a fence, also with some that nobody has heard of; never with a writer.
@@ -72,6 +74,8 @@ func (Permits) SharesFences(history.Event) bool { return false }
 func (Permits) FencesTellTurns() bool { return false }
 
 func (Permits) HasExactKeys() bool { return false }
+
+func (Permits) Queue(key string) string { return key + ":sem" }
 
 func (Permits) Model() porcupine.Model {
 	return sharesModel(permits, func(sharesState, Taken) bool { return true })

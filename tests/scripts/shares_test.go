@@ -1,73 +1,660 @@
 package scripts
 
 import (
-	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfast-go/holdfast/internal/script"
 	"github.com/holdfast-go/holdfast/tests/backend"
 )
 
-// share takes a share of a lock of that kind and limit.
-func (b bench) share(mode, token, kind string, limit, weight int) string {
-	b.t.Helper()
-	args := []any{mode, token, 60000, 0, 1, info, kind, limit, weight}
+// shares is a lock that several may hold at once, as those who use it name it.
+type shares struct {
+	bench
+	kind  string
+	limit int
+}
+
+// everything is what a writer weighs.
+const everything = 1_000_000_000
+
+func readWrite(b bench) shares            { return shares{b, "rw", everything} }
+func semaphore(b bench, limit int) shares { return shares{b, "sem", limit} }
+
+// A demand is what the arguments of an acquire say besides mode, token and weight.
+type demand struct {
+	ttl      int // ms
+	notAfter int64
+	fences   int
+}
+
+var ordinary = demand{ttl: 60000, fences: 1}
+
+// claim is what waiters ask for, in ms: less than a TTL, so that one is not taken for the other.
+const claim = 30000
+
+func (l shares) arguments(mode, token string, weight int, d demand) []any {
+	args := []any{mode, token, d.ttl, d.notAfter, d.fences, info, l.kind, l.limit, weight}
 	if mode != "t" {
-		args = append(args, 1500, "channel-"+token, "")
+		args = append(args, claim, "channel-"+token, "")
 	}
-	return b.eval(script.ShareAcquire, args...)
+	return args
+}
+
+func (l shares) acquire(mode, token string, weight int) string {
+	l.t.Helper()
+	return l.eval(script.ShareAcquire, l.arguments(mode, token, weight, ordinary)...)
+}
+
+func (l shares) release(token, member string, tombstone int64) string {
+	l.t.Helper()
+	return l.eval(script.ShareRelease, "", token, member, tombstone)
+}
+
+func (l shares) renew(token string, ttl, fences int) string {
+	l.t.Helper()
+	return l.eval(script.ShareRenew, "", token, ttl, fences, l.hold(token).fence)
+}
+
+func (l shares) weigh(token string, weight int) string {
+	l.t.Helper()
+	fence := l.hold(token).fence
+	return l.eval(script.ShareWeigh, "", token, weight, fence, fence)
+}
+
+func (l shares) resize(limit int) string {
+	l.t.Helper()
+	return l.eval(script.ShareResize, "", "", l.kind, limit)
+}
+
+// holders returns the reply with its holders in order.
+func (l shares) holders() string {
+	l.t.Helper()
+	lines := strings.Split(l.eval(script.ShareHolders, "", "x"), "\n")
+	byToken := func(a, b string) int {
+		return strings.Compare(a[strings.Index(a, "hf1:"):], b[strings.Index(b, "hf1:"):])
+	}
+	slices.SortFunc(lines[1:], byToken)
+	return strings.Join(lines, "\n")
+}
+
+// heavy is the member of the queue for a waiter of that weight.
+func heavy(token string, weight int) string {
+	return token + "\n" + strconv.Itoa(claim) + "\nchannel-" + token + "\n" + strconv.Itoa(weight) + "\n" + info
+}
+
+type hold struct {
+	expiry, weight, fence int64
+}
+
+var holdPattern = regexp.MustCompile(`^(\d+):(\d+):(\d+):\d+:`)
+
+// parseHolds returns the holds that a lock's hash has.
+func parseHolds(hash map[string]string) map[string]hold {
+	all := map[string]hold{}
+	for token, value := range hash {
+		if m := holdPattern.FindStringSubmatch(value); m != nil {
+			all[token] = hold{number(m[1]), number(m[2]), number(m[3])}
+		}
+	}
+	return all
+}
+
+func number(digits string) int64 {
+	n, _ := strconv.ParseInt(digits, 10, 64) // digits, says the pattern
+	return n
+}
+
+func (l shares) holds() map[string]hold {
+	l.t.Helper()
+	hash, err := l.rdb.HGetAll(l.t.Context(), "{k}").Result()
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	return parseHolds(hash)
+}
+
+// hold returns the token's hold, or none.
+func (l shares) hold(token string) hold {
+	l.t.Helper()
+	return l.holds()[token]
+}
+
+// held expects these tokens, and no others, to have holds.
+func (l shares) held(tokens ...string) {
+	l.t.Helper()
+	var got []string
+	for token := range l.holds() {
+		got = append(got, token)
+	}
+	slices.Sort(got)
+	if !slices.Equal(got, tokens) {
+		l.t.Errorf("%q hold the lock, want %q", got, tokens)
+	}
+}
+
+// lasts expects a hold to last for so many ms, and the lock at least as long.
+func (l shares) lasts(token string, ms int64) {
+	l.t.Helper()
+	rest := l.hold(token).expiry/1000 - l.later(0)/1000
+	if rest > ms || rest < ms-1000 {
+		l.t.Errorf("the hold of %s lasts for %d ms, want %d", token, rest, ms)
+	}
+	if pttl := l.rdb.PTTL(l.t.Context(), "{k}").Val(); pttl >= 0 && pttl.Milliseconds() < ms-1000 {
+		l.t.Errorf("the lock lasts for %v, the hold of %s for %d ms", pttl, token, rest)
+	}
+}
+
+// exist expects so many of the lock and its queue to be there.
+func (l shares) exist(want int64) {
+	l.t.Helper()
+	if n := l.rdb.Exists(l.t.Context(), "{k}", "{k}:q").Val(); n != want {
+		l.t.Errorf("%d keys are there, want %d: %q", n, want, l.rdb.HGetAll(l.t.Context(), "{k}").Val())
+	}
+}
+
+// brief takes a share for some ms, and returns the server's time when it is over.
+func (l shares) brief(token string, weight, ms int) (over int64) {
+	l.t.Helper()
+	d := ordinary
+	d.ttl = ms
+	if reply := l.eval(script.ShareAcquire, l.arguments("t", token, weight, d)...); !strings.HasPrefix(reply, "granted") {
+		l.t.Fatalf("%s: %s", token, reply)
+	}
+	return l.hold(token).expiry
+}
+
+// past waits for the server's clock to have come to some time.
+func (l shares) past(over int64) {
+	l.t.Helper()
+	backend.Eventually(l.t, "the clock goes on", func() bool { return l.later(0) > over })
+}
+
+// silent expects that nothing was sent to a waiter, now that a call has been answered.
+func (l shares) silent(messages <-chan *redis.Message, token string) {
+	l.t.Helper()
+	// What was sent before this comes before it.
+	l.rdb.Publish(l.t.Context(), "channel-"+token, "nothing else")
+	l.expect("nothing else", l.heard(messages))
 }
 
 func TestShares(t *testing.T) {
 	for name, test := range map[string]func(b bench){
-		// Whoever may publish can have a client send a release for any token.
-		"a token that is the name of another field": func(b bench) {
-			b.expect("granted T P T 1", b.share("t", "A", "sem", 1, 1))
-			before := b.rdb.HGetAll(b.t.Context(), "{k}").Val()
-			for field := range before {
-				if field == "A" {
-					continue
+		"readers and writers": func(b bench) {
+			l := readWrite(b)
+			b.expect("holders T 0 0 0", l.holders())
+			b.expect("granted T P T 1", l.acquire("t", "W", everything))
+			first := l.hold("W").fence
+			b.expect("granted T P T 1", l.acquire("t", "W", everything)) // the same again
+			b.expect("granted T P T 1", l.acquire("w", "W", everything))
+			if again := l.hold("W").fence; again != first {
+				b.t.Errorf("the fence became %d; it was %d", again, first)
+			}
+			b.expect("held T P 0 hf1:W:T:T:0:"+info, l.acquire("t", "V", everything))
+			b.expect("held T P 0 hf1:W:T:T:0:"+info, l.acquire("t", "A", 1))
+			b.expect("gone T", l.release("A", "", 0))
+			b.expect("released T", l.release("W", "", 0))
+			b.expect("gone T", l.release("W", "", 0))
+			l.exist(0)
+
+			b.expect("granted T P T 1", l.acquire("t", "A", 1))
+			b.rdb.Incr(b.t.Context(), "{k}:f") // another lock's grant
+			b.expect("granted T P T 1", l.acquire("t", "B", 1))
+			b.expect("released T", l.release("A", "", 0))
+			b.expect("granted T P T 1", l.acquire("t", "C", 1))
+			if fence := l.hold("C").fence; fence <= first || fence != l.hold("B").fence {
+				b.t.Errorf("the readers have the fences %d and %d; the writer before had %d", l.hold("B").fence, fence, first)
+			}
+			b.expect("held T P 0 hf1:C:T:T:0:"+info, l.acquire("t", "W", everything))
+			b.expect("holders T 0 2 1000000000\nP 1 hf1:B:T:T:0:"+info+"\nP 1 hf1:C:T:T:0:"+info, l.holders())
+			b.expect("released T", l.release("C", "", 0))
+			b.expect("held T P 0 hf1:B:T:T:0:"+info, l.acquire("t", "W", everything)) // C was the last
+			b.expect("released T", l.release("B", "", 0))
+			b.expect("granted T P T 1", l.acquire("t", "W", everything))
+			if second := l.hold("W").fence; second <= first {
+				b.t.Errorf("writer's fence %d follows %d", second, first)
+			}
+			b.expect("released T", l.release("W", "", 0))
+			b.rdb.Del(b.t.Context(), "{k}:f") // a reader's fence without an earlier one
+			b.expect("granted T P T 1", l.acquire("t", "A", 1))
+		},
+		"permits": func(b bench) {
+			l := semaphore(b, 3)
+			b.expect("granted T P T 1", l.acquire("t", "A", 2))
+			b.expect("held T P 0 hf1:A:T:T:0:"+info, l.acquire("t", "B", 2))
+			b.expect("granted T P T 1", l.acquire("t", "B", 1))
+			if a, b := l.hold("A").fence, l.hold("B").fence; a >= b {
+				l.t.Errorf("fence %d follows %d", b, a)
+			}
+			b.expect("granted T P T 1", l.acquire("t", "A", 2)) // not twice
+			b.expect("holders T 0 3 3\nP 2 hf1:A:T:T:0:"+info+"\nP 1 hf1:B:T:T:0:"+info, l.holders())
+			five := semaphore(b, 5)
+			other := "error BADLIMIT the semaphore has 3 permits for those who use it now, not 5"
+			b.expect(other, five.acquire("t", "C", 1))
+			b.expect(other, five.acquire("w", "C", 1))
+			many := "error BADLIMIT the semaphore has 3 permits, and 4 are wanted at once"
+			b.expect(many, l.acquire("t", "C", 4))
+			b.expect(many, l.acquire("w", "C", 4))
+			wrong := "error BADKIND the key holds another kind of lock, or something else"
+			b.expect(wrong, readWrite(b).acquire("t", "C", 1))
+			b.expect(wrong, readWrite(b).acquire("w", "C", 1))
+			b.expect(wrong, readWrite(b).resize(1))
+			l.held("A", "B")
+			l.exist(1)
+			b.expect("released T", l.release("A", "", 0))
+			b.expect("released T", l.release("B", "", 0))
+			b.expect("granted T P T 1", five.acquire("t", "C", 5))
+			if got := b.eval(script.ShareAcquire, l.arguments("t", "A", 1, ordinary)...); !strings.HasPrefix(got, "error BADLIMIT the semaphore has 5 ") {
+				b.t.Error(got)
+			}
+			b.expect("released T", l.release("C", "", 0))
+			b.expect("granted T P T 7", b.eval(script.ShareAcquire, l.arguments("t", "A", 1, demand{ttl: 60000, fences: 7})...))
+			seventh := l.hold("A").fence + 6
+			l.acquire("t", "B", 1)
+			if fence := l.hold("B").fence; fence <= seventh {
+				b.t.Errorf("fence %d follows seven up to %d", fence, seventh)
+			}
+		},
+		"expired": func(b bench) {
+			l := semaphore(b, 301)
+			l.acquire("t", "A", 1)
+			var over int64
+			for n := range 150 { // more than are removed at once
+				over = l.brief("n"+strconv.Itoa(n), 2, 1000)
+			}
+			l.past(over)
+			b.expect("gone T", l.weigh("n7", 1))
+			b.expect("renewed T P 0 0", l.renew("A", 60000, 0))
+			b.expect("holders T 0 1 301\nP 1 hf1:A:T:T:0:"+info, l.holders())
+			l.held("A")
+			b.expect("held T P 0 hf1:A:T:T:0:"+info, l.acquire("t", "B", 301))
+			b.expect("granted T P T 1", l.acquire("t", "B", 300))
+			b.expect("released T", l.release("A", "", 0))
+			b.expect("released T", l.release("B", "", 0))
+			l.exist(0)
+		},
+		"not yet swept": func(b bench) {
+			l := semaphore(b, 3)
+			for what, call := range map[string]func(){
+				"holders": func() { b.expect("holders T 0 1 3\nP 1 hf1:A:T:T:0:"+info, l.holders()) },
+				"try":     func() { b.expect("granted T P T 1", l.acquire("t", "B", 2)) },
+				"wait":    func() { b.expect("granted T P T 1", l.acquire("w", "B", 2)) },
+				"release": func() { b.expect("gone T", l.release("B", "", 0)) },
+				"renewal": func() {
+					fence := l.hold("B").fence
+					b.expect("gone T", b.eval(script.ShareRenew, "", "B", 60000, 0, fence))
+				},
+				"resize": func() { b.expect("resized T 4 1", l.resize(4)) },
+				"weigh":  func() { b.expect("gone T", l.weigh("B", 1)) },
+			} {
+				b.rdb.Del(b.t.Context(), "{k}")
+				l.acquire("t", "A", 1)
+				l.past(l.brief("B", 2, 20))
+				if call(); b.t.Failed() {
+					b.t.Fatal(what)
 				}
-				b.expect("gone T", b.eval(script.ShareRelease, "", field, "", 0))
-				b.expect("gone T", b.eval(script.ShareRenew, "", field, 60000, 0, before["fence"]))
-				b.expect("gone T", b.eval(script.ShareWeigh, "", field, 1, before["fence"], before["fence"]))
-			}
-			if now := b.rdb.HGetAll(b.t.Context(), "{k}").Val(); fmt.Sprint(now) != fmt.Sprint(before) {
-				b.t.Errorf("the lock has become %v; it was %v", now, before)
 			}
 		},
-		// A counter that is put back, as by a replica that was behind, is no fence.
-		"a reader after a counter was put back": func(b bench) {
-			fence := func() string { return b.rdb.HGet(b.t.Context(), "{k}", "fence").Val() }
-			b.expect("granted T P T 1", b.share("t", "A", "rw", 1e9, 1e9))
-			writer := fence()
-			b.expect("released T", b.eval(script.ShareRelease, "", "A", "", 0))
-			b.rdb.Set(b.t.Context(), "{k}:f", b.later(-time.Minute), 0)
-			b.expect("granted T P T 1", b.share("t", "B", "rw", 1e9, 1))
-			if got := fence(); got < writer {
-				b.t.Errorf("the reader has fence %s, and the writer before it had %s", got, writer)
+		"the last one expired": func(b bench) {
+			// The key outlives the hold that is left, as the other one would have lasted longer.
+			left := func() {
+				b.rdb.Del(b.t.Context(), "{k}")
+				l := semaphore(b, 3)
+				l.acquire("t", "A", 1)
+				over := l.brief("B", 2, 500) // long enough for A to go first
+				b.expect("released T", l.release("A", "", 0))
+				l.past(over)
+				l.exist(1)
 			}
-			b.expect("released T", b.eval(script.ShareRelease, "", "B", "", 0))
-			b.rdb.Set(b.t.Context(), "{k}:f", "9999999999999999", 0)
-			b.expect("error BADFENCE the fence counter is not a number that fences can follow", b.share("t", "C", "rw", 1e9, 1))
+			left()
+			b.expect("gone T", semaphore(b, 3).release("B", "", 0))
+			semaphore(b, 3).exist(0)
+			left()
+			b.expect("granted T P T 1", semaphore(b, 5).acquire("t", "C", 5))
+			b.expect("holders T 0 5 5\nP 5 hf1:C:T:T:0:"+info, semaphore(b, 5).holders())
 		},
-		// Others had it for longer than they needed; the key lasts for as long as they could have.
-		"the dead do not say what a lock is": func(b bench) {
-			for _, next := range []struct {
-				kind  string
-				limit int
-			}{{"sem", 5}, {"rw", 1e9}, {"sem", 3}} {
-				b.expect("granted T P T 1", b.share("t", "A", "sem", 3, 1))
-				b.expect("granted T 30 T 1", b.eval(script.ShareAcquire, "t", "dead", 30, 0, 1, info, "sem", 3, 1))
-				b.expect("released T", b.eval(script.ShareRelease, "", "A", "", 0))
-				backend.Eventually(b.t, "the hold has expired", func() bool {
-					return strings.HasPrefix(b.eval(script.ShareHolders, "", "x"), "holders T 0 0 ")
-				})
-				b.expect("granted T P T 1", b.share("t", "B", next.kind, next.limit, 1))
-				b.expect("released T", b.eval(script.ShareRelease, "", "B", "", 0))
+		"queue": func(b bench) {
+			l := readWrite(b)
+			l.acquire("t", "W", everything)
+			one, two, writer, three := b.listen("1"), b.listen("2"), b.listen("V"), b.listen("3")
+			b.expect("gone T", l.acquire("l", "1", 1)) // a look creates nothing
+			b.expect("queued T P T 1 1 ours", l.acquire("w", "1", 1))
+			b.expect("queued T P T 1 1 ours", l.acquire("w", "1", 1))
+			b.expect("queued T P T 1 1 ours", l.acquire("l", "1", 1))
+			b.expect("queued T P T 2 0 ours", l.acquire("w", "deaf", 1))
+			b.expect("queued T P T 3 1 ours", l.acquire("w", "2", 1))
+			b.expect("queued T P T 4 1 ours", l.acquire("w", "V", everything))
+			b.expect("queued T P T 5 1 ours", l.acquire("w", "3", 1))
+			b.expect("held T P 5 hf1:W:T:T:0:"+info, l.acquire("t", "4", 1))
+			before := l.hold("W").fence
+
+			b.expect("released T", l.release("W", "", 0))
+			b.expect("hf1 "+l.kind+" 1 T P T {k}", b.heard(one))
+			b.expect("hf1 "+l.kind+" 2 T P T {k}", b.heard(two))
+			b.expect("hf1 standby V T T", b.heard(writer))
+			l.held("1", "2")
+			l.lasts("1", claim)
+			if first, second := l.hold("1").fence, l.hold("2").fence; first <= before || second != first {
+				b.t.Errorf("readers that were served have the fences %d and %d; the writer before had %d", first, second, before)
 			}
+			b.expect("granted T P T 1", l.acquire("l", "1", 1)) // confirms the claim
+			l.lasts("1", 60000)
+			b.expect("held T P 2 hf1:1:T:T:0:"+info, l.acquire("t", "4", 1)) // does not pass V
+			b.expect("queued T P T 2 1 ours", l.acquire("l", "3", 1))
+			b.expect("released T", l.release("1", "", 0))
+			l.silent(writer, "V")
+			b.expect("released T", l.release("2", "", 0))
+			b.expect("hf1 rw V T P T {k}", b.heard(writer))
+			b.expect("hf1 standby 3 T T", b.heard(three))
+			if fence := l.hold("V").fence; fence <= before {
+				b.t.Errorf("writer's fence %d follows %d", fence, before)
+			}
+			l.silent(one, "1")
+			b.expect("released T", l.release("V", "", 0))
+			b.expect("hf1 "+l.kind+" 3 T P T {k}", b.heard(three))
+			b.expect("released T", l.release("3", "", 0))
+			l.exist(0)
+		},
+		"a place taken again": func(b bench) {
+			l := readWrite(b)
+			l.acquire("t", "W", everything)
+			b.listen("1")
+			b.listen("2")
+			l.acquire("w", "1", 1)
+			score := strconv.FormatInt(int64(b.rdb.ZScore(b.t.Context(), "{k}:q", heavy("1", 1)).Val()), 10)
+			l.acquire("w", "2", 1)
+			b.expect("left T", l.release("1", heavy("1", 1), 0))
+			b.expect("queued T P T 1 0 ours", b.eval(script.ShareAcquire, "w", "3", 60000, 0, 1, info, "rw", everything, 1, claim, "channel-3", score))
+		},
+		"heavy waiter": func(b bench) {
+			l := semaphore(b, 3)
+			l.acquire("t", "A", 2)
+			l.acquire("t", "B", 1)
+			three, one := b.listen("3"), b.listen("1")
+			b.expect("queued T P T 1 1 ours", l.acquire("w", "3", 3))
+			b.expect("queued T P T 2 1 ours", l.acquire("w", "1", 1))
+			b.expect("queued T P T 3 0 ours", l.acquire("w", "deaf", 1))
+			b.expect("released T", l.release("B", "", 0)) // room for 1
+			b.expect("held T P 3 hf1:A:T:T:0:"+info, l.acquire("t", "C", 1))
+			b.expect("queued T P T 4 0 ours", l.acquire("w", "C", 1))
+			b.expect("queued T P T 2 1 ours", l.acquire("l", "1", 1))
+			b.expect("left T", l.release("C", heavy("C", 1), 0)) // lets nobody in
+			l.silent(three, "3")
+			l.silent(one, "1")
+			b.expect("left T", l.release("3", heavy("3", 3), 0))
+			b.expect("hf1 "+l.kind+" 1 T P T {k}", b.heard(one))
+			l.held("1", "A")
+			b.expect("gone T", l.release("3", heavy("3", 3), 0))
+			l.exist(1) // the deaf one has been skipped
+
+			b.expect("queued T P T 1 1 ours", l.acquire("w", "3", 3))
+			four := b.listen("4")
+			b.expect("queued T P T 2 1 ours", l.acquire("w", "4", 3))
+			b.expect("left T", l.release("3", heavy("3", 3), 0))
+			b.expect("hf1 standby 4 T T", b.heard(four)) // the first one now
+			b.expect("released T", l.release("A", "", 0))
+			b.expect("released T", l.release("1", "", 0))
+			b.expect("hf1 "+l.kind+" 4 T P T {k}", b.heard(four))
+		},
+		"heavy waiter that is dead": func(b bench) {
+			l := semaphore(b, 3)
+			l.acquire("t", "A", 1)
+			b.expect("queued T P T 1 0 ours", l.acquire("w", "3", 3))
+			one := b.listen("1")
+			b.expect("granted T P T 1", l.acquire("w", "1", 1))
+			b.expect("released T", l.release("1", "", 0))
+			b.expect("queued T P T 1 0 ours", l.acquire("w", "3", 3))
+			b.expect("granted T P T 1", l.acquire("t", "2", 1))
+			b.expect("queued T P T 1 0 ours", l.acquire("w", "3", 3))
+			b.expect("queued T P T 1 1 ours", l.acquire("w", "1", 2))
+			b.expect("hf1 standby 1 T T", b.heard(one)) // the first one now
+			b.expect("released T", l.release("2", "", 0))
+			b.expect("hf1 "+l.kind+" 1 T P T {k}", b.heard(one))
+		},
+		"expired under waiters": func(b bench) {
+			l := readWrite(b)
+			l.acquire("t", "W", everything)
+			one, two, writer := b.listen("1"), b.listen("2"), b.listen("V")
+			l.acquire("w", "1", 1)
+			l.acquire("w", "2", 1)
+			l.acquire("w", "V", everything)
+			b.rdb.Del(b.t.Context(), "{k}")
+			b.expect("granted T P T 1", l.acquire("l", "2", 1)) // answered, not notified
+			b.expect("hf1 "+l.kind+" 1 T P T {k}", b.heard(one))
+			b.expect("hf1 standby V T T", b.heard(writer))
+			l.silent(two, "2")
+			l.held("1", "2")
+			l.lasts("2", 60000)
+			b.rdb.Del(b.t.Context(), "{k}")
+			// A newcomer does not pass the waiter, but serves it.
+			b.expect("held T P 0 hf1:V:T:T:0:"+info, l.acquire("t", "3", 1))
+			b.expect("hf1 rw V T P T {k}", b.heard(writer))
+			l.acquire("w", "1", 1)
+			l.acquire("w", "2", everything)
+			b.rdb.Del(b.t.Context(), "{k}")
+			b.expect("left T", l.release("1", heavy("1", 1), 0))
+			b.expect("hf1 standby 2 T T", b.heard(two)) // to find out how many there are
+			b.expect("left T", l.release("2", heavy("2", everything), 0))
+			l.exist(0)
+		},
+		"tombstone": func(b bench) {
+			l := readWrite(b)
+			b.expect("gone T", l.release("A", "", b.later(time.Hour)))
+			b.expect("gone T", l.acquire("t", "A", 1))
+			b.expect("gone T", l.acquire("w", "A", 1))
+			b.expect("granted T P T 1", l.acquire("t", "B", 1))
+			b.expect("released T", l.release("B", "", b.later(time.Hour)))
+			b.expect("gone T", l.acquire("t", "B", 1))
+			b.expect("granted T P T 1", l.acquire("t", "W", everything))
+			b.expect("queued T P T 1 0 ours", l.acquire("w", "C", 1))
+			b.expect("left T", l.release("C", heavy("C", 1), b.later(time.Hour)))
+			b.expect("gone T", l.acquire("w", "C", 1))
+			b.rdb.Del(b.t.Context(), "{k}", "{k}:q")
+			b.expect("gone T", l.release("A", "", b.later(-time.Second))) // past already
+			b.expect("granted T P T 1", l.acquire("t", "A", 1))
+		},
+		"late": func(b bench) {
+			l := readWrite(b)
+			ask := func(mode, token string, by time.Duration) string {
+				return b.eval(script.ShareAcquire, l.arguments(mode, token, everything, demand{60000, b.later(by), 1})...)
+			}
+			b.expect("late T", ask("t", "A", -time.Second))
+			b.expect("late T", ask("w", "A", -time.Second))
+			l.exist(0)
+			b.expect("granted T P T 1", ask("t", "A", time.Hour))
+			b.expect("granted T P T 1", ask("t", "A", -time.Second)) // which it has
+			b.expect("late T", ask("w", "B", -time.Second))
+			b.expect("queued T P T 1 0 ours", ask("w", "B", time.Hour))
+			b.expect("queued T P T 1 0 ours", ask("l", "B", -time.Second)) // creates nothing
+		},
+		"foreign": func(b bench) {
+			l := readWrite(b)
+			b.rdb.HSet(b.t.Context(), "{k}", "a", "b")
+			wrong := "error BADKIND the key holds another kind of lock, or something else"
+			for _, mode := range []string{"t", "w", "l"} {
+				b.expect(wrong, l.acquire(mode, "A", 1))
+			}
+			b.expect(wrong, l.release("A", "", 0))
+			b.expect(wrong, l.renew("A", 60000, 0))
+			b.expect(wrong, l.weigh("A", 1))
+			b.expect(wrong, l.resize(3))
+			b.expect("holders T 0 0 0", l.holders())
+			if hash := b.rdb.HGetAll(b.t.Context(), "{k}").Val(); len(hash) != 1 || hash["a"] != "b" {
+				b.t.Errorf("their hash became %q", hash)
+			}
+			b.rdb.Set(b.t.Context(), "{k}", "theirs", 0)
+			wrong = "error WRONGTYPE Operation against a key holding the wrong kind of value"
+			b.expect(wrong, l.acquire("t", "A", 1))
+			b.expect(wrong, l.release("A", "", 0))
+			b.expect(wrong, b.eval(script.ShareRenew, "", "A", 60000, 0, 0))
+			b.expect(wrong, b.eval(script.ShareWeigh, "", "A", 1, 0, 0))
+			b.expect(wrong, l.resize(3))
+			b.expect(wrong, l.holders())
+			if got := b.rdb.Get(b.t.Context(), "{k}").Val(); got != "theirs" {
+				b.t.Errorf("their value became %q", got)
+			}
+		},
+		"renewed": func(b bench) {
+			l := semaphore(b, 3)
+			b.expect("gone T", l.renew("A", 60000, 0))
+			l.exist(0)
+			over := l.brief("A", 1, 500)
+			first := l.hold("A")
+			b.expect("gone T", b.eval(script.ShareRenew, "", "A", 60000, 0, first.fence+1)) // another grant's
+			b.expect("gone T", b.eval(script.ShareRenew, "", "B", 60000, 0, first.fence))
+			b.expect("renewed T P 0 0", l.renew("A", 60000, 0))
+			l.lasts("A", 60000)
+			b.expect("renewed T P 0 0", l.renew("A", 10, 0)) // not shortened
+			l.lasts("A", 60000)
+			l.brief("B", 1, 500)
+			l.lasts("A", 60000)
+			b.expect("renewed T P 0 0", l.renew("B", claim, 0))
+			l.lasts("B", claim)
+			l.lasts("A", 60000)
+			l.past(over) // when A would have expired
+			b.expect("renewed T P 0 0", l.renew("A", 60000, 0))
+			b.expect("renewed T P T 5", l.renew("A", 10, 5))
+			last, _ := b.rdb.Get(b.t.Context(), "{k}:f").Int64()
+			if l.hold("A").fence != first.fence || l.hold("A").weight != 1 {
+				b.t.Errorf("%v became %v", first, l.hold("A"))
+			}
+			l.acquire("t", "C", 1)
+			if fence := l.hold("C").fence; fence <= last || last < l.hold("B").fence+5 {
+				b.t.Errorf("fence %d follows five up to %d", fence, last)
+			}
+			b.expect("holders T 0 3 3\nP 1 hf1:A:T:T:0:"+info+"\nP 1 hf1:B:T:T:0:"+info+"\nP 1 hf1:C:T:T:0:"+info, l.holders())
+			b.rdb.Set(b.t.Context(), "{k}:f", "no fence", 0)
+			b.expect("renewed T P 0 0", l.renew("A", 60000, 5)) // as good without
+		},
+		"weighed": func(b bench) {
+			l := readWrite(b)
+			b.expect("gone T", l.weigh("W", 1))
+			l.exist(0)
+			l.acquire("t", "W", everything)
+			first := l.hold("W")
+			reader, writer := b.listen("1"), b.listen("V")
+			l.acquire("w", "1", 1)
+			l.acquire("w", "V", everything)
+			for range 2 {
+				b.expect("weighed T P T", l.weigh("W", 1))
+				if got := l.hold("W"); got.fence != first.fence || got.expiry != first.expiry || got.weight != 1 {
+					b.t.Errorf("%v became %v", first, got)
+				}
+			}
+			b.expect("hf1 "+l.kind+" 1 T P T {k}", b.heard(reader))
+			b.expect("hf1 standby V T T", b.heard(writer))
+			if fence := l.hold("1").fence; fence != first.fence {
+				b.t.Errorf("the reader has the fence %d, the writer before it %d", fence, first.fence)
+			}
+			b.expect("held T", l.weigh("W", everything))
+			b.expect("held T P 1 hf1:W:T:T:0:"+info, l.acquire("t", "2", 1)) // does not pass V
+			b.expect("released T", l.release("1", "", 0))
+			b.expect("left T", l.release("V", heavy("V", everything), 0))
+			b.expect("weighed T P T", l.weigh("W", everything))
+			second := l.hold("W")
+			if second.fence <= first.fence || second.weight != everything {
+				b.t.Errorf("%v became %v", first, second)
+			}
+			b.expect("weighed T P T", l.weigh("W", everything))
+			if got := l.hold("W"); got != second {
+				b.t.Errorf("%v became %v, weighed again", second, got)
+			}
+			b.expect("held T P 0 hf1:W:T:T:0:"+info, l.acquire("t", "2", 1))
+			l.weigh("W", 1)
+			l.acquire("t", "2", 1)
+			if got := l.hold("2").fence; got != second.fence {
+				b.t.Errorf("a reader after the second writing has the fence %d, the writer %d", got, second.fence)
+			}
+			b.rdb.Set(b.t.Context(), "{k}:f", "no fence", 0)
+			l.release("2", "", 0)
+			b.expect("error BADFENCE the fence counter is not a number that fences can follow", l.weigh("W", everything))
+			if got := l.hold("W"); got.weight != 1 || got.fence != second.fence {
+				b.t.Errorf("it is half a writer: %v", got)
+			}
+		},
+		"resized": func(b bench) {
+			l := semaphore(b, 3)
+			forGood := func() {
+				b.t.Helper()
+				if pttl := b.rdb.PTTL(b.t.Context(), "{k}").Val(); pttl != -1 {
+					b.t.Errorf("the lock's PTTL is %v", pttl)
+				}
+			}
+			b.expect("resized T 0 0", l.resize(0))
+			l.exist(0)
+			b.expect("resized T 2 0", l.resize(2))
+			forGood()
+			b.expect("granted T P T 1", l.acquire("t", "A", 2)) // whatever it names
+			forGood()
+			b.expect("held T P 0 hf1:A:T:T:0:"+info, semaphore(b, 9).acquire("t", "B", 1))
+			b.expect("error BADLIMIT the semaphore has 2 permits, and 3 are wanted at once", l.acquire("t", "B", 3))
+			b.expect("renewed T P 0 0", l.renew("A", 60000, 0))
+			forGood()
+			b.expect("released T", l.release("A", "", 0))
+			forGood()
+			l.past(l.brief("A", 2, 20))
+			b.expect("granted T P T 1", l.acquire("t", "B", 1))
+			l.held("B")
+			forGood()
+			b.expect("granted T P T 1", l.acquire("t", "A", 1))
+
+			// Below what is held.
+			one, two := b.listen("1"), b.listen("2")
+			b.expect("queued T P T 1 1 ours", l.acquire("w", "2", 2))
+			b.expect("queued T P T 2 1 ours", l.acquire("w", "1", 1))
+			b.expect("resized T 1 2", l.resize(1))
+			b.expect("hf1 standby 2 T T", b.heard(two)) // wants more than there are
+			b.expect("hf1 standby 1 T T", b.heard(one))
+			b.expect("error BADLIMIT the semaphore has 1 permits, and 2 are wanted at once", l.acquire("l", "2", 2))
+			b.expect("released T", l.release("A", "", 0))
+			l.held("B")
+			l.silent(one, "1")
+			b.expect("released T", l.release("B", "", 0))
+			b.expect("hf1 "+l.kind+" 1 T P T {k}", b.heard(one))
+
+			// And above.
+			b.expect("queued T P T 1 1 ours", l.acquire("w", "2", 1))
+			b.expect("resized T 3 2", l.resize(3))
+			b.expect("hf1 "+l.kind+" 2 T P T {k}", b.heard(two))
+			b.expect("renewed T P 0 0", l.renew("1", 60000, 0))
+			forGood()
+			b.expect("resized T 0 2", l.resize(0))
+			l.lasts("1", 60000)
+			l.lasts("2", claim)
+			if pttl := b.rdb.PTTL(b.t.Context(), "{k}").Val(); pttl < 0 {
+				b.t.Errorf("the lock's PTTL is %v", pttl)
+			}
+			b.expect("granted T P T 1", semaphore(b, 9).acquire("t", "A", 1)) // who says how many there are
+			b.expect("error BADLIMIT the semaphore has 9 permits for those who use it now, not 3", l.acquire("t", "B", 1))
+			b.expect("released T", l.release("A", "", 0))
+			b.expect("released T", l.release("1", "", 0))
+			b.expect("released T", l.release("2", "", 0))
+			l.exist(0)
+			l.resize(2)
+			b.expect("resized T 0 0", l.resize(0))
+			l.exist(0)
+			b.expect("granted T P T 1", semaphore(b, 9).acquire("t", "A", 9))
+		},
+		"errors": func(b bench) {
+			l := readWrite(b)
+			b.rdb.Set(b.t.Context(), "{k}:f", "-1", 0)
+			bad := "error BADFENCE the fence counter is not a number that fences can follow"
+			b.expect(bad, l.acquire("t", "W", everything))
+			b.expect(bad, l.acquire("t", "A", 1))
+			l.exist(0)
+			b.rdb.Del(b.t.Context(), "{k}:f")
+			l.acquire("t", "W", everything)
+			b.listen("V")
+			l.acquire("w", "V", everything)
+			b.rdb.Set(b.t.Context(), "{k}:f", "-1", 0)
+			b.expect("released T", l.release("W", "", 0)) // although nobody can be served
+			l.exist(0)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -76,4 +663,38 @@ func TestShares(t *testing.T) {
 			})
 		})
 	}
+}
+
+// What ends or prolongs a hold works when the server is out of memory, also when a time has
+// come at which some hold might have expired.
+func TestSharesOutOfMemory(t *testing.T) {
+	backend.EachReal(t, func(t *testing.T, back *backend.Backend) {
+		b := bench{t, back.Redis(t)}
+		l := semaphore(b, 3)
+		over := l.brief("A", 1, 300)
+		l.renew("A", 60000, 0)
+		l.acquire("t", "B", 1)
+		limit := func(memory string) {
+			t.Helper()
+			if err := b.rdb.ConfigSet(t.Context(), "maxmemory", memory).Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		limit("1")
+		if got := l.acquire("t", "C", 1); !strings.Contains(got, "OOM") {
+			t.Errorf("an acquire is answered %q", got)
+		}
+		b.expect("renewed T P 0 0", l.renew("B", 60000, 0))
+		l.past(over)
+		b.expect("renewed T P 0 0", l.renew("A", 60000, 0))
+		limit("0")
+		over = l.brief("C", 1, 300)
+		l.renew("C", 60000, 0)
+		limit("1")
+		l.past(over)
+		b.expect("released T", l.release("A", "", 0))
+		b.expect("released T", l.release("B", "", 0))
+		b.expect("released T", l.release("C", "", 0))
+		l.exist(0)
+	})
 }

@@ -82,6 +82,9 @@ func (e *HeldError) Error() string {
 	if h.Foreign {
 		return fmt.Sprintf("holdfast: lock %q is held by another program for %s", e.Name, ttlText(h.TTL))
 	}
+	if h.Owner == "" && h.PID == 0 {
+		return fmt.Sprintf("holdfast: lock %q is held by others, too", e.Name)
+	}
 	owner, host := printable.Word(h.Owner, maxShownWord), printable.Word(h.Host, maxShownWord)
 	return fmt.Sprintf("holdfast: lock %q is held by %s (pid %d on %s) for %s", e.Name, owner, h.PID, host, ttlText(h.TTL))
 }

@@ -195,6 +195,7 @@ func (l *Lease) replace(as *Lock, a answer, pttl int64, fence uint64) (*Lease, e
 		return nil, l.ended
 	}
 	next := newGrant(&from, g.since, a.sent, term-drift(term), fence, 1)
+	next.claim = g.claim
 	if next.expired(clock.Now()) {
 		defer g.mu.Unlock()
 		g.lose(&LostError{Name: as.name, Reason: LossExpired})

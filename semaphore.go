@@ -21,8 +21,7 @@ type Semaphore struct {
 
 // Semaphore returns the semaphore of that name, with so many permits, 1 to 1,000,000. All
 // that use it at the same time must name the same number: who names another gets
-// ErrPermits, until nobody holds or waits for a permit; or until Resize has said
-// how many there are.
+// ErrPermits, until nobody holds a permit; or until Resize has said how many there are.
 func (c *Client) Semaphore(name string, permits int, opts ...Option) *Semaphore {
 	given := []Option{func(s *settings) { s.kind, s.limit, s.weight = &semaphore, permits, 1 }}
 	return &Semaphore{c.newLock(name, append(given, opts...))}

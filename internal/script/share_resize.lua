@@ -4,7 +4,7 @@
 -- KEYS    [1] lock  [2] queue  [3] fence counter, in Strict mode [4] incarnation mark
 -- ARGV    [1] flags as in prelude.lua  [2] any token  [3] kind  [4] limit, or 0
 -- Returns 'resized NOW LIMIT USED'
---         'error MESSAGE': nothing was changed
+--         'error MESSAGE'
 --
 -- Invariants: nobody loses what it holds: where more is held than the new limit allows,
 -- nothing is granted until enough was given back.

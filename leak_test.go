@@ -129,7 +129,7 @@ func TestCloseWaitsForAcquiresUnderWay(t *testing.T) {
 func waits(c *Client, l *Lock) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	ln := c.lines[l.keys.Lock]
+	ln := c.lines[l.keys.Queue]
 	return ln != nil && ln.waiting() > 0
 }
 

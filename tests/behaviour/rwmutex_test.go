@@ -398,7 +398,7 @@ func TestReadersAndWritersInAStorm(t *testing.T) {
 		var reading, writing, reads, writes atomic.Int64
 		var last atomic.Uint64
 		var wg sync.WaitGroup
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		for range 3 {
 			rw := b.Client(t, nil).RWMutex("a")
@@ -427,7 +427,9 @@ func TestReadersAndWritersInAStorm(t *testing.T) {
 						if err != nil {
 							continue
 						}
-						writes.Add(1)
+						if writes.Add(1) == 100 {
+							cancel()
+						}
 						if w, r := writing.Add(1), reading.Load(); (w != 1 || r != 0) && lease.Err() == nil {
 							t.Errorf("%d writers and %d readers at once", w, r)
 						}
@@ -442,8 +444,8 @@ func TestReadersAndWritersInAStorm(t *testing.T) {
 			}
 		}
 		wg.Wait()
-		if reads.Load() < 20 || writes.Load() < 5 {
-			t.Errorf("%d reads and %d writes in a second", reads.Load(), writes.Load())
+		if reads.Load() == 0 || writes.Load() < 100 {
+			t.Errorf("%d reads and %d writes in a minute", reads.Load(), writes.Load())
 		}
 		t.Logf("%d reads, %d writes", reads.Load(), writes.Load())
 		b.Cleaned(t)

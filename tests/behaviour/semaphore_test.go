@@ -234,7 +234,7 @@ func TestSemaphoreInAStorm(t *testing.T) {
 		const most = 5
 		var held, grants atomic.Int64
 		var wg sync.WaitGroup
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		for range 3 {
 			c := b.Client(t, nil)
@@ -246,7 +246,9 @@ func TestSemaphoreInAStorm(t *testing.T) {
 						if err != nil {
 							continue
 						}
-						grants.Add(1)
+						if grants.Add(1) == 300 {
+							cancel()
+						}
 						if now := held.Add(int64(n)); now > most && lease.Err() == nil {
 							t.Errorf("%d permits are held, of %d", now, most)
 						}
@@ -258,8 +260,8 @@ func TestSemaphoreInAStorm(t *testing.T) {
 			}
 		}
 		wg.Wait()
-		if grants.Load() < 20 {
-			t.Errorf("%d grants in a second", grants.Load())
+		if grants.Load() < 300 {
+			t.Errorf("%d grants in a minute", grants.Load())
 		}
 		b.Cleaned(t)
 	})

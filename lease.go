@@ -39,8 +39,8 @@ func (l *Lease) Name() string { return l.g.l.name }
 // Owner returns the owner's name, as set by Owner or Config.Owner.
 func (l *Lease) Owner() string { return l.g.l.set.owner }
 
-// Token returns the fence: a number above those of all earlier leases of this lock; that
-// of a reader is not below the last writer's (see RWMutex).
+// Token returns the fence: a number above those of all earlier leases of this lock; readers
+// that hold it at the same time have the same (see RWMutex).
 // A resource that refuses writes with a lower one than it has seen is safe from
 // holders that are late. It survives the loss of the server's data, unless the
 // server's clock went back too.

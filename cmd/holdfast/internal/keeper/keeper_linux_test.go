@@ -4,21 +4,48 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
 
+// The first thread is main's: what runs in another goroutine is on another thread.
+func init() { runtime.LockOSThread() }
+
 func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == launchArg {
+		go func() {
+			code, _ := Hidden(os.Args[1:])
+			os.Exit(code)
+		}()
+		select {}
+	}
 	if code, was := Hidden(os.Args[1:]); was {
 		os.Exit(code)
+	}
+	if len(os.Args) == 3 && os.Args[1] == deathSignalArg {
+		var sig int32
+		if err := unix.Prctl(unix.PR_GET_PDEATHSIG, uintptr(unsafe.Pointer(&sig)), 0, 0, 0); err != nil {
+			panic(err)
+		}
+		if err := os.WriteFile(os.Args[2], []byte(strconv.Itoa(int(sig))), 0o600); err != nil {
+			panic(err)
+		}
+		os.Exit(0)
 	}
 	// A keeper made with the race detector would sleep for a second at its end.
 	os.Setenv("GORACE", "atexit_sleep_ms=0")
 	os.Exit(m.Run())
 }
+
+// deathSignalArg makes the test write to a file what its first thread's parent-death
+// signal is.
+const deathSignalArg = "__death_signal"
 
 // start runs a shell script as a job. In it, $DIR is a directory of its own.
 func start(t *testing.T, spec Spec, script string) (*Job, string) {
@@ -230,6 +257,19 @@ func TestStoppedCommandHearsTerm(t *testing.T) {
 	j.Lost()
 	if ev := await(t, j, Ended); ev.Code != 4 {
 		t.Errorf("ended with %+v", ev)
+	}
+}
+
+// The stage before the command may have moved to a thread whose parent-death signal
+// nobody has set. Here it always has.
+func TestCommandDiesWithItsKeeperOnAnyThread(t *testing.T) {
+	j, dir := start(t, Spec{}, "exec "+os.Args[0]+" "+deathSignalArg+" $DIR/signal")
+	j.Release(time.Now().Add(time.Hour))
+	if ev := await(t, j, Ended); ev.Code != 0 || ev.Signal != 0 {
+		t.Fatalf("ended with %+v", ev)
+	}
+	if got, err := os.ReadFile(dir + "/signal"); err != nil || string(got) != strconv.Itoa(int(unix.SIGKILL)) {
+		t.Errorf("the command's parent-death signal is %q, %v; want KILL", got, err)
 	}
 }
 

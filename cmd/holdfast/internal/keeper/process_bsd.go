@@ -14,6 +14,9 @@ func self() (string, error) { return os.Executable() }
 
 func jobAttr() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
 
+// dieWithKeeper does nothing: there is no such thing here.
+func dieWithKeeper() error { return nil }
+
 // waitFor waits for the command alone: this process may have other children.
 func (p *process) waitFor() int { return p.pid }
 

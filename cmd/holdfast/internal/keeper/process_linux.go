@@ -1,7 +1,9 @@
 package keeper
 
 import (
+	"fmt"
 	"os"
+	"runtime"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -13,6 +15,17 @@ func self() (string, error) { return "/proc/self/exe", nil }
 // starts it.
 func jobAttr() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+}
+
+// dieWithKeeper is for the stage that becomes the command. The kernel keeps the
+// parent-death signal by thread, jobAttr set that of the first one, and what exec
+// leaves is that of the thread that calls it, which need not be the first.
+func dieWithKeeper() error {
+	runtime.LockOSThread() // until exec
+	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(syscall.SIGKILL), 0, 0, 0); err != nil {
+		return fmt.Errorf("ask for a signal at the keeper's death: %w", err)
+	}
+	return nil
 }
 
 // waitFor waits for any child: orphans of the job are ours, and nothing else is.

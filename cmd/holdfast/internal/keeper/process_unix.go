@@ -97,6 +97,10 @@ func launch(args []string, stderr io.Writer) int {
 	if n, _ := os.NewFile(uintptr(fd), "gate").Read(make([]byte, 1)); n == 0 {
 		return 126 // The keeper died.
 	}
+	if err := dieWithKeeper(); err != nil {
+		fmt.Fprintln(stderr, "holdfast:", err)
+		return 126
+	}
 	err = syscall.Exec(args[1], args[2:], os.Environ())
 	hint := ""
 	code := 126

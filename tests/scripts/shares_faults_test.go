@@ -15,7 +15,7 @@ func (b bench) share(mode, token, kind string, limit, weight int) string {
 	b.t.Helper()
 	args := []any{mode, token, 60000, 0, 1, info, kind, limit, weight}
 	if mode != "t" {
-		args = append(args, 1500, "channel-"+token, "")
+		args = append(args, claim, "channel-"+token, "")
 	}
 	return b.eval(script.ShareAcquire, args...)
 }

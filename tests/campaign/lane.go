@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/campaign/worker"
 	"github.com/holdfast-go/holdfast/tests/history"
 	"github.com/holdfast-go/holdfast/tests/proxy"
+	"github.com/holdfast-go/holdfast/tests/queuelog"
 	"github.com/holdfast-go/holdfast/tests/server"
 )
 
@@ -126,7 +127,11 @@ func (l *lane) perform(ctx context.Context, h *harness, r *Record) {
 		s.proxies = append(s.proxies, proxy.New(h, l.server.Addr()))
 		scripts[i].Addr, scripts[i].Resource = s.proxies[i].Addr(), l.guarded.socket
 	}
-	queues := followQueues(l.server, p)
+	var locks []queuelog.Lock
+	for _, n := range p.Names {
+		locks = append(locks, queuelog.Lock{Name: n.Name, Key: n.Key, Queue: n.Queue})
+	}
+	queues := queuelog.Follow(l.server, locks...)
 	r.Began = history.Now()
 	r.records = l.cast.begin(scripts)
 
@@ -152,8 +157,9 @@ func (l *lane) perform(ctx context.Context, h *harness, r *Record) {
 	if r.Stuck == nil {
 		r.Left = append(r.Left, leftovers(l.channels)...)
 	}
-	r.Passed, r.Fell, r.Ordered = queues.end(l.server)
-	r.Ordered = r.Ordered && !p.has(func(k *Kind) bool { return k.HidesQueue })
+	found := queues.End()
+	r.Passed, r.Fell = found.Passed, found.Fell
+	r.Ordered = found.Whole && !p.has(func(k *Kind) bool { return k.HidesQueue })
 	r.Over = history.Now()
 	for i := range strikes {
 		r.Strikes = append(r.Strikes, strikes[i].Load())

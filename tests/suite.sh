@@ -120,7 +120,7 @@ soak() { # soak TIME
   longer $((all / 4 + 5))s "$replayable" ./simulation -run Simulation
   longer $((all / 60 + 5))s -race ./processes
   longer "$1" "" ./mutants
-  longer "$1" "" ./dataloss -run 'Strict|Overlap'
+  longer "$1" "" ./dataloss -run 'Strict|Overlap' -parallel 12 # they wait, most of the time
   longer "$1" "" ./leaks
   longer "$1" "" ./topology
   report

@@ -74,6 +74,7 @@ local function main()
   end
 
   if redis.call('ZSCORE', KEYS[2], 'x:' .. token) then
+    on_master()
     return 'gone ' .. whole(now)
   end
   if late then
@@ -91,12 +92,14 @@ local function main()
         return take()
       end
     end
+    on_master()
     local waiters = redis.call('ZCOUNT', KEYS[2], 0, '+inf')
     return 'held ' .. whole(now) .. ' ' .. redis.call('PTTL', KEYS[1]) .. ' ' .. waiters .. ' ' .. value
   end
 
   local member = token .. '\n' .. ARGV[7] .. '\n' .. ARGV[8] .. '\n' .. info
   if look and not owner and not redis.call('ZSCORE', KEYS[2], member) then
+    on_master()
     return 'gone ' .. whole(now)
   end
   local score = place(member, ARGV[9])

@@ -4,4 +4,10 @@ local ok, reply = pcall(main)
 if ok then
   return reply
 end
-return 'error ' .. message(reply)
+reply = message(reply)
+-- The client's pool must see this one: who asks over this connection again, asks the
+-- same replica, for ever, and the master may be elsewhere by now.
+if string.sub(reply, 1, 9) == 'READONLY ' then
+  return { err = reply }
+end
+return 'error ' .. reply

@@ -40,6 +40,15 @@ local function message(err)
   return (string.gsub(tostring(err), '^[^ ]*:%d+: ', ''))
 end
 
+-- Fails on a replica; changes nothing. For what is answered without writing: a replica
+-- knows what was, and who is answered there goes on asking there.
+local function on_master()
+  local ok, err = pcall(redis.call, 'PEXPIRE', KEYS[1], 1, 'GT')
+  if not ok and string.sub(message(err), 1, 9) == 'READONLY ' then
+    error(message(err), 0)
+  end
+end
+
 -- redis.call for reading a key that this script may have removed. In a Cluster's slot
 -- that is on its way to another node, a key that is not here counts as that node's, and
 -- reading it is an error; but what was here when the script began, and is not now, is

@@ -35,6 +35,7 @@ local function main()
   end
   local counter = redis.call('GET', KEYS[3])
   if value or counter and (tonumber(counter) or fence) >= fence or redis.call('ZSCORE', KEYS[2], 'x:' .. token) then
+    on_master()
     return 'gone ' .. whole(now)
   end
   -- The next fence is at least the server's time; a counter that led it has to be put back.

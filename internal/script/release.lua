@@ -85,6 +85,9 @@ local function main()
     return 'released ' .. whole(now)
   end
   local left = member ~= '' and leave()
+  if not left then
+    on_master()
+  end
   bury(until_time)
   return (left and 'left ' or 'gone ') .. whole(now)
 end

@@ -31,9 +31,11 @@ local function main()
   -- A late copy of the acquire could have brought back a lock that was deleted.
   local granted = mine .. ARGV[5] .. ':'
   if not value then
+    on_master()
     return 'absent ' .. whole(now)
   end
   if string.sub(value, 1, #granted) ~= granted then
+    on_master()
     return 'gone ' .. whole(now)
   end
   local pttl = prolong(ttl)

@@ -42,6 +42,7 @@ local function take()
 end
 
 local function held()
+  on_master()
   local pttl, value = sample()
   return 'held ' .. whole(now) .. ' ' .. (pttl or 0) .. ' ' .. redis.call('ZCOUNT', KEYS[2], 0, '+inf') .. ' ' .. (value or 'hf1:-:0:0:0:')
 end
@@ -64,6 +65,7 @@ local function main()
     dismiss(token, hold)
     tidy()
   elseif redis.call('ZSCORE', KEYS[2], 'x:' .. token) then
+    on_master()
     return 'gone ' .. whole(now)
   elseif late then
     return 'late ' .. whole(now)
@@ -84,6 +86,7 @@ local function main()
 
   local member = token .. '\n' .. ARGV[10] .. '\n' .. ARGV[11] .. '\n' .. ARGV[9] .. '\n' .. info
   if look and not hold and not redis.call('ZSCORE', KEYS[2], member) then
+    on_master()
     return 'gone ' .. whole(now)
   end
   if rest == 0 and not look and not first_waiter() and room(weight) then

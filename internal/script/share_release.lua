@@ -55,6 +55,9 @@ local function main()
       pcall(serve_others)
     end
   end
+  if not left then
+    on_master()
+  end
   bury(until_time)
   return (left and 'left ' or 'gone ') .. whole(now)
 end

@@ -28,6 +28,7 @@ local function main()
   end
   local hold = load()
   if not hold or string.match(hold, '^%d+:%d+:(%d+):') ~= ARGV[5] then
+    on_master()
     return 'gone ' .. whole(now)
   end
   local pttl = prolong_hold(hold, ttl)

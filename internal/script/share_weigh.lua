@@ -27,10 +27,12 @@ local function main()
   local rest = quarantine()
   local hold = load()
   if not hold then
+    on_master()
     return 'gone ' .. whole(now)
   end
   local expiry, weight, fence = parse_hold(hold)
   if fence ~= had and not (fence > had and weight == wanted) then
+    on_master()
     return 'gone ' .. whole(now)
   end
   if wanted > weight then
@@ -38,6 +40,7 @@ local function main()
       return 'quarantined ' .. whole(now) .. ' ' .. rest
     end
     if not room(wanted - weight) then
+      on_master()
       return 'held ' .. whole(now)
     end
     fence = mint(1)

@@ -3,9 +3,13 @@
 package adapters
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"net"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -140,5 +144,53 @@ func TestGoRedisSentinel(t *testing.T) {
 	}
 	if err := lease.Release(t.Context()); err != nil {
 		t.Error(err)
+	}
+}
+
+// A connection to a server that is a replica by now is given up: every other that the
+// pool makes leads to the master, but that one would be used again and again. What such a
+// server says of locks is not believed.
+func TestGoRedisLeavesAMasterThatWasDemoted(t *testing.T) {
+	kinds := map[string]func(c *holdfast.Client, name string) *holdfast.Lock{
+		"mutex":     func(c *holdfast.Client, name string) *holdfast.Lock { return c.Mutex(name) },
+		"semaphore": func(c *holdfast.Client, name string) *holdfast.Lock { return c.Semaphore(name, 1).Lock },
+	}
+	for _, bin := range server.Binaries(t) {
+		for kind, lock := range kinds {
+			t.Run(bin.Name+"/"+kind, func(t *testing.T) {
+				old, heir := server.Start(t, bin), server.Start(t, bin)
+				follow := func(s *server.Server, host, port string) {
+					t.Helper()
+					if _, err := s.Do("REPLICAOF", host, port); err != nil {
+						t.Fatal(err)
+					}
+				}
+				host, port, _ := net.SplitHostPort(old.Addr())
+				follow(heir, host, port)
+				var master atomic.Pointer[server.Server]
+				master.Store(old)
+				rdb := redis.NewClient(&redis.Options{Addr: "the master", Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) {
+					return new(net.Dialer).DialContext(ctx, "tcp", master.Load().Addr())
+				}})
+				t.Cleanup(func() { _ = rdb.Close() })
+				c, err := holdfast.New(holdfastgoredis.New(rdb), nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				backend.CloseWith(t, c)
+				held := backend.Acquire(t, lock(c, "held"))
+				backend.Release(t, backend.Acquire(t, lock(c, "other"))) // both of the client's pools are connected
+				old.AwaitInStep()
+				follow(heir, "NO", "ONE")
+				follow(old, "127.0.0.1", "1") // where nobody is: it knows only what was
+				master.Store(heir)
+
+				backend.Release(t, backend.Acquire(t, lock(c, "a")))
+				if err := held.Extend(t.Context(), time.Minute); err != nil {
+					t.Errorf("Extend: %v", err)
+				}
+				backend.Release(t, held)
+			})
+		}
 	}
 }

@@ -25,7 +25,7 @@ var All = []Mutant{
 	},
 	{
 		Name: "renew-recreates", About: "a renewal brings back a lock that has expired",
-		Edits: []overlay.Edit{script("renew", "  if not value then\n    return 'absent ' .. whole(now)\n  end",
+		Edits: []overlay.Edit{script("renew", "  if not value then\n    on_master()\n    return 'absent ' .. whole(now)\n  end",
 			"  if not value then\n    redis.call('SET', KEYS[1], granted .. '0:0:{}', 'PX', ttl)\n    value = granted\n  end")},
 		Kinds: []string{"server-pause-long", "process-pause-long", "late-replies", "late-copy", "delayed-requests"}, Rules: []campaign.Rule{campaign.Overlap, campaign.Leak, campaign.Wakeup},
 	},

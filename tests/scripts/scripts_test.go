@@ -294,3 +294,78 @@ func TestSurvey(t *testing.T) {
 		b.expect("settings T 104857600 volatile-ttl master", b.eval(script.Survey, "", "x"))
 	})
 }
+
+// A replica answers nothing but what is asked of whoever holds a lock: what it knows may
+// be over, and a client that it answered would stay with it. The error is one of the
+// server's, which pools of connections understand.
+func TestScriptsRefuseAReplica(t *testing.T) {
+	backend.EachReal(t, func(t *testing.T, back *backend.Backend) {
+		b := bench{t, back.Redis(t)}
+		mutex := func(s script.Script, args ...any) func() error {
+			return func() error {
+				return b.rdb.Eval(t.Context(), s.Source, []string{"{k}", "{k}:q", "{k}:f"}, args...).Err()
+			}
+		}
+		share := func(s script.Script, args ...any) func() error {
+			return func() error {
+				return b.rdb.Eval(t.Context(), s.Source, []string{"{s}", "{s}:q", "{k}:f"}, args...).Err()
+			}
+		}
+		wait := func(mode, token string) []any {
+			return []any{mode, token, 60000, 0, 1, info, claim, "channel-" + token, ""}
+		}
+		shared := func(mode, token string) []any {
+			args := []any{mode, token, 60000, 0, 1, info, "sem", 1, 1}
+			if mode != "t" {
+				args = append(args, claim, "channel-"+token, "")
+			}
+			return args
+		}
+		for _, write := range []func() error{
+			mutex(script.Acquire, "t", "A", 60000, 0, 1, info), mutex(script.Acquire, wait("w", "B")...),
+			share(script.ShareAcquire, shared("t", "A")...), share(script.ShareAcquire, shared("w", "B")...),
+		} {
+			if err := write(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := b.rdb.SlaveOf(t.Context(), "127.0.0.1", "1").Err(); err != nil { // where nobody is
+			t.Fatal(err)
+		}
+		for what, ask := range map[string]func() error{
+			"held":                    mutex(script.Acquire, "t", "C", 60000, 0, 1, info),
+			"taken before":            mutex(script.Acquire, "t", "A", 60000, 0, 1, info),
+			"queues":                  mutex(script.Acquire, wait("w", "C")...),
+			"queued before":           mutex(script.Acquire, wait("w", "B")...),
+			"looks":                   mutex(script.Acquire, wait("l", "B")...),
+			"looks, not queued":       mutex(script.Acquire, wait("l", "C")...),
+			"renewed":                 mutex(script.Renew, "", "A", 60000, 0, 7),
+			"renewed by another":      mutex(script.Renew, "", "C", 60000, 0, 7),
+			"asserted again":          mutex(script.Reassert, "", "C", 60000, b.later(time.Hour), 7, 7, info),
+			"released":                mutex(script.Release, "", "A", "", 0),
+			"released by another":     mutex(script.Release, "", "C", "", 0),
+			"leaves":                  mutex(script.Release, "", "B", member("B"), 0),
+			"share: held":             share(script.ShareAcquire, shared("t", "C")...),
+			"share: taken before":     share(script.ShareAcquire, shared("t", "A")...),
+			"share: queues":           share(script.ShareAcquire, shared("w", "C")...),
+			"share: queued before":    share(script.ShareAcquire, shared("w", "B")...),
+			"share: looks":            share(script.ShareAcquire, shared("l", "B")...),
+			"share: looks, not there": share(script.ShareAcquire, shared("l", "C")...),
+			"share: renewed":          share(script.ShareRenew, "", "A", 60000, 0, 7),
+			"share: another's":        share(script.ShareRenew, "", "C", 60000, 0, 7),
+			"share: weighed":          share(script.ShareWeigh, "", "C", 1, 7, 7),
+			"share: released":         share(script.ShareRelease, "", "A", "", 0),
+			"share: by another":       share(script.ShareRelease, "", "C", "", 0),
+			"share: resized":          share(script.ShareResize, "", "", "sem", 2),
+		} {
+			if err := ask(); !redis.HasErrorPrefix(err, "READONLY") {
+				t.Errorf("%s: the replica says %v", what, err)
+			}
+		}
+		for _, asked := range []func() error{mutex(script.Holder, "", "x"), share(script.ShareHolders, "", "x")} {
+			if err := asked(); err != nil {
+				t.Errorf("who holds the lock: %v", err)
+			}
+		}
+	})
+}

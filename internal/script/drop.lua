@@ -16,6 +16,7 @@
 local function main()
   local value = redis.call('GET', KEYS[1])
   if not value or string.sub(value, 1, #mine) ~= mine or string.sub(value, -1) == '+' then
+    on_master()
     return 'kept ' .. whole(now)
   end
   redis.call('DEL', KEYS[1])

@@ -345,6 +345,7 @@ func TestScriptsRefuseAReplica(t *testing.T) {
 			"released":                mutex(script.Release, "", "A", "", 0),
 			"released by another":     mutex(script.Release, "", "C", "", 0),
 			"leaves":                  mutex(script.Release, "", "B", member("B"), 0),
+			"dropped":                 mutex(script.Drop, "", "A"),
 			"share: held":             share(script.ShareAcquire, shared("t", "C")...),
 			"share: taken before":     share(script.ShareAcquire, shared("t", "A")...),
 			"share: queues":           share(script.ShareAcquire, shared("w", "C")...),

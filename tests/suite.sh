@@ -119,10 +119,10 @@ soak() { # soak TIME
   hunt default $((all / 12 + 5))s semaphore
   longer $((all / 4 + 5))s "$replayable" ./simulation -run Simulation
   longer $((all / 60 + 5))s -race ./processes
-  longer "$1" "" ./mutants
   longer "$1" "" ./dataloss -run 'Strict|Overlap' -parallel 12 # they wait, most of the time
   longer "$1" "" ./leaks
   longer "$1" "" ./topology
+  longer "$1" "" ./mutants
   report
 }
 

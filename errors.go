@@ -25,6 +25,9 @@ var (
 	ErrNotHeld = errors.New("holdfast: lock is not held")
 	// ErrClosed says that the Client was closed.
 	ErrClosed = errors.New("holdfast: client is closed")
+	// ErrDepth says that a Reentrant lock was acquired within itself more often than
+	// MaxDepth allows. What is held stays held.
+	ErrDepth = errors.New("holdfast: lock acquired too often within itself")
 	// ErrInvalid says that an argument was refused before any I/O.
 	ErrInvalid = errors.New("holdfast: invalid argument")
 )

@@ -32,7 +32,7 @@ type grant struct {
 
 	mu      sync.Mutex
 	lease   *Lease        // that has it now
-	joined  []*Lease      // other readers that have it, too
+	joined  []*Lease      // that have it, too: other readers', or who has it acquired it again
 	frozen  bool          // it is being weighed: see Lease.weigh
 	over    bool          // released, or lost: nothing is sent for it any more but a release
 	since   clock.Instant // about when it was granted
@@ -106,9 +106,9 @@ func (g *grant) newLease(ctx context.Context) *Lease {
 	return g.lease
 }
 
-// join makes another lease that has the grant, too. Guarded by g.
-func (g *grant) join(ctx context.Context) *Lease {
-	lease := &Lease{g: g, fence: g.fence, values: context.WithoutCancel(ctx)}
+// join makes another lease that has the grant, too, with that fence. Guarded by g.
+func (g *grant) join(ctx context.Context, fence uint64) *Lease {
+	lease := &Lease{g: g, fence: fence, values: context.WithoutCancel(ctx)}
 	g.joined = append(g.joined, lease)
 	return lease
 }

@@ -23,6 +23,7 @@ type Lease struct {
 	g      *grant
 	fence  uint64
 	values context.Context
+	depth  int // leases of this lock under whose context it was acquired
 
 	// Guarded by g.mu.
 	ended     error // nil while it is held
@@ -83,7 +84,7 @@ func (l *Lease) Context() context.Context {
 	l.g.mu.Lock()
 	defer l.g.mu.Unlock()
 	if l.ctx == nil {
-		l.ctx, l.cancel = context.WithCancelCause(l.values)
+		l.ctx, l.cancel = context.WithCancelCause(l.within(l.values))
 		l.look()
 		if l.ended != nil {
 			l.cancel(l.ended)
@@ -159,7 +160,9 @@ func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 // caller's; another error when the server could not be asked: the release is then
 // tried on in the background, and may be repeated.
 //
-// The lease is over from the moment of the call, whatever it returns.
+// The lease is over from the moment of the call, whatever it returns. Where others have
+// the lock with it, readers of this process or those who acquired it again (Reentrant), it
+// stays held until the last of them releases it.
 func (l *Lease) Release(ctx context.Context) error {
 	g := l.g
 	c := g.l.c

@@ -185,7 +185,7 @@ func (ln *line) joinReaders(w *waiter) *Lease {
 		g.lease.ended != nil || ln.c.cfg.LocalHandovers < 0 || !g.l.set.unbounded() || ln.c.isClosing() {
 		return nil
 	}
-	return g.join(w.ctx)
+	return g.join(w.ctx, g.fence)
 }
 
 // letReadersIn serves the readers at the head of the line with the latest grant.

@@ -83,6 +83,12 @@ func (l *Lock) resolve() (err error) {
 		return fmt.Errorf("%d permits are not possible; 1 to %d are", s.limit, maxPermits)
 	case s.kind == &semaphore && (s.weight < 1 || s.weight > s.limit):
 		return fmt.Errorf("a Weight of %d is not possible; 1 to %d, the number of permits, is", s.weight, s.limit)
+	case s.reentrant && s.kind == &semaphore:
+		return errors.New("Reentrant has no meaning for a semaphore: its permits are counted")
+	case s.maxDepth < 0:
+		return errors.New("a MaxDepth below 1 is not possible")
+	case s.maxDepth > 0 && !s.reentrant:
+		return errors.New("MaxDepth has a meaning for Reentrant locks only")
 	case s.owner == "":
 		return errors.New("the owner is empty")
 	}
@@ -120,6 +126,9 @@ func (l *Lock) Acquire(ctx context.Context) (*Lease, error) {
 	if err := l.ready(ctx); err != nil {
 		return nil, err
 	}
+	if lease, err := l.reenter(ctx); lease != nil || err != nil {
+		return lease, err
+	}
 	if l.set.pollInterval > 0 {
 		return l.poll(ctx)
 	}
@@ -135,6 +144,9 @@ func (l *Lock) TryAcquire(ctx context.Context) (*Lease, error) {
 	if err := l.ready(ctx); err != nil {
 		return nil, err
 	}
+	if lease, err := l.reenter(ctx); lease != nil || err != nil {
+		return lease, err
+	}
 	return l.try(ctx)
 }
 
@@ -148,7 +160,7 @@ func (l *Lock) Do(ctx context.Context, f func(ctx context.Context, lease *Lease)
 	if err != nil {
 		return err
 	}
-	work, cancel := context.WithCancelCause(ctx)
+	work, cancel := context.WithCancelCause(lease.within(ctx))
 	stop := context.AfterFunc(lease.Context(), func() { cancel(context.Cause(lease.Context())) })
 	defer func() {
 		stop()

@@ -18,6 +18,8 @@ type settings struct {
 	key          string // exact key, or ""
 	hasKey       bool
 	meta         *metaList
+	reentrant    bool
+	maxDepth     int // 0: no bound
 
 	kind   *kind
 	limit  int // of the weights of all holders, where several may hold

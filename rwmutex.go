@@ -54,7 +54,8 @@ func (rw *RWMutex) Writer(opts ...Option) *Lock { return rw.write.with(opts) }
 // Downgrade makes a writer's lease a reader's: no other writer comes between, and
 // readers that wait go in. It returns the reader's lease, with the same Token; the writer's
 // is over from the moment of the call, whatever it returns. After an error the lock is given
-// up, in the background if need be.
+// up, in the background if need be; only after ErrInvalid, as when the lock was acquired
+// again within it (Reentrant), is everything as before.
 func (rw *RWMutex) Downgrade(ctx context.Context, writer *Lease) (*Lease, error) {
 	if err := writer.mustBe(rw.write, "Downgrade", "writer"); err != nil {
 		return nil, err
@@ -134,6 +135,8 @@ func (l *Lease) freeze(as *Lock) error {
 		return l.ended
 	case g.frozen:
 		return fmt.Errorf("%w: lock %q: the lease is being changed already", ErrInvalid, as.name)
+	case len(g.joined) > 0 && as.set.reads():
+		return fmt.Errorf("%w: lock %q: it was acquired again within the lease, and cannot be downgraded before that is released", ErrInvalid, as.name)
 	case len(g.joined) > 0:
 		return &HeldError{Name: as.name, Holder: Holder{Key: as.keys.Lock, Owner: as.set.owner, Host: as.c.host, PID: os.Getpid()}}
 	}

@@ -82,6 +82,31 @@ func ExampleKey() {
 	}
 }
 
+// What a holder calls acquires the lock again, with the context that it is given.
+func ExampleReentrant() {
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:6379"})
+	defer rdb.Close()
+	locks, err := holdfast.New(holdfastgoredis.New(rdb), nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	ctx := context.Background()
+	defer locks.Close(ctx)
+
+	ledger := locks.Mutex("ledger", holdfast.Reentrant(true), holdfast.MaxDepth(10))
+	audit := func(ctx context.Context) error {
+		return ledger.Do(ctx, func(ctx context.Context, l *holdfast.Lease) error {
+			return post(ctx, l.Token())
+		})
+	}
+	err = ledger.Do(ctx, func(ctx context.Context, l *holdfast.Lease) error {
+		return audit(ctx) // does not wait for itself
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+}
+
 // Any number of processes read the catalog at a time, or one changes it. After a change
 // it goes on as a reader, beside the others, before another process can change it again.
 func ExampleClient_RWMutex() {

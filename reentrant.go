@@ -1,0 +1,74 @@
+package holdfast
+
+import (
+	"context"
+	"fmt"
+)
+
+// Reentrant lets whoever holds the lock, a Mutex or a side of an RWMutex, acquire it
+// again, without waiting and without asking the server: with a context made from that of
+// the lease, Lease.Context, or from the one that Do gives. Each such lease has the Token of
+// the first and is released by itself, in any order; the last release gives the lock up.
+// What ends the lock for one of them ends it for all. Default false.
+//
+// Who holds an RWMutex for writing may also read so. Who reads and wants to write gets
+// ErrInvalid: that is for TryUpgrade.
+func Reentrant(on bool) Option { return func(s *settings) { s.reentrant = on } }
+
+// MaxDepth bounds how many leases of a Reentrant lock are acquired within each other: one
+// more gets ErrDepth. At least 1. Default: no bound.
+func MaxDepth(n int) Option {
+	return func(s *settings) {
+		if n <= 0 {
+			n = -1
+		}
+		s.maxDepth = n
+	}
+}
+
+// entry is the key under which a context has the innermost lease of a lock.
+type entry struct {
+	c    *Client
+	kind *kind
+	lock string
+}
+
+func (l *Lock) entry() entry { return entry{l.c, l.set.kind, l.keys.Lock} }
+
+// within returns ctx for those who have the lease, with which they may acquire the lock
+// again.
+func (l *Lease) within(ctx context.Context) context.Context {
+	if !l.g.l.set.reentrant {
+		return ctx
+	}
+	return context.WithValue(ctx, l.g.l.entry(), l)
+}
+
+// reenter makes another lease of the one under whose context ctx is; nil if there is none,
+// or it is over.
+func (l *Lock) reenter(ctx context.Context) (*Lease, error) {
+	if !l.set.reentrant {
+		return nil, nil
+	}
+	outer, _ := ctx.Value(l.entry()).(*Lease)
+	if outer == nil {
+		return nil, nil
+	}
+	g := outer.g
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	outer.look()
+	switch {
+	case outer.ended != nil:
+		return nil, nil
+	case g.frozen:
+		return nil, fmt.Errorf("%w: lock %q: the lease is being changed, and cannot be acquired again just now", ErrInvalid, l.name)
+	case g.l.set.reads() && !l.set.reads():
+		return nil, fmt.Errorf("%w: lock %q: who reads cannot acquire it for writing; TryUpgrade does that where it is possible", ErrInvalid, l.name)
+	case l.set.maxDepth > 0 && outer.depth+1 >= l.set.maxDepth:
+		return nil, fmt.Errorf("%w: lock %q: %d leases within each other are allowed (MaxDepth)", ErrDepth, l.name, l.set.maxDepth)
+	}
+	lease := g.join(ctx, outer.fence)
+	lease.depth = outer.depth + 1
+	return lease, nil
+}

@@ -1,0 +1,284 @@
+package behaviour
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/tests/backend"
+)
+
+// reentrant is a lock of a client of its own.
+func reentrant(t *testing.T, b *backend.Backend, opts ...holdfast.Option) *holdfast.Lock {
+	return b.Client(t, nil).Mutex("a", append(opts, holdfast.Reentrant(true))...)
+}
+
+// again acquires a lock within a lease of it.
+func again(t *testing.T, l *holdfast.Lock, within *holdfast.Lease) *holdfast.Lease {
+	t.Helper()
+	lease, err := l.Acquire(within.Context())
+	if err != nil {
+		t.Fatalf("Acquire within a lease: %v", err)
+	}
+	if lease.Token() != within.Token() {
+		t.Errorf("the fence within is %d, not %d", lease.Token(), within.Token())
+	}
+	return lease
+}
+
+// What is acquired again is held until all of it is released, in any order.
+func TestReentrantIsHeldUntilTheLastRelease(t *testing.T) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		l, other := reentrant(t, b), reentrant(t, b)
+		for _, order := range [][]int{{2, 1, 0}, {0, 1, 2}, {1, 2, 0}} {
+			first := backend.Acquire(t, l)
+			second := again(t, l, first)
+			leases := []*holdfast.Lease{first, second, again(t, l, second)}
+			next := backend.Start(t, other)
+			backend.Waiters(t, other, 1)
+			for n, i := range order {
+				lease := leases[i]
+				ctx := lease.Context()
+				wantAsleep(t, "another", next)
+				backend.Release(t, lease)
+				if cause := context.Cause(ctx); !errors.Is(cause, holdfast.ErrReleased) || !errors.Is(lease.Err(), holdfast.ErrReleased) {
+					t.Errorf("a lease that was released says %v, its context %v", lease.Err(), cause)
+				}
+				for _, j := range order[n+1:] {
+					if err := leases[j].Err(); err != nil {
+						t.Errorf("lease %d is over with lease %d: %v", j, i, err)
+					}
+				}
+				backend.Release(t, lease) // counts once
+			}
+			last := backend.Receive(t, next)
+			if last.Token() <= first.Token() {
+				t.Errorf("fence %d follows %d", last.Token(), first.Token())
+			}
+			backend.Release(t, last)
+		}
+		b.Cleaned(t)
+	})
+}
+
+// Acquiring again asks the server nothing.
+func TestReentrantCostsNoRoundTrip(t *testing.T) {
+	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+		l := reentrant(t, b, holdfast.TTL(time.Hour)) // not renewed meanwhile
+		first := backend.Acquire(t, l)
+		before := b.Server.CommandStats()["evalsha"]
+		for range 100 {
+			lease := again(t, l, first)
+			tried, err := l.TryAcquire(lease.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			backend.Release(t, tried)
+			backend.Release(t, lease)
+		}
+		// The one may be the survey of the server's settings, at a client's first use.
+		if n := b.Server.CommandStats()["evalsha"] - before; n > 1 {
+			t.Errorf("the server ran %d scripts", n)
+		}
+		backend.Release(t, first)
+	})
+}
+
+func TestReentrantDo(t *testing.T) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		l, other := reentrant(t, b), reentrant(t, b)
+		broken := errors.New("broken")
+		err := l.Do(t.Context(), func(ctx context.Context, outer *holdfast.Lease) error {
+			err := l.Do(ctx, func(ctx context.Context, inner *holdfast.Lease) error {
+				if inner.Token() != outer.Token() {
+					t.Errorf("the fence within is %d, not %d", inner.Token(), outer.Token())
+				}
+				return l.Do(ctx, func(context.Context, *holdfast.Lease) error { return broken })
+			})
+			wantHeld(t, other)
+			return err
+		})
+		if !errors.Is(err, broken) || errors.Is(err, holdfast.ErrLost) {
+			t.Errorf("Do: %v", err)
+		}
+		b.Cleaned(t)
+	})
+}
+
+// Only the context makes one a holder: not the process, nor the client, nor the name; and
+// not without the option.
+func TestReentrantNeedsTheHoldersContext(t *testing.T) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		c := b.Client(t, nil)
+		l := c.Mutex("a", holdfast.Reentrant(true))
+		lease := backend.Acquire(t, l)
+		wantHeld(t, l)
+		for what, other := range map[string]*holdfast.Lock{
+			"another client's": reentrant(t, b),
+			"one without":      c.Mutex("a"),
+		} {
+			if got, err := other.TryAcquire(lease.Context()); !errors.Is(err, holdfast.ErrHeld) {
+				t.Errorf("%s: %v, %v; want ErrHeld", what, got, err)
+			}
+		}
+		elsewhere, err := c.Mutex("b", holdfast.Reentrant(true)).TryAcquire(lease.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		inner, err := l.TryAcquire(elsewhere.Context()) // contexts add up
+		if err != nil || inner.Token() != lease.Token() {
+			t.Fatalf("within two locks: %v, %v", inner, err)
+		}
+		backend.Release(t, inner)
+		backend.Release(t, elsewhere)
+		old := context.WithoutCancel(lease.Context())
+		backend.Release(t, lease)
+
+		next, err := l.TryAcquire(old)
+		if err != nil || next.Token() <= lease.Token() {
+			t.Fatalf("after the release: %v, %v; want a new lease", next, err)
+		}
+		if _, err := l.TryAcquire(lease.Context()); !errors.Is(err, context.Canceled) {
+			t.Errorf("with the released lease's context: %v", err)
+		}
+		backend.Release(t, next)
+		b.Cleaned(t)
+	})
+}
+
+// A lock that is lost is lost to all who have acquired it again; who does so afterwards
+// waits as others do.
+func TestReentrantIsLostToAll(t *testing.T) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		l, other := reentrant(t, b), reentrant(t, b)
+		first := backend.Acquire(t, l)
+		old := context.WithoutCancel(first.Context())
+		second := again(t, l, first)
+		if err := b.Redis(t).Del(t.Context(), "holdfast:{a}").Err(); err != nil {
+			t.Fatal(err)
+		}
+		next := backend.Acquire(t, other)
+		if err := second.Extend(t.Context(), time.Minute); !errors.Is(err, holdfast.ErrLost) {
+			t.Errorf("Extend: %v, want ErrLost", err)
+		}
+		for _, lease := range []*holdfast.Lease{first, second} {
+			var lost *holdfast.LostError
+			if !errors.As(context.Cause(lease.Context()), &lost) || lost.Reason != holdfast.LossTaken || !errors.Is(lease.Err(), holdfast.ErrLost) {
+				t.Errorf("a lease whose lock was taken says %v, its context %v", lease.Err(), context.Cause(lease.Context()))
+			}
+			if err := lease.Release(t.Context()); !errors.Is(err, holdfast.ErrLost) {
+				t.Errorf("Release: %v, want ErrLost", err)
+			}
+		}
+		if got, err := l.TryAcquire(old); !errors.Is(err, holdfast.ErrHeld) {
+			t.Errorf("TryAcquire: %v, %v; want ErrHeld", got, err)
+		}
+		backend.Release(t, next)
+		b.Cleaned(t)
+	})
+}
+
+func TestReentrantDepth(t *testing.T) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		l := reentrant(t, b, holdfast.MaxDepth(2))
+		first := backend.Acquire(t, l)
+		second := again(t, l, first)
+		lease, err := l.Acquire(second.Context())
+		if !errors.Is(err, holdfast.ErrDepth) || lease != nil || !strings.Contains(err.Error(), `"a"`) {
+			t.Errorf("a third lease: %v, %v; want ErrDepth", lease, err)
+		}
+		backend.Release(t, again(t, l, first)) // beside the second, not within it
+		backend.Release(t, second)
+		backend.Release(t, first)
+		b.Cleaned(t)
+	})
+}
+
+// A reader acquires again past a writer who waits: it would wait for itself.
+func TestReentrantReadersAndWriters(t *testing.T) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		rw := b.Client(t, nil).RWMutex("a", holdfast.Reentrant(true))
+		other := b.Client(t, nil).RWMutex("a").Writer()
+		reader := backend.Acquire(t, rw.Reader())
+		next := backend.Start(t, other)
+		backend.Waiters(t, other, 1)
+		inner := again(t, rw.Reader(), reader)
+		if got, err := rw.Writer().Acquire(inner.Context()); !errors.Is(err, holdfast.ErrInvalid) {
+			t.Errorf("a reader that wants to write: %v, %v; want ErrInvalid", got, err)
+		}
+		if _, err := rw.TryUpgrade(t.Context(), inner); !errors.Is(err, holdfast.ErrHeld) {
+			t.Errorf("TryUpgrade of a lease that is not the only one: %v", err)
+		}
+		backend.Release(t, reader)
+		wantAsleep(t, "the writer", next)
+		backend.Release(t, inner)
+		backend.Release(t, backend.Receive(t, next))
+
+		writer := backend.Acquire(t, rw.Writer())
+		reading := again(t, rw.Reader(), writer)
+		writing := again(t, rw.Writer(), reading)
+		if _, err := rw.Downgrade(t.Context(), writer); !errors.Is(err, holdfast.ErrInvalid) || writer.Err() != nil {
+			t.Errorf("Downgrade with leases within: %v; the lease: %v", err, writer.Err())
+		}
+		wantHeld(t, b.Client(t, nil).RWMutex("a").Reader())
+		backend.Release(t, writing)
+		backend.Release(t, reading)
+		down, err := rw.Downgrade(t.Context(), writer)
+		if err != nil {
+			t.Fatal(err)
+		}
+		inner = again(t, rw.Reader(), down)
+		backend.Release(t, down)
+		backend.Release(t, inner)
+		b.Cleaned(t)
+	})
+}
+
+// Goroutines that a holder starts acquire the lock again, and release it, in no order,
+// while other processes' wait.
+func TestReentrantUnderLoad(t *testing.T) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		var inside atomic.Int64 // who has the lock
+		var all sync.WaitGroup
+		for who := range int64(4) {
+			l := reentrant(t, b)
+			all.Go(func() {
+				for range 10 {
+					first, err := l.Acquire(t.Context())
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					inside.Store(who)
+					var within sync.WaitGroup
+					for range 3 {
+						within.Go(func() {
+							lease, err := l.Acquire(first.Context())
+							if err != nil {
+								return // the first was released before
+							}
+							time.Sleep(rand.N(time.Millisecond))
+							if now := inside.Load(); now != who && lease.Err() == nil {
+								t.Errorf("%d is inside beside %d", now, who)
+							}
+							if err := lease.Release(t.Context()); err != nil {
+								t.Error(err)
+							}
+						})
+					}
+					time.Sleep(rand.N(500 * time.Microsecond))
+					backend.Release(t, first)
+					within.Wait()
+				}
+			})
+		}
+		all.Wait()
+		b.Cleaned(t)
+	})
+}

@@ -56,6 +56,7 @@ func (Mutex) Draw(random *rand.Rand, p *Plan, n Name) []worker.Want {
 		if n.Shared {
 			w.Key = n.Key
 		}
+		w.Again = random.IntN(3) == 0
 		wants = append(wants, w)
 	}
 	return wants

@@ -23,6 +23,7 @@ func (ReadWrite) Draw(random *rand.Rand, p *Plan, n Name) []worker.Want {
 	for _, share := range []worker.Share{worker.Reading, worker.Reading, worker.Writing} {
 		w := drawWant(random, p, n)
 		w.Share = share
+		w.Again = random.IntN(3) == 0
 		wants = append(wants, w)
 	}
 	return wants

@@ -43,6 +43,16 @@ var All = []Mutant{
 		Kinds: []string{"delayed-replies", "late-replies", "server-pause", "server-pause-long"}, Rules: []campaign.Rule{campaign.Overlap},
 	},
 	{
+		Name: "reentry-not-counted", About: "the first release of a lock that was acquired again gives it up",
+		Edits: []overlay.Edit{edit("grant.go", "	if len(g.joined) == 0 {\n		return false\n	}\n", "	if len(g.joined) >= 0 {\n		return false\n	}\n")},
+		Rules: []campaign.Rule{campaign.Overlap},
+	},
+	{
+		Name: "reentry-never-freed", About: "a lease that was acquired again stays counted when it is released",
+		Edits: []overlay.Edit{edit("grant.go", "	g.joined = g.joined[:len(g.joined)-1]\n	return true", "	return true")},
+		Rules: []campaign.Rule{campaign.Leak, campaign.Wakeup},
+	},
+	{
 		Name: "loss-by-timer", About: "Err trusts a timer that a paused process does not run",
 		Edits: []overlay.Edit{edit("lease.go", "l.ended == nil && l.g.expired(clock.Now())", "false && l.g.expired(clock.Now())")},
 		Kinds: []string{"process-pause-long"}, Rules: []campaign.Rule{campaign.Overlap},

@@ -44,6 +44,11 @@ type Lease interface {
 	Release(ctx context.Context) error
 }
 
+// Reentrant is a Lease under which its holder can acquire the lock again.
+type Reentrant interface {
+	Again() (Lease, error)
+}
+
 // Share is which part of a lock is wanted.
 type Share string
 
@@ -63,6 +68,7 @@ type Want struct {
 	MaxHold time.Duration `json:"max_hold,omitempty"` // 0: no bound
 	Poll    time.Duration `json:"poll,omitempty"`     // 0: wait in the queue
 	Try     bool          `json:"try,omitempty"`      // do not wait
+	Again   bool          `json:"again,omitempty"`    // acquire it again while it is held
 	Weight  int           `json:"weight"`             // how often, beside the others
 
 	Share   Share `json:"share,omitempty"`   // of a lock that several may hold

@@ -64,6 +64,9 @@ func (r *routine) turn() {
 	a.Since(deadline.Add(-(w.TTL - w.TTL/100 - 2*time.Millisecond)))
 	a.Granted(fence, deadline, 0)
 	lost := r.hold(w, a, lease)
+	if held, ok := lease.(Reentrant); ok && w.Again && !lost {
+		lease, lost = r.again(w, a, lease, held)
+	}
 	a.Released(lease.Deadline())
 	if lost {
 		// Who does not look would write now. The resource has to refuse that, if
@@ -115,6 +118,23 @@ func (r *routine) hold(w Want, a *history.Attempt, lease Lease) (lost bool) {
 			return false
 		}
 	}
+}
+
+// again acquires the lock again, gives one of the two leases up, and goes on with the other.
+func (r *routine) again(w Want, a *history.Attempt, outer Lease, held Reentrant) (rest Lease, lost bool) {
+	inner, err := held.Again()
+	if err != nil {
+		r.part.say.line(FailureLine, Failure{"acquire again", err.Error()})
+		return outer, outer.Err() != nil
+	}
+	first, rest := inner, outer
+	if r.chance(50) {
+		first, rest = outer, inner
+	}
+	if err := first.Release(context.Background()); err != nil {
+		r.part.say.line(FailureLine, Failure{"release", err.Error()})
+	}
+	return rest, r.hold(w, a, rest)
 }
 
 func (r *routine) extend(w Want, a *history.Attempt, lease Lease) bool {

@@ -32,7 +32,7 @@ func open(s worker.Setting) (worker.Locks, error) {
 }
 
 func (l *locks) Acquire(ctx context.Context, w worker.Want) (worker.Lease, error) {
-	options := []holdfast.Option{holdfast.TTL(w.TTL), holdfast.Renew(!w.Fixed)}
+	options := []holdfast.Option{holdfast.TTL(w.TTL), holdfast.Renew(!w.Fixed), holdfast.Reentrant(w.Again)}
 	if w.Key != "" {
 		options = append(options, holdfast.Key(w.Key))
 	}
@@ -61,7 +61,7 @@ func (l *locks) Acquire(ctx context.Context, w worker.Want) (worker.Lease, error
 	if err != nil {
 		return nil, err
 	}
-	return lease{got}, nil
+	return lease{got, lock}, nil
 }
 
 func (l *locks) Admit(ctx context.Context) error { return l.client.Init(ctx, false) }
@@ -70,7 +70,18 @@ func (l *locks) Close(ctx context.Context) error {
 	return errors.Join(l.client.Close(ctx), l.rdb.Close())
 }
 
-type lease struct{ *holdfast.Lease }
+type lease struct {
+	*holdfast.Lease
+	lock *holdfast.Lock
+}
+
+func (l lease) Again() (worker.Lease, error) {
+	got, err := l.lock.Acquire(l.Context())
+	if err != nil {
+		return nil, err
+	}
+	return lease{got, l.lock}, nil
+}
 
 func (l lease) Fence() uint64 { return l.Token() }
 

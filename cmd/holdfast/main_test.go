@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -42,6 +43,7 @@ func TestScripts(t *testing.T) {
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"exits": exits,
 			"await": await,
+			"said":  said,
 			"redis": func(ts *testscript.TestScript, _ bool, args []string) {
 				words := make([]any, len(args))
 				for i, a := range args {
@@ -75,15 +77,26 @@ func exits(ts *testscript.TestScript, _ bool, args []string) {
 // await waits for files to appear: await FILE...
 func await(ts *testscript.TestScript, _ bool, args []string) {
 	for _, file := range args {
-		limit := time.Now().Add(20 * time.Second)
-		for {
-			if _, err := os.Stat(ts.MkAbs(file)); err == nil {
-				break
-			}
-			if time.Now().After(limit) {
-				ts.Fatalf("no file %s", file)
-			}
-			time.Sleep(5 * time.Millisecond)
+		until(ts, "no file "+file, func() bool {
+			_, err := os.Stat(ts.MkAbs(file))
+			return err == nil
+		})
+	}
+}
+
+// said waits for a text to appear in a file: said TEXT FILE
+func said(ts *testscript.TestScript, _ bool, args []string) {
+	until(ts, "not said: "+args[0], func() bool {
+		text, _ := os.ReadFile(ts.MkAbs(args[1]))
+		return strings.Contains(string(text), args[0])
+	})
+}
+
+// until waits for something to become true.
+func until(ts *testscript.TestScript, otherwise string, ok func() bool) {
+	for limit := time.Now().Add(20 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(limit) {
+			ts.Fatalf("%s", otherwise)
 		}
 	}
 }

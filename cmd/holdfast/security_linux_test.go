@@ -109,8 +109,16 @@ func TestHostileHolders(t *testing.T) {
 		if _, err := s.Do("SET", "holdfast:{"+name+"}", value); err != nil {
 			t.Fatal(err)
 		}
-		for _, flags := range [][]string{{"-n"}, {"-n", "--if-busy=skip", "-v"}, {"-nq", "--json"}} {
-			code, stdout, stderr := invoke(t, env, slices.Concat([]string{"run"}, flags, []string{name, "--", "true"})...)
+		slot := "slot-" + name
+		hold := "9000000000000000:1:7:1700000000000:" + strings.TrimPrefix(value, "hf1:t:7:1700000000000:0:")
+		if _, err := s.Do("HSET", "holdfast:{"+slot+"}", "kind", "sem", "limit", "1", "used", "1", "next", "9000000000000000", "last", "t", "t", hold); err != nil {
+			t.Fatal(err)
+		}
+		for _, flags := range [][]string{
+			{"-n", name}, {"-n", "--if-busy=skip", "-v", name}, {"-nq", "--json", name},
+			{"-n", "--slots=1", slot}, {"-n", "--slots=1", "--if-busy=skip", "-v", slot}, {"-nq", "--slots=1", "--json", slot},
+		} {
+			code, stdout, stderr := invoke(t, env, slices.Concat([]string{"run"}, flags, []string{"--", "true"})...)
 			if code != 75 && code != 0 || stdout != "" || stderr == "" {
 				t.Errorf("%.50q %v: exit code %d: %s%.200q", value, flags, code, stdout, stderr)
 			}

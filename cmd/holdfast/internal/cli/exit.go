@@ -57,7 +57,7 @@ func failure(err error) *exitError {
 		code = exitUsage
 	case errors.Is(err, holdfast.ErrAuth), errors.Is(err, holdfast.ErrPermission):
 		code = exitRefused
-	case errors.Is(err, holdfast.ErrWrongType), errors.Is(err, holdfast.ErrUnsupported):
+	case errors.Is(err, holdfast.ErrWrongType), errors.Is(err, holdfast.ErrPermits), errors.Is(err, holdfast.ErrUnsupported):
 		code = exitConfig
 	case errors.Is(err, holdfast.ErrLost):
 		code = exitLost

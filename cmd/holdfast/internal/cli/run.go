@@ -93,7 +93,7 @@ func (r *runner) run(ctx context.Context) *exitError {
 	}
 	defer r.close(locks)
 
-	lease, exit := r.obtain(ctx, locks.Mutex(r.name, r.options()...))
+	lease, exit := r.obtain(ctx, r.lock(locks))
 	if exit != nil {
 		return exit
 	}

@@ -34,7 +34,7 @@ func (r *runner) obtain(ctx context.Context, lock *holdfast.Lock) (*holdfast.Lea
 		}
 		r.release(lease)
 		if !errors.Is(err, holdfast.ErrLost) {
-			return nil, failure(err)
+			return nil, r.failure(err)
 		}
 		r.voice.tell("%v, before the command could begin; trying again", err)
 	}
@@ -88,79 +88,124 @@ func (r *runner) acquire(ctx context.Context, lock *holdfast.Lock) (*holdfast.Le
 			}
 		case <-tell.C:
 			if f, ok := r.stderr.(*os.File); r.verbose || ok && tty.Is(f) {
-				go r.tellHolder(ctx, lock)
+				go r.tellHolders(ctx, lock)
 			}
 		}
 	}
 }
 
-func (r *runner) tellHolder(ctx context.Context, lock *holdfast.Lock) {
-	h, err := lock.Holder(ctx)
+func (r *runner) tellHolders(ctx context.Context, lock *holdfast.Lock) {
+	holders, err := lock.Holders(ctx)
 	switch {
 	case ctx.Err() != nil:
-	case errors.Is(err, holdfast.ErrNotHeld):
-		r.voice.note("waiting for lock %q, which is being handed on", r.name)
 	case err != nil:
 		r.voice.note("waiting for lock %q: %v", r.name, err)
+	case len(holders) == 0:
+		r.voice.note("waiting for lock %q, which is being handed on", r.name)
 	default:
-		r.voice.note("waiting for lock %q, held by %s; %d waiting", r.name, describe(h), h.Waiters)
+		r.voice.note("waiting for lock %q, held by %s; %d waiting", r.name, r.describe(holders), holders[0].Waiters)
 	}
 }
 
 // refusal says how to exit after an acquire that failed; nil, if it did not.
 func (r *runner) refusal(ctx context.Context, lock *holdfast.Lock, err error) *exitError {
+	ctx, cancel := context.WithTimeout(ctx, 4*time.Second) // for another question
+	defer cancel()
 	var held *holdfast.HeldError
 	var server *holdfast.ServerError
 	switch {
 	case err == nil:
 		return nil
 	case errors.As(err, &server): // which may be that a command's time was over, not that of --wait
-		return failure(err)
+		return r.failure(err)
 	case errors.As(err, &held):
-		return r.busy(held.Holder, fmt.Sprintf("lock %q on %s", r.name, r.report.Server))
+		return r.busy(r.holders(ctx, lock, held.Holder), fmt.Sprintf("lock %q on %s%s", r.name, r.report.Server, r.queue(held.Holder)))
 	case !errors.Is(err, context.DeadlineExceeded), r.wait == 0:
-		return failure(err)
+		return r.failure(err)
 	}
 	// Whether the lock is held or the server is not there, the time was over. Ask.
-	ctx, cancel := context.WithTimeout(ctx, 4*time.Second)
-	defer cancel()
-	h, err := lock.Holder(ctx)
-	if err != nil && !errors.Is(err, holdfast.ErrNotHeld) {
-		return &exitError{failure(err).code, fmt.Errorf("lock %q on %s was not to be had within --wait %s: %w", r.name, r.report.Server, r.wait, err)}
+	holders, err := lock.Holders(ctx)
+	if err != nil {
+		exit := r.failure(err)
+		return &exitError{exit.code, fmt.Errorf("lock %q on %s was not to be had within --wait %s: %w", r.name, r.report.Server, r.wait, exit.err)}
 	}
-	return r.busy(h, fmt.Sprintf("after --wait %s, lock %q on %s", r.wait, r.name, r.report.Server))
+	return r.busy(holders, fmt.Sprintf("after --wait %s, lock %q on %s", r.wait, r.name, r.report.Server))
 }
 
-// busy says how to exit when another has the lock.
-func (r *runner) busy(h holdfast.Holder, what string) *exitError {
-	if h.Key != "" {
-		r.report.Holder = newOccupant(h)
+// holders are all who hold the lock; of those, an acquire that was refused has seen one.
+func (r *runner) holders(ctx context.Context, lock *holdfast.Lock, seen holdfast.Holder) []holdfast.Holder {
+	if r.isShared() {
+		if all, err := lock.Holders(ctx); err == nil {
+			return all
+		}
+	}
+	return []holdfast.Holder{seen}
+}
+
+// queue tells of those who wait for a lock that several may hold: they may be why it was
+// not to be had.
+func (r *runner) queue(h holdfast.Holder) string {
+	if !r.isShared() || h.Waiters == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", with %d waiting,", h.Waiters)
+}
+
+// busy says how to exit when others have the lock.
+func (r *runner) busy(holders []holdfast.Holder, what string) *exitError {
+	if len(holders) > 0 {
+		r.report.Holder = newOccupant(longest(holders))
 	}
 	if r.ifBusy == "skip" {
 		r.report.Outcome = outcomeSkipped
-		r.voice.tell("%s is held by %s; skipped", what, describe(h))
+		r.voice.tell("%s is held by %s; skipped", what, r.describe(holders))
 		return &exitError{0, nil}
 	}
 	r.report.Outcome = outcomeBusy
 	if r.quiet {
 		return &exitError{r.conflictCode, nil}
 	}
-	return &exitError{r.conflictCode, fmt.Errorf("%s is held by %s; the command was not run", what, describe(h))}
+	return &exitError{r.conflictCode, fmt.Errorf("%s is held by %s; the command was not run", what, r.describe(holders))}
 }
 
 // maxShown bounds each of the texts, in bytes, that a holder has written about itself.
 const maxShown = 512
 
-// describe says who a holder is.
-func describe(h holdfast.Holder) string {
-	switch {
-	case h.Key == "":
+// longest returns the one who has held the lock longest.
+func longest(holders []holdfast.Holder) holdfast.Holder {
+	return slices.MinFunc(holders, func(a, b holdfast.Holder) int { return a.Since.Compare(b.Since) })
+}
+
+// describe says who holds the lock.
+func (r *runner) describe(holders []holdfast.Holder) string {
+	if len(holders) == 0 {
 		return "one who is giving it to the next in line"
-	case h.Foreign:
+	}
+	text := r.describeOne(longest(holders))
+	switch others := len(holders) - 1; others {
+	case 0:
+	case 1:
+		text += " and 1 other"
+	default:
+		text += fmt.Sprintf(" and %d others", others)
+	}
+	return text
+}
+
+// describeOne says who a holder is.
+func (r *runner) describeOne(h holdfast.Holder) string {
+	if h.Foreign {
 		return fmt.Sprintf("another program (key %s)", printable.Line(h.Key, maxShown))
 	}
 	text := printable.Word(h.Owner, maxShown)
 	var about []string
+	switch {
+	case !r.readWrite(), h.Weight == 0: // a refused acquire does not tell
+	case h.Weight == 1:
+		about = append(about, "shared")
+	default:
+		about = append(about, "exclusive")
+	}
 	if h.PID != 0 {
 		about = append(about, fmt.Sprintf("pid %d on %s", h.PID, printable.Word(h.Host, maxShown)))
 	}

@@ -25,6 +25,9 @@ type runOptions struct {
 	waitSet      bool
 	conflictCode int
 	ifBusy       string
+	shared       bool
+	exclusive    bool
+	slots        slots
 	ttl          time.Duration
 	minHold      time.Duration
 	maxRuntime   time.Duration
@@ -59,6 +62,9 @@ func newRunOptions() *runOptions {
 	f.VarP((*span)(&o.wait), "wait", "w", "wait at most `DUR`; 0 is as --try (default: as long as it takes)")
 	f.IntVarP(&o.conflictCode, "conflict-exit-code", "E", exitBusy, "exit code `N` when the lock was not to be had")
 	f.StringVar(&o.ifBusy, "if-busy", "fail", "`ACTION` when the lock was not to be had: fail, or skip, which exits with 0")
+	f.BoolVar(&o.shared, "shared", false, "run beside other runs with --shared, but not beside one with --exclusive")
+	f.BoolVar(&o.exclusive, "exclusive", false, "run alone among runs with --shared and --exclusive")
+	f.Var(&o.slots, "slots", "run beside fewer than `N` other runs with --slots, of which all name the same N")
 	f.Var((*span)(&o.ttl), "ttl", "lease time `DUR`: how long the lock outlives a machine that dies")
 	f.Var((*span)(&o.minHold), "min-hold", "keep the lock for at least `DUR` after the command began, so that a host\nwhose clock is late does not run the job again")
 	f.Var((*span)(&o.maxRuntime), "max-runtime", "end the command after `DUR`; exit code 124")
@@ -136,6 +142,14 @@ func (o *runOptions) checkUsage() error {
 		return usageError("--if-busy %q: want fail or skip", o.ifBusy)
 	case !slices.Contains(policies, o.onLost):
 		return usageError("--on-lost %q: want one of %s", o.onLost, strings.Join(policies, ", "))
+	case o.shared && o.exclusive:
+		return usageError("--shared and --exclusive: choose one")
+	case o.readWrite() && o.slots != 0:
+		return usageError("--slots goes with neither --shared nor --exclusive: choose one")
+	case o.isShared() && o.flags.Changed("key"):
+		return usageError("--key is for plain runs: no other program knows how locks with --shared, --exclusive or --slots are kept")
+	case o.shared && o.minHold != 0:
+		return usageError("--min-hold and --shared: choose one; a shared run keeps no other shared run from running again")
 	case o.conflictCode < 0 || o.conflictCode > 255:
 		return usageError("--conflict-exit-code %d: want 0 to 255", o.conflictCode)
 	case o.lostCode < 0 || o.lostCode > 255:

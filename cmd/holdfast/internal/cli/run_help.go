@@ -28,11 +28,23 @@ Server:
     tls_server_name=NAME  the name in the server's certificate, if it is not HOST
     skip_verify=true      do not verify, and warn of it
 
+Runs beside each other:
+  A plain run is the only run of NAME. Runs with --shared run beside each other, runs
+  with --exclusive alone: they are the readers and writers of a read-write lock. --slots
+  N lets at most N run, on all machines together. Whoever comes first is served first:
+  a shared run that comes while an exclusive one waits runs after it.
+  All runs of a NAME must be plain ones, or have --shared or --exclusive, or --slots with
+  the same N. Another one is refused (exit code %d) while they run, and they notice
+  nothing. A plain run is not an --exclusive one because other programs can share its
+  lock (--key), and know no readers.
+
 Environment of CMD:
   HOLDFAST_NAME, HOLDFAST_FENCE (the fencing token, a number that rises with every
   grant) and HOLDFAST_TTL_MS are set. HOLDFAST_REDIS is taken away, and REDIS_URL if
   it is what holdfast used: a job that needs REDIS_URL itself keeps it when holdfast
   is given --redis or HOLDFAST_REDIS.
+  Shared runs beside each other have one fence. That of a run with --slots tells which
+  of two began later, but a resource cannot refuse by it: the other may still run.
 
 When the lock is lost:
   If the lock cannot be renewed, CMD is ended before the lock can be another's:
@@ -57,7 +69,7 @@ Processes:
 
 Report (--json): name, server, outcome (ran, busy, skipped, lost, overtime,
   interrupted or failed), exit_code, fence, started, ended, waited_ms, ran_ms,
-  held_ms, holder, error.
+  held_ms, holder (of several, the one who has held longest), error.
 
 Exit codes:
   CMD's own; 128+N when signal N killed it
@@ -68,7 +80,7 @@ Exit codes:
    %d  wrong configuration               %d  interrupted while waiting (INT; also 129
    %d  the keeper process died                HUP, 131 QUIT, 143 TERM)
    %d  the system cannot start processes
-`, newRunOptions().flags.FlagUsages(), defaultRedis,
+`, newRunOptions().flags.FlagUsages(), defaultRedis, exitConfig,
 		exitUsage, exitLost,
 		exitUnavailable, exitOvertime,
 		exitBusy, exitNotRunnable,

@@ -69,6 +69,7 @@ func TestFailure(t *testing.T) {
 		holdfast.ErrAuth:          77,
 		holdfast.ErrPermission:    77,
 		holdfast.ErrWrongType:     78,
+		holdfast.ErrPermits:       78,
 		holdfast.ErrUnsupported:   78,
 		holdfast.ErrInvalid:       64,
 	} {

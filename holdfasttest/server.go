@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"reflect"
 	"sync"
 	"time"
 
@@ -26,55 +27,50 @@ type ServerConfig struct {
 // with Dial. There, give go-redis a numeric address, such as "127.0.0.1:0": it looks
 // names up, outside the bubble.
 type Server struct {
-	redis *miniredis.Miniredis
-	stop  chan struct{}
-	ended sync.WaitGroup
-	once  sync.Once
+	redis   *miniredis.Miniredis
+	ticking sync.Mutex
+	stop    chan struct{}
+	once    sync.Once
 }
 
 // NewServer starts a server.
 func NewServer(cfg *ServerConfig) (*Server, error) {
 	s := &Server{redis: miniredis.NewMiniRedis(), stop: make(chan struct{})}
+	s.redis.SetTime(time.Now())
+	s.redis.ClockTTL(true)
 	if cfg != nil && cfg.Listen != "" {
 		if err := s.redis.StartAddr(cfg.Listen); err != nil {
 			return nil, err
 		}
-	}
-	if inBubble() {
-		s.redis.ClockTTL(true)
-	} else {
-		s.ended.Go(s.expire)
 	}
 	conn, err := s.redis.Dial() // a server in memory starts with its first connection
 	if err != nil {
 		return nil, err
 	}
 	_ = conn.Close()
-	s.redis.Server().SetPreHook(hello)
+	s.redis.Server().SetPreHook(func(c *server.Peer, command string, args ...string) bool {
+		if !withinScript(c) {
+			s.tick()
+		}
+		return hello(c, command, args...)
+	})
 	return s, nil
 }
 
-// inBubble reports whether the clock is that of a testing/synctest bubble, which begins in
-// 2000. There it stands still while a script runs, as keys' time must: looked at whenever a
-// key is used, a clock that goes on would end keys in the middle of scripts. And there,
-// ticks would have to pass one by one.
-func inBubble() bool { return time.Now().Year() < 2020 }
+// tick lets time pass for keys, up to now. It is called before commands, but not by those of
+// a script: there time stands still, as on a real server, or keys would expire between
+// its commands.
+func (s *Server) tick() {
+	s.ticking.Lock() // or an earlier time could come after a later one
+	defer s.ticking.Unlock()
+	s.redis.SetTime(time.Now())
+}
 
-// expire lets time pass for keys between commands, often enough for leases of some
-// seconds.
-func (s *Server) expire() {
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	last := time.Now()
-	for {
-		select {
-		case now := <-tick.C:
-			s.redis.FastForward(now.Sub(last))
-			last = now
-		case <-s.stop:
-			return
-		}
-	}
+// withinScript reports whether a command is a script's, which only miniredis's own record of
+// the connection says.
+func withinScript(c *server.Peer) bool {
+	record := reflect.ValueOf(c.Ctx)
+	return record.IsValid() && record.Elem().FieldByName("nested").Bool()
 }
 
 // hello answers a HELLO without arguments, which miniredis does not know.
@@ -123,7 +119,6 @@ func (s *Server) FlushAll() { s.redis.FlushAll() }
 func (s *Server) Close() {
 	s.once.Do(func() {
 		close(s.stop)
-		s.ended.Wait()
 		s.redis.Close()
 	})
 }

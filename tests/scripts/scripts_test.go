@@ -329,7 +329,7 @@ func TestScriptsRefuseAReplica(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := b.rdb.SlaveOf(t.Context(), "127.0.0.1", "1").Err(); err != nil { // where nobody is
+		if err := b.rdb.ReplicaOf(t.Context(), "127.0.0.1", "1").Err(); err != nil { // where nobody is
 			t.Fatal(err)
 		}
 		for what, ask := range map[string]func() error{

@@ -120,8 +120,9 @@ func locking(j job) error {
 		return err
 	}
 
-	// Found free while somebody is queued.
-	for lucky := true; lucky; {
+	// Found free while somebody is queued: by another, in one of three times at least, or by
+	// the waiter itself, if it looks just then.
+	for times := 3; times > 0; {
 		lease, err = j.lock(one, "found", 20*time.Second).Acquire(ctx)
 		if err != nil {
 			return err
@@ -132,7 +133,10 @@ func locking(j job) error {
 		}
 		passing, err := j.lock(one, "found", 20*time.Second).TryAcquire(ctx)
 		// The waiter may have looked just before that.
-		lucky = err == nil && !j.deaf && len(waiting) > 0
+		lucky := err == nil && !j.deaf && len(waiting) > 0
+		if !lucky {
+			times--
+		}
 		switch {
 		case err == nil && (j.deaf || lucky):
 			err = passing.Release(ctx)

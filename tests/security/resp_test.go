@@ -84,7 +84,7 @@ func TestRepliesOfAnyForm(t *testing.T) {
 					return
 				}
 				defer func() {
-					ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+					ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 					defer cancel()
 					_ = c.Close(ctx) // what is asked in the background gets large replies, too
 				}()

@@ -319,12 +319,7 @@ func TestSharesAtRandom(t *testing.T) {
 		"rw that expires": {"rw", everything, true}, "sem that expires": {"sem", 4, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			each := backend.Each
-			if c.expire {
-				// On the embedded server time goes on within a script, and the key may end there.
-				each = func(t *testing.T, f func(*testing.T, *backend.Backend)) { backend.EachReal(t, f) }
-			}
-			each(t, func(t *testing.T, back *backend.Backend) {
+			backend.Each(t, func(t *testing.T, back *backend.Backend) {
 				seed := rand.Uint64()
 				t.Cleanup(func() {
 					if t.Failed() {

@@ -33,7 +33,7 @@ func do(t *testing.T, s *server.Server, args ...any) any {
 func TestServerPausedPastTheTTL(t *testing.T) {
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
-		const ttl = time.Second
+		const ttl = 3 * time.Second // so that a renewal has failed before it is over
 		lease := backend.Acquire(t, b.Client(t, &impatient).Mutex("a", holdfast.TTL(ttl)))
 		next := backend.Start(t, b.Client(t, nil).Mutex("a"))
 		backend.Waiters(t, b.Client(t, nil).Mutex("a"), 1)

@@ -32,7 +32,7 @@ type grant struct {
 
 	mu      sync.Mutex
 	lease   *Lease        // that has it now
-	joined  []*Lease      // that have it, too: other readers', or who has it acquired it again
+	joined  []*Lease      // that have it, too: other readers', or acquired again by who has it
 	frozen  bool          // it is being weighed: see Lease.weigh
 	over    bool          // released, or lost: nothing is sent for it any more but a release
 	since   clock.Instant // about when it was granted

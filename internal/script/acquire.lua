@@ -54,6 +54,7 @@ local function main()
 
   if rest == 0 and not value and not look and redis.call('EXISTS', KEYS[2]) == 0 then
     if late then
+      on_master()
       return 'late ' .. whole(now)
     end
     return take()
@@ -78,6 +79,7 @@ local function main()
     return 'gone ' .. whole(now)
   end
   if late then
+    on_master()
     return 'late ' .. whole(now)
   end
 

@@ -26,6 +26,7 @@ end
 
 local function main()
   if now >= not_after then
+    on_master()
     return 'late ' .. whole(now)
   end
   local value = redis.call('GET', KEYS[1])

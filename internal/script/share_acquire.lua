@@ -68,6 +68,7 @@ local function main()
     on_master()
     return 'gone ' .. whole(now)
   elseif late then
+    on_master()
     return 'late ' .. whole(now)
   elseif weight > limit then
     error('BADLIMIT the semaphore has ' .. whole(limit) .. ' permits, and ' .. whole(weight) .. ' are wanted at once', 0)

@@ -72,7 +72,7 @@ func TestFaultsOfShares(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			backend.Each(t, func(t *testing.T, back *backend.Backend) {
-				test(bench{t, back.Redis(t)})
+				test(newBench(t, back))
 			})
 		})
 	}

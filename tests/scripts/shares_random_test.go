@@ -326,7 +326,7 @@ func TestSharesAtRandom(t *testing.T) {
 						t.Logf("seed %d", seed)
 					}
 				})
-				b := bench{t, back.Redis(t)}
+				b := newBench(t, back)
 				w := &world{shares: shares{b, c.kind, c.limit}, Rand: rand.New(rand.NewPCG(seed, 0)), tokens: strings.Split("ABCDEF", "")}
 				m := &model{named: c.limit, holds: map[string]int{}, alive: map[string]bool{}}
 				for _, token := range w.tokens[:4] { // the others hear nothing

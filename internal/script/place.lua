@@ -9,9 +9,7 @@ local function place(member, earlier)
     local last = redis.call('ZRANGE', KEYS[2], -1, -1, 'WITHSCORES')
     score = math.max(now, (tonumber(last[2]) or 0) + 1)
   end
-  if known then
-    on_master()
-  else
+  if not known then
     redis.call('ZADD', KEYS[2], whole(score), member)
   end
   -- Longer than the longest time between two checks of a waiter; a tombstone may need

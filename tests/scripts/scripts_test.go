@@ -337,7 +337,14 @@ func TestScriptsRefuseAReplica(t *testing.T) {
 			}
 			return args
 		}
+		nothing := func(s script.Script, args ...any) func() error {
+			return func() error {
+				return b.rdb.Eval(t.Context(), s.Source, []string{"{n}", "{n}:q", "{k}:f"}, args...).Err()
+			}
+		}
+		b.listen("B") // or it is removed
 		for _, write := range []func() error{
+			mutex(script.Release, "", "X", "", b.later(time.Hour)), share(script.ShareRelease, "", "X", "", b.later(time.Hour)),
 			mutex(script.Acquire, "t", "A", 60000, 0, 1, info), mutex(script.Acquire, wait("w", "B")...),
 			share(script.ShareAcquire, shared("t", "A")...), share(script.ShareAcquire, shared("w", "B")...),
 		} {
@@ -358,6 +365,11 @@ func TestScriptsRefuseAReplica(t *testing.T) {
 			"renewed":                 mutex(script.Renew, "", "A", 60000, 0, 7),
 			"renewed by another":      mutex(script.Renew, "", "C", 60000, 0, 7),
 			"too late":                mutex(script.Acquire, "t", "C", 60000, b.later(-time.Second), 1, info),
+			"too late for nothing":    nothing(script.Acquire, "t", "C", 60000, b.later(-time.Second), 1, info),
+			"given up":                mutex(script.Acquire, "t", "X", 60000, 0, 1, info),
+			"renewed, not there":      nothing(script.Renew, "", "A", 60000, 0, 7),
+			"asserted too late":       mutex(script.Reassert, "", "C", 60000, b.later(-time.Second), 7, 7, info),
+			"share: given up":         share(script.ShareAcquire, shared("t", "X")...),
 			"asserted again":          mutex(script.Reassert, "", "C", 60000, b.later(time.Hour), 7, 7, info),
 			"released":                mutex(script.Release, "", "A", "", 0),
 			"released by another":     mutex(script.Release, "", "C", "", 0),

@@ -107,8 +107,7 @@ type (
 func (a *attempt) ask(ctx context.Context, mode string, fences int) (any, error) {
 	c := a.l.c
 	for range 3 {
-		// Past this no copy of the request is carried out.
-		notAfter := c.serverTime(c.slot(a.l)) + (c.cfg.RetryTimeout + c.cfg.CommandTimeout + time.Second).Microseconds()
+		notAfter := c.notAfter(a.l)
 		args := []string{a.l.flags(mode), a.token, milliseconds(a.l.set.term()), strconv.FormatInt(notAfter, 10), strconv.Itoa(fences), a.l.info}
 		args = append(args, a.l.set.share()...)
 		if mode != modeTry {
@@ -119,9 +118,9 @@ func (a *attempt) ask(ctx context.Context, mode string, fences int) (any, error)
 			args = append(args, milliseconds(a.claim), a.channel, score)
 		}
 		r, unanswered, err := c.call(ctx, request{op: "acquire", lock: a.l, script: a.l.set.kind.acquire, args: args, durable: true})
-		a.owed = a.owed || unanswered || mode != modeTry
-		if unanswered && mode != modeLook {
-			a.unanswered = max(a.unanswered, notAfter)
+		a.owed = a.owed || mode != modeTry
+		if mode != modeLook {
+			a.sent(unanswered, notAfter)
 		}
 		if err != nil {
 			return nil, err
@@ -130,7 +129,26 @@ func (a *attempt) ask(ctx context.Context, mode string, fences int) (any, error)
 			return a.parse(r)
 		}
 	}
-	return nil, &ServerError{Op: "acquire", Name: a.l.name, Server: c.driver.Addr(), Kind: ErrUnavailable, Err: errors.New("its clock jumps")}
+	return nil, a.l.clockJumps()
+}
+
+// notAfter is the server's time past which no copy of a request that is sent now is carried
+// out.
+func (c *Client) notAfter(l *Lock) int64 {
+	return c.serverTime(c.slot(l)) + (c.cfg.RetryTimeout + c.cfg.CommandTimeout + time.Second).Microseconds()
+}
+
+// sent notes that a request which can take the lock was sent.
+func (a *attempt) sent(unanswered bool, notAfter int64) {
+	if unanswered {
+		a.owed = true
+		a.unanswered = max(a.unanswered, notAfter)
+	}
+}
+
+// clockJumps is the error of requests that are late again and again.
+func (l *Lock) clockJumps() error {
+	return &ServerError{Op: "acquire", Name: l.name, Server: l.c.driver.Addr(), Kind: ErrUnavailable, Err: errors.New("its clock jumps")}
 }
 
 // parse reads acquire.lua's answer.

@@ -26,8 +26,10 @@ type request struct {
 	args   []string
 	urgent bool
 
-	lockOnly bool // the script needs no key but the lock's
-	durable  bool // it counts only if it is as durable as the lock's options say
+	more     []*Lock  // that the script takes, too: all three keys of each
+	keys     []string // that the script takes instead of the lock's
+	lockOnly bool     // the script needs no key but the lock's
+	durable  bool     // it counts only if it is as durable as the lock's options say
 }
 
 // call sends a request until it is answered, while what it meets looks temporary, for
@@ -39,16 +41,30 @@ func (c *Client) call(ctx context.Context, rq request) (a answer, unanswered boo
 	})
 }
 
+// achieves has what durable requests are answered when they achieved what they are for.
+var achieves = map[string]bool{"granted": true, "renewed": true, "weighed": true, "begun": true, "completed": true}
+
+// keysOf is what a script may need of a lock.
+func (c *Client) keysOf(l *Lock) []string {
+	if c.inCluster() {
+		return []string{l.keys.Lock, l.keys.Queue, l.keys.Fence}
+	}
+	return []string{l.keys.Lock, l.keys.Queue, c.space.Fence()}
+}
+
 // send sends a request once.
 func (c *Client) send(ctx context.Context, rq request) (answer, error) {
-	k := []string{rq.lock.keys.Lock, rq.lock.keys.Queue, c.space.Fence()}
+	k := c.keysOf(rq.lock)
+	for _, l := range rq.more {
+		k = append(k, c.keysOf(l)...)
+	}
 	switch {
+	case rq.keys != nil:
+		k = rq.keys
 	case c.cfg.Strict:
 		k = append(k, c.space.Incarnation())
 	case rq.lockOnly:
 		k = k[:1]
-	case c.inCluster():
-		k[2] = rq.lock.keys.Fence
 	}
 	sent := clock.Now()
 	text, safe, err := c.eval(ctx, rq, k)
@@ -59,7 +75,7 @@ func (c *Client) send(ctx context.Context, rq request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	if safe != nil && (reply.Word == "granted" || reply.Word == "renewed" || reply.Word == "weighed") {
+	if safe != nil && achieves[reply.Word] {
 		return answer{}, safe
 	}
 	c.rtt.observe(time.Since(sent.Mono))

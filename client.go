@@ -173,7 +173,7 @@ func (c *Client) Close(ctx context.Context) error {
 	c.closeOnce.Do(func() {
 		close(c.closing)
 		for _, g := range c.liveGrants() {
-			g.retire()
+			g.retire(ErrClosed)
 		}
 		go c.shutDown()
 	})

@@ -28,6 +28,14 @@ var (
 	// ErrDepth says that a Reentrant lock was acquired within itself more often than
 	// MaxDepth allows. What is held stays held.
 	ErrDepth = errors.New("holdfast: lock acquired too often within itself")
+	// ErrDone says that a job of Once was completed in this window already. errors.As with
+	// *DoneError tells when, and by whom.
+	ErrDone = errors.New("holdfast: job is done already")
+	// ErrTries says that a job of Once has been tried in this window as often as MaxTries
+	// allows, and was not completed.
+	ErrTries = errors.New("holdfast: job has failed too often")
+	// ErrNotDone is returned by Once.Last when no completed run is known.
+	ErrNotDone = errors.New("holdfast: job was not done yet")
 	// ErrInvalid says that an argument was refused before any I/O.
 	ErrInvalid = errors.New("holdfast: invalid argument")
 )

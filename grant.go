@@ -35,6 +35,7 @@ type grant struct {
 	joined  []*Lease      // that have it, too: other readers', or acquired again by who has it
 	frozen  bool          // it is being weighed: see Lease.weigh
 	over    bool          // released, or lost: nothing is sent for it any more but a release
+	retired bool          // its leases are over: it is not renewed any more
 	since   clock.Instant // about when it was granted
 	anchor  clock.Instant // when the request was sent whose answer bounds it
 	valid   time.Duration // from the anchor on
@@ -71,7 +72,7 @@ func (s settings) term() time.Duration {
 // passable reports whether a lease of these settings may be passed on locally: a
 // bound of any kind belongs to one holder, and fences that were reserved would not rise
 // from grant to grant where others have the lock, too.
-func (s settings) passable() bool { return s.isExclusive() && s.unbounded() }
+func (s settings) passable() bool { return s.isExclusive() && s.unbounded() && !s.apart }
 
 // unbounded reports whether leases are renewed for as long as they are held.
 func (s settings) unbounded() bool { return s.renew && s.maxHold == 0 && s.maxRenewals < 0 }
@@ -94,7 +95,7 @@ func (g *grant) begin(ctx context.Context) *Lease {
 	g.plan()
 	g.mu.Unlock()
 	if c.isClosing() {
-		g.retire()
+		g.retire(ErrClosed)
 	}
 	return lease
 }
@@ -274,7 +275,7 @@ func (g *grant) renew() {
 			g.renewAt = a.sent.Add(jitter(g.l.set.ttl/3, 5))
 		}
 	}
-	if g.lease.ended == ErrClosed {
+	if g.retired {
 		g.renewAt = clock.Instant{}
 	}
 	g.plan()
@@ -382,16 +383,17 @@ func (g *grant) lose(err *LostError) {
 	})
 }
 
-// retire ends the grant's lease because the client closes. The server keeps the lock
-// until the lease is released, or expires.
-func (g *grant) retire() {
+// retire ends the grant's leases with that error, because the client closes, or what they
+// are part of is over. The server keeps the lock until the last of them is released, or
+// expires.
+func (g *grant) retire(err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.over {
 		return
 	}
-	g.finish(ErrClosed)
-	g.renewAt = clock.Instant{}
+	g.finish(err)
+	g.retired, g.renewAt = true, clock.Instant{}
 	g.plan()
 }
 

@@ -42,6 +42,14 @@ func (h *hub) channelOf(l *Lock) (channel string, sharded bool) {
 	return h.c.space.Channel(h.c.id), false
 }
 
+// watchChannelOf returns the channel on which those who watch l hear of other holders.
+func (h *hub) watchChannelOf(l *Lock) (channel string, sharded bool) {
+	if h.c.inCluster() {
+		return keys.ShardWatchChannel(l.keys), true
+	}
+	return h.c.space.WatchChannel(l.keys), false
+}
+
 // listening reports whether waiters for l can be notified now.
 func (h *hub) listening(l *Lock) (channel string, up bool) {
 	channel, _ = h.channelOf(l)

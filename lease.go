@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/clock"
@@ -20,6 +22,8 @@ const patience = 50 * time.Millisecond
 
 // Lease is a lock that is held. Its methods may be called by many goroutines.
 type Lease struct {
+	many *bundle // of which it is made, if it is of several locks: all that follows is unused then
+
 	g      *grant
 	fence  uint64
 	values context.Context
@@ -34,18 +38,42 @@ type Lease struct {
 	unsure    bool          // a release that was not answered may have been carried out
 }
 
-// Name returns the lock's name.
-func (l *Lease) Name() string { return l.g.l.name }
+// Name returns the lock's name; of Multi, all names, with commas between them.
+func (l *Lease) Name() string { return l.lock().name }
 
 // Owner returns the owner's name, as set by Owner or Config.Owner.
-func (l *Lease) Owner() string { return l.g.l.set.owner }
+func (l *Lease) Owner() string { return l.lock().set.owner }
+
+// lock is what the lease is of.
+func (l *Lease) lock() *Lock {
+	if l.many != nil {
+		return l.many.l
+	}
+	return l.g.l
+}
 
 // Token returns the fence: a number above those of all earlier leases of this lock; readers
 // that hold it at the same time have the same (see RWMutex).
 // A resource that refuses writes with a lower one than it has seen is safe from
 // holders that are late. It survives the loss of the server's data, unless the
 // server's clock went back too.
-func (l *Lease) Token() uint64 { return l.fence }
+//
+// Of Multi it is the highest of Tokens, and rises from lease to lease of the same names.
+func (l *Lease) Token() uint64 {
+	if l.many != nil {
+		return slices.Max(slices.Collect(maps.Values(l.many.tokens())))
+	}
+	return l.fence
+}
+
+// Tokens returns the fence of each lock of the lease, by its name: of one, or, with Multi, of
+// several. A resource that one of the locks guards is to be given that one's.
+func (l *Lease) Tokens() map[string]uint64 {
+	if l.many != nil {
+		return l.many.tokens()
+	}
+	return map[string]uint64{l.Name(): l.fence}
+}
 
 // Deadline returns the local time until which the lease is certainly held unless it
 // is renewed or released: when it was last asked for, plus its TTL, less 1% and 2 ms
@@ -53,6 +81,9 @@ func (l *Lease) Token() uint64 { return l.fence }
 // claim of 1.5 s or so, which the first renewal, sent at once, makes a TTL; Extend waits
 // for that.
 func (l *Lease) Deadline() time.Time {
+	if l.many != nil {
+		return l.many.deadline()
+	}
 	l.g.mu.Lock()
 	defer l.g.mu.Unlock()
 	return l.g.deadline(clock.Now())
@@ -63,6 +94,9 @@ func (l *Lease) Deadline() time.Time {
 // also to a process that was paused past the deadline; on Linux, to a machine that was
 // suspended, too. It sends nothing.
 func (l *Lease) Err() error {
+	if l.many != nil {
+		return l.many.err()
+	}
 	l.g.mu.Lock()
 	defer l.g.mu.Unlock()
 	l.look()
@@ -81,6 +115,9 @@ func (l *Lease) look() {
 // the lock is lost. It has the values of the context with which the lock was acquired,
 // but does not end with it.
 func (l *Lease) Context() context.Context {
+	if l.many != nil {
+		return l.many.ctx
+	}
 	l.g.mu.Lock()
 	defer l.g.mu.Unlock()
 	if l.ctx == nil {
@@ -91,6 +128,19 @@ func (l *Lease) Context() context.Context {
 		}
 	}
 	return l.ctx
+}
+
+// do calls f with a context that ends when ctx or the lease does, and releases the lease.
+func (l *Lease) do(ctx context.Context, f func(ctx context.Context) error) (err error) {
+	work, cancel := context.WithCancelCause(l.within(ctx))
+	stop := context.AfterFunc(l.Context(), func() { cancel(context.Cause(l.Context())) })
+	defer func() {
+		stop()
+		released := l.Release(ctx)
+		cancel(ErrReleased)
+		err = errors.Join(err, released)
+	}()
+	return f(work)
 }
 
 // finish ends the lease, once.
@@ -108,10 +158,13 @@ func (l *Lease) finish(err error) {
 // longer than MaxHold allows. Renewals go on as before. After ErrLost the lease is
 // over; after another error it lasts as long as before, or longer.
 func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
-	g := l.g
-	if ttl < time.Millisecond || ttl > g.l.c.cfg.MaxTTL {
-		return fmt.Errorf("%w: lock %q: Extend by %s; from 1ms to %s is allowed", ErrInvalid, l.Name(), ttl, g.l.c.cfg.MaxTTL)
+	if most := l.lock().c.cfg.MaxTTL; ttl < time.Millisecond || ttl > most {
+		return fmt.Errorf("%w: lock %q: Extend by %s; from 1ms to %s is allowed", ErrInvalid, l.Name(), ttl, most)
 	}
+	if l.many != nil {
+		return l.many.extend(ctx, ttl)
+	}
+	g := l.g
 	if err := l.Err(); err != nil {
 		return err
 	}
@@ -164,6 +217,9 @@ func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 // the lock with it, readers of this process or those who acquired it again (Reentrant), it
 // stays held until the last of them releases it.
 func (l *Lease) Release(ctx context.Context) error {
+	if l.many != nil {
+		return l.many.release(ctx)
+	}
 	g := l.g
 	c := g.l.c
 	for patient := true; ; {
@@ -217,7 +273,7 @@ func (l *Lease) giveUp(patient bool) (first <-chan struct{}, done bool, err erro
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	l.look()
-	if lost, ok := l.ended.(*LostError); ok {
+	if lost, ok := l.ended.(*LostError); ok && g.over {
 		return nil, true, lost
 	}
 	if l.released {

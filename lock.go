@@ -19,10 +19,13 @@ import (
 type Lock struct {
 	c    *Client
 	name string
-	keys keys.Set
-	set  settings
-	info string // of the holder, as it stands in the lock's value
-	err  error  // what is wrong with name or options
+	// parts are the locks of which it is made, as they were named, if there are several: it
+	// has no keys of its own then.
+	parts []*Lock
+	keys  keys.Set
+	set   settings
+	info  string // of the holder, as it stands in the lock's value
+	err   error  // what is wrong with name or options
 }
 
 // newLock resolves options. What is wrong with them shows when the lock is used, as
@@ -89,6 +92,12 @@ func (l *Lock) resolve() (err error) {
 		return errors.New("a MaxDepth below 1 is not possible")
 	case s.maxDepth > 0 && !s.reentrant:
 		return errors.New("MaxDepth has a meaning for Reentrant locks only")
+	case s.maxTries < 0:
+		return errors.New("MaxTries below 1 is not possible")
+	case s.maxTries > 0 && !s.once:
+		return errors.New("MaxTries has a meaning for Once only")
+	case s.once && s.reentrant:
+		return errors.New("Reentrant has no meaning for Once: within a run there is no other")
 	case s.owner == "":
 		return errors.New("the owner is empty")
 	}
@@ -129,8 +138,11 @@ func (l *Lock) Acquire(ctx context.Context) (*Lease, error) {
 	if lease, err := l.reenter(ctx); lease != nil || err != nil {
 		return lease, err
 	}
-	if l.set.pollInterval > 0 {
+	switch {
+	case l.set.pollInterval > 0:
 		return l.poll(ctx)
+	case l.parts != nil:
+		return l.acquireAll(ctx)
 	}
 	return l.c.lineOf(l.keys.Queue).acquire(ctx, l)
 }
@@ -155,20 +167,12 @@ func (l *Lock) TryAcquire(ctx context.Context) (*Lease, error) {
 // its deadline at the latest, which is before anybody else can have the lock.
 // Do returns f's error joined with that of the release: one that matches ErrLost
 // when the lease was lost while f ran.
-func (l *Lock) Do(ctx context.Context, f func(ctx context.Context, lease *Lease) error) (err error) {
+func (l *Lock) Do(ctx context.Context, f func(ctx context.Context, lease *Lease) error) error {
 	lease, err := l.Acquire(ctx)
 	if err != nil {
 		return err
 	}
-	work, cancel := context.WithCancelCause(lease.within(ctx))
-	stop := context.AfterFunc(lease.Context(), func() { cancel(context.Cause(lease.Context())) })
-	defer func() {
-		stop()
-		released := lease.Release(ctx)
-		cancel(ErrReleased)
-		err = errors.Join(err, released)
-	}()
-	return f(work, lease)
+	return lease.do(ctx, func(ctx context.Context) error { return f(ctx, lease) })
 }
 
 // ready refuses what cannot work before any I/O, and learns what the server is.
@@ -185,7 +189,11 @@ func (l *Lock) ready(ctx context.Context) error {
 	if err := l.c.connect(ctx, l.name); err != nil {
 		return err
 	}
-	l.c.survey.Do(func() { l.c.tasks.run(func() { l.c.surveyServer(l) }) })
+	one := l
+	if l.parts != nil {
+		one = l.parts[0]
+	}
+	l.c.survey.Do(func() { l.c.tasks.run(func() { l.c.surveyServer(one) }) })
 	return nil
 }
 
@@ -198,6 +206,9 @@ func (l *Lock) alike(m *Lock) bool {
 
 // try takes the lock if it is free, without a place in the local line.
 func (l *Lock) try(ctx context.Context) (*Lease, error) {
+	if l.parts != nil {
+		return l.tryAll(ctx)
+	}
 	a := l.newAttempt()
 	got, err := a.ask(ctx, modeTry, 1)
 	if err != nil {
@@ -271,7 +282,7 @@ type Holder struct {
 // Holder says who holds the lock, one of them if there are several: ErrNotHeld if nobody
 // does. It changes nothing.
 func (l *Lock) Holder(ctx context.Context) (Holder, error) {
-	if l.set.isShared() {
+	if l.parts != nil || l.set.isShared() {
 		all, err := l.Holders(ctx)
 		if err != nil {
 			return Holder{}, err
@@ -301,8 +312,12 @@ func (l *Lock) Holder(ctx context.Context) (Holder, error) {
 }
 
 // Holders says who holds the lock: nobody, or, of a mutex, one; of a semaphore or a
-// read-write lock, all that do, in no order. It changes nothing.
+// read-write lock, all that do, in no order; of Multi, who holds each of its locks. It changes
+// nothing.
 func (l *Lock) Holders(ctx context.Context) ([]Holder, error) {
+	if l.parts != nil {
+		return l.holdersOfParts(ctx)
+	}
 	if !l.set.isShared() {
 		h, err := l.Holder(ctx)
 		if errors.Is(err, ErrNotHeld) {

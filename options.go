@@ -19,7 +19,10 @@ type settings struct {
 	hasKey       bool
 	meta         *metaList
 	reentrant    bool
-	maxDepth     int // 0: no bound
+	maxDepth     int  // 0: no bound
+	once         bool // for a Once
+	maxTries     int  // of a Once; 0: no bound
+	apart        bool // each lease is one of the server's: none is passed on within the process
 
 	kind   *kind
 	limit  int // of the weights of all holders, where several may hold

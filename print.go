@@ -27,7 +27,7 @@ func (l Lock) Format(s fmt.State, _ rune) { _, _ = fmt.Fprint(s, l.String()) }
 
 // String names the lease's lock and its fence.
 func (l *Lease) String() string {
-	return fmt.Sprintf("holdfast.Lease(%q, fence %d)", l.Name(), l.fence)
+	return fmt.Sprintf("holdfast.Lease(%q, fence %d)", l.Name(), l.Token())
 }
 
 // Format prints String.

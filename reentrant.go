@@ -38,6 +38,12 @@ func (l *Lock) entry() entry { return entry{l.c, l.set.kind, l.keys.Lock} }
 // within returns ctx for those who have the lease, with which they may acquire the lock
 // again.
 func (l *Lease) within(ctx context.Context) context.Context {
+	if l.many != nil {
+		for _, p := range l.many.parts {
+			ctx = p.within(ctx)
+		}
+		return ctx
+	}
 	if !l.g.l.set.reentrant {
 		return ctx
 	}
@@ -47,7 +53,7 @@ func (l *Lease) within(ctx context.Context) context.Context {
 // reenter makes another lease of the one under whose context ctx is; nil if there is none,
 // or it is over.
 func (l *Lock) reenter(ctx context.Context) (*Lease, error) {
-	if !l.set.reentrant {
+	if !l.set.reentrant || l.parts != nil { // which are acquired again one by one
 		return nil, nil
 	}
 	outer, _ := ctx.Value(l.entry()).(*Lease)

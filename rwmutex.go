@@ -77,7 +77,7 @@ func (rw *RWMutex) TryUpgrade(ctx context.Context, reader *Lease) (*Lease, error
 
 // mustBe refuses a lease of another lock.
 func (l *Lease) mustBe(want *Lock, what, side string) error {
-	have := l.g.l
+	have := l.lock()
 	if want.err != nil {
 		return want.err
 	}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"os"
+	"os/signal"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -167,6 +169,100 @@ func ExampleClient_Semaphore() {
 		})
 		if err != nil {
 			log.Fatal(err)
+		}
+	}
+}
+
+// Money goes from one account to another while nobody else works on either. Whoever moves it
+// the other way round names them in another order, and does not wait for ever.
+func ExampleClient_Multi() {
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:6379"})
+	defer rdb.Close()
+	locks, err := holdfast.New(holdfastgoredis.New(rdb), nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	ctx := context.Background()
+	defer locks.Close(ctx)
+
+	err = locks.Multi([]string{"account/17", "account/4"}).Do(ctx, func(ctx context.Context, l *holdfast.Lease) error {
+		for _, account := range []string{"account/17", "account/4"} {
+			if err := post(ctx, l.Tokens()[account]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+}
+
+// Every host starts the draw at about the same time; it is drawn once a day.
+func ExampleClient_Once() {
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:6379"})
+	defer rdb.Close()
+	locks, err := holdfast.New(holdfastgoredis.New(rdb), nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	ctx := context.Background()
+	defer locks.Close(ctx)
+
+	today := holdfast.SlotKey(time.Now().UTC().Format(time.DateOnly), 60*24*time.Hour)
+	run, err := locks.Once("draw", today).Do(ctx, func(ctx context.Context, l *holdfast.Lease) (string, error) {
+		return "42", post(ctx, l.Token())
+	})
+	if err != nil {
+		log.Fatal(err) // the next host that comes, or waits, tries again
+	}
+	log.Printf("%s drew %s at %s", run.Owner, run.Result, run.Completed)
+}
+
+// One of all processes schedules; when it dies, another does.
+func ExampleElection_Run() {
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:6379"})
+	defer rdb.Close()
+	locks, err := holdfast.New(holdfastgoredis.New(rdb), nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	defer locks.Close(ctx)
+
+	err = locks.Election("scheduler").Run(ctx, func(ctx context.Context, term *holdfast.Lease) error {
+		for ctx.Err() == nil { // it ends with the term
+			if err := post(ctx, term.Token()); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil && err != context.Canceled {
+		log.Fatal(err)
+	}
+}
+
+// Who leads, whenever that changes.
+func ExampleElection_Watch() {
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:6379"})
+	defer rdb.Close()
+	locks, err := holdfast.New(holdfastgoredis.New(rdb), nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	ctx := context.Background()
+	defer locks.Close(ctx)
+
+	for leader, err := range locks.Election("scheduler").Watch(ctx) {
+		switch {
+		case err != nil:
+			log.Fatal(err)
+		case leader == nil:
+			log.Print("nobody leads")
+		default:
+			log.Printf("%s leads", leader.Owner)
 		}
 	}
 }

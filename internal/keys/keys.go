@@ -49,6 +49,13 @@ func (s Space) Channel(client string) string { return s.prefix + "c:" + client }
 // Cluster mode.
 func ShardChannel(k Set, client string) string { return k.Queue + ":c:" + client }
 
+// WatchChannel is the channel on which those who watch a lock hear, outside Cluster mode, that
+// it has another holder. No client's channel has this name: theirs have no colon.
+func (s Space) WatchChannel(k Set) string { return s.prefix + "c:w:" + k.Lock }
+
+// ShardWatchChannel is the same in Cluster mode.
+func ShardWatchChannel(k Set) string { return k.Queue + ":w" }
+
 // Name returns the keys of the lock of that name.
 func (s Space) Name(name string) (Set, error) {
 	if err := check("name", name); err != nil {
@@ -97,6 +104,19 @@ func (s Set) For(kind string) Set {
 	s.Queue = s.Lock + ":" + kind
 	return s
 }
+
+// Record returns the key of what is known of the runs of a job whose lock this is; in a
+// window, if it has a name.
+func (s Set) Record(window string) string {
+	record := strings.TrimSuffix(s.Queue, ":q") + ":once"
+	if window != "" {
+		record += ":" + window
+	}
+	return record
+}
+
+// Check refuses what cannot be a part of a key.
+func Check(what, s string) error { return check(what, s) }
 
 // hashTag returns the part of a key that decides its Cluster slot, if it has one:
 // what is between the first { and the first } after it, unless that is nothing.

@@ -4,18 +4,20 @@
 -- above all earlier ones, and at least the server's time in µs, so that fences still
 -- rise after the counter is lost. A counter that leads the clock by more than a
 -- second is drawn from one at a time, so that the clock can catch up.
+local counter = KEYS[3]
+
 local function store_counter(fence)
   if cluster then
     -- One counter a name; after a day of rest the clock alone is enough.
-    redis.call('SET', KEYS[3], whole(fence), 'EX', 86400)
+    redis.call('SET', counter, whole(fence), 'EX', 86400)
   else
-    redis.call('SET', KEYS[3], whole(fence))
+    redis.call('SET', counter, whole(fence))
   end
 end
 
 local function mint(n)
   local fence = 0
-  local last = redis.call('GET', KEYS[3])
+  local last = redis.call('GET', counter)
   if last then
     -- Above 9e15 a Lua number no longer counts by ones.
     if not string.match(last, '^%d+$') or #last > 16 or tonumber(last) > 9e15 then

@@ -22,14 +22,16 @@ type Script struct {
 
 // The scripts.
 var (
-	Acquire  = load("acquire")
-	Release  = load("release")
-	Drop     = load("drop")
-	Renew    = load("renew")
-	Reassert = load("reassert")
-	Holder   = load("holder")
-	Init     = load("init")
-	Survey   = load("survey")
+	Acquire      = load("acquire")
+	MultiAcquire = load("multi_acquire")
+	Release      = load("release")
+	Drop         = load("drop")
+	Renew        = load("renew")
+	Reassert     = load("reassert")
+	Holder       = load("holder")
+	Init         = load("init")
+	Survey       = load("survey")
+	Announce     = load("announce")
 )
 
 // The scripts of locks that several may hold at once.
@@ -40,6 +42,13 @@ var (
 	ShareWeigh   = load("share_weigh")
 	ShareHolders = load("share_holders")
 	ShareResize  = load("share_resize")
+)
+
+// The scripts of jobs that run once.
+var (
+	OnceLook     = load("once_look")
+	OnceBegin    = load("once_begin")
+	OnceComplete = load("once_complete")
 )
 
 // load makes a script of a file and the fragments it includes. A missing file is

@@ -12,8 +12,9 @@ import (
 )
 
 var scripts = []Script{
-	Acquire, Release, Drop, Renew, Reassert, Holder, Init, Survey,
+	Acquire, MultiAcquire, Release, Drop, Renew, Reassert, Holder, Init, Survey,
 	ShareAcquire, ShareRelease, ShareRenew, ShareWeigh, ShareHolders, ShareResize,
+	OnceLook, OnceBegin, OnceComplete, Announce,
 }
 
 // text returns a file as it is in the repository.

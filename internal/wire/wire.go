@@ -64,11 +64,17 @@ func ParseValue(s string) (Value, bool) {
 		return Value{}, false
 	}
 	v := Value{Token: part[0], Fence: fence, Granted: granted}
-	// A holder whose info cannot be read still holds.
-	if info := (Info{}); len(part[4]) <= maxInfo && json.Unmarshal([]byte(part[4]), &info) == nil {
-		v.Info = info
-	}
+	v.Info = ParseInfo(part[4])
 	return v, true
+}
+
+// ParseInfo reads an encoded Info. One that cannot be read is empty: a holder whose info
+// is not understood still holds.
+func ParseInfo(text string) (info Info) {
+	if len(text) > maxInfo || json.Unmarshal([]byte(text), &info) != nil {
+		return Info{}
+	}
+	return info
 }
 
 // Reply is a script's reply: a word, the server's time, and the fields after it.

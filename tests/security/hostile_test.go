@@ -259,10 +259,12 @@ func TestWhatIsPrinted(t *testing.T) {
 	backend.CloseWith(t, c)
 	l := c.Mutex("a \u202e\"b\"")
 	lease := backend.Acquire(t, l)
+	both := backend.Acquire(t, c.Multi([]string{"b", "c"}))
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s"} {
 		for v, want := range map[any]string{
 			c: "holdfast.Client(holdfast: on " + s.Addr() + ")", l: `holdfast.Lock("a \u202e\"b\"")`,
 			lease: fmt.Sprintf(`holdfast.Lease("a \u202e\"b\"", fence %d)`, lease.Token()),
+			both:  fmt.Sprintf(`holdfast.Lease("b, c", fence %d)`, both.Token()),
 		} {
 			if got := fmt.Sprintf(verb, v); got != want {
 				t.Errorf("%s prints %q, want %q", verb, got, want)

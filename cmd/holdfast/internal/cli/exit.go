@@ -18,6 +18,7 @@ const (
 	exitRefused     = 77
 	exitConfig      = 78
 	exitLost        = 79
+	exitTries       = 80
 	exitOvertime    = 124
 	exitNotRunnable = 126
 	exitNotFound    = 127

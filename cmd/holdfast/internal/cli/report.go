@@ -24,6 +24,7 @@ type report struct {
 	Ran      int64      `json:"ran_ms"`
 	Held     int64      `json:"held_ms"`
 	Holder   *occupant  `json:"holder,omitempty"`
+	Run      *pastRun   `json:"run,omitempty"`
 	Error    string     `json:"error,omitempty"`
 }
 
@@ -36,7 +37,24 @@ const (
 	outcomeOvertime    = "overtime"
 	outcomeInterrupted = "interrupted"
 	outcomeFailed      = "failed"
+	outcomeDone        = "done"
+	outcomeTries       = "tries"
 )
+
+// pastRun is the run of --once that counts.
+type pastRun struct {
+	Completed time.Time `json:"completed"`
+	Owner     string    `json:"owner"`
+	Host      string    `json:"host"`
+	PID       int       `json:"pid"`
+	Fence     uint64    `json:"fence"`
+	Try       int       `json:"try"`
+	Here      bool      `json:"here"`
+}
+
+func newPastRun(r holdfast.Run) *pastRun {
+	return &pastRun{r.Completed, r.Owner, r.Host, r.PID, r.Fence, r.Try, r.Here}
+}
 
 // occupant is who held the lock instead.
 type occupant struct {

@@ -28,7 +28,8 @@ type runner struct {
 	signals chan os.Signal
 	begun   time.Time
 	report  report
-	kept    bool // the lock is left to its TTL
+	kept    bool           // the lock is left to its TTL
+	job     *holdfast.Once // of --once, or nil
 }
 
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) error {
@@ -93,7 +94,14 @@ func (r *runner) run(ctx context.Context) *exitError {
 	}
 	defer r.close(locks)
 
-	lease, exit := r.obtain(ctx, r.lock(locks))
+	lock := r.lock(locks)
+	if exit := r.doneAlready(ctx); exit != nil {
+		return exit
+	}
+	lease, exit := r.obtain(ctx, lock)
+	if exit == nil {
+		exit = r.begin(ctx, lease)
+	}
 	if exit != nil {
 		return exit
 	}
@@ -154,7 +162,7 @@ func (r *runner) hold(path, source string, lease *holdfast.Lease) *exitError {
 	over := time.Now()
 	r.report.Started, r.report.Ended = &started, &over
 	r.report.Ran = over.Sub(started).Milliseconds()
-	exit := r.verdict(ended, s.lost)
+	exit := r.complete(r.verdict(ended, s.lost), lease)
 	r.linger(lease, started.Add(r.minHold))
 	if !r.kept {
 		r.release(lease)

@@ -27,7 +27,10 @@ type runOptions struct {
 	ifBusy       string
 	shared       bool
 	exclusive    bool
-	slots        slots
+	slots        count
+	once         time.Duration
+	onceKey      string
+	maxTries     count
 	ttl          time.Duration
 	minHold      time.Duration
 	maxRuntime   time.Duration
@@ -65,6 +68,9 @@ func newRunOptions() *runOptions {
 	f.BoolVar(&o.shared, "shared", false, "run beside other runs with --shared, but not beside one with --exclusive")
 	f.BoolVar(&o.exclusive, "exclusive", false, "run alone among runs with --shared and --exclusive")
 	f.Var(&o.slots, "slots", "run beside fewer than `N` other runs with --slots, of which all name the same N")
+	f.Var((*span)(&o.once), "once", "run only if no run with --once was completed in the last `DUR`; one that fails\ndoes not count")
+	f.StringVar(&o.onceKey, "once-key", "", "with --once, run only if none was completed with the same `KEY`, such as the\ndate; it is remembered for the DUR of --once")
+	f.Var(&o.maxTries, "max-tries", "with --once, run at most `N` times until one is completed")
 	f.Var((*span)(&o.ttl), "ttl", "lease time `DUR`: how long the lock outlives a machine that dies")
 	f.Var((*span)(&o.minHold), "min-hold", "keep the lock for at least `DUR` after the command began, so that a host\nwhose clock is late does not run the job again")
 	f.Var((*span)(&o.maxRuntime), "max-runtime", "end the command after `DUR`; exit code 124")
@@ -150,6 +156,14 @@ func (o *runOptions) checkUsage() error {
 		return usageError("--key is for plain runs: no other program knows how locks with --shared, --exclusive or --slots are kept")
 	case o.shared && o.minHold != 0:
 		return usageError("--min-hold and --shared: choose one; a shared run keeps no other shared run from running again")
+	case o.once != 0 && o.isShared():
+		return usageError("--once goes with neither --shared nor --exclusive nor --slots: its runs are one at a time")
+	case o.flags.Changed("once") && o.once < time.Millisecond:
+		return usageError("--once %s: want at least 1ms", o.once)
+	case o.once == 0 && (o.onceKey != "" || o.maxTries != 0):
+		return usageError("--once-key and --max-tries have a meaning with --once only")
+	case o.flags.Changed("once-key") && o.onceKey == "":
+		return usageError("--once-key is empty")
 	case o.conflictCode < 0 || o.conflictCode > 255:
 		return usageError("--conflict-exit-code %d: want 0 to 255", o.conflictCode)
 	case o.lostCode < 0 || o.lostCode > 255:

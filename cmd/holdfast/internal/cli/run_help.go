@@ -38,6 +38,15 @@ Runs beside each other:
   nothing. A plain run is not an --exclusive one because other programs can share its
   lock (--key), and know no readers.
 
+Once:
+  --once 12h runs CMD only if no run of NAME with --once was completed, with exit code 0,
+  in the last 12 hours by the server's clock, on any machine; otherwise holdfast exits
+  with 0. The time is to be longer than the machines' clocks differ, and shorter than from
+  the end of one run to the start of the next. With --once-key the window is what has the
+  same KEY instead, and DUR how long that is remembered:
+    holdfast run --once 1440h --once-key "$(date +%%F)" nightly -- ./draw.sh
+  A run that fails, or whose machine dies, leaves the window open: who waits runs then.
+
 Environment of CMD:
   HOLDFAST_NAME, HOLDFAST_FENCE (the fencing token, a number that rises with every
   grant) and HOLDFAST_TTL_MS are set. HOLDFAST_REDIS is taken away, and REDIS_URL if
@@ -67,9 +76,10 @@ Processes:
   On a terminal CMD is in the foreground, and ^Z stops holdfast with it; a job that
   is stopped for longer than the lease is ended.
 
-Report (--json): name, server, outcome (ran, busy, skipped, lost, overtime,
-  interrupted or failed), exit_code, fence, started, ended, waited_ms, ran_ms,
-  held_ms, holder (of several, the one who has held longest), error.
+Report (--json): name, server, outcome (ran, busy, skipped, done, tries, lost,
+  overtime, interrupted or failed), exit_code, fence, started, ended, waited_ms, ran_ms,
+  held_ms, holder (of several, the one who has held longest), run
+  (with --once: the one that counts), error.
 
 Exit codes:
   CMD's own; 128+N when signal N killed it
@@ -79,12 +89,12 @@ Exit codes:
    %d  credentials or ACL refused        %d  CMD not found
    %d  wrong configuration               %d  interrupted while waiting (INT; also 129
    %d  the keeper process died                HUP, 131 QUIT, 143 TERM)
-   %d  the system cannot start processes
+   %d  the system cannot start processes  %d  --max-tries runs have failed
 `, newRunOptions().flags.FlagUsages(), defaultRedis, exitConfig,
 		exitUsage, exitLost,
 		exitUnavailable, exitOvertime,
 		exitBusy, exitNotRunnable,
 		exitRefused, exitNotFound,
 		exitConfig, exitSignal+2,
-		exitInternal, exitSystem)
+		exitInternal, exitSystem, exitTries)
 }

@@ -12,6 +12,9 @@ import (
 // another kind.
 func (r *runner) lock(locks *holdfast.Client) *holdfast.Lock {
 	switch {
+	case r.once != 0:
+		r.job = locks.Once(r.name, r.window(), append(r.options(), r.tries()...)...)
+		return r.job.Lock()
 	case r.shared:
 		return locks.RWMutex(r.name, r.options()...).Reader()
 	case r.exclusive:
@@ -41,21 +44,21 @@ func (r *runner) failure(err error) *exitError {
 	return exit
 }
 
-// maxSlots is how many permits a semaphore can have.
+// count is a number from 1 on; 0 if none was given. maxSlots, the permits of a semaphore,
+// bounds it.
+type count int
+
 const maxSlots = 1_000_000
 
-// slots is a number of slots; 0 if none was given.
-type slots int
+func (c *count) String() string { return strconv.Itoa(int(*c)) }
 
-func (s *slots) String() string { return strconv.Itoa(int(*s)) }
+func (c *count) Type() string { return "int" }
 
-func (s *slots) Type() string { return "int" }
-
-func (s *slots) Set(text string) error {
+func (c *count) Set(text string) error {
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 1 || n > maxSlots {
 		return fmt.Errorf("want a number from 1 to %d", maxSlots)
 	}
-	*s = slots(n)
+	*c = count(n)
 	return nil
 }

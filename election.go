@@ -1,0 +1,171 @@
+package holdfast
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"time"
+
+	"github.com/holdfast-go/holdfast/internal/script"
+)
+
+// Election chooses one leader at a time among those who Run for it, on all machines. Who leads
+// holds the Mutex of its name; the others wait in its queue, and the first of them leads when
+// the leader resigns, or when its lease ends because it crashed or cannot reach the
+// server.
+type Election struct {
+	lock *Lock
+}
+
+// Election returns the election of that name. Its options are those of the leader's lease.
+func (c *Client) Election(name string, opts ...Option) *Election {
+	given := []Option{func(s *settings) { s.apart = true }}
+	return &Election{c.newLock(name, append(given, opts...))}
+}
+
+// ErrResign is what lead returns to Election.Run to give up its term and to campaign for
+// another, behind those who wait already.
+var ErrResign = errors.New("holdfast: leader resigns")
+
+// Run campaigns, and calls lead whenever it is elected: once for each term, one term after
+// another, until ctx ends or lead returns for another reason than the end of its term. The
+// context that lead gets ends, with a cause, when the term does: at the lease's deadline at
+// the latest, which is before anybody else can lead. lead should return then; there is no
+// other term before it does. term.Token rises from term to term, and tells resources
+// which of two leaders is the later.
+//
+// Run goes on campaigning when a term ended because the lease was lost, whatever lead
+// returned; when lead returned ErrResign; and while the server cannot be reached. It returns
+// ctx.Err() when ctx ended; otherwise what lead returned, also nil; or an error of
+// Acquire that campaigning on would not mend. The lease is released then, and the next in
+// line leads.
+func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, term *Lease) error) error {
+	for {
+		term, err := e.lock.Acquire(ctx)
+		switch {
+		case ctx.Err() != nil && err != nil:
+			return ctx.Err()
+		case err != nil && !e.mayPass(err):
+			return err
+		case err != nil:
+			if err := e.pause(ctx); err != nil {
+				return err
+			}
+			continue
+		}
+		again, err := e.serve(ctx, term, lead)
+		if ctx.Err() != nil && (again || err == nil || errors.Is(err, ctx.Err())) {
+			return ctx.Err()
+		}
+		if !again {
+			return err
+		}
+	}
+}
+
+// serve has lead serve one term. again says that there may be another.
+func (e *Election) serve(ctx context.Context, term *Lease, lead func(context.Context, *Lease) error) (again bool, err error) {
+	e.announce()
+	defer e.announce()
+	released := term.do(ctx, func(ctx context.Context) error {
+		err = lead(ctx, term)
+		return nil
+	})
+	if errors.Is(err, ErrResign) || errors.Is(released, ErrLost) {
+		return true, err
+	}
+	if released != nil {
+		err = errors.Join(err, released)
+	}
+	return false, err
+}
+
+// mayPass reports whether what an Acquire met is a reason to campaign on.
+func (e *Election) mayPass(err error) bool {
+	kind := kindOfError(err)
+	return passing(kind) || kind == ErrQuarantine || kind == ErrReplicas
+}
+
+// pause waits for a moment, after an error that may pass.
+func (e *Election) pause(ctx context.Context) error {
+	select {
+	case <-time.After(jitter(500*time.Millisecond, 50)):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-e.lock.c.closing:
+		return ErrClosed
+	}
+}
+
+// announce has those who watch look, in the background. What it meets is not told: they look
+// from time to time anyway.
+func (e *Election) announce() {
+	l := e.lock
+	channel, _ := l.c.hub.watchChannelOf(l)
+	l.c.tasks.run(func() {
+		_, _ = try(context.Background(), l.c, l.c.cfg.CommandTimeout, func(ctx context.Context) (answer, error) {
+			return l.c.send(ctx, request{
+				op: "announce", lock: l, script: script.Announce, urgent: true, lockOnly: true,
+				args: []string{l.flags(""), "", channel},
+			})
+		})
+	})
+}
+
+// Leader says who leads: ErrNotHeld if nobody does. It changes nothing.
+func (e *Election) Leader(ctx context.Context) (Holder, error) { return e.lock.Holder(ctx) }
+
+// maxWatchRest is the longest time between two looks of a watcher that is subscribed,
+// maxDeafRest of one that is not.
+const (
+	maxWatchRest = 30 * time.Second
+	maxDeafRest  = time.Second
+)
+
+// Watch yields who leads: at once, and whenever that changes; nil when nobody does. It is
+// notified of changes by leaders; it looks for itself when the lease of a leader that it
+// knows may have ended, so that one that crashed is missed within its TTL, and every 30 s,
+// since notifications can be lost. Changes that follow each other closely may be seen as one.
+//
+// It ends when ctx does, and with an error that looking again would not mend, which it yields.
+// It outlives outages; what it yielded last may be over meanwhile.
+func (e *Election) Watch(ctx context.Context) iter.Seq2[*Holder, error] {
+	return func(yield func(*Holder, error) bool) {
+		l := e.lock
+		if err := l.ready(ctx); err != nil {
+			if ctx.Err() == nil {
+				yield(nil, err)
+			}
+			return
+		}
+		w := &watcher{news: make(chan struct{}, 1)}
+		channel, sharded := l.c.hub.watchChannelOf(l)
+		sub := l.c.driver.Subscribe(channel, sharded, w)
+		defer sub.Close()
+		var last *Holder
+		for first := true; ; {
+			leader, err := e.Leader(ctx)
+			switch {
+			case ctx.Err() != nil:
+				return
+			case errors.Is(err, ErrNotHeld):
+				if (first || last != nil) && !yield(nil, nil) {
+					return
+				}
+				first, last = false, nil
+			case err == nil:
+				if (first || last == nil || last.Fence != leader.Fence || last.Foreign != leader.Foreign) && !yield(&leader, nil) {
+					return
+				}
+				first, last = false, &leader
+			case !passing(kindOfError(err)):
+				yield(nil, err)
+				return
+			}
+			if !w.rest(ctx, l.c, err == nil, leader.TTL) {
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,49 @@
+-- once_begin.lua: says whether the holder of a job's lock is to run it, and counts the try.
+--
+-- KEYS    [1] the job's lock  [2] its record, record.lua
+-- ARGV    [1] flags as in prelude.lua  [2] token  [3] window, ms; 0 for ever
+--         [4] keep the record for so many ms  [5] the lease's fence  [6] tries allowed, or 0
+-- Returns 'begun NOW TRY'     the job is to be run, for the TRYth time in this window
+--         'done NOW COMPLETED FENCE TRY counts INFO\nRESULT'  it was completed already
+--         'spent NOW TRIES'   as many tries have failed as are allowed
+--         'gone NOW'          the lock is not the token's
+--         'error MESSAGE'
+--
+-- Invariants: only a holder begins; a run that counts is not begun again; sent twice, it
+-- counts once.
+
+-- include prelude.lua
+-- include record.lua
+-- include latest.lua
+
+local window, keep, fence, most = tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5], tonumber(ARGV[6])
+
+local function main()
+  local value = redis.call('GET', KEYS[1])
+  if not value or string.sub(value, 1, #mine) ~= mine then
+    on_master()
+    return 'gone ' .. whole(now)
+  end
+  local f = redis.call('HMGET', record, 'done', 'tries', 'first', 'last')
+  local done, tries, first = f[1] and tonumber(f[1]), tonumber(f[2] or 0), f[3] and tonumber(f[3])
+  if f[4] == fence then
+    on_master()
+    return 'begun ' .. whole(now) .. ' ' .. tries
+  end
+  if counts(done, window) then
+    on_master()
+    return latest(done, window)
+  end
+  if not first or done and done >= first or window > 0 and now >= first + window * 1000 then
+    tries, first = 0, now
+  end
+  if most > 0 and tries >= most then
+    on_master()
+    return 'spent ' .. whole(now) .. ' ' .. tries
+  end
+  redis.call('HSET', record, 'tries', tries + 1, 'first', whole(first), 'last', fence)
+  keep_record(keep)
+  return 'begun ' .. whole(now) .. ' ' .. (tries + 1)
+end
+
+-- include answer.lua

@@ -1,0 +1,21 @@
+-- once_look.lua: says when a job was completed for the last time. Changes nothing.
+--
+-- KEYS    [1] the job's lock  [2] its record, record.lua
+-- ARGV    [1] flags as in prelude.lua  [2] any token  [3] window, ms; 0 for ever
+-- Returns 'done NOW COMPLETED FENCE TRY counts|over INFO\nRESULT'  COMPLETED in µs
+--         'none NOW TRIES'  it never was; begun so many times
+--         'error MESSAGE'
+
+-- include prelude.lua
+-- include record.lua
+-- include latest.lua
+
+local function main()
+  local f = redis.call('HMGET', record, 'done', 'tries')
+  if f[1] then
+    return latest(tonumber(f[1]), tonumber(ARGV[3]))
+  end
+  return 'none ' .. whole(now) .. ' ' .. (f[2] or 0)
+end
+
+-- include answer.lua

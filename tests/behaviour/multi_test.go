@@ -1,0 +1,386 @@
+package behaviour
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/tests/backend"
+)
+
+// several are the locks of these names as one, of a client of their own.
+func several(t *testing.T, b *backend.Backend, names ...string) *holdfast.Lock {
+	return b.Client(t, nil).Multi(names)
+}
+
+func TestMultiIsAllOrNothing(t *testing.T) {
+	t.Parallel()
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		one := b.Client(t, nil)
+		for _, name := range []string{"a", "b", "c"} {
+			taken := backend.Acquire(t, one.Mutex(name))
+			_, err := several(t, b, "c", "a", "b").TryAcquire(t.Context())
+			var held *holdfast.HeldError
+			if !errors.As(err, &held) || held.Name != name || held.Holder.Fence != taken.Token() {
+				t.Errorf("TryAcquire while %q is held: %v", name, err)
+			}
+			for _, other := range []string{"a", "b", "c"} {
+				if other != name {
+					backend.Release(t, backend.Acquire(t, one.Mutex(other)))
+				}
+			}
+			backend.Release(t, taken)
+		}
+		all := several(t, b, "c", "a", "b")
+		lease := backend.Acquire(t, all)
+		for _, name := range []string{"a", "b", "c"} {
+			wantHeld(t, one.Mutex(name))
+		}
+		if holders, err := all.Holders(t.Context()); err != nil || len(holders) != 3 {
+			t.Errorf("Holders: %+v, %v; want three", holders, err)
+		}
+		backend.Release(t, lease)
+		backend.Release(t, lease) // counts once
+		if err := lease.Err(); !errors.Is(err, holdfast.ErrReleased) {
+			t.Errorf("Err after the release: %v", err)
+		}
+		if held, err := all.IsHeld(t.Context()); err != nil || held {
+			t.Errorf("after the release it is held: %t, %v", held, err)
+		}
+		b.Cleaned(t)
+	})
+}
+
+func TestMultiFreeCostsOneRoundTrip(t *testing.T) {
+	t.Parallel()
+	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+		all := several(t, b, "a", "b", "c")
+		backend.Release(t, backend.Acquire(t, all))
+		surveyed(t, b)
+		before := b.Server.CommandStats()
+		lease := backend.Acquire(t, all)
+		if n := b.Server.CommandStats()["evalsha"] - before["evalsha"]; n != 1 {
+			t.Errorf("%d EVALSHA for three free locks; want 1", n)
+		}
+		backend.Release(t, lease)
+	})
+}
+
+func TestMultiTellsEachFence(t *testing.T) {
+	t.Parallel()
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		all := several(t, b, "b", "a")
+		last := map[string]uint64{}
+		for range 3 {
+			for name := range last {
+				lease := backend.Acquire(t, b.Client(t, nil).Mutex(name))
+				if tokens := lease.Tokens(); len(tokens) != 1 || tokens[name] != lease.Token() {
+					t.Errorf("Tokens of one lock with fence %d: %v", lease.Token(), tokens)
+				}
+				last[name] = lease.Token()
+				backend.Release(t, lease)
+			}
+			lease := backend.Acquire(t, all)
+			tokens := lease.Tokens()
+			if len(tokens) != 2 || lease.Token() != max(tokens["a"], tokens["b"]) {
+				t.Errorf("Tokens: %v, Token: %d", tokens, lease.Token())
+			}
+			for _, name := range []string{"a", "b"} {
+				if tokens[name] <= last[name] {
+					t.Errorf("fence %d of %q follows %d", tokens[name], name, last[name])
+				}
+				last[name] = tokens[name]
+			}
+			backend.Release(t, lease)
+		}
+	})
+}
+
+// It waits for each in its queue, and holds what it has meanwhile.
+func TestMultiWaitsInTheQueues(t *testing.T) {
+	t.Parallel()
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		one := b.Client(t, nil)
+		c, d := backend.Acquire(t, one.Mutex("c")), backend.Acquire(t, one.Mutex("d"))
+		leases := backend.Start(t, several(t, b, "d", "a", "c"))
+		backend.Waiters(t, one.Mutex("c"), 1)
+		wantHeld(t, one.Mutex("a"))
+		behind := queue(t, b.Client(t, nil).Mutex("c"), 2)
+		backend.Release(t, c)
+		backend.Waiters(t, one.Mutex("d"), 1)
+		wantAsleep(t, "all of them", leases)
+		backend.Release(t, d)
+		lease := backend.Receive(t, leases)
+		wantAsleep(t, "who wants one of them", behind)
+		backend.Release(t, lease)
+		backend.Release(t, backend.Receive(t, behind))
+		b.Cleaned(t)
+	})
+}
+
+// Whatever it had is free again when it does not get the rest.
+func TestMultiCancelledLeavesNothing(t *testing.T) {
+	t.Parallel()
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		one := b.Client(t, nil)
+		taken := backend.Acquire(t, one.Mutex("b"))
+		ctx, cancel := context.WithCancel(t.Context())
+		failed := make(chan error, 1)
+		all := several(t, b, "a", "b", "c")
+		go func() {
+			_, err := all.Acquire(ctx)
+			failed <- err
+		}()
+		backend.Waiters(t, one.Mutex("b"), 1)
+		wantHeld(t, one.Mutex("a"))
+		cancel()
+		if err := <-failed; err != context.Canceled {
+			t.Errorf("Acquire, cancelled: %v", err)
+		}
+		backend.Release(t, backend.Acquire(t, one.Mutex("a")))
+		backend.Release(t, taken)
+		b.Cleaned(t)
+	})
+}
+
+// A lock that is lost while others are waited for is acquired again.
+func TestMultiLosesOneWhileItWaits(t *testing.T) {
+	t.Parallel()
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		one := b.Client(t, nil)
+		taken := backend.Acquire(t, one.Mutex("b"))
+		leases := backend.Start(t, b.Client(t, nil).Multi([]string{"a", "b"}, holdfast.TTL(6*time.Second)))
+		backend.Waiters(t, one.Mutex("b"), 1)
+		b.Redis(t).Del(t.Context(), "holdfast:{a}")
+		usurper := backend.Acquire(t, one.Mutex("a"))
+		backend.Waiters(t, one.Mutex("a"), 1)
+		backend.Release(t, taken)
+		wantAsleep(t, "both", leases)
+		backend.Release(t, usurper)
+		lease := backend.Receive(t, leases)
+		if err := lease.Err(); err != nil {
+			t.Error(err)
+		}
+		wantHeld(t, one.Mutex("a"))
+		wantHeld(t, one.Mutex("b"))
+		backend.Release(t, lease)
+		b.Cleaned(t)
+	})
+}
+
+// When one is lost, the lease is; the others are not given away before their time, unless it
+// is released.
+func TestMultiIsLostWithOne(t *testing.T) {
+	t.Parallel()
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		one := b.Client(t, nil)
+		for _, release := range []bool{true, false} {
+			ttl := 5 * time.Second
+			if release {
+				ttl = 20 * time.Second
+			}
+			lease := backend.Acquire(t, b.Client(t, nil).Multi([]string{"a", "b", "c"}, holdfast.TTL(ttl)))
+			b.Redis(t).Set(t.Context(), "holdfast:{b}", "theirs", time.Minute)
+			if err := lease.Extend(t.Context(), ttl); !errors.Is(err, holdfast.ErrLost) {
+				t.Errorf("Extend of what is lost: %v", err)
+			}
+			<-lease.Context().Done()
+			var lost *holdfast.LostError
+			if cause := context.Cause(lease.Context()); !errors.As(cause, &lost) || lost.Name != "b" {
+				t.Errorf("the context ends with %v", cause)
+			}
+			if err := lease.Err(); !errors.Is(err, holdfast.ErrLost) {
+				t.Errorf("Err: %v", err)
+			}
+			if release {
+				wantHeld(t, one.Mutex("a"))
+				if err := lease.Release(t.Context()); !errors.Is(err, holdfast.ErrLost) {
+					t.Errorf("Release of what is lost: %v", err)
+				}
+			}
+			b.Redis(t).Del(t.Context(), "holdfast:{b}")
+			backend.Release(t, backend.Acquire(t, one.Mutex("a")))
+			backend.Release(t, backend.Acquire(t, one.Mutex("c")))
+		}
+		b.Cleaned(t)
+	})
+}
+
+// Callers that name the locks in any order, several together and single ones, never wait for
+// each other in a circle, and never hold the same.
+func TestMultiNeverDeadlocks(t *testing.T) {
+	t.Parallel()
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		names := []string{"a", "b", "c", "d", "e"}
+		var holders [5]atomic.Int32
+		var last [5]atomic.Uint64
+		var wg sync.WaitGroup
+		for range 4 {
+			c := b.Client(t, nil)
+			for range 3 {
+				wg.Go(func() {
+					for range 15 {
+						order := rand.Perm(len(names))[:1+rand.IntN(4)]
+						var chosen []string
+						for _, i := range order {
+							chosen = append(chosen, names[i])
+						}
+						l := c.Mutex(chosen[0])
+						if len(chosen) > 1 {
+							l = c.Multi(chosen)
+						}
+						lease, err := l.Acquire(t.Context())
+						if err != nil {
+							t.Error(err)
+							return
+						}
+						tokens := lease.Tokens()
+						for _, i := range order {
+							if n := holders[i].Add(1); n != 1 {
+								t.Errorf("%q has %d holders", names[i], n)
+							}
+							if before := last[i].Swap(tokens[names[i]]); before >= tokens[names[i]] {
+								t.Errorf("fence %d of %q follows %d", tokens[names[i]], names[i], before)
+							}
+						}
+						time.Sleep(time.Duration(rand.IntN(2)) * time.Millisecond)
+						for _, i := range order {
+							holders[i].Add(-1)
+						}
+						if err := lease.Release(t.Context()); err != nil {
+							t.Error(err)
+						}
+					}
+				})
+			}
+		}
+		wg.Wait()
+		b.Cleaned(t)
+	})
+}
+
+func TestMultiDo(t *testing.T) {
+	t.Parallel()
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		all := b.Client(t, nil).Multi([]string{"a", "b"}, holdfast.Reentrant(true), holdfast.Meta("job", "move"))
+		broken := errors.New("broken")
+		err := all.Do(t.Context(), func(ctx context.Context, outer *holdfast.Lease) error {
+			wantHeld(t, several(t, b, "b", "c"))
+			return all.Do(ctx, func(ctx context.Context, inner *holdfast.Lease) error {
+				if inner.Token() != outer.Token() || inner.Name() != "a, b" {
+					t.Errorf("within %q with fence %d, it is %q with %d", outer.Name(), outer.Token(), inner.Name(), inner.Token())
+				}
+				return broken
+			})
+		})
+		if !errors.Is(err, broken) || errors.Is(err, holdfast.ErrLost) {
+			t.Errorf("Do: %v", err)
+		}
+		b.Cleaned(t)
+	})
+}
+
+func TestMultiIsRenewed(t *testing.T) {
+	t.Parallel()
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		lease := backend.Acquire(t, b.Client(t, nil).Multi([]string{"a", "b"}, holdfast.TTL(6*time.Second)))
+		begun := lease.Deadline()
+		backend.Eventually(t, "all are renewed", func() bool { return lease.Err() != nil || lease.Deadline().After(begun) })
+		if err := lease.Extend(t.Context(), time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		if left := time.Until(lease.Deadline()); left < 30*time.Second {
+			t.Errorf("after an Extend by a minute, %s is left", left)
+		}
+		backend.Release(t, lease)
+	})
+}
+
+func TestMultiPolls(t *testing.T) {
+	t.Parallel()
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		taken := backend.Acquire(t, b.Client(t, nil).Mutex("b"))
+		c := b.Client(t, nil)
+		if _, err := c.Multi([]string{"a", "b"}, holdfast.Poll(time.Millisecond, 3)).Acquire(t.Context()); !errors.Is(err, holdfast.ErrHeld) {
+			t.Errorf("after three tries: %v", err)
+		}
+		leases := backend.Start(t, c.Multi([]string{"a", "b"}, holdfast.Poll(5*time.Millisecond, 0)))
+		backend.Release(t, taken)
+		backend.Release(t, backend.Receive(t, leases))
+		b.Cleaned(t)
+	})
+}
+
+func TestMultiOfBadNames(t *testing.T) {
+	t.Parallel()
+	c := unreachable(t)
+	many := make([]string, 257)
+	for i := range many {
+		many[i] = fmt.Sprint("n", i)
+	}
+	for what, l := range map[string]*holdfast.Lock{
+		"no name":         c.Multi(nil),
+		"one name":        c.Multi([]string{"a"}),
+		"257 names":       c.Multi(many),
+		"a name twice":    c.Multi([]string{"a", "b", "a"}),
+		"an empty name":   c.Multi([]string{"a", ""}),
+		"a long name":     c.Multi([]string{"a", strings.Repeat("x", 1<<20)}),
+		"a key":           c.Multi([]string{"a", "b"}, holdfast.Key("k")),
+		"a weight":        c.Multi([]string{"a", "b"}, holdfast.Weight(1)),
+		"no renewals":     c.Multi([]string{"a", "b"}, holdfast.Renew(false)),
+		"a bound":         c.Multi([]string{"a", "b"}, holdfast.MaxHold(time.Minute)),
+		"some renewals":   c.Multi([]string{"a", "b"}, holdfast.MaxRenewals(3)),
+		"too short a TTL": c.Multi([]string{"a", "b"}, holdfast.TTL(time.Millisecond)),
+	} {
+		_, err := l.TryAcquire(t.Context())
+		_, err2 := l.Acquire(t.Context())
+		_, err3 := l.Holders(t.Context())
+		for _, err := range []error{err, err2, err3} {
+			if !errors.Is(err, holdfast.ErrInvalid) || len(err.Error()) > 1500 {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+	}
+	if l := c.Multi(slices.Repeat([]string{"a"}, 2)); l.Name() != "a, a" {
+		t.Errorf("the name is %q", l.Name())
+	}
+}
+
+func TestMultiWhenTheClientCloses(t *testing.T) {
+	t.Parallel()
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		one := b.Client(t, nil)
+		taken := backend.Acquire(t, one.Mutex("b"))
+		c := b.Client(t, nil)
+		lease := backend.Acquire(t, c.Multi([]string{"x", "y"}))
+		failed := make(chan error, 1)
+		go func() {
+			_, err := c.Multi([]string{"a", "b"}).Acquire(t.Context())
+			failed <- err
+		}()
+		backend.Waiters(t, one.Mutex("b"), 1)
+		closed := make(chan error, 1)
+		go func() { closed <- c.Close(t.Context()) }()
+		if err := <-failed; !errors.Is(err, holdfast.ErrClosed) {
+			t.Errorf("Acquire of a client that closes: %v", err)
+		}
+		<-lease.Context().Done()
+		if err := lease.Err(); !errors.Is(err, holdfast.ErrClosed) {
+			t.Errorf("a lease of a client that closes: %v", err)
+		}
+		backend.Release(t, lease)
+		if err := <-closed; err != nil {
+			t.Error(err)
+		}
+		backend.Release(t, taken)
+		b.Cleaned(t)
+	})
+}

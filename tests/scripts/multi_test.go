@@ -1,0 +1,148 @@
+package scripts
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/holdfast-go/holdfast/internal/script"
+	"github.com/holdfast-go/holdfast/tests/backend"
+)
+
+// both asks for the locks {k} and {k}2, by tokens T1 and T2.
+func (b bench) both(token string, notAfter int64) (string, error) {
+	b.t.Helper()
+	keys := []string{"{k}", "{k}:q", "{k}:f", "{k}2", "{k}2:q", "{k}2:f"}
+	reply, err := b.rdb.Eval(b.t.Context(), script.MultiAcquire.Source, keys, "", token+"1", 60000, notAfter, info, token+"2").Text()
+	return volatile.ReplaceAllString(reply, "T"), err
+}
+
+func TestMulti(t *testing.T) {
+	for name, test := range map[string]func(b bench, ask func(token string) string){
+		"free": func(b bench, ask func(string) string) {
+			b.expect("granted T P T T", ask("A"))
+			one, two := b.rdb.Get(b.t.Context(), "{k}").Val(), b.rdb.Get(b.t.Context(), "{k}2").Val()
+			b.expect("granted T P T T", ask("A")) // the same again
+			if again := b.rdb.Get(b.t.Context(), "{k}").Val(); again != one {
+				b.t.Errorf("%q became %q", one, again)
+			}
+			if again := b.rdb.Get(b.t.Context(), "{k}2").Val(); again != two {
+				b.t.Errorf("%q became %q", two, again)
+			}
+			b.expect("held T 1 P 0 hf1:A1:T:T:0:"+info, ask("B"))
+			b.expect("renewed T P 0 0", b.renew("A1", 10, 0))
+			b.expect("released T", b.release("A1", "", 0))
+			b.expect("held T 2 P 0 hf1:A2:T:T:0:"+info, ask("B"))
+			b.expect("free T 0", b.eval(script.Holder, "", "x"))
+		},
+		"again, with one lost": func(b bench, ask func(string) string) {
+			b.expect("granted T P T T", ask("A"))
+			b.expect("released T", b.release("A1", "", 0))
+			b.expect("queued T", ask("A")) // nothing comes back
+			b.expect("free T 0", b.eval(script.Holder, "", "x"))
+		},
+		"lasts as long as it did": func(b bench, ask func(string) string) {
+			b.expect("granted T P T T", ask("A"))
+			b.rdb.PExpire(b.t.Context(), "{k}2", time.Hour)
+			b.rdb.PExpire(b.t.Context(), "{k}", time.Second)
+			b.expect("granted T P T T", ask("A"))
+			for key, want := range map[string]time.Duration{"{k}": time.Minute, "{k}2": time.Hour} {
+				if left := b.rdb.PTTL(b.t.Context(), key).Val().Milliseconds(); !b.below(left, want.Milliseconds()) {
+					b.t.Errorf("%s lasts for %d ms; want %s", key, left, want)
+				}
+			}
+		},
+		"waited for": func(b bench, ask func(string) string) {
+			b.acquire("t", "A")
+			b.listen("B")
+			b.acquire("w", "B")
+			b.rdb.Del(b.t.Context(), "{k}")
+			b.expect("queued T", ask("C"))
+			b.expect("free T 1", b.eval(script.Holder, "", "x"))
+		},
+		"tombstone": func(b bench, ask func(string) string) {
+			b.expect("gone T", b.release("A1", "", b.later(time.Hour)))
+			b.expect("queued T", ask("A"))
+			b.expect("free T 0", b.eval(script.Holder, "", "x"))
+			b.expect("granted T P T T", ask("B")) // a tombstone is in nobody else's way
+		},
+		"late": func(b bench, _ func(string) string) {
+			reply, err := b.both("A", b.later(-time.Second))
+			if err != nil {
+				b.t.Fatal(err)
+			}
+			b.expect("late T", reply)
+			b.expect("free T 0", b.eval(script.Holder, "", "x"))
+		},
+		"errors": func(b bench, ask func(string) string) {
+			b.rdb.HSet(b.t.Context(), "{k}2", "a", "b")
+			b.expect("error WRONGTYPE Operation against a key holding the wrong kind of value", ask("A"))
+			b.rdb.Del(b.t.Context(), "{k}2")
+			b.rdb.Set(b.t.Context(), "{k}2:f", "-1", 0) // met after the first lock was taken
+			b.expect("error BADFENCE the fence counter is not a number that fences can follow", ask("A"))
+			if n := b.rdb.Exists(b.t.Context(), "{k}", "{k}2").Val(); n != 0 {
+				b.t.Errorf("%d of the locks are taken", n)
+			}
+		},
+		"one fence counter": func(b bench, _ func(string) string) {
+			keys := []string{"{k}", "{k}:q", "{k}:f", "{k}2", "{k}2:q", "{k}:f"}
+			b.rdb.Set(b.t.Context(), "{k}:f", b.later(time.Hour), 0)
+			reply, err := b.rdb.Eval(b.t.Context(), script.MultiAcquire.Source, keys, "", "A1", 60000, b.later(time.Minute), info, "A2").Text()
+			if err != nil {
+				b.t.Fatal(err)
+			}
+			if f := strings.Fields(reply); len(f) != 5 || number(f[4]) != number(f[3])+1 {
+				b.t.Errorf("the reply is %q", reply)
+			}
+		},
+		"many": func(b bench, _ func(string) string) {
+			var keys []string
+			args := []any{"", "A0", 60000, b.later(time.Minute), info}
+			for i := range 256 {
+				keys = append(keys, fmt.Sprint("{k}", i), fmt.Sprint("{k}", i, ":q"), "{k}:f")
+				if i > 0 {
+					args = append(args, fmt.Sprint("A", i))
+				}
+			}
+			reply, err := b.rdb.Eval(b.t.Context(), script.MultiAcquire.Source, keys, args...).Text()
+			if err != nil || len(strings.Fields(reply)) != 3+256 {
+				b.t.Errorf("%.80s, %v", reply, err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			backend.Each(t, func(t *testing.T, back *backend.Backend) {
+				b := newBench(t, back)
+				test(b, func(token string) string {
+					t.Helper()
+					reply, err := b.both(token, b.later(time.Minute))
+					if err != nil {
+						t.Fatal(err)
+					}
+					return reply
+				})
+			})
+		})
+	}
+}
+
+func TestMultiRefusesAReplica(t *testing.T) {
+	backend.EachReal(t, func(t *testing.T, back *backend.Backend) {
+		b := newBench(t, back)
+		soon := b.later(time.Minute)
+		if _, err := b.both("A", soon); err != nil {
+			t.Fatal(err)
+		}
+		if err := b.rdb.ReplicaOf(t.Context(), "127.0.0.1", "1").Err(); err != nil { // where nobody is
+			t.Fatal(err)
+		}
+		for _, token := range []string{"A", "B"} {
+			if _, err := b.both(token, soon); !redis.HasErrorPrefix(err, "READONLY") {
+				t.Errorf("the replica says to %s: %v", token, err)
+			}
+		}
+	})
+}

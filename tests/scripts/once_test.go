@@ -1,0 +1,154 @@
+package scripts
+
+import (
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/holdfast-go/holdfast/internal/script"
+	"github.com/holdfast-go/holdfast/tests/backend"
+)
+
+const keep = 60000
+
+// once runs a script on the job whose lock is {k}.
+func (b bench) once(s script.Script, args ...any) string {
+	b.t.Helper()
+	reply, err := b.rdb.Eval(b.t.Context(), s.Source, []string{"{k}", "{k}:once"}, args...).Text()
+	if err != nil {
+		b.t.Fatalf("%s %q: %v", s.Name, args, err)
+	}
+	return volatile.ReplaceAllString(reply, "T")
+}
+
+func (b bench) begin(token string, window int, fence string, tries int) string {
+	b.t.Helper()
+	return b.once(script.OnceBegin, "", token, window, keep, fence, tries)
+}
+
+func (b bench) complete(token, fence, result string) string {
+	b.t.Helper()
+	return b.once(script.OnceComplete, "", token, keep, fence, info, result)
+}
+
+func TestOnce(t *testing.T) {
+	for name, test := range map[string]func(b bench){
+		"completed": func(b bench) {
+			b.expect("none T 0", b.once(script.OnceLook, "", "", 0))
+			b.expect("gone T", b.begin("A", 0, "7", 0))
+			b.acquire("t", "A")
+			b.expect("begun T 1", b.begin("A", 0, "7", 0))
+			b.expect("begun T 1", b.begin("A", 0, "7", 0)) // the same again
+			b.expect("none T 1", b.once(script.OnceLook, "", "", 0))
+			b.expect("gone T", b.complete("B", "8", "")) // another's
+			b.expect("completed T T 1", b.complete("A", "7", "one\ntwo three"))
+			b.expect("completed T T 1", b.complete("A", "7", "again")) // the same again
+			if left := b.rdb.PTTL(b.t.Context(), "{k}:once").Val().Milliseconds(); !b.below(left, keep) {
+				b.t.Errorf("it is kept for %d ms", left)
+			}
+			b.release("A", "", 0)
+			b.expect("completed T T 1", b.complete("A", "7", "late")) // though the lock is not A's any more
+			b.expect("done T T 7 1 counts "+info+"\none\ntwo three", b.once(script.OnceLook, "", "", 0))
+			b.acquire("t", "B")
+			b.expect("done T T 7 1 counts "+info+"\none\ntwo three", b.begin("B", 0, "8", 1))
+			b.expect("done T T 7 1 counts "+info+"\none\ntwo three", b.begin("B", 3600000, "8", 1))
+			time.Sleep(2 * time.Millisecond)
+			b.expect("done T T 7 1 over "+info+"\none\ntwo three", b.once(script.OnceLook, "", "", 1))
+			b.expect("begun T 1", b.begin("B", 1, "8", 1)) // another window
+		},
+		"fails": func(b bench) {
+			for n, fence := range []string{"7", "8", "9"} {
+				b.acquire("t", "A")
+				b.expect("begun T "+string(rune('1'+n)), b.begin("A", 0, fence, 3))
+				b.release("A", "", 0)
+			}
+			b.acquire("t", "A")
+			b.expect("spent T 3", b.begin("A", 0, "10", 3))
+			b.expect("begun T 4", b.begin("A", 3600000, "10", 0))
+			time.Sleep(2 * time.Millisecond)
+			b.expect("begun T 1", b.begin("A", 1, "11", 1)) // another window
+			b.expect("spent T 1", b.begin("A", 3600000, "12", 1))
+			b.expect("completed T T 1", b.complete("A", "11", ""))
+		},
+		"fails after a success": func(b bench) {
+			b.acquire("t", "A")
+			b.begin("A", 1, "7", 2)
+			b.complete("A", "7", "")
+			const hour = 3600000
+			b.rdb.HSet(b.t.Context(), "{k}:once", "done", b.later(-2*time.Hour), "first", b.later(-3*time.Hour))
+			b.expect("begun T 1", b.begin("A", hour, "8", 2))
+			b.expect("begun T 2", b.begin("A", hour, "9", 2))
+			b.expect("spent T 2", b.begin("A", hour, "10", 2))
+		},
+		"its record is lost": func(b bench) {
+			b.acquire("t", "A")
+			b.begin("A", 0, "7", 0)
+			b.rdb.Del(b.t.Context(), "{k}:once")
+			b.expect("completed T T 1", b.complete("A", "7", ""))
+		},
+		"what is kept longer": func(b bench) {
+			b.acquire("t", "A")
+			b.begin("A", 0, "7", 0)
+			b.rdb.PExpire(b.t.Context(), "{k}:once", time.Hour)
+			b.complete("A", "7", "")
+			if left := b.rdb.PTTL(b.t.Context(), "{k}:once").Val().Milliseconds(); !b.below(left, 3600000) {
+				b.t.Errorf("it is kept for %d ms", left)
+			}
+		},
+		"errors": func(b bench) {
+			b.acquire("t", "A")
+			b.rdb.Set(b.t.Context(), "{k}:once", "x", 0)
+			wrong := "error WRONGTYPE Operation against a key holding the wrong kind of value"
+			b.expect(wrong, b.once(script.OnceLook, "", "", 0))
+			b.expect(wrong, b.begin("A", 0, "7", 0))
+			b.expect(wrong, b.complete("A", "7", ""))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			backend.Each(t, func(t *testing.T, back *backend.Backend) {
+				test(newBench(t, back))
+			})
+		})
+	}
+}
+
+// A run that was completed can be written down when the server is out of memory.
+func TestOnceOutOfMemory(t *testing.T) {
+	backend.EachReal(t, func(t *testing.T, back *backend.Backend) {
+		b := newBench(t, back)
+		b.acquire("t", "A")
+		b.begin("A", 0, "7", 0)
+		if err := b.rdb.ConfigSet(t.Context(), "maxmemory", "1").Err(); err != nil {
+			t.Fatal(err)
+		}
+		b.expect("completed T T 1", b.complete("A", "7", ""))
+		if reply := b.begin("A", 1, "8", 0); reply[:9] != "error OOM" && reply[:9] != "done T T " {
+			t.Errorf("another try begins: %q", reply)
+		}
+	})
+}
+
+func TestOnceRefusesAReplica(t *testing.T) {
+	backend.EachReal(t, func(t *testing.T, back *backend.Backend) {
+		b := newBench(t, back)
+		b.acquire("t", "A")
+		b.begin("A", 0, "7", 0)
+		if err := b.rdb.ReplicaOf(t.Context(), "127.0.0.1", "1").Err(); err != nil { // where nobody is
+			t.Fatal(err)
+		}
+		keys := []string{"{k}", "{k}:once"}
+		for what, ask := range map[string]*redis.Cmd{
+			"begun":              b.rdb.Eval(t.Context(), script.OnceBegin.Source, keys, "", "A", 0, keep, "8", 0),
+			"begun again":        b.rdb.Eval(t.Context(), script.OnceBegin.Source, keys, "", "A", 0, keep, "7", 0),
+			"begun by another":   b.rdb.Eval(t.Context(), script.OnceBegin.Source, keys, "", "B", 0, keep, "8", 0),
+			"no tries":           b.rdb.Eval(t.Context(), script.OnceBegin.Source, keys, "", "A", 0, keep, "8", 1),
+			"completed":          b.rdb.Eval(t.Context(), script.OnceComplete.Source, keys, "", "A", keep, "7", info, ""),
+			"another's complete": b.rdb.Eval(t.Context(), script.OnceComplete.Source, keys, "", "B", keep, "8", info, ""),
+		} {
+			if err := ask.Err(); !redis.HasErrorPrefix(err, "READONLY") {
+				t.Errorf("%s: the replica says %v", what, err)
+			}
+		}
+	})
+}

@@ -3,42 +3,114 @@ package holdfast
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 )
 
-// bundle is several leases that are held as one: the lease whose bundle it is lasts while all
-// of them do.
+// bundle is several leases that are held as one: the lease whose bundle it is lasts while so
+// many of them do.
 type bundle struct {
-	l     *Lock
-	parts []*Lease // in the order in which the locks were named
+	l      *Lock
+	need   int
+	fence  uint64 // of a quorum's lease
+	onEnd  func() // called once, when it is over; or nil
+	onLoss func() // called when a part is over, and it is not; or nil
 
-	mu     sync.Mutex
-	ended  error
 	ctx    context.Context
 	cancel context.CancelCauseFunc
+
+	mu    sync.Mutex
+	parts []*Lease // of Multi, in the order in which the locks were named
+	ended error
 }
 
-// bundle makes one lease of one for each of the lock's parts.
-func (l *Lock) bundle(ctx context.Context, parts []*Lease) *Lease {
-	b := &bundle{l: l, parts: parts}
+// lease makes one lease of its parts.
+func (b *bundle) lease(ctx context.Context, parts []*Lease) *Lease {
+	b.parts = parts
 	lease := &Lease{many: b}
 	b.ctx, b.cancel = context.WithCancelCause(lease.within(context.WithoutCancel(ctx)))
 	for _, p := range parts {
-		context.AfterFunc(p.Context(), func() { b.end(p.Err()) })
+		b.watch(p)
 	}
 	return lease
 }
 
-// end ends the lease because one of its parts has ended. Who worked with the others may not
-// know it yet: they are not given away before their time.
-func (b *bundle) end(err error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.endLocked(err)
+// watch has the bundle end with the part, if it has too few then.
+func (b *bundle) watch(p *Lease) {
+	context.AfterFunc(p.Context(), func() {
+		if b.err() == nil && b.onLoss != nil {
+			b.onLoss()
+		}
+	})
 }
 
-func (b *bundle) endLocked(err error) {
+// add adds a part; false if the bundle is over.
+func (b *bundle) add(p *Lease) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.ended != nil {
+		return false
+	}
+	b.parts = append(slices.DeleteFunc(b.parts, func(old *Lease) bool { return old.g.l == p.g.l }), p)
+	b.watch(p)
+	return true
+}
+
+// all returns the parts, also those that are over.
+func (b *bundle) all() []*Lease {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.parts)
+}
+
+// alive returns the parts that are held.
+func (b *bundle) alive() []*Lease {
+	return slices.DeleteFunc(b.all(), func(p *Lease) bool { return p.Err() != nil })
+}
+
+// err looks at the clocks, as Lease.Err does.
+func (b *bundle) err() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.ended != nil {
+		return b.ended
+	}
+	alive := 0
+	var last error
+	for _, p := range b.parts {
+		if err := p.Err(); err == nil {
+			alive++
+		} else if last == nil || last == ErrClosed {
+			last = err
+		}
+	}
+	if alive >= b.need {
+		return nil
+	}
+	var lost *LostError
+	if errors.As(last, &lost) && b.l.quorum != nil {
+		last = &LostError{Name: b.l.name, Reason: lost.Reason, Err: lost.Err}
+	}
+	b.end(last)
+	return b.ended
+}
+
+// notify has f called when the bundle is over; false if it is.
+func (b *bundle) notify(f func()) bool {
+	if b.err() != nil {
+		return false
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.onEnd = f
+	return b.ended == nil
+}
+
+// end ends the lease. Who worked with those of its parts that are left may not know it
+// yet: unless the lease was released, they are not given away before their time. Guarded by
+// mu.
+func (b *bundle) end(err error) {
 	if b.ended != nil {
 		return
 	}
@@ -49,49 +121,63 @@ func (b *bundle) endLocked(err error) {
 			p.g.retire(err)
 		}
 	}
-}
-
-func (b *bundle) err() error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for _, p := range b.parts {
-		if b.ended != nil {
-			break
-		}
-		if err := p.Err(); err != nil {
-			b.endLocked(err)
-		}
+	if b.onEnd != nil {
+		b.onEnd()
 	}
-	return b.ended
 }
 
-// deadline is that of the part that ends first.
+// deadline is when too few parts will be left.
 func (b *bundle) deadline() time.Time {
-	first := b.parts[0].Deadline()
-	for _, p := range b.parts[1:] {
-		if d := p.Deadline(); d.Before(first) {
-			first = d
-		}
+	var all []time.Time
+	for _, p := range b.all() {
+		all = append(all, p.Deadline())
 	}
-	return first
+	slices.SortFunc(all, func(x, y time.Time) int { return y.Compare(x) })
+	return all[b.need-1]
 }
 
 func (b *bundle) tokens() map[string]uint64 {
-	all := make(map[string]uint64, len(b.parts))
-	for _, p := range b.parts {
+	if b.l.quorum != nil {
+		return map[string]uint64{b.l.name: b.fence}
+	}
+	all := map[string]uint64{}
+	for _, p := range b.all() {
 		all[p.Name()] = p.fence
 	}
 	return all
 }
 
-// each calls f for all parts at once, and returns what it returned, joined.
-func (b *bundle) each(f func(*Lease) error) error {
-	errs := make([]error, len(b.parts))
-	var wg sync.WaitGroup
-	for i, p := range b.parts {
-		wg.Go(func() { errs[i] = f(p) })
+// nodes returns the servers of the parts that are held.
+func (b *bundle) nodes() []string {
+	var all []string
+	for _, p := range b.alive() {
+		all = append(all, p.g.l.c.driver.Addr())
 	}
-	wg.Wait()
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// each calls f for all parts at once. It waits until as many have succeeded as are needed, or
+// all have returned, and returns the errors that it met, joined, if too few succeeded.
+func (b *bundle) each(f func(*Lease) error) error {
+	parts := b.all()
+	results := make(chan error, len(parts))
+	for _, p := range parts {
+		p.g.l.c.tasks.run(func() { results <- f(p) })
+	}
+	var errs []error
+	succeeded := 0
+	for range parts {
+		err := <-results
+		if err == nil {
+			succeeded++
+		} else {
+			errs = append(errs, err)
+		}
+		if succeeded == b.need {
+			return nil
+		}
+	}
 	return errors.Join(errs...)
 }
 
@@ -99,11 +185,22 @@ func (b *bundle) extend(ctx context.Context, ttl time.Duration) error {
 	if err := b.err(); err != nil {
 		return err
 	}
-	return b.each(func(p *Lease) error { return p.Extend(ctx, ttl) })
+	err := b.each(func(p *Lease) error { return p.Extend(ctx, ttl) })
+	if over := b.err(); over != nil {
+		return over
+	}
+	return err
 }
 
+// release releases all parts; after a loss, those that are left.
 func (b *bundle) release(ctx context.Context) error {
-	b.err()
+	lost := b.err()
+	b.mu.Lock()
 	b.end(ErrReleased)
-	return b.each(func(p *Lease) error { return p.Release(ctx) })
+	b.mu.Unlock()
+	err := b.each(func(p *Lease) error { return p.Release(ctx) })
+	if errors.Is(lost, ErrLost) {
+		return lost
+	}
+	return err
 }

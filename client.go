@@ -232,22 +232,31 @@ func (c *Client) connect(ctx context.Context, name string) error {
 	if c.info.Load() != nil {
 		return nil
 	}
-	type found struct {
-		ServerInfo
-		sent clock.Instant
-	}
-	server, _, err := persist(ctx, c, "reach", name, func(ctx context.Context) (found, error) {
-		sent := clock.Now()
-		info, err := c.driver.Probe(ctx)
-		if err == nil && (info.Time <= 0 || info.Time > wire.MaxTime) {
-			err = wire.ErrMalformed
-		}
-		return found{info, sent}, err
-	})
+	server, _, err := persist(ctx, c, "reach", name, c.probe)
 	if err != nil {
 		return err
 	}
-	err = supported(server.ServerInfo)
+	return c.use(server, name)
+}
+
+// found is what a server says of itself, and when it was asked.
+type found struct {
+	ServerInfo
+	sent clock.Instant
+}
+
+func (c *Client) probe(ctx context.Context) (found, error) {
+	sent := clock.Now()
+	info, err := c.driver.Probe(ctx)
+	if err == nil && (info.Time <= 0 || info.Time > wire.MaxTime) {
+		err = wire.ErrMalformed
+	}
+	return found{info, sent}, err
+}
+
+// use takes the server for what it says it is, or refuses it.
+func (c *Client) use(server found, name string) error {
+	err := supported(server.ServerInfo)
 	if err == nil && c.cfg.Strict && server.Cluster {
 		err = errors.New("it runs in Cluster mode, where Strict is not possible: a slot can move between servers")
 	}

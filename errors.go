@@ -72,6 +72,9 @@ var (
 	// ErrQuarantine says that in Strict mode nothing is granted yet, because the
 	// server may have lost locks. errors.As with *QuarantineError tells for how long.
 	ErrQuarantine = errors.New("server is in quarantine")
+	// ErrUninitialised says that a node of a Quorum is new, or has restarted together with a
+	// majority: Quorum.Init admits it.
+	ErrUninitialised = errors.New("node has not been admitted to the quorum")
 	// ErrReplicas says that too few replicas have confirmed the lock in time
 	// (MinReplicas, Fsync).
 	ErrReplicas = errors.New("too few replicas confirmed")
@@ -178,6 +181,7 @@ var advice = map[error]string{
 	ErrReadOnly:      " (connect to the master, or through Sentinel or Cluster)",
 	ErrUnsupported:   " (Redis 7.0 or Valkey 7.2 is needed; for a Cluster, a Cluster client)",
 	ErrQuarantine:    " (Acquire waits for its end; for a server that is new, run \"holdfast init\" once)",
+	ErrUninitialised: " (Quorum.Init admits it)",
 	ErrReplicas:      " (check the replicas: INFO replication)",
 	ErrOutOfMemory:   " (raise maxmemory or free some)",
 	ErrWritesRefused: " (check its replicas and its disk)",

@@ -75,6 +75,15 @@ func (l *Lease) Tokens() map[string]uint64 {
 	return map[string]uint64{l.Name(): l.fence}
 }
 
+// Nodes returns the addresses of the servers that hold the lock: of a Quorum, those that agree
+// at the moment, in alphabetical order; otherwise the one.
+func (l *Lease) Nodes() []string {
+	if l.many != nil {
+		return l.many.nodes()
+	}
+	return []string{l.g.l.c.driver.Addr()}
+}
+
 // Deadline returns the local time until which the lease is certainly held unless it
 // is renewed or released: when it was last asked for, plus its TTL, less 1% and 2 ms
 // for drift. It has a monotonic reading. A lock that was handed over begins with a

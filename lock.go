@@ -21,11 +21,12 @@ type Lock struct {
 	name string
 	// parts are the locks of which it is made, as they were named, if there are several: it
 	// has no keys of its own then.
-	parts []*Lock
-	keys  keys.Set
-	set   settings
-	info  string // of the holder, as it stands in the lock's value
-	err   error  // what is wrong with name or options
+	parts  []*Lock
+	quorum *Quorum // whose servers the parts are on, or nil
+	keys   keys.Set
+	set    settings
+	info   string // of the holder, as it stands in the lock's value
+	err    error  // what is wrong with name or options
 }
 
 // newLock resolves options. What is wrong with them shows when the lock is used, as
@@ -98,6 +99,12 @@ func (l *Lock) resolve() (err error) {
 		return errors.New("MaxTries has a meaning for Once only")
 	case s.once && s.reentrant:
 		return errors.New("Reentrant has no meaning for Once: within a run there is no other")
+	case s.nodeTimeout != 0 && !s.node:
+		return errors.New("NodeTimeout has a meaning for a lock of a Quorum only")
+	case s.nodeTimeout < 0 || s.nodeTimeout > s.ttl/4:
+		return fmt.Errorf("a NodeTimeout of %s is not possible; 1ms to a quarter of the TTL, %s, is", s.nodeTimeout, s.ttl)
+	case s.node && (s.reentrant || s.replicas != 0 || s.fsync || s.hasKey):
+		return errors.New("Reentrant, MinReplicas, Fsync and Key are not for locks of a Quorum")
 	case s.owner == "":
 		return errors.New("the owner is empty")
 	}
@@ -141,6 +148,8 @@ func (l *Lock) Acquire(ctx context.Context) (*Lease, error) {
 	switch {
 	case l.set.pollInterval > 0:
 		return l.poll(ctx)
+	case l.quorum != nil:
+		return l.quorum.acquire(ctx, l)
 	case l.parts != nil:
 		return l.acquireAll(ctx)
 	}
@@ -180,11 +189,14 @@ func (l *Lock) ready(ctx context.Context) error {
 	if l.err != nil {
 		return l.err
 	}
-	if l.c.isClosing() {
+	if l.quorum == nil && l.c.isClosing() {
 		return ErrClosed
 	}
 	if err := ctx.Err(); err != nil {
 		return err
+	}
+	if l.quorum != nil {
+		return l.quorum.ready(ctx, l)
 	}
 	if err := l.c.connect(ctx, l.name); err != nil {
 		return err
@@ -206,7 +218,10 @@ func (l *Lock) alike(m *Lock) bool {
 
 // try takes the lock if it is free, without a place in the local line.
 func (l *Lock) try(ctx context.Context) (*Lease, error) {
-	if l.parts != nil {
+	switch {
+	case l.quorum != nil:
+		return l.quorum.try(ctx, l)
+	case l.parts != nil:
 		return l.tryAll(ctx)
 	}
 	a := l.newAttempt()
@@ -315,7 +330,10 @@ func (l *Lock) Holder(ctx context.Context) (Holder, error) {
 // read-write lock, all that do, in no order; of Multi, who holds each of its locks. It changes
 // nothing.
 func (l *Lock) Holders(ctx context.Context) ([]Holder, error) {
-	if l.parts != nil {
+	switch {
+	case l.quorum != nil:
+		return l.quorum.holders(ctx, l)
+	case l.parts != nil:
 		return l.holdersOfParts(ctx)
 	}
 	if !l.set.isShared() {
@@ -382,6 +400,9 @@ func (l *Lock) flags(mode string) string {
 	}
 	if l.set.hasKey {
 		mode += "k"
+	}
+	if l.set.node {
+		mode += "n"
 	}
 	return mode + l.c.strictFlags()
 }

@@ -125,7 +125,7 @@ func (l *Lock) tryAtOnce(ctx context.Context) (lease *Lease, busy bool, err erro
 	for i, g := range grants {
 		leases[i] = g.begin(ctx)
 	}
-	return l.bundle(ctx, leases), false, nil
+	return (&bundle{l: l, need: len(leases)}).lease(ctx, leases), false, nil
 }
 
 func (l *Lock) askAtOnce(ctx context.Context, attempts []*attempt) (grants []*grant, busy bool, err error) {
@@ -233,7 +233,7 @@ func (l *Lock) inOrder(ctx context.Context, take func(*Lock, context.Context) (*
 		stop := context.AfterFunc(lease.Context(), func() { cancel(errStartOver) })
 		defer stop()
 	}
-	return l.bundle(ctx, leases), nil
+	return (&bundle{l: l, need: len(leases)}).lease(ctx, leases), nil
 }
 
 // giveBack releases, in the background, the locks that were had before another failed.

@@ -19,10 +19,12 @@ type settings struct {
 	hasKey       bool
 	meta         *metaList
 	reentrant    bool
-	maxDepth     int  // 0: no bound
-	once         bool // for a Once
-	maxTries     int  // of a Once; 0: no bound
-	apart        bool // each lease is one of the server's: none is passed on within the process
+	maxDepth     int           // 0: no bound
+	once         bool          // for a Once
+	maxTries     int           // of a Once; 0: no bound
+	node         bool          // of a quorum: a server that lost its data, or may have, extends nothing
+	nodeTimeout  time.Duration // of a quorum's lock, 0: by the TTL
+	apart        bool          // each lease is one of the server's: none is passed on within the process
 
 	kind   *kind
 	limit  int // of the weights of all holders, where several may hold

@@ -39,7 +39,7 @@ func (l *Lock) entry() entry { return entry{l.c, l.set.kind, l.keys.Lock} }
 // again.
 func (l *Lease) within(ctx context.Context) context.Context {
 	if l.many != nil {
-		for _, p := range l.many.parts {
+		for _, p := range l.many.all() {
 			ctx = p.within(ctx)
 		}
 		return ctx

@@ -266,3 +266,30 @@ func ExampleElection_Watch() {
 		}
 	}
 }
+
+// A lock that three servers hold, of which one may be down, or come back empty.
+func ExampleNewQuorum() {
+	ctx := context.Background()
+	var nodes []*holdfast.Client
+	for _, addr := range []string{"10.0.0.1:6379", "10.0.1.1:6379", "10.0.2.1:6379"} {
+		rdb := redis.NewClient(&redis.Options{Addr: addr})
+		defer rdb.Close()
+		node, err := holdfast.New(holdfastgoredis.New(rdb), &holdfast.Config{Strict: true})
+		if err != nil {
+			log.Fatal(err)
+		}
+		defer node.Close(ctx)
+		nodes = append(nodes, node)
+	}
+	quorum, err := holdfast.NewQuorum(nodes...)
+	if err != nil {
+		log.Fatal(err)
+	}
+	// Once for new servers, by hand: quorum.Init(ctx, false)
+	err = quorum.Mutex("settlement").Do(ctx, func(ctx context.Context, l *holdfast.Lease) error {
+		return post(ctx, l.Token())
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+}

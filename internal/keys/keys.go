@@ -42,6 +42,9 @@ func (s Space) Fence() string { return s.prefix + "fence" }
 // Incarnation is the mark by which Strict mode notices that data was lost.
 func (s Space) Incarnation() string { return s.prefix + "incarnation" }
 
+// CaughtUp says of a node of a quorum for which incarnation its fence counter is good.
+func (s Space) CaughtUp() string { return s.prefix + "caughtup" }
+
 // Channel is the channel on which a client is notified outside Cluster mode.
 func (s Space) Channel(client string) string { return s.prefix + "c:" + client }
 

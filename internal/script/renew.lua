@@ -4,7 +4,7 @@
 -- KEYS    [1] lock, and where fences are wanted [2] queue  [3] fence counter: in a
 --         slot that is on the move, keys that do not exist make a script fail. In
 --         Strict mode all three, and [4] incarnation mark
--- ARGV    [1] flags as in prelude.lua  [2] token  [3] TTL, ms  [4] fences wanted, or 0
+-- ARGV    [1] flags: 'n' one node of a quorum; and as in prelude.lua  [2] token  [3] TTL, ms  [4] fences wanted, or 0
 --         [5] the fence that the grant has
 -- Returns 'renewed NOW PTTL FENCE BLOCK'  the first of the fences and how many
 --         'gone NOW'                      the lock is another's
@@ -19,12 +19,13 @@
 -- include mint.lua
 -- include incarnation.lua
 
-local ttl, block = tonumber(ARGV[3]), tonumber(ARGV[4])
+local ttl, block, node = tonumber(ARGV[3]), tonumber(ARGV[4]), string.find(flags, 'n', 1, true)
 
 local function main()
   local rest, others = quarantine()
-  if rest > 0 and others then
-    -- The old master may have let the lease expire, and granted another.
+  if rest > 0 and (others or node) then
+    -- The old master may have let the lease expire, and granted another; and one node of a
+    -- quorum may have lost a later lock, on which others rely.
     return 'quarantined ' .. whole(now) .. ' ' .. rest
   end
   local value = redis.call('GET', KEYS[1])

@@ -51,6 +51,14 @@ var (
 	OnceComplete = load("once_complete")
 )
 
+// The scripts of a quorum's nodes.
+var (
+	NodeAcquire = load("node_acquire")
+	NodeFence   = load("node_fence")
+	NodeCounter = load("node_counter")
+	NodeRaise   = load("node_raise")
+)
+
 // load makes a script of a file and the fragments it includes. A missing file is
 // a mistake of the build.
 func load(name string) Script { return New(name, assemble(name+".lua")) }

@@ -1,0 +1,30 @@
+-- node.lua: one of the servers of a quorum. A fragment; needs prelude.lua and incarnation.lua.
+--
+-- A node's fence counter must not be below what any majority has granted, or fences would
+-- repeat: one that restarted has perhaps lost some of it, and grants nothing before its
+-- counter has been raised to that of a majority of the others, read after its quarantine.
+-- KEYS[4] says for which incarnation that was done.
+local caught_up = KEYS[4]
+
+-- The incarnation that the mark is of, which quarantine has made the present one, and whether
+-- the counter is good.
+local function standing()
+  local id = read_mark()
+  return id, redis.call('GET', caught_up) == id
+end
+
+local function read_counter()
+  local last = redis.call('GET', KEYS[3])
+  -- Above 9e15 a Lua number no longer counts by ones.
+  if last and (not string.match(last, '^%d+$') or #last > 16 or tonumber(last) > 9e15) then
+    error('BADFENCE the fence counter is not a number that fences can follow', 0)
+  end
+  return last and tonumber(last)
+end
+
+-- Makes the counter at least n, and returns it.
+local function raise_counter(n)
+  local counter = math.max(read_counter() or 0, n)
+  redis.call('SET', KEYS[3], whole(counter))
+  return counter
+end

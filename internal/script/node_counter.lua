@@ -1,0 +1,25 @@
+-- node_counter.lua: reads the fence counter of a node of a quorum.
+--
+-- KEYS    [1] any  [2] any  [3] fence counter  [4] caught up, node.lua  [5] incarnation mark
+-- ARGV    [1] flags as in prelude.lua  [2] any token
+-- Returns 'counter NOW COUNTER'  nothing that it knew was lost since it grants
+--         'quarantined NOW REST', 'behind NOW ID'  as node_acquire.lua
+--         'error MESSAGE'
+
+-- include prelude.lua
+-- include incarnation.lua
+-- include node.lua
+
+local function main()
+  local rest = quarantine()
+  if rest > 0 then
+    return 'quarantined ' .. whole(now) .. ' ' .. rest
+  end
+  local id, good = standing()
+  if not good then
+    return 'behind ' .. whole(now) .. ' ' .. id
+  end
+  return 'counter ' .. whole(now) .. ' ' .. whole(read_counter() or 0)
+end
+
+-- include answer.lua

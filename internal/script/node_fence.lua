@@ -1,0 +1,34 @@
+-- node_fence.lua: has a node of a quorum know the fence of a grant, while the lock is still
+-- the token's.
+--
+-- KEYS    [1] lock  [2] queue  [3] fence counter  [4] caught up, node.lua  [5] incarnation mark
+-- ARGV    [1] flags as in prelude.lua  [2] token  [3] fence
+-- Returns 'fenced NOW PTTL'   the counter is at least the fence
+--         'gone NOW'          the lock is not the token's
+--         'quarantined NOW REST', 'behind NOW ID'  as node_acquire.lua
+--         'error MESSAGE'
+--
+-- Invariants: a node that restarted since it granted does not count.
+
+-- include prelude.lua
+-- include incarnation.lua
+-- include node.lua
+
+local function main()
+  local rest = quarantine()
+  if rest > 0 then
+    return 'quarantined ' .. whole(now) .. ' ' .. rest
+  end
+  local id, good = standing()
+  if not good then
+    return 'behind ' .. whole(now) .. ' ' .. id
+  end
+  local value = redis.call('GET', KEYS[1])
+  if not value or string.sub(value, 1, #mine) ~= mine then
+    return 'gone ' .. whole(now)
+  end
+  raise_counter(tonumber(ARGV[3]))
+  return 'fenced ' .. whole(now) .. ' ' .. redis.call('PTTL', KEYS[1])
+end
+
+-- include answer.lua

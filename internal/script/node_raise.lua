@@ -1,0 +1,32 @@
+-- node_raise.lua: raises the fence counter of a node of a quorum to what a majority of the
+-- others has, after which it may grant.
+--
+-- KEYS    [1] any  [2] any  [3] fence counter  [4] caught up, node.lua  [5] incarnation mark
+-- ARGV    [1] flags as in prelude.lua  [2] any token  [3] counter
+--         [4] the incarnation that was behind, after whose quarantine the others were read
+-- Returns 'raised NOW COUNTER'
+--         'behind NOW ID'  it is another incarnation by now
+--         'quarantined NOW REST'  as node_acquire.lua
+--         'error MESSAGE'
+
+-- include prelude.lua
+-- include incarnation.lua
+-- include node.lua
+
+local function main()
+  local rest = quarantine()
+  if rest > 0 then
+    return 'quarantined ' .. whole(now) .. ' ' .. rest
+  end
+  local id = standing()
+  if id ~= ARGV[4] then
+    return 'behind ' .. whole(now) .. ' ' .. id
+  end
+  -- Where none has a counter yet, the first fence is made of the time.
+  local known = tonumber(ARGV[3])
+  local counter = known > 0 and raise_counter(known) or read_counter() or 0
+  redis.call('SET', caught_up, id)
+  return 'raised ' .. whole(now) .. ' ' .. whole(counter)
+end
+
+-- include answer.lua

@@ -1,0 +1,326 @@
+package holdfast
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Quorum hands out locks that are held while a majority of independent servers, its nodes,
+// agrees: with 5 nodes, while 3 do. So a lock outlives the loss of a minority, and no single
+// server's loss of data makes two holders. It is Redlock
+// (https://redis.io/docs/latest/develop/use/patterns/distributed-locks/), with fences that
+// rise, leases that are renewed, and nodes that count for nothing after a restart until all
+// leases of before are over.
+//
+// All programs that share a lock name the same nodes. Each node is a standalone server, reached
+// by a Client with Config.Strict, all with one MaxTTL. A node that restarted, or was emptied, is
+// in quarantine for MaxTTL, and then has its fence counter raised to that of a majority of
+// the others; clients see to that. New nodes are admitted with Init.
+type Quorum struct {
+	clients []*Client
+	need    int
+
+	mu    sync.Mutex
+	turns map[string]*turn // of the names that this process wants
+	nodes []node
+}
+
+// node is what is known of one server.
+type node struct {
+	connecting chan struct{} // closed when that has ended; nil if it was not begun
+	err        error         // of the latest try to connect
+	mending    bool          // its counter is being raised
+}
+
+// maxNodes bounds a quorum.
+const maxNodes = 31
+
+// NewQuorum returns the quorum of these clients' servers: 3 to 31, an odd number. The clients
+// stay the caller's, to be closed after the leases were released. Nothing is sent.
+func NewQuorum(clients ...*Client) (*Quorum, error) {
+	n := len(clients)
+	if n < 3 || n > maxNodes || n%2 == 0 {
+		return nil, fmt.Errorf("%w: a quorum of %d nodes is not possible; an odd number of 3 to %d is", ErrInvalid, n, maxNodes)
+	}
+	addresses := map[string]bool{}
+	for _, c := range clients {
+		switch {
+		case c == nil:
+			return nil, fmt.Errorf("%w: a client of the quorum is nil", ErrInvalid)
+		case !c.cfg.Strict:
+			return nil, fmt.Errorf("%w: the client of node %s is not Strict: it would grant at once after a restart that lost locks", ErrInvalid, c.driver.Addr())
+		case c.cfg.MaxTTL != clients[0].cfg.MaxTTL:
+			return nil, fmt.Errorf("%w: nodes %s and %s have another Config.MaxTTL each", ErrInvalid, clients[0].driver.Addr(), c.driver.Addr())
+		case addresses[c.driver.Addr()]:
+			return nil, fmt.Errorf("%w: node %s is named twice", ErrInvalid, c.driver.Addr())
+		}
+		addresses[c.driver.Addr()] = true
+	}
+	return &Quorum{clients: slices.Clone(clients), need: n/2 + 1, turns: map[string]*turn{}, nodes: make([]node, n)}, nil
+}
+
+// NodeTimeout bounds how long a node of a Quorum is waited for in one round. From 1 ms to a
+// quarter of the TTL. Default: a 200th of the TTL, 5 to 50 ms.
+func NodeTimeout(d time.Duration) Option {
+	return func(s *settings) {
+		if d < time.Millisecond {
+			d = -1
+		}
+		s.nodeTimeout = d
+	}
+}
+
+// wait is how long a node is waited for.
+func (s settings) wait() time.Duration {
+	if s.nodeTimeout > 0 {
+		return s.nodeTimeout
+	}
+	return min(max(s.ttl/200, 5*time.Millisecond), 50*time.Millisecond)
+}
+
+// Mutex returns the lock of that name, which one holder has at a time. It is used like any
+// Lock. Waiters of one process are served in their order; between processes there is
+// none: they try again after random times, 5 to 300 ms. An acquire that cannot reach a
+// majority fails with a *QuorumError within a node timeout or two.
+//
+// Lease.Nodes tells which servers agree. Nodes that did not at first, or came back, are asked
+// again while the lease lasts. Token rises from lease to lease of the name, and is known to a
+// majority before the lease is returned.
+func (q *Quorum) Mutex(name string, opts ...Option) *Lock {
+	given := slices.Concat(opts, []Option{func(s *settings) { s.node, s.apart = true, true }})
+	l := &Lock{name: name, quorum: q}
+	for _, c := range q.clients {
+		l.parts = append(l.parts, c.newLock(name, given))
+	}
+	first := l.parts[0]
+	l.c, l.set, l.info, l.err = first.c, first.set, first.info, first.err
+	return l
+}
+
+// QuorumError says that too few nodes agreed, and what the others had to say. It matches
+// what any of their errors matches: ErrUnavailable, ErrQuarantine, ErrPermission, ...; but not
+// ErrHeld, which is what comes when others hold or want the lock.
+type QuorumError struct {
+	Op    string // "acquire", "init", ...
+	Name  string // the lock's
+	Nodes []NodeError
+	Need  int // so many have to agree
+	Of    int // so many
+}
+
+// NodeError is what a node of a quorum had to say.
+type NodeError struct {
+	Server string // address, without credentials
+	Err    error
+}
+
+func (e *QuorumError) Error() string {
+	var all []string
+	for _, n := range e.Nodes {
+		all = append(all, n.Err.Error())
+	}
+	return fmt.Sprintf("holdfast: %s %q: too few nodes answered as they should; %d of %d have to: %s", e.Op, e.Name, e.Need, e.Of, strings.Join(all, "; "))
+}
+
+// Unwrap returns the nodes' errors.
+func (e *QuorumError) Unwrap() []error {
+	var all []error
+	for _, n := range e.Nodes {
+		all = append(all, n.Err)
+	}
+	return all
+}
+
+// turn is whose turn it is in this process to have a lock.
+type turn struct {
+	free chan struct{} // holds an item when it is nobody's
+	refs int
+}
+
+// take waits for the process's turn to have the lock.
+func (q *Quorum) take(ctx context.Context, key string) error {
+	q.mu.Lock()
+	t := q.turns[key]
+	if t == nil {
+		t = &turn{free: make(chan struct{}, 1)}
+		t.free <- struct{}{}
+		q.turns[key] = t
+	}
+	t.refs++
+	q.mu.Unlock()
+	select {
+	case <-t.free:
+		return nil
+	case <-ctx.Done():
+		q.leave(key)
+		return ctx.Err()
+	}
+}
+
+// pass gives the turn to the next.
+func (q *Quorum) pass(key string) {
+	q.mu.Lock()
+	t := q.turns[key]
+	q.mu.Unlock()
+	t.free <- struct{}{}
+	q.leave(key)
+}
+
+func (q *Quorum) leave(key string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	t := q.turns[key]
+	t.refs--
+	if t.refs == 0 {
+		delete(q.turns, key)
+	}
+}
+
+// ready waits until enough nodes are known to be there, or known not to be.
+func (q *Quorum) ready(ctx context.Context, l *Lock) error {
+	closed := 0
+	for _, c := range q.clients {
+		if c.isClosing() {
+			closed++
+		}
+	}
+	if closed > len(q.clients)-q.need {
+		return ErrClosed
+	}
+	for i := range q.clients {
+		q.connect(i, l.name)
+	}
+	for {
+		known, settled := 0, 0
+		var next chan struct{}
+		q.mu.Lock()
+		for i, c := range q.clients {
+			n := &q.nodes[i]
+			switch {
+			case c.info.Load() != nil:
+				known++
+				settled++
+			case isDone(n.connecting):
+				settled++
+			default:
+				next = n.connecting
+			}
+		}
+		q.mu.Unlock()
+		if known >= q.need || settled == len(q.clients) {
+			return nil
+		}
+		select {
+		case <-next:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func isDone(ch chan struct{}) bool {
+	select {
+	case <-ch:
+		return true
+	default:
+		return false
+	}
+}
+
+// connect finds out what a node is, in the background, unless that is known or under way.
+func (q *Quorum) connect(i int, name string) {
+	c := q.clients[i]
+	if c.info.Load() != nil {
+		return
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	n := &q.nodes[i]
+	if n.connecting != nil && !isDone(n.connecting) {
+		return
+	}
+	over := make(chan struct{})
+	n.connecting = over
+	c.tasks.run(func() {
+		server, err := try(context.Background(), c, c.cfg.CommandTimeout, c.probe)
+		if err == nil {
+			err = c.use(server, name)
+		} else {
+			err = c.nodeError("reach", name, err)
+		}
+		q.mu.Lock()
+		n.err = err
+		q.mu.Unlock()
+		close(over)
+	})
+}
+
+// nodeError is an error of a request to a node.
+func (c *Client) nodeError(op, name string, err error) error {
+	_, kind := classify(err)
+	return &ServerError{Op: op, Name: name, Server: c.driver.Addr(), Kind: kind, Err: told(err)}
+}
+
+// errUnconnected is of a node that was not reached yet.
+var errUnconnected = errors.New("it was not reached yet")
+
+// ask sends a request, without its flags, to a node, once.
+func (q *Quorum) ask(ctx context.Context, i int, timeout time.Duration, rq request) (answer, error) {
+	c := q.clients[i]
+	switch {
+	case c.isClosing():
+		return answer{}, notSent{ErrClosed}
+	case c.info.Load() == nil:
+		q.connect(i, rq.lock.name)
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		if err := q.nodes[i].err; err != nil {
+			return answer{}, notSent{err}
+		}
+		return answer{}, notSent{errUnconnected}
+	}
+	k := rq.lock.keys
+	rq.args = append([]string{rq.lock.flags("")}, rq.args...)
+	rq.keys = []string{k.Lock, k.Queue, c.space.Fence(), c.space.CaughtUp(), c.space.Incarnation()}
+	return try(ctx, c, timeout, func(ctx context.Context) (answer, error) { return c.send(ctx, rq) })
+}
+
+// every asks all nodes that want says at once, and returns their answers by node.
+func (q *Quorum) every(ctx context.Context, timeout time.Duration, want func(i int) (request, bool)) ([]answer, []error) {
+	answers, errs := make([]answer, len(q.clients)), make([]error, len(q.clients))
+	var wg sync.WaitGroup
+	for i := range q.clients {
+		rq, wanted := want(i)
+		if !wanted {
+			errs[i] = errUnasked
+			continue
+		}
+		wg.Go(func() { answers[i], errs[i] = q.ask(ctx, i, timeout, rq) })
+	}
+	wg.Wait()
+	return answers, errs
+}
+
+// errUnasked is of a node that was not asked.
+var errUnasked = errors.New("not asked")
+
+// shortOf is the error of too few answers.
+func (q *Quorum) shortOf(op, name string, errs []error) error {
+	e := &QuorumError{Op: op, Name: name, Need: q.need, Of: len(q.clients)}
+	for i, err := range errs {
+		if err == nil || err == errUnasked {
+			continue
+		}
+		var known *ServerError
+		if !errors.As(err, &known) && !errors.Is(err, ErrClosed) {
+			err = q.clients[i].nodeError(op, name, err)
+		}
+		e.Nodes = append(e.Nodes, NodeError{q.clients[i].driver.Addr(), err})
+	}
+	return e
+}

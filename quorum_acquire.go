@@ -1,0 +1,539 @@
+package holdfast
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/holdfast-go/holdfast/internal/script"
+)
+
+// vote is what one node answered to who wants a lock.
+type vote struct {
+	node   int
+	a      *attempt
+	g      *grant  // nil if it did not grant
+	holder *Holder // who has it instead
+	behind string  // the incarnation whose fence counter has to be raised before it grants
+	err    error   // why it did neither
+}
+
+// acquire takes the lock, trying again while others have it.
+func (q *Quorum) acquire(ctx context.Context, l *Lock) (*Lease, error) {
+	key := l.parts[0].keys.Lock
+	if err := q.take(ctx, key); err != nil {
+		return nil, err
+	}
+	for pause := 5 * time.Millisecond; ; pause = min(2*pause, 200*time.Millisecond) {
+		lease, err := q.tryFor(ctx, l, func() { q.pass(key) })
+		if lease != nil {
+			return lease, nil
+		}
+		if !errors.Is(err, ErrHeld) && !q.quarantined(err) {
+			q.pass(key)
+			return nil, err
+		}
+		select {
+		case <-time.After(jitter(pause, 50)):
+		case <-ctx.Done():
+			q.pass(key)
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// quarantined reports whether waiting will bring a majority.
+func (q *Quorum) quarantined(err error) bool {
+	var e *QuorumError
+	if !errors.As(err, &e) || errors.Is(err, ErrUninitialised) {
+		return false
+	}
+	away := 0
+	for _, n := range e.Nodes {
+		if !errors.Is(n.Err, ErrQuarantine) {
+			away++
+		}
+	}
+	return away <= len(q.clients)-q.need && away < len(e.Nodes)
+}
+
+func (q *Quorum) try(ctx context.Context, l *Lock) (*Lease, error) { return q.tryFor(ctx, l, nil) }
+
+// tryFor takes the lock if a majority of nodes gives it. onEnd is called when its lease is
+// over.
+func (q *Quorum) tryFor(ctx context.Context, l *Lock, onEnd func()) (*Lease, error) {
+	if err := q.ready(ctx, l); err != nil {
+		return nil, err
+	}
+	lease, votes, err := q.round(ctx, l, onEnd)
+	var behind []vote
+	for _, v := range votes {
+		if v.behind != "" {
+			behind = append(behind, v)
+		}
+	}
+	switch {
+	case len(behind) == 0:
+	case err == nil:
+		q.clients[behind[0].node].tasks.run(func() { _ = q.mend(context.Background(), l, behind) })
+	case !errors.Is(err, ErrHeld):
+		if mendErr := q.mend(ctx, l, behind); mendErr != nil {
+			return nil, mendErr
+		}
+		lease, _, err = q.round(ctx, l, onEnd)
+	}
+	return lease, err
+}
+
+// round asks every node once.
+func (q *Quorum) round(ctx context.Context, l *Lock, onEnd func()) (*Lease, []vote, error) {
+	token, begun := randomText(), time.Now()
+	all := make(chan vote, len(q.clients))
+	for i, c := range q.clients {
+		c.tasks.run(func() { all <- q.vote(ctx, l, i, token) })
+	}
+	var votes, granted []vote
+	var patience <-chan time.Time
+	open := len(q.clients)
+	// Once a majority has granted, the others have as long again; and once none is possible,
+	// it is over.
+	for over := false; !over && open > 0 && len(granted)+open >= q.need; {
+		select {
+		case v := <-all:
+			open--
+			votes = append(votes, v)
+			if v.g != nil {
+				granted = append(granted, v)
+			}
+			if len(granted) == q.need && patience == nil {
+				patience = time.After(max(time.Since(begun), time.Millisecond))
+			}
+		case <-patience:
+			over = true
+		case <-ctx.Done():
+			over = true
+		}
+	}
+	if open > 0 {
+		l.c.tasks.run(func() {
+			for range open {
+				v := <-all
+				v.a.abandon()
+			}
+		})
+	}
+	lease, err := q.elect(ctx, l, votes, granted, onEnd)
+	for _, v := range votes {
+		if err != nil || v.g == nil {
+			v.a.abandon()
+		}
+	}
+	return lease, votes, err
+}
+
+// vote asks one node for the lock.
+func (q *Quorum) vote(ctx context.Context, l *Lock, i int, token string) vote {
+	p := l.parts[i]
+	c := p.c
+	v := vote{node: i, a: p.newAttempt()}
+	v.a.token = token
+	// Past this no copy of the request is carried out.
+	notAfter := c.serverTime(0) + (l.set.wait() + time.Second).Microseconds()
+	a, err := q.ask(ctx, i, l.set.wait(), request{
+		op: "acquire", lock: p, script: script.NodeAcquire,
+		args: []string{token, milliseconds(p.set.term()), strconv.FormatInt(notAfter, 10), p.info},
+	})
+	if err != nil {
+		outcome, _ := classify(err)
+		v.a.sent(outcome == unknown, notAfter)
+		v.err = err
+		return v
+	}
+	switch a.Word {
+	case "granted":
+		v.a.owed = true
+		var pttl, fence int64
+		if a.Ints(&pttl, &fence) == nil && fence > 0 {
+			v.g, v.err = v.a.granted(a.sent, pttl, uint64(fence), 1)
+			return v
+		}
+	case "held":
+		if h, err := p.parseHolder(&a.Reply); err == nil {
+			v.holder = &h
+			return v
+		}
+	case "quarantined":
+		if rest, err := parseQuarantine(&a.Reply); err == nil {
+			v.err = c.quarantineError("acquire", l.name, rest)
+			return v
+		}
+	case "behind":
+		v.behind = a.Rest()
+		v.err = &ServerError{Op: "acquire", Name: l.name, Server: c.driver.Addr(), Kind: ErrQuarantine, Err: errBehind}
+		return v
+	case "late", "gone":
+		v.err = p.clockJumps()
+		return v
+	}
+	v.err = p.malformed("acquire")
+	return v
+}
+
+// errBehind is of a node that restarted, or is new.
+var errBehind = errors.New("it has restarted, and has not been told yet which fences the others have granted")
+
+// errNew is of a node that is as new as a majority.
+var errNew = errors.New("it is new, or has restarted together with a majority")
+
+// elect makes a lease of the votes of a round, if there are enough.
+func (q *Quorum) elect(ctx context.Context, l *Lock, votes, granted []vote, onEnd func()) (*Lease, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if len(granted) < q.need {
+		return nil, q.refused(l, votes)
+	}
+	fence, err := q.agree(ctx, l, granted)
+	if err != nil {
+		return nil, err
+	}
+	parts := make([]*Lease, len(granted))
+	for i, v := range granted {
+		parts[i] = v.g.begin(ctx)
+	}
+	b := &bundle{l: l, need: q.need, fence: fence}
+	var refilling atomic.Bool
+	if l.set.unbounded() {
+		b.onLoss = func() {
+			if refilling.CompareAndSwap(false, true) {
+				l.c.tasks.run(func() { q.refill(b, &refilling) })
+			}
+		}
+	}
+	lease := b.lease(ctx, parts)
+	if !b.notify(onEnd) {
+		return nil, &QuorumError{Op: "acquire", Name: l.name, Need: q.need, Of: len(q.clients), Nodes: []NodeError{{
+			l.c.driver.Addr(), &ServerError{Op: "acquire", Name: l.name, Server: l.c.driver.Addr(), Kind: ErrUnavailable, Err: errLate},
+		}}}
+	}
+	if len(parts) < len(q.clients) && b.onLoss != nil {
+		b.onLoss()
+	}
+	return lease, nil
+}
+
+// refused says why too few nodes granted: others have the lock, or want it; or too few nodes
+// are there.
+func (q *Quorum) refused(l *Lock, votes []vote) error {
+	errs := make([]error, len(q.clients))
+	away := 0
+	var held *Holder
+	for _, v := range votes {
+		if v.err != nil {
+			errs[v.node] = v.err
+			away++
+		}
+		if v.holder != nil {
+			held = v.holder
+		}
+	}
+	if held != nil && away <= len(q.clients)-q.need {
+		return &HeldError{Name: l.name, Holder: *held}
+	}
+	return q.shortOf("acquire", l.name, errs)
+}
+
+// agree finds a fence that is above all that a majority has granted before, and that a
+// majority knows by then: of those that the nodes have stored, the one that a majority does
+// not exceed. Every fence that was granted before is known to a majority; one of its nodes is
+// among these, and has stored a higher one since.
+func (q *Quorum) agree(ctx context.Context, l *Lock, granted []vote) (uint64, error) {
+	fences := make([]uint64, len(granted))
+	for i, v := range granted {
+		fences[i] = v.g.fence
+	}
+	slices.Sort(fences)
+	fence := fences[q.need-1]
+	ours := map[int]string{}
+	known := 0
+	for _, v := range granted {
+		if v.g.fence >= fence {
+			known++
+		} else {
+			ours[v.node] = v.a.token
+		}
+	}
+	if known >= q.need {
+		return fence, nil
+	}
+	answers, errs := q.every(ctx, l.set.wait(), func(i int) (request, bool) {
+		token, wanted := ours[i]
+		return q.fenceRequest(l.parts[i], token, fence), wanted
+	})
+	for i, a := range answers {
+		if errs[i] == nil && a.Word == "fenced" {
+			known++
+		} else if errs[i] == nil {
+			errs[i] = l.parts[i].malformed("acquire")
+		}
+	}
+	if known < q.need {
+		return 0, q.shortOf("acquire", l.name, errs)
+	}
+	return fence, ctx.Err()
+}
+
+func (q *Quorum) fenceRequest(p *Lock, token string, fence uint64) request {
+	return request{
+		op: "acquire", lock: p, script: script.NodeFence,
+		args: []string{token, strconv.FormatUint(fence, 10)},
+	}
+}
+
+// refill asks nodes that do not hold a lease's lock for it, from time to time, until all do or
+// it is over. That a majority does is known by its deadlines: nobody else can have it there.
+func (q *Quorum) refill(b *bundle, refilling *atomic.Bool) {
+	l := b.l
+	for pause := 50 * time.Millisecond; ; pause = min(2*pause, l.set.ttl/3) {
+		select {
+		case <-time.After(jitter(pause, 20)):
+		case <-b.ctx.Done():
+			return
+		}
+		missing := q.missing(b)
+		if len(missing) == 0 {
+			refilling.Store(false)
+			if missing = q.missing(b); len(missing) == 0 || !refilling.CompareAndSwap(false, true) {
+				return
+			}
+		}
+		for _, i := range missing {
+			if b.err() != nil {
+				return
+			}
+			q.refillNode(b, i)
+		}
+	}
+}
+
+// missing are the nodes that do not hold a lease's lock.
+func (q *Quorum) missing(b *bundle) []int {
+	there := map[*Client]bool{}
+	for _, p := range b.alive() {
+		there[p.g.l.c] = true
+	}
+	var all []int
+	for i, c := range q.clients {
+		if !there[c] {
+			all = append(all, i)
+		}
+	}
+	return all
+}
+
+func (q *Quorum) refillNode(b *bundle, i int) {
+	v := q.vote(b.ctx, b.l, i, randomText())
+	if v.behind != "" {
+		_ = q.mend(b.ctx, b.l, []vote{v})
+	}
+	if v.g == nil {
+		v.a.abandon()
+		return
+	}
+	// Its counter can be below the lease's fence; what has to know that fence is a majority,
+	// which does.
+	p := v.g.begin(b.ctx)
+	if b.err() != nil || !b.add(p) {
+		_ = p.Release(context.Background())
+	}
+}
+
+// mend raises the fence counters of nodes that restarted to what a majority of the others
+// has, read after their quarantine.
+func (q *Quorum) mend(ctx context.Context, l *Lock, behind []vote) error {
+	timeout := max(l.set.wait(), 100*time.Millisecond)
+	answers, errs := q.every(ctx, timeout, func(i int) (request, bool) {
+		if slices.ContainsFunc(behind, func(v vote) bool { return v.node == i }) {
+			return request{}, false
+		}
+		p := l.parts[i]
+		return request{op: "raise", lock: p, script: script.NodeCounter, args: []string{""}}, true
+	})
+	var counter int64
+	var lost []int // nodes that are behind
+	good := 0
+	for i, a := range answers {
+		var n int64
+		switch {
+		case errs[i] == errUnasked:
+			lost = append(lost, i)
+		case errs[i] != nil:
+		case a.Word == "counter" && a.Ints(&n) == nil:
+			good++
+			counter = max(counter, n)
+		case a.Word == "behind":
+			lost = append(lost, i)
+		default:
+			errs[i] = l.parts[i].quarantineOf(a)
+		}
+	}
+	if good < (len(q.clients)-1)/2+1 {
+		kind, err := ErrQuarantine, errBehind
+		if len(lost) >= q.need {
+			kind, err = ErrUninitialised, errNew
+		}
+		for _, i := range lost {
+			errs[i] = &ServerError{Op: "acquire", Name: l.name, Server: q.clients[i].driver.Addr(), Kind: kind, Err: err}
+		}
+		return q.shortOf("acquire", l.name, errs)
+	}
+	answers, errs = q.every(ctx, timeout, func(i int) (request, bool) {
+		for _, v := range behind {
+			if v.node == i {
+				return q.raiseRequest(l.parts[i], counter, v.behind), true
+			}
+		}
+		return request{}, false
+	})
+	for i, a := range answers {
+		if errs[i] == nil && a.Word == "raised" {
+			return nil // so that another round makes sense
+		}
+	}
+	return q.shortOf("acquire", l.name, errs)
+}
+
+func (q *Quorum) raiseRequest(p *Lock, counter int64, incarnation string) request {
+	return request{
+		op: "raise", lock: p, script: script.NodeRaise,
+		args: []string{"", strconv.FormatInt(counter, 10), incarnation},
+	}
+}
+
+// quarantineOf reads an answer that should be "quarantined".
+func (l *Lock) quarantineOf(a answer) error {
+	if a.Word == "quarantined" {
+		if rest, err := parseQuarantine(&a.Reply); err == nil {
+			return l.c.quarantineError("acquire", l.name, rest)
+		}
+	}
+	return l.malformed("acquire")
+}
+
+// holders says who holds the lock on a majority of nodes.
+func (q *Quorum) holders(ctx context.Context, l *Lock) ([]Holder, error) {
+	if err := l.ready(ctx); err != nil {
+		return nil, err
+	}
+	answers, errs := q.every(ctx, max(l.set.wait(), 100*time.Millisecond), func(i int) (request, bool) {
+		p := l.parts[i]
+		return request{op: "inspect", lock: p, script: script.Holder, args: []string{""}}, true
+	})
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	there := 0
+	var all []Holder
+	for i, a := range answers {
+		if errs[i] != nil {
+			continue
+		}
+		there++
+		if a.Word != "held" {
+			continue
+		}
+		if h, err := l.parts[i].parseHolder(&a.Reply); err == nil {
+			all = append(all, h)
+		}
+	}
+	if there < q.need {
+		return nil, q.shortOf("inspect", l.name, errs)
+	}
+	for _, h := range all {
+		same := 0
+		for _, other := range all {
+			if h.Owner == other.Owner && h.Host == other.Host && h.PID == other.PID && h.Foreign == other.Foreign {
+				same++
+			}
+		}
+		if same >= q.need {
+			return []Holder{h}, nil
+		}
+	}
+	return nil, nil
+}
+
+// Init admits new nodes: all that are there, which have to be all. Run it once for a new
+// quorum, by hand; and after a majority has restarted, which the others cannot vouch for, once
+// no lease of before is believed in any more: with force, which ends the quarantine of nodes
+// that were known. A node that is replaced, or comes back empty, while a majority
+// goes on needs no Init, but a quarantine.
+func (q *Quorum) Init(ctx context.Context, force bool) error {
+	const name = "quorum"
+	l := q.Mutex(name)
+	if l.err != nil {
+		return l.err
+	}
+	errs := make([]error, len(q.clients))
+	done := make(chan struct{}, len(q.clients))
+	for i, c := range q.clients {
+		c.tasks.run(func() {
+			errs[i] = c.Init(ctx, force)
+			done <- struct{}{}
+		})
+	}
+	for range q.clients {
+		<-done
+	}
+	if failed(errs) {
+		return q.shortOf("init", name, errs)
+	}
+	timeout := q.clients[0].cfg.CommandTimeout
+	answers, errs := q.every(ctx, timeout, func(i int) (request, bool) {
+		p := l.parts[i]
+		return request{op: "init", lock: p, script: script.NodeCounter, args: []string{""}}, true
+	})
+	var counter int64
+	behind := map[int]string{}
+	for i, a := range answers {
+		var n int64
+		switch {
+		case errs[i] != nil:
+		case a.Word == "behind":
+			behind[i] = a.Rest()
+		case a.Word == "counter" && a.Ints(&n) == nil:
+			counter = max(counter, n)
+		default:
+			errs[i] = l.parts[i].quarantineOf(a)
+		}
+	}
+	// The second time with what those know that were raised the first time.
+	for range 2 {
+		if failed(errs) {
+			return q.shortOf("init", name, errs)
+		}
+		answers, errs = q.every(ctx, timeout, func(i int) (request, bool) {
+			id, wanted := behind[i]
+			return q.raiseRequest(l.parts[i], counter, id), wanted
+		})
+		for i, a := range answers {
+			var n int64
+			if errs[i] == nil && (a.Word != "raised" || a.Ints(&n) != nil) {
+				errs[i] = l.parts[i].quarantineOf(a)
+			}
+			counter = max(counter, n)
+		}
+	}
+	if failed(errs) {
+		return q.shortOf("init", name, errs)
+	}
+	return nil
+}
+
+// failed reports whether any node that was asked answered with an error.
+func failed(errs []error) bool {
+	return slices.ContainsFunc(errs, func(err error) bool { return err != nil && err != errUnasked })
+}

@@ -1,0 +1,548 @@
+// Package quorum tests locks over several independent servers, which are killed, paused and
+// emptied. There is no embedded server here: it does not tell which incarnation it is.
+package quorum
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/holdfastgoredis"
+	"github.com/holdfast-go/holdfast/tests/backend"
+	"github.com/holdfast-go/holdfast/tests/server"
+)
+
+func TestMain(m *testing.M) {
+	backend.AtOnce(3) // each has several servers
+	os.Exit(m.Run())
+}
+
+// term is the longest lease, and so the quarantine: where what is not given back has to be
+// noticed, an age.
+const (
+	term = 4 * time.Second
+	age  = time.Hour
+)
+
+// patient is a node timeout that a slow machine keeps.
+const patient = term / 4
+
+// site is some servers, the nodes of a quorum, and the TTL of its locks.
+type site struct {
+	t     *testing.T
+	nodes []*server.Server
+	ttl   time.Duration
+}
+
+// open starts nodes, and admits them.
+func open(t *testing.T, bin server.Binary, n int, ttl time.Duration) *site {
+	t.Helper()
+	s := start(t, bin, n)
+	s.ttl = ttl
+	if err := s.quorum().Init(t.Context(), false); err != nil {
+		t.Fatalf("Init: %v", err)
+	}
+	return s
+}
+
+func start(t *testing.T, bin server.Binary, n int) *site {
+	t.Helper()
+	s := &site{t: t, ttl: term}
+	for range n {
+		s.nodes = append(s.nodes, server.Start(t, bin))
+	}
+	return s
+}
+
+// quorum is one process's.
+func (s *site) quorum() *holdfast.Quorum {
+	s.t.Helper()
+	var clients []*holdfast.Client
+	for _, node := range s.nodes {
+		rdb := redis.NewClient(&redis.Options{Addr: node.Addr()})
+		s.t.Cleanup(func() { _ = rdb.Close() })
+		c, err := holdfast.New(holdfastgoredis.New(rdb), &holdfast.Config{Strict: true, MaxTTL: s.ttl, TTL: s.ttl, CommandTimeout: 2 * time.Second})
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		backend.CloseWith(s.t, c)
+		clients = append(clients, c)
+	}
+	q, err := holdfast.NewQuorum(clients...)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return q
+}
+
+// lock is one of a process of its own.
+func (s *site) lock(opts ...holdfast.Option) *holdfast.Lock {
+	s.t.Helper()
+	return s.quorum().Mutex("q", append([]holdfast.Option{holdfast.NodeTimeout(patient)}, opts...)...)
+}
+
+// each runs a test with n nodes of every kind of server.
+func each(t *testing.T, n int, ttl time.Duration, f func(t *testing.T, s *site)) {
+	t.Helper()
+	for _, bin := range server.Binaries(t) {
+		t.Run(bin.Name, func(t *testing.T) {
+			t.Parallel()
+			f(t, open(t, bin, n, ttl))
+		})
+	}
+}
+
+func (s *site) addrs() []string {
+	var all []string
+	for _, node := range s.nodes {
+		all = append(all, node.Addr())
+	}
+	slices.Sort(all)
+	return all
+}
+
+// agree waits until so many nodes hold the lease's lock.
+func agree(t *testing.T, lease *holdfast.Lease, n int) {
+	t.Helper()
+	backend.Eventually(t, fmt.Sprint(n, " nodes agree"), func() bool { return len(lease.Nodes()) == n })
+}
+
+func wantHeld(t *testing.T, l *holdfast.Lock) {
+	t.Helper()
+	lease, err := l.TryAcquire(t.Context())
+	if !errors.Is(err, holdfast.ErrHeld) {
+		t.Errorf("TryAcquire of a held lock: %v, %v", lease, err)
+	}
+	if lease != nil {
+		_ = lease.Release(t.Context())
+	}
+}
+
+func TestOneHolderAtATime(t *testing.T) {
+	each(t, 3, age, func(t *testing.T, s *site) {
+		l := s.lock(holdfast.Owner("me"))
+		lease := backend.Acquire(t, l)
+		agree(t, lease, 3)
+		if got := lease.Nodes(); !slices.Equal(got, s.addrs()) {
+			t.Errorf("Nodes: %q, want %q", got, s.addrs())
+		}
+		other := s.lock()
+		wantHeld(t, other)
+		var held *holdfast.HeldError
+		if _, err := other.TryAcquire(t.Context()); !errors.As(err, &held) || held.Holder.Owner != "me" {
+			t.Errorf("the error does not say who holds it: %v", err)
+		}
+		if h, err := other.Holder(t.Context()); err != nil || h.Owner != "me" {
+			t.Errorf("Holder: %+v, %v", h, err)
+		}
+		if err := lease.Extend(t.Context(), term); err != nil {
+			t.Errorf("Extend: %v", err)
+		}
+		backend.Release(t, lease)
+		backend.Release(t, lease) // counts once
+		if err := lease.Err(); !errors.Is(err, holdfast.ErrReleased) {
+			t.Errorf("Err after the release: %v", err)
+		}
+		next := backend.Acquire(t, other)
+		if next.Token() <= lease.Token() || next.Tokens()["q"] != next.Token() {
+			t.Errorf("fence %d follows %d; %v", next.Token(), lease.Token(), next.Tokens())
+		}
+		backend.Release(t, next)
+		s.cleaned()
+	})
+}
+
+// cleaned checks that nothing is left of any lock on the nodes that run.
+func (s *site) cleaned() {
+	s.t.Helper()
+	for _, node := range s.nodes {
+		backend.Eventually(s.t, "the locks are gone", func() bool {
+			keys, err := node.Do("KEYS", "holdfast:{*")
+			list, _ := keys.([]any)
+			return err != nil || len(list) == 0
+		})
+	}
+}
+
+func TestLeaseIsRenewed(t *testing.T) {
+	each(t, 3, term, func(t *testing.T, s *site) {
+		lease := backend.Acquire(t, s.lock())
+		begun := lease.Deadline()
+		backend.Eventually(t, "it is renewed", func() bool { return lease.Err() != nil || lease.Deadline().After(begun) })
+		backend.Release(t, lease)
+	})
+}
+
+// A minority of nodes that are down is in nobody's way; without a majority nothing is
+// granted, and nothing is left.
+func TestNodesAreDown(t *testing.T) {
+	each(t, 5, age, func(t *testing.T, s *site) {
+		l := s.lock()
+		first := backend.Acquire(t, l)
+		backend.Release(t, first)
+		s.nodes[1].Kill()
+		s.nodes[4].Kill()
+		lease := backend.Acquire(t, l)
+		if lease.Token() <= first.Token() {
+			t.Errorf("fence %d follows %d", lease.Token(), first.Token())
+		}
+		agree(t, lease, 3)
+		wantHeld(t, s.lock())
+		backend.Release(t, lease)
+		backend.Release(t, backend.Acquire(t, s.lock())) // by one who has never seen the two
+		s.nodes[2].Kill()
+		for what, l := range map[string]*holdfast.Lock{"one who knew them": l, "one who did not": s.lock()} {
+			_, err := l.Acquire(t.Context())
+			var q *holdfast.QuorumError
+			if !errors.Is(err, holdfast.ErrUnavailable) || !errors.As(err, &q) || len(q.Nodes) != 3 {
+				t.Errorf("without a majority, %s gets %v", what, err)
+			}
+			for _, i := range []int{1, 2, 4} {
+				if err != nil && !strings.Contains(err.Error(), s.nodes[i].Addr()) {
+					t.Errorf("the error does not name %s: %v", s.nodes[i].Addr(), err)
+				}
+			}
+		}
+		s.cleaned()
+	})
+}
+
+// Who gets one node of three has nothing, and leaves nothing.
+func TestMinorityIsGivenBack(t *testing.T) {
+	each(t, 3, age, func(t *testing.T, s *site) {
+		for _, node := range s.nodes[1:] {
+			if _, err := node.Do("SET", "holdfast:{q}", "theirs", "PX", "3600000"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range 10 {
+			wantHeld(t, s.lock())
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		failed := make(chan error, 1)
+		l := s.lock()
+		go func() {
+			_, err := l.Acquire(ctx)
+			failed <- err
+		}()
+		time.Sleep(50 * time.Millisecond) // for a few rounds
+		cancel()
+		if err := <-failed; err != context.Canceled {
+			t.Errorf("Acquire, cancelled: %v", err)
+		}
+		for _, node := range s.nodes[1:] {
+			if _, err := node.Do("DEL", "holdfast:{q}"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s.cleaned()
+	})
+}
+
+// A node that lost its counter does not grant before it knows what a majority of the others
+// know: of those that go on, one may have missed all that was granted. Fences rise though they
+// are ahead of the clock.
+func TestRestartedNodeIsToldTheFences(t *testing.T) {
+	each(t, 3, term, func(t *testing.T, s *site) {
+		ahead := time.Now().Add(time.Hour).UnixMicro()
+		for _, node := range s.nodes {
+			if _, err := node.Do("SET", "holdfast:fence", fmt.Sprint(ahead)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		l := s.lock(holdfast.NodeTimeout(200 * time.Millisecond))
+		backend.Release(t, backend.Acquire(t, l))
+		s.nodes[2].Pause()
+		var last uint64
+		for range 5 {
+			lease := backend.Acquire(t, l)
+			last = lease.Token()
+			backend.Release(t, lease)
+		}
+		s.nodes[0].Kill()
+		s.nodes[1].Pause()
+		s.nodes[2].Resume()
+		s.nodes[0].Restart()
+		_, _ = s.lock().TryAcquire(t.Context()) // which begins the quarantine
+		time.Sleep(term + time.Second)
+		for range 3 {
+			if lease, err := s.lock().TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrQuarantine) {
+				t.Errorf("with a node that cannot know the fences: %v, %v", lease, err)
+			}
+		}
+		s.nodes[1].Resume()
+		lease := backend.Acquire(t, s.lock())
+		agree(t, lease, 3) // and so it has been told
+		counter, err := s.nodes[0].Do("GET", "holdfast:fence")
+		if known, _ := counter.(string); err != nil || known < fmt.Sprint(last) {
+			t.Errorf("its counter is %v, %v; %d was granted before", counter, err, last)
+		}
+		backend.Release(t, lease)
+		s.nodes[1].Pause() // which alone knew all
+		lease = backend.Acquire(t, s.lock(holdfast.NodeTimeout(200*time.Millisecond)))
+		if lease.Token() <= last {
+			t.Errorf("fence %d follows %d", lease.Token(), last)
+		}
+		backend.Release(t, lease)
+		s.nodes[1].Resume()
+	})
+}
+
+// A lease is lost with its majority, and told so.
+func TestMajorityIsLost(t *testing.T) {
+	each(t, 3, term, func(t *testing.T, s *site) {
+		lease := backend.Acquire(t, s.lock())
+		agree(t, lease, 3)
+		s.nodes[0].Kill()
+		agree(t, lease, 2)
+		if err := lease.Err(); err != nil {
+			t.Fatalf("with a majority left: %v", err)
+		}
+		s.nodes[2].Kill()
+		<-lease.Context().Done()
+		var lost *holdfast.LostError
+		if cause := context.Cause(lease.Context()); !errors.As(cause, &lost) || lost.Name != "q" {
+			t.Errorf("the context ends with %v", cause)
+		}
+		if err := lease.Release(t.Context()); !errors.Is(err, holdfast.ErrLost) {
+			t.Errorf("Release: %v", err)
+		}
+	})
+}
+
+// Nodes that nobody has admitted grant nothing, and are named.
+func TestUninitialisedNodes(t *testing.T) {
+	for _, bin := range server.Binaries(t) {
+		t.Run(bin.Name, func(t *testing.T) {
+			t.Parallel()
+			s := start(t, bin, 3)
+			if _, err := s.lock().TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrQuarantine) {
+				t.Errorf("TryAcquire on new nodes: %v", err)
+			}
+			_, err := s.lock().Acquire(t.Context()) // which waits for the end of the quarantine
+			if !errors.Is(err, holdfast.ErrUninitialised) || !strings.Contains(err.Error(), s.nodes[1].Addr()) {
+				t.Errorf("Acquire on new nodes: %v", err)
+			}
+			// A third node can be in quarantine still when two say that they are new.
+			q := s.quorum()
+			backend.Eventually(t, "they are admitted", func() bool { return q.Init(t.Context(), false) == nil })
+			backend.Release(t, backend.Acquire(t, s.lock()))
+		})
+	}
+}
+
+// A node that comes back empty is in quarantine, then told of the fences, and then holds what
+// the others hold.
+func TestNodeComesBackEmpty(t *testing.T) {
+	each(t, 3, term, func(t *testing.T, s *site) {
+		l := s.lock()
+		for range 5 {
+			backend.Release(t, backend.Acquire(t, l))
+		}
+		lease := backend.Acquire(t, l)
+		agree(t, lease, 3)
+		s.nodes[0].Kill()
+		agree(t, lease, 2)
+		s.nodes[0].Restart()
+		restarted := time.Now()
+		agree(t, lease, 3)
+		if since := time.Since(restarted); since < term-time.Second {
+			t.Errorf("it agreed %s after its restart, within the quarantine of %s", since, term)
+		}
+		// One of those that know the fence is away now.
+		s.nodes[1].Kill()
+		agree(t, lease, 2)
+		backend.Release(t, lease)
+		next := backend.Acquire(t, s.lock())
+		if next.Token() <= lease.Token() {
+			t.Errorf("fence %d follows %d", next.Token(), lease.Token())
+		}
+		backend.Release(t, next)
+	})
+}
+
+// Nodes are killed, and come back without data, in turn, under the load of several processes:
+// no two hold the lock at a time, and fences rise.
+func TestNodesKilledInTurnUnderLoad(t *testing.T) {
+	each(t, 5, term, func(t *testing.T, s *site) {
+		var holders atomic.Int32
+		var last, grants atomic.Uint64
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		var wg sync.WaitGroup
+		for range 3 {
+			q := s.quorum()
+			for range 3 {
+				l := q.Mutex("q", holdfast.NodeTimeout(200*time.Millisecond))
+				wg.Go(func() {
+					for ctx.Err() == nil {
+						lease, err := l.Acquire(ctx)
+						if err != nil {
+							continue // there was no majority just then
+						}
+						if n := holders.Add(1); n != 1 {
+							t.Errorf("%d holders", n)
+						}
+						if before := last.Swap(lease.Token()); before >= lease.Token() {
+							t.Errorf("fence %d follows %d", lease.Token(), before)
+						}
+						grants.Add(1)
+						time.Sleep(time.Duration(rand.IntN(3)) * time.Millisecond)
+						lost := lease.Err()
+						holders.Add(-1)
+						if err := lease.Release(context.Background()); lost == nil && err != nil && !errors.Is(err, holdfast.ErrLost) {
+							t.Logf("Release: %v", err)
+						}
+					}
+				})
+			}
+		}
+		for i := range 4 {
+			node := s.nodes[i%5]
+			before := grants.Load()
+			node.Kill()
+			backend.Eventually(t, "the others grant", func() bool { return grants.Load() > before+10 })
+			node.Restart()
+			time.Sleep(term + 500*time.Millisecond)
+		}
+		cancel()
+		wg.Wait()
+		t.Logf("%d grants", grants.Load())
+	})
+}
+
+// A node that hangs while it is asked, and grants when nobody waits for its answer any more,
+// is given the lock's end, too.
+func TestNodeHangs(t *testing.T) {
+	each(t, 3, age, func(t *testing.T, s *site) {
+		l := s.quorum().Mutex("q", holdfast.NodeTimeout(100*time.Millisecond))
+		backend.Release(t, backend.Acquire(t, s.lock()))
+		lease := backend.Acquire(t, s.lock())
+		agree(t, lease, 3)
+		backend.Release(t, lease)
+		s.nodes[1].Pause()
+		lease, err := l.Acquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := len(lease.Nodes()); n != 2 {
+			t.Errorf("%d nodes agree", n)
+		}
+		backend.Release(t, lease)
+		s.nodes[1].Resume()
+		s.cleaned()
+		backend.Release(t, backend.Acquire(t, s.lock()))
+	})
+}
+
+// Goroutines of one process do not compete with each other.
+func TestGoroutinesOfOneProcessAreServedInOrder(t *testing.T) {
+	each(t, 3, age, func(t *testing.T, s *site) {
+		l := s.lock()
+		lease := backend.Acquire(t, l)
+		order := make(chan int, 10)
+		for i := range cap(order) {
+			go func() {
+				lease, err := l.Acquire(t.Context())
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				order <- i
+				if err := lease.Release(t.Context()); err != nil {
+					t.Error(err)
+				}
+			}()
+			time.Sleep(50 * time.Millisecond) // only a look inside would show that it is in line
+		}
+		backend.Release(t, lease)
+		for want := range cap(order) {
+			if got := <-order; got != want {
+				t.Errorf("goroutine %d is served in place %d", got, want)
+			}
+		}
+		// Who leaves passes the turn on.
+		lease = backend.Acquire(t, l)
+		ctx, cancel := context.WithCancel(t.Context())
+		failed := make(chan error, 1)
+		go func() {
+			_, err := l.Acquire(ctx)
+			failed <- err
+		}()
+		cancel()
+		if err := <-failed; err != context.Canceled {
+			t.Errorf("Acquire, cancelled: %v", err)
+		}
+		backend.Release(t, lease)
+		backend.Release(t, backend.Acquire(t, l))
+	})
+}
+
+func TestFixedLeases(t *testing.T) {
+	each(t, 3, term, func(t *testing.T, s *site) {
+		lease := backend.Acquire(t, s.lock(holdfast.Renew(false)))
+		<-lease.Context().Done()
+		if err := lease.Err(); !errors.Is(err, holdfast.ErrLost) {
+			t.Errorf("a lease that is not renewed: %v", err)
+		}
+		backend.Release(t, backend.Acquire(t, s.lock()))
+	})
+}
+
+func TestQuorumRefuses(t *testing.T) {
+	client := func(port int, cfg *holdfast.Config) *holdfast.Client {
+		rdb := redis.NewClient(&redis.Options{Addr: fmt.Sprint("127.0.0.1:", port)})
+		t.Cleanup(func() { _ = rdb.Close() })
+		c, err := holdfast.New(holdfastgoredis.New(rdb), cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		backend.CloseWith(t, c)
+		return c
+	}
+	strict := &holdfast.Config{Strict: true}
+	one, two, three := client(1, strict), client(2, strict), client(3, strict)
+	for what, clients := range map[string][]*holdfast.Client{
+		"none":           nil,
+		"one":            {one},
+		"two":            {one, two},
+		"four":           {one, two, three, client(4, strict)},
+		"a nil":          {one, two, nil},
+		"one twice":      {one, two, client(1, strict)},
+		"one not strict": {one, two, client(3, nil)},
+		"other TTLs":     {one, two, client(3, &holdfast.Config{Strict: true, MaxTTL: time.Hour})},
+	} {
+		if _, err := holdfast.NewQuorum(clients...); !errors.Is(err, holdfast.ErrInvalid) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	q, err := holdfast.NewQuorum(one, two, three)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, l := range map[string]*holdfast.Lock{
+		"no name":           q.Mutex(""),
+		"reentrant":         q.Mutex("a", holdfast.Reentrant(true)),
+		"replicas":          q.Mutex("a", holdfast.MinReplicas(1, 0)),
+		"a key":             q.Mutex("a", holdfast.Key("k")),
+		"a timeout of 0":    q.Mutex("a", holdfast.NodeTimeout(0)),
+		"too long a wait":   q.Mutex("a", holdfast.TTL(time.Second), holdfast.NodeTimeout(time.Second)),
+		"a TTL too long":    q.Mutex("a", holdfast.TTL(time.Hour)),
+		"a mutex's timeout": one.Mutex("a", holdfast.NodeTimeout(time.Millisecond)),
+	} {
+		if _, err := l.Acquire(t.Context()); !errors.Is(err, holdfast.ErrInvalid) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}

@@ -1,0 +1,147 @@
+package scripts
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/holdfast-go/holdfast/internal/script"
+	"github.com/holdfast-go/holdfast/tests/backend"
+)
+
+// nodeFlags are those of a node of a quorum whose longest lease is a minute.
+const nodeFlags = "ns60000+0"
+
+var nodeKeys = []string{"{k}", "{k}:q", "{k}:f", "{k}:caught", "{k}:mark"}
+
+// node runs a script of a quorum's node.
+func (b bench) node(s script.Script, args ...any) string {
+	b.t.Helper()
+	reply, err := b.rdb.Eval(b.t.Context(), s.Source, nodeKeys, append([]any{nodeFlags}, args...)...).Text()
+	if err != nil {
+		b.t.Fatalf("%s %q: %v", s.Name, args, err)
+	}
+	return volatile.ReplaceAllString(reply, "T")
+}
+
+func (b bench) vote(token string) string {
+	b.t.Helper()
+	return b.node(script.NodeAcquire, token, 60000, b.later(time.Minute), info)
+}
+
+// admit ends the quarantine of a new node, and returns its incarnation.
+func (b bench) admit() string {
+	b.t.Helper()
+	if err := b.rdb.Eval(b.t.Context(), script.Init.Source, []string{"{k}:mark"}, nodeFlags+"f", "").Err(); err != nil {
+		b.t.Fatal(err)
+	}
+	id, found := strings.CutPrefix(b.vote("-"), "behind T ")
+	if !found || strings.Count(id, "/") != 1 {
+		b.t.Fatalf("a new node says %q", id)
+	}
+	return id
+}
+
+func TestNodes(t *testing.T) {
+	for name, test := range map[string]func(b bench){
+		"new": func(b bench) {
+			b.expect("quarantined T P", b.vote("A"))
+			b.expect("quarantined T P", b.node(script.NodeCounter, ""))
+			b.expect("quarantined T P", b.node(script.NodeRaise, "", 5, "x"))
+			b.expect("quarantined T P", b.node(script.NodeFence, "A", 5))
+			id := b.admit()
+			b.expect("behind T "+id, b.node(script.NodeCounter, ""))
+			b.expect("behind T "+id, b.node(script.NodeFence, "A", 5))
+			b.expect("behind T "+id, b.node(script.NodeRaise, "", 5, "another"))
+			b.expect("behind T "+id, b.vote("A"))
+			b.expect("raised T 0", b.node(script.NodeRaise, "", 0, id))
+			b.expect("counter T 0", b.node(script.NodeCounter, ""))
+			b.expect("granted T P T", b.vote("A")) // of the time, where nobody has a counter
+		},
+		"grants": func(b bench) {
+			id := b.admit()
+			b.expect("raised T 7", b.node(script.NodeRaise, "", 7, id))
+			b.expect("raised T 7", b.node(script.NodeRaise, "", 5, id)) // never down
+			b.expect("granted T P 8", b.vote("A"))
+			b.expect("granted T P 8", b.vote("A")) // the same again
+			b.expect("held T P 0 hf1:A:8:T:0:"+info, b.vote("B"))
+			b.expect("renewed T P 0 0", b.eval(script.Renew, "", "A", 10, 0, 8))
+			b.expect("gone T", b.node(script.NodeFence, "B", 50))
+			b.expect("fenced T P", b.node(script.NodeFence, "A", 20))
+			b.expect("fenced T P", b.node(script.NodeFence, "A", 15)) // never down
+			b.expect("counter T 20", b.node(script.NodeCounter, ""))
+			b.expect("released T", b.release("A", "", 0))
+			b.expect("gone T", b.node(script.NodeFence, "A", 30))
+			b.expect("granted T P 21", b.vote("B"))
+		},
+		"late, and given up": func(b bench) {
+			b.node(script.NodeRaise, "", 7, b.admit())
+			b.expect("late T", b.node(script.NodeAcquire, "A", 60000, b.later(-time.Second), info))
+			b.expect("gone T", b.release("A", "", b.later(time.Hour)))
+			b.expect("gone T", b.vote("A"))
+			b.expect("counter T 7", b.node(script.NodeCounter, ""))
+			b.expect("granted T P 8", b.vote("B"))
+		},
+		"restarted": func(b bench) {
+			b.node(script.NodeRaise, "", 7, b.admit())
+			b.expect("granted T P 8", b.vote("A"))
+			// As if its data were those of another incarnation.
+			b.rdb.Set(b.t.Context(), "{k}:mark", fmt.Sprintf("hf1:run/repl:%d:60000", b.later(-time.Hour)), 0)
+			b.expect("quarantined T P", b.vote("A"))
+			b.expect("quarantined T P", b.node(script.NodeFence, "A", 20))
+			reply, err := b.rdb.Eval(b.t.Context(), script.Renew.Source, []string{"{k}", "{k}:q", "{k}:f", "{k}:mark"}, nodeFlags, "A", 60000, 0, 8).Text()
+			if err != nil {
+				b.t.Fatal(err)
+			}
+			b.expect("quarantined T P", volatile.ReplaceAllString(reply, "T")) // it extends nothing
+		},
+		"errors": func(b bench) {
+			id := b.admit()
+			b.rdb.Set(b.t.Context(), "{k}:f", "-1", 0)
+			bad := "error BADFENCE the fence counter is not a number that fences can follow"
+			b.expect(bad, b.node(script.NodeRaise, "", 7, id))
+			b.rdb.Del(b.t.Context(), "{k}:f")
+			b.node(script.NodeRaise, "", 7, id)
+			b.rdb.Set(b.t.Context(), "{k}:f", "x", 0)
+			b.expect(bad, b.vote("A"))
+			b.expect(bad, b.node(script.NodeCounter, ""))
+			if n := b.rdb.Exists(b.t.Context(), "{k}").Val(); n != 0 {
+				b.t.Error("the lock is half taken")
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			backend.EachReal(t, func(t *testing.T, back *backend.Backend) {
+				test(newBench(t, back))
+			})
+		})
+	}
+}
+
+func TestNodesRefuseAReplica(t *testing.T) {
+	backend.EachReal(t, func(t *testing.T, back *backend.Backend) {
+		b := newBench(t, back)
+		id := b.admit()
+		b.node(script.NodeRaise, "", 7, id)
+		b.vote("A")
+		soon := b.later(time.Minute)
+		if err := b.rdb.ReplicaOf(t.Context(), "127.0.0.1", "1").Err(); err != nil { // where nobody is
+			t.Fatal(err)
+		}
+		for what, ask := range map[string]*redis.Cmd{
+			"acquired":  b.rdb.Eval(t.Context(), script.NodeAcquire.Source, nodeKeys, nodeFlags, "B", 60000, soon, info),
+			"had":       b.rdb.Eval(t.Context(), script.NodeAcquire.Source, nodeKeys, nodeFlags, "A", 60000, soon, info),
+			"fenced":    b.rdb.Eval(t.Context(), script.NodeFence.Source, nodeKeys, nodeFlags, "A", 20),
+			"counted":   b.rdb.Eval(t.Context(), script.NodeCounter.Source, nodeKeys, nodeFlags, ""),
+			"raised":    b.rdb.Eval(t.Context(), script.NodeRaise.Source, nodeKeys, nodeFlags, "", 20, id),
+			"announced": b.rdb.Eval(t.Context(), script.Announce.Source, []string{"{k}"}, "", "", "channel"),
+		} {
+			if err := ask.Err(); !redis.HasErrorPrefix(err, "READONLY") {
+				t.Errorf("%s: the replica says %v", what, err)
+			}
+		}
+	})
+}

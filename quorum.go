@@ -34,7 +34,6 @@ type Quorum struct {
 type node struct {
 	connecting chan struct{} // closed when that has ended; nil if it was not begun
 	err        error         // of the latest try to connect
-	mending    bool          // its counter is being raised
 }
 
 // maxNodes bounds a quorum.

@@ -122,6 +122,7 @@ soak() { # soak TIME
   longer "$1" "" ./dataloss -run 'Strict|Overlap' -parallel 12 # they wait, most of the time
   longer "$1" "" ./leaks
   longer "$1" "" ./topology
+  longer $((all / 30 + 5))s -race ./quorum -run UnderLoad
   longer "$1" "" ./mutants
   report
 }

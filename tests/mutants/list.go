@@ -188,7 +188,7 @@ var All = []Mutant{
 	{
 		Name: "permits-leak", About: "the permits of who died stay taken",
 		Subject: campaign.Permits{},
-		Edits:   []overlay.Edit{script("shares", "      gone[#gone + 1] = all[i]\n", "      gone[#gone + 1] = all[i]\n      used, there = used + weight, there + 1\n")},
+		Edits:   []overlay.Edit{script("shares", "if expiry and expiry <= now then\n      gone", "if expiry and expiry <= now and kind ~= 'sem' then\n      gone")},
 		Kinds:   []string{"process-killed"}, Rules: []campaign.Rule{campaign.Wakeup, campaign.Leak},
 	},
 	{

@@ -6,11 +6,25 @@
 -- KEYS[4] says for which incarnation that was done.
 local caught_up = KEYS[4]
 
--- The incarnation that the mark is of, which quarantine has made the present one, and whether
--- the counter is good.
-local function standing()
+local function resting(rest)
+  return 'quarantined ' .. whole(now) .. ' ' .. rest
+end
+
+-- id is the incarnation of the mark, which quarantine has made the present one.
+local function behind(id)
+  return 'behind ' .. whole(now) .. ' ' .. id
+end
+
+-- Why the node counts for nothing now, as an answer; nil if it counts.
+local function refusal()
+  local rest = quarantine()
+  if rest > 0 then
+    return resting(rest)
+  end
   local id = read_mark()
-  return id, redis.call('GET', caught_up) == id
+  if redis.call('GET', caught_up) ~= id then
+    return behind(id)
+  end
 end
 
 local function read_counter()

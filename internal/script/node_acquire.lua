@@ -24,13 +24,9 @@ local function granted(pttl, fence)
 end
 
 local function main()
-  local rest = quarantine()
-  if rest > 0 then
-    return 'quarantined ' .. whole(now) .. ' ' .. rest
-  end
-  local id, good = standing()
-  if not good then
-    return 'behind ' .. whole(now) .. ' ' .. id
+  local refused = refusal()
+  if refused then
+    return refused
   end
   local value = redis.call('GET', KEYS[1])
   if value and string.sub(value, 1, #mine) == mine then

@@ -11,13 +11,9 @@
 -- include node.lua
 
 local function main()
-  local rest = quarantine()
-  if rest > 0 then
-    return 'quarantined ' .. whole(now) .. ' ' .. rest
-  end
-  local id, good = standing()
-  if not good then
-    return 'behind ' .. whole(now) .. ' ' .. id
+  local refused = refusal()
+  if refused then
+    return refused
   end
   return 'counter ' .. whole(now) .. ' ' .. whole(read_counter() or 0)
 end

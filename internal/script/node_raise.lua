@@ -16,11 +16,11 @@
 local function main()
   local rest = quarantine()
   if rest > 0 then
-    return 'quarantined ' .. whole(now) .. ' ' .. rest
+    return resting(rest)
   end
-  local id = standing()
+  local id = read_mark()
   if id ~= ARGV[4] then
-    return 'behind ' .. whole(now) .. ' ' .. id
+    return behind(id)
   end
   -- Where none has a counter yet, the first fence is made of the time.
   local known = tonumber(ARGV[3])

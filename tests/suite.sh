@@ -38,7 +38,7 @@ format() {
 
 # tests: those that load the machine, or look at times closely, run one package at a time,
 # so that they do not disturb each other.
-alone='/(cmd/holdfast|cmd/holdfast/.*|tests/(campaign|cmd/campaign|dataloss|leaks|mutants|server|simulation|topology))$'
+alone='/(cmd/holdfast|cmd/holdfast/.*|tests/(campaign|cmd/campaign|dataloss|leaks|mutants|quorum|server|simulation|topology))$'
 
 tests() {
   local folder name packages

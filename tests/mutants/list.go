@@ -188,8 +188,11 @@ var All = []Mutant{
 	{
 		Name: "permits-leak", About: "the permits of who died stay taken",
 		Subject: campaign.Permits{},
-		Edits:   []overlay.Edit{script("shares", "if expiry and expiry <= now then\n      gone", "if expiry and expiry <= now and kind ~= 'sem' then\n      gone")},
-		Kinds:   []string{"process-killed"}, Rules: []campaign.Rule{campaign.Wakeup, campaign.Leak},
+		Edits: []overlay.Edit{
+			script("shares", "if expiry and expiry <= now then\n      gone", "if expiry and expiry <= now and kind ~= 'sem' then\n      gone"),
+			script("shares", "not fixed and redis.call('PTTL', KEYS[1]) < ttl", "kind ~= 'sem'"),
+		},
+		Kinds: []string{"process-killed"}, Rules: []campaign.Rule{campaign.Wakeup, campaign.Leak},
 	},
 	{
 		Name: "one-permit-more", About: "there is room for one more than the limit",

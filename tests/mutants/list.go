@@ -120,7 +120,7 @@ var All = []Mutant{
 	{
 		Name: "passed-on-when-over", About: "a lease is passed on within the process after its deadline",
 		Edits: []overlay.Edit{
-			edit("lease.go", "	l.look()\n	if lost, ok := l.ended.(*LostError); ok {\n		return nil, true, lost\n	}\n", ""),
+			edit("lease.go", "	l.look()\n	if lost, ok := l.ended.(*LostError); ok && g.over {\n		return nil, true, lost\n	}\n", ""),
 			edit("lease.go", "	if l.ended == nil {\n		next := g.line.successor(g)", "	if l.ended != ErrReleased {\n		next := g.line.successor(g)"),
 			edit("lease.go", "l.ended == nil && l.g.expired(clock.Now())", "false && l.g.expired(clock.Now())"),
 			edit("line.go", "clock.Since(g.since) > maxPassing", "clock.Since(g.since) < 0"),

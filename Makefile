@@ -30,7 +30,7 @@ verify: ## Check the models of the protocol exhaustively, with spin
 slice: servers ## Run a slice of what soak runs, 10 minutes or less
 	@tests/suite.sh slice
 
-soak: servers ## Run campaigns, simulation and storms for SOAK=10m; then losses of data, leaks, topologies, mutants; print a report
+soak: servers ## Run campaigns, simulation and storms for SOAK=10m; then losses of data, leaks, topologies, quorums, mutants; print a report
 	@tests/suite.sh soak $(SOAK)
 
 bench: servers ## Run the benchmarks

@@ -51,7 +51,7 @@ func (a *attempt) listen(channel string) {
 	a.claim = min(max(minClaim, 4*c.rtt.mean()), a.l.set.term())
 	a.member = a.token + "\n" + milliseconds(a.claim) + "\n" + channel + "\n"
 	if a.l.set.isShared() {
-		a.member += strconv.Itoa(a.l.set.weight) + "\n"
+		a.member += a.l.set.wish() + "\n"
 	}
 	a.member += a.l.info
 	a.inbox = make(chan wire.Message, 4)
@@ -129,7 +129,7 @@ func (a *attempt) ask(ctx context.Context, mode string, fences int) (any, error)
 			return a.parse(r)
 		}
 	}
-	return nil, a.l.clockJumps()
+	return nil, a.l.clockJumps("acquire")
 }
 
 // notAfter is the server's time past which no copy of a request that is sent now is carried
@@ -147,8 +147,8 @@ func (a *attempt) sent(unanswered bool, notAfter int64) {
 }
 
 // clockJumps is the error of requests that are late again and again.
-func (l *Lock) clockJumps() error {
-	return &ServerError{Op: "acquire", Name: l.name, Server: l.c.driver.Addr(), Kind: ErrUnavailable, Err: errors.New("its clock jumps")}
+func (l *Lock) clockJumps(op string) error {
+	return &ServerError{Op: op, Name: l.name, Server: l.c.driver.Addr(), Kind: ErrUnavailable, Err: errors.New("its clock jumps")}
 }
 
 // parse reads acquire.lua's answer.
@@ -173,6 +173,8 @@ func (a *attempt) parse(r answer) (any, error) {
 		}
 	case "gone":
 		return gone{}, nil
+	case "deep":
+		return nil, a.l.tooDeep()
 	case "quarantined":
 		if q, err := parseQuarantine(&r.Reply); err == nil {
 			return q, nil

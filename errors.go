@@ -21,8 +21,11 @@ var (
 	// ErrReleased is the cause with which a lease's context ends when its
 	// holder released it, and what using a released lease returns.
 	ErrReleased = errors.New("holdfast: lease released")
-	// ErrNotHeld is returned by Holder when nobody holds the lock.
+	// ErrNotHeld is returned by Holder, and by ReleaseOwner, when nobody holds the lock.
 	ErrNotHeld = errors.New("holdfast: lock is not held")
+	// ErrNotOwner says that another owner holds the lock, which therefore was not released.
+	// errors.As with *NotOwnerError tells who.
+	ErrNotOwner = errors.New("holdfast: lock is another owner's")
 	// ErrClosed says that the Client was closed.
 	ErrClosed = errors.New("holdfast: client is closed")
 	// ErrDepth says that a Reentrant lock was acquired within itself more often than
@@ -112,6 +115,24 @@ func ttlText(d time.Duration) string {
 
 // Is makes a HeldError match ErrHeld.
 func (e *HeldError) Is(target error) bool { return target == ErrHeld }
+
+// NotOwnerError is the error of ReleaseOwner for a lock that is another owner's. It matches
+// ErrNotOwner.
+type NotOwnerError struct {
+	Name  string
+	Owner string // that does not hold it
+	// Holder is who had the lock when the server answered.
+	Holder Holder
+}
+
+func (e *NotOwnerError) Error() string {
+	h := e.Holder
+	return fmt.Sprintf("holdfast: lock %q is not held by %s, but by %s (pid %d on %s) for %s", e.Name,
+		printable.Word(e.Owner, maxShownWord), printable.Word(h.Owner, maxShownWord), h.PID, printable.Word(h.Host, maxShownWord), ttlText(h.TTL))
+}
+
+// Is makes a NotOwnerError match ErrNotOwner.
+func (e *NotOwnerError) Is(target error) bool { return target == ErrNotOwner }
 
 // LossReason says how a lease was lost.
 type LossReason string

@@ -64,6 +64,9 @@ func (l *Lock) resolve() (err error) {
 	if err != nil {
 		return err
 	}
+	if s := &l.set; s.reentrant && s.named && s.kind == &mutex && s.weight == 0 && !s.once && !s.apart && !s.node {
+		s.kind, s.limit, s.weight = &owned, everything, 1
+	}
 	if l.set.isShared() {
 		l.keys = l.keys.For(l.set.kind.name)
 	}
@@ -99,6 +102,8 @@ func (l *Lock) resolve() (err error) {
 		return errors.New("MaxTries has a meaning for Once only")
 	case s.once && s.reentrant:
 		return errors.New("Reentrant has no meaning for Once: within a run there is no other")
+	case s.apart && s.reentrant:
+		return errors.New("Reentrant has no meaning for an Election: within a term there is no other")
 	case s.nodeTimeout != 0 && !s.node:
 		return errors.New("NodeTimeout has a meaning for a lock of a Quorum only")
 	case s.nodeTimeout < 0 || s.nodeTimeout > s.ttl/4:
@@ -107,6 +112,11 @@ func (l *Lock) resolve() (err error) {
 		return errors.New("Reentrant, MinReplicas, Fsync and Key are not for locks of a Quorum")
 	case s.owner == "":
 		return errors.New("the owner is empty")
+	}
+	if s.kind == &owned {
+		if err := keys.Check("owner", s.owner); err != nil {
+			return err
+		}
 	}
 	if err := s.checkDurability(l.c.cfg.CommandTimeout); err != nil {
 		return err
@@ -153,7 +163,7 @@ func (l *Lock) Acquire(ctx context.Context) (*Lease, error) {
 	case l.parts != nil:
 		return l.acquireAll(ctx)
 	}
-	return l.c.lineOf(l.keys.Queue).acquire(ctx, l)
+	return l.c.lineOf(l.lineKey()).acquire(ctx, l)
 }
 
 // TryAcquire takes the lock if it is free and nobody queues for it. Otherwise it
@@ -214,6 +224,16 @@ func (l *Lock) alike(m *Lock) bool {
 	a, b := l.set, m.set
 	a.meta, b.meta = nil, nil // which info has
 	return l == m || l.c == m.c && l.keys == m.keys && a == b && l.info == m.info
+}
+
+// lineKey names the line in which those wait who are in each other's way: not those of other
+// owners with the same name, which are the server's business, or the one who has the lock
+// would wait behind them for itself.
+func (l *Lock) lineKey() string {
+	if l.set.kind == &owned {
+		return l.keys.Queue + "\n" + l.set.owner
+	}
+	return l.keys.Queue
 }
 
 // try takes the lock if it is free, without a place in the local line.

@@ -52,7 +52,7 @@ func (l *Lock) checkParts() error {
 		switch {
 		case p.err != nil:
 			return p.err
-		case p.set.isShared():
+		case p.set.isShared() && p.set.kind != &owned:
 			return errors.New("Weight has a meaning for semaphores only")
 		case p.set.hasKey:
 			return errors.New("Key names one lock, and Multi has several")
@@ -107,7 +107,7 @@ func (l *Lock) tryAll(ctx context.Context) (*Lease, error) {
 // tryAtOnce takes all parts by one script. busy says that this is not possible now, or never
 // with these locks, though it may be for one after another; with an error if it says why.
 func (l *Lock) tryAtOnce(ctx context.Context) (lease *Lease, busy bool, err error) {
-	if l.reentered(ctx) || !l.inOneSlot() {
+	if l.set.isShared() || l.reentered(ctx) || !l.inOneSlot() {
 		return nil, true, nil
 	}
 	attempts := make([]*attempt, len(l.parts))
@@ -165,7 +165,7 @@ func (l *Lock) askAtOnce(ctx context.Context, attempts []*attempt) (grants []*gr
 		}
 		return nil, false, l.malformed("acquire")
 	}
-	return nil, false, l.clockJumps()
+	return nil, false, l.clockJumps("acquire")
 }
 
 // grantedAll makes grants of multi_acquire.lua's answer.

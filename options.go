@@ -15,6 +15,7 @@ type settings struct {
 	pollInterval time.Duration // 0: wait for notifications
 	pollTries    int           // <= 0: no bound
 	owner        string
+	named        bool   // by Owner, not by Config.Owner
 	key          string // exact key, or ""
 	hasKey       bool
 	meta         *metaList
@@ -81,8 +82,8 @@ func Poll(interval time.Duration, tries int) Option {
 }
 
 // Owner names the holder to people who ask who holds the lock. Default:
-// Config.Owner.
-func Owner(id string) Option { return func(s *settings) { s.owner = id } }
+// Config.Owner. Together with Reentrant it is more than a name: see there.
+func Owner(id string) Option { return func(s *settings) { s.owner, s.named = id, true } }
 
 // Key makes the lock live under exactly this key, instead of one made from
 // prefix and name, so that it is shared with programs that use the canonical

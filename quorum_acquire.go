@@ -175,7 +175,7 @@ func (q *Quorum) vote(ctx context.Context, l *Lock, i int, token string) vote {
 		v.err = &ServerError{Op: "acquire", Name: l.name, Server: c.driver.Addr(), Kind: ErrQuarantine, Err: errBehind}
 		return v
 	case "late", "gone":
-		v.err = p.clockJumps()
+		v.err = p.clockJumps("acquire")
 		return v
 	}
 	v.err = p.malformed("acquire")

@@ -2,7 +2,11 @@ package holdfast
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strconv"
+
+	"github.com/holdfast-go/holdfast/internal/script"
 )
 
 // Reentrant lets whoever holds the lock, a Mutex or a side of an RWMutex, acquire it
@@ -13,10 +17,19 @@ import (
 //
 // Who holds an RWMutex for writing may also read so. Who reads and wants to write gets
 // ErrInvalid: that is for TryUpgrade.
+//
+// A Mutex with Owner, too, is that owner's, in whatever process: who names the same owner acquires
+// it again without waiting, past all who queue, by one round trip. The server counts the
+// owner's leases; each has a TTL of its own, so that one whose process crashed counts no longer
+// than that. All leases that overlap so have the same Token. ReleaseOwner ends one without having it.
+// Such a lock is another kind than a Mutex without these two options: all programs that use
+// the name must give both, or get ErrWrongType while it is held. Owner is 512 bytes or less,
+// without control characters; and not a secret, but whoever knows it is let in.
 func Reentrant(on bool) Option { return func(s *settings) { s.reentrant = on } }
 
 // MaxDepth bounds how many leases of a Reentrant lock are acquired within each other: one
-// more gets ErrDepth. At least 1. Default: no bound.
+// more gets ErrDepth. Of an owner that is named by Owner it also bounds how many leases it has from
+// the server at a time. At least 1. Default: no bound.
 func MaxDepth(n int) Option {
 	return func(s *settings) {
 		if n <= 0 {
@@ -26,14 +39,83 @@ func MaxDepth(n int) Option {
 	}
 }
 
-// entry is the key under which a context has the innermost lease of a lock.
-type entry struct {
-	c    *Client
-	kind *kind
-	lock string
+// ReleaseOwner ends one lease that the lock's owner has, Owner with Reentrant, whichever process has
+// it: the one that would expire first. Whoever has that is told, with ErrLost, by its next
+// renewal. It returns how many leases the owner has left; with the last the lock goes to the next in
+// the queue. So a job's last step can give up what a process took that is gone since.
+//
+// Errors: ErrNotHeld when nobody has the lock: it has expired, or was released; a
+// *NotOwnerError, which matches ErrNotOwner, when another owner has it. Neither changes
+// anything. ErrInvalid for a lock without these options; otherwise those of Lease.Release.
+// After an Ambiguous error the lease may have been ended; calling again could end another.
+func (l *Lock) ReleaseOwner(ctx context.Context) (left int, err error) {
+	if l.err == nil && (l.set.kind != &owned || l.parts != nil) {
+		return 0, fmt.Errorf("%w: lock %q: ReleaseOwner is for a Mutex with Owner and Reentrant", ErrInvalid, l.name)
+	}
+	l.c.tasks.begin()
+	defer l.c.tasks.end()
+	if err := l.ready(ctx); err != nil {
+		return 0, err
+	}
+	a, err := l.disown(ctx)
+	if err != nil {
+		return 0, err
+	}
+	switch a.Word {
+	case "free":
+		return 0, fmt.Errorf("%w: lock %q, of which %q releases one", ErrNotHeld, l.name, l.set.owner)
+	case "held":
+		h, err := l.parseHolder(&a.Reply)
+		if err != nil {
+			return 0, err
+		}
+		return 0, &NotOwnerError{Name: l.name, Owner: l.set.owner, Holder: h}
+	case "released":
+		var n int64
+		if a.Ints(&n) == nil {
+			return int(n), nil
+		}
+	}
+	return 0, l.malformed("release")
 }
 
-func (l *Lock) entry() entry { return entry{l.c, l.set.kind, l.keys.Lock} }
+// disown sends share_disown.lua until it is answered, under one token.
+func (l *Lock) disown(ctx context.Context) (answer, error) {
+	token := randomText()
+	for range 3 {
+		args := []string{l.flags(""), token, l.set.owner, strconv.FormatInt(l.c.notAfter(l), 10)}
+		a, unanswered, err := l.c.call(ctx, request{op: "release", lock: l, script: script.ShareDisown, urgent: true, args: args})
+		switch {
+		case err != nil || a.Word != "late":
+			return a, err
+		case unanswered: // a tombstone of what it did may be gone
+			return answer{}, &ServerError{Op: "release", Name: l.name, Server: l.c.driver.Addr(), ambiguous: true, Kind: ErrUnavailable,
+				Err: errors.New("an earlier try was not answered; it may have ended a lease")}
+		}
+	}
+	return answer{}, l.clockJumps("release")
+}
+
+// tooDeep is the error of one that would be a lease too many.
+func (l *Lock) tooDeep() error {
+	return fmt.Errorf("%w: lock %q: %d leases at a time are allowed (MaxDepth), and %q has as many", ErrDepth, l.name, l.set.maxDepth, l.set.owner)
+}
+
+// entry is the key under which a context has the innermost lease of a lock.
+type entry struct {
+	c     *Client
+	kind  *kind
+	lock  string
+	owner string // of a lock that owners have; or ""
+}
+
+func (l *Lock) entry() entry {
+	e := entry{l.c, l.set.kind, l.keys.Lock, ""}
+	if l.set.kind == &owned {
+		e.owner = l.set.owner
+	}
+	return e
+}
 
 // within returns ctx for those who have the lease, with which they may acquire the lock
 // again.

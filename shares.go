@@ -18,6 +18,7 @@ var (
 	mutex     = kind{"", script.Acquire, script.Release, script.Renew}
 	readWrite = shared("rw")
 	semaphore = shared("sem")
+	owned     = shared("own")
 )
 
 // shared is a kind of lock that several may hold at once.
@@ -32,11 +33,13 @@ func kindNamed(name string) *kind {
 		return &readWrite
 	case semaphore.name:
 		return &semaphore
+	case owned.name:
+		return &owned
 	}
 	return &mutex
 }
 
-// everything is what a writer weighs, and all holders of a read-write lock together: more
+// everything is the limit where none is to be reached. It is what a writer weighs, and all holders of a read-write lock together: more
 // readers than there can be.
 const everything = 1_000_000_000
 
@@ -56,10 +59,21 @@ func (s settings) isExclusive() bool {
 
 // share is what scripts are told of the share of a lock that is wanted.
 func (s settings) share() []string {
-	if !s.isShared() {
+	switch {
+	case !s.isShared():
 		return nil
+	case s.kind == &owned && s.maxDepth > 0:
+		return []string{s.kind.name, strconv.Itoa(s.maxDepth), s.wish()}
 	}
-	return []string{s.kind.name, strconv.Itoa(s.limit), strconv.Itoa(s.weight)}
+	return []string{s.kind.name, strconv.Itoa(s.limit), s.wish()}
+}
+
+// wish is how much of the lock is wanted, and of an owned lock by whom.
+func (s settings) wish() string {
+	if s.kind == &owned {
+		return strconv.Itoa(s.weight) + "\n" + s.owner
+	}
+	return strconv.Itoa(s.weight)
 }
 
 // parseHolders reads what follows in a "holders" reply.

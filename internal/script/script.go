@@ -42,6 +42,7 @@ var (
 	ShareWeigh   = load("share_weigh")
 	ShareHolders = load("share_holders")
 	ShareResize  = load("share_resize")
+	ShareDisown  = load("share_disown")
 )
 
 // The scripts of jobs that run once.

@@ -5,17 +5,21 @@
 -- ARGV    [1] flags: one of 't' try, 'w' wait: queue if it cannot be had, 'l' look: a
 --             waiter's check, which creates nothing; and as in prelude.lua
 --         [2] token  [3] TTL, ms  [4] not-after, server time in µs, 0 for none
---         [5] fences wanted  [6] info  [7] kind  [8] limit  [9] weight
+--         [5] fences wanted  [6] info  [7] kind
+--         [8] limit; of an owned lock, how many holds the owner may have at a time
+--         [9] weight, of an owned lock followed by a line feed and the owner's id
 --         [10] claim, ms  [11] channel  [12] score of an earlier entry, or ''  (w, l)
 -- Returns 'granted NOW PTTL FENCE BLOCK': PTTL of the caller's hold
 --         'held NOW PTTL WAITERS VALUE'   (t) of some holder's; 'hf1:-:0:0:0:' if there is none
 --         'queued NOW PTTL SCORE RANK RECEIVERS ours'     (w, l) what is left until some
 --             hold may end by itself
+--         'deep NOW HOLDS'  the owner has so many holds already; nothing was taken
 --         'gone NOW', 'late NOW', 'quarantined NOW REST': as acquire.lua
 --         'error MESSAGE': nothing was taken
 --
 -- Invariants: the weights of all holds stay within the limit; sent twice, the second run
--- gives the first one's fence with its own times; nobody passes a live waiter.
+-- gives the first one's fence with its own times; nobody passes a live waiter, but who
+-- shares with the owner that has an owned lock: it would wait for itself.
 
 -- include prelude.lua
 -- include mint.lua
@@ -26,7 +30,6 @@
 
 local try, look = string.find(flags, 't', 1, true), string.find(flags, 'l', 1, true)
 local ttl, not_after, block, info = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6]
-local weight = tonumber(ARGV[9])
 
 local function granted(pttl, fence, n)
   return 'granted ' .. whole(now) .. ' ' .. pttl .. ' ' .. whole(fence) .. ' ' .. n
@@ -36,9 +39,26 @@ local function quarantined(rest)
   return 'quarantined ' .. whole(now) .. ' ' .. rest
 end
 
-local function take()
-  local fence, n = admit(token, weight, info, ttl, block)
+local function take(weight, who)
+  local fence, n = admit(token, weight, info, ttl, block, who)
   return granted(ttl, fence, n)
+end
+
+-- The owner has the lock already.
+local function take_again(member, who)
+  if used >= tonumber(ARGV[8]) then
+    on_master()
+    return 'deep ' .. whole(now) .. ' ' .. whole(used)
+  end
+  moved = member and first_waiter() == member
+  if member then
+    redis.call('ZREM', KEYS[2], member)
+  end
+  local reply = take(1, who)
+  if moved then
+    serve()
+  end
+  return reply
 end
 
 local function held()
@@ -49,7 +69,8 @@ end
 
 local function main()
   local rest = quarantine()
-  local hold = load(ARGV[7], tonumber(ARGV[8]))
+  local hold = load(ARGV[7], ARGV[7] ~= 'own' and tonumber(ARGV[8]) or everything)
+  local weight, _, who = wish(ARGV[9] .. '\n' .. info)
   -- A tombstone ends at not-after, so what arrives just then is late.
   local late = not look and not_after > 0 and now >= not_after
 
@@ -79,8 +100,11 @@ local function main()
       return quarantined(rest)
     end
     serve()
-    if not first_waiter() and room(weight) then
-      return take()
+    if has(who) then
+      return take_again(nil, who)
+    end
+    if not first_waiter() and room(weight, who) then
+      return take(weight, who)
     end
     return held()
   end
@@ -90,8 +114,11 @@ local function main()
     on_master()
     return 'gone ' .. whole(now)
   end
-  if rest == 0 and not look and not first_waiter() and room(weight) then
-    return take()
+  if rest == 0 and has(who) then
+    return take_again(member, who)
+  end
+  if rest == 0 and not look and not first_waiter() and room(weight, who) then
+    return take(weight, who)
   end
   local score = place(member, ARGV[12])
   if rest == 0 then

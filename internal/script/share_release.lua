@@ -19,22 +19,9 @@
 -- include shares.lua
 -- include incarnation.lua
 -- include bury.lua
+-- include serve_others.lua
 
 local member, until_time = ARGV[3], tonumber(ARGV[4])
-
-local function serve_others()
-  local known, rest = pcall(quarantine)
-  local first = first_waiter()
-  if not first then
-    settle()
-  elseif not known or not limit then
-    stand_by(first, now)
-  elseif rest > 0 then
-    stand_by(first, now + rest * 1000)
-  else
-    serve()
-  end
-end
 
 local function main()
   local hold = load()

@@ -3,17 +3,21 @@
 --
 -- Each hold has a weight and an expiry of its own; all weights together stay within the
 -- limit. A read-write lock is one whose writers weigh all of it, a semaphore one whose
--- limit is the number of its permits. The lock is a hash:
---   kind   rw or sem
+-- limit is the number of its permits. An owned lock is one that any number of holds of one
+-- owner have: used counts them. The lock is a hash:
+--   kind   rw, sem or own
 --   limit  of the weights; 0 when whoever comes next says what it is
 --   used   their sum
 --   next   server time (µs) before which no hold expires: those that have are swept out
 --          when it comes, so that not every script has to look at every hold
 --   last   the token of a late hold, to tell people about
---   fence  of the latest grant; readers that hold a read-write lock at the same time share it
+--   fence  of the latest grant; readers that hold a read-write lock at the same time share
+--          it, and so do the holds of an owner
+--   owner  of an owned lock: '=' and the owner's id, which so cannot look like a hold
 --   fixed  1 when the limit was set for good (share_resize.lua): the hash stays then
 --   TOKEN  a hold: EXPIRY:WEIGHT:FENCE:GRANTED:INFO, EXPIRY in µs, GRANTED in ms
-local kind, limit, used, next_expiry, fixed, common_fence
+local kind, limit, used, next_expiry, fixed, common_fence, holder
+local everything = 1000000000 -- the limit where none is to be reached
 local moved = false -- the queue has another first waiter than before, who must be told
 
 local function parse_hold(value)
@@ -57,9 +61,10 @@ end
 -- Reads the lock, for a caller that believes it to be of this kind and limit, or knows
 -- neither. Returns the hold of the token, if it is there.
 local function load(expected, wanted)
-  local f = redis.call('HMGET', KEYS[1], 'kind', 'limit', 'used', 'next', 'fixed', 'fence', token)
+  local f = redis.call('HMGET', KEYS[1], 'kind', 'limit', 'used', 'next', 'fixed', 'fence', token, 'owner')
   kind, limit, used, next_expiry, fixed = f[1] or expected, tonumber(f[2] or wanted), tonumber(f[3] or 0), tonumber(f[4] or 9e15), f[5]
   common_fence = f[6] and tonumber(f[6])
+  holder = f[8] and string.sub(f[8], 2)
   if limit == 0 then
     limit = wanted
   end
@@ -81,8 +86,27 @@ local function load(expected, wanted)
   return expiry and expiry > now and f[7]
 end
 
-local function room(weight)
+-- Whether the owner of that name has the lock.
+local function has(who)
+  return kind == 'own' and used > 0 and who == holder
+end
+
+local function room(weight, who)
+  if kind == 'own' then
+    return used == 0 or has(who)
+  end
   return used + weight <= limit
+end
+
+-- What a waiter asks for: its weight, its info, and of an owned lock the owner, which the
+-- weight is followed by.
+local function wish(rest)
+  local weight, info = string.match(rest or '', '^(%d+)\n(.*)$')
+  local who
+  if weight and kind == 'own' then
+    who, info = string.match(info, '^([^\n]*)\n(.*)$')
+  end
+  return info and tonumber(weight), info, who
 end
 
 -- Makes the key last for as long as its holds.
@@ -96,19 +120,23 @@ local function write_hold(owner, expiry, weight, fence, granted, info)
   next_expiry = math.min(next_expiry, expiry)
   redis.call('HSET', KEYS[1], 'kind', kind, 'limit', whole(limit or 0), 'used', whole(used), 'next', whole(next_expiry),
     'last', owner, 'fence', whole(common_fence or fence), owner, whole(expiry) .. ':' .. whole(weight) .. ':' .. whole(fence) .. ':' .. granted .. ':' .. info)
+  if kind == 'own' then
+    redis.call('HSET', KEYS[1], 'owner', '=' .. (holder or ''))
+  end
 end
 
 -- Adds a hold, for which there is room. Returns its fence, and how many are reserved.
-local function admit(owner, weight, info, ttl, block)
+local function admit(owner, weight, info, ttl, block, who)
   local fence, n
-  if kind == 'rw' and weight < limit and common_fence then
-    -- One for all readers, or those who come first could not read a resource any more that
-    -- others have read since; above the last writer's, so that it cannot write any more.
+  if (has(who) or kind == 'rw' and weight < limit) and common_fence then
+    -- An owner's holds are one grant. And readers have one fence: with one for each, those
+    -- who come first could not read a resource any more that others have read since. It is
+    -- above the last writer's, so that it cannot write any more.
     fence, n = common_fence, 1
   else
     fence, n = mint(block)
   end
-  common_fence = fence
+  common_fence, holder = fence, who
   used = used + weight
   write_hold(owner, now + ttl * 1000, weight, fence, whole(math.floor(now / 1000)), info)
   outlast(ttl)
@@ -146,6 +174,18 @@ local function prolong_hold(hold, ttl)
   return pttl
 end
 
+-- Tells waiters of the owner who has the lock now, and stand behind others, to look: it is
+-- theirs, too. Those too far back find out by themselves.
+local function call_others()
+  for _, member in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], 0, '+inf', 'LIMIT', 0, 100)) do
+    local _, _, _, rest = waiter(member)
+    local _, _, who = wish(rest)
+    if has(who) then
+      stand_by(member, now)
+    end
+  end
+end
+
 -- Gives those who wait, in their order, what there is room for: readers that stand together
 -- all at once. A waiter that is dead is passed, also when there is no room for it: that can
 -- be so for long. Returns fence and block when self, a member of the queue that is
@@ -154,6 +194,7 @@ end
 -- announced before it is true.
 local function serve(self, ttl, block)
   local fence, n
+  local opened = false -- an owner has come to have the lock
   while true do
     local member = first_waiter()
     if not member then
@@ -161,22 +202,25 @@ local function serve(self, ttl, block)
       return fence, n
     end
     local owner, claim, channel, rest = waiter(member)
-    local weight, info = string.match(rest or '', '^(%d+)\n(.*)$')
-    weight = tonumber(weight)
-    if weight and weight <= limit and not room(weight) and (member == self or receivers(channel) > 0) then
+    local weight, info, who = wish(rest)
+    if weight and weight <= limit and not room(weight, who) and (member == self or receivers(channel) > 0) then
       if moved then
         stand_by(member, next_expiry)
       end
+      if opened then
+        call_others()
+      end
       return fence, n
     end
+    opened = opened or kind == 'own' and used == 0
     redis.call('ZREM', KEYS[2], member)
     moved = true
     if not weight or weight > limit then
       stand_by(member, now) -- to find out
     elseif member == self then
-      fence, n = admit(owner, weight, info, ttl, block)
+      fence, n = admit(owner, weight, info, ttl, block, who)
     elseif receivers(channel) > 0 then
-      local f = admit(owner, weight, info, tonumber(claim), 1)
+      local f = admit(owner, weight, info, tonumber(claim), 1, who)
       local heard = send(channel, 'hf1 ' .. kind .. ' ' .. owner .. ' ' .. whole(now) .. ' ' .. claim .. ' ' .. whole(f) .. ' ' .. KEYS[1])
       if cluster and heard == 0 then
         dismiss(owner, whole(now) .. ':' .. whole(weight) .. ':0:')

@@ -36,7 +36,7 @@ type demand struct {
 
 var ordinary = demand{ttl: 60000, fences: 1}
 
-func (l shares) arguments(mode, token string, weight int, d demand) []any {
+func (l shares) arguments(mode, token string, weight any, d demand) []any {
 	args := []any{mode, token, d.ttl, d.notAfter, d.fences, info, l.kind, l.limit, weight}
 	if mode != "t" {
 		args = append(args, claim, "channel-"+token, "")
@@ -157,7 +157,7 @@ func (l shares) exist(want int64) {
 }
 
 // brief takes a share for some ms, and returns the server's time when it is over.
-func (l shares) brief(token string, weight, ms int) (over int64) {
+func (l shares) brief(token string, weight any, ms int) (over int64) {
 	l.t.Helper()
 	d := ordinary
 	d.ttl = ms

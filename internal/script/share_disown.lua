@@ -1,0 +1,70 @@
+-- share_disown.lua: ends one hold of an owned lock for its owner, whoever has the hold's
+-- token: the one that would expire first. It is the likeliest to be of a process that is no
+-- more.
+--
+-- KEYS    [1] lock  [2] queue  [3] fence counter, in Strict mode [4] incarnation mark
+-- ARGV    [1] flags as in prelude.lua  [2] a token for this request  [3] the owner's id
+--         [4] not-after, server time in µs
+-- Returns 'released NOW LEFT'  so many holds the owner has left
+--         'free NOW'           nobody has the lock: it has expired, or was given up
+--         'held NOW PTTL WAITERS VALUE'  another owner has it; VALUE as of one of its holds
+--         'late NOW'           nothing was done
+--         'error MESSAGE'      it may still have it
+--
+-- Invariants: another owner's holds are not touched; sent twice, one hold is ended: until
+-- not-after a tombstone of the request's token stands in the queue.
+
+-- include prelude.lua
+-- include mint.lua
+-- include queue.lua
+-- include shares.lua
+-- include incarnation.lua
+-- include bury.lua
+-- include serve_others.lua
+
+local who, not_after = ARGV[3], tonumber(ARGV[4])
+
+local function soonest()
+  local all = redis.call('HGETALL', KEYS[1])
+  local first, owner, hold
+  for i = 1, #all, 2 do
+    local expiry = parse_hold(all[i + 1])
+    if expiry and (not first or expiry < first) then
+      first, owner, hold = expiry, all[i], all[i + 1]
+    end
+  end
+  return owner, hold
+end
+
+local function released()
+  return 'released ' .. whole(now) .. ' ' .. whole(has(who) and used or 0)
+end
+
+local function main()
+  load('own')
+  if redis.call('ZSCORE', KEYS[2], 'x:' .. token) then
+    on_master()
+    return released()
+  end
+  if now >= not_after then
+    on_master()
+    return 'late ' .. whole(now)
+  end
+  if used == 0 then
+    on_master()
+    return 'free ' .. whole(now)
+  end
+  if not has(who) then
+    on_master()
+    local pttl, value = sample()
+    return 'held ' .. whole(now) .. ' ' .. (pttl or 0) .. ' ' .. redis.call('ZCOUNT', KEYS[2], 0, '+inf') .. ' ' .. (value or 'hf1:-:0:0:0:')
+  end
+  dismiss(soonest())
+  local reply = released()
+  pcall(serve_others)
+  tidy()
+  bury(not_after)
+  return reply
+end
+
+-- include answer.lua

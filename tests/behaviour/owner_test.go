@@ -1,0 +1,317 @@
+package behaviour
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/tests/backend"
+)
+
+// ownedBy is an owner's lock, of a client of its own.
+func ownedBy(t *testing.T, b *backend.Backend, owner string, opts ...holdfast.Option) *holdfast.Lock {
+	return b.Client(t, nil).Mutex("a", append(opts, holdfast.Owner(owner), holdfast.Reentrant(true))...)
+}
+
+// An owner acquires again from any process, past those who queue, with the same fence, and
+// the lock is held until its last lease is released, in any order.
+func TestOwnerSpansProcesses(t *testing.T) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		here, there, other := ownedBy(t, b, "order-7"), ownedBy(t, b, "order-7"), ownedBy(t, b, "order-8")
+		for _, order := range [][]int{{2, 1, 0}, {0, 1, 2}, {1, 2, 0}} {
+			first := backend.Acquire(t, here)
+			next := queue(t, other, 1)
+			tried, err := there.TryAcquire(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			leases := []*holdfast.Lease{first, tried, backend.Acquire(t, here)} // the last by no context of the first
+			for _, lease := range leases {
+				if lease.Token() != first.Token() || lease.Owner() != "order-7" {
+					t.Errorf("a lease of %q has the fence %d, the first %d", lease.Owner(), lease.Token(), first.Token())
+				}
+			}
+			if all, err := other.Holders(t.Context()); err != nil || len(all) != 3 || all[0].Owner != "order-7" {
+				t.Errorf("Holders: %v, %v; want three of order-7", all, err)
+			}
+			wantHeld(t, other)
+			for _, i := range order {
+				wantAsleep(t, "another owner", next)
+				backend.Release(t, leases[i])
+			}
+			last := backend.Receive(t, next)
+			if last.Token() <= first.Token() {
+				t.Errorf("fence %d follows %d", last.Token(), first.Token())
+			}
+			backend.Release(t, last)
+		}
+		b.Cleaned(t)
+	})
+}
+
+// What is acquired under a lease's context joins it, and is no business of the server's; under
+// another owner's it does not.
+func TestOwnersContext(t *testing.T) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		c := b.Client(t, nil)
+		mine := c.Mutex("a", holdfast.Owner("me"), holdfast.Reentrant(true))
+		yours := c.Mutex("a", holdfast.Owner("you"), holdfast.Reentrant(true))
+		lease := backend.Acquire(t, mine)
+		inner := again(t, mine, lease)
+		if all, err := mine.Holders(t.Context()); err != nil || len(all) != 1 {
+			t.Errorf("Holders: %v, %v; want one", all, err)
+		}
+		if got, err := yours.TryAcquire(lease.Context()); !errors.Is(err, holdfast.ErrHeld) {
+			t.Errorf("another owner with the holder's context: %v, %v", got, err)
+		}
+		backend.Release(t, lease)
+		wantHeld(t, yours)
+		backend.Release(t, inner)
+		b.Cleaned(t)
+	})
+}
+
+// Goroutines of one process wait in one line for each owner: who has the lock is not kept from
+// it by those who wait for it.
+func TestOwnersDoNotWaitBehindEachOther(t *testing.T) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		c := b.Client(t, nil)
+		mine := c.Mutex("a", holdfast.Owner("me"), holdfast.Reentrant(true))
+		yours := c.Mutex("a", holdfast.Owner("you"), holdfast.Reentrant(true))
+		lease := backend.Acquire(t, mine)
+		first := queue(t, yours, 1)
+		second := backend.Start(t, yours) // in this process's line
+		inner := backend.Acquire(t, mine)
+		backend.Release(t, lease)
+		wantAsleep(t, "another owner", first)
+		backend.Release(t, inner)
+		one, two := backend.Receive(t, first), backend.Receive(t, second) // both at once
+		if one.Token() != two.Token() {
+			t.Errorf("one owner has the fences %d and %d", one.Token(), two.Token())
+		}
+		backend.Release(t, one)
+		backend.Release(t, two)
+		b.Cleaned(t)
+	})
+}
+
+// An owner's waiters in several processes all have the lock once one of them has, also those
+// who stand behind another owner's.
+func TestOwnersWaitersEnterTogether(t *testing.T) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		lease := backend.Acquire(t, ownedBy(t, b, "first"))
+		one := queue(t, ownedBy(t, b, "me"), 1)
+		stranger := queue(t, ownedBy(t, b, "you"), 2)
+		two := queue(t, ownedBy(t, b, "me"), 3)
+		begun := time.Now()
+		backend.Release(t, lease)
+		leases := []*holdfast.Lease{backend.Receive(t, one), backend.Receive(t, two)}
+		t.Logf("together after %s", time.Since(begun))
+		wantAsleep(t, "the stranger", stranger)
+		for _, lease := range leases {
+			backend.Release(t, lease)
+		}
+		backend.Release(t, backend.Receive(t, stranger))
+		b.Cleaned(t)
+	})
+}
+
+func TestReleaseOwner(t *testing.T) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		here, there, other := ownedBy(t, b, "me", holdfast.TTL(time.Minute)), ownedBy(t, b, "me"), ownedBy(t, b, "you")
+		if left, err := there.ReleaseOwner(t.Context()); !errors.Is(err, holdfast.ErrNotHeld) || left != 0 || !strings.Contains(err.Error(), `"a"`) {
+			t.Errorf("of a free lock: %d, %v; want ErrNotHeld", left, err)
+		}
+		short := ownedBy(t, b, "me", holdfast.TTL(50*time.Millisecond), holdfast.Renew(false))
+		backend.Acquire(t, short)
+		backend.Eventually(t, "the lease expires", func() bool { _, err := there.Holder(t.Context()); return errors.Is(err, holdfast.ErrNotHeld) })
+		if _, err := there.ReleaseOwner(t.Context()); !errors.Is(err, holdfast.ErrNotHeld) || errors.Is(err, holdfast.ErrNotOwner) {
+			t.Errorf("of a lock that expired: %v; want ErrNotHeld", err)
+		}
+
+		one, two := backend.Acquire(t, here), backend.Acquire(t, here)
+		_, err := other.ReleaseOwner(t.Context())
+		var stranger *holdfast.NotOwnerError
+		if !errors.As(err, &stranger) || !errors.Is(err, holdfast.ErrNotOwner) || stranger.Owner != "you" || stranger.Holder.Owner != "me" || stranger.Name != "a" {
+			t.Errorf("a stranger's: %v; want ErrNotOwner", err)
+		}
+		next := queue(t, other, 1)
+		if left, err := there.ReleaseOwner(t.Context()); left != 1 || err != nil {
+			t.Errorf("one of two: %d, %v; want 1", left, err)
+		}
+		wantAsleep(t, "a stranger", next)
+		if left, err := there.ReleaseOwner(t.Context()); left != 0 || err != nil {
+			t.Errorf("one of one: %d, %v; want 0", left, err)
+		}
+		last := backend.Receive(t, next)
+		if _, err := there.ReleaseOwner(t.Context()); !errors.Is(err, holdfast.ErrNotOwner) {
+			t.Errorf("once it is another's: %v; want ErrNotOwner", err)
+		}
+		for _, lease := range []*holdfast.Lease{one, two} {
+			if err := lease.Extend(t.Context(), time.Minute); !errors.Is(err, holdfast.ErrLost) {
+				t.Errorf("Extend of what was released by the owner's name: %v; want ErrLost", err)
+			}
+			if err := lease.Release(t.Context()); !errors.Is(err, holdfast.ErrLost) {
+				t.Errorf("Release of what was released by the owner's name: %v; want ErrLost", err)
+			}
+		}
+		if err := last.Err(); err != nil {
+			t.Error(err)
+		}
+		backend.Release(t, last)
+		backend.Eventually(t, "nothing but tombstones is left", func() bool { held, err := here.IsHeld(t.Context()); return err == nil && !held })
+
+		for what, l := range map[string]*holdfast.Lock{
+			"a mutex":             b.Client(t, nil).Mutex("a"),
+			"no owner":            b.Client(t, nil).Mutex("a", holdfast.Reentrant(true)),
+			"an owner's name":     b.Client(t, nil).Mutex("a", holdfast.Owner("me")),
+			"several":             b.Client(t, nil).Multi([]string{"a", "b"}, holdfast.Owner("me"), holdfast.Reentrant(true)),
+			"a read-write lock's": b.Client(t, nil).RWMutex("a", holdfast.Owner("me"), holdfast.Reentrant(true)).Writer(),
+		} {
+			if _, err := l.ReleaseOwner(t.Context()); !errors.Is(err, holdfast.ErrInvalid) {
+				t.Errorf("of %s: %v; want ErrInvalid", what, err)
+			}
+		}
+	})
+}
+
+func TestOwnersDepth(t *testing.T) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		l, there := ownedBy(t, b, "me", holdfast.MaxDepth(2)), ownedBy(t, b, "me", holdfast.MaxDepth(2))
+		one, two := backend.Acquire(t, l), backend.Acquire(t, there)
+		for _, acquire := range []func(context.Context) (*holdfast.Lease, error){l.Acquire, l.TryAcquire, there.Acquire} {
+			if lease, err := acquire(t.Context()); !errors.Is(err, holdfast.ErrDepth) || !strings.Contains(err.Error(), `"a"`) {
+				t.Errorf("a third lease: %v, %v; want ErrDepth", lease, err)
+			}
+		}
+		backend.Release(t, two)
+		backend.Release(t, backend.Acquire(t, there))
+		backend.Release(t, one)
+		b.Cleaned(t)
+	})
+}
+
+// One name, two kinds of lock.
+func TestOwnedLockIsNoMutex(t *testing.T) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		l, plain := ownedBy(t, b, "me"), b.Client(t, nil).Mutex("a")
+		lease := backend.Acquire(t, l)
+		if _, err := plain.TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrWrongType) {
+			t.Errorf("as a mutex: %v; want ErrWrongType", err)
+		}
+		backend.Release(t, lease)
+		lease = backend.Acquire(t, plain)
+		if _, err := l.TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrWrongType) {
+			t.Errorf("a mutex as an owner's lock: %v; want ErrWrongType", err)
+		}
+		backend.Release(t, lease)
+		b.Cleaned(t)
+	})
+}
+
+// Several names of one owner: Multi takes them one after another.
+func TestOwnersMulti(t *testing.T) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		both := func(owner string) *holdfast.Lock {
+			return b.Client(t, nil).Multi([]string{"b", "a"}, holdfast.Owner(owner), holdfast.Reentrant(true))
+		}
+		one := ownedBy(t, b, "me")
+		lease := backend.Acquire(t, one)
+		all := backend.Acquire(t, both("me"))
+		if all.Tokens()["a"] != lease.Token() {
+			t.Errorf("the fences are %v; the lock had %d", all.Tokens(), lease.Token())
+		}
+		wantHeld(t, both("you"))
+		next := backend.Start(t, both("you"))
+		backend.Waiters(t, one, 1)
+		backend.Release(t, lease)
+		wantAsleep(t, "a stranger", next)
+		backend.Release(t, all)
+		backend.Release(t, backend.Receive(t, next))
+		b.Cleaned(t)
+	})
+}
+
+// Owners, each in two processes, acquire and acquire again: no two of them have the lock at
+// once, and fences rise from one to the next.
+func TestOwnersInAStorm(t *testing.T) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		var mu sync.Mutex
+		var owner string
+		var holds int
+		var highest uint64
+		var turns, joint atomic.Int64
+		enter := func(who string, fence uint64) {
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case holds == 0:
+				turns.Add(1)
+				if fence < highest || fence == highest && who != owner {
+					t.Errorf("%s has the fence %d after %d of %s", who, fence, highest, owner)
+				}
+			case owner != who:
+				t.Errorf("%s has the lock beside %s", who, owner)
+			default:
+				joint.Add(1)
+				if fence != highest {
+					t.Errorf("%s has the fences %d and %d at once", who, highest, fence)
+				}
+			}
+			owner, highest = who, fence
+			holds++
+		}
+		leave := func() {
+			mu.Lock()
+			defer mu.Unlock()
+			holds--
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		var wg sync.WaitGroup
+		for _, who := range []string{"me", "you", "her"} {
+			for range 2 {
+				l := ownedBy(t, b, who)
+				for range 2 {
+					wg.Go(func() {
+						for ctx.Err() == nil {
+							lease, err := l.Acquire(ctx)
+							if err != nil {
+								continue
+							}
+							enter(who, lease.Token())
+							if turns.Load() >= 100 {
+								cancel()
+							}
+							time.Sleep(rand.N(2 * time.Millisecond))
+							if rand.IntN(2) == 0 {
+								if inner, err := l.TryAcquire(ctx); err == nil {
+									enter(who, inner.Token())
+									leave()
+									_ = inner.Release(ctx)
+								} else if ctx.Err() == nil {
+									t.Errorf("TryAcquire of who has it: %v", err)
+								}
+							}
+							leave()
+							_ = lease.Release(ctx)
+							time.Sleep(rand.N(2 * time.Millisecond)) // let others have their turn
+						}
+					})
+				}
+			}
+		}
+		wg.Wait()
+		t.Logf("%d turns, %d leases beside another of the same owner", turns.Load(), joint.Load())
+		if turns.Load() < 100 || joint.Load() == 0 {
+			t.Errorf("%d turns and %d joint leases in a minute", turns.Load(), joint.Load())
+		}
+		b.Cleaned(t)
+	})
+}

@@ -1,0 +1,183 @@
+package scripts
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/holdfast-go/holdfast/internal/script"
+	"github.com/holdfast-go/holdfast/tests/backend"
+)
+
+// owned is a lock that owners have.
+func owned(b bench) shares { return shares{b, "own", everything} }
+
+// enter acquires it for an owner.
+func (l shares) enter(mode, token, owner string) string {
+	l.t.Helper()
+	return l.eval(script.ShareAcquire, l.arguments(mode, token, "1\n"+owner, ordinary)...)
+}
+
+// disown ends a hold of an owner's.
+func (l shares) disown(request, owner string) string {
+	l.t.Helper()
+	return l.eval(script.ShareDisown, "", request, owner, l.later(time.Minute))
+}
+
+// theirs is the member of the queue for a waiter of that owner.
+func theirs(token, owner string) string {
+	return token + "\n" + strconv.Itoa(claim) + "\nchannel-" + token + "\n1\n" + owner + "\n" + info
+}
+
+func TestOwned(t *testing.T) {
+	for name, test := range map[string]func(b bench){
+		"again": func(b bench) {
+			l := owned(b)
+			b.expect("granted T P T 1", l.enter("t", "A", "me"))
+			b.expect("granted T P T 1", l.enter("t", "A", "me")) // the same, not again
+			b.rdb.Incr(b.t.Context(), "{k}:f")                   // another lock's grant
+			b.expect("granted T P T 1", l.enter("t", "B", "me"))
+			b.expect("granted T P T 1", l.enter("w", "C", "me"))
+			if one, two, three := l.hold("A").fence, l.hold("B").fence, l.hold("C").fence; one != two || two != three {
+				b.t.Errorf("one owner's fences are %d, %d and %d", one, two, three)
+			}
+			b.expect("held T P 0 hf1:C:T:T:0:"+info, l.enter("t", "X", "you"))
+			b.expect("holders T 0 3 1000000000\nP 1 hf1:A:T:T:0:"+info+"\nP 1 hf1:B:T:T:0:"+info+"\nP 1 hf1:C:T:T:0:"+info, l.holders())
+			b.expect("gone T", l.release("X", "", 0))
+			for _, token := range []string{"B", "A", "C"} {
+				if got := l.enter("t", "X", "you"); !strings.HasPrefix(got, "held T ") {
+					b.t.Errorf("with %d holds of another owner: %s", len(l.holds()), got)
+				}
+				b.expect("released T", l.release(token, "", 0))
+			}
+			l.exist(0)
+			b.expect("granted T P T 1", l.enter("t", "X", "you"))
+			b.expect("held T P 0 hf1:X:T:T:0:"+info, l.enter("t", "A", "me"))
+		},
+		"depth": func(b bench) {
+			l := shares{b, "own", 2}
+			b.expect("granted T P T 1", l.enter("t", "A", "me"))
+			b.expect("granted T P T 1", l.enter("t", "B", "me"))
+			b.expect("deep T 2", l.enter("t", "C", "me"))
+			b.expect("deep T 2", l.enter("w", "C", "me"))
+			b.expect("granted T P T 1", l.enter("t", "B", "me"))
+			b.expect("held T P 0 hf1:B:T:T:0:"+info, l.enter("t", "X", "you"))
+			b.expect("granted T P T 1", owned(b).enter("t", "C", "me")) // who allows more
+			l.held("A", "B", "C")
+		},
+		"an id that looks like a hold": func(b bench) {
+			l := owned(b)
+			odd := "9000000000000000:1:1:1:{}"
+			b.expect("granted T P T 1", l.enter("t", "A", odd))
+			b.expect("granted T P T 1", l.enter("t", "B", odd))
+			l.held("A", "B")
+			b.expect("released T 1", l.disown("r", odd))
+			b.expect("released T 0", l.disown("s", odd))
+			l.exist(1) // the tombstones of the requests
+		},
+		"expired": func(b bench) {
+			// One hold of the owner's ends by itself, the other goes on.
+			l := owned(b)
+			over := l.brief("A", "1\nme", 50)
+			b.expect("granted T P T 1", l.enter("t", "B", "me"))
+			l.past(over)
+			b.expect("held T P 0 hf1:B:T:T:0:"+info, l.enter("t", "X", "you"))
+			b.expect("gone T", l.release("A", "", 0))
+			b.expect("released T", l.release("B", "", 0))
+			l.exist(0)
+			over = l.brief("A", "1\nme", 50)
+			l.past(over)
+			b.expect("free T", l.disown("r", "me"))
+			b.expect("granted T P T 1", l.enter("t", "X", "you"))
+		},
+		"queue": func(b bench) {
+			l := owned(b)
+			l.enter("t", "A", "me")
+			x, y, again := b.listen("X"), b.listen("Y"), b.listen("B")
+			b.expect("queued T P T 1 1 ours", l.enter("w", "X", "you"))
+			b.expect("queued T P T 2 1 ours", l.enter("w", "Y", "her"))
+			b.expect("queued T P T 3 0 ours", l.enter("w", "deaf", "you"))
+			b.expect("granted T P T 1", l.enter("w", "C", "me")) // past them
+			b.expect("released T", l.release("A", "", 0))
+			l.silent(x, "X")
+			b.expect("queued T P T 4 1 ours", l.enter("w", "B", "you"))
+			b.expect("released T", l.release("C", "", 0))
+			b.expect("hf1 own X T P T {k}", b.heard(x))
+			b.expect("hf1 standby Y T T", b.heard(y))
+			b.expect("hf1 standby B T T", b.heard(again)) // its owner has the lock
+			l.held("X")
+			b.expect("granted T P T 1", l.enter("l", "B", "you"))
+			b.expect("granted T P T 1", l.enter("l", "deaf", "you"))
+			l.silent(y, "Y")
+			b.expect("released T", l.release("X", "", 0))
+			b.expect("released T", l.release("B", "", 0))
+			l.silent(y, "Y")
+			b.expect("released T", l.release("deaf", "", 0))
+			b.expect("hf1 own Y T P T {k}", b.heard(y))
+			l.held("Y")
+			b.expect("released T", l.release("Y", "", 0))
+			l.exist(0)
+		},
+		"the first enters and another is first": func(b bench) {
+			l := owned(b)
+			l.enter("t", "A", "me")
+			y := b.listen("Y")
+			b.expect("queued T P T 1 1 ours", l.enter("w", "Y", "her"))
+			// Queued while another had the lock, which is its owner's since.
+			b.rdb.ZAdd(b.t.Context(), "{k}:q", redis.Z{Score: 1, Member: theirs("B", "me")})
+			b.expect("granted T P T 1", l.enter("l", "B", "me"))
+			b.expect("hf1 standby Y T T", b.heard(y))
+			l.held("A", "B")
+		},
+		"left": func(b bench) {
+			l := owned(b)
+			l.enter("t", "A", "me")
+			x, y := b.listen("X"), b.listen("Y")
+			l.enter("w", "X", "you")
+			l.enter("w", "Y", "her")
+			b.expect("left T", l.release("X", theirs("X", "you"), 0))
+			b.expect("hf1 standby Y T T", b.heard(y))
+			l.silent(x, "X")
+		},
+		"disowned": func(b bench) {
+			l := owned(b)
+			b.expect("free T", l.disown("r1", "me"))
+			b.expect("granted T P T 1", l.enter("t", "A", "me"))
+			l.brief("B", "1\nme", claim)
+			b.expect("held T P 0 hf1:B:T:T:0:"+info, l.disown("r2", "you"))
+			l.held("A", "B")
+			b.expect("released T 1", l.disown("r3", "me")) // B's would end first
+			l.held("A")
+			b.expect("released T 1", l.disown("r3", "me")) // the same again
+			l.held("A")
+			x := b.listen("X")
+			l.enter("w", "X", "you")
+			b.expect("late T", b.eval(script.ShareDisown, "", "r4", "me", 1))
+			l.held("A")
+			b.expect("released T 0", l.disown("r5", "me"))
+			b.expect("hf1 own X T P T {k}", b.heard(x))
+			b.expect("released T 0", l.disown("r5", "me"))
+			l.held("X")
+			b.expect("gone T", l.release("A", "", 0))
+		},
+		"another kind": func(b bench) {
+			l := owned(b)
+			wrong := "error BADKIND the key holds another kind of lock, or something else"
+			readWrite(b).acquire("t", "R", 1)
+			b.expect(wrong, l.enter("t", "A", "me"))
+			b.expect(wrong, l.enter("w", "A", "me"))
+			b.expect(wrong, l.disown("r", "me"))
+			readWrite(b).release("R", "", 0)
+			l.enter("t", "A", "me")
+			b.expect(wrong, readWrite(b).acquire("t", "R", 1))
+			b.expect("error WRONGTYPE Operation against a key holding the wrong kind of value", b.acquire("t", "M"))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			backend.Each(t, func(t *testing.T, back *backend.Backend) { test(newBench(t, back)) })
+		})
+	}
+}

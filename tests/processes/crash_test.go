@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/tests/backend"
 	"github.com/holdfast-go/holdfast/tests/soak"
 )
@@ -61,6 +62,54 @@ func TestKilledHolder(t *testing.T) {
 		if d > ttl+time.Second {
 			t.Errorf("the next was served after %s", d)
 		}
+	})
+}
+
+// Whatever an owner had acquired in a process that is killed ends with its TTL, at any depth,
+// and nothing that the owner has elsewhere.
+func TestKilledOwners(t *testing.T) {
+	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+		const ttl = 1500 * time.Millisecond
+		outer, inner, stranger := newWorker(t, b.Server.Addr()), newWorker(t, b.Server.Addr()), newWorker(t, b.Server.Addr())
+		outer.send("acquire a " + ttl.String() + " me")
+		first := outer.fence()
+		inner.send("acquire a 1m me")
+		inner.fence()
+		inner.send("acquire a " + ttl.String() + " me")
+		inner.fence()
+		stranger.send("acquire a 15s you")
+		mine := b.Client(t, nil).Mutex("a", holdfast.Owner("me"), holdfast.Reentrant(true))
+		backend.Waiters(t, mine, 1)
+		outer.kill()
+		backend.Eventually(t, "only the living process's leases are left", func() bool {
+			all, err := mine.Holders(t.Context())
+			return err == nil && len(all) == 2 && all[0].Owner == "me"
+		})
+		inner.send("release") // the last that it acquired
+		inner.answer("released")
+		if left, err := mine.ReleaseOwner(t.Context()); err != nil || left != 0 {
+			t.Errorf("ReleaseOwner: %d, %v; want 0", left, err)
+		}
+		if second := stranger.fence(); second <= first {
+			t.Errorf("fence %d follows %d", second, first)
+		}
+
+		stranger.kill() // with 15s to go: now its owner gives up what it had
+		yours := b.Client(t, nil).Mutex("a", holdfast.Owner("you"), holdfast.Reentrant(true))
+		if left, err := yours.ReleaseOwner(t.Context()); err != nil || left != 0 {
+			t.Errorf("ReleaseOwner for a process that was killed: %d, %v; want 0", left, err)
+		}
+		outer, last := newWorker(t, b.Server.Addr()), newWorker(t, b.Server.Addr())
+		outer.send("acquire a " + ttl.String() + " me")
+		third := outer.fence()
+		last.send("acquire a 15s you")
+		backend.Waiters(t, mine, 1)
+		outer.kill()
+		begun := time.Now()
+		if fourth := last.fence(); fourth <= third {
+			t.Errorf("fence %d follows %d", fourth, third)
+		}
+		t.Logf("from kill -9 of the owner's process: %s", time.Since(begun))
 	})
 }
 

@@ -52,7 +52,7 @@ func dial(addr string) *holdfast.Client {
 
 // obey carries out one command a line, and answers each with a line:
 //
-//	acquire NAME TTL   "granted FENCE" or "error ..."
+//	acquire NAME TTL [OWNER]   "granted FENCE" or "error ..."
 //	err                "held" or "lost ..."
 //	release            "released" or "error ..."
 func obey(addr string, in io.Reader, out io.Writer) {
@@ -64,13 +64,17 @@ func obey(addr string, in io.Reader, out io.Writer) {
 		var ttl time.Duration
 		switch word, rest, _ := strings.Cut(lines.Text(), " "); word {
 		case "acquire":
-			var text string
-			_, err := fmt.Sscan(rest, &name, &text)
-			if err == nil {
+			var text, owner string
+			n, err := fmt.Sscan(rest, &name, &text, &owner)
+			if n >= 2 {
 				ttl, err = time.ParseDuration(text)
 			}
+			opts := []holdfast.Option{holdfast.TTL(ttl)}
+			if n == 3 {
+				opts = append(opts, holdfast.Owner(owner), holdfast.Reentrant(true))
+			}
 			if err == nil {
-				lease, err = c.Mutex(name, holdfast.TTL(ttl)).Acquire(context.Background())
+				lease, err = c.Mutex(name, opts...).Acquire(context.Background())
 			}
 			if err != nil {
 				fmt.Fprintln(out, "error", err)

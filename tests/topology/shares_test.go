@@ -53,6 +53,23 @@ func TestSharesInACluster(t *testing.T) {
 			backend.Release(t, first)
 			backend.Release(t, backend.Receive(t, third))
 			backend.Release(t, second)
+
+			owned := func(owner string) *holdfast.Lock {
+				return open.client(t, nil).Mutex(name+"-owned", holdfast.TTL(term), holdfast.Owner(owner), holdfast.Reentrant(true))
+			}
+			mine := owned("me")
+			outer := backend.Acquire(t, mine)
+			stranger := backend.Start(t, owned("you"))
+			backend.Waiters(t, mine, 1)
+			inner := backend.Acquire(t, owned("me"))
+			if inner.Token() != outer.Token() {
+				t.Errorf("one owner has the fences %d and %d", outer.Token(), inner.Token())
+			}
+			backend.Release(t, outer)
+			if left, err := mine.ReleaseOwner(t.Context()); left != 0 || err != nil {
+				t.Errorf("ReleaseOwner: %d, %v; want 0", left, err)
+			}
+			backend.Release(t, backend.Receive(t, stranger))
 		}
 	})
 }

@@ -1,0 +1,92 @@
+package faults
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/script"
+	"github.com/holdfast-go/holdfast/tests/backend"
+	"github.com/holdfast-go/holdfast/tests/proxy"
+)
+
+// What is sent again counts once: an owner's leases, and their ends.
+func TestLostRepliesCountOnce(t *testing.T) {
+	t.Parallel()
+	b := backend.One(t)
+	p := proxy.New(t, b.Server.Addr())
+	mine := []holdfast.Option{holdfast.Owner("me"), holdfast.Reentrant(true), holdfast.TTL(time.Minute)}
+	l := through(t, p, impatient).Mutex("a", mine...)
+	there := b.Client(t, nil).Mutex("a", mine...)
+	count := func(want int) {
+		t.Helper()
+		if all, err := there.Holders(t.Context()); err != nil || len(all) != want {
+			t.Fatalf("%d leases, %v; want %d", len(all), err, want)
+		}
+	}
+	backend.Acquire(t, l)
+	if _, err := l.ReleaseOwner(t.Context()); err != nil { // the server has the scripts from now on
+		t.Fatal(err)
+	}
+	backend.Release(t, backend.Acquire(t, l))
+	for what, after := range map[string]proxy.After{"connection cut": proxy.Cut, "silence": proxy.Hang} {
+		t.Run(what, func(t *testing.T) {
+			first := backend.Acquire(t, l)
+			trap := p.LoseReply(running(script.ShareAcquire, "a"), after)
+			second := backend.Acquire(t, l)
+			if lost := trap.Reply(t); !strings.Contains(lost, "granted") {
+				t.Fatalf("the lost reply was %q", lost)
+			}
+			count(2)
+			third := backend.Acquire(t, l)
+			count(3)
+			p.LoseReply(running(script.ShareRelease, "a"), after)
+			if err := third.Release(t.Context()); !holdfast.Ambiguous(err) {
+				t.Errorf("Release, repeated after a lost reply: %v", err)
+			}
+			count(2)
+			trap = p.LoseReply(running(script.ShareDisown, "a"), after)
+			if left, err := l.ReleaseOwner(t.Context()); left != 1 || err != nil {
+				t.Errorf("ReleaseOwner, repeated after a lost reply: %d, %v; want 1", left, err)
+			}
+			if lost := trap.Reply(t); !strings.Contains(lost, "released") {
+				t.Errorf("the lost reply was %q", lost)
+			}
+			count(1)
+			if left, err := there.ReleaseOwner(t.Context()); left != 0 || err != nil {
+				t.Errorf("ReleaseOwner of the last: %d, %v; want 0", left, err)
+			}
+			for _, lease := range []*holdfast.Lease{first, second} {
+				_ = lease.Release(t.Context()) // which of them is over, the server chose
+			}
+			count(0)
+		})
+	}
+}
+
+// A request to release by the owner's name that comes late ends nothing of what came since.
+func TestLateCopyOfReleaseOwner(t *testing.T) {
+	t.Parallel()
+	b := backend.One(t)
+	p := proxy.New(t, b.Server.Addr())
+	mine := []holdfast.Option{holdfast.Owner("me"), holdfast.Reentrant(true), holdfast.TTL(time.Minute)}
+	l := through(t, p, impatient).Mutex("a", mine...)
+	backend.Acquire(t, l)
+	if left, err := l.ReleaseOwner(t.Context()); left != 0 || err != nil {
+		t.Fatalf("ReleaseOwner: %d, %v", left, err)
+	}
+	backend.Acquire(t, l)
+	held := p.Hold(running(script.ShareDisown, "a"), proxy.Cut)
+	if left, err := l.ReleaseOwner(t.Context()); left != 0 || err != nil {
+		t.Fatalf("ReleaseOwner: %d, %v", left, err)
+	}
+	lease := backend.Acquire(t, l)
+	if reply := held.Forward(t); !strings.Contains(reply, "released") {
+		t.Errorf("the late copy is answered %q", reply)
+	}
+	if err := lease.Extend(t.Context(), time.Minute); err != nil {
+		t.Errorf("the lease that was acquired since: %v", err)
+	}
+	backend.Release(t, lease)
+}

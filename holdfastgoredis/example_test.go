@@ -109,6 +109,37 @@ func ExampleReentrant() {
 	}
 }
 
+// Steps of a job, in whatever process, have the lock together. The last one gives up what a
+// step that is gone has left behind.
+func ExampleLock_ReleaseOwner() {
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:6379"})
+	defer rdb.Close()
+	locks, err := holdfast.New(holdfastgoredis.New(rdb), nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	ctx := context.Background()
+	defer locks.Close(ctx)
+
+	order := locks.Mutex("order-7", holdfast.Owner("job-42"), holdfast.Reentrant(true))
+	err = order.Do(ctx, func(ctx context.Context, l *holdfast.Lease) error {
+		return post(ctx, l.Token()) // the same Token in all steps that overlap
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	switch left, err := order.ReleaseOwner(ctx); {
+	case errors.Is(err, holdfast.ErrNotHeld):
+		fmt.Println("nothing was left behind")
+	case errors.Is(err, holdfast.ErrNotOwner):
+		fmt.Println(err) // names who has it now
+	case err != nil:
+		log.Fatal(err)
+	default:
+		fmt.Println(left, "leases are left")
+	}
+}
+
 // Any number of processes read the catalog at a time, or one changes it. After a change
 // it goes on as a reader, beside the others, before another process can change it again.
 func ExampleClient_RWMutex() {

@@ -80,6 +80,57 @@ func byName(events []Event) [][]Event {
 	return all
 }
 
+// Strangers returns the grants that overlap one of somebody else's, where Share says whose each
+// is, and each may have several.
+func Strangers(events []Event) []Violation {
+	var violations []Violation
+	for _, grants := range byName(events) {
+		latest := map[int]Event{} // to end, by whose it is
+		for _, e := range grants {
+			if !e.held() {
+				continue
+			}
+			for whose, l := range latest {
+				if whose != e.Share && e.Granted < l.end() {
+					violations = append(violations, Violation{Exclusion, l, e})
+				}
+			}
+			if e.end() > latest[e.Share].end() {
+				latest[e.Share] = e
+			}
+		}
+	}
+	return violations
+}
+
+// SharedFences returns the grants of locks that several may hold whose fences are not right:
+// equal to that of another, unless joint says that these two may have the same; or, if they are to
+// rise, lower than that of an earlier one. And records that contradict themselves.
+func SharedFences(events []Event, rise bool, joint func(a, b Event) bool) []Violation {
+	var violations []Violation
+	for _, grants := range byName(events) {
+		violations = append(violations, checkSense(grants)...)
+		owners := map[uint64]Event{}
+		var greatest Event
+		for _, e := range grants {
+			twin, known := owners[e.Fence]
+			switch {
+			case known && !joint(twin, e):
+				violations = append(violations, Violation{Fencing, twin, e})
+				continue
+			case rise && e.held() && e.Fence < greatest.Fence:
+				violations = append(violations, Violation{Fencing, greatest, e})
+				continue
+			}
+			owners[e.Fence] = e
+			if e.held() && e.Fence > greatest.Fence {
+				greatest = e
+			}
+		}
+	}
+	return violations
+}
+
 func checkSense(grants []Event) []Violation {
 	var violations []Violation
 	for _, e := range grants {

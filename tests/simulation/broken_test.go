@@ -19,6 +19,7 @@ type broken struct {
 	wrap  func(holdfast.Driver) holdfast.Driver
 	find  string // what the violation must say, so that it is this mistake that is found
 	where Temper
+	form  form // of all locks; "" leaves it to the seed
 }
 
 // The checks that find things.
@@ -26,25 +27,35 @@ const (
 	believes = "believes"
 	fences   = "fence:"
 	idle     = "was free from"
+	overlaps = "overlap:"
 	leftover = "is left"
 	anything = ""
 )
 
 var brokenLocks = []broken{
 	{"a release deletes whatever is there", rewriting("release",
-		"if value and string.sub(value, 1, #mine) == mine then\n    if string.sub(value, -1)", "if value then\n    if string.sub(value, -1)"), believes, Rough},
+		"if value and string.sub(value, 1, #mine) == mine then\n    if string.sub(value, -1)", "if value then\n    if string.sub(value, -1)"), believes, Rough, mutual},
 	{"an acquire looks at the queue only", rewriting("acquire",
-		"if rest == 0 and not value and not look and", "if not look and"), believes, Rough},
-	{"a lock has no expiry", rewriting("acquire", "'PX', ttl", "'KEEPTTL'"), anything, Rough},
+		"if rest == 0 and not value and not look and", "if not look and"), believes, Rough, mutual},
+	{"a lock has no expiry", rewriting("acquire", "'PX', ttl", "'KEEPTTL'"), anything, Rough, mutual},
 	{"a lock that is handed over is not set", rewriting("",
-		"redis.call('SET', KEYS[1], owned(owner, fence, chain, info, follower), 'PX', claim)", "redis.call('DEL', KEYS[1])"), believes, Rough},
-	{"a claim is set for less than it is announced", rewriting("", "owned(owner, fence, chain, info, follower), 'PX', claim)", "owned(owner, fence, chain, info, follower), 'PX', math.ceil(claim / 2))"), believes, Rough},
-	{"a fence is a second", rewriting("", "fence = math.max(fence + 1, now)", "fence = math.floor(now / 1000000)"), fences, Rough},
-	{"a queue is never cleared", rewriting("", "redis.call('PEXPIRE', KEYS[2],", "redis.call('EXISTS', KEYS[2],"), leftover, Rough},
-	{"a deadline counts from the reply", changed(func(term, took time.Duration) time.Duration { return term + took }), believes, Rough},
-	{"a deadline allows for no drift", changed(func(term, _ time.Duration) time.Duration { return term + term/99 + 2*time.Millisecond }), believes, Rough},
-	{"nobody hears that a lock was handed over", func(d holdfast.Driver) holdfast.Driver { return deaf{d} }, idle, Calm},
-	{"a releasing process does not tell the server", func(d holdfast.Driver) holdfast.Driver { return silent{d} }, idle, Calm},
+		"redis.call('SET', KEYS[1], owned(owner, fence, chain, info, follower), 'PX', claim)", "redis.call('DEL', KEYS[1])"), believes, Rough, mutual},
+	{"a claim is set for less than it is announced", rewriting("", "owned(owner, fence, chain, info, follower), 'PX', claim)", "owned(owner, fence, chain, info, follower), 'PX', math.ceil(claim / 2))"), believes, Rough, mutual},
+	{"a fence is a second", rewriting("", "fence = math.max(fence + 1, now)", "fence = math.floor(now / 1000000)"), fences, Rough, mutual},
+	{"a queue is never cleared", rewriting("", "redis.call('PEXPIRE', KEYS[2],", "redis.call('EXISTS', KEYS[2],"), leftover, Rough, mutual},
+	{"a deadline counts from the reply", changed(func(term, took time.Duration) time.Duration { return term + took }), believes, Rough, mutual},
+	{"a deadline allows for no drift", changed(func(term, _ time.Duration) time.Duration { return term + term/99 + 2*time.Millisecond }), believes, Rough, mutual},
+	{"nobody hears that a lock was handed over", func(d holdfast.Driver) holdfast.Driver { return deaf{d} }, idle, Calm, mutual},
+	{"a releasing process does not tell the server", func(d holdfast.Driver) holdfast.Driver { return silent{d} }, idle, Calm, mutual},
+
+	{"a writer does not wait for readers", rewriting("", "return used + weight <= limit", "return used + 1 <= limit"), overlaps, Calm, readWrite},
+	{"readers leave with one of them", rewriting("", "used = used - weight\n", "used = 0\n"), overlaps, Calm, readWrite},
+	{"the last permit is given twice", rewriting("", "return used + weight <= limit", "return used + weight <= limit + 1"), overlaps, Calm, counted},
+	{"a hold ends in half its time", rewriting("", "now + ttl * 1000", "now + ttl * 500"), believes, Calm, counted},
+	{"who has the lock is not asked for its owner", rewriting("", "who == holder", "true"), overlaps, Calm, owned},
+	{"an owner's second lease is not counted", rewriting("", "used = used + weight\n  write_hold", "used = 1\n  write_hold"), overlaps, Calm, owned},
+	{"an owner's lease has a fence of its own that is of before", rewriting("", "fence, n = common_fence, 1", "fence, n = common_fence - 1, 1"), fences, Calm, owned},
+	{"no share is handed over", rewriting("share_release", "pcall(serve_others)", "pcall(first_waiter)"), idle, Calm, counted},
 }
 
 // TestBrokenLocksAreFound shows that the simulation can fail.
@@ -53,7 +64,7 @@ func TestBrokenLocksAreFound(t *testing.T) {
 		t.Run(strings.ReplaceAll(b.name, " ", "-"), func(t *testing.T) {
 			const most = 20
 			for seed := uint64(1); seed <= most; seed++ {
-				r := Run(t, seed, Options{Temper: b.where, Length: 20 * time.Minute, Wrap: b.wrap})
+				r := Run(t, seed, Options{Temper: b.where, Length: 20 * time.Minute, Wrap: b.wrap, Form: b.form})
 				for _, v := range r.Violations {
 					if strings.Contains(v, b.find) {
 						t.Logf("found with seed %d (%s, %d grants): %s", seed, r.Temper, r.Grants, v)
@@ -75,7 +86,7 @@ func TestBrokenScriptsAreBroken(t *testing.T) {
 			continue
 		}
 		found := false
-		for _, s := range []script.Script{script.Acquire, script.Renew, script.Release} {
+		for _, s := range []script.Script{script.Acquire, script.Renew, script.Release, script.ShareAcquire, script.ShareRelease} {
 			found = found || d.rewrite(s).Source != s.Source
 		}
 		if !found {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"strings"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
@@ -27,7 +26,7 @@ func newHand(w *World, p *incarnation, number int) *hand {
 	h := &hand{w: w, p: p, number: number, rand: random(w.plan.seed, "hand", p.number, p.host, number), calm: w.plan.temper == Calm}
 	h.wants = w.plan.processes[p.number].workers[number].wants
 	for i, n := range w.plan.names {
-		h.locks = append(h.locks, p.client.Mutex(n.name, h.wants[i].options(n)...))
+		h.locks = append(h.locks, n.lock(p.client, h.wants[i]))
 	}
 	return h
 }
@@ -97,7 +96,7 @@ func (h *hand) turn(i int) bool {
 // attempt takes a lock, holds it and releases it.
 func (h *hand) attempt(i int, ctx context.Context, try bool, way string) {
 	l := h.locks[i]
-	e := history.Event{Process: h.p.host, Goroutine: h.number, Name: l.Name(), Asked: h.now()}
+	e := history.Event{Process: h.p.host, Goroutine: h.number, Name: l.Name(), Share: h.wants[i].share, Asked: h.now()}
 	begun := time.Now()
 	var lease *holdfast.Lease
 	var err error
@@ -215,14 +214,14 @@ func (h *hand) believe(i int, lease *holdfast.Lease) {
 	if h.w.plan.temper == Wild || lease.Err() != nil {
 		return
 	}
-	value, ttl := h.w.server.value(h.w.key(i))
+	kept, value := h.w.holdOf(i, lease.Owner())
 	left := time.Until(lease.Deadline())
 	switch {
 	case left <= 0:
-	case !strings.Contains(value, `"`+h.p.owner+`"`):
+	case kept <= 0:
 		h.w.finding("%s believes for %s more to hold %s with fence %d; the server has %q", h.p.owner, left, lease.Name(), lease.Token(), value)
-	case time.Duration(float64(ttl)/h.w.plan.rate) < left:
-		h.w.finding("%s believes for %s more to hold %s with fence %d; the server keeps it for %s", h.p.owner, left, lease.Name(), lease.Token(), ttl)
+	case time.Duration(float64(kept)/h.w.plan.rate) < left:
+		h.w.finding("%s believes for %s more to hold %s with fence %d; the server keeps it for %s", h.p.owner, left, lease.Name(), lease.Token(), kept)
 	}
 }
 

@@ -64,6 +64,7 @@ type name struct {
 	turns         int
 	hold          [2]time.Duration // the least and the most
 	foreign       bool             // programs that know only SET hold it, too
+	form          form
 }
 
 // process is a client and its goroutines.
@@ -85,6 +86,7 @@ type want struct {
 	maxRenewals int // negative: no bound
 	poll        time.Duration
 	tries       int
+	share       int // see form.draw
 }
 
 // term is for how long the server grants it.
@@ -135,6 +137,7 @@ func newPlan(seed uint64, o Options) plan {
 	for range 3 + r.IntN(4) {
 		p.processes = append(p.processes, newProcess(r, p.names))
 	}
+	p.drawForms(o)
 	if p.temper == Calm {
 		// Nothing may go wrong there: no command may take longer than its timeout.
 		p.delay = min(p.delay, 2*time.Millisecond)

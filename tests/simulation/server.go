@@ -74,6 +74,20 @@ func (s *redisServer) value(key string) (string, time.Duration) {
 	return v, s.redis.TTL(key)
 }
 
+// hash returns the fields of a key; none if there is none.
+func (s *redisServer) hash(key string) map[string]string {
+	s.tick()
+	fields, err := s.redis.HKeys(key)
+	if err != nil {
+		return nil
+	}
+	all := map[string]string{}
+	for _, field := range fields {
+		all[field] = s.redis.HGet(key, field)
+	}
+	return all
+}
+
 func (s *redisServer) keys() []string {
 	s.tick()
 	return s.redis.Keys()

@@ -85,6 +85,25 @@ func TestSimulation(t *testing.T) {
 	}
 }
 
+// TestEveryForm runs worlds in which all locks are of one form; those that are drawn have some
+// of each.
+func TestEveryForm(t *testing.T) {
+	first := firstSeed(t)
+	for _, f := range []form{readWrite, counted, owned} {
+		for i, temper := range []Temper{Calm, Rough, Wild} {
+			seed := first + uint64(i)
+			r := Run(t, seed, Options{Temper: temper, Length: 20 * time.Minute, Form: f})
+			for _, v := range r.Violations {
+				t.Errorf("%s, %s, seed %d: %s", f, temper, seed, v)
+			}
+			if r.Grants == 0 {
+				t.Errorf("%s, %s, seed %d: nothing was granted", f, temper, seed)
+			}
+			t.Logf("%s, %s, seed %d: %d grants, %d commands, %d overlaps outside the model", f, temper, seed, r.Grants, r.Commands, r.Overlaps)
+		}
+	}
+}
+
 // firstSeed is the seed that was asked for, or another one every time.
 func firstSeed(t *testing.T) uint64 {
 	text := os.Getenv(envSeed)

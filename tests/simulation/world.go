@@ -62,6 +62,7 @@ type incarnation struct {
 type Options struct {
 	Temper Temper        // instead of what the seed says
 	Length time.Duration // at most
+	Form   form          // of all locks, instead of what the seed says
 	// Wrap puts something between clients and their driver.
 	Wrap func(holdfast.Driver) holdfast.Driver
 }
@@ -160,7 +161,7 @@ func (w *World) start(number int) {
 		// fatal: go-redis keeps its timers for the next.
 		PoolSize: 1000,
 	})
-	var d holdfast.Driver = counted{holdfastgoredis.New(p.rdb), &w.commands}
+	var d holdfast.Driver = counting{holdfastgoredis.New(p.rdb), &w.commands}
 	if w.wrap != nil {
 		d = w.wrap(d)
 	}
@@ -284,13 +285,13 @@ func (w *World) checkLeftovers() {
 	}
 }
 
-// counted counts scripts.
-type counted struct {
+// counting counts scripts.
+type counting struct {
 	holdfast.Driver
 	n *atomic.Int64
 }
 
-func (d counted) Eval(ctx context.Context, s holdfast.Script, keys, args []string, urgent bool) (string, error) {
+func (d counting) Eval(ctx context.Context, s holdfast.Script, keys, args []string, urgent bool) (string, error) {
 	d.n.Add(1)
 	return d.Driver.Eval(ctx, s, keys, args, urgent)
 }

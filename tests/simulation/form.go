@@ -1,0 +1,127 @@
+package simulation
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/tests/history"
+)
+
+// form is the kind of lock that a name is of.
+type form string
+
+// The forms.
+const (
+	mutual    form = "mutex"
+	readWrite form = "rwmutex"
+	counted   form = "semaphore"
+	owned     form = "owned"
+)
+
+// permits is how many a semaphore has, everyone more than all goroutines of a world.
+const (
+	permits  = 4
+	everyone = 1000
+)
+
+// drawForms decides which names are of another form than the mutex, and what each goroutine
+// wants of them. It has sources of its own, so that the rest of a world is what it is.
+func (p *plan) drawForms(o Options) {
+	for i := range p.names {
+		n := &p.names[i]
+		r := random(p.seed, "form", i)
+		n.form = [...]form{mutual, mutual, mutual, readWrite, counted, owned}[r.IntN(6)]
+		switch {
+		case o.Form != "":
+			n.form, n.key, n.foreign = o.Form, "", false
+		case n.key != "":
+			n.form = mutual // other programs know no other
+		}
+		for j, process := range p.processes {
+			common := n.form.draw(r, j)
+			for k := range process.workers {
+				share := common
+				if chance(r, 40) {
+					share = n.form.draw(r, j)
+				}
+				process.workers[k].wants[i].share = share
+			}
+		}
+	}
+}
+
+// draw returns how much of a lock a goroutine wants: 0 is all of it; of a lock that owners have
+// it says which owner wants it.
+func (f form) draw(r *rand.Rand, process int) int {
+	switch f {
+	case readWrite:
+		if chance(r, 60) {
+			return 1
+		}
+	case counted:
+		return 1 + r.IntN(permits)
+	case owned:
+		return 1 + process%3
+	}
+	return 0
+}
+
+// lock is the lock that a goroutine wants so.
+func (n name) lock(c *holdfast.Client, w want) *holdfast.Lock {
+	opts := w.options(n)
+	switch n.form {
+	case readWrite:
+		if w.share == 0 {
+			return c.RWMutex(n.name, opts...).Writer()
+		}
+		return c.RWMutex(n.name, opts...).Reader()
+	case counted:
+		return c.Semaphore(n.name, permits, append(opts, holdfast.Weight(w.share))...).Lock
+	case owned:
+		return c.Mutex(n.name, append(opts, holdfast.Owner(w.owner()), holdfast.Reentrant(true))...)
+	}
+	return c.Mutex(n.name, opts...)
+}
+
+func (w want) owner() string { return "owner-" + strconv.Itoa(w.share) }
+
+// check returns what in a name's history must not be.
+func (n name) check(events []history.Event) []history.Violation {
+	switch n.form {
+	case readWrite:
+		overlaps := history.Crowding(events, everyone)
+		return append(overlaps, history.SharedFences(events, true, func(a, b history.Event) bool { return a.Share != 0 && b.Share != 0 })...)
+	case counted:
+		overlaps := history.Crowding(events, permits)
+		return append(overlaps, history.SharedFences(events, false, func(a, b history.Event) bool { return false })...)
+	case owned:
+		overlaps := history.Strangers(events)
+		return append(overlaps, history.SharedFences(events, true, func(a, b history.Event) bool { return a.Share == b.Share })...)
+	}
+	return history.Check(events)
+}
+
+// holdOf returns for how long the server keeps a lock for its holder of that name, and what it
+// has of the lock.
+func (w *World) holdOf(i int, owner string) (left time.Duration, what string) {
+	if w.plan.names[i].form == mutual {
+		value, ttl := w.server.value(w.key(i))
+		if !strings.Contains(value, strconv.Quote(owner)) {
+			return 0, value
+		}
+		return ttl, value
+	}
+	hash := w.server.hash(w.key(i))
+	for _, value := range hash {
+		expiry, rest, _ := strings.Cut(value, ":")
+		µs, err := strconv.ParseInt(expiry, 10, 64)
+		if err == nil && strings.Contains(rest, strconv.Quote(owner)) {
+			left = max(left, time.UnixMicro(µs).Sub(w.server.now()))
+		}
+	}
+	return left, fmt.Sprint(hash)
+}

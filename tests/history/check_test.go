@@ -137,3 +137,60 @@ func TestSweepAgreesWithAllPairs(t *testing.T) {
 		t.Errorf("%d of 3000 histories have no overlap: the comparison proves little", clean)
 	}
 }
+
+// sharing is an event of process p that has such a share.
+func sharing(p, share int, fence uint64, granted, released int64) Event {
+	e := grant(p, fence, granted, released, 1000)
+	e.Share = share
+	return e
+}
+
+func rules(violations []Violation) []Rule {
+	var got []Rule
+	for _, v := range violations {
+		got = append(got, v.Rule)
+	}
+	return got
+}
+
+func TestStrangers(t *testing.T) {
+	for name, c := range map[string]struct {
+		events []Event
+		want   []Rule
+	}{
+		"one after other":       {[]Event{sharing(1, 1, 5, 10, 20), sharing(2, 2, 6, 20, 30)}, nil},
+		"one's own":             {[]Event{sharing(1, 1, 5, 10, 30), sharing(2, 1, 5, 15, 40), sharing(1, 1, 5, 39, 50)}, nil},
+		"another's":             {[]Event{sharing(1, 1, 5, 10, 30), sharing(2, 2, 6, 29, 40)}, []Rule{Exclusion}},
+		"within the longer one": {[]Event{sharing(1, 1, 5, 10, 50), sharing(1, 1, 5, 15, 20), sharing(2, 2, 6, 40, 45)}, []Rule{Exclusion}},
+		"of another lock":       {[]Event{sharing(1, 1, 5, 10, 30), named(sharing(2, 2, 6, 15, 20), "other")}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := rules(Strangers(c.events)); fmt.Sprint(got) != fmt.Sprint(c.want) {
+				t.Errorf("%v, want %v", got, c.want)
+			}
+		})
+	}
+}
+
+func TestSharedFences(t *testing.T) {
+	readers := func(a, b Event) bool { return a.Share != 0 && b.Share != 0 }
+	for name, c := range map[string]struct {
+		events []Event
+		rise   bool
+		want   []Rule
+	}{
+		"readers":                  {[]Event{sharing(1, 1, 5, 10, 30), sharing(2, 1, 5, 15, 40), sharing(3, 0, 6, 50, 60)}, true, nil},
+		"a writer with theirs":     {[]Event{sharing(1, 1, 5, 10, 30), sharing(3, 0, 5, 50, 60)}, true, []Rule{Fencing}},
+		"a reader with a writer's": {[]Event{sharing(1, 0, 5, 10, 30), sharing(3, 1, 5, 50, 60)}, true, []Rule{Fencing}},
+		"one that goes back":       {[]Event{sharing(1, 1, 5, 10, 30), sharing(3, 1, 4, 50, 60)}, true, []Rule{Fencing}},
+		"one that may go back":     {[]Event{sharing(1, 1, 5, 10, 30), sharing(3, 1, 4, 50, 60)}, false, nil},
+		"heard of too late":        {[]Event{sharing(1, 1, 5, 10, 30), {Name: "lock", Share: 1, Fence: 4, Asked: 5, Granted: 40, Deadline: 35}}, true, nil},
+		"an impossible record":     {[]Event{{Name: "lock", Share: 1, Fence: 4, Asked: 50, Granted: 40, Deadline: 60}}, true, []Rule{Sense}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := rules(SharedFences(c.events, c.rise, readers)); fmt.Sprint(got) != fmt.Sprint(c.want) {
+				t.Errorf("%v, want %v", got, c.want)
+			}
+		})
+	}
+}

@@ -28,6 +28,7 @@ const (
 	fences   = "fence:"
 	idle     = "was free from"
 	overlaps = "overlap:"
+	again    = "was begun"
 	leftover = "is left"
 	anything = ""
 )
@@ -56,6 +57,10 @@ var brokenLocks = []broken{
 	{"an owner's second lease is not counted", rewriting("", "used = used + weight\n  write_hold", "used = 1\n  write_hold"), overlaps, Calm, owned},
 	{"an owner's lease has a fence of its own that is of before", rewriting("", "fence, n = common_fence, 1", "fence, n = common_fence - 1, 1"), fences, Calm, owned},
 	{"no share is handed over", rewriting("share_release", "pcall(serve_others)", "pcall(first_waiter)"), idle, Calm, counted},
+
+	{"several locks are taken although one is held", rewriting("multi_acquire", "elseif value then\n      return nil, nil, 'held '", "elseif false then\n      return nil, nil, 'held '"), believes, Calm, mutual},
+	{"a run that was completed does not count", rewriting("once_begin", "if counts(done, window) then", "if false then"), again, Calm, once},
+	{"a job is done for half its window", rewriting("", "now < done + window * 1000", "now < done + window * 500"), again, Rough, once},
 }
 
 // TestBrokenLocksAreFound shows that the simulation can fail.
@@ -64,7 +69,7 @@ func TestBrokenLocksAreFound(t *testing.T) {
 		t.Run(strings.ReplaceAll(b.name, " ", "-"), func(t *testing.T) {
 			const most = 20
 			for seed := uint64(1); seed <= most; seed++ {
-				r := Run(t, seed, Options{Temper: b.where, Length: 20 * time.Minute, Wrap: b.wrap, Form: b.form})
+				r := Run(t, seed, Options{Temper: b.where, Length: 20 * time.Minute, Wrap: b.wrap, Form: b.form, Several: true})
 				for _, v := range r.Violations {
 					if strings.Contains(v, b.find) {
 						t.Logf("found with seed %d (%s, %d grants): %s", seed, r.Temper, r.Grants, v)
@@ -86,7 +91,7 @@ func TestBrokenScriptsAreBroken(t *testing.T) {
 			continue
 		}
 		found := false
-		for _, s := range []script.Script{script.Acquire, script.Renew, script.Release, script.ShareAcquire, script.ShareRelease} {
+		for _, s := range []script.Script{script.Acquire, script.Renew, script.Release, script.ShareAcquire, script.ShareRelease, script.MultiAcquire, script.OnceBegin} {
 			found = found || d.rewrite(s).Source != s.Source
 		}
 		if !found {

@@ -20,7 +20,12 @@ const (
 	readWrite form = "rwmutex"
 	counted   form = "semaphore"
 	owned     form = "owned"
+	elected   form = "election"
+	once      form = "once"
 )
+
+// exclusive reports whether the lock is a Mutex.
+func (f form) exclusive() bool { return f == mutual || f == elected || f == once }
 
 // permits is how many a semaphore has, everyone more than all goroutines of a world.
 const (
@@ -34,7 +39,7 @@ func (p *plan) drawForms(o Options) {
 	for i := range p.names {
 		n := &p.names[i]
 		r := random(p.seed, "form", i)
-		n.form = [...]form{mutual, mutual, mutual, readWrite, counted, owned}[r.IntN(6)]
+		n.form = [...]form{mutual, mutual, mutual, readWrite, counted, owned, elected, once}[r.IntN(8)]
 		switch {
 		case o.Form != "":
 			n.form, n.key, n.foreign = o.Form, "", false
@@ -51,6 +56,23 @@ func (p *plan) drawForms(o Options) {
 				process.workers[k].wants[i].share = share
 			}
 		}
+	}
+}
+
+// drawSeveral decides which names are taken as one lock, too: in every third world that has
+// Mutexes enough.
+func (p *plan) drawSeveral(o Options) {
+	if !chance(random(p.seed, "several"), 33) && !o.Several {
+		return
+	}
+	var names []int
+	for i, n := range p.names {
+		if n.form == mutual && n.key == "" {
+			names = append(names, i)
+		}
+	}
+	if len(names) > 1 {
+		p.several = names
 	}
 }
 
@@ -87,6 +109,18 @@ func (n name) lock(c *holdfast.Client, w want) *holdfast.Lock {
 	return c.Mutex(n.name, opts...)
 }
 
+// election and job are what goroutines want of those forms.
+func (n name) election(c *holdfast.Client, w want) *holdfast.Election {
+	return c.Election(n.name, w.options(n)...)
+}
+
+func (n name) job(c *holdfast.Client, w want) *holdfast.Once {
+	return c.Once(n.name, holdfast.Every(n.window()), w.options(n)...)
+}
+
+// window is for how long a completed run of a job counts.
+func (n name) window() time.Duration { return n.every / 2 }
+
 func (w want) owner() string { return "owner-" + strconv.Itoa(w.share) }
 
 // check returns what in a name's history must not be.
@@ -108,7 +142,7 @@ func (n name) check(events []history.Event) []history.Violation {
 // holdOf returns for how long the server keeps a lock for its holder of that name, and what it
 // has of the lock.
 func (w *World) holdOf(i int, owner string) (left time.Duration, what string) {
-	if w.plan.names[i].form == mutual {
+	if w.plan.names[i].form.exclusive() {
 		value, ttl := w.server.value(w.key(i))
 		if !strings.Contains(value, strconv.Quote(owner)) {
 			return 0, value

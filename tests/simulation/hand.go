@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
@@ -89,14 +90,52 @@ func (h *hand) turn(i int) bool {
 		ctx, cancel = context.WithTimeout(ctx, between(h.rand, 100*time.Microsecond, max(time.Second, 4*n.hold[1])))
 		defer cancel()
 	}
-	h.attempt(i, ctx, try, way)
+	if len(h.w.plan.several) > 0 && slices.Contains(h.w.plan.several, i) && chance(h.rand, 25) {
+		h.several(i, ctx, try)
+	} else {
+		h.attempt(i, ctx, try, way)
+	}
 	return h.sleep(between(h.rand, time.Millisecond, time.Second))
 }
 
 // attempt takes a lock, holds it and releases it.
 func (h *hand) attempt(i int, ctx context.Context, try bool, way string) {
+	switch h.w.plan.names[i].form {
+	case elected:
+		h.campaign(i, ctx)
+		return
+	case once:
+		h.job(i, ctx, try)
+		return
+	}
 	l := h.locks[i]
-	e := history.Event{Process: h.p.host, Goroutine: h.number, Name: l.Name(), Share: h.wants[i].share, Asked: h.now()}
+	e := h.asks(i)
+	begun := time.Now()
+	var lease *holdfast.Lease
+	var err error
+	if try {
+		lease, err = l.TryAcquire(ctx)
+	} else {
+		lease, err = l.Acquire(ctx)
+	}
+	switch {
+	case h.p.dead.Load():
+	case err != nil:
+		h.refused(e, i, ctx, try, err, fmt.Sprintf("%s %s", way, l.Name()), begun)
+	case h.have(e, i, lease, !try && h.wants[i].poll == 0):
+		h.release(i, lease)
+	}
+}
+
+// several takes several names as one lock, in an order of its own, and holds them as the one.
+func (h *hand) several(i int, ctx context.Context, try bool) {
+	var names []string
+	var events []history.Event
+	for _, k := range h.rand.Perm(len(h.w.plan.several)) {
+		e := h.asks(h.w.plan.several[k])
+		events, names = append(events, e), append(names, e.Name)
+	}
+	l := h.p.client.Multi(names, holdfast.TTL(h.wants[i].ttl))
 	begun := time.Now()
 	var lease *holdfast.Lease
 	var err error
@@ -109,23 +148,124 @@ func (h *hand) attempt(i int, ctx context.Context, try bool, way string) {
 		return
 	}
 	if err != nil {
-		e.GaveUp = h.now()
-		h.w.record(e, !try && h.wants[i].poll == 0)
-		h.note("%s %s: %s after %s", way, l.Name(), brief(err), time.Since(begun))
+		for _, e := range events {
+			e.GaveUp = h.now()
+			h.w.record(e, false)
+		}
+		h.note("takes %s: %s after %s", l.Name(), brief(err), time.Since(begun))
 		h.judgeRefusal(ctx, i, try, err, time.Since(begun))
 		return
 	}
-	e.Granted, e.Fence, e.Deadline = h.now(), lease.Token(), h.at(lease.Deadline())
-	h.note("%s %s: granted %d after %s", way, l.Name(), e.Fence, time.Since(begun))
-	h.believe(i, lease)
+	tokens := lease.Tokens()
+	granted, deadline := h.now(), h.at(lease.Deadline())
+	h.note("%s: granted %v after %s", l.Name(), tokens, time.Since(begun))
+	for _, k := range h.w.plan.several {
+		h.believe(k, lease)
+	}
 	why := h.hold(i, lease)
-	e.Released, e.Deadline = h.now(), h.at(lease.Deadline())
-	h.w.record(e, !try && h.wants[i].poll == 0)
+	released := h.now()
+	deadline = max(deadline, h.at(lease.Deadline()))
+	for _, e := range events {
+		e.Granted, e.Fence, e.Released, e.Deadline = granted, tokens[e.Name], released, deadline
+		h.w.record(e, false)
+	}
 	if h.p.dead.Load() {
 		return
 	}
-	h.note("%s: %s %d", l.Name(), why, e.Fence)
+	h.note("%s: %s", l.Name(), why)
 	h.release(i, lease)
+}
+
+// asks is the record of somebody who asks now.
+func (h *hand) asks(i int) history.Event {
+	return history.Event{Process: h.p.host, Goroutine: h.number, Name: h.locks[i].Name(), Share: h.wants[i].share, Asked: h.now()}
+}
+
+// refused records that an attempt brought nothing.
+func (h *hand) refused(e history.Event, i int, ctx context.Context, try bool, err error, what string, begun time.Time) {
+	e.GaveUp = h.now()
+	h.w.record(e, !try && h.wants[i].poll == 0)
+	h.note("%s: %s after %s", what, brief(err), time.Since(begun))
+	h.judgeRefusal(ctx, i, try, err, time.Since(begun))
+}
+
+// have holds a lease that was got, and records that; false if the process crashed meanwhile.
+func (h *hand) have(e history.Event, i int, lease *holdfast.Lease, queued bool) bool {
+	e.Granted, e.Fence, e.Deadline = h.now(), lease.Token(), h.at(lease.Deadline())
+	h.note("%s: granted %d after %s", lease.Name(), e.Fence, time.Duration(e.Granted-e.Asked))
+	h.believe(i, lease)
+	why := h.hold(i, lease)
+	e.Released, e.Deadline = h.now(), h.at(lease.Deadline())
+	h.w.record(e, queued)
+	if h.p.dead.Load() {
+		return false
+	}
+	h.note("%s: %s %d", lease.Name(), why, e.Fence)
+	return true
+}
+
+// campaign leads for a term, or for another if the first was lost.
+func (h *hand) campaign(i int, ctx context.Context) {
+	e, begun := h.asks(i), time.Now()
+	queued := h.wants[i].poll == 0
+	led := false // since it asked for the last time
+	err := h.w.plan.names[i].election(h.p.client, h.wants[i]).Run(ctx, func(ctx context.Context, term *holdfast.Lease) error {
+		if h.p.dead.Load() {
+			return nil
+		}
+		led = true
+		h.have(e, i, term, queued)
+		if context.Cause(ctx) != nil && ctx.Err() != nil {
+			e, begun, led = h.asks(i), time.Now(), false
+		}
+		return nil
+	})
+	switch {
+	case h.p.dead.Load(), err == nil:
+	case led: // the term was not given up as it should
+		h.judgeRefusal(ctx, i, false, err, time.Since(begun))
+	default:
+		h.refused(e, i, ctx, false, err, "campaigns for "+h.locks[i].Name(), begun)
+	}
+}
+
+// errJob is how a run of a job fails.
+var errJob = errors.New("the job failed")
+
+// job runs a job, unless it was done in its window.
+func (h *hand) job(i int, ctx context.Context, try bool) {
+	e, begun := h.asks(i), time.Now()
+	o := h.w.plan.names[i].job(h.p.client, h.wants[i])
+	do := o.Do
+	if try {
+		do = o.TryDo
+	}
+	fails, ran := chance(h.rand, 30), false
+	r := jobRun{name: e.Name}
+	got, err := do(ctx, func(ctx context.Context, lease *holdfast.Lease) (string, error) {
+		if h.p.dead.Load() {
+			return "", errJob
+		}
+		ran, r.begun = true, h.now()
+		h.have(e, i, lease, false)
+		r.ended = h.now()
+		if fails || h.p.dead.Load() {
+			return "", errJob
+		}
+		return "", nil
+	})
+	switch {
+	case h.p.dead.Load():
+	case !ran && err != nil:
+		h.refused(e, i, ctx, true, err, "runs "+e.Name, begun)
+	case !ran:
+		h.note("%s: done already, by %s", e.Name, got.Owner)
+	case err == nil:
+		r.told = h.now()
+		fallthrough
+	default:
+		h.w.ran(r)
+	}
 }
 
 // judgeRefusal finds out whether an acquire may have failed like this.

@@ -36,6 +36,37 @@ func (w *World) record(e history.Event, queued bool) {
 	w.queued[e.ID] = queued
 }
 
+// jobRun is a run of a job. Times as in history.Event.
+type jobRun struct {
+	name         string
+	begun, ended int64
+	told         int64 // when it was known to have been completed; 0 if it never was
+}
+
+func (w *World) ran(r jobRun) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.jobs = append(w.jobs, r)
+}
+
+// doneAgain finds runs that began although one had been completed in their window. The server
+// counts it by its own clock, from some time between the run's end and when that was told.
+func (w *World) doneAgain() []string {
+	var found []string
+	for _, n := range w.plan.names {
+		window := int64(float64(n.window()) / w.plan.rate)
+		for _, r := range w.jobs {
+			for _, next := range w.jobs {
+				if r.name == n.name && next.name == n.name && r.told != 0 && next.begun > r.told && next.begun < r.ended+window {
+					found = append(found, fmt.Sprintf("job %q was begun %s after a run that was completed, in a window of %s",
+						n.name, time.Duration(next.begun-r.ended), n.window()))
+				}
+			}
+		}
+	}
+	return found
+}
+
 func (w *World) count(what string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -57,13 +88,16 @@ func (w *World) judge() Result {
 		case v.Rule == history.Exclusion && w.plan.temper == Wild:
 			r.Overlaps++
 		case v.Rule == history.Fencing && w.plan.temper == Wild && v.Second.Share != 0 && v.First.Fence != v.Second.Fence:
-			// Who still believes in a lock that was deleted lets others of its process in.
+			// Who believes in a lock that was deleted lets others of its process in.
 		default:
 			r.Violations = append(r.Violations, fmt.Sprintf("%s: %s: %v", time.Duration(v.Second.Granted), v.Rule, v))
 		}
 	}
-	if w.plan.temper == Calm {
+	if w.plan.temper == Calm && w.plan.several == nil { // who waits for several has some already, of which nobody knows
 		r.Violations = append(r.Violations, w.idleLocks()...)
+	}
+	if w.plan.temper != Wild {
+		r.Violations = append(r.Violations, w.doneAgain()...)
 	}
 	for _, e := range w.events {
 		if e.Granted != 0 {

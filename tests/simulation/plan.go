@@ -50,6 +50,7 @@ type plan struct {
 	delay     time.Duration // mean, one way
 	rate      float64       // of the server's clock
 	names     []name
+	several   []int // of the names, that are also taken as one lock, if there are any
 	processes []process
 	faults    []fault
 }
@@ -138,6 +139,7 @@ func newPlan(seed uint64, o Options) plan {
 		p.processes = append(p.processes, newProcess(r, p.names))
 	}
 	p.drawForms(o)
+	p.drawSeveral(o)
 	if p.temper == Calm {
 		// Nothing may go wrong there: no command may take longer than its timeout.
 		p.delay = min(p.delay, 2*time.Millisecond)
@@ -236,6 +238,9 @@ func (p plan) String() string {
 	fmt.Fprintf(&b, "seed %d: %s, %s, delays of %s, the server's clock at %.4f\n", p.seed, p.temper, p.length, p.delay.Round(time.Microsecond), p.rate)
 	for _, n := range p.names {
 		fmt.Fprintf(&b, "  lock %+v\n", n)
+	}
+	if p.several != nil {
+		fmt.Fprintf(&b, "  as one lock: %v\n", p.several)
 	}
 	for i, process := range p.processes {
 		fmt.Fprintf(&b, "  process %d: CommandTimeout %s, RetryTimeout %s, LocalHandovers %d\n",

@@ -89,10 +89,14 @@ func TestSimulation(t *testing.T) {
 // of each.
 func TestEveryForm(t *testing.T) {
 	first := firstSeed(t)
-	for _, f := range []form{readWrite, counted, owned} {
-		for i, temper := range []Temper{Calm, Rough, Wild} {
+	tempers := []Temper{Rough, Calm, Wild}
+	if raceDetector {
+		tempers = tempers[:1]
+	}
+	for _, f := range []form{mutual, readWrite, counted, owned, elected, once} {
+		for i, temper := range tempers {
 			seed := first + uint64(i)
-			r := Run(t, seed, Options{Temper: temper, Length: 20 * time.Minute, Form: f})
+			r := Run(t, seed, Options{Temper: temper, Length: 20 * time.Minute, Form: f, Several: true})
 			for _, v := range r.Violations {
 				t.Errorf("%s, %s, seed %d: %s", f, temper, seed, v)
 			}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/clock"
@@ -25,6 +26,7 @@ type campaign struct {
 	polls   int           // answered since then without a confirmed subscription
 	heard   int           // confirmations of the subscription by then
 	begun   time.Time     // of the attempt, or the one whose place it has
+	joined  atomic.Bool   // an owner's line has another waiter
 
 	// answered says that the server has dealt with us once: what fails now may pass.
 	answered bool
@@ -58,6 +60,14 @@ func (c *campaign) look() {
 	select {
 	case c.looks <- struct{}{}:
 	default:
+	}
+}
+
+// join tells the campaign that another waits for l.
+func (c *campaign) join(l *Lock) {
+	if l.set.kind == &owned {
+		c.joined.Store(true)
+		c.look()
 	}
 }
 
@@ -142,7 +152,12 @@ func (c *campaign) step() *grant {
 		mode = modeLook
 	}
 	got, err := a.ask(context.Background(), mode, max(c.ln.fences(a.l), 1))
+	counted := a.before != nil // among the owner's leases, if it was handed the lock
 	a.succeed()
+	if err != nil && counted && errors.Is(err, ErrDepth) {
+		c.pause(jitter(100*time.Millisecond, 50))
+		return nil
+	}
 	if err != nil {
 		c.failed(err)
 		return nil
@@ -225,8 +240,9 @@ func (c *campaign) rest(a *attempt, q queued) *grant {
 		case <-timer.C:
 			return nil
 		case <-c.looks:
-			// Only another head, or none, is a reason to stop resting.
-			if c.sub.interrupted() || !c.stillFor(a) {
+			// Only another head, or none, is a reason to stop resting; or another waiter of an
+			// owner's, which may have the lock by now.
+			if c.sub.interrupted() || c.joined.Swap(false) || !c.stillFor(a) {
 				return nil
 			}
 		case <-c.ln.c.closing:

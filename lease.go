@@ -53,7 +53,8 @@ func (l *Lease) lock() *Lock {
 }
 
 // Token returns the fence: a number above those of all earlier leases of this lock; readers
-// that hold it at the same time have the same (see RWMutex).
+// that hold it at the same time have the same (see RWMutex), and so have an owner's leases
+// (see Reentrant).
 // A resource that refuses writes with a lower one than it has seen is safe from
 // holders that are late. It survives the loss of the server's data, unless the
 // server's clock went back too.

@@ -105,6 +105,7 @@ func (ln *line) acquire(ctx context.Context, l *Lock) (*Lease, error) {
 		ln.count.Add(1)
 		if !ln.asking {
 			ln.campaignFor(nil, false)
+			ln.campaign.join(l)
 		}
 		ln.mu.Unlock()
 	}

@@ -84,6 +84,8 @@ func (l *Lock) resolve() (err error) {
 		return errors.New("the number of tries of Poll is negative")
 	case s.kind == &mutex && s.weight != 0, s.kind == &readWrite && s.weight != 1 && s.weight != everything:
 		return errors.New("Weight has a meaning for semaphores only")
+	case s.kind == &owned && s.hasKey:
+		return errors.New("Key is not possible for a lock of owners, Owner with Reentrant: no other program knows how it is kept")
 	case s.kind != &mutex && s.hasKey:
 		return errors.New("Key has a meaning for a Mutex only: no other program knows how this lock is kept")
 	case s.kind == &semaphore && (s.limit < 1 || s.limit > maxPermits):

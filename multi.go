@@ -23,7 +23,8 @@ const maxNames = 256
 // slot: those that begin with the same "{tag}" do). Otherwise they are acquired in an order
 // that is the same for everybody, whatever order they are named in, each through its queue,
 // while those that come before are held: so no two callers wait for each other, and none
-// starves. Who acquires more locks within the lease keeps to an order himself.
+// starves. Who acquires more locks within the lease keeps to an order himself. Locks of an
+// owner, Owner with Reentrant, are always acquired one after another, never at once.
 //
 // The lease is lost when one of the locks is; the others are renewed no longer then, and
 // end with Release or their TTL. Lease.Tokens has the fence of each. The leases are

@@ -29,7 +29,8 @@ func Reentrant(on bool) Option { return func(s *settings) { s.reentrant = on } }
 
 // MaxDepth bounds how many leases of a Reentrant lock are acquired within each other: one
 // more gets ErrDepth. Of an owner that is named by Owner it also bounds how many leases it has from
-// the server at a time. At least 1. Default: no bound.
+// the server at a time; those that are being given back in the background count until they are.
+// At least 1. Default: no bound.
 func MaxDepth(n int) Option {
 	return func(s *settings) {
 		if n <= 0 {
@@ -40,9 +41,15 @@ func MaxDepth(n int) Option {
 }
 
 // ReleaseOwner ends one lease that the lock's owner has, Owner with Reentrant, whichever process has
-// it: the one that would expire first. Whoever has that is told, with ErrLost, by its next
-// renewal. It returns how many leases the owner has left; with the last the lock goes to the next in
-// the queue. So a job's last step can give up what a process took that is gone since.
+// it: the one that would expire first. That is likely to be one that a process left behind
+// which is no more; but one with a shorter TTL, or a waiter that was handed the lock a moment ago, comes
+// before it, and so may the caller's own. Leases that were acquired under one's context end with it, and
+// count as one. Whoever has the lease is told, with ErrLost, by its next renewal; one that is not
+// renewed any more believes in it until its deadline. ReleaseOwner returns how many leases the
+// owner has left; with the last the lock goes to the next in the queue. So a job's last step can
+// give up what an earlier one took.
+//
+// Once begun, it works also when ctx ends, for as long as RetryTimeout.
 //
 // Errors: ErrNotHeld when nobody has the lock: it has expired, or was released; a
 // *NotOwnerError, which matches ErrNotOwner, when another owner has it. Neither changes
@@ -84,7 +91,7 @@ func (l *Lock) disown(ctx context.Context) (answer, error) {
 	token := randomText()
 	for range 3 {
 		args := []string{l.flags(""), token, l.set.owner, strconv.FormatInt(l.c.notAfter(l), 10)}
-		a, unanswered, err := l.c.call(ctx, request{op: "release", lock: l, script: script.ShareDisown, urgent: true, args: args})
+		a, unanswered, err := l.c.call(context.WithoutCancel(ctx), request{op: "release", lock: l, script: script.ShareDisown, urgent: true, args: args})
 		switch {
 		case err != nil || a.Word != "late":
 			return a, err

@@ -54,9 +54,12 @@ local function take_again(member, who)
   if member then
     redis.call('ZREM', KEYS[2], member)
   end
+  local sleeps_until = next_expiry
   local reply = take(1, who)
   if moved then
     serve()
+  elseif next_expiry < sleeps_until and first_waiter() then
+    stand_by(first_waiter(), next_expiry)
   end
   return reply
 end

@@ -11,8 +11,9 @@
 --         'late NOW'           nothing was done
 --         'error MESSAGE'      it may still have it
 --
--- Invariants: another owner's holds are not touched; sent twice, one hold is ended: until
--- not-after a tombstone of the request's token stands in the queue.
+-- Invariants: another owner's holds are not touched; sent twice, one hold is ended, or none if
+-- the first run ended none: until not-after there are tombstones of the request's token in the
+-- queue, written before anything else.
 
 -- include prelude.lua
 -- include mint.lua
@@ -36,6 +37,9 @@ local function soonest()
   return owner, hold
 end
 
+-- What a request has left that ended nothing.
+local nothing = 'x:' .. token .. ':nothing'
+
 local function released()
   return 'released ' .. whole(now) .. ' ' .. whole(has(who) and used or 0)
 end
@@ -46,24 +50,29 @@ local function main()
     on_master()
     return released()
   end
+  if redis.call('ZSCORE', KEYS[2], nothing) then
+    on_master()
+    return 'free ' .. whole(now)
+  end
   if now >= not_after then
     on_master()
     return 'late ' .. whole(now)
   end
   if used == 0 then
-    on_master()
+    bury(not_after, nothing)
     return 'free ' .. whole(now)
   end
   if not has(who) then
-    on_master()
+    bury(not_after, nothing)
     local pttl, value = sample()
     return 'held ' .. whole(now) .. ' ' .. (pttl or 0) .. ' ' .. redis.call('ZCOUNT', KEYS[2], 0, '+inf') .. ' ' .. (value or 'hf1:-:0:0:0:')
   end
+  insist()
+  bury(not_after)
   dismiss(soonest())
   local reply = released()
   pcall(serve_others)
   tidy()
-  bury(not_after)
   return reply
 end
 

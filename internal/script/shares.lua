@@ -174,8 +174,8 @@ local function prolong_hold(hold, ttl)
   return pttl
 end
 
--- Tells waiters of the owner who has the lock now, and stand behind others, to look: it is
--- theirs, too. Those too far back find out by themselves.
+-- Tells waiters of the owner who has the lock now to look: it is theirs, too, if they may have
+-- as many holds (share_acquire.lua). Those too far back find out by themselves.
 local function call_others()
   for _, member in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], 0, '+inf', 'LIMIT', 0, 100)) do
     local _, _, _, rest = waiter(member)
@@ -203,12 +203,12 @@ local function serve(self, ttl, block)
     end
     local owner, claim, channel, rest = waiter(member)
     local weight, info, who = wish(rest)
-    if weight and weight <= limit and not room(weight, who) and (member == self or receivers(channel) > 0) then
-      if moved then
-        stand_by(member, next_expiry)
-      end
-      if opened then
+    if weight and weight <= limit and (has(who) or not room(weight, who)) and (member == self or receivers(channel) > 0) then
+      if opened or has(who) then
         call_others()
+      end
+      if moved and not has(who) then
+        stand_by(member, next_expiry)
       end
       return fence, n
     end

@@ -1,6 +1,8 @@
 package faults
 
 import (
+	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -62,6 +64,62 @@ func TestLostRepliesCountOnce(t *testing.T) {
 			}
 			count(0)
 		})
+	}
+}
+
+// Nor does one that found nobody, or another owner, at first.
+func TestLateCopyOfReleaseOwnerThatEndedNothing(t *testing.T) {
+	t.Parallel()
+	b := backend.One(t)
+	p := proxy.New(t, b.Server.Addr())
+	reentrant := []holdfast.Option{holdfast.Reentrant(true), holdfast.TTL(time.Minute)}
+	mine := through(t, p, impatient).Mutex("a", append(reentrant, holdfast.Owner("me"))...)
+	yours := b.Client(t, nil).Mutex("a", append(reentrant, holdfast.Owner("you"))...)
+	backend.Acquire(t, mine)
+	if _, err := mine.ReleaseOwner(t.Context()); err != nil { // the server has the script from now on
+		t.Fatal(err)
+	}
+	for _, first := range []error{holdfast.ErrNotHeld, holdfast.ErrNotOwner} {
+		var other *holdfast.Lease
+		if first == holdfast.ErrNotOwner {
+			other = backend.Acquire(t, yours)
+		}
+		held := p.Hold(running(script.ShareDisown, "a"), proxy.Cut)
+		if _, err := mine.ReleaseOwner(t.Context()); !errors.Is(err, first) {
+			t.Fatalf("ReleaseOwner: %v; want %v", err, first)
+		}
+		if other != nil {
+			backend.Release(t, other)
+		}
+		lease := backend.Acquire(t, mine)
+		held.Forward(t)
+		if err := lease.Extend(t.Context(), time.Minute); err != nil {
+			t.Errorf("after the late copy of one that was answered with %v: %v", first, err)
+		}
+		backend.Release(t, lease)
+	}
+}
+
+// It goes on when its context ends: what it did is told.
+func TestReleaseOwnerWithAContextThatEnds(t *testing.T) {
+	t.Parallel()
+	b := backend.One(t)
+	p := proxy.New(t, b.Server.Addr())
+	l := through(t, p, impatient).Mutex("a", holdfast.Owner("me"), holdfast.Reentrant(true), holdfast.TTL(time.Minute))
+	backend.Acquire(t, l)
+	if _, err := l.ReleaseOwner(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	backend.Acquire(t, l)
+	backend.Acquire(t, l)
+	ctx, cancel := context.WithCancel(t.Context())
+	trap := p.LoseReply(running(script.ShareDisown, "a"), proxy.Hang)
+	go func() {
+		trap.Wait(t)
+		cancel()
+	}()
+	if left, err := l.ReleaseOwner(ctx); left != 1 || err != nil {
+		t.Errorf("ReleaseOwner: %d, %v; want 1", left, err)
 	}
 }
 

@@ -132,6 +132,34 @@ func TestOwned(t *testing.T) {
 			b.expect("hf1 standby Y T T", b.heard(y))
 			l.held("A", "B")
 		},
+		"depth of those who wait": func(b bench) {
+			l := shares{b, "own", 1}
+			l.enter("t", "X", "you")
+			a, c := b.listen("A"), b.listen("C")
+			l.enter("w", "A", "me")
+			l.enter("w", "C", "me")
+			b.expect("released T", l.release("X", "", 0))
+			b.expect("hf1 own A T P T {k}", b.heard(a))
+			b.expect("hf1 standby C T T", b.heard(c))
+			l.held("A")
+			b.expect("deep T 1", l.enter("l", "C", "me"))
+			b.expect("released T", l.release("A", "", 0))
+			b.expect("hf1 own C T P T {k}", b.heard(c))
+		},
+		"a hold that ends sooner": func(b bench) {
+			// The first in the queue counts on what it was told, and is told of what was
+			// taken past it.
+			l := owned(b)
+			l.enter("t", "A", "me")
+			x := b.listen("X")
+			l.enter("w", "X", "you")
+			l.enter("t", "C", "me")
+			l.silent(x, "X")
+			over := l.brief("D", "1\nme", 5000)
+			if got := b.raw(x); !strings.HasSuffix(got, " "+strconv.FormatInt(over, 10)) {
+				b.t.Errorf("the first in the queue is told %q; a hold ends at %d", got, over)
+			}
+		},
 		"left": func(b bench) {
 			l := owned(b)
 			l.enter("t", "A", "me")
@@ -145,6 +173,14 @@ func TestOwned(t *testing.T) {
 		"disowned": func(b bench) {
 			l := owned(b)
 			b.expect("free T", l.disown("r1", "me"))
+			b.expect("granted T P T 1", l.enter("t", "A", "me"))
+			b.expect("free T", l.disown("r1", "me")) // as it was answered
+			l.held("A")
+			b.expect("held T P 0 hf1:A:T:T:0:"+info, l.disown("r0", "you"))
+			b.expect("released T", l.release("A", "", 0))
+			b.expect("granted T P T 1", l.enter("t", "Y", "you"))
+			b.expect("free T", l.disown("r0", "you"))
+			b.expect("released T", l.release("Y", "", 0))
 			b.expect("granted T P T 1", l.enter("t", "A", "me"))
 			l.brief("B", "1\nme", claim)
 			b.expect("held T P 0 hf1:B:T:T:0:"+info, l.disown("r2", "you"))

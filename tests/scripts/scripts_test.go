@@ -121,9 +121,15 @@ func (b bench) listen(token string) <-chan *redis.Message {
 
 func (b bench) heard(messages <-chan *redis.Message) string {
 	b.t.Helper()
+	return volatile.ReplaceAllString(b.raw(messages), "T")
+}
+
+// raw returns a message as it is.
+func (b bench) raw(messages <-chan *redis.Message) string {
+	b.t.Helper()
 	select {
 	case m := <-messages:
-		return volatile.ReplaceAllString(m.Payload, "T")
+		return m.Payload
 	case <-time.After(10 * time.Second):
 		b.t.Fatal("no message")
 	}

@@ -3,16 +3,28 @@
 -- A node's fence counter must not be below what any majority has granted, or fences would
 -- repeat: one that restarted has perhaps lost some of it, and grants nothing before its
 -- counter has been raised to that of a majority of the others, read after its quarantine.
--- KEYS[4] says for which incarnation that was done.
+-- KEYS[4] says for which incarnation that was done; or ID?SINCE, that it was found to be
+-- behind at that time: data can be lost again without a restart, and what was read before
+-- is not good for that.
 local caught_up = KEYS[4]
 
 local function resting(rest)
   return 'quarantined ' .. whole(now) .. ' ' .. rest
 end
 
--- id is the incarnation of the mark, which quarantine has made the present one.
-local function behind(id)
-  return 'behind ' .. whole(now) .. ' ' .. id
+-- How the node stands, as in KEYS[4]. id is the incarnation of the mark, which quarantine
+-- has made the present one.
+local function standing(id)
+  local known = redis.call('GET', caught_up)
+  if known ~= id and string.sub(known or '', 1, #id + 1) ~= id .. '?' then
+    known = id .. '?' .. whole(now)
+    redis.call('SET', caught_up, known)
+  end
+  return known
+end
+
+local function behind(stands)
+  return 'behind ' .. whole(now) .. ' ' .. stands
 end
 
 -- Why the node counts for nothing now, as an answer; nil if it counts.
@@ -22,8 +34,9 @@ local function refusal()
     return resting(rest)
   end
   local id = read_mark()
-  if redis.call('GET', caught_up) ~= id then
-    return behind(id)
+  local stands = standing(id)
+  if stands ~= id then
+    return behind(stands)
   end
 end
 

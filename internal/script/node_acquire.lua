@@ -7,7 +7,7 @@
 -- Returns 'granted NOW PTTL FENCE'   FENCE is this node's; it is stored in its counter
 --         'held NOW PTTL WAITERS VALUE'
 --         'gone NOW', 'late NOW', 'quarantined NOW REST': as acquire.lua
---         'behind NOW ID'    the counter of this incarnation has to be raised first
+--         'behind NOW STANDS'  its counter has to be raised first: node_raise.lua
 --         'error MESSAGE': nothing was taken
 --
 -- Invariants: fences of a node rise while it lives; sent twice, the second run gives the first

@@ -3,7 +3,7 @@
 -- KEYS    [1] any  [2] any  [3] fence counter  [4] caught up, node.lua  [5] incarnation mark
 -- ARGV    [1] flags as in prelude.lua  [2] any token
 -- Returns 'counter NOW COUNTER'  nothing that it knew was lost since it grants
---         'quarantined NOW REST', 'behind NOW ID'  as node_acquire.lua
+--         'quarantined NOW REST', 'behind NOW STANDS'  as node_acquire.lua
 --         'error MESSAGE'
 
 -- include prelude.lua

@@ -5,7 +5,7 @@
 -- ARGV    [1] flags as in prelude.lua  [2] token  [3] fence
 -- Returns 'fenced NOW PTTL'   the counter is at least the fence
 --         'gone NOW'          the lock is not the token's
---         'quarantined NOW REST', 'behind NOW ID'  as node_acquire.lua
+--         'quarantined NOW REST', 'behind NOW STANDS'  as node_acquire.lua
 --         'error MESSAGE'
 --
 -- Invariants: a node that restarted since it granted does not count.

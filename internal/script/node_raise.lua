@@ -3,9 +3,9 @@
 --
 -- KEYS    [1] any  [2] any  [3] fence counter  [4] caught up, node.lua  [5] incarnation mark
 -- ARGV    [1] flags as in prelude.lua  [2] any token  [3] counter
---         [4] the incarnation that was behind, after whose quarantine the others were read
+--         [4] how the node stood when it was behind, as it said before the others were read
 -- Returns 'raised NOW COUNTER'
---         'behind NOW ID'  it is another incarnation by now
+--         'behind NOW STANDS'  it has lost its data again since
 --         'quarantined NOW REST'  as node_acquire.lua
 --         'error MESSAGE'
 
@@ -19,8 +19,9 @@ local function main()
     return resting(rest)
   end
   local id = read_mark()
-  if id ~= ARGV[4] then
-    return behind(id)
+  local stands = standing(id)
+  if stands ~= id and stands ~= ARGV[4] then
+    return behind(stands)
   end
   -- Where none has a counter yet, the first fence is made of the time.
   local known = tonumber(ARGV[3])

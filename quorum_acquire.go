@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/holdfast-go/holdfast/internal/clock"
 	"github.com/holdfast-go/holdfast/internal/script"
 )
 
@@ -17,7 +18,7 @@ type vote struct {
 	a      *attempt
 	g      *grant  // nil if it did not grant
 	holder *Holder // who has it instead
-	behind string  // the incarnation whose fence counter has to be raised before it grants
+	behind string  // how it stands, if its fence counter has to be raised before it grants
 	err    error   // why it did neither
 }
 
@@ -200,6 +201,12 @@ func (q *Quorum) elect(ctx context.Context, l *Lock, votes, granted []vote, onEn
 	if err != nil {
 		return nil, err
 	}
+	// A node counts for the fence while nobody else can have been granted it since, nor can it
+	// serve again after a loss of its counter: until the grant's deadline.
+	now := clock.Now()
+	if slices.ContainsFunc(granted, func(v vote) bool { return v.g.expired(now) }) {
+		return nil, q.late(l)
+	}
 	parts := make([]*Lease, len(granted))
 	for i, v := range granted {
 		parts[i] = v.g.begin(ctx)
@@ -215,14 +222,19 @@ func (q *Quorum) elect(ctx context.Context, l *Lock, votes, granted []vote, onEn
 	}
 	lease := b.lease(ctx, parts)
 	if !b.notify(onEnd) {
-		return nil, &QuorumError{Op: "acquire", Name: l.name, Need: q.need, Of: len(q.clients), Nodes: []NodeError{{
-			l.c.driver.Addr(), &ServerError{Op: "acquire", Name: l.name, Server: l.c.driver.Addr(), Kind: ErrUnavailable, Err: errLate},
-		}}}
+		return nil, q.late(l)
 	}
 	if len(parts) < len(q.clients) && b.onLoss != nil {
 		b.onLoss()
 	}
 	return lease, nil
+}
+
+// late is the error of a round that took longer than its grants last.
+func (q *Quorum) late(l *Lock) error {
+	return &QuorumError{Op: "acquire", Name: l.name, Need: q.need, Of: len(q.clients), Nodes: []NodeError{{
+		l.c.driver.Addr(), &ServerError{Op: "acquire", Name: l.name, Server: l.c.driver.Addr(), Kind: ErrUnavailable, Err: errLate},
+	}}}
 }
 
 // refused says why too few nodes granted: others have the lock, or want it; or too few nodes
@@ -406,10 +418,10 @@ func (q *Quorum) mend(ctx context.Context, l *Lock, behind []vote) error {
 	return q.shortOf("acquire", l.name, errs)
 }
 
-func (q *Quorum) raiseRequest(p *Lock, counter int64, incarnation string) request {
+func (q *Quorum) raiseRequest(p *Lock, counter int64, behind string) request {
 	return request{
 		op: "raise", lock: p, script: script.NodeRaise,
-		args: []string{"", strconv.FormatInt(counter, 10), incarnation},
+		args: []string{"", strconv.FormatInt(counter, 10), behind},
 	}
 }
 

@@ -39,6 +39,7 @@ const (
 // site is some servers, the nodes of a quorum, and the TTL of its locks.
 type site struct {
 	t     *testing.T
+	bin   server.Binary
 	nodes []*server.Server
 	ttl   time.Duration
 }
@@ -56,7 +57,7 @@ func open(t *testing.T, bin server.Binary, n int, ttl time.Duration) *site {
 
 func start(t *testing.T, bin server.Binary, n int) *site {
 	t.Helper()
-	s := &site{t: t, ttl: term}
+	s := &site{t: t, bin: bin, ttl: term}
 	for range n {
 		s.nodes = append(s.nodes, server.Start(t, bin))
 	}
@@ -451,6 +452,92 @@ func TestNodesKilledInTurnUnderLoad(t *testing.T) {
 		wg.Wait()
 		t.Logf("%d grants while 2 of 5 nodes were killed and emptied in turn; %d overlaps", grants.Load(), overlaps.Load())
 	})
+}
+
+// dallying is the context of an acquire whose process stops for a while after it has sent its
+// first request.
+type dallying struct {
+	context.Context
+	looks  atomic.Int32
+	rested chan struct{} // closed when it goes on
+}
+
+// Err is asked at the beginning, and before each sending.
+func (d *dallying) Err() error {
+	if d.looks.Add(1) > 2 {
+		<-d.rested
+	}
+	return d.Context.Err()
+}
+
+// A process that stops between its requests for longer than its locks last makes no lease of
+// grants that are over and others that are not: whoever had the lock meanwhile has a higher fence.
+func TestStopsBetweenItsRequests(t *testing.T) {
+	each(t, 3, age, func(t *testing.T, s *site) {
+		for range 10 {
+			if s.stopsBetweenItsRequests() {
+				return
+			}
+		}
+		t.Log("too slow: its requests came too late each time")
+	})
+}
+
+// stopsBetweenItsRequests is false if the time was not enough.
+func (s *site) stopsBetweenItsRequests() bool {
+	s.t.Helper()
+	t := s.t
+	const ttl = 400 * time.Millisecond
+	slow := s.lock(holdfast.TTL(ttl), holdfast.NodeTimeout(ttl/4))
+	_ = acquire(t, slow).Release(t.Context())
+	// Others, each with a way to two of the nodes.
+	away := server.Start(t, s.bin)
+	away.Kill()
+	var others []*holdfast.Lock
+	for i := range s.nodes {
+		part := site{t: t, ttl: s.ttl, nodes: []*server.Server{s.nodes[i], s.nodes[(i+1)%3], away}}
+		others = append(others, part.lock(holdfast.NodeTimeout(300*time.Millisecond)))
+		backend.Release(t, acquire(t, others[i]))
+	}
+	s.cleaned()
+	for _, node := range s.nodes {
+		if _, err := node.Do("SET", "holdfast:fence", "1000"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx := &dallying{Context: t.Context(), rested: make(chan struct{})}
+	var late *holdfast.Lease
+	var err error
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		late, err = slow.TryAcquire(ctx)
+	}()
+	granted := func(node *server.Server) bool {
+		counter, err := node.Do("GET", "holdfast:fence")
+		return err == nil && counter == "1001"
+	}
+	backend.Eventually(t, "one node has granted", func() bool { return slices.ContainsFunc(s.nodes, granted) })
+	first := slices.IndexFunc(s.nodes, granted)
+
+	// When that grant is over another has the lock.
+	lease := acquire(t, others[first])
+	backend.Release(t, lease)
+
+	close(ctx.rested)
+	<-done
+	switch {
+	case err != nil && strings.Contains(err.Error(), "its clock jumps"):
+		return false
+	case late != nil && late.Token() <= lease.Token():
+		t.Errorf("fence %d follows %d", late.Token(), lease.Token())
+	case err != nil && !errors.Is(err, holdfast.ErrUnavailable):
+		t.Errorf("who stopped: %v", err)
+	}
+	if late != nil {
+		_ = late.Release(t.Context())
+	}
+	return true
 }
 
 // A node that hangs while it is asked, and grants when nobody waits for its answer any more,

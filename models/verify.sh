@@ -120,6 +120,11 @@ run holds queue -DEARLY=1 -DLAPSES=0
 run holds queue -DREPLACED=1 -DLAPSES=0
 run holds queue -DREPLACED=1 -DLAPSES=0 -DTIE=1
 run holds queue -DN=2 -DCRASHES=1 -DRESETS=2 -DLOSSES=1 -DFAILURES=1 -DEARLY=1
+run holds shares -DWEIGHS=1
+run holds shares -DCOPIES=1 -DN=2 -DCRASHES=1 -DRESETS=1 -DLOSSES=1 -DLAPSES=1 -DWEIGHS=1
+run holds quorum
+run holds quorum -DLOSSES=2 -DFLUSHES=1 -DTOP=2
+run holds quorum -DN=5 -DLOSSES=0 -DTOP=3
 if [ "${1:-}" = deep ]; then
   run holds requests -DTOKENS=2 -DLATE=3 -DPATIENCE=3
   run holds lease -DRENEWALS=1 -DTTL=4 -DEXTENDED=6
@@ -129,6 +134,10 @@ if [ "${1:-}" = deep ]; then
   run holds queue -DCRASHES=1 -DRESETS=1 -DLAPSES=0
   run holds queue -DRESETS=1 -DLAPSES=2
   run holds queue -DN=2 -DCRASHES=1 -DRESETS=2 -DLOSSES=1 -DFAILURES=1 -DEARLY=1 -DREPLACED=1
+  run holds shares -DCRASHES=1
+  run holds shares -DRESETS=1
+  run holds quorum -DLOSSES=2 -DFLUSHES=1 -DTOP=3
+  run holds quorum -DN=5 -DTOP=2
 fi
 
 printf '\nBroken on purpose; each has to break the property that is named:\n'
@@ -165,6 +174,32 @@ run no_orphan_lock queue -DBREAK_CANCEL_ONLY_LEAVES
 run dead_are_skipped queue -DBREAK_DEAD_NOT_SKIPPED -DRESETS=1
 run no_phantom_grant queue -DBREAK_ANNOUNCED_BEFORE_SET -DFAILURES=1
 run release_is_done queue -DBREAK_RELEASE_FAILS_WITH_HAND_OVER -DFAILURES=1
+run nobody_is_passed shares -DBREAK_BARGING
+run believer_has_hold shares -DBREAK_FIRST_EXPIRY_ENDS_ALL
+run dead_hold_ends shares -DBREAK_ONE_TTL -DCRASHES=1
+run believer_has_hold shares -DBREAK_RELEASES_ANOTHERS -DLAPSES=1
+run all_are_served shares -DBREAK_ONE_AT_A_TIME
+run dead_are_skipped shares -DBREAK_DEAD_STAND_IN_THE_WAY -DCRASHES=1
+run no_lost_wakeup shares -DBREAK_NO_STANDBY -DCRASHES=1
+run no_lost_wakeup shares -DBREAK_LEAVES_SILENTLY
+run no_lost_wakeup shares -DBREAK_SUBSCRIBED_AFTER_CHECK -DN=2
+run no_lost_wakeup shares -DBREAK_NO_LOOK_AFTER_RESET -DN=2 -DRESETS=1
+run no_orphan_hold shares -DBREAK_CANCEL_ONLY_LEAVES
+run no_orphan_hold shares -DBREAK_NO_TOMBSTONE -DCOPIES=1
+run not_behind_itself shares -DBREAK_NOT_IDEMPOTENT -DCOPIES=1
+run no_lost_wakeup shares -DBREAK_DOWNGRADES_SILENTLY -DWEIGHS=1
+run writers_are_alone shares -DBREAK_UPGRADE_NOT_ALONE -DWEIGHS=1
+run one_holder quorum -DBREAK_HALF -DFENCES=0
+run one_holder quorum -DBREAK_NO_QUARANTINE -DFENCES=0
+run fences_rise quorum -DBREAK_COUNTER_NOT_READ
+run fences_rise quorum -DBREAK_READ_FROM_ONE
+run fences_rise quorum -DBREAK_NO_RAISE
+run fences_rise quorum -DBREAK_LOWEST_FENCE
+run fences_rise quorum -DBREAK_OVER_COUNTS -DLOSSES=0
+run fences_rise quorum -DBREAK_OF_ANY_LOSS -DLOSSES=2 -DFLUSHES=1 -DTOP=2
+
+printf '\nA second net, without which the properties hold still:\n'
+run holds quorum -DBREAK_RAISED_UNOWNED
 
 printf '\nNot promised, as README.md says; it breaks a property still:\n'
 run no_orphan_lock requests -DOUTSIDE_DUPLICATED_ON_THE_WAY

@@ -23,6 +23,7 @@ func commands() []command {
 	return []command{
 		{"demo", "see locks at work: nothing needed, 10 seconds", demoHelp, runDemo},
 		{"run", "run a command while holding a lock", runHelp, run},
+		{"elect", "lead while running a command; say who leads", electHelp, elect},
 		{"doctor", "examine a server: is it safe for locks", doctorHelp, examine},
 		{"init", "admit a new server to Strict mode", initHelp, initServer},
 		{"dev", "run an embedded server, for development", devHelp, dev},

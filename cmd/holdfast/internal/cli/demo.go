@@ -78,7 +78,7 @@ func runDemo(ctx context.Context, args []string, _ io.Reader, stdout, stderr io.
 		}
 		_ = server.client.Close() // it was not used
 		v.secrets = server.secrets
-		server.warn(v, "and say --redis env")
+		warnOf(v, "and say --redis env", server)
 	}
 	ctx, stop := interruptible(ctx)
 	defer stop()
@@ -95,11 +95,11 @@ func demoWorker(_ context.Context, _ []string, stdin io.Reader, stdout, _ io.Wri
 }
 
 // demoURL is what openRedis is to be given.
-func demoURL(flag string) string {
+func demoURL(flag string) []string {
 	if flag == fromEnv {
-		return ""
+		return nil
 	}
-	return flag
+	return []string{flag}
 }
 
 func openDemo(url string) (redis.UniversalClient, error) {

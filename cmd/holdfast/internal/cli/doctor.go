@@ -35,10 +35,10 @@ func newDoctorOptions() *doctorOptions {
 func doctorHelp(w io.Writer) {
 	fmt.Fprintf(w, `Usage: holdfast doctor [flags]
 
-Examines a server, or all those of a Cluster or behind sentinels, and says what
-about them endangers locks: what was seen, what follows for locks, what to do. It
-takes locks on a throwaway name, and leaves nothing but the fence counter. What this
-user may not ask is said not to be checked.
+Examines a server, or all those of a Cluster or behind sentinels, or the nodes of a
+quorum (--redis for each), and says what about them endangers locks: what was seen,
+what follows for locks, what to do. It takes locks on a throwaway name, and leaves
+nothing but the fence counter. What this user may not ask is said not to be checked.
 
 Flags:
 %s
@@ -50,7 +50,7 @@ Checks, by the ids that --json has:
 		fmt.Fprintf(w, "  %-14s %s\n", c.ID, c.About)
 	}
 	fmt.Fprintf(w, `
-Report (--json): server, mode (server, sentinel or cluster), servers, worst,
+Report (--json): server, mode (server, sentinel, cluster or quorum), servers, worst,
   exit_code, and findings, each with id, severity (problem, warning, note, not
   checked or ok), servers, saw, consequence and remedy; the worst first.
 
@@ -78,17 +78,23 @@ func examine(ctx context.Context, args []string, _ io.Reader, stdout, stderr io.
 	case o.watch < 0 || o.watch > time.Hour:
 		return configError("--clock %s: want at most 1h", o.watch)
 	}
-	server, v, err := o.open(stderr)
+	s, v, err := o.open(stderr)
 	if err != nil {
 		return err
 	}
-	defer server.client.Close()
+	defer s.close()
 	ctx, stop := interruptible(ctx)
 	defer stop()
-	report, err := doctor.Examine(ctx, doctor.Config{
-		Client: server.client, Addr: server.addr, Sentinel: server.sentinel,
-		Prefix: o.prefix, TTL: o.ttl, Watch: o.watch,
-	})
+	var nodes []doctor.Config
+	for _, e := range s.all {
+		nodes = append(nodes, doctor.Config{Client: e.client, Addr: e.addr, Sentinel: e.sentinel, Prefix: o.prefix, TTL: o.ttl, Watch: o.watch})
+	}
+	var report *doctor.Report
+	if s.quorum() {
+		report, err = doctor.ExamineQuorum(ctx, nodes)
+	} else {
+		report, err = doctor.Examine(ctx, nodes[0])
+	}
 	if err != nil {
 		v.fail(err)
 		return &exitError{doctorCode(err), nil}

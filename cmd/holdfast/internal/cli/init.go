@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/holdfastgoredis"
 )
 
 // defaultStrictTTL is the longest lease in Strict mode unless --max-ttl says so: the
@@ -37,6 +39,9 @@ Admits a new server to Strict mode (Config.Strict, holdfast run --strict), so th
 it grants locks at once and not after a quarantine. Run it once, by hand. Do not run
 it whenever the server starts: one that has lost its data looks like a new one.
 
+With --redis for each of several servers, or a list in HOLDFAST_REDIS, it admits the
+nodes of a quorum, which have to be there all.
+
 A server that is known already, and has come back, is in quarantine for --max-ttl:
 locks that it may have lost can still be held until then. --force ends that.
 
@@ -58,31 +63,92 @@ func initServer(ctx context.Context, args []string, _ io.Reader, stdout, stderr 
 	if err := o.parse(args); err != nil {
 		return err
 	}
-	server, v, err := o.open(stderr)
+	s, v, err := o.open(stderr)
 	if err != nil {
 		return err
 	}
-	defer server.client.Close()
+	defer s.close()
 	cfg := strictConfig(o.maxTTL, o.prefix)
 	cfg.Logger = v.logger()
-	locks, err := holdfast.New(holdfastgoredis.New(server.client), cfg)
+	locks, err := s.locker(cfg)
 	if err != nil {
-		return &exitError{exitConfig, err}
+		return err
 	}
-	err = locks.Init(ctx, o.force)
-	_ = locks.Close(ctx)
+	defer locks.close(v)
+	if locks.quorum != nil {
+		if err := s.distinct(ctx); err != nil {
+			return err
+		}
+		err = locks.quorum.Init(ctx, o.force)
+	} else {
+		err = locks.clients[0].Init(ctx, o.force)
+	}
 	var quarantine *holdfast.QuarantineError
 	switch {
-	case errors.As(err, &quarantine):
+	case errors.As(err, &quarantine) && locks.quorum == nil:
 		v.fail(fmt.Errorf("%s is in quarantine for another %s: it may have lost locks that somebody still holds; --force ends that",
-			server.addr, quarantine.Left))
+			s.addr(), quarantine.Left))
 		return &exitError{exitBusy, nil}
+	case err != nil && locks.quorum != nil:
+		return initFailed(v, err)
 	case err != nil:
 		v.fail(err)
 		return &exitError{failure(err).code, nil}
+	case locks.quorum != nil:
+		_, err = fmt.Fprintf(stdout, "%s are ready: a quorum of %d nodes, of which %d have to agree\n",
+			strings.ReplaceAll(s.addr(), ",", ", "), len(s.all), len(s.all)/2+1)
+		return err
 	}
-	_, err = fmt.Fprintf(stdout, "%s is ready for Strict mode\n", server.addr)
+	_, err = fmt.Fprintf(stdout, "%s is ready for Strict mode\n", s.addr())
 	return err
+}
+
+// initFailed says which nodes of a quorum were not admitted, and why.
+func initFailed(v *voice, err error) error {
+	exit := failure(err)
+	var quorum *holdfast.QuorumError
+	if !errors.As(err, &quorum) {
+		v.fail(err)
+		return &exitError{exit.code, nil}
+	}
+	resting := 0
+	for _, n := range quorum.Nodes {
+		var quarantine *holdfast.QuarantineError
+		if errors.As(n.Err, &quarantine) {
+			resting++
+			v.fail(fmt.Errorf("node %s is in quarantine for another %s: it may have lost locks that somebody still holds; --force ends that", n.Server, quarantine.Left))
+			continue
+		}
+		v.fail(fmt.Errorf("node %s: %s", n.Server, nodeReason(n.Err)))
+	}
+	if resting == len(quorum.Nodes) {
+		return &exitError{exitBusy, nil}
+	}
+	v.fail(errors.New("all nodes have to be there to be admitted: a quorum that is in use needs no init, one that is new has all its nodes"))
+	return &exitError{exit.code, nil}
+}
+
+// distinct refuses nodes that are one server under several names. What it cannot ask, whoever
+// admits them says.
+func (s *servers) distinct(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	ids := make([]string, len(s.all))
+	var wg sync.WaitGroup
+	for i, e := range s.all {
+		wg.Go(func() {
+			text, _ := e.client.Info(ctx, "server").Result()
+			_, rest, _ := strings.Cut(text, "run_id:")
+			ids[i], _, _ = strings.Cut(rest, "\r\n")
+		})
+	}
+	wg.Wait()
+	for i, id := range ids {
+		if other := slices.Index(ids, id); id != "" && other < i {
+			return configError("%s and %s are the same server: name each once", s.all[other].addr, s.all[i].addr)
+		}
+	}
+	return nil
 }
 
 // strictConfig is that of a Strict client whose leases last up to maxTTL.

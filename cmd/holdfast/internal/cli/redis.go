@@ -4,6 +4,8 @@ import (
 	"context"
 	"net/url"
 	"os"
+	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -23,25 +25,59 @@ type endpoint struct {
 	unverified bool // the server's certificate is not looked at
 }
 
-// openRedis makes a client from the first of: the flag, HOLDFAST_REDIS, REDIS_URL,
-// the default. It does no I/O.
+// openRedis makes a client of the one server of those who do not know several.
+func openRedis(flags []string) (*endpoint, error) {
+	source, urls := serversNamed(flags)
+	if len(urls) > 1 {
+		return nil, configError("%s names %d servers, and this needs one", source, len(urls))
+	}
+	return openURL(source, urls[0])
+}
+
+// serversNamed returns the URLs of servers, and what named them: the first of the flag,
+// HOLDFAST_REDIS, REDIS_URL, the default.
+func serversNamed(flags []string) (source string, urls []string) {
+	for _, text := range flags {
+		urls = append(urls, splitURLs(text)...)
+	}
+	if len(urls) > 0 {
+		return "--redis", urls
+	}
+	for _, name := range []string{"HOLDFAST_REDIS", "REDIS_URL"} {
+		if urls = splitURLs(os.Getenv(name)); len(urls) > 0 {
+			return name, urls
+		}
+	}
+	return "the default", []string{defaultRedis}
+}
+
+// beginning is what the second URL of a list, and those that follow it, begin with. A URL
+// without "//" is one by itself: what looks like two may be a password with a space in it.
+var beginning = regexp.MustCompile(`[\s,]+([a-z]+(\+[a-z]+)?://)`)
+
+// splitURLs returns the URLs of a list with spaces or commas between them.
+func splitURLs(text string) []string {
+	var urls []string
+	for text = strings.TrimSpace(text); text != ""; {
+		next := beginning.FindStringSubmatchIndex(text)
+		if next == nil {
+			return append(urls, text)
+		}
+		if next[0] > 0 {
+			urls = append(urls, text[:next[0]])
+		}
+		text = text[next[2]:]
+	}
+	return urls
+}
+
+// openURL makes a client of a URL. It does no I/O.
 //
 // Its errors quote nothing: where a URL is wrong, any part of it may be a part
 // of the password.
-func openRedis(flag string) (*endpoint, error) {
+func openURL(source, text string) (*endpoint, error) {
 	redis.SetLogger(silence{})
-	e := &endpoint{source: "the default"}
-	text := defaultRedis
-	for _, s := range []struct{ name, value string }{
-		{"--redis", flag},
-		{"HOLDFAST_REDIS", os.Getenv("HOLDFAST_REDIS")},
-		{"REDIS_URL", os.Getenv("REDIS_URL")},
-	} {
-		if s.value != "" {
-			e.source, text = s.name, s.value
-			break
-		}
-	}
+	e := &endpoint{source: source}
 	if !strings.Contains(text, "://") {
 		text = "redis://" + text
 	}
@@ -97,17 +133,24 @@ func openRedis(flag string) (*endpoint, error) {
 // exposed reports whether a password can be read in the list of processes.
 func (e *endpoint) exposed() bool { return e.source == "--redis" && len(e.secrets) > 0 }
 
-// warnOfPassword says so if the password is exposed. instead completes where it belongs.
-func (e *endpoint) warnOfPassword(v *voice, instead string) {
-	if e.exposed() {
+// single reports whether it is one server, and no way to find one.
+func (e *endpoint) single() bool {
+	_, one := e.client.(*redis.Client)
+	return one && e.sentinel == nil
+}
+
+// warnOfPasswords says so if one of the passwords is exposed. instead completes where it
+// belongs.
+func warnOfPasswords(v *voice, instead string, all ...*endpoint) {
+	if slices.ContainsFunc(all, (*endpoint).exposed) {
 		v.note("warning: every user of this machine can read the password on the command line; put the URL into HOLDFAST_REDIS %s", instead)
 	}
 }
 
-// warn says what is unsafe about the way to the server; instead is as for warnOfPassword.
-func (e *endpoint) warn(v *voice, instead string) {
-	e.warnOfPassword(v, instead)
-	if e.unverified {
+// warnOf says what is unsafe about the ways to servers; instead is as for warnOfPasswords.
+func warnOf(v *voice, instead string, all ...*endpoint) {
+	warnOfPasswords(v, instead, all...)
+	if slices.ContainsFunc(all, func(e *endpoint) bool { return e.unverified }) {
 		v.note("warning: the server's certificate is not verified (skip_verify): anybody on the way to it can read the password and grant locks")
 	}
 }

@@ -28,7 +28,7 @@ func TestOpenRedis(t *testing.T) {
 	} {
 		t.Setenv("HOLDFAST_REDIS", c.holdfastRedis)
 		t.Setenv("REDIS_URL", c.redisURL)
-		e, err := openRedis(c.flag)
+		e, err := openRedis([]string{c.flag})
 		if err != nil {
 			t.Errorf("%+v: %v", c, err)
 			continue
@@ -43,7 +43,7 @@ func TestOpenRedis(t *testing.T) {
 func TestWarnsOfPasswordsThatAreExposed(t *testing.T) {
 	t.Setenv("HOLDFAST_REDIS", "redis://:secret@a")
 	for flag, want := range map[string]bool{"": false, "redis://a": false, "redis://user@a": false, "redis://:secret@a": true} {
-		e, err := openRedis(flag)
+		e, err := openRedis([]string{flag})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -13,19 +13,22 @@ import (
 
 // report is what --json tells.
 type report struct {
-	Name     string     `json:"name"`
-	Server   string     `json:"server"`
-	Outcome  string     `json:"outcome"`
-	ExitCode int        `json:"exit_code"`
-	Fence    uint64     `json:"fence,omitempty"`
-	Started  *time.Time `json:"started,omitempty"`
-	Ended    *time.Time `json:"ended,omitempty"`
-	Waited   int64      `json:"waited_ms"`
-	Ran      int64      `json:"ran_ms"`
-	Held     int64      `json:"held_ms"`
-	Holder   *occupant  `json:"holder,omitempty"`
-	Run      *pastRun   `json:"run,omitempty"`
-	Error    string     `json:"error,omitempty"`
+	Name     string            `json:"name"`
+	Server   string            `json:"server"`
+	Outcome  string            `json:"outcome"`
+	ExitCode int               `json:"exit_code"`
+	Fence    uint64            `json:"fence,omitempty"`
+	Fences   map[string]uint64 `json:"fences,omitempty"` // of several locks
+	Nodes    []string          `json:"nodes,omitempty"`  // of a quorum, those that agreed at the end
+	Terms    int               `json:"terms,omitempty"`  // of an election
+	Started  *time.Time        `json:"started,omitempty"`
+	Ended    *time.Time        `json:"ended,omitempty"`
+	Waited   int64             `json:"waited_ms"`
+	Ran      int64             `json:"ran_ms"`
+	Held     int64             `json:"held_ms"`
+	Holder   *occupant         `json:"holder,omitempty"`
+	Run      *pastRun          `json:"run,omitempty"`
+	Error    string            `json:"error,omitempty"`
 }
 
 // Outcomes.
@@ -61,6 +64,7 @@ type occupant struct {
 	Owner   string            `json:"owner,omitempty"`
 	Host    string            `json:"host,omitempty"`
 	PID     int               `json:"pid,omitempty"`
+	Fence   uint64            `json:"fence,omitempty"`
 	Meta    map[string]string `json:"meta,omitempty"`
 	Since   *time.Time        `json:"since,omitempty"`
 	TTL     int64             `json:"ttl_ms"`
@@ -69,14 +73,14 @@ type occupant struct {
 }
 
 func newOccupant(h holdfast.Holder) *occupant {
-	o := &occupant{Owner: h.Owner, Host: h.Host, PID: h.PID, Meta: h.Meta, TTL: h.TTL.Milliseconds(), Waiters: h.Waiters, Foreign: h.Foreign}
+	o := &occupant{Owner: h.Owner, Host: h.Host, PID: h.PID, Fence: h.Fence, Meta: h.Meta, TTL: h.TTL.Milliseconds(), Waiters: h.Waiters, Foreign: h.Foreign}
 	if !h.Since.IsZero() {
 		o.Since = &h.Since
 	}
 	return o
 }
 
-// write writes the report to a file, or for "-" to stderr.
+// write writes the report to a file, or to stderr.
 func (r *report) write(file string, stderr io.Writer, v *voice) error {
 	r.Error = v.redact(r.Error)
 	var text bytes.Buffer
@@ -84,7 +88,7 @@ func (r *report) write(file string, stderr io.Writer, v *voice) error {
 		return err
 	}
 	shown := printable.JSON(text.Bytes())
-	if file == "-" {
+	if file == toStderr {
 		_, err := stderr.Write(shown)
 		return err
 	}

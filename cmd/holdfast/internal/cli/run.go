@@ -2,9 +2,11 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/signal"
 	"slices"
@@ -13,7 +15,6 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/holdfastgoredis"
 
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/keeper"
 )
@@ -25,11 +26,21 @@ type runner struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
 
+	path   string // what to execute
+	source string // what named the server
+	quorum bool   // there are several
+
+	servers *servers
+	lock    *holdfast.Lock
+	take    func(context.Context) (*holdfast.Lease, error) // gets the lock
+	job     *holdfast.Once                                 // of --once, or nil
+	office  *office                                        // of elect, or nil
+
 	signals chan os.Signal
 	begun   time.Time
 	report  report
-	kept    bool           // the lock is left to its TTL
-	job     *holdfast.Once // of --once, or nil
+	kept    bool // the lock is left to its TTL
+	stopped bool // a signal that ends programs was passed on to the command
 }
 
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) error {
@@ -41,7 +52,11 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	case err != nil:
 		return err
 	}
-	r := &runner{
+	return newRunner(o, stdin, stdout, stderr).main(ctx)
+}
+
+func newRunner(o *runOptions, stdin io.Reader, stdout, stderr io.Writer) *runner {
+	return &runner{
 		runOptions: o,
 		voice:      &voice{w: stderr, quiet: o.quiet, verbose: o.verbose},
 		stdin:      stdin, stdout: stdout, stderr: stderr,
@@ -49,6 +64,10 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		begun:   time.Now(),
 		report:  report{Name: o.name, Outcome: outcomeFailed},
 	}
+}
+
+// main runs the command, and says how that went.
+func (r *runner) main(ctx context.Context) error {
 	signal.Notify(r.signals, heard()...)
 	defer signal.Stop(r.signals)
 
@@ -58,8 +77,8 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		r.report.Error = exit.err.Error()
 		r.voice.fail(exit.err)
 	}
-	if o.json != "" {
-		if err := r.report.write(o.json, stderr, r.voice); err != nil {
+	if r.json != "" {
+		if err := r.report.write(r.json, r.stderr, r.voice); err != nil {
 			r.voice.fail(fmt.Errorf("the report was not written: %w", err))
 		}
 	}
@@ -71,46 +90,51 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 
 // run returns how to exit: with a nil err, if nothing is left to say.
 func (r *runner) run(ctx context.Context) *exitError {
-	server, err := openRedis(r.redis)
+	s, err := openServers(r.redis)
 	if err != nil {
 		return asExit(err)
 	}
-	defer server.client.Close()
-	r.voice.secrets = server.secrets
-	r.report.Server = server.addr
-	server.warn(r.voice, "instead")
-	path, err := r.path()
+	defer s.close()
+	r.voice.secrets = s.secrets()
+	r.servers, r.source, r.quorum = s, s.source, s.quorum()
+	r.report.Server = s.addr()
+	warnOf(r.voice, "instead", s.all...)
+	if r.path, err = r.executable(); err == nil {
+		err = r.checkServers(len(s.all))
+	}
 	if err != nil {
 		return asExit(err)
 	}
-	cfg := &holdfast.Config{MaxTTL: maxTTL, Prefix: r.prefix}
-	if r.strict {
-		cfg = strictConfig(r.maxTTL, r.prefix)
-	}
-	cfg.Logger = r.voice.logger()
-	locks, err := holdfast.New(holdfastgoredis.New(server.client), cfg)
+	locks, err := s.locker(r.config())
 	if err != nil {
-		return &exitError{exitConfig, err}
+		return asExit(err)
 	}
 	defer r.close(locks)
-
-	lock := r.lock(locks)
+	if r.office != nil {
+		return r.campaign(ctx, locks.clients[0])
+	}
+	r.choose(locks)
 	if exit := r.doneAlready(ctx); exit != nil {
 		return exit
 	}
-	lease, exit := r.obtain(ctx, lock)
+	lease, exit := r.obtain(ctx)
 	if exit == nil {
 		exit = r.begin(ctx, lease)
 	}
 	if exit != nil {
 		return exit
 	}
-	r.report.Fence = lease.Token()
-	r.voice.tell("acquired %q, fence %d", r.name, lease.Token())
-	held := time.Now()
-	exit = r.hold(path, server.source, lease)
-	r.report.Held = time.Since(held).Milliseconds()
-	return exit
+	return r.hold(lease)
+}
+
+// config is that of the clients.
+func (r *runner) config() *holdfast.Config {
+	cfg := &holdfast.Config{MaxTTL: maxTTL, Prefix: r.prefix}
+	if r.strict || r.quorum {
+		cfg = strictConfig(r.maxTTL, r.prefix)
+	}
+	cfg.Logger = r.voice.logger()
+	return cfg
 }
 
 func asExit(err error) *exitError {
@@ -121,16 +145,11 @@ func asExit(err error) *exitError {
 	return &exitError{exitInternal, err}
 }
 
-// close lets what the library still has to take back be taken back. A lock that is
-// kept would make it wait for the end of the lease.
-func (r *runner) close(locks *holdfast.Client) {
-	if r.kept {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
-	defer cancel()
-	if err := locks.Close(ctx); err != nil {
-		r.voice.tell("closing: %v", err)
+// close ends the clients. A lock that is kept would make them wait for the end of the
+// lease.
+func (r *runner) close(locks *locker) {
+	if !r.kept {
+		locks.close(r.voice)
 	}
 }
 
@@ -147,14 +166,23 @@ func (r *runner) options() []holdfast.Option {
 }
 
 // hold runs the command under the lease, and ends the lease.
-func (r *runner) hold(path, source string, lease *holdfast.Lease) *exitError {
+func (r *runner) hold(lease *holdfast.Lease) *exitError {
+	r.report.Fence = lease.Token()
+	if fences := lease.Tokens(); len(fences) > 1 {
+		r.report.Fences = fences
+	}
+	r.voice.tell("acquired %s, fence %d", strings.TrimPrefix(r.title(), "lock "), lease.Token())
+	held := time.Now()
+	defer func() { r.report.Held = time.Since(held).Milliseconds() }()
 	s := &session{runner: r, lease: lease}
+	endRoll := r.callRoll(lease)
 	started := time.Now()
 	ended, err := s.run(keeper.Spec{
-		Path: path, Args: r.argv, Env: r.environ(os.Environ(), source, lease.Token()),
+		Path: r.path, Args: r.argv, Env: r.environ(os.Environ(), lease.Tokens()),
 		Stdin: r.stdin, Stdout: r.stdout, Stderr: r.stderr,
 		OnLost: keeper.Policy(r.onLost), KillAfter: r.killAfter, MaxRuntime: r.maxRuntime,
 	})
+	endRoll()
 	if err != nil {
 		r.release(lease)
 		return &exitError{exitSystem, err}
@@ -246,18 +274,24 @@ func (r *runner) release(lease *holdfast.Lease) {
 }
 
 // environ is the command's environment: with what it may know of its lock, and
-// without the way to the server.
-func (r *runner) environ(env []string, source string, fence uint64) []string {
+// without the way to the server. The fence is the highest of those of several locks.
+func (r *runner) environ(env []string, fences map[string]uint64) []string {
 	env = slices.DeleteFunc(slices.Clone(env), func(kv string) bool {
 		name, _, _ := strings.Cut(kv, "=")
 		switch name {
-		case "HOLDFAST_REDIS", "HOLDFAST_NAME", "HOLDFAST_FENCE", "HOLDFAST_TTL_MS":
+		case "HOLDFAST_REDIS", "HOLDFAST_NAME", "HOLDFAST_FENCE", "HOLDFAST_FENCES", "HOLDFAST_TTL_MS":
 			return true
 		}
-		return name == source
+		return name == r.source
 	})
-	return append(env,
+	fence := slices.Max(slices.Collect(maps.Values(fences)))
+	env = append(env,
 		"HOLDFAST_NAME="+r.name,
 		"HOLDFAST_FENCE="+strconv.FormatUint(fence, 10),
 		"HOLDFAST_TTL_MS="+strconv.FormatInt(r.ttl.Milliseconds(), 10))
+	if len(fences) > 1 {
+		text, _ := json.Marshal(fences) // names and numbers cannot fail
+		env = append(env, "HOLDFAST_FENCES="+string(text))
+	}
+	return env
 }

@@ -21,10 +21,10 @@ const patience = time.Second
 // obtain gets the lock for its full time, or returns how to exit without it. A lock
 // that was handed over has a short time at first, perhaps too short to end a command
 // in.
-func (r *runner) obtain(ctx context.Context, lock *holdfast.Lock) (*holdfast.Lease, *exitError) {
+func (r *runner) obtain(ctx context.Context) (*holdfast.Lease, *exitError) {
 	defer func() { r.report.Waited = time.Since(r.begun).Milliseconds() }()
 	for {
-		lease, exit := r.acquire(ctx, lock)
+		lease, exit := r.acquire(ctx)
 		if exit != nil || time.Until(lease.Deadline()) >= r.ttl/2 {
 			return lease, exit
 		}
@@ -41,27 +41,16 @@ func (r *runner) obtain(ctx context.Context, lock *holdfast.Lock) (*holdfast.Lea
 }
 
 // acquire gets the lock, or returns how to exit without it.
-func (r *runner) acquire(ctx context.Context, lock *holdfast.Lock) (*holdfast.Lease, *exitError) {
+func (r *runner) acquire(ctx context.Context) (*holdfast.Lease, *exitError) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	get := lock.Acquire
-	switch {
-	case r.try || r.waitSet && r.wait == 0:
-		get = lock.TryAcquire
-	case r.waitSet:
-		get = func(ctx context.Context) (*holdfast.Lease, error) {
-			ctx, cancel := context.WithDeadline(ctx, r.begun.Add(r.wait))
-			defer cancel()
-			return lock.Acquire(ctx)
-		}
-	}
 	type result struct {
 		lease *holdfast.Lease
 		err   error
 	}
 	got := make(chan result, 1)
 	go func() {
-		lease, err := get(ctx)
+		lease, err := r.take(ctx)
 		got <- result{lease, err}
 	}()
 	tell := time.NewTimer(patience)
@@ -71,13 +60,13 @@ func (r *runner) acquire(ctx context.Context, lock *holdfast.Lock) (*holdfast.Le
 		select {
 		case g := <-got:
 			if interrupt == nil {
-				return g.lease, r.refusal(ctx, lock, g.err)
+				return g.lease, r.refusal(ctx, g.err)
 			}
 			if g.lease != nil {
 				r.release(g.lease)
 			}
 			r.report.Outcome = outcomeInterrupted
-			return nil, &exitError{exitSignal + number(interrupt), fmt.Errorf("%s while waiting for lock %q; the command was not run", interrupt, r.name)}
+			return nil, &exitError{exitSignal + number(interrupt), fmt.Errorf("%s while %s", interrupt, r.wish())}
 		case sig := <-r.signals:
 			switch {
 			case suspends(sig):
@@ -88,27 +77,54 @@ func (r *runner) acquire(ctx context.Context, lock *holdfast.Lock) (*holdfast.Le
 			}
 		case <-tell.C:
 			if f, ok := r.stderr.(*os.File); r.verbose || ok && tty.Is(f) {
-				go r.tellHolders(ctx, lock)
+				go r.tellWhy(ctx)
 			}
 		}
 	}
 }
 
-func (r *runner) tellHolders(ctx context.Context, lock *holdfast.Lock) {
-	holders, err := lock.Holders(ctx)
+// wish is what an interrupt ends.
+func (r *runner) wish() string {
+	if r.office != nil {
+		return fmt.Sprintf("campaigning for %q; no command runs", r.name)
+	}
+	return fmt.Sprintf("waiting for %s; the command was not run", r.title())
+}
+
+// title names what is waited for.
+func (r *runner) title() string {
+	if len(r.also) == 0 {
+		return fmt.Sprintf("lock %q", r.name)
+	}
+	text := fmt.Sprintf("locks %q", r.name)
+	for _, name := range r.also {
+		text += fmt.Sprintf(", %q", name)
+	}
+	return text
+}
+
+// tellWhy says for whom it waits.
+func (r *runner) tellWhy(ctx context.Context) {
+	if r.office != nil {
+		r.tellLeaders(ctx)
+		return
+	}
+	holders, err := r.lock.Holders(ctx)
 	switch {
 	case ctx.Err() != nil:
 	case err != nil:
-		r.voice.note("waiting for lock %q: %v", r.name, err)
+		r.voice.note("waiting for %s: %v", r.title(), err)
 	case len(holders) == 0:
-		r.voice.note("waiting for lock %q, which is being handed on", r.name)
+		r.voice.note("waiting for %s, which is being handed on", r.title())
+	case r.quorum:
+		r.voice.note("waiting for %s, held by %s", r.title(), r.describe(holders))
 	default:
-		r.voice.note("waiting for lock %q, held by %s; %d waiting", r.name, r.describe(holders), holders[0].Waiters)
+		r.voice.note("waiting for %s, held by %s; %d waiting", r.title(), r.describe(holders), holders[0].Waiters)
 	}
 }
 
 // refusal says how to exit after an acquire that failed; nil, if it did not.
-func (r *runner) refusal(ctx context.Context, lock *holdfast.Lock, err error) *exitError {
+func (r *runner) refusal(ctx context.Context, err error) *exitError {
 	ctx, cancel := context.WithTimeout(ctx, 4*time.Second) // for another question
 	defer cancel()
 	var held *holdfast.HeldError
@@ -119,23 +135,23 @@ func (r *runner) refusal(ctx context.Context, lock *holdfast.Lock, err error) *e
 	case errors.As(err, &server): // which may be that a command's time was over, not that of --wait
 		return r.failure(err)
 	case errors.As(err, &held):
-		return r.busy(r.holders(ctx, lock, held.Holder), fmt.Sprintf("lock %q on %s%s", r.name, r.report.Server, r.queue(held.Holder)))
+		return r.busy(r.holders(ctx, held.Holder), fmt.Sprintf("lock %q on %s%s", held.Name, r.report.Server, r.queue(held.Holder)))
 	case !errors.Is(err, context.DeadlineExceeded), r.wait == 0:
 		return r.failure(err)
 	}
 	// Whether the lock is held or the server is not there, the time was over. Ask.
-	holders, err := lock.Holders(ctx)
+	holders, err := r.lock.Holders(ctx)
 	if err != nil {
 		exit := r.failure(err)
-		return &exitError{exit.code, fmt.Errorf("lock %q on %s was not to be had within --wait %s: %w", r.name, r.report.Server, r.wait, exit.err)}
+		return &exitError{exit.code, fmt.Errorf("%s on %s: not to be had within --wait %s: %w", r.title(), r.report.Server, r.wait, exit.err)}
 	}
-	return r.busy(holders, fmt.Sprintf("after --wait %s, lock %q on %s", r.wait, r.name, r.report.Server))
+	return r.busy(holders, fmt.Sprintf("after --wait %s, %s on %s", r.wait, r.title(), r.report.Server))
 }
 
 // holders are all who hold the lock; of those, an acquire that was refused has seen one.
-func (r *runner) holders(ctx context.Context, lock *holdfast.Lock, seen holdfast.Holder) []holdfast.Holder {
+func (r *runner) holders(ctx context.Context, seen holdfast.Holder) []holdfast.Holder {
 	if r.isShared() {
-		if all, err := lock.Holders(ctx); err == nil {
+		if all, err := r.lock.Holders(ctx); err == nil {
 			return all
 		}
 	}

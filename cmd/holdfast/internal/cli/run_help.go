@@ -28,11 +28,27 @@ Server:
     tls_server_name=NAME  the name in the server's certificate, if it is not HOST
     skip_verify=true      do not verify, and warn of it
 
+Several servers:
+  --redis for each, or a list with spaces or commas between the URLs, makes a quorum: the
+  lock is held while a majority of these servers agrees, so that a minority of them may be
+  down, which is said, and no loss of data on one makes two runs. 3 or 5 standalone
+  servers, the same for all runs of NAME, which holdfast init has admitted; each is used
+  in Strict mode, with --max-ttl. A server gets 5 to 50ms to answer (--node-timeout).
+    export HOLDFAST_REDIS="redis://a:6379 redis://b:6379 redis://c:6379"
+    holdfast init && holdfast run nightly -- ./draw.sh
+  A quorum has plain runs only: no --shared, --exclusive, --slots, --once, --also, --key.
+
+Several locks:
+  --also NAME, which may be repeated, has the run hold further locks, all or none; no two
+  runs wait for each other, whatever order they name them in. HOLDFAST_FENCES is a JSON
+  object with the fence of each; HOLDFAST_FENCE is the highest of these.
+
 Runs beside each other:
   A plain run is the only run of NAME. Runs with --shared run beside each other, runs
   with --exclusive alone: they are the readers and writers of a read-write lock. --slots
-  N lets at most N run, on all machines together. Whoever comes first is served first:
-  a shared run that comes while an exclusive one waits runs after it.
+  N lets at most N run, on all machines together; with --weight W a run takes W of them.
+  Whoever comes first is served first: a shared run that comes while an exclusive one
+  waits runs after it.
   All runs of a NAME must be plain ones, or have --shared or --exclusive, or --slots with
   the same N. Another one is refused (exit code %d) while they run, and they notice
   nothing. A plain run is not an --exclusive one because other programs can share its
@@ -77,9 +93,9 @@ Processes:
   is stopped for longer than the lease is ended.
 
 Report (--json): name, server, outcome (ran, busy, skipped, done, tries, lost,
-  overtime, interrupted or failed), exit_code, fence, started, ended, waited_ms, ran_ms,
-  held_ms, holder (of several, the one who has held longest), run
-  (with --once: the one that counts), error.
+  overtime, interrupted or failed), exit_code, fence, fences (with --also), nodes (of a
+  quorum: those that agreed), started, ended, waited_ms, ran_ms, held_ms, holder (of
+  several, the one who has held longest), run (with --once: the one that counts), error.
 
 Exit codes:
   CMD's own; 128+N when signal N killed it

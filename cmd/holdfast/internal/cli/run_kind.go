@@ -1,28 +1,51 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
-	"strconv"
 
 	"github.com/holdfast-go/holdfast"
 )
 
-// lock returns the lock to run under: the mutex of the name, unless flags ask for
-// another kind.
-func (r *runner) lock(locks *holdfast.Client) *holdfast.Lock {
+// choose decides which lock to run under, the mutex of the name unless flags ask for
+// another kind, and how to get it.
+func (r *runner) choose(locks *locker) {
+	r.lock = r.kind(locks)
+	r.take = r.lock.Acquire
 	switch {
+	case r.try || r.waitSet && r.wait == 0:
+		r.take = r.lock.TryAcquire
+	case r.waitSet:
+		r.take = func(ctx context.Context) (*holdfast.Lease, error) {
+			ctx, cancel := context.WithDeadline(ctx, r.begun.Add(r.wait))
+			defer cancel()
+			return r.lock.Acquire(ctx)
+		}
+	}
+}
+
+func (r *runner) kind(l *locker) *holdfast.Lock {
+	options, locks := r.options(), l.clients[0]
+	switch {
+	case l.quorum != nil && r.nodeTimeout != 0:
+		return l.quorum.Mutex(r.name, append(options, holdfast.NodeTimeout(r.nodeTimeout))...)
+	case l.quorum != nil:
+		return l.quorum.Mutex(r.name, options...)
 	case r.once != 0:
-		r.job = locks.Once(r.name, r.window(), append(r.options(), r.tries()...)...)
+		r.job = locks.Once(r.name, r.window(), append(options, r.tries()...)...)
 		return r.job.Lock()
 	case r.shared:
-		return locks.RWMutex(r.name, r.options()...).Reader()
+		return locks.RWMutex(r.name, options...).Reader()
 	case r.exclusive:
-		return locks.RWMutex(r.name, r.options()...).Writer()
+		return locks.RWMutex(r.name, options...).Writer()
 	case r.slots != 0:
-		return locks.Semaphore(r.name, int(r.slots), r.options()...).Lock
+		weight := holdfast.Weight(max(int(r.weight), 1))
+		return locks.Semaphore(r.name, int(r.slots), append(options, weight)...).Lock
+	case len(r.also) > 0:
+		return locks.Multi(append([]string{r.name}, r.also...), options...)
 	}
-	return locks.Mutex(r.name, r.options()...)
+	return locks.Mutex(r.name, options...)
 }
 
 // readWrite reports whether the lock is a read-write lock.
@@ -35,6 +58,10 @@ func (o *runOptions) isShared() bool { return o.readWrite() || o.slots != 0 }
 // flags.
 func (r *runner) failure(err error) *exitError {
 	exit := failure(err)
+	if of := quorumFailure(err); of != nil {
+		exit.err = of
+		return exit
+	}
 	switch {
 	case errors.Is(err, holdfast.ErrPermits):
 		exit.err = fmt.Errorf("%w; give --slots the number that the others give it, or try again when none of them runs", err)
@@ -42,23 +69,4 @@ func (r *runner) failure(err error) *exitError {
 		exit.err = fmt.Errorf("%w; if another run holds it: all runs of a NAME are plain ones, or all with --shared or --exclusive, or all with --slots", err)
 	}
 	return exit
-}
-
-// count is a number from 1 on; 0 if none was given. maxSlots, the permits of a semaphore,
-// bounds it.
-type count int
-
-const maxSlots = 1_000_000
-
-func (c *count) String() string { return strconv.Itoa(int(*c)) }
-
-func (c *count) Type() string { return "int" }
-
-func (c *count) Set(text string) error {
-	n, err := strconv.Atoi(text)
-	if err != nil || n < 1 || n > maxSlots {
-		return fmt.Errorf("want a number from 1 to %d", maxSlots)
-	}
-	*c = count(n)
-	return nil
 }

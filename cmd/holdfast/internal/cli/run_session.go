@@ -87,7 +87,7 @@ func (s *session) lose(cause error) {
 func (s *session) heed(ev keeper.Event) {
 	switch ev.Kind {
 	case keeper.Stopped:
-		s.stopped(ev.Signal)
+		s.mirror(ev.Signal)
 	case keeper.Losing:
 		s.voice.note("lock %q on %s is not being renewed, and ends at %s (--on-lost=%s)",
 			s.name, s.report.Server, s.lease.Deadline().Format("15:04:05.000"), s.onLost)
@@ -106,12 +106,13 @@ func (s *session) hear(sig os.Signal) {
 	case continues(sig):
 		s.resume()
 	case !ours(sig):
+		s.stopped = s.stopped || interrupts(sig)
 		s.job.Signal(number(sig))
 	}
 }
 
-// stopped mirrors a stop of the command: a shell that waits for us is to know.
-func (s *session) stopped(sig int) {
+// mirror stops us as the command was stopped: a shell that waits for us is to know.
+func (s *session) mirror(sig int) {
 	if s.term == nil {
 		return
 	}

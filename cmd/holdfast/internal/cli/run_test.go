@@ -13,7 +13,7 @@ import (
 )
 
 func TestEnviron(t *testing.T) {
-	r := &runner{runOptions: &runOptions{name: "n", ttl: 2 * time.Second}}
+	r := &runner{runOptions: &runOptions{jobOptions: jobOptions{name: "n", ttl: 2 * time.Second}}}
 	env := []string{"A=1", "HOLDFAST_REDIS=x", "REDIS_URL=y", "HOLDFAST_FENCE=1", "A=2", "ODD"}
 	given := []string{"HOLDFAST_NAME=n", "HOLDFAST_FENCE=7", "HOLDFAST_TTL_MS=2000"}
 	for source, want := range map[string][]string{
@@ -21,7 +21,8 @@ func TestEnviron(t *testing.T) {
 		"REDIS_URL":      {"A=1", "A=2", "ODD"},
 		"--redis":        {"A=1", "REDIS_URL=y", "A=2", "ODD"},
 	} {
-		if got := r.environ(env, source, 7); !slices.Equal(got, append(want, given...)) {
+		r.source = source
+		if got := r.environ(env, map[string]uint64{"n": 7}); !slices.Equal(got, append(want, given...)) {
 			t.Errorf("server from %s: %q", source, got)
 		}
 	}

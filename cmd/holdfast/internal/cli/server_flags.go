@@ -18,14 +18,14 @@ func newFlags(command string) *pflag.FlagSet {
 
 // serverOptions are the flags that commands about a server share.
 type serverOptions struct {
-	redis  string
+	redis  []string
 	prefix string
 	flags  *pflag.FlagSet
 }
 
 func (o *serverOptions) define(command string) *pflag.FlagSet {
 	o.flags = newFlags(command)
-	o.flags.StringVar(&o.redis, "redis", "", "`URL` of the server, as for holdfast run")
+	o.flags.StringArrayVar(&o.redis, "redis", nil, "`URL` of the server, as for holdfast run; repeated for the nodes of a quorum")
 	o.flags.StringVar(&o.prefix, "prefix", "", "`TEXT` that keys begin with (default holdfast:)")
 	return o.flags
 }
@@ -41,13 +41,13 @@ func (o *serverOptions) parse(args []string) error {
 	return nil
 }
 
-// open makes a client of the server, and a voice that does not show its password.
-func (o *serverOptions) open(stderr io.Writer) (*endpoint, *voice, error) {
-	server, err := openRedis(o.redis)
+// open makes clients of the servers, and a voice that does not show their passwords.
+func (o *serverOptions) open(stderr io.Writer) (*servers, *voice, error) {
+	s, err := openServers(o.redis)
 	if err != nil {
 		return nil, nil, err
 	}
-	v := &voice{w: stderr, secrets: server.secrets}
-	server.warnOfPassword(v, "instead")
-	return server, v, nil
+	v := &voice{w: stderr, secrets: s.secrets()}
+	warnOfPasswords(v, "instead", s.all...)
+	return s, v, nil
 }

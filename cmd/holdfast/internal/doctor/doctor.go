@@ -35,6 +35,7 @@ type examination struct {
 	space keys.Space
 	id    string // a random part of names
 	nodes []*node
+	addrs []string // of the nodes, also of those that were lost
 
 	opened []*redis.Client
 
@@ -49,6 +50,17 @@ const limit = 30 * time.Second
 // Examine examines. Its error says that the server cannot be reached, as the library
 // says it, or that ctx has ended; everything else is a finding.
 func Examine(ctx context.Context, cfg Config) (*Report, error) {
+	x, err := inspect(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	report := &Report{Server: cfg.Addr, Mode: x.mode(), Servers: x.addrs}
+	report.conclude(x.found)
+	return report, nil
+}
+
+// inspect examines one Config's servers, and gives no verdict.
+func inspect(ctx context.Context, cfg Config) (*examination, error) {
 	if cfg.Prefix == "" {
 		cfg.Prefix = "holdfast:"
 	}
@@ -67,10 +79,9 @@ func Examine(ctx context.Context, cfg Config) (*Report, error) {
 	ctx, cancel := context.WithTimeout(ctx, limit+cfg.Watch)
 	defer cancel()
 
-	report := &Report{Server: cfg.Addr, Mode: x.mode()}
 	x.discover(ctx)
 	for _, n := range x.nodes {
-		report.Servers = append(report.Servers, n.addr)
+		x.addrs = append(x.addrs, n.addr)
 	}
 	defer func() {
 		for _, rdb := range x.opened {
@@ -99,8 +110,7 @@ func Examine(ctx context.Context, cfg Config) (*Report, error) {
 	if outer.Err() != nil {
 		return nil, context.Cause(outer)
 	}
-	report.conclude(x.found)
-	return report, nil
+	return x, nil
 }
 
 // reach has the library find out what the server is. unusable says that it can be

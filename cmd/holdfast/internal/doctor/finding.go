@@ -34,7 +34,7 @@ type Finding struct {
 // Report is what an examination found, the worst first.
 type Report struct {
 	Server   string    `json:"server"` // without credentials
-	Mode     string    `json:"mode"`   // "server", "sentinel" or "cluster"
+	Mode     string    `json:"mode"`   // "server", "sentinel", "cluster" or "quorum"
 	Servers  []string  `json:"servers"`
 	Worst    Severity  `json:"worst"`
 	ExitCode int       `json:"exit_code"`
@@ -51,6 +51,7 @@ var Checks = []Check{
 	{"replication", "is it a master; may a failover lose locks; min-replicas-to-write"},
 	{"topology", "all slots served (Cluster); quorum of sentinels (Sentinel)"},
 	{"identity", "do connections all lead to the same server"},
+	{"quorum", "several servers: how many, each by itself, admitted, not in quarantine"},
 	{"eviction", "may the server delete locks when its memory is full"},
 	{"memory", "is it about to be full"},
 	{"persistence", "what a restart forgets; do saves fail"},

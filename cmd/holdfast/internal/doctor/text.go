@@ -63,6 +63,8 @@ func (r *Report) what() string {
 		return "Cluster, " + text
 	case "sentinel":
 		return "behind sentinels, " + text
+	case "quorum":
+		return "a quorum, " + text
 	}
 	return text
 }

@@ -1,0 +1,146 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"syscall"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/printable"
+)
+
+// exitNobody is the exit code of --leader when nobody leads.
+const exitNobody = 1
+
+// checkLook refuses what does not go with --leader and --watch.
+func (o *electOptions) checkLook() error {
+	f := o.flags
+	switch {
+	case o.leader && o.watch:
+		return usageError("--leader and --watch: choose one")
+	case f.ArgsLenAtDash() >= 0 && f.NArg() > f.ArgsLenAtDash():
+		return usageError("--leader and --watch run no command: leave -- and what follows away")
+	case f.NArg() != 1:
+		return usageError("there is one NAME, not %d arguments: holdfast elect NAME --leader", f.NArg())
+	case f.Arg(0) == "":
+		return usageError("NAME is empty")
+	case o.json != "" && o.json != toStderr:
+		return usageError("--json of --leader and --watch goes to standard output: leave =FILE away")
+	}
+	for _, name := range []string{"again", "terms", "ttl", "max-runtime", "on-lost", "kill-after", "lost-exit-code", "meta", "shell"} {
+		if f.Changed(name) {
+			return usageError("--%s has no meaning with --leader and --watch", name)
+		}
+	}
+	o.name = f.Arg(0)
+	return nil
+}
+
+// sight is who leads, as --json tells it: one line for --leader, one for each change for
+// --watch.
+type sight struct {
+	Time   time.Time `json:"time"`
+	Name   string    `json:"name"`
+	Server string    `json:"server"`
+	Leader *occupant `json:"leader"` // null: nobody
+}
+
+// look says who leads.
+func look(ctx context.Context, o *electOptions, stdout, stderr io.Writer) error {
+	r := newRunner(&runOptions{jobOptions: o.jobOptions}, nil, stdout, stderr)
+	s, err := openServers(o.redis)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	r.office, r.quorum = &office{}, s.quorum()
+	r.voice.secrets = s.secrets()
+	r.report.Server = s.addr()
+	warnOf(r.voice, "instead", s.all...)
+	if err := r.checkServers(len(s.all)); err != nil {
+		return err
+	}
+	locks, err := s.locker(r.config())
+	if err != nil {
+		return err
+	}
+	defer r.close(locks)
+	ctx, stop := interruptible(ctx)
+	defer stop()
+
+	exit := r.look(ctx, locks.clients[0].Election(o.name), o.watch)
+	var sig signaled
+	if errors.As(context.Cause(ctx), &sig) {
+		return &exitError{exitSignal + number(sig.Signal), nil}
+	}
+	if exit == nil {
+		return nil
+	}
+	return exit
+}
+
+func (r *runner) look(ctx context.Context, e *holdfast.Election, watch bool) *exitError {
+	if !watch {
+		leader, err := leaderOf(ctx, e)
+		if err != nil {
+			return r.failure(err)
+		}
+		if exit := r.show(leader); exit != nil || leader != nil {
+			return exit
+		}
+		return &exitError{exitNobody, nil}
+	}
+	for leader, err := range e.Watch(ctx) {
+		if err != nil {
+			return r.failure(err)
+		}
+		if exit := r.show(leader); exit != nil {
+			return exit
+		}
+	}
+	return nil
+}
+
+// leaderOf says who leads, or nil.
+func leaderOf(ctx context.Context, e *holdfast.Election) (*holdfast.Holder, error) {
+	h, err := e.Leader(ctx)
+	switch {
+	case errors.Is(err, holdfast.ErrNotHeld):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	}
+	return &h, nil
+}
+
+// show prints who leads; nil is nobody. It returns how to exit if it cannot.
+func (r *runner) show(leader *holdfast.Holder) *exitError {
+	now := time.Now()
+	text := fmt.Sprintf("%s  nobody leads %q\n", now.Format(time.DateTime), r.name)
+	if leader != nil {
+		text = fmt.Sprintf("%s  %s leads %q\n", now.Format(time.DateTime), r.describeOne(*leader), r.name)
+	}
+	if r.json != "" {
+		seen := sight{Time: now, Name: r.name, Server: r.report.Server}
+		if leader != nil {
+			seen.Leader = newOccupant(*leader)
+		}
+		var line bytes.Buffer
+		if err := writeJSON(&line, seen); err != nil {
+			return &exitError{exitInternal, err}
+		}
+		text = string(printable.JSON(line.Bytes()))
+	}
+	_, err := io.WriteString(r.stdout, text)
+	switch {
+	case errors.Is(err, syscall.EPIPE): // as of a program that does not hear of it
+		return &exitError{exitSignal + int(syscall.SIGPIPE), nil}
+	case err != nil:
+		return &exitError{exitInternal, err}
+	}
+	return nil
+}

@@ -91,7 +91,9 @@ func (s settings) wait() time.Duration {
 // again while the lease lasts. Token rises from lease to lease of the name, and is known to a
 // majority before the lease is returned.
 func (q *Quorum) Mutex(name string, opts ...Option) *Lock {
-	given := slices.Concat(opts, []Option{func(s *settings) { s.node, s.apart = true, true }})
+	// Each client has an owner of its own unless it was given one. A holder is one to all nodes.
+	owner := Owner(q.clients[0].cfg.Owner)
+	given := slices.Concat([]Option{owner}, opts, []Option{func(s *settings) { s.node, s.apart = true, true }})
 	l := &Lock{name: name, quorum: q}
 	for _, c := range q.clients {
 		l.parts = append(l.parts, c.newLock(name, given))

@@ -186,6 +186,22 @@ func TestOneHolderAtATime(t *testing.T) {
 	})
 }
 
+// A holder that has no name of its own is told of all the same.
+func TestHolderWithoutAName(t *testing.T) {
+	each(t, 3, age, func(t *testing.T, s *site) {
+		lease := acquire(t, s.lock())
+		agree(t, lease, 3)
+		h, err := s.lock().Holder(t.Context())
+		for limit := time.Now().Add(30 * time.Second); errors.Is(err, holdfast.ErrUnavailable) && time.Now().Before(limit); {
+			h, err = s.lock().Holder(t.Context()) // nodes were too slow to answer
+		}
+		if err != nil || h.Owner != lease.Owner() {
+			t.Errorf("Holder: %+v, %v; want %q", h, err, lease.Owner())
+		}
+		backend.Release(t, lease)
+	})
+}
+
 // cleaned checks that nothing is left of any lock on the nodes that run.
 func (s *site) cleaned() {
 	s.t.Helper()

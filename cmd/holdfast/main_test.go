@@ -29,6 +29,10 @@ func TestScripts(t *testing.T) {
 		server.Conf("user", "limited on >limited-7531 ~* &* +@all -set -eval -evalsha -script"))
 	evicting := server.Start(t, server.One(t), server.Conf("maxmemory", "100mb"), server.Conf("maxmemory-policy", "volatile-lru"))
 	safe := server.Start(t, server.One(t), server.Conf("appendonly", "yes"), server.Conf("appendfsync", "always"))
+	var nodes []string
+	for range 3 {
+		nodes = append(nodes, server.Start(t, server.One(t)).Addr())
+	}
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata",
 		Setup: func(env *testscript.Env) error {
@@ -36,6 +40,9 @@ func TestScripts(t *testing.T) {
 			env.Setenv("CLOSED", closed.Addr())
 			env.Setenv("EVICTING", evicting.Addr())
 			env.Setenv("SAFE", safe.Addr())
+			for i, addr := range nodes {
+				env.Setenv("NODE"+strconv.Itoa(i+1), addr)
+			}
 			env.Setenv("HOLDFAST_REDIS", "redis://"+open.Addr())
 			env.Setenv("GORACE", "atexit_sleep_ms=0")
 			return nil

@@ -21,6 +21,7 @@ import (
 // trial is one holdfast process and a folder for its job, $DIR.
 type trial struct {
 	t      *testing.T
+	name   string // of the lock
 	dir    string
 	cmd    *exec.Cmd
 	stderr bytes.Buffer
@@ -42,9 +43,15 @@ while :; do sleep 0.05; done`
 // a server or the way to it.
 func begin(t *testing.T, redis interface{ Addr() string }, script string, flags ...string) *trial {
 	t.Helper()
-	r := &trial{t: t, dir: t.TempDir(), ended: make(chan int, 1), done: make(chan struct{})}
-	args := append([]string{"run"}, flags...)
-	args = append(args, t.Name(), "--", "sh", "-c", script)
+	return beginAs(t, "run", t.Name(), redis, script, flags...)
+}
+
+// beginAs starts one of holdfast's commands that run others, for a lock of that name.
+func beginAs(t *testing.T, command, name string, redis interface{ Addr() string }, script string, flags ...string) *trial {
+	t.Helper()
+	r := &trial{t: t, name: name, dir: t.TempDir(), ended: make(chan int, 1), done: make(chan struct{})}
+	args := append([]string{command}, flags...)
+	args = append(args, name, "--", "sh", "-c", script)
 	r.cmd = exec.Command("holdfast", args...)
 	r.cmd.Env = append(os.Environ(), "DIR="+r.dir, "HOLDFAST_REDIS=redis://"+redis.Addr(), "GORACE=atexit_sleep_ms=0")
 	r.cmd.Stderr = &r.stderr

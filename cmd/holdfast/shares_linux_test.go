@@ -48,7 +48,10 @@ func queued(t *testing.T, redis *server.Server, kind string) any {
 
 func (r *trial) waits(redis *server.Server, kind string, as int64) {
 	r.t.Helper()
-	r.until(fmt.Sprint(as, " wait"), 20*time.Second, func() bool { return queued(r.t, redis, kind) == as })
+	r.until(fmt.Sprint(as, " wait"), 20*time.Second, func() bool {
+		n, err := redis.Do("ZCARD", "holdfast:{"+r.name+"}:"+kind)
+		return err == nil && n == as
+	})
 }
 
 func TestSharedAndExclusiveRuns(t *testing.T) {

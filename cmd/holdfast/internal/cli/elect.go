@@ -2,7 +2,9 @@ package cli
 
 import (
 	"context"
+	"fmt"
 	"io"
+	"syscall"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
@@ -105,7 +107,7 @@ func (r *runner) campaign(ctx context.Context, locks *holdfast.Client) *exitErro
 			return exit
 		}
 		if exit.err != nil {
-			r.voice.note("%v; campaigning again", exit.err)
+			r.voice.fail(fmt.Errorf("%w; campaigning again", exit.err))
 		} else {
 			r.voice.tell("the command ended with exit code %d; campaigning again", exit.code)
 		}
@@ -122,7 +124,9 @@ func (r *runner) goesOn(exit *exitError) bool {
 	case r.report.Outcome == outcomeFailed:
 		return false
 	}
-	return r.office.again && exit.code != exitNotRunnable && exit.code != exitNotFound
+	// On a terminal ^C goes to the command alone.
+	quit := exit.code == exitSignal+int(syscall.SIGINT) || exit.code == exitSignal+int(syscall.SIGQUIT)
+	return r.office.again && !quit && exit.code != exitNotRunnable && exit.code != exitNotFound
 }
 
 // stand begins to campaign. What it returns ends that.

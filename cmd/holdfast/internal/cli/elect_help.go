@@ -32,7 +32,8 @@ Terms:
   run; then holdfast campaigns again. It does so, too, while the server cannot be reached;
   only a server that it has never reached is an error.
   When CMD has ended by itself, holdfast resigns, and exits with its code. With --again it
-  campaigns again, behind those who wait, a second after the term began at the earliest.
+  campaigns again, behind those who wait, a second after the term began at the earliest;
+  but not if INT or QUIT, as of ^C, ended CMD, or it could not be executed.
   INT, TERM, HUP and QUIT are passed on to CMD; when it has ended, holdfast resigns, and
   campaigns no more. Who waits leads at once.
   --terms N ends it after N terms, with the exit code of the last.

@@ -114,7 +114,11 @@ func (r *runner) run(ctx context.Context) *exitError {
 		return r.campaign(ctx, locks.clients[0])
 	}
 	r.choose(locks)
-	if exit := r.doneAlready(ctx); exit != nil {
+	exit := r.checkNew(ctx)
+	if exit == nil {
+		exit = r.doneAlready(ctx)
+	}
+	if exit != nil {
 		return exit
 	}
 	lease, exit := r.obtain(ctx)

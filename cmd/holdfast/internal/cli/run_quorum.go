@@ -1,14 +1,19 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/keys"
 )
 
 // checkServers refuses what the number of servers does not allow.
@@ -32,6 +37,39 @@ func (r *runner) checkServers(n int) error {
 		return configError("--max-ttl %s: want %s (--ttl) to %s", r.maxTTL, r.ttl, maxTTL)
 	}
 	return nil
+}
+
+// checkNew refuses nodes of which a majority has never been admitted, and so none will let
+// another in: they would let a run wait for a quarantine first. What cannot be asked,
+// whoever acquires tells.
+func (r *runner) checkNew(ctx context.Context) *exitError {
+	if !r.quorum {
+		return nil
+	}
+	space, err := keys.NewSpace(cmp.Or(r.prefix, "holdfast:"))
+	if err != nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, max(r.nodeTimeout, 100*time.Millisecond))
+	defer cancel()
+	all := r.servers.all
+	isNew := make([]bool, len(all))
+	var wg sync.WaitGroup
+	for i, e := range all {
+		wg.Go(func() { isNew[i] = errors.Is(e.client.Get(ctx, space.Incarnation()).Err(), redis.Nil) })
+	}
+	wg.Wait()
+	var names []string
+	for i, e := range all {
+		if isNew[i] {
+			names = append(names, e.addr)
+		}
+	}
+	if len(names) <= len(all)/2 {
+		return nil
+	}
+	return &exitError{exitUnavailable, fmt.Errorf("nodes %s have not been admitted to the quorum: holdfast init, with all nodes, admits them, once; "+
+		"or they lost their data, and may only be admitted when no lease of before is believed in any more", strings.Join(names, ", "))}
 }
 
 // rollTime is how often it is seen which nodes agree, and how long one is waited for that is

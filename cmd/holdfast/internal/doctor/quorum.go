@@ -201,7 +201,7 @@ func (n *node) standing(ctx context.Context) (Finding, error) {
 		f.Saw = "not admitted yet"
 		f.Remedy = "if the quorum is new, holdfast init with all its nodes; one that is replaced, or came back empty, is let in by the others after its quarantine"
 	case parts[1] != self:
-		f.Saw = "restarted, and nobody has asked it for a lock since"
+		f.Saw = "restarted, or given its first replica, and nobody has asked it for a lock since"
 		f.Remedy = "it counts again after a quarantine, which begins when somebody asks it for a lock"
 	default:
 		ready, _ := strconv.ParseInt(parts[2], 10, 64)

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -24,9 +25,27 @@ type trial struct {
 	name   string // of the lock
 	dir    string
 	cmd    *exec.Cmd
-	stderr bytes.Buffer
+	stderr transcript
 	ended  chan int      // the exit code; -1: killed
 	done   chan struct{} // closed thereafter
+}
+
+// transcript is what a process has said, also while it runs.
+type transcript struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (s *transcript) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.Write(p)
+}
+
+func (s *transcript) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.String()
 }
 
 // stubborn is a shell script for a job that does not want to end: it ignores TERM,

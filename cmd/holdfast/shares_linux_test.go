@@ -142,3 +142,40 @@ func TestSharedLockDeletedWhileJobsRun(t *testing.T) {
 		})
 	}
 }
+
+// Whatever kind of lock is lost, --on-lost says what becomes of the job.
+func TestOnLostOfEveryKind(t *testing.T) {
+	t.Parallel()
+	redis := server.Start(t, server.One(t))
+	const job = `
+trap 'touch $DIR/term' TERM; trap 'touch $DIR/usr1' USR1; touch $DIR/up
+until [ -e $DIR/go ]; do sleep 0.05; done; exit 6`
+	for _, flag := range []string{"--shared", "--exclusive", "--slots=2", "--once=1h", "--also=other"} {
+		for _, policy := range []string{"kill", "notify", "ignore"} {
+			t.Run(strings.Trim(flag, "-")+" "+policy, func(t *testing.T) {
+				t.Parallel()
+				flag := strings.Replace(flag, "other", t.Name()+"/other", 1)
+				r := begin(t, redis, job, flag, "--ttl=6s", "--kill-after=1s", "--on-lost="+policy)
+				r.up()
+				if n, err := redis.Do("DEL", "holdfast:{"+t.Name()+"}"); err != nil || n != int64(1) {
+					t.Fatalf("DEL: %v, %v", n, err)
+				}
+				if policy == "kill" {
+					r.exits(79)
+				} else {
+					r.until("it is told", 20*time.Second, func() bool {
+						return strings.Contains(r.stderr.String(), "the command runs on without the lock (--on-lost="+policy+")")
+					})
+					if policy == "notify" {
+						r.until("USR1", 20*time.Second, func() bool { return r.file("usr1") })
+					}
+					r.end()
+					r.exits(6)
+				}
+				if r.file("term") || r.file("usr1") != (policy == "notify") {
+					t.Errorf("TERM: %v, USR1: %v", r.file("term"), r.file("usr1"))
+				}
+			})
+		}
+	}
+}

@@ -5,35 +5,58 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/holdfast-go/holdfast/internal/keys"
 	"github.com/holdfast-go/holdfast/tests/server"
 )
 
-// outlast runs a job that ends when it is told to, and has another wait for the same
-// lock. The master is replaced while the one runs and the other waits.
-func outlast(t *testing.T, url string, master *server.Server, replace func()) {
+// kinds are those of locks, each by two jobs of which the second waits for the first, and
+// runs though that one fails.
+var kinds = []struct {
+	name, command, queue string
+	first, second        []string
+}{
+	{"plain", "run", "q", nil, nil},
+	{"read-write", "run", "rw", []string{"--exclusive"}, []string{"--shared"}},
+	{"readers", "run", "rw", []string{"--shared"}, []string{"--exclusive"}},
+	{"slots", "run", "sem", []string{"--slots=3", "--weight=2"}, []string{"--slots=3", "--weight=2"}},
+	{"once", "run", "q", []string{"--once=1h"}, []string{"--once=1h"}},
+	{"election", "elect", "q", nil, nil},
+}
+
+// outlast runs, for each kind of lock, a job that ends when it is told to, and has another wait
+// for the same lock. The master, which has the names that here says, is replaced while the one
+// runs and the other waits.
+func outlast(t *testing.T, url string, master *server.Server, here func(name string) bool, replace func()) {
 	t.Helper()
-	first := begin(t, master, "echo $HOLDFAST_FENCE >$DIR/fence; touch $DIR/up; until [ -e $DIR/go ]; do sleep 0.05; done; exit 3", "--redis="+url, "--ttl=1m")
-	first.up()
-	second := begin(t, master, "echo $HOLDFAST_FENCE >$DIR/fence; touch $DIR/up; exit 4", "--redis="+url, "--ttl=1m", "--wait=1m")
-	second.until("it waits", 20*time.Second, func() bool {
-		n, _ := master.Do("EXISTS", "holdfast:{"+t.Name()+"}:q")
-		return n == int64(1)
-	})
+	const job = "echo $HOLDFAST_FENCE >$DIR/fence; touch $DIR/up; "
+	var first, second []*trial
+	for _, k := range kinds {
+		name := t.Name() + "-" + k.name
+		for !here(name) {
+			name += "-"
+		}
+		flags := []string{"--redis=" + url, "--ttl=1m"}
+		a := beginAs(t, k.command, name, master, job+"until [ -e $DIR/go ]; do sleep 0.05; done; exit 3", append(flags, k.first...)...)
+		a.up()
+		b := beginAs(t, k.command, name, master, job+"exit 4", append(flags, k.second...)...)
+		b.waits(master, k.queue, 1)
+		first, second = append(first, a), append(second, b)
+	}
 	master.AwaitInStep()
 	replace()
-	if second.file("up") {
-		t.Error("both jobs run")
+	for i, k := range kinds {
+		if second[i].file("up") {
+			t.Errorf("%s: both jobs run", k.name)
+		}
+		first[i].end()
 	}
-	if err := os.WriteFile(filepath.Join(first.dir, "go"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	first.exits(3)
-	second.exits(4) // in less than the lock's TTL
-	if a, b := first.fence(), second.fence(); len(a) > len(b) || len(a) == len(b) && a >= b {
-		t.Errorf("fence %s follows %s", b, a)
+	for i, k := range kinds {
+		first[i].exits(3)
+		second[i].exits(4) // in less than the lock's TTL
+		if a, b := first[i].fence(), second[i].fence(); len(a) > len(b) || len(a) == len(b) && a >= b {
+			t.Errorf("%s: fence %s follows %s", k.name, b, a)
+		}
 	}
 }
 
@@ -51,7 +74,8 @@ func TestRunOutlastsASentinelFailover(t *testing.T) {
 	g := server.StartSentinels(t, server.One(t), 2, 3)
 	master := g.Servers[0]
 	addrs := g.Addrs()
-	outlast(t, "redis+sentinel://"+addrs[0]+"?master_name="+g.Name+"&addr="+addrs[1]+"&addr="+addrs[2], master, func() {
+	anywhere := func(string) bool { return true }
+	outlast(t, "redis+sentinel://"+addrs[0]+"?master_name="+g.Name+"&addr="+addrs[1]+"&addr="+addrs[2], master, anywhere, func() {
 		master.Kill()
 		g.NextMaster(master)
 	})
@@ -60,11 +84,13 @@ func TestRunOutlastsASentinelFailover(t *testing.T) {
 func TestRunOutlastsAClusterFailover(t *testing.T) {
 	t.Parallel()
 	c := server.StartReplicatedCluster(t, server.One(t), 3)
-	slot := int(keys.Slot("holdfast:{" + t.Name() + "}"))
-	master := c.Owner(slot)
+	slot := func(name string) int { return int(keys.Slot("holdfast:{" + name + "}")) }
+	mine := slot(t.Name())
+	master := c.Owner(mine)
+	here := func(name string) bool { return c.Owner(slot(name)) == master }
 	addrs := c.Addrs()
-	outlast(t, "redis+cluster://"+addrs[0]+"?addr="+addrs[1]+"&addr="+addrs[2], master, func() {
+	outlast(t, "redis+cluster://"+addrs[0]+"?addr="+addrs[1]+"&addr="+addrs[2], master, here, func() {
 		master.Kill()
-		c.Owner(slot, master)
+		c.Owner(mine, master)
 	})
 }

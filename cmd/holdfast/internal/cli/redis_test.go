@@ -40,6 +40,32 @@ func TestOpenRedis(t *testing.T) {
 	}
 }
 
+func TestServersNamed(t *testing.T) {
+	t.Setenv("REDIS_URL", "redis://c:1")
+	for _, c := range []struct {
+		flags     []string
+		variable  string
+		source    string
+		addresses string
+	}{
+		{nil, "", "REDIS_URL", "redis://c:1"},
+		{nil, " \t", "REDIS_URL", "redis://c:1"},
+		{nil, "redis://a:1 redis://b:1\n rediss+cluster://c ", "HOLDFAST_REDIS", "redis://a:1|redis://b:1|rediss+cluster://c"},
+		{nil, "redis://a:1,redis://:x,y@b:1, unix:///s", "HOLDFAST_REDIS", "redis://a:1|redis://:x,y@b:1|unix:///s"},
+		{nil, "a:1", "HOLDFAST_REDIS", "a:1"},
+		{nil, "a:1,b:1", "HOLDFAST_REDIS", "a:1,b:1"}, // no list
+		{nil, "redis://:pass word@a", "HOLDFAST_REDIS", "redis://:pass word@a"},
+		{[]string{"a:1", "b:1 redis://c:1", ""}, "redis://d", "--redis", "a:1|b:1|redis://c:1"},
+		{[]string{""}, "redis://d", "HOLDFAST_REDIS", "redis://d"},
+	} {
+		t.Setenv("HOLDFAST_REDIS", c.variable)
+		source, urls := serversNamed(c.flags)
+		if got := strings.Join(urls, "|"); source != c.source || got != c.addresses {
+			t.Errorf("%q, %q: %s from %s, want %s from %s", c.flags, c.variable, got, source, c.addresses, c.source)
+		}
+	}
+}
+
 func TestWarnsOfPasswordsThatAreExposed(t *testing.T) {
 	t.Setenv("HOLDFAST_REDIS", "redis://:secret@a")
 	for flag, want := range map[string]bool{"": false, "redis://a": false, "redis://user@a": false, "redis://:secret@a": true} {
@@ -114,6 +140,10 @@ func TestNoOutputShowsAPassword(t *testing.T) {
 		"redis+sentinel://:" + canary + "@127.0.0.1:1",
 		"redis+cluster://:" + canary + "@127.0.0.1:1?x=" + canary,
 		"redis:" + canary + "@127.0.0.1:1",
+		"redis://:" + canary + "@127.0.0.1:1 redis://:" + canary + "@127.0.0.1:2,redis://user:" + canary + "@127.0.0.1:3",
+		"redis://:" + canary + "@127.0.0.1:1 redis://:" + canary + "@127.0.0.1:1",
+		"redis://:" + canary + "@127.0.0.1:1 redis://:" + canary + " x@127.0.0.1:2",
+		"redis://:" + canary + " ,x@127.0.0.1:1, redis+sentinel://:" + canary + "@127.0.0.1:2",
 	} {
 		for _, place := range []string{"flag", "joined flag", "short flag", "variable"} {
 			url := strings.ReplaceAll(url, "127.0.0.1:1", addr)

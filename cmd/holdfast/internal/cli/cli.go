@@ -25,7 +25,7 @@ func commands() []command {
 		{"run", "run a command while holding a lock", runHelp, run},
 		{"elect", "lead while running a command; say who leads", electHelp, elect},
 		{"doctor", "examine a server: is it safe for locks", doctorHelp, examine},
-		{"init", "admit a new server to Strict mode", initHelp, initServer},
+		{"init", "admit new servers to Strict mode, or to a quorum", initHelp, initServer},
 		{"dev", "run an embedded server, for development", devHelp, dev},
 		{"version", "say which version this is", versionHelp, version},
 	}

@@ -52,23 +52,12 @@ type sight struct {
 // look says who leads.
 func look(ctx context.Context, o *electOptions, stdout, stderr io.Writer) error {
 	r := newRunner(&runOptions{jobOptions: o.jobOptions}, nil, stdout, stderr)
-	s, err := openServers(o.redis)
+	r.office = &office{}
+	locks, shut, err := r.open()
 	if err != nil {
 		return err
 	}
-	defer s.close()
-	r.office, r.quorum = &office{}, s.quorum()
-	r.voice.secrets = s.secrets()
-	r.report.Server = s.addr()
-	warnOf(r.voice, "instead", s.all...)
-	if err := r.checkServers(len(s.all)); err != nil {
-		return err
-	}
-	locks, err := s.locker(r.config())
-	if err != nil {
-		return err
-	}
-	defer r.close(locks)
+	defer shut()
 	ctx, stop := interruptible(ctx)
 	defer stop()
 
@@ -80,7 +69,10 @@ func look(ctx context.Context, o *electOptions, stdout, stderr io.Writer) error 
 	if exit == nil {
 		return nil
 	}
-	return exit
+	if exit.err != nil {
+		r.voice.fail(exit.err)
+	}
+	return &exitError{exit.code, nil}
 }
 
 func (r *runner) look(ctx context.Context, e *holdfast.Election, watch bool) *exitError {

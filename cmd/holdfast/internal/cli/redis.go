@@ -83,8 +83,12 @@ func openURL(source, text string) (*endpoint, error) {
 	}
 	u, err := url.Parse(text)
 	if err != nil || u.Fragment != "" || u.Opaque != "" {
+		several := ""
+		if strings.ContainsAny(text, " ,") {
+			several = "; in a list of servers, each begins with redis:// or the like"
+		}
 		return nil, configError("the URL in %s cannot be read: want redis://HOST:PORT/DB, with USER:PASSWORD@ before HOST "+
-			"where it applies, and characters such as / ? # @ %% in a password percent-encoded", e.source)
+			"where it applies, and characters such as / ? # @ %% in a password percent-encoded%s", e.source, several)
 	}
 	if password, ok := u.User.Password(); ok && len(password) >= 4 {
 		e.secrets = []string{password, url.QueryEscape(password), url.PathEscape(password)}

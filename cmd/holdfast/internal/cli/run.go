@@ -90,26 +90,14 @@ func (r *runner) main(ctx context.Context) error {
 
 // run returns how to exit: with a nil err, if nothing is left to say.
 func (r *runner) run(ctx context.Context) *exitError {
-	s, err := openServers(r.redis)
+	locks, shut, err := r.open()
 	if err != nil {
 		return asExit(err)
 	}
-	defer s.close()
-	r.voice.secrets = s.secrets()
-	r.servers, r.source, r.quorum = s, s.source, s.quorum()
-	r.report.Server = s.addr()
-	warnOf(r.voice, "instead", s.all...)
-	if r.path, err = r.executable(); err == nil {
-		err = r.checkServers(len(s.all))
-	}
-	if err != nil {
+	defer shut()
+	if r.path, err = r.executable(); err != nil {
 		return asExit(err)
 	}
-	locks, err := s.locker(r.config())
-	if err != nil {
-		return asExit(err)
-	}
-	defer r.close(locks)
 	if r.office != nil {
 		return r.campaign(ctx, locks.clients[0])
 	}
@@ -129,6 +117,29 @@ func (r *runner) run(ctx context.Context) *exitError {
 		return exit
 	}
 	return r.hold(lease)
+}
+
+// open makes clients of the servers that were named. It does no I/O. shut ends them.
+func (r *runner) open() (locks *locker, shut func(), err error) {
+	s, err := openServers(r.redis)
+	if err != nil {
+		return nil, nil, err
+	}
+	r.voice.secrets = s.secrets()
+	r.servers, r.source, r.quorum = s, s.source, s.quorum()
+	r.report.Server = s.addr()
+	warnOf(r.voice, "instead", s.all...)
+	if err = r.checkServers(len(s.all)); err == nil {
+		locks, err = s.locker(r.config())
+	}
+	if err != nil {
+		s.close()
+		return nil, nil, err
+	}
+	return locks, func() {
+		r.close(locks)
+		s.close()
+	}, nil
 }
 
 // config is that of the clients.
@@ -268,7 +279,7 @@ func (r *runner) release(lease *holdfast.Lease) {
 	err := lease.Release(context.Background())
 	switch {
 	case err == nil:
-		r.voice.tell("released %q", r.name)
+		r.voice.tell("released %s", strings.TrimPrefix(r.title(), "lock "))
 	case errors.Is(err, holdfast.ErrLost) && r.report.Error == "" && r.report.Outcome == outcomeRan:
 		r.report.Error = err.Error()
 		r.voice.note("warning: %v: another may have held it while the command ran", err)

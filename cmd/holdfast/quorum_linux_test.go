@@ -173,6 +173,9 @@ func TestDoctorOfAQuorum(t *testing.T) {
 	twice[0] += " redis://:" + nodePassword + "@" + strings.Replace(a, "127.0.0.1", "localhost", 1) + ", redis://127.0.0.1:1"
 	has(examine(twice, 2), "problem", a+" and localhost", a, strings.Replace(a, "127.0.0.1", "localhost", 1))
 
+	if code, _, stderr := invoke(t, twice, "init"); code != 78 || !strings.Contains(stderr, " are the same server: name each once") {
+		t.Errorf("init of a server with two names: exit code %d: %s", code, stderr)
+	}
 	all[2].Kill()
 	one := examine(all.env(), 1)
 	has(one, "warning", "connection refused", c)

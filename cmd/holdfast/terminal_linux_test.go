@@ -129,6 +129,29 @@ func TestTerminal(t *testing.T) {
 			term.send("echo rc=$?\n")
 			term.expect("\nrc=130\n")
 		},
+		"a leader's interrupt": func(term *terminal) {
+			term.send("holdfast elect --again office -- sh -c 'echo on''ward; exec sleep 1000'\n")
+			term.expect("onward")
+			term.send("\x03")
+			term.send("echo rc=$?\n")
+			term.expect("\nrc=130\n") // and it does not campaign again
+			term.send("holdfast elect office --watch\n")
+			term.expect("nobody leads \"office\"\n")
+			term.send("\x03")
+			term.send("echo rc=$?\n")
+			term.expect("\nrc=130\n")
+		},
+		"a candidate's interrupt": func(term *terminal) {
+			term.send("holdfast run post -- sleep 1000 & sleep 0\n")
+			term.expect("\\$ ")
+			term.send("until holdfast elect post --leader >/dev/null; do :; done; holdfast elect post -- echo elec''ted\n")
+			term.expect("campaigning for \"post\", led by .*; 1 waiting\n")
+			term.send("\x03")
+			term.expect("holdfast: interrupt while campaigning for \"post\"; no command runs\n")
+			term.send("echo rc=$?\n")
+			term.expect("\nrc=130\n")
+			term.send("kill %1; wait\n")
+		},
 		"colours": func(term *terminal) {
 			term.send("TERM=xterm holdfast doctor --clock 0\n")
 			term.expect("\x1b\\[1;33mwarning    \x1b\\[0m  persistence ")

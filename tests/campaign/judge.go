@@ -1,7 +1,6 @@
 package campaign
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -140,24 +139,7 @@ func judgeFences(v *Verdict, events []history.Event, subject Subject, within boo
 	if !subject.FencesTellTurns() {
 		return
 	}
-	heard := slices.SortedFunc(slices.Values(events), func(a, b history.Event) int { return cmp.Compare(a.Granted, b.Granted) })
-	since := func(e history.Event) int64 {
-		if e.Since != 0 {
-			return min(e.Since, e.Asked)
-		}
-		return e.Asked
-	}
-	asked := slices.SortedFunc(slices.Values(events), func(a, b history.Event) int { return cmp.Compare(since(a), since(b)) })
-	highest := map[string]history.Event{}
-	for _, e := range asked {
-		for len(heard) > 0 && heard[0].Granted < since(e) {
-			if heard[0].Fence > highest[heard[0].Name].Fence {
-				highest[heard[0].Name] = heard[0]
-			}
-			heard = heard[1:]
-		}
-		if before := highest[e.Name]; e.Fence < before.Fence {
-			v.find(Fences, "%v", history.Violation{Rule: history.Fencing, First: before, Second: e})
-		}
+	for _, o := range history.Later(events) {
+		v.find(Fences, "%v", o)
 	}
 }

@@ -7,11 +7,8 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"sync"
@@ -20,7 +17,6 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/tests/backend"
-	"github.com/holdfast-go/holdfast/tests/child"
 	"github.com/holdfast-go/holdfast/tests/history"
 	"github.com/holdfast-go/holdfast/tests/queuelog"
 	"github.com/holdfast-go/holdfast/tests/soak"
@@ -29,24 +25,20 @@ import (
 // storm is a worker: so many goroutines acquire one lock, hold it for a millisecond
 // and think for up to ten. It writes its history to a file, and ends with its input.
 //
-//	storm ADDR FILE GOROUTINES
+//	storm FILE ADDR GOROUTINES
 func storm(args []string) {
 	goroutines, err := strconv.Atoi(args[2])
 	must(err)
-	out, err := os.Create(args[1])
+	out, err := os.Create(args[0])
 	must(err)
-	c := dial(args[0])
+	c := dial(args[1])
 	record := history.NewRecorder(out)
 	l := c.Mutex("a")
-	var over atomic.Bool
-	go func() {
-		_, _ = io.Copy(io.Discard, os.Stdin)
-		over.Store(true)
-	}()
+	over := untilDismissed(new(atomic.Bool))
 	var wg sync.WaitGroup
 	for g := range goroutines {
 		wg.Go(func() {
-			for !over.Load() {
+			for over.Err() == nil {
 				a := record.Ask(g, "a")
 				lease, err := l.Acquire(context.Background())
 				must(err)
@@ -114,42 +106,22 @@ func rage(t *testing.T, b *backend.Backend, processes, goroutines int, duration 
 	t.Helper()
 	before := b.Server.CommandStats()
 	queue := queuelog.Follow(b.Server, queuelog.Lock{Name: "a", Key: "holdfast:{a}", Queue: "holdfast:{a}:q"})
-	var files []string
-	var workers []*exec.Cmd
-	var inputs []io.Closer
-	for p := range processes {
-		file := filepath.Join(t.TempDir(), strconv.Itoa(p))
-		cmd := exec.Command(os.Args[0], b.Server.Addr(), file, strconv.Itoa(goroutines))
-		cmd.Env = append(os.Environ(), roleVariable+"=storm", "GORACE=atexit_sleep_ms=0")
-		cmd.Stderr = os.Stderr
-		input, err := cmd.StdinPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := child.Start(cmd); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = cmd.Process.Kill() })
-		files, workers, inputs = append(files, file), append(workers, cmd), append(inputs, input)
+	var members []*member
+	for range processes {
+		members = append(members, enlist(t, os.Args[0], "storm", b.Server.Addr(), strconv.Itoa(goroutines)))
 	}
+	all := files(members)
 	began := time.Now()
 	time.Sleep(duration)
-	for ; lines(t, files) < grants*processes*goroutines; time.Sleep(100 * time.Millisecond) {
+	for ; lines(t, all) < grants*processes*goroutines; time.Sleep(100 * time.Millisecond) {
 		if time.Since(began) > duration+time.Minute {
-			t.Errorf("only %d grants in %s", lines(t, files), time.Since(began))
+			t.Errorf("only %d grants in %s", lines(t, all), time.Since(began))
 			break
 		}
 	}
 	duration = time.Since(began)
-	for _, input := range inputs {
-		input.Close()
-	}
-	for _, cmd := range workers {
-		if err := cmd.Wait(); err != nil {
-			t.Errorf("a worker ends with %v", err)
-		}
-	}
-	events, err := history.ReadFiles(files...)
+	dismiss(t, members)
+	events, err := history.ReadFiles(all...)
 	if err != nil {
 		t.Fatal(err)
 	}

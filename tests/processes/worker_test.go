@@ -35,8 +35,10 @@ func TestMain(m *testing.M) {
 		mortal(os.Args[1:])
 	case "storm":
 		storm(os.Args[1:])
+	case "guest":
+		guest(os.Args[1:])
 	default:
-		backend.AtOnce(4)
+		backend.AtOnce(8)
 		os.Exit(m.Run())
 	}
 }

@@ -1,0 +1,347 @@
+//go:build unix
+
+package processes
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/holdfastgoredis"
+	"github.com/holdfast-go/holdfast/tests/backend"
+	"github.com/holdfast-go/holdfast/tests/history"
+	"github.com/holdfast-go/holdfast/tests/server"
+	"github.com/holdfast-go/holdfast/tests/soak"
+)
+
+// kind is a kind of lock, as guests use it, and what its history has to be like.
+type kind struct {
+	name    string
+	nodes   int // servers; 0 for one
+	config  holdfast.Config
+	turns   func(g *table, goroutine int) func()
+	judge   func(events []history.Event, completed []completion) []string
+	locks   func(c *holdfast.Client) []*holdfast.Lock // that nobody holds in the end
+	stays   []string                                  // in the names of keys that are not of locks
+	skipped bool                                      // by those who find it done by another
+}
+
+// kinds are all of them. Whatever is added here is stormed.
+func kinds() []kind {
+	exclusive := func(events []history.Event, _ []completion) []string { return told(history.Check(events)) }
+	a := func(c *holdfast.Client) []*holdfast.Lock { return []*holdfast.Lock{c.Mutex("a")} }
+	return []kind{
+		{name: "mutex", turns: mutexTurns, judge: exclusive, locks: a},
+		{
+			name: "rwmutex", turns: rwmutexTurns,
+			judge: func(events []history.Event, _ []completion) []string {
+				// All readers that there can be are fewer than this.
+				return told(history.Crowding(events, 1000), history.Turns(events), written(events))
+			},
+			locks: func(c *holdfast.Client) []*holdfast.Lock { return []*holdfast.Lock{c.RWMutex("a").Writer()} },
+		},
+		{
+			// Nobody passes permits on within the process, so that fences tell the server's order.
+			name: "semaphore", config: holdfast.Config{LocalHandovers: -1}, turns: semaphoreTurns,
+			judge: func(events []history.Event, _ []completion) []string {
+				return told(history.Crowding(events, permits), history.Later(events))
+			},
+			locks: func(c *holdfast.Client) []*holdfast.Lock {
+				return []*holdfast.Lock{c.Semaphore("a", permits, holdfast.Weight(permits)).Lock}
+			},
+		},
+		{
+			name: "multi", turns: multiTurns, judge: exclusive,
+			locks: func(c *holdfast.Client) (all []*holdfast.Lock) {
+				for _, name := range multiNames {
+					all = append(all, c.Mutex(name))
+				}
+				return append(all, c.Multi(multiNames))
+			},
+		},
+		{
+			name: "once", turns: onceTurns, stays: []string{":once"}, skipped: true,
+			judge: func(events []history.Event, completed []completion) []string {
+				return append(told(history.Check(events)), repeated(completed)...)
+			},
+			locks: func(c *holdfast.Client) []*holdfast.Lock {
+				return []*holdfast.Lock{c.Mutex("every"), c.Mutex("slots")}
+			},
+		},
+		{name: "election", turns: electionTurns, judge: exclusive, locks: a},
+		{
+			name: "quorum", nodes: 5, config: holdfast.Config{Strict: true, MaxTTL: longest, TTL: guestTTL},
+			turns: quorumTurns, judge: exclusive, locks: a, stays: []string{"holdfast:incarnation", "holdfast:caughtup"},
+		},
+	}
+}
+
+func kindOf(name string) kind {
+	all := kinds()
+	return all[slices.IndexFunc(all, func(k kind) bool { return k.name == name })]
+}
+
+func (k kind) client(rdb *redis.Client) (*holdfast.Client, error) {
+	return holdfast.New(holdfastgoredis.New(rdb), &k.config)
+}
+
+// told is what violations say.
+func told(violations ...[]history.Violation) (all []string) {
+	for _, v := range slices.Concat(violations...) {
+		all = append(all, v.String())
+	}
+	return all
+}
+
+// written returns what is wrong with the writers of a history, taken by themselves.
+func written(events []history.Event) []history.Violation {
+	return history.Check(slices.DeleteFunc(slices.Clone(events), func(e history.Event) bool { return e.Share != 0 }))
+}
+
+// repeated returns runs that were completed in a window in which another was: in the slot of
+// that name, or within a window of its end by the server's clock.
+func repeated(completed []completion) (wrong []string) {
+	slots := map[string]completion{}
+	var last completion
+	for _, c := range slices.SortedFunc(slices.Values(completed), func(a, b completion) int { return cmp.Compare(a.At, b.At) }) {
+		before, known := slots[c.Slot], c.Slot != ""
+		switch {
+		case known && before.At != 0:
+			wrong = append(wrong, fmt.Sprintf("slot %s: completed with fence %d, and again with %d", c.Slot, before.Fence, c.Fence))
+		case known:
+			slots[c.Slot] = c
+		default:
+			if last.At != 0 && (c.At-last.At < window.Microseconds() || c.Fence <= last.Fence) {
+				wrong = append(wrong, fmt.Sprintf("completed with fence %d, and %d µs later with %d", last.Fence, c.At-last.At, c.Fence))
+			}
+			last = c
+		}
+	}
+	return wrong
+}
+
+// storms is how many members of each fate a storm has at a time, how many die, and in which
+// time.
+type storms struct {
+	survivors, mortals, deaths int
+	duration                   time.Duration
+}
+
+// Processes that take turns with a lock are killed at random moments, and others come in their
+// place. Who survives goes on, no two hold what one may, and nothing is left of anybody.
+func TestEveryLockOutlivesItsDead(t *testing.T) {
+	program, servers := os.Args[0], []server.Binary{server.One(t)}
+	s := storms{survivors: 3, mortals: 3, deaths: 100, duration: time.Minute}
+	if soak.Long() {
+		program, servers = light(t), server.Binaries(t)
+	} else {
+		s.deaths, s.duration = int(100*soak.Duration(t)/s.duration), soak.Duration(t)
+	}
+	for _, bin := range servers {
+		t.Run(bin.Name, func(t *testing.T) {
+			for _, k := range kinds() {
+				t.Run(k.name, func(t *testing.T) {
+					t.Parallel()
+					s.rage(t, program, bin, k)
+				})
+			}
+		})
+	}
+}
+
+func (s storms) rage(t *testing.T, program string, bin server.Binary, k kind) {
+	args := []string{k.name}
+	var clients []*holdfast.Client
+	var servers []*redis.Client
+	for range max(k.nodes, 1) {
+		node := server.Start(t, bin)
+		args = append(args, node.Addr())
+		rdb := redis.NewClient(&redis.Options{Addr: node.Addr()})
+		t.Cleanup(func() { _ = rdb.Close() })
+		c, err := k.client(rdb)
+		if err != nil {
+			t.Fatal(err)
+		}
+		backend.CloseWith(t, c)
+		servers, clients = append(servers, rdb), append(clients, c)
+	}
+	if k.nodes > 1 {
+		q, err := holdfast.NewQuorum(clients...)
+		if err == nil {
+			err = q.Init(t.Context(), false)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	var survivors, mortals []*member
+	for range s.survivors {
+		survivors = append(survivors, enlist(t, program, "guest", args...))
+	}
+	for range s.mortals {
+		mortals = append(mortals, enlist(t, program, "guest", args...))
+	}
+	outlast(t, k, survivors, 0)
+
+	begun := time.Now()
+	for killed, at := range moments(s.deaths, s.duration) {
+		time.Sleep(time.Until(begun.Add(at)))
+		if killed%4 == 1 {
+			mortals[killed].doom()
+		} else {
+			mortals[killed].kill()
+		}
+		mortals = append(mortals, enlist(t, program, "guest", args...))
+	}
+	last, all := time.Now(), files(append(slices.Clone(survivors), mortals...))
+	survivors = append(survivors, mortals[s.deaths:]...)
+	outlast(t, k, survivors, history.Now())
+	recovered := time.Since(last)
+	dismiss(t, survivors)
+
+	events, err := history.ReadFiles(exist(t, all)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	completed := completions(t, all)
+	grants, left := 0, 0
+	for _, e := range events {
+		if e.Granted != 0 {
+			grants++
+			if e.Released == 0 {
+				left++
+			}
+		}
+	}
+	wrong := k.judge(events, completed)
+	for i, w := range wrong {
+		if i == 5 {
+			t.Errorf("and %d more", len(wrong)-i)
+			break
+		}
+		t.Error(w)
+	}
+	if k.skipped && len(completed) == 0 {
+		t.Error("no run was completed")
+	}
+	t.Logf("%d processes of the %s killed within %s, %d of them while they held it; %d grants, %d violations; within %s after the last death all %d goroutines of survivors have had a turn",
+		s.deaths, k.name, last.Sub(begun).Round(time.Millisecond), left, grants, len(wrong), recovered.Round(time.Millisecond), len(survivors)*guestGoroutines)
+	for i, rdb := range servers {
+		k.cleaned(t, clients[i], rdb)
+	}
+}
+
+// moments draws when processes die.
+func moments(n int, d time.Duration) []time.Duration {
+	var all []time.Duration
+	for range n {
+		all = append(all, rand.N(d))
+	}
+	slices.Sort(all)
+	return all
+}
+
+// exist leaves out the files that were not made, by those who died at once.
+func exist(t *testing.T, paths []string) (some []string) {
+	t.Helper()
+	for _, path := range paths {
+		_, err := os.Stat(path)
+		if err == nil {
+			some = append(some, path)
+		} else if !os.IsNotExist(err) {
+			t.Fatal(err)
+		}
+	}
+	return some
+}
+
+// outlast waits until every goroutine of the survivors has had a turn since then.
+func outlast(t *testing.T, k kind, survivors []*member, since int64) {
+	t.Helper()
+	type routine struct{ process, goroutine int }
+	for limit := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
+		events, err := history.ReadFiles(exist(t, files(survivors))...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		served := map[routine]bool{}
+		for _, e := range events {
+			if e.Granted > since || k.skipped && e.GaveUp > since {
+				served[routine{e.Process, e.Goroutine}] = true
+			}
+		}
+		if len(served) == len(survivors)*guestGoroutines {
+			return
+		}
+		if time.Now().After(limit) {
+			t.Fatalf("only %d goroutines of %d processes have had a turn within a minute", len(served), len(survivors))
+		}
+	}
+}
+
+// completions reads what was written of runs; the last line of who was killed may have no end.
+func completions(t *testing.T, files []string) (all []completion) {
+	t.Helper()
+	for _, file := range files {
+		text, err := os.ReadFile(file + ".completed")
+		if err != nil && !os.IsNotExist(err) {
+			t.Fatal(err)
+		}
+		for line := range bytes.Lines(text) {
+			if !bytes.HasSuffix(line, []byte("\n")) {
+				continue
+			}
+			var c completion
+			if err := json.Unmarshal(line, &c); err != nil {
+				t.Fatalf("%q: %v", line, err)
+			}
+			all = append(all, c)
+		}
+	}
+	return all
+}
+
+// cleaned requires that the locks are free, and that nothing is left of them on a server.
+func (k kind) cleaned(t *testing.T, c *holdfast.Client, rdb *redis.Client) {
+	t.Helper()
+	var left []string
+	for limit := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		left = left[:0]
+		for _, l := range k.locks(c) {
+			// Who died in the queue stands there until somebody is served.
+			lease, err := l.TryAcquire(t.Context())
+			if err == nil {
+				err = lease.Release(t.Context())
+			}
+			if err != nil && !errors.Is(err, holdfast.ErrHeld) {
+				t.Fatal(err)
+			}
+			if err != nil {
+				left = append(left, l.Name()+", which is held")
+			}
+		}
+		for _, key := range rdb.Keys(t.Context(), "*").Val() {
+			if key != "holdfast:fence" && !slices.ContainsFunc(k.stays, func(part string) bool { return strings.Contains(key, part) }) {
+				left = append(left, key)
+			}
+		}
+		left = append(left, rdb.PubSubChannels(t.Context(), "*").Val()...)
+		if len(left) == 0 {
+			return
+		}
+		if time.Now().After(limit) {
+			t.Fatalf("left: %q", left)
+		}
+	}
+}

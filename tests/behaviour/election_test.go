@@ -17,40 +17,6 @@ func election(t *testing.T, b *backend.Backend, opts ...holdfast.Option) *holdfa
 	return b.Client(t, nil).Election("e", opts...)
 }
 
-// candidate runs in an election. It leads until it is told what to return.
-type candidate struct {
-	terms  chan *holdfast.Lease // that it was elected for
-	answer chan error           // what lead is to return
-	over   chan error           // what Run returned
-	ctx    chan context.Context // of the terms
-}
-
-func campaign(ctx context.Context, e *holdfast.Election) *candidate {
-	c := &candidate{make(chan *holdfast.Lease), make(chan error), make(chan error, 1), make(chan context.Context)}
-	go func() {
-		c.over <- e.Run(ctx, func(ctx context.Context, term *holdfast.Lease) error {
-			c.terms <- term
-			c.ctx <- ctx
-			return <-c.answer
-		})
-	}()
-	return c
-}
-
-// elected waits for a term.
-func (c *candidate) elected(t *testing.T) (*holdfast.Lease, context.Context) {
-	t.Helper()
-	select {
-	case term := <-c.terms:
-		return term, <-c.ctx
-	case err := <-c.over:
-		t.Fatalf("Run: %v", err)
-	case <-time.After(30 * time.Second):
-		t.Fatal("not elected")
-	}
-	return nil, nil
-}
-
 func TestLeadersFollowEachOther(t *testing.T) {
 	t.Parallel()
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
@@ -58,38 +24,38 @@ func TestLeadersFollowEachOther(t *testing.T) {
 		if _, err := e.Leader(t.Context()); !errors.Is(err, holdfast.ErrNotHeld) {
 			t.Errorf("Leader of none: %v", err)
 		}
-		first := campaign(t.Context(), e)
-		term, _ := first.elected(t)
+		first := backend.Campaign(t.Context(), e)
+		term, _ := first.Elected(t)
 		if h, err := election(t, b).Leader(t.Context()); err != nil || h.Owner != "first" || h.Fence != term.Token() {
 			t.Errorf("Leader: %+v, %v", h, err)
 		}
 		lock := b.Client(t, nil).Mutex("e")
-		second := campaign(t.Context(), election(t, b))
+		second := backend.Campaign(t.Context(), election(t, b))
 		backend.Waiters(t, lock, 1)
-		third := campaign(t.Context(), election(t, b))
+		third := backend.Campaign(t.Context(), election(t, b))
 		backend.Waiters(t, lock, 2)
 
-		first.answer <- holdfast.ErrResign // behind the third
-		after, ctx := second.elected(t)
+		first.Answer <- holdfast.ErrResign // behind the third
+		after, ctx := second.Elected(t)
 		if err := term.Err(); !errors.Is(err, holdfast.ErrReleased) || after.Token() <= term.Token() || ctx.Err() != nil {
 			t.Errorf("fence %d follows %d; the term before: %v, the one now: %v", after.Token(), term.Token(), err, ctx.Err())
 		}
 		backend.Waiters(t, lock, 2)
-		second.answer <- nil // for good
-		if err := <-second.over; err != nil {
+		second.Answer <- nil // for good
+		if err := <-second.Over; err != nil {
 			t.Errorf("Run: %v", err)
 		}
-		third.elected(t)
-		third.answer <- errBroken
-		if err := <-third.over; err != errBroken {
+		third.Elected(t)
+		third.Answer <- errBroken
+		if err := <-third.Over; err != errBroken {
 			t.Errorf("Run: %v", err)
 		}
-		again, _ := first.elected(t)
+		again, _ := first.Elected(t)
 		if again.Token() <= after.Token() {
 			t.Errorf("fence %d follows %d", again.Token(), after.Token())
 		}
-		first.answer <- nil
-		if err := <-first.over; err != nil {
+		first.Answer <- nil
+		if err := <-first.Over; err != nil {
 			t.Errorf("Run: %v", err)
 		}
 		b.Cleaned(t)
@@ -100,21 +66,21 @@ func TestLeadersFollowEachOther(t *testing.T) {
 func TestLeaderThatIsDeposed(t *testing.T) {
 	t.Parallel()
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
-		c := campaign(t.Context(), election(t, b, holdfast.TTL(2*time.Second)))
-		term, ctx := c.elected(t)
+		c := backend.Campaign(t.Context(), election(t, b, holdfast.TTL(2*time.Second)))
+		term, ctx := c.Elected(t)
 		b.Redis(t).Set(t.Context(), "holdfast:{e}", "theirs", time.Minute)
 		<-ctx.Done()
 		if cause := context.Cause(ctx); !errors.Is(cause, holdfast.ErrLost) {
 			t.Errorf("the term ends with %v", cause)
 		}
 		b.Redis(t).Del(t.Context(), "holdfast:{e}")
-		c.answer <- context.Cause(ctx)
-		again, ctx := c.elected(t)
+		c.Answer <- context.Cause(ctx)
+		again, ctx := c.Elected(t)
 		if again.Token() <= term.Token() || ctx.Err() != nil {
 			t.Errorf("fence %d follows %d, %v", again.Token(), term.Token(), ctx.Err())
 		}
-		c.answer <- nil
-		if err := <-c.over; err != nil {
+		c.Answer <- nil
+		if err := <-c.Over; err != nil {
 			t.Errorf("Run: %v", err)
 		}
 	})
@@ -124,17 +90,17 @@ func TestElectionEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		ctx, cancel := context.WithCancel(t.Context())
-		leading := campaign(ctx, election(t, b))
-		_, term := leading.elected(t)
-		waiting := campaign(ctx, election(t, b))
+		leading := backend.Campaign(ctx, election(t, b))
+		_, term := leading.Elected(t)
+		waiting := backend.Campaign(ctx, election(t, b))
 		backend.Waiters(t, b.Client(t, nil).Mutex("e"), 1)
 		cancel()
-		if err := <-waiting.over; err != context.Canceled {
+		if err := <-waiting.Over; err != context.Canceled {
 			t.Errorf("Run of who waits: %v", err)
 		}
 		<-term.Done()
-		leading.answer <- nil
-		if err := <-leading.over; err != context.Canceled {
+		leading.Answer <- nil
+		if err := <-leading.Over; err != context.Canceled {
 			t.Errorf("Run of who leads: %v", err)
 		}
 		b.Cleaned(t)
@@ -177,45 +143,6 @@ func TestOneLeaderAtATime(t *testing.T) {
 	})
 }
 
-// watch watches an election. next returns what is seen next: the leader's name, "" for none. It
-// is seen within half of the time after which a watcher looks that hears nothing.
-func watch(t *testing.T, e *holdfast.Election) (next func() string) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
-	seen, over := make(chan string), make(chan struct{})
-	t.Cleanup(func() {
-		cancel()
-		<-over
-	})
-	go func() {
-		defer close(over)
-		for leader, err := range e.Watch(ctx) {
-			owner := ""
-			if leader != nil {
-				owner = leader.Owner
-			}
-			if err != nil {
-				t.Errorf("Watch: %v", err)
-			}
-			select {
-			case seen <- owner:
-			case <-ctx.Done():
-				return
-			}
-		}
-	}()
-	return func() string {
-		t.Helper()
-		select {
-		case owner := <-seen:
-			return owner
-		case <-time.After(15 * time.Second):
-			t.Fatal("it sees nothing")
-			return ""
-		}
-	}
-}
-
 // heard waits until somebody is subscribed to what leaders announce.
 func heard(t *testing.T, b *backend.Backend) {
 	t.Helper()
@@ -229,7 +156,7 @@ func heard(t *testing.T, b *backend.Backend) {
 func TestWatchSeesEveryChange(t *testing.T) {
 	t.Parallel()
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
-		next := watch(t, election(t, b))
+		next := backend.Watch(t, election(t, b))
 		see := func(want string) {
 			t.Helper()
 			if got := next(); got != want {
@@ -239,26 +166,26 @@ func TestWatchSeesEveryChange(t *testing.T) {
 		see("")
 		heard(t, b)
 		time.Sleep(20 * time.Millisecond) // for the look after the subscription
-		one := campaign(t.Context(), election(t, b, holdfast.Owner("one"), holdfast.TTL(time.Minute)))
-		one.elected(t)
+		one := backend.Campaign(t.Context(), election(t, b, holdfast.Owner("one"), holdfast.TTL(time.Minute)))
+		one.Elected(t)
 		see("one")
-		two := campaign(t.Context(), election(t, b, holdfast.Owner("two"), holdfast.TTL(time.Minute)))
+		two := backend.Campaign(t.Context(), election(t, b, holdfast.Owner("two"), holdfast.TTL(time.Minute)))
 		backend.Waiters(t, b.Client(t, nil).Mutex("e"), 1)
-		one.answer <- nil
-		two.elected(t)
+		one.Answer <- nil
+		two.Elected(t)
 		see("two")
-		two.answer <- nil
+		two.Answer <- nil
 		see("")
 		// One that crashes tells nobody.
 		backend.Acquire(t, b.Client(t, nil).Mutex("e", holdfast.Owner("three"), holdfast.Renew(false), holdfast.TTL(3*time.Second)))
-		one = campaign(t.Context(), election(t, b, holdfast.Owner("four")))
-		one.elected(t)
+		one = backend.Campaign(t.Context(), election(t, b, holdfast.Owner("four")))
+		one.Elected(t)
 		for got := next(); got != "four"; got = next() { // it may have seen the third
 			if got == "one" || got == "two" {
 				t.Fatalf("it sees %q lead again", got)
 			}
 		}
-		one.answer <- nil
+		one.Answer <- nil
 		see("")
 	})
 }
@@ -268,7 +195,7 @@ func TestWatchMissesALeaderThatCrashed(t *testing.T) {
 	t.Parallel()
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		lease := backend.Acquire(t, b.Client(t, nil).Mutex("e", holdfast.Owner("dead"), holdfast.Renew(false), holdfast.TTL(3*time.Second)))
-		next := watch(t, election(t, b))
+		next := backend.Watch(t, election(t, b))
 		if got := next(); got != "dead" {
 			t.Fatalf("it sees %q lead", got)
 		}

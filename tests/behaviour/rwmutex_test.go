@@ -162,6 +162,77 @@ func TestAWriterGetsInWhenTheLastReaderDies(t *testing.T) {
 	})
 }
 
+// A writer that comes while readers come and go without a pause gets in before all readers that
+// come after it: those that were there first are all that it waits for.
+func TestAWriterWaitsForTheReadersBeforeItOnly(t *testing.T) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		const hold = 50 * time.Millisecond
+		var queued, over atomic.Bool // the writer is; the stream is
+		defer over.Store(true)
+		var mu sync.Mutex
+		var after []uint64 // fences of readers that came when it was
+		var reading atomic.Int64
+		var wg sync.WaitGroup
+		for range 4 {
+			// Readers of one process that share a lease pass writers for 100 ms.
+			l := b.Client(t, &holdfast.Config{LocalHandovers: -1}).RWMutex("a").Reader()
+			for range 2 {
+				wg.Go(func() {
+					for !over.Load() {
+						late := queued.Load()
+						lease, err := l.Acquire(t.Context())
+						if err != nil {
+							t.Error(err)
+							return
+						}
+						if late {
+							mu.Lock()
+							after = append(after, lease.Token())
+							mu.Unlock()
+						}
+						reading.Add(1)
+						time.Sleep(hold/2 + rand.N(hold/2))
+						reading.Add(-1)
+						_ = lease.Release(context.Background())
+					}
+				})
+			}
+		}
+		backend.Eventually(t, "the stream flows", func() bool { return reading.Load() > 4 })
+		w := writers(t, b)
+		begun := time.Now()
+		leases := backend.Start(t, w)
+		backend.Eventually(t, "the writer is queued", func() bool {
+			h, err := w.Holder(t.Context())
+			return err == nil && h.Waiters > 0
+		})
+		queued.Store(true)
+		lease := backend.Receive(t, leases)
+		took := time.Since(begun)
+		if n := reading.Load(); n != 0 && lease.Err() == nil {
+			t.Errorf("%d readers beside a writer", n)
+		}
+		t.Logf("the writer waited for %s behind readers that hold for %s at most", took.Round(time.Millisecond), hold)
+		if took > hold+5*time.Second {
+			t.Errorf("the writer waited for %s behind readers that hold for %s at most", took, hold)
+		}
+		backend.Release(t, lease)
+		backend.Eventually(t, "the stream flows again", func() bool {
+			mu.Lock()
+			defer mu.Unlock()
+			return len(after) > 8
+		})
+		over.Store(true)
+		wg.Wait()
+		for _, fence := range after {
+			if fence <= lease.Token() {
+				t.Errorf("a reader that came after the writer, which has fence %d, got in before it, with %d", lease.Token(), fence)
+			}
+		}
+		b.Cleaned(t)
+	})
+}
+
 func TestDowngradeLeavesNoGap(t *testing.T) {
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		rw := b.Client(t, nil).RWMutex("a")

@@ -58,6 +58,21 @@ func Later(events []Event) []Violation {
 	return violations
 }
 
+// Twins returns the grants that have the fence of another one of the same lock.
+func Twins(events []Event) []Violation {
+	var violations []Violation
+	for _, grants := range byName(events) {
+		owners := map[uint64]Event{}
+		for _, e := range grants {
+			if twin, ok := owners[e.Fence]; ok {
+				violations = append(violations, Violation{Fencing, twin, e})
+			}
+			owners[e.Fence] = e
+		}
+	}
+	return violations
+}
+
 // since is when what was granted was asked for, at the latest.
 func (e Event) since() int64 {
 	if e.Since != 0 {

@@ -51,3 +51,13 @@ func TestLater(t *testing.T) {
 		}
 	}
 }
+
+func TestTwins(t *testing.T) {
+	one := grant(1, 5, 10, 20, 90)
+	if got := Twins([]Event{one, grant(2, 6, 20, 30, 90), named(grant(2, 5, 20, 30, 90), "other")}); len(got) != 0 {
+		t.Errorf("all have fences of their own: %v", got)
+	}
+	if got := Twins([]Event{one, grant(2, 6, 20, 30, 90), grant(3, 5, 30, 40, 90)}); len(got) != 1 {
+		t.Errorf("two have one fence: %v", got)
+	}
+}

@@ -113,6 +113,30 @@ func TestKilledOwners(t *testing.T) {
 	})
 }
 
+// A reader is killed, and in the way of a writer for its own TTL, whatever that of others is.
+func TestKilledReader(t *testing.T) {
+	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+		const ttl = 1500 * time.Millisecond
+		dies, lives, writer := newWorker(t, b.Server.Addr()), newWorker(t, b.Server.Addr()), newWorker(t, b.Server.Addr())
+		dies.send("read a " + ttl.String())
+		dies.fence()
+		lives.send("read a 1m")
+		first := lives.fence()
+		writer.send("write a 1m")
+		backend.Waiters(t, b.Client(t, nil).RWMutex("a").Writer(), 1)
+		dies.kill()
+		begun := time.Now()
+		lives.send("release")
+		lives.answer("released")
+		if second := writer.fence(); second <= first {
+			t.Errorf("fence %d follows %d", second, first)
+		}
+		if d := time.Since(begun); d > ttl+time.Second {
+			t.Errorf("the writer was served %s after the death of a reader with a TTL of %s", d, ttl)
+		}
+	})
+}
+
 func waitForWaiters(t *testing.T, b *backend.Backend, n int) {
 	t.Helper()
 	backend.Waiters(t, b.Client(t, nil).Mutex("a"), n)

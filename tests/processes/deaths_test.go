@@ -55,7 +55,7 @@ func kinds() []kind {
 			// Nobody passes permits on within the process, so that fences tell the server's order.
 			name: "semaphore", config: holdfast.Config{LocalHandovers: -1}, turns: semaphoreTurns,
 			judge: func(events []history.Event, _ []completion) []string {
-				return told(history.Crowding(events, permits), history.Later(events))
+				return told(history.Crowding(events, permits), history.Twins(events), history.Later(events))
 			},
 			locks: func(c *holdfast.Client) []*holdfast.Lock {
 				return []*holdfast.Lock{c.Semaphore("a", permits, holdfast.Weight(permits)).Lock}

@@ -55,6 +55,8 @@ func dial(addr string) *holdfast.Client {
 // obey carries out one command a line, and answers each with a line:
 //
 //	acquire NAME TTL [OWNER]   "granted FENCE" or "error ..."
+//	read NAME TTL              the same, as a reader
+//	write NAME TTL             the same, as a writer
 //	err                "held" or "lost ..."
 //	release            "released" or "error ..."
 func obey(addr string, in io.Reader, out io.Writer) {
@@ -65,7 +67,7 @@ func obey(addr string, in io.Reader, out io.Writer) {
 		var name string
 		var ttl time.Duration
 		switch word, rest, _ := strings.Cut(lines.Text(), " "); word {
-		case "acquire":
+		case "acquire", "read", "write":
 			var text, owner string
 			n, err := fmt.Sscan(rest, &name, &text, &owner)
 			if n >= 2 {
@@ -76,7 +78,13 @@ func obey(addr string, in io.Reader, out io.Writer) {
 				opts = append(opts, holdfast.Owner(owner), holdfast.Reentrant(true))
 			}
 			if err == nil {
-				lease, err = c.Mutex(name, opts...).Acquire(context.Background())
+				l := c.Mutex(name, opts...)
+				if rw := c.RWMutex(name, opts...); word == "read" {
+					l = rw.Reader()
+				} else if word == "write" {
+					l = rw.Writer()
+				}
+				lease, err = l.Acquire(context.Background())
 			}
 			if err != nil {
 				fmt.Fprintln(out, "error", err)

@@ -44,7 +44,7 @@ var (
 )
 
 // load is many goroutines of several clients that lock, write what they guard, and
-// unlock: one name that all want, and others that a few share.
+// unlock: one name that all want, and others that a few share, at times two of them at once.
 type load struct {
 	t *testing.T
 	promise
@@ -98,40 +98,55 @@ func (ld *load) work(c *holdfast.Client, goroutine int) {
 	for ld.ctx.Err() == nil {
 		switch {
 		case goroutine == 0, goroutine == loadGoroutines:
-			ld.turn(c.Mutex("long", holdfast.TTL(5*time.Second)), goroutine, 1800*time.Millisecond)
+			ld.turn(c.Mutex("long", holdfast.TTL(5*time.Second)), goroutine, 1800*time.Millisecond, "long")
 		case rand.N(3) == 0:
-			ld.turn(c.Mutex(hotName, holdfast.TTL(ld.ttl)), goroutine, time.Millisecond)
+			ld.turn(c.Mutex(hotName, holdfast.TTL(ld.ttl)), goroutine, time.Millisecond, hotName)
+		case rand.N(5) == 0:
+			some := []string{ld.names[0], ld.names[1+rand.N(len(ld.names)-1)]}
+			ld.turn(c.Multi(some, holdfast.TTL(ld.ttl)), goroutine, time.Millisecond, some...)
 		default:
 			name := ld.names[rand.N(len(ld.names))]
-			ld.turn(c.Mutex(name, holdfast.TTL(ld.ttl)), goroutine, time.Millisecond)
+			ld.turn(c.Mutex(name, holdfast.TTL(ld.ttl)), goroutine, time.Millisecond, name)
 		}
 		time.Sleep(rand.N(40 * time.Millisecond))
 	}
 }
 
-// turn takes a lock once, and records what became of it.
-func (ld *load) turn(l *holdfast.Lock, goroutine int, hold time.Duration) {
+// turn takes a lock, which is that of these names, once, and records what became of it.
+func (ld *load) turn(l *holdfast.Lock, goroutine int, hold time.Duration, names ...string) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*bound)
 	defer cancel()
-	a := ld.record.Ask(goroutine, l.Name())
+	var attempts []*history.Attempt
+	for _, name := range names {
+		attempts = append(attempts, ld.record.Ask(goroutine, name))
+	}
 	lease, err := l.Acquire(ctx)
 	if err != nil {
-		a.GaveUp()
+		for _, a := range attempts {
+			a.GaveUp()
+		}
 		ld.meets("acquire", err, time.Time{})
 		return
 	}
-	a.Granted(lease.Token(), lease.Deadline(), 0)
-	ld.guard.write(l.Name(), lease.Token())
+	tokens := lease.Tokens()
+	for i, a := range attempts {
+		a.Granted(tokens[names[i]], lease.Deadline(), 0)
+		ld.guard.write(names[i], tokens[names[i]])
+	}
 	select {
 	case <-time.After(hold):
 	case <-lease.Context().Done():
 	}
-	ld.guard.write(l.Name(), lease.Token())
+	for name, fence := range tokens {
+		ld.guard.write(name, fence)
+	}
 	if err := lease.Err(); err != nil {
 		ld.meets("hold", err, lease.Deadline())
 	}
 	deadline := lease.Deadline()
-	a.Released(deadline)
+	for _, a := range attempts {
+		a.Released(deadline)
+	}
 	if err := lease.Release(context.Background()); err != nil {
 		ld.meets("release", err, deadline)
 	}

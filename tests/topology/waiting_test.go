@@ -24,9 +24,15 @@ type queue struct {
 
 func newQueue(t *testing.T, open opener, name string) *queue {
 	t.Helper()
-	q := &queue{t: t, l: open.client(t, nil).Mutex(name, holdfast.TTL(term))}
-	q.lease = backend.Acquire(t, q.l)
-	q.next = backend.Start(t, open.client(t, nil).Mutex(name, holdfast.TTL(term)))
+	return newQueueOf(t, open, alike(func(c *holdfast.Client) *holdfast.Lock { return c.Mutex(name, holdfast.TTL(term)) }))
+}
+
+func newQueueOf(t *testing.T, open opener, pair pairing) *queue {
+	t.Helper()
+	client := open.client(t, nil)
+	q := &queue{t: t, l: pair.seen(client)}
+	q.lease = backend.Acquire(t, pair.held(client))
+	q.next = backend.Start(t, pair.wanted(open.client(t, nil)))
 	backend.Waiters(t, q.l, 1)
 	return q
 }

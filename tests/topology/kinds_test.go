@@ -1,0 +1,211 @@
+package topology
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/tests/backend"
+	"github.com/holdfast-go/holdfast/tests/server"
+)
+
+// pairing is who holds a lock and who waits for it.
+type pairing struct {
+	held, wanted func(c *holdfast.Client) *holdfast.Lock
+	seen         func(c *holdfast.Client) *holdfast.Lock // in whose queue who waits is seen
+}
+
+// alike is of holders and waiters who want the same.
+func alike(lock func(c *holdfast.Client) *holdfast.Lock) pairing { return pairing{lock, lock, lock} }
+
+// pairings are of every kind of lock but the mutex. All names that begin with "{a}/" are of one
+// Cluster slot.
+func pairings() map[string]pairing {
+	ttl := holdfast.TTL(term)
+	reader := func(c *holdfast.Client) *holdfast.Lock { return c.RWMutex("{a}/rw", ttl).Reader() }
+	writer := func(c *holdfast.Client) *holdfast.Lock { return c.RWMutex("{a}/rw", ttl).Writer() }
+	reader2 := func(c *holdfast.Client) *holdfast.Lock { return c.RWMutex("{a}/wr", ttl).Reader() }
+	writer2 := func(c *holdfast.Client) *holdfast.Lock { return c.RWMutex("{a}/wr", ttl).Writer() }
+	near := func(c *holdfast.Client) *holdfast.Lock { return c.Multi([]string{"{a}/2", "{a}/1"}, ttl) }
+	far := func(c *holdfast.Client) *holdfast.Lock {
+		return c.Multi([]string{"job-2", "{a}/3", "job-0", "job-1"}, ttl)
+	}
+	return map[string]pairing{
+		"a writer behind a reader": {reader, writer, writer},
+		"a reader behind a writer": {writer2, reader2, reader2},
+		"permits": alike(func(c *holdfast.Client) *holdfast.Lock {
+			return c.Semaphore("{a}/s", 3, ttl, holdfast.Weight(2)).Lock
+		}),
+		"several of one slot":    {near, near, func(c *holdfast.Client) *holdfast.Lock { return c.Mutex("{a}/1") }},
+		"several of all masters": {far, far, func(c *holdfast.Client) *holdfast.Lock { return c.Mutex("job-0") }},
+		"a job": alike(func(c *holdfast.Client) *holdfast.Lock {
+			return c.Once("{a}/o", holdfast.Every(time.Hour), ttl).Lock()
+		}),
+	}
+}
+
+// play is a lock of every kind that one client holds and another waits for, and an election with
+// a leader, one who waits, and one who watches.
+type play struct {
+	t             *testing.T
+	queues        map[string]*queue
+	first, second *backend.Candidate
+	term          *holdfast.Lease
+	sees          func() string
+	election      *holdfast.Election
+}
+
+func newPlay(t *testing.T, open opener) *play {
+	t.Helper()
+	p := &play{t: t, queues: map[string]*queue{}}
+	for what, pair := range pairings() {
+		p.queues[what] = newQueueOf(t, open, pair)
+	}
+	stand := func(owner string) *backend.Candidate {
+		e := open.client(t, &holdfast.Config{Owner: owner}).Election("{a}/e", holdfast.TTL(term))
+		return backend.Campaign(t.Context(), e)
+	}
+	p.first = stand("first")
+	p.term, _ = p.first.Elected(t)
+	p.election = open.client(t, nil).Election("{a}/e")
+	p.sees = backend.Watch(t, p.election)
+	if got := p.sees(); got != "first" {
+		t.Errorf("%q is seen to lead", got)
+	}
+	p.second = stand("second")
+	backend.Waiters(t, open.client(t, nil).Mutex("{a}/e"), 1)
+	return p
+}
+
+// passes requires that all locks go on to those who wait for them, that the next leads, and that
+// who watches hears of it.
+func (p *play) passes(after string) {
+	p.t.Helper()
+	for what, q := range p.queues {
+		q.passes(after + ", " + what)
+	}
+	p.first.Answer <- nil
+	next, _ := p.second.Elected(p.t)
+	if next.Token() <= p.term.Token() {
+		p.t.Errorf("after %s: the leader with fence %d follows the one with %d", after, next.Token(), p.term.Token())
+	}
+	for { // between the two nobody leads, for a moment
+		got := p.sees()
+		if got == "second" {
+			break
+		}
+		if got != "" {
+			p.t.Errorf("after %s: %q is seen to lead", after, got)
+		}
+	}
+	p.second.Answer <- nil
+	for _, c := range []*backend.Candidate{p.first, p.second} {
+		if err := <-c.Over; err != nil && kindOf(err) != holdfast.ErrUnavailable {
+			p.t.Errorf("after %s: Run: %v", after, err)
+		}
+	}
+}
+
+func TestEveryKindInACluster(t *testing.T) {
+	each(t, func(t *testing.T, bin server.Binary) {
+		c := server.StartReplicatedCluster(t, bin, 3)
+		open := clusterOf(c)
+		slot := slotOf("{a}/any")
+
+		p := newPlay(t, open)
+		master := c.Owner(slot)
+		c.Failover(c.ReplicaOf(master))
+		c.Owner(slot, master)
+		p.passes("a failover that was asked for")
+
+		p = newPlay(t, open)
+		c.StartMove(slot, otherMaster(c, slot)).Finish()
+		p.passes("the move of the slot")
+
+		p = newPlay(t, open)
+		master = c.Owner(slot)
+		master.AwaitInStep()
+		master.Kill()
+		c.Owner(slot, master)
+		p.passes("the master's death")
+	})
+}
+
+func TestEveryKindBehindSentinels(t *testing.T) {
+	each(t, func(t *testing.T, bin server.Binary) {
+		g := server.StartSentinels(t, bin, 2, 3)
+		p := newPlay(t, sentinelsOf(g))
+		g.Servers[0].AwaitInStep()
+		g.Servers[0].Kill()
+		g.NextMaster(g.Servers[0])
+		p.passes("the master's death")
+	})
+}
+
+// A job that was completed is done after a failover, too.
+func TestOnceRemembersOverAFailover(t *testing.T) {
+	each(t, func(t *testing.T, bin server.Binary) {
+		g := server.StartSentinels(t, bin, 2, 3)
+		job := sentinelsOf(g).client(t, nil).Once("j", holdfast.SlotKey("monday", time.Hour))
+		done, err := job.Do(t.Context(), func(_ context.Context, _ *holdfast.Lease) (string, error) { return "42", nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		g.Servers[0].AwaitInStep()
+		g.Servers[0].Kill()
+		g.NextMaster(g.Servers[0])
+		backend.Eventually(t, "the next master answers", func() bool {
+			again, err := job.Do(t.Context(), func(context.Context, *holdfast.Lease) (string, error) {
+				t.Error("it runs again")
+				return "", nil
+			})
+			if err == nil && (again.Here || again.Fence != done.Fence || again.Result != "42") {
+				t.Errorf("it was %+v, and is %+v", done, again)
+			}
+			return err == nil
+		})
+	})
+}
+
+// While a slot is on the move key by key, a shared lock in it without a queue cannot be given up:
+// a script that names the queue is refused. It is given up when the slot has moved.
+func TestSharesInASlotOnTheMove(t *testing.T) {
+	each(t, func(t *testing.T, bin server.Binary) {
+		c := server.StartReplicatedCluster(t, bin, 3)
+		open := clusterOf(c)
+		slot := slotOf("{a}/any")
+		for what, lock := range map[string]func(c *holdfast.Client) *holdfast.Lock{
+			"a reader": func(c *holdfast.Client) *holdfast.Lock { return c.RWMutex("{a}/rw", holdfast.TTL(term)).Reader() },
+			"a writer": func(c *holdfast.Client) *holdfast.Lock { return c.RWMutex("{a}/rw", holdfast.TTL(term)).Writer() },
+			"a permit": func(c *holdfast.Client) *holdfast.Lock {
+				return c.Semaphore("{a}/s", 1, holdfast.TTL(term)).Lock
+			},
+		} {
+			for _, moved := range []bool{false, true} {
+				l := lock(open.client(t, &holdfast.Config{RetryTimeout: 500 * time.Millisecond}))
+				lease := backend.Acquire(t, l)
+				m := c.StartMove(slot, otherMaster(c, slot))
+				if moved {
+					m.Keys(10)
+				}
+				before, begun := rejected(c), time.Now()
+				err := lease.Release(t.Context())
+				took, n := time.Since(begun), rejected(c)-before
+				if err != nil && kindOf(err) != holdfast.ErrUnavailable {
+					t.Errorf("%s, keys moved %v: Release: %v", what, moved, err)
+				}
+				t.Logf("%s, keys moved %v: Release after %s: %v; %d refused commands", what, moved, took.Round(time.Millisecond), err, n)
+				if n > 60 {
+					t.Errorf("%s, keys moved %v: a release costs %d refused commands", what, moved, n)
+				}
+				m.Finish()
+				backend.Eventually(t, "it is free", func() bool {
+					held, err := l.IsHeld(t.Context())
+					return err == nil && !held
+				})
+				backend.Release(t, backend.Acquire(t, lock(open.client(t, nil))))
+			}
+		}
+	})
+}

@@ -10,41 +10,6 @@ import (
 	"github.com/holdfast-go/holdfast/tests/server"
 )
 
-// pairing is who holds a lock and who waits for it.
-type pairing struct {
-	held, wanted func(c *holdfast.Client) *holdfast.Lock
-	seen         func(c *holdfast.Client) *holdfast.Lock // in whose queue who waits is seen
-}
-
-// alike is of holders and waiters who want the same.
-func alike(lock func(c *holdfast.Client) *holdfast.Lock) pairing { return pairing{lock, lock, lock} }
-
-// pairings are of every kind of lock but the mutex. All names that begin with "{a}/" are of one
-// Cluster slot.
-func pairings() map[string]pairing {
-	ttl := holdfast.TTL(term)
-	reader := func(c *holdfast.Client) *holdfast.Lock { return c.RWMutex("{a}/rw", ttl).Reader() }
-	writer := func(c *holdfast.Client) *holdfast.Lock { return c.RWMutex("{a}/rw", ttl).Writer() }
-	reader2 := func(c *holdfast.Client) *holdfast.Lock { return c.RWMutex("{a}/wr", ttl).Reader() }
-	writer2 := func(c *holdfast.Client) *holdfast.Lock { return c.RWMutex("{a}/wr", ttl).Writer() }
-	near := func(c *holdfast.Client) *holdfast.Lock { return c.Multi([]string{"{a}/2", "{a}/1"}, ttl) }
-	far := func(c *holdfast.Client) *holdfast.Lock {
-		return c.Multi([]string{"job-2", "{a}/3", "job-0", "job-1"}, ttl)
-	}
-	return map[string]pairing{
-		"a writer behind a reader": {reader, writer, writer},
-		"a reader behind a writer": {writer2, reader2, reader2},
-		"permits": alike(func(c *holdfast.Client) *holdfast.Lock {
-			return c.Semaphore("{a}/s", 3, ttl, holdfast.Weight(2)).Lock
-		}),
-		"several of one slot":    {near, near, func(c *holdfast.Client) *holdfast.Lock { return c.Mutex("{a}/1") }},
-		"several of all masters": {far, far, func(c *holdfast.Client) *holdfast.Lock { return c.Mutex("job-0") }},
-		"a job": alike(func(c *holdfast.Client) *holdfast.Lock {
-			return c.Once("{a}/o", holdfast.Every(time.Hour), ttl).Lock()
-		}),
-	}
-}
-
 // play is a lock of every kind that one client holds and another waits for, and an election with
 // a leader, one who waits, and one who watches.
 type play struct {
@@ -59,7 +24,7 @@ type play struct {
 func newPlay(t *testing.T, open opener) *play {
 	t.Helper()
 	p := &play{t: t, queues: map[string]*queue{}}
-	for what, pair := range pairings() {
+	for what, pair := range backend.Pairs(holdfast.TTL(term)) {
 		p.queues[what] = newQueueOf(t, open, pair)
 	}
 	stand := func(owner string) *backend.Candidate {

@@ -24,15 +24,15 @@ type queue struct {
 
 func newQueue(t *testing.T, open opener, name string) *queue {
 	t.Helper()
-	return newQueueOf(t, open, alike(func(c *holdfast.Client) *holdfast.Lock { return c.Mutex(name, holdfast.TTL(term)) }))
+	return newQueueOf(t, open, backend.Alike(func(c *holdfast.Client) *holdfast.Lock { return c.Mutex(name, holdfast.TTL(term)) }))
 }
 
-func newQueueOf(t *testing.T, open opener, pair pairing) *queue {
+func newQueueOf(t *testing.T, open opener, pair backend.Pair) *queue {
 	t.Helper()
 	client := open.client(t, nil)
-	q := &queue{t: t, l: pair.seen(client)}
-	q.lease = backend.Acquire(t, pair.held(client))
-	q.next = backend.Start(t, pair.wanted(open.client(t, nil)))
+	q := &queue{t: t, l: pair.Seen(client)}
+	q.lease = backend.Acquire(t, pair.Held(client))
+	q.next = backend.Start(t, pair.Wanted(open.client(t, nil)))
 	backend.Waiters(t, q.l, 1)
 	return q
 }

@@ -1,0 +1,43 @@
+package backend
+
+import (
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+)
+
+// Pair is two who cannot have a lock at the same time.
+type Pair struct {
+	Held, Wanted func(c *holdfast.Client) *holdfast.Lock
+	Seen         func(c *holdfast.Client) *holdfast.Lock // in whose queue who waits is seen
+}
+
+// Alike is a pair that wants the same.
+func Alike(lock func(c *holdfast.Client) *holdfast.Lock) Pair { return Pair{lock, lock, lock} }
+
+// Pairs are of every kind of lock but the mutex, by what they are, with these options. All names
+// that begin with "{a}/" are of one Cluster slot.
+func Pairs(opts ...holdfast.Option) map[string]Pair {
+	type client = *holdfast.Client
+	type lock = *holdfast.Lock
+	reader := func(name string) func(client) lock {
+		return func(c client) lock { return c.RWMutex(name, opts...).Reader() }
+	}
+	writer := func(name string) func(client) lock {
+		return func(c client) lock { return c.RWMutex(name, opts...).Writer() }
+	}
+	mutex := func(name string) func(client) lock { return func(c client) lock { return c.Mutex(name) } }
+	multi := func(names ...string) func(client) lock {
+		return func(c client) lock { return c.Multi(names, opts...) }
+	}
+	return map[string]Pair{
+		"a writer behind a reader": {reader("{a}/rw"), writer("{a}/rw"), writer("{a}/rw")},
+		"a reader behind a writer": {writer("{a}/wr"), reader("{a}/wr"), reader("{a}/wr")},
+		"permits": Alike(func(c client) lock {
+			return c.Semaphore("{a}/s", 3, append(opts, holdfast.Weight(2))...).Lock
+		}),
+		"several of one slot":  {multi("{a}/2", "{a}/1"), multi("{a}/1", "{a}/2"), mutex("{a}/1")},
+		"several of any slots": {multi("{a}/3", "job-2", "job-0"), multi("job-0", "job-2", "{a}/3"), mutex("job-0")},
+		"a job":                Alike(func(c client) lock { return c.Once("{a}/o", holdfast.Every(time.Hour), opts...).Lock() }),
+	}
+}

@@ -1,0 +1,163 @@
+package dataloss
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/tests/backend"
+	"github.com/holdfast-go/holdfast/tests/server"
+)
+
+// Rows 7 and 26 for every kind of lock: after a loss of data nobody is granted any before the
+// longest lease has ended, and who held one does not believe in it any more then.
+func TestStrictHoldsForEveryKind(t *testing.T) {
+	t.Parallel()
+	for how, lose := range map[string]func(s *server.Server){
+		"restart without data": func(s *server.Server) { s.Kill(); s.Restart() },
+		"FLUSHALL":             func(s *server.Server) { do(t, s, "FLUSHALL") },
+	} {
+		t.Run(how, func(t *testing.T) {
+			backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+				holder, other := b.Client(t, strict(term)), b.Client(t, strict(term))
+				initialise(t, holder)
+				held := map[string]*holdfast.Lease{}
+				pairs := backend.Pairs()
+				for what, pair := range pairs {
+					held[what] = backend.Acquire(t, pair.Held(holder))
+				}
+				leader := backend.Campaign(t.Context(), holder.Election("{a}/e"))
+				lead, leading := leader.Elected(t)
+				lose(b.Server)
+				lost := time.Now()
+				waiting := map[string]<-chan *holdfast.Lease{}
+				for what, pair := range pairs {
+					backend.Eventually(t, "the server answers", func() bool {
+						lease, err := pair.Wanted(other).TryAcquire(t.Context())
+						if err == nil && held[what].Err() == nil {
+							t.Errorf("%s: both have it, the second with fence %d", what, lease.Token())
+						}
+						return err == nil || errors.Is(err, holdfast.ErrQuarantine)
+					})
+					waiting[what] = backend.Start(t, pair.Wanted(other))
+				}
+				heir := backend.Campaign(t.Context(), other.Election("{a}/e"))
+				for what, leases := range waiting {
+					next := backend.Receive(t, leases)
+					if d := time.Since(lost); d < term {
+						t.Errorf("%s: granted %s after the loss, within the quarantine of %s", what, d, term)
+					}
+					if held[what].Err() == nil {
+						t.Errorf("%s: two believe to have it", what)
+					}
+					if next.Token() <= held[what].Token() {
+						t.Errorf("%s: fence %d follows %d", what, next.Token(), held[what].Token())
+					}
+					backend.Release(t, next)
+				}
+				next, _ := heir.Elected(t)
+				if leading.Err() == nil || next.Token() <= lead.Token() {
+					t.Errorf("the leader before: %v; fence %d follows %d", leading.Err(), next.Token(), lead.Token())
+				}
+				heir.Answer <- nil
+				leader.Answer <- context.Cause(leading) // and campaigns again
+				leader.Elected(t)
+				leader.Answer <- nil
+			})
+		})
+	}
+}
+
+// A run whose lock was lost with the server's data does not count, and the next waits for the end
+// of the quarantine.
+func TestStrictJobsAfterALossOfData(t *testing.T) {
+	t.Parallel()
+	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+		c := b.Client(t, strict(term))
+		initialise(t, c)
+		job := c.Once("j", holdfast.SlotKey("monday", time.Hour))
+		var lost time.Time
+		run, err := job.Do(t.Context(), func(context.Context, *holdfast.Lease) (string, error) {
+			do(t, b.Server, "FLUSHALL")
+			lost = time.Now()
+			return "done", nil
+		})
+		if err == nil || run.Here {
+			t.Errorf("a run that lost its lock: %+v, %v", run, err)
+		}
+		other := b.Client(t, strict(term)).Once("j", holdfast.SlotKey("monday", time.Hour))
+		if run, err := other.Do(t.Context(), func(context.Context, *holdfast.Lease) (string, error) { return "done", nil }); err != nil || !run.Here {
+			t.Errorf("the next run: %+v, %v", run, err)
+		}
+		if d := time.Since(lost); d < term {
+			t.Errorf("it ran %s after the loss, within the quarantine of %s", d, term)
+		}
+	})
+}
+
+// Whatever kind of lock it is: one that the replicas have not confirmed is not given, and not
+// kept, and neither does a run count of which they do not know.
+func TestMinReplicasHoldsForEveryKind(t *testing.T) {
+	t.Parallel()
+	for _, bin := range server.Binaries(t) {
+		t.Run(bin.Name, func(t *testing.T) {
+			t.Parallel()
+			p := startPair(t, bin)
+			master, replica := p.servers[0], p.servers[1]
+			do(t, master, "CONFIG", "SET", "min-replicas-to-write", "0")
+			cfg := &holdfast.Config{CommandTimeout: 10 * time.Second}
+			c, other := p.client(cfg), p.client(cfg)
+			for what, pair := range backend.Pairs(holdfast.MinReplicas(1, 10*time.Second)) {
+				lease := backend.Acquire(t, pair.Held(c))
+				there := len(do(t, replica, "KEYS", "holdfast:{*").([]any))
+				if all := len(do(t, master, "KEYS", "holdfast:{*").([]any)); there != all || all == 0 {
+					t.Errorf("%s: the replica has %d of its %d keys", what, there, all)
+				}
+				backend.Release(t, lease)
+			}
+			plain, soon := backend.Pairs(), backend.Pairs(holdfast.MinReplicas(1, 100*time.Millisecond))
+			replica.Pause()
+			defer replica.Resume()
+			for what, pair := range soon {
+				if lease, err := pair.Wanted(other).TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrReplicas) {
+					t.Errorf("%s: TryAcquire without the replica: %v, %v", what, lease, err)
+				}
+				backend.Release(t, backend.Acquire(t, plain[what].Held(c))) // it was given back
+				if lease, err := pair.Wanted(other).Acquire(t.Context()); !errors.Is(err, holdfast.ErrReplicas) {
+					t.Errorf("%s: Acquire without the replica: %v, %v", what, lease, err)
+				}
+				lease := backend.Acquire(t, plain[what].Held(c))
+				handed := make(chan error, 1)
+				go func() {
+					_, err := pair.Wanted(other).Acquire(t.Context())
+					handed <- err
+				}()
+				backend.Waiters(t, pair.Seen(c), 1)
+				backend.Release(t, lease)
+				if err := <-handed; !errors.Is(err, holdfast.ErrReplicas) {
+					t.Errorf("%s: Acquire of what is handed over without the replica: %v", what, err)
+				}
+			}
+			job := c.Once("j", holdfast.Every(time.Hour), holdfast.MinReplicas(1, 100*time.Millisecond))
+			replica.Resume()
+			run, err := job.Do(t.Context(), func(context.Context, *holdfast.Lease) (string, error) {
+				replica.Pause()
+				return "", nil
+			})
+			if !errors.Is(err, holdfast.ErrReplicas) {
+				t.Errorf("a run that the replica does not confirm: %+v, %v", run, err)
+			}
+			backend.Eventually(t, "what was not confirmed is given back", func() bool {
+				for _, key := range do(t, master, "KEYS", "holdfast:{*").([]any) {
+					if strings.HasSuffix(key.(string), "}") { // not a queue or a record
+						return false
+					}
+				}
+				return true
+			})
+		})
+	}
+}

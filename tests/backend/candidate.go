@@ -10,21 +10,24 @@ import (
 
 // Candidate runs in an election. It leads until it is told what to return.
 type Candidate struct {
+	Terms  chan Term  // that it was elected for
 	Answer chan error // what lead is to return
 	Over   chan error // what Run returned
+}
 
-	terms chan *holdfast.Lease // that it was elected for
-	ctx   chan context.Context // of the terms
+// Term is what lead is called with.
+type Term struct {
+	Lease *holdfast.Lease
+	Ctx   context.Context
 }
 
 // Campaign has a goroutine run in an election.
 func Campaign(ctx context.Context, e *holdfast.Election) *Candidate {
-	c := &Candidate{make(chan error), make(chan error, 1), make(chan *holdfast.Lease), make(chan context.Context)}
+	c := &Candidate{make(chan Term), make(chan error), make(chan error, 1)}
 	go func() {
 		c.Over <- e.Run(ctx, func(ctx context.Context, term *holdfast.Lease) error {
 			select {
-			case c.terms <- term:
-				c.ctx <- ctx
+			case c.Terms <- Term{term, ctx}:
 			case <-ctx.Done(): // before anybody asked
 				return ctx.Err()
 			}
@@ -38,8 +41,8 @@ func Campaign(ctx context.Context, e *holdfast.Election) *Candidate {
 func (c *Candidate) Elected(tb testing.TB) (*holdfast.Lease, context.Context) {
 	tb.Helper()
 	select {
-	case term := <-c.terms:
-		return term, <-c.ctx
+	case term := <-c.Terms:
+		return term.Lease, term.Ctx
 	case err := <-c.Over:
 		tb.Fatalf("Run: %v", err)
 	case <-time.After(30 * time.Second):

@@ -1,0 +1,485 @@
+package faults
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/script"
+	"github.com/holdfast-go/holdfast/tests/backend"
+	"github.com/holdfast-go/holdfast/tests/proxy"
+	"github.com/holdfast-go/holdfast/tests/server"
+)
+
+// severalThrough returns a client through p, and three locks as one that it has had already.
+func severalThrough(t *testing.T, p *proxy.Proxy, cfg holdfast.Config, opts ...holdfast.Option) (*holdfast.Client, *holdfast.Lock) {
+	t.Helper()
+	c := through(t, p, cfg)
+	backend.Release(t, backend.Acquire(t, c.Multi([]string{"a", "b", "c"})))
+	return c, c.Multi([]string{"c", "a", "b"}, opts...)
+}
+
+// free requires that none of the locks is held, by anybody.
+func free(t *testing.T, b *backend.Backend, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		if h, err := b.Client(t, nil).Mutex(name).Holder(t.Context()); !errors.Is(err, holdfast.ErrNotHeld) {
+			t.Errorf("%q is held still: %+v, %v", name, h, err)
+		}
+	}
+}
+
+// Row 3 for several locks as one: whatever reply is lost, all of them are had or none, and all
+// come back.
+func TestLostRepliesToSeveral(t *testing.T) {
+	t.Parallel()
+	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+		p := proxy.New(t, b.Server.Addr())
+		c, all := severalThrough(t, p, impatient)
+		for what, after := range map[string]proxy.After{"connection cut": proxy.Cut, "silence": proxy.Hang} {
+			t.Run(what, func(t *testing.T) {
+				t.Run("acquire", func(t *testing.T) {
+					trap := p.LoseReply(running(script.MultiAcquire, "a"), after)
+					lease := backend.Acquire(t, all)
+					if lost := trap.Reply(t); !strings.Contains(lost, "granted") {
+						t.Fatalf("the lost reply was %q", lost)
+					}
+					deadline, now := lease.Deadline(), time.Now()
+					for name, fence := range lease.Tokens() {
+						h, err := c.Mutex(name).Holder(t.Context())
+						if err != nil || h.Fence != fence || deadline.After(now.Add(h.TTL+time.Since(now))) {
+							t.Errorf("%q with fence %d until %s: %+v, %v", name, fence, deadline, h, err)
+						}
+					}
+					backend.Release(t, lease)
+					b.Cleaned(t)
+				})
+				t.Run("acquire of one of them", func(t *testing.T) {
+					taken := backend.Acquire(t, b.Client(t, nil).Mutex("c"))
+					trap := p.LoseReply(running(script.Acquire, "b"), after)
+					leases := backend.Start(t, all)
+					trap.Wait(t)
+					backend.Release(t, taken)
+					backend.Release(t, backend.Receive(t, leases))
+					b.Cleaned(t)
+				})
+				t.Run("acquire of one of them, given up", func(t *testing.T) {
+					taken := backend.Acquire(t, b.Client(t, nil).Mutex("c"))
+					ctx, cancel := context.WithCancel(t.Context())
+					trap := p.LoseReply(running(script.Acquire, "b"), after)
+					failed := make(chan error, 1)
+					go func() {
+						_, err := all.Acquire(ctx)
+						failed <- err
+					}()
+					trap.Wait(t)
+					cancel()
+					if err := <-failed; err != context.Canceled {
+						t.Errorf("Acquire: %v", err)
+					}
+					backend.Release(t, taken)
+					b.Cleaned(t)
+				})
+				t.Run("release of one of them", func(t *testing.T) {
+					lease := backend.Acquire(t, all)
+					p.LoseReply(running(script.Release, "b"), after)
+					if err := lease.Release(t.Context()); err != nil && (!holdfast.Ambiguous(err) || errors.Is(err, holdfast.ErrLost)) {
+						t.Errorf("Release, repeated after a lost reply: %v", err)
+					}
+					b.Cleaned(t)
+				})
+			})
+		}
+	})
+}
+
+// Row 33: a copy that comes when the lease is over takes nothing. Doubled ones take the same.
+func TestLateAndDoubledCopiesForSeveral(t *testing.T) {
+	t.Parallel()
+	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+		p := proxy.New(t, b.Server.Addr())
+		_, all := severalThrough(t, p, impatient)
+		held := p.Hold(running(script.MultiAcquire, "a"), proxy.Cut)
+		backend.Release(t, backend.Acquire(t, all))
+		for _, when := range []string{"at once", "after a while"} { // there are tombstones, and are none
+			if reply := held.Forward(t); strings.Contains(reply, "granted") {
+				t.Errorf("the late copy is answered, %s, with %q", when, reply)
+			}
+			free(t, b, "a", "b", "c")
+			b.Cleaned(t)
+		}
+
+		held = p.Hold(running(script.MultiAcquire, "a"), proxy.Hang)
+		ctx, cancel := context.WithCancel(t.Context())
+		failed := make(chan error, 1)
+		go func() {
+			_, err := all.Acquire(ctx)
+			failed <- err
+		}()
+		held.Wait(t)
+		cancel()
+		if err := <-failed; err != context.Canceled {
+			t.Errorf("Acquire: %v", err)
+		}
+		backend.Eventually(t, "the tombstones stand", func() bool { return len(b.Keys(t)) == 3 })
+		if reply := held.Forward(t); strings.Contains(reply, "granted") {
+			t.Errorf("the late copy is answered %q", reply)
+		}
+		free(t, b, "a", "b", "c")
+		b.Cleaned(t)
+
+		for range 10 { // either copy may come first
+			trap := p.Double(running(script.MultiAcquire, "a"))
+			lease := backend.Acquire(t, all)
+			if reply := trap.Reply(t); !strings.Contains(reply, "granted") {
+				t.Errorf("the second copy is answered %q", reply)
+			}
+			backend.Release(t, lease)
+			free(t, b, "a", "b", "c")
+		}
+		b.Cleaned(t)
+	})
+}
+
+// Row 4.
+func TestReplyForSeveralPastTheDeadline(t *testing.T) {
+	t.Parallel()
+	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+		p := proxy.New(t, b.Server.Addr())
+		_, all := severalThrough(t, p, holdfast.Config{}, holdfast.TTL(100*time.Millisecond))
+		p.DelayReplies(200 * time.Millisecond)
+		for how, acquire := range map[string]func(context.Context) (*holdfast.Lease, error){"TryAcquire": all.TryAcquire, "Acquire": all.Acquire} {
+			if lease, err := acquire(t.Context()); !errors.Is(err, holdfast.ErrUnavailable) {
+				t.Errorf("%s: %v, %v", how, lease, err)
+			}
+		}
+		b.Cleaned(t)
+	})
+}
+
+// Row 5: whatever has been had when the context ends is given back.
+func TestSeveralCancelledInTheMiddle(t *testing.T) {
+	t.Parallel()
+	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+		p := proxy.New(t, b.Server.Addr())
+		_, all := severalThrough(t, p, holdfast.Config{CommandTimeout: 2 * time.Second, RetryTimeout: 300 * time.Millisecond})
+		other := b.Client(t, nil)
+		p.DelayReplies(20 * time.Millisecond)
+		for i := range 30 {
+			taken := (*holdfast.Lease)(nil)
+			if i%2 == 1 { // one after another, then
+				taken = backend.Acquire(t, other.Mutex("c"))
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i*4)*time.Millisecond)
+			lease, err := all.Acquire(ctx)
+			cancel()
+			if err != nil && err != context.DeadlineExceeded {
+				t.Errorf("Acquire: %v", err)
+			}
+			if taken != nil {
+				if err == nil {
+					t.Error("all three are had, and the third is another's")
+				}
+				backend.Release(t, taken)
+			}
+			begun := time.Now()
+			behind := backend.Start(t, other.Multi([]string{"a", "b", "c"}))
+			if err == nil {
+				backend.Release(t, lease)
+			}
+			backend.Release(t, backend.Receive(t, behind))
+			if d := time.Since(begun); d > 5*time.Second {
+				t.Errorf("the waiter behind was served after %s", d)
+			}
+		}
+		b.Cleaned(t)
+	})
+}
+
+// One of several locks is lost: who waits for all has them when the others are given up, by
+// their holder or by their TTL; not before the holder has been told.
+func TestSeveralAreTakenOverWhenOneIsLost(t *testing.T) {
+	t.Parallel()
+	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+		for _, released := range []bool{true, false} {
+			ttl := 6 * time.Second // for as long a tombstone stays, so that the holder does not take the lock again
+			if !released {
+				ttl = 3 * time.Second
+			}
+			names := []string{"a", "b", "c"}
+			lease := backend.Acquire(t, b.Client(t, nil).Multi(names, holdfast.TTL(ttl)))
+			next := backend.Start(t, b.Client(t, nil).Multi(names))
+			backend.Waiters(t, b.Client(t, nil).Mutex("a"), 1)
+			b.Redis(t).Del(t.Context(), "holdfast:{b}")
+			if released {
+				if err := lease.Extend(t.Context(), ttl); !errors.Is(err, holdfast.ErrLost) {
+					t.Errorf("Extend: %v", err)
+				}
+				if err := lease.Release(t.Context()); !errors.Is(err, holdfast.ErrLost) {
+					t.Errorf("Release: %v", err)
+				}
+			}
+			after := backend.Receive(t, next)
+			if err := lease.Err(); !errors.Is(err, holdfast.ErrLost) {
+				t.Errorf("others have all, and the holder before is told %v", err)
+			}
+			for _, name := range names {
+				if after.Tokens()[name] <= lease.Tokens()[name] {
+					t.Errorf("%q: fence %d follows %d", name, after.Tokens()[name], lease.Tokens()[name])
+				}
+			}
+			backend.Release(t, after)
+			b.Cleaned(t)
+		}
+	})
+}
+
+// succeeds is a run of a job.
+func succeeds(context.Context, *holdfast.Lease) (string, error) { return "done", nil }
+
+// jobThrough returns a job, in windows of that name, whose scripts the server has.
+func jobThrough(t *testing.T, p *proxy.Proxy) func(window string) *holdfast.Once {
+	t.Helper()
+	c := through(t, p, impatient)
+	job := func(window string) *holdfast.Once { return c.Once("j", holdfast.SlotKey(window, time.Hour)) }
+	if _, err := job("warm-up").Do(t.Context(), succeeds); err != nil {
+		t.Fatal(err)
+	}
+	return job
+}
+
+// Row 3 for jobs: a begin counts once, and a completion is known to be its own.
+func TestLostRepliesToJobs(t *testing.T) {
+	t.Parallel()
+	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+		p := proxy.New(t, b.Server.Addr())
+		job := jobThrough(t, p)
+		for what, after := range map[string]proxy.After{"connection cut": proxy.Cut, "silence": proxy.Hang} {
+			for _, s := range []script.Script{script.OnceBegin, script.OnceComplete} {
+				window := s.Name + " " + what
+				trap := p.LoseReply(running(s, "j"), after)
+				run, err := job(window).Do(t.Context(), succeeds)
+				if err != nil || !run.Here || run.Try != 1 {
+					t.Errorf("%s: %+v, %v", window, run, err)
+				}
+				trap.Reply(t)
+				again, err := job(window).Do(t.Context(), func(context.Context, *holdfast.Lease) (string, error) {
+					t.Errorf("%s: it runs again", window)
+					return "", nil
+				})
+				if err != nil || again.Fence != run.Fence || again.Try != 1 || !again.Completed.Equal(run.Completed) {
+					t.Errorf("%s: it was %+v, and is %+v, %v", window, run, again, err)
+				}
+			}
+		}
+		free(t, b, "j")
+	})
+}
+
+// Row 33 for jobs: what comes when the run is over changes nothing, not even when another run
+// has begun; and doubled, it counts once.
+func TestLateAndDoubledCopiesForJobs(t *testing.T) {
+	t.Parallel()
+	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+		p := proxy.New(t, b.Server.Addr())
+		job := jobThrough(t, p)
+		fails := errors.New("fails")
+		for _, s := range []script.Script{script.OnceBegin, script.OnceComplete} {
+			// The first run's is late, and fails after its begin; the second is completed.
+			window := "late " + s.Name
+			held := p.Hold(running(s, "j"), proxy.Cut)
+			first, err := job(window).Do(t.Context(), func(context.Context, *holdfast.Lease) (string, error) {
+				if s == script.OnceBegin {
+					return "", fails
+				}
+				return "first", nil
+			})
+			if s == script.OnceBegin && !errors.Is(err, fails) || s == script.OnceComplete && (err != nil || !first.Here) {
+				t.Errorf("%s: %+v, %v", window, first, err)
+			}
+			if s == script.OnceBegin {
+				held.Forward(t)
+				run, err := job(window).Do(t.Context(), func(context.Context, *holdfast.Lease) (string, error) {
+					held.Forward(t) // while another runs
+					return "second", nil
+				})
+				if err != nil || run.Try != 2 {
+					t.Errorf("%s: the second run: %+v, %v", window, run, err)
+				}
+				first = run
+			}
+			held.Forward(t)
+			last, err := job(window).Last(t.Context())
+			if err != nil || last.Fence != first.Fence || last.Try != first.Try || !last.Completed.Equal(first.Completed) {
+				t.Errorf("%s: it was %+v, and after a late copy is %+v, %v", window, first, last, err)
+			}
+
+			window = "doubled " + s.Name
+			trap := p.Double(running(s, "j"))
+			run, err := job(window).Do(t.Context(), func(context.Context, *holdfast.Lease) (string, error) {
+				if s == script.OnceBegin {
+					trap.Reply(t)
+				}
+				return "", nil
+			})
+			if err != nil || !run.Here || run.Try != 1 {
+				t.Errorf("%s: %+v, %v", window, run, err)
+			}
+			if s == script.OnceComplete {
+				trap.Reply(t)
+			}
+			if last, err := job(window).Last(t.Context()); err != nil || last.Try != 1 || last.Fence != run.Fence {
+				t.Errorf("%s: it was %+v, and is %+v, %v", window, run, last, err)
+			}
+		}
+		free(t, b, "j")
+	})
+}
+
+// A late completion of a run that lost its lock is none, whoever has the lock by then.
+func TestLateCompletionOfALostRun(t *testing.T) {
+	t.Parallel()
+	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+		p := proxy.New(t, b.Server.Addr())
+		job := jobThrough(t, p)
+		held := p.Hold(running(script.OnceComplete, "j"), proxy.Hang)
+		ctx, cancel := context.WithCancel(t.Context())
+		failed := make(chan error, 1)
+		go func() {
+			_, err := job("w").Do(ctx, succeeds)
+			failed <- err
+		}()
+		held.Wait(t)
+		cancel()
+		if err := <-failed; !errors.Is(err, context.Canceled) {
+			t.Errorf("Do: %v", err)
+		}
+		run, err := b.Client(t, nil).Once("j", holdfast.SlotKey("w", time.Hour)).Do(t.Context(), func(context.Context, *holdfast.Lease) (string, error) {
+			if reply := held.Forward(t); !strings.Contains(reply, "gone") {
+				t.Errorf("the late completion is answered %q", reply)
+			}
+			return "second", nil
+		})
+		if err != nil || !run.Here || run.Result != "second" || run.Try != 2 {
+			t.Errorf("the second run: %+v, %v", run, err)
+		}
+	})
+}
+
+// An election goes on when the server was away for longer than a term lasts: nobody's Run ends,
+// a leader is told in time, and the terms after it have higher fences.
+func TestElectionsOutliveAnOutage(t *testing.T) {
+	t.Parallel()
+	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+		const ttl = 3 * time.Second
+		stand := func() *backend.Candidate {
+			return backend.Campaign(t.Context(), b.Client(t, &impatient).Election("e", holdfast.TTL(ttl)))
+		}
+		first := stand()
+		term, leading := first.Elected(t)
+		second := stand()
+		backend.Waiters(t, b.Client(t, nil).Mutex("e"), 1)
+		sees := backend.Watch(t, b.Client(t, &impatient, func(o *redis.Options) { o.MaxRetries = -1 }).Election("e"))
+		if sees() == "" {
+			t.Error("nobody is seen to lead")
+		}
+		b.Server.Stop()
+		<-leading.Done()
+		if cause := context.Cause(leading); !errors.Is(cause, holdfast.ErrLost) || time.Now().Before(term.Deadline()) {
+			t.Errorf("the term until %s ends at %s with %v", term.Deadline(), time.Now(), cause)
+		}
+		third := stand() // who has never reached the server
+		first.Answer <- context.Cause(leading)
+		time.Sleep(impatient.RetryTimeout + 200*time.Millisecond) // longer than an operation tries for
+		b.Server.Restart()
+		last := term.Token()
+		for range 3 { // in whatever order they come back
+			var c *backend.Candidate
+			var next backend.Term
+			select {
+			case next = <-first.Terms:
+				c = first
+			case next = <-second.Terms:
+				c = second
+			case next = <-third.Terms:
+				c = third
+			case <-time.After(30 * time.Second):
+				t.Fatal("nobody is elected")
+			}
+			if next.Lease.Token() <= last {
+				t.Errorf("fence %d follows %d", next.Lease.Token(), last)
+			}
+			last = next.Lease.Token()
+			c.Answer <- nil
+		}
+		for _, c := range []*backend.Candidate{first, second, third} {
+			if err := <-c.Over; err != nil {
+				t.Errorf("Run: %v", err)
+			}
+		}
+		for sees() != "" {
+		}
+		b.Cleaned(t)
+	}, server.Conf("appendonly", "yes"), server.Conf("appendfsync", "always"))
+}
+
+// A leader whose resignation was not answered is followed all the same.
+func TestLostReplyToAResignation(t *testing.T) {
+	t.Parallel()
+	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+		p := proxy.New(t, b.Server.Addr())
+		first := backend.Campaign(t.Context(), through(t, p, impatient).Election("e", holdfast.TTL(time.Minute)))
+		term, _ := first.Elected(t)
+		second := backend.Campaign(t.Context(), b.Client(t, nil).Election("e", holdfast.TTL(time.Minute)))
+		backend.Waiters(t, b.Client(t, nil).Mutex("e"), 1)
+		p.LoseReply(running(script.Release, "e"), proxy.Cut)
+		first.Answer <- holdfast.ErrResign
+		next, _ := second.Elected(t)
+		if next.Token() <= term.Token() {
+			t.Errorf("fence %d follows %d", next.Token(), term.Token())
+		}
+		second.Answer <- nil
+		first.Elected(t) // it campaigns again
+		p.LoseReply(running(script.Release, "e"), proxy.Cut)
+		first.Answer <- nil
+		if err := <-first.Over; err != nil && !holdfast.Ambiguous(err) {
+			t.Errorf("Run: %v", err)
+		}
+		b.Cleaned(t)
+	})
+}
+
+// Who may not subscribe looks once a second, and no more often.
+func TestWatchWithoutPubSub(t *testing.T) {
+	t.Parallel()
+	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+		do(t, b.Server, "ACL", "SETUSER", "deaf", "on", ">x", "~*", "resetchannels", "+@all")
+		deaf := b.Client(t, nil, func(o *redis.Options) { o.Username, o.Password = "deaf", "x" })
+		sees := backend.Watch(t, deaf.Election("e"))
+		see := func(want string) {
+			t.Helper()
+			begun := time.Now()
+			if got := sees(); got != want {
+				t.Fatalf("%q is seen to lead, not %q", got, want)
+			}
+			if d := time.Since(begun); d > 5*time.Second {
+				t.Errorf("seen after %s", d)
+			}
+		}
+		see("")
+		lease := backend.Acquire(t, b.Client(t, nil).Mutex("e", holdfast.Owner("one"), holdfast.TTL(time.Minute)))
+		see("one")
+		before, begun := b.Server.CommandStats()["evalsha"], time.Now()
+		time.Sleep(3 * time.Second)
+		if n, most := b.Server.CommandStats()["evalsha"]-before, 2+int64(time.Since(begun).Seconds()); n > most {
+			t.Errorf("it has looked %d times within %s", n, time.Since(begun))
+		}
+		backend.Release(t, lease)
+		see("")
+	})
+}

@@ -31,7 +31,7 @@ func TestTheEndOfABundleIsToldOnce(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 		if n := told.Load(); n != want {
-			t.Errorf("%s: told %d times, not %d", when, n, want)
+			t.Fatalf("%s: told %d times, not %d", when, n, want)
 		}
 	}
 
@@ -54,14 +54,17 @@ func TestTheEndOfABundleIsToldOnce(t *testing.T) {
 	}
 	settle(&told, 1, "when it was over")
 
-	for range 300 { // either may be first
+	for range 2000 { // either may be first
 		told.Store(0)
 		p, b := part(), &bundle{l: l, need: 1}
 		b.lease(t.Context(), []*Lease{p})
 		var late bool
 		var wg sync.WaitGroup
 		wg.Go(func() { late = !b.notify(tell) })
-		wg.Go(func() { _ = p.Release(context.Background()) })
+		wg.Go(func() {
+			_ = p.Release(context.Background())
+			_ = b.err()
+		})
 		wg.Wait()
 		if late {
 			told.Add(1) // its caller passes the turn on

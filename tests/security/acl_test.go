@@ -178,6 +178,75 @@ func locking(j job) error {
 	return counting(j)
 }
 
+// What is made of mutexes needs no more than they do: several locks as one, jobs and elections.
+func TestLockersCanDoWhatIsMadeOfLocks(t *testing.T) {
+	everySite(t, func(t *testing.T, s site) {
+		role := s.role(t, "locker")
+		s.user(t, role.name, role.texts())
+		for what, do := range map[string]func(job) error{"several": takingSeveral, "once": runningOnce, "election": electing} {
+			if err := do(job{site: s, t: t, name: role.name}); err != nil {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+	})
+}
+
+// takingSeveral takes two locks at once, and waits for them one after another.
+func takingSeveral(j job) error {
+	ctx := context.Background()
+	operator, one, two := j.client(j.t, ""), j.client(j.t, j.name), j.client(j.t, j.name)
+	names := []string{j.name + "/one", j.name + "/two"}
+	lease, err := one.Multi(names, holdfast.TTL(20*time.Second)).TryAcquire(ctx)
+	if err != nil {
+		return err
+	}
+	waiting := j.queue(ctx, operator.Mutex(names[0]), two.Multi(names, holdfast.TTL(20*time.Second)))
+	if err := lease.Release(ctx); err != nil {
+		return err
+	}
+	return result(waiting)
+}
+
+// runningOnce runs a job, finds it done, and looks up when that was.
+func runningOnce(j job) error {
+	ctx := context.Background()
+	window := holdfast.SlotKey("monday", time.Minute)
+	for _, first := range []bool{true, false} {
+		o := j.client(j.t, j.name).Once(j.name+"/once", window, holdfast.TTL(20*time.Second))
+		run, err := o.Do(ctx, func(context.Context, *holdfast.Lease) (string, error) { return "done", nil })
+		if err != nil {
+			return err
+		}
+		if run.Here != first {
+			return fmt.Errorf("first %v: %+v", first, run)
+		}
+		if _, err := o.Last(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// electing leads, while another waits to and a third one, who hears of it, watches.
+func electing(j job) error {
+	of := func() *holdfast.Election {
+		return j.client(j.t, j.name).Election(j.name+"/election", holdfast.TTL(time.Minute))
+	}
+	sees := backend.Watch(j.t, of())
+	first := backend.Campaign(j.t.Context(), of())
+	first.Elected(j.t)
+	for sees() == "" {
+	}
+	second := backend.Campaign(j.t.Context(), of())
+	backend.Waiters(j.t, j.client(j.t, "").Mutex(j.name+"/election"), 1)
+	first.Answer <- nil
+	second.Elected(j.t)
+	second.Answer <- nil
+	for sees() != "" {
+	}
+	return errors.Join(<-first.Over, <-second.Over)
+}
+
 // readingAndWriting has readers hold a lock together, makes one of them the writer and
 // a reader again, and lets another reader in then.
 func readingAndWriting(j job) error {

@@ -419,6 +419,39 @@ func TestNodeComesBackEmpty(t *testing.T) {
 	})
 }
 
+// Who has lost the majority gives nodes that come back nothing, though they would take it.
+func TestNodesAreNotRefilledWithoutAMajority(t *testing.T) {
+	each(t, 3, term, func(t *testing.T, s *site) {
+		lease := acquire(t, s.lock())
+		agree(t, lease, 3)
+		away := s.nodes[:2]
+		for _, node := range away {
+			node.Pause()
+		}
+		<-lease.Context().Done()
+		if err := lease.Err(); !errors.Is(err, holdfast.ErrLost) {
+			t.Errorf("without a majority: %v", err)
+		}
+		time.Sleep(term/4 + time.Second) // past the drift, and all that was sent to them
+		for _, node := range away {
+			node.Resume()
+		}
+		for until := time.Now().Add(term / 2); time.Now().Before(until); time.Sleep(10 * time.Millisecond) {
+			for _, node := range away {
+				if n, err := node.Do("EXISTS", "holdfast:{q}"); err != nil || n != int64(0) {
+					t.Fatalf("%s has the lock of a lease that was lost: %v, %v", node.Addr(), n, err)
+				}
+			}
+		}
+		next := acquire(t, s.lock())
+		if next.Token() <= lease.Token() {
+			t.Errorf("fence %d follows %d", next.Token(), lease.Token())
+		}
+		backend.Release(t, next)
+		s.cleaned()
+	})
+}
+
 // Two nodes are killed, and come back without data, in turn, under the load of several
 // processes: no two hold the lock at a time, and fences rise.
 func TestNodesKilledInTurnUnderLoad(t *testing.T) {

@@ -425,9 +425,9 @@ func TestNodesAreNotRefilledWithoutAMajority(t *testing.T) {
 		lease := acquire(t, s.lock())
 		agree(t, lease, 3)
 		away := s.nodes[:2]
-		for _, node := range away {
-			node.Pause()
-		}
+		away[0].Pause()
+		agree(t, lease, 2) // from now on the first is asked again and again
+		away[1].Pause()
 		<-lease.Context().Done()
 		if err := lease.Err(); !errors.Is(err, holdfast.ErrLost) {
 			t.Errorf("without a majority: %v", err)

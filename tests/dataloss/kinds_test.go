@@ -12,63 +12,86 @@ import (
 	"github.com/holdfast-go/holdfast/tests/server"
 )
 
-// Rows 7 and 26 for every kind of lock: after a loss of data nobody is granted any before the
+// Rows 7, 9 and 26 for every kind of lock: after a loss of data nobody is granted any before the
 // longest lease has ended, and who held one does not believe in it any more then.
 func TestStrictHoldsForEveryKind(t *testing.T) {
 	t.Parallel()
-	for how, lose := range map[string]func(s *server.Server){
-		"restart without data": func(s *server.Server) { s.Kill(); s.Restart() },
-		"FLUSHALL":             func(s *server.Server) { do(t, s, "FLUSHALL") },
+	// Each opens clients of a server, and says how it loses what clients do from now on.
+	type client func(*holdfast.Config) *holdfast.Client
+	for how, open := range map[string]func(t *testing.T, bin server.Binary) (c client, before, lose func()){
+		"restart without data": func(t *testing.T, bin server.Binary) (client, func(), func()) {
+			b := backend.Real(t, bin)
+			return func(cfg *holdfast.Config) *holdfast.Client { return b.Client(t, cfg) }, func() {}, func() { b.Server.Kill(); b.Server.Restart() }
+		},
+		"FLUSHALL": func(t *testing.T, bin server.Binary) (client, func(), func()) {
+			b := backend.Real(t, bin)
+			return func(cfg *holdfast.Config) *holdfast.Client { return b.Client(t, cfg) }, func() {}, func() { do(t, b.Server, "FLUSHALL") }
+		},
+		"failover to a replica that missed it": func(t *testing.T, bin server.Binary) (client, func(), func()) {
+			p := startPair(t, bin)
+			return p.client, p.lag, p.fail
+		},
 	} {
 		t.Run(how, func(t *testing.T) {
-			backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
-				holder, other := b.Client(t, strict(term)), b.Client(t, strict(term))
-				initialise(t, holder)
-				held := map[string]*holdfast.Lease{}
-				pairs := backend.Pairs()
-				for what, pair := range pairs {
-					held[what] = backend.Acquire(t, pair.Held(holder))
-				}
-				leader := backend.Campaign(t.Context(), holder.Election("{a}/e"))
-				lead, leading := leader.Elected(t)
-				lose(b.Server)
-				lost := time.Now()
-				waiting := map[string]<-chan *holdfast.Lease{}
-				for what, pair := range pairs {
-					backend.Eventually(t, "the server answers", func() bool {
-						lease, err := pair.Wanted(other).TryAcquire(t.Context())
-						if err == nil && held[what].Err() == nil {
-							t.Errorf("%s: both have it, the second with fence %d", what, lease.Token())
-						}
-						return err == nil || errors.Is(err, holdfast.ErrQuarantine)
-					})
-					waiting[what] = backend.Start(t, pair.Wanted(other))
-				}
-				heir := backend.Campaign(t.Context(), other.Election("{a}/e"))
-				for what, leases := range waiting {
-					next := backend.Receive(t, leases)
-					if d := time.Since(lost); d < term {
-						t.Errorf("%s: granted %s after the loss, within the quarantine of %s", what, d, term)
-					}
-					if held[what].Err() == nil {
-						t.Errorf("%s: two believe to have it", what)
-					}
-					if next.Token() <= held[what].Token() {
-						t.Errorf("%s: fence %d follows %d", what, next.Token(), held[what].Token())
-					}
-					backend.Release(t, next)
-				}
-				next, _ := heir.Elected(t)
-				if leading.Err() == nil || next.Token() <= lead.Token() {
-					t.Errorf("the leader before: %v; fence %d follows %d", leading.Err(), next.Token(), lead.Token())
-				}
-				heir.Answer <- nil
-				leader.Answer <- context.Cause(leading) // and campaigns again
-				leader.Elected(t)
-				leader.Answer <- nil
-			})
+			for _, bin := range server.Binaries(t) {
+				t.Run(bin.Name, func(t *testing.T) {
+					t.Parallel()
+					client, before, lose := open(t, bin)
+					cfg := strict(term)
+					cfg.Quarantine = term // an old master is dead
+					everyKindIsKept(t, client(cfg), client(cfg), before, lose)
+				})
+			}
 		})
 	}
+}
+
+func everyKindIsKept(t *testing.T, holder, other *holdfast.Client, before, lose func()) {
+	t.Helper()
+	initialise(t, holder)
+	before()
+	held := map[string]*holdfast.Lease{}
+	pairs := backend.Pairs()
+	for what, pair := range pairs {
+		held[what] = backend.Acquire(t, pair.Held(holder))
+	}
+	leader := backend.Campaign(t.Context(), holder.Election("{a}/e"))
+	lead, leading := leader.Elected(t)
+	lose()
+	lost := time.Now()
+	waiting := map[string]<-chan *holdfast.Lease{}
+	for what, pair := range pairs {
+		backend.Eventually(t, "the server answers", func() bool {
+			lease, err := pair.Wanted(other).TryAcquire(t.Context())
+			if err == nil && held[what].Err() == nil {
+				t.Errorf("%s: both have it, the second with fence %d", what, lease.Token())
+			}
+			return err == nil || errors.Is(err, holdfast.ErrQuarantine)
+		})
+		waiting[what] = backend.Start(t, pair.Wanted(other))
+	}
+	heir := backend.Campaign(t.Context(), other.Election("{a}/e"))
+	for what, leases := range waiting {
+		next := backend.Receive(t, leases)
+		if d := time.Since(lost); d < term {
+			t.Errorf("%s: granted %s after the loss, within the quarantine of %s", what, d, term)
+		}
+		if held[what].Err() == nil {
+			t.Errorf("%s: two believe to have it", what)
+		}
+		if next.Token() <= held[what].Token() {
+			t.Errorf("%s: fence %d follows %d", what, next.Token(), held[what].Token())
+		}
+		backend.Release(t, next)
+	}
+	next, _ := heir.Elected(t)
+	if leading.Err() == nil || next.Token() <= lead.Token() {
+		t.Errorf("the leader before: %v; fence %d follows %d", leading.Err(), next.Token(), lead.Token())
+	}
+	heir.Answer <- nil
+	leader.Answer <- context.Cause(leading) // and campaigns again
+	leader.Elected(t)
+	leader.Answer <- nil
 }
 
 // A run whose lock was lost with the server's data does not count, and the next waits for the end

@@ -270,15 +270,13 @@ func exist(t *testing.T, paths []string) (some []string) {
 func outlast(t *testing.T, k kind, survivors []*member, since int64) {
 	t.Helper()
 	type routine struct{ process, goroutine int }
+	served := map[routine]bool{}
 	for limit := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
-		events, err := history.ReadFiles(exist(t, files(survivors))...)
-		if err != nil {
-			t.Fatal(err)
-		}
-		served := map[routine]bool{}
-		for _, e := range events {
-			if e.Granted > since || k.skipped && e.GaveUp > since {
-				served[routine{e.Process, e.Goroutine}] = true
+		for _, m := range survivors {
+			for _, e := range m.news() {
+				if e.Granted > since || k.skipped && e.GaveUp > since {
+					served[routine{e.Process, e.Goroutine}] = true
+				}
 			}
 		}
 		if len(served) == len(survivors)*guestGoroutines {

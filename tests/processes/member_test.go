@@ -4,6 +4,7 @@ package processes
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"io"
 	"os"
@@ -16,6 +17,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/tests/child"
+	"github.com/holdfast-go/holdfast/tests/history"
 )
 
 // member is a worker of a storm. It writes its history to a file, and ends with its input.
@@ -24,6 +26,7 @@ type member struct {
 	cmd   *exec.Cmd
 	file  string
 	input io.WriteCloser
+	read  int // so much of the file is known
 }
 
 // enlist starts a member: program in that role, with the file and these arguments.
@@ -110,6 +113,23 @@ func (m *member) killed() {
 	if status, ok := m.cmd.ProcessState.Sys().(syscall.WaitStatus); !ok || status.Signal() != syscall.SIGKILL {
 		m.t.Errorf("process %d ended by itself: %v", m.cmd.Process.Pid, m.cmd.ProcessState)
 	}
+}
+
+// news returns what a member has written since it was last asked.
+func (m *member) news() []history.Event {
+	m.t.Helper()
+	text, err := os.ReadFile(m.file)
+	if err != nil && !os.IsNotExist(err) { // not begun yet
+		m.t.Fatal(err)
+	}
+	text = text[min(m.read, len(text)):]
+	text = text[:bytes.LastIndexByte(text, '\n')+1]
+	m.read += len(text)
+	events, err := history.Read(bytes.NewReader(text))
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return events
 }
 
 // files are where the members have written their histories.

@@ -133,6 +133,7 @@ func TestLateAndDoubledCopiesForSeveral(t *testing.T) {
 		free(t, b, "a", "b", "c")
 		b.Cleaned(t)
 
+		_, all = severalThrough(t, p, holdfast.Config{})
 		for range 10 { // either copy may come first
 			trap := p.Double(running(script.MultiAcquire, "a"))
 			lease := backend.Acquire(t, all)

@@ -88,7 +88,7 @@ inline count(C) {
 
 /*
  * Nodes are alike, and so are clients: of states that differ in their names alone, one is
- * visited. NAMED leaves them their names, for stories.
+ * visited. NAMED leaves them their names: stories do.
  */
 #define KEY(C, X)	(((PART(C, X).granted * 2 + PART(C, X).over) << 4) + PART(C, X).fence)
 #define key(X)		((KEY(0, X) << 24) + (KEY(1, X) << 18) + (owner[X] << 16) + (state[X] << 14) + (counter[X] << 10) + \

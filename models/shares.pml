@@ -287,7 +287,7 @@ inline run_release(P) {
 
 /*
  * Processes are alike: of states that differ in their names alone, one is visited. NAMED leaves
- * them their names, for stories.
+ * them their names: stories do.
  */
 #define key(P)	((p[P].stage << 20) + (p[P].answer << 16) + (p[P].place << 13) + (p[P].hold << 12) + (p[P].writer << 11) + \
 		 (p[P].in_queue << 10) + (p[P].heard << 9) + (p[P].buried << 8) + (p[P].placed << 7) + (p[P].missed << 6) + \

@@ -86,6 +86,7 @@ run() {
 story() {
   local model=$1
   shift
+  set -- -DNAMED "$@"
   build "$model" -DBFS -- "$@" || exit 1
   ./pan >pan.out 2>&1
   if ! grep "assertion violated" pan.out; then
@@ -185,7 +186,7 @@ run no_lost_wakeup shares -DBREAK_LEAVES_SILENTLY
 run no_lost_wakeup shares -DBREAK_SUBSCRIBED_AFTER_CHECK -DN=2
 run no_lost_wakeup shares -DBREAK_NO_LOOK_AFTER_RESET -DN=2 -DRESETS=1
 run no_orphan_hold shares -DBREAK_CANCEL_ONLY_LEAVES
-run no_orphan_hold shares -DBREAK_NO_TOMBSTONE -DCOPIES=1
+run no_orphan_hold shares -DBREAK_NO_TOMBSTONE -DN=2 -DCOPIES=1
 run not_behind_itself shares -DBREAK_NOT_IDEMPOTENT -DCOPIES=1
 run no_lost_wakeup shares -DBREAK_DOWNGRADES_SILENTLY -DWEIGHS=1
 run writers_are_alone shares -DBREAK_UPGRADE_NOT_ALONE -DWEIGHS=1
@@ -195,7 +196,7 @@ run fences_rise quorum -DBREAK_COUNTER_NOT_READ
 run fences_rise quorum -DBREAK_READ_FROM_ONE
 run fences_rise quorum -DBREAK_NO_RAISE
 run fences_rise quorum -DBREAK_LOWEST_FENCE
-run fences_rise quorum -DBREAK_OVER_COUNTS -DLOSSES=0
+run fences_rise quorum -DBREAK_OVER_COUNTS -DLOSSES=0 -DTOP=3
 run fences_rise quorum -DBREAK_OF_ANY_LOSS -DLOSSES=2 -DFLUSHES=1 -DTOP=2
 
 printf '\nA second net, without which the properties hold still:\n'

@@ -135,6 +135,7 @@ if [ "${1:-}" = deep ]; then
   run holds queue -DCRASHES=1 -DRESETS=1 -DLAPSES=0
   run holds queue -DRESETS=1 -DLAPSES=2
   run holds queue -DN=2 -DCRASHES=1 -DRESETS=2 -DLOSSES=1 -DFAILURES=1 -DEARLY=1 -DREPLACED=1
+  run holds shares -DCRASHES=1
   run holds quorum -DLOSSES=2 -DFLUSHES=1 -DTOP=3
   run holds quorum -DN=5 -DTOP=2
 fi

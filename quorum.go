@@ -288,7 +288,11 @@ func (q *Quorum) ask(ctx context.Context, i int, timeout time.Duration, rq reque
 	k := rq.lock.keys
 	rq.args = append([]string{rq.lock.flags("")}, rq.args...)
 	rq.keys = []string{k.Lock, k.Queue, c.space.Fence(), c.space.CaughtUp(), c.space.Incarnation()}
-	return try(ctx, c, timeout, func(ctx context.Context) (answer, error) { return c.send(ctx, rq) })
+	// The request goes on when nobody waits for its answer any more, so that its connection
+	// stays: a new one takes longer than an answer, and would be given up as well.
+	waiting, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	return try(waiting, c, max(timeout, c.cfg.CommandTimeout), func(ctx context.Context) (answer, error) { return c.send(ctx, rq) })
 }
 
 // every asks all nodes that want says at once, and returns their answers by node.

@@ -20,6 +20,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/holdfastgoredis"
 	"github.com/holdfast-go/holdfast/tests/backend"
+	"github.com/holdfast-go/holdfast/tests/proxy"
 	"github.com/holdfast-go/holdfast/tests/server"
 	"github.com/holdfast-go/holdfast/tests/soak"
 )
@@ -67,9 +68,28 @@ func start(t *testing.T, bin server.Binary, n int) *site {
 // quorum is one process's.
 func (s *site) quorum() *holdfast.Quorum {
 	s.t.Helper()
-	var clients []*holdfast.Client
+	var addrs []string
 	for _, node := range s.nodes {
-		rdb := redis.NewClient(&redis.Options{Addr: node.Addr()})
+		addrs = append(addrs, node.Addr())
+	}
+	return s.at(addrs)
+}
+
+// through is the quorum of a process whose way to each node is a proxy.
+func (s *site) through(links []*proxy.Proxy) *holdfast.Quorum {
+	s.t.Helper()
+	var addrs []string
+	for _, link := range links {
+		addrs = append(addrs, link.Addr())
+	}
+	return s.at(addrs)
+}
+
+func (s *site) at(addrs []string) *holdfast.Quorum {
+	s.t.Helper()
+	var clients []*holdfast.Client
+	for _, addr := range addrs {
+		rdb := redis.NewClient(&redis.Options{Addr: addr})
 		s.t.Cleanup(func() { _ = rdb.Close() })
 		c, err := holdfast.New(holdfastgoredis.New(rdb), &holdfast.Config{Strict: true, MaxTTL: s.ttl, TTL: s.ttl, CommandTimeout: 2 * time.Second})
 		if err != nil {
@@ -607,6 +627,27 @@ func TestNodeHangs(t *testing.T) {
 		s.nodes[1].Resume()
 		s.cleaned()
 		backend.Release(t, acquire(t, s.lock()))
+	})
+}
+
+// A node that is asked on a new connection answers later than its timeout, and on that
+// connection in time when it is asked again.
+func TestConnectionsOutliveTheNodeTimeout(t *testing.T) {
+	each(t, 3, age, func(t *testing.T, s *site) {
+		var links []*proxy.Proxy
+		for _, node := range s.nodes {
+			links = append(links, proxy.New(t, node.Addr()))
+		}
+		l := s.through(links).Mutex("q", holdfast.NodeTimeout(400*time.Millisecond))
+		backend.Release(t, acquire(t, l))
+		for _, link := range links {
+			link.DelayReplies(250 * time.Millisecond) // to HELLO, and to the script
+			link.Cut()
+		}
+		backend.Release(t, acquire(t, l))
+		for _, link := range links {
+			link.DelayReplies(0)
+		}
 	})
 }
 

@@ -514,6 +514,7 @@ func (q *Quorum) Init(ctx context.Context, force bool) error {
 		var n int64
 		switch {
 		case errs[i] != nil:
+			continue
 		case a.Word == "behind":
 			behind[i] = a.Rest()
 		case a.Word == "counter" && a.Ints(&n) == nil:
@@ -521,6 +522,8 @@ func (q *Quorum) Init(ctx context.Context, force bool) error {
 		default:
 			errs[i] = l.parts[i].quarantineOf(a)
 		}
+		// A majority may have come back with older counters, which tell nothing.
+		counter = max(counter, a.Now)
 	}
 	// The second time with what those know that were raised the first time.
 	for range 2 {

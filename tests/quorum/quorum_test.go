@@ -409,6 +409,34 @@ func TestUninitialisedNodes(t *testing.T) {
 	}
 }
 
+// Nodes that all come back as they were earlier know of no later fence. Fences rise all the same
+// once they are admitted.
+func TestFencesRiseWhenAllNodesAreOlder(t *testing.T) {
+	each(t, 3, age, func(t *testing.T, s *site) {
+		var last uint64
+		for range 3 {
+			lease := acquire(t, s.lock())
+			last = lease.Token()
+			backend.Release(t, lease)
+		}
+		for _, node := range s.nodes {
+			node.Kill()
+			node.Restart()
+			if _, err := node.Do("SET", "holdfast:fence", fmt.Sprint(last-1000)); err != nil { // of an older file
+				t.Fatal(err)
+			}
+		}
+		if err := s.quorum().Init(t.Context(), false); err != nil {
+			t.Fatalf("Init: %v", err)
+		}
+		lease := acquire(t, s.lock())
+		if lease.Token() <= last {
+			t.Errorf("fence %d follows %d", lease.Token(), last)
+		}
+		backend.Release(t, lease)
+	})
+}
+
 // A node that comes back empty is in quarantine, then told of the fences, and then holds what
 // the others hold.
 func TestNodeComesBackEmpty(t *testing.T) {

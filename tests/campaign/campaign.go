@@ -39,13 +39,15 @@ type Config struct {
 	// kept.
 	Dir  string
 	Seed uint64
-	// Lanes is how many histories run at once. Default: 4 for each processor.
+	// Lanes is how many histories run at once. Default: 4 for each processor; 2 where a lock
+	// is on several servers.
 	Lanes   int
 	Servers []server.Binary // default: all of this machine
 	// Kinds are the faults to choose from. Empty: all. Calm: none at all.
 	Kinds []string
 	Calm  bool
-	Mode  Mode // default Default
+	// Mode is Default by default; locks on several servers are Strict always.
+	Mode Mode
 	// Subject is the kind of lock. Default: the mutex.
 	Subject Subject
 	// Worker is the package of the processes that use locks; its main calls
@@ -68,8 +70,12 @@ type Config struct {
 const workerPackage = "github.com/holdfast-go/holdfast/tests/cmd/campaignworker"
 
 func (c *Config) fill() (err error) {
+	c.Subject = c.subject()
 	if c.Lanes == 0 {
 		c.Lanes = 4 * runtime.NumCPU()
+		if c.Subject.Nodes() > 1 {
+			c.Lanes /= 2
+		}
 	}
 	if c.Servers == nil {
 		if c.Servers, err = server.All(); err != nil {
@@ -79,7 +85,9 @@ func (c *Config) fill() (err error) {
 	if c.Mode == "" {
 		c.Mode = Default
 	}
-	c.Subject = c.subject()
+	if c.Subject.Nodes() > 1 {
+		c.Mode = Strict
+	}
 	if c.Worker == "" {
 		c.Worker = workerPackage
 	}

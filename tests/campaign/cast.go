@@ -35,6 +35,7 @@ type records struct {
 	events     bytes.Buffer
 	accesses   []worker.Access
 	failures   []worker.Failure
+	calls      []worker.Call
 	extensions int
 	ended      []worker.Ended
 	races      []string // reports of the race detector
@@ -117,6 +118,8 @@ func (m *member) take(kind byte, text []byte) (err error) {
 		err = add(&r.failures, text)
 	case worker.ExtendLine:
 		r.extensions++
+	case worker.CallLine:
+		err = add(&r.calls, text)
 	case worker.StartedLine:
 		close(p.started)
 	case worker.DrainedLine:
@@ -317,6 +320,24 @@ func (c *cast) close() {
 	for _, m := range c.members {
 		m.kill()
 	}
+}
+
+// latestCalls returns the calls of all processes, each as it was told of at last.
+func (r *records) latestCalls() (all []worker.Call) {
+	type id struct {
+		process int
+		id      uint64
+	}
+	at := map[id]int{}
+	for _, c := range r.calls {
+		i, known := at[id{c.Process, c.ID}]
+		if !known {
+			i = len(all)
+			at[id{c.Process, c.ID}], all = i, append(all, c)
+		}
+		all[i] = c
+	}
+	return all
 }
 
 // read returns the events of all processes.

@@ -21,6 +21,7 @@ const (
 	Sequential Rule = "linearizability" // grants that no order explains
 	Race       Rule = "data race"       // in a process that was built to find them
 	StaleWrite Rule = "stale write"     // accepted after a later holder's access
+	Counting   Rule = "once"            // which runs of a job count
 )
 
 // Finding is a violation.
@@ -75,6 +76,7 @@ func Judge(r *Record, subject Subject) Verdict {
 	for _, o := range ofRule(history.Check(r.Events), history.Sense) {
 		v.find(Sequential, "%v", o)
 	}
+	subject.Judge(&v, r)
 	judgeRegisters(&v, r)
 	if !r.Plan.fencesMayFall() {
 		judgeStaleWrites(&v, r)

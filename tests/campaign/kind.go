@@ -28,6 +28,8 @@ type Kind struct {
 	// Orphans says that it can leave a lock or a place in the queue without an owner
 	// who could give it up.
 	Orphans bool
+	// Waiting says that it befalls those who wait in a queue and are notified.
+	Waiting bool
 	// Slow says that waiters may have to wait for as long as a lock lasts. Without
 	// such faults locks may have a TTL that is longer than a history may take.
 	Slow bool
@@ -72,8 +74,8 @@ func Kinds(cfg *Config, names ...string) ([]*Kind, error) {
 			}
 			return nil, fmt.Errorf("no kind of fault %q; there are %s", name, strings.Join(all, ", "))
 		}
-		if isStranger(kinds[i]) && !cfg.subject().HasExactKeys() {
-			return nil, fmt.Errorf("no other program shares a %s, as %s wants", cfg.subject().Name(), name)
+		if !befalls(kinds[i], cfg.subject()) {
+			return nil, fmt.Errorf("%s does not befall a %s", name, cfg.subject().Name())
 		}
 		if kinds[i] == clockJump && cfg.Clock == nil {
 			return nil, fmt.Errorf("%s needs a clock that can be moved", name)
@@ -82,10 +84,15 @@ func Kinds(cfg *Config, names ...string) ([]*Kind, error) {
 	}
 	if len(names) == 0 {
 		found = slices.DeleteFunc(slices.Clone(kinds), func(k *Kind) bool {
-			return k == clockJump && cfg.Clock == nil || isStranger(k) && !cfg.subject().HasExactKeys()
+			return k == clockJump && cfg.Clock == nil || !befalls(k, cfg.subject())
 		})
 	}
 	return found, nil
+}
+
+// befalls reports whether a fault of this kind can come about where there are such locks.
+func befalls(k *Kind, s Subject) bool {
+	return (s.HasExactKeys() || !isStranger(k)) && (s.HasQueue() || !k.Waiting)
 }
 
 // brief and past are how long faults last: shorter than the leases of a history, and

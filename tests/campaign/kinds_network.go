@@ -67,14 +67,14 @@ var networkKinds = []*Kind{
 			s.sleep(s.brief())
 		}
 	}},
-	{Name: "cut-subscriptions", Do: func(s *Scene) {
+	{Name: "cut-subscriptions", Waiting: true, Do: func(s *Scene) {
 		for _, p := range s.links() {
 			p.CutSubscriptions()
 		}
 		s.struck()
 	}},
 	// The server goes on to count the subscribers as receivers.
-	{Name: "deaf-subscriptions", Slow: true, Do: func(s *Scene) { s.during(s.aWhile(), (*proxy.Proxy).Deafen) }},
+	{Name: "deaf-subscriptions", Waiting: true, Slow: true, Do: func(s *Scene) { s.during(s.aWhile(), (*proxy.Proxy).Deafen) }},
 }
 
 func (s *Scene) during(d time.Duration, do func(p *proxy.Proxy, on bool)) {

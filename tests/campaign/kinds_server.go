@@ -18,7 +18,7 @@ var serverKinds = []*Kind{
 			s.sleep(s.brief())
 		}
 	}},
-	{Name: "killed-subscribers", Do: func(s *Scene) {
+	{Name: "killed-subscribers", Waiting: true, Do: func(s *Scene) {
 		for range 1 + s.random.IntN(3) {
 			s.do("CLIENT", "KILL", "TYPE", "pubsub")
 			s.sleep(s.brief())
@@ -36,8 +36,8 @@ var serverKinds = []*Kind{
 }
 
 func (s *Scene) pauseServer(d time.Duration) {
-	s.turns.Lock()
-	defer s.turns.Unlock()
+	s.power.Lock()
+	defer s.power.Unlock()
 	s.server.Pause()
 	s.struck()
 	s.sleep(d)
@@ -52,8 +52,8 @@ func (s *Scene) pauseClients(which string) {
 
 // restart kills the server, and starts it again after something was done to its data.
 func (s *Scene) restart(between func()) {
-	s.turns.Lock()
-	defer s.turns.Unlock()
+	s.power.Lock()
+	defer s.power.Unlock()
 	s.server.Kill()
 	s.struck()
 	between()

@@ -25,20 +25,25 @@ type Clock interface {
 	Jump(time.Duration)
 }
 
-// lane runs histories one after another, on a server and with processes of its own.
+// lane runs histories one after another, on servers and with processes of its own.
 type lane struct {
 	cfg     *Config
 	binary  server.Binary
 	worker  string
 	harness *harness
-	server  *server.Server
-	clock   Clock
+	nodes   []*node
 	cast    *cast
 	guarded *registers
 	played  int
 }
 
-// renewal is after how many histories a lane gets another server, whose log of writes
+// node is one of a lane's servers.
+type node struct {
+	*server.Server
+	clock Clock
+}
+
+// renewal is after how many histories a lane gets other servers, whose log of writes
 // is short again.
 const renewal = 60
 
@@ -46,32 +51,40 @@ func newLane(cfg *Config, binary server.Binary, workerBinary string) *lane {
 	return &lane{cfg: cfg, binary: binary, worker: workerBinary}
 }
 
-// open makes sure that there is a server.
+// open makes sure that there are servers.
 func (l *lane) open() error {
 	if l.harness != nil && l.played < renewal {
 		return nil
 	}
 	l.close()
 	h := &harness{}
-	l.harness, l.played = h, 0
+	l.harness, l.nodes, l.played = h, nil, 0
 	h.guard(func() {
-		options := []server.Option{
-			server.Conf("appendonly", "yes"),
-			server.Conf("appendfsync", "no"), // what was answered is written, if not on the disk
-			server.Conf("auto-aof-rewrite-percentage", "0"),
-			server.Conf("busy-reply-threshold", "50"),
-			server.Conf("enable-debug-command", "yes"),
+		for range l.cfg.Subject.Nodes() {
+			l.nodes = append(l.nodes, l.start(h))
 		}
-		if l.cfg.Clock != nil {
-			l.clock = l.cfg.Clock(h)
-			options = append(options, l.clock.Option())
-		}
-		l.server = server.Start(h, l.binary, options...)
 		l.guarded = newRegisters(h)
 		l.cast = &cast{binary: l.worker, harness: h}
 		h.Cleanup(l.cast.close)
 	})
 	return h.err()
+}
+
+func (l *lane) start(h *harness) *node {
+	n := &node{}
+	options := []server.Option{
+		server.Conf("appendonly", "yes"),
+		server.Conf("appendfsync", "no"), // what was answered is written, if not on the disk
+		server.Conf("auto-aof-rewrite-percentage", "0"),
+		server.Conf("busy-reply-threshold", "50"),
+		server.Conf("enable-debug-command", "yes"),
+	}
+	if l.cfg.Clock != nil {
+		n.clock = l.cfg.Clock(h)
+		options = append(options, n.clock.Option())
+	}
+	n.Server = server.Start(h, l.binary, options...)
+	return n
 }
 
 func (l *lane) close() {
@@ -119,19 +132,38 @@ func (l *lane) play(ctx context.Context, p *Plan) (*Record, error) {
 
 func (l *lane) perform(ctx context.Context, h *harness, r *Record) {
 	p := r.Plan
-	l.reset(h)
 	l.guarded.reset()
-	s := &Scene{ctx: ctx, plan: p, server: l.server, clock: l.clock, turns: &sync.Mutex{}, harness: h, cast: l.cast, strange: &strangers{}}
 	scripts := slices.Clone(p.Processes)
 	for i := range scripts {
-		s.proxies = append(s.proxies, proxy.New(h, l.server.Addr()))
-		scripts[i].Addr, scripts[i].Resource = s.proxies[i].Addr(), l.guarded.socket
+		scripts[i].Resource = l.guarded.socket
 	}
-	var locks []queuelog.Lock
-	for _, n := range p.Names {
-		locks = append(locks, queuelog.Lock{Name: n.Name, Key: n.Key, Queue: n.Queue})
+	strange := &strangers{}
+	var scenes []*Scene // one for each node
+	turns := &sync.Mutex{}
+	for _, n := range l.nodes {
+		l.reset(h, n)
+		s := &Scene{ctx: ctx, plan: p, server: n.Server, clock: n.clock, turns: turns, power: turns, harness: h, cast: l.cast, strange: strange}
+		if len(l.nodes) > 1 {
+			s.power = &sync.Mutex{} // so that all can be down at the same time
+		}
+		for i := range scripts {
+			via := proxy.New(h, n.Addr())
+			s.proxies = append(s.proxies, via)
+			scripts[i].Addr = via.Addr()
+			if len(l.nodes) > 1 {
+				scripts[i].Nodes = append(scripts[i].Nodes, via.Addr())
+			}
+		}
+		scenes = append(scenes, s)
 	}
-	queues := queuelog.Follow(l.server, locks...)
+	found := func() queuelog.Findings { return queuelog.Findings{} }
+	if l.cfg.Subject.HasQueue() {
+		var locks []queuelog.Lock
+		for _, n := range p.Names {
+			locks = append(locks, queuelog.Lock{Name: n.Name, Key: n.Key, Queue: n.Queue})
+		}
+		found = queuelog.Follow(l.nodes[0].Server, locks...).End
+	}
 	r.Began = history.Now()
 	r.records = l.cast.begin(scripts)
 
@@ -139,27 +171,32 @@ func (l *lane) perform(ctx context.Context, h *harness, r *Record) {
 	var faults sync.WaitGroup
 	for _, f := range p.Faults {
 		i := slices.IndexFunc(kinds, func(k *Kind) bool { return k.Name == f.Kind })
-		mine := *s
-		mine.random, mine.strikes = rand.New(rand.NewPCG(f.Seed, 2)), &strikes[slices.Index(p.Kinds, f.Kind)]
-		faults.Go(func() {
-			mine.sleep(f.At)
-			h.guard(func() { kinds[i].Do(&mine) })
-		})
+		for n, s := range scenes {
+			if f.Node > 0 && f.Node-1 != n {
+				continue
+			}
+			mine := *s
+			mine.random, mine.strikes = rand.New(rand.NewPCG(f.Seed, 2)), &strikes[slices.Index(p.Kinds, f.Kind)]
+			faults.Go(func() {
+				mine.sleep(f.At)
+				h.guard(func() { kinds[i].Do(&mine) })
+			})
+		}
 	}
-	s.sleep(p.Active)
+	scenes[0].sleep(p.Active)
 	faults.Wait()
 	r.FaultsOver = history.Now()
 	r.Stuck = l.cast.drain(p.patience(), func() []string { return l.state(p) })
 	if r.Stuck == nil {
-		r.Left = leftovers(func() []string { return l.keys(h, p) })
+		r.Left = leftovers(func() []string { return l.eachNode(func(n *node) []string { return n.keys(h, p) }) })
 		r.Stuck = l.cast.end()
 	}
 	if r.Stuck == nil {
-		r.Left = append(r.Left, leftovers(l.channels)...)
+		r.Left = append(r.Left, leftovers(func() []string { return l.eachNode((*node).channels) })...)
 	}
-	found := queues.End()
-	r.Passed, r.Fell = found.Passed, found.Fell
-	r.Ordered = found.Whole && !p.has(func(k *Kind) bool { return k.HidesQueue })
+	queues := found()
+	r.Passed, r.Fell = queues.Passed, queues.Fell
+	r.Ordered = queues.Whole && !p.has(func(k *Kind) bool { return k.HidesQueue })
 	r.Over = history.Now()
 	for i := range strikes {
 		r.Strikes = append(r.Strikes, strikes[i].Load())
@@ -170,7 +207,7 @@ func (l *lane) perform(ctx context.Context, h *harness, r *Record) {
 		h.Fatal(err)
 	}
 	r.accesses = append(r.accesses, l.guarded.unheard(r.accesses)...)
-	r.Events = append(believed(events, r.accesses), s.strange.events...)
+	r.Events = append(believed(events, r.accesses), strange.events...)
 }
 
 // believed moves deadlines to when the lease was last said to be held, if that was
@@ -190,9 +227,9 @@ func believed(events []history.Event, accesses []worker.Access) []history.Event 
 	return events
 }
 
-// reset makes the server what it was at its start.
-func (l *lane) reset(tb testing.TB) {
-	c, err := l.server.Dial()
+// reset makes a server what it was at its start.
+func (l *lane) reset(tb testing.TB, n *node) {
+	c, err := n.Dial()
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -224,9 +261,17 @@ func leftovers(look func() []string) (left []string) {
 	}
 }
 
+// eachNode returns what is found on all nodes.
+func (l *lane) eachNode(look func(*node) []string) (all []string) {
+	for _, n := range l.nodes {
+		all = append(all, look(n)...)
+	}
+	return all
+}
+
 // channels returns the subscriptions of clients that have gone.
-func (l *lane) channels() []string {
-	reply, err := l.server.Do("PUBSUB", "CHANNELS")
+func (n *node) channels() []string {
+	reply, err := n.Do("PUBSUB", "CHANNELS")
 	if list, _ := reply.([]any); err != nil || len(list) > 0 {
 		return []string{fmt.Sprintf("channels %v %v", reply, err)}
 	}
@@ -235,39 +280,40 @@ func (l *lane) channels() []string {
 
 // keys returns the keys that are not to be there once all leases have ended: while
 // their clients live, who take back in the background what was not answered.
-func (l *lane) keys(h *harness, p *Plan) (left []string) {
+func (n *node) keys(h *harness, p *Plan) (left []string) {
 	var jumps time.Duration
 	if p.has(func(k *Kind) bool { return k.Breaks == ClockRun }) {
 		jumps = 2 * longestJump
 	}
 	orphans := p.has(func(k *Kind) bool { return k.Orphans })
-	keys, err := l.server.Do("KEYS", "*")
+	keys, err := n.Do("KEYS", "*")
 	list, ok := keys.([]any)
 	if err != nil || !ok {
 		return append(left, fmt.Sprintf("keys %v %v", keys, err))
 	}
 	for _, k := range list {
-		if k == "holdfast:fence" || k == "holdfast:incarnation" {
+		isRecord := func(n Name) bool { return strings.HasPrefix(fmt.Sprint(k), n.record()) }
+		if k == "holdfast:fence" || k == "holdfast:incarnation" || k == "holdfast:caughtup" || slices.ContainsFunc(p.Names, isRecord) {
 			continue
 		}
 		if !slices.ContainsFunc(p.Names, func(n Name) bool { return n.Queue == k || n.Key == k }) {
 			// A client of a server that had this port before can have found this one.
 			h.Fatalf("somebody else uses this server: key %v", k)
 		}
-		ttl, _ := l.server.Do("PTTL", k)
+		ttl, _ := n.Do("PTTL", k)
 		rest := time.Duration(0)
 		if ms, ok := ttl.(int64); ok && ms >= 0 {
 			rest = time.Duration(ms) * time.Millisecond
 		}
 		isQueue := slices.ContainsFunc(p.Names, func(n Name) bool { return n.Queue == k })
-		waiters, err := l.server.Do("ZCOUNT", k, 0, "+inf")
+		waiters, err := n.Do("ZCOUNT", k, 0, "+inf")
 		switch {
 		case ttl == int64(-2): // gone meanwhile
 		case isQueue && err == nil && rest > 0 && (waiters == int64(0) || orphans) && rest <= time.Minute+jumps:
 		case !isQueue && rest > 0 && (orphans || p.has(isStranger)) && rest <= 2*p.LongestTTL+jumps:
 		default:
-			value := l.value(k)
-			members, _ := l.server.Do("ZRANGE", k, 0, -1, "WITHSCORES")
+			value := n.value(k)
+			members, _ := n.Do("ZRANGE", k, 0, -1, "WITHSCORES")
 			left = append(left, fmt.Sprintf("key %v, for %s: %v %q", k, rest, value, members))
 		}
 	}
@@ -275,21 +321,23 @@ func (l *lane) keys(h *harness, p *Plan) (left []string) {
 }
 
 // state describes the locks on the server, for those who ask why somebody waits.
-func (l *lane) state(p *Plan) (text []string) {
-	for _, n := range p.Names {
-		value := l.value(n.Key)
-		ttl, _ := l.server.Do("PTTL", n.Key)
-		members, _ := l.server.Do("ZRANGE", n.Queue, 0, -1, "WITHSCORES")
-		text = append(text, fmt.Sprintf("lock %q: %v, for %v ms; queue %q", n.Name, value, ttl, members))
-	}
-	return text
+func (l *lane) state(p *Plan) []string {
+	return l.eachNode(func(n *node) (text []string) {
+		for _, of := range p.Names {
+			value := n.value(of.Key)
+			ttl, _ := n.Do("PTTL", of.Key)
+			members, _ := n.Do("ZRANGE", of.Queue, 0, -1, "WITHSCORES")
+			text = append(text, fmt.Sprintf("lock %q: %v, for %v ms; queue %q", of.Name, value, ttl, members))
+		}
+		return text
+	})
 }
 
 // value is what a lock's key holds.
-func (l *lane) value(key any) any {
-	value, err := l.server.Do("GET", key)
+func (n *node) value(key any) any {
+	value, err := n.Do("GET", key)
 	if err != nil {
-		value, _ = l.server.Do("HGETALL", key)
+		value, _ = n.Do("HGETALL", key)
 	}
 	return value
 }

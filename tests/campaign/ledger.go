@@ -125,8 +125,9 @@ func (b *ledger) keep(r *Record, e *Entry) string {
 		*Record
 		Accesses []worker.Access  `json:"accesses"`
 		Failures []worker.Failure `json:"failures"`
+		Calls    []worker.Call    `json:"calls,omitempty"`
 		Ended    []worker.Ended   `json:"ended"`
-	}{r, r.accesses, r.failures, r.ended}
+	}{r, r.accesses, r.failures, r.latestCalls(), r.ended}
 	record, err1 := json.MarshalIndent(all, "", " ")
 	text := e.Replayed() + "\n\n"
 	for _, f := range e.Findings {

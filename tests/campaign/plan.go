@@ -2,6 +2,8 @@ package campaign
 
 import (
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/holdfast-go/holdfast/tests/campaign/worker"
@@ -35,11 +37,15 @@ type Name struct {
 	Queue  string `json:"queue"`
 }
 
+// record begins the keys of what is known of the runs of a job whose lock this is.
+func (n *Name) record() string { return strings.TrimSuffix(n.Queue, ":q") + ":once" }
+
 // Fault is a fault, and when it begins.
 type Fault struct {
 	Kind string        `json:"kind"`
 	At   time.Duration `json:"at"`
 	Seed uint64        `json:"seed"`
+	Node int           `json:"node,omitempty"` // the server that it befalls, from 1; 0: all, at once
 }
 
 // longTTL is a lease so long that a history would be given up before it ends: a waiter
@@ -76,11 +82,13 @@ func NewPlan(seed uint64, server string, mode Mode, subject Subject, kinds []*Ki
 		}
 		p.Names = append(p.Names, n)
 	}
+	subject.Prepare(p)
 	for _, k := range kinds {
 		if k.Prepare != nil {
 			k.Prepare(p)
 		}
 	}
+	finally := subject.Finally(p)
 	setting := worker.Setting{
 		MaxTTL:         2 * p.LongestTTL,
 		Mode:           string(mode),
@@ -106,11 +114,16 @@ func NewPlan(seed uint64, server string, mode Mode, subject Subject, kinds []*Ki
 			s.Wants = append(s.Wants, subject.Draw(random, p, n)...)
 		}
 		s.Admit = mode == Strict && len(p.Processes) == 0
+		s.Operator, s.Finally = s.Admit, finally
 		p.Processes = append(p.Processes, s)
 	}
 	for _, k := range kinds {
 		for range 1 + random.IntN(2) {
-			p.Faults = append(p.Faults, Fault{k.Name, between(p.Active/20, p.Active*8/10), random.Uint64()})
+			f := Fault{Kind: k.Name, At: between(p.Active/20, p.Active*8/10), Seed: random.Uint64()}
+			if n := subject.Nodes(); n > 1 && (random.IntN(4) > 0 || slices.Contains(processKinds, k)) {
+				f.Node = 1 + random.IntN(n)
+			}
+			p.Faults = append(p.Faults, f)
 		}
 	}
 	return p
@@ -164,5 +177,8 @@ func (p *Plan) patience() time.Duration {
 		extra += time.Duration(len(p.Faults)) * p.Processes[0].MaxTTL
 	}
 	looks := time.Duration(len(p.Processes)+1) * 2400 * time.Millisecond
+	for _, want := range p.Processes[0].Finally { // that of one process after that of another
+		extra += time.Duration(len(p.Processes)) * want.TTL
+	}
 	return extra + 2*p.LongestTTL + looks + 2*time.Second + 2*p.Processes[0].RetryTimeout + 15*time.Second
 }

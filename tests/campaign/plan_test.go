@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"slices"
 	"testing"
+
+	"github.com/holdfast-go/holdfast/tests/campaign/worker"
 )
 
 func TestPlansFollowFromTheirSeed(t *testing.T) {
@@ -49,6 +51,48 @@ func TestPlansMakeRoomForTheirFaults(t *testing.T) {
 		if k.Slow != (long == 0) {
 			t.Errorf("%s: %d of 100 plans have long leases", k.Name, long)
 		}
+	}
+}
+
+// Every kind of lock has plans that suit it.
+func TestPlansSuitTheirSubject(t *testing.T) {
+	for _, s := range Subjects {
+		chosen, err := Kinds(&Config{Subject: s})
+		if err != nil {
+			t.Fatal(err)
+		}
+		minority, all := 0, 0
+		for seed := range uint64(200) {
+			p := NewPlan(seed, "some", Strict, s, []*Kind{chosen[seed%uint64(len(chosen))]})
+			for _, w := range slices.Concat(p.Processes[0].Wants, p.Processes[0].Finally) {
+				names := map[string]bool{}
+				for _, name := range w.Names() {
+					names[name] = true
+				}
+				if len(names) != len(w.With)+1 || (s.Name() == "multi" && w.Share == worker.Whole) != (s.Name() == "multi" && len(names) == 1) {
+					t.Errorf("%s, seed %d: %+v", s.Name(), seed, w)
+				}
+				if w.NodeTimeout > w.TTL/4 || w.TTL > p.Processes[0].MaxTTL {
+					t.Errorf("%s, seed %d: it would be refused: %+v", s.Name(), seed, w)
+				}
+			}
+			for _, f := range p.Faults {
+				switch {
+				case f.Node > s.Nodes(), f.Node == 0 && s.Nodes() > 1 && slices.Contains(processKinds, p.kinds[0]):
+					t.Errorf("%s, seed %d: %+v", s.Name(), seed, f)
+				case f.Node > 0:
+					minority++
+				default:
+					all++
+				}
+			}
+		}
+		if all == 0 || (minority == 0) == (s.Nodes() > 1) {
+			t.Errorf("%s: %d faults of one server of several, %d of all", s.Name(), minority, all)
+		}
+	}
+	if _, err := Kinds(&Config{Subject: Quorum{}}, "deaf-subscriptions"); err == nil {
+		t.Error("a quorum is to have notifications that get lost")
 	}
 }
 

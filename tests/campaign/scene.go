@@ -14,16 +14,17 @@ import (
 	"github.com/holdfast-go/holdfast/tests/server"
 )
 
-// Scene is what a fault can reach: the history that is going on.
+// Scene is what a fault can reach: the history that is going on. Of several servers, one.
 type Scene struct {
 	ctx     context.Context // ends when the history is given up
 	random  *rand.Rand
 	plan    *Plan
 	server  *server.Server
 	clock   Clock       // nil without one
-	turns   *sync.Mutex // held by whoever pauses or ends the server, or a process
+	turns   *sync.Mutex // held by whoever pauses or ends a process
+	power   *sync.Mutex // held by whoever pauses or ends the server; the same, where it is the only one
 	harness *harness
-	proxies []*proxy.Proxy // one for each process
+	proxies []*proxy.Proxy // before the server, one for each process
 	cast    *cast
 	strange *strangers
 	strikes *atomic.Int64

@@ -24,6 +24,16 @@ type Subject interface {
 	// several are served at once, the server's order alone decides, and a goroutine may be
 	// given what another of its process had been granted long since.
 	FencesTellTurns() bool
+	// HasQueue reports whether waiters stand in the server's queue.
+	HasQueue() bool
+	// Nodes is how many servers a lock is on.
+	Nodes() int
+	// Prepare changes a history's plan, once its locks are drawn, so that it suits this kind.
+	Prepare(p *Plan)
+	// Finally returns what each process is to get when the faults are over.
+	Finally(p *Plan) []worker.Want
+	// Judge looks for what breaks a promise of this kind of lock alone.
+	Judge(v *Verdict, r *Record)
 	// HasExactKeys reports whether the lock can be shared with programs that know only SET.
 	HasExactKeys() bool
 	// Queue is the key of the queue of the lock with that key.
@@ -42,8 +52,24 @@ type (
 	Given struct{ Hold, Share int }
 )
 
+// Subjects are all kinds of locks.
+var Subjects = []Subject{Mutex{}, ReadWrite{}, Permits{}, Multi{}, Once{}, Election{}, Quorum{}}
+
+// alone is what is common to locks that stand on one server, with a queue.
+type alone struct{}
+
+func (alone) HasQueue() bool { return true }
+
+func (alone) Nodes() int { return 1 }
+
+func (alone) Prepare(*Plan) {}
+
+func (alone) Finally(*Plan) []worker.Want { return nil }
+
+func (alone) Judge(*Verdict, *Record) {}
+
 // Mutex is the exclusive lock.
-type Mutex struct{}
+type Mutex struct{ alone }
 
 func (Mutex) Name() string { return "mutex" }
 

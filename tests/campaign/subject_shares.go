@@ -10,7 +10,7 @@ import (
 )
 
 // ReadWrite is the read-write lock: readers hold a share of 1, writers all of it.
-type ReadWrite struct{}
+type ReadWrite struct{ alone }
 
 func (ReadWrite) Name() string { return "rwmutex" }
 
@@ -49,7 +49,7 @@ func (ReadWrite) Model() porcupine.Model {
 }
 
 // Permits is the semaphore.
-type Permits struct{}
+type Permits struct{ alone }
 
 func (Permits) Name() string { return "semaphore" }
 

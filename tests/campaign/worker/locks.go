@@ -13,8 +13,9 @@ type Opener func(Setting) (Locks, error)
 
 // Setting is what the locks of one client share.
 type Setting struct {
-	Addr           string        `json:"addr"` // of the server, or a proxy before it
-	Mode           string        `json:"mode"` // of data loss: "default" or "strict"
+	Addr           string        `json:"addr"`            // of the server, or a proxy before it
+	Nodes          []string      `json:"nodes,omitempty"` // addresses of all servers, of a quorum
+	Mode           string        `json:"mode"`            // of data loss: "default" or "strict"
 	LocalHandovers int           `json:"local_handovers"`
 	CommandTimeout time.Duration `json:"command_timeout"`
 	RetryTimeout   time.Duration `json:"retry_timeout"`
@@ -49,7 +50,32 @@ type Reentrant interface {
 	Again() (Lease, error)
 }
 
-// Share is which part of a lock is wanted.
+// Several is a Lease of several locks.
+type Several interface {
+	Fences() map[string]uint64 // by the locks' names
+}
+
+// Jobs are Locks that have jobs run once.
+type Jobs interface {
+	// Do calls job under its lock, unless it was completed in its window already, and returns
+	// which run counts. slot names the window; "" is one of w.Window that a run begins.
+	Do(ctx context.Context, w Want, slot string, job func(Lease) (result string, err error)) (Done, error)
+}
+
+// Elections are Locks whose holder is elected.
+type Elections interface {
+	// Lead campaigns, and calls lead for each term until that does not want another.
+	Lead(ctx context.Context, w Want, lead func(Lease) (again bool)) error
+}
+
+// Quorums are Locks on several servers.
+type Quorums interface {
+	// NeedAdmission reports whether nothing is granted until Admit, because most servers
+	// have restarted.
+	NeedAdmission(err error) bool
+}
+
+// Share is which kind of lock is wanted, and which part of it.
 type Share string
 
 const (
@@ -57,7 +83,15 @@ const (
 	Reading Share = "reading" // a read-write lock, beside other readers
 	Writing Share = "writing" // the same, alone
 	Permits Share = "permits" // of a semaphore
+
+	Together Share = "together" // several mutexes, as one
+	Job      Share = "job"      // the lock of a job that is run once in a window
+	Leading  Share = "leading"  // to be elected
+	Agreed   Share = "agreed"   // the lock of a quorum
 )
+
+// Names are the names of the locks that are wanted.
+func (w *Want) Names() []string { return append([]string{w.Name}, w.With...) }
 
 // Want is a way to ask for a lock.
 type Want struct {
@@ -74,4 +108,9 @@ type Want struct {
 	Share   Share `json:"share,omitempty"`   // of a lock that several may hold
 	Permits int   `json:"permits,omitempty"` // of a semaphore
 	Take    int   `json:"take,omitempty"`    // of them
+
+	With        []string      `json:"with,omitempty"`         // the other names, of several together
+	Window      time.Duration `json:"window,omitempty"`       // of a job
+	Slots       bool          `json:"slots,omitempty"`        // its windows have names
+	NodeTimeout time.Duration `json:"node_timeout,omitempty"` // of a quorum
 }

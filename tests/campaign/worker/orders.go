@@ -28,7 +28,8 @@ const (
 type Script struct {
 	Setting
 
-	Admit      bool   `json:"admit,omitempty"` // the server, first of all
+	Admit      bool   `json:"admit,omitempty"`    // the servers, first of all
+	Operator   bool   `json:"operator,omitempty"` // admits them again when they need it in the end
 	Seed       uint64 `json:"seed"`
 	Resource   string `json:"resource"` // socket of the guarded resource
 	Goroutines int    `json:"goroutines"`
@@ -44,6 +45,10 @@ type Script struct {
 	// extend the lease.
 	Overdue   int `json:"overdue"`
 	Extending int `json:"extending"`
+
+	// Finally are asked for when all turns have ended, each until it is granted; and of jobs
+	// each that was asked for, until it is done.
+	Finally []Want `json:"finally,omitempty"`
 }
 
 // A worker's answers are lines of a letter, a space, and JSON.
@@ -52,6 +57,7 @@ const (
 	AccessLine  = 'a' // an Access
 	FailureLine = 'f' // a Failure
 	ExtendLine  = 'x' // an Extension
+	CallLine    = 'c' // a Call
 	StartedLine = 's' // {}
 	DrainedLine = 'd' // {}
 	EndedLine   = 'z' // an Ended

@@ -23,12 +23,14 @@ type part struct {
 	draining chan struct{}
 	running  sync.WaitGroup
 	accesses atomic.Uint64
+	calls    atomic.Uint64
 
 	mu      sync.Mutex
 	locks   Locks
 	retired sync.WaitGroup // clients on their way out
 	errs    error          // of their ends
 	cancels map[int]context.CancelFunc
+	slots   map[string]map[string]bool // of the jobs that were asked for, by name
 }
 
 func begin(open Opener, s Script, say *speaker) (*part, error) {
@@ -38,6 +40,7 @@ func begin(open Opener, s Script, say *speaker) (*part, error) {
 		before:   runtime.NumGoroutine(),
 		draining: make(chan struct{}),
 		cancels:  map[int]context.CancelFunc{},
+		slots:    map[string]map[string]bool{},
 	}
 	var err error
 	if p.locks, err = open(s.Setting); err != nil {
@@ -76,6 +79,7 @@ func (p *part) drain() {
 	close(p.draining)
 	go func() {
 		p.running.Wait()
+		p.finish()
 		p.say.line(DrainedLine, struct{}{})
 	}()
 }

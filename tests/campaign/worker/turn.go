@@ -44,47 +44,66 @@ func (r *routine) turn() {
 	if r.chance(p.script.Impatient) {
 		defer time.AfterFunc(upTo(r.random, p.script.Patience), cancel).Stop()
 	}
-	a := p.record.Ask(r.number, w.Name)
+	_ = r.get(ctx, w)
+}
+
+// get asks for a lock, in the way that is used for its kind, and uses it if it is granted.
+func (r *routine) get(ctx context.Context, w Want) error {
 	switch w.Share {
-	case Reading:
-		a.Share(1)
-	case Permits:
-		a.Share(w.Take)
+	case Job:
+		slot := w.slot()
+		r.part.tried(w.Name, slot)
+		return r.job(ctx, w, slot)
+	case Leading:
+		return r.lead(ctx, w)
 	}
+	return r.acquire(ctx, w)
+}
+
+// acquire asks for a lock, uses it if it is granted, and releases it.
+func (r *routine) acquire(ctx context.Context, w Want) error {
+	p := r.part
+	a := r.ask(w)
 	lease, err := p.client().Acquire(ctx, w)
 	if err != nil {
-		a.GaveUp()
+		a.gaveUp()
 		if ctx.Err() == nil {
 			p.say.line(FailureLine, Failure{"acquire", err.Error()})
 		}
-		return
+		return err
 	}
-	fence := lease.Fence()
-	deadline := lease.Deadline()
-	a.Since(deadline.Add(-(w.TTL - w.TTL/100 - 2*time.Millisecond)))
-	a.Granted(fence, deadline, 0)
-	lost := r.hold(w, a, lease)
+	lease, _ = r.use(w, a, lease)
+	if err := lease.Release(ctx); err != nil {
+		p.say.line(FailureLine, Failure{"release", err.Error()})
+	}
+	return nil
+}
+
+// use uses what was granted, until it is to be given back or was lost. The lease that it
+// returns is what is left.
+func (r *routine) use(w Want, a attempts, lease Lease) (rest Lease, lost bool) {
+	fences := fencesOf(w, lease)
+	a.granted(w, lease)
+	lost = r.hold(w, a, lease)
 	if held, ok := lease.(Reentrant); ok && w.Again && !lost {
 		lease, lost = r.again(w, a, lease, held)
 	}
-	a.Released(lease.Deadline())
+	a.released(lease.Deadline())
 	if lost {
 		// Who does not look would write now. The resource has to refuse that, if
 		// somebody else was there meanwhile.
 		select {
 		case <-time.After(upTo(r.random, w.TTL/4)):
-		case <-p.draining:
+		case <-r.part.draining:
 		}
-		r.access(w, fence, true, 0)
+		r.access(w, fences, true, 0)
 	}
-	if err := lease.Release(ctx); err != nil {
-		p.say.line(FailureLine, Failure{"release", err.Error()})
-	}
+	return lease, lost
 }
 
 // hold uses the guarded resource while the lease lasts, and reports whether it was
 // lost.
-func (r *routine) hold(w Want, a *history.Attempt, lease Lease) (lost bool) {
+func (r *routine) hold(w Want, a attempts, lease Lease) (lost bool) {
 	p := r.part
 	if p.isDraining() {
 		return false
@@ -94,7 +113,7 @@ func (r *routine) hold(w Want, a *history.Attempt, lease Lease) (lost bool) {
 		if lease.Err() != nil {
 			return true
 		}
-		r.access(w, lease.Fence(), false, held)
+		r.access(w, fencesOf(w, lease), false, held)
 		if r.chance(p.script.Overdue) {
 			d = w.TTL + w.TTL/4
 		}
@@ -110,7 +129,7 @@ func (r *routine) hold(w Want, a *history.Attempt, lease Lease) (lost bool) {
 		if lease.Err() != nil {
 			return true
 		}
-		r.access(w, lease.Fence(), true, held)
+		r.access(w, fencesOf(w, lease), true, held)
 		if lease.Err() != nil {
 			return true
 		}
@@ -121,7 +140,7 @@ func (r *routine) hold(w Want, a *history.Attempt, lease Lease) (lost bool) {
 }
 
 // again acquires the lock again, gives one of the two leases up, and goes on with the other.
-func (r *routine) again(w Want, a *history.Attempt, outer Lease, held Reentrant) (rest Lease, lost bool) {
+func (r *routine) again(w Want, a attempts, outer Lease, held Reentrant) (rest Lease, lost bool) {
 	inner, err := held.Again()
 	if err != nil {
 		r.part.say.line(FailureLine, Failure{"acquire again", err.Error()})
@@ -137,7 +156,7 @@ func (r *routine) again(w Want, a *history.Attempt, outer Lease, held Reentrant)
 	return rest, r.hold(w, a, rest)
 }
 
-func (r *routine) extend(w Want, a *history.Attempt, lease Lease) bool {
+func (r *routine) extend(w Want, a attempts, lease Lease) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), w.TTL)
 	defer cancel()
 	if err := lease.Extend(ctx, w.TTL/2+upTo(r.random, w.TTL)); err != nil {
@@ -145,17 +164,23 @@ func (r *routine) extend(w Want, a *history.Attempt, lease Lease) bool {
 		return lease.Err() == nil
 	}
 	r.part.say.line(ExtendLine, Extension{w.Name, lease.Fence()})
-	a.Extended(lease.Deadline())
+	a.extended(lease.Deadline())
 	return true
 }
 
-// access reads or writes the guarded resource, as far as the holder may. The lease was held
-// at some time after held; 0: it is known to be over.
-func (r *routine) access(w Want, fence uint64, write bool, held int64) {
+// access reads or writes the guarded resource of each lock, as far as the holder may. The
+// lease was held at some time after held; 0: it is known to be over.
+func (r *routine) access(w Want, fences map[string]uint64, write bool, held int64) {
 	if w.Share == Permits || w.Share == Reading && write {
 		return
 	}
-	p, name := r.part, w.Name
+	for _, name := range w.Names() {
+		r.accessOne(name, fences[name], write, held)
+	}
+}
+
+func (r *routine) accessOne(name string, fence uint64, write bool, held int64) {
+	p := r.part
 	x := Access{ID: p.accesses.Add(1), Process: pid, Goroutine: r.number, Name: name, Fence: fence, Write: write, Held: held, Late: held == 0}
 	if write {
 		x.Value = uint64(pid)<<32 | x.ID

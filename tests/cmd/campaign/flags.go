@@ -31,8 +31,8 @@ func campaigning(ctx context.Context, args []string, stdout, stderr io.Writer) i
 	flags.BoolVar(&cfg.StopAtViolation, "stop", false, "stop at the first violation")
 	servers := flags.String("servers", "", "servers to choose from, by `name`, with commas; empty: all")
 	kinds := flags.String("kinds", "", "kinds of faults to choose from, by `name`, with commas; none: no faults; empty: all")
-	subject := flags.String("subject", "mutex", "the `kind` of lock: mutex, rwmutex or semaphore")
-	mode := flags.String("mode", string(campaign.Default), "default or strict: what the locks do when the server loses its data")
+	subject := flags.String("subject", "mutex", "the `kind` of lock: "+subjects())
+	mode := flags.String("mode", string(campaign.Default), "default or strict: what the locks do when the server loses its data; of a quorum it is strict")
 	worker := flags.String("worker", "", "`package` of the processes that use locks; empty: this library's")
 	build := flags.String("build", "", "further `arguments` of go build for them, such as -race")
 	replay := flags.Uint64("replay", 0, "play the history of this `seed` again, with exactly the kinds given, -histories times")
@@ -55,13 +55,13 @@ func campaigning(ctx context.Context, args []string, stdout, stderr io.Writer) i
 	if cfg.Mode != campaign.Default && cfg.Mode != campaign.Strict {
 		return fail(fmt.Errorf("no mode %q", *mode))
 	}
-	for _, s := range []campaign.Subject{campaign.Mutex{}, campaign.ReadWrite{}, campaign.Permits{}} {
+	for _, s := range campaign.Subjects {
 		if s.Name() == *subject {
 			cfg.Subject = s
 		}
 	}
 	if cfg.Subject == nil {
-		return fail(fmt.Errorf("no kind of lock %q", *subject))
+		return fail(fmt.Errorf("no kind of lock %q; there are %s", *subject, subjects()))
 	}
 	if *list {
 		return listKinds(stdout, &cfg)
@@ -104,6 +104,15 @@ func campaigning(ctx context.Context, args []string, stdout, stderr io.Writer) i
 		return 1
 	}
 	return 0
+}
+
+// subjects are the names of all kinds of locks.
+func subjects() string {
+	var names []string
+	for _, s := range campaign.Subjects {
+		names = append(names, s.Name())
+	}
+	return strings.Join(names, ", ")
 }
 
 func listKinds(stdout io.Writer, cfg *campaign.Config) int {

@@ -19,7 +19,14 @@ type locks struct {
 }
 
 func open(s worker.Setting) (worker.Locks, error) {
-	rdb := redis.NewClient(&redis.Options{Addr: s.Addr, DialTimeout: s.CommandTimeout, ReadTimeout: s.CommandTimeout})
+	if s.Nodes != nil {
+		return openQuorum(s)
+	}
+	return openAt(s, s.Addr)
+}
+
+func openAt(s worker.Setting, addr string) (*locks, error) {
+	rdb := redis.NewClient(&redis.Options{Addr: addr, DialTimeout: s.CommandTimeout, ReadTimeout: s.CommandTimeout})
 	client, err := holdfast.New(holdfastgoredis.New(rdb), &holdfast.Config{
 		CommandTimeout: s.CommandTimeout,
 		RetryTimeout:   s.RetryTimeout,
@@ -31,7 +38,8 @@ func open(s worker.Setting) (worker.Locks, error) {
 	return &locks{rdb, client}, err
 }
 
-func (l *locks) Acquire(ctx context.Context, w worker.Want) (worker.Lease, error) {
+// optionsOf are the options of a lock.
+func optionsOf(w worker.Want) []holdfast.Option {
 	options := []holdfast.Option{holdfast.TTL(w.TTL), holdfast.Renew(!w.Fixed), holdfast.Reentrant(w.Again)}
 	if w.Key != "" {
 		options = append(options, holdfast.Key(w.Key))
@@ -42,6 +50,14 @@ func (l *locks) Acquire(ctx context.Context, w worker.Want) (worker.Lease, error
 	if w.Poll > 0 {
 		options = append(options, holdfast.Poll(w.Poll, 0))
 	}
+	if w.NodeTimeout > 0 {
+		options = append(options, holdfast.NodeTimeout(w.NodeTimeout))
+	}
+	return options
+}
+
+func (l *locks) Acquire(ctx context.Context, w worker.Want) (worker.Lease, error) {
+	options := optionsOf(w)
 	var lock *holdfast.Lock
 	switch w.Share {
 	case worker.Whole:
@@ -52,7 +68,13 @@ func (l *locks) Acquire(ctx context.Context, w worker.Want) (worker.Lease, error
 		lock = l.client.RWMutex(w.Name, options...).Writer()
 	case worker.Permits:
 		lock = l.client.Semaphore(w.Name, w.Permits, append(options, holdfast.Weight(w.Take))...).Lock
+	case worker.Together:
+		lock = l.client.Multi(w.Names(), options...)
 	}
+	return acquire(ctx, lock, w)
+}
+
+func acquire(ctx context.Context, lock *holdfast.Lock, w worker.Want) (worker.Lease, error) {
 	acquire := lock.Acquire
 	if w.Try {
 		acquire = lock.TryAcquire
@@ -70,6 +92,31 @@ func (l *locks) Close(ctx context.Context) error {
 	return errors.Join(l.client.Close(ctx), l.rdb.Close())
 }
 
+// Do is Once.Do, or Once.TryDo.
+func (l *locks) Do(ctx context.Context, w worker.Want, slot string, job func(worker.Lease) (string, error)) (worker.Done, error) {
+	window := holdfast.Every(w.Window)
+	if slot != "" {
+		window = holdfast.SlotKey(slot, time.Hour)
+	}
+	once := l.client.Once(w.Name, window, optionsOf(w)...)
+	do := once.Do
+	if w.Try {
+		do = once.TryDo
+	}
+	run, err := do(ctx, func(_ context.Context, got *holdfast.Lease) (string, error) { return job(lease{got, once.Lock()}) })
+	return worker.Done{Fence: run.Fence, Result: run.Result, At: run.Completed.UnixMicro(), Try: run.Try, Here: run.Here}, err
+}
+
+// Lead is Election.Run.
+func (l *locks) Lead(ctx context.Context, w worker.Want, lead func(worker.Lease) bool) error {
+	return l.client.Election(w.Name, optionsOf(w)...).Run(ctx, func(_ context.Context, term *holdfast.Lease) error {
+		if lead(lease{Lease: term}) {
+			return holdfast.ErrResign
+		}
+		return nil
+	})
+}
+
 type lease struct {
 	*holdfast.Lease
 	lock *holdfast.Lock
@@ -84,6 +131,8 @@ func (l lease) Again() (worker.Lease, error) {
 }
 
 func (l lease) Fence() uint64 { return l.Token() }
+
+func (l lease) Fences() map[string]uint64 { return l.Tokens() }
 
 func (l lease) Done() <-chan struct{} { return l.Context().Done() }
 

@@ -20,6 +20,7 @@ func (Once) Draw(random *rand.Rand, p *Plan, n Name) []worker.Want {
 	var wants []worker.Want
 	for range 1 + random.IntN(2) {
 		w := onceWant(p, n, drawWant(random, p, n))
+		w.Fixed = w.Fixed || random.IntN(3) == 0
 		wants = append(wants, w)
 	}
 	return wants

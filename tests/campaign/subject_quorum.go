@@ -36,6 +36,9 @@ func (Quorum) Draw(random *rand.Rand, p *Plan, n Name) []worker.Want {
 	if random.IntN(4) > 0 { // otherwise it is the default
 		w.NodeTimeout = w.TTL / 4
 	}
+	if random.IntN(3) == 0 { // for long enough to be held when most nodes lose it
+		w.Hold = w.TTL / 2
+	}
 	return []worker.Want{w}
 }
 

@@ -212,4 +212,81 @@ var All = []Mutant{
 		Edits:   []overlay.Edit{edit("grant.go", "	if len(g.joined) == 0 {\n		return false", "	if true {\n		return false")},
 		Rules:   []campaign.Rule{campaign.Overlap},
 	},
+
+	{
+		Name: "part-kept", About: "a part of several locks is kept when another cannot be had",
+		Subject: campaign.Multi{},
+		Edits:   []overlay.Edit{edit("multi.go", "			l.c.tasks.run(func() { _ = lease.Release(context.Background()) })", "			_ = lease")},
+		Rules:   []campaign.Rule{campaign.Wakeup, campaign.Leak},
+	},
+	{
+		Name: "no-canonical-order", About: "several locks are acquired in the order in which they are named",
+		Subject: campaign.Multi{},
+		Edits:   []overlay.Edit{edit("multi.go", "return strings.Compare(l.parts[i].keys.Lock, l.parts[j].keys.Lock)", "return i - j")},
+		Rules:   []campaign.Rule{campaign.Wakeup},
+	},
+	{
+		Name: "lost-part-unnoticed", About: "several locks are held as long as one of them is",
+		Subject: campaign.Multi{},
+		Edits: []overlay.Edit{
+			edit("multi.go", "return (&bundle{l: l, need: len(leases)}).lease(ctx, leases), false, nil", "return (&bundle{l: l, need: 1}).lease(ctx, leases), false, nil"),
+			edit("multi.go", "return (&bundle{l: l, need: len(leases)}).lease(ctx, leases), nil", "return (&bundle{l: l, need: 1}).lease(ctx, leases), nil"),
+		},
+		Kinds: []string{"process-pause-long", "server-pause-long", "late-replies"}, Rules: []campaign.Rule{campaign.Overlap},
+	},
+	{
+		Name: "failure-counts", About: "a job's run counts though it failed",
+		Subject: campaign.Once{},
+		Edits:   []overlay.Edit{edit("once.go", "		result, err := f(ctx, lease)\n		if err == nil {", "		result, err := f(ctx, lease)\n		if err != ErrInvalid {")},
+		Rules:   []campaign.Rule{campaign.Counting},
+	},
+	{
+		Name: "begun-counts", About: "a job's run counts from when it begins, also if its process dies",
+		Subject: campaign.Once{},
+		Edits:   []overlay.Edit{script("once_begin", "  redis.call('HSET', record, 'tries', tries + 1, 'first', whole(first), 'last', fence)", "  redis.call('HSET', record, 'tries', tries + 1, 'first', whole(first), 'last', fence, 'done', whole(now), 'fence', fence, 'info', '{}', 'result', '', 'count', '1')")},
+		Kinds:   []string{"process-killed"}, Rules: []campaign.Rule{campaign.Counting},
+	},
+	{
+		Name: "completed-unlocked", About: "a run counts though its lock was lost, and another has run the job since",
+		Subject: campaign.Once{},
+		Edits: []overlay.Edit{
+			script("once_complete", "  if not value or string.sub(value, 1, #mine) ~= mine then", "  if false then"),
+			edit("once.go", "	if err := lease.Err(); err != nil {\n		return err\n	}\n	return ctx.Err()", "	return nil"),
+			edit("once.go", "run, err = o.Complete(ctx, lease, result)", "run, err = o.Complete(context.WithoutCancel(ctx), lease, result)"),
+		},
+		Kinds: paused, Rules: []campaign.Rule{campaign.Counting},
+	},
+	{
+		Name: "leads-on", About: "a leader does not look whether its lease is over",
+		Subject: campaign.Election{},
+		Edits: []overlay.Edit{
+			edit("lease.go", "l.ended == nil && l.g.expired(clock.Now())", "!l.g.l.set.apart && l.ended == nil && l.g.expired(clock.Now())"),
+			edit("grant.go", "	if g.expired(now) {\n		g.lose(g.expiry())", "	if g.expired(now) && g.l.set.apart {\n		return\n	}\n	if g.expired(now) {\n		g.lose(g.expiry())"),
+		},
+		Kinds: paused, Rules: []campaign.Rule{campaign.Overlap},
+	},
+	{
+		Name: "half-a-quorum", About: "N/2 nodes are enough",
+		Subject: campaign.Quorum{},
+		Edits:   []overlay.Edit{edit("quorum.go", "need: n/2 + 1", "need: n / 2")},
+		Rules:   []campaign.Rule{campaign.Overlap, campaign.Fences},
+	},
+	{
+		Name: "no-incarnation", About: "a node that restarted, or was emptied, grants at once",
+		Subject: campaign.Quorum{},
+		Edits:   []overlay.Edit{script("node", "local function refusal()\n", "local function refusal()\n  if true then\n    return nil\n  end\n")},
+		Kinds:   []string{"wiped-restart", "flushall"}, Rules: []campaign.Rule{campaign.Overlap, campaign.Fences},
+	},
+	{
+		Name: "fence-told-nobody", About: "a fence is not told to the nodes that are below it",
+		Subject: campaign.Quorum{},
+		Edits:   []overlay.Edit{edit("quorum_acquire.go", "	if known >= q.need {\n		return fence, nil\n	}", "	if known >= 0 {\n		return fence, nil\n	}")},
+		Kinds:   []string{"server-pause-long", "refused-connections", "lost-reply"}, Rules: []campaign.Rule{campaign.Fences},
+	},
+	{
+		Name: "counter-forgotten", About: "a node that lost its fence counter is not told of those of the others",
+		Subject: campaign.Quorum{},
+		Edits:   []overlay.Edit{script("node_raise", "known > 0 and raise_counter(known) or read_counter() or 0", "read_counter() or 0")},
+		Kinds:   []string{"older-restart"}, Rules: []campaign.Rule{campaign.Fences},
+	},
 }

@@ -55,6 +55,9 @@ func Hunt(ctx context.Context, m Mutant, servers []server.Binary, seeds ...uint6
 		Servers: servers, Lanes: 8, Histories: histories,
 		Subject: m.Subject, Kinds: m.Kinds, Calm: len(m.Kinds) == 0, StopAt: m.Rules,
 	}
+	if m.Subject != nil {
+		cfg.Lanes /= m.Subject.Nodes()
+	}
 	if m.Naive != "" {
 		cfg.Worker = naiveWorker
 		cfg.BuildArgs = []string{"-ldflags", "-X main.which=" + m.Naive}

@@ -61,6 +61,13 @@ func (r *routine) job(ctx context.Context, w Want, slot string) error {
 		p.say.line(CallLine, c)
 		_, lost := r.use(w, a, lease)
 		a = nil
+		if w.Fixed && w.TTL < time.Second && r.chance(10) { // it takes longer than its lease
+			select {
+			case <-time.After(w.TTL + w.TTL/4):
+			case <-p.draining:
+			}
+			lost = true
+		}
 		if !p.isDraining() && (lost && r.chance(50) || r.chance(30)) {
 			return "", errJob
 		}

@@ -104,6 +104,7 @@ type Want struct {
 	Try     bool          `json:"try,omitempty"`      // do not wait
 	Again   bool          `json:"again,omitempty"`    // acquire it again while it is held
 	Weight  int           `json:"weight"`             // how often, beside the others
+	Hold    time.Duration `json:"hold,omitempty"`     // at most; 0: as the script says
 
 	Share   Share `json:"share,omitempty"`   // of a lock that several may hold
 	Permits int   `json:"permits,omitempty"` // of a semaphore

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"math/rand/v2"
 	"time"
@@ -108,7 +109,7 @@ func (r *routine) hold(w Want, a attempts, lease Lease) (lost bool) {
 	if p.isDraining() {
 		return false
 	}
-	for d := upTo(r.random, p.script.Hold); ; d = 0 {
+	for d := upTo(r.random, cmp.Or(w.Hold, p.script.Hold)); ; d = 0 {
 		held := history.Now()
 		if lease.Err() != nil {
 			return true

@@ -113,10 +113,14 @@ soak() { # soak TIME
   local all
   all=$(seconds "$1")
   mkdir -p "$kept" && : >"$kept/output"
-  hunt default $((all / 2))s
+  hunt default $((all * 3 / 8))s
   hunt strict $((all / 12 + 5))s
   hunt default $((all / 12 + 5))s rwmutex
   hunt default $((all / 12 + 5))s semaphore
+  hunt default $((all / 24 + 5))s multi
+  hunt default $((all / 24 + 5))s once
+  hunt default $((all / 24 + 5))s election
+  hunt strict $((all / 12 + 5))s quorum
   longer $((all / 4 + 5))s "$replayable" ./simulation -run Simulation
   longer $((all / 60 + 5))s -race ./processes
   longer "$1" "" ./dataloss -run 'Strict|Overlap' -parallel 12 # they wait, most of the time
@@ -129,10 +133,14 @@ soak() { # soak TIME
 
 slice() {
   mkdir -p "$kept" && : >"$kept/output"
-  hunt default 150s
+  hunt default 120s
   hunt strict 40s
-  hunt default 40s rwmutex
-  hunt default 40s semaphore
+  hunt default 30s rwmutex
+  hunt default 30s semaphore
+  hunt default 20s multi
+  hunt default 20s once
+  hunt default 20s election
+  hunt strict 30s quorum
   run "100 simulated hours" tests tell env HOLDFAST_SIMULATE_HOURS=100 go test $replayable -count=1 -v -timeout 0 -run Simulation ./simulation
   run "every mutant" tests tell env HOLDFAST_MUTANTS=all go test -count=1 -v -timeout 0 -run FoundOut ./mutants
   report

@@ -34,6 +34,20 @@ func TestSlice(t *testing.T) {
 	}
 }
 
+// Every kind of lock has histories. Longer campaigns of those that TestSlice leaves out are in
+// soaks and slices.
+func TestEverySubjectIsPlayed(t *testing.T) {
+	for _, s := range Subjects {
+		t.Run(s.Name(), func(t *testing.T) {
+			t.Parallel()
+			report := judged(t, Config{Dir: t.TempDir(), Lanes: 2, Histories: 2, Subject: s, Kinds: []string{"server-pause", "process-killed"}})
+			if report.Subject != s.Name() || report.Histories+report.Void < 2 || report.Grants < 5 {
+				t.Errorf("of %s: %d histories, %d void, %d grants", report.Subject, report.Histories, report.Void, report.Grants)
+			}
+		})
+	}
+}
+
 // judged runs a campaign that must find nothing, and shows its report.
 func judged(t *testing.T, cfg Config) *Report {
 	t.Helper()

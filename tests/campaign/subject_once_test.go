@@ -33,7 +33,7 @@ func told(c worker.Call, fence uint64, returned int64) worker.Call {
 
 // failed is a call that ran the job, which failed, or was ended with its process.
 func failed(slot string, fence uint64, held int64) worker.Call {
-	return worker.Call{Slot: slot, Window: 100 * time.Microsecond, Fence: fence, Held: held, Error: "it failed"}
+	return worker.Call{Slot: slot, Window: 100 * time.Microsecond, Fence: fence, Held: held, Result: fmt.Sprint(fence), Error: "it failed"}
 }
 
 // unsure is a call that ran the job, but does not know whether that counts.

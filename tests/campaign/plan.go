@@ -179,6 +179,9 @@ func (p *Plan) patience() time.Duration {
 	looks := time.Duration(len(p.Processes)+1) * 2400 * time.Millisecond
 	for _, want := range p.Processes[0].Finally { // that of one process after that of another
 		extra += time.Duration(len(p.Processes)) * want.TTL
+		if want.NodeTimeout > 0 { // which a busy machine needs many tries to keep
+			extra += 20 * time.Second
+		}
 	}
 	return extra + 2*p.LongestTTL + looks + 2*time.Second + 2*p.Processes[0].RetryTimeout + 15*time.Second
 }

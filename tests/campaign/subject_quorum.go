@@ -26,7 +26,7 @@ func (Quorum) Nodes() int { return nodes }
 
 // Prepare leaves nodes time to answer: a quarter of the TTL at most.
 func (Quorum) Prepare(p *Plan) {
-	p.ShortTTL += 400 * time.Millisecond
+	p.ShortTTL += 600 * time.Millisecond
 	p.LongestTTL = p.ShortTTL
 }
 

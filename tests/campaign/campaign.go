@@ -1,12 +1,14 @@
-// Package campaign runs histories: random processes use locks on a real server while
-// faults happen, alone and in pairs, and every history is judged. What a history does
+// Package campaign runs histories: random processes use locks on a real server, or several,
+// while faults happen, alone and in pairs, and every history is judged. What a history does
 // follows from a seed; when exactly it does it, does not.
 //
 // To join:
 //
 //   - A kind of fault is a Kind in one of the kinds_*.go files.
-//   - Another primitive is a Subject, which says how it is asked for and who may hold
-//     it beside whom; and worker.Want gets what it needs to be asked for.
+//   - Another primitive is a Subject, which says how it is asked for, who may hold
+//     it beside whom, what else it promises, and what is to be had when the faults are
+//     over; and worker.Want gets what it needs to be asked for. One whose holder is
+//     called, and not given a lease, is one of the further interfaces of worker.Locks.
 //   - Another way to lock, such as a broken one, is a package main that calls
 //     worker.Main with its own worker.Opener: Config.Worker. The library with other
 //     sources is built with Config.BuildArgs "-overlay FILE".

@@ -226,15 +226,6 @@ var All = []Mutant{
 		Rules:   []campaign.Rule{campaign.Wakeup},
 	},
 	{
-		Name: "lost-part-unnoticed", About: "several locks are held as long as one of them is",
-		Subject: campaign.Multi{},
-		Edits: []overlay.Edit{
-			edit("multi.go", "return (&bundle{l: l, need: len(leases)}).lease(ctx, leases), false, nil", "return (&bundle{l: l, need: 1}).lease(ctx, leases), false, nil"),
-			edit("multi.go", "return (&bundle{l: l, need: len(leases)}).lease(ctx, leases), nil", "return (&bundle{l: l, need: 1}).lease(ctx, leases), nil"),
-		},
-		Kinds: []string{"process-pause-long", "server-pause-long", "late-replies"}, Rules: []campaign.Rule{campaign.Overlap},
-	},
-	{
 		Name: "failure-counts", About: "a job's run counts though it failed",
 		Subject: campaign.Once{},
 		Edits:   []overlay.Edit{edit("once.go", "		result, err := f(ctx, lease)\n		if err == nil {", "		result, err := f(ctx, lease)\n		if err != ErrInvalid {")},

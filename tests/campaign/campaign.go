@@ -15,6 +15,7 @@
 package campaign
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -84,12 +85,7 @@ func (c *Config) fill() (err error) {
 			return err
 		}
 	}
-	if c.Mode == "" {
-		c.Mode = Default
-	}
-	if c.Subject.Nodes() > 1 {
-		c.Mode = Strict
-	}
+	c.Mode = c.mode()
 	if c.Worker == "" {
 		c.Worker = workerPackage
 	}
@@ -280,6 +276,17 @@ func (r *run) count(e Entry) {
 	}
 	r.report.Pairs, r.report.LeastPair, r.report.LeastAlone = r.coverage.state()
 }
+
+// mode is what the locks do when a server loses its data.
+func (c *Config) mode() Mode {
+	if c.subject().Nodes() > 1 {
+		return Strict
+	}
+	return cmp.Or(c.Mode, Default)
+}
+
+// Within reports whether exclusion is promised while a fault of that kind goes on.
+func (c *Config) Within(k *Kind) bool { return k.Within(c.mode()) }
 
 // subject is the kind of lock that is tested.
 func (c *Config) subject() Subject {

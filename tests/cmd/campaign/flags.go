@@ -122,7 +122,7 @@ func listKinds(stdout io.Writer, cfg *campaign.Config) int {
 	}
 	for _, k := range kinds {
 		model := "within"
-		if !k.Within(cfg.Mode) {
+		if !cfg.Within(k) {
 			model = "outside"
 		}
 		fmt.Fprintf(stdout, "%-20s %s the model\n", k.Name, model)

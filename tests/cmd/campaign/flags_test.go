@@ -23,8 +23,18 @@ func TestList(t *testing.T) {
 	}
 }
 
+func TestListOfAQuorum(t *testing.T) {
+	var out, errs bytes.Buffer
+	if code := campaigning(t.Context(), []string{"-list", "-subject", "quorum"}, &out, &errs); code != 0 {
+		t.Fatalf("exit code %d: %s", code, errs.String())
+	}
+	if text := out.String(); strings.Contains(text, "deaf-subscriptions") || strings.Count(text, "outside the model") != 3 {
+		t.Errorf("of a quorum, which is Strict and does not wait for notifications:\n%s", text)
+	}
+}
+
 func TestWrongUse(t *testing.T) {
-	for _, args := range []string{"-mode odd", "-kinds no-such-kind", "-servers none-such", "-for soon", "-no-such-flag"} {
+	for _, args := range []string{"-mode odd", "-kinds no-such-kind", "-servers none-such", "-for soon", "-subject odd", "-no-such-flag"} {
 		var out, errs bytes.Buffer
 		if code := campaigning(t.Context(), strings.Fields(args), &out, &errs); code != 2 || errs.Len() == 0 || out.Len() != 0 {
 			t.Errorf("%s: exit code %d, %q, %q", args, code, out.String(), errs.String())

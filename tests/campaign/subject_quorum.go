@@ -24,10 +24,12 @@ func (Quorum) HasExactKeys() bool { return false }
 
 func (Quorum) Nodes() int { return nodes }
 
-// Prepare leaves nodes time to answer: a quarter of the TTL at most.
+// Prepare leaves nodes time to answer, a quarter of the TTL at most; and to come back from
+// their quarantine while there is more to come.
 func (Quorum) Prepare(p *Plan) {
 	p.ShortTTL += 600 * time.Millisecond
 	p.LongestTTL = p.ShortTTL
+	p.Active *= 3
 }
 
 func (Quorum) Draw(random *rand.Rand, p *Plan, n Name) []worker.Want {

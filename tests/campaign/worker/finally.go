@@ -22,14 +22,16 @@ func (p *part) finish() {
 	}
 }
 
-// insist does something until it succeeds.
+// insist does something until it succeeds, less and less often: what is asked in vain, given up
+// and taken back can keep a busy machine so busy that nothing is answered in time.
 func (p *part) insist(do func() error) {
-	for begun := time.Now(); ; {
+	begun := time.Now()
+	for pause := 20 * time.Millisecond; ; pause = min(2*pause, 2*time.Second) {
 		err := do()
 		if err == nil {
 			return
 		}
-		time.Sleep(20 * time.Millisecond)
+		time.Sleep(pause/2 + rand.N(pause))
 		q, ok := p.client().(Quorums)
 		if !ok || !p.script.Operator || !q.NeedAdmission(err) {
 			continue

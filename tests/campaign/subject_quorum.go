@@ -25,8 +25,10 @@ func (Quorum) HasExactKeys() bool { return false }
 func (Quorum) Nodes() int { return nodes }
 
 // Prepare leaves nodes time to answer, a quarter of the TTL at most; and to come back from
-// their quarantine while there is more to come.
+// their quarantine while there is more to come. Connections are not given up soon: on a busy
+// machine, processes that set up new ones to three servers again and again do nothing else.
 func (Quorum) Prepare(p *Plan) {
+	p.CommandTimeout += 1500 * time.Millisecond
 	p.ShortTTL += 600 * time.Millisecond
 	p.LongestTTL = p.ShortTTL
 	p.Active *= 3

@@ -33,7 +33,20 @@ type attempt struct {
 	// unanswered is the not-after of sendings that may have been, or may yet be,
 	// carried out without our knowing; server time in µs, 0 when there are none.
 	unanswered int64
+	// ending is how its lease was released, where that matters.
+	ending ending
 }
+
+// ending says how a party of a latch or a barrier ends, as its scripts have it. For other
+// locks it makes no difference.
+type ending string
+
+const (
+	unaware        ending = "" // it never knew that it was one
+	hasLeft        ending = "left"
+	hasDied        ending = "died"
+	hasCountedDown ending = "done"
+)
 
 func (l *Lock) newAttempt() *attempt {
 	return &attempt{l: l, token: randomText()}
@@ -231,7 +244,7 @@ func (a *attempt) abandon() {
 	}
 	c := a.l.c
 	c.tasks.run(func() {
-		c.takeBack(a.l, a.token, a.member, a.unanswered)
+		c.takeBack(a.l, a.token, a.member, a.unanswered, a.ending)
 		a.forget()
 	})
 }
@@ -246,10 +259,10 @@ func (a *attempt) succeed() {
 
 // takeBack sends a release for a token until it is answered, or there is nothing left
 // that it could release.
-func (c *Client) takeBack(l *Lock, token, member string, tombstone int64) {
+func (c *Client) takeBack(l *Lock, token, member string, tombstone int64, how ending) {
 	end := time.Now().Add(l.set.term() + c.cfg.RetryTimeout + c.cfg.CommandTimeout)
 	for pause := 250 * time.Millisecond; ; pause = min(2*pause, 5*time.Second) {
-		_, _, err := c.release(context.Background(), l, token, member, tombstone)
+		_, _, err := c.release(context.Background(), l, token, member, tombstone, how)
 		switch kind := kindOfError(err); {
 		case err == nil, kind == ErrWrongType, kind == ErrUnsupported, time.Now().After(end):
 			return
@@ -273,10 +286,13 @@ func kindOfError(err error) error {
 
 // release ends whatever the server has of a token, as call does. Where the keys of a
 // lock are on different nodes, or may be, it drops a lock that nobody waits for.
-func (c *Client) release(ctx context.Context, l *Lock, token, member string, tombstone int64) (a answer, unanswered bool, err error) {
+func (c *Client) release(ctx context.Context, l *Lock, token, member string, tombstone int64, how ending) (a answer, unanswered bool, err error) {
 	rq := request{
 		op: "release", lock: l, script: l.set.kind.release, urgent: true,
 		args: []string{l.flags(""), token, member, strconv.FormatInt(tombstone, 10)},
+	}
+	if l.set.hasParties() {
+		rq.args = append(rq.args, string(how))
 	}
 	drop := request{
 		op: "release", lock: l, script: script.Drop, urgent: true, lockOnly: true,

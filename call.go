@@ -42,7 +42,7 @@ func (c *Client) call(ctx context.Context, rq request) (a answer, unanswered boo
 }
 
 // achieves has what durable requests are answered when they achieved what they are for.
-var achieves = map[string]bool{"granted": true, "renewed": true, "weighed": true, "begun": true, "completed": true}
+var achieves = map[string]bool{"granted": true, "renewed": true, "weighed": true, "begun": true, "completed": true, "counted": true, "reset": true, "tripped": true, "waiting": true}
 
 // keysOf is what a script may need of a lock.
 func (c *Client) keysOf(l *Lock) []string {
@@ -218,6 +218,7 @@ var kinds = []struct {
 	{"BADFENCE", ErrWrongType},
 	{"BADKIND", ErrWrongType},
 	{"BADLIMIT", ErrPermits},
+	{"BADPARTIES", ErrParties},
 	{"READONLY", ErrReadOnly},
 	{"LOADING", ErrLoading},
 	{"OOM", ErrOutOfMemory},

@@ -193,7 +193,8 @@ func (c *campaign) step() *grant {
 // has answered it, only its context bounds it.
 func (c *campaign) failed(err error) {
 	// What this attempt met need not meet the next: it may want less.
-	own := errors.Is(err, errLate) || errors.Is(err, ErrReplicas) || errors.Is(err, ErrPermits) || errors.Is(err, ErrDepth)
+	own := errors.Is(err, errLate) || errors.Is(err, ErrReplicas) || errors.Is(err, ErrPermits) ||
+		errors.Is(err, ErrParties) || errors.Is(err, ErrDepth)
 	if c.answered && !own && passing(kindOfError(err)) {
 		c.pause(jitter(500*time.Millisecond, 50))
 		return

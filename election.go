@@ -116,13 +116,6 @@ func (e *Election) announce() {
 // Leader says who leads: ErrNotHeld if nobody does. It changes nothing.
 func (e *Election) Leader(ctx context.Context) (Holder, error) { return e.lock.Holder(ctx) }
 
-// maxWatchRest is the longest time between two looks of a watcher that is subscribed,
-// maxDeafRest of one that is not.
-const (
-	maxWatchRest = 30 * time.Second
-	maxDeafRest  = time.Second
-)
-
 // Watch yields who leads: at once, and whenever that changes; nil when nobody does. It is
 // notified of changes by leaders; it looks for itself when the lease of a leader that it
 // knows may have ended, so that one that crashed is missed within its TTL, and every 30 s,
@@ -139,10 +132,12 @@ func (e *Election) Watch(ctx context.Context) iter.Seq2[*Holder, error] {
 			}
 			return
 		}
-		w := &watcher{news: make(chan struct{}, 1)}
-		channel, sharded := l.c.hub.watchChannelOf(l)
-		sub := l.c.driver.Subscribe(channel, sharded, w)
-		defer sub.Close()
+		w, err := l.c.watch(l)
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		defer w.leave()
 		var last *Holder
 		for first := true; ; {
 			leader, err := e.Leader(ctx)
@@ -163,7 +158,7 @@ func (e *Election) Watch(ctx context.Context) iter.Seq2[*Holder, error] {
 				yield(nil, err)
 				return
 			}
-			if !w.rest(ctx, l.c, err == nil, leader.TTL) {
+			if w.wait(ctx, err == nil, leader.TTL) != nil {
 				return
 			}
 		}

@@ -37,6 +37,14 @@ var (
 	// ErrTries says that a job of Once has been tried in this window as often as MaxTries
 	// allows, and was not completed.
 	ErrTries = errors.New("holdfast: job has failed too often")
+	// ErrIncomplete says that a latch is open, but that some of its parties never counted
+	// down. errors.As with *IncompleteError tells how many.
+	ErrIncomplete = errors.New("holdfast: latch is open, but not all parties have counted down")
+	// ErrReset says that a latch was begun anew while its caller waited for it.
+	ErrReset = errors.New("holdfast: latch was begun anew")
+	// ErrBroken says that not all parties of a barrier have arrived, because one of them
+	// left or died. errors.As with *BrokenError tells which, and at what phase.
+	ErrBroken = errors.New("holdfast: barrier is broken")
 	// ErrNotDone is returned by Once.Last when no completed run is known.
 	ErrNotDone = errors.New("holdfast: job was not done yet")
 	// ErrInvalid says that an argument was refused before any I/O.
@@ -61,6 +69,9 @@ var (
 	// ErrPermits says that a semaphore has another number of permits than the caller
 	// says, or fewer than it wants at once: see Semaphore.
 	ErrPermits = errors.New("semaphore has another number of permits")
+	// ErrParties says that a latch or a barrier has another number of parties than the
+	// caller says.
+	ErrParties = errors.New("another number of parties")
 	// ErrReadOnly says that the server is a replica and refuses writes.
 	ErrReadOnly = errors.New("server is read-only")
 	// ErrLoading says that the server is still loading its data.
@@ -199,6 +210,7 @@ var advice = map[error]string{
 	ErrPermission:    " (see docs/SECURITY.md for the ACL that locks need)",
 	ErrWrongType:     " (choose another name or prefix, or delete the key)",
 	ErrPermits:       " (have all programs name the same number; it can be changed with Resize)",
+	ErrParties:       " (have all programs name the same number; Reset begins a latch with another)",
 	ErrReadOnly:      " (connect to the master, or through Sentinel or Cluster)",
 	ErrUnsupported:   " (Redis 7.0 or Valkey 7.2 is needed; for a Cluster, a Cluster client)",
 	ErrQuarantine:    " (Acquire waits for its end; for a server that is new, run \"holdfast init\" once)",

@@ -377,7 +377,7 @@ func (g *grant) lose(err *LostError) {
 	c := g.l.c
 	c.tasks.run(func() {
 		g.line.let(g)
-		c.takeBack(g.l, g.from.token, g.from.member, g.from.unanswered)
+		c.takeBack(g.l, g.from.token, g.from.member, g.from.unanswered, hasDied)
 		g.from.forget()
 		g.drop()
 	})

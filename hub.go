@@ -10,7 +10,8 @@ import (
 )
 
 // hub keeps the subscriptions by which waiters are notified: one for the client, or,
-// where the server runs in Cluster mode, one for each lock, in the lock's slot. They
+// where the server runs in Cluster mode, one for each lock, in the lock's slot; and one for
+// each lock that is watched. They
 // are opened when somebody has to wait, and closed after a time of rest.
 type hub struct {
 	c      *Client
@@ -63,11 +64,25 @@ func (h *hub) listening(l *Lock) (channel string, up bool) {
 // look is called whenever it has been interrupted and is there again.
 func (h *hub) join(l *Lock, look func()) *listener {
 	channel, sharded := h.channelOf(l)
+	return h.listen(channel, sharded, h.c.notified, look)
+}
+
+// watch opens the subscription of those who watch l, if it is not open, and keeps it so
+// until leave. look is called whenever there is a reason to look: a message, or that the
+// subscription has been interrupted and is there again.
+func (h *hub) watch(l *Lock, look func()) *listener {
+	channel, sharded := h.watchChannelOf(l)
+	return h.listen(channel, sharded, nil, look)
+}
+
+// listen opens a subscription, or finds it. heard is told what comes; without it, all
+// listeners look.
+func (h *hub) listen(channel string, sharded bool, heard func(payload string), look func()) *listener {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	s := h.subs[channel]
 	if s == nil {
-		s = &subscription{hub: h, channel: channel, sharded: sharded, listeners: map[*listener]struct{}{}}
+		s = &subscription{hub: h, channel: channel, sharded: sharded, heard: heard, listeners: map[*listener]struct{}{}}
 		h.subs[channel] = s
 		s.open()
 	}
@@ -92,6 +107,7 @@ type subscription struct {
 	hub       *hub
 	channel   string
 	sharded   bool
+	heard     func(payload string) // nil: it is a reason to look, whatever it is
 	conn      Subscription
 	epoch     int           // of conn: what earlier ones still say is not heard
 	confirmed bool          // the server says that it has us
@@ -151,9 +167,20 @@ func (e *ear) Down(err error) {
 	s.changed()
 }
 
-func (e *ear) Message(payload string) { e.s.hub.c.notified(payload) }
+func (e *ear) Message(payload string) {
+	s := e.s
+	if s.heard != nil {
+		s.heard(payload)
+		return
+	}
+	s.hub.mu.Lock()
+	defer s.hub.mu.Unlock()
+	for u := range s.listeners {
+		u.look()
+	}
+}
 
-// listener is a campaign that needs a subscription.
+// listener is a campaign, or a watcher, that needs a subscription.
 type listener struct {
 	s      *subscription
 	look   func()
@@ -211,6 +238,13 @@ func (u *listener) awaitUp(timeout time.Duration) bool {
 			return false
 		}
 	}
+}
+
+// up reports whether the server says that it has the subscription.
+func (u *listener) up() bool {
+	u.s.hub.mu.Lock()
+	defer u.s.hub.mu.Unlock()
+	return u.s.confirmed
 }
 
 // interrupted reports whether notifications may have been missed since awaitUp.
@@ -271,7 +305,7 @@ func (c *Client) notified(payload string) {
 			l.keys = k.For(m.Grant.Kind)
 		}
 		c.tasks.run(func() {
-			c.takeBack(l, m.Token, "", 0)
+			c.takeBack(l, m.Token, "", 0, unaware)
 			<-c.hub.strays
 		})
 	}

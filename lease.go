@@ -230,11 +230,16 @@ func (l *Lease) Release(ctx context.Context) error {
 	if l.many != nil {
 		return l.many.release(ctx)
 	}
+	return l.release(ctx, hasLeft)
+}
+
+// release is Release of a lease that is not made of others.
+func (l *Lease) release(ctx context.Context, how ending) error {
 	g := l.g
 	c := g.l.c
 	for patient := true; ; {
-		first, done, err := l.giveUp(patient)
-		if done {
+		first, over, err := l.giveUp(patient, how)
+		if over {
 			return err
 		}
 		if first == nil {
@@ -246,7 +251,11 @@ func (l *Lease) Release(ctx context.Context) error {
 			patient = false
 		}
 	}
-	a, unanswered, err := c.release(context.WithoutCancel(ctx), g.l, g.from.token, g.from.member, g.from.unanswered)
+	tombstone := g.from.unanswered
+	if g.from.ending == hasCountedDown {
+		tombstone = max(tombstone, c.notAfter(g.l)) // by which a copy is known
+	}
+	a, unanswered, err := c.release(context.WithoutCancel(ctx), g.l, g.from.token, g.from.member, tombstone, g.from.ending)
 	if err != nil {
 		g.from.abandon()
 	} else {
@@ -276,7 +285,7 @@ func (l *Lease) Release(ctx context.Context) error {
 // giveUp passes the lease on within the process if it may, which is all then; or ends
 // it, so that its release can be sent. first is what must happen before either; if
 // not patient, only what must.
-func (l *Lease) giveUp(patient bool) (first <-chan struct{}, done bool, err error) {
+func (l *Lease) giveUp(patient bool, how ending) (first <-chan struct{}, over bool, err error) {
 	g := l.g
 	g.line.lock()
 	defer g.line.unlock()
@@ -287,6 +296,9 @@ func (l *Lease) giveUp(patient bool) (first <-chan struct{}, done bool, err erro
 		return nil, true, lost
 	}
 	if l.released {
+		if how == hasCountedDown && g.from.ending != hasCountedDown {
+			return nil, true, ErrReleased
+		}
 		return nil, true, nil
 	}
 	if l.releasing != nil {
@@ -314,6 +326,9 @@ func (l *Lease) giveUp(patient bool) (first <-chan struct{}, done bool, err erro
 	}
 	l.finish(ErrReleased)
 	l.releasing = make(chan struct{})
+	if g.from.ending == unaware {
+		g.from.ending = how
+	}
 	g.stop()
 	g.line.letLocked(g)
 	return nil, false, nil

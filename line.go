@@ -237,7 +237,7 @@ func (ln *line) await(ctx context.Context, w *waiter) (*Lease, error) {
 	if served {
 		if r := <-w.results; r.lease != nil {
 			// It goes to the next in line, or back to the server.
-			ln.c.tasks.run(func() { _ = r.lease.Release(ctx) })
+			ln.c.tasks.run(func() { _ = r.lease.release(ctx, unaware) })
 		}
 	}
 	return nil, ctx.Err()

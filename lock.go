@@ -86,6 +86,14 @@ func (l *Lock) resolve() (err error) {
 		return errors.New("Weight has a meaning for semaphores only")
 	case s.kind == &owned && s.hasKey:
 		return errors.New("Key is not possible for a lock of owners, Owner with Reentrant: no other program knows how it is kept")
+	case s.hasParties() && s.weight != 1:
+		return errors.New("Weight has a meaning for semaphores only")
+	case s.hasParties() && s.pollInterval != 0:
+		return errors.New("Poll has no meaning for a latch or a barrier: where pub/sub is forbidden, they look once a second")
+	case s.hasParties() && s.reentrant:
+		return errors.New("Reentrant has no meaning for a latch or a barrier: its parties are counted")
+	case s.kind == &latch && (s.limit < 1 || s.limit > maxPermits), s.kind == &barrier && (s.limit < 1 || s.limit > maxArrivals):
+		return fmt.Errorf("%d parties are not possible; 1 to %d are, for a barrier %d", s.limit, maxPermits, maxArrivals)
 	case s.kind != &mutex && s.hasKey:
 		return errors.New("Key has a meaning for a Mutex only: no other program knows how this lock is kept")
 	case s.kind == &semaphore && (s.limit < 1 || s.limit > maxPermits):

@@ -19,6 +19,8 @@ var (
 	readWrite = shared("rw")
 	semaphore = shared("sem")
 	owned     = shared("own")
+	latch     = shared("latch")
+	barrier   = shared("bar")
 )
 
 // shared is a kind of lock that several may hold at once.
@@ -35,6 +37,8 @@ func kindNamed(name string) *kind {
 		return &semaphore
 	case owned.name:
 		return &owned
+	case barrier.name:
+		return &barrier
 	}
 	return &mutex
 }
@@ -43,11 +47,18 @@ func kindNamed(name string) *kind {
 // readers than there can be.
 const everything = 1_000_000_000
 
-// maxPermits bounds a semaphore.
+// maxPermits bounds a semaphore, and how many parties a latch has.
 const maxPermits = 1_000_000
+
+// maxArrivals bounds a barrier, at which all parties look for themselves whenever it trips.
+const maxArrivals = 10_000
 
 // isShared reports whether several may hold the lock.
 func (s settings) isShared() bool { return s.kind != &mutex }
+
+// hasParties reports whether who has a lease of these settings is the party of a latch or a
+// barrier.
+func (s settings) hasParties() bool { return s.kind == &latch || s.kind == &barrier }
 
 // reads reports whether leases of these settings are readers'.
 func (s settings) reads() bool { return s.kind == &readWrite && s.weight < everything }

@@ -3,24 +3,29 @@ package holdfast
 import (
 	"context"
 	"math/rand/v2"
-	"sync/atomic"
 	"time"
 )
 
-// watcher is the Sink of one who watches a lock.
+// watcher is who watches a lock.
 type watcher struct {
-	up   atomic.Bool
+	c    *Client
+	sub  *listener
 	news chan struct{} // holds an item when there is a reason to look
 }
 
-func (w *watcher) Up() {
-	w.up.Store(true)
-	w.look()
+// watch begins to watch a lock, until leave. Not within a client that is closed.
+func (c *Client) watch(l *Lock) (*watcher, error) {
+	c.tasks.begin() // what is subscribed to by then, Close ends
+	defer c.tasks.end()
+	if c.isClosing() {
+		return nil, ErrClosed
+	}
+	w := &watcher{c: c, news: make(chan struct{}, 1)}
+	w.sub = c.hub.watch(l, w.look)
+	return w, nil
 }
 
-func (w *watcher) Down(error) { w.up.Store(false) }
-
-func (w *watcher) Message(string) { w.look() }
+func (w *watcher) leave() { w.sub.leave() }
 
 func (w *watcher) look() {
 	select {
@@ -29,11 +34,18 @@ func (w *watcher) look() {
 	}
 }
 
-// rest waits for a reason to look again; false if there is to be no more looking. A lock that
-// is held may expire after ttl.
-func (w *watcher) rest(ctx context.Context, c *Client, held bool, ttl time.Duration) bool {
+// maxWatchRest is the longest time between two looks of a watcher that is subscribed,
+// maxDeafRest of one that is not.
+const (
+	maxWatchRest = 30 * time.Second
+	maxDeafRest  = time.Second
+)
+
+// wait waits for a reason to look again; its error says that there is to be no more looking.
+// What is held may expire after ttl.
+func (w *watcher) wait(ctx context.Context, held bool, ttl time.Duration) error {
 	d := maxWatchRest
-	if !w.up.Load() {
+	if !w.sub.up() {
 		d = maxDeafRest
 	}
 	if held && ttl >= 0 {
@@ -45,9 +57,9 @@ func (w *watcher) rest(ctx context.Context, c *Client, held bool, ttl time.Durat
 	case <-w.news:
 	case <-timer.C:
 	case <-ctx.Done():
-		return false
-	case <-c.closing:
-		return false
+		return ctx.Err()
+	case <-w.c.closing:
+		return ErrClosed
 	}
-	return true
+	return nil
 }

@@ -10,7 +10,8 @@
 -- while somebody waits. GRANTED is the server's time of the grant in ms, CHAIN is
 -- 0, or on shared keys N@MS: N hand-overs in a row since MS.
 -- The queue is a sorted set. Waiters score above 0, by arrival; a tombstone's
--- member is 'x:' and a token, its score the negated time (µs) at which it ends.
+-- member is 'x:' and a token, its score the negated time (µs) at which it ends. 'd:' is
+-- in the place of 'x:' where something was done that is not to be done twice.
 local flags, token = ARGV[1], ARGV[2]
 local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2]

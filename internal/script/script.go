@@ -52,6 +52,15 @@ var (
 	OnceComplete = load("once_complete")
 )
 
+// The scripts of latches and barriers, besides those of locks that several may hold.
+var (
+	LatchCount      = load("latch_count")
+	LatchLook       = load("latch_look")
+	LatchReset      = load("latch_reset")
+	BarrierAwait    = load("barrier_await")
+	BarrierWithdraw = load("barrier_withdraw")
+)
+
 // The scripts of a quorum's nodes.
 var (
 	NodeAcquire = load("node_acquire")

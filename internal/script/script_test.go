@@ -15,6 +15,7 @@ var scripts = []Script{
 	Acquire, MultiAcquire, Release, Drop, Renew, Reassert, Holder, Init, Survey,
 	ShareAcquire, ShareRelease, ShareRenew, ShareWeigh, ShareHolders, ShareResize,
 	OnceLook, OnceBegin, OnceComplete, Announce,
+	LatchCount, LatchLook, LatchReset, BarrierAwait, BarrierWithdraw,
 	NodeAcquire, NodeFence, NodeCounter, NodeRaise,
 }
 

@@ -18,6 +18,7 @@
 -- include prelude.lua
 -- include mint.lua
 -- include queue.lua
+-- include parties.lua
 -- include shares.lua
 -- include incarnation.lua
 -- include bury.lua
@@ -59,11 +60,11 @@ local function main()
     return 'late ' .. whole(now)
   end
   if used == 0 then
-    bury(not_after, nothing)
+    remember(nothing, not_after)
     return 'free ' .. whole(now)
   end
   if not has(who) then
-    bury(not_after, nothing)
+    remember(nothing, not_after)
     local pttl, value = sample()
     return 'held ' .. whole(now) .. ' ' .. (pttl or 0) .. ' ' .. redis.call('ZCOUNT', KEYS[2], 0, '+inf') .. ' ' .. (value or 'hf1:-:0:0:0:')
   end

@@ -5,7 +5,9 @@
 -- ARGV    [1] flags as in prelude.lua  [2] token  [3] member of the queue, or ''
 --         [4] tombstone: server time in µs until which an acquire of this token may
 --             still arrive, 0 when none can
--- Returns 'released NOW'  the token had a hold
+--         [5] how a party of a latch or a barrier ends (parties.lua): 'done', 'left' or 'died';
+--             '' if it never knew that it was one
+-- Returns 'released NOW'  the token had a hold; or has counted down when this was sent before
 --         'left NOW'      the token was queued
 --         'gone NOW'      neither
 --         'error MESSAGE' it may still have it
@@ -16,20 +18,30 @@
 -- include prelude.lua
 -- include mint.lua
 -- include queue.lua
+-- include parties.lua
 -- include shares.lua
 -- include incarnation.lua
 -- include bury.lua
 -- include serve_others.lua
 
-local member, until_time = ARGV[3], tonumber(ARGV[4])
+local member, until_time, ending = ARGV[3], tonumber(ARGV[4]), ARGV[5] or ''
 
 local function main()
   local hold = load()
   if hold then
     dismiss(token, hold)
+    if ending ~= '' then
+      depart(kind, 1, ending, info_of(hold))
+    end
+    if ending == 'done' then
+      remember('d:' .. token, until_time)
+    end
     pcall(serve_others)
     tidy()
     pcall(bury, until_time)
+    return 'released ' .. whole(now)
+  elseif ending == 'done' and redis.call('ZSCORE', KEYS[2], 'd:' .. token) then
+    on_master()
     return 'released ' .. whole(now)
   end
   local left = false

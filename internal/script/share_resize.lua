@@ -12,6 +12,7 @@
 -- include prelude.lua
 -- include mint.lua
 -- include queue.lua
+-- include parties.lua
 -- include shares.lua
 -- include incarnation.lua
 

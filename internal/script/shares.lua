@@ -1,11 +1,12 @@
--- shares.lua: a lock that several may hold at once. A fragment; needs prelude.lua, mint.lua
--- and queue.lua.
+-- shares.lua: a lock that several may hold at once. A fragment; needs prelude.lua, mint.lua,
+-- queue.lua and parties.lua.
 --
 -- Each hold has a weight and an expiry of its own; all weights together stay within the
 -- limit. A read-write lock is one whose writers weigh all of it, a semaphore one whose
 -- limit is the number of its permits. An owned lock is one that any number of holds of one
--- owner have: used counts them. The lock is a hash:
---   kind   rw, sem or own
+-- owner have: used counts them. Those who have joined a latch or a barrier hold a share of
+-- it, too (parties.lua). The lock is a hash:
+--   kind   rw, sem, own, latch or bar
 --   limit  of the weights; 0 when whoever comes next says what it is
 --   used   their sum
 --   next   server time (µs) before which no hold expires: those that have are swept out
@@ -17,6 +18,7 @@
 --   fixed  1 when the limit was set for good (share_resize.lua): the hash stays then
 --   TOKEN  a hold: EXPIRY:WEIGHT:FENCE:GRANTED:INFO, EXPIRY in µs, GRANTED in ms
 local kind, limit, used, next_expiry, fixed, common_fence, holder
+local seats -- of a latch: how many parties are left
 local everything = 1000000000 -- the limit where none is to be reached
 local moved = false -- the queue has another first waiter than before, who must be told
 
@@ -31,31 +33,53 @@ local function insist()
   redis.call('HDEL', KEYS[1], '')
 end
 
+-- What a hold says of its holder.
+local function info_of(hold)
+  return string.match(hold, '^%d+:%d+:%d+:%d+:(.*)$')
+end
+
+-- Whether the hash is kept when nobody holds anything.
+local function stays()
+  return fixed or kind == 'latch'
+end
+
+local function remove_fields(fields)
+  for i = 1, #fields, 100 do
+    redis.call('HDEL', KEYS[1], unpack(fields, i, math.min(i + 99, #fields)))
+  end
+end
+
 -- Removes the holds whose time is over. The sums are made anew, from what is there.
 local function sweep()
   local all = redis.call('HGETALL', KEYS[1])
-  local gone, there = {}, 0
+  local gone, marks, there, dead = {}, {}, 0, nil
   used, next_expiry = 0, 9e15
   for i = 1, #all, 2 do
     local expiry, weight = parse_hold(all[i + 1])
     if expiry and expiry <= now then
       gone[#gone + 1] = all[i]
+      marks[#marks + 1] = '@' .. all[i]
+      dead = all[i + 1]
     elseif expiry then
       there = there + 1
       used = used + weight
       next_expiry = math.min(next_expiry, expiry)
     end
   end
-  if there == 0 and not fixed then
+  if there == 0 and not stays() then
     redis.call('DEL', KEYS[1])
     common_fence = nil
     return
   end
   insist()
-  for i = 1, #gone, 100 do
-    redis.call('HDEL', KEYS[1], unpack(gone, i, math.min(i + 99, #gone)))
-  end
+  remove_fields(gone)
   redis.call('HSET', KEYS[1], 'used', whole(used), 'next', whole(next_expiry))
+  if dead then
+    if kind == 'bar' then
+      remove_fields(marks)
+    end
+    depart(kind, #gone, 'died', info_of(dead))
+  end
 end
 
 -- Reads the lock, for a caller that believes it to be of this kind and limit, or knows
@@ -73,7 +97,7 @@ local function load(expected, wanted)
   local expiry = f[7] and parse_hold(f[7])
   if known and now >= next_expiry then
     sweep()
-    if used == 0 and not fixed then
+    if used == 0 and not stays() then
       kind, limit = expected or kind, wanted or limit
     end
   end
@@ -81,7 +105,16 @@ local function load(expected, wanted)
     error('BADKIND the key holds another kind of lock, or something else', 0)
   end
   if wanted and not fixed and limit ~= wanted then
+    if kind == 'latch' or kind == 'bar' then
+      error('BADPARTIES it has ' .. whole(limit) .. ' parties now, not ' .. whole(wanted), 0)
+    end
     error('BADLIMIT the semaphore has ' .. whole(limit) .. ' permits for those who use it now, not ' .. whole(wanted), 0)
+  end
+  if kind == 'latch' then
+    if wanted and not f[1] then
+      begin_count(wanted)
+    end
+    seats = tonumber(redis.call('HGET', KEYS[1], 'count') or 0)
   end
   return expiry and expiry > now and f[7]
 end
@@ -94,6 +127,8 @@ end
 local function room(weight, who)
   if kind == 'own' then
     return used == 0 or has(who)
+  elseif seats then
+    return used + weight <= seats
   end
   return used + weight <= limit
 end
@@ -139,6 +174,9 @@ local function admit(owner, weight, info, ttl, block, who)
   common_fence, holder = fence, who
   used = used + weight
   write_hold(owner, now + ttl * 1000, weight, fence, whole(math.floor(now / 1000)), info)
+  if kind == 'bar' then
+    enter(owner)
+  end
   outlast(ttl)
   return fence, n
 end
@@ -147,7 +185,7 @@ end
 -- another node, a key that was removed could not be written again, for who comes next.
 local function dismiss(owner, hold)
   local _, weight = parse_hold(hold)
-  redis.call('HDEL', KEYS[1], owner)
+  redis.call('HDEL', KEYS[1], owner, '@' .. owner)
   used = used - weight
   if used == 0 then
     next_expiry, common_fence = 9e15, nil
@@ -157,7 +195,7 @@ end
 
 -- Removes a hash without holds.
 local function tidy()
-  if used == 0 and not fixed then
+  if used == 0 and not stays() then
     redis.call('DEL', KEYS[1])
   end
 end

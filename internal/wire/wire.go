@@ -157,7 +157,7 @@ func ParseMessage(s string) (Message, error) {
 	r := Reply{rest: part[3]}
 	m := Message{Token: part[2]}
 	switch part[1] {
-	case "grant", "rw", "sem", "own":
+	case "grant", "rw", "sem", "own", "bar":
 		var fence int64
 		g := &Grant{Kind: part[1]}
 		if g.Kind == "grant" {

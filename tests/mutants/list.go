@@ -129,13 +129,13 @@ var All = []Mutant{
 	},
 	{
 		Name: "entry-left", About: "a waiter that gives up stays in the queue",
-		Edits: []overlay.Edit{edit("attempt.go", "c.takeBack(a.l, a.token, a.member, a.unanswered)", "c.takeBack(a.l, a.token, \"\", a.unanswered)")},
+		Edits: []overlay.Edit{edit("attempt.go", "c.takeBack(a.l, a.token, a.member,", "c.takeBack(a.l, a.token, \"\",")},
 		Kinds: []string{"cancelled-acquires"}, Rules: []campaign.Rule{campaign.Leak, campaign.Wakeup, campaign.Order},
 	},
 	{
 		Name: "crossed-grant-kept", About: "a grant that crosses a cancellation is given back by nobody",
 		Edits: []overlay.Edit{
-			edit("attempt.go", "c.takeBack(a.l, a.token, a.member, a.unanswered)", "_ = c"),
+			edit("attempt.go", "c.takeBack(a.l, a.token, a.member, a.unanswered, a.ending)", "_ = c"),
 		},
 		Kinds: []string{"cancelled-acquires"}, Rules: []campaign.Rule{campaign.Leak, campaign.Wakeup},
 	},

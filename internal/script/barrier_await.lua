@@ -1,0 +1,65 @@
+-- barrier_await.lua: lets a party arrive at a barrier, or look whether it may go on.
+--
+-- KEYS    [1] lock  [2] queue  [3] fence counter
+-- ARGV    [1] flags as in prelude.lua  [2] the party's token
+--         [3] number of the await, from 1: each one of a party has a higher
+--         [4] phase at which it arrives, or 0: that of its await before, or
+--             when it joined
+--         [5] parties
+-- Returns 'waiting NOW PTTL PHASE ARRIVED'  it has arrived, with those before it; PTTL is
+--             what is left until some party may have died, in ms
+--         'tripped NOW PHASE'        all have arrived at that phase
+--         'broken NOW PHASE PRESENT left|died INFO'  a party ended before it had arrived at
+--             that phase, or before all others had: INFO is of the last that did so
+--         'gone NOW'   the token is no party's
+--         'stale NOW'  the await was withdrawn, or the party awaits another by now
+--         'error MESSAGE'
+--
+-- Invariants: a party counts once for each phase, however often this is sent; a phase trips
+-- when all parties there may be have arrived, and are alive; nobody arrives at a phase before
+-- it knows what became of the one before.
+
+-- include prelude.lua
+-- include mint.lua
+-- include queue.lua
+-- include parties.lua
+-- include shares.lua
+-- include awaits.lua
+
+local function main()
+  local hold = load('bar', tonumber(ARGV[5]))
+  if not hold then
+    on_master()
+    return 'gone ' .. whole(now)
+  end
+  load_phase()
+  local at = tonumber(ARGV[4])
+  if at == 0 then
+    at = last_phase or phase
+  end
+  if number < last_number or number == last_number and not inside then
+    on_master()
+    return 'stale ' .. whole(now)
+  end
+  if at == phase then
+    insist()
+    if last_phase ~= at or not inside then
+      arrived = arrived + 1
+    end
+    if arrived < limit then
+      redis.call('HSET', KEYS[1], 'phase', whole(phase), 'arrived', whole(arrived), '@' .. token, whole(number) .. ' ' .. whole(at) .. ' in')
+      return 'waiting ' .. whole(now) .. ' ' .. whole(math.max(math.ceil((next_expiry - now) / 1000), 0)) .. ' ' .. whole(at) .. ' ' .. whole(arrived)
+    end
+    redis.call('HSET', KEYS[1], 'phase', whole(phase + 1), 'arrived', '0', 'tripped', whole(at), '@' .. token, whole(number) .. ' ' .. whole(at) .. ' in')
+    tell(kind)
+    return 'tripped ' .. whole(now) .. ' ' .. whole(at)
+  end
+  on_master()
+  -- No later one can have tripped: this party has not arrived there.
+  if at == tripped then
+    return 'tripped ' .. whole(now) .. ' ' .. whole(at)
+  end
+  return 'broken ' .. whole(now) .. ' ' .. whole(at) .. ' ' .. whole(phase) .. ' ' .. broken
+end
+
+-- include answer.lua

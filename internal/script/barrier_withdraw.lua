@@ -1,0 +1,37 @@
+-- barrier_withdraw.lua: takes an await of a barrier back, and all of this party before it. What
+-- has tripped stays so.
+--
+-- KEYS    [1] lock  [2] queue  [3] fence counter
+-- ARGV    [1] flags as in prelude.lua  [2] the party's token  [3] number of the await
+-- Returns 'withdrawn NOW'  it does not count, and no copy of it will
+--         'stale NOW'      the party awaits another by now
+--         'gone NOW'       the token is no party's
+--         'error MESSAGE'
+
+-- include prelude.lua
+-- include mint.lua
+-- include queue.lua
+-- include parties.lua
+-- include shares.lua
+-- include awaits.lua
+
+local function main()
+  local hold = load('bar')
+  if not hold then
+    on_master()
+    return 'gone ' .. whole(now)
+  end
+  load_phase()
+  if number < last_number then
+    on_master()
+    return 'stale ' .. whole(now)
+  end
+  insist()
+  if inside and last_phase == phase then
+    arrived = arrived - 1
+  end
+  redis.call('HSET', KEYS[1], 'phase', whole(phase), 'arrived', whole(arrived), '@' .. token, whole(number) .. ' ' .. whole(last_phase or phase) .. ' out')
+  return 'withdrawn ' .. whole(now)
+end
+
+-- include answer.lua

@@ -1,0 +1,44 @@
+-- latch_count.lua: counts one party of a latch down that has not joined it.
+--
+-- KEYS    [1] lock  [2] queue  [3] fence counter
+-- ARGV    [1] flags as in prelude.lua  [2] id of the count-down, as a token
+--         [3] parties  [4] not-after, server time in µs
+-- Returns 'counted NOW COUNT'  so many parties are left
+--         'taken NOW COUNT'    all that are left have joined: nothing was counted
+--         'late NOW'           not-after has come: nothing was counted
+--         'error MESSAGE'
+--
+-- Invariants: sent twice, it counts once; the count is never below 0, nor below the number
+-- of parties that have joined.
+
+-- include prelude.lua
+-- include mint.lua
+-- include queue.lua
+-- include parties.lua
+-- include shares.lua
+-- include bury.lua
+
+local parties, not_after = tonumber(ARGV[3]), tonumber(ARGV[4])
+
+local function main()
+  local known = redis.call('ZSCORE', KEYS[2], 'd:' .. token)
+  if not known and now >= not_after then
+    on_master()
+    return 'late ' .. whole(now)
+  end
+  load('latch', parties)
+  if not known and seats > 0 then
+    if used >= seats then
+      on_master()
+      return 'taken ' .. whole(now) .. ' ' .. whole(seats)
+    end
+    insist()
+    depart(kind, 1, 'done')
+    remember('d:' .. token, not_after)
+    seats = seats - 1
+  end
+  on_master()
+  return 'counted ' .. whole(now) .. ' ' .. whole(seats)
+end
+
+-- include answer.lua

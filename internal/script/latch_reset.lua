@@ -1,0 +1,44 @@
+-- latch_reset.lua: begins a latch's count anew. Parties that have joined are parties no longer.
+--
+-- KEYS    [1] lock  [2] queue  [3] fence counter
+-- ARGV    [1] flags as in prelude.lua  [2] id of the reset, as a token
+--         [3] parties  [4] not-after, server time in µs
+-- Returns 'reset NOW'
+--         'late NOW'  not-after has come: nothing was done
+--         'error MESSAGE'
+--
+-- Invariants: sent twice, it resets once.
+
+-- include prelude.lua
+-- include mint.lua
+-- include queue.lua
+-- include parties.lua
+-- include shares.lua
+-- include bury.lua
+
+local parties, not_after = tonumber(ARGV[3]), tonumber(ARGV[4])
+
+local function main()
+  if redis.call('ZSCORE', KEYS[2], 'd:' .. token) then
+    on_master()
+    return 'reset ' .. whole(now)
+  end
+  if now >= not_after then
+    on_master()
+    return 'late ' .. whole(now)
+  end
+  load('latch')
+  insist()
+  local all = redis.call('HGETALL', KEYS[1])
+  for i = 1, #all, 2 do
+    if parse_hold(all[i + 1]) then
+      redis.call('HDEL', KEYS[1], all[i])
+    end
+  end
+  begin_count(parties)
+  remember('d:' .. token, not_after)
+  tell('latch')
+  return 'reset ' .. whole(now)
+end
+
+-- include answer.lua

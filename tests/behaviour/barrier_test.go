@@ -1,0 +1,357 @@
+package behaviour
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/tests/backend"
+)
+
+// join makes a party of the barrier "b", by a client of its own.
+func join(t *testing.T, b *backend.Backend, parties int, opts ...holdfast.Option) *holdfast.BarrierParty {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	party, err := b.Client(t, nil).Barrier("b", parties, append([]holdfast.Option{holdfast.TTL(time.Minute)}, opts...)...).Join(ctx)
+	if err != nil {
+		t.Fatalf("Join: %v", err)
+	}
+	return party
+}
+
+// arrival is what an Await brings.
+type arrival struct {
+	phase uint64
+	err   error
+}
+
+func await(ctx context.Context, p *holdfast.BarrierParty) <-chan arrival {
+	over := make(chan arrival, 1)
+	go func() {
+		phase, err := p.Await(ctx)
+		over <- arrival{phase, err}
+	}()
+	return over
+}
+
+// arrivals waits for what several bring.
+func arrivals(t *testing.T, all ...<-chan arrival) (got []arrival) {
+	t.Helper()
+	for _, over := range all {
+		select {
+		case a := <-over:
+			got = append(got, a)
+		case <-time.After(15 * time.Second):
+			t.Fatal("a party was not woken")
+		}
+	}
+	return got
+}
+
+// tripped expects all to have passed that phase.
+func tripped(t *testing.T, phase uint64, all ...<-chan arrival) {
+	t.Helper()
+	for _, a := range arrivals(t, all...) {
+		if a.err != nil || a.phase != phase {
+			t.Fatalf("Await: phase %d, %v; want %d", a.phase, a.err, phase)
+		}
+	}
+}
+
+// broken expects all to be told that this party broke that phase.
+func broken(t *testing.T, phase uint64, who string, died bool, all ...<-chan arrival) {
+	t.Helper()
+	for _, a := range arrivals(t, all...) {
+		var e *holdfast.BrokenError
+		if !errors.Is(a.err, holdfast.ErrBroken) || !errors.As(a.err, &e) || e.Phase != phase || e.Died != died || e.Party.Owner != who {
+			t.Fatalf("Await: phase %d, %v; want phase %d broken by %s", a.phase, a.err, phase, who)
+		}
+	}
+}
+
+// waiting waits until so many have arrived at the present phase.
+func waiting(t *testing.T, b *backend.Backend, want string) {
+	t.Helper()
+	rdb := b.Redis(t)
+	backend.Eventually(t, want+" have arrived", func() bool {
+		n, err := rdb.HGet(t.Context(), "holdfast:{b}", "arrived").Result()
+		return err == nil && n == want
+	})
+}
+
+func TestBarrierTrips(t *testing.T) {
+	t.Parallel()
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		one, two, three := join(t, b, 3), join(t, b, 3), join(t, b, 3)
+		for phase := uint64(1); phase <= 3; phase++ {
+			first, second := await(t.Context(), one), await(t.Context(), two)
+			waiting(t, b, "2")
+			select {
+			case a := <-first:
+				t.Fatalf("it trips with two of three: %+v", a)
+			case a := <-second:
+				t.Fatalf("it trips with two of three: %+v", a)
+			case <-time.After(20 * time.Millisecond):
+			}
+			tripped(t, phase, first, second, await(t.Context(), three))
+		}
+		for _, p := range []*holdfast.BarrierParty{one, two, three} {
+			backend.Release(t, p.Lease)
+		}
+		b.Cleaned(t)
+	})
+}
+
+// In many rounds nobody goes on before all have arrived, and nobody is a phase ahead.
+func TestBarrierOfMany(t *testing.T) {
+	t.Parallel()
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		const parties, phases = 8, 40
+		var clients []*holdfast.Client
+		for range 3 {
+			clients = append(clients, b.Client(t, nil))
+		}
+		var arrived, gone [phases + 2]atomic.Int32
+		var wg sync.WaitGroup
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		var joined, finished sync.WaitGroup
+		joined.Add(parties)
+		finished.Add(parties)
+		for n := range parties {
+			wg.Go(func() {
+				party, err := clients[n%3].Barrier("b", parties, holdfast.TTL(time.Minute)).Join(ctx)
+				joined.Done()
+				defer finished.Done()
+				if err != nil {
+					t.Errorf("Join: %v", err)
+					return
+				}
+				joined.Wait()
+				for phase := 1; phase <= phases; phase++ {
+					if rand.IntN(4) == 0 {
+						time.Sleep(rand.N(3 * time.Millisecond))
+					}
+					arrived[phase].Add(1)
+					got, err := party.Await(ctx)
+					if err != nil || got != uint64(phase) {
+						t.Errorf("Await: phase %d, %v; want %d", got, err, phase)
+						break
+					}
+					if n := arrived[phase].Load(); n != parties {
+						t.Errorf("phase %d trips with %d parties", phase, n)
+					}
+					gone[phase].Add(1)
+					if n := gone[phase-1].Load(); phase > 1 && n != parties {
+						t.Errorf("phase %d trips when %d have gone on from the one before", phase, n)
+					}
+				}
+			})
+		}
+		wg.Wait()
+	})
+}
+
+// Who leaves, or dies, breaks the phase for all; another takes its place, and all goes on.
+func TestBarrierBreaks(t *testing.T) {
+	t.Parallel()
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		one, two := join(t, b, 3), join(t, b, 3)
+		dying := join(t, b, 3, holdfast.Owner("dying"), holdfast.TTL(2*time.Second), holdfast.Renew(false))
+		first := await(t.Context(), one)
+		broken(t, 1, "dying", true, first)
+		if dying.Err() == nil {
+			t.Error("the phase breaks while all parties hold their leases")
+		}
+		if _, err := dying.Await(t.Context()); !errors.Is(err, holdfast.ErrLost) {
+			t.Errorf("Await of who has died: %v", err)
+		}
+		broken(t, 1, "dying", true, await(t.Context(), two)) // who was not there when it broke
+
+		leaving := join(t, b, 3, holdfast.Owner("leaving"))
+		first, second := await(t.Context(), one), await(t.Context(), two)
+		waiting(t, b, "2")
+		backend.Release(t, leaving.Lease)
+		broken(t, 2, "leaving", false, first, second)
+
+		three := join(t, b, 3)
+		tripped(t, 3, await(t.Context(), one), await(t.Context(), two), await(t.Context(), three))
+		// Several at once: each of the others is told of the first phase that it missed.
+		backend.Release(t, two.Lease)
+		backend.Release(t, three.Lease)
+		first = await(t.Context(), one)
+		if a := arrivals(t, first)[0]; !errors.Is(a.err, holdfast.ErrBroken) {
+			t.Errorf("Await: %+v", a)
+		}
+		two, three = join(t, b, 3), join(t, b, 3)
+		tripped(t, 6, await(t.Context(), one), await(t.Context(), two), await(t.Context(), three))
+	})
+}
+
+// An arrival that is given up does not count; what has tripped is told later.
+func TestBarrierAwaitIsGivenUp(t *testing.T) {
+	t.Parallel()
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		one, two := join(t, b, 2), join(t, b, 2)
+		for phase := uint64(1); phase <= 3; phase++ {
+			ctx, cancel := context.WithCancel(t.Context())
+			first := await(ctx, one)
+			waiting(t, b, "1")
+			if _, err := one.Await(t.Context()); !errors.Is(err, holdfast.ErrInvalid) {
+				t.Errorf("a second Await: %v", err)
+			}
+			cancel()
+			if a := arrivals(t, first)[0]; a.err != context.Canceled {
+				t.Errorf("Await: %+v", a)
+			}
+			waiting(t, b, "0")
+			second := await(t.Context(), two)
+			waiting(t, b, "1")
+			tripped(t, phase, second, await(t.Context(), one))
+		}
+	})
+}
+
+// At whatever moment an Await is given up, each party passes each phase once.
+func TestBarrierAwaitIsGivenUpAtAnyTime(t *testing.T) {
+	t.Parallel()
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		const parties, phases = 4, 25
+		var arrived [phases + 1]atomic.Int32
+		var wg, joined sync.WaitGroup
+		joined.Add(parties)
+		for range parties {
+			party := join(t, b, parties)
+			wg.Go(func() {
+				joined.Done()
+				joined.Wait()
+				for phase := uint64(1); phase <= phases; phase++ {
+					arrived[phase].Add(1)
+					for {
+						ctx, cancel := context.WithTimeout(t.Context(), rand.N(8*time.Millisecond)+time.Millisecond)
+						got, err := party.Await(ctx)
+						cancel()
+						if errors.Is(err, context.DeadlineExceeded) {
+							continue
+						}
+						if err != nil || got != phase {
+							t.Errorf("Await: phase %d, %v; want %d", got, err, phase)
+						}
+						break
+					}
+					if n := arrived[phase].Load(); n != parties {
+						t.Errorf("phase %d trips with %d parties", phase, n)
+					}
+					if t.Failed() {
+						return
+					}
+				}
+			})
+		}
+		wg.Wait()
+	})
+}
+
+// There are no more parties than there may be; others wait for a place.
+func TestBarrierHasSoManyParties(t *testing.T) {
+	t.Parallel()
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		one, two := join(t, b, 2, holdfast.Owner("one")), join(t, b, 2, holdfast.Owner("two"))
+		if _, err := b.Client(t, nil).Barrier("b", 2).TryJoin(t.Context()); !errors.Is(err, holdfast.ErrHeld) {
+			t.Errorf("TryJoin of a third of two: %v", err)
+		}
+		if _, err := b.Client(t, nil).Barrier("b", 3).TryJoin(t.Context()); !errors.Is(err, holdfast.ErrParties) {
+			t.Errorf("TryJoin with another number of parties: %v", err)
+		}
+		waiter := b.Client(t, nil).Barrier("b", 2, holdfast.Owner("three"))
+		third := make(chan *holdfast.BarrierParty, 1)
+		go func() {
+			party, err := waiter.Join(t.Context())
+			if err != nil {
+				t.Errorf("Join: %v", err)
+			}
+			third <- party
+		}()
+		backend.Eventually(t, "the third waits", func() bool {
+			all, err := waiter.Parties(t.Context())
+			return err == nil && len(all) == 2 && all[0].Waiters == 1
+		})
+		first := await(t.Context(), one)
+		waiting(t, b, "1")
+		backend.Release(t, two.Lease)
+		broken(t, 1, "two", false, first)
+		tripped(t, 2, await(t.Context(), one), await(t.Context(), <-third))
+
+		// One that gives up while it waits for a place breaks nothing.
+		ctx, cancel := context.WithCancel(t.Context())
+		over := make(chan error, 1)
+		go func() {
+			_, err := b.Client(t, nil).Barrier("b", 2).Join(ctx)
+			over <- err
+		}()
+		backend.Eventually(t, "the fourth waits", func() bool {
+			all, err := waiter.Parties(t.Context())
+			return err == nil && len(all) == 2 && all[0].Waiters == 1
+		})
+		cancel()
+		if err := <-over; err != context.Canceled {
+			t.Errorf("Join: %v", err)
+		}
+		backend.Release(t, one.Lease)
+	})
+}
+
+// A party whose place the server does not know any more is told so.
+func TestBarrierThatIsLost(t *testing.T) {
+	t.Parallel()
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		one, two := join(t, b, 3, holdfast.TTL(2*time.Second)), join(t, b, 3, holdfast.TTL(2*time.Second))
+		first := await(t.Context(), one)
+		waiting(t, b, "1")
+		b.Redis(t).Del(t.Context(), "holdfast:{b}")
+		for _, a := range arrivals(t, first, await(t.Context(), two)) {
+			if !errors.Is(a.err, holdfast.ErrLost) {
+				t.Errorf("Await: %+v", a)
+			}
+		}
+		for _, p := range []*holdfast.BarrierParty{one, two} {
+			if !errors.Is(p.Err(), holdfast.ErrLost) {
+				t.Errorf("the lease: %v", p.Err())
+			}
+		}
+		b.Cleaned(t)
+	})
+}
+
+func TestBarrierOfAClientThatCloses(t *testing.T) {
+	t.Parallel()
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		c := b.Client(t, nil)
+		party, err := c.Barrier("b", 2, holdfast.Owner("closes")).Join(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		other := join(t, b, 2)
+		first := await(t.Context(), party)
+		tripped(t, 1, first, await(t.Context(), other))
+		first = await(t.Context(), party)
+		waiting(t, b, "1")
+		closed := make(chan error, 1)
+		go func() { closed <- c.Close(t.Context()) }()
+		if a := arrivals(t, first)[0]; !errors.Is(a.err, holdfast.ErrClosed) {
+			t.Errorf("Await: %+v", a)
+		}
+		backend.Release(t, party.Lease)
+		if err := <-closed; err != nil {
+			t.Error(err)
+		}
+		broken(t, 2, "closes", false, await(t.Context(), other))
+		watched(t, b, "b", 1)
+	})
+}

@@ -112,7 +112,7 @@ func TestBarrierTrips(t *testing.T) {
 func TestBarrierOfMany(t *testing.T) {
 	t.Parallel()
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
-		const parties, phases = 8, 40
+		const parties, phases = 6, 15
 		var clients []*holdfast.Client
 		for range 3 {
 			clients = append(clients, b.Client(t, nil))
@@ -222,7 +222,7 @@ func TestBarrierAwaitIsGivenUp(t *testing.T) {
 func TestBarrierAwaitIsGivenUpAtAnyTime(t *testing.T) {
 	t.Parallel()
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
-		const parties, phases = 4, 25
+		const parties, phases = 3, 10
 		var arrived [phases + 1]atomic.Int32
 		var wg, joined sync.WaitGroup
 		joined.Add(parties)

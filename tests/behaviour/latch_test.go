@@ -90,7 +90,7 @@ func TestLatchOpens(t *testing.T) {
 func TestLatchOfMany(t *testing.T) {
 	t.Parallel()
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
-		const parties, waiters = 30, 10
+		const parties, waiters = 20, 6
 		var clients []*holdfast.Client
 		for range 4 {
 			clients = append(clients, b.Client(t, nil))

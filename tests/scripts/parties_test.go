@@ -1,0 +1,466 @@
+package scripts
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/holdfast-go/holdfast/internal/script"
+	"github.com/holdfast-go/holdfast/tests/backend"
+)
+
+// parties is a latch or a barrier of so many, {k}.
+type parties struct {
+	bench
+	kind string
+	n    int
+}
+
+func (p parties) join(token string, ttl int) string {
+	p.t.Helper()
+	return p.eval(script.ShareAcquire, "t", token, ttl, 0, 1, info, p.kind, p.n, 1)
+}
+
+// end ends a party, how it says.
+func (p parties) end(token, how string) string {
+	p.t.Helper()
+	return p.eval(script.ShareRelease, "", token, "", p.later(time.Minute), how)
+}
+
+func (p parties) count(id string) string {
+	p.t.Helper()
+	return p.eval(script.LatchCount, "", id, p.n, p.later(time.Minute))
+}
+
+func (p parties) reset(id string) string {
+	p.t.Helper()
+	return p.eval(script.LatchReset, "", id, p.n, p.later(time.Minute))
+}
+
+// look asks about the count that began at since.
+func (p parties) look(since string) string {
+	p.t.Helper()
+	return p.eval(script.LatchLook, "", "", p.n, since)
+}
+
+func (p parties) await(token string, number, phase int) string {
+	p.t.Helper()
+	return p.eval(script.BarrierAwait, "", token, number, phase, p.n)
+}
+
+func (p parties) withdraw(token string, number int) string {
+	p.t.Helper()
+	return p.eval(script.BarrierWithdraw, "", token, number)
+}
+
+func (p parties) field(name string) string {
+	p.t.Helper()
+	value, err := p.rdb.HGet(p.t.Context(), "{k}", name).Result()
+	if err != nil && err != redis.Nil {
+		p.t.Fatal(err)
+	}
+	return value
+}
+
+// told subscribes to what those hear who wait, and returns how many messages have come.
+func (p parties) told() func(want int) {
+	p.t.Helper()
+	ps := p.rdb.Subscribe(p.t.Context(), "c:w:{k}")
+	p.t.Cleanup(func() { _ = ps.Close() })
+	if _, err := ps.Receive(p.t.Context()); err != nil {
+		p.t.Fatal(err)
+	}
+	messages := ps.Channel()
+	return func(want int) {
+		p.t.Helper()
+		p.rdb.Publish(p.t.Context(), "c:w:{k}", "end")
+		for n := 0; ; n++ {
+			select {
+			case m := <-messages:
+				if m.Payload == "end" {
+					if n != want {
+						p.t.Errorf("%d messages, want %d", n, want)
+					}
+					return
+				}
+				if got := volatile.ReplaceAllString(m.Payload, "T"); got != "hf1 changed T" {
+					p.t.Errorf("the message is %q", got)
+				}
+			case <-time.After(10 * time.Second):
+				p.t.Fatal("no message")
+			}
+		}
+	}
+}
+
+// dead waits until a hold of a few ms has expired.
+func (p parties) dead(token string) {
+	p.t.Helper()
+	expiry := shares{p.bench, p.kind, p.n}.hold(token).expiry
+	backend.Eventually(p.t, "the hold has expired", func() bool { return p.later(0) > expiry })
+}
+
+func TestLatch(t *testing.T) {
+	for name, test := range map[string]func(l parties){
+		"opens": func(l parties) {
+			told := l.told()
+			l.expect("counted T 2", l.count("A"))
+			l.expect("counted T 2", l.count("A")) // the same again
+			l.expect("counted T 1", l.count("B"))
+			l.expect("count T T 1 0 -1", l.look("0"))
+			told(0)
+			l.expect("counted T 0", l.count("C"))
+			told(1)
+			l.expect("counted T 0", l.count("B"))
+			l.expect("counted T 0", l.count("D")) // never below 0
+			l.expect("count T T 0 0 -1", l.look("0"))
+			l.expect("count T T 0 0 -1", l.look(l.field("since")))
+			l.expect("held T 0 0 hf1:-:0:0:0:", l.join("E", 60000))
+			told(0)
+			if left := l.rdb.PTTL(l.t.Context(), "{k}").Val().Milliseconds(); !l.below(left, 86400000) {
+				l.t.Errorf("it is kept for %d ms", left)
+			}
+		},
+		"joined": func(l parties) {
+			l.expect("granted T P T 1", l.join("A", 60000))
+			l.expect("granted T P T 1", l.join("A", 60000)) // the same again
+			l.expect("granted T P T 1", l.join("B", 60000))
+			l.expect("count T T 3 0 P", l.look("0"))
+			l.expect("counted T 2", l.count("X"))
+			l.expect("taken T 2", l.count("Y"))
+			if got := l.join("C", 60000); !strings.HasPrefix(got, "held ") {
+				l.t.Errorf("a party too many: %s", got)
+			}
+			l.expect("released T", l.end("A", "done"))
+			l.expect("released T", l.end("A", "done")) // the same again
+			l.expect("gone T", l.end("C", "done"))
+			l.expect("gone T", l.end("C", "done"))
+			l.expect("count T T 1 0 P", l.look("0"))
+			l.expect("renewed T P 0 0", l.eval(script.ShareRenew, "", "B", 60000, 0, shares{l.bench, l.kind, l.n}.hold("B").fence))
+			l.expect("released T", l.end("B", "done"))
+			l.expect("count T T 0 0 -1", l.look("0"))
+		},
+		"joined, and ended otherwise": func(l parties) {
+			told := l.told()
+			l.expect("granted T P T 1", l.join("A", 60000))
+			l.expect("granted T P T 1", l.join("B", 60000))
+			l.expect("granted T P T 1", l.join("C", 60000))
+			l.expect("released T", l.end("A", "")) // it never knew
+			l.expect("count T T 3 0 P", l.look("0"))
+			l.expect("gone T", l.join("A", 60000)) // a late copy
+			l.expect("granted T 10 T 1", l.join("D", 10))
+			l.dead("D")
+			if got := l.look("0"); !strings.HasPrefix(got, "count T T 2 1 ") { // who looks sees it
+				l.t.Errorf("after a death: %s", got)
+			}
+			l.expect("gone T", l.end("D", "done"))
+			l.expect("gone T", l.end("D", "done"))
+			l.expect("released T", l.end("B", "left"))
+			l.expect("gone T", l.end("B", "left"))
+			told(0)
+			l.expect("released T", l.end("C", "died"))
+			l.expect("count T T 0 3 -1", l.look("0"))
+			told(1)
+		},
+		// A renewal of another's, or any other script, finds who has died, and tells.
+		"dies": func(l parties) {
+			told := l.told()
+			l.expect("granted T P T 1", l.join("A", 60000))
+			l.expect("granted T 10 T 1", l.join("B", 10))
+			l.expect("granted T 10 T 1", l.join("C", 10))
+			l.expect("released T", l.end("A", "done"))
+			l.dead("B")
+			l.dead("C")
+			l.expect("gone T", l.eval(script.ShareRenew, "", "A", 60000, 0, 7))
+			told(1)
+			l.expect("count T T 0 2 -1", l.look("0"))
+		},
+		"begun anew": func(l parties) {
+			told := l.told()
+			l.expect("counted T 2", l.count("A"))
+			first := l.field("since")
+			l.expect("granted T P T 1", l.join("B", 60000))
+			l.expect("reset T", l.reset("R"))
+			told(1)
+			l.expect("reset T", l.look(first)) // it had not opened
+			l.expect("counted T 2", l.count("C"))
+			l.expect("reset T", l.reset("R")) // the same again
+			l.expect("count T T 2 0 -1", l.look("0"))
+			l.expect("gone T", l.end("B", "done")) // of the first
+			second := l.field("since")
+			if second <= first {
+				l.t.Errorf("the count of %s follows that of %s", second, first)
+			}
+			l.expect("counted T 1", l.count("D"))
+			l.expect("granted T P T 1", l.join("E", 60000))
+			l.expect("released T", l.end("E", "left"))
+			l.expect("reset T", l.reset("S"))
+			l.expect("opened T 1", l.look(second))
+			l.expect("reset T", l.reset("T")) // which had not opened: the second still counts
+			l.expect("opened T 1", l.look(second))
+			l.expect("reset T", l.look(first))
+			five := parties{l.bench, l.kind, 5}
+			l.expect("error BADPARTIES it has 3 parties now, not 5", five.count("F"))
+			l.expect("error BADPARTIES it has 3 parties now, not 5", five.join("F", 60000))
+			l.expect("error BADPARTIES it has 3 parties now, not 5", five.look("0"))
+			l.expect("opened T 1", five.look(second))
+			l.expect("reset T", five.reset("U"))
+			l.expect("count T T 5 0 -1", five.look("0"))
+		},
+		"too late": func(l parties) {
+			l.expect("late T", l.eval(script.LatchCount, "", "A", 3, l.later(-time.Second)))
+			l.expect("late T", l.eval(script.LatchReset, "", "A", 3, l.later(-time.Second)))
+			if n := l.rdb.Exists(l.t.Context(), "{k}", "{k}:q").Val(); n != 0 {
+				l.t.Errorf("%d keys", n)
+			}
+			l.expect("reset T", l.look("1795225854057495")) // of a count that is lost
+			if n := l.rdb.Exists(l.t.Context(), "{k}", "{k}:q").Val(); n != 0 {
+				l.t.Errorf("%d keys after a look", n)
+			}
+		},
+		// What is remembered of many is not remembered for ever.
+		"counts much": func(l parties) {
+			l.n = 300
+			for i := range 299 {
+				l.expect("counted T "+strconv.Itoa(299-i), l.eval(script.LatchCount, "", "A"+strconv.Itoa(i), 300, l.later(50*time.Millisecond)))
+				time.Sleep(time.Millisecond)
+			}
+			if n := l.rdb.ZCard(l.t.Context(), "{k}:q").Val(); n > 100 {
+				l.t.Errorf("%d count-downs are remembered", n)
+			}
+		},
+		"another kind": func(l parties) {
+			l.expect("counted T 2", l.count("A"))
+			const bad = "error BADKIND the key holds another kind of lock, or something else"
+			for _, kind := range []string{"bar", "sem", "rw"} {
+				l.expect(bad, parties{l.bench, kind, 3}.join("B", 60000))
+			}
+			l.expect(bad, l.await("B", 1, 0))
+			l.expect(bad, l.withdraw("B", 1))
+			l.rdb.Del(l.t.Context(), "{k}")
+			l.expect("granted T P T 1", parties{l.bench, "bar", 3}.join("B", 60000))
+			l.expect(bad, l.count("A2"))
+			l.expect(bad, l.reset("A2"))
+			l.expect(bad, l.look("0"))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			backend.Each(t, func(t *testing.T, back *backend.Backend) {
+				test(parties{newBench(t, back), "latch", 3})
+			})
+		})
+	}
+}
+
+func TestBarrier(t *testing.T) {
+	for name, test := range map[string]func(b parties){
+		"trips": func(b parties) {
+			told := b.told()
+			for _, token := range []string{"A", "B", "C"} {
+				b.expect("granted T P T 1", b.join(token, 60000))
+			}
+			b.expect("waiting T P 1 1", b.await("A", 1, 0))
+			b.expect("waiting T P 1 1", b.await("A", 1, 0)) // the same again
+			b.expect("waiting T P 1 1", b.await("A", 1, 1))
+			b.expect("waiting T P 1 2", b.await("B", 1, 0))
+			told(0)
+			b.expect("tripped T 1", b.await("C", 1, 0))
+			b.expect("tripped T 1", b.await("C", 1, 0))
+			told(1)
+			b.expect("waiting T P 2 1", b.await("C", 2, 2)) // before the others have looked
+			b.expect("tripped T 1", b.await("A", 1, 1))
+			b.expect("tripped T 1", b.await("B", 1, 0))
+			b.expect("waiting T P 2 2", b.await("A", 2, 2))
+			b.expect("stale T", b.await("A", 1, 1))
+			b.expect("tripped T 2", b.await("B", 2, 2))
+			told(1)
+			b.expect("gone T", b.await("X", 1, 0))
+			for _, token := range []string{"A", "B", "C"} {
+				b.expect("released T", b.end(token, "left"))
+			}
+			if n := b.rdb.Exists(b.t.Context(), "{k}").Val(); n != 0 {
+				b.t.Error("the barrier is left")
+			}
+		},
+		"breaks": func(b parties) {
+			told := b.told()
+			for _, token := range []string{"A", "B"} {
+				b.expect("granted T P T 1", b.join(token, 60000))
+			}
+			b.expect("waiting T P 1 1", b.await("A", 1, 0))
+			b.expect("granted T 10 T 1", b.join("C", 10))
+			b.dead("C")
+			b.expect("broken T 1 2 died "+info, b.await("A", 1, 1)) // who looks sees it
+			told(1)
+			b.expect("broken T 1 2 died "+info, b.await("A", 1, 1))
+			b.expect("waiting T P 2 1", b.await("A", 2, 2))
+			b.expect("broken T 1 2 died "+info, b.await("B", 1, 0)) // which was one when it broke
+			b.expect("granted T P T 1", b.join("D", 60000))
+			b.expect("waiting T P 2 2", b.await("D", 1, 0))
+			b.expect("released T", b.end("D", "left")) // with its arrival
+			told(1)
+			b.expect("broken T 2 3 left "+info, b.await("B", 2, 2))
+			b.expect("waiting T P 3 1", b.await("B", 3, 3))
+			b.expect("broken T 2 3 left "+info, b.await("A", 2, 2))
+			b.expect("waiting T P 3 2", b.await("A", 3, 3))
+			b.expect("granted T P T 1", b.join("E", 60000))
+			b.expect("released T", b.end("E", "")) // it never knew that it was one
+			told(0)
+			b.expect("granted T P T 1", b.join("F", 60000))
+			b.expect("tripped T 3", b.await("F", 1, 0))
+			b.expect("tripped T 3", b.await("A", 3, 3))
+			// Two phases that break, and a party that has seen neither.
+			b.expect("released T", b.end("B", "left"))
+			b.expect("released T", b.end("F", "died"))
+			b.expect("broken T 4 6 died "+info, b.await("A", 4, 4))
+			b.expect("waiting T P 6 1", b.await("A", 5, 6))
+			if fields := b.rdb.HKeys(b.t.Context(), "{k}").Val(); strings.Count(fmt.Sprint(fields), "@") != 1 {
+				b.t.Errorf("what is left of those who ended: %q", fields)
+			}
+		},
+		"given up": func(b parties) {
+			for _, token := range []string{"A", "B", "C"} {
+				b.expect("granted T P T 1", b.join(token, 60000))
+			}
+			b.expect("waiting T P 1 1", b.await("A", 1, 0))
+			b.expect("withdrawn T", b.withdraw("A", 1))
+			b.expect("withdrawn T", b.withdraw("A", 1)) // the same again
+			b.expect("stale T", b.await("A", 1, 0))     // a late copy
+			b.expect("withdrawn T", b.withdraw("B", 1)) // before it came
+			b.expect("stale T", b.await("B", 1, 0))
+			b.expect("waiting T P 1 1", b.await("B", 2, 0))
+			b.expect("stale T", b.withdraw("B", 1)) // late itself
+			b.expect("waiting T P 1 1", b.await("B", 3, 1))
+			b.expect("waiting T P 1 2", b.await("C", 1, 0))
+			b.expect("tripped T 1", b.await("A", 2, 1))
+			b.expect("withdrawn T", b.withdraw("B", 3)) // what has tripped has tripped
+			b.expect("tripped T 1", b.await("B", 4, 1))
+			b.expect("withdrawn T", b.withdraw("C", 1))
+			b.expect("tripped T 1", b.await("C", 2, 0))
+			b.expect("waiting T P 2 1", b.await("A", 3, 2))
+			b.expect("gone T", b.withdraw("X", 1))
+		},
+		"parties": func(b parties) {
+			for _, token := range []string{"A", "B", "C"} {
+				b.expect("granted T P T 1", b.join(token, 60000))
+			}
+			four := parties{b.bench, b.kind, 4}
+			b.expect("error BADPARTIES it has 3 parties now, not 4", four.join("D", 60000))
+			b.expect("error BADPARTIES it has 3 parties now, not 4", four.await("A", 1, 0))
+			messages := b.listen("D")
+			b.expect("queued T P T 1 1 ours", b.eval(script.ShareAcquire, "w", "D", 60000, 0, 1, info, "bar", 3, 1, claim, "channel-D", ""))
+			b.expect("released T", b.end("A", "left"))
+			b.expect("hf1 bar D T P T {k}", b.heard(messages))
+			b.expect("waiting T P 2 1", b.await("D", 1, 0)) // it came when the first was broken
+		},
+		// Whoever may publish can have a client send a release for any token.
+		"a token that is the name of another field": func(b parties) {
+			b.expect("granted T P T 1", b.join("A", 60000))
+			b.expect("waiting T P 1 1", b.await("A", 1, 0))
+			before := b.rdb.HGetAll(b.t.Context(), "{k}").Val()
+			for field := range before {
+				if field == "A" {
+					continue
+				}
+				b.expect("gone T", b.eval(script.ShareRelease, "", field, "", 0, ""))
+				b.expect("gone T", b.await(field, 1, 0))
+				b.expect("gone T", b.withdraw(field, 1))
+			}
+			if now := b.rdb.HGetAll(b.t.Context(), "{k}").Val(); fmt.Sprint(now) != fmt.Sprint(before) {
+				b.t.Errorf("the barrier has become %v; it was %v", now, before)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			backend.Each(t, func(t *testing.T, back *backend.Backend) {
+				test(parties{newBench(t, back), "bar", 3})
+			})
+		})
+	}
+}
+
+// What has begun can come to its end without memory.
+func TestPartiesOutOfMemory(t *testing.T) {
+	backend.EachReal(t, func(t *testing.T, back *backend.Backend) {
+		l := parties{newBench(t, back), "latch", 3}
+		b := parties{bench{t, back.Redis(t), l.began}, "bar", 2}
+		l.expect("granted T P T 1", l.join("A", 60000))
+		l.rdb.Rename(t.Context(), "{k}", "{k}latch")
+		b.expect("granted T P T 1", b.join("A", 60000))
+		b.expect("granted T P T 1", b.join("B", 60000))
+		b.rdb.Rename(t.Context(), "{k}", "{k}barrier")
+		if err := l.rdb.ConfigSet(t.Context(), "maxmemory", "1").Err(); err != nil {
+			t.Fatal(err)
+		}
+		if got := l.count("X"); !strings.HasPrefix(got, "error OOM") {
+			t.Errorf("a new latch: %s", got)
+		}
+		l.rdb.Rename(t.Context(), "{k}latch", "{k}")
+		l.expect("counted T 2", l.count("X"))
+		l.expect("counted T 2", l.count("X"))
+		l.expect("released T", l.end("A", "done"))
+		l.expect("released T", l.end("A", "done"))
+		l.expect("reset T", l.reset("R"))
+		l.expect("count T T 3 0 -1", l.look("0"))
+		l.rdb.Rename(t.Context(), "{k}barrier", "{k}")
+		b.expect("waiting T P 1 1", b.await("A", 1, 0))
+		b.expect("withdrawn T", b.withdraw("A", 1))
+		b.expect("waiting T P 1 1", b.await("A", 2, 0))
+		b.expect("tripped T 1", b.await("B", 1, 0))
+		b.expect("released T", b.end("B", "left"))
+		b.expect("broken T 2 3 left "+info, b.await("A", 3, 2))
+	})
+}
+
+func TestPartiesRefuseAReplica(t *testing.T) {
+	backend.EachReal(t, func(t *testing.T, back *backend.Backend) {
+		b := newBench(t, back)
+		later := b.later(time.Hour)
+		scripts := map[string]func(key string) error{}
+		on := func(what string, s script.Script, args ...any) {
+			scripts[what] = func(key string) error {
+				return b.rdb.Eval(t.Context(), s.Source, []string{key, key + ":q", "{k}:f"}, args...).Err()
+			}
+		}
+		on("counts", script.LatchCount, "", "X", 3, later)
+		on("counted before", script.LatchCount, "", "Y", 3, later)
+		on("counts too late", script.LatchCount, "", "X", 3, b.later(-time.Second))
+		on("looks", script.LatchLook, "", "", 3, 0)
+		on("looks back", script.LatchLook, "", "", 3, 7)
+		on("resets", script.LatchReset, "", "X", 3, later)
+		on("reset before", script.LatchReset, "", "Y", 3, later)
+		on("resets too late", script.LatchReset, "", "X", 3, b.later(-time.Second))
+		on("counted down before", script.ShareRelease, "", "Y", "", 0, "done")
+		for key, kind := range map[string]string{"{k}": "latch", "{b}": "bar"} {
+			if err := b.rdb.Eval(t.Context(), script.ShareAcquire.Source, []string{key, key + ":q", "{k}:f"}, "t", "A", 60000, 0, 1, info, kind, 3, 1).Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := scripts["counted before"]("{k}"); err != nil {
+			t.Fatal(err)
+		}
+		if err := b.rdb.ReplicaOf(t.Context(), "127.0.0.1", "1").Err(); err != nil { // where nobody is
+			t.Fatal(err)
+		}
+		for what, ask := range scripts {
+			if err := ask("{k}"); !redis.HasErrorPrefix(err, "READONLY") {
+				t.Errorf("%s: the replica says %v", what, err)
+			}
+		}
+		clear(scripts)
+		on("awaits", script.BarrierAwait, "", "A", 1, 0, 3)
+		on("awaits what has broken", script.BarrierAwait, "", "A", 1, 7, 3)
+		on("another awaits", script.BarrierAwait, "", "X", 1, 0, 3)
+		on("withdraws", script.BarrierWithdraw, "", "A", 1)
+		on("another withdraws", script.BarrierWithdraw, "", "X", 1)
+		for what, ask := range scripts {
+			if err := ask("{b}"); !redis.HasErrorPrefix(err, "READONLY") {
+				t.Errorf("%s: the replica says %v", what, err)
+			}
+		}
+	})
+}

@@ -1,0 +1,278 @@
+package faults
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/script"
+	"github.com/holdfast-go/holdfast/tests/backend"
+	"github.com/holdfast-go/holdfast/tests/proxy"
+)
+
+func left(t *testing.T, l *holdfast.Latch, want int) {
+	t.Helper()
+	if n, err := l.Count(t.Context()); err != nil || n != want {
+		t.Errorf("%d parties are left, want %d; %v", n, want, err)
+	}
+}
+
+// What is sent again, because its reply was lost, counts once; so does a copy that the network
+// makes, and one that comes late.
+func TestCountDownsThatAreRepeated(t *testing.T) {
+	t.Parallel()
+	b := backend.One(t)
+	p := proxy.New(t, b.Server.Addr())
+	c := through(t, p, impatient)
+	l := c.Latch("a", 10, holdfast.TTL(time.Minute))
+	parties := make([]*holdfast.LatchParty, 4)
+	for i := range parties {
+		var err error
+		if parties[i], err = l.Join(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// The server has the scripts from now on.
+	if err := errors.Join(l.CountDown(t.Context()), parties[0].CountDown(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	left(t, l, 8)
+	want := 8
+	for what, step := range map[string]struct {
+		script holdfast.Script
+		do     func() error
+	}{
+		"CountDown":            {script.LatchCount, func() error { return l.CountDown(t.Context()) }},
+		"CountDown of a party": {script.ShareRelease, func() error { err := parties[1].CountDown(t.Context()); parties = parties[1:]; return err }},
+	} {
+		lost := p.LoseReply(running(step.script, "a"), proxy.Cut)
+		if err := step.do(); err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+		lost.Wait(t)
+		want--
+		left(t, l, want)
+		doubled := p.Double(running(step.script, "a"))
+		if err := step.do(); err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+		doubled.Reply(t)
+		want--
+		left(t, l, want)
+	}
+	late := p.Hold(running(script.LatchCount, "a"), proxy.Cut)
+	if err := l.CountDown(t.Context()); err != nil {
+		t.Error(err)
+	}
+	want--
+	left(t, l, want)
+	if reply := late.Forward(t); !strings.Contains(reply, "counted") {
+		t.Errorf("the late copy is answered %q", reply)
+	}
+	left(t, l, want)
+
+	if err := l.Reset(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	lost := p.Hold(running(script.LatchReset, "a"), proxy.Cut)
+	if err := l.Reset(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.CountDown(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	lost.Forward(t)
+	left(t, l, 9)
+}
+
+// Who could not join, because the reply was lost, is no party: nothing is counted for it.
+func TestJoinThatFails(t *testing.T) {
+	t.Parallel()
+	b := backend.One(t)
+	p := proxy.New(t, b.Server.Addr())
+	c, other := through(t, p, impatient), b.Client(t, nil)
+	l, seen := c.Latch("a", 2, holdfast.TTL(time.Minute)), other.Latch("a", 2)
+	left(t, l, 2)
+	party, err := l.Join(t.Context()) // the server has the scripts from now on
+	if err == nil {
+		err = party.CountDown(t.Context())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	lost := p.LoseReply(running(script.ShareAcquire, "a"), proxy.Hang)
+	ctx, cancel := context.WithCancel(t.Context())
+	over := make(chan error, 1)
+	go func() {
+		_, err := l.Join(ctx)
+		over <- err
+	}()
+	if reply := lost.Reply(t); !strings.Contains(reply, "granted") {
+		t.Errorf("the lost reply was %q", reply)
+	}
+	cancel()
+	if err := <-over; err != context.Canceled {
+		t.Errorf("Join: %v", err)
+	}
+	backend.Eventually(t, "it is no party", func() bool {
+		all, err := seen.Parties(t.Context())
+		return err == nil && len(all) == 0
+	})
+	left(t, seen, 1)
+	if party, err = l.Join(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := party.CountDown(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := seen.Wait(t.Context()); err != nil {
+		t.Errorf("Wait: %v", err)
+	}
+}
+
+// arrive has a goroutine await.
+func arrive(ctx context.Context, p *holdfast.BarrierParty) <-chan uint64 {
+	over := make(chan uint64, 1)
+	go func() {
+		phase, _ := p.Await(ctx)
+		over <- phase
+	}()
+	return over
+}
+
+func wantPhase(t *testing.T, want uint64, all ...<-chan uint64) {
+	t.Helper()
+	for _, over := range all {
+		select {
+		case phase := <-over:
+			if phase != want {
+				t.Errorf("Await returns %d, want %d", phase, want)
+			}
+		case <-time.After(15 * time.Second):
+			t.Fatal("a party was not woken")
+		}
+	}
+}
+
+func arrived(t *testing.T, b *backend.Backend, want string) {
+	t.Helper()
+	rdb := b.Redis(t)
+	backend.Eventually(t, want+" have arrived", func() bool {
+		return rdb.HGet(t.Context(), "holdfast:{a}", "arrived").Val() == want
+	})
+}
+
+// An arrival counts once, also if its reply is lost, and not at all once it was given up.
+func TestAwaitsThatAreRepeated(t *testing.T) {
+	t.Parallel()
+	b := backend.One(t)
+	p := proxy.New(t, b.Server.Addr())
+	one, err := through(t, p, impatient).Barrier("a", 2, holdfast.TTL(time.Minute)).Join(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	two, err := b.Client(t, nil).Barrier("a", 2, holdfast.TTL(time.Minute)).Join(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := arrive(t.Context(), one)
+	arrived(t, b, "1")
+	wantPhase(t, 1, first, arrive(t.Context(), two))
+
+	lost := p.LoseReply(running(script.BarrierAwait, "a"), proxy.Cut) // of who comes first
+	first = arrive(t.Context(), one)
+	lost.Wait(t)
+	arrived(t, b, "1")
+	select {
+	case phase := <-first:
+		t.Fatalf("a party alone passes phase %d", phase)
+	case <-time.After(300 * time.Millisecond): // it is sent again
+	}
+	wantPhase(t, 2, arrive(t.Context(), two), first)
+
+	second := arrive(t.Context(), two)
+	arrived(t, b, "1")
+	lost = p.LoseReply(running(script.BarrierAwait, "a"), proxy.Cut) // of who comes last
+	wantPhase(t, 3, arrive(t.Context(), one), second)
+	if reply := lost.Reply(t); !strings.Contains(reply, "tripped") {
+		t.Errorf("the lost reply was %q", reply)
+	}
+
+	late := p.Hold(running(script.BarrierAwait, "a"), proxy.Cut)
+	ctx, cancel := context.WithCancel(t.Context())
+	first = arrive(ctx, one)
+	late.Wait(t)
+	arrived(t, b, "1") // by the second copy
+	cancel()
+	wantPhase(t, 0, first)
+	arrived(t, b, "0")
+	if reply := late.Forward(t); !strings.Contains(reply, "stale") {
+		t.Errorf("the late copy is answered %q", reply)
+	}
+	arrived(t, b, "0")
+	first = arrive(t.Context(), one)
+	arrived(t, b, "1")
+	wantPhase(t, 4, first, arrive(t.Context(), two))
+}
+
+// Messages that are lost hang nobody.
+func TestLostMessagesToThoseWhoWait(t *testing.T) {
+	t.Parallel()
+	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+		// While the subscriptions are interrupted. Nothing else wakes anybody for a minute.
+		rdb := b.Redis(t)
+		for range 5 {
+			c, other := b.Client(t, nil), b.Client(t, nil)
+			one, err := c.Barrier("a", 2, holdfast.TTL(3*time.Minute)).Join(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			two, err := other.Barrier("a", 2, holdfast.TTL(3*time.Minute)).Join(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			latch := c.Latch("l", 1)
+			opened := make(chan error, 1)
+			go func() { opened <- latch.Wait(t.Context()) }()
+			first := arrive(t.Context(), one)
+			arrived(t, b, "1")
+			backend.Eventually(t, "both are subscribed", func() bool {
+				return len(rdb.PubSubChannels(t.Context(), "*").Val()) >= 2
+			})
+			do(t, b.Server, "CLIENT", "KILL", "TYPE", "pubsub")
+			wantPhase(t, 1, arrive(t.Context(), two), first)
+			if err := other.Latch("l", 1).CountDown(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			select {
+			case err := <-opened:
+				if err != nil {
+					t.Errorf("Wait: %v", err)
+				}
+			case <-time.After(15 * time.Second):
+				t.Fatal("who waits for the latch was not woken")
+			}
+			backend.Release(t, one.Lease)
+			backend.Release(t, two.Lease)
+			if err := latch.Reset(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		// Where nothing may be published, they look when a lease may be over.
+		do(t, b.Server, "ACL", "SETUSER", "default", "-publish")
+		one, err := b.Client(t, nil).Barrier("a", 2, holdfast.TTL(2*time.Second)).Join(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		two, err := b.Client(t, nil).Barrier("a", 2, holdfast.TTL(2*time.Second)).Join(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		first := arrive(t.Context(), one)
+		arrived(t, b, "1")
+		wantPhase(t, 1, arrive(t.Context(), two), first)
+	})
+}

@@ -1,6 +1,6 @@
 -- barrier_await.lua: lets a party arrive at a barrier, or look whether it may go on.
 --
--- KEYS    [1] lock  [2] queue  [3] fence counter
+-- KEYS    [1] lock  [2] queue  [3] fence counter, in Strict mode [4] incarnation mark
 -- ARGV    [1] flags as in prelude.lua  [2] the party's token
 --         [3] number of the await, from 1: each one of a party has a higher
 --         [4] phase at which it arrives, or 0: that of its await before, or
@@ -24,6 +24,8 @@
 -- include queue.lua
 -- include parties.lua
 -- include shares.lua
+-- include incarnation.lua
+-- include serve_others.lua
 -- include awaits.lua
 
 local function main()
@@ -33,6 +35,10 @@ local function main()
     return 'gone ' .. whole(now)
   end
   load_phase()
+  -- Whoever waits for the place of one that has died may be dead, too.
+  if used < limit then
+    pcall(serve_others)
+  end
   local at = tonumber(ARGV[4])
   if at == 0 then
     at = last_phase or phase

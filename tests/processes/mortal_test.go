@@ -45,22 +45,22 @@ func mortal(args []string) {
 	must(c.Close(context.Background()))
 }
 
-// crowd is processes that want one lock.
+// crowd is processes that use one lock.
 type crowd struct {
 	members []*exec.Cmd
 	number  map[int]int   // of a member in members, by pid
 	said    <-chan saying // by anybody
 }
 
-// saying is a line of a mortal.
+// saying is a line of one of them: "PID WORD NUMBER".
 type saying struct {
-	pid   int
-	word  string
-	fence uint64
+	pid    int
+	word   string
+	number uint64
 }
 
-// gather starts n mortals.
-func gather(t *testing.T, program, addr string, ttl time.Duration, n int) *crowd {
+// gather starts n processes in that role.
+func gather(t *testing.T, program, role string, n int, args ...string) *crowd {
 	t.Helper()
 	out, in, err := os.Pipe() // one for all: a line is written at once
 	if err != nil {
@@ -77,8 +77,8 @@ func gather(t *testing.T, program, addr string, ttl time.Duration, n int) *crowd
 		out.Close()
 	})
 	for range n {
-		cmd := exec.Command(program, addr, ttl.String())
-		cmd.Env = append(os.Environ(), roleVariable+"=mortal", "GOMAXPROCS=1", "GORACE=atexit_sleep_ms=0")
+		cmd := exec.Command(program, args...)
+		cmd.Env = append(os.Environ(), roleVariable+"="+role, "GOMAXPROCS=1", "GORACE=atexit_sleep_ms=0")
 		cmd.Stdout, cmd.Stderr = in, os.Stderr
 		if err := child.Start(cmd); err != nil {
 			t.Fatal(err)
@@ -90,7 +90,7 @@ func gather(t *testing.T, program, addr string, ttl time.Duration, n int) *crowd
 		defer close(said)
 		for lines := bufio.NewScanner(out); lines.Scan(); {
 			var s saying
-			if _, err := fmt.Sscan(lines.Text(), &s.pid, &s.word, &s.fence); err != nil {
+			if _, err := fmt.Sscan(lines.Text(), &s.pid, &s.word, &s.number); err != nil {
 				t.Errorf("a worker says %q", lines.Text())
 			}
 			said <- s
@@ -154,7 +154,7 @@ func TestACrowdThatDies(t *testing.T) {
 
 		blocker := backend.Acquire(t, b.Client(t, nil).Mutex("a", holdfast.TTL(time.Minute)))
 		begun := time.Now()
-		c := gather(t, program, b.Server.Addr(), ttl, size)
+		c := gather(t, program, "mortal", size, b.Server.Addr(), ttl.String())
 		for i := range size {
 			if early(i) {
 				time.AfterFunc(rand.N(300*time.Millisecond), func() { c.kill(i) })
@@ -229,13 +229,13 @@ func TestACrowdThatDies(t *testing.T) {
 				continue
 			}
 			grants++
-			if s.fence <= last {
-				t.Errorf("fence %d follows %d", s.fence, last)
+			if s.number <= last {
+				t.Errorf("fence %d follows %d", s.number, last)
 			}
 			if place[i] <= before {
 				t.Errorf("the process in place %d is served after that in place %d", place[i], before)
 			}
-			last, before = s.fence, place[i]
+			last, before = s.number, place[i]
 			if holding[i] {
 				deaths[grants] = append(deaths[grants], i)
 			}

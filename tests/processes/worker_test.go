@@ -37,6 +37,10 @@ func TestMain(m *testing.M) {
 		storm(os.Args[1:])
 	case "guest":
 		guest(os.Args[1:])
+	case "counts":
+		counts(os.Args[1:])
+	case "arrives":
+		arrives(os.Args[1:])
 	default:
 		backend.AtOnce(8)
 		os.Exit(m.Run())

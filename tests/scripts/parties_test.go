@@ -2,7 +2,6 @@ package scripts
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -222,15 +221,18 @@ func TestLatch(t *testing.T) {
 				l.t.Errorf("%d keys after a look", n)
 			}
 		},
-		// What is remembered of many is not remembered for ever.
-		"counts much": func(l parties) {
-			l.n = 300
-			for i := range 299 {
-				l.expect("counted T "+strconv.Itoa(299-i), l.eval(script.LatchCount, "", "A"+strconv.Itoa(i), 300, l.later(50*time.Millisecond)))
-				time.Sleep(time.Millisecond)
+		// What need not be remembered any more is forgotten, however often it is counted down.
+		"counts on": func(l parties) {
+			for _, id := range []string{"d:old", "x:old"} {
+				l.rdb.ZAdd(l.t.Context(), "{k}:q", redis.Z{Score: float64(-l.later(-time.Second)), Member: id})
 			}
-			if n := l.rdb.ZCard(l.t.Context(), "{k}:q").Val(); n > 100 {
-				l.t.Errorf("%d count-downs are remembered", n)
+			l.expect("counted T 2", l.count("A"))
+			l.expect("counted T 1", l.count("B"))
+			if all := l.rdb.ZRange(l.t.Context(), "{k}:q", 0, -1).Val(); len(all) != 2 {
+				l.t.Errorf("it remembers %q", all)
+			}
+			if left := l.rdb.PTTL(l.t.Context(), "{k}:q").Val().Milliseconds(); !l.below(left, 60000) {
+				l.t.Errorf("for %d ms", left)
 			}
 		},
 		"another kind": func(l parties) {

@@ -1,0 +1,360 @@
+//go:build unix
+
+package processes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/signal"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/tests/backend"
+	"github.com/holdfast-go/holdfast/tests/soak"
+)
+
+// partyTTL is how long those who wait may wait for who has died.
+const partyTTL = time.Second
+
+// say is a line for the test.
+func say(word string, number uint64) { fmt.Println(os.Getpid(), word, number) }
+
+// counts is a party of the latch "a". It says "joined", and, told to by a signal, "counting",
+// counts down some time within D, and says "counted": each with the time in µs.
+//
+//	counts ADDR PARTIES D
+func counts(args []string) {
+	parties, err := strconv.Atoi(args[1])
+	must(err)
+	d, err := time.ParseDuration(args[2])
+	must(err)
+	told := make(chan os.Signal, 1)
+	signal.Notify(told, syscall.SIGUSR1)
+	c := dial(args[0])
+	l := c.Latch("a", parties, holdfast.TTL(partyTTL))
+	party, err := l.Join(context.Background())
+	for errors.Is(err, holdfast.ErrUnavailable) { // to so many at once
+		party, err = l.Join(context.Background())
+	}
+	must(err)
+	say("joined", uint64(time.Now().UnixMicro()))
+	<-told
+	time.Sleep(rand.N(d))
+	say("counting", uint64(time.Now().UnixMicro()))
+	switch err := party.CountDown(context.Background()); {
+	case errors.Is(err, holdfast.ErrLost): // the machine stood still
+		say("lost", uint64(time.Now().UnixMicro()))
+	default:
+		must(err)
+		say("counted", uint64(time.Now().UnixMicro()))
+	}
+	must(c.Close(context.Background()))
+}
+
+// plague is how many of a crowd die in what time, and the program that they run.
+func plague(t *testing.T) (program string, deaths int, d time.Duration) {
+	if soak.Long() {
+		return light(t), 100, time.Minute
+	}
+	return os.Args[0], 20, 5 * time.Second
+}
+
+// A latch is waited for until every party has counted down, or has died and its lease is over;
+// who waits is told how many have.
+func TestLatchOfACrowdThatDies(t *testing.T) {
+	backend.EachRealInTurn(t, func(t *testing.T, b *backend.Backend) {
+		const survivors = 6
+		program, deaths, d := plague(t)
+		size := deaths + survivors
+		c := gather(t, program, "counts", size, b.Server.Addr(), strconv.Itoa(size), (d / 2).String())
+		state := map[int]saying{} // the latest of each
+		counting := map[int]uint64{}
+		hear := func(s saying) {
+			i := c.number[s.pid]
+			state[i] = s
+			if s.word == "counting" {
+				counting[i] = s.number
+			}
+		}
+		for len(state) < size {
+			select {
+			case s := <-c.said:
+				hear(s)
+			case <-time.After(2 * time.Minute):
+				t.Fatalf("%d of %d have joined", len(state), size)
+			}
+		}
+		latch := b.Client(t, nil).Latch("a", size)
+		over := make(chan error, 1)
+		var opened time.Time
+		go func() {
+			err := latch.Wait(t.Context())
+			opened = time.Now()
+			over <- err
+		}()
+		// Those who die are told to count down when the storm begins, the others when half of it
+		// is over, so that some of them are the last.
+		tell := func(i int) { _ = c.members[i].Process.Signal(syscall.SIGUSR1) }
+		var last time.Time
+		end := time.Now().Add(d)
+		die := make(chan int, deaths)
+		for i := range size {
+			if i < deaths {
+				tell(i)
+				time.AfterFunc(rand.N(d), func() { die <- i })
+			} else {
+				time.AfterFunc(d/2, func() { tell(i) })
+			}
+		}
+		killed := map[int]bool{}
+		for left := survivors; left > 0 || len(killed) < deaths; {
+			select {
+			case i := <-die:
+				c.kill(i)
+				killed[i], last = true, time.Now()
+			case s := <-c.said:
+				hear(s)
+				if i := c.number[s.pid]; i >= deaths && (s.word == "counted" || s.word == "lost") {
+					left--
+					last = time.Now()
+				}
+			case <-time.After(time.Until(end) + time.Minute):
+				t.Fatal("the survivors do not count down")
+			}
+		}
+		err := within(t, over)
+		for s := range c.said {
+			hear(s)
+		}
+		for i, cmd := range c.members {
+			if err := cmd.Wait(); err != nil && i >= deaths {
+				t.Errorf("process %d: %v", i, err)
+			}
+		}
+		var least, most, survived int // that are missing
+		for i := range size {
+			switch s := state[i]; {
+			case s.word == "counted" && i < deaths:
+				survived++
+			case s.word == "lost":
+				least++
+				most++
+			case s.word == "joined":
+				least++
+				most++
+			case s.word == "counting":
+				most++
+			}
+			if i >= deaths && opened.UnixMicro() < int64(counting[i]) {
+				t.Errorf("it opens %d µs before survivor %d counts down", int64(counting[i])-opened.UnixMicro(), i)
+			}
+		}
+		missing := 0
+		if incomplete := (*holdfast.IncompleteError)(nil); errors.As(err, &incomplete) {
+			missing = incomplete.Missing
+		} else if err != nil {
+			t.Errorf("Wait: %v", err)
+		}
+		t.Logf("%d parties, of which %d were killed within %s, %d of them after they had counted down; %d are missing; open %s after the last of all",
+			size, deaths, d, survived, missing, opened.Sub(last).Round(time.Millisecond))
+		if missing < least || missing > most {
+			t.Errorf("%d are missing; of those killed, %d to %d have not counted down", missing, least, most)
+		}
+		if late := opened.Sub(last); late > partyTTL+3*time.Second {
+			t.Errorf("it opens %s after the last of all", late)
+		}
+		if n := b.Redis(t).HLen(t.Context(), "holdfast:{a}").Val(); n > 12 {
+			t.Errorf("the latch has %d fields", n)
+		}
+	})
+}
+
+// within waits for what a waiter gets.
+func within(t *testing.T, over <-chan error) error {
+	t.Helper()
+	select {
+	case err := <-over:
+		return err
+	case <-time.After(20 * time.Second):
+		t.Fatal("the waiter was not woken")
+		return nil
+	}
+}
+
+// arrives is a party of the barrier "a". It says "awaits N" each time, and then "passed PHASE"
+// or "broken PHASE"; "lost", and ends, if its lease is. A signal ends it, too.
+//
+//	arrives ADDR PARTIES
+func arrives(args []string) {
+	parties, err := strconv.Atoi(args[1])
+	must(err)
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	c := dial(args[0])
+	barrier := c.Barrier("a", parties, holdfast.TTL(partyTTL))
+	party, err := barrier.Join(ctx)
+	for errors.Is(err, holdfast.ErrUnavailable) { // to so many at once
+		party, err = barrier.Join(ctx)
+	}
+	must(err)
+	var broken *holdfast.BrokenError
+	for n := uint64(1); ; n++ {
+		say("awaits", n)
+		switch phase, err := party.Await(ctx); {
+		case err == nil:
+			say("passed", phase)
+		case errors.As(err, &broken):
+			say("broken", broken.Phase)
+		case errors.Is(err, holdfast.ErrLost): // the machine stood still
+			say("lost", n)
+			must(c.Close(context.Background()))
+			return
+		case ctx.Err() != nil:
+			_ = party.Release(context.Background())
+			must(c.Close(context.Background()))
+			return
+		default:
+			must(err)
+		}
+		time.Sleep(rand.N(20 * time.Millisecond))
+	}
+}
+
+// gate is what the parties of a barrier have said.
+type gate struct {
+	t       *testing.T
+	parties int
+	latest  map[int]saying          // outcome of each process
+	awaits  map[int]int             // place of its latest "awaits" in all that was said
+	passed  map[uint64]map[int]bool // by phase
+	first   map[uint64]int          // place of the first who has passed
+	broken  map[uint64]int          // by how many
+	said    int
+}
+
+// hear checks what a process says against what others have said.
+func (g *gate) hear(s saying) {
+	pid := s.pid
+	g.said++
+	switch last, again := g.latest[pid]; {
+	case s.word == "awaits":
+		g.awaits[pid] = g.said
+		return
+	case s.word == "lost":
+		return
+	case again && s.number <= last.number:
+		g.t.Errorf("process %d: phase %d %s after phase %d %s", pid, s.number, s.word, last.number, last.word)
+	case again && last.word == "passed" && s.number != last.number+1:
+		g.t.Errorf("process %d has passed phase %d, and is then told of phase %d", pid, last.number, s.number)
+	}
+	g.latest[pid] = s
+	if s.word == "broken" {
+		g.broken[s.number]++
+	} else {
+		if g.passed[s.number] == nil {
+			g.passed[s.number], g.first[s.number] = map[int]bool{}, g.said
+		}
+		g.passed[s.number][pid] = true
+		if g.awaits[pid] > g.first[s.number] {
+			g.t.Errorf("phase %d was passed before process %d had arrived", s.number, pid)
+		}
+	}
+	if g.broken[s.number] > 0 && len(g.passed[s.number]) > 0 {
+		g.t.Errorf("phase %d has broken for some, and others have passed it", s.number)
+	}
+	if n := len(g.passed[s.number]); n > g.parties {
+		g.t.Errorf("%d have passed phase %d", n, s.number)
+	}
+}
+
+// Parties die, and those who wait for a place take theirs: no phase is passed by some and
+// broken for others, none before all have arrived, and the survivors go on.
+func TestBarrierOfACrowdThatDies(t *testing.T) {
+	backend.EachRealInTurn(t, func(t *testing.T, b *backend.Backend) {
+		const parties = 6
+		program, deaths, d := plague(t)
+		size := deaths + parties
+		c := gather(t, program, "arrives", size, b.Server.Addr(), strconv.Itoa(parties))
+		g := &gate{
+			t: t, parties: parties, latest: map[int]saying{}, awaits: map[int]int{},
+			passed: map[uint64]map[int]bool{}, first: map[uint64]int{}, broken: map[uint64]int{},
+		}
+		// Of those who wait for a place, too.
+		fate := map[int]bool{}
+		for _, i := range rand.Perm(size)[:deaths] {
+			fate[i] = true
+		}
+		lost := 0
+		hear := func(s saying) {
+			g.hear(s)
+			if s.word == "lost" && !fate[c.number[s.pid]] {
+				lost++
+			}
+		}
+		// The storm begins when the first phase has come to its end.
+		for len(g.latest) == 0 {
+			select {
+			case s := <-c.said:
+				hear(s)
+			case <-time.After(2 * time.Minute):
+				t.Fatal("no phase comes to its end")
+			}
+		}
+		die := make(chan int, deaths)
+		for i := range fate {
+			time.AfterFunc(rand.N(d), func() { die <- i })
+		}
+		for killed := 0; killed < deaths; {
+			select {
+			case s := <-c.said:
+				hear(s)
+			case i := <-die:
+				c.kill(i)
+				killed++
+			}
+		}
+		last, newest := time.Now(), uint64(0)
+		for _, s := range g.latest {
+			newest = max(newest, s.number)
+		}
+		proceeded := map[int]bool{}
+		var took time.Duration
+		for deadline := time.After(30 * time.Second); len(proceeded) < parties && lost == 0; {
+			select {
+			case s := <-c.said:
+				hear(s)
+				if s.word == "passed" && s.number > newest && !fate[c.number[s.pid]] {
+					proceeded[s.pid] = true
+					took = time.Since(last)
+				}
+			case <-deadline:
+				t.Fatalf("only %d of %d survivors go on", len(proceeded), parties)
+			}
+		}
+		t.Logf("%d processes, %d killed within %s: %d phases passed, %d broken; all %d survivors have passed another %s after the last; %d have lost their leases",
+			size, deaths, d, len(g.passed), len(g.broken), len(proceeded), took.Round(time.Millisecond), lost)
+		if len(g.passed) < 3 || len(g.broken) < 2 {
+			t.Error("the test is not what it seems")
+		}
+		for _, cmd := range c.members {
+			_ = cmd.Process.Signal(syscall.SIGTERM)
+		}
+		for s := range c.said {
+			hear(s)
+		}
+		for i, cmd := range c.members {
+			if err := cmd.Wait(); err != nil && !fate[i] {
+				t.Errorf("process %d: %v", i, err)
+			}
+		}
+		backend.Eventually(t, "nothing is left", func() bool {
+			return len(b.Keys(t)) == 0 && len(b.Redis(t).PubSubChannels(t.Context(), "*").Val()) == 0
+		})
+	})
+}

@@ -87,7 +87,8 @@ type BarrierParty struct {
 	mu       sync.Mutex
 	awaiting bool
 	number   uint64 // of awaits
-	phase    uint64 // at which it arrives next; 0: at the present one
+	phase    uint64 // at which it arrives next; 0: at that when it joined
+	passed   uint64 // the latest that has tripped
 }
 
 // Await arrives at the present phase, and waits until all parties have: as many as the barrier
@@ -120,12 +121,12 @@ func (p *BarrierParty) Await(ctx context.Context) (phase uint64, err error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}
-	number, at, err := p.begin()
+	number, at, passed, err := p.begin()
 	if err != nil {
 		return 0, err
 	}
 	next := at
-	defer func() { p.end(next) }()
+	defer func() { p.end(next, phase) }()
 	w, err := l.c.watch(l)
 	if err != nil {
 		return 0, err
@@ -138,7 +139,7 @@ func (p *BarrierParty) Await(ctx context.Context) (phase uint64, err error) {
 	for answered := false; ; answered = true {
 		a, _, err := l.c.call(work, request{
 			op: "await", lock: l, script: script.BarrierAwait, durable: true,
-			args: []string{l.flags(""), p.g.from.token, strconv.FormatUint(number, 10), strconv.FormatUint(at, 10), strconv.Itoa(l.set.limit)},
+			args: []string{l.flags(""), p.g.from.token, strconv.FormatUint(number, 10), strconv.FormatUint(at, 10), strconv.Itoa(l.set.limit), strconv.FormatUint(passed, 10)},
 		})
 		var rest int64
 		if err == nil {
@@ -188,22 +189,22 @@ func (p *BarrierParty) Await(ctx context.Context) (phase uint64, err error) {
 	}
 }
 
-// begin begins an await; phase is 0 for the present one.
-func (p *BarrierParty) begin() (number, phase uint64, err error) {
+// begin begins an await, and end ends it, with the phase that was passed, if one was.
+func (p *BarrierParty) begin() (number, phase, passed uint64, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.awaiting {
-		return 0, 0, fmt.Errorf("%w: barrier %q: the party awaits a phase already", ErrInvalid, p.Name())
+		return 0, 0, 0, fmt.Errorf("%w: barrier %q: the party awaits a phase already", ErrInvalid, p.Name())
 	}
 	p.awaiting = true
 	p.number++
-	return p.number, p.phase, nil
+	return p.number, p.phase, p.passed, nil
 }
 
-func (p *BarrierParty) end(next uint64) {
+func (p *BarrierParty) end(next, passed uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.awaiting, p.phase = false, next
+	p.awaiting, p.phase, p.passed = false, next, max(p.passed, passed)
 }
 
 // broken reads what follows in a "broken" reply: the error, and the present phase.

@@ -5,7 +5,7 @@
 --         [3] number of the await, from 1: each one of a party has a higher
 --         [4] phase at which it arrives, or 0: that of its await before, or
 --             when it joined
---         [5] parties
+--         [5] parties  [6] the latest phase of which it knows that it has tripped, or 0
 -- Returns 'waiting NOW PTTL PHASE ARRIVED'  it has arrived, with those before it; PTTL is
 --             what is left until some party may have died, in ms
 --         'tripped NOW PHASE'        all have arrived at that phase
@@ -17,7 +17,8 @@
 --
 -- Invariants: a party counts once for each phase, however often this is sent; a phase trips
 -- when all parties there may be have arrived, and are alive; nobody arrives at a phase before
--- it knows what became of the one before.
+-- it knows what became of the one before. A phase that a party knows to be over is so, also
+-- when the server has lost that.
 
 -- include prelude.lua
 -- include mint.lua
@@ -46,6 +47,14 @@ local function main()
   if number < last_number or number == last_number and not inside then
     on_master()
     return 'stale ' .. whole(now)
+  end
+  local known = tonumber(ARGV[6])
+  if at > phase or known >= phase then
+    -- A failover has lost what this party was told.
+    insist()
+    phase, arrived, tripped = math.max(at, known + 1), 0, math.max(tripped, known)
+    redis.call('HSET', KEYS[1], 'phase', whole(phase), 'arrived', '0', 'tripped', whole(tripped))
+    tell(kind)
   end
   if at == phase then
     insist()

@@ -48,7 +48,7 @@ func (p parties) look(since string) string {
 
 func (p parties) await(token string, number, phase int) string {
 	p.t.Helper()
-	return p.eval(script.BarrierAwait, "", token, number, phase, p.n)
+	return p.eval(script.BarrierAwait, "", token, number, phase, p.n, max(phase-1, 0))
 }
 
 func (p parties) withdraw(token string, number int) string {
@@ -359,6 +359,25 @@ func TestBarrier(t *testing.T) {
 			b.expect("hf1 bar D T P T {k}", b.heard(messages))
 			b.expect("waiting T P 2 1", b.await("D", 1, 0)) // it came when the first was broken
 		},
+		// A failover has lost that a phase tripped, which one party was told.
+		"loses a phase": func(b parties) {
+			for _, token := range []string{"A", "B", "C"} {
+				b.expect("granted T P T 1", b.join(token, 60000))
+			}
+			b.expect("waiting T P 1 1", b.await("A", 1, 0))
+			b.expect("waiting T P 1 2", b.await("B", 1, 0))
+			lost := b.rdb.HGetAll(b.t.Context(), "{k}").Val()
+			b.expect("tripped T 1", b.await("C", 1, 0))
+			b.rdb.HSet(b.t.Context(), "{k}", lost)
+			told := b.told()
+			b.expect("waiting T P 1 2", b.await("A", 1, 1))
+			b.expect("waiting T P 2 1", b.await("C", 2, 2))
+			told(1)
+			b.expect("tripped T 1", b.await("A", 1, 1))
+			b.expect("tripped T 1", b.await("B", 1, 1))
+			b.expect("waiting T P 2 2", b.await("A", 2, 2))
+			b.expect("tripped T 2", b.await("B", 2, 2))
+		},
 		// Whoever may publish can have a client send a release for any token.
 		"a token that is the name of another field": func(b parties) {
 			b.expect("granted T P T 1", b.join("A", 60000))
@@ -454,9 +473,9 @@ func TestPartiesRefuseAReplica(t *testing.T) {
 			}
 		}
 		clear(scripts)
-		on("awaits", script.BarrierAwait, "", "A", 1, 0, 3)
-		on("awaits what has broken", script.BarrierAwait, "", "A", 1, 7, 3)
-		on("another awaits", script.BarrierAwait, "", "X", 1, 0, 3)
+		on("awaits", script.BarrierAwait, "", "A", 1, 0, 3, 0)
+		on("awaits what has broken", script.BarrierAwait, "", "A", 1, 7, 3, 6)
+		on("another awaits", script.BarrierAwait, "", "X", 1, 0, 3, 0)
 		on("withdraws", script.BarrierWithdraw, "", "A", 1)
 		on("another withdraws", script.BarrierWithdraw, "", "X", 1)
 		for what, ask := range scripts {

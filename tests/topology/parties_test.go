@@ -1,0 +1,106 @@
+package topology
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/tests/server"
+)
+
+// arrive has a goroutine await.
+func arrive(t *testing.T, p *holdfast.BarrierParty) <-chan uint64 {
+	over := make(chan uint64, 1)
+	go func() {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		phase, err := p.Await(ctx)
+		if err != nil {
+			t.Errorf("Await: %v", err)
+		}
+		over <- phase
+	}()
+	return over
+}
+
+func wantPhase(t *testing.T, want uint64, all ...<-chan uint64) {
+	t.Helper()
+	for _, over := range all {
+		if phase := <-over; phase != want {
+			t.Errorf("Await returns %d, want %d", phase, want)
+		}
+	}
+}
+
+// Those who wait at a latch or a barrier are woken by the master of its slot, also after it
+// was replaced.
+func TestPartiesInACluster(t *testing.T) {
+	each(t, func(t *testing.T, bin server.Binary) {
+		c := server.StartReplicatedCluster(t, bin, 3)
+		for _, name := range []string{"b", "c"} { // of different masters, most likely
+			meet(t, clusterOf(c), name, func() {})
+		}
+		meet(t, clusterOf(c), "a", func() {
+			old := c.Owner(slotOf("a"))
+			old.AwaitInStep()
+			c.Failover(c.ReplicaOf(old))
+			c.Owner(slotOf("a"), old)
+		})
+	})
+}
+
+func TestPartiesBehindSentinels(t *testing.T) {
+	each(t, func(t *testing.T, bin server.Binary) {
+		g := server.StartSentinels(t, bin, 2, 3)
+		meet(t, sentinelsOf(g), "a", func() {
+			old := g.Servers[0]
+			old.AwaitInStep()
+			g.Failover()
+			g.NextMaster(old)
+		})
+	})
+}
+
+// meet has two parties meet at a barrier and at a latch of that name. One waits while the
+// master is replaced.
+func meet(t *testing.T, open opener, name string, replace func()) {
+	t.Helper()
+	join := func() *holdfast.BarrierParty {
+		party, err := open.client(t, nil).Barrier(name, 2, holdfast.TTL(term)).Join(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return party
+	}
+	latch := func() *holdfast.Latch {
+		return open.client(t, nil).Latch(name+"-latch", 2, holdfast.TTL(term))
+	}
+	one := join()
+	opened := make(chan error, 1)
+	go func() { opened <- latch().Wait(t.Context()) }()
+	if err := latch().CountDown(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	first := arrive(t, one)
+	time.Sleep(100 * time.Millisecond) // so that it waits, most likely
+	replace()
+	two := join() // by the new master
+	wantPhase(t, 1, arrive(t, two), first)
+	wantPhase(t, 2, arrive(t, two), arrive(t, one))
+	party, err := latch().Join(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := party.CountDown(t.Context()); err != nil {
+		t.Errorf("CountDown: %v", err)
+	}
+	select {
+	case err := <-opened:
+		if err != nil {
+			t.Errorf("Wait: %v", err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Fatal("who waits for the latch is not woken")
+	}
+}

@@ -298,6 +298,76 @@ func ExampleElection_Watch() {
 	}
 }
 
+// Five workers have to be ready before anybody goes on. One that dies is not waited for.
+func ExampleClient_Latch() {
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:6379"})
+	defer rdb.Close()
+	locks, err := holdfast.New(holdfastgoredis.New(rdb), nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	ctx := context.Background()
+	defer locks.Close(ctx)
+	ready := locks.Latch("warmed-up", 5)
+
+	work := func() error { // in each worker
+		party, err := ready.Join(ctx)
+		if err != nil {
+			return err
+		}
+		defer party.Release(ctx) // who has not counted down by then is missing
+		if err := post(party.Context(), party.Token()); err != nil {
+			return err
+		}
+		return party.CountDown(ctx)
+	}
+	if err := work(); err != nil {
+		log.Print(err)
+	}
+
+	err = ready.Wait(ctx) // in whoever waits for them
+	var incomplete *holdfast.IncompleteError
+	switch {
+	case errors.As(err, &incomplete):
+		log.Printf("going on without %d of %d", incomplete.Missing, incomplete.Parties)
+	case err != nil:
+		log.Fatal(err)
+	}
+}
+
+// Three processes do a computation in steps, each of which needs the results of all of them.
+func ExampleClient_Barrier() {
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:6379"})
+	defer rdb.Close()
+	locks, err := holdfast.New(holdfastgoredis.New(rdb), nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	ctx := context.Background()
+	defer locks.Close(ctx)
+
+	party, err := locks.Barrier("simulation", 3).Join(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer party.Release(ctx)
+	for {
+		if err := post(party.Context(), party.Token()); err != nil {
+			log.Fatal(err)
+		}
+		step, err := party.Await(ctx)
+		var broken *holdfast.BrokenError
+		switch {
+		case errors.As(err, &broken):
+			log.Printf("%s is gone: step %d is to be done again", broken.Party.Owner, broken.Phase)
+		case err != nil:
+			log.Fatal(err)
+		case step == 100:
+			return
+		}
+	}
+}
+
 // A lock that three servers hold, of which one may be down, or come back empty.
 func ExampleNewQuorum() {
 	ctx := context.Background()

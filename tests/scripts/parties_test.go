@@ -103,6 +103,14 @@ func (p parties) dead(token string) {
 	backend.Eventually(p.t, "the hold has expired", func() bool { return p.later(0) > expiry })
 }
 
+// kept expects the latch to last for so many ms.
+func (p parties) kept(ms int64) {
+	p.t.Helper()
+	if left := p.rdb.PTTL(p.t.Context(), "{k}").Val().Milliseconds(); !p.below(left, ms) {
+		p.t.Errorf("it is kept for %d ms, want %d", left, ms)
+	}
+}
+
 func TestLatch(t *testing.T) {
 	for name, test := range map[string]func(l parties){
 		"opens": func(l parties) {
@@ -120,9 +128,7 @@ func TestLatch(t *testing.T) {
 			l.expect("count T T 0 0 -1", l.look(l.field("since")))
 			l.expect("held T 0 0 hf1:-:0:0:0:", l.join("E", 60000))
 			told(0)
-			if left := l.rdb.PTTL(l.t.Context(), "{k}").Val().Milliseconds(); !l.below(left, 86400000) {
-				l.t.Errorf("it is kept for %d ms", left)
-			}
+			l.kept(86400000)
 		},
 		"joined": func(l parties) {
 			l.expect("granted T P T 1", l.join("A", 60000))
@@ -139,8 +145,11 @@ func TestLatch(t *testing.T) {
 			l.expect("gone T", l.end("C", "done"))
 			l.expect("gone T", l.end("C", "done"))
 			l.expect("count T T 1 0 P", l.look("0"))
+			l.rdb.PExpire(l.t.Context(), "{k}", 30*time.Second) // as after a day without another use
 			l.expect("renewed T P 0 0", l.eval(script.ShareRenew, "", "B", 60000, 0, shares{l.bench, l.kind, l.n}.hold("B").fence))
+			l.kept(60000)
 			l.expect("released T", l.end("B", "done"))
+			l.kept(86400000)
 			l.expect("count T T 0 0 -1", l.look("0"))
 		},
 		"joined, and ended otherwise": func(l parties) {
@@ -358,6 +367,22 @@ func TestBarrier(t *testing.T) {
 			b.expect("released T", b.end("A", "left"))
 			b.expect("hf1 bar D T P T {k}", b.heard(messages))
 			b.expect("waiting T P 2 1", b.await("D", 1, 0)) // it came when the first was broken
+			// Who waits is served by a party that finds another dead, past those who have died.
+			queued := func(token string, rank int) {
+				b.t.Helper()
+				got := b.eval(script.ShareAcquire, "w", token, 60000, 0, 1, info, "bar", 3, 1, claim, "channel-"+token, "")
+				if want := fmt.Sprint(" ", rank, " "); !strings.HasPrefix(got, "queued ") || !strings.Contains(got, want) {
+					b.t.Errorf("%s: %s", token, got)
+				}
+			}
+			b.expect("released T", b.end("B", "left"))
+			b.expect("granted T 300 T 1", b.join("X", 300))
+			queued("dead", 1)
+			messages = b.listen("E")
+			queued("E", 2)
+			b.dead("X")
+			b.expect("broken T 2 4 died "+info, b.await("C", 1, 2))
+			b.expect("hf1 bar E T P T {k}", b.heard(messages))
 		},
 		// A failover has lost that a phase tripped, which one party was told.
 		"loses a phase": func(b parties) {

@@ -1,0 +1,135 @@
+package virtual
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/holdfasttest"
+)
+
+// deaf is a driver whose subscriptions look as if they were there, and bring nothing.
+type deaf struct{ holdfast.Driver }
+
+func (d deaf) Subscribe(channel string, sharded bool, sink holdfast.Sink) holdfast.Subscription {
+	return d.Driver.Subscribe(channel, sharded, deafSink{sink})
+}
+
+type deafSink struct{ holdfast.Sink }
+
+func (deafSink) Message(string) {}
+
+func newDeaf(d holdfast.Driver) holdfast.Driver { return deaf{d} }
+
+// Who is told nothing of a latch that opens looks after 30 s, and of a party that has died when
+// its lease is over.
+func TestWaitersThatAreToldNothing(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
+		c := client(t, srv)
+		waiter := client(t, srv, newDeaf).Latch("l", 1)
+		over := make(chan error, 1)
+		wait := func() { go func() { over <- waiter.Wait(t.Context()) }() }
+		wait()
+		time.Sleep(10 * time.Second)
+		if err := c.Latch("l", 1).CountDown(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		if err := <-over; err != nil || time.Since(began) > 20*time.Second+100*time.Millisecond {
+			t.Errorf("Wait returns after %s: %v", time.Since(began), err)
+		}
+		if err := c.Latch("l", 1).Reset(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		wait()
+		time.Sleep(time.Second)
+		began = time.Now()
+		party, err := c.Latch("l", 1, holdfast.TTL(8*time.Second), holdfast.Renew(false)).Join(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		// Another that looks finds out, and so does one that has looked after the party joined.
+		late := client(t, srv, newDeaf).Latch("l", 1)
+		if err := late.Wait(t.Context()); !errors.Is(err, holdfast.ErrIncomplete) {
+			t.Errorf("Wait: %v", err)
+		}
+		if d := time.Since(began); d < 8*time.Second || d > 8*time.Second+100*time.Millisecond {
+			t.Errorf("a party with a lease of 8s is waited for %s", d)
+		}
+		if party.Err() == nil {
+			t.Error("it was not waited for")
+		}
+		if err := <-over; !errors.Is(err, holdfast.ErrIncomplete) || time.Since(began) > 30*time.Second+100*time.Millisecond {
+			t.Errorf("Wait returns after %s: %v", time.Since(began), err)
+		}
+	})
+}
+
+// A party of a barrier that dies is waited for until its lease is over, not longer, and its
+// place is taken by who waits for it then.
+func TestBarrierWaitsForADeadPartyForItsLease(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
+		join := func(opts ...holdfast.Option) *holdfast.BarrierParty {
+			party, err := client(t, srv, newDeaf).Barrier("b", 2, opts...).Join(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			return party
+		}
+		one := join()
+		began := time.Now()
+		join(holdfast.TTL(9*time.Second), holdfast.Renew(false))
+		next := make(chan *holdfast.BarrierParty, 1)
+		go func() { next <- join() }()
+		time.Sleep(4 * time.Second)
+		if _, err := one.Await(t.Context()); !errors.Is(err, holdfast.ErrBroken) {
+			t.Errorf("Await: %v", err)
+		}
+		if d := time.Since(began); d < 9*time.Second || d > 9*time.Second+100*time.Millisecond {
+			t.Errorf("a party with a lease of 9s is waited for %s", d)
+		}
+		two := <-next
+		if d := time.Since(began); d > 12*time.Second { // it is told nothing of its claim
+			t.Errorf("its place is taken after %s", d)
+		}
+		done := make(chan error, 1)
+		go func() {
+			_, err := two.Await(t.Context())
+			done <- err
+		}()
+		if phase, err := one.Await(t.Context()); err != nil || phase != 2 {
+			t.Errorf("Await: phase %d, %v", phase, err)
+		}
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		for _, p := range []*holdfast.BarrierParty{one, two} {
+			if err := p.Release(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+// A latch is kept for a day after its last use.
+func TestLatchIsKeptForADay(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
+		l := client(t, srv).Latch("l", 2)
+		left := func(want int) {
+			t.Helper()
+			if n, err := l.Count(t.Context()); err != nil || n != want {
+				t.Errorf("%d are left, want %d; %v", n, want, err)
+			}
+		}
+		if err := l.CountDown(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			time.Sleep(24*time.Hour - time.Second)
+			left(1)
+		}
+		time.Sleep(24*time.Hour + time.Second)
+		left(2)
+	})
+}

@@ -104,6 +104,7 @@ func TestLatchOfMany(t *testing.T) {
 					defer cancel()
 					if err := clients[n%4].Latch("l", parties).Wait(ctx); err != nil {
 						t.Errorf("Wait: %v", err)
+						return
 					}
 					if n := counted.Load(); n != parties {
 						t.Errorf("a waiter passes after %d of %d", n, parties)

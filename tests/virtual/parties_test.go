@@ -45,7 +45,7 @@ func TestWaitersThatAreToldNothing(t *testing.T) {
 		wait()
 		time.Sleep(time.Second)
 		began = time.Now()
-		party, err := c.Latch("l", 1, holdfast.TTL(8*time.Second), holdfast.Renew(false)).Join(t.Context())
+		party, err := client(t, srv, dying).Latch("l", 1, holdfast.TTL(8*time.Second), holdfast.Renew(false)).Join(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -70,18 +70,18 @@ func TestWaitersThatAreToldNothing(t *testing.T) {
 // place is taken by who waits for it then.
 func TestBarrierWaitsForADeadPartyForItsLease(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
-		join := func(opts ...holdfast.Option) *holdfast.BarrierParty {
-			party, err := client(t, srv, newDeaf).Barrier("b", 2, opts...).Join(t.Context())
+		join := func(wrap func(holdfast.Driver) holdfast.Driver, opts ...holdfast.Option) *holdfast.BarrierParty {
+			party, err := client(t, srv, wrap).Barrier("b", 2, opts...).Join(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
 			return party
 		}
-		one := join()
+		one := join(newDeaf)
 		began := time.Now()
-		join(holdfast.TTL(9*time.Second), holdfast.Renew(false))
+		join(dying, holdfast.TTL(9*time.Second), holdfast.Renew(false))
 		next := make(chan *holdfast.BarrierParty, 1)
-		go func() { next <- join() }()
+		go func() { next <- join(newDeaf) }()
 		time.Sleep(4 * time.Second)
 		if _, err := one.Await(t.Context()); !errors.Is(err, holdfast.ErrBroken) {
 			t.Errorf("Await: %v", err)

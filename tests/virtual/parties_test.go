@@ -1,6 +1,7 @@
 package virtual
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
@@ -22,6 +23,13 @@ func (deafSink) Message(string) {}
 
 func newDeaf(d holdfast.Driver) holdfast.Driver { return deaf{d} }
 
+// soon is a context for what is to come to its end.
+func soon(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	t.Cleanup(cancel)
+	return ctx
+}
+
 // Who is told nothing of a latch that opens looks after 30 s, and of a party that has died when
 // its lease is over.
 func TestWaitersThatAreToldNothing(t *testing.T) {
@@ -29,7 +37,7 @@ func TestWaitersThatAreToldNothing(t *testing.T) {
 		c := client(t, srv)
 		waiter := client(t, srv, newDeaf).Latch("l", 1)
 		over := make(chan error, 1)
-		wait := func() { go func() { over <- waiter.Wait(t.Context()) }() }
+		wait := func() { go func() { over <- waiter.Wait(soon(t)) }() }
 		wait()
 		time.Sleep(10 * time.Second)
 		if err := c.Latch("l", 1).CountDown(t.Context()); err != nil {
@@ -51,7 +59,7 @@ func TestWaitersThatAreToldNothing(t *testing.T) {
 		}
 		// Another that looks finds out, and so does one that has looked after the party joined.
 		late := client(t, srv, newDeaf).Latch("l", 1)
-		if err := late.Wait(t.Context()); !errors.Is(err, holdfast.ErrIncomplete) {
+		if err := late.Wait(soon(t)); !errors.Is(err, holdfast.ErrIncomplete) {
 			t.Errorf("Wait: %v", err)
 		}
 		if d := time.Since(began); d < 8*time.Second || d > 8*time.Second+100*time.Millisecond {
@@ -83,7 +91,7 @@ func TestBarrierWaitsForADeadPartyForItsLease(t *testing.T) {
 		next := make(chan *holdfast.BarrierParty, 1)
 		go func() { next <- join(newDeaf) }()
 		time.Sleep(4 * time.Second)
-		if _, err := one.Await(t.Context()); !errors.Is(err, holdfast.ErrBroken) {
+		if _, err := one.Await(soon(t)); !errors.Is(err, holdfast.ErrBroken) {
 			t.Errorf("Await: %v", err)
 		}
 		if d := time.Since(began); d < 9*time.Second || d > 9*time.Second+100*time.Millisecond {
@@ -95,10 +103,10 @@ func TestBarrierWaitsForADeadPartyForItsLease(t *testing.T) {
 		}
 		done := make(chan error, 1)
 		go func() {
-			_, err := two.Await(t.Context())
+			_, err := two.Await(soon(t))
 			done <- err
 		}()
-		if phase, err := one.Await(t.Context()); err != nil || phase != 2 {
+		if phase, err := one.Await(soon(t)); err != nil || phase != 2 {
 			t.Errorf("Await: phase %d, %v", phase, err)
 		}
 		if err := <-done; err != nil {

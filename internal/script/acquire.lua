@@ -7,7 +7,8 @@
 --         [5] fences wanted  [6] info
 --         [7] claim, ms  [8] channel  [9] score of an earlier entry, or ''  (w, l)
 -- Returns 'granted NOW PTTL FENCE BLOCK'
---         'held NOW PTTL WAITERS VALUE'        (t)
+--         'held NOW PTTL WAITERS VALUE'        (t) VALUE is '' of a lock that is left to
+--             other programs just now
 --         'queued NOW PTTL SCORE RANK RECEIVERS ours|foreign'     (w, l)
 --         'gone NOW': a tombstone stands for this token, or (l) it is not queued
 --         'late NOW': not-after has come
@@ -83,11 +84,12 @@ local function main()
     return 'late ' .. whole(now)
   end
 
+  local left = not value and rest == 0 and gap() or 0
   if try then
-    if not value then
-      if rest > 0 then
-        return quarantined(rest)
-      end
+    if not value and rest > 0 then
+      return quarantined(rest)
+    end
+    if not value and left == 0 then
       hand_over(new_chain())
       value = redis.call('GET', KEYS[1])
       if not value then
@@ -96,7 +98,7 @@ local function main()
     end
     on_master()
     local waiters = redis.call('ZCOUNT', KEYS[2], 0, '+inf')
-    return 'held ' .. whole(now) .. ' ' .. redis.call('PTTL', KEYS[1]) .. ' ' .. waiters .. ' ' .. value
+    return 'held ' .. whole(now) .. ' ' .. (value and redis.call('PTTL', KEYS[1]) or left) .. ' ' .. waiters .. ' ' .. (value or '')
   end
 
   local member = token .. '\n' .. ARGV[7] .. '\n' .. ARGV[8] .. '\n' .. info
@@ -106,14 +108,14 @@ local function main()
   end
   local score = place(member, ARGV[9])
 
-  if not value and rest == 0 then
+  if not value and rest == 0 and left == 0 then
     local fence, n = hand_over(new_chain(), member, ttl, block)
     if fence then
       return granted(ttl, fence, n)
     end
     value = redis.call('GET', KEYS[1])
   end
-  local kind, pttl = 'ours', rest
+  local kind, pttl = 'ours', math.max(rest, left)
   if value then
     pttl = redis.call('PTTL', KEYS[1])
     if pttl >= 0 then

@@ -26,6 +26,22 @@ local function next_chain(value)
   return whole(n + 1) .. '@' .. since
 end
 
+-- The gap: for so many ms after such a chain nobody of ours gets the lock, so that a program
+-- that polls, or is told of the release, has time to. It stands in the queue as 'gap', with
+-- the negated server time (µs) at which it ends.
+local gap_length = 10
+
+local function open_gap()
+  pcall(redis.call, 'ZADD', KEYS[2], whole(-now - gap_length * 1000), 'gap')
+end
+
+-- How much of a gap is left, in ms. One that is further off is of before the clock went back.
+local function gap()
+  local due = shared and look_at('ZSCORE', KEYS[2], 'gap')
+  local left = due and math.ceil((-due - now) / 1000) or 0
+  return left > 0 and left <= gap_length and left or 0
+end
+
 -- Gives the lock, which is free or the caller's to give, to the first waiter that is
 -- alive. Returns fence and block when that is self, a member of the queue that is
 -- answered directly, for ttl ms. Nobody there: the lock is deleted.

@@ -23,7 +23,7 @@
 local member, until_time = ARGV[3], tonumber(ARGV[4])
 
 -- Deletes the lock, and tells the first waiter to look after so many ms.
-local function free(ms)
+local function let_go(ms)
   redis.call('DEL', KEYS[1])
   local first = first_waiter()
   if first then
@@ -34,11 +34,12 @@ end
 local function give(value)
   local chain, rest = next_chain(value), quarantine()
   if rest > 0 then
-    free(rest)
+    let_go(rest)
   elseif chain then
     hand_over(chain)
   else
-    free(10)
+    open_gap()
+    let_go(gap_length)
   end
 end
 
@@ -57,6 +58,8 @@ local function leave()
       stand_by(first, now)
     elseif rest > 0 then
       stand_by(first, now + rest * 1000)
+    elseif not value and gap() > 0 then
+      stand_by(first, now + gap() * 1000)
     elseif not value then
       pcall(hand_over, new_chain())
     elseif string.sub(value, 1, 4) == 'hf1:' then

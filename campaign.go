@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -19,6 +20,7 @@ type campaign struct {
 	ln      *line
 	attempt *attempt // nil between two
 	sub     *listener
+	theirs  []*listener   // to Redisson's channels, once one of its clients was seen to hold the lock
 	looks   chan struct{} // holds an item when the line has changed
 	deaf    int           // times in a row that we did not hear ourselves
 	hidden  bool          // the server did not know of the subscription last time
@@ -41,6 +43,10 @@ const maxRest = 30 * time.Second
 // maxRestBehind is the same for those who are not the first. It is how long all of them
 // may sleep when whoever was before them died together with the holder.
 const maxRestBehind = 10 * time.Second
+
+// maxUntold is the longest time between two looks at a lock that a client of Redisson has: its
+// releases are told of, but not those of a RedissonSpinLock, nor of an operator.
+const maxUntold = time.Second
 
 // campaignFor starts a campaign unless one runs; with a queued attempt, if there is
 // one. answered says that the server has answered somebody in the line. Guarded by the
@@ -73,6 +79,11 @@ func (c *campaign) join(l *Lock) {
 
 func (c *campaign) run() {
 	defer c.ln.unref()
+	defer func() {
+		for _, u := range c.theirs {
+			u.leave()
+		}
+	}()
 	for {
 		head := c.next()
 		if head == nil {
@@ -151,6 +162,9 @@ func (c *campaign) step() *grant {
 	if a.placed {
 		mode = modeLook
 	}
+	for _, u := range c.theirs {
+		u.catchUp()
+	}
 	got, err := a.ask(context.Background(), mode, max(c.ln.fences(a.l), 1))
 	counted := a.before != nil // among the owner's leases, if it was handed the lock
 	a.succeed()
@@ -183,6 +197,9 @@ func (c *campaign) step() *grant {
 			return nil
 		}
 		c.deaf, c.hidden = 0, false
+		if got.foreign && got.rank == 1 && a.l.set.redisson && c.theirs == nil {
+			c.theirs = c.ln.c.hub.joinRedisson(a.l, c.look)
+		}
 		return c.rest(a, got)
 	}
 	c.failed(a.l.malformed("acquire"))
@@ -246,6 +263,10 @@ func (c *campaign) rest(a *attempt, q queued) *grant {
 			if c.sub.interrupted() || c.joined.Swap(false) || !c.stillFor(a) {
 				return nil
 			}
+			// What Redisson's clients are told by ours, ours need not hear.
+			if q.foreign && q.rank == 1 && slices.ContainsFunc(c.theirs, (*listener).interrupted) {
+				return nil
+			}
 		case <-c.ln.c.closing:
 			return nil
 		}
@@ -269,6 +290,9 @@ func (c *campaign) restTime(q queued) time.Duration {
 		return jitter(min(maxRestBehind, 2*time.Second*time.Duration(q.rank)), 20)
 	case q.foreign:
 		d := min(max(time.Since(c.begun)/8, 10*time.Millisecond), 250*time.Millisecond)
+		if slices.ContainsFunc(c.theirs, (*listener).confirmed) {
+			d = maxUntold
+		}
 		if q.expiry >= 0 {
 			d = min(d, q.expiry+time.Millisecond)
 		}

@@ -10,25 +10,32 @@ import (
 )
 
 // hub keeps the subscriptions by which waiters are notified: one for the client, or,
-// where the server runs in Cluster mode, one for each lock, in the lock's slot; and one for
-// each lock that is watched. They
-// are opened when somebody has to wait, and closed after a time of rest.
+// where the server runs in Cluster mode, one for each lock, in the lock's slot; one for each
+// lock that is watched; and those to channels of Redisson's. They are opened when somebody has
+// to wait, and closed after a time of rest.
 type hub struct {
 	c      *Client
 	strays chan struct{} // holds an item for each stray grant that is being given back
 
 	mu   sync.Mutex
-	subs map[string]*subscription
+	subs map[place]*subscription
 }
 
-// idleAfter is the time of rest outside Cluster mode, idleAfterSharded inside.
+// place is what can be subscribed to. The same channel, sharded, is another.
+type place struct {
+	channel string
+	sharded bool
+}
+
+// idleAfter is the time of rest of the client's one channel, idleAfterOne of a lock's: in
+// Cluster mode, and those of other programs.
 const (
-	idleAfter        = time.Minute
-	idleAfterSharded = 10 * time.Second
+	idleAfter    = time.Minute
+	idleAfterOne = 10 * time.Second
 )
 
 func (h *hub) init(c *Client) {
-	h.c, h.subs, h.strays = c, map[string]*subscription{}, make(chan struct{}, maxStrays)
+	h.c, h.subs, h.strays = c, map[place]*subscription{}, make(chan struct{}, maxStrays)
 }
 
 // maxStrays bounds how many grants that nobody wants are given back at once. Whoever may
@@ -53,10 +60,10 @@ func (h *hub) watchChannelOf(l *Lock) (channel string, sharded bool) {
 
 // listening reports whether waiters for l can be notified now.
 func (h *hub) listening(l *Lock) (channel string, up bool) {
-	channel, _ = h.channelOf(l)
+	channel, sharded := h.channelOf(l)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	s := h.subs[channel]
+	s := h.subs[place{channel, sharded}]
 	return channel, s != nil && s.confirmed
 }
 
@@ -64,7 +71,7 @@ func (h *hub) listening(l *Lock) (channel string, up bool) {
 // look is called whenever it has been interrupted and is there again.
 func (h *hub) join(l *Lock, look func()) *listener {
 	channel, sharded := h.channelOf(l)
-	return h.listen(channel, sharded, h.c.notified, look)
+	return h.listen(place{channel, sharded}, h.c.notified, "", look)
 }
 
 // watch opens the subscription of those who watch l, if it is not open, and keeps it so
@@ -72,18 +79,32 @@ func (h *hub) join(l *Lock, look func()) *listener {
 // subscription has been interrupted and is there again.
 func (h *hub) watch(l *Lock, look func()) *listener {
 	channel, sharded := h.watchChannelOf(l)
-	return h.listen(channel, sharded, nil, look)
+	return h.listen(place{channel, sharded}, nil, "", look)
+}
+
+// redissonFree is what Redisson's clients publish when they release a lock.
+const redissonFree = "0"
+
+// joinRedisson does the same for the channel on which Redisson's clients tell each other
+// that l is free. In Cluster mode there are two, and either may be the one that they use.
+func (h *hub) joinRedisson(l *Lock, look func()) []*listener {
+	channel := keys.RedissonChannel(l.keys)
+	all := []*listener{h.listen(place{channel, false}, nil, redissonFree, look)}
+	if h.c.inCluster() {
+		all = append(all, h.listen(place{channel, true}, nil, redissonFree, look))
+	}
+	return all
 }
 
 // listen opens a subscription, or finds it. heard is told what comes; without it, all
-// listeners look.
-func (h *hub) listen(channel string, sharded bool, heard func(payload string), look func()) *listener {
+// listeners look, at any message, or only at one.
+func (h *hub) listen(p place, heard func(payload string), only string, look func()) *listener {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	s := h.subs[channel]
+	s := h.subs[p]
 	if s == nil {
-		s = &subscription{hub: h, channel: channel, sharded: sharded, heard: heard, listeners: map[*listener]struct{}{}}
-		h.subs[channel] = s
+		s = &subscription{hub: h, place: p, heard: heard, only: only, listeners: map[*listener]struct{}{}}
+		h.subs[p] = s
 		s.open()
 	}
 	h.c.schedule.Cancel(&s.idle)
@@ -96,18 +117,18 @@ func (h *hub) listen(channel string, sharded bool, heard func(payload string), l
 func (h *hub) close() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for channel, s := range h.subs {
+	for p, s := range h.subs {
 		s.conn.Close()
-		delete(h.subs, channel)
+		delete(h.subs, p)
 	}
 }
 
 // subscription is one channel. All of it is guarded by hub.mu.
 type subscription struct {
-	hub       *hub
-	channel   string
-	sharded   bool
-	heard     func(payload string) // nil: it is a reason to look, whatever it is
+	hub *hub
+	place
+	heard     func(payload string) // nil: what comes is a reason to look
+	only      string               // the one message that is, or ""
 	conn      Subscription
 	epoch     int           // of conn: what earlier ones still say is not heard
 	confirmed bool          // the server says that it has us
@@ -149,6 +170,11 @@ func (e *ear) Up() {
 	s.confirmed, s.refused = true, false
 	s.ups++
 	s.changed()
+	s.tell()
+}
+
+// tell has the listeners look.
+func (s *subscription) tell() {
 	for u := range s.listeners {
 		u.missed = true
 		u.look()
@@ -175,8 +201,8 @@ func (e *ear) Message(payload string) {
 	}
 	s.hub.mu.Lock()
 	defer s.hub.mu.Unlock()
-	for u := range s.listeners {
-		u.look()
+	if e.epoch == s.epoch && (s.only == "" || payload == s.only) {
+		s.tell()
 	}
 }
 
@@ -184,7 +210,7 @@ func (e *ear) Message(payload string) {
 type listener struct {
 	s      *subscription
 	look   func()
-	missed bool // notifications may have been: it came up since caughtUp
+	missed bool // notifications may have been, or others have told of a release
 }
 
 // leave ends the need. The subscription rests for a while before it is closed.
@@ -198,15 +224,15 @@ func (u *listener) leave() {
 		return
 	}
 	rest := idleAfter
-	if s.sharded {
-		rest = idleAfterSharded
+	if s.sharded || s.heard == nil { // of one lock
+		rest = idleAfterOne
 	}
 	h.c.schedule.Set(&s.idle, time.Now().Add(rest), func() {
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		if len(s.listeners) == 0 && h.subs[s.channel] == s {
+		if len(s.listeners) == 0 && h.subs[s.place] == s {
 			s.conn.Close()
-			delete(h.subs, s.channel)
+			delete(h.subs, s.place)
 		}
 	})
 }
@@ -254,6 +280,20 @@ func (u *listener) interrupted() bool {
 	return u.missed
 }
 
+// catchUp forgets what was told: the server is asked next.
+func (u *listener) catchUp() {
+	u.s.hub.mu.Lock()
+	defer u.s.hub.mu.Unlock()
+	u.missed = false
+}
+
+// confirmed reports whether the server has the subscription.
+func (u *listener) confirmed() bool {
+	u.s.hub.mu.Lock()
+	defer u.s.hub.mu.Unlock()
+	return u.s.confirmed
+}
+
 // confirmations is how often the subscription was confirmed.
 func (u *listener) confirmations() int {
 	u.s.hub.mu.Lock()
@@ -298,10 +338,11 @@ func (c *Client) notified(payload string) {
 		k := c.space.Of(m.Grant.Lock)
 		l := &Lock{c: c, name: m.Grant.Lock, keys: k, set: settings{
 			ttl:    min(duration(m.Grant.Claim), c.cfg.MaxTTL),
-			hasKey: k.Queue != k.Lock+":q",
+			hasKey: k.Queue != k.Lock+":q" || m.Grant.Kind == redisson.name,
 			kind:   kindNamed(m.Grant.Kind),
 		}}
-		if l.set.isShared() {
+		l.set.redisson = l.set.kind == &redisson
+		if l.set.kind != &mutex {
 			l.keys = k.For(m.Grant.Kind)
 		}
 		c.tasks.run(func() {

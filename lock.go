@@ -58,16 +58,23 @@ func (l *Lock) with(opts []Option) *Lock {
 
 func (l *Lock) resolve() (err error) {
 	l.keys, err = l.c.space.Name(l.name)
-	if l.set.hasKey && err == nil {
+	switch {
+	case err != nil:
+	case l.set.redisson:
+		l.keys, err = l.c.space.Redisson(l.set.key)
+	case l.set.hasKey:
 		l.keys, err = l.c.space.Exact(l.set.key)
 	}
 	if err != nil {
 		return err
 	}
-	if s := &l.set; s.reentrant && s.named && s.kind == &mutex && s.weight == 0 && !s.once && !s.apart && !s.node {
+	if s := &l.set; s.reentrant && s.named && s.kind == &mutex && s.weight == 0 && !s.redisson && !s.once && !s.apart && !s.node {
 		s.kind, s.limit, s.weight = &owned, everything, 1
 	}
-	if l.set.isShared() {
+	if l.set.redisson && l.set.kind == &mutex {
+		l.set.kind = &redisson
+	}
+	if l.set.kind != &mutex {
 		l.keys = l.keys.For(l.set.kind.name)
 	}
 	s := l.set
@@ -82,7 +89,7 @@ func (l *Lock) resolve() (err error) {
 		return errors.New("the interval of Poll is below 1ms")
 	case s.pollTries < 0:
 		return errors.New("the number of tries of Poll is negative")
-	case s.kind == &mutex && s.weight != 0, s.kind == &readWrite && s.weight != 1 && s.weight != everything:
+	case !s.isShared() && s.weight != 0, s.kind == &readWrite && s.weight != 1 && s.weight != everything:
 		return errors.New("Weight has a meaning for semaphores only")
 	case s.kind == &owned && s.hasKey:
 		return errors.New("Key is not possible for a lock of owners, Owner with Reentrant: no other program knows how it is kept")
@@ -94,8 +101,10 @@ func (l *Lock) resolve() (err error) {
 		return errors.New("Reentrant has no meaning for a latch or a barrier: its parties are counted")
 	case s.kind == &latch && (s.limit < 1 || s.limit > maxPermits), s.kind == &barrier && (s.limit < 1 || s.limit > maxArrivals):
 		return fmt.Errorf("%d parties are not possible; 1 to %d are, for a barrier %d", s.limit, maxPermits, maxArrivals)
-	case s.kind != &mutex && s.hasKey:
-		return errors.New("Key has a meaning for a Mutex only: no other program knows how this lock is kept")
+	case s.isShared() && s.hasKey:
+		return errors.New("Key and Redisson have a meaning for a Mutex only: no other program knows how this lock is kept")
+	case s.once && s.redisson:
+		return errors.New("Redisson has no meaning for Once: no other program knows of its runs")
 	case s.kind == &semaphore && (s.limit < 1 || s.limit > maxPermits):
 		return fmt.Errorf("%d permits are not possible; 1 to %d are", s.limit, maxPermits)
 	case s.kind == &semaphore && (s.weight < 1 || s.weight > s.limit):
@@ -119,7 +128,7 @@ func (l *Lock) resolve() (err error) {
 	case s.nodeTimeout < 0 || s.nodeTimeout > s.ttl/4:
 		return fmt.Errorf("a NodeTimeout of %s is not possible; 1ms to a quarter of the TTL, %s, is", s.nodeTimeout, s.ttl)
 	case s.node && (s.reentrant || s.replicas != 0 || s.fsync || s.hasKey):
-		return errors.New("Reentrant, MinReplicas, Fsync and Key are not for locks of a Quorum")
+		return errors.New("Reentrant, MinReplicas, Fsync, Key and Redisson are not for locks of a Quorum")
 	case s.owner == "":
 		return errors.New("the owner is empty")
 	}
@@ -430,6 +439,9 @@ func (l *Lock) flags(mode string) string {
 	}
 	if l.set.hasKey {
 		mode += "k"
+	}
+	if l.set.redisson {
+		mode += "r"
 	}
 	if l.set.node {
 		mode += "n"

@@ -29,7 +29,7 @@ const maxNames = 256
 // The lease is lost when one of the locks is; the others are renewed no longer then, and
 // end with Release or their TTL. Lease.Tokens has the fence of each. The leases are
 // renewed, since the first may have to wait for the last: Renew(false), MaxHold,
-// MaxRenewals and Key are refused.
+// MaxRenewals, Key and Redisson are refused.
 func (c *Client) Multi(names []string, opts ...Option) *Lock {
 	l := c.newLock(strings.Join(names, ", "), nil)
 	l.err = nil // the parts' are what counts
@@ -56,7 +56,7 @@ func (l *Lock) checkParts() error {
 		case p.set.isShared() && p.set.kind != &owned:
 			return errors.New("Weight has a meaning for semaphores only")
 		case p.set.hasKey:
-			return errors.New("Key names one lock, and Multi has several")
+			return errors.New("Key and Redisson name one lock, and Multi has several")
 		case !p.set.unbounded():
 			return errors.New("Multi needs leases that are renewed without a bound: the first has to wait for the last")
 		case named[p.name]:

@@ -18,6 +18,7 @@ type settings struct {
 	named        bool   // by Owner, not by Config.Owner
 	key          string // exact key, or ""
 	hasKey       bool
+	redisson     bool // kept as Redisson's RLock is
 	meta         *metaList
 	reentrant    bool
 	maxDepth     int           // 0: no bound
@@ -90,7 +91,15 @@ func Owner(id string) Option { return func(s *settings) { s.owner, s.named = id,
 // form: SET key token NX PX ttl, and a script that compares and deletes. A key with a
 // closing brace that is not a Cluster hash tag's is refused.
 func Key(exact string) Option {
-	return func(s *settings) { s.key, s.hasKey = exact, true }
+	return func(s *settings) { s.key, s.hasKey, s.redisson = exact, true, false }
+}
+
+// Redisson makes the lock that which Redisson, of Java, has under this name: what
+// getLock(name), an RLock, returns there. It is kept as Redisson keeps it, in a hash, under
+// exactly this key, and both sides tell each other when it is free. Of Key and Redisson the
+// last one counts. Names with braces that are not a Cluster hash tag's are refused.
+func Redisson(name string) Option {
+	return func(s *settings) { s.key, s.hasKey, s.redisson = name, true, true }
 }
 
 // MinReplicas makes every grant and every renewal count only once n replicas have

@@ -10,12 +10,14 @@ import (
 
 // kind is how a lock is kept on the server.
 type kind struct {
-	name                    string // in the lock's key; "" for a mutex, which is a string
+	name                    string // in the queue's key, and in notifications; "" for a mutex
+	many                    bool   // several may hold it
 	acquire, release, renew Script
 }
 
 var (
-	mutex     = kind{"", script.Acquire, script.Release, script.Renew}
+	mutex     = kind{"", false, script.Acquire, script.Release, script.Renew}
+	redisson  = kind{"redisson", false, script.Acquire, script.Release, script.Renew}
 	readWrite = shared("rw")
 	semaphore = shared("sem")
 	owned     = shared("own")
@@ -25,12 +27,14 @@ var (
 
 // shared is a kind of lock that several may hold at once.
 func shared(name string) kind {
-	return kind{name, script.ShareAcquire, script.ShareRelease, script.ShareRenew}
+	return kind{name, true, script.ShareAcquire, script.ShareRelease, script.ShareRenew}
 }
 
 // kindNamed returns the kind that notifications call so.
 func kindNamed(name string) *kind {
 	switch name {
+	case redisson.name:
+		return &redisson
 	case readWrite.name:
 		return &readWrite
 	case semaphore.name:
@@ -54,7 +58,7 @@ const maxPermits = 1_000_000
 const maxArrivals = 10_000
 
 // isShared reports whether several may hold the lock.
-func (s settings) isShared() bool { return s.kind != &mutex }
+func (s settings) isShared() bool { return s.kind.many }
 
 // hasParties reports whether who has a lease of these settings is the party of a latch or a
 // barrier.

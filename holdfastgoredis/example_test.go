@@ -84,6 +84,24 @@ func ExampleKey() {
 	}
 }
 
+// A lock that is Redisson's RLock in Java, too: redisson.getLock("orders").
+func ExampleRedisson() {
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:6379"})
+	defer rdb.Close()
+	locks, err := holdfast.New(holdfastgoredis.New(rdb), nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	ctx := context.Background()
+	defer locks.Close(ctx)
+
+	err = locks.Mutex("orders", holdfast.Redisson("orders")).Do(ctx,
+		func(ctx context.Context, l *holdfast.Lease) error { return post(ctx, l.Token()) })
+	if err != nil {
+		log.Fatal(err)
+	}
+}
+
 // What a holder calls acquires the lock again, with the context that it is given.
 func ExampleReentrant() {
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:6379"})

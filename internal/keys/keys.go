@@ -84,6 +84,24 @@ func (s Space) Exact(key string) (Set, error) {
 	return s.Of(key), nil
 }
 
+// Redisson returns the keys of the lock that is Redisson's RLock of that name, too.
+func (s Space) Redisson(name string) (Set, error) {
+	if _, tagged := hashTag(name); !tagged && strings.Contains(name, "{") {
+		return Set{}, fmt.Errorf("name %q has braces that are not a Cluster hash tag: Redisson's channel would not lie in its slot", name)
+	}
+	return s.Exact(name)
+}
+
+// RedissonChannel is the channel on which Redisson's clients tell each other that a lock is
+// free.
+func RedissonChannel(k Set) string {
+	tagged := k.Lock
+	if !strings.Contains(tagged, "{") {
+		tagged = "{" + tagged + "}"
+	}
+	return "redisson_lock__channel:" + tagged
+}
+
 // Of returns the keys of the lock that lives under that key, which Name or Exact
 // has returned once, here or in another process.
 func (s Space) Of(lock string) Set {
@@ -104,7 +122,7 @@ func (s Space) named(lock string) Set {
 // For returns the keys of a lock of another kind under the same name. Those who wait for
 // it have a queue of their own: a lock is never handed to who waits for one of another kind.
 func (s Set) For(kind string) Set {
-	s.Queue = s.Lock + ":" + kind
+	s.Queue = strings.TrimSuffix(s.Queue, "q") + kind
 	return s
 }
 

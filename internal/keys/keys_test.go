@@ -131,3 +131,40 @@ func TestSlot(t *testing.T) {
 		}
 	}
 }
+
+// What Redisson calls these, its RedissonObject.prefixName says: the name in braces, unless it
+// has one.
+func TestRedisson(t *testing.T) {
+	s, err := NewSpace("p:")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, channel := range map[string]string{
+		"orders":    "redisson_lock__channel:{orders}",
+		"{order}:1": "redisson_lock__channel:{order}:1",
+		"a{b}c":     "redisson_lock__channel:a{b}c",
+	} {
+		k, err := s.Redisson(name)
+		if err != nil || k.Lock != name {
+			t.Errorf("%q: %+v, %v", name, k, err)
+			continue
+		}
+		if got := RedissonChannel(k); got != channel {
+			t.Errorf("%q has the channel %q, not %q", name, got, channel)
+		}
+		k = k.For("redisson")
+		for _, other := range []string{channel, k.Queue, k.Fence, ShardChannel(k, "me")} {
+			if Slot(other) != Slot(name) {
+				t.Errorf("%q and %q are in two slots", name, other)
+			}
+		}
+		if exact, _ := s.Exact(name); exact.Queue == k.Queue {
+			t.Errorf("%q has one queue for two forms: %q", name, k.Queue)
+		}
+	}
+	for _, name := range []string{"", "a{b", "a}b", "{}a", "{", "p:fence"} {
+		if k, err := s.Redisson(name); err == nil {
+			t.Errorf("%q has the keys %+v", name, k)
+		}
+	}
+}

@@ -8,7 +8,7 @@
 --         [7] claim, ms  [8] channel  [9] score of an earlier entry, or ''  (w, l)
 -- Returns 'granted NOW PTTL FENCE BLOCK'
 --         'held NOW PTTL WAITERS VALUE'        (t) VALUE is '' of a lock that is left to
---             other programs just now
+--             other programs just now, and of one that a Redisson client has
 --         'queued NOW PTTL SCORE RANK RECEIVERS ours|foreign'     (w, l)
 --         'gone NOW': a tombstone stands for this token, or (l) it is not queued
 --         'late NOW': not-after has come
@@ -24,6 +24,7 @@
 -- nobody passes a live waiter.
 
 -- include prelude.lua
+-- include lock.lua
 -- include mint.lua
 -- include queue.lua
 -- include hand_over.lua
@@ -43,13 +44,13 @@ end
 
 local function take()
   local fence, n = mint(block)
-  redis.call('SET', KEYS[1], owned(token, fence, new_chain(), info, false), 'PX', ttl)
+  write_lock(token, owned(token, fence, new_chain(), info, false), ttl)
   return granted(ttl, fence, n)
 end
 
 local function main()
   local rest = quarantine()
-  local value = redis.call('GET', KEYS[1])
+  local value = read_lock()
   -- A tombstone ends at not-after, so what arrives just then is late.
   local late = not look and not_after > 0 and now >= not_after
 
@@ -71,7 +72,7 @@ local function main()
       return quarantined(rest)
     end
     -- What it was handed, and has not heard of, does not count: it goes back to its place.
-    redis.call('DEL', KEYS[1])
+    free_lock()
     value = nil
   end
 
@@ -91,7 +92,7 @@ local function main()
     end
     if not value and left == 0 then
       hand_over(new_chain())
-      value = redis.call('GET', KEYS[1])
+      value = read_lock()
       if not value then
         return take()
       end
@@ -113,7 +114,7 @@ local function main()
     if fence then
       return granted(ttl, fence, n)
     end
-    value = redis.call('GET', KEYS[1])
+    value = read_lock()
   end
   local kind, pttl = 'ours', math.max(rest, left)
   if value then
@@ -124,7 +125,7 @@ local function main()
     if string.sub(value, 1, 4) ~= 'hf1:' then
       kind = 'foreign'
     elseif string.sub(value, -1) ~= '+' then
-      redis.call('APPEND', KEYS[1], '+')
+      mark_lock(value)
     end
   end
   return 'queued ' .. whole(now) .. ' ' .. pttl .. ' ' .. whole(score)

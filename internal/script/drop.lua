@@ -12,14 +12,15 @@
 -- Invariants: only the token's own lock is touched; a lock that is waited for is not.
 
 -- include prelude.lua
+-- include lock.lua
 
 local function main()
-  local value = redis.call('GET', KEYS[1])
+  local value = read_lock()
   if not value or string.sub(value, 1, #mine) ~= mine or string.sub(value, -1) == '+' then
     on_master()
     return 'kept ' .. whole(now)
   end
-  redis.call('DEL', KEYS[1])
+  free_lock()
   return 'released ' .. whole(now)
 end
 

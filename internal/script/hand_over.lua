@@ -1,5 +1,5 @@
 -- hand_over.lua: gives a lock to the next in its queue. A fragment; needs prelude.lua,
--- mint.lua and queue.lua.
+-- lock.lua, mint.lua and queue.lua.
 
 local function owned(owner, fence, chain, info, marked)
   return 'hf1:' .. owner .. ':' .. whole(fence) .. ':' .. whole(math.floor(now / 1000)) .. ':' .. chain .. ':' .. info .. (marked and '+' or '')
@@ -51,7 +51,7 @@ local function serve(chain, self, ttl, block)
   while true do
     local member = first_waiter()
     if not member then
-      redis.call('DEL', KEYS[1])
+      free_lock()
       settle()
       return nil
     end
@@ -60,7 +60,7 @@ local function serve(chain, self, ttl, block)
     if owner and member == self then
       local fence, n = mint(block)
       local follower = first_waiter()
-      redis.call('SET', KEYS[1], owned(owner, fence, chain, info, follower), 'PX', ttl)
+      write_lock(owner, owned(owner, fence, chain, info, follower), ttl)
       if follower then
         stand_by(follower, now + ttl * 1000)
       else
@@ -70,8 +70,8 @@ local function serve(chain, self, ttl, block)
     elseif owner and receivers(channel) > 0 then
       local fence = mint(1)
       local follower = first_waiter()
-      redis.call('SET', KEYS[1], owned(owner, fence, chain, info, follower), 'PX', claim)
-      local heard = send(channel, 'hf1 grant ' .. owner .. ' ' .. whole(now) .. ' ' .. claim .. ' ' .. whole(fence) .. ' ' .. KEYS[1])
+      write_lock(owner, owned(owner, fence, chain, info, follower), claim)
+      local heard = send(channel, 'hf1 ' .. (redisson and 'redisson ' or 'grant ') .. owner .. ' ' .. whole(now) .. ' ' .. claim .. ' ' .. whole(fence) .. ' ' .. KEYS[1])
       if not cluster or heard > 0 then
         if follower then
           stand_by(follower, now + claim * 1000)
@@ -89,7 +89,7 @@ end
 local function hand_over(chain, self, ttl, block)
   local ok, fence, n = pcall(serve, chain, self, ttl, block)
   if not ok then
-    redis.call('DEL', KEYS[1])
+    free_lock()
     error(message(fence), 0)
   end
   return fence, n

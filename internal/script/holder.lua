@@ -7,9 +7,10 @@
 --         'error MESSAGE'
 
 -- include prelude.lua
+-- include lock.lua
 
 local function main()
-  local value = redis.call('GET', KEYS[1])
+  local value = read_lock()
   local waiters = redis.call('ZCOUNT', KEYS[2], 0, '+inf')
   if not value then
     return 'free ' .. whole(now) .. ' ' .. waiters

@@ -15,6 +15,7 @@
 -- Invariants: all or none; as those of acquire.lua.
 
 -- include prelude.lua
+-- include lock.lua
 -- include mint.lua
 -- include queue.lua
 -- include hand_over.lua

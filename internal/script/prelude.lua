@@ -2,11 +2,11 @@
 --
 -- KEYS[1] the lock, KEYS[2] its queue, KEYS[3] the fence counter.
 -- ARGV[1] flags: 'c' the server runs in Cluster mode, 'k' the key is shared with
---         other programs, 'sMS+MS' Strict mode (incarnation.lua); the script that
---         includes this may know more.
+--         other programs, 'r' it is Redisson's RLock (lock.lua), 'sMS+MS' Strict mode
+--         (incarnation.lua); the script that includes this may know more.
 -- ARGV[2] the caller's token.
 --
--- The lock is a string: hf1:TOKEN:FENCE:GRANTED:CHAIN:INFO, and '+' at its end
+-- The lock has a value: hf1:TOKEN:FENCE:GRANTED:CHAIN:INFO, and '+' at its end
 -- while somebody waits. GRANTED is the server's time of the grant in ms, CHAIN is
 -- 0, or on shared keys N@MS: N hand-overs in a row since MS.
 -- The queue is a sorted set. Waiters score above 0, by arrival; a tombstone's

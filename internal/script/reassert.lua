@@ -14,6 +14,7 @@
 -- has had the lock since has raised it. Fences go on rising.
 
 -- include prelude.lua
+-- include lock.lua
 -- include mint.lua
 -- include queue.lua
 -- include hand_over.lua
@@ -29,7 +30,7 @@ local function main()
     on_master()
     return 'late ' .. whole(now)
   end
-  local value = redis.call('GET', KEYS[1])
+  local value = read_lock()
   local granted = mine .. ARGV[5] .. ':'
   if value and string.sub(value, 1, #granted) == granted then
     return renewed(prolong(ttl))
@@ -43,7 +44,7 @@ local function main()
   if reserved >= now then
     store_counter(reserved)
   end
-  redis.call('SET', KEYS[1], owned(token, fence, new_chain(), info, first_waiter()), 'PX', ttl)
+  write_lock(token, owned(token, fence, new_chain(), info, first_waiter()), ttl)
   return renewed(ttl)
 end
 

@@ -14,6 +14,7 @@
 -- is deleted; only the token's own lock is touched; a token that is ended stays ended.
 
 -- include prelude.lua
+-- include lock.lua
 -- include mint.lua
 -- include queue.lua
 -- include hand_over.lua
@@ -24,7 +25,7 @@ local member, until_time = ARGV[3], tonumber(ARGV[4])
 
 -- Deletes the lock, and tells the first waiter to look after so many ms.
 local function let_go(ms)
-  redis.call('DEL', KEYS[1])
+  free_lock()
   local first = first_waiter()
   if first then
     stand_by(first, now + ms * 1000)
@@ -52,7 +53,7 @@ local function leave()
   if not first then
     settle()
   else
-    local value = redis.call('GET', KEYS[1])
+    local value = read_lock()
     local known, rest = pcall(quarantine)
     if not known then
       stand_by(first, now)
@@ -72,17 +73,17 @@ local function leave()
 end
 
 local function main()
-  local value = redis.call('GET', KEYS[1])
+  local value = read_lock()
   if value and string.sub(value, 1, #mine) == mine then
     if string.sub(value, -1) == '+' then
       pcall(give, value)
       -- give may have failed before it changed anything.
-      value = look_at('GET', KEYS[1])
+      value = read_lock(look_at)
       if value and string.sub(value, 1, #mine) == mine then
-        redis.call('DEL', KEYS[1])
+        free_lock()
       end
     else
-      redis.call('DEL', KEYS[1])
+      free_lock()
     end
     pcall(bury, until_time)
     return 'released ' .. whole(now)

@@ -16,6 +16,7 @@
 -- SET, works when the server is out of memory.
 
 -- include prelude.lua
+-- include lock.lua
 -- include mint.lua
 -- include incarnation.lua
 
@@ -28,7 +29,7 @@ local function main()
     -- quorum may have lost a later lock, on which others rely.
     return 'quarantined ' .. whole(now) .. ' ' .. rest
   end
-  local value = redis.call('GET', KEYS[1])
+  local value = read_lock()
   -- A late copy of the acquire could have brought back a lock that was deleted.
   local granted = mine .. ARGV[5] .. ':'
   if not value then

@@ -132,7 +132,7 @@ type Grant struct {
 	Claim int64 // ms
 	Fence uint64
 	Lock  string // the lock's key
-	Kind  string // of a lock that several may hold; "" for a mutex
+	Kind  string // of the lock; "" for a mutex
 }
 
 // Standby is the notification that a waiter is the first now.
@@ -157,7 +157,7 @@ func ParseMessage(s string) (Message, error) {
 	r := Reply{rest: part[3]}
 	m := Message{Token: part[2]}
 	switch part[1] {
-	case "grant", "rw", "sem", "own", "bar":
+	case "grant", "redisson", "rw", "sem", "own", "bar":
 		var fence int64
 		g := &Grant{Kind: part[1]}
 		if g.Kind == "grant" {

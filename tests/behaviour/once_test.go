@@ -270,6 +270,7 @@ func TestOnceRefuses(t *testing.T) {
 		"a slot for 0":    c.Once("j", holdfast.SlotKey("a", 0)),
 		"no tries":        c.Once("j", hour, holdfast.MaxTries(0)),
 		"a reentrant one": c.Once("j", hour, holdfast.Reentrant(true)),
+		"Redisson's":      c.Once("j", hour, holdfast.Redisson("j")),
 	} {
 		_, err := j.Do(t.Context(), mustNotRun(t))
 		_, err2 := j.TryDo(t.Context(), mustNotRun(t))

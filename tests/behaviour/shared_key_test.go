@@ -2,7 +2,9 @@ package behaviour
 
 import (
 	"errors"
+	"maps"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -14,7 +16,23 @@ import (
 	"github.com/holdfast-go/holdfast/tests/backend"
 )
 
-// canonical is another program's lock: SET key token NX PX ttl, and a script that
+// stranger is another program's lock.
+type stranger interface {
+	try(t *testing.T, token string, ttl time.Duration) bool
+	unlock(t *testing.T, token string) bool
+	holds(t *testing.T, token string) bool
+}
+
+// sharings are the ways to share a lock with other programs: ours, and theirs.
+var sharings = map[string]struct {
+	option func(key string) holdfast.Option
+	theirs func(rdb *redis.Client, key string) stranger
+}{
+	"canonical": {holdfast.Key, func(rdb *redis.Client, key string) stranger { return canonical{rdb, key} }},
+	"redisson":  {holdfast.Redisson, func(rdb *redis.Client, key string) stranger { return rlock{rdb, key} }},
+}
+
+// canonical is SET key token NX PX ttl, and a script that
 // compares and deletes, as https://redis.io/docs/latest/commands/set/ has it.
 type canonical struct {
 	rdb *redis.Client
@@ -41,12 +59,87 @@ func (c canonical) unlock(t *testing.T, token string) bool {
 	return n == 1
 }
 
+func (c canonical) holds(t *testing.T, token string) bool {
+	t.Helper()
+	return c.rdb.Get(t.Context(), c.key).Val() == token
+}
+
+// rlock does what Redisson's RLock does when one thread locks and unlocks. Redisson itself is
+// in tests/interop.
+type rlock struct {
+	rdb *redis.Client
+	key string
+}
+
+func (r rlock) id(token string) string { return "b7a1c8e0-3f5a-4a44-8b90-1d3f6f0b7c11:" + token }
+
+var (
+	rlockTry = redis.NewScript(`
+if redis.call('EXISTS', KEYS[1]) == 1 and redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then
+  return 0
+end
+redis.call('HINCRBY', KEYS[1], ARGV[1], 1)
+redis.call('PEXPIRE', KEYS[1], ARGV[2])
+return 1`)
+	rlockUnlock = redis.NewScript(`
+if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then
+  return 0
+end
+if redis.call('HINCRBY', KEYS[1], ARGV[1], -1) <= 0 then
+  redis.call('DEL', KEYS[1])
+  redis.call('PUBLISH', ARGV[2], '0')
+end
+return 1`)
+)
+
+func (r rlock) try(t *testing.T, token string, ttl time.Duration) bool {
+	t.Helper()
+	n, err := rlockTry.Run(t.Context(), r.rdb, []string{r.key}, r.id(token), ttl.Milliseconds()).Int()
+	if err != nil && t.Context().Err() == nil {
+		t.Errorf("lock: %v", err)
+	}
+	return n == 1
+}
+
+func (r rlock) unlock(t *testing.T, token string) bool {
+	t.Helper()
+	n, err := rlockUnlock.Run(t.Context(), r.rdb, []string{r.key}, r.id(token), r.channel()).Int()
+	if err != nil {
+		t.Errorf("unlock: %v", err)
+	}
+	return n == 1
+}
+
+func (r rlock) channel() string {
+	if strings.Contains(r.key, "{") {
+		return "redisson_lock__channel:" + r.key
+	}
+	return "redisson_lock__channel:{" + r.key + "}"
+}
+
+func (r rlock) holds(t *testing.T, token string) bool {
+	t.Helper()
+	return maps.Equal(r.rdb.HGetAll(t.Context(), r.key).Val(), map[string]string{r.id(token): "1"})
+}
+
+// eachSharing runs f for all servers and sharings.
+func eachSharing(t *testing.T, f func(t *testing.T, b *backend.Backend, option func(key string) holdfast.Option, theirs func(rdb *redis.Client, key string) stranger)) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		for name, s := range sharings {
+			t.Run(name, func(t *testing.T) {
+				b.Redis(t).FlushAll(t.Context())
+				f(t, b, s.option, s.theirs)
+			})
+		}
+	})
+}
+
 func TestSharedKeyKeepsBothSidesOut(t *testing.T) {
 	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	eachSharing(t, func(t *testing.T, b *backend.Backend, shared func(string) holdfast.Option, strange func(*redis.Client, string) stranger) {
 		for _, key := range []string{"jobs:1", "{order}:1"} {
-			l := b.Client(t, nil).Mutex("job", holdfast.Key(key))
-			theirs := canonical{b.Redis(t), key}
+			l := b.Client(t, nil).Mutex("job", shared(key))
+			theirs := strange(b.Redis(t), key)
 
 			lease := backend.Acquire(t, l)
 			if theirs.try(t, "x", time.Minute) {
@@ -66,8 +159,8 @@ func TestSharedKeyKeepsBothSidesOut(t *testing.T) {
 				t.Errorf("TryAcquire of their lock: %v", err)
 			}
 			leases := queue(t, l, 1)
-			if got := theirs.rdb.Get(t.Context(), key).Val(); got != "x" {
-				t.Errorf("their value became %q while we wait", got)
+			if !theirs.holds(t, "x") {
+				t.Error("what they have was changed while we wait")
 			}
 			start := time.Now()
 			if !theirs.unlock(t, "x") {
@@ -86,10 +179,10 @@ func TestSharedKeyKeepsBothSidesOut(t *testing.T) {
 
 func TestSharedKeySurvivesCrashes(t *testing.T) {
 	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	eachSharing(t, func(t *testing.T, b *backend.Backend, shared func(string) holdfast.Option, strange func(*redis.Client, string) stranger) {
 		const ttl = 300 * time.Millisecond
-		theirs := canonical{b.Redis(t), "k"}
-		l := b.Client(t, nil).Mutex("job", holdfast.Key("k"))
+		theirs := strange(b.Redis(t), "k")
+		l := b.Client(t, nil).Mutex("job", shared("k"))
 		// Theirs: never released.
 		start := time.Now()
 		if !theirs.try(t, "x", ttl) {
@@ -102,7 +195,7 @@ func TestSharedKeySurvivesCrashes(t *testing.T) {
 		backend.Release(t, lease)
 		// Ours: not renewed, not released.
 		start = time.Now()
-		backend.Acquire(t, b.Client(t, nil).Mutex("job", holdfast.Key("k"), holdfast.TTL(ttl), holdfast.Renew(false)))
+		backend.Acquire(t, b.Client(t, nil).Mutex("job", shared("k"), holdfast.TTL(ttl), holdfast.Renew(false)))
 		for !theirs.try(t, "y", time.Minute) {
 			if time.Since(start) > 10*time.Second {
 				t.Fatal("our crash keeps them out")
@@ -118,7 +211,7 @@ func TestSharedKeySurvivesCrashes(t *testing.T) {
 // Both sides hammer one counter that only the lock guards, and the side that polls
 // gets its turns.
 func TestSharedKeyUnderLoad(t *testing.T) {
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	eachSharing(t, func(t *testing.T, b *backend.Backend, shared func(string) holdfast.Option, strange func(*redis.Client, string) stranger) {
 		const each = 40
 		var counter, inside atomic.Int64
 		work := func() {
@@ -132,7 +225,7 @@ func TestSharedKeyUnderLoad(t *testing.T) {
 		}
 		var wg sync.WaitGroup
 		for i := range 3 {
-			l := b.Client(t, nil).Mutex("job", holdfast.Key("k"))
+			l := b.Client(t, nil).Mutex("job", shared("k"))
 			wg.Go(func() {
 				for range each {
 					lease, err := l.Acquire(t.Context())
@@ -146,7 +239,7 @@ func TestSharedKeyUnderLoad(t *testing.T) {
 					}
 				}
 			})
-			theirs := canonical{b.Redis(t), "k"}
+			theirs := strange(b.Redis(t), "k")
 			wg.Go(func() {
 				for n := range each {
 					token := strconv.Itoa(i) + "-" + strconv.Itoa(n)
@@ -169,11 +262,11 @@ func TestSharedKeyUnderLoad(t *testing.T) {
 
 // While ours hand over to each other without a pause, a program that polls gets in.
 func TestHandoversLeaveGapsOnASharedKey(t *testing.T) {
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	eachSharing(t, func(t *testing.T, b *backend.Backend, shared func(string) holdfast.Option, strange func(*redis.Client, string) stranger) {
 		var stop atomic.Bool
 		var wg sync.WaitGroup
 		for range 3 {
-			l := b.Client(t, nil).Mutex("job", holdfast.Key("k"))
+			l := b.Client(t, nil).Mutex("job", shared("k"))
 			wg.Go(func() {
 				for !stop.Load() {
 					lease, err := l.Acquire(t.Context())
@@ -188,7 +281,7 @@ func TestHandoversLeaveGapsOnASharedKey(t *testing.T) {
 				}
 			})
 		}
-		theirs := canonical{b.Redis(t), "k"}
+		theirs := strange(b.Redis(t), "k")
 		for n := range 3 {
 			token := strconv.Itoa(n)
 			backend.Eventually(t, "a poller gets its turn", func() bool { return theirs.try(t, token, time.Minute) })

@@ -90,12 +90,17 @@ func TestAGrantThatNobodyWantsIsGivenBack(t *testing.T) {
 		channel := rdb.PubSubChannels(t.Context(), "holdfast:c:*").Val()[0]
 
 		rdb.Set(t.Context(), "holdfast:{m}", `hf1:stray:7:1:0:{"o":"x"}`, time.Hour)
+		rdb.HSet(t.Context(), "orders", "stray:1", 1, "holdfast", `hf1:stray:7:1:0:{"o":"x"}`)
 		for _, malformed := range []string{"", "hf1", "hf1 grant", "hf1 grant stray x y z", "hf2 grant stray 1 1 1 k", "hf1 standby stray 1 2"} {
 			rdb.Publish(t.Context(), channel, malformed)
 		}
 		rdb.Publish(t.Context(), channel, "hf1 grant stray 1 3600000 7 holdfast:{m}")
 		backend.Eventually(t, "the stray lock is released", func() bool {
 			return rdb.Exists(t.Context(), "holdfast:{m}").Val() == 0
+		})
+		rdb.Publish(t.Context(), channel, "hf1 redisson stray 1 3600000 7 orders")
+		backend.Eventually(t, "the stray lock of Redisson's form is released", func() bool {
+			return rdb.Exists(t.Context(), "orders").Val() == 0
 		})
 		backend.Release(t, lease)
 	})

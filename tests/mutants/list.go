@@ -89,7 +89,7 @@ var All = []Mutant{
 	},
 	{
 		Name: "mark-forgotten", About: "a waiter does not mark the lock, so that its release does not look at the queue",
-		Edits: []overlay.Edit{script("acquire", "redis.call('APPEND', KEYS[1], '+')", "kind = 'ours'")},
+		Edits: []overlay.Edit{script("acquire", "mark_lock(value)", "kind = 'ours'")},
 		Rules: []campaign.Rule{campaign.Wakeup},
 	},
 	{

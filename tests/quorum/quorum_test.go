@@ -770,6 +770,7 @@ func TestQuorumRefuses(t *testing.T) {
 		"reentrant":         q.Mutex("a", holdfast.Reentrant(true)),
 		"replicas":          q.Mutex("a", holdfast.MinReplicas(1, 0)),
 		"a key":             q.Mutex("a", holdfast.Key("k")),
+		"Redisson's":        q.Mutex("a", holdfast.Redisson("k")),
 		"a timeout of 0":    q.Mutex("a", holdfast.NodeTimeout(0)),
 		"too long a wait":   q.Mutex("a", holdfast.TTL(time.Second), holdfast.NodeTimeout(time.Second)),
 		"a TTL too long":    q.Mutex("a", holdfast.TTL(time.Hour)),

@@ -4,6 +4,7 @@ package scripts
 
 import (
 	"fmt"
+	"maps"
 	"regexp"
 	"strings"
 	"testing"
@@ -20,10 +21,80 @@ type bench struct {
 	t     *testing.T
 	rdb   *redis.Client
 	began time.Time
+	form
 }
 
 func newBench(t *testing.T, back *backend.Backend) bench {
-	return bench{t, back.Redis(t), time.Now()}
+	return bench{t, back.Redis(t), time.Now(), plain}
+}
+
+// form is how a mutex is kept.
+type form struct {
+	name    string
+	flag    string // of scripts
+	grant   string // the word of notifications
+	foreign string // of another program's lock, as replies have it
+	// field is where in the key the value is; "" where the key is the value.
+	field string
+}
+
+var (
+	plain  = form{"plain", "", "grant", "theirs", ""}
+	rlock  = form{"redisson", "r", "redisson", "", "holdfast"}
+	theirs = "8743c9c0-0795-4907-87fd-6c719a6b4586:1" // a thread of a Redisson client
+)
+
+// read returns the value of the lock, "" if there is none.
+func (b bench) read() string {
+	b.t.Helper()
+	if b.field != "" {
+		return b.rdb.HGet(b.t.Context(), "{k}", b.field).Val()
+	}
+	return b.rdb.Get(b.t.Context(), "{k}").Val()
+}
+
+// mark marks the lock, as if somebody waited.
+func (b bench) mark() {
+	b.t.Helper()
+	if b.field != "" {
+		b.rdb.HSet(b.t.Context(), "{k}", b.field, b.read()+"+")
+		return
+	}
+	b.rdb.Append(b.t.Context(), "{k}", "+")
+}
+
+// take has another program take the lock.
+func (b bench) take() {
+	b.t.Helper()
+	if b.field == "" {
+		b.rdb.Set(b.t.Context(), "{k}", b.foreign, time.Minute)
+		return
+	}
+	b.rdb.HIncrBy(b.t.Context(), "{k}", theirs, 1)
+	b.rdb.PExpire(b.t.Context(), "{k}", time.Minute)
+}
+
+func (b bench) theirsIsIntact() {
+	b.t.Helper()
+	if b.field == "" {
+		if got := b.read(); got != b.foreign {
+			b.t.Errorf("their value became %q", got)
+		}
+		return
+	}
+	if got := b.rdb.HGetAll(b.t.Context(), "{k}").Val(); !maps.Equal(got, map[string]string{theirs: "1"}) {
+		b.t.Errorf("their hash became %q", got)
+	}
+}
+
+// spoil makes the lock's key one of another type.
+func (b bench) spoil() {
+	b.t.Helper()
+	if b.field != "" {
+		b.rdb.Set(b.t.Context(), "{k}", "x", 0)
+		return
+	}
+	b.rdb.HSet(b.t.Context(), "{k}", "a", "b")
 }
 
 // below reports whether ms is what is left of so many: no more, and less only by the time
@@ -48,6 +119,9 @@ func (b bench) eval(s script.Script, args ...any) string {
 // run returns a reply as it is.
 func (b bench) run(s script.Script, args ...any) string {
 	b.t.Helper()
+	if b.flag != "" {
+		args[0] = args[0].(string) + b.flag
+	}
 	reply, err := b.rdb.Eval(b.t.Context(), s.Source, []string{"{k}", "{k}:q", "{k}:f"}, args...).Text()
 	if err != nil {
 		b.t.Fatalf("%s %q: %v", s.Name, args, err)
@@ -86,9 +160,8 @@ func (b bench) release(token, member string, tombstone int64) string {
 
 func (b bench) renew(token string, ttl, fences int) string {
 	b.t.Helper()
-	value, err := b.rdb.Get(b.t.Context(), "{k}").Result()
 	fence := "0"
-	if err == nil {
+	if value := b.read(); value != "" {
 		fence = strings.Split(value, ":")[2]
 	}
 	return b.eval(script.Renew, "", token, ttl, fences, fence)
@@ -144,7 +217,7 @@ func TestScripts(t *testing.T) {
 			b.expect("released T", b.eval(script.Drop, "", "A"))
 			b.expect("free T 0", b.eval(script.Holder, "", "x"))
 			b.expect("granted T P T 1", b.acquire("t", "A"))
-			b.rdb.Append(b.t.Context(), "{k}", "+") // as if somebody waited
+			b.mark()
 			b.expect("kept T", b.eval(script.Drop, "", "A"))
 		},
 		"free": func(b bench) {
@@ -172,7 +245,7 @@ func TestScripts(t *testing.T) {
 			b.expect("queued T P T 3 0 ours", b.acquire("w", "deaf"))
 			b.expect("held T P 3 hf1:A:T:T:0:"+info+"+", b.acquire("t", "D"))
 			b.expect("released T", b.release("A", "", 0))
-			b.expect("hf1 grant B T P T {k}", b.heard(first))
+			b.expect("hf1 "+b.grant+" B T P T {k}", b.heard(first))
 			b.expect("hf1 standby C T T", b.heard(second))
 			b.expect("held T P 2 hf1:B:T:T:0:"+info+"+", b.acquire("t", "D"))
 			b.expect("granted T P T 1", b.acquire("l", "B")) // confirms the claim
@@ -187,7 +260,7 @@ func TestScripts(t *testing.T) {
 			b.rdb.Del(b.t.Context(), "{k}")
 			// A newcomer does not pass the waiter, but serves it.
 			b.expect("held T P 0 hf1:B:T:T:0:"+info, b.acquire("t", "C"))
-			b.expect("hf1 grant B T P T {k}", b.heard(first))
+			b.expect("hf1 "+b.grant+" B T P T {k}", b.heard(first))
 			b.acquire("w", "C")
 			second := b.listen("D")
 			b.acquire("w", "D")
@@ -212,7 +285,7 @@ func TestScripts(t *testing.T) {
 		},
 		"asserted again": func(b bench) {
 			b.acquire("t", "A")
-			value := b.rdb.Get(b.t.Context(), "{k}").Val()
+			value := b.read()
 			fence, soon := strings.Split(value, ":")[2], b.later(time.Minute)
 			reassert := func(token string, notAfter int64, fence string) string {
 				return b.eval(script.Reassert, "", token, 60000, notAfter, fence, fence, info)
@@ -227,7 +300,7 @@ func TestScripts(t *testing.T) {
 			b.rdb.Del(b.t.Context(), "{k}:q")
 			b.expect("renewed T P 0 0", reassert("A", soon, fence))
 			b.expect("renewed T P 0 0", reassert("A", soon, fence)) // the same again
-			if got := strings.Split(b.rdb.Get(b.t.Context(), "{k}").Val(), ":")[2]; got != fence {
+			if got := strings.Split(b.read(), ":")[2]; got != fence {
 				b.t.Errorf("the fence became %s; it was %s", got, fence)
 			}
 			b.expect("gone T", reassert("B", soon, fence)) // another's
@@ -241,20 +314,20 @@ func TestScripts(t *testing.T) {
 			b.expect("renewed T P 0 0", reassert("A", soon, ahead))
 			b.expect("released T", b.release("A", "", 0))
 			b.acquire("t", "B")
-			if got := strings.Split(b.rdb.Get(b.t.Context(), "{k}").Val(), ":")[2]; got <= ahead {
+			if got := strings.Split(b.read(), ":")[2]; got <= ahead {
 				b.t.Errorf("fence %s follows %s", got, ahead)
 			}
 		},
 		"foreign": func(b bench) {
-			b.rdb.Set(b.t.Context(), "{k}", "theirs", time.Minute)
-			b.expect("held T P 0 theirs", b.acquire("tk", "A"))
+			b.take()
+			b.expect("held T P 0 "+b.foreign, b.acquire("tk", "A"))
 			b.listen("A")
 			b.expect("queued T P T 1 1 foreign", b.acquire("wk", "A"))
 			b.expect("queued T P T 1 1 foreign", b.acquire("lk", "A"))
 			b.expect("gone T", b.eval(script.Renew, "", "A", 10, 0, 0))
-			if got := b.rdb.Get(b.t.Context(), "{k}").Val(); got != "theirs" {
-				b.t.Errorf("their value became %q", got)
-			}
+			b.expect("gone T", b.release("A", "", 0))
+			b.expect("kept T", b.eval(script.Drop, "", "A"))
+			b.theirsIsIntact()
 		},
 		"chain on a shared key": func(b bench) {
 			b.expect("granted T P T 1", b.acquire("tk", "0"))
@@ -275,7 +348,7 @@ func TestScripts(t *testing.T) {
 			}
 		},
 		"errors": func(b bench) {
-			b.rdb.HSet(b.t.Context(), "{k}", "a", "b")
+			b.spoil()
 			b.expect("error WRONGTYPE Operation against a key holding the wrong kind of value", b.acquire("t", "A"))
 			b.rdb.Del(b.t.Context(), "{k}")
 			b.rdb.Set(b.t.Context(), "{k}:f", "-1", 0)
@@ -292,7 +365,14 @@ func TestScripts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			backend.Each(t, func(t *testing.T, back *backend.Backend) {
-				test(newBench(t, back))
+				for _, f := range []form{plain, rlock} {
+					t.Run(f.name, func(t *testing.T) {
+						back.Redis(t).FlushAll(t.Context())
+						b := newBench(t, back)
+						b.form = f
+						test(b)
+					})
+				}
 			})
 		})
 	}

@@ -1,0 +1,140 @@
+package scripts
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/internal/script"
+	"github.com/holdfast-go/holdfast/tests/backend"
+)
+
+const redissonChannel = "redisson_lock__channel:{k}"
+
+// redissonHears returns a function that says what Redisson's clients were told of the lock
+// since it was called last.
+func (b bench) redissonHears() func() []string {
+	b.t.Helper()
+	ps := b.rdb.Subscribe(b.t.Context(), redissonChannel)
+	b.t.Cleanup(func() { _ = ps.Close() })
+	if _, err := ps.Receive(b.t.Context()); err != nil {
+		b.t.Fatal(err)
+	}
+	messages := ps.Channel()
+	return func() (all []string) {
+		b.t.Helper()
+		b.rdb.Publish(b.t.Context(), redissonChannel, "end")
+		for m := range messages {
+			if m.Payload == "end" {
+				break
+			}
+			all = append(all, m.Payload)
+		}
+		return all
+	}
+}
+
+// holds reports whether the hash is that of a lock which token has.
+func (b bench) holds(token string) {
+	b.t.Helper()
+	hash := b.rdb.HGetAll(b.t.Context(), "{k}").Val()
+	if len(hash) != 2 || hash[token+":1"] != "1" || !strings.HasPrefix(hash["holdfast"], "hf1:"+token+":") {
+		b.t.Errorf("the lock of %s is kept as %q", token, hash)
+	}
+}
+
+func TestRedissonsForm(t *testing.T) {
+	backend.Each(t, func(t *testing.T, back *backend.Backend) {
+		b := newBench(t, back)
+		b.form = rlock
+		told := b.redissonHears()
+		expect := func(what string, want ...string) {
+			t.Helper()
+			if got := told(); !slices.Equal(got, want) {
+				t.Errorf("%s: Redisson's clients are told %q, not %q", what, got, want)
+			}
+		}
+		ttl := func() int64 { return b.rdb.PTTL(t.Context(), "{k}").Val().Milliseconds() }
+
+		b.acquire("tk", "A")
+		b.holds("A")
+		if left := ttl(); !b.below(left, 60000) {
+			t.Errorf("the lock lasts for %d ms", left)
+		}
+		b.listen("B")
+		b.acquire("wk", "B")
+		b.holds("A")
+		expect("acquired, and waited for")
+
+		b.expect("released T", b.eval(script.Release, "", "A", "", 0))
+		b.holds("B")
+		if left := ttl(); left <= 0 || left > claim {
+			t.Errorf("the claim lasts for %d ms", left)
+		}
+		expect("handed over")
+		b.expect("granted T P T 1", b.acquire("lk", "B"))
+		b.holds("B")
+		expect("confirmed")
+
+		b.expect("released T", b.eval(script.Release, "", "B", "", 0))
+		expect("released", "0")
+		b.expect("gone T", b.eval(script.Release, "", "B", "", 0))
+		expect("released again")
+
+		b.acquire("tk", "A")
+		b.acquire("wk", "deaf")
+		b.expect("released T", b.eval(script.Release, "", "A", "", 0))
+		expect("released, and nobody there hears", "0")
+
+		b.acquire("tk", "A")
+		b.acquire("wk", "deaf")
+		b.rdb.Del(t.Context(), "{k}")
+		b.expect("granted T P T 1", b.acquire("tk", "A"))
+		expect("free before, and nobody there hears")
+
+		b.expect("released T", b.eval(script.Drop, "", "A"))
+		expect("dropped", "0")
+
+		b.acquire("tk", "A")
+		b.acquire("wk", "B")
+		time.Sleep(55 * time.Millisecond) // longer than a chain
+		b.expect("released T", b.eval(script.Release, "k", "A", "", 0))
+		expect("released after a chain", "0")
+		b.expect("left T", b.eval(script.Release, "k", "B", member("B"), 0))
+		told()
+		b.rdb.FlushAll(t.Context()) // the gap, too
+
+		b.acquire("tk", "A")
+		b.acquire("wk", "B")
+		b.rdb.Set(t.Context(), "{k}:f", "x", 0)
+		b.expect("released T", b.eval(script.Release, "", "A", "", 0))
+		expect("released, and there is no fence for the next", "0")
+		if n := b.rdb.Exists(t.Context(), "{k}").Val(); n != 0 {
+			t.Error("a lock that could not be handed over is held")
+		}
+	})
+}
+
+// A client of Redisson that enters again, or has a lock without an expiry, is a holder like
+// any other.
+func TestRedissonsHoldersAreForeign(t *testing.T) {
+	backend.Each(t, func(t *testing.T, back *backend.Backend) {
+		b := newBench(t, back)
+		b.form = rlock
+		b.take()
+		b.take()
+		b.expect("held T P 0 ", b.acquire("tk", "A"))
+		b.rdb.Persist(t.Context(), "{k}")
+		b.expect("held T -1 0 ", b.acquire("tk", "A"))
+		b.listen("A")
+		b.expect("queued T -1 T 1 1 foreign", b.acquire("wk", "A"))
+		b.expect("absent T", func() string { b.rdb.Del(t.Context(), "{k}"); return b.eval(script.Renew, "k", "A", 10, 0, 0) }())
+		b.expect("granted T P T 1", b.acquire("lk", "A"))
+		// Nobody of theirs enters a hash of ours: they look for their own field.
+		if b.rdb.HExists(t.Context(), "{k}", theirs).Val() || !maps.Equal(b.rdb.HGetAll(t.Context(), "{k}").Val(), map[string]string{"A:1": "1", "holdfast": b.read()}) {
+			t.Errorf("our hash is %q", b.rdb.HGetAll(t.Context(), "{k}").Val())
+		}
+	})
+}

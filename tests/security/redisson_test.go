@@ -1,0 +1,59 @@
+package security
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+)
+
+// What a locker needs besides for locks of Redisson's, docs/SECURITY.md says. Without the
+// channel nobody is told of releases, and nothing else is different. When a permission is
+// missing in the middle of a script, no lock is left behind that nobody has.
+func TestRedissonsLocksUnderAnACL(t *testing.T) {
+	everySite(t, func(t *testing.T, s site) {
+		locker := append(s.role(t, "locker").texts(), "~orders")
+		told := append(slices.Clone(locker), "&redisson_lock__channel:*")
+		for name, rules := range map[string][]string{"deaf": locker, "told": told} {
+			s.user(t, name, rules)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			lock := func() *holdfast.Lock { return s.client(t, name).Mutex("job", holdfast.Redisson("orders")) }
+			lease, err := lock().Acquire(ctx)
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			j := job{site: s, t: t, name: name}
+			seen := s.client(t, "").Mutex("job", holdfast.Redisson("orders"))
+			waiting := j.queue(ctx, seen, lock())
+			if err := lease.Release(ctx); err != nil {
+				t.Errorf("%s: Release: %v", name, err)
+			}
+			if err := result(waiting); err != nil {
+				t.Errorf("%s: a waiter: %v", name, err)
+			}
+
+			operator := s.redis(t, "")
+			operator.HSet(ctx, "orders", "b7a1c8e0-3f5a-4a44-8b90-1d3f6f0b7c11:1", 1)
+			operator.PExpire(ctx, "orders", time.Minute)
+			waiting = j.queue(ctx, seen, lock())
+			operator.Del(ctx, "orders")
+			if err := result(waiting); err != nil {
+				t.Errorf("%s: a waiter behind a client of Redisson's: %v", name, err)
+			}
+		}
+		for _, missing := range []string{"hget", "hset", "pexpire", "exists"} {
+			s.user(t, "no-"+missing, append(slices.Clone(told), "-"+missing))
+			_, err := s.client(t, "no-"+missing).Mutex("job", holdfast.Redisson("orders")).TryAcquire(t.Context())
+			if !errors.Is(err, holdfast.ErrPermission) {
+				t.Errorf("without %s: %v", missing, err)
+			}
+			if n := s.redis(t, "").Exists(t.Context(), "orders").Val(); n != 0 {
+				t.Errorf("without %s a lock is left behind", missing)
+			}
+		}
+	})
+}

@@ -30,12 +30,13 @@ verify: ## Check the models of the protocol exhaustively, with spin
 slice: servers ## Run a slice of what soak runs, 10 minutes or less
 	@tests/suite.sh slice
 
-soak: servers ## Run campaigns, simulation and storms for SOAK=10m; then losses of data, leaks, topologies, quorums, mutants; print a report
+soak: servers ## Run campaigns, simulation and storms for SOAK=10m; then losses of data, leaks, topologies, quorums, other languages, mutants; print a report
 	@tests/suite.sh soak $(SOAK)
 
 bench: servers ## Run the benchmarks
 	cd bench && go test -run '^$$' -bench . -benchmem ./...
 
-servers: ## Make sure that there are a redis-server or valkey-server, and PostgreSQL, installing them if need be
+servers: ## Make sure that there are a redis-server or valkey-server, and PostgreSQL, installing them if need be; and programs in Java and Python
 	@tests/ensure-redis.sh
 	@tests/ensure-postgres.sh
+	@tests/ensure-interop.sh

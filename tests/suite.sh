@@ -38,7 +38,7 @@ format() {
 
 # tests: those that load the machine, or look at times closely, run one package at a time,
 # so that they do not disturb each other.
-alone='/(cmd/holdfast|cmd/holdfast/.*|tests/(campaign|cmd/campaign|dataloss|leaks|mutants|quorum|server|simulation|topology))$'
+alone='/(cmd/holdfast|cmd/holdfast/.*|tests/(campaign|cmd/campaign|dataloss|interop|leaks|mutants|quorum|server|simulation|topology))$'
 
 tests() {
   local folder name packages
@@ -127,6 +127,7 @@ soak() { # soak TIME
   longer "$1" "" ./leaks
   longer "$1" "" ./topology
   longer $((all / 30 + 5))s -race ./quorum -run UnderLoad
+  longer $((all / 60 + 5))s "" ./interop
   longer "$1" "" ./mutants
   report
 }

@@ -1,0 +1,19 @@
+#!/usr/bin/env bash
+# ensure-interop.sh: makes sure, if it can, that there are the programs in other languages
+# that share locks with ours (tests/interop). It installs no language: where there is none, or
+# a package cannot be had, it says so and succeeds, and those tests are skipped then. It fails when
+# a program does not compile.
+set -uo pipefail
+cd "$(dirname "$0")/interop" || exit 1
+
+failed=0
+for language in java python; do
+  ./setup.sh "$language" >/dev/null
+  case $? in
+    0) ;;
+    3) printf '\n!!! Locks shared with programs in %s are NOT TESTED: see above. They need\n!!! %s.\n\n' "$language" \
+      "$([ "$language" = java ] && echo "a JDK of version 17 or later, and Maven" || echo "Python 3.9 or later, with venv and pip")" >&2 ;;
+    *) failed=1 ;;
+  esac
+done
+exit "$failed"

@@ -1,0 +1,249 @@
+//go:build linux
+
+package interop
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/holdfastgoredis"
+	"github.com/holdfast-go/holdfast/tests/child"
+	"github.com/holdfast-go/holdfast/tests/history"
+)
+
+// languages holds what setUp found out, once for each.
+var languages sync.Map
+
+// setUp returns how a program in that language is run. It skips the test where what that
+// needs cannot be had, and fails it where the program does not compile.
+func setUp(t *testing.T, language string) []string {
+	t.Helper()
+	type result struct {
+		folder, reason string
+		err            error
+	}
+	once, _ := languages.LoadOrStore(language, sync.OnceValue(func() result {
+		ctx, cancel := context.WithTimeout(context.Background(), 7*time.Minute)
+		defer cancel()
+		cmd := exec.CommandContext(ctx, "./setup.sh", language)
+		var reason bytes.Buffer
+		cmd.Stderr = &reason
+		folder, err := cmd.Output()
+		return result{strings.TrimSpace(string(folder)), strings.TrimSpace(reason.String()), err}
+	}))
+	r := once.(func() result)()
+	var exit *exec.ExitError
+	if errors.As(r.err, &exit) && exit.ExitCode() == 3 {
+		t.Skipf("SKIPPED, NOTHING TESTED WITH %s: %s", strings.ToUpper(language), r.reason)
+	}
+	if r.err != nil {
+		t.Fatalf("setup.sh %s: %v\n%s", language, r.err, r.reason)
+	}
+	if language == "java" {
+		return []string{"java", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx256m", "-cp", r.folder + "/classes:" + r.folder + "/lib/*", "Rival"}
+	}
+	return []string{r.folder + "/venv/bin/python", "python/rival.py"}
+}
+
+// rival is a program in another language, or another process of ours, that carries out a
+// command a line and answers each with a line, a word and a time:
+//
+//	acquire TTL                       "granted T"
+//	try TTL                           "granted T" or "held T"
+//	release                           "released T", T being before it, or "refused T"
+//	hammer THREADS MS TTL COUNTER     "turn THREAD ASKED GRANTED RELEASED" for each, then "done T"
+//
+// Anything else is an error.
+type rival struct {
+	cmd     *exec.Cmd
+	command []string
+	in      io.WriteCloser
+	lines   chan string // closed when it has ended
+	said    *bytes.Buffer
+}
+
+// start starts a program with these arguments, and waits until it is ready.
+func start(t *testing.T, program []string, form, addr, key string, poll time.Duration) *rival {
+	t.Helper()
+	return run(t, append(program[:len(program):len(program)], form, addr, key, strconv.FormatInt(poll.Milliseconds(), 10)))
+}
+
+func run(t *testing.T, command []string, env ...string) *rival {
+	t.Helper()
+	r := &rival{cmd: exec.Command(command[0], command[1:]...), command: command, lines: make(chan string, 1<<16), said: &bytes.Buffer{}}
+	r.cmd.Env = append(os.Environ(), env...)
+	r.cmd.Stderr = r.said
+	in, err := r.cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := r.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := child.Start(r.cmd); err != nil {
+		t.Fatal(err)
+	}
+	r.in = in
+	go func() {
+		defer close(r.lines)
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			r.lines <- lines.Text()
+		}
+	}()
+	t.Cleanup(func() { r.end(t) })
+	r.answer(t, "ready")
+	return r
+}
+
+// end kills it, if that was not done.
+func (r *rival) end(t *testing.T) {
+	if r.cmd.ProcessState != nil {
+		return
+	}
+	_ = r.cmd.Process.Kill()
+	for range r.lines {
+	}
+	_ = r.cmd.Wait()
+	if t.Failed() && r.said.Len() > 0 {
+		t.Logf("%s said:\n%s", r.command[0], r.said)
+	}
+}
+
+// kill ends it as the kernel ends what takes too much memory.
+func (r *rival) kill(t *testing.T) {
+	t.Helper()
+	r.end(t)
+}
+
+// again starts the same program again.
+func (r *rival) again(t *testing.T) *rival {
+	t.Helper()
+	return run(t, r.command)
+}
+
+func (r *rival) send(t *testing.T, command string) {
+	t.Helper()
+	if _, err := fmt.Fprintln(r.in, command); err != nil {
+		t.Fatalf("%s: %v", command, err)
+	}
+}
+
+// line waits for a line: far longer than anything takes that works.
+func (r *rival) line(t *testing.T, what string, within time.Duration) []string {
+	t.Helper()
+	select {
+	case line, ok := <-r.lines:
+		if !ok {
+			t.Fatalf("the program has ended; wanted %q", what)
+		}
+		return strings.Fields(line)
+	case <-time.After(within):
+		t.Fatalf("no answer within %s; wanted %q", within, what)
+	}
+	return nil
+}
+
+// answer waits for an answer, which has to be that word, and returns its time.
+func (r *rival) answer(t *testing.T, want string) int64 {
+	t.Helper()
+	line := r.line(t, want, 30*time.Second)
+	if line[0] != want {
+		t.Fatalf("the answer is %q, not %q", line, want)
+	}
+	if len(line) == 1 {
+		return 0
+	}
+	return number(t, line[1])
+}
+
+func (r *rival) expect(t *testing.T, want, command string) int64 {
+	t.Helper()
+	r.send(t, command)
+	return r.answer(t, want)
+}
+
+// hammer has the program add to a counter, and returns what it did.
+func (r *rival) hammer(t *testing.T, threads int, last time.Duration, counter string) []history.Event {
+	t.Helper()
+	r.send(t, fmt.Sprintf("hammer %d %d 60000 %s", threads, last.Milliseconds(), counter))
+	var events []history.Event
+	for {
+		line := r.line(t, "turn", last+30*time.Second)
+		switch {
+		case line[0] == "done":
+			return events
+		case line[0] != "turn" || len(line) != 5:
+			t.Fatalf("the program says %q", line)
+		}
+		e := history.Event{
+			ID:        uint64(len(events)),
+			Process:   r.cmd.Process.Pid,
+			Goroutine: int(number(t, line[1])),
+			Name:      key,
+			Asked:     number(t, line[2]),
+			Granted:   number(t, line[3]),
+			Released:  number(t, line[4]),
+		}
+		e.Deadline = e.Released
+		events = append(events, e)
+	}
+}
+
+func number(t *testing.T, digits string) int64 {
+	t.Helper()
+	n, err := strconv.ParseInt(digits, 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// roleVariable makes the test binary a holder instead of running tests.
+const roleVariable = "HOLDFAST_TEST_ROLE"
+
+// startHolder starts a process of ours that holds the lock until it is killed.
+func startHolder(t *testing.T, on *table, ttl time.Duration) *rival {
+	t.Helper()
+	r := run(t, []string{os.Args[0], on.name, on.nodes[0].Addr(), ttl.String()}, roleVariable+"=hold")
+	r.answer(t, "granted")
+	return r
+}
+
+// hold is what it does.
+func hold(args []string) {
+	name, addr := args[0], args[1]
+	ttl, err := time.ParseDuration(args[2])
+	if err != nil {
+		panic(err)
+	}
+	c, err := holdfast.New(holdfastgoredis.New(redis.NewClient(&redis.Options{Addr: addr})), nil)
+	if err != nil {
+		panic(err)
+	}
+	for _, f := range forms {
+		if f.name != name {
+			continue
+		}
+		fmt.Println("ready")
+		if _, err := c.Mutex("job", f.ours(key), holdfast.TTL(ttl)).Acquire(context.Background()); err != nil {
+			panic(err)
+		}
+		fmt.Println("granted", history.Now())
+		_, _ = io.Copy(io.Discard, os.Stdin)
+	}
+}

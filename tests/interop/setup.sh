@@ -1,0 +1,78 @@
+#!/usr/bin/env bash
+# setup.sh java|python: fetches what the programs of that folder need, compiles them,
+# and prints the folder where they are then, in the user's cache. What is there already is
+# not made again.
+#
+# It exits with 3, and says why, when a program or a package that is needed cannot be had: there is
+# nothing to test with then. For ten minutes after that it does not try again. Whatever else is
+# not 0 is a failure: a program that does not compile, for instance.
+set -uo pipefail
+cd "$(dirname "$0")/${1:?java or python}" || exit 1
+
+missing= # where it is written down that something was not to be had
+
+unavailable() {
+  echo "$*" >&2
+  [ -z "$missing" ] || echo "$*" >"$missing"
+  exit 3
+}
+
+needs() {
+  local program
+  for program; do
+    command -v "$program" >/dev/null || unavailable "there is no $program"
+  done
+}
+
+# fetch MINUTES COMMAND...: runs it, and shows what it says only if it fails.
+fetch() {
+  local minutes=$1 said
+  shift
+  said=$(timeout "$((minutes * 60))" "$@" 2>&1 </dev/null) && return
+  echo "$said" | tail -n 5 >&2
+  return 1
+}
+
+# unpack has Maven put the libraries into lib: from what it has already, or else from where it
+# gets them.
+unpack() {
+  local maven=(mvn -q -B -f "$PWD/pom.xml" dependency:copy-dependencies "-DoutputDirectory=$made/lib")
+  "${maven[@]}" -o >/dev/null 2>&1 </dev/null || fetch 4 "${maven[@]}"
+}
+
+make_java() {
+  unpack || unavailable "Maven did not get the libraries"
+  javac -d "$made/classes" -cp "$made/lib/*" Rival.java >&2
+}
+
+make_python() {
+  fetch 3 python3 -m venv "$made/venv" || unavailable "python3 cannot make a venv"
+  # Exactly these files: they need nothing else.
+  fetch 2 "$made/venv/bin/python" -m pip install -q --disable-pip-version-check --no-deps --require-hashes -r requirements.txt ||
+    unavailable "pip did not get the packages"
+  "$made/venv/bin/python" -c 'import redis' >&2
+}
+
+case $1 in
+  java) needs java javac mvn flock timeout ;;
+  python) needs python3 flock timeout ;;
+  *) echo "setup.sh: $1 is not java or python" >&2; exit 2 ;;
+esac
+cache=${XDG_CACHE_HOME:-$HOME/.cache}/holdfast-interop
+mkdir -p "$cache" || exit 1
+contents=$(cat ./* ../setup.sh | sha256sum | cut -c 1-16)
+version=$(java --version 2>&1; python3 --version 2>&1)
+made=$cache/$1-$contents-$(echo "$version" | sha256sum | cut -c 1-8)
+
+exec 9>"$made.lock" || exit 1
+flock -w 400 9 || unavailable "another test has been setting up for too long"
+if [ ! -e "$made/ready" ]; then
+  recent=$(find "$made.missing" -mmin -10 2>/dev/null)
+  [ -z "$recent" ] || unavailable "$(cat "$recent")"
+  missing=$made.missing
+  rm -rf "$made"
+  mkdir "$made" || exit 1
+  "make_$1" || exit
+  touch "$made/ready"
+fi
+echo "$made"

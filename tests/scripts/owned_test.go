@@ -27,8 +27,8 @@ func (l shares) disown(request, owner string) string {
 	return l.eval(script.ShareDisown, "", request, owner, l.later(time.Minute))
 }
 
-// theirs is the member of the queue for a waiter of that owner.
-func theirs(token, owner string) string {
+// queuedFor is the member of the queue for a waiter of that owner.
+func queuedFor(token, owner string) string {
 	return token + "\n" + strconv.Itoa(claim) + "\nchannel-" + token + "\n1\n" + owner + "\n" + info
 }
 
@@ -127,7 +127,7 @@ func TestOwned(t *testing.T) {
 			y := b.listen("Y")
 			b.expect("queued T P T 1 1 ours", l.enter("w", "Y", "her"))
 			// Queued while another had the lock, which is its owner's since.
-			b.rdb.ZAdd(b.t.Context(), "{k}:q", redis.Z{Score: 1, Member: theirs("B", "me")})
+			b.rdb.ZAdd(b.t.Context(), "{k}:q", redis.Z{Score: 1, Member: queuedFor("B", "me")})
 			b.expect("granted T P T 1", l.enter("l", "B", "me"))
 			b.expect("hf1 standby Y T T", b.heard(y))
 			l.held("A", "B")
@@ -166,7 +166,7 @@ func TestOwned(t *testing.T) {
 			x, y := b.listen("X"), b.listen("Y")
 			l.enter("w", "X", "you")
 			l.enter("w", "Y", "her")
-			b.expect("left T", l.release("X", theirs("X", "you"), 0))
+			b.expect("left T", l.release("X", queuedFor("X", "you"), 0))
 			b.expect("hf1 standby Y T T", b.heard(y))
 			l.silent(x, "X")
 		},

@@ -427,7 +427,7 @@ func TestBarrier(t *testing.T) {
 func TestPartiesOutOfMemory(t *testing.T) {
 	backend.EachReal(t, func(t *testing.T, back *backend.Backend) {
 		l := parties{newBench(t, back), "latch", 3}
-		b := parties{bench{t, back.Redis(t), l.began}, "bar", 2}
+		b := parties{bench{t, back.Redis(t), l.began, plain}, "bar", 2}
 		l.expect("granted T P T 1", l.join("A", 60000))
 		l.rdb.Rename(t.Context(), "{k}", "{k}latch")
 		b.expect("granted T P T 1", b.join("A", 60000))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -39,6 +40,26 @@ func (c *Client) call(ctx context.Context, rq request) (a answer, unanswered boo
 	return persist(ctx, c, rq.op, rq.lock.name, func(ctx context.Context) (answer, error) {
 		return c.send(ctx, rq)
 	})
+}
+
+// callOnce sends a request that is carried out once, whatever becomes of its copies: under an id of
+// its own, and not after the time until which the server remembers that. Between the two stands
+// what it is about. It goes on when ctx ends: nobody would know whether it was carried out.
+func (l *Lock) callOnce(ctx context.Context, rq request, about string) (answer, error) {
+	rq.lock = l
+	id := randomText()
+	for range 3 {
+		rq.args = []string{l.flags(""), id, about, strconv.FormatInt(l.c.notAfter(l), 10)}
+		a, unanswered, err := l.c.call(context.WithoutCancel(ctx), rq)
+		switch {
+		case err != nil || a.Word != "late":
+			return a, err
+		case unanswered: // an earlier copy may have been carried out, and forgotten by now
+			return answer{}, &ServerError{Op: rq.op, Name: l.name, Server: l.c.driver.Addr(), ambiguous: true, Kind: ErrUnavailable,
+				Err: errors.New("no copy of the request was answered in time")}
+		}
+	}
+	return answer{}, l.clockJumps(rq.op)
 }
 
 // achieves has what durable requests are answered when they achieved what they are for.

@@ -48,9 +48,9 @@ func (l *Latch) Name() string { return l.lock.name }
 // CountDown lowers the count by one, for a party that has not joined. At 0 it stays 0. When all
 // the parties that are left have joined, it returns ErrHeld: they count down themselves.
 //
-// It counts once, however often the request has to be sent. After an error that is Ambiguous,
-// or when ctx ended, it may count all the same, until RetryTimeout, CommandTimeout and a second
-// later. Other errors are as those of Lock.TryAcquire.
+// It counts once, however often the request has to be sent; once begun it goes on when ctx ends,
+// for as long as RetryTimeout. After an error that is Ambiguous it may count all the same, until
+// RetryTimeout, CommandTimeout and a second later. Other errors are as those of Lock.TryAcquire.
 func (l *Latch) CountDown(ctx context.Context) error {
 	a, err := l.change(ctx, "count down", script.LatchCount)
 	if err != nil {
@@ -79,32 +79,13 @@ func (l *Latch) Reset(ctx context.Context) error {
 	return err
 }
 
-// change sends a request that is to be carried out once, under an id of its own, and not
-// after the time until which the server remembers that.
+// change sends a request that is to be carried out once.
 func (l *Latch) change(ctx context.Context, op string, s Script) (answer, error) {
-	lock := l.lock
-	if err := lock.ready(ctx); err != nil {
+	if err := l.lock.ready(ctx); err != nil {
 		return answer{}, err
 	}
-	id := randomText()
-	for range 3 {
-		a, unanswered, err := lock.c.call(ctx, request{
-			op: op, lock: lock, script: s, durable: true,
-			args: []string{lock.flags(""), id, strconv.Itoa(lock.set.limit), strconv.FormatInt(lock.c.notAfter(lock), 10)},
-		})
-		if err != nil || a.Word != "late" {
-			return a, err
-		}
-		if unanswered {
-			// An earlier copy may have been carried out, and forgotten by now.
-			return answer{}, &ServerError{Op: op, Name: lock.name, Server: lock.c.driver.Addr(), ambiguous: true, Kind: ErrUnavailable, Err: errTooLate}
-		}
-	}
-	return answer{}, lock.clockJumps(op)
+	return l.lock.callOnce(ctx, request{op: op, script: s, durable: true}, strconv.Itoa(l.lock.set.limit))
 }
-
-// errTooLate is met when copies of a request are on their way for longer than they are good.
-var errTooLate = errors.New("no copy of the request was answered in time")
 
 // Count returns how many parties are left. 0: the latch is open.
 func (l *Latch) Count(ctx context.Context) (int, error) {

@@ -2,9 +2,7 @@ package holdfast
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"strconv"
 
 	"github.com/holdfast-go/holdfast/internal/script"
 )
@@ -64,7 +62,7 @@ func (l *Lock) ReleaseOwner(ctx context.Context) (left int, err error) {
 	if err := l.ready(ctx); err != nil {
 		return 0, err
 	}
-	a, err := l.disown(ctx)
+	a, err := l.callOnce(ctx, request{op: "release", script: script.ShareDisown, urgent: true}, l.set.owner)
 	if err != nil {
 		return 0, err
 	}
@@ -84,23 +82,6 @@ func (l *Lock) ReleaseOwner(ctx context.Context) (left int, err error) {
 		}
 	}
 	return 0, l.malformed("release")
-}
-
-// disown sends share_disown.lua until it is answered, under one token.
-func (l *Lock) disown(ctx context.Context) (answer, error) {
-	token := randomText()
-	for range 3 {
-		args := []string{l.flags(""), token, l.set.owner, strconv.FormatInt(l.c.notAfter(l), 10)}
-		a, unanswered, err := l.c.call(context.WithoutCancel(ctx), request{op: "release", lock: l, script: script.ShareDisown, urgent: true, args: args})
-		switch {
-		case err != nil || a.Word != "late":
-			return a, err
-		case unanswered: // a tombstone of what it did may be gone
-			return answer{}, &ServerError{Op: "release", Name: l.name, Server: l.c.driver.Addr(), ambiguous: true, Kind: ErrUnavailable,
-				Err: errors.New("an earlier try was not answered; it may have ended a lease")}
-		}
-	}
-	return answer{}, l.clockJumps("release")
 }
 
 // tooDeep is the error of one that would be a lease too many.

@@ -150,7 +150,8 @@ func TestTerminal(t *testing.T) {
 			term.expect("holdfast: interrupt while campaigning for \"post\"; no command runs\n")
 			term.send("echo rc=$?\n")
 			term.expect("\nrc=130\n")
-			term.send("kill %1; wait\n")
+			term.send("kill %1; wait; echo en''ded\n") // the end of the session would not end it
+			term.expect("\nended\n")
 		},
 		"colours": func(term *terminal) {
 			term.send("TERM=xterm holdfast doctor --clock 0\n")

@@ -13,7 +13,7 @@ import (
 
 var scripts = []Script{
 	Acquire, MultiAcquire, Release, Drop, Renew, Reassert, Holder, Init, Survey,
-	ShareAcquire, ShareRelease, ShareRenew, ShareWeigh, ShareHolders, ShareResize,
+	ShareAcquire, ShareRelease, ShareRenew, ShareWeigh, ShareHolders, ShareResize, ShareDisown,
 	OnceLook, OnceBegin, OnceComplete, Announce,
 	LatchCount, LatchLook, LatchReset, BarrierAwait, BarrierWithdraw,
 	NodeAcquire, NodeFence, NodeCounter, NodeRaise,

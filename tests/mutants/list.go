@@ -68,7 +68,7 @@ var All = []Mutant{
 			edit("campaign.go", "up := c.sub.awaitUp(time.Second)", "up := true"),
 			edit("campaign.go", "		if got.receivers == 0 {", "		if false {"),
 			script("hand_over", "elseif owner and receivers(channel) > 0 then", "elseif owner then"),
-			edit("campaign.go", "if c.sub.interrupted() || !c.stillFor(a) {", "if !c.stillFor(a) {"),
+			edit("campaign.go", "if c.sub.interrupted() || c.joined.Swap(false) || !c.stillFor(a) {", "if c.joined.Swap(false) || !c.stillFor(a) {"),
 		},
 		Rules: []campaign.Rule{campaign.Wakeup, campaign.Leak},
 	},
@@ -203,7 +203,7 @@ var All = []Mutant{
 	{
 		Name: "light-first", About: "who wants little passes who wants much",
 		Subject: campaign.Permits{},
-		Edits:   []overlay.Edit{script("share_acquire", "if rest == 0 and not look and not first_waiter() and room(weight) then", "if rest == 0 and not look and room(weight) then")},
+		Edits:   []overlay.Edit{script("share_acquire", "if rest == 0 and not look and not first_waiter() and room(weight, who) then", "if rest == 0 and not look and room(weight, who) then")},
 		Rules:   []campaign.Rule{campaign.Order},
 	},
 	{

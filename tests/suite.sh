@@ -117,6 +117,7 @@ soak() { # soak TIME
   hunt strict $((all / 12 + 5))s
   hunt default $((all / 12 + 5))s rwmutex
   hunt default $((all / 12 + 5))s semaphore
+  hunt default $((all / 24 + 5))s owned
   hunt default $((all / 24 + 5))s multi
   hunt default $((all / 24 + 5))s once
   hunt default $((all / 24 + 5))s election
@@ -138,6 +139,7 @@ slice() {
   hunt strict 40s
   hunt default 30s rwmutex
   hunt default 30s semaphore
+  hunt default 20s owned
   hunt default 20s multi
   hunt default 20s once
   hunt default 20s election

@@ -133,7 +133,7 @@ func judgeFences(v *Verdict, events []history.Event, subject Subject, within boo
 	owners := map[fence]history.Event{}
 	for _, e := range events {
 		f := fence{e.Name, e.Fence}
-		if twin, ok := owners[f]; ok && !(subject.SharesFences(twin) && subject.SharesFences(e)) {
+		if twin, ok := owners[f]; ok && !subject.ShareFence(twin, e) {
 			v.find(Fences, "%v", history.Violation{Rule: history.Fencing, First: twin, Second: e})
 		}
 		owners[f] = e

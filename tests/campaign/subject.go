@@ -18,8 +18,8 @@ type Subject interface {
 	Draw(random *rand.Rand, p *Plan, n Name) []worker.Want
 	// Overlaps returns holds that were not to be at the same time.
 	Overlaps(events []history.Event) []history.Violation
-	// SharesFences reports whether holders of this kind may have the same fence.
-	SharesFences(e history.Event) bool
+	// ShareFence reports whether these two may have the same fence.
+	ShareFence(a, b history.Event) bool
 	// FencesTellTurns reports whether a holder that asked later has the higher fence. Where
 	// several are served at once, the server's order alone decides, and a goroutine may be
 	// given what another of its process had been granted long since.
@@ -53,7 +53,7 @@ type (
 )
 
 // Subjects are all kinds of locks.
-var Subjects = []Subject{Mutex{}, ReadWrite{}, Permits{}, Multi{}, Once{}, Election{}, Quorum{}}
+var Subjects = []Subject{Mutex{}, ReadWrite{}, Permits{}, Owned{}, Multi{}, Once{}, Election{}, Quorum{}}
 
 // alone is what is common to locks that stand on one server, with a queue.
 type alone struct{}
@@ -111,7 +111,7 @@ func (Mutex) Overlaps(events []history.Event) []history.Violation {
 	return ofRule(history.Check(events), history.Exclusion)
 }
 
-func (Mutex) SharesFences(history.Event) bool { return false }
+func (Mutex) ShareFence(_, _ history.Event) bool { return false }
 
 func (Mutex) FencesTellTurns() bool { return true }
 

@@ -33,7 +33,7 @@ func (ReadWrite) Overlaps(events []history.Event) []history.Violation {
 	return history.Crowding(events, everyone)
 }
 
-func (ReadWrite) SharesFences(e history.Event) bool { return e.Share != 0 }
+func (ReadWrite) ShareFence(a, b history.Event) bool { return a.Share != 0 && b.Share != 0 }
 
 func (ReadWrite) FencesTellTurns() bool { return true }
 
@@ -70,7 +70,7 @@ func (Permits) Overlaps(events []history.Event) []history.Violation {
 	return history.Crowding(events, permits)
 }
 
-func (Permits) SharesFences(history.Event) bool { return false }
+func (Permits) ShareFence(_, _ history.Event) bool { return false }
 
 func (Permits) FencesTellTurns() bool { return false }
 

@@ -28,6 +28,12 @@ func TestJudgeOfShares(t *testing.T) {
 		"permits one after other": {Permits{}, tell().holds(1, 10, 100, 200, 300).shares(2).holds(2, 11, 150, 310, 400).shares(2), nil},
 		"a late permit":           {Permits{}, tell().holds(1, 11, 100, 200, 300).shares(1).holds(2, 10, 250, 310, 400).shares(1), nil},
 
+		"an owner's holds": {Owned{}, tell().holds(1, 10, 100, 200, 300).shares(1).holds(2, 10, 150, 210, 400).shares(1).holds(3, 11, 250, 410, 500).shares(2), nil},
+		"an owner's turns": {Owned{}, tell().holds(1, 10, 100, 200, 300).shares(1).holds(2, 11, 250, 310, 400).shares(1), nil},
+
+		"two owners":                           {Owned{}, tell().holds(1, 10, 100, 200, 300).shares(1).holds(2, 11, 150, 210, 400).shares(2), []Rule{Overlap, Sequential}},
+		"two owners with one fence":            {Owned{}, tell().holds(1, 10, 100, 200, 300).shares(1).holds(2, 10, 250, 310, 400).shares(2), []Rule{Fences, Sequential}},
+		"an owner's fence goes back":           {Owned{}, tell().holds(1, 11, 100, 200, 300).shares(1).holds(2, 10, 320, 330, 400).shares(2), []Rule{Fences, Sequential}},
 		"a writer beside a reader":             {ReadWrite{}, readers(10).holds(3, 20, 220, 390, 500), []Rule{Overlap, Sequential}},
 		"a reader beside a writer":             {ReadWrite{}, tell().holds(1, 10, 100, 200, 300).holds(2, 20, 150, 290, 400).shares(1), []Rule{Overlap, Sequential}},
 		"two writers":                          {ReadWrite{}, tell().holds(1, 10, 100, 200, 300).holds(2, 20, 150, 290, 400), []Rule{Overlap, Sequential}},

@@ -207,6 +207,18 @@ var All = []Mutant{
 		Rules:   []campaign.Rule{campaign.Order},
 	},
 	{
+		Name: "owner-not-asked", About: "whoever has an owner's lock lets everybody in",
+		Subject: campaign.Owned{},
+		Edits:   []overlay.Edit{script("shares", "used > 0 and who == holder", "used > 0")},
+		Rules:   []campaign.Rule{campaign.Overlap},
+	},
+	{
+		Name: "owner-counted-once", About: "an owner's second lease is not counted: the first that is released gives the lock up",
+		Subject: campaign.Owned{},
+		Edits:   []overlay.Edit{script("shares", "  common_fence, holder = fence, who\n  used = used + weight", "  common_fence, holder = fence, who\n  used = kind == 'own' and 1 or used + weight")},
+		Rules:   []campaign.Rule{campaign.Overlap},
+	},
+	{
 		Name: "joined-and-left", About: "the first of the readers that share a lease releases it for all",
 		Subject: campaign.ReadWrite{},
 		Edits:   []overlay.Edit{edit("grant.go", "	if len(g.joined) == 0 {\n		return false", "	if true {\n		return false")},

@@ -45,6 +45,7 @@ type Log struct {
 // line is the queue of one lock.
 type line struct {
 	name    string
+	owned   bool             // an owner that has the lock is let in again past those who wait
 	entries map[string]entry // by member
 	first   map[place]int    // when a place was first taken
 	left    map[string]int   // the order of tokens that left the queue
@@ -83,7 +84,7 @@ func Follow(s *server.Server, locks ...Lock) *Log {
 func follow(locks []Lock) *Log {
 	l := &Log{lines: map[string]*line{}}
 	for _, of := range locks {
-		q := &line{name: of.Name, entries: map[string]entry{}, first: map[place]int{}, left: map[string]int{}, holds: map[string]bool{}}
+		q := &line{name: of.Name, owned: strings.HasSuffix(of.Queue, ":own"), entries: map[string]entry{}, first: map[place]int{}, left: map[string]int{}, holds: map[string]bool{}}
 		l.lines[of.Key], l.lines[of.Queue] = q, q
 	}
 	return l
@@ -179,9 +180,12 @@ func (l *Log) step(text string) {
 			if fence < q.fence || fence == q.fence && len(q.holds) == 0 {
 				l.found.Fell = append(l.found.Fell, fmt.Sprintf("lock %q: %.6s was granted fence %d after fence %d", q.name, token, fence, q.fence))
 			}
+			again := len(q.holds) > 0
 			q.holds[token], q.fence = true, max(fence, q.fence)
 			l.found.Grants++
-			l.found.Passed = append(l.found.Passed, q.granted(token)...)
+			if passed := q.granted(token); !q.owned || !again {
+				l.found.Passed = append(l.found.Passed, passed...)
+			}
 		}
 	case command == "HDEL":
 		for _, token := range args[2:] {

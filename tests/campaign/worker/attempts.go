@@ -19,6 +19,8 @@ func (r *routine) ask(w Want) attempts {
 			a.Share(1)
 		case Permits:
 			a.Share(w.Take)
+		case Owned:
+			a.Share(w.Owner)
 		}
 		all = append(all, a)
 	}

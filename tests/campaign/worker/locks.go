@@ -84,6 +84,8 @@ const (
 	Writing Share = "writing" // the same, alone
 	Permits Share = "permits" // of a semaphore
 
+	Owned Share = "owned" // a lock of owners that span processes
+
 	Together Share = "together" // several mutexes, as one
 	Job      Share = "job"      // the lock of a job that is run once in a window
 	Leading  Share = "leading"  // to be elected
@@ -109,6 +111,7 @@ type Want struct {
 	Share   Share `json:"share,omitempty"`   // of a lock that several may hold
 	Permits int   `json:"permits,omitempty"` // of a semaphore
 	Take    int   `json:"take,omitempty"`    // of them
+	Owner   int   `json:"owner,omitempty"`   // whose the lock is to be
 
 	With        []string      `json:"with,omitempty"`         // the other names, of several together
 	Window      time.Duration `json:"window,omitempty"`       // of a job

@@ -172,7 +172,7 @@ func (r *routine) extend(w Want, a attempts, lease Lease) bool {
 // access reads or writes the guarded resource of each lock, as far as the holder may. The
 // lease was held at some time after held; 0: it is known to be over.
 func (r *routine) access(w Want, fences map[string]uint64, write bool, held int64) {
-	if w.Share == Permits || w.Share == Reading && write {
+	if w.Share == Permits || w.Share == Owned || w.Share == Reading && write {
 		return
 	}
 	for _, name := range w.Names() {

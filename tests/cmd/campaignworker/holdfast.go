@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -68,6 +69,8 @@ func (l *locks) Acquire(ctx context.Context, w worker.Want) (worker.Lease, error
 		lock = l.client.RWMutex(w.Name, options...).Writer()
 	case worker.Permits:
 		lock = l.client.Semaphore(w.Name, w.Permits, append(options, holdfast.Weight(w.Take))...).Lock
+	case worker.Owned:
+		lock = l.client.Mutex(w.Name, append(options, holdfast.Owner(fmt.Sprint("owner-", w.Owner)), holdfast.Reentrant(true))...)
 	case worker.Together:
 		lock = l.client.Multi(w.Names(), options...)
 	}

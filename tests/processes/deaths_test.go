@@ -62,6 +62,14 @@ func kinds() []kind {
 			},
 		},
 		{
+			name: "owned", turns: ownerTurns,
+			judge: func(events []history.Event, _ []completion) []string {
+				whose := func(a, b history.Event) bool { return a.Share == b.Share }
+				return told(history.Strangers(events), history.SharedFences(events, true, whose))
+			},
+			locks: func(c *holdfast.Client) []*holdfast.Lock { return []*holdfast.Lock{owned(c, 0)} },
+		},
+		{
 			name: "multi", turns: multiTurns, judge: exclusive,
 			locks: func(c *holdfast.Client) (all []*holdfast.Lock) {
 				for _, name := range multiNames {

@@ -178,6 +178,19 @@ func semaphoreTurns(g *table, n int) func() {
 	}
 }
 
+// owners is how many processes own a lock together, each as one of several.
+const owners = 3
+
+func ownerTurns(g *table, n int) func() {
+	who := 1 + os.Getpid()%owners
+	l := owned(g.clients[0], who)
+	return func() { g.hold(n, l, who, func(*holdfast.Lease) { g.work() }) }
+}
+
+func owned(c *holdfast.Client, who int) *holdfast.Lock {
+	return c.Mutex("a", holdfast.TTL(guestTTL), holdfast.Reentrant(true), holdfast.Owner(fmt.Sprint("owner-", who)))
+}
+
 // multiNames are the locks of which guests want some, in any order.
 var multiNames = []string{"a", "b", "c", "d", "e"}
 

@@ -233,8 +233,10 @@ func TestBarrierAwaitIsGivenUpAtAnyTime(t *testing.T) {
 				joined.Wait()
 				for phase := uint64(1); phase <= phases; phase++ {
 					arrived[phase].Add(1)
-					for {
-						ctx, cancel := context.WithTimeout(t.Context(), rand.N(8*time.Millisecond)+time.Millisecond)
+					// Each time with more patience: requests that are given up go on, and many of
+					// them at once would take longer than any of these times.
+					for patience := 2 * time.Millisecond; ; patience += patience / 4 {
+						ctx, cancel := context.WithTimeout(t.Context(), rand.N(patience)+time.Millisecond)
 						got, err := party.Await(ctx)
 						cancel()
 						if errors.Is(err, context.DeadlineExceeded) {

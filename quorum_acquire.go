@@ -3,8 +3,10 @@ package holdfast
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -389,7 +391,7 @@ func (q *Quorum) mend(ctx context.Context, l *Lock, behind []vote) error {
 		case a.Word == "behind":
 			lost = append(lost, i)
 		default:
-			errs[i] = l.parts[i].quarantineOf(a)
+			errs[i] = l.parts[i].quarantineOf("acquire", a)
 		}
 	}
 	if good < (len(q.clients)-1)/2+1 {
@@ -426,13 +428,13 @@ func (q *Quorum) raiseRequest(p *Lock, counter int64, behind string) request {
 }
 
 // quarantineOf reads an answer that should be "quarantined".
-func (l *Lock) quarantineOf(a answer) error {
+func (l *Lock) quarantineOf(op string, a answer) error {
 	if a.Word == "quarantined" {
 		if rest, err := parseQuarantine(&a.Reply); err == nil {
-			return l.c.quarantineError("acquire", l.name, rest)
+			return l.c.quarantineError(op, l.name, rest)
 		}
 	}
-	return l.malformed("acquire")
+	return l.malformed(op)
 }
 
 // holders says who holds the lock on a majority of nodes.
@@ -483,22 +485,27 @@ func (q *Quorum) holders(ctx context.Context, l *Lock) ([]Holder, error) {
 // no lease of before is believed in any more: with force, which ends the quarantine of nodes
 // that were known. A node that is replaced, or comes back empty, while a majority
 // goes on needs no Init, but a quarantine.
+//
+// Where any node is known already, one that is not may have held locks and lost them: without
+// force it gets the quarantine that it would have without Init, for which Init does not wait.
+// It then returns a *QuorumError that matches ErrQuarantine and names the node: call it again
+// when that is over.
 func (q *Quorum) Init(ctx context.Context, force bool) error {
 	const name = "quorum"
 	l := q.Mutex(name)
 	if l.err != nil {
 		return l.err
 	}
-	errs := make([]error, len(q.clients))
-	done := make(chan struct{}, len(q.clients))
-	for i, c := range q.clients {
-		c.tasks.run(func() {
-			errs[i] = c.Init(ctx, force)
-			done <- struct{}{}
-		})
-	}
-	for range q.clients {
-		<-done
+	// One that is new is admitted at once only if all are: the mark that is missing may be one
+	// that was lost, together with locks that the others vouch for.
+	fresh := make([]bool, len(q.clients))
+	errs := q.onEach(func(i int, c *Client) (err error) {
+		fresh[i], err = c.isNew(ctx)
+		return err
+	})
+	if !failed(errs) && (force || !slices.Contains(fresh, false)) {
+		errs = q.onEach(func(_ int, c *Client) error { return c.Init(ctx, force) })
+		clear(fresh)
 	}
 	if failed(errs) {
 		return q.shortOf("init", name, errs)
@@ -520,7 +527,11 @@ func (q *Quorum) Init(ctx context.Context, force bool) error {
 		case a.Word == "counter" && a.Ints(&n) == nil:
 			counter = max(counter, n)
 		default:
-			errs[i] = l.parts[i].quarantineOf(a)
+			errs[i] = l.parts[i].quarantineOf("init", a)
+			var rest *QuarantineError
+			if fresh[i] && errors.As(errs[i], &rest) {
+				errs[i] = q.clients[i].nodeError("init", name, fmt.Errorf("%w: it is empty, and others are not; wait, or use force once no lease is believed in", rest))
+			}
 		}
 		// A majority may have come back with older counters, which tell nothing.
 		counter = max(counter, a.Now)
@@ -537,7 +548,7 @@ func (q *Quorum) Init(ctx context.Context, force bool) error {
 		for i, a := range answers {
 			var n int64
 			if errs[i] == nil && (a.Word != "raised" || a.Ints(&n) != nil) {
-				errs[i] = l.parts[i].quarantineOf(a)
+				errs[i] = l.parts[i].quarantineOf("init", a)
 			}
 			counter = max(counter, n)
 		}
@@ -546,6 +557,21 @@ func (q *Quorum) Init(ctx context.Context, force bool) error {
 		return q.shortOf("init", name, errs)
 	}
 	return nil
+}
+
+// onEach calls f for all nodes at once, and returns what it returns, by node.
+func (q *Quorum) onEach(f func(i int, c *Client) error) []error {
+	errs := make([]error, len(q.clients))
+	var wg sync.WaitGroup
+	for i, c := range q.clients {
+		wg.Add(1)
+		c.tasks.run(func() {
+			defer wg.Done()
+			errs[i] = f(i, c)
+		})
+	}
+	wg.Wait()
+	return errs
 }
 
 // failed reports whether any node that was asked answered with an error.

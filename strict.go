@@ -38,32 +38,15 @@ func (c *Client) Init(ctx context.Context, force bool) error {
 	if !c.cfg.Strict {
 		return fmt.Errorf("%w: Init is for clients with Config.Strict", ErrInvalid)
 	}
-	if c.isClosing() {
-		return ErrClosed
-	}
-	mark := c.space.Incarnation()
-	if err := c.connect(ctx, mark); err != nil {
-		return err
-	}
-	flags := c.strictFlags()
+	mode := ""
 	if force {
-		flags += "f"
+		mode = "f"
 	}
-	reply, _, err := persist(ctx, c, "init", mark, func(ctx context.Context) (wire.Reply, error) {
-		sent := clock.Now()
-		text, err := c.driver.Eval(ctx, script.Init, []string{mark}, []string{flags, ""}, false)
-		if err != nil {
-			return wire.Reply{}, err
-		}
-		reply, err := wire.ParseReply(text)
-		if err == nil {
-			c.setClock(0, sent, reply.Now)
-		}
-		return reply, err
-	})
+	reply, err := c.askInit(ctx, mode)
 	if err != nil {
 		return err
 	}
+	mark := c.space.Incarnation()
 	switch reply.Word {
 	case "ready":
 		return nil
@@ -73,6 +56,40 @@ func (c *Client) Init(ctx context.Context, force bool) error {
 		}
 	}
 	return &ServerError{Op: "init", Name: mark, Server: c.driver.Addr(), Err: wire.ErrMalformed}
+}
+
+// isNew reports whether a server has not been used in Strict mode yet, or has lost what says
+// so. It changes nothing.
+func (c *Client) isNew(ctx context.Context) (bool, error) {
+	reply, err := c.askInit(ctx, "l")
+	if err == nil && reply.Word != "new" && reply.Word != "known" {
+		err = &ServerError{Op: "init", Name: c.space.Incarnation(), Server: c.driver.Addr(), Err: wire.ErrMalformed}
+	}
+	return reply.Word == "new", err
+}
+
+// askInit sends init.lua.
+func (c *Client) askInit(ctx context.Context, mode string) (wire.Reply, error) {
+	if c.isClosing() {
+		return wire.Reply{}, ErrClosed
+	}
+	mark := c.space.Incarnation()
+	if err := c.connect(ctx, mark); err != nil {
+		return wire.Reply{}, err
+	}
+	reply, _, err := persist(ctx, c, "init", mark, func(ctx context.Context) (wire.Reply, error) {
+		sent := clock.Now()
+		text, err := c.driver.Eval(ctx, script.Init, []string{mark}, []string{c.strictFlags() + mode, ""}, false)
+		if err != nil {
+			return wire.Reply{}, err
+		}
+		reply, err := wire.ParseReply(text)
+		if err == nil {
+			c.setClock(0, sent, reply.Now)
+		}
+		return reply, err
+	})
+	return reply, err
 }
 
 // quarantined is the answer that nothing is granted for so long yet.

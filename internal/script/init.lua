@@ -1,10 +1,11 @@
 -- init.lua: admits a server to Strict mode.
 --
 -- KEYS    [1] incarnation mark
--- ARGV    [1] flags as in prelude.lua and incarnation.lua; 'f' ends a quarantine
+-- ARGV    [1] flags as in prelude.lua and incarnation.lua; 'f' ends a quarantine, 'l' looks
 --         [2] any text
 -- Returns 'ready NOW'             locks are granted
 --         'quarantined NOW REST'  not for so many ms yet
+--         'new NOW', 'known NOW'  for 'l': whether it has a mark; nothing is changed
 --         'error MESSAGE'
 --
 -- Only a server without a mark, or with 'f', is admitted at once.
@@ -13,7 +14,11 @@
 -- include incarnation.lua
 
 local function main()
-  if redis.call('EXISTS', KEYS[1]) == 0 or string.find(flags, 'f', 1, true) then
+  local new = redis.call('EXISTS', KEYS[1]) == 0
+  if string.find(flags, 'l', 1, true) then
+    return (new and 'new ' or 'known ') .. whole(now)
+  end
+  if new or string.find(flags, 'f', 1, true) then
     quarantine() -- refuses a server that cannot be used
     local id, _, longest = read_mark()
     write_mark(id, now, longest)

@@ -437,6 +437,35 @@ func TestFencesRiseWhenAllNodesAreOlder(t *testing.T) {
 	})
 }
 
+// A node that was emptied looks like a new one. Init does not admit it while a lock that it
+// has lost may be held on the others.
+func TestInitOfANodeThatWasEmptied(t *testing.T) {
+	each(t, 3, age, func(t *testing.T, s *site) {
+		lease := acquire(t, s.lock())
+		agree(t, lease, 3)
+		if _, err := s.nodes[2].Do("DEL", "holdfast:{q}"); err != nil { // as one that it did not reach
+			t.Fatal(err)
+		}
+		if _, err := s.nodes[0].Do("FLUSHALL"); err != nil {
+			t.Fatal(err)
+		}
+		err := s.quorum().Init(t.Context(), false)
+		var q *holdfast.QuorumError
+		if !errors.Is(err, holdfast.ErrQuarantine) || !errors.As(err, &q) || len(q.Nodes) != 1 || q.Nodes[0].Server != s.nodes[0].Addr() {
+			t.Errorf("Init: %v", err)
+		}
+		if other, err := s.lock().TryAcquire(t.Context()); err == nil {
+			t.Errorf("two have the lock, on %q and %q", lease.Nodes(), other.Nodes())
+			_ = other.Release(t.Context())
+		}
+		_ = lease.Release(t.Context()) // of which one node is left
+		if err := s.quorum().Init(t.Context(), true); err != nil {
+			t.Errorf("Init with force: %v", err)
+		}
+		backend.Release(t, acquire(t, s.lock()))
+	})
+}
+
 // A node that comes back empty is in quarantine, then told of the fences, and then holds what
 // the others hold.
 func TestNodeComesBackEmpty(t *testing.T) {

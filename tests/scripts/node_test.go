@@ -58,6 +58,20 @@ func (b bench) behind() string {
 
 func TestNodes(t *testing.T) {
 	for name, test := range map[string]func(b bench){
+		"looked at": func(b bench) {
+			look := func() string {
+				reply, err := b.rdb.Eval(b.t.Context(), script.Init.Source, []string{"{k}:mark"}, nodeFlags+"l", "").Text()
+				if err != nil {
+					b.t.Fatal(err)
+				}
+				return volatile.ReplaceAllString(reply, "T")
+			}
+			b.expect("new T", look())
+			b.expect("new T", look()) // it has left no mark
+			b.vote("A")
+			b.expect("known T", look())
+			b.expect("quarantined T P", b.vote("A")) // it has ended nothing
+		},
 		"new": func(b bench) {
 			b.expect("quarantined T P", b.vote("A"))
 			b.expect("quarantined T P", b.node(script.NodeCounter, ""))

@@ -322,7 +322,8 @@ type Holder struct {
 	PID   int
 	Meta  map[string]string
 	// Fence is that of the grant by the server. Goroutines of the holder's process
-	// that passed the lock on among themselves have higher ones.
+	// that passed the lock on among themselves have higher ones. Of a Quorum it is one
+	// node's count, and not the lease's Token.
 	Fence   uint64
 	Since   time.Time     // by the server's clock
 	TTL     time.Duration // what is left; negative when the key has no expiry

@@ -90,10 +90,13 @@ func (s settings) wait() time.Duration {
 // Lease.Nodes tells which servers agree. Nodes that did not at first, or came back, are asked
 // again while the lease lasts. Token rises from lease to lease of the name, and is known to a
 // majority before the lease is returned.
+//
+// Holder, Holders and IsHeld go by what a majority of nodes says. When nodes that do not answer
+// could make one, they fail with a *QuorumError.
 func (q *Quorum) Mutex(name string, opts ...Option) *Lock {
-	// Each client has an owner of its own unless it was given one. A holder is one to all nodes.
-	owner := Owner(q.clients[0].cfg.Owner)
-	given := slices.Concat([]Option{owner}, opts, []Option{func(s *settings) { s.node, s.apart = true, true }})
+	// One owner on all nodes: clients that were not given one have another each.
+	given := slices.Concat([]Option{func(s *settings) { s.owner = q.clients[0].cfg.Owner }}, opts,
+		[]Option{func(s *settings) { s.node, s.apart = true, true }})
 	l := &Lock{name: name, quorum: q}
 	for _, c := range q.clients {
 		l.parts = append(l.parts, c.newLock(name, given))

@@ -437,7 +437,7 @@ func (l *Lock) quarantineOf(op string, a answer) error {
 	return l.malformed(op)
 }
 
-// holders says who holds the lock on a majority of nodes.
+// holders says who holds the lock on a majority of nodes; an error if that is open.
 func (q *Quorum) holders(ctx context.Context, l *Lock) ([]Holder, error) {
 	if err := l.ready(ctx); err != nil {
 		return nil, err
@@ -459,13 +459,16 @@ func (q *Quorum) holders(ctx context.Context, l *Lock) ([]Holder, error) {
 		if a.Word != "held" {
 			continue
 		}
-		if h, err := l.parts[i].parseHolder(&a.Reply); err == nil {
-			all = append(all, h)
+		h, err := l.parts[i].parseHolder(&a.Reply)
+		if err != nil {
+			return nil, err
 		}
+		all = append(all, h)
 	}
 	if there < q.need {
 		return nil, q.shortOf("inspect", l.name, errs)
 	}
+	most := 0
 	for _, h := range all {
 		same := 0
 		for _, other := range all {
@@ -476,6 +479,10 @@ func (q *Quorum) holders(ctx context.Context, l *Lock) ([]Holder, error) {
 		if same >= q.need {
 			return []Holder{h}, nil
 		}
+		most = max(most, same)
+	}
+	if most > 0 && most+len(q.clients)-there >= q.need { // those that did not answer may have it, too
+		return nil, q.shortOf("inspect", l.name, errs)
 	}
 	return nil, nil
 }

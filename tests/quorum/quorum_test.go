@@ -206,19 +206,32 @@ func TestOneHolderAtATime(t *testing.T) {
 	})
 }
 
-// A holder that has no name of its own is told of all the same.
+// Clients have names of their own by default. A lock has one, on all nodes.
 func TestHolderWithoutAName(t *testing.T) {
 	each(t, 3, age, func(t *testing.T, s *site) {
 		lease := acquire(t, s.lock())
 		agree(t, lease, 3)
-		h, err := s.lock().Holder(t.Context())
-		for limit := time.Now().Add(30 * time.Second); errors.Is(err, holdfast.ErrUnavailable) && time.Now().Before(limit); {
-			h, err = s.lock().Holder(t.Context()) // nodes were too slow to answer
+		observer := s.lock(holdfast.NodeTimeout(time.Second))
+		wantHeld(t, observer)
+		backend.Eventually(t, "its holder is known", func() bool {
+			h, err := observer.Holder(t.Context())
+			return err == nil && h.Owner == lease.Owner()
+		})
+		if held, err := observer.IsHeld(t.Context()); err == nil && !held {
+			t.Error("it is not held")
 		}
-		if err != nil || h.Owner != lease.Owner() {
-			t.Errorf("Holder: %+v, %v; want %q", h, err, lease.Owner())
+		// One that has the lock is out of sight, and one never got it.
+		if _, err := s.nodes[2].Do("DEL", "holdfast:{q}"); err != nil {
+			t.Fatal(err)
 		}
-		backend.Release(t, lease)
+		s.nodes[0].Pause()
+		held, err := observer.IsHeld(t.Context())
+		s.nodes[0].Resume()
+		var q *holdfast.QuorumError
+		if !errors.As(err, &q) || lease.Err() != nil {
+			t.Errorf("IsHeld with a node that does not answer: %t, %v; the lease: %v", held, err, lease.Err())
+		}
+		_ = lease.Release(t.Context()) // one node has lost it
 	})
 }
 

@@ -141,6 +141,8 @@ func (o *Once) Check(ctx context.Context) error {
 // Errors are f's, and those of Acquire and Release: one that matches ErrLost if the lock
 // was lost while f ran, which then does not count, whatever f did; ErrTries. After an error in
 // writing down that f was completed, it may count or not; the lock is given up in any case.
+// When f returns no error, that is written down also if ctx has ended, for as long as
+// RetryTimeout.
 // The context that f gets is that of Lock.Do. When f panics, the run does not count.
 func (o *Once) Do(ctx context.Context, f func(ctx context.Context, lease *Lease) (result string, err error)) (Run, error) {
 	return o.do(ctx, o.lock.Acquire, f)
@@ -172,7 +174,8 @@ func (o *Once) do(ctx context.Context, acquire func(context.Context) (*Lease, er
 		}
 		result, err := f(ctx, lease)
 		if err == nil {
-			run, err = o.Complete(ctx, lease, result)
+			// Also when ctx ended while f finished: it was done.
+			run, err = o.Complete(context.WithoutCancel(ctx), lease, result)
 		}
 		return err
 	})

@@ -121,6 +121,24 @@ func TestOnceFailedRunsDoNotCount(t *testing.T) {
 	})
 }
 
+// What was finished counts, though nobody waits for it any more.
+func TestOnceWithAContextThatEnds(t *testing.T) {
+	t.Parallel()
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		ctx, cancel := context.WithCancel(t.Context())
+		run, err := job(t, b).Do(ctx, func(context.Context, *holdfast.Lease) (string, error) {
+			cancel()
+			return "done", nil
+		})
+		if err != nil || !run.Here {
+			t.Errorf("Do: %+v, %v", run, err)
+		}
+		if run, err := job(t, b).Do(t.Context(), mustNotRun(t)); err != nil || run.Result != "done" {
+			t.Errorf("Do after that: %+v, %v", run, err)
+		}
+	})
+}
+
 func TestOnceMaxTries(t *testing.T) {
 	t.Parallel()
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {

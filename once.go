@@ -184,8 +184,9 @@ func (o *Once) do(ctx context.Context, acquire func(context.Context) (*Lease, er
 
 // Begin says whether the job is to be run now, by who holds its lock, and counts the try. It
 // is for those who have reasons not to use Do. It returns nil if so; a *DoneError, which
-// matches ErrDone; ErrTries; a *LostError; another error when the server could not be asked:
-// the try may count then. The lease is held in any case.
+// matches ErrDone; ErrTries; a *LostError; ErrInvalid when a run was completed under this lease
+// in an earlier window: a lease is for one; another error when the server could not be asked:
+// the try may count then. But for a *LostError, the lease is held in any case.
 func (o *Once) Begin(ctx context.Context, lease *Lease) error {
 	if err := o.mine(ctx, lease, "Begin"); err != nil {
 		return err
@@ -207,6 +208,8 @@ func (o *Once) Begin(ctx context.Context, lease *Lease) error {
 		if a.Ints(&tries) == nil {
 			return fmt.Errorf("%w: job %q: %d runs in this window have begun, and none was completed (MaxTries)", ErrTries, o.lock.name, tries)
 		}
+	case "used":
+		return fmt.Errorf("%w: job %q: a run was completed under this lease; for the next window acquire another", ErrInvalid, o.lock.name)
 	case "gone":
 		return &LostError{Name: o.lock.name, Reason: LossTaken}
 	}

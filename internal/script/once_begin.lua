@@ -6,11 +6,12 @@
 -- Returns 'begun NOW TRY'     the job is to be run, for the TRYth time in this window
 --         'done NOW COMPLETED FENCE TRY counts INFO\nRESULT'  it was completed already
 --         'spent NOW TRIES'   as many tries have failed as are allowed
+--         'used NOW'          a run under this lease was completed, in a window that is over
 --         'gone NOW'          the lock is not the token's
 --         'error MESSAGE'
 --
--- Invariants: only a holder begins; a run that counts is not begun again; sent twice, it
--- counts once.
+-- Invariants: only a holder begins; a run that counts is not begun again; a lease completes
+-- one; sent twice, it counts once.
 
 -- include prelude.lua
 -- include record.lua
@@ -24,15 +25,19 @@ local function main()
     on_master()
     return 'gone ' .. whole(now)
   end
-  local f = redis.call('HMGET', record, 'done', 'tries', 'first', 'last')
+  local f = redis.call('HMGET', record, 'done', 'tries', 'first', 'last', 'fence')
   local done, tries, first = f[1] and tonumber(f[1]), tonumber(f[2] or 0), f[3] and tonumber(f[3])
-  if f[4] == fence then
-    on_master()
-    return 'begun ' .. whole(now) .. ' ' .. tries
-  end
   if counts(done, window) then
     on_master()
     return latest(done, window)
+  end
+  if f[5] == fence then
+    on_master()
+    return 'used ' .. whole(now)
+  end
+  if f[4] == fence then
+    on_master()
+    return 'begun ' .. whole(now) .. ' ' .. tries
   end
   if not first or done and done >= first or window > 0 and now >= first + window * 1000 then
     tries, first = 0, now

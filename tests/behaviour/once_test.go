@@ -323,6 +323,13 @@ func TestOnceStepByStep(t *testing.T) {
 		if again, err := j.Complete(t.Context(), lease, "one"); err != nil || again != first {
 			t.Errorf("completed again: %+v, %v; want %+v", again, err, first)
 		}
+		if err := j.Begin(t.Context(), lease); !errors.Is(err, holdfast.ErrDone) {
+			t.Errorf("Begin of what this lease has completed: %v", err)
+		}
+		time.Sleep(2 * time.Millisecond)
+		if err := c.Once("j", holdfast.Every(time.Millisecond)).Begin(t.Context(), lease); !errors.Is(err, holdfast.ErrInvalid) || lease.Err() != nil {
+			t.Errorf("Begin in another window with the same lease: %v; the lease: %v", err, lease.Err())
+		}
 		backend.Release(t, lease)
 		if _, err := j.Complete(t.Context(), lease, "late"); !errors.Is(err, holdfast.ErrReleased) {
 			t.Errorf("Complete after the release: %v", err)

@@ -57,6 +57,15 @@ func TestOnce(t *testing.T) {
 			b.expect("done T T 7 1 over "+info+"\none\ntwo three", b.once(script.OnceLook, "", "", 1))
 			b.expect("begun T 1", b.begin("B", 1, "8", 1)) // another window
 		},
+		"twice under one lease": func(b bench) {
+			b.acquire("t", "A")
+			b.begin("A", 3600000, "7", 1)
+			b.complete("A", "7", "")
+			b.expect("done T T 7 1 counts "+info+"\n", b.begin("A", 3600000, "7", 1))
+			time.Sleep(2 * time.Millisecond)
+			b.expect("used T", b.begin("A", 1, "7", 1)) // another window
+			b.expect("begun T 1", b.begin("A", 1, "8", 1))
+		},
 		"fails": func(b bench) {
 			for n, fence := range []string{"7", "8", "9"} {
 				b.acquire("t", "A")

@@ -93,10 +93,10 @@ func (q *Quorum) tryFor(ctx context.Context, l *Lock, onEnd func()) (*Lease, err
 
 // round asks every node once.
 func (q *Quorum) round(ctx context.Context, l *Lock, onEnd func()) (*Lease, []vote, error) {
-	token, begun := randomText(), time.Now()
+	begun := time.Now()
 	all := make(chan vote, len(q.clients))
 	for i, c := range q.clients {
-		c.tasks.run(func() { all <- q.vote(ctx, l, i, token) })
+		c.tasks.run(func() { all <- q.vote(ctx, l, i) })
 	}
 	var votes, granted []vote
 	var patience <-chan time.Time
@@ -137,17 +137,17 @@ func (q *Quorum) round(ctx context.Context, l *Lock, onEnd func()) (*Lease, []vo
 	return lease, votes, err
 }
 
-// vote asks one node for the lock.
-func (q *Quorum) vote(ctx context.Context, l *Lock, i int, token string) vote {
+// vote asks one node for the lock, with a token of its own: a server that has two addresses
+// does not grant twice.
+func (q *Quorum) vote(ctx context.Context, l *Lock, i int) vote {
 	p := l.parts[i]
 	c := p.c
 	v := vote{node: i, a: p.newAttempt()}
-	v.a.token = token
 	// Past this no copy of the request is carried out.
 	notAfter := c.serverTime(0) + (l.set.wait() + time.Second).Microseconds()
 	a, err := q.ask(ctx, i, l.set.wait(), request{
 		op: "acquire", lock: p, script: script.NodeAcquire,
-		args: []string{token, milliseconds(p.set.term()), strconv.FormatInt(notAfter, 10), p.info},
+		args: []string{v.a.token, milliseconds(p.set.term()), strconv.FormatInt(notAfter, 10), p.info},
 	})
 	if err != nil {
 		outcome, _ := classify(err)
@@ -349,7 +349,7 @@ func (q *Quorum) missing(b *bundle) []int {
 }
 
 func (q *Quorum) refillNode(b *bundle, i int) {
-	v := q.vote(b.ctx, b.l, i, randomText())
+	v := q.vote(b.ctx, b.l, i)
 	if v.behind != "" {
 		_ = q.mend(b.ctx, b.l, []vote{v})
 	}

@@ -72,7 +72,7 @@ func (s *site) quorum() *holdfast.Quorum {
 	for _, node := range s.nodes {
 		addrs = append(addrs, node.Addr())
 	}
-	return s.at(addrs)
+	return s.quorumOf(addrs...)
 }
 
 // through is the quorum of a process whose way to each node is a proxy.
@@ -82,10 +82,10 @@ func (s *site) through(links []*proxy.Proxy) *holdfast.Quorum {
 	for _, link := range links {
 		addrs = append(addrs, link.Addr())
 	}
-	return s.at(addrs)
+	return s.quorumOf(addrs...)
 }
 
-func (s *site) at(addrs []string) *holdfast.Quorum {
+func (s *site) quorumOf(addrs ...string) *holdfast.Quorum {
 	s.t.Helper()
 	var clients []*holdfast.Client
 	for _, addr := range addrs {
@@ -774,6 +774,28 @@ func TestFixedLeases(t *testing.T) {
 		}
 		backend.Release(t, acquire(t, s.lock()))
 	})
+}
+
+// A server that is named twice, by two addresses, counts once.
+func TestOneServerByTwoAddresses(t *testing.T) {
+	for _, bin := range server.Binaries(t) {
+		t.Run(bin.Name, func(t *testing.T) {
+			t.Parallel()
+			s := start(t, bin, 2)
+			a, b := s.nodes[0].Addr(), s.nodes[1].Addr()
+			q := s.quorumOf(a, strings.Replace(a, "127.0.0.1", "localhost", 1), b)
+			if err := q.Init(t.Context(), false); err != nil {
+				t.Fatal(err)
+			}
+			l := q.Mutex("q", holdfast.NodeTimeout(term/4))
+			backend.Release(t, acquire(t, l))
+			s.nodes[1].Kill()
+			if lease, err := l.TryAcquire(t.Context()); err == nil {
+				t.Errorf("one server is a majority of three: %q", lease.Nodes())
+				_ = lease.Release(t.Context())
+			}
+		})
+	}
 }
 
 func TestQuorumRefuses(t *testing.T) {

@@ -20,6 +20,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/holdfastgoredis"
 	"github.com/holdfast-go/holdfast/tests/backend"
+	"github.com/holdfast-go/holdfast/tests/clockshim"
 	"github.com/holdfast-go/holdfast/tests/proxy"
 	"github.com/holdfast-go/holdfast/tests/server"
 	"github.com/holdfast-go/holdfast/tests/soak"
@@ -233,6 +234,33 @@ func TestHolderWithoutAName(t *testing.T) {
 		}
 		_ = lease.Release(t.Context()) // one node has lost it
 	})
+}
+
+// The nodes' clocks may part from what was known of them while nobody asks.
+func TestClocksPartWhileNothingIsAsked(t *testing.T) {
+	for _, bin := range server.Binaries(t) {
+		t.Run(bin.Name, func(t *testing.T) {
+			t.Parallel()
+			clock := clockshim.New(t)
+			s := &site{t: t, ttl: age}
+			for range 3 {
+				s.nodes = append(s.nodes, server.Start(t, bin, clock.Option()))
+			}
+			if err := s.quorum().Init(t.Context(), false); err != nil {
+				t.Fatal(err)
+			}
+			l := s.lock()
+			lease := acquire(t, l)
+			agree(t, lease, 3)
+			backend.Release(t, lease)
+			clock.Jump(time.Minute)
+			lease, err := l.TryAcquire(t.Context())
+			if err != nil {
+				t.Fatalf("after the clocks have moved: %v", err)
+			}
+			backend.Release(t, lease)
+		})
+	}
 }
 
 // cleaned checks that nothing is left of any lock on the nodes that run.

@@ -35,6 +35,8 @@ type attempt struct {
 	unanswered int64
 	// ending is how its lease was released, where that matters.
 	ending ending
+	// settled is called once what is owed was taken back; or nil.
+	settled func()
 }
 
 // ending says how a party of a latch or a barrier ends, as its scripts have it. For other
@@ -246,6 +248,9 @@ func (a *attempt) abandon() {
 	c.tasks.run(func() {
 		c.takeBack(a.l, a.token, a.member, a.unanswered, a.ending)
 		a.forget()
+		if a.settled != nil {
+			a.settled()
+		}
 	})
 }
 

@@ -25,10 +25,22 @@ type Quorum struct {
 	clients []*Client
 	need    int
 
-	mu    sync.Mutex
-	turns map[string]*turn // of the names that this process wants
-	nodes []node
+	mu      sync.Mutex
+	turns   map[string]*turn // of the names that this process wants
+	nodes   []node
+	hanging map[wish]int // votes that were not answered, and were not taken back yet
 }
+
+// wish is a lock that one node is asked for.
+type wish struct {
+	node int
+	key  string
+}
+
+// maxHanging bounds how many votes for a lock may be unanswered before its node counts as
+// away: one that hangs would cost a waiter more with every round. Above 1, so that a message
+// that was lost does not keep a node out.
+const maxHanging = 4
 
 // node is what is known of one server.
 type node struct {
@@ -60,7 +72,7 @@ func NewQuorum(clients ...*Client) (*Quorum, error) {
 		}
 		addresses[c.driver.Addr()] = true
 	}
-	return &Quorum{clients: slices.Clone(clients), need: n/2 + 1, turns: map[string]*turn{}, nodes: make([]node, n)}, nil
+	return &Quorum{clients: slices.Clone(clients), need: n/2 + 1, turns: map[string]*turn{}, nodes: make([]node, n), hanging: map[wish]int{}}, nil
 }
 
 // NodeTimeout bounds how long a node of a Quorum is waited for in one round. From 1 ms to a

@@ -143,6 +143,11 @@ func (q *Quorum) vote(ctx context.Context, l *Lock, i int) vote {
 	p := l.parts[i]
 	c := p.c
 	v := vote{node: i, a: p.newAttempt()}
+	w := wish{i, p.keys.Lock}
+	if !q.answers(w) {
+		v.err = notSent{errHangs}
+		return v
+	}
 	var a answer
 	// Again, if it was late: what is known of a node's clock is as old as its last answer.
 	for n := 0; n < 2 && (n == 0 || a.Word == "late"); n++ {
@@ -154,8 +159,11 @@ func (q *Quorum) vote(ctx context.Context, l *Lock, i int) vote {
 			args: []string{v.a.token, milliseconds(p.set.term()), strconv.FormatInt(notAfter, 10), p.info},
 		})
 		if err != nil {
-			outcome, _ := classify(err)
-			v.a.sent(outcome == unknown, notAfter)
+			if outcome, _ := classify(err); outcome == unknown {
+				v.a.sent(true, notAfter)
+				q.hang(w, 1)
+				v.a.settled = func() { q.hang(w, -1) }
+			}
 			v.err = err
 			return v
 		}
@@ -188,6 +196,26 @@ func (q *Quorum) vote(ctx context.Context, l *Lock, i int) vote {
 	}
 	v.err = p.malformed("acquire")
 	return v
+}
+
+// errHangs is of a node that has not answered for too long to be asked for more.
+var errHangs = errors.New("earlier requests for the lock are unanswered still")
+
+// answers reports whether it makes sense to ask a node for a lock.
+func (q *Quorum) answers(w wish) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.hanging[w] < maxHanging
+}
+
+// hang counts votes that are not answered.
+func (q *Quorum) hang(w wish, n int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.hanging[w] += n
+	if q.hanging[w] == 0 {
+		delete(q.hanging, w)
+	}
 }
 
 // errBehind is of a node that restarted, or is new.

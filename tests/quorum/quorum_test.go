@@ -19,6 +19,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/holdfastgoredis"
+	"github.com/holdfast-go/holdfast/internal/script"
 	"github.com/holdfast-go/holdfast/tests/backend"
 	"github.com/holdfast-go/holdfast/tests/clockshim"
 	"github.com/holdfast-go/holdfast/tests/proxy"
@@ -44,6 +45,7 @@ type site struct {
 	bin   server.Binary
 	nodes []*server.Server
 	ttl   time.Duration
+	wrap  func(i int, d holdfast.Driver) holdfast.Driver // of the clients of nodes; or nil
 }
 
 // open starts nodes, and admits them.
@@ -89,10 +91,14 @@ func (s *site) through(links []*proxy.Proxy) *holdfast.Quorum {
 func (s *site) quorumOf(addrs ...string) *holdfast.Quorum {
 	s.t.Helper()
 	var clients []*holdfast.Client
-	for _, addr := range addrs {
+	for i, addr := range addrs {
 		rdb := redis.NewClient(&redis.Options{Addr: addr})
 		s.t.Cleanup(func() { _ = rdb.Close() })
-		c, err := holdfast.New(holdfastgoredis.New(rdb), &holdfast.Config{Strict: true, MaxTTL: s.ttl, TTL: s.ttl, CommandTimeout: 2 * time.Second})
+		var d holdfast.Driver = holdfastgoredis.New(rdb)
+		if s.wrap != nil {
+			d = s.wrap(i, d)
+		}
+		c, err := holdfast.New(d, &holdfast.Config{Strict: true, MaxTTL: s.ttl, TTL: s.ttl, CommandTimeout: 2 * time.Second})
 		if err != nil {
 			s.t.Fatal(err)
 		}
@@ -746,6 +752,62 @@ func TestConnectionsOutliveTheNodeTimeout(t *testing.T) {
 		for _, link := range links {
 			link.DelayReplies(0)
 		}
+	})
+}
+
+// counted is a Driver that counts how often nodes are asked for locks.
+type counted struct {
+	holdfast.Driver
+	votes *atomic.Int64
+}
+
+func (d counted) Eval(ctx context.Context, s holdfast.Script, keys, args []string, urgent bool) (string, error) {
+	if s.SHA1 == script.NodeAcquire.SHA1 {
+		d.votes.Add(1)
+	}
+	return d.Driver.Eval(ctx, s, keys, args, urgent)
+}
+
+// A waiter does not ask a node that hangs more and more.
+func TestWaitingWhileANodeHangs(t *testing.T) {
+	each(t, 3, age, func(t *testing.T, s *site) {
+		lease := acquire(t, s.lock())
+		agree(t, lease, 3)
+		votes := make([]atomic.Int64, 3)
+		s.wrap = func(i int, d holdfast.Driver) holdfast.Driver { return counted{d, &votes[i]} }
+		l := s.quorum().Mutex("q", holdfast.NodeTimeout(50*time.Millisecond))
+		backend.Eventually(t, "all nodes are asked", func() bool {
+			_, _ = l.TryAcquire(t.Context())
+			return votes[0].Load() > 0 && votes[1].Load() > 0 && votes[2].Load() > 0
+		})
+		s.nodes[2].Pause()
+		before := votes[2].Load()
+		ctx, cancel := context.WithCancel(t.Context())
+		over := make(chan struct{})
+		go func() {
+			defer close(over)
+			for ctx.Err() == nil {
+				_, _ = l.Acquire(ctx) // again, when nodes were too slow to answer
+			}
+		}()
+		rounds := votes[0].Load() + 25
+		backend.Eventually(t, "it tries again and again", func() bool { return votes[0].Load() >= rounds })
+		if n := votes[2].Load() - before; n > 14 {
+			t.Errorf("the node that hangs was asked %d times", n)
+		}
+		cancel()
+		<-over
+		s.nodes[2].Resume()
+		backend.Release(t, lease)
+		backend.Eventually(t, "the node is asked again", func() bool {
+			lease, err := l.TryAcquire(t.Context())
+			if err != nil {
+				return false
+			}
+			n := len(lease.Nodes())
+			return lease.Release(t.Context()) == nil && n == 3
+		})
+		s.cleaned()
 	})
 }
 

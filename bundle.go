@@ -157,10 +157,9 @@ func (b *bundle) nodes() []string {
 	return slices.Compact(all)
 }
 
-// each calls f for all parts at once. It waits until as many have succeeded as are needed, or
+// each calls f for parts, all at once. It waits until as many have succeeded as are needed, or
 // all have returned, and returns the errors that it met, joined, if too few succeeded.
-func (b *bundle) each(f func(*Lease) error) error {
-	parts := b.all()
+func (b *bundle) each(parts []*Lease, f func(*Lease) error) error {
 	results := make(chan error, len(parts))
 	for _, p := range parts {
 		p.g.l.c.tasks.run(func() { results <- f(p) })
@@ -185,7 +184,7 @@ func (b *bundle) extend(ctx context.Context, ttl time.Duration) error {
 	if err := b.err(); err != nil {
 		return err
 	}
-	err := b.each(func(p *Lease) error { return p.Extend(ctx, ttl) })
+	err := b.each(b.all(), func(p *Lease) error { return p.Extend(ctx, ttl) })
 	if over := b.err(); over != nil {
 		return over
 	}
@@ -194,11 +193,16 @@ func (b *bundle) extend(ctx context.Context, ttl time.Duration) error {
 
 // release releases all parts; after a loss, those that are left.
 func (b *bundle) release(ctx context.Context) error {
+	// Parts that were lost before have nothing to say of a lease that is held.
+	parts := slices.DeleteFunc(b.all(), func(p *Lease) bool { return errors.Is(p.Err(), ErrLost) })
 	lost := b.err()
+	if lost != nil {
+		parts = b.all() // which ended with it
+	}
 	b.mu.Lock()
 	b.end(ErrReleased)
 	b.mu.Unlock()
-	err := b.each(func(p *Lease) error { return p.Release(ctx) })
+	err := b.each(parts, func(p *Lease) error { return p.Release(ctx) })
 	if errors.Is(lost, ErrLost) {
 		return lost
 	}

@@ -435,6 +435,35 @@ func TestMajorityIsLost(t *testing.T) {
 	})
 }
 
+// takenFrom has another program take the lease's lock on a node, and the lease notice.
+func (s *site) takenFrom(lease *holdfast.Lease, node int) {
+	s.t.Helper()
+	if _, err := s.nodes[node].Do("SET", "holdfast:{q}", "theirs", "PX", "3600000"); err != nil {
+		s.t.Fatal(err)
+	}
+	backend.Eventually(s.t, "the node is missed", func() bool {
+		_ = lease.Extend(s.t.Context(), time.Millisecond)
+		return !slices.Contains(lease.Nodes(), s.nodes[node].Addr())
+	})
+}
+
+// What is left of a lease that has lost a minority is released; that the rest did not answer
+// is no loss.
+func TestReleaseOfALeaseThatLostAMinority(t *testing.T) {
+	each(t, 3, age, func(t *testing.T, s *site) {
+		lease := acquire(t, s.lock())
+		agree(t, lease, 3)
+		s.takenFrom(lease, 0)
+		s.nodes[2].Kill()
+		if err := lease.Err(); err != nil {
+			t.Fatal(err)
+		}
+		if err := lease.Release(t.Context()); !errors.Is(err, holdfast.ErrUnavailable) || errors.Is(err, holdfast.ErrLost) {
+			t.Errorf("Release: %v", err)
+		}
+	})
+}
+
 // Nodes that nobody has admitted grant nothing, and are named.
 func TestUninitialisedNodes(t *testing.T) {
 	for _, bin := range server.Binaries(t) {

@@ -20,9 +20,10 @@ type bundle struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 
-	mu    sync.Mutex
-	parts []*Lease // of Multi, in the order in which the locks were named
-	ended error
+	mu      sync.Mutex
+	parts   []*Lease // of Multi, in the order in which the locks were named
+	ended   error
+	endedAt time.Time
 }
 
 // lease makes one lease of its parts.
@@ -114,7 +115,7 @@ func (b *bundle) end(err error) {
 	if b.ended != nil {
 		return
 	}
-	b.ended = err
+	b.ended, b.endedAt = err, time.Now()
 	b.cancel(err)
 	if err != ErrReleased {
 		for _, p := range b.parts {
@@ -126,14 +127,28 @@ func (b *bundle) end(err error) {
 	}
 }
 
-// deadline is when too few parts will be left.
+// deadline is when too few parts will be left, or when it ended.
 func (b *bundle) deadline() time.Time {
-	var all []time.Time
-	for _, p := range b.all() {
-		all = append(all, p.Deadline())
+	for {
+		over := b.err() != nil
+		parts := b.all()
+		if !over {
+			parts = b.alive()
+		}
+		if len(parts) < b.need {
+			continue // one was lost meanwhile, and so it is over
+		}
+		var all []time.Time
+		for _, p := range parts {
+			all = append(all, p.Deadline())
+		}
+		slices.SortFunc(all, func(x, y time.Time) int { return y.Compare(x) })
+		d := all[b.need-1]
+		if over && d.After(b.endedAt) {
+			return b.endedAt
+		}
+		return d
 	}
-	slices.SortFunc(all, func(x, y time.Time) int { return y.Compare(x) })
-	return all[b.need-1]
 }
 
 func (b *bundle) tokens() map[string]uint64 {

@@ -464,6 +464,31 @@ func TestReleaseOfALeaseThatLostAMinority(t *testing.T) {
 	})
 }
 
+// The deadline is that of a majority that is left, not of nodes that are lost.
+func TestDeadlineIsOfTheNodesThatAreLeft(t *testing.T) {
+	each(t, 3, age, func(t *testing.T, s *site) {
+		l := s.lock(holdfast.TTL(time.Minute), holdfast.Renew(false))
+		lease := acquire(t, l)
+		for len(lease.Nodes()) != 3 { // one was slower than the others
+			backend.Release(t, lease)
+			lease = acquire(t, l)
+		}
+		last := lease.Deadline().Add(5 * time.Second)
+		s.nodes[2].Kill()
+		if err := lease.Extend(t.Context(), age/2); err != nil || !lease.Deadline().After(last) {
+			t.Fatalf("Extend on two nodes: %v; the deadline is %s after the first one", err, lease.Deadline().Sub(last))
+		}
+		s.takenFrom(lease, 0)
+		if d := lease.Deadline(); lease.Err() != nil || d.After(last) {
+			t.Errorf("the deadline is %s past that of a node that is needed; %v", d.Sub(last), lease.Err())
+		}
+		_ = lease.Release(t.Context()) // one node has lost it
+		if d := lease.Deadline(); d.After(time.Now()) {
+			t.Errorf("after the release, the deadline is in %s", time.Until(d))
+		}
+	})
+}
+
 // Nodes that nobody has admitted grant nothing, and are named.
 func TestUninitialisedNodes(t *testing.T) {
 	for _, bin := range server.Binaries(t) {

@@ -188,7 +188,7 @@ func (q *Quorum) vote(ctx context.Context, l *Lock, i int) vote {
 		}
 	case "behind":
 		v.behind = a.Rest()
-		v.err = &ServerError{Op: "acquire", Name: l.name, Server: c.driver.Addr(), Kind: ErrQuarantine, Err: errBehind}
+		v.err = q.isBehind(i, l, ErrQuarantine, errBehind)
 		return v
 	case "late", "gone":
 		v.err = p.clockJumps("acquire")
@@ -223,6 +223,10 @@ var errBehind = errors.New("it has restarted, and has not been told yet which fe
 
 // errNew is of a node that is as new as a majority.
 var errNew = errors.New("it is new, or has restarted together with a majority")
+
+func (q *Quorum) isBehind(i int, l *Lock, kind, err error) error {
+	return &ServerError{Op: "acquire", Name: l.name, Server: q.clients[i].driver.Addr(), Kind: kind, Err: err}
+}
 
 // elect makes a lease of the votes of a round, if there are enough.
 func (q *Quorum) elect(ctx context.Context, l *Lock, votes, granted []vote, onEnd func()) (*Lease, error) {
@@ -433,7 +437,7 @@ func (q *Quorum) mend(ctx context.Context, l *Lock, behind []vote) error {
 			kind, err = ErrUninitialised, errNew
 		}
 		for _, i := range lost {
-			errs[i] = &ServerError{Op: "acquire", Name: l.name, Server: q.clients[i].driver.Addr(), Kind: kind, Err: err}
+			errs[i] = q.isBehind(i, l, kind, err)
 		}
 		return q.shortOf("acquire", l.name, errs)
 	}
@@ -446,8 +450,14 @@ func (q *Quorum) mend(ctx context.Context, l *Lock, behind []vote) error {
 		return request{}, false
 	})
 	for i, a := range answers {
-		if errs[i] == nil && a.Word == "raised" {
+		switch {
+		case errs[i] != nil:
+		case a.Word == "raised":
 			return nil // so that another round makes sense
+		case a.Word == "behind": // it has restarted since
+			errs[i] = q.isBehind(i, l, ErrQuarantine, errBehind)
+		default:
+			errs[i] = l.parts[i].quarantineOf("acquire", a)
 		}
 	}
 	return q.shortOf("acquire", l.name, errs)

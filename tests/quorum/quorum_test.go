@@ -630,6 +630,51 @@ func TestNodesAreNotRefilledWithoutAMajority(t *testing.T) {
 	})
 }
 
+// before is a Driver that does something before it sends a script, once.
+type before struct {
+	holdfast.Driver
+	script holdfast.Script
+	once   sync.Once
+	do     func()
+}
+
+func (d *before) Eval(ctx context.Context, s holdfast.Script, keys, args []string, urgent bool) (string, error) {
+	if s.SHA1 == d.script.SHA1 {
+		d.once.Do(d.do)
+	}
+	return d.Driver.Eval(ctx, s, keys, args, urgent)
+}
+
+// Who waits goes on waiting when a node is emptied while it is told of the fences.
+func TestNodeIsEmptiedWhileItIsRaised(t *testing.T) {
+	each(t, 3, age, func(t *testing.T, s *site) {
+		if _, err := s.nodes[0].Do("DEL", "holdfast:caughtup"); err != nil {
+			t.Fatal(err)
+		}
+		emptied := make(chan struct{})
+		s.wrap = func(i int, d holdfast.Driver) holdfast.Driver {
+			switch i {
+			case 0:
+				return &before{Driver: d, script: script.NodeRaise, do: func() {
+					_, _ = s.nodes[0].Do("FLUSHALL")
+					close(emptied)
+				}}
+			case 1: // whose vote is missing until then
+				return &before{Driver: d, script: script.NodeAcquire, do: func() {
+					select {
+					case <-emptied:
+					case <-time.After(20 * time.Second):
+						t.Error("no node is told of the fences")
+					}
+				}}
+			}
+			return d
+		}
+		l := s.quorum().Mutex("q", holdfast.NodeTimeout(time.Second))
+		backend.Release(t, acquire(t, l))
+	})
+}
+
 // Two nodes are killed, and come back without data, in turn, under the load of several
 // processes: no two hold the lock at a time, and fences rise.
 func TestNodesKilledInTurnUnderLoad(t *testing.T) {

@@ -100,16 +100,19 @@ func (q *Quorum) round(ctx context.Context, l *Lock, onEnd func()) (*Lease, []vo
 	}
 	var votes, granted []vote
 	var patience <-chan time.Time
-	open := len(q.clients)
+	open, said := len(q.clients), 0
 	// Once a majority has granted, the others have as long again; and once none is possible,
-	// it is over.
-	for over := false; !over && open > 0 && len(granted)+open >= q.need; {
+	// it is over, when it is known why: a majority has said who has the lock, or is away.
+	for over := false; !over && open > 0 && (len(granted)+open >= q.need || said < q.need && said+open >= q.need); {
 		select {
 		case v := <-all:
 			open--
 			votes = append(votes, v)
 			if v.g != nil {
 				granted = append(granted, v)
+			}
+			if v.g != nil || v.holder != nil {
+				said++
 			}
 			if len(granted) == q.need && patience == nil {
 				patience = time.After(max(time.Since(begun), time.Millisecond))
@@ -280,18 +283,18 @@ func (q *Quorum) late(l *Lock) error {
 // are there.
 func (q *Quorum) refused(l *Lock, votes []vote) error {
 	errs := make([]error, len(q.clients))
-	away := 0
+	said := 0
 	var held *Holder
 	for _, v := range votes {
-		if v.err != nil {
-			errs[v.node] = v.err
-			away++
+		errs[v.node] = v.err
+		if v.g != nil || v.holder != nil {
+			said++
 		}
 		if v.holder != nil {
 			held = v.holder
 		}
 	}
-	if held != nil && away <= len(q.clients)-q.need {
+	if held != nil && said >= q.need {
 		return &HeldError{Name: l.name, Holder: *held}
 	}
 	return q.shortOf("acquire", l.name, errs)

@@ -332,6 +332,25 @@ func TestNodesAreDown(t *testing.T) {
 	})
 }
 
+// That a lock is held is what a majority says: one node that does, of which the others are
+// away, is no majority.
+func TestHeldWithoutAMajority(t *testing.T) {
+	each(t, 3, age, func(t *testing.T, s *site) {
+		lease := acquire(t, s.lock())
+		agree(t, lease, 3)
+		other := s.lock(holdfast.NodeTimeout(time.Second))
+		wantHeld(t, other)
+		s.nodes[1].Kill()
+		s.nodes[2].Pause()
+		_, err := other.TryAcquire(t.Context())
+		s.nodes[2].Resume()
+		if errors.Is(err, holdfast.ErrHeld) || !errors.Is(err, holdfast.ErrUnavailable) {
+			t.Errorf("TryAcquire: %v", err)
+		}
+		backend.Release(t, lease)
+	})
+}
+
 // Who gets one node of three has nothing, and leaves nothing.
 func TestMinorityIsGivenBack(t *testing.T) {
 	each(t, 3, age, func(t *testing.T, s *site) {

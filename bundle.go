@@ -119,7 +119,7 @@ func (b *bundle) end(err error) {
 	b.cancel(err)
 	if err != ErrReleased {
 		for _, p := range b.parts {
-			p.g.retire(err)
+			p.g.quit(p, err)
 		}
 	}
 	if b.onEnd != nil {

@@ -130,6 +130,27 @@ func (g *grant) part(l *Lease) bool {
 	return true
 }
 
+// quit ends one of the grant's leases with that error, because what it is part of is over.
+// The lease counts as having the grant until it is released.
+func (g *grant) quit(l *Lease, err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.over {
+		return
+	}
+	l.finish(err)
+	g.rest()
+}
+
+// rest retires a grant of which no lease is left that is held. Guarded by g.
+func (g *grant) rest() {
+	if g.lease.ended == nil || slices.ContainsFunc(g.joined, func(l *Lease) bool { return l.ended == nil }) {
+		return
+	}
+	g.retired, g.renewAt = true, clock.Instant{}
+	g.plan()
+}
+
 // finish ends all its leases.
 func (g *grant) finish(err error) {
 	g.lease.finish(err)
@@ -383,9 +404,8 @@ func (g *grant) lose(err *LostError) {
 	})
 }
 
-// retire ends the grant's leases with that error, because the client closes, or what they
-// are part of is over. The server keeps the lock until the last of them is released, or
-// expires.
+// retire ends the grant's leases with that error, because the client closes. The server keeps
+// the lock until the last of them is released, or expires.
 func (g *grant) retire(err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -393,8 +413,7 @@ func (g *grant) retire(err error) {
 		return
 	}
 	g.finish(err)
-	g.retired, g.renewAt = true, clock.Instant{}
-	g.plan()
+	g.rest()
 }
 
 // stop ends all renewing.

@@ -307,6 +307,7 @@ func (l *Lease) giveUp(patient bool, how ending) (first <-chan struct{}, over bo
 	if !g.over && g.part(l) { // also when the client closes
 		l.finish(ErrReleased)
 		l.released = true
+		g.rest()
 		return nil, true, nil
 	}
 	if l.ended == nil {

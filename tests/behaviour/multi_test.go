@@ -216,6 +216,44 @@ func TestMultiIsLostWithOne(t *testing.T) {
 
 // Callers that name the locks in any order, several together and single ones, never wait for
 // each other in a circle, and never hold the same.
+// A lease that was acquired again, as one of several, outlives the loss of these. Once it is
+// released, nothing is renewed for what is lost.
+func TestMultiIsLostWithinAnotherLease(t *testing.T) {
+	t.Parallel()
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		c := b.Client(t, nil)
+		lose := func(ttl time.Duration) (outer, inner *holdfast.Lease) {
+			t.Helper()
+			opts := []holdfast.Option{holdfast.Reentrant(true), holdfast.TTL(ttl)}
+			outer = backend.Acquire(t, c.Mutex("a", opts...))
+			inner, err := c.Multi([]string{"a", "b"}, opts...).Acquire(outer.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			b.Redis(t).Set(t.Context(), "holdfast:{b}", "theirs", time.Minute)
+			if err := inner.Extend(t.Context(), time.Second); !errors.Is(err, holdfast.ErrLost) {
+				t.Errorf("Extend: %v", err)
+			}
+			<-inner.Context().Done()
+			b.Redis(t).Del(t.Context(), "holdfast:{b}")
+			return outer, inner
+		}
+		outer, inner := lose(time.Minute)
+		if err := outer.Extend(t.Context(), time.Minute); err != nil || outer.Err() != nil || inner.Err() == nil {
+			t.Errorf("the outer lease: %v, %v; the inner one: %v", err, outer.Err(), inner.Err())
+		}
+		if err := inner.Release(t.Context()); !errors.Is(err, holdfast.ErrLost) {
+			t.Errorf("Release of the inner lease: %v", err)
+		}
+		wantHeld(t, b.Client(t, nil).Mutex("a"))
+		backend.Release(t, outer)
+		b.Cleaned(t)
+		outer, _ = lose(2 * time.Second)
+		_ = outer.Release(t.Context()) // a slow machine can have lost it
+		b.Cleaned(t)
+	})
+}
+
 func TestMultiNeverDeadlocks(t *testing.T) {
 	t.Parallel()
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {

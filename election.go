@@ -141,6 +141,7 @@ func (e *Election) Watch(ctx context.Context) iter.Seq2[*Holder, error] {
 		var last *Holder
 		for first := true; ; {
 			leader, err := e.Leader(ctx)
+			seen, ttl := true, time.Duration(-1)
 			switch {
 			case ctx.Err() != nil:
 				return
@@ -153,12 +154,14 @@ func (e *Election) Watch(ctx context.Context) iter.Seq2[*Holder, error] {
 				if (first || last == nil || last.Fence != leader.Fence || last.Foreign != leader.Foreign) && !yield(&leader, nil) {
 					return
 				}
-				first, last = false, &leader
+				first, last, ttl = false, &leader, leader.TTL
 			case !passing(kindOfError(err)):
 				yield(nil, err)
 				return
+			default:
+				seen = false
 			}
-			if w.wait(ctx, err == nil, leader.TTL) != nil {
+			if w.wait(ctx, seen, ttl) != nil {
 				return
 			}
 		}

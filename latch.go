@@ -132,7 +132,7 @@ func (l *Latch) Wait(ctx context.Context) error {
 		case err == nil:
 			since = now.since
 		}
-		if err := w.wait(ctx, err == nil && now.rest >= 0, duration(now.rest)); err != nil {
+		if err := w.wait(ctx, err == nil, duration(now.rest)); err != nil {
 			return err
 		}
 	}

@@ -35,20 +35,21 @@ func (w *watcher) look() {
 }
 
 // maxWatchRest is the longest time between two looks of a watcher that is subscribed,
-// maxDeafRest of one that is not.
+// maxDeafRest of one that is not, or whose look failed.
 const (
 	maxWatchRest = 30 * time.Second
 	maxDeafRest  = time.Second
 )
 
 // wait waits for a reason to look again; its error says that there is to be no more looking.
-// What is held may expire after ttl.
-func (w *watcher) wait(ctx context.Context, held bool, ttl time.Duration) error {
+// seen says that the last look was answered; what it saw may expire after ttl, if that is not
+// negative.
+func (w *watcher) wait(ctx context.Context, seen bool, ttl time.Duration) error {
 	d := maxWatchRest
-	if !w.sub.up() {
+	if !seen || !w.sub.up() {
 		d = maxDeafRest
 	}
-	if held && ttl >= 0 {
+	if seen && ttl >= 0 {
 		d = min(d, ttl+time.Millisecond)
 	}
 	timer := time.NewTimer(d + rand.N(10*time.Millisecond))

@@ -1,0 +1,45 @@
+package faults
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/tests/backend"
+)
+
+// A watcher whose look is not answered looks again soon, and not only when it hears of
+// something: the leader may have crashed.
+func TestWatcherLooksAgainSoonAfterAnOutage(t *testing.T) {
+	t.Parallel()
+	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+		e := b.Client(t, &holdfast.Config{CommandTimeout: 300 * time.Millisecond, RetryTimeout: 300 * time.Millisecond}).Election("e")
+		leader := backend.Acquire(t, b.Client(t, nil).Mutex("e", holdfast.Renew(false), holdfast.TTL(4*time.Second)))
+		back := make(chan time.Time, 1)
+		for h, err := range e.Watch(t.Context()) {
+			switch {
+			case err != nil:
+				t.Fatal(err)
+			case h == nil:
+				select {
+				case end := <-back:
+					if took := time.Since(end); took > 15*time.Second {
+						t.Errorf("it is missed %s after the outage", took)
+					}
+				default:
+					t.Log("on this slow machine it is missed before the outage")
+				}
+				return
+			}
+			go func() {
+				const outage = 2 * time.Second
+				time.Sleep(time.Until(leader.Deadline()) - outage/4) // shortly before the look
+				if _, err := b.Server.Do("CLIENT", "PAUSE", fmt.Sprint(outage.Milliseconds()), "ALL"); err != nil {
+					t.Error(err)
+				}
+				back <- time.Now().Add(outage)
+			}()
+		}
+	})
+}

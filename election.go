@@ -121,16 +121,23 @@ func (e *Election) Leader(ctx context.Context) (Holder, error) { return e.lock.H
 // knows may have ended, so that one that crashed is missed within its TTL, and every 30 s,
 // since notifications can be lost. Changes that follow each other closely may be seen as one.
 //
-// It ends when ctx does, and with an error that looking again would not mend, which it yields.
-// It outlives outages; what it yielded last may be over meanwhile.
+// It ends when ctx does, and with an error that looking again would not mend, which it yields:
+// ErrClosed, when the client closes. It outlives outages, also one in which it begins; what it
+// yielded last may be over meanwhile.
 func (e *Election) Watch(ctx context.Context) iter.Seq2[*Holder, error] {
 	return func(yield func(*Holder, error) bool) {
 		l := e.lock
-		if err := l.ready(ctx); err != nil {
-			if ctx.Err() == nil {
-				yield(nil, err)
+		for err := l.ready(ctx); err != nil; err = l.ready(ctx) {
+			if passing(kindOfError(err)) {
+				err = e.pause(ctx)
 			}
-			return
+			switch {
+			case ctx.Err() != nil:
+				return
+			case err != nil:
+				yield(nil, err)
+				return
+			}
 		}
 		w, err := l.c.watch(l)
 		if err != nil {
@@ -161,7 +168,10 @@ func (e *Election) Watch(ctx context.Context) iter.Seq2[*Holder, error] {
 			default:
 				seen = false
 			}
-			if w.wait(ctx, seen, ttl) != nil {
+			if err := w.wait(ctx, seen, ttl); err != nil {
+				if ctx.Err() == nil {
+					yield(nil, err)
+				}
 				return
 			}
 		}

@@ -236,6 +236,31 @@ func TestWatchEndsWithItsContext(t *testing.T) {
 	})
 }
 
+// Who watches is told that the client closes.
+func TestWatchEndsWithItsClient(t *testing.T) {
+	t.Parallel()
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		c := b.Client(t, nil)
+		var last error
+		closed := make(chan error, 1)
+		for _, err := range c.Election("e").Watch(t.Context()) {
+			if last = err; err != nil {
+				break
+			}
+			go func() {
+				heard(t, b) // and so it rests, or is about to
+				closed <- c.Close(t.Context())
+			}()
+		}
+		if err := <-closed; err != nil {
+			t.Error(err)
+		}
+		if !errors.Is(last, holdfast.ErrClosed) {
+			t.Errorf("the last that it yields is %v", last)
+		}
+	})
+}
+
 func TestElectionRefuses(t *testing.T) {
 	t.Parallel()
 	e := unreachable(t).Election("")

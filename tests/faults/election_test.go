@@ -1,13 +1,48 @@
 package faults
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/holdfastgoredis"
 	"github.com/holdfast-go/holdfast/tests/backend"
+	"github.com/holdfast-go/holdfast/tests/proxy"
 )
+
+// Watching can begin while the server cannot be reached.
+func TestWatchBegunInAnOutage(t *testing.T) {
+	t.Parallel()
+	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+		p := proxy.New(t, b.Server.Addr())
+		p.Refuse(true)
+		rdb := redis.NewClient(&redis.Options{Addr: p.Addr()})
+		t.Cleanup(func() { _ = rdb.Close() })
+		c, err := holdfast.New(holdfastgoredis.New(rdb), &holdfast.Config{RetryTimeout: 100 * time.Millisecond})
+		if err != nil {
+			t.Fatal(err)
+		}
+		backend.CloseWith(t, c)
+		if _, err := c.Mutex("e").Holder(t.Context()); !errors.Is(err, holdfast.ErrUnavailable) {
+			t.Fatalf("Holder in an outage: %v", err)
+		}
+		go func() {
+			time.Sleep(time.Second) // for a try that fails
+			p.Refuse(false)
+		}()
+		for h, err := range c.Election("e").Watch(t.Context()) {
+			if h != nil || err != nil {
+				t.Errorf("it yields %v, %v", h, err)
+			}
+			return
+		}
+		t.Error("it ends")
+	})
+}
 
 // A watcher whose look is not answered looks again soon, and not only when it hears of
 // something: the leader may have crashed.

@@ -39,7 +39,7 @@ local function main()
     on_master()
     return 'begun ' .. whole(now) .. ' ' .. tries
   end
-  if not first or done and done >= first or window > 0 and now >= first + window * 1000 then
+  if not first or window > 0 and now >= first + window * 1000 then
     tries, first = 0, now
   end
   if most > 0 and tries >= most then

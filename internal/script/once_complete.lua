@@ -30,9 +30,9 @@ local function main()
     on_master()
     return 'gone ' .. whole(now)
   end
-  -- Lets the script write when the server is out of memory: HDEL works then, and so does
-  -- what comes after a script's first write.
-  redis.call('HDEL', record, '')
+  -- The next try is the first of another window. This comes first, since HDEL works also when
+  -- the server is out of memory, and so does what comes after a script's first write.
+  redis.call('HDEL', record, 'tries', 'first')
   -- A record that was lost after the job was begun has no tries.
   local count = f[5] == fence and f[4] or '1'
   redis.call('HSET', record, 'done', whole(now), 'fence', fence, 'info', info, 'result', result, 'count', count)

@@ -85,10 +85,19 @@ func TestOnce(t *testing.T) {
 			b.begin("A", 1, "7", 2)
 			b.complete("A", "7", "")
 			const hour = 3600000
-			b.rdb.HSet(b.t.Context(), "{k}:once", "done", b.later(-2*time.Hour), "first", b.later(-3*time.Hour))
+			b.rdb.HSet(b.t.Context(), "{k}:once", "done", b.later(-2*time.Hour))
 			b.expect("begun T 1", b.begin("A", hour, "8", 2))
 			b.expect("begun T 2", b.begin("A", hour, "9", 2))
 			b.expect("spent T 2", b.begin("A", hour, "10", 2))
+		},
+		"the clock goes back while it runs": func(b bench) {
+			b.acquire("t", "A")
+			b.begin("A", 3600000, "7", 1)
+			b.rdb.HSet(b.t.Context(), "{k}:once", "first", b.later(time.Minute))
+			b.complete("A", "7", "")
+			b.rdb.HSet(b.t.Context(), "{k}:once", "done", b.later(-2*time.Hour))
+			b.expect("begun T 1", b.begin("A", 3600000, "8", 1))
+			b.expect("spent T 1", b.begin("A", 3600000, "9", 1))
 		},
 		"its record is lost": func(b bench) {
 			b.acquire("t", "A")

@@ -32,7 +32,8 @@ type Once struct {
 
 // Window says which runs of a job count as the same.
 type Window struct {
-	length time.Duration // 0: what the slot says
+	every  bool // not a slot's
+	length time.Duration
 	slot   string
 	keep   time.Duration
 }
@@ -42,7 +43,7 @@ type Window struct {
 // than the time from the end of one run to the start of the next: for a job that
 // cron starts once a day and that takes an hour, 12 hours are good. At least 1 ms, at most 10
 // years.
-func Every(d time.Duration) Window { return Window{length: d, keep: d + keepRecord} }
+func Every(d time.Duration) Window { return Window{every: true, length: d, keep: d + keepRecord} }
 
 // keepRecord is for how long, after its window, is known when a job was completed.
 const keepRecord = 30 * 24 * time.Hour
@@ -82,16 +83,16 @@ func (w Window) check() error {
 	switch {
 	case w == Window{}:
 		return errors.New("the window is missing: Every or SlotKey")
-	case w.slot == "" && w.length == 0:
-		return errors.New("the slot's key is empty")
-	case w.slot == "" && (w.length < time.Millisecond || w.length > maxMaxTTL):
+	case w.every && (w.length < time.Millisecond || w.length > maxMaxTTL):
 		return fmt.Errorf("a window of %s is not possible; 1ms to %s is", w.length, maxMaxTTL)
-	case w.slot != "" && (w.keep < time.Millisecond || w.keep > maxMaxTTL):
+	case w.every:
+		return nil
+	case w.slot == "":
+		return errors.New("the slot's key is empty")
+	case w.keep < time.Millisecond || w.keep > maxMaxTTL:
 		return fmt.Errorf("to remember a slot for %s is not possible; for 1ms to %s is", w.keep, maxMaxTTL)
-	case w.slot != "":
-		return keys.Check("the slot's key", w.slot)
 	}
-	return nil
+	return keys.Check("the slot's key", w.slot)
 }
 
 // Run is a run of a job that was completed.

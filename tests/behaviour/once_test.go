@@ -299,6 +299,9 @@ func TestOnceRefuses(t *testing.T) {
 			}
 		}
 	}
+	if err := c.Once("j", holdfast.Every(0)).Check(t.Context()); err == nil || !strings.Contains(err.Error(), "a window of 0s") {
+		t.Errorf("the error of a window of 0 does not say so: %v", err)
+	}
 	if _, err := c.Mutex("j", holdfast.MaxTries(3)).TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrInvalid) {
 		t.Errorf("a mutex with MaxTries: %v", err)
 	}

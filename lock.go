@@ -121,7 +121,7 @@ func (l *Lock) resolve() (err error) {
 		return errors.New("MaxTries has a meaning for Once only")
 	case s.once && s.reentrant:
 		return errors.New("Reentrant has no meaning for Once: within a run there is no other")
-	case s.apart && s.reentrant:
+	case s.apart && s.reentrant && !s.node:
 		return errors.New("Reentrant has no meaning for an Election: within a term there is no other")
 	case s.nodeTimeout != 0 && !s.node:
 		return errors.New("NodeTimeout has a meaning for a lock of a Quorum only")

@@ -255,7 +255,6 @@ var All = []Mutant{
 		Edits: []overlay.Edit{
 			script("once_complete", "  if not value or string.sub(value, 1, #mine) ~= mine then", "  if false then"),
 			edit("once.go", "	if err := lease.Err(); err != nil {\n		return err\n	}\n	return ctx.Err()", "	return nil"),
-			edit("once.go", "run, err = o.Complete(context.WithoutCancel(ctx), lease, result)", "run, err = o.Complete(context.WithoutCancel(ctx), lease, result)"),
 		},
 		Kinds: paused, Rules: []campaign.Rule{campaign.Counting},
 	},

@@ -76,11 +76,13 @@ func look(ctx context.Context, o *electOptions, stdout, stderr io.Writer) error 
 }
 
 func (r *runner) look(ctx context.Context, e *holdfast.Election, watch bool) *exitError {
+	// Also before watching, which would outlive that the server cannot be reached: an address
+	// that is wrong is to show.
+	leader, err := leaderOf(ctx, e)
+	if err != nil {
+		return r.failure(err)
+	}
 	if !watch {
-		leader, err := leaderOf(ctx, e)
-		if err != nil {
-			return r.failure(err)
-		}
 		if exit := r.show(leader); exit != nil || leader != nil {
 			return exit
 		}

@@ -112,13 +112,18 @@ func TestLatchOfACrowdThatDies(t *testing.T) {
 				time.AfterFunc(d/2, func() { tell(i) })
 			}
 		}
+		said := c.said
 		killed := map[int]bool{}
 		for left := survivors; left > 0 || len(killed) < deaths; {
 			select {
 			case i := <-die:
 				c.kill(i)
 				killed[i], last = true, time.Now()
-			case s := <-c.said:
+			case s, more := <-said:
+				if !more { // all have ended, and some are to be killed yet
+					said = nil
+					continue
+				}
 				hear(s)
 				if i := c.number[s.pid]; i >= deaths && (s.word == "counted" || s.word == "lost") {
 					left--

@@ -32,7 +32,13 @@ end
 local gap_length = 10
 
 local function open_gap()
-  pcall(redis.call, 'ZADD', KEYS[2], whole(-now - gap_length * 1000), 'gap')
+  pcall(function()
+    redis.call('ZADD', KEYS[2], whole(-now - gap_length * 1000), 'gap')
+    -- The queue may have been gone, with all who waited.
+    if redis.call('PTTL', KEYS[2]) < gap_length then
+      redis.call('PEXPIRE', KEYS[2], gap_length)
+    end
+  end)
 end
 
 -- How much of a gap is left, in ms. One that is further off is of before the clock went back.

@@ -349,15 +349,16 @@ func TestLateCompletionOfALostRun(t *testing.T) {
 		p := proxy.New(t, b.Server.Addr())
 		job := jobThrough(t, p)
 		held := p.Hold(running(script.OnceComplete, "j"), proxy.Hang)
-		ctx, cancel := context.WithCancel(t.Context())
 		failed := make(chan error, 1)
 		go func() {
-			_, err := job("w").Do(ctx, succeeds)
+			_, err := job("w").Do(t.Context(), succeeds)
 			failed <- err
 		}()
 		held.Wait(t)
-		cancel()
-		if err := <-failed; !errors.Is(err, context.Canceled) {
+		if err := b.Redis(t).Del(t.Context(), "holdfast:{j}").Err(); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-failed; !errors.Is(err, holdfast.ErrLost) {
 			t.Errorf("Do: %v", err)
 		}
 		run, err := b.Client(t, nil).Once("j", holdfast.SlotKey("w", time.Hour)).Do(t.Context(), func(context.Context, *holdfast.Lease) (string, error) {

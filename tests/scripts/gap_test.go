@@ -68,6 +68,14 @@ func TestGapEnds(t *testing.T) {
 		b.expect("released T", b.release("B", "", 0))
 		backend.Eventually(t, "the gap is forgotten", func() bool { return b.rdb.Exists(t.Context(), "{k}:q").Val() == 0 })
 
+		// A queue that was gone, with all who waited, does not stay because of a gap.
+		b.acquire("tk", "A")
+		b.acquire("wk", "B")
+		b.rdb.Del(t.Context(), "{k}:q")
+		time.Sleep(55 * time.Millisecond)
+		b.expect("released T", b.eval(script.Release, "k", "A", "", 0))
+		backend.Eventually(t, "the gap is forgotten", func() bool { return b.rdb.Exists(t.Context(), "{k}:q").Val() == 0 })
+
 		b.rdb.ZAdd(t.Context(), "{k}:q", redis.Z{Score: -float64(b.later(time.Hour)), Member: "gap"})
 		b.expect("granted T P T 1", b.acquire("tk", "A"))
 	})

@@ -156,6 +156,10 @@ func (q *Quorum) vote(ctx context.Context, l *Lock, i int) vote {
 	for n := 0; n < 2 && (n == 0 || a.Word == "late"); n++ {
 		// Past this no copy of the request is carried out.
 		notAfter := c.serverTime(0) + (l.set.wait() + time.Second).Microseconds()
+		if err := ctx.Err(); err != nil {
+			v.err = notSent{err}
+			return v
+		}
 		var err error
 		a, err = q.ask(ctx, i, l.set.wait(), request{
 			op: "acquire", lock: p, script: script.NodeAcquire,

@@ -256,6 +256,8 @@ func (h *hand) job(i int, ctx context.Context, try bool) {
 	})
 	switch {
 	case h.p.dead.Load():
+	case !ran && errors.Is(err, holdfast.ErrLost): // before it could begin
+		h.note("runs %s: lost at once", e.Name)
 	case !ran && err != nil:
 		h.refused(e, i, ctx, true, err, "runs "+e.Name, begun)
 	case !ran:

@@ -290,7 +290,7 @@ func (c *campaign) restTime(q queued) time.Duration {
 		return jitter(min(maxRestBehind, 2*time.Second*time.Duration(q.rank)), 20)
 	case q.foreign:
 		d := min(max(time.Since(c.begun)/8, 10*time.Millisecond), 250*time.Millisecond)
-		if slices.ContainsFunc(c.theirs, (*listener).confirmed) {
+		if slices.ContainsFunc(c.theirs, (*listener).up) {
 			d = maxUntold
 		}
 		if q.expiry >= 0 {

@@ -85,8 +85,8 @@ func (h *hub) watch(l *Lock, look func()) *listener {
 // redissonFree is what Redisson's clients publish when they release a lock.
 const redissonFree = "0"
 
-// joinRedisson does the same for the channel on which Redisson's clients tell each other
-// that l is free. In Cluster mode there are two, and either may be the one that they use.
+// joinRedisson opens, like watch, the channel on which Redisson's clients tell each other that
+// l is free. In Cluster mode there are two, and either may be the one that they use.
 func (h *hub) joinRedisson(l *Lock, look func()) []*listener {
 	channel := keys.RedissonChannel(l.keys)
 	all := []*listener{h.listen(place{channel, false}, nil, redissonFree, look)}
@@ -285,13 +285,6 @@ func (u *listener) catchUp() {
 	u.s.hub.mu.Lock()
 	defer u.s.hub.mu.Unlock()
 	u.missed = false
-}
-
-// confirmed reports whether the server has the subscription.
-func (u *listener) confirmed() bool {
-	u.s.hub.mu.Lock()
-	defer u.s.hub.mu.Unlock()
-	return u.s.confirmed
 }
 
 // confirmations is how often the subscription was confirmed.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/holdfastgoredis"
 	"github.com/holdfast-go/holdfast/tests/backend"
 )
 
@@ -191,19 +192,44 @@ func TestWatchSeesEveryChange(t *testing.T) {
 }
 
 // A leader that crashes is missed without a word from anybody.
+// mortal is a driver of which nothing is heard any more once it is dead.
+type mortal struct {
+	holdfast.Driver
+	dead atomic.Bool
+}
+
+func (d *mortal) Eval(ctx context.Context, s holdfast.Script, keys, args []string, urgent bool) (string, error) {
+	if d.dead.Load() {
+		<-ctx.Done()
+		return "", ctx.Err()
+	}
+	return d.Driver.Eval(ctx, s, keys, args, urgent)
+}
+
 func TestWatchMissesALeaderThatCrashed(t *testing.T) {
 	t.Parallel()
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
-		lease := backend.Acquire(t, b.Client(t, nil).Mutex("e", holdfast.Owner("dead"), holdfast.Renew(false), holdfast.TTL(3*time.Second)))
+		d := &mortal{Driver: holdfastgoredis.New(b.Redis(t))}
+		c, err := holdfast.New(d, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		backend.CloseWith(t, c)
+		lease := backend.Acquire(t, c.Mutex("e", holdfast.Owner("dead"), holdfast.TTL(5*time.Second)))
 		next := backend.Watch(t, election(t, b))
 		if got := next(); got != "dead" {
 			t.Fatalf("it sees %q lead", got)
 		}
+		d.dead.Store(true)
+		held := lease.Deadline()
 		if got := next(); got != "" {
 			t.Fatalf("it sees %q lead", got)
 		}
-		if lease.Err() == nil {
+		if time.Now().Before(held) {
 			t.Error("it was missed before its time")
+		}
+		if err := lease.Err(); !errors.Is(err, holdfast.ErrLost) {
+			t.Errorf("the lease of the dead: %v", err)
 		}
 	})
 }

@@ -176,11 +176,17 @@ const (
 	loseReply        // the connection breaks before the reply is there
 )
 
+// A link's mean delay is from a quarter of the network's to slowestLink times as long; no
+// delay of it is longer than maxDelay times that, but for faults.
+const (
+	slowestLink = 8
+	maxDelay    = 1.5
+)
+
 func newLink(n *network, process int, number uint64, h *host) *link {
 	r := random(n.seed, "link", process, number)
 	l := &link{network: n, process: process, number: number, host: h}
-	// From a quarter of the mean to eight times as long.
-	l.mean = between(r, n.mean/4, 8*n.mean)
+	l.mean = between(r, n.mean/4, slowestLink*n.mean)
 	l.up = newStream(l, true, random(n.seed, "up", process, number))
 	l.down = newStream(l, false, random(n.seed, "down", process, number))
 	return l
@@ -202,7 +208,7 @@ const maxSpike = 250 * time.Millisecond
 // delay draws the time one way. Guarded by the network, as leaving is.
 func (l *link) delay(r *rand.Rand) time.Duration {
 	now := time.Now()
-	d := float64(l.mean) * (0.5 + r.Float64())
+	d := float64(l.mean) * (0.5 + (maxDelay-0.5)*r.Float64())
 	if r.IntN(200) == 0 && !l.network.healed {
 		d += min(20*d, float64(maxSpike)) * r.Float64() // a packet was lost
 	}

@@ -150,7 +150,29 @@ func newPlan(seed uint64, o Options) plan {
 	} else {
 		p.faults = newFaults(random(seed, "faults"), p)
 	}
+	p.lengthenTerms()
 	return p
+}
+
+// lengthenTerms has every term of an election last for longer than the slowest way there and
+// back: who campaigns does so until it leads, and of a shorter term it hears when that is
+// over. Acquire fails then.
+func (p plan) lengthenTerms() {
+	least := time.Duration(2*slowestLink*maxDelay*1.02*float64(p.delay)) + 10*time.Millisecond
+	for i, n := range p.names {
+		if n.form != elected {
+			continue
+		}
+		for _, process := range p.processes {
+			for _, worker := range process.workers {
+				w := &worker.wants[i]
+				w.ttl = max(w.ttl, least)
+				if w.maxHold > 0 {
+					w.maxHold = max(w.maxHold, least)
+				}
+			}
+		}
+	}
 }
 
 func newName(r *rand.Rand, i int) name {

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # suite.sh STEP... | soak TIME: runs the steps, all of them even when one fails, then says
-# in one line each how they went. It fails when one has failed. The Makefile
-# calls it, and sets the versions that it uses.
+# in one line each how they went, and again what the failed ones had to say. It fails when
+# one has failed. The Makefile calls it, and sets the versions that it uses.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 root=$PWD
@@ -11,13 +11,22 @@ trap 'rm -rf "$scratch"' EXIT
 summary=()
 failed=0
 
+# complaints FILE: of what a step printed, failed tests and the lines that follow each; its
+# last lines, if no test failed.
+complaints() {
+  awk '/^ *--- FAIL|^panic:|DATA RACE/ { left = 15 } left > 0 { left--; print }' "$1" | cut -c1-400 | head -150 >"$scratch/complaints"
+  [ -s "$scratch/complaints" ] || tail -15 "$1" >"$scratch/complaints"
+  cat "$scratch/complaints"
+}
+
 run() { # run LABEL FOLDER COMMAND...
   local label=$1 folder=$2 began=$SECONDS verdict=ok
   shift 2
   echo "--- $label"
-  if ! (cd "$folder" && "$@"); then
+  if ! (cd "$folder" && "$@") 2>&1 | tee "$scratch/step"; then
     verdict=FAIL
     failed=1
+    { echo "--- $label"; complaints "$scratch/step"; } >>"$scratch/failures"
   fi
   summary+=("$(printf '%-4s  %4ds  %s' "$verdict" $((SECONDS - began)) "$label")")
 }
@@ -173,6 +182,10 @@ for step in "$@"; do
     *) echo "suite.sh: no step $step" >&2; exit 2 ;;
   esac
 done
+if [ "$failed" = 1 ]; then
+  printf '\n=== what failed ===\n'
+  cat "$scratch/failures"
+fi
 printf '\n'
 printf '%s\n' "${summary[@]}"
 exit "$failed"

@@ -127,7 +127,6 @@ func each(t *testing.T, f func(t *testing.T, bin server.Binary)) {
 }
 
 func TestMain(m *testing.M) {
-	redis.SetLogger(quiet{})
 	flag.Parse()
 	// Most of the time goes by with waiting for failovers.
 	if err := flag.Set("test.parallel", strconv.Itoa(4*runtime.GOMAXPROCS(0))); err != nil {

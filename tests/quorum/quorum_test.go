@@ -28,7 +28,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	backend.AtOnce(6) // most of each is waiting
+	backend.AtOnce(12) // most of each is waiting
 	os.Exit(m.Run())
 }
 
@@ -215,6 +215,7 @@ func TestOneHolderAtATime(t *testing.T) {
 
 // Clients have names of their own by default. A lock has one, on all nodes.
 func TestHolderWithoutAName(t *testing.T) {
+	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
 		lease := acquire(t, s.lock())
 		agree(t, lease, 3)
@@ -244,6 +245,7 @@ func TestHolderWithoutAName(t *testing.T) {
 
 // The nodes' clocks may part from what was known of them while nobody asks.
 func TestClocksPartWhileNothingIsAsked(t *testing.T) {
+	t.Parallel()
 	for _, bin := range server.Binaries(t) {
 		t.Run(bin.Name, func(t *testing.T) {
 			t.Parallel()
@@ -290,6 +292,7 @@ func (s *site) cleaned() {
 }
 
 func TestLeaseIsRenewed(t *testing.T) {
+	t.Parallel()
 	each(t, 3, term, func(t *testing.T, s *site) {
 		lease := acquire(t, s.lock())
 		begun := lease.Deadline()
@@ -301,6 +304,7 @@ func TestLeaseIsRenewed(t *testing.T) {
 // A minority of nodes that are down is in nobody's way; without a majority nothing is
 // granted, and nothing is left.
 func TestNodesAreDown(t *testing.T) {
+	t.Parallel()
 	each(t, 5, age, func(t *testing.T, s *site) {
 		l := s.lock()
 		first := acquire(t, l)
@@ -335,6 +339,7 @@ func TestNodesAreDown(t *testing.T) {
 // That a lock is held is what a majority says: one node that does, of which the others are
 // away, is no majority.
 func TestHeldWithoutAMajority(t *testing.T) {
+	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
 		lease := acquire(t, s.lock())
 		agree(t, lease, 3)
@@ -353,6 +358,7 @@ func TestHeldWithoutAMajority(t *testing.T) {
 
 // Who gets one node of three has nothing, and leaves nothing.
 func TestMinorityIsGivenBack(t *testing.T) {
+	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
 		for _, node := range s.nodes[1:] {
 			if _, err := node.Do("SET", "holdfast:{q}", "theirs", "PX", "3600000"); err != nil {
@@ -387,6 +393,7 @@ func TestMinorityIsGivenBack(t *testing.T) {
 // know: of those that go on, one may have missed all that was granted. Fences rise though they
 // are ahead of the clock.
 func TestRestartedNodeIsToldTheFences(t *testing.T) {
+	t.Parallel()
 	each(t, 3, term, func(t *testing.T, s *site) {
 		ahead := time.Now().Add(time.Hour).UnixMicro()
 		for _, node := range s.nodes {
@@ -434,6 +441,7 @@ func TestRestartedNodeIsToldTheFences(t *testing.T) {
 
 // A lease is lost with its majority, and told so.
 func TestMajorityIsLost(t *testing.T) {
+	t.Parallel()
 	each(t, 3, term, func(t *testing.T, s *site) {
 		lease := acquire(t, s.lock())
 		agree(t, lease, 3)
@@ -469,6 +477,7 @@ func (s *site) takenFrom(lease *holdfast.Lease, node int) {
 // What is left of a lease that has lost a minority is released; that the rest did not answer
 // is no loss.
 func TestReleaseOfALeaseThatLostAMinority(t *testing.T) {
+	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
 		lease := acquire(t, s.lock())
 		agree(t, lease, 3)
@@ -485,6 +494,7 @@ func TestReleaseOfALeaseThatLostAMinority(t *testing.T) {
 
 // The deadline is that of a majority that is left, not of nodes that are lost.
 func TestDeadlineIsOfTheNodesThatAreLeft(t *testing.T) {
+	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
 		l := s.lock(holdfast.TTL(time.Minute), holdfast.Renew(false))
 		lease := acquire(t, l)
@@ -510,6 +520,7 @@ func TestDeadlineIsOfTheNodesThatAreLeft(t *testing.T) {
 
 // Nodes that nobody has admitted grant nothing, and are named.
 func TestUninitialisedNodes(t *testing.T) {
+	t.Parallel()
 	for _, bin := range server.Binaries(t) {
 		t.Run(bin.Name, func(t *testing.T) {
 			t.Parallel()
@@ -532,6 +543,7 @@ func TestUninitialisedNodes(t *testing.T) {
 // Nodes that all come back as they were earlier know of no later fence. Fences rise all the same
 // once they are admitted.
 func TestFencesRiseWhenAllNodesAreOlder(t *testing.T) {
+	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
 		var last uint64
 		for range 3 {
@@ -560,6 +572,7 @@ func TestFencesRiseWhenAllNodesAreOlder(t *testing.T) {
 // A node that was emptied looks like a new one. Init does not admit it while a lock that it
 // has lost may be held on the others.
 func TestInitOfANodeThatWasEmptied(t *testing.T) {
+	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
 		lease := acquire(t, s.lock())
 		agree(t, lease, 3)
@@ -589,6 +602,7 @@ func TestInitOfANodeThatWasEmptied(t *testing.T) {
 // A node that comes back empty is in quarantine, then told of the fences, and then holds what
 // the others hold.
 func TestNodeComesBackEmpty(t *testing.T) {
+	t.Parallel()
 	each(t, 3, term, func(t *testing.T, s *site) {
 		l := s.lock()
 		for range 5 {
@@ -618,6 +632,7 @@ func TestNodeComesBackEmpty(t *testing.T) {
 
 // Who has lost the majority gives nodes that come back nothing, though they would take it.
 func TestNodesAreNotRefilledWithoutAMajority(t *testing.T) {
+	t.Parallel()
 	each(t, 3, term, func(t *testing.T, s *site) {
 		lease := acquire(t, s.lock())
 		agree(t, lease, 3)
@@ -666,6 +681,7 @@ func (d *before) Eval(ctx context.Context, s holdfast.Script, keys, args []strin
 
 // Who waits goes on waiting when a node is emptied while it is told of the fences.
 func TestNodeIsEmptiedWhileItIsRaised(t *testing.T) {
+	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
 		if _, err := s.nodes[0].Do("DEL", "holdfast:caughtup"); err != nil {
 			t.Fatal(err)
@@ -974,6 +990,7 @@ func TestGoroutinesOfOneProcessAreServedInOrder(t *testing.T) {
 }
 
 func TestFixedLeases(t *testing.T) {
+	t.Parallel()
 	each(t, 3, term, func(t *testing.T, s *site) {
 		lease := acquire(t, s.lock(holdfast.Renew(false)))
 		<-lease.Context().Done()
@@ -986,6 +1003,7 @@ func TestFixedLeases(t *testing.T) {
 
 // A server that is named twice, by two addresses, counts once.
 func TestOneServerByTwoAddresses(t *testing.T) {
+	t.Parallel()
 	for _, bin := range server.Binaries(t) {
 		t.Run(bin.Name, func(t *testing.T) {
 			t.Parallel()
@@ -1007,6 +1025,7 @@ func TestOneServerByTwoAddresses(t *testing.T) {
 }
 
 func TestQuorumRefuses(t *testing.T) {
+	t.Parallel()
 	client := func(port int, cfg *holdfast.Config) *holdfast.Client {
 		rdb := redis.NewClient(&redis.Options{Addr: fmt.Sprint("127.0.0.1:", port)})
 		t.Cleanup(func() { _ = rdb.Close() })

@@ -272,7 +272,7 @@ func TestNoCommandShowsThePassword(t *testing.T) {
 func TestProcessesDoNotCarrySecrets(t *testing.T) {
 	const password = "kanarie-7531"
 	s := server.Start(t, server.One(t), server.Conf("requirepass", password))
-	r := begin(t, credentialed{s, password}, "touch $DIR/up; sleep 1000 & wait", "-v")
+	r := begin(t, credentialed{s, password}, "sleep 1000 & touch $DIR/up; wait", "-v")
 	r.up()
 	value, err := s.Do("GET", "holdfast:{"+t.Name()+"}")
 	if err != nil {

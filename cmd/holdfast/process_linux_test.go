@@ -261,6 +261,7 @@ func TestKeeperKilled(t *testing.T) {
 // TestLockHandedOverSlowly delays the renewal of a lock that was handed over, and at
 // first is good for less than --kill-after.
 func TestLockHandedOverSlowly(t *testing.T) {
+	t.Parallel()
 	redis := server.Start(t, server.One(t))
 	slow := proxy.New(t, redis.Addr())
 	first := begin(t, redis, "touch $DIR/up; until [ -e $DIR/go ]; do sleep 0.05; done")

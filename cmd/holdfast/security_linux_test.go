@@ -95,6 +95,7 @@ func TestCommandOverTLS(t *testing.T) {
 
 // Whatever a lock's value says of its holder, a terminal is shown text, and a program JSON.
 func TestHostileHolders(t *testing.T) {
+	t.Parallel()
 	s := server.Start(t, server.One(t))
 	env := []string{"HOLDFAST_REDIS=redis://" + s.Addr()}
 	for i, value := range []string{

@@ -5,6 +5,7 @@ go 1.25.0
 replace (
 	github.com/holdfast-go/holdfast => ..
 	github.com/holdfast-go/holdfast/holdfastgoredis => ../holdfastgoredis
+	github.com/holdfast-go/holdfast/holdfastrueidis => ../holdfastrueidis
 	github.com/holdfast-go/holdfast/holdfasttest => ../holdfasttest
 )
 
@@ -13,10 +14,12 @@ require (
 	github.com/anishathalye/porcupine v1.3.1
 	github.com/holdfast-go/holdfast v0.0.0
 	github.com/holdfast-go/holdfast/holdfastgoredis v0.0.0
+	github.com/holdfast-go/holdfast/holdfastrueidis v0.0.0
 	github.com/holdfast-go/holdfast/holdfasttest v0.0.0
 	github.com/jackc/pgx/v5 v5.10.0
 	github.com/redis/go-redis/v9 v9.19.0
-	golang.org/x/sys v0.30.0
+	github.com/redis/rueidis v1.0.79
+	golang.org/x/sys v0.47.0
 	modernc.org/sqlite v1.34.5
 )
 
@@ -32,8 +35,8 @@ require (
 	github.com/remyoudompheng/bigfft v0.0.0-20230129092748-24d4a6f8daec // indirect
 	github.com/yuin/gopher-lua v1.1.1 // indirect
 	go.uber.org/atomic v1.11.0 // indirect
-	golang.org/x/sync v0.17.0 // indirect
-	golang.org/x/text v0.29.0 // indirect
+	golang.org/x/sync v0.22.0 // indirect
+	golang.org/x/text v0.41.0 // indirect
 	modernc.org/libc v1.55.3 // indirect
 	modernc.org/mathutil v1.6.0 // indirect
 	modernc.org/memory v1.8.0 // indirect

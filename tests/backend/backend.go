@@ -4,17 +4,22 @@ package backend
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"flag"
+	"net"
+	"os"
 	"slices"
 	"strconv"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/rueidis"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/holdfastgoredis"
+	"github.com/holdfast-go/holdfast/holdfastrueidis"
 	"github.com/holdfast-go/holdfast/holdfasttest"
 	"github.com/holdfast-go/holdfast/tests/server"
 )
@@ -89,9 +94,8 @@ func AtOnce(n int) {
 	}
 }
 
-// Redis returns a new client of the server, closed with the test.
-func (b *Backend) Redis(tb testing.TB, change ...func(*redis.Options)) *redis.Client {
-	tb.Helper()
+// options are those of a go-redis client of the server.
+func (b *Backend) options(change ...func(*redis.Options)) *redis.Options {
 	o := &redis.Options{Addr: "embedded"}
 	if b.Server != nil {
 		o.Addr = b.Server.Addr()
@@ -101,16 +105,68 @@ func (b *Backend) Redis(tb testing.TB, change ...func(*redis.Options)) *redis.Cl
 	for _, f := range change {
 		f(o)
 	}
-	rdb := redis.NewClient(o)
+	return o
+}
+
+// Redis returns a new client of the server, closed with the test.
+func (b *Backend) Redis(tb testing.TB, change ...func(*redis.Options)) *redis.Client {
+	tb.Helper()
+	rdb := redis.NewClient(b.options(change...))
 	tb.Cleanup(func() { _ = rdb.Close() })
 	return rdb
+}
+
+// Dial connects to the server.
+func (b *Backend) Dial(ctx context.Context) (net.Conn, error) { return dial(ctx, b.options()) }
+
+func dial(ctx context.Context, o *redis.Options) (net.Conn, error) {
+	if o.Dialer != nil {
+		return o.Dialer(ctx, "tcp", o.Addr)
+	}
+	return new(net.Dialer).DialContext(ctx, "tcp", o.Addr)
 }
 
 // Client returns a new holdfast client, with connections of its own, as another
 // process would have. It is closed with the test.
 func (b *Backend) Client(tb testing.TB, cfg *holdfast.Config, change ...func(*redis.Options)) *holdfast.Client {
 	tb.Helper()
-	c, err := holdfast.New(holdfastgoredis.New(b.Redis(tb, change...)), cfg)
+	return Open(tb, cfg, b.options(change...))
+}
+
+// envAdapter names the adapter that clients of the tests have: "go-redis", which it is if
+// nothing is said, or "rueidis". Not those of tests that are about one adapter.
+const envAdapter = "HOLDFAST_TEST_ADAPTER"
+
+// NeedsManyConnections skips a test that is about commands which do not wait for each other:
+// rueidis sends all of them over one connection, in order.
+func NeedsManyConnections(tb testing.TB) {
+	tb.Helper()
+	if os.Getenv(envAdapter) == "rueidis" {
+		tb.Skip("SKIPPED: with rueidis, commands share a connection")
+	}
+}
+
+// Open returns a new holdfast client of a server, closed with the test. With rueidis only the
+// options matter that say where the server is, and as whom to log in.
+func Open(tb testing.TB, cfg *holdfast.Config, o *redis.Options) *holdfast.Client {
+	tb.Helper()
+	var d holdfast.Driver
+	switch adapter := os.Getenv(envAdapter); adapter {
+	case "", "go-redis":
+		rdb := redis.NewClient(o)
+		tb.Cleanup(func() { _ = rdb.Close() })
+		d = holdfastgoredis.New(rdb)
+	case "rueidis":
+		d = holdfastrueidis.New(rueidis.ClientOption{
+			InitAddress: []string{o.Addr}, Username: o.Username, Password: o.Password, SelectDB: o.DB,
+			DialCtxFn: func(ctx context.Context, _ string, _ *net.Dialer, _ *tls.Config) (net.Conn, error) {
+				return dial(ctx, o)
+			},
+		})
+	default:
+		tb.Fatalf("%s=%q: want go-redis or rueidis", envAdapter, adapter)
+	}
+	c, err := holdfast.New(d, cfg)
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -9,7 +9,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/holdfastgoredis"
 	"github.com/holdfast-go/holdfast/tests/backend"
 	"github.com/holdfast-go/holdfast/tests/proxy"
 )
@@ -20,13 +19,7 @@ func TestWatchBegunInAnOutage(t *testing.T) {
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		p := proxy.New(t, b.Server.Addr())
 		p.Refuse(true)
-		rdb := redis.NewClient(&redis.Options{Addr: p.Addr()})
-		t.Cleanup(func() { _ = rdb.Close() })
-		c, err := holdfast.New(holdfastgoredis.New(rdb), &holdfast.Config{RetryTimeout: 100 * time.Millisecond})
-		if err != nil {
-			t.Fatal(err)
-		}
-		backend.CloseWith(t, c)
+		c := backend.Open(t, &holdfast.Config{RetryTimeout: 100 * time.Millisecond}, &redis.Options{Addr: p.Addr()})
 		if _, err := c.Mutex("e").Holder(t.Context()); !errors.Is(err, holdfast.ErrUnavailable) {
 			t.Fatalf("Holder in an outage: %v", err)
 		}

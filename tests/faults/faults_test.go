@@ -14,7 +14,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/holdfastgoredis"
 	"github.com/holdfast-go/holdfast/internal/script"
 	"github.com/holdfast-go/holdfast/tests/backend"
 	"github.com/holdfast-go/holdfast/tests/proxy"
@@ -28,13 +27,7 @@ var impatient = holdfast.Config{CommandTimeout: 600 * time.Millisecond, RetryTim
 // through returns a client whose connections lead through p, with its scripts loaded.
 func through(t *testing.T, p *proxy.Proxy, cfg holdfast.Config) *holdfast.Client {
 	t.Helper()
-	rdb := redis.NewClient(&redis.Options{Addr: p.Addr()})
-	t.Cleanup(func() { _ = rdb.Close() })
-	c, err := holdfast.New(holdfastgoredis.New(rdb), &cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	backend.CloseWith(t, c)
+	c := backend.Open(t, &cfg, &redis.Options{Addr: p.Addr()})
 	backend.Eventually(t, "the client is warm", func() bool { // an impatient one may need several tries
 		return c.Mutex("warm-up").Do(t.Context(), func(ctx context.Context, lease *holdfast.Lease) error {
 			return lease.Extend(ctx, time.Second)

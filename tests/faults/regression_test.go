@@ -257,6 +257,7 @@ func TestRenewalsOnASlowWayKeepTheLease(t *testing.T) {
 
 // The server has done both; only one knows of the hour, and it was sent first.
 func TestExtendAnsweredAfterALaterRenewalCounts(t *testing.T) {
+	backend.NeedsManyConnections(t)
 	t.Parallel()
 	b := backend.One(t)
 	p := proxy.New(t, b.Server.Addr())

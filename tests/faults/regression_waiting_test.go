@@ -56,13 +56,7 @@ func TestPollingWaiterOutlivesOutagesAndRefusals(t *testing.T) {
 	b := backend.One(t)
 	do(t, b.Server, "ACL", "SETUSER", "deaf", "on", ">x", "~*", "resetchannels", "+@all")
 	p := proxy.New(t, b.Server.Addr())
-	rdb := redis.NewClient(&redis.Options{Addr: p.Addr(), Username: "deaf", Password: "x"})
-	t.Cleanup(func() { _ = rdb.Close() })
-	c, err := holdfast.New(holdfastgoredis.New(rdb), &impatient)
-	if err != nil {
-		t.Fatal(err)
-	}
-	backend.CloseWith(t, c)
+	c := backend.Open(t, &impatient, &redis.Options{Addr: p.Addr(), Username: "deaf", Password: "x"})
 	lease := backend.Acquire(t, b.Client(t, nil).Mutex("a", holdfast.TTL(time.Minute)))
 	before := b.Server.CommandStats()["evalsha"]
 	next := backend.Start(t, c.Mutex("a"))
@@ -122,6 +116,7 @@ func TestExtendedLeaseIsNotPassedOnWithinTheProcess(t *testing.T) {
 // A lease may be passed on within the process once its renewal is answered, and this
 // one never is.
 func TestHangingRenewalDoesNotHoldUpRelease(t *testing.T) {
+	backend.NeedsManyConnections(t)
 	t.Parallel()
 	b := backend.One(t)
 	p := proxy.New(t, b.Server.Addr())

@@ -268,19 +268,12 @@ func TestRefusals(t *testing.T) {
 	} {
 		t.Run(r.name, func(t *testing.T) {
 			t.Parallel()
-			rdb := redis.NewClient(r.make(t))
-			// After the locks: go-redis's Close waits for a command under way, without
-			// a limit if the server is silent.
-			t.Cleanup(func() { _ = rdb.Close() })
 			cfg := patient
 			if r.want == holdfast.ErrUnavailable {
 				cfg = impatient
 			}
-			c, err := holdfast.New(holdfastgoredis.New(rdb), &cfg)
-			if err != nil {
-				t.Fatal(err)
-			}
-			backend.CloseWith(t, c)
+			o := r.make(t)
+			c := backend.Open(t, &cfg, o)
 			ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
 			defer cancel()
 			l := c.Mutex("a")
@@ -291,7 +284,7 @@ func TestRefusals(t *testing.T) {
 					t.Errorf("%v", err)
 					continue
 				}
-				for _, part := range []string{`"a"`, rdb.Options().Addr} {
+				for _, part := range []string{`"a"`, o.Addr} {
 					if !strings.Contains(err.Error(), part) {
 						t.Errorf("the error does not name %s: %v", part, err)
 					}

@@ -1,0 +1,384 @@
+// Package holdfastrueidis lets Holdfast use rueidis: for a single server, for a master found
+// through Sentinel, or for a Cluster.
+//
+// A rueidis.Client does not tell with which options it was made, and commands of all its users
+// share its connections. So the driver is given the options, and makes clients of its own: one
+// for locks, so that a renewal is not stuck behind a reply of a hundred megabytes, and one for
+// subscriptions. Each command is sent once: rueidis's own retries do not apply.
+package holdfastrueidis
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/holdfast-go/holdfast"
+)
+
+// New returns a driver for holdfast.New, from the options with which the program makes its own
+// rueidis.Client. It connects when it is first used. The options are kept, but for these:
+//
+//   - retries, client-side caching, reading from replicas and ConnLifetime are switched off;
+//   - where Dialer.KeepAlive and ConnWriteTimeout are zero, they are a second and two, so that
+//     a connection whose other end is gone is given up before leases end (rueidis takes 10 s);
+//   - where PipelineMultiplex is zero, there is one connection to each server for locks.
+//
+// With options that cannot be used for locks, holdfast.New returns an error that says why.
+func New(o rueidis.ClientOption) holdfast.Driver {
+	switch {
+	case len(o.InitAddress) == 0:
+		return refused{errors.New("rueidis.ClientOption has no InitAddress")}
+	case o.ReplicaOnly:
+		return refused{errors.New("rueidis.ClientOption.ReplicaOnly cannot be used for locks: replicas do not grant them")}
+	}
+	o.DisableRetry, o.DisableCache = true, true
+	o.SendToReplicas, o.ReadNodeSelector, o.ReplicaSelector, o.Standalone.ReplicaAddress = nil, nil, nil, nil
+	o.EnableReplicaAZInfo = false
+	o.ConnLifetime = 0
+	if o.Dialer.KeepAlive == 0 {
+		o.Dialer.KeepAlive = time.Second
+	}
+	if o.ConnWriteTimeout == 0 {
+		o.ConnWriteTimeout = 2 * time.Second
+	}
+	if o.PipelineMultiplex == 0 {
+		o.PipelineMultiplex = -1
+	}
+	d := &driver{option: o}
+	d.ctx, d.stop = context.WithCancel(context.Background())
+	d.hands, d.ears = &connector{d: d}, &connector{d: d}
+	return d
+}
+
+// driver is a holdfast.Driver over two rueidis clients for the same server.
+type driver struct {
+	option      rueidis.ClientOption
+	hands, ears *connector // for scripts, and for subscriptions
+
+	background sync.WaitGroup
+	ctx        context.Context // of what is done in the background
+	stop       context.CancelFunc
+	stopping   sync.Mutex
+}
+
+// connector makes a client when one is needed, and another when that one led astray.
+type connector struct {
+	d *driver
+
+	mu      sync.Mutex
+	present rueidis.Client
+	made    time.Time
+	making  chan struct{} // closed when it was tried
+	failure error         // of the latest try
+}
+
+// client returns the present client. Making one dials. Its errors are as Eval returns them.
+func (c *connector) client(ctx context.Context) (rueidis.Client, error) {
+	for {
+		c.mu.Lock()
+		if c.present != nil {
+			defer c.mu.Unlock()
+			return c.present, nil
+		}
+		if c.making == nil {
+			c.making = make(chan struct{})
+			if !c.d.behind(c.make) {
+				defer c.mu.Unlock()
+				close(c.making)
+				c.making = nil
+				return nil, fmt.Errorf("%w: %w", holdfast.ErrNotSent, rueidis.ErrClosing)
+			}
+		}
+		making := c.making
+		c.mu.Unlock()
+		select {
+		case <-making:
+		case <-ctx.Done():
+			return nil, fmt.Errorf("%w: %w", holdfast.ErrNotSent, ctx.Err())
+		}
+		c.mu.Lock()
+		failure := c.failure
+		c.mu.Unlock()
+		if _, sent := rueidis.IsRedisErr(failure); sent { // it refuses to let us in
+			return nil, convert(failure)
+		}
+		if failure != nil {
+			return nil, fmt.Errorf("%w: %w", holdfast.ErrNotSent, failure)
+		}
+	}
+}
+
+func (c *connector) make() {
+	client, err := rueidis.NewClient(c.d.option)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	close(c.making)
+	c.making, c.failure = nil, err
+	if err == nil {
+		c.present, c.made = client, time.Now()
+	} else if client != nil {
+		client.Close()
+	}
+}
+
+// remakePeriod is how often at most a client is given up.
+const remakePeriod = time.Second
+
+// forget gives a client up: the next one has new connections, and finds out anew where its
+// addresses lead to. What is under way still gets its reply, if that comes within a second.
+func (c *connector) forget(client rueidis.Client) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.present != client || time.Since(c.made) < remakePeriod {
+		return
+	}
+	c.present = nil
+	c.d.behind(client.Close)
+}
+
+func (c *connector) close() {
+	c.mu.Lock()
+	client := c.present
+	c.mu.Unlock()
+	if client != nil {
+		client.Close()
+	}
+}
+
+// behind calls f in the background; false if the driver closes.
+func (d *driver) behind(f func()) bool {
+	d.stopping.Lock()
+	defer d.stopping.Unlock()
+	if d.ctx.Err() != nil {
+		return false
+	}
+	d.background.Go(f)
+	return true
+}
+
+func (d *driver) Eval(ctx context.Context, s holdfast.Script, keys, args []string, _ bool) (string, error) {
+	if err := ctx.Err(); err != nil {
+		return "", fmt.Errorf("%w: %w", holdfast.ErrNotSent, err)
+	}
+	client, err := d.hands.client(ctx)
+	if err != nil {
+		return "", err
+	}
+	reply, err := client.Do(ctx, words(client, "evalsha", s.SHA1, keys, args)).ToString()
+	if isReply(err, "NOSCRIPT") {
+		reply, err = client.Do(ctx, words(client, "eval", s.Source, keys, args)).ToString()
+	}
+	d.orient(client, err)
+	return reply, convert(err)
+}
+
+// orient gives a client up that gets no replies: its connection may have no other end any more,
+// of which rueidis finds out with a ping, seconds later. It gives both up if a server answers that
+// is no master any more. Behind Sentinel and in a Cluster rueidis hears of another; where a name
+// or a proxy leads to the master, only a new connection does.
+func (d *driver) orient(client rueidis.Client, err error) {
+	if errors.Is(err, context.DeadlineExceeded) {
+		d.hands.forget(client)
+		return
+	}
+	if client.Mode() != rueidis.ClientModeStandalone || !slices.ContainsFunc(demoted, func(word string) bool { return isReply(err, word) }) {
+		return
+	}
+	d.hands.forget(client)
+	d.ears.mu.Lock()
+	ears := d.ears.present
+	d.ears.mu.Unlock()
+	if ears != nil {
+		d.ears.forget(ears)
+	}
+}
+
+// demoted are the errors of servers that do not have the locks any more.
+var demoted = []string{"READONLY", "MASTERDOWN"}
+
+// words is the command that runs a script. Its slot is that of the first key: the server
+// refuses keys of several, and rueidis would panic.
+func words(client rueidis.Client, command, script string, keys, args []string) rueidis.Completed {
+	head := client.B().Arbitrary(command, script, strconv.Itoa(len(keys)))
+	if len(keys) > 0 {
+		head = head.Keys(keys[0]).Args(keys[1:]...)
+	}
+	return head.Args(args...).Build()
+}
+
+// EvalDurably has a connection to itself: WAIT holds up what comes after it.
+func (d *driver) EvalDurably(ctx context.Context, s holdfast.Script, keys, args []string, want holdfast.Durability) (string, holdfast.Reached, error) {
+	client, err := d.hands.client(ctx)
+	if err != nil {
+		return "", holdfast.Reached{}, err
+	}
+	var reply string
+	var reached holdfast.Reached
+	_ = client.Dedicated(func(one rueidis.DedicatedClient) error {
+		if reply, reached, err = evalDurably(ctx, client, one, words(client, "evalsha", s.SHA1, keys, args), want); isReply(err, "NOSCRIPT") {
+			reply, reached, err = evalDurably(ctx, client, one, words(client, "eval", s.Source, keys, args), want)
+		}
+		return err
+	})
+	if reply == "" && (isReply(err, "MOVED") || isReply(err, "ASK")) {
+		// It was not carried out; by the next try the client knows the new node.
+		return "", reached, holdfast.ReplyError("TRYAGAIN " + err.Error())
+	}
+	d.orient(client, err)
+	return reply, reached, convert(err)
+}
+
+func evalDurably(ctx context.Context, client rueidis.Client, one rueidis.DedicatedClient, eval rueidis.Completed, want holdfast.Durability) (text string, reached holdfast.Reached, err error) {
+	replicas, timeout := strconv.Itoa(want.Replicas), strconv.FormatInt(want.Timeout.Milliseconds(), 10)
+	wait := client.B().Arbitrary("WAIT", replicas, timeout).Build()
+	if want.Fsync {
+		wait = client.B().Arbitrary("WAITAOF", "1", replicas, timeout).Build()
+	}
+	results := one.DoMulti(ctx, eval, wait)
+	if text, err = results[0].ToString(); err != nil {
+		return "", reached, err
+	}
+	if !want.Fsync {
+		n, err := results[1].AsInt64()
+		reached.Replicas = int(n)
+		return text, reached, err
+	}
+	counts, err := results[1].AsIntSlice()
+	if err == nil && len(counts) != 2 {
+		err = fmt.Errorf("the reply to WAITAOF has %d numbers", len(counts))
+	}
+	if err != nil {
+		return text, reached, err
+	}
+	reached.Master, reached.Replicas = counts[0] > 0, int(counts[1])
+	return text, reached, nil
+}
+
+// isReply reports whether an error is one that the server sent, with that first word.
+func isReply(err error, word string) bool {
+	sent, ok := rueidis.IsRedisErr(err)
+	return ok && strings.HasPrefix(sent.Error(), word)
+}
+
+// convert tells errors that the server sent from those of the way to it.
+func convert(err error) error {
+	if err == nil {
+		return nil
+	}
+	if sent, ok := rueidis.IsRedisErr(err); ok && !sent.IsNil() {
+		return holdfast.ReplyError(sent.Error())
+	}
+	var op *net.OpError
+	if errors.As(err, &op) && op.Op == "dial" || errors.Is(err, rueidis.ErrNoSlot) {
+		return fmt.Errorf("%w: %w", holdfast.ErrNotSent, err)
+	}
+	return err
+}
+
+// Probe uses HELLO, which every user may send, and TIME, which every script sends.
+func (d *driver) Probe(ctx context.Context) (holdfast.ServerInfo, error) {
+	client, err := d.hands.client(ctx)
+	if err != nil {
+		return holdfast.ServerInfo{}, err
+	}
+	field, err := hello(ctx, client)
+	if err != nil {
+		return holdfast.ServerInfo{}, convert(err)
+	}
+	now, err := client.Do(ctx, client.B().Time().Build()).AsIntSlice()
+	if err == nil && len(now) != 2 {
+		err = fmt.Errorf("the reply to TIME has %d numbers", len(now))
+	}
+	if err != nil {
+		return holdfast.ServerInfo{}, convert(err)
+	}
+	return holdfast.ServerInfo{
+		Server:  field["server"],
+		Version: field["version"],
+		Cluster: field["mode"] == "cluster",
+		Time:    now[0]*1e6 + now[1],
+	}, nil
+}
+
+// hello asks a server what it is.
+func hello(ctx context.Context, client rueidis.Client) (map[string]string, error) {
+	reply, err := client.Do(ctx, client.B().Arbitrary("HELLO").Build()).ToAny()
+	if err != nil {
+		return nil, err
+	}
+	field := map[string]string{}
+	switch reply := reply.(type) {
+	case map[string]any: // RESP3
+		for k, v := range reply {
+			field[k] = fmt.Sprint(v)
+		}
+	case []any: // RESP2
+		for i := 0; i+1 < len(reply); i += 2 {
+			field[fmt.Sprint(reply[i])] = fmt.Sprint(reply[i+1])
+		}
+	}
+	return field, nil
+}
+
+func (d *driver) Addr() string {
+	if d.option.Sentinel.MasterSet == "" {
+		return strings.Join(d.option.InitAddress, ",")
+	}
+	d.hands.mu.Lock()
+	client := d.hands.present
+	d.hands.mu.Unlock()
+	master := ""
+	if client != nil {
+		for master = range client.Nodes() {
+		}
+	}
+	return cmp.Or(master, "the master that Sentinel names")
+}
+
+func (d *driver) Close() error {
+	d.stopping.Lock()
+	d.stop()
+	d.stopping.Unlock()
+	d.background.Wait()
+	d.hands.close()
+	d.ears.close()
+	return nil
+}
+
+// refused is a driver that cannot be used.
+type refused struct{ err error }
+
+// Unusable tells holdfast.New why.
+func (r refused) Unusable() error { return r.err }
+
+func (r refused) Eval(context.Context, holdfast.Script, []string, []string, bool) (string, error) {
+	return "", r.err
+}
+
+func (r refused) EvalDurably(context.Context, holdfast.Script, []string, []string, holdfast.Durability) (string, holdfast.Reached, error) {
+	return "", holdfast.Reached{}, r.err
+}
+
+func (r refused) Subscribe(string, bool, holdfast.Sink) holdfast.Subscription { return closed{} }
+
+func (r refused) Probe(context.Context) (holdfast.ServerInfo, error) {
+	return holdfast.ServerInfo{}, r.err
+}
+
+func (r refused) Addr() string { return "" }
+
+func (r refused) Close() error { return nil }
+
+// closed is a subscription that never was.
+type closed struct{}
+
+func (closed) Close() {}

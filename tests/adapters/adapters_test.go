@@ -1,0 +1,271 @@
+// Package adapters runs the drivers' conformance suite, and what only real servers behind
+// proxies, Clusters and sentinels show, with every adapter.
+package adapters
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/rueidis"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/holdfastgoredis"
+	"github.com/holdfast-go/holdfast/holdfastrueidis"
+	"github.com/holdfast-go/holdfast/holdfasttest"
+	"github.com/holdfast-go/holdfast/tests/backend"
+	"github.com/holdfast-go/holdfast/tests/proxy"
+	"github.com/holdfast-go/holdfast/tests/server"
+)
+
+// dialer makes a connection to the one server that there is.
+type dialer func(ctx context.Context) (net.Conn, error)
+
+// adapter makes drivers, over clients as a program would make them.
+type adapter struct {
+	single   func(t *testing.T, protocol int, dial dialer) holdfast.Driver
+	cluster  func(t *testing.T, addrs []string) holdfast.Driver
+	sentinel func(t *testing.T, master, sentinel string) holdfast.Driver
+}
+
+var adapters = map[string]adapter{
+	"go-redis": {
+		single: func(t *testing.T, protocol int, dial dialer) holdfast.Driver {
+			return goRedis(t, redis.NewClient(&redis.Options{
+				Addr: "the server", Protocol: protocol, MaxRetries: 5,
+				Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) },
+			}))
+		},
+		cluster: func(t *testing.T, addrs []string) holdfast.Driver {
+			return goRedis(t, redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs}))
+		},
+		sentinel: func(t *testing.T, master, sentinel string) holdfast.Driver {
+			return goRedis(t, redis.NewFailoverClient(&redis.FailoverOptions{MasterName: master, SentinelAddrs: []string{sentinel}}))
+		},
+	},
+	"rueidis": {
+		single: func(_ *testing.T, protocol int, dial dialer) holdfast.Driver {
+			return holdfastrueidis.New(rueidis.ClientOption{
+				InitAddress: []string{"the server"}, AlwaysRESP2: protocol == 2,
+				DialCtxFn: func(ctx context.Context, _ string, _ *net.Dialer, _ *tls.Config) (net.Conn, error) { return dial(ctx) },
+			})
+		},
+		cluster: func(_ *testing.T, addrs []string) holdfast.Driver {
+			return holdfastrueidis.New(rueidis.ClientOption{InitAddress: addrs})
+		},
+		sentinel: func(_ *testing.T, master, sentinel string) holdfast.Driver {
+			return holdfastrueidis.New(rueidis.ClientOption{InitAddress: []string{sentinel}, Sentinel: rueidis.SentinelOption{MasterSet: master}})
+		},
+	},
+}
+
+// goRedis is a driver over a client that is closed with the test.
+func goRedis(t *testing.T, rdb redis.UniversalClient) holdfast.Driver {
+	t.Cleanup(func() { _ = rdb.Close() })
+	return holdfastgoredis.New(rdb)
+}
+
+// each runs a test with every adapter.
+func each(t *testing.T, f func(t *testing.T, a adapter)) {
+	for name, a := range adapters {
+		t.Run(name, func(t *testing.T) { f(t, a) })
+	}
+}
+
+// to dials an address.
+func to(addr string) dialer {
+	return func(ctx context.Context) (net.Conn, error) { return new(net.Dialer).DialContext(ctx, "tcp", addr) }
+}
+
+// client is one over a driver, closed with the test.
+func client(t *testing.T, d holdfast.Driver) *holdfast.Client {
+	t.Helper()
+	c, err := holdfast.New(d, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	backend.CloseWith(t, c)
+	return c
+}
+
+// peer is a client that does not use the driver.
+type peer struct {
+	t   *testing.T
+	rdb redis.UniversalClient
+}
+
+func (p peer) Do(args ...string) (string, error) {
+	words := make([]any, len(args))
+	for i, a := range args {
+		words[i] = a
+	}
+	reply, err := p.rdb.Do(p.t.Context(), words...).Result()
+	return fmt.Sprint(reply), err
+}
+
+func TestConformance(t *testing.T) {
+	each(t, func(t *testing.T, a adapter) {
+		for _, protocol := range []int{2, 3} {
+			t.Run(fmt.Sprint("RESP", protocol), func(t *testing.T) {
+				backend.Each(t, func(t *testing.T, b *backend.Backend) {
+					holdfasttest.RunDriver(t, func(t *testing.T) holdfast.Driver { return a.single(t, protocol, b.Dial) }, peer{t, b.Redis(t)})
+				})
+			})
+		}
+	})
+}
+
+// A script whose reply is lost is not sent again behind our back: it could act twice.
+func TestScriptIsSentOnce(t *testing.T) {
+	each(t, func(t *testing.T, a adapter) {
+		s := server.Start(t, server.One(t))
+		p := proxy.New(t, s.Addr())
+		d := a.single(t, 3, to(p.Addr()))
+		t.Cleanup(func() { _ = d.Close() })
+		count := holdfast.NewScript("return tostring(redis.call('INCR', KEYS[1]))")
+		for _, urgent := range []bool{false, true} {
+			key := fmt.Sprint("count-", urgent)
+			if _, err := d.Eval(t.Context(), count, []string{key}, nil, urgent); err != nil {
+				t.Fatal(err)
+			}
+			trap := p.LoseReply(proxy.Containing("evalsha", key), proxy.Cut)
+			_, err := d.Eval(t.Context(), count, []string{key}, nil, urgent)
+			if err == nil || errors.Is(err, holdfast.ErrNotSent) {
+				t.Errorf("urgent %v: the reply was lost, and Eval says %v", urgent, err)
+			}
+			trap.Wait(t)
+			if n, err := s.Do("GET", key); err != nil || n != "2" {
+				t.Errorf("urgent %v: the script ran %v times (%v), want 2", urgent, n, err)
+			}
+		}
+	})
+}
+
+// What waits for replicas is sent with the script, and the script counts whatever becomes of
+// that.
+func TestEvalDurably(t *testing.T) {
+	each(t, func(t *testing.T, a adapter) {
+		s := server.Start(t, server.One(t))
+		d := a.single(t, 3, to(s.Addr()))
+		t.Cleanup(func() { _ = d.Close() })
+		count := holdfast.NewScript("return tostring(redis.call('INCR', KEYS[1]))")
+		for want := range 2 { // not loaded, and loaded
+			reply, reached, err := d.EvalDurably(t.Context(), count, []string{"n"}, nil, holdfast.Durability{Replicas: 1, Timeout: 10 * time.Millisecond})
+			if reply != fmt.Sprint(want+1) || reached.Replicas != 0 || err != nil {
+				t.Errorf("the reply is %q, reached are %+v, %v", reply, reached, err)
+			}
+		}
+		if n, err := s.Do("GET", "n"); err != nil || n != "2" {
+			t.Errorf("the script ran %v times (%v), want 2", n, err)
+		}
+		// No fsync can be waited for where there is no append-only file.
+		reply, _, err := d.EvalDurably(t.Context(), count, []string{"n"}, nil, holdfast.Durability{Fsync: true, Timeout: 10 * time.Millisecond})
+		var sent holdfast.ReplyError
+		if reply != "3" || !errors.As(err, &sent) {
+			t.Errorf("the reply is %q, %v", reply, err)
+		}
+	})
+}
+
+// A connection whose other end is gone without a word is given up.
+func TestHangingConnectionIsGivenUp(t *testing.T) {
+	each(t, func(t *testing.T, a adapter) {
+		s := server.Start(t, server.One(t))
+		p := proxy.New(t, s.Addr())
+		c := client(t, a.single(t, 3, to(p.Addr())))
+		lease := backend.Acquire(t, c.Mutex("a", holdfast.TTL(20*time.Second)))
+		trap := p.LoseReply(proxy.Containing("evalsha"), proxy.Hang)
+		if err := lease.Extend(t.Context(), time.Minute); err != nil {
+			t.Errorf("Extend: %v", err)
+		}
+		trap.Wait(t)
+		backend.Release(t, lease)
+	})
+}
+
+func TestCluster(t *testing.T) {
+	each(t, func(t *testing.T, a adapter) {
+		for _, bin := range server.Binaries(t) {
+			t.Run(bin.Name, func(t *testing.T) {
+				nodes := server.StartCluster(t, bin, 3)
+				var addrs []string
+				for _, n := range nodes {
+					addrs = append(addrs, n.Addr())
+				}
+				for i := range 20 { // names in slots of all masters
+					name := fmt.Sprint("job-", i)
+					here, there := client(t, a.cluster(t, addrs)), client(t, a.cluster(t, addrs))
+					lease := backend.Acquire(t, here.Mutex(name))
+					next := backend.Start(t, there.Mutex(name))
+					backend.Waiters(t, here.Mutex(name), 1)
+					backend.Release(t, lease)
+					second := backend.Receive(t, next)
+					if second.Token() <= lease.Token() {
+						t.Fatalf("%s: %v follows fence %d", name, second, lease.Token())
+					}
+					backend.Release(t, second)
+				}
+			})
+		}
+	})
+}
+
+func TestSentinel(t *testing.T) {
+	each(t, func(t *testing.T, a adapter) {
+		g := server.StartSentinel(t, server.One(t))
+		c := client(t, a.sentinel(t, g.Name, g.Sentinel.Addr()))
+		lease := backend.Acquire(t, c.Mutex("a"))
+		if _, err := g.Master.Do("GET", "holdfast:{a}"); err != nil {
+			t.Error(err)
+		}
+		backend.Release(t, lease)
+	})
+}
+
+// A connection to a server that is a replica by now is given up: every other that is
+// made leads to the master, but that one would be used again and again. What such a
+// server says of locks is not believed.
+func TestMasterThatWasDemotedIsLeft(t *testing.T) {
+	kinds := map[string]func(c *holdfast.Client, name string) *holdfast.Lock{
+		"mutex":     func(c *holdfast.Client, name string) *holdfast.Lock { return c.Mutex(name) },
+		"semaphore": func(c *holdfast.Client, name string) *holdfast.Lock { return c.Semaphore(name, 1).Lock },
+	}
+	each(t, func(t *testing.T, a adapter) {
+		for _, bin := range server.Binaries(t) {
+			for kind, lock := range kinds {
+				t.Run(bin.Name+"/"+kind, func(t *testing.T) {
+					old, heir := server.Start(t, bin), server.Start(t, bin)
+					follow := func(s *server.Server, host, port string) {
+						t.Helper()
+						if _, err := s.Do("REPLICAOF", host, port); err != nil {
+							t.Fatal(err)
+						}
+					}
+					host, port, _ := net.SplitHostPort(old.Addr())
+					follow(heir, host, port)
+					var master atomic.Pointer[server.Server]
+					master.Store(old)
+					c := client(t, a.single(t, 3, func(ctx context.Context) (net.Conn, error) { return to(master.Load().Addr())(ctx) }))
+					held := backend.Acquire(t, lock(c, "held"))
+					backend.Release(t, backend.Acquire(t, lock(c, "other"))) // all of the client's connections are there
+					old.AwaitInStep()
+					follow(heir, "NO", "ONE")
+					follow(old, "127.0.0.1", "1") // where nobody is: it knows only what was
+					master.Store(heir)
+
+					backend.Release(t, backend.Acquire(t, lock(c, "a")))
+					if err := held.Extend(t.Context(), time.Minute); err != nil {
+						t.Errorf("Extend: %v", err)
+					}
+					backend.Release(t, held)
+				})
+			}
+		}
+	})
+}

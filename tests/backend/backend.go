@@ -137,11 +137,25 @@ func (b *Backend) Client(tb testing.TB, cfg *holdfast.Config, change ...func(*re
 // nothing is said, or "rueidis". Not those of tests that are about one adapter.
 const envAdapter = "HOLDFAST_TEST_ADAPTER"
 
+// Rueidis reports whether clients of the tests have that adapter.
+func Rueidis(tb testing.TB) bool {
+	tb.Helper()
+	switch adapter := os.Getenv(envAdapter); adapter {
+	case "", "go-redis":
+		return false
+	case "rueidis":
+		return true
+	default:
+		tb.Fatalf("%s=%q: want go-redis or rueidis", envAdapter, adapter)
+		return false
+	}
+}
+
 // NeedsManyConnections skips a test that is about commands which do not wait for each other:
 // rueidis sends all of them over one connection, in order.
 func NeedsManyConnections(tb testing.TB) {
 	tb.Helper()
-	if os.Getenv(envAdapter) == "rueidis" {
+	if Rueidis(tb) {
 		tb.Skip("SKIPPED: with rueidis, commands share a connection")
 	}
 }
@@ -151,20 +165,17 @@ func NeedsManyConnections(tb testing.TB) {
 func Open(tb testing.TB, cfg *holdfast.Config, o *redis.Options) *holdfast.Client {
 	tb.Helper()
 	var d holdfast.Driver
-	switch adapter := os.Getenv(envAdapter); adapter {
-	case "", "go-redis":
-		rdb := redis.NewClient(o)
-		tb.Cleanup(func() { _ = rdb.Close() })
-		d = holdfastgoredis.New(rdb)
-	case "rueidis":
+	if Rueidis(tb) {
 		d = holdfastrueidis.New(rueidis.ClientOption{
 			InitAddress: []string{o.Addr}, Username: o.Username, Password: o.Password, SelectDB: o.DB,
 			DialCtxFn: func(ctx context.Context, _ string, _ *net.Dialer, _ *tls.Config) (net.Conn, error) {
 				return dial(ctx, o)
 			},
 		})
-	default:
-		tb.Fatalf("%s=%q: want go-redis or rueidis", envAdapter, adapter)
+	} else {
+		rdb := redis.NewClient(o)
+		tb.Cleanup(func() { _ = rdb.Close() })
+		d = holdfastgoredis.New(rdb)
 	}
 	c, err := holdfast.New(d, cfg)
 	if err != nil {

@@ -4,10 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/holdfastgoredis"
 	"github.com/holdfast-go/holdfast/tests/backend"
 	"github.com/holdfast-go/holdfast/tests/server"
 )
@@ -133,9 +130,7 @@ func TestWaitersDoNotSubscribeToReplicas(t *testing.T) {
 func TestRedirectedScriptsRunOnce(t *testing.T) {
 	each(t, func(t *testing.T, bin server.Binary) {
 		c := server.StartReplicatedCluster(t, bin, 3)
-		rdb := clusterOf(c)().(*redis.ClusterClient)
-		t.Cleanup(func() { _ = rdb.Close() })
-		d := holdfastgoredis.New(rdb)
+		d := clusterOf(c)(t)
 		t.Cleanup(func() { _ = d.Close() })
 		count := holdfast.NewScript("return tostring(redis.call('INCR', KEYS[1]))")
 		const key = "holdfast:{counted}"

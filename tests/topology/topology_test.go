@@ -14,38 +14,50 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/rueidis"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/holdfastgoredis"
+	"github.com/holdfast-go/holdfast/holdfastrueidis"
 	"github.com/holdfast-go/holdfast/internal/keys"
 	"github.com/holdfast-go/holdfast/tests/backend"
 	"github.com/holdfast-go/holdfast/tests/server"
 	"github.com/holdfast-go/holdfast/tests/soak"
 )
 
-// opener makes a go-redis client, as a program of its own would have it.
-type opener func() redis.UniversalClient
+// opener makes a driver with a client of its own, as another program would have it.
+type opener func(t *testing.T) holdfast.Driver
 
 // clusterOf opens clients that learn by themselves that slots have moved only after the
 // test: what happens meanwhile is the driver's doing.
 func clusterOf(c *server.Cluster) opener {
-	return func() redis.UniversalClient {
-		return redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Addrs(), ClusterStateReloadInterval: time.Hour})
+	return func(t *testing.T) holdfast.Driver {
+		if backend.Rueidis(t) {
+			return holdfastrueidis.New(rueidis.ClientOption{InitAddress: c.Addrs()})
+		}
+		return goRedis(t, redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Addrs(), ClusterStateReloadInterval: time.Hour}))
 	}
 }
 
 func sentinelsOf(g *server.Sentinels) opener {
-	return func() redis.UniversalClient {
-		return redis.NewFailoverClient(&redis.FailoverOptions{MasterName: g.Name, SentinelAddrs: g.Addrs()})
+	return func(t *testing.T) holdfast.Driver {
+		if backend.Rueidis(t) {
+			return holdfastrueidis.New(rueidis.ClientOption{InitAddress: g.Addrs(), Sentinel: rueidis.SentinelOption{MasterSet: g.Name}})
+		}
+		return goRedis(t, redis.NewFailoverClient(&redis.FailoverOptions{MasterName: g.Name, SentinelAddrs: g.Addrs()}))
 	}
+}
+
+// goRedis is a driver over a client that is closed with the test.
+func goRedis(t *testing.T, rdb redis.UniversalClient) holdfast.Driver {
+	t.Cleanup(func() { _ = rdb.Close() })
+	return holdfastgoredis.New(rdb)
 }
 
 // client returns a holdfast client with connections of its own.
 func (open opener) client(t *testing.T, cfg *holdfast.Config) *holdfast.Client {
 	t.Helper()
-	rdb := open()
-	t.Cleanup(func() { _ = rdb.Close() })
-	c, err := holdfast.New(holdfastgoredis.New(rdb), cfg)
+	c, err := holdfast.New(open(t), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,6 +17,7 @@ require (
 replace (
 	github.com/holdfast-go/holdfast => ..
 	github.com/holdfast-go/holdfast/holdfastgoredis => ../holdfastgoredis
+	github.com/holdfast-go/holdfast/holdfastrueidis => ../holdfastrueidis
 	github.com/holdfast-go/holdfast/holdfasttest => ../holdfasttest
 	github.com/holdfast-go/holdfast/tests => ../tests
 )

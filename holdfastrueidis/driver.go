@@ -41,8 +41,9 @@ func New(o rueidis.ClientOption) holdfast.Driver {
 		return refused{errors.New("rueidis.ClientOption.ReplicaOnly cannot be used for locks: replicas do not grant them")}
 	}
 	o.DisableRetry, o.DisableCache = true, true
-	o.SendToReplicas, o.ReadNodeSelector, o.ReplicaSelector, o.Standalone.ReplicaAddress = nil, nil, nil, nil
-	o.EnableReplicaAZInfo = false
+	if o.SendToReplicas != nil { // without it other options would be refused
+		o.SendToReplicas = func(rueidis.Completed) bool { return false }
+	}
 	o.ConnLifetime = 0
 	if o.Dialer.KeepAlive == 0 {
 		o.Dialer.KeepAlive = time.Second

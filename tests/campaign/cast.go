@@ -36,6 +36,7 @@ type records struct {
 	accesses   []worker.Access
 	failures   []worker.Failure
 	calls      []worker.Call
+	steps      []worker.Step
 	extensions int
 	ended      []worker.Ended
 	races      []string // reports of the race detector
@@ -120,6 +121,8 @@ func (m *member) take(kind byte, text []byte) (err error) {
 		r.extensions++
 	case worker.CallLine:
 		err = add(&r.calls, text)
+	case worker.StepLine:
+		err = add(&r.steps, text)
 	case worker.StartedLine:
 		close(p.started)
 	case worker.DrainedLine:
@@ -323,19 +326,30 @@ func (c *cast) close() {
 }
 
 // latestCalls returns the calls of all processes, each as it was told of at last.
-func (r *records) latestCalls() (all []worker.Call) {
-	type id struct {
-		process int
-		id      uint64
-	}
-	at := map[id]int{}
-	for _, c := range r.calls {
-		i, known := at[id{c.Process, c.ID}]
+func (r *records) latestCalls() []worker.Call {
+	return latest(r.calls, func(c worker.Call) source { return source{c.Process, c.ID} })
+}
+
+// latestSteps are the same of what was asked of latches and barriers.
+func (r *records) latestSteps() []worker.Step {
+	return latest(r.steps, func(s worker.Step) source { return source{s.Process, s.ID} })
+}
+
+// source tells apart what processes tell of.
+type source struct {
+	process int
+	id      uint64
+}
+
+func latest[T any](list []T, id func(T) source) (all []T) {
+	at := map[source]int{}
+	for _, x := range list {
+		i, known := at[id(x)]
 		if !known {
 			i = len(all)
-			at[id{c.Process, c.ID}], all = i, append(all, c)
+			at[id(x)], all = i, append(all, x)
 		}
-		all[i] = c
+		all[i] = x
 	}
 	return all
 }

@@ -22,6 +22,8 @@ const (
 	Race       Rule = "data race"       // in a process that was built to find them
 	StaleWrite Rule = "stale write"     // accepted after a later holder's access
 	Counting   Rule = "once"            // which runs of a job count
+	Counted    Rule = "latch"           // counts that no order explains
+	Phases     Rule = "barrier"         // who passed which phase
 )
 
 // Finding is a violation.

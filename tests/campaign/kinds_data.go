@@ -8,8 +8,8 @@ import (
 
 // What happens to the server's data, its clock, and by other programs.
 var dataKinds = []*Kind{
-	{Name: "queue-deleted", Waiting: true, HidesQueue: true, Slow: true, Do: func(s *Scene) { s.delete(s.lock().Queue) }},
-	{Name: "queue-wrong-type", HidesQueue: true, Slow: true, Do: func(s *Scene) {
+	{Name: "queue-deleted", Waiting: true, HidesQueue: true, LosesQueue: true, Slow: true, Do: func(s *Scene) { s.delete(s.lock().Queue) }},
+	{Name: "queue-wrong-type", HidesQueue: true, LosesQueue: true, Slow: true, Do: func(s *Scene) {
 		queue := s.lock().Queue
 		s.do("SET", queue, "no queue", "PX", 2000)
 		s.sleep(s.brief())

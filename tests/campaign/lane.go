@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -188,7 +189,9 @@ func (l *lane) perform(ctx context.Context, h *harness, r *Record) {
 	r.FaultsOver = history.Now()
 	r.Stuck = l.cast.drain(p.patience(), func() []string { return l.state(p) })
 	if r.Stuck == nil {
-		r.Left = leftovers(func() []string { return l.eachNode(func(n *node) []string { return n.keys(h, p) }) })
+		r.Left = leftovers(func() []string {
+			return l.eachNode(func(n *node) []string { return n.keys(h, p, l.cfg.Subject.Stays()) })
+		})
 		r.Stuck = l.cast.end()
 	}
 	if r.Stuck == nil {
@@ -279,8 +282,9 @@ func (n *node) channels() []string {
 }
 
 // keys returns the keys that are not to be there once all leases have ended: while
-// their clients live, who take back in the background what was not answered.
-func (n *node) keys(h *harness, p *Plan) (left []string) {
+// their clients live, who take back in the background what was not answered. Keys of locks
+// that stay are to have no holds.
+func (n *node) keys(h *harness, p *Plan, stays bool) (left []string) {
 	var jumps time.Duration
 	if p.has(func(k *Kind) bool { return k.Breaks == ClockRun }) {
 		jumps = 2 * longestJump
@@ -311,6 +315,7 @@ func (n *node) keys(h *harness, p *Plan) (left []string) {
 		case ttl == int64(-2): // gone meanwhile
 		case isQueue && err == nil && rest > 0 && (waiters == int64(0) || orphans) && rest <= time.Minute+jumps:
 		case !isQueue && rest > 0 && (orphans || p.has(isStranger)) && rest <= 2*p.LongestTTL+jumps:
+		case !isQueue && rest > 0 && stays && rest <= 24*time.Hour+jumps && (orphans || !n.isHeld(k)):
 		default:
 			value := n.value(k)
 			members, _ := n.Do("ZRANGE", k, 0, -1, "WITHSCORES")
@@ -340,6 +345,23 @@ func (n *node) value(key any) any {
 		value, _ = n.Do("HGETALL", key)
 	}
 	return value
+}
+
+// isHeld reports whether a lock that several may hold has holds whose time is not over.
+func (n *node) isHeld(key any) bool {
+	now, err1 := n.Do("TIME")
+	fields, err2 := n.Do("HVALS", key)
+	clock, ok1 := now.([]any)
+	values, ok2 := fields.([]any)
+	if err1 != nil || err2 != nil || !ok1 || !ok2 || len(clock) != 2 {
+		return true
+	}
+	micros, _ := strconv.ParseInt(fmt.Sprintf("%s%06s", clock...), 10, 64)
+	return slices.ContainsFunc(values, func(v any) bool {
+		parts := strings.SplitN(fmt.Sprint(v), ":", 5) // EXPIRY:WEIGHT:FENCE:GRANTED:INFO
+		expiry, err := strconv.ParseInt(parts[0], 10, 64)
+		return len(parts) == 5 && err == nil && expiry > micros
+	})
 }
 
 func isStranger(k *Kind) bool { return k.Name == "stranger" }

@@ -126,8 +126,9 @@ func (b *ledger) keep(r *Record, e *Entry) string {
 		Accesses []worker.Access  `json:"accesses"`
 		Failures []worker.Failure `json:"failures"`
 		Calls    []worker.Call    `json:"calls,omitempty"`
+		Steps    []worker.Step    `json:"steps,omitempty"`
 		Ended    []worker.Ended   `json:"ended"`
-	}{r, r.accesses, r.failures, r.latestCalls(), r.ended}
+	}{r, r.accesses, r.failures, r.latestCalls(), r.latestSteps(), r.ended}
 	record, err1 := json.MarshalIndent(all, "", " ")
 	text := e.Replayed() + "\n\n"
 	for _, f := range e.Findings {

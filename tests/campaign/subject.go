@@ -36,6 +36,8 @@ type Subject interface {
 	Judge(v *Verdict, r *Record)
 	// HasExactKeys reports whether the lock can be shared with programs that know only SET.
 	HasExactKeys() bool
+	// Stays reports whether the lock's key stays when nobody has a lease of it.
+	Stays() bool
 	// Queue is the key of the queue of the lock with that key.
 	Queue(key string) string
 	// Model is the lock as a sequential object, whose operations are Taken and Given.
@@ -53,7 +55,7 @@ type (
 )
 
 // Subjects are all kinds of locks.
-var Subjects = []Subject{Mutex{}, ReadWrite{}, Permits{}, Owned{}, Multi{}, Once{}, Election{}, Quorum{}}
+var Subjects = []Subject{Mutex{}, ReadWrite{}, Permits{}, Owned{}, Multi{}, Once{}, Election{}, Quorum{}, Latch{}, Barrier{}}
 
 // alone is what is common to locks that stand on one server, with a queue.
 type alone struct{}
@@ -67,6 +69,8 @@ func (alone) Prepare(*Plan) {}
 func (alone) Finally(*Plan) []worker.Want { return nil }
 
 func (alone) Judge(*Verdict, *Record) {}
+
+func (alone) Stays() bool { return false }
 
 // Mutex is the exclusive lock.
 type Mutex struct{ alone }

@@ -21,6 +21,8 @@ func (r *routine) ask(w Want) attempts {
 			a.Share(w.Take)
 		case Owned:
 			a.Share(w.Owner)
+		case Joining, Meeting:
+			a.Share(1)
 		}
 		all = append(all, a)
 	}

@@ -68,6 +68,26 @@ type Elections interface {
 	Lead(ctx context.Context, w Want, lead func(Lease) (again bool)) error
 }
 
+// Crowds are Locks at which parties wait for each other: latches and barriers.
+type Crowds interface {
+	// Join makes the caller a party, of a latch without waiting.
+	Join(ctx context.Context, w Want) (Party, error)
+	// CountDown, Reset, Wait and Count are those of a latch.
+	CountDown(ctx context.Context, w Want) error
+	Reset(ctx context.Context, w Want) error
+	Wait(ctx context.Context, w Want) error
+	Count(ctx context.Context, w Want) (int, error)
+	// Tell says what an error of these, or of a Party, tells of what was asked.
+	Tell(err error) Answer
+}
+
+// Party is the lease of a party.
+type Party interface {
+	Lease
+	CountDown(ctx context.Context) error                 // of a latch, which ends the lease
+	Await(ctx context.Context) (phase uint64, err error) // of a barrier
+}
+
 // Quorums are Locks on several servers.
 type Quorums interface {
 	// NeedAdmission reports whether nothing is granted until Admit, because most servers
@@ -90,6 +110,13 @@ const (
 	Job      Share = "job"      // the lock of a job that is run once in a window
 	Leading  Share = "leading"  // to be elected
 	Agreed   Share = "agreed"   // the lock of a quorum
+
+	Joining   Share = "joining"   // to be a latch's party, and to count down as that
+	Counting  Share = "counting"  // to count a latch down without joining it
+	Waiting   Share = "waiting"   // for a latch
+	Looking   Share = "looking"   // how far a latch is
+	Resetting Share = "resetting" // a latch
+	Meeting   Share = "meeting"   // to be a barrier's party, for some phases
 )
 
 // Names are the names of the locks that are wanted.
@@ -117,4 +144,5 @@ type Want struct {
 	Window      time.Duration `json:"window,omitempty"`       // of a job
 	Slots       bool          `json:"slots,omitempty"`        // its windows have names
 	NodeTimeout time.Duration `json:"node_timeout,omitempty"` // of a quorum
+	Parties     int           `json:"parties,omitempty"`      // of a latch or a barrier
 }

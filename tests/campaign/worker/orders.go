@@ -58,6 +58,7 @@ const (
 	FailureLine = 'f' // a Failure
 	ExtendLine  = 'x' // an Extension
 	CallLine    = 'c' // a Call
+	StepLine    = 'p' // a Step
 	StartedLine = 's' // {}
 	DrainedLine = 'd' // {}
 	EndedLine   = 'z' // an Ended

@@ -24,6 +24,7 @@ type part struct {
 	running  sync.WaitGroup
 	accesses atomic.Uint64
 	calls    atomic.Uint64
+	steps    atomic.Uint64
 
 	mu      sync.Mutex
 	locks   Locks

@@ -57,6 +57,18 @@ func (r *routine) get(ctx context.Context, w Want) error {
 		return r.job(ctx, w, slot)
 	case Leading:
 		return r.lead(ctx, w)
+	case Joining:
+		return r.takePart(ctx, w)
+	case Counting:
+		return r.countDown(ctx, w)
+	case Waiting:
+		return r.wait(ctx, w)
+	case Looking:
+		return r.look(ctx, w)
+	case Resetting:
+		return r.reset(ctx, w)
+	case Meeting:
+		return r.meet(ctx, w)
 	}
 	return r.acquire(ctx, w)
 }

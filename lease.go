@@ -36,6 +36,7 @@ type Lease struct {
 	released  bool          // nothing is left to release
 	releasing chan struct{} // closed when the release under way is answered; nil if none is
 	unsure    bool          // a release that was not answered may have been carried out
+	missed    error         // of the release, when the server knew the lease no more
 }
 
 // Name returns the lock's name; of Multi, all names, with commas between them.
@@ -274,12 +275,13 @@ func (l *Lease) release(ctx context.Context, how ending) error {
 	l.released = true
 	switch {
 	case a.Word != "gone":
-		return nil
 	case l.unsure:
-		return &ServerError{Op: "release", Name: l.Name(), Server: c.driver.Addr(), ambiguous: true, Kind: ErrUnavailable,
+		l.missed = &ServerError{Op: "release", Name: l.Name(), Server: c.driver.Addr(), ambiguous: true, Kind: ErrUnavailable,
 			Err: errors.New("an earlier try was not answered; the lock is no longer this lease's, which that try may have brought about")}
+	default:
+		l.missed = &LostError{Name: l.Name(), Reason: LossTaken}
 	}
-	return &LostError{Name: l.Name(), Reason: LossTaken}
+	return l.missed
 }
 
 // giveUp passes the lease on within the process if it may, which is all then; or ends
@@ -295,11 +297,13 @@ func (l *Lease) giveUp(patient bool, how ending) (first <-chan struct{}, over bo
 	if lost, ok := l.ended.(*LostError); ok && g.over {
 		return nil, true, lost
 	}
-	if l.released {
-		if how == hasCountedDown && g.from.ending != hasCountedDown {
-			return nil, true, ErrReleased
-		}
+	switch {
+	case l.released && how != hasCountedDown:
 		return nil, true, nil
+	case l.released && g.from.ending != hasCountedDown:
+		return nil, true, ErrReleased
+	case l.released:
+		return nil, true, l.missed
 	}
 	if l.releasing != nil {
 		return l.releasing, false, nil

@@ -88,6 +88,44 @@ func TestCountDownsThatAreRepeated(t *testing.T) {
 	left(t, l, 9)
 }
 
+// A party that does not know whether it counts, or knows that it does not, is not told that it
+// does when it asks again.
+func TestCountDownsThatCameTooLate(t *testing.T) {
+	t.Parallel()
+	b := backend.One(t)
+	p := proxy.New(t, b.Server.Addr())
+	c, other := through(t, p, impatient), b.Client(t, nil)
+	l, seen := c.Latch("a", 2, holdfast.TTL(time.Minute)), other.Latch("a", 2)
+	join := func() *holdfast.LatchParty {
+		party, err := l.Join(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return party
+	}
+	if err := join().CountDown(t.Context()); err != nil { // the server has the scripts from now on
+		t.Fatal(err)
+	}
+	for what, lost := range map[string]bool{"it does not know": true, "it knows": false} {
+		party := join()
+		if err := seen.Reset(t.Context()); err != nil { // which it is not told yet
+			t.Fatal(err)
+		}
+		if lost {
+			p.LoseReply(running(script.ShareRelease, "a"), proxy.Cut)
+		}
+		first := party.CountDown(t.Context())
+		again := party.CountDown(t.Context())
+		if first == nil || first != again || holdfast.Ambiguous(first) != lost || errors.Is(first, holdfast.ErrLost) == lost {
+			t.Errorf("%s: CountDown: %v; again: %v", what, first, again)
+		}
+		if err := party.Release(t.Context()); err != nil {
+			t.Errorf("%s: Release: %v", what, err)
+		}
+		left(t, seen, 2)
+	}
+}
+
 // Who could not join, because the reply was lost, is no party: nothing is counted for it.
 func TestJoinThatFails(t *testing.T) {
 	t.Parallel()

@@ -161,6 +161,10 @@ func (p *Plan) has(property func(*Kind) bool) bool {
 	return false
 }
 
+// longestLook is when those look for themselves who wait at a latch or a barrier, and have not
+// been notified.
+const longestLook = 31 * time.Second
+
 // patience is how long a waiter may have to wait once the faults have ended and nothing
 // new begins. A lock without an owner expires; a notification that was lost is made up
 // for by a look, 2 s times the rank later, at most 20% more; a subscription is up again
@@ -175,6 +179,9 @@ func (p *Plan) patience() time.Duration {
 	}
 	if p.Mode == Strict { // its quarantines
 		extra += time.Duration(len(p.Faults)) * p.Processes[0].MaxTTL
+	}
+	if p.Processes[0].Finally != nil && p.Processes[0].Finally[0].Parties > 0 && p.has(func(k *Kind) bool { return k.Slow }) {
+		extra += longestLook
 	}
 	looks := time.Duration(len(p.Processes)+1) * 2400 * time.Millisecond
 	for _, want := range p.Processes[0].Finally { // that of one process after that of another

@@ -109,7 +109,7 @@ type arrival struct {
 type barrier struct {
 	name    string
 	parties []*party
-	unheard []worker.Step // calls of Join that brought no lease
+	joins   []worker.Step // also those that brought no lease
 }
 
 func barrierOf(name string, steps []worker.Step) *barrier {
@@ -121,8 +121,8 @@ func barrierOf(name string, steps []worker.Step) *barrier {
 		p := parties[source{s.Process, s.Party}]
 		switch s.Do {
 		case worker.Join:
+			b.joins = append(b.joins, s)
 			if s.Outcome != worker.Achieved {
-				b.unheard = append(b.unheard, s)
 				continue
 			}
 			p = &party{join: s}
@@ -249,7 +249,7 @@ func (b *barrier) judgeCauses(v *Verdict) {
 
 // hasCause reports whether somebody can have broken a phase.
 func (b *barrier) hasCause(a arrival, since int64) bool {
-	if a.died && slices.ContainsFunc(b.unheard, func(s worker.Step) bool { return s.Outcome != worker.Full && s.Begun < a.to }) {
+	if a.died && slices.ContainsFunc(b.joins, func(s worker.Step) bool { return s.Begun < a.to && ghosts(s, false) > 0 }) {
 		return true
 	}
 	return slices.ContainsFunc(b.parties, func(p *party) bool {
@@ -260,7 +260,7 @@ func (b *barrier) hasCause(a arrival, since int64) bool {
 		case a.died:
 			return !left && p.over() < a.to
 		}
-		// A release that was not answered may be carried out later.
-		return p.end.ID != 0 && p.end.Begun < a.to && (p.end.Outcome == worker.Unsure || left && p.end.Ended > since)
+		// A release that failed is tried again later.
+		return p.end.ID != 0 && p.end.Begun < a.to && (!left && p.end.Outcome != worker.Lost || left && p.end.Ended > since)
 	})
 }

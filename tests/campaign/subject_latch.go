@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/anishathalye/porcupine"
@@ -77,10 +78,9 @@ func (Latch) Judge(v *Verdict, r *Record) {
 	if r.Plan.has(func(k *Kind) bool { return k.Breaks != None || k.LosesQueue }) {
 		return
 	}
-	orphans := r.Plan.has(func(k *Kind) bool { return k.Orphans })
 	for name, steps := range byName(steps, func(s worker.Step) string { return s.Name }) {
 		judgeAnew(v, name, steps)
-		decide(v, Counted, name, latchModel(partiesOf(r.Plan, name)), latchOperations(steps, orphans))
+		decide(v, Counted, name, latchModel(partiesOf(r.Plan, name)), latchOperations(steps, r.Plan))
 	}
 }
 
@@ -104,7 +104,8 @@ type (
 	}
 	lateCount struct{} // a count-down that was not answered
 	lateReset struct{}
-	lateParty struct{} // whose Join brought no lease: it may be missing some day
+	lateSeat  struct{} // whose Join brought no lease: it may be a party for a while
+	lateParty struct{} // and be missing from the end of that lease on
 	lateEnd   struct { // of a party
 		party int
 		as    partyState
@@ -120,9 +121,29 @@ const (
 	mayCount            // or may have counted down
 )
 
-// latchOperations makes operations of steps. orphans says that a Join may be carried out again
-// when it has been answered.
-func latchOperations(steps []worker.Step, orphans bool) (all []porcupine.Operation) {
+// mayBeRepeated is the least time after which a request is sent again.
+const mayBeRepeated = int64(5 * time.Millisecond)
+
+// ghosts is how often a Join may have brought a lease that was over before anybody heard of it: for
+// each TTL that it takes, and when it brings none in the end. orphans says that it may be carried
+// out again when it has been answered.
+func ghosts(s worker.Step, orphans bool) int {
+	took := s.Ended - s.Begun
+	n := int(took / s.TTL)
+	switch {
+	case s.Ended == 0:
+		return 1
+	case s.Outcome == worker.Achieved:
+		return n
+	case s.Outcome == worker.Full && took < mayBeRepeated && !orphans:
+		return 0
+	}
+	return n + 1
+}
+
+// latchOperations makes operations of steps.
+func latchOperations(steps []worker.Step, p *Plan) (all []porcupine.Operation) {
+	calm, orphans := len(p.kinds) == 0, p.has(func(k *Kind) bool { return k.Orphans })
 	between := func(input any, from, to int64) {
 		all = append(all, porcupine.Operation{Input: input, Call: from, Return: to})
 	}
@@ -135,7 +156,14 @@ func latchOperations(steps []worker.Step, orphans bool) (all []porcupine.Operati
 	}
 	for i, s := range steps {
 		n := i + 1 // of the party, if it is one
-		answered := s.Outcome == worker.Achieved || s.Outcome == worker.Full && !orphans
+		// Who finds it full may find those of whom nobody has heard.
+		answered := s.Outcome == worker.Achieved || s.Outcome == worker.Full && calm
+		if s.Do == worker.Join {
+			for n := range ghosts(s, orphans) {
+				from(lateSeat{}, s.Begun)
+				from(lateParty{}, s.Begun+int64(n+1)*s.TTL)
+			}
+		}
 		switch {
 		case s.Do == worker.Join && s.Outcome == worker.Achieved:
 			between(latchStep{s, n}, s.Begun, s.Ended)
@@ -153,8 +181,6 @@ func latchOperations(steps []worker.Step, orphans bool) (all []porcupine.Operati
 			default:
 				from(lateEnd{n, mayGo}, end.Begun)
 			}
-		case s.Do == worker.Join && !answered:
-			from(lateParty{}, s.Begun)
 		case s.Do == worker.Count && s.Outcome == worker.Unsure:
 			from(lateCount{}, s.Begun)
 		case s.Do == worker.Reset && s.Outcome == worker.Unsure:
@@ -172,6 +198,7 @@ type latchState struct {
 	parties        string // that have joined: their numbers, as runes, times 3, and a partyState
 	// How many of what may come yet.
 	counts, resets, ghosts int
+	seats                  int // that may be taken by those of whom nobody has heard
 }
 
 // party returns where in s.parties a party is, or -1.
@@ -244,6 +271,8 @@ func (s latchState) step(input any, parties int) (latchState, bool) {
 		s.counts++
 	case lateReset:
 		s.resets++
+	case lateSeat:
+		s.seats++
 	case lateParty:
 		s.ghosts++
 	case lateEnd:
@@ -251,8 +280,8 @@ func (s latchState) step(input any, parties int) (latchState, bool) {
 			s = s.without(op.party).with(op.party, op.as)
 		}
 	case latchStep:
-		if op.Outcome == worker.Full { // those of whom nobody has heard may have joined, too
-			return s, s.joined()+s.ghosts >= s.count
+		if op.Outcome == worker.Full {
+			return s, s.joined()+s.seats >= s.count
 		}
 		switch op.Do {
 		case worker.Join:
@@ -310,5 +339,5 @@ func latchModel(parties int) porcupine.Model {
 
 func compareLatches(a, b latchState) int {
 	return cmp.Or(cmp.Compare(a.count, b.count), cmp.Compare(a.missing, b.missing), cmp.Compare(a.parties, b.parties),
-		cmp.Compare(a.counts, b.counts), cmp.Compare(a.resets, b.resets), cmp.Compare(a.ghosts, b.ghosts))
+		cmp.Compare(a.counts, b.counts), cmp.Compare(a.resets, b.resets), cmp.Compare(a.ghosts, b.ghosts), cmp.Compare(a.seats, b.seats))
 }

@@ -202,6 +202,9 @@ func fenceOf(value string) (fence uint64, ok bool) {
 	if len(part) != 4 {
 		return 0, false
 	}
+	if _, err := strconv.ParseUint(part[0], 10, 64); err != nil { // such as what a barrier knows of who broke it
+		return 0, false
+	}
 	fence, err := strconv.ParseUint(part[2], 10, 64)
 	return fence, err == nil
 }

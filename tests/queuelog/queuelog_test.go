@@ -66,6 +66,7 @@ func TestLogOfShares(t *testing.T) {
 		"served together":        {[]string{enter("A", 1), enter("B", 2), leave("A", 1), hold("A", 5), leave("B", 2), hold("B", 5)}, 0, 0},
 		"renewed":                {[]string{hold("A", 5), enter("B", 2), hold("A", 5)}, 0, 0},
 		"one after the other":    {[]string{hold("A", 5), drop("A"), hold("B", 6), gone, hold("C", 7)}, 0, 0},
+		"a barrier is broken":    {[]string{hold("A", 5), enter("B", 2), `1700000000.000001 [0 lua] "HSET" "L" "broken" "left {\\"o\\":\\"x\\",\\"p\\":4,\\"m\\":{}}"`}, 0, 0},
 		"passed":                 {[]string{enter("A", 1), enter("B", 2), leave("B", 2), hold("B", 5)}, 1, 0},
 		"passed by a newcomer":   {[]string{hold("A", 5), enter("B", 2), hold("C", 6)}, 1, 0},
 		"passed by who was here": {[]string{hold("A", 5), drop("A"), enter("B", 2), hold("A", 6)}, 1, 0},

@@ -20,6 +20,7 @@ type Step struct {
 	Party     uint64 `json:"party,omitempty"`    // the step by which the party joined that does it
 	Counting  bool   `json:"counting,omitempty"` // a party that ends has been told to count down
 	Deadline  int64  `json:"deadline,omitempty"` // of the party's lease, before it ends, or once it has joined
+	TTL       int64  `json:"ttl,omitempty"`      // of it, in ns, when it joins
 
 	Begun int64 `json:"begun"`
 	Ended int64 `json:"ended,omitempty"` // 0: its process did not live to see the answer
@@ -154,7 +155,7 @@ func (r *routine) helper(w Want, over context.Context, do func(*routine)) *sync.
 // join makes the goroutine a party.
 func (r *routine) join(ctx context.Context, w Want) (party Party, joined Step, a attempts, err error) {
 	a = r.ask(w)
-	s := r.begin(w, Step{Do: Join})
+	s := r.begin(w, Step{Do: Join, TTL: int64(w.TTL)})
 	party, err = r.crowds().Join(ctx, w)
 	if err != nil {
 		a.gaveUp()
@@ -171,12 +172,13 @@ func (r *routine) leave(w Want, party Party, joined Step, a attempts, counting b
 	a.released(deadline)
 	ctx := context.Background()
 	s := r.begin(w, Step{Do: Leave, Party: joined.ID, Counting: counting, Deadline: history.At(deadline)})
-	var err error
+	end := party.Release
 	if counting {
-		err = party.CountDown(ctx)
+		end = party.CountDown
 	}
-	if !counting || err != nil && r.crowds().Tell(err).Outcome != Lost {
-		err = party.Release(ctx)
+	err := end(ctx)
+	if counting && err != nil { // it asks again
+		err = end(ctx)
 	}
 	r.end(ctx, s, err)
 }

@@ -233,7 +233,9 @@ func (p *party) meets(o *party) bool {
 // judgeCauses requires that a phase was broken by somebody.
 func (b *barrier) judgeCauses(v *Verdict) {
 	for _, p := range b.parties {
-		since := p.join.Begun // the phase did not end before
+		// The phase did not end before. Who joins may be given what the server gave to
+		// another goroutine of the process, who had asked earlier.
+		var since int64
 		for _, a := range p.arrivals {
 			if a.broken && !b.hasCause(a, since) {
 				how := "left"

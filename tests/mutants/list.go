@@ -291,4 +291,74 @@ var All = []Mutant{
 		Edits:   []overlay.Edit{script("node_raise", "known > 0 and raise_counter(known) or read_counter() or 0", "read_counter() or 0")},
 		Kinds:   []string{"older-restart"}, Rules: []campaign.Rule{campaign.Fences},
 	},
+
+	{
+		Name: "counted-again", About: "a count-down that is sent again counts again",
+		Subject: campaign.Latch{},
+		Edits:   []overlay.Edit{script("latch_count", "local known = redis.call('ZSCORE', KEYS[2], 'd:' .. token)", "local known = false")},
+		Kinds:   []string{"lost-reply"}, Rules: []campaign.Rule{campaign.Counted},
+	},
+	{
+		Name: "counted-for-another", About: "who has not joined a latch counts down in the place of a party that has",
+		Subject: campaign.Latch{},
+		Edits:   []overlay.Edit{script("latch_count", "if used >= seats then", "if false then")},
+		Rules:   []campaign.Rule{campaign.Counted},
+	},
+	{
+		Name: "opens-untold", About: "nobody is told that a latch is open",
+		Subject: campaign.Latch{},
+		Edits:   []overlay.Edit{script("parties", "    if count == 0 then\n      tell(kind)", "    if count < 0 then\n      tell(kind)")},
+		Rules:   []campaign.Rule{campaign.Wakeup},
+	},
+	{
+		Name: "dead-awaited", About: "a latch's party that died is waited for for ever",
+		Subject: campaign.Latch{},
+		Edits:   []overlay.Edit{script("shares", "if expiry and expiry <= now then\n      gone", "if expiry and expiry <= now and kind ~= 'latch' then\n      gone")},
+		Kinds:   []string{"process-killed"}, Rules: []campaign.Rule{campaign.Wakeup},
+	},
+	{
+		Name: "dead-counted", About: "a latch's party that died counts as one that has counted down",
+		Subject: campaign.Latch{},
+		Edits:   []overlay.Edit{script("parties", "if how ~= 'done' then", "if how == 'left' then")},
+		Kinds:   []string{"process-killed", "process-pause-long"}, Rules: []campaign.Rule{campaign.Counted},
+	},
+	{
+		Name: "one-party-fewer", About: "a barrier lets its parties pass when one has not arrived",
+		Subject: campaign.Barrier{},
+		Edits:   []overlay.Edit{script("barrier_await", "if arrived < limit then", "if arrived < limit - 1 then")},
+		Rules:   []campaign.Rule{campaign.Phases},
+	},
+	{
+		Name: "phase-stands", About: "a barrier's phase is not followed by another",
+		Subject: campaign.Barrier{},
+		Edits:   []overlay.Edit{script("barrier_await", "'phase', whole(phase + 1), 'arrived', '0', 'tripped'", "'phase', whole(phase), 'arrived', '0', 'tripped'")},
+		Rules:   []campaign.Rule{campaign.Phases, campaign.Wakeup},
+	},
+	{
+		Name: "arrives-at-every-look", About: "a barrier's party counts as often as it looks",
+		Subject: campaign.Barrier{},
+		Edits:   []overlay.Edit{script("barrier_await", "if last_phase ~= at or not inside then", "if true then")},
+		Kinds:   []string{"lost-reply", "cut-subscriptions"}, Rules: []campaign.Rule{campaign.Phases},
+	},
+	{
+		Name: "withdrawn-stays", About: "an arrival at a barrier that was given up counts",
+		Subject: campaign.Barrier{},
+		Edits:   []overlay.Edit{script("barrier_withdraw", "arrived = arrived - 1", "arrived = arrived - 0")},
+		Kinds:   []string{"cancelled-acquires"}, Rules: []campaign.Rule{campaign.Phases},
+	},
+	{
+		Name: "dead-at-the-barrier", About: "a barrier's party that died keeps its place",
+		Subject: campaign.Barrier{},
+		Edits: []overlay.Edit{
+			script("shares", "if expiry and expiry <= now then\n      gone", "if expiry and expiry <= now and kind ~= 'bar' then\n      gone"),
+			script("shares", "not fixed and redis.call('PTTL', KEYS[1]) < ttl", "kind ~= 'bar'"),
+		},
+		Kinds: []string{"process-killed"}, Rules: []campaign.Rule{campaign.Wakeup},
+	},
+	{
+		Name: "unbroken", About: "a party that leaves a barrier, or dies, does not break its phase",
+		Subject: campaign.Barrier{},
+		Edits:   []overlay.Edit{script("parties", "elseif kind == 'bar' then\n    local phase", "elseif kind == 'rab' then\n    local phase")},
+		Kinds:   []string{"process-killed", "cancelled-acquires"}, Rules: []campaign.Rule{campaign.Phases, campaign.Wakeup},
+	},
 }

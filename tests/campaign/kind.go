@@ -22,6 +22,8 @@ type Kind struct {
 	// HidesQueue says that the order of the queue cannot be followed: the server's log
 	// ends, or the queue is lost.
 	HidesQueue bool
+	// Mutes says that notifications may be lost, and nobody be told of it.
+	Mutes bool
 	// LosesQueue says that the queue is removed, with what it remembers.
 	LosesQueue bool
 	// ForgetsFences says that the fence counter is lost, or brought back as it was. Fences

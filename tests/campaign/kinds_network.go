@@ -49,7 +49,7 @@ var networkKinds = []*Kind{
 			p.DelayReplies(0)
 		}
 	}},
-	{Name: "swallowed-replies", Slow: true, Do: func(s *Scene) {
+	{Name: "swallowed-replies", Mutes: true, Slow: true, Do: func(s *Scene) {
 		s.during(s.aWhile(), (*proxy.Proxy).SwallowReplies)
 	}},
 	{Name: "refused-connections", Do: func(s *Scene) {
@@ -74,7 +74,7 @@ var networkKinds = []*Kind{
 		s.struck()
 	}},
 	// The server goes on to count the subscribers as receivers.
-	{Name: "deaf-subscriptions", Waiting: true, Slow: true, Do: func(s *Scene) { s.during(s.aWhile(), (*proxy.Proxy).Deafen) }},
+	{Name: "deaf-subscriptions", Waiting: true, Mutes: true, Slow: true, Do: func(s *Scene) { s.during(s.aWhile(), (*proxy.Proxy).Deafen) }},
 }
 
 func (s *Scene) during(d time.Duration, do func(p *proxy.Proxy, on bool)) {

@@ -12,8 +12,8 @@ var settingKinds = []*Kind{
 		s.sleep(s.aWhile())
 		s.undo("REPLICAOF", "NO", "ONE")
 	}},
-	{Name: "no-publishing", Waiting: true, Slow: true, Do: func(s *Scene) { s.deny("-publish", "+publish") }},
-	{Name: "no-channels", Waiting: true, Slow: true, Do: func(s *Scene) { s.deny("resetchannels", "allchannels") }},
+	{Name: "no-publishing", Waiting: true, Mutes: true, Slow: true, Do: func(s *Scene) { s.deny("-publish", "+publish") }},
+	{Name: "no-channels", Waiting: true, Mutes: true, Slow: true, Do: func(s *Scene) { s.deny("resetchannels", "allchannels") }},
 }
 
 func (s *Scene) deny(rule, usual string) {

@@ -161,8 +161,8 @@ func (p *Plan) has(property func(*Kind) bool) bool {
 	return false
 }
 
-// longestLook is when those look for themselves who wait at a latch or a barrier, and have not
-// been notified.
+// longestLook is when those look for themselves who wait at a latch or a barrier, and are not
+// notified: also when what they wait for is lost.
 const longestLook = 31 * time.Second
 
 // patience is how long a waiter may have to wait once the faults have ended and nothing
@@ -180,7 +180,7 @@ func (p *Plan) patience() time.Duration {
 	if p.Mode == Strict { // its quarantines
 		extra += time.Duration(len(p.Faults)) * p.Processes[0].MaxTTL
 	}
-	if p.Processes[0].Finally != nil && p.Processes[0].Finally[0].Parties > 0 && p.has(func(k *Kind) bool { return k.Slow }) {
+	if p.Processes[0].Finally != nil && p.Processes[0].Finally[0].Parties > 0 && p.has(func(k *Kind) bool { return k.Mutes || k.Breaks != None }) {
 		extra += longestLook
 	}
 	looks := time.Duration(len(p.Processes)+1) * 2400 * time.Millisecond

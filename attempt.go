@@ -293,7 +293,7 @@ func kindOfError(err error) error {
 // lock are on different nodes, or may be, it drops a lock that nobody waits for.
 func (c *Client) release(ctx context.Context, l *Lock, token, member string, tombstone int64, how ending) (a answer, unanswered bool, err error) {
 	rq := request{
-		op: "release", lock: l, script: l.set.kind.release, urgent: true,
+		op: "release", lock: l, script: l.set.kind.release, urgent: true, durable: how == hasCountedDown,
 		args: []string{l.flags(""), token, member, strconv.FormatInt(tombstone, 10)},
 	}
 	if l.set.hasParties() {

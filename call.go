@@ -63,7 +63,7 @@ func (l *Lock) callOnce(ctx context.Context, rq request, about string) (answer, 
 }
 
 // achieves has what durable requests are answered when they achieved what they are for.
-var achieves = map[string]bool{"granted": true, "renewed": true, "weighed": true, "begun": true, "completed": true, "counted": true, "reset": true, "tripped": true, "waiting": true}
+var achieves = map[string]bool{"granted": true, "renewed": true, "weighed": true, "begun": true, "completed": true, "counted": true, "released": true, "reset": true, "tripped": true, "waiting": true}
 
 // keysOf is what a script may need of a lock.
 func (c *Client) keysOf(l *Lock) []string {

@@ -108,7 +108,8 @@ func Redisson(name string) Option {
 // do not confirm does not extend the lease. It makes it less likely that a failover loses
 // the lock, but not impossible: a replica without it can still be promoted. Default 0.
 //
-// The order of the queue is not confirmed; a lock that is passed on within the process
+// A latch's counts and resets, and arrivals at a barrier, are confirmed, too, or return ErrReplicas;
+// they may count all the same. The order of the queue is not confirmed; a lock that is passed on within the process
 // is as durable as it was.
 func MinReplicas(n int, timeout time.Duration) Option {
 	return func(s *settings) {

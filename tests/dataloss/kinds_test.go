@@ -12,38 +12,55 @@ import (
 	"github.com/holdfast-go/holdfast/tests/server"
 )
 
-// Rows 7, 9 and 26 for every kind of lock: after a loss of data nobody is granted any before the
-// longest lease has ended, and who held one does not believe in it any more then.
-func TestStrictHoldsForEveryKind(t *testing.T) {
-	t.Parallel()
-	// Each opens clients of a server, and says how it loses what clients do from now on.
-	type client func(*holdfast.Config) *holdfast.Client
-	for how, open := range map[string]func(t *testing.T, bin server.Binary) (c client, before, lose func()){
-		"restart without data": func(t *testing.T, bin server.Binary) (client, func(), func()) {
+// loss is a way in which a server loses what clients do.
+type loss struct {
+	client func(*holdfast.Config) *holdfast.Client
+	master *server.Server // until then
+	before func()         // from now on it is lost
+	lose   func()
+}
+
+// eachLoss runs f with every way to lose data, on every server.
+func eachLoss(t *testing.T, f func(t *testing.T, l loss)) {
+	for how, open := range map[string]func(t *testing.T, bin server.Binary) loss{
+		"restart without data": func(t *testing.T, bin server.Binary) loss {
 			b := backend.Real(t, bin)
-			return func(cfg *holdfast.Config) *holdfast.Client { return b.Client(t, cfg) }, func() {}, func() { b.Server.Kill(); b.Server.Restart() }
+			return loss{func(cfg *holdfast.Config) *holdfast.Client { return b.Client(t, cfg) }, b.Server, func() {}, func() { b.Server.Kill(); b.Server.Restart() }}
 		},
-		"FLUSHALL": func(t *testing.T, bin server.Binary) (client, func(), func()) {
+		"FLUSHALL": func(t *testing.T, bin server.Binary) loss {
 			b := backend.Real(t, bin)
-			return func(cfg *holdfast.Config) *holdfast.Client { return b.Client(t, cfg) }, func() {}, func() { do(t, b.Server, "FLUSHALL") }
+			return loss{func(cfg *holdfast.Config) *holdfast.Client { return b.Client(t, cfg) }, b.Server, func() {}, func() { do(t, b.Server, "FLUSHALL") }}
 		},
-		"failover to a replica that missed it": func(t *testing.T, bin server.Binary) (client, func(), func()) {
+		"failover to a replica that missed it": func(t *testing.T, bin server.Binary) loss {
 			p := startPair(t, bin)
-			return p.client, p.lag, p.fail
+			return loss{p.client, p.servers[0], p.lag, p.fail}
 		},
 	} {
 		t.Run(how, func(t *testing.T) {
 			for _, bin := range server.Binaries(t) {
 				t.Run(bin.Name, func(t *testing.T) {
 					t.Parallel()
-					client, before, lose := open(t, bin)
-					cfg := strict(term)
-					cfg.Quarantine = term // an old master is dead
-					everyKindIsKept(t, client(cfg), client(cfg), before, lose)
+					f(t, open(t, bin))
 				})
 			}
 		})
 	}
+}
+
+// oldMasterDead are Strict clients where no old master goes on.
+func oldMasterDead() *holdfast.Config {
+	cfg := strict(term)
+	cfg.Quarantine = term
+	return cfg
+}
+
+// Rows 7, 9 and 26 for every kind of lock: after a loss of data nobody is granted any before the
+// longest lease has ended, and who held one does not believe in it any more then.
+func TestStrictHoldsForEveryKind(t *testing.T) {
+	t.Parallel()
+	eachLoss(t, func(t *testing.T, l loss) {
+		everyKindIsKept(t, l.client(oldMasterDead()), l.client(oldMasterDead()), l.before, l.lose)
+	})
 }
 
 func everyKindIsKept(t *testing.T, holder, other *holdfast.Client, before, lose func()) {

@@ -1,0 +1,194 @@
+package dataloss
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/holdfastgoredis"
+	"github.com/holdfast-go/holdfast/internal/script"
+	"github.com/holdfast-go/holdfast/tests/backend"
+	"github.com/holdfast-go/holdfast/tests/proxy"
+	"github.com/holdfast-go/holdfast/tests/server"
+)
+
+// Rows 7, 9 and 26 for latches and barriers: after a loss of data nobody joins one before the longest
+// lease has ended, and no party of before believes in it then. Who waits at a latch is told that its
+// count is lost, and counts are taken meanwhile.
+func TestStrictHoldsForParties(t *testing.T) {
+	t.Parallel()
+	eachLoss(t, func(t *testing.T, l loss) {
+		holder, other := l.client(oldMasterDead()), l.client(oldMasterDead())
+		initialise(t, holder)
+		do(t, l.master, "CONFIG", "SET", "slowlog-log-slower-than", "0")
+		latch, barrier := holder.Latch("l", 3), holder.Barrier("b", 2)
+		l.before()
+		if err := latch.CountDown(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		counts, err := latch.Join(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		meets, err := barrier.Join(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		reset, broken := make(chan error, 1), make(chan error, 1)
+		go func() { reset <- other.Latch("l", 3).Wait(t.Context()) }()
+		go func() {
+			_, err := meets.Await(t.Context())
+			broken <- err
+		}()
+		backend.Eventually(t, "one waits, and one has arrived", func() bool {
+			scripts := fmt.Sprint(do(t, l.master, "SLOWLOG", "GET", 100))
+			return strings.Contains(scripts, script.LatchLook.SHA1) && do(t, l.master, "HGET", "holdfast:{b}", "arrived") == "1"
+		})
+		l.lose()
+		lost := time.Now()
+
+		late := other.Latch("l", 3)
+		backend.Eventually(t, "the server answers", func() bool {
+			party, err := late.Join(t.Context())
+			if err == nil && counts.Err() == nil {
+				t.Errorf("a party with fence %d joins the latch beside one of before", party.Token())
+			}
+			return err == nil || errors.Is(err, holdfast.ErrQuarantine)
+		})
+		if err := late.CountDown(t.Context()); err != nil {
+			t.Errorf("CountDown in a quarantine: %v", err)
+		}
+		if n, err := late.Count(t.Context()); err != nil || n != 2 {
+			t.Errorf("%d are left of the 3 of the count that begins after the loss; %v", n, err)
+		}
+		next, err := other.Barrier("b", 2).Join(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := time.Since(lost); d < term {
+			t.Errorf("a party joins the barrier %s after the loss, within the quarantine of %s", d, term)
+		}
+		if meets.Err() == nil || counts.Err() == nil {
+			t.Errorf("parties of before: %v, %v", meets.Err(), counts.Err())
+		}
+		if next.Token() <= meets.Token() {
+			t.Errorf("fence %d follows %d", next.Token(), meets.Token())
+		}
+		if err := <-broken; !errors.Is(err, holdfast.ErrLost) {
+			t.Errorf("Await: %v", err)
+		}
+		if err := <-reset; !errors.Is(err, holdfast.ErrReset) {
+			t.Errorf("Wait: %v", err)
+		}
+	})
+}
+
+// With MinReplicas a latch's count, and who is a party, is told to nobody before the replicas have
+// it; also when what is asked was carried out before, and not answered.
+func TestMinReplicasHoldsForParties(t *testing.T) {
+	t.Parallel()
+	for _, bin := range server.Binaries(t) {
+		t.Run(bin.Name, func(t *testing.T) {
+			t.Parallel()
+			p := startPair(t, bin)
+			master, replica := p.servers[0], p.servers[1]
+			do(t, master, "CONFIG", "SET", "min-replicas-to-write", "0")
+			via := proxy.New(t, master.Addr())
+			rdb := redis.NewClient(&redis.Options{Addr: via.Addr()})
+			t.Cleanup(func() { _ = rdb.Close() })
+			c, err := holdfast.New(holdfastgoredis.New(rdb), &holdfast.Config{CommandTimeout: 10 * time.Second})
+			if err != nil {
+				t.Fatal(err)
+			}
+			backend.CloseWith(t, c)
+			confirmed, soon := holdfast.MinReplicas(1, 10*time.Second), holdfast.MinReplicas(1, 100*time.Millisecond)
+			has := func(want string) {
+				t.Helper()
+				if got := do(t, replica, "HGET", "holdfast:{l}", "count"); got != want {
+					t.Errorf("the replica's count is %v, want %s", got, want)
+				}
+			}
+			latch := func(o holdfast.Option) *holdfast.Latch { return c.Latch("l", 7, o) }
+			join := func(o holdfast.Option) *holdfast.LatchParty {
+				party, err := latch(o).Join(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				return party
+			}
+			if err := latch(confirmed).CountDown(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			has("6")
+			if err := join(confirmed).CountDown(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			has("5")
+			first, second := join(soon), join(soon)
+			arrives, err := c.Barrier("b", 2, soon).Join(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+
+			replica.Pause()
+			defer replica.Resume()
+			unconfirmed := func(what string, err error) {
+				t.Helper()
+				if !errors.Is(err, holdfast.ErrReplicas) || !holdfast.Ambiguous(err) {
+					t.Errorf("%s without the replica: %v", what, err)
+				}
+			}
+			unconfirmed("CountDown", latch(soon).CountDown(t.Context())) // 4
+			lost := via.LoseReply(proxy.Containing("evalsha", script.LatchCount.SHA1), proxy.Cut)
+			unconfirmed("CountDown, not answered", latch(soon).CountDown(t.Context())) // 3
+			lost.Wait(t)
+			unconfirmed("CountDown of a party", first.CountDown(t.Context())) // 2
+			unconfirmed("CountDown of a party again", first.CountDown(t.Context()))
+			lost = via.LoseReply(proxy.Containing("evalsha", script.ShareRelease.SHA1), proxy.Cut)
+			unconfirmed("CountDown of a party, not answered", second.CountDown(t.Context())) // 1
+			lost.Wait(t)
+			_, err = latch(soon).Join(t.Context())
+			unconfirmed("Join", err)
+			if n, err := latch(soon).Count(t.Context()); err != nil || n != 1 {
+				t.Errorf("%d are left, %v; want 1", n, err)
+			}
+			unconfirmed("CountDown to 0", latch(soon).CountDown(t.Context()))
+			unconfirmed("CountDown at 0", latch(soon).CountDown(t.Context()))
+			_, err = c.Barrier("b", 2, soon).TryJoin(t.Context())
+			unconfirmed("TryJoin", err)
+			_, err = arrives.Await(t.Context())
+			unconfirmed("Await", err)
+			lost = via.LoseReply(proxy.Containing("evalsha", script.LatchReset.SHA1), proxy.Cut)
+			unconfirmed("Reset, not answered", latch(soon).Reset(t.Context()))
+			lost.Wait(t)
+			replica.Resume()
+
+			// What was not confirmed is there nevertheless, once.
+			backend.Eventually(t, "the replica has it", func() bool { return do(t, replica, "HGET", "holdfast:{l}", "count") == "7" })
+			other, err := c.Barrier("b", 2, confirmed).Join(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			passed := make(chan uint64, 2)
+			for _, party := range []*holdfast.BarrierParty{arrives, other} {
+				go func() {
+					for {
+						phase, err := party.Await(t.Context())
+						if err == nil || !errors.Is(err, holdfast.ErrBroken) && !errors.Is(err, holdfast.ErrReplicas) {
+							passed <- phase
+							return
+						}
+					}
+				}()
+			}
+			if one, two := <-passed, <-passed; one != two || one == 0 {
+				t.Errorf("the parties passed %d and %d", one, two)
+			}
+		})
+	}
+}

@@ -51,12 +51,17 @@ func (l *Lock) callOnce(ctx context.Context, rq request, about string) (answer, 
 	for range 3 {
 		rq.args = []string{l.flags(""), id, about, strconv.FormatInt(l.c.notAfter(l), 10)}
 		a, unanswered, err := l.c.call(context.WithoutCancel(ctx), rq)
+		unheard := func(kind error) error {
+			return &ServerError{Op: rq.op, Name: l.name, Server: l.c.driver.Addr(), ambiguous: true, Kind: kind,
+				Err: errors.New("no copy of the request was answered in time")}
+		}
 		switch {
+		case err == ErrClosed && unanswered:
+			return answer{}, unheard(ErrClosed)
 		case err != nil || a.Word != "late":
 			return a, err
 		case unanswered: // an earlier copy may have been carried out, and forgotten by now
-			return answer{}, &ServerError{Op: rq.op, Name: l.name, Server: l.c.driver.Addr(), ambiguous: true, Kind: ErrUnavailable,
-				Err: errors.New("no copy of the request was answered in time")}
+			return answer{}, unheard(ErrUnavailable)
 		}
 	}
 	return answer{}, l.clockJumps(rq.op)

@@ -126,6 +126,35 @@ func TestCountDownsThatCameTooLate(t *testing.T) {
 	}
 }
 
+// A count-down that a client has sent when it is closed may count, and one of a client that was
+// closed before does not: the error tells which.
+func TestCountDownsOfAClientThatIsClosed(t *testing.T) {
+	t.Parallel()
+	b := backend.One(t)
+	p := proxy.New(t, b.Server.Addr())
+	c := through(t, p, holdfast.Config{CommandTimeout: time.Minute, RetryTimeout: time.Minute})
+	l, seen := c.Latch("a", 3), b.Client(t, nil).Latch("a", 3)
+	if err := l.CountDown(t.Context()); err != nil { // the server has the script from now on
+		t.Fatal(err)
+	}
+	lost := p.LoseReply(running(script.LatchCount, "a"), proxy.Cut)
+	p.Refuse(true) // new connections
+	over, closed := make(chan error, 1), make(chan error, 1)
+	go func() { over <- l.CountDown(t.Context()) }()
+	lost.Wait(t)
+	go func() { closed <- c.Close(t.Context()) }()
+	if err := <-over; !errors.Is(err, holdfast.ErrClosed) || !holdfast.Ambiguous(err) {
+		t.Errorf("CountDown when the client is closed: %v", err)
+	}
+	if err := <-closed; err != nil {
+		t.Errorf("Close: %v", err)
+	}
+	if err := l.CountDown(t.Context()); !errors.Is(err, holdfast.ErrClosed) || holdfast.Ambiguous(err) {
+		t.Errorf("CountDown of a client that was closed: %v", err)
+	}
+	left(t, seen, 1)
+}
+
 // Who could not join, because the reply was lost, is no party: nothing is counted for it.
 func TestJoinThatFails(t *testing.T) {
 	t.Parallel()

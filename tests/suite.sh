@@ -122,7 +122,7 @@ soak() { # soak TIME
   local all
   all=$(seconds "$1")
   mkdir -p "$kept" && : >"$kept/output"
-  hunt default $((all * 3 / 8))s
+  hunt default $((all * 7 / 24))s
   hunt strict $((all / 12 + 5))s
   hunt default $((all / 12 + 5))s rwmutex
   hunt default $((all / 12 + 5))s semaphore
@@ -130,6 +130,8 @@ soak() { # soak TIME
   hunt default $((all / 24 + 5))s multi
   hunt default $((all / 24 + 5))s once
   hunt default $((all / 24 + 5))s election
+  hunt default $((all / 24 + 5))s latch
+  hunt default $((all / 24 + 5))s barrier
   hunt strict $((all / 12 + 5))s quorum
   longer $((all / 4 + 5))s "$replayable" ./simulation -run Simulation
   longer $((all / 60 + 5))s -race ./processes
@@ -144,7 +146,7 @@ soak() { # soak TIME
 
 slice() {
   mkdir -p "$kept" && : >"$kept/output"
-  hunt default 120s
+  hunt default 80s
   hunt strict 40s
   hunt default 30s rwmutex
   hunt default 30s semaphore
@@ -152,6 +154,8 @@ slice() {
   hunt default 20s multi
   hunt default 20s once
   hunt default 20s election
+  hunt default 20s latch
+  hunt default 20s barrier
   hunt strict 30s quorum
   run "100 simulated hours" tests tell env HOLDFAST_SIMULATE_HOURS=100 go test $replayable -count=1 -v -timeout 0 -run Simulation ./simulation
   run "every mutant" tests tell env HOLDFAST_MUTANTS=all go test -count=1 -v -timeout 0 -run FoundOut ./mutants

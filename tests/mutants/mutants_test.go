@@ -16,7 +16,7 @@ import (
 )
 
 // quick are those that are hunted in the ordinary tests: found soon, and by different rules.
-var quick = []string{"release-anybodys", "last-come-first-served", "one-fence", "goroutine-left", "exists-then-set", "half-a-quorum"}
+var quick = []string{"release-anybodys", "last-come-first-served", "one-fence", "goroutine-left", "exists-then-set", "half-a-quorum", "counted-for-another", "one-party-fewer"}
 
 // rounds is how many campaigns of a soak must find each mutant.
 const rounds = 10

@@ -41,24 +41,36 @@ func TestPartiesInACluster(t *testing.T) {
 		for _, name := range []string{"b", "c"} { // of different masters, most likely
 			meet(t, clusterOf(c), name, func() {})
 		}
-		meet(t, clusterOf(c), "a", func() {
-			old := c.Owner(slotOf("a"))
+		slot := slotOf("{a}/any")
+		meet(t, clusterOf(c), "{a}/1", func() {
+			old := c.Owner(slot)
 			old.AwaitInStep()
 			c.Failover(c.ReplicaOf(old))
-			c.Owner(slotOf("a"), old)
+			c.Owner(slot, old)
+		})
+		meet(t, clusterOf(c), "{a}/2", func() { c.StartMove(slot, otherMaster(c, slot)).Finish() })
+		meet(t, clusterOf(c), "{a}/3", func() {
+			old := c.Owner(slot)
+			old.AwaitInStep()
+			old.Kill()
+			c.Owner(slot, old)
 		})
 	})
 }
 
 func TestPartiesBehindSentinels(t *testing.T) {
 	each(t, func(t *testing.T, bin server.Binary) {
-		g := server.StartSentinels(t, bin, 2, 3)
-		meet(t, sentinelsOf(g), "a", func() {
-			old := g.Servers[0]
-			old.AwaitInStep()
-			g.Failover()
-			g.NextMaster(old)
-		})
+		for name, replace := range map[string]func(*server.Sentinels){
+			"a": func(g *server.Sentinels) { g.Failover() },
+			"b": func(g *server.Sentinels) { g.Servers[0].Kill() },
+		} {
+			g := server.StartSentinels(t, bin, 2, 3)
+			meet(t, sentinelsOf(g), name, func() {
+				g.Servers[0].AwaitInStep()
+				replace(g)
+				g.NextMaster(g.Servers[0])
+			})
+		}
 	})
 }
 

@@ -20,7 +20,7 @@ local parties, not_after = tonumber(ARGV[3]), tonumber(ARGV[4])
 
 local function main()
   if redis.call('ZSCORE', KEYS[2], 'd:' .. token) then
-    on_master()
+    attest()
     return 'reset ' .. whole(now)
   end
   if now >= not_after then

@@ -26,6 +26,13 @@ local function tell(kind)
   pcall(send, channel, 'hf1 changed ' .. whole(now))
 end
 
+-- For what was done to a latch by an earlier request, and is answered again: writes, so that WAIT
+-- tells of that, too. It tells of what its own connection has written before.
+local function attest()
+  on_master()
+  pcall(redis.call, 'PEXPIRE', KEYS[1], latch_rest)
+end
+
 -- Begins a latch's count of n parties, in the place of the one before, if there is one.
 local function begin_count(n)
   local f = redis.call('HMGET', KEYS[1], 'since', 'count', 'missing')

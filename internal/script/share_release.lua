@@ -41,7 +41,7 @@ local function main()
     pcall(bury, until_time)
     return 'released ' .. whole(now)
   elseif ending == 'done' and redis.call('ZSCORE', KEYS[2], 'd:' .. token) then
-    on_master()
+    attest()
     return 'released ' .. whole(now)
   end
   local left = false

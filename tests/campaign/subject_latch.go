@@ -310,27 +310,43 @@ func (s latchState) step(input any, parties int) (latchState, bool) {
 	return s, true
 }
 
-// latchModel has all states in which the latch may be for its state: a []latchState in order.
+// covers reports whether whatever may become of t may become of s: what may come yet need not.
+func (s latchState) covers(t latchState) bool {
+	return s.count == t.count && s.missing == t.missing && s.parties == t.parties && s.seats == t.seats &&
+		s.counts >= t.counts && s.resets >= t.resets && s.ghosts >= t.ghosts
+}
+
+// include adds a state to others, none of which covers another, unless one covers it.
+func include(states []latchState, t latchState) (all []latchState, added bool) {
+	if slices.ContainsFunc(states, func(s latchState) bool { return s.covers(t) }) {
+		return states, false
+	}
+	return append(slices.DeleteFunc(states, t.covers), t), true
+}
+
+// latchModel has the states in which the latch may be for its state: a []latchState in order.
 func latchModel(parties int) porcupine.Model {
 	return porcupine.Model{
 		Init: func() any { return []latchState{{count: parties}} },
 		Step: func(state, input, _ any) (bool, any) {
 			before := slices.Clone(state.([]latchState))
-			seen := map[latchState]bool{}
-			var after []latchState
-			for i := 0; i < len(before); i++ {
-				if t, ok := before[i].step(input, parties); ok {
-					after = append(after, t)
-				}
-				for _, t := range before[i].later(parties) {
-					if !seen[t] {
-						seen[t] = true
-						before = append(before, t)
+			for next := slices.Clone(before); len(next) > 0; {
+				s := next[len(next)-1]
+				next = next[:len(next)-1]
+				for _, t := range s.later(parties) {
+					var added bool
+					if before, added = include(before, t); added {
+						next = append(next, t)
 					}
 				}
 			}
+			var after []latchState
+			for _, s := range before {
+				if t, ok := s.step(input, parties); ok {
+					after, _ = include(after, t)
+				}
+			}
 			slices.SortFunc(after, compareLatches)
-			after = slices.Compact(after)
 			return len(after) > 0, after
 		},
 		Equal: func(a, b any) bool { return slices.Equal(a.([]latchState), b.([]latchState)) },

@@ -121,3 +121,14 @@ func convicted(t *testing.T, name string, r *Record, s Subject, rule Rule, guilt
 		t.Errorf("%s: found %+v, %d unknown; guilty: %v", name, v.Findings, v.Unknown, guilty)
 	}
 }
+
+// What may come yet, however much it is, does not make a history too hard to judge.
+func TestLatchesAreDecided(t *testing.T) {
+	r := tell("lost-reply")
+	for i := range int64(300) {
+		at := 100 * i
+		r.asks(worker.Count, worker.Unsure, at, at+10).asks(worker.Reset, worker.Unsure, at+10, at+20).asks(worker.Join, worker.Unsure, at+20, at+30).
+			looks(int(1+i%2), at+40, at+90)
+	}
+	convicted(t, "all is late", r, Latch{}, Counted, false)
+}

@@ -17,6 +17,11 @@
 -- How long a latch is kept after its last use, in ms: a day.
 local latch_rest = 86400000
 
+-- Has a latch last for so long from now on, or for as long as its holds.
+local function rest()
+  redis.call('PEXPIRE', KEYS[1], whole(math.max(latch_rest, redis.call('PTTL', KEYS[1]))))
+end
+
 -- Has those who wait look. What it meets is not told: they look from time to time anyway.
 local function tell(kind)
   local channel = string.match(KEYS[1], '^[^{]*') .. 'c:w:' .. KEYS[1]
@@ -30,7 +35,7 @@ end
 -- tells of that, too. It tells of what its own connection has written before.
 local function attest()
   on_master()
-  pcall(redis.call, 'PEXPIRE', KEYS[1], latch_rest)
+  pcall(rest)
 end
 
 -- Begins a latch's count of n parties, in the place of the one before, if there is one.
@@ -61,7 +66,7 @@ local function depart(kind, n, how, info)
       missing = missing + n
     end
     redis.call('HSET', KEYS[1], 'count', whole(count), 'missing', whole(missing))
-    redis.call('PEXPIRE', KEYS[1], latch_rest)
+    rest()
     if count == 0 then
       tell(kind)
     end

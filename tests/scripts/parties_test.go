@@ -152,6 +152,20 @@ func TestLatch(t *testing.T) {
 			l.kept(86400000)
 			l.expect("count T T 0 0 -1", l.look("0"))
 		},
+		"joined for longer than it is kept": func(l parties) {
+			l.expect("granted T 2 days T 1", strings.Replace(l.join("A", 2*86400000), "172800000", "2 days", 1))
+			l.expect("granted T P T 1", l.join("B", 60000))
+			for _, uses := range []func(){
+				func() { l.expect("counted T 2", l.count("X")) },
+				func() { l.expect("released T", l.end("B", "done")) },
+				func() { l.expect("released T", l.end("B", "done")) },
+			} {
+				uses()
+				if left := l.rdb.PTTL(l.t.Context(), "{k}").Val(); left < 47*time.Hour {
+					l.t.Errorf("it is kept for %s, and one of its parties has joined for two days", left)
+				}
+			}
+		},
 		"joined, and ended otherwise": func(l parties) {
 			told := l.told()
 			l.expect("granted T P T 1", l.join("A", 60000))

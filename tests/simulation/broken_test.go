@@ -30,6 +30,13 @@ const (
 	overlaps = "overlap:"
 	again    = "was begun"
 	leftover = "is left"
+	passing  = "passed although"
+	phases   = "passed phase"
+	number   = "counted as"
+	missing  = "missing although"
+	sleeping = "waited for although"
+	awaiting = "awaited a phase for"
+	later    = "later than"
 	anything = ""
 )
 
@@ -61,6 +68,32 @@ var brokenLocks = []broken{
 	{"several locks are taken although one is held", rewriting("multi_acquire", "elseif value then\n      return nil, nil, 'held '", "elseif false then\n      return nil, nil, 'held '"), believes, Calm, mutual},
 	{"a run that was completed does not count", rewriting("once_begin", "if counts(done, window) then", "if false then"), again, Calm, once},
 	{"a job is done for half its window", rewriting("", "now < done + window * 1000", "now < done + window * 500"), again, Rough, once},
+
+	{"a latch opens when one party is left", rewriting("latch_look", "' ' .. whole(seats) .. ' ' .. f[2]", "' ' .. whole(math.max(seats - 1, 0)) .. ' ' .. f[2]"), passing, Calm, latch},
+	{"a count-down that is sent again counts again", func(d holdfast.Driver) holdfast.Driver {
+		return rewriting("latch_count", "if not known and seats > 0", "if seats > 0")(twice{d, "latch_count"})
+	}, passing, Calm, latch},
+	{"a count-down is forgotten", rewriting("latch_count", "depart(kind, 1, 'done')", "insist()"), number, Calm, latch},
+	{"a party that counts down is missing, too", rewriting("", "if how ~= 'done' then", "if true then"), missing, Calm, latch},
+	{"a party that left is not missing", rewriting("", "if how ~= 'done' then", "if false then"), anything, Calm, latch},
+	{"a party of a latch that has died is counted for ever", rewriting("", "depart(kind, #gone, 'died', info_of(dead))", "insist()"), number, Calm, latch},
+	{"a reset leaves parties what they have", rewriting("latch_reset", "if parse_hold(all[i + 1])", "if false"), anything, Rough, latch},
+	{"nobody hears that a latch is open", func(d holdfast.Driver) holdfast.Driver { return deaf{d} }, sleeping, Calm, latch},
+	{"a latch is kept for ten days", rewriting("", "latch_rest = 86400000", "latch_rest = 864000000"), leftover, Rough, latch},
+
+	{"a barrier is passed with one party too few", rewriting("barrier_await", "if arrived < limit then", "if arrived < limit - 1 then"), phases, Calm, barrier},
+	{"a party that looks arrives again", rewriting("barrier_await", "if last_phase ~= at or not inside then", "if true then"), phases, Calm, barrier},
+	{"an arrival that is taken back counts", rewriting("barrier_withdraw", "arrived = arrived - 1", "arrived = arrived"), phases, Calm, barrier},
+	{"who leaves a barrier breaks nothing", rewriting("share_release", "depart(kind, 1, ending, info_of(hold))", "insist()"), anything, Calm, barrier},
+	{"who has died at a barrier breaks nothing", rewriting("", "depart(kind, #gone, 'died', info_of(dead))", "insist()"), awaiting, Calm, barrier},
+	{"a barrier has one party too many", rewriting("", "return used + weight <= limit", "return used + weight <= limit + 1"), overlaps, Calm, barrier},
+	{"nobody hears that a phase is over", func(d holdfast.Driver) holdfast.Driver { return deaf{d} }, later, Calm, barrier},
+
+	{"a lock of Redisson's clients is not looked at", rewriting("", "command('EXISTS', KEYS[1]) == 1 and ''", "false"), overlaps, Calm, redisson},
+	{"Redisson's clients do not hear of a release", rewriting("", "pcall(redis.call, 'PUBLISH', channel, '0')", "pcall(redis.call, 'EXISTS', channel)"), idle, Calm, redisson},
+	{"a lock in Redisson's form has no expiry", rewriting("", "redis.call('PEXPIRE', KEYS[1], ttl)\n  end)", "redis.call('PERSIST', KEYS[1])\n  end)"), anything, Rough, redisson},
+	{"a release deletes a lock of Redisson's clients", rewriting("release",
+		"if value and string.sub(value, 1, #mine) == mine then\n    if string.sub(value, -1)", "if value then\n    if string.sub(value, -1)"), overlaps, Rough, redisson},
 }
 
 // TestBrokenLocksAreFound shows that the simulation can fail.
@@ -91,7 +124,8 @@ func TestBrokenScriptsAreBroken(t *testing.T) {
 			continue
 		}
 		found := false
-		for _, s := range []script.Script{script.Acquire, script.Renew, script.Release, script.ShareAcquire, script.ShareRelease, script.MultiAcquire, script.OnceBegin} {
+		for _, s := range []script.Script{script.Acquire, script.Renew, script.Release, script.ShareAcquire, script.ShareRelease, script.MultiAcquire, script.OnceBegin,
+			script.LatchCount, script.LatchLook, script.LatchReset, script.BarrierAwait, script.BarrierWithdraw} {
 			found = found || d.rewrite(s).Source != s.Source
 		}
 		if !found {
@@ -147,6 +181,20 @@ func (d *lying) Eval(ctx context.Context, s holdfast.Script, keys, args []string
 	}
 	words[2] = strconv.FormatInt(d.term(time.Duration(ms)*time.Millisecond, time.Since(sent)).Milliseconds(), 10)
 	return strings.Join(words, " "), nil
+}
+
+// twice sends a script again once it was answered.
+type twice struct {
+	holdfast.Driver
+	name string
+}
+
+func (d twice) Eval(ctx context.Context, s holdfast.Script, keys, args []string, urgent bool) (string, error) {
+	reply, err := d.Driver.Eval(ctx, s, keys, args, urgent)
+	if s.Name != d.name || err != nil {
+		return reply, err
+	}
+	return d.Driver.Eval(ctx, s, keys, args, urgent)
 }
 
 // deaf loses all messages.

@@ -22,10 +22,13 @@ const (
 	owned     form = "owned"
 	elected   form = "election"
 	once      form = "once"
+	redisson  form = "redisson" // a mutex that Redisson's clients take, too
+	latch     form = "latch"
+	barrier   form = "barrier"
 )
 
 // exclusive reports whether the lock is a Mutex.
-func (f form) exclusive() bool { return f == mutual || f == elected || f == once }
+func (f form) exclusive() bool { return f == mutual || f == elected || f == once || f == redisson }
 
 // permits is how many a semaphore has, everyone more than all goroutines of a world.
 const (
@@ -39,12 +42,17 @@ func (p *plan) drawForms(o Options) {
 	for i := range p.names {
 		n := &p.names[i]
 		r := random(p.seed, "form", i)
-		n.form = [...]form{mutual, mutual, mutual, readWrite, counted, owned, elected, once}[r.IntN(8)]
+		n.form = [...]form{mutual, mutual, mutual, readWrite, counted, owned, elected, once, latch, barrier}[r.IntN(10)]
 		switch {
+		case o.Form == redisson:
+			n.form, n.key, n.foreign = redisson, "shared:"+n.name, chance(r, 60)
 		case o.Form != "":
 			n.form, n.key, n.foreign = o.Form, "", false
 		case n.key != "":
-			n.form = mutual // other programs know no other
+			n.form = [...]form{mutual, redisson}[r.IntN(2)] // other programs know no other
+		}
+		if n.form.gathers() {
+			n.parties = 2 + r.IntN(3)
 		}
 		for j, process := range p.processes {
 			common := n.form.draw(r, j)
@@ -53,7 +61,15 @@ func (p *plan) drawForms(o Options) {
 				if chance(r, 40) {
 					share = n.form.draw(r, j)
 				}
-				process.workers[k].wants[i].share = share
+				want := &process.workers[k].wants[i]
+				want.share = share
+				if n.form.gathers() {
+					want.poll = 0 // nobody polls there
+					if chance(r, 85) {
+						// All who wait look whenever the lease of one of them may be over.
+						want.ttl = max(want.ttl, 10*time.Second)
+					}
+				}
 			}
 		}
 	}
@@ -88,6 +104,8 @@ func (f form) draw(r *rand.Rand, process int) int {
 		return 1 + r.IntN(permits)
 	case owned:
 		return 1 + process%3
+	case latch, barrier:
+		return 1
 	}
 	return 0
 }
@@ -132,6 +150,9 @@ func (n name) check(events []history.Event) []history.Violation {
 	case counted:
 		overlaps := history.Crowding(events, permits)
 		return append(overlaps, history.SharedFences(events, false, func(a, b history.Event) bool { return false })...)
+	case latch, barrier:
+		overlaps := history.Crowding(events, n.parties)
+		return append(overlaps, history.SharedFences(events, false, func(a, b history.Event) bool { return false })...)
 	case owned:
 		overlaps := history.Strangers(events)
 		return append(overlaps, history.SharedFences(events, true, func(a, b history.Event) bool { return a.Share == b.Share })...)
@@ -142,8 +163,11 @@ func (n name) check(events []history.Event) []history.Violation {
 // holdOf returns for how long the server keeps a lock for its holder of that name, and what it
 // has of the lock.
 func (w *World) holdOf(i int, owner string) (left time.Duration, what string) {
-	if w.plan.names[i].form.exclusive() {
+	if form := w.plan.names[i].form; form.exclusive() {
 		value, ttl := w.server.value(w.key(i))
+		if form == redisson {
+			value, ttl = w.server.redissonValue(w.key(i))
+		}
 		if !strings.Contains(value, strconv.Quote(owner)) {
 			return 0, value
 		}

@@ -21,6 +21,7 @@ type hand struct {
 	locks  []*holdfast.Lock // by name
 	wants  []want
 	calm   bool
+	joined int64 // when it asked to be a latch's party for the last time
 }
 
 func newHand(w *World, p *incarnation, number int) *hand {
@@ -56,9 +57,12 @@ func (h *hand) work() {
 		if h.p.ctx.Err() != nil || h.wants[i].poll > 0 || h.gone() {
 			return
 		}
-		h.attempt(i, h.p.ctx, false, "")
+		h.attempt(i, h.p.ctx, false, lastly)
 	}
 }
+
+// lastly is the way in which a lock is taken when the faults are over.
+const lastly = "lastly waits"
 
 // gone reports whether the client was closed.
 func (h *hand) gone() bool { return h.w.incarnation(h.p.number) != h.p }
@@ -106,6 +110,12 @@ func (h *hand) attempt(i int, ctx context.Context, try bool, way string) {
 		return
 	case once:
 		h.job(i, ctx, try)
+		return
+	case latch:
+		h.atLatch(i, ctx, way == lastly)
+		return
+	case barrier:
+		h.atBarrier(i, ctx, try, way == lastly)
 		return
 	}
 	l := h.locks[i]
@@ -308,7 +318,7 @@ func (h *hand) hold(i int, lease *holdfast.Lease) (why string) {
 				return "crashed"
 			}
 			err := lease.Err()
-			h.judgeLoss(lease, err)
+			h.judgeLoss(i, lease, err)
 			return brief(err)
 		case <-h.w.draining:
 			timer.Stop()
@@ -336,12 +346,12 @@ func (h *hand) hold(i int, lease *holdfast.Lease) (why string) {
 }
 
 // judgeLoss finds out whether a lease may have ended by itself.
-func (h *hand) judgeLoss(lease *holdfast.Lease, err error) {
+func (h *hand) judgeLoss(i int, lease *holdfast.Lease, err error) {
 	var lost *holdfast.LostError
 	switch {
 	case errors.As(err, &lost):
 		h.w.count("lost: " + string(lost.Reason))
-		if lost.Reason == holdfast.LossTaken && h.w.plan.temper != Wild {
+		if lost.Reason == holdfast.LossTaken && h.w.plan.temper != Wild && !h.expellable(i) {
 			h.w.finding("%s: the server took %s with fence %d away", h.p.owner, lease.Name(), lease.Token())
 		}
 	case errors.Is(err, holdfast.ErrClosed) && h.gone():
@@ -353,7 +363,7 @@ func (h *hand) judgeLoss(lease *holdfast.Lease, err error) {
 // believe compares what the holder believes with what the server has: while Err is
 // nil, the lock is the holder's there, and for longer than its deadline.
 func (h *hand) believe(i int, lease *holdfast.Lease) {
-	if h.w.plan.temper == Wild || lease.Err() != nil {
+	if h.w.plan.temper == Wild || lease.Err() != nil || h.expellable(i) {
 		return
 	}
 	kept, value := h.w.holdOf(i, lease.Owner())
@@ -368,7 +378,7 @@ func (h *hand) believe(i int, lease *holdfast.Lease) {
 }
 
 // release releases a lease: mostly once, sometimes with a context that has ended.
-func (h *hand) release(i int, lease *holdfast.Lease) {
+func (h *hand) release(i int, lease *holdfast.Lease) error {
 	ctx := context.Background()
 	if chance(h.rand, 20) {
 		ended, cancel := context.WithCancel(ctx)
@@ -379,19 +389,20 @@ func (h *hand) release(i int, lease *holdfast.Lease) {
 	err := lease.Release(ctx)
 	held = held && time.Now().Before(deadline)
 	if h.p.dead.Load() {
-		return
+		return err
 	}
 	if err != nil {
 		h.note("%s: Release of %d: %s", lease.Name(), lease.Token(), brief(err))
 	}
 	switch {
-	case err == nil, errors.Is(err, holdfast.ErrLost) && !held, h.w.plan.temper == Wild:
+	case err == nil, errors.Is(err, holdfast.ErrLost) && (!held || h.expellable(i)), h.w.plan.temper == Wild:
 	case h.calm, !errors.Is(err, holdfast.ErrUnavailable) && !errors.Is(err, holdfast.ErrLost):
 		h.w.finding("%s: Release of %s with fence %d: %v", h.p.owner, lease.Name(), lease.Token(), err)
 	}
 	if chance(h.rand, 5) {
 		_ = lease.Release(ctx)
 	}
+	return err
 }
 
 func (h *hand) note(format string, args ...any) { h.w.note(h.p.host, h.number, format, args...) }

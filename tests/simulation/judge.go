@@ -17,6 +17,7 @@ type Result struct {
 	Simulated  time.Duration // until the faults were over
 	Busy       time.Duration // of that, while somebody held or wanted a lock
 	Grants     int
+	Passed     int            // waits for a latch or a phase of a barrier that came to their end
 	Commands   int            // scripts sent
 	Faults     map[string]int // that befell it, by kind
 	Outcomes   map[string]int // of attempts and leases
@@ -98,12 +99,14 @@ func (w *World) judge() Result {
 	}
 	if w.plan.temper != Wild {
 		r.Violations = append(r.Violations, w.doneAgain()...)
+		r.Violations = append(r.Violations, w.crowding()...)
 	}
 	for _, e := range w.events {
 		if e.Granted != 0 {
 			r.Grants++
 		}
 	}
+	r.Passed = w.crowd.passed()
 	r.Busy = busy(w.events, w.plan.length)
 	// What happens at the same moment to several has no order.
 	slices.SortStableFunc(w.lines, func(a, b line) int {
@@ -128,6 +131,9 @@ func (w *World) check() []history.Violation {
 			if e.Name == n.name {
 				events = append(events, e)
 			}
+		}
+		if n.form == latch {
+			events = w.crowd.untilReset(n.name, events)
 		}
 		all = append(all, n.check(events)...)
 	}

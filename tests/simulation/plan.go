@@ -64,8 +64,9 @@ type name struct {
 	every, spread time.Duration
 	turns         int
 	hold          [2]time.Duration // the least and the most
-	foreign       bool             // programs that know only SET hold it, too
+	foreign       bool             // other programs hold it, too: those that know only SET, or Redisson's
 	form          form
+	parties       int // of a latch or a barrier
 }
 
 // process is a client and its goroutines.
@@ -109,7 +110,10 @@ func (w want) options(n name) []holdfast.Option {
 	if w.poll > 0 {
 		opts = append(opts, holdfast.Poll(w.poll, w.tries))
 	}
-	if n.key != "" {
+	switch {
+	case n.form == redisson:
+		opts = append(opts, holdfast.Redisson(n.key))
+	case n.key != "":
 		opts = append(opts, holdfast.Key(n.key))
 	}
 	return opts

@@ -74,6 +74,11 @@ func (s *redisServer) value(key string) (string, time.Duration) {
 	return v, s.redis.TTL(key)
 }
 
+// redissonValue is value of a lock that is kept as Redisson keeps it.
+func (s *redisServer) redissonValue(key string) (string, time.Duration) {
+	return s.hash(key)["holdfast"], s.redis.TTL(key)
+}
+
 // hash returns the fields of a key; none if there is none.
 func (s *redisServer) hash(key string) map[string]string {
 	s.tick()

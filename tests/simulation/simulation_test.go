@@ -25,6 +25,7 @@ import (
 const (
 	envSeed  = "HOLDFAST_SIMULATE_SEED"  // of the first world, or of TestWorld's
 	envHours = "HOLDFAST_SIMULATE_HOURS" // to simulate
+	envForm  = "HOLDFAST_SIMULATE_FORM"  // of all locks, instead of what the seed says
 	envShard = "HOLDFAST_SIMULATE_SHARD" // for a process of TestSimulation: "first step hours duration"
 )
 
@@ -93,7 +94,7 @@ func TestEveryForm(t *testing.T) {
 	if raceDetector {
 		tempers = tempers[:1]
 	}
-	for _, f := range []form{mutual, readWrite, counted, owned, elected, once} {
+	for _, f := range []form{mutual, readWrite, counted, owned, elected, once, redisson, latch, barrier} {
 		for i, temper := range tempers {
 			seed := first + uint64(i)
 			r := Run(t, seed, Options{Temper: temper, Length: 20 * time.Minute, Form: f, Several: true})
@@ -103,7 +104,10 @@ func TestEveryForm(t *testing.T) {
 			if r.Grants == 0 {
 				t.Errorf("%s, %s, seed %d: nothing was granted", f, temper, seed)
 			}
-			t.Logf("%s, %s, seed %d: %d grants, %d commands, %d overlaps outside the model", f, temper, seed, r.Grants, r.Commands, r.Overlaps)
+			if f.gathers() && r.Passed == 0 {
+				t.Errorf("%s, %s, seed %d: nobody passed", f, temper, seed)
+			}
+			t.Logf("%s, %s, seed %d: %d grants, %d passed, %d commands, %d overlaps outside the model", f, temper, seed, r.Grants, r.Passed, r.Commands, r.Overlaps)
 		}
 	}
 }
@@ -204,7 +208,11 @@ func replay(seed string) string {
 	if !Replayable {
 		exactly = "with other jitter, since this build cannot draw it from the seed"
 	}
-	return fmt.Sprintf("again, %s:\n%s=%s go test -tags replay -ldflags=-checklinkname=0 -count=1 -run 'TestWorld$' -v ./simulation", exactly, envSeed, seed)
+	which := envSeed + "=" + seed
+	if f := os.Getenv(envForm); f != "" {
+		which += " " + envForm + "=" + f
+	}
+	return fmt.Sprintf("again, %s:\n%s go test -tags replay -ldflags=-checklinkname=0 -count=1 -run 'TestWorld$' -v ./simulation", exactly, which)
 }
 
 // world is a Result as it goes from process to process.
@@ -232,7 +240,7 @@ func runShard(t *testing.T, shard string) {
 	begun := time.Now()
 	for done := 0.0; done < hours && (limit == 0 || time.Since(begun) < limit); seed += step {
 		fmt.Printf("%s%d\n", beginning, seed)
-		r := Run(t, seed, Options{})
+		r := Run(t, seed, Options{Form: form(os.Getenv(envForm))})
 		done += r.Simulated.Hours()
 		line, err := json.Marshal(world{r})
 		if err != nil {
@@ -249,7 +257,7 @@ func TestWorld(t *testing.T) {
 		seed = firstSeed(t)
 	}
 	begun := time.Now()
-	r := Run(t, seed, Options{})
+	r := Run(t, seed, Options{Form: form(os.Getenv(envForm))})
 	if testing.Verbose() {
 		fmt.Printf("%s\n%s\n", r.Plan, strings.Join(r.Log, "\n"))
 	}

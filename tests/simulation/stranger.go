@@ -17,9 +17,17 @@ const foreignTTL = 20 * time.Second
 // compareAndDelete is how such programs release.
 var compareAndDelete = redis.NewScript(`if redis.call("GET", KEYS[1]) == ARGV[1] then return redis.call("DEL", KEYS[1]) end return 0`)
 
-// stranger is a program that shares a name's key and knows only SET: it polls, does not
-// queue, and knows no fence.
+// stranger is a program that shares a name's key.
 func (w *World) stranger(i int) {
+	if w.plan.names[i].form == redisson {
+		w.javaProgram(i)
+	} else {
+		w.oldProgram(i)
+	}
+}
+
+// oldProgram knows only SET: it polls, does not queue, and knows no fence.
+func (w *World) oldProgram(i int) {
 	n := w.plan.names[i]
 	host := -1 - i
 	r := random(w.plan.seed, "stranger", i)

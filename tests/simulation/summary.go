@@ -15,6 +15,7 @@ type Summary struct {
 	Hours      float64        `json:"simulated_hours"`
 	Busy       float64        `json:"busy_hours"` // in which somebody held or wanted a lock
 	Grants     int            `json:"grants"`
+	Passed     int            `json:"passed"`   // waits for a latch or a phase of a barrier
 	Commands   int            `json:"commands"` // scripts sent
 	Faults     map[string]int `json:"faults"`
 	Outcomes   map[string]int `json:"outcomes"` // of leases that were not released, by reason
@@ -34,6 +35,7 @@ func (s *Summary) Add(r Result) {
 	s.Hours += r.Simulated.Hours()
 	s.Busy += r.Busy.Hours()
 	s.Grants += r.Grants
+	s.Passed += r.Passed
 	s.Commands += r.Commands
 	for _, m := range []struct{ to, from *map[string]int }{{&s.Faults, &r.Faults}, {&s.Outcomes, &r.Outcomes}} {
 		if *m.to == nil {
@@ -60,8 +62,8 @@ func (s *Summary) String() string {
 	if s.CPU > 0 {
 		fmt.Fprintf(&b, " (%.2f h per s of processor time)", s.Hours/s.CPU)
 	}
-	fmt.Fprintf(&b, ": %d worlds, %d grants (%.0f/h), %d commands, %d violations",
-		s.Worlds, s.Grants, float64(s.Grants)/s.Hours, s.Commands, s.Violations)
+	fmt.Fprintf(&b, ": %d worlds, %d grants (%.0f/h), %d waits at latches and barriers, %d commands, %d violations",
+		s.Worlds, s.Grants, float64(s.Grants)/s.Hours, s.Passed, s.Commands, s.Violations)
 	for _, m := range []map[string]int{s.Faults, s.Outcomes} {
 		sep := "; "
 		for _, k := range slices.Sorted(maps.Keys(m)) {

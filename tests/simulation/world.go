@@ -34,6 +34,7 @@ type World struct {
 	patience context.Context
 	ended    sync.WaitGroup // everything but the main goroutine
 	commands atomic.Int64
+	hands    atomic.Int64 // that have not ended
 
 	mu       sync.Mutex
 	present  []*incarnation // by process; nil while it is down
@@ -41,6 +42,7 @@ type World struct {
 	events   []history.Event
 	queued   map[uint64]bool // events of waiters that have a place in the queue
 	jobs     []jobRun
+	crowd    crowd
 	lines    []line
 	findings []string
 	result   Result
@@ -117,6 +119,11 @@ func (w *World) run() (err error) {
 	w.network.heal()
 	w.note(-1, -1, "the faults are over")
 	close(w.draining)
+	for i, n := range w.plan.names {
+		if n.form.gathers() {
+			w.attend(i)
+		}
+	}
 	timer := time.AfterFunc(w.bound(), func() { giveUp(errStuck) })
 	w.ended.Wait()
 	if !timer.Stop() {
@@ -124,7 +131,7 @@ func (w *World) run() (err error) {
 	}
 
 	// What nobody released has expired then, and so have queues and tombstones.
-	time.Sleep(w.bound())
+	time.Sleep(w.bound() + w.plan.keeps())
 	w.checkLeftovers()
 	return nil
 }
@@ -151,6 +158,24 @@ func (w *World) bound() time.Duration {
 
 // start starts a process, and its goroutines.
 func (w *World) start(number int) {
+	p := w.client(number)
+	w.mu.Lock()
+	w.present[number] = p
+	w.mu.Unlock()
+	for i := range w.plan.processes[number].workers {
+		p.idle.Add(1)
+		w.hands.Add(1)
+		w.ended.Go(func() {
+			defer p.idle.Done()
+			defer w.hands.Add(-1)
+			newHand(w, p, i).work()
+		})
+	}
+	w.ended.Go(func() { w.bury(p) })
+}
+
+// client makes a client as that process has it, and connects it with the network.
+func (w *World) client(number int) *incarnation {
 	w.mu.Lock()
 	host := w.born
 	w.born++
@@ -174,17 +199,7 @@ func (w *World) start(number int) {
 	if p.client, err = holdfast.New(d, &cfg); err != nil {
 		panic(err)
 	}
-	w.mu.Lock()
-	w.present[number] = p
-	w.mu.Unlock()
-	for i := range w.plan.processes[number].workers {
-		p.idle.Add(1)
-		w.ended.Go(func() {
-			defer p.idle.Done()
-			newHand(w, p, i).work()
-		})
-	}
-	w.ended.Go(func() { w.bury(p) })
+	return p
 }
 
 // bury closes what a process had, when its goroutines are done.
@@ -210,13 +225,18 @@ func (w *World) incarnation(number int) *incarnation {
 
 // crash kills a process, and starts it again later.
 func (w *World) crash(p *incarnation, down time.Duration) {
+	w.kill(p)
+	w.again(p, down)
+}
+
+// kill ends a process, with all that it has.
+func (w *World) kill(p *incarnation) {
 	p.dead.Store(true)
 	w.network.set(func() { w.network.hostOf(p.host).dead = true })
 	for _, l := range w.network.linksOf(p.host) {
 		l.cut()
 	}
 	p.end()
-	w.again(p, down)
 }
 
 // close closes a process's client under its goroutines, and starts it again later.

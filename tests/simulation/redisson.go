@@ -1,0 +1,160 @@
+package simulation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/holdfast-go/holdfast/holdfastgoredis"
+	"github.com/holdfast-go/holdfast/tests/history"
+)
+
+// What Redisson 4.7.0 sends for an RLock: to take it, to give it up, and, where it was given no
+// lease time, to renew it.
+var (
+	redissonLock = redis.NewScript(`if ((redis.call('exists', KEYS[1]) == 0) or (redis.call('hexists', KEYS[1], ARGV[2]) == 1)) then
+redis.call('hincrby', KEYS[1], ARGV[2], 1); redis.call('pexpire', KEYS[1], ARGV[1]); return nil; end;
+return redis.call('pttl', KEYS[1]);`)
+
+	redissonUnlock = redis.NewScript(`local val = redis.call('get', KEYS[3]); if val ~= false then return tonumber(val); end;
+if (redis.call('hexists', KEYS[1], ARGV[3]) == 0) then return nil; end;
+local counter = redis.call('hincrby', KEYS[1], ARGV[3], -1);
+if (counter > 0) then redis.call('pexpire', KEYS[1], ARGV[2]); redis.call('set', KEYS[3], 0, 'px', ARGV[5]); return 0;
+else redis.call('del', KEYS[1]); redis.call(ARGV[4], KEYS[2], ARGV[1]); redis.call('set', KEYS[3], 1, 'px', ARGV[5]); return 1; end;`)
+
+	redissonRenew = redis.NewScript(`if (redis.call('hexists', KEYS[1], ARGV[2]) == 1) then
+redis.call('pexpire', KEYS[1], ARGV[1]); return 1; end; return 0;`)
+)
+
+// java is a thread of a program that takes a name's lock with Redisson.
+type java struct {
+	w     *World
+	rdb   *redis.Client
+	key   string
+	field string // UUID:THREAD
+	calls int
+}
+
+// javaProgram is a client of Redisson's with one thread. It waits until it is told that the lock is
+// free, or the lease that it was told of is over.
+func (w *World) javaProgram(i int) {
+	n := w.plan.names[i]
+	host := -1 - i
+	r := random(w.plan.seed, "java", i)
+	rdb := redis.NewClient(&redis.Options{
+		Addr:       "127.0.0.1:0",
+		MaxRetries: -1,
+		Dialer:     func(ctx context.Context, _, _ string) (net.Conn, error) { return w.network.dial(ctx, host) },
+	})
+	defer rdb.Close()
+	free := make(ears, 1)
+	sub := holdfastgoredis.New(rdb).Subscribe("redisson_lock__channel:{"+n.key+"}", false, free)
+	defer sub.Close()
+	j := &java{w: w, rdb: rdb, key: n.key, field: fmt.Sprintf("5f0c0000-0000-4000-8000-%012d:57", i)}
+	at := func(t time.Time) int64 { return int64(t.Sub(w.begun)) + 1 }
+	for w.sleepUntil(time.Since(w.begun) + between(r, time.Second, 2*n.every)) {
+		e := history.Event{Process: host, Name: n.name, Asked: at(time.Now())}
+		deadline, ok := j.lock(free)
+		if !ok {
+			e.GaveUp = at(time.Now())
+			w.record(e, false)
+			continue
+		}
+		e.Granted, e.Deadline = at(time.Now()), at(deadline)
+		again, renews := chance(r, 30), chance(r, 50)
+		if again {
+			again, deadline = j.lockAgain(deadline)
+		}
+		for until := time.Now().Add(min(between(r, n.hold[0], n.hold[1]), 3*time.Minute)); time.Now().Before(until); {
+			rest := min(time.Until(until), time.Until(deadline))
+			if renews {
+				rest = min(rest, foreignTTL/3)
+			}
+			if !w.sleepUntil(time.Since(w.begun)+rest) || !time.Now().Before(deadline) {
+				break
+			}
+			if renews {
+				deadline = j.renew(deadline)
+			}
+		}
+		if again {
+			_ = j.unlock()
+		}
+		e.Released, e.Deadline = at(time.Now()), at(deadline)
+		w.record(e, true)
+		w.note(host, 0, "%s: a client of Redisson's held it for %s", n.name, time.Duration(e.Released-e.Granted))
+		_ = j.unlock() // else it expires
+	}
+}
+
+// ears is a Sink that hears that a lock is free, or may have been meanwhile.
+type ears chan struct{}
+
+func (e ears) Up() { e.Message("") }
+
+func (e ears) Down(error) {}
+
+func (e ears) Message(string) {
+	select {
+	case e <- struct{}{}:
+	default:
+	}
+}
+
+// lock waits for the lock, and returns until when it certainly has it.
+func (j *java) lock(free ears) (deadline time.Time, ok bool) {
+	for {
+		sent := time.Now()
+		rest, err := j.run(redissonLock, []string{j.key}, foreignTTL.Milliseconds(), j.field)
+		switch {
+		case errors.Is(err, redis.Nil):
+			return sent.Add(foreignTTL - foreignTTL/50), true
+		case err != nil:
+			return time.Time{}, false
+		}
+		timer := time.NewTimer(max(time.Duration(rest), 1) * time.Millisecond)
+		select {
+		case <-free:
+		case <-timer.C:
+		case <-j.w.draining:
+			timer.Stop()
+			return time.Time{}, false
+		}
+		timer.Stop()
+	}
+}
+
+// lockAgain takes the lock that the thread has once more, so that it has to give it up twice.
+func (j *java) lockAgain(deadline time.Time) (bool, time.Time) {
+	sent := time.Now()
+	if _, err := j.run(redissonLock, []string{j.key}, foreignTTL.Milliseconds(), j.field); !errors.Is(err, redis.Nil) {
+		return false, deadline
+	}
+	return true, sent.Add(foreignTTL - foreignTTL/50)
+}
+
+func (j *java) renew(deadline time.Time) time.Time {
+	sent := time.Now()
+	if done, err := j.run(redissonRenew, []string{j.key}, foreignTTL.Milliseconds(), j.field); err != nil || done != 1 {
+		return deadline
+	}
+	return sent.Add(foreignTTL - foreignTTL/50)
+}
+
+func (j *java) unlock() error {
+	j.calls++
+	latch := fmt.Sprintf("redisson_unlock_latch:{%s}:%d", j.key, j.calls)
+	_, err := j.run(redissonUnlock, []string{j.key, "redisson_lock__channel:{" + j.key + "}", latch},
+		"0", foreignTTL.Milliseconds(), j.field, "publish", 10000)
+	return err
+}
+
+func (j *java) run(s *redis.Script, keys []string, args ...any) (int64, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	return s.Run(ctx, j.rdb, keys, args...).Int64()
+}

@@ -232,6 +232,31 @@ func TestLatchOfPartiesThatEnd(t *testing.T) {
 	})
 }
 
+// A party that the latch has been reset under is told so however often it counts down, also when
+// it is the first to ask the server.
+func TestCountDownOfAPartyAfterAReset(t *testing.T) {
+	t.Parallel()
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		l := countdown(t, b, 2, holdfast.TTL(time.Hour))
+		party, err := l.Join(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := l.Reset(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			if err := party.CountDown(t.Context()); !errors.Is(err, holdfast.ErrLost) {
+				t.Errorf("CountDown: %v", err)
+			}
+		}
+		if err := party.Release(t.Context()); err != nil {
+			t.Errorf("Release: %v", err)
+		}
+		count(t, l, 2)
+	})
+}
+
 func TestLatchReset(t *testing.T) {
 	t.Parallel()
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {

@@ -57,7 +57,6 @@ func (h *hand) step(i int, s step) *step {
 
 // settle notes what became of a step that is asked for once.
 func (h *hand) settle(s *step, err error) {
-	var refused *holdfast.ServerError
 	h.w.mu.Lock()
 	defer h.w.mu.Unlock()
 	switch {
@@ -65,11 +64,10 @@ func (h *hand) settle(s *step, err error) {
 		s.sure, s.until = true, h.now()
 	case h.p.dead.Load(): // what was on its way is lost
 		s.until = h.now()
-	case errors.Is(err, holdfast.ErrHeld), errors.As(err, &refused) && !holdfast.Ambiguous(err),
-		errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded): // before it was sent
-		s.until = -1
-	default:
+	case holdfast.Ambiguous(err), errors.Is(err, holdfast.ErrClosed):
 		s.until = s.from + h.patience()
+	default: // refused, or not sent
+		s.until = -1
 	}
 }
 
@@ -324,7 +322,7 @@ func (c *crowd) may(name string, called, returned int64, like func(s *step) bool
 }
 
 // must is how many parties have ended, like that, at called, of the count that is there until
-// returned.
+// returned. Those who joined an earlier one are no parties of it.
 func (c *crowd) must(name string, called, returned int64, like func(s *step) bool) int {
 	since, n := int64(0), 0
 	for _, s := range c.steps {
@@ -333,7 +331,7 @@ func (c *crowd) must(name string, called, returned int64, like func(s *step) boo
 		}
 	}
 	for _, s := range c.steps {
-		if s.name == name && !s.resets && like(s) && s.sure && s.from >= since && s.until <= called-int64(s.lag) {
+		if s.name == name && !s.resets && like(s) && s.sure && s.from >= since && (s.party == nil || s.party.asked >= since) && s.until <= called-int64(s.lag) {
 			n++
 		}
 	}

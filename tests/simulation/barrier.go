@@ -122,6 +122,9 @@ func (h *hand) arrives(i int, ctx context.Context, q *party, p *holdfast.Barrier
 			}
 			return
 		}
+		if how == attends {
+			time.Sleep(300 * time.Millisecond) // else a barrier that waits for nobody is passed all the time
+		}
 		until, cancel := ctx, context.CancelFunc(func() {})
 		if how == passes && chance(h.rand, 25) {
 			until, cancel = context.WithTimeout(ctx, between(h.rand, 100*time.Microsecond, max(time.Second, 2*n.hold[1])))
@@ -296,7 +299,7 @@ func (c *crowd) atBarrier(n name, calm bool) []string {
 			if most := v.atOnce(near); most < n.parties {
 				tell(a.returned, "%s passed phase %d although %d had arrived at most", q.owner, a.phase, most)
 			}
-		} else if !c.ended(n, a) {
+		} else if since := max(q.asked, before[q].called); !c.ended(n, a, since) {
 			tell(a.returned, "%s is told that %s has broken phase %d (died: %t), and it has not", q.owner, a.breaker, a.phase, a.died)
 		}
 		if b, ok := before[q]; ok && (a.phase <= b.phase || b.how == hasTripped && a.phase != b.phase+1) {
@@ -327,12 +330,13 @@ func nearby(all []visit, k int) []visit {
 	return near
 }
 
-// ended reports whether a party may have broken a phase, as somebody was told.
-func (c *crowd) ended(n name, a await) bool {
+// ended reports whether a party may have broken a phase since then, as somebody was told: also one
+// that did not know that it was one, having been handed its place and not heard of that in time.
+func (c *crowd) ended(n name, a await, since int64) bool {
 	for _, q := range c.parties {
 		switch {
 		case q.name != n.name || q.owner != a.breaker:
-		case q.granted == 0 && q.asked <= a.returned,
+		case a.died && q.asked <= a.returned && (q.granted == 0 || q.granted >= since),
 			q.left != 0 && q.left <= a.returned,
 			a.died && q.ended != 0 && q.ended <= a.returned:
 			return true

@@ -48,7 +48,7 @@ func (h *hand) atBarrier(i int, ctx context.Context, try, last bool) {
 	switch {
 	case last:
 		h.party(i, ctx, false, finally)
-	case chance(h.rand, 8):
+	case chance(h.rand, 15):
 		h.dieAtBarrier(i, ctx)
 	default:
 		h.party(i, ctx, try, passes)
@@ -373,7 +373,10 @@ func (c *crowd) sleepers(n name, tell func(t int64, format string, args ...any))
 			case o == q || o.name != n.name || o.granted == 0:
 			case o.left != 0 && o.gone != forever && o.overlaps(q) && a.called <= o.left && a.returned > o.gone+idle:
 				tell(a.returned, "%s awaited a phase for %s after %s had left", q.owner, time.Duration(a.returned-o.gone), o.owner)
-			case o.died && o.overlaps(q) && a.called <= o.ended && a.returned > o.gone+deaf+idle:
+			case !o.died || !o.overlaps(q) || a.called > o.ended:
+			case a.how == hasTripped && a.returned > o.gone+idle:
+				tell(a.returned, "%s passed phase %d %s after the lease of %s was over, which had died", q.owner, a.phase, time.Duration(a.returned-o.gone), o.owner)
+			case a.returned > o.gone+deaf+idle:
 				tell(a.returned, "%s awaited a phase for %s after the lease of %s was over, which had died", q.owner, time.Duration(a.returned-o.gone), o.owner)
 			}
 		}

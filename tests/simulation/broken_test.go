@@ -35,7 +35,7 @@ const (
 	number   = "counted as"
 	missing  = "missing although"
 	sleeping = "waited for although"
-	awaiting = "awaited a phase for"
+	dead     = "which had died"
 	later    = "later than"
 	anything = ""
 )
@@ -85,7 +85,7 @@ var brokenLocks = []broken{
 	{"a party that looks arrives again", rewriting("barrier_await", "if last_phase ~= at or not inside then", "if true then"), phases, Calm, barrier},
 	{"an arrival that is taken back counts", rewriting("barrier_withdraw", "arrived = arrived - 1", "arrived = arrived"), phases, Calm, barrier},
 	{"who leaves a barrier breaks nothing", rewriting("share_release", "depart(kind, 1, ending, info_of(hold))", "insist()"), anything, Calm, barrier},
-	{"who has died at a barrier breaks nothing", rewriting("", "depart(kind, #gone, 'died', info_of(dead))", "insist()"), awaiting, Calm, barrier},
+	{"who has died at a barrier breaks nothing", rewriting("", "depart(kind, #gone, 'died', info_of(dead))", "insist()"), dead, Calm, barrier},
 	{"a barrier has one party too many", rewriting("", "return used + weight <= limit", "return used + weight <= limit + 1"), overlaps, Calm, barrier},
 	{"nobody hears that a phase is over", func(d holdfast.Driver) holdfast.Driver { return deaf{d} }, later, Calm, barrier},
 

@@ -28,7 +28,8 @@ type Quorum struct {
 	mu      sync.Mutex
 	turns   map[string]*turn // of the names that this process wants
 	nodes   []node
-	hanging map[wish]int // votes that were not answered, and were not taken back yet
+	settled chan struct{} // closed when the next try to connect to a node has ended
+	hanging map[wish]int  // votes that were not answered, and were not taken back yet
 }
 
 // wish is a lock that one node is asked for.
@@ -72,7 +73,7 @@ func NewQuorum(clients ...*Client) (*Quorum, error) {
 		}
 		addresses[c.driver.Addr()] = true
 	}
-	return &Quorum{clients: slices.Clone(clients), need: n/2 + 1, turns: map[string]*turn{}, nodes: make([]node, n), hanging: map[wish]int{}}, nil
+	return &Quorum{clients: slices.Clone(clients), need: n/2 + 1, turns: map[string]*turn{}, nodes: make([]node, n), settled: make(chan struct{}), hanging: map[wish]int{}}, nil
 }
 
 // NodeTimeout bounds how long a node of a Quorum is waited for in one round. From 1 ms to a
@@ -213,8 +214,8 @@ func (q *Quorum) ready(ctx context.Context, l *Lock) error {
 	}
 	for {
 		known, settled := 0, 0
-		var next chan struct{}
 		q.mu.Lock()
+		next := q.settled
 		for i, c := range q.clients {
 			n := &q.nodes[i]
 			switch {
@@ -223,8 +224,6 @@ func (q *Quorum) ready(ctx context.Context, l *Lock) error {
 				settled++
 			case isDone(n.connecting):
 				settled++
-			default:
-				next = n.connecting
 			}
 		}
 		q.mu.Unlock()
@@ -248,17 +247,18 @@ func isDone(ch chan struct{}) bool {
 	}
 }
 
-// connect finds out what a node is, in the background, unless that is known or under way.
-func (q *Quorum) connect(i int, name string) {
+// connect finds out what a node is, in the background, unless that is under way. It returns what
+// is closed when that has ended; nil if it is known.
+func (q *Quorum) connect(i int, name string) <-chan struct{} {
 	c := q.clients[i]
 	if c.info.Load() != nil {
-		return
+		return nil
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	n := &q.nodes[i]
 	if n.connecting != nil && !isDone(n.connecting) {
-		return
+		return n.connecting
 	}
 	over := make(chan struct{})
 	n.connecting = over
@@ -270,10 +270,13 @@ func (q *Quorum) connect(i int, name string) {
 			err = c.nodeError("reach", name, err)
 		}
 		q.mu.Lock()
+		defer q.mu.Unlock()
 		n.err = err
-		q.mu.Unlock()
 		close(over)
+		close(q.settled)
+		q.settled = make(chan struct{})
 	})
+	return over
 }
 
 // nodeError is an error of a request to a node.
@@ -285,28 +288,43 @@ func (c *Client) nodeError(op, name string, err error) error {
 // errUnconnected is of a node that was not reached yet.
 var errUnconnected = errors.New("it was not reached yet")
 
+// reach waits until it is known what a node is. A majority may be known without it, and not grant.
+func (q *Quorum) reach(ctx context.Context, i int, name string) error {
+	over := q.connect(i, name)
+	if over == nil {
+		return nil
+	}
+	select {
+	case <-over:
+	case <-ctx.Done():
+	}
+	if q.clients[i].info.Load() != nil {
+		return nil
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if err := q.nodes[i].err; err != nil {
+		return err
+	}
+	return errUnconnected
+}
+
 // ask sends a request, without its flags, to a node, once.
 func (q *Quorum) ask(ctx context.Context, i int, timeout time.Duration, rq request) (answer, error) {
 	c := q.clients[i]
-	switch {
-	case c.isClosing():
+	if c.isClosing() {
 		return answer{}, notSent{ErrClosed}
-	case c.info.Load() == nil:
-		q.connect(i, rq.lock.name)
-		q.mu.Lock()
-		defer q.mu.Unlock()
-		if err := q.nodes[i].err; err != nil {
-			return answer{}, notSent{err}
-		}
-		return answer{}, notSent{errUnconnected}
+	}
+	waiting, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	if err := q.reach(waiting, i, rq.lock.name); err != nil {
+		return answer{}, notSent{err}
 	}
 	k := rq.lock.keys
 	rq.args = append([]string{rq.lock.flags("")}, rq.args...)
 	rq.keys = []string{k.Lock, k.Queue, c.space.Fence(), c.space.CaughtUp(), c.space.Incarnation()}
 	// The request goes on when nobody waits for its answer any more, so that its connection
 	// stays: a new one takes longer than an answer, and would be given up as well.
-	waiting, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
 	return try(waiting, c, max(timeout, c.cfg.CommandTimeout), func(ctx context.Context) (answer, error) { return c.send(ctx, rq) })
 }
 

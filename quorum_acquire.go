@@ -81,10 +81,12 @@ func (q *Quorum) tryFor(ctx context.Context, l *Lock, onEnd func()) (*Lease, err
 	case err == nil:
 		q.clients[behind[0].node].tasks.run(func() { _ = q.mend(context.Background(), l, behind) })
 	case !errors.Is(err, ErrHeld):
-		if mendErr := q.mend(ctx, l, behind); mendErr != nil {
-			return nil, mendErr
+		if err = q.mend(ctx, l, behind); err == nil {
+			lease, _, err = q.round(ctx, l, onEnd)
 		}
-		lease, _, err = q.round(ctx, l, onEnd)
+	}
+	if lease == nil && ctx.Err() != nil {
+		return nil, ctx.Err() // of which nodes that did not answer say nothing
 	}
 	return lease, err
 }

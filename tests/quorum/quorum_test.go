@@ -3,6 +3,7 @@
 package quorum
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -46,6 +47,8 @@ type site struct {
 	nodes []*server.Server
 	ttl   time.Duration
 	wrap  func(i int, d holdfast.Driver) holdfast.Driver // of the clients of nodes; or nil
+
+	commandTimeout time.Duration // 2 s if it is 0
 }
 
 // open starts nodes, and admits them.
@@ -98,7 +101,7 @@ func (s *site) quorumOf(addrs ...string) *holdfast.Quorum {
 		if s.wrap != nil {
 			d = s.wrap(i, d)
 		}
-		c, err := holdfast.New(d, &holdfast.Config{Strict: true, MaxTTL: s.ttl, TTL: s.ttl, CommandTimeout: 2 * time.Second})
+		c, err := holdfast.New(d, &holdfast.Config{Strict: true, MaxTTL: s.ttl, TTL: s.ttl, CommandTimeout: cmp.Or(s.commandTimeout, 2*time.Second)})
 		if err != nil {
 			s.t.Fatal(err)
 		}
@@ -516,6 +519,111 @@ func TestDeadlineIsOfTheNodesThatAreLeft(t *testing.T) {
 			t.Errorf("after the release, the deadline is in %s", time.Until(d))
 		}
 	})
+}
+
+// slowProbe is a driver over which it takes long to find out what the server is.
+type slowProbe struct {
+	holdfast.Driver
+	until <-chan struct{}
+}
+
+func (d slowProbe) Probe(ctx context.Context) (holdfast.ServerInfo, error) {
+	select {
+	case <-d.until:
+	case <-ctx.Done():
+	}
+	return d.Driver.Probe(ctx)
+}
+
+// A process that has reached a majority does not wait for a node that it cannot reach, whichever
+// that is.
+func TestMajorityIsReachedBeforeTheRest(t *testing.T) {
+	each(t, 3, age, func(t *testing.T, s *site) {
+		for slow := range s.nodes {
+			never := make(chan struct{})
+			s.commandTimeout = time.Minute
+			s.wrap = func(i int, d holdfast.Driver) holdfast.Driver {
+				if i == slow {
+					return slowProbe{d, never}
+				}
+				return d
+			}
+			begun := time.Now()
+			lease := acquire(t, s.lock(holdfast.NodeTimeout(time.Second)))
+			if took := time.Since(begun); took > 30*time.Second {
+				t.Errorf("with node %d out of reach it takes %s", slow, took)
+			}
+			close(never)
+			backend.Release(t, lease)
+		}
+	})
+}
+
+// A process that has reached a majority, of which one node does not grant, waits for those that it
+// is still reaching: they make another.
+func TestNodesThatAreBeingReachedCount(t *testing.T) {
+	each(t, 3, age, func(t *testing.T, s *site) {
+		s.nodes[2].Kill()
+		s.nodes[2].Restart() // and is in quarantine
+		later := make(chan struct{})
+		time.AfterFunc(500*time.Millisecond, func() { close(later) })
+		s.wrap = func(i int, d holdfast.Driver) holdfast.Driver {
+			if i == 0 {
+				return slowProbe{d, later}
+			}
+			return d
+		}
+		lease, err := s.lock().TryAcquire(t.Context())
+		if err != nil {
+			t.Fatalf("with one node in quarantine, and one that is being reached: %v", err)
+		}
+		backend.Release(t, lease)
+	})
+}
+
+// onFence calls f before a node is told of a fence.
+type onFence struct {
+	holdfast.Driver
+	f func()
+}
+
+func (d onFence) Eval(ctx context.Context, script holdfast.Script, keys, args []string, urgent bool) (string, error) {
+	if script.Name == "node_fence" {
+		d.f()
+	}
+	return d.Driver.Eval(ctx, script, keys, args, urgent)
+}
+
+// That a context ended while nodes were told of a fence says nothing of the nodes.
+func TestContextEndsWhileNodesAreToldAFence(t *testing.T) {
+	each(t, 3, age, func(t *testing.T, s *site) {
+		ctx, cancel := context.WithCancel(t.Context())
+		s.wrap = func(_ int, d holdfast.Driver) holdfast.Driver {
+			return onFence{d, func() {
+				cancel()
+				time.Sleep(100 * time.Millisecond)
+			}}
+		}
+		s.ahead(0, time.Hour)
+		if _, err := s.nodes[2].Do("SET", "holdfast:{q}", "theirs", "PX", "3600000"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.lock().Acquire(ctx); err != context.Canceled {
+			t.Errorf("Acquire: %v", err)
+		}
+		if _, err := s.nodes[2].Do("DEL", "holdfast:{q}"); err != nil {
+			t.Fatal(err)
+		}
+		s.cleaned()
+	})
+}
+
+// ahead sets a node's fence counter ahead of those of the others.
+func (s *site) ahead(i int, d time.Duration) {
+	s.t.Helper()
+	if _, err := s.nodes[i].Do("SET", "holdfast:fence", fmt.Sprint(time.Now().Add(d).UnixMicro())); err != nil {
+		s.t.Fatal(err)
+	}
 }
 
 // Nodes that nobody has admitted grant nothing, and are named.

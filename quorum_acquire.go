@@ -332,10 +332,16 @@ func (q *Quorum) agree(ctx context.Context, l *Lock, granted []vote) (uint64, er
 		return q.fenceRequest(l.parts[i], token, fence), wanted
 	})
 	for i, a := range answers {
-		if errs[i] == nil && a.Word == "fenced" {
+		switch {
+		case errs[i] != nil:
+		case a.Word == "fenced":
 			known++
-		} else if errs[i] == nil {
-			errs[i] = l.parts[i].malformed("acquire")
+		case a.Word == "gone":
+			errs[i] = errGone
+		case a.Word == "behind":
+			errs[i] = q.isBehind(i, l, ErrQuarantine, errBehind)
+		default:
+			errs[i] = l.parts[i].quarantineOf("acquire", a)
 		}
 	}
 	if known < q.need {
@@ -343,6 +349,9 @@ func (q *Quorum) agree(ctx context.Context, l *Lock, granted []vote) (uint64, er
 	}
 	return fence, ctx.Err()
 }
+
+// errGone is of a node that lost a lock before it was told the fence.
+var errGone = errors.New("it granted the lock, and has it no more")
 
 func (q *Quorum) fenceRequest(p *Lock, token string, fence uint64) request {
 	return request{

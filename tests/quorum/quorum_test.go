@@ -618,6 +618,37 @@ func TestContextEndsWhileNodesAreToldAFence(t *testing.T) {
 	})
 }
 
+// What a node says that lost the lock before it was told of a fence is no riddle.
+func TestNodeLosesTheLockBeforeItIsToldAFence(t *testing.T) {
+	each(t, 3, age, func(t *testing.T, s *site) {
+		for command, want := range map[string]error{"DEL": holdfast.ErrUnavailable, "FLUSHALL": holdfast.ErrQuarantine} {
+			s := open(t, s.bin, 3, age)
+			s.wrap = func(i int, d holdfast.Driver) holdfast.Driver {
+				return onFence{d, func() {
+					args := []any{command, "holdfast:{q}"}
+					if command == "FLUSHALL" {
+						args = args[:1]
+					}
+					if _, err := s.nodes[i].Do(args...); err != nil {
+						t.Error(err)
+					}
+				}}
+			}
+			s.ahead(0, time.Hour)
+			if _, err := s.nodes[2].Do("SET", "holdfast:{q}", "theirs", "PX", "3600000"); err != nil {
+				t.Fatal(err)
+			}
+			lease, err := s.lock().TryAcquire(t.Context())
+			if !errors.Is(err, want) || strings.Contains(err.Error(), "malformed") {
+				t.Errorf("after %s: %v, %v", command, lease, err)
+			}
+			if _, err := s.nodes[2].Do("DEL", "holdfast:{q}"); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
 // ahead sets a node's fence counter ahead of those of the others.
 func (s *site) ahead(i int, d time.Duration) {
 	s.t.Helper()

@@ -33,7 +33,8 @@ const (
 
 // Those that no lock on one server survives.
 const (
-	wipe         kind = "restart without data"
+	wipe         kind = "restart without data" // a minority of a quorum's nodes may, also by FLUSHALL:
+	emptying     kind = "data flushed"
 	deletion     kind = "deleted lock"
 	clockForward kind = "server clock forward"
 	clockBack    kind = "server clock back"
@@ -55,10 +56,11 @@ type fault struct {
 	kind    kind
 	process int
 	lasts   time.Duration
+	nodes   []int // that it befalls
 }
 
 func (f fault) String() string {
-	return fmt.Sprintf("%s: %s, process %d, %s", f.at, f.kind, f.process, f.lasts)
+	return fmt.Sprintf("%s: %s, process %d, %s, servers %v", f.at, f.kind, f.process, f.lasts, f.nodes)
 }
 
 // newFaults draws what befalls a world, and when.
@@ -96,39 +98,56 @@ func (w *World) befall() {
 		if !w.sleepUntil(f.at) {
 			return
 		}
-		if w.strike(f) {
-			w.note(-1, -1, "fault: %s, process %d, %s", f.kind, f.process, f.lasts)
+		r := random(w.plan.seed, "strike", f.number)
+		struck := slices.DeleteFunc(slices.Clone(f.nodes), func(i int) bool { return !w.strike(f, i, r) })
+		if len(struck) > 0 {
+			w.note(-1, -1, "fault: %s, process %d, %s, servers %v", f.kind, f.process, f.lasts, struck)
 			w.result.Faults[string(f.kind)]++
 		}
 	}
 }
 
-// strike lets one fault happen; false if there was nothing for it to befall.
-func (w *World) strike(f fault) bool {
-	n, now := w.network, time.Now()
+// strike lets one fault befall a server, or the ways to it; false if there was nothing for it to
+// befall.
+func (w *World) strike(f fault, number int, r *rand.Rand) bool {
+	node := w.nodes[number]
+	n, server, now := node.network, node.server, time.Now()
 	end := now.Add(f.lasts)
-	r := random(w.plan.seed, "strike", f.number)
 	victim := w.incarnation(f.process)
 	if victim == nil {
 		switch f.kind {
-		case slowAll, serverPause, restart, scriptFlush, wipe, deletion, clockForward, clockBack:
+		case slowAll, serverPause, restart, scriptFlush, wipe, emptying, deletion, clockForward, clockBack:
 		default:
 			return false
 		}
 	}
 	// one changes one of the victim's connections, of those that are in use.
+	t := trouble{node: number, host: -1, until: end.Add(aftermath)}
+	if victim != nil {
+		t.host = victim.host
+	}
 	one := func(change func(l *link)) bool {
 		links := slices.DeleteFunc(n.linksOf(victim.host), func(l *link) bool { return !l.inUse() })
 		if len(links) == 0 {
 			return false
 		}
-		change(links[r.IntN(len(links))])
+		t.link = links[r.IntN(len(links))]
+		change(t.link)
+		w.ail(t)
 		return true
 	}
 	cut := func(links []*link) {
 		for _, l := range links {
 			l.cut()
 		}
+	}
+	switch f.kind {
+	case cutOne, lostRequest, lostReply, stalled, swallowUp, swallowDown: // see one
+	case slowAll, serverPause, restart, wipe:
+		t.host = -1
+		fallthrough
+	default:
+		w.ail(t)
 	}
 	switch f.kind {
 	case slowAll:
@@ -158,25 +177,30 @@ func (w *World) strike(f fault) bool {
 		n.set(func() { n.hostOf(victim.host).paused = end })
 	case serverPause:
 		n.set(func() { n.paused = end })
+	case emptying:
+		w.armed.Add(1) // see spring
 	case restart, wipe:
+		if !w.mayRestart(number) {
+			return false
+		}
 		n.set(func() { n.downUntil = end })
 		cut(n.linksOf(-1))
-		w.server.do("SCRIPT", "FLUSH")
+		server.restart()
 		if f.kind == wipe {
-			w.server.do("FLUSHALL")
+			server.do("FLUSHALL")
 		}
 	case crash:
 		w.crash(victim, f.lasts)
 	case closing:
 		w.close(victim, f.lasts)
 	case scriptFlush:
-		w.server.do("SCRIPT", "FLUSH")
+		server.do("SCRIPT", "FLUSH")
 	case deletion:
-		w.server.do("DEL", w.key(r.IntN(len(w.plan.names))))
+		server.do("DEL", w.key(r.IntN(len(w.plan.names))))
 	case clockForward:
-		w.server.jump(f.lasts)
+		server.jump(f.lasts)
 	case clockBack:
-		w.server.jump(-f.lasts)
+		server.jump(-f.lasts)
 	}
 	return true
 }

@@ -28,7 +28,9 @@ const (
 )
 
 // exclusive reports whether the lock is a Mutex.
-func (f form) exclusive() bool { return f == mutual || f == elected || f == once || f == redisson }
+func (f form) exclusive() bool {
+	return f == mutual || f == elected || f == once || f == redisson || f == agreed
+}
 
 // permits is how many a semaphore has, everyone more than all goroutines of a world.
 const (

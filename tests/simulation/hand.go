@@ -117,6 +117,9 @@ func (h *hand) attempt(i int, ctx context.Context, try bool, way string) {
 	case barrier:
 		h.atBarrier(i, ctx, try, way == lastly)
 		return
+	case agreed:
+		h.ballot(i, ctx, try, way)
+		return
 	}
 	l := h.locks[i]
 	e := h.asks(i)
@@ -351,7 +354,8 @@ func (h *hand) judgeLoss(i int, lease *holdfast.Lease, err error) {
 	switch {
 	case errors.As(err, &lost):
 		h.w.count("lost: " + string(lost.Reason))
-		if lost.Reason == holdfast.LossTaken && h.w.plan.temper != Wild && !h.expellable(i) {
+		// Of a quorum's nodes, one that lost what it had may be the last to be missed.
+		if lost.Reason == holdfast.LossTaken && h.w.plan.temper != Wild && !h.expellable(i) && (h.calm || h.p.quorum == nil) {
 			h.w.finding("%s: the server took %s with fence %d away", h.p.owner, lease.Name(), lease.Token())
 		}
 	case errors.Is(err, holdfast.ErrClosed) && h.gone():
@@ -364,6 +368,10 @@ func (h *hand) judgeLoss(i int, lease *holdfast.Lease, err error) {
 // nil, the lock is the holder's there, and for longer than its deadline.
 func (h *hand) believe(i int, lease *holdfast.Lease) {
 	if h.w.plan.temper == Wild || lease.Err() != nil || h.expellable(i) {
+		return
+	}
+	if h.w.plan.names[i].form == agreed {
+		h.believeMajority(i, lease)
 		return
 	}
 	kept, value := h.w.holdOf(i, lease.Owner())

@@ -16,6 +16,7 @@ type Result struct {
 	Temper     Temper
 	Simulated  time.Duration // until the faults were over
 	Busy       time.Duration // of that, while somebody held or wanted a lock
+	Nodes      int           // of a quorum; 0 if there is one server
 	Grants     int
 	Passed     int            // waits for a latch or a phase of a barrier that came to their end
 	Commands   int            // scripts sent

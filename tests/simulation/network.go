@@ -163,8 +163,9 @@ type link struct {
 	// Guarded by network.mu.
 	stalled time.Time // until when nothing lands
 	trap    trap
-	closed  int  // ends
-	used    bool // for more than the handshake
+	closed  int       // ends
+	ended   time.Time // when the first was
+	used    bool      // for more than the handshake
 }
 
 // trap is what awaits the next thing that is sent on a connection.
@@ -249,6 +250,13 @@ func (l *link) inUse() bool {
 	return l.used
 }
 
+// lately reports whether the connection was open a while ago.
+func (l *link) lately(d time.Duration) bool {
+	l.network.mu.Lock()
+	defer l.network.mu.Unlock()
+	return l.closed == 0 || time.Since(l.ended) < d
+}
+
 // sprung reports whether the trap awaits what is sent in that direction.
 func (l *link) sprung(up bool) bool {
 	l.network.mu.Lock()
@@ -304,12 +312,24 @@ func (e *end) Write(p []byte) (int, error) {
 	return e.out.write(p)
 }
 
+// SyscallConn is for go-redis, which looks at a connection that was idle before it uses it.
+func (e *end) SyscallConn() (syscall.RawConn, error) { return socket{e.in}, nil }
+
+// socket says whether anything came on a connection that is read by nobody at the moment.
+type socket struct{ in *stream }
+
+func (s socket) Read(func(fd uintptr) bool) error  { return s.in.idle() }
+func (s socket) Write(func(fd uintptr) bool) error { return syscall.ENOTSUP }
+func (s socket) Control(func(fd uintptr)) error    { return syscall.ENOTSUP }
+
 func (e *end) Close() error {
 	e.once.Do(func() {
 		e.in.end(net.ErrClosed)
 		e.out.finish()
 		e.link.network.mu.Lock()
-		e.link.closed++
+		if e.link.closed++; e.link.closed == 1 {
+			e.link.ended = time.Now()
+		}
 		last := e.link.closed == 2
 		e.link.network.mu.Unlock()
 		if last {

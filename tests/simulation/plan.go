@@ -49,6 +49,8 @@ type plan struct {
 	length    time.Duration
 	delay     time.Duration // mean, one way
 	rate      float64       // of the server's clock
+	nodes     []serverClock // of a quorum; nil if there is one server
+	maxTTL    time.Duration // of a quorum
 	names     []name
 	several   []int // of the names, that are also taken as one lock, if there are any
 	processes []process
@@ -88,7 +90,9 @@ type want struct {
 	maxRenewals int // negative: no bound
 	poll        time.Duration
 	tries       int
-	share       int // see form.draw
+	share       int           // see form.draw
+	nodeTimeout time.Duration // of a quorum
+	patient     bool          // it is not exceeded but by faults
 }
 
 // term is for how long the server grants it.
@@ -115,6 +119,9 @@ func (w want) options(n name) []holdfast.Option {
 		opts = append(opts, holdfast.Redisson(n.key))
 	case n.key != "":
 		opts = append(opts, holdfast.Key(n.key))
+	}
+	if w.nodeTimeout > 0 {
+		opts = append(opts, holdfast.NodeTimeout(w.nodeTimeout))
 	}
 	return opts
 }
@@ -144,6 +151,7 @@ func newPlan(seed uint64, o Options) plan {
 	}
 	p.drawForms(o)
 	p.drawSeveral(o)
+	p.drawQuorum(o)
 	if p.temper == Calm {
 		// Nothing may go wrong there: no command may take longer than its timeout.
 		p.delay = min(p.delay, 2*time.Millisecond)
@@ -153,6 +161,7 @@ func newPlan(seed uint64, o Options) plan {
 		}
 	} else {
 		p.faults = newFaults(random(seed, "faults"), p)
+		p.aim(p.faults)
 	}
 	p.lengthenTerms()
 	return p
@@ -267,6 +276,9 @@ func (p plan) String() string {
 	}
 	if p.several != nil {
 		fmt.Fprintf(&b, "  as one lock: %v\n", p.several)
+	}
+	if p.nodes != nil {
+		fmt.Fprintf(&b, "  a quorum of %d, with a MaxTTL of %s: %v\n", len(p.nodes), p.maxTTL, p.nodes)
 	}
 	for i, process := range p.processes {
 		fmt.Fprintf(&b, "  process %d: CommandTimeout %s, RetryTimeout %s, LocalHandovers %d\n",

@@ -2,7 +2,10 @@ package simulation
 
 import (
 	"bufio"
+	"crypto/sha1"
+	"fmt"
 	"io"
+	"strings"
 	"sync"
 	"time"
 
@@ -11,7 +14,7 @@ import (
 )
 
 // redisServer is miniredis with a clock of its own, which can run at another rate than
-// the clients', and jump.
+// the clients', and jump; and with an INFO that tells a restart.
 type redisServer struct {
 	redis *miniredis.Miniredis
 
@@ -19,10 +22,13 @@ type redisServer struct {
 	begun time.Time
 	rate  float64 // of its clock
 	step  time.Duration
+	name  string // tells it from other servers
+	lives int    // how often it was started
 }
 
-func newServer(rate float64) (*redisServer, error) {
-	s := &redisServer{redis: miniredis.NewMiniRedis(), begun: time.Now(), rate: rate}
+// newServer starts a server whose clock shows so much more than the clients'.
+func newServer(name string, rate float64, step time.Duration) (*redisServer, error) {
+	s := &redisServer{redis: miniredis.NewMiniRedis(), begun: time.Now(), rate: rate, step: step, name: name, lives: 1}
 	conn, err := s.redis.Dial() // a server in memory starts with its first connection
 	if err != nil {
 		return nil, err
@@ -30,7 +36,7 @@ func newServer(rate float64) (*redisServer, error) {
 	_ = conn.Close()
 	s.tick()
 	s.redis.ClockTTL(true)
-	s.redis.Server().SetPreHook(hello)
+	s.redis.Server().SetPreHook(s.answer)
 	return s, nil
 }
 
@@ -98,16 +104,54 @@ func (s *redisServer) keys() []string {
 	return s.redis.Keys()
 }
 
-// hello answers the HELLO without arguments by which the adapter asks what the server is.
-func hello(c *server.Peer, command string, args ...string) bool {
-	if command != "HELLO" || len(args) > 0 {
+// restart makes it another incarnation, which knows no scripts. Its data are what they were.
+func (s *redisServer) restart() {
+	s.mu.Lock()
+	s.lives++
+	s.mu.Unlock()
+	s.do("SCRIPT", "FLUSH")
+}
+
+// runID is of the server since it was started.
+func (s *redisServer) runID() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return fmt.Sprintf("%x", sha1.Sum(fmt.Append(nil, s.name, s.lives)))
+}
+
+// answer answers what miniredis does not, also from within scripts: the HELLO without arguments by
+// which the adapter asks what the server is, and INFO.
+func (s *redisServer) answer(c *server.Peer, command string, args ...string) bool {
+	switch {
+	case command == "HELLO" && len(args) == 0:
+		c.Block(func(w *server.Writer) {
+			w.WriteMapLen(3)
+			for _, text := range []string{"server", "redis", "version", "7.2.0", "mode", "standalone"} {
+				w.WriteBulk(text)
+			}
+		})
+	case command == "INFO":
+		c.WriteBulk(s.info(args))
+	default:
 		return false
 	}
-	c.Block(func(w *server.Writer) {
-		w.WriteMapLen(3)
-		for _, text := range []string{"server", "redis", "version", "7.2.0", "mode", "standalone"} {
-			w.WriteBulk(text)
-		}
-	})
 	return true
+}
+
+// info is what a master without replicas says in these sections, as far as the library reads it.
+func (s *redisServer) info(sections []string) string {
+	id := s.runID()
+	var b strings.Builder
+	for _, section := range sections {
+		switch strings.ToLower(section) {
+		case "server":
+			b.WriteString("# Server\r\nrun_id:" + id + "\r\n\r\n")
+		case "memory":
+			b.WriteString("# Memory\r\nmaxmemory:0\r\nmaxmemory_policy:noeviction\r\n\r\n")
+		case "replication":
+			b.WriteString("# Replication\r\nrole:master\r\nconnected_slaves:0\r\nmaster_replid:" +
+				fmt.Sprintf("%x", sha1.Sum([]byte(id))) + "\r\nmaster_replid2:" + strings.Repeat("0", 40) + "\r\n\r\n")
+		}
+	}
+	return b.String()
 }

@@ -25,7 +25,7 @@ import (
 const (
 	envSeed  = "HOLDFAST_SIMULATE_SEED"  // of the first world, or of TestWorld's
 	envHours = "HOLDFAST_SIMULATE_HOURS" // to simulate
-	envForm  = "HOLDFAST_SIMULATE_FORM"  // of all locks, instead of what the seed says
+	envForm  = "HOLDFAST_SIMULATE_FORM"  // of all locks, instead of what seeds say: "quorum", "mutex", ...
 	envShard = "HOLDFAST_SIMULATE_SHARD" // for a process of TestSimulation: "first step hours duration"
 )
 
@@ -94,7 +94,7 @@ func TestEveryForm(t *testing.T) {
 	if raceDetector {
 		tempers = tempers[:1]
 	}
-	for _, f := range []form{mutual, readWrite, counted, owned, elected, once, redisson, latch, barrier} {
+	for _, f := range []form{mutual, readWrite, counted, owned, elected, once, redisson, latch, barrier, agreed} {
 		for i, temper := range tempers {
 			seed := first + uint64(i)
 			r := Run(t, seed, Options{Temper: temper, Length: 20 * time.Minute, Form: f, Several: true})

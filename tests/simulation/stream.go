@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"errors"
 	"io"
 	"math/rand/v2"
 	"os"
@@ -93,6 +94,22 @@ func (s *stream) take(p []byte) (n int, wait time.Duration, err error) {
 	}
 	return n, 0, nil
 }
+
+// idle returns an error if a read would return something now.
+func (s *stream) idle() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.gone != nil:
+		return s.gone
+	case len(s.flights) > 0 && !s.link.landing(s.flights[0].at, s.up).After(time.Now()):
+		return errLanded
+	}
+	return nil
+}
+
+// errLanded is met where nothing should come.
+var errLanded = errors.New("something has come on an idle connection")
 
 // write sends data on its way.
 func (s *stream) write(data []byte) (int, error) {

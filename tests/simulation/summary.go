@@ -14,6 +14,7 @@ type Summary struct {
 	Worlds     int            `json:"worlds"`
 	Hours      float64        `json:"simulated_hours"`
 	Busy       float64        `json:"busy_hours"` // in which somebody held or wanted a lock
+	Quorums    int            `json:"worlds_of_quorums"`
 	Grants     int            `json:"grants"`
 	Passed     int            `json:"passed"`   // waits for a latch or a phase of a barrier
 	Commands   int            `json:"commands"` // scripts sent
@@ -34,6 +35,9 @@ func (s *Summary) Add(r Result) {
 	s.Worlds++
 	s.Hours += r.Simulated.Hours()
 	s.Busy += r.Busy.Hours()
+	if r.Nodes > 0 {
+		s.Quorums++
+	}
 	s.Grants += r.Grants
 	s.Passed += r.Passed
 	s.Commands += r.Commands
@@ -62,8 +66,8 @@ func (s *Summary) String() string {
 	if s.CPU > 0 {
 		fmt.Fprintf(&b, " (%.2f h per s of processor time)", s.Hours/s.CPU)
 	}
-	fmt.Fprintf(&b, ": %d worlds, %d grants (%.0f/h), %d waits at latches and barriers, %d commands, %d violations",
-		s.Worlds, s.Grants, float64(s.Grants)/s.Hours, s.Passed, s.Commands, s.Violations)
+	fmt.Fprintf(&b, ": %d worlds, %d of them of quorums, %d grants (%.0f/h), %d waits at latches and barriers, %d commands, %d violations",
+		s.Worlds, s.Quorums, s.Grants, float64(s.Grants)/s.Hours, s.Passed, s.Commands, s.Violations)
 	for _, m := range []map[string]int{s.Faults, s.Outcomes} {
 		sep := "; "
 		for _, k := range slices.Sorted(maps.Keys(m)) {

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -23,18 +25,19 @@ import (
 
 // World is one server, its clients and what befalls them, in a bubble of its own.
 type World struct {
-	plan    plan
-	wrap    func(holdfast.Driver) holdfast.Driver // nil, or what breaks the lock
-	begun   time.Time
-	server  *redisServer
-	network *network
-	space   keys.Space
+	plan  plan
+	wrap  func(holdfast.Driver) holdfast.Driver // nil, or what breaks the lock
+	begun time.Time
+	*node // the first of nodes; but for quorums the only one
+	nodes []*node
+	space keys.Space
 
 	draining chan struct{} // closed when the faults are over and nobody begins anew
 	patience context.Context
 	ended    sync.WaitGroup // everything but the main goroutine
 	commands atomic.Int64
 	hands    atomic.Int64 // that have not ended
+	armed    atomic.Int64 // faults that wait for a lease on few of a quorum's nodes
 
 	mu       sync.Mutex
 	present  []*incarnation // by process; nil while it is down
@@ -45,7 +48,14 @@ type World struct {
 	crowd    crowd
 	lines    []line
 	findings []string
+	troubles []trouble // of a quorum's nodes
 	result   Result
+}
+
+// node is a server, and the network between it and the processes.
+type node struct {
+	server  *redisServer
+	network *network
 }
 
 // incarnation is a client, from its start to its end: a process, as the server sees it.
@@ -53,12 +63,22 @@ type incarnation struct {
 	number int // of the process
 	host   int // on the network: every incarnation has its own
 	owner  string
+	ways   []way            // to the nodes
+	client *holdfast.Client // of the first
+	quorum *holdfast.Quorum // of all, if there are several
+
+	mu        sync.Mutex
+	addresses []string        // of nodes that it has reached
+	ctx       context.Context // ends when it does
+	end       context.CancelFunc
+	dead      atomic.Bool // it crashed: what it does now does not count
+	idle      sync.WaitGroup
+}
+
+// way is how a process reaches a node.
+type way struct {
 	rdb    *redis.Client
 	client *holdfast.Client
-	ctx    context.Context // ends when it does
-	end    context.CancelFunc
-	dead   atomic.Bool // it crashed: what it does now does not count
-	idle   sync.WaitGroup
 }
 
 // Options change a world. Its zero value changes nothing.
@@ -76,7 +96,7 @@ type Options struct {
 func Run(t *testing.T, seed uint64, o Options) Result {
 	t.Helper()
 	w := &World{plan: newPlan(seed, o), wrap: o.Wrap, queued: map[uint64]bool{}}
-	w.result = Result{Seed: seed, Temper: w.plan.temper, Faults: map[string]int{}}
+	w.result = Result{Seed: seed, Temper: w.plan.temper, Nodes: len(w.plan.nodes), Faults: map[string]int{}}
 	defer seedJitter(seed)()
 	synctest.Test(t, func(t *testing.T) {
 		defer clock.SetBoot(func() time.Duration { return 0 })()
@@ -89,19 +109,28 @@ func Run(t *testing.T, seed uint64, o Options) Result {
 
 func (w *World) run() (err error) {
 	w.begun, w.draining = time.Now(), make(chan struct{}) // a bubble knows its own channels only
-	if w.server, err = newServer(w.plan.rate); err != nil {
-		return err
+	for i, c := range w.plan.clocks() {
+		s, err := newServer(strconv.Itoa(i), c.rate, c.shows)
+		if err != nil {
+			return err
+		}
+		defer s.redis.Close()
+		w.nodes = append(w.nodes, &node{s, newNetwork(w.plan.seed^uint64(i)<<40, w.plan.delay, s.accept)})
 	}
-	defer w.server.redis.Close()
+	w.node = w.nodes[0]
 	if w.space, err = keys.NewSpace("holdfast:"); err != nil {
 		return err
 	}
-	w.network = newNetwork(w.plan.seed, w.plan.delay, w.server.accept)
 	w.present = make([]*incarnation, len(w.plan.processes))
 
 	patience, giveUp := context.WithCancelCause(context.Background())
 	defer giveUp(nil)
 	w.patience = patience
+	if len(w.nodes) > 1 {
+		if err := w.admit(); err != nil {
+			return err
+		}
+	}
 	for i := range w.plan.processes {
 		w.start(i)
 	}
@@ -111,12 +140,17 @@ func (w *World) run() (err error) {
 		}
 	}
 	w.ended.Go(w.befall)
+	if len(w.nodes) > 1 && w.plan.temper == Wild {
+		w.ended.Go(w.operate)
+	}
 	time.Sleep(w.plan.length)
 	w.result.Simulated = w.plan.length
 	w.result.Commands = int(w.commands.Load())
 
 	// The faults are over. Whoever waits must be served, and be served again.
-	w.network.heal()
+	for _, n := range w.nodes {
+		n.network.heal()
+	}
 	w.note(-1, -1, "the faults are over")
 	close(w.draining)
 	for i, n := range w.plan.names {
@@ -148,6 +182,7 @@ func (w *World) bound() time.Duration {
 		waiters += len(p.workers)
 	}
 	b := w.plan.longest() + 2*time.Minute + time.Duration(waiters)*3*time.Second
+	b += 3 * w.plan.maxTTL // a quorum's nodes may be in quarantine, and its majority be lost
 	for _, f := range w.plan.faults {
 		if f.kind == clockBack {
 			b += f.lasts
@@ -182,24 +217,40 @@ func (w *World) client(number int) *incarnation {
 	w.mu.Unlock()
 	ctx, end := context.WithCancel(w.patience)
 	p := &incarnation{number: number, host: host, owner: fmt.Sprintf("p%d.%d", number, host), ctx: ctx, end: end}
-	p.rdb = redis.NewClient(&redis.Options{
-		Addr:   "127.0.0.1:0", // go-redis looks names up, outside the bubble
-		Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) { return w.network.dial(ctx, host) },
-		// Who waits for a connection does so with a timer of an earlier bubble, which is
-		// fatal: go-redis keeps its timers for the next.
-		PoolSize: 1000,
-	})
-	var d holdfast.Driver = counting{holdfastgoredis.New(p.rdb), &w.commands}
-	if w.wrap != nil {
-		d = w.wrap(d)
-	}
 	cfg := w.plan.processes[number].config
 	cfg.Owner = p.owner
-	var err error
-	if p.client, err = holdfast.New(d, &cfg); err != nil {
-		panic(err)
-	}
+	w.connect(p, cfg)
 	return p
+}
+
+// connect gives a process its clients.
+func (w *World) connect(p *incarnation, cfg holdfast.Config) {
+	var clients []*holdfast.Client
+	for i, n := range w.nodes {
+		rdb := redis.NewClient(&redis.Options{
+			Addr:   "127.0.0.1:" + strconv.Itoa(i), // go-redis looks names up, outside the bubble
+			Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) { return n.network.dial(ctx, p.host) },
+			// Who waits for a connection does so with a timer of an earlier bubble, which is
+			// fatal: go-redis keeps its timers for the next.
+			PoolSize: 1000,
+		})
+		var d holdfast.Driver = counting{holdfastgoredis.New(rdb), &w.commands}
+		if w.wrap != nil {
+			d = w.wrap(d)
+		}
+		c, err := holdfast.New(d, &cfg)
+		if err != nil {
+			panic(err)
+		}
+		p.ways, clients = append(p.ways, way{rdb, c}), append(clients, c)
+	}
+	p.client = clients[0]
+	if len(clients) > 1 {
+		var err error
+		if p.quorum, err = holdfast.NewQuorum(clients...); err != nil {
+			panic(err)
+		}
+	}
 }
 
 // bury closes what a process had, when its goroutines are done.
@@ -208,11 +259,13 @@ func (w *World) bury(p *incarnation) {
 	p.end()
 	ctx, cancel := context.WithTimeout(context.Background(), w.bound())
 	defer cancel()
-	if err := p.client.Close(ctx); err != nil {
-		w.finding("%s: Close: %v", p.owner, err)
-	}
-	if err := p.rdb.Close(); err != nil {
-		w.finding("%s: go-redis: Close: %v", p.owner, err)
+	for _, way := range p.ways {
+		if err := way.client.Close(ctx); err != nil {
+			w.finding("%s: Close: %v", p.owner, err)
+		}
+		if err := way.rdb.Close(); err != nil {
+			w.finding("%s: go-redis: Close: %v", p.owner, err)
+		}
 	}
 }
 
@@ -232,9 +285,11 @@ func (w *World) crash(p *incarnation, down time.Duration) {
 // kill ends a process, with all that it has.
 func (w *World) kill(p *incarnation) {
 	p.dead.Store(true)
-	w.network.set(func() { w.network.hostOf(p.host).dead = true })
-	for _, l := range w.network.linksOf(p.host) {
-		l.cut()
+	for _, n := range w.nodes {
+		n.network.set(func() { n.network.hostOf(p.host).dead = true })
+		for _, l := range n.network.linksOf(p.host) {
+			l.cut()
+		}
 	}
 	p.end()
 }
@@ -242,11 +297,17 @@ func (w *World) kill(p *incarnation) {
 // close closes a process's client under its goroutines, and starts it again later.
 func (w *World) close(p *incarnation, down time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), down)
+	var closed sync.WaitGroup
+	for _, way := range p.ways {
+		closed.Go(func() {
+			if err := way.client.Close(ctx); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+				w.finding("%s: Close: %v", p.owner, err)
+			}
+		})
+	}
 	w.ended.Go(func() {
 		defer cancel()
-		if err := p.client.Close(ctx); err != nil && !errors.Is(err, context.DeadlineExceeded) {
-			w.finding("%s: Close: %v", p.owner, err)
-		}
+		closed.Wait()
 	})
 	w.again(p, down)
 }
@@ -291,19 +352,25 @@ func (w *World) key(i int) string {
 // checkLeftovers looks for what should be gone when all clients are closed and every
 // lease would have expired.
 func (w *World) checkLeftovers() {
-	for _, k := range w.server.keys() {
-		if k != w.space.Fence() && !strings.HasSuffix(k, ":once") { // which is known for 30 days
-			w.finding("the key %q is left", k)
+	stays := []string{w.space.Fence()}
+	if len(w.nodes) > 1 {
+		stays = append(stays, w.space.Incarnation(), w.space.CaughtUp())
+	}
+	for i, n := range w.nodes {
+		for _, k := range n.server.keys() {
+			if !slices.Contains(stays, k) && !strings.HasSuffix(k, ":once") { // which is known for 30 days
+				w.finding("the key %q is left on server %d", k, i)
+			}
 		}
-	}
-	if channels := w.server.redis.PubSubChannels(""); len(channels) > 0 {
-		w.finding("the channels %q are left", channels)
-	}
-	for _, l := range w.network.linksOf(-1) {
-		// go-redis forgets to close a connection whose handshake fails: it marks it as
-		// closed before. In a process of its own the garbage collector closes it.
-		if l.used {
-			w.finding("connection %d of p%d is left, with %d of its ends closed", l.number, l.process, l.closed)
+		if channels := n.server.redis.PubSubChannels(""); len(channels) > 0 {
+			w.finding("the channels %q are left on server %d", channels, i)
+		}
+		for _, l := range n.network.linksOf(-1) {
+			// go-redis forgets to close a connection whose handshake fails: it marks it as
+			// closed before. In a process of its own the garbage collector closes it.
+			if l.used {
+				w.finding("connection %d of p%d to server %d is left, with %d of its ends closed", l.number, l.process, i, l.closed)
+			}
 		}
 	}
 }

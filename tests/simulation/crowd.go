@@ -67,11 +67,13 @@ func (q *party) overlaps(o *party) bool {
 	return q.granted != 0 && o.granted != 0 && max(q.granted, o.granted) < min(q.ended, o.ended)
 }
 
-// patience is for how long a request that was given up may still be carried out: not-after is
-// the server's time.
+// patience is for how long a request that was given up may still be carried out: until its
+// not-after, which is the server's time as the client knows it from an answer that may have been
+// slow, and from whose clock its own has drifted since.
 func (h *hand) patience() int64 {
-	c := h.w.plan.processes[h.p.number].config
-	return int64(float64(c.RetryTimeout+c.CommandTimeout+time.Second) / h.w.plan.rate)
+	c, rate := h.w.plan.processes[h.p.number].config, h.w.plan.rate
+	drift := max(0, 1-rate) * float64(h.now())
+	return int64((float64(c.RetryTimeout+2*c.CommandTimeout+time.Second) + drift) / rate)
 }
 
 // lasts is for how long the server keeps a lease of so long, by the clients' clocks.

@@ -183,6 +183,11 @@ func (h *hand) join(i int, ctx context.Context) (q *party, s *step, p *holdfast.
 	h.w.mu.Lock()
 	defer h.w.mu.Unlock()
 	now := h.now()
+	// A copy of the request that was carried out, and not heard of before its lease was over, was a
+	// party as well, and died.
+	for before := now - q.asked; !h.calm && before >= int64(h.wants[i].term()); before -= int64(h.wants[i].term()) {
+		h.w.crowd.steps = append(h.w.crowd.steps, &step{name: s.name, from: q.asked, until: now, misses: true})
+	}
 	switch {
 	case h.p.dead.Load():
 		s.until = now + h.lasts(h.wants[i].ttl)

@@ -91,8 +91,23 @@ func (q *Quorum) tryFor(ctx context.Context, l *Lock, onEnd func()) (*Lease, err
 	return lease, err
 }
 
+// begin has all clients that are closed wait for what is under way, until end.
+func (q *Quorum) begin() {
+	for _, c := range q.clients {
+		c.tasks.begin()
+	}
+}
+
+func (q *Quorum) end() {
+	for _, c := range q.clients {
+		c.tasks.end()
+	}
+}
+
 // round asks every node once.
 func (q *Quorum) round(ctx context.Context, l *Lock, onEnd func()) (*Lease, []vote, error) {
+	q.begin() // a vote is a lock, which is to be taken back or held
+	defer q.end()
 	begun := time.Now()
 	all := make(chan vote, len(q.clients))
 	for i, c := range q.clients {
@@ -124,7 +139,9 @@ func (q *Quorum) round(ctx context.Context, l *Lock, onEnd func()) (*Lease, []vo
 		}
 	}
 	if open > 0 {
+		q.begin()
 		l.c.tasks.run(func() {
+			defer q.end()
 			for range open {
 				v := <-all
 				v.a.abandon()
@@ -268,6 +285,11 @@ func (q *Quorum) elect(ctx context.Context, l *Lock, votes, granted []vote, onEn
 	}
 	lease := b.lease(ctx, parts)
 	if !b.notify(onEnd) {
+		err := b.err()
+		_ = lease.Release(context.Background()) // its nodes have leases, for which Close would wait
+		if errors.Is(err, ErrClosed) {
+			return nil, ErrClosed
+		}
 		return nil, q.late(l)
 	}
 	if len(parts) < len(q.clients) && b.onLoss != nil {

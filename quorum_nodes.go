@@ -55,6 +55,8 @@ func (q *Quorum) missing(b *bundle) []int {
 }
 
 func (q *Quorum) refillNode(b *bundle, i int) {
+	q.begin()
+	defer q.end()
 	v := q.vote(b.ctx, b.l, i)
 	if v.behind != "" {
 		_ = q.mend(b.ctx, b.l, []vote{v})

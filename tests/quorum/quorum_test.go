@@ -48,7 +48,8 @@ type site struct {
 	ttl   time.Duration
 	wrap  func(i int, d holdfast.Driver) holdfast.Driver // of the clients of nodes; or nil
 
-	commandTimeout time.Duration // 2 s if it is 0
+	commandTimeout time.Duration      // 2 s if it is 0
+	clients        []*holdfast.Client // of the latest quorum
 }
 
 // open starts nodes, and admits them.
@@ -112,6 +113,7 @@ func (s *site) quorumOf(addrs ...string) *holdfast.Quorum {
 	if err != nil {
 		s.t.Fatal(err)
 	}
+	s.clients = clients
 	return q
 }
 
@@ -611,6 +613,40 @@ func TestContextEndsWhileNodesAreToldAFence(t *testing.T) {
 		if _, err := s.lock().Acquire(ctx); err != context.Canceled {
 			t.Errorf("Acquire: %v", err)
 		}
+		if _, err := s.nodes[2].Do("DEL", "holdfast:{q}"); err != nil {
+			t.Fatal(err)
+		}
+		s.cleaned()
+	})
+}
+
+// Clients that are closed while nodes are told of a fence say so, and wait for no lease that nobody
+// has.
+func TestCloseWhileNodesAreToldAFence(t *testing.T) {
+	each(t, 3, age, func(t *testing.T, s *site) {
+		var closed sync.WaitGroup
+		s.wrap = func(_ int, d holdfast.Driver) holdfast.Driver {
+			return onFence{d, func() {
+				for _, c := range s.clients {
+					closed.Go(func() {
+						ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+						defer cancel()
+						if err := c.Close(ctx); err != nil {
+							t.Errorf("Close: %v", err)
+						}
+					})
+				}
+				time.Sleep(100 * time.Millisecond)
+			}}
+		}
+		s.ahead(0, time.Hour)
+		if _, err := s.nodes[2].Do("SET", "holdfast:{q}", "theirs", "PX", "3600000"); err != nil {
+			t.Fatal(err)
+		}
+		if lease, err := s.lock().Acquire(t.Context()); err != holdfast.ErrClosed {
+			t.Errorf("Acquire: %v, %v", lease, err)
+		}
+		closed.Wait()
 		if _, err := s.nodes[2].Do("DEL", "holdfast:{q}"); err != nil {
 			t.Fatal(err)
 		}

@@ -173,8 +173,8 @@ func (w *World) admit() error {
 func (w *World) operate() {
 	since := time.Time{} // when a majority was found to be lost
 	for {
-		lost := w.behind(-1) >= w.plan.need()
 		over := !w.sleepUntil(time.Since(w.begun) + time.Second)
+		lost := w.behind(-1) >= w.plan.need()
 		switch {
 		case w.patience.Err() != nil, over && !lost:
 			return
@@ -377,16 +377,27 @@ const aftermath = 40 * time.Second
 func (w *World) ail(t trouble) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.troubles = slices.DeleteFunc(w.troubles, func(old trouble) bool {
+		return old.node == t.node && old.host == t.host && old.link == t.link && !old.until.After(t.until)
+	})
 	w.troubles = append(w.troubles, t)
+}
+
+// watch notes which nodes are behind, more often than one can be and be caught up, until ctx ends.
+func (w *World) watch(ctx context.Context) {
+	for ; ctx.Err() == nil; time.Sleep(time.Second) {
+		for i, n := range w.nodes {
+			if w.isBehind(n) {
+				w.ail(trouble{node: i, host: -1, until: time.Now().Add(aftermath)})
+			}
+		}
+	}
 }
 
 // ails reports whether a node may be away for a process.
 func (w *World) ails(i, host int) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.isBehind(w.nodes[i]) {
-		w.troubles = append(w.troubles, trouble{node: i, host: -1, until: time.Now().Add(aftermath)})
-	}
 	return slices.ContainsFunc(w.troubles, func(t trouble) bool {
 		return t.node == i && (t.host < 0 || t.host == host) && (time.Now().Before(t.until) || t.link != nil && t.link.lately(aftermath))
 	})

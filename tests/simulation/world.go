@@ -130,6 +130,12 @@ func (w *World) run() (err error) {
 		if err := w.admit(); err != nil {
 			return err
 		}
+		var watching sync.WaitGroup
+		watching.Go(func() { w.watch(patience) })
+		defer func() {
+			giveUp(nil)
+			watching.Wait()
+		}()
 	}
 	for i := range w.plan.processes {
 		w.start(i)
@@ -153,6 +159,7 @@ func (w *World) run() (err error) {
 	}
 	w.note(-1, -1, "the faults are over")
 	close(w.draining)
+	w.armed.Store(0)
 	for i, n := range w.plan.names {
 		if n.form.gathers() {
 			w.attend(i)

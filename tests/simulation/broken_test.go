@@ -219,17 +219,25 @@ func (d twice) Eval(ctx context.Context, s holdfast.Script, keys, args []string,
 	return d.Driver.Eval(ctx, s, keys, args, urgent)
 }
 
-// agreeable answers for a quorum's first node whatever is asked, so that one node less than a
-// majority has the lock.
+// agreeable is a quorum's first node where it agrees to everything, and keeps nothing: so one node less
+// than a majority has the lock.
 type agreeable struct{ holdfast.Driver }
 
 func (d agreeable) Eval(ctx context.Context, s holdfast.Script, keys, args []string, urgent bool) (string, error) {
-	reply, err := d.Driver.Eval(ctx, s, keys, args, urgent)
-	words := strings.Fields(reply)
-	if err == nil && strings.HasSuffix(d.Addr(), ":0") && s.Name == "node_acquire" && words[0] == "held" {
-		return "granted " + words[1] + " " + args[2] + " " + words[1], nil
+	now := strconv.FormatInt(time.Now().UnixMicro(), 10)
+	if strings.HasSuffix(d.Addr(), ":0") {
+		switch s.Name {
+		case "node_acquire":
+			return "granted " + now + " " + args[2] + " " + now, nil
+		case "node_fence":
+			return "fenced " + now + " 1", nil
+		case "renew":
+			return "renewed " + now + " " + args[2] + " 0 0", nil
+		case "release":
+			return "released " + now, nil
+		}
 	}
-	return reply, err
+	return d.Driver.Eval(ctx, s, keys, args, urgent)
 }
 
 // bereft is a quorum's node that loses a lock before it is told of its fence.

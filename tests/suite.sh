@@ -157,7 +157,7 @@ slice() {
   hunt default 20s latch
   hunt default 20s barrier
   hunt strict 30s quorum
-  run "100 simulated hours" tests tell env HOLDFAST_SIMULATE_HOURS=100 go test $replayable -count=1 -v -timeout 0 -run Simulation ./simulation
+  run "100 simulated hours, and broken locks" tests tell env HOLDFAST_SIMULATE_HOURS=100 go test $replayable -count=1 -v -timeout 0 -run 'Simulation|Broken' ./simulation
   run "every mutant" tests tell env HOLDFAST_MUTANTS=all go test -count=1 -v -timeout 0 -run FoundOut ./mutants
   report
 }

@@ -22,6 +22,9 @@ type broken struct {
 	form  form // of all locks; "" leaves it to the seed
 }
 
+// emptied is the one that needs many faults to fall together.
+const emptied = "a node that came back empty counts at once"
+
 // The checks that find things.
 const (
 	believes = "believes"
@@ -71,7 +74,7 @@ var brokenLocks = []broken{
 	{"the second phase does not ask whose lock it is", func(d holdfast.Driver) holdfast.Driver {
 		return bereft{&rewritten{d, "node_fence", "if not value or string.sub(value, 1, #mine) ~= mine then", "if false then"}}
 	}, believes, Rough, agreed},
-	{"a node that came back empty counts at once", rewriting("", "ready = now + longest * 1000", "ready = now"), overlaps, Rough, agreed},
+	{emptied, rewriting("", "ready = now + longest * 1000", "ready = now"), overlaps, Rough, agreed},
 	{"a fence is told to no other node", rewriting("node_fence", "raise_counter(tonumber(ARGV[3]))", ""), fences, Rough, agreed},
 	{"a job is done for half its window", rewriting("", "now < done + window * 1000", "now < done + window * 500"), again, Rough, once},
 
@@ -106,6 +109,9 @@ var brokenLocks = []broken{
 func TestBrokenLocksAreFound(t *testing.T) {
 	for _, b := range brokenLocks {
 		t.Run(strings.ReplaceAll(b.name, " ", "-"), func(t *testing.T) {
+			if raceDetector && b.name == emptied {
+				t.Skip("SKIPPED with the race detector, where it takes minutes; make slice runs it")
+			}
 			const most = 20
 			for seed := uint64(1); seed <= most; seed++ {
 				r := Run(t, seed, Options{Temper: b.where, Length: 20 * time.Minute, Wrap: b.wrap, Form: b.form, Several: true})

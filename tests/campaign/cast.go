@@ -15,13 +15,14 @@ import (
 
 	"github.com/holdfast-go/holdfast/tests/campaign/worker"
 	"github.com/holdfast-go/holdfast/tests/child"
+	"github.com/holdfast-go/holdfast/tests/harness"
 	"github.com/holdfast-go/holdfast/tests/history"
 )
 
 // cast is the processes of a lane. They live on from one history to the next.
 type cast struct {
 	binary  string
-	harness *harness
+	harness *harness.TB
 
 	mu      sync.Mutex
 	members []*member

@@ -3,6 +3,7 @@ package campaign
 import (
 	"time"
 
+	"github.com/holdfast-go/holdfast/tests/harness"
 	"github.com/holdfast-go/holdfast/tests/proxy"
 )
 
@@ -30,8 +31,8 @@ var networkKinds = []*Kind{
 		held := s.link().Hold(s.script(), s.after())
 		s.sleep(s.plan.CommandTimeout + s.aWhile())
 		go func() {
-			h := &harness{} // for what is no trouble: nothing was held, or the history is over
-			h.guard(func() { held.Forward(h) })
+			h := &harness.TB{} // for what is no trouble: nothing was held, or the history is over
+			h.Guard(func() { held.Forward(h) })
 		}()
 	}},
 	{Name: "delayed-replies", Do: func(s *Scene) { s.delay(s.brief(), (*proxy.Proxy).DelayReplies) }},

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/tests/campaign/worker"
+	"github.com/holdfast-go/holdfast/tests/harness"
 	"github.com/holdfast-go/holdfast/tests/history"
 	"github.com/holdfast-go/holdfast/tests/proxy"
 	"github.com/holdfast-go/holdfast/tests/queuelog"
@@ -31,7 +32,7 @@ type lane struct {
 	cfg     *Config
 	binary  server.Binary
 	worker  string
-	harness *harness
+	harness *harness.TB
 	nodes   []*node
 	cast    *cast
 	guarded *registers
@@ -58,9 +59,9 @@ func (l *lane) open() error {
 		return nil
 	}
 	l.close()
-	h := &harness{}
+	h := &harness.TB{}
 	l.harness, l.nodes, l.played = h, nil, 0
-	h.guard(func() {
+	h.Guard(func() {
 		for range l.cfg.Subject.Nodes() {
 			l.nodes = append(l.nodes, l.start(h))
 		}
@@ -68,10 +69,10 @@ func (l *lane) open() error {
 		l.cast = &cast{binary: l.worker, harness: h}
 		h.Cleanup(l.cast.close)
 	})
-	return h.err()
+	return h.Err()
 }
 
-func (l *lane) start(h *harness) *node {
+func (l *lane) start(h *harness.TB) *node {
 	n := &node{}
 	options := []server.Option{
 		server.Conf("appendonly", "yes"),
@@ -90,7 +91,7 @@ func (l *lane) start(h *harness) *node {
 
 func (l *lane) close() {
 	if l.harness != nil {
-		l.harness.close()
+		l.harness.Close()
 		l.harness = nil
 	}
 }
@@ -120,18 +121,18 @@ func (l *lane) play(ctx context.Context, p *Plan) (*Record, error) {
 		return nil, err
 	}
 	l.played++
-	h := &harness{} // of this history
+	h := &harness.TB{} // of this history
 	r := &Record{Plan: p}
-	h.guard(func() { l.perform(ctx, h, r) })
-	h.close()
-	if err := errors.Join(h.err(), l.harness.err()); err != nil || r.Stuck != nil {
+	h.Guard(func() { l.perform(ctx, h, r) })
+	h.Close()
+	if err := errors.Join(h.Err(), l.harness.Err()); err != nil || r.Stuck != nil {
 		l.close()
 		return r, err
 	}
 	return r, nil
 }
 
-func (l *lane) perform(ctx context.Context, h *harness, r *Record) {
+func (l *lane) perform(ctx context.Context, h *harness.TB, r *Record) {
 	p := r.Plan
 	l.guarded.reset()
 	scripts := slices.Clone(p.Processes)
@@ -180,7 +181,7 @@ func (l *lane) perform(ctx context.Context, h *harness, r *Record) {
 			mine.random, mine.strikes = rand.New(rand.NewPCG(f.Seed, 2)), &strikes[slices.Index(p.Kinds, f.Kind)]
 			faults.Go(func() {
 				mine.sleep(f.At)
-				h.guard(func() { kinds[i].Do(&mine) })
+				h.Guard(func() { kinds[i].Do(&mine) })
 			})
 		}
 	}
@@ -284,7 +285,7 @@ func (n *node) channels() []string {
 // keys returns the keys that are not to be there once all leases have ended: while
 // their clients live, who take back in the background what was not answered. Keys of locks
 // that stay are to have no holds.
-func (n *node) keys(h *harness, p *Plan, stays bool) (left []string) {
+func (n *node) keys(h *harness.TB, p *Plan, stays bool) (left []string) {
 	var jumps time.Duration
 	if p.has(func(k *Kind) bool { return k.Breaks == ClockRun }) {
 		jumps = 2 * longestJump

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/holdfast-go/holdfast/tests/campaign/worker"
+	"github.com/holdfast-go/holdfast/tests/harness"
 	"github.com/holdfast-go/holdfast/tests/history"
 )
 
@@ -26,7 +27,7 @@ type register struct {
 	value uint64
 }
 
-func newRegisters(h *harness) *registers {
+func newRegisters(h *harness.TB) *registers {
 	r := &registers{socket: filepath.Join(h.TempDir(), "registers")}
 	listener, err := net.Listen("unix", r.socket)
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/holdfast-go/holdfast/tests/harness"
 	"github.com/holdfast-go/holdfast/tests/proxy"
 	"github.com/holdfast-go/holdfast/tests/resp"
 	"github.com/holdfast-go/holdfast/tests/server"
@@ -23,7 +24,7 @@ type Scene struct {
 	clock   Clock       // nil without one
 	turns   *sync.Mutex // held by whoever pauses or ends a process
 	power   *sync.Mutex // held by whoever pauses or ends the server; the same, where it is the only one
-	harness *harness
+	harness *harness.TB
 	proxies []*proxy.Proxy // before the server, one for each process
 	cast    *cast
 	strange *strangers

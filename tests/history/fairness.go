@@ -1,6 +1,10 @@
 package history
 
-import "time"
+import (
+	"maps"
+	"slices"
+	"time"
+)
 
 // Report says how fairly locks were handed out.
 type Report struct {
@@ -10,8 +14,7 @@ type Report struct {
 	MeanWait    time.Duration // of those granted
 
 	// Jain is Jain's index of fairness over the number of grants of each
-	// goroutine: 1 when all got as many, 1/n when one of n got all.
-	// (R. Jain, D. Chiu, W. Hawe: A Quantitative Measure of Fairness, 1984)
+	// goroutine.
 	Jain float64
 
 	// Overtakes counts the grants that went past an attempt of another process
@@ -44,17 +47,27 @@ func Fairness(events []Event) Report {
 	}
 	if r.Grants > 0 {
 		r.MeanWait = waited / time.Duration(r.Grants)
-		var sum, squares float64
-		for _, n := range grants {
-			sum += float64(n)
-			squares += float64(n) * float64(n)
-		}
-		r.Jain = sum * sum / (float64(len(grants)) * squares)
+		r.Jain = Jain(slices.Collect(maps.Values(grants)))
 	}
 	for _, grants := range byName(events) {
 		r.Overtakes += overtakes(grants)
 	}
 	return r
+}
+
+// Jain is Jain's index of fairness over the number of grants of each goroutine: 1 when
+// all got as many, 1/n when one of n got all, 0 when nobody got any.
+// (R. Jain, D. Chiu, W. Hawe: A Quantitative Measure of Fairness, 1984)
+func Jain(grants []int) float64 {
+	var sum, squares float64
+	for _, n := range grants {
+		sum += float64(n)
+		squares += float64(n) * float64(n)
+	}
+	if squares == 0 {
+		return 0
+	}
+	return sum * sum / (float64(len(grants)) * squares)
 }
 
 // overtakes goes back from the last grant and remembers the foremost place of

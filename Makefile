@@ -12,6 +12,9 @@ export TESTFLAGS
 # How long "make soak" looks for what may go wrong; what it counts takes its time.
 SOAK ?= 10m
 
+# Further flags of the bench, such as BENCH='-cells held -full'; BENCH=-help lists them.
+BENCH ?=
+
 .DEFAULT_GOAL := help
 .PHONY: help test check verify slice soak bench servers
 
@@ -33,8 +36,8 @@ slice: servers ## Run a slice of what soak runs, 10 minutes or less
 soak: servers ## Run campaigns, simulation and storms for SOAK=10m; then losses of data, leaks, topologies, quorums, other languages, mutants; print a report
 	@tests/suite.sh soak $(SOAK)
 
-bench: servers ## Run the benchmarks
-	cd bench && go test -run '^$$' -bench . -benchmem ./...
+bench: servers ## Compare with the bare commands and with other libraries, 10 minutes; BENCH=-quick: one
+	cd bench && go run . -svg free.svg $(BENCH)
 
 servers: ## Make sure that there are a redis-server or valkey-server, and PostgreSQL, installing them if need be; and programs in Java and Python
 	@tests/ensure-redis.sh

@@ -31,7 +31,7 @@ run() { # run LABEL FOLDER COMMAND...
   summary+=("$(printf '%-4s  %4ds  %s' "$verdict" $((SECONDS - began)) "$label")")
 }
 
-each() { # each COMMAND...: in every module of go.work
+each() { # each COMMAND...: in every module
   local folder name
   while read -r folder; do
     name=${folder#"$root"}
@@ -166,7 +166,8 @@ if [ "${1-}" = soak ]; then
   soak "${2:?a time, such as 30m}"
   set --
 fi
-modules=$(go list -m -f '{{.Dir}}') || exit 1
+# The bench has a workspace of its own: bench/go.work says why.
+modules=$(go list -m -f '{{.Dir}}' && echo "$root/bench") || exit 1
 for step in "$@"; do
   case $step in
     format) run "gofmt" . format ;;

@@ -1,0 +1,103 @@
+package main
+
+import (
+	"context"
+	_ "embed"
+	"fmt"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/rueidis"
+)
+
+//go:embed compare_and_delete.lua
+var compareAndDelete string
+
+var (
+	deleteByGoredis = redis.NewScript(compareAndDelete)
+	deleteByRueidis = rueidis.NewLuaScript(compareAndDelete)
+)
+
+// bare is the lock that everybody takes for the floor: no fence, no renewal, and it polls
+// where it has to wait.
+type bare struct {
+	set    func(ctx context.Context, key, token string) (bool, error)
+	delete func(ctx context.Context, key, token string) error
+	end    func()
+
+	handles atomic.Int64
+}
+
+func (b *bare) lock(name string) lock {
+	return &bareLock{b, name, fmt.Sprintf("%d-%d", os.Getpid(), b.handles.Add(1))}
+}
+
+func (b *bare) close() { b.end() }
+
+type bareLock struct {
+	b          *bare
+	key, token string
+}
+
+func (l *bareLock) acquire(ctx context.Context) error {
+	for {
+		if ok, err := l.b.set(ctx, l.key, l.token); ok || err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(pollInterval):
+		}
+	}
+}
+
+func (l *bareLock) release() error { return l.b.delete(context.Background(), l.key, l.token) }
+
+func bareGoredis(addr string) (locker, error) {
+	rdb := dialGoredis(addr)
+	return bareOver(rdb, rdb), nil
+}
+
+func bareAutoPipeline(addr string) (locker, error) {
+	rdb := dialGoredis(addr)
+	pipeline, err := rdb.AutoPipeline()
+	if err != nil {
+		return nil, err
+	}
+	return bareOver(rdb, pipeline), nil
+}
+
+func bareOver(rdb *redis.Client, c redis.Cmdable) locker {
+	return &bare{
+		set: func(ctx context.Context, key, token string) (bool, error) {
+			return c.SetNX(ctx, key, token, ttl).Result()
+		},
+		delete: func(ctx context.Context, key, token string) error {
+			return deleteByGoredis.Run(ctx, c, []string{key}, token).Err()
+		},
+		end: func() { _ = rdb.Close() },
+	}
+}
+
+func bareRueidis(addr string) (locker, error) {
+	c, err := rueidis.NewClient(rueidisOption(addr))
+	if err != nil {
+		return nil, err
+	}
+	return &bare{
+		set: func(ctx context.Context, key, token string) (bool, error) {
+			err := c.Do(ctx, c.B().Set().Key(key).Value(token).Nx().PxMilliseconds(ttl.Milliseconds()).Build()).Error()
+			if rueidis.IsRedisNil(err) {
+				return false, nil
+			}
+			return err == nil, err
+		},
+		delete: func(ctx context.Context, key, token string) error {
+			return deleteByRueidis.Exec(ctx, c, []string{key}, []string{token}).Error()
+		},
+		end: c.Close,
+	}, nil
+}

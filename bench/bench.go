@@ -1,0 +1,161 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/holdfast-go/holdfast/tests/harness"
+	"github.com/holdfast-go/holdfast/tests/server"
+)
+
+// results are the medians of a run: by cell, and by contestant.
+type results map[string]map[string]figures
+
+func bench(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	if len(args) == 1 && args[0] == workerArgument {
+		if err := work(ctx, stdin, stdout); err != nil {
+			fmt.Fprintln(stderr, err)
+			return 1
+		}
+		return 0
+	}
+	o, err := parse(args, stderr)
+	if errors.Is(err, flag.ErrHelp) {
+		return 0
+	}
+	if err != nil {
+		return 2
+	}
+	if err := compare(ctx, o, stdout, stderr); err != nil {
+		fmt.Fprintln(stderr, "bench:", err)
+		return 1
+	}
+	return 0
+}
+
+type options struct {
+	cells []cell
+	only  []string // of the contestants; all if empty
+	svg   string
+}
+
+func parse(args []string, stderr io.Writer) (o options, err error) {
+	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	var (
+		kinds    = flags.String("cells", "free,contended,one,held", "what to measure")
+		only     = flags.String("only", "", "contestants, with commas (default all)")
+		rounds   = flags.Int("rounds", 0, "rounds of each cell (default 5; of contended 3, of held 1)")
+		length   = flags.Duration("for", 0, "length of a turn (default 700ms; of contended 3.5s, of held 12s)")
+		leases   = flags.Int("leases", 0, "leases of held (default 10000)")
+		hurry    = flags.Bool("quick", false, "one short round, under a minute, to see that everything works")
+		complete = flags.Bool("full", false, "100000 leases in held")
+		svg      = flags.String("svg", "", "where to draw the free cells")
+	)
+	if err := flags.Parse(args); err != nil {
+		return o, err
+	}
+	s := plain
+	if *hurry {
+		s = quick
+	}
+	if *complete {
+		s.leases = 100_000
+	}
+	if *leases > 0 {
+		s.leases = *leases
+	}
+	o.svg = *svg
+	if *only != "" {
+		o.only = strings.Split(*only, ",")
+	}
+	for _, c := range s.cells() {
+		if !slices.Contains(strings.Split(*kinds, ","), c.kind) {
+			continue
+		}
+		if *rounds > 0 {
+			c.rounds = *rounds
+		}
+		if *length > 0 {
+			c.time = *length
+		}
+		o.cells = append(o.cells, c)
+	}
+	if len(o.cells) == 0 {
+		err := fmt.Errorf("no cells in %q", *kinds)
+		fmt.Fprintln(stderr, "bench:", err)
+		return o, err
+	}
+	return o, nil
+}
+
+// compare measures, and prints what came of it.
+func compare(ctx context.Context, o options, stdout, stderr io.Writer) error {
+	h := &harness.TB{}
+	defer h.Close()
+	var r results
+	var err error
+	about := surroundings{began: time.Now(), loadBefore: load()}
+	h.Guard(func() {
+		s := server.Start(h, server.One(h))
+		about.server = s.Binary().Name
+		r, err = measure(ctx, s, h.TempDir(), o, stderr)
+	})
+	if err = errors.Join(err, h.Err()); err != nil {
+		return err
+	}
+	about.took, about.loadAfter = time.Since(about.began), load()
+	found := standings(r)
+	write(stdout, about, o, r, found)
+	if err := json.NewEncoder(stdout).Encode(map[string]any{"medians": r, "ratios": found}); err != nil {
+		return err
+	}
+	if o.svg == "" || r[freeCell(1)] == nil {
+		return nil
+	}
+	return os.WriteFile(o.svg, []byte(plot(r)), 0o644)
+}
+
+// measure has all contestants take their turns, all once in every round, in an order that
+// changes from round to round.
+func measure(ctx context.Context, s *server.Server, dir string, o options, stderr io.Writer) (results, error) {
+	r := results{}
+	number := 0
+	for _, c := range o.cells {
+		var taking []contestant
+		for _, who := range contestants {
+			if who.in(c.kind) && (o.only == nil || slices.Contains(o.only, who.name)) {
+				taking = append(taking, who)
+			}
+		}
+		rounds := map[string][]figures{}
+		for round := range c.rounds {
+			fmt.Fprintf(stderr, "%s: round %d of %d\n", c.name, round+1, c.rounds)
+			for _, who := range rotated(taking, round) {
+				number++
+				f, err := turn(ctx, s, dir, who, c, number)
+				if ctx.Err() != nil {
+					return nil, ctx.Err()
+				}
+				if err != nil { // the others go on
+					fmt.Fprintf(stderr, "%s: %s: %v\n", c.name, who.name, err)
+					f = figures{"errors": 1}
+				}
+				rounds[who.name] = append(rounds[who.name], f)
+			}
+		}
+		r[c.name] = map[string]figures{}
+		for name, all := range rounds {
+			r[c.name][name] = summary(all)
+		}
+	}
+	return r, nil
+}

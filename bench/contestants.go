@@ -1,0 +1,91 @@
+package main
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/rueidis"
+)
+
+// ttl is the lease time of every contestant's locks.
+const ttl = 10 * time.Second
+
+// pollInterval is how often those look that were tuned to poll, and the bare commands.
+const pollInterval = 2 * time.Millisecond
+
+// locker is a contestant in one process: what takes locks by name.
+type locker interface {
+	lock(name string) lock
+	close()
+}
+
+// lock is one goroutine's handle of a lock, so that none of them has to allocate what
+// remembers that it is held.
+type lock interface {
+	acquire(ctx context.Context) error // waits
+	release() error
+}
+
+// lease is a lock that is renewed by itself while it is held.
+type lease interface {
+	lock
+	lost() bool
+}
+
+type role int
+
+const (
+	ours  role = iota
+	floor      // the bare two commands
+	peer
+)
+
+type contestant struct {
+	name     string
+	role     role
+	client   string // which Redis client it uses
+	notified bool   // waiters are told when the lock is free: they do not poll
+	apart    bool   // local hand-over is off
+	only     string // the cells that it takes part in, with commas; all if empty
+	sends    string // commands that it sends besides scripts; others are those of scripts
+	open     func(addr string) (locker, error)
+}
+
+// contestants are all that are compared. redsync and redislock do not renew by themselves, and
+// have no part in held.
+var contestants = []contestant{
+	{name: "holdfast-goredis", role: ours, client: "go-redis", notified: true, open: holdfastOverGoredis(0)},
+	{name: "holdfast-goredis-nolocal", role: ours, client: "go-redis", notified: true, apart: true, only: "contended,one", open: holdfastOverGoredis(-1)},
+	{name: "holdfast-rueidis", role: ours, client: "rueidis", notified: true, open: holdfastOverRueidis(0)},
+	{name: "holdfast-rueidis-nolocal", role: ours, client: "rueidis", notified: true, apart: true, only: "contended,one", open: holdfastOverRueidis(-1)},
+	{name: "bare-goredis", role: floor, client: "go-redis", only: "free,contended,one", sends: "set", open: bareGoredis},
+	{name: "bare-goredis-autopipeline", role: floor, client: "go-redis", only: "free", sends: "set", open: bareAutoPipeline},
+	{name: "bare-rueidis", role: floor, client: "rueidis", only: "free,contended,one", sends: "set", open: bareRueidis},
+	{name: "redsync", role: peer, client: "go-redis", only: "free,contended,one", sends: "set", open: openRedsync},
+	{name: "redsync-2ms", role: peer, client: "go-redis", only: "contended,one", sends: "set", open: openRedsyncTuned},
+	{name: "redislock", role: peer, client: "go-redis", only: "free,contended,one", open: openRedislock},
+	{name: "redislock-2ms", role: peer, client: "go-redis", only: "contended,one", open: openRedislockTuned},
+	{name: "rueidislock", role: peer, client: "rueidis", notified: true, open: openRueidislock(0)},
+	{name: "rueidislock-1s", role: peer, client: "rueidis", notified: true, only: "free", open: openRueidislock(time.Second)},
+}
+
+func named(name string) contestant {
+	return contestants[slices.IndexFunc(contestants, func(c contestant) bool { return c.name == name })]
+}
+
+// in says whether the contestant takes part in a cell of this kind.
+func (c contestant) in(kind string) bool {
+	return c.only == "" || slices.Contains(strings.Split(c.only, ","), kind)
+}
+
+// dialGoredis and dialRueidis are the clients of all who use them, as they are by default.
+func dialGoredis(addr string) *redis.Client {
+	return redis.NewClient(&redis.Options{Addr: addr})
+}
+
+func rueidisOption(addr string) rueidis.ClientOption {
+	return rueidis.ClientOption{InitAddress: []string{addr}}
+}

@@ -1,0 +1,156 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"math"
+	"time"
+
+	"github.com/bsm/redislock"
+	"github.com/go-redsync/redsync/v4"
+	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/rueidis/rueidislock"
+)
+
+// again calls try until it succeeds, fails otherwise than by the lock being held, or ctx
+// ends: some give up after so many tries of their own.
+func again(ctx context.Context, taken error, try func() error) error {
+	for {
+		err := try()
+		if err == nil || !errors.Is(err, taken) {
+			return err
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+}
+
+func openRedsync(addr string) (locker, error) { return newRedsync(addr), nil }
+
+func openRedsyncTuned(addr string) (locker, error) {
+	return newRedsync(addr, redsync.WithRetryDelay(pollInterval), redsync.WithTries(math.MaxInt)), nil
+}
+
+type redsyncLocker struct {
+	rdb     *redis.Client
+	rs      *redsync.Redsync
+	options []redsync.Option
+}
+
+func newRedsync(addr string, options ...redsync.Option) *redsyncLocker {
+	rdb := dialGoredis(addr)
+	return &redsyncLocker{rdb, redsync.New(goredis.NewPool(rdb)), append(options, redsync.WithExpiry(ttl))}
+}
+
+func (l *redsyncLocker) lock(name string) lock {
+	return &redsyncLock{l.rs.NewMutex(name, l.options...)}
+}
+
+func (l *redsyncLocker) close() { _ = l.rdb.Close() }
+
+type redsyncLock struct{ m *redsync.Mutex }
+
+func (l *redsyncLock) acquire(ctx context.Context) error {
+	return again(ctx, redsync.ErrFailed, func() error {
+		err := l.m.LockContext(ctx)
+		if taken := (*redsync.ErrTaken)(nil); errors.As(err, &taken) {
+			return redsync.ErrFailed
+		}
+		return err
+	})
+}
+
+func (l *redsyncLock) release() error {
+	_, err := l.m.Unlock()
+	return err
+}
+
+// openRedislock retries as the package's documentation shows.
+func openRedislock(addr string) (locker, error) {
+	return newRedislock(addr, func() redislock.RetryStrategy {
+		return redislock.LimitRetry(redislock.LinearBackoff(100*time.Millisecond), 3)
+	}), nil
+}
+
+func openRedislockTuned(addr string) (locker, error) {
+	return newRedislock(addr, func() redislock.RetryStrategy { return redislock.LinearBackoff(pollInterval) }), nil
+}
+
+type redislockLocker struct {
+	rdb   *redis.Client
+	c     *redislock.Client
+	retry func() redislock.RetryStrategy // has a state, so that each Obtain wants one
+}
+
+func newRedislock(addr string, retry func() redislock.RetryStrategy) *redislockLocker {
+	rdb := dialGoredis(addr)
+	return &redislockLocker{rdb, redislock.New(rdb), retry}
+}
+
+func (l *redislockLocker) lock(name string) lock { return &redislockLock{l: l, name: name} }
+
+func (l *redislockLocker) close() { _ = l.rdb.Close() }
+
+type redislockLock struct {
+	l    *redislockLocker
+	name string
+	held *redislock.Lock
+}
+
+func (l *redislockLock) acquire(ctx context.Context) error {
+	return again(ctx, redislock.ErrNotObtained, func() (err error) {
+		l.held, err = l.l.c.Obtain(ctx, l.name, ttl, &redislock.Options{RetryStrategy: l.l.retry()})
+		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil { // it waits for a TTL at most
+			return redislock.ErrNotObtained
+		}
+		return err
+	})
+}
+
+func (l *redislockLock) release() error { return l.held.Release(context.Background()) }
+
+// openRueidislock has commands time out after a time other than the default of 20 ms if it is
+// not 0. An acquire whose command has timed out is not begun again until a message about
+// the lock arrives, and where nobody else wants the lock, none does.
+func openRueidislock(timeout time.Duration) func(string) (locker, error) {
+	return func(addr string) (locker, error) {
+		l, err := rueidislock.NewLocker(rueidislock.LockerOption{
+			ClientOption:   rueidisOption(addr),
+			KeyMajority:    1,
+			KeyValidity:    ttl,
+			NoLoopTracking: true,
+			TryNextAfter:   timeout,
+		})
+		if err != nil {
+			return nil, err
+		}
+		return &rueidislockLocker{l}, nil
+	}
+}
+
+type rueidislockLocker struct{ l rueidislock.Locker }
+
+func (l *rueidislockLocker) lock(name string) lock { return &rueidislockLock{l: l.l, name: name} }
+
+func (l *rueidislockLocker) close() { l.l.Close() }
+
+type rueidislockLock struct {
+	l      rueidislock.Locker
+	name   string
+	held   context.Context
+	cancel context.CancelFunc
+}
+
+func (l *rueidislockLock) acquire(ctx context.Context) (err error) {
+	l.held, l.cancel, err = l.l.WithContext(ctx, l.name)
+	return err
+}
+
+func (l *rueidislockLock) release() error {
+	l.cancel()
+	return nil
+}
+
+func (l *rueidislockLock) lost() bool { return l.held.Err() != nil }

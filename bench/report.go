@@ -1,0 +1,198 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// surroundings are what a run depends on besides the contestants.
+type surroundings struct {
+	began                 time.Time
+	took                  time.Duration
+	server                string
+	loadBefore, loadAfter string
+}
+
+// load is the machine's load average over a minute, where the system tells.
+func load() string {
+	text, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return "unknown"
+	}
+	first, _, _ := strings.Cut(string(text), " ")
+	return first
+}
+
+// write writes the tables.
+func write(w io.Writer, about surroundings, o options, r results, found []standing) {
+	fmt.Fprintf(w, "%s with %s, %s; %d processors; load %s before and %s after; %v; %s.\n", runtime.Version(),
+		about.server, strings.Join(versions(), ", "), runtime.NumCPU(), about.loadBefore, about.loadAfter,
+		about.took.Round(time.Second), strings.Join(rounds(o), ", "))
+	writeFree(w, r)
+	writeContended(w, r)
+	writeOne(w, r)
+	writeHeld(w, r)
+	writeFaults(w, o, r)
+	writeStandings(w, found)
+	fmt.Fprintln(w)
+}
+
+// versions are those of the clients and the peers.
+func versions() (all []string) {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return nil
+	}
+	for _, m := range info.Deps {
+		for _, path := range []string{"redis/go-redis/v9", "redis/rueidis", "go-redsync/redsync/v4", "bsm/redislock"} {
+			if m.Path == "github.com/"+path {
+				all = append(all, path+" "+m.Version)
+			}
+		}
+	}
+	return all
+}
+
+func rounds(o options) (all []string) {
+	for _, c := range o.cells {
+		all = append(all, fmt.Sprintf("%s %d×%v", c.name, c.rounds, c.time))
+	}
+	return all
+}
+
+func writeFree(w io.Writer, r results) {
+	head := []string{"free: cycles/s (CPU µs of Redis + of the client)"}
+	for _, n := range levels {
+		head = append(head, strconv.Itoa(n))
+	}
+	t := table{head: append(head, "p50 alone, µs", "allocations")}
+	for _, c := range contestants {
+		if r[freeCell(levels[0])][c.name] == nil {
+			continue
+		}
+		row := []string{c.name}
+		for _, n := range levels {
+			f := r[freeCell(n)][c.name]
+			row = append(row, fmt.Sprintf("%s (%s + %s)", short(f["rate"]), short(f["redis_us"]), short(f["client_us"])))
+		}
+		t.add(append(row, short(r[freeCell(1)][c.name]["p50_us"]), short(r[freeCell(64)][c.name]["allocs"]))...)
+	}
+	t.write(w)
+}
+
+func writeContended(w io.Writer, r results) {
+	t := table{head: []string{"contended", "hand-over p50, µs", "p99, µs", "wait p99, ms", "longest, ms", "Jain", "cycles/s", "Redis CPU, µs", "client CPU, µs", "commands"}}
+	for _, c := range contestants {
+		if f := r["contended"][c.name]; f != nil {
+			t.add(c.name, short(f["handover_us"]), short(f["handover99_us"]), short(f["wait99_us"]/1e3), short(f["longest_us"]/1e3),
+				fmt.Sprintf("%.3f", f["jain"]), short(f["rate"]), short(f["redis_us"]), short(f["client_us"]), short(f["commands"]))
+		}
+	}
+	t.write(w)
+}
+
+func writeOne(w io.Writer, r results) {
+	t := table{head: []string{"one process", "cycles/s", "Redis CPU, µs", "client CPU, µs", "commands"}}
+	for _, c := range contestants {
+		if f := r["one"][c.name]; f != nil {
+			t.add(c.name, short(f["rate"]), short(f["redis_us"]), short(f["client_us"]), short(f["commands"]))
+		}
+	}
+	t.write(w)
+}
+
+func writeHeld(w io.Writer, r results) {
+	t := table{head: []string{"held", "lost", "goroutines", "heap bytes a lease", "stack bytes a lease", "Redis CPU a lock, µs", "client CPU a lock, µs"}}
+	for _, c := range contestants {
+		if f := r["held"][c.name]; f != nil {
+			t.add(c.name, short(f["lost"]), short(f["goroutines"]), short(f["lease_heap"]), short(f["lease_stack"]), short(f["redis_us"]), short(f["client_us"]))
+		}
+	}
+	t.write(w)
+}
+
+// writeFaults says who let two in at once, and whose calls failed.
+func writeFaults(w io.Writer, o options, r results) {
+	fmt.Fprintln(w)
+	none := true
+	for _, c := range o.cells {
+		for _, who := range contestants {
+			f := r[c.name][who.name]
+			for _, fault := range faults {
+				if f[fault] > 0 {
+					none = false
+					fmt.Fprintf(w, "- %s: **%s: %.0f %s**\n", c.name, who.name, f[fault], fault)
+				}
+			}
+		}
+	}
+	if none {
+		fmt.Fprintln(w, "No overlaps, no errors, no lease lost.")
+	}
+}
+
+func writeStandings(w io.Writer, found []standing) {
+	t := table{head: []string{"beside the floor and the best peer", "is", "aim", "reached"}}
+	for _, s := range found {
+		aim, reached := "", ""
+		if s.Want != nil {
+			sign := "≥"
+			if s.AtMost {
+				sign = "≤"
+			}
+			aim, reached = sign+" "+strconv.FormatFloat(*s.Want, 'g', -1, 64), "no"
+			if *s.Reached {
+				reached = "yes"
+			}
+		}
+		t.add(s.What, short(s.Value), aim, reached)
+	}
+	t.write(w)
+}
+
+// short is a number with no more digits than it is worth, thousands apart.
+func short(v float64) string {
+	switch a := math.Abs(v); {
+	case a >= 1000:
+		digits := strconv.FormatFloat(v, 'f', 0, 64)
+		for i := len(digits) - 3; i > 0; i -= 3 {
+			digits = digits[:i] + "," + digits[i:]
+		}
+		return digits
+	case a >= 100 || v == math.Trunc(v):
+		return strconv.FormatFloat(v, 'f', 0, 64)
+	case a >= 10:
+		return strconv.FormatFloat(v, 'f', 1, 64)
+	default:
+		return strconv.FormatFloat(v, 'f', 2, 64)
+	}
+}
+
+// table is one in Markdown. Without rows it is not written.
+type table struct {
+	head []string
+	rows [][]string
+}
+
+func (t *table) add(row ...string) { t.rows = append(t.rows, row) }
+
+func (t *table) write(w io.Writer) {
+	if len(t.rows) == 0 {
+		return
+	}
+	line := func(cells []string) { fmt.Fprintf(w, "| %s |\n", strings.Join(cells, " | ")) }
+	fmt.Fprintln(w)
+	line(t.head)
+	line(slices.Concat([]string{"---"}, slices.Repeat([]string{"---:"}, len(t.head)-1)))
+	for _, row := range t.rows {
+		line(row)
+	}
+}

@@ -1,0 +1,117 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestStandings(t *testing.T) {
+	found := map[string]standing{}
+	for _, s := range standings(results{
+		"free/1": {"holdfast-rueidis": {"rate": 950, "p50_us": 13}, "bare-rueidis": {"rate": 1000, "p50_us": 10}, "redsync": {"rate": 500}, "rueidislock": {"rate": 475}},
+		"contended": {
+			"holdfast-goredis-nolocal": {"handover_us": 30, "longest_us": 50, "jain": 0.5},
+			"redsync":                  {"handover_us": 10, "longest_us": 100, "overlaps": 1},
+			"redislock":                {"handover_us": 20, "longest_us": 200},
+			"rueidislock":              {"handover_us": 40, "longest_us": 400},
+		},
+	}) {
+		found[s.What] = s
+	}
+	for what, want := range map[string]string{
+		"free/1: holdfast-rueidis over bare-rueidis":                                         "0.95 yes",
+		"free/1: holdfast-rueidis over the best peer, redsync":                               "1.90",
+		"p50 of a lone cycle: holdfast-rueidis over bare-rueidis":                            "1.30 no",
+		"contended, hand-over p50: holdfast-goredis-nolocal over the best peer, rueidislock": "0.75 no",  // of those that notify
+		"contended, longest wait: holdfast-goredis-nolocal over the best peer, redislock":    "0.25 yes", // of those that exclude
+		"contended, Jain's index: holdfast-goredis-nolocal":                                  "0.50 no",
+	} {
+		s, ok := found[what]
+		if got := short(s.Value) + verdict(s); !ok || got != want {
+			t.Errorf("%s: got %q; want %q", what, got, want)
+		}
+		delete(found, what)
+	}
+	// Nothing is said of what was not measured.
+	if len(found) > 0 {
+		t.Errorf("besides: %v", found)
+	}
+}
+
+func verdict(s standing) string {
+	switch {
+	case s.Reached == nil:
+		return ""
+	case *s.Reached:
+		return " yes"
+	default:
+		return " no"
+	}
+}
+
+func TestPlotIsXML(t *testing.T) {
+	r := results{}
+	for i, n := range levels {
+		r[freeCell(n)] = map[string]figures{"holdfast-rueidis": {"rate": float64(1000 * (i + 1))}, "redsync": {"rate": 90}}
+	}
+	image := plot(r)
+	lines := 0
+	for d := xml.NewDecoder(strings.NewReader(image)); ; {
+		token, err := d.Token()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatalf("%v in %s", err, image)
+		}
+		if e, ok := token.(xml.StartElement); ok && e.Name.Local == "polyline" {
+			lines++
+		}
+	}
+	if lines != 2 {
+		t.Errorf("%d lines in %s", lines, image)
+	}
+}
+
+func TestCellsThatAreNotThere(t *testing.T) {
+	var said bytes.Buffer
+	if code := bench(t.Context(), []string{"-cells", "fre"}, nil, io.Discard, &said); code != 2 {
+		t.Errorf("got code %d; want 2; said %s", code, &said)
+	}
+}
+
+// The whole of it, with a server and processes, but few of each.
+func TestBench(t *testing.T) {
+	t.Setenv("GORACE", "atexit_sleep_ms=0") // else every process takes a second to end
+	var out, said bytes.Buffer
+	args := []string{"-quick", "-for", "50ms", "-leases", "50", "-only", "holdfast-goredis,bare-goredis,rueidislock-1s", "-svg", filepath.Join(t.TempDir(), "free.svg")}
+	if code := bench(t.Context(), args, nil, &out, &said); code != 0 {
+		t.Fatalf("code %d: %s", code, &said)
+	}
+	tables, line, ok := strings.Cut(out.String(), "\n{")
+	var all struct{ Medians results }
+	if err := json.Unmarshal([]byte("{"+line), &all); !ok || err != nil {
+		t.Fatalf("%v in %s", err, &out)
+	}
+	for _, turn := range []string{
+		"free/1 holdfast-goredis", "free/64 bare-goredis", "free/4096 rueidislock-1s", "contended holdfast-goredis", "contended bare-goredis",
+		"one holdfast-goredis", "one bare-goredis", "held holdfast-goredis",
+	} {
+		cell, name, _ := strings.Cut(turn, " ")
+		f := all.Medians[cell][name]
+		// A machine that stands still may leave no time for a cycle, but in held.
+		if f["client_us"] == 0 || cell == "held" && f["rate"] == 0 || f["overlaps"]+f["lost"] > 0 {
+			t.Errorf("%s: %v; %s", turn, f, &said)
+		}
+		if !strings.Contains(tables, fmt.Sprintf("| %s | ", name)) {
+			t.Errorf("%s is not in %s", name, tables)
+		}
+	}
+}

@@ -1,0 +1,181 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+)
+
+// standing is how Holdfast does in one respect, beside the floor or the best peer or in
+// itself, and what is aimed at.
+type standing struct {
+	What    string   `json:"what"`
+	Value   float64  `json:"value"`
+	Want    *float64 `json:"want,omitempty"` // nil: nothing
+	AtMost  bool     `json:"atMost,omitempty"`
+	Reached *bool    `json:"reached,omitempty"`
+}
+
+// standings are as far as the results have what they take.
+func standings(r results) []standing {
+	s := &scribe{results: r}
+	s.free()
+	s.contended()
+	s.one()
+	s.held()
+	return s.all
+}
+
+// scribe collects standings.
+type scribe struct {
+	results results
+	all     []standing
+}
+
+// wants are the rates that are aimed at, over the bare commands, at each of levels.
+var wants = map[string][]float64{"rueidis": {0.9, 1.0, 1.1, 1.6, 1.3}, "go-redis": {0.9, 1.0, 2.0, 4.5, 5}}
+
+func (s *scribe) free() {
+	for _, c := range ourNames("free") {
+		bare := bareOf(c)
+		for i, n := range levels {
+			cell := freeCell(n)
+			ratio, ok := s.over(cell, "rate", c.name, bare)
+			s.atLeast(ok, fmt.Sprintf("%s: %s over %s", cell, c.name, bare), ratio, wants[c.client][i])
+			if c.client == "go-redis" {
+				const pipelined = "bare-goredis-autopipeline"
+				ratio, ok := s.over(cell, "rate", c.name, pipelined)
+				s.note(ok, fmt.Sprintf("%s: %s over %s", cell, c.name, pipelined), ratio)
+			}
+			best := s.best(cell, "rate", true, peers)
+			ratio, ok = s.over(cell, "rate", c.name, best)
+			s.note(ok, fmt.Sprintf("%s: %s over the best peer, %s", cell, c.name, best), ratio)
+		}
+		ratio, ok := s.over(freeCell(1), "p50_us", c.name, bare)
+		s.atMost(ok, "p50 of a lone cycle: "+c.name+" over "+bare, ratio, 1.2)
+		most := map[string]float64{"rueidis": 10, "go-redis": 20}[c.client]
+		allocs, ok := s.figure(freeCell(64), c.name, "allocs")
+		s.atMost(ok, "allocations of a cycle at 64 goroutines: "+c.name, allocs, most)
+	}
+}
+
+func (s *scribe) contended() {
+	const cell = "contended"
+	for _, c := range ourNames(cell) {
+		most := 0.2
+		if c.apart {
+			most = 0.6
+		}
+		for _, m := range []struct {
+			what, figure string
+			among        func(contestant) bool
+			most         float64
+		}{
+			{"hand-over p50", "handover_us", notifyingPeers, most},
+			{"wait p99", "wait99_us", peers, 0.7},
+			{"longest wait", "longest_us", peers, 0.35},
+			{"Redis CPU of a cycle", "redis_us", peers, 0.5},
+		} {
+			best := s.best(cell, m.figure, false, m.among)
+			ratio, ok := s.over(cell, m.figure, c.name, best)
+			s.atMost(ok, fmt.Sprintf("%s, %s: %s over the best peer, %s", cell, m.what, c.name, best), ratio, m.most)
+		}
+		jain, ok := s.figure(cell, c.name, "jain")
+		s.atLeast(ok, cell+", Jain's index: "+c.name, jain, 0.98)
+	}
+}
+
+func (s *scribe) one() {
+	const cell = "one"
+	best := s.best(cell, "rate", true, peers)
+	for _, c := range ourNames(cell) {
+		ratio, ok := s.over(cell, "rate", c.name, best)
+		what := fmt.Sprintf("one process: %s over the best peer, %s", c.name, best)
+		if c.apart {
+			s.note(ok, what, ratio)
+		} else {
+			s.atLeast(ok, what, ratio, 30)
+		}
+	}
+}
+
+func (s *scribe) held() {
+	const cell = "held"
+	for _, c := range ourNames(cell) {
+		lost, ok := s.figure(cell, c.name, "lost")
+		s.atMost(ok, "held, leases lost: "+c.name, lost, 0)
+		heap, ok := s.figure(cell, c.name, "lease_heap")
+		s.atMost(ok, "held, heap bytes of a lease: "+c.name, heap, 700)
+	}
+}
+
+func peers(c contestant) bool { return c.role == peer }
+
+func notifyingPeers(c contestant) bool { return c.role == peer && c.notified }
+
+func ourNames(kind string) (all []contestant) {
+	for _, c := range contestants {
+		if c.role == ours && c.in(kind) {
+			all = append(all, c)
+		}
+	}
+	return all
+}
+
+// bareOf is the floor of a contestant's client.
+func bareOf(c contestant) string {
+	return contestants[slices.IndexFunc(contestants, func(b contestant) bool {
+		return b.role == floor && b.client == c.client
+	})].name
+}
+
+func (s *scribe) figure(cell, name, figure string) (float64, bool) {
+	f, ok := s.results[cell][name]
+	return f[figure], ok
+}
+
+// over is the ratio of two contestants' figures, and false where there is none.
+func (s *scribe) over(cell, figure, a, b string) (float64, bool) {
+	above, ok := s.figure(cell, a, figure)
+	below, found := s.figure(cell, b, figure)
+	if !ok || !found || below == 0 {
+		return 0, false
+	}
+	return above / below, true
+}
+
+// best is the name of who does best, with the highest or the lowest figure, among some; those
+// that let two in at once do not count. It is empty where nobody has that figure.
+func (s *scribe) best(cell, figure string, highest bool, among func(contestant) bool) string {
+	name, best := "", 0.0
+	for _, c := range contestants {
+		f, ok := s.results[cell][c.name]
+		if !ok || !among(c) || f["overlaps"] > 0 || f[figure] == 0 {
+			continue
+		}
+		if v := f[figure]; name == "" || highest && v > best || !highest && v < best {
+			name, best = c.name, v
+		}
+	}
+	return name
+}
+
+func (s *scribe) atLeast(ok bool, what string, value, want float64) {
+	s.judge(ok, what, value, want, false, value >= want)
+}
+
+func (s *scribe) atMost(ok bool, what string, value, want float64) {
+	s.judge(ok, what, value, want, true, value <= want)
+}
+
+func (s *scribe) judge(ok bool, what string, value, want float64, atMost, reached bool) {
+	if ok {
+		s.all = append(s.all, standing{What: what, Value: value, Want: &want, AtMost: atMost, Reached: &reached})
+	}
+}
+
+// note is a standing without an aim.
+func (s *scribe) note(ok bool, what string, value float64) {
+	if ok {
+		s.all = append(s.all, standing{What: what, Value: value})
+	}
+}

@@ -1,0 +1,62 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"runtime"
+)
+
+// workload is what a process does in a cell. It gets ready, calls start, which returns
+// when it is told to go, and measures from there on.
+type workload func(ctx context.Context, l locker, j job, b *board, start func() error) (outcome, error)
+
+var workloads = map[string]workload{"free": free, "contended": contended, "one": contended, "held": held}
+
+// work is a process of a contestant: see the package's comment.
+func work(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
+	in := bufio.NewReader(stdin)
+	line, err := in.ReadBytes('\n')
+	if err != nil {
+		return err
+	}
+	var j job
+	if err := json.Unmarshal(line, &j); err != nil {
+		return err
+	}
+	b, err := openBoard(j.Board)
+	if err != nil {
+		return err
+	}
+	l, err := named(j.Contestant).open(j.Addr)
+	if err != nil {
+		return err
+	}
+	o, err := workloads[j.Kind](ctx, l, j, b, func() error {
+		fmt.Fprintln(stdout, "ready")
+		_, err := in.ReadString('\n')
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if err := json.NewEncoder(stdout).Encode(o); err != nil {
+		return err
+	}
+	l.close()
+	return nil
+}
+
+// meter begins to measure what the process uses; read ends that.
+func meter() (read func(o *outcome)) {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	cpu := cpuTime()
+	return func(o *outcome) {
+		o.CPU = cpuTime() - cpu
+		runtime.ReadMemStats(&after)
+		o.Mallocs = after.Mallocs - before.Mallocs
+	}
+}

@@ -34,6 +34,9 @@ func percentile[T cmp.Ordered](values []T, p float64) (value T) {
 // figures are what one turn measured, by name; or the medians of several.
 type figures map[string]float64
 
+// measured is false where there was no turn, or none that came to its end.
+func (f figures) measured() bool { return f["rate"] > 0 }
+
 // summary has the median of each figure over the rounds, and of what must not happen the sum.
 func summary(rounds []figures) figures {
 	all := map[string][]float64{}

@@ -90,11 +90,17 @@ func parse(args []string, stderr io.Writer) (o options, err error) {
 		o.cells = append(o.cells, c)
 	}
 	if len(o.cells) == 0 {
-		err := fmt.Errorf("no cells in %q", *kinds)
-		fmt.Fprintln(stderr, "bench:", err)
-		return o, err
+		err = fmt.Errorf("no cells in %q", *kinds)
 	}
-	return o, nil
+	for _, name := range o.only {
+		if !slices.ContainsFunc(contestants, func(c contestant) bool { return c.name == name }) {
+			err = fmt.Errorf("no contestant %q", name)
+		}
+	}
+	if err != nil {
+		fmt.Fprintln(stderr, "bench:", err)
+	}
+	return o, err
 }
 
 // compare measures, and prints what came of it.

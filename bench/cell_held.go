@@ -32,28 +32,23 @@ func held(ctx context.Context, l locker, j job, _ *board, start func() error) (o
 	before := memory()
 	read := meter()
 	began := time.Now()
-	var mu sync.Mutex // guards what follows, and o
-	var failed error
+	var mu sync.Mutex // guards o
 	inParallel(j, func(i int) {
 		taken := l.lock(names[i]).(lease)
-		if err := taken.acquire(ctx); err != nil {
+		for err := taken.acquire(ctx); err != nil; err = taken.acquire(ctx) { // renewals may be all that the machine can do
 			mu.Lock()
-			defer mu.Unlock()
-			failed = err
-			return
+			o.fail(err)
+			mu.Unlock()
 		}
 		leases[i] = taken
 	})
-	if failed != nil {
-		return o, failed
-	}
 	for until := time.Now().Add(j.For); time.Now().Before(until); time.Sleep(50 * time.Millisecond) {
 		o.Goroutines = max(o.Goroutines, runtime.NumGoroutine())
 	}
 	after := memory()
 	n := float64(j.Leases)
 	o.LeaseHeap = (float64(after.HeapAlloc) - float64(before.HeapAlloc)) / n
-	o.LeaseStack = (float64(after.StackInuse) - float64(before.StackInuse)) / n
+	o.LeaseStack = max(float64(after.StackInuse)-float64(before.StackInuse), 0) / n // those of the warm-up may be gone
 	inParallel(j, func(i int) {
 		gone := leases[i].lost()
 		err := leases[i].release()

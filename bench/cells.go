@@ -64,5 +64,5 @@ func (c cell) job(of contestant, process int) job {
 
 // limit is how long a turn may take, on a machine that stalls.
 func (c cell) limit() time.Duration {
-	return 2*c.time + time.Minute + time.Duration(c.leases)*2*time.Millisecond
+	return 2*c.time + time.Minute + time.Duration(c.leases)*time.Millisecond
 }

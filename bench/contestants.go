@@ -50,7 +50,7 @@ type contestant struct {
 	notified bool   // waiters are told when the lock is free: they do not poll
 	apart    bool   // local hand-over is off
 	only     string // the cells that it takes part in, with commas; all if empty
-	sends    string // commands that it sends besides scripts; others are those of scripts
+	sends    string // a command that it sends besides scripts
 	open     func(addr string) (locker, error)
 }
 
@@ -68,8 +68,8 @@ var contestants = []contestant{
 	{name: "redsync-2ms", role: peer, client: "go-redis", only: "contended,one", sends: "set", open: openRedsyncTuned},
 	{name: "redislock", role: peer, client: "go-redis", only: "free,contended,one", open: openRedislock},
 	{name: "redislock-2ms", role: peer, client: "go-redis", only: "contended,one", open: openRedislockTuned},
-	{name: "rueidislock", role: peer, client: "rueidis", notified: true, open: openRueidislock(0)},
-	{name: "rueidislock-1s", role: peer, client: "rueidis", notified: true, only: "free", open: openRueidislock(time.Second)},
+	{name: "rueidislock", role: peer, client: "rueidis", notified: true, only: "free,contended,one", open: openRueidislock(0)},
+	{name: "rueidislock-1s", role: peer, client: "rueidis", notified: true, only: "free,held", open: openRueidislock(time.Second)},
 }
 
 func named(name string) contestant {

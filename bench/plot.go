@@ -44,7 +44,7 @@ func plot(r results) string {
 	say(`<text transform="translate(14 %d) rotate(-90)" text-anchor="middle">cycles/s</text>`, (top+bottom)/2)
 	line := 0
 	for _, c := range contestants {
-		if r[freeCell(levels[0])][c.name] == nil {
+		if !r[freeCell(levels[0])][c.name].measured() {
 			continue
 		}
 		var points []string

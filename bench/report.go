@@ -75,7 +75,7 @@ func writeFree(w io.Writer, r results) {
 	}
 	t := table{head: append(head, "p50 alone, µs", "allocations")}
 	for _, c := range contestants {
-		if r[freeCell(levels[0])][c.name] == nil {
+		if !r[freeCell(levels[0])][c.name].measured() {
 			continue
 		}
 		row := []string{c.name}
@@ -91,7 +91,7 @@ func writeFree(w io.Writer, r results) {
 func writeContended(w io.Writer, r results) {
 	t := table{head: []string{"contended", "hand-over p50, µs", "p99, µs", "wait p99, ms", "longest, ms", "Jain", "cycles/s", "Redis CPU, µs", "client CPU, µs", "commands"}}
 	for _, c := range contestants {
-		if f := r["contended"][c.name]; f != nil {
+		if f := r["contended"][c.name]; f.measured() {
 			t.add(c.name, short(f["handover_us"]), short(f["handover99_us"]), short(f["wait99_us"]/1e3), short(f["longest_us"]/1e3),
 				fmt.Sprintf("%.3f", f["jain"]), short(f["rate"]), short(f["redis_us"]), short(f["client_us"]), short(f["commands"]))
 		}
@@ -102,7 +102,7 @@ func writeContended(w io.Writer, r results) {
 func writeOne(w io.Writer, r results) {
 	t := table{head: []string{"one process", "cycles/s", "Redis CPU, µs", "client CPU, µs", "commands"}}
 	for _, c := range contestants {
-		if f := r["one"][c.name]; f != nil {
+		if f := r["one"][c.name]; f.measured() {
 			t.add(c.name, short(f["rate"]), short(f["redis_us"]), short(f["client_us"]), short(f["commands"]))
 		}
 	}
@@ -112,7 +112,7 @@ func writeOne(w io.Writer, r results) {
 func writeHeld(w io.Writer, r results) {
 	t := table{head: []string{"held", "lost", "goroutines", "heap bytes a lease", "stack bytes a lease", "Redis CPU a lock, µs", "client CPU a lock, µs"}}
 	for _, c := range contestants {
-		if f := r["held"][c.name]; f != nil {
+		if f := r["held"][c.name]; f.measured() {
 			t.add(c.name, short(f["lost"]), short(f["goroutines"]), short(f["lease_heap"]), short(f["lease_stack"]), short(f["redis_us"]), short(f["client_us"]))
 		}
 	}

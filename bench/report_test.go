@@ -17,11 +17,12 @@ func TestStandings(t *testing.T) {
 	for _, s := range standings(results{
 		"free/1": {"holdfast-rueidis": {"rate": 950, "p50_us": 13}, "bare-rueidis": {"rate": 1000, "p50_us": 10}, "redsync": {"rate": 500}, "rueidislock": {"rate": 475}},
 		"contended": {
-			"holdfast-goredis-nolocal": {"handover_us": 30, "longest_us": 50, "jain": 0.5},
-			"redsync":                  {"handover_us": 10, "longest_us": 100, "overlaps": 1},
-			"redislock":                {"handover_us": 20, "longest_us": 200},
-			"rueidislock":              {"handover_us": 40, "longest_us": 400},
+			"holdfast-goredis-nolocal": {"rate": 1, "handover_us": 30, "longest_us": 50, "jain": 0.5},
+			"redsync":                  {"rate": 1, "handover_us": 10, "longest_us": 100, "overlaps": 1},
+			"redislock":                {"rate": 1, "handover_us": 20, "longest_us": 200},
+			"rueidislock":              {"rate": 1, "handover_us": 40, "longest_us": 400},
 		},
+		"held": {"holdfast-goredis": {"errors": 1}}, // a turn that did not end has lost nothing, and shows nothing
 	}) {
 		found[s.What] = s
 	}
@@ -80,10 +81,12 @@ func TestPlotIsXML(t *testing.T) {
 	}
 }
 
-func TestCellsThatAreNotThere(t *testing.T) {
-	var said bytes.Buffer
-	if code := bench(t.Context(), []string{"-cells", "fre"}, nil, io.Discard, &said); code != 2 {
-		t.Errorf("got code %d; want 2; said %s", code, &said)
+func TestWhatIsNotThereIsRefused(t *testing.T) {
+	for args, want := range map[string]string{"-cells=fre": `no cells in "fre"`, "-only=redsync,holdfast": `no contestant "holdfast"`} {
+		var said bytes.Buffer
+		if code := bench(t.Context(), []string{args}, nil, io.Discard, &said); code != 2 || !strings.Contains(said.String(), want) {
+			t.Errorf("%s: got code %d, %q; want 2, %q", args, code, &said, want)
+		}
 	}
 }
 

@@ -129,8 +129,8 @@ func bareOf(c contestant) string {
 }
 
 func (s *scribe) figure(cell, name, figure string) (float64, bool) {
-	f, ok := s.results[cell][name]
-	return f[figure], ok
+	f := s.results[cell][name]
+	return f[figure], f.measured()
 }
 
 // over is the ratio of two contestants' figures, and false where there is none.
@@ -148,8 +148,8 @@ func (s *scribe) over(cell, figure, a, b string) (float64, bool) {
 func (s *scribe) best(cell, figure string, highest bool, among func(contestant) bool) string {
 	name, best := "", 0.0
 	for _, c := range contestants {
-		f, ok := s.results[cell][c.name]
-		if !ok || !among(c) || f["overlaps"] > 0 || f[figure] == 0 {
+		f := s.results[cell][c.name]
+		if !f.measured() || !among(c) || f["overlaps"] > 0 || f[figure] == 0 {
 			continue
 		}
 		if v := f[figure]; name == "" || highest && v > best || !highest && v < best {

@@ -8,8 +8,9 @@
 --         'late NOW'           not-after has come: nothing was counted
 --         'error MESSAGE'
 --
--- Invariants: sent twice, it counts once; the count is never below 0, nor below the number
--- of parties that have joined.
+-- Invariants: sent twice, it counts once; what was answered 'taken', or found the count at 0,
+-- does not count when a copy comes late, after a reset either; the count is never below 0,
+-- nor below the number of parties that have joined.
 
 -- include prelude.lua
 -- include mint.lua
@@ -22,20 +23,23 @@ local parties, not_after = tonumber(ARGV[3]), tonumber(ARGV[4])
 
 local function main()
   local known = redis.call('ZSCORE', KEYS[2], 'd:' .. token)
-  if not known and now >= not_after then
+  local refused = redis.call('ZSCORE', KEYS[2], 'x:' .. token)
+  if not known and not refused and now >= not_after then
     on_master()
     return 'late ' .. whole(now)
   end
   load('latch', parties)
-  if not known and seats > 0 then
-    if used >= seats then
-      on_master()
-      return 'taken ' .. whole(now) .. ' ' .. whole(seats)
-    end
+  if refused or not known and seats > 0 and used >= seats then
     insist()
-    depart(kind, 1, 'done')
+    bury(not_after)
+    return 'taken ' .. whole(now) .. ' ' .. whole(seats)
+  elseif not known then
+    insist()
+    if seats > 0 then
+      depart(kind, 1, 'done')
+      seats = seats - 1
+    end
     remember('d:' .. token, not_after)
-    seats = seats - 1
   else
     attest()
   end

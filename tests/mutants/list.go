@@ -301,7 +301,7 @@ var All = []Mutant{
 	{
 		Name: "counted-for-another", About: "who has not joined a latch counts down in the place of a party that has",
 		Subject: campaign.Latch{},
-		Edits:   []overlay.Edit{script("latch_count", "if used >= seats then", "if false then")},
+		Edits:   []overlay.Edit{script("latch_count", "seats > 0 and used >= seats then", "false then")},
 		Rules:   []campaign.Rule{campaign.Counted},
 	},
 	{

@@ -166,6 +166,26 @@ func TestLatch(t *testing.T) {
 				}
 			}
 		},
+		"at 0, and a copy comes after a reset": func(l parties) {
+			for _, id := range []string{"A", "B", "C"} {
+				l.count(id)
+			}
+			l.expect("counted T 0", l.count("D"))
+			l.expect("reset T", l.eval(script.LatchReset, "", "R", 3, l.later(time.Minute)))
+			l.expect("counted T 3", l.count("D"))
+			l.expect("counted T 2", l.count("E"))
+		},
+		"refused, and a copy comes when there is room": func(l parties) {
+			for _, token := range []string{"A", "B", "C"} {
+				l.expect("granted T P T 1", l.join(token, 60000))
+			}
+			l.expect("taken T 3", l.count("X"))
+			l.expect("released T", l.end("A", ""))
+			l.expect("taken T 3", l.count("X")) // the caller was told that it has not counted
+			l.expect("count T T 3 0 P", l.look("0"))
+			l.expect("counted T 2", l.count("Y"))
+			l.expect("taken T 2", l.count("X"))
+		},
 		"joined, and ended otherwise": func(l parties) {
 			told := l.told()
 			l.expect("granted T P T 1", l.join("A", 60000))

@@ -80,8 +80,11 @@ var brokenLocks = []broken{
 
 	{"a latch opens when one party is left", rewriting("latch_look", "' ' .. whole(seats) .. ' ' .. f[2]", "' ' .. whole(math.max(seats - 1, 0)) .. ' ' .. f[2]"), passing, Calm, latch},
 	{"a count-down that is sent again counts again", func(d holdfast.Driver) holdfast.Driver {
-		return rewriting("latch_count", "if not known and seats > 0", "if seats > 0")(twice{d, "latch_count"})
+		return rewriting("latch_count", "elseif not known then", "else")(twice{d, "latch_count", 0})
 	}, passing, Calm, latch},
+	{"a count-down that was refused counts by a copy", func(d holdfast.Driver) holdfast.Driver {
+		return rewriting("latch_count", "if refused or not known", "if not known")(twice{d, "latch_count", 2 * time.Second})
+	}, anything, Calm, latch},
 	{"a count-down is forgotten", rewriting("latch_count", "depart(kind, 1, 'done')", "insist()"), number, Calm, latch},
 	{"a party that counts down is missing, too", rewriting("", "if how ~= 'done' then", "if true then"), missing, Calm, latch},
 	{"a party that left is not missing", rewriting("", "if how ~= 'done' then", "if false then"), anything, Calm, latch},
@@ -211,15 +214,21 @@ func (d *lying) Eval(ctx context.Context, s holdfast.Script, keys, args []string
 	return strings.Join(words, " "), nil
 }
 
-// twice sends a script again once it was answered.
+// twice sends a script again once it was answered; or a copy of it some time later, of which
+// nobody hears.
 type twice struct {
 	holdfast.Driver
-	name string
+	name  string
+	later time.Duration
 }
 
 func (d twice) Eval(ctx context.Context, s holdfast.Script, keys, args []string, urgent bool) (string, error) {
 	reply, err := d.Driver.Eval(ctx, s, keys, args, urgent)
 	if s.Name != d.name || err != nil {
+		return reply, err
+	}
+	if d.later > 0 {
+		time.AfterFunc(d.later, func() { _, _ = d.Driver.Eval(context.WithoutCancel(ctx), s, keys, args, urgent) })
 		return reply, err
 	}
 	return d.Driver.Eval(ctx, s, keys, args, urgent)

@@ -60,10 +60,8 @@ func New(d Driver, cfg *Config) (*Client, error) {
 	if d == nil {
 		return nil, fmt.Errorf("%w: the driver is nil", ErrInvalid)
 	}
-	if bad, ok := d.(interface{ Unusable() error }); ok {
-		if err := bad.Unusable(); err != nil {
-			return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
-		}
+	if d, ok := d.(unusable); ok {
+		return nil, fmt.Errorf("%w: %w", ErrInvalid, d.why)
 	}
 	var c Config
 	if cfg != nil {

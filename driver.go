@@ -42,6 +42,16 @@ type Driver interface {
 	Close() error
 }
 
+// Unusable returns the driver of an adapter that was given a client with which locks cannot be
+// kept: New returns an error that says why.
+func Unusable(why error) Driver { return unusable{why: why} }
+
+// unusable stands for no driver: New takes none of its methods, and returns why.
+type unusable struct {
+	Driver
+	why error
+}
+
 // Script is a Lua script as a Driver runs it: Name, Source, and SHA1 of the
 // source in hex.
 type Script = script.Script

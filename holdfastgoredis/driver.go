@@ -69,12 +69,12 @@ func New(rdb redis.UniversalClient) holdfast.Driver {
 		}
 		return d
 	case *redis.Ring:
-		return refused{errors.New("a redis.Ring cannot be used for locks: when a shard is down it moves that shard's keys to another, which grants them again; give the client of one server, or use a quorum")}
+		return holdfast.Unusable(errors.New("a redis.Ring cannot be used for locks: when a shard is down it moves that shard's keys to another, which grants them again; give the client of one server, or use a quorum"))
 	case nil:
 	default:
-		return refused{fmt.Errorf("a %T cannot be used for locks: give a *redis.Client or a *redis.ClusterClient", rdb)}
+		return holdfast.Unusable(fmt.Errorf("a %T cannot be used for locks: give a *redis.Client or a *redis.ClusterClient", rdb))
 	}
-	return refused{errors.New("the go-redis client is nil")}
+	return holdfast.Unusable(errors.New("the go-redis client is nil"))
 }
 
 // bounded returns the same client, with the same pool, that keeps to the deadlines of
@@ -304,35 +304,6 @@ func (d *driver) Close() error {
 	d.background.Wait()
 	return err
 }
-
-// refused is a driver that cannot be used.
-type refused struct{ err error }
-
-// Unusable tells holdfast.New why.
-func (r refused) Unusable() error { return r.err }
-
-func (r refused) Eval(context.Context, holdfast.Script, []string, []string, bool) (string, error) {
-	return "", r.err
-}
-
-func (r refused) EvalDurably(context.Context, holdfast.Script, []string, []string, holdfast.Durability) (string, holdfast.Reached, error) {
-	return "", holdfast.Reached{}, r.err
-}
-
-func (r refused) Subscribe(string, bool, holdfast.Sink) holdfast.Subscription { return closed{} }
-
-func (r refused) Probe(context.Context) (holdfast.ServerInfo, error) {
-	return holdfast.ServerInfo{}, r.err
-}
-
-func (r refused) Addr() string { return "" }
-
-func (r refused) Close() error { return nil }
-
-// closed is a subscription that never was.
-type closed struct{}
-
-func (closed) Close() {}
 
 // keepalive is how long a subscription may be silent before it is asked whether it is
 // alive, and then until it is given up.

@@ -36,9 +36,9 @@ import (
 func New(o rueidis.ClientOption) holdfast.Driver {
 	switch {
 	case len(o.InitAddress) == 0:
-		return refused{errors.New("rueidis.ClientOption has no InitAddress")}
+		return holdfast.Unusable(errors.New("rueidis.ClientOption has no InitAddress"))
 	case o.ReplicaOnly:
-		return refused{errors.New("rueidis.ClientOption.ReplicaOnly cannot be used for locks: replicas do not grant them")}
+		return holdfast.Unusable(errors.New("rueidis.ClientOption.ReplicaOnly cannot be used for locks: replicas do not grant them"))
 	}
 	o.DisableRetry, o.DisableCache = true, true
 	if o.SendToReplicas != nil { // without it other options would be refused
@@ -142,8 +142,9 @@ func (c *connector) forget(client rueidis.Client) {
 	if c.present != client || time.Since(c.made) < remakePeriod {
 		return
 	}
-	c.present = nil
-	c.d.behind(client.Close)
+	if c.d.behind(client.Close) {
+		c.present = nil
+	}
 }
 
 func (c *connector) close() {
@@ -354,32 +355,3 @@ func (d *driver) Close() error {
 	d.ears.close()
 	return nil
 }
-
-// refused is a driver that cannot be used.
-type refused struct{ err error }
-
-// Unusable tells holdfast.New why.
-func (r refused) Unusable() error { return r.err }
-
-func (r refused) Eval(context.Context, holdfast.Script, []string, []string, bool) (string, error) {
-	return "", r.err
-}
-
-func (r refused) EvalDurably(context.Context, holdfast.Script, []string, []string, holdfast.Durability) (string, holdfast.Reached, error) {
-	return "", holdfast.Reached{}, r.err
-}
-
-func (r refused) Subscribe(string, bool, holdfast.Sink) holdfast.Subscription { return closed{} }
-
-func (r refused) Probe(context.Context) (holdfast.ServerInfo, error) {
-	return holdfast.ServerInfo{}, r.err
-}
-
-func (r refused) Addr() string { return "" }
-
-func (r refused) Close() error { return nil }
-
-// closed is a subscription that never was.
-type closed struct{}
-
-func (closed) Close() {}

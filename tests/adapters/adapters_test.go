@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -119,6 +120,18 @@ func TestConformance(t *testing.T) {
 			})
 		}
 	})
+}
+
+// With options that lead to no server, or to replicas only, no client is made.
+func TestRueidisOptionsThatAreRefused(t *testing.T) {
+	for says, o := range map[string]rueidis.ClientOption{
+		"InitAddress": {},
+		"ReplicaOnly": {InitAddress: []string{"127.0.0.1:1"}, ReplicaOnly: true},
+	} {
+		if _, err := holdfast.New(holdfastrueidis.New(o), nil); !errors.Is(err, holdfast.ErrInvalid) || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v", says, err)
+		}
+	}
 }
 
 // A script whose reply is lost is not sent again behind our back: it could act twice.

@@ -24,7 +24,6 @@ func TestMain(m *testing.M) {
 
 // TestScripts runs testdata/*.txtar, which show every exit code and what is said.
 func TestScripts(t *testing.T) {
-	open := server.Start(t, server.One(t))
 	closed := server.Start(t, server.One(t), server.Conf("requirepass", "canary-7531"),
 		server.Conf("user", "limited on >limited-7531 ~* &* +@all -set -eval -evalsha -script"))
 	evicting := server.Start(t, server.One(t), server.Conf("maxmemory", "100mb"), server.Conf("maxmemory-policy", "volatile-lru"))
@@ -36,6 +35,9 @@ func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata",
 		Setup: func(env *testscript.Env) error {
+			// Its own, so that no script meets another's locks.
+			open := server.Start(t, server.One(t))
+			env.Values["open"] = open
 			env.Setenv("SERVER", open.Addr())
 			env.Setenv("CLOSED", closed.Addr())
 			env.Setenv("EVICTING", evicting.Addr())
@@ -56,7 +58,7 @@ func TestScripts(t *testing.T) {
 				for i, a := range args {
 					words[i] = a
 				}
-				reply, err := open.Do(words...)
+				reply, err := ts.Value("open").(*server.Server).Do(words...)
 				ts.Check(err)
 				ts.Logf("%v", reply)
 			},

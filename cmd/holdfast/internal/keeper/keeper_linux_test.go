@@ -2,11 +2,13 @@ package keeper
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 	"unsafe"
@@ -212,6 +214,52 @@ n=0; while [ $n -lt 100 ]; do sleep 0.01; n=$((n+1)); done; exit 7`
 			}
 		})
 	}
+}
+
+// A child that is forked moves files to numbers that others of its files may have.
+func TestKeepersStartWhileFilesComeAndGo(t *testing.T) {
+	over := make(chan struct{})
+	var churn, starts sync.WaitGroup
+	for range 2 {
+		churn.Go(func() {
+			for {
+				var files []*os.File
+				for range 12 {
+					f, err := os.Open(os.DevNull)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					files = append(files, f)
+				}
+				for _, i := range rand.Perm(len(files)) {
+					files[i].Close()
+				}
+				select {
+				case <-over:
+					return
+				default:
+				}
+			}
+		})
+	}
+	for range 6 {
+		starts.Go(func() {
+			for range 20 {
+				j, err := Start(Spec{Path: "/bin/true", Args: []string{"true"}, Env: os.Environ(), OnLost: Terminate})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				j.Signal(int(unix.SIGKILL))
+				for range j.Events() {
+				}
+			}
+		})
+	}
+	starts.Wait()
+	close(over)
+	churn.Wait()
 }
 
 // stubborn leaves processes that do not want to end: in the group, in a session of

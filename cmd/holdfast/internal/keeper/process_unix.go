@@ -46,6 +46,7 @@ func startProcess(path string, args []string, with stdio) (*process, error) {
 	signal.Notify(p.changed, unix.SIGCHLD)
 	fd, err := inheritable(r)
 	if err == nil {
+		defer unix.Close(fd)
 		argv := append([]string{"holdfast", launchArg, strconv.Itoa(fd), path}, args...)
 		p.pid, err = syscall.ForkExec(exe, argv, &syscall.ProcAttr{
 			Env: with.env, Files: files, Sys: jobAttr(),
@@ -70,18 +71,23 @@ func (s stdio) files() ([]uintptr, error) {
 	return fds, nil
 }
 
-// inheritable makes f pass through the next exec under its own number, because
-// numbers from 3 on may be files that the job is to have.
+// inheritable returns a copy of f that passes through the next exec under its own number, because
+// numbers from 3 on may be files that the job is to have. The number is high: a child that
+// is forked moves files of its own to numbers behind those of its stdin, stdout and stderr,
+// whatever is there (syscall.forkAndExecInChild1).
+// It is the caller's to close.
 func inheritable(f *os.File) (fd int, err error) {
 	raw, err := f.SyscallConn()
 	if err != nil {
 		return 0, err
 	}
 	cerr := raw.Control(func(n uintptr) {
-		fd = int(n)
-		_, err = unix.FcntlInt(n, unix.F_SETFD, 0)
+		fd, err = unix.FcntlInt(n, unix.F_DUPFD, 100)
 	})
-	return fd, errors.Join(cerr, err)
+	if err := errors.Join(cerr, err); err != nil {
+		return 0, fmt.Errorf("copy a file for a child: %w", err)
+	}
+	return fd, nil
 }
 
 // launch is that stage: args are the gate's number, the file, and argv.

@@ -33,8 +33,10 @@ func spawn(spec Spec) (*link, error) {
 	defer theirs.Close()
 	fd, err := inheritable(theirs)
 	if err != nil {
+		ours.Close()
 		return nil, err
 	}
+	defer unix.Close(fd)
 	cmd := exec.Command("/proc/self/exe", keepArg, strconv.Itoa(fd))
 	cmd.Args[0] = "holdfast"
 	cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = spec.Env, spec.Stdin, spec.Stdout, spec.Stderr

@@ -30,7 +30,7 @@ check: ## Run gofmt, vet (also for Windows and macOS), staticcheck and go mod ti
 verify: ## Check the models of the protocol exhaustively, with spin
 	@models/verify.sh
 
-slice: servers ## Run a slice of what soak runs, about 15 minutes
+slice: servers ## Run a slice of what soak runs, about 23 minutes
 	@tests/suite.sh slice
 
 soak: servers ## Run campaigns, simulation and storms for SOAK=10m; then losses of data, leaks, topologies, quorums, other languages, mutants; print a report

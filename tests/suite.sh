@@ -6,7 +6,8 @@ set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 root=$PWD
 scratch=$(mktemp -d) || exit 1
-trap 'rm -rf "$scratch"' EXIT
+behind=
+trap '[ -z "$behind" ] || kill -- -"$behind" 2>/dev/null; rm -rf "$scratch"' EXIT
 
 summary=()
 failed=0
@@ -31,6 +32,33 @@ run() { # run LABEL FOLDER COMMAND...
   summary+=("$(printf '%-4s  %4ds  %s' "$verdict" $((SECONDS - began)) "$label")")
 }
 
+# run_behind LABEL FOLDER COMMAND...: run, with what other steps leave of the processors, in a
+# process group that can be ended as a whole. One at a time; await_behind ends it.
+run_behind() {
+  local folder=$2
+  behind_label=$1 behind_began=$SECONDS
+  shift 2
+  set -m
+  (renice -n 19 -p "$BASHPID" >/dev/null; cd "$folder" && "$@") >"$scratch/behind" 2>&1 &
+  behind=$!
+  set +m
+}
+
+# What it takes is counted from its beginning to here.
+await_behind() {
+  local verdict=ok
+  [ -n "$behind" ] || return 0
+  echo "--- $behind_label"
+  if ! wait "$behind"; then
+    verdict=FAIL
+    failed=1
+    { echo "--- $behind_label"; complaints "$scratch/behind"; } >>"$scratch/failures"
+  fi
+  behind=
+  cat "$scratch/behind"
+  summary+=("$(printf '%-4s  %4ds  %s' "$verdict" $((SECONDS - behind_began)) "$behind_label")")
+}
+
 each() { # each COMMAND...: in every module
   local folder name
   while read -r folder; do
@@ -45,18 +73,37 @@ format() {
   [ -z "$files" ] || { printf 'not formatted with gofmt:\n%s\n' "$files"; return 1; }
 }
 
-# tests: those that load the machine, or look at times closely, run one package at a time,
-# so that they do not disturb each other.
-alone='/(cmd/holdfast|cmd/holdfast/.*|tests/(campaign|cmd/campaign|dataloss|interop|leaks|mutants|quorum|server|simulation|topology))$'
+# tests: those that load the machine, or look at times closely, run a few at a time, so that
+# they do not disturb each other; the simulation, whose time is its own, with what they leave of
+# the processors.
+alone='/(cmd/holdfast|tests/(leaks|mutants))$'
+few='/(cmd/holdfast/.*|tests/(campaign|cmd/campaign|dataloss|interop|quorum|server|topology))$'
+virtual='/tests/simulation$'
+
+# packages FOLDER PATTERN: of the module there.
+packages() {
+  (cd "$1" && go list ./... | grep -E "$2")
+}
+
+# Locks that are broken have no use for the race detector.
+simulation() {
+  local failed=0
+  go test -race $TESTFLAGS -timeout 20m -skip BrokenLocks ./simulation || failed=1
+  go test -run BrokenLocks $TESTFLAGS -timeout 20m ./simulation || failed=1
+  return $failed
+}
 
 tests() {
-  local folder name packages
+  local folder name chosen
+  run_behind "go test, behind the others (in /tests)" tests simulation
   while read -r folder; do
     name=${folder#"$root"}
-    packages=$(cd "$folder" && go list ./... | grep -vE "$alone")
-    [ -z "$packages" ] || run "go test (in ${name:-/})" "$folder" go test -race $TESTFLAGS $packages
-    packages=$(cd "$folder" && go list ./... | grep -E "$alone")
-    [ -z "$packages" ] || run "go test, one package at a time (in ${name:-/})" "$folder" go test -race -p 1 -parallel 6 $TESTFLAGS $packages
+    chosen=$(cd "$folder" && go list ./... | grep -vE "$alone|$few|$virtual")
+    [ -z "$chosen" ] || run "go test (in ${name:-/})" "$folder" go test -race $TESTFLAGS $chosen
+    chosen=$(packages "$folder" "$few")
+    [ -z "$chosen" ] || run "go test, a few at a time (in ${name:-/})" "$folder" go test -race -p 2 -parallel 6 $TESTFLAGS $chosen
+    chosen=$(packages "$folder" "$alone")
+    [ -z "$chosen" ] || run "go test, one at a time (in ${name:-/})" "$folder" go test -race -p 1 -parallel 6 $TESTFLAGS $chosen
   done <<<"$modules"
 }
 
@@ -187,6 +234,7 @@ for step in "$@"; do
     *) echo "suite.sh: no step $step" >&2; exit 2 ;;
   esac
 done
+await_behind
 if [ "$failed" = 1 ]; then
   printf '\n=== what failed ===\n'
   cat "$scratch/failures"

@@ -15,6 +15,7 @@ import (
 // attempt ends without a grant, whatever the server has or gets of it is taken back.
 type attempt struct {
 	l     *Lock
+	head  string // with which the value of its lock begins
 	token string
 	score int64 // in the queue, or of the attempt whose place this one takes; 0 if none
 	// before is the attempt whose place this one takes, until that is done.
@@ -28,6 +29,8 @@ type attempt struct {
 	placed  bool              // the server said that it is queued
 	anchor  clockAnchor       // of the server's latest answer
 
+	// began is when it was first asked for, zero if it was not.
+	began time.Time
 	// owed says that the server has, or may have, something of this token.
 	owed bool
 	// unanswered is the not-after of sendings that may have been, or may yet be,
@@ -51,7 +54,9 @@ const (
 )
 
 func (l *Lock) newAttempt() *attempt {
-	return &attempt{l: l, token: randomText()}
+	const format = "hf1:"
+	head := randomBetween(format, ":")
+	return &attempt{l: l, head: head, token: head[len(format) : len(head)-1]}
 }
 
 // minClaim is the least time for which a waiter is handed a lock before it must
@@ -132,7 +137,7 @@ func (a *attempt) ask(ctx context.Context, mode string, fences int) (any, error)
 			}
 			args = append(args, milliseconds(a.claim), a.channel, score)
 		}
-		r, unanswered, err := c.call(ctx, request{op: "acquire", lock: a.l, script: a.l.set.kind.acquire, args: args, durable: true})
+		r, unanswered, err := c.call(ctx, request{op: "acquire", lock: a.l, script: a.l.set.kind.acquire, args: args, durable: true, began: a.began})
 		a.owed = a.owed || mode != modeTry
 		if mode != modeLook {
 			a.sent(unanswered, notAfter)
@@ -208,7 +213,7 @@ func (a *attempt) granted(sent clock.Instant, pttl int64, fence uint64, block in
 		term = min(duration(pttl), a.l.c.cfg.MaxTTL)
 	}
 	g := newGrant(a, sent, sent, term-drift(term), fence, block)
-	if g.expired(clock.Now()) {
+	if g.isLate() {
 		return nil, &ServerError{Op: "acquire", Name: a.l.name, Server: a.l.c.driver.Addr(), Kind: ErrUnavailable, Err: errLate}
 	}
 	return g, nil
@@ -228,7 +233,7 @@ func (a *attempt) claimed(n *wire.Grant) (*grant, bool) {
 		return nil, false
 	}
 	g := newGrant(a, now, a.anchor.sent, valid, n.Fence, 1)
-	g.claim = true
+	g.claim, g.checked = true, now
 	return g, true
 }
 
@@ -292,6 +297,11 @@ func kindOfError(err error) error {
 // release ends whatever the server has of a token, as call does. Where the keys of a
 // lock are on different nodes, or may be, it drops a lock that nobody waits for.
 func (c *Client) release(ctx context.Context, l *Lock, token, member string, tombstone int64, how ending) (a answer, unanswered bool, err error) {
+	return c.releaseSince(time.Now(), ctx, l, token, member, tombstone, how)
+}
+
+// releaseSince is release of what has been tried since then.
+func (c *Client) releaseSince(began time.Time, ctx context.Context, l *Lock, token, member string, tombstone int64, how ending) (a answer, unanswered bool, err error) {
 	rq := request{
 		op: "release", lock: l, script: l.set.kind.release, urgent: true, durable: how == hasCountedDown,
 		args: []string{l.flags(""), token, member, strconv.FormatInt(tombstone, 10)},
@@ -303,7 +313,7 @@ func (c *Client) release(ctx context.Context, l *Lock, token, member string, tom
 		op: "release", lock: l, script: script.Drop, urgent: true, lockOnly: true,
 		args: []string{l.flags(""), token},
 	}
-	return persist(ctx, c, rq.op, l.name, func(ctx context.Context) (answer, error) {
+	return persistSince(began, ctx, c, rq.op, l.name, func(ctx context.Context) (answer, error) {
 		a, err := c.send(ctx, rq)
 		if !divided(err) || tombstone != 0 || l.set.isShared() {
 			return a, err

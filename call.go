@@ -31,13 +31,19 @@ type request struct {
 	keys     []string // that the script takes instead of the lock's
 	lockOnly bool     // the script needs no key but the lock's
 	durable  bool     // it counts only if it is as durable as the lock's options say
+
+	began time.Time // since when this is tried; zero: from now on
 }
 
 // call sends a request until it is answered, while what it meets looks temporary, for
 // RetryTimeout at most; ctx may end it sooner. unanswered says that some sending may
 // have been carried out without our hearing of it, or may still be.
 func (c *Client) call(ctx context.Context, rq request) (a answer, unanswered bool, err error) {
-	return persist(ctx, c, rq.op, rq.lock.name, func(ctx context.Context) (answer, error) {
+	began := rq.began
+	if began.IsZero() {
+		began = time.Now()
+	}
+	return persistSince(began, ctx, c, rq.op, rq.lock.name, func(ctx context.Context) (answer, error) {
 		return c.send(ctx, rq)
 	})
 }
@@ -113,7 +119,12 @@ func (c *Client) send(ctx context.Context, rq request) (answer, error) {
 // try is given up after CommandTimeout, and at once when ctx ends, even if f does not
 // return then. While the client closes only releases are sent again.
 func persist[T any](ctx context.Context, c *Client, op, name string, f func(context.Context) (T, error)) (result T, unanswered bool, err error) {
-	start, closing := time.Now(), c.closing
+	return persistSince(time.Now(), ctx, c, op, name, f)
+}
+
+// persistSince is persist of something that has been tried since then.
+func persistSince[T any](start time.Time, ctx context.Context, c *Client, op, name string, f func(context.Context) (T, error)) (result T, unanswered bool, err error) {
+	closing := c.closing
 	if op == "release" {
 		closing = nil
 	}

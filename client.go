@@ -27,6 +27,8 @@ type Client struct {
 	space  keys.Space
 	id     string // names the channel on which this client is notified
 	host   string
+	// signature is what stands in the values of locks whose holder is not described otherwise.
+	signature string
 
 	hub      hub
 	schedule schedule.Scheduler
@@ -37,7 +39,8 @@ type Client struct {
 	closed    chan struct{}
 	tasks     tasks
 	held      tasks
-	renewing  chan struct{} // holds an item for each renewal under way
+	batches   batches
+	singles   crew // of renewals that are not in a batch
 
 	mu     sync.Mutex
 	lines  map[string]*line
@@ -88,14 +91,23 @@ func New(d Driver, cfg *Config) (*Client, error) {
 		closed:  make(chan struct{}),
 		probing: make(chan struct{}, 1),
 
-		renewing: make(chan struct{}, maxRenewing),
-		lines:    map[string]*line{},
-		tokens:   map[string]*attempt{},
-		grants:   map[*grant]struct{}{},
-		clocks:   map[uint16]clockAnchor{},
+		lines:  map[string]*line{},
+		tokens: map[string]*attempt{},
+		grants: map[*grant]struct{}{},
+		clocks: map[uint16]clockAnchor{},
+	}
+	if client.signature, err = client.holderInfo(c.Owner).Encode(); err != nil {
+		return nil, fmt.Errorf("%w: Config.Owner: %w", ErrInvalid, err)
 	}
 	client.hub.init(client)
+	client.batches.init(client)
+	client.singles = crew{tasks: &client.tasks, most: maxRenewing}
 	return client, nil
+}
+
+// holderInfo says of a holder who it is.
+func (c *Client) holderInfo(owner string) wire.Info {
+	return wire.Info{Owner: owner, Host: c.host, PID: os.Getpid()}
 }
 
 // fill puts in the defaults and refuses what makes no sense.
@@ -135,6 +147,9 @@ func (c *Config) fill(host string) error {
 	case c.Quarantine > 2*maxMaxTTL:
 		return fmt.Errorf("a Config.Quarantine of %s is not possible; at most %s is", c.Quarantine, 2*maxMaxTTL)
 	}
+	if c.Batch == 0 || c.Batch > maxBatch {
+		c.Batch = maxBatch
+	}
 	if c.LocalHandovers == 0 {
 		c.LocalHandovers = 64
 	}
@@ -155,10 +170,16 @@ const minTTL = 5 * time.Millisecond
 const maxMaxTTL = 10 * 365 * 24 * time.Hour
 
 // randomText returns 128 random bits in 22 characters.
-func randomText() string {
-	var b [16]byte
-	_, _ = rand.Read(b[:]) // never fails, since Go 1.24
-	return base64.RawURLEncoding.EncodeToString(b[:])
+func randomText() string { return randomBetween("", "") }
+
+// randomBetween returns such characters between two texts.
+func randomBetween(before, after string) string {
+	var bits [16]byte
+	_, _ = rand.Read(bits[:]) // never fails, since Go 1.24
+	text := make([]byte, 0, 32)
+	text = append(text, before...)
+	text = base64.RawURLEncoding.AppendEncode(text, bits[:])
+	return string(append(text, after...))
 }
 
 // Close ends the client: waiters return ErrClosed and leave their queues; the
@@ -305,7 +326,7 @@ type clockAnchor struct {
 }
 
 // serverTime returns what a server's clock shows now, at most by a round trip too
-// late; 0 if it never told.
+// late, and too early by as long as the machine was suspended since; 0 if it never told.
 func (c *Client) serverTime(slot uint16) int64 {
 	c.mu.Lock()
 	anchor, ok := c.clocks[slot]
@@ -316,7 +337,7 @@ func (c *Client) serverTime(slot uint16) int64 {
 	if !ok {
 		return 0
 	}
-	return anchor.server + clock.Since(anchor.sent).Microseconds()
+	return anchor.server + time.Since(anchor.sent.Mono).Microseconds()
 }
 
 func (c *Client) setClock(slot uint16, sent clock.Instant, server int64) {
@@ -380,4 +401,43 @@ func (t *tasks) wait() {
 		t.mu.Unlock()
 		<-idle
 	}
+}
+
+// crew runs so many tasks at once, and others after them.
+type crew struct {
+	tasks *tasks
+	most  int
+
+	mu      sync.Mutex
+	busy    int
+	backlog []func()
+}
+
+func (c *crew) run(f func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.busy == c.most {
+		c.backlog = append(c.backlog, f)
+		return
+	}
+	c.busy++
+	c.tasks.run(func() {
+		for f != nil {
+			f()
+			f = c.next()
+		}
+	})
+}
+
+// next is what to do next; nil if there is nothing, and one less is busy.
+func (c *crew) next() func() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.backlog) == 0 {
+		c.busy--
+		return nil
+	}
+	f := c.backlog[0]
+	c.backlog = c.backlog[1:]
+	return f
 }

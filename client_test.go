@@ -33,6 +33,15 @@ func TestOldServersAreRefused(t *testing.T) {
 	}
 }
 
+func TestBatchIsBounded(t *testing.T) {
+	for given, want := range map[int]int{0: maxBatch, -1: -1, 1: 1, maxBatch: maxBatch, maxBatch + 1: maxBatch, 1 << 30: maxBatch} {
+		cfg := Config{Batch: given}
+		if err := cfg.fill("host"); err != nil || cfg.Batch != want {
+			t.Errorf("%d is taken for %d, %v; want %d", given, cfg.Batch, err, want)
+		}
+	}
+}
+
 func TestErrorsOfServersAreTold(t *testing.T) {
 	for text, want := range map[string]error{
 		"WRONGTYPE Operation against a key":                                       ErrWrongType,

@@ -8,6 +8,13 @@ import (
 // Config is what the locks of one Client share. Its zero value, and a nil
 // *Config, mean the defaults below.
 type Config struct {
+	// Batch bounds how many mutexes are acquired, released or renewed with one command, where
+	// several are at the same time: those that are free, or for which nobody waits. They are
+	// those that come while an earlier command is under way; nothing waits for others to
+	// come. Not in a Cluster, nor in Strict mode, where only releases are gathered.
+	// Default 128, which is also the most; negative: each goes by itself.
+	Batch int
+
 	// CommandTimeout bounds one attempt of one command; an attempt that takes
 	// longer is given up and, while its context allows, repeated. Default 2 s.
 	CommandTimeout time.Duration

@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/wire"
 )
 
-// maxRenewing bounds how many renewals of a client are under way at once, maxFlying
+// maxRenewing bounds how many renewals of a client are under way at once by themselves, maxFlying
 // how many of one grant.
 const (
 	maxRenewing = 256
@@ -30,25 +30,26 @@ type grant struct {
 
 	entry schedule.Entry
 
-	mu      sync.Mutex
-	lease   *Lease        // that has it now
-	joined  []*Lease      // that have it, too: other readers', or acquired again by who has it
-	frozen  bool          // it is being weighed: see Lease.weigh
-	over    bool          // released, or lost: nothing is sent for it any more but a release
-	retired bool          // its leases are over: it is not renewed any more
-	since   clock.Instant // about when it was granted
-	anchor  clock.Instant // when the request was sent whose answer bounds it
-	valid   time.Duration // from the anchor on
-	next    uint64        // fence for the next lease
-	end     uint64        // of the fences reserved
-	passed  int           // times it was passed on
-	claim   bool          // it is a claim still, to be made a lease by a renewal
-	renewAt clock.Instant // zero when it is not to be renewed
-	renewed int           // times it was
-	flying  int           // renewals under way
-	landed  chan struct{} // closed when flying falls to 0
-	failure error         // of the latest renewal, nil once one succeeds
-	final   bool          // MaxHold allows no more than it has
+	mu       sync.Mutex
+	lease    *Lease        // that has it now
+	joined   []*Lease      // that have it, too: other readers', or acquired again by who has it
+	frozen   bool          // it is being weighed: see Lease.weigh
+	over     bool          // released, or lost: nothing is sent for it any more but a release
+	retired  bool          // its leases are over: it is not renewed any more
+	since    clock.Instant // about when it was granted
+	checked  clock.Instant // when it was made, and was not over
+	anchor   clock.Instant // when the request was sent whose answer bounds it
+	valid    time.Duration // from the anchor on
+	next     uint64        // fence for the next lease
+	end      uint64        // of the fences reserved
+	passed   int           // times it was passed on
+	claim    bool          // it is a claim still, to be made a lease by a renewal
+	renewAt  clock.Instant // zero when it is not to be renewed
+	renewals int           // times it was renewed
+	flying   int           // renewals under way
+	landed   chan struct{} // closed when flying falls to 0
+	failure  error         // of the latest renewal, nil once one succeeds
+	final    bool          // MaxHold allows no more than it has
 
 	extended bool // past what the next lease of it would have
 	kept     bool // it has a reference of its line; guarded by the line
@@ -59,6 +60,12 @@ func newGrant(a *attempt, since, anchor clock.Instant, valid time.Duration, fenc
 	g.final = a.l.set.maxHold > 0 && a.l.set.maxHold <= a.l.set.ttl
 	g.capHold()
 	return g
+}
+
+// isLate reports whether a grant that was just made is over already.
+func (g *grant) isLate() bool {
+	g.checked = clock.Now()
+	return g.expired(g.checked)
 }
 
 // term is how long the server is to keep the lock from a request on.
@@ -92,7 +99,7 @@ func (g *grant) begin(ctx context.Context) *Lease {
 			g.renewAt = clock.Now()
 		}
 	}
-	g.plan()
+	g.planAt(g.checked)
 	g.mu.Unlock()
 	if c.isClosing() {
 		g.retire(ErrClosed)
@@ -102,14 +109,14 @@ func (g *grant) begin(ctx context.Context) *Lease {
 
 // newLease makes the lease that has the grant from now on, with the next fence.
 func (g *grant) newLease(ctx context.Context) *Lease {
-	g.lease = &Lease{g: g, fence: g.next, values: context.WithoutCancel(ctx)}
+	g.lease = &Lease{g: g, fence: g.next, origin: ctx}
 	g.next++
 	return g.lease
 }
 
 // join makes another lease that has the grant, too, with that fence. Guarded by g.
 func (g *grant) join(ctx context.Context, fence uint64) *Lease {
-	lease := &Lease{g: g, fence: fence, values: context.WithoutCancel(ctx)}
+	lease := &Lease{g: g, fence: fence, origin: ctx}
 	g.joined = append(g.joined, lease)
 	return lease
 }
@@ -181,7 +188,7 @@ func (g *grant) canRenew() bool {
 	switch {
 	case g.claim:
 		return true
-	case !s.renew, s.maxRenewals >= 0 && g.renewed >= s.maxRenewals:
+	case !s.renew, s.maxRenewals >= 0 && g.renewals >= s.maxRenewals:
 		return false
 	}
 	return !g.final
@@ -197,19 +204,20 @@ func (g *grant) renewTTL(want time.Duration) (ttl time.Duration, final bool) {
 }
 
 // plan has the scheduler call at the next renewal, or the deadline.
-func (g *grant) plan() {
-	now := clock.Now()
+func (g *grant) plan() { g.planAt(clock.Now()) }
+
+func (g *grant) planAt(now clock.Instant) {
 	at := g.deadline(now)
 	if !g.renewAt.IsZero() {
 		if wait := -now.Sub(g.renewAt); now.Mono.Add(wait).Before(at) {
 			at = now.Mono.Add(wait)
 		}
 	}
-	g.l.c.schedule.Set(&g.entry, at, g.tick)
+	g.l.c.schedule.Set(&g.entry, at, g)
 }
 
-// tick is called by the scheduler.
-func (g *grant) tick() {
+// Due is called by the scheduler.
+func (g *grant) Due() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.over {
@@ -230,7 +238,11 @@ func (g *grant) tick() {
 		}
 		if g.flying < maxFlying {
 			g.flying++
-			g.l.c.tasks.run(g.renew)
+			if g.renewable() {
+				g.l.c.batches.renewals.Add(g)
+			} else {
+				g.l.c.singles.run(g.renew)
+			}
 		}
 	}
 	g.plan()
@@ -250,10 +262,6 @@ func (g *grant) expiry() *LostError {
 
 // renew sends one renewal, and takes over what it brings, however late.
 func (g *grant) renew() {
-	c := g.l.c
-	c.renewing <- struct{}{}
-	defer func() { <-c.renewing }()
-
 	g.mu.Lock()
 	ttl, final := g.renewTTL(g.l.set.ttl)
 	fences := g.fencesWanted()
@@ -281,19 +289,24 @@ func (g *grant) renew() {
 			return
 		}
 	}
+	g.renewed(a.sent, err)
+}
+
+// renewed notes how a renewal went that was sent then, and plans the next. Guarded by the grant.
+func (g *grant) renewed(sent clock.Instant, err error) {
 	if err != nil {
 		_, kind := classify(err)
-		g.failure = &ServerError{Op: "renew", Name: g.l.name, Server: c.driver.Addr(), Kind: kind, Err: told(err)}
+		g.failure = &ServerError{Op: "renew", Name: g.l.name, Server: g.l.c.driver.Addr(), Kind: kind, Err: told(err)}
 		now := clock.Now()
 		left := g.valid - now.Sub(g.anchor)
 		g.renewAt = now.Add(min(max(left/8, 25*time.Millisecond), time.Second))
 	} else {
 		if !g.claim {
-			g.renewed++
+			g.renewals++
 		}
 		g.claim, g.renewAt = false, clock.Instant{}
 		if g.canRenew() {
-			g.renewAt = a.sent.Add(jitter(g.l.set.ttl/3, 5))
+			g.renewAt = sent.Add(jitter(g.l.set.ttl/3, 5))
 		}
 	}
 	if g.retired {
@@ -370,15 +383,19 @@ func (g *grant) apply(a answer, final bool) (*LostError, error) {
 	if block > 0 && g.next >= g.end {
 		g.next, g.end = uint64(fence), uint64(fence)+uint64(block)
 	}
-	// Answers may come in another order than their requests were sent. The latest
-	// request tells best what the server has; an earlier one may have asked for more.
-	term := min(duration(pttl), g.l.c.cfg.MaxTTL)
+	g.prolong(a.sent, min(duration(pttl), g.l.c.cfg.MaxTTL))
+	return nil, nil
+}
+
+// prolong takes over that a request which was sent then found, or made, the lock last for term.
+// Answers may come in another order than their requests were sent. The latest request tells best
+// what the server has; an earlier one may have asked for more.
+func (g *grant) prolong(sent clock.Instant, term time.Duration) {
 	valid := term - drift(term)
-	if now := clock.Now(); now.Sub(a.sent) < now.Sub(g.anchor) || valid-now.Sub(a.sent) > g.valid-now.Sub(g.anchor) {
-		g.anchor, g.valid = a.sent, valid
+	if now := clock.Now(); now.Sub(sent) < now.Sub(g.anchor) || valid-now.Sub(sent) > g.valid-now.Sub(g.anchor) {
+		g.anchor, g.valid = sent, valid
 		g.capHold()
 	}
-	return nil, nil
 }
 
 // fencesWanted is how many fences a renewal should reserve: one for each goroutine

@@ -15,6 +15,7 @@ import (
 // to wait, and closed after a time of rest.
 type hub struct {
 	c      *Client
+	plain  string        // the client's channel outside Cluster mode
 	strays chan struct{} // holds an item for each stray grant that is being given back
 
 	mu   sync.Mutex
@@ -36,6 +37,7 @@ const (
 
 func (h *hub) init(c *Client) {
 	h.c, h.subs, h.strays = c, map[place]*subscription{}, make(chan struct{}, maxStrays)
+	h.plain = c.space.Channel(c.id)
 }
 
 // maxStrays bounds how many grants that nobody wants are given back at once. Whoever may
@@ -47,7 +49,7 @@ func (h *hub) channelOf(l *Lock) (channel string, sharded bool) {
 	if h.c.inCluster() {
 		return keys.ShardChannel(l.keys, h.c.id), true
 	}
-	return h.c.space.Channel(h.c.id), false
+	return h.plain, false
 }
 
 // watchChannelOf returns the channel on which those who watch l hear of other holders.
@@ -227,14 +229,14 @@ func (u *listener) leave() {
 	if s.sharded || s.heard == nil { // of one lock
 		rest = idleAfterOne
 	}
-	h.c.schedule.Set(&s.idle, time.Now().Add(rest), func() {
+	h.c.schedule.Set(&s.idle, time.Now().Add(rest), schedule.Func(func() {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		if len(s.listeners) == 0 && h.subs[s.place] == s {
 			s.conn.Close()
 			delete(h.subs, s.place)
 		}
-	})
+	}))
 }
 
 // awaitUp waits until the subscription is confirmed, for timeout at most, and reports

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -23,8 +24,11 @@ type fake struct {
 func (f *fake) Eval(_ context.Context, s Script, keys, args []string, _ bool) (string, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	key, mode, token := keys[0], args[0], args[1]
 	now := time.Now().UnixMicro()
+	if strings.HasPrefix(s.Name, "batch_") {
+		return f.batch(s.Name, now, keys, args), nil
+	}
+	key, mode, token := keys[0], args[0], args[1]
 	mine := f.holders[key] == token
 	switch {
 	case s.Name == "acquire" && (mine || f.holders[key] == ""):
@@ -42,6 +46,33 @@ func (f *fake) Eval(_ context.Context, s Script, keys, args []string, _ bool) (s
 		return fmt.Sprintf("released %d", now), nil
 	}
 	return fmt.Sprintf("gone %d", now), nil
+}
+
+// batch is Eval of the scripts for many locks.
+func (f *fake) batch(name string, now int64, keys, args []string) string {
+	reply, common := map[string]string{
+		"batch_acquire": fmt.Sprintf("taken %d %d", now, f.fence+1),
+		"batch_release": "freed",
+		"batch_renew":   fmt.Sprintf("kept %d", now),
+	}[name], map[string]int{"batch_acquire": 2, "batch_renew": 1}[name]
+	share := 1
+	if name == "batch_acquire" {
+		share = 2 // keys of each, and one of all
+	}
+	for i, head := range args[common : common+len(keys)/share] {
+		token := strings.Split(head, ":")[1]
+		switch {
+		case name == "batch_acquire" && f.holders[keys[i]] == "":
+			f.holders[keys[i]] = token
+		case name == "batch_release" && f.holders[keys[i]] == token:
+			delete(f.holders, keys[i])
+		case name == "batch_renew" && f.holders[keys[i]] == token:
+		default:
+			reply += fmt.Sprintf(" %d", i+1)
+		}
+		f.fence++
+	}
+	return reply
 }
 
 func (f *fake) EvalDurably(ctx context.Context, s Script, keys, args []string, _ Durability) (string, Reached, error) {

@@ -26,15 +26,16 @@ type Lease struct {
 
 	g      *grant
 	fence  uint64
-	values context.Context
-	depth  int // leases of this lock under whose context it was acquired
+	origin context.Context // under which it was acquired
+	depth  int             // leases of this lock under whose context it was acquired
 
 	// Guarded by g.mu.
 	ended     error // nil while it is held
 	ctx       context.Context
 	cancel    context.CancelCauseFunc
 	released  bool          // nothing is left to release
-	releasing chan struct{} // closed when the release under way is answered; nil if none is
+	releasing bool          // the release is under way
+	answered  chan struct{} // closed when that is answered; nil if nobody waits for it
 	unsure    bool          // a release that was not answered may have been carried out
 	missed    error         // of the release, when the server knew the lease no more
 }
@@ -132,7 +133,7 @@ func (l *Lease) Context() context.Context {
 	l.g.mu.Lock()
 	defer l.g.mu.Unlock()
 	if l.ctx == nil {
-		l.ctx, l.cancel = context.WithCancelCause(l.within(l.values))
+		l.ctx, l.cancel = context.WithCancelCause(l.within(context.WithoutCancel(l.origin)))
 		l.look()
 		if l.ended != nil {
 			l.cancel(l.ended)
@@ -256,7 +257,7 @@ func (l *Lease) release(ctx context.Context, how ending) error {
 	if g.from.ending == hasCountedDown {
 		tombstone = max(tombstone, c.notAfter(g.l)) // by which a copy is known
 	}
-	a, unanswered, err := c.release(context.WithoutCancel(ctx), g.l, g.from.token, g.from.member, tombstone, g.from.ending)
+	a, unanswered, err := g.from.giveBack(ctx, tombstone)
 	if err != nil {
 		g.from.abandon()
 	} else {
@@ -266,8 +267,11 @@ func (l *Lease) release(ctx context.Context, how ending) error {
 
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	close(l.releasing)
-	l.releasing = nil
+	l.releasing = false
+	if l.answered != nil {
+		close(l.answered)
+		l.answered = nil
+	}
 	l.unsure = l.unsure || unanswered || err != nil
 	if err != nil {
 		return err
@@ -305,8 +309,11 @@ func (l *Lease) giveUp(patient bool, how ending) (first <-chan struct{}, over bo
 	case l.released:
 		return nil, true, l.missed
 	}
-	if l.releasing != nil {
-		return l.releasing, false, nil
+	if l.releasing {
+		if l.answered == nil {
+			l.answered = make(chan struct{})
+		}
+		return l.answered, false, nil
 	}
 	if !g.over && g.part(l) { // also when the client closes
 		l.finish(ErrReleased)
@@ -330,7 +337,7 @@ func (l *Lease) giveUp(patient bool, how ending) (first <-chan struct{}, over bo
 		}
 	}
 	l.finish(ErrReleased)
-	l.releasing = make(chan struct{})
+	l.releasing = true
 	if g.from.ending == unaware {
 		g.from.ending = how
 	}

@@ -35,6 +35,10 @@ type waiter struct {
 	results chan result
 }
 
+func newWaiter(ctx context.Context, l *Lock) *waiter {
+	return &waiter{ctx: ctx, l: l, results: make(chan result, 1)}
+}
+
 type result struct {
 	lease *Lease
 	err   error
@@ -87,20 +91,24 @@ func (ln *line) waiting() int { return int(ln.count.Load()) }
 // acquire waits until the lock is had or ctx ends. It uses up one reference.
 func (ln *line) acquire(ctx context.Context, l *Lock) (*Lease, error) {
 	defer ln.unref()
-	w := &waiter{ctx: ctx, l: l, results: make(chan result, 1)}
 	ln.mu.Lock()
-	if lease := ln.joinReaders(w); lease != nil {
-		ln.mu.Unlock()
-		return lease, nil
+	if ln.waiters.Len() == 0 {
+		if lease := ln.joinReaders(ctx, l); lease != nil {
+			ln.mu.Unlock()
+			return lease, nil
+		}
 	}
+	var w *waiter
 	if !ln.asking && ln.campaign == nil && ln.held == nil && ln.waiters.Len() == 0 {
 		ln.asking = true
 		ln.mu.Unlock()
-		lease, err := ln.askFirst(ctx, w)
-		if lease != nil || err != nil {
+		var lease *Lease
+		var err error
+		if lease, w, err = ln.askFirst(ctx, l); w == nil {
 			return lease, err
 		}
 	} else {
+		w = newWaiter(ctx, l)
 		w.place = ln.waiters.PushBack(w)
 		ln.count.Add(1)
 		if !ln.asking {
@@ -112,17 +120,17 @@ func (ln *line) acquire(ctx context.Context, l *Lock) (*Lease, error) {
 	return ln.await(ctx, w)
 }
 
-// askFirst asks the server for the lock. When that is held it puts w at the head of
-// the line, and returns neither lease nor error.
-func (ln *line) askFirst(ctx context.Context, w *waiter) (*Lease, error) {
+// askFirst asks the server for the lock. When that is held it returns a waiter, which it has put at
+// the head of the line.
+func (ln *line) askFirst(ctx context.Context, l *Lock) (*Lease, *waiter, error) {
 	c := ln.c
-	a := w.l.newAttempt()
+	a := l.newAttempt()
 	mode := modeTry
-	if channel, up := c.hub.listening(w.l); up {
+	if channel, up := c.hub.listening(l); up {
 		a.listen(channel)
 		mode = modeWait
 	}
-	got, err := a.ask(ctx, mode, 1+ln.fences(w.l))
+	got, err := a.begin(ctx, mode, 1+ln.fences(l))
 
 	ln.mu.Lock()
 	defer ln.mu.Unlock()
@@ -134,12 +142,13 @@ func (ln *line) askFirst(ctx context.Context, w *waiter) (*Lease, error) {
 		}
 		if err != nil {
 			a.abandon()
-			return nil, err
+			return nil, nil, err
 		}
 		lease := ln.keep(g, ctx)
 		ln.letReadersIn()
-		return lease, nil
+		return lease, nil, nil
 	}
+	w := newWaiter(ctx, l)
 	w.place = ln.waiters.PushFront(w)
 	ln.count.Add(1)
 	if _, waits := got.(queued); !waits {
@@ -147,7 +156,7 @@ func (ln *line) askFirst(ctx context.Context, w *waiter) (*Lease, error) {
 		a = nil
 	}
 	ln.campaignFor(a, true)
-	return nil, nil
+	return nil, w, nil
 }
 
 // fences is how many leases those who wait in line may make of one grant.
@@ -172,11 +181,11 @@ func (ln *line) keep(g *grant, ctx context.Context) *Lease {
 	return g.begin(ctx)
 }
 
-// joinReaders gives w a lease of a grant that other readers of this process have, if it
-// is recent, and nobody waits in line before w; else nil.
-func (ln *line) joinReaders(w *waiter) *Lease {
+// joinReaders returns a lease of a grant that other readers of this process have, for whoever
+// is first in line, if the grant is recent; else nil.
+func (ln *line) joinReaders(ctx context.Context, l *Lock) *Lease {
 	g := ln.reading
-	if g == nil || !w.l.alike(g.l) || ln.head() != nil && ln.head() != w {
+	if g == nil || !l.alike(g.l) {
 		return nil
 	}
 	g.mu.Lock()
@@ -186,13 +195,13 @@ func (ln *line) joinReaders(w *waiter) *Lease {
 		g.lease.ended != nil || ln.c.cfg.LocalHandovers < 0 || !g.l.set.unbounded() || ln.c.isClosing() {
 		return nil
 	}
-	return g.join(w.ctx, g.fence)
+	return g.join(ctx, g.fence)
 }
 
 // letReadersIn serves the readers at the head of the line with the latest grant.
 func (ln *line) letReadersIn() {
 	for w := ln.head(); w != nil; w = ln.head() {
-		lease := ln.joinReaders(w)
+		lease := ln.joinReaders(w.ctx, w.l)
 		if lease == nil {
 			return
 		}

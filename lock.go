@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"os"
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/keys"
@@ -140,7 +139,11 @@ func (l *Lock) resolve() (err error) {
 	if err := s.checkDurability(l.c.cfg.CommandTimeout); err != nil {
 		return err
 	}
-	info := wire.Info{Owner: s.owner, Host: l.c.host, PID: os.Getpid()}
+	if s.owner == l.c.cfg.Owner && s.meta == nil {
+		l.info = l.c.signature
+		return nil
+	}
+	info := l.c.holderInfo(s.owner)
 	for m := s.meta; m != nil; m = m.next {
 		if info.Meta == nil {
 			info.Meta = map[string]string{}
@@ -264,7 +267,7 @@ func (l *Lock) try(ctx context.Context) (*Lease, error) {
 		return l.tryAll(ctx)
 	}
 	a := l.newAttempt()
-	got, err := a.ask(ctx, modeTry, 1)
+	got, err := a.begin(ctx, modeTry, 1)
 	if err != nil {
 		a.abandon()
 		return nil, err

@@ -199,7 +199,7 @@ func (l *Lease) replace(as *Lock, a answer, pttl int64, fence uint64) (*Lease, e
 	}
 	next := newGrant(&from, g.since, a.sent, term-drift(term), fence, 1)
 	next.claim = g.claim
-	if next.expired(clock.Now()) {
+	if next.isLate() {
 		defer g.mu.Unlock()
 		g.lose(&LostError{Name: as.name, Reason: LossExpired})
 		return nil, &ServerError{Op: "weigh", Name: as.name, Server: as.c.driver.Addr(), Kind: ErrUnavailable, Err: errLate}
@@ -211,9 +211,9 @@ func (l *Lease) replace(as *Lock, a answer, pttl int64, fence uint64) (*Lease, e
 
 	var lease *Lease
 	if g.line == nil {
-		lease = next.begin(l.values)
+		lease = next.begin(l.origin)
 	} else {
-		lease = g.line.keep(next, l.values)
+		lease = g.line.keep(next, l.origin)
 		g.line.letReadersIn()
 	}
 	g.line.letLocked(g)

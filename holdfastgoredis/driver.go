@@ -186,15 +186,28 @@ func eval(ctx context.Context, rdb redis.UniversalClient, command, script string
 	return cmd.Text()
 }
 
+// maxPlain bounds the words that are passed as strings: each is a piece of memory of its own then.
+const maxPlain = 32
+
 func words(command, script string, keys, args []string) []any {
 	words := make([]any, 0, 3+len(keys)+len(args))
 	words = append(words, command, script, len(keys))
-	for _, k := range keys {
-		words = append(words, k)
+	if len(keys)+len(args) <= maxPlain {
+		for _, k := range keys {
+			words = append(words, k)
+		}
+		for _, a := range args {
+			words = append(words, a)
+		}
+		return words
 	}
-	for _, a := range args {
-		words = append(words, a)
+	for i := range keys {
+		words = append(words, &keys[i])
 	}
+	for i := range args {
+		words = append(words, &args[i])
+	}
+	words[3] = keys[0] // by which a Cluster's node is found
 	return words
 }
 

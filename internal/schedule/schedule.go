@@ -14,8 +14,17 @@ import (
 type Entry struct {
 	at    time.Time
 	index int // in the heap, from 1; 0 when not scheduled
-	call  func()
+	call  Caller
 }
+
+// Caller is told when an entry is due, from the scheduler's goroutine: it must not block.
+type Caller interface{ Due() }
+
+// Func is a function as a Caller.
+type Func func()
+
+// Due calls f.
+func (f Func) Due() { f() }
 
 // Scheduler calls entries at their times. Its zero value is ready; its goroutine
 // runs from the first Set until Close.
@@ -28,10 +37,9 @@ type Scheduler struct {
 	lag     time.Duration // of the clock that stops in suspension, when last looked at
 }
 
-// Set makes the scheduler call f at that time, once, instead of what e was to do
-// before. f is called from the scheduler's goroutine and must not block. After Close
-// it does nothing.
-func (s *Scheduler) Set(e *Entry, at time.Time, f func()) {
+// Set makes the scheduler tell f at that time, once, instead of what e was to do
+// before. After Close it does nothing.
+func (s *Scheduler) Set(e *Entry, at time.Time, f Caller) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -146,7 +154,7 @@ func (s *Scheduler) callDue() (time.Duration, bool) {
 		e.call = nil
 		s.mu.Unlock()
 		if call != nil {
-			call()
+			call.Due()
 		}
 	}
 }

@@ -35,7 +35,7 @@ type log struct {
 
 func newLog() *log { return &log{begun: time.Now()} }
 
-func (l *log) event(name string) func() {
+func (l *log) event(name string) Func {
 	return func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
@@ -76,9 +76,9 @@ func TestSetReplacesWhatWasSet(t *testing.T) {
 		s.Set(&later, l.begun.Add(time.Second), l.event("no"))
 		s.Set(&earlier, l.begun.Add(2*time.Second), l.event("earlier"))
 		s.Set(&later, l.begun.Add(3*time.Second), l.event("later"))
-		s.Set(&again, l.begun.Add(4*time.Second), func() {
+		s.Set(&again, l.begun.Add(4*time.Second), Func(func() {
 			s.Set(&again, l.begun.Add(5*time.Second), l.event("again"))
-		})
+		}))
 		time.Sleep(2 * time.Hour)
 		l.expect(t, "earlier at 2s", "later at 3s", "again at 5s")
 	})
@@ -156,7 +156,7 @@ func TestManyGoroutinesSetAndCancel(t *testing.T) {
 				for i := range each {
 					var e Entry
 					for range 3 {
-						s.Set(&e, time.Now().Add(time.Second+rand.N(time.Second)), func() { called.Add(1) })
+						s.Set(&e, time.Now().Add(time.Second+rand.N(time.Second)), Func(func() { called.Add(1) }))
 					}
 					if i%2 == 1 {
 						s.Cancel(&e)

@@ -2,12 +2,12 @@
 -- lock.lua, mint.lua and queue.lua.
 
 local function owned(owner, fence, chain, info, marked)
-  return 'hf1:' .. owner .. ':' .. whole(fence) .. ':' .. whole(math.floor(now / 1000)) .. ':' .. chain .. ':' .. info .. (marked and '+' or '')
+  return 'hf1:' .. owner .. ':' .. whole(fence) .. ':' .. string.sub(at, 1, -4) .. ':' .. chain .. ':' .. info .. (marked and '+' or '')
 end
 
 -- The chain of a lock that is taken without a hand-over.
 local function new_chain()
-  return shared and '0@' .. whole(math.floor(now / 1000)) or '0'
+  return shared and '0@' .. string.sub(at, 1, -4) or '0'
 end
 
 -- The chain of the lock's next holder, or nil when it is time for a gap: programs

@@ -1,4 +1,4 @@
--- mint.lua: issues fences. A fragment; needs prelude.lua.
+-- mint.lua: issues fences. A fragment; needs basics.lua.
 --
 -- mint(n) reserves n fences and returns the first and how many they are. A fence is
 -- above all earlier ones, and at least the server's time in µs, so that fences still

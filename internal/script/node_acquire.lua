@@ -41,7 +41,7 @@ local function main()
   -- The time only where there is no counter: fences of nodes whose clocks differ would drift
   -- apart otherwise.
   local fence = raise_counter((read_counter() or now) + 1)
-  redis.call('SET', KEYS[1], mine .. whole(fence) .. ':' .. whole(math.floor(now / 1000)) .. ':0:' .. info, 'PX', ttl)
+  redis.call('SET', KEYS[1], mine .. whole(fence) .. ':' .. string.sub(at, 1, -4) .. ':0:' .. info, 'PX', ttl)
   return granted(ttl, fence)
 end
 

@@ -12,17 +12,12 @@
 -- The queue is a sorted set. Waiters score above 0, by arrival; a tombstone's
 -- member is 'x:' and a token, its score the negated time (µs) at which it ends. 'd:' is
 -- in the place of 'x:' where something was done that is not to be done twice.
-local flags, token = ARGV[1], ARGV[2]
-local clock = redis.call('TIME')
-local now = clock[1] * 1000000 + clock[2]
-local mine = 'hf1:' .. token .. ':'
-local cluster = string.find(flags, 'c', 1, true)
-local shared = string.find(flags, 'k', 1, true)
 
--- Lua writes large numbers as 1.76e+15.
-local function whole(n)
-  return string.format('%.0f', n)
-end
+-- include basics.lua
+
+local token = ARGV[2]
+local mine = 'hf1:' .. token .. ':'
+local shared = string.find(flags, 'k', 1, true)
 
 -- Makes the lock last for ttl ms at least, and returns for how long it does. It writes in
 -- any case: WAIT tells of writes of its own connection only.
@@ -30,15 +25,6 @@ local function prolong(ttl)
   local pttl = math.max(redis.call('PTTL', KEYS[1]), ttl)
   redis.call('PEXPIRE', KEYS[1], pttl)
   return pttl
-end
-
--- Errors of redis.call are tables on some servers; on others strings, some of which
--- begin with a position.
-local function message(err)
-  if type(err) == 'table' then
-    return err.err
-  end
-  return (string.gsub(tostring(err), '^[^ ]*:%d+: ', ''))
 end
 
 -- Fails on a replica; changes nothing. For what is answered without writing: a replica

@@ -34,6 +34,13 @@ var (
 	Announce     = load("announce")
 )
 
+// The scripts for many locks at once, where no more is to be done than is done mostly.
+var (
+	BatchAcquire = load("batch_acquire")
+	BatchRelease = load("batch_release")
+	BatchRenew   = load("batch_renew")
+)
+
 // The scripts of locks that several may hold at once.
 var (
 	ShareAcquire = load("share_acquire")

@@ -12,7 +12,7 @@ import (
 )
 
 var scripts = []Script{
-	Acquire, MultiAcquire, Release, Drop, Renew, Reassert, Holder, Init, Survey,
+	Acquire, MultiAcquire, BatchAcquire, BatchRelease, BatchRenew, Release, Drop, Renew, Reassert, Holder, Init, Survey,
 	ShareAcquire, ShareRelease, ShareRenew, ShareWeigh, ShareHolders, ShareResize, ShareDisown,
 	OnceLook, OnceBegin, OnceComplete, Announce,
 	LatchCount, LatchLook, LatchReset, BarrierAwait, BarrierWithdraw,
@@ -112,15 +112,21 @@ func TestIncludesResolve(t *testing.T) {
 	for _, s := range scripts {
 		file := s.Name + ".lua"
 		used[file] = true
-		for _, m := range include.FindAllStringSubmatch(text(t, file), -1) {
-			fragment := m[1]
-			if !slices.Contains(all, fragment) {
-				t.Errorf("%s includes %s, which is not there", file, fragment)
-				continue
-			}
-			used[fragment] = true
-			if n := strings.Count(s.Source, assemble(fragment)); n != 1 {
-				t.Errorf("%s has the code of %s %d times", file, fragment, n)
+		including := []string{file}
+		for len(including) > 0 {
+			next := including[0]
+			including = including[1:]
+			for _, m := range include.FindAllStringSubmatch(text(t, next), -1) {
+				fragment := m[1]
+				if !slices.Contains(all, fragment) {
+					t.Errorf("%s includes %s, which is not there", next, fragment)
+					continue
+				}
+				used[fragment] = true
+				including = append(including, fragment)
+				if n := strings.Count(s.Source, assemble(fragment)); n != 1 {
+					t.Errorf("%s has the code of %s %d times", file, fragment, n)
+				}
 			}
 		}
 		for line := range strings.Lines(s.Source) {

@@ -173,7 +173,7 @@ local function admit(owner, weight, info, ttl, block, who)
   end
   common_fence, holder = fence, who
   used = used + weight
-  write_hold(owner, now + ttl * 1000, weight, fence, whole(math.floor(now / 1000)), info)
+  write_hold(owner, now + ttl * 1000, weight, fence, string.sub(at, 1, -4), info)
   if kind == 'bar' then
     enter(owner)
   end

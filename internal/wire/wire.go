@@ -120,6 +120,30 @@ func (r *Reply) Ints(into ...*int64) error {
 	return nil
 }
 
+// ParseTimeless is ParseReply of a reply without the server's time.
+func ParseTimeless(s string) (Reply, error) {
+	word, rest, _ := strings.Cut(s, " ")
+	if word == "error" {
+		return Reply{}, ScriptError(rest)
+	}
+	return Reply{Word: word, rest: rest}, nil
+}
+
+// Left reads the rest of a reply to a batch of so many: the numbers of those that it leaves, from
+// 0 on, in their order.
+func (r *Reply) Left(batch int) ([]int, error) {
+	var all []int
+	for last := -1; r.rest != ""; {
+		var n int64
+		if err := r.Ints(&n); err != nil || n < int64(last)+2 || n > int64(batch) {
+			return nil, ErrMalformed
+		}
+		last = int(n - 1)
+		all = append(all, last)
+	}
+	return all, nil
+}
+
 // Fields makes a Reply of fields alone.
 func Fields(s string) Reply { return Reply{rest: s} }
 

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -91,6 +92,52 @@ func TestReply(t *testing.T) {
 	}
 }
 
+func TestTimelessReply(t *testing.T) {
+	for s, want := range map[string]Reply{
+		"freed":          {Word: "freed"},
+		"freed 1 3":      {Word: "freed", rest: "1 3"},
+		"":               {},
+		"errors are not": {Word: "errors", rest: "are not"},
+	} {
+		if r, err := ParseTimeless(s); err != nil || r != want {
+			t.Errorf("%q is %+v, %v; want %+v", s, r, err, want)
+		}
+	}
+	for s, want := range map[string]ScriptError{"error OOM command not allowed": "OOM command not allowed", "error": ""} {
+		if r, err := ParseTimeless(s); err != want {
+			t.Errorf("%q is %+v, %v; want the script's error %q", s, r, err, want)
+		}
+	}
+}
+
+// What a batch leaves is numbered from 1 on the wire, from 0 on here.
+func TestLeft(t *testing.T) {
+	for s, want := range map[string][]int{
+		"":      nil,
+		"1":     {0},
+		"4":     {3},
+		"1 2 4": {0, 1, 3},
+	} {
+		r := Fields(s)
+		if got, err := r.Left(4); err != nil || !reflect.DeepEqual(got, want) || r.Rest() != "" {
+			t.Errorf("%q of 4: %v, %v, and %q is left; want %v", s, got, err, r.Rest(), want)
+		}
+	}
+	for _, s := range []string{
+		"0", "-1", "5", "2 1", "1 1", "3 4 5", "1 3 2", "x", "1 x", "1.0", " ", " 1", "1  2", "+ 1", "1,2",
+		"4294967297", "9223372036854775807", "9223372036854775808", "-9223372036854775808", "18446744073709551617",
+	} {
+		r := Fields(s)
+		if got, err := r.Left(4); err != ErrMalformed || got != nil {
+			t.Errorf("%q of 4: %v, %v", s, got, err)
+		}
+	}
+	none := Fields("1")
+	if got, err := none.Left(0); err != ErrMalformed {
+		t.Errorf("one left of none: %v, %v", got, err)
+	}
+}
+
 func TestMessages(t *testing.T) {
 	for s, want := range map[string]Message{
 		"hf1 grant tok 17 1500 42 holdfast:{a b}": {Token: "tok", Grant: &Grant{Now: 17, Claim: 1500, Fence: 42, Lock: "holdfast:{a b}"}},
@@ -118,6 +165,7 @@ func FuzzParse(f *testing.F) {
 	for _, s := range []string{
 		"hf1:token:42:1700000000000:0:{\"o\":\"x\"}+", "hf1:::::", "granted 1700000000000000 15000 42 1",
 		"queued 1 -1 2 3 4 foreign", "error ERR x", "hf1 grant tok 17 1500 42 holdfast:{a}", "hf1 standby tok 17 99", "\xff \x00 ",
+		"taken 1700000000000000 1700000000000001 2 5", "freed 1 128", "kept 1700000000000000 3 2", "freed -9223372036854775808",
 	} {
 		f.Add(s)
 	}
@@ -136,6 +184,18 @@ func FuzzParse(f *testing.F) {
 			for before := len(s); r.Ints(new(int64)) == nil; before = len(r.Rest()) {
 				if len(r.Rest()) >= before {
 					t.Fatalf("%q: reading does not get on", s)
+				}
+			}
+		}
+		if r, err := ParseTimeless(s); err == nil {
+			const batch = 128
+			left, err := r.Left(batch)
+			if err == nil && (len(left) > batch || !slices.IsSorted(left) || r.Rest() != "") {
+				t.Errorf("%q leaves %v, and of itself %q", s, left, r.Rest())
+			}
+			for i, n := range left {
+				if n < 0 || n >= batch || i > 0 && n == left[i-1] {
+					t.Errorf("%q leaves %v", s, left)
 				}
 			}
 		}

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/internal/script"
 	"github.com/holdfast-go/holdfast/tests/backend"
 	"github.com/holdfast-go/holdfast/tests/clockshim"
 	"github.com/holdfast-go/holdfast/tests/proxy"
@@ -264,62 +263,63 @@ func TestFencesRiseAfterAJumpBack(t *testing.T) {
 func TestLateCopiesAfterAJump(t *testing.T) {
 	eachWithClock(t, func(t *testing.T, b *backend.Backend, clock *clockshim.Clock) {
 		p := proxy.New(t, b.Server.Addr())
-		c := through(t, p, holdfast.Config{CommandTimeout: time.Second, RetryTimeout: 2 * time.Second})
-		t.Cleanup(p.Cut) // a command that hangs would keep the client from closing
-		orphan := func(t *testing.T) {
-			t.Helper()
-			if held, err := c.Mutex("a").IsHeld(t.Context()); held || err != nil {
-				t.Errorf("an orphan lock: %v, %v", held, err)
+		eachWay(t, p, holdfast.Config{CommandTimeout: time.Second, RetryTimeout: 2 * time.Second}, func(t *testing.T, c *holdfast.Client, w way) {
+			t.Cleanup(p.Cut) // a command that hangs would keep the client from closing
+			orphan := func(t *testing.T) {
+				t.Helper()
+				if held, err := c.Mutex("a").IsHeld(t.Context()); held || err != nil {
+					t.Errorf("an orphan lock: %v, %v", held, err)
+				}
 			}
-		}
-		t.Run("forward", func(t *testing.T) {
-			held := p.Hold(running(script.Acquire, "a"), proxy.Cut)
-			backend.Release(t, backend.Acquire(t, c.Mutex("a")))
-			clock.Jump(jump) // past the tombstone, and past not-after
-			if reply := held.Forward(t); !strings.Contains(reply, "late") {
-				t.Errorf("the late copy is answered %q", reply)
-			}
-			orphan(t)
-			b.Cleaned(t)
-		})
-		t.Run("back", func(t *testing.T) {
-			held := p.Hold(running(script.Acquire, "a"), proxy.Cut)
-			backend.Release(t, backend.Acquire(t, c.Mutex("a")))
-			clock.Jump(-jump) // the tombstone stands for as long as not-after is to come
-			if reply := held.Forward(t); !strings.Contains(reply, "gone") {
-				t.Errorf("the late copy is answered %q", reply)
-			}
-			orphan(t)
-			// Nobody is held up by it.
-			backend.Release(t, backend.Acquire(t, b.Client(t, nil).Mutex("a")))
-			if pttl := b.Redis(t).PTTL(t.Context(), "holdfast:{a}:q").Val(); pttl > jump+10*time.Second || pttl < jump-time.Minute {
-				t.Errorf("the tombstone has %s left", pttl)
-			}
-			clock.Jump(jump)
-			b.Cleaned(t)
-			do(t, b.Server, "FLUSHALL") // what has expired is there again when the clock goes back
-		})
-		t.Run("back before the request was given up", func(t *testing.T) {
-			held := p.Hold(running(script.Acquire, "a"), proxy.Hang)
-			ctx, cancel := context.WithCancel(t.Context())
-			failed := make(chan error, 1)
-			go func() {
-				_, err := c.Mutex("a").Acquire(ctx)
-				failed <- err
-			}()
-			held.Wait(t)
-			clock.Jump(-jump)
-			cancel()
-			if err := <-failed; err != context.Canceled {
-				t.Errorf("Acquire: %v", err)
-			}
-			backend.Eventually(t, "the tombstone stands", func() bool { return tombstones(t, b.Redis(t)) == 1 })
-			if reply := held.Forward(t); !strings.Contains(reply, "gone") {
-				t.Errorf("the late copy is answered %q", reply)
-			}
-			orphan(t)
-			clock.Jump(jump)
-			b.Cleaned(t)
+			t.Run("forward", func(t *testing.T) {
+				held := p.Hold(running(w.acquire, "a"), proxy.Cut)
+				backend.Release(t, backend.Acquire(t, c.Mutex("a")))
+				clock.Jump(jump) // past the tombstone, and past not-after
+				if reply := held.Forward(t); !w.refused(reply, "late") {
+					t.Errorf("the late copy is answered %q", reply)
+				}
+				orphan(t)
+				b.Cleaned(t)
+			})
+			t.Run("back", func(t *testing.T) {
+				held := p.Hold(running(w.acquire, "a"), proxy.Cut)
+				backend.Release(t, backend.Acquire(t, c.Mutex("a")))
+				clock.Jump(-jump) // the tombstone stands for as long as not-after is to come
+				if reply := held.Forward(t); !w.refused(reply, "gone") {
+					t.Errorf("the late copy is answered %q", reply)
+				}
+				orphan(t)
+				// Nobody is held up by it.
+				backend.Release(t, backend.Acquire(t, b.Client(t, nil).Mutex("a")))
+				if pttl := b.Redis(t).PTTL(t.Context(), "holdfast:{a}:q").Val(); pttl > jump+10*time.Second || pttl < jump-time.Minute {
+					t.Errorf("the tombstone has %s left", pttl)
+				}
+				clock.Jump(jump)
+				b.Cleaned(t)
+				do(t, b.Server, "FLUSHALL") // what has expired is there again when the clock goes back
+			})
+			t.Run("back before the request was given up", func(t *testing.T) {
+				held := p.Hold(running(w.acquire, "a"), proxy.Hang)
+				ctx, cancel := context.WithCancel(t.Context())
+				failed := make(chan error, 1)
+				go func() {
+					_, err := c.Mutex("a").Acquire(ctx)
+					failed <- err
+				}()
+				held.Wait(t)
+				clock.Jump(-jump)
+				cancel()
+				if err := <-failed; err != context.Canceled {
+					t.Errorf("Acquire: %v", err)
+				}
+				backend.Eventually(t, "the tombstone stands", func() bool { return tombstones(t, b.Redis(t)) == 1 })
+				if reply := held.Forward(t); !w.refused(reply, "gone") {
+					t.Errorf("the late copy is answered %q", reply)
+				}
+				orphan(t)
+				clock.Jump(jump)
+				b.Cleaned(t)
+			})
 		})
 	})
 }

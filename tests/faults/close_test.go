@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/internal/script"
 	"github.com/holdfast-go/holdfast/tests/backend"
 	"github.com/holdfast-go/holdfast/tests/proxy"
 )
@@ -17,9 +16,13 @@ func TestCloseEndsWithItsContextWhileACommandHangs(t *testing.T) {
 	t.Parallel()
 	b := backend.One(t)
 	p := proxy.New(t, b.Server.Addr())
-	c := through(t, p, holdfast.Config{})
-	renewal := p.Hold(running(script.Renew, "a"), proxy.Hang)
-	backend.Acquire(t, c.Mutex("a", holdfast.TTL(600*time.Millisecond)))
+	eachWay(t, p, holdfast.Config{}, func(t *testing.T, c *holdfast.Client, w way) { closeWhileARenewalHangs(t, p, c, w) })
+}
+
+func closeWhileARenewalHangs(t *testing.T, p *proxy.Proxy, c *holdfast.Client, w way) {
+	name := w.release.Name // nobody gives up the first one
+	renewal := p.Hold(running(w.renew, name), proxy.Hang)
+	backend.Acquire(t, c.Mutex(name, holdfast.TTL(600*time.Millisecond)))
 	renewal.Wait(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()

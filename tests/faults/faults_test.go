@@ -24,7 +24,8 @@ import (
 // out later than the sum of its timeouts and a second.
 var impatient = holdfast.Config{CommandTimeout: 600 * time.Millisecond, RetryTimeout: 1800 * time.Millisecond}
 
-// through returns a client whose connections lead through p, with its scripts loaded.
+// through returns a client whose connections lead through p, with its scripts loaded: also those that
+// it has no need of yet.
 func through(t *testing.T, p *proxy.Proxy, cfg holdfast.Config) *holdfast.Client {
 	t.Helper()
 	c := backend.Open(t, &cfg, &redis.Options{Addr: p.Addr()})
@@ -33,7 +34,70 @@ func through(t *testing.T, p *proxy.Proxy, cfg holdfast.Config) *holdfast.Client
 			return lease.Extend(ctx, time.Second)
 		}) == nil
 	})
+	rdb := redis.NewClient(&redis.Options{Addr: p.Addr()})
+	defer rdb.Close()
+	for _, w := range []way{batched, single} {
+		for _, s := range []script.Script{w.acquire, w.release, w.renew} {
+			if err := rdb.ScriptLoad(t.Context(), s.Source).Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
 	return c
+}
+
+// way is how the requests of a client's mutexes go out, where nobody waits: in batches, or each by
+// itself. These are the scripts that do them.
+type way struct {
+	name                    string
+	batch                   int // Config.Batch
+	acquire, release, renew script.Script
+}
+
+var (
+	batched = way{"in batches", 0, script.BatchAcquire, script.BatchRelease, script.BatchRenew}
+	single  = way{"each by itself", -1, script.Acquire, script.Release, script.Renew}
+)
+
+// eachWay runs f with a client through p for each of the ways.
+func eachWay(t *testing.T, p *proxy.Proxy, cfg holdfast.Config, f func(t *testing.T, c *holdfast.Client, w way)) {
+	t.Helper()
+	for _, w := range []way{batched, single} {
+		t.Run(w.name, func(t *testing.T) {
+			cfg.Batch = w.batch
+			f(t, through(t, p, cfg), w)
+		})
+	}
+}
+
+// refused reports whether a copy that came too late was answered that it did nothing: a batch of one
+// lock by its number, and a single script by that word.
+func (w way) refused(reply, word string) bool {
+	if w.batch < 0 {
+		return strings.Contains(reply, word)
+	}
+	return strings.Contains(reply, "taken") && strings.HasSuffix(reply, " 0 1\r\n") || strings.HasSuffix(reply, "freed 1\r\n")
+}
+
+// granted reports whether an acquire of one lock is answered that it has it.
+func (w way) granted(reply string) bool {
+	if w.batch < 0 {
+		return strings.Contains(reply, "granted")
+	}
+	return strings.Contains(reply, "taken") && !w.refused(reply, "")
+}
+
+// acquiring matches an acquire of a mutex, and releasing a release, whichever way it goes out first.
+func acquiring(name string) proxy.Match {
+	return either(running(batched.acquire, name), running(single.acquire, name))
+}
+
+func releasing(name string) proxy.Match {
+	return either(running(batched.release, name), running(single.release, name))
+}
+
+func either(a, b proxy.Match) proxy.Match {
+	return func(request []byte) bool { return a(request) || b(request) }
 }
 
 // running matches a script's execution on a lock.
@@ -61,58 +125,88 @@ func TestLostReplies(t *testing.T) {
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		p := proxy.New(t, b.Server.Addr())
-		c := through(t, p, impatient)
-		for what, after := range map[string]proxy.After{"connection cut": proxy.Cut, "silence": proxy.Hang} {
-			t.Run(what, func(t *testing.T) {
-				t.Run("acquire", func(t *testing.T) {
-					trap := p.LoseReply(running(script.Acquire, "a"), after)
-					lease := backend.Acquire(t, c.Mutex("a"))
-					if lost := trap.Reply(t); !strings.Contains(lost, "granted") {
-						t.Fatalf("the lost reply was %q", lost)
-					}
-					within(t, b.Redis(t), lease)
-					backend.Release(t, lease)
-					b.Cleaned(t)
-				})
-				t.Run("enqueue", func(t *testing.T) {
-					lease := backend.Acquire(t, b.Client(t, nil).Mutex("a"))
-					trap := p.LoseReply(proxy.Containing(script.Acquire.SHA1, "{a}", "holdfast:c:"), after)
-					leases := backend.Start(t, c.Mutex("a"))
-					if lost := trap.Reply(t); !strings.Contains(lost, "queued") {
-						t.Fatalf("the lost reply was %q", lost)
-					}
-					backend.Waiters(t, c.Mutex("a"), 1)
-					backend.Release(t, lease)
-					lease = backend.Receive(t, leases)
-					within(t, b.Redis(t), lease)
-					backend.Release(t, lease)
-					b.Cleaned(t)
-				})
-				t.Run("renew", func(t *testing.T) {
-					lease := backend.Acquire(t, c.Mutex("a", holdfast.TTL(5*time.Second)))
-					first := lease.Deadline()
-					trap := p.LoseReply(running(script.Renew, "a"), after)
-					trap.Wait(t)
-					backend.Eventually(t, "another renewal is answered", func() bool { return lease.Deadline().After(first) })
-					within(t, b.Redis(t), lease)
-					backend.Release(t, lease)
-					b.Cleaned(t)
-				})
-				t.Run("release", func(t *testing.T) {
-					lease := backend.Acquire(t, c.Mutex("a"))
-					leases := backend.Start(t, b.Client(t, nil).Mutex("a"))
-					backend.Waiters(t, c.Mutex("a"), 1)
-					p.LoseReply(running(script.Release, "a"), after)
-					err := lease.Release(t.Context())
-					if !holdfast.Ambiguous(err) || errors.Is(err, holdfast.ErrLost) {
-						t.Errorf("Release, repeated after a lost reply: %v", err)
-					}
-					backend.Release(t, backend.Receive(t, leases))
-					b.Cleaned(t)
-				})
-			})
-		}
+		eachWay(t, p, impatient, func(t *testing.T, c *holdfast.Client, w way) { lostReplies(t, b, p, c, w) })
 	})
+}
+
+func lostReplies(t *testing.T, b *backend.Backend, p *proxy.Proxy, c *holdfast.Client, w way) {
+	for what, after := range map[string]proxy.After{"connection cut": proxy.Cut, "silence": proxy.Hang} {
+		t.Run(what, func(t *testing.T) {
+			t.Run("acquire", func(t *testing.T) {
+				trap := p.LoseReply(running(w.acquire, "a"), after)
+				lease := backend.Acquire(t, c.Mutex("a"))
+				if lost := trap.Reply(t); !w.granted(lost) {
+					t.Fatalf("the lost reply was %q", lost)
+				}
+				within(t, b.Redis(t), lease)
+				backend.Release(t, lease)
+				b.Cleaned(t)
+			})
+			t.Run("enqueue", func(t *testing.T) {
+				lease := backend.Acquire(t, b.Client(t, nil).Mutex("a"))
+				trap := p.LoseReply(proxy.Containing(script.Acquire.SHA1, "{a}", "holdfast:c:"), after)
+				leases := backend.Start(t, c.Mutex("a"))
+				if lost := trap.Reply(t); !strings.Contains(lost, "queued") {
+					t.Fatalf("the lost reply was %q", lost)
+				}
+				backend.Waiters(t, c.Mutex("a"), 1)
+				backend.Release(t, lease)
+				lease = backend.Receive(t, leases)
+				within(t, b.Redis(t), lease)
+				backend.Release(t, lease)
+				b.Cleaned(t)
+			})
+			t.Run("renew", func(t *testing.T) {
+				lease := backend.Acquire(t, c.Mutex("a", holdfast.TTL(5*time.Second)))
+				first := lease.Deadline()
+				trap := p.LoseReply(running(w.renew, "a"), after)
+				trap.Wait(t)
+				backend.Eventually(t, "another renewal is answered", func() bool { return lease.Deadline().After(first) })
+				within(t, b.Redis(t), lease)
+				backend.Release(t, lease)
+				b.Cleaned(t)
+			})
+			t.Run("release", func(t *testing.T) {
+				lease := backend.Acquire(t, c.Mutex("a"))
+				if w == single {
+					defer waiterServed(t, b)()
+				}
+				trap := p.LoseReply(running(w.release, "a"), after)
+				err := lease.Release(t.Context())
+				trap.Wait(t)
+				if !holdfast.Ambiguous(err) || errors.Is(err, holdfast.ErrLost) {
+					t.Errorf("Release, repeated after a lost reply: %v", err)
+				}
+			})
+			if w == single {
+				return
+			}
+			// The batch leaves the lock to its waiter, and nobody hears of that.
+			t.Run("release of a lock that is waited for", func(t *testing.T) {
+				lease := backend.Acquire(t, c.Mutex("a"))
+				defer waiterServed(t, b)()
+				trap := p.LoseReply(running(w.release, "a"), after)
+				backend.Release(t, lease)
+				if lost := trap.Reply(t); !w.refused(lost, "") {
+					t.Errorf("the lost reply was %q", lost)
+				}
+			})
+		})
+	}
+}
+
+// waiterServed has another process wait for the lock, and returns what requires that it is served,
+// and leaves nothing.
+func waiterServed(t *testing.T, b *backend.Backend) func() {
+	t.Helper()
+	l := b.Client(t, nil).Mutex("a")
+	leases := backend.Start(t, l)
+	backend.Waiters(t, l, 1)
+	return func() {
+		t.Helper()
+		backend.Release(t, backend.Receive(t, leases))
+		b.Cleaned(t)
+	}
 }
 
 // Row 33: the first copy is late, a second one gets the lock and releases it, and then
@@ -121,77 +215,82 @@ func TestLateCopies(t *testing.T) {
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		p := proxy.New(t, b.Server.Addr())
-		c := through(t, p, impatient)
-		t.Run("acquire", func(t *testing.T) {
-			held := p.Hold(running(script.Acquire, "a"), proxy.Cut)
-			backend.Release(t, backend.Acquire(t, c.Mutex("a")))
-			if reply := held.Forward(t); !strings.Contains(reply, "gone") {
-				t.Errorf("the late copy is answered %q", reply)
-			}
-			b.Cleaned(t)
-			if reply := held.Forward(t); !strings.Contains(reply, "late") {
-				t.Errorf("a copy later than its not-after is answered %q", reply)
-			}
-			if held, err := c.Mutex("a").IsHeld(t.Context()); held || err != nil {
-				t.Errorf("an orphan lock: %v, %v", held, err)
-			}
-		})
-		t.Run("enqueue", func(t *testing.T) {
-			lease := backend.Acquire(t, b.Client(t, nil).Mutex("a"))
-			leases := backend.Start(t, c.Mutex("a")) // opens the subscription
-			backend.Waiters(t, c.Mutex("a"), 1)
-			backend.Release(t, lease)
-			backend.Release(t, backend.Receive(t, leases))
+		eachWay(t, p, impatient, func(t *testing.T, c *holdfast.Client, w way) { lateCopies(t, b, p, c, w) })
+	})
+}
 
-			lease = backend.Acquire(t, b.Client(t, nil).Mutex("a"))
-			held := p.Hold(running(script.Acquire, "a"), proxy.Cut)
-			leases = backend.Start(t, c.Mutex("a"))
-			held.Wait(t)
-			backend.Waiters(t, c.Mutex("a"), 1)
-			backend.Release(t, lease)
-			backend.Release(t, backend.Receive(t, leases))
-			blocker := backend.Acquire(t, b.Client(t, nil).Mutex("a"))
-			if reply := held.Forward(t); !strings.Contains(reply, "gone") {
-				t.Errorf("the late copy is answered %q", reply)
-			}
-			backend.Waiters(t, c.Mutex("a"), 0)
-			backend.Release(t, blocker)
-			b.Cleaned(t)
+func lateCopies(t *testing.T, b *backend.Backend, p *proxy.Proxy, c *holdfast.Client, w way) {
+	t.Run("acquire", func(t *testing.T) {
+		held := p.Hold(running(w.acquire, "a"), proxy.Cut)
+		backend.Release(t, backend.Acquire(t, c.Mutex("a")))
+		if reply := held.Forward(t); !w.refused(reply, "gone") {
+			t.Errorf("the late copy is answered %q", reply)
+		}
+		b.Cleaned(t) // of the tombstone
+		if reply := held.Forward(t); !w.refused(reply, "late") {
+			t.Errorf("a copy later than its not-after is answered %q", reply)
+		}
+		if held, err := c.Mutex("a").IsHeld(t.Context()); held || err != nil {
+			t.Errorf("an orphan lock: %v, %v", held, err)
+		}
+	})
+	t.Run("enqueue", func(t *testing.T) {
+		lease := backend.Acquire(t, b.Client(t, nil).Mutex("a"))
+		leases := backend.Start(t, c.Mutex("a")) // opens the subscription
+		backend.Waiters(t, c.Mutex("a"), 1)
+		backend.Release(t, lease)
+		backend.Release(t, backend.Receive(t, leases))
+
+		lease = backend.Acquire(t, b.Client(t, nil).Mutex("a"))
+		held := p.Hold(running(script.Acquire, "a"), proxy.Cut)
+		leases = backend.Start(t, c.Mutex("a"))
+		held.Wait(t)
+		backend.Waiters(t, c.Mutex("a"), 1)
+		backend.Release(t, lease)
+		backend.Release(t, backend.Receive(t, leases))
+		blocker := backend.Acquire(t, b.Client(t, nil).Mutex("a"))
+		if reply := held.Forward(t); !strings.Contains(reply, "gone") {
+			t.Errorf("the late copy is answered %q", reply)
+		}
+		backend.Waiters(t, c.Mutex("a"), 0)
+		backend.Release(t, blocker)
+		b.Cleaned(t)
+		// Until it acquires it again the client takes the lock for one that others want.
+		backend.Release(t, backend.Acquire(t, c.Mutex("a")))
+	})
+	t.Run("cancelled", func(t *testing.T) {
+		held := p.Hold(running(w.acquire, "a"), proxy.Hang)
+		ctx, cancel := context.WithCancel(t.Context())
+		failed := make(chan error, 1)
+		go func() {
+			_, err := c.Mutex("a").Acquire(ctx)
+			failed <- err
+		}()
+		held.Wait(t)
+		cancel()
+		if err := <-failed; err != context.Canceled {
+			t.Errorf("Acquire: %v", err)
+		}
+		backend.Eventually(t, "the tombstone stands", func() bool {
+			return slices.Contains(b.Keys(t), "holdfast:{a}:q")
 		})
-		t.Run("cancelled", func(t *testing.T) {
-			held := p.Hold(running(script.Acquire, "a"), proxy.Hang)
-			ctx, cancel := context.WithCancel(t.Context())
-			failed := make(chan error, 1)
-			go func() {
-				_, err := c.Mutex("a").Acquire(ctx)
-				failed <- err
-			}()
-			held.Wait(t)
-			cancel()
-			if err := <-failed; err != context.Canceled {
-				t.Errorf("Acquire: %v", err)
-			}
-			backend.Eventually(t, "the tombstone stands", func() bool {
-				return slices.Contains(b.Keys(t), "holdfast:{a}:q")
-			})
-			if reply := held.Forward(t); !strings.Contains(reply, "gone") {
-				t.Errorf("the late copy is answered %q", reply)
-			}
-			b.Cleaned(t)
-		})
-		t.Run("release", func(t *testing.T) {
-			held := p.Hold(running(script.Release, "a"), proxy.Cut)
-			backend.Release(t, backend.Acquire(t, c.Mutex("a")))
-			next := backend.Acquire(t, c.Mutex("a"))
-			if reply := held.Forward(t); !strings.Contains(reply, "gone") {
-				t.Errorf("the late copy is answered %q", reply)
-			}
-			if h, err := c.Mutex("a").Holder(t.Context()); err != nil || h.Fence != next.Token() {
-				t.Errorf("the late copy took the next lease: %v, %v", h, err)
-			}
-			backend.Release(t, next)
-			b.Cleaned(t)
-		})
+		if reply := held.Forward(t); !w.refused(reply, "gone") {
+			t.Errorf("the late copy is answered %q", reply)
+		}
+		b.Cleaned(t)
+	})
+	t.Run("release", func(t *testing.T) {
+		held := p.Hold(running(w.release, "a"), proxy.Cut)
+		backend.Release(t, backend.Acquire(t, c.Mutex("a")))
+		next := backend.Acquire(t, c.Mutex("a"))
+		if reply := held.Forward(t); !w.refused(reply, "gone") {
+			t.Errorf("the late copy is answered %q", reply)
+		}
+		if h, err := c.Mutex("a").Holder(t.Context()); err != nil || h.Fence != next.Token() {
+			t.Errorf("the late copy took the next lease: %v, %v", h, err)
+		}
+		backend.Release(t, next)
+		b.Cleaned(t)
 	})
 }
 
@@ -200,47 +299,69 @@ func TestLateRenewal(t *testing.T) {
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		p := proxy.New(t, b.Server.Addr())
-		c := through(t, p, holdfast.Config{})
-		held := p.Hold(running(script.Renew, "a"), proxy.Cut)
-		lease := backend.Acquire(t, c.Mutex("a", holdfast.TTL(1500*time.Millisecond)))
-		held.Wait(t)
-		if err := lease.Extend(t.Context(), time.Minute); err != nil {
-			t.Fatal(err)
-		}
-		if reply := held.Forward(t); !strings.Contains(reply, "renewed") {
-			t.Errorf("the late copy is answered %q", reply)
-		}
-		within(t, b.Redis(t), lease)
-		if left := time.Until(lease.Deadline()); left < 50*time.Second {
-			t.Errorf("%s left", left)
-		}
-		backend.Release(t, lease)
-		held.Forward(t)
-		b.Cleaned(t)
+		eachWay(t, p, holdfast.Config{}, func(t *testing.T, c *holdfast.Client, w way) {
+			held := p.Hold(running(w.renew, "a"), proxy.Cut)
+			lease := backend.Acquire(t, c.Mutex("a", holdfast.TTL(5*time.Second)))
+			held.Wait(t)
+			if err := lease.Extend(t.Context(), time.Minute); err != nil {
+				t.Fatal(err)
+			}
+			if reply := held.Forward(t); !strings.Contains(reply, map[way]string{batched: "kept", single: "renewed"}[w]) {
+				t.Errorf("the late copy is answered %q", reply)
+			}
+			within(t, b.Redis(t), lease)
+			if left := time.Until(lease.Deadline()); left < 50*time.Second {
+				t.Errorf("%s left", left)
+			}
+			backend.Release(t, lease)
+			held.Forward(t)
+			b.Cleaned(t)
+		})
 	})
 }
 
 func TestDoubledCommands(t *testing.T) {
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		p := proxy.New(t, b.Server.Addr())
-		c := through(t, p, holdfast.Config{})
-		for range 20 { // either copy may come first
-			p.Double(running(script.Acquire, "a"))
-			lease := backend.Acquire(t, c.Mutex("a"))
-			within(t, b.Redis(t), lease)
-			waiting := backend.Start(t, c.Mutex("a", holdfast.Owner("second")))
-			backend.Waiters(t, c.Mutex("a"), 1)
-			p.Double(running(script.Release, "a"))
+		eachWay(t, p, holdfast.Config{}, func(t *testing.T, c *holdfast.Client, w way) { doubledCommands(t, b, p, c, w) })
+	})
+}
+
+func doubledCommands(t *testing.T, b *backend.Backend, p *proxy.Proxy, c *holdfast.Client, w way) {
+	last := uint64(0)
+	for range 20 { // either copy may come first
+		doubled := p.Double(running(w.acquire, "a"))
+		lease := backend.Acquire(t, c.Mutex("a"))
+		doubled.Reply(t)
+		if lease.Token() <= last {
+			t.Errorf("fence %d follows %d", lease.Token(), last)
+		}
+		last = lease.Token()
+		within(t, b.Redis(t), lease)
+		if w == batched {
+			// A batch does nothing for a lock that is waited for.
+			doubled = p.Double(running(w.release, "a"))
 			if err := lease.Release(t.Context()); err != nil && !errors.Is(err, holdfast.ErrLost) {
 				t.Errorf("Release: %v", err)
 			}
-			next := backend.Receive(t, waiting)
-			if next.Token() <= lease.Token() {
-				t.Errorf("fence %d follows %d", next.Token(), lease.Token())
-			}
-			backend.Release(t, next)
+			doubled.Reply(t)
+			// The client may take the lock for one that is waited for, until it acquires it again.
+			backend.Release(t, backend.Acquire(t, c.Mutex("a")))
+			continue
 		}
-	})
+		waiting := backend.Start(t, c.Mutex("a", holdfast.Owner("second")))
+		backend.Waiters(t, c.Mutex("a"), 1)
+		p.Double(running(w.release, "a"))
+		if err := lease.Release(t.Context()); err != nil && !errors.Is(err, holdfast.ErrLost) {
+			t.Errorf("Release: %v", err)
+		}
+		next := backend.Receive(t, waiting)
+		if next.Token() <= lease.Token() {
+			t.Errorf("fence %d follows %d", next.Token(), lease.Token())
+		}
+		backend.Release(t, next)
+		last = next.Token()
+	}
 }
 
 // Row 4: the grant takes longer to arrive than the lease lasts.

@@ -61,7 +61,7 @@ func TestLostRepliesToSeveral(t *testing.T) {
 				})
 				t.Run("acquire of one of them", func(t *testing.T) {
 					taken := backend.Acquire(t, b.Client(t, nil).Mutex("c"))
-					trap := p.LoseReply(running(script.Acquire, "b"), after)
+					trap := p.LoseReply(acquiring("b"), after)
 					leases := backend.Start(t, all)
 					trap.Wait(t)
 					backend.Release(t, taken)
@@ -71,7 +71,7 @@ func TestLostRepliesToSeveral(t *testing.T) {
 				t.Run("acquire of one of them, given up", func(t *testing.T) {
 					taken := backend.Acquire(t, b.Client(t, nil).Mutex("c"))
 					ctx, cancel := context.WithCancel(t.Context())
-					trap := p.LoseReply(running(script.Acquire, "b"), after)
+					trap := p.LoseReply(acquiring("b"), after)
 					failed := make(chan error, 1)
 					go func() {
 						_, err := all.Acquire(ctx)
@@ -87,7 +87,7 @@ func TestLostRepliesToSeveral(t *testing.T) {
 				})
 				t.Run("release of one of them", func(t *testing.T) {
 					lease := backend.Acquire(t, all)
-					p.LoseReply(running(script.Release, "b"), after)
+					p.LoseReply(releasing("b"), after)
 					if err := lease.Release(t.Context()); err != nil && (!holdfast.Ambiguous(err) || errors.Is(err, holdfast.ErrLost)) {
 						t.Errorf("Release, repeated after a lost reply: %v", err)
 					}
@@ -447,7 +447,7 @@ func TestLostReplyToAResignation(t *testing.T) {
 		}
 		second.Answer <- nil
 		first.Elected(t) // it campaigns again
-		p.LoseReply(running(script.Release, "e"), proxy.Cut)
+		p.LoseReply(releasing("e"), proxy.Cut)
 		first.Answer <- nil
 		if err := <-first.Over; err != nil && !holdfast.Ambiguous(err) {
 			t.Errorf("Run: %v", err)

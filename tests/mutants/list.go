@@ -20,25 +20,34 @@ var paused = []string{"process-pause-long", "server-pause-long"}
 var All = []Mutant{
 	{
 		Name: "release-anybodys", About: "release deletes the lock without asking whose it is",
-		Edits: []overlay.Edit{script("release", "if value and string.sub(value, 1, #mine) == mine then\n    if", "if value then\n    if")},
+		Edits: []overlay.Edit{
+			script("release", "if value and string.sub(value, 1, #mine) == mine then\n    if", "if value then\n    if"),
+			script("batch_release", "if value and string.find(value, ARGV[i], 1, true) == 1 and", "if value and"),
+		},
 		Kinds: paused, Rules: []campaign.Rule{campaign.Overlap},
 	},
 	{
 		Name: "renew-recreates", About: "a renewal brings back a lock that has expired",
-		Edits: []overlay.Edit{script("renew", "  if not value then\n    on_master()\n    return 'absent ' .. whole(now)\n  end",
-			"  if not value then\n    redis.call('SET', KEYS[1], granted .. '0:0:{}', 'PX', ttl)\n    value = granted\n  end")},
+		Edits: []overlay.Edit{
+			script("renew", "  if not value then\n    on_master()\n    return 'absent ' .. whole(now)\n  end",
+				"  if not value then\n    redis.call('SET', KEYS[1], granted .. '0:0:{}', 'PX', ttl)\n    value = granted\n  end"),
+			script("batch_renew", "    local value = values[i]\n", "    local value = values[i]\n    if not value then\n      value = ARGV[1 + i] .. '0:0:{}'\n      redis.call('SET', KEYS[i], value, 'PX', 1)\n    end\n"),
+		},
 		Kinds: []string{"server-pause-long", "process-pause-long", "late-replies", "late-copy", "delayed-requests"}, Rules: []campaign.Rule{campaign.Overlap, campaign.Leak, campaign.Wakeup},
 	},
 	{
 		Name: "renew-in-seconds", About: "a renewal counts in whole seconds: less than one deletes the lock, and the answer is that it was renewed",
-		Edits: []overlay.Edit{script("prelude", "redis.call('PEXPIRE', KEYS[1], pttl)", "redis.call('EXPIRE', KEYS[1], math.floor(pttl / 1000))")},
+		Edits: []overlay.Edit{
+			script("prelude", "redis.call('PEXPIRE', KEYS[1], pttl)", "redis.call('EXPIRE', KEYS[1], math.floor(pttl / 1000))"),
+			script("batch_renew", "redis.call('PEXPIRE', KEYS[i], ARGV[n + 1 + i] or ARGV[n + 2], 'GT') == 0", "redis.call('EXPIRE', KEYS[i], math.floor((ARGV[n + 1 + i] or ARGV[n + 2]) / 1000)) == 0"),
+		},
 		Rules: []campaign.Rule{campaign.Overlap},
 	},
 	{
 		Name: "deadline-from-reply", About: "deadlines count from the reply, not from the sending",
 		Edits: []overlay.Edit{
 			edit("attempt.go", "newGrant(a, sent, sent, term-drift(term), fence, block)", "newGrant(a, clock.Now(), clock.Now(), term-drift(term), fence, block)"),
-			edit("grant.go", "g.anchor, g.valid = a.sent, valid", "g.anchor, g.valid = clock.Now(), valid"),
+			edit("grant.go", "g.anchor, g.valid = sent, valid", "g.anchor, g.valid = clock.Now(), valid"),
 		},
 		Kinds: []string{"delayed-replies", "late-replies", "server-pause", "server-pause-long"}, Rules: []campaign.Rule{campaign.Overlap},
 	},
@@ -79,7 +88,7 @@ var All = []Mutant{
 	},
 	{
 		Name: "token-per-process", About: "all acquires of a process have one token",
-		Edits: []overlay.Edit{edit("attempt.go", "token: randomText()", "token: l.c.id")},
+		Edits: []overlay.Edit{edit("attempt.go", "	head := randomBetween(format, \":\")\n", "	head := format + l.c.id + \":\"\n")},
 		Rules: []campaign.Rule{campaign.Overlap, campaign.Fences},
 	},
 	{
@@ -99,7 +108,10 @@ var All = []Mutant{
 	},
 	{
 		Name: "barging", About: "a newcomer takes a free lock although others queue for it",
-		Edits: []overlay.Edit{script("acquire", "not look and redis.call('EXISTS', KEYS[2]) == 0 then", "not look then")},
+		Edits: []overlay.Edit{
+			script("acquire", "not look and redis.call('EXISTS', KEYS[2]) == 0 then", "not look then"),
+			script("batch_acquire", "all or redis.call('EXISTS', KEYS[i], KEYS[n + i]) == 0", "all or redis.call('EXISTS', KEYS[i]) == 0"),
+		},
 		Kinds: []string{"process-pause-long", "process-killed", "server-pause-long"}, Rules: []campaign.Rule{campaign.Order},
 	},
 	{
@@ -143,6 +155,48 @@ var All = []Mutant{
 		Name: "goroutine-left", About: "a client's scheduler outlives it",
 		Edits: []overlay.Edit{edit("client.go", "	c.schedule.Close()\n", "")},
 		Rules: []campaign.Rule{campaign.Leak},
+	},
+	{
+		Name: "batch-barging", About: "a batch takes a free lock although others queue for it",
+		Edits: []overlay.Edit{script("batch_acquire", "all or redis.call('EXISTS', KEYS[i], KEYS[n + i]) == 0", "all or redis.call('EXISTS', KEYS[i]) == 0")},
+		Kinds: []string{"process-pause-long", "process-killed", "server-pause-long"}, Rules: []campaign.Rule{campaign.Order},
+	},
+	{
+		Name: "batch-takes-held", About: "a batch takes locks without looking whether they are free",
+		Edits: []overlay.Edit{
+			script("batch_acquire", "local all = redis.call('EXISTS', unpack(KEYS, 1, 2 * n)) == 0", "local all = true"),
+			script("batch_acquire", "info, 'NX', 'PX', ttl)", "info, 'PX', ttl)"),
+		},
+		Rules: []campaign.Rule{campaign.Overlap},
+	},
+	{
+		Name: "batch-not-after", About: "a batch that comes late takes locks for those who have given up",
+		Edits: []overlay.Edit{
+			script("batch_acquire", "if now >= tonumber(ARGV[2]) then", "if false then"),
+			edit("batch.go", "		a.sent(mayBeDone(e.err), notAfter)", "		a.sent(mayBeDone(e.err), 0)"),
+			edit("batch.go", "		a.sent(true, notAfter)", "		a.sent(true, 0)"),
+		},
+		Kinds: []string{"late-copy", "delayed-requests"}, Rules: []campaign.Rule{campaign.Leak, campaign.Wakeup},
+	},
+	{
+		Name: "batch-one-fence", About: "all grants of batches have one fence",
+		Edits: []overlay.Edit{script("batch_acquire", "fence, minted = mint(n)", "fence, minted = 5, n")},
+		Rules: []campaign.Rule{campaign.Fences, campaign.StaleWrite},
+	},
+	{
+		Name: "batch-frees-anybodys", About: "a batch deletes locks without asking whose they are",
+		Edits: []overlay.Edit{script("batch_release", "if value and string.find(value, ARGV[i], 1, true) == 1 and", "if value and")},
+		Kinds: []string{"late-copy"}, Rules: []campaign.Rule{campaign.Overlap},
+	},
+	{
+		Name: "batch-mark-ignored", About: "a batch deletes locks for which others wait",
+		Edits: []overlay.Edit{script("batch_release", " and string.sub(value, -1) ~= '+' then", " then")},
+		Rules: []campaign.Rule{campaign.Wakeup},
+	},
+	{
+		Name: "batch-unanswered-not-sent", About: "a batch that was not answered counts as not sent",
+		Edits: []overlay.Edit{edit("batch.go", "		a.sent(mayBeDone(e.err), notAfter)", "		a.sent(false, notAfter)"), edit("batch.go", "		a.sent(true, notAfter)", "		a.sent(false, notAfter)")},
+		Kinds: []string{"cancelled-acquires", "late-copy", "delayed-requests", "lost-reply"}, Rules: []campaign.Rule{campaign.Leak, campaign.Wakeup},
 	},
 	{
 		Name: "exists-then-set", About: "two commands: EXISTS, then SET", Naive: "exists-then-set",

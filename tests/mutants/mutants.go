@@ -41,8 +41,8 @@ type Verdict struct {
 
 const naiveWorker = "github.com/holdfast-go/holdfast/tests/mutants/naiveworker"
 
-// histories bounds a campaign; most mutants are found within ten, some within a hundred.
-const histories = 600
+// histories bounds a campaign; most mutants are found within ten, some within a few hundred.
+const histories = 2000
 
 // Hunt runs campaigns against a mutant, one for each seed, until one does not find it.
 func Hunt(ctx context.Context, m Mutant, servers []server.Binary, seeds ...uint64) (verdicts []Verdict, err error) {

@@ -107,6 +107,20 @@ func locking(j job) error {
 		return err
 	}
 
+	// Renewed.
+	lease, err = j.lock(one, "renewed", time.Second).Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	select {
+	case <-lease.Context().Done():
+		return fmt.Errorf("a lease that is to be renewed: %w", lease.Err())
+	case <-time.After(time.Until(lease.Deadline()) + 100*time.Millisecond):
+	}
+	if err := lease.Release(ctx); err != nil {
+		return err
+	}
+
 	// Handed over.
 	lease, err = j.lock(one, "held", 10*time.Second).Acquire(ctx)
 	if err != nil {

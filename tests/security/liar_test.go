@@ -59,7 +59,7 @@ func (d *tape) number() string {
 
 // reply is a script's, more often than not of a form that could be one.
 func (d *tape) reply() (string, error) {
-	word := []string{"granted", "held", "queued", "gone", "late", "renewed", "released", "left", "free", "error", "raw", "fail", "refuse", "slow"}[int(d.byte())%14]
+	word := []string{"granted", "held", "queued", "gone", "late", "renewed", "released", "left", "free", "taken", "freed", "kept", "error", "raw", "fail", "refuse", "slow"}[int(d.byte())%17]
 	switch word {
 	case "error":
 		return "error " + d.rubbish(), nil
@@ -96,10 +96,13 @@ func (d *tape) rubbish() string {
 	}[int(d.byte())%20]
 }
 
-func (d *liar) Eval(ctx context.Context, _ holdfast.Script, keys, args []string, _ bool) (string, error) {
+func (d *liar) Eval(ctx context.Context, s holdfast.Script, keys, args []string, _ bool) (string, error) {
 	d.evals.Add(1)
 	d.mu.Lock()
-	d.token, d.key = args[1], keys[0]
+	d.token, d.key = args[min(1, len(args)-1)], keys[0]
+	if strings.HasPrefix(s.Name, "batch_") {
+		_, d.token, _ = strings.Cut(strings.TrimSuffix(args[len(args)-1], ":"), ":")
+	}
 	d.mu.Unlock()
 	time.Sleep(time.Millisecond)
 	return d.replies.reply()
@@ -305,6 +308,9 @@ func (d *flood) Probe(context.Context) (holdfast.ServerInfo, error) {
 
 func (d *flood) Eval(ctx context.Context, s holdfast.Script, _, _ []string, _ bool) (string, error) {
 	now := time.Now().UnixMicro()
+	if s.Name == "batch_acquire" {
+		return fmt.Sprintf("taken %d 0 1", now), nil
+	}
 	if s.Name != "release" {
 		return fmt.Sprintf("queued %d 15000 %d 1 1 ours", now, now), nil
 	}

@@ -214,6 +214,8 @@ func newProcess(r *rand.Rand, names []name) process {
 		RetryTimeout:   between(r, time.Second, 6*time.Second),
 		LocalHandovers: []int{0, 0, 0, -1, 3}[r.IntN(5)],
 	}}
+	// Not drawn: worlds without batches stay what their seeds made them before there were any.
+	p.config.Batch = []int{0, 0, -1, 1, 2}[p.config.CommandTimeout%5]
 	var alike []want
 	for _, n := range names {
 		alike = append(alike, newWant(r, n))

@@ -2,8 +2,10 @@ package virtual
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
@@ -18,7 +20,7 @@ type distant struct {
 
 func (d *distant) Eval(ctx context.Context, s holdfast.Script, keys, args []string, urgent bool) (string, error) {
 	reply, err := d.Driver.Eval(ctx, s, keys, args, urgent)
-	if d.on.Load() && s.Name == "acquire" {
+	if d.on.Load() && does(s, "acquire") {
 		time.Sleep(200 * time.Millisecond)
 	}
 	return reply, err
@@ -27,10 +29,10 @@ func (d *distant) Eval(ctx context.Context, s holdfast.Script, keys, args []stri
 // A grant whose reply comes past the deadline is a failure for whoever wanted so short a
 // lease. It is none for the goroutine that is first in the line by then.
 func TestALateReplyIsNoFailureOfSomebodyElse(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
+	eachWay(t, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
 		lease := acquire(t, client(t, srv).Mutex("a"))
 		var way distant
-		c := client(t, srv, func(d holdfast.Driver) holdfast.Driver {
+		c := configured(t, srv, cfg, func(d holdfast.Driver) holdfast.Driver {
 			way.Driver = d
 			return &way
 		})
@@ -43,5 +45,27 @@ func TestALateReplyIsNoFailureOfSomebodyElse(t *testing.T) {
 		first.cancel()
 		<-first.done
 		second.served(t, 5*time.Second)
+	})
+}
+
+// The same of a lock that was free: the grant is given back at once, though the server would keep
+// the lock for another millisecond.
+func TestAGrantPastItsDeadlineIsGivenBack(t *testing.T) {
+	eachWay(t, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
+		var way distant
+		l := configured(t, srv, cfg, func(d holdfast.Driver) holdfast.Driver {
+			way.Driver = d
+			return &way
+		}).Mutex("a", holdfast.TTL(201*time.Millisecond))
+		way.on.Store(true)
+		for range 3 {
+			if _, err := l.TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrUnavailable) || errors.Is(err, holdfast.ErrHeld) {
+				t.Errorf("TryAcquire: %v", err)
+			}
+			synctest.Wait()
+			if held, err := l.IsHeld(t.Context()); held || err != nil {
+				t.Errorf("it is held: %v, %v", held, err)
+			}
+		}
 	})
 }

@@ -18,7 +18,7 @@ type failing struct {
 }
 
 func (d *failing) Eval(ctx context.Context, s holdfast.Script, keys, args []string, urgent bool) (string, error) {
-	if s.Name == "acquire" && d.after.Add(-1) < 0 {
+	if s.Name == "acquire" && d.after.Add(-1) < 0 || s.Name == "batch_acquire" && d.after.Load() <= 0 {
 		return "", errors.New("connection refused")
 	}
 	return d.Driver.Eval(ctx, s, keys, args, urgent)
@@ -27,11 +27,11 @@ func (d *failing) Eval(ctx context.Context, s holdfast.Script, keys, args []stri
 // A waiter whose first request was answered outlives an outage that begins just then, before
 // it is queued.
 func TestAWaiterOutlivesAnOutageThatBeginsAfterItsFirstTry(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
+	eachWay(t, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
 		lease := acquire(t, client(t, srv).Mutex("a"))
 		var way failing
 		way.after.Store(1)
-		w := wait(t, client(t, srv, func(d holdfast.Driver) holdfast.Driver {
+		w := wait(t, configured(t, srv, cfg, func(d holdfast.Driver) holdfast.Driver {
 			way.Driver = d
 			return &way
 		}).Mutex("a"))

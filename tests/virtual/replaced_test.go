@@ -17,7 +17,7 @@ type slow struct {
 }
 
 func (d *slow) Eval(ctx context.Context, s holdfast.Script, keys, args []string, urgent bool) (string, error) {
-	if d.on.Load() && s.Name == "acquire" {
+	if d.on.Load() && does(s, "acquire") {
 		time.Sleep(500 * time.Millisecond)
 	}
 	return d.Driver.Eval(ctx, s, keys, args, urgent)
@@ -39,10 +39,10 @@ func inOrder(t *testing.T, first, second *waiting) {
 // When the first goroutine of a process leaves, and the next one wants other options, the
 // process asks anew. It keeps its place meanwhile, although the lock becomes free.
 func TestNobodyPassesAProcessThatAsksAnew(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
+	eachWay(t, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
 		lease := acquire(t, client(t, srv).Mutex("a"))
 		var way slow
-		c := client(t, srv, func(d holdfast.Driver) holdfast.Driver {
+		c := configured(t, srv, cfg, func(d holdfast.Driver) holdfast.Driver {
 			way.Driver = d
 			return &way
 		})
@@ -59,10 +59,10 @@ func TestNobodyPassesAProcessThatAsksAnew(t *testing.T) {
 
 // The same when the lock was granted to the goroutine that has left.
 func TestNobodyPassesAProcessWhoseGrantFindsNobody(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
+	eachWay(t, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
 		lease := acquire(t, client(t, srv).Mutex("a"))
 		var way distant
-		c := client(t, srv, func(d holdfast.Driver) holdfast.Driver {
+		c := configured(t, srv, cfg, func(d holdfast.Driver) holdfast.Driver {
 			way.Driver = d
 			return &way
 		})

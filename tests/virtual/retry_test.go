@@ -19,8 +19,8 @@ func (d busy) Eval(context.Context, holdfast.Script, []string, []string, bool) (
 
 // What may pass is tried again for RetryTimeout, 3 s unless set: the last time at its end.
 func TestTheLastTryComesAtTheEndOfRetryTimeout(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
-		l := client(t, srv, func(d holdfast.Driver) holdfast.Driver { return busy{d} }).Mutex("a")
+	eachWay(t, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
+		l := configured(t, srv, cfg, func(d holdfast.Driver) holdfast.Driver { return busy{d} }).Mutex("a")
 		for range 20 { // the pauses between the tries are random
 			begun := time.Now()
 			_, err := l.Acquire(t.Context())

@@ -13,8 +13,11 @@ import (
 type mute struct{ holdfast.Driver }
 
 func (d mute) Eval(ctx context.Context, s holdfast.Script, keys, args []string, urgent bool) (string, error) {
-	if s.Name == "release" || s.Name == "share_release" {
+	switch s.Name {
+	case "release", "share_release":
 		return "released 1", nil
+	case "batch_release":
+		return "freed", nil
 	}
 	return d.Driver.Eval(ctx, s, keys, args, urgent)
 }

@@ -28,9 +28,31 @@ func bubble(t *testing.T, f func(t *testing.T, srv *holdfasttest.Server)) {
 	})
 }
 
+// ways are the ways in which a client's requests go out, as Config.Batch has it.
+var ways = map[string]holdfast.Config{"in batches": {}, "each by itself": {Batch: -1}}
+
+// eachWay is bubble, once for each of the ways in which requests go out.
+func eachWay(t *testing.T, f func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config)) {
+	t.Helper()
+	for name, cfg := range ways {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, srv *holdfasttest.Server) { f(t, srv, cfg) })
+		})
+	}
+}
+
+// does reports whether the script does that for mutexes, for one or for many.
+func does(s holdfast.Script, what string) bool { return s.Name == what || s.Name == "batch_"+what }
+
 // client returns a new client, as another process would have. wrap may put something
 // between it and its driver.
 func client(t *testing.T, srv *holdfasttest.Server, wrap ...func(holdfast.Driver) holdfast.Driver) *holdfast.Client {
+	t.Helper()
+	return configured(t, srv, holdfast.Config{}, wrap...)
+}
+
+// configured is client with a configuration.
+func configured(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config, wrap ...func(holdfast.Driver) holdfast.Driver) *holdfast.Client {
 	t.Helper()
 	// go-redis looks a name up, in the machine's time.
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:0", Dialer: srv.Dial})
@@ -39,7 +61,7 @@ func client(t *testing.T, srv *holdfasttest.Server, wrap ...func(holdfast.Driver
 	for _, f := range wrap {
 		d = f(d)
 	}
-	c, err := holdfast.New(d, nil)
+	c, err := holdfast.New(d, &cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -138,7 +160,7 @@ type refusing struct {
 }
 
 func (d *refusing) Eval(ctx context.Context, s holdfast.Script, keys, args []string, urgent bool) (string, error) {
-	if d.on.Load() && s.Name == "release" {
+	if d.on.Load() && does(s, "release") {
 		return "", holdfast.ReplyError("NOREPLICAS Not enough good replicas to write.")
 	}
 	return d.Driver.Eval(ctx, s, keys, args, urgent)
@@ -146,9 +168,9 @@ func (d *refusing) Eval(ctx context.Context, s holdfast.Script, keys, args []str
 
 // A refused release is tried on for as long as the lock may stand.
 func TestBackgroundReleaseOutlivesALongRefusal(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
+	eachWay(t, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
 		var server refusing
-		holder := client(t, srv, func(d holdfast.Driver) holdfast.Driver {
+		holder := configured(t, srv, cfg, func(d holdfast.Driver) holdfast.Driver {
 			server.Driver = d
 			return &server
 		})

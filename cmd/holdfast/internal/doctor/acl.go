@@ -16,9 +16,10 @@ type need struct {
 type purpose int
 
 const (
-	locking purpose = iota // of any kind
-	waiting                // waiters poll or look without it
-	sharing                // read-write locks and semaphores
+	locking   purpose = iota // of any kind
+	gathering                // releases and renewals go one by one without it
+	waiting                  // waiters poll or look without it
+	sharing                  // read-write locks and semaphores
 )
 
 // needs lists them, as docs/acl does.
@@ -33,6 +34,7 @@ func (n *node) needs() []need {
 		{[]any{"evalsha", strings.Repeat("0", 40), "3", lock, queue, fence}, locking},
 		{[]any{"time"}, locking},
 		{[]any{"get", lock}, locking},
+		{[]any{"mget", lock}, gathering},
 		{[]any{"set", lock, "x", "px", "1"}, locking},
 		{[]any{"set", fence, "1"}, locking},
 		{[]any{"del", lock}, locking},
@@ -88,13 +90,16 @@ func (n *node) permissions(ctx context.Context) {
 		n.add(f)
 		return
 	}
-	f.Severity, f.Saw = Warning, "user "+user+" may not: "+strings.Join(slices.Concat(refused[locking], refused[waiting], refused[sharing]), ", ")
+	f.Severity, f.Saw = Warning, "user "+user+" may not: "+strings.Join(slices.Concat(refused[locking], refused[gathering], refused[waiting], refused[sharing]), ", ")
 	var consequences []string
 	if refused[locking] != nil {
 		f.Severity = Problem
 		consequences = append(consequences, "locks cannot be acquired, renewed, released or handed over, whichever needs it")
 	} else if refused[waiting] != nil {
 		consequences = append(consequences, "waiters are not notified: they look, or poll, and get the lock late")
+	}
+	if refused[gathering] != nil {
+		consequences = append(consequences, "locks of many goroutines are released and renewed one by one, after they were refused together")
 	}
 	if refused[sharing] != nil {
 		consequences = append(consequences, "read-write locks and semaphores cannot be used; mutexes need none of the commands on hashes")

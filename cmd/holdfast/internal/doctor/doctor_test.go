@@ -292,6 +292,13 @@ func TestMissingRights(t *testing.T) {
 			expect(t, r, "pubsub", Warning, "NOPERM for a script that publishes")
 			expect(t, r, "trial", Warning, "waiters got a released lock after")
 		}},
+		"a command of scripts for many locks": {[]any{"~*", "&*", "+@all", "-mget"}, func(t *testing.T, r *Report) {
+			f := expect(t, r, "acl", Warning, "user u may not: mget")
+			if !strings.HasPrefix(f.Consequence, "locks of many goroutines are released and renewed one by one") {
+				t.Errorf("the consequence is %q", f.Consequence)
+			}
+			expect(t, r, "trial", OK, "")
+		}},
 		"hashes": {[]any{"~*", "&*", "+@all", "-@hash", "-persist"}, func(t *testing.T, r *Report) {
 			f := expect(t, r, "acl", Warning, "user u may not: hget, hgetall, hmget, hset, hdel, hvals, persist")
 			if !strings.HasPrefix(f.Consequence, "read-write locks and semaphores cannot be used") {

@@ -1,0 +1,137 @@
+// Package gather has calls that come while others are under way go out together, as group
+// commit does for transactions (DeWitt et al., "Implementation Techniques for Main Memory
+// Database Systems", SIGMOD 1984, section 5.2): one that comes alone goes at once; those that come
+// while it is under way wait for it, and are the next sending. Nobody waits for others to come.
+package gather
+
+import (
+	"runtime"
+	"sync"
+	"time"
+)
+
+// Group gathers items. Its fields are set before its first use.
+type Group[T any] struct {
+	// Send sends items, and returns once they are answered, or given up.
+	Send func(items []T)
+	// Drop is given items that will not be sent, because too many sendings hang.
+	Drop func(items []T)
+	// Go calls f in a goroutine.
+	Go func(f func())
+	// Most bounds the items of a sending.
+	Most int
+	// Patience is how long items wait for the sending that is under way. Past it they go
+	// beside it: it may hang.
+	Patience time.Duration
+
+	mu      sync.Mutex
+	waiting []T
+	flying  int // sendings
+	latest  int // items of the latest of them
+	hurry   *time.Timer
+}
+
+// How many sendings of a group are under way at once: of one item each, while calls come one by
+// one; of several; and in the end, if those hang.
+const (
+	maxSingle   = 4
+	maxTogether = 2
+	maxFlying   = 16
+)
+
+// Add has an item sent. It does not block.
+func (g *Group[T]) Add(item T) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.waiting = append(g.waiting, item)
+	if g.flying < maxTogether {
+		g.fly()
+	} else if len(g.waiting) == 1 {
+		g.wind()
+	}
+}
+
+// Do has an item sent, and may return only when Send has: while calls come one by one the caller
+// sends its own, which spares waking others up.
+func (g *Group[T]) Do(item T) {
+	g.mu.Lock()
+	if g.flying >= maxSingle || g.latest > 1 {
+		g.mu.Unlock()
+		g.Add(item)
+		return
+	}
+	g.flying++
+	g.mu.Unlock()
+	g.Send([]T{item})
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.flying--
+	if len(g.waiting) > 0 && g.flying < maxTogether {
+		g.fly()
+	}
+}
+
+// fly starts a sender.
+func (g *Group[T]) fly() {
+	g.flying++
+	g.Go(g.sender)
+}
+
+// wind has a further sender start when those who wait have lost their patience.
+func (g *Group[T]) wind() {
+	if g.hurry == nil {
+		g.hurry = time.AfterFunc(g.Patience, g.expedite)
+		return
+	}
+	g.hurry.Reset(g.Patience)
+}
+
+func (g *Group[T]) expedite() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(g.waiting) == 0 {
+		return
+	}
+	if g.flying < maxFlying {
+		g.fly()
+		return
+	}
+	dropped := g.waiting
+	g.waiting = nil
+	g.Go(func() { g.Drop(dropped) })
+}
+
+// sender sends until nobody waits.
+func (g *Group[T]) sender() {
+	for {
+		// Those who are about to call, as the answers to a sending have woken them, come first.
+		runtime.Gosched()
+		g.mu.Lock()
+		items := g.take()
+		if len(items) == 0 {
+			g.flying--
+			g.mu.Unlock()
+			return
+		}
+		g.mu.Unlock()
+		g.Send(items)
+	}
+}
+
+// take takes the first who wait out of the group.
+func (g *Group[T]) take() []T {
+	n := min(len(g.waiting), g.Most)
+	items := append([]T(nil), g.waiting[:n]...)
+	if n > 0 {
+		g.latest = n
+	}
+	left := copy(g.waiting, g.waiting[n:])
+	clear(g.waiting[left:])
+	g.waiting = g.waiting[:left]
+	if left > 0 {
+		g.wind()
+	} else if g.hurry != nil {
+		g.hurry.Stop()
+	}
+	return items
+}

@@ -1,0 +1,316 @@
+package gather
+
+import (
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+const patience = 20 * time.Millisecond
+
+// server is what a group sends to: it holds each sending until it is told to answer.
+type server struct {
+	Group[int]
+	sendings chan sending
+	dropped  chan []int
+}
+
+type sending struct {
+	items  []int
+	answer chan<- struct{}
+}
+
+// serve returns a group whose sendings a test answers one by one.
+func serve(most int) *server {
+	s := &server{sendings: make(chan sending, 100), dropped: make(chan []int, 10)}
+	s.Group = Group[int]{
+		Send: func(items []int) {
+			answer := make(chan struct{})
+			s.sendings <- sending{items, answer}
+			<-answer
+		},
+		Drop: func(items []int) { s.dropped <- items },
+		Go:   func(f func()) { go f() }, Most: most, Patience: patience,
+	}
+	return s
+}
+
+// next is the sending that is under way, and was not looked at yet.
+func (s *server) next(t *testing.T, want ...int) sending {
+	t.Helper()
+	synctest.Wait()
+	select {
+	case next := <-s.sendings:
+		if !slices.Equal(next.items, want) {
+			t.Errorf("sent are %v; want %v", next.items, want)
+		}
+		return next
+	default:
+		t.Fatalf("nothing is sent; want %v", want)
+		return sending{}
+	}
+}
+
+// quiet expects that nothing further is sent.
+func (s *server) quiet(t *testing.T) {
+	t.Helper()
+	synctest.Wait()
+	if len(s.sendings) > 0 {
+		t.Errorf("sent are %v; want nothing", (<-s.sendings).items)
+	}
+}
+
+// done answers.
+func (s sending) done() { close(s.answer) }
+
+func (s *server) add(items ...int) {
+	for _, item := range items {
+		s.Add(item)
+	}
+}
+
+// engage has all sendings but one of those that may be together under way, until the answer.
+func (s *server) engage(t *testing.T) (answer func()) {
+	t.Helper()
+	var under []sending
+	for range maxTogether - 1 {
+		s.add(-1)
+		under = append(under, s.next(t, -1))
+	}
+	return func() {
+		for _, u := range under {
+			u.done()
+		}
+	}
+}
+
+func TestALoneItemGoesAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, began := serve(10), time.Now()
+		for item := range 3 {
+			s.add(item)
+			s.next(t, item).done()
+			s.quiet(t)
+		}
+		if took := time.Since(began); took != 0 {
+			t.Errorf("it waited for %v", took)
+		}
+	})
+}
+
+func TestItemsThatComeMeanwhileGoTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := serve(10)
+		defer s.engage(t)()
+		s.add(0)
+		first := s.next(t, 0)
+		s.add(1, 2)
+		s.quiet(t)
+		time.Sleep(patience / 2)
+		s.add(3)
+		s.quiet(t)
+		first.done()
+		second := s.next(t, 1, 2, 3)
+		s.add(4)
+		s.quiet(t)
+		second.done()
+		s.next(t, 4).done()
+		s.quiet(t)
+	})
+}
+
+func TestASendingIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := serve(3)
+		defer s.engage(t)()
+		s.add(0)
+		first := s.next(t, 0)
+		s.add(1, 2, 3, 4, 5, 6, 7)
+		first.done()
+		for _, want := range [][]int{{1, 2, 3}, {4, 5, 6}, {7}} {
+			s.next(t, want...).done()
+		}
+		s.quiet(t)
+	})
+}
+
+// Behind a sending that hangs, others begin, one each time that those who wait have lost their
+// patience; and not more than there may be: who waits then is dropped.
+func TestNobodyWaitsForASendingThatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := serve(1000)
+		defer s.engage(t)()
+		s.add(0)
+		hanging := []sending{s.next(t, 0)}
+		for n := maxTogether; n < maxFlying; n++ {
+			s.add(n, -n)
+			time.Sleep(patience - time.Nanosecond)
+			s.quiet(t)
+			time.Sleep(time.Nanosecond)
+			hanging = append(hanging, s.next(t, n, -n))
+		}
+		s.add(100, 101)
+		time.Sleep(patience - time.Nanosecond)
+		synctest.Wait()
+		if len(s.dropped) != 0 {
+			t.Errorf("dropped are %v, too soon", <-s.dropped)
+		}
+		time.Sleep(time.Nanosecond)
+		s.quiet(t)
+		if got := <-s.dropped; !slices.Equal(got, []int{100, 101}) {
+			t.Errorf("dropped are %v", got)
+		}
+		for _, h := range hanging {
+			h.done()
+		}
+		s.quiet(t)
+	})
+}
+
+// More than one sending can take lose their patience together, and each that is sent has
+// others' patience begin anew.
+func TestManyBehindASendingThatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := serve(2)
+		defer s.engage(t)()
+		s.add(0)
+		hangs := s.next(t, 0)
+		s.add(1, 2, 3, 4, 5)
+		time.Sleep(patience)
+		second := s.next(t, 1, 2)
+		s.quiet(t)
+		time.Sleep(patience - time.Nanosecond)
+		s.quiet(t)
+		time.Sleep(time.Nanosecond)
+		third := s.next(t, 3, 4)
+		second.done()
+		s.next(t, 5).done()
+		third.done()
+		hangs.done()
+		s.quiet(t)
+	})
+}
+
+// The first who waits is the one whose patience counts, whoever comes later.
+func TestPatienceIsThatOfTheFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := serve(10)
+		defer s.engage(t)()
+		s.add(0)
+		hangs := s.next(t, 0)
+		s.add(1)
+		time.Sleep(patience / 2)
+		s.add(2)
+		time.Sleep(patience / 2)
+		s.next(t, 1, 2).done()
+		hangs.done()
+		s.quiet(t)
+	})
+}
+
+// Those who come before the first sending has begun, and do not go with it, have patience, too.
+func TestPatienceOfThoseWhoComeAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := serve(2)
+		defer s.engage(t)()
+		s.add(0, 1, 2, 3, 4)
+		hangs := s.next(t, 0, 1)
+		time.Sleep(patience)
+		s.next(t, 2, 3).done()
+		s.next(t, 4).done()
+		hangs.done()
+		s.quiet(t)
+	})
+}
+
+// Nothing stays behind a group that is idle: the bubble ends only when its goroutines do, and a
+// timer that was left would start a sender for nobody.
+func TestNothingIsLeftOfAnIdleGroup(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := serve(10)
+		started := 0
+		s.Go = func(f func()) { started++; go f() }
+		answer := s.engage(t)
+		s.add(0)
+		first := s.next(t, 0)
+		s.add(1)
+		first.done()
+		s.next(t, 1).done()
+		answer()
+		synctest.Wait()
+		if s.hurry.Stop() {
+			t.Error("a timer runs for nobody")
+		}
+		time.Sleep(time.Hour)
+		s.quiet(t)
+		if started != maxTogether || s.flying != 0 || len(s.waiting) != 0 {
+			t.Errorf("%d senders were started, %d are there, %d items wait", started, s.flying, len(s.waiting))
+		}
+		// What was sent is not kept, either.
+		for _, item := range s.waiting[:cap(s.waiting)] {
+			if item != 0 {
+				t.Errorf("the group still has %d", item)
+			}
+		}
+	})
+}
+
+// Whatever comes together, and by either way, nothing is lost or sent twice.
+func TestManyGoroutinesWithoutPatience(t *testing.T) {
+	const goroutines, each = 50, 50
+	var counts [goroutines * each]int
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	all.Add(goroutines * each)
+	flying, most := 0, 0
+	g := Group[int]{
+		Go: func(f func()) { go f() }, Most: 5, Patience: time.Microsecond,
+		Drop: func(items []int) {
+			mu.Lock()
+			defer mu.Unlock()
+			for _, item := range items {
+				counts[item]++
+			}
+			all.Add(-len(items))
+		},
+		Send: func(items []int) {
+			mu.Lock()
+			flying++
+			most = max(most, flying)
+			for _, item := range items {
+				counts[item]++
+			}
+			mu.Unlock()
+			time.Sleep(rand.N(50 * time.Microsecond))
+			mu.Lock()
+			flying--
+			mu.Unlock()
+			all.Add(-len(items))
+		},
+	}
+	for who := range goroutines {
+		go func() {
+			for n := range each {
+				if who%2 == 0 {
+					g.Do(who*each + n)
+				} else {
+					g.Add(who*each + n)
+				}
+			}
+		}()
+	}
+	all.Wait()
+	mu.Lock()
+	defer mu.Unlock()
+	if most < 2 || most > maxFlying+maxSingle {
+		t.Errorf("%d sendings were under way at once", most)
+	}
+	for item, n := range counts {
+		if n != 1 {
+			t.Errorf("%d was sent %d times", item, n)
+		}
+	}
+}

@@ -1,0 +1,388 @@
+package behaviour
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/script"
+	"github.com/holdfast-go/holdfast/tests/backend"
+	"github.com/holdfast-go/holdfast/tests/proxy"
+	"github.com/holdfast-go/holdfast/tests/server"
+)
+
+// through returns a client whose commands go through a proxy, and are known to the server: it
+// has taken and given up a lock.
+func through(t *testing.T, b *backend.Backend, cfg *holdfast.Config) (*holdfast.Client, *proxy.Proxy) {
+	t.Helper()
+	p := proxy.New(t, b.Server.Addr())
+	c := b.Client(t, cfg, func(o *redis.Options) { o.Addr = p.Addr() })
+	backend.Release(t, backend.Acquire(t, c.Mutex("warm")))
+	backend.Release(t, backend.Acquire(t, c.Mutex("warm")))
+	return c, p
+}
+
+// scripts is how many scripts the server has run.
+func scripts(s *server.Server) int64 {
+	stats := s.CommandStats()
+	return stats["eval"] + stats["evalsha"]
+}
+
+// crowd has so many goroutines each do something, and returns when all are done.
+func crowd(n int, do func(i int)) {
+	var all sync.WaitGroup
+	for i := range n {
+		all.Go(func() { do(i) })
+	}
+	all.Wait()
+}
+
+// many acquires so many locks at once, and releases them at once; it returns their fences.
+func many(t *testing.T, c *holdfast.Client, n int, opts ...holdfast.Option) []uint64 {
+	t.Helper()
+	leases, fences := make([]*holdfast.Lease, n), make([]uint64, n)
+	crowd(n, func(i int) {
+		lease, err := c.Mutex(fmt.Sprint("m", i), opts...).Acquire(t.Context())
+		if err != nil {
+			t.Errorf("m%d: %v", i, err)
+			return
+		}
+		leases[i], fences[i] = lease, lease.Token()
+	})
+	crowd(n, func(i int) {
+		if leases[i] == nil {
+			return
+		}
+		if err := leases[i].Release(t.Context()); err != nil {
+			t.Errorf("m%d: %v", i, err)
+		}
+	})
+	return fences
+}
+
+// rise expects fences of names to be above those before, and all of them to differ.
+func rise(t *testing.T, before, after []uint64) {
+	t.Helper()
+	of := map[uint64]int{}
+	for i, fence := range after {
+		if other, twice := of[fence]; twice {
+			t.Errorf("m%d and m%d have the fence %d", other, i, fence)
+		}
+		if of[fence] = i; before != nil && fence <= before[i] {
+			t.Errorf("m%d: fence %d follows %d", i, fence, before[i])
+		}
+	}
+}
+
+// Locks that many goroutines acquire at the same time go out together, and so do releases. A way
+// to the server that takes longer than it takes them all to ask makes the time the same.
+func TestManyLocksTakeFewCommands(t *testing.T) {
+	t.Parallel()
+	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+		c, p := through(t, b, nil)
+		surveyed(t, b)
+		p.DelayReplies(10 * time.Millisecond)
+		const goroutines = 300
+		var fences []uint64
+		for range 3 {
+			before := scripts(b.Server)
+			next := many(t, c, goroutines)
+			if n := scripts(b.Server) - before; n > 2*goroutines/4 {
+				t.Errorf("%d scripts for %d acquires and as many releases", n, goroutines)
+			}
+			rise(t, fences, next)
+			fences = next
+		}
+		b.Cleaned(t)
+	})
+}
+
+// With one in each, or without batches, everything is the same but for how many commands there are.
+func TestBatchesOfOneAndNone(t *testing.T) {
+	t.Parallel()
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		for _, size := range []int{-1, 1, 2, 1000} {
+			c := b.Client(t, &holdfast.Config{Batch: size})
+			first := many(t, c, 60)
+			rise(t, nil, first)
+			rise(t, first, many(t, c, 60))
+			lease := backend.Acquire(t, c.Mutex("m0", holdfast.TTL(300*time.Millisecond)))
+			if _, err := c.Mutex("m0").TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrHeld) {
+				t.Errorf("Batch %d: a lock that is held: %v", size, err)
+			}
+			next := queue(t, b.Client(t, &holdfast.Config{Batch: size}).Mutex("m0"), 1)
+			select {
+			case <-lease.Context().Done():
+				t.Errorf("Batch %d: a lease that is to be renewed: %v", size, lease.Err())
+			case <-time.After(time.Second):
+			}
+			backend.Release(t, lease)
+			after := backend.Receive(t, next)
+			if after.Token() <= lease.Token() {
+				t.Errorf("Batch %d: fence %d follows %d", size, after.Token(), lease.Token())
+			}
+			backend.Release(t, after)
+			b.Cleaned(t)
+		}
+	})
+}
+
+// Either way each lock has a command to itself, and one only.
+func TestBatchesOfOneAndNoneCostTheSame(t *testing.T) {
+	t.Parallel()
+	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+		for _, size := range []int{-1, 1} {
+			c := b.Client(t, &holdfast.Config{Batch: size})
+			backend.Release(t, backend.Acquire(t, c.Mutex("m")))
+			surveyed(t, b)
+			const cycles = 20
+			before := scripts(b.Server)
+			many(t, c, cycles)
+			if n := scripts(b.Server) - before; n != 2*cycles {
+				t.Errorf("Batch %d: %d scripts for %d cycles", size, n, cycles)
+			}
+		}
+	})
+}
+
+// A lock that a batch has left goes by itself from then on, until it was free when it did: it costs
+// a command more once, and not each time.
+func TestAContendedLockIsLeftOnce(t *testing.T) {
+	t.Parallel()
+	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+		c := b.Client(t, nil)
+		held := func(name string) {
+			t.Helper()
+			if _, err := c.Mutex(name).TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrHeld) {
+				t.Errorf("a lock that is held: %v", err)
+			}
+		}
+		backend.Release(t, backend.Acquire(t, c.Mutex("warm")))
+		warm := backend.Acquire(t, c.Mutex("warm"))
+		held("warm") // all scripts are known to the server then
+		backend.Release(t, warm)
+		surveyed(t, b)
+		lease := backend.Acquire(t, c.Mutex("m"))
+		cost := func(want int64, do func()) {
+			t.Helper()
+			before := scripts(b.Server)
+			do()
+			if n := scripts(b.Server) - before; n != want {
+				t.Errorf("%d scripts; want %d", n, want)
+			}
+		}
+		const tries = 20
+		cost(1+tries, func() {
+			for range tries {
+				held("m")
+			}
+		})
+		backend.Release(t, lease)
+		for range 2 {
+			cost(2, func() { backend.Release(t, backend.Acquire(t, c.Mutex("m"))) })
+		}
+		// Forgotten: what a batch leaves costs two again.
+		lease = backend.Acquire(t, c.Mutex("m"))
+		cost(2, func() { held("m") })
+		backend.Release(t, lease)
+	})
+}
+
+// A caller whose context ends while the batch is under way is let go at once. What the batch
+// brings it is given back, and the others in it have theirs.
+func TestCancelledInABatch(t *testing.T) {
+	t.Parallel()
+	backend.NeedsManyConnections(t)
+	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+		c, p := through(t, b, nil)
+		const goroutines = 20
+		p.DelayReplies(10 * time.Millisecond)
+		lost := p.LoseReply(proxy.Containing(script.BatchAcquire.SHA1, "{left0}"), proxy.Hang)
+		before := scripts(b.Server)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		leaving, staying := make(chan error, goroutines), make(chan error, goroutines)
+		use := func(ctx context.Context, name string, result chan<- error) {
+			lease, err := c.Mutex(name).Acquire(ctx)
+			if err == nil {
+				err = lease.Release(t.Context())
+			}
+			result <- err
+		}
+		for i := range goroutines {
+			// The lock whose reply is lost is the last one that is asked for.
+			go use(t.Context(), fmt.Sprint("kept", i), staying)
+			go use(ctx, fmt.Sprint("left", goroutines-1-i), leaving)
+		}
+		lost.Reply(t) // the server has done what it was told
+		if n := scripts(b.Server) - before; n > goroutines {
+			t.Errorf("%d scripts: they have not gone together", n)
+		}
+		cancel()
+		began, cancelled := time.Now(), 0
+		for range goroutines {
+			switch err := <-leaving; {
+			case errors.Is(err, context.Canceled):
+				cancelled++
+			case err != nil:
+				t.Errorf("who has left: %v", err)
+			}
+		}
+		// Far less than the time for which a reply is waited for.
+		if took := time.Since(began); cancelled == 0 || took > time.Second {
+			t.Errorf("%d were let go, after %v", cancelled, took)
+		}
+		another := b.Client(t, nil)
+		for i := range goroutines {
+			soon, stop := context.WithTimeout(t.Context(), 10*time.Second) // the TTL is longer
+			lease, err := another.Mutex(fmt.Sprint("left", i)).Acquire(soon)
+			stop()
+			if err != nil {
+				t.Errorf("what was left: %v", err)
+				continue
+			}
+			backend.Release(t, lease)
+		}
+		for range goroutines {
+			if err := <-staying; err != nil {
+				t.Errorf("who stays: %v", err)
+			}
+		}
+	})
+}
+
+// A batch that is refused whole, since its user may not touch one of the keys, serves the others
+// all the same: acquires, renewals and releases.
+func TestABatchWithAForbiddenLock(t *testing.T) {
+	t.Parallel()
+	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+		ctx, operator := t.Context(), b.Redis(t)
+		allow := func(keys ...string) {
+			t.Helper()
+			rules := append([]string{"resetkeys", "~holdfast:fence"}, keys...)
+			if err := operator.ACLSetUser(ctx, "u", rules...).Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := operator.ACLSetUser(ctx, "u", "on", ">secret", "+@all", "allchannels").Err(); err != nil {
+			t.Fatal(err)
+		}
+		allow("~holdfast:*")
+		p := proxy.New(t, b.Server.Addr())
+		c := b.Client(t, nil, func(o *redis.Options) { o.Addr, o.Username, o.Password = p.Addr(), "u", "secret" })
+		backend.Release(t, backend.Acquire(t, c.Mutex("warm")))
+		allow("~holdfast:{m*")
+		p.DelayReplies(10 * time.Millisecond)
+		const goroutines = 40
+		leases := make([]*holdfast.Lease, goroutines)
+		crowd(goroutines, func(i int) {
+			name := fmt.Sprint("m", i)
+			if i%10 == 5 {
+				name = fmt.Sprint("forbidden", i)
+			}
+			lease, err := c.Mutex(name, holdfast.TTL(time.Second)).Acquire(ctx)
+			switch {
+			case i%10 == 5 && !errors.Is(err, holdfast.ErrPermission):
+				t.Errorf("%s: %v", name, err)
+			case i%10 != 5 && err != nil:
+				t.Errorf("%s: %v", name, err)
+			}
+			leases[i] = lease
+		})
+		// One that is held becomes forbidden: the others are renewed, and released.
+		allow("~holdfast:{m1*", "~holdfast:{m2*", "~holdfast:{m3*", "~holdfast:{m4}*")
+		mine := func(i int) bool { return i%10 != 5 && (i == 4 || i == 1 || i == 2 || i == 3 || i >= 10) }
+		time.Sleep(2 * time.Second) // TTLs of the server's clock
+		crowd(goroutines, func(i int) {
+			if leases[i] == nil {
+				return
+			}
+			if err := leases[i].Err(); mine(i) && err != nil || !mine(i) && !errors.Is(err, holdfast.ErrLost) {
+				t.Errorf("m%d: %v", i, err)
+			}
+			if err := leases[i].Release(ctx); mine(i) && err != nil {
+				t.Errorf("m%d: %v", i, err)
+			}
+		})
+	})
+}
+
+// Many leases are kept by few commands.
+func TestManyLeasesAreRenewedByFewCommands(t *testing.T) {
+	t.Parallel()
+	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+		c, p := through(t, b, nil)
+		p.DelayReplies(10 * time.Millisecond) // that of a server which is not beside us
+		const leases, ttl = 2000, 3 * time.Second
+		all := make([]*holdfast.Lease, leases)
+		crowd(leases, func(i int) {
+			lease, err := c.Mutex(fmt.Sprint("m", i), holdfast.TTL(ttl)).Acquire(t.Context())
+			if err != nil {
+				t.Errorf("m%d: %v", i, err)
+			}
+			all[i] = lease
+		})
+		before := b.Server.CommandStats()
+		time.Sleep(2 * ttl)
+		after := b.Server.CommandStats()
+		for i, lease := range all {
+			if lease != nil && lease.Err() != nil {
+				t.Errorf("m%d: %v", i, lease.Err())
+			}
+		}
+		renewals := after["pexpire"] - before["pexpire"]
+		commands := after["evalsha"] - before["evalsha"]
+		if renewals < 4*leases || commands > renewals/8 {
+			t.Errorf("%d scripts have renewed %d times %d leases", commands, renewals, leases)
+		}
+		crowd(leases, func(i int) {
+			if all[i] == nil {
+				return
+			}
+			if err := all[i].Release(t.Context()); err != nil {
+				t.Errorf("m%d: %v", i, err)
+			}
+		})
+		b.Cleaned(t)
+	})
+}
+
+// A client that closes with a batch under way, and others behind it, waits for what it brings, and
+// leaves nothing.
+func TestCloseWithBatchesUnderWay(t *testing.T) {
+	t.Parallel()
+	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+		c, p := through(t, b, nil)
+		held := p.Hold(proxy.Containing(script.BatchAcquire.SHA1), proxy.Cut)
+		const goroutines = 50
+		results := make(chan error, goroutines)
+		for i := range goroutines {
+			go func() {
+				lease, err := c.Mutex(fmt.Sprint("m", i)).Acquire(t.Context())
+				if err == nil {
+					err = lease.Release(t.Context())
+				}
+				results <- err
+			}()
+		}
+		held.Wait(t)
+		if err := c.Close(t.Context()); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+		for range goroutines {
+			if err := <-results; err != nil && !errors.Is(err, holdfast.ErrClosed) {
+				t.Errorf("an acquire under way: %v", err)
+			}
+		}
+		held.Forward(t) // late: a copy of what was asked in vain
+		backend.Eventually(t, "locks are left behind", func() bool {
+			return len(b.Redis(t).Keys(t.Context(), "holdfast:{m*}").Val()) == 0
+		})
+	})
+}

@@ -2,7 +2,7 @@ SHELL := bash
 
 # The versions that checks and tests use.
 export STATICCHECK    := v0.8.2
-export GOREDIS_OLDEST := v9.19.0
+export GOREDIS_OLDEST := v9.20.1
 export GOREDIS_NEWEST := v9.23.0
 
 # Further flags of go test, such as TESTFLAGS='-run TestMutex -v'.

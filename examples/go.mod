@@ -6,7 +6,7 @@ require (
 	github.com/holdfast-go/holdfast v0.0.0
 	github.com/holdfast-go/holdfast/holdfastgoredis v0.0.0
 	github.com/holdfast-go/holdfast/holdfasttest v0.0.0
-	github.com/redis/go-redis/v9 v9.19.0
+	github.com/redis/go-redis/v9 v9.20.1
 	modernc.org/sqlite v1.34.5
 )
 

@@ -4,7 +4,7 @@ go 1.25.0
 
 require (
 	github.com/holdfast-go/holdfast v0.0.0
-	github.com/redis/go-redis/v9 v9.19.0
+	github.com/redis/go-redis/v9 v9.20.1
 )
 
 require (

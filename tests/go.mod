@@ -17,7 +17,7 @@ require (
 	github.com/holdfast-go/holdfast/holdfastrueidis v0.0.0
 	github.com/holdfast-go/holdfast/holdfasttest v0.0.0
 	github.com/jackc/pgx/v5 v5.10.0
-	github.com/redis/go-redis/v9 v9.19.0
+	github.com/redis/go-redis/v9 v9.20.1
 	github.com/redis/rueidis v1.0.79
 	golang.org/x/sys v0.47.0
 	modernc.org/sqlite v1.34.5

@@ -8,7 +8,7 @@ require (
 	github.com/holdfast-go/holdfast/holdfastgoredis v0.0.0
 	github.com/holdfast-go/holdfast/holdfasttest v0.0.0
 	github.com/holdfast-go/holdfast/tests v0.0.0
-	github.com/redis/go-redis/v9 v9.19.0
+	github.com/redis/go-redis/v9 v9.20.1
 	github.com/rogpeppe/go-internal v1.16.0
 	github.com/spf13/pflag v1.0.10
 	golang.org/x/sys v0.47.0

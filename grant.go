@@ -43,6 +43,7 @@ type grant struct {
 	next     uint64        // fence for the next lease
 	end      uint64        // of the fences reserved
 	passed   int           // times it was passed on
+	most     int           // times it may be
 	claim    bool          // it is a claim still, to be made a lease by a renewal
 	renewAt  clock.Instant // zero when it is not to be renewed
 	renewals int           // times it was renewed
@@ -56,7 +57,7 @@ type grant struct {
 }
 
 func newGrant(a *attempt, since, anchor clock.Instant, valid time.Duration, fence uint64, block int64) *grant {
-	g := &grant{l: a.l, from: a, since: since, anchor: anchor, valid: valid, fence: fence, next: fence, end: fence + uint64(max(block, 1))}
+	g := &grant{l: a.l, from: a, since: since, anchor: anchor, valid: valid, fence: fence, next: fence, end: fence + uint64(max(block, 1)), most: a.l.c.cfg.LocalHandovers}
 	g.final = a.l.set.maxHold > 0 && a.l.set.maxHold <= a.l.set.ttl
 	g.capHold()
 	return g
@@ -356,10 +357,14 @@ func (g *grant) land() {
 }
 
 func renewRequest(g *grant, ttl time.Duration, fences int) request {
-	return request{
+	rq := request{
 		op: "renew", lock: g.l, script: g.l.set.kind.renew, urgent: true, lockOnly: fences == 0, durable: true,
 		args: []string{g.l.flags(""), g.from.token, milliseconds(ttl), strconv.Itoa(fences), strconv.FormatUint(g.fence, 10)},
 	}
+	if fences > 0 && g.l.set.kind == &mutex && !g.l.set.hasKey {
+		rq.args = append(rq.args, strconv.Itoa(g.line.fencesAlone(g.l)), g.from.channel)
+	}
+	return rq
 }
 
 // apply takes over what renew.lua answered. It returns the loss that the answer is.
@@ -382,6 +387,7 @@ func (g *grant) apply(a answer, final bool) (*LostError, error) {
 	g.final = g.final || final
 	if block > 0 && g.next >= g.end {
 		g.next, g.end = uint64(fence), uint64(fence)+uint64(block)
+		g.most = max(g.most, int(min(block, unrivalled*int64(g.most))))
 	}
 	g.prolong(a.sent, min(duration(pttl), g.l.c.cfg.MaxTTL))
 	return nil, nil

@@ -116,8 +116,10 @@ func (l *Lease) Err() error {
 }
 
 // look ends the lease if its time is up.
-func (l *Lease) look() {
-	if l.ended == nil && l.g.expired(clock.Now()) {
+func (l *Lease) look() { l.lookAt(clock.Now()) }
+
+func (l *Lease) lookAt(now clock.Instant) {
+	if l.ended == nil && l.g.expired(now) {
 		l.g.lose(l.g.expiry())
 	}
 }
@@ -297,7 +299,8 @@ func (l *Lease) giveUp(patient bool, how ending) (first <-chan struct{}, over bo
 	defer g.line.unlock()
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	l.look()
+	now := clock.Now()
+	l.lookAt(now)
 	if lost, ok := l.ended.(*LostError); ok && g.over {
 		return nil, true, lost
 	}
@@ -322,7 +325,7 @@ func (l *Lease) giveUp(patient bool, how ending) (first <-chan struct{}, over bo
 		return nil, true, nil
 	}
 	if l.ended == nil {
-		next := g.line.successor(g)
+		next := g.line.successor(g, now)
 		if next != nil && g.flying > 0 && patient {
 			// The goroutine that is passed the lease must not meet an answer that
 			// was on its way to this one.

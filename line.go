@@ -18,6 +18,7 @@ type line struct {
 	refs int // guarded by c.mu
 
 	count atomic.Int32 // of waiters
+	pace  atomic.Int32 // how often the latest grant was passed on
 
 	mu       sync.Mutex
 	waiters  list.List // of *waiter
@@ -167,6 +168,15 @@ func (ln *line) fences(l *Lock) int {
 	return max(min(ln.waiting(), ln.c.cfg.LocalHandovers), 0)
 }
 
+// unrivalled is by how much more often a lock is passed on while no other process waits for it.
+const unrivalled = 16
+
+// fencesAlone is fences while no other process waits. Those that are reserved in vain take the counter
+// ahead of the clock, so they are no more than twice what was of use the last time.
+func (ln *line) fencesAlone(l *Lock) int {
+	return min(max(ln.fences(l), 2*int(ln.pace.Load())), unrivalled*ln.c.cfg.LocalHandovers)
+}
+
 // keep makes g the line's grant and returns its first lease.
 func (ln *line) keep(g *grant, ctx context.Context) *Lease {
 	g.line, g.kept = ln, true
@@ -221,6 +231,7 @@ func (ln *line) letLocked(g *grant) {
 		return
 	}
 	g.kept = false
+	ln.pace.Store(int32(g.passed))
 	if ln.reading == g {
 		ln.reading = nil
 	}
@@ -257,7 +268,8 @@ func (ln *line) remove(w *waiter) {
 	ln.waiters.Remove(w.place)
 	w.place = nil
 	ln.count.Add(-1)
-	if ln.campaign != nil {
+	// The campaign has to see another head only if it wants something else.
+	if head := ln.head(); ln.campaign != nil && (head == nil || !head.l.alike(w.l)) {
 		ln.campaign.look()
 	}
 }
@@ -273,11 +285,11 @@ func (ln *line) head() *waiter {
 // successor returns the waiter to whom a lease of g may be passed on now: one that
 // wants just what the holder has, within the bounds, with a fence left. Guarded by
 // the line and by g.
-func (ln *line) successor(g *grant) *waiter {
+func (ln *line) successor(g *grant, now clock.Instant) *waiter {
 	if ln == nil || g.over || g.frozen || g.extended || !g.kept || !g.l.set.isShared() && ln.held != g || g.next >= g.end && g.flying == 0 || ln.c.isClosing() {
 		return nil
 	}
-	if g.passed >= ln.c.cfg.LocalHandovers || clock.Since(g.since) > maxPassing || !g.l.set.passable() {
+	if g.passed >= g.most || now.Sub(g.since) > maxPassing || !g.l.set.passable() {
 		return nil
 	}
 	w := ln.head()

@@ -229,6 +229,21 @@ func TestScripts(t *testing.T) {
 			b.expect("renewed T P 0 0", b.renew("A", 10, 0))
 			b.expect("renewed T P T 5", b.renew("A", 10, 5))
 			b.expect("gone T", b.renew("B", 10, 0))
+			alone := func(want string) {
+				b.t.Helper()
+				b.expect(want, b.eval(script.Renew, "", "A", 60000, 5, strings.Split(b.read(), ":")[2], 80, "channel-W"))
+			}
+			alone("renewed T P T 80")
+			b.listen("W")
+			b.acquire("w", "W") // of the same process
+			alone("renewed T P T 80")
+			b.listen("X")
+			b.acquire("w", "X")
+			alone("renewed T P T 5")
+			b.release("W", member("W"), 0)
+			alone("renewed T P T 5")
+			b.release("X", member("X"), b.later(time.Minute))
+			alone("renewed T P T 80") // a tombstone waits for nothing
 			b.expect("gone T", b.release("B", "", 0))
 			b.expect("kept T", b.eval(script.Drop, "", "B"))
 			b.expect("released T", b.release("A", "", 0))

@@ -63,7 +63,7 @@ var All = []Mutant{
 	},
 	{
 		Name: "loss-by-timer", About: "Err trusts a timer that a paused process does not run",
-		Edits: []overlay.Edit{edit("lease.go", "l.ended == nil && l.g.expired(clock.Now())", "false && l.g.expired(clock.Now())")},
+		Edits: []overlay.Edit{edit("lease.go", "l.ended == nil && l.g.expired(now)", "false && l.g.expired(now)")},
 		Kinds: []string{"process-pause-long"}, Rules: []campaign.Rule{campaign.Overlap},
 	},
 	{
@@ -132,10 +132,10 @@ var All = []Mutant{
 	{
 		Name: "passed-on-when-over", About: "a lease is passed on within the process after its deadline",
 		Edits: []overlay.Edit{
-			edit("lease.go", "	l.look()\n	if lost, ok := l.ended.(*LostError); ok && g.over {\n		return nil, true, lost\n	}\n", ""),
-			edit("lease.go", "	if l.ended == nil {\n		next := g.line.successor(g)", "	if l.ended != ErrReleased {\n		next := g.line.successor(g)"),
-			edit("lease.go", "l.ended == nil && l.g.expired(clock.Now())", "false && l.g.expired(clock.Now())"),
-			edit("line.go", "clock.Since(g.since) > maxPassing", "clock.Since(g.since) < 0"),
+			edit("lease.go", "	l.lookAt(now)\n	if lost, ok := l.ended.(*LostError); ok && g.over {\n		return nil, true, lost\n	}\n", ""),
+			edit("lease.go", "	if l.ended == nil {\n		next := g.line.successor(g, now)", "	if l.ended != ErrReleased {\n		next := g.line.successor(g, now)"),
+			edit("lease.go", "l.ended == nil && l.g.expired(now)", "false && l.g.expired(now)"),
+			edit("line.go", "g.passed >= g.most || now.Sub(g.since) > maxPassing", "g.passed >= g.most || now.Sub(g.since) < 0"),
 		},
 		Kinds: paused, Rules: []campaign.Rule{campaign.Overlap, campaign.Fences},
 	},
@@ -316,7 +316,7 @@ var All = []Mutant{
 		Name: "leads-on", About: "a leader does not look whether its lease is over",
 		Subject: campaign.Election{},
 		Edits: []overlay.Edit{
-			edit("lease.go", "l.ended == nil && l.g.expired(clock.Now())", "!l.g.l.set.apart && l.ended == nil && l.g.expired(clock.Now())"),
+			edit("lease.go", "l.ended == nil && l.g.expired(now)", "!l.g.l.set.apart && l.ended == nil && l.g.expired(now)"),
 			edit("grant.go", "	if g.expired(now) {\n		g.lose(g.expiry())", "	if g.expired(now) && g.l.set.apart {\n		return\n	}\n	if g.expired(now) {\n		g.lose(g.expiry())"),
 		},
 		Kinds: paused, Rules: []campaign.Rule{campaign.Overlap},

@@ -267,10 +267,13 @@ func (c *Client) freeAll(all []*errand) {
 	})
 }
 
-// renewable reports whether a renewal of the grant can be in a batch. Guarded by the grant.
-func (g *grant) renewable() bool {
-	return g.l.plain() && !g.l.c.inCluster() && g.l.set.maxHold == 0 && !g.l.c.cfg.Strict && g.l.set.durability() == nil && g.fencesWanted() == 0
+// gathers reports whether renewals of the grant that want no fences can be in a batch.
+func (g *grant) gathers() bool {
+	return g.l.plain() && !g.l.c.inCluster() && g.l.set.maxHold == 0 && !g.l.c.cfg.Strict && g.l.set.durability() == nil
 }
+
+// renewable reports whether the next renewal of the grant can be. Guarded by the grant.
+func (g *grant) renewable() bool { return g.gathers() && g.fencesWanted() == 0 }
 
 // renewEach has renewals go by themselves.
 func (c *Client) renewEach(all []*grant) {

@@ -32,6 +32,7 @@ type Client struct {
 
 	hub      hub
 	schedule schedule.Scheduler
+	epoch    time.Time // from which the slots of renewals are counted
 
 	closing   chan struct{}
 	closeOnce sync.Once
@@ -87,6 +88,7 @@ func New(d Driver, cfg *Config) (*Client, error) {
 		space:   space,
 		id:      randomText(),
 		host:    host,
+		epoch:   time.Now(),
 		closing: make(chan struct{}),
 		closed:  make(chan struct{}),
 		probing: make(chan struct{}, 1),

@@ -95,7 +95,7 @@ func (g *grant) begin(ctx context.Context) *Lease {
 	c.grants[g] = struct{}{} // Close may find it there at once
 	c.mu.Unlock()
 	if g.canRenew() {
-		g.renewAt = g.anchor.Add(jitter(min(g.l.set.ttl, g.valid)/3, 5))
+		g.renewAt = g.renewalAfter(g.anchor, min(g.l.set.ttl, g.valid))
 		if g.claim {
 			g.renewAt = clock.Now()
 		}
@@ -307,13 +307,23 @@ func (g *grant) renewed(sent clock.Instant, err error) {
 		}
 		g.claim, g.renewAt = false, clock.Instant{}
 		if g.canRenew() {
-			g.renewAt = sent.Add(jitter(g.l.set.ttl/3, 5))
+			g.renewAt = g.renewalAfter(sent, g.l.set.ttl)
 		}
 	}
 	if g.retired {
 		g.renewAt = clock.Instant{}
 	}
 	g.plan()
+}
+
+// renewalAfter is when to renew what was asked for then, for so long: at about a third of it. What can
+// be renewed together is, at the beginning of the slot, of a sixteenth of that time, in which it is due.
+func (g *grant) renewalAfter(sent clock.Instant, term time.Duration) clock.Instant {
+	at := sent.Add(jitter(term/3, 5))
+	if g.gathers() {
+		at = at.Add(-(at.Mono.Sub(g.l.c.epoch) % max(term/48, 1)))
+	}
+	return at
 }
 
 func (g *grant) sendOnce(rq request) (answer, error) {

@@ -14,23 +14,10 @@ import (
 // attempt is one token's way to a lock: nothing else has this token, and when the
 // attempt ends without a grant, whatever the server has or gets of it is taken back.
 type attempt struct {
-	l     *Lock
-	head  string // with which the value of its lock begins
-	token string
-	score int64 // in the queue, or of the attempt whose place this one takes; 0 if none
-	// before is the attempt whose place this one takes, until that is done.
-	before *attempt
+	l    *Lock
+	head string // with which the value of its lock begins
+	*candidacy
 
-	// What only a waiter has.
-	channel string
-	claim   time.Duration
-	member  string            // of the queue
-	inbox   chan wire.Message // notifications
-	placed  bool              // the server said that it is queued
-	anchor  clockAnchor       // of the server's latest answer
-
-	// began is when it was first asked for, zero if it was not.
-	began time.Time
 	// owed says that the server has, or may have, something of this token.
 	owed bool
 	// unanswered is the not-after of sendings that may have been, or may yet be,
@@ -41,6 +28,22 @@ type attempt struct {
 	// settled is called once what is owed was taken back; or nil.
 	settled func()
 }
+
+// candidacy is what only an attempt has that can be queued and notified.
+type candidacy struct {
+	score int64 // in the queue, or of the attempt whose place this one takes; 0 if none
+	// before is the attempt whose place this one takes, until that is done.
+	before  *attempt
+	channel string
+	claim   time.Duration
+	member  string            // of the queue
+	inbox   chan wire.Message // notifications
+	placed  bool              // the server said that it is queued
+	anchor  clockAnchor       // of the server's latest answer
+}
+
+// none is the candidacy of all attempts that have none. Nothing writes to it.
+var none candidacy
 
 // ending says how a party of a latch or a barrier ends, as its scripts have it. For other
 // locks it makes no difference.
@@ -54,10 +57,13 @@ const (
 )
 
 func (l *Lock) newAttempt() *attempt {
-	const format = "hf1:"
-	head := randomBetween(format, ":")
-	return &attempt{l: l, head: head, token: head[len(format) : len(head)-1]}
+	return &attempt{l: l, head: randomBetween(valueFormat, ":"), candidacy: &none}
 }
+
+// valueFormat is that of a lock's value, which goes on with the token and a colon.
+const valueFormat = "hf1:"
+
+func (a *attempt) token() string { return a.head[len(valueFormat) : len(a.head)-1] }
 
 // minClaim is the least time for which a waiter is handed a lock before it must
 // have renewed it: long enough for a notification on a slow way, short enough for
@@ -67,9 +73,9 @@ const minClaim = 1500 * time.Millisecond
 // listen makes the attempt a waiter's, which can be queued and notified.
 func (a *attempt) listen(channel string) {
 	c := a.l.c
-	a.channel = channel
+	a.candidacy = &candidacy{channel: channel}
 	a.claim = min(max(minClaim, 4*c.rtt.mean()), a.l.set.term())
-	a.member = a.token + "\n" + milliseconds(a.claim) + "\n" + channel + "\n"
+	a.member = a.token() + "\n" + milliseconds(a.claim) + "\n" + channel + "\n"
 	if a.l.set.isShared() {
 		a.member += a.l.set.wish() + "\n"
 	}
@@ -77,7 +83,7 @@ func (a *attempt) listen(channel string) {
 	a.inbox = make(chan wire.Message, 4)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.tokens[a.token] = a
+	c.tokens[a.token()] = a
 }
 
 // forget makes notifications for this attempt those of a stranger.
@@ -88,7 +94,7 @@ func (a *attempt) forget() {
 	c := a.l.c
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.tokens, a.token)
+	delete(c.tokens, a.token())
 }
 
 // notify is told what the server sent for this attempt's token.
@@ -125,10 +131,15 @@ type (
 
 // ask asks for the lock, and for so many fences.
 func (a *attempt) ask(ctx context.Context, mode string, fences int) (any, error) {
+	return a.askSince(time.Time{}, ctx, mode, fences)
+}
+
+// askSince is ask for what has been tried since then, if that is not zero.
+func (a *attempt) askSince(began time.Time, ctx context.Context, mode string, fences int) (any, error) {
 	c := a.l.c
 	for range 3 {
 		notAfter := c.notAfter(a.l)
-		args := []string{a.l.flags(mode), a.token, milliseconds(a.l.set.term()), strconv.FormatInt(notAfter, 10), strconv.Itoa(fences), a.l.info}
+		args := []string{a.l.flags(mode), a.token(), milliseconds(a.l.set.term()), strconv.FormatInt(notAfter, 10), strconv.Itoa(fences), a.l.info}
 		args = append(args, a.l.set.share()...)
 		if mode != modeTry {
 			score := ""
@@ -137,7 +148,7 @@ func (a *attempt) ask(ctx context.Context, mode string, fences int) (any, error)
 			}
 			args = append(args, milliseconds(a.claim), a.channel, score)
 		}
-		r, unanswered, err := c.call(ctx, request{op: "acquire", lock: a.l, script: a.l.set.kind.acquire, args: args, durable: true, began: a.began})
+		r, unanswered, err := c.call(ctx, request{op: "acquire", lock: a.l, script: a.l.set.kind.acquire, args: args, durable: true, began: began})
 		a.owed = a.owed || mode != modeTry
 		if mode != modeLook {
 			a.sent(unanswered, notAfter)
@@ -186,7 +197,7 @@ func (a *attempt) parse(r answer) (any, error) {
 		}
 	case "queued":
 		var pttl, score, rank, receivers int64
-		if r.Ints(&pttl, &score, &rank, &receivers) == nil {
+		if a.candidacy != &none && r.Ints(&pttl, &score, &rank, &receivers) == nil {
 			a.score, a.placed = score, true
 			a.anchor = clockAnchor{r.sent, r.Now}
 			return queued{duration(pttl), int(min(rank, maxRank)), int(receivers), r.Rest() == "foreign"}, nil
@@ -251,7 +262,7 @@ func (a *attempt) abandon() {
 	}
 	c := a.l.c
 	c.tasks.run(func() {
-		c.takeBack(a.l, a.token, a.member, a.unanswered, a.ending)
+		c.takeBack(a.l, a.token(), a.member, a.unanswered, a.ending)
 		a.forget()
 		if a.settled != nil {
 			a.settled()

@@ -139,7 +139,7 @@ func (p *BarrierParty) Await(ctx context.Context) (phase uint64, err error) {
 	for answered := false; ; answered = true {
 		a, _, err := l.c.call(work, request{
 			op: "await", lock: l, script: script.BarrierAwait, durable: true,
-			args: []string{l.flags(""), p.g.from.token, strconv.FormatUint(number, 10), strconv.FormatUint(at, 10), strconv.Itoa(l.set.limit), strconv.FormatUint(passed, 10)},
+			args: []string{l.flags(""), p.g.from.token(), strconv.FormatUint(number, 10), strconv.FormatUint(at, 10), strconv.Itoa(l.set.limit), strconv.FormatUint(passed, 10)},
 		})
 		var rest int64
 		if err == nil {
@@ -240,7 +240,7 @@ func (p *BarrierParty) withdraw(number uint64) {
 		for pause := 250 * time.Millisecond; p.Err() == nil; pause = min(2*pause, 5*time.Second) {
 			_, _, err := l.c.call(p.Context(), request{
 				op: "withdraw from", lock: l, script: script.BarrierWithdraw, urgent: true, durable: true,
-				args: []string{l.flags(""), p.g.from.token, strconv.FormatUint(number, 10)},
+				args: []string{l.flags(""), p.g.from.token(), strconv.FormatUint(number, 10)},
 			})
 			if err == nil || errors.Is(err, ErrWrongType) {
 				return

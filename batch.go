@@ -126,8 +126,9 @@ func (l *Lock) plain() bool {
 // looks free.
 func (a *attempt) begin(ctx context.Context, mode string, fences int) (any, error) {
 	c := a.l.c
+	var began time.Time
 	if fences == 1 && a.l.plain() && !c.cfg.Strict && a.l.set.durability() == nil && !c.batches.isContended(a.l) {
-		began := time.Now()
+		began = time.Now()
 		g, err := a.take(ctx)
 		if g != nil {
 			return g, nil
@@ -135,10 +136,8 @@ func (a *attempt) begin(ctx context.Context, mode string, fences int) (any, erro
 		if err != nil {
 			return nil, err
 		}
-		a.began = began
 	}
-	got, err := a.ask(ctx, mode, fences)
-	a.began = time.Time{}
+	got, err := a.askSince(began, ctx, mode, fences)
 	var se *ServerError
 	if a.unanswered != 0 && errors.As(err, &se) {
 		se.ambiguous = true
@@ -232,7 +231,7 @@ func (a *attempt) giveBack(ctx context.Context, tombstone int64) (got answer, un
 			return answer{Reply: wire.Reply{Word: "released"}}, false, nil
 		}
 	}
-	got, again, err := c.releaseSince(began, context.WithoutCancel(ctx), a.l, a.token, a.member, tombstone, a.ending)
+	got, again, err := c.releaseSince(began, context.WithoutCancel(ctx), a.l, a.token(), a.member, tombstone, a.ending)
 	return got, unanswered || again, err
 }
 

@@ -79,7 +79,7 @@ var achieves = map[string]bool{"granted": true, "renewed": true, "weighed": true
 // keysOf is what a script may need of a lock.
 func (c *Client) keysOf(l *Lock) []string {
 	if c.inCluster() {
-		return []string{l.keys.Lock, l.keys.Queue, l.keys.Fence}
+		return []string{l.keys.Lock, l.keys.Queue, l.keys.Fence()}
 	}
 	return []string{l.keys.Lock, l.keys.Queue, c.space.Fence()}
 }

@@ -22,11 +22,12 @@ import (
 // Client hands out locks on one server, or one Cluster. It is safe for use by many
 // goroutines; a process needs one.
 type Client struct {
-	driver Driver
-	cfg    Config
-	space  keys.Space
-	id     string // names the channel on which this client is notified
-	host   string
+	driver   Driver
+	cfg      Config
+	space    keys.Space
+	id       string // names the channel on which this client is notified
+	host     string
+	defaults settings // of locks
 	// signature is what stands in the values of locks whose holder is not described otherwise.
 	signature string
 
@@ -97,6 +98,15 @@ func New(d Driver, cfg *Config) (*Client, error) {
 		tokens: map[string]*attempt{},
 		grants: map[*grant]struct{}{},
 		clocks: map[uint16]clockAnchor{},
+	}
+	client.defaults = settings{
+		ttl:         c.TTL,
+		kind:        &mutex,
+		renew:       true,
+		maxRenewals: -1,
+		owner:       c.Owner,
+
+		confirmation: min(defaultConfirmation, c.CommandTimeout),
 	}
 	if client.signature, err = client.holderInfo(c.Owner).Encode(); err != nil {
 		return nil, fmt.Errorf("%w: Config.Owner: %w", ErrInvalid, err)

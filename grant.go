@@ -369,7 +369,7 @@ func (g *grant) land() {
 func renewRequest(g *grant, ttl time.Duration, fences int) request {
 	rq := request{
 		op: "renew", lock: g.l, script: g.l.set.kind.renew, urgent: true, lockOnly: fences == 0, durable: true,
-		args: []string{g.l.flags(""), g.from.token, milliseconds(ttl), strconv.Itoa(fences), strconv.FormatUint(g.fence, 10)},
+		args: []string{g.l.flags(""), g.from.token(), milliseconds(ttl), strconv.Itoa(fences), strconv.FormatUint(g.fence, 10)},
 	}
 	if fences > 0 && g.l.set.kind == &mutex && !g.l.set.hasKey {
 		rq.args = append(rq.args, strconv.Itoa(g.line.fencesAlone(g.l)), g.from.channel)
@@ -431,7 +431,7 @@ func (g *grant) lose(err *LostError) {
 	c := g.l.c
 	c.tasks.run(func() {
 		g.line.let(g)
-		c.takeBack(g.l, g.from.token, g.from.member, g.from.unanswered, hasDied)
+		c.takeBack(g.l, g.from.token(), g.from.member, g.from.unanswered, hasDied)
 		g.from.forget()
 		g.drop()
 	})

@@ -331,7 +331,7 @@ func (c *Client) notified(payload string) {
 		}
 		// Whatever this once was, nobody here wants it.
 		k := c.space.Of(m.Grant.Lock)
-		l := &Lock{c: c, name: m.Grant.Lock, keys: k, set: settings{
+		l := &Lock{c: c, name: m.Grant.Lock, keys: k, set: &settings{
 			ttl:    min(duration(m.Grant.Claim), c.cfg.MaxTTL),
 			hasKey: k.Queue != k.Lock+":q" || m.Grant.Kind == redisson.name,
 			kind:   kindNamed(m.Grant.Kind),

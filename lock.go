@@ -23,36 +23,42 @@ type Lock struct {
 	parts  []*Lock
 	quorum *Quorum // whose servers the parts are on, or nil
 	keys   keys.Set
-	set    settings
-	info   string // of the holder, as it stands in the lock's value
-	err    error  // what is wrong with name or options
+	set    *settings // not to be changed: locks share them
+	info   string    // of the holder, as it stands in the lock's value
+	err    error     // what is wrong with name or options
 }
 
 // newLock resolves options. What is wrong with them shows when the lock is used, as
 // ErrInvalid.
 func (c *Client) newLock(name string, opts []Option) *Lock {
-	l := &Lock{c: c, name: name, set: settings{
-		ttl:         c.cfg.TTL,
-		kind:        &mutex,
-		renew:       true,
-		maxRenewals: -1,
-		owner:       c.cfg.Owner,
-
-		confirmation: min(defaultConfirmation, c.cfg.CommandTimeout),
-	}}
-	return l.with(opts)
+	l := &Lock{c: c, name: name, set: &c.defaults}
+	if len(opts) > 0 {
+		l.choose(opts)
+	}
+	return l.resolved()
 }
 
 // with returns the lock with other options.
 func (l *Lock) with(opts []Option) *Lock {
 	m := &Lock{c: l.c, name: l.name, set: l.set}
+	m.choose(opts)
+	return m.resolved()
+}
+
+// choose gives the lock settings of its own.
+func (l *Lock) choose(opts []Option) {
+	own := *l.set
 	for _, o := range opts {
-		o(&m.set)
+		o(&own)
 	}
-	if err := m.resolve(); err != nil {
-		m.err = fmt.Errorf("%w: lock %.64q: %w", ErrInvalid, m.name, err)
+	l.set = &own
+}
+
+func (l *Lock) resolved() *Lock {
+	if err := l.resolve(); err != nil {
+		l.err = fmt.Errorf("%w: lock %.64q: %w", ErrInvalid, l.name, err)
 	}
-	return m
+	return l
 }
 
 func (l *Lock) resolve() (err error) {
@@ -67,7 +73,7 @@ func (l *Lock) resolve() (err error) {
 	if err != nil {
 		return err
 	}
-	if s := &l.set; s.reentrant && s.named && s.kind == &mutex && s.weight == 0 && !s.redisson && !s.once && !s.apart && !s.node {
+	if s := l.set; s.reentrant && s.named && s.kind == &mutex && s.weight == 0 && !s.redisson && !s.once && !s.apart && !s.node {
 		s.kind, s.limit, s.weight = &owned, everything, 1
 	}
 	if l.set.redisson && l.set.kind == &mutex {
@@ -243,7 +249,7 @@ func (l *Lock) ready(ctx context.Context) error {
 
 // alike reports whether holders of l and m cannot be told apart, but by their tokens.
 func (l *Lock) alike(m *Lock) bool {
-	a, b := l.set, m.set
+	a, b := *l.set, *m.set
 	a.meta, b.meta = nil, nil // which info has
 	return l == m || l.c == m.c && l.keys == m.keys && a == b && l.info == m.info
 }

@@ -133,9 +133,9 @@ func (l *Lock) askAtOnce(ctx context.Context, attempts []*attempt) (grants []*gr
 	c := l.c
 	for range 3 {
 		notAfter := c.notAfter(l.parts[0])
-		args := []string{l.flags(""), attempts[0].token, milliseconds(l.set.term()), strconv.FormatInt(notAfter, 10), l.info}
+		args := []string{l.flags(""), attempts[0].token(), milliseconds(l.set.term()), strconv.FormatInt(notAfter, 10), l.info}
 		for _, a := range attempts[1:] {
-			args = append(args, a.token)
+			args = append(args, a.token())
 		}
 		r, unanswered, err := c.call(ctx, request{op: "acquire", lock: l.parts[0], script: script.MultiAcquire, more: l.parts[1:], args: args, durable: true})
 		for _, a := range attempts {

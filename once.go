@@ -310,7 +310,7 @@ func (o *Once) windowText() string { return milliseconds(o.window.length) }
 
 // write has a holder write to the record.
 func (o *Once) write(ctx context.Context, op string, s Script, lease *Lease, args ...string) (answer, error) {
-	return o.ask(ctx, request{op: op, script: s, durable: true}, lease.g.from.token, args...)
+	return o.ask(ctx, request{op: op, script: s, durable: true}, lease.g.from.token(), args...)
 }
 
 func (o *Once) ask(ctx context.Context, rq request, token string, args ...string) (answer, error) {

@@ -180,7 +180,7 @@ func (q *Quorum) vote(ctx context.Context, l *Lock, i int) vote {
 		var err error
 		a, err = q.ask(ctx, i, l.set.wait(), request{
 			op: "acquire", lock: p, script: script.NodeAcquire,
-			args: []string{v.a.token, milliseconds(p.set.term()), strconv.FormatInt(notAfter, 10), p.info},
+			args: []string{v.a.token(), milliseconds(p.set.term()), strconv.FormatInt(notAfter, 10), p.info},
 		})
 		if err != nil {
 			if outcome, _ := classify(err); outcome == unknown {
@@ -343,7 +343,7 @@ func (q *Quorum) agree(ctx context.Context, l *Lock, granted []vote) (uint64, er
 		if v.g.fence >= fence {
 			known++
 		} else {
-			ours[v.node] = v.a.token
+			ours[v.node] = v.a.token()
 		}
 	}
 	if known >= q.need {

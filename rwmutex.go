@@ -96,7 +96,7 @@ func (l *Lease) weigh(ctx context.Context, as *Lock) (*Lease, error) {
 	a, _, err := c.call(ctx, request{
 		op: "weigh", lock: as, script: script.ShareWeigh, urgent: true, durable: true,
 		args: []string{
-			as.flags(""), g.from.token, strconv.Itoa(as.set.weight),
+			as.flags(""), g.from.token(), strconv.Itoa(as.set.weight),
 			strconv.FormatUint(g.fence, 10), strconv.FormatUint(l.fence, 10),
 		},
 	})

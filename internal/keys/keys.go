@@ -17,8 +17,10 @@ const maxLength = 512
 type Set struct {
 	Lock  string
 	Queue string
-	Fence string // where the server runs in Cluster mode; else Space.Fence serves all
 }
+
+// Fence is the lock's fence counter where the server runs in Cluster mode; else Space.Fence serves all.
+func (s Set) Fence() string { return s.Queue[:strings.LastIndexByte(s.Queue, ':')] + ":f" }
 
 // Space is where a client's locks live.
 type Space struct {
@@ -67,7 +69,7 @@ func (s Space) Name(name string) (Set, error) {
 	if strings.HasPrefix(name, "}") {
 		return Set{}, fmt.Errorf("name %q begins with a closing brace: its keys would not lie in one Cluster slot", name)
 	}
-	return s.named(s.prefix + "{" + name + "}"), nil
+	return named(s.prefix + "{" + name + "}:q"), nil
 }
 
 // Exact returns the keys of the lock that lives under exactly this key.
@@ -106,17 +108,18 @@ func RedissonChannel(k Set) string {
 // has returned once, here or in another process.
 func (s Space) Of(lock string) Set {
 	if strings.HasPrefix(lock, s.prefix+"{") && strings.HasSuffix(lock, "}") {
-		return s.named(lock)
+		return named(lock + ":q")
 	}
 	stem := s.prefix + "{" + lock + "}:key"
 	if _, tagged := hashTag(lock); tagged {
 		stem = s.prefix + "key:" + lock
 	}
-	return Set{Lock: lock, Queue: stem + ":q", Fence: stem + ":f"}
+	return Set{Lock: lock, Queue: stem + ":q"}
 }
 
-func (s Space) named(lock string) Set {
-	return Set{Lock: lock, Queue: lock + ":q", Fence: lock + ":f"}
+// named returns the keys of a lock whose queue's key begins with its own: one string has both.
+func named(queue string) Set {
+	return Set{Lock: strings.TrimSuffix(queue, ":q"), Queue: queue}
 }
 
 // For returns the keys of a lock of another kind under the same name. Those who wait for

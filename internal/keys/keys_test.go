@@ -39,7 +39,7 @@ func TestKeysOfOneLockShareASlot(t *testing.T) {
 	owner := map[string]string{}
 	for what, k := range sets {
 		want := Slot(k.Lock)
-		for _, key := range []string{k.Lock, k.Queue, k.Fence, ShardChannel(k, "c")} {
+		for _, key := range []string{k.Lock, k.Queue, k.Fence(), ShardChannel(k, "c")} {
 			if Slot(key) != want {
 				t.Errorf("%s: %q lies in slot %d, the lock %q in %d", what, key, Slot(key), k.Lock, want)
 			}
@@ -104,7 +104,7 @@ func FuzzKeys(f *testing.F) {
 			if err != nil {
 				continue
 			}
-			for _, part := range []string{k.Lock, k.Queue, k.Fence, ShardChannel(k, "c")} {
+			for _, part := range []string{k.Lock, k.Queue, k.Fence(), ShardChannel(k, "c")} {
 				if Slot(part) != Slot(k.Lock) {
 					t.Errorf("%s: %q is in another slot than %q", what, part, k.Lock)
 				}
@@ -153,7 +153,7 @@ func TestRedisson(t *testing.T) {
 			t.Errorf("%q has the channel %q, not %q", name, got, channel)
 		}
 		k = k.For("redisson")
-		for _, other := range []string{channel, k.Queue, k.Fence, ShardChannel(k, "me")} {
+		for _, other := range []string{channel, k.Queue, k.Fence(), ShardChannel(k, "me")} {
 			if Slot(other) != Slot(name) {
 				t.Errorf("%q and %q are in two slots", name, other)
 			}

@@ -12,7 +12,7 @@ import (
 // A key does not expire while a script runs, as it does not on a real server: a script that
 // has read it would write what is left of it, without an expiry.
 func TestKeysDoNotExpireWithinAScript(t *testing.T) {
-	rdb := redis.NewClient(&redis.Options{Addr: "embedded", Dialer: holdfasttest.Run(t).Dial})
+	rdb := redis.NewClient(&redis.Options{Addr: "embedded", Dialer: holdfasttest.Run(t).Dial, ReadTimeout: -1})
 	t.Cleanup(func() { _ = rdb.Close() })
 	const waits = `
 redis.call('SET', KEYS[1], 'v', 'PX', 20)

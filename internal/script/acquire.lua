@@ -98,7 +98,7 @@ local function main()
       end
     end
     on_master()
-    local waiters = redis.call('ZCOUNT', KEYS[2], 0, '+inf')
+    local waiters = redis.call('ZCOUNT', KEYS[2], '0', '+inf')
     return 'held ' .. whole(now) .. ' ' .. (value and redis.call('PTTL', KEYS[1]) or left) .. ' ' .. waiters .. ' ' .. (value or '')
   end
 
@@ -129,7 +129,7 @@ local function main()
     end
   end
   return 'queued ' .. whole(now) .. ' ' .. pttl .. ' ' .. whole(score)
-    .. ' ' .. redis.call('ZCOUNT', KEYS[2], 0, whole(score)) .. ' ' .. receivers(ARGV[8]) .. ' ' .. kind
+    .. ' ' .. redis.call('ZCOUNT', KEYS[2], '0', whole(score)) .. ' ' .. receivers(ARGV[8]) .. ' ' .. kind
 end
 
 -- include answer.lua

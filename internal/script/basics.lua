@@ -11,7 +11,7 @@ local cluster = string.find(flags, 'c', 1, true)
 
 -- Lua writes large numbers as 1.76e+15; and formatting takes longer than most commands.
 local function whole(n)
-  return n == now and at or string.format('%.0f', n)
+  return n == now and at or string.format('%d', n)
 end
 
 -- include message.lua

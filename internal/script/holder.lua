@@ -11,7 +11,7 @@
 
 local function main()
   local value = read_lock()
-  local waiters = redis.call('ZCOUNT', KEYS[2], 0, '+inf')
+  local waiters = redis.call('ZCOUNT', KEYS[2], '0', '+inf')
   if not value then
     return 'free ' .. whole(now) .. ' ' .. waiters
   end

@@ -6,7 +6,7 @@ local function place(member, earlier)
   local known = redis.call('ZSCORE', KEYS[2], member)
   local score = tonumber(known or earlier)
   if not score then
-    local last = redis.call('ZRANGE', KEYS[2], -1, -1, 'WITHSCORES')
+    local last = redis.call('ZRANGE', KEYS[2], '-1', '-1', 'WITHSCORES')
     score = math.max(now, (tonumber(last[2]) or 0) + 1)
   end
   if not known then

@@ -5,7 +5,7 @@
 -- INFO begins with WEIGHT \n where several may hold the lock (shares.lua).
 
 local function first_waiter()
-  return (look_at('ZRANGEBYSCORE', KEYS[2], 0, '+inf', 'LIMIT', 0, 1) or {})[1]
+  return (look_at('ZRANGEBYSCORE', KEYS[2], '0', '+inf', 'LIMIT', '0', '1') or {})[1]
 end
 
 local function waiter(member)
@@ -14,7 +14,7 @@ end
 
 -- Lets a queue without waiters end with its last tombstone, not long after it.
 local function settle()
-  local last = (look_at('ZRANGE', KEYS[2], 0, 0, 'WITHSCORES') or {})[2]
+  local last = (look_at('ZRANGE', KEYS[2], '0', '0', 'WITHSCORES') or {})[2]
   if last and not first_waiter() then
     redis.call('PEXPIRE', KEYS[2], math.max(math.ceil((-last - now) / 1000), 0))
   end

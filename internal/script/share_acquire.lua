@@ -68,7 +68,7 @@ end
 local function held()
   on_master()
   local pttl, value = sample()
-  return 'held ' .. whole(now) .. ' ' .. (pttl or 0) .. ' ' .. redis.call('ZCOUNT', KEYS[2], 0, '+inf') .. ' ' .. (value or 'hf1:-:0:0:0:')
+  return 'held ' .. whole(now) .. ' ' .. (pttl or 0) .. ' ' .. redis.call('ZCOUNT', KEYS[2], '0', '+inf') .. ' ' .. (value or 'hf1:-:0:0:0:')
 end
 
 local function main()
@@ -133,7 +133,7 @@ local function main()
     rest = math.ceil((next_expiry - now) / 1000)
   end
   return 'queued ' .. whole(now) .. ' ' .. whole(rest) .. ' ' .. whole(score)
-    .. ' ' .. redis.call('ZCOUNT', KEYS[2], 0, whole(score)) .. ' ' .. receivers(ARGV[11]) .. ' ours'
+    .. ' ' .. redis.call('ZCOUNT', KEYS[2], '0', whole(score)) .. ' ' .. receivers(ARGV[11]) .. ' ours'
 end
 
 -- include answer.lua

@@ -66,7 +66,7 @@ local function main()
   if not has(who) then
     remember(nothing, not_after)
     local pttl, value = sample()
-    return 'held ' .. whole(now) .. ' ' .. (pttl or 0) .. ' ' .. redis.call('ZCOUNT', KEYS[2], 0, '+inf') .. ' ' .. (value or 'hf1:-:0:0:0:')
+    return 'held ' .. whole(now) .. ' ' .. (pttl or 0) .. ' ' .. redis.call('ZCOUNT', KEYS[2], '0', '+inf') .. ' ' .. (value or 'hf1:-:0:0:0:')
   end
   insist()
   bury(not_after)

@@ -21,7 +21,7 @@ local function main()
       limit = all[i + 1]
     end
   end
-  return 'holders ' .. whole(now) .. ' ' .. redis.call('ZCOUNT', KEYS[2], 0, '+inf') .. ' ' .. whole(used) .. ' ' .. limit .. table.concat(lines)
+  return 'holders ' .. whole(now) .. ' ' .. redis.call('ZCOUNT', KEYS[2], '0', '+inf') .. ' ' .. whole(used) .. ' ' .. limit .. table.concat(lines)
 end
 
 -- include answer.lua

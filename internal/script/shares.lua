@@ -215,7 +215,7 @@ end
 -- Tells waiters of the owner who has the lock now to look: it is theirs, too, if they may have
 -- as many holds (share_acquire.lua). Those too far back find out by themselves.
 local function call_others()
-  for _, member in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], 0, '+inf', 'LIMIT', 0, 100)) do
+  for _, member in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], '0', '+inf', 'LIMIT', '0', '100')) do
     local _, _, _, rest = waiter(member)
     local _, _, who = wish(rest)
     if has(who) then

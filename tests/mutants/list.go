@@ -88,7 +88,7 @@ var All = []Mutant{
 	},
 	{
 		Name: "token-per-process", About: "all acquires of a process have one token",
-		Edits: []overlay.Edit{edit("attempt.go", "	head := randomBetween(format, \":\")\n", "	head := format + l.c.id + \":\"\n")},
+		Edits: []overlay.Edit{edit("attempt.go", "randomBetween(valueFormat, \":\")", "valueFormat + l.c.id + \":\"")},
 		Rules: []campaign.Rule{campaign.Overlap, campaign.Fences},
 	},
 	{
@@ -103,7 +103,7 @@ var All = []Mutant{
 	},
 	{
 		Name: "last-come-first-served", About: "the youngest waiter is served",
-		Edits: []overlay.Edit{script("queue", "'ZRANGEBYSCORE', KEYS[2], 0, '+inf', 'LIMIT'", "'ZREVRANGEBYSCORE', KEYS[2], '+inf', 0, 'LIMIT'")},
+		Edits: []overlay.Edit{script("queue", "'ZRANGEBYSCORE', KEYS[2], '0', '+inf', 'LIMIT'", "'ZREVRANGEBYSCORE', KEYS[2], '+inf', '0', 'LIMIT'")},
 		Rules: []campaign.Rule{campaign.Order},
 	},
 	{
@@ -141,13 +141,13 @@ var All = []Mutant{
 	},
 	{
 		Name: "entry-left", About: "a waiter that gives up stays in the queue",
-		Edits: []overlay.Edit{edit("attempt.go", "c.takeBack(a.l, a.token, a.member,", "c.takeBack(a.l, a.token, \"\",")},
+		Edits: []overlay.Edit{edit("attempt.go", "c.takeBack(a.l, a.token(), a.member,", "c.takeBack(a.l, a.token(), \"\",")},
 		Kinds: []string{"cancelled-acquires"}, Rules: []campaign.Rule{campaign.Leak, campaign.Wakeup, campaign.Order},
 	},
 	{
 		Name: "crossed-grant-kept", About: "a grant that crosses a cancellation is given back by nobody",
 		Edits: []overlay.Edit{
-			edit("attempt.go", "c.takeBack(a.l, a.token, a.member, a.unanswered, a.ending)", "_ = c"),
+			edit("attempt.go", "c.takeBack(a.l, a.token(), a.member, a.unanswered, a.ending)", "_ = c"),
 		},
 		Kinds: []string{"cancelled-acquires"}, Rules: []campaign.Rule{campaign.Leak, campaign.Wakeup},
 	},

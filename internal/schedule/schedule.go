@@ -34,6 +34,7 @@ type Scheduler struct {
 	wake    chan struct{}
 	done    chan struct{}
 	closed  bool
+	until   time.Time     // the goroutine looks again by then, whether it is woken or not
 	lag     time.Duration // of the clock that stops in suspension, when last looked at
 }
 
@@ -56,7 +57,7 @@ func (s *Scheduler) Set(e *Entry, at time.Time, f Caller) {
 		s.lag, _ = clock.Lag()
 		go s.run()
 	}
-	if e.index == 1 {
+	if at.Before(s.until) {
 		s.poke()
 	}
 }
@@ -141,11 +142,13 @@ func (s *Scheduler) callDue() (time.Duration, bool) {
 			return 0, false
 		}
 		if len(s.entries) == 0 {
+			s.until = time.Now().Add(time.Hour)
 			s.mu.Unlock()
 			return time.Hour, true
 		}
 		e := s.entries[0]
 		if wait := time.Until(e.at); wait > 0 {
+			s.until = e.at
 			s.mu.Unlock()
 			return wait, true
 		}

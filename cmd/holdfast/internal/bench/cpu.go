@@ -1,0 +1,94 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// serverCPU asks a server how much processor time it has used. What it cannot tell, it is
+// not asked for again.
+type serverCPU struct {
+	rdb    redis.UniversalClient
+	reason string // why it does not tell; "" if it does
+}
+
+func newServerCPU(rdb redis.UniversalClient) *serverCPU {
+	s := &serverCPU{rdb: rdb}
+	if _, cluster := rdb.(*redis.ClusterClient); cluster {
+		s.reason = "it is a Cluster, of several servers"
+	}
+	return s
+}
+
+// read returns what the server has used, for all its users, since it started.
+func (s *serverCPU) read(ctx context.Context) (used time.Duration, ok bool) {
+	if s.reason != "" {
+		return 0, false
+	}
+	text, err := s.rdb.Info(ctx, "cpu").Result()
+	if ctx.Err() != nil {
+		return 0, false
+	}
+	if err == nil {
+		used, err = parseCPU(text)
+	}
+	switch {
+	case err == nil:
+		return used, true
+	case strings.HasPrefix(err.Error(), "NOPERM"):
+		s.reason = "this user may not send INFO"
+	default:
+		s.reason = fmt.Sprintf("INFO: %.120s", err)
+	}
+	return 0, false
+}
+
+// parseCPU adds up what INFO cpu has of the process itself.
+func parseCPU(text string) (used time.Duration, err error) {
+	found := 0
+	for line := range strings.SplitSeq(text, "\n") {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
+		if name != "used_cpu_sys" && name != "used_cpu_user" {
+			continue
+		}
+		seconds, err := strconv.ParseFloat(value, 64)
+		if err != nil {
+			return 0, fmt.Errorf("%s has the value %q", name, value)
+		}
+		found++
+		used += time.Duration(seconds * float64(time.Second))
+	}
+	if found != 2 {
+		return 0, fmt.Errorf("the server does not tell used_cpu_sys and used_cpu_user")
+	}
+	return used, nil
+}
+
+// meter measures processor time: of the server, and of this process.
+type meter struct {
+	server, client     time.Duration
+	serverOK, clientOK bool
+}
+
+func (b *bench) meter(ctx context.Context) (m meter) {
+	m.server, m.serverOK = b.cpu.read(ctx)
+	m.client, m.clientOK = clientCPU()
+	return m
+}
+
+// since returns what was used since before, in µs.
+func (m meter) since(before meter) (server, client Number) {
+	server, client = unmeasured, unmeasured
+	if m.serverOK && before.serverOK && m.server >= before.server { // else it was restarted
+		server = micros(m.server - before.server)
+	}
+	if m.clientOK && before.clientOK {
+		client = micros(m.client - before.client)
+	}
+	return server, client
+}

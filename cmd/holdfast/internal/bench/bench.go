@@ -119,61 +119,62 @@ func interrupted(ctx context.Context, err error) error {
 
 // open connects, and takes locks in both ways once: a server that does not do shows before
 // anything is measured.
-func open(ctx context.Context, cfg Config) (b *bench, err error) {
-	b = &bench{cfg: cfg, plan: newPlan(cfg), run: runID()}
-	defer func() {
-		if err != nil {
-			b.close(ctx, err)
-		}
-	}()
-	var info holdfast.ServerInfo
+func open(ctx context.Context, cfg Config) (*bench, error) {
+	b := &bench{cfg: cfg, plan: newPlan(cfg), run: runID()}
+	if err := b.connect(ctx); err != nil {
+		b.close(ctx, err)
+		return nil, err
+	}
+	return b, nil
+}
+
+func (b *bench) connect(ctx context.Context) error {
+	prefix := b.cfg.Prefix
+	if prefix == "" {
+		prefix = "holdfast:"
+	}
+	var err error
+	if b.space, err = keys.NewSpace(prefix); err != nil {
+		return fmt.Errorf("%w: %w", holdfast.ErrInvalid, err)
+	}
+	var first holdfast.Driver
 	for len(b.sites) < clients {
-		rdb, err := cfg.Open()
+		rdb, err := b.cfg.Open()
 		if err != nil {
-			return nil, err
+			return err
 		}
 		s := &site{rdb: rdb}
 		b.sites = append(b.sites, s)
-		driver := holdfastgoredis.New(rdb)
-		c := &holdfast.Config{TTL: ttl, Prefix: cfg.Prefix, Logger: cfg.Logger}
-		if len(b.sites) > 1 { // they would say the same
-			c.Logger = slog.New(slog.DiscardHandler)
+		driver, logger := holdfastgoredis.New(rdb), slog.New(slog.DiscardHandler)
+		if first == nil { // the others would say the same
+			first, logger = driver, b.cfg.Logger
 		}
-		if s.locks, err = holdfast.New(driver, c); err != nil {
-			return nil, err
+		if s.locks, err = holdfast.New(driver, &holdfast.Config{TTL: ttl, Prefix: prefix, Logger: logger}); err != nil {
+			return err
 		}
-		if len(b.sites) > 1 {
-			continue
+	}
+	for _, w := range b.ways(b.sites[0]) {
+		if err := cycle(ctx, w.locks(b.name("try"))); err != nil {
+			return b.explained(ctx, err)
 		}
-		prefix := cfg.Prefix
-		if prefix == "" {
-			prefix = "holdfast:"
-		}
-		if b.space, err = keys.NewSpace(prefix); err != nil {
-			return nil, fmt.Errorf("%w: %w", holdfast.ErrInvalid, err)
-		}
-		for _, way := range b.ways(s) {
-			if err := cycle(ctx, way.locks(b.name("try"))); err != nil {
-				return nil, b.explained(ctx, err)
-			}
-		}
-		if info, err = driver.Probe(ctx); err != nil {
-			return nil, err
-		}
+	}
+	info, err := first.Probe(ctx)
+	if err != nil {
+		return b.explained(ctx, err)
 	}
 	b.cpu = newServerCPU(b.sites[0].rdb)
 	b.report = &Report{
-		Server:     cfg.Addr,
+		Server:     b.cfg.Addr,
 		Software:   printable.Line(info.Server+" "+info.Version, 100),
-		Mode:       cfg.Mode,
-		Names:      b.key(b.run),
+		Mode:       b.cfg.Mode,
+		Keys:       b.key(b.run),
 		Started:    time.Now(),
 		TTLMillis:  ttl.Milliseconds(),
 		Processors: runtime.NumCPU(),
 		Go:         runtime.Version(),
 		GoRedis:    redis.Version(),
 	}
-	return b, nil
+	return nil
 }
 
 // runID is what no other run has. A bench's locks have names of their own, not a prefix of
@@ -261,23 +262,31 @@ const tidying = 10 * time.Second
 func (b *bench) close(ctx context.Context, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tidying)
 	defer cancel()
+	unreachable := errors.Is(err, holdfast.ErrUnavailable)
+	patience := tidying / 3
+	if unreachable {
+		patience = tidying / 10
+	}
 	var closing sync.WaitGroup
 	for _, s := range b.sites {
 		if s.locks != nil {
 			closing.Go(func() {
-				ctx, cancel := context.WithTimeout(ctx, tidying/3)
+				ctx, cancel := context.WithTimeout(ctx, patience)
 				defer cancel()
 				_ = s.locks.Close(ctx) // what it could not release by then ends with its TTL
 			})
 		}
 	}
 	closing.Wait()
-	if !errors.Is(err, holdfast.ErrUnavailable) && len(b.sites) > 0 {
-		err = b.deleteKeys(ctx, b.sites[0].rdb)
+	why := "the server cannot be reached"
+	if !unreachable {
+		if err = b.deleteKeys(ctx); err != nil {
+			why = fmt.Sprintf("%.120s", err)
+		}
 	}
-	if err != nil && b.report != nil {
-		b.report.LeftOut = append(b.report.LeftOut, fmt.Sprintf("deleting the keys that begin with %s (%.120s): those of locks and queues "+
-			"expire within a minute, fence counters in a Cluster within a day", b.report.Names, err))
+	if (err != nil || unreachable) && b.report != nil {
+		b.report.LeftOut = append(b.report.LeftOut, fmt.Sprintf("deleting keys: %s; locks and queues that begin with %s... "+
+			"expire within a minute, fence counters in a Cluster within a day", why, b.report.Keys))
 	}
 	for _, s := range b.sites {
 		_ = s.rdb.Close()
@@ -286,11 +295,11 @@ func (b *bench) close(ctx context.Context, err error) {
 
 // deleteKeys deletes what docs/PROTOCOL.md says there may be of each name: all of one lies in
 // one slot.
-func (b *bench) deleteKeys(ctx context.Context, rdb redis.UniversalClient) error {
+func (b *bench) deleteKeys(ctx context.Context) error {
 	const atOnce = 500
 	for len(b.names) > 0 {
 		n := min(atOnce, len(b.names))
-		pipeline := rdb.Pipeline()
+		pipeline := b.sites[0].rdb.Pipeline()
 		for _, name := range b.names[:n] {
 			set, err := b.space.Name(name)
 			if err != nil {

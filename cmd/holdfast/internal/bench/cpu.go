@@ -2,12 +2,15 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/holdfast-go/holdfast/internal/printable"
 )
 
 // serverCPU asks a server how much processor time it has used. What it cannot tell, it is
@@ -31,21 +34,22 @@ func (s *serverCPU) read(ctx context.Context) (used time.Duration, ok bool) {
 		return 0, false
 	}
 	text, err := s.rdb.Info(ctx, "cpu").Result()
-	if ctx.Err() != nil {
+	var refused redis.Error
+	switch {
+	case errors.As(err, &refused) && strings.HasPrefix(refused.Error(), "NOPERM"):
+		s.reason = "this user may not send INFO"
+		return 0, false
+	case errors.As(err, &refused):
+		s.reason = fmt.Sprintf("INFO: %s", printable.Line(refused.Error(), 120))
+		return 0, false
+	case err != nil: // of the way to the server
 		return 0, false
 	}
-	if err == nil {
-		used, err = parseCPU(text)
+	if used, err = parseCPU(text); err != nil {
+		s.reason = printable.Line(err.Error(), 120)
+		return 0, false
 	}
-	switch {
-	case err == nil:
-		return used, true
-	case strings.HasPrefix(err.Error(), "NOPERM"):
-		s.reason = "this user may not send INFO"
-	default:
-		s.reason = fmt.Sprintf("INFO: %.120s", err)
-	}
-	return 0, false
+	return used, true
 }
 
 // parseCPU adds up what INFO cpu has of the process itself.
@@ -58,13 +62,13 @@ func parseCPU(text string) (used time.Duration, err error) {
 		}
 		seconds, err := strconv.ParseFloat(value, 64)
 		if err != nil {
-			return 0, fmt.Errorf("%s has the value %q", name, value)
+			return 0, fmt.Errorf("in INFO, %s is %q", name, value)
 		}
 		found++
 		used += time.Duration(seconds * float64(time.Second))
 	}
 	if found != 2 {
-		return 0, fmt.Errorf("the server does not tell used_cpu_sys and used_cpu_user")
+		return 0, errors.New("the server's INFO does not tell")
 	}
 	return used, nil
 }

@@ -55,7 +55,7 @@ func (b *bench) free(ctx context.Context) error {
 	defer func() { b.report.Free = b.sumFree(rounds) }()
 	for round := range b.plan.freeRounds {
 		for level, n := range b.cfg.Levels {
-			b.progress("free, %d goroutines: round %d of %d", n, round+1, b.plan.freeRounds)
+			b.progress("free, %s: round %d of %d", plural(n, "goroutine"), round+1, b.plan.freeRounds)
 			pair := map[string]Cycle{}
 			for _, w := range rotated(ways, round) {
 				c, err := b.spinning(ctx, locks[w.name][:n])

@@ -10,7 +10,7 @@ type Report struct {
 	Server     string     `json:"server"`   // its address, without credentials
 	Software   string     `json:"software"` // the server's, by its own word
 	Mode       string     `json:"mode"`     // server, sentinel or cluster
-	Names      string     `json:"keys"`     // how the keys began
+	Keys       string     `json:"keys"`     // how they all began
 	Started    time.Time  `json:"started"`
 	TookMillis int64      `json:"took_ms"`
 	TTLMillis  int64      `json:"ttl_ms"`
@@ -54,8 +54,8 @@ func (r *Report) judge() error {
 		}
 	}
 	for _, f := range r.Free {
-		count(f.Holdfast.Lost, "leases lost, free, %d goroutines", f.Goroutines)
-		count(f.Bare.Lost, "bare locks gone before they were released, free, %d goroutines", f.Goroutines)
+		count(f.Holdfast.Lost, "leases lost, free, %s", plural(f.Goroutines, "goroutine"))
+		count(f.Bare.Lost, "bare locks gone before they were released, free, %s", plural(f.Goroutines, "goroutine"))
 	}
 	if c := r.Contended; c != nil {
 		e.Overlaps = c.Holdfast.Overlaps+c.Bare.Overlaps > 0

@@ -28,8 +28,13 @@ func (r *Report) Write(w io.Writer) error {
 	for _, what := range r.Faults {
 		fmt.Fprintf(&b, "FAULT: %s\n", what)
 	}
-	if len(r.Faults) == 0 && (r.Contended != nil || r.Held != nil) {
+	if len(r.Faults) == 0 && r.Error == "" {
 		b.WriteString("No two held at once, and no lease was lost.\n")
+	}
+	if len(r.Free) == 0 && r.Contended == nil && r.Held == nil {
+		b.WriteString("Nothing was measured.\n")
+		_, err := io.WriteString(w, b.String())
+		return err
 	}
 	b.WriteString(`Turns of both ways followed each other, so that what the server and the machine do
 besides falls on both: go by the ratios, which are medians of the rounds, and expect

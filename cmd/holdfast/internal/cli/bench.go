@@ -8,6 +8,9 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strconv"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -23,19 +26,19 @@ type benchOptions struct {
 	redis   []string
 	prefix  string
 	runtime time.Duration
-	levels  []int
+	levels  numbers
 	leases  int
 	json    bool
 	flags   *pflag.FlagSet
 }
 
 func newBenchOptions() *benchOptions {
-	o := &benchOptions{runtime: time.Minute}
+	o := &benchOptions{runtime: time.Minute, levels: numbers{1, 8, 64, 512}}
 	o.flags = newFlags("bench")
 	o.flags.StringArrayVar(&o.redis, "redis", nil, "`URL` of the server, as for holdfast run; one only")
 	o.flags.StringVar(&o.prefix, "prefix", "", "`TEXT` that keys begin with (default holdfast:)")
 	o.flags.Var((*span)(&o.runtime), "for", "take about `DUR` in all")
-	o.flags.IntSliceVar(&o.levels, "goroutines", []int{1, 8, 64, 512}, "`LIST` of how many goroutines lock and unlock names of their own")
+	o.flags.Var(&o.levels, "goroutines", "of free: `LIST` of numbers")
 	o.flags.IntVar(&o.leases, "leases", 5000, "hold `N` leases; 0 leaves that out")
 	o.flags.BoolVar(&o.json, "json", false, "print nothing but the report, as one JSON object")
 	return o
@@ -52,22 +55,24 @@ lock (SET NX PX, and a script that compares and deletes) through the same client
              the next holder's running, longest wait, fairness, overlaps
   held       thousands of leases, renewed: lost ones, CPU, heap
 
-Both ways take turns in rounds. What is given are medians, and ratios of one way to
-the other in the same round; the machine and the server do other things besides, so
-only the ratios are worth comparing. The bare commands have no fence, no renewal and
-no queue, and do not notice a loss: they are the floor, not an equal.
+In the first two, both ways take turns, round by round. What is given are medians, and
+ratios of one way to the other in the same round; the machine and the server do other
+things besides, so go by the ratios. The bare commands have no fence, no renewal and no
+queue, and do not notice a loss: they are the floor, not an equal.
 
 It loads the server as much as it can for that time, so that others wait: do not run
 it where that matters. It writes nothing but locks of 10 s whose names begin with
-bench: and a random part, and deletes their keys, also after ^C; a run that is killed
-leaves some for a minute, and in a Cluster fence counters for a day. Outside a Cluster
-the fence counter of the prefix is used, and left, as by any lock.
+bench: and a random part, and deletes their keys, also after ^C (a second ^C ends it
+at once). A run that is killed leaves some for a minute, in a Cluster fence counters
+for a day. Outside a Cluster the fence counter of the prefix is used, and left, as by
+any lock.
 
 Flags:
 %s
-The server is the first of --redis, HOLDFAST_REDIS, REDIS_URL, %s. More
-connections: ?pool_size=N in its URL. The user needs what docs/SECURITY.md lists
-for a locker; INFO besides, or the server's CPU is left out, as it is in a Cluster.
+The server is the first of --redis, HOLDFAST_REDIS, REDIS_URL, %s.
+?pool_size=N in its URL has go-redis use more connections than 10 for a processor.
+The user needs what docs/SECURITY.md lists for a locker; INFO besides, or the
+server's CPU is left out, as it is in a Cluster.
 
 Report (--json): server, software, mode, keys, started, took_ms, ttl_ms, processors,
   go, go_redis, free (a list), contended, held, left_out, faults, error, exit_code;
@@ -77,7 +82,7 @@ Exit codes:
     0  measured                        %3d  server unreachable
     1  two held at once, or leases     %3d  credentials or a command refused
        were lost                       %3d  wrong configuration
-   %2d  wrong usage                    %3d  interrupted (INT; also 129, 131, 143)
+  %3d  wrong usage                    %3d  interrupted (INT; also 129, 131, 143)
 `, newBenchOptions().flags.FlagUsages(), defaultRedis, exitUnavailable, exitRefused, exitConfig, exitUsage, exitSignal+2)
 }
 
@@ -88,15 +93,11 @@ func (o *benchOptions) parse(args []string) error {
 	if o.flags.NArg() > 0 {
 		return usageError("holdfast bench takes no arguments; see holdfast help bench")
 	}
-	slices.Sort(o.levels)
-	o.levels = slices.Compact(o.levels)
 	switch {
 	case o.runtime < bench.MinFor || o.runtime > bench.MaxFor:
 		return configError("--for %s: want %s to %s", o.runtime, bench.MinFor, bench.MaxFor)
-	case len(o.levels) == 0 || len(o.levels) > bench.MaxLevels || o.levels[0] < 1 || o.levels[len(o.levels)-1] > bench.MaxLevel:
-		return configError("--goroutines: want up to %d numbers from 1 to %d, with commas between them", bench.MaxLevels, bench.MaxLevel)
 	case o.leases < 0 || o.leases > bench.MaxLeases:
-		return configError("--leases %d: want at most %d", o.leases, bench.MaxLeases)
+		return configError("--leases %d: want 0 to %d", o.leases, bench.MaxLeases)
 	}
 	return nil
 }
@@ -119,12 +120,12 @@ func runBench(ctx context.Context, args []string, _ io.Reader, stdout, stderr io
 		return err
 	}
 	_ = e.client.Close() // it was not used
-	v := &voice{w: stderr, secrets: e.secrets}
+	line := newProgress(stderr)
+	v := &voice{w: line, secrets: e.secrets}
 	warnOf(v, "instead", e)
 	v.note("putting load on %s for about %s: its other users will have to wait; ^C ends it", e.addr, o.runtime)
 	ctx, stop := interruptible(ctx)
 	defer stop()
-	show, done := progressOn(stderr)
 	report, err := bench.Run(ctx, bench.Config{
 		Open: func() (redis.UniversalClient, error) {
 			e, err := openURL(source, urls[0])
@@ -140,9 +141,9 @@ func runBench(ctx context.Context, args []string, _ io.Reader, stdout, stderr io
 		For:      o.runtime,
 		Levels:   o.levels,
 		Leases:   o.leases,
-		Progress: show,
+		Progress: line.show,
 	})
-	done()
+	line.show("")
 	code := benchCode(err)
 	if report != nil {
 		if err := o.write(report, err, code, stdout, v); err != nil {
@@ -200,13 +201,72 @@ func (e *endpoint) mode() string {
 	return "cluster"
 }
 
-// progressOn returns a function that shows on a terminal what is being done, in one line that
-// done takes away; elsewhere both do nothing.
-func progressOn(stderr io.Writer) (show func(string), done func()) {
-	if !isTerminal(stderr) || os.Getenv("TERM") == "dumb" {
-		return nil, func() {}
+// numbers are those of goroutines: in order, each once.
+type numbers []int
+
+func (n *numbers) Type() string { return "list" }
+
+func (n *numbers) String() string {
+	var all []string
+	for _, v := range *n {
+		all = append(all, strconv.Itoa(v))
 	}
-	const clear = "\r\x1b[K"
-	// There is no other place to complain that stderr does not work.
-	return func(doing string) { _, _ = fmt.Fprint(stderr, clear, doing, " ...") }, func() { _, _ = fmt.Fprint(stderr, clear) }
+	return strings.Join(all, ",")
+}
+
+func (n *numbers) Set(text string) error {
+	var all numbers
+	for word := range strings.SplitSeq(text, ",") {
+		v, err := strconv.Atoi(strings.TrimSpace(word))
+		if err != nil || v < 1 || v > bench.MaxLevel || len(all) == bench.MaxLevels {
+			return fmt.Errorf("want up to %d numbers from 1 to %d, with commas between them", bench.MaxLevels, bench.MaxLevel)
+		}
+		all = append(all, v)
+	}
+	slices.Sort(all)
+	*n = slices.Compact(all)
+	return nil
+}
+
+// progress is a line at the end of stderr that says what is being done, where that is a
+// terminal. What is written meanwhile takes its place.
+type progress struct {
+	w  io.Writer
+	on bool
+
+	mu    sync.Mutex
+	shown bool
+}
+
+func newProgress(stderr io.Writer) *progress {
+	return &progress{w: stderr, on: isTerminal(stderr) && os.Getenv("TERM") != "dumb"}
+}
+
+// show replaces the line; by none if there is no text.
+func (p *progress) show(text string) {
+	if !p.on {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.clear()
+	if text != "" {
+		p.shown = true
+		_, _ = io.WriteString(p.w, text+" ...") // there is no other place to complain
+	}
+}
+
+func (p *progress) clear() {
+	if p.shown {
+		p.shown = false
+		_, _ = io.WriteString(p.w, "\r\x1b[K")
+	}
+}
+
+// Write writes in the place of the line.
+func (p *progress) Write(text []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.clear()
+	return p.w.Write(text)
 }

@@ -124,7 +124,9 @@ func runBench(ctx context.Context, args []string, _ io.Reader, stdout, stderr io
 	v := &voice{w: line, secrets: e.secrets}
 	warnOf(v, "instead", e)
 	v.note("putting load on %s for about %s: its other users will have to wait; ^C ends it", e.addr, o.runtime)
-	ctx, stop := interruptible(ctx)
+	// Not by a broken pipe: to a program that hears of those, a connection to a server that
+	// has died is one, too.
+	ctx, stop := endedBy(ctx, interrupts)
 	defer stop()
 	report, err := bench.Run(ctx, bench.Config{
 		Open: func() (redis.UniversalClient, error) {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -198,17 +199,18 @@ func TestBenchFindsOverlaps(t *testing.T) {
 	}
 }
 
-// Leases that the server has forgotten are counted, and told.
+// Leases that somebody has deleted are counted, and told. (Had the server lost all its data,
+// their holders would take them again.)
 func TestBenchFindsLostLeases(t *testing.T) {
 	t.Parallel()
 	s := server.Start(t, server.One(t))
 	b := bench(t, "redis://"+s.Addr(), "--for", "20s", "--leases", "100", "--goroutines", "4")
-	b.reaches(s, "held-50")
-	if _, err := s.Do("FLUSHALL"); err != nil {
+	b.reaches(s, "held-50}")
+	if _, err := s.Do("DEL", benchKeys(t, "held-50}", s)[0]); err != nil {
 		t.Fatal(err)
 	}
 	r := b.ends(1)
-	if r.Held == nil || r.Held.Lost == 0 || r.Held.Lost > r.Held.Leases || !strings.Contains(r.Error, "leases lost, held") {
+	if r.Held == nil || r.Held.Lost != 1 || r.Held.Leases != 100 || !strings.Contains(r.Error, "1 of 100 leases lost, held") {
 		t.Errorf("the report: %s", &b.stdout)
 	}
 }
@@ -239,6 +241,65 @@ func TestBenchInACluster(t *testing.T) {
 	}
 	if keys := benchKeys(t, "", nodes...); len(keys) > 0 {
 		t.Errorf("left behind: %v", keys)
+	}
+}
+
+// All that a locker lacks is the server's CPU: no other command of a bench is refused.
+func TestBenchAsALocker(t *testing.T) {
+	t.Parallel()
+	for role, start := range map[string]func(t *testing.T) (url string, servers []*server.Server){
+		"locker": func(t *testing.T) (string, []*server.Server) {
+			s := server.Start(t, server.One(t))
+			return "redis://locker:pw@" + s.Addr(), []*server.Server{s}
+		},
+		"locker-cluster": func(t *testing.T) (string, []*server.Server) {
+			nodes := server.StartCluster(t, server.One(t), 3)
+			return "redis+cluster://locker:pw@" + nodes[0].Addr(), nodes
+		},
+	} {
+		t.Run(role, func(t *testing.T) {
+			t.Parallel()
+			text, err := os.ReadFile(filepath.Join("..", "..", "docs", "acl", role+".acl"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			rules := []any{"ACL", "SETUSER", "locker", "on", ">pw"}
+			for line := range strings.Lines(string(text)) {
+				rule, _, _ := strings.Cut(line, "#")
+				if rule = strings.TrimSpace(rule); rule != "" {
+					rules = append(rules, rule)
+				}
+			}
+			url, servers := start(t)
+			for _, s := range servers {
+				if _, err := s.Do(rules...); err != nil {
+					t.Fatal(err)
+				}
+			}
+			b := bench(t, url, "--for", "3s", "--leases", "50", "--goroutines", "4")
+			r := b.ends(0)
+			if len(r.Free) != 1 || r.Contended == nil || r.Held == nil || r.Held.Leases != 50 {
+				t.Errorf("the report: %s", &b.stdout)
+			}
+			want := "server CPU: this user may not send INFO"
+			if len(servers) > 1 {
+				want = "server CPU: it is a Cluster, of several servers"
+			}
+			if !slices.Contains(r.LeftOut, want) {
+				t.Errorf("left out: %q", r.LeftOut)
+			}
+			for _, s := range servers {
+				// The library asks for INFO and CONFIG when it looks for unsafe settings, as for every locker.
+				for command, n := range s.Rejections() {
+					if n > 0 && !strings.HasPrefix(command, "info") && !strings.HasPrefix(command, "config") {
+						t.Errorf("%d of %s were refused", n, command)
+					}
+				}
+			}
+			if keys := benchKeys(t, "", servers...); len(keys) > 0 {
+				t.Errorf("left behind: %v", keys)
+			}
+		})
 	}
 }
 

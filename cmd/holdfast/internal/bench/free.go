@@ -96,8 +96,8 @@ type spun struct {
 	lost      int
 }
 
-// spin has a goroutine for each lock take and release it for the time d, or until ctx or one
-// of them ends with an error.
+// spin has a goroutine for each lock take and release it for the time d, once at least, or
+// until ctx or one of them ends with an error.
 func spin(ctx context.Context, locks []acquire, d time.Duration) (spun, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -111,7 +111,7 @@ func spin(ctx context.Context, locks []acquire, d time.Duration) (spun, error) {
 		all.Go(func() {
 			var latencies []time.Duration
 			gone := 0
-			for !stop.Load() && ctx.Err() == nil {
+			for first := true; (first || !stop.Load()) && ctx.Err() == nil; first = false {
 				asked := time.Now()
 				err := cycle(ctx, take)
 				if lost(err) {

@@ -22,6 +22,9 @@ type Held struct {
 	Heap   Number `json:"heap_bytes_per_lease"`
 }
 
+// leastTaking is how long the taking of the leases of held may last, in short runs, too.
+const leastTaking = 5 * time.Second
+
 // takers is how many goroutines take and release the leases of held.
 const takers = 64
 
@@ -37,16 +40,16 @@ func (b *bench) held(ctx context.Context) error {
 		// The handles are no part of the leases, and live for as long as these.
 		takes[i] = locks(b.name(fmt.Sprint("held-", i)))
 	}
-	began := time.Now()
 	g := &granted{leases: make([]lease, len(takes)), deadlines: make([]time.Time, len(takes))}
 	empty := heap()
-	err := g.take(ctx, takes, began.Add(b.plan.held/3))
+	began := time.Now()
+	err := g.take(ctx, takes, began.Add(max(b.plan.held/3, leastTaking)))
 	h := &Held{Leases: int(g.n.Load()), Wanted: len(takes)}
 	h.Heap = per(Number(heap())-Number(empty), h.Leases)
 	if err == nil && h.Leases > 0 {
 		before := b.meter(ctx)
 		since := time.Now()
-		g.hold(ctx, time.Until(began.Add(b.plan.held)))
+		g.hold(ctx, max(time.Until(began.Add(b.plan.held)), b.plan.held/3))
 		took := time.Since(since)
 		server, client := b.meter(ctx).since(before)
 		h.For = took.Milliseconds()
@@ -71,6 +74,10 @@ func (b *bench) held(ctx context.Context) error {
 
 // tooShort says what a run cannot show that held leases for less than their TTL.
 func (b *bench) tooShort(h *Held) {
+	if h.Leases == 0 {
+		b.report.LeftOut = append(b.report.LeftOut, "held: no lease was granted in time")
+		return
+	}
 	why := ""
 	switch d := time.Duration(h.For) * time.Millisecond; {
 	case d < ttl/3:

@@ -6,7 +6,7 @@ import "time"
 type plan struct {
 	freeRounds, contendedRounds int
 	free, contended             time.Duration // of a turn: one way at one level
-	held                        time.Duration // in all, of which taking the leases may use a third
+	held                        time.Duration // in all, of which taking the leases may use a third, or leastTaking
 }
 
 // shortest is the time under which a turn is not worth having: then there are fewer rounds.

@@ -169,7 +169,7 @@ func TestBenchWhoseServerDies(t *testing.T) {
 func TestBenchFindsOverlaps(t *testing.T) {
 	t.Parallel()
 	s := server.Start(t, server.One(t))
-	b := bench(t, "redis://"+s.Addr(), "--for", "24s", "--leases", "0", "--goroutines", "4")
+	b := bench(t, "redis://"+s.Addr(), "--for", "16s", "--leases", "0", "--goroutines", "4")
 	conn, err := s.Dial()
 	if err != nil {
 		t.Fatal(err)
@@ -178,11 +178,15 @@ func TestBenchFindsOverlaps(t *testing.T) {
 	b.reaches(s, "contended")
 	ctx, cancel := context.WithCancel(t.Context())
 	var forgetting sync.WaitGroup
+	subscribed := 0 // clients at once
 	forgetting.Go(func() {
 		for ; ctx.Err() == nil; time.Sleep(200 * time.Microsecond) {
 			if _, err := conn.Do("EVAL", `for _, key in ipairs(redis.call("KEYS", "holdfast:{bench:*:contended*}")) do redis.call("DEL", key) end`, "0"); err != nil {
 				t.Error(err)
 				return
+			}
+			if channels, err := conn.Do("PUBSUB", "CHANNELS", "holdfast:c:*"); err == nil {
+				subscribed = max(subscribed, len(channels.([]any)))
 			}
 		}
 	})
@@ -191,6 +195,9 @@ func TestBenchFindsOverlaps(t *testing.T) {
 	forgetting.Wait()
 	if r.Contended == nil || r.Contended.Holdfast.Overlaps == 0 || r.Contended.Bare.Overlaps == 0 || len(r.Faults) < 2 {
 		t.Fatalf("the report: %s", &b.stdout)
+	}
+	if subscribed != 4 {
+		t.Errorf("%d clients have waited, want 4", subscribed)
 	}
 	for _, want := range []string{"times two leases at once, contended", "times two holders of the bare lock at once"} {
 		if !strings.Contains(r.Error, want) || !strings.Contains(b.stderr.String(), want) {

@@ -100,10 +100,8 @@ func Run(ctx context.Context, cfg Config) (*Report, error) {
 
 // verdict is what a run comes to that ended with err.
 func verdict(r *Report, err error) error {
-	found := r.judge()
-	var fault *FaultError
-	if errors.As(found, &fault) && (err == nil || fault.Overlaps) {
-		return found
+	if fault := r.judge(); fault != nil && (err == nil || fault.Overlaps) {
+		return fault
 	}
 	return err
 }

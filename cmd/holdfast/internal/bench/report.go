@@ -45,8 +45,8 @@ func (e *FaultError) Error() string {
 	return text
 }
 
-// judge fills in the faults, and returns a *FaultError if there is one.
-func (r *Report) judge() error {
+// judge fills in the faults, and returns them; nil if there is none.
+func (r *Report) judge() *FaultError {
 	e := &FaultError{}
 	count := func(n int, format string, args ...any) {
 		if n > 0 {

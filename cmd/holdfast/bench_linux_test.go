@@ -50,7 +50,7 @@ func bench(t *testing.T, url string, args ...string) *benching {
 type benchReport struct {
 	Mode, Keys string
 	Free       []struct{ Goroutines int }
-	Contended  *struct{ Holdfast, Bare struct{ Overlaps int } }
+	Contended  *struct{ Holdfast, Bare struct{ Overlaps, Lost int } }
 	Held       *struct{ Leases, Lost int }
 	LeftOut    []string `json:"left_out"`
 	Faults     []string
@@ -165,11 +165,12 @@ func TestBenchWhoseServerDies(t *testing.T) {
 	}
 }
 
-// Where the server forgets locks, two hold at once, in both ways, and it is told.
+// Where the server forgets locks, two hold at once, and it is told. (With Holdfast it takes
+// luck: the holder's own goroutines come next, and are told of the loss.)
 func TestBenchFindsOverlaps(t *testing.T) {
 	t.Parallel()
 	s := server.Start(t, server.One(t))
-	b := bench(t, "redis://"+s.Addr(), "--for", "16s", "--leases", "0", "--goroutines", "4")
+	b := bench(t, "redis://"+s.Addr(), "--for", "24s", "--leases", "0", "--goroutines", "4")
 	conn, err := s.Dial()
 	if err != nil {
 		t.Fatal(err)
@@ -180,7 +181,7 @@ func TestBenchFindsOverlaps(t *testing.T) {
 	var forgetting sync.WaitGroup
 	subscribed := 0 // clients at once
 	forgetting.Go(func() {
-		for ; ctx.Err() == nil; time.Sleep(200 * time.Microsecond) {
+		for ; ctx.Err() == nil; time.Sleep(time.Millisecond) {
 			if _, err := conn.Do("EVAL", `for _, key in ipairs(redis.call("KEYS", "holdfast:{bench:*:contended*}")) do redis.call("DEL", key) end`, "0"); err != nil {
 				t.Error(err)
 				return
@@ -193,16 +194,15 @@ func TestBenchFindsOverlaps(t *testing.T) {
 	r := b.ends(1)
 	cancel()
 	forgetting.Wait()
-	if r.Contended == nil || r.Contended.Holdfast.Overlaps == 0 || r.Contended.Bare.Overlaps == 0 || len(r.Faults) < 2 {
+	if r.Contended == nil || r.Contended.Holdfast.Overlaps+r.Contended.Holdfast.Lost == 0 || r.Contended.Bare.Overlaps == 0 || len(r.Faults) < 2 {
 		t.Fatalf("the report: %s", &b.stdout)
 	}
 	if subscribed != 4 {
 		t.Errorf("%d clients have waited, want 4", subscribed)
 	}
-	for _, want := range []string{"times two leases at once, contended", "times two holders of the bare lock at once"} {
-		if !strings.Contains(r.Error, want) || !strings.Contains(b.stderr.String(), want) {
-			t.Errorf("not told: %s: %q, %s", want, r.Error, &b.stderr)
-		}
+	const want = "times two holders of the bare lock at once"
+	if !strings.Contains(r.Error, want) || !strings.Contains(b.stderr.String(), want) {
+		t.Errorf("not told: %q, %s", r.Error, &b.stderr)
 	}
 }
 

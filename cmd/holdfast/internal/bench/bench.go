@@ -239,7 +239,7 @@ func (b *bench) explained(ctx context.Context, err error) error {
 	if why := b.ask(ctx); why != nil {
 		return why
 	}
-	return err
+	return errors.New("the bare commands: " + printable.Line(err.Error(), 300))
 }
 
 // ask returns what is wrong with the server, or nil.

@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/printable"
 
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/bench"
 )
@@ -164,15 +165,20 @@ func (o *benchOptions) write(report *bench.Report, err error, code int, stdout i
 	if report.ExitCode = code; err != nil {
 		report.Error = err.Error()
 	}
-	var text bytes.Buffer
+	var buf bytes.Buffer
 	if o.json {
-		err = writeJSON(&text, report)
+		err = writeJSON(&buf, report)
 	} else {
-		err = report.Write(&text)
+		err = report.Write(&buf)
 	}
-	if err == nil {
-		_, err = io.WriteString(stdout, v.redact(text.String()))
+	if err != nil {
+		return err
 	}
+	text := []byte(v.redact(buf.String()))
+	if o.json {
+		text = printable.JSON(text)
+	}
+	_, err = stdout.Write(text)
 	return err
 }
 

@@ -40,8 +40,12 @@ func (r *Report) Write(w io.Writer) error {
 besides falls on both: go by the ratios, which are medians of the rounds, and expect
 other figures on another day. CPU of the server is that of all its users.
 `)
-	_, err := io.WriteString(w, b.String())
-	return err
+	for line := range strings.Lines(b.String()) { // empty cells end in spaces
+		if _, err := io.WriteString(w, strings.TrimRight(line, " \n")+"\n"); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (r *Report) writeFree(b *strings.Builder) {

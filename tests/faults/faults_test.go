@@ -77,8 +77,14 @@ func eachWay(t *testing.T, p *proxy.Proxy, cfg holdfast.Config, f func(t *testin
 type form struct {
 	way
 	enqueue     script.Script
+	key         string // the lock's
 	lock, rival lockOf // who has the rival's keeps out who wants the lock
 }
+
+// namedKey is the key of the lock "a", of whatever kind.
+const namedKey = "holdfast:{a}"
+
+func (w form) isMutex() bool { return w.enqueue == script.Acquire && w.key == namedKey }
 
 type lockOf func(c *holdfast.Client, opts ...holdfast.Option) *holdfast.Lock
 
@@ -101,13 +107,13 @@ func forms() []form {
 		return c.Semaphore("a", 1, opts...).Lock
 	}
 	all := []form{
-		{batched, script.Acquire, mutex(), mutex(holdfast.Owner("rival"))},
-		{single, script.Acquire, mutex(), mutex(holdfast.Owner("rival"))},
-		{single, script.Acquire, mutex(holdfast.Redisson("{a}")), mutex(holdfast.Redisson("{a}"), holdfast.Owner("rival"))},
-		{shared, script.ShareAcquire, reader, writer},
-		{shared, script.ShareAcquire, writer, reader},
-		{shared, script.ShareAcquire, permit, permit},
-		{shared, script.ShareAcquire, owner("me"), owner("you")},
+		{batched, script.Acquire, namedKey, mutex(), mutex(holdfast.Owner("rival"))},
+		{single, script.Acquire, namedKey, mutex(), mutex(holdfast.Owner("rival"))},
+		{single, script.Acquire, "{a}", mutex(holdfast.Redisson("{a}")), mutex(holdfast.Redisson("{a}"), holdfast.Owner("rival"))},
+		{shared, script.ShareAcquire, namedKey, reader, writer},
+		{shared, script.ShareAcquire, namedKey, writer, reader},
+		{shared, script.ShareAcquire, namedKey, permit, permit},
+		{shared, script.ShareAcquire, namedKey, owner("me"), owner("you")},
 	}
 	for i, name := range []string{"of Redisson's", "a reader's", "a writer's", "a permit", "an owner's"} {
 		all[i+2].name = name
@@ -116,22 +122,38 @@ func forms() []form {
 }
 
 // eachForm runs f for each kind of lock, on a server of its own, with a client whose connections
-// lead through p. On every real server in a soak; else the mutex, and all others on one.
+// lead through p.
 func eachForm(t *testing.T, cfg holdfast.Config, f func(t *testing.T, b *backend.Backend, p *proxy.Proxy, c *holdfast.Client, w form)) {
 	t.Helper()
-	for i, w := range forms() {
+	eachServer(t, forms(), func(t *testing.T, b *backend.Backend, w form) {
+		p := proxy.New(t, b.Server.Addr())
+		cfg := cfg
+		cfg.Batch = w.batch
+		f(t, b, p, through(t, p, cfg), w)
+	})
+}
+
+// eachKind is eachForm without the proxy, and with the mutex once.
+func eachKind(t *testing.T, f func(t *testing.T, b *backend.Backend, w form), opts ...server.Option) {
+	t.Helper()
+	all := forms()
+	all[0].name = "mutex"
+	eachServer(t, slices.Delete(all, 1, 2), f, opts...)
+}
+
+// eachServer runs f with a server for each of these: on every real one in a soak; else the first of
+// them, which is the mutex, and the others on one.
+func eachServer(t *testing.T, forms []form, f func(t *testing.T, b *backend.Backend, w form), opts ...server.Option) {
+	t.Helper()
+	for _, w := range forms {
 		servers := server.Binaries(t)
-		if i > 1 && !soak.Long() {
+		if !w.isMutex() && !soak.Long() {
 			servers = []server.Binary{server.One(t)}
 		}
 		for _, bin := range servers {
 			t.Run(w.name+"/"+bin.Name, func(t *testing.T) {
 				t.Parallel()
-				b := backend.Real(t, bin)
-				p := proxy.New(t, b.Server.Addr())
-				cfg := cfg
-				cfg.Batch = w.batch
-				f(t, b, p, through(t, p, cfg), w)
+				f(t, backend.Real(t, bin, opts...), w)
 			})
 		}
 	}

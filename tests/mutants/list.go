@@ -340,6 +340,12 @@ var All = []Mutant{
 		Kinds:   []string{"server-pause-long", "refused-connections", "lost-reply"}, Rules: []campaign.Rule{campaign.Fences},
 	},
 	{
+		// Who comes so late is past its own deadline, in any history: tests ask the node itself.
+		Name: "second-phase-unowned", About: "a node is told of a fence without asking whose the lock is by then",
+		Edits: []overlay.Edit{script("node_fence", "if not value or string.sub(value, 1, #mine) ~= mine then", "if false then")},
+		Tests: []Test{{"scripts", "TestNodes"}, {"quorum", "TestNodeLosesTheLockBeforeItIsToldAFence"}},
+	},
+	{
 		Name: "counter-forgotten", About: "a node that lost its fence counter is not told of those of the others",
 		Subject: campaign.Quorum{},
 		Edits:   []overlay.Edit{script("node_raise", "known > 0 and raise_counter(known) or read_counter() or 0", "read_counter() or 0")},

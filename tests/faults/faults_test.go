@@ -26,6 +26,9 @@ import (
 // out later than the sum of its timeouts and a second.
 var impatient = holdfast.Config{CommandTimeout: 600 * time.Millisecond, RetryTimeout: 1800 * time.Millisecond}
 
+// steady is for many tests at once: a machine that is busy with them makes no faults of its own.
+var steady = holdfast.Config{CommandTimeout: time.Second, RetryTimeout: 3 * time.Second}
+
 // through returns a client whose connections lead through p, with its scripts loaded: also those that
 // it has no need of yet.
 func through(t *testing.T, p *proxy.Proxy, cfg holdfast.Config) *holdfast.Client {
@@ -229,7 +232,7 @@ func (w form) within(t *testing.T, b *backend.Backend, lease *holdfast.Lease) {
 // Row 3, and what a retry meets: the server has done it, and the reply is lost.
 func TestLostReplies(t *testing.T) {
 	t.Parallel()
-	eachForm(t, impatient, lostReplies)
+	eachForm(t, steady, lostReplies)
 }
 
 func lostReplies(t *testing.T, b *backend.Backend, p *proxy.Proxy, c *holdfast.Client, w form) {
@@ -316,7 +319,7 @@ func waiterServed(t *testing.T, b *backend.Backend, w form) func() {
 // the first one arrives.
 func TestLateCopies(t *testing.T) {
 	t.Parallel()
-	eachForm(t, impatient, lateCopies)
+	eachForm(t, steady, lateCopies)
 }
 
 func lateCopies(t *testing.T, b *backend.Backend, p *proxy.Proxy, c *holdfast.Client, w form) {
@@ -480,7 +483,7 @@ func TestReplyPastTheDeadline(t *testing.T) {
 // Row 5: the context ends in the middle of an acquire.
 func TestCancelledInTheMiddle(t *testing.T) {
 	t.Parallel()
-	eachForm(t, holdfast.Config{CommandTimeout: 2 * time.Second, RetryTimeout: 300 * time.Millisecond}, func(t *testing.T, b *backend.Backend, p *proxy.Proxy, c *holdfast.Client, w form) {
+	eachForm(t, holdfast.Config{CommandTimeout: 3 * time.Second, RetryTimeout: time.Second}, func(t *testing.T, b *backend.Backend, p *proxy.Proxy, c *holdfast.Client, w form) {
 		p.DelayReplies(30 * time.Millisecond)
 		for i := range 30 {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i*3)*time.Millisecond)

@@ -44,6 +44,10 @@ func kinds() []kind {
 	return []kind{
 		{name: "mutex", turns: mutexTurns, judge: exclusive, locks: a},
 		{
+			name: "redisson", turns: redissonTurns, judge: exclusive,
+			locks: func(c *holdfast.Client) []*holdfast.Lock { return []*holdfast.Lock{redissons(c)} },
+		},
+		{
 			name: "rwmutex", turns: rwmutexTurns,
 			judge: func(events []history.Event, _ []completion) []string {
 				// All readers that there can be are fewer than this.

@@ -228,6 +228,18 @@ var All = []Mutant{
 	},
 
 	{
+		Name: "redisson-barging", About: "a newcomer takes a free lock in Redisson's form although others queue for it",
+		Subject: campaign.Redisson{},
+		Edits:   []overlay.Edit{script("acquire", "not look and redis.call('EXISTS', KEYS[2]) == 0 then", "not look then")},
+		Kinds:   []string{"process-pause-long", "process-killed", "server-pause-long"}, Rules: []campaign.Rule{campaign.Order},
+	},
+	{
+		Name: "redisson-for-ever", About: "a lock in Redisson's form has no expiry, and stays when its holder dies",
+		Subject: campaign.Redisson{},
+		Edits:   []overlay.Edit{script("lock", "    redis.call('PEXPIRE', KEYS[1], ttl)\n", "")},
+		Kinds:   []string{"process-killed"}, Rules: []campaign.Rule{campaign.Wakeup, campaign.Leak},
+	},
+	{
 		Name: "one-release-for-all", About: "a reader deletes the holds of the others",
 		Subject: campaign.ReadWrite{},
 		Edits:   []overlay.Edit{script("share_release", "    dismiss(token, hold)", "    redis.call('DEL', KEYS[1])\n    used, next_expiry, common_fence = 0, 9e15, nil")},

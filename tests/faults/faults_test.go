@@ -483,7 +483,7 @@ func TestReplyPastTheDeadline(t *testing.T) {
 // Row 5: the context ends in the middle of an acquire.
 func TestCancelledInTheMiddle(t *testing.T) {
 	t.Parallel()
-	eachForm(t, holdfast.Config{CommandTimeout: 3 * time.Second, RetryTimeout: time.Second}, func(t *testing.T, b *backend.Backend, p *proxy.Proxy, c *holdfast.Client, w form) {
+	eachForm(t, holdfast.Config{CommandTimeout: 3 * time.Second, RetryTimeout: 3 * time.Second}, func(t *testing.T, b *backend.Backend, p *proxy.Proxy, c *holdfast.Client, w form) {
 		p.DelayReplies(30 * time.Millisecond)
 		for i := range 30 {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i*3)*time.Millisecond)

@@ -171,6 +171,7 @@ soak() { # soak TIME
   mkdir -p "$kept" && : >"$kept/output"
   hunt default $((all * 7 / 24))s
   hunt strict $((all / 12 + 5))s
+  hunt default $((all / 24 + 5))s redisson
   hunt default $((all / 12 + 5))s rwmutex
   hunt default $((all / 12 + 5))s semaphore
   hunt default $((all / 24 + 5))s owned
@@ -195,6 +196,7 @@ slice() {
   mkdir -p "$kept" && : >"$kept/output"
   hunt default 80s
   hunt strict 40s
+  hunt default 20s redisson
   hunt default 30s rwmutex
   hunt default 30s semaphore
   hunt default 20s owned

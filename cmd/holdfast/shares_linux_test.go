@@ -116,7 +116,7 @@ func TestSlotOfAKilledRunComesBack(t *testing.T) {
 func TestSharedLockDeletedWhileJobsRun(t *testing.T) {
 	t.Parallel()
 	redis := server.Start(t, server.One(t))
-	for _, flags := range [][]string{{"--shared"}, {"--exclusive"}, {"--slots=2"}} {
+	for _, flags := range [][]string{{"--shared"}, {"--exclusive"}, {"--slots=2"}, {"--owner=me"}} {
 		t.Run(flags[0][2:], func(t *testing.T) {
 			t.Parallel()
 			with := append(flags, "--ttl=6s", "--kill-after=1s")
@@ -150,7 +150,7 @@ func TestOnLostOfEveryKind(t *testing.T) {
 	const job = `
 trap 'touch $DIR/term' TERM; trap 'touch $DIR/usr1' USR1; touch $DIR/up
 until [ -e $DIR/go ]; do sleep 0.05; done; exit 6`
-	for _, flag := range []string{"--shared", "--exclusive", "--slots=2", "--once=1h", "--also=other"} {
+	for _, flag := range []string{"--shared", "--exclusive", "--slots=2", "--owner=me", "--once=1h", "--also=other"} {
 		for _, policy := range []string{"kill", "notify", "ignore"} {
 			t.Run(strings.Trim(flag, "-")+" "+policy, func(t *testing.T) {
 				t.Parallel()

@@ -20,6 +20,7 @@ var kinds = []struct {
 	{"read-write", "run", "rw", []string{"--exclusive"}, []string{"--shared"}},
 	{"readers", "run", "rw", []string{"--shared"}, []string{"--exclusive"}},
 	{"slots", "run", "sem", []string{"--slots=3", "--weight=2"}, []string{"--slots=3", "--weight=2"}},
+	{"owners", "run", "own", []string{"--owner=one"}, []string{"--owner=other"}},
 	{"once", "run", "q", []string{"--once=1h"}, []string{"--once=1h"}},
 	{"election", "elect", "q", nil, nil},
 }

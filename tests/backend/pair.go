@@ -30,11 +30,21 @@ func Pairs(opts ...holdfast.Option) map[string]Pair {
 	multi := func(names ...string) func(client) lock {
 		return func(c client) lock { return c.Multi(names, opts...) }
 	}
+	owner := func(id string) func(client) lock {
+		return func(c client) lock {
+			return c.Mutex("{a}/own", append(opts[:len(opts):len(opts)], holdfast.Owner(id), holdfast.Reentrant(true))...)
+		}
+	}
 	return map[string]Pair{
+		"an owner behind another": {owner("one"), owner("other"), owner("one")},
+		// Its key is not made of the name, and is to be in the slot of the others.
+		"Redisson's": Alike(func(c client) lock {
+			return c.Mutex("r", append(opts[:len(opts):len(opts)], holdfast.Redisson("{{a}/r"))...)
+		}),
 		"a writer behind a reader": {reader("{a}/rw"), writer("{a}/rw"), writer("{a}/rw")},
 		"a reader behind a writer": {writer("{a}/wr"), reader("{a}/wr"), reader("{a}/wr")},
 		"permits": Alike(func(c client) lock {
-			return c.Semaphore("{a}/s", 3, append(opts, holdfast.Weight(2))...).Lock
+			return c.Semaphore("{a}/s", 3, append(opts[:len(opts):len(opts)], holdfast.Weight(2))...).Lock
 		}),
 		"several of one slot":  {multi("{a}/2", "{a}/1"), multi("{a}/1", "{a}/2"), mutex("{a}/1")},
 		"several of any slots": {multi("{a}/3", "job-2", "job-0"), multi("job-0", "job-2", "{a}/3"), mutex("job-0")},

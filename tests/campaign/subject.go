@@ -55,7 +55,7 @@ type (
 )
 
 // Subjects are all kinds of locks.
-var Subjects = []Subject{Mutex{}, ReadWrite{}, Permits{}, Owned{}, Multi{}, Once{}, Election{}, Quorum{}, Latch{}, Barrier{}}
+var Subjects = []Subject{Mutex{}, Redisson{}, ReadWrite{}, Permits{}, Owned{}, Multi{}, Once{}, Election{}, Quorum{}, Latch{}, Barrier{}}
 
 // alone is what is common to locks that stand on one server, with a queue.
 type alone struct{}

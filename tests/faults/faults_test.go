@@ -17,12 +17,17 @@ import (
 	"github.com/holdfast-go/holdfast/internal/script"
 	"github.com/holdfast-go/holdfast/tests/backend"
 	"github.com/holdfast-go/holdfast/tests/proxy"
+	"github.com/holdfast-go/holdfast/tests/server"
+	"github.com/holdfast-go/holdfast/tests/soak"
 )
 
 // impatient gives up and tries again soon, so that faults need not last long, but not so
 // soon that a busy machine makes faults of its own. What a client sends is not carried
 // out later than the sum of its timeouts and a second.
 var impatient = holdfast.Config{CommandTimeout: 600 * time.Millisecond, RetryTimeout: 1800 * time.Millisecond}
+
+// steady is for many tests at once: a machine that is busy with them makes no faults of its own.
+var steady = holdfast.Config{CommandTimeout: time.Second, RetryTimeout: 3 * time.Second}
 
 // through returns a client whose connections lead through p, with its scripts loaded: also those that
 // it has no need of yet.
@@ -36,7 +41,7 @@ func through(t *testing.T, p *proxy.Proxy, cfg holdfast.Config) *holdfast.Client
 	})
 	rdb := redis.NewClient(&redis.Options{Addr: p.Addr()})
 	defer rdb.Close()
-	for _, w := range []way{batched, single} {
+	for _, w := range []way{batched, single, shared} {
 		for _, s := range []script.Script{w.acquire, w.release, w.renew} {
 			if err := rdb.ScriptLoad(t.Context(), s.Source).Err(); err != nil {
 				t.Fatal(err)
@@ -57,6 +62,7 @@ type way struct {
 var (
 	batched = way{"in batches", 0, script.BatchAcquire, script.BatchRelease, script.BatchRenew}
 	single  = way{"each by itself", -1, script.Acquire, script.Release, script.Renew}
+	shared  = way{"", -1, script.ShareAcquire, script.ShareRelease, script.ShareRenew} // which know no batches
 )
 
 // eachWay runs f with a client through p for each of the ways.
@@ -67,6 +73,92 @@ func eachWay(t *testing.T, p *proxy.Proxy, cfg holdfast.Config, f func(t *testin
 			cfg.Batch = w.batch
 			f(t, through(t, p, cfg), w)
 		})
+	}
+}
+
+// form is a kind of lock, under a name, and how its requests go out.
+type form struct {
+	way
+	enqueue     script.Script
+	key         string // the lock's
+	lock, rival lockOf // who has the rival's keeps out who wants the lock
+}
+
+// namedKey is the key of the lock "a", of whatever kind.
+const namedKey = "holdfast:{a}"
+
+func (w form) isMutex() bool { return w.enqueue == script.Acquire && w.key == namedKey }
+
+type lockOf func(c *holdfast.Client, opts ...holdfast.Option) *holdfast.Lock
+
+// forms are all kinds of locks that are one lock of one server. Elections and jobs hold a
+// mutex.
+func forms() []form {
+	mutex := func(more ...holdfast.Option) lockOf {
+		return func(c *holdfast.Client, opts ...holdfast.Option) *holdfast.Lock {
+			return c.Mutex("a", slices.Concat(more, opts)...)
+		}
+	}
+	owner := func(id string) lockOf { return mutex(holdfast.Owner(id), holdfast.Reentrant(true)) }
+	reader := func(c *holdfast.Client, opts ...holdfast.Option) *holdfast.Lock {
+		return c.RWMutex("a").Reader(opts...)
+	}
+	writer := func(c *holdfast.Client, opts ...holdfast.Option) *holdfast.Lock {
+		return c.RWMutex("a").Writer(opts...)
+	}
+	permit := func(c *holdfast.Client, opts ...holdfast.Option) *holdfast.Lock {
+		return c.Semaphore("a", 1, opts...).Lock
+	}
+	all := []form{
+		{batched, script.Acquire, namedKey, mutex(), mutex(holdfast.Owner("rival"))},
+		{single, script.Acquire, namedKey, mutex(), mutex(holdfast.Owner("rival"))},
+		{single, script.Acquire, "{a}", mutex(holdfast.Redisson("{a}")), mutex(holdfast.Redisson("{a}"), holdfast.Owner("rival"))},
+		{shared, script.ShareAcquire, namedKey, reader, writer},
+		{shared, script.ShareAcquire, namedKey, writer, reader},
+		{shared, script.ShareAcquire, namedKey, permit, permit},
+		{shared, script.ShareAcquire, namedKey, owner("me"), owner("you")},
+	}
+	for i, name := range []string{"of Redisson's", "a reader's", "a writer's", "a permit", "an owner's"} {
+		all[i+2].name = name
+	}
+	return all
+}
+
+// eachForm runs f for each kind of lock, on a server of its own, with a client whose connections
+// lead through p.
+func eachForm(t *testing.T, cfg holdfast.Config, f func(t *testing.T, b *backend.Backend, p *proxy.Proxy, c *holdfast.Client, w form)) {
+	t.Helper()
+	eachServer(t, forms(), func(t *testing.T, b *backend.Backend, w form) {
+		p := proxy.New(t, b.Server.Addr())
+		cfg := cfg
+		cfg.Batch = w.batch
+		f(t, b, p, through(t, p, cfg), w)
+	})
+}
+
+// eachKind is eachForm without the proxy, and with the mutex once.
+func eachKind(t *testing.T, f func(t *testing.T, b *backend.Backend, w form), opts ...server.Option) {
+	t.Helper()
+	all := forms()
+	all[0].name = "mutex"
+	eachServer(t, slices.Delete(all, 1, 2), f, opts...)
+}
+
+// eachServer runs f with a server for each of these: on every real one in a soak; else the first of
+// them, which is the mutex, and the others on one.
+func eachServer(t *testing.T, forms []form, f func(t *testing.T, b *backend.Backend, w form), opts ...server.Option) {
+	t.Helper()
+	for _, w := range forms {
+		servers := server.Binaries(t)
+		if !w.isMutex() && !soak.Long() {
+			servers = []server.Binary{server.One(t)}
+		}
+		for _, bin := range servers {
+			t.Run(w.name+"/"+bin.Name, func(t *testing.T) {
+				t.Parallel()
+				f(t, backend.Real(t, bin, opts...), w)
+			})
+		}
 	}
 }
 
@@ -111,65 +203,79 @@ func within(t *testing.T, rdb *redis.Client, lease *holdfast.Lease) {
 	t.Helper()
 	deadline := lease.Deadline()
 	pttl, err := rdb.PTTL(t.Context(), "holdfast:{"+lease.Name()+"}").Result()
-	after := time.Now()
 	if err != nil {
 		t.Fatal(err)
 	}
+	notPast(t, lease, deadline, pttl)
+}
+
+// notPast requires that the deadline is not past the expiry of what is held for so long.
+func notPast(t *testing.T, lease *holdfast.Lease, deadline time.Time, pttl time.Duration) {
+	t.Helper()
+	after := time.Now()
 	if lease.Err() == nil && deadline.After(after.Add(pttl)) {
 		t.Errorf("the deadline is %s past the key's expiry", deadline.Sub(after.Add(pttl)))
 	}
 }
 
+// within checks the same of a lock of that form.
+func (w form) within(t *testing.T, b *backend.Backend, lease *holdfast.Lease) {
+	t.Helper()
+	deadline := lease.Deadline()
+	h, err := w.lock(b.Client(t, nil)).Holder(t.Context())
+	if err != nil || h.Foreign || h.TTL <= 0 {
+		t.Fatalf("the holder is %+v, %v", h, err)
+	}
+	notPast(t, lease, deadline, h.TTL)
+}
+
 // Row 3, and what a retry meets: the server has done it, and the reply is lost.
 func TestLostReplies(t *testing.T) {
 	t.Parallel()
-	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
-		p := proxy.New(t, b.Server.Addr())
-		eachWay(t, p, impatient, func(t *testing.T, c *holdfast.Client, w way) { lostReplies(t, b, p, c, w) })
-	})
+	eachForm(t, steady, lostReplies)
 }
 
-func lostReplies(t *testing.T, b *backend.Backend, p *proxy.Proxy, c *holdfast.Client, w way) {
+func lostReplies(t *testing.T, b *backend.Backend, p *proxy.Proxy, c *holdfast.Client, w form) {
 	for what, after := range map[string]proxy.After{"connection cut": proxy.Cut, "silence": proxy.Hang} {
 		t.Run(what, func(t *testing.T) {
 			t.Run("acquire", func(t *testing.T) {
 				trap := p.LoseReply(running(w.acquire, "a"), after)
-				lease := backend.Acquire(t, c.Mutex("a"))
+				lease := backend.Acquire(t, w.lock(c))
 				if lost := trap.Reply(t); !w.granted(lost) {
 					t.Fatalf("the lost reply was %q", lost)
 				}
-				within(t, b.Redis(t), lease)
+				w.within(t, b, lease)
 				backend.Release(t, lease)
 				b.Cleaned(t)
 			})
 			t.Run("enqueue", func(t *testing.T) {
-				lease := backend.Acquire(t, b.Client(t, nil).Mutex("a"))
-				trap := p.LoseReply(proxy.Containing(script.Acquire.SHA1, "{a}", "holdfast:c:"), after)
-				leases := backend.Start(t, c.Mutex("a"))
+				lease := backend.Acquire(t, w.rival(b.Client(t, nil)))
+				trap := p.LoseReply(proxy.Containing(w.enqueue.SHA1, "{a}", "holdfast:c:"), after)
+				leases := backend.Start(t, w.lock(c))
 				if lost := trap.Reply(t); !strings.Contains(lost, "queued") {
 					t.Fatalf("the lost reply was %q", lost)
 				}
-				backend.Waiters(t, c.Mutex("a"), 1)
+				backend.Waiters(t, w.lock(c), 1)
 				backend.Release(t, lease)
 				lease = backend.Receive(t, leases)
-				within(t, b.Redis(t), lease)
+				w.within(t, b, lease)
 				backend.Release(t, lease)
 				b.Cleaned(t)
 			})
 			t.Run("renew", func(t *testing.T) {
-				lease := backend.Acquire(t, c.Mutex("a", holdfast.TTL(5*time.Second)))
+				lease := backend.Acquire(t, w.lock(c, holdfast.TTL(5*time.Second)))
 				first := lease.Deadline()
 				trap := p.LoseReply(running(w.renew, "a"), after)
 				trap.Wait(t)
 				backend.Eventually(t, "another renewal is answered", func() bool { return lease.Deadline().After(first) })
-				within(t, b.Redis(t), lease)
+				w.within(t, b, lease)
 				backend.Release(t, lease)
 				b.Cleaned(t)
 			})
 			t.Run("release", func(t *testing.T) {
-				lease := backend.Acquire(t, c.Mutex("a"))
-				if w == single {
-					defer waiterServed(t, b)()
+				lease := backend.Acquire(t, w.lock(c))
+				if w.batch < 0 {
+					defer waiterServed(t, b, w)()
 				}
 				trap := p.LoseReply(running(w.release, "a"), after)
 				err := lease.Release(t.Context())
@@ -178,13 +284,13 @@ func lostReplies(t *testing.T, b *backend.Backend, p *proxy.Proxy, c *holdfast.C
 					t.Errorf("Release, repeated after a lost reply: %v", err)
 				}
 			})
-			if w == single {
+			if w.batch < 0 {
 				return
 			}
 			// The batch leaves the lock to its waiter, and nobody hears of that.
 			t.Run("release of a lock that is waited for", func(t *testing.T) {
-				lease := backend.Acquire(t, c.Mutex("a"))
-				defer waiterServed(t, b)()
+				lease := backend.Acquire(t, w.lock(c))
+				defer waiterServed(t, b, w)()
 				trap := p.LoseReply(running(w.release, "a"), after)
 				backend.Release(t, lease)
 				if lost := trap.Reply(t); !w.refused(lost, "") {
@@ -197,9 +303,9 @@ func lostReplies(t *testing.T, b *backend.Backend, p *proxy.Proxy, c *holdfast.C
 
 // waiterServed has another process wait for the lock, and returns what requires that it is served,
 // and leaves nothing.
-func waiterServed(t *testing.T, b *backend.Backend) func() {
+func waiterServed(t *testing.T, b *backend.Backend, w form) func() {
 	t.Helper()
-	l := b.Client(t, nil).Mutex("a")
+	l := w.rival(b.Client(t, nil))
 	leases := backend.Start(t, l)
 	backend.Waiters(t, l, 1)
 	return func() {
@@ -213,16 +319,13 @@ func waiterServed(t *testing.T, b *backend.Backend) func() {
 // the first one arrives.
 func TestLateCopies(t *testing.T) {
 	t.Parallel()
-	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
-		p := proxy.New(t, b.Server.Addr())
-		eachWay(t, p, impatient, func(t *testing.T, c *holdfast.Client, w way) { lateCopies(t, b, p, c, w) })
-	})
+	eachForm(t, steady, lateCopies)
 }
 
-func lateCopies(t *testing.T, b *backend.Backend, p *proxy.Proxy, c *holdfast.Client, w way) {
+func lateCopies(t *testing.T, b *backend.Backend, p *proxy.Proxy, c *holdfast.Client, w form) {
 	t.Run("acquire", func(t *testing.T) {
 		held := p.Hold(running(w.acquire, "a"), proxy.Cut)
-		backend.Release(t, backend.Acquire(t, c.Mutex("a")))
+		backend.Release(t, backend.Acquire(t, w.lock(c)))
 		if reply := held.Forward(t); !w.refused(reply, "gone") {
 			t.Errorf("the late copy is answered %q", reply)
 		}
@@ -230,40 +333,40 @@ func lateCopies(t *testing.T, b *backend.Backend, p *proxy.Proxy, c *holdfast.Cl
 		if reply := held.Forward(t); !w.refused(reply, "late") {
 			t.Errorf("a copy later than its not-after is answered %q", reply)
 		}
-		if held, err := c.Mutex("a").IsHeld(t.Context()); held || err != nil {
+		if held, err := w.lock(c).IsHeld(t.Context()); held || err != nil {
 			t.Errorf("an orphan lock: %v, %v", held, err)
 		}
 	})
 	t.Run("enqueue", func(t *testing.T) {
-		lease := backend.Acquire(t, b.Client(t, nil).Mutex("a"))
-		leases := backend.Start(t, c.Mutex("a")) // opens the subscription
-		backend.Waiters(t, c.Mutex("a"), 1)
+		lease := backend.Acquire(t, w.rival(b.Client(t, nil)))
+		leases := backend.Start(t, w.lock(c)) // opens the subscription
+		backend.Waiters(t, w.lock(c), 1)
 		backend.Release(t, lease)
 		backend.Release(t, backend.Receive(t, leases))
 
-		lease = backend.Acquire(t, b.Client(t, nil).Mutex("a"))
-		held := p.Hold(running(script.Acquire, "a"), proxy.Cut)
-		leases = backend.Start(t, c.Mutex("a"))
+		lease = backend.Acquire(t, w.rival(b.Client(t, nil)))
+		held := p.Hold(running(w.enqueue, "a"), proxy.Cut)
+		leases = backend.Start(t, w.lock(c))
 		held.Wait(t)
-		backend.Waiters(t, c.Mutex("a"), 1)
+		backend.Waiters(t, w.lock(c), 1)
 		backend.Release(t, lease)
 		backend.Release(t, backend.Receive(t, leases))
-		blocker := backend.Acquire(t, b.Client(t, nil).Mutex("a"))
+		blocker := backend.Acquire(t, w.rival(b.Client(t, nil)))
 		if reply := held.Forward(t); !strings.Contains(reply, "gone") {
 			t.Errorf("the late copy is answered %q", reply)
 		}
-		backend.Waiters(t, c.Mutex("a"), 0)
+		backend.Waiters(t, w.lock(c), 0)
 		backend.Release(t, blocker)
 		b.Cleaned(t)
 		// Until it acquires it again the client takes the lock for one that others want.
-		backend.Release(t, backend.Acquire(t, c.Mutex("a")))
+		backend.Release(t, backend.Acquire(t, w.lock(c)))
 	})
 	t.Run("cancelled", func(t *testing.T) {
 		held := p.Hold(running(w.acquire, "a"), proxy.Hang)
 		ctx, cancel := context.WithCancel(t.Context())
 		failed := make(chan error, 1)
 		go func() {
-			_, err := c.Mutex("a").Acquire(ctx)
+			_, err := w.lock(c).Acquire(ctx)
 			failed <- err
 		}()
 		held.Wait(t)
@@ -272,7 +375,7 @@ func lateCopies(t *testing.T, b *backend.Backend, p *proxy.Proxy, c *holdfast.Cl
 			t.Errorf("Acquire: %v", err)
 		}
 		backend.Eventually(t, "the tombstone stands", func() bool {
-			return slices.Contains(b.Keys(t), "holdfast:{a}:q")
+			return len(b.Keys(t)) == 1 // the queue's
 		})
 		if reply := held.Forward(t); !w.refused(reply, "gone") {
 			t.Errorf("the late copy is answered %q", reply)
@@ -281,12 +384,12 @@ func lateCopies(t *testing.T, b *backend.Backend, p *proxy.Proxy, c *holdfast.Cl
 	})
 	t.Run("release", func(t *testing.T) {
 		held := p.Hold(running(w.release, "a"), proxy.Cut)
-		backend.Release(t, backend.Acquire(t, c.Mutex("a")))
-		next := backend.Acquire(t, c.Mutex("a"))
+		backend.Release(t, backend.Acquire(t, w.lock(c)))
+		next := backend.Acquire(t, w.lock(c))
 		if reply := held.Forward(t); !w.refused(reply, "gone") {
 			t.Errorf("the late copy is answered %q", reply)
 		}
-		if h, err := c.Mutex("a").Holder(t.Context()); err != nil || h.Fence != next.Token() {
+		if h, err := w.lock(c).Holder(t.Context()); err != nil || h.Fence != next.Token() {
 			t.Errorf("the late copy took the next lease: %v, %v", h, err)
 		}
 		backend.Release(t, next)
@@ -297,48 +400,42 @@ func lateCopies(t *testing.T, b *backend.Backend, p *proxy.Proxy, c *holdfast.Cl
 // Row 34: an old, shorter renewal arrives after a newer, longer one.
 func TestLateRenewal(t *testing.T) {
 	t.Parallel()
-	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
-		p := proxy.New(t, b.Server.Addr())
-		eachWay(t, p, holdfast.Config{}, func(t *testing.T, c *holdfast.Client, w way) {
-			held := p.Hold(running(w.renew, "a"), proxy.Cut)
-			lease := backend.Acquire(t, c.Mutex("a", holdfast.TTL(5*time.Second)))
-			held.Wait(t)
-			if err := lease.Extend(t.Context(), time.Minute); err != nil {
-				t.Fatal(err)
-			}
-			if reply := held.Forward(t); !strings.Contains(reply, map[way]string{batched: "kept", single: "renewed"}[w]) {
-				t.Errorf("the late copy is answered %q", reply)
-			}
-			within(t, b.Redis(t), lease)
-			if left := time.Until(lease.Deadline()); left < 50*time.Second {
-				t.Errorf("%s left", left)
-			}
-			backend.Release(t, lease)
-			held.Forward(t)
-			b.Cleaned(t)
-		})
+	eachForm(t, holdfast.Config{}, func(t *testing.T, b *backend.Backend, p *proxy.Proxy, c *holdfast.Client, w form) {
+		held := p.Hold(running(w.renew, "a"), proxy.Cut)
+		lease := backend.Acquire(t, w.lock(c, holdfast.TTL(5*time.Second)))
+		held.Wait(t)
+		if err := lease.Extend(t.Context(), time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		if reply := held.Forward(t); !strings.Contains(reply, map[int]string{0: "kept", -1: "renewed"}[w.batch]) {
+			t.Errorf("the late copy is answered %q", reply)
+		}
+		w.within(t, b, lease)
+		if left := time.Until(lease.Deadline()); left < 50*time.Second {
+			t.Errorf("%s left", left)
+		}
+		backend.Release(t, lease)
+		held.Forward(t)
+		b.Cleaned(t)
 	})
 }
 
 func TestDoubledCommands(t *testing.T) {
-	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
-		p := proxy.New(t, b.Server.Addr())
-		eachWay(t, p, holdfast.Config{}, func(t *testing.T, c *holdfast.Client, w way) { doubledCommands(t, b, p, c, w) })
-	})
+	eachForm(t, holdfast.Config{}, doubledCommands)
 }
 
-func doubledCommands(t *testing.T, b *backend.Backend, p *proxy.Proxy, c *holdfast.Client, w way) {
+func doubledCommands(t *testing.T, b *backend.Backend, p *proxy.Proxy, c *holdfast.Client, w form) {
 	last := uint64(0)
 	for range 20 { // either copy may come first
 		doubled := p.Double(running(w.acquire, "a"))
-		lease := backend.Acquire(t, c.Mutex("a"))
+		lease := backend.Acquire(t, w.lock(c))
 		doubled.Reply(t)
 		if lease.Token() <= last {
 			t.Errorf("fence %d follows %d", lease.Token(), last)
 		}
 		last = lease.Token()
-		within(t, b.Redis(t), lease)
-		if w == batched {
+		w.within(t, b, lease)
+		if w.batch == 0 {
 			// A batch does nothing for a lock that is waited for.
 			doubled = p.Double(running(w.release, "a"))
 			if err := lease.Release(t.Context()); err != nil && !errors.Is(err, holdfast.ErrLost) {
@@ -346,11 +443,11 @@ func doubledCommands(t *testing.T, b *backend.Backend, p *proxy.Proxy, c *holdfa
 			}
 			doubled.Reply(t)
 			// The client may take the lock for one that is waited for, until it acquires it again.
-			backend.Release(t, backend.Acquire(t, c.Mutex("a")))
+			backend.Release(t, backend.Acquire(t, w.lock(c)))
 			continue
 		}
-		waiting := backend.Start(t, c.Mutex("a", holdfast.Owner("second")))
-		backend.Waiters(t, c.Mutex("a"), 1)
+		waiting := backend.Start(t, w.rival(c))
+		backend.Waiters(t, w.lock(c), 1)
 		p.Double(running(w.release, "a"))
 		if err := lease.Release(t.Context()); err != nil && !errors.Is(err, holdfast.ErrLost) {
 			t.Errorf("Release: %v", err)
@@ -367,12 +464,10 @@ func doubledCommands(t *testing.T, b *backend.Backend, p *proxy.Proxy, c *holdfa
 // Row 4: the grant takes longer to arrive than the lease lasts.
 func TestReplyPastTheDeadline(t *testing.T) {
 	t.Parallel()
-	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
-		p := proxy.New(t, b.Server.Addr())
-		c := through(t, p, holdfast.Config{})
+	eachForm(t, holdfast.Config{}, func(t *testing.T, b *backend.Backend, p *proxy.Proxy, c *holdfast.Client, w form) {
 		p.DelayReplies(200 * time.Millisecond)
 		for _, renew := range []bool{true, false} {
-			l := c.Mutex("a", holdfast.TTL(100*time.Millisecond), holdfast.Renew(renew))
+			l := w.lock(c, holdfast.TTL(100*time.Millisecond), holdfast.Renew(renew))
 			lease, err := l.TryAcquire(t.Context())
 			if !errors.Is(err, holdfast.ErrUnavailable) || errors.Is(err, holdfast.ErrHeld) {
 				t.Errorf("TryAcquire: %v, %v", lease, err)
@@ -388,19 +483,17 @@ func TestReplyPastTheDeadline(t *testing.T) {
 // Row 5: the context ends in the middle of an acquire.
 func TestCancelledInTheMiddle(t *testing.T) {
 	t.Parallel()
-	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
-		p := proxy.New(t, b.Server.Addr())
-		c := through(t, p, holdfast.Config{CommandTimeout: 2 * time.Second, RetryTimeout: 300 * time.Millisecond})
+	eachForm(t, holdfast.Config{CommandTimeout: 3 * time.Second, RetryTimeout: 3 * time.Second}, func(t *testing.T, b *backend.Backend, p *proxy.Proxy, c *holdfast.Client, w form) {
 		p.DelayReplies(30 * time.Millisecond)
 		for i := range 30 {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i*3)*time.Millisecond)
-			lease, err := c.Mutex("a").Acquire(ctx)
+			lease, err := w.lock(c).Acquire(ctx)
 			cancel()
 			if err != nil && err != context.DeadlineExceeded {
 				t.Errorf("Acquire: %v", err)
 			}
 			begun := time.Now()
-			behind := backend.Start(t, b.Client(t, nil).Mutex("a"))
+			behind := backend.Start(t, w.rival(b.Client(t, nil)))
 			if err == nil {
 				backend.Release(t, lease)
 			}

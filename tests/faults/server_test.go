@@ -32,11 +32,11 @@ func do(t *testing.T, s *server.Server, args ...any) any {
 // Row 2: the server stands still for longer than the TTL.
 func TestServerPausedPastTheTTL(t *testing.T) {
 	t.Parallel()
-	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+	eachKind(t, func(t *testing.T, b *backend.Backend, w form) {
 		const ttl = 3 * time.Second // so that a renewal has failed before it is over
-		lease := backend.Acquire(t, b.Client(t, &impatient).Mutex("a", holdfast.TTL(ttl)))
-		next := backend.Start(t, b.Client(t, nil).Mutex("a"))
-		backend.Waiters(t, b.Client(t, nil).Mutex("a"), 1)
+		lease := backend.Acquire(t, w.lock(b.Client(t, &impatient), holdfast.TTL(ttl)))
+		next := backend.Start(t, w.rival(b.Client(t, nil)))
+		backend.Waiters(t, w.lock(b.Client(t, nil)), 1)
 		b.Server.Pause()
 		select {
 		case <-lease.Context().Done():
@@ -60,14 +60,14 @@ func TestServerPausedPastTheTTL(t *testing.T) {
 // A server that is restarted with its data does not cost a waiter its wait.
 func TestWaitersOutliveARestart(t *testing.T) {
 	t.Parallel()
-	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
-		lease := backend.Acquire(t, b.Client(t, &impatient).Mutex("a", holdfast.TTL(time.Minute)))
-		next := backend.Start(t, b.Client(t, &impatient).Mutex("a"))
-		backend.Waiters(t, b.Client(t, nil).Mutex("a"), 1)
+	eachKind(t, func(t *testing.T, b *backend.Backend, w form) {
+		lease := backend.Acquire(t, w.lock(b.Client(t, &impatient), holdfast.TTL(time.Minute)))
+		next := backend.Start(t, w.rival(b.Client(t, &impatient)))
+		backend.Waiters(t, w.lock(b.Client(t, nil)), 1)
 		b.Server.Stop()
 		time.Sleep(impatient.RetryTimeout + 200*time.Millisecond) // longer than an operation tries for
 		b.Server.Restart()
-		backend.Waiters(t, b.Client(t, nil).Mutex("a"), 1)
+		backend.Waiters(t, w.lock(b.Client(t, nil)), 1)
 		backend.Release(t, lease)
 		backend.Release(t, backend.Receive(t, next))
 		b.Cleaned(t)
@@ -303,13 +303,13 @@ func TestRefusals(t *testing.T) {
 // Row 22: connections are killed while a waiter sleeps.
 func TestKilledConnections(t *testing.T) {
 	t.Parallel()
-	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+	eachKind(t, func(t *testing.T, b *backend.Backend, w form) {
 		for _, kind := range []string{"normal", "pubsub"} {
 			holder, waiter := b.Client(t, nil), b.Client(t, nil)
 			for range 5 {
-				lease := backend.Acquire(t, holder.Mutex("a"))
-				next := backend.Start(t, waiter.Mutex("a"))
-				backend.Waiters(t, holder.Mutex("a"), 1)
+				lease := backend.Acquire(t, w.lock(holder))
+				next := backend.Start(t, w.rival(waiter))
+				backend.Waiters(t, w.lock(holder), 1)
 				do(t, b.Server, "CLIENT", "KILL", "TYPE", kind)
 				// The release may find the waiter deaf: it must come back by itself,
 				// not after the 15s of the lock's TTL.
@@ -376,10 +376,14 @@ func TestExhaustedPool(t *testing.T) {
 // Row 26: the lock is deleted under its holder. FLUSHALL is in tests/dataloss.
 func TestDeletedLocks(t *testing.T) {
 	t.Parallel()
-	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
-		for _, command := range [][]any{{"DEL", "holdfast:{a}"}, {"SET", "holdfast:{a}", "theirs", "PX", "60000"}} {
+	eachKind(t, func(t *testing.T, b *backend.Backend, w form) {
+		commands := [][]any{{"DEL", w.key}}
+		if w.isMutex() { // where another kind of key is found, renewals fail
+			commands = append(commands, []any{"SET", w.key, "theirs", "PX", "60000"})
+		}
+		for _, command := range commands {
 			const ttl = 3 * time.Second
-			lease := backend.Acquire(t, b.Client(t, nil).Mutex("a", holdfast.TTL(ttl)))
+			lease := backend.Acquire(t, w.lock(b.Client(t, nil), holdfast.TTL(ttl)))
 			begun := time.Now()
 			do(t, b.Server, command...)
 			<-lease.Context().Done()

@@ -177,10 +177,14 @@ func (r *rival) expect(t *testing.T, want, command string) int64 {
 	return r.answer(t, want)
 }
 
-// hammer has the program add to a counter, and returns what it did.
-func (r *rival) hammer(t *testing.T, threads int, last time.Duration, counter string) []history.Event {
+// hammer has the program add to a counter. turns returns what it did.
+func (r *rival) hammer(t *testing.T, threads int, last time.Duration, counter string) {
 	t.Helper()
 	r.send(t, fmt.Sprintf("hammer %d %d 60000 %s", threads, last.Milliseconds(), counter))
+}
+
+func (r *rival) turns(t *testing.T, last time.Duration) []history.Event {
+	t.Helper()
 	var events []history.Event
 	for {
 		line := r.line(t, "turn", last+30*time.Second)

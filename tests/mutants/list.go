@@ -228,6 +228,18 @@ var All = []Mutant{
 	},
 
 	{
+		Name: "redisson-barging", About: "a newcomer takes a free lock in Redisson's form although others queue for it",
+		Subject: campaign.Redisson{},
+		Edits:   []overlay.Edit{script("acquire", "not look and redis.call('EXISTS', KEYS[2]) == 0 then", "not look then")},
+		Kinds:   []string{"process-pause-long", "process-killed", "server-pause-long"}, Rules: []campaign.Rule{campaign.Order},
+	},
+	{
+		Name: "redisson-for-ever", About: "a lock in Redisson's form has no expiry, and stays when its holder dies",
+		Subject: campaign.Redisson{},
+		Edits:   []overlay.Edit{script("lock", "    redis.call('PEXPIRE', KEYS[1], ttl)\n", "")},
+		Kinds:   []string{"process-killed"}, Rules: []campaign.Rule{campaign.Wakeup, campaign.Leak},
+	},
+	{
 		Name: "one-release-for-all", About: "a reader deletes the holds of the others",
 		Subject: campaign.ReadWrite{},
 		Edits:   []overlay.Edit{script("share_release", "    dismiss(token, hold)", "    redis.call('DEL', KEYS[1])\n    used, next_expiry, common_fence = 0, 9e15, nil")},
@@ -338,6 +350,12 @@ var All = []Mutant{
 		Subject: campaign.Quorum{},
 		Edits:   []overlay.Edit{edit("quorum_acquire.go", "	if known >= q.need {\n		return fence, nil\n	}", "	if known >= 0 {\n		return fence, nil\n	}")},
 		Kinds:   []string{"server-pause-long", "refused-connections", "lost-reply"}, Rules: []campaign.Rule{campaign.Fences},
+	},
+	{
+		// Who comes so late is past its own deadline, in any history: tests ask the node itself.
+		Name: "second-phase-unowned", About: "a node is told of a fence without asking whose the lock is by then",
+		Edits: []overlay.Edit{script("node_fence", "if not value or string.sub(value, 1, #mine) ~= mine then", "if false then")},
+		Tests: []Test{{"scripts", "TestNodes"}, {"quorum", "TestNodeLosesTheLockBeforeItIsToldAFence"}},
 	},
 	{
 		Name: "counter-forgotten", About: "a node that lost its fence counter is not told of those of the others",

@@ -1,14 +1,16 @@
 // Package mutants has locks that are broken on purpose, and campaigns that must find
 // each of them out: a campaign that finds nothing says something only if it would have
-// found these. The library's own are built from its sources with a few lines changed
+// found these. What campaigns cannot show, tests must. The library's own are built from its sources with a few lines changed
 // on the way to the compiler; the others, which people write and articles warn of,
 // are in naiveworker.
 package mutants
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"os"
+	"os/exec"
 	"slices"
 	"time"
 
@@ -28,7 +30,12 @@ type Mutant struct {
 	Kinds   []string // of faults that bring it to light; none: it fails on a calm day
 	// Rules are those of which it breaks one. What else is found does not count.
 	Rules []campaign.Rule
+	// Tests are for a mutant that is not for campaigns: each of them must fail with it.
+	Tests []Test
 }
+
+// Test is a test of a package in tests.
+type Test struct{ Package, Name string }
 
 // Verdict is what a campaign made of a mutant.
 type Verdict struct {
@@ -44,13 +51,16 @@ const naiveWorker = "github.com/holdfast-go/holdfast/tests/mutants/naiveworker"
 // histories bounds a campaign; most mutants are found within ten, some within a few hundred.
 const histories = 2000
 
-// Hunt runs campaigns against a mutant, one for each seed, until one does not find it.
+// Hunt runs campaigns against a mutant, or its tests, once for each seed, until one does not find it.
 func Hunt(ctx context.Context, m Mutant, servers []server.Binary, seeds ...uint64) (verdicts []Verdict, err error) {
 	dir, err := os.MkdirTemp("", "mutant")
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
+	if len(m.Tests) > 0 {
+		return examine(ctx, m, dir, seeds...)
+	}
 	cfg := campaign.Config{
 		Servers: servers, Lanes: 8, Histories: histories,
 		Subject: m.Subject, Kinds: m.Kinds, Calm: len(m.Kinds) == 0, StopAt: m.Rules,
@@ -100,4 +110,29 @@ func hunt(ctx context.Context, m Mutant, cfg campaign.Config) (Verdict, error) {
 		}
 	}
 	return v, nil
+}
+
+// examine runs a mutant's tests, as often as there are seeds.
+func examine(ctx context.Context, m Mutant, dir string, seeds ...uint64) (verdicts []Verdict, err error) {
+	list, err := overlay.Write(dir, m.Edits...)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", m.Name, err)
+	}
+	for _, seed := range seeds {
+		v, begun := Verdict{Seed: seed, Found: true}, time.Now()
+		for _, test := range m.Tests {
+			cmd := exec.CommandContext(ctx, "go", "test", "-count=1", "-overlay", list, "-run", "^"+test.Name+"$", "github.com/holdfast-go/holdfast/tests/"+test.Package)
+			out, err := cmd.CombinedOutput()
+			if err != nil && !bytes.Contains(out, []byte("--- FAIL: "+test.Name)) {
+				return verdicts, fmt.Errorf("%s: %s: %w: %s", m.Name, test.Name, err, out)
+			}
+			v.Found = v.Found && err != nil
+		}
+		v.Took = time.Since(begun)
+		verdicts = append(verdicts, v)
+		if !v.Found {
+			break
+		}
+	}
+	return verdicts, nil
 }

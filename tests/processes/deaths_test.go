@@ -12,6 +12,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -43,6 +44,10 @@ func kinds() []kind {
 	a := func(c *holdfast.Client) []*holdfast.Lock { return []*holdfast.Lock{c.Mutex("a")} }
 	return []kind{
 		{name: "mutex", turns: mutexTurns, judge: exclusive, locks: a},
+		{
+			name: "redisson", turns: redissonTurns, judge: exclusive,
+			locks: func(c *holdfast.Client) []*holdfast.Lock { return []*holdfast.Lock{redissons(c)} },
+		},
 		{
 			name: "rwmutex", turns: rwmutexTurns,
 			judge: func(events []history.Event, _ []completion) []string {
@@ -203,15 +208,17 @@ func (s storms) rage(t *testing.T, program string, bin server.Binary, k kind) {
 	outlast(t, k, survivors, 0)
 
 	begun := time.Now()
+	var doomed sync.WaitGroup // who does not keep the others waiting for its next turn
 	for killed, at := range moments(s.deaths, s.duration) {
 		time.Sleep(time.Until(begun.Add(at)))
 		if killed%4 == 1 {
-			mortals[killed].doom()
+			doomed.Go(mortals[killed].doom)
 		} else {
 			mortals[killed].kill()
 		}
 		mortals = append(mortals, enlist(t, program, "guest", args...))
 	}
+	doomed.Wait()
 	last, all := time.Now(), files(append(slices.Clone(survivors), mortals...))
 	survivors = append(survivors, mortals[s.deaths:]...)
 	outlast(t, k, survivors, history.Now())

@@ -156,6 +156,15 @@ func mutexTurns(g *table, n int) func() {
 	}
 }
 
+func redissons(c *holdfast.Client) *holdfast.Lock {
+	return c.Mutex("a", holdfast.TTL(guestTTL), holdfast.Redisson("orders"))
+}
+
+func redissonTurns(g *table, n int) func() {
+	l := redissons(g.clients[0])
+	return func() { g.hold(n, l, 0, func(*holdfast.Lease) { g.work() }) }
+}
+
 func rwmutexTurns(g *table, n int) func() {
 	rw := g.clients[0].RWMutex("a", holdfast.TTL(guestTTL))
 	return func() {

@@ -96,7 +96,7 @@ func (m *member) kill() {
 // doom has a member kill itself in the middle of its next turn, and waits for that.
 func (m *member) doom() {
 	m.t.Helper()
-	late := time.AfterFunc(time.Minute, func() {
+	late := time.AfterFunc(3*time.Minute, func() {
 		m.t.Errorf("process %d has had no turn", m.cmd.Process.Pid)
 		_ = m.cmd.Process.Kill()
 	})

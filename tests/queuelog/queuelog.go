@@ -50,6 +50,7 @@ type line struct {
 	first   map[place]int    // when a place was first taken
 	left    map[string]int   // the order of tokens that left the queue
 	holds   map[string]bool  // by token, where several may hold the lock
+	holder  string           // the token of a mutex in Redisson's form, which is written again to be marked
 	fence   uint64           // the highest that was granted there
 }
 
@@ -172,6 +173,14 @@ func (l *Log) step(text string) {
 		// A hold that is written again is not granted again.
 		for i := 2; i+1 < len(args); i += 2 {
 			token := args[i]
+			if holder, ours := tokenOf(args[i+1]); token == "holdfast" && ours {
+				if holder != q.holder {
+					q.holder = holder
+					l.found.Grants++
+					l.found.Passed = append(l.found.Passed, q.granted(holder)...)
+				}
+				continue
+			}
 			fence, ok := fenceOf(args[i+1])
 			if !ok || q.holds[token] {
 				continue
@@ -193,6 +202,7 @@ func (l *Log) step(text string) {
 		}
 	case command == "DEL":
 		clear(q.holds)
+		q.holder = ""
 	}
 }
 

@@ -18,10 +18,17 @@ func TestLog(t *testing.T) {
 	grant := func(token string) string {
 		return fmt.Sprintf(`1700000000.000001 [0 lua] "SET" "L" "hf1:%s:7:1:0:{}" "PX" "100"`, token)
 	}
+	redissons := func(token, value string) string {
+		return fmt.Sprintf(`1700000000.000001 [0 lua] "HSET" "L" "%s:1" "1" "holdfast" "hf1:%s:7:1:0:{}%s"`, token, token, value)
+	}
 	for name, c := range map[string]struct {
 		log  []string
 		want int
 	}{
+		"in Redisson's form, passed":     {[]string{enter(1, "A", 1), redissons("B", "")}, 1},
+		"in Redisson's form, in turn":    {[]string{enter(1, "A", 1), leave(1, "A"), redissons("A", "")}, 0},
+		"in Redisson's form, and marked": {[]string{redissons("A", ""), enter(2, "B", 2), redissons("A", "+")}, 0},
+
 		"first come, first served": {[]string{enter(1, "A", 1), enter(2, "B", 2), leave(1, "A"), grant("A"), leave(2, "B"), grant("B")}, 0},
 		"one is dropped as dead":   {[]string{enter(1, "A", 1), enter(2, "B", 2), leave(1, "A"), leave(2, "B"), grant("B")}, 0},
 		"a tombstone":              {[]string{`1700000000.000001 [0 lua] "ZADD" "Q" "-5" "x:A"`, grant("B")}, 0},

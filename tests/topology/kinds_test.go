@@ -146,6 +146,9 @@ func TestSharesInASlotOnTheMove(t *testing.T) {
 			"a permit": func(c *holdfast.Client) *holdfast.Lock {
 				return c.Semaphore("{a}/s", 1, holdfast.TTL(term)).Lock
 			},
+			"an owner's": func(c *holdfast.Client) *holdfast.Lock {
+				return c.Mutex("{a}/own", holdfast.TTL(term), holdfast.Owner("me"), holdfast.Reentrant(true))
+			},
 		} {
 			for _, moved := range []bool{false, true} {
 				l := lock(open.client(t, &holdfast.Config{RetryTimeout: 500 * time.Millisecond}))

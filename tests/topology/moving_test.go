@@ -14,86 +14,104 @@ import (
 func TestLocksInASlotOnTheMove(t *testing.T) {
 	each(t, func(t *testing.T, bin server.Binary) {
 		c := server.StartReplicatedCluster(t, bin, 3)
-		open := clusterOf(c)
-		name := func(i int) (name string, slot int) { return names(9)[i], slotOf(names(9)[i]) }
-		other := func(slot int) *server.Server { return otherMaster(c, slot) }
-
-		// Neither has a queue, which so counts as another node's.
-		t.Run("released before the key moves, and after", func(t *testing.T) {
-			name, slot := name(0)
-			l := open.client(t, nil).Mutex(name, holdfast.TTL(term))
-			for _, moved := range []bool{false, true} {
-				lease := backend.Acquire(t, l)
-				m := c.StartMove(slot, other(slot))
-				if moved {
-					m.Keys(10)
-				}
-				before := rejected(c)
-				if err := lease.Release(t.Context()); err != nil {
-					t.Errorf("Release, keys moved %v: %v", moved, err)
-				}
-				if n := rejected(c) - before; n > 10 {
-					t.Errorf("a release costs %d refused commands", n)
-				}
-				m.Finish()
-			}
+		all := names(8)
+		t.Run("mutex", func(t *testing.T) {
+			locksInASlotOnTheMove(t, c, all[:4], func(c *holdfast.Client, name string, opts ...holdfast.Option) *holdfast.Lock {
+				return c.Mutex(name, opts...)
+			})
 		})
-
-		// The script that hands the lock over empties the queue, which is then not there.
-		t.Run("handed over before its keys move", func(t *testing.T) {
-			name, slot := name(1)
-			q := newQueue(t, open, name)
-			m := c.StartMove(slot, other(slot))
-			q.passes("the beginning of a move")
-			m.Finish()
+		// Its key is the name alone, which has the slot that the mutex's has.
+		t.Run("Redisson's", func(t *testing.T) {
+			locksInASlotOnTheMove(t, c, all[4:], func(c *holdfast.Client, name string, opts ...holdfast.Option) *holdfast.Lock {
+				return c.Mutex(name, append(opts, holdfast.Redisson(name))...)
+			})
 		})
+	})
+}
 
-		// The new owner of the keys does not hear those who wait, until the slot is its
-		// own. From then on they are in its queue.
-		t.Run("waited for while its keys are elsewhere", func(t *testing.T) {
-			name, slot := name(2)
-			q := newQueue(t, open, name)
-			m := c.StartMove(slot, other(slot))
-			for len(m.Keys(10)) > 0 {
-			}
-			late := backend.Start(t, open.client(t, nil).Mutex(name, holdfast.TTL(term)))
-			time.Sleep(time.Second) // time enough to see that nobody hears it
-			m.Finish()
-			backend.Waiters(t, q.l, 2)
-			backend.Release(t, q.lease)
-			// Who has subscribed to the new owner first is served first.
-			for range 2 {
-				select {
-				case lease := <-q.next:
-					backend.Release(t, lease)
-				case lease := <-late:
-					backend.Release(t, lease)
-				case <-time.After(20 * time.Second):
-					t.Fatal("a waiter was not served within 20s")
-				}
-			}
-		})
+func locksInASlotOnTheMove(t *testing.T, c *server.Cluster, names []string, lock func(c *holdfast.Client, name string, opts ...holdfast.Option) *holdfast.Lock) {
+	open := clusterOf(c)
+	name := func(i int) (name string, slot int) { return names[i], slotOf(names[i]) }
+	other := func(slot int) *server.Server { return otherMaster(c, slot) }
+	waited := func(name string) backend.Pair {
+		return backend.Alike(func(c *holdfast.Client) *holdfast.Lock { return lock(c, name, holdfast.TTL(term)) })
+	}
 
-		t.Run("asked for", func(t *testing.T) {
-			name, slot := name(3)
-			client := open.client(t, nil)
+	// Neither has a queue, which so counts as another node's.
+	t.Run("released before the key moves, and after", func(t *testing.T) {
+		name, slot := name(0)
+		l := lock(open.client(t, nil), name, holdfast.TTL(term))
+		for _, moved := range []bool{false, true} {
+			lease := backend.Acquire(t, l)
 			m := c.StartMove(slot, other(slot))
-			before, begun := rejected(c), time.Now()
-			lease, err := client.Mutex(name).Acquire(t.Context())
-			took, n := time.Since(begun), rejected(c)-before
-			// What the server cannot do is said in time, in a few tries.
-			if err == nil {
-				t.Errorf("acquired, with a queue that may be elsewhere: %v", lease)
-			} else if kind := kindOf(err); kind != holdfast.ErrUnavailable {
-				t.Errorf("Acquire: %v", err)
+			if moved {
+				m.Keys(10)
 			}
-			t.Logf("%d refused commands in %s", n, took.Round(time.Millisecond))
-			if n > 60 {
-				t.Errorf("an acquire in a slot on the move costs %d refused commands", n)
+			before := rejected(c)
+			if err := lease.Release(t.Context()); err != nil {
+				t.Errorf("Release, keys moved %v: %v", moved, err)
+			}
+			if n := rejected(c) - before; n > 10 {
+				t.Errorf("a release costs %d refused commands", n)
 			}
 			m.Finish()
-			backend.Release(t, backend.Acquire(t, client.Mutex(name)))
-		})
+		}
+	})
+
+	// The script that hands the lock over empties the queue, which is then not there.
+	t.Run("handed over before its keys move", func(t *testing.T) {
+		name, slot := name(1)
+		q := newQueueOf(t, open, waited(name))
+		m := c.StartMove(slot, other(slot))
+		q.passes("the beginning of a move")
+		m.Finish()
+	})
+
+	// The new owner of the keys does not hear those who wait, until the slot is its
+	// own. From then on they are in its queue.
+	t.Run("waited for while its keys are elsewhere", func(t *testing.T) {
+		name, slot := name(2)
+		q := newQueueOf(t, open, waited(name))
+		m := c.StartMove(slot, other(slot))
+		for len(m.Keys(10)) > 0 {
+		}
+		late := backend.Start(t, lock(open.client(t, nil), name, holdfast.TTL(term)))
+		time.Sleep(time.Second) // time enough to see that nobody hears it
+		m.Finish()
+		backend.Waiters(t, q.l, 2)
+		backend.Release(t, q.lease)
+		// Who has subscribed to the new owner first is served first.
+		for range 2 {
+			select {
+			case lease := <-q.next:
+				backend.Release(t, lease)
+			case lease := <-late:
+				backend.Release(t, lease)
+			case <-time.After(20 * time.Second):
+				t.Fatal("a waiter was not served within 20s")
+			}
+		}
+	})
+
+	t.Run("asked for", func(t *testing.T) {
+		name, slot := name(3)
+		client := open.client(t, nil)
+		m := c.StartMove(slot, other(slot))
+		before, begun := rejected(c), time.Now()
+		lease, err := lock(client, name).Acquire(t.Context())
+		took, n := time.Since(begun), rejected(c)-before
+		// What the server cannot do is said in time, in a few tries.
+		if err == nil {
+			t.Errorf("acquired, with a queue that may be elsewhere: %v", lease)
+		} else if kind := kindOf(err); kind != holdfast.ErrUnavailable {
+			t.Errorf("Acquire: %v", err)
+		}
+		t.Logf("%d refused commands in %s", n, took.Round(time.Millisecond))
+		if n > 60 {
+			t.Errorf("an acquire in a slot on the move costs %d refused commands", n)
+		}
+		m.Finish()
+		backend.Release(t, backend.Acquire(t, lock(client, name)))
 	})
 }
 

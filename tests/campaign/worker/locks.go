@@ -124,16 +124,17 @@ func (w *Want) Names() []string { return append([]string{w.Name}, w.With...) }
 
 // Want is a way to ask for a lock.
 type Want struct {
-	Name    string        `json:"name"`
-	Key     string        `json:"key,omitempty"` // the exact key, of a lock that other programs share
-	TTL     time.Duration `json:"ttl"`
-	Fixed   bool          `json:"fixed,omitempty"`    // the lease is not renewed
-	MaxHold time.Duration `json:"max_hold,omitempty"` // 0: no bound
-	Poll    time.Duration `json:"poll,omitempty"`     // 0: wait in the queue
-	Try     bool          `json:"try,omitempty"`      // do not wait
-	Again   bool          `json:"again,omitempty"`    // acquire it again while it is held
-	Weight  int           `json:"weight"`             // how often, beside the others
-	Hold    time.Duration `json:"hold,omitempty"`     // at most; 0: as the script says
+	Name     string        `json:"name"`
+	Key      string        `json:"key,omitempty"`      // the exact key, of a lock that other programs share
+	Redisson bool          `json:"redisson,omitempty"` // that key is of a lock in Redisson's form
+	TTL      time.Duration `json:"ttl"`
+	Fixed    bool          `json:"fixed,omitempty"`    // the lease is not renewed
+	MaxHold  time.Duration `json:"max_hold,omitempty"` // 0: no bound
+	Poll     time.Duration `json:"poll,omitempty"`     // 0: wait in the queue
+	Try      bool          `json:"try,omitempty"`      // do not wait
+	Again    bool          `json:"again,omitempty"`    // acquire it again while it is held
+	Weight   int           `json:"weight"`             // how often, beside the others
+	Hold     time.Duration `json:"hold,omitempty"`     // at most; 0: as the script says
 
 	Share   Share `json:"share,omitempty"`   // of a lock that several may hold
 	Permits int   `json:"permits,omitempty"` // of a semaphore

@@ -42,7 +42,10 @@ func openAt(s worker.Setting, addr string) (*locks, error) {
 // optionsOf are the options of a lock.
 func optionsOf(w worker.Want) []holdfast.Option {
 	options := []holdfast.Option{holdfast.TTL(w.TTL), holdfast.Renew(!w.Fixed), holdfast.Reentrant(w.Again)}
-	if w.Key != "" {
+	switch {
+	case w.Redisson:
+		options = append(options, holdfast.Redisson(w.Key))
+	case w.Key != "":
 		options = append(options, holdfast.Key(w.Key))
 	}
 	if w.MaxHold > 0 {

@@ -173,6 +173,12 @@ func (r *runner) options() []holdfast.Option {
 	if r.flags.Changed("key") {
 		options = append(options, holdfast.Key(r.key))
 	}
+	if r.flags.Changed("redisson") {
+		options = append(options, holdfast.Redisson(r.redisson))
+	}
+	if r.owner != "" {
+		options = append(options, holdfast.Owner(r.owner), holdfast.Reentrant(true))
+	}
 	for _, m := range r.meta {
 		k, v, _ := strings.Cut(m, "=")
 		options = append(options, holdfast.Meta(k, v))

@@ -24,7 +24,9 @@ type runOptions struct {
 	onceKey      string
 	maxTries     count
 	minHold      time.Duration
+	owner        string
 	key          string
+	redisson     string
 	nodeTimeout  time.Duration
 }
 
@@ -44,7 +46,9 @@ func newRunOptions() *runOptions {
 	f.StringVar(&o.onceKey, "once-key", "", "with --once, run only if none was completed with the same `KEY`, such as the\ndate; it is remembered for the DUR of --once")
 	f.Var(&o.maxTries, "max-tries", "with --once, run at most `N` times until one is completed")
 	f.Var((*span)(&o.minHold), "min-hold", "keep the lock for at least `DUR` after the command began, so that a host\nwhose clock is late does not run the job again")
+	f.StringVar(&o.owner, "owner", "", "run beside other runs of NAME with the same `ID`, before those who wait, and\nbeside no others")
 	f.StringVar(&o.key, "key", "", "exact `KEY` of the lock, to share it with other programs")
+	f.StringVar(&o.redisson, "redisson", "", "`NAME` of the lock in Java, to share it with Redisson's getLock(NAME)")
 	f.Var((*span)(&o.nodeTimeout), "node-timeout", "with several servers, wait at most `DUR` for each in a round (default: a 200th\nof --ttl, 5ms to 50ms)")
 	o.onLost = string(keeper.Terminate)
 	o.define(f, "`ACTION` when the lock is lost: terminate, kill, notify or ignore; see below")
@@ -82,10 +86,20 @@ func (o *runOptions) checkUsage() error {
 		return usageError("--weight has a meaning with --slots only")
 	case o.weight > o.slots:
 		return usageError("--weight %d: there are %d slots", o.weight, o.slots)
-	case o.isShared() && o.flags.Changed("key"):
-		return usageError("--key is for plain runs: no other program knows how locks with --shared, --exclusive or --slots are kept")
+	case o.flags.Changed("owner") && o.owner == "":
+		return usageError("--owner is empty")
+	case o.owner != "" && (o.readWrite() || o.slots != 0 || o.once != 0):
+		return usageError("--owner goes with neither --shared nor --exclusive, --slots and --once: choose one")
+	case o.isShared() && o.isForeign():
+		return usageError("--key and --redisson are for plain runs: no other program knows how locks with --shared, --exclusive, --slots or --owner are kept")
+	case o.flags.Changed("key") && o.flags.Changed("redisson"):
+		return usageError("--key and --redisson: choose one; they are two forms of a lock")
+	case o.once != 0 && o.flags.Changed("redisson"):
+		return usageError("--redisson and --once: choose one; no other program knows of runs that were completed")
 	case o.shared && o.minHold != 0:
 		return usageError("--min-hold and --shared: choose one; a shared run keeps no other shared run from running again")
+	case o.owner != "" && o.minHold != 0:
+		return usageError("--min-hold and --owner: choose one; a run keeps no other run of its owner from running again")
 	case o.once != 0 && o.isShared():
 		return usageError("--once goes with neither --shared nor --exclusive nor --slots: its runs are one at a time")
 	case o.flags.Changed("once") && o.once < time.Millisecond:
@@ -94,8 +108,8 @@ func (o *runOptions) checkUsage() error {
 		return usageError("--once-key and --max-tries have a meaning with --once only")
 	case o.flags.Changed("once-key") && o.onceKey == "":
 		return usageError("--once-key is empty")
-	case len(o.also) > 0 && (o.isShared() || o.once != 0 || o.flags.Changed("key")):
-		return usageError("--also is for plain runs: it goes with neither --shared nor --exclusive, --slots, --once and --key")
+	case len(o.also) > 0 && (o.readWrite() || o.slots != 0 || o.once != 0 || o.isForeign()):
+		return usageError("--also is for plain runs, and those with --owner: it goes with neither --shared nor --exclusive, --slots, --once, --key and --redisson")
 	case o.conflictCode < 0 || o.conflictCode > 255:
 		return usageError("--conflict-exit-code %d: want 0 to 255", o.conflictCode)
 	}

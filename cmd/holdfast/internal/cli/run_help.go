@@ -36,7 +36,8 @@ Several servers:
   in Strict mode, with --max-ttl. A server gets 5 to 50ms to answer (--node-timeout).
     export HOLDFAST_REDIS="redis://a:6379 redis://b:6379 redis://c:6379"
     holdfast init && holdfast run nightly -- ./draw.sh
-  A quorum has plain runs only: no --shared, --exclusive, --slots, --once, --also, --key.
+  A quorum has plain runs only: no --shared, --exclusive, --slots, --owner, --once, --also,
+  --key, --redisson.
 
 Several locks:
   --also NAME, which may be repeated, has the run hold further locks, all or none; no two
@@ -49,10 +50,18 @@ Runs beside each other:
   N lets at most N run, on all machines together; with --weight W a run takes W of them.
   Whoever comes first is served first: a shared run that comes while an exclusive one
   waits runs after it.
+  --owner ID is for the steps of a job, on whatever machine: while one of them runs, others
+  with the same ID run beside it, before all who wait, and runs with another ID wait. A
+  step can so run a script that runs other steps, and they do not wait for each other.
   All runs of a NAME must be plain ones, or have --shared or --exclusive, or --slots with
-  the same N. Another one is refused (exit code %d) while they run, and they notice
-  nothing. A plain run is not an --exclusive one because other programs can share its
-  lock (--key), and know no readers.
+  the same N, or --owner. Another one is refused (exit code %d) while they run, and they
+  notice nothing. A plain run is not an --exclusive one because other programs can share
+  its lock, and know no readers.
+
+Other programs:
+  With --key KEY, the lock is that of programs which use SET KEY token NX PX ttl and a
+  script that compares and deletes; with --redisson NAME, that of getLock(NAME) of
+  Redisson, in Java. All programs that share a lock use one of the two forms.
 
 Once:
   --once 12h runs CMD only if no run of NAME with --once was completed, with exit code 0,
@@ -68,7 +77,7 @@ Environment of CMD:
   grant) and HOLDFAST_TTL_MS are set. HOLDFAST_REDIS is taken away, and REDIS_URL if
   it is what holdfast used: a job that needs REDIS_URL itself keeps it when holdfast
   is given --redis or HOLDFAST_REDIS.
-  Shared runs beside each other have one fence. That of a run with --slots tells which
+  Shared runs beside each other have one fence, and so have those of one owner. That of a run with --slots tells which
   of two began later, but a resource cannot refuse by it: the other may still run.
 
 When the lock is lost:

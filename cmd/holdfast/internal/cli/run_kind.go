@@ -52,7 +52,10 @@ func (r *runner) kind(l *locker) *holdfast.Lock {
 func (o *runOptions) readWrite() bool { return o.shared || o.exclusive }
 
 // isShared reports whether several may hold the lock.
-func (o *runOptions) isShared() bool { return o.readWrite() || o.slots != 0 }
+func (o *runOptions) isShared() bool { return o.readWrite() || o.slots != 0 || o.owner != "" }
+
+// isForeign reports whether other programs share the lock.
+func (o *runOptions) isForeign() bool { return o.flags.Changed("key") || o.flags.Changed("redisson") }
 
 // failure is that of an acquire, with what to do about it where that is a matter of
 // flags.
@@ -65,8 +68,10 @@ func (r *runner) failure(err error) *exitError {
 	switch {
 	case errors.Is(err, holdfast.ErrPermits):
 		exit.err = fmt.Errorf("%w; give --slots the number that the others give it, or try again when none of them runs", err)
+	case errors.Is(err, holdfast.ErrWrongType) && r.isForeign():
+		exit.err = fmt.Errorf("%w; all programs keep it in one form: --key is for a string, --redisson for the hash of Redisson's RLock", err)
 	case errors.Is(err, holdfast.ErrWrongType):
-		exit.err = fmt.Errorf("%w; if another run holds it: all runs of a NAME are plain ones, or all with --shared or --exclusive, or all with --slots", err)
+		exit.err = fmt.Errorf("%w; if another run holds it: all runs of a NAME are plain ones, or all with --shared or --exclusive, or all with --slots, or all with --owner", err)
 	}
 	return exit
 }

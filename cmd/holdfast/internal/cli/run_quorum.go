@@ -22,13 +22,13 @@ func (r *runner) checkServers(n int) error {
 	case r.quorum && r.office != nil:
 		return configError("%d servers are named, a quorum, and elections are held on one server: name one", n)
 	case r.quorum && r.isShared():
-		return configError("%d servers are named, a quorum, and it has no locks for --shared, --exclusive and --slots: name one server for these", n)
+		return configError("%d servers are named, a quorum, and it has no locks for --shared, --exclusive, --slots and --owner: name one server for these", n)
 	case r.quorum && r.once != 0:
 		return configError("%d servers are named, a quorum, and it keeps no record of jobs: name one server for --once", n)
 	case r.quorum && len(r.also) > 0:
 		return configError("%d servers are named, a quorum, and its locks have one name each: name one server for --also", n)
-	case r.quorum && r.flags.Changed("key"):
-		return configError("%d servers are named, a quorum, and no other program knows how its locks are kept: name one server for --key", n)
+	case r.quorum && r.isForeign():
+		return configError("%d servers are named, a quorum, and no other program knows how its locks are kept: name one server for --key and --redisson", n)
 	case !r.quorum && r.nodeTimeout != 0:
 		return configError("--node-timeout has a meaning with several servers only")
 	case r.flags.Changed("max-ttl") && !r.strict && !r.quorum:

@@ -1,0 +1,331 @@
+package holdfast_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"os"
+	"os/signal"
+	"sync"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+)
+
+// locks is what New has returned, for a client of Redis that the program has:
+//
+//	locks, err := holdfast.New(holdfastgoredis.New(rdb), nil)
+var locks *holdfast.Client
+
+// nodes are such clients of three servers that have nothing to do with each other, each with
+// Config.Strict.
+var nodes []*holdfast.Client
+
+// post is what is done under a lock. It takes the fence along.
+func post(ctx context.Context, fence uint64) error { return ctx.Err() }
+
+// One process at a time posts the invoices. The inner ctx ends, with a cause, before the lock can
+// be somebody else's.
+func ExampleClient_Mutex() {
+	ctx := context.Background()
+
+	err := locks.Mutex("invoices").Do(ctx, func(ctx context.Context, l *holdfast.Lease) error {
+		return post(ctx, l.Token())
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+}
+
+func ExampleLock_TryAcquire() {
+	ctx := context.Background()
+
+	lease, err := locks.Mutex("reindex", holdfast.TTL(time.Minute)).TryAcquire(ctx)
+	var held *holdfast.HeldError
+	switch {
+	case errors.As(err, &held):
+		fmt.Println("somebody else is at it:", held.Holder.Owner)
+		return
+	case err != nil:
+		log.Fatal(err)
+	}
+	defer lease.Release(ctx) // works even when ctx has been cancelled
+	for page := range 1000 {
+		if err := lease.Err(); err != nil {
+			log.Fatal(err) // lost: stop before the next write
+		}
+		_ = page
+	}
+}
+
+// A lock that other programs take with SET key token NX PX ttl, and release with a
+// script that compares and deletes.
+func ExampleKey() {
+	ctx := context.Background()
+
+	err := locks.Mutex("settlement", holdfast.Key("lock:settlement")).Do(ctx,
+		func(ctx context.Context, l *holdfast.Lease) error { return post(ctx, l.Token()) })
+	if err != nil {
+		log.Fatal(err)
+	}
+}
+
+// A lock that is Redisson's RLock in Java, too: redisson.getLock("orders").
+func ExampleRedisson() {
+	ctx := context.Background()
+
+	err := locks.Mutex("orders", holdfast.Redisson("orders")).Do(ctx,
+		func(ctx context.Context, l *holdfast.Lease) error { return post(ctx, l.Token()) })
+	if err != nil {
+		log.Fatal(err)
+	}
+}
+
+// What a holder calls acquires the lock again, with the context that it is given.
+func ExampleReentrant() {
+	ctx := context.Background()
+
+	ledger := locks.Mutex("ledger", holdfast.Reentrant(true), holdfast.MaxDepth(10))
+	audit := func(ctx context.Context) error {
+		return ledger.Do(ctx, func(ctx context.Context, l *holdfast.Lease) error {
+			return post(ctx, l.Token())
+		})
+	}
+	err := ledger.Do(ctx, func(ctx context.Context, l *holdfast.Lease) error {
+		return audit(ctx) // does not wait for itself
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+}
+
+// Steps of a job, in whatever process, have the lock together. The last one gives up what a
+// step that is gone has left behind.
+func ExampleLock_ReleaseOwner() {
+	ctx := context.Background()
+
+	order := locks.Mutex("order-7", holdfast.Owner("job-42"), holdfast.Reentrant(true))
+	err := order.Do(ctx, func(ctx context.Context, l *holdfast.Lease) error {
+		return post(ctx, l.Token()) // the same Token in all steps that overlap
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	switch left, err := order.ReleaseOwner(ctx); {
+	case errors.Is(err, holdfast.ErrNotHeld):
+		fmt.Println("nothing was left behind")
+	case errors.Is(err, holdfast.ErrNotOwner):
+		fmt.Println(err) // names who has it now
+	case err != nil:
+		log.Fatal(err)
+	default:
+		fmt.Println(left, "leases are left")
+	}
+}
+
+// Any number of processes read the catalog at a time, or one changes it. After a change
+// it goes on as a reader, beside the others, before another process can change it again.
+func ExampleClient_RWMutex() {
+	ctx := context.Background()
+
+	catalog := locks.RWMutex("catalog")
+	err := catalog.Reader().Do(ctx, func(ctx context.Context, l *holdfast.Lease) error {
+		return ctx.Err() // read
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	writer, err := catalog.Writer().Acquire(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := post(writer.Context(), writer.Token()); err != nil {
+		_ = writer.Release(ctx)
+		log.Fatal(err)
+	}
+	reader, err := catalog.Downgrade(ctx, writer)
+	if err != nil {
+		log.Fatal(err) // the lock is given up
+	}
+	if err := reader.Release(ctx); err != nil {
+		log.Fatal(err)
+	}
+}
+
+// At most 8 permits are taken at a time, by all processes together. A large job takes
+// several of them.
+func ExampleClient_Semaphore() {
+	ctx := context.Background()
+
+	for _, permits := range []int{1, 4} {
+		slots := locks.Semaphore("renderers", 8, holdfast.Weight(permits))
+		err := slots.Do(ctx, func(ctx context.Context, l *holdfast.Lease) error {
+			all, err := slots.Holders(ctx)
+			for _, h := range all {
+				fmt.Println(h.Owner, "has", h.Weight)
+			}
+			return err
+		})
+		if err != nil {
+			log.Fatal(err)
+		}
+	}
+}
+
+// Money goes from one account to another while nobody else works on either. Whoever moves it
+// the other way round names them in another order, and does not wait for ever.
+func ExampleClient_Multi() {
+	ctx := context.Background()
+
+	err := locks.Multi([]string{"account/17", "account/4"}).Do(ctx, func(ctx context.Context, l *holdfast.Lease) error {
+		for _, account := range []string{"account/17", "account/4"} {
+			if err := post(ctx, l.Tokens()[account]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+}
+
+// Every host starts the draw at about the same time; it is drawn once a day.
+func ExampleClient_Once() {
+	ctx := context.Background()
+
+	today := holdfast.SlotKey(time.Now().UTC().Format(time.DateOnly), 60*24*time.Hour)
+	run, err := locks.Once("draw", today).Do(ctx, func(ctx context.Context, l *holdfast.Lease) (string, error) {
+		return "42", post(ctx, l.Token())
+	})
+	if err != nil {
+		log.Fatal(err) // the next host that comes, or waits, tries again
+	}
+	log.Printf("%s drew %s at %s", run.Owner, run.Result, run.Completed)
+}
+
+// One of all processes schedules; when it dies, another does.
+func ExampleElection_Run() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+
+	err := locks.Election("scheduler").Run(ctx, func(ctx context.Context, term *holdfast.Lease) error {
+		for range 3 {
+			if err := post(ctx, term.Token()); err != nil {
+				return err // ctx has ended with the term, perhaps: another may lead then
+			}
+		}
+		return nil // it resigns; with ErrResign it would campaign again
+	})
+	if err != nil && err != context.Canceled {
+		log.Fatal(err)
+	}
+}
+
+// Who leads, whenever that changes.
+func ExampleElection_Watch() {
+	ctx := context.Background()
+
+	for leader, err := range locks.Election("scheduler").Watch(ctx) {
+		switch {
+		case err != nil:
+			log.Fatal(err)
+		case leader == nil:
+			log.Print("nobody leads")
+			return
+		default:
+			log.Printf("%s leads", leader.Owner)
+		}
+	}
+}
+
+// Five workers have to be ready before anybody goes on. One that dies is not waited for.
+func ExampleClient_Latch() {
+	ctx := context.Background()
+	ready := locks.Latch("warmed-up", 5)
+
+	work := func() error { // in each worker
+		party, err := ready.Join(ctx)
+		if err != nil {
+			return err
+		}
+		defer party.Release(ctx) // who has not counted down by then is missing
+		if err := post(party.Context(), party.Token()); err != nil {
+			return err
+		}
+		return party.CountDown(ctx)
+	}
+	for range 5 {
+		go func() {
+			if err := work(); err != nil {
+				log.Print(err)
+			}
+		}()
+	}
+
+	err := ready.Wait(ctx) // in whoever waits for them
+	var incomplete *holdfast.IncompleteError
+	switch {
+	case errors.As(err, &incomplete):
+		log.Printf("going on without %d of %d", incomplete.Missing, incomplete.Parties)
+	case err != nil:
+		log.Fatal(err)
+	}
+}
+
+// Three workers do a computation in steps, each of which needs the results of all of them.
+func ExampleClient_Barrier() {
+	ctx := context.Background()
+
+	work := func() error { // in each worker
+		party, err := locks.Barrier("simulation", 3).Join(ctx)
+		if err != nil {
+			return err
+		}
+		defer party.Release(ctx)
+		for {
+			if err := post(party.Context(), party.Token()); err != nil {
+				return err
+			}
+			step, err := party.Await(ctx)
+			var broken *holdfast.BrokenError
+			switch {
+			case errors.As(err, &broken):
+				log.Printf("%s is gone: step %d is to be done again", broken.Party.Owner, broken.Phase)
+			case err != nil:
+				return err
+			case step == 100:
+				return nil
+			}
+		}
+	}
+	var workers sync.WaitGroup
+	for range 3 {
+		workers.Go(func() {
+			if err := work(); err != nil {
+				log.Print(err)
+			}
+		})
+	}
+	workers.Wait()
+}
+
+// A lock that three servers hold, of which one may be down, or come back empty.
+func ExampleNewQuorum() {
+	ctx := context.Background()
+
+	quorum, err := holdfast.NewQuorum(nodes...)
+	if err != nil {
+		log.Fatal(err)
+	}
+	// Once for new servers, by hand: quorum.Init(ctx, false)
+	err = quorum.Mutex("settlement").Do(ctx, func(ctx context.Context, l *holdfast.Lease) error {
+		fmt.Println("these agree:", l.Nodes())
+		return post(ctx, l.Token())
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+}

@@ -1,0 +1,115 @@
+// Package examples runs the examples of the library's documentation. The library knows no client
+// of Redis, so that they cannot run where they stand: they are made a program with one here, by
+// go run -overlay.
+package examples
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/holdfast-go/holdfast/tests/server"
+)
+
+// program is what the examples are called by: with the servers' addresses as its arguments, of
+// which the first is that of locks, and the others are those of nodes.
+const program = `package main
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"os"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/holdfastgoredis"
+)
+
+func open(addr string, cfg *holdfast.Config) *holdfast.Client {
+	c, err := holdfast.New(holdfastgoredis.New(redis.NewClient(&redis.Options{Addr: addr})), cfg)
+	if err != nil {
+		log.Fatal(err)
+	}
+	return c
+}
+
+func main() {
+	locks = open(os.Args[1], nil)
+	for _, addr := range os.Args[2:] {
+		nodes = append(nodes, open(addr, &holdfast.Config{Strict: true}))
+	}
+	quorum, err := holdfast.NewQuorum(nodes...)
+	if err == nil {
+		err = quorum.Init(context.Background(), false)
+	}
+	if err != nil {
+		log.Fatal(err)
+	}
+%s}
+`
+
+func TestExamplesRun(t *testing.T) {
+	folder, err := filepath.Abs(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	source, err := os.ReadFile(filepath.Join(folder, "..", "..", "example_test.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const clause = "package holdfast_test\n"
+	if !strings.HasPrefix(string(source), clause) {
+		t.Fatalf("the examples do not begin with %q", clause)
+	}
+	var names []string
+	calls := ""
+	for _, match := range regexp.MustCompile(`(?m)^func (Example\w+)\(\)`).FindAllStringSubmatch(string(source), -1) {
+		names = append(names, match[1])
+		calls += fmt.Sprintf("\t%s()\n\tfmt.Println(\"%[1]s is over\")\n", match[1])
+	}
+	if len(names) < 15 {
+		t.Fatalf("only %d examples: %q", len(names), names)
+	}
+
+	replace := map[string]string{} // both are there for the go command only
+	for name, text := range map[string]string{
+		"examples.go": strings.Replace(string(source), clause, "package main\n", 1),
+		"main.go":     fmt.Sprintf(program, calls),
+	} {
+		other := filepath.Join(t.TempDir(), name)
+		if err := os.WriteFile(other, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		replace[filepath.Join(folder, "program", name)] = other
+	}
+	list, err := json.Marshal(map[string]any{"Replace": replace})
+	if err != nil {
+		t.Fatal(err)
+	}
+	overlay := filepath.Join(t.TempDir(), "overlay.json")
+	if err := os.WriteFile(overlay, list, 0o600); err != nil {
+		t.Fatal(err)
+	}
+
+	args := []string{"run", "-race", "-overlay", overlay, "./program"}
+	for range 4 {
+		args = append(args, server.Start(t, server.One(t)).Addr())
+	}
+	out, err := exec.CommandContext(t.Context(), "go", args...).CombinedOutput()
+	if err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+	for _, name := range names {
+		if !strings.Contains(string(out), name+" is over\n") {
+			t.Errorf("%s has not come to its end", name)
+		}
+	}
+	t.Logf("%s", out)
+}

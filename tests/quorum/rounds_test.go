@@ -1,0 +1,173 @@
+package quorum
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/script"
+	"github.com/holdfast-go/holdfast/tests/backend"
+	"github.com/holdfast-go/holdfast/tests/server"
+)
+
+// Of seven nodes three may be away, and no more.
+func TestSevenNodes(t *testing.T) {
+	t.Parallel()
+	s := open(t, server.One(t), 7, age)
+	lease := acquire(t, s.lock())
+	agree(t, lease, 7)
+	wantHeld(t, s.lock())
+	backend.Release(t, lease)
+	for _, i := range []int{0, 3, 6} {
+		s.nodes[i].Kill()
+	}
+	next := acquire(t, s.lock())
+	if next.Token() <= lease.Token() {
+		t.Errorf("fence %d follows %d", next.Token(), lease.Token())
+	}
+	agree(t, next, 4)
+	wantHeld(t, s.lock())
+	backend.Release(t, next)
+	s.nodes[1].Kill()
+	var q *holdfast.QuorumError
+	if lease, err := s.lock().Acquire(t.Context()); !errors.As(err, &q) || !errors.Is(err, holdfast.ErrUnavailable) || q.Need != 4 || q.Of != 7 {
+		t.Errorf("with three of seven nodes: %v, %v", lease, err)
+	}
+	s.cleaned()
+}
+
+// hanging is a node that is asked for locks, and answers when it is woken.
+type hanging struct {
+	holdfast.Driver
+	woken chan struct{}
+}
+
+func (d hanging) Eval(ctx context.Context, s holdfast.Script, keys, args []string, urgent bool) (string, error) {
+	if s.SHA1 == script.NodeAcquire.SHA1 {
+		select {
+		case <-d.woken:
+		case <-ctx.Done():
+			return "", ctx.Err()
+		}
+	}
+	return d.Driver.Eval(ctx, s, keys, args, urgent)
+}
+
+// Nodes that do not answer cost an acquire their timeout, not that of a command, and what they
+// grant after it is given back.
+func TestHangingMajority(t *testing.T) {
+	t.Parallel()
+	s := open(t, server.One(t), 3, age)
+	s.commandTimeout = 30 * time.Second
+	woken := make(chan struct{})
+	s.wrap = func(i int, d holdfast.Driver) holdfast.Driver {
+		if i == 1 {
+			return d
+		}
+		return hanging{d, woken}
+	}
+	const timeout = 300 * time.Millisecond
+	begun := time.Now()
+	_, err := s.quorum().Mutex("q", holdfast.NodeTimeout(timeout)).Acquire(t.Context())
+	took := time.Since(begun)
+	if !errors.Is(err, holdfast.ErrUnavailable) {
+		t.Errorf("Acquire without a majority: %v", err)
+	}
+	t.Logf("Acquire failed after %s", took.Round(time.Millisecond))
+	if took > 2*timeout+5*time.Second { // a machine may stall
+		t.Errorf("Acquire without a majority took %s", took)
+	}
+	close(woken)
+	s.cleaned()
+	backend.Release(t, acquire(t, s.lock()))
+}
+
+// splitting is a node of one of three processes. In the first round each process is granted its
+// own node before any of them asks another.
+type splitting struct {
+	holdfast.Driver
+	mine    bool
+	granted *sync.WaitGroup // own nodes
+	first   *sync.Once
+	split   func(reply string)
+}
+
+func (d splitting) Eval(ctx context.Context, s holdfast.Script, keys, args []string, urgent bool) (reply string, err error) {
+	if s.SHA1 != script.NodeAcquire.SHA1 {
+		return d.Driver.Eval(ctx, s, keys, args, urgent)
+	}
+	if !d.mine {
+		d.granted.Wait()
+	}
+	reply, err = d.Driver.Eval(ctx, s, keys, args, urgent)
+	if err != nil || strings.HasPrefix(reply, "late") { // and is asked again
+		return reply, err
+	}
+	d.first.Do(func() {
+		d.split(reply)
+		if d.mine {
+			d.granted.Done()
+		}
+	})
+	return reply, err
+}
+
+// Three processes that have one node each, and so none of them a majority, try again at other
+// times, and all have the lock in the end.
+func TestSplitVotes(t *testing.T) {
+	t.Parallel()
+	s := open(t, server.One(t), 3, age)
+	var granted sync.WaitGroup
+	granted.Add(3)
+	var mu sync.Mutex
+	grants, refusals := 0, 0
+	var all []*holdfast.Lock
+	for process := range 3 {
+		s.wrap = func(i int, d holdfast.Driver) holdfast.Driver {
+			return splitting{d, i == process, &granted, &sync.Once{}, func(reply string) {
+				mu.Lock()
+				defer mu.Unlock()
+				if strings.HasPrefix(reply, "granted") {
+					grants++
+				} else if strings.HasPrefix(reply, "held") {
+					refusals++
+				}
+			}}
+		}
+		all = append(all, s.lock())
+	}
+	var leases []<-chan *holdfast.Lease
+	for _, l := range all {
+		leases = append(leases, backend.Start(t, l))
+	}
+	last := uint64(0)
+	for range all {
+		var lease *holdfast.Lease
+		select {
+		case lease = <-leases[0]:
+		case lease = <-leases[1]:
+		case lease = <-leases[2]:
+		case <-time.After(30 * time.Second):
+			t.Fatal("nobody has the lock")
+		}
+		if lease == nil {
+			t.Fatal("no lease")
+		}
+		if lease.Token() <= last {
+			t.Errorf("fence %d follows %d", lease.Token(), last)
+		}
+		last = lease.Token()
+		backend.Release(t, lease)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	// Who was refused first may have given back by the time that the others ask.
+	if grants < 3 || refusals < 1 {
+		t.Errorf("the votes were not split: %d grants, %d refusals in the first round", grants, refusals)
+	}
+	s.cleaned()
+}

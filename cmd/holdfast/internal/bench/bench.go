@@ -303,7 +303,7 @@ func (b *bench) deleteKeys(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			pipeline.Del(ctx, set.Lock, set.Queue, set.Fence)
+			pipeline.Del(ctx, set.Lock, set.Queue, set.Fence())
 		}
 		if _, err := pipeline.Exec(ctx); err != nil {
 			return err

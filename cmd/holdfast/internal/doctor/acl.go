@@ -27,7 +27,7 @@ func (n *node) needs() []need {
 	lock, queue, fence := n.probe.Lock, n.probe.Queue, n.x.space.Fence()
 	subscribe, publish, numsub := "subscribe", "publish", "numsub"
 	if n.x.cluster() != nil {
-		fence, subscribe, publish, numsub = n.probe.Fence, "ssubscribe", "spublish", "shardnumsub"
+		fence, subscribe, publish, numsub = n.probe.Fence(), "ssubscribe", "spublish", "shardnumsub"
 	}
 	return []need{
 		{[]any{"eval", "return 1", "1", lock}, locking},

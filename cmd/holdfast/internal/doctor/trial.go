@@ -80,7 +80,7 @@ func (n *node) trial(ctx context.Context) {
 func (n *node) tidy(ctx context.Context, clients ...*holdfast.Client) {
 	shut(ctx, clients...)
 	if n.x.cluster() != nil {
-		n.rdb.Del(ctx, n.probe.Fence) // where it may not, it expires
+		n.rdb.Del(ctx, n.probe.Fence()) // where it may not, it expires
 	}
 }
 

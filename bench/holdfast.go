@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/holdfastgoredis"
@@ -70,7 +71,7 @@ func admit(ctx context.Context, addrs []string) error {
 
 func (l *holdfastLocker) lock(name string) lock {
 	if l.quorum != nil {
-		return &holdfastLock{l: l.quorum.Mutex(name, holdfast.NodeTimeout(ttl/20))} // as long as redsync waits
+		return &quorumLock{holdfastLock{l: l.quorum.Mutex(name, holdfast.NodeTimeout(ttl/20))}} // as long as redsync waits
 	}
 	return &holdfastLock{l: l.clients[0].Mutex(name)}
 }
@@ -98,6 +99,21 @@ type holdfastLock struct {
 func (l *holdfastLock) acquire(ctx context.Context) (err error) {
 	l.lease, err = l.l.Acquire(ctx)
 	return err
+}
+
+// quorumLock is asked for again when too few nodes answered in time, as redsync does by itself.
+type quorumLock struct{ holdfastLock }
+
+func (l *quorumLock) acquire(ctx context.Context) error {
+	for {
+		err := l.holdfastLock.acquire(ctx)
+		if few := (*holdfast.QuorumError)(nil); !errors.As(err, &few) {
+			return err
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
 }
 
 func (l *holdfastLock) release() error { return l.lease.Release(context.Background()) }

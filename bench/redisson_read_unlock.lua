@@ -1,6 +1,6 @@
 -- Releases a read lock as the script of Redisson's RedissonReadLock.unlockInnerAsync does: the
--- same commands in the same order, but for the latch that has kept a repeated release from
--- counting twice since 3.28: a GET, a SET and a later DEL less.
+-- same commands in the same order, but for the latch that keeps a repeated release from counting
+-- twice: a GET and a SET, and a DEL that Redisson sends afterwards.
 -- KEYS: the lock, a hash; its channel; what the keys of this holder's timeouts begin with; what
 -- those of all holders begin with. ARGV: the message for waiters, the holder.
 -- Replies nil if the lock is not the holder's, 1 if nobody has it any more, 0 if somebody has.

@@ -56,7 +56,7 @@ func parse(args []string, stderr io.Writer) (o options, err error) {
 		rounds   = flags.Int("rounds", 0, "rounds of each cell (default 5; of contended and readwrite 3, of held 1)")
 		length   = flags.Duration("for", 0, "length of a turn (default 700ms; of contended and readwrite 3.5s, of held 12s)")
 		leases   = flags.Int("leases", 0, "leases of held (default 10000)")
-		hurry    = flags.Bool("quick", false, "one short round, under a minute, to see that everything works")
+		hurry    = flags.Bool("quick", false, "one short round, about two minutes, to see that everything works")
 		complete = flags.Bool("full", false, "100000 leases in held")
 		svg      = flags.String("svg", "", "where to draw the free cells")
 	)

@@ -17,7 +17,7 @@ type cell struct {
 	time       time.Duration
 	hold       time.Duration
 	think      time.Duration
-	warm       time.Duration // of a process that has all turns, before its first
+	warm       time.Duration // processor time of a process that has all turns, before its first
 }
 
 // levels are the numbers of goroutines of the free cells.
@@ -91,5 +91,5 @@ func (c cell) job(of contestant, process int) job {
 
 // limit is how long a turn may take, on a machine that stalls.
 func (c cell) limit() time.Duration {
-	return 2*c.time + c.warm + time.Minute + time.Duration(c.leases)*time.Millisecond
+	return 2*c.time + 4*c.warm + time.Minute + time.Duration(c.leases)*time.Millisecond
 }

@@ -15,7 +15,7 @@ type job struct {
 	For        time.Duration
 	Hold       time.Duration // of each cycle
 	Think      time.Duration // at most, before each cycle
-	Warm       time.Duration // before the first turn of a process that has them all
+	Warm       time.Duration // processor time, before the first turn of a process that has them all
 	Leases     int           // of held
 }
 

@@ -139,9 +139,13 @@ public final class Contestant {
     return Redisson.create(config);
   }
 
-  /** Has the locks that the cells use compiled, for a time. */
+  /**
+   * Uses the locks as the cells do until that has taken some processor time, in which they are
+   * compiled. A busy machine takes longer for it.
+   */
   private void warm() throws InterruptedException {
-    for (int threads : new int[] {8, 64}) {
+    long end = System.nanoTime() + 4 * job.warm;
+    for (int threads = 1; cpu() < job.warm && System.nanoTime() < end; threads = threads < 64 ? 8 * threads : 1) {
       List<RLock> free = new ArrayList<>();
       List<RLock> contended = new ArrayList<>();
       List<RLock> readers = new ArrayList<>();
@@ -150,9 +154,9 @@ public final class Contestant {
         contended.add(redisson.getLock(job.names + "-warm"));
         readers.add(redisson.getReadWriteLock(job.names + "-warm-read").readLock());
       }
-      spin(free, job.warm / 4);
-      spin(contended, job.warm / 8);
-      spin(readers, job.warm / 8);
+      spin(free, job.warm / 10);
+      spin(contended, job.warm / 20);
+      spin(readers, job.warm / 20);
     }
   }
 

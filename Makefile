@@ -36,7 +36,7 @@ slice: servers ## Run a slice of what soak runs, about 23 minutes
 soak: servers ## Run campaigns, simulation and storms for SOAK=10m; then losses of data, leaks, topologies, quorums, other languages, mutants; print a report
 	@tests/suite.sh soak $(SOAK)
 
-bench: servers ## Compare with the bare commands and with other libraries, 10 minutes; BENCH=-quick: one
+bench: servers ## Compare with the bare commands and with other libraries, 12 minutes; BENCH=-quick: two
 	cd bench && go run . -svg free.svg $(BENCH)
 
 servers: ## Make sure that there are a redis-server or valkey-server, and PostgreSQL, installing them if need be; and programs in Java and Python

@@ -4,6 +4,7 @@ import (
 	"context"
 	_ "embed"
 	"fmt"
+	"io"
 	"os"
 	"sync/atomic"
 	"time"
@@ -56,13 +57,13 @@ func (l *bareLock) acquire(ctx context.Context) error {
 
 func (l *bareLock) release() error { return l.b.delete(context.Background(), l.key, l.token) }
 
-func bareGoredis(addr string) (locker, error) {
-	rdb := dialGoredis(addr)
+func bareGoredis(j job) (locker, error) {
+	rdb := dialGoredis(j.Addrs)
 	return bareOver(rdb, rdb), nil
 }
 
-func bareAutoPipeline(addr string) (locker, error) {
-	rdb := dialGoredis(addr)
+func bareAutoPipeline(j job) (locker, error) {
+	rdb := redis.NewClient(&redis.Options{Addr: j.Addrs[0]})
 	pipeline, err := rdb.AutoPipeline()
 	if err != nil {
 		return nil, err
@@ -70,7 +71,7 @@ func bareAutoPipeline(addr string) (locker, error) {
 	return bareOver(rdb, pipeline), nil
 }
 
-func bareOver(rdb *redis.Client, c redis.Cmdable) locker {
+func bareOver(rdb io.Closer, c redis.Cmdable) locker {
 	return &bare{
 		set: func(ctx context.Context, key, token string) (bool, error) {
 			return c.SetNX(ctx, key, token, ttl).Result()
@@ -82,8 +83,8 @@ func bareOver(rdb *redis.Client, c redis.Cmdable) locker {
 	}
 }
 
-func bareRueidis(addr string) (locker, error) {
-	c, err := rueidis.NewClient(rueidisOption(addr))
+func bareRueidis(j job) (locker, error) {
+	c, err := rueidis.NewClient(rueidisOption(j.Addrs))
 	if err != nil {
 		return nil, err
 	}

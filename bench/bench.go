@@ -51,12 +51,12 @@ func parse(args []string, stderr io.Writer) (o options, err error) {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	var (
-		kinds    = flags.String("cells", "free,contended,one,held", "what to measure")
+		kinds    = flags.String("cells", "free,contended,one,held,read,readwrite,quorum,cluster", "what to measure")
 		only     = flags.String("only", "", "contestants, with commas (default all)")
-		rounds   = flags.Int("rounds", 0, "rounds of each cell (default 5; of contended 3, of held 1)")
-		length   = flags.Duration("for", 0, "length of a turn (default 700ms; of contended 3.5s, of held 12s)")
+		rounds   = flags.Int("rounds", 0, "rounds of each cell (default 5; of contended and readwrite 3, of held 1)")
+		length   = flags.Duration("for", 0, "length of a turn (default 700ms; of contended and readwrite 3.5s, of held 12s)")
 		leases   = flags.Int("leases", 0, "leases of held (default 10000)")
-		hurry    = flags.Bool("quick", false, "one short round, under a minute, to see that everything works")
+		hurry    = flags.Bool("quick", false, "one short round, about two minutes, to see that everything works")
 		complete = flags.Bool("full", false, "100000 leases in held")
 		svg      = flags.String("svg", "", "where to draw the free cells")
 	)
@@ -103,6 +103,21 @@ func parse(args []string, stderr io.Writer) (o options, err error) {
 	return o, err
 }
 
+// takes says whether the contestant was asked for.
+func (o options) takes(c contestant) bool { return o.only == nil || slices.Contains(o.only, c.name) }
+
+// takesJava says whether there is a turn of a contestant in Java.
+func (o options) takesJava() bool {
+	for _, c := range o.cells {
+		for _, who := range contestants {
+			if who.java && who.in(c.kind) && o.takes(who) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // compare measures, and prints what came of it.
 func compare(ctx context.Context, o options, stdout, stderr io.Writer) error {
 	h := &harness.TB{}
@@ -111,9 +126,23 @@ func compare(ctx context.Context, o options, stdout, stderr io.Writer) error {
 	var err error
 	about := surroundings{began: time.Now(), loadBefore: load()}
 	h.Guard(func() {
-		s := server.Start(h, server.One(h))
-		about.server = s.Binary().Name
-		r, err = measure(ctx, s, h.TempDir(), o, stderr)
+		v := &venue{h: h, bin: server.One(h), dir: h.TempDir(), sites: map[string]site{}}
+		if v.self, err = os.Executable(); err != nil {
+			return
+		}
+		about.server = v.bin.Name
+		if o.takesJava() {
+			var java jvm
+			if java, err = findJava(ctx, v.dir); err != nil {
+				return
+			}
+			defer v.endJVM()
+			v.java, about.redisson, about.missing = java.command, java.redisson, java.missing
+			if java.missing != "" {
+				fmt.Fprintf(stderr, "\n!!! Redisson is NOT MEASURED: %s\n\n", java.missing)
+			}
+		}
+		r, err = measure(ctx, v, o, stderr)
 	})
 	if err = errors.Join(err, h.Err()); err != nil {
 		return err
@@ -132,13 +161,13 @@ func compare(ctx context.Context, o options, stdout, stderr io.Writer) error {
 
 // measure has all contestants take their turns, all once in every round, in an order that
 // changes from round to round.
-func measure(ctx context.Context, s *server.Server, dir string, o options, stderr io.Writer) (results, error) {
+func measure(ctx context.Context, v *venue, o options, stderr io.Writer) (results, error) {
 	r := results{}
 	number := 0
 	for _, c := range o.cells {
 		var taking []contestant
 		for _, who := range contestants {
-			if who.in(c.kind) && (o.only == nil || slices.Contains(o.only, who.name)) {
+			if who.in(c.kind) && o.takes(who) && (!who.java || v.java != nil) {
 				taking = append(taking, who)
 			}
 		}
@@ -147,7 +176,7 @@ func measure(ctx context.Context, s *server.Server, dir string, o options, stder
 			fmt.Fprintf(stderr, "%s: round %d of %d\n", c.name, round+1, c.rounds)
 			for _, who := range rotated(taking, round) {
 				number++
-				f, err := turn(ctx, s, dir, who, c, number)
+				f, err := turn(ctx, v, who, c, number)
 				if ctx.Err() != nil {
 					return nil, ctx.Err()
 				}

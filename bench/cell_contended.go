@@ -10,16 +10,17 @@ import (
 
 // contended has all goroutines want one lock, until the turn is over for the first process
 // that finds so. It is also the workload of one, where there is a single process, and
-// nobody holds the lock for any time.
+// nobody holds the lock for any time; and of read and readwrite, where goroutines are readers
+// or writers of one lock.
 func contended(ctx context.Context, l locker, j job, b *board, start func() error) (outcome, error) {
 	var o outcome
-	if err := cycle(ctx, l.lock(fmt.Sprintf("%s-ready-%d", j.Names, j.Process))); err != nil {
+	if err := cycle(ctx, side(l, j, fmt.Sprintf("%s-ready-%d", j.Names, j.Process), 0)); err != nil {
 		return o, err
 	}
 	r := &rivalry{job: j, board: b}
 	locks := make([]lock, j.Goroutines)
 	for g := range locks {
-		locks[g] = l.lock(j.Names)
+		locks[g] = side(l, j, j.Names, g)
 	}
 	if err := start(); err != nil {
 		return o, err
@@ -33,10 +34,10 @@ func contended(ctx context.Context, l locker, j job, b *board, start func() erro
 	}).Stop()
 	began := time.Now()
 	var all sync.WaitGroup
-	for _, l := range locks {
+	for g, l := range locks {
 		all.Go(func() {
-			n, err := r.compete(ctx, l)
-			r.note(n, err)
+			n, err := r.compete(ctx, l, g < j.Readers)
+			r.note(n, g < j.Readers, err)
 		})
 	}
 	<-ctx.Done()
@@ -44,6 +45,18 @@ func contended(ctx context.Context, l locker, j job, b *board, start func() erro
 	all.Wait()
 	read(&r.outcome)
 	return r.outcome, nil
+}
+
+// side is a goroutine's handle of a lock: a mutex, or a side of a read-write lock.
+func side(l locker, j job, name string, goroutine int) lock {
+	switch {
+	case j.Readers == 0:
+		return l.lock(name)
+	case goroutine < j.Readers:
+		return l.(sharer).reader(name)
+	default:
+		return l.(sharer).writer(name)
+	}
 }
 
 // rivalry is what the goroutines of a process have in common.
@@ -56,7 +69,7 @@ type rivalry struct {
 }
 
 // compete takes the lock again and again until ctx ends, and returns how often it got it.
-func (r *rivalry) compete(ctx context.Context, l lock) (cycles int, err error) {
+func (r *rivalry) compete(ctx context.Context, l lock, reads bool) (cycles int, err error) {
 	for {
 		if r.job.Think > 0 {
 			time.Sleep(rand.N(r.job.Think))
@@ -70,23 +83,23 @@ func (r *rivalry) compete(ctx context.Context, l lock) (cycles int, err error) {
 		r.board.waiting.Add(-1)
 		if err != nil {
 			// Whoever got nothing until the end has waited, too.
-			r.sample(time.Since(asked), 0, false)
+			r.sample(time.Since(asked), 0, false, reads)
 			if ctx.Err() != nil {
 				return cycles, nil
 			}
 			return cycles, err
 		}
-		handover, passed := r.board.enter()
+		handover, passed := r.board.enter(reads)
 		wait := time.Since(asked)
 		if r.job.Hold > 0 {
 			time.Sleep(r.job.Hold)
 		}
-		r.board.leave()
+		r.board.leave(reads)
 		over := ctx.Err() != nil
 		if err := l.release(); err != nil && !over {
 			return cycles, err
 		}
-		r.sample(wait, handover, passed)
+		r.sample(wait, handover, passed, reads)
 		if over {
 			return cycles, nil
 		}
@@ -94,23 +107,30 @@ func (r *rivalry) compete(ctx context.Context, l lock) (cycles int, err error) {
 	}
 }
 
-func (r *rivalry) sample(wait, handover time.Duration, passed bool) {
-	if r.job.Kind == "one" { // too many, and only the rate counts
+func (r *rivalry) sample(wait, handover time.Duration, passed, reads bool) {
+	if r.job.Hold == 0 { // too many, and only the rate counts
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	o := &r.outcome
-	o.Waits = append(o.Waits, wait)
+	if r.job.Readers > 0 && !reads {
+		o.Writers = append(o.Writers, wait)
+	} else {
+		o.Waits = append(o.Waits, wait)
+	}
 	if passed {
 		o.Handovers = append(o.Handovers, handover)
 	}
 }
 
-func (r *rivalry) note(cycles int, err error) {
+func (r *rivalry) note(cycles int, reads bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.outcome.Cycles += cycles
+	if r.job.Readers > 0 && !reads {
+		r.outcome.Written += cycles
+	}
 	r.outcome.Grants = append(r.outcome.Grants, cycles)
 	if err != nil {
 		r.outcome.fail(err)

@@ -12,10 +12,12 @@ type cell struct {
 	rounds     int
 	processes  int
 	goroutines int // of each process
+	readers    int // of the goroutines, where the lock is a read-write lock
 	leases     int
 	time       time.Duration
 	hold       time.Duration
 	think      time.Duration
+	warm       time.Duration // processor time of a process that has all turns, before its first
 }
 
 // levels are the numbers of goroutines of the free cells.
@@ -23,30 +25,53 @@ var levels = []int{1, 8, 64, 512, 4096}
 
 func freeCell(goroutines int) string { return fmt.Sprint("free/", goroutines) }
 
+func quorumCell(goroutines int) string { return fmt.Sprint("quorum/", goroutines) }
+
+func readCell(processes int) string { return fmt.Sprint("read/", processes) }
+
+const clusterCell = "cluster/512"
+
 // size is how much of a run there is.
 type size struct {
-	rounds, contendedRounds    int
-	free, one, contended, hold time.Duration
-	leases                     int
+	rounds, contendedRounds int
+	short, contended, hold  time.Duration // turns; short ones are those of free, one, read, quorum and cluster
+	leases                  int
+	warm                    time.Duration
 }
 
 var (
-	plain = size{rounds: 5, contendedRounds: 3, free: 700 * time.Millisecond, one: 700 * time.Millisecond, contended: 3500 * time.Millisecond, hold: 12 * time.Second, leases: 10_000}
-	quick = size{rounds: 1, contendedRounds: 1, free: 100 * time.Millisecond, one: 100 * time.Millisecond, contended: 700 * time.Millisecond, hold: 3500 * time.Millisecond, leases: 1000}
+	plain = size{rounds: 5, contendedRounds: 3, short: 700 * time.Millisecond, contended: 3500 * time.Millisecond, hold: 12 * time.Second, leases: 10_000, warm: 10 * time.Second}
+	quick = size{rounds: 1, contendedRounds: 1, short: 100 * time.Millisecond, contended: 700 * time.Millisecond, hold: 3500 * time.Millisecond, leases: 1000, warm: 500 * time.Millisecond}
 )
 
 // cells are all cells of a run of this size.
 func (s size) cells() []cell {
 	var all []cell
 	for _, n := range levels {
-		all = append(all, cell{kind: "free", name: freeCell(n), rounds: s.rounds, processes: 1, goroutines: n, time: s.free})
+		all = append(all, cell{kind: "free", name: freeCell(n), rounds: s.rounds, processes: 1, goroutines: n, time: s.short})
 	}
 	// A hold that lasts no time would reward locks that let the one in who has just left.
-	return append(all,
+	all = append(all,
 		cell{kind: "contended", name: "contended", rounds: s.contendedRounds, processes: 8, goroutines: 16, time: s.contended, hold: time.Millisecond, think: 10 * time.Millisecond},
-		cell{kind: "one", name: "one", rounds: s.rounds, processes: 1, goroutines: 64, time: s.one},
+		cell{kind: "one", name: "one", rounds: s.rounds, processes: 1, goroutines: 64, time: s.short},
 		cell{kind: "held", name: "held", rounds: 1, processes: 1, goroutines: 64, leases: s.leases, time: s.hold},
+		cell{kind: "read", name: readCell(1), rounds: s.rounds, processes: 1, goroutines: 64, readers: 64, time: s.short},
+		cell{kind: "read", name: readCell(8), rounds: s.rounds, processes: 8, goroutines: 8, readers: 8, time: s.short},
+		cell{kind: "readwrite", name: "readwrite", rounds: s.contendedRounds, processes: 8, goroutines: 16, readers: 14, time: s.contended, hold: time.Millisecond, think: 10 * time.Millisecond},
+		cell{kind: "quorum", name: quorumCell(1), rounds: s.rounds, processes: 1, goroutines: 1, time: s.short},
+		cell{kind: "quorum", name: quorumCell(64), rounds: s.rounds, processes: 1, goroutines: 64, time: s.short},
+		cell{kind: "cluster", name: clusterCell, rounds: s.rounds, processes: 1, goroutines: 512, time: s.short},
 	)
+	for i := range all {
+		all[i].warm = s.warm
+	}
+	return all
+}
+
+// merged is the cell in one process, with all goroutines.
+func (c cell) merged() cell {
+	c.goroutines, c.readers, c.processes = c.goroutines*c.processes, c.readers*c.processes, 1
+	return c
 }
 
 func (c cell) job(of contestant, process int) job {
@@ -55,6 +80,8 @@ func (c cell) job(of contestant, process int) job {
 		Kind:       c.kind,
 		Process:    process,
 		Goroutines: c.goroutines,
+		Readers:    c.readers,
+		Warm:       c.warm,
 		For:        c.time,
 		Hold:       c.hold,
 		Think:      c.think,
@@ -64,5 +91,5 @@ func (c cell) job(of contestant, process int) job {
 
 // limit is how long a turn may take, on a machine that stalls.
 func (c cell) limit() time.Duration {
-	return 2*c.time + time.Minute + time.Duration(c.leases)*time.Millisecond
+	return 2*c.time + 4*c.warm + time.Minute + time.Duration(c.leases)*time.Millisecond
 }

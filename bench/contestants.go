@@ -22,6 +22,13 @@ type locker interface {
 	close()
 }
 
+// sharer is a locker that has read-write locks, too.
+type sharer interface {
+	locker
+	reader(name string) lock
+	writer(name string) lock
+}
+
 // lock is one goroutine's handle of a lock, so that none of them has to allocate what
 // remembers that it is held.
 type lock interface {
@@ -51,7 +58,8 @@ type contestant struct {
 	apart    bool   // local hand-over is off
 	only     string // the cells that it takes part in, with commas; all if empty
 	sends    string // a command that it sends besides scripts
-	open     func(addr string) (locker, error)
+	java     bool   // it is java/Contestant.java, in one process, which has all turns
+	open     func(j job) (locker, error)
 }
 
 // contestants are all that are compared. redsync and redislock do not renew by themselves, and
@@ -61,15 +69,18 @@ var contestants = []contestant{
 	{name: "holdfast-goredis-nolocal", role: ours, client: "go-redis", notified: true, apart: true, only: "contended,one", open: holdfastOverGoredis(-1)},
 	{name: "holdfast-rueidis", role: ours, client: "rueidis", notified: true, open: holdfastOverRueidis(0)},
 	{name: "holdfast-rueidis-nolocal", role: ours, client: "rueidis", notified: true, apart: true, only: "contended,one", open: holdfastOverRueidis(-1)},
-	{name: "bare-goredis", role: floor, client: "go-redis", only: "free,contended,one", sends: "set", open: bareGoredis},
+	{name: "bare-goredis", role: floor, client: "go-redis", only: "free,contended,one,cluster", sends: "set", open: bareGoredis},
 	{name: "bare-goredis-autopipeline", role: floor, client: "go-redis", only: "free", sends: "set", open: bareAutoPipeline},
-	{name: "bare-rueidis", role: floor, client: "rueidis", only: "free,contended,one", sends: "set", open: bareRueidis},
-	{name: "redsync", role: peer, client: "go-redis", only: "free,contended,one", sends: "set", open: openRedsync},
+	{name: "bare-rueidis", role: floor, client: "rueidis", only: "free,contended,one,cluster", sends: "set", open: bareRueidis},
+	{name: "redsync", role: peer, client: "go-redis", only: "free,contended,one,quorum", sends: "set", open: openRedsync},
 	{name: "redsync-2ms", role: peer, client: "go-redis", only: "contended,one", sends: "set", open: openRedsyncTuned},
 	{name: "redislock", role: peer, client: "go-redis", only: "free,contended,one", open: openRedislock},
 	{name: "redislock-2ms", role: peer, client: "go-redis", only: "contended,one", open: openRedislockTuned},
 	{name: "rueidislock", role: peer, client: "rueidis", notified: true, only: "free,contended,one", open: openRueidislock(0)},
 	{name: "rueidislock-1s", role: peer, client: "rueidis", notified: true, only: "free,held", open: openRueidislock(time.Second)},
+	{name: "redisson-scripts-goredis", role: peer, client: "go-redis", only: "read", open: redissonScriptsOverGoredis},
+	{name: "redisson-scripts-rueidis", role: peer, client: "rueidis", only: "read", open: redissonScriptsOverRueidis},
+	{name: "redisson", role: peer, notified: true, only: "free,contended,readwrite", java: true},
 }
 
 func named(name string) contestant {
@@ -82,10 +93,11 @@ func (c contestant) in(kind string) bool {
 }
 
 // dialGoredis and dialRueidis are the clients of all who use them, as they are by default.
-func dialGoredis(addr string) *redis.Client {
-	return redis.NewClient(&redis.Options{Addr: addr})
+// Several addresses are those of a Cluster.
+func dialGoredis(addrs []string) redis.UniversalClient {
+	return redis.NewUniversalClient(&redis.UniversalOptions{Addrs: addrs})
 }
 
-func rueidisOption(addr string) rueidis.ClientOption {
-	return rueidis.ClientOption{InitAddress: []string{addr}}
+func rueidisOption(addrs []string) rueidis.ClientOption {
+	return rueidis.ClientOption{InitAddress: addrs}
 }

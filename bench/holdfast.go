@@ -2,43 +2,93 @@ package main
 
 import (
 	"context"
+	"errors"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/holdfastgoredis"
 	"github.com/holdfast-go/holdfast/holdfastrueidis"
 )
 
-func holdfastOverGoredis(localHandovers int) func(string) (locker, error) {
-	return func(addr string) (locker, error) {
-		rdb := dialGoredis(addr)
-		return newHoldfast(holdfastgoredis.New(rdb), localHandovers, func() { _ = rdb.Close() })
+func holdfastOverGoredis(localHandovers int) func(job) (locker, error) {
+	return func(j job) (locker, error) {
+		return newHoldfast(j, localHandovers, func(addrs []string) (holdfast.Driver, func()) {
+			rdb := dialGoredis(addrs)
+			return holdfastgoredis.New(rdb), func() { _ = rdb.Close() }
+		})
 	}
 }
 
-func holdfastOverRueidis(localHandovers int) func(string) (locker, error) {
-	return func(addr string) (locker, error) {
-		return newHoldfast(holdfastrueidis.New(rueidisOption(addr)), localHandovers, func() {})
+func holdfastOverRueidis(localHandovers int) func(job) (locker, error) {
+	return func(j job) (locker, error) {
+		return newHoldfast(j, localHandovers, func(addrs []string) (holdfast.Driver, func()) {
+			return holdfastrueidis.New(rueidisOption(addrs)), func() {}
+		})
 	}
 }
 
+// holdfastLocker has one client; or one for each node, and the quorum of them.
 type holdfastLocker struct {
-	client *holdfast.Client
-	after  func() // what is left to close
+	clients []*holdfast.Client
+	quorum  *holdfast.Quorum
+	after   []func() // what is left to close
 }
 
-func newHoldfast(d holdfast.Driver, localHandovers int, after func()) (locker, error) {
-	c, err := holdfast.New(d, &holdfast.Config{TTL: ttl, LocalHandovers: localHandovers})
-	if err != nil {
-		return nil, err
+func newHoldfast(j job, localHandovers int, connect func(addrs []string) (holdfast.Driver, func())) (*holdfastLocker, error) {
+	cfg := &holdfast.Config{TTL: ttl, LocalHandovers: localHandovers, Strict: j.Kind == "quorum"}
+	places := [][]string{j.Addrs}
+	if j.Kind == "quorum" {
+		places = nil
+		for _, addr := range j.Addrs {
+			places = append(places, []string{addr})
+		}
 	}
-	return &holdfastLocker{c, after}, nil
+	l := &holdfastLocker{}
+	for _, addrs := range places {
+		d, after := connect(addrs)
+		c, err := holdfast.New(d, cfg)
+		if err != nil {
+			return nil, err
+		}
+		l.clients, l.after = append(l.clients, c), append(l.after, after)
+	}
+	if j.Kind != "quorum" {
+		return l, nil
+	}
+	var err error
+	l.quorum, err = holdfast.NewQuorum(l.clients...)
+	return l, err
 }
 
-func (l *holdfastLocker) lock(name string) lock { return &holdfastLock{l: l.client.Mutex(name)} }
+// admit makes new servers the nodes of a quorum.
+func admit(ctx context.Context, addrs []string) error {
+	l, err := holdfastOverGoredis(0)(job{Kind: "quorum", Addrs: addrs})
+	if err != nil {
+		return err
+	}
+	defer l.close()
+	return l.(*holdfastLocker).quorum.Init(ctx, false)
+}
+
+func (l *holdfastLocker) lock(name string) lock {
+	if l.quorum != nil {
+		return &quorumLock{holdfastLock{l: l.quorum.Mutex(name, holdfast.NodeTimeout(ttl/20))}} // as long as redsync waits
+	}
+	return &holdfastLock{l: l.clients[0].Mutex(name)}
+}
+
+func (l *holdfastLocker) reader(name string) lock {
+	return &holdfastLock{l: l.clients[0].RWMutex(name).Reader()}
+}
+
+func (l *holdfastLocker) writer(name string) lock {
+	return &holdfastLock{l: l.clients[0].RWMutex(name).Writer()}
+}
 
 func (l *holdfastLocker) close() {
-	_ = l.client.Close(context.Background())
-	l.after()
+	for i, c := range l.clients {
+		_ = c.Close(context.Background())
+		l.after[i]()
+	}
 }
 
 type holdfastLock struct {
@@ -49,6 +99,21 @@ type holdfastLock struct {
 func (l *holdfastLock) acquire(ctx context.Context) (err error) {
 	l.lease, err = l.l.Acquire(ctx)
 	return err
+}
+
+// quorumLock is asked for again when too few nodes answered in time, as redsync does by itself.
+type quorumLock struct{ holdfastLock }
+
+func (l *quorumLock) acquire(ctx context.Context) error {
+	for {
+		err := l.holdfastLock.acquire(ctx)
+		if few := (*holdfast.QuorumError)(nil); !errors.As(err, &few) {
+			return err
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
 }
 
 func (l *holdfastLock) release() error { return l.lease.Release(context.Background()) }

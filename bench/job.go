@@ -5,15 +5,17 @@ import "time"
 // job is what a process of a contestant has to do in one turn.
 type job struct {
 	Contestant string
-	Kind       string // of the cell: free, contended, one or held
-	Addr       string // the server's
-	Board      string // a file: see board
-	Names      string // begins the name of every lock of this turn
+	Kind       string   // of the cell
+	Addrs      []string // the servers'
+	Board      string   // a file: see board
+	Names      string   // begins the name of every lock of this turn
 	Process    int
 	Goroutines int
+	Readers    int // of the goroutines, in read and readwrite; the others are writers
 	For        time.Duration
 	Hold       time.Duration // of each cycle
 	Think      time.Duration // at most, before each cycle
+	Warm       time.Duration // processor time, before the first turn of a process that has them all
 	Leases     int           // of held
 }
 
@@ -21,13 +23,15 @@ type job struct {
 // nanoseconds.
 type outcome struct {
 	Cycles  int           // locked and unlocked
+	Written int           // of them, writers' cycles in readwrite
 	Took    time.Duration // until the last goroutine ended that did not fail
 	CPU     time.Duration // of the process, user and system
 	Mallocs uint64        // allocations of the process
 
 	Latencies []time.Duration `json:",omitempty"` // of the cycles of a lone goroutine
 	Handovers []time.Duration `json:",omitempty"` // from the call of release, by whatever process, to this one's running
-	Waits     []time.Duration `json:",omitempty"` // from the call of acquire to its return, or to the end of the turn
+	Waits     []time.Duration `json:",omitempty"` // from the call of acquire to its return, or to the end of the turn; not a writer's
+	Writers   []time.Duration `json:",omitempty"` // the same of writers, in readwrite
 	Grants    []int           `json:",omitempty"` // of each goroutine
 
 	Lost       int     // leases that did not last

@@ -5,9 +5,9 @@
 // Every turn of a contestant runs in processes of its own, so that processor time and memory
 // are its own. Such a process reads a job from its standard input, as a line of JSON; gets
 // ready, and says "ready" on its standard output; is told "go"; measures, and prints an
-// outcome as a line of JSON. The bench is its own such program; one in another language
-// would have to know the fields of job and outcome, and the board, which is a file of five
-// 64-bit counters that the processes of a turn map into memory.
+// outcome as a line of JSON. The bench is its own such program; java/Contestant.java is another, which
+// knows the fields of job and outcome, and the board, which is a file of five 64-bit counters that the
+// processes of a turn map into memory.
 package main
 
 import (

@@ -8,6 +8,7 @@ import (
 
 	"github.com/bsm/redislock"
 	"github.com/go-redsync/redsync/v4"
+	redsyncredis "github.com/go-redsync/redsync/v4/redis"
 	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/rueidis/rueidislock"
@@ -27,28 +28,39 @@ func again(ctx context.Context, taken error, try func() error) error {
 	}
 }
 
-func openRedsync(addr string) (locker, error) { return newRedsync(addr), nil }
+func openRedsync(j job) (locker, error) { return newRedsync(j), nil }
 
-func openRedsyncTuned(addr string) (locker, error) {
-	return newRedsync(addr, redsync.WithRetryDelay(pollInterval), redsync.WithTries(math.MaxInt)), nil
+func openRedsyncTuned(j job) (locker, error) {
+	return newRedsync(j, redsync.WithRetryDelay(pollInterval), redsync.WithTries(math.MaxInt)), nil
 }
 
 type redsyncLocker struct {
-	rdb     *redis.Client
+	rdbs    []redis.UniversalClient
 	rs      *redsync.Redsync
 	options []redsync.Option
 }
 
-func newRedsync(addr string, options ...redsync.Option) *redsyncLocker {
-	rdb := dialGoredis(addr)
-	return &redsyncLocker{rdb, redsync.New(goredis.NewPool(rdb)), append(options, redsync.WithExpiry(ttl))}
+// newRedsync has a pool for each server.
+func newRedsync(j job, options ...redsync.Option) *redsyncLocker {
+	l := &redsyncLocker{options: append(options, redsync.WithExpiry(ttl))}
+	var pools []redsyncredis.Pool
+	for _, addr := range j.Addrs {
+		rdb := dialGoredis([]string{addr})
+		l.rdbs, pools = append(l.rdbs, rdb), append(pools, goredis.NewPool(rdb))
+	}
+	l.rs = redsync.New(pools...)
+	return l
 }
 
 func (l *redsyncLocker) lock(name string) lock {
 	return &redsyncLock{l.rs.NewMutex(name, l.options...)}
 }
 
-func (l *redsyncLocker) close() { _ = l.rdb.Close() }
+func (l *redsyncLocker) close() {
+	for _, rdb := range l.rdbs {
+		_ = rdb.Close()
+	}
+}
 
 type redsyncLock struct{ m *redsync.Mutex }
 
@@ -68,24 +80,24 @@ func (l *redsyncLock) release() error {
 }
 
 // openRedislock retries as the package's documentation shows.
-func openRedislock(addr string) (locker, error) {
-	return newRedislock(addr, func() redislock.RetryStrategy {
+func openRedislock(j job) (locker, error) {
+	return newRedislock(j, func() redislock.RetryStrategy {
 		return redislock.LimitRetry(redislock.LinearBackoff(100*time.Millisecond), 3)
 	}), nil
 }
 
-func openRedislockTuned(addr string) (locker, error) {
-	return newRedislock(addr, func() redislock.RetryStrategy { return redislock.LinearBackoff(pollInterval) }), nil
+func openRedislockTuned(j job) (locker, error) {
+	return newRedislock(j, func() redislock.RetryStrategy { return redislock.LinearBackoff(pollInterval) }), nil
 }
 
 type redislockLocker struct {
-	rdb   *redis.Client
+	rdb   redis.UniversalClient
 	c     *redislock.Client
 	retry func() redislock.RetryStrategy // has a state, so that each Obtain wants one
 }
 
-func newRedislock(addr string, retry func() redislock.RetryStrategy) *redislockLocker {
-	rdb := dialGoredis(addr)
+func newRedislock(j job, retry func() redislock.RetryStrategy) *redislockLocker {
+	rdb := dialGoredis(j.Addrs)
 	return &redislockLocker{rdb, redislock.New(rdb), retry}
 }
 
@@ -114,10 +126,10 @@ func (l *redislockLock) release() error { return l.held.Release(context.Backgrou
 // openRueidislock has commands time out after a time other than the default of 20 ms if it is
 // not 0. An acquire whose command has timed out is not begun again until a message about
 // the lock arrives, and where nobody else wants the lock, none does.
-func openRueidislock(timeout time.Duration) func(string) (locker, error) {
-	return func(addr string) (locker, error) {
+func openRueidislock(timeout time.Duration) func(job) (locker, error) {
+	return func(j job) (locker, error) {
 		l, err := rueidislock.NewLocker(rueidislock.LockerOption{
-			ClientOption:   rueidisOption(addr),
+			ClientOption:   rueidisOption(j.Addrs),
 			KeyMajority:    1,
 			KeyValidity:    ttl,
 			NoLoopTracking: true,

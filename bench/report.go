@@ -18,6 +18,8 @@ type surroundings struct {
 	began                 time.Time
 	took                  time.Duration
 	server                string
+	redisson              string // its version; empty if it had no turn
+	missing               string // why it had none
 	loadBefore, loadAfter string
 }
 
@@ -33,13 +35,24 @@ func load() string {
 
 // write writes the tables.
 func write(w io.Writer, about surroundings, o options, r results, found []standing) {
+	clients := versions()
+	if about.redisson != "" {
+		clients = append(clients, about.redisson)
+	}
 	fmt.Fprintf(w, "%s with %s, %s; %d processors; load %s before and %s after; %v; %s.\n", runtime.Version(),
-		about.server, strings.Join(versions(), ", "), runtime.NumCPU(), about.loadBefore, about.loadAfter,
+		about.server, strings.Join(clients, ", "), runtime.NumCPU(), about.loadBefore, about.loadAfter,
 		about.took.Round(time.Second), strings.Join(rounds(o), ", "))
+	if about.missing != "" {
+		fmt.Fprintf(w, "\n**Redisson was not measured: %s.**\n", about.missing)
+	}
 	writeFree(w, r)
 	writeContended(w, r)
 	writeOne(w, r)
 	writeHeld(w, r)
+	writeRead(w, r)
+	writeReadWrite(w, r)
+	writeQuorum(w, r)
+	writeCluster(w, r)
 	writeFaults(w, o, r)
 	writeStandings(w, found)
 	fmt.Fprintln(w)
@@ -80,10 +93,9 @@ func writeFree(w io.Writer, r results) {
 		}
 		row := []string{c.name}
 		for _, n := range levels {
-			f := r[freeCell(n)][c.name]
-			row = append(row, fmt.Sprintf("%s (%s + %s)", short(f["rate"]), short(f["redis_us"]), short(f["client_us"])))
+			row = append(row, rate(r[freeCell(n)][c.name]))
 		}
-		t.add(append(row, short(r[freeCell(1)][c.name]["p50_us"]), short(r[freeCell(64)][c.name]["allocs"]))...)
+		t.add(append(row, short(r[freeCell(1)][c.name]["p50_us"]), figure(r[freeCell(64)][c.name], "allocs"))...)
 	}
 	t.write(w)
 }
@@ -117,6 +129,65 @@ func writeHeld(w io.Writer, r results) {
 		}
 	}
 	t.write(w)
+}
+
+func writeRead(w io.Writer, r results) {
+	t := table{head: []string{"read: cycles/s (CPU µs of Redis + of the client)", "1 process × 64", "commands", "8 processes × 8", "commands"}}
+	for _, c := range contestants {
+		one, eight := r[readCell(1)][c.name], r[readCell(8)][c.name]
+		if one.measured() || eight.measured() {
+			t.add(c.name, rate(one), short(one["commands"]), rate(eight), short(eight["commands"]))
+		}
+	}
+	t.write(w)
+}
+
+func writeReadWrite(w io.Writer, r results) {
+	t := table{head: []string{"readwrite", "cycles/s", "of writers", "readers' wait p99, ms", "writers', ms", "longest, ms", "Redis CPU, µs", "client CPU, µs", "commands"}}
+	for _, c := range contestants {
+		if f := r["readwrite"][c.name]; f.measured() {
+			t.add(c.name, short(f["rate"]), short(f["written"]), short(f["wait99_us"]/1e3), short(f["writer99_us"]/1e3), short(f["longest_us"]/1e3),
+				short(f["redis_us"]), short(f["client_us"]), short(f["commands"]))
+		}
+	}
+	t.write(w)
+}
+
+func writeQuorum(w io.Writer, r results) {
+	t := table{head: []string{"quorum of 5: cycles/s (CPU µs of all Redis + of the client)", "1", "p50 alone, µs", "64", "commands"}}
+	for _, c := range contestants {
+		alone, many := r[quorumCell(1)][c.name], r[quorumCell(64)][c.name]
+		if alone.measured() || many.measured() {
+			t.add(c.name, rate(alone), short(alone["p50_us"]), rate(many), short(many["commands"]))
+		}
+	}
+	t.write(w)
+}
+
+func writeCluster(w io.Writer, r results) {
+	t := table{head: []string{"Cluster of 3, 512 goroutines", "cycles/s", "CPU µs of all Redis", "of the client", "commands", "allocations"}}
+	for _, c := range contestants {
+		if f := r[clusterCell][c.name]; f.measured() {
+			t.add(c.name, short(f["rate"]), short(f["redis_us"]), short(f["client_us"]), short(f["commands"]), short(f["allocs"]))
+		}
+	}
+	t.write(w)
+}
+
+// figure is empty where it was not measured.
+func figure(f figures, name string) string {
+	if _, ok := f[name]; !ok {
+		return ""
+	}
+	return short(f[name])
+}
+
+// rate is a turn's rate and what a cycle of it takes.
+func rate(f figures) string {
+	if !f.measured() {
+		return ""
+	}
+	return fmt.Sprintf("%s (%s + %s)", short(f["rate"]), short(f["redis_us"]), short(f["client_us"]))
 }
 
 // writeFaults says who let two in at once, and whose calls failed.

@@ -22,7 +22,13 @@ func TestStandings(t *testing.T) {
 			"redislock":                {"rate": 1, "handover_us": 20, "longest_us": 200},
 			"rueidislock":              {"rate": 1, "handover_us": 40, "longest_us": 400},
 		},
-		"held": {"holdfast-goredis": {"errors": 1}}, // a turn that did not end has lost nothing, and shows nothing
+		"read/1":      {"holdfast-goredis": {"rate": 900}, "redisson-scripts-goredis": {"rate": 100}, "redisson-scripts-rueidis": {"rate": 1000}},
+		"read/8":      {"holdfast-goredis": {"rate": 100}, "redisson-scripts-goredis": {"rate": 100}},
+		"readwrite":   {"holdfast-rueidis": {"rate": 100, "writer99_us": 10}, "redisson": {"rate": 50, "writer99_us": 40}},
+		"quorum/1":    {"holdfast-goredis": {"rate": 1, "p50_us": 100}, "redsync": {"rate": 1, "p50_us": 125}},
+		"quorum/64":   {"holdfast-goredis": {"rate": 300}, "redsync": {"rate": 100}},
+		"cluster/512": {"holdfast-rueidis": {"rate": 90}, "bare-rueidis": {"rate": 100}, "holdfast-goredis": {"rate": 90}, "bare-goredis": {"rate": 100}},
+		"held":        {"holdfast-goredis": {"errors": 1}}, // a turn that did not end has lost nothing, and shows nothing
 	}) {
 		found[s.What] = s
 	}
@@ -33,6 +39,14 @@ func TestStandings(t *testing.T) {
 		"contended, hand-over p50: holdfast-goredis-nolocal over the best peer, rueidislock": "0.75 no",  // of those that notify
 		"contended, longest wait: holdfast-goredis-nolocal over the best peer, redislock":    "0.25 yes", // of those that exclude
 		"contended, Jain's index: holdfast-goredis-nolocal":                                  "0.50 no",
+		"read/1: holdfast-goredis over redisson-scripts-goredis":                             "9 no",
+		"read/8: holdfast-goredis over redisson-scripts-goredis":                             "1 yes",
+		"readwrite, rate: holdfast-rueidis over redisson":                                    "2",
+		"readwrite, writers' wait p99: holdfast-rueidis over redisson":                       "0.25",
+		"quorum/64: holdfast-goredis over redsync":                                           "3 yes",
+		"quorum, p50 of a lone cycle: holdfast-goredis over redsync":                         "0.80 yes",
+		"cluster/512: holdfast-goredis over bare-goredis":                                    "0.90 no",
+		"cluster/512: holdfast-rueidis over bare-rueidis":                                    "0.90 yes",
 	} {
 		s, ok := found[what]
 		if got := short(s.Value) + verdict(s); !ok || got != want {
@@ -94,7 +108,7 @@ func TestWhatIsNotThereIsRefused(t *testing.T) {
 func TestBench(t *testing.T) {
 	t.Setenv("GORACE", "atexit_sleep_ms=0") // else every process takes a second to end
 	var out, said bytes.Buffer
-	args := []string{"-quick", "-for", "50ms", "-leases", "50", "-only", "holdfast-goredis,bare-goredis,rueidislock-1s", "-svg", filepath.Join(t.TempDir(), "free.svg")}
+	args := []string{"-quick", "-for", "50ms", "-leases", "50", "-only", "holdfast-goredis,bare-goredis,rueidislock-1s,redsync,redisson-scripts-goredis", "-svg", filepath.Join(t.TempDir(), "free.svg")}
 	if code := bench(t.Context(), args, nil, &out, &said); code != 0 {
 		t.Fatalf("code %d: %s", code, &said)
 	}
@@ -106,6 +120,8 @@ func TestBench(t *testing.T) {
 	for _, turn := range []string{
 		"free/1 holdfast-goredis", "free/64 bare-goredis", "free/4096 rueidislock-1s", "contended holdfast-goredis", "contended bare-goredis",
 		"one holdfast-goredis", "one bare-goredis", "held holdfast-goredis",
+		"read/1 holdfast-goredis", "read/8 redisson-scripts-goredis", "readwrite holdfast-goredis",
+		"quorum/1 redsync", "quorum/64 holdfast-goredis", "cluster/512 bare-goredis", "cluster/512 holdfast-goredis",
 	} {
 		cell, name, _ := strings.Cut(turn, " ")
 		f := all.Medians[cell][name]
@@ -116,5 +132,34 @@ func TestBench(t *testing.T) {
 		if !strings.Contains(tables, fmt.Sprintf("| %s | ", name)) {
 			t.Errorf("%s is not in %s", name, tables)
 		}
+	}
+}
+
+// The contestant in Java, in every cell that it knows.
+func TestRedisson(t *testing.T) {
+	java, err := findJava(t.Context(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if java.missing != "" {
+		t.Skipf("SKIPPED, REDISSON NOT TESTED: %s", java.missing)
+	}
+	var out, said bytes.Buffer
+	if code := bench(t.Context(), []string{"-quick", "-for", "300ms", "-only", "redisson"}, nil, &out, &said); code != 0 {
+		t.Fatalf("code %d: %s", code, &said)
+	}
+	_, line, ok := strings.Cut(out.String(), "\n{")
+	var all struct{ Medians results }
+	if err := json.Unmarshal([]byte("{"+line), &all); !ok || err != nil {
+		t.Fatalf("%v in %s", err, &out)
+	}
+	for _, cell := range []string{"free/1", "free/64", "free/4096", "contended", "readwrite"} {
+		f := all.Medians[cell]["redisson"]
+		if f["client_us"] == 0 || f["overlaps"]+f["errors"] > 0 {
+			t.Errorf("%s: %v; %s", cell, f, &said)
+		}
+	}
+	if !strings.Contains(out.String(), java.redisson) {
+		t.Errorf("%q is not in %s", java.redisson, &out)
 	}
 }

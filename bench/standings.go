@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // standing is how Holdfast does in one respect, beside the floor or the best peer or in
@@ -22,6 +23,10 @@ func standings(r results) []standing {
 	s.contended()
 	s.one()
 	s.held()
+	s.read()
+	s.readWrite()
+	s.quorum()
+	s.cluster()
 	return s.all
 }
 
@@ -105,6 +110,47 @@ func (s *scribe) held() {
 		s.atMost(ok, "held, leases lost: "+c.name, lost, 0)
 		heap, ok := s.figure(cell, c.name, "lease_heap")
 		s.atMost(ok, "held, heap bytes of a lease: "+c.name, heap, 700)
+	}
+}
+
+func (s *scribe) read() {
+	for _, c := range ourNames("read") {
+		scripts := "redisson-scripts-" + strings.ReplaceAll(c.client, "-", "")
+		for _, m := range []struct {
+			cell string
+			want float64
+		}{{readCell(1), 10}, {readCell(8), 1}} {
+			ratio, ok := s.over(m.cell, "rate", c.name, scripts)
+			s.atLeast(ok, fmt.Sprintf("%s: %s over %s", m.cell, c.name, scripts), ratio, m.want)
+		}
+	}
+}
+
+func (s *scribe) readWrite() {
+	const cell = "readwrite"
+	best := s.best(cell, "rate", true, peers)
+	for _, c := range ourNames(cell) {
+		for _, m := range []struct{ what, figure string }{{"rate", "rate"}, {"readers' wait p99", "wait99_us"}, {"writers' wait p99", "writer99_us"}} {
+			ratio, ok := s.over(cell, m.figure, c.name, best)
+			s.note(ok, fmt.Sprintf("%s, %s: %s over %s", cell, m.what, c.name, best), ratio)
+		}
+	}
+}
+
+func (s *scribe) quorum() {
+	for _, c := range ourNames("quorum") {
+		ratio, ok := s.over(quorumCell(64), "rate", c.name, "redsync")
+		s.atLeast(ok, quorumCell(64)+": "+c.name+" over redsync", ratio, 3)
+		ratio, ok = s.over(quorumCell(1), "p50_us", c.name, "redsync")
+		s.atMost(ok, "quorum, p50 of a lone cycle: "+c.name+" over redsync", ratio, 1)
+	}
+}
+
+func (s *scribe) cluster() {
+	for _, c := range ourNames("cluster") {
+		bare := bareOf(c)
+		ratio, ok := s.over(clusterCell, "rate", c.name, bare)
+		s.atLeast(ok, clusterCell+": "+c.name+" over "+bare, ratio, map[string]float64{"rueidis": 0.9, "go-redis": 1}[c.client])
 	}
 }
 

@@ -16,41 +16,55 @@ import (
 
 	"github.com/holdfast-go/holdfast/tests/child"
 	"github.com/holdfast-go/holdfast/tests/history"
-	"github.com/holdfast-go/holdfast/tests/server"
 )
 
 // workerArgument makes the program a process of a contestant.
 const workerArgument = "worker"
 
 // turn has a contestant's processes do their part of a cell, and tells what that took.
-func turn(ctx context.Context, s *server.Server, dir string, c contestant, of cell, number int) (figures, error) {
+func turn(ctx context.Context, v *venue, c contestant, of cell, number int) (figures, error) {
 	ctx, cancel := context.WithTimeout(ctx, of.limit())
 	defer cancel()
-	b, path, err := newBoard(dir, number)
+	b, path, err := newBoard(v.dir, number)
 	if err != nil {
 		return nil, err
 	}
+	s := v.site(ctx, of.kind)
+	if c.java {
+		of = of.merged()
+	}
 	var workers []*worker
+	done := false
 	defer func() {
+		if c.java && done {
+			return
+		}
+		if c.java {
+			v.jvm = nil // it may be anywhere
+		}
 		for _, w := range workers {
 			w.end()
 		}
 	}()
 	for i := range of.processes {
 		j := of.job(c, i)
-		j.Addr, j.Board, j.Names = s.Addr(), path, fmt.Sprintf("%s-%d", c.name, number)
-		w, err := hire(ctx, j)
+		j.Addrs, j.Board, j.Names = s.addrs(), path, fmt.Sprintf("%s-%d", c.name, number)
+		w, err := v.hire(c)
 		if err != nil {
 			return nil, err
 		}
 		workers = append(workers, w)
+		defer context.AfterFunc(ctx, w.kill)()
+		if err := json.NewEncoder(w.in).Encode(j); err != nil {
+			return nil, err
+		}
 	}
 	for _, w := range workers {
 		if line, err := w.out.ReadString('\n'); line != "ready\n" {
 			return nil, fmt.Errorf("%s does not get ready: %q: %w", c.name, line, err)
 		}
 	}
-	cpu, commands := s.CPU(), s.CommandStats()
+	cpu, sent := s.cpu(), s.sent(c.sends)
 	for _, w := range workers {
 		if _, err := io.WriteString(w.in, "go\n"); err != nil {
 			return nil, err
@@ -68,14 +82,9 @@ func turn(ctx context.Context, s *server.Server, dir string, c contestant, of ce
 		}
 		outcomes = append(outcomes, o)
 	}
-	cpu = s.CPU() - cpu
-	sent := 0
-	for command, n := range s.CommandStats() {
-		if command == "evalsha" || command == "eval" || command == c.sends {
-			sent += int(n - commands[command])
-		}
-	}
-	return account(outcomes, cpu, sent, int(b.overlaps.Load())), nil
+	done = true
+	cpu, sent = s.cpu()-cpu, s.sent(c.sends)-sent
+	return account(outcomes, cpu, int(sent), int(b.overlaps.Load())), nil
 }
 
 func newBoard(dir string, number int) (*board, string, error) {
@@ -96,12 +105,14 @@ func account(outcomes []outcome, redisCPU time.Duration, sent, overlaps int) fig
 	var longest time.Duration
 	for _, o := range outcomes {
 		all.Cycles += o.Cycles
+		all.Written += o.Written
 		all.Took = max(all.Took, o.Took)
 		all.CPU += o.CPU
 		all.Mallocs += o.Mallocs
 		all.Latencies = append(all.Latencies, o.Latencies...)
 		all.Handovers = append(all.Handovers, o.Handovers...)
 		all.Waits = append(all.Waits, o.Waits...)
+		all.Writers = append(all.Writers, o.Writers...)
 		all.Grants = append(all.Grants, o.Grants...)
 		all.Lost += o.Lost
 		all.Goroutines += o.Goroutines
@@ -109,8 +120,8 @@ func account(outcomes []outcome, redisCPU time.Duration, sent, overlaps int) fig
 		all.LeaseStack += o.LeaseStack
 		all.Errors += o.Errors
 	}
-	if len(all.Waits) > 0 {
-		longest = slices.Max(all.Waits)
+	if waits := slices.Concat(all.Waits, all.Writers); len(waits) > 0 {
+		longest = slices.Max(waits)
 	}
 	cycles := float64(max(all.Cycles, 1))
 	f := figures{
@@ -123,7 +134,9 @@ func account(outcomes []outcome, redisCPU time.Duration, sent, overlaps int) fig
 		"handover_us":   micros(percentile(all.Handovers, 50)),
 		"handover99_us": micros(percentile(all.Handovers, 99)),
 		"wait99_us":     micros(percentile(all.Waits, 99)),
+		"writer99_us":   micros(percentile(all.Writers, 99)),
 		"longest_us":    micros(longest),
+		"written":       float64(all.Written) / all.Took.Seconds(),
 		"jain":          history.Jain(all.Grants),
 		"goroutines":    float64(all.Goroutines),
 		"lease_heap":    all.LeaseHeap,
@@ -150,13 +163,19 @@ type worker struct {
 	out *bufio.Reader
 }
 
-// hire starts a process, and gives it the job.
-func hire(ctx context.Context, j job) (*worker, error) {
-	program, err := os.Executable()
-	if err != nil {
-		return nil, err
+// hire returns a process of a contestant that waits for a job: a new one, or the JVM.
+func (v *venue) hire(c contestant) (w *worker, err error) {
+	if !c.java {
+		return start(v.self, workerArgument)
 	}
-	w := &worker{cmd: exec.CommandContext(ctx, program, workerArgument)}
+	if v.jvm == nil {
+		v.jvm, err = start(v.java[0], v.java[1:]...)
+	}
+	return v.jvm, err
+}
+
+func start(program string, args ...string) (w *worker, err error) {
+	w = &worker{cmd: exec.Command(program, args...)}
 	w.cmd.Stderr = os.Stderr
 	if w.in, err = w.cmd.StdinPipe(); err != nil {
 		return nil, err
@@ -169,14 +188,12 @@ func hire(ctx context.Context, j job) (*worker, error) {
 	if err := child.Start(w.cmd); err != nil {
 		return nil, err
 	}
-	if err := json.NewEncoder(w.in).Encode(j); err != nil {
-		w.end()
-		return nil, err
-	}
 	return w, nil
 }
 
-// end waits for the process, which ends by itself, or is killed when its time is over.
+func (w *worker) kill() { _ = w.cmd.Process.Kill() }
+
+// end waits for the process, which ends by itself without input, or is killed when its time is over.
 func (w *worker) end() {
 	_ = w.in.Close()
 	_ = w.cmd.Wait()

@@ -13,7 +13,11 @@ import (
 // when it is told to go, and measures from there on.
 type workload func(ctx context.Context, l locker, j job, b *board, start func() error) (outcome, error)
 
-var workloads = map[string]workload{"free": free, "contended": contended, "one": contended, "held": held}
+var workloads = map[string]workload{
+	"free": free, "quorum": free, "cluster": free,
+	"contended": contended, "one": contended, "read": contended, "readwrite": contended,
+	"held": held,
+}
 
 // work is a process of a contestant: see the package's comment.
 func work(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
@@ -30,7 +34,7 @@ func work(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
-	l, err := named(j.Contestant).open(j.Addr)
+	l, err := named(j.Contestant).open(j)
 	if err != nil {
 		return err
 	}

@@ -10,14 +10,20 @@
 -- lost whose holders still believe in them: nothing is granted until they have expired.
 local quarantine_time, replica_lag = string.match(flags, 's(%d+)%+(%d+)')
 
+-- What INFO has after a field's name. A pattern for both would be tried at every byte.
+local function told(info, name, pattern)
+  local _, last = string.find(info, name, 1, true)
+  return last and string.match(info, pattern, last + 1)
+end
+
 -- Without a restart by another process nobody else can have granted anything; with
 -- replicas around, the master before this one may go on for a while.
 local function replicated(info)
-  local replicas = tonumber(string.match(info, 'connected_slaves:(%d+)') or 0)
+  local replicas = tonumber(told(info, 'connected_slaves:', '^%d+') or 0)
   if replicas > 0 and not string.find(info, 'min_slaves_good_slaves:', 1, true) then
     error('NOSTRICT this server has replicas, but min-replicas-to-write and min-replicas-max-lag are not both set: when one of them is promoted, this server could go on granting locks', 0)
   end
-  return replicas > 0 or not string.find(info, 'master_replid2:0+%s')
+  return replicas > 0 or not told(info, 'master_replid2:', '^0+%s')
 end
 
 local function incarnation(info)
@@ -25,7 +31,7 @@ local function incarnation(info)
   if string.find(info, 'role:slave', 1, true) then
     error('READONLY this server is a replica', 0)
   end
-  local run, repl = string.match(info, 'run_id:(%w+)'), string.match(info, 'master_replid:(%w+)')
+  local run, repl = told(info, 'run_id:', '^%w+'), told(info, 'master_replid:', '^%w+')
   if not run or not repl then
     error('NOSTRICT this server does not tell its run_id and replication id, so that a loss of data could not be noticed', 0)
   end

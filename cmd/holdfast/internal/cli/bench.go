@@ -125,9 +125,7 @@ func runBench(ctx context.Context, args []string, _ io.Reader, stdout, stderr io
 	v := &voice{w: line, secrets: e.secrets}
 	warnOf(v, "instead", e)
 	v.note("putting load on %s for about %s: its other users will have to wait; ^C ends it", e.addr, o.runtime)
-	// Not by a broken pipe: to a program that hears of those, a connection to a server that
-	// has died is one, too.
-	ctx, stop := endedBy(ctx, interrupts)
+	ctx, stop := interruptible(ctx)
 	defer stop()
 	report, err := bench.Run(ctx, bench.Config{
 		Open: func() (redis.UniversalClient, error) {
@@ -150,7 +148,7 @@ func runBench(ctx context.Context, args []string, _ io.Reader, stdout, stderr io
 	code := benchCode(err)
 	if report != nil {
 		if err := o.write(report, err, code, stdout, v); err != nil {
-			return &exitError{exitInternal, err}
+			return unwritten(err)
 		}
 	}
 	if err != nil {

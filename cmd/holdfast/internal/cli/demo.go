@@ -119,25 +119,26 @@ func (s signaled) Error() string { return "stopped by a signal: " + s.String() }
 // a signal asks the program to end, or nobody reads its output any more. A second
 // signal ends it the hard way.
 func interruptible(ctx context.Context) (context.Context, func()) {
-	return endedBy(ctx, func(sig os.Signal) bool { return interrupts(sig) || ours(sig) })
-}
-
-// endedBy is interruptible with a choice of the signals.
-func endedBy(ctx context.Context, ends func(os.Signal) bool) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	signals := make(chan os.Signal, 1)
 	for _, sig := range heard() {
-		if ends(sig) {
+		if interrupts(sig) || ours(sig) {
 			signal.Notify(signals, sig)
 		}
 	}
 	go func() {
-		select {
-		case sig := <-signals:
-			cancel(signaled{sig})
-		case <-ctx.Done():
+		defer signal.Stop(signals)
+		for {
+			select {
+			case sig := <-signals:
+				if ours(sig) && !outputIsGone() {
+					continue
+				}
+				cancel(signaled{sig})
+			case <-ctx.Done():
+			}
+			return
 		}
-		signal.Stop(signals)
 	}()
 	return ctx, func() { cancel(nil) }
 }

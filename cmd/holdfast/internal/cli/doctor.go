@@ -110,7 +110,7 @@ func examine(ctx context.Context, args []string, _ io.Reader, stdout, stderr io.
 		_, err = io.WriteString(stdout, v.redact(text.String()))
 	}
 	if err != nil {
-		return &exitError{exitInternal, err}
+		return unwritten(err)
 	}
 	if report.ExitCode == 0 {
 		return nil

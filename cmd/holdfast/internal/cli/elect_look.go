@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"syscall"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
@@ -129,12 +128,8 @@ func (r *runner) show(leader *holdfast.Holder) *exitError {
 		}
 		text = string(printable.JSON(line.Bytes()))
 	}
-	_, err := io.WriteString(r.stdout, text)
-	switch {
-	case errors.Is(err, syscall.EPIPE): // as of a program that does not hear of it
-		return &exitError{exitSignal + int(syscall.SIGPIPE), nil}
-	case err != nil:
-		return &exitError{exitInternal, err}
+	if _, err := io.WriteString(r.stdout, text); err != nil {
+		return unwritten(err)
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"syscall"
 
 	"github.com/holdfast-go/holdfast"
 )
@@ -40,6 +41,15 @@ func (e *exitError) Error() string {
 }
 
 func (e *exitError) Unwrap() error { return e.err }
+
+// unwritten is the end of a program that could not write its output: where nobody reads it any more,
+// as of one that does not hear of SIGPIPE.
+func unwritten(err error) *exitError {
+	if errors.Is(err, syscall.EPIPE) {
+		return &exitError{exitSignal + int(syscall.SIGPIPE), nil}
+	}
+	return &exitError{exitInternal, err}
+}
 
 func usageError(format string, args ...any) error {
 	return &exitError{exitUsage, fmt.Errorf(format, args...)}

@@ -17,6 +17,8 @@ func interrupts(os.Signal) bool { return true }
 
 func ours(os.Signal) bool { return false }
 
+func outputIsGone() bool { return false }
+
 func suspends(os.Signal) bool { return false }
 
 func continues(os.Signal) bool { return false }

@@ -35,6 +35,14 @@ func interrupts(sig os.Signal) bool {
 // ours reports whether sig is about what we did, and not for the command.
 func ours(sig os.Signal) bool { return sig == unix.SIGPIPE }
 
+// outputIsGone reports whether nobody reads what we write any more. A SIGPIPE does not tell that: who
+// receives it gets it for connections to a server that has died, too (os/signal).
+func outputIsGone() bool {
+	outputs := []unix.PollFd{{Fd: 1}, {Fd: 2}}
+	_, err := unix.Poll(outputs, 0)
+	return err == nil && slices.ContainsFunc(outputs, func(f unix.PollFd) bool { return f.Revents&unix.POLLERR != 0 })
+}
+
 // suspends reports whether sig is that of ^Z.
 func suspends(sig os.Signal) bool { return sig == unix.SIGTSTP }
 

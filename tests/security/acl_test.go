@@ -510,7 +510,7 @@ func (s site) run(t *testing.T, user string, sc script.Script, name string, args
 	}
 	all := []string{k.Lock, k.Queue, space.Fence()}
 	if s.cluster {
-		all[2] = k.Fence
+		all[2] = k.Fence()
 	}
 	d := holdfastgoredis.New(s.redis(t, user))
 	t.Cleanup(func() { _ = d.Close() })

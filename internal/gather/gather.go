@@ -21,13 +21,15 @@ type Group[T any] struct {
 	// Most bounds the items of a sending.
 	Most int
 	// Patience is how long items wait for the sending that is under way. Past it they go
-	// beside it: it may hang.
+	// beside it: it may hang. Where sendings take longer, it is four times what the latest took, ten times
+	// as long at most: what is slow would be slower with more beside it.
 	Patience time.Duration
 
 	mu      sync.Mutex
 	waiting []T
-	flying  int // sendings
-	latest  int // items of the latest of them
+	flying  int           // sendings
+	latest  int           // items of the latest of them
+	took    time.Duration // the latest that was answered
 	hurry   *time.Timer
 }
 
@@ -79,11 +81,12 @@ func (g *Group[T]) fly() {
 
 // wind has a further sender start when those who wait have lost their patience.
 func (g *Group[T]) wind() {
+	patience := min(max(g.Patience, 4*g.took), 10*g.Patience)
 	if g.hurry == nil {
-		g.hurry = time.AfterFunc(g.Patience, g.expedite)
+		g.hurry = time.AfterFunc(patience, g.expedite)
 		return
 	}
-	g.hurry.Reset(g.Patience)
+	g.hurry.Reset(patience)
 }
 
 func (g *Group[T]) expedite() {
@@ -114,7 +117,11 @@ func (g *Group[T]) sender() {
 			return
 		}
 		g.mu.Unlock()
+		began := time.Now()
 		g.Send(items)
+		g.mu.Lock()
+		g.took = time.Since(began)
+		g.mu.Unlock()
 	}
 }
 

@@ -194,6 +194,33 @@ func TestManyBehindASendingThatHangs(t *testing.T) {
 	})
 }
 
+// A server that is slow is not hurried, as one that hangs is; nor is one that hung waited for longer
+// than ten times.
+func TestPatienceIsLongerWithWhatIsSlow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for took, want := range map[time.Duration]time.Duration{
+			patience / 10: patience, patience / 2: 2 * patience, 2 * patience: 8 * patience, 100 * patience: 10 * patience,
+		} {
+			s := serve(10)
+			answer := s.engage(t)
+			s.add(0)
+			first := s.next(t, 0)
+			time.Sleep(took)
+			first.done()
+			s.add(1)
+			hangs := s.next(t, 1)
+			s.add(2)
+			time.Sleep(want - time.Nanosecond)
+			s.quiet(t)
+			time.Sleep(time.Nanosecond)
+			s.next(t, 2).done()
+			hangs.done()
+			answer()
+			s.quiet(t)
+		}
+	})
+}
+
 // The first who waits is the one whose patience counts, whoever comes later.
 func TestPatienceIsThatOfTheFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -3,6 +3,7 @@ package holdfast
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strconv"
 	"sync"
 	"time"
@@ -44,7 +45,7 @@ func (b *batches) init(c *Client) {
 		Send: c.freeAll, Drop: drop, Go: c.tasks.run, Most: c.cfg.Batch, Patience: patience,
 	}
 	b.renewals = gather.Group[*grant]{
-		Send: c.renewAll, Drop: c.renewEach, Go: c.tasks.run, Most: c.cfg.Batch, Patience: patience,
+		Send: c.renewAll, Drop: putOff, Go: c.tasks.run, Most: c.cfg.Batch, Patience: patience,
 	}
 }
 
@@ -274,10 +275,19 @@ func (g *grant) gathers() bool {
 // renewable reports whether the next renewal of the grant can be. Guarded by the grant.
 func (g *grant) renewable() bool { return g.gathers() && g.fencesWanted() == 0 }
 
-// renewEach has renewals go by themselves.
-func (c *Client) renewEach(all []*grant) {
+// errPutOff is met by renewals behind many that are not answered.
+var errPutOff = fmt.Errorf("%w: the renewals before it hang", ErrNotSent)
+
+// putOff has renewals tried again later: by themselves they would be thousands, for a server that has
+// not answered the others yet.
+func putOff(all []*grant) {
 	for _, g := range all {
-		c.singles.run(g.renew)
+		g.mu.Lock()
+		g.land()
+		if !g.over && !g.frozen {
+			g.renewed(clock.Now(), errPutOff)
+		}
+		g.mu.Unlock()
 	}
 }
 

@@ -112,7 +112,7 @@ func TestBatchesOfOneAndNone(t *testing.T) {
 			first := many(t, c, 60)
 			rise(t, nil, first)
 			rise(t, first, many(t, c, 60))
-			lease := backend.Acquire(t, c.Mutex("m0", holdfast.TTL(300*time.Millisecond)))
+			lease := backend.Acquire(t, c.Mutex("m0", holdfast.TTL(3*time.Second)))
 			if _, err := c.Mutex("m0").TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrHeld) {
 				t.Errorf("Batch %d: a lock that is held: %v", size, err)
 			}
@@ -120,7 +120,7 @@ func TestBatchesOfOneAndNone(t *testing.T) {
 			select {
 			case <-lease.Context().Done():
 				t.Errorf("Batch %d: a lease that is to be renewed: %v", size, lease.Err())
-			case <-time.After(time.Second):
+			case <-time.After(4 * time.Second):
 			}
 			backend.Release(t, lease)
 			after := backend.Receive(t, next)
@@ -286,7 +286,7 @@ func TestABatchWithAForbiddenLock(t *testing.T) {
 			if i%10 == 5 {
 				name = fmt.Sprint("forbidden", i)
 			}
-			lease, err := c.Mutex(name, holdfast.TTL(time.Second)).Acquire(ctx)
+			lease, err := c.Mutex(name, holdfast.TTL(3*time.Second)).Acquire(ctx)
 			switch {
 			case i%10 == 5 && !errors.Is(err, holdfast.ErrPermission):
 				t.Errorf("%s: %v", name, err)
@@ -298,7 +298,7 @@ func TestABatchWithAForbiddenLock(t *testing.T) {
 		// One that is held becomes forbidden: the others are renewed, and released.
 		allow("~holdfast:{m1*", "~holdfast:{m2*", "~holdfast:{m3*", "~holdfast:{m4}*")
 		mine := func(i int) bool { return i%10 != 5 && (i == 4 || i == 1 || i == 2 || i == 3 || i >= 10) }
-		time.Sleep(2 * time.Second) // TTLs of the server's clock
+		time.Sleep(6 * time.Second) // two TTLs
 		crowd(goroutines, func(i int) {
 			if leases[i] == nil {
 				return
@@ -319,7 +319,7 @@ func TestManyLeasesAreRenewedByFewCommands(t *testing.T) {
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		c, p := through(t, b, nil)
 		p.DelayReplies(10 * time.Millisecond) // that of a server which is not beside us
-		const leases, ttl = 2000, 3 * time.Second
+		const leases, ttl = 2000, 6 * time.Second
 		all := make([]*holdfast.Lease, leases)
 		crowd(leases, func(i int) {
 			lease, err := c.Mutex(fmt.Sprint("m", i), holdfast.TTL(ttl)).Acquire(t.Context())

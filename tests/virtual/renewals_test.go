@@ -54,3 +54,54 @@ func TestRenewalsWaitForEachOther(t *testing.T) {
 		}
 	})
 }
+
+// hanging is the driver of a server that answers no renewals for a time, and counts those of one lock.
+type hanging struct {
+	holdfast.Driver
+	hangs         *atomic.Bool
+	many, singles *atomic.Int64
+}
+
+func (d hanging) Eval(ctx context.Context, s holdfast.Script, keys, args []string, urgent bool) (string, error) {
+	if s.Name == "renew" {
+		d.singles.Add(1)
+	}
+	if does(s, "renew") && d.hangs.Load() {
+		d.many.Add(1)
+		<-ctx.Done()
+		return "", ctx.Err()
+	}
+	return d.Driver.Eval(ctx, s, keys, args, urgent)
+}
+
+// Behind many renewals that hang, others are tried again later, and not each by itself.
+func TestRenewalsBehindManyThatHangArePutOff(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
+		var hangs atomic.Bool
+		var many, singles atomic.Int64
+		c := configured(t, srv, holdfast.Config{CommandTimeout: 10 * time.Second, RetryTimeout: 20 * time.Second},
+			func(d holdfast.Driver) holdfast.Driver { return hanging{d, &hangs, &many, &singles} })
+		var leases []*holdfast.Lease
+		for i := range 100 {
+			lease, err := c.Mutex(fmt.Sprint(i), holdfast.TTL(30*time.Second)).Acquire(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			leases = append(leases, lease)
+			time.Sleep(90 * time.Millisecond)
+		}
+		hangs.Store(true)
+		time.Sleep(14 * time.Second)
+		hangs.Store(false)
+		time.Sleep(30 * time.Second)
+		if many.Load() < 16 || singles.Load() > 0 {
+			t.Errorf("%d renewals hung, %d were of one lock; want 16 or more, and none", many.Load(), singles.Load())
+		}
+		for _, lease := range leases {
+			if err := lease.Err(); err != nil {
+				t.Errorf("%s: %v", lease.Name(), err)
+			}
+			release(t, lease)
+		}
+	})
+}

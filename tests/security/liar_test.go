@@ -306,12 +306,15 @@ func (d *flood) Probe(context.Context) (holdfast.ServerInfo, error) {
 	return holdfast.ServerInfo{Server: "redis", Version: "7.0.0", Time: time.Now().UnixMicro()}, nil
 }
 
-func (d *flood) Eval(ctx context.Context, s holdfast.Script, _, _ []string, _ bool) (string, error) {
+func (d *flood) Eval(ctx context.Context, s holdfast.Script, _, args []string, _ bool) (string, error) {
 	now := time.Now().UnixMicro()
 	if s.Name == "batch_acquire" {
 		return fmt.Sprintf("taken %d 0 1", now), nil
 	}
 	if s.Name != "release" {
+		if strings.Contains(args[0], "t") { // who only tries is not queued
+			return fmt.Sprintf("held %d 15000 1 ", now), nil
+		}
 		return fmt.Sprintf("queued %d 15000 %d 1 1 ours", now, now), nil
 	}
 	d.most.Store(max(d.most.Load(), d.busy.Add(1)))

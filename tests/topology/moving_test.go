@@ -16,20 +16,20 @@ func TestLocksInASlotOnTheMove(t *testing.T) {
 		c := server.StartReplicatedCluster(t, bin, 3)
 		all := names(8)
 		t.Run("mutex", func(t *testing.T) {
-			locksInASlotOnTheMove(t, c, all[:4], func(c *holdfast.Client, name string, opts ...holdfast.Option) *holdfast.Lock {
+			locksInASlotOnTheMove(t, c, all[:4], false, func(c *holdfast.Client, name string, opts ...holdfast.Option) *holdfast.Lock {
 				return c.Mutex(name, opts...)
 			})
 		})
 		// Its key is the name alone, which has the slot that the mutex's has.
 		t.Run("Redisson's", func(t *testing.T) {
-			locksInASlotOnTheMove(t, c, all[4:], func(c *holdfast.Client, name string, opts ...holdfast.Option) *holdfast.Lock {
+			locksInASlotOnTheMove(t, c, all[4:], true, func(c *holdfast.Client, name string, opts ...holdfast.Option) *holdfast.Lock {
 				return c.Mutex(name, append(opts, holdfast.Redisson(name))...)
 			})
 		})
 	})
 }
 
-func locksInASlotOnTheMove(t *testing.T, c *server.Cluster, names []string, lock func(c *holdfast.Client, name string, opts ...holdfast.Option) *holdfast.Lock) {
+func locksInASlotOnTheMove(t *testing.T, c *server.Cluster, names []string, shared bool, lock func(c *holdfast.Client, name string, opts ...holdfast.Option) *holdfast.Lock) {
 	open := clusterOf(c)
 	name := func(i int) (name string, slot int) { return names[i], slotOf(names[i]) }
 	other := func(slot int) *server.Server { return otherMaster(c, slot) }
@@ -63,8 +63,21 @@ func locksInASlotOnTheMove(t *testing.T, c *server.Cluster, names []string, lock
 		name, slot := name(1)
 		q := newQueueOf(t, open, waited(name))
 		m := c.StartMove(slot, other(slot))
-		q.passes("the beginning of a move")
+		if !shared {
+			q.passes("the beginning of a move")
+			m.Finish()
+			return
+		}
+		// It stays free for a moment, so that other programs can have it; and nobody can take a
+		// free lock in such a slot.
+		time.Sleep(100 * time.Millisecond) // longer than a chain of hand-overs
+		backend.Release(t, q.lease)
 		m.Finish()
+		next := backend.Receive(t, q.next)
+		if next.Token() <= q.lease.Token() {
+			t.Errorf("fence %d follows %d", next.Token(), q.lease.Token())
+		}
+		backend.Release(t, next)
 	})
 
 	// The new owner of the keys does not hear those who wait, until the slot is its

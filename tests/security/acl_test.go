@@ -146,7 +146,11 @@ func locking(j job) error {
 			return err
 		}
 		passing, err := j.lock(one, "found", 20*time.Second).TryAcquire(ctx)
-		// The waiter may have looked just before that.
+		// The waiter may have looked just before that, had the lock, and not have said so yet. Who was
+		// passed by says nothing while the lock is held.
+		for end := time.Now().Add(2 * time.Second); err == nil && !j.deaf && len(waiting) == 0 && time.Now().Before(end); {
+			time.Sleep(10 * time.Millisecond)
+		}
 		lucky := err == nil && !j.deaf && len(waiting) > 0
 		if !lucky {
 			times--

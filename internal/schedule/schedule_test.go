@@ -68,6 +68,20 @@ func TestEntriesAreCalledAtTheirTimes(t *testing.T) {
 	})
 }
 
+// What is due before the scheduler would look again wakes it; the rest it finds by itself.
+func TestAnEarlierEntryWakesTheScheduler(t *testing.T) {
+	bubble(t, func(t *testing.T, s *Scheduler, _ *atomic.Int64) {
+		l := newLog()
+		s.Set(new(Entry), l.begun.Add(500*time.Millisecond), l.event("first"))
+		synctest.Wait() // it sleeps until then
+		s.Set(new(Entry), l.begun.Add(100*time.Millisecond), l.event("earlier"))
+		s.Set(new(Entry), l.begun.Add(200*time.Millisecond), l.event("between"))
+		s.Set(new(Entry), l.begun.Add(700*time.Millisecond), l.event("later"))
+		time.Sleep(time.Second)
+		l.expect(t, "earlier at 100ms", "between at 200ms", "first at 500ms", "later at 700ms")
+	})
+}
+
 func TestSetReplacesWhatWasSet(t *testing.T) {
 	bubble(t, func(t *testing.T, s *Scheduler, _ *atomic.Int64) {
 		l := newLog()

@@ -360,3 +360,39 @@ func TestAFloodOfStrayGrantsIsBounded(t *testing.T) {
 		end()
 	})
 }
+
+// usher is a server that tells also those who only try that they are queued.
+type usher struct{ flood }
+
+func (d *usher) Eval(_ context.Context, s holdfast.Script, _, _ []string, _ bool) (string, error) {
+	now := time.Now().UnixMicro()
+	if s.Name == "batch_acquire" {
+		return fmt.Sprintf("taken %d 0 1", now), nil
+	}
+	return fmt.Sprintf("queued %d 15000 %d 1 1 ours", now, now), nil
+}
+
+// Who asked for no place in the queue has none, whatever the server says: it would wait for news
+// that nobody could send it.
+func TestWhoOnlyTriesIsNotQueued(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		t.Cleanup(clock.SetBoot(func() time.Duration { return 0 }))
+		down, end := context.WithCancel(context.Background())
+		defer end()
+		d := &usher{}
+		d.down = down
+		c, err := holdfast.New(d, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		var refused *holdfast.ServerError
+		if lease, err := c.Mutex("a").Acquire(ctx); lease != nil || !errors.As(err, &refused) {
+			t.Errorf("Acquire: %v, %v; want an error about the reply", lease, err)
+		}
+		if err := c.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -55,7 +55,8 @@ end
 -- not tried for ever; and nothing is announced before it is true.
 local function serve(chain, self, ttl, block)
   while true do
-    local member = first_waiter()
+    local first = waiters(2)
+    local member, follower = first[1], first[2]
     if not member then
       free_lock()
       settle()
@@ -65,7 +66,6 @@ local function serve(chain, self, ttl, block)
     local owner, claim, channel, info = waiter(member)
     if owner and member == self then
       local fence, n = mint(block)
-      local follower = first_waiter()
       write_lock(owner, owned(owner, fence, chain, info, follower), ttl)
       if follower then
         stand_by(follower, now + ttl * 1000)
@@ -75,7 +75,6 @@ local function serve(chain, self, ttl, block)
       return fence, n
     elseif owner and receivers(channel) > 0 then
       local fence = mint(1)
-      local follower = first_waiter()
       write_lock(owner, owned(owner, fence, chain, info, follower), claim)
       local heard = send(channel, 'hf1 ' .. (redisson and 'redisson ' or 'grant ') .. owner .. ' ' .. whole(now) .. ' ' .. claim .. ' ' .. whole(fence) .. ' ' .. KEYS[1])
       if not cluster or heard > 0 then

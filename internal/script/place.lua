@@ -13,9 +13,9 @@ local function place(member, earlier)
     redis.call('ZADD', KEYS[2], whole(score), member)
   end
   -- Longer than the longest time between two checks of a waiter; a tombstone may need
-  -- the queue for longer.
+  -- the queue for longer. With some more, so that few enqueues have to set it.
   if redis.call('PTTL', KEYS[2]) < 60000 then
-    redis.call('PEXPIRE', KEYS[2], 60000)
+    redis.call('PEXPIRE', KEYS[2], 70000)
   end
   redis.call('ZREMRANGEBYSCORE', KEYS[2], '(' .. whole(-now), '(0')
   return score

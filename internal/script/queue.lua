@@ -4,8 +4,13 @@
 -- the time in ms for which it gets the lock before it must have renewed it.
 -- INFO begins with WEIGHT \n where several may hold the lock (shares.lua).
 
+-- The first n of those who wait.
+local function waiters(n)
+  return look_at('ZRANGEBYSCORE', KEYS[2], '0', '+inf', 'LIMIT', '0', n) or {}
+end
+
 local function first_waiter()
-  return (look_at('ZRANGEBYSCORE', KEYS[2], '0', '+inf', 'LIMIT', '0', '1') or {})[1]
+  return waiters(1)[1]
 end
 
 local function waiter(member)
@@ -16,7 +21,8 @@ end
 local function settle()
   local last = (look_at('ZRANGE', KEYS[2], '0', '0', 'WITHSCORES') or {})[2]
   if last and not first_waiter() then
-    redis.call('PEXPIRE', KEYS[2], math.max(math.ceil((-last - now) / 1000), 0))
+    -- 0 is the first: math.ceil gives -0 for one that ended just now, which is not a number to the server.
+    redis.call('PEXPIRE', KEYS[2], math.max(0, math.ceil((-last - now) / 1000)))
   end
 end
 

@@ -76,11 +76,12 @@ local function main()
   local value = read_lock()
   if value and string.sub(value, 1, #mine) == mine then
     if string.sub(value, -1) == '+' then
-      pcall(give, value)
-      -- give may have failed before it changed anything.
-      value = read_lock(look_at)
-      if value and string.sub(value, 1, #mine) == mine then
-        free_lock()
+      if not pcall(give, value) then
+        -- It may have failed before it changed anything.
+        value = read_lock(look_at)
+        if value and string.sub(value, 1, #mine) == mine then
+          free_lock()
+        end
       end
     else
       free_lock()

@@ -170,6 +170,9 @@ func (o *Once) do(ctx context.Context, acquire func(context.Context) (*Lease, er
 			run = done.Run
 			return nil
 		}
+		if errors.Is(err, context.Canceled) && lease.Context().Err() != nil {
+			return context.Cause(lease.Context()) // what ended it, and not ctx: the client was closed
+		}
 		if err != nil {
 			return err
 		}
@@ -235,7 +238,7 @@ func (o *Once) Complete(ctx context.Context, lease *Lease, result string) (Run, 
 		result = ""
 	}
 	a, err := o.write(ctx, "complete", script.OnceComplete, lease,
-		milliseconds(o.window.keep), strconv.FormatUint(lease.fence, 10), lease.g.l.info, result)
+		milliseconds(o.window.keep), strconv.FormatUint(lease.fence, 10), lease.g.l.set.info, result)
 	if err != nil {
 		return Run{}, err
 	}
@@ -325,8 +328,8 @@ func (o *Once) mine(ctx context.Context, lease *Lease, what string) error {
 	if o.err != nil {
 		return o.err
 	}
-	if o.lock.err != nil {
-		return o.lock.err
+	if o.lock.set.err != nil {
+		return o.lock.set.err
 	}
 	if have := lease.lock(); have.c != o.lock.c || have.keys != o.lock.keys || have.parts != nil || !have.set.once {
 		return fmt.Errorf("%w: job %q: %s needs a lease of its lock; this is one of %q", ErrInvalid, o.lock.name, what, have.name)

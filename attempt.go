@@ -18,15 +18,18 @@ type attempt struct {
 	head string // with which the value of its lock begins
 	*candidacy
 
-	// owed says that the server has, or may have, something of this token.
-	owed bool
 	// unanswered is the not-after of sendings that may have been, or may yet be,
 	// carried out without our knowing; server time in µs, 0 when there are none.
 	unanswered int64
-	// ending is how its lease was released, where that matters.
-	ending ending
 	// settled is called once what is owed was taken back; or nil.
 	settled func()
+	// owed says that the server has, or may have, something of this token.
+	owed bool
+	// ending is how its lease was released, where that matters.
+	ending ending
+	// lead is by how many ms the fence in the lock's value is ahead of the time in it, and 1; 0 if that is
+	// not known.
+	lead uint32
 }
 
 // candidacy is what only an attempt has that can be queued and notified.
@@ -47,14 +50,16 @@ var none candidacy
 
 // ending says how a party of a latch or a barrier ends, as its scripts have it. For other
 // locks it makes no difference.
-type ending string
+type ending byte
 
 const (
-	unaware        ending = "" // it never knew that it was one
-	hasLeft        ending = "left"
-	hasDied        ending = "died"
-	hasCountedDown ending = "done"
+	unaware ending = iota // it never knew that it was one
+	hasLeft
+	hasDied
+	hasCountedDown
 )
+
+func (e ending) String() string { return [...]string{"", "left", "died", "done"}[e] }
 
 func (l *Lock) newAttempt() *attempt {
 	return &attempt{l: l, head: randomBetween(valueFormat, ":"), candidacy: &none}
@@ -79,7 +84,7 @@ func (a *attempt) listen(channel string) {
 	if a.l.set.isShared() {
 		a.member += a.l.set.wish() + "\n"
 	}
-	a.member += a.l.info
+	a.member += a.l.set.info
 	a.inbox = make(chan wire.Message, 4)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -137,9 +142,10 @@ func (a *attempt) ask(ctx context.Context, mode string, fences int) (any, error)
 // askSince is ask for what has been tried since then, if that is not zero.
 func (a *attempt) askSince(began time.Time, ctx context.Context, mode string, fences int) (any, error) {
 	c := a.l.c
+	fresh := !a.owed && a.unanswered == 0
 	for range 3 {
 		notAfter := c.notAfter(a.l)
-		args := []string{a.l.flags(mode), a.token(), milliseconds(a.l.set.term()), strconv.FormatInt(notAfter, 10), strconv.Itoa(fences), a.l.info}
+		args := []string{a.l.flags(mode), a.token(), milliseconds(a.l.set.term()), strconv.FormatInt(notAfter, 10), strconv.Itoa(fences), a.l.set.info}
 		args = append(args, a.l.set.share()...)
 		if mode != modeTry {
 			score := ""
@@ -156,9 +162,14 @@ func (a *attempt) askSince(began time.Time, ctx context.Context, mode string, fe
 		if err != nil {
 			return nil, err
 		}
-		if r.Word != "late" {
-			return a.parse(r)
+		if r.Word == "late" {
+			continue
 		}
+		got, err := a.parse(r)
+		if g, granted := got.(*grant); granted && err == nil && fresh && !unanswered { // by this request, and no other
+			a.date(g.fence, r.Now)
+		}
+		return got, err
 	}
 	return nil, a.l.clockJumps("acquire")
 }
@@ -189,7 +200,7 @@ func (a *attempt) parse(r answer) (any, error) {
 		a.owed = true
 		var pttl, fence, block int64
 		if r.Ints(&pttl, &fence, &block) == nil && fence > 0 {
-			return a.granted(r.sent, pttl, uint64(fence), block)
+			return a.granted(r.sent, clock.Now(), pttl, uint64(fence), block)
 		}
 	case "held":
 		if h, err := a.l.parseHolder(&r.Reply); err == nil {
@@ -214,17 +225,32 @@ func (a *attempt) parse(r answer) (any, error) {
 	return nil, a.l.malformed("acquire")
 }
 
+// date notes when, by the server's clock, in µs, the lock's value was written, with that fence.
+func (a *attempt) date(fence uint64, now int64) {
+	if ahead := int64(fence/1000) - now/1000; ahead >= 0 && ahead < 1<<30 {
+		a.lead = uint32(ahead) + 1
+	}
+}
+
+// since is the time in the lock's value, with that fence, in ms of the server's time; 0 if it is not known.
+func (a *attempt) since(fence uint64) int64 {
+	if a.lead == 0 {
+		return 0
+	}
+	return int64(fence/1000) - int64(a.lead-1)
+}
+
 // errLate is met when the way to the server and back takes longer than a lease lasts.
 var errLate = errors.New("the lock was granted, but the reply came past the lease's deadline; it is given back")
 
-// granted makes a grant of an answer to a request that was sent then.
-func (a *attempt) granted(sent clock.Instant, pttl int64, fence uint64, block int64) (*grant, error) {
+// granted makes a grant of an answer to a request that was sent, and answered, then.
+func (a *attempt) granted(sent, heard clock.Instant, pttl int64, fence uint64, block int64) (*grant, error) {
 	term := a.l.set.term()
 	if pttl >= 0 {
 		term = min(duration(pttl), a.l.c.cfg.MaxTTL)
 	}
 	g := newGrant(a, sent, sent, term-drift(term), fence, block)
-	if g.isLate() {
+	if g.isLate(heard) {
 		return nil, &ServerError{Op: "acquire", Name: a.l.name, Server: a.l.c.driver.Addr(), Kind: ErrUnavailable, Err: errLate}
 	}
 	return g, nil
@@ -244,7 +270,7 @@ func (a *attempt) claimed(n *wire.Grant) (*grant, bool) {
 		return nil, false
 	}
 	g := newGrant(a, now, a.anchor.sent, valid, n.Fence, 1)
-	g.claim, g.checked = true, now
+	g.claim, g.renewAt = true, now
 	return g, true
 }
 
@@ -318,7 +344,7 @@ func (c *Client) releaseSince(began time.Time, ctx context.Context, l *Lock, tok
 		args: []string{l.flags(""), token, member, strconv.FormatInt(tombstone, 10)},
 	}
 	if l.set.hasParties() {
-		rq.args = append(rq.args, string(how))
+		rq.args = append(rq.args, how.String())
 	}
 	drop := request{
 		op: "release", lock: l, script: script.Drop, urgent: true, lockOnly: true,

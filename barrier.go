@@ -216,7 +216,7 @@ func (p *BarrierParty) broken(a *answer) (*BrokenError, uint64, error) {
 	how, text, _ := strings.Cut(a.Rest(), " ")
 	info := wire.ParseInfo(text)
 	return &BrokenError{
-		Name: p.Name(), Phase: uint64(phase), Died: ending(how) == hasDied,
+		Name: p.Name(), Phase: uint64(phase), Died: how == hasDied.String(),
 		Party: Holder{Key: p.lock().keys.Lock, Owner: info.Owner, Host: info.Host, PID: info.PID, Meta: info.Meta},
 	}, uint64(present), nil
 }

@@ -3,7 +3,6 @@ package holdfast
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strconv"
 	"sync"
 	"time"
@@ -19,34 +18,74 @@ import (
 // with one look at all of them that there is nothing more to do. What it leaves goes by itself, to
 // the scripts that can do everything.
 type batches struct {
-	takes    gather.Group[*errand]
-	releases gather.Group[*errand]
-	renewals gather.Group[*grant]
-	done     sync.Pool // of errands to which nobody refers any more: the client's own, for tests in virtual time
+	one  gathering // of all, outside a Cluster
+	done sync.Pool // of errands to which nobody refers any more: the client's own, for tests in virtual time
 
 	mu        sync.Mutex
-	contended map[string]struct{} // keys of locks for which others waited, or which they had, when last seen
+	nodes     map[string]*gathering // of each server of a Cluster, by what the driver calls it
+	contended map[string]struct{}   // keys of locks for which others waited, or which they had, when last seen
 }
 
 // maxBatch bounds the locks of a batch, and so for how long it keeps the server from others: about
 // a third of a millisecond.
 const maxBatch = 128
 
+// gathering is what goes to one server, as it gathers.
+type gathering struct {
+	takes    gather.Group[*errand]
+	releases gather.Group[*errand]
+	renewals gather.Group[*grant]
+}
+
 // maxContended bounds how many contended locks are remembered.
 const maxContended = 10_000
 
+// maxServers bounds how many servers of a Cluster are remembered, of all that it ever had.
+const maxServers = 1000
+
 func (b *batches) init(c *Client) {
+	b.contended, b.nodes = map[string]struct{}{}, map[string]*gathering{}
+	b.one.init(c)
+}
+
+func (all *gathering) init(c *Client) {
 	const patience = 20 * time.Millisecond // many times what a server takes that is well
-	b.contended = map[string]struct{}{}
-	b.takes = gather.Group[*errand]{
+	all.takes = gather.Group[*errand]{
 		Send: c.takeAll, Drop: drop, Go: c.tasks.run, Most: c.cfg.Batch, Patience: patience,
 	}
-	b.releases = gather.Group[*errand]{
+	all.releases = gather.Group[*errand]{
 		Send: c.freeAll, Drop: drop, Go: c.tasks.run, Most: c.cfg.Batch, Patience: patience,
 	}
-	b.renewals = gather.Group[*grant]{
+	if c.cfg.Strict { // these are locks on a quorum's node, which is not waited for any longer
+		all.takes.Patience = min(patience, c.defaults.wait()/2)
+	}
+	all.renewals = gather.Group[*grant]{
 		Send: c.renewAll, Drop: putOff, Go: c.tasks.run, Most: c.cfg.Batch, Patience: patience,
 	}
+}
+
+// gathering returns where what is sent for a lock gathers with others: in a Cluster with those that go to
+// the same server. If it is not known which, known is false, and the lock is alone.
+func (c *Client) gathering(l *Lock) (all *gathering, known bool) {
+	b := &c.batches
+	if !c.inCluster() {
+		return &b.one, true
+	}
+	node := c.driver.Node(l.keys.Lock)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	all = b.nodes[node]
+	if all == nil || node == "" {
+		all = &gathering{}
+		all.init(c)
+		if len(b.nodes) >= maxServers {
+			clear(b.nodes)
+		}
+		if node != "" {
+			b.nodes[node] = all
+		}
+	}
+	return all, node != ""
 }
 
 // isContended reports whether a batch would leave the lock, as far as is known.
@@ -74,13 +113,21 @@ type errand struct {
 	l        *Lock
 	head     string // with which the lock's value begins
 	notAfter int64  // server time, µs
+	since    int64  // with fence, what stands in the lock's value, server time in ms; 0 if that is not known
+
+	// tell is called once it is done, by who does others then: it does not block. Without it, done
+	// has an item.
+	tell func(*errand)
 
 	// The outcome, once done has an item.
-	done  chan struct{}
-	sent  clock.Instant
-	fence uint64
-	ok    bool
-	err   error
+	done    chan struct{}
+	sent    clock.Instant
+	heard   clock.Instant
+	now     int64 // server time, µs
+	fence   uint64
+	ok      bool
+	refusal wire.Reply // of a quorum's node that grants nothing now; or its zero value
+	err     error
 }
 
 func newErrand(l *Lock, head string) *errand {
@@ -102,11 +149,20 @@ func (e *errand) await(ctx context.Context) error {
 	}
 }
 
+// end says that the errand is done.
+func (e *errand) end() {
+	if e.tell != nil {
+		e.tell(e)
+		return
+	}
+	e.done <- struct{}{}
+}
+
 // drop tells errands that they go by themselves.
 func drop(all []*errand) {
 	for _, e := range all {
 		e.err = ErrNotSent
-		e.done <- struct{}{}
+		e.end()
 	}
 }
 
@@ -120,7 +176,7 @@ func (e *errand) over() {
 // plain reports whether the lock is as scripts for batches know them: a string, which no other
 // program has.
 func (l *Lock) plain() bool {
-	return l.set.kind == &mutex && !l.set.hasKey && !l.set.node && l.c.cfg.Batch > 0
+	return l.set.kind == &mutex && !l.set.hasKey && l.c.cfg.Batch > 0
 }
 
 // begin is ask of an attempt that is new, which takes the lock together with others if it
@@ -156,7 +212,12 @@ func (a *attempt) take(ctx context.Context) (*grant, error) {
 	e := newErrand(a.l, a.head)
 	notAfter := c.notAfter(a.l)
 	e.notAfter = notAfter
-	c.dispatch(&c.batches.takes, e, ctx.Done() == nil)
+	all, _ := c.gathering(a.l)
+	if ctx.Done() == nil {
+		all.takes.Do(e)
+	} else {
+		all.takes.Add(e)
+	}
 	if err := e.await(ctx); err != nil {
 		a.sent(true, notAfter)
 		return nil, err
@@ -171,23 +232,33 @@ func (a *attempt) take(ctx context.Context) (*grant, error) {
 		return nil, nil
 	}
 	a.owed = true
-	return a.granted(e.sent, -1, e.fence, 1)
+	a.date(e.fence, e.now)
+	return a.granted(e.sent, e.heard, -1, e.fence, 1)
 }
 
 // takeAll sends acquires.
-func (c *Client) takeAll(all []*errand) {
+func (c *Client) takeAll(all []*errand) { sendAll(c, all, c.taking, tell) }
+
+// taking is the batch that takes those locks.
+func (c *Client) taking(all []*errand) batch {
 	n, l := len(all), all[0].l
-	keys := make([]string, 2*n, 2*n+1)
-	args := append(make([]string, 0, 4+n), l.flags(""), "")
-	notAfter, same := all[0].notAfter, true
+	words := make([]string, 3*n+7)
+	keys, args := words[:2*n:2*n+3], append(words[2*n+3:2*n+3], l.flags(""), "")
+	notAfter, same, patience := all[0].notAfter, true, time.Duration(0)
 	for i, e := range all {
 		keys[i], keys[n+i] = e.l.keys.Lock, e.l.keys.Queue
 		args = append(args, e.head)
-		notAfter = min(notAfter, e.notAfter)
-		same = same && e.l.set.term() == l.set.term() && e.l.info == l.info
+		notAfter, patience = min(notAfter, e.notAfter), max(patience, e.l.set.wait())
+		same = same && e.l.set.term() == l.set.term() && e.l.set.info == l.set.info
 	}
 	args[1] = strconv.FormatInt(notAfter, 10)
-	keys = append(keys, c.keysOf(l)[2])
+	take := script.BatchAcquire
+	if l.set.node { // so are all of this client: mutexes in Strict mode go by themselves
+		take = script.NodeBatchAcquire
+		keys = append(keys, c.nodeKeys()...)
+	} else {
+		keys = append(keys, c.fenceOf(l))
+	}
 	differing := all
 	if same {
 		differing = all[:1]
@@ -196,39 +267,18 @@ func (c *Client) takeAll(all []*errand) {
 		args = append(args, milliseconds(e.l.set.term()))
 	}
 	for _, e := range differing {
-		args = append(args, e.l.info)
+		args = append(args, e.l.set.info)
 	}
-	c.sendBatch(batch{l: l, n: n, word: "taken", numbers: 1, script: script.BatchAcquire, keys: keys, args: args}, func(r outcomes) {
-		for i, e := range all {
-			e.sent, e.err, e.ok = r.sent, r.err, r.done(i)
-			e.fence = uint64(r.number) + uint64(i)
-			e.done <- struct{}{}
-		}
-	})
+	return batch{l: l, n: n, word: "taken", numbers: 1, node: l.set.node, patience: patience, script: take, keys: keys, args: args}
 }
 
-// dispatch has an errand done, by itself in a Cluster, where locks are apart; direct says that this
-// may return only when it is done.
-func (c *Client) dispatch(group *gather.Group[*errand], e *errand, direct bool) {
-	switch {
-	case !c.inCluster() && direct:
-		group.Do(e)
-	case !c.inCluster():
-		group.Add(e)
-	case direct:
-		group.Send([]*errand{e})
-	default:
-		c.tasks.run(func() { group.Send([]*errand{e}) })
-	}
-}
-
-// giveBack gives up a lock that was granted, as Client.release does, whether ctx has ended or not.
-func (a *attempt) giveBack(ctx context.Context, tombstone int64) (got answer, unanswered bool, err error) {
+// giveBack gives up a lock that was granted with that fence, as Client.release does, whether ctx has ended or not.
+func (a *attempt) giveBack(ctx context.Context, fence uint64, tombstone int64) (got answer, unanswered bool, err error) {
 	c := a.l.c
 	began := time.Now()
-	if tombstone == 0 && a.l.plain() && !c.batches.isContended(a.l) {
+	if tombstone == 0 && a.freeable() {
 		var done bool
-		if done, unanswered = a.free(); done {
+		if done, unanswered = a.free(fence); done {
 			return answer{Reply: wire.Reply{Word: "released"}}, false, nil
 		}
 	}
@@ -236,191 +286,79 @@ func (a *attempt) giveBack(ctx context.Context, tombstone int64) (got answer, un
 	return got, unanswered || again, err
 }
 
+// freeable reports whether a batch can give up the lock, as far as is known.
+func (a *attempt) freeable() bool { return a.l.plain() && !a.l.c.batches.isContended(a.l) }
+
 // free gives up the lock if nobody waits for it, together with others that are given up at the same
 // time. If it is not done it is to be given up by itself; unanswered says that it may be done.
-func (a *attempt) free() (done, unanswered bool) {
+func (a *attempt) free(fence uint64) (done, unanswered bool) {
 	e := newErrand(a.l, a.head)
-	a.l.c.dispatch(&a.l.c.batches.releases, e, true)
+	e.fence, e.since = fence, a.since(fence)
+	all, _ := a.l.c.gathering(a.l)
+	all.releases.Do(e)
 	<-e.done
+	return e.freed()
+}
+
+// freeThen is free that returns at once, and tells when it would have returned; who is told does not
+// block.
+func (a *attempt) freeThen(fence uint64, tell func(done, unanswered bool)) {
+	e := newErrand(a.l, a.head)
+	e.fence, e.since = fence, a.since(fence)
+	e.tell = func(e *errand) { tell(e.freed()) }
+	all, _ := a.l.c.gathering(a.l)
+	all.releases.Add(e)
+}
+
+// freed is what became of an errand of free.
+func (e *errand) freed() (done, unanswered bool) {
 	defer e.over()
 	if e.err != nil {
 		return false, mayBeDone(e.err)
 	}
 	if !e.ok {
-		a.l.c.batches.note(a.l, true)
+		e.l.c.batches.note(e.l, true)
 	}
 	return e.ok, false
 }
 
 // freeAll sends releases.
-func (c *Client) freeAll(all []*errand) {
+func (c *Client) freeAll(all []*errand) { sendAll(c, all, c.freeing, tell) }
+
+// freeing is the batch that gives those locks up.
+func (c *Client) freeing(all []*errand) batch {
 	n := len(all)
-	keys, args := make([]string, n), make([]string, n)
+	words := make([]string, 2*n)
+	keys, args := words[:n:n], words[n:]
 	for i, e := range all {
 		keys[i], args[i] = e.l.keys.Lock, e.head
 	}
-	c.sendBatch(batch{l: all[0].l, n: n, word: "freed", timeless: true, script: script.BatchRelease, keys: keys, args: args, urgent: true}, func(r outcomes) {
-		for i, e := range all {
-			e.err, e.ok = r.err, r.done(i)
-			e.done <- struct{}{}
-		}
-	})
+	b := batch{l: all[0].l, n: n, word: "freed", timeless: true, script: script.BatchRelease, keys: keys, args: args, urgent: true}
+	if n == 1 && c.native.Load() {
+		b.value = all[0].value()
+	}
+	return b
 }
 
-// gathers reports whether renewals of the grant that want no fences can be in a batch.
-func (g *grant) gathers() bool {
-	return g.l.plain() && !g.l.c.inCluster() && g.l.set.maxHold == 0 && !g.l.c.cfg.Strict && g.l.set.durability() == nil
-}
-
-// renewable reports whether the next renewal of the grant can be. Guarded by the grant.
-func (g *grant) renewable() bool { return g.gathers() && g.fencesWanted() == 0 }
-
-// errPutOff is met by renewals behind many that are not answered.
-var errPutOff = fmt.Errorf("%w: the renewals before it hang", ErrNotSent)
-
-// putOff has renewals tried again later: by themselves they would be thousands, for a server that has
-// not answered the others yet.
-func putOff(all []*grant) {
-	for _, g := range all {
-		g.mu.Lock()
-		g.land()
-		if !g.over && !g.frozen {
-			g.renewed(clock.Now(), errPutOff)
-		}
-		g.mu.Unlock()
+// tell tells errands what became of the batch that they are.
+func tell(all []*errand, r outcomes) {
+	for i, e := range all {
+		e.sent, e.heard, e.now, e.err, e.refusal, e.ok = r.sent, r.heard, r.now, r.err, r.refusal, r.done(i)
+		e.fence = uint64(r.number) + uint64(i)
+		e.end()
 	}
 }
 
-// renewAll sends renewals.
-func (c *Client) renewAll(all []*grant) {
-	l := all[0].l
-	keys := make([]string, 0, len(all))
-	args := append(make([]string, 0, 2+len(all)), l.flags(""))
-	live, same := all[:0], true
-	for _, g := range all {
-		g.mu.Lock()
-		if g.over || g.frozen {
-			g.land()
-		} else {
-			live = append(live, g)
-			keys = append(keys, g.l.keys.Lock)
-			args = append(args, g.from.head+strconv.FormatUint(g.fence, 10)+":")
-			same = same && g.l.set.ttl == live[0].l.set.ttl
-		}
-		g.mu.Unlock()
+// value is that of the lock that the errand gives up, if nobody waits for it; "" if it is not known.
+func (e *errand) value() string {
+	if e.since == 0 {
+		return ""
 	}
-	if len(live) == 0 {
-		return
-	}
-	differing := live
-	if same {
-		differing = live[:1]
-	}
-	for _, g := range differing {
-		args = append(args, milliseconds(g.l.set.ttl))
-	}
-	c.sendBatch(batch{l: l, n: len(live), word: "kept", script: script.BatchRenew, keys: keys, args: args, urgent: true}, func(r outcomes) {
-		answered := r.err == nil || !mayBeDone(r.err)
-		for i, g := range live {
-			// What is refused together is not always refused by itself: keys and commands may be
-			// forbidden to this user.
-			if !r.done(i) && answered {
-				c.singles.run(g.renew)
-				continue
-			}
-			g.mu.Lock()
-			g.land()
-			if !g.over && !g.frozen {
-				if r.err == nil {
-					g.failure = nil
-					g.prolong(r.sent, g.l.set.ttl)
-				}
-				g.renewed(r.sent, r.err)
-			}
-			g.mu.Unlock()
-		}
-	})
-}
-
-// batch is a script for n locks, of which l is one.
-type batch struct {
-	l          *Lock
-	n          int
-	script     Script
-	keys, args []string
-	urgent     bool
-
-	word     string // with which its reply begins
-	timeless bool   // the reply does not have the time
-	numbers  int    // that follow, before those of the locks that it leaves: 1 or none
-}
-
-// outcomes are what became of a batch.
-type outcomes struct {
-	sent   clock.Instant
-	number int64
-	left   []int // in ascending order
-	err    error // nothing else is known then
-}
-
-// done reports whether it was done for a lock. It is asked for all of them in turn.
-func (o *outcomes) done(i int) bool {
-	if o.err != nil {
-		return false
-	}
-	if len(o.left) > 0 && o.left[0] == i {
-		o.left = o.left[1:]
-		return false
-	}
-	return true
-}
-
-// mayBeDone reports whether a batch that failed so may have been carried out, or may still be, for
-// some of its locks.
-func mayBeDone(err error) bool {
-	how, _ := classify(err)
-	return how == unknown
-}
-
-// sendBatch sends a batch once, and tells once what became of it: what was answered, or that it was
-// given up after CommandTimeout, even if the driver does not return then.
-func (c *Client) sendBatch(b batch, tell func(outcomes)) {
-	work, cancel := context.WithTimeout(context.Background(), c.cfg.CommandTimeout)
-	defer cancel()
-	sent := clock.Now()
-	answered := context.AfterFunc(work, func() { tell(outcomes{sent: sent, err: work.Err()}) })
-	text, err := c.driver.Eval(work, b.script, b.keys, b.args, b.urgent)
-	if !answered() {
-		return
-	}
-	o := outcomes{sent: sent, err: err}
-	if err == nil {
-		o.err = c.parseBatch(b, text, &o)
-	}
-	tell(o)
-}
-
-func (c *Client) parseBatch(b batch, text string, o *outcomes) error {
-	parse := wire.ParseReply
-	if b.timeless {
-		parse = wire.ParseTimeless
-	}
-	r, err := parse(text)
-	if err != nil {
-		return err
-	}
-	c.rtt.observe(time.Since(o.sent.Mono))
-	if !b.timeless {
-		c.setClock(c.slot(b.l), o.sent, r.Now)
-	}
-	if b.numbers > 0 {
-		err = r.Ints(&o.number)
-	}
-	if err == nil {
-		o.left, err = r.Left(b.n)
-	}
-	if err != nil || r.Word != b.word || o.number < 0 {
-		return wire.ErrMalformed
-	}
-	return nil
+	text := make([]byte, 0, len(e.head)+40+len(e.l.set.info))
+	text = append(text, e.head...)
+	text = strconv.AppendUint(text, e.fence, 10)
+	text = append(text, ':')
+	text = strconv.AppendInt(text, e.since, 10)
+	text = append(text, ":0:"...)
+	return string(append(text, e.l.set.info...))
 }

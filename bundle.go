@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/holdfast-go/holdfast/internal/clock"
 )
 
 // bundle is several leases that are held as one: the lease whose bundle it is lasts while so
@@ -14,7 +16,7 @@ type bundle struct {
 	l      *Lock
 	need   int
 	fence  uint64 // of a quorum's lease
-	onEnd  func() // called once, when it is over; or nil
+	onEnd  func() // called once, when it is over; after a release, when that is done; or nil
 	onLoss func() // called when a part is over, and it is not; or nil
 
 	ctx    context.Context
@@ -39,10 +41,15 @@ func (b *bundle) lease(ctx context.Context, parts []*Lease) *Lease {
 
 // watch has the bundle end with the part, if it has too few then.
 func (b *bundle) watch(p *Lease) {
-	context.AfterFunc(p.Context(), func() {
-		if b.err() == nil && b.onLoss != nil {
-			b.onLoss()
+	p.whenEnded(func() {
+		if b.ctx.Err() != nil {
+			return // it is over already
 		}
+		go func() {
+			if b.err() == nil && b.onLoss != nil {
+				b.onLoss()
+			}
+		}()
 	})
 }
 
@@ -67,11 +74,14 @@ func (b *bundle) all() []*Lease {
 
 // alive returns the parts that are held.
 func (b *bundle) alive() []*Lease {
-	return slices.DeleteFunc(b.all(), func(p *Lease) bool { return p.Err() != nil })
+	now := clock.Now()
+	return slices.DeleteFunc(b.all(), func(p *Lease) bool { return p.errAt(now) != nil })
 }
 
 // err looks at the clocks, as Lease.Err does.
-func (b *bundle) err() error {
+func (b *bundle) err() error { return b.errAt(clock.Now()) }
+
+func (b *bundle) errAt(now clock.Instant) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.ended != nil {
@@ -80,7 +90,7 @@ func (b *bundle) err() error {
 	alive := 0
 	var last error
 	for _, p := range b.parts {
-		if err := p.Err(); err == nil {
+		if err := p.errAt(now); err == nil {
 			alive++
 		} else if last == nil || last == ErrClosed {
 			last = err
@@ -209,17 +219,65 @@ func (b *bundle) extend(ctx context.Context, ttl time.Duration) error {
 // release releases all parts; after a loss, those that are left.
 func (b *bundle) release(ctx context.Context) error {
 	// Parts that were lost before have nothing to say of a lease that is held.
-	parts := slices.DeleteFunc(b.all(), func(p *Lease) bool { return errors.Is(p.Err(), ErrLost) })
-	lost := b.err()
+	now := clock.Now()
+	parts := slices.DeleteFunc(b.all(), func(p *Lease) bool { return errors.Is(p.errAt(now), ErrLost) })
+	lost := b.errAt(now)
 	if lost != nil {
 		parts = b.all() // which ended with it
 	}
 	b.mu.Lock()
+	var onEnd func()
+	if b.ended == nil {
+		onEnd, b.onEnd = b.onEnd, nil // when the parts are given up
+	}
 	b.end(ErrReleased)
 	b.mu.Unlock()
-	err := b.each(parts, func(p *Lease) error { return p.Release(ctx) })
+	err := b.giveUp(ctx, parts)
+	if onEnd != nil {
+		onEnd()
+	}
 	if errors.Is(lost, ErrLost) {
 		return lost
 	}
 	return err
+}
+
+// giveUp releases parts, all at once. Once as many have succeeded as are needed the others have as
+// long again: who acquires the lock next would find it held there. It returns the errors that it
+// met, joined, if too few succeeded.
+func (b *bundle) giveUp(ctx context.Context, parts []*Lease) error {
+	begun := time.Now()
+	patience := time.NewTimer(time.Hour)
+	patience.Stop() // it begins with the last that is needed
+	defer patience.Stop()
+	over := make(chan struct{})
+	var mu sync.Mutex
+	var errs []error
+	succeeded := 0
+	for _, p := range parts {
+		p.releaseThen(ctx, func(err error) {
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				errs = append(errs, err)
+			} else if succeeded++; succeeded == b.need {
+				patience.Reset(b.l.set.patience(begun))
+			}
+			if succeeded+len(errs) == len(parts) {
+				close(over)
+			}
+		})
+	}
+	if len(parts) > 0 {
+		select {
+		case <-over:
+		case <-patience.C:
+		}
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if succeeded >= b.need {
+		return nil
+	}
+	return errors.Join(errs...)
 }

@@ -78,10 +78,15 @@ var achieves = map[string]bool{"granted": true, "renewed": true, "weighed": true
 
 // keysOf is what a script may need of a lock.
 func (c *Client) keysOf(l *Lock) []string {
+	return []string{l.keys.Lock, l.keys.Queue, c.fenceOf(l)}
+}
+
+// fenceOf is the key of the counter that the lock's fences come from.
+func (c *Client) fenceOf(l *Lock) string {
 	if c.inCluster() {
-		return []string{l.keys.Lock, l.keys.Queue, l.keys.Fence()}
+		return l.keys.Fence()
 	}
-	return []string{l.keys.Lock, l.keys.Queue, c.space.Fence()}
+	return c.space.Fence()
 }
 
 // send sends a request once.
@@ -110,7 +115,7 @@ func (c *Client) send(ctx context.Context, rq request) (answer, error) {
 	if safe != nil && achieves[reply.Word] {
 		return answer{}, safe
 	}
-	c.rtt.observe(time.Since(sent.Mono))
+	c.rtt.observe(clock.Mono().Sub(sent.Mono))
 	c.setClock(c.slot(rq.lock), sent, reply.Now)
 	return answer{reply, sent}, nil
 }

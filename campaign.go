@@ -32,6 +32,15 @@ type campaign struct {
 
 	// answered says that the server has dealt with us once: what fails now may pass.
 	answered bool
+	// known is how the first attempt stands, until the first step; or nil.
+	known *look
+}
+
+// look is an answer, and by what its attempt could be notified when it asked.
+type look struct {
+	of     *attempt
+	queued queued
+	by     hearing
 }
 
 // maxDeaf is how often a campaign subscribes anew before it polls instead.
@@ -157,6 +166,11 @@ func (c *campaign) step() *grant {
 			return c.poll(up)
 		}
 		c.deaf, c.polling, c.polls = 0, time.Time{}, 0
+	}
+	known := c.known
+	c.known = nil
+	if known != nil && known.of == a && known.queued.receivers > 0 && !known.queued.foreign && c.sub.still(known.by) {
+		return c.rest(a, known.queued)
 	}
 	mode := modeWait
 	if a.placed {

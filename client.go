@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -28,30 +29,29 @@ type Client struct {
 	id       string // names the channel on which this client is notified
 	host     string
 	defaults settings // of locks
-	// signature is what stands in the values of locks whose holder is not described otherwise.
-	signature string
 
 	hub      hub
 	schedule schedule.Scheduler
-	epoch    time.Time // from which the slots of renewals are counted
+	epoch    clock.Reading // from which the slots of renewals are counted
 
 	closing   chan struct{}
 	closeOnce sync.Once
 	closeErr  error
 	closed    chan struct{}
 	tasks     tasks
-	held      tasks
+	held      tasks // one for each grant that is not over
 	batches   batches
 	singles   crew // of renewals that are not in a batch
+	leftovers crew // of what the server may have of lost leases
 
 	mu     sync.Mutex
 	lines  map[string]*line
 	tokens map[string]*attempt    // that notifications may be about
-	grants map[*grant]struct{}    // that are not over; counted by held
 	clocks map[uint16]clockAnchor // of servers, by slot; slot 0 outside Cluster mode
 
 	probing chan struct{} // holds one item while somebody probes
 	info    atomic.Pointer[ServerInfo]
+	native  atomic.Bool // the server has DELIFEQ, as far as is known
 	rtt     roundTrip
 
 	survey   sync.Once
@@ -89,14 +89,13 @@ func New(d Driver, cfg *Config) (*Client, error) {
 		space:   space,
 		id:      randomText(),
 		host:    host,
-		epoch:   time.Now(),
+		epoch:   clock.Mono(),
 		closing: make(chan struct{}),
 		closed:  make(chan struct{}),
 		probing: make(chan struct{}, 1),
 
 		lines:  map[string]*line{},
 		tokens: map[string]*attempt{},
-		grants: map[*grant]struct{}{},
 		clocks: map[uint16]clockAnchor{},
 	}
 	client.defaults = settings{
@@ -108,12 +107,13 @@ func New(d Driver, cfg *Config) (*Client, error) {
 
 		confirmation: min(defaultConfirmation, c.CommandTimeout),
 	}
-	if client.signature, err = client.holderInfo(c.Owner).Encode(); err != nil {
+	if client.defaults.info, err = client.holderInfo(c.Owner).Encode(); err != nil {
 		return nil, fmt.Errorf("%w: Config.Owner: %w", ErrInvalid, err)
 	}
 	client.hub.init(client)
 	client.batches.init(client)
 	client.singles = crew{tasks: &client.tasks, most: maxRenewing}
+	client.leftovers = crew{tasks: &client.tasks, most: maxLeftovers}
 	return client, nil
 }
 
@@ -203,8 +203,10 @@ func randomBetween(before, after string) string {
 func (c *Client) Close(ctx context.Context) error {
 	c.closeOnce.Do(func() {
 		close(c.closing)
-		for _, g := range c.liveGrants() {
-			g.retire(ErrClosed)
+		for _, live := range c.schedule.Callers() {
+			if g, ok := live.(*grant); ok {
+				g.retire(ErrClosed)
+			}
 		}
 		go c.shutDown()
 	})
@@ -237,16 +239,6 @@ func (c *Client) isClosing() bool {
 	default:
 		return false
 	}
-}
-
-func (c *Client) liveGrants() []*grant {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	all := make([]*grant, 0, len(c.grants))
-	for g := range c.grants {
-		all = append(all, g)
-	}
-	return all
 }
 
 // connect finds out what the server is, once.
@@ -294,6 +286,7 @@ func (c *Client) use(server found, name string) error {
 	if err != nil {
 		return &ServerError{Op: "use", Name: name, Server: c.driver.Addr(), Kind: ErrUnsupported, Err: err}
 	}
+	c.native.Store(server.has(delifeq))
 	c.setClock(0, server.sent, server.Time)
 	c.info.Store(&server.ServerInfo)
 	return nil
@@ -315,20 +308,29 @@ var minimum = map[string][2]int{"redis": {7, 0}, "valkey": {7, 2}}
 
 func supported(s ServerInfo) error {
 	least, known := minimum[s.Server]
-	if !known {
-		return nil
+	if v, tells := s.number(); known && tells && slices.Compare(v[:], least[:]) < 0 {
+		return fmt.Errorf("it is %s %s; %s %d.%d or later is needed", s.Server, s.Version, s.Server, least[0], least[1])
 	}
+	return nil
+}
+
+// delifeq holds the oldest version of each server that has DELIFEQ.
+var delifeq = map[string][2]int{"valkey": {9, 0}}
+
+// has reports whether the server is one of those, or later.
+func (s ServerInfo) has(since map[string][2]int) bool {
+	least, known := since[s.Server]
+	v, tells := s.number()
+	return known && tells && slices.Compare(v[:], least[:]) >= 0
+}
+
+// number is the major and the minor number of the version, if it has them.
+func (s ServerInfo) number() (v [2]int, tells bool) {
 	major, rest, _ := strings.Cut(s.Version, ".")
 	minor, _, _ := strings.Cut(rest, ".")
 	x, err1 := strconv.Atoi(major)
 	y, err2 := strconv.Atoi(minor)
-	if err1 != nil || err2 != nil {
-		return nil
-	}
-	if x < least[0] || x == least[0] && y < least[1] {
-		return fmt.Errorf("it is %s %s; %s %d.%d or later is needed", s.Server, s.Version, s.Server, least[0], least[1])
-	}
-	return nil
+	return [2]int{x, y}, err1 == nil && err2 == nil
 }
 
 // clockAnchor ties a server's clock to ours.
@@ -349,13 +351,13 @@ func (c *Client) serverTime(slot uint16) int64 {
 	if !ok {
 		return 0
 	}
-	return anchor.server + time.Since(anchor.sent.Mono).Microseconds()
+	return anchor.server + clock.Mono().Sub(anchor.sent.Mono).Microseconds()
 }
 
 func (c *Client) setClock(slot uint16, sent clock.Instant, server int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if old, ok := c.clocks[slot]; !ok || sent.Mono.After(old.sent.Mono) {
+	if old, ok := c.clocks[slot]; !ok || sent.Mono > old.sent.Mono {
 		c.clocks[slot] = clockAnchor{sent, server}
 	}
 }

@@ -33,6 +33,26 @@ func TestOldServersAreRefused(t *testing.T) {
 	}
 }
 
+func TestWhichServersHaveDelifeq(t *testing.T) {
+	for _, s := range []struct {
+		server, version string
+		has             bool
+	}{
+		{"valkey", "9.0.0", true},
+		{"valkey", "9.1.2", true},
+		{"valkey", "10.0", true},
+		{"valkey", "8.1.4", false},
+		{"valkey", "unstable", false},
+		{"valkey", "", false},
+		{"redis", "9.0.0", false},
+		{"", "9.0.0", false},
+	} {
+		if has := (ServerInfo{Server: s.server, Version: s.version}).has(delifeq); has != s.has {
+			t.Errorf("%s %s: %v", s.server, s.version, has)
+		}
+	}
+}
+
 func TestBatchIsBounded(t *testing.T) {
 	for given, want := range map[int]int{0: maxBatch, -1: -1, 1: 1, maxBatch: maxBatch, maxBatch + 1: maxBatch, 1 << 30: maxBatch} {
 		cfg := Config{Batch: given}

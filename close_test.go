@@ -6,6 +6,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/holdfast-go/holdfast/internal/clock"
 )
 
 // subscribers is a fake that counts subscriptions.
@@ -74,5 +76,42 @@ func TestNoSubscriptionIsOpenedAfterClose(t *testing.T) {
 	defer server.mu.Unlock()
 	if server.open != 0 {
 		t.Errorf("%d subscriptions are left open", server.open)
+	}
+}
+
+// A lease whose renewal the scheduler begins just when the client is closed is found by neither: who
+// begins it looks again.
+func TestALeaseThatIsDueDuringCloseIsEnded(t *testing.T) {
+	c, err := New(&fake{holders: map[string]string{}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lease, err := c.Mutex("m").Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := lease.g
+	g.mu.Lock()
+	c.schedule.Set(&g.entry, clock.Mono(), g)
+	for len(c.schedule.Callers()) > 0 {
+		time.Sleep(time.Millisecond)
+	}
+	closed := make(chan error, 1)
+	go func() { closed <- c.Close(t.Context()) }()
+	<-c.closing
+	time.Sleep(10 * time.Millisecond) // until Close has looked
+	g.mu.Unlock()
+	select {
+	case <-lease.Context().Done():
+	case <-time.After(10 * time.Second):
+	}
+	if err := lease.Err(); !errors.Is(err, ErrClosed) {
+		t.Errorf("the lease's Err is %v", err)
+	}
+	if err := lease.Release(t.Context()); err != nil {
+		t.Errorf("Release: %v", err)
+	}
+	if err := <-closed; err != nil {
+		t.Errorf("Close: %v", err)
 	}
 }

@@ -11,7 +11,9 @@ type Config struct {
 	// Batch bounds how many mutexes are acquired, released or renewed with one command, where
 	// several are at the same time: those that are free, or for which nobody waits. They are
 	// those that come while an earlier command is under way; nothing waits for others to
-	// come. Not in a Cluster, nor in Strict mode, where only releases are gathered.
+	// come. In a Cluster, where a command can have the locks of one slot only, it bounds how many
+	// acquires, releases or renewals are sent to one master together. In Strict mode only releases are
+	// gathered, and acquires of a Quorum's locks.
 	// Default 128, which is also the most; negative: each goes by itself.
 	Batch int
 

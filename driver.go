@@ -17,9 +17,22 @@ type Driver interface {
 	// ErrNotSent when the script certainly did not leave this process; after
 	// any other error the script may have run, or may still run.
 	//
+	// A Script with a Command is sent as that command, with the keys and args, and without their number. Its
+	// reply is a number, which is returned as text. A server that does not have the command, or not for this
+	// user, says so by a ReplyError.
+	//
 	// Urgent scripts (renewals, releases) must not wait for a connection
 	// behind the application's own commands.
 	Eval(ctx context.Context, s Script, keys, args []string, urgent bool) (string, error)
+
+	// EvalAll is Eval of several scripts whose keys one server has, as far as Node knows. They
+	// are sent together, so that a connection that breaks leaves all of them unanswered. It
+	// tells of each once what became of it, from any goroutine, and then returns.
+	EvalAll(ctx context.Context, calls []Call, urgent bool, tell func(i int, reply string, err error))
+
+	// Node names the server of a Cluster that has a key. It sends nothing, and may be
+	// wrong; "" if it does not know.
+	Node(key string) string
 
 	// EvalDurably is an urgent Eval, which then waits on the same connection, with WAIT
 	// or WAITAOF, until the write is as durable as asked, or d's timeout is over. An error
@@ -53,8 +66,14 @@ type unusable struct {
 }
 
 // Script is a Lua script as a Driver runs it: Name, Source, and SHA1 of the
-// source in hex.
+// source in hex; or, with Name and Command only, a command of the server's own.
 type Script = script.Script
+
+// Call is one of several scripts that a Driver runs, with its keys and arguments.
+type Call struct {
+	Script     Script
+	Keys, Args []string
+}
 
 // NewScript makes a script of its source, for tests of drivers.
 func NewScript(source string) Script { return script.New("script", source) }

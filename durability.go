@@ -24,14 +24,14 @@ type Reached struct {
 const defaultConfirmation = time.Second
 
 // durability is what the settings want, or nil.
-func (s settings) durability() *Durability {
+func (s *settings) durability() *Durability {
 	if s.replicas == 0 && !s.fsync {
 		return nil
 	}
 	return &Durability{Replicas: s.replicas, Fsync: s.fsync, Timeout: s.confirmation}
 }
 
-func (s settings) checkDurability(commandTimeout time.Duration) error {
+func (s *settings) checkDurability(commandTimeout time.Duration) error {
 	switch {
 	case s.replicas < 0:
 		return errors.New("the number of replicas is negative")

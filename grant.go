@@ -2,6 +2,7 @@ package holdfast
 
 import (
 	"context"
+	"math"
 	"slices"
 	"strconv"
 	"sync"
@@ -13,10 +14,12 @@ import (
 )
 
 // maxRenewing bounds how many renewals of a client are under way at once by themselves, maxFlying
-// how many of one grant.
+// how many of one grant. maxLeftovers is how many lost leases are taken back at once: all of
+// many would keep the server from renewing the others.
 const (
-	maxRenewing = 256
-	maxFlying   = 8
+	maxRenewing  = 256
+	maxFlying    = 8
+	maxLeftovers = 16
 )
 
 // grant is a lock that the server gave to one token. Several leases may have it one
@@ -32,45 +35,49 @@ type grant struct {
 
 	mu       sync.Mutex
 	lease    *Lease        // that has it now
-	joined   []*Lease      // that have it, too: other readers', or acquired again by who has it
-	frozen   bool          // it is being weighed: see Lease.weigh
-	over     bool          // released, or lost: nothing is sent for it any more but a release
-	retired  bool          // its leases are over: it is not renewed any more
+	joined   *[]*Lease     // that have it, too: other readers', or acquired again by who has it; nil at first
 	since    clock.Instant // about when it was granted
-	checked  clock.Instant // when it was made, and was not over
 	anchor   clock.Instant // when the request was sent whose answer bounds it
 	valid    time.Duration // from the anchor on
 	next     uint64        // fence for the next lease
 	end      uint64        // of the fences reserved
-	passed   int           // times it was passed on
-	most     int           // times it may be
-	claim    bool          // it is a claim still, to be made a lease by a renewal
-	renewAt  clock.Instant // zero when it is not to be renewed
-	renewals int           // times it was renewed
-	flying   int           // renewals under way
-	landed   chan struct{} // closed when flying falls to 0
-	failure  error         // of the latest renewal, nil once one succeeds
-	final    bool          // MaxHold allows no more than it has
+	renewAt  clock.Instant // zero when it is not to be renewed; before begin, when it was not over
+	failure  *ServerError  // of the latest renewal, nil once one succeeds
+	landed   chan struct{} // closed when flying falls to 0; nil if nobody waits for that
+	passed   int32         // times it was passed on
+	most     int32         // times it may be
+	renewals int32         // times it was renewed
+	flying   int8          // renewals under way
 
+	counted  bool // among those that Close waits for
+	frozen   bool // it is being weighed: see Lease.weigh
+	over     bool // released, or lost: nothing is sent for it any more but a release
+	retired  bool // its leases are over: it is not renewed any more
+	claim    bool // it is a claim still, to be made a lease by a renewal
+	final    bool // MaxHold allows no more than it has
 	extended bool // past what the next lease of it would have
 	kept     bool // it has a reference of its line; guarded by the line
 }
 
+// confirmAfter is how long a lock that was handed over is held before its claim is made a lease.
+// Holds that are shorter spare the server that command.
+const confirmAfter = 5 * time.Millisecond
+
 func newGrant(a *attempt, since, anchor clock.Instant, valid time.Duration, fence uint64, block int64) *grant {
-	g := &grant{l: a.l, from: a, since: since, anchor: anchor, valid: valid, fence: fence, next: fence, end: fence + uint64(max(block, 1)), most: a.l.c.cfg.LocalHandovers}
+	g := &grant{l: a.l, from: a, since: since, anchor: anchor, valid: valid, fence: fence, next: fence, end: fence + uint64(max(block, 1)), most: int32(min(a.l.c.cfg.LocalHandovers, math.MaxInt32/unrivalled))}
 	g.final = a.l.set.maxHold > 0 && a.l.set.maxHold <= a.l.set.ttl
 	g.capHold()
 	return g
 }
 
-// isLate reports whether a grant that was just made is over already.
-func (g *grant) isLate() bool {
-	g.checked = clock.Now()
-	return g.expired(g.checked)
+// isLate reports whether a grant that is made now is over already.
+func (g *grant) isLate(now clock.Instant) bool {
+	g.renewAt = now
+	return g.expired(now)
 }
 
 // term is how long the server is to keep the lock from a request on.
-func (s settings) term() time.Duration {
+func (s *settings) term() time.Duration {
 	if s.maxHold > 0 {
 		return min(s.ttl, s.maxHold)
 	}
@@ -80,10 +87,10 @@ func (s settings) term() time.Duration {
 // passable reports whether a lease of these settings may be passed on locally: a
 // bound of any kind belongs to one holder, and fences that were reserved would not rise
 // from grant to grant where others have the lock, too.
-func (s settings) passable() bool { return s.isExclusive() && s.unbounded() && !s.apart }
+func (s *settings) passable() bool { return s.isExclusive() && s.unbounded() && !s.apart }
 
 // unbounded reports whether leases are renewed for as long as they are held.
-func (s settings) unbounded() bool { return s.renew && s.maxHold == 0 && s.maxRenewals < 0 }
+func (s *settings) unbounded() bool { return s.renew && s.maxHold == 0 && s.maxRenewals < 0 }
 
 // begin starts renewing, and returns the first lease. Its context has ctx's values.
 func (g *grant) begin(ctx context.Context) *Lease {
@@ -91,16 +98,19 @@ func (g *grant) begin(ctx context.Context) *Lease {
 	g.mu.Lock()
 	lease := g.newLease(ctx)
 	c.held.begin()
-	c.mu.Lock()
-	c.grants[g] = struct{}{} // Close may find it there at once
-	c.mu.Unlock()
-	if g.canRenew() {
+	g.counted = true
+	now := g.renewAt
+	switch {
+	case g.claim && g.fencesWanted() > 0: // at once
+	case g.claim:
+		left := g.valid - now.Sub(g.anchor)
+		g.renewAt = now.Add(min(confirmAfter, left/16))
+	case g.canRenew():
 		g.renewAt = g.renewalAfter(g.anchor, min(g.l.set.ttl, g.valid))
-		if g.claim {
-			g.renewAt = clock.Now()
-		}
+	default:
+		g.renewAt = clock.Instant{}
 	}
-	g.planAt(g.checked)
+	g.planAt(now)
 	g.mu.Unlock()
 	if c.isClosing() {
 		g.retire(ErrClosed)
@@ -118,23 +128,37 @@ func (g *grant) newLease(ctx context.Context) *Lease {
 // join makes another lease that has the grant, too, with that fence. Guarded by g.
 func (g *grant) join(ctx context.Context, fence uint64) *Lease {
 	lease := &Lease{g: g, fence: fence, origin: ctx}
-	g.joined = append(g.joined, lease)
+	if g.joined == nil {
+		g.joined = new([]*Lease)
+	}
+	*g.joined = append(*g.joined, lease)
 	return lease
+}
+
+func (g *grant) isJoined() bool { return len(g.others()) > 0 }
+
+// others are the leases besides the one that has it now.
+func (g *grant) others() []*Lease {
+	if g.joined == nil {
+		return nil
+	}
+	return *g.joined
 }
 
 // part takes a lease out of a grant that others have, too; false if it is the only one.
 // Guarded by g.
 func (g *grant) part(l *Lease) bool {
-	if len(g.joined) == 0 {
+	if !g.isJoined() {
 		return false
 	}
-	last := g.joined[len(g.joined)-1]
+	others := *g.joined
+	last := others[len(others)-1]
 	if g.lease == l {
 		g.lease = last
 	} else {
-		g.joined[slices.Index(g.joined, l)] = last
+		others[slices.Index(others, l)] = last
 	}
-	g.joined = g.joined[:len(g.joined)-1]
+	*g.joined = others[:len(others)-1]
 	return true
 }
 
@@ -152,7 +176,7 @@ func (g *grant) quit(l *Lease, err error) {
 
 // rest retires a grant of which no lease is left that is held. Guarded by g.
 func (g *grant) rest() {
-	if g.lease.ended == nil || slices.ContainsFunc(g.joined, func(l *Lease) bool { return l.ended == nil }) {
+	if g.lease.ended == nil || slices.ContainsFunc(g.others(), func(l *Lease) bool { return l.ended == nil }) {
 		return
 	}
 	g.retired, g.renewAt = true, clock.Instant{}
@@ -162,18 +186,17 @@ func (g *grant) rest() {
 // finish ends all its leases.
 func (g *grant) finish(err error) {
 	g.lease.finish(err)
-	for _, l := range g.joined {
+	for _, l := range g.others() {
 		l.finish(err)
 	}
 }
 
 func (g *grant) expired(now clock.Instant) bool { return now.Sub(g.anchor) >= g.valid }
 
-// deadline is when the grant is over, by the clock of time.Now, which may have stood
+// deadline is when the grant is over, by the monotonic clock, which may have stood
 // still for a while.
-func (g *grant) deadline(now clock.Instant) time.Time {
-	stood := now.Sub(g.anchor) - now.Mono.Sub(g.anchor.Mono)
-	return g.anchor.Mono.Add(g.valid - stood)
+func (g *grant) deadline(now clock.Instant) clock.Reading {
+	return now.Mono.Add(g.valid - now.Sub(g.anchor))
 }
 
 // capHold ends the grant where MaxHold does.
@@ -189,7 +212,7 @@ func (g *grant) canRenew() bool {
 	switch {
 	case g.claim:
 		return true
-	case !s.renew, s.maxRenewals >= 0 && g.renewals >= s.maxRenewals:
+	case !s.renew, s.maxRenewals >= 0 && int(g.renewals) >= s.maxRenewals:
 		return false
 	}
 	return !g.final
@@ -210,21 +233,18 @@ func (g *grant) plan() { g.planAt(clock.Now()) }
 func (g *grant) planAt(now clock.Instant) {
 	at := g.deadline(now)
 	if !g.renewAt.IsZero() {
-		if wait := -now.Sub(g.renewAt); now.Mono.Add(wait).Before(at) {
-			at = now.Mono.Add(wait)
-		}
+		at = min(at, now.Mono.Add(-now.Sub(g.renewAt)))
 	}
 	g.l.c.schedule.Set(&g.entry, at, g)
 }
 
 // Due is called by the scheduler.
-func (g *grant) Due() {
+func (g *grant) Due(now clock.Instant) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.over {
 		return
 	}
-	now := clock.Now()
 	if g.expired(now) {
 		g.lose(g.expiry())
 		return
@@ -234,19 +254,19 @@ func (g *grant) Due() {
 		// what is left.
 		left := g.valid - now.Sub(g.anchor)
 		g.renewAt = now.Add(min(max(left/3, 50*time.Millisecond), g.l.c.cfg.CommandTimeout))
-		if g.flying == 0 {
-			g.landed = make(chan struct{})
-		}
 		if g.flying < maxFlying {
 			g.flying++
 			if g.renewable() {
-				g.l.c.batches.renewals.Add(g)
+				g.renewTogether()
 			} else {
 				g.l.c.singles.run(g.renew)
 			}
 		}
 	}
-	g.plan()
+	g.planAt(now)
+	if g.l.c.isClosing() { // Close may have looked while the scheduler did not have it
+		g.retireLocked(ErrClosed)
+	}
 }
 
 // expiry says why a grant whose time is up was not renewed.
@@ -290,15 +310,14 @@ func (g *grant) renew() {
 			return
 		}
 	}
-	g.renewed(a.sent, err)
+	g.renewed(a.sent, clock.Now(), err)
 }
 
 // renewed notes how a renewal went that was sent then, and plans the next. Guarded by the grant.
-func (g *grant) renewed(sent clock.Instant, err error) {
+func (g *grant) renewed(sent, now clock.Instant, err error) {
 	if err != nil {
 		_, kind := classify(err)
 		g.failure = &ServerError{Op: "renew", Name: g.l.name, Server: g.l.c.driver.Addr(), Kind: kind, Err: told(err)}
-		now := clock.Now()
 		left := g.valid - now.Sub(g.anchor)
 		g.renewAt = now.Add(min(max(left/8, 25*time.Millisecond), time.Second))
 	} else {
@@ -313,15 +332,16 @@ func (g *grant) renewed(sent clock.Instant, err error) {
 	if g.retired {
 		g.renewAt = clock.Instant{}
 	}
-	g.plan()
+	g.planAt(now)
 }
 
 // renewalAfter is when to renew what was asked for then, for so long: at about a third of it. What can
-// be renewed together is, at the beginning of the slot, of a sixteenth of that time, in which it is due.
+// be renewed together is, at the beginning of a slot, of a sixteenth of that time: of the nearest.
 func (g *grant) renewalAfter(sent clock.Instant, term time.Duration) clock.Instant {
 	at := sent.Add(jitter(term/3, 5))
 	if g.gathers() {
-		at = at.Add(-(at.Mono.Sub(g.l.c.epoch) % max(term/48, 1)))
+		slot := max(term/48, 1)
+		at = at.Add(slot/2 - (at.Mono.Sub(g.l.c.epoch)+slot/2)%slot)
 	}
 	return at
 }
@@ -361,8 +381,9 @@ func (g *grant) reassertion(a answer, err error, ttl time.Duration) (request, bo
 // land notes that a renewal is under way no longer.
 func (g *grant) land() {
 	g.flying--
-	if g.flying == 0 {
+	if g.flying == 0 && g.landed != nil {
 		close(g.landed)
+		g.landed = nil
 	}
 }
 
@@ -397,18 +418,18 @@ func (g *grant) apply(a answer, final bool) (*LostError, error) {
 	g.final = g.final || final
 	if block > 0 && g.next >= g.end {
 		g.next, g.end = uint64(fence), uint64(fence)+uint64(block)
-		g.most = max(g.most, int(min(block, unrivalled*int64(g.most))))
+		g.most = max(g.most, int32(min(block, unrivalled*int64(g.most))))
 	}
-	g.prolong(a.sent, min(duration(pttl), g.l.c.cfg.MaxTTL))
+	g.prolong(a.sent, clock.Now(), min(duration(pttl), g.l.c.cfg.MaxTTL))
 	return nil, nil
 }
 
 // prolong takes over that a request which was sent then found, or made, the lock last for term.
 // Answers may come in another order than their requests were sent. The latest request tells best
 // what the server has; an earlier one may have asked for more.
-func (g *grant) prolong(sent clock.Instant, term time.Duration) {
+func (g *grant) prolong(sent, now clock.Instant, term time.Duration) {
 	valid := term - drift(term)
-	if now := clock.Now(); now.Sub(sent) < now.Sub(g.anchor) || valid-now.Sub(sent) > g.valid-now.Sub(g.anchor) {
+	if now.Sub(sent) < now.Sub(g.anchor) || valid-now.Sub(sent) > g.valid-now.Sub(g.anchor) {
 		g.anchor, g.valid = sent, valid
 		g.capHold()
 	}
@@ -431,9 +452,11 @@ func (g *grant) lose(err *LostError) {
 	c := g.l.c
 	c.tasks.run(func() {
 		g.line.let(g)
-		c.takeBack(g.l, g.from.token(), g.from.member, g.from.unanswered, hasDied)
-		g.from.forget()
-		g.drop()
+		c.leftovers.run(func() {
+			c.takeBack(g.l, g.from.token(), g.from.member, g.from.unanswered, hasDied)
+			g.from.forget()
+			g.drop()
+		})
 	})
 }
 
@@ -442,6 +465,10 @@ func (g *grant) lose(err *LostError) {
 func (g *grant) retire(err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	g.retireLocked(err)
+}
+
+func (g *grant) retireLocked(err error) {
 	if g.over {
 		return
 	}
@@ -455,14 +482,13 @@ func (g *grant) stop() {
 	g.l.c.schedule.Cancel(&g.entry)
 }
 
-// drop removes the grant from its client.
+// drop has its client wait for the grant no more.
 func (g *grant) drop() {
-	c := g.l.c
-	c.mu.Lock()
-	_, there := c.grants[g]
-	delete(c.grants, g)
-	c.mu.Unlock()
-	if there {
-		c.held.end()
+	g.mu.Lock()
+	counted := g.counted
+	g.counted = false
+	g.mu.Unlock()
+	if counted {
+		g.l.c.held.end()
 	}
 }

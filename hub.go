@@ -4,6 +4,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/holdfast-go/holdfast/internal/clock"
 	"github.com/holdfast-go/holdfast/internal/keys"
 	"github.com/holdfast-go/holdfast/internal/schedule"
 	"github.com/holdfast-go/holdfast/internal/wire"
@@ -60,13 +61,25 @@ func (h *hub) watchChannelOf(l *Lock) (channel string, sharded bool) {
 	return h.c.space.WatchChannel(l.keys), false
 }
 
-// listening reports whether waiters for l can be notified now.
-func (h *hub) listening(l *Lock) (channel string, up bool) {
-	channel, sharded := h.channelOf(l)
+// hearing is a confirmation of a subscription, which is good until the subscription is interrupted.
+type hearing struct {
+	s   *subscription
+	ups int
+}
+
+// listening returns by what waiters for l can be notified now; false if they cannot.
+func (h *hub) listening(l *Lock) (by hearing, up bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if len(h.subs) == 0 {
+		return hearing{}, false
+	}
+	channel, sharded := h.channelOf(l)
 	s := h.subs[place{channel, sharded}]
-	return channel, s != nil && s.confirmed
+	if s == nil || !s.confirmed {
+		return hearing{}, false
+	}
+	return hearing{s, s.ups}, true
 }
 
 // join opens the subscription for l, if it is not open, and keeps it so until leave.
@@ -229,7 +242,7 @@ func (u *listener) leave() {
 	if s.sharded || s.heard == nil { // of one lock
 		rest = idleAfterOne
 	}
-	h.c.schedule.Set(&s.idle, time.Now().Add(rest), schedule.Func(func() {
+	h.c.schedule.Set(&s.idle, clock.Mono().Add(rest), schedule.Func(func() {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		if len(s.listeners) == 0 && h.subs[s.place] == s {
@@ -266,6 +279,13 @@ func (u *listener) awaitUp(timeout time.Duration) bool {
 			return false
 		}
 	}
+}
+
+// still reports whether no notification can have been missed since then.
+func (u *listener) still(by hearing) bool {
+	u.s.hub.mu.Lock()
+	defer u.s.hub.mu.Unlock()
+	return u.s.confirmed && by == hearing{u.s, u.s.ups} && !u.missed
 }
 
 // up reports whether the server says that it has the subscription.
@@ -331,7 +351,7 @@ func (c *Client) notified(payload string) {
 		}
 		// Whatever this once was, nobody here wants it.
 		k := c.space.Of(m.Grant.Lock)
-		l := &Lock{c: c, name: m.Grant.Lock, keys: k, set: &settings{
+		l := &Lock{c: c, name: m.Grant.Lock, keys: k, composition: &single, set: &settings{
 			ttl:    min(duration(m.Grant.Claim), c.cfg.MaxTTL),
 			hasKey: k.Queue != k.Lock+":q" || m.Grant.Kind == redisson.name,
 			kind:   kindNamed(m.Grant.Kind),

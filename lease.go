@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/clock"
+	"github.com/holdfast-go/holdfast/internal/wire"
 )
 
 // maxPassing bounds for how long after its grant a lock is passed on within one
@@ -27,17 +28,35 @@ type Lease struct {
 	g      *grant
 	fence  uint64
 	origin context.Context // under which it was acquired
-	depth  int             // leases of this lock under whose context it was acquired
 
 	// Guarded by g.mu.
-	ended     error // nil while it is held
-	ctx       context.Context
-	cancel    context.CancelCauseFunc
-	released  bool          // nothing is left to release
-	releasing bool          // the release is under way
-	answered  chan struct{} // closed when that is answered; nil if nobody waits for it
-	unsure    bool          // a release that was not answered may have been carried out
-	missed    error         // of the release, when the server knew the lease no more
+	ended     error    // nil while it is held
+	scope     *scope   // of Context; nil until somebody asks for it
+	trouble   *trouble // with the release; nil while there is none
+	depth     int32    // leases of this lock under whose context it was acquired
+	released  bool     // nothing is left to release
+	releasing bool     // the release is under way
+}
+
+// scope is a context that ends with a lease.
+type scope struct {
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+}
+
+// trouble is what a release has to remember that is called twice, or fails.
+type trouble struct {
+	answered chan struct{} // closed when the one under way is answered; nil if nobody waits for it
+	unsure   bool          // one that was not answered may have been carried out
+	missed   error         // when the server knew the lease no more
+}
+
+// troubled is the lease's trouble, to write to.
+func (l *Lease) troubled() *trouble {
+	if l.trouble == nil {
+		l.trouble = &trouble{}
+	}
+	return l.trouble
 }
 
 // Name returns the lock's name; of Multi, all names, with commas between them.
@@ -90,7 +109,7 @@ func (l *Lease) Nodes() []string {
 // Deadline returns the local time until which the lease is certainly held unless it
 // is renewed or released: when it was last asked for, plus its TTL, less 1% and 2 ms
 // for drift. It has a monotonic reading. A lock that was handed over begins with a
-// claim of 1.5 s or so, which the first renewal, sent at once, makes a TTL; Extend waits
+// claim of 1.5 s or so, which the first renewal, sent after 5 ms, makes a TTL; Extend waits
 // for that.
 func (l *Lease) Deadline() time.Time {
 	if l.many != nil {
@@ -98,7 +117,7 @@ func (l *Lease) Deadline() time.Time {
 	}
 	l.g.mu.Lock()
 	defer l.g.mu.Unlock()
-	return l.g.deadline(clock.Now())
+	return l.g.deadline(clock.Now()).Time()
 }
 
 // Err returns nil while the lease is held; then ErrReleased, ErrClosed, or a
@@ -109,9 +128,14 @@ func (l *Lease) Err() error {
 	if l.many != nil {
 		return l.many.err()
 	}
+	return l.errAt(clock.Now())
+}
+
+// errAt is Err of a lease that is not made of others, by clocks that were just read.
+func (l *Lease) errAt(now clock.Instant) error {
 	l.g.mu.Lock()
 	defer l.g.mu.Unlock()
-	l.look()
+	l.lookAt(now)
 	return l.ended
 }
 
@@ -134,14 +158,27 @@ func (l *Lease) Context() context.Context {
 	}
 	l.g.mu.Lock()
 	defer l.g.mu.Unlock()
-	if l.ctx == nil {
-		l.ctx, l.cancel = context.WithCancelCause(l.within(context.WithoutCancel(l.origin)))
+	if l.scope == nil {
+		l.scope = &scope{}
+		l.scope.ctx, l.scope.cancel = context.WithCancelCause(l.within(context.WithoutCancel(l.origin)))
 		l.look()
 		if l.ended != nil {
-			l.cancel(l.ended)
+			l.scope.cancel(l.ended)
 		}
 	}
-	return l.ctx
+	return l.scope.ctx
+}
+
+// whenEnded has f called when the lease ends, or now if it has. It is for leases that others are made
+// of, which have no context of their own. f does not block.
+func (l *Lease) whenEnded(f func()) {
+	l.g.mu.Lock()
+	defer l.g.mu.Unlock()
+	if l.ended != nil {
+		f()
+		return
+	}
+	l.scope = &scope{cancel: func(error) { f() }}
 }
 
 // do calls f with a context that ends when ctx or the lease does, and releases the lease.
@@ -163,8 +200,8 @@ func (l *Lease) finish(err error) {
 		return
 	}
 	l.ended = err
-	if l.cancel != nil {
-		l.cancel(err)
+	if l.scope != nil {
+		l.scope.cancel(err)
 	}
 }
 
@@ -259,7 +296,46 @@ func (l *Lease) release(ctx context.Context, how ending) error {
 	if g.from.ending == hasCountedDown {
 		tombstone = max(tombstone, c.notAfter(g.l)) // by which a copy is known
 	}
-	a, unanswered, err := g.from.giveBack(ctx, tombstone)
+	a, unanswered, err := g.from.giveBack(ctx, g.fence, tombstone)
+	return l.gaveBack(a, unanswered, err)
+}
+
+// releaseThen is Release that returns at once, and calls done, in any goroutine, when it would have
+// returned: of a lock that nobody is known to wait for, in none of its own.
+func (l *Lease) releaseThen(ctx context.Context, done func(error)) {
+	g := l.g
+	c := g.l.c
+	first, over, err := l.giveUp(true, hasLeft)
+	switch {
+	case over:
+		done(err)
+		return
+	case first != nil || g.from.unanswered != 0 || !g.from.freeable():
+		c.tasks.run(func() {
+			if first != nil {
+				done(l.release(ctx, hasLeft))
+				return
+			}
+			done(l.gaveBack(g.from.giveBack(ctx, g.fence, g.from.unanswered)))
+		})
+		return
+	}
+	began := time.Now()
+	g.from.freeThen(g.fence, func(freed, unanswered bool) {
+		if freed {
+			done(l.gaveBack(answer{Reply: wire.Reply{Word: "released"}}, false, nil))
+			return
+		}
+		c.tasks.run(func() {
+			a, again, err := c.releaseSince(began, context.WithoutCancel(ctx), g.l, g.from.token(), g.from.member, 0, g.from.ending)
+			done(l.gaveBack(a, unanswered || again, err))
+		})
+	})
+}
+
+// gaveBack takes over what became of the release.
+func (l *Lease) gaveBack(a answer, unanswered bool, err error) error {
+	g := l.g
 	if err != nil {
 		g.from.abandon()
 	} else {
@@ -270,24 +346,27 @@ func (l *Lease) release(ctx context.Context, how ending) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	l.releasing = false
-	if l.answered != nil {
-		close(l.answered)
-		l.answered = nil
+	if l.trouble != nil && l.trouble.answered != nil {
+		close(l.trouble.answered)
+		l.trouble.answered = nil
 	}
-	l.unsure = l.unsure || unanswered || err != nil
+	if unanswered || err != nil {
+		l.troubled().unsure = true
+	}
 	if err != nil {
 		return err
 	}
 	l.released = true
 	switch {
 	case a.Word != "gone":
-	case l.unsure:
-		l.missed = &ServerError{Op: "release", Name: l.Name(), Server: c.driver.Addr(), ambiguous: true, Kind: ErrUnavailable,
+		return nil
+	case l.troubled().unsure:
+		l.trouble.missed = &ServerError{Op: "release", Name: l.Name(), Server: g.l.c.driver.Addr(), ambiguous: true, Kind: ErrUnavailable,
 			Err: errors.New("an earlier try was not answered; the lock is no longer this lease's, which that try may have brought about")}
 	default:
-		l.missed = &LostError{Name: l.Name(), Reason: LossTaken}
+		l.trouble.missed = &LostError{Name: l.Name(), Reason: LossTaken}
 	}
-	return l.missed
+	return l.trouble.missed
 }
 
 // giveUp passes the lease on within the process if it may, which is all then; or ends
@@ -299,7 +378,10 @@ func (l *Lease) giveUp(patient bool, how ending) (first <-chan struct{}, over bo
 	defer g.line.unlock()
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	now := clock.Now()
+	now := clock.Awake() // whether it was lost in a suspension, the server will say
+	if g.line != nil && g.line.waiting() > 0 {
+		now = clock.Now()
+	}
 	l.lookAt(now)
 	if lost, ok := l.ended.(*LostError); ok && g.over {
 		return nil, true, lost
@@ -309,14 +391,16 @@ func (l *Lease) giveUp(patient bool, how ending) (first <-chan struct{}, over bo
 		return nil, true, nil
 	case l.released && g.from.ending != hasCountedDown:
 		return nil, true, ErrReleased
+	case l.released && l.trouble != nil:
+		return nil, true, l.trouble.missed
 	case l.released:
-		return nil, true, l.missed
+		return nil, true, nil
 	}
 	if l.releasing {
-		if l.answered == nil {
-			l.answered = make(chan struct{})
+		if l.troubled().answered == nil {
+			l.trouble.answered = make(chan struct{})
 		}
-		return l.answered, false, nil
+		return l.trouble.answered, false, nil
 	}
 	if !g.over && g.part(l) { // also when the client closes
 		l.finish(ErrReleased)
@@ -329,6 +413,9 @@ func (l *Lease) giveUp(patient bool, how ending) (first <-chan struct{}, over bo
 		if next != nil && g.flying > 0 && patient {
 			// The goroutine that is passed the lease must not meet an answer that
 			// was on its way to this one.
+			if g.landed == nil {
+				g.landed = make(chan struct{})
+			}
 			return g.landed, false, nil
 		}
 		if next != nil && g.flying == 0 {

@@ -15,17 +15,17 @@ import (
 type line struct {
 	c    *Client
 	key  string
-	refs int // guarded by c.mu
+	refs int32 // guarded by c.mu
 
 	count atomic.Int32 // of waiters
 	pace  atomic.Int32 // how often the latest grant was passed on
 
+	asking   bool // somebody who found the line empty is asking the server; guarded by mu, like the rest
 	mu       sync.Mutex
-	waiters  list.List // of *waiter
-	asking   bool      // somebody who found the line empty is asking the server
-	campaign *campaign // nil while none runs
-	held     *grant    // that this process has through this line, of a lock that one may hold
-	reading  *grant    // the latest that readers have
+	waiters  *list.List // of *waiter; nil until one comes
+	campaign *campaign  // nil while none runs
+	held     *grant     // that this process has through this line, of a lock that one may hold
+	reading  *grant     // the latest that readers have
 }
 
 // waiter is a goroutine in a line.
@@ -34,10 +34,6 @@ type waiter struct {
 	l       *Lock
 	place   *list.Element // nil once it left the line
 	results chan result
-}
-
-func newWaiter(ctx context.Context, l *Lock) *waiter {
-	return &waiter{ctx: ctx, l: l, results: make(chan result, 1)}
 }
 
 type result struct {
@@ -93,14 +89,14 @@ func (ln *line) waiting() int { return int(ln.count.Load()) }
 func (ln *line) acquire(ctx context.Context, l *Lock) (*Lease, error) {
 	defer ln.unref()
 	ln.mu.Lock()
-	if ln.waiters.Len() == 0 {
+	if ln.waiting() == 0 {
 		if lease := ln.joinReaders(ctx, l); lease != nil {
 			ln.mu.Unlock()
 			return lease, nil
 		}
 	}
 	var w *waiter
-	if !ln.asking && ln.campaign == nil && ln.held == nil && ln.waiters.Len() == 0 {
+	if !ln.asking && ln.campaign == nil && ln.held == nil && ln.waiting() == 0 {
 		ln.asking = true
 		ln.mu.Unlock()
 		var lease *Lease
@@ -109,9 +105,7 @@ func (ln *line) acquire(ctx context.Context, l *Lock) (*Lease, error) {
 			return lease, err
 		}
 	} else {
-		w = newWaiter(ctx, l)
-		w.place = ln.waiters.PushBack(w)
-		ln.count.Add(1)
+		w = ln.join(ctx, l, (*list.List).PushBack)
 		if !ln.asking {
 			ln.campaignFor(nil, false)
 			ln.campaign.join(l)
@@ -127,8 +121,9 @@ func (ln *line) askFirst(ctx context.Context, l *Lock) (*Lease, *waiter, error) 
 	c := ln.c
 	a := l.newAttempt()
 	mode := modeTry
-	if channel, up := c.hub.listening(l); up {
-		a.listen(channel)
+	by, up := c.hub.listening(l)
+	if up {
+		a.listen(by.s.channel)
 		mode = modeWait
 	}
 	got, err := a.begin(ctx, mode, 1+ln.fences(l))
@@ -138,7 +133,7 @@ func (ln *line) askFirst(ctx context.Context, l *Lock) (*Lease, *waiter, error) 
 	ln.asking = false
 	g, granted := got.(*grant)
 	if err != nil || granted {
-		if ln.waiters.Len() > 0 {
+		if ln.waiting() > 0 {
 			ln.campaignFor(nil, err == nil)
 		}
 		if err != nil {
@@ -149,14 +144,15 @@ func (ln *line) askFirst(ctx context.Context, l *Lock) (*Lease, *waiter, error) 
 		ln.letReadersIn()
 		return lease, nil, nil
 	}
-	w := newWaiter(ctx, l)
-	w.place = ln.waiters.PushFront(w)
-	ln.count.Add(1)
-	if _, waits := got.(queued); !waits {
+	w := ln.join(ctx, l, (*list.List).PushFront)
+	q, waits := got.(queued)
+	if !waits {
 		a.abandon()
-		a = nil
+		ln.campaignFor(nil, true)
+		return nil, w, nil
 	}
 	ln.campaignFor(a, true)
+	ln.campaign.known = &look{a, q, by}
 	return nil, w, nil
 }
 
@@ -231,7 +227,7 @@ func (ln *line) letLocked(g *grant) {
 		return
 	}
 	g.kept = false
-	ln.pace.Store(int32(g.passed))
+	ln.pace.Store(g.passed)
 	if ln.reading == g {
 		ln.reading = nil
 	}
@@ -263,6 +259,17 @@ func (ln *line) await(ctx context.Context, w *waiter) (*Lease, error) {
 	return nil, ctx.Err()
 }
 
+// join puts a waiter into the line, at its front or back.
+func (ln *line) join(ctx context.Context, l *Lock, push func(*list.List, any) *list.Element) *waiter {
+	if ln.waiters == nil {
+		ln.waiters = list.New()
+	}
+	w := &waiter{ctx: ctx, l: l, results: make(chan result, 1)}
+	w.place = push(ln.waiters, w)
+	ln.count.Add(1)
+	return w
+}
+
 // remove takes w out of the line.
 func (ln *line) remove(w *waiter) {
 	ln.waiters.Remove(w.place)
@@ -276,10 +283,10 @@ func (ln *line) remove(w *waiter) {
 
 // head returns the first waiter, or nil.
 func (ln *line) head() *waiter {
-	if e := ln.waiters.Front(); e != nil {
-		return e.Value.(*waiter)
+	if ln.waiting() == 0 {
+		return nil
 	}
-	return nil
+	return ln.waiters.Front().Value.(*waiter)
 }
 
 // successor returns the waiter to whom a lease of g may be passed on now: one that
@@ -314,7 +321,8 @@ func (ln *line) deliver(g *grant) bool {
 	if w == nil || !w.l.alike(g.l) {
 		return false
 	}
-	ln.pass(w, ln.keep(g, w.ctx))
+	ln.remove(w) // before the grant counts who waits still
+	w.results <- result{lease: ln.keep(g, w.ctx)}
 	ln.letReadersIn()
 	return true
 }

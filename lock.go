@@ -18,20 +18,24 @@ import (
 type Lock struct {
 	c    *Client
 	name string
-	// parts are the locks of which it is made, as they were named, if there are several: it
-	// has no keys of its own then.
-	parts  []*Lock
-	quorum *Quorum // whose servers the parts are on, or nil
-	keys   keys.Set
-	set    *settings // not to be changed: locks share them
-	info   string    // of the holder, as it stands in the lock's value
-	err    error     // what is wrong with name or options
+	keys keys.Set
+	set  *settings // not to be changed: locks share them
+	*composition
 }
+
+// composition is what a lock has that is made of others: it has no keys of its own.
+type composition struct {
+	parts  []*Lock // as they were named
+	quorum *Quorum // whose servers they are on, or nil
+}
+
+// single is the composition of all locks that are not made of others. Nothing writes to it.
+var single composition
 
 // newLock resolves options. What is wrong with them shows when the lock is used, as
 // ErrInvalid.
 func (c *Client) newLock(name string, opts []Option) *Lock {
-	l := &Lock{c: c, name: name, set: &c.defaults}
+	l := &Lock{c: c, name: name, set: &c.defaults, composition: &single}
 	if len(opts) > 0 {
 		l.choose(opts)
 	}
@@ -40,7 +44,7 @@ func (c *Client) newLock(name string, opts []Option) *Lock {
 
 // with returns the lock with other options.
 func (l *Lock) with(opts []Option) *Lock {
-	m := &Lock{c: l.c, name: l.name, set: l.set}
+	m := &Lock{c: l.c, name: l.name, set: l.set, composition: &single}
 	m.choose(opts)
 	return m.resolved()
 }
@@ -56,9 +60,16 @@ func (l *Lock) choose(opts []Option) {
 
 func (l *Lock) resolved() *Lock {
 	if err := l.resolve(); err != nil {
-		l.err = fmt.Errorf("%w: lock %.64q: %w", ErrInvalid, l.name, err)
+		l.refuse(fmt.Errorf("%w: lock %.64q: %w", ErrInvalid, l.name, err))
 	}
 	return l
+}
+
+// refuse has the lock meet an error, or nil, when it is used.
+func (l *Lock) refuse(err error) {
+	own := *l.set
+	own.err = err
+	l.set = &own
 }
 
 func (l *Lock) resolve() (err error) {
@@ -145,8 +156,11 @@ func (l *Lock) resolve() (err error) {
 	if err := s.checkDurability(l.c.cfg.CommandTimeout); err != nil {
 		return err
 	}
+	if s == &l.c.defaults {
+		return nil
+	}
 	if s.owner == l.c.cfg.Owner && s.meta == nil {
-		l.info = l.c.signature
+		s.info = l.c.defaults.info
 		return nil
 	}
 	info := l.c.holderInfo(s.owner)
@@ -158,7 +172,7 @@ func (l *Lock) resolve() (err error) {
 			info.Meta[m.key] = m.value
 		}
 	}
-	l.info, err = info.Encode()
+	s.info, err = info.Encode()
 	return err
 }
 
@@ -224,8 +238,8 @@ func (l *Lock) Do(ctx context.Context, f func(ctx context.Context, lease *Lease)
 
 // ready refuses what cannot work before any I/O, and learns what the server is.
 func (l *Lock) ready(ctx context.Context) error {
-	if l.err != nil {
-		return l.err
+	if l.set.err != nil {
+		return l.set.err
 	}
 	if l.quorum == nil && l.c.isClosing() {
 		return ErrClosed
@@ -249,9 +263,16 @@ func (l *Lock) ready(ctx context.Context) error {
 
 // alike reports whether holders of l and m cannot be told apart, but by their tokens.
 func (l *Lock) alike(m *Lock) bool {
-	a, b := *l.set, *m.set
+	if l == m {
+		return true
+	}
+	return l.c == m.c && l.keys == m.keys && (l.set == m.set || l.set.alike(m.set))
+}
+
+func (s *settings) alike(t *settings) bool {
+	a, b := *s, *t
 	a.meta, b.meta = nil, nil // which info has
-	return l == m || l.c == m.c && l.keys == m.keys && a == b && l.info == m.info
+	return a == b
 }
 
 // lineKey names the line in which those wait who are in each other's way: not those of other

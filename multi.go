@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/holdfast-go/holdfast/internal/clock"
 	"github.com/holdfast-go/holdfast/internal/keys"
 	"github.com/holdfast-go/holdfast/internal/script"
 )
@@ -32,15 +33,15 @@ const maxNames = 256
 // MaxRenewals, Key and Redisson are refused.
 func (c *Client) Multi(names []string, opts ...Option) *Lock {
 	l := c.newLock(strings.Join(names, ", "), nil)
-	l.err = nil // the parts' are what counts
+	l.composition = &composition{}
 	for _, name := range names {
 		l.parts = append(l.parts, c.newLock(name, opts))
 	}
 	if err := l.checkParts(); err != nil {
-		l.err = fmt.Errorf("%w: locks %.64q: %w", ErrInvalid, l.name, err)
+		l.refuse(fmt.Errorf("%w: locks %.64q: %w", ErrInvalid, l.name, err))
 		return l
 	}
-	l.set, l.info = l.parts[0].set, l.parts[0].info
+	l.set = l.parts[0].set
 	return l
 }
 
@@ -51,8 +52,8 @@ func (l *Lock) checkParts() error {
 	named := map[string]bool{}
 	for _, p := range l.parts {
 		switch {
-		case p.err != nil:
-			return p.err
+		case p.set.err != nil:
+			return p.set.err
 		case p.set.isShared() && p.set.kind != &owned:
 			return errors.New("Weight has a meaning for semaphores only")
 		case p.set.hasKey:
@@ -133,7 +134,7 @@ func (l *Lock) askAtOnce(ctx context.Context, attempts []*attempt) (grants []*gr
 	c := l.c
 	for range 3 {
 		notAfter := c.notAfter(l.parts[0])
-		args := []string{l.flags(""), attempts[0].token(), milliseconds(l.set.term()), strconv.FormatInt(notAfter, 10), l.info}
+		args := []string{l.flags(""), attempts[0].token(), milliseconds(l.set.term()), strconv.FormatInt(notAfter, 10), l.set.info}
 		for _, a := range attempts[1:] {
 			args = append(args, a.token())
 		}
@@ -183,7 +184,7 @@ func (l *Lock) grantedAll(attempts []*attempt, r answer) ([]*grant, bool, error)
 	}
 	grants := make([]*grant, len(attempts))
 	for i, a := range attempts {
-		g, err := a.granted(r.sent, pttl, uint64(fences[i]), 1)
+		g, err := a.granted(r.sent, clock.Now(), pttl, uint64(fences[i]), 1)
 		if err != nil {
 			return nil, false, err
 		}

@@ -35,6 +35,9 @@ type settings struct {
 	replicas     int
 	fsync        bool
 	confirmation time.Duration // how long replicas are waited for
+
+	info string // of the holder, as it stands in the lock's value
+	err  error  // what is wrong with the lock's name or options
 }
 
 // metaList is a list of what Meta gave, latest first.

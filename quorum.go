@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -24,6 +25,8 @@ import (
 type Quorum struct {
 	clients []*Client
 	need    int
+
+	mending atomic.Bool // in the background
 
 	mu      sync.Mutex
 	turns   map[string]*turn // of the names that this process wants
@@ -88,11 +91,16 @@ func NodeTimeout(d time.Duration) Option {
 }
 
 // wait is how long a node is waited for.
-func (s settings) wait() time.Duration {
+func (s *settings) wait() time.Duration {
 	if s.nodeTimeout > 0 {
 		return s.nodeTimeout
 	}
 	return min(max(s.ttl/200, 5*time.Millisecond), 50*time.Millisecond)
+}
+
+// patience is how long the others are waited for once a majority has answered that was asked then.
+func (s *settings) patience(begun time.Time) time.Duration {
+	return max(time.Since(begun), s.wait()/10, time.Millisecond)
 }
 
 // Mutex returns the lock of that name, which one holder has at a time. It is used like any
@@ -110,12 +118,12 @@ func (q *Quorum) Mutex(name string, opts ...Option) *Lock {
 	// One owner on all nodes: clients that were not given one have another each.
 	given := slices.Concat([]Option{func(s *settings) { s.owner = q.clients[0].cfg.Owner }}, opts,
 		[]Option{func(s *settings) { s.node, s.apart = true, true }})
-	l := &Lock{name: name, quorum: q}
+	l := &Lock{name: name, composition: &composition{quorum: q}}
 	for _, c := range q.clients {
 		l.parts = append(l.parts, c.newLock(name, given))
 	}
 	first := l.parts[0]
-	l.c, l.set, l.info, l.err = first.c, first.set, first.info, first.err
+	l.c, l.set = first.c, first.set
 	return l
 }
 
@@ -322,10 +330,15 @@ func (q *Quorum) ask(ctx context.Context, i int, timeout time.Duration, rq reque
 	}
 	k := rq.lock.keys
 	rq.args = append([]string{rq.lock.flags("")}, rq.args...)
-	rq.keys = []string{k.Lock, k.Queue, c.space.Fence(), c.space.CaughtUp(), c.space.Incarnation()}
+	rq.keys = append([]string{k.Lock, k.Queue}, c.nodeKeys()...)
 	// The request goes on when nobody waits for its answer any more, so that its connection
 	// stays: a new one takes longer than an answer, and would be given up as well.
 	return try(waiting, c, max(timeout, c.cfg.CommandTimeout), func(ctx context.Context) (answer, error) { return c.send(ctx, rq) })
+}
+
+// nodeKeys are those that scripts of a quorum's nodes need besides a lock's own.
+func (c *Client) nodeKeys() []string {
+	return []string{c.space.Fence(), c.space.CaughtUp(), c.space.Incarnation()}
 }
 
 // every asks all nodes that want says at once, and returns their answers by node.

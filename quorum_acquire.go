@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/internal/clock"
 	"github.com/holdfast-go/holdfast/internal/script"
+	"github.com/holdfast-go/holdfast/internal/wire"
 )
 
 // vote is what one node answered to who wants a lock.
@@ -79,7 +80,12 @@ func (q *Quorum) tryFor(ctx context.Context, l *Lock, onEnd func()) (*Lease, err
 	switch {
 	case len(behind) == 0:
 	case err == nil:
-		q.clients[behind[0].node].tasks.run(func() { _ = q.mend(context.Background(), l, behind) })
+		if q.mending.CompareAndSwap(false, true) { // many may have met the same nodes
+			q.clients[behind[0].node].tasks.run(func() {
+				defer q.mending.Store(false)
+				_ = q.mend(context.Background(), l, behind)
+			})
+		}
 	case !errors.Is(err, ErrHeld):
 		if err = q.mend(ctx, l, behind); err == nil {
 			lease, _, err = q.round(ctx, l, onEnd)
@@ -108,45 +114,24 @@ func (q *Quorum) end() {
 func (q *Quorum) round(ctx context.Context, l *Lock, onEnd func()) (*Lease, []vote, error) {
 	q.begin() // a vote is a lock, which is to be taken back or held
 	defer q.end()
-	begun := time.Now()
-	all := make(chan vote, len(q.clients))
-	for i, c := range q.clients {
-		c.tasks.run(func() { all <- q.vote(ctx, l, i) })
+	p := q.poll(ctx, l)
+	for !p.enough() && p.wait(ctx) {
 	}
-	var votes, granted []vote
-	var patience <-chan time.Time
-	open, said := len(q.clients), 0
-	// Once a majority has granted, the others have as long again; and once none is possible,
-	// it is over, when it is known why: a majority has said who has the lock, or is away.
-	for over := false; !over && open > 0 && (len(granted)+open >= q.need || said < q.need && said+open >= q.need); {
-		select {
-		case v := <-all:
-			open--
-			votes = append(votes, v)
-			if v.g != nil {
-				granted = append(granted, v)
-			}
-			if v.g != nil || v.holder != nil {
-				said++
-			}
-			if len(granted) == q.need && patience == nil {
-				patience = time.After(max(time.Since(begun), time.Millisecond))
-			}
-		case <-patience:
-			over = true
-		case <-ctx.Done():
-			over = true
-		}
-	}
+	votes, open := p.end()
 	if open > 0 {
 		q.begin()
 		l.c.tasks.run(func() {
 			defer q.end()
-			for range open {
-				v := <-all
+			for _, v := range p.rest(len(votes)) {
 				v.a.abandon()
 			}
 		})
+	}
+	var granted []vote
+	for _, v := range votes {
+		if v.g != nil {
+			granted = append(granted, v)
+		}
 	}
 	lease, err := q.elect(ctx, l, votes, granted, onEnd)
 	for _, v := range votes {
@@ -160,36 +145,33 @@ func (q *Quorum) round(ctx context.Context, l *Lock, onEnd func()) (*Lease, []vo
 // vote asks one node for the lock, with a token of its own: a server that has two addresses
 // does not grant twice.
 func (q *Quorum) vote(ctx context.Context, l *Lock, i int) vote {
-	p := l.parts[i]
-	c := p.c
-	v := vote{node: i, a: p.newAttempt()}
-	w := wish{i, p.keys.Lock}
-	if !q.answers(w) {
+	v := vote{node: i, a: l.parts[i].newAttempt()}
+	if !q.answers(wish{i, l.parts[i].keys.Lock}) {
 		v.err = notSent{errHangs}
 		return v
 	}
+	return q.askAlone(ctx, l, v)
+}
+
+// askAlone asks a node for the lock by itself.
+func (q *Quorum) askAlone(ctx context.Context, l *Lock, v vote) vote {
+	p := l.parts[v.node]
+	c := p.c
 	var a answer
 	// Again, if it was late: what is known of a node's clock is as old as its last answer.
 	for n := 0; n < 2 && (n == 0 || a.Word == "late"); n++ {
-		// Past this no copy of the request is carried out.
-		notAfter := c.serverTime(0) + (l.set.wait() + time.Second).Microseconds()
+		notAfter := p.nodeNotAfter()
 		if err := ctx.Err(); err != nil {
 			v.err = notSent{err}
 			return v
 		}
 		var err error
-		a, err = q.ask(ctx, i, l.set.wait(), request{
+		a, err = q.ask(ctx, v.node, l.set.wait(), request{
 			op: "acquire", lock: p, script: script.NodeAcquire,
-			args: []string{v.a.token(), milliseconds(p.set.term()), strconv.FormatInt(notAfter, 10), p.info},
+			args: []string{v.a.token(), milliseconds(p.set.term()), strconv.FormatInt(notAfter, 10), p.set.info},
 		})
 		if err != nil {
-			if outcome, _ := classify(err); outcome == unknown {
-				v.a.sent(true, notAfter)
-				q.hang(w, 1)
-				v.a.settled = func() { q.hang(w, -1) }
-			}
-			v.err = err
-			return v
+			return q.unanswered(v, err, notAfter)
 		}
 	}
 	switch a.Word {
@@ -197,7 +179,10 @@ func (q *Quorum) vote(ctx context.Context, l *Lock, i int) vote {
 		v.a.owed = true
 		var pttl, fence int64
 		if a.Ints(&pttl, &fence) == nil && fence > 0 {
-			v.g, v.err = v.a.granted(a.sent, pttl, uint64(fence), 1)
+			v.g, v.err = v.a.granted(a.sent, clock.Now(), pttl, uint64(fence), 1)
+			if p.plain() {
+				c.batches.note(p, false)
+			}
 			return v
 		}
 	case "held":
@@ -205,20 +190,46 @@ func (q *Quorum) vote(ctx context.Context, l *Lock, i int) vote {
 			v.holder = &h
 			return v
 		}
-	case "quarantined":
-		if rest, err := parseQuarantine(&a.Reply); err == nil {
-			v.err = c.quarantineError("acquire", l.name, rest)
-			return v
-		}
-	case "behind":
-		v.behind = a.Rest()
-		v.err = q.isBehind(i, l, ErrQuarantine, errBehind)
-		return v
+	case "quarantined", "behind":
+		return q.declined(l, v, a.Reply)
 	case "late", "gone":
 		v.err = p.clockJumps("acquire")
 		return v
 	}
 	v.err = p.malformed("acquire")
+	return v
+}
+
+// nodeNotAfter is the server's time past which no copy of a vote that is asked for now is carried
+// out.
+func (l *Lock) nodeNotAfter() int64 {
+	return l.c.serverTime(0) + (l.set.wait() + time.Second).Microseconds()
+}
+
+// unanswered is the vote of a node that was asked with that not-after, and answered with an error, or
+// not at all.
+func (q *Quorum) unanswered(v vote, err error, notAfter int64) vote {
+	if outcome, _ := classify(err); outcome == unknown {
+		w := wish{v.node, v.a.l.keys.Lock}
+		v.a.sent(true, notAfter)
+		q.hang(w, 1)
+		v.a.settled = func() { q.hang(w, -1) }
+	}
+	v.err = err
+	return v
+}
+
+// declined is the vote of a node that grants nothing now.
+func (q *Quorum) declined(l *Lock, v vote, said wire.Reply) vote {
+	p := l.parts[v.node]
+	if said.Word == "behind" {
+		v.behind = said.Rest()
+		v.err = q.isBehind(v.node, l, ErrQuarantine, errBehind)
+	} else if rest, err := parseQuarantine(&said); err == nil {
+		v.err = p.c.quarantineError("acquire", l.name, rest)
+	} else {
+		v.err = p.malformed("acquire")
+	}
 	return v
 }
 

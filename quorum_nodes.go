@@ -164,8 +164,8 @@ func (l *Lock) quarantineOf(op string, a answer) error {
 func (q *Quorum) Init(ctx context.Context, force bool) error {
 	const name = "quorum"
 	l := q.Mutex(name)
-	if l.err != nil {
-		return l.err
+	if l.set.err != nil {
+		return l.set.err
 	}
 	// One that is new is admitted at once only if all are: the mark that is missing may be one
 	// that was lost, together with locks that the others vouch for.

@@ -54,7 +54,7 @@ func MaxDepth(n int) Option {
 // anything. ErrInvalid for a lock without these options; otherwise those of Lease.Release.
 // After an Ambiguous error the lease may have been ended; calling again could end another.
 func (l *Lock) ReleaseOwner(ctx context.Context) (left int, err error) {
-	if l.err == nil && (l.set.kind != &owned || l.parts != nil) {
+	if l.set.err == nil && (l.set.kind != &owned || l.parts != nil) {
 		return 0, fmt.Errorf("%w: lock %q: ReleaseOwner is for a Mutex with Owner and Reentrant", ErrInvalid, l.name)
 	}
 	l.c.tasks.begin()
@@ -141,7 +141,7 @@ func (l *Lock) reenter(ctx context.Context) (*Lease, error) {
 		return nil, fmt.Errorf("%w: lock %q: the lease is being changed, and cannot be acquired again just now", ErrInvalid, l.name)
 	case g.l.set.reads() && !l.set.reads():
 		return nil, fmt.Errorf("%w: lock %q: who reads cannot acquire it for writing; TryUpgrade does that where it is possible", ErrInvalid, l.name)
-	case l.set.maxDepth > 0 && outer.depth+1 >= l.set.maxDepth:
+	case l.set.maxDepth > 0 && int(outer.depth)+1 >= l.set.maxDepth:
 		return nil, fmt.Errorf("%w: lock %q: %d leases within each other are allowed (MaxDepth)", ErrDepth, l.name, l.set.maxDepth)
 	}
 	lease := g.join(ctx, outer.fence)

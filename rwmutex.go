@@ -78,8 +78,8 @@ func (rw *RWMutex) TryUpgrade(ctx context.Context, reader *Lease) (*Lease, error
 // mustBe refuses a lease of another lock.
 func (l *Lease) mustBe(want *Lock, what, side string) error {
 	have := l.lock()
-	if want.err != nil {
-		return want.err
+	if want.set.err != nil {
+		return want.set.err
 	}
 	if have.c != want.c || have.keys != want.keys || have.set.kind != want.set.kind || have.set.weight != want.set.weight {
 		return fmt.Errorf("%w: lock %q: %s needs a lease of its %s; this is another, of %q", ErrInvalid, want.name, what, side, have.name)
@@ -135,9 +135,9 @@ func (l *Lease) freeze(as *Lock) error {
 		return l.ended
 	case g.frozen:
 		return fmt.Errorf("%w: lock %q: the lease is being changed already", ErrInvalid, as.name)
-	case len(g.joined) > 0 && as.set.reads():
+	case g.isJoined() && as.set.reads():
 		return fmt.Errorf("%w: lock %q: it was acquired again within the lease, and cannot be downgraded before that is released", ErrInvalid, as.name)
-	case len(g.joined) > 0:
+	case g.isJoined():
 		return &HeldError{Name: as.name, Holder: Holder{Key: as.keys.Lock, Owner: as.set.owner, Host: as.c.host, PID: os.Getpid()}}
 	}
 	if as.set.reads() {
@@ -199,7 +199,7 @@ func (l *Lease) replace(as *Lock, a answer, pttl int64, fence uint64) (*Lease, e
 	}
 	next := newGrant(&from, g.since, a.sent, term-drift(term), fence, 1)
 	next.claim = g.claim
-	if next.isLate() {
+	if next.isLate(clock.Now()) {
 		defer g.mu.Unlock()
 		g.lose(&LostError{Name: as.name, Reason: LossExpired})
 		return nil, &ServerError{Op: "weigh", Name: as.name, Server: as.c.driver.Addr(), Kind: ErrUnavailable, Err: errLate}

@@ -58,22 +58,22 @@ const maxPermits = 1_000_000
 const maxArrivals = 10_000
 
 // isShared reports whether several may hold the lock.
-func (s settings) isShared() bool { return s.kind.many }
+func (s *settings) isShared() bool { return s.kind.many }
 
 // hasParties reports whether who has a lease of these settings is the party of a latch or a
 // barrier.
-func (s settings) hasParties() bool { return s.kind == &latch || s.kind == &barrier }
+func (s *settings) hasParties() bool { return s.kind == &latch || s.kind == &barrier }
 
 // reads reports whether leases of these settings are readers'.
-func (s settings) reads() bool { return s.kind == &readWrite && s.weight < everything }
+func (s *settings) reads() bool { return s.kind == &readWrite && s.weight < everything }
 
 // isExclusive reports whether a holder with these settings is the only one.
-func (s settings) isExclusive() bool {
+func (s *settings) isExclusive() bool {
 	return !s.isShared() || s.kind == &readWrite && s.weight == everything
 }
 
 // share is what scripts are told of the share of a lock that is wanted.
-func (s settings) share() []string {
+func (s *settings) share() []string {
 	switch {
 	case !s.isShared():
 		return nil
@@ -84,7 +84,7 @@ func (s settings) share() []string {
 }
 
 // wish is how much of the lock is wanted, and of an owned lock by whom.
-func (s settings) wish() string {
+func (s *settings) wish() string {
 	if s.kind == &owned {
 		return strconv.Itoa(s.weight) + "\n" + s.owner
 	}

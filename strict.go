@@ -114,7 +114,7 @@ func reassertRequest(g *grant, ttl time.Duration, reserved uint64, notAfter int6
 		op: "renew", lock: g.l, script: script.Reassert, urgent: true, durable: true,
 		args: []string{
 			g.l.flags(""), g.from.token(), milliseconds(ttl), strconv.FormatInt(notAfter, 10),
-			strconv.FormatUint(g.fence, 10), strconv.FormatUint(reserved, 10), g.l.info,
+			strconv.FormatUint(g.fence, 10), strconv.FormatUint(reserved, 10), g.l.set.info,
 		},
 	}
 }

@@ -7,6 +7,9 @@
 // application's commands when its pool is exhausted; so do subscriptions. Each command
 // is sent once: the client's own retries do not apply.
 //
+// In a Cluster, acquires and releases of many locks at once go out in pipelines, on the clients of
+// its nodes: hooks that are to see all have to be added to those, too, with OnNewNode.
+//
 // With a client of NewFailoverClient, a sentinel is asked for the master, and that is
 // dialled, once a second while there are such connections: go-redis does not tell when
 // the master is replaced.
@@ -19,6 +22,7 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -145,9 +149,14 @@ func (d *driver) Eval(ctx context.Context, s holdfast.Script, keys, args []strin
 	if urgent {
 		rdb = d.own
 	}
-	reply, err := eval(ctx, rdb, "evalsha", s.SHA1, keys, args)
+	if s.Command != "" {
+		reply, err := send(ctx, rdb, command(s.Command, keys, args))
+		d.orient(err)
+		return reply, convert(err)
+	}
+	reply, err := send(ctx, rdb, words("evalsha", s.SHA1, keys, args))
 	if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
-		reply, err = eval(ctx, rdb, "eval", s.Source, keys, args)
+		reply, err = send(ctx, rdb, words("eval", s.Source, keys, args))
 	}
 	d.orient(err)
 	return reply, convert(err)
@@ -156,14 +165,18 @@ func (d *driver) Eval(ctx context.Context, s holdfast.Script, keys, args []strin
 // orient has the clients find out who has the locks now, if an error gives reason to
 // doubt that it is who had them.
 func (d *driver) orient(err error) {
-	if err == nil || d.astray == nil {
-		return
+	if d.astray != nil && doubtful(err) {
+		d.behind(d.astray)
+	}
+}
+
+// doubtful reports whether an error gives reason to doubt that it came from who has the locks.
+func doubtful(err error) bool {
+	if err == nil {
+		return false
 	}
 	var sent redis.Error
-	if errors.As(err, &sent) && !slices.ContainsFunc(misled, func(prefix string) bool { return redis.HasErrorPrefix(err, prefix) }) {
-		return
-	}
-	d.behind(d.astray)
+	return !errors.As(err, &sent) || begins(err, misled)
 }
 
 // behind calls f in the background, unless the driver closes.
@@ -178,43 +191,63 @@ func (d *driver) behind(f func()) {
 // misled are the errors of servers that do not have the locks, or not now.
 var misled = []string{"CLUSTERDOWN", "LOADING", "MASTERDOWN", "MOVED", "READONLY"}
 
-func eval(ctx context.Context, rdb redis.UniversalClient, command, script string, keys, args []string) (string, error) {
-	cmd := once{redis.NewCmd(ctx, words(command, script, keys, args)...)}
+// begins reports whether an error that a server sent begins with one of the words.
+func begins(err error, words []string) bool {
+	return slices.ContainsFunc(words, func(word string) bool { return redis.HasErrorPrefix(err, word) })
+}
+
+func send(ctx context.Context, rdb redis.UniversalClient, words []any) (string, error) {
+	cmd := once{redis.NewCmd(ctx, words...)}
 	if err := rdb.Process(ctx, cmd); err != nil {
 		return "", err
+	}
+	return text(cmd)
+}
+
+// text is the reply to a script, or, of a command that stands in for one, a number.
+func text(cmd once) (string, error) {
+	if n, ok := cmd.Val().(int64); ok {
+		return strconv.FormatInt(n, 10), nil
 	}
 	return cmd.Text()
 }
 
-// maxPlain bounds the words that are passed as strings: each is a piece of memory of its own then.
-const maxPlain = 32
+// command is a command of the server's own, with its keys.
+func command(name string, keys, args []string) []any {
+	words := make([]any, 0, 1+len(keys)+len(args))
+	words = append(words, name)
+	for _, word := range slices.Concat(keys, args) {
+		words = append(words, word)
+	}
+	return words
+}
 
 func words(command, script string, keys, args []string) []any {
+	words := references(command, &script, keys, args)
+	if len(keys) > 0 {
+		words[3] = keys[0] // by which a Cluster's node is found
+	}
+	return words
+}
+
+// references are the words of the command that runs a script: as strings, each would be copied into a piece
+// of memory of its own.
+func references(command string, script *string, keys, args []string) []any {
 	words := make([]any, 0, 3+len(keys)+len(args))
 	words = append(words, command, script, len(keys))
-	if len(keys)+len(args) <= maxPlain {
-		for _, k := range keys {
-			words = append(words, k)
-		}
-		for _, a := range args {
-			words = append(words, a)
-		}
-		return words
-	}
 	for i := range keys {
 		words = append(words, &keys[i])
 	}
 	for i := range args {
 		words = append(words, &args[i])
 	}
-	words[3] = keys[0] // by which a Cluster's node is found
 	return words
 }
 
 // EvalDurably sends the script and the command that waits for replicas in one pipeline,
 // so that both use one connection; in a Cluster, one of the node that has the keys.
 func (d *driver) EvalDurably(ctx context.Context, s holdfast.Script, keys, args []string, want holdfast.Durability) (string, holdfast.Reached, error) {
-	node, err := d.node(ctx, keys[0])
+	node, err := nodeOf(ctx, d.own, keys[0])
 	if err != nil {
 		return "", holdfast.Reached{}, convert(err)
 	}
@@ -230,12 +263,12 @@ func (d *driver) EvalDurably(ctx context.Context, s holdfast.Script, keys, args 
 	return reply, reached, convert(err)
 }
 
-// node returns a client of the server that has the key.
-func (d *driver) node(ctx context.Context, key string) (redis.UniversalClient, error) {
-	if cluster, ok := d.own.(*redis.ClusterClient); ok {
+// nodeOf returns a client of the server that has the key.
+func nodeOf(ctx context.Context, rdb redis.UniversalClient, key string) (redis.UniversalClient, error) {
+	if cluster, ok := rdb.(*redis.ClusterClient); ok {
 		return cluster.MasterForKey(ctx, key)
 	}
-	return d.own, nil
+	return rdb, nil
 }
 
 func evalDurably(ctx context.Context, node redis.UniversalClient, command, script string, keys, args []string, want holdfast.Durability) (text string, reached holdfast.Reached, err error) {

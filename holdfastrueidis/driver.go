@@ -17,6 +17,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -64,6 +65,9 @@ func New(o rueidis.ClientOption) holdfast.Driver {
 type driver struct {
 	option      rueidis.ClientOption
 	hands, ears *connector // for scripts, and for subscriptions
+
+	plan     atomic.Pointer[plan] // of a Cluster; nil until it is asked for
+	planning atomic.Bool          // it is being asked for
 
 	background sync.WaitGroup
 	ctx        context.Context // of what is done in the background
@@ -175,6 +179,11 @@ func (d *driver) Eval(ctx context.Context, s holdfast.Script, keys, args []strin
 	if err != nil {
 		return "", err
 	}
+	if s.Command != "" {
+		reply, err := text(client.Do(ctx, command(client, s.Command, keys, args)), s)
+		d.orient(client, err)
+		return reply, convert(err)
+	}
 	reply, err := client.Do(ctx, words(client, "evalsha", s.SHA1, keys, args)).ToString()
 	if isReply(err, "NOSCRIPT") {
 		reply, err = client.Do(ctx, words(client, "eval", s.Source, keys, args)).ToString()
@@ -206,6 +215,23 @@ func (d *driver) orient(client rueidis.Client, err error) {
 
 // demoted are the errors of servers that do not have the locks any more.
 var demoted = []string{"READONLY", "MASTERDOWN"}
+
+// text is the reply to a script, or, of a command that stands in for one, a number.
+func text(result rueidis.RedisResult, s holdfast.Script) (string, error) {
+	if s.Command == "" {
+		return result.ToString()
+	}
+	n, err := result.AsInt64()
+	if err != nil {
+		return "", err
+	}
+	return strconv.FormatInt(n, 10), nil
+}
+
+// command is a command of the server's own, with its keys.
+func command(client rueidis.Client, name string, keys, args []string) rueidis.Completed {
+	return client.B().Arbitrary(name).Keys(keys...).Args(args...).Build()
+}
 
 // words is the command that runs a script. Its slot is that of the first key: the server
 // refuses keys of several, and rueidis would panic.
@@ -277,13 +303,22 @@ func convert(err error) error {
 		return nil
 	}
 	if sent, ok := rueidis.IsRedisErr(err); ok && !sent.IsNil() {
-		return holdfast.ReplyError(sent.Error())
+		return holdfast.ReplyError(restored(sent.Error()))
 	}
 	var op *net.OpError
 	if errors.As(err, &op) && op.Op == "dial" || errors.Is(err, rueidis.ErrNoSlot) {
 		return fmt.Errorf("%w: %w", holdfast.ErrNotSent, err)
 	}
 	return err
+}
+
+// restored is an error as the server sent it: rueidis takes the word ERR away, which those have that begin
+// with no other such word.
+func restored(text string) string {
+	if first, _, _ := strings.Cut(text, " "); first != strings.ToUpper(first) {
+		return "ERR " + text
+	}
+	return text
 }
 
 // Probe uses HELLO, which every user may send, and TIME, which every script sends.

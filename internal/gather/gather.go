@@ -25,12 +25,13 @@ type Group[T any] struct {
 	// as long at most: what is slow would be slower with more beside it.
 	Patience time.Duration
 
-	mu      sync.Mutex
-	waiting []T
-	flying  int           // sendings
-	latest  int           // items of the latest of them
-	took    time.Duration // the latest that was answered
-	hurry   *time.Timer
+	mu     sync.Mutex
+	queue  []T           // those who wait, from index gone on
+	gone   int           // the others are zero
+	flying int           // sendings
+	latest int           // items of the latest of them
+	took   time.Duration // the latest that was answered
+	hurry  *time.Timer
 }
 
 // How many sendings of a group are under way at once: of one item each, while calls come one by
@@ -45,10 +46,10 @@ const (
 func (g *Group[T]) Add(item T) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.waiting = append(g.waiting, item)
+	g.queue = append(g.queue, item)
 	if g.flying < maxTogether {
 		g.fly()
-	} else if len(g.waiting) == 1 {
+	} else if g.waiting() == 1 {
 		g.wind()
 	}
 }
@@ -68,10 +69,13 @@ func (g *Group[T]) Do(item T) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.flying--
-	if len(g.waiting) > 0 && g.flying < maxTogether {
+	if g.waiting() > 0 && g.flying < maxTogether {
 		g.fly()
 	}
 }
+
+// waiting is how many wait.
+func (g *Group[T]) waiting() int { return len(g.queue) - g.gone }
 
 // fly starts a sender.
 func (g *Group[T]) fly() {
@@ -92,15 +96,15 @@ func (g *Group[T]) wind() {
 func (g *Group[T]) expedite() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if len(g.waiting) == 0 {
+	if g.waiting() == 0 {
 		return
 	}
 	if g.flying < maxFlying {
 		g.fly()
 		return
 	}
-	dropped := g.waiting
-	g.waiting = nil
+	dropped := g.queue[g.gone:]
+	g.queue, g.gone = nil, 0
 	g.Go(func() { g.Drop(dropped) })
 }
 
@@ -127,15 +131,20 @@ func (g *Group[T]) sender() {
 
 // take takes the first who wait out of the group.
 func (g *Group[T]) take() []T {
-	n := min(len(g.waiting), g.Most)
-	items := append([]T(nil), g.waiting[:n]...)
+	n := min(g.waiting(), g.Most)
+	first := g.queue[g.gone : g.gone+n]
+	items := append([]T(nil), first...)
 	if n > 0 {
 		g.latest = n
 	}
-	left := copy(g.waiting, g.waiting[n:])
-	clear(g.waiting[left:])
-	g.waiting = g.waiting[:left]
-	if left > 0 {
+	clear(first)
+	g.gone += n
+	if g.gone > len(g.queue)/2 { // seldom enough for many who wait
+		left := copy(g.queue, g.queue[g.gone:])
+		clear(g.queue[left:])
+		g.queue, g.gone = g.queue[:left], 0
+	}
+	if g.waiting() > 0 {
 		g.wind()
 	} else if g.hurry != nil {
 		g.hurry.Stop()

@@ -273,11 +273,11 @@ func TestNothingIsLeftOfAnIdleGroup(t *testing.T) {
 		}
 		time.Sleep(time.Hour)
 		s.quiet(t)
-		if started != maxTogether || s.flying != 0 || len(s.waiting) != 0 {
-			t.Errorf("%d senders were started, %d are there, %d items wait", started, s.flying, len(s.waiting))
+		if started != maxTogether || s.flying != 0 || s.waiting() != 0 {
+			t.Errorf("%d senders were started, %d are there, %d items wait", started, s.flying, s.waiting())
 		}
 		// What was sent is not kept, either.
-		for _, item := range s.waiting[:cap(s.waiting)] {
+		for _, item := range s.queue[:cap(s.queue)] {
 			if item != 0 {
 				t.Errorf("the group still has %d", item)
 			}
@@ -340,4 +340,35 @@ func TestManyGoroutinesWithoutPatience(t *testing.T) {
 			t.Errorf("%d was sent %d times", item, n)
 		}
 	}
+}
+
+// However many wait, they go in their order, those that come meanwhile behind them, and what has gone is
+// not kept.
+func TestManyWhoWaitGoInTheirOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := serve(7)
+		answer := s.engage(t)
+		s.add(1)
+		under, sent, added := s.next(t, 1), 1, 1
+		for round := 0; sent < added || round == 0; round++ {
+			for n := 30; round < 20 && n > 0; n-- {
+				added++
+				s.add(added)
+			}
+			under.done()
+			var want []int
+			for ; sent < added && len(want) < 7; sent++ {
+				want = append(want, sent+1)
+			}
+			under = s.next(t, want...)
+			for _, item := range s.queue[:s.gone] {
+				if item != 0 {
+					t.Fatalf("the group still has %d", item)
+				}
+			}
+		}
+		under.done()
+		answer()
+		s.quiet(t)
+	})
 }

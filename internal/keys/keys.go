@@ -171,6 +171,22 @@ func check(what, s string) error {
 // slots is the number of slots of a Cluster.
 const slots = 16384
 
+// crc16 has the CRC16 (XMODEM) of each byte.
+var crc16 = func() (table [256]uint16) {
+	for b := range table {
+		crc := uint16(b) << 8
+		for range 8 {
+			if crc&0x8000 != 0 {
+				crc = crc<<1 ^ 0x1021
+			} else {
+				crc <<= 1
+			}
+		}
+		table[b] = crc
+	}
+	return table
+}()
+
 // Slot returns a key's Cluster slot: CRC16 (XMODEM) of its hash tag, or of all of
 // it, modulo 16384.
 func Slot(key string) uint16 {
@@ -179,14 +195,7 @@ func Slot(key string) uint16 {
 	}
 	var crc uint16
 	for i := range len(key) {
-		crc ^= uint16(key[i]) << 8
-		for range 8 {
-			if crc&0x8000 != 0 {
-				crc = crc<<1 ^ 0x1021
-			} else {
-				crc <<= 1
-			}
-		}
+		crc = crc<<8 ^ crc16[byte(crc>>8)^key[i]]
 	}
 	return crc % slots
 }

@@ -3,7 +3,6 @@
 package schedule
 
 import (
-	"container/heap"
 	"sync"
 	"time"
 
@@ -12,19 +11,19 @@ import (
 
 // Entry is something to be called. Its zero value is not scheduled.
 type Entry struct {
-	at    time.Time
 	index int // in the heap, from 1; 0 when not scheduled
 	call  Caller
 }
 
-// Caller is told when an entry is due, from the scheduler's goroutine: it must not block.
-type Caller interface{ Due() }
+// Caller is told when an entry is due, from the scheduler's goroutine: it must not block. now is
+// when the scheduler last looked, a moment ago.
+type Caller interface{ Due(now clock.Instant) }
 
 // Func is a function as a Caller.
 type Func func()
 
 // Due calls f.
-func (f Func) Due() { f() }
+func (f Func) Due(clock.Instant) { f() }
 
 // Scheduler calls entries at their times. Its zero value is ready; its goroutine
 // runs from the first Set until Close.
@@ -34,30 +33,26 @@ type Scheduler struct {
 	wake    chan struct{}
 	done    chan struct{}
 	closed  bool
-	until   time.Time     // the goroutine looks again by then, whether it is woken or not
+	until   clock.Reading // the goroutine looks again by then, whether it is woken or not
 	lag     time.Duration // of the clock that stops in suspension, when last looked at
 }
 
 // Set makes the scheduler tell f at that time, once, instead of what e was to do
 // before. After Close it does nothing.
-func (s *Scheduler) Set(e *Entry, at time.Time, f Caller) {
+func (s *Scheduler) Set(e *Entry, at clock.Reading, f Caller) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
 		return
 	}
-	e.at, e.call = at, f
-	if e.index == 0 {
-		heap.Push(&s.entries, e)
-	} else {
-		heap.Fix(&s.entries, e.index-1)
-	}
+	e.call = f
+	s.entries.set(e, at)
 	if s.wake == nil {
 		s.wake, s.done = make(chan struct{}, 1), make(chan struct{})
-		s.lag, _ = clock.Lag()
+		s.lag, _ = clock.Now().Lag()
 		go s.run()
 	}
-	if at.Before(s.until) {
+	if at < s.until {
 		s.poke()
 	}
 }
@@ -66,18 +61,27 @@ func (s *Scheduler) Set(e *Entry, at time.Time, f Caller) {
 func (s *Scheduler) Cancel(e *Entry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if e.index != 0 {
-		heap.Remove(&s.entries, e.index-1)
-	}
+	s.entries.remove(e)
 	e.call = nil
+}
+
+// Callers returns whom it is to tell of anything.
+func (s *Scheduler) Callers() []Caller {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := make([]Caller, len(s.entries))
+	for i, t := range s.entries {
+		all[i] = t.entry.call
+	}
+	return all
 }
 
 // Close ends the goroutine and drops all entries.
 func (s *Scheduler) Close() {
 	s.mu.Lock()
 	s.closed = true
-	for _, e := range s.entries {
-		e.index, e.call = 0, nil
+	for _, t := range s.entries {
+		t.entry.index, t.entry.call = 0, nil
 	}
 	s.entries = nil
 	running := s.wake != nil
@@ -102,14 +106,19 @@ func (s *Scheduler) run() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
-		next, more := s.callDue()
+		now := clock.Now()
+		longest := time.Hour
+		if lag, known := now.Lag(); known {
+			// Timers stop while the machine is suspended.
+			longest = time.Second
+			s.catchUp(lag)
+		}
+		next, more := s.callDue(now, longest)
 		if !more {
 			return
 		}
-		if lag, known := clock.Lag(); known {
-			// Timers stop while the machine is suspended.
-			next = min(next, time.Second)
-			s.catchUp(lag)
+		if next <= 0 {
+			continue
 		}
 		timer.Reset(next)
 		select {
@@ -125,64 +134,44 @@ func (s *Scheduler) catchUp(lag time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if gain := lag - s.lag; gain > 100*time.Millisecond {
-		for _, e := range s.entries {
-			e.at = e.at.Add(-gain)
+		for i := range s.entries {
+			s.entries[i].at = s.entries[i].at.Add(-gain)
 		}
-		s.poke()
 	}
 	s.lag = lag
 }
 
-// callDue calls what is due, and returns how long to sleep; false after Close.
-func (s *Scheduler) callDue() (time.Duration, bool) {
-	for {
+// maxCalls bounds how many are called with one look at the clock.
+const maxCalls = 64
+
+// callDue calls what is due, and returns how long to sleep, 0 if it is to be called again with another look
+// at the clock; false after Close.
+func (s *Scheduler) callDue(now clock.Instant, longest time.Duration) (time.Duration, bool) {
+	for called := range maxCalls {
 		s.mu.Lock()
 		if s.closed {
 			s.mu.Unlock()
 			return 0, false
 		}
-		if len(s.entries) == 0 {
-			s.until = time.Now().Add(time.Hour)
-			s.mu.Unlock()
-			return time.Hour, true
+		wait := longest
+		if len(s.entries) > 0 {
+			wait = min(wait, s.entries[0].at.Sub(now.Mono))
 		}
-		e := s.entries[0]
-		if wait := time.Until(e.at); wait > 0 {
-			s.until = e.at
+		if wait > 0 && called > 0 { // for a while, perhaps: the process may have stood still
+			s.mu.Unlock()
+			return 0, true
+		}
+		if wait > 0 {
+			s.until = now.Mono.Add(wait)
 			s.mu.Unlock()
 			return wait, true
 		}
-		heap.Pop(&s.entries)
+		e := s.entries[0].entry
+		s.entries.remove(e)
 		call := e.call
 		e.call = nil
 		s.mu.Unlock()
-		if call != nil {
-			call.Due()
-		}
+		call.Due(now)
 	}
-}
-
-// entries is a heap, earliest first.
-type entries []*Entry
-
-func (h entries) Len() int           { return len(h) }
-func (h entries) Less(i, j int) bool { return h[i].at.Before(h[j].at) }
-func (h entries) Swap(i, j int) {
-	h[i], h[j] = h[j], h[i]
-	h[i].index, h[j].index = i+1, j+1
-}
-
-func (h *entries) Push(x any) {
-	e := x.(*Entry)
-	*h = append(*h, e)
-	e.index = len(*h)
-}
-
-func (h *entries) Pop() any {
-	old := *h
-	e := old[len(old)-1]
-	old[len(old)-1] = nil
-	*h = old[:len(old)-1]
-	e.index = 0
-	return e
+	return 0, true
 }

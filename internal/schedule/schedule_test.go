@@ -28,18 +28,18 @@ func bubble(t *testing.T, f func(t *testing.T, s *Scheduler, slept *atomic.Int64
 
 // log notes what is called, and when.
 type log struct {
-	begun  time.Time
+	begun  clock.Reading
 	mu     sync.Mutex
 	events []string
 }
 
-func newLog() *log { return &log{begun: time.Now()} }
+func newLog() *log { return &log{begun: clock.Mono()} }
 
 func (l *log) event(name string) Func {
 	return func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		l.events = append(l.events, fmt.Sprintf("%s at %s", name, time.Since(l.begun)))
+		l.events = append(l.events, fmt.Sprintf("%s at %s", name, clock.Mono().Sub(l.begun)))
 	}
 }
 
@@ -147,6 +147,38 @@ func TestEntriesAreDueAfterASuspension(t *testing.T) {
 	})
 }
 
+// Who sets what the scheduler finds by itself, as it looks each second, does not wake it: not even when it
+// had nothing to do.
+func TestALaterEntryWakesNobody(t *testing.T) {
+	bubble(t, func(t *testing.T, s *Scheduler, _ *atomic.Int64) {
+		s.Set(new(Entry), clock.Mono(), Func(func() {}))
+		time.Sleep(1500 * time.Millisecond) // it has looked, and has nothing to do
+		looks := 0
+		defer clock.SetBoot(func() time.Duration { looks++; return time.Hour })()
+		for range 10 {
+			var e Entry
+			s.Set(&e, clock.Mono().Add(3*time.Second), Func(func() {}))
+			synctest.Wait()
+			s.Cancel(&e)
+		}
+		if looks > 0 {
+			t.Errorf("it has looked %d times", looks)
+		}
+	})
+}
+
+// A process that stands still in a call does not sleep for what it has overslept.
+func TestACallThatTakesLongDelaysNoOther(t *testing.T) {
+	bubble(t, func(t *testing.T, s *Scheduler, _ *atomic.Int64) {
+		l := newLog()
+		s.Set(new(Entry), l.begun.Add(100*time.Millisecond), Func(func() { time.Sleep(600 * time.Millisecond) }))
+		s.Set(new(Entry), l.begun.Add(500*time.Millisecond), l.event("missed"))
+		s.Set(new(Entry), l.begun.Add(900*time.Millisecond), l.event("next"))
+		time.Sleep(time.Minute)
+		l.expect(t, "missed at 700ms", "next at 900ms")
+	})
+}
+
 func TestClocksThatDriftMoveNothing(t *testing.T) {
 	bubble(t, func(t *testing.T, s *Scheduler, slept *atomic.Int64) {
 		l := newLog()
@@ -170,7 +202,7 @@ func TestManyGoroutinesSetAndCancel(t *testing.T) {
 				for i := range each {
 					var e Entry
 					for range 3 {
-						s.Set(&e, time.Now().Add(time.Second+rand.N(time.Second)), Func(func() { called.Add(1) }))
+						s.Set(&e, clock.Mono().Add(time.Second+rand.N(time.Second)), Func(func() { called.Add(1) }))
 					}
 					if i%2 == 1 {
 						s.Cancel(&e)

@@ -1,5 +1,5 @@
 -- incarnation.lua: says whether this server may have lost locks. A fragment; needs
--- prelude.lua, and where the flag 's' is given, the incarnation mark as the last of KEYS.
+-- basics.lua, and where the flag 's' is given, the incarnation mark as the last of KEYS.
 --
 -- The mark: hf1:RUN/REPL:READY:LONGEST. RUN is the server's run_id, new after every
 -- restart; REPL its replication id, new after every promotion. READY is the server
@@ -42,14 +42,16 @@ local function write_mark(id, ready, longest)
   redis.call('SET', KEYS[#KEYS], 'hf1:' .. id .. ':' .. whole(ready) .. ':' .. whole(longest))
 end
 
-local function read_mark()
-  local id, ready, longest = string.match(redis.call('GET', KEYS[#KEYS]) or '', '^hf1:([^:]*):(%d+):(%d+)$')
+-- What the mark says, whose text is given if it was read.
+local function read_mark(text)
+  local id, ready, longest = string.match(text or redis.call('GET', KEYS[#KEYS]) or '', '^hf1:([^:]*):(%d+):(%d+)$')
   return id, tonumber(ready or 0), tonumber(longest or 0)
 end
 
--- How long nothing may be granted yet, in ms; 0 without the flag. And whether other
--- masters can have granted locks meanwhile.
-local function quarantine()
+-- How long nothing may be granted yet, in ms; 0 without the flag. Whether other masters can have
+-- granted locks meanwhile. And the present incarnation, which the mark has from then on; its text is
+-- given if it was read.
+local function quarantine(text)
   if not quarantine_time then
     return 0
   end
@@ -59,7 +61,7 @@ local function quarantine()
   end
   local self, others = incarnation(info), replicated(info)
   local wanted = quarantine_time + (others and replica_lag or 0)
-  local id, ready, longest = read_mark()
+  local id, ready, longest = read_mark(text)
   if id ~= self then
     longest = math.max(wanted, longest)
     ready = now + longest * 1000
@@ -73,5 +75,5 @@ local function quarantine()
     ready = now + longest * 1000
     write_mark(self, ready, longest)
   end
-  return math.max(math.ceil((ready - now) / 1000), 0), others
+  return math.max(0, math.ceil((ready - now) / 1000)), others, self
 end

@@ -1,21 +1,22 @@
--- node.lua: one of the servers of a quorum. A fragment; needs prelude.lua and incarnation.lua.
+-- node.lua: one of the servers of a quorum. A fragment; needs basics.lua and incarnation.lua. The
+-- last of KEYS are the fence counter, what is caught up, and the incarnation mark.
 --
 -- A node's fence counter must not be below what any majority has granted, or fences would
 -- repeat: one that restarted has perhaps lost some of it, and grants nothing before its
 -- counter has been raised to that of a majority of the others, read after its quarantine.
--- KEYS[4] says for which incarnation that was done; or ID?SINCE, that it was found to be
+-- What is caught up says for which incarnation that was done; or ID?SINCE, that it was found to be
 -- behind at that time: data can be lost again without a restart, and what was read before
 -- is not good for that.
-local caught_up = KEYS[4]
+local counter, caught_up = KEYS[#KEYS - 2], KEYS[#KEYS - 1]
 
 local function resting(rest)
   return 'quarantined ' .. whole(now) .. ' ' .. rest
 end
 
--- How the node stands, as in KEYS[4]. id is the incarnation of the mark, which quarantine
--- has made the present one.
-local function standing(id)
-  local known = redis.call('GET', caught_up)
+-- How the node stands, as in what is caught up, which is known if it was read. id is the present
+-- incarnation.
+local function standing(id, known)
+  known = known or redis.call('GET', caught_up)
   if known ~= id and string.sub(known or '', 1, #id + 1) ~= id .. '?' then
     known = id .. '?' .. whole(now)
     redis.call('SET', caught_up, known)
@@ -27,21 +28,22 @@ local function behind(stands)
   return 'behind ' .. whole(now) .. ' ' .. stands
 end
 
--- Why the node counts for nothing now, as an answer; nil if it counts.
-local function refusal()
-  local rest = quarantine()
+-- Why the node counts for nothing now, as an answer; nil if it counts. mark and known are what was
+-- read of the mark and of what is caught up, if that was done.
+local function refusal(mark, known)
+  local rest, _, id = quarantine(mark)
   if rest > 0 then
     return resting(rest)
   end
-  local id = read_mark()
-  local stands = standing(id)
+  local stands = standing(id, known)
   if stands ~= id then
     return behind(stands)
   end
 end
 
-local function read_counter()
-  local last = redis.call('GET', KEYS[3])
+-- The counter, which is last if that was read; false if there is none.
+local function read_counter(last)
+  last = last or redis.call('GET', counter)
   -- Above 9e15 a Lua number no longer counts by ones.
   if last and (not string.match(last, '^%d+$') or #last > 16 or tonumber(last) > 9e15) then
     error('BADFENCE the fence counter is not a number that fences can follow', 0)
@@ -49,9 +51,13 @@ local function read_counter()
   return last and tonumber(last)
 end
 
+local function store_counter(n)
+  redis.call('SET', counter, whole(n))
+end
+
 -- Makes the counter at least n, and returns it.
 local function raise_counter(n)
-  local counter = math.max(read_counter() or 0, n)
-  redis.call('SET', KEYS[3], whole(counter))
-  return counter
+  local most = math.max(read_counter() or 0, n)
+  store_counter(most)
+  return most
 end

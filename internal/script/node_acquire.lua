@@ -40,7 +40,8 @@ local function main()
   end
   -- The time only where there is no counter: fences of nodes whose clocks differ would drift
   -- apart otherwise.
-  local fence = raise_counter((read_counter() or now) + 1)
+  local fence = (read_counter() or now) + 1
+  store_counter(fence)
   redis.call('SET', KEYS[1], mine .. whole(fence) .. ':' .. string.sub(at, 1, -4) .. ':0:' .. info, 'PX', ttl)
   return granted(ttl, fence)
 end

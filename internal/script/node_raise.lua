@@ -14,11 +14,10 @@
 -- include node.lua
 
 local function main()
-  local rest = quarantine()
+  local rest, _, id = quarantine()
   if rest > 0 then
     return resting(rest)
   end
-  local id = read_mark()
   local stands = standing(id)
   if stands ~= id and stands ~= ARGV[4] then
     return behind(stands)

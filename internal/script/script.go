@@ -13,11 +13,12 @@ import (
 //go:embed *.lua
 var files embed.FS
 
-// A Script as a server runs it.
+// A Script as a server runs it; or a command of the server's own that does for one.
 type Script struct {
-	Name   string
-	Source string // without comments
-	SHA1   string // of Source, in hex
+	Name    string
+	Source  string // without comments
+	SHA1    string // of Source, in hex
+	Command string // "", or all that there is
 }
 
 // The scripts.
@@ -40,6 +41,13 @@ var (
 	BatchRelease = load("batch_release")
 	BatchRenew   = load("batch_renew")
 )
+
+// DeleteIfEqual does what BatchRelease does for one lock of which the whole value is known: Valkey 9 has it.
+//
+// KEYS    the lock
+// ARGV    its value
+// Returns 1: it was deleted, or 0
+var DeleteIfEqual = Script{Name: "delifeq", Command: "delifeq"}
 
 // The scripts of locks that several may hold at once.
 var (
@@ -70,10 +78,11 @@ var (
 
 // The scripts of a quorum's nodes.
 var (
-	NodeAcquire = load("node_acquire")
-	NodeFence   = load("node_fence")
-	NodeCounter = load("node_counter")
-	NodeRaise   = load("node_raise")
+	NodeAcquire      = load("node_acquire")
+	NodeBatchAcquire = load("node_batch_acquire")
+	NodeFence        = load("node_fence")
+	NodeCounter      = load("node_counter")
+	NodeRaise        = load("node_raise")
 )
 
 // load makes a script of a file and the fragments it includes. A missing file is

@@ -16,7 +16,7 @@ var scripts = []Script{
 	ShareAcquire, ShareRelease, ShareRenew, ShareWeigh, ShareHolders, ShareResize, ShareDisown,
 	OnceLook, OnceBegin, OnceComplete, Announce,
 	LatchCount, LatchLook, LatchReset, BarrierAwait, BarrierWithdraw,
-	NodeAcquire, NodeFence, NodeCounter, NodeRaise,
+	NodeAcquire, NodeBatchAcquire, NodeFence, NodeCounter, NodeRaise,
 }
 
 // text returns a file as it is in the repository.

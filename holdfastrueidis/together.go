@@ -1,0 +1,53 @@
+package holdfastrueidis
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/redis/rueidis"
+
+	"github.com/holdfast-go/holdfast"
+)
+
+// EvalAll sends the scripts at once. rueidis finds the way of each, and follows redirections.
+func (d *driver) EvalAll(ctx context.Context, calls []holdfast.Call, _ bool, tell func(i int, reply string, err error)) {
+	client, err := rueidis.Client(nil), ctx.Err()
+	if err != nil {
+		err = fmt.Errorf("%w: %w", holdfast.ErrNotSent, err)
+	} else {
+		client, err = d.hands.client(ctx)
+	}
+	if err != nil {
+		for i := range calls {
+			tell(i, "", err)
+		}
+		return
+	}
+	cmds := make([]rueidis.Completed, len(calls))
+	for i, c := range calls {
+		if c.Script.Command != "" {
+			cmds[i] = command(client, c.Script.Command, c.Keys, c.Args)
+		} else {
+			cmds[i] = words(client, "evalsha", c.Script.SHA1, c.Keys, c.Args)
+		}
+	}
+	var again []int
+	for i, result := range client.DoMulti(ctx, cmds...) {
+		reply, err := text(result, calls[i].Script)
+		if isReply(err, "NOSCRIPT") {
+			again = append(again, i)
+			continue
+		}
+		d.orient(client, err)
+		tell(i, reply, convert(err))
+	}
+	cmds = nil // of a connection that hangs rueidis still reads them
+	for _, i := range again {
+		cmds = append(cmds, words(client, "eval", calls[i].Script.Source, calls[i].Keys, calls[i].Args))
+	}
+	for n, result := range client.DoMulti(ctx, cmds...) {
+		reply, err := result.ToString()
+		d.orient(client, err)
+		tell(again[n], reply, convert(err))
+	}
+}

@@ -50,9 +50,10 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exits": exits,
-			"await": await,
-			"said":  said,
+			"exits":  exits,
+			"await":  await,
+			"exited": exited,
+			"said":   said,
 			"redis": func(ts *testscript.TestScript, _ bool, args []string) {
 				words := make([]any, len(args))
 				for i, a := range args {
@@ -91,6 +92,14 @@ func await(ts *testscript.TestScript, _ bool, args []string) {
 			return err == nil
 		})
 	}
+}
+
+// exited waits for an exit code to be written to a file, which a shell makes before it writes: exited FILE
+func exited(ts *testscript.TestScript, _ bool, args []string) {
+	until(ts, "no exit code in "+args[0], func() bool {
+		text, _ := os.ReadFile(ts.MkAbs(args[0]))
+		return len(text) > 0
+	})
 }
 
 // said waits for a text to appear in a file: said TEXT FILE

@@ -20,6 +20,7 @@ const (
 	gathering                // releases and renewals go one by one without it
 	waiting                  // waiters poll or look without it
 	sharing                  // read-write locks and semaphores
+	deleting                 // releases that go alone go by a script without it
 )
 
 // needs lists them, as docs/acl does.
@@ -29,7 +30,7 @@ func (n *node) needs() []need {
 	if n.x.cluster() != nil {
 		fence, subscribe, publish, numsub = n.probe.Fence(), "ssubscribe", "spublish", "shardnumsub"
 	}
-	return []need{
+	all := []need{
 		{[]any{"eval", "return 1", "1", lock}, locking},
 		{[]any{"evalsha", strings.Repeat("0", 40), "3", lock, queue, fence}, locking},
 		{[]any{"time"}, locking},
@@ -61,6 +62,10 @@ func (n *node) needs() []need {
 		{[]any{"hvals", lock}, sharing},
 		{[]any{"persist", lock}, sharing},
 	}
+	if n.deletes {
+		all = append(all, need{[]any{"delifeq", lock, "x"}, deleting})
+	}
+	return all
 }
 
 // permissions has the server say whether this user may send what locks need.
@@ -90,7 +95,7 @@ func (n *node) permissions(ctx context.Context) {
 		n.add(f)
 		return
 	}
-	f.Severity, f.Saw = Warning, "user "+user+" may not: "+strings.Join(slices.Concat(refused[locking], refused[gathering], refused[waiting], refused[sharing]), ", ")
+	f.Severity, f.Saw = Warning, "user "+user+" may not: "+strings.Join(slices.Concat(refused[locking], refused[gathering], refused[waiting], refused[sharing], refused[deleting]), ", ")
 	var consequences []string
 	if refused[locking] != nil {
 		f.Severity = Problem
@@ -103,6 +108,12 @@ func (n *node) permissions(ctx context.Context) {
 	}
 	if refused[sharing] != nil {
 		consequences = append(consequences, "read-write locks and semaphores cannot be used; mutexes need none of the commands on hashes")
+	}
+	if refused[deleting] != nil {
+		if len(refused) == 1 {
+			f.Severity = Note
+		}
+		consequences = append(consequences, "each client has one release refused, and sends the others as scripts, which cost the server more")
 	}
 	f.Consequence = strings.Join(consequences, "; ")
 	n.add(f)

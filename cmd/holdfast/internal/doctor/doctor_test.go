@@ -316,6 +316,23 @@ func TestMissingRights(t *testing.T) {
 	}
 }
 
+// The command that newer servers have for a release is not needed.
+func TestUsersWhoMayNotDeleteByValue(t *testing.T) {
+	t.Parallel()
+	on(t, func(t *testing.T, bin server.Binary, s *server.Server) {
+		if !bin.Deletes() {
+			t.Skipf("SKIPPED: %s has no DELIFEQ; Valkey 9 has", bin.Name)
+		}
+		do(t, s, "ACL", "SETUSER", "u", "on", ">canary", "~*", "&*", "+@all", "-delifeq")
+		r := examine(t, serverAt(s.Addr(), as("u")))
+		f := expect(t, r, "acl", Note, "user u may not: delifeq")
+		if !strings.HasPrefix(f.Consequence, "each client has one release refused") {
+			t.Errorf("the consequence is %q", f.Consequence)
+		}
+		expect(t, r, "trial", OK, "")
+	})
+}
+
 // What stands between can make one server look like another.
 func TestBetween(t *testing.T) {
 	t.Parallel()

@@ -29,6 +29,7 @@ type node struct {
 	conf    map[string]string // CONFIG GET
 	confErr error
 	lost    bool // it cannot be reached
+	deletes bool // it has DELIFEQ
 }
 
 func (x *examination) mode() string {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -77,6 +78,7 @@ func (n *node) native(ctx context.Context) Finding {
 	if strings.Contains(strings.ToLower(fmt.Sprint(docs)), "ifeq") {
 		has = append(has, "SET IFEQ")
 	}
+	n.deletes = slices.Contains(has, "DELIFEQ")
 	f := Finding{ID: "native", Severity: OK, Saw: "has " + strings.Join(has, ", ")}
 	if has == nil {
 		f.Saw = "has none of DELEX, DELIFEQ, SET IFEQ; scripts do the same"

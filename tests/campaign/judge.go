@@ -73,7 +73,7 @@ func Judge(r *Record, subject Subject) Verdict {
 		v.Overlaps = len(overlaps)
 	}
 	if !r.Plan.fencesMayFall() {
-		judgeFences(&v, r.Events, subject, within)
+		judgeFences(&v, r, subject, within)
 	}
 	for _, o := range ofRule(history.Check(r.Events), history.Sense) {
 		v.find(Sequential, "%v", o)
@@ -117,8 +117,8 @@ func Judge(r *Record, subject Subject) Verdict {
 // certainly later than those that were heard of before it; where several may hold, only
 // than those that were heard of before it was asked for: by the process, which may pass
 // on, with an earlier fence, what it does not know to have lost.
-func judgeFences(v *Verdict, events []history.Event, subject Subject, within bool) {
-	events = slices.DeleteFunc(slices.Clone(events), func(e history.Event) bool { return e.Granted == 0 || e.Process == 0 })
+func judgeFences(v *Verdict, r *Record, subject Subject, within bool) {
+	events := slices.DeleteFunc(slices.Clone(r.Events), func(e history.Event) bool { return e.Granted == 0 || e.Process == 0 })
 	if within {
 		whole := slices.DeleteFunc(slices.Clone(events), func(e history.Event) bool { return e.Share != 0 })
 		for _, o := range ofRule(history.Check(whole), history.Fencing) {
@@ -144,6 +144,16 @@ func judgeFences(v *Verdict, events []history.Event, subject Subject, within boo
 		return
 	}
 	for _, o := range history.Later(events) {
-		v.find(Fences, "%v", o)
+		if !r.joinsAgain(o.Second) {
+			v.find(Fences, "%v", o)
+		}
 	}
+}
+
+// joinsAgain reports whether a hold may be one that joined others whom the server has brought back: they
+// had a share of the same lock with the same fence before.
+func (r *Record) joinsAgain(e history.Event) bool {
+	return e.Share != 0 && r.Plan.has(func(k *Kind) bool { return k.BringsBack }) && slices.ContainsFunc(r.Events, func(other history.Event) bool {
+		return other.Share != 0 && other.Name == e.Name && other.Fence == e.Fence && other.Granted != 0 && other.Granted < e.Granted
+	})
 }

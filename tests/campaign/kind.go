@@ -29,6 +29,8 @@ type Kind struct {
 	// ForgetsFences says that the fence counter is lost, or brought back as it was. Fences
 	// rise all the same, unless the server's clock goes back, too.
 	ForgetsFences bool
+	// BringsBack says that holds are there again that were given up. Who joins them has their fence.
+	BringsBack bool
 	// Orphans says that it can leave a lock or a place in the queue without an owner
 	// who could give it up.
 	Orphans bool

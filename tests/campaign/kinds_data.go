@@ -34,7 +34,7 @@ var dataKinds = []*Kind{
 	{Name: "wiped-restart", ForgetsFences: true, Breaks: DataKept, HidesQueue: true, Slow: true, Do: func(s *Scene) {
 		s.restart(func() { s.exchange("") })
 	}},
-	{Name: "older-restart", ForgetsFences: true, Breaks: DataKept, HidesQueue: true, Orphans: true, Slow: true, Do: olderRestart},
+	{Name: "older-restart", ForgetsFences: true, BringsBack: true, Breaks: DataKept, HidesQueue: true, Orphans: true, Slow: true, Do: olderRestart},
 	clockJump,
 }
 

@@ -152,7 +152,7 @@ func byHold(accesses []worker.Access) map[hold][]worker.Access {
 
 // judgeStaleWrites counts the writes that were called after a later holder had had
 // access, and requires that all were refused. A holder is later if it has the higher
-// fence, or had asked for the lock only when the other had it.
+// fence, or had asked for the lock only when the other had it, and has not joined earlier ones.
 func judgeStaleWrites(v *Verdict, r *Record) {
 	granted := map[hold]history.Event{}
 	for _, e := range r.Events {
@@ -170,7 +170,11 @@ func judgeStaleWrites(v *Verdict, r *Record) {
 					break
 				}
 				other := hold{x.Process, x.Goroutine, name, x.Fence}
-				if !x.OK || other == mine || !(x.Fence > w.Fence || granted[mine].Granted != 0 && granted[other].Asked > granted[mine].Granted) {
+				if !x.OK || other == mine {
+					continue
+				}
+				askedLater := granted[mine].Granted != 0 && granted[other].Asked > granted[mine].Granted && !r.joinsAgain(granted[other])
+				if x.Fence <= w.Fence && !askedLater {
 					continue
 				}
 				v.StaleWrites++

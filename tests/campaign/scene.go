@@ -87,12 +87,12 @@ func (s *Scene) links() []*proxy.Proxy {
 // link is the way of one process to the server.
 func (s *Scene) link() *proxy.Proxy { return s.proxies[s.random.IntN(len(s.proxies))] }
 
-// script matches one of the next scripts that are sent.
+// script matches one of the next scripts that are sent, or a command that stands in for one.
 func (s *Scene) script() proxy.Match {
 	skip := s.random.IntN(4) // not always the first
-	match := proxy.Containing("evalsha")
+	evalsha, delifeq := proxy.Containing("evalsha"), proxy.Containing("delifeq")
 	return func(request []byte) bool {
-		if !match(request) {
+		if !evalsha(request) && !delifeq(request) {
 			return false
 		}
 		if skip--; skip >= 0 {

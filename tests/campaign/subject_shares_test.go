@@ -28,8 +28,22 @@ func TestJudgeOfShares(t *testing.T) {
 		"permits one after other": {Permits{}, tell().holds(1, 10, 100, 200, 300).shares(2).holds(2, 11, 150, 310, 400).shares(2), nil},
 		"a late permit":           {Permits{}, tell().holds(1, 11, 100, 200, 300).shares(1).holds(2, 10, 250, 310, 400).shares(1), nil},
 
+		"a reader joins one that a server has brought back": {ReadWrite{}, tell("older-restart").holds(1, 10, 100, 200, 300).shares(1).
+			holds(2, 20, 310, 320, 400).shares(1).holds(3, 10, 410, 420, 500).shares(1), nil},
+		"a late write before a reader joins one that a server has brought back": {ReadWrite{}, tell("older-restart").holds(1, 10, 100, 200, 300).shares(1).
+			holds(2, 20, 310, 320, 400).holds(3, 10, 330, 340, 500).shares(1).access(3, 10, read, 0, true, 350).access(2, 20, write, 7, true, 360), nil},
+
 		"an owner's holds": {Owned{}, tell().holds(1, 10, 100, 200, 300).shares(1).holds(2, 10, 150, 210, 400).shares(1).holds(3, 11, 250, 410, 500).shares(2), nil},
 		"an owner's turns": {Owned{}, tell().holds(1, 10, 100, 200, 300).shares(1).holds(2, 11, 250, 310, 400).shares(1), nil},
+
+		"a reader joins one that is gone": {ReadWrite{}, tell("flushall").holds(1, 10, 100, 200, 300).shares(1).
+			holds(2, 20, 310, 320, 400).shares(1).holds(3, 10, 410, 420, 500).shares(1), []Rule{Fences}},
+		"a reader's fence goes back after a restart": {ReadWrite{}, tell("older-restart").holds(1, 10, 100, 200, 300).shares(1).
+			holds(2, 20, 310, 320, 400).shares(1).holds(3, 15, 410, 420, 500).shares(1), []Rule{Fences}},
+		"a late write before a reader comes anew after a restart": {ReadWrite{}, tell("older-restart").holds(1, 10, 100, 200, 300).shares(1).
+			holds(2, 20, 310, 320, 400).holds(3, 15, 330, 340, 500).shares(1).access(3, 15, read, 0, true, 350).access(2, 20, write, 7, true, 360), []Rule{Fences, StaleWrite}},
+		"a writer's fence goes back after a restart": {ReadWrite{}, tell("older-restart").holds(1, 10, 100, 200, 300).shares(1).
+			holds(2, 20, 310, 320, 400).holds(3, 15, 410, 420, 500), []Rule{Fences}},
 
 		"two owners":                           {Owned{}, tell().holds(1, 10, 100, 200, 300).shares(1).holds(2, 11, 150, 210, 400).shares(2), []Rule{Overlap, Sequential}},
 		"two owners with one fence":            {Owned{}, tell().holds(1, 10, 100, 200, 300).shares(1).holds(2, 10, 250, 310, 400).shares(2), []Rule{Fences, Sequential}},

@@ -59,16 +59,26 @@ var brokenLocks = []broken{
 	{"a deadline allows for no drift", changed(func(term, _ time.Duration) time.Duration { return term + term/99 + 2*time.Millisecond }), believes, Rough, mutual},
 	{"nobody hears that a lock was handed over", func(d holdfast.Driver) holdfast.Driver { return deaf{d} }, idle, Calm, mutual},
 	{"a batch takes a lock that is held", func(d holdfast.Driver) holdfast.Driver {
+		d = rewriting("batch_acquire", "redis.call('EXISTS', KEYS[1], KEYS[2]) > 0", "false")(d)
 		return rewriting("batch_acquire", "info, 'NX', 'PX', ttl)", "info, 'PX', ttl)")(&rewritten{d, "batch_acquire", "KEYS, 1, 2 * n)) == 0", "KEYS, 1, 2 * n)) >= 0"})
 	}, believes, Rough, mutual},
 	{"a batch that comes late takes a lock", func(d holdfast.Driver) holdfast.Driver {
-		return rewriting("batch_acquire", "now >= tonumber(ARGV[2])", "false")(twice{d, "batch_acquire", time.Minute})
+		d = twice{d, "batch_acquire", time.Minute}
+		return rewriting("batch_acquire", "now >= tonumber(ARGV[2])", "false")(rewriting("batch_acquire", "tonumber(at) >= tonumber(ARGV[2])", "false")(d))
 	}, anything, Calm, mutual},
-	{"all fences of batches are one", rewriting("batch_acquire", "fence, minted = mint(n)", "fence, minted = 5, n"), fences, Rough, mutual},
+	{"all fences of batches are one", func(d holdfast.Driver) holdfast.Driver {
+		return rewriting("batch_acquire", "fence, minted = mint(n)", "fence, minted = 5, n")(rewriting("batch_acquire", "local fence, last = at, redis.call('GET', KEYS[3])", "local fence, last = '5', false")(d))
+	}, fences, Rough, mutual},
 	{"a copy of a batch deletes whatever is there", func(d holdfast.Driver) holdfast.Driver {
 		return rewriting("batch_release", "string.find(value, ARGV[i], 1, true) == 1", "true")(twice{d, "batch_release", 5 * time.Second})
 	}, believes, Rough, mutual},
 	{"a batch deletes a lock for which others wait", rewriting("batch_release", " and string.sub(value, -1) ~= '+'", ""), idle, Calm, mutual},
+	{"a copy of the server's own command deletes whatever is there", func(d holdfast.Driver) holdfast.Driver {
+		return native{d, "return tostring(redis.call('DEL', KEYS[1]))", 5 * time.Second}
+	}, believes, Rough, mutual},
+	{"the server's own command is not asked whether it did anything", func(d holdfast.Driver) holdfast.Driver {
+		return native{d, "redis.call('GET', KEYS[1]) return '1'", 0}
+	}, idle, Calm, mutual},
 	{"a copy of a batch of renewals brings locks back", func(d holdfast.Driver) holdfast.Driver {
 		return rewriting("batch_renew", "local value = values[i]",
 			"local value = values[i] or redis.call('SET', KEYS[i], ARGV[1 + i] .. '0:0:{}', 'PX', 1) and ARGV[1 + i]")(twice{d, "batch_renew", 20 * time.Second})
@@ -93,6 +103,10 @@ var brokenLocks = []broken{
 	}, believes, Rough, agreed},
 	{emptied, rewriting("", "ready = now + longest * 1000", "ready = now"), overlaps, Rough, agreed},
 	{"a fence is told to no other node", rewriting("node_fence", "raise_counter(tonumber(ARGV[3]))", ""), fences, Rough, agreed},
+	{"a node's batch takes a lock that is held", func(d holdfast.Driver) holdfast.Driver {
+		return rewriting("node_batch_acquire", "info, 'NX', 'PX', ttl)", "info, 'PX', ttl)")(&rewritten{d, "node_batch_acquire", "KEYS, 1, 2 * n)) == 0", "KEYS, 1, 2 * n)) >= 0"})
+	}, believes, Rough, agreed},
+	{"all fences of a node's batches are one", rewriting("node_batch_acquire", "fence = (read_counter(known[1]) or now) + 1", "fence = 5"), fences, Rough, agreed},
 	{"a job is done for half its window", rewriting("", "now < done + window * 1000", "now < done + window * 500"), again, Rough, once},
 
 	{"a latch opens when one party is left", rewriting("latch_look", "' ' .. whole(seats) .. ' ' .. f[2]", "' ' .. whole(math.max(seats - 1, 0)) .. ' ' .. f[2]"), passing, Calm, latch},
@@ -173,7 +187,7 @@ func TestBrokenScriptsAreBroken(t *testing.T) {
 		}
 		found := false
 		for _, s := range []script.Script{script.Acquire, script.Renew, script.Release, script.BatchAcquire, script.BatchRelease, script.BatchRenew, script.ShareAcquire, script.ShareRelease, script.MultiAcquire, script.OnceBegin,
-			script.LatchCount, script.LatchLook, script.LatchReset, script.BarrierAwait, script.BarrierWithdraw, script.NodeAcquire, script.NodeFence} {
+			script.LatchCount, script.LatchLook, script.LatchReset, script.BarrierAwait, script.BarrierWithdraw, script.NodeAcquire, script.NodeBatchAcquire, script.NodeFence} {
 			found = found || d.rewrite(s).Source != s.Source
 		}
 		if !found {
@@ -202,7 +216,36 @@ func (d *rewritten) rewrite(s holdfast.Script) holdfast.Script {
 }
 
 func (d *rewritten) Eval(ctx context.Context, s holdfast.Script, keys, args []string, urgent bool) (string, error) {
+	if s.Command != "" && d.name == "batch_release" { // it is the script in its place that is broken
+		return "", holdfast.ReplyError("ERR unknown command")
+	}
 	return d.Driver.Eval(ctx, d.rewrite(s), keys, args, urgent)
+}
+
+// native is a server that has DELIFEQ, and carries this out instead: then, and later again if that is not zero.
+type native struct {
+	holdfast.Driver
+	source string
+	later  time.Duration
+}
+
+func (d native) Probe(ctx context.Context) (holdfast.ServerInfo, error) {
+	info, err := d.Driver.Probe(ctx)
+	info.Server, info.Version = "valkey", "9.0.0"
+	return info, err
+}
+
+func (d native) Eval(ctx context.Context, s holdfast.Script, keys, args []string, urgent bool) (string, error) {
+	if s.Command == "" {
+		return d.Driver.Eval(ctx, s, keys, args, urgent)
+	}
+	do := func() (string, error) {
+		return d.Driver.Eval(context.WithoutCancel(ctx), holdfast.NewScript(d.source), keys, args, urgent)
+	}
+	if d.later > 0 {
+		time.AfterFunc(d.later, func() { _, _ = do() })
+	}
+	return do()
 }
 
 // changed tells the library of other terms than those that the server gave, so that
@@ -261,6 +304,10 @@ func (d agreeable) Eval(ctx context.Context, s holdfast.Script, keys, args []str
 		switch s.Name {
 		case "node_acquire":
 			return "granted " + now + " " + args[2] + " " + now, nil
+		case "node_batch_acquire":
+			return "taken " + now + " " + now, nil
+		case "batch_release":
+			return "freed", nil
 		case "node_fence":
 			return "fenced " + now + " 1", nil
 		case "renew":
@@ -321,6 +368,8 @@ func (d silent) Eval(ctx context.Context, s holdfast.Script, keys, args []string
 		return "released " + strconv.FormatInt(time.Now().UnixMicro(), 10), nil
 	case s.Name == "batch_release" && released.Add(1)%2 == 0:
 		return "freed", nil
+	case s.Command != "" && released.Add(1)%2 == 0:
+		return "1", nil
 	}
 	return d.Driver.Eval(ctx, s, keys, args, urgent)
 }

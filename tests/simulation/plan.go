@@ -49,6 +49,7 @@ type plan struct {
 	length    time.Duration
 	delay     time.Duration // mean, one way
 	rate      float64       // of the server's clock
+	deletes   int           // how often the server is started with DELIFEQ: 0, once, or whenever it is
 	nodes     []serverClock // of a quorum; nil if there is one server
 	maxTTL    time.Duration // of a quorum
 	names     []name
@@ -149,6 +150,7 @@ func newPlan(seed uint64, o Options) plan {
 	for range 3 + r.IntN(4) {
 		p.processes = append(p.processes, newProcess(r, p.names))
 	}
+	p.deletes = [...]int{0, 1, math.MaxInt}[random(seed, "native").IntN(3)]
 	p.drawForms(o)
 	p.drawSeveral(o)
 	p.drawQuorum(o)
@@ -275,6 +277,13 @@ func (p plan) String() string {
 	fmt.Fprintf(&b, "seed %d: %s, %s, delays of %s, the server's clock at %.4f\n", p.seed, p.temper, p.length, p.delay.Round(time.Microsecond), p.rate)
 	for _, n := range p.names {
 		fmt.Fprintf(&b, "  lock %+v\n", n)
+	}
+	switch p.deletes {
+	case 0:
+	case 1:
+		b.WriteString("  DELIFEQ until the server is restarted\n")
+	default:
+		b.WriteString("  DELIFEQ\n")
 	}
 	if p.several != nil {
 		fmt.Fprintf(&b, "  as one lock: %v\n", p.several)

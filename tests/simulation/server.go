@@ -24,11 +24,13 @@ type redisServer struct {
 	step  time.Duration
 	name  string // tells it from other servers
 	lives int    // how often it was started
+	// deletes is how often it is started with DELIFEQ, as Valkey 9 has it; after that with an older program.
+	deletes int
 }
 
 // newServer starts a server whose clock shows so much more than the clients'.
-func newServer(name string, rate float64, step time.Duration) (*redisServer, error) {
-	s := &redisServer{redis: miniredis.NewMiniRedis(), begun: time.Now(), rate: rate, step: step, name: name, lives: 1}
+func newServer(name string, rate float64, step time.Duration, deletes int) (*redisServer, error) {
+	s := &redisServer{redis: miniredis.NewMiniRedis(), begun: time.Now(), rate: rate, step: step, name: name, lives: 1, deletes: deletes}
 	conn, err := s.redis.Dial() // a server in memory starts with its first connection
 	if err != nil {
 		return nil, err
@@ -119,17 +121,33 @@ func (s *redisServer) runID() string {
 	return fmt.Sprintf("%x", sha1.Sum(fmt.Append(nil, s.name, s.lives)))
 }
 
+// has reports whether it has DELIFEQ.
+func (s *redisServer) has() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.lives <= s.deletes
+}
+
+// deleteIfEqual is what DELIFEQ does.
+const deleteIfEqual = "return redis.call('GET', KEYS[1]) == ARGV[1] and redis.call('DEL', KEYS[1]) or 0"
+
 // answer answers what miniredis does not, also from within scripts: the HELLO without arguments by
-// which the adapter asks what the server is, and INFO.
+// which the adapter asks what the server is, INFO, and DELIFEQ.
 func (s *redisServer) answer(c *server.Peer, command string, args ...string) bool {
 	switch {
 	case command == "HELLO" && len(args) == 0:
+		program := []string{"server", "redis", "version", "7.2.0", "mode", "standalone"}
+		if s.has() {
+			program[1], program[3] = "valkey", "9.0.0"
+		}
 		c.Block(func(w *server.Writer) {
-			w.WriteMapLen(3)
-			for _, text := range []string{"server", "redis", "version", "7.2.0", "mode", "standalone"} {
+			w.WriteMapLen(len(program) / 2)
+			for _, text := range program {
 				w.WriteBulk(text)
 			}
 		})
+	case command == "DELIFEQ" && len(args) == 2 && s.has():
+		s.redis.Server().Dispatch(c, []string{"EVAL", deleteIfEqual, "1", args[0], args[1]})
 	case command == "INFO":
 		c.WriteBulk(s.info(args))
 	default:

@@ -110,7 +110,7 @@ func Run(t *testing.T, seed uint64, o Options) Result {
 func (w *World) run() (err error) {
 	w.begun, w.draining = time.Now(), make(chan struct{}) // a bubble knows its own channels only
 	for i, c := range w.plan.clocks() {
-		s, err := newServer(strconv.Itoa(i), c.rate, c.shows)
+		s, err := newServer(strconv.Itoa(i), c.rate, c.shows, w.plan.deletes)
 		if err != nil {
 			return err
 		}

@@ -17,6 +17,7 @@ import (
 
 // testDriver answers each script with what the test says.
 type testDriver struct {
+	holdfast.Driver
 	reply string
 	err   error
 	sent  int
@@ -27,15 +28,7 @@ func (d *testDriver) Eval(context.Context, holdfast.Script, []string, []string, 
 	return d.reply, d.err
 }
 
-func (d *testDriver) EvalDurably(context.Context, holdfast.Script, []string, []string, holdfast.Durability) (string, holdfast.Reached, error) {
-	return d.reply, holdfast.Reached{}, d.err
-}
-func (d *testDriver) Subscribe(string, bool, holdfast.Sink) holdfast.Subscription { return nil }
-func (d *testDriver) Probe(context.Context) (holdfast.ServerInfo, error) {
-	return holdfast.ServerInfo{}, nil
-}
 func (d *testDriver) Addr() string { return "server:6379" }
-func (d *testDriver) Close() error { return nil }
 
 var stamp = Stamp{Lock: "l", Fence: 5, Owner: "a"}
 

@@ -28,10 +28,13 @@ import (
 // dialer makes a connection to the one server that there is.
 type dialer func(ctx context.Context) (net.Conn, error)
 
+// wires makes a connection to one of several servers, under its address.
+type wires func(ctx context.Context, addr string) (net.Conn, error)
+
 // adapter makes drivers, over clients as a program would make them.
 type adapter struct {
 	single   func(t *testing.T, protocol int, dial dialer) holdfast.Driver
-	cluster  func(t *testing.T, addrs []string) holdfast.Driver
+	cluster  func(t *testing.T, addrs []string, dial wires) holdfast.Driver
 	sentinel func(t *testing.T, master, sentinel string) holdfast.Driver
 }
 
@@ -43,8 +46,11 @@ var adapters = map[string]adapter{
 				Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) },
 			}))
 		},
-		cluster: func(t *testing.T, addrs []string) holdfast.Driver {
-			return goRedis(t, redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs}))
+		cluster: func(t *testing.T, addrs []string, dial wires) holdfast.Driver {
+			return goRedis(t, redis.NewClusterClient(&redis.ClusterOptions{
+				Addrs: addrs, MaxRetries: 5,
+				Dialer: func(ctx context.Context, _, addr string) (net.Conn, error) { return dial(ctx, addr) },
+			}))
 		},
 		sentinel: func(t *testing.T, master, sentinel string) holdfast.Driver {
 			return goRedis(t, redis.NewFailoverClient(&redis.FailoverOptions{MasterName: master, SentinelAddrs: []string{sentinel}}))
@@ -57,8 +63,13 @@ var adapters = map[string]adapter{
 				DialCtxFn: func(ctx context.Context, _ string, _ *net.Dialer, _ *tls.Config) (net.Conn, error) { return dial(ctx) },
 			})
 		},
-		cluster: func(_ *testing.T, addrs []string) holdfast.Driver {
-			return holdfastrueidis.New(rueidis.ClientOption{InitAddress: addrs})
+		cluster: func(_ *testing.T, addrs []string, dial wires) holdfast.Driver {
+			return holdfastrueidis.New(rueidis.ClientOption{
+				InitAddress: addrs,
+				DialCtxFn: func(ctx context.Context, addr string, _ *net.Dialer, _ *tls.Config) (net.Conn, error) {
+					return dial(ctx, addr)
+				},
+			})
 		},
 		sentinel: func(_ *testing.T, master, sentinel string) holdfast.Driver {
 			return holdfastrueidis.New(rueidis.ClientOption{InitAddress: []string{sentinel}, Sentinel: rueidis.SentinelOption{MasterSet: master}})
@@ -81,7 +92,12 @@ func each(t *testing.T, f func(t *testing.T, a adapter)) {
 
 // to dials an address.
 func to(addr string) dialer {
-	return func(ctx context.Context) (net.Conn, error) { return new(net.Dialer).DialContext(ctx, "tcp", addr) }
+	return func(ctx context.Context) (net.Conn, error) { return direct(ctx, addr) }
+}
+
+// direct dials the server of that address.
+func direct(ctx context.Context, addr string) (net.Conn, error) {
+	return new(net.Dialer).DialContext(ctx, "tcp", addr)
 }
 
 // client is one over a driver, closed with the test.
@@ -206,14 +222,10 @@ func TestCluster(t *testing.T) {
 	each(t, func(t *testing.T, a adapter) {
 		for _, bin := range server.Binaries(t) {
 			t.Run(bin.Name, func(t *testing.T) {
-				nodes := server.StartCluster(t, bin, 3)
-				var addrs []string
-				for _, n := range nodes {
-					addrs = append(addrs, n.Addr())
-				}
+				addrs := addrsOf(server.StartCluster(t, bin, 3))
 				for i := range 20 { // names in slots of all masters
 					name := fmt.Sprint("job-", i)
-					here, there := client(t, a.cluster(t, addrs)), client(t, a.cluster(t, addrs))
+					here, there := client(t, a.cluster(t, addrs, direct)), client(t, a.cluster(t, addrs, direct))
 					lease := backend.Acquire(t, here.Mutex(name))
 					next := backend.Start(t, there.Mutex(name))
 					backend.Waiters(t, here.Mutex(name), 1)
@@ -227,6 +239,13 @@ func TestCluster(t *testing.T) {
 			})
 		}
 	})
+}
+
+func addrsOf(nodes []*server.Server) (addrs []string) {
+	for _, n := range nodes {
+		addrs = append(addrs, n.Addr())
+	}
+	return addrs
 }
 
 func TestSentinel(t *testing.T) {

@@ -177,7 +177,7 @@ func TestLocalHandovers(t *testing.T) {
 		for _, limit := range []int{-1, 4, 0} {
 			c := b.Client(t, &holdfast.Config{LocalHandovers: limit})
 			const goroutines, cycles = 16, 50
-			before := b.Server.CommandStats()["evalsha"]
+			before := scripts(b.Server)
 			var wg sync.WaitGroup
 			var mu sync.Mutex
 			last := uint64(0)
@@ -205,7 +205,7 @@ func TestLocalHandovers(t *testing.T) {
 				})
 			}
 			wg.Wait()
-			each := float64(b.Server.CommandStats()["evalsha"]-before) / (goroutines * cycles)
+			each := float64(scripts(b.Server)-before) / (goroutines * cycles)
 			switch {
 			case limit < 0 && each < 2:
 				t.Errorf("switched off: %.2f scripts a cycle", each)

@@ -216,8 +216,8 @@ func TestFencesRiseAfterAJumpBack(t *testing.T) {
 		clients := []*holdfast.Client{b.Client(t, nil), b.Client(t, nil)}
 		var mu sync.Mutex
 		last := uint64(0)
-		work := func() (scripts float64) {
-			before := b.Server.CommandStats()["evalsha"]
+		work := func() (each float64) {
+			before := scripts(b)
 			var wg sync.WaitGroup
 			for g := range goroutines {
 				wg.Go(func() {
@@ -243,7 +243,7 @@ func TestFencesRiseAfterAJumpBack(t *testing.T) {
 				})
 			}
 			wg.Wait()
-			return float64(b.Server.CommandStats()["evalsha"]-before) / (goroutines * cycles)
+			return float64(scripts(b)-before) / (goroutines * cycles)
 		}
 		first := work()
 		clock.Jump(-jump)

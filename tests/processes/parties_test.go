@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/signal"
+	"slices"
 	"strconv"
 	"syscall"
 	"testing"
@@ -278,6 +279,18 @@ func (g *gate) hear(s saying) {
 	}
 }
 
+// recovered reports whether a phase was broken, and a later one passed.
+func (g *gate) recovered() bool {
+	var broken, passed uint64
+	for phase := range g.broken {
+		broken = max(broken, phase)
+	}
+	for phase := range g.passed {
+		passed = max(passed, phase)
+	}
+	return 0 < broken && broken < passed
+}
+
 // Parties die, and those who wait for a place take theirs: no phase is passed by some and
 // broken for others, none before all have arrived, and the survivors go on.
 func TestBarrierOfACrowdThatDies(t *testing.T) {
@@ -311,17 +324,32 @@ func TestBarrierOfACrowdThatDies(t *testing.T) {
 				t.Fatal("no phase comes to its end")
 			}
 		}
-		die := make(chan int, deaths)
+		// First those who are in, and others; the rest when a phase is passed again: either half breaks
+		// one, also where a machine stalls, and has all deaths of a half in one phase.
+		var victims []int
 		for i := range fate {
-			time.AfterFunc(rand.N(d), func() { die <- i })
+			if _, in := g.latest[c.members[i].Process.Pid]; in {
+				victims = slices.Insert(victims, 0, i)
+			} else {
+				victims = append(victims, i)
+			}
 		}
-		for killed := 0; killed < deaths; {
-			select {
-			case s := <-c.said:
-				hear(s)
-			case i := <-die:
-				c.kill(i)
-				killed++
+		for half := range slices.Chunk(victims, deaths/2) {
+			die := make(chan int, len(half))
+			for _, i := range half {
+				time.AfterFunc(rand.N(d/2), func() { die <- i })
+			}
+			stuck := time.After(d + time.Minute)
+			for killed := 0; killed < len(half) || !g.recovered() && lost == 0; {
+				select {
+				case s := <-c.said:
+					hear(s)
+				case i := <-die:
+					c.kill(i)
+					killed++
+				case <-stuck:
+					t.Fatal("no phase is passed after the deaths")
+				}
 			}
 		}
 		last, newest := time.Now(), uint64(0)

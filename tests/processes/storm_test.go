@@ -147,7 +147,7 @@ func rage(t *testing.T, b *backend.Backend, processes, goroutines int, duration 
 			w.long++
 		}
 	}
-	scripts := float64(after["evalsha"] - before["evalsha"])
+	scripts := float64(after["evalsha"] + after["delifeq"] - before["evalsha"] - before["delifeq"])
 	w.scripts = scripts / float64(max(w.turns, 1))
 	t.Logf("%d processes of %d goroutines, %s: %d grants in %d turns, %d out of turn; mean wait %s, longest %s, %.2f of the mean, %d above 1.5; Jain %.3f; %.2f scripts a grant, %.2f a turn",
 		processes, goroutines, duration.Round(time.Millisecond), w.Grants, w.turns, len(found.Passed), w.MeanWait.Round(time.Microsecond), w.LongestWait.Round(time.Microsecond),

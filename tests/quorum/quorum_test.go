@@ -848,7 +848,7 @@ type before struct {
 }
 
 func (d *before) Eval(ctx context.Context, s holdfast.Script, keys, args []string, urgent bool) (string, error) {
-	if s.SHA1 == d.script.SHA1 {
+	if s.SHA1 == d.script.SHA1 || d.script.SHA1 == script.NodeAcquire.SHA1 && asks(s) {
 		d.once.Do(d.do)
 	}
 	return d.Driver.Eval(ctx, s, keys, args, urgent)
@@ -1071,7 +1071,7 @@ type counted struct {
 }
 
 func (d counted) Eval(ctx context.Context, s holdfast.Script, keys, args []string, urgent bool) (string, error) {
-	if s.SHA1 == script.NodeAcquire.SHA1 {
+	if asks(s) {
 		d.votes.Add(1)
 	}
 	return d.Driver.Eval(ctx, s, keys, args, urgent)

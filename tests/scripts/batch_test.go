@@ -282,7 +282,8 @@ func TestBatchScripts(t *testing.T) {
 				c.free("a/A")
 				rises("together", first(c.take("a/A", "b/B", fmt.Sprintf("c%d/C", n))), 3)
 				rises("together, but the first", first(c.take("a/A", "d/D")), 2)
-				c.expect("freed", c.free("a/A", "b/B", "d/D"))
+				rises("one", first(c.take("e/E")), 1)
+				c.expect("freed", c.free("a/A", "b/B", "d/D", "e/E"))
 			}
 		},
 		"the counter is ahead by less than a second": func(c crowd) {
@@ -292,6 +293,12 @@ func TestBatchScripts(t *testing.T) {
 			c.expect("taken T T", seen(reply))
 			if first(reply) != ahead+1 || c.value("fence") != fmt.Sprint(ahead+3) {
 				c.t.Errorf("fences from %d to %s follow %d", first(reply), c.value("fence"), ahead)
+			}
+			reply = c.take("d/D")
+			c.expect("taken T T", seen(reply))
+			c.has("d/D", ahead+4)
+			if first(reply) != ahead+4 || c.value("fence") != fmt.Sprint(ahead+4) {
+				c.t.Errorf("fence %d, stored as %s, follows %d", first(reply), c.value("fence"), ahead+3)
 			}
 		},
 		"the counter is far ahead": func(c crowd) {
@@ -311,11 +318,17 @@ func TestBatchScripts(t *testing.T) {
 			// The fence that there is would be the first one's, and that is held.
 			c.expect("taken T T 1 2", seen(c.take("a/X", "c/C")))
 			c.only("{a}", "{b}")
+			c.expect("taken T 0 1", seen(c.take("a/X")))
+			c.expect("taken T T", seen(c.take("c/C")))
+			if got := c.fence("{c}"); number(got) <= ahead+2 || c.value("fence") != got {
+				c.t.Errorf("fence %s, stored as %s, follows %d", got, c.value("fence"), ahead+2)
+			}
 		},
 		"the counter is none": func(c crowd) {
-			for _, counter := range []string{"-1", "x", "", "9999999999999999"} {
+			for _, counter := range []string{"-1", "x", "", "9999999999999999", "1234567890123x56"} {
 				c.rdb.Set(c.t.Context(), "fence", counter, 0)
 				c.expect("error BADFENCE the fence counter is not a number that fences can follow", c.take("a/A", "b/B"))
+				c.expect("taken T 0 1", seen(c.take("a/A")))
 				if got := c.value("fence"); got != counter {
 					c.t.Errorf("the counter was %q and is %q", counter, got)
 				}
@@ -323,6 +336,10 @@ func TestBatchScripts(t *testing.T) {
 			c.rdb.Del(c.t.Context(), "fence")
 			c.rdb.HSet(c.t.Context(), "fence", "a", "b")
 			c.expect("error WRONGTYPE Operation against a key holding the wrong kind of value", c.take("a/A", "b/B"))
+			keys, args := c.request("", c.later(time.Minute), "a/A")
+			if reply, err := c.ask(script.BatchAcquire, keys, args...); err == nil || !strings.Contains(err.Error(), "WRONGTYPE") {
+				c.t.Errorf("one lock, with a counter of another kind: %q, %v", reply, err)
+			}
 			c.only()
 		},
 		"in a Cluster": func(c crowd) {

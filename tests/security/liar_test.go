@@ -108,6 +108,15 @@ func (d *liar) Eval(ctx context.Context, s holdfast.Script, keys, args []string,
 	return d.replies.reply()
 }
 
+func (d *liar) EvalAll(ctx context.Context, calls []holdfast.Call, urgent bool, tell func(i int, reply string, err error)) {
+	for i, c := range calls {
+		reply, err := d.Eval(ctx, c.Script, c.Keys, c.Args, urgent)
+		tell(i, reply, err)
+	}
+}
+
+func (d *liar) Node(string) string { return d.news.rubbish() }
+
 func (d *liar) EvalDurably(ctx context.Context, s holdfast.Script, keys, args []string, want holdfast.Durability) (string, holdfast.Reached, error) {
 	text, err := d.Eval(ctx, s, keys, args, true)
 	return text, holdfast.Reached{Replicas: int(int8(d.news.byte())), Master: d.news.byte()%2 == 0}, err
@@ -122,6 +131,8 @@ func (d *liar) Probe(context.Context) (holdfast.ServerInfo, error) {
 		info.Time = math.MinInt64
 	case 2:
 		info.Server, info.Version = "\x1b", "99999999999999999999.\u202e"
+	case 3, 4:
+		info.Server, info.Version = "valkey", "9.0.0" // with commands of its own
 	}
 	return info, nil
 }

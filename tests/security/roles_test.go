@@ -5,6 +5,7 @@ package security
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -198,6 +199,40 @@ func TestTheDocumentsShowTheRolesThatAreTested(t *testing.T) {
 			t.Errorf("docs/SECURITY.md does not show %s as\n%s", file, want)
 		}
 	}
+}
+
+// A locker that may use the command which newer servers have for a release does; without it, it is refused once. Nothing
+// else is different.
+func TestReleasesByCommandUnderAnACL(t *testing.T) {
+	everySite(t, func(t *testing.T, s site) {
+		if !s.nodes[0].Binary().Deletes() {
+			t.Skipf("SKIPPED: %s has no DELIFEQ; Valkey 9 has", s.nodes[0].Binary().Name)
+		}
+		count := func(what func(*server.Server) map[string]int64) (sum int64) {
+			for _, n := range s.nodes {
+				sum += what(n)["delifeq"]
+			}
+			return sum
+		}
+		rules := s.role(t, "locker").texts()
+		s.user(t, "without", rules)
+		s.user(t, "with", append(rules, "+delifeq"))
+		const locks = 10
+		for user, want := range map[string][2]int64{"without": {0, 1}, "with": {locks, 0}} {
+			ran, refused := count((*server.Server).CommandStats), count((*server.Server).Rejections)
+			c := s.client(t, user)
+			for i := range locks {
+				backend.Release(t, backend.Acquire(t, c.Mutex(fmt.Sprint("m", i))))
+			}
+			got := [2]int64{count((*server.Server).CommandStats) - ran, count((*server.Server).Rejections) - refused}
+			if got != want {
+				t.Errorf("%s: %d DELIFEQ, and %d refused; want %v", user, got[0], got[1], want)
+			}
+		}
+		if err := s.redis(t, "with").Do(t.Context(), "DELIFEQ", "payroll", "42").Err(); !errors.Is(denied(err), holdfast.ErrPermission) {
+			t.Errorf("a key outside of the prefix: %v", err)
+		}
+	})
 }
 
 // What a role of a Cluster may do beyond that of a single server, and the other way

@@ -59,6 +59,9 @@ func (b Binary) AtLeast(major, minor int) bool {
 	return b.Major > major || b.Major == major && b.Minor >= minor
 }
 
+// Deletes reports whether the server has DELIFEQ.
+func (b Binary) Deletes() bool { return b.Valkey && b.Major >= 9 }
+
 func find(extra string) ([]Binary, error) {
 	var all []Binary
 	add := func(b Binary) {

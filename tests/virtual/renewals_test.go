@@ -105,3 +105,38 @@ func TestRenewalsBehindManyThatHangArePutOff(t *testing.T) {
 		}
 	})
 }
+
+// A lock that is handed over, and held for a moment, costs no renewal; held for longer, its claim is made
+// a lease before anybody would miss it.
+func TestAClaimIsRenewedOnceItIsHeldForAWhile(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
+		var calls atomic.Int64
+		const ttl = 10 * time.Second
+		count := func(d holdfast.Driver) holdfast.Driver { return renewals{d, &calls} }
+		a := client(t, srv, count).Mutex("m", holdfast.TTL(ttl))
+		b := client(t, srv, count).Mutex("m", holdfast.TTL(ttl))
+		lease := acquire(t, a)
+		for range 4 {
+			w := wait(t, b)
+			release(t, lease)
+			if <-w.done; w.err != nil {
+				t.Fatal(w.err)
+			}
+			lease = w.lease
+			a, b = b, a
+			if left := time.Until(lease.Deadline()); left > ttl/2 {
+				t.Errorf("it was handed over for %s", left)
+			}
+			calls.Store(0)
+			time.Sleep(4 * time.Millisecond)
+			if n := calls.Load(); n != 0 {
+				t.Errorf("%d renewals in the first 4 ms", n)
+			}
+			time.Sleep(2 * time.Millisecond)
+			if n, left := calls.Load(), time.Until(lease.Deadline()); n != 1 || left < ttl*9/10 {
+				t.Errorf("after 6 ms: %d renewals, %s left", n, left)
+			}
+		}
+		release(t, lease)
+	})
+}

@@ -70,3 +70,26 @@ func TestContextEndsOnTimeAfterASuspensionShorterThanTheLease(t *testing.T) {
 		})
 	}
 }
+
+// A lease that ended while the machine was suspended is not passed on within the process.
+func TestALeaseThatASuspensionOutlivedIsNotPassedOn(t *testing.T) {
+	suspendable(t, func(t *testing.T, srv *holdfasttest.Server, suspend func(time.Duration)) {
+		other := acquire(t, client(t, srv).Mutex("a", holdfast.TTL(time.Minute)))
+		l := client(t, srv).Mutex("a", holdfast.TTL(10*time.Second))
+		first, second, third := wait(t, l), wait(t, l), wait(t, l)
+		release(t, other)
+		if <-first.done; first.err != nil {
+			t.Fatal(first.err)
+		}
+		time.Sleep(10 * time.Millisecond) // fences for the others are reserved
+		suspend(time.Minute)
+		if err := first.lease.Release(t.Context()); !errors.Is(err, holdfast.ErrLost) {
+			t.Errorf("Release: %v", err)
+		}
+		second.served(t, time.Minute)
+		third.served(t, time.Minute)
+		if a, b := first.lease.Token(), second.lease.Token(); b <= a {
+			t.Errorf("fence %d follows %d", b, a)
+		}
+	})
+}

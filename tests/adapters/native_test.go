@@ -1,0 +1,206 @@
+package adapters
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/script"
+	"github.com/holdfast-go/holdfast/tests/backend"
+	"github.com/holdfast-go/holdfast/tests/proxy"
+	"github.com/holdfast-go/holdfast/tests/server"
+)
+
+// claiming is a driver whose server says that it is of this version, if that is not empty. It counts how
+// often DELIFEQ is asked for.
+type claiming struct {
+	holdfast.Driver
+	server, version string
+	asked           *atomic.Int64
+}
+
+func (d claiming) Eval(ctx context.Context, s holdfast.Script, keys, args []string, urgent bool) (string, error) {
+	if s.Command != "" {
+		d.asked.Add(1)
+	}
+	return d.Driver.Eval(ctx, s, keys, args, urgent)
+}
+
+func (d claiming) Probe(ctx context.Context) (holdfast.ServerInfo, error) {
+	info, err := d.Driver.Probe(ctx)
+	if d.server != "" {
+		info.Server, info.Version = d.server, d.version
+	}
+	return info, err
+}
+
+// A release has the same results by the server's own command and by the script, also where a server says
+// that it has the command and does not: it is asked for once then.
+func TestReleasesByCommandAndByScriptAgree(t *testing.T) {
+	each(t, func(t *testing.T, a adapter) {
+		for what, claim := range map[string]claiming{
+			"as the server is":    {},
+			"as if it had it":     {server: "valkey", version: "9.0.0"},
+			"as if it had it not": {server: "valkey", version: "8.1.4"},
+		} {
+			t.Run(what, func(t *testing.T) {
+				backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+					claim := claim
+					claim.Driver, claim.asked = a.single(t, 3, b.Dial), new(atomic.Int64)
+					releases(t, b, client(t, claim))
+					asked, has := claim.asked.Load(), b.Server.Binary().Deletes()
+					switch {
+					case has && what != "as if it had it not":
+						if n := b.Server.CommandStats()["delifeq"]; asked < 5 || n < asked {
+							t.Errorf("%d DELIFEQ; %d were asked for", n, asked)
+						}
+					case what == "as if it had it" && asked != 1 || what != "as if it had it" && asked != 0:
+						t.Errorf("DELIFEQ is asked for %d times", asked)
+					}
+				})
+			})
+		}
+	})
+}
+
+// releases gives up locks in all the states in which they can be.
+func releases(t *testing.T, b *backend.Backend, c *holdfast.Client) {
+	t.Helper()
+	ctx, rdb, other := t.Context(), b.Redis(t), b.Client(t, nil)
+	const key = "holdfast:{a}"
+	acquire := func(opts ...holdfast.Option) *holdfast.Lease {
+		t.Helper()
+		return backend.Acquire(t, c.Mutex("a", opts...))
+	}
+	gone := func(what string, lease *holdfast.Lease) {
+		t.Helper()
+		if err := lease.Release(ctx); !errors.Is(err, holdfast.ErrLost) || holdfast.Ambiguous(err) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+
+	lease := acquire()
+	backend.Release(t, lease)
+	backend.Release(t, lease) // again
+	if n := rdb.Exists(ctx, key).Val(); n != 0 {
+		t.Error("a lock is not deleted")
+	}
+
+	lease = acquire(holdfast.TTL(time.Second), holdfast.Meta("job", "a:b {}\" é"))
+	if err := lease.Extend(ctx, time.Minute); err != nil {
+		t.Error(err)
+	}
+	backend.Release(t, lease)
+
+	lease = acquire()
+	waiting := backend.Start(t, other.Mutex("a"))
+	backend.Waiters(t, c.Mutex("a"), 1)
+	began := time.Now()
+	backend.Release(t, lease)
+	next := backend.Receive(t, waiting)
+	if took := time.Since(began); took > 5*time.Second || next.Token() <= lease.Token() {
+		t.Errorf("%v, with fence %d after %d, is handed the lock after %v", next, next.Token(), lease.Token(), took)
+	}
+	backend.Release(t, next)
+	backend.Release(t, acquire()) // it is not known to be contended after this
+
+	lease = acquire()
+	rdb.Del(ctx, key)
+	gone("a lock that was deleted", lease)
+
+	lease = acquire()
+	rdb.Del(ctx, key)
+	next = backend.Acquire(t, other.Mutex("a"))
+	gone("a lock that is another's", lease)
+	if h, err := c.Mutex("a").Holder(ctx); err != nil || h.Fence != next.Token() {
+		t.Errorf("the other's lock: %+v, %v", h, err)
+	}
+	backend.Release(t, next)
+	backend.Release(t, acquire())
+
+	lease = acquire()
+	rdb.Set(ctx, key, "a program's", time.Minute)
+	gone("a lock that is another program's", lease)
+	if got := rdb.Get(ctx, key).Val(); got != "a program's" {
+		t.Errorf("another program's value is %q", got)
+	}
+	rdb.Del(ctx, key)
+	backend.Release(t, acquire())
+
+	lease = acquire()
+	rdb.Del(ctx, key)
+	rdb.HSet(ctx, key, "a", "b")
+	var se *holdfast.ServerError
+	if err := lease.Release(ctx); !errors.As(err, &se) || se.Kind != holdfast.ErrWrongType {
+		t.Errorf("a key that is no string: %v", err)
+	}
+	rdb.Del(ctx, key)
+	backend.Release(t, acquire())
+	b.Cleaned(t)
+}
+
+// In a Cluster each release is a command, which goes to the node that has the lock, alone or with others.
+func TestReleasesInACluster(t *testing.T) {
+	each(t, func(t *testing.T, a adapter) {
+		for _, bin := range server.Binaries(t) {
+			t.Run(bin.Name, func(t *testing.T) {
+				nodes := server.StartCluster(t, bin, 3)
+				c := client(t, a.cluster(t, addrsOf(nodes), direct))
+				const names = 100 // in slots of all masters
+				for i := range 20 {
+					backend.Release(t, backend.Acquire(t, c.Mutex(fmt.Sprint("job-", i))))
+				}
+				var together sync.WaitGroup
+				for i := range names - 20 {
+					together.Go(func() { backend.Release(t, backend.Acquire(t, c.Mutex(fmt.Sprint("task-", i)))) })
+				}
+				together.Wait()
+				var total int64
+				for _, n := range nodes {
+					stats := n.CommandStats()
+					total += stats["delifeq"]
+					if bin.Deletes() && stats["delifeq"] == 0 {
+						t.Errorf("no DELIFEQ on %s", n.Addr())
+					}
+					if size, err := n.Do("EXISTS", "holdfast:{job-0}"); err == nil && size != int64(0) {
+						t.Errorf("job-0 is still held: %v", size)
+					}
+				}
+				if want := int64(names); bin.Deletes() && total != want || !bin.Deletes() && total != 0 {
+					t.Errorf("%d DELIFEQ", total)
+				}
+			})
+		}
+	})
+}
+
+// Nor is a DELIFEQ sent again behind our back.
+func TestDelifeqIsSentOnce(t *testing.T) {
+	each(t, func(t *testing.T, a adapter) {
+		backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+			if !b.Server.Binary().Deletes() {
+				t.Skipf("SKIPPED: %s has no DELIFEQ; Valkey 9 has", b.Name)
+			}
+			p := proxy.New(t, b.Server.Addr())
+			d := a.single(t, 3, to(p.Addr()))
+			t.Cleanup(func() { _ = d.Close() })
+			if _, err := d.Eval(t.Context(), script.DeleteIfEqual, []string{"k"}, []string{"v"}, true); err != nil {
+				t.Fatal(err)
+			}
+			trap := p.LoseReply(proxy.Containing("delifeq", "k"), proxy.Cut)
+			reply, err := d.Eval(t.Context(), script.DeleteIfEqual, []string{"k"}, []string{"v"}, true)
+			if err == nil || errors.Is(err, holdfast.ErrNotSent) {
+				t.Errorf("the reply was lost, and Eval says %q, %v", reply, err)
+			}
+			trap.Wait(t)
+			if n := b.Server.CommandStats()["delifeq"]; n != 2 {
+				t.Errorf("it ran %d times, want 2", n)
+			}
+		})
+	})
+}

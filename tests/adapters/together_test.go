@@ -1,0 +1,397 @@
+package adapters
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/rueidis"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/holdfastgoredis"
+	"github.com/holdfast-go/holdfast/holdfastrueidis"
+	"github.com/holdfast-go/holdfast/internal/keys"
+	"github.com/holdfast-go/holdfast/tests/backend"
+	"github.com/holdfast-go/holdfast/tests/proxy"
+	"github.com/holdfast-go/holdfast/tests/server"
+)
+
+// count tells how often it has run with its key.
+var count = holdfast.NewScript("return 'run ' .. redis.call('INCR', KEYS[1])")
+
+// outcome is what a driver told of a call.
+type outcome struct {
+	reply string
+	err   error
+}
+
+// evalAll has a driver run calls, and returns what it told of each, which has to be once.
+func evalAll(t *testing.T, ctx context.Context, d holdfast.Driver, calls []holdfast.Call, urgent bool) []outcome {
+	t.Helper()
+	var mu sync.Mutex
+	all, times := make([]outcome, len(calls)), make([]int, len(calls))
+	d.EvalAll(ctx, calls, urgent, func(i int, reply string, err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		all[i] = outcome{reply, err}
+		times[i]++
+	})
+	mu.Lock()
+	defer mu.Unlock()
+	for i, n := range times {
+		if n != 1 {
+			t.Errorf("of call %d was told %d times", i, n)
+		}
+	}
+	return all
+}
+
+// counts are calls of count with each of the keys.
+func counts(keys []string) []holdfast.Call {
+	var calls []holdfast.Call
+	for _, key := range keys {
+		calls = append(calls, holdfast.Call{Script: count, Keys: []string{key}})
+	}
+	return calls
+}
+
+// keysOf are so many keys in slots of the n-th of three masters that share the slots in order.
+func keysOf(n, many int) (all []string) {
+	for i := 0; len(all) < many; i++ {
+		key := fmt.Sprintf("{k%d}", i)
+		if int(keys.Slot(key))*3/16384 == n {
+			all = append(all, key)
+		}
+	}
+	return all
+}
+
+// runs is how often count has run with a key.
+func runs(t *testing.T, s *server.Server, key string) string {
+	t.Helper()
+	n, err := s.Do("GET", key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n == nil {
+		return "0"
+	}
+	return fmt.Sprint(n)
+}
+
+// warm has a driver know the Cluster, with both of the ways that it may have.
+func warm(t *testing.T, d holdfast.Driver) {
+	t.Helper()
+	t.Cleanup(func() { _ = d.Close() })
+	for _, urgent := range []bool{false, true} {
+		for n := range 3 {
+			if _, err := d.Eval(t.Context(), count, []string{keysOf(n, 1)[0] + "warm"}, nil, urgent); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+func TestNodesOfACluster(t *testing.T) {
+	each(t, func(t *testing.T, a adapter) {
+		d := a.cluster(t, addrsOf(server.StartCluster(t, server.One(t), 3)), direct)
+		warm(t, d)
+		backend.Eventually(t, "the driver knows who has a key", func() bool { return d.Node("{k0}") != "" })
+		seen := map[string]bool{}
+		for n := range 3 {
+			all := keysOf(n, 50)
+			node := d.Node(all[0])
+			if seen[node] || node == "" {
+				t.Errorf("master %d is %q, as another", n, node)
+			}
+			seen[node] = true
+			for _, key := range all {
+				if d.Node(key) != node {
+					t.Errorf("%s is with %q, not with %q", key, d.Node(key), node)
+				}
+			}
+		}
+	})
+}
+
+// Scripts are sent together of which one is not loaded, one fails, and some have keys that are
+// elsewhere by now, or are about to be.
+func TestEvalAllWhileSlotsMove(t *testing.T) {
+	each(t, func(t *testing.T, a adapter) {
+		for _, bin := range server.Binaries(t) {
+			t.Run(bin.Name, func(t *testing.T) {
+				c := server.StartReplicatedCluster(t, bin, 3)
+				from, to := c.Nodes[0], c.Nodes[1]
+				d := a.cluster(t, c.Addrs(), direct)
+				warm(t, d)
+				const unloaded, wrong, moved, asked, divided = 1, 3, 4, 6, 8
+				all := keysOf(0, 12)
+				slot := func(i int) int { return int(keys.Slot(all[i])) }
+				c.StartMove(slot(moved), to).Finish()
+				c.StartMove(slot(asked), to)
+				if _, err := from.Do("SET", all[divided]+"here", "0"); err != nil {
+					t.Fatal(err)
+				}
+				c.StartMove(slot(divided), to)
+				for round, urgent := range []bool{false, true} {
+					calls := counts(all)
+					calls[unloaded].Script = holdfast.NewScript(count.Source + fmt.Sprintf(" .. '' -- %v", urgent))
+					calls[wrong].Script = holdfast.NewScript("return redis.error_reply('WRONGTYPE by hand')")
+					calls[divided].Keys = []string{all[divided] + "here", all[divided]}
+					refused := from.Rejections()["evalsha"]
+					for i, got := range evalAll(t, t.Context(), d, calls, urgent) {
+						var reply holdfast.ReplyError
+						told := errors.As(got.err, &reply)
+						switch i {
+						case wrong:
+							if !told || !strings.HasPrefix(string(reply), "WRONGTYPE") {
+								t.Errorf("urgent %v: a script's error is %q, %v", urgent, got.reply, got.err)
+							}
+						case divided:
+							if !told || !strings.HasPrefix(string(reply), "TRYAGAIN") {
+								t.Errorf("urgent %v: of keys that are not all there is told %q, %v", urgent, got.reply, got.err)
+							}
+						default:
+							if want := fmt.Sprint("run ", round+1); got.reply != want || got.err != nil {
+								t.Errorf("urgent %v: call %d: %q, %v; want %q", urgent, i, got.reply, got.err, want)
+							}
+						}
+					}
+					if n := from.Rejections()["evalsha"] - refused; n < 3 {
+						t.Errorf("urgent %v: %d scripts were refused; want those of three slots", urgent, n)
+					}
+				}
+				if n := runs(t, from, all[divided]+"here"); n != "0" {
+					t.Errorf("a script whose keys are not all there ran %s times", n)
+				}
+			})
+		}
+	})
+}
+
+// A connection breaks while many scripts are on it: each ran once at most, and everybody is told.
+func TestEvalAllOnAConnectionThatBreaks(t *testing.T) {
+	each(t, func(t *testing.T, a adapter) {
+		for name, after := range map[string]proxy.After{"cut": proxy.Cut, "hangs": proxy.Hang} {
+			t.Run(name, func(t *testing.T) {
+				nodes := server.StartCluster(t, server.One(t), 3)
+				p := proxy.New(t, nodes[0].Addr())
+				d := a.cluster(t, addrsOf(nodes), through(p, nodes[0]))
+				warm(t, d)
+				for _, urgent := range []bool{false, true} {
+					all := keysOf(0, 24)
+					if urgent {
+						all = all[12:]
+					} else {
+						all = all[:12]
+					}
+					ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+					defer cancel()
+					trap := p.LoseReply(proxy.Containing("evalsha", all[5]), after)
+					began := time.Now()
+					told := evalAll(t, ctx, d, counts(all), urgent)
+					if took := time.Since(began); took > 8*time.Second {
+						t.Errorf("urgent %v: it took %s", urgent, took)
+					}
+					trap.Wait(t)
+					lost := 0
+					for i, got := range told {
+						n := runs(t, nodes[0], all[i])
+						switch {
+						case got.err == nil && (got.reply != "run 1" || n != "1"):
+							t.Errorf("urgent %v: call %d ran %s times, and is answered %q", urgent, i, n, got.reply)
+						case n != "0" && n != "1":
+							t.Errorf("urgent %v: call %d ran %s times", urgent, i, n)
+						case errors.Is(got.err, holdfast.ErrNotSent):
+							t.Errorf("urgent %v: call %d is said not to be sent: %v", urgent, i, got.err)
+						case i == 5 && got.err == nil:
+							t.Errorf("urgent %v: the call whose reply was lost is answered %q", urgent, got.reply)
+						}
+						if n == "1" && got.err != nil {
+							lost++
+						}
+					}
+					if lost == 0 {
+						t.Errorf("urgent %v: no script ran whose reply was lost", urgent)
+					}
+				}
+			})
+		}
+	})
+}
+
+// through has one of several servers reached through a proxy.
+func through(p *proxy.Proxy, s *server.Server) wires {
+	return func(ctx context.Context, addr string) (net.Conn, error) {
+		if addr == s.Addr() {
+			addr = p.Addr()
+		}
+		return direct(ctx, addr)
+	}
+}
+
+// What finds no connection was not sent.
+func TestEvalAllWithoutAConnection(t *testing.T) {
+	each(t, func(t *testing.T, a adapter) {
+		nodes := server.StartCluster(t, server.One(t), 3)
+		p := proxy.New(t, nodes[0].Addr())
+		var away atomic.Bool
+		dial := through(p, nodes[0])
+		d := a.cluster(t, addrsOf(nodes), func(ctx context.Context, addr string) (net.Conn, error) {
+			if away.Load() && addr == nodes[0].Addr() {
+				return nil, &net.OpError{Op: "dial", Err: errors.New("by hand")}
+			}
+			return dial(ctx, addr)
+		})
+		warm(t, d)
+		away.Store(true)
+		p.Cut()
+		all := keysOf(0, 5)
+		for _, urgent := range []bool{false, true} {
+			backend.Eventually(t, "all are said not to be sent", func() bool {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				unsent := 0
+				for _, got := range evalAll(t, ctx, d, counts(all), urgent) {
+					if got.err == nil {
+						t.Fatalf("urgent %v: answered %q", urgent, got.reply)
+					}
+					if errors.Is(got.err, holdfast.ErrNotSent) {
+						unsent++
+					}
+				}
+				return unsent == len(all)
+			})
+		}
+		for _, key := range all {
+			if n := runs(t, nodes[0], key); n != "0" {
+				t.Errorf("%s: a script that was not sent ran %s times", key, n)
+			}
+		}
+	})
+}
+
+// A server that lets nobody in refuses all.
+func TestEvalAllWithAWrongPassword(t *testing.T) {
+	s := server.Start(t, server.One(t))
+	d := goRedis(t, redis.NewClient(&redis.Options{Addr: s.Addr(), Username: "nobody", Password: "wrong"}))
+	t.Cleanup(func() { _ = d.Close() })
+	for _, urgent := range []bool{false, true} {
+		for i, got := range evalAll(t, t.Context(), d, counts(keysOf(0, 3)), urgent) {
+			var reply holdfast.ReplyError
+			if !errors.As(got.err, &reply) || !strings.HasPrefix(string(reply), "WRONGPASS") {
+				t.Errorf("urgent %v: call %d: %q, %#v", urgent, i, got.reply, got.err)
+			}
+		}
+	}
+}
+
+// Locks of a master that hangs do not hold up those of others.
+func TestMasterThatHangsHoldsUpNoOther(t *testing.T) {
+	each(t, func(t *testing.T, a adapter) {
+		nodes := server.StartCluster(t, server.One(t), 3, server.Conf("cluster-node-timeout", "60000"))
+		c := client(t, a.cluster(t, addrsOf(nodes), direct))
+		var locks [3][]*holdfast.Lock
+		for i := 0; len(locks[0]) < 100 || len(locks[1]) < 100 || len(locks[2]) < 100; i++ {
+			name := fmt.Sprint("job-", i)
+			n := int(keys.Slot("holdfast:{"+name+"}")) * 3 / 16384
+			locks[n] = append(locks[n], c.Mutex(name))
+		}
+		cycle := func(l *holdfast.Lock) {
+			lease, err := l.Acquire(t.Context())
+			if err == nil {
+				err = lease.Release(t.Context())
+			}
+			if err != nil {
+				t.Errorf("%s: %v", l.Name(), err)
+			}
+		}
+		var all sync.WaitGroup
+		everybody := func(locks []*holdfast.Lock, while func() bool) {
+			for _, l := range locks[:100] {
+				all.Go(func() {
+					for do := true; do; do = while() {
+						cycle(l)
+					}
+				})
+			}
+		}
+		for n := range locks { // it knows the masters
+			everybody(locks[n], func() bool { return false })
+		}
+		all.Wait()
+		nodes[0].Pause()
+		var hung, cycles atomic.Int64
+		var longest atomic.Int64
+		var over atomic.Bool
+		for _, l := range locks[0][:100] {
+			hung.Add(1)
+			all.Go(func() {
+				cycle(l)
+				hung.Add(-1)
+			})
+		}
+		for n := 1; n < 3; n++ {
+			for _, l := range locks[n][:100] {
+				all.Go(func() {
+					for !over.Load() {
+						began := time.Now()
+						cycle(l)
+						cycles.Add(1)
+						for took := time.Since(began); ; {
+							old := longest.Load()
+							if int64(took) <= old || longest.CompareAndSwap(old, int64(took)) {
+								break
+							}
+						}
+					}
+				})
+			}
+		}
+		time.Sleep(1500 * time.Millisecond)
+		over.Store(true)
+		if n := hung.Load(); n != 100 {
+			t.Errorf("%d of 100 cycles with a server that is stopped came to an end", 100-n)
+		}
+		nodes[0].Resume()
+		all.Wait()
+		t.Logf("%d cycles with the others, the longest of %s", cycles.Load(), time.Duration(longest.Load()))
+		if longest := time.Duration(longest.Load()); longest > 1200*time.Millisecond || cycles.Load() < 200 {
+			t.Errorf("%d cycles with the others, the longest of %s", cycles.Load(), longest)
+		}
+	})
+}
+
+// Where no node was ever reached, none is known to send the scripts to: each of them is told so.
+func TestEvalAllOfAClusterThatWasNeverReached(t *testing.T) {
+	const nobody = "127.0.0.1:1"
+	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{nobody}})
+	t.Cleanup(func() { _ = rdb.Close() })
+	for name, d := range map[string]holdfast.Driver{
+		"go-redis": holdfastgoredis.New(rdb),
+		"rueidis":  holdfastrueidis.New(rueidis.ClientOption{InitAddress: []string{nobody}}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			defer cancel()
+			for i, told := range evalAll(t, ctx, d, counts([]string{"{a}1", "{a}2"}), false) {
+				if told.err == nil {
+					t.Errorf("call %d: %q", i, told.reply)
+				}
+			}
+			if node := d.Node("{a}1"); node != "" {
+				t.Errorf("the key is with %q", node)
+			}
+			if err := d.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}

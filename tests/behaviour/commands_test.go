@@ -1,0 +1,106 @@
+package behaviour
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/holdfastgoredis"
+	"github.com/holdfast-go/holdfast/tests/backend"
+)
+
+// counting counts the commands of all drivers that share it; renewals of locks that are held for
+// long, on a slow machine, apart.
+type counting struct {
+	holdfast.Driver
+	sent, renewals *atomic.Int64
+}
+
+func (d counting) Eval(ctx context.Context, s holdfast.Script, keys, args []string, urgent bool) (string, error) {
+	if s.Name == "renew" {
+		d.renewals.Add(1)
+	} else {
+		d.sent.Add(1)
+	}
+	return d.Driver.Eval(ctx, s, keys, args, urgent)
+}
+
+// A lock that is handed from client to client costs as many commands each time, however many
+// wait for it.
+func TestACrowdCostsNoMoreCommands(t *testing.T) {
+	backend.EachRealInTurn(t, func(t *testing.T, b *backend.Backend) {
+		var cost []float64
+		for _, waiting := range []int{2, 32, 256} {
+			n := waiting + 1
+			var sent, renewals atomic.Int64
+			var clients []*holdfast.Client
+			for range n {
+				rdb := b.Redis(t, func(o *redis.Options) { o.PoolSize = 2 })
+				c, err := holdfast.New(counting{holdfastgoredis.New(rdb), &sent, &renewals}, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				backend.CloseWith(t, c)
+				clients = append(clients, c)
+			}
+			// What is sent until everybody waits, and once somebody no longer does, is another matter.
+			// Only who holds the lock counts hand-overs.
+			first, last := n, 2*n+500
+			handovers, before, after := 0, int64(0), int64(0)
+			lease := backend.Acquire(t, clients[0].Mutex("m"))
+			var wg sync.WaitGroup
+			for _, c := range clients[1:] {
+				wg.Go(func() { compete(t, c, func() bool { return turn(&handovers, first, last, &before, &after, &sent) }) })
+			}
+			backend.Waiters(t, clients[0].Mutex("m"), n-1)
+			backend.Release(t, lease)
+			wg.Go(func() {
+				compete(t, clients[0], func() bool { return turn(&handovers, first, last, &before, &after, &sent) })
+			})
+			wg.Wait()
+			cost = append(cost, float64(after-before)/float64(last-first))
+			t.Logf("%d clients wait: %.2f commands a hand-over, %d renewals in all", waiting, cost[len(cost)-1], renewals.Load())
+			if t.Failed() {
+				return
+			}
+		}
+		for _, c := range cost {
+			if c > cost[0]*1.1 || c < cost[0]*0.9 || c > 2.2 {
+				t.Errorf("commands a hand-over, with 2, 32 and 256 clients waiting: %.2f", cost)
+			}
+		}
+	})
+}
+
+// compete has a client take the lock again and again until turn says that it is over.
+func compete(t *testing.T, c *holdfast.Client, turn func() (over bool)) {
+	for over := false; !over; {
+		lease, err := c.Mutex("m").Acquire(t.Context())
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		over = turn()
+		// A machine that stands still for longer than a claim loses locks.
+		if err := lease.Release(t.Context()); err != nil && !errors.Is(err, holdfast.ErrLost) {
+			t.Error(err)
+			return
+		}
+	}
+}
+
+// turn counts a hand-over. It is called by who holds the lock.
+func turn(handovers *int, first, last int, before, after *int64, sent *atomic.Int64) (over bool) {
+	switch *handovers++; *handovers {
+	case first:
+		*before = sent.Load()
+	case last:
+		*after = sent.Load()
+	}
+	return *handovers >= last
+}

@@ -1,0 +1,283 @@
+package behaviour
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/holdfastgoredis"
+	"github.com/holdfast-go/holdfast/internal/script"
+	"github.com/holdfast-go/holdfast/tests/backend"
+	"github.com/holdfast-go/holdfast/tests/proxy"
+	"github.com/holdfast-go/holdfast/tests/server"
+)
+
+// eachNative runs f on the servers that have DELIFEQ.
+func eachNative(t *testing.T, f func(t *testing.T, b *backend.Backend)) {
+	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+		if !b.Server.Binary().Deletes() {
+			t.Skipf("SKIPPED: %s has no DELIFEQ; Valkey 9 has", b.Name)
+		}
+		f(t, b)
+	})
+}
+
+// releasing returns how often a lock was released by the server's own command, by the script for many, and by
+// the one for one lock, since the last call of it.
+func releasing(s *server.Server) func() string {
+	var before map[string]int64
+	count := func() map[string]int64 {
+		stats := s.CommandStats()
+		return map[string]int64{"delifeq": stats["delifeq"], "mget": stats["mget"], "evalsha": stats["eval"] + stats["evalsha"]}
+	}
+	before = count()
+	return func() string {
+		now := count()
+		defer func() { before = now }()
+		return fmt.Sprintf("%d DELIFEQ, %d MGET, %d scripts", now["delifeq"]-before["delifeq"], now["mget"]-before["mget"], now["evalsha"]-before["evalsha"])
+	}
+}
+
+// A release that goes alone is one DELIFEQ; of a lock for which somebody has come to wait, one that does nothing, and
+// the script that hands it over. Several that go together are one script.
+func TestAReleaseThatGoesAloneIsOneCommand(t *testing.T) {
+	t.Parallel()
+	eachNative(t, func(t *testing.T, b *backend.Backend) {
+		c, p := through(t, b, nil)
+		other := b.Client(t, nil)
+		surveyed(t, b)
+		for _, s := range []script.Script{script.Release, script.BatchRelease} {
+			if err := b.Redis(t).ScriptLoad(t.Context(), s.Source).Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		lease := backend.Acquire(t, c.Mutex("m", holdfast.Meta("a", "b:c+")))
+		since := releasing(b.Server)
+		backend.Release(t, lease)
+		if got := since(); got != "1 DELIFEQ, 0 MGET, 0 scripts" {
+			t.Errorf("a release: %s", got)
+		}
+
+		lease = backend.Acquire(t, c.Mutex("m", holdfast.TTL(time.Minute)))
+		waiting := queue(t, other.Mutex("m"), 1)
+		since()
+		began := time.Now()
+		backend.Release(t, lease)
+		next := backend.Receive(t, waiting)
+		if took := time.Since(began); took > 10*time.Second { // by itself it looks after 30 s
+			t.Errorf("a waiter is handed the lock after %v", took)
+		}
+		if got := since(); !strings.HasPrefix(got, "1 DELIFEQ,") {
+			t.Errorf("a release of a lock that is waited for: %s", got)
+		}
+		backend.Release(t, next)
+
+		// Many at once, on a way that takes longer than it takes them to ask.
+		const goroutines = 40
+		leases := make([]*holdfast.Lease, goroutines)
+		for i := range leases {
+			leases[i] = backend.Acquire(t, c.Mutex(fmt.Sprint("m", i)))
+		}
+		since()
+		p.DelayReplies(10 * time.Millisecond)
+		crowd(goroutines, func(i int) {
+			if err := leases[i].Release(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+		p.DelayReplies(0)
+		var singles, together, scripts int
+		if _, err := fmt.Sscanf(since(), "%d DELIFEQ, %d MGET, %d scripts", &singles, &together, &scripts); err != nil || together == 0 || singles+together > goroutines/2 {
+			t.Errorf("%d releases at once: %d DELIFEQ and %d scripts for many", goroutines, singles, together)
+		}
+		b.Cleaned(t)
+	})
+}
+
+// Which form a lock's value has is known of plain mutexes only, that a request took which was answered: others are
+// released by scripts.
+func TestLocksWhoseValueIsNotKnownAreReleasedByScripts(t *testing.T) {
+	t.Parallel()
+	eachNative(t, func(t *testing.T, b *backend.Backend) {
+		c, other := b.Client(t, nil), b.Client(t, nil)
+		backend.Release(t, backend.Acquire(t, c.Mutex("warm")))
+		kinds := map[string]*holdfast.Lock{
+			"exact key":          c.Mutex("a", holdfast.Key("a")),
+			"a lock of Redisson": c.Mutex("b", holdfast.Redisson("b")),
+			"a reader":           c.RWMutex("c").Reader(),
+			"a permit":           c.Semaphore("d", 1).Lock,
+			"by itself":          b.Client(t, &holdfast.Config{Batch: -1}).Mutex("e"),
+		}
+		since := releasing(b.Server)
+		for what, l := range kinds {
+			backend.Release(t, backend.Acquire(t, l))
+			if got := since(); !strings.HasPrefix(got, "0 DELIFEQ") {
+				t.Errorf("%s: %s", what, got)
+			}
+		}
+		// By itself, because it was contended; and again, when it is not.
+		held := backend.Acquire(t, other.Mutex("g"))
+		if _, err := c.Mutex("g").TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrHeld) {
+			t.Errorf("a lock that is held: %v", err)
+		}
+		backend.Release(t, held)
+		for range 2 {
+			lease := backend.Acquire(t, c.Mutex("g"))
+			since()
+			backend.Release(t, lease)
+			if got := since(); !strings.HasPrefix(got, "1 DELIFEQ") {
+				t.Errorf("contended before: %s", got)
+			}
+		}
+		// Handed over by the server.
+		lease := backend.Acquire(t, other.Mutex("f"))
+		waiting := queue(t, c.Mutex("f"), 1)
+		backend.Release(t, lease)
+		next := backend.Receive(t, waiting)
+		since()
+		backend.Release(t, next)
+		if got := since(); !strings.HasPrefix(got, "0 DELIFEQ") {
+			t.Errorf("handed over: %s", got)
+		}
+		b.Cleaned(t)
+	})
+}
+
+// The fence may be ahead of the clock, as it is where fences were reserved in vain.
+func TestReleaseWithAFenceThatLeadsTheClock(t *testing.T) {
+	t.Parallel()
+	eachNative(t, func(t *testing.T, b *backend.Backend) {
+		c := b.Client(t, nil)
+		backend.Release(t, backend.Acquire(t, c.Mutex("m")))
+		surveyed(t, b)
+		for _, lead := range []time.Duration{0, 500 * time.Microsecond, 900 * time.Millisecond, time.Hour, 400 * 24 * time.Hour} {
+			if err := b.Redis(t).Set(t.Context(), "holdfast:fence", time.Now().Add(lead).UnixMicro(), 0).Err(); err != nil {
+				t.Fatal(err)
+			}
+			lease := backend.Acquire(t, c.Mutex("m"))
+			if ahead := time.Until(time.UnixMicro(int64(lease.Token()))); ahead < lead-time.Minute {
+				t.Errorf("the fence is %v ahead; want %v", ahead, lead)
+			}
+			since, want := releasing(b.Server), "1 DELIFEQ, 0 MGET, 0 scripts"
+			if lead > 300*24*time.Hour { // too far to be kept
+				want = "0 DELIFEQ, 1 MGET"
+			}
+			backend.Release(t, lease)
+			if got := since(); !strings.HasPrefix(got, want) {
+				t.Errorf("%v: %s; want %s", lead, got, want)
+			}
+		}
+		b.Cleaned(t)
+	})
+}
+
+// A user who may not use the command releases by scripts, as does everybody from then on: it is refused once.
+func TestReleasesWithoutPermissionForTheCommand(t *testing.T) {
+	t.Parallel()
+	eachNative(t, func(t *testing.T, b *backend.Backend) {
+		if err := b.Redis(t).ACLSetUser(t.Context(), "u", "on", ">secret", "+@all", "-delifeq", "allchannels", "~*").Err(); err != nil {
+			t.Fatal(err)
+		}
+		c := b.Client(t, nil, func(o *redis.Options) { o.Username, o.Password = "u", "secret" })
+		for i := range 5 {
+			backend.Release(t, backend.Acquire(t, c.Mutex(fmt.Sprint("m", i))))
+		}
+		if n := b.Server.Rejections()["delifeq"]; n != 1 {
+			t.Errorf("DELIFEQ is refused %d times; want once", n)
+		}
+		b.Cleaned(t)
+	})
+}
+
+// aging is a driver whose server is replaced by an older one, which does not know the command.
+type aging struct {
+	holdfast.Driver
+	old   atomic.Bool
+	asked atomic.Int64
+}
+
+func (d *aging) Eval(ctx context.Context, s holdfast.Script, keys, args []string, urgent bool) (string, error) {
+	if s.Command != "" {
+		d.asked.Add(1)
+		if d.old.Load() {
+			return "", holdfast.ReplyError("ERR unknown command 'delifeq', with args beginning with: '" + keys[0] + "' '" + args[0] + "' ")
+		}
+	}
+	return d.Driver.Eval(ctx, s, keys, args, urgent)
+}
+
+// What is no refusal for good is no reason to do without the command: another server may be the master.
+func TestAServerThatIsReplacedByAnOlderOne(t *testing.T) {
+	t.Parallel()
+	eachNative(t, func(t *testing.T, b *backend.Backend) {
+		d := &aging{Driver: holdfastgoredis.New(b.Redis(t))}
+		c, err := holdfast.New(d, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		backend.CloseWith(t, c)
+		use := func(want int64) {
+			t.Helper()
+			before := d.asked.Load()
+			for i := range 3 {
+				backend.Release(t, backend.Acquire(t, c.Mutex(fmt.Sprint("m", i))))
+			}
+			if n := d.asked.Load() - before; n != want {
+				t.Errorf("DELIFEQ is asked for %d times; want %d", n, want)
+			}
+		}
+		use(3)
+		// Refused for the moment.
+		lease := backend.Acquire(t, c.Mutex("m"))
+		for _, want := range []any{"1", "0"} {
+			if _, err := b.Server.Do("CONFIG", "SET", "min-replicas-to-write", want); err != nil {
+				t.Fatal(err)
+			}
+			if err := lease.Release(t.Context()); (err != nil) != (want == "1") || err != nil && !errors.Is(err, holdfast.ErrWritesRefused) {
+				if !holdfast.Ambiguous(err) {
+					t.Errorf("Release, with %v replicas wanted: %v", want, err)
+				}
+			}
+		}
+		use(3)
+		d.old.Store(true)
+		use(1)
+		use(0)
+		d.old.Store(false)
+		use(0) // for good
+		b.Cleaned(t)
+	})
+}
+
+// A copy of the command that comes late, or twice, ends nobody else's lock.
+func TestALateCopyOfTheCommandDoesNothing(t *testing.T) {
+	t.Parallel()
+	eachNative(t, func(t *testing.T, b *backend.Backend) {
+		c, p := through(t, b, nil)
+		held := p.Hold(proxy.Containing("delifeq", "{m}"), proxy.Cut)
+		backend.Release(t, backend.Acquire(t, c.Mutex("m")))
+		if reply := held.Forward(t); reply != ":0\r\n" {
+			t.Errorf("a copy that is late: %q", reply)
+		}
+		for _, c := range []*holdfast.Client{c, b.Client(t, nil)} {
+			next := backend.Acquire(t, c.Mutex("m"))
+			for range 2 {
+				if reply := held.Forward(t); reply != ":0\r\n" {
+					t.Errorf("a copy that is late: %q", reply)
+				}
+			}
+			if err := next.Extend(t.Context(), time.Minute); err != nil {
+				t.Errorf("the next lease: %v", err)
+			}
+			backend.Release(t, next)
+		}
+		b.Cleaned(t)
+	})
+}

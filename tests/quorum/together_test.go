@@ -1,0 +1,305 @@
+package quorum
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/script"
+	"github.com/holdfast-go/holdfast/tests/backend"
+	"github.com/holdfast-go/holdfast/tests/proxy"
+	"github.com/holdfast-go/holdfast/tests/server"
+)
+
+// gate is a node that is asked for locks, and once it is shut does not answer before it is opened.
+type gate struct {
+	holdfast.Driver
+	shut   atomic.Bool
+	opened chan struct{}
+	locks  atomic.Int64 // that it was asked for in batches
+	asked  atomic.Int64 // how often
+}
+
+func (d *gate) Eval(ctx context.Context, s holdfast.Script, keys, args []string, urgent bool) (string, error) {
+	if d.shut.Load() && asks(s) {
+		d.asked.Add(1)
+		if s.SHA1 == script.NodeBatchAcquire.SHA1 {
+			d.locks.Add(int64(len(keys)-3) / 2)
+		}
+		<-d.opened
+	}
+	return d.Driver.Eval(ctx, s, keys, args, urgent)
+}
+
+// gated is a quorum that knows its nodes, with such a gate before each, shut; and what opens them.
+func (s *site) gated() (*holdfast.Quorum, []*gate, func()) {
+	opened := make(chan struct{})
+	all := make([]*gate, len(s.nodes))
+	s.wrap = func(i int, d holdfast.Driver) holdfast.Driver {
+		all[i] = &gate{Driver: d, opened: opened}
+		return all[i]
+	}
+	q := s.quorum()
+	s.wrap = nil
+	lease := acquire(s.t, q.Mutex("first", holdfast.NodeTimeout(10*time.Second)))
+	agree(s.t, lease, len(s.nodes))
+	backend.Release(s.t, lease)
+	for _, g := range all {
+		g.shut.Store(true)
+	}
+	return q, all, func() { close(opened) }
+}
+
+// crowded waits until all are asked, and those who come meanwhile wait.
+func crowded(t *testing.T, all []*gate) {
+	t.Helper()
+	for i, g := range all {
+		backend.Eventually(t, fmt.Sprint("node ", i, " is asked"), func() bool { return g.asked.Load() > 0 })
+	}
+	time.Sleep(50 * time.Millisecond)
+}
+
+// crowd acquires so many locks, all at once, and returns their leases.
+func crowd(t *testing.T, q *holdfast.Quorum, n int, begun func()) []*holdfast.Lease {
+	t.Helper()
+	leases := make([]*holdfast.Lease, n)
+	var wg sync.WaitGroup
+	for i := range leases {
+		l := q.Mutex(fmt.Sprint("q", i), holdfast.NodeTimeout(10*time.Second), holdfast.TTL(age))
+		wg.Go(func() {
+			lease, err := l.Acquire(t.Context())
+			if err != nil {
+				t.Errorf("Acquire of %s: %v", l.Name(), err)
+			}
+			leases[i] = lease
+		})
+	}
+	begun()
+	wg.Wait()
+	if t.Failed() {
+		t.FailNow()
+	}
+	return leases
+}
+
+// Locks that are wanted while a node is asked for others go to it together.
+func TestManyLocksAtOnce(t *testing.T) {
+	t.Parallel()
+	each(t, 3, age, func(t *testing.T, s *site) {
+		q, gates, open := s.gated()
+		const locks = 40
+		last := map[string]uint64{}
+		for round := range 3 {
+			leases := crowd(t, q, locks, func() {
+				if round == 0 {
+					crowded(t, gates)
+					open()
+				}
+			})
+			if round == 0 {
+				for i, g := range gates {
+					if asked, n := g.asked.Load(), g.locks.Load(); asked >= locks || n != locks {
+						t.Errorf("node %d was asked %d times, for %d locks", i, asked, n)
+					}
+				}
+			}
+			for _, lease := range leases {
+				agree(t, lease, 3)
+				if lease.Token() <= last[lease.Name()] {
+					t.Errorf("%s: fence %d follows %d", lease.Name(), lease.Token(), last[lease.Name()])
+				}
+				last[lease.Name()] = lease.Token()
+				wantHeld(t, s.quorum().Mutex(lease.Name(), holdfast.NodeTimeout(10*time.Second)))
+			}
+			var wg sync.WaitGroup
+			for _, lease := range leases {
+				wg.Go(func() { backend.Release(t, lease) })
+			}
+			wg.Wait()
+		}
+		s.cleaned()
+	})
+}
+
+// Nodes that take locks and are not heard cost the acquires their timeout, and have the locks taken back:
+// no copy that comes later takes them again.
+func TestAnswersToManyLocksAreLost(t *testing.T) {
+	t.Parallel()
+	each(t, 3, age, func(t *testing.T, s *site) {
+		var links []*proxy.Proxy
+		for _, node := range s.nodes {
+			links = append(links, proxy.New(t, node.Addr()))
+		}
+		s.commandTimeout = 30 * time.Second
+		q := s.through(links)
+		backend.Release(t, acquire(t, q.Mutex("first", holdfast.NodeTimeout(10*time.Second))))
+		for _, link := range links[1:] {
+			link.SwallowReplies(true)
+		}
+		var wg sync.WaitGroup
+		for i := range 20 {
+			l := q.Mutex(fmt.Sprint("q", i), holdfast.NodeTimeout(300*time.Millisecond))
+			wg.Go(func() {
+				begun := time.Now()
+				if lease, err := l.Acquire(t.Context()); !errors.Is(err, holdfast.ErrUnavailable) {
+					t.Errorf("without a majority: %v, %v", lease, err)
+				}
+				if took := time.Since(begun); took > 10*time.Second { // a machine may stall
+					t.Errorf("Acquire without a majority took %s", took)
+				}
+			})
+		}
+		wg.Wait()
+		for _, link := range links {
+			link.SwallowReplies(false)
+			link.Cut()
+		}
+		s.cleaned()
+		for _, lease := range crowd(t, s.quorum(), 20, func() {}) {
+			backend.Release(t, lease)
+		}
+	})
+}
+
+// What a node refuses to all it is not asked for by each.
+func TestRefusedTogether(t *testing.T) {
+	t.Parallel()
+	s := open(t, server.One(t), 3, age)
+	q, gates, open := s.gated()
+	if _, err := s.nodes[0].Do("FLUSHALL"); err != nil {
+		t.Fatal(err)
+	}
+	leases := crowd(t, q, 40, func() {
+		crowded(t, gates)
+		open()
+	})
+	asked := gates[0].asked.Load()
+	for _, lease := range leases {
+		if n := len(lease.Nodes()); n != 2 {
+			t.Errorf("%d nodes agree while one is in quarantine", n)
+		}
+	}
+	if asked > 40 { // each lock was in one call
+		t.Errorf("the node in quarantine was asked %d times", asked)
+	}
+	for _, lease := range leases {
+		backend.Release(t, lease)
+	}
+	s.cleaned()
+}
+
+// One of several locks that another process has is told so, and keeps nobody else waiting.
+func TestOneOfManyIsHeld(t *testing.T) {
+	t.Parallel()
+	each(t, 3, age, func(t *testing.T, s *site) {
+		patient := holdfast.NodeTimeout(10 * time.Second)
+		held := acquire(t, s.quorum().Mutex("q7", patient, holdfast.Owner("me")))
+		agree(t, held, 3)
+		q := s.quorum()
+		var wg sync.WaitGroup
+		for i := range 20 {
+			l := q.Mutex(fmt.Sprint("q", i), patient)
+			wg.Go(func() {
+				lease, err := l.TryAcquire(t.Context())
+				if i != 7 {
+					if err != nil {
+						t.Errorf("TryAcquire of %s: %v", l.Name(), err)
+						return
+					}
+					backend.Release(t, lease)
+					return
+				}
+				var other *holdfast.HeldError
+				if !errors.As(err, &other) || other.Holder.Owner != "me" {
+					t.Errorf("TryAcquire of one that is held: %v, %v", lease, err)
+				}
+			})
+		}
+		wg.Wait()
+		backend.Release(t, held)
+		backend.Release(t, acquire(t, q.Mutex("q7", patient)))
+		s.cleaned()
+	})
+}
+
+// tally counts the scripts that nodes are sent, by name.
+type tally struct {
+	holdfast.Driver
+	mu   *sync.Mutex
+	sent map[string]int
+}
+
+func (d tally) Eval(ctx context.Context, s holdfast.Script, keys, args []string, urgent bool) (string, error) {
+	d.mu.Lock()
+	d.sent[s.Name]++
+	d.mu.Unlock()
+	return d.Driver.Eval(ctx, s, keys, args, urgent)
+}
+
+// Who acquires a lock that was just released in its process does not meet that one: each node is asked once
+// to take it and once to give it up.
+func TestReleasedBeforeItIsAcquired(t *testing.T) {
+	t.Parallel()
+	s := open(t, server.One(t), 5, age)
+	var mu sync.Mutex
+	sent := map[string]int{}
+	s.wrap = func(_ int, d holdfast.Driver) holdfast.Driver { return tally{d, &mu, sent} }
+	l := s.lock()
+	first := acquire(t, l)
+	agree(t, first, 5) // all nodes are known
+	backend.Release(t, first)
+	mu.Lock()
+	clear(sent)
+	mu.Unlock()
+	const goroutines, cycles = 3, 20
+	var wg sync.WaitGroup
+	for range goroutines {
+		wg.Go(func() {
+			for range cycles {
+				lease, err := l.Acquire(t.Context())
+				if err != nil {
+					t.Errorf("Acquire: %v", err)
+					return
+				}
+				if n := len(lease.Nodes()); n != 5 {
+					t.Errorf("%d nodes agree", n)
+				}
+				backend.Release(t, lease)
+			}
+		})
+	}
+	wg.Wait()
+	s.cleaned()
+	mu.Lock()
+	defer mu.Unlock()
+	if n := 5 * goroutines * cycles; sent["node_batch_acquire"] != n || sent["batch_release"] != n || len(sent) != 2 {
+		t.Errorf("%d cycles sent %v", goroutines*cycles, sent)
+	}
+}
+
+// A caller who gives up while nodes have not answered has the locks that they grant then taken back.
+func TestManyAreGivenUp(t *testing.T) {
+	t.Parallel()
+	s := open(t, server.One(t), 3, age)
+	q, gates, open := s.gated()
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	for i := range 20 {
+		l := q.Mutex(fmt.Sprint("q", i), holdfast.NodeTimeout(10*time.Second))
+		wg.Go(func() {
+			if lease, err := l.Acquire(ctx); !errors.Is(err, context.Canceled) {
+				t.Errorf("given up: %v, %v", lease, err)
+			}
+		})
+	}
+	crowded(t, gates)
+	cancel()
+	wg.Wait() // nobody waits for the nodes
+	open()
+	s.cleaned()
+}

@@ -57,7 +57,7 @@ func parse(args []string, stderr io.Writer) (o options, err error) {
 		length   = flags.Duration("for", 0, "length of a turn (default 700ms; of contended and readwrite 3.5s, of held 12s)")
 		leases   = flags.Int("leases", 0, "leases of held (default 10000)")
 		hurry    = flags.Bool("quick", false, "one short round, about two minutes, to see that everything works")
-		complete = flags.Bool("full", false, "100000 leases in held")
+		complete = flags.Bool("full", false, "100000 leases in held, for a minute")
 		svg      = flags.String("svg", "", "where to draw the free cells")
 	)
 	if err := flags.Parse(args); err != nil {
@@ -68,7 +68,7 @@ func parse(args []string, stderr io.Writer) (o options, err error) {
 		s = quick
 	}
 	if *complete {
-		s.leases = 100_000
+		s.leases, s.hold = 100_000, time.Minute
 	}
 	if *leases > 0 {
 		s.leases = *leases
@@ -164,7 +164,10 @@ func compare(ctx context.Context, o options, stdout, stderr io.Writer) error {
 func measure(ctx context.Context, v *venue, o options, stderr io.Writer) (results, error) {
 	r := results{}
 	number := 0
-	for _, c := range o.cells {
+	for i, c := range o.cells {
+		if i > 0 && c.kind != o.cells[i-1].kind {
+			v.endJVM() // threads of turns that are over may go on in it, and send commands
+		}
 		var taking []contestant
 		for _, who := range contestants {
 			if who.in(c.kind) && o.takes(who) && (!who.java || v.java != nil) {

@@ -27,12 +27,12 @@ func (s site) cpu() (sum time.Duration) {
 	return sum
 }
 
-// sent is how many commands all of them have run that take or release locks: scripts, and one
-// other.
+// sent is how many commands all of them have run that take or release locks: scripts, what stands in for one, and
+// one other.
 func (s site) sent(other string) (sum int64) {
 	for _, one := range s {
 		for command, n := range one.CommandStats() {
-			if command == "evalsha" || command == "eval" || command == other {
+			if command == "evalsha" || command == "eval" || command == "delifeq" || command == other {
 				sum += n
 			}
 		}

@@ -49,7 +49,12 @@ func (s *scribe) free() {
 			if c.client == "go-redis" {
 				const pipelined = "bare-goredis-autopipeline"
 				ratio, ok := s.over(cell, "rate", c.name, pipelined)
-				s.note(ok, fmt.Sprintf("%s: %s over %s", cell, c.name, pipelined), ratio)
+				what := fmt.Sprintf("%s: %s over %s", cell, c.name, pipelined)
+				if n == 512 {
+					s.atLeast(ok, what, ratio, 1.5)
+				} else {
+					s.note(ok, what, ratio)
+				}
 			}
 			best := s.best(cell, "rate", true, peers)
 			ratio, ok = s.over(cell, "rate", c.name, best)
@@ -110,6 +115,14 @@ func (s *scribe) held() {
 		s.atMost(ok, "held, leases lost: "+c.name, lost, 0)
 		heap, ok := s.figure(cell, c.name, "lease_heap")
 		s.atMost(ok, "held, heap bytes of a lease: "+c.name, heap, 700)
+		for _, m := range []struct {
+			what, figure string
+			most         float64
+		}{{"Redis CPU of a lock", "redis_us", 0.4}, {"client CPU of a lock", "client_us", 0.3}} {
+			best := s.best(cell, m.figure, false, peers)
+			ratio, ok := s.over(cell, m.figure, c.name, best)
+			s.atMost(ok, fmt.Sprintf("%s, %s: %s over the best peer, %s", cell, m.what, c.name, best), ratio, m.most)
+		}
 	}
 }
 

@@ -115,6 +115,9 @@ func interrupted(ctx context.Context, err error) error {
 	return err
 }
 
+// patience is for one command: a server that stands still for a moment is measured as it is.
+const patience = 5 * time.Second
+
 // open connects, and takes locks in both ways once: a server that does not do shows before
 // anything is measured.
 func open(ctx context.Context, cfg Config) (*bench, error) {
@@ -147,7 +150,7 @@ func (b *bench) connect(ctx context.Context) error {
 		if first == nil { // the others would say the same
 			first, logger = driver, b.cfg.Logger
 		}
-		if s.locks, err = holdfast.New(driver, &holdfast.Config{TTL: ttl, Prefix: prefix, Logger: logger}); err != nil {
+		if s.locks, err = holdfast.New(driver, &holdfast.Config{TTL: ttl, Prefix: prefix, Logger: logger, CommandTimeout: patience}); err != nil {
 			return err
 		}
 	}
@@ -261,15 +264,15 @@ func (b *bench) close(ctx context.Context, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tidying)
 	defer cancel()
 	unreachable := errors.Is(err, holdfast.ErrUnavailable)
-	patience := tidying / 3
+	limit := tidying / 3
 	if unreachable {
-		patience = tidying / 10
+		limit = tidying / 10
 	}
 	var closing sync.WaitGroup
 	for _, s := range b.sites {
 		if s.locks != nil {
 			closing.Go(func() {
-				ctx, cancel := context.WithTimeout(ctx, patience)
+				ctx, cancel := context.WithTimeout(ctx, limit)
 				defer cancel()
 				_ = s.locks.Close(ctx) // what it could not release by then ends with its TTL
 			})

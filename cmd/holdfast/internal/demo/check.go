@@ -12,7 +12,7 @@ const places = 10
 
 // grace is what a take-over may cost beyond the TTL: a server and a machine
 // that are busy with other things.
-const grace = time.Second
+const grace = 3 * time.Second
 
 // Check is one invariant, and whether the history keeps to it.
 type Check struct {

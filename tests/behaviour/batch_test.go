@@ -289,7 +289,7 @@ func TestABatchWithAForbiddenLock(t *testing.T) {
 			if i%10 == 5 {
 				name = fmt.Sprint("forbidden", i)
 			}
-			lease, err := c.Mutex(name, holdfast.TTL(3*time.Second)).Acquire(ctx)
+			lease, err := c.Mutex(name, holdfast.TTL(5*time.Second)).Acquire(ctx)
 			switch {
 			case i%10 == 5 && !errors.Is(err, holdfast.ErrPermission):
 				t.Errorf("%s: %v", name, err)
@@ -301,7 +301,7 @@ func TestABatchWithAForbiddenLock(t *testing.T) {
 		// One that is held becomes forbidden: the others are renewed, and released.
 		allow("~holdfast:{m1*", "~holdfast:{m2*", "~holdfast:{m3*", "~holdfast:{m4}*")
 		mine := func(i int) bool { return i%10 != 5 && (i == 4 || i == 1 || i == 2 || i == 3 || i >= 10) }
-		time.Sleep(6 * time.Second) // two TTLs
+		time.Sleep(6 * time.Second) // longer than the TTL
 		crowd(goroutines, func(i int) {
 			if leases[i] == nil {
 				return

@@ -234,7 +234,7 @@ func TestSharedKeyUnderLoad(t *testing.T) {
 						return
 					}
 					work()
-					if err := lease.Release(t.Context()); err != nil {
+					if err := backend.Released(lease); err != nil {
 						t.Error(err)
 					}
 				}

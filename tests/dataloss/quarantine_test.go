@@ -237,7 +237,8 @@ func TestAnAcquireThatIsRepeatedInQuarantine(t *testing.T) {
 func TestRenewalsGoOnInQuarantine(t *testing.T) {
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
-		c := b.Client(t, strict(2*time.Second))
+		const term = 5 * time.Second
+		c := b.Client(t, strict(term))
 		initialise(t, c)
 		lease := backend.Acquire(t, c.Mutex("a"))
 		do(t, b.Server, "DEL", mark)
@@ -248,7 +249,7 @@ func TestRenewalsGoOnInQuarantine(t *testing.T) {
 			if err := lease.Err(); err != nil {
 				t.Fatal(err)
 			}
-			return lease.Deadline().Sub(begun) > 2*time.Second
+			return lease.Deadline().Sub(begun) > term
 		})
 		if err := lease.Extend(t.Context(), time.Second); err != nil {
 			t.Error(err)

@@ -43,7 +43,7 @@ func lost(t *testing.T, what string, lease *holdfast.Lease) {
 func TestAHolderAssertsItsLockAgain(t *testing.T) {
 	t.Parallel()
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
-		const ttl = 3 * time.Second
+		const ttl = 6 * time.Second
 		wipes := map[string]func(){"FLUSHALL": func() { b.Redis(t).FlushAll(t.Context()) }}
 		if b.Server != nil {
 			wipes["restart"] = func() { b.Server.Kill(); b.Server.Restart() }
@@ -114,7 +114,7 @@ func TestALateReassertionBringsNothingBack(t *testing.T) {
 		p := proxy.New(t, b.Server.Addr())
 		rdb := redis.NewClient(&redis.Options{Addr: p.Addr()})
 		t.Cleanup(func() { _ = rdb.Close() })
-		c, err := holdfast.New(holdfastgoredis.New(rdb), &holdfast.Config{CommandTimeout: 600 * time.Millisecond, RetryTimeout: 2 * time.Second})
+		c, err := holdfast.New(holdfastgoredis.New(rdb), &holdfast.Config{CommandTimeout: 600 * time.Millisecond, RetryTimeout: 4 * time.Second})
 		if err != nil {
 			t.Fatal(err)
 		}

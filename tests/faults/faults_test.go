@@ -24,7 +24,7 @@ import (
 // impatient gives up and tries again soon, so that faults need not last long, but not so
 // soon that a busy machine makes faults of its own. What a client sends is not carried
 // out later than the sum of its timeouts and a second.
-var impatient = holdfast.Config{CommandTimeout: 600 * time.Millisecond, RetryTimeout: 1800 * time.Millisecond}
+var impatient = holdfast.Config{CommandTimeout: 600 * time.Millisecond, RetryTimeout: 4 * time.Second}
 
 // steady is for many tests at once: a machine that is busy with them makes no faults of its own.
 var steady = holdfast.Config{CommandTimeout: 2 * time.Second, RetryTimeout: 5 * time.Second}

@@ -3,6 +3,7 @@ package faults
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -243,18 +244,19 @@ func TestRenewalsOnASlowWayKeepTheLease(t *testing.T) {
 	p := proxy.New(t, b.Server.Addr())
 	c := through(t, p, holdfast.Config{})
 	const ttl = 1600 * time.Millisecond
-	p.DelayReplies(500 * time.Millisecond)
-	lease := backend.Acquire(t, c.Mutex("a", holdfast.TTL(ttl)))
-	select {
-	case <-lease.Context().Done():
-		t.Errorf("the lease ended: %v", context.Cause(lease.Context()))
-	case <-time.After(3 * ttl):
-		within(t, b.Redis(t), lease)
-	}
-	p.DelayReplies(0)
-	if err := lease.Release(t.Context()); err != nil {
-		t.Errorf("Release: %v", err)
-	}
+	backend.Undisturbed(t, func() error {
+		p.DelayReplies(500 * time.Millisecond)
+		defer p.DelayReplies(0)
+		lease := backend.Acquire(t, c.Mutex("a", holdfast.TTL(ttl)))
+		select {
+		case <-lease.Context().Done():
+			return fmt.Errorf("the lease ended: %w", context.Cause(lease.Context()))
+		case <-time.After(3 * ttl):
+			within(t, b.Redis(t), lease)
+		}
+		p.DelayReplies(0)
+		return lease.Release(t.Context())
+	})
 }
 
 // The server has done both; only one knows of the hour, and it was sent first.
@@ -264,25 +266,28 @@ func TestExtendAnsweredAfterALaterRenewalCounts(t *testing.T) {
 	b := backend.One(t)
 	p := proxy.New(t, b.Server.Addr())
 	c := through(t, p, holdfast.Config{CommandTimeout: 20 * time.Second}) // one try, however slow
-	// No second renewal tells what the server has.
-	lease := backend.Acquire(t, c.Mutex("a", holdfast.TTL(3*time.Second), holdfast.MaxRenewals(1)))
-	first := lease.Deadline()
-	p.DelayRequests(2 * time.Second)
-	extended := make(chan error, 1)
-	go func() { extended <- lease.Extend(t.Context(), time.Hour) }()
-	time.Sleep(500 * time.Millisecond) // the request is in the proxy now
-	p.DelayRequests(0)
-	backend.Eventually(t, "the renewal is answered", func() bool { return lease.Deadline().After(first) })
-	if left := time.Until(lease.Deadline()); left > time.Minute {
-		t.Fatalf("the renewal came second: %s left", left)
-	}
-	if err := <-extended; err != nil {
-		t.Errorf("Extend: %v", err)
-	}
-	if left := time.Until(lease.Deadline()); left < 59*time.Minute {
-		t.Errorf("%s left after Extend", left)
-	}
-	within(t, b.Redis(t), lease)
-	backend.Release(t, lease)
+	backend.Undisturbed(t, func() error {
+		// No second renewal tells what the server has.
+		lease := backend.Acquire(t, c.Mutex("a", holdfast.TTL(3*time.Second), holdfast.MaxRenewals(1)))
+		defer func() { _ = lease.Release(t.Context()) }()
+		first := lease.Deadline()
+		p.DelayRequests(2 * time.Second)
+		extended := make(chan error, 1)
+		go func() { extended <- lease.Extend(t.Context(), time.Hour) }()
+		time.Sleep(500 * time.Millisecond) // the request is in the proxy now
+		p.DelayRequests(0)
+		backend.Eventually(t, "the renewal is answered", func() bool { return lease.Err() != nil || lease.Deadline().After(first) })
+		if left := time.Until(lease.Deadline()); left > time.Minute {
+			return fmt.Errorf("the renewal came second: %s left", left)
+		}
+		if err := <-extended; err != nil {
+			return fmt.Errorf("Extend: %w", err)
+		}
+		if left := time.Until(lease.Deadline()); left < 59*time.Minute {
+			return fmt.Errorf("%s left after Extend", left)
+		}
+		within(t, b.Redis(t), lease)
+		return lease.Release(t.Context())
+	})
 	b.Cleaned(t)
 }

@@ -33,7 +33,7 @@ func do(t *testing.T, s *server.Server, args ...any) any {
 func TestServerPausedPastTheTTL(t *testing.T) {
 	t.Parallel()
 	eachKind(t, func(t *testing.T, b *backend.Backend, w form) {
-		const ttl = 3 * time.Second // so that a renewal has failed before it is over
+		const ttl = 6 * time.Second // so that a renewal has failed before it is over, also on a machine that stands still
 		lease := backend.Acquire(t, w.lock(b.Client(t, &impatient), holdfast.TTL(ttl)))
 		next := backend.Start(t, w.rival(b.Client(t, nil)))
 		backend.Waiters(t, w.lock(b.Client(t, nil)), 1)

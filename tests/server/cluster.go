@@ -36,7 +36,7 @@ func startNodes(tb testing.TB, bin Binary, all, masters int, opts []Option) []*S
 		must(tb, node, "CLUSTER", "MEET", "127.0.0.1", nodes[0].port)
 	}
 	for _, node := range nodes {
-		if err := node.await("cluster", func() error { return clusterComplete(node, all, masters) }); err != nil {
+		if err := node.awaitFor(agreeTimeout, "cluster", func() error { return clusterComplete(node, all, masters) }); err != nil {
 			tb.Fatal(err)
 		}
 	}

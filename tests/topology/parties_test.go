@@ -13,7 +13,7 @@ import (
 func arrive(t *testing.T, p *holdfast.BarrierParty) <-chan uint64 {
 	over := make(chan uint64, 1)
 	go func() {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 		defer cancel()
 		phase, err := p.Await(ctx)
 		if err != nil {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strconv"
 	"testing"
+	"time"
 )
 
 const slots = 16384
@@ -32,15 +33,30 @@ func startNodes(tb testing.TB, bin Binary, all, masters int, opts []Option) []*S
 			must(tb, nodes[i], slotsOf(i, masters)...)
 		}
 	}
-	for _, node := range nodes[1:] {
-		must(tb, node, "CLUSTER", "MEET", "127.0.0.1", nodes[0].port)
-	}
+	introduced := introduce(tb, nodes)
 	for _, node := range nodes {
-		if err := node.awaitFor(agreeTimeout, "cluster", func() error { return clusterComplete(node, all, masters) }); err != nil {
+		err := node.awaitFor(agreeTimeout, "cluster", func() error {
+			err := clusterComplete(node, all, masters)
+			// On a machine that stood still a greeting was given up, and is not repeated.
+			if err != nil && time.Since(introduced) > 10*time.Second {
+				introduced = introduce(tb, nodes)
+			}
+			return err
+		})
+		if err != nil {
 			tb.Fatal(err)
 		}
 	}
 	return nodes
+}
+
+// introduce has all nodes meet the first.
+func introduce(tb testing.TB, nodes []*Server) time.Time {
+	tb.Helper()
+	for _, node := range nodes[1:] {
+		must(tb, node, "CLUSTER", "MEET", "127.0.0.1", nodes[0].port)
+	}
+	return time.Now()
 }
 
 // slotsOf is the command that gives the i-th of n servers its slots. It names

@@ -218,7 +218,7 @@ func wantPhase(t *testing.T, want uint64, all ...<-chan uint64) {
 			if phase != want {
 				t.Errorf("Await returns %d, want %d", phase, want)
 			}
-		case <-time.After(15 * time.Second):
+		case <-time.After(30 * time.Second):
 			t.Fatal("a party was not woken")
 		}
 	}
@@ -330,11 +330,11 @@ func TestLostMessagesToThoseWhoWait(t *testing.T) {
 		}
 		// Where nothing may be published, they look when a lease may be over.
 		do(t, b.Server, "ACL", "SETUSER", "default", "-publish")
-		one, err := b.Client(t, nil).Barrier("a", 2, holdfast.TTL(2*time.Second)).Join(t.Context())
+		one, err := b.Client(t, nil).Barrier("a", 2, holdfast.TTL(5*time.Second)).Join(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		two, err := b.Client(t, nil).Barrier("a", 2, holdfast.TTL(2*time.Second)).Join(t.Context())
+		two, err := b.Client(t, nil).Barrier("a", 2, holdfast.TTL(5*time.Second)).Join(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -177,12 +177,25 @@ func Open(tb testing.TB, cfg *holdfast.Config, o *redis.Options) *holdfast.Clien
 		tb.Cleanup(func() { _ = rdb.Close() })
 		d = holdfastgoredis.New(rdb)
 	}
-	c, err := holdfast.New(d, cfg)
+	c, err := holdfast.New(d, patient(cfg))
 	if err != nil {
 		tb.Fatal(err)
 	}
 	CloseWith(tb, c)
 	return c
+}
+
+// patient returns cfg, where it says nothing of timeouts with one that a machine which stands still for
+// two seconds does not reach.
+func patient(cfg *holdfast.Config) *holdfast.Config {
+	var own holdfast.Config
+	if cfg != nil {
+		own = *cfg
+	}
+	if own.CommandTimeout == 0 && own.RetryTimeout == 0 {
+		own.CommandTimeout = 4 * time.Second
+	}
+	return &own
 }
 
 // CloseWith closes a client when the test ends; what it still holds is left to expire.

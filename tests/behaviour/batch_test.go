@@ -112,15 +112,16 @@ func TestBatchesOfOneAndNone(t *testing.T) {
 			first := many(t, c, 60)
 			rise(t, nil, first)
 			rise(t, first, many(t, c, 60))
-			lease := backend.Acquire(t, c.Mutex("m0", holdfast.TTL(3*time.Second)))
+			const ttl = 5 * time.Second
+			lease := backend.Acquire(t, c.Mutex("m0", holdfast.TTL(ttl)))
+			granted := lease.Deadline()
 			if _, err := c.Mutex("m0").TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrHeld) {
 				t.Errorf("Batch %d: a lock that is held: %v", size, err)
 			}
 			next := queue(t, b.Client(t, &holdfast.Config{Batch: size}).Mutex("m0"), 1)
-			select {
-			case <-lease.Context().Done():
-				t.Errorf("Batch %d: a lease that is to be renewed: %v", size, lease.Err())
-			case <-time.After(4 * time.Second):
+			backend.Eventually(t, "two renewals", func() bool { return lease.Err() != nil || lease.Deadline().Sub(granted) > ttl/2 })
+			if err := lease.Err(); err != nil {
+				t.Errorf("Batch %d: a lease that is to be renewed: %v", size, err)
 			}
 			backend.Release(t, lease)
 			after := backend.Receive(t, next)
@@ -238,7 +239,7 @@ func TestCancelledInABatch(t *testing.T) {
 			}
 		}
 		// Far less than the time for which a reply is waited for.
-		if took := time.Since(began); cancelled == 0 || took > time.Second {
+		if took := time.Since(began); cancelled == 0 || took > 3*time.Second {
 			t.Errorf("%d were let go, after %v", cancelled, took)
 		}
 		another := b.Client(t, nil)
@@ -331,18 +332,21 @@ func TestManyLeasesAreRenewedByFewCommands(t *testing.T) {
 			}
 			all[i] = lease
 		})
-		before := b.Server.CommandStats()
-		time.Sleep(2 * ttl)
-		after := b.Server.CommandStats()
+		backend.Undisturbed(t, func() error {
+			before := b.Server.CommandStats()
+			time.Sleep(2 * ttl)
+			after := b.Server.CommandStats()
+			renewals := after["pexpire"] - before["pexpire"]
+			commands := after["evalsha"] - before["evalsha"]
+			if renewals < 4*leases || commands > renewals/8 {
+				return fmt.Errorf("%d scripts have renewed %d times %d leases", commands, renewals, leases)
+			}
+			return nil
+		})
 		for i, lease := range all {
 			if lease != nil && lease.Err() != nil {
 				t.Errorf("m%d: %v", i, lease.Err())
 			}
-		}
-		renewals := after["pexpire"] - before["pexpire"]
-		commands := after["evalsha"] - before["evalsha"]
-		if renewals < 4*leases || commands > renewals/8 {
-			t.Errorf("%d scripts have renewed %d times %d leases", commands, renewals, leases)
 		}
 		crowd(leases, func(i int) {
 			if all[i] == nil {

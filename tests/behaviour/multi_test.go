@@ -293,7 +293,7 @@ func TestMultiNeverDeadlocks(t *testing.T) {
 						for _, i := range order {
 							holders[i].Add(-1)
 						}
-						if err := lease.Release(t.Context()); err != nil {
+						if err := backend.Released(lease); err != nil {
 							t.Error(err)
 						}
 					}

@@ -40,8 +40,8 @@ func watchForStalls() *stallWatch {
 	return w
 }
 
-// stalled reports whether the process stood still since then.
-func stalled(since time.Time) bool {
+// Stalled reports whether the process stood still since then.
+func Stalled(since time.Time) bool {
 	time.Sleep(noticeable / 10) // the watch, too, has to go on first
 	stalls.mu.Lock()
 	defer stalls.mu.Unlock()
@@ -59,7 +59,7 @@ func Undisturbed(tb testing.TB, f func() error) {
 		if err == nil {
 			return
 		}
-		if !stalled(began) {
+		if !Stalled(began) {
 			tb.Fatal(err)
 		}
 		tb.Logf("once more, since the machine stood still: %v", err)

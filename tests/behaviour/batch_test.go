@@ -239,7 +239,7 @@ func TestCancelledInABatch(t *testing.T) {
 			}
 		}
 		// Far less than the time for which a reply is waited for.
-		if took := time.Since(began); cancelled == 0 || took > 3*time.Second {
+		if took := time.Since(began); cancelled == 0 || took > time.Second && !backend.Stalled(began) {
 			t.Errorf("%d were let go, after %v", cancelled, took)
 		}
 		another := b.Client(t, nil)
@@ -368,7 +368,7 @@ func TestCloseWithBatchesUnderWay(t *testing.T) {
 		c, p := through(t, b, nil)
 		held := p.Hold(proxy.Containing(script.BatchAcquire.SHA1), proxy.Cut)
 		const goroutines = 50
-		results := make(chan error, goroutines)
+		began, results := time.Now(), make(chan error, goroutines)
 		for i := range goroutines {
 			go func() {
 				lease, err := c.Mutex(fmt.Sprint("m", i)).Acquire(t.Context())
@@ -383,7 +383,9 @@ func TestCloseWithBatchesUnderWay(t *testing.T) {
 			t.Errorf("Close: %v", err)
 		}
 		for range goroutines {
-			if err := <-results; err != nil && !errors.Is(err, holdfast.ErrClosed) {
+			err := <-results
+			late := errors.Is(err, holdfast.ErrUnavailable) && backend.Stalled(began)
+			if err != nil && !errors.Is(err, holdfast.ErrClosed) && !late {
 				t.Errorf("an acquire under way: %v", err)
 			}
 		}

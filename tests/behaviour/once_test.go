@@ -219,42 +219,65 @@ func TestOnceOfMany(t *testing.T) {
 		for range 4 {
 			clients = append(clients, b.Client(t, nil))
 		}
-		for round := range 5 {
-			var running, completed atomic.Int32
-			var wg sync.WaitGroup
-			for _, c := range clients {
-				j := c.Once("j", holdfast.SlotKey(fmt.Sprint("round ", round), time.Hour))
-				for range 3 {
-					wg.Go(func() {
-						run, err := j.Do(t.Context(), func(context.Context, *holdfast.Lease) (string, error) {
-							if n := running.Add(1); n != 1 {
-								t.Errorf("%d run it at a time", n)
-							}
-							defer running.Add(-1)
-							if rand.IntN(3) > 0 {
-								return "", errBroken
-							}
-							return "", nil
-						})
-						if run.Here {
-							completed.Add(1)
-						}
-						if err != nil && !errors.Is(err, errBroken) {
-							t.Error(err)
-						}
-					})
+		round := 0
+		backend.Undisturbed(t, func() error {
+			for range 5 {
+				round++
+				if err := runByMany(t, clients, holdfast.SlotKey(fmt.Sprint("round ", round), time.Hour)); err != nil {
+					return fmt.Errorf("round %d: %w", round, err)
 				}
 			}
-			wg.Wait()
-			want := int32(1)
-			if _, err := clients[0].Once("j", holdfast.SlotKey(fmt.Sprint("round ", round), time.Hour)).Last(t.Context()); errors.Is(err, holdfast.ErrNotDone) {
-				want = 0 // all twelve failed
-			}
-			if n := completed.Load(); n != want {
-				t.Errorf("round %d: completed %d times, want %d", round, n, want)
-			}
-		}
+			return nil
+		})
 	})
+}
+
+// runByMany has three goroutines of each client run the job in that window, and returns what must not be
+// unless a lease was lost in the middle of its use.
+func runByMany(t *testing.T, clients []*holdfast.Client, window holdfast.Window) error {
+	var running, completed atomic.Int32
+	var wg sync.WaitGroup
+	wrong := make(chan error, 6*len(clients)+1)
+	for _, c := range clients {
+		j := c.Once("j", window)
+		for range 3 {
+			wg.Go(func() {
+				run, err := j.Do(t.Context(), func(context.Context, *holdfast.Lease) (string, error) {
+					if n := running.Add(1); n != 1 {
+						wrong <- fmt.Errorf("%d run it at a time", n)
+					}
+					defer running.Add(-1)
+					if rand.IntN(3) > 0 {
+						return "", errBroken
+					}
+					return "", nil
+				})
+				if run.Here {
+					completed.Add(1)
+				}
+				if err != nil && !errors.Is(err, errBroken) {
+					wrong <- err
+				}
+			})
+		}
+	}
+	wg.Wait()
+	want := int32(1)
+	if _, err := clients[0].Once("j", window).Last(t.Context()); errors.Is(err, holdfast.ErrNotDone) {
+		want = 0 // all have failed
+	}
+	switch n := completed.Load(); {
+	case n > 1:
+		t.Errorf("completed %d times", n)
+	case n != want:
+		wrong <- fmt.Errorf("completed %d times, want %d", n, want)
+	}
+	close(wrong)
+	var all []error
+	for err := range wrong {
+		all = append(all, err)
+	}
+	return errors.Join(all...)
 }
 
 // A result that is too long costs the result, not the run.

@@ -3,6 +3,7 @@ package behaviour
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -466,59 +467,72 @@ func TestKindsOfLocksAreNotMixedUp(t *testing.T) {
 // writer beside a reader, and every reader sees what the last writer wrote.
 func TestReadersAndWritersInAStorm(t *testing.T) {
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
-		var reading, writing, reads, writes atomic.Int64
-		var last atomic.Uint64
-		var wg sync.WaitGroup
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		for range 3 {
-			rw := b.Client(t, nil).RWMutex("a")
-			for range 6 {
-				wg.Go(func() {
-					for ctx.Err() == nil {
-						if rand.IntN(4) > 0 {
-							lease, err := rw.Reader().Acquire(ctx)
-							if err != nil {
-								continue
-							}
-							reads.Add(1)
-							reading.Add(1)
-							if n := writing.Load(); n != 0 && lease.Err() == nil {
-								t.Errorf("%d writers beside a reader", n)
-							}
-							if f := last.Load(); lease.Token() < f {
-								t.Errorf("a reader has fence %d, and the writer before it had %d", lease.Token(), f)
-							}
-							time.Sleep(rand.N(2 * time.Millisecond))
-							reading.Add(-1)
-							_ = lease.Release(ctx)
-							continue
-						}
-						lease, err := rw.Writer().Acquire(ctx)
+		backend.Undisturbed(t, func() error { return storm(t, b) })
+		b.Cleaned(t)
+	})
+}
+
+// storm returns what must not be unless a lease was lost in the middle of its use.
+func storm(t *testing.T, b *backend.Backend) error {
+	var mu sync.Mutex // guards wrong
+	var wrong []error
+	complain := func(format string, args ...any) {
+		mu.Lock()
+		defer mu.Unlock()
+		wrong = append(wrong, fmt.Errorf(format, args...))
+	}
+	var reading, writing, reads, writes atomic.Int64
+	var last atomic.Uint64
+	var wg sync.WaitGroup
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for range 3 {
+		rw := b.Client(t, nil).RWMutex("a")
+		for range 6 {
+			wg.Go(func() {
+				for ctx.Err() == nil {
+					if rand.IntN(4) > 0 {
+						lease, err := rw.Reader().Acquire(ctx)
 						if err != nil {
 							continue
 						}
-						if writes.Add(1) == 100 {
-							cancel()
+						reads.Add(1)
+						reading.Add(1)
+						if n := writing.Load(); n != 0 && lease.Err() == nil {
+							complain("%d writers beside a reader", n)
 						}
-						if w, r := writing.Add(1), reading.Load(); (w != 1 || r != 0) && lease.Err() == nil {
-							t.Errorf("%d writers and %d readers at once", w, r)
-						}
-						if f := last.Swap(lease.Token()); f >= lease.Token() {
-							t.Errorf("a writer has fence %d, and the one before it had %d", lease.Token(), f)
+						if f := last.Load(); lease.Token() < f && lease.Err() == nil {
+							t.Errorf("a reader has fence %d, and the writer before it had %d", lease.Token(), f)
 						}
 						time.Sleep(rand.N(2 * time.Millisecond))
-						writing.Add(-1)
+						reading.Add(-1)
 						_ = lease.Release(ctx)
+						continue
 					}
-				})
-			}
+					lease, err := rw.Writer().Acquire(ctx)
+					if err != nil {
+						continue
+					}
+					if writes.Add(1) == 100 {
+						cancel()
+					}
+					if w, r := writing.Add(1), reading.Load(); (w != 1 || r != 0) && lease.Err() == nil {
+						complain("%d writers and %d readers at once", w, r)
+					}
+					if f := last.Swap(lease.Token()); f >= lease.Token() && lease.Err() == nil {
+						t.Errorf("a writer has fence %d, and the one before it had %d", lease.Token(), f)
+					}
+					time.Sleep(rand.N(2 * time.Millisecond))
+					writing.Add(-1)
+					_ = lease.Release(ctx)
+				}
+			})
 		}
-		wg.Wait()
-		if reads.Load() == 0 || writes.Load() < 100 {
-			t.Errorf("%d reads and %d writes in a minute", reads.Load(), writes.Load())
-		}
-		t.Logf("%d reads, %d writes", reads.Load(), writes.Load())
-		b.Cleaned(t)
-	})
+	}
+	wg.Wait()
+	if reads.Load() == 0 || writes.Load() < 100 {
+		complain("%d reads and %d writes in a minute", reads.Load(), writes.Load())
+	}
+	t.Logf("%d reads, %d writes", reads.Load(), writes.Load())
+	return errors.Join(wrong...)
 }

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"runtime"
+	"runtime/pprof"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -25,12 +27,17 @@ func TestNothingIsLeftBehind(t *testing.T) {
 		observer := b.Redis(t, func(o *redis.Options) { o.PoolSize = 1 })
 		observer.Ping(t.Context())
 		goroutines := runtime.NumGoroutine()
+		t.Cleanup(func() {
+			if runtime.NumGoroutine() > goroutines && t.Failed() {
+				_ = pprof.Lookup("goroutine").WriteTo(os.Stderr, 1)
+			}
+		})
 		for range 3 {
 			var rdbs []*redis.Client
 			var clients []*holdfast.Client
 			for range 3 {
 				rdb := b.Redis(t)
-				c, err := holdfast.New(holdfastgoredis.New(rdb), &holdfast.Config{CommandTimeout: time.Second, RetryTimeout: 500 * time.Millisecond}) // tombstones stand for 2.5 s
+				c, err := holdfast.New(holdfastgoredis.New(rdb), &holdfast.Config{CommandTimeout: 4 * time.Second, RetryTimeout: 500 * time.Millisecond}) // tombstones stand for 5.5 s
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -263,7 +263,7 @@ func TestFencesRiseAfterAJumpBack(t *testing.T) {
 func TestLateCopiesAfterAJump(t *testing.T) {
 	eachWithClock(t, func(t *testing.T, b *backend.Backend, clock *clockshim.Clock) {
 		p := proxy.New(t, b.Server.Addr())
-		eachWay(t, p, holdfast.Config{CommandTimeout: time.Second, RetryTimeout: 2 * time.Second}, func(t *testing.T, c *holdfast.Client, w way) {
+		eachWay(t, p, holdfast.Config{CommandTimeout: time.Second, RetryTimeout: 4 * time.Second}, func(t *testing.T, c *holdfast.Client, w way) {
 			t.Cleanup(p.Cut) // a command that hangs would keep the client from closing
 			orphan := func(t *testing.T) {
 				t.Helper()

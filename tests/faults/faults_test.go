@@ -455,6 +455,7 @@ func doubledCommands(t *testing.T, b *backend.Backend, p *proxy.Proxy, c *holdfa
 			backend.Release(t, backend.Acquire(t, w.lock(c)))
 			continue
 		}
+		began := time.Now()
 		waiting := backend.Start(t, w.rival(c))
 		backend.Waiters(t, w.lock(c), 1)
 		p.Double(w.releasing("a"))
@@ -465,7 +466,7 @@ func doubledCommands(t *testing.T, b *backend.Backend, p *proxy.Proxy, c *holdfa
 		if next.Token() <= lease.Token() {
 			t.Errorf("fence %d follows %d", next.Token(), lease.Token())
 		}
-		backend.Release(t, next)
+		backend.ReleaseSince(t, began, next)
 		last = next.Token()
 	}
 }

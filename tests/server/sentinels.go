@@ -66,17 +66,36 @@ func (g *Sentinels) Addrs() []string {
 	return addrs
 }
 
-// Failover has a sentinel make a replica the master, as an operator does. It waits for
-// as long as the sentinel is not ready for that, after another failover.
+// Failover has a sentinel make a replica the master, as an operator does, and waits until
+// it has. It asks again while the sentinel is not ready for that, after another failover, and when it gives up, since
+// others have made the replica that it chose a replica again.
 func (g *Sentinels) Failover() {
 	g.tb.Helper()
-	err := g.Watchers[0].awaitFor(agreeTimeout, "consent to a failover", func() error {
-		_, err := g.Watchers[0].Do("SENTINEL", "FAILOVER", g.Name)
-		return err
+	w, old := g.Watchers[0], ""
+	err := w.awaitFor(agreeTimeout, "failover", func() error {
+		master, err := g.named(w)
+		switch {
+		case err != nil:
+			return err
+		case old == "":
+			old = master
+		case master != old:
+			return nil
+		}
+		if _, err := w.Do("SENTINEL", "FAILOVER", g.Name); err != nil {
+			return err
+		}
+		return fmt.Errorf("the sentinel names %s still", old)
 	})
 	if err != nil {
 		g.tb.Fatal(err)
 	}
+}
+
+// named is the address of the master that a sentinel names.
+func (g *Sentinels) named(w *Server) (string, error) {
+	reply, err := w.Do("SENTINEL", "GET-MASTER-ADDR-BY-NAME", g.Name)
+	return join(reply), err
 }
 
 // NextMaster waits until all sentinels name another master than old, which itself
@@ -86,11 +105,10 @@ func (g *Sentinels) NextMaster(old *Server) *Server {
 	var master *Server
 	err := g.Watchers[0].awaitFor(agreeTimeout, "failover", func() error {
 		for _, w := range g.Watchers {
-			reply, err := w.Do("SENTINEL", "GET-MASTER-ADDR-BY-NAME", g.Name)
+			addr, err := g.named(w)
 			if err != nil {
 				return err
 			}
-			addr := join(reply)
 			i := slices.IndexFunc(g.Servers, func(s *Server) bool { return s.Addr() == addr })
 			if i < 0 || g.Servers[i] == old {
 				return fmt.Errorf("sentinel %s names %s", w.Addr(), addr)
@@ -105,10 +123,21 @@ func (g *Sentinels) NextMaster(old *Server) *Server {
 	return master
 }
 
-// AwaitReplica waits until s is a replica that is in step with its master.
+// AwaitReplica waits until s is a replica that is in step with its master. On a busy machine
+// sentinels may have taken its master for down, and s for the next; they are told to choose another then.
 func (g *Sentinels) AwaitReplica(s *Server) {
 	g.tb.Helper()
-	if err := s.awaitFor(agreeTimeout, "role of a replica", func() error { return hasRole(s, "slave") }); err != nil {
+	err := s.awaitFor(agreeTimeout, "role of a replica", func() error {
+		err := hasRole(s, "slave")
+		if err == nil {
+			return nil
+		}
+		if named, unknown := g.named(g.Watchers[0]); unknown == nil && named == s.Addr() {
+			_, _ = g.Watchers[0].Do("SENTINEL", "FAILOVER", g.Name) // refused while one is under way
+		}
+		return err
+	})
+	if err != nil {
 		g.tb.Fatal(err)
 	}
 }

@@ -18,7 +18,8 @@ type Sentinels struct {
 
 // StartSentinels starts a master with so many replicas, and so many sentinels of
 // which a majority has to agree, and waits until all know each other. Sentinels take
-// a server for down after half a second. The options go to master and replicas.
+// a server for down after a second and a half: on a busy machine one that is well may not
+// answer for half a second. The options go to master and replicas.
 func StartSentinels(tb testing.TB, bin Binary, replicas, sentinels int, opts ...Option) *Sentinels {
 	tb.Helper()
 	g := &Sentinels{Name: "holdfast", tb: tb}
@@ -31,7 +32,7 @@ func StartSentinels(tb testing.TB, bin Binary, replicas, sentinels int, opts ...
 		g.Watchers = append(g.Watchers, Start(tb, bin,
 			func(s *Server) { s.sentinel = true },
 			Conf("sentinel monitor", fmt.Sprintf("%s 127.0.0.1 %d %d", g.Name, master.port, sentinels/2+1)),
-			Conf("sentinel down-after-milliseconds", g.Name+" 500"),
+			Conf("sentinel down-after-milliseconds", g.Name+" 1500"),
 			Conf("sentinel failover-timeout", g.Name+" 3000"),
 			Conf("sentinel parallel-syncs", g.Name+" 2"),
 		))
@@ -67,8 +68,8 @@ func (g *Sentinels) Addrs() []string {
 }
 
 // Failover has a sentinel make a replica the master, as an operator does, and waits until
-// it has. It asks again while the sentinel is not ready for that, after another failover, and when it gives up, since
-// others have made the replica that it chose a replica again.
+// it has. It asks again while the sentinel is not ready for that, after another failover, and
+// when it gives up, since the others have made what it chose a replica again.
 func (g *Sentinels) Failover() {
 	g.tb.Helper()
 	w, old := g.Watchers[0], ""

@@ -12,7 +12,7 @@ const places = 10
 
 // grace is what a take-over may cost beyond the TTL: a server and a machine
 // that are busy with other things.
-const grace = 3 * time.Second
+const grace = time.Second
 
 // Check is one invariant, and whether the history keeps to it.
 type Check struct {
@@ -185,7 +185,7 @@ func checkTakeover(h *history, k kind, ttl time.Duration) (f finding) {
 		switch {
 		case d < 0:
 			f.problem("nobody got the lock after that")
-		case d > ttl+grace:
+		case d > ttl+grace+h.stood:
 			f.problem("it took %s, and the TTL is %s", short(d), short(ttl))
 		}
 		f.evidence = fmt.Sprintf("after %s; the TTL is %s", short(d.Truncate(time.Millisecond)), short(ttl))

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -44,6 +45,12 @@ func newDirector(cfg Config, s *stage, c *crew) *director {
 
 // play plays both acts.
 func (d *director) play(ctx context.Context) error {
+	watching, stop := context.WithCancel(ctx)
+	var watch sync.WaitGroup
+	watch.Go(func() { d.history.stood = standstill(watching) })
+	defer watch.Wait()
+	defer stop()
+
 	for worker := 1; worker <= d.cfg.Workers; worker++ {
 		if err := d.crew.start(worker); err != nil {
 			return err
@@ -58,6 +65,24 @@ func (d *director) play(ctx context.Context) error {
 		return err
 	}
 	return d.playLedger(ctx)
+}
+
+// standstill returns for how long in all this process stood still until ctx ended, and with it, most likely,
+// the whole machine.
+func standstill(ctx context.Context) (all time.Duration) {
+	const step, noticeable = 50 * time.Millisecond, 250 * time.Millisecond
+	for last := time.Now(); ; {
+		select {
+		case <-ctx.Done():
+			return all
+		case <-time.After(step):
+		}
+		now := time.Now()
+		if late := now.Sub(last) - step; late > noticeable {
+			all += late
+		}
+		last = now
+	}
 }
 
 func (d *director) playLottery(ctx context.Context) error {

@@ -96,6 +96,8 @@ type history struct {
 	total   int      // in the register of the ledger
 	pauses  bool     // whether this system can pause a process
 	locked  bool     // whether the lock was used at all
+
+	stood time.Duration // for which the machine stood still, and nobody could take over
 }
 
 // grants returns the grants of a lock in their order.

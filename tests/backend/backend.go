@@ -234,12 +234,13 @@ func (b *Backend) Cleaned(tb testing.TB) {
 }
 
 // Eventually waits until f is true: what happens in the background cannot be waited
-// for otherwise. It fails the test after half a minute, long past any healthy run.
+// for otherwise. It fails the test after ten seconds, long past any healthy run, or after
+// thirty if the process stood still meanwhile.
 func Eventually(tb testing.TB, what string, f func() bool) {
 	tb.Helper()
-	for end := time.Now().Add(30 * time.Second); !f(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(end) {
-			tb.Fatalf("not within 30s: %s", what)
+	for began := time.Now(); !f(); time.Sleep(2 * time.Millisecond) {
+		if took := time.Since(began); took > 30*time.Second || took > 10*time.Second && !Stalled(began) {
+			tb.Fatalf("not within %s: %s", took.Truncate(time.Second), what)
 		}
 	}
 }

@@ -218,7 +218,7 @@ func wantPhase(t *testing.T, want uint64, all ...<-chan uint64) {
 			if phase != want {
 				t.Errorf("Await returns %d, want %d", phase, want)
 			}
-		case <-time.After(30 * time.Second):
+		case <-time.After(15 * time.Second):
 			t.Fatal("a party was not woken")
 		}
 	}

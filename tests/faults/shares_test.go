@@ -44,7 +44,7 @@ func TestOutOfMemoryWithShares(t *testing.T) {
 			backend.Release(t, reader)
 		}
 		for what, l := range leases {
-			backend.Eventually(t, "renewals go on", func() bool { return l.Err() != nil || l.Deadline().Sub(first[what]) > ttl/2 })
+			backend.Eventually(t, "renewals go on", func() bool { return l.Err() != nil || l.Deadline().Sub(first[what]) > ttl })
 			if err := l.Err(); err != nil {
 				t.Errorf("the %s: %v", what, err)
 				continue

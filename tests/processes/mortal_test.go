@@ -30,7 +30,7 @@ import (
 func mortal(args []string) {
 	ttl, err := time.ParseDuration(args[1])
 	must(err)
-	c := dial(args[0])
+	c, began := dial(args[0]), time.Now()
 	lease, err := c.Mutex("a", holdfast.TTL(ttl)).Acquire(context.Background())
 	for errors.Is(err, holdfast.ErrUnavailable) { // to so many at once
 		lease, err = c.Mutex("a", holdfast.TTL(ttl)).Acquire(context.Background())
@@ -38,8 +38,9 @@ func mortal(args []string) {
 	must(err)
 	fmt.Println(os.Getpid(), "granted", lease.Token())
 	time.Sleep(5 * time.Millisecond)
-	// On a busy machine an answer may be late, or a claim over before the first renewal.
-	if err := lease.Release(context.Background()); !holdfast.Ambiguous(err) && !errors.Is(err, holdfast.ErrLost) {
+	// On a busy machine an answer may be late, and on one that stood still a claim over before its renewal.
+	err = lease.Release(context.Background())
+	if !holdfast.Ambiguous(err) && !(errors.Is(err, holdfast.ErrLost) && backend.Stalled(began)) {
 		must(err)
 	}
 	fmt.Println(os.Getpid(), "released", lease.Token())
@@ -256,14 +257,15 @@ func TestACrowdThatDies(t *testing.T) {
 			}
 		}
 		// The last of those killed may have left a lock, and nobody to look at the queue.
-		rdb, newcomer := b.Redis(t), b.Client(t, nil).Mutex("a")
+		rdb, newcomer, looked := b.Redis(t), b.Client(t, nil).Mutex("a"), time.Now()
 		backend.Eventually(t, "a newcomer gets the lock", func() bool {
 			lease, err := newcomer.TryAcquire(t.Context())
 			return err == nil && lease.Release(t.Context()) == nil
 		})
-		backend.Eventually(t, "lock and queue are gone, but for tombstones at first", func() bool {
-			return rdb.Exists(t.Context(), "holdfast:{a}", "holdfast:{a}:q").Val() == 0
-		})
+		// A tombstone is left where an answer was not heard.
+		if n := rdb.Exists(t.Context(), "holdfast:{a}", "holdfast:{a}:q").Val(); n != 0 && !backend.Stalled(looked) {
+			t.Errorf("%d of lock and queue are left", n)
+		}
 		backend.Eventually(t, "the subscriptions are gone", func() bool {
 			return len(rdb.PubSubChannels(t.Context(), "*").Val()) == 0
 		})

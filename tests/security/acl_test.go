@@ -108,17 +108,24 @@ func locking(j job) error {
 	}
 
 	// Renewed.
-	lease, err = j.lock(one, "renewed", 4*time.Second).Acquire(ctx)
-	if err != nil {
-		return err
-	}
-	first := lease.Deadline()
-	backend.Eventually(j.t, "the lease is renewed, or ends", func() bool { return lease.Err() != nil || lease.Deadline().After(first) })
-	if err := lease.Err(); err != nil {
-		return fmt.Errorf("a lease that is to be renewed: %w", err)
-	}
-	if err := lease.Release(ctx); err != nil {
-		return err
+	for renewed := false; !renewed; {
+		began := time.Now()
+		lease, err = j.lock(one, "renewed", time.Second).Acquire(ctx)
+		if err != nil {
+			return err
+		}
+		select {
+		case <-lease.Context().Done():
+			err = fmt.Errorf("a lease that is to be renewed: %w", lease.Err())
+		case <-time.After(time.Until(lease.Deadline()) + 100*time.Millisecond):
+			err = lease.Release(ctx)
+			renewed = err == nil
+		}
+		var lost *holdfast.LostError
+		expired := errors.As(err, &lost) && lost.Reason == holdfast.LossExpired && backend.Stalled(began)
+		if err != nil && !expired {
+			return err
+		}
 	}
 
 	// Handed over.

@@ -37,7 +37,7 @@ soak: servers ## Run campaigns, simulation and storms for SOAK=10m; then losses 
 	@tests/suite.sh soak $(SOAK)
 
 bench: servers ## Compare with the bare commands and with other libraries, 12 minutes; BENCH=-quick: two
-	cd bench && go run . -svg free.svg $(BENCH)
+	cd tests/bench && go run . -svg free.svg $(BENCH)
 
 servers: ## Make sure that there are a redis-server or valkey-server, and PostgreSQL, installing them if need be; and programs in Java and Python
 	@tests/ensure-redis.sh

@@ -14,7 +14,7 @@ present() {
   local bin
   [ -n "${HOLDFAST_TEST_POSTGRES:-}" ] && return
   command -v postgres >/dev/null && return
-  # As tests/postgres/binary.go.
+  # As tests/internal/postgres/binary.go.
   for bin in /usr/lib/postgresql/*/bin /usr/pgsql-*/bin /usr/libexec/postgresql* \
     /opt/homebrew/opt/postgresql*/bin /usr/local/opt/postgresql*/bin; do
     [ -x "$bin/initdb" ] && [ -x "$bin/postgres" ] && return

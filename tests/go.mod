@@ -12,6 +12,7 @@ replace (
 require (
 	github.com/alicebob/miniredis/v2 v2.40.0
 	github.com/anishathalye/porcupine v1.3.1
+	github.com/creack/pty v1.1.24
 	github.com/holdfast-go/holdfast v0.0.0
 	github.com/holdfast-go/holdfast/holdfastgoredis v0.0.0
 	github.com/holdfast-go/holdfast/holdfastrueidis v0.0.0
@@ -19,6 +20,7 @@ require (
 	github.com/jackc/pgx/v5 v5.10.0
 	github.com/redis/go-redis/v9 v9.20.1
 	github.com/redis/rueidis v1.0.79
+	github.com/rogpeppe/go-internal v1.16.0
 	golang.org/x/sys v0.47.0
 	modernc.org/sqlite v1.34.5
 )
@@ -37,6 +39,7 @@ require (
 	go.uber.org/atomic v1.11.0 // indirect
 	golang.org/x/sync v0.22.0 // indirect
 	golang.org/x/text v0.41.0 // indirect
+	golang.org/x/tools v0.48.0 // indirect
 	modernc.org/libc v1.55.3 // indirect
 	modernc.org/mathutil v1.6.0 // indirect
 	modernc.org/memory v1.8.0 // indirect

@@ -215,8 +215,8 @@ if [ "${1-}" = soak ]; then
   soak "${2:?a time, such as 30m}"
   set --
 fi
-# The bench has a workspace of its own: bench/go.work says why.
-modules=$(go list -m -f '{{.Dir}}' && echo "$root/bench") || exit 1
+# The bench has a workspace of its own: tests/bench/go.work says why.
+modules=$(go list -m -f '{{.Dir}}' && echo "$root/tests/bench") || exit 1
 for step in "$@"; do
   case $step in
     format) run "gofmt" . format ;;

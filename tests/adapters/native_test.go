@@ -11,9 +11,10 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/script"
-	"github.com/holdfast-go/holdfast/tests/backend"
-	"github.com/holdfast-go/holdfast/tests/proxy"
-	"github.com/holdfast-go/holdfast/tests/server"
+	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/machine"
+	"github.com/holdfast-go/holdfast/tests/internal/proxy"
+	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
 // claiming is a driver whose server says that it is of this version, if that is not empty. It counts how
@@ -153,7 +154,7 @@ func TestReleasesInACluster(t *testing.T) {
 				c := client(t, a.cluster(t, addrsOf(nodes), direct))
 				const names = 100 // in slots of all masters
 				// When an acquire is not answered in time, the release goes by script.
-				backend.Undisturbed(t, func() error {
+				machine.Undisturbed(t, func() error {
 					for _, n := range nodes {
 						if _, err := n.Do("CONFIG", "RESETSTAT"); err != nil {
 							return err

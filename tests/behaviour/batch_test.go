@@ -12,9 +12,10 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/script"
-	"github.com/holdfast-go/holdfast/tests/backend"
-	"github.com/holdfast-go/holdfast/tests/proxy"
-	"github.com/holdfast-go/holdfast/tests/server"
+	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/machine"
+	"github.com/holdfast-go/holdfast/tests/internal/proxy"
+	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
 // through returns a client whose commands go through a proxy, and are known to the server: it
@@ -239,7 +240,7 @@ func TestCancelledInABatch(t *testing.T) {
 			}
 		}
 		// Far less than the time for which a reply is waited for.
-		if took := time.Since(began); cancelled == 0 || took > time.Second && !backend.Stalled(began) {
+		if took := time.Since(began); cancelled == 0 || took > time.Second && !machine.Stalled(began) {
 			t.Errorf("%d were let go, after %v", cancelled, took)
 		}
 		another := b.Client(t, nil)
@@ -332,7 +333,7 @@ func TestManyLeasesAreRenewedByFewCommands(t *testing.T) {
 			}
 			all[i] = lease
 		})
-		backend.Undisturbed(t, func() error {
+		machine.Undisturbed(t, func() error {
 			before := b.Server.CommandStats()
 			time.Sleep(2 * ttl)
 			after := b.Server.CommandStats()
@@ -384,7 +385,7 @@ func TestCloseWithBatchesUnderWay(t *testing.T) {
 		}
 		for range goroutines {
 			err := <-results
-			late := errors.Is(err, holdfast.ErrUnavailable) && backend.Stalled(began)
+			late := errors.Is(err, holdfast.ErrUnavailable) && machine.Stalled(began)
 			if err != nil && !errors.Is(err, holdfast.ErrClosed) && !late {
 				t.Errorf("an acquire under way: %v", err)
 			}

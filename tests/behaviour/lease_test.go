@@ -9,7 +9,8 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/tests/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/machine"
 )
 
 // lossOf waits for a lease to be lost and returns how.
@@ -92,7 +93,7 @@ func TestARenewedLeaseOutlivesItsTTL(t *testing.T) {
 		const ttl = 1500 * time.Millisecond
 		l := b.Client(t, nil).Mutex("m", holdfast.TTL(ttl))
 		var lease *holdfast.Lease
-		backend.Undisturbed(t, func() error {
+		machine.Undisturbed(t, func() error {
 			lease = backend.Acquire(t, l)
 			first := lease.Deadline()
 			backend.Eventually(t, "the deadline moved on for several TTLs", func() bool {
@@ -119,7 +120,7 @@ func TestRenewalsAreBounded(t *testing.T) {
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		const ttl = 900 * time.Millisecond
 		c := b.Client(t, nil)
-		backend.Undisturbed(t, func() error {
+		machine.Undisturbed(t, func() error {
 			start := time.Now()
 			lease := backend.Acquire(t, c.Mutex("n", holdfast.TTL(ttl), holdfast.MaxRenewals(2)))
 			if lost := lossOf(t, lease); lost.Reason != holdfast.LossBound {
@@ -133,7 +134,7 @@ func TestRenewalsAreBounded(t *testing.T) {
 		})
 
 		const bound = 1200 * time.Millisecond
-		backend.Undisturbed(t, func() error {
+		machine.Undisturbed(t, func() error {
 			lease := backend.Acquire(t, c.Mutex("d", holdfast.TTL(ttl), holdfast.MaxHold(bound)))
 			got := time.Now()
 			if err := lease.Extend(t.Context(), time.Hour); err != nil {

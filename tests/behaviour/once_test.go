@@ -13,7 +13,8 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/tests/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/machine"
 )
 
 // job is one that is done once an hour, by a client of its own.
@@ -220,7 +221,7 @@ func TestOnceOfMany(t *testing.T) {
 			clients = append(clients, b.Client(t, nil))
 		}
 		round := 0
-		backend.Undisturbed(t, func() error {
+		machine.Undisturbed(t, func() error {
 			for range 5 {
 				round++
 				if err := runByMany(t, clients, holdfast.SlotKey(fmt.Sprint("round ", round), time.Hour)); err != nil {

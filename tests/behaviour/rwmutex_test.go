@@ -11,7 +11,8 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/tests/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/machine"
 )
 
 // readers and writers of one name, each side a lock of a client of its own.
@@ -467,7 +468,7 @@ func TestKindsOfLocksAreNotMixedUp(t *testing.T) {
 // writer beside a reader, and every reader sees what the last writer wrote.
 func TestReadersAndWritersInAStorm(t *testing.T) {
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
-		backend.Undisturbed(t, func() error { return storm(t, b) })
+		machine.Undisturbed(t, func() error { return storm(t, b) })
 		b.Cleaned(t)
 	})
 }

@@ -12,9 +12,9 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/holdfastgoredis"
 	"github.com/holdfast-go/holdfast/internal/script"
-	"github.com/holdfast-go/holdfast/tests/backend"
-	"github.com/holdfast-go/holdfast/tests/proxy"
-	"github.com/holdfast-go/holdfast/tests/server"
+	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/proxy"
+	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
 // Rows 7, 9 and 26 for latches and barriers: after a loss of data nobody joins one before the longest

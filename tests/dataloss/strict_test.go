@@ -17,10 +17,10 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/holdfastgoredis"
-	"github.com/holdfast-go/holdfast/tests/backend"
-	"github.com/holdfast-go/holdfast/tests/proxy"
-	"github.com/holdfast-go/holdfast/tests/server"
-	"github.com/holdfast-go/holdfast/tests/soak"
+	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/proxy"
+	"github.com/holdfast-go/holdfast/tests/internal/server"
+	"github.com/holdfast-go/holdfast/tests/internal/soak"
 )
 
 // term is the longest lease in these tests, and so the quarantine. Clients that could

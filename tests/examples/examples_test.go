@@ -13,7 +13,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/holdfast-go/holdfast/tests/server"
+	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
 // program is what the examples are called by: with the servers' addresses as its arguments, of

@@ -11,9 +11,10 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/script"
-	"github.com/holdfast-go/holdfast/tests/backend"
-	"github.com/holdfast-go/holdfast/tests/proxy"
-	"github.com/holdfast-go/holdfast/tests/server"
+	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/machine"
+	"github.com/holdfast-go/holdfast/tests/internal/proxy"
+	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
 // severalThrough returns a client through p, and three locks as one that it has had already.
@@ -194,7 +195,7 @@ func TestSeveralCancelledInTheMiddle(t *testing.T) {
 				backend.Release(t, lease)
 			}
 			backend.ReleaseSince(t, begun, backend.Receive(t, behind))
-			if d := time.Since(begun); d > 5*time.Second && !backend.Stalled(begun) {
+			if d := time.Since(begun); d > 5*time.Second && !machine.Stalled(begun) {
 				t.Errorf("the waiter behind was served after %s", d)
 			}
 		}

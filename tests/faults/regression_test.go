@@ -13,8 +13,9 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/script"
-	"github.com/holdfast-go/holdfast/tests/backend"
-	"github.com/holdfast-go/holdfast/tests/proxy"
+	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/machine"
+	"github.com/holdfast-go/holdfast/tests/internal/proxy"
 )
 
 // refuseWrites makes the server answer writes with NOREPLICAS, or stops it.
@@ -244,7 +245,7 @@ func TestRenewalsOnASlowWayKeepTheLease(t *testing.T) {
 	p := proxy.New(t, b.Server.Addr())
 	c := through(t, p, holdfast.Config{})
 	const ttl = 1600 * time.Millisecond
-	backend.Undisturbed(t, func() error {
+	machine.Undisturbed(t, func() error {
 		p.DelayReplies(500 * time.Millisecond)
 		defer p.DelayReplies(0)
 		lease := backend.Acquire(t, c.Mutex("a", holdfast.TTL(ttl)))
@@ -266,7 +267,7 @@ func TestExtendAnsweredAfterALaterRenewalCounts(t *testing.T) {
 	b := backend.One(t)
 	p := proxy.New(t, b.Server.Addr())
 	c := through(t, p, holdfast.Config{CommandTimeout: 20 * time.Second}) // one try, however slow
-	backend.Undisturbed(t, func() error {
+	machine.Undisturbed(t, func() error {
 		// No second renewal tells what the server has.
 		lease := backend.Acquire(t, c.Mutex("a", holdfast.TTL(3*time.Second), holdfast.MaxRenewals(1)))
 		defer func() { _ = lease.Release(t.Context()) }()

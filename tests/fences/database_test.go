@@ -17,7 +17,7 @@ import (
 	"modernc.org/sqlite"
 
 	"github.com/holdfast-go/holdfast/fence"
-	"github.com/holdfast-go/holdfast/tests/postgres"
+	"github.com/holdfast-go/holdfast/tests/internal/postgres"
 )
 
 // database is a database with a table of marks and a ledger, which has one row with a

@@ -14,9 +14,9 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/fence"
-	"github.com/holdfast-go/holdfast/tests/backend"
-	"github.com/holdfast-go/holdfast/tests/child"
-	"github.com/holdfast-go/holdfast/tests/server"
+	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/child"
+	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
 // A holder's process is paused past its lease, and another holder writes. When it

@@ -21,10 +21,10 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/holdfastgoredis"
-	"github.com/holdfast-go/holdfast/tests/backend"
-	"github.com/holdfast-go/holdfast/tests/history"
-	"github.com/holdfast-go/holdfast/tests/server"
-	"github.com/holdfast-go/holdfast/tests/soak"
+	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/history"
+	"github.com/holdfast-go/holdfast/tests/internal/server"
+	"github.com/holdfast-go/holdfast/tests/internal/soak"
 )
 
 func TestMain(m *testing.M) {

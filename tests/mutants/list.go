@@ -1,8 +1,8 @@
 package mutants
 
 import (
-	"github.com/holdfast-go/holdfast/tests/campaign"
-	"github.com/holdfast-go/holdfast/tests/overlay"
+	"github.com/holdfast-go/holdfast/tests/internal/campaign"
+	"github.com/holdfast-go/holdfast/tests/internal/overlay"
 )
 
 func edit(file, old, replacement string) overlay.Edit {

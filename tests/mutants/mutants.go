@@ -14,9 +14,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/holdfast-go/holdfast/tests/campaign"
-	"github.com/holdfast-go/holdfast/tests/overlay"
-	"github.com/holdfast-go/holdfast/tests/server"
+	"github.com/holdfast-go/holdfast/tests/internal/campaign"
+	"github.com/holdfast-go/holdfast/tests/internal/overlay"
+	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
 // Mutant is a broken lock.

@@ -9,10 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfast-go/holdfast/tests/campaign"
-	"github.com/holdfast-go/holdfast/tests/overlay"
-	"github.com/holdfast-go/holdfast/tests/server"
-	"github.com/holdfast-go/holdfast/tests/soak"
+	"github.com/holdfast-go/holdfast/tests/internal/campaign"
+	"github.com/holdfast-go/holdfast/tests/internal/overlay"
+	"github.com/holdfast-go/holdfast/tests/internal/server"
+	"github.com/holdfast-go/holdfast/tests/internal/soak"
 )
 
 // quick are those that are hunted in the ordinary tests: found soon, and by different rules.

@@ -19,7 +19,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/tests/history"
+	"github.com/holdfast-go/holdfast/tests/internal/history"
 )
 
 // What a guest holds is in the way of others for so long when it dies.

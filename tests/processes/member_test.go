@@ -16,8 +16,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfast-go/holdfast/tests/child"
-	"github.com/holdfast-go/holdfast/tests/history"
+	"github.com/holdfast-go/holdfast/tests/internal/child"
+	"github.com/holdfast-go/holdfast/tests/internal/history"
 )
 
 // member is a worker of a storm. It writes its history to a file, and ends with its input.

@@ -17,10 +17,11 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/tests/backend"
-	"github.com/holdfast-go/holdfast/tests/child"
-	"github.com/holdfast-go/holdfast/tests/server"
-	"github.com/holdfast-go/holdfast/tests/soak"
+	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/child"
+	"github.com/holdfast-go/holdfast/tests/internal/machine"
+	"github.com/holdfast-go/holdfast/tests/internal/server"
+	"github.com/holdfast-go/holdfast/tests/internal/soak"
 )
 
 // mortal is a worker that wants the lock "a" once, and says "PID granted FENCE" and,
@@ -40,7 +41,7 @@ func mortal(args []string) {
 	time.Sleep(5 * time.Millisecond)
 	// On a busy machine an answer may be late, and on one that stood still a claim over before its renewal.
 	err = lease.Release(context.Background())
-	if !holdfast.Ambiguous(err) && !(errors.Is(err, holdfast.ErrLost) && backend.Stalled(began)) {
+	if !holdfast.Ambiguous(err) && !(errors.Is(err, holdfast.ErrLost) && machine.Stalled(began)) {
 		must(err)
 	}
 	fmt.Println(os.Getpid(), "released", lease.Token())
@@ -263,7 +264,7 @@ func TestACrowdThatDies(t *testing.T) {
 			return err == nil && lease.Release(t.Context()) == nil
 		})
 		// A tombstone is left where an answer was not heard.
-		if n := rdb.Exists(t.Context(), "holdfast:{a}", "holdfast:{a}:q").Val(); n != 0 && !backend.Stalled(looked) {
+		if n := rdb.Exists(t.Context(), "holdfast:{a}", "holdfast:{a}:q").Val(); n != 0 && !machine.Stalled(looked) {
 			t.Errorf("%d of lock and queue are left", n)
 		}
 		backend.Eventually(t, "the subscriptions are gone", func() bool {

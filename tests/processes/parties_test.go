@@ -16,8 +16,8 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/tests/backend"
-	"github.com/holdfast-go/holdfast/tests/soak"
+	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/soak"
 )
 
 // partyTTL is how long those who wait may wait for who has died.

@@ -16,10 +16,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfast-go/holdfast/tests/backend"
-	"github.com/holdfast-go/holdfast/tests/history"
-	"github.com/holdfast-go/holdfast/tests/queuelog"
-	"github.com/holdfast-go/holdfast/tests/soak"
+	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/history"
+	"github.com/holdfast-go/holdfast/tests/internal/queuelog"
+	"github.com/holdfast-go/holdfast/tests/internal/soak"
 )
 
 // storm is a worker: so many goroutines acquire one lock, hold it for a millisecond

@@ -11,9 +11,9 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/script"
-	"github.com/holdfast-go/holdfast/tests/backend"
-	"github.com/holdfast-go/holdfast/tests/proxy"
-	"github.com/holdfast-go/holdfast/tests/server"
+	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/proxy"
+	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
 // gate is a node that is asked for locks, and once it is shut does not answer before it is opened.

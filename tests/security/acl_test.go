@@ -16,7 +16,8 @@ import (
 	"github.com/holdfast-go/holdfast/internal/keys"
 	"github.com/holdfast-go/holdfast/internal/script"
 	"github.com/holdfast-go/holdfast/internal/wire"
-	"github.com/holdfast-go/holdfast/tests/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/machine"
 )
 
 // job is what a role is there for. It works on locks whose names begin with its
@@ -122,7 +123,7 @@ func locking(j job) error {
 			renewed = err == nil
 		}
 		var lost *holdfast.LostError
-		expired := errors.As(err, &lost) && lost.Reason == holdfast.LossExpired && backend.Stalled(began)
+		expired := errors.As(err, &lost) && lost.Reason == holdfast.LossExpired && machine.Stalled(began)
 		if err != nil && !expired {
 			return err
 		}

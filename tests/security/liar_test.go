@@ -16,7 +16,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/clock"
-	"github.com/holdfast-go/holdfast/tests/soak"
+	"github.com/holdfast-go/holdfast/tests/internal/soak"
 )
 
 // liar is a server that answers scripts, and notifies whoever subscribes, with lies.

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/tests/history"
+	"github.com/holdfast-go/holdfast/tests/internal/history"
 )
 
 // hand is a goroutine that takes and releases locks.

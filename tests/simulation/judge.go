@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/holdfast-go/holdfast/tests/history"
+	"github.com/holdfast-go/holdfast/tests/internal/history"
 )
 
 // Result is what became of a world.

@@ -10,7 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfast-go/holdfast/holdfastgoredis"
-	"github.com/holdfast-go/holdfast/tests/history"
+	"github.com/holdfast-go/holdfast/tests/internal/history"
 )
 
 // What Redisson 4.7.0 sends for an RLock: to take it, to give it up, and, where it was given no

@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfast-go/holdfast/tests/campaign"
-	"github.com/holdfast-go/holdfast/tests/clockshim"
-	"github.com/holdfast-go/holdfast/tests/server"
+	"github.com/holdfast-go/holdfast/tests/internal/campaign"
+	"github.com/holdfast-go/holdfast/tests/internal/clockshim"
+	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
 // campaigning runs a campaign as the arguments say, and returns the exit code: 1 when

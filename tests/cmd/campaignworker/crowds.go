@@ -5,7 +5,7 @@ import (
 	"errors"
 
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/tests/campaign/worker"
+	"github.com/holdfast-go/holdfast/tests/internal/campaign/worker"
 )
 
 func (l *locks) latch(w worker.Want) *holdfast.Latch {

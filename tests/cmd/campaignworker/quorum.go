@@ -5,7 +5,7 @@ import (
 	"errors"
 
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/tests/campaign/worker"
+	"github.com/holdfast-go/holdfast/tests/internal/campaign/worker"
 )
 
 // quorum is the locks of a quorum, with a client for each node.

@@ -15,7 +15,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/holdfast-go/holdfast/tests/campaign/worker"
+	"github.com/holdfast-go/holdfast/tests/internal/campaign/worker"
 )
 
 var which = "correct"

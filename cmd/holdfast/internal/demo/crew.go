@@ -14,9 +14,10 @@ import (
 
 // crew is the worker processes, as the process that started them sees them.
 type crew struct {
-	brief   brief
-	events  chan event
-	members map[int]*member // those not yet buried
+	brief    brief
+	events   chan event
+	members  map[int]*member // those not yet buried
+	patience time.Duration   // of disband with workers that are to end by themselves
 }
 
 // member is a worker process.
@@ -28,7 +29,7 @@ type member struct {
 }
 
 func newCrew(b brief) *crew {
-	return &crew{brief: b, events: make(chan event, 256), members: map[int]*member{}}
+	return &crew{brief: b, events: make(chan event, 256), members: map[int]*member{}, patience: 2 * time.Second}
 }
 
 // start starts a worker. On Linux it dies with the thread that calls this.
@@ -126,7 +127,7 @@ func (c *crew) disband(last func(event)) {
 			_ = m.cmd.Process.Kill()
 		}
 	}
-	patience := time.After(2 * time.Second)
+	patience := time.After(c.patience)
 	for len(c.members) > 0 {
 		select {
 		case e := <-c.events:

@@ -5,90 +5,41 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
-	"unicode/utf8"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfast-go/holdfast/holdfasttest"
-	"github.com/holdfast-go/holdfast/tests/server"
 )
-
-// realServer starts a real server, and returns its URL and what counts its keys.
-func realServer(t *testing.T) (url string, keys func() []string) {
-	const password = "canary-2468"
-	s := server.Start(t, server.One(t), server.Conf("requirepass", password))
-	rdb := redis.NewClient(&redis.Options{Addr: s.Addr(), Password: password})
-	t.Cleanup(func() { _ = rdb.Close() })
-	return "redis://:" + password + "@" + s.Addr(), func() []string {
-		t.Helper()
-		all, err := rdb.Keys(context.Background(), "*").Result()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return all
-	}
-}
-
-func TestRunOnARealServer(t *testing.T) {
-	t.Parallel()
-	url, keys := realServer(t)
-	var out bytes.Buffer
-	began := time.Now()
-	err := Run(context.Background(), Config{URL: url, Open: openURL, Workers: 3, Seed: 2, Out: &out})
-	if err != nil {
-		t.Errorf("%v\n%s", err, &out)
-	}
-	if took := time.Since(began); took > 30*time.Second {
-		t.Errorf("it took %v", took)
-	}
-	for _, row := range []string{
-		`(?m)^   draws +10$`,
-		`(?m)^   grants +[\d,]+$`,
-		`(?m)^   hand-overs +[\d,]+ `,
-		`(?m)^   hand-over latency +[\d.]+ [mµ]s   median; p99 [\d.]+ [mµ]s`,
-		`(?m)^   kills survived +1   next holder after [\d.]+ m?s`,
-		`(?m)^   pauses survived +1   next holder after [\d.]+ m?s`,
-		`(?m)^   stale leases refused +1$`,
-		`(?m)^   stale writes refused +1$`,
-		`(?m)^All 8 hold, in `,
-	} {
-		if !regexp.MustCompile(row).Match(out.Bytes()) {
-			t.Errorf("the output has no line %s", row)
-		}
-	}
-	for line := range strings.Lines(out.String()) {
-		if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > 80 {
-			t.Errorf("%d columns: %s", n, line)
-		}
-	}
-	if strings.Contains(out.String(), "canary") {
-		t.Error("the output shows the password")
-	}
-	if t.Failed() {
-		t.Logf("\n%s", &out)
-	}
-	if left := keys(); len(left) > 0 {
-		t.Errorf("keys are left: %q", left)
-	}
-}
 
 // Interrupted in the middle of the second act, it leaves nothing behind.
 func TestRunInterrupted(t *testing.T) {
 	t.Parallel()
-	url, keys := realServer(t)
-	reason := errors.New("the test wants no more")
-	ctx, cancel := context.WithCancelCause(context.Background())
-	out := &trigger{at: "kill -9", then: func() { cancel(reason) }}
-	err := Run(ctx, Config{URL: url, Open: openURL, Workers: 2, Seed: 3, Out: out})
-	if !errors.Is(err, reason) {
-		t.Errorf("%v\n%s", err, out.seen.String())
+	s, err := holdfasttest.NewServer(&holdfasttest.ServerConfig{Listen: "127.0.0.1:0"})
+	if err != nil {
+		t.Fatal(err)
 	}
-	if left := keys(); len(left) > 0 {
-		t.Errorf("keys are left: %q", left)
+	defer s.Close()
+	rdb := redis.NewClient(&redis.Options{Addr: s.Addr()})
+	defer rdb.Close()
+	reason := errors.New("the test wants no more")
+	stopped := false
+	for attempt := 0; attempt < 5 && !stopped; attempt++ { // a slow machine may leave the accident no time
+		ctx, cancel := context.WithCancelCause(context.Background())
+		out := &trigger{at: "kill -9", then: func() { stopped = true; cancel(reason) }}
+		err := Run(ctx, Config{URL: "redis://" + s.Addr(), Open: openURL, Workers: 2, Seed: 3, Out: out})
+		cancel(nil)
+		if errors.Is(err, reason) != stopped {
+			t.Errorf("%v\n%s", err, &out.seen)
+		}
+	}
+	if !stopped {
+		t.Error("nobody was killed in any of five runs")
+	}
+	if left, err := rdb.Keys(context.Background(), "*").Result(); err != nil || len(left) > 0 {
+		t.Errorf("keys are left: %q, %v", left, err)
 	}
 }
 
@@ -109,6 +60,7 @@ func (w *trigger) Write(p []byte) (int, error) {
 
 // A worker that is paused when the demo ends is ended too, without waiting.
 func TestDisbandPausedWorker(t *testing.T) {
+	t.Parallel()
 	if !canPause {
 		t.Skip("this system cannot pause a process")
 	}
@@ -127,19 +79,26 @@ func TestDisbandPausedWorker(t *testing.T) {
 	if err := c.pause(1); err != nil {
 		t.Fatal(err)
 	}
-	began := time.Now()
+	c.patience = time.Hour
 	var last event
-	c.disband(func(e event) { last = e })
+	gone := make(chan struct{})
+	go func() {
+		defer close(gone)
+		c.disband(func(e event) { last = e })
+	}()
+	select {
+	case <-gone:
+	case <-time.After(time.Minute):
+		t.Fatal("the paused worker is given time to end by itself")
+	}
 	if last.Kind != wasBuried {
 		t.Errorf("the last event is %+v", last)
-	}
-	if took := time.Since(began); took > time.Second {
-		t.Errorf("it took %v", took)
 	}
 }
 
 // A worker that ends by itself ends the demo, with what it said.
 func TestWorkerThatFails(t *testing.T) {
+	t.Parallel()
 	d := newDirector(Config{Workers: 2}, newStage(Config{JSON: true}), newCrew(brief{Locked: true}))
 	d.crew.brief.URL = "gopher://"
 	err := d.play(context.Background())

@@ -3,25 +3,20 @@ package doctor
 import (
 	"context"
 	"encoding/json"
-	"flag"
 	"fmt"
-	"net"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/holdfast-go/holdfast/tests/server"
+	"github.com/holdfast-go/holdfast/internal/clock"
 )
 
-// TestMain has more tests run at once than there are processors: they mostly wait.
 func TestMain(m *testing.M) {
-	flag.Parse()
-	if err := flag.Set("test.parallel", "8"); err != nil {
-		panic(err)
-	}
 	redis.SetLogger(silence{}) // as the command does
+	// The machine's clock of suspensions would run on while virtual time does not.
+	clock.SetBoot(func() time.Duration { return 0 })
 	m.Run()
 }
 
@@ -110,69 +105,4 @@ func expect(t *testing.T, r *Report, id string, severity Severity, saw string) F
 	}
 	t.Errorf("%s: found %q, want %s: %s", id, all, severity, saw)
 	return Finding{}
-}
-
-// on runs f on every server of this machine, started with these options.
-func on(t *testing.T, f func(t *testing.T, bin server.Binary, s *server.Server), opts ...server.Option) {
-	t.Helper()
-	for _, bin := range server.Binaries(t) {
-		t.Run(bin.Name, func(t *testing.T) {
-			t.Parallel()
-			f(t, bin, server.Start(t, bin, opts...))
-		})
-	}
-}
-
-// do runs a command.
-func do(t *testing.T, s *server.Server, words ...any) {
-	t.Helper()
-	if _, err := s.Do(words...); err != nil {
-		t.Fatalf("%v: %v", words, err)
-	}
-}
-
-// balancer forwards each new connection to the next of some servers.
-func balancer(t *testing.T, addrs ...string) func(*redis.Options) {
-	turns := make(chan string, 100)
-	for i := range cap(turns) {
-		turns <- addrs[i%len(addrs)]
-	}
-	return func(o *redis.Options) {
-		o.Dialer = func(ctx context.Context, network, _ string) (net.Conn, error) {
-			return (&net.Dialer{}).DialContext(ctx, network, <-turns)
-		}
-	}
-}
-
-// middle is a connection through somebody in between.
-type middle struct {
-	net.Conn
-	request func(*middle, []byte)
-	reply   func([]byte) []byte
-}
-
-func (m *middle) Write(p []byte) (int, error) {
-	if m.request != nil {
-		m.request(m, p)
-	}
-	return m.Conn.Write(p)
-}
-
-func (m *middle) Read(p []byte) (int, error) {
-	n, err := m.Conn.Read(p)
-	if m.reply != nil {
-		copy(p, m.reply(p[:n]))
-	}
-	return n, err
-}
-
-// through puts somebody between. reply changes replies without their length.
-func through(request func(*middle, []byte), reply func([]byte) []byte) func(*redis.Options) {
-	return func(o *redis.Options) {
-		o.Protocol = 2
-		o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
-			conn, err := (&net.Dialer{}).DialContext(ctx, network, addr)
-			return &middle{conn, request, reply}, err
-		}
-	}
 }

@@ -1,0 +1,199 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/holdfast-go/holdfast/tests/internal/harness"
+	"github.com/holdfast-go/holdfast/tests/internal/server"
+)
+
+// results are the medians of a run: by cell, and by contestant.
+type results map[string]map[string]figures
+
+func bench(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	if len(args) == 1 && args[0] == workerArgument {
+		if err := work(ctx, stdin, stdout); err != nil {
+			fmt.Fprintln(stderr, err)
+			return 1
+		}
+		return 0
+	}
+	o, err := parse(args, stderr)
+	if errors.Is(err, flag.ErrHelp) {
+		return 0
+	}
+	if err != nil {
+		return 2
+	}
+	if err := compare(ctx, o, stdout, stderr); err != nil {
+		fmt.Fprintln(stderr, "bench:", err)
+		return 1
+	}
+	return 0
+}
+
+type options struct {
+	cells []cell
+	only  []string // of the contestants; all if empty
+	svg   string
+}
+
+func parse(args []string, stderr io.Writer) (o options, err error) {
+	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	var (
+		kinds    = flags.String("cells", "free,contended,one,held,read,readwrite,quorum,cluster", "what to measure")
+		only     = flags.String("only", "", "contestants, with commas (default all)")
+		rounds   = flags.Int("rounds", 0, "rounds of each cell (default 5; of contended and readwrite 3, of held 1)")
+		length   = flags.Duration("for", 0, "length of a turn (default 700ms; of contended and readwrite 3.5s, of held 12s)")
+		leases   = flags.Int("leases", 0, "leases of held (default 10000)")
+		hurry    = flags.Bool("quick", false, "one short round, about two minutes, to see that everything works")
+		complete = flags.Bool("full", false, "100000 leases in held, for a minute")
+		svg      = flags.String("svg", "", "where to draw the free cells")
+	)
+	if err := flags.Parse(args); err != nil {
+		return o, err
+	}
+	s := plain
+	if *hurry {
+		s = quick
+	}
+	if *complete {
+		s.leases, s.hold = 100_000, time.Minute
+	}
+	if *leases > 0 {
+		s.leases = *leases
+	}
+	o.svg = *svg
+	if *only != "" {
+		o.only = strings.Split(*only, ",")
+	}
+	for _, c := range s.cells() {
+		if !slices.Contains(strings.Split(*kinds, ","), c.kind) {
+			continue
+		}
+		if *rounds > 0 {
+			c.rounds = *rounds
+		}
+		if *length > 0 {
+			c.time = *length
+		}
+		o.cells = append(o.cells, c)
+	}
+	if len(o.cells) == 0 {
+		err = fmt.Errorf("no cells in %q", *kinds)
+	}
+	for _, name := range o.only {
+		if !slices.ContainsFunc(contestants, func(c contestant) bool { return c.name == name }) {
+			err = fmt.Errorf("no contestant %q", name)
+		}
+	}
+	if err != nil {
+		fmt.Fprintln(stderr, "bench:", err)
+	}
+	return o, err
+}
+
+// takes says whether the contestant was asked for.
+func (o options) takes(c contestant) bool { return o.only == nil || slices.Contains(o.only, c.name) }
+
+// takesJava says whether there is a turn of a contestant in Java.
+func (o options) takesJava() bool {
+	for _, c := range o.cells {
+		for _, who := range contestants {
+			if who.java && who.in(c.kind) && o.takes(who) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// compare measures, and prints what came of it.
+func compare(ctx context.Context, o options, stdout, stderr io.Writer) error {
+	h := &harness.TB{}
+	defer h.Close()
+	var r results
+	var err error
+	about := surroundings{began: time.Now(), loadBefore: load()}
+	h.Guard(func() {
+		v := &venue{h: h, bin: server.One(h), dir: h.TempDir(), sites: map[string]site{}}
+		if v.self, err = os.Executable(); err != nil {
+			return
+		}
+		about.server = v.bin.Name
+		if o.takesJava() {
+			var java jvm
+			if java, err = findJava(ctx, v.dir); err != nil {
+				return
+			}
+			defer v.endJVM()
+			v.java, about.redisson, about.missing = java.command, java.redisson, java.missing
+			if java.missing != "" {
+				fmt.Fprintf(stderr, "\n!!! Redisson is NOT MEASURED: %s\n\n", java.missing)
+			}
+		}
+		r, err = measure(ctx, v, o, stderr)
+	})
+	if err = errors.Join(err, h.Err()); err != nil {
+		return err
+	}
+	about.took, about.loadAfter = time.Since(about.began), load()
+	found := standings(r)
+	write(stdout, about, o, r, found)
+	if err := json.NewEncoder(stdout).Encode(map[string]any{"medians": r, "ratios": found}); err != nil {
+		return err
+	}
+	if o.svg == "" || r[freeCell(1)] == nil {
+		return nil
+	}
+	return os.WriteFile(o.svg, []byte(plot(r)), 0o644)
+}
+
+// measure has all contestants take their turns, all once in every round, in an order that
+// changes from round to round.
+func measure(ctx context.Context, v *venue, o options, stderr io.Writer) (results, error) {
+	r := results{}
+	number := 0
+	for i, c := range o.cells {
+		if i > 0 && c.kind != o.cells[i-1].kind {
+			v.endJVM() // threads of turns that are over may go on in it, and send commands
+		}
+		var taking []contestant
+		for _, who := range contestants {
+			if who.in(c.kind) && o.takes(who) && (!who.java || v.java != nil) {
+				taking = append(taking, who)
+			}
+		}
+		rounds := map[string][]figures{}
+		for round := range c.rounds {
+			fmt.Fprintf(stderr, "%s: round %d of %d\n", c.name, round+1, c.rounds)
+			for _, who := range rotated(taking, round) {
+				number++
+				f, err := turn(ctx, v, who, c, number)
+				if ctx.Err() != nil {
+					return nil, ctx.Err()
+				}
+				if err != nil { // the others go on
+					fmt.Fprintf(stderr, "%s: %s: %v\n", c.name, who.name, err)
+					f = figures{"errors": 1}
+				}
+				rounds[who.name] = append(rounds[who.name], f)
+			}
+		}
+		r[c.name] = map[string]figures{}
+		for name, all := range rounds {
+			r[c.name][name] = summary(all)
+		}
+	}
+	return r, nil
+}

@@ -1,0 +1,50 @@
+package main
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/holdfast-go/holdfast/tests/internal/history"
+)
+
+// board is memory that all processes of a turn share. It tells of overlaps, and how long it
+// takes from one holder to the next, without asking the server anything.
+type board struct {
+	inside   atomic.Int64 // holders; a reader counts 1, any other exclusive
+	over     atomic.Int64 // 1 once the turn is: what is cancelled then may overlap
+	waiting  atomic.Int64 // goroutines
+	released atomic.Int64 // when the latest holder called release, if somebody waited then; else 0
+	overlaps atomic.Int64 // grants beside another holder, unless both are readers
+}
+
+const boardSize = 5 * 8
+
+// exclusive is above any number of readers.
+const exclusive = 1 << 32
+
+// share is what a holder counts inside.
+func share(reads bool) int64 {
+	if reads {
+		return 1
+	}
+	return exclusive
+}
+
+// enter is called by who has the lock now. It tells how long ago the last one before called
+// release, if it was waited for.
+func (b *board) enter(reads bool) (handover time.Duration, ok bool) {
+	now, mine := history.Now(), share(reads)
+	inside := b.inside.Add(mine)
+	if inside != mine && (mine == exclusive || inside >= exclusive) && b.over.Load() == 0 {
+		b.overlaps.Add(1)
+	}
+	released := b.released.Swap(0)
+	return time.Duration(now - released), released != 0 && inside == mine
+}
+
+// leave is called just before release.
+func (b *board) leave(reads bool) {
+	if b.inside.Add(-share(reads)) == 0 && b.waiting.Load() > 0 {
+		b.released.Store(history.Now())
+	}
+}

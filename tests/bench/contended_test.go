@@ -1,0 +1,159 @@
+package main
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/tests/internal/server"
+)
+
+// sham is a locker whose locks let in as many at once as its channel holds.
+type sham chan struct{}
+
+func (s sham) lock(string) lock { return s }
+
+func (s sham) close() {}
+
+func (s sham) acquire(ctx context.Context) error {
+	select {
+	case s <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (s sham) release() error {
+	<-s
+	return nil
+}
+
+func (s sham) reader(string) lock { return s }
+
+func (s sham) writer(string) lock { return s }
+
+// compete has 4 goroutines want a lock that lets in so many, again until enough was seen.
+func compete(t *testing.T, room, readers int, enough func(outcome, *board) bool) (o outcome, b *board) {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); {
+		var err error
+		if b, _, err = newBoard(t.TempDir(), 1); err != nil {
+			t.Fatal(err)
+		}
+		j := job{Kind: "contended", Names: "lock", Goroutines: 4, Readers: readers, For: 200 * time.Millisecond, Hold: time.Millisecond, Think: 2 * time.Millisecond}
+		o, err = contended(t.Context(), make(sham, room), j, b, func() error { return nil })
+		if err != nil || o.Errors > 0 || len(o.Grants) != 4 {
+			t.Fatalf("%v, %+v", err, o)
+		}
+		if enough(o, b) {
+			return o, b
+		}
+	}
+	t.Fatal("nothing of the kind was seen in 30 s")
+	return
+}
+
+func TestALockThatLetsTwoInIsFoundOut(t *testing.T) {
+	compete(t, 2, 0, func(_ outcome, b *board) bool { return b.overlaps.Load() > 0 })
+}
+
+func TestAReadWriteLockThatLetsAWriterInAmongReadersIsFoundOut(t *testing.T) {
+	compete(t, 2, 3, func(_ outcome, b *board) bool { return b.overlaps.Load() > 0 })
+}
+
+func TestReadersMayHoldALockTogether(t *testing.T) {
+	o, b := compete(t, 4, 4, func(o outcome, _ *board) bool { return o.Cycles > 10 })
+	if n := b.overlaps.Load(); n > 0 {
+		t.Errorf("%d overlaps were seen among readers", n)
+	}
+	if o.Written > 0 || len(o.Writers) > 0 {
+		t.Errorf("nobody writes, but writers had %d cycles and %d waits", o.Written, len(o.Writers))
+	}
+}
+
+func TestWritersCyclesAndWaitsAreCountedApart(t *testing.T) {
+	o, b := compete(t, 1, 2, func(o outcome, _ *board) bool { return o.Written > 10 && o.Written < o.Cycles })
+	if n := b.overlaps.Load(); n > 0 {
+		t.Errorf("%d overlaps were seen", n)
+	}
+	if read := o.Cycles - o.Written; len(o.Writers) < o.Written || len(o.Waits) < read {
+		t.Errorf("%d cycles of writers with %d waits, %d of readers with %d", o.Written, len(o.Writers), read, len(o.Waits))
+	}
+}
+
+// The scripts of Redisson's read lock count holders, and leave nothing behind.
+func TestTheScriptsOfRedissonsReadLock(t *testing.T) {
+	s := server.Start(t, server.One(t))
+	for name, open := range map[string]func(job) (locker, error){"go-redis": redissonScriptsOverGoredis, "rueidis": redissonScriptsOverRueidis} {
+		l, err := open(job{Addrs: []string{s.Addr()}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.close()
+		readers := []lock{l.(sharer).reader("lock"), l.(sharer).reader("lock")}
+		for _, left := range []int64{3, 5} { // the mode and a holder of the hash; a timeout each
+			if err := readers[(left-3)/2].acquire(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			fields, _ := s.Do("HLEN", "lock")
+			keys, _ := s.Do("DBSIZE")
+			if all := fields.(int64) + keys.(int64) - 1; all != left {
+				t.Errorf("%s: %v fields and %v keys", name, fields, keys)
+			}
+		}
+		for _, r := range readers {
+			if err := r.release(); err != nil {
+				t.Errorf("%s: release: %v", name, err)
+			}
+		}
+		if keys, _ := s.Do("DBSIZE"); keys != int64(0) {
+			t.Errorf("%s: %v keys are left", name, keys)
+		}
+		if err := readers[0].release(); err == nil {
+			t.Errorf("%s: a lock that is not held was released", name)
+		}
+	}
+}
+
+// Only when the last of several readers leaves is anything handed over.
+func TestAHandOverIsFromTheLastHolderToTheFirst(t *testing.T) {
+	b, _, err := newBoard(t.TempDir(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.waiting.Store(1)
+	for i, step := range []struct {
+		do   func() bool
+		want bool
+	}{
+		{func() bool { _, ok := b.enter(true); return ok }, false},
+		{func() bool { _, ok := b.enter(true); return ok }, false},
+		{func() bool { b.leave(true); return b.released.Load() != 0 }, false},
+		{func() bool { b.leave(true); return b.released.Load() != 0 }, true},
+		{func() bool { _, ok := b.enter(false); return ok }, true},
+	} {
+		if got := step.do(); got != step.want {
+			t.Errorf("step %d: got %v", i, got)
+		}
+	}
+	if n := b.overlaps.Load(); n > 0 {
+		t.Errorf("%d overlaps were seen", n)
+	}
+}
+
+func TestALockThatExcludesIsNotBlamed(t *testing.T) {
+	began := time.Now()
+	o, b := compete(t, 1, 0, func(o outcome, _ *board) bool { return o.Cycles > 10 && len(o.Handovers) > 10 })
+	if n := b.overlaps.Load(); n > 0 {
+		t.Errorf("%d overlaps were seen", n)
+	}
+	if sum := o.Grants[0] + o.Grants[1] + o.Grants[2] + o.Grants[3]; sum != o.Cycles {
+		t.Errorf("%d cycles, but grants %v", o.Cycles, o.Grants)
+	}
+	for _, d := range o.Handovers {
+		if d < 0 || d > time.Since(began) {
+			t.Errorf("a hand-over took %v", d)
+		}
+	}
+}

@@ -1,0 +1,88 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/holdfast-go/holdfast/tests/internal/harness"
+	"github.com/holdfast-go/holdfast/tests/internal/server"
+)
+
+// site is the servers that a cell is measured on: one, the masters of a Cluster, or the nodes of
+// a quorum.
+type site []*server.Server
+
+func (s site) addrs() (all []string) {
+	for _, one := range s {
+		all = append(all, one.Addr())
+	}
+	return all
+}
+
+// cpu is what all of them have used.
+func (s site) cpu() (sum time.Duration) {
+	for _, one := range s {
+		sum += one.CPU()
+	}
+	return sum
+}
+
+// sent is how many commands all of them have run that take or release locks: scripts, what stands in for one, and
+// one other.
+func (s site) sent(other string) (sum int64) {
+	for _, one := range s {
+		for command, n := range one.CommandStats() {
+			if command == "evalsha" || command == "eval" || command == "delifeq" || command == other {
+				sum += n
+			}
+		}
+	}
+	return sum
+}
+
+// venue is what the turns of a run take place with.
+type venue struct {
+	h     *harness.TB
+	bin   server.Binary
+	dir   string   // for boards
+	self  string   // this program
+	java  []string // runs a contestant in Java; nil where there is no JVM
+	jvm   *worker  // that runs; or nil
+	sites map[string]site
+}
+
+// endJVM ends the JVM, if it runs.
+func (v *venue) endJVM() {
+	if v.jvm != nil {
+		v.jvm.kill() // it has nothing to finish
+		v.jvm.end()
+		v.jvm = nil
+	}
+}
+
+// site returns the servers for a kind of cell, which are started when it is the first.
+func (v *venue) site(ctx context.Context, kind string) site {
+	form := "one server"
+	if kind == "quorum" || kind == "cluster" {
+		form = kind
+	}
+	if s := v.sites[form]; s != nil {
+		return s
+	}
+	var s site
+	switch form {
+	case "quorum":
+		for range 5 {
+			s = append(s, server.Start(v.h, v.bin))
+		}
+		if err := admit(ctx, s.addrs()); err != nil {
+			v.h.Fatal(err)
+		}
+	case "cluster":
+		s = server.StartCluster(v.h, v.bin, 3)
+	default:
+		s = site{server.Start(v.h, v.bin)}
+	}
+	v.sites[form] = s
+	return s
+}

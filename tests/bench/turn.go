@@ -1,0 +1,200 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/holdfast-go/holdfast/tests/internal/child"
+	"github.com/holdfast-go/holdfast/tests/internal/history"
+)
+
+// workerArgument makes the program a process of a contestant.
+const workerArgument = "worker"
+
+// turn has a contestant's processes do their part of a cell, and tells what that took.
+func turn(ctx context.Context, v *venue, c contestant, of cell, number int) (figures, error) {
+	ctx, cancel := context.WithTimeout(ctx, of.limit())
+	defer cancel()
+	b, path, err := newBoard(v.dir, number)
+	if err != nil {
+		return nil, err
+	}
+	s := v.site(ctx, of.kind)
+	if c.java {
+		of = of.merged()
+	}
+	var workers []*worker
+	done := false
+	defer func() {
+		if c.java && done {
+			return
+		}
+		if c.java {
+			v.jvm = nil // it may be anywhere
+		}
+		for _, w := range workers {
+			w.end()
+		}
+	}()
+	for i := range of.processes {
+		j := of.job(c, i)
+		j.Addrs, j.Board, j.Names = s.addrs(), path, fmt.Sprintf("%s-%d", c.name, number)
+		w, err := v.hire(c)
+		if err != nil {
+			return nil, err
+		}
+		workers = append(workers, w)
+		defer context.AfterFunc(ctx, w.kill)()
+		if err := json.NewEncoder(w.in).Encode(j); err != nil {
+			return nil, err
+		}
+	}
+	for _, w := range workers {
+		if line, err := w.out.ReadString('\n'); line != "ready\n" {
+			return nil, fmt.Errorf("%s does not get ready: %q: %w", c.name, line, err)
+		}
+	}
+	cpu, sent := s.cpu(), s.sent(c.sends)
+	for _, w := range workers {
+		if _, err := io.WriteString(w.in, "go\n"); err != nil {
+			return nil, err
+		}
+	}
+	var outcomes []outcome
+	for _, w := range workers {
+		var o outcome
+		line, err := w.out.ReadBytes('\n')
+		if err = errors.Join(err, json.Unmarshal(line, &o)); err != nil {
+			return nil, fmt.Errorf("%s does not finish: %w", c.name, err)
+		}
+		if o.Errors > 0 {
+			fmt.Fprintf(os.Stderr, "%s: %s: %d errors, such as %s\n", of.name, c.name, o.Errors, o.Error)
+		}
+		outcomes = append(outcomes, o)
+	}
+	done = true
+	cpu, sent = s.cpu()-cpu, s.sent(c.sends)-sent
+	return account(outcomes, cpu, int(sent), int(b.overlaps.Load())), nil
+}
+
+func newBoard(dir string, number int) (*board, string, error) {
+	path := filepath.Join(dir, fmt.Sprint("board-", number))
+	if err := os.WriteFile(path, make([]byte, boardSize), 0o600); err != nil {
+		return nil, "", err
+	}
+	b, err := openBoard(path)
+	return b, path, err
+}
+
+// faults are figures that are counted, and should be 0.
+var faults = []string{"overlaps", "errors", "lost"}
+
+// account makes figures of what the processes of a turn found, and of what the server spent.
+func account(outcomes []outcome, redisCPU time.Duration, sent, overlaps int) figures {
+	var all outcome
+	var longest time.Duration
+	for _, o := range outcomes {
+		all.Cycles += o.Cycles
+		all.Written += o.Written
+		all.Took = max(all.Took, o.Took)
+		all.CPU += o.CPU
+		all.Mallocs += o.Mallocs
+		all.Latencies = append(all.Latencies, o.Latencies...)
+		all.Handovers = append(all.Handovers, o.Handovers...)
+		all.Waits = append(all.Waits, o.Waits...)
+		all.Writers = append(all.Writers, o.Writers...)
+		all.Grants = append(all.Grants, o.Grants...)
+		all.Lost += o.Lost
+		all.Goroutines += o.Goroutines
+		all.LeaseHeap += o.LeaseHeap
+		all.LeaseStack += o.LeaseStack
+		all.Errors += o.Errors
+	}
+	if waits := slices.Concat(all.Waits, all.Writers); len(waits) > 0 {
+		longest = slices.Max(waits)
+	}
+	cycles := float64(max(all.Cycles, 1))
+	f := figures{
+		"rate":          float64(all.Cycles) / all.Took.Seconds(),
+		"redis_us":      micros(redisCPU) / cycles,
+		"client_us":     micros(all.CPU) / cycles,
+		"commands":      float64(sent) / cycles,
+		"allocs":        float64(all.Mallocs) / cycles,
+		"p50_us":        micros(percentile(all.Latencies, 50)),
+		"handover_us":   micros(percentile(all.Handovers, 50)),
+		"handover99_us": micros(percentile(all.Handovers, 99)),
+		"wait99_us":     micros(percentile(all.Waits, 99)),
+		"writer99_us":   micros(percentile(all.Writers, 99)),
+		"longest_us":    micros(longest),
+		"written":       float64(all.Written) / all.Took.Seconds(),
+		"jain":          history.Jain(all.Grants),
+		"goroutines":    float64(all.Goroutines),
+		"lease_heap":    all.LeaseHeap,
+		"lease_stack":   all.LeaseStack,
+		"lost":          float64(all.Lost),
+		"errors":        float64(all.Errors),
+		"overlaps":      float64(overlaps),
+	}
+	for name, value := range f {
+		f[name] = math.Round(value*1000) / 1000
+		if value == 0 && !slices.Contains(faults, name) { // the cell knows no such figure
+			delete(f, name)
+		}
+	}
+	return f
+}
+
+func micros(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 }
+
+// worker is a process of a contestant.
+type worker struct {
+	cmd *exec.Cmd
+	in  io.WriteCloser
+	out *bufio.Reader
+}
+
+// hire returns a process of a contestant that waits for a job: a new one, or the JVM.
+func (v *venue) hire(c contestant) (w *worker, err error) {
+	if !c.java {
+		return start(v.self, workerArgument)
+	}
+	if v.jvm == nil {
+		v.jvm, err = start(v.java[0], v.java[1:]...)
+	}
+	return v.jvm, err
+}
+
+func start(program string, args ...string) (w *worker, err error) {
+	w = &worker{cmd: exec.Command(program, args...)}
+	w.cmd.Stderr = os.Stderr
+	if w.in, err = w.cmd.StdinPipe(); err != nil {
+		return nil, err
+	}
+	out, err := w.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	w.out = bufio.NewReader(out)
+	if err := child.Start(w.cmd); err != nil {
+		return nil, err
+	}
+	return w, nil
+}
+
+func (w *worker) kill() { _ = w.cmd.Process.Kill() }
+
+// end waits for the process, which ends by itself without input, or is killed when its time is over.
+func (w *worker) end() {
+	_ = w.in.Close()
+	_ = w.cmd.Wait()
+}

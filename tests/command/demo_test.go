@@ -1,0 +1,162 @@
+package command
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/machine"
+	"github.com/holdfast-go/holdfast/tests/internal/server"
+)
+
+// demoOn returns the URL of a new server for the demo.
+func demoOn(t *testing.T) (url string, s *server.Server) {
+	s = server.Start(t, server.One(t), server.Conf("requirepass", canary))
+	return "redis://:" + canary + "@" + s.Addr(), s
+}
+
+func TestDemoOnARealServer(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIPPED: part of make test-all; demo.txtar has the demo on an embedded server")
+	}
+	t.Parallel()
+	url, s := demoOn(t)
+	// The demo gives itself 26 s, and checks what happened by then.
+	machine.Undisturbed(t, func() error {
+		began := time.Now()
+		code, stdout, stderr := runWith(t, url, "demo", "--redis", "env", "--workers", "3", "--seed", "2")
+		var wrong []error
+		complain := func(format string, args ...any) { wrong = append(wrong, fmt.Errorf(format, args...)) }
+		if code != 0 || stderr != "" {
+			complain("exit code %d: %s", code, stderr)
+		}
+		if took := time.Since(began); took > 30*time.Second+machine.HeldUp(began) {
+			complain("it took %v", took)
+		}
+		for _, row := range []string{
+			`(?m)^   draws +10$`,
+			`(?m)^   grants +[\d,]+$`,
+			`(?m)^   hand-overs +[\d,]+ `,
+			`(?m)^   hand-over latency +[\d.]+ [mµ]s   median; p99 [\d.]+ [mµ]s`,
+			`(?m)^   kills survived +1   next holder after [\d.]+ m?s`,
+			`(?m)^   pauses survived +1   next holder after [\d.]+ m?s`,
+			`(?m)^   stale leases refused +1$`,
+			`(?m)^   stale writes refused +1$`,
+			`(?m)^All 8 hold, in `,
+		} {
+			if !regexp.MustCompile(row).MatchString(stdout) {
+				complain("the output has no line %s", row)
+			}
+		}
+		for line := range strings.Lines(stdout) {
+			if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > 80 {
+				complain("%d columns: %s", n, line)
+			}
+		}
+		if left := keysOn(t, s); len(left) > 0 {
+			complain("keys are left: %q", left)
+		}
+		if wrong == nil {
+			return nil
+		}
+		return fmt.Errorf("%w\n%s", errors.Join(wrong...), stdout)
+	})
+}
+
+// Interrupted in the middle of the second act, the demo leaves nothing behind.
+func TestDemoInterrupted(t *testing.T) {
+	t.Parallel()
+	url, s := demoOn(t)
+	// The demo leaves an accident out that it could not bring about in time.
+	machine.Undisturbed(t, func() error {
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+		defer cancel()
+		cmd := command(ctx, url, "demo", "--redis", "env", "--workers", "2", "--seed", "3")
+		var said strings.Builder
+		cmd.Stderr = &said
+		stdout, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		var shown strings.Builder
+		asked := false
+		for lines := bufio.NewScanner(stdout); lines.Scan(); {
+			fmt.Fprintln(&shown, lines.Text())
+			if !asked && strings.Contains(lines.Text(), "kill -9") {
+				asked = true
+				if err := cmd.Process.Signal(os.Interrupt); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+		_ = cmd.Wait()
+		if left := keysOn(t, s); len(left) > 0 {
+			t.Errorf("keys are left: %q", left)
+		}
+		code := cmd.ProcessState.ExitCode()
+		if asked && code == 130 && strings.Contains(said.String(), "stopped by a signal: interrupt") && !strings.Contains(shown.String(), " hold, in ") {
+			return nil
+		}
+		return fmt.Errorf("exit code %d: %s\n%s", code, &said, &shown)
+	})
+}
+
+// The register of the demo's ledger refuses a fence that is lower than one that it has seen.
+func TestDemoRegister(t *testing.T) {
+	t.Parallel()
+	source := map[bool]string{} // of the script that writes, and of the one that reads
+	for write, file := range map[bool]string{true: "write.lua", false: "read.lua"} {
+		text, err := os.ReadFile(filepath.Join("../../cmd/holdfast/internal/demo/lua", file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		source[write] = string(text)
+	}
+	const first = 1_795_000_000_000_000 // as high as fences are
+	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+		for i, step := range []struct {
+			fence int64
+			write string // "" reads
+			want  string
+			mark  int64 // of the refusal
+		}{
+			{fence: first, want: ""},
+			{fence: first, write: "one"},
+			{fence: first + 2, want: "one"},
+			{fence: first, write: "late", mark: first + 2}, // only a read came between
+			{fence: first + 1, mark: first + 2},
+			{fence: first + 2, write: "two"},
+			{fence: first + 3, write: "three"},
+			{fence: first + 2, write: "late", mark: first + 3},
+			{fence: first + 3, want: "three"},
+		} {
+			words := []any{"EVAL", source[step.write != ""], 1, "register", step.fence}
+			if step.write != "" {
+				words = append(words, step.write)
+			}
+			want := []any{int64(1), step.want}
+			if step.mark != 0 {
+				want = []any{int64(0), fmt.Sprint(step.mark)}
+			}
+			if got, err := b.Server.Do(words...); err != nil || !reflect.DeepEqual(got, want) {
+				t.Errorf("step %d: %q, %v; want %q", i, got, err, want)
+			}
+		}
+		if ttl, err := b.Server.Do("PTTL", "register"); err != nil || ttl.(int64) <= 0 {
+			t.Errorf("the register expires in %v, %v", ttl, err)
+		}
+	})
+}

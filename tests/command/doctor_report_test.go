@@ -1,0 +1,208 @@
+package command
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/tests/internal/machine"
+	"github.com/holdfast-go/holdfast/tests/internal/server"
+)
+
+// diagnosis is the report of holdfast doctor --json.
+type diagnosis struct {
+	Server   string
+	Mode     string
+	Servers  []string
+	Worst    string
+	ExitCode int `json:"exit_code"`
+	Findings []finding
+
+	wrong []error // what does not meet expectations
+}
+
+type finding struct {
+	ID, Severity, Saw, Consequence, Remedy string
+	Servers                                []string
+}
+
+// The severities, the mildest first.
+const (
+	isOK        = "ok"
+	isUnchecked = "not checked"
+	isNote      = "note"
+	isWarning   = "warning"
+	isProblem   = "problem"
+)
+
+var severities = []string{isOK, isUnchecked, isNote, isWarning, isProblem}
+
+// canary is the password in these tests, which no output shows.
+const canary = "canary-7531"
+
+// doctor runs holdfast doctor for the server of url, and has judge compare its report with what is
+// expected. The program's own timeouts can run out while the machine stands still; only then is it
+// run again.
+func doctor(t *testing.T, url string, judge func(d *diagnosis), flags ...string) {
+	t.Helper()
+	machine.Undisturbed(t, func() error {
+		code, stdout, stderr := runDoctor(t, url, append([]string{"--json"}, flags...)...)
+		d := &diagnosis{}
+		if err := json.Unmarshal([]byte(stdout), d); err != nil || stderr != "" {
+			return fmt.Errorf("exit code %d, %v: it printed %q, and said %q", code, err, stdout, stderr)
+		}
+		d.check(code)
+		judge(d)
+		if d.wrong == nil {
+			return nil
+		}
+		return fmt.Errorf("%w\nthe report: %s", errors.Join(d.wrong...), stdout)
+	})
+}
+
+// runDoctor runs holdfast doctor to its end, with a short look at the clock, and for a lease time
+// beside which no latency of a busy machine is long.
+func runDoctor(t *testing.T, url string, flags ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	return runWith(t, url, append([]string{"doctor", "--clock", "20ms", "--ttl", "24h"}, flags...)...)
+}
+
+// runWith runs holdfast to its end, with HOLDFAST_REDIS for the only way to a server. It fails
+// the test if the output shows the password, or that a password was taken out of it: the command
+// knows better than to rely on that.
+func runWith(t *testing.T, url string, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	cmd := command(ctx, url, args...)
+	var out, said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &said
+	began := time.Now()
+	var exit *exec.ExitError
+	if err := cmd.Run(); ctx.Err() != nil || err != nil && !errors.As(err, &exit) {
+		t.Fatalf("%q: %v after %v: %s%s\n%s", args, err, time.Since(began), &out, &said, machine.Report(began))
+	}
+	for _, secret := range []string{"canary", "[redacted]"} {
+		if strings.Contains(out.String()+said.String(), secret) {
+			t.Errorf("%q: the output shows %q: %s%s", args, secret, &out, &said)
+		}
+	}
+	return cmd.ProcessState.ExitCode(), out.String(), said.String()
+}
+
+// command returns holdfast with HOLDFAST_REDIS for the only way to a server.
+func command(ctx context.Context, url string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, "holdfast", args...)
+	cmd.Env = append(slices.DeleteFunc(os.Environ(), func(kv string) bool {
+		return strings.HasPrefix(kv, "HOLDFAST_REDIS=") || strings.HasPrefix(kv, "REDIS_URL=")
+	}), "HOLDFAST_REDIS="+url, "GORACE=atexit_sleep_ms=0")
+	cmd.WaitDelay = 10 * time.Second
+	return cmd
+}
+
+// check looks for what any report has to be like.
+func (d *diagnosis) check(code int) {
+	if code != d.ExitCode {
+		d.complain("exit code %d, and the report says %d", code, d.ExitCode)
+	}
+	if want := map[string]int{isWarning: 1, isProblem: 2}[d.Worst]; code != want {
+		d.complain("the worst is a %s, and the exit code %d", d.Worst, code)
+	}
+	listed, err := checks()
+	if err != nil {
+		d.complain("%v", err)
+	}
+	for _, f := range d.Findings {
+		if !slices.Contains(listed, f.ID) {
+			d.complain("%s is not among the checks that the help lists", f.ID)
+		}
+		rank := slices.Index(severities, f.Severity)
+		if f.Servers == nil || f.Saw == "" || rank < 0 {
+			d.complain("%+v says too little", f)
+		}
+		if rank >= slices.Index(severities, isNote) && (f.Consequence == "" || f.Remedy == "") {
+			d.complain("%+v lacks its consequence or remedy", f)
+		}
+	}
+}
+
+// checks returns the ids that holdfast doctor --help lists.
+var checks = sync.OnceValues(func() (ids []string, err error) {
+	help, err := exec.Command("holdfast", "doctor", "--help").Output()
+	if err != nil {
+		return nil, err
+	}
+	_, list, _ := strings.Cut(string(help), "\nChecks, by the ids that --json has:\n")
+	list, _, _ = strings.Cut(list, "\n\n")
+	for line := range strings.Lines(list) {
+		ids = append(ids, strings.Fields(line)[0])
+	}
+	if len(ids) == 0 {
+		return nil, fmt.Errorf("the help lists no checks: %s", help)
+	}
+	return ids, nil
+})
+
+func (d *diagnosis) complain(format string, args ...any) {
+	d.wrong = append(d.wrong, fmt.Errorf(format, args...))
+}
+
+// expect looks for the finding of a check, with this severity and a part of what was seen.
+func (d *diagnosis) expect(id, severity, saw string) finding {
+	var all []string
+	for _, f := range d.Findings {
+		if f.ID != id {
+			continue
+		}
+		if f.Severity == severity && strings.Contains(f.Saw, saw) {
+			return f
+		}
+		all = append(all, f.Severity+": "+f.Saw)
+	}
+	d.complain("%s: found %q, want %s: %s", id, all, severity, saw)
+	return finding{}
+}
+
+// consequence compares the beginning of what a finding says to follow for locks.
+func (d *diagnosis) consequence(f finding, begins string) {
+	if !strings.HasPrefix(f.Consequence, begins) {
+		d.complain("%s: the consequence is %q, want %q", f.ID, f.Consequence, begins)
+	}
+}
+
+// on compares the servers on which something was found.
+func (d *diagnosis) on(f finding, servers ...string) {
+	if !slices.Equal(f.Servers, servers) {
+		d.complain("%s: found on %q, want %q", f.ID, f.Servers, servers)
+	}
+}
+
+// order runs commands on a server.
+func order(t *testing.T, s *server.Server, words ...any) {
+	t.Helper()
+	if _, err := s.Do(words...); err != nil {
+		t.Fatalf("%v: %v", words, err)
+	}
+}
+
+// keysOn returns all keys of a server.
+func keysOn(t *testing.T, s *server.Server) (all []string) {
+	t.Helper()
+	reply, err := s.Do("KEYS", "*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range reply.([]any) {
+		all = append(all, fmt.Sprint(key))
+	}
+	return all
+}

@@ -1,0 +1,140 @@
+package command
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/server"
+)
+
+// documented returns the ACL rules that docs/acl gives to programs that take locks.
+func documented(t *testing.T) []any {
+	t.Helper()
+	text, err := os.ReadFile("../../docs/acl/locker.acl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rules []any
+	for line := range strings.Lines(string(text)) {
+		rule, _, _ := strings.Cut(line, "#")
+		if rule = strings.TrimSpace(rule); rule != "" {
+			rules = append(rules, rule)
+		}
+	}
+	return rules
+}
+
+// as is the URL of a server for a user with the password canary.
+func as(user string, s *server.Server) string {
+	return "redis://" + user + ":" + canary + "@" + s.Addr()
+}
+
+// A user with the least rights gets no problem and no warning. What it may not ask is
+// not checked, and the report says why.
+func TestDoctorWithTheLeastRights(t *testing.T) {
+	t.Parallel()
+	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+		order(t, b.Server, append([]any{"ACL", "SETUSER", "locks", "on", ">" + canary}, documented(t)...)...)
+		doctor(t, as("locks", b.Server), func(d *diagnosis) {
+			if d.Worst != isUnchecked {
+				d.complain("the worst is %s", d.Worst)
+			}
+			for id, command := range map[string]string{
+				"acl": "ACL WHOAMI", "busy-limit": "CONFIG GET", "connections": "INFO", "eviction": "CONFIG GET", "identity": "INFO",
+				"memory": "CONFIG GET", "native": "COMMAND INFO", "persistence": "CONFIG GET", "pubsub-buffer": "CONFIG GET", "replication": "INFO",
+			} {
+				d.expect(id, isUnchecked, "NOPERM for "+command)
+			}
+			for _, id := range []string{"version", "trial", "clock", "pubsub", "latency"} {
+				d.expect(id, isOK, "")
+			}
+		})
+		// INFO has some of what CONFIG GET tells.
+		order(t, b.Server, "ACL", "SETUSER", "locks", "+info", "+acl|whoami")
+		doctor(t, as("locks", b.Server), func(d *diagnosis) {
+			for id, saw := range map[string]string{"eviction": "noeviction", "memory": "no maxmemory", "connections": "maxclients", "replication": "without replicas"} {
+				d.expect(id, isOK, saw)
+			}
+			d.expect("persistence", isWarning, "snapshots not known (NOPERM for CONFIG GET)")
+			d.expect("acl", isUnchecked, "NOPERM for ACL DRYRUN")
+		})
+	})
+}
+
+// A user lacks something that locks need.
+func TestDoctorWithMissingRights(t *testing.T) {
+	t.Parallel()
+	s := server.Start(t, server.One(t))
+	for name, c := range map[string]struct {
+		rules []any
+		judge func(d *diagnosis)
+	}{
+		"a command of scripts": {[]any{"~*", "&*", "+@all", "-set"}, func(d *diagnosis) {
+			d.expect("acl", isProblem, " may not: set, set")
+			d.expect("trial", isProblem, "denies access")
+		}},
+		"scripts": {[]any{"~*", "&*", "+@all", "-@scripting"}, func(d *diagnosis) {
+			d.expect("acl", isProblem, " may not: eval, evalsha")
+			d.expect("trial", isProblem, "denies access")
+		}},
+		"keys": {[]any{"~other:*", "&*", "+@all"}, func(d *diagnosis) {
+			d.expect("acl", isProblem, "get on its keys")
+			d.expect("trial", isProblem, "denies access")
+		}},
+		"channels": {[]any{"~*", "resetchannels", "+@all"}, func(d *diagnosis) {
+			d.expect("acl", isWarning, " may not: publish on its channels, subscribe on its channels")
+			d.expect("pubsub", isWarning, "NOPERM for SUBSCRIBE")
+			d.expect("trial", isOK, "") // by polling
+		}},
+		"publish": {[]any{"~*", "&*", "+@all", "-publish"}, func(d *diagnosis) {
+			d.expect("acl", isWarning, " may not: publish")
+			d.expect("pubsub", isWarning, "NOPERM for a script that publishes")
+			d.expect("trial", isWarning, "waiters got a released lock after")
+		}},
+		"a command of scripts for many locks": {[]any{"~*", "&*", "+@all", "-mget"}, func(d *diagnosis) {
+			d.consequence(d.expect("acl", isWarning, " may not: mget"), "locks of many goroutines are released and renewed one by one")
+			d.expect("trial", isOK, "")
+		}},
+		"hashes": {[]any{"~*", "&*", "+@all", "-@hash", "-persist"}, func(d *diagnosis) {
+			d.consequence(d.expect("acl", isWarning, " may not: hget, hgetall, hmget, hset, hdel, hvals, persist"), "read-write locks and semaphores cannot be used")
+			d.expect("trial", isOK, "")
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			user := "without-" + strings.ReplaceAll(name, " ", "-")
+			order(t, s, append([]any{"ACL", "SETUSER", user, "on", ">" + canary}, c.rules...)...)
+			doctor(t, as(user, s), func(d *diagnosis) {
+				d.expect("acl", d.severityOf("acl"), "user "+user+" may not: ")
+				c.judge(d)
+			})
+		})
+	}
+}
+
+// severityOf returns the severity of the first finding of a check.
+func (d *diagnosis) severityOf(id string) string {
+	for _, f := range d.Findings {
+		if f.ID == id {
+			return f.Severity
+		}
+	}
+	return "none"
+}
+
+// Locks do not need the command that newer servers have for a release.
+func TestDoctorWithoutDeletingByValue(t *testing.T) {
+	t.Parallel()
+	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+		if bin := b.Server.Binary(); !bin.Deletes() {
+			t.Skipf("SKIPPED: %s has no DELIFEQ; Valkey 9 has", bin.Name)
+		}
+		order(t, b.Server, "ACL", "SETUSER", "u", "on", ">"+canary, "~*", "&*", "+@all", "-delifeq")
+		doctor(t, as("u", b.Server), func(d *diagnosis) {
+			d.consequence(d.expect("acl", isNote, "user u may not: delifeq"), "each client has one release refused")
+			d.expect("trial", isOK, "")
+		})
+	})
+}

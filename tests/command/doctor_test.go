@@ -1,0 +1,223 @@
+package command
+
+import (
+	"bufio"
+	"context"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/resp"
+	"github.com/holdfast-go/holdfast/tests/internal/server"
+)
+
+// On a server with all settings as they should be, the doctor finds nothing, looks at everything,
+// and leaves nothing.
+func TestDoctorOfAHealthyServer(t *testing.T) {
+	t.Parallel()
+	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+		bin, addr := b.Server.Binary(), b.Server.Addr()
+		url := "redis://default:" + canary + "@" + addr
+		doctor(t, url, func(d *diagnosis) {
+			if d.Worst != isOK || d.Mode != "server" || d.Server != addr || !slices.Equal(d.Servers, []string{addr}) {
+				d.complain("%s, %s, %s, %q", d.Worst, d.Mode, d.Server, d.Servers)
+			}
+			ids, _ := checks()
+			for _, id := range ids {
+				if id != "topology" && id != "quorum" {
+					d.expect(id, isOK, "")
+				}
+			}
+			d.expect("password", isOK, "nobody gets in without one")
+			d.expect("version", isOK, map[bool]string{true: "valkey ", false: "redis "}[bin.Valkey])
+			native := "has none"
+			switch {
+			case bin.Valkey && bin.Major >= 9:
+				native = "has DELIFEQ, SET IFEQ"
+			case bin.Valkey:
+				native = "has SET IFEQ"
+			}
+			d.expect("native", isOK, native)
+		})
+		if left := keysOn(t, b.Server); !slices.Equal(left, []string{"holdfast:fence"}) {
+			t.Errorf("left behind: %q", left)
+		}
+	}, server.Conf("requirepass", canary), server.Conf("appendonly", "yes"), server.Conf("appendfsync", "always"),
+		server.Conf("maxmemory", "100mb"))
+}
+
+// The doctor finds each setting that endangers locks, on every server.
+func TestDoctorFindsSettings(t *testing.T) {
+	t.Parallel()
+	type setting struct {
+		set               []any // CONFIG SET
+		id, severity, saw string
+	}
+	// In each round, settings that do not affect each other's findings. They stay for the next.
+	rounds := [][]setting{
+		{
+			{[]any{"maxmemory", "100mb", "maxmemory-policy", "volatile-lru"}, "eviction", isProblem, "volatile-lru with maxmemory 100 MB"},
+			{[]any{"save", "3600 1"}, "persistence", isWarning, `RDB snapshots only, save "3600 1"`},
+			{[]any{"min-replicas-to-write", "1"}, "replication", isProblem, "master with 0 replicas, of which 0 in time"},
+			{[]any{"busy-reply-threshold", "0"}, "busy-limit", isNote, "never reported"},
+			{[]any{"client-output-buffer-limit", "pubsub 1000 500 10"}, "pubsub-buffer", isNote, "cut off at 1000 B, or 500 B for 10s"},
+		},
+		{
+			{[]any{"maxmemory-policy", "allkeys-random"}, "eviction", isProblem, "allkeys-random"},
+			{[]any{"save", ""}, "persistence", isWarning, "neither AOF nor snapshots"},
+			{[]any{"min-replicas-to-write", "0"}, "replication", isOK, "master without replicas"},
+			{[]any{"busy-reply-threshold", "20000"}, "busy-limit", isNote, "after 20s"},
+			{[]any{"client-output-buffer-limit", "pubsub 0 0 0"}, "pubsub-buffer", isOK, "never"},
+		},
+		{
+			{[]any{"maxmemory", "0", "maxmemory-policy", "allkeys-lru"}, "eviction", isNote, "allkeys-lru, but no maxmemory"},
+			{nil, "memory", isOK, "no maxmemory"},
+			{[]any{"appendonly", "yes", "appendfsync", "no"}, "persistence", isWarning, "left to the system"},
+		},
+		{
+			{[]any{"maxmemory", "100kb", "maxmemory-policy", "noeviction"}, "memory", isWarning, "of 100 kB used"},
+			{nil, "eviction", isOK, "noeviction"},
+			{[]any{"appendfsync", "everysec"}, "persistence", isNote, "every second"},
+		},
+		{
+			{[]any{"maxmemory", "0"}, "eviction", isOK, "noeviction"},
+			{[]any{"appendfsync", "always"}, "persistence", isOK, "fsync always"},
+			{[]any{"maxclients", "105"}, "connections", isWarning, "of maxclients 105"}, // beside 95 that the test opens
+		},
+	}
+	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+		for range 95 {
+			conn, err := b.Server.Dial()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+		}
+		for _, round := range rounds {
+			for _, c := range round {
+				if c.set != nil {
+					order(t, b.Server, append([]any{"CONFIG", "SET"}, c.set...)...)
+				}
+			}
+			doctor(t, "redis://"+b.Server.Addr(), func(d *diagnosis) {
+				for _, c := range round {
+					d.expect(c.id, c.severity, c.saw)
+				}
+			}, "--ttl", "15s")
+		}
+	})
+}
+
+// The doctor tells what a server has counted: keys that it evicted, connections that it refused.
+func TestDoctorTellsCounters(t *testing.T) {
+	t.Parallel()
+	s := server.Start(t, server.One(t), server.Conf("maxmemory", "3mb"), server.Conf("maxmemory-policy", "allkeys-lru"))
+	for range 400 {
+		order(t, s, "EVAL", "for n = 1, 10 do redis.call('SET', 'k' .. redis.call('INCR', 'n'), string.rep('x', 1000)) end", 0)
+	}
+	order(t, s, "CONFIG", "SET", "maxclients", "10")
+	conns := make([]*resp.Conn, 12)
+	for i := range conns {
+		var err error
+		if conns[i], err = s.Dial(); err != nil {
+			t.Fatal(err)
+		}
+		_, _ = conns[i].Do("PING") // some are refused
+	}
+	for _, c := range conns[1:] {
+		_ = c.Close()
+	}
+	if _, err := conns[0].Do("CONFIG", "SET", "maxclients", "1000"); err != nil {
+		t.Fatal(err)
+	}
+	_ = conns[0].Close()
+	doctor(t, "redis://"+s.Addr(), func(d *diagnosis) {
+		d.expect("eviction", isProblem, "keys evicted since the start")
+		d.expect("connections", isNote, "refused since the start")
+	})
+}
+
+func TestDoctorFindsAFailedSave(t *testing.T) {
+	t.Parallel()
+	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+		s := b.Server
+		if err := os.Mkdir(filepath.Join(s.Dir(), "dump.rdb"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = os.Remove(filepath.Join(s.Dir(), "dump.rdb")) })
+		order(t, s, "BGSAVE")
+		backend.Eventually(t, "saving has failed", func() bool { return s.Info("persistence")["rdb_last_bgsave_status"] == "err" })
+		doctor(t, "redis://"+s.Addr(), func(d *diagnosis) {
+			d.expect("persistence", isProblem, "the last RDB save failed")
+			d.expect("trial", isProblem, "MISCONF")
+		})
+		order(t, s, "CONFIG", "SET", "stop-writes-on-bgsave-error", "no")
+		doctor(t, "redis://"+s.Addr(), func(d *diagnosis) { d.expect("persistence", isWarning, "the last RDB save failed") })
+	}, server.Conf("save", "3600 1"))
+}
+
+func TestDoctorOfAFullServer(t *testing.T) {
+	t.Parallel()
+	s := server.Start(t, server.One(t), server.Conf("maxmemory", "1"))
+	doctor(t, "redis://"+s.Addr(), func(d *diagnosis) { d.expect("trial", isProblem, "out of memory") })
+}
+
+// There is no report where there is nothing to examine.
+func TestDoctorReachesNoServer(t *testing.T) {
+	t.Parallel()
+	s := server.Start(t, server.One(t), server.Conf("requirepass", canary))
+	for what, c := range map[string]struct {
+		url    string
+		flags  []string
+		code   int
+		stderr string
+	}{
+		"nobody there":   {"redis://127.0.0.1:1", nil, 69, "server is unavailable"},
+		"no password":    {"redis://" + s.Addr(), nil, 77, "server refused the credentials"},
+		"wrong password": {"redis://:wrong-canary@" + s.Addr(), nil, 77, "server refused the credentials"},
+		"bad prefix":     {"redis://" + s.Addr(), []string{"--prefix", "a}b"}, 78, "contains a brace"},
+	} {
+		code, stdout, stderr := runDoctor(t, c.url, c.flags...)
+		if code != c.code || stdout != "" || !strings.Contains(stderr, c.stderr) {
+			t.Errorf("%s: exit code %d, want %d: %s%s", what, code, c.code, stdout, stderr)
+		}
+	}
+}
+
+// An interrupted examination ends, and has no report.
+func TestDoctorInterrupted(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	cmd := command(ctx, "redis://"+l.Addr().String(), "doctor")
+	var out, said strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &said
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	conn, err := l.Accept() // from a doctor that is under way, and gets no answer
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := bufio.NewReader(conn).ReadByte(); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	if code := cmd.ProcessState.ExitCode(); code != 130 || out.Len() > 0 || !strings.Contains(said.String(), "stopped by a signal: interrupt") {
+		t.Errorf("exit code %d: %s%s", code, &out, &said)
+	}
+}

@@ -1,0 +1,150 @@
+package command
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/server"
+	"github.com/holdfast-go/holdfast/tests/internal/soak"
+)
+
+// A master and its replica, each as a program may reach it.
+func TestDoctorOfReplication(t *testing.T) {
+	t.Parallel()
+	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+		master := b.Server
+		replica := server.StartReplica(t, master.Binary(), master)
+		doctor(t, "redis://"+replica.Addr(), func(d *diagnosis) {
+			d.expect("replication", isProblem, "replica of "+master.Addr())
+			d.expect("trial", isProblem, "read-only")
+		})
+		url := "redis://" + master.Addr()
+		doctor(t, url, func(d *diagnosis) {
+			d.expect("replication", isWarning, "master with 1 replica, min-replicas-to-write 0")
+		})
+		order(t, master, "CONFIG", "SET", "min-replicas-to-write", "1")
+		doctor(t, url, func(d *diagnosis) {
+			d.expect("replication", isOK, "master with 1 replica, min-replicas-to-write 1")
+		})
+		order(t, master, "CONFIG", "SET", "min-replicas-max-lag", "60")
+		doctor(t, url, func(d *diagnosis) { d.expect("replication", isNote, "min-replicas-max-lag 60") }, "--ttl", "15s")
+		order(t, master, "CONFIG", "SET", "min-replicas-to-write", "2")
+		doctor(t, url, func(d *diagnosis) {
+			d.expect("replication", isProblem, "of which 1 in time; min-replicas-to-write 2")
+			d.expect("trial", isProblem, "NOREPLICAS")
+		})
+		server.StartReplica(t, master.Binary(), master)
+		order(t, master, "CONFIG", "SET", "min-replicas-to-write", "1", "min-replicas-max-lag", "10")
+		doctor(t, url, func(d *diagnosis) {
+			d.expect("replication", isNote, "master with 2 replicas, min-replicas-to-write 1")
+		})
+	})
+}
+
+// some returns servers for what takes long: all in a soak, otherwise the last.
+func some(t *testing.T) []server.Binary {
+	all := server.Binaries(t)
+	if soak.Long() {
+		return all
+	}
+	return all[len(all)-1:]
+}
+
+// The doctor examines every master, and names the one on which it found something.
+func TestDoctorOfACluster(t *testing.T) {
+	t.Parallel()
+	for _, bin := range some(t) {
+		t.Run(bin.Name, func(t *testing.T) {
+			t.Parallel()
+			nodes := server.StartCluster(t, bin, 3, server.Conf("cluster-require-full-coverage", "no"))
+			order(t, nodes[1], "CONFIG", "SET", "maxmemory", "100mb", "maxmemory-policy", "volatile-ttl")
+			doctor(t, "redis+cluster://"+nodes[0].Addr(), func(d *diagnosis) {
+				d.on(d.expect("eviction", isProblem, "volatile-ttl"), nodes[1].Addr())
+				if d.Mode != "cluster" || len(d.Servers) != 3 {
+					d.complain("%s, %q", d.Mode, d.Servers)
+				}
+				if f := d.expect("replication", isWarning, "master with 0 replicas"); len(f.Servers) != 3 {
+					d.complain("no replicas: found on %q", f.Servers)
+				}
+				d.expect("topology", isOK, "3 masters, 0 replicas, all slots served")
+				d.expect("acl", isOK, "")
+				passed := map[string]int{}
+				for _, f := range d.Findings {
+					if f.Severity == isOK {
+						passed[f.ID] += len(f.Servers)
+					}
+				}
+				for _, id := range []string{"trial", "pubsub", "latency", "clock"} {
+					if passed[id] != 3 {
+						d.complain("%s: good on %d of 3 servers", id, passed[id])
+					}
+				}
+			})
+			for _, s := range nodes {
+				if left := keysOn(t, s); len(left) > 0 {
+					t.Errorf("left behind: %q", left)
+				}
+			}
+
+			// Reached as if it were a single server.
+			doctor(t, "redis://"+nodes[0].Addr(), func(d *diagnosis) { d.expect("topology", isProblem, "part of a Cluster") })
+		})
+	}
+}
+
+// A master is down, and nobody has its slots.
+func TestDoctorOfAClusterWithAHole(t *testing.T) {
+	t.Parallel()
+	nodes := server.StartCluster(t, server.One(t), 3, server.Conf("cluster-node-timeout", "500"))
+	nodes[2].Kill()
+	left := nodes[:2]
+	all := func(field string) func() bool {
+		return func() bool {
+			return !slices.ContainsFunc(left, func(s *server.Server) bool {
+				text, err := s.Do("CLUSTER", "INFO")
+				return err != nil || !strings.Contains(text.(string), field+"\r\n")
+			})
+		}
+	}
+	backend.Eventually(t, "the others agree that it failed", all("cluster_slots_fail:5462"))
+	for _, s := range left { // which, when the machine stands still, are not to take each other for failed
+		order(t, s, "CONFIG", "SET", "cluster-node-timeout", "60000")
+	}
+	backend.Eventually(t, "the others do without it", func() bool { return all("cluster_state:fail")() && all("cluster_slots_ok:10922")() })
+	doctor(t, "redis+cluster://"+nodes[0].Addr(), func(d *diagnosis) {
+		d.expect("topology", isProblem, "cluster_state fail, 10922 of 16384 slots served")
+		d.on(d.expect("topology", isWarning, "cannot be reached"), nodes[2].Addr())
+		d.expect("trial", isProblem, "")
+	})
+}
+
+// Behind a sentinel there are a master and a replica.
+func TestDoctorBehindASentinel(t *testing.T) {
+	t.Parallel()
+	for _, bin := range some(t) {
+		t.Run(bin.Name, func(t *testing.T) {
+			t.Parallel()
+			g := server.StartSentinel(t, bin)
+			// A machine that stands still is no reason for a failover here.
+			order(t, g.Sentinel, "SENTINEL", "SET", g.Name, "down-after-milliseconds", "60000")
+			order(t, g.Replica, "CONFIG", "SET", "maxmemory", "100mb", "maxmemory-policy", "volatile-lru")
+			backend.Eventually(t, "the replica follows", func() bool { return g.Replica.Info("replication")["master_link_status"] == "up" })
+			url := "redis+sentinel://" + g.Sentinel.Addr() + "?master_name=" + g.Name
+			doctor(t, url, func(d *diagnosis) {
+				if want := []string{g.Master.Addr(), g.Replica.Addr()}; d.Mode != "sentinel" || !slices.Equal(d.Servers, want) {
+					d.complain("%s, %q; want %q", d.Mode, d.Servers, want)
+				}
+				d.on(d.expect("eviction", isProblem, "volatile-lru"), g.Replica.Addr())
+				d.expect("topology", isNote, "1 of 1 sentinel in the URL")
+				d.expect("replication", isWarning, "min-replicas-to-write 0")
+				d.expect("replication", isOK, "replica of "+g.Master.Addr())
+				d.expect("trial", isOK, "")
+			})
+			doctor(t, url+"&addr=127.0.0.1:1", func(d *diagnosis) {
+				d.expect("topology", isWarning, "1 of 2 sentinels in the URL answer")
+			})
+		})
+	}
+}

@@ -1,0 +1,252 @@
+package command
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/creack/pty"
+
+	"github.com/holdfast-go/holdfast/tests/internal/server"
+)
+
+// terminal is an interactive shell on a terminal.
+type terminal struct {
+	t    *testing.T
+	dir  string
+	file *os.File
+
+	mu   sync.Mutex
+	seen bytes.Buffer
+}
+
+func openTerminal(t *testing.T, redis *server.Server) *terminal {
+	t.Helper()
+	cmd := exec.Command("bash", "--norc", "--noprofile", "-i")
+	if cmd.Err != nil {
+		t.Skip("needs bash: ", cmd.Err)
+	}
+	cmd.Env = append(os.Environ(), "PS1=$ ", "TERM=dumb", "HISTFILE=",
+		"HOLDFAST_REDIS=redis://"+redis.Addr(), "GORACE=atexit_sleep_ms=0")
+	cmd.Dir = t.TempDir()
+	f, err := pty.Start(cmd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	term := &terminal{t: t, dir: cmd.Dir, file: f}
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		buf := make([]byte, 4096)
+		for {
+			n, err := f.Read(buf)
+			term.mu.Lock()
+			term.seen.Write(buf[:n])
+			term.mu.Unlock()
+			if err != nil {
+				return
+			}
+		}
+	}()
+	t.Cleanup(func() {
+		// The end of the session's leader hangs the terminal up: its jobs end too.
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		select {
+		case <-read:
+		case <-time.After(10 * time.Second):
+			t.Error("somebody still uses the terminal")
+		}
+		f.Close()
+	})
+	term.expect(`\$ $`)
+	return term
+}
+
+func (term *terminal) send(text string) {
+	term.t.Helper()
+	if _, err := term.file.WriteString(text); err != nil {
+		term.t.Fatal(err)
+	}
+}
+
+// script writes a file for sh.
+func (term *terminal) script(name, text string) {
+	term.t.Helper()
+	if err := os.WriteFile(filepath.Join(term.dir, name), []byte(text), 0o600); err != nil {
+		term.t.Fatal(err)
+	}
+}
+
+// expect waits until what was shown since the last call matches.
+func (term *terminal) expect(pattern string) {
+	term.t.Helper()
+	re := regexp.MustCompile(pattern)
+	for range 1500 {
+		term.mu.Lock()
+		seen := strings.ReplaceAll(term.seen.String(), "\r", "")
+		if at := re.FindStringIndex(seen); at != nil {
+			term.seen.Reset()
+			term.seen.WriteString(seen[at[1]:])
+			term.mu.Unlock()
+			return
+		}
+		term.mu.Unlock()
+		time.Sleep(10 * time.Millisecond)
+	}
+	term.mu.Lock()
+	defer term.mu.Unlock()
+	term.t.Fatalf("no %q in %q", pattern, term.seen.String())
+}
+
+func TestTerminal(t *testing.T) {
+	redis := server.Start(t, server.One(t))
+	for name, dialogue := range map[string]func(*terminal){
+		"the command reads the terminal": func(term *terminal) {
+			term.send("holdfast run reader -- sh -c 'echo on''ward; cat'\n")
+			term.expect("onward\n")
+			term.send("one line\n")
+			term.expect("one line\n(.*\n)*one line\n") // the echo, and cat's
+			term.send("\x04")
+			term.send("echo rc=$?\n")
+			term.expect("\nrc=0\n")
+		},
+		"the command is in the foreground": func(term *terminal) {
+			term.script("which", "read -r _ _ _ _ group _ _ front _ </proc/$$/stat; [ $group = $front ] && echo front''most")
+			term.send("holdfast run front -- sh which\n")
+			term.expect("\nfrontmost\n")
+		},
+		"interrupt": func(term *terminal) {
+			term.send("holdfast run interrupted -- sh -c 'setsid sleep 1000 & echo on''ward; exec sleep 1000'\n")
+			term.expect("onward")
+			term.send("\x03")
+			term.send("echo rc=$?\n")
+			term.expect("\nrc=130\n")
+		},
+		"a leader's interrupt": func(term *terminal) {
+			term.send("holdfast elect --again office -- sh -c 'echo on''ward; exec sleep 1000'\n")
+			term.expect("onward")
+			term.send("\x03")
+			term.send("echo rc=$?\n")
+			term.expect("\nrc=130\n") // and it does not campaign again
+			term.send("holdfast elect office --watch\n")
+			term.expect("nobody leads \"office\"\n")
+			term.send("\x03")
+			term.send("echo rc=$?\n")
+			term.expect("\nrc=130\n")
+		},
+		"a candidate's interrupt": func(term *terminal) {
+			term.send("holdfast run post -- sleep 1000 & sleep 0\n")
+			term.expect("\\$ ")
+			term.send("until holdfast elect post --leader >/dev/null; do :; done; holdfast elect post -- echo elec''ted\n")
+			term.expect("campaigning for \"post\", led by .*; 1 waiting\n")
+			term.send("\x03")
+			term.expect("holdfast: interrupt while campaigning for \"post\"; no command runs\n")
+			term.send("echo rc=$?\n")
+			term.expect("\nrc=130\n")
+			term.send("kill %1; wait; echo en''ded\n") // the end of the session would not end it
+			term.expect("\nended\n")
+		},
+		"colours": func(term *terminal) {
+			term.send("TERM=xterm holdfast doctor --clock 0\n")
+			term.expect("\x1b\\[1;33mwarning    \x1b\\[0m  persistence ")
+			term.send("TERM=xterm NO_COLOR=1 holdfast doctor --clock 0\n")
+			term.expect("\nwarning      persistence ")
+		},
+		"stop and continue": func(term *terminal) {
+			term.send("holdfast run stopped -- sh -c 'echo on''ward; read a; echo got $a; read b; echo got $b'\n")
+			term.expect("onward")
+			term.send("\x1a")
+			term.expect("Stopped")
+			term.expect(`\$ $`)
+			term.send("fg\n")
+			term.expect("holdfast run stopped")
+			term.send("first\n")
+			term.expect("\ngot first")
+			term.send("\x1a")
+			term.expect("Stopped")
+			term.send("bg; sleep 0.5\n")
+			term.expect("Stopped") // it wants to read
+			term.send("fg\n")
+			term.expect("holdfast run stopped")
+			term.send("second\n")
+			term.expect("\ngot second")
+			term.send("echo rc=$?\n")
+			term.expect("\nrc=0\n")
+		},
+		"started in the background": func(term *terminal) {
+			term.send("holdfast run background -- sh -c 'sleep 0.2; read a; echo got $a' &\n")
+			term.expect(`\$ `)
+			term.send("sleep 1.5\n")
+			term.expect(`Stopped`)
+			term.send("fg\n")
+			term.expect("holdfast run background")
+			term.send("text\n")
+			term.expect("\ngot text")
+			term.send("echo rc=$?\n")
+			term.expect("\nrc=0\n")
+		},
+		"in a pipeline": func(term *terminal) {
+			term.send("echo x | holdfast run piped -- sh -c 'echo on''ward; read a </dev/tty; echo got $a' | cat\n")
+			term.expect("onward")
+			term.send("text\n")
+			term.expect("\ngot text")
+			term.send("echo rc=$?\n")
+			term.expect("\nrc=0\n")
+		},
+		"a script gets its terminal back": func(term *terminal) {
+			term.script("script", "holdfast run back -- sh -c 'read a; echo got $a'; read b; echo got $b")
+			term.send("sh script\n")
+			term.send("\n") // should it come before the terminal is set up
+			term.expect("got")
+			term.send("text\n")
+			term.expect("got text\n")
+		},
+		"a script gets its terminal back from a holdfast that was killed": func(term *terminal) {
+			term.script("inner", "echo $$ >pid; exec holdfast run killed -- sh -c 'kill -9 $(cat pid); sleep 1000'")
+			term.script("script", "sh inner; sleep 0.5; echo on''ward; read b; echo got $b")
+			term.send("sh script\n")
+			term.expect("onward\n")
+			term.send("text\n")
+			term.expect("got text\n")
+		},
+		"stop and continue while waiting": func(term *terminal) {
+			term.send("holdfast run queue -- sleep 4 & sleep 0.5\n")
+			term.send("holdfast run -v queue -- echo on''ward\n")
+			term.expect("waiting for lock")
+			term.send("\x1a")
+			term.expect("Stopped")
+			term.send("fg\n")
+			term.expect("\nonward")
+		},
+		"waiting tells for whom": func(term *terminal) {
+			term.send("holdfast run --meta who=me shared -- sleep 3 & sleep 0.5\n")
+			term.send("holdfast run shared -- echo on''ward\n")
+			term.expect(`waiting for lock "shared", held by .*who=me`)
+			term.expect("\nonward")
+		},
+		"a job that is stopped for too long loses its lock": func(term *terminal) {
+			term.send("holdfast run --ttl 1500ms --kill-after 400ms late -- sh -c 'echo on''ward; exec sleep 1000'\n")
+			term.expect("onward")
+			term.send("\x1a")
+			term.expect("Stopped")
+			term.send("sleep 1.5; holdfast run -w 1 late -- echo next'' one\n")
+			term.expect("\nnext one")
+			term.send("fg\n")
+			term.expect("late")
+			term.send("echo rc=$?\n")
+			term.expect("\nrc=79\n")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dialogue(openTerminal(t, redis))
+		})
+	}
+}

@@ -1,0 +1,326 @@
+// Package backend runs a test on every server there is: the embedded one, and each
+// real one that the machine has.
+package backend
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"flag"
+	"net"
+	"os"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+	"github.com/redis/rueidis"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/holdfastgoredis"
+	"github.com/holdfast-go/holdfast/holdfastrueidis"
+	"github.com/holdfast-go/holdfast/holdfasttest"
+	"github.com/holdfast-go/holdfast/tests/internal/machine"
+	"github.com/holdfast-go/holdfast/tests/internal/server"
+)
+
+// Backend is a server, empty at first.
+type Backend struct {
+	Name   string
+	Server *server.Server // nil for the embedded one
+	memory *holdfasttest.Server
+}
+
+// Embedded returns the embedded server.
+func Embedded(tb testing.TB) *Backend {
+	tb.Helper()
+	return &Backend{Name: "embedded", memory: holdfasttest.Run(tb)}
+}
+
+// Real returns a real server of that kind, started with these options.
+func Real(tb testing.TB, bin server.Binary, opts ...server.Option) *Backend {
+	tb.Helper()
+	return &Backend{Name: bin.Name, Server: server.Start(tb, bin, opts...)}
+}
+
+// One returns a real server, for tests in which its kind does not matter.
+func One(tb testing.TB, opts ...server.Option) *Backend {
+	tb.Helper()
+	return Real(tb, server.One(tb), opts...)
+}
+
+// Each runs f as a subtest on the embedded server and on every real one, all at once.
+// The subtests begin when the test that calls it has come to its end.
+func Each(t *testing.T, f func(t *testing.T, b *Backend)) {
+	t.Run("embedded", func(t *testing.T) {
+		t.Parallel()
+		f(t, Embedded(t))
+	})
+	EachReal(t, f)
+}
+
+// EachReal runs f as a subtest on every real server, all at once, each started with
+// these options. The subtests begin when the test that calls it has come to its end.
+func EachReal(t *testing.T, f func(t *testing.T, b *Backend), opts ...server.Option) {
+	for _, bin := range server.Binaries(t) {
+		t.Run(bin.Name, func(t *testing.T) {
+			t.Parallel()
+			f(t, Real(t, bin, opts...))
+		})
+	}
+}
+
+// EachInTurn is Each, one server after the other, for tests that look at the whole
+// process.
+func EachInTurn(t *testing.T, f func(t *testing.T, b *Backend)) {
+	t.Run("embedded", func(t *testing.T) { f(t, Embedded(t)) })
+	EachRealInTurn(t, f)
+}
+
+// EachRealInTurn is EachReal, one server after the other, for tests that load or measure
+// the machine.
+func EachRealInTurn(t *testing.T, f func(t *testing.T, b *Backend), opts ...server.Option) {
+	for _, bin := range server.Binaries(t) {
+		t.Run(bin.Name, func(t *testing.T) { f(t, Real(t, bin, opts...)) })
+	}
+}
+
+// AtOnce lets so many tests run at once, unless -parallel says otherwise, for packages
+// whose tests wait most of the time: for clocks, restarts and deadlines. It is called
+// by TestMain, before anything looks at the flags.
+func AtOnce(n int) {
+	if err := flag.Set("test.parallel", strconv.Itoa(n)); err != nil {
+		panic(err)
+	}
+}
+
+// options are those of a go-redis client of the server.
+func (b *Backend) options(change ...func(*redis.Options)) *redis.Options {
+	o := &redis.Options{Addr: "embedded"}
+	if b.Server != nil {
+		o.Addr = b.Server.Addr()
+	} else {
+		o.Dialer = b.memory.Dial
+		// For them go-redis asks the resolver for the address.
+		o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+	}
+	for _, f := range change {
+		f(o)
+	}
+	return o
+}
+
+// Redis returns a new client of the server, closed with the test.
+func (b *Backend) Redis(tb testing.TB, change ...func(*redis.Options)) *redis.Client {
+	tb.Helper()
+	rdb := redis.NewClient(b.options(change...))
+	tb.Cleanup(func() { _ = rdb.Close() })
+	return rdb
+}
+
+// Dial connects to the server.
+func (b *Backend) Dial(ctx context.Context) (net.Conn, error) { return dial(ctx, b.options()) }
+
+func dial(ctx context.Context, o *redis.Options) (net.Conn, error) {
+	if o.Dialer != nil {
+		return o.Dialer(ctx, "tcp", o.Addr)
+	}
+	return new(net.Dialer).DialContext(ctx, "tcp", o.Addr)
+}
+
+// Client returns a new holdfast client, with connections of its own, as another
+// process would have. It is closed with the test.
+func (b *Backend) Client(tb testing.TB, cfg *holdfast.Config, change ...func(*redis.Options)) *holdfast.Client {
+	tb.Helper()
+	return Open(tb, cfg, b.options(change...))
+}
+
+// envAdapter names the adapter that clients of the tests have: "go-redis", which it is if
+// nothing is said, or "rueidis". Not those of tests that are about one adapter.
+const envAdapter = "HOLDFAST_TEST_ADAPTER"
+
+// Rueidis reports whether clients of the tests have that adapter.
+func Rueidis(tb testing.TB) bool {
+	tb.Helper()
+	switch adapter := os.Getenv(envAdapter); adapter {
+	case "", "go-redis":
+		return false
+	case "rueidis":
+		return true
+	default:
+		tb.Fatalf("%s=%q: want go-redis or rueidis", envAdapter, adapter)
+		return false
+	}
+}
+
+// NeedsManyConnections skips a test that is about commands which do not wait for each other:
+// rueidis sends all of them over one connection, in order.
+func NeedsManyConnections(tb testing.TB) {
+	tb.Helper()
+	if Rueidis(tb) {
+		tb.Skip("SKIPPED: with rueidis, commands share a connection")
+	}
+}
+
+// Open returns a new holdfast client of a server, closed with the test. With rueidis only the
+// options matter that say where the server is, and as whom to log in.
+func Open(tb testing.TB, cfg *holdfast.Config, o *redis.Options) *holdfast.Client {
+	tb.Helper()
+	var d holdfast.Driver
+	if Rueidis(tb) {
+		d = holdfastrueidis.New(rueidis.ClientOption{
+			InitAddress: []string{o.Addr}, Username: o.Username, Password: o.Password, SelectDB: o.DB,
+			DialCtxFn: func(ctx context.Context, _ string, _ *net.Dialer, _ *tls.Config) (net.Conn, error) {
+				return dial(ctx, o)
+			},
+		})
+	} else {
+		rdb := redis.NewClient(o)
+		tb.Cleanup(func() { _ = rdb.Close() })
+		d = holdfastgoredis.New(rdb)
+	}
+	c, err := holdfast.New(d, patient(cfg))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	CloseWith(tb, c)
+	return c
+}
+
+// patient returns cfg, where it says nothing of timeouts with one that a machine which stands still for
+// two seconds does not reach.
+func patient(cfg *holdfast.Config) *holdfast.Config {
+	var own holdfast.Config
+	if cfg != nil {
+		own = *cfg
+	}
+	if own.CommandTimeout == 0 && own.RetryTimeout == 0 {
+		own.CommandTimeout = 4 * time.Second
+	}
+	return &own
+}
+
+// CloseWith closes a client when the test ends; what it still holds is left to expire.
+func CloseWith(tb testing.TB, c *holdfast.Client) {
+	tb.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		_ = c.Close(ctx)
+	})
+}
+
+// Keys returns the server's keys, sorted, but for the fence counter.
+func (b *Backend) Keys(tb testing.TB) []string {
+	tb.Helper()
+	all, err := b.Redis(tb).Keys(context.Background(), "*").Result()
+	if err != nil && !errors.Is(err, context.Canceled) {
+		tb.Fatal(err)
+	}
+	all = slices.DeleteFunc(all, func(k string) bool { return k == "holdfast:fence" })
+	slices.Sort(all)
+	return all
+}
+
+// Cleaned waits until nothing of any lock is left on the server.
+func (b *Backend) Cleaned(tb testing.TB) {
+	tb.Helper()
+	tb.Cleanup(func() {
+		if keys := b.Keys(tb); tb.Failed() {
+			tb.Logf("left: %q", keys)
+		}
+	})
+	Eventually(tb, "the keys are gone", func() bool { return len(b.Keys(tb)) == 0 })
+}
+
+// Eventually waits until f is true: what happens in the background cannot be waited
+// for otherwise. It fails the test after ten seconds, long past any healthy run, or after
+// thirty if the process stood still meanwhile.
+func Eventually(tb testing.TB, what string, f func() bool) {
+	tb.Helper()
+	for began := time.Now(); !f(); time.Sleep(2 * time.Millisecond) {
+		if took := time.Since(began); took > 30*time.Second || took > 10*time.Second && !machine.Stalled(began) {
+			tb.Fatalf("not within %s: %s", took.Truncate(time.Second), what)
+		}
+	}
+}
+
+// Waiters waits until so many processes are queued for the lock.
+func Waiters(tb testing.TB, l *holdfast.Lock, n int) {
+	tb.Helper()
+	Eventually(tb, "the queue has the waiters", func() bool {
+		h, err := l.Holder(tb.Context())
+		return err == nil && h.Waiters == n
+	})
+}
+
+// Acquire acquires, or fails the test.
+func Acquire(tb testing.TB, l *holdfast.Lock) *holdfast.Lease {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(tb.Context(), 20*time.Second)
+	defer cancel()
+	lease, err := l.Acquire(ctx)
+	if err != nil {
+		tb.Fatalf("Acquire(%q): %v", l.Name(), err)
+	}
+	return lease
+}
+
+// Release releases, or fails the test.
+func Release(tb testing.TB, l *holdfast.Lease) {
+	tb.Helper()
+	ReleaseSince(tb, time.Now(), l)
+}
+
+// ReleaseSince is Release of a lease that began after then: when the process stood still since, the claim
+// of a lock that was handed over may have ended before it was renewed.
+func ReleaseSince(tb testing.TB, began time.Time, l *holdfast.Lease) {
+	tb.Helper()
+	err := Released(l)
+	if errors.Is(err, holdfast.ErrLost) && machine.Stalled(began) {
+		return
+	}
+	if err != nil {
+		tb.Fatalf("Release(%q): %v", l.Name(), err)
+	}
+}
+
+// Released releases. An answer that was not heard is no error if the process stood still meanwhile.
+func Released(l *holdfast.Lease) error {
+	began := time.Now()
+	err := l.Release(context.Background())
+	if holdfast.Ambiguous(err) && machine.Stalled(began) {
+		return nil
+	}
+	return err
+}
+
+// Start has a goroutine acquire the lock.
+func Start(tb testing.TB, l *holdfast.Lock) <-chan *holdfast.Lease {
+	tb.Helper()
+	leases := make(chan *holdfast.Lease, 1)
+	go func() {
+		lease, err := l.Acquire(tb.Context())
+		if err != nil && tb.Context().Err() == nil {
+			tb.Errorf("Acquire(%q): %v", l.Name(), err)
+		}
+		leases <- lease
+	}()
+	return leases
+}
+
+// Receive waits for the lease that Start is to bring.
+func Receive(tb testing.TB, leases <-chan *holdfast.Lease) *holdfast.Lease {
+	tb.Helper()
+	select {
+	case l := <-leases:
+		if l == nil {
+			tb.Fatal("no lease")
+		}
+		return l
+	case <-time.After(20 * time.Second):
+		tb.Fatal("a waiter was not served within 20s")
+	}
+	return nil
+}

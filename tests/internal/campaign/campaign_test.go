@@ -1,0 +1,129 @@
+package campaign
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/tests/internal/machine"
+	"github.com/holdfast-go/holdfast/tests/internal/overlay"
+	"github.com/holdfast-go/holdfast/tests/internal/soak"
+)
+
+// A slice of a campaign: every kind of fault alone, on servers of every kind. In a
+// soak, as much as there is time for.
+func TestSlice(t *testing.T) {
+	// Whether a fault finds what it wants to hit is a matter of luck for some kinds.
+	cfg := Config{Dir: t.TempDir(), Lanes: 8, Once: true, Histories: 10 * len(kinds), Progress: t.Output()}
+	if soak.Long() {
+		cfg.Once, cfg.Histories, cfg.For = false, 0, soak.Duration(t)
+	}
+	report := judged(t, cfg)
+	for _, k := range report.kinds {
+		if x := report.rows[k.Name]; x == nil || x.struck == 0 {
+			t.Errorf("%s never came about in %d histories", k.Name, report.Histories)
+		}
+	}
+	if report.Grants < report.Histories {
+		t.Errorf("only %d grants in %d histories", report.Grants, report.Histories)
+	}
+	if report.StaleWrites != report.StaleRefused {
+		t.Errorf("of %d stale writes %d were refused", report.StaleWrites, report.StaleRefused)
+	}
+}
+
+// Every kind of lock has histories. Longer campaigns of those that TestSlice leaves out are in
+// soaks and slices.
+func TestEverySubjectIsPlayed(t *testing.T) {
+	for _, s := range Subjects {
+		t.Run(s.Name(), func(t *testing.T) {
+			t.Parallel()
+			cfg := Config{Dir: t.TempDir(), Lanes: 2, Histories: 2, Subject: s, Kinds: []string{"server-pause", "process-killed"}}
+			began := time.Now()
+			report := judged(t, cfg)
+			// On a machine that stands still for most of a history little is granted in it.
+			for n := 0; n < 4 && report.Grants < 5 && machine.Stalled(began); n++ {
+				report = judged(t, cfg)
+			}
+			if report.Subject != s.Name() || report.Histories+report.Void < 2 || report.Grants < 5 {
+				t.Errorf("of %s: %d histories, %d void, %d grants", report.Subject, report.Histories, report.Void, report.Grants)
+			}
+		})
+	}
+}
+
+// judged runs a campaign that must find nothing, and shows its report.
+func judged(t *testing.T, cfg Config) *Report {
+	t.Helper()
+	report, err := Run(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text strings.Builder
+	if err := report.Write(&text); err != nil {
+		t.Fatal(err)
+	}
+	t.Log(text.String())
+	if report.Violations > 0 || report.Unknown > 0 {
+		t.Error("there are violations")
+	}
+	return report
+}
+
+// A campaign goes on where the one before it in the same folder has ended.
+func TestCampaignsGoOn(t *testing.T) {
+	cfg := Config{Dir: t.TempDir(), Lanes: 2, Histories: 2, Seed: 5, Kinds: []string{"script-flush", "cut-connections"}}
+	first := judged(t, cfg)
+	second := judged(t, cfg)
+	if first.Histories != 2 || second.Histories != 4 || second.Operations <= first.Operations {
+		t.Errorf("%d histories with %d operations, then %d with %d", first.Histories, first.Operations, second.Histories, second.Operations)
+	}
+	text, err := os.ReadFile(filepath.Join(cfg.Dir, "histories.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	seeds := map[uint64]bool{}
+	for line := range strings.Lines(string(text)) {
+		var e Entry
+		if err := json.Unmarshal([]byte(line), &e); err != nil {
+			t.Fatal(err)
+		}
+		if seeds[e.Seed] {
+			t.Errorf("seed %d was played twice", e.Seed)
+		}
+		seeds[e.Seed] = true
+		if e.Operations == 0 || e.Took < 100*time.Millisecond || e.Revision == "" || e.Server == "" {
+			t.Errorf("a bare entry: %s", line)
+		}
+	}
+	if second.LeastAlone+second.LeastPair < 1 {
+		t.Errorf("what was met by the first campaign does not count: %+v", second)
+	}
+}
+
+// A violation is found, and its history kept, with the command that replays it.
+// tests/mutants has more locks that are broken.
+func TestViolationsAreKept(t *testing.T) {
+	list, err := overlay.Write(t.TempDir(), overlay.Edit{File: "internal/script/mint.lua", Old: "return fence, n", New: "return 5, n"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	report, err := Run(t.Context(), Config{
+		Dir: t.TempDir(), Lanes: 4, Histories: 400, StopAtViolation: true, Calm: true, BuildArgs: []string{"-overlay", list},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(report.Failures) == 0 {
+		t.Fatalf("not found out in %d histories", report.Histories)
+	}
+	for _, e := range report.Failures {
+		text, err := os.ReadFile(filepath.Join(e.Kept, "findings.txt"))
+		if err != nil || !strings.HasPrefix(string(text), "go run ./cmd/campaign -replay ") {
+			t.Errorf("kept is %.100q, %v", text, err)
+		}
+	}
+}

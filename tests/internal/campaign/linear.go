@@ -1,0 +1,190 @@
+package campaign
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+
+	"github.com/holdfast-go/holdfast/tests/internal/campaign/worker"
+	"github.com/holdfast-go/holdfast/tests/internal/history"
+)
+
+// deciding bounds one check; histories are small enough that none comes near it.
+const deciding = 30 * time.Second
+
+func decide(v *Verdict, rule Rule, name string, model porcupine.Model, operations []porcupine.Operation) {
+	switch porcupine.CheckOperationsTimeout(model, operations, deciding) {
+	case porcupine.Illegal:
+		v.find(rule, "lock %q: no order of its %d operations explains their results", name, len(operations))
+	case porcupine.Unknown:
+		v.Unknown++
+	}
+}
+
+// byName groups what has a name, and keeps the order.
+func byName[T any](list []T, name func(T) string) map[string][]T {
+	groups := map[string][]T{}
+	for _, x := range list {
+		groups[name(x)] = append(groups[name(x)], x)
+	}
+	return groups
+}
+
+// judgeModel requires that grants and ends of holds can be put in an order that the
+// lock's model allows. A hold can end at any moment from which on its holder knows
+// that it ends.
+func judgeModel(v *Verdict, events []history.Event, model porcupine.Model) {
+	for name, events := range byName(events, func(e history.Event) string { return e.Name }) {
+		var operations []porcupine.Operation
+		for i, e := range events {
+			end := e.Deadline
+			if e.Released != 0 {
+				end = min(end, e.Released)
+			}
+			if e.Granted == 0 || end <= e.Granted {
+				continue
+			}
+			operations = append(operations,
+				porcupine.Operation{Input: Taken{i + 1, e.Share, e.Fence}, Call: e.Asked, Return: e.Granted},
+				porcupine.Operation{Input: Given{i + 1, e.Share}, Call: end, Return: math.MaxInt64})
+		}
+		decide(v, Sequential, name, model, operations)
+	}
+}
+
+// outcome is what an access brought.
+type outcome struct {
+	ok    bool
+	value uint64
+}
+
+// registerModel is the guarded resource.
+var registerModel = porcupine.Model{
+	Init: func() any { return register{} },
+	Step: func(state, input, output any) (bool, any) {
+		x, out := input.(worker.Access), output.(outcome)
+		after, ok, read := state.(register).access(x.Fence, x.Write, x.Value)
+		return ok == out.ok && (!ok || read == out.value), after
+	},
+}
+
+// update is a read and a write of one holder, as one operation. Either may be missing.
+type update struct {
+	read, write *worker.Access
+}
+
+// updateModel is the guarded resource as its users want it to be: what they read stays
+// until they write.
+var updateModel = porcupine.Model{
+	Init: func() any { return uint64(0) },
+	Step: func(state, input, _ any) (bool, any) {
+		u := input.(update)
+		legal := u.read == nil || u.read.Value == state.(uint64)
+		if u.write != nil {
+			return legal, u.write.Value
+		}
+		return legal, state
+	},
+}
+
+// judgeRegisters requires that the accesses to each register, and the updates that
+// they make up, happened in some order.
+func judgeRegisters(v *Verdict, r *Record) {
+	for name, accesses := range byName(r.accesses, func(x worker.Access) string { return x.Name }) {
+		var single []porcupine.Operation
+		for _, x := range accesses {
+			single = append(single, porcupine.Operation{Input: x, Call: x.Call, Output: outcome{x.OK, x.Value}, Return: x.End()})
+		}
+		decide(v, Resource, name, registerModel, single)
+		decide(v, Resource, name, updateModel, updates(accesses))
+	}
+}
+
+// updates pairs every accepted read with the accepted write that its holder made next.
+func updates(accesses []worker.Access) []porcupine.Operation {
+	var all []porcupine.Operation
+	for _, mine := range byHold(accesses) {
+		slices.SortFunc(mine, func(a, b worker.Access) int { return cmp.Compare(a.ID, b.ID) })
+		var read *worker.Access
+		flush := func() {
+			if read != nil {
+				all = append(all, porcupine.Operation{Input: update{read: read}, Call: read.Call, Return: read.End()})
+				read = nil
+			}
+		}
+		for i := range mine {
+			x := &mine[i]
+			switch {
+			case !x.OK:
+			case !x.Write:
+				flush()
+				read = x
+			case read != nil:
+				all = append(all, porcupine.Operation{Input: update{read, x}, Call: read.Call, Return: x.End()})
+				read = nil
+			default:
+				all = append(all, porcupine.Operation{Input: update{write: x}, Call: x.Call, Return: x.End()})
+			}
+		}
+		flush()
+	}
+	return all
+}
+
+// hold tells holds apart.
+type hold struct {
+	process, goroutine int
+	name               string
+	fence              uint64
+}
+
+func byHold(accesses []worker.Access) map[hold][]worker.Access {
+	holds := map[hold][]worker.Access{}
+	for _, x := range accesses {
+		h := hold{x.Process, x.Goroutine, x.Name, x.Fence}
+		holds[h] = append(holds[h], x)
+	}
+	return holds
+}
+
+// judgeStaleWrites counts the writes that were called after a later holder had had
+// access, and requires that all were refused. A holder is later if it has the higher
+// fence, or had asked for the lock only when the other had it, and has not joined earlier ones.
+func judgeStaleWrites(v *Verdict, r *Record) {
+	granted := map[hold]history.Event{}
+	for _, e := range r.Events {
+		granted[hold{e.Process, e.Goroutine, e.Name, e.Fence}] = e
+	}
+	for name, accesses := range byName(r.accesses, func(x worker.Access) string { return x.Name }) {
+		slices.SortFunc(accesses, func(a, b worker.Access) int { return cmp.Compare(a.End(), b.End()) })
+		for _, w := range accesses {
+			if !w.Write {
+				continue
+			}
+			mine := hold{w.Process, w.Goroutine, name, w.Fence}
+			for _, x := range accesses {
+				if x.End() >= w.Call {
+					break
+				}
+				other := hold{x.Process, x.Goroutine, name, x.Fence}
+				if !x.OK || other == mine {
+					continue
+				}
+				askedLater := granted[mine].Granted != 0 && granted[other].Asked > granted[mine].Granted && !r.joinsAgain(granted[other])
+				if x.Fence <= w.Fence && !askedLater {
+					continue
+				}
+				v.StaleWrites++
+				if w.OK {
+					v.find(StaleWrite, "lock %q: process %d with fence %d wrote after process %d with fence %d, a later holder, had had access", name, w.Process, w.Fence, x.Process, x.Fence)
+				} else {
+					v.StaleRefused++
+				}
+				break
+			}
+		}
+	}
+}

@@ -1,0 +1,122 @@
+package campaign
+
+import (
+	"encoding/json"
+	"slices"
+	"testing"
+
+	"github.com/holdfast-go/holdfast/tests/internal/campaign/worker"
+)
+
+func TestPlansFollowFromTheirSeed(t *testing.T) {
+	pair, err := Kinds(&Config{}, "stranger", "process-killed")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := func(seed uint64) string {
+		b, err := json.Marshal(NewPlan(seed, "some", Default, Mutex{}, pair))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b)
+	}
+	seen := map[string]bool{}
+	for seed := range uint64(50) {
+		first, again := text(seed), text(seed)
+		if first != again {
+			t.Fatalf("seed %d gives two plans", seed)
+		}
+		seen[first] = true
+	}
+	if len(seen) != 50 {
+		t.Errorf("50 seeds give %d plans", len(seen))
+	}
+}
+
+func TestPlansMakeRoomForTheirFaults(t *testing.T) {
+	for _, k := range kinds {
+		long := 0
+		for seed := range uint64(100) {
+			p := NewPlan(seed, "some", Default, Mutex{}, []*Kind{k})
+			if p.LongestTTL == longTTL {
+				long++
+			}
+			if !slices.ContainsFunc(p.Faults, func(f Fault) bool { return f.Kind == k.Name && f.At > 0 && f.At < p.Active }) {
+				t.Errorf("%s, seed %d: it does not happen: %+v", k.Name, seed, p.Faults)
+			}
+			if k.Name == "stranger" && slices.ContainsFunc(p.Names, func(n Name) bool { return !n.Shared }) {
+				t.Errorf("seed %d: a lock that a stranger cannot want", seed)
+			}
+		}
+		if k.Slow != (long == 0) {
+			t.Errorf("%s: %d of 100 plans have long leases", k.Name, long)
+		}
+	}
+}
+
+// Every kind of lock has plans that suit it.
+func TestPlansSuitTheirSubject(t *testing.T) {
+	for _, s := range Subjects {
+		chosen, err := Kinds(&Config{Subject: s})
+		if err != nil {
+			t.Fatal(err)
+		}
+		minority, all := 0, 0
+		for seed := range uint64(200) {
+			p := NewPlan(seed, "some", Strict, s, []*Kind{chosen[seed%uint64(len(chosen))]})
+			for _, w := range slices.Concat(p.Processes[0].Wants, p.Processes[0].Finally) {
+				names := map[string]bool{}
+				for _, name := range w.Names() {
+					names[name] = true
+				}
+				if len(names) != len(w.With)+1 || (s.Name() == "multi" && w.Share == worker.Whole) != (s.Name() == "multi" && len(names) == 1) {
+					t.Errorf("%s, seed %d: %+v", s.Name(), seed, w)
+				}
+				if w.NodeTimeout > w.TTL/4 || w.TTL > p.Processes[0].MaxTTL {
+					t.Errorf("%s, seed %d: it would be refused: %+v", s.Name(), seed, w)
+				}
+			}
+			for _, f := range p.Faults {
+				switch {
+				case f.Node > s.Nodes(), f.Node == 0 && s.Nodes() > 1 && slices.Contains(processKinds, p.kinds[0]):
+					t.Errorf("%s, seed %d: %+v", s.Name(), seed, f)
+				case f.Node > 0:
+					minority++
+				default:
+					all++
+				}
+			}
+		}
+		if all == 0 || (minority == 0) == (s.Nodes() > 1) {
+			t.Errorf("%s: %d faults of one server of several, %d of all", s.Name(), minority, all)
+		}
+	}
+	if _, err := Kinds(&Config{Subject: Quorum{}}, "deaf-subscriptions"); err == nil {
+		t.Error("a quorum is to have notifications that get lost")
+	}
+}
+
+func TestKinds(t *testing.T) {
+	seen := map[string]bool{}
+	within := 0
+	for _, k := range kinds {
+		if seen[k.Name] {
+			t.Errorf("two kinds are named %s", k.Name)
+		}
+		seen[k.Name] = true
+		if k.Within(Default) {
+			within++
+		}
+		if k.Within(Default) && !k.Within(Strict) {
+			t.Errorf("%s is within the model of the default mode only", k.Name)
+		}
+	}
+	if within < 25 {
+		t.Errorf("only %d kinds are within the model", within)
+	}
+	for _, name := range []string{"no-such-kind", "clock-jump"} {
+		if _, err := Kinds(&Config{}, name); err == nil {
+			t.Errorf("%s can be had", name)
+		}
+	}
+}

@@ -1,0 +1,116 @@
+package campaign
+
+import (
+	"bufio"
+	"encoding/json"
+	"net"
+	"path/filepath"
+	"sync"
+
+	"github.com/holdfast-go/holdfast/tests/internal/campaign/worker"
+	"github.com/holdfast-go/holdfast/tests/internal/harness"
+	"github.com/holdfast-go/holdfast/tests/internal/history"
+)
+
+// registers are the guarded resource: for each lock a number, and the highest fence
+// that was seen, below which nothing is accepted. Reading raises the mark, too.
+type registers struct {
+	socket string
+
+	mu     sync.Mutex
+	values map[string]register
+	served []worker.Access
+}
+
+type register struct {
+	mark  uint64
+	value uint64
+}
+
+func newRegisters(h *harness.TB) *registers {
+	r := &registers{socket: filepath.Join(h.TempDir(), "registers")}
+	listener, err := net.Listen("unix", r.socket)
+	if err != nil {
+		h.Fatal(err)
+	}
+	h.Cleanup(func() { listener.Close() })
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go r.serve(conn)
+		}
+	}()
+	return r
+}
+
+// reset begins a history.
+func (r *registers) reset() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.values, r.served = map[string]register{}, nil
+}
+
+func (r *registers) serve(conn net.Conn) {
+	defer conn.Close()
+	lines := bufio.NewScanner(conn)
+	for lines.Scan() {
+		var x worker.Access
+		if json.Unmarshal(lines.Bytes(), &x) != nil {
+			return
+		}
+		r.access(&x)
+		answer, err := json.Marshal(x)
+		if err != nil {
+			return
+		}
+		if _, err := conn.Write(append(answer, '\n')); err != nil {
+			return
+		}
+	}
+}
+
+func (r *registers) access(x *worker.Access) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	reg := r.values[x.Name]
+	reg, x.OK, x.Value = reg.access(x.Fence, x.Write, x.Value)
+	r.values[x.Name] = reg
+	served := *x
+	served.Call = max(served.Call, history.Now())
+	r.served = append(r.served, served)
+}
+
+// access is the register's rule: what it becomes, whether it accepts, and what is read.
+func (g register) access(fence uint64, write bool, value uint64) (after register, ok bool, read uint64) {
+	switch {
+	case fence < g.mark:
+		return g, false, value
+	case write:
+		return register{fence, value}, true, value
+	}
+	return register{fence, g.value}, true, g.value
+}
+
+// unheard returns the accesses whose processes did not live to see the answer.
+func (r *registers) unheard(heard []worker.Access) []worker.Access {
+	type id struct {
+		process int
+		id      uint64
+	}
+	known := map[id]bool{}
+	for _, x := range heard {
+		known[id{x.Process, x.ID}] = true
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var more []worker.Access
+	for _, x := range r.served {
+		if !known[id{x.Process, x.ID}] {
+			more = append(more, x)
+		}
+	}
+	return more
+}

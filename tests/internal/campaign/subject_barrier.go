@@ -1,0 +1,268 @@
+package campaign
+
+import (
+	"cmp"
+	"math"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/anishathalye/porcupine"
+
+	"github.com/holdfast-go/holdfast/tests/internal/campaign/worker"
+	"github.com/holdfast-go/holdfast/tests/internal/history"
+)
+
+// crowded is what is common to latches and barriers.
+type crowded struct{ alone }
+
+func (crowded) FencesTellTurns() bool { return false }
+
+func (crowded) ShareFence(_, _ history.Event) bool { return false }
+
+func (crowded) HasExactKeys() bool { return false }
+
+// countSteps counts what is neither a grant nor its end.
+func countSteps(v *Verdict, steps []worker.Step) {
+	for _, s := range steps {
+		if s.Ended != 0 && s.Do != worker.Join && s.Do != worker.Leave {
+			v.Operations++
+		}
+	}
+}
+
+// Barrier is where a number of parties wait for each other, phase after phase. There are never
+// more parties than that at a time. In the end each process passes each barrier once more, with
+// the help of as many others as that takes.
+type Barrier struct{ crowded }
+
+func (Barrier) Name() string { return "barrier" }
+
+// crowd is how many parties a barrier has.
+const crowd = 3
+
+// Prepare leaves two barriers at most, so that enough come to each.
+func (Barrier) Prepare(p *Plan) { p.Names = p.Names[:min(len(p.Names), 2)] }
+
+func (Barrier) Draw(random *rand.Rand, p *Plan, n Name) []worker.Want {
+	var wants []worker.Want
+	for range 1 + random.IntN(2) {
+		w := drawParty(random, p, n, worker.Meeting)
+		w.Parties = crowd
+		wants = append(wants, w)
+	}
+	return wants
+}
+
+func (Barrier) Finally(p *Plan) (wants []worker.Want) {
+	for _, n := range p.Names {
+		wants = append(wants, worker.Want{Name: n.Name, TTL: p.LongestTTL, Share: worker.Meeting, Parties: crowd})
+	}
+	return wants
+}
+
+func (Barrier) Overlaps(events []history.Event) []history.Violation {
+	return history.Crowding(events, crowd)
+}
+
+func (Barrier) Model() porcupine.Model {
+	return sharesModel(crowd, func(sharesState, Taken) bool { return true })
+}
+
+func (Barrier) Queue(key string) string { return key + ":bar" }
+
+// Judge looks at what parties were told of phases.
+func (Barrier) Judge(v *Verdict, r *Record) {
+	steps := r.latestSteps()
+	countSteps(v, steps)
+	if r.Plan.has(func(k *Kind) bool { return k.Breaks != None }) {
+		return
+	}
+	orphans := r.Plan.has(func(k *Kind) bool { return k.Orphans })
+	for name, steps := range byName(steps, func(s worker.Step) string { return s.Name }) {
+		b := barrierOf(name, steps)
+		b.judgeTurns(v)
+		b.judgeCrowds(v)
+		b.judgeOutcomes(v)
+		if !orphans {
+			b.judgeCauses(v)
+		}
+	}
+}
+
+// party is what a party of a barrier was told.
+type party struct {
+	join, end worker.Step // end has no ID if it did not come to that
+	arrivals  []arrival
+}
+
+// arrival is what a party has awaited, from its first call to the one that told it of a phase. It
+// can have arrived at any time between.
+type arrival struct {
+	*party
+	from, to int64
+	phase    uint64 // 0: it was told of none
+	broken   bool
+	died     bool // who broke it
+}
+
+// barrier is what is known of the parties of one.
+type barrier struct {
+	name    string
+	parties []*party
+	joins   []worker.Step // also those that brought no lease
+}
+
+func barrierOf(name string, steps []worker.Step) *barrier {
+	b := &barrier{name: name}
+	slices.SortFunc(steps, func(a, b worker.Step) int { return cmp.Compare(a.Begun, b.Begun) })
+	parties := map[source]*party{}
+	waiting := map[*party]int64{} // since when
+	for _, s := range steps {
+		p := parties[source{s.Process, s.Party}]
+		switch s.Do {
+		case worker.Join:
+			b.joins = append(b.joins, s)
+			if s.Outcome != worker.Achieved {
+				continue
+			}
+			p = &party{join: s}
+			parties[source{s.Process, s.ID}] = p
+			b.parties = append(b.parties, p)
+		case worker.Leave:
+			p.end = s
+		case worker.Await:
+			since := s.Begun
+			if before, ok := waiting[p]; ok {
+				since = before
+			}
+			if s.Outcome != worker.Achieved && s.Outcome != worker.Broken {
+				waiting[p] = since // it may have arrived
+				continue
+			}
+			delete(waiting, p)
+			p.arrivals = append(p.arrivals, arrival{p, since, s.Ended, s.Phase, s.Outcome == worker.Broken, s.Died})
+		}
+	}
+	for p, since := range waiting {
+		p.arrivals = append(p.arrivals, arrival{party: p, from: since, to: math.MaxInt64})
+	}
+	return b
+}
+
+// judgeTurns requires that a party is told of each phase once, and of one after the other: which
+// only one that broke may be followed by others that nobody tells it of.
+func (b *barrier) judgeTurns(v *Verdict) {
+	for _, p := range b.parties {
+		var last arrival
+		for _, a := range p.arrivals {
+			if a.phase == 0 {
+				continue
+			}
+			if last.phase != 0 && (a.phase <= last.phase || !last.broken && a.phase != last.phase+1) {
+				v.find(Phases, "barrier %q: a party of process %d was told of phase %d after phase %d", b.name, p.join.Process, a.phase, last.phase)
+			}
+			last = a
+		}
+	}
+}
+
+// judgeCrowds requires that at some time before a party passed a phase all parties there are to
+// be had arrived at it, and had not been told of it yet.
+func (b *barrier) judgeCrowds(v *Verdict) {
+	b.each(func(a arrival) {
+		if a.phase == 0 || a.broken {
+			return
+		}
+		var with []arrival
+		b.each(func(o arrival) {
+			if (o.phase == 0 || o.phase == a.phase && !o.broken) && o.from <= a.to && a.from <= o.to {
+				with = append(with, o)
+			}
+		})
+		most := 0
+		for _, last := range with { // to arrive
+			at := max(last.from, a.from)
+			there := map[*party]bool{}
+			for _, o := range with {
+				if o.from <= at && at <= o.to {
+					there[o.party] = true
+				}
+			}
+			most = max(most, len(there))
+		}
+		if most < crowd {
+			v.find(Phases, "barrier %q: a party of process %d passed phase %d when %d of %d parties can have arrived", b.name, a.join.Process, a.phase, most, crowd)
+		}
+	})
+}
+
+func (b *barrier) each(f func(arrival)) {
+	for _, p := range b.parties {
+		for _, a := range p.arrivals {
+			f(a)
+		}
+	}
+}
+
+// judgeOutcomes requires that a phase which one party passed is broken for no other. Phases have
+// the same numbers again when nobody has been a party meanwhile: not between two that were
+// parties at the same time.
+func (b *barrier) judgeOutcomes(v *Verdict) {
+	b.each(func(a arrival) {
+		b.each(func(o arrival) {
+			if a.phase != 0 && a.phase == o.phase && !a.broken && o.broken && a.meets(o.party) {
+				v.find(Phases, "barrier %q: a party of process %d passed phase %d, which was broken for one of process %d", b.name, a.join.Process, a.phase, o.join.Process)
+			}
+		})
+	})
+}
+
+// over is when the party ceased to believe that it was one, as far as is known.
+func (p *party) over() int64 {
+	if p.end.ID != 0 {
+		return min(p.end.Begun, p.end.Deadline)
+	}
+	return p.join.Deadline
+}
+
+// meets reports whether two certainly were parties at the same time.
+func (p *party) meets(o *party) bool {
+	return max(p.join.Ended, o.join.Ended) < min(p.over(), o.over())
+}
+
+// judgeCauses requires that a phase was broken by somebody.
+func (b *barrier) judgeCauses(v *Verdict) {
+	for _, p := range b.parties {
+		// The phase did not end before. Who joins may be given what the server gave to
+		// another goroutine of the process, who had asked earlier.
+		var since int64
+		for _, a := range p.arrivals {
+			if a.broken && !b.hasCause(a, since) {
+				how := "left"
+				if a.died {
+					how = "died"
+				}
+				v.find(Phases, "barrier %q: a party of process %d was told that phase %d was broken by one that has %s; there is none", b.name, p.join.Process, a.phase, how)
+			}
+			since = a.from
+		}
+	}
+}
+
+// hasCause reports whether somebody can have broken a phase.
+func (b *barrier) hasCause(a arrival, since int64) bool {
+	if a.died && slices.ContainsFunc(b.joins, func(s worker.Step) bool { return s.Begun < a.to && ghosts(s, false) > 0 }) {
+		return true
+	}
+	return slices.ContainsFunc(b.parties, func(p *party) bool {
+		left := p.end.Outcome == worker.Achieved
+		switch {
+		case p == a.party:
+			return false
+		case a.died:
+			return !left && p.over() < a.to
+		}
+		// A release that failed is tried again later.
+		return p.end.ID != 0 && p.end.Begun < a.to && (!left && p.end.Outcome != worker.Lost || left && p.end.Ended > since)
+	})
+}

@@ -1,0 +1,38 @@
+package campaign
+
+import (
+	"math/rand/v2"
+
+	"github.com/holdfast-go/holdfast/tests/internal/campaign/worker"
+)
+
+// Election has terms for grants: from when a leader is called to when it has returned, or was
+// told that its term is over, or its process would have been. There is one leader at a time,
+// the fences of terms rise, and after the faults each process leads once more.
+type Election struct{ Mutex }
+
+func (Election) Name() string { return "election" }
+
+func (Election) Draw(random *rand.Rand, p *Plan, n Name) []worker.Want {
+	var wants []worker.Want
+	for range 1 + random.IntN(2) {
+		w := drawWant(random, p, n)
+		w.Share, w.Try = worker.Leading, false
+		if n.Shared {
+			w.Key = n.Key
+		}
+		wants = append(wants, w)
+	}
+	return wants
+}
+
+func (Election) Finally(p *Plan) (wants []worker.Want) {
+	for _, n := range p.Names {
+		w := worker.Want{Name: n.Name, Share: worker.Leading, TTL: p.LongestTTL}
+		if n.Shared {
+			w.Key = n.Key
+		}
+		wants = append(wants, w)
+	}
+	return wants
+}

@@ -1,0 +1,62 @@
+package campaign
+
+import (
+	"math/rand/v2"
+
+	"github.com/holdfast-go/holdfast/tests/internal/campaign/worker"
+)
+
+// Multi is several mutexes that are held as one. Each is judged as a mutex, also beside those
+// who want it alone: what was kept of a lock that was not granted, and callers who wait for
+// each other, keep others waiting for ever.
+type Multi struct{ Mutex }
+
+func (Multi) Name() string { return "multi" }
+
+func (Multi) HasExactKeys() bool { return false }
+
+// Prepare makes sure that there is more than one lock.
+func (Multi) Prepare(p *Plan) {
+	if len(p.Names) == 1 {
+		p.Names = append(p.Names, Name{Name: "b", Key: "holdfast:{b}", Queue: "holdfast:{b}:q"})
+	}
+}
+
+// Draw returns ways to have the lock together with others, in any order, and at times a way
+// to have it alone.
+func (Multi) Draw(random *rand.Rand, p *Plan, n Name) []worker.Want {
+	var wants []worker.Want
+	for range 1 + random.IntN(2) {
+		w := drawWant(random, p, n)
+		w.Fixed, w.MaxHold = false, 0
+		wants = append(wants, together(w, random, p.Names))
+	}
+	if random.IntN(2) == 0 {
+		w := drawWant(random, p, n)
+		w.Weight = 1
+		wants = append(wants, w)
+	}
+	return wants
+}
+
+// together makes a want one of its lock and others.
+func together(w worker.Want, random *rand.Rand, names []Name) worker.Want {
+	w.Share = worker.Together
+	for _, i := range random.Perm(len(names)) {
+		if other := names[i].Name; other != w.Name {
+			w.With = append(w.With, other)
+		}
+	}
+	w.With = w.With[:1+random.IntN(len(w.With))]
+	w.Again = random.IntN(3) == 0
+	return w
+}
+
+// Finally is all locks at once.
+func (Multi) Finally(p *Plan) []worker.Want {
+	w := worker.Want{Name: p.Names[0].Name, Share: worker.Together, TTL: p.LongestTTL}
+	for _, n := range p.Names[1:] {
+		w.With = append(w.With, n.Name)
+	}
+	return []worker.Want{w}
+}

@@ -1,0 +1,64 @@
+package worker
+
+import (
+	"time"
+
+	"github.com/holdfast-go/holdfast/tests/internal/history"
+)
+
+// attempts record one attempt to get locks: of several, each by itself.
+type attempts []*history.Attempt
+
+// ask begins an attempt.
+func (r *routine) ask(w Want) attempts {
+	var all attempts
+	for _, name := range w.Names() {
+		a := r.part.record.Ask(r.number, name)
+		switch w.Share {
+		case Reading:
+			a.Share(1)
+		case Permits:
+			a.Share(w.Take)
+		case Owned:
+			a.Share(w.Owner)
+		case Joining, Meeting:
+			a.Share(1)
+		}
+		all = append(all, a)
+	}
+	return all
+}
+
+func (all attempts) gaveUp() {
+	for _, a := range all {
+		a.GaveUp()
+	}
+}
+
+func (all attempts) granted(w Want, lease Lease) {
+	fences, deadline := fencesOf(w, lease), lease.Deadline()
+	for i, name := range w.Names() {
+		all[i].Since(deadline.Add(-(w.TTL - w.TTL/100 - 2*time.Millisecond)))
+		all[i].Granted(fences[name], deadline, 0)
+	}
+}
+
+func (all attempts) extended(deadline time.Time) {
+	for _, a := range all {
+		a.Extended(deadline)
+	}
+}
+
+func (all attempts) released(deadline time.Time) {
+	for _, a := range all {
+		a.Released(deadline)
+	}
+}
+
+// fencesOf are the fences of a lease, by the names of its locks.
+func fencesOf(w Want, lease Lease) map[string]uint64 {
+	if several, ok := lease.(Several); ok && w.With != nil {
+		return several.Fences()
+	}
+	return map[string]uint64{w.Name: lease.Fence()}
+}

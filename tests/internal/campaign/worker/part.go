@@ -1,0 +1,155 @@
+package worker
+
+import (
+	"cmp"
+	"context"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/holdfast-go/holdfast/tests/internal/history"
+)
+
+// part is a script that is being carried out.
+type part struct {
+	script Script
+	open   Opener
+	say    *speaker
+	record *history.Recorder
+	before int // goroutines
+
+	draining chan struct{}
+	running  sync.WaitGroup
+	accesses atomic.Uint64
+	calls    atomic.Uint64
+	steps    atomic.Uint64
+
+	mu      sync.Mutex
+	locks   Locks
+	retired sync.WaitGroup // clients on their way out
+	errs    error          // of their ends
+	cancels map[int]context.CancelFunc
+	slots   map[string]map[string]bool // of the jobs that were asked for, by name
+}
+
+func begin(open Opener, s Script, say *speaker) (*part, error) {
+	p := &part{
+		script: s, open: open, say: say,
+		record:   history.NewRecorder(events{say}),
+		before:   runtime.NumGoroutine(),
+		draining: make(chan struct{}),
+		cancels:  map[int]context.CancelFunc{},
+		slots:    map[string]map[string]bool{},
+	}
+	var err error
+	if p.locks, err = open(s.Setting); err != nil {
+		return nil, err
+	}
+	if s.Admit {
+		ctx, cancel := context.WithTimeout(context.Background(), closing)
+		defer cancel()
+		if err := p.locks.Admit(ctx); err != nil {
+			return nil, err
+		}
+	}
+	for g := range s.Goroutines {
+		p.running.Go(func() { p.routine(g) })
+	}
+	return p, nil
+}
+
+// routine is one goroutine's work: turn after turn until the draining.
+func (p *part) routine(g int) {
+	s := p.script
+	random := rand.New(rand.NewPCG(s.Seed, uint64(g)))
+	r := &routine{part: p, number: g, random: random, resource: &resource{socket: s.Resource}}
+	defer r.resource.close()
+	for {
+		r.turn()
+		select {
+		case <-p.draining:
+			return
+		case <-time.After(upTo(random, s.Think)):
+		}
+	}
+}
+
+func (p *part) drain() {
+	close(p.draining)
+	go func() {
+		p.running.Wait()
+		p.finish()
+		p.say.line(DrainedLine, struct{}{})
+	}()
+}
+
+func (p *part) isDraining() bool {
+	select {
+	case <-p.draining:
+		return true
+	default:
+		return false
+	}
+}
+
+func (p *part) client() Locks {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.locks
+}
+
+// reopen goes on with a new client, and closes the old one under its users.
+func (p *part) reopen() {
+	fresh, err := p.open(p.script.Setting)
+	if err != nil {
+		panic(err)
+	}
+	p.mu.Lock()
+	old := p.locks
+	p.locks = fresh
+	p.retired.Add(1)
+	p.mu.Unlock()
+	defer p.retired.Done()
+	err = closeLocks(old)
+	p.mu.Lock()
+	p.errs = cmp.Or(p.errs, err)
+	p.mu.Unlock()
+}
+
+func (p *part) end() Ended {
+	p.retired.Wait()
+	err := cmp.Or(closeLocks(p.client()), p.errs)
+	e := Ended{Before: p.before, After: settled(p.before)}
+	if err != nil {
+		e.Close = err.Error()
+	}
+	if e.After > e.Before {
+		buffer := make([]byte, 64<<10)
+		e.Stacks = string(buffer[:runtime.Stack(buffer, true)])
+	}
+	return e
+}
+
+// cancelAll ends the contexts of all acquires under way.
+func (p *part) cancelAll() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, cancel := range p.cancels {
+		cancel()
+	}
+}
+
+// context returns the context of a goroutine's next acquire.
+func (p *part) context(g int) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(context.Background())
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.cancels[g] = cancel
+	return ctx, cancel
+}
+
+func upTo(random *rand.Rand, d time.Duration) time.Duration {
+	return time.Duration(random.Int64N(int64(max(d, 1))))
+}

@@ -1,0 +1,208 @@
+package worker
+
+import (
+	"cmp"
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"github.com/holdfast-go/holdfast/tests/internal/history"
+)
+
+// routine is what one goroutine needs for its turns.
+type routine struct {
+	part     *part
+	number   int
+	random   *rand.Rand
+	resource *resource
+}
+
+// chance is true in so many of a hundred cases.
+func (r *routine) chance(percent int) bool { return r.random.IntN(100) < percent }
+
+// want chooses how to ask.
+func (r *routine) want() Want {
+	wants := r.part.script.Wants
+	sum := 0
+	for _, w := range wants {
+		sum += w.Weight
+	}
+	n := r.random.IntN(sum)
+	for _, w := range wants {
+		if n -= w.Weight; n < 0 {
+			return w
+		}
+	}
+	panic("unreachable")
+}
+
+// turn asks for a lock once, and uses it if it is granted.
+func (r *routine) turn() {
+	p := r.part
+	w := r.want()
+	ctx, cancel := p.context(r.number)
+	defer cancel()
+	if r.chance(p.script.Impatient) {
+		defer time.AfterFunc(upTo(r.random, p.script.Patience), cancel).Stop()
+	}
+	_ = r.get(ctx, w)
+}
+
+// get asks for a lock, in the way that is used for its kind, and uses it if it is granted.
+func (r *routine) get(ctx context.Context, w Want) error {
+	switch w.Share {
+	case Job:
+		slot := w.slot()
+		r.part.tried(w.Name, slot)
+		return r.job(ctx, w, slot)
+	case Leading:
+		return r.lead(ctx, w)
+	case Joining:
+		return r.takePart(ctx, w)
+	case Counting:
+		return r.countDown(ctx, w)
+	case Waiting:
+		return r.wait(ctx, w)
+	case Looking:
+		return r.look(ctx, w)
+	case Resetting:
+		return r.reset(ctx, w)
+	case Meeting:
+		return r.meet(ctx, w)
+	}
+	return r.acquire(ctx, w)
+}
+
+// acquire asks for a lock, uses it if it is granted, and releases it.
+func (r *routine) acquire(ctx context.Context, w Want) error {
+	p := r.part
+	a := r.ask(w)
+	lease, err := p.client().Acquire(ctx, w)
+	if err != nil {
+		a.gaveUp()
+		if ctx.Err() == nil {
+			p.say.line(FailureLine, Failure{"acquire", err.Error()})
+		}
+		return err
+	}
+	lease, _ = r.use(w, a, lease)
+	if err := lease.Release(ctx); err != nil {
+		p.say.line(FailureLine, Failure{"release", err.Error()})
+	}
+	return nil
+}
+
+// use uses what was granted, until it is to be given back or was lost. The lease that it
+// returns is what is left.
+func (r *routine) use(w Want, a attempts, lease Lease) (rest Lease, lost bool) {
+	fences := fencesOf(w, lease)
+	a.granted(w, lease)
+	lost = r.hold(w, a, lease)
+	if held, ok := lease.(Reentrant); ok && w.Again && !lost {
+		lease, lost = r.again(w, a, lease, held)
+	}
+	a.released(lease.Deadline())
+	if lost {
+		// Who does not look would write now. The resource has to refuse that, if
+		// somebody else was there meanwhile.
+		select {
+		case <-time.After(upTo(r.random, w.TTL/4)):
+		case <-r.part.draining:
+		}
+		r.access(w, fences, true, 0)
+	}
+	return lease, lost
+}
+
+// hold uses the guarded resource while the lease lasts, and reports whether it was
+// lost.
+func (r *routine) hold(w Want, a attempts, lease Lease) (lost bool) {
+	p := r.part
+	if p.isDraining() {
+		return false
+	}
+	for d := upTo(r.random, cmp.Or(w.Hold, p.script.Hold)); ; d = 0 {
+		held := history.Now()
+		if lease.Err() != nil {
+			return true
+		}
+		r.access(w, fencesOf(w, lease), false, held)
+		if r.chance(p.script.Overdue) {
+			d = w.TTL + w.TTL/4
+		}
+		if r.chance(p.script.Extending) && !r.extend(w, a, lease) {
+			return true
+		}
+		select {
+		case <-time.After(d):
+		case <-lease.Done():
+		case <-p.draining:
+		}
+		held = history.Now()
+		if lease.Err() != nil {
+			return true
+		}
+		r.access(w, fencesOf(w, lease), true, held)
+		if lease.Err() != nil {
+			return true
+		}
+		if !r.chance(20) {
+			return false
+		}
+	}
+}
+
+// again acquires the lock again, gives one of the two leases up, and goes on with the other.
+func (r *routine) again(w Want, a attempts, outer Lease, held Reentrant) (rest Lease, lost bool) {
+	inner, err := held.Again()
+	if err != nil {
+		r.part.say.line(FailureLine, Failure{"acquire again", err.Error()})
+		return outer, outer.Err() != nil
+	}
+	first, rest := inner, outer
+	if r.chance(50) {
+		first, rest = outer, inner
+	}
+	if err := first.Release(context.Background()); err != nil {
+		r.part.say.line(FailureLine, Failure{"release", err.Error()})
+	}
+	return rest, r.hold(w, a, rest)
+}
+
+func (r *routine) extend(w Want, a attempts, lease Lease) bool {
+	ctx, cancel := context.WithTimeout(context.Background(), w.TTL)
+	defer cancel()
+	if err := lease.Extend(ctx, w.TTL/2+upTo(r.random, w.TTL)); err != nil {
+		r.part.say.line(FailureLine, Failure{"extend", err.Error()})
+		return lease.Err() == nil
+	}
+	r.part.say.line(ExtendLine, Extension{w.Name, lease.Fence()})
+	a.extended(lease.Deadline())
+	return true
+}
+
+// access reads or writes the guarded resource of each lock, as far as the holder may. The
+// lease was held at some time after held; 0: it is known to be over.
+func (r *routine) access(w Want, fences map[string]uint64, write bool, held int64) {
+	if w.Share == Permits || w.Share == Owned || w.Share == Reading && write {
+		return
+	}
+	for _, name := range w.Names() {
+		r.accessOne(name, fences[name], write, held)
+	}
+}
+
+func (r *routine) accessOne(name string, fence uint64, write bool, held int64) {
+	p := r.part
+	x := Access{ID: p.accesses.Add(1), Process: pid, Goroutine: r.number, Name: name, Fence: fence, Write: write, Held: held, Late: held == 0}
+	if write {
+		x.Value = uint64(pid)<<32 | x.ID
+	}
+	x.Call = history.Now()
+	if err := r.resource.access(&x); err != nil {
+		p.say.line(FailureLine, Failure{"resource", err.Error()})
+		return
+	}
+	x.Return = history.Now()
+	p.say.line(AccessLine, x)
+}

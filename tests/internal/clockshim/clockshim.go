@@ -1,0 +1,101 @@
+// Package clockshim starts servers whose wall clock the test can move while they run.
+// Linux only, and it needs a C compiler; elsewhere tests that use it are skipped.
+package clockshim
+
+import (
+	_ "embed"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/tests/internal/server"
+)
+
+//go:embed preload/clock.c
+var source []byte
+
+// lookInterval is how long a server may go without a look at the clock: Valkey 9.1 adds
+// monotonic time to what it saw, for as long.
+const lookInterval = time.Millisecond
+
+// Clock is the wall clock of a server.
+type Clock struct {
+	tb      testing.TB
+	library string
+	file    string
+	offset  time.Duration
+}
+
+// New returns a clock that shows the right time. It skips the test where there is no
+// way to move a server's clock.
+func New(tb testing.TB) *Clock {
+	tb.Helper()
+	if runtime.GOOS != "linux" {
+		tb.Skipf("SKIPPED: a server's clock is moved by LD_PRELOAD, on Linux; this is %s", runtime.GOOS)
+	}
+	compiler, err := exec.LookPath("cc")
+	if err != nil {
+		tb.Skipf("SKIPPED: a server's clock is moved by a library that a C compiler makes: %v", err)
+	}
+	dir := tb.TempDir()
+	c := &Clock{tb: tb, library: filepath.Join(dir, "clock.so"), file: filepath.Join(dir, "settings")}
+	if err := compile(compiler, dir, c.library); err != nil {
+		tb.Fatal(err)
+	}
+	c.set(0, 0)
+	return c
+}
+
+// Option makes a server look at this clock.
+func (c *Clock) Option() server.Option {
+	return func(s *server.Server) {
+		server.Env("LD_PRELOAD", c.library)(s)
+		server.Env("HOLDFAST_CLOCK", c.file)(s)
+	}
+}
+
+// Jump moves the clock by d. The server has seen it when Jump returns.
+func (c *Clock) Jump(d time.Duration) {
+	c.offset += d
+	c.set(c.offset, 0)
+}
+
+// JumpAtEveryLook moves the clock by d whenever the server looks at it, which some do
+// once a millisecond at most; until the next Jump, which counts from where this began.
+func (c *Clock) JumpAtEveryLook(d time.Duration) {
+	c.set(c.offset, d)
+}
+
+func (c *Clock) set(offset, step time.Duration) {
+	c.tb.Helper()
+	settings := binary.NativeEndian.AppendUint64(nil, uint64(offset.Microseconds()))
+	settings = binary.NativeEndian.AppendUint64(settings, uint64(step.Microseconds()))
+	f, err := os.OpenFile(c.file, os.O_WRONLY|os.O_CREATE, 0o600) // not truncated: a server has it mapped
+	if err == nil {
+		_, err = f.Write(settings)
+		err = errors.Join(err, f.Close())
+	}
+	if err != nil {
+		c.tb.Fatal(err)
+	}
+	time.Sleep(2 * lookInterval)
+}
+
+// compile makes the library that is preloaded.
+func compile(compiler, dir, library string) error {
+	input := filepath.Join(dir, "clock.c")
+	if err := os.WriteFile(input, source, 0o600); err != nil {
+		return err
+	}
+	out, err := exec.Command(compiler, "-shared", "-fPIC", "-O1", "-o", library, input).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%s: %w: %s", compiler, err, out)
+	}
+	return nil
+}

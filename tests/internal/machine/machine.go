@@ -1,0 +1,216 @@
+// Package machine watches the machine while tests run on it. A shared machine stands still at
+// times, for seconds, or gives a process a fraction of a processor. A test may judge time only
+// by what it measured of the machine meanwhile, and here it finds that out.
+package machine
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+const (
+	// step is how long the watch sleeps between two looks at the clock.
+	step = 10 * time.Millisecond
+
+	// noticeable is the delay that excuses a test which names no other: half of the shortest
+	// timeout in these tests.
+	noticeable = 300 * time.Millisecond
+
+	// kept bounds how many delays the watch remembers.
+	kept = 20_000
+)
+
+// delay is one time at which the watch woke up late.
+type delay struct {
+	end time.Time // when it woke up
+	by  time.Duration
+}
+
+// watch is a goroutine that does nothing but sleep, and so learns how late sleepers wake up.
+type watch struct {
+	beats  atomic.Int64 // how often it has woken up
+	mu     sync.Mutex
+	delays []delay // in order
+}
+
+var watching = start()
+
+func start() *watch {
+	w := &watch{}
+	go func() {
+		for last := time.Now(); ; {
+			time.Sleep(step)
+			now := time.Now()
+			// What is below a step is the timer's own.
+			if by := now.Sub(last) - step; by > step {
+				w.note(delay{now, by})
+			}
+			last = now
+			w.beats.Add(1)
+		}
+	}()
+	return w
+}
+
+func (w *watch) note(d delay) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.delays) == kept {
+		w.delays = append(w.delays[:0], w.delays[kept/2:]...)
+	}
+	w.delays = append(w.delays, d)
+}
+
+// since returns the delays that ended after then.
+func (w *watch) since(then time.Time) []delay {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	i := len(w.delays)
+	for i > 0 && w.delays[i-1].end.After(then) {
+		i--
+	}
+	return append([]delay(nil), w.delays[i:]...)
+}
+
+// virtual reports whether a time was read in a bubble of testing/synctest, whose clock starts
+// in the year 2000. Nothing is ever late there.
+func virtual(t time.Time) bool { return t.Year() < 2020 }
+
+// settle waits until the watch, too, has woken up from a delay that has just ended for the caller.
+func settle() {
+	for next := watching.beats.Load() + 2; watching.beats.Load() < next; {
+		time.Sleep(step)
+	}
+}
+
+// Longest returns the longest time for which the process stood still since then.
+func Longest(then time.Time) time.Duration {
+	if virtual(then) {
+		return 0
+	}
+	settle()
+	var longest time.Duration
+	for _, d := range watching.since(then) {
+		longest = max(longest, d.by)
+	}
+	return longest
+}
+
+// HeldUp returns by how much sleepers of this process woke up too late since then, added up.
+func HeldUp(then time.Time) time.Duration {
+	if virtual(then) {
+		return 0
+	}
+	settle()
+	var sum time.Duration
+	for _, d := range watching.since(then) {
+		sum += d.by
+	}
+	return sum
+}
+
+// Stalled reports whether the process stood still for 300 ms or longer since then.
+func Stalled(then time.Time) bool { return Longest(then) >= noticeable }
+
+// Undisturbed requires that f returns nil, which has timeouts of a second or more run out or not
+// run out. An attempt that failed proves nothing if the process stood still meanwhile, and is
+// repeated.
+func Undisturbed(tb testing.TB, f func() error) {
+	tb.Helper()
+	for range 10 {
+		began := time.Now()
+		err := f()
+		if err == nil {
+			return
+		}
+		if !Stalled(began) {
+			tb.Fatalf("%v\n%s", err, Report(began))
+		}
+		tb.Logf("again, since the machine stood still: %v", err)
+	}
+	tb.Fatal("the machine stood still in each of ten attempts")
+}
+
+// Unhurried requires that f returns nil, whose deadlines and timeouts are multiples of unit. An
+// attempt that failed counts only if the process was held up by less than a quarter of unit
+// meanwhile. Otherwise it is repeated with a unit of twice the length, up to 32 times the first:
+// what holds on any machine that is fast enough for its timeouts is found out on a slow one, too.
+func Unhurried(tb testing.TB, unit time.Duration, f func(unit time.Duration) error) {
+	tb.Helper()
+	for last := 32 * unit; ; unit *= 2 {
+		began := time.Now()
+		err := f(unit)
+		if err == nil {
+			return
+		}
+		heldUp := HeldUp(began)
+		if heldUp < unit/4 || unit >= last {
+			tb.Fatalf("with a unit of %v: %v\n%s", unit, err, Report(began))
+		}
+		tb.Logf("again, since the process was held up for %v with a unit of %v: %v", heldUp.Round(time.Millisecond), unit, err)
+	}
+}
+
+// Rest sleeps for d, and again while the process was held up meanwhile: afterwards whatever could go
+// on without the caller has done so, and waits.
+func Rest(d time.Duration) {
+	for range 20 {
+		began := time.Now()
+		time.Sleep(d)
+		if HeldUp(began) < d/4 {
+			return
+		}
+	}
+}
+
+// ReportFailure logs, if the test fails, what the machine did while it ran.
+func ReportFailure(tb testing.TB) {
+	began := time.Now()
+	tb.Cleanup(func() {
+		if tb.Failed() {
+			tb.Log(Report(began))
+		}
+	})
+}
+
+// Report says what the machine did since then, for the log of a test that failed.
+func Report(then time.Time) string {
+	if virtual(then) {
+		return "the machine: the time was virtual, so nothing was late"
+	}
+	settle()
+	delays := watching.since(then)
+	var sum, longest time.Duration
+	var worst []string
+	for _, d := range delays {
+		sum += d.by
+		longest = max(longest, d.by)
+		if d.by >= noticeable && len(worst) < 10 {
+			worst = append(worst, fmt.Sprintf("%v until +%v", d.by.Round(time.Millisecond), d.end.Sub(then).Round(time.Millisecond)))
+		}
+	}
+	text := fmt.Sprintf("the machine, in %v: this process was woken up late %d times, by %v in all, by %v at most; %d processors%s",
+		time.Since(then).Round(time.Millisecond), len(delays), sum.Round(time.Millisecond), longest.Round(time.Millisecond), runtime.NumCPU(), load())
+	if len(worst) > 0 {
+		text += "; it stood still for " + strings.Join(worst, ", ")
+	}
+	return text
+}
+
+// load is how many processes want a processor, where the system tells.
+func load() string {
+	text, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return ""
+	}
+	if fields := strings.Fields(string(text)); len(fields) > 3 {
+		return fmt.Sprintf(", load %s, %s running", fields[0], fields[3])
+	}
+	return ""
+}

@@ -1,0 +1,170 @@
+// Package postgres starts a real PostgreSQL server for tests: a private one, in a
+// temporary folder, reached by a Unix socket in there.
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
+
+	"github.com/holdfast-go/holdfast/tests/internal/child"
+)
+
+const (
+	readyTimeout = 60 * time.Second // a server starts in half a second; a loaded machine takes its time
+	stopTimeout  = 20 * time.Second
+	pollInterval = 10 * time.Millisecond
+)
+
+// role owns every database.
+const role = "holdfast"
+
+// Server is one server. It persists nothing: its folder goes when it stops.
+type Server struct {
+	dir   string
+	cmd   *exec.Cmd
+	ended chan struct{} // closed when the process has been waited for
+}
+
+// Start starts a server and waits until it answers. The error matches ErrMissing when
+// this machine has no PostgreSQL. The server ends with Stop, and on Linux with this
+// process, in whatever way that ends.
+func Start() (*Server, error) {
+	bin, err := find()
+	if err != nil {
+		return nil, err
+	}
+	// t.TempDir lies in a folder that another user cannot enter.
+	dir, err := os.MkdirTemp("", "holdfast-postgres-")
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{dir: dir, ended: make(chan struct{})}
+	if err := s.launch(bin); err != nil {
+		log := s.log()
+		if s.cmd == nil {
+			close(s.ended)
+		}
+		return nil, errors.Join(fmt.Errorf("%s: %w\n%s", bin, err, log), s.Stop())
+	}
+	return s, nil
+}
+
+func (s *Server) launch(bin string) error {
+	attributes, err := unprivileged(s.dir)
+	if err != nil {
+		return err
+	}
+	command := func(program string, args ...string) *exec.Cmd {
+		cmd := exec.Command(filepath.Join(bin, program), args...)
+		cmd.Dir = s.dir
+		cmd.Env = append(os.Environ(), "LC_ALL=C", "PGTZ=UTC")
+		cmd.SysProcAttr = attributes()
+		return cmd
+	}
+	data := filepath.Join(s.dir, "data")
+	initdb := command("initdb", "-D", data, "-U", role, "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
+	if out, err := initdb.CombinedOutput(); err != nil {
+		return fmt.Errorf("initdb: %w\n%s", err, out)
+	}
+	log, err := os.Create(s.logFile())
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	cmd := command("postgres", "-D", data, "-k", s.dir, "-c", "listen_addresses=",
+		"-c", "fsync=off", "-c", "synchronous_commit=off", "-c", "full_page_writes=off",
+		"-c", "shared_buffers=16MB", "-c", "autovacuum=off")
+	cmd.Stdout, cmd.Stderr = log, log
+	if err := child.Start(cmd); err != nil {
+		return err
+	}
+	s.cmd = cmd
+	go func() {
+		_ = cmd.Wait() // how it ended is in the log
+		close(s.ended)
+	}()
+	return s.ready()
+}
+
+// ready waits until the server answers.
+func (s *Server) ready() error {
+	db, err := sql.Open("pgx", s.DSN("postgres", nil))
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	for deadline := time.Now().Add(readyTimeout); ; time.Sleep(pollInterval) {
+		err := db.Ping()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-s.ended:
+			return errors.New("postgres ended at once")
+		default:
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("no answer within %v: %w", readyTimeout, err)
+		}
+	}
+}
+
+// DSN returns what to open a database with, with these parameters of the session, such
+// as default_transaction_isolation.
+func (s *Server) DSN(database string, parameters map[string]string) string {
+	q := url.Values{"host": {s.dir}, "user": {role}, "sslmode": {"disable"}}
+	for name, value := range parameters {
+		q.Set(name, value)
+	}
+	return "postgres:///" + database + "?" + q.Encode()
+}
+
+// Create creates an empty database.
+func (s *Server) Create(ctx context.Context, database string) error {
+	db, err := sql.Open("pgx", s.DSN("postgres", nil))
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	_, err = db.ExecContext(ctx, "CREATE DATABASE "+database)
+	return err
+}
+
+// Stop ends the server, whoever is connected, and removes its folder.
+func (s *Server) Stop() error {
+	var err error
+	if s.cmd != nil {
+		_ = s.cmd.Process.Signal(syscall.SIGINT) // "fast shutdown"; it may have ended
+	}
+	select {
+	case <-s.ended:
+	case <-time.After(stopTimeout):
+		err = fmt.Errorf("postgres: not gone %v after SIGINT", stopTimeout)
+		_ = s.cmd.Process.Kill()
+		<-s.ended
+	}
+	return errors.Join(err, os.RemoveAll(s.dir))
+}
+
+func (s *Server) logFile() string { return filepath.Join(s.dir, "log") }
+
+// log returns the end of the server's log.
+func (s *Server) log() string {
+	text, err := os.ReadFile(s.logFile())
+	if err != nil {
+		return ""
+	}
+	lines := strings.SplitAfter(string(text), "\n")
+	return strings.Join(lines[max(0, len(lines)-40):], "")
+}

@@ -1,0 +1,242 @@
+package proxy
+
+import (
+	"errors"
+	"net"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/tests/internal/resp"
+	"github.com/holdfast-go/holdfast/tests/internal/server"
+)
+
+// patience is how long a test waits for a reply that should not come.
+const patience = 150 * time.Millisecond
+
+func start(t *testing.T) (*server.Server, *Proxy) {
+	t.Helper()
+	s := server.Start(t, server.One(t))
+	return s, New(t, s.Addr())
+}
+
+func dial(t *testing.T, p *Proxy, timeout time.Duration) *resp.Conn {
+	t.Helper()
+	c, err := resp.Dial(p.Addr(), timeout)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+func expect(t *testing.T, c interface{ Do(...any) (any, error) }, want any, args ...any) {
+	t.Helper()
+	if got, err := c.Do(args...); err != nil || got != want {
+		t.Errorf("%.60v: got %.60v, %v; want %.60v", args, got, err, want)
+	}
+}
+
+func expectTimeout(t *testing.T, err error) {
+	t.Helper()
+	var e net.Error
+	if !errors.As(err, &e) || !e.Timeout() {
+		t.Errorf("got %v; want a timeout", err)
+	}
+}
+
+func expectCut(t *testing.T, err error) {
+	t.Helper()
+	var e net.Error
+	if err == nil || errors.As(err, &e) && e.Timeout() || errors.As(err, new(resp.Error)) {
+		t.Errorf("got %v; want a broken connection", err)
+	}
+}
+
+// eventually waits until the server gives a reply that takes others a while.
+func eventually(t *testing.T, s *server.Server, want any, args ...any) {
+	t.Helper()
+	for range 500 {
+		if got, err := s.Do(args...); err == nil && got == want {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	expect(t, s, want, args...)
+}
+
+func TestForwards(t *testing.T) {
+	s, p := start(t)
+	c := dial(t, p, 10*time.Second)
+	big := strings.Repeat("x", 1<<20)
+	expect(t, c, "OK", "SET", "big", big)
+	expect(t, c, big, "GET", "big")
+	for range 100 {
+		if err := c.Send("INCR", "n"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range int64(100) {
+		if got, err := c.Receive(); err != nil || got != i+1 {
+			t.Fatalf("reply %d of a pipeline: %v, %v", i+1, got, err)
+		}
+	}
+	s.Kill()
+	_, err := c.Do("PING") // EOF, or a reset if it was sent after the end
+	expectCut(t, err)
+}
+
+func TestDelayReplies(t *testing.T) {
+	s, p := start(t)
+	c := dial(t, p, 10*time.Second)
+	p.DelayReplies(patience)
+	began := time.Now()
+	if err := c.Send("INCR", "n"); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, s, "1", "GET", "n")
+	served := time.Since(began)
+	if got, err := c.Receive(); err != nil || got != int64(1) {
+		t.Errorf("got %v, %v", got, err)
+	}
+	if took := time.Since(began); took < patience || served >= took {
+		t.Errorf("served after %v, answered after %v", served, took)
+	}
+	p.DelayReplies(0)
+	began = time.Now()
+	expect(t, c, "PONG", "PING")
+	if took := time.Since(began); took >= patience {
+		t.Errorf("still delayed: %v", took)
+	}
+}
+
+func TestDelayIsALatencyNotARate(t *testing.T) {
+	_, p := start(t)
+	c := dial(t, p, 10*time.Second)
+	p.DelayRequests(patience)
+	began := time.Now()
+	const requests = 20
+	for range requests {
+		if err := c.Send("PING"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Millisecond) // so that they are read one by one
+	}
+	for range requests {
+		if _, err := c.Receive(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if took := time.Since(began); took < patience || took > requests*patience/2 {
+		t.Errorf("%d requests, each delayed by %v, took %v", requests, patience, took)
+	}
+}
+
+func TestDelayedRequestOutlivesItsClient(t *testing.T) {
+	s, p := start(t)
+	c := dial(t, p, 10*time.Second)
+	p.DelayRequests(patience)
+	if err := c.Send("SET", "key", "late"); err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
+	expect(t, s, nil, "GET", "key")
+	eventually(t, s, "late", "GET", "key")
+}
+
+func TestSwallowReplies(t *testing.T) {
+	s, p := start(t)
+	p.SwallowReplies(true)
+	_, err := dial(t, p, patience).Do("SET", "key", "value")
+	expectTimeout(t, err)
+	expect(t, s, "value", "GET", "key")
+	p.SwallowReplies(false)
+	expect(t, dial(t, p, 10*time.Second), "value", "GET", "key")
+}
+
+func TestCut(t *testing.T) {
+	s, p := start(t)
+	a, b := dial(t, p, 10*time.Second), dial(t, p, 10*time.Second)
+	expect(t, a, "PONG", "PING")
+	expect(t, b, "PONG", "PING")
+	p.DelayRequests(patience)
+	if err := a.Send("SET", "key", "lost"); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(patience / 5) // the request is in the proxy now
+	p.DelayRequests(0)
+	p.Cut()
+	for _, c := range []*resp.Conn{a, b} {
+		_, err := c.Receive()
+		expectCut(t, err)
+	}
+	time.Sleep(patience * 2)
+	expect(t, s, nil, "GET", "key")
+	expect(t, dial(t, p, 10*time.Second), "PONG", "PING")
+}
+
+func TestRefuse(t *testing.T) {
+	_, p := start(t)
+	old := dial(t, p, 10*time.Second)
+	expect(t, old, "PONG", "PING")
+	p.Refuse(true)
+	_, err := dial(t, p, 10*time.Second).Do("PING")
+	expectCut(t, err)
+	expect(t, old, "PONG", "PING")
+	p.Refuse(false)
+	expect(t, dial(t, p, 10*time.Second), "PONG", "PING")
+}
+
+// Neither a server that does not answer nor a delay may hold up the end.
+func TestEndsAtOnce(t *testing.T) {
+	s := server.Start(t, server.One(t))
+	before := runtime.NumGoroutine()
+	var ending time.Time
+	t.Run("busy proxy", func(t *testing.T) {
+		p := New(t, s.Addr())
+		p.Double(Containing("PING"))
+		s.Pause()
+		a, b := dial(t, p, patience), dial(t, p, patience)
+		_, err := a.Do("PING")
+		expectTimeout(t, err)
+		p.DelayRequests(time.Hour)
+		_, err = b.Do("PING")
+		expectTimeout(t, err)
+		ending = time.Now()
+	})
+	if took := time.Since(ending); took > 3*time.Second {
+		t.Errorf("the proxy took %v to end", took)
+	}
+	for range 100 {
+		if runtime.NumGoroutine() <= before {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Errorf("%d goroutines before, %d after", before, runtime.NumGoroutine())
+}
+
+func TestDeafenAndCutSubscriptions(t *testing.T) {
+	s, p := start(t)
+	other := dial(t, p, 10*time.Second)
+	subscriber := dial(t, p, patience)
+	if _, err := subscriber.Do("SUBSCRIBE", "channel"); err != nil {
+		t.Fatal(err)
+	}
+	p.Deafen(true)
+	expect(t, other, int64(1), "PUBLISH", "channel", "unheard")
+	_, err := subscriber.Receive()
+	expectTimeout(t, err)
+	p.Deafen(false)
+
+	subscriber = dial(t, p, 10*time.Second)
+	if _, err := subscriber.Do("SUBSCRIBE", "channel"); err != nil {
+		t.Fatal(err)
+	}
+	p.CutSubscriptions()
+	_, err = subscriber.Receive()
+	expectCut(t, err)
+	eventually(t, s, int64(0), "PUBLISH", "channel", "nobody")
+	expect(t, other, "PONG", "PING")
+}

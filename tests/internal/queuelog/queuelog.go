@@ -1,0 +1,279 @@
+// Package queuelog judges who was granted a lock by what the server says of its queue, not
+// by what clients saw of it: whether grants passed somebody who was queued, and whether
+// fences rose.
+package queuelog
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/holdfast-go/holdfast/tests/internal/resp"
+	"github.com/holdfast-go/holdfast/tests/internal/server"
+)
+
+// Lock is a lock to follow.
+type Lock struct {
+	Name       string // in what is found
+	Key, Queue string
+}
+
+// Findings are what is wrong with what was granted.
+type Findings struct {
+	Passed []string // a grant passed somebody who was queued
+	Fell   []string // a fence was not above the one before
+	Whole  bool     // the server has told everything. If not, more may be wrong
+	Grants int
+}
+
+// Log follows the queues of locks as the server's scripts change them, in the order in
+// which they do. Locks without such queues show nothing here.
+type Log struct {
+	server *server.Server
+	conn   *resp.Conn
+	done   chan struct{}
+
+	mu    sync.Mutex
+	lines map[string]*line
+	found Findings
+	steps int
+}
+
+// line is the queue of one lock.
+type line struct {
+	name    string
+	owned   bool             // an owner that has the lock is let in again past those who wait
+	entries map[string]entry // by member
+	first   map[place]int    // when a place was first taken
+	left    map[string]int   // the order of tokens that left the queue
+	holds   map[string]bool  // by token, where several may hold the lock
+	holder  string           // the token of a mutex in Redisson's form, which is written again to be marked
+	fence   uint64           // the highest that was granted there
+}
+
+type entry struct {
+	token string
+	order int
+}
+
+// place is what a process keeps when it has to queue again.
+type place struct {
+	process int
+	score   string
+}
+
+// Follow begins to follow locks.
+func Follow(s *server.Server, locks ...Lock) *Log {
+	l := follow(locks)
+	l.server, l.done = s, make(chan struct{})
+	conn, err := resp.Dial(s.Addr(), 5*time.Minute)
+	if err == nil {
+		_, err = conn.Do("MONITOR")
+	}
+	if err != nil {
+		close(l.done)
+		return l
+	}
+	l.conn, l.found.Whole = conn, true
+	go l.read()
+	return l
+}
+
+func follow(locks []Lock) *Log {
+	l := &Log{lines: map[string]*line{}}
+	for _, of := range locks {
+		q := &line{name: of.Name, owned: strings.HasSuffix(of.Queue, ":own"), entries: map[string]entry{}, first: map[place]int{}, left: map[string]int{}, holds: map[string]bool{}}
+		l.lines[of.Key], l.lines[of.Queue] = q, q
+	}
+	return l
+}
+
+func (l *Log) read() {
+	defer close(l.done)
+	for {
+		reply, err := l.conn.Receive()
+		l.mu.Lock()
+		if err != nil {
+			l.found.Whole = false
+			l.mu.Unlock()
+			return
+		}
+		if text, ok := reply.(string); ok {
+			l.step(text)
+		}
+		l.mu.Unlock()
+	}
+}
+
+// End ends it, and returns what is wrong.
+func (l *Log) End() Findings {
+	if l.conn == nil {
+		return Findings{}
+	}
+	// What the server did before this is in the log when the log shows this.
+	mark := fmt.Sprintf("end of log %p", l)
+	if _, err := l.server.Do("ECHO", mark); err == nil {
+		for end := time.Now().Add(5 * time.Second); time.Now().Before(end) && !l.seen(mark); time.Sleep(time.Millisecond) {
+		}
+	}
+	l.mu.Lock()
+	found := l.found
+	found.Whole = found.Whole && l.lines[mark] != nil
+	l.mu.Unlock()
+	l.conn.Close()
+	<-l.done
+	return found
+}
+
+func (l *Log) seen(mark string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.lines[mark] != nil || !l.found.Whole
+}
+
+// step takes in a line of MONITOR: 1700000000.123456 [0 lua] "ZADD" "key" ...
+func (l *Log) step(text string) {
+	_, words, ok := strings.Cut(text, "] ")
+	if !ok {
+		return
+	}
+	l.steps++
+	switch command, _, _ := strings.Cut(words, " "); strings.ToUpper(command) {
+	case `"ZADD"`, `"ZREM"`, `"SET"`, `"DEL"`, `"HSET"`, `"HDEL"`:
+	case `"ECHO"`:
+		if args := unquote(words); len(args) == 2 {
+			l.lines[args[1]] = &line{}
+		}
+		return
+	default:
+		return
+	}
+	args := unquote(words)
+	if len(args) < 2 {
+		return
+	}
+	q := l.lines[args[1]]
+	if q == nil {
+		return
+	}
+	switch command := strings.ToUpper(args[0]); {
+	case command == "ZADD" && len(args) == 4:
+		q.enter(args[3], args[2], l.steps)
+	case command == "ZREM" && len(args) == 3:
+		q.leave(args[2])
+	case command == "SET" && len(args) > 2:
+		if token, ours := tokenOf(args[2]); ours {
+			l.found.Grants++
+			l.found.Passed = append(l.found.Passed, q.granted(token)...)
+		}
+	case command == "HSET":
+		// A hold that is written again is not granted again.
+		for i := 2; i+1 < len(args); i += 2 {
+			token := args[i]
+			if holder, ours := tokenOf(args[i+1]); token == "holdfast" && ours {
+				if holder != q.holder {
+					q.holder = holder
+					l.found.Grants++
+					l.found.Passed = append(l.found.Passed, q.granted(holder)...)
+				}
+				continue
+			}
+			fence, ok := fenceOf(args[i+1])
+			if !ok || q.holds[token] {
+				continue
+			}
+			// Readers that are there at the same time share a fence.
+			if fence < q.fence || fence == q.fence && len(q.holds) == 0 {
+				l.found.Fell = append(l.found.Fell, fmt.Sprintf("lock %q: %.6s was granted fence %d after fence %d", q.name, token, fence, q.fence))
+			}
+			again := len(q.holds) > 0
+			q.holds[token], q.fence = true, max(fence, q.fence)
+			l.found.Grants++
+			if passed := q.granted(token); !q.owned || !again {
+				l.found.Passed = append(l.found.Passed, passed...)
+			}
+		}
+	case command == "HDEL":
+		for _, token := range args[2:] {
+			delete(q.holds, token)
+		}
+	case command == "DEL":
+		clear(q.holds)
+		q.holder = ""
+	}
+}
+
+// fenceOf reads the fence of a hold of a lock that several may have, EXPIRY:WEIGHT:FENCE:...
+func fenceOf(value string) (fence uint64, ok bool) {
+	part := strings.SplitN(value, ":", 4)
+	if len(part) != 4 {
+		return 0, false
+	}
+	if _, err := strconv.ParseUint(part[0], 10, 64); err != nil { // such as what a barrier knows of who broke it
+		return 0, false
+	}
+	fence, err := strconv.ParseUint(part[2], 10, 64)
+	return fence, err == nil
+}
+
+func (q *line) enter(member, score string, step int) {
+	token, rest, ok := strings.Cut(member, "\n")
+	if !ok {
+		return // a tombstone
+	}
+	var info struct {
+		Process int `json:"p"`
+	}
+	if i := strings.LastIndexByte(rest, '\n'); i >= 0 {
+		_ = json.Unmarshal([]byte(rest[i+1:]), &info)
+	}
+	at := place{info.Process, score}
+	if q.first[at] == 0 {
+		q.first[at] = step
+	}
+	q.entries[member] = entry{token, q.first[at]}
+}
+
+func (q *line) leave(member string) {
+	if e, ok := q.entries[member]; ok {
+		q.left[e.token] = e.order
+		delete(q.entries, member)
+	}
+}
+
+// granted looks whom a grant passes. A token that was never queued is last.
+func (q *line) granted(token string) (passed []string) {
+	order, queued := q.left[token]
+	for _, e := range q.entries {
+		if e.token != token && (!queued || e.order < order) {
+			passed = append(passed, fmt.Sprintf("lock %q: granted to %.6s (queued %t, step %d) past %.6s, queued at step %d", q.name, token, queued, order, e.token, e.order))
+		}
+	}
+	return passed
+}
+
+func tokenOf(value string) (token string, ours bool) {
+	rest, ours := strings.CutPrefix(value, "hf1:")
+	token, _, _ = strings.Cut(rest, ":")
+	return token, ours
+}
+
+// unquote splits what MONITOR shows of a command.
+func unquote(words string) (args []string) {
+	for words != "" {
+		quoted, err := strconv.QuotedPrefix(words)
+		if err != nil {
+			return args
+		}
+		arg, err := strconv.Unquote(quoted)
+		if err != nil {
+			return args
+		}
+		args = append(args, arg)
+		words = strings.TrimPrefix(words[len(quoted):], " ")
+	}
+	return args
+}

@@ -1,0 +1,117 @@
+package queuelog
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/holdfast-go/holdfast/tests/internal/server"
+)
+
+func TestLog(t *testing.T) {
+	enter := func(process int, token string, score int) string {
+		return fmt.Sprintf(`1700000000.000001 [0 lua] "ZADD" "Q" "%d" "%s\n1500\nchannel\n{\"o\":\"x\",\"p\":%d}"`, score, token, process)
+	}
+	leave := func(process int, token string) string {
+		return fmt.Sprintf(`1700000000.000001 [0 lua] "ZREM" "Q" "%s\n1500\nchannel\n{\"o\":\"x\",\"p\":%d}"`, token, process)
+	}
+	grant := func(token string) string {
+		return fmt.Sprintf(`1700000000.000001 [0 lua] "SET" "L" "hf1:%s:7:1:0:{}" "PX" "100"`, token)
+	}
+	redissons := func(token, value string) string {
+		return fmt.Sprintf(`1700000000.000001 [0 lua] "HSET" "L" "%s:1" "1" "holdfast" "hf1:%s:7:1:0:{}%s"`, token, token, value)
+	}
+	for name, c := range map[string]struct {
+		log  []string
+		want int
+	}{
+		"in Redisson's form, passed":     {[]string{enter(1, "A", 1), redissons("B", "")}, 1},
+		"in Redisson's form, in turn":    {[]string{enter(1, "A", 1), leave(1, "A"), redissons("A", "")}, 0},
+		"in Redisson's form, and marked": {[]string{redissons("A", ""), enter(2, "B", 2), redissons("A", "+")}, 0},
+
+		"first come, first served": {[]string{enter(1, "A", 1), enter(2, "B", 2), leave(1, "A"), grant("A"), leave(2, "B"), grant("B")}, 0},
+		"one is dropped as dead":   {[]string{enter(1, "A", 1), enter(2, "B", 2), leave(1, "A"), leave(2, "B"), grant("B")}, 0},
+		"a tombstone":              {[]string{`1700000000.000001 [0 lua] "ZADD" "Q" "-5" "x:A"`, grant("B")}, 0},
+		"a stranger":               {[]string{enter(1, "A", 1), `1700000000.000001 [0 127.0.0.1:1] "SET" "L" "stranger" "NX" "PX" "100"`}, 0},
+		"another lock":             {[]string{enter(1, "A", 1), strings.Replace(grant("B"), "L", "M", 1)}, 0},
+		"comes back to its place":  {[]string{enter(1, "A", 1), leave(1, "A"), enter(2, "B", 2), enter(1, "C", 1), leave(1, "C"), grant("C")}, 0},
+
+		"last come, first served":   {[]string{enter(1, "A", 1), enter(2, "B", 2), leave(2, "B"), grant("B")}, 1},
+		"passed without queueing":   {[]string{enter(1, "A", 1), grant("B")}, 1},
+		"passed while it came back": {[]string{enter(1, "A", 1), leave(1, "A"), enter(2, "B", 2), enter(1, "C", 1), leave(2, "B"), grant("B")}, 1},
+		"passes two":                {[]string{enter(1, "A", 1), enter(2, "B", 2), enter(3, "C", 3), leave(3, "C"), grant("C")}, 2},
+		"takes a place by a lie":    {[]string{enter(1, "A", 5), enter(2, "B", 1), leave(2, "B"), grant("B")}, 1},
+	} {
+		q := follow([]Lock{{Name: "a", Key: "L", Queue: "Q"}})
+		for _, text := range c.log {
+			q.step(text)
+		}
+		if len(q.found.Passed) != c.want {
+			t.Errorf("%s: passed %q; want %d", name, q.found.Passed, c.want)
+		}
+	}
+}
+
+func TestLogOfShares(t *testing.T) {
+	enter := func(token string, score int) string {
+		return fmt.Sprintf(`1700000000.000001 [0 lua] "ZADD" "Q" "%d" "%s\n1500\nchannel\n1\n{\"o\":\"x\",\"p\":%d}"`, score, token, score)
+	}
+	leave := func(token string, score int) string {
+		return fmt.Sprintf(`1700000000.000001 [0 lua] "ZREM" "Q" "%s\n1500\nchannel\n1\n{\"o\":\"x\",\"p\":%d}"`, token, score)
+	}
+	hold := func(token string, fence int) string {
+		return fmt.Sprintf(`1700000000.000001 [0 lua] "HSET" "L" "kind" "rw" "last" "%s" "%s" "99:1:%d:5:{}"`, token, token, fence)
+	}
+	const gone = `1700000000.000001 [0 lua] "DEL" "L"`
+	drop := func(token string) string {
+		return fmt.Sprintf(`1700000000.000001 [0 lua] "HDEL" "L" "%s"`, token)
+	}
+	for name, c := range map[string]struct {
+		log          []string
+		passed, fell int
+	}{
+		"served together":        {[]string{enter("A", 1), enter("B", 2), leave("A", 1), hold("A", 5), leave("B", 2), hold("B", 5)}, 0, 0},
+		"renewed":                {[]string{hold("A", 5), enter("B", 2), hold("A", 5)}, 0, 0},
+		"one after the other":    {[]string{hold("A", 5), drop("A"), hold("B", 6), gone, hold("C", 7)}, 0, 0},
+		"a barrier is broken":    {[]string{hold("A", 5), enter("B", 2), `1700000000.000001 [0 lua] "HSET" "L" "broken" "left {\\"o\\":\\"x\\",\\"p\\":4,\\"m\\":{}}"`}, 0, 0},
+		"passed":                 {[]string{enter("A", 1), enter("B", 2), leave("B", 2), hold("B", 5)}, 1, 0},
+		"passed by a newcomer":   {[]string{hold("A", 5), enter("B", 2), hold("C", 6)}, 1, 0},
+		"passed by who was here": {[]string{hold("A", 5), drop("A"), enter("B", 2), hold("A", 6)}, 1, 0},
+		"a fence that falls":     {[]string{hold("A", 5), hold("B", 4)}, 0, 1},
+		"a fence given again":    {[]string{hold("A", 5), gone, hold("B", 5)}, 0, 1},
+	} {
+		q := follow([]Lock{{Name: "a", Key: "L", Queue: "Q"}})
+		for _, text := range c.log {
+			q.step(text)
+		}
+		if len(q.found.Passed) != c.passed || len(q.found.Fell) != c.fell {
+			t.Errorf("%s: passed %q, fell %q; want %d and %d", name, q.found.Passed, q.found.Fell, c.passed, c.fell)
+		}
+	}
+}
+
+// Every server shows what scripts do as the log expects it.
+func TestLogOfServers(t *testing.T) {
+	for _, b := range server.Binaries(t) {
+		t.Run(b.Name, func(t *testing.T) {
+			s := server.Start(t, b)
+			lock := Lock{Name: "a", Key: "L", Queue: "Q"}
+			q := Follow(s, lock)
+			const script = `redis.call('ZADD', 'Q', '5', 'A\n1500\nc\n{"o":"x","p":1}') redis.call('SET', 'L', 'hf1:B:7:1:0:{}', 'PX', 100)`
+			if _, err := s.Do("EVAL", script, 0); err != nil {
+				t.Fatal(err)
+			}
+			if found := q.End(); len(found.Passed) != 1 || !found.Whole || found.Grants != 1 {
+				t.Errorf("%+v; want one passed, one grant, whole", found)
+			}
+
+			q = Follow(s, lock)
+			if _, err := s.Do("CLIENT", "KILL", "TYPE", "normal"); err != nil {
+				t.Fatal(err)
+			}
+			if q.End().Whole {
+				t.Error("a log that was cut off passes for whole")
+			}
+		})
+	}
+}

@@ -62,6 +62,7 @@ const (
 func (e ending) String() string { return [...]string{"", "left", "died", "done"}[e] }
 
 func (l *Lock) newAttempt() *attempt {
+	// mutants: new-token
 	return &attempt{l: l, head: randomBetween(valueFormat, ":"), candidacy: &none}
 }
 
@@ -249,6 +250,7 @@ func (a *attempt) granted(sent, heard clock.Instant, pttl int64, fence uint64, b
 	if pttl >= 0 {
 		term = min(duration(pttl), a.l.c.cfg.MaxTTL)
 	}
+	// mutants: grant-deadline
 	g := newGrant(a, sent, sent, term-drift(term), fence, block)
 	if g.isLate(heard) {
 		return nil, &ServerError{Op: "acquire", Name: a.l.name, Server: a.l.c.driver.Addr(), Kind: ErrUnavailable, Err: errLate}
@@ -288,6 +290,7 @@ func (a *attempt) abandon() {
 	}
 	c := a.l.c
 	c.tasks.run(func() {
+		// mutants: take-back
 		c.takeBack(a.l, a.token(), a.member, a.unanswered, a.ending)
 		a.forget()
 		if a.settled != nil {

@@ -219,11 +219,13 @@ func (a *attempt) take(ctx context.Context) (*grant, error) {
 		all.takes.Add(e)
 	}
 	if err := e.await(ctx); err != nil {
+		// mutants: batch-unanswered
 		a.sent(true, notAfter)
 		return nil, err
 	}
 	defer e.over()
 	if e.err != nil {
+		// mutants: batch-failed
 		a.sent(mayBeDone(e.err), notAfter)
 		return nil, nil
 	}
@@ -334,6 +336,7 @@ func (c *Client) freeing(all []*errand) batch {
 		keys[i], args[i] = e.l.keys.Lock, e.head
 	}
 	b := batch{l: all[0].l, n: n, word: "freed", timeless: true, script: script.BatchRelease, keys: keys, args: args, urgent: true}
+	// mutants: native-release
 	if n == 1 && c.native.Load() {
 		b.value = all[0].value()
 	}

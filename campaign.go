@@ -150,6 +150,7 @@ func (c *campaign) renewAttempt(l *Lock) {
 // line has changed. It returns a grant if there is one; the attempt is over then.
 func (c *campaign) step() *grant {
 	a := c.attempt
+	// mutants: subscribe-first
 	up := c.sub.awaitUp(time.Second)
 	if !up {
 		c.deaf++
@@ -204,6 +205,7 @@ func (c *campaign) step() *grant {
 		}
 		return nil
 	case queued:
+		// mutants: subscription-seen
 		if got.receivers == 0 {
 			c.deaf++
 			c.hidden = up
@@ -274,6 +276,7 @@ func (c *campaign) rest(a *attempt, q queued) *grant {
 		case <-c.looks:
 			// Only another head, or none, is a reason to stop resting; or another waiter of an
 			// owner's, which may have the lock by now.
+			// mutants: subscription-cut
 			if c.sub.interrupted() || c.joined.Swap(false) || !c.stillFor(a) {
 				return nil
 			}

@@ -228,6 +228,7 @@ func (c *Client) shutDown() {
 		}
 	}
 	c.hub.close()
+	// mutants: close-schedule
 	c.schedule.Close()
 	c.closeErr = c.driver.Close()
 }

@@ -121,6 +121,7 @@ func (g *grant) begin(ctx context.Context) *Lease {
 // newLease makes the lease that has the grant from now on, with the next fence.
 func (g *grant) newLease(ctx context.Context) *Lease {
 	g.lease = &Lease{g: g, fence: g.next, origin: ctx}
+	// mutants: next-fence
 	g.next++
 	return g.lease
 }
@@ -148,6 +149,7 @@ func (g *grant) others() []*Lease {
 // part takes a lease out of a grant that others have, too; false if it is the only one.
 // Guarded by g.
 func (g *grant) part(l *Lease) bool {
+	// mutants: joined-release
 	if !g.isJoined() {
 		return false
 	}
@@ -158,6 +160,7 @@ func (g *grant) part(l *Lease) bool {
 	} else {
 		others[slices.Index(others, l)] = last
 	}
+	// mutants: joined-uncounted
 	*g.joined = others[:len(others)-1]
 	return true
 }
@@ -245,6 +248,7 @@ func (g *grant) Due(now clock.Instant) {
 	if g.over {
 		return
 	}
+	// mutants: deadline-timer
 	if g.expired(now) {
 		g.lose(g.expiry())
 		return
@@ -430,6 +434,7 @@ func (g *grant) apply(a answer, final bool) (*LostError, error) {
 func (g *grant) prolong(sent, now clock.Instant, term time.Duration) {
 	valid := term - drift(term)
 	if now.Sub(sent) < now.Sub(g.anchor) || valid-now.Sub(sent) > g.valid-now.Sub(g.anchor) {
+		// mutants: renewed-deadline
 		g.anchor, g.valid = sent, valid
 		g.capHold()
 	}

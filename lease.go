@@ -143,6 +143,7 @@ func (l *Lease) errAt(now clock.Instant) error {
 func (l *Lease) look() { l.lookAt(clock.Now()) }
 
 func (l *Lease) lookAt(now clock.Instant) {
+	// mutants: deadline-by-clock
 	if l.ended == nil && l.g.expired(now) {
 		l.g.lose(l.g.expiry())
 	}
@@ -382,7 +383,9 @@ func (l *Lease) giveUp(patient bool, how ending) (first <-chan struct{}, over bo
 	if g.line != nil && g.line.waiting() > 0 {
 		now = clock.Now()
 	}
+	// mutants: look-at-release
 	l.lookAt(now)
+	// mutants: lost-at-release
 	if lost, ok := l.ended.(*LostError); ok && g.over {
 		return nil, true, lost
 	}
@@ -408,6 +411,7 @@ func (l *Lease) giveUp(patient bool, how ending) (first <-chan struct{}, over bo
 		g.rest()
 		return nil, true, nil
 	}
+	// mutants: pass-on
 	if l.ended == nil {
 		next := g.line.successor(g, now)
 		if next != nil && g.flying > 0 && patient {

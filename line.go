@@ -296,6 +296,7 @@ func (ln *line) successor(g *grant, now clock.Instant) *waiter {
 	if ln == nil || g.over || g.frozen || g.extended || !g.kept || !g.l.set.isShared() && ln.held != g || g.next >= g.end && g.flying == 0 || ln.c.isClosing() {
 		return nil
 	}
+	// mutants: passing-time
 	if g.passed >= g.most || now.Sub(g.since) > maxPassing || !g.l.set.passable() {
 		return nil
 	}

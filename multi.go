@@ -75,6 +75,7 @@ func (l *Lock) ordered() []int {
 	for i := range order {
 		order[i] = i
 	}
+	// mutants: canonical-order
 	slices.SortFunc(order, func(i, j int) int { return strings.Compare(l.parts[i].keys.Lock, l.parts[j].keys.Lock) })
 	return order
 }
@@ -242,6 +243,7 @@ func (l *Lock) inOrder(ctx context.Context, take func(*Lock, context.Context) (*
 func (l *Lock) giveBack(leases []*Lease) {
 	for _, lease := range leases {
 		if lease != nil {
+			// mutants: give-back
 			l.c.tasks.run(func() { _ = lease.Release(context.Background()) })
 		}
 	}

@@ -177,6 +177,7 @@ func (o *Once) do(ctx context.Context, acquire func(context.Context) (*Lease, er
 			return err
 		}
 		result, err := f(ctx, lease)
+		// mutants: job-succeeded
 		if err == nil {
 			// Also when ctx ended while f finished: it was done.
 			run, err = o.Complete(context.WithoutCancel(ctx), lease, result)
@@ -334,6 +335,7 @@ func (o *Once) mine(ctx context.Context, lease *Lease, what string) error {
 	if have := lease.lock(); have.c != o.lock.c || have.keys != o.lock.keys || have.parts != nil || !have.set.once {
 		return fmt.Errorf("%w: job %q: %s needs a lease of its lock; this is one of %q", ErrInvalid, o.lock.name, what, have.name)
 	}
+	// mutants: job-locked
 	if err := lease.Err(); err != nil {
 		return err
 	}

@@ -76,6 +76,7 @@ func NewQuorum(clients ...*Client) (*Quorum, error) {
 		}
 		addresses[c.driver.Addr()] = true
 	}
+	// mutants: majority
 	return &Quorum{clients: slices.Clone(clients), need: n/2 + 1, turns: map[string]*turn{}, nodes: make([]node, n), settled: make(chan struct{}), hanging: map[wish]int{}}, nil
 }
 

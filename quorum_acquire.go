@@ -357,6 +357,7 @@ func (q *Quorum) agree(ctx context.Context, l *Lock, granted []vote) (uint64, er
 			ours[v.node] = v.a.token()
 		}
 	}
+	// mutants: fence-known
 	if known >= q.need {
 		return fence, nil
 	}

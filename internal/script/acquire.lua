@@ -54,6 +54,7 @@ local function main()
   -- A tombstone ends at not-after, so what arrives just then is late.
   local late = not look and not_after > 0 and now >= not_after
 
+  -- mutants: nobody-waits
   if rest == 0 and not value and not look and redis.call('EXISTS', KEYS[2]) == 0 then
     if late then
       on_master()
@@ -62,6 +63,7 @@ local function main()
     return take()
   end
 
+  -- mutants: own-lock
   local owner = value and string.sub(value, 1, #mine) == mine
   if owner then
     if rest == 0 then
@@ -125,6 +127,7 @@ local function main()
     if string.sub(value, 1, 4) ~= 'hf1:' then
       kind = 'foreign'
     elseif string.sub(value, -1) ~= '+' then
+      -- mutants: mark-lock
       mark_lock(value)
     end
   end

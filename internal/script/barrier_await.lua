@@ -58,13 +58,16 @@ local function main()
   end
   if at == phase then
     insist()
+    -- mutants: arrive-once
     if last_phase ~= at or not inside then
       arrived = arrived + 1
     end
+    -- mutants: all-arrived
     if arrived < limit then
       redis.call('HSET', KEYS[1], 'phase', whole(phase), 'arrived', whole(arrived), '@' .. token, whole(number) .. ' ' .. whole(at) .. ' in')
       return 'waiting ' .. whole(now) .. ' ' .. whole(math.max(math.ceil((next_expiry - now) / 1000), 0)) .. ' ' .. whole(at) .. ' ' .. whole(arrived)
     end
+    -- mutants: next-phase
     redis.call('HSET', KEYS[1], 'phase', whole(phase + 1), 'arrived', '0', 'tripped', whole(at), '@' .. token, whole(number) .. ' ' .. whole(at) .. ' in')
     tell(kind)
     return 'tripped ' .. whole(now) .. ' ' .. whole(at)

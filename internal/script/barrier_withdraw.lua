@@ -28,6 +28,7 @@ local function main()
   end
   insist()
   if inside and last_phase == phase then
+    -- mutants: withdraw
     arrived = arrived - 1
   end
   redis.call('HSET', KEYS[1], 'phase', whole(phase), 'arrived', whole(arrived), '@' .. token, whole(number) .. ' ' .. whole(last_phase or phase) .. ' out')

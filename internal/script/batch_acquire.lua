@@ -26,6 +26,7 @@ local function main()
   local which, count = free()
   local fence, minted = 0, 0
   if count > 0 then
+    -- mutants: batch-mint
     fence, minted = mint(n)
   end
   return take(which, fence, minted)

@@ -12,6 +12,7 @@ local function main()
   local ours, left = {}, ''
   for i = 1, #KEYS do
     local value = values[i]
+    -- mutants: batch-release-owner
     if value and string.find(value, ARGV[i], 1, true) == 1 and string.sub(value, -1) ~= '+' then
       ours[#ours + 1] = KEYS[i]
     else

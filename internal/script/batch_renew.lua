@@ -16,7 +16,9 @@ local function main()
   local n, left = #KEYS, ''
   for i = 1, n do
     local value = values[i]
+    -- mutants: batch-renew-absent
     if not value or string.find(value, ARGV[1 + i], 1, true) ~= 1
+      -- mutants: batch-prolong
       or redis.call('PEXPIRE', KEYS[i], ARGV[n + 1 + i] or ARGV[n + 2], 'GT') == 0 then
       left = left .. ' ' .. i
     end

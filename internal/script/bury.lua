@@ -3,6 +3,7 @@
 
 -- Has the queue remember something until that server time (µs).
 local function remember(what, until_time)
+  -- mutants: tombstone
   if until_time <= now then
     return
   end

@@ -73,9 +73,11 @@ local function serve(chain, self, ttl, block)
         settle()
       end
       return fence, n
+    -- mutants: waiter-listens
     elseif owner and receivers(channel) > 0 then
       local fence = mint(1)
       write_lock(owner, owned(owner, fence, chain, info, follower), claim)
+      -- mutants: tell-of-grant
       local heard = send(channel, 'hf1 ' .. (redisson and 'redisson ' or 'grant ') .. owner .. ' ' .. whole(now) .. ' ' .. claim .. ' ' .. whole(fence) .. ' ' .. KEYS[1])
       if not cluster or heard > 0 then
         if follower then

@@ -22,6 +22,7 @@
 local parties, not_after = tonumber(ARGV[3]), tonumber(ARGV[4])
 
 local function main()
+  -- mutants: counted-before
   local known = redis.call('ZSCORE', KEYS[2], 'd:' .. token)
   local refused = redis.call('ZSCORE', KEYS[2], 'x:' .. token)
   if not known and not refused and now >= not_after then
@@ -29,6 +30,7 @@ local function main()
     return 'late ' .. whole(now)
   end
   load('latch', parties)
+  -- mutants: seats-taken
   if refused or not known and seats > 0 and used >= seats then
     insist()
     bury(not_after)

@@ -33,6 +33,7 @@ local function write_lock(owner, value, ttl)
     if old and old ~= owner then
       redis.call('HDEL', KEYS[1], field(old))
     end
+    -- mutants: redisson-expiry
     redis.call('PEXPIRE', KEYS[1], ttl)
   end)
   if not ok then

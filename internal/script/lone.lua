@@ -3,14 +3,18 @@
 if #KEYS == 3 then
   local clock = redis.call('TIME')
   local at = clock[1] .. string.sub('00000', #clock[2]) .. clock[2]
+  -- mutants: lone-free
   if tonumber(at) >= tonumber(ARGV[2]) or redis.call('EXISTS', KEYS[1], KEYS[2]) > 0 then
     return 'taken ' .. at .. ' 0 1'
   end
+  -- mutants: lone-fence
   local fence, last = at, redis.call('GET', KEYS[3])
+  -- mutants: lone-counter
   if last and (#last ~= 16 or last >= at or not string.find(last, '^%d+$')) then
     if not string.find(last, '^%d+$') or #last > 16 or tonumber(last) > 9e15 then
       return 'taken ' .. at .. ' 0 1' -- acquire.lua says what is wrong with it
     end
+    -- mutants: lone-next-fence
     fence = string.format('%d', math.max(tonumber(last) + 1, tonumber(at)))
   end
   if string.find(ARGV[1], 'c', 1, true) then
@@ -19,5 +23,6 @@ if #KEYS == 3 then
     redis.call('SET', KEYS[3], fence)
   end
   redis.call('SET', KEYS[1], ARGV[3] .. fence .. ':' .. string.sub(at, 1, -4) .. ':0:' .. ARGV[5], 'PX', ARGV[4])
+  -- mutants: lone-taken
   return 'taken ' .. at .. ' ' .. fence
 end

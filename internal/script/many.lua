@@ -5,11 +5,14 @@
 -- does: all are looked at at once.
 local function free()
   local which, count = {}, 0
+  -- mutants: batch-late
   if now >= tonumber(ARGV[2]) then
     return which, count
   end
+  -- mutants: batch-free
   local all = redis.call('EXISTS', unpack(KEYS, 1, 2 * n)) == 0
   for i = 1, n do
+    -- mutants: batch-nobody-waits
     if all or redis.call('EXISTS', KEYS[i], KEYS[n + i]) == 0 then
       which[i], count = true, count + 1
     end
@@ -28,6 +31,7 @@ local function take(which, fence, minted)
         ttl, info = ARGV[n + 2 + i], ARGV[2 * n + 2 + i]
       end
       -- A lock may be among them twice.
+      -- mutants: batch-set
       set = redis.pcall('SET', KEYS[i], ARGV[2 + i] .. whole(fence + i - 1) .. granted .. info, 'NX', 'PX', ttl)
     end
     if not set or set.err then

@@ -25,10 +25,12 @@ local function mint(n)
     end
     fence = tonumber(last)
   end
+  -- mutants: fence-floor
   fence = math.max(fence + 1, now)
   if fence - now > 1000000 then
     n = 1
   end
   store_counter(fence + n - 1)
+  -- mutants: minted
   return fence, n
 end

@@ -31,6 +31,7 @@ end
 -- Why the node counts for nothing now, as an answer; nil if it counts. mark and known are what was
 -- read of the mark and of what is caught up, if that was done.
 local function refusal(mark, known)
+  -- mutants: node-refusal
   local rest, _, id = quarantine(mark)
   if rest > 0 then
     return resting(rest)

@@ -26,12 +26,14 @@ local function main()
   -- What is missing here, or of another type, is read again by itself, which tells the two apart.
   local known = redis.call('MGET', counter, caught_up, KEYS[#KEYS])
   local refused = refusal(known[3], known[2])
+  -- mutants: node-batch-refused
   if refused then
     return refused
   end
   local which, count = free()
   local fence = 0
   if count > 0 then
+    -- mutants: node-batch-fence
     fence = (read_counter(known[1]) or now) + 1
     store_counter(fence + n - 1)
   end

@@ -20,6 +20,7 @@ local function main()
     return refused
   end
   local value = redis.call('GET', KEYS[1])
+  -- mutants: node-fence-owner
   if not value or string.sub(value, 1, #mine) ~= mine then
     return 'gone ' .. whole(now)
   end

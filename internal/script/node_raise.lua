@@ -24,6 +24,7 @@ local function main()
   end
   -- Where none has a counter yet, the first fence is made of the time.
   local known = tonumber(ARGV[3])
+  -- mutants: raise-counter
   local counter = known > 0 and raise_counter(known) or read_counter() or 0
   redis.call('SET', caught_up, id)
   return 'raised ' .. whole(now) .. ' ' .. whole(counter)

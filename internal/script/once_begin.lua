@@ -46,6 +46,7 @@ local function main()
     on_master()
     return 'spent ' .. whole(now) .. ' ' .. tries
   end
+  -- mutants: count-try
   redis.call('HSET', record, 'tries', tries + 1, 'first', whole(first), 'last', fence)
   keep_record(keep)
   return 'begun ' .. whole(now) .. ' ' .. (tries + 1)

@@ -26,6 +26,7 @@ local function main()
     return completed(f[1], f[3])
   end
   local value = redis.call('GET', KEYS[1])
+  -- mutants: completion-owner
   if not value or string.sub(value, 1, #mine) ~= mine then
     on_master()
     return 'gone ' .. whole(now)

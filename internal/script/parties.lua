@@ -62,14 +62,17 @@ local function depart(kind, n, how, info)
   if kind == 'latch' then
     local f = redis.call('HMGET', KEYS[1], 'count', 'missing')
     local count, missing = math.max(tonumber(f[1] or 0) - n, 0), tonumber(f[2] or 0)
+    -- mutants: count-missing
     if how ~= 'done' then
       missing = missing + n
     end
     redis.call('HSET', KEYS[1], 'count', whole(count), 'missing', whole(missing))
     rest()
+    -- mutants: latch-opens
     if count == 0 then
       tell(kind)
     end
+  -- mutants: break-phase
   elseif kind == 'bar' then
     local phase = tonumber(redis.call('HGET', KEYS[1], 'phase') or 1)
     redis.call('HSET', KEYS[1], 'phase', whole(phase + 1), 'arrived', '0', 'broken', how .. ' ' .. info)

@@ -23,6 +23,7 @@ local shared = string.find(flags, 'k', 1, true)
 -- any case: WAIT tells of writes of its own connection only.
 local function prolong(ttl)
   local pttl = math.max(redis.call('PTTL', KEYS[1]), ttl)
+  -- mutants: prolong
   redis.call('PEXPIRE', KEYS[1], pttl)
   return pttl
 end

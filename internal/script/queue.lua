@@ -6,6 +6,7 @@
 
 -- The first n of those who wait.
 local function waiters(n)
+  -- mutants: waiters-in-order
   return look_at('ZRANGEBYSCORE', KEYS[2], '0', '+inf', 'LIMIT', '0', n) or {}
 end
 

@@ -74,6 +74,7 @@ end
 
 local function main()
   local value = read_lock()
+  -- mutants: release-owner
   if value and string.sub(value, 1, #mine) == mine then
     if string.sub(value, -1) == '+' then
       if not pcall(give, value) then

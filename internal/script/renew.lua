@@ -49,6 +49,7 @@ local function main()
   local value = read_lock()
   -- A late copy of the acquire could have brought back a lock that was deleted.
   local granted = mine .. ARGV[5] .. ':'
+  -- mutants: renew-absent
   if not value then
     on_master()
     return 'absent ' .. whole(now)

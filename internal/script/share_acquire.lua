@@ -121,6 +121,7 @@ local function main()
   if rest == 0 and has(who) then
     return take_again(member, who)
   end
+  -- mutants: share-nobody-waits
   if rest == 0 and not look and not first_waiter() and room(weight, who) then
     return take(weight, who)
   end

@@ -29,6 +29,7 @@ local member, until_time, ending = ARGV[3], tonumber(ARGV[4]), ARGV[5] or ''
 local function main()
   local hold = load()
   if hold then
+    -- mutants: release-share
     dismiss(token, hold)
     if ending ~= '' then
       depart(kind, 1, ending, info_of(hold))

@@ -56,6 +56,7 @@ local function sweep()
   used, next_expiry = 0, 9e15
   for i = 1, #all, 2 do
     local expiry, weight = parse_hold(all[i + 1])
+    -- mutants: share-expired
     if expiry and expiry <= now then
       gone[#gone + 1] = all[i]
       marks[#marks + 1] = '@' .. all[i]
@@ -121,6 +122,7 @@ end
 
 -- Whether the owner of that name has the lock.
 local function has(who)
+  -- mutants: same-owner
   return kind == 'own' and used > 0 and who == holder
 end
 
@@ -130,6 +132,7 @@ local function room(weight, who)
   elseif seats then
     return used + weight <= seats
   end
+  -- mutants: room
   return used + weight <= limit
 end
 
@@ -146,6 +149,7 @@ end
 
 -- Makes the key last for as long as its holds.
 local function outlast(ttl)
+  -- mutants: outlast-shares
   if not fixed and redis.call('PTTL', KEYS[1]) < ttl then
     redis.call('PEXPIRE', KEYS[1], ttl)
   end
@@ -172,6 +176,7 @@ local function admit(owner, weight, info, ttl, block, who)
     fence, n = mint(block)
   end
   common_fence, holder = fence, who
+  -- mutants: add-weight
   used = used + weight
   write_hold(owner, now + ttl * 1000, weight, fence, string.sub(at, 1, -4), info)
   if kind == 'bar' then

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/tests/internal/campaign"
-	"github.com/holdfast-go/holdfast/tests/internal/overlay"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 	"github.com/holdfast-go/holdfast/tests/internal/soak"
 )
@@ -43,15 +42,6 @@ func chosen(t *testing.T) []Mutant {
 
 // atOnce bounds how many mutants are hunted at the same time: campaigns mostly wait.
 const atOnce = 4
-
-// The library still has what each mutant changes: known at once, not first when it is hunted.
-func TestEveryMutantCanBeMade(t *testing.T) {
-	for _, m := range All {
-		if _, err := overlay.Write(t.TempDir(), m.Edits...); err != nil {
-			t.Errorf("%s: %v", m.Name, err)
-		}
-	}
-}
 
 // Every mutant is found out, whatever the seed.
 func TestMutantsAreFoundOut(t *testing.T) {

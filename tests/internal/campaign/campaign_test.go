@@ -107,7 +107,7 @@ func TestCampaignsGoOn(t *testing.T) {
 // A violation is found, and its history kept, with the command that replays it.
 // tests/mutants has more locks that are broken.
 func TestViolationsAreKept(t *testing.T) {
-	list, err := overlay.Write(t.TempDir(), overlay.Edit{File: "internal/script/mint.lua", Old: "return fence, n", New: "return 5, n"})
+	list, err := overlay.Write(t.TempDir(), overlay.Line("minted", "return 5, n"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,47 +1,84 @@
-// Package overlay has the go command build the library with other sources, and leaves
-// the sources as they are: see "go help build", -overlay.
+// Package overlay has the go command build the library with some of its lines changed, and
+// leaves the sources as they are: see "go help build", -overlay.
+//
+// The lines are named by comments in the sources. A marker
+//
+//	// mutants: release-owner
+//
+// or "-- mutants: release-owner" in Lua, alone on its line, names the line below it. It moves
+// with the code, so that an Edit does not depend on where the code is, and hardly on its wording.
 package overlay
 
 import (
 	"encoding/json"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 )
 
-// Edit replaces text that occurs just once in a file of the library.
+// Edit changes a line of the library.
 type Edit struct {
-	File     string // from the library's root, with slashes
-	Old, New string
+	Place string // the line's name
+	kind  kind
+	old   string
+	text  string
 }
+
+type kind int
+
+const (
+	replacing kind = iota
+	replacingPart
+	inserting
+)
+
+// Line replaces the line at a place by text, which may be several lines, or "".
+func Line(place, text string) Edit { return Edit{Place: place, kind: replacing, text: text} }
+
+// Part replaces old, which occurs just once in the line at a place.
+func Part(place, old, text string) Edit {
+	return Edit{Place: place, kind: replacingPart, old: old, text: text}
+}
+
+// Insert puts text in front of the line at a place.
+func Insert(place, text string) Edit { return Edit{Place: place, kind: inserting, text: text} }
+
+// Places returns FILE:LINE of each place of the library by its name, FILE from the library's root.
+func Places() (map[string]string, error) {
+	found, err := find(root())
+	if err != nil {
+		return nil, err
+	}
+	where := map[string]string{}
+	for name, p := range found {
+		where[name] = p.String()
+	}
+	return where, nil
+}
+
+// Files returns the texts of the files that the edits change, by the files' names from the
+// library's root, with slashes.
+func Files(edits ...Edit) (map[string]string, error) { return files(root(), edits...) }
 
 // Write writes the edited files, and the list of them that -overlay wants, to dir. It
 // returns the name of the list.
 func Write(dir string, edits ...Edit) (list string, err error) {
-	texts := map[string]string{}
-	for _, e := range edits {
-		path := filepath.Join(root(), filepath.FromSlash(e.File))
-		if _, known := texts[path]; !known {
-			text, err := os.ReadFile(path)
-			if err != nil {
-				return "", err
-			}
-			texts[path] = string(text)
-		}
-		if n := strings.Count(texts[path], e.Old); n != 1 {
-			return "", fmt.Errorf("%s has %d of %q, not one", e.File, n, e.Old)
-		}
-		texts[path] = strings.Replace(texts[path], e.Old, e.New, 1)
+	edited, err := Files(edits...)
+	if err != nil {
+		return "", err
 	}
 	replace := map[string]string{}
-	for path, text := range texts {
-		other := filepath.Join(dir, fmt.Sprint(len(replace), filepath.Ext(path)))
+	for name, text := range edited {
+		other := filepath.Join(dir, fmt.Sprint(len(replace), filepath.Ext(name)))
 		if err := os.WriteFile(other, []byte(text), 0o600); err != nil {
 			return "", err
 		}
-		replace[path] = other
+		replace[filepath.Join(root(), filepath.FromSlash(name))] = other
 	}
 	text, err := json.Marshal(map[string]any{"Replace": replace})
 	if err != nil {
@@ -49,6 +86,123 @@ func Write(dir string, edits ...Edit) (list string, err error) {
 	}
 	list = filepath.Join(dir, "overlay.json")
 	return list, os.WriteFile(list, text, 0o600)
+}
+
+func files(root string, edits ...Edit) (map[string]string, error) {
+	places, err := find(root)
+	if err != nil {
+		return nil, err
+	}
+	// An edit changes no line's index: what it adds becomes part of a line that is there.
+	lines := map[string][]string{}
+	for _, e := range edits {
+		p, ok := places[e.Place]
+		if !ok {
+			return nil, fmt.Errorf("no line of the library has the marker %q", "mutants: "+e.Place)
+		}
+		if lines[p.file] == nil {
+			text, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(p.file)))
+			if err != nil {
+				return nil, err
+			}
+			lines[p.file] = strings.Split(string(text), "\n")
+		}
+		marker, line := &lines[p.file][p.index], &lines[p.file][p.index+1]
+		before := *marker + *line
+		switch e.kind {
+		case replacing:
+			*line = indented(*line, e.text)
+		case replacingPart:
+			if n := strings.Count(*line, e.old); e.old == "" || n != 1 {
+				return nil, fmt.Errorf("%s: the line at %q has %d of %q, not one: %s", p, e.Place, n, e.old, strings.TrimSpace(*line))
+			}
+			*line = strings.Replace(*line, e.old, e.text, 1)
+		case inserting:
+			*marker += "\n" + indented(*line, e.text)
+		}
+		if *marker+*line == before {
+			return nil, fmt.Errorf("%s: an edit leaves the line at %q as it is: %s", p, e.Place, strings.TrimSpace(*line))
+		}
+	}
+	edited := map[string]string{}
+	for file, l := range lines {
+		edited[file] = strings.Join(l, "\n")
+	}
+	return edited, nil
+}
+
+// indented returns text with the indentation of a line.
+func indented(line, text string) string {
+	indent := line[:len(line)-len(strings.TrimLeft(line, " \t"))]
+	return indent + strings.ReplaceAll(text, "\n", "\n"+indent)
+}
+
+// place is where a marker is.
+type place struct {
+	file  string // from the root, with slashes
+	index int    // of the marker's line, from 0
+}
+
+// String gives the number of the line that is marked.
+func (p place) String() string { return fmt.Sprintf("%s:%d", p.file, p.index+2) }
+
+var (
+	// What looks like a marker must be one: a misspelled marker would be missed nowhere.
+	likeMarker = regexp.MustCompile(`(//|--)\s*mutants?:`)
+	markers    = map[string]*regexp.Regexp{
+		".go":  regexp.MustCompile(`^\s*// mutants: ([a-z0-9]+(?:-[a-z0-9]+)*)$`),
+		".lua": regexp.MustCompile(`^\s*-- mutants: ([a-z0-9]+(?:-[a-z0-9]+)*)$`),
+	}
+	// A marker above such a line has lost the one that it named.
+	noCode = regexp.MustCompile(`^\s*(//.*|--.*|[\]})]*,?|end[\]})]*,?|else)$`)
+)
+
+// find finds the markers in the library's sources, which tests are not.
+func find(root string) (map[string]place, error) {
+	found := map[string]place{}
+	return found, filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name := entry.Name()
+		if entry.IsDir() {
+			if path != root && (strings.HasPrefix(name, ".") || slices.Contains([]string{"testdata", "tests"}, name)) {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		marker := markers[filepath.Ext(name)]
+		if marker == nil || strings.HasSuffix(name, "_test.go") {
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		file, err := filepath.Rel(root, path)
+		if err != nil {
+			return err
+		}
+		lines := strings.Split(string(text), "\n")
+		for i, line := range lines {
+			if !strings.Contains(line, "mutant") || !likeMarker.MatchString(line) {
+				continue
+			}
+			here := place{file: filepath.ToSlash(file), index: i}
+			m := marker.FindStringSubmatch(line)
+			if m == nil {
+				return fmt.Errorf("%s:%d: a marker is alone on its line, and its name has small letters, digits and hyphens: %s", here.file, i+1, strings.TrimSpace(line))
+			}
+			if i+1 == len(lines) || noCode.MatchString(lines[i+1]) {
+				return fmt.Errorf("%s: the marker %q has no code below it", here, m[1])
+			}
+			if other, ok := found[m[1]]; ok {
+				return fmt.Errorf("the marker %q is there twice: %s and %s", m[1], other, here)
+			}
+			found[m[1]] = here
+		}
+		return nil
+	})
 }
 
 // root is the library's folder.

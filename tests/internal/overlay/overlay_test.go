@@ -1,0 +1,177 @@
+package overlay
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const (
+	goFile  = "package a\n\nfunc a(x int) int {\n\t// Why.\n\t// mutants: bound\n\tif x > 1 {\n\t\t// mutants: sum\n\t\tx = x + 1\n\t}\n\treturn x\n}\n"
+	luaFile = "-- b.lua: a script.\n\nlocal function main()\n  -- mutants: answer\n  return 'yes'\nend\n"
+)
+
+// tree makes a library of these files, in pairs of name and text.
+func tree(t *testing.T, pairs ...string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for i := 0; i < len(pairs); i += 2 {
+		path := filepath.Join(dir, filepath.FromSlash(pairs[i]))
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(pairs[i+1]), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+func TestEditsChangeTheLinesThatAreNamed(t *testing.T) {
+	dir := tree(t, "a/a.go", goFile, "internal/script/b.lua", luaFile, "a/untouched.go", "package a\n")
+	for _, test := range []struct {
+		about    string
+		edits    []Edit
+		from, to []string // what each edit replaces, in either file, by what
+	}{
+		{"a line", []Edit{Line("bound", "if true {")}, []string{"if x > 1 {"}, []string{"if true {"}},
+		{"a line without text", []Edit{Line("sum", "")}, []string{"\t\tx = x + 1"}, []string{"\t\t"}},
+		{"part of a line", []Edit{Part("sum", " + 1", " - 1")}, []string{"x + 1"}, []string{"x - 1"}},
+		{"several lines", []Edit{Line("answer", "if now then\n  return 'no'\nend")}, []string{"  return 'yes'"}, []string{"  if now then\n    return 'no'\n  end"}},
+		{"an insertion", []Edit{Insert("bound", "x++")}, []string{"\tif x"}, []string{"\tx++\n\tif x"}},
+		{"one line twice", []Edit{Part("sum", "1", "2"), Part("sum", "2", "3")}, []string{"x + 1"}, []string{"x + 3"}},
+		{"two lines, the first made longer", []Edit{Insert("bound", "x++\nx--"), Part("sum", "+", "*")}, []string{"\tif x", "x + 1"}, []string{"\tx++\n\tx--\n\tif x", "x * 1"}},
+		{"two files", []Edit{Part("answer", "yes", "no"), Part("sum", "+", "*")}, []string{"'yes'", "x + 1"}, []string{"'no'", "x * 1"}},
+	} {
+		want := map[string]string{}
+		for name, text := range map[string]string{"a/a.go": goFile, "internal/script/b.lua": luaFile} {
+			changed := text
+			for i := range test.from {
+				changed = strings.Replace(changed, test.from[i], test.to[i], 1)
+			}
+			if changed != text {
+				want[name] = changed
+			}
+		}
+		got, err := files(dir, test.edits...)
+		if err != nil {
+			t.Errorf("%s: %v", test.about, err)
+		}
+		if len(got) != len(want) {
+			t.Errorf("%s: %d files changed, not %d", test.about, len(got), len(want))
+		}
+		for name, text := range want {
+			if got[name] != text {
+				t.Errorf("%s: %s is\n%s\nnot\n%s", test.about, name, got[name], text)
+			}
+		}
+	}
+}
+
+func TestWrongEditsAreRefused(t *testing.T) {
+	dir := tree(t, "a.go", goFile)
+	for _, test := range []struct {
+		edit Edit
+		want []string // in the error
+	}{
+		{Line("limit", "if true {"), []string{"no line", "mutants: limit"}},
+		{Part("bound", "x < 1", "true"), []string{"a.go:6", `"bound"`, "0 of", "if x > 1 {"}},
+		{Part("sum", "x", "y"), []string{"a.go:8", `"sum"`, "2 of", "x = x + 1"}},
+		{Part("sum", "", "y"), []string{"a.go:8", `"sum"`}},
+		{Line("bound", "if x > 1 {"), []string{"a.go:6", `"bound"`, "as it is", "if x > 1 {"}},
+		{Part("sum", "x +", "x +"), []string{"a.go:8", `"sum"`, "as it is"}},
+	} {
+		got, err := files(dir, test.edit)
+		refused(t, err, test.want...)
+		if got != nil {
+			t.Errorf("files all the same: %q", got)
+		}
+	}
+}
+
+func TestWrongMarkersAreRefused(t *testing.T) {
+	const end = "package b\n\nfunc b() {\n"
+	for _, test := range []struct {
+		about, file, text string
+		want              []string // in the error
+	}{
+		{"twice in a file", "b.go", end + "\t// mutants: one\n\tb()\n\t// mutants: one\n\tb()\n}\n", []string{`"one"`, "twice", "b.go:5", "b.go:7"}},
+		{"twice in the library, in both languages", "internal/b.lua", "-- mutants: bound\nreturn 1\n", []string{`"bound"`, "twice", "a.go:6", "internal/b.lua:2"}},
+		{"beside code", "b.go", end + "\tb() // mutants: one\n}\n", []string{"b.go:4", "alone on its line", "b() // mutants: one"}},
+		{"without a space", "b.go", end + "\t//mutants:one\n\tb()\n}\n", []string{"b.go:4", "alone on its line"}},
+		{"misspelled", "b.go", end + "\t// mutant: one\n\tb()\n}\n", []string{"b.go:4", "// mutant: one"}},
+		{"without a name", "b.go", end + "\t// mutants:\n\tb()\n}\n", []string{"b.go:4"}},
+		{"with two names", "b.go", end + "\t// mutants: one two\n\tb()\n}\n", []string{"b.go:4", "one two"}},
+		{"with capitals", "b.lua", "-- mutants: One\nreturn 1\n", []string{"b.lua:1", "One"}},
+		{"of the other language", "b.lua", "return 1 // mutants: one\n", []string{"b.lua:1"}},
+		{"above nothing", "b.go", end + "\t// mutants: one\n\n\tb()\n}\n", []string{"b.go:5", `"one"`, "no code"}},
+		{"above a comment", "b.go", end + "\t// mutants: one\n\t// Why.\n\tb()\n}\n", []string{`"one"`, "no code"}},
+		{"above the end of a block", "b.go", end + "\t// mutants: one\n}\n", []string{`"one"`, "no code"}},
+		{"above the end of a block in Lua", "b.lua", "if now then\n  -- mutants: one\nend\n", []string{`"one"`, "no code"}},
+		{"above another", "b.go", end + "\t// mutants: one\n\t// mutants: two\n\tb()\n}\n", []string{`"one"`, "no code"}},
+		{"at the end of a file", "b.lua", "return 1\n-- mutants: one", []string{`"one"`, "no code"}},
+	} {
+		t.Run(test.about, func(t *testing.T) {
+			_, err := files(tree(t, "a.go", goFile, test.file, test.text), Line("bound", "if true {"))
+			refused(t, err, test.want...)
+		})
+	}
+}
+
+// Tests have no places; the tests of this package would be full of them.
+func TestOnlyTheLibrarysSourcesAreSearched(t *testing.T) {
+	dir := tree(t, "a.go", goFile, "a_test.go", goFile, "tests/b.go", goFile, ".soak/c.go", goFile, "testdata/d.lua", luaFile, "docs/e.md", goFile, "tests.go", "package a\n\n// mutants: more\nvar a = 1\n")
+	found, err := find(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(found) != 3 || found["bound"].String() != "a.go:6" || found["sum"].String() != "a.go:8" || found["more"].String() != "tests.go:4" {
+		t.Errorf("found %v", found)
+	}
+}
+
+func TestTheListNamesTheEditedFiles(t *testing.T) {
+	places, err := Places()
+	if err != nil {
+		t.Fatal(err)
+	}
+	where, _, _ := strings.Cut(places["minted"], ":")
+	if where == "" {
+		t.Fatalf("the library has the places %v", places)
+	}
+	name, err := Write(t.TempDir(), Line("minted", "return 5, n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list struct{ Replace map[string]string }
+	if err := json.Unmarshal(text, &list); err != nil {
+		t.Fatal(err)
+	}
+	original := filepath.Join(root(), filepath.FromSlash(where))
+	edited, err := os.ReadFile(list.Replace[original])
+	if err != nil || len(list.Replace) != 1 || !strings.Contains(string(edited), "\n  return 5, n\n") {
+		t.Errorf("the list is %s; %s, %v", text, edited, err)
+	}
+	if text, err := os.ReadFile(original); err != nil || strings.Contains(string(text), "return 5, n") {
+		t.Errorf("the source itself is %s, %v", text, err)
+	}
+}
+
+func refused(t *testing.T, err error, want ...string) {
+	t.Helper()
+	if err == nil {
+		t.Errorf("no error, not one with %q", want)
+		return
+	}
+	for _, w := range want {
+		if !strings.Contains(err.Error(), w) {
+			t.Errorf("the error %q lacks %q", err, w)
+		}
+	}
+}

@@ -122,6 +122,9 @@ func TestDoctorThroughSomethingElse(t *testing.T) {
 		return "redis://" + between(t, always(s.Addr()), request, reply) + "?protocol=2"
 	}
 	t.Run("a balancer", func(t *testing.T) {
+		if testing.Short() {
+			t.Skip("SKIPPED: part of make test-all")
+		}
 		t.Parallel()
 		var turn atomic.Int64
 		addr := between(t, func() string { return []string{s.Addr(), other.Addr()}[turn.Add(1)%2] }, nil, nil)
@@ -132,6 +135,9 @@ func TestDoctorThroughSomethingElse(t *testing.T) {
 		})
 	})
 	t.Run("a proxy that keeps subscriptions", func(t *testing.T) {
+		if testing.Short() {
+			t.Skip("SKIPPED: part of make test-all")
+		}
 		t.Parallel()
 		subscribe := []byte("*2\r\n$9\r\nsubscribe\r\n")
 		url := through(func(r *relay, raw []byte) {
@@ -144,6 +150,9 @@ func TestDoctorThroughSomethingElse(t *testing.T) {
 		})
 	})
 	t.Run("a slow way", func(t *testing.T) {
+		if testing.Short() {
+			t.Skip("SKIPPED: part of make test-all")
+		}
 		t.Parallel()
 		// A lock is acquired and released in 180 ms at least: more than a third of the TTL.
 		change := regexp.MustCompile(`(?i)^\*\d+\r\n\$7\r\n(evalsha|delifeq)\r\n`)

@@ -194,15 +194,22 @@ func order(t *testing.T, s *server.Server, words ...any) {
 	}
 }
 
-// keysOn returns all keys of a server.
-func keysOn(t *testing.T, s *server.Server) (all []string) {
+// left returns all keys of servers, and for how long they are there still, and deletes them.
+func left(t *testing.T, servers ...*server.Server) (keys []string) {
 	t.Helper()
-	reply, err := s.Do("KEYS", "*")
-	if err != nil {
-		t.Fatal(err)
+	for _, s := range servers {
+		reply, err := s.Do("KEYS", "*")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, key := range reply.([]any) {
+			ttl, err := s.Do("PTTL", key)
+			if err != nil {
+				t.Fatal(err)
+			}
+			keys = append(keys, fmt.Sprintf("%s for %d ms", key, ttl))
+		}
+		order(t, s, "FLUSHALL")
 	}
-	for _, key := range reply.([]any) {
-		all = append(all, fmt.Sprint(key))
-	}
-	return all
+	return keys
 }

@@ -54,6 +54,9 @@ func some(t *testing.T) []server.Binary {
 
 // The doctor examines every master, and names the one on which it found something.
 func TestDoctorOfACluster(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIPPED: part of make test-all")
+	}
 	t.Parallel()
 	for _, bin := range some(t) {
 		t.Run(bin.Name, func(t *testing.T) {
@@ -81,12 +84,10 @@ func TestDoctorOfACluster(t *testing.T) {
 						d.complain("%s: good on %d of 3 servers", id, passed[id])
 					}
 				}
-			})
-			for _, s := range nodes {
-				if left := keysOn(t, s); len(left) > 0 {
-					t.Errorf("left behind: %q", left)
+				if all := left(t, nodes...); len(all) > 0 {
+					d.complain("left behind: %q", all)
 				}
-			}
+			})
 
 			// Reached as if it were a single server.
 			doctor(t, "redis://"+nodes[0].Addr(), func(d *diagnosis) { d.expect("topology", isProblem, "part of a Cluster") })
@@ -96,20 +97,23 @@ func TestDoctorOfACluster(t *testing.T) {
 
 // A master is down, and nobody has its slots.
 func TestDoctorOfAClusterWithAHole(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIPPED: part of make test-all")
+	}
 	t.Parallel()
 	nodes := server.StartCluster(t, server.One(t), 3, server.Conf("cluster-node-timeout", "500"))
 	nodes[2].Kill()
-	left := nodes[:2]
+	others := nodes[:2]
 	all := func(field string) func() bool {
 		return func() bool {
-			return !slices.ContainsFunc(left, func(s *server.Server) bool {
+			return !slices.ContainsFunc(others, func(s *server.Server) bool {
 				text, err := s.Do("CLUSTER", "INFO")
 				return err != nil || !strings.Contains(text.(string), field+"\r\n")
 			})
 		}
 	}
 	backend.Eventually(t, "the others agree that it failed", all("cluster_slots_fail:5462"))
-	for _, s := range left { // which, when the machine stands still, are not to take each other for failed
+	for _, s := range others { // which, when the machine stands still, are not to take each other for failed
 		order(t, s, "CONFIG", "SET", "cluster-node-timeout", "60000")
 	}
 	backend.Eventually(t, "the others do without it", func() bool { return all("cluster_state:fail")() && all("cluster_slots_ok:10922")() })
@@ -122,6 +126,9 @@ func TestDoctorOfAClusterWithAHole(t *testing.T) {
 
 // Behind a sentinel there are a master and a replica.
 func TestDoctorBehindASentinel(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIPPED: part of make test-all")
+	}
 	t.Parallel()
 	for _, bin := range some(t) {
 		t.Run(bin.Name, func(t *testing.T) {

@@ -169,9 +169,15 @@ func deleteKeys(ctx context.Context, rdb redis.UniversalClient, prefix string) e
 		key := prefix + "{" + lock + "}"
 		keys = append(keys, key, key+":q", key+":f", dataKey(prefix, lock))
 	}
-	for _, key := range keys {
-		if err := rdb.Del(ctx, key).Err(); err != nil {
-			return fmt.Errorf("keys that begin with %s could not be deleted: %w", prefix, err)
+	// A request that was on its way when its worker ended can bring a key back.
+	for gone := int64(1); gone > 0; {
+		gone = 0
+		for _, key := range keys {
+			n, err := rdb.Del(ctx, key).Result()
+			if err != nil {
+				return fmt.Errorf("keys that begin with %s could not be deleted: %w", prefix, err)
+			}
+			gone += n
 		}
 	}
 	return nil

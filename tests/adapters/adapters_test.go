@@ -86,7 +86,10 @@ func goRedis(t *testing.T, rdb redis.UniversalClient) holdfast.Driver {
 // each runs a test with every adapter.
 func each(t *testing.T, f func(t *testing.T, a adapter)) {
 	for name, a := range adapters {
-		t.Run(name, func(t *testing.T) { f(t, a) })
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f(t, a)
+		})
 	}
 }
 
@@ -100,10 +103,11 @@ func direct(ctx context.Context, addr string) (net.Conn, error) {
 	return new(net.Dialer).DialContext(ctx, "tcp", addr)
 }
 
-// client is one over a driver, closed with the test.
+// client returns a client over a driver, closed with the test. Its timeouts are longer than a machine
+// stands still; a command that hangs is repeated.
 func client(t *testing.T, d holdfast.Driver) *holdfast.Client {
 	t.Helper()
-	c, err := holdfast.New(d, nil)
+	c, err := holdfast.New(d, &holdfast.Config{CommandTimeout: 4 * time.Second, RetryTimeout: 30 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,12 +131,16 @@ func (p peer) Do(args ...string) (string, error) {
 }
 
 func TestConformance(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, a adapter) {
 		for _, protocol := range []int{2, 3} {
 			t.Run(fmt.Sprint("RESP", protocol), func(t *testing.T) {
-				backend.Each(t, func(t *testing.T, b *backend.Backend) {
+				conforms := func(t *testing.T, b *backend.Backend) {
 					holdfasttest.RunDriver(t, func(t *testing.T) holdfast.Driver { return a.single(t, protocol, b.Dial) }, peer{t, b.Redis(t)})
-				})
+				}
+				// The suite has subtests, which virtual time does not allow.
+				t.Run("embedded", func(t *testing.T) { conforms(t, backend.Embedded(t)) })
+				backend.EachReal(t, conforms)
 			})
 		}
 	})
@@ -152,6 +160,7 @@ func TestRueidisOptionsThatAreRefused(t *testing.T) {
 
 // A script whose reply is lost is not sent again behind our back: it could act twice.
 func TestScriptIsSentOnce(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, a adapter) {
 		s := server.Start(t, server.One(t))
 		p := proxy.New(t, s.Addr())
@@ -179,6 +188,7 @@ func TestScriptIsSentOnce(t *testing.T) {
 // What waits for replicas is sent with the script, and the script counts whatever becomes of
 // that.
 func TestEvalDurably(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, a adapter) {
 		s := server.Start(t, server.One(t))
 		d := a.single(t, 3, to(s.Addr()))
@@ -204,13 +214,14 @@ func TestEvalDurably(t *testing.T) {
 
 // A connection whose other end is gone without a word is given up.
 func TestHangingConnectionIsGivenUp(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, a adapter) {
 		s := server.Start(t, server.One(t))
 		p := proxy.New(t, s.Addr())
 		c := client(t, a.single(t, 3, to(p.Addr())))
-		lease := backend.Acquire(t, c.Mutex("a", holdfast.TTL(20*time.Second)))
+		lease := backend.Acquire(t, c.Mutex("a", holdfast.TTL(time.Minute)))
 		trap := p.LoseReply(proxy.Containing("evalsha"), proxy.Hang)
-		if err := lease.Extend(t.Context(), time.Minute); err != nil {
+		if err := lease.Extend(t.Context(), 2*time.Minute); err != nil {
 			t.Errorf("Extend: %v", err)
 		}
 		trap.Wait(t)
@@ -219,6 +230,8 @@ func TestHangingConnectionIsGivenUp(t *testing.T) {
 }
 
 func TestCluster(t *testing.T) {
+	t.Parallel()
+	long(t)
 	each(t, func(t *testing.T, a adapter) {
 		for _, bin := range server.Binaries(t) {
 			t.Run(bin.Name, func(t *testing.T) {
@@ -249,6 +262,8 @@ func addrsOf(nodes []*server.Server) (addrs []string) {
 }
 
 func TestSentinel(t *testing.T) {
+	t.Parallel()
+	long(t)
 	each(t, func(t *testing.T, a adapter) {
 		g := server.StartSentinel(t, server.One(t))
 		c := client(t, a.sentinel(t, g.Name, g.Sentinel.Addr()))
@@ -264,6 +279,8 @@ func TestSentinel(t *testing.T) {
 // made leads to the master, but that one would be used again and again. What such a
 // server says of locks is not believed.
 func TestMasterThatWasDemotedIsLeft(t *testing.T) {
+	t.Parallel()
+	long(t)
 	kinds := map[string]func(c *holdfast.Client, name string) *holdfast.Lock{
 		"mutex":     func(c *holdfast.Client, name string) *holdfast.Lock { return c.Mutex(name) },
 		"semaphore": func(c *holdfast.Client, name string) *holdfast.Lock { return c.Semaphore(name, 1).Lock },

@@ -43,6 +43,7 @@ func (d claiming) Probe(ctx context.Context) (holdfast.ServerInfo, error) {
 // A release has the same results by the server's own command and by the script, also where a server says
 // that it has the command and does not: it is asked for once then.
 func TestReleasesByCommandAndByScriptAgree(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, a adapter) {
 		for what, claim := range map[string]claiming{
 			"as the server is":    {},
@@ -147,6 +148,8 @@ func releases(t *testing.T, b *backend.Backend, c *holdfast.Client) {
 
 // In a Cluster each release is a command, which goes to the node that has the lock, alone or with others.
 func TestReleasesInACluster(t *testing.T) {
+	t.Parallel()
+	long(t)
 	each(t, func(t *testing.T, a adapter) {
 		for _, bin := range server.Binaries(t) {
 			t.Run(bin.Name, func(t *testing.T) {
@@ -191,6 +194,7 @@ func TestReleasesInACluster(t *testing.T) {
 
 // Nor is a DELIFEQ sent again behind our back.
 func TestDelifeqIsSentOnce(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, a adapter) {
 		backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 			if !b.Server.Binary().Deletes() {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -19,6 +20,7 @@ import (
 	"github.com/holdfast-go/holdfast/holdfastrueidis"
 	"github.com/holdfast-go/holdfast/internal/keys"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/machine"
 	"github.com/holdfast-go/holdfast/tests/internal/proxy"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
@@ -100,6 +102,8 @@ func warm(t *testing.T, d holdfast.Driver) {
 }
 
 func TestNodesOfACluster(t *testing.T) {
+	t.Parallel()
+	long(t)
 	each(t, func(t *testing.T, a adapter) {
 		d := a.cluster(t, addrsOf(server.StartCluster(t, server.One(t), 3)), direct)
 		warm(t, d)
@@ -124,6 +128,8 @@ func TestNodesOfACluster(t *testing.T) {
 // Scripts are sent together of which one is not loaded, one fails, and some have keys that are
 // elsewhere by now, or are about to be.
 func TestEvalAllWhileSlotsMove(t *testing.T) {
+	t.Parallel()
+	long(t)
 	each(t, func(t *testing.T, a adapter) {
 		for _, bin := range server.Binaries(t) {
 			t.Run(bin.Name, func(t *testing.T) {
@@ -178,6 +184,8 @@ func TestEvalAllWhileSlotsMove(t *testing.T) {
 
 // A connection breaks while many scripts are on it: each ran once at most, and everybody is told.
 func TestEvalAllOnAConnectionThatBreaks(t *testing.T) {
+	t.Parallel()
+	long(t)
 	each(t, func(t *testing.T, a adapter) {
 		for name, after := range map[string]proxy.After{"cut": proxy.Cut, "hangs": proxy.Hang} {
 			t.Run(name, func(t *testing.T) {
@@ -192,14 +200,10 @@ func TestEvalAllOnAConnectionThatBreaks(t *testing.T) {
 					} else {
 						all = all[:12]
 					}
-					ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+					ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 					defer cancel()
 					trap := p.LoseReply(proxy.Containing("evalsha", all[5]), after)
-					began := time.Now()
-					told := evalAll(t, ctx, d, counts(all), urgent)
-					if took := time.Since(began); took > 8*time.Second {
-						t.Errorf("urgent %v: it took %s", urgent, took)
-					}
+					told := evalAll(t, ctx, d, counts(all), urgent) // comes to an end, although the connection hangs
 					trap.Wait(t)
 					lost := 0
 					for i, got := range told {
@@ -239,6 +243,8 @@ func through(p *proxy.Proxy, s *server.Server) wires {
 
 // What finds no connection was not sent.
 func TestEvalAllWithoutAConnection(t *testing.T) {
+	t.Parallel()
+	long(t)
 	each(t, func(t *testing.T, a adapter) {
 		nodes := server.StartCluster(t, server.One(t), 3)
 		p := proxy.New(t, nodes[0].Addr())
@@ -280,6 +286,7 @@ func TestEvalAllWithoutAConnection(t *testing.T) {
 
 // A server that lets nobody in refuses all.
 func TestEvalAllWithAWrongPassword(t *testing.T) {
+	t.Parallel()
 	s := server.Start(t, server.One(t))
 	d := goRedis(t, redis.NewClient(&redis.Options{Addr: s.Addr(), Username: "nobody", Password: "wrong"}))
 	t.Cleanup(func() { _ = d.Close() })
@@ -293,84 +300,72 @@ func TestEvalAllWithAWrongPassword(t *testing.T) {
 	}
 }
 
-// Locks of a master that hangs do not hold up those of others.
+// A master that hangs does not hold up the locks of the others: what is asked of it is not answered
+// for minutes, and meanwhile theirs are acquired and released again and again.
 func TestMasterThatHangsHoldsUpNoOther(t *testing.T) {
+	t.Parallel()
+	long(t)
 	each(t, func(t *testing.T, a adapter) {
-		nodes := server.StartCluster(t, server.One(t), 3, server.Conf("cluster-node-timeout", "60000"))
-		c := client(t, a.cluster(t, addrsOf(nodes), direct))
+		nodes := server.StartCluster(t, server.One(t), 3, server.Conf("cluster-node-timeout", "300000"))
+		c, err := holdfast.New(a.cluster(t, addrsOf(nodes), direct), &holdfast.Config{CommandTimeout: 5 * time.Minute, RetryTimeout: 5 * time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		backend.CloseWith(t, c)
+		const each = 100
 		var locks [3][]*holdfast.Lock
-		for i := 0; len(locks[0]) < 100 || len(locks[1]) < 100 || len(locks[2]) < 100; i++ {
+		for i := 0; len(locks[0]) < each || len(locks[1]) < each || len(locks[2]) < each; i++ {
 			name := fmt.Sprint("job-", i)
 			n := int(keys.Slot("holdfast:{"+name+"}")) * 3 / 16384
 			locks[n] = append(locks[n], c.Mutex(name))
 		}
-		cycle := func(l *holdfast.Lock) {
-			lease, err := l.Acquire(t.Context())
-			if err == nil {
-				err = lease.Release(t.Context())
-			}
-			if err != nil {
-				t.Errorf("%s: %v", l.Name(), err)
-			}
-		}
-		var all sync.WaitGroup
-		everybody := func(locks []*holdfast.Lock, while func() bool) {
-			for _, l := range locks[:100] {
+		// cycle acquires and releases every lock that many times, all at once, and counts the cycles.
+		cycle := func(times int, counted *atomic.Int64, some ...[]*holdfast.Lock) {
+			var all sync.WaitGroup
+			for _, l := range slices.Concat(some...) {
 				all.Go(func() {
-					for do := true; do; do = while() {
-						cycle(l)
-					}
-				})
-			}
-		}
-		for n := range locks { // it knows the masters
-			everybody(locks[n], func() bool { return false })
-		}
-		all.Wait()
-		nodes[0].Pause()
-		var hung, cycles atomic.Int64
-		var longest atomic.Int64
-		var over atomic.Bool
-		for _, l := range locks[0][:100] {
-			hung.Add(1)
-			all.Go(func() {
-				cycle(l)
-				hung.Add(-1)
-			})
-		}
-		for n := 1; n < 3; n++ {
-			for _, l := range locks[n][:100] {
-				all.Go(func() {
-					for !over.Load() {
-						began := time.Now()
-						cycle(l)
-						cycles.Add(1)
-						for took := time.Since(began); ; {
-							old := longest.Load()
-							if int64(took) <= old || longest.CompareAndSwap(old, int64(took)) {
-								break
-							}
+					for range times {
+						lease, err := l.Acquire(t.Context())
+						if err == nil {
+							err = lease.Release(t.Context())
 						}
+						if err != nil {
+							t.Errorf("%s: %v", l.Name(), err)
+							return
+						}
+						counted.Add(1)
 					}
 				})
 			}
+			all.Wait()
 		}
-		time.Sleep(1500 * time.Millisecond)
-		over.Store(true)
-		if n := hung.Load(); n != 100 {
-			t.Errorf("%d of 100 cycles with a server that is stopped came to an end", 100-n)
+		var warm, hung, free atomic.Int64
+		cycle(1, &warm, locks[0][:each], locks[1][:each], locks[2][:each]) // it knows the masters
+		nodes[0].Pause()
+		var waiting sync.WaitGroup
+		waiting.Go(func() { cycle(1, &hung, locks[0][:each]) })
+		began, done := time.Now(), make(chan struct{})
+		go func() {
+			defer close(done)
+			cycle(10, &free, locks[1][:each], locks[2][:each])
+		}()
+		select {
+		case <-done:
+		case <-time.After(time.Minute):
+			t.Errorf("%d of %d cycles with the other masters, after a minute\n%s", free.Load(), 2*10*each, machine.Report(began))
+		}
+		if n := hung.Load(); n != 0 {
+			t.Errorf("%d cycles with a master that is stopped", n)
 		}
 		nodes[0].Resume()
-		all.Wait()
-		t.Logf("%d cycles with the others, the longest of %s", cycles.Load(), time.Duration(longest.Load()))
-		if longest := time.Duration(longest.Load()); longest > 1200*time.Millisecond || cycles.Load() < 200 {
-			t.Errorf("%d cycles with the others, the longest of %s", cycles.Load(), longest)
-		}
+		waiting.Wait()
+		<-done
 	})
 }
 
 // Where no node was ever reached, none is known to send the scripts to: each of them is told so.
 func TestEvalAllOfAClusterThatWasNeverReached(t *testing.T) {
+	t.Parallel()
 	const nobody = "127.0.0.1:1"
 	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{nobody}})
 	t.Cleanup(func() { _ = rdb.Close() })

@@ -106,33 +106,35 @@ func TestManyLocksTakeFewCommands(t *testing.T) {
 
 // With one in each, or without batches, everything is the same but for how many commands there are.
 func TestBatchesOfOneAndNone(t *testing.T) {
-	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
-		for _, size := range []int{-1, 1, 2, 1000} {
-			c := b.Client(t, &holdfast.Config{Batch: size})
-			first := many(t, c, 60)
-			rise(t, nil, first)
-			rise(t, first, many(t, c, 60))
-			const ttl = 5 * time.Second
-			lease := backend.Acquire(t, c.Mutex("m0", holdfast.TTL(ttl)))
-			granted := lease.Deadline()
-			if _, err := c.Mutex("m0").TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrHeld) {
-				t.Errorf("Batch %d: a lock that is held: %v", size, err)
-			}
-			next := queue(t, b.Client(t, &holdfast.Config{Batch: size}).Mutex("m0"), 1)
-			backend.Eventually(t, "it outlives its TTL", func() bool { return lease.Err() != nil || time.Now().After(granted.Add(ttl/3)) })
-			if err := lease.Err(); err != nil {
-				t.Errorf("Batch %d: a lease that is to be renewed: %v", size, err)
-			}
-			backend.Release(t, lease)
-			after := backend.Receive(t, next)
-			if after.Token() <= lease.Token() {
-				t.Errorf("Batch %d: fence %d follows %d", size, after.Token(), lease.Token())
-			}
-			backend.Release(t, after)
-			b.Cleaned(t)
-		}
-	})
+	for _, size := range []int{-1, 1, 2, 1000} {
+		t.Run(fmt.Sprint(size), func(t *testing.T) {
+			t.Parallel()
+			backend.Each(t, func(t *testing.T, b *backend.Backend) {
+				c := b.Client(t, &holdfast.Config{Batch: size})
+				first := many(t, c, 60)
+				rise(t, nil, first)
+				rise(t, first, many(t, c, 60))
+				const ttl = 5 * time.Second
+				lease := backend.Acquire(t, c.Mutex("m0", holdfast.TTL(ttl)))
+				granted := lease.Deadline()
+				if _, err := c.Mutex("m0").TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrHeld) {
+					t.Errorf("Batch %d: a lock that is held: %v", size, err)
+				}
+				next := queue(t, b.Client(t, &holdfast.Config{Batch: size}).Mutex("m0"), 1)
+				backend.Eventually(t, "it outlives its TTL", func() bool { return lease.Err() != nil || time.Now().After(granted.Add(ttl/3)) })
+				if err := lease.Err(); err != nil {
+					t.Errorf("Batch %d: a lease that is to be renewed: %v", size, err)
+				}
+				backend.Release(t, lease)
+				after := backend.Receive(t, next)
+				if after.Token() <= lease.Token() {
+					t.Errorf("Batch %d: fence %d follows %d", size, after.Token(), lease.Token())
+				}
+				backend.Release(t, after)
+				b.Cleaned(t)
+			})
+		})
+	}
 }
 
 // Either way each lock has a command to itself, and one only.
@@ -205,7 +207,7 @@ func TestCancelledInABatch(t *testing.T) {
 	t.Parallel()
 	backend.NeedsManyConnections(t)
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
-		c, p := through(t, b, nil)
+		c, p := through(t, b, &holdfast.Config{CommandTimeout: 10 * time.Second, RetryTimeout: 30 * time.Second})
 		const goroutines = 20
 		p.DelayReplies(10 * time.Millisecond)
 		lost := p.LoseReply(proxy.Containing(script.BatchAcquire.SHA1, "{left0}"), proxy.Hang)
@@ -214,7 +216,7 @@ func TestCancelledInABatch(t *testing.T) {
 		defer cancel()
 		leaving, staying := make(chan error, goroutines), make(chan error, goroutines)
 		use := func(ctx context.Context, name string, result chan<- error) {
-			lease, err := c.Mutex(name).Acquire(ctx)
+			lease, err := c.Mutex(name, holdfast.TTL(2*time.Minute)).Acquire(ctx)
 			if err == nil {
 				err = lease.Release(t.Context())
 			}
@@ -240,12 +242,12 @@ func TestCancelledInABatch(t *testing.T) {
 			}
 		}
 		// Far less than the time for which a reply is waited for.
-		if took := time.Since(began); cancelled == 0 || took > time.Second && !machine.Stalled(began) {
-			t.Errorf("%d were let go, after %v", cancelled, took)
+		if took := time.Since(began); cancelled == 0 || took > 5*time.Second+machine.HeldUp(began) {
+			t.Errorf("%d were let go, after %v\n%s", cancelled, took, machine.Report(began))
 		}
 		another := b.Client(t, nil)
 		for i := range goroutines {
-			soon, stop := context.WithTimeout(t.Context(), 10*time.Second) // the TTL is longer
+			soon, stop := context.WithTimeout(t.Context(), 30*time.Second) // the TTL is longer
 			lease, err := another.Mutex(fmt.Sprint("left", i)).Acquire(soon)
 			stop()
 			if err != nil {
@@ -265,6 +267,9 @@ func TestCancelledInABatch(t *testing.T) {
 // A batch that is refused whole, since its user may not touch one of the keys, serves the others
 // all the same: acquires, renewals and releases.
 func TestABatchWithAForbiddenLock(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIPPED: part of make test-all")
+	}
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		ctx, operator := t.Context(), b.Redis(t)
@@ -291,7 +296,7 @@ func TestABatchWithAForbiddenLock(t *testing.T) {
 			if i%10 == 5 {
 				name = fmt.Sprint("forbidden", i)
 			}
-			lease, err := c.Mutex(name, holdfast.TTL(5*time.Second)).Acquire(ctx)
+			lease, err := c.Mutex(name, holdfast.TTL(10*time.Second)).Acquire(ctx)
 			switch {
 			case i%10 == 5 && !errors.Is(err, holdfast.ErrPermission):
 				t.Errorf("%s: %v", name, err)
@@ -303,7 +308,7 @@ func TestABatchWithAForbiddenLock(t *testing.T) {
 		// One that is held becomes forbidden: the others are renewed, and released.
 		allow("~holdfast:{m1*", "~holdfast:{m2*", "~holdfast:{m3*", "~holdfast:{m4}*")
 		mine := func(i int) bool { return i%10 != 5 && (i == 4 || i == 1 || i == 2 || i == 3 || i >= 10) }
-		time.Sleep(10 * time.Second) // two TTLs
+		time.Sleep(20 * time.Second) // two TTLs
 		crowd(goroutines, func(i int) {
 			if leases[i] == nil {
 				return
@@ -320,6 +325,9 @@ func TestABatchWithAForbiddenLock(t *testing.T) {
 
 // Many leases are kept by few commands.
 func TestManyLeasesAreRenewedByFewCommands(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIPPED: part of make test-all")
+	}
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		c, p := through(t, b, nil)

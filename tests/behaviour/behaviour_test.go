@@ -11,7 +11,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	backend.AtOnce(10)
+	backend.AtOnce(32)
 	os.Exit(m.Run())
 }
 

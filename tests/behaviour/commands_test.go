@@ -33,6 +33,9 @@ func (d counting) Eval(ctx context.Context, s holdfast.Script, keys, args []stri
 // A lock that is handed from client to client costs as many commands each time, however many
 // wait for it.
 func TestACrowdCostsNoMoreCommands(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIPPED: part of make test-all")
+	}
 	backend.EachRealInTurn(t, func(t *testing.T, b *backend.Backend) {
 		var cost []float64
 		for _, waiting := range []int{2, 32, 256} {

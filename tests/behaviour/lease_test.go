@@ -18,7 +18,7 @@ func lossOf(t *testing.T, l *holdfast.Lease) *holdfast.LostError {
 	t.Helper()
 	select {
 	case <-l.Context().Done():
-	case <-time.After(20 * time.Second):
+	case <-time.After(2 * time.Minute):
 		t.Fatal("the lease does not end")
 	}
 	var lost *holdfast.LostError
@@ -31,7 +31,7 @@ func lossOf(t *testing.T, l *holdfast.Lease) *holdfast.LostError {
 func TestALeaseThatIsNotRenewedEndsWithItsTTL(t *testing.T) {
 	t.Parallel()
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
-		const ttl = time.Second
+		const ttl = 5 * time.Second
 		l := b.Client(t, nil).Mutex("m", holdfast.TTL(ttl), holdfast.Renew(false))
 		before := time.Now()
 		lease := backend.Acquire(t, l)
@@ -90,15 +90,16 @@ func TestDeadlinesAllowForDrift(t *testing.T) {
 func TestARenewedLeaseOutlivesItsTTL(t *testing.T) {
 	t.Parallel()
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
-		const ttl = 1500 * time.Millisecond
-		l := b.Client(t, nil).Mutex("m", holdfast.TTL(ttl))
+		c := b.Client(t, nil)
 		var lease *holdfast.Lease
-		machine.Undisturbed(t, func() error {
-			lease = backend.Acquire(t, l)
+		machine.Unhurried(t, 1500*time.Millisecond, func(ttl time.Duration) (err error) {
+			if lease, err = c.Mutex("m", holdfast.TTL(ttl)).Acquire(t.Context()); err != nil {
+				return err
+			}
 			first := lease.Deadline()
-			backend.Eventually(t, "the deadline moved on for several TTLs", func() bool {
-				return lease.Err() != nil || lease.Deadline().Sub(first) > 3*ttl
-			})
+			for lease.Err() == nil && lease.Deadline().Sub(first) <= 3*ttl {
+				time.Sleep(ttl / 50)
+			}
 			return lease.Err()
 		})
 		backend.Release(t, lease)
@@ -118,11 +119,13 @@ func TestARenewedLeaseOutlivesItsTTL(t *testing.T) {
 func TestRenewalsAreBounded(t *testing.T) {
 	t.Parallel()
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
-		const ttl = 900 * time.Millisecond
 		c := b.Client(t, nil)
-		machine.Undisturbed(t, func() error {
+		machine.Unhurried(t, 900*time.Millisecond, func(ttl time.Duration) error {
 			start := time.Now()
-			lease := backend.Acquire(t, c.Mutex("n", holdfast.TTL(ttl), holdfast.MaxRenewals(2)))
+			lease, err := c.Mutex("n", holdfast.TTL(ttl), holdfast.MaxRenewals(2)).Acquire(t.Context())
+			if err != nil {
+				return err
+			}
 			if lost := lossOf(t, lease); lost.Reason != holdfast.LossBound {
 				return fmt.Errorf("MaxRenewals: lost: %s", lost.Reason)
 			}
@@ -133,9 +136,12 @@ func TestRenewalsAreBounded(t *testing.T) {
 			return nil
 		})
 
-		const bound = 1200 * time.Millisecond
-		machine.Undisturbed(t, func() error {
-			lease := backend.Acquire(t, c.Mutex("d", holdfast.TTL(ttl), holdfast.MaxHold(bound)))
+		machine.Unhurried(t, 900*time.Millisecond, func(ttl time.Duration) error {
+			bound := ttl * 4 / 3
+			lease, err := c.Mutex("d", holdfast.TTL(ttl), holdfast.MaxHold(bound)).Acquire(t.Context())
+			if err != nil {
+				return err
+			}
 			got := time.Now()
 			if err := lease.Extend(t.Context(), time.Hour); err != nil {
 				return err
@@ -146,12 +152,12 @@ func TestRenewalsAreBounded(t *testing.T) {
 			if d := lease.Deadline().Sub(got); d > bound || d < bound/2 {
 				return fmt.Errorf("MaxHold(%s): over after %s", bound, d)
 			}
+			// The server does not keep it longer either.
+			if left, err := b.Redis(t).PTTL(t.Context(), "holdfast:{d}").Result(); err != nil || left > bound/20 {
+				return fmt.Errorf("MaxHold(%s): the key lives on for %s (%v)", bound, left, err)
+			}
 			return nil
 		})
-		// The server does not keep it longer either.
-		if ttl, err := b.Redis(t).PTTL(t.Context(), "holdfast:{d}").Result(); err != nil || ttl > 50*time.Millisecond {
-			t.Errorf("MaxHold: the key lives on for %s (%v)", ttl, err)
-		}
 	})
 }
 
@@ -299,6 +305,7 @@ func TestCancelledWaitersLeaveTheQueue(t *testing.T) {
 }
 
 func TestACancelledHeadPassesItsPlaceOn(t *testing.T) {
+	t.Parallel()
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		lease := backend.Acquire(t, b.Client(t, nil).Mutex("m"))
 		both := b.Client(t, nil)
@@ -318,7 +325,7 @@ func TestACancelledHeadPassesItsPlaceOn(t *testing.T) {
 				}
 				heir <- l
 			}()
-			time.Sleep(100 * time.Millisecond)
+			machine.Rest(100 * time.Millisecond) // until it is in line
 		}
 		later := queue(t, b.Client(t, nil).Mutex("m"), 2)
 		cancel()
@@ -349,6 +356,7 @@ func TestFencesRise(t *testing.T) {
 			func() {},
 		}) {
 			prepare()
+			time.Sleep(time.Millisecond) // a lost counter begins anew at the server's time, which passes
 			lease := backend.Acquire(t, c.Mutex("m"))
 			if lease.Token() <= last {
 				t.Errorf("step %d: fence %d follows %d", what, lease.Token(), last)
@@ -364,7 +372,7 @@ func TestFencesRise(t *testing.T) {
 func TestFencesRiseAfterAnExpiry(t *testing.T) {
 	t.Parallel()
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
-		lease := backend.Acquire(t, b.Client(t, nil).Mutex("m", holdfast.TTL(time.Second), holdfast.Renew(false)))
+		lease := backend.Acquire(t, b.Client(t, nil).Mutex("m", holdfast.TTL(5*time.Second), holdfast.Renew(false)))
 		next := backend.Acquire(t, b.Client(t, nil).Mutex("m"))
 		if lease.Err() == nil || next.Token() <= lease.Token() {
 			t.Errorf("the next has fence %d after %d; Err of the first: %v", next.Token(), lease.Token(), lease.Err())

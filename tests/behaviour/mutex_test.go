@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/machine"
 )
 
 func TestOneHolderAtATime(t *testing.T) {
@@ -123,7 +124,7 @@ func TestGoroutinesOfOneProcessAreServedInOrder(t *testing.T) {
 				}
 			}()
 			// Only a look inside would show that the goroutine is in line.
-			time.Sleep(100 * time.Millisecond)
+			machine.Rest(100 * time.Millisecond)
 		}
 		if h, err := l.Holder(t.Context()); err != nil || h.Waiters != 1 {
 			t.Errorf("the server sees %d waiters (%v); want one for the process", h.Waiters, err)
@@ -244,7 +245,7 @@ func TestPoll(t *testing.T) {
 	t.Parallel()
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		lease := backend.Acquire(t, b.Client(t, nil).Mutex("m"))
-		poller := b.Client(t, &holdfast.Config{CommandTimeout: 2500 * time.Millisecond, RetryTimeout: 2500 * time.Millisecond}) // its tombstones stand for some seconds
+		poller := b.Client(t, &holdfast.Config{CommandTimeout: 4 * time.Second, RetryTimeout: 4 * time.Second}) // its tombstones stand for some seconds
 		if _, err := poller.Mutex("m", holdfast.Poll(time.Millisecond, 3)).Acquire(t.Context()); !errors.Is(err, holdfast.ErrHeld) {
 			t.Errorf("Acquire after all its tries: %v", err)
 		}

@@ -22,6 +22,7 @@ func ownedBy(t *testing.T, b *backend.Backend, owner string, opts ...holdfast.Op
 // An owner acquires again from any process, past those who queue, with the same fence, and
 // the lock is held until its last lease is released, in any order.
 func TestOwnerSpansProcesses(t *testing.T) {
+	t.Parallel()
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		here, there, other := ownedBy(t, b, "order-7"), ownedBy(t, b, "order-7"), ownedBy(t, b, "order-8")
 		for _, order := range [][]int{{2, 1, 0}, {0, 1, 2}, {1, 2, 0}} {
@@ -58,6 +59,7 @@ func TestOwnerSpansProcesses(t *testing.T) {
 // What is acquired under a lease's context joins it, and is no business of the server's; under
 // another owner's it does not.
 func TestOwnersContext(t *testing.T) {
+	t.Parallel()
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		c := b.Client(t, nil)
 		mine := c.Mutex("a", holdfast.Owner("me"), holdfast.Reentrant(true))
@@ -80,6 +82,7 @@ func TestOwnersContext(t *testing.T) {
 // Goroutines of one process wait in one line for each owner: who has the lock is not kept from
 // it by those who wait for it.
 func TestOwnersDoNotWaitBehindEachOther(t *testing.T) {
+	t.Parallel()
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		c := b.Client(t, nil)
 		mine := c.Mutex("a", holdfast.Owner("me"), holdfast.Reentrant(true))
@@ -104,6 +107,7 @@ func TestOwnersDoNotWaitBehindEachOther(t *testing.T) {
 // An owner's waiters in several processes all have the lock once one of them has, also those
 // who stand behind another owner's.
 func TestOwnersWaitersEnterTogether(t *testing.T) {
+	t.Parallel()
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		lease := backend.Acquire(t, ownedBy(t, b, "first"))
 		one := queue(t, ownedBy(t, b, "me"), 1)
@@ -123,12 +127,13 @@ func TestOwnersWaitersEnterTogether(t *testing.T) {
 }
 
 func TestReleaseOwner(t *testing.T) {
+	t.Parallel()
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		here, there, other := ownedBy(t, b, "me", holdfast.TTL(time.Minute)), ownedBy(t, b, "me"), ownedBy(t, b, "you")
 		if left, err := there.ReleaseOwner(t.Context()); !errors.Is(err, holdfast.ErrNotHeld) || left != 0 || !strings.Contains(err.Error(), `"a"`) {
 			t.Errorf("of a free lock: %d, %v; want ErrNotHeld", left, err)
 		}
-		short := ownedBy(t, b, "me", holdfast.TTL(50*time.Millisecond), holdfast.Renew(false))
+		short := ownedBy(t, b, "me", holdfast.TTL(5*time.Second), holdfast.Renew(false))
 		backend.Acquire(t, short)
 		backend.Eventually(t, "the lease expires", func() bool { _, err := there.Holder(t.Context()); return errors.Is(err, holdfast.ErrNotHeld) })
 		if _, err := there.ReleaseOwner(t.Context()); !errors.Is(err, holdfast.ErrNotHeld) || errors.Is(err, holdfast.ErrNotOwner) {
@@ -182,6 +187,7 @@ func TestReleaseOwner(t *testing.T) {
 }
 
 func TestOwnersDepth(t *testing.T) {
+	t.Parallel()
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		l, there := ownedBy(t, b, "me", holdfast.MaxDepth(2)), ownedBy(t, b, "me", holdfast.MaxDepth(2))
 		one, two := backend.Acquire(t, l), backend.Acquire(t, there)
@@ -199,6 +205,7 @@ func TestOwnersDepth(t *testing.T) {
 
 // One name, two kinds of lock.
 func TestOwnedLockIsNoMutex(t *testing.T) {
+	t.Parallel()
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		l, plain := ownedBy(t, b, "me"), b.Client(t, nil).Mutex("a")
 		lease := backend.Acquire(t, l)
@@ -217,6 +224,7 @@ func TestOwnedLockIsNoMutex(t *testing.T) {
 
 // Several names of one owner: Multi takes them one after another.
 func TestOwnersMulti(t *testing.T) {
+	t.Parallel()
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		both := func(owner string) *holdfast.Lock {
 			return b.Client(t, nil).Multi([]string{"b", "a"}, holdfast.Owner(owner), holdfast.Reentrant(true))
@@ -241,6 +249,7 @@ func TestOwnersMulti(t *testing.T) {
 // Owners, each in two processes, acquire and acquire again: no two of them have the lock at
 // once, and fences rise from one to the next.
 func TestOwnersInAStorm(t *testing.T) {
+	t.Parallel()
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		var mu sync.Mutex
 		var owner string

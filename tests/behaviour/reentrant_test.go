@@ -34,6 +34,7 @@ func again(t *testing.T, l *holdfast.Lock, within *holdfast.Lease) *holdfast.Lea
 
 // What is acquired again is held until all of it is released, in any order.
 func TestReentrantIsHeldUntilTheLastRelease(t *testing.T) {
+	t.Parallel()
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		l, other := reentrant(t, b), reentrant(t, b)
 		for _, order := range [][]int{{2, 1, 0}, {0, 1, 2}, {1, 2, 0}} {
@@ -69,6 +70,7 @@ func TestReentrantIsHeldUntilTheLastRelease(t *testing.T) {
 
 // Acquiring again asks the server nothing.
 func TestReentrantCostsNoRoundTrip(t *testing.T) {
+	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		l := reentrant(t, b, holdfast.TTL(time.Hour)) // not renewed meanwhile
 		first := backend.Acquire(t, l)
@@ -91,6 +93,7 @@ func TestReentrantCostsNoRoundTrip(t *testing.T) {
 }
 
 func TestReentrantDo(t *testing.T) {
+	t.Parallel()
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		l, other := reentrant(t, b), reentrant(t, b)
 		broken := errors.New("broken")
@@ -114,6 +117,7 @@ func TestReentrantDo(t *testing.T) {
 // Only the context makes one a holder: not the process, nor the client, nor the name; and
 // not without the option.
 func TestReentrantNeedsTheHoldersContext(t *testing.T) {
+	t.Parallel()
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		c := b.Client(t, nil)
 		l := c.Mutex("a", holdfast.Reentrant(true))
@@ -155,6 +159,7 @@ func TestReentrantNeedsTheHoldersContext(t *testing.T) {
 // A lock that is lost is lost to all who have acquired it again; who does so afterwards
 // waits as others do.
 func TestReentrantIsLostToAll(t *testing.T) {
+	t.Parallel()
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		l, other := reentrant(t, b), reentrant(t, b)
 		first := backend.Acquire(t, l)
@@ -185,6 +190,7 @@ func TestReentrantIsLostToAll(t *testing.T) {
 }
 
 func TestReentrantDepth(t *testing.T) {
+	t.Parallel()
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		l := reentrant(t, b, holdfast.MaxDepth(2))
 		first := backend.Acquire(t, l)
@@ -202,6 +208,7 @@ func TestReentrantDepth(t *testing.T) {
 
 // A reader acquires again past a writer who waits: it would wait for itself.
 func TestReentrantReadersAndWriters(t *testing.T) {
+	t.Parallel()
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		rw := b.Client(t, nil).RWMutex("a", holdfast.Reentrant(true))
 		other := b.Client(t, nil).RWMutex("a").Writer()
@@ -243,6 +250,7 @@ func TestReentrantReadersAndWriters(t *testing.T) {
 // Goroutines that a holder starts acquire the lock again, and release it, in no order,
 // while other processes' wait.
 func TestReentrantUnderLoad(t *testing.T) {
+	t.Parallel()
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		var inside atomic.Int64 // who has the lock
 		var all sync.WaitGroup

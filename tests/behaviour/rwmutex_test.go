@@ -47,6 +47,7 @@ func wantAsleep(t *testing.T, who string, leases <-chan *holdfast.Lease) {
 }
 
 func TestReadersShareAndWritersDoNot(t *testing.T) {
+	t.Parallel()
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		r1, r2, w := readers(t, b), readers(t, b), writers(t, b)
 		one, two := backend.Acquire(t, r1), backend.Acquire(t, r2)
@@ -77,6 +78,7 @@ func TestReadersShareAndWritersDoNot(t *testing.T) {
 // Neither side starves: all go in the order in which they came, neighbouring readers
 // together.
 func TestReadersAndWritersTakeTurns(t *testing.T) {
+	t.Parallel()
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		w := writers(t, b)
 		first := backend.Acquire(t, w)
@@ -105,6 +107,7 @@ func TestReadersAndWritersTakeTurns(t *testing.T) {
 }
 
 func TestReadersGoInWhenTheWriterBeforeThemGivesUp(t *testing.T) {
+	t.Parallel()
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		held := backend.Acquire(t, readers(t, b))
 		ctx, cancel := context.WithCancel(t.Context())
@@ -129,9 +132,10 @@ func TestReadersGoInWhenTheWriterBeforeThemGivesUp(t *testing.T) {
 
 // A reader that died is in the way for its own TTL, whatever others do meanwhile.
 func TestADeadReaderIsGoneAfterItsTTL(t *testing.T) {
+	t.Parallel()
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
-		live := backend.Acquire(t, readers(t, b, holdfast.TTL(time.Second)))
-		dead := backend.Acquire(t, readers(t, b, holdfast.TTL(200*time.Millisecond), holdfast.Renew(false)))
+		live := backend.Acquire(t, readers(t, b, holdfast.TTL(time.Minute)))
+		dead := backend.Acquire(t, readers(t, b, holdfast.TTL(5*time.Second), holdfast.Renew(false)))
 		w := writers(t, b)
 		backend.Eventually(t, "only the reader is left that renews", func() bool {
 			all, err := w.Holders(t.Context())
@@ -152,14 +156,26 @@ func TestADeadReaderIsGoneAfterItsTTL(t *testing.T) {
 }
 
 func TestAWriterGetsInWhenTheLastReaderDies(t *testing.T) {
+	t.Parallel()
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
-		backend.Acquire(t, readers(t, b, holdfast.TTL(300*time.Millisecond), holdfast.Renew(false)))
-		backend.Acquire(t, readers(t, b, holdfast.TTL(500*time.Millisecond), holdfast.Renew(false)))
-		begun := time.Now()
-		backend.Release(t, backend.Acquire(t, writers(t, b)))
-		if took := time.Since(begun); took > 5*time.Second {
-			t.Errorf("the writer waited for %s behind readers that were dead after 0.5s", took)
-		}
+		machine.Unhurried(t, 500*time.Millisecond, func(ttl time.Duration) error {
+			for _, ttl := range []time.Duration{ttl * 3 / 5, ttl} {
+				if _, err := readers(t, b, holdfast.TTL(ttl), holdfast.Renew(false)).Acquire(t.Context()); err != nil {
+					return err
+				}
+			}
+			begun := time.Now()
+			lease, err := writers(t, b).Acquire(t.Context())
+			if err != nil {
+				return err
+			}
+			took := time.Since(begun)
+			backend.Release(t, lease)
+			if took > 10*ttl {
+				return fmt.Errorf("the writer waited for %s behind readers that were dead after %s", took, ttl)
+			}
+			return nil
+		})
 		b.Cleaned(t)
 	})
 }
@@ -167,6 +183,7 @@ func TestAWriterGetsInWhenTheLastReaderDies(t *testing.T) {
 // A writer that comes while readers come and go without a pause gets in before all readers that
 // come after it: those that were there first are all that it waits for.
 func TestAWriterWaitsForTheReadersBeforeItOnly(t *testing.T) {
+	t.Parallel()
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		const hold = 50 * time.Millisecond
 		var queued, over atomic.Bool // the writer is; the stream is
@@ -215,8 +232,8 @@ func TestAWriterWaitsForTheReadersBeforeItOnly(t *testing.T) {
 			t.Errorf("%d readers beside a writer", n)
 		}
 		t.Logf("the writer waited for %s behind readers that hold for %s at most", took.Round(time.Millisecond), hold)
-		if took > hold+5*time.Second {
-			t.Errorf("the writer waited for %s behind readers that hold for %s at most", took, hold)
+		if took > hold+5*time.Second+machine.HeldUp(begun) {
+			t.Errorf("the writer waited for %s behind readers that hold for %s at most\n%s", took, hold, machine.Report(begun))
 		}
 		backend.Release(t, lease)
 		backend.Eventually(t, "the stream flows again", func() bool {
@@ -236,6 +253,7 @@ func TestAWriterWaitsForTheReadersBeforeItOnly(t *testing.T) {
 }
 
 func TestDowngradeLeavesNoGap(t *testing.T) {
+	t.Parallel()
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		rw := b.Client(t, nil).RWMutex("a")
 		writer := backend.Acquire(t, rw.Writer())
@@ -271,12 +289,13 @@ func TestDowngradeLeavesNoGap(t *testing.T) {
 // A writer to which the lock was passed on within the process has a later fence than the
 // grant. Readers that join it have that one.
 func TestDowngradeOfAWriterThatTheLockWasPassedOnTo(t *testing.T) {
+	t.Parallel()
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		rw := b.Client(t, nil).RWMutex("a")
 		blocked := backend.Acquire(t, writers(t, b))
 		first, second := backend.Start(t, rw.Writer()), backend.Start(t, rw.Writer())
 		backend.Waiters(t, rw.Writer(), 1)
-		time.Sleep(20 * time.Millisecond) // so that one stands behind the other
+		machine.Rest(20 * time.Millisecond) // so that one stands behind the other
 		backend.Release(t, blocked)
 		var before, writer *holdfast.Lease
 		select {
@@ -312,6 +331,7 @@ func TestDowngradeOfAWriterThatTheLockWasPassedOnTo(t *testing.T) {
 }
 
 func TestUpgradeOfALoneReader(t *testing.T) {
+	t.Parallel()
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		c := b.Client(t, nil)
 		rw, bad := c.RWMutex("a"), c.RWMutex("a", holdfast.TTL(0))
@@ -362,6 +382,7 @@ func TestUpgradeOfALoneReader(t *testing.T) {
 // Readers of one process that come together are one holder to the server, and the lock is
 // held until the last of them is done.
 func TestReadersOfAProcessShareALease(t *testing.T) {
+	t.Parallel()
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		rw := b.Client(t, nil).RWMutex("a")
 		blocked := backend.Acquire(t, writers(t, b))
@@ -370,7 +391,7 @@ func TestReadersOfAProcessShareALease(t *testing.T) {
 			waiting = append(waiting, backend.Start(t, rw.Reader()))
 		}
 		backend.Waiters(t, rw.Writer(), 1)
-		time.Sleep(20 * time.Millisecond) // so that the others stand behind the first
+		machine.Rest(20 * time.Millisecond) // so that the others stand behind the first
 		backend.Release(t, blocked)
 		var leases []*holdfast.Lease
 		for _, w := range waiting {
@@ -397,6 +418,7 @@ func TestReadersOfAProcessShareALease(t *testing.T) {
 // Close takes the lock from nobody who may still be working: nor from the others, when one
 // of the readers that share a lease is done.
 func TestCloseWaitsForAllReadersThatShareALease(t *testing.T) {
+	t.Parallel()
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		c := b.Client(t, nil)
 		r := c.RWMutex("a").Reader()
@@ -427,6 +449,7 @@ func TestCloseWaitsForAllReadersThatShareALease(t *testing.T) {
 }
 
 func TestKindsOfLocksAreNotMixedUp(t *testing.T) {
+	t.Parallel()
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		c := b.Client(t, nil)
 		kinds := map[string]*holdfast.Lock{
@@ -467,6 +490,7 @@ func TestKindsOfLocksAreNotMixedUp(t *testing.T) {
 // A storm of readers and writers of several processes: never two writers, never a
 // writer beside a reader, and every reader sees what the last writer wrote.
 func TestReadersAndWritersInAStorm(t *testing.T) {
+	t.Parallel()
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		machine.Undisturbed(t, func() error { return storm(t, b) })
 		b.Cleaned(t)

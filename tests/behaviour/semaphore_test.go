@@ -19,6 +19,7 @@ func permits(t *testing.T, b *backend.Backend, n int, opts ...holdfast.Option) *
 }
 
 func TestSemaphoreCountsItsPermits(t *testing.T) {
+	t.Parallel()
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		s := permits(t, b, 3)
 		one, two := backend.Acquire(t, s), backend.Acquire(t, permits(t, b, 3))
@@ -44,6 +45,7 @@ func TestSemaphoreCountsItsPermits(t *testing.T) {
 
 // Who wants many is not passed by those who want few.
 func TestSemaphoreDoesNotStarveTheHeavy(t *testing.T) {
+	t.Parallel()
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		one, two := backend.Acquire(t, permits(t, b, 3)), backend.Acquire(t, permits(t, b, 3))
 		s := permits(t, b, 3, holdfast.Weight(3))
@@ -65,8 +67,9 @@ func TestSemaphoreDoesNotStarveTheHeavy(t *testing.T) {
 }
 
 func TestPermitsOfTheDeadComeBack(t *testing.T) {
+	t.Parallel()
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
-		dead := backend.Acquire(t, permits(t, b, 2, holdfast.Weight(2), holdfast.TTL(300*time.Millisecond), holdfast.Renew(false)))
+		dead := backend.Acquire(t, permits(t, b, 2, holdfast.Weight(2), holdfast.TTL(5*time.Second), holdfast.Renew(false)))
 		first, second := backend.Start(t, permits(t, b, 2)), backend.Start(t, permits(t, b, 2))
 		backend.Release(t, backend.Receive(t, first))
 		backend.Release(t, backend.Receive(t, second))
@@ -81,6 +84,7 @@ func TestPermitsOfTheDeadComeBack(t *testing.T) {
 }
 
 func TestSemaphoresOfDifferentSize(t *testing.T) {
+	t.Parallel()
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		three, five := permits(t, b, 3), permits(t, b, 5)
 		lease := backend.Acquire(t, three)
@@ -100,6 +104,7 @@ func TestSemaphoresOfDifferentSize(t *testing.T) {
 }
 
 func TestResize(t *testing.T) {
+	t.Parallel()
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		s := b.Client(t, nil).Semaphore("s", 2)
 		one, two := backend.Acquire(t, s.Lock), backend.Acquire(t, permits(t, b, 2))
@@ -147,6 +152,7 @@ func TestResize(t *testing.T) {
 // A waiter that wants more than there are after a resize learns it, and does not
 // block those behind it.
 func TestResizeBelowWhatAWaiterWants(t *testing.T) {
+	t.Parallel()
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		s := b.Client(t, nil).Semaphore("s", 3)
 		one := backend.Acquire(t, s.Lock)
@@ -176,8 +182,9 @@ func TestResizeBelowWhatAWaiterWants(t *testing.T) {
 
 // What clients name holds again at once, also for those who wait, while others hold permits.
 func TestResizeTo0WhilePermitsAreHeld(t *testing.T) {
+	t.Parallel()
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
-		s := b.Client(t, nil).Semaphore("s", 2, holdfast.TTL(time.Second))
+		s := b.Client(t, nil).Semaphore("s", 2, holdfast.TTL(6*time.Second))
 		one := backend.Acquire(t, s.Lock)
 		if err := s.Resize(t.Context(), 1); err != nil {
 			t.Fatal(err)
@@ -202,6 +209,7 @@ func TestResizeTo0WhilePermitsAreHeld(t *testing.T) {
 
 // What one waiter cannot have is no reason to fail the others of its process.
 func TestWaiterThatWantsTooMuchFailsAlone(t *testing.T) {
+	t.Parallel()
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		c := b.Client(t, nil)
 		s := c.Semaphore("s", 3)
@@ -230,6 +238,7 @@ func TestWaiterThatWantsTooMuchFailsAlone(t *testing.T) {
 }
 
 func TestSemaphoreInAStorm(t *testing.T) {
+	t.Parallel()
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		const most = 5
 		var held, grants atomic.Int64

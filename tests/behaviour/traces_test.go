@@ -18,12 +18,19 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/holdfastgoredis"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/machine"
 )
 
 // Nothing is left of clients whose goroutines gave up, lost their locks, and went away:
 // no goroutine, key, channel or connection.
 func TestNothingIsLeftBehind(t *testing.T) {
-	backend.EachInTurn(t, func(t *testing.T, b *backend.Backend) {
+	inTurn := backend.EachInTurn
+	if testing.Short() { // on real servers it waits for long, and nothing can run beside it
+		inTurn = func(t *testing.T, f func(t *testing.T, b *backend.Backend)) {
+			t.Run("embedded", func(t *testing.T) { backend.Virtual(t, f) })
+		}
+	}
+	inTurn(t, func(t *testing.T, b *backend.Backend) {
 		observer := b.Redis(t, func(o *redis.Options) { o.PoolSize = 1 })
 		observer.Ping(t.Context())
 		goroutines := runtime.NumGoroutine()
@@ -116,6 +123,7 @@ func TestAGrantThatNobodyWantsIsGivenBack(t *testing.T) {
 
 // While another process waits, a lock is passed on within a process no more often than it may be.
 func TestLocalHandoversAreFewWhileOthersWait(t *testing.T) {
+	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		const limit = 4
 		ours, theirs := b.Client(t, &holdfast.Config{LocalHandovers: limit}), b.Client(t, nil)
@@ -184,7 +192,7 @@ func TestLocalHandovers(t *testing.T) {
 		for _, limit := range []int{-1, 4, 0} {
 			c := b.Client(t, &holdfast.Config{LocalHandovers: limit})
 			const goroutines, cycles = 16, 50
-			before := scripts(b.Server)
+			before, began := scripts(b.Server), time.Now()
 			var wg sync.WaitGroup
 			var mu sync.Mutex
 			last := uint64(0)
@@ -205,7 +213,8 @@ func TestLocalHandovers(t *testing.T) {
 						}
 						last = lease.Token()
 						mu.Unlock()
-						if err := lease.Release(t.Context()); err != nil {
+						// The claim of a lock that was handed over may end while the machine stands still.
+						if err := backend.Released(lease); err != nil && (!errors.Is(err, holdfast.ErrLost) || !machine.Stalled(began)) {
 							t.Error(err)
 						}
 					}

@@ -406,6 +406,7 @@ func TestBatchScripts(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			backend.Each(t, func(t *testing.T, back *backend.Backend) {
 				back.Redis(t).FlushAll(t.Context())
 				test(crowd{newBench(t, back)})
@@ -416,6 +417,7 @@ func TestBatchScripts(t *testing.T) {
 
 // A server that is out of memory grants nothing, and not by halves; but leases go on, and end.
 func TestBatchesWithoutMemory(t *testing.T) {
+	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, back *backend.Backend) {
 		c := crowd{newBench(t, back)}
 		reply := c.take("a/A", "b/B")
@@ -448,6 +450,7 @@ func TestBatchesWithoutMemory(t *testing.T) {
 
 // A batch with a key that its user may not touch is refused whole, before it has done anything.
 func TestBatchWithAForbiddenKey(t *testing.T) {
+	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, back *backend.Backend) {
 		c := crowd{newBench(t, back)}
 		if err := c.rdb.ACLSetUser(t.Context(), "half", "on", ">secret", "+@all", "~{a}*", "~{c}*", "~fence").Err(); err != nil {
@@ -466,6 +469,7 @@ func TestBatchWithAForbiddenKey(t *testing.T) {
 // A replica does nothing for a batch, and says so as servers do: pools of connections
 // understand that. What it would do nothing about it may leave.
 func TestBatchesRefuseAReplica(t *testing.T) {
+	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, back *backend.Backend) {
 		c := crowd{newBench(t, back)}
 		c.take("a/A", "b/B")

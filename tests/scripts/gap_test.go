@@ -14,6 +14,7 @@ import (
 // In the gap after a chain of hand-overs nobody of ours gets the lock, whoever asks: those
 // who are there when it begins, those who come, and those before whom the first leaves.
 func TestGap(t *testing.T) {
+	t.Parallel()
 	backend.Each(t, func(t *testing.T, back *backend.Backend) {
 		const gap = 10 * time.Millisecond
 		for what, ask := range map[string]func(b bench) string{
@@ -57,6 +58,7 @@ func timeOf(reply string) int64 { return number(strings.Fields(reply)[1]) }
 
 // After the gap the first gets the lock, and a gap that a clock has put far off is none.
 func TestGapEnds(t *testing.T) {
+	t.Parallel()
 	backend.Each(t, func(t *testing.T, back *backend.Backend) {
 		b := newBench(t, back)
 		b.listen("B")

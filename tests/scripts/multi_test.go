@@ -114,6 +114,7 @@ func TestMulti(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			backend.Each(t, func(t *testing.T, back *backend.Backend) {
 				b := newBench(t, back)
 				test(b, func(token string) string {
@@ -130,6 +131,7 @@ func TestMulti(t *testing.T) {
 }
 
 func TestMultiRefusesAReplica(t *testing.T) {
+	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, back *backend.Backend) {
 		b := newBench(t, back)
 		soon := b.later(time.Minute)

@@ -197,6 +197,7 @@ func TestNodeBatches(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			backend.EachReal(t, func(t *testing.T, back *backend.Backend) {
 				test(voters{crowd{newBench(t, back)}})
 			})
@@ -205,6 +206,7 @@ func TestNodeBatches(t *testing.T) {
 }
 
 func TestNodeBatchesRefuseAReplica(t *testing.T) {
+	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, back *backend.Backend) {
 		v := voters{crowd{newBench(t, back)}}
 		v.serving()

@@ -154,6 +154,7 @@ func TestNodes(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			backend.EachReal(t, func(t *testing.T, back *backend.Backend) {
 				test(newBench(t, back))
 			})
@@ -162,6 +163,7 @@ func TestNodes(t *testing.T) {
 }
 
 func TestNodesRefuseAReplica(t *testing.T) {
+	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, back *backend.Backend) {
 		b := newBench(t, back)
 		id := b.admit()

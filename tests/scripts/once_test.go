@@ -124,6 +124,7 @@ func TestOnce(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			backend.Each(t, func(t *testing.T, back *backend.Backend) {
 				test(newBench(t, back))
 			})
@@ -133,6 +134,7 @@ func TestOnce(t *testing.T) {
 
 // A run that was completed can be written down when the server is out of memory.
 func TestOnceOutOfMemory(t *testing.T) {
+	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, back *backend.Backend) {
 		b := newBench(t, back)
 		b.acquire("t", "A")
@@ -148,6 +150,7 @@ func TestOnceOutOfMemory(t *testing.T) {
 }
 
 func TestOnceRefusesAReplica(t *testing.T) {
+	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, back *backend.Backend) {
 		b := newBench(t, back)
 		b.acquire("t", "A")

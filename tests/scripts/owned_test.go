@@ -213,6 +213,7 @@ func TestOwned(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			backend.Each(t, func(t *testing.T, back *backend.Backend) { test(newBench(t, back)) })
 		})
 	}

@@ -294,6 +294,7 @@ func TestLatch(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			backend.Each(t, func(t *testing.T, back *backend.Backend) {
 				test(parties{newBench(t, back), "latch", 3})
 			})
@@ -450,6 +451,7 @@ func TestBarrier(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			backend.Each(t, func(t *testing.T, back *backend.Backend) {
 				test(parties{newBench(t, back), "bar", 3})
 			})
@@ -459,6 +461,7 @@ func TestBarrier(t *testing.T) {
 
 // What has begun can come to its end without memory.
 func TestPartiesOutOfMemory(t *testing.T) {
+	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, back *backend.Backend) {
 		l := parties{newBench(t, back), "latch", 3}
 		b := parties{bench{t, back.Redis(t), l.began, plain}, "bar", 2}
@@ -491,6 +494,7 @@ func TestPartiesOutOfMemory(t *testing.T) {
 }
 
 func TestPartiesRefuseAReplica(t *testing.T) {
+	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, back *backend.Backend) {
 		b := newBench(t, back)
 		later := b.later(time.Hour)

@@ -14,6 +14,7 @@ import (
 // A lock is taken in the millisecond in which the last tombstone ended: what is left of that
 // is rounded up to a zero with a sign, which is not a number to the server.
 func TestATombstoneThatHasJustEnded(t *testing.T) {
+	t.Parallel()
 	backend.Each(t, func(t *testing.T, back *backend.Backend) {
 		seen := false
 		for n := 0; n < 100 && !seen; n++ {
@@ -36,6 +37,7 @@ func TestATombstoneThatHasJustEnded(t *testing.T) {
 
 // A queue stays for a minute after each enqueue and each look, and no shorter than its tombstones need.
 func TestAQueueOutlastsTheTimeBetweenLooks(t *testing.T) {
+	t.Parallel()
 	backend.Each(t, func(t *testing.T, back *backend.Backend) {
 		b := newBench(t, back)
 		b.listen("B")

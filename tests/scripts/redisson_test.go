@@ -46,6 +46,7 @@ func (b bench) holds(token string) {
 }
 
 func TestRedissonsForm(t *testing.T) {
+	t.Parallel()
 	backend.Each(t, func(t *testing.T, back *backend.Backend) {
 		b := newBench(t, back)
 		b.form = rlock
@@ -120,6 +121,7 @@ func TestRedissonsForm(t *testing.T) {
 // A client of Redisson that enters again, or has a lock without an expiry, is a holder like
 // any other.
 func TestRedissonsHoldersAreForeign(t *testing.T) {
+	t.Parallel()
 	backend.Each(t, func(t *testing.T, back *backend.Backend) {
 		b := newBench(t, back)
 		b.form = rlock

@@ -319,6 +319,7 @@ func TestSharesAtRandom(t *testing.T) {
 		"rw that expires": {"rw", everything, true}, "sem that expires": {"sem", 4, true},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			backend.Each(t, func(t *testing.T, back *backend.Backend) {
 				seed := rand.Uint64()
 				t.Cleanup(func() {

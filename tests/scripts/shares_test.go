@@ -655,6 +655,7 @@ func TestShares(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			backend.Each(t, func(t *testing.T, back *backend.Backend) {
 				test(newBench(t, back))
 			})
@@ -665,6 +666,7 @@ func TestShares(t *testing.T) {
 // What ends or prolongs a hold works when the server is out of memory, also when a time has
 // come at which some hold might have expired.
 func TestSharesOutOfMemory(t *testing.T) {
+	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, back *backend.Backend) {
 		b := newBench(t, back)
 		l := semaphore(b, 3)

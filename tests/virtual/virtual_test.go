@@ -54,8 +54,9 @@ func client(t *testing.T, srv *holdfasttest.Server, wrap ...func(holdfast.Driver
 // configured is client with a configuration.
 func configured(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config, wrap ...func(holdfast.Driver) holdfast.Driver) *holdfast.Client {
 	t.Helper()
-	// go-redis looks a name up, in the machine's time.
-	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:0", Dialer: srv.Dial})
+	// go-redis looks a name up, in the machine's time; and has one set of timers for all who wait for
+	// a connection, in whatever bubble.
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:0", Dialer: srv.Dial, PoolSize: 4096})
 	t.Cleanup(func() { _ = rdb.Close() })
 	d := holdfastgoredis.New(rdb)
 	for _, f := range wrap {

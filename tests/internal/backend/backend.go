@@ -42,6 +42,7 @@ func Embedded(tb testing.TB) *Backend {
 // Real returns a real server of that kind, started with these options.
 func Real(tb testing.TB, bin server.Binary, opts ...server.Option) *Backend {
 	tb.Helper()
+	machine.ReportFailure(tb)
 	return &Backend{Name: bin.Name, Server: server.Start(tb, bin, opts...)}
 }
 
@@ -51,12 +52,12 @@ func One(tb testing.TB, opts ...server.Option) *Backend {
 	return Real(tb, server.One(tb), opts...)
 }
 
-// Each runs f as a subtest on the embedded server and on every real one, all at once.
-// The subtests begin when the test that calls it has come to its end.
+// Each runs f as a subtest on the embedded server, in virtual time, and on every real one, all at
+// once. The subtests begin when the test that calls it has come to its end.
 func Each(t *testing.T, f func(t *testing.T, b *Backend)) {
 	t.Run("embedded", func(t *testing.T) {
 		t.Parallel()
-		f(t, Embedded(t))
+		Virtual(t, f)
 	})
 	EachReal(t, f)
 }
@@ -75,7 +76,7 @@ func EachReal(t *testing.T, f func(t *testing.T, b *Backend), opts ...server.Opt
 // EachInTurn is Each, one server after the other, for tests that look at the whole
 // process.
 func EachInTurn(t *testing.T, f func(t *testing.T, b *Backend)) {
-	t.Run("embedded", func(t *testing.T) { f(t, Embedded(t)) })
+	t.Run("embedded", func(t *testing.T) { Virtual(t, f) })
 	EachRealInTurn(t, f)
 }
 
@@ -98,11 +99,13 @@ func AtOnce(n int) {
 
 // options are those of a go-redis client of the server.
 func (b *Backend) options(change ...func(*redis.Options)) *redis.Options {
-	o := &redis.Options{Addr: "embedded"}
+	o := &redis.Options{Addr: "127.0.0.1:0"} // a name would be looked up, in the machine's time
 	if b.Server != nil {
 		o.Addr = b.Server.Addr()
 	} else {
 		o.Dialer = b.memory.Dial
+		// go-redis has one set of timers for all who wait for a connection, in whatever bubble: nobody waits.
+		o.PoolSize = 4096
 		// For them go-redis asks the resolver for the address.
 		o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	}
@@ -115,7 +118,9 @@ func (b *Backend) options(change ...func(*redis.Options)) *redis.Options {
 // Redis returns a new client of the server, closed with the test.
 func (b *Backend) Redis(tb testing.TB, change ...func(*redis.Options)) *redis.Client {
 	tb.Helper()
-	rdb := redis.NewClient(b.options(change...))
+	o := b.options(change...)
+	watch(tb, o)
+	rdb := redis.NewClient(o)
 	tb.Cleanup(func() { _ = rdb.Close() })
 	return rdb
 }
@@ -123,11 +128,17 @@ func (b *Backend) Redis(tb testing.TB, change ...func(*redis.Options)) *redis.Cl
 // Dial connects to the server.
 func (b *Backend) Dial(ctx context.Context) (net.Conn, error) { return dial(ctx, b.options()) }
 
+// watch has the test say, if it fails, which requests of a client with these options were slow.
+func watch(tb testing.TB, o *redis.Options) {
+	unwatched := *o
+	o.Dialer = tellSlowest(tb).dialer(func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx, &unwatched) })
+}
+
 func dial(ctx context.Context, o *redis.Options) (net.Conn, error) {
 	if o.Dialer != nil {
 		return o.Dialer(ctx, "tcp", o.Addr)
 	}
-	return new(net.Dialer).DialContext(ctx, "tcp", o.Addr)
+	return (&net.Dialer{Timeout: 5 * time.Second}).DialContext(ctx, "tcp", o.Addr)
 }
 
 // Client returns a new holdfast client, with connections of its own, as another
@@ -168,19 +179,12 @@ func NeedsManyConnections(tb testing.TB) {
 // options matter that say where the server is, and as whom to log in.
 func Open(tb testing.TB, cfg *holdfast.Config, o *redis.Options) *holdfast.Client {
 	tb.Helper()
-	var d holdfast.Driver
-	if Rueidis(tb) {
-		d = holdfastrueidis.New(rueidis.ClientOption{
-			InitAddress: []string{o.Addr}, Username: o.Username, Password: o.Password, SelectDB: o.DB,
-			DialCtxFn: func(ctx context.Context, _ string, _ *net.Dialer, _ *tls.Config) (net.Conn, error) {
-				return dial(ctx, o)
-			},
-		})
-	} else {
-		rdb := redis.NewClient(o)
-		tb.Cleanup(func() { _ = rdb.Close() })
-		d = holdfastgoredis.New(rdb)
-	}
+	return New(tb, cfg, driver(tb, o))
+}
+
+// New returns a new holdfast client with a driver, closed with the test.
+func New(tb testing.TB, cfg *holdfast.Config, d holdfast.Driver) *holdfast.Client {
+	tb.Helper()
 	c, err := holdfast.New(d, patient(cfg))
 	if err != nil {
 		tb.Fatal(err)
@@ -189,23 +193,45 @@ func Open(tb testing.TB, cfg *holdfast.Config, o *redis.Options) *holdfast.Clien
 	return c
 }
 
-// patient returns cfg, where it says nothing of timeouts with one that a machine which stands still for
-// two seconds does not reach.
+// driver connects to a server, for Open.
+func driver(tb testing.TB, o *redis.Options) holdfast.Driver {
+	tb.Helper()
+	watch(tb, o)
+	if Rueidis(tb) {
+		return holdfastrueidis.New(rueidis.ClientOption{
+			InitAddress: []string{o.Addr}, Username: o.Username, Password: o.Password, SelectDB: o.DB,
+			DialCtxFn: func(ctx context.Context, _ string, _ *net.Dialer, _ *tls.Config) (net.Conn, error) {
+				return dial(ctx, o)
+			},
+		})
+	}
+	rdb := redis.NewClient(o)
+	tb.Cleanup(func() { _ = rdb.Close() })
+	return holdfastgoredis.New(rdb)
+}
+
+// patient returns cfg, where it says nothing of timeouts with such that a busy machine which stands still
+// for two seconds does not reach. Tombstones stand for 15 s with them.
 func patient(cfg *holdfast.Config) *holdfast.Config {
 	var own holdfast.Config
 	if cfg != nil {
 		own = *cfg
 	}
 	if own.CommandTimeout == 0 && own.RetryTimeout == 0 {
-		own.CommandTimeout = 4 * time.Second
+		own.CommandTimeout, own.RetryTimeout = 6*time.Second, 8*time.Second
 	}
 	return &own
 }
 
-// CloseWith closes a client when the test ends; what it still holds is left to expire.
+// CloseWith closes a client when the test ends; what it still holds is left to expire. In virtual
+// time that is waited for, since a bubble ends only when nothing in it runs any more.
 func CloseWith(tb testing.TB, c *holdfast.Client) {
 	tb.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		limit := time.Second
+		if virtualTime() {
+			limit = 48 * time.Hour // longer than any lease
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), limit)
 		defer cancel()
 		_ = c.Close(ctx)
 	})
@@ -214,7 +240,12 @@ func CloseWith(tb testing.TB, c *holdfast.Client) {
 // Keys returns the server's keys, sorted, but for the fence counter.
 func (b *Backend) Keys(tb testing.TB) []string {
 	tb.Helper()
-	all, err := b.Redis(tb).Keys(context.Background(), "*").Result()
+	return keys(tb, b.Redis(tb))
+}
+
+func keys(tb testing.TB, rdb *redis.Client) []string {
+	tb.Helper()
+	all, err := rdb.Keys(context.Background(), "*").Result()
 	if err != nil && !errors.Is(err, context.Canceled) {
 		tb.Fatal(err)
 	}
@@ -226,23 +257,26 @@ func (b *Backend) Keys(tb testing.TB) []string {
 // Cleaned waits until nothing of any lock is left on the server.
 func (b *Backend) Cleaned(tb testing.TB) {
 	tb.Helper()
+	rdb := b.Redis(tb)
 	tb.Cleanup(func() {
-		if keys := b.Keys(tb); tb.Failed() {
-			tb.Logf("left: %q", keys)
+		if tb.Failed() {
+			tb.Logf("left: %q", keys(tb, rdb))
 		}
 	})
-	Eventually(tb, "the keys are gone", func() bool { return len(b.Keys(tb)) == 0 })
+	Eventually(tb, "the keys are gone", func() bool { return len(keys(tb, rdb)) == 0 })
 }
 
-// Eventually waits until f is true: what happens in the background cannot be waited
-// for otherwise. It fails the test after ten seconds, long past any healthy run, or after
-// thirty if the process stood still meanwhile.
+// Eventually waits until f is true: what happens in the background cannot be waited for otherwise. It fails
+// the test after a minute, long past any run on any machine.
 func Eventually(tb testing.TB, what string, f func() bool) {
 	tb.Helper()
-	for began := time.Now(); !f(); time.Sleep(2 * time.Millisecond) {
-		if took := time.Since(began); took > 30*time.Second || took > 10*time.Second && !machine.Stalled(began) {
-			tb.Fatalf("not within %s: %s", took.Truncate(time.Second), what)
+	for began := time.Now(); !f(); {
+		took := time.Since(began)
+		if took > time.Minute {
+			tb.Fatalf("not within %s: %s\n%s", took.Truncate(time.Second), what, machine.Report(began))
 		}
+		// What takes seconds anyway is not looked at all the time.
+		time.Sleep(min(max(took/50, 2*time.Millisecond), 50*time.Millisecond))
 	}
 }
 
@@ -267,23 +301,33 @@ func Acquire(tb testing.TB, l *holdfast.Lock) *holdfast.Lease {
 	return lease
 }
 
-// Release releases, or fails the test.
+// Claim is the time for which a waiter is handed a lock, before it has renewed it.
+const Claim = 1500 * time.Millisecond
+
+// Release releases, or fails the test. The lease may have been handed over just before.
 func Release(tb testing.TB, l *holdfast.Lease) {
 	tb.Helper()
-	ReleaseSince(tb, time.Now(), l)
+	ReleaseSince(tb, time.Now().Add(-Claim), l)
 }
 
 // ReleaseSince is Release of a lease that began after then: when the process stood still since, the claim
 // of a lock that was handed over may have ended before it was renewed.
 func ReleaseSince(tb testing.TB, began time.Time, l *holdfast.Lease) {
 	tb.Helper()
+	if err := ReleasedSince(began, l); err != nil {
+		tb.Fatalf("Release(%q): %v\n%s", l.Name(), err, machine.Report(began))
+	}
+}
+
+// ReleasedSince is Released of a lease that began after then. It may have ended while it was being
+// released, or when the process stood still since.
+func ReleasedSince(began time.Time, l *holdfast.Lease) error {
+	held, deadline := l.Err() == nil, l.Deadline()
 	err := Released(l)
-	if errors.Is(err, holdfast.ErrLost) && machine.Stalled(began) {
-		return
+	if errors.Is(err, holdfast.ErrLost) && (held && time.Now().After(deadline) || machine.Stalled(began)) {
+		return nil
 	}
-	if err != nil {
-		tb.Fatalf("Release(%q): %v", l.Name(), err)
-	}
+	return err
 }
 
 // Released releases. An answer that was not heard is no error if the process stood still meanwhile.
@@ -313,14 +357,19 @@ func Start(tb testing.TB, l *holdfast.Lock) <-chan *holdfast.Lease {
 // Receive waits for the lease that Start is to bring.
 func Receive(tb testing.TB, leases <-chan *holdfast.Lease) *holdfast.Lease {
 	tb.Helper()
-	select {
-	case l := <-leases:
-		if l == nil {
-			tb.Fatal("no lease")
+	began := time.Now()
+	for limit := 20 * time.Second; ; limit = 4 * machine.HeldUp(began) {
+		select {
+		case l := <-leases:
+			if l == nil {
+				tb.Fatal("no lease")
+			}
+			return l
+		case <-time.After(limit):
 		}
-		return l
-	case <-time.After(20 * time.Second):
-		tb.Fatal("a waiter was not served within 20s")
+		// Whoever is not told has the lock after 30 s, by looking. On a machine that holds it up that is no proof.
+		if took := time.Since(began); took > time.Minute || machine.HeldUp(began) < time.Second {
+			tb.Fatalf("a waiter was not served within %v\n%s", took.Truncate(time.Second), machine.Report(began))
+		}
 	}
-	return nil
 }

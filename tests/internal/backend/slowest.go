@@ -1,0 +1,203 @@
+package backend
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/internal/script"
+)
+
+// slowest remembers what the connections of a client sent that was answered late, or is not answered
+// yet, for the log of a test that fails.
+type slowest struct {
+	began time.Time
+
+	mu      sync.Mutex
+	pending map[*request]struct{}
+	done    []*request // the longest ones, longest first
+}
+
+// request is what was sent while nothing else of the connection was unanswered: a command, or a
+// pipeline, of which it names the first command.
+type request struct {
+	what   string
+	sent   time.Time
+	took   time.Duration
+	closed bool // the connection was closed before an answer came
+}
+
+// remembered is how many requests are logged.
+const remembered = 5
+
+// tellSlowest returns what remembers the slowest requests of a client, and logs them if the test fails.
+func tellSlowest(tb testing.TB) *slowest {
+	s := &slowest{began: time.Now(), pending: map[*request]struct{}{}}
+	tb.Cleanup(func() {
+		if tb.Failed() {
+			tb.Log(s.report())
+		}
+	})
+	return s
+}
+
+// dialer returns a dialer whose connections are watched.
+func (s *slowest) dialer(dial func(ctx context.Context, network, addr string) (net.Conn, error)) func(ctx context.Context, network, addr string) (net.Conn, error) {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		r := s.start("dial " + addr)
+		conn, err := dial(ctx, network, addr)
+		s.end(r, err != nil)
+		if err != nil {
+			return nil, err
+		}
+		return &watched{Conn: conn, slowest: s}, nil
+	}
+}
+
+// watched is a connection whose requests are timed.
+type watched struct {
+	net.Conn
+	slowest *slowest
+
+	mu      sync.Mutex
+	pending *request
+}
+
+func (c *watched) Write(p []byte) (int, error) {
+	c.mu.Lock()
+	if c.pending == nil {
+		c.pending = c.slowest.start(describe(p))
+	}
+	c.mu.Unlock()
+	return c.Conn.Write(p)
+}
+
+func (c *watched) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if n > 0 {
+		c.settle(false)
+	}
+	return n, err
+}
+
+func (c *watched) Close() error {
+	c.settle(true)
+	return c.Conn.Close()
+}
+
+func (c *watched) settle(closed bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.pending != nil {
+		c.slowest.end(c.pending, closed)
+		c.pending = nil
+	}
+}
+
+func (s *slowest) start(what string) *request {
+	r := &request{what: what, sent: time.Now()}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.pending[r] = struct{}{}
+	return r
+}
+
+func (s *slowest) end(r *request, closed bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r.took, r.closed = time.Since(r.sent), closed
+	delete(s.pending, r)
+	i, _ := slices.BinarySearchFunc(s.done, r, func(a, b *request) int { return cmp.Compare(b.took, a.took) })
+	if i < remembered {
+		s.done = slices.Insert(s.done, i, r)
+		s.done = s.done[:min(len(s.done), remembered)]
+	}
+}
+
+func (s *slowest) report() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var text strings.Builder
+	text.WriteString("the slowest requests of this client:")
+	at := func(r *request) string {
+		return fmt.Sprintf("sent at +%v: %s", r.sent.Sub(s.began).Round(time.Millisecond), r.what)
+	}
+	for _, r := range s.done {
+		how := "answered"
+		if r.closed {
+			how = "closed unanswered"
+		}
+		fmt.Fprintf(&text, "\n  %s after %v, %s", how, r.took.Round(10*time.Microsecond), at(r))
+	}
+	unanswered := 0
+	for r := range s.pending {
+		if unanswered++; unanswered <= remembered {
+			fmt.Fprintf(&text, "\n  not answered for %v, %s", time.Since(r.sent).Round(time.Millisecond), at(r))
+		}
+	}
+	return text.String()
+}
+
+// describe names the first command of what is sent, and the first key of a script or of another command.
+// Nothing else of it: that may be a token or a password.
+func describe(p []byte) string {
+	words := firstWords(p, 4)
+	if len(words) == 0 {
+		return fmt.Sprintf("%d bytes", len(p))
+	}
+	switch command := strings.ToUpper(words[0]); {
+	case command == "AUTH" || command == "HELLO" || len(words) == 1:
+		return command
+	case command == "EVAL" || command == "EVALSHA":
+		what := command
+		if i := slices.IndexFunc(scripts, func(s script.Script) bool { return s.SHA1 == words[1] || s.Source == words[1] }); i >= 0 {
+			what = scripts[i].Name
+		}
+		if len(words) > 3 && words[2] != "0" {
+			what += " " + words[3]
+		}
+		return what
+	default:
+		return command + " " + words[1]
+	}
+}
+
+// firstWords returns up to n words of the first command in p, an array of bulk strings.
+func firstWords(p []byte, n int) (words []string) {
+	header, p, ok := bytes.Cut(p, []byte("\r\n"))
+	if !ok || len(header) == 0 || header[0] != '*' {
+		return nil
+	}
+	count, _ := strconv.Atoi(string(header[1:]))
+	for range min(count, n) {
+		header, p, ok = bytes.Cut(p, []byte("\r\n"))
+		if !ok || len(header) == 0 || header[0] != '$' {
+			return words
+		}
+		size, err := strconv.Atoi(string(header[1:]))
+		if err != nil || size < 0 || size+2 > len(p) {
+			return words
+		}
+		words = append(words, string(p[:size]))
+		p = p[size+2:]
+	}
+	return words
+}
+
+// scripts are those that a request is named by.
+var scripts = []script.Script{
+	script.Acquire, script.MultiAcquire, script.Release, script.Drop, script.Renew, script.Reassert, script.Holder,
+	script.Init, script.Survey, script.Announce, script.BatchAcquire, script.BatchRelease, script.BatchRenew,
+	script.ShareAcquire, script.ShareRelease, script.ShareRenew, script.ShareWeigh, script.ShareHolders, script.ShareResize,
+	script.ShareDisown, script.OnceLook, script.OnceBegin, script.OnceComplete, script.LatchCount, script.LatchLook,
+	script.LatchReset, script.BarrierAwait, script.BarrierWithdraw, script.NodeAcquire, script.NodeBatchAcquire,
+	script.NodeFence, script.NodeCounter, script.NodeRaise,
+}

@@ -1,0 +1,13 @@
+package scripts
+
+import (
+	"os"
+	"testing"
+
+	"github.com/holdfast-go/holdfast/tests/internal/backend"
+)
+
+func TestMain(m *testing.M) {
+	backend.AtOnce(16) // most of each is waiting for keys to expire
+	os.Exit(m.Run())
+}

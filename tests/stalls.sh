@@ -1,7 +1,10 @@
 #!/usr/bin/env bash
-# stalls.sh PACKAGE [FLAG...]: runs tests of this module, such as ./behaviour, while all their
-# processes, servers included, stand still together for two seconds now and then: what shared
-# machines do. For Linux, as root. Sentinels do not work on such a machine: theirs fail.
+# stalls.sh PACKAGE [FLAG...]: runs the tests of a package of this module, such as ./behaviour, under the
+# race detector, while all their processes, servers included, stand still together for two seconds
+# now and then: what shared machines do. For Linux, as root. Sentinels do not work on such a machine:
+# theirs fail.
+#
+# stalls.sh COMMAND...: does the same to any command, in the root of the repository: stalls.sh make test
 set -euo pipefail
 cd "$(dirname "$0")"
 [ $# -gt 0 ] || { sed -n "s/^# //p" "${0##*/}" >&2; exit 2; }
@@ -22,7 +25,11 @@ end() {
 }
 trap end EXIT
 
-(echo "$BASHPID" >"$group/cgroup.procs" && exec go test -race -count=1 "$@") &
+case $1 in
+  ./*) command=(go test -race -count=1 "$@") ;;
+  *) command=("$@") && cd .. ;;
+esac
+(echo "$BASHPID" >"$group/cgroup.procs" && exec "${command[@]}") &
 tests=$!
 stalls=0
 while sleep $((4 + RANDOM % 9)); kill -0 "$tests" 2>/dev/null; do

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# suite.sh STEP... | soak TIME: runs the steps, all of them even when one fails, then says
+# suite.sh STEP... | soak TIME | slice TIME: runs the steps, all of them even when one fails, then says
 # in one line each how they went, and again what the failed ones had to say. It fails when
 # one has failed. The Makefile calls it, and sets the versions that it uses.
 set -uo pipefail
@@ -73,38 +73,39 @@ format() {
   [ -z "$files" ] || { printf 'not formatted with gofmt:\n%s\n' "$files"; return 1; }
 }
 
-# tests: those that load the machine, or look at times closely, run a few at a time, so that
-# they do not disturb each other; the simulation, whose time is its own, with what they leave of
-# the processors.
-alone='/(cmd/holdfast|tests/(leaks|mutants))$'
-few='/(cmd/holdfast/.*|tests/(campaign|cmd/campaign|dataloss|interop|quorum|server|topology))$'
-virtual='/tests/simulation$'
+# What a person waits for: without the race detector, which would take the time twice; on one server;
+# without what is marked testing.Short, and without the packages that are slow to build or to run. One
+# call of the go command, so that it builds some packages while others wait.
+quick() {
+  go test -short -vet=off -p 4 $TESTFLAGS $(quick_packages)
+}
 
-# packages FOLDER PATTERN: of the module there.
+quick_packages() {
+  go list ./... ./holdfastgoredis/... ./holdfastrueidis/... ./holdfasttest/... ./cmd/holdfast/...
+  (cd tests && go list ./adapters ./behaviour ./command ./scripts ./virtual ./internal/... | grep -vE '/internal/(campaign|clockshim|postgres)')
+}
+
+# In test-all, those that load the machine, or count what is there, run one at a time after the
+# others. The simulation, whose time is its own, runs behind all.
+alone='/tests/(leaks|processes|internal/campaign|cmd/campaign)$'
+behind='/tests/simulation$'
+
+# packages FOLDER PATTERN: of the module there, those that match.
 packages() {
   (cd "$1" && go list ./... | grep -E "$2")
 }
 
-# Locks that are broken have no use for the race detector.
-simulation() {
-  local failed=0
-  go test -race $TESTFLAGS -timeout 20m -skip BrokenLocks ./simulation || failed=1
-  go test -run BrokenLocks $TESTFLAGS -timeout 20m ./simulation || failed=1
-  return $failed
-}
-
-tests() {
+everything() {
   local folder name chosen
-  run_behind "go test, behind the others (in /tests)" tests simulation
+  run_behind "go test -race, behind the others (in /tests/simulation)" tests go test -race -vet=off $TESTFLAGS ./simulation
   while read -r folder; do
     name=${folder#"$root"}
-    chosen=$(cd "$folder" && go list ./... | grep -vE "$alone|$few|$virtual")
-    [ -z "$chosen" ] || run "go test (in ${name:-/})" "$folder" go test -race $TESTFLAGS $chosen
-    chosen=$(packages "$folder" "$few")
-    [ -z "$chosen" ] || run "go test, a few at a time (in ${name:-/})" "$folder" go test -race -p 2 -parallel 6 $TESTFLAGS $chosen
+    chosen=$(cd "$folder" && go list ./... | grep -vE "$alone|$behind")
+    [ -z "$chosen" ] || run "go test -race (in ${name:-/})" "$folder" go test -race -vet=off -p 3 $TESTFLAGS $chosen
     chosen=$(packages "$folder" "$alone")
-    [ -z "$chosen" ] || run "go test, one at a time (in ${name:-/})" "$folder" go test -race -p 1 -parallel 6 $TESTFLAGS $chosen
+    [ -z "$chosen" ] || run "go test -race, one at a time (in ${name:-/})" "$folder" go test -race -vet=off -p 1 $TESTFLAGS $chosen
   done <<<"$modules"
+  await_behind
 }
 
 # The adapter's go.mod names the oldest go-redis that is supported. go.work would hide
@@ -113,14 +114,14 @@ goredis_oldest() {
   local version
   version=$(GOWORK=off go list -m -f '{{.Version}}' github.com/redis/go-redis/v9) || return 1
   [ "$version" = "$GOREDIS_OLDEST" ] || { echo "go.mod asks for go-redis $version, not $GOREDIS_OLDEST"; return 1; }
-  GOWORK=off go test -race $TESTFLAGS ./adapters
+  GOWORK=off go test -race -vet=off $TESTFLAGS ./adapters
 }
 
 goredis_newest() {
   cp go.mod go.sum "$scratch" &&
     GOWORK=off go get -modfile="$scratch/go.mod" "github.com/redis/go-redis/v9@$GOREDIS_NEWEST" &&
     GOWORK=off go mod tidy -modfile="$scratch/go.mod" &&
-    GOWORK=off go test -race $TESTFLAGS -modfile="$scratch/go.mod" ./adapters
+    GOWORK=off go test -race -vet=off $TESTFLAGS -modfile="$scratch/go.mod" ./adapters
 }
 
 # What campaigns found is kept here, so that the next soak goes on with it.
@@ -192,29 +193,45 @@ soak() { # soak TIME
   report
 }
 
+# slice TIME: the whole of it takes 23 minutes: campaigns of every lock, 100 simulated hours, locks that the
+# simulation has to find broken, and every mutant. In less time there is less of each, no broken locks, and
+# a handful of mutants.
 slice() {
+  local all whole=$((23 * 60)) hours=100 worlds='Simulation|Broken' mutants=all
+  all=$(seconds "$1") || exit
+  if [ "$all" -lt "$whole" ]; then
+    hours=$((1 + 100 * all / whole)) worlds=Simulation mutants=quick
+  fi
+  share() { echo "$((1 + $1 * all / whole))s"; }
   mkdir -p "$kept" && : >"$kept/output"
-  hunt default 80s
-  hunt strict 40s
-  hunt default 20s redisson
-  hunt default 30s rwmutex
-  hunt default 30s semaphore
-  hunt default 20s owned
-  hunt default 20s multi
-  hunt default 20s once
-  hunt default 20s election
-  hunt default 20s latch
-  hunt default 20s barrier
-  hunt strict 30s quorum
-  run "100 simulated hours, and broken locks" tests tell env HOLDFAST_SIMULATE_HOURS=100 go test $replayable -count=1 -v -timeout 0 -run 'Simulation|Broken' ./simulation
-  run "every mutant" tests tell env HOLDFAST_MUTANTS=all go test -count=1 -v -timeout 0 -run FoundOut ./mutants
+  hunt default "$(share 80)"
+  hunt strict "$(share 40)"
+  hunt default "$(share 20)" redisson
+  hunt default "$(share 30)" rwmutex
+  hunt default "$(share 30)" semaphore
+  hunt default "$(share 20)" owned
+  hunt default "$(share 20)" multi
+  hunt default "$(share 20)" once
+  hunt default "$(share 20)" election
+  hunt default "$(share 20)" latch
+  hunt default "$(share 20)" barrier
+  hunt strict "$(share 30)" quorum
+  run "$hours simulated hours" tests tell env HOLDFAST_SIMULATE_HOURS=$hours go test $replayable -count=1 -v -timeout 0 -run "$worlds" ./simulation
+  mutants $mutants
   report
 }
 
-if [ "${1-}" = soak ]; then
-  soak "${2:?a time, such as 30m}"
-  set --
-fi
+# mutants NAMES: a hunt for each, once.
+mutants() {
+  run "mutants: $1" tests tell env HOLDFAST_MUTANTS="$1" go test -count=1 -v -timeout 0 -run FoundOut ./mutants
+}
+
+case ${1-} in
+  soak | slice)
+    "$1" "${2:?a time, such as 30m}"
+    set --
+    ;;
+esac
 # The bench has a workspace of its own: tests/bench/go.work says why.
 modules=$(go list -m -f '{{.Dir}}' && echo "$root/tests/bench") || exit 1
 for step in "$@"; do
@@ -227,16 +244,16 @@ for step in "$@"; do
       each env GOOS=windows go vet ./...
       each env GOOS=darwin go vet ./...
       ;;
-    test) tests ;;
+    quick) run "go test -short" . quick ;;
+    everything) everything ;;
     goredis)
       run "go test with go-redis $GOREDIS_OLDEST (in /tests)" tests goredis_oldest
       run "go test with go-redis $GOREDIS_NEWEST (in /tests)" tests goredis_newest
       ;;
-    slice) slice ;;
+    mutants) mutants all ;;
     *) echo "suite.sh: no step $step" >&2; exit 2 ;;
   esac
 done
-await_behind
 if [ "$failed" = 1 ]; then
   printf '\n=== what failed ===\n'
   cat "$scratch/failures"

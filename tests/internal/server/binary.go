@@ -32,13 +32,19 @@ var found = sync.OnceValues(func() ([]Binary, error) {
 	return find(os.Getenv("HOLDFAST_TEST_SERVERS"))
 })
 
-// Binaries returns what All finds. The test fails when there is no server: a
-// suite that passes because it tested nothing is worse than one that fails.
+// Binaries returns what All finds; under -short only the first that HOLDFAST_TEST_SERVERS names, or
+// else the first in PATH. The test fails when there is no server: a suite that passes because it tested
+// nothing is worse than one that fails.
 func Binaries(tb testing.TB) []Binary {
 	tb.Helper()
 	all, err := All()
 	if err != nil {
 		tb.Fatal(err)
+	}
+	if testing.Testing() && testing.Short() {
+		name, _, _ := strings.Cut(os.Getenv("HOLDFAST_TEST_SERVERS"), "=")
+		named := slices.IndexFunc(all, func(b Binary) bool { return b.Name == strings.TrimSpace(name) })
+		return all[max(named, 0):][:1]
 	}
 	return all
 }

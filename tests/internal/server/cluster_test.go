@@ -10,6 +10,9 @@ import (
 )
 
 func TestStartCluster(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIPPED: part of make test-all")
+	}
 	for _, bin := range Binaries(t) {
 		t.Run(bin.Name, func(t *testing.T) {
 			t.Parallel()
@@ -42,6 +45,9 @@ func TestSlotsOfCoverAll(t *testing.T) {
 }
 
 func TestStartSentinel(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIPPED: part of make test-all")
+	}
 	for _, bin := range Binaries(t) {
 		t.Run(bin.Name, func(t *testing.T) {
 			t.Parallel()
@@ -71,9 +77,9 @@ func TestStartSentinel(t *testing.T) {
 				}
 			}
 			g.Master.Kill()
-			for deadline := time.Now().Add(20 * time.Second); master() != g.Replica.Addr(); {
+			for deadline := time.Now().Add(agreeTimeout); master() != g.Replica.Addr(); {
 				if time.Now().After(deadline) {
-					t.Fatal("no failover within 20 s")
+					t.Fatalf("no failover within %s", agreeTimeout)
 				}
 				time.Sleep(20 * time.Millisecond)
 			}

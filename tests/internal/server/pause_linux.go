@@ -15,7 +15,7 @@ func pause(pid int) error {
 		return err
 	}
 	var state string
-	for range 1000 {
+	for limit := time.Now().Add(stopTimeout); time.Now().Before(limit); time.Sleep(time.Millisecond) {
 		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 		if err != nil {
 			return err
@@ -25,9 +25,8 @@ func pause(pid int) error {
 		if strings.HasPrefix(state, " T") {
 			return nil
 		}
-		time.Sleep(time.Millisecond)
 	}
-	return fmt.Errorf("process %d has not stopped a second after SIGSTOP: %.20s", pid, state)
+	return fmt.Errorf("process %d has not stopped %v after SIGSTOP: %.20s", pid, stopTimeout, state)
 }
 
 func resume(pid int) error { return syscall.Kill(pid, syscall.SIGCONT) }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // Cluster is a cluster in which every master has a replica.
@@ -147,6 +148,15 @@ func (c *Cluster) ReplicaOf(master *Server) *Server {
 func (c *Cluster) Failover(replica *Server) {
 	c.tb.Helper()
 	must(c.tb, replica, "CLUSTER", "FAILOVER")
+}
+
+// Patience makes nodes that run take others for down that are silent for so long. A test in which no master
+// dies just then has no use for a second: a machine that is busy would have replicas take over.
+func (c *Cluster) Patience(d time.Duration) {
+	c.tb.Helper()
+	for _, s := range c.running() {
+		must(c.tb, s, "CONFIG", "SET", "cluster-node-timeout", d.Milliseconds())
+	}
 }
 
 func (c *Cluster) running() []*Server {

@@ -3,6 +3,9 @@ package server
 import "testing"
 
 func TestStartSentinels(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIPPED: part of make test-all")
+	}
 	for _, bin := range Binaries(t) {
 		t.Run(bin.Name, func(t *testing.T) {
 			t.Parallel()
@@ -27,6 +30,9 @@ func TestStartSentinels(t *testing.T) {
 }
 
 func TestStartReplicatedCluster(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIPPED: part of make test-all")
+	}
 	for _, bin := range Binaries(t) {
 		t.Run(bin.Name, func(t *testing.T) {
 			t.Parallel()

@@ -20,10 +20,10 @@ import (
 )
 
 const (
-	readyTimeout = 20 * time.Second // a server starts in 50 ms; a loaded machine takes its time
-	agreeTimeout = 2 * time.Minute  // several servers agree in seconds, and begin again when they do not; sentinels rest for 30 s when the machine stood still
-	stopTimeout  = 10 * time.Second
-	replyTimeout = 10 * time.Second
+	readyTimeout = time.Minute     // a server starts in 50 ms; a loaded machine takes its time
+	agreeTimeout = 2 * time.Minute // several servers agree in seconds, and begin again when they do not; sentinels rest for 30 s when the machine stood still
+	stopTimeout  = 30 * time.Second
+	replyTimeout = 10 * time.Second // a server that is well answers within that
 	pollInterval = 5 * time.Millisecond
 )
 

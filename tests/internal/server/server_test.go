@@ -23,13 +23,12 @@ func expect(t *testing.T, s *Server, want any, args ...any) {
 
 // gone reports whether nobody listens at addr any more, after a short wait.
 func gone(addr string) bool {
-	for range 200 {
+	for limit := time.Now().Add(30 * time.Second); time.Now().Before(limit); time.Sleep(10 * time.Millisecond) {
 		c, err := net.Dial("tcp", addr)
 		if err != nil {
 			return true
 		}
 		c.Close()
-		time.Sleep(10 * time.Millisecond)
 	}
 	return false
 }
@@ -157,7 +156,9 @@ func TestEnding(t *testing.T) {
 		if !gone(s.Addr()) {
 			t.Fatal("the server did not shut down")
 		}
-		time.Sleep(50 * time.Millisecond) // until the process is waited for
+		if !s.current().wait(30 * time.Second) {
+			t.Fatal("the process did not end")
+		}
 	}
 }
 

@@ -8,6 +8,6 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	backend.AtOnce(12)
+	backend.AtOnce(24)
 	os.Exit(m.Run())
 }

@@ -16,7 +16,7 @@ import (
 func TestAnOldMasterRefusesWrites(t *testing.T) {
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
-		const ttl = 3 * time.Second
+		const ttl = 9 * time.Second // so that a renewal has been refused before it is over
 		replica := server.StartReplica(t, b.Server.Binary(), b.Server)
 		do(t, b.Server, "CONFIG", "SET", "min-replicas-to-write", "1")
 		var r backend.Resource
@@ -30,7 +30,9 @@ func TestAnOldMasterRefusesWrites(t *testing.T) {
 			gaveUp <- err
 		}()
 		backend.Waiters(t, waiter.Mutex("a"), 1)
-		do(t, b.Server, "WAIT", 1, 5000)
+		backend.Eventually(t, "the replica has the lock", func() bool {
+			return do(t, replica, "EXISTS", "holdfast:{a}") == int64(1)
+		})
 		do(t, replica, "REPLICAOF", "NO", "ONE")
 		backend.Eventually(t, "the master has lost its replica", func() bool {
 			return b.Server.Info("replication")["connected_slaves"] == "0"

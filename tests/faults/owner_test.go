@@ -19,7 +19,7 @@ func TestLostRepliesCountOnce(t *testing.T) {
 	b := backend.One(t)
 	p := proxy.New(t, b.Server.Addr())
 	mine := []holdfast.Option{holdfast.Owner("me"), holdfast.Reentrant(true), holdfast.TTL(time.Minute)}
-	l := through(t, p, impatient).Mutex("a", mine...)
+	l := through(t, p, steady).Mutex("a", mine...)
 	there := b.Client(t, nil).Mutex("a", mine...)
 	count := func(want int) {
 		t.Helper()
@@ -73,7 +73,7 @@ func TestLateCopyOfReleaseOwnerThatEndedNothing(t *testing.T) {
 	b := backend.One(t)
 	p := proxy.New(t, b.Server.Addr())
 	reentrant := []holdfast.Option{holdfast.Reentrant(true), holdfast.TTL(time.Minute)}
-	mine := through(t, p, impatient).Mutex("a", append(reentrant, holdfast.Owner("me"))...)
+	mine := through(t, p, patient).Mutex("a", append(reentrant, holdfast.Owner("me"))...)
 	yours := b.Client(t, nil).Mutex("a", append(reentrant, holdfast.Owner("you"))...)
 	backend.Acquire(t, mine)
 	if _, err := mine.ReleaseOwner(t.Context()); err != nil { // the server has the script from now on
@@ -105,7 +105,7 @@ func TestReleaseOwnerWithAContextThatEnds(t *testing.T) {
 	t.Parallel()
 	b := backend.One(t)
 	p := proxy.New(t, b.Server.Addr())
-	l := through(t, p, impatient).Mutex("a", holdfast.Owner("me"), holdfast.Reentrant(true), holdfast.TTL(time.Minute))
+	l := through(t, p, steady).Mutex("a", holdfast.Owner("me"), holdfast.Reentrant(true), holdfast.TTL(time.Minute))
 	backend.Acquire(t, l)
 	if _, err := l.ReleaseOwner(t.Context()); err != nil {
 		t.Fatal(err)
@@ -129,7 +129,7 @@ func TestLateCopyOfReleaseOwner(t *testing.T) {
 	b := backend.One(t)
 	p := proxy.New(t, b.Server.Addr())
 	mine := []holdfast.Option{holdfast.Owner("me"), holdfast.Reentrant(true), holdfast.TTL(time.Minute)}
-	l := through(t, p, impatient).Mutex("a", mine...)
+	l := through(t, p, patient).Mutex("a", mine...)
 	backend.Acquire(t, l)
 	if left, err := l.ReleaseOwner(t.Context()); left != 0 || err != nil {
 		t.Fatalf("ReleaseOwner: %d, %v", left, err)

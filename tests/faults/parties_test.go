@@ -26,7 +26,7 @@ func TestCountDownsThatAreRepeated(t *testing.T) {
 	t.Parallel()
 	b := backend.One(t)
 	p := proxy.New(t, b.Server.Addr())
-	c := through(t, p, impatient)
+	c := through(t, p, patient)
 	l := c.Latch("a", 10, holdfast.TTL(time.Minute))
 	parties := make([]*holdfast.LatchParty, 4)
 	for i := range parties {
@@ -94,7 +94,7 @@ func TestCountDownsThatCameTooLate(t *testing.T) {
 	t.Parallel()
 	b := backend.One(t)
 	p := proxy.New(t, b.Server.Addr())
-	c, other := through(t, p, impatient), b.Client(t, nil)
+	c, other := through(t, p, patient), b.Client(t, nil)
 	l, seen := c.Latch("a", 2, holdfast.TTL(time.Minute)), other.Latch("a", 2)
 	join := func() *holdfast.LatchParty {
 		party, err := l.Join(t.Context())
@@ -160,7 +160,7 @@ func TestJoinThatFails(t *testing.T) {
 	t.Parallel()
 	b := backend.One(t)
 	p := proxy.New(t, b.Server.Addr())
-	c, other := through(t, p, impatient), b.Client(t, nil)
+	c, other := through(t, p, steady), b.Client(t, nil)
 	l, seen := c.Latch("a", 2, holdfast.TTL(time.Minute)), other.Latch("a", 2)
 	left(t, l, 2)
 	party, err := l.Join(t.Context()) // the server has the scripts from now on
@@ -218,7 +218,7 @@ func wantPhase(t *testing.T, want uint64, all ...<-chan uint64) {
 			if phase != want {
 				t.Errorf("Await returns %d, want %d", phase, want)
 			}
-		case <-time.After(15 * time.Second):
+		case <-time.After(20 * time.Second): // whoever hears nothing looks after 30s
 			t.Fatal("a party was not woken")
 		}
 	}
@@ -237,11 +237,11 @@ func TestAwaitsThatAreRepeated(t *testing.T) {
 	t.Parallel()
 	b := backend.One(t)
 	p := proxy.New(t, b.Server.Addr())
-	one, err := through(t, p, impatient).Barrier("a", 2, holdfast.TTL(time.Minute)).Join(t.Context())
+	one, err := through(t, p, patient).Barrier("a", 2, holdfast.TTL(3*time.Minute)).Join(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	two, err := b.Client(t, nil).Barrier("a", 2, holdfast.TTL(time.Minute)).Join(t.Context())
+	two, err := b.Client(t, nil).Barrier("a", 2, holdfast.TTL(3*time.Minute)).Join(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -289,7 +289,7 @@ func TestAwaitsThatAreRepeated(t *testing.T) {
 func TestLostMessagesToThoseWhoWait(t *testing.T) {
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
-		// While the subscriptions are interrupted. Nothing else wakes anybody for a minute.
+		// While the subscriptions are interrupted. Nothing else wakes anybody for 30s.
 		rdb := b.Redis(t)
 		for range 5 {
 			c, other := b.Client(t, nil), b.Client(t, nil)
@@ -319,7 +319,7 @@ func TestLostMessagesToThoseWhoWait(t *testing.T) {
 				if err != nil {
 					t.Errorf("Wait: %v", err)
 				}
-			case <-time.After(15 * time.Second):
+			case <-time.After(20 * time.Second):
 				t.Fatal("who waits for the latch was not woken")
 			}
 			backend.Release(t, one.Lease)

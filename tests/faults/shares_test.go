@@ -59,13 +59,13 @@ func TestOutOfMemoryWithShares(t *testing.T) {
 // A release does not need memory either, when it is the first to look at all holds.
 func TestReleaseOfAShareWithoutMemory(t *testing.T) {
 	t.Parallel()
-	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
-		lease := backend.Acquire(t, b.Client(t, nil).Semaphore("s", 1, holdfast.TTL(300*time.Millisecond), holdfast.Renew(false)).Lock)
-		begun := time.Now()
+	eachPlace(t, func(t *testing.T, b *place) {
+		const ttl = 5 * time.Second
+		lease := backend.Acquire(t, b.Client(t, nil).Semaphore("s", 1, holdfast.TTL(ttl), holdfast.Renew(false)).Lock)
 		if err := lease.Extend(t.Context(), time.Minute); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Until(begun.Add(400 * time.Millisecond))) // past what it had at first
+		b.pass(t, ttl) // past what it had at first
 		do(t, b.Server, "CONFIG", "SET", "maxmemory", "1")
 		backend.Release(t, lease)
 		do(t, b.Server, "CONFIG", "SET", "maxmemory", "0")
@@ -77,9 +77,9 @@ func TestReleaseOfAShareWithoutMemory(t *testing.T) {
 // not make a reader of the writer that it is again.
 func TestLateCopyOfADowngradeLetsNobodyIn(t *testing.T) {
 	t.Parallel()
-	b := backend.One(t)
+	b := onePlace(t)
 	p := proxy.New(t, b.Server.Addr())
-	rw := through(t, p, impatient).RWMutex("a", holdfast.TTL(time.Minute))
+	rw := b.through(t, p, patient).RWMutex("a", holdfast.TTL(time.Minute))
 	held := p.Hold(running(script.ShareWeigh, "a"), proxy.Cut)
 	reader, err := rw.Downgrade(t.Context(), backend.Acquire(t, rw.Writer()))
 	if err != nil {
@@ -103,9 +103,9 @@ func TestLateCopyOfADowngradeLetsNobodyIn(t *testing.T) {
 // Nor may an upgrade that was repeated make a writer of a reader.
 func TestLateCopyOfAnUpgradeKeepsNobodyOut(t *testing.T) {
 	t.Parallel()
-	b := backend.One(t)
+	b := onePlace(t)
 	p := proxy.New(t, b.Server.Addr())
-	rw := through(t, p, impatient).RWMutex("a", holdfast.TTL(time.Minute))
+	rw := b.through(t, p, patient).RWMutex("a", holdfast.TTL(time.Minute))
 	held := p.Hold(running(script.ShareWeigh, "a"), proxy.Cut)
 	writer, err := rw.TryUpgrade(t.Context(), backend.Acquire(t, rw.Reader()))
 	if err != nil {
@@ -129,9 +129,9 @@ func TestLateCopyOfAnUpgradeKeepsNobodyOut(t *testing.T) {
 // A change that was carried out is answered in the same way when it is sent again.
 func TestLostRepliesToChangesOfWeight(t *testing.T) {
 	t.Parallel()
-	b := backend.One(t)
+	b := onePlace(t)
 	p := proxy.New(t, b.Server.Addr())
-	rw := through(t, p, impatient).RWMutex("a", holdfast.TTL(time.Minute))
+	rw := b.through(t, p, patient).RWMutex("a", holdfast.TTL(time.Minute))
 	writer := backend.Acquire(t, rw.Writer())
 	reader, err := rw.Downgrade(t.Context(), writer) // the server has the script from now on
 	if err != nil {
@@ -169,7 +169,7 @@ func TestLostRepliesToChangesOfWeight(t *testing.T) {
 // An upgrade is a grant: without its replicas it is none.
 func TestUpgradeThatReplicasDoNotConfirm(t *testing.T) {
 	t.Parallel()
-	b := backend.One(t)
+	b := onePlace(t)
 	rw := b.Client(t, nil).RWMutex("a", holdfast.MinReplicas(1, 50*time.Millisecond))
 	reader := backend.Acquire(t, rw.Reader(holdfast.MinReplicas(0, 0)))
 	if lease, err := rw.TryUpgrade(t.Context(), reader); !errors.Is(err, holdfast.ErrReplicas) {

@@ -40,11 +40,12 @@ var hostileValues = []string{
 // What others write is shown, if at all, so that neither terminals nor people are led
 // astray; and locks are as they are, whatever is in them.
 func TestHostileValues(t *testing.T) {
+	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		if b.Name != server.One(t).Name && !soak.Long() {
 			return // to every server they are bytes
 		}
-		c := b.Client(t, nil)
+		c := b.Client(t, &unhurried)
 		rdb := b.Redis(t)
 		ctx := t.Context()
 		for i, value := range hostileValues {
@@ -83,7 +84,7 @@ func TestHostileValues(t *testing.T) {
 				backend.Waiters(t, l, 1)
 				rdb.Del(ctx, key)
 				if i%8 == 0 { // a foreign or an hf1 one; it takes up to 250 ms and to a look
-					c2 := b.Client(t, nil)
+					c2 := b.Client(t, &unhurried)
 					var l2 *holdfast.Lock
 					if l2 = c2.Mutex(name); exact {
 						l2 = c2.Mutex(name, holdfast.Key(key))
@@ -104,13 +105,14 @@ func TestHostileValues(t *testing.T) {
 // token; to AUTH, with the password. Commands are renamed where people want them
 // hidden.
 func TestArgumentsThatAServerRepeatsAreNotShown(t *testing.T) {
+	t.Parallel()
 	s := server.Start(t, server.One(t), server.Conf("rename-command", `EVALSHA ""`), server.Conf("rename-command", `EVAL ""`))
 	rdb := redis.NewClient(&redis.Options{Addr: s.Addr()})
 	t.Cleanup(func() { _ = rdb.Close() })
 	if err := rdb.Do(t.Context(), "EVALSHA", "x", "3", "k", "the-token").Err(); err == nil || !strings.Contains(err.Error(), "the-token") {
 		t.Fatalf("the server does not repeat arguments: %v", err)
 	}
-	c, err := holdfast.New(holdfastgoredis.New(rdb), nil)
+	c, err := holdfast.New(holdfastgoredis.New(rdb), &unhurried)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,6 +156,7 @@ func printed(v any) []string {
 // No token, no client's channel, no password: neither in what is printed of anything that
 // the library gives out, nor in its errors.
 func TestSecretsAreNotPrinted(t *testing.T) {
+	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		const canary, user = "k4n/rie@:%", "canary-user"
 		if _, err := b.Server.Do("ACL", "SETUSER", user, "on", ">"+canary, "~*", "&*", "+@all"); err != nil {
@@ -161,7 +164,8 @@ func TestSecretsAreNotPrinted(t *testing.T) {
 		}
 		rdb := b.Redis(t, func(o *redis.Options) { o.Username, o.Password = user, canary })
 		d := holdfastgoredis.New(rdb)
-		c, err := holdfast.New(d, nil)
+		// A server that has gone is given up after 3s; one that answers is waited for.
+		c, err := holdfast.New(d, &holdfast.Config{CommandTimeout: unhurried.CommandTimeout, RetryTimeout: 3 * time.Second})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -171,7 +175,7 @@ func TestSecretsAreNotPrinted(t *testing.T) {
 
 		l := c.Mutex("a", holdfast.TTL(time.Minute))
 		lease := backend.Acquire(t, l)
-		other := b.Client(t, nil).Mutex("a")
+		other := b.Client(t, &unhurried).Mutex("a")
 		waiting, leave := context.WithCancel(ctx)
 		defer leave()
 		gone := make(chan error, 1)
@@ -249,10 +253,11 @@ func TestSecretsAreNotPrinted(t *testing.T) {
 
 // What the library prints of itself says what it is.
 func TestWhatIsPrinted(t *testing.T) {
+	t.Parallel()
 	s := server.Start(t, server.One(t))
 	rdb := redis.NewClient(&redis.Options{Addr: s.Addr()})
 	t.Cleanup(func() { _ = rdb.Close() })
-	c, err := holdfast.New(holdfastgoredis.New(rdb), nil)
+	c, err := holdfast.New(holdfastgoredis.New(rdb), &unhurried)
 	if err != nil {
 		t.Fatal(err)
 	}

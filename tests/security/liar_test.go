@@ -87,12 +87,18 @@ func (d *tape) reply() (string, error) {
 	return strings.Join(fields, " "), nil
 }
 
+var (
+	manyXs    = strings.Repeat("x", 100_000)
+	deepValue = "hf1:t:1:1:0:" + strings.Repeat("[", 5000)
+	longOwner = "hf1:t:1:1:0:{\"o\":\"" + strings.Repeat("o", 100_000) + "\"}+"
+)
+
 // rubbish is text that terminals obey, people believe and programs stumble over.
 func (d *tape) rubbish() string {
 	return []string{
-		"", " ", "ours", "foreign", "\x1b[2J\x07", "\u202egnp.exe", "\xff\xfe", strings.Repeat("x", 100_000), "OOM \x00", "BUSY", "LOADING",
+		"", " ", "ours", "foreign", "\x1b[2J\x07", "\u202egnp.exe", "\xff\xfe", manyXs, "OOM \x00", "BUSY", "LOADING",
 		"NOPERM", "TRYAGAIN \r\n", "WRONGTYPE \u009b31m", "READONLY", "hf1:" + d.number() + ":" + d.number() + ":" + d.number() + ":0:{\"o\":\"\\u001b[2J\"}",
-		"hf1:t:1:1:0:" + strings.Repeat("[", 5000), "hf1:t:1:1:0:{\"o\":\"" + strings.Repeat("o", 100_000) + "\"}+", "MISCONF", "NOREPLICAS",
+		deepValue, longOwner, "MISCONF", "NOREPLICAS",
 	}[int(d.byte())%20]
 }
 

@@ -14,6 +14,7 @@ import (
 // channel nobody is told of releases, and nothing else is different. When a permission is
 // missing in the middle of a script, no lock is left behind that nobody has.
 func TestRedissonsLocksUnderAnACL(t *testing.T) {
+	t.Parallel()
 	everySite(t, func(t *testing.T, s site) {
 		locker := append(s.role(t, "locker").texts(), "~orders")
 		told := append(slices.Clone(locker), "&redisson_lock__channel:*")

@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/holdfastgoredis"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/machine"
 	"github.com/holdfast-go/holdfast/tests/internal/resp"
 )
 
@@ -97,8 +98,8 @@ func TestRepliesOfAnyForm(t *testing.T) {
 				default:
 					t.Errorf("%s is a lock", what)
 				}
-				if took := time.Since(began); took > 20*time.Second {
-					t.Errorf("%s took %s", what, took)
+				if took := time.Since(began); took > 2*time.Minute { // it ends by itself, and not with a context
+					t.Errorf("%s took %s\n%s", what, took, machine.Report(began))
 				}
 			})
 		}

@@ -74,7 +74,7 @@ func (r role) texts() []string { return r.without(rule{}) }
 // TestMain keeps go-redis quiet about servers that have gone.
 func TestMain(m *testing.M) {
 	redis.SetLogger(said)
-	backend.AtOnce(12)
+	backend.AtOnce(24)
 	os.Exit(m.Run())
 }
 
@@ -163,11 +163,13 @@ func (s site) redis(t *testing.T, user string) redis.UniversalClient {
 	return rdb
 }
 
+// unhurried is for servers that answer: a refusal is told at once, and what is slow is the machine.
+var unhurried = holdfast.Config{CommandTimeout: 20 * time.Second, RetryTimeout: 40 * time.Second}
+
 // client returns a holdfast client for a user.
 func (s site) client(t *testing.T, user string) *holdfast.Client {
 	t.Helper()
-	// A refusal is told at once; what is slow is the machine.
-	c, err := holdfast.New(holdfastgoredis.New(s.redis(t, user)), &holdfast.Config{CommandTimeout: 20 * time.Second, RetryTimeout: 40 * time.Second})
+	c, err := holdfast.New(holdfastgoredis.New(s.redis(t, user)), &unhurried)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -204,6 +206,7 @@ func TestTheDocumentsShowTheRolesThatAreTested(t *testing.T) {
 // A locker that may use the command which newer servers have for a release does; without it, it is refused once. Nothing
 // else is different.
 func TestReleasesByCommandUnderAnACL(t *testing.T) {
+	t.Parallel()
 	everySite(t, func(t *testing.T, s site) {
 		if !s.nodes[0].Binary().Deletes() {
 			t.Skipf("SKIPPED: %s has no DELIFEQ; Valkey 9 has", s.nodes[0].Binary().Name)

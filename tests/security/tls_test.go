@@ -34,6 +34,7 @@ func overTLS(t *testing.T, addr string, c *tls.Config) *holdfast.Client {
 // Whatever a client does goes through TLS as its user set it up: acquires, which use the
 // user's connections, and renewals, releases and subscriptions, which use others.
 func TestEveryConnectionUsesTheUsersTLS(t *testing.T) {
+	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		authority := pki.NewAuthority(t, "authority")
 		hour := time.Now().Add(time.Hour)
@@ -51,8 +52,8 @@ func TestEveryConnectionUsesTheUsersTLS(t *testing.T) {
 		backend.Waiters(t, one.Mutex("a"), 1)
 		backend.Release(t, lease)
 		lease = backend.Receive(t, next)
-		first := lease.Deadline()
-		backend.Eventually(t, "the claim is renewed", func() bool { return lease.Deadline().After(first) })
+		// A claim is of 1.5s, and renewed at once.
+		backend.Eventually(t, "the claim is renewed", func() bool { return time.Until(lease.Deadline()) > 5*time.Second })
 		backend.Release(t, lease)
 		clients, err := b.Server.Do("CLIENT", "LIST", "TYPE", "pubsub")
 		if text, _ := clients.(string); err != nil || !strings.Contains(text, "laddr="+addr) {
@@ -63,6 +64,7 @@ func TestEveryConnectionUsesTheUsersTLS(t *testing.T) {
 
 // In a Cluster, too.
 func TestEveryConnectionToAClusterUsesTheUsersTLS(t *testing.T) {
+	t.Parallel()
 	authority := pki.NewAuthority(t, "authority")
 	hour := time.Now().Add(time.Hour)
 	node := server.StartCluster(t, server.One(t), 1)[0]
@@ -77,7 +79,7 @@ func TestEveryConnectionToAClusterUsesTheUsersTLS(t *testing.T) {
 			Certificates: []tls.Certificate{authority.Issue("client", hour).Load(t)},
 		}})
 		t.Cleanup(func() { _ = rdb.Close() })
-		c, err := holdfast.New(holdfastgoredis.New(rdb), nil)
+		c, err := holdfast.New(holdfastgoredis.New(rdb), &unhurried)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -94,6 +96,7 @@ func TestEveryConnectionToAClusterUsesTheUsersTLS(t *testing.T) {
 
 // A server, or a client, that cannot show who it is, is refused, and the error says why.
 func TestWhoCannotShowACertificateIsRefused(t *testing.T) {
+	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		authority, stranger := pki.NewAuthority(t, "authority"), pki.NewAuthority(t, "stranger")
 		hour := time.Now().Add(time.Hour)

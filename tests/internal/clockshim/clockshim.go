@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"sync"
 	"testing"
 	"time"
 
@@ -36,20 +37,31 @@ type Clock struct {
 // way to move a server's clock.
 func New(tb testing.TB) *Clock {
 	tb.Helper()
-	if runtime.GOOS != "linux" {
-		tb.Skipf("SKIPPED: a server's clock is moved by LD_PRELOAD, on Linux; this is %s", runtime.GOOS)
+	if err := Available(); err != nil {
+		tb.Skipf("SKIPPED: %v", err)
 	}
-	compiler, err := exec.LookPath("cc")
+	library, err := compiled()
 	if err != nil {
-		tb.Skipf("SKIPPED: a server's clock is moved by a library that a C compiler makes: %v", err)
+		tb.Fatal(err)
 	}
 	dir := tb.TempDir()
 	c := &Clock{tb: tb, library: filepath.Join(dir, "clock.so"), file: filepath.Join(dir, "settings")}
-	if err := compile(compiler, dir, c.library); err != nil {
+	if err := os.WriteFile(c.library, library, 0o700); err != nil {
 		tb.Fatal(err)
 	}
 	c.set(0, 0)
 	return c
+}
+
+// Available returns nil where a server's clock can be moved, or why it cannot.
+func Available() error {
+	if runtime.GOOS != "linux" {
+		return fmt.Errorf("a server's clock is moved by LD_PRELOAD, on Linux; this is %s", runtime.GOOS)
+	}
+	if _, err := exec.LookPath("cc"); err != nil {
+		return fmt.Errorf("a server's clock is moved by a library that a C compiler makes: %w", err)
+	}
+	return nil
 }
 
 // Option makes a server look at this clock.
@@ -87,15 +99,20 @@ func (c *Clock) set(offset, step time.Duration) {
 	time.Sleep(2 * lookInterval)
 }
 
-// compile makes the library that is preloaded.
-func compile(compiler, dir, library string) error {
-	input := filepath.Join(dir, "clock.c")
-	if err := os.WriteFile(input, source, 0o600); err != nil {
-		return err
-	}
-	out, err := exec.Command(compiler, "-shared", "-fPIC", "-O1", "-o", library, input).CombinedOutput()
+// compiled returns the library that is preloaded. It is made once for each process.
+var compiled = sync.OnceValues(func() ([]byte, error) {
+	dir, err := os.MkdirTemp("", "clockshim")
 	if err != nil {
-		return fmt.Errorf("%s: %w: %s", compiler, err, out)
+		return nil, err
 	}
-	return nil
-}
+	defer os.RemoveAll(dir)
+	input, output := filepath.Join(dir, "clock.c"), filepath.Join(dir, "clock.so")
+	if err := os.WriteFile(input, source, 0o600); err != nil {
+		return nil, err
+	}
+	out, err := exec.Command("cc", "-shared", "-fPIC", "-O1", "-o", output, input).CombinedOutput()
+	if err != nil {
+		return nil, fmt.Errorf("cc: %w: %s", err, out)
+	}
+	return os.ReadFile(output)
+})

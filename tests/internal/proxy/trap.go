@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-const trapTimeout = 10 * time.Second
+const trapTimeout = 30 * time.Second
 
 // Match picks a request by its bytes on the wire, in which the arguments stand
 // as they are. It is called by one goroutine at a time.

@@ -1,0 +1,136 @@
+package faults
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/clockshim"
+	"github.com/holdfast-go/holdfast/tests/internal/proxy"
+	"github.com/holdfast-go/holdfast/tests/internal/server"
+)
+
+// place is a server on which requests get lost, late and doubled. Its clock is set forward to when
+// tombstones end, where this machine can do that; elsewhere they are waited for.
+type place struct {
+	*backend.Backend
+	clock *clockshim.Clock // nil if it cannot be moved
+
+	// clients are told the new time: or else their next acquire would be too late by the server's
+	// clock, and a trap for it would catch that one.
+	clients []*holdfast.Client
+}
+
+func newPlace(t *testing.T, bin server.Binary, opts ...server.Option) *place {
+	t.Helper()
+	b := &place{}
+	if clockshim.Available() == nil {
+		b.clock = clockshim.New(t)
+		opts = append(opts[:len(opts):len(opts)], b.clock.Option())
+	}
+	b.Backend = backend.Real(t, bin, opts...)
+	return b
+}
+
+// onePlace is for tests in which the kind of server does not matter.
+func onePlace(t *testing.T) *place {
+	t.Helper()
+	return newPlace(t, server.One(t))
+}
+
+// eachPlace runs f on every real server, all at once.
+func eachPlace(t *testing.T, f func(t *testing.T, b *place)) {
+	t.Helper()
+	for _, bin := range server.Binaries(t) {
+		t.Run(bin.Name, func(t *testing.T) {
+			t.Parallel()
+			f(t, newPlace(t, bin))
+		})
+	}
+}
+
+// through returns a client whose connections lead through p.
+func (b *place) through(t *testing.T, p *proxy.Proxy, cfg holdfast.Config) *holdfast.Client {
+	t.Helper()
+	c := through(t, p, cfg)
+	b.clients = append(b.clients, c)
+	return c
+}
+
+// lasting is a time for which requests are tried again. Tombstones last for longer than that, and are
+// waited for where no clock can be moved.
+func lasting() time.Duration {
+	if clockshim.Available() == nil {
+		return 20 * time.Second
+	}
+	return 4 * time.Second
+}
+
+// Cleaned waits until nothing of any lock is left on the server but tombstones, and then until they
+// are gone, too.
+func (b *place) Cleaned(t *testing.T) {
+	t.Helper()
+	rdb := b.Redis(t)
+	backend.Eventually(t, "nothing but tombstones is left", func() bool {
+		keys := b.Keys(t)
+		if rest, ok := buried(t, rdb, keys); ok && rest > 0 {
+			b.pass(t, rest)
+			keys = b.Keys(t)
+		}
+		return len(keys) == 0
+	})
+	b.Backend.Cleaned(t)
+}
+
+// buried reports whether these keys are of queues that have nothing but tombstones, and when the last
+// of them ends.
+func buried(t *testing.T, rdb *redis.Client, keys []string) (rest time.Duration, ok bool) {
+	t.Helper()
+	for _, key := range keys {
+		kind, err := rdb.Type(t.Context(), key).Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if kind == "none" { // it has just ended
+			continue
+		}
+		if kind != "zset" {
+			return 0, false
+		}
+		waiting, err := rdb.ZCount(t.Context(), key, "0", "+inf").Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		left, err := rdb.PTTL(t.Context(), key).Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if waiting > 0 || left == -1 {
+			return 0, false
+		}
+		rest = max(rest, left)
+	}
+	return rest, true
+}
+
+// pass has so much time pass on the server.
+func (b *place) pass(t *testing.T, d time.Duration) {
+	t.Helper()
+	if b.clock == nil {
+		time.Sleep(d + time.Millisecond)
+		return
+	}
+	b.clock.Jump(d + time.Millisecond)
+	for _, c := range b.clients {
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		if _, err := c.Mutex("warm-up").Holder(ctx); !errors.Is(err, holdfast.ErrNotHeld) {
+			t.Errorf("a lock that nobody has taken: %v", err)
+		}
+		cancel()
+	}
+}

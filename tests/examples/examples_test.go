@@ -25,6 +25,7 @@ import (
 	"fmt"
 	"log"
 	"os"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -41,9 +42,9 @@ func open(addr string, cfg *holdfast.Config) *holdfast.Client {
 }
 
 func main() {
-	locks = open(os.Args[1], nil)
+	locks = open(os.Args[1], &holdfast.Config{CommandTimeout: 10 * time.Second})
 	for _, addr := range os.Args[2:] {
-		nodes = append(nodes, open(addr, &holdfast.Config{Strict: true}))
+		nodes = append(nodes, open(addr, &holdfast.Config{Strict: true, CommandTimeout: 10 * time.Second}))
 	}
 	quorum, err := holdfast.NewQuorum(nodes...)
 	if err == nil {
@@ -98,7 +99,11 @@ func TestExamplesRun(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	args := []string{"run", "-race", "-overlay", overlay, "./program"}
+	args := []string{"run", "-overlay", overlay}
+	if raceDetector { // then what the program consists of has been built for it
+		args = append(args, "-race")
+	}
+	args = append(args, "./program")
 	for range 4 {
 		args = append(args, server.Start(t, server.One(t)).Addr())
 	}

@@ -17,6 +17,7 @@ import (
 	"modernc.org/sqlite"
 
 	"github.com/holdfast-go/holdfast/fence"
+	"github.com/holdfast-go/holdfast/tests/internal/backend"
 	"github.com/holdfast-go/holdfast/tests/internal/postgres"
 )
 
@@ -141,6 +142,7 @@ func TestMain(m *testing.M) {
 		hold()
 		return
 	}
+	backend.AtOnce(8) // they wait for databases and for leases
 	code := m.Run()
 	if s := started.Load(); s != nil {
 		if err := s.Stop(); err != nil {

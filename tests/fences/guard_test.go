@@ -19,6 +19,7 @@ func (l lease) Err() error    { return nil }
 
 // Two web servers that share their marks: each refuses what the other knows to be stale.
 func TestWebServersShareTheirMarks(t *testing.T) {
+	t.Parallel()
 	t.Run("sqlite", func(t *testing.T) { shareMarks(t, openSQLite(t, 0).marks()) })
 	t.Run("postgres", func(t *testing.T) { shareMarks(t, openPostgres(t, nil).marks()) })
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {

@@ -22,6 +22,7 @@ import (
 // A holder's process is paused past its lease, and another holder writes. When it
 // wakes, its write is refused.
 func TestAPausedHolderIsRefusedByPostgres(t *testing.T) {
+	t.Parallel()
 	total, said := pauseHolder(t, between, nil)
 	if total != 101 || said != "stale" {
 		t.Errorf("total is %d, the paused holder says %q", total, said)
@@ -31,7 +32,9 @@ func TestAPausedHolderIsRefusedByPostgres(t *testing.T) {
 // One that is paused within a transaction keeps the mark locked. The next waits until the
 // server ends the paused one's session; what that had written is undone.
 func TestAHolderPausedWithinATransactionIsCutOff(t *testing.T) {
-	total, said := pauseHolder(t, within, map[string]string{"idle_in_transaction_session_timeout": "1000"})
+	t.Parallel()
+	// Longer than a machine stands still: the holder has to get as far as that.
+	total, said := pauseHolder(t, within, map[string]string{"idle_in_transaction_session_timeout": "3000"})
 	if total != 101 || !strings.HasPrefix(said, "error") {
 		t.Errorf("total is %d, the paused holder says %q", total, said)
 	}
@@ -72,7 +75,7 @@ func pauseHolder(t *testing.T, role string, parameters map[string]string) (total
 		select {
 		case l := <-lines:
 			return l
-		case <-time.After(time.Minute):
+		case <-time.After(2 * time.Minute):
 			t.Fatal("the holder says nothing")
 			return ""
 		}

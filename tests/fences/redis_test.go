@@ -67,6 +67,7 @@ func get(t *testing.T, rdb redis.UniversalClient, key string) string {
 }
 
 func TestRedisSet(t *testing.T) {
+	t.Parallel()
 	eachRedis(t, func(t *testing.T, d holdfast.Driver, rdb redis.UniversalClient) {
 		ctx := t.Context()
 		r := fence.NewRedis(d, nil)
@@ -98,6 +99,7 @@ func TestRedisSet(t *testing.T) {
 // A new holder raises the mark before it reads: then the earlier one cannot change what
 // was read.
 func TestRedisRaise(t *testing.T) {
+	t.Parallel()
 	eachRedis(t, func(t *testing.T, d holdfast.Driver, rdb redis.UniversalClient) {
 		ctx := t.Context()
 		r := fence.NewRedis(d, nil)
@@ -112,6 +114,7 @@ func TestRedisRaise(t *testing.T) {
 }
 
 func TestRedisScripts(t *testing.T) {
+	t.Parallel()
 	eachRedis(t, func(t *testing.T, d holdfast.Driver, rdb redis.UniversalClient) {
 		ctx := t.Context()
 		r := fence.NewRedis(d, nil)
@@ -154,6 +157,7 @@ func TestRedisScripts(t *testing.T) {
 
 // The guard works with any client, whatever the script replies with.
 func TestTheGuardStandsByItself(t *testing.T) {
+	t.Parallel()
 	eachRedis(t, func(t *testing.T, d holdfast.Driver, rdb redis.UniversalClient) {
 		ctx := t.Context()
 		r := fence.NewRedis(d, nil)
@@ -183,6 +187,7 @@ func TestTheGuardStandsByItself(t *testing.T) {
 }
 
 func TestMarksLiveAsLongAsTheyAreWanted(t *testing.T) {
+	t.Parallel()
 	eachRedis(t, func(t *testing.T, d holdfast.Driver, rdb redis.UniversalClient) {
 		ctx := t.Context()
 		forever := fence.NewRedis(d, nil)
@@ -210,6 +215,7 @@ func TestMarksLiveAsLongAsTheyAreWanted(t *testing.T) {
 }
 
 func TestWhatIsNoMarkIsRefused(t *testing.T) {
+	t.Parallel()
 	eachRedis(t, func(t *testing.T, d holdfast.Driver, rdb redis.UniversalClient) {
 		ctx := t.Context()
 		r := fence.NewRedis(d, nil)
@@ -239,6 +245,7 @@ func TestWhatIsNoMarkIsRefused(t *testing.T) {
 }
 
 func TestFencesInACluster(t *testing.T) {
+	t.Parallel()
 	for _, bin := range server.Binaries(t) {
 		t.Run(bin.Name, func(t *testing.T) {
 			t.Parallel() // its nodes take their time to meet
@@ -265,6 +272,7 @@ func TestFencesInACluster(t *testing.T) {
 // Holders that write whenever they like, late ones too: what is written never goes
 // back to an earlier fence.
 func TestRedisUnderManyHolders(t *testing.T) {
+	t.Parallel()
 	eachRedis(t, func(t *testing.T, d holdfast.Driver, rdb redis.UniversalClient) {
 		ctx := t.Context()
 		r := fence.NewRedis(d, nil)

@@ -20,6 +20,7 @@ import (
 func row(id int) fence.Columns { return fence.Columns{"id": id, "book": "a"} }
 
 func TestRowsWithAMark(t *testing.T) {
+	t.Parallel()
 	eachDatabase(t, func(t *testing.T, d *database) {
 		ctx := t.Context()
 		ledger := d.ledger()
@@ -49,6 +50,7 @@ func TestRowsWithAMark(t *testing.T) {
 }
 
 func TestWhatIsNotAStaleRow(t *testing.T) {
+	t.Parallel()
 	eachDatabase(t, func(t *testing.T, d *database) {
 		ctx := t.Context()
 		ledger := d.ledger()
@@ -84,6 +86,7 @@ func TestWhatIsNotAStaleRow(t *testing.T) {
 }
 
 func TestMarksOfResources(t *testing.T) {
+	t.Parallel()
 	eachDatabase(t, func(t *testing.T, d *database) {
 		ctx := t.Context()
 		marks := d.marks()
@@ -135,6 +138,7 @@ var guards = map[string]func(d *database, ctx context.Context, tx fence.DB, s fe
 // Two transactions at once, the first not yet ended when the second raises the mark: the
 // second waits, and then sees what the first has done.
 func TestConcurrentTransactionsOnPostgres(t *testing.T) {
+	t.Parallel()
 	for _, level := range []string{"read committed", "repeatable read", "serializable"} {
 		t.Run(level, func(t *testing.T) {
 			d := openPostgres(t, map[string]string{"default_transaction_isolation": level})
@@ -156,7 +160,7 @@ func TestConcurrentTransactionsOnPostgres(t *testing.T) {
 type raiseIn = func(d *database, ctx context.Context, tx fence.DB, s fence.Stamp) error
 
 func race(t *testing.T, d *database, raise raiseIn, level string, known, lowFirst, commit bool) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	execute(t, d, "DELETE FROM holdfast_marks")
 	execute(t, d, "UPDATE ledger SET total = 100, fence = 0, fence_owner = ''")
@@ -218,6 +222,7 @@ func race(t *testing.T, d *database, raise raiseIn, level string, known, lowFirs
 
 // SQLite has one writer: the second is refused while the first goes on, in whichever order.
 func TestConcurrentTransactionsOnSQLite(t *testing.T) {
+	t.Parallel()
 	for guard, raise := range guards {
 		for _, lowFirst := range []bool{true, false} {
 			for _, commit := range []bool{true, false} {
@@ -256,6 +261,7 @@ func TestConcurrentTransactionsOnSQLite(t *testing.T) {
 // A transaction that has read before it raises the mark, while another wrote, fails: it
 // cannot write what it computed from something old.
 func TestReadingBeforeRaisingFailsOnSQLite(t *testing.T) {
+	t.Parallel()
 	d := openSQLite(t, 0)
 	tx := d.begin(t)
 	_ = number(t, tx, "SELECT total FROM ledger WHERE id = 1")
@@ -272,6 +278,7 @@ func TestReadingBeforeRaisingFailsOnSQLite(t *testing.T) {
 // fences in any order: no update is lost, and the order in which they commit never
 // goes back to an earlier fence.
 func TestDatabasesUnderManyHolders(t *testing.T) {
+	t.Parallel()
 	t.Run("sqlite", func(t *testing.T) { crowd(t, openSQLite(t, time.Minute)) })
 	for _, level := range []string{"read committed", "repeatable read", "serializable"} {
 		t.Run("postgres, "+level, func(t *testing.T) {
@@ -281,7 +288,7 @@ func TestDatabasesUnderManyHolders(t *testing.T) {
 }
 
 func crowd(t *testing.T, d *database) {
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	outcomes := many(t, 6, 25, func(owner string) error {
 		s := by(owner, rand.Uint64N(200)+1)

@@ -106,9 +106,18 @@ func run(t *testing.T, command []string, env ...string) *rival {
 		}
 	}()
 	t.Cleanup(func() { r.end(t) })
-	r.answer(t, "ready")
+	if line := r.line(t, "ready", starting); line[0] != "ready" {
+		t.Fatalf("the program says %q", line)
+	}
 	return r
 }
+
+// starting and hanging are how long a program may take to start, and to answer: virtual machines
+// and interpreters start slowly on a machine that has much to do.
+const (
+	starting = 3 * time.Minute
+	hanging  = time.Minute
+)
 
 // end kills it, if that was not done.
 func (r *rival) end(t *testing.T) {
@@ -161,7 +170,7 @@ func (r *rival) line(t *testing.T, what string, within time.Duration) []string {
 // answer waits for an answer, which has to be that word, and returns its time.
 func (r *rival) answer(t *testing.T, want string) int64 {
 	t.Helper()
-	line := r.line(t, want, 30*time.Second)
+	line := r.line(t, want, hanging)
 	if line[0] != want {
 		t.Fatalf("the answer is %q, not %q", line, want)
 	}
@@ -187,7 +196,7 @@ func (r *rival) turns(t *testing.T, last time.Duration) []history.Event {
 	t.Helper()
 	var events []history.Event
 	for {
-		line := r.line(t, "turn", last+30*time.Second)
+		line := r.line(t, "turn", last+hanging)
 		switch {
 		case line[0] == "done":
 			return events
@@ -235,7 +244,7 @@ func hold(args []string) {
 	if err != nil {
 		panic(err)
 	}
-	c, err := holdfast.New(holdfastgoredis.New(redis.NewClient(&redis.Options{Addr: addr})), nil)
+	c, err := holdfast.New(holdfastgoredis.New(redis.NewClient(&redis.Options{Addr: addr})), &holdfast.Config{CommandTimeout: 4 * time.Second})
 	if err != nil {
 		panic(err)
 	}

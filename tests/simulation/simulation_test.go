@@ -29,7 +29,7 @@ const (
 	envShard = "HOLDFAST_SIMULATE_SHARD" // for a process of TestSimulation: "first step hours duration"
 )
 
-// slice is how many hours run with the ordinary tests.
+// slice is how many hours run with the ordinary tests. The race detector takes ten times the time.
 const (
 	slice     = 25.0
 	sliceRace = 3.0
@@ -90,14 +90,14 @@ func TestSimulation(t *testing.T) {
 // of each.
 func TestEveryForm(t *testing.T) {
 	first := firstSeed(t)
-	tempers := []Temper{Rough, Calm, Wild}
+	tempers, length := []Temper{Rough, Calm, Wild}, 20*time.Minute
 	if raceDetector {
-		tempers = tempers[:1]
+		tempers, length = tempers[:1], 5*time.Minute
 	}
 	for _, f := range []form{mutual, readWrite, counted, owned, elected, once, redisson, latch, barrier, agreed} {
 		for i, temper := range tempers {
 			seed := first + uint64(i)
-			r := Run(t, seed, Options{Temper: temper, Length: 20 * time.Minute, Form: f, Several: true})
+			r := Run(t, seed, Options{Temper: temper, Length: length, Form: f, Several: true})
 			for _, v := range r.Violations {
 				t.Errorf("%s, %s, seed %d: %s", f, temper, seed, v)
 			}
@@ -274,8 +274,10 @@ func TestWorld(t *testing.T) {
 // times, to the nanosecond; some not, where goroutines that wake at the same moment
 // run in another order.
 func TestReplay(t *testing.T) {
-	const worlds = 4
-	same := 0
+	worlds, same := uint64(4), 0
+	if raceDetector {
+		worlds = 2
+	}
 	for seed := uint64(1); seed <= worlds; seed++ {
 		o := Options{Length: 20 * time.Minute}
 		a, b := Run(t, seed, o), Run(t, seed, o)

@@ -50,17 +50,20 @@ func TestCampaigning(t *testing.T) {
 		"-replay 17 -kinds script-flush,fences-deleted",
 		"-json -histories 1 -kinds script-flush",
 	} {
-		var out, errs bytes.Buffer
-		if code := campaigning(t.Context(), strings.Fields(args), &out, &errs); code != 0 {
-			t.Errorf("%s: exit code %d: %s", args, code, errs.String())
-		}
-		lines := strings.Split(strings.TrimSpace(out.String()), "\n")
-		var report campaign.Report
-		if err := json.Unmarshal([]byte(lines[len(lines)-1]), &report); err != nil || report.Histories == 0 || report.Violations != 0 {
-			t.Errorf("%s: %v: %s", args, err, out.String())
-		}
-		if bare := strings.HasPrefix(args, "-json"); bare != (len(lines) == 1) || bare == strings.Contains(out.String(), "violations  ") {
-			t.Errorf("%s: %s", args, out.String())
-		}
+		t.Run(args[:strings.Index(args, " ")], func(t *testing.T) {
+			t.Parallel() // most of it is waiting
+			var out, errs bytes.Buffer
+			if code := campaigning(t.Context(), strings.Fields(args), &out, &errs); code != 0 {
+				t.Errorf("%s: exit code %d: %s", args, code, errs.String())
+			}
+			lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+			var report campaign.Report
+			if err := json.Unmarshal([]byte(lines[len(lines)-1]), &report); err != nil || report.Histories == 0 || report.Violations != 0 {
+				t.Errorf("%s: %v: %s", args, err, out.String())
+			}
+			if bare := strings.HasPrefix(args, "-json"); bare != (len(lines) == 1) || bare == strings.Contains(out.String(), "violations  ") {
+				t.Errorf("%s: %s", args, out.String())
+			}
+		})
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/child"
 	"github.com/holdfast-go/holdfast/tests/internal/harness"
 	"github.com/holdfast-go/holdfast/tests/internal/history"
+	"github.com/holdfast-go/holdfast/tests/internal/machine"
 )
 
 // cast is the processes of a lane. They live on from one history to the next.
@@ -204,11 +205,15 @@ func (m *member) send(o worker.Order) {
 func (m *member) await(answer <-chan struct{}, limit time.Duration) bool {
 	select {
 	case <-answer:
-		return true
 	case <-m.gone:
 	case <-time.After(limit):
 	}
-	return false
+	select {
+	case <-answer:
+		return true
+	default:
+		return false
+	}
 }
 
 func (c *cast) member(i int) *member {
@@ -255,16 +260,20 @@ func (c *cast) drain(patience time.Duration, state func() []string) (stuck []str
 	c.mu.Lock()
 	members := c.playing()
 	c.mu.Unlock()
-	end := time.Now().Add(patience)
+	began := time.Now()
 	for _, m := range members {
 		m.send(worker.Order{Do: worker.Drain})
 	}
 	for _, m := range members {
-		if !m.await(m.current().drained, time.Until(end)) {
+		drained := m.await(m.current().drained, time.Until(began.Add(patience)))
+		if !drained && !m.hasGone() { // on a machine that stood still, or is too busy, it takes longer by that
+			drained = m.await(m.current().drained, time.Until(began.Add(patience+machine.HeldUp(began))))
+		}
+		if !drained {
 			if stuck == nil {
 				stuck = state()
 			}
-			stuck = append(stuck, fmt.Sprintf("process %d has turns that have not ended %s after the last fault%s", m.cmd.Process.Pid, patience, m.dump()))
+			stuck = append(stuck, fmt.Sprintf("process %d has turns that have not ended %s after the last fault%s\n%s", m.cmd.Process.Pid, time.Since(began).Round(time.Millisecond), m.dump(), machine.Report(began)))
 		}
 	}
 	return stuck

@@ -21,8 +21,8 @@ import (
 )
 
 const (
-	readyTimeout = 60 * time.Second // a server starts in half a second; a loaded machine takes its time
-	stopTimeout  = 20 * time.Second
+	readyTimeout = 2 * time.Minute // a server starts in half a second; a loaded machine takes its time
+	stopTimeout  = time.Minute
 	pollInterval = 10 * time.Millisecond
 )
 

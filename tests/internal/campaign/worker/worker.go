@@ -103,7 +103,7 @@ func hog(d time.Duration) {
 // settled waits until as many goroutines are left as there were, for a while, and
 // returns how many there are.
 func settled(before int) int {
-	for end := time.Now().Add(5 * time.Second); ; time.Sleep(2 * time.Millisecond) {
+	for end := time.Now().Add(15 * time.Second); ; time.Sleep(2 * time.Millisecond) {
 		if n := runtime.NumGoroutine(); n <= before || time.Now().After(end) {
 			return n
 		}

@@ -24,7 +24,8 @@ func TestMain(m *testing.M) {
 	if err := Start(cmd); err != nil {
 		panic(err)
 	}
-	select {}
+	_ = cmd.Wait() // until this process is killed; with nothing to wait for, the runtime would end it
+	os.Exit(1)
 }
 
 func TestChildDiesWithItsParent(t *testing.T) {
@@ -66,7 +67,7 @@ func TestChildDiesWithItsParent(t *testing.T) {
 	}
 	select {
 	case <-ended:
-	case <-time.After(10 * time.Second):
+	case <-time.After(30 * time.Second):
 		t.Error("the child outlived its parent, which was killed")
 	}
 }

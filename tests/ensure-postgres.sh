@@ -36,7 +36,7 @@ cat >&2 <<END
 
 $(by_hand)
 
-or name the folder of its programs:  HOLDFAST_TEST_POSTGRES=/path/to/bin make test
+or name the folder of its programs:  HOLDFAST_TEST_POSTGRES=/path/to/bin make test-all
 
 END
 exit 0

@@ -26,9 +26,14 @@ type load struct {
 	grants   atomic.Int64
 	resource backend.Resource
 
+	quarantines []quarantine // that have begun
+
 	mu     sync.Mutex
 	latest time.Time // grant
 }
+
+// quarantine is a time in which the server grants nothing, by its clock.
+type quarantine struct{ began, ready time.Time }
 
 // trier is the configuration of a client that takes the lock as soon as the server gives
 // it: it tries again and again, and does not wait for servers.
@@ -114,7 +119,8 @@ func (ld *load) awaitGrant(after time.Time) time.Time {
 	}
 }
 
-// judge ends the load and returns the overlaps. Fences that do not rise fail the test.
+// judge ends the load and returns the overlaps. Fences that do not rise fail the test, and grants within a
+// quarantine: a fence is the server's time of the grant, in µs.
 func (ld *load) judge() (overlaps []history.Violation) {
 	ld.t.Helper()
 	ld.end()
@@ -127,6 +133,14 @@ func (ld *load) judge() (overlaps []history.Violation) {
 			overlaps = append(overlaps, v)
 		} else {
 			ld.t.Error(v)
+		}
+	}
+	for _, e := range events {
+		at := time.UnixMicro(int64(e.Fence))
+		for _, q := range ld.quarantines {
+			if e.Granted != 0 && at.After(q.began) && at.Before(q.ready) {
+				ld.t.Errorf("fence %d was granted at %s, within the quarantine from %s to %s", e.Fence, at, q.began, q.ready)
+			}
 		}
 	}
 	return overlaps

@@ -53,7 +53,7 @@ func quarantined(t *testing.T, err error) time.Duration {
 func TestInitAdmitsANewServer(t *testing.T) {
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
-		c := b.Client(t, strict(time.Minute))
+		c := b.Client(t, strict(time.Hour))
 		initialise(t, c)
 		backend.Release(t, backend.Acquire(t, c.Mutex("a")))
 		initialise(t, c) // the same again
@@ -61,8 +61,8 @@ func TestInitAdmitsANewServer(t *testing.T) {
 		// A mark that is gone tells of lost data, whoever removed it.
 		do(t, b.Server, "DEL", mark)
 		_, err := c.Mutex("a").TryAcquire(t.Context())
-		if left := quarantined(t, err); left < 50*time.Second || left > time.Minute {
-			t.Errorf("a quarantine of %s is left of a minute", left)
+		if left := quarantined(t, err); left < 50*time.Minute || left > time.Hour {
+			t.Errorf("a quarantine of %s is left of an hour", left)
 		}
 		if !strings.Contains(err.Error(), "holdfast init") || !strings.Contains(err.Error(), b.Server.Addr()) {
 			t.Errorf("the error does not say what to do: %v", err)
@@ -81,24 +81,21 @@ func TestAServerThatIsNotInitialisedIsInQuarantine(t *testing.T) {
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		begun := time.Now()
-		c := b.Client(t, strict(time.Second))
+		c := b.Client(t, strict(term))
 		_, err := c.Mutex("a").TryAcquire(t.Context())
 		quarantined(t, err)
 		// Who waits is queued meanwhile, and served in turn.
-		first := backend.Start(t, c.Mutex("a"))
+		first, rdb := backend.Start(t, c.Mutex("a")), b.Redis(t)
 		backend.Eventually(t, "the first is queued", func() bool {
-			n, err := b.Redis(t).ZCard(t.Context(), "holdfast:{a}:q").Result()
-			return err == nil && n == 1
+			n, err := rdb.ZCard(t.Context(), "holdfast:{a}:q").Result()
+			return err == nil && n == 1 || len(first) == 1
 		})
-		second := backend.Start(t, b.Client(t, strict(time.Second)).Mutex("a"))
+		second := backend.Start(t, b.Client(t, strict(term)).Mutex("a"))
 		lease := backend.Receive(t, first)
-		if d := time.Since(begun); d < time.Second {
-			t.Errorf("granted after %s of a quarantine of 1s", d)
-		}
-		select {
-		case <-second:
+		grantedAfter(t, "the first", lease.Token(), begun)
+		time.Sleep(10 * time.Millisecond)
+		if len(second) > 0 && lease.Err() == nil {
 			t.Error("the second is served beside the first")
-		case <-time.After(10 * time.Millisecond):
 		}
 		backend.Release(t, lease)
 		backend.Release(t, backend.Receive(t, second))
@@ -109,18 +106,16 @@ func TestAServerThatIsNotInitialisedIsInQuarantine(t *testing.T) {
 func TestReleaseInQuarantineHandsNothingOver(t *testing.T) {
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
-		c := b.Client(t, strict(2*time.Second))
+		c := b.Client(t, strict(term))
 		initialise(t, c)
 		lease := backend.Acquire(t, c.Mutex("a"))
-		waiter := backend.Start(t, b.Client(t, strict(2*time.Second)).Mutex("a"))
+		waiter := backend.Start(t, b.Client(t, strict(term)).Mutex("a"))
 		backend.Waiters(t, c.Mutex("a"), 1)
+		losing := time.Now()
 		do(t, b.Server, "DEL", mark)
-		begun := time.Now()
 		backend.Release(t, lease)
 		next := backend.Receive(t, waiter)
-		if d := time.Since(begun); d < 2*time.Second {
-			t.Errorf("handed over %s into a quarantine of 2s", d)
-		}
+		grantedAfter(t, "the waiter", next.Token(), losing)
 		backend.Release(t, next)
 	})
 }
@@ -131,63 +126,81 @@ func TestReleaseInQuarantineHandsNothingOver(t *testing.T) {
 func TestAWaiterThatOwnsTheLockInQuarantine(t *testing.T) {
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
-		const term = 2 * time.Second
-		p := proxy.New(t, b.Server.Addr())
-		holder, deaf, later := b.Client(t, strict(term)), b.Client(t, strict(term), func(o *redis.Options) { o.Addr = p.Addr() }), b.Client(t, strict(term))
-		initialise(t, holder)
-		lease := backend.Acquire(t, holder.Mutex("a"))
-		first := backend.Start(t, deaf.Mutex("a"))
-		backend.Waiters(t, holder.Mutex("a"), 1)
-		second := backend.Start(t, later.Mutex("a"))
-		backend.Waiters(t, holder.Mutex("a"), 2)
-
-		p.Deafen(true)
-		backend.Release(t, lease)
-		handed, err := holder.Mutex("a").Holder(t.Context())
-		if err != nil || handed.Fence <= lease.Token() {
-			t.Fatalf("held by %+v, %v; want it handed over", handed, err)
-		}
-		do(t, b.Server, "DEL", mark)
-		begun := time.Now()
-		if h, err := holder.Mutex("a").Holder(t.Context()); err != nil || h.Fence != handed.Fence {
-			t.Skipf("SKIPPED: this machine was too slow: the waiter no longer has what it was handed: %+v, %v", h, err)
-		}
-		p.Deafen(false)
-		p.CutSubscriptions() // the waiter looks once it is subscribed again
-		backend.Eventually(t, "the waiter has given up what it was handed", func() bool {
-			return do(t, b.Server, "EXISTS", mark, "holdfast:{a}") == int64(1)
-		})
-
-		fence := handed.Fence
-		for _, waiter := range []<-chan *holdfast.Lease{first, second} {
-			next := backend.Receive(t, waiter)
-			if d := time.Since(begun); d < term || next.Token() <= fence {
-				t.Errorf("granted with fence %d after %s of a quarantine of %s; the one before was %d", next.Token(), d, term, fence)
+		for n := range 10 {
+			if waiterOwnsTheLockInQuarantine(t, b, fmt.Sprint("a", n)) {
+				return
 			}
-			fence = next.Token()
-			if h, err := holder.Mutex("a").Holder(t.Context()); err != nil || h.Fence != fence {
-				t.Errorf("held by %+v, %v; want fence %d", h, err, fence)
-			}
-			select {
-			case <-first:
-				t.Error("the first is served beside another")
-			case <-second:
-				t.Error("the second is served beside another")
-			case <-time.After(10 * time.Millisecond):
-			}
-			backend.Release(t, next)
 		}
+		t.Error("this machine was too slow each time: the waiter no longer had what it was handed")
 	})
+}
+
+// waiterOwnsTheLockInQuarantine reports whether the waiter still had the lock when the quarantine began.
+func waiterOwnsTheLockInQuarantine(t *testing.T, b *backend.Backend, name string) bool {
+	t.Helper()
+	p := proxy.New(t, b.Server.Addr())
+	holder, deaf, later := b.Client(t, strict(term)), b.Client(t, strict(term), func(o *redis.Options) { o.Addr = p.Addr() }), b.Client(t, strict(term))
+	if err := holder.Init(t.Context(), true); err != nil {
+		t.Fatal(err)
+	}
+	l := holder.Mutex(name)
+	lease := backend.Acquire(t, l)
+	first := backend.Start(t, deaf.Mutex(name))
+	backend.Waiters(t, l, 1)
+	second := backend.Start(t, later.Mutex(name))
+	backend.Waiters(t, l, 2)
+
+	p.Deafen(true)
+	backend.Release(t, lease)
+	handed, err := l.Holder(t.Context())
+	if err != nil && !errors.Is(err, holdfast.ErrNotHeld) || err == nil && handed.Fence <= lease.Token() {
+		t.Fatalf("held by %+v, %v; want it handed over", handed, err)
+	}
+	losing := time.Now()
+	do(t, b.Server, "DEL", mark)
+	if h, err := l.Holder(t.Context()); handed.Fence == 0 || err != nil || h.Fence != handed.Fence {
+		p.Deafen(false)
+		p.CutSubscriptions()
+		for _, waiter := range []<-chan *holdfast.Lease{first, second} {
+			_ = backend.Receive(t, waiter).Release(t.Context()) // which may be over
+		}
+		return false
+	}
+	p.Deafen(false)
+	p.CutSubscriptions() // the waiter looks once it is subscribed again
+	backend.Eventually(t, "the waiter has given up what it was handed", func() bool {
+		return do(t, b.Server, "EXISTS", mark, "holdfast:{"+name+"}") == int64(1)
+	})
+
+	fence := handed.Fence
+	for i, waiter := range []<-chan *holdfast.Lease{first, second} {
+		next := backend.Receive(t, waiter)
+		grantedAfter(t, "a waiter", next.Token(), losing)
+		if next.Token() <= fence {
+			t.Errorf("fence %d follows %d", next.Token(), fence)
+		}
+		fence = next.Token()
+		h, err := l.Holder(t.Context())
+		if next.Err() == nil && (err != nil || h.Fence != fence) {
+			t.Errorf("held by %+v, %v; want fence %d", h, err, fence)
+		}
+		time.Sleep(10 * time.Millisecond)
+		if len(first) > 0 || i == 0 && len(second) > 0 && next.Err() == nil {
+			t.Error("another is served beside it")
+		}
+		backend.Release(t, next)
+	}
+	return true
 }
 
 // The same, when it is the reply to its request that is lost, and the request is sent again.
 func TestAnAcquireThatIsRepeatedInQuarantine(t *testing.T) {
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
-		const term = 1500 * time.Millisecond
 		p := proxy.New(t, b.Server.Addr())
 		cfg := strict(term)
-		cfg.CommandTimeout = 300 * time.Millisecond
+		cfg.CommandTimeout = 500 * time.Millisecond // which runs out once
+		cfg.RetryTimeout = 20 * time.Second
 		c := b.Client(t, strict(term))
 		hasty := b.Client(t, cfg, func(o *redis.Options) { o.Addr = p.Addr() })
 		initialise(t, c)
@@ -212,8 +225,8 @@ func TestAnAcquireThatIsRepeatedInQuarantine(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			losing := time.Now()
 			do(t, b.Server, "DEL", mark)
-			begun := time.Now()
 			lease := <-results
 			if lease == nil {
 				backend.Eventually(t, "what TryAcquire was not told of is given back", func() bool {
@@ -224,8 +237,9 @@ func TestAnAcquireThatIsRepeatedInQuarantine(t *testing.T) {
 				}
 				continue
 			}
-			if d := time.Since(begun); d < term || lease.Token() <= handed.Fence {
-				t.Errorf("granted with fence %d after %s of a quarantine of %s; the lost grant had %d", lease.Token(), d, term, handed.Fence)
+			grantedAfter(t, "what was asked for again", lease.Token(), losing)
+			if lease.Token() <= handed.Fence {
+				t.Errorf("fence %d follows that of the lost grant, %d", lease.Token(), handed.Fence)
 			}
 			backend.Release(t, lease)
 		}
@@ -237,7 +251,6 @@ func TestAnAcquireThatIsRepeatedInQuarantine(t *testing.T) {
 func TestRenewalsGoOnInQuarantine(t *testing.T) {
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
-		const term = 5 * time.Second
 		c := b.Client(t, strict(term))
 		initialise(t, c)
 		lease := backend.Acquire(t, c.Mutex("a"))
@@ -263,8 +276,9 @@ func TestTheFirstReplicaEndsLeases(t *testing.T) {
 	t.Parallel()
 	for _, bin := range server.Binaries(t) {
 		t.Run(bin.Name, func(t *testing.T) {
+			t.Parallel()
 			b := &backend.Backend{Name: bin.Name, Server: server.Start(t, bin)}
-			c := b.Client(t, strict(2*time.Second))
+			c := b.Client(t, strict(term))
 			initialise(t, c)
 			lease := backend.Acquire(t, c.Mutex("a"))
 			server.StartReplica(t, bin, b.Server)
@@ -286,9 +300,9 @@ func TestStrictGrantsNothingOnAReplica(t *testing.T) {
 			replica := &backend.Backend{Name: bin.Name, Server: server.StartReplica(t, bin, master.Server)}
 			do(t, master.Server, "CONFIG", "SET", "min-replicas-to-write", "1")
 			do(t, replica.Server, "CONFIG", "SET", "replica-read-only", "no")
+			initialise(t, master.Client(t, strict(time.Second)))
 			cfg := strict(time.Second)
-			cfg.RetryTimeout = 50 * time.Millisecond
-			initialise(t, master.Client(t, cfg))
+			cfg.CommandTimeout, cfg.RetryTimeout = 10*time.Second, 50*time.Millisecond
 			c := replica.Client(t, cfg)
 			if err := c.Init(t.Context(), true); !errors.Is(err, holdfast.ErrReadOnly) {
 				t.Errorf("Init of a replica that takes writes: %v", err)
@@ -345,6 +359,7 @@ func TestStrictIsRefusedWhereItCannotWork(t *testing.T) {
 	})
 	for _, bin := range server.Binaries(t) {
 		t.Run("replicas of "+bin.Name, func(t *testing.T) {
+			t.Parallel()
 			b := &backend.Backend{Name: bin.Name, Server: server.Start(t, bin)}
 			server.StartReplica(t, bin, b.Server)
 			try(t, b.Client(t, strict(time.Minute)), holdfast.ErrUnsupported, "min-replicas-to-write")
@@ -352,6 +367,7 @@ func TestStrictIsRefusedWhereItCannotWork(t *testing.T) {
 			initialise(t, b.Client(t, strict(time.Minute)))
 		})
 		t.Run("cluster of "+bin.Name, func(t *testing.T) {
+			t.Parallel()
 			node := server.StartCluster(t, bin, 1)[0]
 			b := &backend.Backend{Name: bin.Name, Server: node}
 			try(t, b.Client(t, strict(time.Minute)), holdfast.ErrUnsupported, "Cluster")

@@ -43,7 +43,7 @@ func lost(t *testing.T, what string, lease *holdfast.Lease) {
 func TestAHolderAssertsItsLockAgain(t *testing.T) {
 	t.Parallel()
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
-		const ttl = 6 * time.Second
+		const ttl = 10 * time.Second
 		wipes := map[string]func(){"FLUSHALL": func() { b.Redis(t).FlushAll(t.Context()) }}
 		if b.Server != nil {
 			wipes["restart"] = func() { b.Server.Kill(); b.Server.Restart() }
@@ -78,26 +78,37 @@ func TestALockThatMayHaveBeenAnothersIsLost(t *testing.T) {
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		const ttl = 1500 * time.Millisecond
 		rdb, peer := b.Redis(t), b.Client(t, nil)
-		for what, spoil := range map[string]func(t *testing.T){
-			"deleted by hand": func(t *testing.T) { rdb.Del(t.Context(), "holdfast:{a}") },
-			"had by another since": func(t *testing.T) {
+		shared := peer.Mutex("a", holdfast.Key("{shared}"))
+		// The server loses everything, and another takes the lock, before its holder has it again.
+		take := func() (lease *holdfast.Lease) {
+			backend.Eventually(t, "another takes it", func() (ok bool) {
 				rdb.FlushAll(t.Context())
-				backend.Release(t, backend.Acquire(t, peer.Mutex("a", holdfast.Key("{shared}"))))
-				backend.Release(t, backend.Acquire(t, peer.Mutex("a")))
+				var err error
+				lease, err = peer.Mutex("a").TryAcquire(t.Context())
+				return err == nil
+			})
+			return lease
+		}
+		for what, spoil := range map[string]func() (taken []*holdfast.Lease){
+			"deleted by hand": func() []*holdfast.Lease {
+				rdb.Del(t.Context(), "holdfast:{a}")
+				return nil
 			},
-			"taken by another": func(t *testing.T) {
-				rdb.FlushAll(t.Context())
-				for _, l := range []*holdfast.Lock{peer.Mutex("a"), peer.Mutex("a", holdfast.Key("{shared}"))} {
-					lease := backend.Acquire(t, l)
-					t.Cleanup(func() { backend.Release(t, lease) })
-				}
+			"had by another since": func() []*holdfast.Lease {
+				backend.Release(t, take())
+				backend.Release(t, backend.Acquire(t, shared))
+				return nil
+			},
+			"taken by another": func() []*holdfast.Lease {
+				return []*holdfast.Lease{take(), backend.Acquire(t, shared)}
 			},
 		} {
-			t.Run(what, func(t *testing.T) {
-				lease := backend.Acquire(t, b.Client(t, nil).Mutex("a", holdfast.TTL(ttl)))
-				spoil(t)
-				lost(t, what, lease)
-			})
+			lease := backend.Acquire(t, b.Client(t, nil).Mutex("a", holdfast.TTL(ttl)))
+			taken := spoil()
+			lost(t, what, lease)
+			for _, l := range taken {
+				backend.Release(t, l)
+			}
 		}
 		// A foreign program can have had it, which leaves no trace.
 		lease := backend.Acquire(t, b.Client(t, nil).Mutex("a", holdfast.TTL(ttl), holdfast.Key("{shared}")))
@@ -114,12 +125,12 @@ func TestALateReassertionBringsNothingBack(t *testing.T) {
 		p := proxy.New(t, b.Server.Addr())
 		rdb := redis.NewClient(&redis.Options{Addr: p.Addr()})
 		t.Cleanup(func() { _ = rdb.Close() })
-		c, err := holdfast.New(holdfastgoredis.New(rdb), &holdfast.Config{CommandTimeout: 600 * time.Millisecond, RetryTimeout: 4 * time.Second})
+		c, err := holdfast.New(holdfastgoredis.New(rdb), &holdfast.Config{CommandTimeout: 600 * time.Millisecond, RetryTimeout: 20 * time.Second})
 		if err != nil {
 			t.Fatal(err)
 		}
 		backend.CloseWith(t, c)
-		lease := backend.Acquire(t, c.Mutex("a", holdfast.TTL(10*time.Second)))
+		lease := backend.Acquire(t, c.Mutex("a", holdfast.TTL(30*time.Second)))
 		// The first that a server without the script sees has its source.
 		held := p.Hold(proxy.Containing("evalsha", script.Reassert.SHA1), proxy.Hang)
 		do(t, b.Server, "SCRIPT", "LOAD", script.Reassert.Source)
@@ -139,9 +150,10 @@ func TestAHolderAssertsItsLockAgainAfterAFailover(t *testing.T) {
 	t.Parallel()
 	for _, bin := range server.Binaries(t) {
 		t.Run(bin.Name, func(t *testing.T) {
+			t.Parallel()
 			p := startPair(t, bin)
 			p.lag()
-			lease := backend.Acquire(t, p.client(nil).Mutex("a", holdfast.TTL(6*time.Second)))
+			lease := backend.Acquire(t, p.client(nil).Mutex("a", holdfast.TTL(10*time.Second)))
 			p.fail()
 			renewed(t, lease)
 			if _, err := p.client(nil).Mutex("a").TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrHeld) {

@@ -23,9 +23,18 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/soak"
 )
 
-// term is the longest lease in these tests, and so the quarantine. Clients that could
-// not reach the server for a while are back within it.
-const term = 3 * time.Second
+// term is the longest lease in these tests, and so the quarantine: longer than machines stand still. In those
+// in which servers lose data again and again it is loadTerm. Clients that could not reach the server
+// for a while are back within it.
+const (
+	term     = 5 * time.Second
+	loadTerm = 3 * time.Second
+)
+
+func TestMain(m *testing.M) {
+	backend.AtOnce(12) // most of each is waiting
+	os.Exit(m.Run())
+}
 
 // How often the server loses data: over all servers, in a soak, and for each of them
 // otherwise.
@@ -91,9 +100,9 @@ func TestStrictOverlapsNothingWhenDataIsLost(t *testing.T) {
 				func() { s.Kill(); restoreAOF(t, s); s.Restart() },
 				func() { do(t, s, "FLUSHALL") },
 			}
-			initialise(t, b.Client(t, strict(term)))
-			ld := startLoad(t, []*holdfast.Client{b.Client(t, strict(term)), b.Client(t, strict(term)), b.Client(t, strict(term))}, term)
-			ld.try(b.Client(t, trier(*strict(term))), term)
+			initialise(t, b.Client(t, strict(loadTerm)))
+			ld := startLoad(t, []*holdfast.Client{b.Client(t, strict(loadTerm)), b.Client(t, strict(loadTerm)), b.Client(t, strict(loadTerm))}, loadTerm)
+			ld.try(b.Client(t, trier(*strict(loadTerm))), loadTerm)
 			for n := range losses {
 				ld.awaitGrant(time.Now())
 				copyAOF(t, s)
@@ -130,9 +139,7 @@ func (ld *load) awaitEnd(s *server.Server, mark string) time.Duration {
 		ready = time.UnixMicro(us)
 		return err == nil && ready.After(time.UnixMicro(0))
 	})
-	if at := ld.latestGrant(); at.After(ready.Add(-term)) && at.Before(ready) && ld.resource.Mark() > uint64(ready.Add(-term).UnixMicro()) {
-		ld.t.Errorf("a grant at %s, within the quarantine until %s", at, ready)
-	}
+	ld.quarantines = append(ld.quarantines, quarantine{ready.Add(-loadTerm), ready})
 	return ld.awaitGrant(ready).Sub(ready)
 }
 
@@ -208,6 +215,9 @@ func (p *pair) follow() {
 // client returns a client of whatever server is the master.
 func (p *pair) client(cfg *holdfast.Config) *holdfast.Client {
 	p.t.Helper()
+	if cfg == nil {
+		cfg = &holdfast.Config{CommandTimeout: 4 * time.Second}
+	}
 	rdb := redis.NewClient(&redis.Options{Addr: "the master", ReadTimeout: 20 * time.Second, Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "tcp", p.servers[p.master.Load()].Addr())
 	}})
@@ -242,11 +252,11 @@ func TestStrictOverlapsNothingWhenAReplicaLags(t *testing.T) {
 	t.Run("lanes", func(t *testing.T) {
 		eachLane(t, failoversInSoak, failovers, func(t *testing.T, bin server.Binary, losses int) {
 			p := startPair(t, bin)
-			cfg := strict(term)
-			cfg.Quarantine = term // the old master is dead
+			cfg := strict(loadTerm)
+			cfg.Quarantine = loadTerm // the old master is dead
 			initialise(t, p.client(cfg))
-			ld := startLoad(t, []*holdfast.Client{p.client(cfg), p.client(cfg), p.client(cfg)}, term)
-			ld.try(p.client(trier(*cfg)), term)
+			ld := startLoad(t, []*holdfast.Client{p.client(cfg), p.client(cfg), p.client(cfg)}, loadTerm)
+			ld.try(p.client(trier(*cfg)), loadTerm)
 			for range losses {
 				ld.awaitGrant(time.Now())
 				p.lag()

@@ -3,33 +3,46 @@
 package processes
 
 import (
+	"errors"
 	"slices"
+	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/machine"
 	"github.com/holdfast-go/holdfast/tests/internal/soak"
 )
 
+// inTime requires that what began then has taken no longer than limit: and a second, and twice as long as
+// this process was held up, which others may have been, too.
+func inTime(t *testing.T, what string, begun time.Time, limit time.Duration) {
+	t.Helper()
+	took := time.Since(begun)
+	if allowed := time.Second + 2*machine.HeldUp(begun); took > limit+allowed {
+		t.Errorf("%s took %s, not %s\n%s", what, took, limit, machine.Report(begun))
+	}
+}
+
 // Row 1: a holder that was paused past its deadline knows it at its first look.
 func TestPausedHolder(t *testing.T) {
+	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		const ttl = time.Second
 		paused, next := newWorker(t, b.Server.Addr()), newWorker(t, b.Server.Addr())
-		paused.send("acquire a 1s")
+		paused.send("acquire a " + ttl.String())
 		first := paused.fence()
 		paused.pause()
 		begun := time.Now()
-		next.send("acquire a 1s")
+		next.send("acquire a 1m")
 		if second := next.fence(); second <= first {
 			t.Errorf("fence %d follows %d", second, first)
 		}
-		if d := time.Since(begun); d > ttl+time.Second {
-			t.Errorf("the next was served after %s", d)
-		}
-		time.Sleep(2*ttl - time.Since(begun))
+		inTime(t, "serving the next", begun, ttl)
+		// That the server has granted it to another says that the deadline is past.
 		paused.send("err") // is read as soon as it goes on
 		paused.signal(syscall.SIGCONT)
 		paused.answer("lost")
@@ -42,6 +55,7 @@ func TestPausedHolder(t *testing.T) {
 
 // Row 6: the holder is killed.
 func TestKilledHolder(t *testing.T) {
+	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		holder, waiter := newWorker(t, b.Server.Addr()), newWorker(t, b.Server.Addr())
 		ttl := 1500 * time.Millisecond
@@ -57,17 +71,15 @@ func TestKilledHolder(t *testing.T) {
 		if second := waiter.fence(); second <= first {
 			t.Errorf("fence %d follows %d", second, first)
 		}
-		d := time.Since(begun)
-		t.Logf("from kill -9 of the holder of a %s lock: %s", ttl, d)
-		if d > ttl+time.Second {
-			t.Errorf("the next was served after %s", d)
-		}
+		t.Logf("from kill -9 of the holder of a %s lock: %s", ttl, time.Since(begun))
+		inTime(t, "serving the next", begun, ttl)
 	})
 }
 
 // Whatever an owner had acquired in a process that is killed ends with its TTL, at any depth,
 // and nothing that the owner has elsewhere.
 func TestKilledOwners(t *testing.T) {
+	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		const ttl = 1500 * time.Millisecond
 		outer, inner, stranger := newWorker(t, b.Server.Addr()), newWorker(t, b.Server.Addr()), newWorker(t, b.Server.Addr())
@@ -75,9 +87,9 @@ func TestKilledOwners(t *testing.T) {
 		first := outer.fence()
 		inner.send("acquire a 1m me")
 		inner.fence()
-		inner.send("acquire a " + ttl.String() + " me")
+		inner.send("acquire a 30s me")
 		inner.fence()
-		stranger.send("acquire a 15s you")
+		stranger.send("acquire a 1m you")
 		mine := b.Client(t, nil).Mutex("a", holdfast.Owner("me"), holdfast.Reentrant(true))
 		backend.Waiters(t, mine, 1)
 		outer.kill()
@@ -94,7 +106,7 @@ func TestKilledOwners(t *testing.T) {
 			t.Errorf("fence %d follows %d", second, first)
 		}
 
-		stranger.kill() // with 15s to go: now its owner gives up what it had
+		stranger.kill() // with a minute to go: now its owner gives up what it had
 		yours := b.Client(t, nil).Mutex("a", holdfast.Owner("you"), holdfast.Reentrant(true))
 		if left, err := yours.ReleaseOwner(t.Context()); err != nil || left != 0 {
 			t.Errorf("ReleaseOwner for a process that was killed: %d, %v; want 0", left, err)
@@ -115,6 +127,7 @@ func TestKilledOwners(t *testing.T) {
 
 // A reader is killed, and in the way of a writer for its own TTL, whatever that of others is.
 func TestKilledReader(t *testing.T) {
+	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		const ttl = 1500 * time.Millisecond
 		dies, lives, writer := newWorker(t, b.Server.Addr()), newWorker(t, b.Server.Addr()), newWorker(t, b.Server.Addr())
@@ -131,9 +144,7 @@ func TestKilledReader(t *testing.T) {
 		if second := writer.fence(); second <= first {
 			t.Errorf("fence %d follows %d", second, first)
 		}
-		if d := time.Since(begun); d > ttl+time.Second {
-			t.Errorf("the writer was served %s after the death of a reader with a TTL of %s", d, ttl)
-		}
+		inTime(t, "serving the writer", begun, ttl)
 	})
 }
 
@@ -145,70 +156,116 @@ func waitForWaiters(t *testing.T, b *backend.Backend, n int) {
 // What the first in the queue costs those behind it when it is killed, or, row 31,
 // paused with the grant in its socket.
 func TestDeadAndPausedHeads(t *testing.T) {
-	backend.EachRealInTurn(t, func(t *testing.T, b *backend.Backend) {
-		addr := b.Server.Addr()
+	t.Parallel()
+	inTurn(t, func(t *testing.T, b *backend.Backend) {
 		t.Run("killed", func(t *testing.T) {
 			var costs []time.Duration
-			for range 5 {
-				holder, head, next := newWorker(t, addr), newWorker(t, addr), newWorker(t, addr)
-				holder.send("acquire a 30s")
-				holder.answer("granted")
-				head.send("acquire a 30s")
-				waitForWaiters(t, b, 1)
-				next.send("acquire a 30s")
-				waitForWaiters(t, b, 2)
-				head.kill()
-				backend.Eventually(t, "the server knows that the process is gone", func() bool {
-					return len(b.Redis(t).PubSubChannels(t.Context(), "*").Val()) == 1
-				})
-				begun := time.Now()
-				holder.send("release")
-				next.answer("granted")
-				costs = append(costs, time.Since(begun))
-				holder.answer("released")
-				next.send("release")
-				next.answer("released")
-				holder.kill()
-				next.kill()
+			for tries := 0; len(costs) < 5; tries++ {
+				if tries == 50 {
+					t.Fatal("the machine was too slow each time to see who was served")
+				}
+				if cost, seen := passDeadHead(t, b); seen {
+					costs = append(costs, cost)
+				}
 			}
 			slices.Sort(costs)
 			t.Logf("from the release past a dead head: %v", costs)
-			// A dead head that were waited for would cost a claim. What is asked for
-			// is 10ms, and measured, not tested: machines are slow at times.
-			if costs[len(costs)/2] > 500*time.Millisecond {
+			// What is asked for is 10ms, and measured, not tested: machines are slow at times.
+			if soak.Long() && costs[len(costs)/2] > 500*time.Millisecond {
 				t.Errorf("a dead head costs %v", costs)
 			}
 		})
 		t.Run("paused", func(t *testing.T) {
+			addr := b.Server.Addr()
 			holder, head, next := newWorker(t, addr), newWorker(t, addr), newWorker(t, addr)
-			holder.send("acquire a 30s")
+			holder.send("acquire a 5m")
 			holder.answer("granted")
-			head.send("acquire a 30s")
+			head.send("acquire a 5m")
 			waitForWaiters(t, b, 1)
-			next.send("acquire a 30s")
+			next.send("acquire a 5m")
 			waitForWaiters(t, b, 2)
+			claim := claimOfHead(t, b)
 			head.pause()
+			begun := time.Now()
 			holder.send("release")
 			holder.answer("released")
-			begun := time.Now()
-			next.answer("granted")
-			d := time.Since(begun)
-			t.Logf("from the release past a paused head: %s", d)
-			if d > 2500*time.Millisecond {
-				t.Errorf("a paused head costs %s", d)
+			// It is handed to the head for the claim, not for the TTL.
+			h, err := b.Client(t, nil).Mutex("a").Holder(t.Context())
+			if err != nil && !errors.Is(err, holdfast.ErrNotHeld) {
+				t.Fatal(err)
 			}
+			if h.PID == head.pid() && h.TTL > claim {
+				t.Errorf("a paused head has the lock for %s; its claim was for %s", h.TTL, claim)
+			}
+			second := next.fence()
+			t.Logf("from the release past a paused head, which has a claim of %s: %s", claim, time.Since(begun))
+			inTime(t, "serving the next", begun, claim)
 			// It does not think that it holds when it wakes, but gets its turn.
 			head.signal(syscall.SIGCONT)
+			time.Sleep(300 * time.Millisecond) // in which it would say so
+			next.send("err")
+			next.answer("held")
 			select {
 			case got := <-head.out:
 				t.Errorf("the woken head says %q", got)
-			case <-time.After(300 * time.Millisecond):
+			default:
 			}
-			next.send("err")
-			next.answer("held")
 			next.send("release")
 			next.answer("released")
-			head.answer("granted")
+			if third := head.fence(); third <= second {
+				t.Errorf("the head has the lock with fence %d, after another with %d", third, second)
+			}
 		})
 	})
+}
+
+// passDeadHead has a holder release a lock for which a process waits behind one that is dead, and returns
+// what that cost. It must go to the living one at once: the dead one must not have it for its claim. If the
+// machine takes so long that a claim may have ended, nothing is seen.
+func passDeadHead(t *testing.T, b *backend.Backend) (cost time.Duration, seen bool) {
+	t.Helper()
+	addr := b.Server.Addr()
+	holder, head, next := newWorker(t, addr), newWorker(t, addr), newWorker(t, addr)
+	holder.send("acquire a 30s")
+	holder.answer("granted")
+	head.send("acquire a 30s")
+	waitForWaiters(t, b, 1)
+	next.send("acquire a 30s")
+	waitForWaiters(t, b, 2)
+	claim := claimOfHead(t, b)
+	head.kill()
+	rdb, l := b.Redis(t), b.Client(t, nil).Mutex("a")
+	backend.Eventually(t, "the server knows that the process is gone", func() bool {
+		return len(rdb.PubSubChannels(t.Context(), "*").Val()) == 1
+	})
+	begun := time.Now()
+	holder.send("release")
+	holder.answer("released")
+	h, err := l.Holder(t.Context())
+	seen = time.Since(begun) < claim
+	if seen && (err != nil || h.PID != next.pid()) {
+		t.Errorf("%s after the release process %d has the lock, %v; want %d, and the dead head was %d", time.Since(begun), h.PID, err, next.pid(), head.pid())
+	}
+	next.answer("granted")
+	cost = time.Since(begun)
+	next.send("release")
+	next.answer("released")
+	holder.kill()
+	next.kill()
+	return cost, seen
+}
+
+// claimOfHead is for how long the first in the queue is handed the lock.
+func claimOfHead(t *testing.T, b *backend.Backend) time.Duration {
+	t.Helper()
+	first, err := b.Redis(t).ZRange(t.Context(), "holdfast:{a}:q", 0, 0).Result()
+	if err != nil || len(first) != 1 {
+		t.Fatalf("the queue: %q, %v", first, err)
+	}
+	fields := strings.Split(first[0], "\n") // TOKEN, CLAIM in ms, ...
+	ms, err := strconv.Atoi(fields[1])
+	if err != nil || ms <= 0 || ms > 60_000 {
+		t.Fatalf("the first in the queue is %q", first[0])
+	}
+	return time.Duration(ms) * time.Millisecond
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/holdfast-go/holdfast/holdfastgoredis"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 	"github.com/holdfast-go/holdfast/tests/internal/history"
+	"github.com/holdfast-go/holdfast/tests/internal/machine"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 	"github.com/holdfast-go/holdfast/tests/internal/soak"
 )
@@ -106,6 +107,7 @@ func kindOf(name string) kind {
 }
 
 func (k kind) client(rdb *redis.Client) (*holdfast.Client, error) {
+	k.config.CommandTimeout = patient.CommandTimeout
 	return holdfast.New(holdfastgoredis.New(rdb), &k.config)
 }
 
@@ -205,7 +207,7 @@ func (s storms) rage(t *testing.T, program string, bin server.Binary, k kind) {
 	for range s.mortals {
 		mortals = append(mortals, enlist(t, program, "guest", args...))
 	}
-	outlast(t, k, survivors, 0)
+	outlast(t, survivors, guestGoroutines, 0, k.skipped)
 
 	begun := time.Now()
 	var doomed sync.WaitGroup // who does not keep the others waiting for its next turn
@@ -221,7 +223,7 @@ func (s storms) rage(t *testing.T, program string, bin server.Binary, k kind) {
 	doomed.Wait()
 	last, all := time.Now(), files(append(slices.Clone(survivors), mortals...))
 	survivors = append(survivors, mortals[s.deaths:]...)
-	outlast(t, k, survivors, history.Now())
+	outlast(t, survivors, guestGoroutines, history.Now(), k.skipped)
 	recovered := time.Since(last)
 	dismiss(t, survivors)
 
@@ -281,24 +283,27 @@ func exist(t *testing.T, paths []string) (some []string) {
 	return some
 }
 
-// outlast waits until every goroutine of the survivors has had a turn since then.
-func outlast(t *testing.T, k kind, survivors []*member, since int64) {
+// routine is a goroutine of a member.
+type routine struct{ process, goroutine int }
+
+// outlast waits until every one of so many goroutines of each survivor has had a turn since then; or, if
+// turns may be skipped, has skipped one.
+func outlast(t *testing.T, survivors []*member, goroutines int, since int64, skipped bool) {
 	t.Helper()
-	type routine struct{ process, goroutine int }
 	served := map[routine]bool{}
-	for limit := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
+	for begun := time.Now(); ; time.Sleep(50 * time.Millisecond) {
 		for _, m := range survivors {
 			for _, e := range m.news() {
-				if e.Granted > since || k.skipped && e.GaveUp > since {
+				if e.Granted > since || skipped && e.GaveUp > since {
 					served[routine{e.Process, e.Goroutine}] = true
 				}
 			}
 		}
-		if len(served) == len(survivors)*guestGoroutines {
+		if len(served) == len(survivors)*goroutines {
 			return
 		}
-		if time.Now().After(limit) {
-			t.Fatalf("only %d goroutines of %d processes have had a turn within a minute", len(served), len(survivors))
+		if took := time.Since(begun); took > 2*time.Minute {
+			t.Fatalf("only %d goroutines of %d processes have had a turn within %s\n%s", len(served), len(survivors), took, machine.Report(begun))
 		}
 	}
 }
@@ -329,7 +334,7 @@ func completions(t *testing.T, files []string) (all []completion) {
 func (k kind) cleaned(t *testing.T, c *holdfast.Client, rdb *redis.Client) {
 	t.Helper()
 	var left []string
-	for limit := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+	for begun := time.Now(); ; time.Sleep(20 * time.Millisecond) {
 		left = left[:0]
 		for _, l := range k.locks(c) {
 			// Who died in the queue stands there until somebody is served.
@@ -337,24 +342,32 @@ func (k kind) cleaned(t *testing.T, c *holdfast.Client, rdb *redis.Client) {
 			if err == nil {
 				err = lease.Release(t.Context())
 			}
-			if err != nil && !errors.Is(err, holdfast.ErrHeld) {
+			switch {
+			case err == nil:
+			case errors.Is(err, holdfast.ErrHeld):
+				left = append(left, l.Name()+", which is held")
+			case errors.Is(err, holdfast.ErrUnavailable):
+				left = append(left, err.Error())
+			default:
 				t.Fatal(err)
 			}
-			if err != nil {
-				left = append(left, l.Name()+", which is held")
-			}
 		}
-		for _, key := range rdb.Keys(t.Context(), "*").Val() {
+		keys, err := rdb.Keys(t.Context(), "*").Result()
+		channels, err2 := rdb.PubSubChannels(t.Context(), "*").Result()
+		if err := errors.Join(err, err2); err != nil {
+			left = append(left, err.Error())
+		}
+		for _, key := range keys {
 			if key != "holdfast:fence" && !slices.ContainsFunc(k.stays, func(part string) bool { return strings.Contains(key, part) }) {
 				left = append(left, key)
 			}
 		}
-		left = append(left, rdb.PubSubChannels(t.Context(), "*").Val()...)
+		left = append(left, channels...)
 		if len(left) == 0 {
 			return
 		}
-		if time.Now().After(limit) {
-			t.Fatalf("left: %q", left)
+		if time.Since(begun) > 30*time.Second && !machine.Stalled(begun) || time.Since(begun) > time.Minute {
+			t.Fatalf("left: %q\n%s", left, machine.Report(begun))
 		}
 	}
 }

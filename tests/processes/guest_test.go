@@ -65,7 +65,7 @@ func guest(args []string) {
 		must(c.Close(context.Background()))
 		must(servers[i].Close())
 	}
-	for end := time.Now().Add(10 * time.Second); runtime.NumGoroutine() > before; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(30 * time.Second); runtime.NumGoroutine() > before; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			stacks := make([]byte, 1<<20)
 			must(fmt.Errorf("%d goroutines are left of %d:\n%s", runtime.NumGoroutine(), before, stacks[:runtime.Stack(stacks, true)]))
@@ -144,6 +144,9 @@ func mutexTurns(g *table, n int) func() {
 			}
 			inner, err := l.Acquire(outer.Context())
 			if err != nil {
+				if lost := outer.Err(); lost != nil && errors.Is(err, context.Canceled) {
+					err = lost // which ended the context
+				}
 				tolerable(err)
 				return
 			}

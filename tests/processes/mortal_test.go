@@ -31,17 +31,17 @@ import (
 func mortal(args []string) {
 	ttl, err := time.ParseDuration(args[1])
 	must(err)
-	c, began := dial(args[0]), time.Now()
+	c := dial(args[0])
 	lease, err := c.Mutex("a", holdfast.TTL(ttl)).Acquire(context.Background())
 	for errors.Is(err, holdfast.ErrUnavailable) { // to so many at once
 		lease, err = c.Mutex("a", holdfast.TTL(ttl)).Acquire(context.Background())
 	}
 	must(err)
+	granted := time.Now()
 	fmt.Println(os.Getpid(), "granted", lease.Token())
 	time.Sleep(5 * time.Millisecond)
 	// On a busy machine an answer may be late, and on one that stood still a claim over before its renewal.
-	err = lease.Release(context.Background())
-	if !holdfast.Ambiguous(err) && !(errors.Is(err, holdfast.ErrLost) && machine.Stalled(began)) {
+	if err := lease.Release(context.Background()); !excused(err, lease, granted) {
 		must(err)
 	}
 	fmt.Println(os.Getpid(), "released", lease.Token())
@@ -179,7 +179,7 @@ func TestACrowdThatDies(t *testing.T) {
 				break
 			}
 			if time.Since(begun) > 5*time.Minute {
-				t.Fatalf("%d of %d processes are not in the queue", missing, size)
+				t.Fatalf("%d of %d processes are not in the queue\n%s", missing, size, machine.Report(begun))
 			}
 		}
 		gathered := time.Since(begun)
@@ -217,8 +217,8 @@ func TestACrowdThatDies(t *testing.T) {
 				if !ok {
 					t.Fatalf("all have ended, and %d survivors were not served", left)
 				}
-			case <-time.After(time.Minute):
-				t.Fatalf("%d survivors wait for a minute after %d grants", left, grants)
+			case <-time.After(2 * time.Minute):
+				t.Fatalf("%d survivors wait for two minutes after %d grants\n%s", left, grants, machine.Report(begun))
 			}
 			i := c.number[s.pid]
 			if s.word == "released" {
@@ -258,15 +258,16 @@ func TestACrowdThatDies(t *testing.T) {
 			}
 		}
 		// The last of those killed may have left a lock, and nobody to look at the queue.
-		rdb, newcomer, looked := b.Redis(t), b.Client(t, nil).Mutex("a"), time.Now()
+		rdb, newcomer := b.Redis(t), b.Client(t, nil).Mutex("a")
 		backend.Eventually(t, "a newcomer gets the lock", func() bool {
 			lease, err := newcomer.TryAcquire(t.Context())
 			return err == nil && lease.Release(t.Context()) == nil
 		})
 		// A tombstone is left where an answer was not heard.
-		if n := rdb.Exists(t.Context(), "holdfast:{a}", "holdfast:{a}:q").Val(); n != 0 && !machine.Stalled(looked) {
-			t.Errorf("%d of lock and queue are left", n)
+		if rdb.Exists(t.Context(), "holdfast:{a}").Val() != 0 || rdb.ZCount(t.Context(), "holdfast:{a}:q", "0", "+inf").Val() != 0 {
+			t.Error("the lock or waiters are left")
 		}
+		backend.Eventually(t, "nothing is left of the queue", func() bool { return rdb.Exists(t.Context(), "holdfast:{a}", "holdfast:{a}:q").Val() == 0 })
 		backend.Eventually(t, "the subscriptions are gone", func() bool {
 			return len(rdb.PubSubChannels(t.Context(), "*").Val()) == 0
 		})

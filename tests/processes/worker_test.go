@@ -7,6 +7,7 @@ package processes
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -22,6 +23,7 @@ import (
 	"github.com/holdfast-go/holdfast/holdfastgoredis"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 	"github.com/holdfast-go/holdfast/tests/internal/child"
+	"github.com/holdfast-go/holdfast/tests/internal/machine"
 )
 
 // roleVariable makes the test binary a worker instead of running tests.
@@ -42,18 +44,30 @@ func TestMain(m *testing.M) {
 	case "arrives":
 		arrives(os.Args[1:])
 	default:
-		backend.AtOnce(8)
+		backend.AtOnce(10) // most of each is waiting
 		os.Exit(m.Run())
 	}
 }
 
+// patient is a configuration with a timeout that a machine which stands still for two seconds does not reach.
+var patient = holdfast.Config{CommandTimeout: 4 * time.Second}
+
 // dial returns a client of the server at addr, as any program would have it.
 func dial(addr string) *holdfast.Client {
-	c, err := holdfast.New(holdfastgoredis.New(redis.NewClient(&redis.Options{Addr: addr})), nil)
+	c, err := holdfast.New(holdfastgoredis.New(redis.NewClient(&redis.Options{Addr: addr})), &patient)
 	if err != nil {
 		panic(err)
 	}
 	return c
+}
+
+// excused reports whether the release of a lease that was granted then may fail so: its answer was not heard,
+// or its time was over, in a process that was held up. A lease that is lost before its deadline is none of these.
+func excused(err error, lease *holdfast.Lease, granted time.Time) bool {
+	if holdfast.Ambiguous(err) {
+		return true
+	}
+	return errors.Is(err, holdfast.ErrLost) && time.Now().After(lease.Deadline()) && machine.HeldUp(granted) > 300*time.Millisecond
 }
 
 // obey carries out one command a line, and answers each with a line:
@@ -176,6 +190,8 @@ func (w *worker) fence() (n uint64) {
 	}
 	return n
 }
+
+func (w *worker) pid() int { return w.cmd.Process.Pid }
 
 func (w *worker) signal(s syscall.Signal) {
 	w.t.Helper()

@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/script"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/machine"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
@@ -72,7 +73,7 @@ func (d hanging) Eval(ctx context.Context, s holdfast.Script, keys, args []strin
 func TestHangingMajority(t *testing.T) {
 	t.Parallel()
 	s := open(t, server.One(t), 3, age)
-	s.commandTimeout = 30 * time.Second
+	s.commandTimeout = 10 * time.Minute
 	woken := make(chan struct{})
 	s.wrap = func(i int, d holdfast.Driver) holdfast.Driver {
 		if i == 1 {
@@ -88,8 +89,8 @@ func TestHangingMajority(t *testing.T) {
 		t.Errorf("Acquire without a majority: %v", err)
 	}
 	t.Logf("Acquire failed after %s", took.Round(time.Millisecond))
-	if took > 2*timeout+5*time.Second { // a machine may stall
-		t.Errorf("Acquire without a majority took %s", took)
+	if took > 2*timeout+5*time.Second+2*machine.HeldUp(begun) {
+		t.Errorf("Acquire without a majority took %s\n%s", took, machine.Report(begun))
 	}
 	close(woken)
 	s.cleaned()
@@ -161,8 +162,8 @@ func TestSplitVotes(t *testing.T) {
 		case lease = <-leases[0]:
 		case lease = <-leases[1]:
 		case lease = <-leases[2]:
-		case <-time.After(30 * time.Second):
-			t.Fatal("nobody has the lock")
+		case <-time.After(time.Minute):
+			t.Fatal("nobody has the lock within a minute")
 		}
 		if lease == nil {
 			t.Fatal("no lease")

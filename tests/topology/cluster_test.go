@@ -11,8 +11,7 @@ import (
 // move: not a lease, and nobody ever shares a lock.
 func TestClusterKeepsLocksUnderLoad(t *testing.T) {
 	each(t, func(t *testing.T, bin server.Binary) {
-		// A machine that stalls is no reason for the replicas to take over.
-		c := server.StartReplicatedCluster(t, bin, 3, server.Conf("cluster-node-timeout", "30000"))
+		c := startCluster(t, bin)
 		slot := slotOf(hotName)
 		ld := startLoad(t, clusterOf(c), names(8), lossless)
 		master := c.Owner(slot)
@@ -43,7 +42,7 @@ func TestClusterKeepsLocksUnderLoad(t *testing.T) {
 // A master dies, and its replica takes its place, perhaps without the last writes.
 func TestClusterCrashUnderLoad(t *testing.T) {
 	each(t, func(t *testing.T, bin server.Binary) {
-		c := server.StartReplicatedCluster(t, bin, 3)
+		c := startCluster(t, bin)
 		slot := slotOf(hotName)
 		ld := startLoad(t, clusterOf(c), names(8), lossy)
 		master := c.Owner(slot)
@@ -56,7 +55,8 @@ func TestClusterCrashUnderLoad(t *testing.T) {
 			return n
 		}
 		before, begun := reloads(), time.Now()
-		master.Kill()
+		c.Patience(time.Second)
+		master.Kill() // with writes that the replica does not have yet
 		c.Owner(slot, master)
 		ld.goesOn("the master's death")
 		took, n := time.Since(begun), reloads()-before

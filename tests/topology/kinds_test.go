@@ -74,7 +74,7 @@ func (p *play) passes(after string) {
 
 func TestEveryKindInACluster(t *testing.T) {
 	each(t, func(t *testing.T, bin server.Binary) {
-		c := server.StartReplicatedCluster(t, bin, 3)
+		c := startCluster(t, bin)
 		open := clusterOf(c)
 		slot := slotOf("{a}/any")
 
@@ -89,10 +89,7 @@ func TestEveryKindInACluster(t *testing.T) {
 		p.passes("the move of the slot")
 
 		p = newPlay(t, open)
-		master = c.Owner(slot)
-		master.AwaitInStep()
-		master.Kill()
-		c.Owner(slot, master)
+		fails(c, slot, (*server.Server).Kill)
 		p.passes("the master's death")
 	})
 }
@@ -137,7 +134,7 @@ func TestOnceRemembersOverAFailover(t *testing.T) {
 // a script that names the queue is refused. It is given up when the slot has moved.
 func TestSharesInASlotOnTheMove(t *testing.T) {
 	each(t, func(t *testing.T, bin server.Binary) {
-		c := server.StartReplicatedCluster(t, bin, 3)
+		c := startCluster(t, bin)
 		open := clusterOf(c)
 		slot := slotOf("{a}/any")
 		for what, lock := range map[string]func(c *holdfast.Client) *holdfast.Lock{

@@ -15,6 +15,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/tests/internal/history"
+	"github.com/holdfast-go/holdfast/tests/internal/machine"
 )
 
 const (
@@ -114,7 +115,7 @@ func (ld *load) work(c *holdfast.Client, goroutine int) {
 
 // turn takes a lock, which is that of these names, once, and records what became of it.
 func (ld *load) turn(l *holdfast.Lock, goroutine int, hold time.Duration, names ...string) {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*bound)
+	ctx, cancel := context.WithTimeout(context.Background(), 4*bound)
 	defer cancel()
 	var attempts []*history.Attempt
 	for _, name := range names {
@@ -198,10 +199,10 @@ func (ld *load) goesOn(after string) {
 			i++
 			continue
 		}
-		if time.Since(begun) > bound {
+		if took := time.Since(begun); took > bound && took > bound+2*machine.HeldUp(begun) {
 			held, err := ld.client.Mutex(ld.wants(i)).Holder(context.Background())
 			ld.t.Logf("%q: %+v, %v", ld.wants(i), held, err)
-			ld.t.Fatalf("goroutine %d, which waits for %q, has had no turn within %s after %s", i, ld.wants(i), bound, after)
+			ld.t.Fatalf("goroutine %d, which waits for %q, has had no turn within %s after %s\n%s", i, ld.wants(i), took, after, machine.Report(begun))
 		}
 		time.Sleep(time.Millisecond)
 	}

@@ -37,7 +37,7 @@ func wantPhase(t *testing.T, want uint64, all ...<-chan uint64) {
 // was replaced.
 func TestPartiesInACluster(t *testing.T) {
 	each(t, func(t *testing.T, bin server.Binary) {
-		c := server.StartReplicatedCluster(t, bin, 3)
+		c := startCluster(t, bin)
 		for _, name := range []string{"b", "c"} { // of different masters, most likely
 			meet(t, clusterOf(c), name, func() {})
 		}
@@ -49,26 +49,24 @@ func TestPartiesInACluster(t *testing.T) {
 			c.Owner(slot, old)
 		})
 		meet(t, clusterOf(c), "{a}/2", func() { c.StartMove(slot, otherMaster(c, slot)).Finish() })
-		meet(t, clusterOf(c), "{a}/3", func() {
-			old := c.Owner(slot)
-			old.AwaitInStep()
-			old.Kill()
-			c.Owner(slot, old)
-		})
+		meet(t, clusterOf(c), "{a}/3", func() { fails(c, slot, (*server.Server).Kill) })
 	})
 }
 
 func TestPartiesBehindSentinels(t *testing.T) {
 	each(t, func(t *testing.T, bin server.Binary) {
 		for name, replace := range map[string]func(*server.Sentinels){
-			"a": func(g *server.Sentinels) { g.Failover() },
-			"b": func(g *server.Sentinels) { g.Servers[0].Kill() },
+			"failover": func(g *server.Sentinels) { g.Failover() },
+			"death":    func(g *server.Sentinels) { g.Servers[0].Kill() },
 		} {
-			g := server.StartSentinels(t, bin, 2, 3)
-			meet(t, sentinelsOf(g), name, func() {
-				g.Servers[0].AwaitInStep()
-				replace(g)
-				g.NextMaster(g.Servers[0])
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				g := server.StartSentinels(t, bin, 2, 3)
+				meet(t, sentinelsOf(g), name, func() {
+					g.Servers[0].AwaitInStep()
+					replace(g)
+					g.NextMaster(g.Servers[0])
+				})
 			})
 		}
 	})
@@ -107,12 +105,7 @@ func meet(t *testing.T, open opener, name string, replace func()) {
 	if err := party.CountDown(t.Context()); err != nil {
 		t.Errorf("CountDown: %v", err)
 	}
-	select {
-	case err := <-opened:
-		if err != nil {
-			t.Errorf("Wait: %v", err)
-		}
-	case <-time.After(20 * time.Second):
-		t.Fatal("who waits for the latch is not woken")
+	if err := soon(t, "who waits for the latch is not woken", opened); err != nil {
+		t.Errorf("Wait: %v", err)
 	}
 }

@@ -62,7 +62,7 @@ func TestHoldersAreToldOfLocksThatAFailoverLost(t *testing.T) {
 		backend.Release(t, backend.Acquire(t, holder.Mutex("a")))
 		g.Servers[0].AwaitInStep()
 		server.Forsake(g.Servers[0], g.Servers[1:]...)
-		lease := backend.Acquire(t, holder.Mutex("a", holdfast.TTL(time.Minute)))
+		lease := backend.Acquire(t, holder.Mutex("a", holdfast.TTL(10*time.Minute)))
 		g.Servers[0].Kill()
 		for _, replica := range g.Servers[1:] {
 			replica.Resume()

@@ -13,7 +13,7 @@ import (
 // waiters are woken by its master, also after it was replaced.
 func TestSharesInACluster(t *testing.T) {
 	each(t, func(t *testing.T, bin server.Binary) {
-		c := server.StartReplicatedCluster(t, bin, 3)
+		c := startCluster(t, bin)
 		open := clusterOf(c)
 		for _, name := range []string{"a", "b", "c"} { // of different masters, most likely
 			rw := func() *holdfast.RWMutex {

@@ -5,7 +5,6 @@ package topology
 
 import (
 	"errors"
-	"flag"
 	"os"
 	"runtime"
 	"slices"
@@ -37,6 +36,25 @@ func clusterOf(c *server.Cluster) opener {
 		}
 		return goRedis(t, redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Addrs(), ClusterStateReloadInterval: time.Hour}))
 	}
+}
+
+// startCluster starts a cluster of three masters with a replica each. No machine that stalls is a reason for
+// replicas to take over, but where fails says.
+func startCluster(t *testing.T, bin server.Binary) *server.Cluster {
+	t.Helper()
+	c := server.StartReplicatedCluster(t, bin, 3)
+	c.Patience(30 * time.Second)
+	return c
+}
+
+// fails has a slot's master fail, which its replica is to notice, and waits until that has taken its place.
+func fails(c *server.Cluster, slot int, fail func(master *server.Server)) (master *server.Server) {
+	master = c.Owner(slot)
+	master.AwaitInStep()
+	c.Patience(time.Second)
+	fail(master)
+	c.Owner(slot, master)
+	return master
 }
 
 func sentinelsOf(g *server.Sentinels) opener {
@@ -139,10 +157,6 @@ func each(t *testing.T, f func(t *testing.T, bin server.Binary)) {
 }
 
 func TestMain(m *testing.M) {
-	flag.Parse()
-	// Most of the time goes by with waiting for failovers.
-	if err := flag.Set("test.parallel", strconv.Itoa(4*runtime.GOMAXPROCS(0))); err != nil {
-		panic(err)
-	}
+	backend.AtOnce(4 * runtime.GOMAXPROCS(0)) // most of each is waiting for failovers
 	os.Exit(m.Run())
 }

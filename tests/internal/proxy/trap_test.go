@@ -8,21 +8,22 @@ import (
 func TestLoseReply(t *testing.T) {
 	s, p := start(t)
 	trap := p.LoseReply(Containing("INCR", "key"), Hang)
-	c := dial(t, p, patience)
+	c := dial(t, p, 30*time.Second)
 	expect(t, c, "PONG", "PING")
+	c.SetTimeout(patience)
 	_, err := c.Do("INCR", "key")
 	expectTimeout(t, err)
 	if got := trap.Reply(t); got != ":1\r\n" {
 		t.Errorf("the lost reply is %q", got)
 	}
 	expect(t, s, "1", "GET", "key")
-	expect(t, dial(t, p, 10*time.Second), int64(2), "INCR", "key")
+	expect(t, dial(t, p, 30*time.Second), int64(2), "INCR", "key")
 }
 
 func TestLoseReplyAndCut(t *testing.T) {
 	s, p := start(t)
 	trap := p.LoseReply(Containing("INCR"), Cut)
-	_, err := dial(t, p, 10*time.Second).Do("INCR", "key")
+	_, err := dial(t, p, 30*time.Second).Do("INCR", "key")
 	expectCut(t, err)
 	if got := trap.Reply(t); got != ":1\r\n" {
 		t.Errorf("the lost reply is %q", got)
@@ -35,8 +36,11 @@ func TestHold(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s, p := start(t)
 			held := p.Hold(Containing("APPEND", "first"), after)
-			c := dial(t, p, patience)
+			c := dial(t, p, 30*time.Second)
 			expect(t, c, int64(1), "APPEND", "key", "0")
+			if after == Hang {
+				c.SetTimeout(patience)
+			}
 			_, err := c.Do("APPEND", "key", "first")
 			if after == Cut {
 				expectCut(t, err)
@@ -47,7 +51,7 @@ func TestHold(t *testing.T) {
 				}
 			}
 			held.Wait(t)
-			expect(t, dial(t, p, 10*time.Second), int64(6), "APPEND", "key", "first")
+			expect(t, dial(t, p, 30*time.Second), int64(6), "APPEND", "key", "first")
 			expect(t, s, "0first", "GET", "key")
 			if got := held.Forward(t); got != ":11\r\n" {
 				t.Errorf("the reply to the late copy is %q", got)
@@ -60,7 +64,7 @@ func TestHold(t *testing.T) {
 func TestHeldRequestSurvivesCut(t *testing.T) {
 	s, p := start(t)
 	held := p.Hold(Containing("SET"), Hang)
-	c := dial(t, p, 10*time.Second)
+	c := dial(t, p, 30*time.Second)
 	if err := c.Send("SET", "key", "late"); err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +79,7 @@ func TestHeldRequestSurvivesCut(t *testing.T) {
 func TestDouble(t *testing.T) {
 	s, p := start(t)
 	trap := p.Double(Containing("INCR"))
-	c := dial(t, p, 10*time.Second)
+	c := dial(t, p, 30*time.Second)
 	first, err := c.Do("INCR", "key")
 	if err != nil {
 		t.Fatal(err)
@@ -93,7 +97,7 @@ func TestTrapsSpringOnceInOrder(t *testing.T) {
 	first := p.Double(Containing("INCR"))
 	second := p.Double(Containing("INCR", "key"))
 	other := p.Double(Containing("INCR", "other"))
-	c := dial(t, p, 10*time.Second)
+	c := dial(t, p, 30*time.Second)
 	for _, trap := range []*Trap{first, second} {
 		if _, err := c.Do("INCR", "key"); err != nil {
 			t.Fatal(err)

@@ -36,6 +36,9 @@ func Dial(addr string, timeout time.Duration) (*Conn, error) {
 	return &Conn{net: c, in: bufio.NewReader(c), timeout: timeout}, nil
 }
 
+// SetTimeout changes the timeout.
+func (c *Conn) SetTimeout(d time.Duration) { c.timeout = d }
+
 // Do sends a command and returns its reply, as Receive does.
 func (c *Conn) Do(args ...any) (any, error) {
 	if err := c.Send(args...); err != nil {

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/holdfast-go/holdfast/tests/internal/child"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
@@ -23,7 +24,7 @@ echo $HOLDFAST_FENCE >>$DIR/terms; touch $DIR/up
 until [ -e $DIR/go ]; do sleep 0.05; done; exit 3`
 
 // stand campaigns in the test's election.
-func stand(t *testing.T, redis interface{ Addr() string }, script string, flags ...string) *trial {
+func stand(t testing.TB, redis interface{ Addr() string }, script string, flags ...string) *trial {
 	t.Helper()
 	return beginAs(t, "elect", t.Name(), redis, script, flags...)
 }
@@ -35,9 +36,9 @@ func (r *trial) queues(redis *server.Server, n int64) {
 }
 
 // leads waits for its nth term, in which nobody of others leads.
-func (r *trial) leads(term int, within time.Duration, others ...*trial) {
+func (r *trial) leads(term int, others ...*trial) {
 	r.t.Helper()
-	r.until(fmt.Sprint("it leads for term ", term), within, func() bool { return len(r.terms()) >= term })
+	r.until(fmt.Sprint("it leads for term ", term), func() bool { return len(r.terms()) >= term })
 	for _, o := range others {
 		if left := o.job(); len(left) > 0 {
 			r.t.Errorf("another leads, but processes %v of the leader before run on", left)
@@ -52,7 +53,7 @@ func (r *trial) terms() []string {
 }
 
 // rise fails unless fences rise.
-func rise(t *testing.T, fences ...string) {
+func rise(t testing.TB, fences ...string) {
 	t.Helper()
 	if !slices.IsSortedFunc(fences, func(a, b string) int {
 		if len(a) != len(b) {
@@ -64,154 +65,157 @@ func rise(t *testing.T, fences ...string) {
 	}
 }
 
-// Short terms. stall is what a slow machine may take beside.
+// Short terms.
 var shortTerms = []string{"--ttl=6s", "--kill-after=1s"}
-
-const (
-	termTTL = 6 * time.Second
-	stall   = 10 * time.Second
-)
 
 func TestLeaderKilled(t *testing.T) {
 	t.Parallel()
-	redis := server.Start(t, server.One(t))
-	first := stand(t, redis, stubborn, shortTerms...)
-	first.up()
-	second := stand(t, redis, lead, shortTerms...)
-	second.queues(redis, 1)
-	third := stand(t, redis, lead, shortTerms...)
-	third.queues(redis, 2)
-	first.signal(first.cmd.Process.Pid, unix.SIGKILL)
-	second.leads(1, termTTL+stall, first)
-	if third.file("up") {
-		t.Error("two lead")
-	}
-	first.exits(-1)
-	second.end()
-	second.exits(3) // and resigns
-	third.leads(1, stall, first, second)
-	third.end()
-	third.exits(3)
-	rise(t, second.terms()[0], third.terms()[0])
+	undisturbed(t, func(t testing.TB) {
+		redis := server.Start(t, server.One(t))
+		first := stand(t, redis, stubborn, shortTerms...)
+		first.up()
+		second := stand(t, redis, lead, "--ttl=1h")
+		second.queues(redis, 1)
+		third := stand(t, redis, lead, "--ttl=1h")
+		third.queues(redis, 2)
+		first.signal(first.cmd.Process.Pid, unix.SIGKILL)
+		second.leads(1, first)
+		if third.file("up") {
+			t.Error("two lead")
+		}
+		first.exits(-1)
+		second.end()
+		second.exits(3) // and resigns
+		third.leads(1, first, second)
+		third.end()
+		third.exits(3)
+		rise(t, second.terms()[0], third.terms()[0])
+	})
 }
 
 // A leader that is stopped is followed by the next; when it goes on, it stands in line.
 func TestLeaderStopped(t *testing.T) {
+	long(t)
 	t.Parallel()
-	redis := server.Start(t, server.One(t))
-	first := stand(t, redis, lead, shortTerms...)
-	first.leads(1, stall)
-	second := stand(t, redis, lead, shortTerms...)
-	second.queues(redis, 1)
-	first.signal(first.cmd.Process.Pid, unix.SIGSTOP)
-	second.leads(1, termTTL+stall, first)
-	first.signal(first.cmd.Process.Pid, unix.SIGCONT)
-	second.queues(redis, 1)
-	second.end()
-	second.exits(3)
-	first.leads(2, stall, second)
-	first.signal(first.cmd.Process.Pid, unix.SIGTERM)
-	first.exits(143)
-	if said := first.stderr.String(); !strings.Contains(said, "the command was ended; campaigning again") {
-		t.Errorf("said %q", said)
-	}
-	rise(t, first.terms()[0], second.terms()[0], first.terms()[1])
+	undisturbed(t, func(t testing.TB) {
+		redis := server.Start(t, server.One(t))
+		first := stand(t, redis, lead, shortTerms...)
+		first.leads(1)
+		second := stand(t, redis, lead, "--ttl=1h")
+		second.queues(redis, 1)
+		first.signal(first.cmd.Process.Pid, unix.SIGSTOP)
+		second.leads(1, first)
+		first.signal(first.cmd.Process.Pid, unix.SIGCONT)
+		second.queues(redis, 1)
+		second.end()
+		second.exits(3)
+		first.leads(2, second)
+		first.signal(first.cmd.Process.Pid, unix.SIGTERM)
+		first.exits(143)
+		first.says("the command was ended; campaigning again")
+		rise(t, first.terms()[0], second.terms()[0], first.terms()[1])
+	})
 }
 
 // A leader that is told to end resigns when its command has ended; one that waits leaves.
 func TestLeaderInterrupted(t *testing.T) {
 	t.Parallel()
-	redis := server.Start(t, server.One(t))
-	// It has children that hear nothing, and waits for them with the lock.
-	first := stand(t, redis, `setsid sleep 1000 & trap 'exit 5' TERM; touch $DIR/up; while :; do sleep 0.05; done`, "--ttl=1h", "--again")
-	first.up()
-	second := stand(t, redis, lead, "--ttl=1h")
-	second.queues(redis, 1)
-	third := stand(t, redis, lead, "--ttl=1h")
-	third.queues(redis, 2)
-	third.signal(third.cmd.Process.Pid, unix.SIGTERM)
-	third.exits(143)
-	if said := third.stderr.String(); !strings.Contains(said, "terminated while campaigning for") {
-		t.Errorf("said %q", said)
-	}
-	second.queues(redis, 1)
-	first.signal(first.cmd.Process.Pid, unix.SIGTERM)
-	second.leads(1, stall, first)
-	first.exits(5) // and does not campaign again
-	second.end()
-	second.exits(3)
+	undisturbed(t, func(t testing.TB) {
+		redis := server.Start(t, server.One(t))
+		// It has children that hear nothing, and waits for them with the lock.
+		first := stand(t, redis, `setsid sleep 1000 & trap 'exit 5' TERM; touch $DIR/up; while :; do sleep 0.05; done`, "--ttl=1h", "--again")
+		first.up()
+		second := stand(t, redis, lead, "--ttl=1h")
+		second.queues(redis, 1)
+		third := stand(t, redis, lead, "--ttl=1h")
+		third.queues(redis, 2)
+		third.signal(third.cmd.Process.Pid, unix.SIGTERM)
+		third.exits(143)
+		third.says("terminated while campaigning for")
+		second.queues(redis, 1)
+		first.signal(first.cmd.Process.Pid, unix.SIGTERM)
+		second.leads(1, first)
+		first.exits(5) // and does not campaign again
+		second.end()
+		second.exits(3)
+	})
 }
 
 // One that begins again does so behind those who wait, after its term is over.
 func TestLeaderBeginsAgain(t *testing.T) {
 	t.Parallel()
-	redis := server.Start(t, server.One(t))
-	again := []string{"--ttl=1h", "--again", "--terms=2"}
-	first := stand(t, redis, lead, again...)
-	first.leads(1, stall)
-	second := stand(t, redis, lead, again...)
-	second.queues(redis, 1)
-	first.end() // and so each of its terms ends at once
-	second.leads(1, stall, first)
-	second.queues(redis, 1)
-	second.end()
-	first.exits(3)
-	second.exits(3)
-	rise(t, first.terms()[0], second.terms()[0], first.terms()[1], second.terms()[1])
+	undisturbed(t, func(t testing.TB) {
+		redis := server.Start(t, server.One(t))
+		again := []string{"--ttl=1h", "--again", "--terms=2"}
+		first := stand(t, redis, lead, again...)
+		first.leads(1)
+		second := stand(t, redis, lead, again...)
+		second.queues(redis, 1)
+		first.end() // and so each of its terms ends at once
+		second.leads(1, first)
+		second.queues(redis, 1)
+		second.end()
+		first.exits(3)
+		second.exits(3)
+		rise(t, first.terms()[0], second.terms()[0], first.terms()[1], second.terms()[1])
+	})
 }
 
 // TestLeadersAreSeen watches leaders come and go, one by kill -9.
 func TestLeadersAreSeen(t *testing.T) {
+	long(t)
 	t.Parallel()
-	redis := server.Start(t, server.One(t))
-	watch := exec.Command("holdfast", "elect", t.Name(), "--watch", "--json", "--redis="+redis.Addr())
-	out, err := watch.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := watch.Start(); err != nil {
-		t.Fatal(err)
-	}
-	lines := bufio.NewScanner(out)
-	limit := time.AfterFunc(time.Minute, func() { _ = watch.Process.Kill() })
-	defer limit.Stop()
-	sees := func(pid int) {
-		t.Helper()
-		var seen struct {
-			Name   string
-			Leader *struct {
-				PID   int
-				Fence uint64
+	undisturbed(t, func(t testing.TB) {
+		redis := server.Start(t, server.One(t))
+		watch := exec.Command("holdfast", "elect", t.Name(), "--watch", "--json", "--redis="+redis.Addr())
+		out, err := watch.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := child.Start(watch); err != nil {
+			t.Fatal(err)
+		}
+		lines := bufio.NewScanner(out)
+		limit := time.AfterFunc(2*hang, func() { _ = watch.Process.Kill() })
+		defer limit.Stop()
+		sees := func(pid int) {
+			t.Helper()
+			var seen struct {
+				Name   string
+				Leader *struct {
+					PID   int
+					Fence uint64
+				}
+			}
+			if !lines.Scan() {
+				t.Fatalf("it sees nothing: %v", lines.Err())
+			}
+			if err := json.Unmarshal(lines.Bytes(), &seen); err != nil || seen.Name != t.Name() {
+				t.Fatalf("it says %s: %v", lines.Bytes(), err)
+			}
+			if got := seen.Leader; pid == 0 && got != nil || pid != 0 && (got == nil || got.PID != pid || got.Fence == 0) {
+				t.Fatalf("it sees %s, want pid %d", lines.Bytes(), pid)
 			}
 		}
-		if !lines.Scan() {
-			t.Fatalf("it sees nothing: %v", lines.Err())
+		sees(0)
+		first := stand(t, redis, lead, shortTerms...)
+		sees(first.cmd.Process.Pid)
+		second := stand(t, redis, lead, "--ttl=1h")
+		second.queues(redis, 1)
+		first.end()
+		sees(second.cmd.Process.Pid)
+		second.end()
+		sees(0)
+		third := stand(t, redis, stubborn, shortTerms...)
+		sees(third.cmd.Process.Pid)
+		third.signal(third.cmd.Process.Pid, unix.SIGKILL)
+		sees(0)
+		if err := watch.Process.Signal(unix.SIGTERM); err != nil {
+			t.Fatal(err)
 		}
-		if err := json.Unmarshal(lines.Bytes(), &seen); err != nil || seen.Name != t.Name() {
-			t.Fatalf("it says %s: %v", lines.Bytes(), err)
+		_ = watch.Wait()
+		if code := watch.ProcessState.ExitCode(); code != 143 {
+			t.Errorf("exit code %d", code)
 		}
-		if got := seen.Leader; pid == 0 && got != nil || pid != 0 && (got == nil || got.PID != pid || got.Fence == 0) {
-			t.Fatalf("it sees %s, want pid %d", lines.Bytes(), pid)
-		}
-	}
-	sees(0)
-	first := stand(t, redis, lead, shortTerms...)
-	sees(first.cmd.Process.Pid)
-	second := stand(t, redis, lead, "--ttl=1h")
-	second.queues(redis, 1)
-	first.end()
-	sees(second.cmd.Process.Pid)
-	second.end()
-	sees(0)
-	third := stand(t, redis, stubborn, shortTerms...)
-	sees(third.cmd.Process.Pid)
-	third.signal(third.cmd.Process.Pid, unix.SIGKILL)
-	sees(0)
-	if err := watch.Process.Signal(unix.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	_ = watch.Wait()
-	if code := watch.ProcessState.ExitCode(); code != 143 {
-		t.Errorf("exit code %d", code)
-	}
+	})
 }

@@ -5,12 +5,14 @@ package command
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -22,12 +24,18 @@ import (
 
 // TestMain builds holdfast and puts it first in PATH.
 func TestMain(m *testing.M) {
-	backend.AtOnce(4) // most of each is waiting
+	backend.AtOnce(16) // most of each is waiting
 	os.Exit(withHoldfast(m))
 }
 
+// withHoldfast builds it beside the test's own program: in the folder that the go command
+// removes even if it is interrupted, or the tests run into their timeout.
 func withHoldfast(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "holdfast")
+	self, err := os.Executable()
+	if err != nil {
+		panic(err)
+	}
+	dir, err := os.MkdirTemp(filepath.Dir(self), "holdfast")
 	if err != nil {
 		panic(err)
 	}
@@ -36,7 +44,7 @@ func withHoldfast(m *testing.M) int {
 	if raceEnabled {
 		build.Args = slices.Insert(build.Args, 2, "-race")
 	}
-	build.Dir = filepath.Join("..", "..", "cmd", "holdfast")
+	build.Dir = source
 	if said, err := build.CombinedOutput(); err != nil {
 		panic(fmt.Sprintf("%s: %v\n%s", build, err, said))
 	}
@@ -46,31 +54,86 @@ func withHoldfast(m *testing.M) int {
 	return m.Run()
 }
 
+// source is the program's module.
+var source = filepath.Join("..", "..", "cmd", "holdfast")
+
+// uses is called by every test that runs holdfast. The go command repeats the verdict of tests
+// whose code, and files that they opened in their own module, are the same. Here it is told of the
+// program's sources, by names that begin like those of the tests' module.
+func uses(t testing.TB) {
+	t.Helper()
+	if err := sources(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+var sources = sync.OnceValue(func() error {
+	here, err := os.Getwd()
+	if err != nil {
+		return err
+	}
+	return filepath.WalkDir(source, func(path string, _ fs.DirEntry, err error) error {
+		if err == nil {
+			_, err = os.Stat(here + string(filepath.Separator) + path)
+		}
+		if errors.Is(err, fs.ErrNotExist) { // anymore: somebody edits
+			return nil
+		}
+		return err
+	})
+})
+
 // TestScripts runs testdata/*.txtar, which show every exit code and what is said.
 func TestScripts(t *testing.T) {
+	t.Parallel()
 	closed := server.Start(t, server.One(t), server.Conf("requirepass", "canary-7531"),
 		server.Conf("user", "limited on >limited-7531 ~* &* +@all -set -eval -evalsha -script"))
 	evicting := server.Start(t, server.One(t), server.Conf("maxmemory", "100mb"), server.Conf("maxmemory-policy", "volatile-lru"))
 	safe := server.Start(t, server.One(t), server.Conf("appendonly", "yes"), server.Conf("appendfsync", "always"))
-	var nodes []string
-	for range 3 {
-		nodes = append(nodes, server.Start(t, server.One(t)).Addr())
+	files, err := filepath.Glob(filepath.Join("testdata", "*.txtar"))
+	if err != nil || len(files) == 0 {
+		t.Fatal("no scripts: ", err)
 	}
-	testscript.Run(t, testscript.Params{
-		Dir: "testdata",
+	for _, file := range files {
+		name := strings.TrimSuffix(filepath.Base(file), ".txtar")
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			undisturbed(t, func(t testing.TB) {
+				// Its own, so that no script meets another's locks.
+				open := server.Start(t, server.One(t))
+				var nodes []string
+				for range 3 {
+					if name == "quorum" || name == "bench" { // which name them
+						nodes = append(nodes, server.Start(t, server.One(t)).Addr())
+					}
+				}
+				script(t, file, open, func(env *testscript.Env) {
+					env.Setenv("SERVER", open.Addr())
+					env.Setenv("CLOSED", closed.Addr())
+					env.Setenv("EVICTING", evicting.Addr())
+					env.Setenv("SAFE", safe.Addr())
+					for i, addr := range nodes {
+						env.Setenv("NODE"+strconv.Itoa(i+1), addr)
+					}
+					env.Setenv("HOLDFAST_REDIS", "redis://"+open.Addr())
+					env.Setenv("GORACE", "atexit_sleep_ms=0")
+				})
+			})
+		})
+	}
+}
+
+// script runs one of them. The command redis talks to the server.
+func script(t testing.TB, file string, redis *server.Server, setup func(*testscript.Env)) {
+	t.Helper()
+	uses(t)
+	s := &scripting{TB: t}
+	testscript.RunT(s, testscript.Params{
+		Files:    []string{file},
+		Deadline: time.Now().Add(5 * hang),
 		Setup: func(env *testscript.Env) error {
-			// Its own, so that no script meets another's locks.
-			open := server.Start(t, server.One(t))
-			env.Values["open"] = open
-			env.Setenv("SERVER", open.Addr())
-			env.Setenv("CLOSED", closed.Addr())
-			env.Setenv("EVICTING", evicting.Addr())
-			env.Setenv("SAFE", safe.Addr())
-			for i, addr := range nodes {
-				env.Setenv("NODE"+strconv.Itoa(i+1), addr)
-			}
-			env.Setenv("HOLDFAST_REDIS", "redis://"+open.Addr())
-			env.Setenv("GORACE", "atexit_sleep_ms=0")
+			s.work = env.WorkDir
+			setup(env)
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
@@ -78,17 +141,76 @@ func TestScripts(t *testing.T) {
 			"await":  await,
 			"exited": exited,
 			"said":   said,
+			"holdfast": func(ts *testscript.TestScript, _ bool, args []string) {
+				ts.Check(ts.Exec("holdfast", args...))
+			},
 			"redis": func(ts *testscript.TestScript, _ bool, args []string) {
 				words := make([]any, len(args))
 				for i, a := range args {
 					words[i] = a
 				}
-				reply, err := ts.Value("open").(*server.Server).Do(words...)
+				reply, err := redis.Do(words...)
 				ts.Check(err)
 				ts.Logf("%v", reply)
 			},
 		},
 	})
+}
+
+// scripting is a test as testscript wants it, in which there is one script.
+type scripting struct {
+	testing.TB
+	work   string // its folder
+	failed bool
+}
+
+func (s *scripting) Run(_ string, f func(testscript.T)) { f(s) }
+func (s *scripting) Parallel()                          {}
+func (s *scripting) Verbose() bool                      { return testing.Verbose() }
+
+// FailNow ends what the script has started, for which testscript would wait: jobs that nobody
+// tells to end any more.
+func (s *scripting) FailNow() {
+	s.failed = true
+	if s.work != "" {
+		for _, pid := range processesWith("WORK=" + s.work) {
+			if p, err := os.FindProcess(pid); err == nil {
+				_ = p.Kill()
+			}
+		}
+	}
+	s.TB.FailNow()
+}
+
+// processesWith lists the processes that have this in their environment, where the system
+// shows that.
+func processesWith(variable string) (pids []int) {
+	proc, err := os.Open("/proc")
+	if err != nil {
+		return nil
+	}
+	defer proc.Close()
+	names, _ := proc.Readdirnames(-1)
+	for _, name := range names {
+		pid, err := strconv.Atoi(name)
+		if err != nil {
+			continue
+		}
+		env, err := os.ReadFile("/proc/" + name + "/environ")
+		if err == nil && strings.Contains("\x00"+string(env), "\x00"+variable+"\x00") {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// Log is told what the script did, after FailNow if it failed.
+func (s *scripting) Log(args ...any) {
+	if s.failed {
+		s.Error(args...)
+	} else {
+		s.TB.Log(args...)
+	}
 }
 
 // exits runs a command and checks its exit code: exits CODE COMMAND...
@@ -136,7 +258,7 @@ func said(ts *testscript.TestScript, _ bool, args []string) {
 
 // until waits for something to become true.
 func until(ts *testscript.TestScript, otherwise string, ok func() bool) {
-	for limit := time.Now().Add(20 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
+	for limit := time.Now().Add(hang); !ok(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(limit) {
 			ts.Fatalf("%s", otherwise)
 		}

@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -15,13 +16,14 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/holdfast-go/holdfast/tests/internal/child"
 	"github.com/holdfast-go/holdfast/tests/internal/proxy"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
 // trial is one holdfast process and a folder for its job, $DIR.
 type trial struct {
-	t      *testing.T
+	t      testing.TB
 	name   string // of the lock
 	dir    string
 	cmd    *exec.Cmd
@@ -48,35 +50,104 @@ func (s *transcript) String() string {
 	return s.text.String()
 }
 
-// stubborn is a shell script for a job that does not want to end: it ignores TERM,
-// has children in its group, in a session of their own, and below that, and says
-// in $DIR/up that it runs. What got a TERM says so.
+// stubborn is a shell script for a job that does not want to end: it ignores TERM, and has
+// processes in its group, in a session of their own, and below that. It says in $DIR/up that
+// all of them run. Each writes down that it is alive, and when the first two got a TERM, by a
+// clock that all processes have in common: see uptime.
 const stubborn = `
-trap 'touch $DIR/term' TERM
+now() { read -r up _ </proc/uptime; echo $up >>$DIR/$1; }
+trap 'now term' TERM
 sleep 1000 &
-setsid sh -c 'trap "touch $DIR/term-session" TERM; (setsid sleep 1000 &) ; while :; do sleep 0.05; done' &
-touch $DIR/up
-while :; do sleep 0.05; done`
+setsid sh -c '
+	now() { read -r up _ </proc/uptime; echo $up >>$DIR/$1; }
+	trap "now term-session" TERM
+	(setsid sh -c "trap : TERM; touch \$DIR/up; while :; do read -r up _ </proc/uptime; echo \$up >>\$DIR/alive-below; sleep 0.1; done" &)
+	while :; do now alive-session; sleep 0.1; done' &
+while :; do now alive; sleep 0.1; done`
+
+// uptime is the time since the machine started, which the keeper goes by, and jobs write down.
+func uptime(t testing.TB) time.Duration {
+	t.Helper()
+	text, err := os.ReadFile("/proc/uptime")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return seconds(t, strings.Fields(string(text))[0])
+}
+
+func seconds(t testing.TB, text string) time.Duration {
+	t.Helper()
+	d, err := time.ParseDuration(text + "s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// moment is what a job wrote down last in that file, or 0.
+func (r *trial) moment(name string) time.Duration {
+	r.t.Helper()
+	text, _ := os.ReadFile(filepath.Join(r.dir, name))
+	lines := strings.Fields(string(text))
+	if len(lines) == 0 {
+		return 0
+	}
+	return seconds(r.t, lines[len(lines)-1])
+}
+
+// told fails unless a stubborn job got a TERM.
+func (r *trial) told() {
+	r.t.Helper()
+	if !r.file("term") || !r.file("term-session") {
+		r.t.Error("killed without a TERM")
+	}
+}
+
+// diedBy waits for the end of a stubborn job, and fails if it lived past the deadline.
+func (r *trial) diedBy(deadline time.Duration) {
+	r.t.Helper()
+	r.gone()
+	r.notAfter(deadline, "alive", "alive-session", "alive-below")
+}
+
+// toldBy fails unless a stubborn job got a TERM, and in time.
+func (r *trial) toldBy(deadline time.Duration) {
+	r.t.Helper()
+	r.told()
+	r.notAfter(deadline, "term", "term-session")
+}
+
+// notAfter fails if what was written down last in these files came after the deadline.
+func (r *trial) notAfter(deadline time.Duration, names ...string) {
+	r.t.Helper()
+	const step = 10 * time.Millisecond // of that clock
+	for _, name := range names {
+		if late := r.moment(name) - deadline; late > step {
+			r.t.Errorf("%q is %s too late", name, late)
+		}
+	}
+}
 
 // begin starts holdfast run with the given flags and a script for sh -c. redis is
 // a server or the way to it.
-func begin(t *testing.T, redis interface{ Addr() string }, script string, flags ...string) *trial {
+func begin(t testing.TB, redis interface{ Addr() string }, script string, flags ...string) *trial {
 	t.Helper()
 	return beginAs(t, "run", t.Name(), redis, script, flags...)
 }
 
 // beginAs starts one of holdfast's commands that run others, for a lock of that name.
-func beginAs(t *testing.T, command, name string, redis interface{ Addr() string }, script string, flags ...string) *trial {
+func beginAs(t testing.TB, command, name string, redis interface{ Addr() string }, script string, flags ...string) *trial {
 	t.Helper()
+	uses(t)
 	r := &trial{t: t, name: name, dir: t.TempDir(), ended: make(chan int, 1), done: make(chan struct{})}
 	args := append([]string{command}, flags...)
 	args = append(args, name, "--", "sh", "-c", script)
 	r.cmd = exec.Command("holdfast", args...)
 	r.cmd.Env = append(os.Environ(), "DIR="+r.dir, "HOLDFAST_REDIS=redis://"+redis.Addr(), "GORACE=atexit_sleep_ms=0")
 	r.cmd.Stderr = &r.stderr
-	r.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	r.cmd.WaitDelay = 5 * time.Second
-	if err := r.cmd.Start(); err != nil {
+	// In a process group of its own. If the test is killed, so is it, and its keeper ends the job.
+	if err := child.Start(r.cmd); err != nil {
 		t.Fatal(err)
 	}
 	go func() {
@@ -99,38 +170,26 @@ func beginAs(t *testing.T, command, name string, redis interface{ Addr() string 
 
 // alive lists the processes of the trial: those with its folder in their
 // environment.
-func (r *trial) alive() (pids []int) {
-	files, _ := filepath.Glob("/proc/[0-9]*/environ")
-	for _, f := range files {
-		env, err := os.ReadFile(f)
-		if err != nil || !strings.Contains(string(env), "DIR="+r.dir+"\x00") {
-			continue
-		}
-		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(f))); err == nil {
-			pids = append(pids, pid)
-		}
-	}
-	return pids
-}
+func (r *trial) alive() []int { return processesWith("DIR=" + r.dir) }
 
 // job lists those of them that are neither holdfast nor its keeper.
-func (r *trial) job() (pids []int) {
-	for _, pid := range r.alive() {
-		if pid != r.cmd.Process.Pid && pid != r.keeper() {
-			pids = append(pids, pid)
-		}
-	}
-	return pids
+func (r *trial) job() []int {
+	return slices.DeleteFunc(r.alive(), func(pid int) bool { return pid == r.cmd.Process.Pid || isKeeper(pid) })
 }
 
 // keeper is the pid of the keeper, or 0.
 func (r *trial) keeper() int {
 	for _, pid := range r.alive() {
-		if line, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline"); bytes.Contains(line, []byte("__keep\x00")) {
+		if isKeeper(pid) {
 			return pid
 		}
 	}
 	return 0
+}
+
+func isKeeper(pid int) bool {
+	line, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline")
+	return bytes.Contains(line, []byte("__keep\x00"))
 }
 
 func (r *trial) signal(pid int, sig syscall.Signal) {
@@ -140,30 +199,44 @@ func (r *trial) signal(pid int, sig syscall.Signal) {
 	}
 }
 
+// stop stops a process, and waits until all of it has stopped.
+func (r *trial) stop(pid int) {
+	r.t.Helper()
+	r.signal(pid, unix.SIGSTOP)
+	r.until("it has stopped", func() bool {
+		stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+		state := bytes.TrimSpace(stat[bytes.LastIndexByte(stat, ')')+1:])
+		return err != nil || bytes.HasPrefix(state, []byte("T")) || bytes.HasPrefix(state, []byte("Z"))
+	})
+}
+
 func (r *trial) file(name string) bool {
 	_, err := os.Stat(filepath.Join(r.dir, name))
 	return err == nil
 }
 
-// until waits for something to become true.
-func (r *trial) until(what string, limit time.Duration, ok func() bool) {
+// until waits for what must happen.
+func (r *trial) until(what string, ok func() bool) {
 	r.t.Helper()
-	for end := time.Now().Add(limit); !ok(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			r.t.Fatalf("not within %s: %s; left: %v", limit, what, r.alive())
+	pause := 5 * time.Millisecond
+	for began := time.Now(); !ok(); time.Sleep(pause) {
+		pause = min(pause*3/2, 50*time.Millisecond) // some look at all processes
+		if time.Since(began) > hang {
+			r.t.Fatalf("not within %s: %s; left: %v", hang, what, r.alive())
 		}
 	}
 }
 
+// up waits until the job runs.
 func (r *trial) up() {
 	r.t.Helper()
-	r.until("the job runs", 20*time.Second, func() bool { return r.file("up") })
+	r.until("the job runs", func() bool { return r.file("up") })
 }
 
-// gone fails unless the whole job has ended within limit.
-func (r *trial) gone(limit time.Duration) {
+// gone waits until the whole job has ended.
+func (r *trial) gone() {
 	r.t.Helper()
-	r.until("nothing of the job is left", limit, func() bool { return len(r.job()) == 0 })
+	r.until("nothing of the job is left", func() bool { return len(r.job()) == 0 })
 }
 
 func (r *trial) exits(want int) {
@@ -173,7 +246,7 @@ func (r *trial) exits(want int) {
 		if got != want {
 			r.t.Errorf("exit code %d, want %d", got, want)
 		}
-	case <-time.After(20 * time.Second):
+	case <-time.After(hang):
 		r.t.Fatalf("holdfast does not end; left: %v", r.alive())
 	}
 	if left := r.alive(); len(left) > 0 {
@@ -181,80 +254,120 @@ func (r *trial) exits(want int) {
 	}
 }
 
-// Short leases: TERM comes 1.3 s after the last renewal, KILL 590 ms later.
-var short = []string{"--ttl", "2s", "--kill-after", "650ms"}
+// says fails unless holdfast said so.
+func (r *trial) says(want string) {
+	r.t.Helper()
+	if said := r.stderr.String(); !strings.Contains(said, want) {
+		r.t.Errorf("said %q, want %q", said, want)
+	}
+}
 
-const (
-	ttl       = 2 * time.Second
-	killAfter = 650 * time.Millisecond
-)
+// foundGone fails unless the job was ended because a renewal found the lock gone, and not
+// because the deadline came near.
+func (r *trial) foundGone() {
+	r.t.Helper()
+	r.says("lost: taken or deleted; the command was ended")
+	if said := r.stderr.String(); strings.Contains(said, "is not being renewed") {
+		r.t.Errorf("it waited for the deadline: %s", said)
+	}
+}
+
+// key is the lock's on the server.
+func (r *trial) key() string { return "holdfast:{" + r.name + "}" }
+
+// lose deletes the lock.
+func (r *trial) lose(redis *server.Server) {
+	r.t.Helper()
+	if n, err := redis.Do("DEL", r.key()); err != nil || n != int64(1) {
+		r.t.Fatalf("DEL: %v, %v", n, err)
+	}
+}
+
+// leasesOf are flags for leases of three units, TERM one unit before their end, and KILL a
+// bit before their end.
+func leasesOf(unit time.Duration) []string {
+	return []string{"--ttl", (3 * unit).String(), "--kill-after", unit.String()}
+}
+
+// graceOf are flags for a grace so long, and a lease whose end is far.
+func graceOf(d time.Duration) []string { return []string{"--ttl=6h", "--kill-after", d.String()} }
+
+// unit is the first length of the unit of these tests. KILL comes a quarter of a second before
+// the end of leases of three.
+const unit = 2 * time.Second
 
 func TestServerPausedWhileTheJobRuns(t *testing.T) {
-	redis := server.Start(t, server.One(t))
-	r := begin(t, redis, stubborn, short...)
-	r.up()
-	paused := time.Now()
-	redis.Pause()
-	r.gone(ttl - time.Since(paused)) // no renewal was answered since
-	for _, name := range []string{"term", "term-session"} {
-		told, err := os.Stat(filepath.Join(r.dir, name))
-		if err != nil {
-			t.Fatalf("killed without a TERM: no %s", name)
-		}
-		if told.ModTime().After(paused.Add(ttl - killAfter + 100*time.Millisecond)) {
-			t.Errorf("TERM came %s after the pause, too late", told.ModTime().Sub(paused))
-		}
-	}
-	redis.Resume()
-	r.exits(79)
+	t.Parallel()
+	unhurried(t, unit, func(t testing.TB, unit time.Duration) {
+		redis := server.Start(t, server.One(t))
+		r := begin(t, redis, stubborn, leasesOf(unit)...)
+		r.up()
+		redis.Pause()
+		paused := uptime(t) // and no renewal is answered from now on
+		r.diedBy(paused + 3*unit)
+		r.toldBy(paused + 2*unit + unit/4)
+		redis.Resume()
+		r.exits(79)
+	})
 }
 
 func TestHoldfastStoppedWhileTheJobRuns(t *testing.T) {
-	r := begin(t, server.Start(t, server.One(t)), stubborn, short...)
-	r.up()
-	stopped := time.Now()
-	r.signal(r.cmd.Process.Pid, unix.SIGSTOP)
-	r.gone(ttl - time.Since(stopped))
-	if !r.file("term") {
-		t.Error("killed without a TERM")
-	}
-	r.signal(r.cmd.Process.Pid, unix.SIGCONT)
-	r.exits(79)
+	t.Parallel()
+	redis := server.Start(t, server.One(t))
+	unhurried(t, unit, func(t testing.TB, unit time.Duration) {
+		r := begin(t, redis, stubborn, leasesOf(unit)...)
+		r.up()
+		r.stop(r.cmd.Process.Pid)
+		stopped := uptime(t)
+		r.diedBy(stopped + 3*unit)
+		r.toldBy(stopped + 2*unit + unit/4)
+		r.signal(r.cmd.Process.Pid, unix.SIGCONT)
+		r.exits(79)
+	})
 }
 
+// A keeper that wakes up after the deadline gives no grace.
 func TestEverythingStoppedPastTheDeadline(t *testing.T) {
-	const ttl, grace = 6 * time.Second, 2 * time.Second
-	r := begin(t, server.Start(t, server.One(t)), stubborn, "--ttl", ttl.String(), "--kill-after", grace.String())
-	r.up()
-	keeper := r.keeper()
-	r.signal(r.cmd.Process.Pid, unix.SIGSTOP)
-	r.signal(keeper, unix.SIGSTOP)
-	for _, pid := range r.job() {
-		_ = unix.Kill(pid, unix.SIGSTOP) // Some end by themselves.
-	}
-	time.Sleep(ttl)
-	r.signal(keeper, unix.SIGCONT)
-	r.gone(grace * 2 / 3) // the grace is over
-	r.signal(r.cmd.Process.Pid, unix.SIGCONT)
-	r.exits(79)
+	long(t)
+	t.Parallel()
+	redis := server.Start(t, server.One(t))
+	unhurried(t, unit, func(t testing.TB, unit time.Duration) {
+		r := begin(t, redis, stubborn, leasesOf(unit)...)
+		r.up()
+		keeper := r.keeper()
+		r.stop(r.cmd.Process.Pid)
+		r.stop(keeper)
+		for _, pid := range r.job() {
+			_ = unix.Kill(pid, unix.SIGSTOP) // Some end by themselves.
+		}
+		time.Sleep(3 * unit)
+		woken := uptime(t)
+		r.signal(keeper, unix.SIGCONT)
+		r.diedBy(woken + unit/2)
+		r.signal(r.cmd.Process.Pid, unix.SIGCONT)
+		r.exits(79)
+	})
 }
 
 func TestHoldfastKilled(t *testing.T) {
-	r := begin(t, server.Start(t, server.One(t)), stubborn, "--kill-after", "500ms")
-	r.up()
-	r.signal(r.cmd.Process.Pid, unix.SIGKILL)
-	r.until("nothing is left", 2*time.Second, func() bool { return len(r.alive()) == 0 })
-	if !r.file("term") || !r.file("term-session") {
-		t.Error("killed without a TERM")
-	}
-	r.exits(-1)
+	t.Parallel()
+	redis := server.Start(t, server.One(t))
+	unhurried(t, time.Second, func(t testing.TB, unit time.Duration) {
+		r := begin(t, redis, stubborn, graceOf(unit)...)
+		r.up()
+		r.signal(r.cmd.Process.Pid, unix.SIGKILL)
+		r.until("nothing is left", func() bool { return len(r.alive()) == 0 })
+		r.told()
+		r.exits(-1)
+	})
 }
 
 func TestKeeperKilled(t *testing.T) {
-	r := begin(t, server.Start(t, server.One(t)), stubborn)
+	t.Parallel()
+	r := begin(t, server.Start(t, server.One(t)), stubborn, graceOf(time.Hour)...)
 	r.up()
 	r.signal(r.keeper(), unix.SIGKILL)
-	r.gone(2 * time.Second)
+	r.gone()
 	r.exits(70)
 }
 
@@ -262,32 +375,30 @@ func TestKeeperKilled(t *testing.T) {
 // first is good for less than --kill-after.
 func TestLockHandedOverSlowly(t *testing.T) {
 	t.Parallel()
-	redis := server.Start(t, server.One(t))
-	slow := proxy.New(t, redis.Addr())
-	first := begin(t, redis, "touch $DIR/up; until [ -e $DIR/go ]; do sleep 0.05; done")
-	first.up()
-	second := begin(t, slow, "touch $DIR/up; sleep 0.5; exit 3")
-	second.until("it waits", 10*time.Second, func() bool {
-		n, _ := redis.Do("EXISTS", "holdfast:{"+t.Name()+"}:q")
-		return n == int64(1)
+	undisturbed(t, func(t testing.TB) {
+		redis := server.Start(t, server.One(t))
+		slow := proxy.New(t, redis.Addr())
+		first := begin(t, redis, patient)
+		first.up()
+		second := begin(t, slow, "touch $DIR/up; sleep 0.5; exit 3")
+		second.waits(redis, "q", 1)
+		slow.DelayRequests(150 * time.Millisecond)
+		first.end()
+		first.exits(0)
+		second.exits(3)
 	})
-	slow.DelayRequests(150 * time.Millisecond)
-	if err := os.WriteFile(filepath.Join(first.dir, "go"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	first.exits(0)
-	second.exits(3)
 }
 
 // TestHoldfastAndKeeperKilled shows the most that can be hoped for then: the command
 // itself dies with the keeper.
 func TestHoldfastAndKeeperKilled(t *testing.T) {
-	r := begin(t, server.Start(t, server.One(t)), stubborn+"; : the command")
+	t.Parallel()
+	r := begin(t, server.Start(t, server.One(t)), stubborn+"; : the command", graceOf(time.Hour)...)
 	r.up()
 	keeper := r.keeper()
 	r.signal(r.cmd.Process.Pid, unix.SIGKILL)
 	r.signal(keeper, unix.SIGKILL)
-	r.until("the command is dead", 20*time.Second, func() bool {
+	r.until("the command is dead", func() bool {
 		for _, pid := range r.alive() {
 			if line, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline"); bytes.Contains(line, []byte(": the command")) {
 				return false
@@ -300,28 +411,42 @@ func TestHoldfastAndKeeperKilled(t *testing.T) {
 // TestProcessGroupKilled does as a shell that kills a whole pipeline: the keeper is
 // in a group of its own.
 func TestProcessGroupKilled(t *testing.T) {
-	r := begin(t, server.Start(t, server.One(t)), stubborn, "--kill-after", "500ms")
+	t.Parallel()
+	r := begin(t, server.Start(t, server.One(t)), stubborn, graceOf(500*time.Millisecond)...)
 	r.up()
 	r.signal(-r.cmd.Process.Pid, unix.SIGKILL)
-	r.until("nothing is left", 2*time.Second, func() bool { return len(r.alive()) == 0 })
+	r.until("nothing is left", func() bool { return len(r.alive()) == 0 })
 	r.exits(-1)
 }
 
+// The next renewal finds the lock gone, while the lease would be good for longer.
 func TestLockDeletedWhileTheJobRuns(t *testing.T) {
+	t.Parallel()
 	redis := server.Start(t, server.One(t))
-	r := begin(t, redis, stubborn, short...)
-	r.up()
-	deleted := time.Now()
-	if n, err := redis.Do("DEL", "holdfast:{"+t.Name()+"}"); err != nil || n != int64(1) {
-		t.Fatalf("DEL: %v, %v", n, err)
-	}
-	r.until("TERM", ttl/3+500*time.Millisecond-time.Since(deleted), func() bool { return r.file("term") && r.file("term-session") })
-	r.gone(killAfter + 200*time.Millisecond)
-	r.exits(79)
+	unhurried(t, unit, func(t testing.TB, unit time.Duration) {
+		r := begin(t, redis, stubborn, leasesOf(unit)...)
+		r.up()
+		r.lose(redis)
+		r.exits(79)
+		r.told()
+		r.foundGone()
+	})
+}
+
+// The command is told at the end of --max-runtime, and killed after the grace.
+func TestMaxRuntimeOfAStubbornJob(t *testing.T) {
+	t.Parallel()
+	redis := server.Start(t, server.One(t))
+	unhurried(t, unit, func(t testing.TB, unit time.Duration) {
+		r := begin(t, redis, stubborn, append(graceOf(unit), "--max-runtime", unit.String())...)
+		r.exits(124)
+		r.told()
+		r.says("ran for longer than --max-runtime")
+	})
 }
 
 // unlessIgnored skips a test where holdfast ignores the signal, as the test itself does.
-func unlessIgnored(t *testing.T, sig os.Signal) {
+func unlessIgnored(t testing.TB, sig os.Signal) {
 	t.Helper()
 	if signal.Ignored(sig) {
 		t.Skipf("SKIPPED: %s is ignored here, as nohup has it", sig)
@@ -329,6 +454,7 @@ func unlessIgnored(t *testing.T, sig os.Signal) {
 }
 
 func TestSignalsReachTheJob(t *testing.T) {
+	t.Parallel()
 	redis := server.Start(t, server.One(t))
 	for sig, code := range map[syscall.Signal]int{
 		unix.SIGINT: 130, unix.SIGTERM: 143, unix.SIGHUP: 129, unix.SIGQUIT: 131, unix.SIGUSR1: 138, unix.SIGUSR2: 140,
@@ -346,6 +472,7 @@ func TestSignalsReachTheJob(t *testing.T) {
 }
 
 func TestJobDecidesAboutSignals(t *testing.T) {
+	t.Parallel()
 	r := begin(t, server.Start(t, server.One(t)), `trap 'exit 5' TERM; touch $DIR/up; while :; do sleep 0.05; done`)
 	r.up()
 	r.signal(r.cmd.Process.Pid, unix.SIGTERM)
@@ -353,6 +480,7 @@ func TestJobDecidesAboutSignals(t *testing.T) {
 }
 
 func TestInterruptedWhileWaiting(t *testing.T) {
+	t.Parallel()
 	redis := server.Start(t, server.One(t))
 	for sig, code := range map[syscall.Signal]int{
 		unix.SIGINT: 130, unix.SIGTERM: 143, unix.SIGHUP: 129, unix.SIGQUIT: 131,
@@ -360,12 +488,12 @@ func TestInterruptedWhileWaiting(t *testing.T) {
 		t.Run(sig.String(), func(t *testing.T) {
 			t.Parallel()
 			unlessIgnored(t, sig)
-			if _, err := redis.Do("SET", "holdfast:{"+t.Name()+"}", "somebody", "PX", 60000); err != nil {
+			if _, err := redis.Do("SET", "holdfast:{"+t.Name()+"}", "somebody", "PX", 3600000); err != nil {
 				t.Fatal(err)
 			}
 			r := begin(t, redis, "touch $DIR/up")
 			queue := func() bool { n, _ := redis.Do("EXISTS", "holdfast:{"+t.Name()+"}:q"); return n == int64(1) }
-			r.until("holdfast waits", 10*time.Second, queue)
+			r.until("holdfast waits", queue)
 			r.signal(r.cmd.Process.Pid, sig)
 			r.exits(code)
 			if r.file("up") {
@@ -374,14 +502,13 @@ func TestInterruptedWhileWaiting(t *testing.T) {
 			if queue() {
 				t.Error("it is still in the queue")
 			}
-			if !strings.Contains(r.stderr.String(), "while waiting for lock") {
-				t.Errorf("said %q", r.stderr.String())
-			}
+			r.says("while waiting for lock")
 		})
 	}
 }
 
 func TestIgnoredSignalsStayIgnored(t *testing.T) {
+	t.Parallel()
 	redis := server.Start(t, server.One(t))
 	dir := t.TempDir()
 	cmd := exec.Command("sh", "-c", `trap '' HUP; exec holdfast run nohup -- sh -c 'echo $PPID; kill -HUP $$; exit 3'`)

@@ -17,7 +17,7 @@ const nodePassword = "canary-8642"
 type nodes []*server.Server
 
 // startNodes starts nodes, and admits them.
-func startNodes(t *testing.T, n int) nodes {
+func startNodes(t testing.TB, n int) nodes {
 	t.Helper()
 	var all nodes
 	for range n {
@@ -47,7 +47,7 @@ func (n nodes) Addr() string {
 var patientNodes = []string{"--ttl=12s", "--kill-after=1s", "--node-timeout=3s"}
 
 // pttl is how long a node has the test's lock.
-func pttl(t *testing.T, s *server.Server) int64 {
+func pttl(t testing.TB, s *server.Server) int64 {
 	t.Helper()
 	n, err := s.Do("PTTL", "holdfast:{"+t.Name()+"}")
 	if err != nil {
@@ -57,137 +57,141 @@ func pttl(t *testing.T, s *server.Server) int64 {
 }
 
 func TestQuorumRunsGoOnWithoutAMinority(t *testing.T) {
+	long(t)
 	t.Parallel()
-	all := startNodes(t, 3)
-	first := begin(t, all, patient, append(patientNodes, "--json")...)
-	first.up()
-	second := begin(t, all, alone(first), patientNodes...)
-	all[2].Kill()
-	// Both of the others renew it.
-	for _, s := range all[:2] {
-		before := pttl(t, s)
-		first.until("it is renewed", 30*time.Second, func() bool {
-			now := pttl(t, s)
-			renewed := now > before
-			before = now
-			return renewed
-		})
-	}
-	first.end()
-	first.exits(0)
-	second.up()
-	second.end()
-	second.exits(0)
-	third := begin(t, all, "exit 7", patientNodes...) // by one who has never seen the third node
-	third.exits(7)
-	for _, r := range []*trial{second, third} { // the first had the lock there, too
-		said := r.stderr.String()
-		if want := fmt.Sprintf("node %s does not answer; lock %q is held on 2 of 3 nodes", all[2].Addr(), t.Name()); !strings.Contains(said, want) {
-			t.Errorf("said %q, want %q", said, want)
+	undisturbed(t, func(t testing.TB) {
+		all := startNodes(t, 3)
+		first := begin(t, all, patient, append(patientNodes, "--json")...)
+		first.up()
+		second := begin(t, all, alone(first), patientNodes...)
+		all[2].Kill()
+		// Both of the others renew it.
+		for _, s := range all[:2] {
+			before := pttl(t, s)
+			first.until("it is renewed", func() bool {
+				now := pttl(t, s)
+				renewed := now > before
+				before = now
+				return renewed
+			})
 		}
-		if strings.Contains(said, nodePassword) {
-			t.Errorf("the password is shown: %s", said)
+		first.end()
+		first.exits(0)
+		second.up()
+		second.end()
+		second.exits(0)
+		third := begin(t, all, "exit 7", patientNodes...) // by one who has never seen the third node
+		third.exits(7)
+		for _, r := range []*trial{second, third} { // the first had the lock there, too
+			said := r.stderr.String()
+			r.says(fmt.Sprintf("node %s does not answer; lock %q is held on 2 of 3 nodes", all[2].Addr(), t.Name()))
+			if strings.Contains(said, nodePassword) {
+				t.Errorf("the password is shown: %s", said)
+			}
 		}
-	}
-	if want := `"nodes":["`; !strings.Contains(first.stderr.String(), want) {
-		t.Errorf("no %s in the report: %s", want, first.stderr.String())
-	}
-	if a, b := first.fence(), second.fence(); len(a) > len(b) || len(a) == len(b) && a >= b {
-		t.Errorf("fence %s follows %s", b, a)
-	}
+		if want := `"nodes":["`; !strings.Contains(first.stderr.String(), want) {
+			t.Errorf("no %s in the report: %s", want, first.stderr.String())
+		}
+		if a, b := first.fence(), second.fence(); len(a) > len(b) || len(a) == len(b) && a >= b {
+			t.Errorf("fence %s follows %s", b, a)
+		}
+	})
 }
 
 func TestQuorumRunsEndWithoutAMajority(t *testing.T) {
+	long(t)
 	t.Parallel()
-	all := startNodes(t, 3)
-	r := begin(t, all, stubborn, "--ttl=6s", "--kill-after=1s", "--node-timeout=1500ms")
-	r.up()
-	all[0].Kill()
-	all[1].Kill()
-	lost := time.Now()
-	r.gone(6*time.Second + time.Second) // and a look at what runs
-	if !r.file("term") {
-		t.Errorf("killed without a TERM, %s after the nodes", time.Since(lost))
-	}
-	r.exits(79)
-	begun := time.Now()
-	code, _, stderr := invoke(t, all.env(), "run", t.Name(), "--", "true")
-	if code != 69 || time.Since(begun) > 15*time.Second {
-		t.Errorf("without a majority: exit code %d after %s", code, time.Since(begun))
-	}
-	for _, want := range []string{"2 of 3 nodes have to agree", all[0].Addr(), all[1].Addr(), "connection refused", "holdfast doctor tells"} {
-		if !strings.Contains(stderr, want) {
-			t.Errorf("%q is not said: %s", want, stderr)
+	unhurried(t, unit, func(t testing.TB, unit time.Duration) {
+		all := startNodes(t, 3)
+		r := begin(t, all, stubborn, append(leasesOf(unit), "--node-timeout", (unit*3/4).String())...)
+		r.up()
+		all[0].Kill()
+		all[1].Kill()
+		lost := uptime(t)
+		r.diedBy(lost + 3*unit)
+		r.told()
+		r.exits(79)
+		code, _, stderr := invoke(t, all.env(), "run", t.Name(), "--", "true")
+		if code != 69 {
+			t.Errorf("without a majority: exit code %d", code)
 		}
-	}
-	if strings.Contains(stderr, all[2].Addr()) || strings.Contains(stderr, nodePassword) {
-		t.Errorf("said %s", stderr)
-	}
+		for _, want := range []string{"2 of 3 nodes have to agree", all[0].Addr(), all[1].Addr(), "connection refused", "holdfast doctor tells"} {
+			if !strings.Contains(stderr, want) {
+				t.Errorf("%q is not said: %s", want, stderr)
+			}
+		}
+		if strings.Contains(stderr, all[2].Addr()) || strings.Contains(stderr, nodePassword) {
+			t.Errorf("said %s", stderr)
+		}
+	})
 }
 
 func TestDoctorOfAQuorum(t *testing.T) {
+	long(t)
 	t.Parallel()
-	all := startNodes(t, 3)
-	master := server.Start(t, server.One(t), server.Conf("requirepass", nodePassword))
-	replica := server.StartReplica(t, server.One(t), master, server.Conf("requirepass", nodePassword), server.Conf("masterauth", nodePassword))
-	type report struct {
-		Mode, Worst string
-		Servers     []string
-		Findings    []struct {
-			ID, Severity, Saw string
-			Servers           []string
-		}
-	}
-	examine := func(env []string, code int) (r report) {
-		t.Helper()
-		got, stdout, stderr := invoke(t, env, "doctor", "--clock=0", "--json")
-		if err := json.Unmarshal([]byte(stdout), &r); err != nil || got != code || r.Mode != "quorum" {
-			t.Errorf("exit code %d, want %d, mode %s: %v: %s", got, code, r.Mode, err, stderr)
-		}
-		if strings.Contains(stdout+stderr, nodePassword) {
-			t.Errorf("the password is shown: %s%s", stdout, stderr)
-		}
-		return r
-	}
-	has := func(r report, severity, saw string, servers ...string) {
-		t.Helper()
-		for _, f := range r.Findings {
-			if f.ID == "quorum" && f.Severity == severity && strings.Contains(f.Saw, saw) && fmt.Sprint(f.Servers) == fmt.Sprint(servers) {
-				return
+	undisturbed(t, func(t testing.TB) {
+		all := startNodes(t, 3)
+		master := server.Start(t, server.One(t), server.Conf("requirepass", nodePassword))
+		replica := server.StartReplica(t, server.One(t), master, server.Conf("requirepass", nodePassword), server.Conf("masterauth", nodePassword))
+		type report struct {
+			Mode, Worst string
+			Servers     []string
+			Findings    []struct {
+				ID, Severity, Saw string
+				Servers           []string
 			}
 		}
-		t.Errorf("no %s about %q of %v in %+v", severity, saw, servers, r.Findings[:8])
-	}
-	a, b, c := all[0].Addr(), all[1].Addr(), all[2].Addr()
+		examine := func(env []string, code int) (r report) {
+			t.Helper()
+			got, stdout, stderr := invoke(t, env, "doctor", "--clock=0", "--json")
+			if err := json.Unmarshal([]byte(stdout), &r); err != nil || got != code || r.Mode != "quorum" {
+				t.Errorf("exit code %d, want %d, mode %s: %v: %s", got, code, r.Mode, err, stderr)
+			}
+			if strings.Contains(stdout+stderr, nodePassword) {
+				t.Errorf("the password is shown: %s%s", stdout, stderr)
+			}
+			return r
+		}
+		has := func(r report, severity, saw string, servers ...string) {
+			t.Helper()
+			for _, f := range r.Findings {
+				if f.ID == "quorum" && f.Severity == severity && strings.Contains(f.Saw, saw) && fmt.Sprint(f.Servers) == fmt.Sprint(servers) {
+					return
+				}
+			}
+			t.Errorf("no %s about %q of %v in %+v", severity, saw, servers, r.Findings[:8])
+		}
+		a, b, c := all[0].Addr(), all[1].Addr(), all[2].Addr()
 
-	good := examine(all.env(), 1) // since nothing is persisted
-	has(good, "ok", "admitted, and not in quarantine", a, b, c)
-	has(good, "note", "3 of 3 nodes are on 127.0.0.1", a, b, c)
-	if good.Worst != "warning" || fmt.Sprint(good.Servers) != fmt.Sprint([]string{a, b, c}) {
-		t.Errorf("%s of %v", good.Worst, good.Servers)
-	}
-	has(examine(all[:2].env(), 2), "problem", "2 nodes: a quorum has an odd number", a, b)
-	five := examine(append(all, master, replica).env(), 2)
-	has(five, "problem", master.Addr()+" and "+replica.Addr()+" are master and replica", master.Addr(), replica.Addr())
-	twice := all.env()
-	twice[0] += " redis://:" + nodePassword + "@" + strings.Replace(a, "127.0.0.1", "localhost", 1) + ", redis://127.0.0.1:1"
-	has(examine(twice, 2), "problem", a+" and localhost", a, strings.Replace(a, "127.0.0.1", "localhost", 1))
+		good := examine(all.env(), 1) // since nothing is persisted
+		has(good, "ok", "admitted, and not in quarantine", a, b, c)
+		has(good, "note", "3 of 3 nodes are on 127.0.0.1", a, b, c)
+		if good.Worst != "warning" || fmt.Sprint(good.Servers) != fmt.Sprint([]string{a, b, c}) {
+			t.Errorf("%s of %v", good.Worst, good.Servers)
+		}
+		has(examine(all[:2].env(), 2), "problem", "2 nodes: a quorum has an odd number", a, b)
+		five := examine(append(all, master, replica).env(), 2)
+		has(five, "problem", master.Addr()+" and "+replica.Addr()+" are master and replica", master.Addr(), replica.Addr())
+		twice := all.env()
+		twice[0] += " redis://:" + nodePassword + "@" + strings.Replace(a, "127.0.0.1", "localhost", 1) + ", redis://127.0.0.1:1"
+		has(examine(twice, 2), "problem", a+" and localhost", a, strings.Replace(a, "127.0.0.1", "localhost", 1))
 
-	if code, _, stderr := invoke(t, twice, "init"); code != 78 || !strings.Contains(stderr, " are the same server: name each once") {
-		t.Errorf("init of a server with two names: exit code %d: %s", code, stderr)
-	}
-	all[2].Kill()
-	one := examine(all.env(), 1)
-	has(one, "warning", "connection refused", c)
-	all[2].Restart()
-	has(examine(all.env(), 1), "warning", "not admitted yet", c)
-	all[1].Restart()
-	has(examine(all.env(), 2), "problem", "not admitted yet", b, c)
-	for _, s := range all {
-		s.Kill()
-	}
-	code, stdout, stderr := invoke(t, all.env(), "doctor")
-	if code != 69 || stdout != "" || !strings.Contains(stderr, a) || !strings.Contains(stderr, c) || strings.Contains(stderr, nodePassword) {
-		t.Errorf("without any node: exit code %d: %s%s", code, stdout, stderr)
-	}
+		if code, _, stderr := invoke(t, twice, "init"); code != 78 || !strings.Contains(stderr, " are the same server: name each once") {
+			t.Errorf("init of a server with two names: exit code %d: %s", code, stderr)
+		}
+		all[2].Kill()
+		one := examine(all.env(), 1)
+		has(one, "warning", "connection refused", c)
+		all[2].Restart()
+		has(examine(all.env(), 1), "warning", "not admitted yet", c)
+		all[1].Restart()
+		has(examine(all.env(), 2), "problem", "not admitted yet", b, c)
+		for _, s := range all {
+			s.Kill()
+		}
+		code, stdout, stderr := invoke(t, all.env(), "doctor")
+		if code != 69 || stdout != "" || !strings.Contains(stderr, a) || !strings.Contains(stderr, c) || strings.Contains(stderr, nodePassword) {
+			t.Errorf("without any node: exit code %d: %s%s", code, stdout, stderr)
+		}
+	})
 }

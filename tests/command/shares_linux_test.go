@@ -37,7 +37,7 @@ func alone(others ...*trial) string {
 }
 
 // queued is how many wait for the test's lock, which is of that kind.
-func queued(t *testing.T, redis *server.Server, kind string) any {
+func queued(t testing.TB, redis *server.Server, kind string) any {
 	t.Helper()
 	n, err := redis.Do("ZCARD", "holdfast:{"+t.Name()+"}:"+kind)
 	if err != nil {
@@ -48,103 +48,107 @@ func queued(t *testing.T, redis *server.Server, kind string) any {
 
 func (r *trial) waits(redis *server.Server, kind string, as int64) {
 	r.t.Helper()
-	r.until(fmt.Sprint(as, " wait"), 20*time.Second, func() bool {
-		n, err := redis.Do("ZCARD", "holdfast:{"+r.name+"}:"+kind)
+	r.until(fmt.Sprint(as, " wait"), func() bool {
+		n, err := redis.Do("ZCARD", r.key()+":"+kind)
 		return err == nil && n == as
 	})
 }
 
 func TestSharedAndExclusiveRuns(t *testing.T) {
 	t.Parallel()
-	redis := server.Start(t, server.One(t))
-	first, second := begin(t, redis, patient, "--shared"), begin(t, redis, patient, "--shared")
-	first.up()
-	second.up() // and neither ends by itself
-	writer := begin(t, redis, alone(first, second), "--exclusive")
-	writer.waits(redis, "rw", 1)
-	late := begin(t, redis, alone(writer), "--shared")
-	late.waits(redis, "rw", 2)
-	late.end()
-	if a, b := first.fence(), second.fence(); a != b {
-		t.Errorf("two shared runs beside each other have fences %s and %s", a, b)
-	}
-	first.end()
-	first.exits(0) // and who is served by its release has left the queue
-	if n := queued(t, redis, "rw"); n != int64(2) {
-		t.Errorf("%v wait while a shared run is left, want 2", n)
-	}
-	second.end()
-	second.exits(0)
-	writer.up()
-	if late.file("up") && !late.file("over") { // it can have passed a writer that was slow to take its turn
-		t.Error("an exclusive run is not alone")
-	}
-	writer.end()
-	writer.exits(0)
-	late.exits(0)
+	undisturbed(t, func(t testing.TB) {
+		redis := server.Start(t, server.One(t))
+		first, second := begin(t, redis, patient, "--shared"), begin(t, redis, patient, "--shared")
+		first.up()
+		second.up() // and neither ends by itself
+		writer := begin(t, redis, alone(first, second), "--exclusive")
+		writer.waits(redis, "rw", 1)
+		late := begin(t, redis, alone(writer), "--shared")
+		late.waits(redis, "rw", 2)
+		late.end()
+		if a, b := first.fence(), second.fence(); a != b {
+			t.Errorf("two shared runs beside each other have fences %s and %s", a, b)
+		}
+		first.end()
+		first.exits(0) // and who is served by its release has left the queue
+		if n := queued(t, redis, "rw"); n != int64(2) {
+			t.Errorf("%v wait while a shared run is left, want 2", n)
+		}
+		second.end()
+		second.exits(0)
+		writer.up()
+		if late.file("up") && !late.file("over") { // it can have passed a writer that was slow to take its turn
+			t.Error("an exclusive run is not alone")
+		}
+		writer.end()
+		writer.exits(0)
+		late.exits(0)
+	})
 }
 
 func TestSlotOfAKilledRunComesBack(t *testing.T) {
+	long(t)
 	t.Parallel()
-	redis := server.Start(t, server.One(t))
-	first := begin(t, redis, stubborn, "--slots=2", "--ttl=6s", "--kill-after=1s")
-	second := begin(t, redis, patient, "--slots=2")
-	first.up()
-	second.up()
-	third := begin(t, redis, patient, "--slots=2")
-	third.waits(redis, "sem", 1)
-	if third.file("up") {
-		t.Error("it runs while it waits")
-	}
-	first.signal(first.cmd.Process.Pid, unix.SIGKILL)
-	third.up()
-	if left := first.job(); len(left) > 0 {
-		t.Errorf("the slot was given on, but processes %v still run in it", left)
-	}
-	first.exits(-1)
-	if second.file("over") {
-		t.Error("the other job was ended, too")
-	}
-	for _, r := range []*trial{second, third} {
-		r.end()
-		r.exits(0)
-	}
+	undisturbed(t, func(t testing.TB) {
+		redis := server.Start(t, server.One(t))
+		first := begin(t, redis, stubborn, "--slots=2", "--ttl=6s", "--kill-after=2s")
+		second := begin(t, redis, patient, "--slots=2")
+		first.up()
+		second.up()
+		third := begin(t, redis, patient, "--slots=2")
+		third.waits(redis, "sem", 1)
+		if third.file("up") {
+			t.Error("it runs while it waits")
+		}
+		first.signal(first.cmd.Process.Pid, unix.SIGKILL)
+		third.up()
+		if left := first.job(); len(left) > 0 {
+			t.Errorf("the slot was given on, but processes %v still run in it", left)
+		}
+		first.exits(-1)
+		if second.file("over") {
+			t.Error("the other job was ended, too")
+		}
+		for _, r := range []*trial{second, third} {
+			r.end()
+			r.exits(0)
+		}
+	})
 }
 
-// TestSharedLockDeletedWhileJobsRun has leases that are good for another 4 s when a renewal
-// finds the lock gone, so that it is this, and not the deadline, that ends the jobs.
+// A renewal finds the lock gone when the leases are good for another two thirds: it is this, and
+// not the deadline, that ends the jobs.
 func TestSharedLockDeletedWhileJobsRun(t *testing.T) {
+	long(t)
 	t.Parallel()
 	redis := server.Start(t, server.One(t))
 	for _, flags := range [][]string{{"--shared"}, {"--exclusive"}, {"--slots=2"}, {"--owner=me"}} {
 		t.Run(flags[0][2:], func(t *testing.T) {
 			t.Parallel()
-			with := append(flags, "--ttl=6s", "--kill-after=1s")
-			runs := []*trial{begin(t, redis, stubborn, with...)}
-			if flags[0] != "--exclusive" {
-				runs = append(runs, begin(t, redis, stubborn, with...))
-			}
-			for _, r := range runs {
-				r.up()
-			}
-			if n, err := redis.Do("DEL", "holdfast:{"+t.Name()+"}"); err != nil || n != int64(1) {
-				t.Fatalf("DEL: %v, %v", n, err)
-			}
-			for _, r := range runs {
-				r.exits(79)
-				if !r.file("term") || !r.file("term-session") {
-					t.Error("killed without a TERM")
+			unhurried(t, unit, func(t testing.TB, unit time.Duration) {
+				with := append(flags, leasesOf(unit)...)
+				runs := []*trial{begin(t, redis, stubborn, with...)}
+				if flags[0] != "--exclusive" {
+					runs = append(runs, begin(t, redis, stubborn, with...))
 				}
-				if want := "lost: taken or deleted; the command was ended"; !strings.Contains(r.stderr.String(), want) {
-					t.Errorf("said %q, want %q", r.stderr.String(), want)
+				for _, r := range runs {
+					r.up()
 				}
-			}
+				runs[0].lose(redis)
+				for _, r := range runs {
+					r.exits(79)
+					r.foundGone()
+					r.told()
+					r.foundGone()
+				}
+			})
 		})
 	}
 }
 
 // Whatever kind of lock is lost, --on-lost says what becomes of the job.
 func TestOnLostOfEveryKind(t *testing.T) {
+	long(t)
 	t.Parallel()
 	redis := server.Start(t, server.One(t))
 	const job = `
@@ -154,27 +158,28 @@ until [ -e $DIR/go ]; do sleep 0.05; done; exit 6`
 		for _, policy := range []string{"kill", "notify", "ignore"} {
 			t.Run(strings.Trim(flag, "-")+" "+policy, func(t *testing.T) {
 				t.Parallel()
-				flag := strings.Replace(flag, "other", t.Name()+"/other", 1)
-				r := begin(t, redis, job, flag, "--ttl=6s", "--kill-after=1s", "--on-lost="+policy)
-				r.up()
-				if n, err := redis.Do("DEL", "holdfast:{"+t.Name()+"}"); err != nil || n != int64(1) {
-					t.Fatalf("DEL: %v, %v", n, err)
-				}
-				if policy == "kill" {
-					r.exits(79)
-				} else {
-					r.until("it is told", 20*time.Second, func() bool {
-						return strings.Contains(r.stderr.String(), "the command runs on without the lock (--on-lost="+policy+")")
-					})
-					if policy == "notify" {
-						r.until("USR1", 20*time.Second, func() bool { return r.file("usr1") })
+				undisturbed(t, func(t testing.TB) {
+					flag := strings.Replace(flag, "other", t.Name()+"/other", 1)
+					r := begin(t, redis, job, flag, "--ttl=6s", "--kill-after=2s", "--on-lost="+policy)
+					r.up()
+					r.lose(redis)
+					if policy == "kill" {
+						r.exits(79)
+						r.foundGone()
+					} else {
+						r.until("it is told", func() bool {
+							return strings.Contains(r.stderr.String(), "the command runs on without the lock (--on-lost="+policy+")")
+						})
+						if policy == "notify" {
+							r.until("USR1", func() bool { return r.file("usr1") })
+						}
+						r.end()
+						r.exits(6)
 					}
-					r.end()
-					r.exits(6)
-				}
-				if r.file("term") || r.file("usr1") != (policy == "notify") {
-					t.Errorf("TERM: %v, USR1: %v", r.file("term"), r.file("usr1"))
-				}
+					if r.file("term") || r.file("usr1") != (policy == "notify") {
+						t.Errorf("TERM: %v, USR1: %v", r.file("term"), r.file("usr1"))
+					}
+				})
 			})
 		}
 	}

@@ -18,7 +18,7 @@ import (
 
 // terminal is an interactive shell on a terminal.
 type terminal struct {
-	t    *testing.T
+	t    testing.TB
 	dir  string
 	file *os.File
 
@@ -26,8 +26,9 @@ type terminal struct {
 	seen bytes.Buffer
 }
 
-func openTerminal(t *testing.T, redis *server.Server) *terminal {
+func openTerminal(t testing.TB, redis *server.Server) *terminal {
 	t.Helper()
+	uses(t)
 	cmd := exec.Command("bash", "--norc", "--noprofile", "-i")
 	if cmd.Err != nil {
 		t.Skip("needs bash: ", cmd.Err)
@@ -60,7 +61,7 @@ func openTerminal(t *testing.T, redis *server.Server) *terminal {
 		_ = cmd.Wait()
 		select {
 		case <-read:
-		case <-time.After(10 * time.Second):
+		case <-time.After(hang):
 			t.Error("somebody still uses the terminal")
 		}
 		f.Close()
@@ -88,24 +89,57 @@ func (term *terminal) script(name, text string) {
 func (term *terminal) expect(pattern string) {
 	term.t.Helper()
 	re := regexp.MustCompile(pattern)
-	for range 1500 {
-		term.mu.Lock()
-		seen := strings.ReplaceAll(term.seen.String(), "\r", "")
-		if at := re.FindStringIndex(seen); at != nil {
-			term.seen.Reset()
-			term.seen.WriteString(seen[at[1]:])
-			term.mu.Unlock()
-			return
-		}
-		term.mu.Unlock()
-		time.Sleep(10 * time.Millisecond)
+	for began := time.Now(); !term.shows(re); time.Sleep(10 * time.Millisecond) {
+		term.within(began, pattern)
+	}
+}
+
+// expectOfShell is expect of what a shell tells before a prompt, such as that a job of it has stopped.
+func (term *terminal) expectOfShell(pattern string) {
+	term.t.Helper()
+	re := regexp.MustCompile(pattern)
+	for began := time.Now(); !term.shows(re); time.Sleep(100 * time.Millisecond) {
+		term.within(began, pattern)
+		term.send("\n")
+	}
+}
+
+func (term *terminal) within(began time.Time, pattern string) {
+	term.t.Helper()
+	if time.Since(began) < hang {
+		return
 	}
 	term.mu.Lock()
 	defer term.mu.Unlock()
-	term.t.Fatalf("no %q in %q", pattern, term.seen.String())
+	term.t.Fatalf("not within %s: %q in %q", hang, pattern, term.seen.String())
+}
+
+// shows reports whether what was shown since it last did so matches.
+func (term *terminal) shows(re *regexp.Regexp) bool {
+	term.mu.Lock()
+	defer term.mu.Unlock()
+	seen := strings.ReplaceAll(term.seen.String(), "\r", "")
+	at := re.FindStringIndex(seen)
+	if at == nil {
+		return false
+	}
+	term.seen.Reset()
+	term.seen.WriteString(seen[at[1]:])
+	return true
+}
+
+// foremost is a shell's command that succeeds if the shell has the terminal's foreground.
+const foremost = "{ read -r _ _ _ _ group _ _ front _ </proc/$$/stat; [ $group = $front ]; }"
+
+// holds has the shell hold a lock in the background until there is a file go.
+func (term *terminal) holds(run string) {
+	term.t.Helper()
+	term.send("holdfast run " + run + " -- sh -c 'touch up; until [ -e go ]; do sleep 0.05; done' & until [ -e up ]; do sleep 0.05; done; echo he''ld\n")
+	term.expect("\nheld\n")
 }
 
 func TestTerminal(t *testing.T) {
+	t.Parallel()
 	redis := server.Start(t, server.One(t))
 	for name, dialogue := range map[string]func(*terminal){
 		"the command reads the terminal": func(term *terminal) {
@@ -118,7 +152,7 @@ func TestTerminal(t *testing.T) {
 			term.expect("\nrc=0\n")
 		},
 		"the command is in the foreground": func(term *terminal) {
-			term.script("which", "read -r _ _ _ _ group _ _ front _ </proc/$$/stat; [ $group = $front ] && echo front''most")
+			term.script("which", foremost+" && echo front''most")
 			term.send("holdfast run front -- sh which\n")
 			term.expect("\nfrontmost\n")
 		},
@@ -171,8 +205,8 @@ func TestTerminal(t *testing.T) {
 			term.expect("\ngot first")
 			term.send("\x1a")
 			term.expect("Stopped")
-			term.send("bg; sleep 0.5\n")
-			term.expect("Stopped") // it wants to read
+			term.send("bg\n")
+			term.expectOfShell("Stopped") // it wants to read
 			term.send("fg\n")
 			term.expect("holdfast run stopped")
 			term.send("second\n")
@@ -182,9 +216,7 @@ func TestTerminal(t *testing.T) {
 		},
 		"started in the background": func(term *terminal) {
 			term.send("holdfast run background -- sh -c 'sleep 0.2; read a; echo got $a' &\n")
-			term.expect(`\$ `)
-			term.send("sleep 1.5\n")
-			term.expect(`Stopped`)
+			term.expectOfShell("Stopped")
 			term.send("fg\n")
 			term.expect("holdfast run background")
 			term.send("text\n")
@@ -210,33 +242,36 @@ func TestTerminal(t *testing.T) {
 		},
 		"a script gets its terminal back from a holdfast that was killed": func(term *terminal) {
 			term.script("inner", "echo $$ >pid; exec holdfast run killed -- sh -c 'kill -9 $(cat pid); sleep 1000'")
-			term.script("script", "sh inner; sleep 0.5; echo on''ward; read b; echo got $b")
+			term.script("script", "sh inner; until "+foremost+"; do sleep 0.05; done; echo on''ward; read b; echo got $b")
 			term.send("sh script\n")
 			term.expect("onward\n")
 			term.send("text\n")
 			term.expect("got text\n")
 		},
 		"stop and continue while waiting": func(term *terminal) {
-			term.send("holdfast run queue -- sleep 4 & sleep 0.5\n")
+			term.holds("queue")
 			term.send("holdfast run -v queue -- echo on''ward\n")
 			term.expect("waiting for lock")
 			term.send("\x1a")
 			term.expect("Stopped")
 			term.send("fg\n")
+			term.expect("holdfast run -v queue")
+			term.script("go", "")
 			term.expect("\nonward")
 		},
 		"waiting tells for whom": func(term *terminal) {
-			term.send("holdfast run --meta who=me shared -- sleep 3 & sleep 0.5\n")
+			term.holds("--meta who=me shared")
 			term.send("holdfast run shared -- echo on''ward\n")
 			term.expect(`waiting for lock "shared", held by .*who=me`)
+			term.script("go", "")
 			term.expect("\nonward")
 		},
 		"a job that is stopped for too long loses its lock": func(term *terminal) {
-			term.send("holdfast run --ttl 1500ms --kill-after 400ms late -- sh -c 'echo on''ward; exec sleep 1000'\n")
+			term.send("holdfast run --ttl 4s --kill-after 1s late -- sh -c 'echo on''ward; exec sleep 1000'\n")
 			term.expect("onward")
 			term.send("\x1a")
 			term.expect("Stopped")
-			term.send("sleep 1.5; holdfast run -w 1 late -- echo next'' one\n")
+			term.send("holdfast run -w 1m late -- echo next'' one\n")
 			term.expect("\nnext one")
 			term.send("fg\n")
 			term.expect("late")
@@ -246,7 +281,7 @@ func TestTerminal(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			dialogue(openTerminal(t, redis))
+			undisturbed(t, func(t testing.TB) { dialogue(openTerminal(t, redis)) })
 		})
 	}
 }

@@ -28,7 +28,7 @@ var kinds = []struct {
 // outlast runs, for each kind of lock, a job that ends when it is told to, and has another wait
 // for the same lock. The master, which has the names that here says, is replaced while the one
 // runs and the other waits.
-func outlast(t *testing.T, url string, master *server.Server, here func(name string) bool, replace func()) {
+func outlast(t testing.TB, url string, master *server.Server, here func(name string) bool, replace func()) {
 	t.Helper()
 	const job = "echo $HOLDFAST_FENCE >$DIR/fence; touch $DIR/up; "
 	var first, second []*trial
@@ -37,7 +37,7 @@ func outlast(t *testing.T, url string, master *server.Server, here func(name str
 		for !here(name) {
 			name += "-"
 		}
-		flags := []string{"--redis=" + url, "--ttl=1m"}
+		flags := []string{"--redis=" + url, "--ttl=1h"}
 		a := beginAs(t, k.command, name, master, job+"until [ -e $DIR/go ]; do sleep 0.05; done; exit 3", append(flags, k.first...)...)
 		a.up()
 		b := beginAs(t, k.command, name, master, job+"exit 4", append(flags, k.second...)...)
@@ -71,27 +71,33 @@ func (r *trial) fence() string {
 }
 
 func TestRunOutlastsASentinelFailover(t *testing.T) {
+	long(t)
 	t.Parallel()
-	g := server.StartSentinels(t, server.One(t), 2, 3)
-	master := g.Servers[0]
-	addrs := g.Addrs()
-	anywhere := func(string) bool { return true }
-	outlast(t, "redis+sentinel://"+addrs[0]+"?master_name="+g.Name+"&addr="+addrs[1]+"&addr="+addrs[2], master, anywhere, func() {
-		master.Kill()
-		g.NextMaster(master)
+	undisturbed(t, func(t testing.TB) {
+		g := server.StartSentinels(t, server.One(t), 2, 3)
+		master := g.Servers[0]
+		addrs := g.Addrs()
+		anywhere := func(string) bool { return true }
+		outlast(t, "redis+sentinel://"+addrs[0]+"?master_name="+g.Name+"&addr="+addrs[1]+"&addr="+addrs[2], master, anywhere, func() {
+			master.Kill()
+			g.NextMaster(master)
+		})
 	})
 }
 
 func TestRunOutlastsAClusterFailover(t *testing.T) {
+	long(t)
 	t.Parallel()
-	c := server.StartReplicatedCluster(t, server.One(t), 3)
-	slot := func(name string) int { return int(keys.Slot("holdfast:{" + name + "}")) }
-	mine := slot(t.Name())
-	master := c.Owner(mine)
-	here := func(name string) bool { return c.Owner(slot(name)) == master }
-	addrs := c.Addrs()
-	outlast(t, "redis+cluster://"+addrs[0]+"?addr="+addrs[1]+"&addr="+addrs[2], master, here, func() {
-		master.Kill()
-		c.Owner(mine, master)
+	undisturbed(t, func(t testing.TB) {
+		c := server.StartReplicatedCluster(t, server.One(t), 3)
+		slot := func(name string) int { return int(keys.Slot("holdfast:{" + name + "}")) }
+		mine := slot(t.Name())
+		master := c.Owner(mine)
+		here := func(name string) bool { return c.Owner(slot(name)) == master }
+		addrs := c.Addrs()
+		outlast(t, "redis+cluster://"+addrs[0]+"?addr="+addrs[1]+"&addr="+addrs[2], master, here, func() {
+			master.Kill()
+			c.Owner(mine, master)
+		})
 	})
 }

@@ -6,9 +6,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// now reads a clock that all processes share and that does not stop while the
-// machine sleeps.
-func now() instant {
+// systemClock is CLOCK_BOOTTIME, which all processes share and which does not stop while
+// the machine sleeps.
+type systemClock struct{}
+
+func (systemClock) now() instant {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
 		panic("holdfast: CLOCK_BOOTTIME: " + err.Error()) // Linux has it since 2.6.39.
@@ -16,18 +18,12 @@ func now() instant {
 	return instant(ts.Nano())
 }
 
-// alarm rings at an instant; at once, if the machine slept past it.
-type alarm struct {
-	c chan struct{}
-	f *os.File
-}
-
-func newAlarm() (*alarm, error) {
+func (systemClock) newAlarm() (alarm, error) {
 	fd, err := unix.TimerfdCreate(unix.CLOCK_BOOTTIME, unix.TFD_CLOEXEC|unix.TFD_NONBLOCK)
 	if err != nil {
 		return nil, os.NewSyscallError("timerfd_create", err)
 	}
-	a := &alarm{make(chan struct{}, 1), os.NewFile(uintptr(fd), "timer")}
+	a := &timer{make(chan struct{}, 1), os.NewFile(uintptr(fd), "timer")}
 	go func() {
 		buf := make([]byte, 8)
 		for {
@@ -43,8 +39,15 @@ func newAlarm() (*alarm, error) {
 	return a, nil
 }
 
-// set replaces the instant; 0 means never.
-func (a *alarm) set(at instant) {
+// timer is an alarm by a timerfd.
+type timer struct {
+	c chan struct{}
+	f *os.File
+}
+
+func (a *timer) rings() <-chan struct{} { return a.c }
+
+func (a *timer) set(at instant) {
 	spec := &unix.ItimerSpec{Value: unix.NsecToTimespec(int64(max(at, 0)))}
 	raw, err := a.f.SyscallConn()
 	if err != nil {
@@ -55,4 +58,4 @@ func (a *alarm) set(at instant) {
 	})
 }
 
-func (a *alarm) close() { a.f.Close() }
+func (a *timer) close() { a.f.Close() }

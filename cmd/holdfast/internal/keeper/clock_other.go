@@ -6,24 +6,27 @@ import "time"
 
 var started = time.Now()
 
-// now reads Go's monotonic clock: keeper and parent are one process here.
-func now() instant { return instant(time.Since(started)) + 1 }
+// systemClock is Go's monotonic clock: keeper and parent are one process here.
+type systemClock struct{}
 
-// alarm rings at an instant.
-type alarm struct {
+func (systemClock) now() instant { return instant(time.Since(started)) + 1 }
+
+func (systemClock) newAlarm() (alarm, error) { return &timer{c: make(chan struct{}, 1)}, nil }
+
+// timer is an alarm by a timer of Go's.
+type timer struct {
 	c chan struct{}
 	t *time.Timer
 }
 
-func newAlarm() (*alarm, error) { return &alarm{c: make(chan struct{}, 1)}, nil }
+func (a *timer) rings() <-chan struct{} { return a.c }
 
-// set replaces the instant; 0 means never.
-func (a *alarm) set(at instant) {
+func (a *timer) set(at instant) {
 	a.close()
 	if at == 0 {
 		return
 	}
-	a.t = time.AfterFunc(time.Duration(at-now()), func() {
+	a.t = time.AfterFunc(time.Duration(at-systemClock{}.now()), func() {
 		select {
 		case a.c <- struct{}{}:
 		default:
@@ -31,7 +34,7 @@ func (a *alarm) set(at instant) {
 	})
 }
 
-func (a *alarm) close() {
+func (a *timer) close() {
 	if a.t != nil {
 		a.t.Stop()
 	}

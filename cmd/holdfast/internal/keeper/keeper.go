@@ -86,6 +86,7 @@ type Event struct {
 // Job is a job under a keeper. Its methods are called from one goroutine.
 type Job struct {
 	PID    int // of the command, and of its process group
+	clock  clock
 	enc    *gob.Encoder
 	gone   bool // the keeper does not listen any more
 	events chan Event
@@ -129,7 +130,12 @@ func Start(spec Spec) (*Job, error) {
 	if err != nil {
 		return nil, err
 	}
-	j := &Job{enc: gob.NewEncoder(l.conn), events: make(chan Event, 16)}
+	return begin(l, systemClock{}, spec)
+}
+
+// begin has a keeper start the command.
+func begin(l *link, clock clock, spec Spec) (*Job, error) {
+	j := &Job{clock: clock, enc: gob.NewEncoder(l.conn), events: make(chan Event, 16)}
 	dec := gob.NewDecoder(l.conn)
 	j.send(order{
 		Op: opStart, Path: spec.Path, Args: spec.Args, OnLost: spec.OnLost,
@@ -176,12 +182,12 @@ func (j *Job) Events() <-chan Event { return j.events }
 
 // Release lets the command run, under a lock that is certain until deadline.
 func (j *Job) Release(deadline time.Time) {
-	j.send(order{Op: opRelease, Deadline: toInstant(deadline)})
+	j.send(order{Op: opRelease, Deadline: j.toInstant(deadline)})
 }
 
 // SetDeadline says that the lock is now certain until t.
 func (j *Job) SetDeadline(t time.Time) {
-	j.send(order{Op: opDeadline, Deadline: toInstant(t)})
+	j.send(order{Op: opDeadline, Deadline: j.toInstant(t)})
 }
 
 // Signal sends sig to the job's process group.
@@ -197,9 +203,9 @@ func (j *Job) send(o order) {
 
 // toInstant converts t to the clock that keeper and parent have in common. The
 // clock is read first: a pause in between makes the result early, never late.
-func toInstant(t time.Time) instant {
-	n := now()
-	return n + instant(time.Until(t))
+func (j *Job) toInstant(t time.Time) instant {
+	now := j.clock.now()
+	return now + instant(time.Until(t))
 }
 
 // Hidden runs args as a keeper or as the stage between a keeper and its

@@ -13,7 +13,7 @@ import (
 // process is the command alone: what it starts is out of reach here.
 type process struct {
 	pid     int
-	changed chan struct{}
+	changed chan os.Signal // receives nil: there is no SIGCHLD here
 
 	cmd    *exec.Cmd
 	ended  chan change
@@ -25,8 +25,12 @@ func startProcess(path string, args []string, with stdio) (*process, error) {
 	cmd := exec.Command(path)
 	cmd.Args, cmd.Env = args, with.env
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = with.in, with.out, with.err
-	return &process{cmd: cmd, changed: make(chan struct{}, 1), ended: make(chan change, 1)}, nil
+	return &process{cmd: cmd, changed: make(chan os.Signal, 1), ended: make(chan change, 1)}, nil
 }
+
+func (p *process) id() int { return p.pid }
+
+func (p *process) news() <-chan os.Signal { return p.changed }
 
 func (p *process) release() {
 	if err := p.cmd.Start(); err != nil {
@@ -36,14 +40,14 @@ func (p *process) release() {
 			code = 127
 		}
 		p.ended <- change{code: code}
-		p.changed <- struct{}{}
+		p.changed <- nil
 		return
 	}
 	p.pid = p.cmd.Process.Pid
 	go func() {
 		_ = p.cmd.Wait() // ProcessState has it.
 		p.ended <- change{code: p.cmd.ProcessState.ExitCode()}
-		p.changed <- struct{}{}
+		p.changed <- nil
 	}()
 }
 

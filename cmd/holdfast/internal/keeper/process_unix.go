@@ -59,6 +59,10 @@ func startProcess(path string, args []string, with stdio) (*process, error) {
 	return p, nil
 }
 
+func (p *process) id() int { return p.pid }
+
+func (p *process) news() <-chan os.Signal { return p.changed }
+
 func (s stdio) files() ([]uintptr, error) {
 	var fds []uintptr
 	for _, v := range []any{s.in, s.out, s.err} {

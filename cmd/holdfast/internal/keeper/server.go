@@ -3,6 +3,7 @@ package keeper
 import (
 	"encoding/gob"
 	"io"
+	"os"
 	"time"
 )
 
@@ -20,15 +21,33 @@ type change struct {
 	code    int
 }
 
+// processes are the command, which leads a process group, and what it started. Production
+// has process; tests have one that notes what is done to it.
+type processes interface {
+	id() int                // of the command
+	news() <-chan os.Signal // receives when one may have stopped or ended
+	reap() []change         // what happened to the command since the last call
+	empty() bool            // nothing is left of them
+	left() []int            // what the command left running
+
+	release()               // let the command run
+	signal(sig int)         // to the group
+	notify()                // USR1, to the command alone
+	terminate()             // TERM, to all
+	kill() (denied []int)   // KILL, to all that may be killed; to be repeated until nothing is left
+	takeTerminal(group int) // give the terminal that the command has to group
+}
+
 // server is the keeper's side.
 type server struct {
 	plan  plan
 	max   time.Duration
 	group int // the parent's
 
-	enc  *gob.Encoder
-	proc *process
-	bell *alarm
+	enc   *gob.Encoder
+	proc  processes
+	clock clock
+	bell  alarm
 
 	over   Event         // what Ended will say
 	exited bool          // the command did; others may be left
@@ -38,15 +57,20 @@ type server struct {
 
 // serve keeps one job, from the first order on conn to the job's end.
 func serve(conn io.ReadWriter, with stdio) {
+	keepJob(conn, systemClock{}, func(o order) (processes, error) { return startProcess(o.Path, o.Args, with) })
+}
+
+// keepJob is serve with a clock, and with what starts the command.
+func keepJob(conn io.ReadWriter, clock clock, start func(order) (processes, error)) {
 	dec := gob.NewDecoder(conn)
-	s := &server{enc: gob.NewEncoder(conn), over: Event{Kind: Ended}}
+	s := &server{enc: gob.NewEncoder(conn), clock: clock, over: Event{Kind: Ended}}
 	var o order
 	if dec.Decode(&o) != nil {
 		return
 	}
 	var err error
-	if s.bell, err = newAlarm(); err == nil {
-		s.proc, err = startProcess(o.Path, o.Args, with)
+	if s.bell, err = clock.newAlarm(); err == nil {
+		s.proc, err = start(o)
 	}
 	if err != nil {
 		s.tell(Event{Kind: failed, Err: err.Error()})
@@ -55,9 +79,10 @@ func serve(conn io.ReadWriter, with stdio) {
 	defer s.bell.close()
 	s.plan = plan{onLost: o.OnLost, killAfter: o.KillAfter}
 	s.max, s.group = o.Max, o.Group
-	s.tell(Event{Kind: ready, PIDs: []int{s.proc.pid}})
+	s.tell(Event{Kind: ready, PIDs: []int{s.proc.id()}})
 
-	orders := make(chan order)
+	orders, over := make(chan order), make(chan struct{})
+	defer close(over)
 	go func() {
 		defer close(orders)
 		for {
@@ -65,7 +90,11 @@ func serve(conn io.ReadWriter, with stdio) {
 			if dec.Decode(&o) != nil {
 				return
 			}
-			orders <- o
+			select {
+			case orders <- o:
+			case <-over:
+				return
+			}
 		}
 	}()
 	for !s.done() {
@@ -78,9 +107,9 @@ func serve(conn io.ReadWriter, with stdio) {
 				continue
 			}
 			s.obey(o)
-		case <-s.proc.changed:
+		case <-s.proc.news():
 			s.collect()
-		case <-s.bell.c:
+		case <-s.bell.rings():
 		}
 		s.tick()
 	}
@@ -96,7 +125,7 @@ func (s *server) obey(o order) {
 	case opRelease:
 		s.plan.move(o.Deadline)
 		if s.max > 0 {
-			s.plan.overtime = now() + instant(s.max)
+			s.plan.overtime = s.clock.now() + instant(s.max)
 		}
 		// A pause on the way here may have cost the lock.
 		if s.tick(); s.plan.killAt == 0 {
@@ -115,12 +144,12 @@ func (s *server) obey(o order) {
 
 // tick does what is due.
 func (s *server) tick() {
-	n := now()
-	if at := s.plan.lossAt(); at != 0 && n >= at {
+	now := s.clock.now()
+	if at := s.plan.lossAt(); at != 0 && now >= at {
 		s.tell(Event{Kind: Losing})
 		s.lose()
 	}
-	if at := s.plan.overtime; at != 0 && n >= at {
+	if at := s.plan.overtime; at != 0 && now >= at {
 		s.plan.overtime = 0
 		if !s.exited && s.plan.killAt == 0 {
 			s.tell(Event{Kind: Overtime})
@@ -128,7 +157,7 @@ func (s *server) tick() {
 			s.end(s.plan.killAfter)
 		}
 	}
-	if at := s.plan.killAt; at != 0 && n >= at {
+	if at := s.plan.killAt; at != 0 && now >= at {
 		s.kill()
 	}
 }
@@ -170,7 +199,7 @@ func (s *server) end(grace time.Duration) {
 	if s.plan.killAt == 0 && grace > 0 {
 		s.proc.terminate()
 	}
-	s.plan.end(now(), grace)
+	s.plan.end(s.clock.now(), grace)
 }
 
 // kill sends KILL to whatever is there, and comes back until nothing is: a
@@ -182,7 +211,7 @@ func (s *server) kill() {
 		s.tell(Event{Kind: Denied, PIDs: denied})
 	}
 	s.retry = min(max(2*s.retry, 2*time.Millisecond), 500*time.Millisecond)
-	s.plan.killAt = now() + instant(s.retry)
+	s.plan.killAt = s.clock.now() + instant(s.retry)
 }
 
 // collect takes note of processes that stopped or ended.
@@ -197,7 +226,7 @@ func (s *server) collect() {
 	}
 	if s.retry > 0 {
 		// What died may have handed its children to us.
-		s.retry, s.plan.killAt = time.Millisecond, now()
+		s.retry, s.plan.killAt = time.Millisecond, s.clock.now()
 		return
 	}
 	if !s.exited || s.done() || s.plan.killAt != 0 {

@@ -1,0 +1,304 @@
+package keeper
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// grace has TERM sent 5 s before the deadline, and KILL half a second before it.
+const grace = 5 * time.Second
+
+// killed is how a job ends that does not heed TERM.
+var killed = Event{Signal: 9, Cause: CauseLost}
+
+func TestEachPolicyActsBeforeTheDeadline(t *testing.T) {
+	for policy, c := range map[Policy]struct {
+		want []string
+		end  Event
+	}{
+		Terminate: {[]string{"1s runs", "95s told: losing", "95s TERM", "99.5s KILL", "99.5s told: ended"}, killed},
+		Kill:      {[]string{"1s runs", "99.5s told: losing", "99.5s KILL", "99.5s told: ended"}, killed},
+		Notify:    {[]string{"1s runs", "95s told: losing", "95s USR1", "180s told: ended"}, Event{Code: 3}},
+		Ignore:    {[]string{"1s runs", "100s told: losing", "180s told: ended"}, Event{Code: 3}},
+	} {
+		t.Run(string(policy), func(t *testing.T) {
+			inWorld(t, Spec{OnLost: policy, KillAfter: grace}, func(w *world) {
+				w.until(1)
+				w.Release(w.at(100))
+				w.until(180)
+				w.exit(3)
+				w.happened(c.want...)
+				w.end(c.end)
+			})
+		})
+	}
+}
+
+func TestALossIsActedOnAtOnce(t *testing.T) {
+	for policy, c := range map[Policy]struct {
+		want []string
+		end  Event
+	}{
+		Terminate: {[]string{"0s runs", "10s TERM", "15s KILL", "15s told: ended"}, killed},
+		Kill:      {[]string{"0s runs", "10s KILL", "10s told: ended"}, killed},
+		Notify:    {[]string{"0s runs", "10s USR1", "180s told: ended"}, Event{Code: 3}},
+		Ignore:    {[]string{"0s runs", "180s told: ended"}, Event{Code: 3}},
+	} {
+		t.Run(string(policy), func(t *testing.T) {
+			inWorld(t, Spec{OnLost: policy, KillAfter: grace}, func(w *world) {
+				w.Release(w.at(100))
+				w.until(10)
+				w.Lost()
+				w.until(11)
+				w.Lost() // is said twice, as when the deadline had come near before
+				w.until(180)
+				w.exit(3)
+				w.happened(c.want...)
+				w.end(c.end)
+			})
+		})
+	}
+}
+
+func TestTheDeadlineShortensTheGrace(t *testing.T) {
+	inWorld(t, Spec{OnLost: Terminate, KillAfter: grace}, func(w *world) {
+		w.Release(w.at(100))
+		w.until(94.9)
+		w.Lost()
+		w.until(180)
+		w.happened("0s runs", "94.9s TERM", "99.5s KILL", "99.5s told: ended")
+		w.end(killed)
+	})
+}
+
+func TestACommandThatHeedsTermIsNotKilled(t *testing.T) {
+	inWorld(t, Spec{OnLost: Terminate, KillAfter: grace}, func(w *world) {
+		w.onTerm = func() { w.exit(4) }
+		w.Release(w.at(100))
+		w.until(180)
+		w.happened("0s runs", "95s told: losing", "95s TERM", "95s told: ended")
+		w.end(Event{Code: 4, Cause: CauseLost})
+	})
+}
+
+func TestRenewalsPutTheEndOff(t *testing.T) {
+	inWorld(t, Spec{OnLost: Terminate, KillAfter: grace}, func(w *world) {
+		w.Release(w.at(100))
+		w.until(30)
+		w.SetDeadline(w.at(130))
+		w.until(94.9) // for the last time before TERM would come
+		w.SetDeadline(w.at(190))
+		w.until(110)
+		w.SetDeadline(w.at(150)) // an older renewal, late
+		w.until(300)
+		w.happened("0s runs", "185s told: losing", "185s TERM", "189.5s KILL", "189.5s told: ended")
+		w.end(killed)
+	})
+}
+
+func TestARenewalComesTooLateForAJobThatIsBeingEnded(t *testing.T) {
+	inWorld(t, Spec{OnLost: Terminate, KillAfter: grace}, func(w *world) {
+		w.Release(w.at(100))
+		w.until(95.1)
+		w.SetDeadline(w.at(200))
+		w.until(300)
+		w.happened("0s runs", "95s told: losing", "95s TERM", "99.5s KILL", "99.5s told: ended")
+		w.end(killed)
+	})
+}
+
+func TestARenewalDoesNotBringBackALossThatWasNotified(t *testing.T) {
+	inWorld(t, Spec{OnLost: Notify, KillAfter: grace}, func(w *world) {
+		w.Release(w.at(100))
+		w.until(96)
+		w.SetDeadline(w.at(200))
+		w.Lost()
+		w.until(300)
+		w.happened("0s runs", "95s told: losing", "95s USR1")
+	})
+}
+
+func TestWithoutALockNothingRuns(t *testing.T) {
+	inWorld(t, Spec{OnLost: Terminate, KillAfter: grace}, func(w *world) {
+		w.until(99.6)
+		w.Release(w.at(100))
+		w.happened("99.6s told: losing", "99.6s TERM", "99.6s KILL", "99.6s told: ended")
+		w.end(killed)
+	})
+}
+
+// A machine that slept, or a keeper that was stopped: no grace is left.
+func TestAKeeperThatWakesUpAfterTheDeadlineKillsAtOnce(t *testing.T) {
+	inWorld(t, Spec{OnLost: Terminate, KillAfter: grace}, func(w *world) {
+		w.Release(w.at(100))
+		w.until(50)
+		w.oversleep(49 * time.Second) // a second before the deadline: half a second of the grace is left
+		w.happened("0s runs", "99s told: losing", "99s TERM")
+		w.oversleep(time.Hour)
+		w.happened("0s runs", "99s told: losing", "99s TERM", "3699s KILL", "3699s told: ended")
+		w.end(killed)
+	})
+	inWorld(t, Spec{OnLost: Terminate, KillAfter: grace}, func(w *world) {
+		w.Release(w.at(100))
+		w.until(50)
+		w.oversleep(time.Hour)
+		w.happened("0s runs", "3650s told: losing", "3650s TERM", "3650s KILL", "3650s told: ended")
+		w.end(killed)
+	})
+}
+
+func TestMaxRuntimeCountsFromTheRelease(t *testing.T) {
+	inWorld(t, Spec{OnLost: Terminate, KillAfter: grace, MaxRuntime: 30 * time.Second}, func(w *world) {
+		w.until(20)
+		w.Release(w.at(1000))
+		w.until(300)
+		w.happened("20s runs", "50s told: overtime", "50s TERM", "55s KILL", "55s told: ended")
+		w.end(Event{Signal: 9, Cause: CauseMaxRuntime})
+	})
+}
+
+// Of two reasons to end a job the first is told, and the earlier KILL counts.
+func TestALossAfterMaxRuntime(t *testing.T) {
+	inWorld(t, Spec{OnLost: Terminate, KillAfter: grace, MaxRuntime: 30 * time.Second}, func(w *world) {
+		w.Release(w.at(36))
+		w.until(300)
+		w.happened("0s runs", "30s told: overtime", "30s TERM", "31s told: losing", "35s KILL", "35s told: ended")
+		w.end(Event{Signal: 9, Cause: CauseMaxRuntime})
+	})
+	inWorld(t, Spec{OnLost: Kill, KillAfter: grace, MaxRuntime: 30 * time.Second}, func(w *world) {
+		w.Release(w.at(33))
+		w.until(300)
+		w.happened("0s runs", "30s told: overtime", "30s TERM", "32.5s told: losing", "32.5s KILL", "32.5s told: ended")
+		w.end(Event{Signal: 9, Cause: CauseMaxRuntime})
+	})
+	inWorld(t, Spec{OnLost: Terminate, KillAfter: grace, MaxRuntime: 30 * time.Second}, func(w *world) {
+		w.Release(w.at(33)) // which is lost first
+		w.until(300)
+		w.happened("0s runs", "28s told: losing", "28s TERM", "32.5s KILL", "32.5s told: ended")
+		w.end(killed)
+	})
+}
+
+func TestWhatTheCommandLeavesIsGivenTheGrace(t *testing.T) {
+	inWorld(t, Spec{OnLost: Terminate, KillAfter: grace, MaxRuntime: 12 * time.Second}, func(w *world) {
+		w.leaves(5, 6)
+		w.Release(w.at(100))
+		w.until(10)
+		w.exit(3)
+		w.until(300)
+		w.happened("0s runs", "10s told: left [5 6]", "10s TERM", "15s KILL", "15s told: ended")
+		w.end(Event{Code: 3})
+	})
+	inWorld(t, Spec{OnLost: Kill, KillAfter: grace}, func(w *world) {
+		w.leaves(5, 6)
+		w.Release(w.at(12))
+		w.until(10)
+		w.exit(3)
+		w.until(300)
+		w.happened("0s runs", "10s told: left [5 6]", "10s TERM", "11.5s told: losing", "11.5s KILL", "11.5s told: ended")
+		w.end(Event{Code: 3})
+	})
+}
+
+func TestKillIsRepeatedUntilNothingIsLeft(t *testing.T) {
+	inWorld(t, Spec{OnLost: Kill, KillAfter: grace}, func(w *world) {
+		w.leaves(5)
+		w.onKill = func() []int { return []int{5} }
+		w.Release(w.at(100))
+		w.until(10)
+		w.Lost()
+		w.until(11.6)
+		all := []string{
+			"0s runs", "10s KILL", "10s told: denied [5]", "10.002s KILL", "10.006s KILL", "10.014s KILL", "10.03s KILL", "10.062s KILL",
+			"10.126s KILL", "10.254s KILL", "10.51s KILL", "11.01s KILL", "11.51s KILL",
+		}
+		w.happened(all...)
+		// The command dies, and may have handed its children over.
+		w.change(change{signal: 9})
+		w.until(11.601)
+		all = append(all, "11.6s KILL")
+		w.happened(all...)
+		w.leaves()
+		w.until(12)
+		w.happened(append(all, "11.602s KILL", "11.602s told: ended")...)
+		w.end(killed)
+	})
+}
+
+// Nobody renews the lock when the parent is dead, and until the deadline it is still there.
+func TestADeadParentsJobIsEnded(t *testing.T) {
+	for policy, want := range map[Policy][]string{
+		Terminate: {"0s runs", "10s terminal back", "10s TERM", "15s KILL", "15s told: ended"},
+		Kill:      {"0s runs", "10s terminal back", "10s KILL", "10s told: ended"},
+		Notify:    {"0s runs", "10s terminal back", "10s TERM", "15s KILL", "15s told: ended"},
+		Ignore:    {"0s runs", "10s terminal back", "10s TERM", "15s KILL", "15s told: ended"},
+	} {
+		t.Run(string(policy), func(t *testing.T) {
+			inWorld(t, Spec{OnLost: policy, KillAfter: grace}, func(w *world) {
+				w.Release(w.at(100))
+				w.until(10)
+				w.parent.Close()
+				w.until(300)
+				w.happened(want...) // that it ended shows by the end of the connection
+			})
+		})
+	}
+	inWorld(t, Spec{OnLost: Terminate, KillAfter: grace}, func(w *world) {
+		w.Release(w.at(100))
+		w.until(96)
+		w.parent.Close()
+		w.until(300)
+		w.happened("0s runs", "95s told: losing", "95s TERM", "96s terminal back", "99.5s KILL", "99.5s told: ended")
+	})
+}
+
+// A job that runs on without the lock has no deadline any more.
+func TestADeadParentsJobThatRanOnIsGivenTheGrace(t *testing.T) {
+	inWorld(t, Spec{OnLost: Notify, KillAfter: grace}, func(w *world) {
+		w.Release(w.at(100))
+		w.until(200)
+		w.parent.Close()
+		w.until(300)
+		w.happened("0s runs", "95s told: losing", "95s USR1", "200s terminal back", "200s TERM", "205s KILL", "205s told: ended")
+	})
+}
+
+func TestSignalsAndStopsPassThrough(t *testing.T) {
+	inWorld(t, Spec{OnLost: Terminate, KillAfter: grace}, func(w *world) {
+		w.Release(w.at(100))
+		w.until(1)
+		w.Signal(2)
+		w.change(change{stopped: true, signal: 19})
+		w.until(2)
+		w.Signal(18)
+		w.until(3)
+		w.exit(5)
+		w.happened("0s runs", "1s signal 2", "1s told: stopped by 19", "2s signal 18", "3s told: ended")
+		w.end(Event{Code: 5})
+		w.Signal(2) // is for nobody
+		w.SetDeadline(w.at(200))
+		w.Lost()
+		w.until(300)
+		w.happened("0s runs", "1s signal 2", "1s told: stopped by 19", "2s signal 18", "3s told: ended")
+	})
+}
+
+// slow is a clock that takes a second before and after it is read.
+type slow struct{ clock }
+
+func (c slow) now() instant {
+	time.Sleep(time.Second)
+	defer time.Sleep(time.Second)
+	return c.clock.now()
+}
+
+func TestAPauseMakesADeadlineEarlierNeverLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{began: time.Now()}
+		got := (&Job{clock: slow{w}}).toInstant(w.at(100))
+		if want := instant(100*time.Second) + 1; got > want || got < want-3*second {
+			t.Errorf("100s after the beginning are %s", time.Duration(got))
+		}
+	})
+}

@@ -1,0 +1,290 @@
+package keeper
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// world is a keeper and its parent in virtual time, with a command that is played. It notes
+// what happens, and when: "95s TERM" is 95 s after the beginning.
+type world struct {
+	*Job
+	t      *testing.T
+	began  time.Time
+	parent net.Conn   // the parent's end of the connection
+	ended  chan Event // what Ended said
+
+	mu    sync.Mutex
+	log   []string
+	slept time.Duration // for which the machine did
+	bell  *virtualAlarm
+
+	heard   chan os.Signal
+	changes []change // for reap
+	exited  bool     // the command did
+	others  []int    // what it started, and runs
+	onTerm  func()
+	onKill  func() (denied []int)
+}
+
+// inWorld runs a test in virtual time.
+func inWorld(t *testing.T, spec Spec, f func(w *world)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{t: t, began: time.Now(), ended: make(chan Event, 1), heard: make(chan os.Signal, 1)}
+		w.onTerm = func() {}
+		w.onKill = w.die
+		ours, theirs := net.Pipe()
+		w.parent = ours
+		over := make(chan struct{})
+		go func() {
+			defer close(over)
+			keepJob(theirs, w, func(order) (processes, error) { return w, nil })
+			theirs.Close()
+		}()
+		var err error
+		w.Job, err = begin(&link{ours, func() error { <-over; return nil }, func() {}}, w, spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		go w.hear()
+		f(w)
+		w.onKill = w.die
+		ours.Close() // which ends what is left
+		<-over
+		synctest.Wait()
+	})
+}
+
+// hear notes events.
+func (w *world) hear() {
+	for ev := range w.Events() {
+		switch ev.Kind {
+		case Stopped:
+			w.note("told: stopped by %d", ev.Signal)
+		case Losing:
+			w.note("told: losing")
+		case Overtime:
+			w.note("told: overtime")
+		case Leftover:
+			w.note("told: left %v", ev.PIDs)
+		case Denied:
+			w.note("told: denied %v", ev.PIDs)
+		case Ended:
+			w.note("told: ended")
+			w.ended <- ev
+		}
+	}
+}
+
+// at is a time after the beginning.
+func (w *world) at(seconds float64) time.Time {
+	return w.began.Add(time.Duration(seconds * float64(time.Second)))
+}
+
+// until waits until that time after the beginning, and for all that happens then.
+func (w *world) until(seconds float64) {
+	time.Sleep(time.Until(w.at(seconds)))
+	synctest.Wait()
+}
+
+// oversleep has the machine sleep, during which time goes on for CLOCK_BOOTTIME alone. The
+// alarms that it sleeps past ring when it wakes up.
+func (w *world) oversleep(d time.Duration) {
+	synctest.Wait()
+	w.mu.Lock()
+	w.slept += d
+	w.mu.Unlock()
+	w.bell.again()
+	synctest.Wait()
+}
+
+func (w *world) elapsed() time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return time.Since(w.began) + w.slept
+}
+
+func (w *world) note(format string, args ...any) {
+	line := fmt.Sprintf("%vs %s", w.elapsed().Seconds(), fmt.Sprintf(format, args...))
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	// KILL follows the end of each process once more, at the same instant.
+	if !slices.Contains(w.log, line) {
+		w.log = append(w.log, line)
+	}
+}
+
+// happened requires that just these things have happened. What the keeper does and what it
+// tells reach the log by different ways: things of one instant have no order.
+func (w *world) happened(want ...string) {
+	w.t.Helper()
+	synctest.Wait()
+	w.mu.Lock()
+	got := slices.Clone(w.log)
+	w.mu.Unlock()
+	slices.SortFunc(got, inTime)
+	slices.SortFunc(want, inTime)
+	if !slices.Equal(got, want) {
+		w.t.Errorf("what happened:\n\t%s\nwant:\n\t%s", strings.Join(got, "\n\t"), strings.Join(want, "\n\t"))
+	}
+}
+
+func inTime(a, b string) int {
+	when := func(line string) float64 {
+		at, _, _ := strings.Cut(line, "s ")
+		seconds, err := strconv.ParseFloat(at, 64)
+		if err != nil {
+			panic(err)
+		}
+		return seconds
+	}
+	switch x, y := when(a), when(b); {
+	case x < y:
+		return -1
+	case x > y:
+		return 1
+	}
+	return strings.Compare(a, b)
+}
+
+// end requires that the job has ended so.
+func (w *world) end(want Event) {
+	w.t.Helper()
+	synctest.Wait()
+	want.Kind = Ended
+	select {
+	case got := <-w.ended:
+		if fmt.Sprint(got) != fmt.Sprint(want) {
+			w.t.Errorf("ended with %+v, want %+v", got, want)
+		}
+	default:
+		w.t.Error("the job has not ended")
+	}
+}
+
+// The clock:
+
+func (w *world) now() instant { return instant(w.elapsed()) + 1 }
+
+func (w *world) newAlarm() (alarm, error) {
+	w.bell = &virtualAlarm{w: w, c: make(chan struct{}, 1)}
+	return w.bell, nil
+}
+
+type virtualAlarm struct {
+	w *world
+	c chan struct{}
+
+	mu sync.Mutex
+	at instant
+	t  *time.Timer
+}
+
+func (a *virtualAlarm) rings() <-chan struct{} { return a.c }
+
+func (a *virtualAlarm) set(at instant) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.at = at
+	a.wind()
+}
+
+// again sets it to the same instant, after the clock has leapt.
+func (a *virtualAlarm) again() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.wind()
+}
+
+func (a *virtualAlarm) wind() {
+	if a.t != nil {
+		a.t.Stop()
+	}
+	if a.at == 0 {
+		return
+	}
+	a.t = time.AfterFunc(time.Duration(a.at-a.w.now()), func() {
+		select {
+		case a.c <- struct{}{}:
+		default:
+		}
+	})
+}
+
+func (a *virtualAlarm) close() { a.set(0) }
+
+// The processes:
+
+// change has the command stop or end.
+func (w *world) change(c change) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.changes = append(w.changes, c)
+	select {
+	case w.heard <- os.Interrupt:
+	default:
+	}
+}
+
+// exit has the command end.
+func (w *world) exit(code int) { w.change(change{code: code}) }
+
+// die is how processes take a KILL.
+func (w *world) die() (denied []int) {
+	w.leaves()
+	w.mu.Lock()
+	exited := w.exited
+	w.mu.Unlock()
+	if !exited {
+		w.change(change{signal: 9})
+	}
+	return nil
+}
+
+func (w *world) id() int                { return 4711 }
+func (w *world) news() <-chan os.Signal { return w.heard }
+func (w *world) release()               { w.note("runs") }
+func (w *world) signal(sig int)         { w.note("signal %d", sig) }
+func (w *world) notify()                { w.note("USR1") }
+func (w *world) terminate()             { w.note("TERM"); w.onTerm() }
+func (w *world) kill() (denied []int)   { w.note("KILL"); return w.onKill() }
+func (w *world) takeTerminal(group int) { w.note("terminal back") }
+
+func (w *world) reap() []change {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	all := w.changes
+	w.changes = nil
+	for _, c := range all {
+		w.exited = w.exited || !c.stopped
+	}
+	return all
+}
+
+// leaves has these processes run beside the command.
+func (w *world) leaves(pids ...int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.others = pids
+}
+
+func (w *world) left() []int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.others)
+}
+
+func (w *world) empty() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.exited && len(w.others) == 0
+}

@@ -57,7 +57,7 @@ func One(tb testing.TB, opts ...server.Option) *Backend {
 func Each(t *testing.T, f func(t *testing.T, b *Backend)) {
 	t.Run("embedded", func(t *testing.T) {
 		t.Parallel()
-		Virtual(t, f)
+		embedded(t, f)
 	})
 	EachReal(t, f)
 }
@@ -76,7 +76,7 @@ func EachReal(t *testing.T, f func(t *testing.T, b *Backend), opts ...server.Opt
 // EachInTurn is Each, one server after the other, for tests that look at the whole
 // process.
 func EachInTurn(t *testing.T, f func(t *testing.T, b *Backend)) {
-	t.Run("embedded", func(t *testing.T) { Virtual(t, f) })
+	t.Run("embedded", func(t *testing.T) { embedded(t, f) })
 	EachRealInTurn(t, f)
 }
 

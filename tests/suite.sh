@@ -88,7 +88,7 @@ quick_packages() {
 # In test-all, those that load the machine, or count what is there, run one at a time after the
 # others. The simulation, whose time is its own, runs behind all.
 alone='/tests/(leaks|processes|internal/campaign|cmd/campaign)$'
-behind='/tests/simulation$'
+aside='/tests/simulation$'
 
 # packages FOLDER PATTERN: of the module there, those that match.
 packages() {
@@ -100,7 +100,7 @@ everything() {
   run_behind "go test -race, behind the others (in /tests/simulation)" tests go test -race -vet=off $TESTFLAGS -timeout 20m ./simulation
   while read -r folder; do
     name=${folder#"$root"}
-    chosen=$(cd "$folder" && go list ./... | grep -vE "$alone|$behind")
+    chosen=$(cd "$folder" && go list ./... | grep -vE "$alone|$aside")
     [ -z "$chosen" ] || run "go test -race (in ${name:-/})" "$folder" go test -race -vet=off -p 3 $TESTFLAGS $chosen
     chosen=$(packages "$folder" "$alone")
     [ -z "$chosen" ] || run "go test -race, one at a time (in ${name:-/})" "$folder" go test -race -vet=off -p 1 $TESTFLAGS $chosen

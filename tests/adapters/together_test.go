@@ -137,21 +137,23 @@ func TestEvalAllWhileSlotsMove(t *testing.T) {
 				from, to := c.Nodes[0], c.Nodes[1]
 				d := a.cluster(t, c.Addrs(), direct)
 				warm(t, d)
-				const unloaded, wrong, moved, asked, divided = 1, 3, 4, 6, 8
+				const unloaded, wrong, asked, divided = 1, 3, 6, 8
+				moved := []int{4, 5} // before each round another, which the driver cannot know of yet
 				all := keysOf(0, 12)
 				slot := func(i int) int { return int(keys.Slot(all[i])) }
-				c.StartMove(slot(moved), to).Finish()
 				c.StartMove(slot(asked), to)
 				if _, err := from.Do("SET", all[divided]+"here", "0"); err != nil {
 					t.Fatal(err)
 				}
 				c.StartMove(slot(divided), to)
+				var refused int64
 				for round, urgent := range []bool{false, true} {
+					c.StartMove(slot(moved[round]), to).Finish()
 					calls := counts(all)
 					calls[unloaded].Script = holdfast.NewScript(count.Source + fmt.Sprintf(" .. '' -- %v", urgent))
 					calls[wrong].Script = holdfast.NewScript("return redis.error_reply('WRONGTYPE by hand')")
 					calls[divided].Keys = []string{all[divided] + "here", all[divided]}
-					refused := from.Rejections()["evalsha"]
+					before := from.Rejections()["evalsha"]
 					for i, got := range evalAll(t, t.Context(), d, calls, urgent) {
 						var reply holdfast.ReplyError
 						told := errors.As(got.err, &reply)
@@ -170,9 +172,15 @@ func TestEvalAllWhileSlotsMove(t *testing.T) {
 							}
 						}
 					}
-					if n := from.Rejections()["evalsha"] - refused; n < 3 {
-						t.Errorf("urgent %v: %d scripts were refused; want those of three slots", urgent, n)
+					n := from.Rejections()["evalsha"] - before
+					if n < 2 {
+						t.Errorf("urgent %v: %d scripts were refused; want those of the two slots on the move", urgent, n)
 					}
+					refused += n
+				}
+				// A driver that looks at the slots by itself may know of a moved one after all, but not of both.
+				if refused < 5 {
+					t.Errorf("%d scripts were refused; want one of a slot that was moved, too", refused)
 				}
 				if n := runs(t, from, all[divided]+"here"); n != "0" {
 					t.Errorf("a script whose keys are not all there ran %s times", n)

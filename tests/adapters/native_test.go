@@ -93,7 +93,7 @@ func releases(t *testing.T, b *backend.Backend, c *holdfast.Client) {
 		t.Error("a lock is not deleted")
 	}
 
-	lease = acquire(holdfast.TTL(time.Second), holdfast.Meta("job", "a:b {}\" é"))
+	lease = acquire(holdfast.TTL(10*time.Second), holdfast.Meta("job", "a:b {}\" é"))
 	if err := lease.Extend(ctx, time.Minute); err != nil {
 		t.Error(err)
 	}

@@ -163,7 +163,7 @@ func TestBarrierBreaks(t *testing.T) {
 	t.Parallel()
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		one, two := join(t, b, 3), join(t, b, 3)
-		dying := join(t, b, 3, holdfast.Owner("dying"), holdfast.TTL(2*time.Second), holdfast.Renew(false))
+		dying := join(t, b, 3, holdfast.Owner("dying"), holdfast.TTL(6*time.Second), holdfast.Renew(false))
 		first := await(t.Context(), one)
 		broken(t, 1, "dying", true, first)
 		if dying.Err() == nil {
@@ -313,7 +313,7 @@ func TestBarrierHasSoManyParties(t *testing.T) {
 func TestBarrierThatIsLost(t *testing.T) {
 	t.Parallel()
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
-		one, two := join(t, b, 3, holdfast.TTL(2*time.Second)), join(t, b, 3, holdfast.TTL(2*time.Second))
+		one, two := join(t, b, 3, holdfast.TTL(6*time.Second)), join(t, b, 3, holdfast.TTL(6*time.Second))
 		first := await(t.Context(), one)
 		waiting(t, b, "1")
 		b.Redis(t).Del(t.Context(), "holdfast:{b}")

@@ -67,7 +67,7 @@ func TestLeadersFollowEachOther(t *testing.T) {
 func TestLeaderThatIsDeposed(t *testing.T) {
 	t.Parallel()
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
-		c := backend.Campaign(t.Context(), election(t, b, holdfast.TTL(2*time.Second)))
+		c := backend.Campaign(t.Context(), election(t, b, holdfast.TTL(6*time.Second)))
 		term, ctx := c.Elected(t)
 		b.Redis(t).Set(t.Context(), "holdfast:{e}", "theirs", time.Minute)
 		<-ctx.Done()
@@ -178,7 +178,7 @@ func TestWatchSeesEveryChange(t *testing.T) {
 		two.Answer <- nil
 		see("")
 		// One that crashes tells nobody.
-		backend.Acquire(t, b.Client(t, nil).Mutex("e", holdfast.Owner("three"), holdfast.Renew(false), holdfast.TTL(3*time.Second)))
+		backend.Acquire(t, b.Client(t, nil).Mutex("e", holdfast.Owner("three"), holdfast.Renew(false), holdfast.TTL(6*time.Second)))
 		one = backend.Campaign(t.Context(), election(t, b, holdfast.Owner("four")))
 		one.Elected(t)
 		for got := next(); got != "four"; got = next() { // it may have seen the third

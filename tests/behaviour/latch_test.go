@@ -203,7 +203,7 @@ func TestLatchOfPartiesThatEnd(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		dying, err := countdown(t, b, 3, holdfast.TTL(2*time.Second), holdfast.Renew(false)).Join(t.Context())
+		dying, err := countdown(t, b, 3, holdfast.TTL(6*time.Second), holdfast.Renew(false)).Join(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -266,7 +266,7 @@ func TestLatchReset(t *testing.T) {
 		if err := l.CountDown(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		party, err := countdown(t, b, 2, holdfast.TTL(time.Second)).Join(t.Context())
+		party, err := countdown(t, b, 2, holdfast.TTL(6*time.Second)).Join(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}

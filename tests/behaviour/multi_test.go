@@ -248,7 +248,7 @@ func TestMultiIsLostWithinAnotherLease(t *testing.T) {
 		wantHeld(t, b.Client(t, nil).Mutex("a"))
 		backend.Release(t, outer)
 		b.Cleaned(t)
-		outer, _ = lose(2 * time.Second)
+		outer, _ = lose(10 * time.Second)
 		_ = outer.Release(t.Context()) // a slow machine can have lost it
 		b.Cleaned(t)
 	})

@@ -200,7 +200,8 @@ func TestSharedKeySurvivesCrashes(t *testing.T) {
 			}
 			time.Sleep(5 * time.Millisecond)
 		}
-		if d := time.Since(start); d < ttl-50*time.Millisecond {
+		// Our lease ends, and gives the key back, earlier than the key by what clocks may drift: 1% and 2 ms.
+		if d := time.Since(start); d < ttl-ttl/50 {
 			t.Errorf("they were let in after %s of our %s", d, ttl)
 		}
 	})

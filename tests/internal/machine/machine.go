@@ -43,8 +43,9 @@ var watching = start()
 
 func start() *watch {
 	w := &watch{}
+	last := time.Now() // not the goroutine's first look, before which the process may have stood still
 	go func() {
-		for last := time.Now(); ; {
+		for {
 			time.Sleep(step)
 			now := time.Now()
 			// What is below a step is the timer's own.

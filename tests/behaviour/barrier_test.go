@@ -14,7 +14,7 @@ import (
 )
 
 // join makes a party of the barrier "b", by a client of its own.
-func join(t *testing.T, b *backend.Backend, parties int, opts ...holdfast.Option) *holdfast.BarrierParty {
+func join(t testing.TB, b *backend.Backend, parties int, opts ...holdfast.Option) *holdfast.BarrierParty {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
@@ -41,7 +41,7 @@ func await(ctx context.Context, p *holdfast.BarrierParty) <-chan arrival {
 }
 
 // arrivals waits for what several bring.
-func arrivals(t *testing.T, all ...<-chan arrival) (got []arrival) {
+func arrivals(t testing.TB, all ...<-chan arrival) (got []arrival) {
 	t.Helper()
 	for _, over := range all {
 		select {
@@ -55,7 +55,7 @@ func arrivals(t *testing.T, all ...<-chan arrival) (got []arrival) {
 }
 
 // tripped expects all to have passed that phase.
-func tripped(t *testing.T, phase uint64, all ...<-chan arrival) {
+func tripped(t testing.TB, phase uint64, all ...<-chan arrival) {
 	t.Helper()
 	for _, a := range arrivals(t, all...) {
 		if a.err != nil || a.phase != phase {
@@ -65,7 +65,7 @@ func tripped(t *testing.T, phase uint64, all ...<-chan arrival) {
 }
 
 // broken expects all to be told that this party broke that phase.
-func broken(t *testing.T, phase uint64, who string, died bool, all ...<-chan arrival) {
+func broken(t testing.TB, phase uint64, who string, died bool, all ...<-chan arrival) {
 	t.Helper()
 	for _, a := range arrivals(t, all...) {
 		var e *holdfast.BrokenError
@@ -76,7 +76,7 @@ func broken(t *testing.T, phase uint64, who string, died bool, all ...<-chan arr
 }
 
 // waiting waits until so many have arrived at the present phase.
-func waiting(t *testing.T, b *backend.Backend, want string) {
+func waiting(t testing.TB, b *backend.Backend, want string) {
 	t.Helper()
 	rdb := b.Redis(t)
 	backend.Eventually(t, want+" have arrived", func() bool {
@@ -87,7 +87,7 @@ func waiting(t *testing.T, b *backend.Backend, want string) {
 
 func TestBarrierTrips(t *testing.T) {
 	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		one, two, three := join(t, b, 3), join(t, b, 3), join(t, b, 3)
 		for phase := uint64(1); phase <= 3; phase++ {
 			first, second := await(t.Context(), one), await(t.Context(), two)
@@ -111,7 +111,7 @@ func TestBarrierTrips(t *testing.T) {
 // In many rounds nobody goes on before all have arrived, and nobody is a phase ahead.
 func TestBarrierOfMany(t *testing.T) {
 	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		const parties, phases = 6, 15
 		var clients []*holdfast.Client
 		for range 3 {
@@ -161,7 +161,7 @@ func TestBarrierOfMany(t *testing.T) {
 // Who leaves, or dies, breaks the phase for all; another takes its place, and all goes on.
 func TestBarrierBreaks(t *testing.T) {
 	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		one, two := join(t, b, 3), join(t, b, 3)
 		dying := join(t, b, 3, holdfast.Owner("dying"), holdfast.TTL(6*time.Second), holdfast.Renew(false))
 		first := await(t.Context(), one)
@@ -197,7 +197,7 @@ func TestBarrierBreaks(t *testing.T) {
 // An arrival that is given up does not count; what has tripped is told later.
 func TestBarrierAwaitIsGivenUp(t *testing.T) {
 	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		one, two := join(t, b, 2), join(t, b, 2)
 		for phase := uint64(1); phase <= 3; phase++ {
 			ctx, cancel := context.WithCancel(t.Context())
@@ -221,7 +221,7 @@ func TestBarrierAwaitIsGivenUp(t *testing.T) {
 // At whatever moment an Await is given up, each party passes each phase once.
 func TestBarrierAwaitIsGivenUpAtAnyTime(t *testing.T) {
 	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		const parties, phases = 3, 10
 		var arrived [phases + 1]atomic.Int32
 		var wg, joined sync.WaitGroup
@@ -263,7 +263,7 @@ func TestBarrierAwaitIsGivenUpAtAnyTime(t *testing.T) {
 // There are no more parties than there may be; others wait for a place.
 func TestBarrierHasSoManyParties(t *testing.T) {
 	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		one, two := join(t, b, 2, holdfast.Owner("one")), join(t, b, 2, holdfast.Owner("two"))
 		if _, err := b.Client(t, nil).Barrier("b", 2).TryJoin(t.Context()); !errors.Is(err, holdfast.ErrHeld) {
 			t.Errorf("TryJoin of a third of two: %v", err)
@@ -312,7 +312,7 @@ func TestBarrierHasSoManyParties(t *testing.T) {
 // A party whose place the server does not know any more is told so.
 func TestBarrierThatIsLost(t *testing.T) {
 	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		one, two := join(t, b, 3, holdfast.TTL(6*time.Second)), join(t, b, 3, holdfast.TTL(6*time.Second))
 		first := await(t.Context(), one)
 		waiting(t, b, "1")
@@ -333,7 +333,7 @@ func TestBarrierThatIsLost(t *testing.T) {
 
 func TestBarrierOfAClientThatCloses(t *testing.T) {
 	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		c := b.Client(t, nil)
 		party, err := c.Barrier("b", 2, holdfast.Owner("closes")).Join(t.Context())
 		if err != nil {

@@ -20,7 +20,7 @@ import (
 
 // through returns a client whose commands go through a proxy, and are known to the server: it
 // has taken and given up a lock.
-func through(t *testing.T, b *backend.Backend, cfg *holdfast.Config) (*holdfast.Client, *proxy.Proxy) {
+func through(t testing.TB, b *backend.Backend, cfg *holdfast.Config) (*holdfast.Client, *proxy.Proxy) {
 	t.Helper()
 	p := proxy.New(t, b.Server.Addr())
 	c := b.Client(t, cfg, func(o *redis.Options) { o.Addr = p.Addr() })
@@ -45,7 +45,7 @@ func crowd(n int, do func(i int)) {
 }
 
 // many acquires so many locks at once, and releases them at once; it returns their fences.
-func many(t *testing.T, c *holdfast.Client, n int, opts ...holdfast.Option) []uint64 {
+func many(t testing.TB, c *holdfast.Client, n int, opts ...holdfast.Option) []uint64 {
 	t.Helper()
 	leases, fences := make([]*holdfast.Lease, n), make([]uint64, n)
 	crowd(n, func(i int) {
@@ -68,7 +68,7 @@ func many(t *testing.T, c *holdfast.Client, n int, opts ...holdfast.Option) []ui
 }
 
 // rise expects fences of names to be above those before, and all of them to differ.
-func rise(t *testing.T, before, after []uint64) {
+func rise(t testing.TB, before, after []uint64) {
 	t.Helper()
 	of := map[uint64]int{}
 	for i, fence := range after {
@@ -85,7 +85,7 @@ func rise(t *testing.T, before, after []uint64) {
 // to the server that takes longer than it takes them all to ask makes the time the same.
 func TestManyLocksTakeFewCommands(t *testing.T) {
 	t.Parallel()
-	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachRealUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		c, p := through(t, b, nil)
 		surveyed(t, b)
 		p.DelayReplies(10 * time.Millisecond)
@@ -109,7 +109,7 @@ func TestBatchesOfOneAndNone(t *testing.T) {
 	for _, size := range []int{-1, 1, 2, 1000} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
 			t.Parallel()
-			backend.Each(t, func(t *testing.T, b *backend.Backend) {
+			backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 				c := b.Client(t, &holdfast.Config{Batch: size})
 				first := many(t, c, 60)
 				rise(t, nil, first)
@@ -140,7 +140,7 @@ func TestBatchesOfOneAndNone(t *testing.T) {
 // Either way each lock has a command to itself, and one only.
 func TestBatchesOfOneAndNoneCostTheSame(t *testing.T) {
 	t.Parallel()
-	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachRealUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		for _, size := range []int{-1, 1} {
 			// Each client surveys the server; that it has, the server is to say of this one.
 			if err := b.Redis(t).ScriptFlush(t.Context()).Err(); err != nil {
@@ -163,7 +163,7 @@ func TestBatchesOfOneAndNoneCostTheSame(t *testing.T) {
 // a command more once, and not each time.
 func TestAContendedLockIsLeftOnce(t *testing.T) {
 	t.Parallel()
-	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachRealUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		c := b.Client(t, nil)
 		held := func(name string) {
 			t.Helper()
@@ -210,7 +210,7 @@ func TestAContendedLockIsLeftOnce(t *testing.T) {
 func TestCancelledInABatch(t *testing.T) {
 	t.Parallel()
 	backend.NeedsManyConnections(t)
-	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachRealUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		c, p := through(t, b, &holdfast.Config{CommandTimeout: 10 * time.Second, RetryTimeout: 30 * time.Second})
 		const goroutines = 20
 		p.DelayReplies(10 * time.Millisecond)
@@ -275,7 +275,7 @@ func TestABatchWithAForbiddenLock(t *testing.T) {
 		t.Skip("SKIPPED: part of make test-all")
 	}
 	t.Parallel()
-	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachRealUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		ctx, operator := t.Context(), b.Redis(t)
 		allow := func(keys ...string) {
 			t.Helper()
@@ -333,7 +333,7 @@ func TestManyLeasesAreRenewedByFewCommands(t *testing.T) {
 		t.Skip("SKIPPED: part of make test-all")
 	}
 	t.Parallel()
-	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachRealUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		c, p := through(t, b, nil)
 		p.DelayReplies(10 * time.Millisecond) // that of a server which is not beside us
 		const leases, ttl = 2000, 6 * time.Second
@@ -377,7 +377,7 @@ func TestManyLeasesAreRenewedByFewCommands(t *testing.T) {
 // leaves nothing.
 func TestCloseWithBatchesUnderWay(t *testing.T) {
 	t.Parallel()
-	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachRealUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		c, p := through(t, b, nil)
 		held := p.Hold(proxy.Containing(script.BatchAcquire.SHA1), proxy.Cut)
 		const goroutines = 50

@@ -17,7 +17,7 @@ func TestMain(m *testing.M) {
 
 // queue has a goroutine acquire the lock, and returns when so many processes wait on
 // the server.
-func queue(t *testing.T, l *holdfast.Lock, waiters int) <-chan *holdfast.Lease {
+func queue(t testing.TB, l *holdfast.Lock, waiters int) <-chan *holdfast.Lease {
 	t.Helper()
 	leases := backend.Start(t, l)
 	backend.Waiters(t, l, waiters)

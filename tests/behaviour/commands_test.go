@@ -84,7 +84,7 @@ func TestACrowdCostsNoMoreCommands(t *testing.T) {
 }
 
 // compete has a client take the lock again and again until turn says that it is over.
-func compete(t *testing.T, c *holdfast.Client, turn func() (over bool)) {
+func compete(t testing.TB, c *holdfast.Client, turn func() (over bool)) {
 	for over := false; !over; {
 		lease, err := c.Mutex("m").Acquire(t.Context())
 		if err != nil {

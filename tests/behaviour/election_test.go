@@ -14,13 +14,13 @@ import (
 )
 
 // election is one of the test's, by a client of its own.
-func election(t *testing.T, b *backend.Backend, opts ...holdfast.Option) *holdfast.Election {
+func election(t testing.TB, b *backend.Backend, opts ...holdfast.Option) *holdfast.Election {
 	return b.Client(t, nil).Election("e", opts...)
 }
 
 func TestLeadersFollowEachOther(t *testing.T) {
 	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		e := election(t, b, holdfast.Owner("first"))
 		if _, err := e.Leader(t.Context()); !errors.Is(err, holdfast.ErrNotHeld) {
 			t.Errorf("Leader of none: %v", err)
@@ -66,7 +66,7 @@ func TestLeadersFollowEachOther(t *testing.T) {
 // Who loses the lease leads no longer, and campaigns again.
 func TestLeaderThatIsDeposed(t *testing.T) {
 	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		c := backend.Campaign(t.Context(), election(t, b, holdfast.TTL(6*time.Second)))
 		term, ctx := c.Elected(t)
 		b.Redis(t).Set(t.Context(), "holdfast:{e}", "theirs", time.Minute)
@@ -89,7 +89,7 @@ func TestLeaderThatIsDeposed(t *testing.T) {
 
 func TestElectionEndsWithItsContext(t *testing.T) {
 	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		ctx, cancel := context.WithCancel(t.Context())
 		leading := backend.Campaign(ctx, election(t, b))
 		_, term := leading.Elected(t)
@@ -111,7 +111,7 @@ func TestElectionEndsWithItsContext(t *testing.T) {
 // Never do two lead, whoever resigns, is deposed or leaves; and everybody gets to lead.
 func TestOneLeaderAtATime(t *testing.T) {
 	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		var leading atomic.Int32
 		var last atomic.Uint64
 		var wg sync.WaitGroup
@@ -145,7 +145,7 @@ func TestOneLeaderAtATime(t *testing.T) {
 }
 
 // heard waits until somebody is subscribed to what leaders announce.
-func heard(t *testing.T, b *backend.Backend) {
+func heard(t testing.TB, b *backend.Backend) {
 	t.Helper()
 	rdb := b.Redis(t)
 	backend.Eventually(t, "the watcher is subscribed", func() bool {
@@ -156,7 +156,7 @@ func heard(t *testing.T, b *backend.Backend) {
 
 func TestWatchSeesEveryChange(t *testing.T) {
 	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		next := backend.Watch(t, election(t, b))
 		see := func(want string) {
 			t.Helper()
@@ -208,7 +208,7 @@ func (d *mortal) Eval(ctx context.Context, s holdfast.Script, keys, args []strin
 
 func TestWatchMissesALeaderThatCrashed(t *testing.T) {
 	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		d := &mortal{Driver: holdfastgoredis.New(b.Redis(t))}
 		c, err := holdfast.New(d, nil)
 		if err != nil {
@@ -236,7 +236,7 @@ func TestWatchMissesALeaderThatCrashed(t *testing.T) {
 
 func TestWatchEndsWithItsContext(t *testing.T) {
 	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		c := b.Client(t, nil)
@@ -265,7 +265,7 @@ func TestWatchEndsWithItsContext(t *testing.T) {
 // Who watches is told that the client closes.
 func TestWatchEndsWithItsClient(t *testing.T) {
 	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		c := b.Client(t, nil)
 		var last error
 		closed := make(chan error, 1)

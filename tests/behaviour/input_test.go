@@ -17,7 +17,7 @@ import (
 
 // unreachable is a client whose server cannot be reached: what it refuses, it
 // refuses before any I/O.
-func unreachable(t *testing.T) *holdfast.Client {
+func unreachable(t testing.TB) *holdfast.Client {
 	t.Helper()
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
 	t.Cleanup(func() { _ = rdb.Close() })
@@ -144,7 +144,7 @@ func TestEndedContextsAreRefusedBeforeIO(t *testing.T) {
 
 func TestOddNamesAreFine(t *testing.T) {
 	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		c := b.Client(t, nil)
 		for _, name := range []string{"a b", "a{b}c", "{", "日本", "a:b", `"quoted"`, "%s", strings.Repeat("x", 512)} {
 			lease := backend.Acquire(t, c.Mutex(name))

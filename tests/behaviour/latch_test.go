@@ -13,7 +13,7 @@ import (
 )
 
 // countdown is a latch of the test's, by a client of its own.
-func countdown(t *testing.T, b *backend.Backend, parties int, opts ...holdfast.Option) *holdfast.Latch {
+func countdown(t testing.TB, b *backend.Backend, parties int, opts ...holdfast.Option) *holdfast.Latch {
 	return b.Client(t, nil).Latch("l", parties, append([]holdfast.Option{holdfast.TTL(time.Minute)}, opts...)...)
 }
 
@@ -26,7 +26,7 @@ func waitFor(ctx context.Context, l *holdfast.Latch) <-chan error {
 
 // within waits for what a waiter gets. A machine that stalls takes a while; it is less than the
 // time after which a waiter looks that hears nothing.
-func within(t *testing.T, over <-chan error) error {
+func within(t testing.TB, over <-chan error) error {
 	t.Helper()
 	select {
 	case err := <-over:
@@ -38,7 +38,7 @@ func within(t *testing.T, over <-chan error) error {
 }
 
 // watched waits until so many processes are told of changes.
-func watched(t *testing.T, b *backend.Backend, name string, n int64) {
+func watched(t testing.TB, b *backend.Backend, name string, n int64) {
 	t.Helper()
 	channel, rdb := "holdfast:c:w:holdfast:{"+name+"}", b.Redis(t)
 	backend.Eventually(t, "the waiters are subscribed", func() bool {
@@ -47,7 +47,7 @@ func watched(t *testing.T, b *backend.Backend, name string, n int64) {
 	})
 }
 
-func count(t *testing.T, l *holdfast.Latch, want int) {
+func count(t testing.TB, l *holdfast.Latch, want int) {
 	t.Helper()
 	if n, err := l.Count(t.Context()); err != nil || n != want {
 		t.Errorf("the count is %d, want %d; %v", n, want, err)
@@ -56,7 +56,7 @@ func count(t *testing.T, l *holdfast.Latch, want int) {
 
 func TestLatchOpens(t *testing.T) {
 	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		l := countdown(t, b, 3)
 		count(t, l, 3)
 		one, two := waitFor(t.Context(), countdown(t, b, 3)), waitFor(t.Context(), countdown(t, b, 3))
@@ -89,7 +89,7 @@ func TestLatchOpens(t *testing.T) {
 // Nobody passes before all have counted down, and nobody sleeps on after that.
 func TestLatchOfMany(t *testing.T) {
 	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		const parties, waiters = 20, 6
 		var clients []*holdfast.Client
 		for range 4 {
@@ -142,7 +142,7 @@ func TestLatchOfMany(t *testing.T) {
 
 func TestLatchOfParties(t *testing.T) {
 	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		l := countdown(t, b, 2)
 		over := waitFor(t.Context(), l)
 		one, err := countdown(t, b, 2, holdfast.Owner("one")).Join(t.Context())
@@ -196,7 +196,7 @@ func TestLatchOfParties(t *testing.T) {
 // Who leaves, or dies, is waited for no longer, and who waits is told.
 func TestLatchOfPartiesThatEnd(t *testing.T) {
 	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		l := countdown(t, b, 3)
 		over := waitFor(t.Context(), l)
 		leaving, err := l.Join(t.Context())
@@ -236,7 +236,7 @@ func TestLatchOfPartiesThatEnd(t *testing.T) {
 // it is the first to ask the server.
 func TestCountDownOfAPartyAfterAReset(t *testing.T) {
 	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		l := countdown(t, b, 2, holdfast.TTL(time.Hour))
 		party, err := l.Join(t.Context())
 		if err != nil {
@@ -259,7 +259,7 @@ func TestCountDownOfAPartyAfterAReset(t *testing.T) {
 
 func TestLatchReset(t *testing.T) {
 	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		l := countdown(t, b, 2)
 		over := waitFor(t.Context(), l)
 		watched(t, b, "l", 1)
@@ -308,7 +308,7 @@ func TestLatchReset(t *testing.T) {
 // What the server has lost is not waited for as if nobody had ever counted down.
 func TestLatchThatIsLost(t *testing.T) {
 	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		l := countdown(t, b, 2)
 		over := waitFor(t.Context(), l)
 		watched(t, b, "l", 1)
@@ -326,7 +326,7 @@ func TestLatchThatIsLost(t *testing.T) {
 // A waiter leaves no trace; a latch lives for a day after its last use.
 func TestLatchWaitersThatGiveUp(t *testing.T) {
 	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		c := b.Client(t, nil)
 		ctx, cancel := context.WithCancel(t.Context())
 		one, two := waitFor(ctx, c.Latch("l", 2)), waitFor(t.Context(), c.Latch("l", 2))
@@ -354,7 +354,7 @@ func TestLatchWaitersThatGiveUp(t *testing.T) {
 // One name is one kind of lock.
 func TestLatchesAndBarriersAreNoOtherLocks(t *testing.T) {
 	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		c := b.Client(t, nil)
 		if err := c.Latch("l", 2).CountDown(t.Context()); err != nil {
 			t.Fatal(err)

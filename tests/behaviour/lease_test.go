@@ -14,7 +14,7 @@ import (
 )
 
 // lossOf waits for a lease to be lost and returns how.
-func lossOf(t *testing.T, l *holdfast.Lease) *holdfast.LostError {
+func lossOf(t testing.TB, l *holdfast.Lease) *holdfast.LostError {
 	t.Helper()
 	select {
 	case <-l.Context().Done():
@@ -30,7 +30,7 @@ func lossOf(t *testing.T, l *holdfast.Lease) *holdfast.LostError {
 
 func TestALeaseThatIsNotRenewedEndsWithItsTTL(t *testing.T) {
 	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		const ttl = 5 * time.Second
 		l := b.Client(t, nil).Mutex("m", holdfast.TTL(ttl), holdfast.Renew(false))
 		before := time.Now()
@@ -54,7 +54,7 @@ func TestALeaseThatIsNotRenewedEndsWithItsTTL(t *testing.T) {
 // that run at different speeds.
 func TestDeadlinesAllowForDrift(t *testing.T) {
 	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		const ttl, drift = time.Minute, 602 * time.Millisecond
 		l := b.Client(t, nil).Mutex("m", holdfast.TTL(ttl))
 		before := time.Now()
@@ -89,7 +89,7 @@ func TestDeadlinesAllowForDrift(t *testing.T) {
 
 func TestARenewedLeaseOutlivesItsTTL(t *testing.T) {
 	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		c := b.Client(t, nil)
 		var lease *holdfast.Lease
 		machine.Unhurried(t, 1500*time.Millisecond, func(ttl time.Duration) (err error) {
@@ -118,7 +118,7 @@ func TestARenewedLeaseOutlivesItsTTL(t *testing.T) {
 
 func TestRenewalsAreBounded(t *testing.T) {
 	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		c := b.Client(t, nil)
 		machine.Unhurried(t, 900*time.Millisecond, func(ttl time.Duration) error {
 			start := time.Now()
@@ -163,7 +163,7 @@ func TestRenewalsAreBounded(t *testing.T) {
 
 func TestABoundedOrFixedLeaseIsHandedOver(t *testing.T) {
 	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		for name, opts := range map[string][]holdfast.Option{
 			"fixed":       {holdfast.TTL(time.Minute), holdfast.Renew(false)},
 			"no renewals": {holdfast.TTL(time.Minute), holdfast.MaxRenewals(0)},
@@ -195,7 +195,7 @@ func TestABoundedOrFixedLeaseIsHandedOver(t *testing.T) {
 
 func TestExtend(t *testing.T) {
 	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		lease := backend.Acquire(t, b.Client(t, nil).Mutex("m", holdfast.TTL(10*time.Second), holdfast.Renew(false)))
 		if err := lease.Extend(t.Context(), time.Minute); err != nil {
 			t.Fatal(err)
@@ -227,7 +227,7 @@ func TestExtend(t *testing.T) {
 
 func TestReleaseWorksOnAnEndedContext(t *testing.T) {
 	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		ctx, cancel := context.WithCancel(t.Context())
 		l := b.Client(t, nil).Mutex("m")
 		lease, err := l.Acquire(ctx)
@@ -249,7 +249,7 @@ func TestReleaseWorksOnAnEndedContext(t *testing.T) {
 
 func TestAStrangersLockIsLeftAlone(t *testing.T) {
 	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		c, rdb := b.Client(t, nil), b.Redis(t)
 		for name, taken := range map[string]string{"ours": "", "foreign": "a-token-of-theirs"} {
 			lease := backend.Acquire(t, c.Mutex(name, holdfast.TTL(time.Minute)))
@@ -276,7 +276,7 @@ func TestAStrangersLockIsLeftAlone(t *testing.T) {
 
 func TestCancelledWaitersLeaveTheQueue(t *testing.T) {
 	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		lease := backend.Acquire(t, b.Client(t, nil).Mutex("m"))
 		giving, cancel := context.WithCancel(t.Context())
 		first := b.Client(t, nil)
@@ -306,7 +306,7 @@ func TestCancelledWaitersLeaveTheQueue(t *testing.T) {
 
 func TestACancelledHeadPassesItsPlaceOn(t *testing.T) {
 	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		lease := backend.Acquire(t, b.Client(t, nil).Mutex("m"))
 		both := b.Client(t, nil)
 		giving, cancel := context.WithCancel(t.Context())
@@ -343,7 +343,7 @@ func TestACancelledHeadPassesItsPlaceOn(t *testing.T) {
 
 func TestFencesRise(t *testing.T) {
 	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		c, rdb := b.Client(t, nil), b.Redis(t)
 		last := uint64(0)
 		for what, prepare := range slices.All([]func(){
@@ -371,7 +371,7 @@ func TestFencesRise(t *testing.T) {
 
 func TestFencesRiseAfterAnExpiry(t *testing.T) {
 	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		lease := backend.Acquire(t, b.Client(t, nil).Mutex("m", holdfast.TTL(5*time.Second), holdfast.Renew(false)))
 		next := backend.Acquire(t, b.Client(t, nil).Mutex("m"))
 		if lease.Err() == nil || next.Token() <= lease.Token() {

@@ -17,13 +17,13 @@ import (
 )
 
 // several are the locks of these names as one, of a client of their own.
-func several(t *testing.T, b *backend.Backend, names ...string) *holdfast.Lock {
+func several(t testing.TB, b *backend.Backend, names ...string) *holdfast.Lock {
 	return b.Client(t, nil).Multi(names)
 }
 
 func TestMultiIsAllOrNothing(t *testing.T) {
 	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		one := b.Client(t, nil)
 		for _, name := range []string{"a", "b", "c"} {
 			taken := backend.Acquire(t, one.Mutex(name))
@@ -61,7 +61,7 @@ func TestMultiIsAllOrNothing(t *testing.T) {
 
 func TestMultiFreeCostsOneRoundTrip(t *testing.T) {
 	t.Parallel()
-	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachRealUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		all := several(t, b, "a", "b", "c")
 		backend.Release(t, backend.Acquire(t, all))
 		surveyed(t, b)
@@ -76,7 +76,7 @@ func TestMultiFreeCostsOneRoundTrip(t *testing.T) {
 
 func TestMultiTellsEachFence(t *testing.T) {
 	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		all := several(t, b, "b", "a")
 		last := map[string]uint64{}
 		for range 3 {
@@ -107,7 +107,7 @@ func TestMultiTellsEachFence(t *testing.T) {
 // It waits for each in its queue, and holds what it has meanwhile.
 func TestMultiWaitsInTheQueues(t *testing.T) {
 	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		one := b.Client(t, nil)
 		c, d := backend.Acquire(t, one.Mutex("c")), backend.Acquire(t, one.Mutex("d"))
 		leases := backend.Start(t, several(t, b, "d", "a", "c"))
@@ -129,7 +129,7 @@ func TestMultiWaitsInTheQueues(t *testing.T) {
 // Whatever it had is free again when it does not get the rest.
 func TestMultiCancelledLeavesNothing(t *testing.T) {
 	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		one := b.Client(t, nil)
 		taken := backend.Acquire(t, one.Mutex("b"))
 		ctx, cancel := context.WithCancel(t.Context())
@@ -154,7 +154,7 @@ func TestMultiCancelledLeavesNothing(t *testing.T) {
 // A lock that is lost while others are waited for is acquired again.
 func TestMultiLosesOneWhileItWaits(t *testing.T) {
 	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		one := b.Client(t, nil)
 		taken := backend.Acquire(t, one.Mutex("b"))
 		leases := backend.Start(t, b.Client(t, nil).Multi([]string{"a", "b"}, holdfast.TTL(6*time.Second)))
@@ -180,7 +180,7 @@ func TestMultiLosesOneWhileItWaits(t *testing.T) {
 // is released.
 func TestMultiIsLostWithOne(t *testing.T) {
 	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		one := b.Client(t, nil)
 		for _, release := range []bool{true, false} {
 			ttl := 5 * time.Second
@@ -220,7 +220,7 @@ func TestMultiIsLostWithOne(t *testing.T) {
 // released, nothing is renewed for what is lost.
 func TestMultiIsLostWithinAnotherLease(t *testing.T) {
 	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		c := b.Client(t, nil)
 		lose := func(ttl time.Duration) (outer, inner *holdfast.Lease) {
 			t.Helper()
@@ -256,7 +256,7 @@ func TestMultiIsLostWithinAnotherLease(t *testing.T) {
 
 func TestMultiNeverDeadlocks(t *testing.T) {
 	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		names := []string{"a", "b", "c", "d", "e"}
 		var holders [5]atomic.Int32
 		var last [5]atomic.Uint64
@@ -307,7 +307,7 @@ func TestMultiNeverDeadlocks(t *testing.T) {
 
 func TestMultiDo(t *testing.T) {
 	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		all := b.Client(t, nil).Multi([]string{"a", "b"}, holdfast.Reentrant(true), holdfast.Meta("job", "move"))
 		broken := errors.New("broken")
 		err := all.Do(t.Context(), func(ctx context.Context, outer *holdfast.Lease) error {
@@ -328,7 +328,7 @@ func TestMultiDo(t *testing.T) {
 
 func TestMultiIsRenewed(t *testing.T) {
 	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		lease := backend.Acquire(t, b.Client(t, nil).Multi([]string{"a", "b"}, holdfast.TTL(6*time.Second)))
 		begun := lease.Deadline()
 		backend.Eventually(t, "all are renewed", func() bool { return lease.Err() != nil || lease.Deadline().After(begun) })
@@ -344,7 +344,7 @@ func TestMultiIsRenewed(t *testing.T) {
 
 func TestMultiPolls(t *testing.T) {
 	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		taken := backend.Acquire(t, b.Client(t, nil).Mutex("b"))
 		c := b.Client(t, nil)
 		if _, err := c.Multi([]string{"a", "b"}, holdfast.Poll(time.Millisecond, 3)).Acquire(t.Context()); !errors.Is(err, holdfast.ErrHeld) {
@@ -394,7 +394,7 @@ func TestMultiOfBadNames(t *testing.T) {
 
 func TestMultiWhenTheClientCloses(t *testing.T) {
 	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		one := b.Client(t, nil)
 		taken := backend.Acquire(t, one.Mutex("b"))
 		c := b.Client(t, nil)

@@ -16,7 +16,7 @@ import (
 
 func TestOneHolderAtATime(t *testing.T) {
 	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		here, there := b.Client(t, nil).Mutex("m"), b.Client(t, nil).Mutex("m")
 		lease := backend.Acquire(t, here)
 		if err := lease.Err(); err != nil {
@@ -46,7 +46,7 @@ func TestOneHolderAtATime(t *testing.T) {
 
 func TestAFreeLockCostsOneRoundTrip(t *testing.T) {
 	t.Parallel()
-	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachRealUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		l := b.Client(t, nil).Mutex("m")
 		backend.Release(t, backend.Acquire(t, l)) // finds the server out, and loads the scripts
 		surveyed(t, b)                            // once for a client, and no part of an acquire
@@ -71,7 +71,7 @@ func TestAFreeLockCostsOneRoundTrip(t *testing.T) {
 
 func TestWaitersAreServedInOrder(t *testing.T) {
 	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		lease := backend.Acquire(t, b.Client(t, nil).Mutex("m"))
 		const processes = 6
 		type served struct {
@@ -104,7 +104,7 @@ func TestWaitersAreServedInOrder(t *testing.T) {
 
 func TestGoroutinesOfOneProcessAreServedInOrder(t *testing.T) {
 	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		l := b.Client(t, nil).Mutex("m")
 		lease := backend.Acquire(t, l)
 		const goroutines = 20
@@ -146,7 +146,7 @@ func TestGoroutinesOfOneProcessAreServedInOrder(t *testing.T) {
 
 func TestTryAcquireDoesNotPassWaiters(t *testing.T) {
 	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		backend.Acquire(t, b.Client(t, nil).Mutex("m"))
 		leases := queue(t, b.Client(t, nil).Mutex("m"), 1)
 		// Free, and not for us: the first in the queue does not even know yet.
@@ -160,7 +160,7 @@ func TestTryAcquireDoesNotPassWaiters(t *testing.T) {
 
 func TestDo(t *testing.T) {
 	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		l := b.Client(t, nil).Mutex("m")
 		type key struct{}
 		parent := context.WithValue(t.Context(), key{}, "value")
@@ -213,7 +213,7 @@ func TestDo(t *testing.T) {
 
 func TestHolderSaysWho(t *testing.T) {
 	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		l := b.Client(t, nil).Mutex("m", holdfast.Owner("billing"), holdfast.TTL(time.Minute),
 			holdfast.Meta("job", "nightly"), holdfast.Meta("note", "a:b\nc+"), holdfast.Meta("job", "hourly"))
 		if _, err := l.Holder(t.Context()); !errors.Is(err, holdfast.ErrNotHeld) {
@@ -243,7 +243,7 @@ func TestHolderSaysWho(t *testing.T) {
 
 func TestPoll(t *testing.T) {
 	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		lease := backend.Acquire(t, b.Client(t, nil).Mutex("m"))
 		poller := b.Client(t, &holdfast.Config{CommandTimeout: 4 * time.Second, RetryTimeout: 4 * time.Second}) // its tombstones stand for some seconds
 		if _, err := poller.Mutex("m", holdfast.Poll(time.Millisecond, 3)).Acquire(t.Context()); !errors.Is(err, holdfast.ErrHeld) {
@@ -272,7 +272,7 @@ func TestPoll(t *testing.T) {
 
 func TestClose(t *testing.T) {
 	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		c := b.Client(t, nil)
 		lease := backend.Acquire(t, c.Mutex("held"))
 		backend.Acquire(t, b.Client(t, nil).Mutex("wanted"))

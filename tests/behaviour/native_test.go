@@ -21,8 +21,8 @@ import (
 )
 
 // eachNative runs f on the servers that have DELIFEQ.
-func eachNative(t *testing.T, f func(t *testing.T, b *backend.Backend)) {
-	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+func eachNative(t *testing.T, f func(t testing.TB, b *backend.Backend)) {
+	backend.EachRealUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		if !b.Server.Binary().Deletes() {
 			t.Skipf("SKIPPED: %s has no DELIFEQ; Valkey 9 has", b.Name)
 		}
@@ -50,7 +50,7 @@ func releasing(s *server.Server) func() string {
 // the script that hands it over. Several that go together are one script.
 func TestAReleaseThatGoesAloneIsOneCommand(t *testing.T) {
 	t.Parallel()
-	eachNative(t, func(t *testing.T, b *backend.Backend) {
+	eachNative(t, func(t testing.TB, b *backend.Backend) {
 		c, p := through(t, b, nil)
 		other := b.Client(t, nil)
 		surveyed(t, b)
@@ -106,7 +106,7 @@ func TestAReleaseThatGoesAloneIsOneCommand(t *testing.T) {
 // released by scripts.
 func TestLocksWhoseValueIsNotKnownAreReleasedByScripts(t *testing.T) {
 	t.Parallel()
-	eachNative(t, func(t *testing.T, b *backend.Backend) {
+	eachNative(t, func(t testing.TB, b *backend.Backend) {
 		c, other := b.Client(t, nil), b.Client(t, nil)
 		backend.Release(t, backend.Acquire(t, c.Mutex("warm")))
 		kinds := map[string]*holdfast.Lock{
@@ -154,7 +154,7 @@ func TestLocksWhoseValueIsNotKnownAreReleasedByScripts(t *testing.T) {
 // The fence may be ahead of the clock, as it is where fences were reserved in vain.
 func TestReleaseWithAFenceThatLeadsTheClock(t *testing.T) {
 	t.Parallel()
-	eachNative(t, func(t *testing.T, b *backend.Backend) {
+	eachNative(t, func(t testing.TB, b *backend.Backend) {
 		c := b.Client(t, nil)
 		backend.Release(t, backend.Acquire(t, c.Mutex("m")))
 		surveyed(t, b)
@@ -182,7 +182,7 @@ func TestReleaseWithAFenceThatLeadsTheClock(t *testing.T) {
 // A user who may not use the command releases by scripts, as does everybody from then on: it is refused once.
 func TestReleasesWithoutPermissionForTheCommand(t *testing.T) {
 	t.Parallel()
-	eachNative(t, func(t *testing.T, b *backend.Backend) {
+	eachNative(t, func(t testing.TB, b *backend.Backend) {
 		if err := b.Redis(t).ACLSetUser(t.Context(), "u", "on", ">secret", "+@all", "-delifeq", "allchannels", "~*").Err(); err != nil {
 			t.Fatal(err)
 		}
@@ -217,7 +217,7 @@ func (d *aging) Eval(ctx context.Context, s holdfast.Script, keys, args []string
 // What is no refusal for good is no reason to do without the command: another server may be the master.
 func TestAServerThatIsReplacedByAnOlderOne(t *testing.T) {
 	t.Parallel()
-	eachNative(t, func(t *testing.T, b *backend.Backend) {
+	eachNative(t, func(t testing.TB, b *backend.Backend) {
 		d := &aging{Driver: holdfastgoredis.New(b.Redis(t))}
 		c, err := holdfast.New(d, nil)
 		if err != nil {
@@ -260,7 +260,7 @@ func TestAServerThatIsReplacedByAnOlderOne(t *testing.T) {
 // A copy of the command that comes late, or twice, ends nobody else's lock.
 func TestALateCopyOfTheCommandDoesNothing(t *testing.T) {
 	t.Parallel()
-	eachNative(t, func(t *testing.T, b *backend.Backend) {
+	eachNative(t, func(t testing.TB, b *backend.Backend) {
 		c, p := through(t, b, nil)
 		held := p.Hold(proxy.Containing("delifeq", "{m}"), proxy.Cut)
 		backend.Release(t, backend.Acquire(t, c.Mutex("m")))

@@ -18,7 +18,7 @@ import (
 )
 
 // job is one that is done once an hour, by a client of its own.
-func job(t *testing.T, b *backend.Backend, opts ...holdfast.Option) *holdfast.Once {
+func job(t testing.TB, b *backend.Backend, opts ...holdfast.Option) *holdfast.Once {
 	return b.Client(t, nil).Once("j", holdfast.Every(time.Hour), opts...)
 }
 
@@ -29,7 +29,7 @@ func succeed(context.Context, *holdfast.Lease) (string, error) { return "fine", 
 func fail(context.Context, *holdfast.Lease) (string, error)    { return "", errBroken }
 
 // mustNotRun is a run that is one too many.
-func mustNotRun(t *testing.T) func(context.Context, *holdfast.Lease) (string, error) {
+func mustNotRun(t testing.TB) func(context.Context, *holdfast.Lease) (string, error) {
 	return func(context.Context, *holdfast.Lease) (string, error) {
 		t.Error("it runs again")
 		return "again", nil
@@ -38,7 +38,7 @@ func mustNotRun(t *testing.T) func(context.Context, *holdfast.Lease) (string, er
 
 func TestOnceIsDoneOnce(t *testing.T) {
 	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		j := job(t, b, holdfast.Owner("me"))
 		if _, err := j.Last(t.Context()); !errors.Is(err, holdfast.ErrNotDone) {
 			t.Errorf("Last before any run: %v", err)
@@ -70,7 +70,7 @@ func TestOnceIsDoneOnce(t *testing.T) {
 // By a window that is over, and by the name of another slot, it is done again.
 func TestOnceIsDoneAgainInAnotherWindow(t *testing.T) {
 	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		c := b.Client(t, nil)
 		short := c.Once("j", holdfast.Every(50*time.Millisecond))
 		first, err := short.Do(t.Context(), succeed)
@@ -100,7 +100,7 @@ func TestOnceIsDoneAgainInAnotherWindow(t *testing.T) {
 // What fails, or panics, or loses the lock, does not count.
 func TestOnceFailedRunsDoNotCount(t *testing.T) {
 	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		if run, err := job(t, b).Do(t.Context(), fail); !errors.Is(err, errBroken) || run != (holdfast.Run{}) {
 			t.Errorf("a run that fails: %+v, %v", run, err)
 		}
@@ -125,7 +125,7 @@ func TestOnceFailedRunsDoNotCount(t *testing.T) {
 // What was finished counts, though nobody waits for it any more.
 func TestOnceWithAContextThatEnds(t *testing.T) {
 	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		ctx, cancel := context.WithCancel(t.Context())
 		run, err := job(t, b).Do(ctx, func(context.Context, *holdfast.Lease) (string, error) {
 			cancel()
@@ -142,7 +142,7 @@ func TestOnceWithAContextThatEnds(t *testing.T) {
 
 func TestOnceMaxTries(t *testing.T) {
 	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		j := job(t, b, holdfast.MaxTries(3))
 		for range 3 {
 			if _, err := j.Do(t.Context(), fail); !errors.Is(err, errBroken) {
@@ -179,7 +179,7 @@ func TestOnceMaxTries(t *testing.T) {
 // Who comes while another runs it waits; for TryDo it is held.
 func TestOnceWaitsForWhoRunsIt(t *testing.T) {
 	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		for _, outcome := range []error{errBroken, nil} {
 			j := job(t, b)
 			runs := make(chan holdfast.Run, 1)
@@ -215,7 +215,7 @@ func TestOnceWaitsForWhoRunsIt(t *testing.T) {
 // Many processes, of which runs fail at random: exactly one run is completed in a window.
 func TestOnceOfMany(t *testing.T) {
 	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		var clients []*holdfast.Client
 		for range 4 {
 			clients = append(clients, b.Client(t, nil))
@@ -235,7 +235,7 @@ func TestOnceOfMany(t *testing.T) {
 
 // runByMany has three goroutines of each client run the job in that window, and returns what must not be
 // unless a lease was lost in the middle of its use.
-func runByMany(t *testing.T, clients []*holdfast.Client, window holdfast.Window) error {
+func runByMany(t testing.TB, clients []*holdfast.Client, window holdfast.Window) error {
 	var running, completed atomic.Int32
 	var wg sync.WaitGroup
 	wrong := make(chan error, 6*len(clients)+1)
@@ -284,7 +284,7 @@ func runByMany(t *testing.T, clients []*holdfast.Client, window holdfast.Window)
 // A result that is too long costs the result, not the run.
 func TestOnceWithALongResult(t *testing.T) {
 	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		j := job(t, b)
 		run, err := j.Do(t.Context(), func(context.Context, *holdfast.Lease) (string, error) { return strings.Repeat("x", 64<<10+1), nil })
 		if !errors.Is(err, holdfast.ErrInvalid) || !run.Here || run.Result != "" {
@@ -334,7 +334,7 @@ func TestOnceRefuses(t *testing.T) {
 // Step by step, for those who hold the lock already.
 func TestOnceStepByStep(t *testing.T) {
 	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		c := b.Client(t, nil)
 		j := c.Once("j", holdfast.Every(time.Hour), holdfast.MaxTries(1))
 		lease := backend.Acquire(t, j.Lock())

@@ -15,7 +15,7 @@ import (
 )
 
 // ownedBy is an owner's lock, of a client of its own.
-func ownedBy(t *testing.T, b *backend.Backend, owner string, opts ...holdfast.Option) *holdfast.Lock {
+func ownedBy(t testing.TB, b *backend.Backend, owner string, opts ...holdfast.Option) *holdfast.Lock {
 	return b.Client(t, nil).Mutex("a", append(opts, holdfast.Owner(owner), holdfast.Reentrant(true))...)
 }
 
@@ -23,7 +23,7 @@ func ownedBy(t *testing.T, b *backend.Backend, owner string, opts ...holdfast.Op
 // the lock is held until its last lease is released, in any order.
 func TestOwnerSpansProcesses(t *testing.T) {
 	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		here, there, other := ownedBy(t, b, "order-7"), ownedBy(t, b, "order-7"), ownedBy(t, b, "order-8")
 		for _, order := range [][]int{{2, 1, 0}, {0, 1, 2}, {1, 2, 0}} {
 			first := backend.Acquire(t, here)
@@ -60,7 +60,7 @@ func TestOwnerSpansProcesses(t *testing.T) {
 // another owner's it does not.
 func TestOwnersContext(t *testing.T) {
 	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		c := b.Client(t, nil)
 		mine := c.Mutex("a", holdfast.Owner("me"), holdfast.Reentrant(true))
 		yours := c.Mutex("a", holdfast.Owner("you"), holdfast.Reentrant(true))
@@ -83,7 +83,7 @@ func TestOwnersContext(t *testing.T) {
 // it by those who wait for it.
 func TestOwnersDoNotWaitBehindEachOther(t *testing.T) {
 	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		c := b.Client(t, nil)
 		mine := c.Mutex("a", holdfast.Owner("me"), holdfast.Reentrant(true))
 		yours := c.Mutex("a", holdfast.Owner("you"), holdfast.Reentrant(true))
@@ -108,7 +108,7 @@ func TestOwnersDoNotWaitBehindEachOther(t *testing.T) {
 // who stand behind another owner's.
 func TestOwnersWaitersEnterTogether(t *testing.T) {
 	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		lease := backend.Acquire(t, ownedBy(t, b, "first"))
 		one := queue(t, ownedBy(t, b, "me"), 1)
 		stranger := queue(t, ownedBy(t, b, "you"), 2)
@@ -128,7 +128,7 @@ func TestOwnersWaitersEnterTogether(t *testing.T) {
 
 func TestReleaseOwner(t *testing.T) {
 	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		here, there, other := ownedBy(t, b, "me", holdfast.TTL(time.Minute)), ownedBy(t, b, "me"), ownedBy(t, b, "you")
 		if left, err := there.ReleaseOwner(t.Context()); !errors.Is(err, holdfast.ErrNotHeld) || left != 0 || !strings.Contains(err.Error(), `"a"`) {
 			t.Errorf("of a free lock: %d, %v; want ErrNotHeld", left, err)
@@ -188,7 +188,7 @@ func TestReleaseOwner(t *testing.T) {
 
 func TestOwnersDepth(t *testing.T) {
 	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		l, there := ownedBy(t, b, "me", holdfast.MaxDepth(2)), ownedBy(t, b, "me", holdfast.MaxDepth(2))
 		one, two := backend.Acquire(t, l), backend.Acquire(t, there)
 		for _, acquire := range []func(context.Context) (*holdfast.Lease, error){l.Acquire, l.TryAcquire, there.Acquire} {
@@ -206,7 +206,7 @@ func TestOwnersDepth(t *testing.T) {
 // One name, two kinds of lock.
 func TestOwnedLockIsNoMutex(t *testing.T) {
 	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		l, plain := ownedBy(t, b, "me"), b.Client(t, nil).Mutex("a")
 		lease := backend.Acquire(t, l)
 		if _, err := plain.TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrWrongType) {
@@ -225,7 +225,7 @@ func TestOwnedLockIsNoMutex(t *testing.T) {
 // Several names of one owner: Multi takes them one after another.
 func TestOwnersMulti(t *testing.T) {
 	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		both := func(owner string) *holdfast.Lock {
 			return b.Client(t, nil).Multi([]string{"b", "a"}, holdfast.Owner(owner), holdfast.Reentrant(true))
 		}
@@ -250,7 +250,7 @@ func TestOwnersMulti(t *testing.T) {
 // once, and fences rise from one to the next.
 func TestOwnersInAStorm(t *testing.T) {
 	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		var mu sync.Mutex
 		var owner string
 		var holds int

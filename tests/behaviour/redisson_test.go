@@ -15,7 +15,7 @@ import (
 // A release by a client of Redisson is told: we hear each, on every kind of server.
 func TestRedissonsReleaseIsHeard(t *testing.T) {
 	t.Parallel()
-	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachRealUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		theirs := rlock{b.Redis(t), "orders"}
 		d := b.Hearing(t, theirs.channel())
 		l := backend.New(t, nil, d).Mutex("job", holdfast.Redisson("orders"))
@@ -89,7 +89,7 @@ func TestAReleaseThatIsNotToldIsFoundSoon(t *testing.T) {
 
 func TestRedissonsLockHasAllThatAMutexHas(t *testing.T) {
 	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		l := func(c *holdfast.Client, opts ...holdfast.Option) *holdfast.Lock {
 			return c.Mutex("job", append(opts, holdfast.Redisson("orders"))...)
 		}
@@ -129,7 +129,7 @@ func TestRedissonsLockHasAllThatAMutexHas(t *testing.T) {
 // The same key in two forms is an error, not a lock of its own for each.
 func TestRedissonsLockIsNoOthers(t *testing.T) {
 	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		c := b.Client(t, nil)
 		for _, forms := range [][2]func(string) holdfast.Option{{holdfast.Redisson, holdfast.Key}, {holdfast.Key, holdfast.Redisson}} {
 			lease := backend.Acquire(t, c.Mutex("a", forms[0]("orders")))

@@ -15,12 +15,12 @@ import (
 )
 
 // reentrant is a lock of a client of its own.
-func reentrant(t *testing.T, b *backend.Backend, opts ...holdfast.Option) *holdfast.Lock {
+func reentrant(t testing.TB, b *backend.Backend, opts ...holdfast.Option) *holdfast.Lock {
 	return b.Client(t, nil).Mutex("a", append(opts, holdfast.Reentrant(true))...)
 }
 
 // again acquires a lock within a lease of it.
-func again(t *testing.T, l *holdfast.Lock, within *holdfast.Lease) *holdfast.Lease {
+func again(t testing.TB, l *holdfast.Lock, within *holdfast.Lease) *holdfast.Lease {
 	t.Helper()
 	lease, err := l.Acquire(within.Context())
 	if err != nil {
@@ -35,7 +35,7 @@ func again(t *testing.T, l *holdfast.Lock, within *holdfast.Lease) *holdfast.Lea
 // What is acquired again is held until all of it is released, in any order.
 func TestReentrantIsHeldUntilTheLastRelease(t *testing.T) {
 	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		l, other := reentrant(t, b), reentrant(t, b)
 		for _, order := range [][]int{{2, 1, 0}, {0, 1, 2}, {1, 2, 0}} {
 			first := backend.Acquire(t, l)
@@ -71,7 +71,7 @@ func TestReentrantIsHeldUntilTheLastRelease(t *testing.T) {
 // Acquiring again asks the server nothing.
 func TestReentrantCostsNoRoundTrip(t *testing.T) {
 	t.Parallel()
-	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachRealUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		l := reentrant(t, b, holdfast.TTL(time.Hour)) // not renewed meanwhile
 		first := backend.Acquire(t, l)
 		before := b.Server.CommandStats()["evalsha"]
@@ -94,7 +94,7 @@ func TestReentrantCostsNoRoundTrip(t *testing.T) {
 
 func TestReentrantDo(t *testing.T) {
 	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		l, other := reentrant(t, b), reentrant(t, b)
 		broken := errors.New("broken")
 		err := l.Do(t.Context(), func(ctx context.Context, outer *holdfast.Lease) error {
@@ -118,7 +118,7 @@ func TestReentrantDo(t *testing.T) {
 // not without the option.
 func TestReentrantNeedsTheHoldersContext(t *testing.T) {
 	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		c := b.Client(t, nil)
 		l := c.Mutex("a", holdfast.Reentrant(true))
 		lease := backend.Acquire(t, l)
@@ -160,7 +160,7 @@ func TestReentrantNeedsTheHoldersContext(t *testing.T) {
 // waits as others do.
 func TestReentrantIsLostToAll(t *testing.T) {
 	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		l, other := reentrant(t, b), reentrant(t, b)
 		first := backend.Acquire(t, l)
 		old := context.WithoutCancel(first.Context())
@@ -191,7 +191,7 @@ func TestReentrantIsLostToAll(t *testing.T) {
 
 func TestReentrantDepth(t *testing.T) {
 	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		l := reentrant(t, b, holdfast.MaxDepth(2))
 		first := backend.Acquire(t, l)
 		second := again(t, l, first)
@@ -209,7 +209,7 @@ func TestReentrantDepth(t *testing.T) {
 // A reader acquires again past a writer who waits: it would wait for itself.
 func TestReentrantReadersAndWriters(t *testing.T) {
 	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		rw := b.Client(t, nil).RWMutex("a", holdfast.Reentrant(true))
 		other := b.Client(t, nil).RWMutex("a").Writer()
 		reader := backend.Acquire(t, rw.Reader())
@@ -251,7 +251,7 @@ func TestReentrantReadersAndWriters(t *testing.T) {
 // while other processes' wait.
 func TestReentrantUnderLoad(t *testing.T) {
 	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		var inside atomic.Int64 // who has the lock
 		var all sync.WaitGroup
 		for who := range int64(4) {

@@ -16,16 +16,16 @@ import (
 )
 
 // readers and writers of one name, each side a lock of a client of its own.
-func readers(t *testing.T, b *backend.Backend, opts ...holdfast.Option) *holdfast.Lock {
+func readers(t testing.TB, b *backend.Backend, opts ...holdfast.Option) *holdfast.Lock {
 	return b.Client(t, nil).RWMutex("a", opts...).Reader()
 }
 
-func writers(t *testing.T, b *backend.Backend, opts ...holdfast.Option) *holdfast.Lock {
+func writers(t testing.TB, b *backend.Backend, opts ...holdfast.Option) *holdfast.Lock {
 	return b.Client(t, nil).RWMutex("a", opts...).Writer()
 }
 
 // wantHeld requires that the lock cannot be had at once.
-func wantHeld(t *testing.T, l *holdfast.Lock) {
+func wantHeld(t testing.TB, l *holdfast.Lock) {
 	t.Helper()
 	lease, err := l.TryAcquire(t.Context())
 	if !errors.Is(err, holdfast.ErrHeld) {
@@ -37,7 +37,7 @@ func wantHeld(t *testing.T, l *holdfast.Lock) {
 }
 
 // wantAsleep requires that the waiter has not been served.
-func wantAsleep(t *testing.T, who string, leases <-chan *holdfast.Lease) {
+func wantAsleep(t testing.TB, who string, leases <-chan *holdfast.Lease) {
 	t.Helper()
 	select {
 	case l := <-leases:
@@ -48,7 +48,7 @@ func wantAsleep(t *testing.T, who string, leases <-chan *holdfast.Lease) {
 
 func TestReadersShareAndWritersDoNot(t *testing.T) {
 	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		r1, r2, w := readers(t, b), readers(t, b), writers(t, b)
 		one, two := backend.Acquire(t, r1), backend.Acquire(t, r2)
 		wantHeld(t, w)
@@ -79,7 +79,7 @@ func TestReadersShareAndWritersDoNot(t *testing.T) {
 // together.
 func TestReadersAndWritersTakeTurns(t *testing.T) {
 	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		w := writers(t, b)
 		first := backend.Acquire(t, w)
 		start := func(l *holdfast.Lock, n int) <-chan *holdfast.Lease {
@@ -108,7 +108,7 @@ func TestReadersAndWritersTakeTurns(t *testing.T) {
 
 func TestReadersGoInWhenTheWriterBeforeThemGivesUp(t *testing.T) {
 	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		held := backend.Acquire(t, readers(t, b))
 		ctx, cancel := context.WithCancel(t.Context())
 		gone := make(chan error, 1)
@@ -133,7 +133,7 @@ func TestReadersGoInWhenTheWriterBeforeThemGivesUp(t *testing.T) {
 // A reader that died is in the way for its own TTL, whatever others do meanwhile.
 func TestADeadReaderIsGoneAfterItsTTL(t *testing.T) {
 	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		live := backend.Acquire(t, readers(t, b, holdfast.TTL(time.Minute)))
 		dead := backend.Acquire(t, readers(t, b, holdfast.TTL(5*time.Second), holdfast.Renew(false)))
 		w := writers(t, b)
@@ -157,7 +157,7 @@ func TestADeadReaderIsGoneAfterItsTTL(t *testing.T) {
 
 func TestAWriterGetsInWhenTheLastReaderDies(t *testing.T) {
 	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		machine.Unhurried(t, 500*time.Millisecond, func(ttl time.Duration) error {
 			for _, ttl := range []time.Duration{ttl * 3 / 5, ttl} {
 				if _, err := readers(t, b, holdfast.TTL(ttl), holdfast.Renew(false)).Acquire(t.Context()); err != nil {
@@ -184,7 +184,7 @@ func TestAWriterGetsInWhenTheLastReaderDies(t *testing.T) {
 // come after it: those that were there first are all that it waits for.
 func TestAWriterWaitsForTheReadersBeforeItOnly(t *testing.T) {
 	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		const hold = 50 * time.Millisecond
 		var queued, over atomic.Bool // the writer is; the stream is
 		defer over.Store(true)
@@ -254,7 +254,7 @@ func TestAWriterWaitsForTheReadersBeforeItOnly(t *testing.T) {
 
 func TestDowngradeLeavesNoGap(t *testing.T) {
 	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		rw := b.Client(t, nil).RWMutex("a")
 		writer := backend.Acquire(t, rw.Writer())
 		reader := backend.Start(t, readers(t, b))
@@ -290,7 +290,7 @@ func TestDowngradeLeavesNoGap(t *testing.T) {
 // grant. Readers that join it have that one.
 func TestDowngradeOfAWriterThatTheLockWasPassedOnTo(t *testing.T) {
 	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		rw := b.Client(t, nil).RWMutex("a")
 		blocked := backend.Acquire(t, writers(t, b))
 		first, second := backend.Start(t, rw.Writer()), backend.Start(t, rw.Writer())
@@ -332,7 +332,7 @@ func TestDowngradeOfAWriterThatTheLockWasPassedOnTo(t *testing.T) {
 
 func TestUpgradeOfALoneReader(t *testing.T) {
 	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		c := b.Client(t, nil)
 		rw, bad := c.RWMutex("a"), c.RWMutex("a", holdfast.TTL(0))
 		reader := backend.Acquire(t, rw.Reader())
@@ -383,7 +383,7 @@ func TestUpgradeOfALoneReader(t *testing.T) {
 // held until the last of them is done.
 func TestReadersOfAProcessShareALease(t *testing.T) {
 	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		rw := b.Client(t, nil).RWMutex("a")
 		blocked := backend.Acquire(t, writers(t, b))
 		var waiting []<-chan *holdfast.Lease
@@ -421,7 +421,7 @@ func TestReadersOfAProcessShareALease(t *testing.T) {
 // of the readers that share a lease is done.
 func TestCloseWaitsForAllReadersThatShareALease(t *testing.T) {
 	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		c := b.Client(t, nil)
 		r := c.RWMutex("a").Reader()
 		one, two := backend.Acquire(t, r), backend.Acquire(t, r)
@@ -452,7 +452,7 @@ func TestCloseWaitsForAllReadersThatShareALease(t *testing.T) {
 
 func TestKindsOfLocksAreNotMixedUp(t *testing.T) {
 	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		c := b.Client(t, nil)
 		kinds := map[string]*holdfast.Lock{
 			"mutex": c.Mutex("a"), "readers": c.RWMutex("a").Reader(),
@@ -493,14 +493,14 @@ func TestKindsOfLocksAreNotMixedUp(t *testing.T) {
 // writer beside a reader, and every reader sees what the last writer wrote.
 func TestReadersAndWritersInAStorm(t *testing.T) {
 	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		machine.Undisturbed(t, func() error { return storm(t, b) })
 		b.Cleaned(t)
 	})
 }
 
 // storm returns what must not be unless a lease was lost in the middle of its use.
-func storm(t *testing.T, b *backend.Backend) error {
+func storm(t testing.TB, b *backend.Backend) error {
 	var mu sync.Mutex // guards wrong
 	var wrong []error
 	complain := func(format string, args ...any) {

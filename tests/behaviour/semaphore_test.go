@@ -14,13 +14,13 @@ import (
 )
 
 // permits of one semaphore, by a client of their own.
-func permits(t *testing.T, b *backend.Backend, n int, opts ...holdfast.Option) *holdfast.Lock {
+func permits(t testing.TB, b *backend.Backend, n int, opts ...holdfast.Option) *holdfast.Lock {
 	return b.Client(t, nil).Semaphore("s", n, opts...).Lock
 }
 
 func TestSemaphoreCountsItsPermits(t *testing.T) {
 	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		s := permits(t, b, 3)
 		one, two := backend.Acquire(t, s), backend.Acquire(t, permits(t, b, 3))
 		wantHeld(t, permits(t, b, 3, holdfast.Weight(2)))
@@ -46,7 +46,7 @@ func TestSemaphoreCountsItsPermits(t *testing.T) {
 // Who wants many is not passed by those who want few.
 func TestSemaphoreDoesNotStarveTheHeavy(t *testing.T) {
 	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		one, two := backend.Acquire(t, permits(t, b, 3)), backend.Acquire(t, permits(t, b, 3))
 		s := permits(t, b, 3, holdfast.Weight(3))
 		heavy := backend.Start(t, s)
@@ -68,7 +68,7 @@ func TestSemaphoreDoesNotStarveTheHeavy(t *testing.T) {
 
 func TestPermitsOfTheDeadComeBack(t *testing.T) {
 	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		dead := backend.Acquire(t, permits(t, b, 2, holdfast.Weight(2), holdfast.TTL(5*time.Second), holdfast.Renew(false)))
 		first, second := backend.Start(t, permits(t, b, 2)), backend.Start(t, permits(t, b, 2))
 		backend.Release(t, backend.Receive(t, first))
@@ -85,7 +85,7 @@ func TestPermitsOfTheDeadComeBack(t *testing.T) {
 
 func TestSemaphoresOfDifferentSize(t *testing.T) {
 	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		three, five := permits(t, b, 3), permits(t, b, 5)
 		lease := backend.Acquire(t, three)
 		if _, err := five.TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrPermits) {
@@ -105,7 +105,7 @@ func TestSemaphoresOfDifferentSize(t *testing.T) {
 
 func TestResize(t *testing.T) {
 	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		s := b.Client(t, nil).Semaphore("s", 2)
 		one, two := backend.Acquire(t, s.Lock), backend.Acquire(t, permits(t, b, 2))
 		next := backend.Start(t, permits(t, b, 2))
@@ -153,7 +153,7 @@ func TestResize(t *testing.T) {
 // block those behind it.
 func TestResizeBelowWhatAWaiterWants(t *testing.T) {
 	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		s := b.Client(t, nil).Semaphore("s", 3)
 		one := backend.Acquire(t, s.Lock)
 		heavy := permits(t, b, 3, holdfast.Weight(3), holdfast.TTL(5*time.Second))
@@ -183,7 +183,7 @@ func TestResizeBelowWhatAWaiterWants(t *testing.T) {
 // What clients name holds again at once, also for those who wait, while others hold permits.
 func TestResizeTo0WhilePermitsAreHeld(t *testing.T) {
 	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		s := b.Client(t, nil).Semaphore("s", 2, holdfast.TTL(6*time.Second))
 		one := backend.Acquire(t, s.Lock)
 		if err := s.Resize(t.Context(), 1); err != nil {
@@ -210,7 +210,7 @@ func TestResizeTo0WhilePermitsAreHeld(t *testing.T) {
 // What one waiter cannot have is no reason to fail the others of its process.
 func TestWaiterThatWantsTooMuchFailsAlone(t *testing.T) {
 	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		c := b.Client(t, nil)
 		s := c.Semaphore("s", 3)
 		one := backend.Acquire(t, permits(t, b, 3))
@@ -239,7 +239,7 @@ func TestWaiterThatWantsTooMuchFailsAlone(t *testing.T) {
 
 func TestSemaphoreInAStorm(t *testing.T) {
 	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		const most = 5
 		var held, grants atomic.Int64
 		var wg sync.WaitGroup

@@ -19,9 +19,9 @@ import (
 
 // stranger is another program's lock.
 type stranger interface {
-	try(t *testing.T, token string, ttl time.Duration) bool
-	unlock(t *testing.T, token string) bool
-	holds(t *testing.T, token string) bool
+	try(t testing.TB, token string, ttl time.Duration) bool
+	unlock(t testing.TB, token string) bool
+	holds(t testing.TB, token string) bool
 }
 
 // sharings are the ways to share a lock with other programs: ours, and theirs.
@@ -42,7 +42,7 @@ type canonical struct {
 
 var compareAndDelete = redis.NewScript(`if redis.call("get",KEYS[1]) == ARGV[1] then return redis.call("del",KEYS[1]) else return 0 end`)
 
-func (c canonical) try(t *testing.T, token string, ttl time.Duration) bool {
+func (c canonical) try(t testing.TB, token string, ttl time.Duration) bool {
 	t.Helper()
 	ok, err := c.rdb.SetNX(t.Context(), c.key, token, ttl).Result()
 	if err != nil && t.Context().Err() == nil {
@@ -51,7 +51,7 @@ func (c canonical) try(t *testing.T, token string, ttl time.Duration) bool {
 	return ok
 }
 
-func (c canonical) unlock(t *testing.T, token string) bool {
+func (c canonical) unlock(t testing.TB, token string) bool {
 	t.Helper()
 	n, err := compareAndDelete.Run(t.Context(), c.rdb, []string{c.key}, token).Int()
 	if err != nil {
@@ -60,7 +60,7 @@ func (c canonical) unlock(t *testing.T, token string) bool {
 	return n == 1
 }
 
-func (c canonical) holds(t *testing.T, token string) bool {
+func (c canonical) holds(t testing.TB, token string) bool {
 	t.Helper()
 	return c.rdb.Get(t.Context(), c.key).Val() == token
 }
@@ -93,7 +93,7 @@ end
 return 1`)
 )
 
-func (r rlock) try(t *testing.T, token string, ttl time.Duration) bool {
+func (r rlock) try(t testing.TB, token string, ttl time.Duration) bool {
 	t.Helper()
 	n, err := rlockTry.Run(t.Context(), r.rdb, []string{r.key}, r.id(token), ttl.Milliseconds()).Int()
 	if err != nil && t.Context().Err() == nil {
@@ -102,7 +102,7 @@ func (r rlock) try(t *testing.T, token string, ttl time.Duration) bool {
 	return n == 1
 }
 
-func (r rlock) unlock(t *testing.T, token string) bool {
+func (r rlock) unlock(t testing.TB, token string) bool {
 	t.Helper()
 	n, err := rlockUnlock.Run(t.Context(), r.rdb, []string{r.key}, r.id(token), r.channel()).Int()
 	if err != nil {
@@ -118,23 +118,23 @@ func (r rlock) channel() string {
 	return "redisson_lock__channel:{" + r.key + "}"
 }
 
-func (r rlock) holds(t *testing.T, token string) bool {
+func (r rlock) holds(t testing.TB, token string) bool {
 	t.Helper()
 	return maps.Equal(r.rdb.HGetAll(t.Context(), r.key).Val(), map[string]string{r.id(token): "1"})
 }
 
 // eachSharing runs f for all servers and sharings.
-func eachSharing(t *testing.T, f func(t *testing.T, b *backend.Backend, option func(key string) holdfast.Option, theirs func(rdb *redis.Client, key string) stranger)) {
+func eachSharing(t *testing.T, f func(t testing.TB, b *backend.Backend, option func(key string) holdfast.Option, theirs func(rdb *redis.Client, key string) stranger)) {
 	for name, s := range sharings {
 		t.Run(name, func(t *testing.T) {
-			backend.Each(t, func(t *testing.T, b *backend.Backend) { f(t, b, s.option, s.theirs) })
+			backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) { f(t, b, s.option, s.theirs) })
 		})
 	}
 }
 
 func TestSharedKeyKeepsBothSidesOut(t *testing.T) {
 	t.Parallel()
-	eachSharing(t, func(t *testing.T, b *backend.Backend, shared func(string) holdfast.Option, strange func(*redis.Client, string) stranger) {
+	eachSharing(t, func(t testing.TB, b *backend.Backend, shared func(string) holdfast.Option, strange func(*redis.Client, string) stranger) {
 		for _, key := range []string{"jobs:1", "{order}:1"} {
 			l := b.Client(t, nil).Mutex("job", shared(key))
 			theirs := strange(b.Redis(t), key)
@@ -177,7 +177,7 @@ func TestSharedKeyKeepsBothSidesOut(t *testing.T) {
 
 func TestSharedKeySurvivesCrashes(t *testing.T) {
 	t.Parallel()
-	eachSharing(t, func(t *testing.T, b *backend.Backend, shared func(string) holdfast.Option, strange func(*redis.Client, string) stranger) {
+	eachSharing(t, func(t testing.TB, b *backend.Backend, shared func(string) holdfast.Option, strange func(*redis.Client, string) stranger) {
 		const ttl = 5 * time.Second
 		theirs := strange(b.Redis(t), "k")
 		l := b.Client(t, nil).Mutex("job", shared("k"))
@@ -211,7 +211,7 @@ func TestSharedKeySurvivesCrashes(t *testing.T) {
 // gets its turns.
 func TestSharedKeyUnderLoad(t *testing.T) {
 	t.Parallel()
-	eachSharing(t, func(t *testing.T, b *backend.Backend, shared func(string) holdfast.Option, strange func(*redis.Client, string) stranger) {
+	eachSharing(t, func(t testing.TB, b *backend.Backend, shared func(string) holdfast.Option, strange func(*redis.Client, string) stranger) {
 		const each = 40
 		var counter, inside atomic.Int64
 		work := func() {
@@ -263,7 +263,7 @@ func TestSharedKeyUnderLoad(t *testing.T) {
 // While ours hand over to each other without a pause, a program that polls gets in.
 func TestHandoversLeaveGapsOnASharedKey(t *testing.T) {
 	t.Parallel()
-	eachSharing(t, func(t *testing.T, b *backend.Backend, shared func(string) holdfast.Option, strange func(*redis.Client, string) stranger) {
+	eachSharing(t, func(t testing.TB, b *backend.Backend, shared func(string) holdfast.Option, strange func(*redis.Client, string) stranger) {
 		var stop atomic.Bool
 		var wg sync.WaitGroup
 		for range 3 {
@@ -295,7 +295,7 @@ func TestHandoversLeaveGapsOnASharedKey(t *testing.T) {
 
 func TestKeysOfAnotherTypeAreRefused(t *testing.T) {
 	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		rdb := b.Redis(t)
 		for _, key := range []string{"holdfast:{m}", "holdfast:{m}:q", "holdfast:fence"} {
 			rdb.FlushAll(t.Context())
@@ -331,7 +331,7 @@ func TestKeysOfAnotherTypeAreRefused(t *testing.T) {
 // A queue of the wrong type does not keep a holder from releasing.
 func TestReleaseDespiteABrokenQueue(t *testing.T) {
 	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		rdb := b.Redis(t)
 		for what, spoil := range map[string]func(){
 			"queue": func() {

@@ -98,7 +98,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 // A grant that reaches a client for a token that it does not know, is given back.
 func TestAGrantThatNobodyWantsIsGivenBack(t *testing.T) {
 	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		rdb := b.Redis(t)
 		lease := backend.Acquire(t, b.Client(t, nil).Mutex("other"))
 		queue(t, b.Client(t, nil).Mutex("other"), 1) // has a channel
@@ -124,7 +124,7 @@ func TestAGrantThatNobodyWantsIsGivenBack(t *testing.T) {
 // While another process waits, a lock is passed on within a process no more often than it may be.
 func TestLocalHandoversAreFewWhileOthersWait(t *testing.T) {
 	t.Parallel()
-	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachRealUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		const limit = 4
 		ours, theirs := b.Client(t, &holdfast.Config{LocalHandovers: limit}), b.Client(t, nil)
 		ctx, stop := context.WithCancel(t.Context())

@@ -43,7 +43,7 @@ func (j *journal) config() *holdfast.Config {
 
 // surveyed waits until a client has looked at the server's settings: the server knows
 // the script then.
-func surveyed(t *testing.T, b *backend.Backend) {
+func surveyed(t testing.TB, b *backend.Backend) {
 	t.Helper()
 	backend.Eventually(t, "the settings were looked at", func() bool {
 		known, err := b.Server.Do("SCRIPT", "EXISTS", script.Survey.SHA1)
@@ -52,7 +52,7 @@ func surveyed(t *testing.T, b *backend.Backend) {
 }
 
 // use acquires and releases some locks, from several goroutines.
-func use(t *testing.T, c *holdfast.Client) {
+func use(t testing.TB, c *holdfast.Client) {
 	var wg sync.WaitGroup
 	for _, name := range []string{"a", "b", "a", "b"} {
 		wg.Go(func() { backend.Release(t, backend.Acquire(t, c.Mutex(name))) })
@@ -60,7 +60,7 @@ func use(t *testing.T, c *holdfast.Client) {
 	wg.Wait()
 }
 
-func expectWarnings(t *testing.T, said string, want ...string) {
+func expectWarnings(t testing.TB, said string, want ...string) {
 	t.Helper()
 	if n := strings.Count(said, "level=WARN"); n != len(want) || n != strings.Count(said, "\n") {
 		t.Errorf("want %d warnings, and nothing else; heard\n%s", len(want), said)
@@ -93,7 +93,7 @@ func TestWarnsOfUnsafeSettings(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+			backend.EachRealUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 				var said journal
 				client := b.Client(t, said.config(), func(o *redis.Options) { o.Username, o.Password = "default", "canary" })
 				use(t, client)
@@ -125,7 +125,7 @@ func TestNoWarningsOnTheEmbeddedServer(t *testing.T) {
 // server's ACL LOG.
 func TestWithoutPermissionForTheSettings(t *testing.T) {
 	t.Parallel()
-	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachRealUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		if _, err := b.Server.Do("ACL", "SETUSER", "u", "on", ">canary", "~*", "&*", "+@all", "-info"); err != nil {
 			t.Fatal(err)
 		}
@@ -147,7 +147,7 @@ func TestWithoutPermissionForTheSettings(t *testing.T) {
 // A replica refuses the lock, and the user also hears what to do about it.
 func TestWarnsOfAReplica(t *testing.T) {
 	t.Parallel()
-	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachRealUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		bin := binary(t, b.Name)
 		replica := server.StartReplica(t, bin, b.Server)
 		rdb := redis.NewClient(&redis.Options{Addr: replica.Addr()})
@@ -170,7 +170,7 @@ func TestWarnsOfAReplica(t *testing.T) {
 }
 
 // binary returns the server of that name.
-func binary(t *testing.T, name string) server.Binary {
+func binary(t testing.TB, name string) server.Binary {
 	t.Helper()
 	for _, bin := range server.Binaries(t) {
 		if bin.Name == name {
@@ -203,16 +203,16 @@ func (a *astray) Write(p []byte) (int, error) {
 // Whoever waits without being notified hears of it, once; the lock is had all the same.
 func TestWarnsOfPolling(t *testing.T) {
 	for name, c := range map[string]struct {
-		change func(t *testing.T, b *backend.Backend, o *redis.Options)
+		change func(t testing.TB, b *backend.Backend, o *redis.Options)
 		want   string
 	}{
-		"the ACL forbids the channels": {func(t *testing.T, b *backend.Backend, o *redis.Options) {
+		"the ACL forbids the channels": {func(t testing.TB, b *backend.Backend, o *redis.Options) {
 			if _, err := b.Server.Do("ACL", "SETUSER", "deaf", "on", ">canary", "~*", "resetchannels", "+@all"); err != nil {
 				t.Fatal(err)
 			}
 			o.Username, o.Password = "deaf", "canary"
 		}, "ACL refuses the subscription"},
-		"a proxy keeps subscriptions to itself": {func(t *testing.T, b *backend.Backend, o *redis.Options) {
+		"a proxy keeps subscriptions to itself": {func(t testing.TB, b *backend.Backend, o *redis.Options) {
 			other := server.Start(t, binary(t, b.Name)).Addr()
 			o.Protocol = 2
 			o.Dialer = func(_ context.Context, network, addr string) (net.Conn, error) {
@@ -223,7 +223,7 @@ func TestWarnsOfPolling(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+			backend.EachRealUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 				var said journal
 				client := b.Client(t, said.config(), func(o *redis.Options) { c.change(t, b, o) })
 				for _, name := range []string{"a", "b"} {

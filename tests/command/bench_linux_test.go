@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/tests/internal/child"
+	"github.com/holdfast-go/holdfast/tests/internal/machine"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
@@ -123,7 +124,7 @@ func TestBenchStopsWhenItIsAskedTo(t *testing.T) {
 	} {
 		t.Run(c.part, func(t *testing.T) {
 			t.Parallel()
-			undisturbed(t, func(t testing.TB) {
+			machine.UndisturbedTest(t, func(t testing.TB) {
 				s := server.Start(t, server.One(t))
 				b := bench(t, "redis://"+s.Addr(), "--for", c.takes, "--leases", "300", "--goroutines", "4")
 				b.reaches(s, c.part)
@@ -153,7 +154,7 @@ func TestBenchWhoseServerDies(t *testing.T) {
 	for part, takes := range map[string]string{"free": "2m", "contended-bare": "8s", "contended-Holdfast": "8s", "held": "10s"} {
 		t.Run(part, func(t *testing.T) {
 			t.Parallel()
-			undisturbed(t, func(t testing.TB) {
+			machine.UndisturbedTest(t, func(t testing.TB) {
 				s := server.Start(t, server.One(t))
 				b := bench(t, "redis://"+s.Addr(), "--for", takes, "--leases", "300", "--goroutines", "4")
 				b.reaches(s, part)
@@ -178,7 +179,7 @@ func TestBenchWhoseServerDies(t *testing.T) {
 func TestBenchFindsOverlaps(t *testing.T) {
 	long(t)
 	t.Parallel()
-	undisturbed(t, func(t testing.TB) {
+	machine.UndisturbedTest(t, func(t testing.TB) {
 		s := server.Start(t, server.One(t))
 		b := bench(t, "redis://"+s.Addr(), "--for", "10s", "--leases", "0", "--goroutines", "4")
 		conn, err := s.Dial()
@@ -222,7 +223,7 @@ func TestBenchFindsOverlaps(t *testing.T) {
 func TestBenchFindsLostLeases(t *testing.T) {
 	long(t)
 	t.Parallel()
-	undisturbed(t, func(t testing.TB) {
+	machine.UndisturbedTest(t, func(t testing.TB) {
 		s := server.Start(t, server.One(t))
 		b := bench(t, "redis://"+s.Addr(), "--for", "8s", "--leases", "100", "--goroutines", "4")
 		b.reaches(s, "held-50}")
@@ -239,7 +240,7 @@ func TestBenchFindsLostLeases(t *testing.T) {
 func TestBenchBehindSentinels(t *testing.T) {
 	long(t)
 	t.Parallel()
-	undisturbed(t, func(t testing.TB) {
+	machine.UndisturbedTest(t, func(t testing.TB) {
 		g := server.StartSentinels(t, server.One(t), 1, 1)
 		b := bench(t, "redis+sentinel://"+g.Addrs()[0]+"?master_name="+g.Name, "--for", "2s", "--leases", "50", "--goroutines", "4")
 		r := b.ends(0)
@@ -255,7 +256,7 @@ func TestBenchBehindSentinels(t *testing.T) {
 func TestBenchInACluster(t *testing.T) {
 	long(t)
 	t.Parallel()
-	undisturbed(t, func(t testing.TB) {
+	machine.UndisturbedTest(t, func(t testing.TB) {
 		nodes := server.StartCluster(t, server.One(t), 3)
 		b := bench(t, "redis+cluster://"+nodes[0].Addr(), "--for", "3s", "--leases", "50", "--goroutines", "4")
 		r := b.ends(0)
@@ -287,7 +288,7 @@ func TestBenchAsALocker(t *testing.T) {
 	} {
 		t.Run(role, func(t *testing.T) {
 			t.Parallel()
-			undisturbed(t, func(t testing.TB) {
+			machine.UndisturbedTest(t, func(t testing.TB) {
 				text, err := os.ReadFile(filepath.Join("..", "..", "docs", "acl", role+".acl"))
 				if err != nil {
 					t.Fatal(err)

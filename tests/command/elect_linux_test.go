@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/holdfast-go/holdfast/tests/internal/child"
+	"github.com/holdfast-go/holdfast/tests/internal/machine"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
@@ -70,7 +71,7 @@ var shortTerms = []string{"--ttl=6s", "--kill-after=1s"}
 
 func TestLeaderKilled(t *testing.T) {
 	t.Parallel()
-	undisturbed(t, func(t testing.TB) {
+	machine.UndisturbedTest(t, func(t testing.TB) {
 		redis := server.Start(t, server.One(t))
 		first := stand(t, redis, stubborn, shortTerms...)
 		first.up()
@@ -97,7 +98,7 @@ func TestLeaderKilled(t *testing.T) {
 func TestLeaderStopped(t *testing.T) {
 	long(t)
 	t.Parallel()
-	undisturbed(t, func(t testing.TB) {
+	machine.UndisturbedTest(t, func(t testing.TB) {
 		redis := server.Start(t, server.One(t))
 		first := stand(t, redis, lead, shortTerms...)
 		first.leads(1)
@@ -120,7 +121,7 @@ func TestLeaderStopped(t *testing.T) {
 // A leader that is told to end resigns when its command has ended; one that waits leaves.
 func TestLeaderInterrupted(t *testing.T) {
 	t.Parallel()
-	undisturbed(t, func(t testing.TB) {
+	machine.UndisturbedTest(t, func(t testing.TB) {
 		redis := server.Start(t, server.One(t))
 		// It has children that hear nothing, and waits for them with the lock.
 		first := stand(t, redis, `setsid sleep 1000 & trap 'exit 5' TERM; touch $DIR/up; while :; do sleep 0.05; done`, "--ttl=1h", "--again")
@@ -144,7 +145,7 @@ func TestLeaderInterrupted(t *testing.T) {
 // One that begins again does so behind those who wait, after its term is over.
 func TestLeaderBeginsAgain(t *testing.T) {
 	t.Parallel()
-	undisturbed(t, func(t testing.TB) {
+	machine.UndisturbedTest(t, func(t testing.TB) {
 		redis := server.Start(t, server.One(t))
 		again := []string{"--ttl=1h", "--again", "--terms=2"}
 		first := stand(t, redis, lead, again...)
@@ -165,7 +166,7 @@ func TestLeaderBeginsAgain(t *testing.T) {
 func TestLeadersAreSeen(t *testing.T) {
 	long(t)
 	t.Parallel()
-	undisturbed(t, func(t testing.TB) {
+	machine.UndisturbedTest(t, func(t testing.TB) {
 		redis := server.Start(t, server.One(t))
 		watch := exec.Command("holdfast", "elect", t.Name(), "--watch", "--json", "--redis="+redis.Addr())
 		out, err := watch.StdoutPipe()

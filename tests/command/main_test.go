@@ -19,6 +19,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/machine"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
@@ -98,7 +99,7 @@ func TestScripts(t *testing.T) {
 		name := strings.TrimSuffix(filepath.Base(file), ".txtar")
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			undisturbed(t, func(t testing.TB) {
+			machine.UndisturbedTest(t, func(t testing.TB) {
 				// Its own, so that no script meets another's locks.
 				open := server.Start(t, server.One(t))
 				var nodes []string

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/holdfast-go/holdfast/tests/internal/child"
+	"github.com/holdfast-go/holdfast/tests/internal/machine"
 	"github.com/holdfast-go/holdfast/tests/internal/proxy"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
@@ -298,7 +299,7 @@ const unit = 2 * time.Second
 
 func TestServerPausedWhileTheJobRuns(t *testing.T) {
 	t.Parallel()
-	unhurried(t, unit, func(t testing.TB, unit time.Duration) {
+	machine.UnhurriedTest(t, unit, func(t testing.TB, unit time.Duration) {
 		redis := server.Start(t, server.One(t))
 		r := begin(t, redis, stubborn, leasesOf(unit)...)
 		r.up()
@@ -314,7 +315,7 @@ func TestServerPausedWhileTheJobRuns(t *testing.T) {
 func TestHoldfastStoppedWhileTheJobRuns(t *testing.T) {
 	t.Parallel()
 	redis := server.Start(t, server.One(t))
-	unhurried(t, unit, func(t testing.TB, unit time.Duration) {
+	machine.UnhurriedTest(t, unit, func(t testing.TB, unit time.Duration) {
 		r := begin(t, redis, stubborn, leasesOf(unit)...)
 		r.up()
 		r.stop(r.cmd.Process.Pid)
@@ -331,7 +332,7 @@ func TestEverythingStoppedPastTheDeadline(t *testing.T) {
 	long(t)
 	t.Parallel()
 	redis := server.Start(t, server.One(t))
-	unhurried(t, unit, func(t testing.TB, unit time.Duration) {
+	machine.UnhurriedTest(t, unit, func(t testing.TB, unit time.Duration) {
 		r := begin(t, redis, stubborn, leasesOf(unit)...)
 		r.up()
 		keeper := r.keeper()
@@ -352,7 +353,7 @@ func TestEverythingStoppedPastTheDeadline(t *testing.T) {
 func TestHoldfastKilled(t *testing.T) {
 	t.Parallel()
 	redis := server.Start(t, server.One(t))
-	unhurried(t, time.Second, func(t testing.TB, unit time.Duration) {
+	machine.UnhurriedTest(t, time.Second, func(t testing.TB, unit time.Duration) {
 		r := begin(t, redis, stubborn, graceOf(unit)...)
 		r.up()
 		r.signal(r.cmd.Process.Pid, unix.SIGKILL)
@@ -375,7 +376,7 @@ func TestKeeperKilled(t *testing.T) {
 // first is good for less than --kill-after.
 func TestLockHandedOverSlowly(t *testing.T) {
 	t.Parallel()
-	undisturbed(t, func(t testing.TB) {
+	machine.UndisturbedTest(t, func(t testing.TB) {
 		redis := server.Start(t, server.One(t))
 		slow := proxy.New(t, redis.Addr())
 		first := begin(t, redis, patient)
@@ -423,7 +424,7 @@ func TestProcessGroupKilled(t *testing.T) {
 func TestLockDeletedWhileTheJobRuns(t *testing.T) {
 	t.Parallel()
 	redis := server.Start(t, server.One(t))
-	unhurried(t, unit, func(t testing.TB, unit time.Duration) {
+	machine.UnhurriedTest(t, unit, func(t testing.TB, unit time.Duration) {
 		r := begin(t, redis, stubborn, leasesOf(unit)...)
 		r.up()
 		r.lose(redis)
@@ -437,7 +438,7 @@ func TestLockDeletedWhileTheJobRuns(t *testing.T) {
 func TestMaxRuntimeOfAStubbornJob(t *testing.T) {
 	t.Parallel()
 	redis := server.Start(t, server.One(t))
-	unhurried(t, unit, func(t testing.TB, unit time.Duration) {
+	machine.UnhurriedTest(t, unit, func(t testing.TB, unit time.Duration) {
 		r := begin(t, redis, stubborn, append(graceOf(unit), "--max-runtime", unit.String())...)
 		r.exits(124)
 		r.told()

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-go/holdfast/tests/internal/machine"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
@@ -59,7 +60,7 @@ func pttl(t testing.TB, s *server.Server) int64 {
 func TestQuorumRunsGoOnWithoutAMinority(t *testing.T) {
 	long(t)
 	t.Parallel()
-	undisturbed(t, func(t testing.TB) {
+	machine.UndisturbedTest(t, func(t testing.TB) {
 		all := startNodes(t, 3)
 		first := begin(t, all, patient, append(patientNodes, "--json")...)
 		first.up()
@@ -101,7 +102,7 @@ func TestQuorumRunsGoOnWithoutAMinority(t *testing.T) {
 func TestQuorumRunsEndWithoutAMajority(t *testing.T) {
 	long(t)
 	t.Parallel()
-	unhurried(t, unit, func(t testing.TB, unit time.Duration) {
+	machine.UnhurriedTest(t, unit, func(t testing.TB, unit time.Duration) {
 		all := startNodes(t, 3)
 		r := begin(t, all, stubborn, append(leasesOf(unit), "--node-timeout", (unit*3/4).String())...)
 		r.up()
@@ -129,7 +130,7 @@ func TestQuorumRunsEndWithoutAMajority(t *testing.T) {
 func TestDoctorOfAQuorum(t *testing.T) {
 	long(t)
 	t.Parallel()
-	undisturbed(t, func(t testing.TB) {
+	machine.UndisturbedTest(t, func(t testing.TB) {
 		all := startNodes(t, 3)
 		master := server.Start(t, server.One(t), server.Conf("requirepass", nodePassword))
 		replica := server.StartReplica(t, server.One(t), master, server.Conf("requirepass", nodePassword), server.Conf("masterauth", nodePassword))

@@ -19,6 +19,7 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/holdfast-go/holdfast/tests/internal/machine"
 	"github.com/holdfast-go/holdfast/tests/internal/pki"
 	"github.com/holdfast-go/holdfast/tests/internal/resp"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
@@ -58,7 +59,7 @@ func TestCommandOverTLS(t *testing.T) {
 	}
 	own := "&tls_cert=" + mine.Cert + "&tls_key=" + mine.Key
 	const warning = "warning: the server's certificate is not verified"
-	undisturbed(t, func(t testing.TB) { // how a connection fails is told unless a timeout comes first
+	machine.UndisturbedTest(t, func(t testing.TB) { // how a connection fails is told unless a timeout comes first
 		var wg sync.WaitGroup
 		for _, c := range []struct {
 			what, url string

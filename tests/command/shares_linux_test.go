@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/holdfast-go/holdfast/tests/internal/machine"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
@@ -56,7 +57,7 @@ func (r *trial) waits(redis *server.Server, kind string, as int64) {
 
 func TestSharedAndExclusiveRuns(t *testing.T) {
 	t.Parallel()
-	undisturbed(t, func(t testing.TB) {
+	machine.UndisturbedTest(t, func(t testing.TB) {
 		redis := server.Start(t, server.One(t))
 		first, second := begin(t, redis, patient, "--shared"), begin(t, redis, patient, "--shared")
 		first.up()
@@ -89,7 +90,7 @@ func TestSharedAndExclusiveRuns(t *testing.T) {
 func TestSlotOfAKilledRunComesBack(t *testing.T) {
 	long(t)
 	t.Parallel()
-	undisturbed(t, func(t testing.TB) {
+	machine.UndisturbedTest(t, func(t testing.TB) {
 		redis := server.Start(t, server.One(t))
 		first := begin(t, redis, stubborn, "--slots=2", "--ttl=6s", "--kill-after=2s")
 		second := begin(t, redis, patient, "--slots=2")
@@ -125,7 +126,7 @@ func TestSharedLockDeletedWhileJobsRun(t *testing.T) {
 	for _, flags := range [][]string{{"--shared"}, {"--exclusive"}, {"--slots=2"}, {"--owner=me"}} {
 		t.Run(flags[0][2:], func(t *testing.T) {
 			t.Parallel()
-			unhurried(t, unit, func(t testing.TB, unit time.Duration) {
+			machine.UnhurriedTest(t, unit, func(t testing.TB, unit time.Duration) {
 				with := append(flags, leasesOf(unit)...)
 				runs := []*trial{begin(t, redis, stubborn, with...)}
 				if flags[0] != "--exclusive" {
@@ -158,7 +159,7 @@ until [ -e $DIR/go ]; do sleep 0.05; done; exit 6`
 		for _, policy := range []string{"kill", "notify", "ignore"} {
 			t.Run(strings.Trim(flag, "-")+" "+policy, func(t *testing.T) {
 				t.Parallel()
-				undisturbed(t, func(t testing.TB) {
+				machine.UndisturbedTest(t, func(t testing.TB) {
 					flag := strings.Replace(flag, "other", t.Name()+"/other", 1)
 					r := begin(t, redis, job, flag, "--ttl=6s", "--kill-after=2s", "--on-lost="+policy)
 					r.up()

@@ -13,6 +13,7 @@ import (
 
 	"github.com/creack/pty"
 
+	"github.com/holdfast-go/holdfast/tests/internal/machine"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
@@ -281,7 +282,7 @@ func TestTerminal(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			undisturbed(t, func(t testing.TB) { dialogue(openTerminal(t, redis)) })
+			machine.UndisturbedTest(t, func(t testing.TB) { dialogue(openTerminal(t, redis)) })
 		})
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-go/holdfast/internal/keys"
+	"github.com/holdfast-go/holdfast/tests/internal/machine"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
@@ -73,7 +74,7 @@ func (r *trial) fence() string {
 func TestRunOutlastsASentinelFailover(t *testing.T) {
 	long(t)
 	t.Parallel()
-	undisturbed(t, func(t testing.TB) {
+	machine.UndisturbedTest(t, func(t testing.TB) {
 		g := server.StartSentinels(t, server.One(t), 2, 3)
 		master := g.Servers[0]
 		addrs := g.Addrs()
@@ -88,7 +89,7 @@ func TestRunOutlastsASentinelFailover(t *testing.T) {
 func TestRunOutlastsAClusterFailover(t *testing.T) {
 	long(t)
 	t.Parallel()
-	undisturbed(t, func(t testing.TB) {
+	machine.UndisturbedTest(t, func(t testing.TB) {
 		c := server.StartReplicatedCluster(t, server.One(t), 3)
 		slot := func(name string) int { return int(keys.Slot("holdfast:{" + name + "}")) }
 		mine := slot(t.Name())

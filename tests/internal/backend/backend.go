@@ -73,6 +73,26 @@ func EachReal(t *testing.T, f func(t *testing.T, b *Backend), opts ...server.Opt
 	}
 }
 
+// EachUndisturbed is Each for tests that may fail if the machine stands still: an attempt on a real server in
+// which it did is repeated, on a new server. In virtual time there is one attempt.
+func EachUndisturbed(t *testing.T, f func(t testing.TB, b *Backend)) {
+	t.Run("embedded", func(t *testing.T) {
+		t.Parallel()
+		embedded(t, func(t *testing.T, b *Backend) { f(t, b) })
+	})
+	EachRealUndisturbed(t, f)
+}
+
+// EachRealUndisturbed is EachReal for tests that may fail if the machine stands still.
+func EachRealUndisturbed(t *testing.T, f func(t testing.TB, b *Backend), opts ...server.Option) {
+	for _, bin := range server.Binaries(t) {
+		t.Run(bin.Name, func(t *testing.T) {
+			t.Parallel()
+			machine.UndisturbedTest(t, func(t testing.TB) { f(t, Real(t, bin, opts...)) })
+		})
+	}
+}
+
 // EachInTurn is Each, one server after the other, for tests that look at the whole
 // process.
 func EachInTurn(t *testing.T, f func(t *testing.T, b *Backend)) {

@@ -211,7 +211,11 @@ func TestEvalAllOnAConnectionThatBreaks(t *testing.T) {
 					ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 					defer cancel()
 					trap := p.LoseReply(proxy.Containing("evalsha", all[5]), after)
-					told := evalAll(t, ctx, d, counts(all), urgent) // comes to an end, although the connection hangs
+					began := time.Now()
+					told := evalAll(t, ctx, d, counts(all), urgent)
+					if took := time.Since(began); took > 12*time.Second+machine.HeldUp(began) {
+						t.Errorf("urgent %v: it took %s\n%s", urgent, took, machine.Report(began))
+					}
 					trap.Wait(t)
 					lost := 0
 					for i, got := range told {

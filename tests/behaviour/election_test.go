@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/holdfastgoredis"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/machine"
 )
 
 // election is one of the test's, by a client of its own.
@@ -39,7 +40,7 @@ func TestLeadersFollowEachOther(t *testing.T) {
 		first.Answer <- holdfast.ErrResign // behind the third
 		after, ctx := second.Elected(t)
 		if err := term.Err(); !errors.Is(err, holdfast.ErrReleased) || after.Token() <= term.Token() || ctx.Err() != nil {
-			t.Errorf("fence %d follows %d; the term before: %v, the one now: %v", after.Token(), term.Token(), err, ctx.Err())
+			machine.Unexcused(t, "fence %d follows %d; the term before: %v, the one now: %v", after.Token(), term.Token(), err, ctx.Err())
 		}
 		backend.Waiters(t, lock, 2)
 		second.Answer <- nil // for good
@@ -53,7 +54,7 @@ func TestLeadersFollowEachOther(t *testing.T) {
 		}
 		again, _ := first.Elected(t)
 		if again.Token() <= after.Token() {
-			t.Errorf("fence %d follows %d", again.Token(), after.Token())
+			machine.Unexcused(t, "fence %d follows %d", again.Token(), after.Token())
 		}
 		first.Answer <- nil
 		if err := <-first.Over; err != nil {
@@ -78,7 +79,7 @@ func TestLeaderThatIsDeposed(t *testing.T) {
 		c.Answer <- context.Cause(ctx)
 		again, ctx := c.Elected(t)
 		if again.Token() <= term.Token() || ctx.Err() != nil {
-			t.Errorf("fence %d follows %d, %v", again.Token(), term.Token(), ctx.Err())
+			machine.Unexcused(t, "fence %d follows %d, %v", again.Token(), term.Token(), ctx.Err())
 		}
 		c.Answer <- nil
 		if err := <-c.Over; err != nil {
@@ -126,7 +127,7 @@ func TestOneLeaderAtATime(t *testing.T) {
 						}
 						defer leading.Add(-1)
 						if before := last.Swap(term.Token()); before >= term.Token() {
-							t.Errorf("fence %d follows %d", term.Token(), before)
+							machine.Unexcused(t, "fence %d follows %d", term.Token(), before)
 						}
 						if terms++; terms < 5 {
 							return holdfast.ErrResign

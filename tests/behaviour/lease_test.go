@@ -359,7 +359,7 @@ func TestFencesRise(t *testing.T) {
 			time.Sleep(time.Millisecond) // a lost counter begins anew at the server's time, which passes
 			lease := backend.Acquire(t, c.Mutex("m"))
 			if lease.Token() <= last {
-				t.Errorf("step %d: fence %d follows %d", what, lease.Token(), last)
+				machine.Unexcused(t, "step %d: fence %d follows %d", what, lease.Token(), last)
 			}
 			last = lease.Token()
 			if what != 1 {

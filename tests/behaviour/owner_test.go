@@ -12,6 +12,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/machine"
 )
 
 // ownedBy is an owner's lock, of a client of its own.
@@ -48,7 +49,7 @@ func TestOwnerSpansProcesses(t *testing.T) {
 			}
 			last := backend.Receive(t, next)
 			if last.Token() <= first.Token() {
-				t.Errorf("fence %d follows %d", last.Token(), first.Token())
+				machine.Unexcused(t, "fence %d follows %d", last.Token(), first.Token())
 			}
 			backend.Release(t, last)
 		}

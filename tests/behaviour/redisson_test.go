@@ -104,7 +104,7 @@ func TestRedissonsLockHasAllThatAMutexHas(t *testing.T) {
 			backend.Release(t, first)
 			second := backend.Receive(t, leases)
 			if second.Token() <= first.Token() {
-				t.Errorf("fence %d follows %d", second.Token(), first.Token())
+				machine.Unexcused(t, "fence %d follows %d", second.Token(), first.Token())
 			}
 			extended := time.Now()
 			if err := second.Extend(t.Context(), time.Minute); err != nil {

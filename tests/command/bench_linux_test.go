@@ -96,7 +96,7 @@ func (b *benching) reaches(s *server.Server, part string) {
 	}
 }
 
-// benchKeys are the keys of benches whose names begin so, on all these servers.
+// benchKeys returns the keys with this prefix that benches left on the servers.
 func benchKeys(t testing.TB, part string, servers ...*server.Server) (all []string) {
 	t.Helper()
 	for _, s := range servers {

@@ -55,7 +55,7 @@ var forms = []form{
 	{"redisson", "java", 0, holdfast.Redisson},
 }
 
-// key is the lock's, and channel that on which Redisson's clients tell each other of its release.
+// key is the lock, and channel is where Redisson's clients announce its release.
 const (
 	key     = "orders"
 	channel = "redisson_lock__channel:{" + key + "}"

@@ -55,8 +55,11 @@ func TestOnlyAProcessThatStoodStillIsExcused(t *testing.T) {
 // failing is a test that fails and goes on.
 type failing struct {
 	testing.TB
-	fatal bool
+	fatal  bool
+	failed bool
 }
+
+func (f *failing) Errorf(string, ...any) { f.failed = true }
 
 func (f *failing) Helper()               {}
 func (f *failing) Logf(string, ...any)   {}

@@ -353,6 +353,9 @@ func TestMasterThatHangsHoldsUpNoOther(t *testing.T) {
 		}
 		var warm, hung, free atomic.Int64
 		cycle(1, &warm, locks[0][:each], locks[1][:each], locks[2][:each]) // it knows the masters
+		before := time.Now()
+		cycle(10, &warm, locks[1][:each], locks[2][:each])
+		usual := time.Since(before)
 		nodes[0].Pause()
 		var waiting sync.WaitGroup
 		waiting.Go(func() { cycle(1, &hung, locks[0][:each]) })
@@ -363,6 +366,10 @@ func TestMasterThatHangsHoldsUpNoOther(t *testing.T) {
 		}()
 		select {
 		case <-done:
+			// Each of the ten being held up for a second would show.
+			if took := time.Since(began); took > 5*usual+5*time.Second+2*machine.HeldUp(began) {
+				t.Errorf("the cycles with the other masters took %v, and %v before\n%s", took, usual, machine.Report(began))
+			}
 		case <-time.After(time.Minute):
 			t.Errorf("%d of %d cycles with the other masters, after a minute\n%s", free.Load(), 2*10*each, machine.Report(began))
 		}

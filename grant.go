@@ -304,7 +304,13 @@ func (g *grant) renew() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.land()
-	if g.over || g.frozen {
+	if g.over {
+		return
+	}
+	if g.frozen {
+		if err == nil && !g.claim {
+			g.renewals++
+		}
 		return
 	}
 	if err == nil {

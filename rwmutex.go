@@ -56,6 +56,9 @@ func (rw *RWMutex) Writer(opts ...Option) *Lock { return rw.write.with(opts) }
 // is over from the moment of the call, whatever it returns. After an error the lock is given
 // up, in the background if need be; only after ErrInvalid, as when the lock was acquired
 // again within it (Reentrant), is everything as before.
+//
+// The reader's lease has the options of rw.Reader(), the writer's owner, and the bounds of
+// both: MaxHold counts from the writer's grant, and MaxRenewals goes on counting.
 func (rw *RWMutex) Downgrade(ctx context.Context, writer *Lease) (*Lease, error) {
 	if err := writer.mustBe(rw.write, "Downgrade", "writer"); err != nil {
 		return nil, err
@@ -67,7 +70,8 @@ func (rw *RWMutex) Downgrade(ctx context.Context, writer *Lease) (*Lease, error)
 // the others to leave, two readers that both want to write would wait for each other for
 // ever. Otherwise it returns a *HeldError, which matches ErrHeld, and the reader's lease is
 // as good as before. It returns the writer's lease, which has a new Token; the reader's is
-// over then, and after any other error.
+// over then, and after any other error. Its options and bounds are as after Downgrade, with
+// those of rw.Writer().
 func (rw *RWMutex) TryUpgrade(ctx context.Context, reader *Lease) (*Lease, error) {
 	if err := reader.mustBe(rw.read, "TryUpgrade", "readers"); err != nil {
 		return nil, err
@@ -87,9 +91,25 @@ func (l *Lease) mustBe(want *Lock, what, side string) error {
 	return nil
 }
 
+// inheriting returns the lock for a lease that follows one of from without a gap: it is bounded as
+// both are, and its holder is who the server says it is.
+func (l *Lock) inheriting(from *Lock) *Lock {
+	own, old := *l.set, from.set
+	own.renew = own.renew && old.renew
+	if own.maxHold == 0 || old.maxHold > 0 && old.maxHold < own.maxHold {
+		own.maxHold = old.maxHold
+	}
+	if own.maxRenewals < 0 || old.maxRenewals >= 0 && old.maxRenewals < own.maxRenewals {
+		own.maxRenewals = old.maxRenewals
+	}
+	own.owner, own.named, own.meta, own.info = old.owner, old.named, old.meta, old.info
+	return &Lock{c: l.c, name: l.name, keys: l.keys, set: &own, composition: &single}
+}
+
 // weigh makes the lease one of as, which has another weight.
 func (l *Lease) weigh(ctx context.Context, as *Lock) (*Lease, error) {
 	g, c := l.g, as.c
+	as = as.inheriting(g.l)
 	if err := l.freeze(as); err != nil {
 		return nil, err
 	}
@@ -199,6 +219,9 @@ func (l *Lease) replace(as *Lock, a answer, pttl int64, fence uint64) (*Lease, e
 	}
 	next := newGrant(&from, g.since, a.sent, term-drift(term), fence, 1)
 	next.claim = g.claim
+	if next.renewals = g.renewals; !g.claim {
+		next.renewals += int32(g.flying) // whose answers nobody waits for
+	}
 	if next.isLate(clock.Now()) {
 		defer g.mu.Unlock()
 		g.lose(&LostError{Name: as.name, Reason: LossExpired})

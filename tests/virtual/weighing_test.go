@@ -1,0 +1,85 @@
+package virtual
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/holdfasttest"
+)
+
+// shareRenewals counts the renewals of locks that several may hold.
+type shareRenewals struct {
+	holdfast.Driver
+	sent *atomic.Int64
+}
+
+func (d shareRenewals) Eval(ctx context.Context, s holdfast.Script, keys, args []string, urgent bool) (string, error) {
+	if s.Name == "share_renew" {
+		d.sent.Add(1)
+	}
+	return d.Driver.Eval(ctx, s, keys, args, urgent)
+}
+
+// A lease that is downgraded and upgraded again has its owner and what is left of its bounds.
+func TestBoundsOutliveDowngradeAndUpgrade(t *testing.T) {
+	const ttl = 6 * time.Second
+	for name, on := range map[string]func(rw *holdfast.RWMutex, opts ...holdfast.Option) *holdfast.Lock{
+		"the writer": (*holdfast.RWMutex).Writer,
+		"the reader": (*holdfast.RWMutex).Reader,
+	} {
+		for bound, opt := range map[string]holdfast.Option{
+			"MaxRenewals": holdfast.MaxRenewals(2), // at 2 s and 4 s
+			"MaxHold":     holdfast.MaxHold(10 * time.Second),
+		} {
+			t.Run(bound+" of "+name, func(t *testing.T) {
+				bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
+					var sent atomic.Int64
+					c := client(t, srv, func(d holdfast.Driver) holdfast.Driver { return shareRenewals{d, &sent} })
+					rw := c.RWMutex("a", holdfast.TTL(ttl))
+					began := time.Now()
+					lease, err := on(rw, opt, holdfast.Owner("me")).Acquire(t.Context())
+					if err != nil {
+						t.Fatal(err)
+					}
+					weighs := []func(context.Context, *holdfast.Lease) (*holdfast.Lease, error){rw.TryUpgrade, rw.Downgrade}
+					reads := name == "the reader"
+					for lease.Err() == nil {
+						weigh := weighs[1]
+						if reads {
+							weigh = weighs[0]
+						}
+						next, err := weigh(t.Context(), lease)
+						if err != nil {
+							t.Fatal(err)
+						}
+						if next.Owner() != "me" {
+							t.Fatalf("the lease was %q's, and is %q's", "me", next.Owner())
+						}
+						lease, reads = next, !reads
+						select {
+						case <-time.After(1500 * time.Millisecond):
+						case <-lease.Context().Done():
+						}
+						if time.Since(began) > time.Minute {
+							t.Fatalf("the lease goes on after %s and %d renewals", time.Since(began), sent.Load())
+						}
+					}
+					var lost *holdfast.LostError
+					if !errors.As(lease.Err(), &lost) || lost.Reason != holdfast.LossBound {
+						t.Errorf("the lease ended with %v; want LossBound", lease.Err())
+					}
+					if bound == "MaxRenewals" && sent.Load() != 2 {
+						t.Errorf("%d renewals; want 2", sent.Load())
+					}
+					if held := time.Since(began); bound == "MaxHold" && held > 10*time.Second {
+						t.Errorf("it was held for %s", held)
+					}
+				})
+			})
+		}
+	}
+}

@@ -43,6 +43,7 @@ type candidacy struct {
 	inbox   chan wire.Message // notifications
 	placed  bool              // the server said that it is queued
 	anchor  clockAnchor       // of the server's latest answer
+	met     func(error)       // told what requests meet that are sent again; or nil
 }
 
 // none is the candidacy of all attempts that have none. Nothing writes to it.
@@ -155,7 +156,7 @@ func (a *attempt) askSince(began time.Time, ctx context.Context, mode string, fe
 			}
 			args = append(args, milliseconds(a.claim), a.channel, score)
 		}
-		r, unanswered, err := c.call(ctx, request{op: "acquire", lock: a.l, script: a.l.set.kind.acquire, args: args, durable: true, began: began})
+		r, unanswered, err := c.call(ctx, request{op: "acquire", lock: a.l, script: a.l.set.kind.acquire, args: args, durable: true, began: began, met: a.met})
 		a.owed = a.owed || mode != modeTry
 		if mode != modeLook {
 			a.sent(unanswered, notAfter)

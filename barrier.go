@@ -173,6 +173,7 @@ func (p *BarrierParty) Await(ctx context.Context) (phase uint64, err error) {
 				err = l.malformed("await")
 			}
 		}
+		met := err
 		if err == nil || answered && work.Err() == nil && passing(kindOfError(err)) {
 			err = w.wait(work, err == nil, duration(rest))
 		}
@@ -182,7 +183,7 @@ func (p *BarrierParty) Await(ctx context.Context) (phase uint64, err error) {
 			}
 			p.withdraw(number)
 			if ctx.Err() != nil {
-				return 0, ctx.Err()
+				return 0, endedBy(ctx, met)
 			}
 			return 0, err
 		}

@@ -210,7 +210,7 @@ func (a *attempt) begin(ctx context.Context, mode string, fences int) (any, erro
 func (a *attempt) take(ctx context.Context) (*grant, error) {
 	c := a.l.c
 	e := newErrand(a.l, a.head)
-	notAfter := c.notAfter(a.l)
+	began, notAfter := time.Now(), c.notAfter(a.l)
 	e.notAfter = notAfter
 	all, _ := c.gathering(a.l)
 	if ctx.Done() == nil {
@@ -221,7 +221,7 @@ func (a *attempt) take(ctx context.Context) (*grant, error) {
 	if err := e.await(ctx); err != nil {
 		// mutants: batch-unanswered
 		a.sent(true, notAfter)
-		return nil, err
+		return nil, c.unheard(ctx, "acquire", a.l.name, began)
 	}
 	defer e.over()
 	if e.err != nil {

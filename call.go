@@ -3,6 +3,7 @@ package holdfast
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"strconv"
 	"strings"
@@ -32,7 +33,8 @@ type request struct {
 	lockOnly bool     // the script needs no key but the lock's
 	durable  bool     // it counts only if it is as durable as the lock's options say
 
-	began time.Time // since when this is tried; zero: from now on
+	began time.Time   // since when this is tried; zero: from now on
+	met   func(error) // told what each sending meets that fails; or nil
 }
 
 // call sends a request until it is answered, while what it meets looks temporary, for
@@ -44,7 +46,11 @@ func (c *Client) call(ctx context.Context, rq request) (a answer, unanswered boo
 		began = time.Now()
 	}
 	return persistSince(began, ctx, c, rq.op, rq.lock.name, func(ctx context.Context) (answer, error) {
-		return c.send(ctx, rq)
+		a, err := c.send(ctx, rq)
+		if err != nil && rq.met != nil {
+			rq.met(c.nodeError(rq.op, rq.lock.name, err))
+		}
+		return a, err
 	})
 }
 
@@ -133,17 +139,26 @@ func persistSince[T any](start time.Time, ctx context.Context, c *Client, op, na
 	if op == "release" {
 		closing = nil
 	}
+	var failure *ServerError // of the latest try
 	for pause := 10 * time.Millisecond; ; pause = min(2*pause, 500*time.Millisecond) {
+		tried := time.Now()
 		result, err := try(ctx, c, c.cfg.CommandTimeout, f)
 		if err == nil {
 			return result, unanswered, nil
 		}
 		outcome, kind := classify(err)
 		unanswered = unanswered || outcome == unknown
-		if ctx.Err() != nil && outcome != refused {
-			return result, unanswered, ctx.Err()
+		if over := ctx.Err(); over != nil && (err == over || err == notSent{over}) {
+			if failure == nil {
+				return result, unanswered, c.unheard(ctx, op, name, tried)
+			}
+			failure.ambiguous = unanswered
+			return result, unanswered, endedBy(ctx, failure)
 		}
-		failure := &ServerError{Op: op, Name: name, Server: c.driver.Addr(), Kind: kind, Err: told(err), ambiguous: unanswered}
+		failure = &ServerError{Op: op, Name: name, Server: c.driver.Addr(), Kind: kind, Err: told(err), ambiguous: unanswered}
+		if ctx.Err() != nil && outcome != refused {
+			return result, unanswered, endedBy(ctx, failure)
+		}
 		left := c.cfg.RetryTimeout - time.Since(start)
 		wait := min(pause/2+rand.N(pause/2), left)
 		end, bounded := ctx.Deadline()
@@ -153,11 +168,29 @@ func persistSince[T any](start time.Time, ctx context.Context, c *Client, op, na
 		select {
 		case <-time.After(wait):
 		case <-ctx.Done():
-			return result, unanswered, ctx.Err()
+			return result, unanswered, endedBy(ctx, failure)
 		case <-closing:
 			return result, unanswered, ErrClosed
 		}
 	}
+}
+
+// unheard returns the error of a request that was sent then, and not answered before ctx ended. Whoever
+// cancels it does not wait for the answer; whose deadline passed has waited in vain.
+func (c *Client) unheard(ctx context.Context, op, name string, sent time.Time) error {
+	if ctx.Err() != context.DeadlineExceeded {
+		return ctx.Err()
+	}
+	return endedBy(ctx, &ServerError{
+		Op: op, Name: name, Server: c.driver.Addr(), Kind: ErrUnavailable, ambiguous: true,
+		Err: fmt.Errorf("no answer for %s", time.Since(sent).Round(time.Millisecond)),
+	})
+}
+
+// isSilent reports whether a server that has answered before has left a request, sent then, unanswered for
+// so long that something is wrong with it, or with the way to it.
+func (c *Client) isSilent(sent time.Time) bool {
+	return time.Since(sent) > max(100*time.Millisecond, 4*c.rtt.mean())
 }
 
 // told is an error of a Driver as a ServerError has it.
@@ -165,8 +198,25 @@ func told(err error) error {
 	if reply, ok := err.(ReplyError); ok {
 		return ReplyError(shown(string(reply)))
 	}
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		return overtime{err}
+	}
 	return err
 }
+
+// overtime is an error of a command whose own time was over, not that of the caller's context: it does not
+// match a context's errors, as those of the net package do, too.
+type overtime struct{ err error }
+
+func (e overtime) Error() string {
+	return strings.ReplaceAll(e.err.Error(), context.DeadlineExceeded.Error(), "no answer in time")
+}
+
+func (e overtime) Is(target error) bool {
+	return target != context.DeadlineExceeded && target != context.Canceled && errors.Is(e.err, target)
+}
+
+func (e overtime) As(target any) bool { return errors.As(e.err, target) }
 
 // try calls f once, within timeout and ctx.
 func try[T any](ctx context.Context, c *Client, timeout time.Duration, f func(context.Context) (T, error)) (T, error) {

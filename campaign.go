@@ -112,7 +112,7 @@ func (c *campaign) run() {
 			c.renewAttempt(head.l)
 		} else if a == nil {
 			c.attempt = head.l.newAttempt()
-			c.attempt.listen(c.sub.s.channel)
+			c.listen()
 			c.begun = time.Now()
 		}
 		if g := c.step(); g != nil && !c.ln.deliver(g) {
@@ -141,15 +141,34 @@ func (c *campaign) next() *waiter {
 func (c *campaign) renewAttempt(l *Lock) {
 	old := c.attempt
 	c.attempt = l.newAttempt()
-	c.attempt.listen(c.sub.s.channel)
+	c.listen()
 	c.attempt.score = old.score
 	c.attempt.before = old
+}
+
+// listen makes the attempt that of a waiter in this line.
+func (c *campaign) listen() {
+	c.attempt.listen(c.sub.s.channel)
+	c.attempt.met = c.ln.meets
+}
+
+// ask asks the server for the lock, and notes for the line what becomes of that.
+func (c *campaign) ask(mode string) (any, error) {
+	c.ln.ask()
+	got, err := c.attempt.ask(context.Background(), mode, max(c.ln.fences(c.attempt.l), 1))
+	c.ln.mu.Lock()
+	defer c.ln.mu.Unlock()
+	c.ln.hear(err)
+	return got, err
 }
 
 // step asks the server once, and waits until there is a reason to ask again, or the
 // line has changed. It returns a grant if there is one; the attempt is over then.
 func (c *campaign) step() *grant {
 	a := c.attempt
+	if c.sub.confirmations() > 0 && !c.sub.up() {
+		c.ln.ask() // the way to the server broke
+	}
 	// mutants: subscribe-first
 	up := c.sub.awaitUp(time.Second)
 	if !up {
@@ -180,7 +199,7 @@ func (c *campaign) step() *grant {
 	for _, u := range c.theirs {
 		u.catchUp()
 	}
-	got, err := a.ask(context.Background(), mode, max(c.ln.fences(a.l), 1))
+	got, err := c.ask(mode)
 	counted := a.before != nil // among the owner's leases, if it was handed the lock
 	a.succeed()
 	if err != nil && counted && errors.Is(err, ErrDepth) {
@@ -352,7 +371,7 @@ func (c *campaign) poll(up bool) *grant {
 		a = c.attempt
 		a.succeed() // there is no place to keep
 	}
-	got, err := a.ask(context.Background(), modeTry, max(c.ln.fences(a.l), 1))
+	got, err := c.ask(modeTry)
 	if err != nil {
 		c.failed(err)
 		return nil

@@ -247,11 +247,12 @@ func (c *Client) connect(ctx context.Context, name string) error {
 	if c.info.Load() != nil {
 		return nil
 	}
+	began := time.Now()
 	select {
 	case c.probing <- struct{}{}:
 		defer func() { <-c.probing }()
 	case <-ctx.Done():
-		return ctx.Err()
+		return c.unheard(ctx, "reach", name, began)
 	}
 	if c.info.Load() != nil {
 		return nil

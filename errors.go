@@ -1,6 +1,7 @@
 package holdfast
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -185,7 +186,9 @@ func (e *LostError) Unwrap() error { return e.Err }
 
 // ServerError is an operation that the server, or the way to it, made fail. It
 // unwraps to one of the sentinels above (ErrUnavailable, ErrAuth, ...), and to
-// what the adapter returned.
+// what the adapter returned. It matches an error of a context only if the caller's
+// context has ended, and the server has not answered since it was asked: then it
+// matches that error as well, so that an outage does not look like a busy lock.
 type ServerError struct {
 	Op     string // "acquire", "renew", "release", ...
 	Name   string // the lock's
@@ -194,12 +197,16 @@ type ServerError struct {
 	Err    error  // what the adapter returned, without arguments that the server repeated
 
 	ambiguous bool
+	ended     error // that of the caller's context, if it ended before there was an answer
 }
 
 func (e *ServerError) Error() string {
 	what := shown(e.Err.Error())
 	if e.Kind != nil {
 		what = e.Kind.Error() + ": " + what
+	}
+	if e.ended != nil {
+		what = e.ended.Error() + "; " + what
 	}
 	return fmt.Sprintf("holdfast: %s %q on %s: %s%s", e.Op, e.Name, e.Server, what, advice[e.Kind])
 }
@@ -221,12 +228,28 @@ var advice = map[error]string{
 	ErrWritesRefused: " (check its replicas and its disk)",
 }
 
-// Unwrap returns the sentinel and the adapter's error.
+// Unwrap returns the sentinel, the adapter's error and, if it has ended, that of the caller's context.
 func (e *ServerError) Unwrap() []error {
-	if e.Kind == nil {
-		return []error{e.Err}
+	all := []error{e.Err}
+	if e.Kind != nil {
+		all = []error{e.Kind, e.Err}
 	}
-	return []error{e.Kind, e.Err}
+	if e.ended != nil {
+		all = append(all, e.ended)
+	}
+	return all
+}
+
+// endedBy returns the error of an operation whose context ended before the server answered: with what it
+// met there last, or nil.
+func endedBy(ctx context.Context, met error) error {
+	var se *ServerError
+	if !errors.As(met, &se) {
+		return ctx.Err()
+	}
+	e := *se
+	e.ended = ctx.Err()
+	return &e
 }
 
 // QuarantineError says for how long nothing is granted yet in Strict mode. It comes

@@ -132,8 +132,11 @@ func (l *Latch) Wait(ctx context.Context) error {
 		case err == nil:
 			since = now.since
 		}
-		if err := w.wait(ctx, err == nil, duration(now.rest)); err != nil {
-			return err
+		if over := w.wait(ctx, err == nil, duration(now.rest)); over != nil {
+			if ctx.Err() != nil {
+				return endedBy(ctx, err)
+			}
+			return over
 		}
 	}
 }

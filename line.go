@@ -5,6 +5,7 @@ import (
 	"context"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/holdfast-go/holdfast/internal/clock"
 )
@@ -24,6 +25,8 @@ type line struct {
 	mu       sync.Mutex
 	waiters  *list.List // of *waiter; nil until one comes
 	campaign *campaign  // nil while none runs
+	open     time.Time  // since when the server has not answered what it was asked for this line; zero: it has
+	met      error      // by what it was asked since, or nil
 	held     *grant     // that this process has through this line, of a lock that one may hold
 	reading  *grant     // the latest that readers have
 }
@@ -97,7 +100,7 @@ func (ln *line) acquire(ctx context.Context, l *Lock) (*Lease, error) {
 	}
 	var w *waiter
 	if !ln.asking && ln.campaign == nil && ln.held == nil && ln.waiting() == 0 {
-		ln.asking = true
+		ln.asking, ln.open = true, time.Now()
 		ln.mu.Unlock()
 		var lease *Lease
 		var err error
@@ -124,6 +127,7 @@ func (ln *line) askFirst(ctx context.Context, l *Lock) (*Lease, *waiter, error) 
 	by, up := c.hub.listening(l)
 	if up {
 		a.listen(by.s.channel)
+		a.met = ln.meets
 		mode = modeWait
 	}
 	got, err := a.begin(ctx, mode, 1+ln.fences(l))
@@ -131,6 +135,7 @@ func (ln *line) askFirst(ctx context.Context, l *Lock) (*Lease, *waiter, error) 
 	ln.mu.Lock()
 	defer ln.mu.Unlock()
 	ln.asking = false
+	ln.hear(err)
 	g, granted := got.(*grant)
 	if err != nil || granted {
 		if ln.waiting() > 0 {
@@ -246,17 +251,58 @@ func (ln *line) await(ctx context.Context, w *waiter) (*Lease, error) {
 	}
 	ln.mu.Lock()
 	served := w.place == nil
+	err := ln.unheard(ctx, w.l)
 	if !served {
 		ln.remove(w)
 	}
 	ln.mu.Unlock()
 	if served {
-		if r := <-w.results; r.lease != nil {
+		r := <-w.results
+		if r.lease != nil {
 			// It goes to the next in line, or back to the server.
 			ln.c.tasks.run(func() { _ = r.lease.release(ctx, unaware) })
 		}
+		return nil, endedBy(ctx, r.err)
 	}
-	return nil, ctx.Err()
+	return nil, err
+}
+
+// ask notes that the server is asked.
+func (ln *line) ask() {
+	ln.mu.Lock()
+	defer ln.mu.Unlock()
+	if ln.open.IsZero() {
+		ln.open = time.Now()
+	}
+}
+
+// meets notes what a request met that is sent again.
+func (ln *line) meets(err error) {
+	ln.mu.Lock()
+	defer ln.mu.Unlock()
+	if !ln.open.IsZero() {
+		ln.met = err
+	}
+}
+
+// hear notes what became of what was asked. Guarded by the line.
+func (ln *line) hear(err error) {
+	if passing(kindOfError(err)) {
+		ln.met = err
+		return
+	}
+	ln.open, ln.met = time.Time{}, nil
+}
+
+// unheard returns the error of a waiter whose context has ended. Guarded by the line.
+func (ln *line) unheard(ctx context.Context, l *Lock) error {
+	switch {
+	case ln.met != nil:
+		return endedBy(ctx, ln.met)
+	case !ln.open.IsZero() && ln.c.isSilent(ln.open):
+		return ln.c.unheard(ctx, "acquire", l.name, ln.open)
+	}
+	return ctx.Err()
 }
 
 // join puts a waiter into the line, at its front or back.

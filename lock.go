@@ -184,7 +184,9 @@ func (l *Lock) Name() string { return l.name }
 // calls. A free lock costs one round trip; a waiter sleeps until it is handed the
 // lock, and polls nobody.
 //
-// Errors: ctx.Err() as it is; ErrClosed; ErrInvalid, before any I/O; a *ServerError
+// Errors: ctx.Err() as it is when others had the lock until ctx ended, and a *ServerError
+// that matches both ctx.Err() and, most often, ErrUnavailable when the server had left
+// a request unanswered by then; ErrClosed; ErrInvalid, before any I/O; a *ServerError
 // for what the server, or the way to it, does not allow; with Poll, ErrHeld. After
 // an error the caller has no lock and no place in the queue; what may still be on
 // its way is taken back in the background.
@@ -316,7 +318,11 @@ func (l *Lock) try(ctx context.Context) (*Lease, error) {
 // poll tries at an interval.
 func (l *Lock) poll(ctx context.Context) (*Lease, error) {
 	for n := 1; ; n++ {
+		asked := time.Now()
 		lease, err := l.try(ctx)
+		if n > 1 && err != nil && ctx.Err() != nil && !l.c.isSilent(asked) {
+			return nil, ctx.Err() // it was answered before
+		}
 		if !errors.Is(err, ErrHeld) && !errors.Is(err, ErrQuarantine) || n == l.set.pollTries {
 			return lease, err
 		}

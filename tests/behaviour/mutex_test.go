@@ -251,7 +251,7 @@ func TestPoll(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
 		defer cancel()
-		if _, err := poller.Mutex("m", holdfast.Poll(time.Millisecond, 0)).Acquire(ctx); err != context.DeadlineExceeded {
+		if _, err := poller.Mutex("m", holdfast.Poll(time.Millisecond, 0)).Acquire(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("Acquire past its context: %v", err)
 		}
 		got := make(chan error, 1)

@@ -59,7 +59,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 						lease, err := l.Acquire(ctx)
 						cancel()
 						if err != nil {
-							if err != context.DeadlineExceeded {
+							if !errors.Is(err, context.DeadlineExceeded) {
 								t.Error(err)
 							}
 							continue

@@ -515,7 +515,7 @@ func TestCancelledInTheMiddle(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i*3)*time.Millisecond)
 			lease, err := w.lock(c, holdfast.TTL(time.Minute)).Acquire(ctx)
 			cancel()
-			if err != nil && err != context.DeadlineExceeded {
+			if err != nil && !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("Acquire: %v", err)
 			}
 			behind := backend.Start(t, w.rival(rival))

@@ -182,7 +182,7 @@ func TestSeveralCancelledInTheMiddle(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i*4)*time.Millisecond)
 			lease, err := all.Acquire(ctx)
 			cancel()
-			if err != nil && err != context.DeadlineExceeded {
+			if err != nil && !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("Acquire: %v", err)
 			}
 			if taken != nil {

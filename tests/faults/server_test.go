@@ -171,7 +171,7 @@ func TestBusyScript(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()
-		if _, err := c.Mutex("a").Acquire(ctx); !errors.Is(err, holdfast.ErrBusy) && err != context.DeadlineExceeded {
+		if _, err := c.Mutex("a").Acquire(ctx); !errors.Is(err, holdfast.ErrBusy) && !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("Acquire within a context: %v", err)
 		}
 		waiting := make(chan error, 1)

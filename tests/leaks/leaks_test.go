@@ -258,7 +258,7 @@ func (u *use) cycle(t *testing.T, c *holdfast.Client) bool {
 	}
 	switch {
 	case err == nil:
-	case err == context.DeadlineExceeded:
+	case errors.Is(err, context.DeadlineExceeded):
 		u.gaveUp.Add(1)
 	case errors.Is(err, holdfast.ErrHeld):
 		u.held.Add(1)

@@ -230,12 +230,16 @@ func (r *runner) verdict(ended keeper.Event, lost error) *exitError {
 	case ended.Err != "":
 		r.report.Outcome = outcomeFailed
 		return &exitError{exitInternal, fmt.Errorf("%s; what was left of the command was killed", ended.Err)}
-	case ended.Cause == keeper.CauseLost:
+	case ended.Cause == keeper.CauseLost, ended.Cause == keeper.CauseNotRun:
 		r.report.Outcome = outcomeLost
 		if lost == nil {
 			lost = fmt.Errorf("lock %q on %s could not be renewed in time", r.name, r.report.Server)
 		}
-		return &exitError{r.lostCode, fmt.Errorf("%w; the command was ended", lost)}
+		what := "ended"
+		if ended.Cause == keeper.CauseNotRun {
+			what = "not run"
+		}
+		return &exitError{r.lostCode, fmt.Errorf("%w; the command was %s", lost, what)}
 	case ended.Cause == keeper.CauseMaxRuntime:
 		r.report.Outcome = outcomeOvertime
 		return &exitError{exitOvertime, fmt.Errorf("the command ran for longer than --max-runtime %s, and was ended", r.maxRuntime)}

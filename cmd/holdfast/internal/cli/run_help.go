@@ -87,7 +87,8 @@ When the lock is lost:
   comes at once, and KILL --kill-after later or before the lease would have run
   out, whichever is first. --on-lost=kill sends KILL alone. --on-lost=notify sends
   USR1 to CMD when TERM would have come, and lets it run on; --on-lost=ignore only
-  says so. A job whose holdfast was stopped or killed is ended just the same.
+  says so. If the lock is lost before CMD has begun, CMD is not run, whatever --on-lost
+  says. A job whose holdfast was stopped or killed is ended just the same.
 
 Processes:
   On Linux nothing that CMD started survives it, not even with setsid or when

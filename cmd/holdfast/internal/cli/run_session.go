@@ -40,14 +40,19 @@ func (s *session) run(spec keeper.Spec) (keeper.Event, error) {
 	}
 	defer s.term.Pass(job.PID, s.group)
 
+	over := s.lease.Context().Done()
 	deadline := s.lease.Deadline()
-	job.Release(deadline)
-	s.voice.tell("running %s, pid %d", spec.Path, job.PID)
+	if s.lost = s.lease.Err(); s.lost != nil { // in the time that it took to come here
+		over = nil
+		job.Lost()
+	} else {
+		job.Release(deadline)
+		s.voice.tell("running %s, pid %d", spec.Path, job.PID)
+	}
 
 	// Renewals are the library's: all there is to see is that the deadline moves.
 	tick := time.NewTicker(min(max(s.ttl/30, 5*time.Millisecond), 250*time.Millisecond))
 	defer tick.Stop()
-	over := s.lease.Context().Done()
 	for {
 		select {
 		case <-tick.C:

@@ -55,6 +55,7 @@ type Cause string
 // The causes.
 const (
 	CauseLost       Cause = "lost"        // the lock was lost, or about to be
+	CauseNotRun     Cause = "not-run"     // the lock was lost before the command was let run
 	CauseMaxRuntime Cause = "max-runtime" // MaxRuntime was over
 )
 

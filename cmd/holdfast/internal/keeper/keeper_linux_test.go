@@ -136,7 +136,7 @@ func TestCommandNeverRunsPastTheDeadline(t *testing.T) {
 	t.Parallel()
 	j, dir := start(t, Spec{KillAfter: never}, "touch $DIR/ran")
 	j.Release(time.Now().Add(-time.Second))
-	if ev := await(t, j, Ended); ev.Cause != CauseLost {
+	if ev := await(t, j, Ended); ev.Cause != CauseNotRun {
 		t.Errorf("ended with %+v", ev)
 	}
 	if _, err := os.Stat(dir + "/ran"); err == nil {

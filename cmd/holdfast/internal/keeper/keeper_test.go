@@ -120,11 +120,35 @@ func TestARenewalDoesNotBringBackALossThatWasNotified(t *testing.T) {
 }
 
 func TestWithoutALockNothingRuns(t *testing.T) {
+	for _, policy := range []Policy{Terminate, Kill, Notify, Ignore} {
+		t.Run(string(policy), func(t *testing.T) {
+			inWorld(t, Spec{OnLost: policy, KillAfter: grace}, func(w *world) {
+				w.until(100.1)
+				w.Release(w.at(100))
+				w.until(300)
+				w.happened("100.1s told: losing", "100.1s KILL", "100.1s told: ended")
+				w.end(Event{Signal: 9, Cause: CauseNotRun})
+			})
+			inWorld(t, Spec{OnLost: policy, KillAfter: grace}, func(w *world) {
+				w.until(1)
+				w.Lost() // as an operator's DEL, before the lease was over
+				w.until(2)
+				w.Release(w.at(100)) // comes too late
+				w.until(300)
+				w.happened("1s KILL", "1s told: ended")
+				w.end(Event{Signal: 9, Cause: CauseNotRun})
+			})
+		})
+	}
+}
+
+// Where there is too little time left to end the command in.
+func TestWithAlmostNoLockNothingRuns(t *testing.T) {
 	inWorld(t, Spec{OnLost: Terminate, KillAfter: grace}, func(w *world) {
 		w.until(99.6)
 		w.Release(w.at(100))
-		w.happened("99.6s told: losing", "99.6s TERM", "99.6s KILL", "99.6s told: ended")
-		w.end(killed)
+		w.happened("99.6s told: losing", "99.6s KILL", "99.6s told: ended")
+		w.end(Event{Signal: 9, Cause: CauseNotRun})
 	})
 }
 

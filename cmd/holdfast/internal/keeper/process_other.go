@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"syscall"
 )
 
 // process is the command alone: what it starts is out of reach here.
@@ -63,10 +64,16 @@ func (p *process) reap() []change {
 
 func (p *process) empty() bool { return p.over }
 
-// kill ends the command; terminate does the same, since there is no TERM.
+// kill ends the command, or what would have become it; terminate does the same, since there is no TERM.
 func (p *process) kill() []int {
 	if p.cmd.Process != nil {
 		_ = p.cmd.Process.Kill()
+		return nil
+	}
+	select {
+	case p.ended <- change{signal: int(syscall.SIGKILL)}:
+		p.changed <- nil
+	default: // It has ended already.
 	}
 	return nil
 }

@@ -49,10 +49,11 @@ type server struct {
 	clock clock
 	bell  alarm
 
-	over   Event         // what Ended will say
-	exited bool          // the command did; others may be left
-	denied bool          // that was told
-	retry  time.Duration // until the next KILL; 0 before the first
+	over     Event         // what Ended will say
+	released bool          // the command runs, or did
+	exited   bool          // the command did; others may be left
+	denied   bool          // that was told
+	retry    time.Duration // until the next KILL; 0 before the first
 }
 
 // serve keeps one job, from the first order on conn to the job's end.
@@ -129,6 +130,7 @@ func (s *server) obey(o order) {
 		}
 		// A pause on the way here may have cost the lock.
 		if s.tick(); s.plan.killAt == 0 {
+			s.released = true
 			s.proc.release()
 		}
 	case opDeadline:
@@ -162,9 +164,15 @@ func (s *server) tick() {
 	}
 }
 
-// lose does as OnLost says.
+// lose does as OnLost says. A command that was not let run never is: also one that would
+// run on without the lock is not to begin without it.
 func (s *server) lose() {
 	s.plan.lose()
+	if !s.released {
+		s.over.Cause = CauseNotRun
+		s.end(0)
+		return
+	}
 	switch s.plan.onLost {
 	case Ignore:
 	case Notify:

@@ -48,6 +48,17 @@ func watched(t testing.TB, b *backend.Backend, name string, n int64) {
 	})
 }
 
+// begun waits until somebody has looked at a latch that nobody has used before: that waiter knows which
+// count it waits for.
+func begun(t testing.TB, b *backend.Backend, name string) {
+	t.Helper()
+	rdb := b.Redis(t)
+	backend.Eventually(t, "a waiter has looked", func() bool {
+		n, err := rdb.Exists(t.Context(), "holdfast:{"+name+"}").Result()
+		return err == nil && n == 1
+	})
+}
+
 func count(t testing.TB, l *holdfast.Latch, want int) {
 	t.Helper()
 	if n, err := l.Count(t.Context()); err != nil || n != want {
@@ -264,6 +275,7 @@ func TestLatchReset(t *testing.T) {
 		l := countdown(t, b, 2)
 		over := waitFor(t.Context(), l)
 		watched(t, b, "l", 1)
+		begun(t, b, "l")
 		if err := l.CountDown(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -313,6 +325,7 @@ func TestLatchThatIsLost(t *testing.T) {
 		l := countdown(t, b, 2)
 		over := waitFor(t.Context(), l)
 		watched(t, b, "l", 1)
+		begun(t, b, "l")
 		count(t, l, 2)
 		b.Redis(t).Del(t.Context(), "holdfast:{l}")
 		if err := l.Reset(t.Context()); err != nil { // or any other that has them look
@@ -332,6 +345,7 @@ func TestLatchWaitersThatGiveUp(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		one, two := waitFor(ctx, c.Latch("l", 2)), waitFor(t.Context(), c.Latch("l", 2))
 		watched(t, b, "l", 1)
+		begun(t, b, "l")
 		cancel()
 		if err := within(t, one); err != context.Canceled {
 			t.Errorf("Wait: %v", err)

@@ -80,7 +80,8 @@ func (l *Lease) lock() *Lock {
 // holders that are late. It survives the loss of the server's data, unless the
 // server's clock went back too.
 //
-// Of Multi it is the highest of Tokens, and rises from lease to lease of the same names.
+// Of Multi it is the highest of Tokens, and rises from lease to lease of the same names; it does not
+// compare with that of a lease of one of them. Give a resource that of the lock which guards it.
 func (l *Lease) Token() uint64 {
 	if l.many != nil {
 		return slices.Max(slices.Collect(maps.Values(l.many.tokens())))
@@ -96,6 +97,10 @@ func (l *Lease) Tokens() map[string]uint64 {
 	}
 	return map[string]uint64{l.Name(): l.fence}
 }
+
+// IsShared reports whether others may hold the lock with the same Token: whether the lease is a
+// reader's, of an RWMutex. An owner's leases (see Reentrant) have the same, too, but one owner.
+func (l *Lease) IsShared() bool { return l.lock().set.reads() }
 
 // Nodes returns the addresses of the servers that hold the lock: of a Quorum, those that agree
 // at the moment, in alphabetical order; otherwise the one.

@@ -39,5 +39,10 @@
 // A semaphore, which has several holders at a time, gives them rising fences too. They
 // say who came first, but no mark that the holders share can use them: each new holder
 // would shut out the others, whose turn is not over. Readers of a read-write lock have one
-// fence while they hold it together, so that a mark can tell them from later writers.
+// fence while they hold it together, and let each other in: their stamps are [Stamp.Shared].
+// A mark tells them from earlier and later writers. A writer that is downgraded keeps its fence:
+// before that it waits for the answers to what it has written.
+//
+// A lease of several locks has a fence for each. Each resource is given that of the lock which
+// guards it, by [Part].
 package fence

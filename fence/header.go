@@ -12,9 +12,10 @@ import (
 
 // The headers of a fenced request. Names are percent-encoded, as in the path of a URL.
 const (
-	HeaderFence = "Holdfast-Fence" // the fence, in decimal
-	HeaderLock  = "Holdfast-Lock"  // the lock's name
-	HeaderOwner = "Holdfast-Owner" // the lease's owner
+	HeaderFence  = "Holdfast-Fence"  // the fence, in decimal
+	HeaderLock   = "Holdfast-Lock"   // the lock's name
+	HeaderOwner  = "Holdfast-Owner"  // the lease's owner
+	HeaderBeside = "Holdfast-Beside" // "shared" for a reader's lease: others may hold the lock with the same fence; else absent
 )
 
 // The headers of a refusal: the mark that refused it.
@@ -31,12 +32,16 @@ func (s Stamp) write(h http.Header) {
 	h.Set(HeaderFence, strconv.FormatUint(s.Fence, 10))
 	h.Set(HeaderLock, url.PathEscape(s.Lock))
 	h.Set(HeaderOwner, url.PathEscape(s.Owner))
+	h.Del(HeaderBeside)
+	if s.Shared {
+		h.Set(HeaderBeside, s.beside())
+	}
 }
 
 // readStamp reads the stamp of a request. found is false when there is none at all; one
 // that is not complete, or cannot be, is an error.
 func readStamp(h http.Header) (s Stamp, found bool, err error) {
-	if len(h.Values(HeaderFence))+len(h.Values(HeaderLock))+len(h.Values(HeaderOwner)) == 0 {
+	if len(h.Values(HeaderFence))+len(h.Values(HeaderLock))+len(h.Values(HeaderOwner))+len(h.Values(HeaderBeside)) == 0 {
 		return Stamp{}, false, nil
 	}
 	fence, err := single(h, HeaderFence)
@@ -54,6 +59,16 @@ func readStamp(h http.Header) (s Stamp, found bool, err error) {
 	}
 	if s.Owner, err = name(h, HeaderOwner, maxOwner); err != nil {
 		return Stamp{}, true, err
+	}
+	if len(h.Values(HeaderBeside)) > 0 {
+		beside, err := single(h, HeaderBeside)
+		if err == nil && beside != "shared" {
+			err = fmt.Errorf("%s is %.32q; shared is possible", HeaderBeside, beside)
+		}
+		if err != nil {
+			return Stamp{}, true, err
+		}
+		s.Shared = true
 	}
 	if err := s.check(); err != nil {
 		return Stamp{}, true, err

@@ -83,7 +83,7 @@ func TestAFencedRequestIsServedUntilALaterOneCame(t *testing.T) {
 	if err := ResponseError(r); !errors.Is(err, ErrStale) || !errors.As(err, &stale) {
 		t.Fatalf("the late request: %s, %v", r.Status, err)
 	}
-	if want := (Stamp{"ledger / ä", 7, "a\r\nX: y"}); stale.Stamp != want || stale.Mark != (Mark{8, "b 100%"}) || stale.Resource != s.URL {
+	if want := (Stamp{Lock: "ledger / ä", Fence: 7, Owner: "a\r\nX: y"}); stale.Stamp != want || stale.Mark != (Mark{8, "b 100%"}) || stale.Resource != s.URL {
 		t.Errorf("%+v", stale)
 	}
 	if want := "Fence 7 of the lock \"ledger / ä\" is stale: 8 has been seen. The lease is over; do not repeat this request.\n"; body(t, r) != want {
@@ -97,7 +97,7 @@ func TestAFencedRequestIsServedUntilALaterOneCame(t *testing.T) {
 func TestRequestsThatAGuardDoesNotLetThrough(t *testing.T) {
 	secret := errors.New("dial db.internal:5432")
 	failing := raiseFunc(func(context.Context, Stamp, string) error { return secret })
-	s := Stamp{"ledger", 7, "a"}
+	s := Stamp{Lock: "ledger", Fence: 7, Owner: "a"}
 	h := func(s Stamp) []string { // that stamp's headers, as pairs
 		header := http.Header{}
 		s.write(header)
@@ -111,14 +111,14 @@ func TestRequestsThatAGuardDoesNotLetThrough(t *testing.T) {
 		text   string
 	}{
 		"no fence":        {&Memory{}, nil, 428, ErrNoLease, `lease of the lock "ledger"`},
-		"another lock":    {&Memory{}, h(Stamp{"other", 7, "a"}), 428, ErrNoLease, `"ledger", not of "other"`},
+		"another lock":    {&Memory{}, h(Stamp{Lock: "other", Fence: 7, Owner: "a"}), 428, ErrNoLease, `"ledger", not of "other"`},
 		"part of a fence": {&Memory{}, h(s)[:4], 400, nil, "Holdfast-Owner is there 0 times"},
 		"twice":           {&Memory{}, append(h(s), HeaderFence, "8"), 400, nil, "Holdfast-Fence is there 2 times"},
 		"negative":        {&Memory{}, append(h(s)[2:], HeaderFence, "-7"), 400, nil, `"-7" is not a fence`},
 		"zero":            {&Memory{}, append(h(s)[2:], HeaderFence, "0"), 400, nil, "not a fence"},
 		"too large":       {&Memory{}, append(h(s)[2:], HeaderFence, "9223372036854775808"), 400, nil, "not a fence"},
 		"bad escape":      {&Memory{}, append(h(s)[:4], HeaderOwner, "%zz"), 400, nil, "not percent-encoded"},
-		"control":         {&Memory{}, h(Stamp{"led\nger", 7, "a"}), 400, nil, "control characters"},
+		"control":         {&Memory{}, h(Stamp{Lock: "led\nger", Fence: 7, Owner: "a"}), 400, nil, "control characters"},
 		"no UTF-8":        {&Memory{}, append(h(s)[:4], HeaderOwner, "%ff"), 400, nil, "not UTF-8"},
 		"long":            {&Memory{}, append(h(s)[:4], HeaderOwner, strings.Repeat("a", 1025)), 400, nil, "1025 bytes"},
 		"marks fail":      {failing, h(s), 503, secret, "cannot be checked"},
@@ -187,7 +187,7 @@ func TestALaterRequestWaitsForEarlierHandlers(t *testing.T) {
 						status <- 500
 					}
 				}()
-				status <- ask(handler, t.Context(), Stamp{"ledger", fence, "a"}).StatusCode
+				status <- ask(handler, t.Context(), Stamp{Lock: "ledger", Fence: fence, Owner: "a"}).StatusCode
 			}()
 			synctest.Wait()
 		}
@@ -200,7 +200,7 @@ func TestALaterRequestWaitsForEarlierHandlers(t *testing.T) {
 		}
 		patience, cancel := context.WithCancel(t.Context())
 		tired := make(chan int)
-		go func() { tired <- ask(handler, patience, Stamp{"ledger", 10, "a"}).StatusCode }()
+		go func() { tired <- ask(handler, patience, Stamp{Lock: "ledger", Fence: 10, Owner: "a"}).StatusCode }()
 		synctest.Wait()
 		cancel()
 		if got := <-tired; got != 503 {
@@ -216,7 +216,7 @@ func TestALaterRequestWaitsForEarlierHandlers(t *testing.T) {
 			t.Errorf("7 and 9 are answered %d and %d", a, b)
 		}
 		// 10 left its mark though nobody served it.
-		if r := ask(handler, t.Context(), Stamp{"ledger", 9, "a"}); r.StatusCode != 412 {
+		if r := ask(handler, t.Context(), Stamp{Lock: "ledger", Fence: 9, Owner: "a"}); r.StatusCode != 412 {
 			t.Errorf("9, after 10, is answered %d", r.StatusCode)
 		}
 		if len(g.inside.inside) != 0 {
@@ -244,7 +244,7 @@ func TestAnUnfinishedRequestIsCutOffByALaterOne(t *testing.T) {
 	defer s.Close()
 	client := &http.Client{Transport: &Transport{}}
 	post := func(fence uint64, body io.Reader) (*http.Response, error) {
-		r, err := http.NewRequestWithContext(NewContext(t.Context(), &testLease{"ledger", "a", fence, nil}), "POST", s.URL, body)
+		r, err := http.NewRequestWithContext(NewContext(t.Context(), &testLease{name: "ledger", owner: "a", fence: fence}), "POST", s.URL, body)
 		if err != nil {
 			return nil, err
 		}
@@ -288,9 +288,9 @@ func TestAHandlerThatPanicsLetsTheNextIn(t *testing.T) {
 	}))
 	func() {
 		defer func() { _ = recover() }()
-		ask(h, t.Context(), Stamp{"ledger", 7, "a"})
+		ask(h, t.Context(), Stamp{Lock: "ledger", Fence: 7, Owner: "a"})
 	}()
-	if r := ask(h, t.Context(), Stamp{"ledger", 8, "a"}); r.StatusCode != http.StatusOK {
+	if r := ask(h, t.Context(), Stamp{Lock: "ledger", Fence: 8, Owner: "a"}); r.StatusCode != http.StatusOK {
 		t.Error(r.Status)
 	}
 }
@@ -300,15 +300,15 @@ func TestGuardsOfOtherLocksAreNotWaitedFor(t *testing.T) {
 	var h http.Handler
 	h = g.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		if s, _ := StampFrom(r.Context()); s.Lock == "one" {
-			if r := ask(h, r.Context(), Stamp{"two", 9, "a"}, "Which", "two"); r.StatusCode != http.StatusOK {
+			if r := ask(h, r.Context(), Stamp{Lock: "two", Fence: 9, Owner: "a"}, "Which", "two"); r.StatusCode != http.StatusOK {
 				t.Error(r.Status)
 			}
-			if r := ask(h, r.Context(), Stamp{"one", 7, "a"}, "Which", "one"); r.StatusCode != http.StatusPreconditionFailed {
+			if r := ask(h, r.Context(), Stamp{Lock: "one", Fence: 7, Owner: "a"}, "Which", "one"); r.StatusCode != http.StatusPreconditionFailed {
 				t.Errorf("an older one, inside a handler: %s", r.Status)
 			}
 		}
 	}))
-	if r := ask(h, t.Context(), Stamp{"one", 8, "a"}, "Which", "one"); r.StatusCode != http.StatusOK {
+	if r := ask(h, t.Context(), Stamp{Lock: "one", Fence: 8, Owner: "a"}, "Which", "one"); r.StatusCode != http.StatusOK {
 		t.Error(r.Status)
 	}
 }
@@ -331,8 +331,8 @@ func TestNothingIsSentWithoutALeaseThatIsHeld(t *testing.T) {
 		want error
 	}{
 		"no lease":       {t.Context(), ErrNoLease},
-		"a lost lease":   {NewContext(t.Context(), &testLease{"ledger", "a", 7, lost}), holdfast.ErrLost},
-		"a nameless one": {NewContext(t.Context(), &testLease{"", "a", 7, nil}), holdfast.ErrInvalid},
+		"a lost lease":   {NewContext(t.Context(), &testLease{name: "ledger", owner: "a", fence: 7, err: lost}), holdfast.ErrLost},
+		"a nameless one": {NewContext(t.Context(), &testLease{name: "", owner: "a", fence: 7, err: nil}), holdfast.ErrInvalid},
 	} {
 		b := &closing{Reader: strings.NewReader("x")}
 		r, err := http.NewRequestWithContext(c.ctx, "POST", "http://127.0.0.1:0/", b)
@@ -419,7 +419,7 @@ func FuzzStamp(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		sent := Stamp{lock, fence, owner}
+		sent := Stamp{Lock: lock, Fence: fence, Owner: owner}
 		sent.write(r.Header)
 		var wire bytes.Buffer
 		if err := r.Write(&wire); err != nil {

@@ -10,7 +10,7 @@ import (
 type Marks interface {
 	// Raise raises the mark of a resource to the stamp's fence, in one atomic
 	// step. It returns a *StaleError, which matches ErrStale, when the mark is higher, or as
-	// high and another owner's. After any other error the mark may have been raised;
+	// high and another owner's, unless the stamp is Shared. After any other error the mark may have been raised;
 	// Raise may be repeated.
 	Raise(ctx context.Context, s Stamp, resource string) error
 }

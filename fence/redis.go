@@ -112,7 +112,7 @@ func (r *Redis) eval(ctx context.Context, script holdfast.Script, s Stamp, resou
 		return "", err
 	}
 	all := append(keys[:len(keys):len(keys)], mark)
-	tail := append(args[:len(args):len(args)], strconv.FormatUint(s.Fence, 10), s.Owner, milliseconds(r.cfg.MarkTTL))
+	tail := append(args[:len(args):len(args)], strconv.FormatUint(s.Fence, 10), s.Owner, s.beside(), milliseconds(r.cfg.MarkTTL))
 	reply, err := r.driver.Eval(ctx, script, all, tail, false)
 	if err == nil {
 		return reply, nil

@@ -87,7 +87,11 @@ func (m *SQL) RaiseIn(ctx context.Context, tx DB, s Stamp, resource string) erro
 	raise.add("INSERT INTO ", table, " AS mark (resource, fence, owner) VALUES (",
 		raise.arg(resource), ", ", raise.arg(int64(s.Fence)), ", ", raise.arg(s.Owner), ")",
 		" ON CONFLICT (resource) DO UPDATE SET fence = excluded.fence, owner = excluded.owner",
-		" WHERE mark.fence < excluded.fence OR (mark.fence = excluded.fence AND mark.owner = excluded.owner)")
+		" WHERE mark.fence < excluded.fence OR (mark.fence = excluded.fence")
+	if !s.Shared {
+		raise.add(" AND mark.owner = excluded.owner")
+	}
+	raise.add(")")
 	look := statement{style: m.Placeholders}
 	look.add("SELECT fence, owner FROM ", table, " WHERE resource = ", look.arg(resource))
 	return guarded(ctx, tx, s, resource, &raise, &look)

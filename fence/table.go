@@ -24,6 +24,8 @@ type Columns map[string]any
 //	UPDATE ledger SET total = :total, fence = :f, fence_owner = :o
 //	WHERE id = :id AND (fence < :f OR (fence = :f AND fence_owner = :o))
 //
+// Of a Stamp that is Shared, an equal fence is enough.
+//
 // A deleted row takes its mark along: a stale writer that inserts it anew is not refused.
 type Table struct {
 	// Name is the table's name, as it stands in statements.
@@ -66,8 +68,11 @@ func (t *Table) Update(ctx context.Context, db DB, s Stamp, key, set Columns) er
 	for _, column := range slices.Sorted(maps.Keys(set)) {
 		write.add(", ", column, " = ", write.arg(set[column]))
 	}
-	write.add(" WHERE ", write.names(key), " AND (", fence, " < ", write.arg(number),
-		" OR (", fence, " = ", write.arg(number), " AND ", owner, " = ", write.arg(s.Owner), "))")
+	write.add(" WHERE ", write.names(key), " AND (", fence, " < ", write.arg(number), " OR (", fence, " = ", write.arg(number))
+	if !s.Shared {
+		write.add(" AND ", owner, " = ", write.arg(s.Owner))
+	}
+	write.add("))")
 
 	look := statement{style: t.Placeholders}
 	look.add("SELECT ", fence, ", ", owner, " FROM ", t.Name, " WHERE ", look.names(key))

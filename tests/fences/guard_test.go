@@ -17,6 +17,10 @@ func (l lease) Owner() string { return l.stamp.Owner }
 func (l lease) Token() uint64 { return l.stamp.Fence }
 func (l lease) Err() error    { return nil }
 
+func (l lease) Tokens() map[string]uint64 { return map[string]uint64{l.Name(): l.Token()} }
+
+func (l lease) IsShared() bool { return l.stamp.Shared }
+
 // Two web servers that share their marks: each refuses what the other knows to be stale.
 func TestWebServersShareTheirMarks(t *testing.T) {
 	t.Parallel()

@@ -166,16 +166,19 @@ func TestTheGuardStandsByItself(t *testing.T) {
 			t.Fatal(err)
 		}
 		push := redis.NewScript(fence.Lua + "return redis.call('RPUSH', KEYS[1], unpack(ARGV))")
-		n, err := push.Run(ctx, rdb, []string{"list", mark}, "x", "y", 5, "a", 0).Int()
+		n, err := push.Run(ctx, rdb, []string{"list", mark}, "x", "y", 5, "a", "alone", 0).Int()
 		if n != 2 || err != nil {
 			t.Fatalf("RPUSH = %d, %v", n, err)
 		}
 		refused(t, r.Raise(ctx, by("b", 4), "list"), by("b", 4), fence.Mark{Fence: 5, Owner: "a"})
 		taken(t, r.Raise(ctx, by("b", 6), "list"))
-		if _, err := push.Run(ctx, rdb, []string{"list", mark}, "z", 5, "a", 0).Int(); err == nil || !strings.HasPrefix(err.Error(), "STALE 6 b") {
+		if _, err := push.Run(ctx, rdb, []string{"list", mark}, "z", 5, "a", "alone", 0).Int(); err == nil || !strings.HasPrefix(err.Error(), "STALE 6 b") {
 			t.Errorf("a late RPUSH: %v", err)
 		}
-		for _, tail := range [][]any{{}, {"x"}, {"", "a", 0}, {"007", "a", 0}, {"-7", "a", 0}, {"7.5", "a", 0}, {"7", "", 0}, {"7", "a", "x"}} {
+		for _, tail := range [][]any{
+			{}, {"x"}, {"7", "a", 0}, {"", "a", "alone", 0}, {"007", "a", "alone", 0}, {"-7", "a", "alone", 0}, {"7.5", "a", "alone", 0},
+			{"7", "", "alone", 0}, {"7", "a", "", 0}, {"7", "a", "alone", "x"},
+		} {
 			if _, err := push.Run(ctx, rdb, []string{"list", mark}, tail...).Int(); err == nil || !strings.HasPrefix(err.Error(), "BADMARK") {
 				t.Errorf("%q: %v", tail, err)
 			}

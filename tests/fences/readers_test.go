@@ -1,0 +1,118 @@
+package fences
+
+import (
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/fence"
+	"github.com/holdfast-go/holdfast/tests/internal/backend"
+)
+
+// resources are the ways in which a resource can be guarded: each says whether a lease is let in.
+func resources(t *testing.T, b *backend.Backend) map[string]func(l fence.Lease) error {
+	t.Helper()
+	raise := func(m fence.Marks) func(fence.Lease) error {
+		return func(l fence.Lease) error {
+			s, err := fence.Of(l)
+			if err != nil {
+				return err
+			}
+			return m.Raise(t.Context(), s, "ledger")
+		}
+	}
+	d := openSQLite(t, 0)
+	g := &fence.Guard{Marks: &fence.Memory{}, Lock: func(*http.Request) string { return "ledger" }}
+	web := httptest.NewServer(g.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})))
+	t.Cleanup(web.Close)
+	client := &http.Client{Transport: &fence.Transport{}}
+	return map[string]func(fence.Lease) error{
+		"memory": raise(&fence.Memory{}),
+		"Redis":  raise(fence.NewRedis(driver(t, b.Redis(t)), nil)),
+		"SQL":    raise(d.marks()),
+		"Table": func(l fence.Lease) error {
+			s, err := fence.Of(l)
+			if err != nil {
+				return err
+			}
+			return d.ledger().Update(t.Context(), d, s, row(1), fence.Columns{"total": 7})
+		},
+		"HTTP": func(l fence.Lease) error {
+			r, err := http.NewRequestWithContext(fence.NewContext(t.Context(), l), "GET", web.URL, nil)
+			if err != nil {
+				return err
+			}
+			answer, err := client.Do(r)
+			if err != nil {
+				return err
+			}
+			_ = answer.Body.Close()
+			return fence.ResponseError(answer)
+		},
+	}
+}
+
+// late is a lease whose holder does not know that it is over.
+type late struct{ *holdfast.Lease }
+
+func (late) Err() error { return nil }
+
+// Readers that hold the lock together are let in beside each other, whoever comes first, and so is a
+// writer that has become one of them; none of them after the next writer.
+func TestReadersDoNotShutEachOtherOut(t *testing.T) {
+	t.Parallel()
+	b := backend.One(t)
+	here, there := b.Client(t, nil).RWMutex("ledger"), b.Client(t, nil).RWMutex("ledger")
+	writer := backend.Acquire(t, here.Writer())
+	into := resources(t, b)
+	for name, enter := range into {
+		if err := enter(writer); err != nil {
+			t.Errorf("%s: the writer: %v", name, err)
+		}
+	}
+	first, err := here.Downgrade(t.Context(), writer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second := backend.Acquire(t, there.Reader())
+	if first.Token() != second.Token() || first.Owner() == second.Owner() {
+		t.Fatalf("readers have the fences %d and %d, and the owners %q and %q", first.Token(), second.Token(), first.Owner(), second.Owner())
+	}
+	for name, enter := range into {
+		for _, reader := range []*holdfast.Lease{second, first, second} {
+			if err := enter(reader); err != nil {
+				t.Errorf("%s: a reader beside another: %v", name, err)
+			}
+		}
+	}
+	backend.Release(t, first)
+	backend.Release(t, second)
+	next := backend.Acquire(t, there.Writer())
+	for name, enter := range into {
+		if err := enter(next); err != nil {
+			t.Errorf("%s: the next writer: %v", name, err)
+		}
+		for _, reader := range []*holdfast.Lease{first, second} {
+			if err := enter(late{reader}); !errors.Is(err, fence.ErrStale) {
+				t.Errorf("%s: a late reader: %v; want ErrStale", name, err)
+			}
+		}
+	}
+	backend.Release(t, next)
+}
+
+// Leases that nobody shares a fence with are told apart where two have the same, as after a loss of data.
+func TestOnlyReadersShareAFence(t *testing.T) {
+	t.Parallel()
+	b := backend.One(t)
+	for name, enter := range resources(t, b) {
+		if err := enter(lease{by("a", 5)}); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err := enter(lease{by("b", 5)}); !errors.Is(err, fence.ErrStale) {
+			t.Errorf("%s: another's fence that is the same: %v; want ErrStale", name, err)
+		}
+	}
+}

@@ -192,8 +192,10 @@ func (a *attempt) sent(unanswered bool, notAfter int64) {
 
 // clockJumps is the error of requests that are late again and again.
 func (l *Lock) clockJumps(op string) error {
-	return &ServerError{Op: op, Name: l.name, Server: l.c.driver.Addr(), Kind: ErrUnavailable, Err: errors.New("its clock jumps")}
+	return &ServerError{Op: op, Name: l.name, Server: l.c.driver.Addr(), Kind: ErrUnavailable, Err: errClockJumps}
 }
+
+var errClockJumps = errors.New("its clock jumps")
 
 // parse reads acquire.lua's answer.
 func (a *attempt) parse(r answer) (any, error) {
@@ -212,6 +214,7 @@ func (a *attempt) parse(r answer) (any, error) {
 		var pttl, score, rank, receivers int64
 		if a.candidacy != &none && r.Ints(&pttl, &score, &rank, &receivers) == nil {
 			a.score, a.placed = score, true
+			a.l.c.hasWritten()
 			a.anchor = clockAnchor{r.sent, r.Now}
 			return queued{duration(pttl), int(min(rank, maxRank)), int(receivers), r.Rest() == "foreign"}, nil
 		}

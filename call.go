@@ -2,9 +2,11 @@ package holdfast
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -162,7 +164,7 @@ func persistSince[T any](start time.Time, ctx context.Context, c *Client, op, na
 		left := c.cfg.RetryTimeout - time.Since(start)
 		wait := min(pause/2+rand.N(pause/2), left)
 		end, bounded := ctx.Deadline()
-		if !temporary(kind) || left <= 0 || bounded && time.Until(end) < wait {
+		if !temporary(kind) || op == opReach && hopeless(err) || kind == ErrReadOnly && c.staysReadOnly() || left <= 0 || bounded && time.Until(end) < wait {
 			return result, unanswered, failure
 		}
 		select {
@@ -355,6 +357,37 @@ func temporary(kind error) bool {
 		return true
 	}
 	return false
+}
+
+// opReach is the operation of the first contact.
+const opReach = "reach"
+
+// hopeless reports whether an error of the first contact does not go away by waiting: a server that cannot
+// show that it is who it should be, or a host that does not exist. Later, a name may be missing for a moment while a
+// server restarts.
+func hopeless(err error) bool {
+	var dns *net.DNSError
+	return untrusted(err) || errors.As(err, &dns) && dns.IsNotFound
+}
+
+// untrusted reports whether a server's certificate was refused.
+func untrusted(err error) bool {
+	var certificate *tls.CertificateVerificationError
+	return errors.As(err, &certificate)
+}
+
+// staysReadOnly reports whether a server that refuses writes is most likely a replica, and not a master that
+// was replaced: it has never taken one from this client, and the driver finds no other.
+func (c *Client) staysReadOnly() bool {
+	info := c.info.Load()
+	return info != nil && !info.Cluster && !info.Sentinel && !c.written.Load()
+}
+
+// hasWritten notes that the server has taken a write.
+func (c *Client) hasWritten() {
+	if !c.written.Load() {
+		c.written.Store(true)
+	}
 }
 
 // roundTrip is a running mean of how long the server takes to answer.

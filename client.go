@@ -52,6 +52,7 @@ type Client struct {
 	probing chan struct{} // holds one item while somebody probes
 	info    atomic.Pointer[ServerInfo]
 	native  atomic.Bool // the server has DELIFEQ, as far as is known
+	written atomic.Bool // the server has taken a write
 	rtt     roundTrip
 
 	survey   sync.Once
@@ -252,12 +253,12 @@ func (c *Client) connect(ctx context.Context, name string) error {
 	case c.probing <- struct{}{}:
 		defer func() { <-c.probing }()
 	case <-ctx.Done():
-		return c.unheard(ctx, "reach", name, began)
+		return c.unheard(ctx, opReach, name, began)
 	}
 	if c.info.Load() != nil {
 		return nil
 	}
-	server, _, err := persist(ctx, c, "reach", name, c.probe)
+	server, _, err := persist(ctx, c, opReach, name, c.probe)
 	if err != nil {
 		return err
 	}

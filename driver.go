@@ -101,7 +101,9 @@ type ServerInfo struct {
 	Server  string // "redis", "valkey", ...
 	Version string // "7.0.15"
 	Cluster bool   // the server runs in Cluster mode
-	Time    int64  // the server's time, in µs since 1970
+	// Sentinel: the driver finds the master through Sentinel, so that another server may take this one's place.
+	Sentinel bool
+	Time     int64 // the server's time, in µs since 1970
 }
 
 // ReplyError is an error that the server sent, as it sent it: "WRONGTYPE ...".

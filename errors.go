@@ -2,8 +2,12 @@ package holdfast
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
+	"net"
+	"strings"
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/printable"
@@ -208,15 +212,38 @@ func (e *ServerError) Error() string {
 	if e.ended != nil {
 		what = e.ended.Error() + "; " + what
 	}
-	return fmt.Sprintf("holdfast: %s %q on %s: %s%s", e.Op, e.Name, e.Server, what, advice[e.Kind])
+	return fmt.Sprintf("holdfast: %s %q on %s: %s%s", e.Op, e.Name, e.Server, what, e.advice())
 }
 
-// advice is the next step for those errors that have an obvious one.
+// advice is the next step, where there is an obvious one.
+func (e *ServerError) advice() string {
+	var dns *net.DNSError
+	var plain tls.RecordHeaderError
+	switch {
+	case e.Kind == ErrUnavailable && untrusted(e.Err):
+		return " (it runs: check its certificate, and the name and the authorities that this client expects)"
+	case e.Kind == ErrUnavailable && errors.As(e.Err, &dns) && dns.IsNotFound:
+		return " (check the host's name)"
+	case e.Kind == ErrUnavailable && errors.As(e.Err, &plain):
+		return " (it runs, but does not speak TLS on this port)"
+	case e.Kind == ErrUnavailable && e.Op == opReach && errors.Is(e.Err, io.EOF):
+		return " (is it a Redis or Valkey server, and does it want TLS on this port?)"
+	case e.Kind == ErrUnavailable && (errors.Is(e.Err, errLate) || errors.Is(e.Err, errClockJumps)):
+		return ""
+	case e.Kind == ErrUnsupported && strings.HasPrefix(e.Err.Error(), "NOSTRICT"):
+		return "" // it says what is missing
+	case e.Kind == ErrPermission && strings.Contains(e.Err.Error(), "can't run this command"):
+		return " (ACL LOG on the server names the command, which Redis 7.0 does not; see docs/SECURITY.md for the ACL that locks need)"
+	}
+	return advice[e.Kind]
+}
+
+// advice is the next step for errors of a kind.
 var advice = map[error]string{
 	ErrUnavailable:   " (is it running, and reachable from here?)",
 	ErrAuth:          " (check user and password)",
 	ErrPermission:    " (see docs/SECURITY.md for the ACL that locks need)",
-	ErrWrongType:     " (choose another name or prefix, or delete the key)",
+	ErrWrongType:     " (choose another name or prefix)",
 	ErrPermits:       " (have all programs name the same number; it can be changed with Resize)",
 	ErrParties:       " (have all programs name the same number; Reset begins a latch with another)",
 	ErrReadOnly:      " (connect to the master, or through Sentinel or Cluster)",

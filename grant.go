@@ -64,6 +64,7 @@ type grant struct {
 const confirmAfter = 5 * time.Millisecond
 
 func newGrant(a *attempt, since, anchor clock.Instant, valid time.Duration, fence uint64, block int64) *grant {
+	a.l.c.hasWritten()
 	g := &grant{l: a.l, from: a, since: since, anchor: anchor, valid: valid, fence: fence, next: fence, end: fence + uint64(max(block, 1)), most: int32(min(a.l.c.cfg.LocalHandovers, math.MaxInt32/unrivalled))}
 	g.final = a.l.set.maxHold > 0 && a.l.set.maxHold <= a.l.set.ttl
 	g.capHold()

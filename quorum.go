@@ -276,7 +276,7 @@ func (q *Quorum) connect(i int, name string) <-chan struct{} {
 		if err == nil {
 			err = c.use(server, name)
 		} else {
-			err = c.nodeError("reach", name, err)
+			err = c.nodeError(opReach, name, err)
 		}
 		q.mu.Lock()
 		defer q.mu.Unlock()

@@ -332,6 +332,8 @@ func (d *driver) Probe(ctx context.Context) (holdfast.ServerInfo, error) {
 		Version: field["version"],
 		Cluster: field["mode"] == "cluster",
 		Time:    now.UnixMicro(),
+
+		Sentinel: d.follower != nil,
 	}, nil
 }
 

@@ -343,6 +343,8 @@ func (d *driver) Probe(ctx context.Context) (holdfast.ServerInfo, error) {
 		Version: field["version"],
 		Cluster: field["mode"] == "cluster",
 		Time:    now[0]*1e6 + now[1],
+
+		Sentinel: d.option.Sentinel.MasterSet != "",
 	}, nil
 }
 

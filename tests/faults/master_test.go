@@ -69,8 +69,8 @@ func TestAnOldMasterRefusesWrites(t *testing.T) {
 			t.Errorf("%d scripts; at most %d were expected", scripts, bound)
 		}
 		cancel()
-		if err := <-gaveUp; err != context.Canceled {
-			t.Errorf("the waiter: %v", err)
+		if err := <-gaveUp; !errors.Is(err, context.Canceled) || !errors.Is(err, holdfast.ErrWritesRefused) {
+			t.Errorf("the waiter: want its context's error, with what it met, got %v", err)
 		}
 		backend.Release(t, next)
 		moved.Cleaned(t)

@@ -1,0 +1,110 @@
+package adapters
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/rueidis"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/holdfastgoredis"
+	"github.com/holdfast-go/holdfast/holdfastrueidis"
+	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/pki"
+	"github.com/holdfast-go/holdfast/tests/internal/server"
+)
+
+// access is how a program is told to reach a server.
+type access struct {
+	addr, password string
+	tls            *tls.Config
+	dial           func(ctx context.Context) (net.Conn, error) // nil: as usual
+}
+
+// open makes a client of each adapter, which would try again for an hour.
+func (a access) open(t *testing.T, adapter string) *holdfast.Client {
+	t.Helper()
+	var d holdfast.Driver
+	switch adapter {
+	case "go-redis":
+		o := &redis.Options{Addr: a.addr, Password: a.password, TLSConfig: a.tls}
+		if a.dial != nil {
+			o.Dialer = func(ctx context.Context, _, _ string) (net.Conn, error) { return a.dial(ctx) }
+		}
+		rdb := redis.NewClient(o)
+		t.Cleanup(func() { _ = rdb.Close() })
+		d = holdfastgoredis.New(rdb)
+	case "rueidis":
+		o := rueidis.ClientOption{InitAddress: []string{a.addr}, Password: a.password, TLSConfig: a.tls}
+		if a.dial != nil {
+			o.DialCtxFn = func(ctx context.Context, _ string, _ *net.Dialer, _ *tls.Config) (net.Conn, error) {
+				return a.dial(ctx)
+			}
+		}
+		d = holdfastrueidis.New(o)
+	}
+	c, err := holdfast.New(d, &holdfast.Config{CommandTimeout: time.Minute, RetryTimeout: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	backend.CloseWith(t, c)
+	return c
+}
+
+// What waiting does not mend is told at once, and says what it is: a server that cannot show that it is who it
+// should be, a name that nobody has, a replica, wrong credentials. Were it tried again, the test
+// would wait for an hour.
+func TestWhatCannotPassIsToldAtOnce(t *testing.T) {
+	t.Parallel()
+	s := server.Start(t, server.One(t), server.Conf("requirepass", "canary"))
+	open := server.Start(t, server.One(t))
+	replica := server.StartReplica(t, server.One(t), open)
+	authority, stranger := pki.NewAuthority(t, "authority"), pki.NewAuthority(t, "stranger")
+	hour := time.Now().Add(time.Hour)
+	own := []tls.Certificate{authority.Issue("client", hour).Load(t)}
+	good := pki.Listen(t, open, authority.Issue("redis.test", hour), authority)
+	expired := pki.Listen(t, server.Start(t, server.One(t)), authority.Issue("redis.test", time.Now().Add(-time.Hour)), authority)
+	for what, c := range map[string]struct {
+		access
+		want error
+		says string
+	}{
+		"an authority that is not trusted": {access{addr: good, tls: &tls.Config{ServerName: "redis.test", RootCAs: stranger.Pool(), Certificates: own}}, holdfast.ErrUnavailable, "signed by unknown authority"},
+		"another's certificate":            {access{addr: good, tls: &tls.Config{ServerName: "other.test", RootCAs: authority.Pool(), Certificates: own}}, holdfast.ErrUnavailable, "not other.test"},
+		"an expired certificate":           {access{addr: expired, tls: &tls.Config{ServerName: "redis.test", RootCAs: authority.Pool(), Certificates: own}}, holdfast.ErrUnavailable, "expired"},
+		"no such host": {access{addr: "nowhere.invalid:6379", dial: func(context.Context) (net.Conn, error) {
+			return nil, &net.OpError{Op: "dial", Net: "tcp", Err: &net.DNSError{Err: "no such host", Name: "nowhere.invalid", IsNotFound: true}}
+		}}, holdfast.ErrUnavailable, "no such host"},
+		"a wrong password": {access{addr: s.Addr(), password: "wrong-canary"}, holdfast.ErrAuth, "WRONGPASS"},
+		"no password":      {access{addr: s.Addr()}, holdfast.ErrAuth, "NOAUTH"},
+		"a replica":        {access{addr: replica.Addr()}, holdfast.ErrReadOnly, "READONLY"},
+	} {
+		for adapter := range adapters {
+			t.Run(what+", "+adapter, func(t *testing.T) {
+				t.Parallel()
+				ctx, cancel := context.WithCancel(t.Context()) // no deadline, before which it would give up
+				defer cancel()
+				defer time.AfterFunc(30*time.Second, cancel).Stop()
+				l := c.open(t, adapter).Mutex("a")
+				for _, acquire := range []func(context.Context) (*holdfast.Lease, error){l.Acquire, l.TryAcquire} {
+					_, err := acquire(ctx)
+					if ctx.Err() != nil {
+						t.Fatalf("tried again and again: %v", err)
+					}
+					if !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), c.addr) {
+						t.Errorf("want %v which says %q and names %s, got %v", c.want, c.says, c.addr, err)
+					}
+					if strings.Contains(err.Error(), "canary") || strings.Contains(err.Error(), "is it running") {
+						t.Errorf("the error shows the password, or misleads: %v", err)
+					}
+				}
+			})
+		}
+	}
+}

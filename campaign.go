@@ -22,11 +22,8 @@ type campaign struct {
 	sub     *listener
 	theirs  []*listener   // to Redisson's channels, once one of its clients was seen to hold the lock
 	looks   chan struct{} // holds an item when the line has changed
-	deaf    int           // times in a row that we did not hear ourselves
 	hidden  bool          // the server did not know of the subscription last time
-	polling time.Time     // since when we poll
-	polls   int           // answered since then without a confirmed subscription
-	heard   int           // confirmations of the subscription by then
+	polls   int           // answered in a row without a confirmed subscription
 	begun   time.Time     // of the attempt, or the one whose place it has
 	joined  atomic.Bool   // an owner's line has another waiter
 
@@ -42,9 +39,6 @@ type look struct {
 	queued queued
 	by     hearing
 }
-
-// maxDeaf is how often a campaign subscribes anew before it polls instead.
-const maxDeaf = 3
 
 // maxRest is the longest time between two looks. The queue's key lives twice as long.
 const maxRest = 30 * time.Second
@@ -169,24 +163,13 @@ func (c *campaign) step() *grant {
 	if c.sub.confirmations() > 0 && !c.sub.up() {
 		c.ln.ask() // the way to the server broke
 	}
+	if c.sub.polls() {
+		return c.poll(c.sub.up())
+	}
+	c.polls = 0
 	// mutants: subscribe-first
 	up := c.sub.awaitUp(time.Second)
-	if !up {
-		c.deaf++
-		if c.sub.refused() {
-			c.deaf = maxDeaf
-		}
-	}
-	if c.deaf >= maxDeaf {
-		if c.polling.IsZero() {
-			c.polling, c.heard = time.Now(), c.sub.confirmations()
-		}
-		// Subscribed anew since: perhaps where the slot is now, and we are heard.
-		if time.Since(c.polling) < maxRest && c.heard == c.sub.confirmations() {
-			return c.poll(up)
-		}
-		c.deaf, c.polling, c.polls = 0, time.Time{}, 0
-	}
+	confirmations := c.sub.confirmations()
 	known := c.known
 	c.known = nil
 	if known != nil && known.of == a && known.queued.receivers > 0 && !known.queued.foreign && c.sub.still(known.by) {
@@ -226,12 +209,12 @@ func (c *campaign) step() *grant {
 	case queued:
 		// mutants: subscription-seen
 		if got.receivers == 0 {
-			c.deaf++
 			c.hidden = up
-			c.sub.renew()
+			c.sub.unheard(confirmations)
 			return nil
 		}
-		c.deaf, c.hidden = 0, false
+		c.hidden = false
+		c.sub.isHeard()
 		if got.foreign && got.rank == 1 && a.l.set.redisson && c.theirs == nil {
 			c.theirs = c.ln.c.hub.joinRedisson(a.l, c.look)
 		}

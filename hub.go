@@ -148,6 +148,10 @@ type subscription struct {
 	epoch     int           // of conn: what earlier ones still say is not heard
 	confirmed bool          // the server says that it has us
 	ups       int           // times that it has said so
+	renewed   bool          // we opened it anew, and it is not confirmed since
+	lost      time.Time     // since when it is not confirmed
+	unheard   int           // times in a row that it was confirmed, and the server did not have us
+	polling   time.Time     // since when those who wait poll; zero while they do not
 	change    chan struct{} // closed when confirmed or refused changes
 	refused   bool          // the server's ACL does not allow it
 	listeners map[*listener]struct{}
@@ -157,6 +161,7 @@ type subscription struct {
 func (s *subscription) open() {
 	s.epoch++
 	s.confirmed, s.refused = false, false
+	s.lost = time.Now()
 	s.changed()
 	s.conn = s.hub.c.driver.Subscribe(s.channel, s.sharded, &ear{s, s.epoch})
 }
@@ -184,6 +189,10 @@ func (e *ear) Up() {
 	}
 	s.confirmed, s.refused = true, false
 	s.ups++
+	if !s.renewed { // it was interrupted: perhaps it is where the slot is now, and the server has us
+		s.unheard, s.polling = 0, time.Time{}
+	}
+	s.renewed = false
 	s.changed()
 	s.tell()
 }
@@ -204,6 +213,9 @@ func (e *ear) Down(err error) {
 		return
 	}
 	_, kind := classify(err)
+	if s.confirmed {
+		s.lost = time.Now()
+	}
 	s.confirmed, s.refused = false, kind == ErrPermission
 	s.changed()
 }
@@ -323,12 +335,57 @@ func (u *listener) refused() bool {
 	return u.s.refused
 }
 
-// renew opens the subscription anew: the server does not know of the present one.
-func (u *listener) renew() {
+// maxUnheard is how often in a row a subscription is opened anew because the server does not have it, and
+// how many seconds it may take to be confirmed, before those who wait poll instead.
+const maxUnheard = 3
+
+// polls reports whether to poll, because the server cannot be heard. After maxRest it is tried again,
+// by all who wait on this subscription.
+func (u *listener) polls() bool {
+	s := u.s
+	s.hub.mu.Lock()
+	defer s.hub.mu.Unlock()
+	if s.polling.IsZero() {
+		if s.unheard < maxUnheard && (s.confirmed || !s.refused && time.Since(s.lost) < maxUnheard*time.Second) {
+			return false
+		}
+		s.polling = time.Now()
+	}
+	if time.Since(s.polling) < maxRest {
+		return true
+	}
+	s.unheard, s.polling = 0, time.Time{}
+	if !s.confirmed {
+		s.renew()
+	}
+	return false
+}
+
+// unheard tells that the server, when it was asked after so many confirmations, did not have the subscription.
+// It is opened anew, once for all who find that out, and not if it has been confirmed or interrupted
+// since: opened anew, it wakes all who wait on it.
+func (u *listener) unheard(confirmations int) {
+	s := u.s
+	s.hub.mu.Lock()
+	defer s.hub.mu.Unlock()
+	if !s.confirmed || s.ups != confirmations {
+		return
+	}
+	s.unheard++
+	s.renew()
+}
+
+// isHeard tells that the server has the subscription.
+func (u *listener) isHeard() {
 	u.s.hub.mu.Lock()
 	defer u.s.hub.mu.Unlock()
-	u.s.conn.Close()
-	u.s.open()
+	u.s.unheard = 0
+}
+
+func (s *subscription) renew() {
+	s.conn.Close()
+	s.open()
+	s.renewed = true
 }
 
 // notified is told what came on a channel.

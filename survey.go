@@ -81,7 +81,7 @@ func (c *campaign) warnOfPolling() {
 		w.remedy = "allow subscribe, publish and the channels; see docs/SECURITY.md"
 	case c.hidden:
 		w.seen = "a subscription is confirmed, but the server does not have it; is there a proxy before it?"
-	case c.polls >= maxDeaf:
+	case c.polls >= maxUnheard:
 		w.seen = "no subscription is confirmed, while scripts are answered; is there a proxy before the server?"
 	default:
 		return

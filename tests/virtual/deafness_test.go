@@ -1,0 +1,72 @@
+package virtual
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/holdfasttest"
+)
+
+// unheard is a driver before which a proxy confirms subscriptions itself: the server has none of them.
+type unheard struct {
+	holdfast.Driver
+	scripts, subscriptions *atomic.Int64
+}
+
+func (d unheard) Subscribe(_ string, _ bool, sink holdfast.Sink) holdfast.Subscription {
+	d.subscriptions.Add(1)
+	confirmed := time.AfterFunc(5*time.Millisecond, sink.Up)
+	return closing(func() { confirmed.Stop() })
+}
+
+func (d unheard) Eval(ctx context.Context, s holdfast.Script, keys, args []string, urgent bool) (string, error) {
+	d.scripts.Add(1)
+	return d.Driver.Eval(ctx, s, keys, args, urgent)
+}
+
+func (d unheard) EvalAll(ctx context.Context, calls []holdfast.Call, urgent bool, tell func(i int, reply string, err error)) {
+	d.scripts.Add(int64(len(calls)))
+	d.Driver.EvalAll(ctx, calls, urgent, tell)
+}
+
+// closing is a subscription of which only the end matters.
+type closing func()
+
+func (c closing) Close() { c() }
+
+// Waiters of many locks, whose one channel the server does not know, poll, and keep neither the server
+// nor each other busy.
+func TestManyWaitersWhomTheServerDoesNotKnow(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
+		const locks = 20
+		var scripts, subscriptions atomic.Int64
+		holder := client(t, srv)
+		waiter := client(t, srv, func(d holdfast.Driver) holdfast.Driver { return unheard{d, &scripts, &subscriptions} })
+		var held []*holdfast.Lease
+		var waits []*waiting
+		for i := range locks {
+			held = append(held, acquire(t, holder.Mutex(fmt.Sprint("lock", i))))
+			waits = append(waits, wait(t, waiter.Mutex(fmt.Sprint("lock", i))))
+		}
+		time.Sleep(10 * time.Second) // until all poll
+		scripts.Store(0)
+		subscriptions.Store(0)
+		const minutes = 5
+		time.Sleep(minutes * time.Minute)
+		// A second between two polls, less a tenth of jitter; and a few attempts to be heard every 30 s.
+		if most := int64(locks * minutes * 60 * 5 / 4); scripts.Load() > most {
+			t.Errorf("%d scripts in %d minutes; %d polls a second are at most %d", scripts.Load(), minutes, locks, most)
+		}
+		if most := int64(minutes * 2 * (3 + 1)); subscriptions.Load() > most {
+			t.Errorf("%d subscriptions in %d minutes, want %d at most", subscriptions.Load(), minutes, most)
+		}
+		for i, lease := range held {
+			release(t, lease)
+			waits[i].served(t, 2*time.Second)
+		}
+	})
+}

@@ -25,12 +25,12 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/pubsub"
 )
 
 // New returns a driver for holdfast.New. rdb is a *redis.Client, also one made by
@@ -49,7 +49,7 @@ func New(rdb redis.UniversalClient) holdfast.Driver {
 			d.astray = d.follower.look
 		}
 		own := redis.NewClient(o)
-		d.own, d.sharded, d.plain = own, own.SSubscribe, own.Subscribe
+		d.own = own
 		return d
 	case *redis.ClusterClient:
 		if rdb == nil {
@@ -57,14 +57,7 @@ func New(rdb redis.UniversalClient) holdfast.Driver {
 		}
 		d := newDriver(rdb, strings.Join(rdb.Options().Addrs, ","))
 		own := redis.NewClusterClient(ownClusterOptions(rdb.Options()))
-		d.own, d.sharded, d.plain = own, own.SSubscribe, own.Subscribe
-		d.leads = func(ctx context.Context, channel string) error {
-			node, err := own.MasterForKey(ctx, channel)
-			if err != nil {
-				return err
-			}
-			return mustBeMaster(node.Do(ctx, "hello"))
-		}
+		d.own = own
 		// go-redis asks anew who has which slot after a redirection, and every ten
 		// seconds; but not when it meets a dead master, nor for a subscription.
 		d.astray = func() {
@@ -115,12 +108,9 @@ func ownClusterOptions(o *redis.ClusterOptions) *redis.ClusterOptions {
 
 // driver is a holdfast.Driver over two go-redis clients for the same server.
 type driver struct {
-	user, own      redis.UniversalClient
-	addr           string
-	sharded, plain func(ctx context.Context, channels ...string) *redis.PubSub
-	// leads asks whether the node to which a sharded channel is subscribed is a master;
-	// nil without a Cluster.
-	leads func(ctx context.Context, channel string) error
+	user, own redis.UniversalClient
+	addr      string
+	subs      *pubsub.Pool
 	// astray is called when a server does not answer as one that has the locks does:
 	// another may have them by now. nil if there can be no other.
 	astray   func()
@@ -135,6 +125,7 @@ type driver struct {
 func newDriver(user redis.UniversalClient, addr string) *driver {
 	d := &driver{user: user, addr: addr}
 	d.ctx, d.stop = context.WithCancel(context.Background())
+	d.subs = pubsub.New(&ears{d: d, nodes: map[string]*redis.Client{}}, d.Eval)
 	return d
 }
 
@@ -348,11 +339,9 @@ func (d *driver) Close() error {
 	d.stopping.Lock()
 	d.stop()
 	d.stopping.Unlock()
+	d.subs.Stop()
 	err := d.own.Close()
+	d.subs.Wait()
 	d.background.Wait()
 	return err
 }
-
-// keepalive is how long a subscription may be silent before it is asked whether it is
-// alive, and then until it is given up.
-const keepalive = 5 * time.Second

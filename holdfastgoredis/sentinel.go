@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/pubsub"
 )
 
 // follower dials the master that Sentinel names at that moment, and closes the
@@ -116,7 +117,7 @@ func (f *follower) look() {
 	if soon {
 		return
 	}
-	ctx, cancel := context.WithTimeout(f.d.ctx, keepalive)
+	ctx, cancel := context.WithTimeout(f.d.ctx, pubsub.Keepalive)
 	defer cancel()
 	if conn, err := f.dial(ctx, "tcp", ""); err == nil {
 		_ = conn.Close()

@@ -3,132 +3,193 @@ package holdfastgoredis
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
+	"strings"
 	"sync"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/pubsub"
 )
 
-// Subscribe opens a subscription with a connection of its own. In a Cluster each
-// has its own in any case: go-redis would send channels of several slots to the node
-// of one.
+// Subscribe opens a subscription. All of one server share a connection, apart from those
+// of the scripts.
 func (d *driver) Subscribe(channel string, sharded bool, sink holdfast.Sink) holdfast.Subscription {
-	ctx, cancel := context.WithCancel(context.Background())
-	s := &subscription{d: d, channel: channel, open: d.plain, sink: sink, cancel: cancel}
-	if sharded {
-		s.open, s.leads = d.sharded, d.leads
-	}
-	d.background.Go(func() { s.run(ctx) })
-	return s
+	return d.subs.Subscribe(pubsub.Place{Channel: channel, Sharded: sharded}, sink)
 }
 
-// subscription keeps one channel subscribed to, on one connection after another.
-type subscription struct {
-	d       *driver
-	channel string
-	open    func(context.Context, ...string) *redis.PubSub
-	leads   func(ctx context.Context, channel string) error // or nil
-	sink    holdfast.Sink
-	cancel  context.CancelFunc
+// ears is the pubsub.Client of a driver.
+type ears struct {
+	d *driver
 
-	mu sync.Mutex
-	ps *redis.PubSub // the present one, to be closed by Close
+	mu    sync.Mutex
+	nodes map[string]*redis.Client // of a Cluster: those that Locate named
 }
 
-// Close ends the subscription, without waiting.
-func (s *subscription) Close() {
-	s.cancel()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if ps := s.ps; ps != nil {
-		// PubSub.Close waits for a PubSub that is connecting.
-		s.d.background.Go(func() { _ = ps.Close() })
+// Locate names the node of a Cluster that has the channel's slot. Other servers have one name, "".
+func (e *ears) Locate(p pubsub.Place) (string, bool) {
+	cluster, ok := e.d.own.(*redis.ClusterClient)
+	if !ok {
+		return "", true
 	}
+	node, err := cluster.MasterForKey(ended, p.Channel)
+	if err != nil {
+		return "", false
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	addr := node.Options().Addr
+	e.nodes[addr] = node
+	return addr, true
 }
 
-// run connects again and again. A PubSub is not used after an error: what it does
-// then by itself is not told to us.
-func (s *subscription) run(ctx context.Context) {
-	const longest = time.Second
-	pause := 10 * time.Millisecond
-	for {
-		confirmed, err := s.listen(ctx)
-		if ctx.Err() != nil || errors.Is(err, redis.ErrClosed) {
-			return
-		}
-		s.sink.Down(convert(err))
-		s.d.orient(err)
-		if confirmed {
-			pause = 10 * time.Millisecond
-		}
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-			return
-		}
-		pause = min(2*pause, longest)
-	}
-}
-
-// listen subscribes and hands on what comes, until something fails. confirmed says
-// that the server had accepted the subscription.
-func (s *subscription) listen(ctx context.Context) (confirmed bool, err error) {
-	if s.leads != nil {
-		if err := s.leads(ctx, s.channel); err != nil {
-			return false, err
-		}
-	}
-	ps := s.start(ctx)
-	if ps == nil {
-		return false, ctx.Err()
-	}
-	defer func() { _ = ps.Close() }()
-
-	silent := false
-	for {
-		m, err := ps.ReceiveTimeout(ctx, keepalive)
-		var timeout net.Error
-		switch {
-		case errors.As(err, &timeout) && timeout.Timeout() && !silent && confirmed:
-			silent = true
-			if err := ps.Ping(ctx); err != nil {
-				return confirmed, err
-			}
-			continue
-		case err != nil:
-			return confirmed, err
-		}
-		silent = false
-		switch m := m.(type) {
-		case *redis.Subscription:
-			if m.Channel != s.channel {
-				continue
-			}
-			if m.Kind != "subscribe" && m.Kind != "ssubscribe" {
-				// The slot moved, or the node became a replica.
-				return confirmed, fmt.Errorf("the server ended the subscription (%s)", m.Kind)
-			}
-			confirmed = true
-			s.sink.Up()
-		case *redis.Message:
-			s.sink.Message(m.Payload)
-		}
-	}
-}
-
-// start sends the subscription; nil after Close.
-func (s *subscription) start(ctx context.Context) *redis.PubSub {
-	ps := s.open(ctx, s.channel)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if ctx.Err() != nil {
-		_ = ps.Close()
+func (e *ears) Learn(ctx context.Context, p pubsub.Place, why error) error {
+	e.d.orient(why)
+	cluster, ok := e.d.own.(*redis.ClusterClient)
+	if !ok {
 		return nil
 	}
-	s.ps = ps
-	return ps
+	cluster.ReloadState(ctx)
+	_, err := cluster.MasterForKey(ctx, p.Channel)
+	return convert(err)
+}
+
+func (e *ears) Connect(ctx context.Context, server string, l *pubsub.Link) (pubsub.Conn, error) {
+	c := &conn{link: l, node: e.d.own, server: server}
+	if server != "" {
+		e.mu.Lock()
+		c.node = e.nodes[server]
+		e.mu.Unlock()
+	}
+	if err := c.Leads(ctx); err != nil {
+		return nil, err
+	}
+	c.ps = c.node.Subscribe(ctx)
+	e.d.behind(func() { c.receive(ctx) })
+	return c, nil
+}
+
+// conn is a connection for subscriptions.
+type conn struct {
+	link   *pubsub.Link
+	node   redis.UniversalClient
+	server string // its address, in a Cluster
+	ps     *redis.PubSub
+
+	writing sync.Mutex
+	mu      sync.Mutex
+	// unanswered are the commands that the server has not answered, in their order: an error does not say
+	// to which it is the answer. A ping has no channel.
+	unanswered []pubsub.Command
+}
+
+// Leads asks the node, over another connection: this one takes few commands.
+func (c *conn) Leads(ctx context.Context) error {
+	if c.server == "" {
+		return nil
+	}
+	return convert(mustBeMaster(c.node.Do(ctx, "hello")))
+}
+
+func (c *conn) Send(ctx context.Context, commands []pubsub.Command) error {
+	for _, command := range commands {
+		send := c.ps.Subscribe
+		switch {
+		case command.Sharded && command.Off:
+			send = c.ps.SUnsubscribe
+		case command.Sharded:
+			send = c.ps.SSubscribe
+		case command.Off:
+			send = c.ps.Unsubscribe
+		}
+		if err := c.send(command, func() error { return send(ctx, command.Channel) }); err != nil {
+			return convert(err)
+		}
+	}
+	return nil
+}
+
+// send notes a command, and sends it, before another.
+func (c *conn) send(command pubsub.Command, write func() error) error {
+	c.writing.Lock()
+	defer c.writing.Unlock()
+	c.mu.Lock()
+	c.unanswered = append(c.unanswered, command)
+	c.mu.Unlock()
+	return write()
+}
+
+// Close waits for a PubSub that is connecting.
+func (c *conn) Close() { _ = c.ps.Close() }
+
+// receive tells the link what comes, until something fails. A PubSub is not used after an error of the
+// connection: what it does then by itself is not told to us.
+func (c *conn) receive(ctx context.Context) {
+	for {
+		m, err := c.ps.ReceiveTimeout(ctx, pubsub.Keepalive)
+		var timeout net.Error
+		var sent redis.Error
+		switch {
+		case errors.As(err, &timeout) && timeout.Timeout() && c.idle():
+			err = c.send(pubsub.Command{}, func() error { return c.ps.Ping(ctx) })
+		case errors.As(err, &sent):
+			err = c.refused(err)
+		case err == nil:
+			c.heard(m)
+		}
+		if err != nil {
+			c.link.Failed(convert(err))
+			return
+		}
+	}
+}
+
+// idle reports whether the server has answered all.
+func (c *conn) idle() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.unanswered) == 0
+}
+
+// refused is told of an error that the server sent. It returns those that are not about one channel, and those
+// after which a PubSub connects anew: it would not tell.
+func (c *conn) refused(err error) error {
+	c.mu.Lock()
+	if len(c.unanswered) == 0 || c.unanswered[0].Channel == "" || redis.HasErrorPrefix(err, "READONLY") || strings.HasSuffix(err.Error(), " "+c.server) {
+		c.mu.Unlock()
+		return err
+	}
+	command := c.unanswered[0]
+	c.unanswered = c.unanswered[1:]
+	c.mu.Unlock()
+	c.link.Refused(command, convert(err))
+	return nil
+}
+
+func (c *conn) heard(m any) {
+	switch m := m.(type) {
+	case *redis.Pong:
+		c.answered(pubsub.Command{})
+	case *redis.Message:
+		c.link.Message(m.Channel, m.Payload)
+	case *redis.Subscription:
+		p := pubsub.Place{Channel: m.Channel, Sharded: m.Kind == "ssubscribe" || m.Kind == "sunsubscribe"}
+		off := m.Kind == "unsubscribe" || m.Kind == "sunsubscribe"
+		c.answered(pubsub.Command{Place: p, Off: off})
+		if off {
+			c.link.Ended(p)
+		} else {
+			c.link.Confirmed(p)
+		}
+	}
+}
+
+// answered takes a command from those that are not answered, if it is the next: a server also ends subscriptions by itself.
+func (c *conn) answered(command pubsub.Command) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.unanswered) > 0 && c.unanswered[0] == command {
+		c.unanswered = c.unanswered[1:]
+	}
 }

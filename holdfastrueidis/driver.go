@@ -23,6 +23,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/pubsub"
 )
 
 // New returns a driver for holdfast.New, from the options with which the program makes its own
@@ -58,6 +59,7 @@ func New(o rueidis.ClientOption) holdfast.Driver {
 	d := &driver{option: o}
 	d.ctx, d.stop = context.WithCancel(context.Background())
 	d.hands, d.ears = &connector{d: d}, &connector{d: d}
+	d.subs = pubsub.New(ears{d}, d.Eval)
 	return d
 }
 
@@ -65,6 +67,7 @@ func New(o rueidis.ClientOption) holdfast.Driver {
 type driver struct {
 	option      rueidis.ClientOption
 	hands, ears *connector // for scripts, and for subscriptions
+	subs        *pubsub.Pool
 
 	plan     atomic.Pointer[plan] // of a Cluster; nil until it is asked for
 	planning atomic.Bool          // it is being asked for
@@ -140,15 +143,15 @@ const remakePeriod = time.Second
 
 // forget gives a client up: the next one has new connections, and finds out anew where its
 // addresses lead to. What is under way still gets its reply, if that comes within a second.
-func (c *connector) forget(client rueidis.Client) {
+// It is false if that has been done, or the client is too new.
+func (c *connector) forget(client rueidis.Client) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.present != client || time.Since(c.made) < remakePeriod {
-		return
+	if c.present != client || time.Since(c.made) < remakePeriod || !c.d.behind(client.Close) {
+		return false
 	}
-	if c.d.behind(client.Close) {
-		c.present = nil
-	}
+	c.present = nil
+	return true
 }
 
 func (c *connector) close() {
@@ -204,13 +207,16 @@ func (d *driver) orient(client rueidis.Client, err error) {
 	if client.Mode() != rueidis.ClientModeStandalone || !slices.ContainsFunc(demoted, func(word string) bool { return isReply(err, word) }) {
 		return
 	}
-	d.hands.forget(client)
+	if !d.hands.forget(client) {
+		return
+	}
 	d.ears.mu.Lock()
 	ears := d.ears.present
 	d.ears.mu.Unlock()
 	if ears != nil {
 		d.ears.forget(ears)
 	}
+	d.subs.Interrupt(convert(err))
 }
 
 // demoted are the errors of servers that do not have the locks any more.
@@ -349,7 +355,7 @@ func (d *driver) Probe(ctx context.Context) (holdfast.ServerInfo, error) {
 }
 
 // hello asks a server what it is.
-func hello(ctx context.Context, client rueidis.Client) (map[string]string, error) {
+func hello(ctx context.Context, client rueidis.CoreClient) (map[string]string, error) {
 	reply, err := client.Do(ctx, client.B().Arbitrary("HELLO").Build()).ToAny()
 	if err != nil {
 		return nil, err
@@ -387,7 +393,9 @@ func (d *driver) Close() error {
 	d.stopping.Lock()
 	d.stop()
 	d.stopping.Unlock()
+	d.subs.Stop()
 	d.background.Wait()
+	d.subs.Wait()
 	d.hands.close()
 	d.ears.close()
 	return nil

@@ -2,129 +2,145 @@ package holdfastrueidis
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"sync"
-	"time"
 
 	"github.com/redis/rueidis"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/keys"
+	"github.com/holdfast-go/holdfast/internal/pubsub"
 )
 
 // Subscribe opens a subscription. All of one server share a connection, apart from that
 // of the scripts.
 func (d *driver) Subscribe(channel string, sharded bool, sink holdfast.Sink) holdfast.Subscription {
-	ctx, cancel := context.WithCancel(d.ctx)
-	s := &subscription{d: d, channel: channel, sharded: sharded, sink: sink, cancel: cancel}
-	d.behind(func() { s.run(ctx) })
-	return s
+	return d.subs.Subscribe(pubsub.Place{Channel: channel, Sharded: sharded}, sink)
 }
 
-// subscription keeps one channel subscribed to, on one connection after another.
-type subscription struct {
-	d       *driver
-	channel string
-	sharded bool
-	cancel  context.CancelFunc
+// ears is the pubsub.Client of a driver. It subscribes on connections of its own, to the nodes that the
+// plan names: what rueidis itself does about subscriptions leads to the node that had the slot
+// until it is told otherwise, which a replica does not, and ends them in another order than they began.
+type ears struct{ d *driver }
 
-	mu   sync.Mutex // rueidis confirms from another goroutine than it hands messages over
-	sink holdfast.Sink
+// Locate names the node of a Cluster that has the channel's slot. Other servers have one name, "".
+func (e ears) Locate(p pubsub.Place) (string, bool) {
+	e.d.ears.mu.Lock()
+	client := e.d.ears.present
+	e.d.ears.mu.Unlock()
+	switch {
+	case client == nil:
+		return "", false
+	case client.Mode() != rueidis.ClientModeCluster:
+		return "", true
+	}
+	plan := e.d.plan.Load()
+	if plan == nil {
+		return "", false
+	}
+	addr := plan.span(keys.Slot(p.Channel)).addr
+	return addr, addr != ""
 }
 
-// Close ends the subscription, without waiting.
-func (s *subscription) Close() { s.cancel() }
-
-// run subscribes again and again.
-func (s *subscription) run(ctx context.Context) {
-	const longest = time.Second
-	pause := 10 * time.Millisecond
-	for {
-		confirmed, err := s.listen(ctx)
-		if ctx.Err() != nil {
-			return
-		}
-		s.mu.Lock()
-		s.sink.Down(err)
-		s.mu.Unlock()
-		if confirmed {
-			pause = 10 * time.Millisecond
-		}
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-			return
-		}
-		pause = min(2*pause, longest)
-	}
-}
-
-// errEnded is the end of a subscription that the server ended: the slot moved, or the node became
-// a replica.
-var errEnded = errors.New("the server ended the subscription")
-
-// listen subscribes and hands on what comes, until something fails. confirmed says
-// that the server had accepted the subscription.
-func (s *subscription) listen(ctx context.Context) (confirmed bool, err error) {
-	client, err := s.d.ears.client(ctx)
-	if err != nil {
-		return false, err
-	}
-	if err := s.leads(ctx, client); err != nil {
-		return false, convert(err)
-	}
-	var state struct{ confirmed, over bool } // guarded by s.mu
-	hooked := rueidis.WithOnSubscriptionHook(ctx, func(heard rueidis.PubSubSubscription) {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if state.over || heard.Channel != s.channel || heard.Kind != "subscribe" && heard.Kind != "ssubscribe" {
-			return
-		}
-		state.confirmed = true
-		s.sink.Up()
-	})
-	end := func(b rueidis.Builder) rueidis.Completed { return b.Unsubscribe().Channel(s.channel).Build() }
-	subscribe := client.B().Subscribe().Channel(s.channel).Build()
-	if s.sharded {
-		end = func(b rueidis.Builder) rueidis.Completed { return b.Sunsubscribe().Channel(s.channel).Build() }
-		subscribe = client.B().Ssubscribe().Channel(s.channel).Build()
-	}
-	// rueidis leaves the server subscribed when nobody receives any more.
-	hooked = rueidis.WithOnReceiveReturnHook(hooked, func(err error, on rueidis.CommandClient) error {
-		if ctx.Err() != nil {
-			_ = on.Do(context.WithoutCancel(ctx), end(on.B()))
-		}
+// Learn asks for a new plan. A script with a key of the slot is redirected by a node that does not have it, by which
+// rueidis gets to know the one that has.
+func (e ears) Learn(ctx context.Context, p pubsub.Place, _ error) error {
+	client, err := e.d.ears.client(ctx)
+	if err != nil || client.Mode() != rueidis.ClientModeCluster {
 		return err
-	})
-	err = client.Receive(hooked, subscribe, func(m rueidis.PubSubMessage) {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.sink.Message(m.Message)
-	})
-	if err != nil && ctx.Err() == nil && s.d.option.AlwaysRESP2 {
-		// rueidis subscribes on a second connection then, which it does not replace.
-		s.d.ears.forget(client)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	state.over = true
-	if err == nil {
-		err = errEnded
-	}
-	return state.confirmed, convert(err)
-}
-
-// leads finds out, before it is subscribed to, whether a sharded channel's server is a master.
-// A client that has not asked the Cluster yet takes the old one for it; and replicas accept
-// subscriptions, on which a waiter would never be heard. A script with a key of the slot is
-// redirected by a replica, and rueidis asks the Cluster then.
-func (s *subscription) leads(ctx context.Context, client rueidis.Client) error {
-	if !s.sharded {
-		return nil
-	}
-	reply, err := client.Do(ctx, words(client, "eval", "return 'master'", []string{s.channel}, nil)).ToString()
+	reply, err := client.Do(ctx, words(client, "eval", "return 'master'", []string{p.Channel}, nil)).ToString()
 	if err == nil && reply != "master" {
 		err = fmt.Errorf("the reply to a script is %q", reply)
 	}
-	return err
+	if err == nil {
+		err = e.d.renewPlan(ctx)
+	}
+	return convert(err)
 }
+
+func (e ears) Connect(ctx context.Context, server string, l *pubsub.Link) (pubsub.Conn, error) {
+	client, err := e.d.ears.client(ctx)
+	if err != nil {
+		return nil, err
+	}
+	node := client
+	if server != "" {
+		known := false
+		if node, known = client.Nodes()[server]; !known {
+			return nil, fmt.Errorf("%w: rueidis does not know the node %s of the Cluster yet", holdfast.ErrNotSent, server)
+		}
+	}
+	c := &conn{link: l, sharding: server != ""}
+	c.one, _ = node.Dedicate()
+	broken := c.one.SetPubSubHooks(rueidis.PubSubHooks{OnMessage: c.message, OnSubscription: c.subscription})
+	if err := c.Leads(ctx); err != nil {
+		c.Close()
+		return nil, err
+	}
+	go func() { // ends with the connection
+		if err := <-broken; err != nil {
+			l.Failed(convert(err))
+		}
+	}()
+	return c, nil
+}
+
+// conn is a connection for subscriptions. rueidis pings it.
+type conn struct {
+	link     *pubsub.Link
+	sharding bool
+	one      rueidis.DedicatedClient
+}
+
+func (c *conn) message(m rueidis.PubSubMessage) { c.link.Message(m.Channel, m.Message) }
+
+func (c *conn) subscription(s rueidis.PubSubSubscription) {
+	p := pubsub.Place{Channel: s.Channel, Sharded: s.Kind == "ssubscribe" || s.Kind == "sunsubscribe"}
+	switch s.Kind {
+	case "subscribe", "ssubscribe":
+		c.link.Confirmed(p)
+	case "unsubscribe", "sunsubscribe":
+		c.link.Ended(p)
+	}
+}
+
+func (c *conn) Leads(ctx context.Context) error {
+	if !c.sharding {
+		return nil
+	}
+	field, err := hello(ctx, c.one)
+	if err == nil && field["role"] == "replica" {
+		err = errReplica
+	}
+	return convert(err)
+}
+
+var errReplica = fmt.Errorf("%w: the server was the master, and is a replica by now", holdfast.ErrNotSent)
+
+func (c *conn) Send(ctx context.Context, commands []pubsub.Command) error {
+	words := make([]rueidis.Completed, len(commands))
+	for i, command := range commands {
+		b := c.one.B()
+		switch {
+		case command.Sharded && command.Off:
+			words[i] = b.Sunsubscribe().Channel(command.Channel).Build()
+		case command.Sharded:
+			words[i] = b.Ssubscribe().Channel(command.Channel).Build()
+		case command.Off:
+			words[i] = b.Unsubscribe().Channel(command.Channel).Build()
+		default:
+			words[i] = b.Subscribe().Channel(command.Channel).Build()
+		}
+	}
+	for i, result := range c.one.DoMulti(ctx, words...) {
+		err := result.Error()
+		if _, sent := rueidis.IsRedisErr(err); sent {
+			c.link.Refused(commands[i], convert(err))
+		} else if err != nil {
+			return convert(err)
+		}
+	}
+	return nil
+}
+
+func (c *conn) Close() { c.one.Close() }

@@ -1,0 +1,193 @@
+package adapters
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/server"
+)
+
+// ups is a Sink that says when the subscription is confirmed, and what comes.
+type ups struct {
+	up       chan struct{}
+	messages chan string
+}
+
+func newUps() ups { return ups{make(chan struct{}, 1000), make(chan string, 1000)} }
+
+func (u ups) Up()                 { u.up <- struct{}{} }
+func (u ups) Down(error)          {}
+func (u ups) Message(text string) { u.messages <- text }
+
+// next waits for what is to come. On a busy machine that takes its time.
+func next[T any](t *testing.T, from <-chan T) (got T) {
+	t.Helper()
+	select {
+	case got = <-from:
+	case <-time.After(time.Minute):
+		t.Fatal("nothing comes")
+	}
+	return got
+}
+
+// subscribed subscribes to channels, and waits until all are confirmed.
+func subscribed(t *testing.T, d holdfast.Driver, channels []string, sharded bool) (subs []holdfast.Subscription) {
+	t.Helper()
+	var all []ups
+	for _, channel := range channels {
+		u := newUps()
+		all = append(all, u)
+		subs = append(subs, d.Subscribe(channel, sharded, u))
+	}
+	for _, u := range all {
+		next(t, u.up)
+	}
+	return subs
+}
+
+// channels are names of so many, in as many slots.
+func channels(n int) (all []string) {
+	for i := range n {
+		all = append(all, fmt.Sprintf("holdfast:{%d}:q:c", i))
+	}
+	return all
+}
+
+// deaf are the channels to which nobody is subscribed at a server.
+func deaf(t *testing.T, s *server.Server, command string, channels ...string) (none []any) {
+	t.Helper()
+	words := []any{"PUBSUB", command}
+	for _, channel := range channels {
+		words = append(words, channel)
+	}
+	reply, err := s.Do(words...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for counts := reply.([]any); len(counts) > 0; counts = counts[2:] {
+		if counts[1] == int64(0) {
+			none = append(none, counts[0])
+		}
+	}
+	return none
+}
+
+// listening is how many connections of a server are there for subscriptions.
+func listening(t *testing.T, s *server.Server) int {
+	t.Helper()
+	list, err := s.Do("CLIENT", "LIST", "TYPE", "PUBSUB")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Count(list.(string), "id=")
+}
+
+// A subscription that is closed and opened again at once is there: the end of the one does not
+// overtake the beginning of the other.
+func TestSubscribingAgainAtOnce(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, a adapter) {
+		for _, protocol := range []int{2, 3} {
+			t.Run(fmt.Sprint("RESP", protocol), func(t *testing.T) {
+				s := server.Start(t, server.One(t))
+				d := a.single(t, protocol, to(s.Addr()))
+				t.Cleanup(func() { _ = d.Close() })
+				keeps := subscribed(t, d, []string{"holdfast:c:keeps the connection"}, false)[0]
+				defer keeps.Close()
+				const channel = "holdfast:c:x"
+				sub, lost := subscribed(t, d, []string{channel}, false)[0], 0
+				for range 100 {
+					sub.Close()
+					sub = subscribed(t, d, []string{channel}, false)[0]
+					for range 5 { // what is late may come still
+						if len(deaf(t, s, "NUMSUB", channel)) > 0 {
+							lost++
+							break
+						}
+					}
+				}
+				if lost > 0 {
+					t.Errorf("%d of 100 confirmed subscriptions are not there", lost)
+				}
+				sub.Close()
+				backend.Eventually(t, "nobody is subscribed", func() bool { return len(deaf(t, s, "NUMSUB", channel)) == 1 })
+			})
+		}
+	})
+}
+
+// All channels of a server share a connection: the number of names is not bounded by that of the
+// connections that a server takes.
+func TestSubscriptionsShareAConnection(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, a adapter) {
+		s := server.Start(t, server.One(t))
+		d := a.single(t, 3, to(s.Addr()))
+		t.Cleanup(func() { _ = d.Close() })
+		subscribed(t, d, channels(200), false)
+		if n := listening(t, s); n != 1 {
+			t.Errorf("200 channels have %d connections", n)
+		}
+	})
+}
+
+func TestSubscriptionsShareAConnectionToEachMaster(t *testing.T) {
+	t.Parallel()
+	long(t)
+	each(t, func(t *testing.T, a adapter) {
+		nodes := server.StartCluster(t, server.One(t), 3)
+		d := a.cluster(t, addrsOf(nodes), direct)
+		t.Cleanup(func() { _ = d.Close() })
+		all := channels(300)
+		subscribed(t, d, all, true)
+		for _, s := range nodes {
+			if n := listening(t, s); n != 1 {
+				t.Errorf("%d connections to %s for 100 channels", n, s.Addr())
+			}
+		}
+	})
+}
+
+// An address leads to another server, and what leads to the old one, which is a replica by now, stays open and is silent.
+func TestSubscriptionFollowsAnAddress(t *testing.T) {
+	t.Parallel()
+	long(t)
+	each(t, func(t *testing.T, a adapter) {
+		old := server.Start(t, server.One(t))
+		heir := server.StartReplica(t, server.One(t), old)
+		var master atomic.Pointer[server.Server]
+		master.Store(old)
+		d := a.single(t, 3, func(ctx context.Context) (net.Conn, error) { return to(master.Load().Addr())(ctx) })
+		t.Cleanup(func() { _ = d.Close() })
+		const channel = "holdfast:c:x"
+		u := newUps()
+		defer d.Subscribe(channel, false, u).Close()
+		next(t, u.up)
+		host, port, _ := net.SplitHostPort(heir.Addr())
+		for _, command := range []struct {
+			s     *server.Server
+			words []any
+		}{{heir, []any{"REPLICAOF", "NO", "ONE"}}, {old, []any{"REPLICAOF", host, port}}} {
+			if _, err := command.s.Do(command.words...); err != nil {
+				t.Fatal(err)
+			}
+		}
+		master.Store(heir)
+		began := time.Now()
+		backend.Eventually(t, "the new master has the subscription", func() bool { return len(deaf(t, heir, "NUMSUB", channel)) == 0 })
+		t.Logf("after %s", time.Since(began).Round(time.Millisecond))
+		next(t, u.up)
+		if _, err := heir.Do("PUBLISH", channel, "hello"); err != nil {
+			t.Fatal(err)
+		}
+		for next(t, u.messages) != "hello" {
+		}
+	})
+}

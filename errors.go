@@ -116,11 +116,25 @@ func (e *HeldError) Error() string {
 	if h.Foreign {
 		return fmt.Sprintf("holdfast: lock %q is held by another program for %s", e.Name, ttlText(h.TTL))
 	}
-	if h.Owner == "" && h.PID == 0 {
+	if h.Owner == "" && h.PID == 0 && h.Host == "" {
 		return fmt.Sprintf("holdfast: lock %q is held by others, too", e.Name)
 	}
-	owner, host := printable.Word(h.Owner, maxShownWord), printable.Word(h.Host, maxShownWord)
-	return fmt.Sprintf("holdfast: lock %q is held by %s (pid %d on %s) for %s", e.Name, owner, h.PID, host, ttlText(h.TTL))
+	return fmt.Sprintf("holdfast: lock %q is held by %s for %s", e.Name, h.who(), ttlText(h.TTL))
+}
+
+// who says who a holder is that has told anything of it.
+func (h Holder) who() string {
+	owner := "somebody"
+	if h.Owner != "" {
+		owner = printable.Word(h.Owner, maxShownWord)
+	}
+	switch {
+	case h.PID == 0 && h.Host == "":
+		return owner
+	case h.Host == "":
+		return fmt.Sprintf("%s (pid %d)", owner, h.PID)
+	}
+	return fmt.Sprintf("%s (pid %d on %s)", owner, h.PID, printable.Word(h.Host, maxShownWord))
 }
 
 func ttlText(d time.Duration) string {
@@ -143,9 +157,8 @@ type NotOwnerError struct {
 }
 
 func (e *NotOwnerError) Error() string {
-	h := e.Holder
-	return fmt.Sprintf("holdfast: lock %q is not held by %s, but by %s (pid %d on %s) for %s", e.Name,
-		printable.Word(e.Owner, maxShownWord), printable.Word(h.Owner, maxShownWord), h.PID, printable.Word(h.Host, maxShownWord), ttlText(h.TTL))
+	return fmt.Sprintf("holdfast: lock %q is not held by %s, but by %s for %s", e.Name,
+		printable.Word(e.Owner, maxShownWord), e.Holder.who(), ttlText(e.Holder.TTL))
 }
 
 // Is makes a NotOwnerError match ErrNotOwner.

@@ -69,12 +69,35 @@ func ParseValue(s string) (Value, bool) {
 }
 
 // ParseInfo reads an encoded Info. One that cannot be read is empty: a holder whose info
-// is not understood still holds.
+// is not understood still holds. Clients in other languages have other ideas of types: a field
+// of another type is taken as its text, and does not cost the others.
 func ParseInfo(text string) (info Info) {
-	if len(text) > maxInfo || json.Unmarshal([]byte(text), &info) != nil {
+	var field, notes map[string]json.RawMessage
+	if len(text) > maxInfo || json.Unmarshal([]byte(text), &field) != nil {
 		return Info{}
 	}
+	info.Owner, info.Host = plain(field["o"]), plain(field["h"])
+	if pid, err := strconv.ParseFloat(plain(field["p"]), 64); err == nil && pid > 0 && pid < 1<<31 {
+		info.PID = int(pid)
+	}
+	if json.Unmarshal(field["m"], &notes) != nil {
+		return info
+	}
+	for key, value := range notes {
+		if info.Meta == nil {
+			info.Meta = map[string]string{}
+		}
+		info.Meta[key] = plain(value)
+	}
 	return info
+}
+
+// plain returns a string of JSON as it is meant, and any other value as it is written.
+func plain(value json.RawMessage) (text string) {
+	if len(value) == 0 || json.Unmarshal(value, &text) == nil { // null is ""
+		return text
+	}
+	return string(value)
 }
 
 // Reply is a script's reply: a word, the server's time, and the fields after it.

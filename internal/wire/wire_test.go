@@ -49,7 +49,7 @@ func TestValuesOfOthersAreNotOurs(t *testing.T) {
 			t.Errorf("%q is %+v", s, v)
 		}
 	}
-	for _, info := range []string{"not JSON", `{"o":"half`, `{"o":7,"h":"h"}`, `{"o":"` + strings.Repeat("x", maxInfo) + `"}`, strings.Repeat("[", 1000)} {
+	for _, info := range []string{"not JSON", `{"o":"half`, `{"o":"a","h":"h"`, `{"o":"` + strings.Repeat("x", maxInfo) + `"}`, strings.Repeat("[", 1000)} {
 		v, ok := ParseValue("hf1:a:1:2:0:" + info)
 		if want := (Value{Token: "a", Fence: 1, Granted: 2}); !ok || !reflect.DeepEqual(v, want) {
 			t.Errorf("a holder whose info cannot be read: %.50q: %+v, %v", info, v, ok)
@@ -207,4 +207,28 @@ func FuzzParse(f *testing.F) {
 			t.Errorf("%q is %+v", s, *m.Grant)
 		}
 	})
+}
+
+// A client in another language may write a process id as a string, or a note as a number.
+func TestFieldsOfOtherTypesDoNotCostTheOthers(t *testing.T) {
+	for text, want := range map[string]Info{
+		`{"o":"api","h":"host","p":"812"}`:                     {Owner: "api", Host: "host", PID: 812},
+		`{"o":"api","h":"host","p":812.0}`:                     {Owner: "api", Host: "host", PID: 812},
+		`{"o":"api","h":"host","p":-1}`:                        {Owner: "api", Host: "host"},
+		`{"o":"api","h":"host","p":1e300}`:                     {Owner: "api", Host: "host"},
+		`{"o":"api","h":"host","p":"NaN"}`:                     {Owner: "api", Host: "host"},
+		`{"o":"api","h":"host","p":{"id":1}}`:                  {Owner: "api", Host: "host"},
+		`{"o":"api","h":null,"p":null,"m":null}`:               {Owner: "api"},
+		`{"o":42,"h":["a"],"p":1}`:                             {Owner: "42", Host: `["a"]`, PID: 1},
+		`{"o":"api","m":{"try":3,"done":false,"by":"x"}}`:      {Owner: "api", Meta: map[string]string{"try": "3", "done": "false", "by": "x"}},
+		`{"o":"api","m":["a"],"p":7}`:                          {Owner: "api", PID: 7},
+		`{"o":"api","m":"a","p":7}`:                            {Owner: "api", PID: 7},
+		`{"o":"api","p":7} x`:                                  {},
+		`"api"`:                                                {},
+		`{"o":"` + strings.Repeat("x", maxInfo) + `","p":"7"}`: {},
+	} {
+		if got := ParseInfo(text); !reflect.DeepEqual(got, want) {
+			t.Errorf("%.60s: %+v, want %+v", text, got, want)
+		}
+	}
 }

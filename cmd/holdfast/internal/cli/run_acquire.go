@@ -213,7 +213,10 @@ func (r *runner) describeOne(h holdfast.Holder) string {
 	if h.Foreign {
 		return fmt.Sprintf("another program (key %s)", printable.Line(h.Key, maxShown))
 	}
-	text := printable.Word(h.Owner, maxShown)
+	text := "somebody"
+	if h.Owner != "" {
+		text = printable.Word(h.Owner, maxShown)
+	}
 	var about []string
 	switch {
 	case !r.readWrite(), h.Weight == 0: // a refused acquire does not tell
@@ -222,8 +225,13 @@ func (r *runner) describeOne(h holdfast.Holder) string {
 	default:
 		about = append(about, "exclusive")
 	}
-	if h.PID != 0 {
+	switch {
+	case h.PID != 0 && h.Host != "":
 		about = append(about, fmt.Sprintf("pid %d on %s", h.PID, printable.Word(h.Host, maxShown)))
+	case h.PID != 0:
+		about = append(about, fmt.Sprintf("pid %d", h.PID))
+	case h.Host != "":
+		about = append(about, "on "+printable.Word(h.Host, maxShown))
 	}
 	if !h.Since.IsZero() {
 		about = append(about, "since "+h.Since.Local().Format(time.DateTime))

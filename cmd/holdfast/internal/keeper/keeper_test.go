@@ -308,6 +308,23 @@ func TestSignalsAndStopsPassThrough(t *testing.T) {
 	})
 }
 
+// As when holdfast is stopped, and its job is stopped and continued again and again.
+func TestAParentThatDoesNotListenDoesNotKeepTheKeeper(t *testing.T) {
+	inWorld(t, Spec{OnLost: Terminate, KillAfter: grace}, func(w *world) {
+		w.hears <- struct{}{}
+		w.Release(w.at(100))
+		for i := range 1000 {
+			w.change(change{stopped: true, signal: 19})
+			w.until(float64(i) / 100)
+		}
+		w.until(300)
+		w.happened("0s runs", "95s TERM", "99.5s KILL")
+		<-w.hears
+		w.happened("0s runs", "95s TERM", "99.5s KILL", "300s told: stopped by 19", "300s told: losing", "300s told: ended")
+		w.end(killed)
+	})
+}
+
 // slow is a clock that takes a second before and after it is read.
 type slow struct{ clock }
 

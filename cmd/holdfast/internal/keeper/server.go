@@ -44,7 +44,7 @@ type server struct {
 	max   time.Duration
 	group int // the parent's
 
-	enc   *gob.Encoder
+	out   *outbox[Event]
 	proc  processes
 	clock clock
 	bell  alarm
@@ -64,7 +64,11 @@ func serve(conn io.ReadWriter, with stdio) {
 // keepJob is serve with a clock, and with what starts the command.
 func keepJob(conn io.ReadWriter, clock clock, start func(order) (processes, error)) {
 	dec := gob.NewDecoder(conn)
-	s := &server{enc: gob.NewEncoder(conn), clock: clock, over: Event{Kind: Ended}}
+	out := newOutbox(gob.NewEncoder(conn), func(older, newer Event) bool {
+		return older.Kind == Stopped && newer.Kind == Stopped // the others come but once
+	})
+	defer out.close()
+	s := &server{out: out, clock: clock, over: Event{Kind: Ended}}
 	var o order
 	if dec.Decode(&o) != nil {
 		return
@@ -117,9 +121,7 @@ func keepJob(conn io.ReadWriter, clock clock, start func(order) (processes, erro
 	s.tell(s.over)
 }
 
-// tell cannot fail in a way that matters: a parent that does not listen is dead,
-// and the end of its orders says so.
-func (s *server) tell(ev Event) { _ = s.enc.Encode(ev) }
+func (s *server) tell(ev Event) { s.out.add(ev) }
 
 func (s *server) obey(o order) {
 	switch o.Op {

@@ -19,8 +19,9 @@ type world struct {
 	*Job
 	t      *testing.T
 	began  time.Time
-	parent net.Conn   // the parent's end of the connection
-	ended  chan Event // what Ended said
+	parent net.Conn      // the parent's end of the connection
+	ended  chan Event    // what Ended said
+	hears  chan struct{} // full: the parent does not hear now
 
 	mu    sync.Mutex
 	log   []string
@@ -39,7 +40,7 @@ type world struct {
 func inWorld(t *testing.T, spec Spec, f func(w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{t: t, began: time.Now(), ended: make(chan Event, 1), heard: make(chan os.Signal, 1)}
+		w := &world{t: t, began: time.Now(), ended: make(chan Event, 1), heard: make(chan os.Signal, 1), hears: make(chan struct{}, 1)}
 		w.onTerm = func() {}
 		w.onKill = w.die
 		ours, theirs := net.Pipe()
@@ -67,6 +68,8 @@ func inWorld(t *testing.T, spec Spec, f func(w *world)) {
 // hear notes events.
 func (w *world) hear() {
 	for ev := range w.Events() {
+		w.hears <- struct{}{}
+		<-w.hears
 		switch ev.Kind {
 		case Stopped:
 			w.note("told: stopped by %d", ev.Signal)

@@ -139,11 +139,16 @@ func begin(t testing.TB, redis interface{ Addr() string }, script string, flags 
 // beginAs starts one of holdfast's commands that run others, for a lock of that name.
 func beginAs(t testing.TB, command, name string, redis interface{ Addr() string }, script string, flags ...string) *trial {
 	t.Helper()
+	args := append([]string{"holdfast", command}, flags...)
+	return launch(t, name, redis, append(args, name, "--", "sh", "-c", script)...)
+}
+
+// launch starts a program that is holdfast, or becomes it.
+func launch(t testing.TB, name string, redis interface{ Addr() string }, args ...string) *trial {
+	t.Helper()
 	uses(t)
 	r := &trial{t: t, name: name, dir: t.TempDir(), ended: make(chan int, 1), done: make(chan struct{})}
-	args := append([]string{command}, flags...)
-	args = append(args, name, "--", "sh", "-c", script)
-	r.cmd = exec.Command("holdfast", args...)
+	r.cmd = exec.Command(args[0], args[1:]...)
 	r.cmd.Env = append(os.Environ(), "DIR="+r.dir, "HOLDFAST_REDIS=redis://"+redis.Addr(), "GORACE=atexit_sleep_ms=0")
 	r.cmd.Stderr = &r.stderr
 	r.cmd.WaitDelay = 5 * time.Second
@@ -369,6 +374,48 @@ func TestKeeperKilled(t *testing.T) {
 	r.up()
 	r.signal(r.keeper(), unix.SIGKILL)
 	r.gone()
+	r.exits(70)
+}
+
+// holdfast kills a keeper that was stopped, when it could not renew the lock.
+func TestKeeperStoppedWhileTheJobRuns(t *testing.T) {
+	t.Parallel()
+	machine.UnhurriedTest(t, unit, func(t testing.TB, unit time.Duration) {
+		redis := server.Start(t, server.One(t))
+		r := begin(t, redis, stubborn, leasesOf(unit)...)
+		r.up()
+		r.stop(r.keeper())
+		redis.Pause()
+		r.diedBy(uptime(t) + 3*unit)
+		redis.Resume()
+		r.exits(79)
+	})
+}
+
+// What a killed keeper leaves and holdfast may not kill, it waits for, and keeps the lock.
+func TestKeeperKilledWhoseJobIsAnotherUsers(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("setpriv"); err != nil || os.Getuid() != 0 {
+		t.Skip("SKIPPED: needs setpriv, and root to run it")
+	}
+	redis := server.Start(t, server.One(t))
+	// Without this capability root may not signal others' processes, either.
+	r := launch(t, t.Name(), redis, "setpriv", "--bounding-set=-kill", "--inh-caps=-kill", "--", "holdfast", "run", "--ttl=6s", "--kill-after=1s", t.Name(), "--",
+		"setpriv", "--reuid=65534", "--clear-groups", "--", "sh", "-c", "sleep 1000; :")
+	r.until("the job is another user's", func() bool {
+		return slices.ContainsFunc(r.job(), func(pid int) bool {
+			var of unix.Stat_t
+			return unix.Stat("/proc/"+strconv.Itoa(pid), &of) == nil && of.Uid == 65534
+		})
+	})
+	r.signal(r.keeper(), unix.SIGKILL)
+	r.until("holdfast waits", func() bool { return strings.Contains(r.stderr.String(), "no permission to end processes") })
+	if n, err := redis.Do("EXISTS", r.key()); err != nil || n != int64(1) {
+		t.Errorf("the lock is there: %v, %v", n, err)
+	}
+	for _, pid := range r.job() {
+		_ = unix.Kill(pid, unix.SIGKILL)
+	}
 	r.exits(70)
 }
 

@@ -229,7 +229,7 @@ func (r *runner) verdict(ended keeper.Event, lost error) *exitError {
 	switch {
 	case ended.Err != "":
 		r.report.Outcome = outcomeFailed
-		return &exitError{exitInternal, fmt.Errorf("%s; what was left of the command was killed", ended.Err)}
+		return &exitError{exitInternal, fmt.Errorf("%s; nothing is left of the command", ended.Err)}
 	case ended.Cause == keeper.CauseLost, ended.Cause == keeper.CauseNotRun:
 		r.report.Outcome = outcomeLost
 		if lost == nil {

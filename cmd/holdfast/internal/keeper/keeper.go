@@ -7,7 +7,9 @@
 // behind, also what called setsid, becomes the keeper's child and is found. If
 // the keeper itself is killed, the kernel kills the command with it
 // (PR_SET_PDEATHSIG) and hands the rest to the parent, a subreaper too, which
-// kills them. Only a parent and a keeper killed at the same instant leave
+// kills them, and waits for those that it may not kill. A keeper that has not
+// ended the job when the deadline is next, since it was stopped, is killed by
+// its parent. Only a parent and a keeper killed at the same instant leave
 // anything: what the command had started, though not the command itself.
 //
 // Elsewhere the keeper is a goroutine, and what it ends is the job's process
@@ -19,6 +21,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"syscall"
 	"time"
 
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/tty"
@@ -84,20 +87,21 @@ type Event struct {
 	Err    string // failed; Ended: what went wrong with the keeper, or ""
 }
 
-// Job is a job under a keeper. Its methods are called from one goroutine.
+// Job is a job under a keeper. Its methods are called from one goroutine, and wait for nobody.
 type Job struct {
 	PID    int // of the command, and of its process group
 	clock  clock
-	enc    *gob.Encoder
-	gone   bool // the keeper does not listen any more
+	out    *outbox[order]
+	guard  *guard
 	events chan Event
 }
 
 // link is a parent's hold on its keeper.
 type link struct {
 	conn  io.ReadWriteCloser
-	wait  func() error // for the keeper's end
-	sweep func()       // ends what a dead keeper left
+	kill  func()                   // kills the keeper; nil where it is no process of its own
+	wait  func() error             // for the keeper's end
+	sweep func(denied func([]int)) // ends what a dead keeper left, and tells what it may not end, and so waits for
 }
 
 // order is what a parent tells its keeper.
@@ -136,20 +140,29 @@ func Start(spec Spec) (*Job, error) {
 
 // begin has a keeper start the command.
 func begin(l *link, clock clock, spec Spec) (*Job, error) {
-	j := &Job{clock: clock, enc: gob.NewEncoder(l.conn), events: make(chan Event, 16)}
+	j := &Job{clock: clock, events: make(chan Event, 16)}
 	dec := gob.NewDecoder(l.conn)
-	j.send(order{
+	j.out = newOutbox(gob.NewEncoder(l.conn), func(older, newer order) bool {
+		return older.Op == opDeadline && newer.Op == opDeadline
+	})
+	j.out.add(order{
 		Op: opStart, Path: spec.Path, Args: spec.Args, OnLost: spec.OnLost,
 		KillAfter: spec.KillAfter, Max: spec.MaxRuntime, Group: tty.OwnGroup(),
 	})
 	var ev Event
-	if err := dec.Decode(&ev); err != nil {
-		l.conn.Close()
-		return nil, errors.Join(errors.New("keeper did not start"), err, l.wait())
+	err := dec.Decode(&ev)
+	switch {
+	case err != nil:
+		err = errors.Join(errors.New("keeper did not start"), err)
+	case ev.Kind == failed:
+		err = errors.New(ev.Err)
+	default:
+		j.guard, err = newGuard(clock, spec.OnLost, spec.KillAfter, l.kill)
 	}
-	if ev.Kind == failed {
+	if err != nil {
 		l.conn.Close()
-		return nil, errors.Join(errors.New(ev.Err), l.wait())
+		j.out.close()
+		return nil, errors.Join(err, l.wait())
 	}
 	j.PID = ev.PIDs[0]
 	go j.listen(dec, l)
@@ -162,16 +175,24 @@ func (j *Job) listen(dec *gob.Decoder, l *link) {
 	for {
 		var ev Event
 		err := dec.Decode(&ev)
+		if err == nil && ev.Kind == Denied {
+			j.guard.end() // The keeper is at it, and nobody else can do more.
+		}
 		if err == nil && ev.Kind != Ended {
 			j.events <- ev
 			continue
 		}
+		killed := j.guard.end()
 		l.conn.Close()
+		j.out.close()
 		werr := l.wait()
 		if err != nil {
 			// Only since wait has returned are the keeper's children ours.
-			l.sweep()
+			l.sweep(func(pids []int) { j.events <- Event{Kind: Denied, PIDs: pids} })
 			ev = Event{Kind: Ended, Err: "keeper died: " + errors.Join(err, werr).Error()}
+			if killed {
+				ev = Event{Kind: Ended, Signal: int(syscall.SIGKILL), Cause: CauseLost}
+			}
 		}
 		j.events <- ev
 		return
@@ -182,24 +203,24 @@ func (j *Job) listen(dec *gob.Decoder, l *link) {
 func (j *Job) Events() <-chan Event { return j.events }
 
 // Release lets the command run, under a lock that is certain until deadline.
-func (j *Job) Release(deadline time.Time) {
-	j.send(order{Op: opRelease, Deadline: j.toInstant(deadline)})
-}
+func (j *Job) Release(deadline time.Time) { j.until(opRelease, deadline) }
 
 // SetDeadline says that the lock is now certain until t.
-func (j *Job) SetDeadline(t time.Time) {
-	j.send(order{Op: opDeadline, Deadline: j.toInstant(t)})
+func (j *Job) SetDeadline(t time.Time) { j.until(opDeadline, t) }
+
+func (j *Job) until(op op, t time.Time) {
+	at := j.toInstant(t)
+	j.guard.move(at)
+	j.out.add(order{Op: op, Deadline: at})
 }
 
 // Signal sends sig to the job's process group.
-func (j *Job) Signal(sig int) { j.send(order{Op: opSignal, Signal: sig}) }
+func (j *Job) Signal(sig int) { j.out.add(order{Op: opSignal, Signal: sig}) }
 
 // Lost says that the lock is lost: the keeper does as OnLost says, at once.
-func (j *Job) Lost() { j.send(order{Op: opLost}) }
-
-func (j *Job) send(o order) {
-	// A keeper that does not listen has ended, which Events tells.
-	j.gone = j.gone || j.enc.Encode(o) != nil
+func (j *Job) Lost() {
+	j.guard.lose()
+	j.out.add(order{Op: opLost})
 }
 
 // toInstant converts t to the clock that keeper and parent have in common. The

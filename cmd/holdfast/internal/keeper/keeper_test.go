@@ -1,6 +1,9 @@
 package keeper
 
 import (
+	"encoding/gob"
+	"fmt"
+	"net"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -342,4 +345,70 @@ func TestAPauseMakesADeadlineEarlierNeverLater(t *testing.T) {
 			t.Errorf("100s after the beginning are %s", time.Duration(got))
 		}
 	})
+}
+
+// A keeper that was stopped, say: it does nothing, and reads nothing.
+func TestAKeeperThatDoesNothingIsKilled(t *testing.T) {
+	renewed := func(j *Job, at func(float64) time.Time) {
+		time.Sleep(30 * time.Second)
+		j.SetDeadline(at(130))
+	}
+	lost := func(j *Job, _ func(float64) time.Time) {
+		time.Sleep(10 * time.Second)
+		j.Lost()
+	}
+	stubborn := func(j *Job, at func(float64) time.Time) {
+		for range 1000 {
+			j.Signal(15)
+		}
+	}
+	for name, c := range map[string]struct {
+		policy Policy
+		what   func(*Job, func(float64) time.Time)
+		want   float64 // when, in seconds; 0: never
+	}{
+		"terminate":          {Terminate, stubborn, 99.75},
+		"terminate, renewed": {Terminate, renewed, 129.75},
+		"terminate, lost":    {Terminate, lost, 15.5},
+		"kill":               {Kill, stubborn, 99.75},
+		"kill, lost":         {Kill, lost, 10.5},
+		"notify":             {Notify, lost, 0},
+		"ignore":             {Ignore, stubborn, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := &world{began: time.Now()}
+				ours, theirs := net.Pipe()
+				go func() {
+					var o order
+					_ = gob.NewDecoder(theirs).Decode(&o)
+					_ = gob.NewEncoder(theirs).Encode(Event{Kind: ready, PIDs: []int{7}})
+				}()
+				var killed, swept float64
+				l := &link{
+					conn: ours, wait: func() error { return nil },
+					kill:  func() { killed = time.Since(w.began).Seconds(); theirs.Close() },
+					sweep: func(func([]int)) { swept = time.Since(w.began).Seconds() },
+				}
+				j, err := begin(l, w, Spec{OnLost: c.policy, KillAfter: grace})
+				if err != nil {
+					t.Fatal(err)
+				}
+				j.Release(w.at(100))
+				c.what(j, w.at)
+				time.Sleep(time.Hour)
+				synctest.Wait()
+				if killed != c.want || swept != c.want {
+					t.Errorf("killed after %v s, and its children after %v s; want %v s", killed, swept, c.want)
+				}
+				if theirs.Close(); c.want == 0 {
+					return
+				}
+				want := Event{Kind: Ended, Signal: 9, Cause: CauseLost}
+				if got := <-j.Events(); fmt.Sprint(got) != fmt.Sprint(want) {
+					t.Errorf("ended with %+v, want %+v", got, want)
+				}
+			})
+		})
+	}
 }

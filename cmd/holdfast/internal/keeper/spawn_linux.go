@@ -8,7 +8,6 @@ import (
 	"runtime"
 	"strconv"
 	"syscall"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -41,11 +40,26 @@ func spawn(spec Spec) (*link, error) {
 	cmd.Args[0] = "holdfast"
 	cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = spec.Env, spec.Stdin, spec.Stdout, spec.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	family.Lock()
+	defer family.Unlock()
 	if err := cmd.Start(); err != nil {
 		ours.Close()
 		return nil, fmt.Errorf("start the keeper: %w", err)
 	}
-	return &link{ours, cmd.Wait, func() { sweep(before) }}, nil
+	pid := cmd.Process.Pid
+	family.keepers[pid] = true
+	return &link{
+		conn: ours,
+		kill: func() { _ = cmd.Process.Kill() }, // It fails if the keeper has ended.
+		wait: func() error {
+			err := cmd.Wait()
+			family.Lock()
+			defer family.Unlock()
+			delete(family.keepers, pid)
+			return err
+		},
+		sweep: func(denied func([]int)) { sweep(before, denied) },
+	}, nil
 }
 
 // keep is the keeper's main function.
@@ -86,24 +100,4 @@ func becomeSubreaper() error {
 		return fmt.Errorf("become a child subreaper: %w", err)
 	}
 	return nil
-}
-
-// sweep kills what a dead keeper left to us, until none of it is there.
-func sweep(before map[int]bool) {
-	for pause := time.Millisecond; ; pause = min(2*pause, 500*time.Millisecond) {
-		left := 0
-		for _, d := range descendants(os.Getpid()) {
-			if d.parent != os.Getpid() || before[d.pid] {
-				continue
-			}
-			if unix.Kill(d.pid, unix.SIGKILL) != unix.EPERM {
-				left++
-			}
-			_, _ = unix.Wait4(d.pid, nil, unix.WNOHANG, nil)
-		}
-		if left == 0 {
-			return
-		}
-		time.Sleep(pause)
-	}
 }

@@ -13,7 +13,7 @@ func spawn(spec Spec) (*link, error) {
 		serve(theirs, stdio{spec.Env, spec.Stdin, spec.Stdout, spec.Stderr})
 		theirs.Close()
 	}()
-	return &link{ours, func() error { <-done; return nil }, func() {}}, nil
+	return &link{conn: ours, wait: func() error { <-done; return nil }, sweep: func(func([]int)) {}}, nil
 }
 
 // keep has no use here.

@@ -26,7 +26,7 @@ type world struct {
 	mu    sync.Mutex
 	log   []string
 	slept time.Duration // for which the machine did
-	bell  *virtualAlarm
+	bells []*virtualAlarm
 
 	heard   chan os.Signal
 	changes []change // for reap
@@ -52,7 +52,7 @@ func inWorld(t *testing.T, spec Spec, f func(w *world)) {
 			theirs.Close()
 		}()
 		var err error
-		w.Job, err = begin(&link{ours, func() error { <-over; return nil }, func() {}}, w, spec)
+		w.Job, err = begin(&link{conn: ours, wait: func() error { <-over; return nil }, sweep: func(func([]int)) {}}, w, spec)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -105,8 +105,11 @@ func (w *world) oversleep(d time.Duration) {
 	synctest.Wait()
 	w.mu.Lock()
 	w.slept += d
+	bells := slices.Clone(w.bells)
 	w.mu.Unlock()
-	w.bell.again()
+	for _, bell := range bells {
+		bell.again()
+	}
 	synctest.Wait()
 }
 
@@ -179,8 +182,11 @@ func (w *world) end(want Event) {
 func (w *world) now() instant { return instant(w.elapsed()) + 1 }
 
 func (w *world) newAlarm() (alarm, error) {
-	w.bell = &virtualAlarm{w: w, c: make(chan struct{}, 1)}
-	return w.bell, nil
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	bell := &virtualAlarm{w: w, c: make(chan struct{}, 1)}
+	w.bells = append(w.bells, bell)
+	return bell, nil
 }
 
 type virtualAlarm struct {

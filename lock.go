@@ -123,8 +123,8 @@ func (l *Lock) resolve() (err error) {
 		return errors.New("Redisson has no meaning for Once: no other program knows of its runs")
 	case s.kind == &semaphore && (s.limit < 1 || s.limit > maxPermits):
 		return fmt.Errorf("%d permits are not possible; 1 to %d are", s.limit, maxPermits)
-	case s.kind == &semaphore && (s.weight < 1 || s.weight > s.limit):
-		return fmt.Errorf("a Weight of %d is not possible; 1 to %d, the number of permits, is", s.weight, s.limit)
+	case s.kind == &semaphore && (s.weight < 1 || s.weight > maxPermits):
+		return fmt.Errorf("a Weight of %d is not possible; 1 to %d is", s.weight, maxPermits)
 	case s.reentrant && s.kind == &semaphore:
 		return errors.New("Reentrant has no meaning for a semaphore: its permits are counted")
 	case s.maxDepth < 0:

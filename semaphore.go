@@ -21,13 +21,16 @@ type Semaphore struct {
 
 // Semaphore returns the semaphore of that name, with so many permits, 1 to 1,000,000. All
 // that use it at the same time must name the same number: who names another gets
-// ErrPermits, until nobody holds a permit; or until Resize has said how many there are.
+// ErrPermits, until nobody holds a permit; or until Resize has said how many there are. To
+// change the number while programs that name the old one run beside those that name the new
+// one, Resize to the new one first.
 func (c *Client) Semaphore(name string, permits int, opts ...Option) *Semaphore {
 	given := []Option{func(s *settings) { s.kind, s.limit, s.weight = &semaphore, permits, 1 }}
 	return &Semaphore{c.newLock(name, append(given, opts...))}
 }
 
-// Weight says how many permits of a semaphore an acquire takes. Default 1.
+// Weight says how many permits of a semaphore an acquire takes. More than there are is
+// ErrPermits, which the server says: what the caller names may not count (Resize). Default 1.
 func Weight(n int) Option {
 	return func(s *settings) {
 		if n <= 0 || s.kind == &readWrite { // which has its weight already

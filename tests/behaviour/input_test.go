@@ -70,7 +70,7 @@ func TestBadInputIsRefusedBeforeIO(t *testing.T) {
 		"a semaphore of a million 1": c.Semaphore("a", 1_000_001).Lock,
 		"a weight of 0":              c.Semaphore("a", 5, holdfast.Weight(0)).Lock,
 		"a negative weight":          c.Semaphore("a", 5, holdfast.Weight(-3)).Lock,
-		"a weight above the permits": c.Semaphore("a", 5, holdfast.Weight(6)).Lock,
+		"a weight above all permits": c.Semaphore("a", 5, holdfast.Weight(1_000_001)).Lock,
 		"a semaphore's exact key":    c.Semaphore("a", 5, holdfast.Key("a")).Lock,
 		"a reader with a weight":     c.RWMutex("a", holdfast.Weight(2)).Reader(),
 		"a writer with a weight":     c.RWMutex("a").Writer(holdfast.Weight(2)),

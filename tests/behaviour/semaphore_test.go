@@ -149,6 +149,77 @@ func TestResize(t *testing.T) {
 	})
 }
 
+// Programs that name another number are deployed one after another, with no moment at which nobody
+// holds a permit: once the new number is set, both are served; in the end it can be forgotten again.
+func TestPermitsChangeInARollingDeploy(t *testing.T) {
+	t.Parallel()
+	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
+		before, after := func() *holdfast.Lock { return permits(t, b, 3) }, func() *holdfast.Lock { return permits(t, b, 4) }
+		s := b.Client(t, nil).Semaphore("s", 3)
+		var held []*holdfast.Lease
+		for range 3 {
+			held = append(held, backend.Acquire(t, before()))
+		}
+		if _, err := after().TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrPermits) {
+			t.Errorf("who names 4 before the number was set: %v; want ErrPermits", err)
+		}
+		if err := s.Resize(t.Context(), 4); err != nil {
+			t.Fatal(err)
+		}
+		held = append(held, backend.Acquire(t, after()))
+		wantHeld(t, before())
+		wantHeld(t, after())
+		for i, lock := range []func() *holdfast.Lock{after, before, after, after} { // the old leave, and once more one comes
+			backend.Release(t, held[i])
+			held[i] = backend.Acquire(t, lock())
+		}
+		backend.Release(t, held[1])
+		held[1] = backend.Acquire(t, after())
+		if err := s.Resize(t.Context(), 0); err != nil {
+			t.Fatal(err)
+		}
+		backend.Release(t, held[0])
+		held[0] = backend.Acquire(t, after())
+		wantHeld(t, after())
+		if _, err := before().TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrPermits) {
+			t.Errorf("who still names 3: %v; want ErrPermits", err)
+		}
+		for _, l := range held {
+			backend.Release(t, l)
+		}
+		b.Cleaned(t)
+	})
+}
+
+// Where the number was set, what the caller names does not count, also not for how much it may take at once.
+func TestWeightIsComparedWithThePermitsThatThereAre(t *testing.T) {
+	t.Parallel()
+	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
+		heavy := permits(t, b, 2, holdfast.Weight(5))
+		for what, f := range map[string]func(context.Context) (*holdfast.Lease, error){"Acquire": heavy.Acquire, "TryAcquire": heavy.TryAcquire} {
+			if _, err := f(t.Context()); !errors.Is(err, holdfast.ErrPermits) {
+				t.Errorf("%s of 5 of 2 permits: %v; want ErrPermits", what, err)
+			}
+		}
+		s := b.Client(t, nil).Semaphore("s", 2)
+		if err := s.Resize(t.Context(), 10); err != nil {
+			t.Fatal(err)
+		}
+		one := backend.Acquire(t, heavy)
+		two, err := heavy.TryAcquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantHeld(t, s.Lock)
+		backend.Release(t, one)
+		backend.Release(t, two)
+		if err := s.Resize(t.Context(), 0); err != nil {
+			t.Fatal(err)
+		}
+		b.Cleaned(t)
+	})
+}
+
 // A waiter that wants more than there are after a resize learns it, and does not
 // block those behind it.
 func TestResizeBelowWhatAWaiterWants(t *testing.T) {

@@ -24,6 +24,7 @@ func commands() []command {
 		{"demo", "see locks at work: nothing needed, 10 seconds", demoHelp, runDemo},
 		{"run", "run a command while holding a lock", runHelp, run},
 		{"elect", "lead while running a command; say who leads", electHelp, elect},
+		{"resize", "change how many slots there are", resizeHelp, resize},
 		{"bench", "measure a server: what locks cost on it", benchHelp, runBench},
 		{"doctor", "examine a server: is it safe for locks", doctorHelp, examine},
 		{"init", "admit new servers to Strict mode, or to a quorum", initHelp, initServer},

@@ -84,8 +84,6 @@ func (o *runOptions) checkUsage() error {
 		return usageError("--slots goes with neither --shared nor --exclusive: choose one")
 	case o.weight != 0 && o.slots == 0:
 		return usageError("--weight has a meaning with --slots only")
-	case o.weight > o.slots:
-		return usageError("--weight %d: there are %d slots", o.weight, o.slots)
 	case o.flags.Changed("owner") && o.owner == "":
 		return usageError("--owner is empty")
 	case o.owner != "" && (o.readWrite() || o.slots != 0 || o.once != 0):

@@ -48,6 +48,7 @@ Runs beside each other:
   A plain run is the only run of NAME. Runs with --shared run beside each other, runs
   with --exclusive alone: they are the readers and writers of a read-write lock. --slots
   N lets at most N run, on all machines together; with --weight W a run takes W of them.
+  holdfast resize changes N while some run.
   Whoever comes first is served first: a shared run that comes while an exclusive one
   waits runs after it.
   --owner ID is for the steps of a job, on whatever machine: while one of them runs, others

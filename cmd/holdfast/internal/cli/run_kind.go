@@ -67,7 +67,7 @@ func (r *runner) failure(err error) *exitError {
 	}
 	switch {
 	case errors.Is(err, holdfast.ErrPermits):
-		exit.err = fmt.Errorf("%w; give --slots the number that the others give it, or try again when none of them runs", err)
+		exit.err = fmt.Errorf("%w; give --slots the number that the others give it, or set it for all with holdfast resize", err)
 	case errors.Is(err, holdfast.ErrWrongType) && r.isForeign():
 		exit.err = fmt.Errorf("%w; all programs keep it in one form: --key is for a string, --redisson for the hash of Redisson's RLock", err)
 	case errors.Is(err, holdfast.ErrWrongType):

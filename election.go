@@ -17,10 +17,12 @@ type Election struct {
 	lock *Lock
 }
 
-// Election returns the election of that name. Its options are those of the leader's lease.
+// Election returns the election of that name. Its options are those of the leader's lease. Of
+// Poll only the interval counts: a candidate campaigns however often it did not win.
 func (c *Client) Election(name string, opts ...Option) *Election {
-	given := []Option{func(s *settings) { s.apart = true }}
-	return &Election{c.newLock(name, append(given, opts...))}
+	given := append([]Option{func(s *settings) { s.apart = true }}, opts...)
+	given = append(given, func(s *settings) { s.pollTries = min(s.pollTries, 0) })
+	return &Election{c.newLock(name, given)}
 }
 
 // ErrResign is what lead returns to Election.Run to give up its term and to campaign for

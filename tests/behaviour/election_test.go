@@ -109,6 +109,35 @@ func TestElectionEndsWithItsContext(t *testing.T) {
 	})
 }
 
+// A candidate that polls campaigns for as long as it takes: the number of tries is for those who want one
+// lock once.
+func TestACandidateThatPollsGoesOn(t *testing.T) {
+	t.Parallel()
+	backend.Virtual(t, func(t *testing.T, b *backend.Backend) {
+		first := backend.Campaign(t.Context(), election(t, b))
+		term, _ := first.Elected(t)
+		second := backend.Campaign(t.Context(), election(t, b, holdfast.Poll(100*time.Millisecond, 3)))
+		time.Sleep(time.Minute)
+		select {
+		case err := <-second.Over:
+			t.Fatalf("Run while another leads: %v", err)
+		default:
+		}
+		first.Answer <- nil
+		next, _ := second.Elected(t)
+		if next.Token() <= term.Token() {
+			t.Errorf("fence %d follows %d", next.Token(), term.Token())
+		}
+		second.Answer <- nil
+		if err := <-second.Over; err != nil {
+			t.Errorf("Run: %v", err)
+		}
+		if err := election(t, b, holdfast.Poll(time.Second, -1)).Run(t.Context(), nil); !errors.Is(err, holdfast.ErrInvalid) {
+			t.Errorf("a negative number of tries: %v; want ErrInvalid", err)
+		}
+	})
+}
+
 // Never do two lead, whoever resigns, is deposed or leaves; and everybody gets to lead.
 func TestOneLeaderAtATime(t *testing.T) {
 	t.Parallel()

@@ -132,12 +132,21 @@ func (s Set) For(kind string) Set {
 // Record returns the key of what is known of the runs of a job whose lock this is; in a
 // window, if it has a name.
 func (s Set) Record(window string) string {
-	record := strings.TrimSuffix(s.Queue, ":q") + ":once"
+	window = windowEscapes.Replace(window)
+	stem := strings.TrimSuffix(s.Queue, ":q")
+	if prefix, exact := strings.CutSuffix(stem, "key:"+s.Lock); exact {
+		return prefix + "once:" + window + ":" + s.Lock
+	}
+	record := stem + ":once"
 	if window != "" {
 		record += ":" + window
 	}
 	return record
 }
+
+// windowEscapes takes from the name of a window what would let its record be a key of another
+// lock: a brace after the name's own ends another name, and a colon begins another companion.
+var windowEscapes = strings.NewReplacer("%", "%25", "{", "%7B", "}", "%7D", ":", "%3A")
 
 // Check refuses what cannot be a part of a key.
 func Check(what, s string) error { return check(what, s) }

@@ -54,6 +54,48 @@ func TestKeysOfOneLockShareASlot(t *testing.T) {
 	}
 }
 
+// Whatever windows and locks are called, no record of a job is a key of another lock or job.
+func TestRecordsAreNoOtherLocksKeys(t *testing.T) {
+	s := space(t)
+	owner := map[string]string{}
+	own := func(what, key string, slot uint16) {
+		if other, taken := owner[key]; taken {
+			t.Errorf("%s and %s share the key %q", what, other, key)
+		}
+		owner[key] = what
+		if Slot(key) != slot {
+			t.Errorf("%s: %q lies in slot %d, the lock in %d", what, key, Slot(key), slot)
+		}
+	}
+	windows := []string{"", "b", "x{b", "x{b}", "x{b}:q", "x:q", "q", "f", "once", "b%7D", "b}", ":", "once:b", "2026-11-23T02:00"}
+	var all []Set
+	for _, name := range []string{"a", "a}:once:x{b", "a}:once:b", "{a", "{a}", "a}:key", "a}:once"} {
+		k, err := s.Name(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, k)
+	}
+	for _, key := range []string{"a", "c:once:x", "{o}", "{o}:once", "{o}:once:x", "{o}:once:once", "b:{o}", "once:b:{o}"} {
+		k, err := s.Exact(key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, k)
+	}
+	for _, k := range all {
+		slot := Slot(k.Lock)
+		own("lock "+k.Lock, k.Lock, slot)
+		for _, kind := range []string{"q", "rw", "sem", "own", "latch", "bar", "redisson"} {
+			own(kind+" of "+k.Lock, k.For(kind).Queue, slot)
+		}
+		own("fence of "+k.Lock, k.Fence(), slot)
+		for _, w := range windows {
+			own("window "+w+" of "+k.Lock, k.Record(w), slot)
+		}
+	}
+}
+
 func TestExactKeyOfANamedLockIsThatLock(t *testing.T) {
 	s := space(t)
 	named, _ := s.Name("a")

@@ -296,6 +296,30 @@ func TestOnceWithALongResult(t *testing.T) {
 	})
 }
 
+// What is known of a job's runs is nobody's lock, whatever its windows and locks are called.
+func TestRecordsAreBesideLocksOfAnyName(t *testing.T) {
+	t.Parallel()
+	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
+		c := b.Client(t, nil)
+		lock := c.Mutex("a}:once:x{b")
+		lease := backend.Acquire(t, lock)
+		job := c.Once("a", holdfast.SlotKey("x{b}", time.Minute))
+		run, err := job.Do(t.Context(), succeed)
+		if err != nil || !run.Here {
+			t.Errorf("a job beside a lock that is called like its record: %+v, %v", run, err)
+		}
+		if _, err := job.Do(t.Context(), mustNotRun(t)); err != nil {
+			t.Errorf("the job again: %v", err)
+		}
+		wantHeld(t, c.Mutex("a}:once:x{b"))
+		backend.Release(t, lease)
+		backend.Release(t, backend.Acquire(t, lock))
+		if last, err := job.Last(t.Context()); err != nil || last.Fence != run.Fence {
+			t.Errorf("the run after that: %+v, %v", last, err)
+		}
+	})
+}
+
 func TestOnceRefuses(t *testing.T) {
 	t.Parallel()
 	c := unreachable(t)

@@ -142,8 +142,8 @@ func (o *Once) Check(ctx context.Context) error {
 // Errors are f's, and those of Acquire and Release: one that matches ErrLost if the lock
 // was lost while f ran, which then does not count, whatever f did; ErrTries. After an error in
 // writing down that f was completed, it may count or not; the lock is given up in any case.
-// When f returns no error, that is written down also if ctx has ended, for as long as
-// RetryTimeout.
+// When f returns no error, that is written down also if ctx has ended, and tried for as long as
+// the lease lasts.
 // The context that f gets is that of Lock.Do. When f panics, the run does not count.
 func (o *Once) Do(ctx context.Context, f func(ctx context.Context, lease *Lease) (result string, err error)) (Run, error) {
 	return o.do(ctx, o.lock.Acquire, f)
@@ -226,7 +226,8 @@ const maxResult = 64 << 10
 
 // Complete writes down that the job was completed, by who holds its lock and has begun it. It
 // returns a *LostError when the lock is not the caller's any more: the run does not count then,
-// and another may have begun. After another error it may count, now or when a request that is
+// and another may have begun. While the server cannot do it, it tries again until the lease or ctx
+// ends. After another error it may count, now or when a request that is
 // still under way arrives, until the lease is over. A result longer than 64 KiB is left out, and
 // ErrInvalid returned; the run counts.
 func (o *Once) Complete(ctx context.Context, lease *Lease, result string) (Run, error) {
@@ -238,7 +239,7 @@ func (o *Once) Complete(ctx context.Context, lease *Lease, result string) (Run, 
 		tooLong = fmt.Errorf("%w: job %q: its result of %d bytes was left out; at most %d are kept", ErrInvalid, o.lock.name, len(result), maxResult)
 		result = ""
 	}
-	a, err := o.write(ctx, "complete", script.OnceComplete, lease,
+	a, err := o.insist(ctx, "complete", script.OnceComplete, lease,
 		milliseconds(o.window.keep), strconv.FormatUint(lease.fence, 10), lease.g.l.set.info, result)
 	if err != nil {
 		return Run{}, err
@@ -315,6 +316,30 @@ func (o *Once) windowText() string { return milliseconds(o.window.length) }
 // write has a holder write to the record.
 func (o *Once) write(ctx context.Context, op string, s Script, lease *Lease, args ...string) (answer, error) {
 	return o.ask(ctx, request{op: op, script: s, durable: true}, lease.g.from.token(), args...)
+}
+
+// insist is write of what is not to fail because of something that passes: it is tried for as long as the
+// lease lasts, also beyond RetryTimeout.
+func (o *Once) insist(ctx context.Context, op string, s Script, lease *Lease, args ...string) (answer, error) {
+	unanswered := false
+	for {
+		a, err := o.write(ctx, op, s, lease, args...)
+		var failure *ServerError
+		if errors.As(err, &failure) {
+			unanswered = unanswered || failure.ambiguous
+			failure.ambiguous = unanswered
+		}
+		if err == nil || !passing(kindOfError(err)) {
+			return a, err
+		}
+		select {
+		case <-time.After(jitter(200*time.Millisecond, 50)):
+		case <-ctx.Done():
+			return a, err
+		case <-lease.Context().Done():
+			return a, err
+		}
+	}
 }
 
 func (o *Once) ask(ctx context.Context, rq request, token string, args ...string) (answer, error) {

@@ -10,6 +10,60 @@ import (
 	"github.com/holdfast-go/holdfast/holdfasttest"
 )
 
+// moving is the driver of a server on which, until then, a job's lock and its record are in different places, as
+// while their slot moves.
+type moving struct {
+	holdfast.Driver
+	until time.Time
+}
+
+func (d moving) Eval(ctx context.Context, s holdfast.Script, keys, args []string, urgent bool) (string, error) {
+	if s.Name == "once_complete" && time.Now().Before(d.until) {
+		return "", holdfast.ReplyError("TRYAGAIN Multiple keys request during rehashing of slot")
+	}
+	return d.Driver.Eval(ctx, s, keys, args, urgent)
+}
+
+// A run that was done is written down as such also if that takes longer than RetryTimeout, as long as it has its
+// lock; and no longer than that.
+func TestACompletedJobIsWrittenDownWhileItsLeaseLasts(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		moves time.Duration
+		opts  []holdfast.Option
+		done  bool
+	}{
+		{"until the slot has moved", time.Minute, nil, true},
+		{"until the lease is over", time.Hour, []holdfast.Option{holdfast.MaxHold(time.Minute)}, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
+				began := time.Now()
+				locks := client(t, srv, func(d holdfast.Driver) holdfast.Driver { return moving{d, began.Add(c.moves)} })
+				job := locks.Once("job", holdfast.Every(24*time.Hour), c.opts...)
+				runs := 0
+				run, err := job.Do(t.Context(), func(context.Context, *holdfast.Lease) (string, error) {
+					runs++
+					return "fine", nil
+				})
+				took := time.Since(began)
+				if c.done && (err != nil || !run.Here || took < c.moves || took > c.moves+time.Second) {
+					t.Errorf("Do returned %+v, %v after %s", run, err, took)
+				}
+				if !c.done && (!errors.Is(err, holdfast.ErrUnavailable) || !errors.Is(err, holdfast.ErrLost) || took < 50*time.Second || took > time.Minute+time.Second) {
+					t.Errorf("Do returned %+v, %v after %s; want ErrUnavailable and ErrLost when the lease is over", run, err, took)
+				}
+				if err := job.Check(t.Context()); errors.Is(err, holdfast.ErrDone) != c.done {
+					t.Errorf("Check: %v", err)
+				}
+				if runs != 1 {
+					t.Errorf("it ran %d times", runs)
+				}
+			})
+		})
+	}
+}
+
 // hesitant is the driver of a server that takes its time before it says whether a run may begin.
 type hesitant struct{ holdfast.Driver }
 

@@ -16,6 +16,7 @@ type bundle struct {
 	l      *Lock
 	need   int
 	fence  uint64 // of a quorum's lease
+	round  string // that brought a quorum's lease
 	onEnd  func() // called once, when it is over; after a release, when that is done; or nil
 	onLoss func() // called when a part is over, and it is not; or nil
 

@@ -449,11 +449,18 @@ func (l *Lock) IsHeld(ctx context.Context) (bool, error) {
 
 // parseHolder reads what follows in a "held" reply.
 func (l *Lock) parseHolder(r *wire.Reply) (Holder, error) {
+	_, h, err := l.parseHolding(r)
+	return h, err
+}
+
+// parseHolding is parseHolder that also tells the holder's token; "" of another program.
+func (l *Lock) parseHolding(r *wire.Reply) (token string, h Holder, err error) {
 	var pttl, waiters int64
 	if err := r.Ints(&pttl, &waiters); err != nil {
-		return Holder{}, l.malformed("inspect")
+		return "", Holder{}, l.malformed("inspect")
 	}
-	return l.holder(duration(pttl), int(waiters), r.Rest()), nil
+	v, _ := wire.ParseValue(r.Rest())
+	return v.Token, l.holder(duration(pttl), int(waiters), r.Rest()), nil
 }
 
 // holder makes a Holder of a lock's value.

@@ -31,8 +31,9 @@ type Quorum struct {
 	mu      sync.Mutex
 	turns   map[string]*turn // of the names that this process wants
 	nodes   []node
-	settled chan struct{} // closed when the next try to connect to a node has ended
-	hanging map[wish]int  // votes that were not answered, and were not taken back yet
+	settled chan struct{}       // closed when the next try to connect to a node has ended
+	hanging map[wish]int        // votes that were not answered, and were not taken back yet
+	given   map[string]struct{} // tokens of votes that are being given back
 }
 
 // wish is a lock that one node is asked for.
@@ -77,7 +78,7 @@ func NewQuorum(clients ...*Client) (*Quorum, error) {
 		addresses[c.driver.Addr()] = true
 	}
 	// mutants: majority
-	return &Quorum{clients: slices.Clone(clients), need: n/2 + 1, turns: map[string]*turn{}, nodes: make([]node, n), settled: make(chan struct{}), hanging: map[wish]int{}}, nil
+	return &Quorum{clients: slices.Clone(clients), need: n/2 + 1, turns: map[string]*turn{}, nodes: make([]node, n), settled: make(chan struct{}), hanging: map[wish]int{}, given: map[string]struct{}{}}, nil
 }
 
 // NodeTimeout bounds how long a node of a Quorum is waited for in one round. From 1 ms to a
@@ -105,9 +106,11 @@ func (s *settings) patience(begun time.Time) time.Duration {
 }
 
 // Mutex returns the lock of that name, which one holder has at a time. It is used like any
-// Lock. Waiters of one process are served in their order; between processes there is
-// none: they try again after random times, 5 to 300 ms. An acquire that cannot reach a
-// majority fails with a *QuorumError within a node timeout or two.
+// Lock. Waiters of one process are served in their order, and processes that wait in the order
+// in which they began to; they ask again after random times, 2 to 300 ms. TryAcquire returns
+// ErrHeld when a majority of nodes names the same holder. While others want the lock, too, and
+// nobody has a majority, it tries again, for Config.RetryTimeout at most. An acquire that
+// cannot reach a majority fails with a *QuorumError within a node timeout or two.
 //
 // Lease.Nodes tells which servers agree. Nodes that did not at first, or came back, are asked
 // again while the lease lasts. Token rises from lease to lease of the name, and is known to a
@@ -130,7 +133,7 @@ func (q *Quorum) Mutex(name string, opts ...Option) *Lock {
 
 // QuorumError says that too few nodes agreed, and what the others had to say. It matches
 // what any of their errors matches: ErrUnavailable, ErrQuarantine, ErrPermission, ...; but not
-// ErrHeld, which is what comes when others hold or want the lock.
+// ErrHeld, which is what comes when a majority names a holder.
 type QuorumError struct {
 	Op    string // "acquire", "init", ...
 	Name  string // the lock's

@@ -3,6 +3,7 @@ package holdfast
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"sync/atomic"
@@ -18,7 +19,10 @@ type vote struct {
 	node   int
 	a      *attempt
 	g      *grant  // nil if it did not grant
-	holder *Holder // who has it instead
+	holder *Holder // who has it instead; nil if that is an attempt of this process that is being given back
+	theirs string  // the round by which the holder got it
+	said   bool    // it granted, or said why the lock is not to be had
+	ahead  int     // how many with earlier tickets wait at the node
 	behind string  // how it stands, if its fence counter has to be raised before it grants
 	err    error   // why it did neither
 }
@@ -29,22 +33,31 @@ func (q *Quorum) acquire(ctx context.Context, l *Lock) (*Lease, error) {
 	if err := q.take(ctx, key); err != nil {
 		return nil, err
 	}
-	for pause := 5 * time.Millisecond; ; pause = min(2*pause, 200*time.Millisecond) {
-		lease, err := q.tryFor(ctx, l, func() { q.pass(key) })
-		if lease != nil {
-			return lease, nil
-		}
-		if !errors.Is(err, ErrHeld) && !q.quarantined(err) {
-			q.pass(key)
-			return nil, err
-		}
-		select {
-		case <-time.After(jitter(pause, 50)):
-		case <-ctx.Done():
-			q.pass(key)
-			return nil, ctx.Err()
+	lease, err := q.contend(ctx, l, true, func() { q.pass(key) })
+	if lease == nil {
+		q.pass(key)
+	}
+	return lease, err
+}
+
+// try takes the lock if nobody has it.
+func (q *Quorum) try(ctx context.Context, l *Lock) (*Lease, error) {
+	return q.contend(ctx, l, false, nil)
+}
+
+// curable reports whether a majority may be had later: too few nodes refuse for good.
+func (q *Quorum) curable(err error) bool {
+	var e *QuorumError
+	if !errors.As(err, &e) {
+		return false
+	}
+	lost := 0
+	for _, n := range e.Nodes {
+		if kind := kindOfError(n.Err); kind != ErrQuarantine && !temporary(kind) && !errors.As(n.Err, new(contestedError)) {
+			lost++
 		}
 	}
+	return lost <= len(q.clients)-q.need
 }
 
 // quarantined reports whether waiting will bring a majority.
@@ -62,41 +75,6 @@ func (q *Quorum) quarantined(err error) bool {
 	return away <= len(q.clients)-q.need && away < len(e.Nodes)
 }
 
-func (q *Quorum) try(ctx context.Context, l *Lock) (*Lease, error) { return q.tryFor(ctx, l, nil) }
-
-// tryFor takes the lock if a majority of nodes gives it. onEnd is called when its lease is
-// over.
-func (q *Quorum) tryFor(ctx context.Context, l *Lock, onEnd func()) (*Lease, error) {
-	if err := q.ready(ctx, l); err != nil {
-		return nil, err
-	}
-	lease, votes, err := q.round(ctx, l, onEnd)
-	var behind []vote
-	for _, v := range votes {
-		if v.behind != "" {
-			behind = append(behind, v)
-		}
-	}
-	switch {
-	case len(behind) == 0:
-	case err == nil:
-		if q.mending.CompareAndSwap(false, true) { // many may have met the same nodes
-			q.clients[behind[0].node].tasks.run(func() {
-				defer q.mending.Store(false)
-				_ = q.mend(context.Background(), l, behind)
-			})
-		}
-	case !errors.Is(err, ErrHeld):
-		if err = q.mend(ctx, l, behind); err == nil {
-			lease, _, err = q.round(ctx, l, onEnd)
-		}
-	}
-	if lease == nil && ctx.Err() != nil {
-		return nil, ctx.Err() // of which nodes that did not answer say nothing
-	}
-	return lease, err
-}
-
 // begin has all clients that are closed wait for what is under way, until end.
 func (q *Quorum) begin() {
 	for _, c := range q.clients {
@@ -111,10 +89,11 @@ func (q *Quorum) end() {
 }
 
 // round asks every node once.
-func (q *Quorum) round(ctx context.Context, l *Lock, onEnd func()) (*Lease, []vote, error) {
+func (b *bid) round(ctx context.Context) (*Lease, []vote, error) {
+	q, l := b.q, b.l
 	q.begin() // a vote is a lock, which is to be taken back or held
 	defer q.end()
-	p := q.poll(ctx, l)
+	p := b.poll(ctx)
 	for !p.enough() && p.wait(ctx) {
 	}
 	votes, open := p.end()
@@ -123,7 +102,7 @@ func (q *Quorum) round(ctx context.Context, l *Lock, onEnd func()) (*Lease, []vo
 		l.c.tasks.run(func() {
 			defer q.end()
 			for _, v := range p.rest(len(votes)) {
-				v.a.abandon()
+				q.giveBack(v)
 			}
 		})
 	}
@@ -133,28 +112,56 @@ func (q *Quorum) round(ctx context.Context, l *Lock, onEnd func()) (*Lease, []vo
 			granted = append(granted, v)
 		}
 	}
-	lease, err := q.elect(ctx, l, votes, granted, onEnd)
+	lease, err := b.elect(ctx, p.round, votes, granted)
 	for _, v := range votes {
 		if err != nil || v.g == nil {
-			v.a.abandon()
+			q.giveBack(v)
 		}
 	}
 	return lease, votes, err
 }
 
-// vote asks one node for the lock, with a token of its own: a server that has two addresses
-// does not grant twice.
-func (q *Quorum) vote(ctx context.Context, l *Lock, i int) vote {
-	v := vote{node: i, a: l.parts[i].newAttempt()}
+// giveBack gives up what a node granted, or may have. Until that is done the node may name it as the holder.
+func (q *Quorum) giveBack(v vote) {
+	if v.a.owed {
+		token, settled := v.a.token(), v.a.settled
+		q.returning(token, true)
+		v.a.settled = func() {
+			q.returning(token, false)
+			if settled != nil {
+				settled()
+			}
+		}
+	}
+	v.a.abandon()
+}
+
+// roundLength is how much of a token names its round. The tokens of one round begin with it, and so do those with
+// which a lease that it brought is taken on further nodes: whether nodes name the same holder shows by that alone, since
+// what they say was not said at the same moment.
+const roundLength = 18
+
+// newRound names a round.
+func newRound() string { return randomText()[:roundLength] }
+
+// newVote is an attempt of a round at a node. It has a token of its own: a server that has two addresses does not
+// grant twice.
+func (l *Lock) newVote(round string) *attempt {
+	return &attempt{l: l, head: valueFormat + round + randomText()[roundLength:] + ":", candidacy: &none}
+}
+
+// vote asks one node for the lock.
+func (q *Quorum) vote(ctx context.Context, l *Lock, i int, round string, ticket *ticket) vote {
+	v := vote{node: i, a: l.parts[i].newVote(round)}
 	if !q.answers(wish{i, l.parts[i].keys.Lock}) {
 		v.err = notSent{errHangs}
 		return v
 	}
-	return q.askAlone(ctx, l, v)
+	return q.askAlone(ctx, l, v, ticket)
 }
 
 // askAlone asks a node for the lock by itself.
-func (q *Quorum) askAlone(ctx context.Context, l *Lock, v vote) vote {
+func (q *Quorum) askAlone(ctx context.Context, l *Lock, v vote, ticket *ticket) vote {
 	p := l.parts[v.node]
 	c := p.c
 	var a answer
@@ -168,7 +175,7 @@ func (q *Quorum) askAlone(ctx context.Context, l *Lock, v vote) vote {
 		var err error
 		a, err = q.ask(ctx, v.node, l.set.wait(), request{
 			op: "acquire", lock: p, script: script.NodeAcquire,
-			args: []string{v.a.token(), milliseconds(p.set.term()), strconv.FormatInt(notAfter, 10), p.set.info},
+			args: append([]string{v.a.token(), milliseconds(p.set.term()), strconv.FormatInt(notAfter, 10), p.set.info}, ticket.words(l.set)...),
 		})
 		if err != nil {
 			return q.unanswered(v, err, notAfter)
@@ -180,14 +187,24 @@ func (q *Quorum) askAlone(ctx context.Context, l *Lock, v vote) vote {
 		var pttl, fence int64
 		if a.Ints(&pttl, &fence) == nil && fence > 0 {
 			v.g, v.err = v.a.granted(a.sent, clock.Now(), pttl, uint64(fence), 1)
+			v.said = v.g != nil
 			if p.plain() {
 				c.batches.note(p, false)
 			}
 			return v
 		}
 	case "held":
-		if h, err := p.parseHolder(&a.Reply); err == nil {
-			v.holder = &h
+		if token, h, err := p.parseHolding(&a.Reply); err == nil {
+			v.said, v.ahead, h.Waiters = true, h.Waiters, 0
+			if !q.returns(token) {
+				v.holder, v.theirs = &h, token[:min(len(token), roundLength)]
+			}
+			return v
+		}
+	case "wanted":
+		var ahead int64
+		if a.Ints(&ahead) == nil {
+			v.said, v.ahead = true, int(min(ahead, maxRank))
 			return v
 		}
 	case "quarantined", "behind":
@@ -243,6 +260,25 @@ func (q *Quorum) answers(w wish) bool {
 	return q.hanging[w] < maxHanging
 }
 
+// returning notes that what has this token is being given back, or was.
+func (q *Quorum) returning(token string, is bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if is {
+		q.given[token] = struct{}{}
+	} else {
+		delete(q.given, token)
+	}
+}
+
+// returns reports whether what has this token is being given back.
+func (q *Quorum) returns(token string) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	_, is := q.given[token]
+	return is
+}
+
 // hang counts votes that are not answered.
 func (q *Quorum) hang(w wish, n int) {
 	q.mu.Lock()
@@ -264,7 +300,8 @@ func (q *Quorum) isBehind(i int, l *Lock, kind, err error) error {
 }
 
 // elect makes a lease of the votes of a round, if there are enough.
-func (q *Quorum) elect(ctx context.Context, l *Lock, votes, granted []vote, onEnd func()) (*Lease, error) {
+func (b *bid) elect(ctx context.Context, round string, votes, granted []vote) (*Lease, error) {
+	q, l := b.q, b.l
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -285,26 +322,26 @@ func (q *Quorum) elect(ctx context.Context, l *Lock, votes, granted []vote, onEn
 	for i, v := range granted {
 		parts[i] = v.g.begin(ctx)
 	}
-	b := &bundle{l: l, need: q.need, fence: fence}
+	all := &bundle{l: l, need: q.need, fence: fence, round: round}
 	var refilling atomic.Bool
 	if l.set.unbounded() {
-		b.onLoss = func() {
+		all.onLoss = func() {
 			if refilling.CompareAndSwap(false, true) {
-				l.c.tasks.run(func() { q.refill(b, &refilling) })
+				l.c.tasks.run(func() { q.refill(all, &refilling) })
 			}
 		}
 	}
-	lease := b.lease(ctx, parts)
-	if !b.notify(onEnd) {
-		err := b.err()
+	lease := all.lease(ctx, parts)
+	if !all.notify(b.onEnd) {
+		err := all.err()
 		_ = lease.Release(context.Background()) // its nodes have leases, for which Close would wait
 		if errors.Is(err, ErrClosed) {
 			return nil, ErrClosed
 		}
 		return nil, q.late(l)
 	}
-	if len(parts) < len(q.clients) && b.onLoss != nil {
-		b.onLoss()
+	if len(parts) < len(q.clients) && all.onLoss != nil {
+		all.onLoss()
 	}
 	return lease, nil
 }
@@ -316,25 +353,61 @@ func (q *Quorum) late(l *Lock) error {
 	}}}
 }
 
-// refused says why too few nodes granted: others have the lock, or want it; or too few nodes
-// are there.
+// refused says why too few nodes granted: a majority names who has the lock; or too few nodes are there, or
+// agree.
 func (q *Quorum) refused(l *Lock, votes []vote) error {
-	errs := make([]error, len(q.clients))
-	said := 0
-	var held *Holder
-	for _, v := range votes {
-		errs[v.node] = v.err
-		if v.g != nil || v.holder != nil {
-			said++
-		}
-		if v.holder != nil {
-			held = v.holder
-		}
-	}
-	if held != nil && said >= q.need {
+	// mutants: named-by-a-majority
+	if held, most := foremost(votes); most >= q.need {
 		return &HeldError{Name: l.name, Holder: *held}
 	}
+	errs := make([]error, len(q.clients))
+	for _, v := range votes {
+		errs[v.node] = v.err
+		if v.said && v.g == nil {
+			errs[v.node] = q.clients[v.node].contested(l.name, v.holder)
+		}
+	}
 	return q.shortOf("acquire", l.name, errs)
+}
+
+// foremost is the holder whom most nodes name, and how many do.
+func foremost(votes []vote) (holder *Holder, most int) {
+	for _, v := range votes {
+		if v.holder == nil {
+			continue
+		}
+		same := 0
+		for _, other := range votes {
+			if other.holder != nil && v.theirs == other.theirs {
+				same++
+			}
+		}
+		if same > most {
+			holder, most = v.holder, same
+		}
+	}
+	return holder, most
+}
+
+// contestedError is what a node says that has given its vote to another, or keeps it for one, while no majority
+// names a holder.
+type contestedError struct{ text string }
+
+func (e contestedError) Error() string { return e.text }
+
+// Is makes it match ErrUnavailable: it is not said that anybody holds the lock.
+func (contestedError) Is(target error) bool { return target == ErrUnavailable }
+
+func (c *Client) contested(name string, holder *Holder) error {
+	text := "others want the lock, too, and no majority has it yet"
+	switch {
+	case holder == nil:
+	case holder.Foreign:
+		text = "another program has the lock there, and too few others name it"
+	default:
+		text = fmt.Sprintf("it names %s as the holder, and too few others do", holder.who())
+	}
+	return &ServerError{Op: "acquire", Name: name, Server: c.driver.Addr(), Err: contestedError{text}}
 }
 
 // agree finds a fence that is above all that a majority has granted before, and that a

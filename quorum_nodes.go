@@ -57,12 +57,12 @@ func (q *Quorum) missing(b *bundle) []int {
 func (q *Quorum) refillNode(b *bundle, i int) {
 	q.begin()
 	defer q.end()
-	v := q.vote(b.ctx, b.l, i)
+	v := q.vote(b.ctx, b.l, i, b.round, &holdersTicket)
 	if v.behind != "" {
 		_ = q.mend(b.ctx, b.l, []vote{v})
 	}
 	if v.g == nil {
-		v.a.abandon()
+		q.giveBack(v)
 		return
 	}
 	// Its counter can be below the lease's fence; what has to know that fence is a majority,

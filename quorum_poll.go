@@ -10,19 +10,22 @@ import (
 // poll is one round of votes. It has no goroutine for each: those that gather with others' are
 // counted by who sent them.
 type poll struct {
-	q     *Quorum
-	l     *Lock
-	begun time.Time
-	timer *time.Timer   // for the node timeout; once a majority has granted, for the patience with the others
-	news  chan struct{} // has an item when there may be enough
+	q      *Quorum
+	l      *Lock
+	round  string
+	ticket *ticket
+	begun  time.Time
+	timer  *time.Timer   // for the node timeout; once a majority has granted, for the patience with the others
+	news   chan struct{} // has an item when there may be enough
 
-	mu            sync.Mutex
-	votes         []vote
-	papers        []paper // by node
-	open          int     // votes that are missing
-	granted, said int     // of the others: what was granted; also what others have
-	patient       bool    // the timer is for the patience
-	over          bool    // which is at its end, or nobody waits for a majority any more
+	mu      sync.Mutex
+	votes   []vote
+	papers  []paper // by node
+	open    int     // votes that are missing
+	granted int     // of the others
+	said    int     // of the others: what was granted; also what others have, or want
+	patient bool    // the timer is for the patience
+	over    bool    // which is at its end, or nobody waits for a majority any more
 }
 
 // paper is a vote that was asked for together with others, until it is answered.
@@ -33,10 +36,11 @@ type paper struct {
 }
 
 // poll asks all nodes for the lock.
-func (q *Quorum) poll(ctx context.Context, l *Lock) *poll {
+func (b *bid) poll(ctx context.Context) *poll {
+	q, l := b.q, b.l
 	n := len(q.clients)
 	p := &poll{
-		q: q, l: l, begun: time.Now(), timer: time.NewTimer(l.set.wait()), news: make(chan struct{}, 1),
+		q: q, l: l, round: newRound(), ticket: b.ticket, begun: time.Now(), timer: time.NewTimer(l.set.wait()), news: make(chan struct{}, 1),
 		votes: make([]vote, 0, n), papers: make([]paper, n), open: n,
 	}
 	for i := range q.clients {
@@ -54,7 +58,7 @@ func (q *Quorum) poll(ctx context.Context, l *Lock) *poll {
 func (p *poll) ask(ctx context.Context, i int) {
 	l := p.l.parts[i]
 	c := l.c
-	v := vote{node: i, a: l.newAttempt()}
+	v := vote{node: i, a: l.newVote(p.round)}
 	err := ctx.Err()
 	switch {
 	case err != nil:
@@ -63,8 +67,8 @@ func (p *poll) ask(ctx context.Context, i int) {
 	case !p.q.answers(wish{i, l.keys.Lock}):
 		v.err = notSent{errHangs}
 		p.count(v)
-	case c.info.Load() == nil || c.isClosing() || !l.plain() || c.batches.isContended(l):
-		p.askAlone(ctx, v)
+	case p.ticket != nil || c.info.Load() == nil || c.isClosing() || !l.plain() || c.batches.isContended(l):
+		p.askByItself(ctx, v)
 	default:
 		e := newErrand(l, v.a.head)
 		e.notAfter = l.nodeNotAfter()
@@ -77,9 +81,17 @@ func (p *poll) ask(ctx context.Context, i int) {
 	}
 }
 
-// askAlone asks for a vote by itself.
-func (p *poll) askAlone(ctx context.Context, v vote) {
-	v.a.l.c.tasks.run(func() { p.count(p.q.askAlone(ctx, p.l, v)) })
+// askByItself asks for a vote by itself.
+func (p *poll) askByItself(ctx context.Context, v vote) {
+	over := func() {}
+	if p.ticket != nil {
+		p.ticket.carriers[v.node].Add(1)
+		over = p.ticket.carriers[v.node].Done
+	}
+	v.a.l.c.tasks.run(func() {
+		defer over()
+		p.count(p.q.askAlone(ctx, p.l, v, p.ticket))
+	})
 }
 
 // answered takes what a node that was asked for several locks said of this one, unless it is too late.
@@ -98,7 +110,7 @@ func (p *poll) answered(ctx context.Context, v vote, e *errand) {
 		v.err = notSent{errHangs}
 	case e.err != nil:
 		if outcome, _ := classify(e.err); outcome == refused {
-			p.askAlone(ctx, v) // it may be for another's sake
+			p.askByItself(ctx, v) // it may be for another's sake
 			return
 		}
 		v = p.q.unanswered(v, e.err, e.notAfter)
@@ -106,11 +118,12 @@ func (p *poll) answered(ctx context.Context, v vote, e *errand) {
 		v = p.q.declined(p.l, v, e.refusal)
 	case !e.ok:
 		e.l.c.batches.note(e.l, true)
-		p.askAlone(ctx, v)
+		p.askByItself(ctx, v)
 		return
 	default:
 		v.a.owed = true
 		v.g, v.err = v.a.granted(e.sent, e.heard, -1, e.fence, 1)
+		v.said = v.g != nil
 	}
 	p.count(v)
 }
@@ -124,7 +137,7 @@ func (p *poll) count(v vote) {
 	if v.g != nil {
 		p.granted++
 	}
-	if v.g != nil || v.holder != nil {
+	if v.said {
 		p.said++
 	}
 	if v.g != nil && p.granted == p.q.need && !p.over {
@@ -151,10 +164,17 @@ func (p *poll) enough() bool {
 }
 
 // isEnough: once a majority has granted, the others have as long again; and once none is possible, it is
-// over, when it is known why: a majority has said who has the lock, or is away.
+// over, when it is known why: a majority names who has the lock, or has said who has it and names nobody, or is away.
 func (p *poll) isEnough() bool {
 	need := p.q.need
-	return p.over || p.open == 0 || p.granted+p.open < need && (p.said >= need || p.said+p.open < need)
+	if p.over || p.open == 0 {
+		return true
+	}
+	if p.granted+p.open >= need {
+		return false
+	}
+	_, most := foremost(p.votes)
+	return most >= need || p.said >= need && most+p.open < need || p.said+p.open < need
 }
 
 // wait waits for news; false if ctx has ended.

@@ -1,23 +1,31 @@
--- node_acquire.lua: takes a lock on one node of a quorum, if it is free.
+-- node_acquire.lua: takes a lock on one node of a quorum, if it is free and nobody with an earlier
+-- ticket waits for it.
 --
--- KEYS    [1] lock  [2] queue, for tombstones  [3] fence counter  [4] caught up, node.lua
+-- KEYS    [1] lock  [2] queue, for tombstones and tickets  [3] fence counter  [4] caught up, node.lua
 --         [5] incarnation mark
 -- ARGV    [1] flags as in prelude.lua  [2] token  [3] TTL, ms
 --         [4] not-after, server time in µs  [5] info
+--         [6] ticket, tickets.lua; '' for none, '0' for one that comes before all others
+--         [7] for how many ms the ticket is kept
 -- Returns 'granted NOW PTTL FENCE'   FENCE is this node's; it is stored in its counter
---         'held NOW PTTL WAITERS VALUE'
+--         'held NOW PTTL AHEAD VALUE'  AHEAD is how many tickets come before this one
+--         'wanted NOW AHEAD'           the lock is free, and is kept for them
 --         'gone NOW', 'late NOW', 'quarantined NOW REST': as acquire.lua
 --         'behind NOW STANDS'  its counter has to be raised first: node_raise.lua
 --         'error MESSAGE': nothing was taken
 --
 -- Invariants: fences of a node rise while it lives; sent twice, the second run gives the first
--- one's fence.
+-- one's fence; a ticket only ever makes a node refuse.
 
 -- include prelude.lua
+-- include queue.lua
+-- include bury.lua
+-- include tickets.lua
 -- include incarnation.lua
 -- include node.lua
 
 local ttl, not_after, info = tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
+local ticket, ticket_time = ARGV[6], tonumber(ARGV[7])
 
 local function granted(pttl, fence)
   return 'granted ' .. whole(now) .. ' ' .. pttl .. ' ' .. whole(fence)
@@ -35,8 +43,15 @@ local function main()
     return 'gone ' .. whole(now)
   elseif now >= not_after then
     return 'late ' .. whole(now)
-  elseif value then
-    return 'held ' .. whole(now) .. ' ' .. redis.call('PTTL', KEYS[1]) .. ' 0 ' .. value
+  end
+  local before = ahead(ticket)
+  keep(ticket, ticket_time)
+  if value then
+    return 'held ' .. whole(now) .. ' ' .. redis.call('PTTL', KEYS[1]) .. ' ' .. before .. ' ' .. value
+  end
+  -- mutants: ticket-kept
+  if before > 0 then
+    return 'wanted ' .. whole(now) .. ' ' .. before
   end
   -- The time only where there is no counter: fences of nodes whose clocks differ would drift
   -- apart otherwise.

@@ -368,6 +368,16 @@ var All = []Mutant{
 		Tests: []Test{{"scripts", "TestNodes"}, {"quorum", "TestNodeLosesTheLockBeforeItIsToldAFence"}},
 	},
 	{
+		Name: "tickets-unread", About: "a node grants a lock although an earlier ticket waits for it",
+		Edits: []overlay.Edit{line("ticket-kept", "if false then")},
+		Tests: []Test{{"scripts", "TestNodes"}},
+	},
+	{
+		Name: "held-by-one-node", About: "a lock of a quorum counts as held when one node names a holder",
+		Edits: []overlay.Edit{part("named-by-a-majority", "most >= q.need", "most >= 1")},
+		Tests: []Test{{"quorum", "TestHeldIsWhatAMajoritySays"}},
+	},
+	{
 		Name: "node-batch-takes-held", About: "a batch takes locks of a node without looking whether they are free",
 		Subject: campaign.Quorum{},
 		Edits:   []overlay.Edit{line("batch-free", "local all = true"), part("batch-set", "'NX', ", "")},

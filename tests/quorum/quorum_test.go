@@ -50,6 +50,7 @@ type site struct {
 	wrap  func(i int, d holdfast.Driver) holdfast.Driver // of the clients of nodes; or nil
 
 	commandTimeout time.Duration      // 4 s if it is 0, which a machine that stands still for two does not reach
+	retryTimeout   time.Duration      // the default if it is 0
 	clients        []*holdfast.Client // of the latest quorum
 }
 
@@ -114,7 +115,7 @@ func (s *site) quorumOf(addrs ...string) *holdfast.Quorum {
 		if s.wrap != nil {
 			d = s.wrap(i, d)
 		}
-		c, err := holdfast.New(d, &holdfast.Config{Strict: true, MaxTTL: s.ttl, TTL: s.ttl, CommandTimeout: cmp.Or(s.commandTimeout, 4*time.Second)})
+		c, err := holdfast.New(d, &holdfast.Config{Strict: true, MaxTTL: s.ttl, TTL: s.ttl, CommandTimeout: cmp.Or(s.commandTimeout, 4*time.Second), RetryTimeout: s.retryTimeout})
 		if err != nil {
 			s.t.Fatal(err)
 		}

@@ -34,7 +34,7 @@ func (v voters) alone(lock string) string {
 	v.t.Helper()
 	name, token, _ := strings.Cut(lock, "/")
 	keys := append([]string{"{" + name + "}", "{" + name + "}:q"}, nodeKeys[2:]...)
-	return seen(v.said(script.NodeAcquire, keys, nodeFlags, token, 60000, v.later(time.Minute), info))
+	return seen(v.said(script.NodeAcquire, keys, nodeFlags, token, 60000, v.later(time.Minute), info, "", 0))
 }
 
 // over ends a token, of which copies may come.

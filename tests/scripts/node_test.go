@@ -29,7 +29,13 @@ func (b bench) node(s script.Script, args ...any) string {
 
 func (b bench) vote(token string) string {
 	b.t.Helper()
-	return b.node(script.NodeAcquire, token, 60000, b.later(time.Minute), info)
+	return b.waits(token, "")
+}
+
+// waits is a vote with a ticket.
+func (b bench) waits(token, ticket string) string {
+	b.t.Helper()
+	return b.node(script.NodeAcquire, token, 60000, b.later(time.Minute), info, ticket, 60000)
 }
 
 // admit ends the quarantine of a new node, and returns how it stands.
@@ -105,11 +111,38 @@ func TestNodes(t *testing.T) {
 		},
 		"late, and given up": func(b bench) {
 			b.node(script.NodeRaise, "", 7, b.admit())
-			b.expect("late T", b.node(script.NodeAcquire, "A", 60000, b.later(-time.Second), info))
+			b.expect("late T", b.node(script.NodeAcquire, "A", 60000, b.later(-time.Second), info, "", 0))
 			b.expect("gone T", b.release("A", "", b.later(time.Hour)))
 			b.expect("gone T", b.vote("A"))
 			b.expect("counter T 7", b.node(script.NodeCounter, ""))
 			b.expect("granted T P 8", b.vote("B"))
+		},
+		"waited for": func(b bench) {
+			b.node(script.NodeRaise, "", 7, b.admit())
+			b.expect("granted T P 8", b.vote("A"))
+			b.expect("held T P 0 hf1:A:8:T:0:"+info, b.waits("C", "21"))
+			b.expect("held T P 1 hf1:A:8:T:0:"+info, b.waits("D", "22"))
+			b.expect("held T P 0 hf1:A:8:T:0:"+info, b.waits("B", "11"))
+			b.expect("held T P 3 hf1:A:8:T:0:"+info, b.vote("E")) // and has no place
+			b.expect("held T P 0 hf1:A:8:T:0:"+info, b.waits("F", "0"))
+			b.expect("released T", b.release("A", "", 0))
+			b.expect("wanted T 3", b.vote("E"))
+			b.expect("wanted T 2", b.waits("D", "22"))
+			b.expect("wanted T 1", b.waits("C", "21"))
+			b.expect("granted T P 9", b.waits("B", "11"))
+			b.expect("released T", b.release("B", "", 0))
+			b.expect("wanted T 1", b.waits("C", "21")) // who was granted it may have to come again
+			b.expect("left T", b.release("X", "t:11", 0))
+			b.expect("left T", b.release("X", "t:22", 0))
+			b.expect("granted T P 10", b.waits("F", "0")) // before all others
+			b.expect("released T", b.release("F", "", 0))
+			b.expect("granted T P 11", b.waits("C", "21"))
+			b.expect("released T", b.release("C", "", b.later(time.Second)))
+			b.expect("gone T", b.waits("C", "31"))
+			b.expect("late T", b.node(script.NodeAcquire, "A", 60000, b.later(-time.Second), info, "12", 60000)) // leaves no ticket
+			b.expect("wanted T 1", b.vote("E"))
+			b.rdb.ZAdd(b.t.Context(), "{k}:q", redis.Z{Score: -float64(b.later(-time.Second)), Member: "t:21"}) // is over
+			b.expect("granted T P 12", b.vote("E"))
 		},
 		"restarted": func(b bench) {
 			b.node(script.NodeRaise, "", 7, b.admit())

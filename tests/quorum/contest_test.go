@@ -1,0 +1,228 @@
+package quorum
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/machine"
+	"github.com/holdfast-go/holdfast/tests/internal/server"
+)
+
+// split gives each of as many processes as there are nodes a way to them on which, in the first round, each is
+// granted its own node before any of them asks another.
+func (s *site) split() (all []*holdfast.Lock) {
+	var granted sync.WaitGroup
+	granted.Add(len(s.nodes))
+	for process := range s.nodes {
+		s.wrap = func(i int, d holdfast.Driver) holdfast.Driver {
+			return splitting{d, i == process, &granted, &sync.Once{}, func(string) {}}
+		}
+		all = append(all, s.quorum().Mutex("q", holdfast.NodeTimeout(10*time.Second), holdfast.Owner(fmt.Sprint("process ", process))))
+	}
+	s.wrap = nil
+	return all
+}
+
+// All try at once, each nearest to another node, so that nobody gets a majority at first: one of them has the
+// lock in the end, and the others are told who.
+func TestAllTryAtOnce(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{3, 5} {
+		for _, bin := range server.Binaries(t) {
+			t.Run(fmt.Sprint(bin.Name, ", ", n, " nodes"), func(t *testing.T) {
+				t.Parallel()
+				s := open(t, bin, n, age)
+				s.retryTimeout = 10 * time.Minute // so that no slow machine reaches it
+				type result struct {
+					lease *holdfast.Lease
+					err   error
+				}
+				results := make(chan result, n)
+				for _, l := range s.split() {
+					go func() {
+						lease, err := l.TryAcquire(t.Context())
+						results <- result{lease, err}
+					}()
+				}
+				var lease *holdfast.Lease
+				var held []*holdfast.HeldError
+				for range n {
+					r := <-results
+					var h *holdfast.HeldError
+					switch {
+					case r.lease != nil && lease != nil:
+						t.Error("two have the lock")
+					case r.lease != nil:
+						lease = r.lease
+					case errors.As(r.err, &h):
+						held = append(held, h)
+					default:
+						t.Errorf("TryAcquire: %v", r.err)
+					}
+				}
+				if lease == nil {
+					t.Fatalf("nobody has the lock; %d were told that it is held: %v", len(held), held[0])
+				}
+				for _, h := range held {
+					if h.Holder.Owner != lease.Owner() {
+						t.Errorf("%s has the lock; another is told: %v", lease.Owner(), h)
+					}
+				}
+				backend.Release(t, lease)
+				s.cleaned()
+			})
+		}
+	}
+}
+
+// Who finds that nodes name different holders, none of them a majority's, is not told that the lock is held.
+func TestHeldIsWhatAMajoritySays(t *testing.T) {
+	t.Parallel()
+	each(t, 3, age, func(t *testing.T, s *site) {
+		// What is left of two who died before they could give it back.
+		var values []any
+		for _, owner := range []string{"one", "two"} {
+			lease := acquireOn(t, s.lock(holdfast.Owner(owner), holdfast.Renew(false)), 3)
+			value, err := s.nodes[0].Do("GET", "holdfast:{q}")
+			if err != nil {
+				t.Fatal(err)
+			}
+			values = append(values, value)
+			backend.Release(t, lease)
+		}
+		for i, value := range values {
+			if _, err := s.nodes[i].Do("SET", "holdfast:{q}", value, "PX", "3600000"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_, err := s.lock().TryAcquire(t.Context())
+		if errors.Is(err, holdfast.ErrHeld) || !errors.Is(err, holdfast.ErrUnavailable) {
+			t.Errorf("TryAcquire: %v", err)
+		}
+		for _, want := range []string{"names one (pid", "names two (pid"} {
+			if err != nil && !strings.Contains(err.Error(), want) {
+				t.Errorf("the error does not say %q: %v", want, err)
+			}
+		}
+		// Who waits has it once one of them is over.
+		waiting := backend.Start(t, s.lock())
+		backend.Eventually(t, "it waits", func() bool { return s.tickets() == 3 })
+		if _, err := s.nodes[0].Do("DEL", "holdfast:{q}"); err != nil {
+			t.Fatal(err)
+		}
+		backend.Release(t, backend.Receive(t, waiting))
+		if _, err := s.nodes[1].Do("DEL", "holdfast:{q}"); err != nil {
+			t.Fatal(err)
+		}
+		s.cleaned()
+	})
+}
+
+// tickets is on how many nodes anybody waits for the lock.
+func (s *site) tickets() (n int) {
+	s.t.Helper()
+	for _, node := range s.nodes {
+		members, err := node.Do("ZRANGE", "holdfast:{q}:q", "0", "-1")
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		all, _ := members.([]any)
+		for _, m := range all {
+			if text, _ := m.(string); strings.HasPrefix(text, "t:") {
+				n++
+				break
+			}
+		}
+	}
+	return n
+}
+
+// A process that comes back for the lock whenever it has released it does not pass another that waits.
+func TestNobodyPassesAWaiter(t *testing.T) {
+	t.Parallel()
+	for _, bin := range server.Binaries(t) {
+		t.Run(bin.Name, func(t *testing.T) {
+			t.Parallel()
+			// A ticket lasts for a second after its owner has asked.
+			machine.UndisturbedTest(t, func(tb testing.TB) {
+				s := open(t, bin, 3, age)
+				ctx, cancel := context.WithCancel(tb.Context())
+				var grants atomic.Int64
+				var busy sync.WaitGroup
+				greedy := s.quorum()
+				for range 2 { // goroutines, so that one follows the other at once
+					busy.Go(func() {
+						l := greedy.Mutex("q", holdfast.NodeTimeout(10*time.Second))
+						for ctx.Err() == nil {
+							lease, err := l.Acquire(ctx)
+							if err != nil {
+								continue
+							}
+							grants.Add(1)
+							time.Sleep(20 * time.Millisecond)
+							_ = lease.Release(context.WithoutCancel(ctx))
+						}
+					})
+				}
+				defer busy.Wait()
+				defer cancel()
+				for range 5 {
+					var votes atomic.Int64
+					s.wrap = func(_ int, d holdfast.Driver) holdfast.Driver { return counted{d, &votes} }
+					waiting := backend.Start(tb, s.lock())
+					var lease *holdfast.Lease
+					known := int64(-1)
+					for lease == nil {
+						select {
+						case lease = <-waiting:
+							if lease == nil {
+								tb.Fatal("no lease")
+							}
+						default:
+							if known < 0 && votes.Load() > 9 { // three rounds, of which the first tells it that it has to wait
+								known = grants.Load()
+							}
+							if known >= 0 && grants.Load() > known+3 {
+								tb.Fatalf("another has had the lock %d times since it was known that this one waits", grants.Load()-known)
+							}
+							time.Sleep(time.Millisecond)
+						}
+					}
+					backend.Release(tb, lease)
+				}
+			})
+		})
+	}
+}
+
+// Who gives up while it waits leaves the lock to those behind it at once.
+func TestWaiterGivesUp(t *testing.T) {
+	t.Parallel()
+	each(t, 3, age, func(t *testing.T, s *site) {
+		lease := acquire(t, s.lock())
+		agree(t, lease, 3)
+		ctx, cancel := context.WithCancel(t.Context())
+		failed := make(chan error, 1)
+		go func() {
+			_, err := s.lock().Acquire(ctx)
+			failed <- err
+		}()
+		backend.Eventually(t, "it waits", func() bool { return s.tickets() == 3 })
+		cancel()
+		if err := <-failed; err != context.Canceled {
+			t.Errorf("Acquire, cancelled: %v", err)
+		}
+		backend.Eventually(t, "its tickets are gone", func() bool { return s.tickets() == 0 })
+		backend.Release(t, lease)
+		backend.Release(t, acquire(t, s.lock()))
+		s.cleaned()
+	})
+}

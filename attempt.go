@@ -293,9 +293,14 @@ func (a *attempt) abandon() {
 		return
 	}
 	c := a.l.c
+	left := func() {}
+	if a.inbox != nil { // it may be in the queue
+		left = c.departing.begin(a.l.keys.Queue)
+	}
 	c.tasks.run(func() {
 		// mutants: take-back
 		c.takeBack(a.l, a.token(), a.member, a.unanswered, a.ending)
+		left()
 		a.forget()
 		if a.settled != nil {
 			a.settled()

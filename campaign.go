@@ -31,6 +31,8 @@ type campaign struct {
 	answered bool
 	// known is how the first attempt stands, until the first step; or nil.
 	known *look
+	// leaving ends the departure that began when the last waiter left, or is nil. Guarded by the line.
+	leaving func()
 }
 
 // look is an answer, and by what its attempt could be notified when it asked.
@@ -126,6 +128,10 @@ func (c *campaign) next() *waiter {
 		if c.attempt != nil {
 			c.attempt.abandon()
 		}
+	}
+	if c.leaving != nil { // or another has come, and keeps the place
+		c.leaving()
+		c.leaving = nil
 	}
 	return head
 }

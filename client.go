@@ -43,6 +43,7 @@ type Client struct {
 	batches   batches
 	singles   crew // of renewals that are not in a batch
 	leftovers crew // of what the server may have of lost leases
+	departing departures
 
 	mu     sync.Mutex
 	lines  map[string]*line

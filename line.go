@@ -254,6 +254,9 @@ func (ln *line) await(ctx context.Context, w *waiter) (*Lease, error) {
 	err := ln.unheard(ctx, w.l)
 	if !served {
 		ln.remove(w)
+		if c := ln.campaign; c != nil && c.leaving == nil && ln.waiting() == 0 {
+			c.leaving = ln.c.departing.begin(w.l.keys.Queue)
+		}
 	}
 	ln.mu.Unlock()
 	if served {

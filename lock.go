@@ -363,7 +363,7 @@ type Holder struct {
 	Fence   uint64
 	Since   time.Time     // by the server's clock
 	TTL     time.Duration // what is left; negative when the key has no expiry
-	Waiters int           // processes in the queue
+	Waiters int           // processes in the queue; not this one, if all its waiters have given up
 	Foreign bool          // another program holds it: only Key, TTL and Waiters are known
 	// Weight is how many permits of a semaphore it has; of a read-write lock, 1 is a
 	// reader and more a writer. 0 for a mutex.
@@ -386,6 +386,7 @@ func (l *Lock) Holder(ctx context.Context) (Holder, error) {
 	if err := l.ready(ctx); err != nil {
 		return Holder{}, err
 	}
+	l.awaitDepartures(ctx)
 	a, _, err := l.c.call(ctx, request{
 		op: "inspect", lock: l, script: script.Holder,
 		args: []string{l.flags(""), ""},
@@ -425,6 +426,7 @@ func (l *Lock) Holders(ctx context.Context) ([]Holder, error) {
 	if err := l.ready(ctx); err != nil {
 		return nil, err
 	}
+	l.awaitDepartures(ctx)
 	a, _, err := l.c.call(ctx, request{
 		op: "inspect", lock: l, script: script.ShareHolders,
 		args: []string{l.flags(""), ""},
@@ -436,6 +438,12 @@ func (l *Lock) Holders(ctx context.Context) ([]Holder, error) {
 		return nil, l.malformed("inspect")
 	}
 	return l.parseHolders(&a.Reply)
+}
+
+// awaitDepartures has those of this client left the queue that have given up: nobody is to be counted as
+// waiting whose Acquire has returned.
+func (l *Lock) awaitDepartures(ctx context.Context) {
+	l.c.departing.wait(ctx, l.keys.Queue, max(500*time.Millisecond, 8*l.c.rtt.mean()))
 }
 
 // IsHeld reports whether anybody holds the lock.

@@ -1,0 +1,60 @@
+package virtual
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/holdfasttest"
+)
+
+// leisurely is a server to which releases take a while.
+type leisurely struct{ holdfast.Driver }
+
+func (d leisurely) Eval(ctx context.Context, s holdfast.Script, keys, args []string, urgent bool) (string, error) {
+	if urgent {
+		time.Sleep(100 * time.Millisecond)
+	}
+	return d.Driver.Eval(ctx, s, keys, args, urgent)
+}
+
+// Whoever gave up waiting is told who has the lock, and how many wait: itself is not among them.
+func TestAWaiterThatGaveUpIsNotCounted(t *testing.T) {
+	for what, lock := range map[string]func(c *holdfast.Client) *holdfast.Lock{
+		"mutex":     func(c *holdfast.Client) *holdfast.Lock { return c.Mutex("a") },
+		"semaphore": func(c *holdfast.Client) *holdfast.Lock { return c.Semaphore("a", 1).Lock },
+		"writer":    func(c *holdfast.Client) *holdfast.Lock { return c.RWMutex("a").Writer() },
+	} {
+		t.Run(what, func(t *testing.T) {
+			eachWay(t, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
+				lease := acquire(t, lock(client(t, srv)))
+				defer release(t, lease)
+				l := lock(configured(t, srv, cfg, func(d holdfast.Driver) holdfast.Driver { return leisurely{d} }))
+				for round := range 3 { // the first waiter asks before it is subscribed, those after it when they are
+					ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+					if _, err := l.Acquire(ctx); !errors.Is(err, context.DeadlineExceeded) {
+						t.Fatal(err)
+					}
+					cancel()
+					if h, err := l.Holder(t.Context()); err != nil || h.Waiters != 0 {
+						t.Errorf("round %d: %d are counted that wait: %v", round, h.Waiters, err)
+					}
+				}
+				other := wait(t, l)
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				if _, err := l.Acquire(ctx); !errors.Is(err, context.DeadlineExceeded) {
+					t.Fatal(err)
+				}
+				begun := time.Now()
+				if h, err := l.Holder(t.Context()); err != nil || h.Waiters != 1 || time.Since(begun) > 50*time.Millisecond {
+					t.Errorf("%d are counted that wait, and one does: %v, after %s", h.Waiters, err, time.Since(begun))
+				}
+				other.cancel()
+				<-other.done
+			})
+		})
+	}
+}

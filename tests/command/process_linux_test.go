@@ -392,6 +392,18 @@ func TestKeeperStoppedWhileTheJobRuns(t *testing.T) {
 	})
 }
 
+// What a killed keeper leaves is its parent's to end: the keeper's death continues one that is stopped.
+func TestKeeperKilledWhileHoldfastIsStopped(t *testing.T) {
+	t.Parallel()
+	r := begin(t, server.Start(t, server.One(t)), stubborn, graceOf(time.Hour)...)
+	r.up()
+	keeper := r.keeper()
+	r.stop(r.cmd.Process.Pid)
+	r.signal(keeper, unix.SIGKILL)
+	r.gone()
+	r.exits(70)
+}
+
 // What a killed keeper leaves and holdfast may not kill, it waits for, and keeps the lock.
 func TestKeeperKilledWhoseJobIsAnotherUsers(t *testing.T) {
 	t.Parallel()

@@ -7,10 +7,11 @@
 // behind, also what called setsid, becomes the keeper's child and is found. If
 // the keeper itself is killed, the kernel kills the command with it
 // (PR_SET_PDEATHSIG) and hands the rest to the parent, a subreaper too, which
-// kills them, and waits for those that it may not kill. A keeper that has not
-// ended the job when the deadline is next, since it was stopped, is killed by
-// its parent. Only a parent and a keeper killed at the same instant leave
-// anything: what the command had started, though not the command itself.
+// kills them, and waits for those that it may not kill; a parent that is stopped
+// is continued for that. A keeper that has not ended the job when the deadline
+// is next, since it was stopped, is killed by its parent. Only a parent and a
+// keeper killed at the same instant leave anything: what the command had
+// started, though not the command itself.
 //
 // Elsewhere the keeper is a goroutine, and what it ends is the job's process
 // group; on Windows, the command alone.

@@ -86,22 +86,18 @@ func keepJob(conn io.ReadWriter, clock clock, start func(order) (processes, erro
 	s.max, s.group = o.Max, o.Group
 	s.tell(Event{Kind: ready, PIDs: []int{s.proc.id()}})
 
-	orders, over := make(chan order), make(chan struct{})
-	defer close(over)
+	received := make(chan order)
 	go func() {
-		defer close(orders)
+		defer close(received)
 		for {
 			var o order
 			if dec.Decode(&o) != nil {
 				return
 			}
-			select {
-			case orders <- o:
-			case <-over:
-				return
-			}
+			received <- o
 		}
 	}()
+	orders := received
 	for !s.done() {
 		s.bell.set(s.plan.next())
 		select {
@@ -119,6 +115,9 @@ func keepJob(conn io.ReadWriter, clock clock, start func(order) (processes, erro
 		s.tick()
 	}
 	s.tell(s.over)
+	// Until the parent knows that all has ended well, the end of the keeper would alarm it.
+	for range received {
+	}
 }
 
 func (s *server) tell(ev Event) { s.out.add(ev) }

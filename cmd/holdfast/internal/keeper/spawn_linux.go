@@ -30,26 +30,39 @@ func spawn(spec Spec) (*link, error) {
 	}
 	ours, theirs := os.NewFile(uintptr(fds[0]), "keeper"), os.NewFile(uintptr(fds[1]), "parent")
 	defer theirs.Close()
-	fd, err := inheritable(theirs)
+	watched, lifeline, err := newLifeline()
 	if err != nil {
 		ours.Close()
 		return nil, err
 	}
+	defer lifeline.Close()
+	conn := &lifelined{ours, watched}
+	fd, err := inheritable(theirs)
+	if err != nil {
+		conn.Close()
+		return nil, err
+	}
 	defer unix.Close(fd)
-	cmd := exec.Command("/proc/self/exe", keepArg, strconv.Itoa(fd))
+	line, err := inheritable(lifeline)
+	if err != nil {
+		conn.Close()
+		return nil, err
+	}
+	defer unix.Close(line)
+	cmd := exec.Command("/proc/self/exe", keepArg, strconv.Itoa(fd), strconv.Itoa(line))
 	cmd.Args[0] = "holdfast"
 	cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = spec.Env, spec.Stdin, spec.Stdout, spec.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	family.Lock()
 	defer family.Unlock()
 	if err := cmd.Start(); err != nil {
-		ours.Close()
+		conn.Close()
 		return nil, fmt.Errorf("start the keeper: %w", err)
 	}
 	pid := cmd.Process.Pid
 	family.keepers[pid] = true
 	return &link{
-		conn: ours,
+		conn: conn,
 		kill: func() { _ = cmd.Process.Kill() }, // It fails if the keeper has ended.
 		wait: func() error {
 			err := cmd.Wait()
@@ -62,19 +75,50 @@ func spawn(spec Spec) (*link, error) {
 	}, nil
 }
 
+// newLifeline returns a pipe whose one end the keeper alone is to have. When that is closed, by the keeper's
+// death, the kernel continues this process: if it is stopped, what the keeper leaves would outlive the lock.
+func newLifeline() (watched, lifeline *os.File, err error) {
+	var fds [2]int
+	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil {
+		return nil, nil, fmt.Errorf("pipe to the keeper: %w", err)
+	}
+	watched, lifeline = os.NewFile(uintptr(fds[0]), "lifeline"), os.NewFile(uintptr(fds[1]), "lifeline")
+	for _, set := range [][2]int{{unix.F_SETOWN, os.Getpid()}, {unix.F_SETSIG, int(unix.SIGCONT)}, {unix.F_SETFL, unix.O_ASYNC}} {
+		if _, err := unix.FcntlInt(uintptr(fds[0]), set[0], set[1]); err != nil {
+			watched.Close()
+			lifeline.Close()
+			return nil, nil, fmt.Errorf("pipe to the keeper: %w", err)
+		}
+	}
+	return watched, lifeline, nil
+}
+
+// lifelined is a connection to a keeper that continues this process by its end, until it is closed.
+type lifelined struct {
+	*os.File
+	watched *os.File
+}
+
+func (c *lifelined) Close() error {
+	c.watched.Close()
+	return c.File.Close()
+}
+
 // keep is the keeper's main function.
 func keep(args []string) int {
 	// The command's parent-death signal comes when this thread ends.
 	runtime.LockOSThread()
-	if len(args) != 1 {
+	if len(args) != 2 {
 		return 2
 	}
 	fd, err := strconv.Atoi(args[0])
-	if err != nil {
+	line, err2 := strconv.Atoi(args[1])
+	if err != nil || err2 != nil {
 		return 2
 	}
-	// Were it open in the job, its end would not show.
+	// Were they open in the job, their end would not show.
 	unix.CloseOnExec(fd)
+	unix.CloseOnExec(line)
 	// Nothing but KILL ends a keeper before its job. Handled signals are the
 	// default ones again in the command; ignored ones (nohup) stay ignored.
 	sink := make(chan os.Signal, 1)

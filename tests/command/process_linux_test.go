@@ -221,6 +221,14 @@ func (r *trial) file(name string) bool {
 	return err == nil
 }
 
+// write makes a file that the job waits for.
+func (r *trial) write(name string) {
+	r.t.Helper()
+	if err := os.WriteFile(filepath.Join(r.dir, name), nil, 0o600); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
 // until waits for what must happen.
 func (r *trial) until(what string, ok func() bool) {
 	r.t.Helper()
@@ -576,4 +584,80 @@ func TestIgnoredSignalsStayIgnored(t *testing.T) {
 	if err := cmd.Run(); cmd.ProcessState.ExitCode() != 3 {
 		t.Errorf("the job did not survive a HUP that was to be ignored: %v", err)
 	}
+}
+
+// unshared makes the arguments of a program run it as the first of a PID namespace of its own, which
+// takes root, or a kernel that gives it to users.
+func unshared(t testing.TB, flags ...string) []string {
+	t.Helper()
+	args := append([]string{"unshare", "--user", "--map-root-user", "--pid", "--fork", "--kill-child"}, flags...)
+	if said, err := exec.Command(args[0], append(args[1:], "--", "true")...).CombinedOutput(); err != nil {
+		t.Skipf("SKIPPED: needs PID namespaces: %v: %s", err, said)
+	}
+	return append(args, "--")
+}
+
+// The /proc of another namespace does not show what the job starts.
+func TestForeignProcIsRefused(t *testing.T) {
+	t.Parallel()
+	redis := server.Start(t, server.One(t))
+	r := launch(t, t.Name(), redis, append(unshared(t), "holdfast", "run", "--once=1h", t.Name(), "--", "sh", "-c", "touch $DIR/up")...)
+	r.exits(71)
+	r.says("/proc is that of another PID namespace")
+	if r.file("up") {
+		t.Error("the command ran")
+	}
+	if keys, err := redis.Do("DBSIZE"); err != nil || keys != int64(0) {
+		t.Errorf("keys on the server: %v, %v: something was locked, or counted", keys, err)
+	}
+	// With its own it does.
+	ns := launch(t, t.Name()+"-own", redis, append(unshared(t, "--mount-proc"), "holdfast", "run", "--kill-after=200ms", t.Name()+"-own", "--",
+		"sh", "-c", "setsid sleep 1000 & exit 3")...)
+	ns.exits(3)
+	ns.says("left processes running")
+}
+
+// zombies lists the children of a process that have ended and that nobody has waited for.
+func zombies(t testing.TB, parent int) (pids []int) {
+	t.Helper()
+	stats, err := filepath.Glob("/proc/[0-9]*/stat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range stats {
+		stat, _ := os.ReadFile(file)
+		fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+		if len(fields) > 2 && fields[0] == "Z" && fields[1] == strconv.Itoa(parent) {
+			pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(file)))
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// Children that are not the keeper, such as the first process of a container is given, are reaped: while
+// holdfast waits for the lock, too, and while the job runs.
+func TestOrphansAreReaped(t *testing.T) {
+	t.Parallel()
+	redis := server.Start(t, server.One(t))
+	if _, err := redis.Do("SET", "holdfast:{"+t.Name()+"}", "somebody", "PX", 3600000); err != nil {
+		t.Fatal(err)
+	}
+	const orphan = `(until [ -e $DIR/waits ]; do sleep 0.02; done; touch $DIR/first) &
+(until [ -e $DIR/up ]; do sleep 0.02; done; (until [ -e $DIR/runs ]; do sleep 0.02; done; touch $DIR/last) & touch $DIR/second) &
+exec holdfast run "$0" -- sh -c 'touch $DIR/up; until [ -e $DIR/go ]; do sleep 0.02; done'`
+	r := launch(t, t.Name(), redis, "sh", "-c", orphan, t.Name())
+	ends := func(after, name string) {
+		t.Helper()
+		r.write(after)
+		r.until(name+" has ended", func() bool { return r.file(name) })
+		r.until(name+" is reaped", func() bool { return len(zombies(t, r.cmd.Process.Pid)) == 0 })
+	}
+	r.until("holdfast waits", func() bool { n, _ := redis.Do("EXISTS", "holdfast:{"+t.Name()+"}:q"); return n == int64(1) })
+	ends("waits", "first")
+	r.lose(redis)
+	r.up()
+	ends("runs", "last")
+	r.write("go")
+	r.exits(0)
 }

@@ -2,8 +2,6 @@ package command
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -23,9 +21,7 @@ touch $DIR/over`
 // end tells a patient job to end.
 func (r *trial) end() {
 	r.t.Helper()
-	if err := os.WriteFile(filepath.Join(r.dir, "go"), nil, 0o600); err != nil {
-		r.t.Fatal(err)
-	}
+	r.write("go")
 }
 
 // alone is a patient job that fails if those of others run when it begins.

@@ -70,6 +70,7 @@ func newRunner(o *runOptions, stdin io.Reader, stdout, stderr io.Writer) *runner
 func (r *runner) main(ctx context.Context) error {
 	signal.Notify(r.signals, heard()...)
 	defer signal.Stop(r.signals)
+	defer keeper.ReapOrphans()()
 
 	exit := r.run(ctx)
 	r.report.ExitCode = exit.code
@@ -97,6 +98,9 @@ func (r *runner) run(ctx context.Context) *exitError {
 	defer shut()
 	if r.path, err = r.executable(); err != nil {
 		return asExit(err)
+	}
+	if err := keeper.Check(); err != nil {
+		return &exitError{exitSystem, err}
 	}
 	if r.office != nil {
 		return r.campaign(ctx, locks.clients[0])

@@ -96,7 +96,9 @@ Processes:
   holdfast is killed with -9. What still runs when CMD itself has ended gets TERM,
   and KILL after --kill-after; the lock is held until then. Exceptions: processes of
   other users, which holdfast may not kill (it waits for them), and what CMD started
-  if holdfast and its keeper process are killed with -9 at the same time.
+  if holdfast and its keeper process are killed with -9 at the same time. This takes the
+  /proc of the PID namespace that holdfast runs in: with another it refuses (exit code
+  %d). As the first process of a container it reaps orphans.
   On other Unix systems this holds for CMD's process group and as long as holdfast
   lives; on Windows for CMD alone.
   INT, TERM, HUP, QUIT, USR1, USR2 and WINCH are passed on to CMD's process group.
@@ -117,7 +119,7 @@ Exit codes:
    %d  wrong configuration               %d  interrupted while waiting (INT; also 129
    %d  the keeper process died                HUP, 131 QUIT, 143 TERM)
    %d  the system cannot start processes  %d  --max-tries runs have failed
-`, newRunOptions().flags.FlagUsages(), defaultRedis, exitConfig,
+`, newRunOptions().flags.FlagUsages(), defaultRedis, exitConfig, exitSystem,
 		exitUsage, exitLost,
 		exitUnavailable, exitOvertime,
 		exitBusy, exitNotRunnable,

@@ -180,6 +180,9 @@ func TestAnOutageDoesNotLookLikeABusyLock(t *testing.T) {
 				return within(t, l)
 			},
 		} {
+			if what == "queued" && broken == hung {
+				continue // go-redis waits for a subscription's connection with a mutex locked, for which a bubble's time stands still
+			}
 			t.Run(fmt.Sprintf("%s, %s", what, said), func(t *testing.T) {
 				eachWay(t, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
 					err := acquire(t, &way{srv: srv}, cfg)

@@ -191,6 +191,37 @@ func listening(t testing.TB, serve func(net.Conn)) (addr string) {
 	return l.Addr().String()
 }
 
+// What a node of a quorum answers to a run that looks why it does not agree is shown as one line, and without what it
+// repeats of the password.
+func TestWhatANodeSaysIsShownAsText(t *testing.T) {
+	t.Parallel()
+	all := nodes{server.Start(t, server.One(t)), server.Start(t, server.One(t))}
+	password := strings.Repeat("kanarie-7531-", 16) // of which a server repeats the first 128 characters
+	echo := listening(t, func(conn net.Conn) {
+		lines := bufio.NewReader(conn)
+		for {
+			if line, err := lines.ReadString('\n'); err != nil {
+				return
+			} else if strings.HasPrefix(line, "*") {
+				fmt.Fprintf(conn, "-ERR unknown \x1b[31m\a\u202e command 'HELLO', with args beginning with: '3' 'AUTH' '%.128s'\r\n", password)
+			}
+		}
+	})
+	env := []string{"HOLDFAST_REDIS=redis://" + all[0].Addr() + " redis://" + all[1].Addr() + " redis://:" + password + "@" + echo}
+	away := server.Start(t, server.One(t))
+	admitting := []string{"HOLDFAST_REDIS=redis://" + all[0].Addr() + " redis://" + all[1].Addr() + " redis://" + away.Addr()}
+	if code, _, stderr := invoke(t, admitting, "init"); code != 0 {
+		t.Fatalf("init: exit code %d: %s", code, stderr)
+	}
+	code, _, stderr := invoke(t, env, append([]string{"run"}, append(patientNodes, "q", "--", "true")...)...)
+	if code != 0 || !strings.Contains(stderr, "node "+echo+" does not answer") || !strings.Contains(stderr, `unknown \x1b[31m\a\u202e command`) {
+		t.Errorf("exit code %d, and it says %q", code, stderr)
+	}
+	if strings.Contains(stderr, "kanarie") || strings.ContainsFunc(strings.TrimSuffix(stderr, "\n"), func(r rune) bool { return !unicode.IsPrint(r) }) {
+		t.Errorf("it shows %q", stderr)
+	}
+}
+
 // No command shows the password, whatever befalls it on its way.
 func TestNoCommandShowsThePassword(t *testing.T) {
 	t.Parallel()

@@ -14,6 +14,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/keys"
+	"github.com/holdfast-go/holdfast/internal/printable"
 )
 
 // checkServers refuses what the number of servers does not allow.
@@ -127,11 +128,18 @@ func (r *runner) tellNodes(lease *holdfast.Lease, told map[string]bool, last boo
 		cancel()
 		switch {
 		case err != nil:
-			r.voice.note("warning: node %s does not answer; %s: %v", e.addr, held, err)
+			r.voice.note("warning: node %s does not answer; %s: %s", e.addr, held, nodeSays(err))
 		case !last:
 			r.voice.note("warning: node %s answers, but does not agree; %s: it may have restarted, which holdfast doctor tells", e.addr, held)
 		}
 	}
+}
+
+// nodeSays is what an error that a node sent may show. To a command that it does not know, which may be AUTH, a server
+// answers with the arguments, cut off after so many characters.
+func nodeSays(err error) string {
+	text, _, _ := strings.Cut(err.Error(), ", with args beginning with")
+	return printable.Line(text, maxShown)
 }
 
 // quorumFailure says which nodes did not agree, why, and what to do; nil if that was not it.

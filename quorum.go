@@ -56,12 +56,13 @@ type node struct {
 // maxNodes bounds a quorum.
 const maxNodes = 31
 
-// NewQuorum returns the quorum of these clients' servers: 3 to 31, an odd number. The clients
-// stay the caller's, to be closed after the leases were released. Nothing is sent.
+// NewQuorum returns the quorum of these clients' servers: 3 to 31. An even number is possible, but of
+// 4 as of 3 one may be down: a majority of 4 is 3. The clients stay the caller's, to be closed
+// after the leases were released. Nothing is sent.
 func NewQuorum(clients ...*Client) (*Quorum, error) {
 	n := len(clients)
-	if n < 3 || n > maxNodes || n%2 == 0 {
-		return nil, fmt.Errorf("%w: a quorum of %d nodes is not possible; an odd number of 3 to %d is", ErrInvalid, n, maxNodes)
+	if n < 3 || n > maxNodes {
+		return nil, fmt.Errorf("%w: a quorum of %d nodes is not possible; one of 3 to %d is", ErrInvalid, n, maxNodes)
 	}
 	addresses := map[string]bool{}
 	for _, c := range clients {

@@ -102,7 +102,8 @@ func (q *Quorum) mend(ctx context.Context, l *Lock, behind []vote) error {
 			errs[i] = l.parts[i].quarantineOf("acquire", a)
 		}
 	}
-	if good < (len(q.clients)-1)/2+1 {
+	// So many share a node with every majority, whichever of its nodes are behind now.
+	if good < len(q.clients)-q.need+1 {
 		kind, err := ErrQuarantine, errBehind
 		if len(lost) >= q.need {
 			kind, err = ErrUninitialised, errNew

@@ -170,7 +170,7 @@ func TestDoctorOfAQuorum(t *testing.T) {
 		if good.Worst != "warning" || fmt.Sprint(good.Servers) != fmt.Sprint([]string{a, b, c}) {
 			t.Errorf("%s of %v", good.Worst, good.Servers)
 		}
-		has(examine(all[:2].env(), 2), "problem", "2 nodes: a quorum has an odd number", a, b)
+		has(examine(all[:2].env(), 2), "problem", "2 nodes: a quorum has 3 to 31", a, b)
 		five := examine(append(all, master, replica).env(), 2)
 		has(five, "problem", master.Addr()+" and "+replica.Addr()+" are master and replica", master.Addr(), replica.Addr())
 		twice := all.env()

@@ -1328,11 +1328,15 @@ func TestQuorumRefuses(t *testing.T) {
 	}
 	strict := &holdfast.Config{Strict: true}
 	one, two, three := client(1, strict), client(2, strict), client(3, strict)
+	var many []*holdfast.Client
+	for i := range 32 {
+		many = append(many, client(10+i, strict))
+	}
 	for what, clients := range map[string][]*holdfast.Client{
 		"none":           nil,
 		"one":            {one},
 		"two":            {one, two},
-		"four":           {one, two, three, client(4, strict)},
+		"32":             many,
 		"a nil":          {one, two, nil},
 		"one twice":      {one, two, client(1, strict)},
 		"one not strict": {one, two, client(3, nil)},

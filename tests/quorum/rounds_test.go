@@ -41,6 +41,61 @@ func TestSevenNodes(t *testing.T) {
 	s.cleaned()
 }
 
+// Of four nodes one may be away, and two processes with two nodes each have no majority: three are one.
+func TestFourNodes(t *testing.T) {
+	t.Parallel()
+	for _, bin := range server.Binaries(t) {
+		t.Run(bin.Name, func(t *testing.T) {
+			t.Parallel()
+			// Only of the last step: a node that restarts is in quarantine, for as long as a lease may last.
+			machine.Unhurried(t, term, func(unit time.Duration) error {
+				s := open(t, bin, 4, unit)
+				lease := acquire(t, s.lock())
+				if err := agreed(lease, 4); err != nil {
+					return err
+				}
+				wantHeld(t, s.lock())
+				last := lease.Token()
+				backend.Release(t, lease)
+				s.nodes[0].Kill()
+				for range 2 {
+					lease := acquire(t, s.lock())
+					if n := len(lease.Nodes()); n != 3 {
+						t.Errorf("%d nodes agree", n)
+					}
+					if lease.Token() <= last {
+						t.Errorf("fence %d follows %d", lease.Token(), last)
+					}
+					last = lease.Token()
+					wantHeld(t, s.lock())
+					backend.Release(t, lease)
+				}
+				s.nodes[1].Pause()
+				var q *holdfast.QuorumError
+				if lease, err := s.lock(holdfast.NodeTimeout(unit / 20)).TryAcquire(t.Context()); !errors.As(err, &q) || q.Need != 3 || q.Of != 4 {
+					t.Errorf("two of four nodes: %v, %v", lease, err)
+				}
+				s.nodes[1].Resume()
+				// Two of the three others tell the one that comes back empty.
+				s.nodes[0].Restart()
+				s.nodes[3].Kill()
+				lease = acquire(t, s.lock())
+				if lease.Token() <= last {
+					t.Errorf("fence %d follows %d", lease.Token(), last)
+				}
+				if n := len(lease.Nodes()); n != 3 {
+					t.Errorf("%d nodes agree", n)
+				}
+				if err := lease.Release(t.Context()); err != nil {
+					return err
+				}
+				s.cleaned()
+				return nil
+			})
+		})
+	}
+}
+
 // asks reports whether a script asks a node for locks.
 func asks(s holdfast.Script) bool {
 	return s.SHA1 == script.NodeAcquire.SHA1 || s.SHA1 == script.NodeBatchAcquire.SHA1

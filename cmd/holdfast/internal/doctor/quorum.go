@@ -86,7 +86,7 @@ func (q *quorum) size() {
 			remedy = "name 3 servers, or one"
 		}
 		q.add(Finding{
-			Severity: Problem, Saw: fmt.Sprintf("%d nodes: a quorum has an odd number, from 3 to 31", n),
+			Severity: Problem, Saw: fmt.Sprintf("%d nodes: a quorum has 3 to 31", n),
 			Consequence: "Holdfast refuses it: an even number bears no more failures than one less, and a vote can end in a draw",
 			Remedy:      remedy,
 		}, q.addrs()...)

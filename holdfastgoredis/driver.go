@@ -242,9 +242,12 @@ func (d *driver) EvalDurably(ctx context.Context, s holdfast.Script, keys, args 
 	if err != nil {
 		return "", holdfast.Reached{}, convert(err)
 	}
-	reply, reached, err := evalDurably(ctx, node, "evalsha", s.SHA1, keys, args, want)
+	reply, reached, err := evalDurably(ctx, node, false, "evalsha", s.SHA1, keys, args, want)
 	if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
-		reply, reached, err = evalDurably(ctx, node, "eval", s.Source, keys, args, want)
+		reply, reached, err = evalDurably(ctx, node, false, "eval", s.Source, keys, args, want)
+	}
+	if reply == "" && redis.HasErrorPrefix(err, "ASK ") {
+		reply, reached, err = evalAsked(ctx, node, err, s, keys, args, want)
 	}
 	if cluster, ok := d.own.(*redis.ClusterClient); ok && reply == "" && (redis.HasErrorPrefix(err, "MOVED") || redis.HasErrorPrefix(err, "ASK")) {
 		// It was not carried out; by the next try the client knows the new node.
@@ -262,13 +265,16 @@ func nodeOf(ctx context.Context, rdb redis.UniversalClient, key string) (redis.U
 	return rdb, nil
 }
 
-func evalDurably(ctx context.Context, node redis.UniversalClient, command, script string, keys, args []string, want holdfast.Durability) (text string, reached holdfast.Reached, err error) {
+func evalDurably(ctx context.Context, node redis.UniversalClient, asked bool, command, script string, keys, args []string, want holdfast.Durability) (text string, reached holdfast.Reached, err error) {
 	eval := once{redis.NewCmd(ctx, words(command, script, keys, args)...)}
 	wait := redis.NewCmd(ctx, "wait", want.Replicas, want.Timeout.Milliseconds())
 	if want.Fsync {
 		wait = redis.NewCmd(ctx, "waitaof", 1, want.Replicas, want.Timeout.Milliseconds())
 	}
 	pipe := node.Pipeline()
+	if asked {
+		_ = pipe.Process(ctx, redis.NewCmd(ctx, "asking"))
+	}
 	_ = pipe.Process(ctx, eval)
 	_ = pipe.Process(ctx, wait)
 	_, err = pipe.Exec(ctx)

@@ -258,11 +258,16 @@ func (d *driver) EvalDurably(ctx context.Context, s holdfast.Script, keys, args 
 	var reply string
 	var reached holdfast.Reached
 	_ = client.Dedicated(func(one rueidis.DedicatedClient) error {
-		if reply, reached, err = evalDurably(ctx, client, one, words(client, "evalsha", s.SHA1, keys, args), want); isReply(err, "NOSCRIPT") {
-			reply, reached, err = evalDurably(ctx, client, one, words(client, "eval", s.Source, keys, args), want)
+		if reply, reached, err = evalDurably(ctx, client, one, false, words(client, "evalsha", s.SHA1, keys, args), want); isReply(err, "NOSCRIPT") {
+			reply, reached, err = evalDurably(ctx, client, one, false, words(client, "eval", s.Source, keys, args), want)
 		}
 		return err
 	})
+	if refusal, ok := rueidis.IsRedisErr(err); ok && reply == "" {
+		if addr, asks := refusal.IsAsk(); asks {
+			reply, reached, err = d.evalAsked(ctx, addr, s, keys, args, want)
+		}
+	}
 	if reply == "" && (isReply(err, "MOVED") || isReply(err, "ASK")) {
 		// It was not carried out; by the next try the client knows the new node.
 		return "", reached, holdfast.ReplyError("TRYAGAIN " + err.Error())
@@ -271,13 +276,17 @@ func (d *driver) EvalDurably(ctx context.Context, s holdfast.Script, keys, args 
 	return reply, reached, convert(err)
 }
 
-func evalDurably(ctx context.Context, client rueidis.Client, one rueidis.DedicatedClient, eval rueidis.Completed, want holdfast.Durability) (text string, reached holdfast.Reached, err error) {
+func evalDurably(ctx context.Context, client rueidis.Client, one rueidis.DedicatedClient, asked bool, eval rueidis.Completed, want holdfast.Durability) (text string, reached holdfast.Reached, err error) {
 	replicas, timeout := strconv.Itoa(want.Replicas), strconv.FormatInt(want.Timeout.Milliseconds(), 10)
 	wait := client.B().Arbitrary("WAIT", replicas, timeout).Build()
 	if want.Fsync {
 		wait = client.B().Arbitrary("WAITAOF", "1", replicas, timeout).Build()
 	}
-	results := one.DoMulti(ctx, eval, wait)
+	commands := []rueidis.Completed{eval, wait}
+	if asked {
+		commands = slices.Insert(commands, 0, client.B().Asking().Build())
+	}
+	results := one.DoMulti(ctx, commands...)[len(commands)-2:]
 	if text, err = results[0].ToString(); err != nil {
 		return "", reached, err
 	}

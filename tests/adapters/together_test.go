@@ -125,6 +125,43 @@ func TestNodesOfACluster(t *testing.T) {
 	})
 }
 
+// A script that waits for replicas runs where its key has gone, and WAIT with it; once.
+func TestEvalDurablyWhileASlotMoves(t *testing.T) {
+	t.Parallel()
+	long(t)
+	each(t, func(t *testing.T, a adapter) {
+		for _, bin := range server.Binaries(t) {
+			t.Run(bin.Name, func(t *testing.T) {
+				c := server.StartReplicatedCluster(t, bin, 3)
+				d := a.cluster(t, c.Addrs(), direct)
+				warm(t, d)
+				want := holdfast.Durability{Replicas: 1, Timeout: 2 * time.Second}
+				key := keysOf(0, 1)[0]
+				if _, err := c.Nodes[0].Do("SET", key, "0"); err != nil {
+					t.Fatal(err)
+				}
+				m := c.StartMove(int(keys.Slot(key)), c.Nodes[1])
+				for round := 1; round <= 3; round++ { // before its key has gone, and after, where the script is not loaded, and is
+					if reply, reached, err := d.EvalDurably(t.Context(), count, []string{key}, nil, want); reply != fmt.Sprint("run ", round) || reached.Replicas != 1 || err != nil {
+						t.Errorf("round %d: %q, %+v, %v", round, reply, reached, err)
+					}
+					m.Key(key)
+				}
+				// Of keys that are not all there the new node says so, and runs nothing.
+				var told holdfast.ReplyError
+				if reply, _, err := d.EvalDurably(t.Context(), count, []string{key, key + "there"}, nil, want); !errors.As(err, &told) || !strings.HasPrefix(string(told), "TRYAGAIN") {
+					t.Errorf("keys of which one is not there: %q, %v; want TRYAGAIN", reply, err)
+				}
+				m.Finish()
+				backend.Eventually(t, "the driver finds the new owner", func() bool {
+					reply, _, err := d.EvalDurably(t.Context(), count, []string{key}, nil, want)
+					return err == nil && reply == "run 4"
+				})
+			})
+		}
+	})
+}
+
 // Scripts are sent together of which one is not loaded, one fails, and some have keys that are
 // elsewhere by now, or are about to be.
 func TestEvalAllWhileSlotsMove(t *testing.T) {

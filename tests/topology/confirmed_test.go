@@ -1,0 +1,56 @@
+package topology
+
+import (
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/server"
+)
+
+// Leases that replicas, or disks, have to confirm are renewed where their keys are, while their slot is on the
+// move, and confirmed there.
+func TestConfirmedLeasesOutliveASlotOnTheMove(t *testing.T) {
+	each(t, func(t *testing.T, bin server.Binary) {
+		c := startCluster(t, bin)
+		confirmed := map[string]holdfast.Option{"by replicas": holdfast.MinReplicas(1, 5*time.Second)}
+		if bin.AtLeast(7, 2) {
+			for _, s := range c.Masters() {
+				for _, set := range [][]any{{"CONFIG", "SET", "appendonly", "yes"}, {"CONFIG", "SET", "appendfsync", "always"}} {
+					if _, err := s.Do(set...); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			confirmed["by the master's disk"] = holdfast.Fsync(true)
+		}
+		client := clusterOf(c).client(t, &holdfast.Config{CommandTimeout: 10 * time.Second, RetryTimeout: 10 * time.Second})
+		for what, opt := range confirmed {
+			name := "confirmed " + what
+			locks := map[string]*holdfast.Lock{
+				"mutex":     client.Mutex("{"+name+"}/m", holdfast.TTL(time.Minute), opt),
+				"semaphore": client.Semaphore("{"+name+"}/s", 2, holdfast.TTL(time.Minute), opt).Lock,
+			}
+			leases := map[string]*holdfast.Lease{}
+			for kind, l := range locks {
+				leases[kind] = backend.Acquire(t, l)
+			}
+			slot := slotOf("{" + name + "}")
+			m := c.StartMove(slot, otherMaster(c, slot))
+			for len(m.Keys(10)) > 0 {
+			}
+			for kind, l := range leases {
+				before := l.Deadline()
+				if err := l.Extend(t.Context(), time.Hour); err != nil || l.Deadline().Sub(before) < 30*time.Minute {
+					t.Errorf("Extend of a %s, confirmed %s: %v; the deadline moved by %s", kind, what, err, l.Deadline().Sub(before))
+				}
+			}
+			m.Finish()
+			for kind, l := range leases {
+				backend.Release(t, l)
+				backend.Release(t, backend.Acquire(t, locks[kind]))
+			}
+		}
+	})
+}

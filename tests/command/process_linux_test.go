@@ -586,6 +586,18 @@ func TestIgnoredSignalsStayIgnored(t *testing.T) {
 	}
 }
 
+// A server that swallows what it is sent does not make a wait much longer.
+func TestWaitForASilentServerEnds(t *testing.T) {
+	t.Parallel()
+	machine.UnhurriedTest(t, 3*time.Second, func(t testing.TB, unit time.Duration) {
+		began := time.Now()
+		code, _, stderr := invoke(t, []string{"HOLDFAST_REDIS=redis://" + silent(t)}, "run", "--wait", unit.String(), "x", "--", "true")
+		if took := time.Since(began); code != 69 || took > 2*unit {
+			t.Errorf("exit code %d after %s with --wait %s: %s", code, took, unit, stderr)
+		}
+	})
+}
+
 // unshared makes the arguments of a program run it as the first of a PID namespace of its own, which
 // takes root, or a kernel that gives it to users.
 func unshared(t testing.TB, flags ...string) []string {

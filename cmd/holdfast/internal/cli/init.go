@@ -74,7 +74,7 @@ func initServer(ctx context.Context, args []string, _ io.Reader, stdout, stderr 
 	if err != nil {
 		return err
 	}
-	defer locks.close(v)
+	defer locks.close(v, parting)
 	if locks.quorum != nil {
 		if err := s.distinct(ctx); err != nil {
 			return err

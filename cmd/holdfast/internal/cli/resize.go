@@ -82,7 +82,7 @@ func resize(ctx context.Context, args []string, _ io.Reader, stdout, stderr io.W
 	if err != nil {
 		return err
 	}
-	defer locks.close(v)
+	defer locks.close(v, parting)
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	// The number that is named here is sent to nobody.

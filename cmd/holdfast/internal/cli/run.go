@@ -40,6 +40,7 @@ type runner struct {
 	begun   time.Time
 	report  report
 	kept    bool // the lock is left to its TTL
+	silent  bool // the server did not answer when the lock was wanted
 	stopped bool // a signal that ends programs was passed on to the command
 }
 
@@ -165,10 +166,14 @@ func asExit(err error) *exitError {
 }
 
 // close ends the clients. A lock that is kept would make them wait for the end of the
-// lease.
+// lease, and a server that did not answer will not soon.
 func (r *runner) close(locks *locker) {
-	if !r.kept {
-		locks.close(r.voice)
+	switch {
+	case r.kept:
+	case r.silent:
+		locks.close(r.voice, time.Second)
+	default:
+		locks.close(r.voice, parting)
 	}
 }
 

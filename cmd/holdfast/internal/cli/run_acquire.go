@@ -125,7 +125,8 @@ func (r *runner) tellWhy(ctx context.Context) {
 
 // refusal says how to exit after an acquire that failed; nil, if it did not.
 func (r *runner) refusal(ctx context.Context, err error) *exitError {
-	ctx, cancel := context.WithTimeout(ctx, 4*time.Second) // for another question
+	r.silent = errors.Is(err, holdfast.ErrUnavailable)
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second) // for another question
 	defer cancel()
 	var held *holdfast.HeldError
 	var server *holdfast.ServerError

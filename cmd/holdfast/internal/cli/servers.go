@@ -86,9 +86,12 @@ func (s *servers) locker(cfg *holdfast.Config) (*locker, error) {
 	return l, nil
 }
 
-// close lets what the library still has to take back be taken back.
-func (l *locker) close(v *voice) {
-	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
+// parting is how long close waits for a server that answers.
+const parting = 3 * time.Second
+
+// close lets what the library still has to take back be taken back, for at most that long.
+func (l *locker) close(v *voice, most time.Duration) {
+	ctx, cancel := context.WithTimeout(context.Background(), most)
 	defer cancel()
 	errs := make(chan error)
 	for _, c := range l.clients {

@@ -78,15 +78,24 @@ func (s stdio) files() ([]uintptr, error) {
 // inheritable returns a copy of f that passes through the next exec under its own number, because
 // numbers from 3 on may be files that the job is to have. The number is high: a child that
 // is forked moves files of its own to numbers behind those of its stdin, stdout and stderr,
-// whatever is there (syscall.forkAndExecInChild1).
+// whatever is there (syscall.forkAndExecInChild1). It is 100 or more where that many files may be open,
+// and otherwise in the upper half of those that may.
 // It is the caller's to close.
 func inheritable(f *os.File) (fd int, err error) {
 	raw, err := f.SyscallConn()
 	if err != nil {
 		return 0, err
 	}
+	var most unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &most); err != nil {
+		return 0, os.NewSyscallError("getrlimit", err)
+	}
+	least := 100
+	if most.Cur < 200 {
+		least = int(most.Cur) / 2
+	}
 	cerr := raw.Control(func(n uintptr) {
-		fd, err = unix.FcntlInt(n, unix.F_DUPFD, 100)
+		fd, err = unix.FcntlInt(n, unix.F_DUPFD, least)
 	})
 	if err := errors.Join(cerr, err); err != nil {
 		return 0, fmt.Errorf("copy a file for a child: %w", err)

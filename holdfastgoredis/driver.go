@@ -10,9 +10,10 @@
 // In a Cluster, acquires and releases of many locks at once go out in pipelines, on the clients of
 // its nodes: hooks that are to see all have to be added to those, too, with OnNewNode.
 //
-// With a client of NewFailoverClient, a sentinel is asked for the master, and that is
-// dialled, once a second while there are such connections: go-redis does not tell when
-// the master is replaced.
+// Behind Sentinel use NewFailover: it asks all sentinels for the master, once a second, and
+// follows the majority. A client of NewFailoverClient, with New, follows the one sentinel that go-redis has chosen,
+// which can hang, or not have heard of a failover: then locks go on being granted by the old
+// master, for as long as that takes writes, beside those of the new one.
 package holdfastgoredis
 
 import (
@@ -33,8 +34,8 @@ import (
 	"github.com/holdfast-go/holdfast/internal/pubsub"
 )
 
-// New returns a driver for holdfast.New. rdb is a *redis.Client, also one made by
-// NewFailoverClient, or a *redis.ClusterClient. It stays the caller's to close, after
+// New returns a driver for holdfast.New. rdb is a *redis.Client or a *redis.ClusterClient; NewFailover is better than
+// one made by NewFailoverClient. It stays the caller's to close, after
 // the holdfast.Client. With anything else, holdfast.New returns an error that says why.
 func New(rdb redis.UniversalClient) holdfast.Driver {
 	switch rdb := rdb.(type) {
@@ -109,6 +110,7 @@ func ownClusterOptions(o *redis.ClusterOptions) *redis.ClusterOptions {
 // driver is a holdfast.Driver over two go-redis clients for the same server.
 type driver struct {
 	user, own redis.UniversalClient
+	made      bool // user is not the caller's
 	addr      string
 	subs      *pubsub.Pool
 	// astray is called when a server does not answer as one that has the locks does:
@@ -347,6 +349,12 @@ func (d *driver) Close() error {
 	d.stopping.Unlock()
 	d.subs.Stop()
 	err := d.own.Close()
+	if d.made {
+		err = errors.Join(err, d.user.Close())
+	}
+	if d.follower != nil {
+		d.follower.close()
+	}
 	d.subs.Wait()
 	d.background.Wait()
 	return err

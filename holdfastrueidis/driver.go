@@ -1,6 +1,9 @@
 // Package holdfastrueidis lets Holdfast use rueidis: for a single server, for a master found
 // through Sentinel, or for a Cluster.
 //
+// Behind Sentinel it asks all sentinels for the master, once a second, each for half a second at most, and follows the majority
+// of them; where there is none, the one with the latest configuration. If fewer than three are named, it asks those for others.
+//
 // A rueidis.Client does not tell with which options it was made, and commands of all its users
 // share its connections. So the driver is given the options, and makes clients of its own: one
 // for locks, so that a renewal is not stuck behind a reply of a hundred megabytes, and one for
@@ -59,6 +62,9 @@ func New(o rueidis.ClientOption) holdfast.Driver {
 	d := &driver{option: o}
 	d.ctx, d.stop = context.WithCancel(context.Background())
 	d.hands, d.ears = &connector{d: d}, &connector{d: d}
+	if o.Sentinel.MasterSet != "" {
+		d.follower = follow(d)
+	}
 	d.subs = pubsub.New(ears{d}, d.Eval)
 	return d
 }
@@ -67,6 +73,7 @@ func New(o rueidis.ClientOption) holdfast.Driver {
 type driver struct {
 	option      rueidis.ClientOption
 	hands, ears *connector // for scripts, and for subscriptions
+	follower    *follower  // behind Sentinel; else nil
 	subs        *pubsub.Pool
 
 	plan     atomic.Pointer[plan] // of a Cluster; nil until it is asked for
@@ -85,6 +92,7 @@ type connector struct {
 	mu      sync.Mutex
 	present rueidis.Client
 	made    time.Time
+	master  string        // to which present leads, behind Sentinel
 	making  chan struct{} // closed when it was tried
 	failure error         // of the latest try
 }
@@ -126,13 +134,20 @@ func (c *connector) client(ctx context.Context) (rueidis.Client, error) {
 }
 
 func (c *connector) make() {
-	client, err := rueidis.NewClient(c.d.option)
+	var client rueidis.Client
+	var master string
+	var err error
+	if c.d.follower != nil {
+		client, master, err = c.d.follower.connect()
+	} else {
+		client, err = rueidis.NewClient(c.d.option)
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	close(c.making)
 	c.making, c.failure = nil, err
 	if err == nil {
-		c.present, c.made = client, time.Now()
+		c.present, c.made, c.master = client, time.Now(), master
 	} else if client != nil {
 		client.Close()
 	}
@@ -148,6 +163,17 @@ func (c *connector) forget(client rueidis.Client) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.present != client || time.Since(c.made) < remakePeriod || !c.d.behind(client.Close) {
+		return false
+	}
+	c.present = nil
+	return true
+}
+
+// keepTo gives a client up that does not lead to the master.
+func (c *connector) keepTo(master string) (left bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.present == nil || c.master == master || !c.d.behind(c.present.Close) {
 		return false
 	}
 	c.present = nil
@@ -197,7 +223,7 @@ func (d *driver) Eval(ctx context.Context, s holdfast.Script, keys, args []strin
 
 // orient gives a client up that gets no replies: its connection may have no other end any more,
 // of which rueidis finds out with a ping, seconds later. It gives both up if a server answers that
-// is no master any more. Behind Sentinel and in a Cluster rueidis hears of another; where a name
+// is no master any more. In a Cluster rueidis hears of another; behind Sentinel, and where a name
 // or a proxy leads to the master, only a new connection does.
 func (d *driver) orient(client rueidis.Client, err error) {
 	if errors.Is(err, context.DeadlineExceeded) {
@@ -384,18 +410,12 @@ func hello(ctx context.Context, client rueidis.CoreClient) (map[string]string, e
 }
 
 func (d *driver) Addr() string {
-	if d.option.Sentinel.MasterSet == "" {
+	if d.follower == nil {
 		return strings.Join(d.option.InitAddress, ",")
 	}
 	d.hands.mu.Lock()
-	client := d.hands.present
-	d.hands.mu.Unlock()
-	master := ""
-	if client != nil {
-		for master = range client.Nodes() {
-		}
-	}
-	return cmp.Or(master, "the master that Sentinel names")
+	defer d.hands.mu.Unlock()
+	return cmp.Or(d.hands.master, "the master that Sentinel names")
 }
 
 func (d *driver) Close() error {
@@ -405,6 +425,9 @@ func (d *driver) Close() error {
 	d.subs.Stop()
 	d.background.Wait()
 	d.subs.Wait()
+	if d.follower != nil {
+		d.follower.close()
+	}
 	d.hands.close()
 	d.ears.close()
 	return nil

@@ -1,12 +1,18 @@
 package topology
 
 import (
+	"bufio"
 	"errors"
+	"fmt"
+	"net"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/machine"
+	"github.com/holdfast-go/holdfast/tests/internal/resp"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
@@ -118,4 +124,101 @@ func TestAMasterWithoutReplicasGrantsNothing(t *testing.T) {
 		}
 		backend.Eventually(t, "the replicas are back", works)
 	})
+}
+
+// One sentinel of three hangs, or answers and has not heard of the failover; the old master stays one, and takes writes.
+// The client follows the others, as if there were no other.
+func TestOneBadSentinelIsOutvoted(t *testing.T) {
+	t.Parallel()
+	for what, bad := range map[string]func(t *testing.T, g *server.Sentinels) (addr string){
+		"hangs": func(_ *testing.T, g *server.Sentinels) string {
+			g.Watchers[0].Pause()
+			return g.Watchers[0].Addr()
+		},
+		"is stale": func(t *testing.T, g *server.Sentinels) string {
+			return staleSentinel(t, g.Servers[0].Addr())
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			each(t, func(t *testing.T, bin server.Binary) {
+				g := server.StartSentinels(t, bin, 2, 3)
+				old := g.Servers[0]
+				if _, err := old.Do("ACL", "SETUSER", "default", "-replicaof", "-slaveof"); err != nil {
+					t.Fatal(err)
+				}
+				var addrs []string
+				client := func() *holdfast.Client { return sentinelsAt(g, addrs).client(t, nil) }
+				if what == "is stale" {
+					addrs = append([]string{bad(t, g)}, g.Addrs()[1:]...)
+				} else {
+					addrs = g.Addrs()
+				}
+				first := client()
+				backend.Release(t, backend.Acquire(t, first.Mutex("a")))
+				q := newQueue(t, sentinelsAt(g, addrs), "b")
+				old.AwaitInStep()
+				if what == "hangs" {
+					bad(t, g)
+				}
+				g.Watchers = g.Watchers[1:]
+				g.Failover()
+				g.NextMaster(old)
+				begun := time.Now()
+				awaitLeft(t, old)
+				// Within a second, and what dialling and asking take.
+				if took, bound := time.Since(begun), 5*time.Second; took > bound+2*machine.HeldUp(begun) {
+					t.Errorf("clients are with the old master for %s after the failover\n%s", took, machine.Report(begun))
+				}
+				backend.Release(t, backend.Acquire(t, first.Mutex("a")))
+				backend.Release(t, backend.Acquire(t, client().Mutex("a")))
+				q.passes("the failover")
+				awaitLeft(t, old)
+			})
+		})
+	}
+}
+
+// staleSentinel is a sentinel that names the same master for ever.
+func staleSentinel(t *testing.T, master string) (addr string) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = listener.Close() })
+	host, port, _ := net.SplitHostPort(master)
+	named := fmt.Sprintf("*2\r\n$%d\r\n%s\r\n$%d\r\n%s\r\n", len(host), host, len(port), port)
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer conn.Close()
+				requests := bufio.NewReader(conn)
+				for {
+					request, err := resp.ReadRequest(requests)
+					if err != nil {
+						return
+					}
+					reply, words := "+OK\r\n", strings.ToLower(string(request))
+					switch {
+					case strings.Contains(words, "get-master-addr-by-name"):
+						reply = named
+					case strings.Contains(words, "sentinels"), strings.Contains(words, "replicas"), strings.Contains(words, "slaves"):
+						reply = "*0\r\n"
+					case strings.Contains(words, "hello"), strings.Contains(words, "$6\r\nmaster"):
+						reply = "-ERR unknown command\r\n"
+					case strings.Contains(words, "ping"):
+						reply = "+PONG\r\n"
+					}
+					if _, err := conn.Write([]byte(reply)); err != nil {
+						return
+					}
+				}
+			}()
+		}
+	}()
+	return listener.Addr().String()
 }

@@ -57,12 +57,15 @@ func fails(c *server.Cluster, slot int, fail func(master *server.Server)) (maste
 	return master
 }
 
-func sentinelsOf(g *server.Sentinels) opener {
+func sentinelsOf(g *server.Sentinels) opener { return sentinelsAt(g, g.Addrs()) }
+
+// sentinelsAt opens clients that are told of sentinels at these addresses.
+func sentinelsAt(g *server.Sentinels, addrs []string) opener {
 	return func(t *testing.T) holdfast.Driver {
 		if backend.Rueidis(t) {
-			return holdfastrueidis.New(rueidis.ClientOption{InitAddress: g.Addrs(), Sentinel: rueidis.SentinelOption{MasterSet: g.Name}})
+			return holdfastrueidis.New(rueidis.ClientOption{InitAddress: addrs, Sentinel: rueidis.SentinelOption{MasterSet: g.Name}})
 		}
-		return goRedis(t, redis.NewFailoverClient(&redis.FailoverOptions{MasterName: g.Name, SentinelAddrs: g.Addrs()}))
+		return holdfastgoredis.NewFailover(&redis.FailoverOptions{MasterName: g.Name, SentinelAddrs: addrs})
 	}
 }
 

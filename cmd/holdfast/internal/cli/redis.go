@@ -9,6 +9,9 @@ import (
 	"strings"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/holdfastgoredis"
 )
 
 // defaultRedis is the server when none is named.
@@ -23,6 +26,14 @@ type endpoint struct {
 	secrets  []string               // the password, as it may appear in texts; a shorter one is in any text
 
 	unverified bool // the server's certificate is not looked at
+}
+
+// driver is one for locks on the server.
+func (e *endpoint) driver() holdfast.Driver {
+	if e.sentinel != nil {
+		return holdfastgoredis.NewFailover(e.sentinel)
+	}
+	return holdfastgoredis.New(e.client)
 }
 
 // openRedis makes a client of the one server of those who do not know several.

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/holdfastgoredis"
 )
 
 // servers are those that the user named: one, or the nodes of a quorum.
@@ -70,7 +69,7 @@ type locker struct {
 func (s *servers) locker(cfg *holdfast.Config) (*locker, error) {
 	l := &locker{}
 	for _, e := range s.all {
-		c, err := holdfast.New(holdfastgoredis.New(e.client), cfg)
+		c, err := holdfast.New(e.driver(), cfg)
 		if err != nil {
 			return nil, configError("%w", err)
 		}

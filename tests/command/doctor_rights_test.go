@@ -38,8 +38,8 @@ func TestDoctorWithTheLeastRights(t *testing.T) {
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		order(t, b.Server, append([]any{"ACL", "SETUSER", "locks", "on", ">" + canary}, documented(t)...)...)
 		doctor(t, as("locks", b.Server), func(d *diagnosis) {
-			if d.Worst != isUnchecked {
-				d.complain("the worst is %s", d.Worst)
+			if d.Worst != isUnchecked || d.ExitCode != 3 {
+				d.complain("the worst is %s, exit code %d", d.Worst, d.ExitCode)
 			}
 			for id, command := range map[string]string{
 				"acl": "ACL WHOAMI", "busy-limit": "CONFIG GET", "connections": "INFO", "eviction": "CONFIG GET", "identity": "INFO",

@@ -51,7 +51,7 @@ Checks, by the ids that --json has:
 	}
 	fmt.Fprintf(w, `
 Report (--json): server, mode (server, sentinel, cluster or quorum), servers, worst,
-  exit_code, and findings, each with id, severity (problem, warning, note, not
+  exit_code, unchecked (the checks for which it is 3) and findings, each with id, severity (problem, warning, note, not
   checked or ok), servers, saw, consequence and remedy; the worst first.
 
 Exit codes:
@@ -60,6 +60,8 @@ Exit codes:
        fault can break their promise   %3d  credentials refused
     2  problems: locks do not work,    %3d  wrong configuration
        or do not hold                  %3d  interrupted (INT; also 129, 131, 143)
+    3  none of these, but something was not checked without which the server is
+       not known to be safe: as a user that may send INFO and CONFIG GET it would be
 `, exitUsage, exitUnavailable, exitRefused, exitConfig, exitSignal+2)
 }
 
@@ -99,6 +101,7 @@ func examine(ctx context.Context, args []string, _ io.Reader, stdout, stderr io.
 		v.fail(err)
 		return &exitError{doctorCode(err), nil}
 	}
+	report.Redact(v.redact)
 	var text bytes.Buffer
 	if o.json {
 		err = writeJSON(&text, report)
@@ -107,7 +110,7 @@ func examine(ctx context.Context, args []string, _ io.Reader, stdout, stderr io.
 		err = report.Write(&text, ok && tty.Is(f) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb")
 	}
 	if err == nil {
-		_, err = io.WriteString(stdout, v.redact(text.String()))
+		_, err = stdout.Write(text.Bytes())
 	}
 	if err != nil {
 		return unwritten(err)

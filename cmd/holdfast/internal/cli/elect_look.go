@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/internal/printable"
 )
 
 // exitNobody is the exit code of --leader when nobody leads.
@@ -126,7 +125,7 @@ func (r *runner) show(leader *holdfast.Holder) *exitError {
 		if err := writeJSON(&line, seen); err != nil {
 			return &exitError{exitInternal, err}
 		}
-		text = string(printable.JSON(line.Bytes()))
+		text = line.String()
 	}
 	if _, err := io.WriteString(r.stdout, text); err != nil {
 		return unwritten(err)

@@ -87,17 +87,21 @@ func (r *report) write(file string, stderr io.Writer, v *voice) error {
 	if err := writeJSON(&text, r); err != nil {
 		return err
 	}
-	shown := printable.JSON(text.Bytes())
 	if file == toStderr {
-		_, err := stderr.Write(shown)
+		_, err := stderr.Write(text.Bytes())
 		return err
 	}
-	return os.WriteFile(file, shown, 0o644)
+	return os.WriteFile(file, text.Bytes(), 0o644)
 }
 
-// writeJSON writes one line of JSON.
+// writeJSON writes one line of JSON, in which what does not print is escaped.
 func writeJSON(w io.Writer, value any) error {
-	enc := json.NewEncoder(w)
+	var text bytes.Buffer
+	enc := json.NewEncoder(&text)
 	enc.SetEscapeHTML(false)
-	return enc.Encode(value)
+	if err := enc.Encode(value); err != nil {
+		return err
+	}
+	_, err := w.Write(printable.JSON(text.Bytes()))
+	return err
 }

@@ -6,9 +6,12 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+
+	"github.com/holdfast-go/holdfast/internal/printable"
 )
 
-// voice writes messages for people. No password passes it.
+// voice writes messages for people. No password passes it, and nothing that a terminal obeys: what servers and
+// holders say is in many of them.
 type voice struct {
 	w              io.Writer
 	quiet, verbose bool
@@ -39,9 +42,13 @@ func (v *voice) tell(format string, args ...any) {
 func (v *voice) write(text string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	text = strings.ReplaceAll(v.redact(text), "\n", "; ") // of errors that were joined
 	// There is no other place to complain that stderr does not work.
-	_, _ = fmt.Fprintf(v.w, "holdfast: %s\n", v.redact(text))
+	_, _ = fmt.Fprintf(v.w, "holdfast: %s\n", printable.Line(text, maxSaid))
 }
+
+// maxSaid bounds a message, in bytes.
+const maxSaid = 16 << 10
 
 // credentials are what stands between "://" and the last "@" of a word.
 var credentials = regexp.MustCompile(`://[^\s"']*@`)

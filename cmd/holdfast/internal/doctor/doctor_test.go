@@ -104,7 +104,7 @@ func TestEmbeddedServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := holdfasttest.Run(t)
 		r := examine(t, serverAt("127.0.0.1:0", func(o *redis.Options) { o.Dialer = s.Dial }))
-		if r.Worst != Unchecked || r.ExitCode != 0 {
+		if r.Worst != Unchecked || r.ExitCode != 3 {
 			t.Errorf("the worst is %s, exit code %d", r.Worst, r.ExitCode)
 		}
 		for _, id := range []string{"trial", "pubsub", "latency", "clock", "version"} {

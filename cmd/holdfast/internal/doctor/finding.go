@@ -3,6 +3,9 @@ package doctor
 import (
 	"cmp"
 	"slices"
+	"strings"
+
+	"github.com/holdfast-go/holdfast/internal/printable"
 )
 
 // Severity says how much a finding matters to locks.
@@ -33,16 +36,25 @@ type Finding struct {
 
 // Report is what an examination found, the worst first.
 type Report struct {
-	Server   string    `json:"server"` // without credentials
-	Mode     string    `json:"mode"`   // "server", "sentinel", "cluster" or "quorum"
-	Servers  []string  `json:"servers"`
-	Worst    Severity  `json:"worst"`
-	ExitCode int       `json:"exit_code"`
-	Findings []Finding `json:"findings"`
+	Server   string   `json:"server"` // without credentials
+	Mode     string   `json:"mode"`   // "server", "sentinel", "cluster" or "quorum"
+	Servers  []string `json:"servers"`
+	Worst    Severity `json:"worst"`
+	ExitCode int      `json:"exit_code"`
+	// Unchecked are the IDs of the checks that matter to safety and could not be made.
+	Unchecked []string  `json:"unchecked,omitempty"`
+	Findings  []Finding `json:"findings"`
 }
 
 // Check is something that is examined. Its ID does not change between versions.
 type Check struct{ ID, About string }
+
+// vital are the checks without which a server is not known to be safe for locks. What the others look
+// at shows in these, or is good to know.
+var vital = map[string]bool{
+	"version": true, "trial": true, "replication": true, "topology": true, "identity": true, "quorum": true,
+	"eviction": true, "persistence": true, "clock": true, "pubsub": true,
+}
 
 // Checks lists all, in the order in which findings of one severity are reported.
 var Checks = []Check{
@@ -77,8 +89,15 @@ func (r *Report) conclude(all []Finding) {
 	slices.SortStableFunc(all, func(a, b Finding) int {
 		return cmp.Or(b.Severity.rank()-a.Severity.rank(), order(a.ID)-order(b.ID))
 	})
-	r.Worst = OK
+	r.Worst, r.Server = OK, shown(r.Server)
+	for i, addr := range r.Servers {
+		r.Servers[i] = shown(addr)
+	}
 	for _, f := range all {
+		f = f.each(shown)
+		if f.Severity == Unchecked && vital[f.ID] && !slices.Contains(r.Unchecked, f.ID) {
+			r.Unchecked = append(r.Unchecked, f.ID)
+		}
 		if f.Severity.rank() > r.Worst.rank() {
 			r.Worst = f.Severity
 		}
@@ -96,10 +115,39 @@ func (r *Report) conclude(all []Finding) {
 			return slices.Index(r.Servers, a) - slices.Index(r.Servers, b)
 		})
 	}
-	switch r.Worst {
-	case Warning:
-		r.ExitCode = 1
-	case Problem:
+	switch {
+	case r.Worst == Problem:
 		r.ExitCode = 2
+	case r.Worst == Warning:
+		r.ExitCode = 1
+	case len(r.Unchecked) > 0:
+		r.ExitCode = 3
+	}
+}
+
+// maxShown bounds each of a finding's texts, in bytes.
+const maxShown = 2000
+
+// shown returns a text as it can be shown: servers, and whoever is taken for one, say what they like in INFO,
+// in settings, in errors and as the addresses of others.
+func shown(text string) string {
+	return printable.Line(strings.ReplaceAll(text, "\n", "; "), maxShown) // line feeds are of errors that were joined
+}
+
+// each returns the finding with all its texts changed.
+func (f Finding) each(change func(string) string) Finding {
+	servers := []string{}
+	for _, addr := range f.Servers {
+		servers = append(servers, change(addr))
+	}
+	f.Saw, f.Consequence, f.Remedy, f.Servers = change(f.Saw), change(f.Consequence), change(f.Remedy), servers
+	return f
+}
+
+// Redact changes all texts that servers may have a part in: passwords are taken out before the report is
+// broken into lines, or becomes JSON.
+func (r *Report) Redact(change func(string) string) {
+	for i, f := range r.Findings {
+		r.Findings[i] = f.each(change)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
@@ -28,8 +29,9 @@ type node struct {
 	infoErr error
 	conf    map[string]string // CONFIG GET
 	confErr error
-	lost    bool // it cannot be reached
-	deletes bool // it has DELIFEQ
+	lost    bool            // it cannot be reached
+	pings   []time.Duration // how long each took, sorted
+	deletes bool            // it has DELIFEQ
 }
 
 func (x *examination) mode() string {

@@ -46,6 +46,7 @@ func ExamineQuorum(ctx context.Context, nodes []Config) (*Report, error) {
 	}
 	q.size()
 	q.apart()
+	q.near()
 	q.admitted(ctx)
 	report.conclude(q.found)
 	return report, nil
@@ -136,6 +137,49 @@ func (q *quorum) apart() {
 			}
 			q.add(f, m.addr, n.addr)
 		}
+	}
+}
+
+// nodeTimeout is how long the library waits for a node if NodeTimeout says nothing.
+func nodeTimeout(ttl time.Duration) time.Duration {
+	return min(max(ttl/200, 5*time.Millisecond), 50*time.Millisecond)
+}
+
+// near examines whether nodes answer within the time for which they are waited for.
+func (q *quorum) near() {
+	if len(q.nodes) == 0 {
+		return
+	}
+	wait := nodeTimeout(q.nodes[0].TTL)
+	var late, tight []string
+	var slowest time.Duration
+	for _, n := range q.there {
+		if len(n.pings) == 0 {
+			continue
+		}
+		trip := median(n.pings)
+		slowest = max(slowest, trip)
+		switch {
+		case trip > wait:
+			late = append(late, n.addr)
+		case trip > wait/2:
+			tight = append(tight, n.addr)
+		}
+	}
+	f := Finding{
+		Severity: Warning, Saw: fmt.Sprintf("a round trip takes up to %s, and a node is waited for %s, the default with a TTL of %s", short(slowest), wait, q.nodes[0].TTL),
+		Remedy: "a longer --node-timeout (NodeTimeout), up to a quarter of the TTL",
+	}
+	if len(late) > 0 {
+		f.Consequence = fmt.Sprintf("the others have to agree without it: locks can be had while %d of them do", q.need)
+		if len(q.nodes)-len(late) < q.need {
+			f.Severity, f.Consequence = Problem, fmt.Sprintf("most locks cannot be had: %d of %d nodes have to agree in time", q.need, len(q.nodes))
+		}
+		q.add(f, late...)
+	}
+	if len(tight) > 0 {
+		f.Severity, f.Consequence = Note, "a vote that takes a little longer than that comes too late"
+		q.add(f, tight...)
 	}
 }
 

@@ -51,6 +51,9 @@ func (r *Report) Write(w io.Writer, colors bool) error {
 		}
 	}
 	fmt.Fprintf(&b, "\n%s\n", r.sum())
+	if len(r.Unchecked) > 0 {
+		fmt.Fprintf(&b, "Not known to be safe, because this was not checked: %s.\n", strings.Join(r.Unchecked, ", "))
+	}
 	_, err := io.WriteString(w, b.String())
 	return err
 }

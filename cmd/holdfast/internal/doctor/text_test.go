@@ -1,9 +1,14 @@
 package doctor
 
 import (
+	"errors"
+	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
+	"time"
+	"unicode"
 )
 
 // The report as people see it, in testdata/report.txt.
@@ -49,13 +54,89 @@ func TestText(t *testing.T) {
 	}
 }
 
-// An exit code for each severity.
+// An exit code for each severity, and one for what was not checked without which a server is not known to be
+// safe.
 func TestExitCodes(t *testing.T) {
-	for severity, want := range map[Severity]int{OK: 0, Unchecked: 0, Note: 0, Warning: 1, Problem: 2} {
+	for severity, want := range map[Severity]int{OK: 0, Unchecked: 3, Note: 0, Warning: 1, Problem: 2} {
 		r := &Report{}
 		r.conclude([]Finding{{ID: "memory", Severity: OK}, {ID: "clock", Severity: severity}})
 		if r.ExitCode != want || r.Worst != severity {
 			t.Errorf("%s: exit code %d, the worst is %s", severity, r.ExitCode, r.Worst)
+		}
+	}
+	for _, c := range []struct {
+		id    string
+		other Severity
+		want  int
+	}{
+		{"eviction", Note, 3}, {"eviction", Warning, 1}, {"eviction", Problem, 2},
+		{"native", OK, 0}, {"acl", OK, 0}, {"connections", Note, 0},
+	} {
+		r := &Report{}
+		r.conclude([]Finding{{ID: c.id, Severity: Unchecked}, {ID: "transport", Severity: c.other}})
+		if r.ExitCode != c.want {
+			t.Errorf("%s not checked, and a %s: exit code %d, want %d", c.id, c.other, r.ExitCode, c.want)
+		}
+		var text strings.Builder
+		if err := r.Write(&text, false); err != nil {
+			t.Fatal(err)
+		}
+		if told := strings.Contains(text.String(), "was not checked: "+c.id); told != vital[c.id] {
+			t.Errorf("%s: %s", c.id, &text)
+		}
+	}
+}
+
+// What a server says does not reach the terminal as it is.
+func TestWhatServersSayIsEscaped(t *testing.T) {
+	const bad = "\x1b[2J\a\u202e\x9b\r\n"
+	r := &Report{Server: "a" + bad, Servers: []string{"a" + bad}, Mode: "server"}
+	r.conclude([]Finding{
+		Finding{ID: "version", Severity: Warning, Saw: "redis 7" + bad, Consequence: bad, Remedy: bad}.on(&node{addr: "a" + bad}),
+		unchecked("clock", "TIME", errors.New(bad+strings.Repeat("x", 10_000))),
+	})
+	var text strings.Builder
+	if err := r.Write(&text, false); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range text.String() {
+		if c != '\n' && !unicode.IsPrint(c) {
+			t.Errorf("%q is shown: %q", c, text.String())
+		}
+	}
+	if text.Len() > 5000 {
+		t.Errorf("%d bytes", text.Len())
+	}
+}
+
+// A node that is further away than it is waited for has no say.
+func TestNodesThatAreTooFarAway(t *testing.T) {
+	trips := func(ms ...int) *quorum {
+		q := &quorum{need: len(ms)/2 + 1}
+		for i, n := range ms {
+			addr := fmt.Sprint("n", i)
+			q.nodes = append(q.nodes, Config{Addr: addr, TTL: 10 * time.Second}) // waited for 50 ms
+			q.there = append(q.there, &node{addr: addr, pings: []time.Duration{time.Duration(n) * time.Millisecond}})
+		}
+		return q
+	}
+	for _, c := range []struct {
+		q    *quorum
+		want []Severity
+	}{
+		{trips(1, 1, 1), nil},
+		{trips(1, 30, 1), []Severity{Note}},
+		{trips(1, 1, 60), []Severity{Warning}},
+		{trips(1, 60, 60), []Severity{Problem}},
+		{trips(1, 30, 30, 60, 1), []Severity{Warning, Note}},
+	} {
+		c.q.near()
+		var got []Severity
+		for _, f := range c.q.found {
+			got = append(got, f.Severity)
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%+v, want %v", c.q.found, c.want)
 		}
 	}
 }

@@ -29,6 +29,7 @@ func (n *node) trial(ctx context.Context) {
 		n.add(unchecked("latency", "PING", err), failedTrial(errors.New(because("PING", err))))
 		return
 	}
+	n.pings = pings
 	holder, err := n.x.client(n.x.Client)
 	if err != nil {
 		return // reach had the same one

@@ -184,7 +184,7 @@ func (l *Lock) plain() bool {
 func (a *attempt) begin(ctx context.Context, mode string, fences int) (any, error) {
 	c := a.l.c
 	var began time.Time
-	if fences == 1 && a.l.plain() && !c.cfg.Strict && a.l.set.durability() == nil && !c.batches.isContended(a.l) {
+	if fences == 1 && a.l.plain() && !c.cfg.Strict && !a.l.set.isDurable() && !c.batches.isContended(a.l) {
 		began = time.Now()
 		g, err := a.take(ctx)
 		if g != nil {

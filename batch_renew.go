@@ -10,7 +10,7 @@ import (
 
 // gathers reports whether renewals of the grant that want no fences can be in a batch.
 func (g *grant) gathers() bool {
-	return g.l.plain() && g.l.set.maxHold == 0 && !g.l.c.cfg.Strict && g.l.set.durability() == nil
+	return g.l.plain() && g.l.set.maxHold == 0 && !g.l.c.cfg.Strict && !g.l.set.isDurable()
 }
 
 // renewable reports whether the next renewal of the grant can be. Guarded by the grant.

@@ -340,7 +340,7 @@ func (a *attempt) until(s *wire.Standby) time.Duration {
 // lease may begin with a claim, which no replica has confirmed; otherwise the next look
 // confirms it.
 func (c *campaign) take(a *attempt, n *wire.Grant) *grant {
-	if !a.l.set.renew || a.l.set.maxRenewals == 0 || a.l.set.durability() != nil {
+	if !a.l.set.renew || a.l.set.maxRenewals == 0 || a.l.set.isDurable() {
 		return nil
 	}
 	g, ok := a.claimed(n)

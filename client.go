@@ -106,8 +106,6 @@ func New(d Driver, cfg *Config) (*Client, error) {
 		renew:       true,
 		maxRenewals: -1,
 		owner:       c.Owner,
-
-		confirmation: min(defaultConfirmation, c.CommandTimeout),
 	}
 	if client.defaults.info, err = client.holderInfo(c.Owner).Encode(); err != nil {
 		return nil, fmt.Errorf("%w: Config.Owner: %w", ErrInvalid, err)

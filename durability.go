@@ -20,22 +20,36 @@ type Reached struct {
 	Master   bool // with Fsync: it is on the master's disk
 }
 
-// defaultConfirmation bounds how long replicas are waited for.
-const defaultConfirmation = time.Second
+// defaultConfirmation bounds how long replicas are waited for; defaultSync, how long disks are.
+// With appendfsync everysec a server begins to write to its disk once in a second, and notices up to 0.1 s
+// later that it is done. The call, of which this is a part, has CommandTimeout, and is answered
+// up to 0.1 s after this is over.
+const (
+	defaultConfirmation = time.Second
+	defaultSync         = 1700 * time.Millisecond
+)
 
-// durability is what the settings want, or nil.
-func (s *settings) durability() *Durability {
-	if s.replicas == 0 && !s.fsync {
-		return nil
+// isDurable reports whether replicas, or disks, have to confirm what is written.
+func (s *settings) isDurable() bool { return s.replicas != 0 || s.fsync }
+
+// durability is what the settings want of a write that takes no longer than commandTimeout.
+func (s *settings) durability(commandTimeout time.Duration) Durability {
+	d := Durability{Replicas: s.replicas, Fsync: s.fsync, Timeout: s.confirmation}
+	switch {
+	case d.Timeout != 0:
+	case s.fsync:
+		d.Timeout = max(min(defaultSync, commandTimeout*17/20), time.Millisecond)
+	default:
+		d.Timeout = min(defaultConfirmation, commandTimeout)
 	}
-	return &Durability{Replicas: s.replicas, Fsync: s.fsync, Timeout: s.confirmation}
+	return d
 }
 
 func (s *settings) checkDurability(commandTimeout time.Duration) error {
 	switch {
 	case s.replicas < 0:
 		return errors.New("the number of replicas is negative")
-	case s.confirmation < time.Millisecond || s.confirmation > commandTimeout:
+	case s.confirmation != 0 && (s.confirmation < time.Millisecond || s.confirmation > commandTimeout):
 		return fmt.Errorf("the timeout of MinReplicas is %s; from 1ms to %s is allowed (Config.CommandTimeout)", s.confirmation, commandTimeout)
 	}
 	return nil
@@ -53,7 +67,7 @@ func (e unconfirmed) Unwrap() error        { return e.err }
 func (d *Durability) shortfall(r Reached) error {
 	switch {
 	case d.Fsync && !r.Master:
-		return unconfirmed{fmt.Errorf("not on the master's disk within %s", d.Timeout)}
+		return unconfirmed{fmt.Errorf("not on the master's disk within %s, for which appendfsync has to be always, or everysec, which takes a second and more", d.Timeout)}
 	case r.Replicas < d.Replicas:
 		return unconfirmed{fmt.Errorf("%d of %d replicas within %s", r.Replicas, d.Replicas, d.Timeout)}
 	}
@@ -63,12 +77,12 @@ func (d *Durability) shortfall(r Reached) error {
 // eval runs a request's script. What is to be durable, and is not, has been carried out
 // on the master: short says so.
 func (c *Client) eval(ctx context.Context, rq request, keys []string) (text string, short, err error) {
-	d := rq.lock.set.durability()
-	if d == nil || !rq.durable {
+	if !rq.durable || !rq.lock.set.isDurable() {
 		text, err = c.driver.Eval(ctx, rq.script, keys, rq.args, rq.urgent)
 		return text, nil, err
 	}
-	text, reached, err := c.driver.EvalDurably(ctx, rq.script, keys, rq.args, *d)
+	d := rq.lock.set.durability(c.cfg.CommandTimeout)
+	text, reached, err := c.driver.EvalDurably(ctx, rq.script, keys, rq.args, d)
 	var refusal ReplyError
 	if text != "" && errors.As(err, &refusal) {
 		return text, unconfirmed{told(refusal)}, nil

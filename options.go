@@ -34,7 +34,7 @@ type settings struct {
 
 	replicas     int
 	fsync        bool
-	confirmation time.Duration // how long replicas are waited for
+	confirmation time.Duration // how long replicas, or disks, are waited for; 0: the default
 
 	info string // of the holder, as it stands in the lock's value
 	err  error  // what is wrong with the lock's name or options
@@ -106,7 +106,7 @@ func Redisson(name string) Option {
 }
 
 // MinReplicas makes every grant and every renewal count only once n replicas have
-// received it, within the timeout (at most Config.CommandTimeout; 0: that, or 1 s), by WAIT. When
+// received it, within the timeout (at most Config.CommandTimeout; 0: that, or 1 s, with Fsync 1.7 s), by WAIT. When
 // too few have, Acquire gives the lock back and returns ErrReplicas; a renewal that they
 // do not confirm does not extend the lease. It makes it less likely that a failover loses
 // the lock, but not impossible: a replica without it can still be promoted. Default 0.
@@ -125,7 +125,10 @@ func MinReplicas(n int, timeout time.Duration) Option {
 
 // Fsync makes every grant and every renewal count only once it is in the append-only
 // file, on disk, of the master and of as many replicas as MinReplicas says, by WAITAOF.
-// It needs appendonly yes, and Redis 7.2 or Valkey. Default false.
+// It needs appendonly yes, and Redis 7.2 or Valkey. With appendfsync everysec, the server's own
+// default, each grant and each renewal can take a second and more, which is why 1.7 s are waited for
+// it unless MinReplicas has another timeout, and why a TTL below 6 s makes no sense; with always it
+// takes as long as the disk; with no, nothing is ever confirmed. Default false.
 func Fsync(on bool) Option { return func(s *settings) { s.fsync = on } }
 
 // Meta adds a note for people who ask who holds the lock. All notes together,

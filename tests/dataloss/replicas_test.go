@@ -132,6 +132,47 @@ func TestFsync(t *testing.T) {
 	}
 }
 
+// With the timeouts that clients have by default, a lock that has to be on disk can be had of a server that writes
+// there once a second, as servers do by default.
+func TestFsyncOnceASecond(t *testing.T) {
+	t.Parallel()
+	for _, bin := range server.Binaries(t) {
+		t.Run(bin.Name, func(t *testing.T) {
+			t.Parallel()
+			if !bin.AtLeast(7, 2) {
+				t.Skipf("SKIPPED: %s has no WAITAOF; Redis 7.2 or Valkey has", bin.Name)
+			}
+			s := server.Start(t, bin, server.Conf("appendonly", "yes"), server.Conf("appendfsync", "everysec"))
+			b := &backend.Backend{Name: bin.Name, Server: s}
+			c := b.Client(t, &holdfast.Config{CommandTimeout: 2 * time.Second, RetryTimeout: 3 * time.Second})
+			const want = 6
+			for granted, tries := 0, 0; granted < want; tries++ {
+				if tries == 5*want {
+					t.Fatalf("%d of %d acquires succeeded; the disk is too slow for this test", granted, tries)
+				}
+				// Each begins when the one before is on disk, and so waits for about a second.
+				lease, err := c.Mutex(fmt.Sprint("a", tries), holdfast.Fsync(true)).TryAcquire(t.Context())
+				if err == nil {
+					granted++
+					backend.Release(t, lease)
+					continue
+				}
+				// The machine's disk may be what is slow: as long as it takes now, no default waits.
+				var took time.Duration
+				for i := range 4 { // the first of them may be written together with what has just been
+					begun := time.Now()
+					do(t, s, "SET", "measured", i)
+					do(t, s, "WAITAOF", 1, 0, 10_000)
+					took = max(took, time.Since(begun))
+				}
+				if !errors.Is(err, holdfast.ErrReplicas) && !errors.Is(err, holdfast.ErrUnavailable) || took < 1300*time.Millisecond {
+					t.Fatalf("TryAcquire: %v; without it a write is on disk after %s", err, took)
+				}
+			}
+		})
+	}
+}
+
 // The script was carried out, and then the server refused to wait for the disk or the
 // replicas. The lock is given back, and nobody else in the line has to do with it.
 func TestALockIsGivenBackWhenWaitingIsRefused(t *testing.T) {

@@ -190,11 +190,11 @@ func (n *node) persistence() Finding {
 		f.Severity, f.Saw, f.Remedy = OK, "AOF, fsync always: a restart loses nothing that was answered", ""
 	case aof == "yes" && fsync == "everysec":
 		f.Severity, f.Saw = Note, "AOF, fsync every second"
-		f.Consequence = "a crash of the machine, not of the server alone, can lose the locks of the last 2 s"
+		f.Consequence = "a crash of the machine, not of the server alone, can lose the locks of the last 2 s; with the option Fsync none, but each acquire and renewal takes a second and more"
 		f.Remedy = "appendfsync always, where that is too much"
 	case aof == "yes":
 		f.Severity, f.Saw = Warning, "AOF, fsync left to the system"
-		f.Consequence = "a crash of the machine can lose the locks of the last half minute"
+		f.Consequence = "a crash of the machine can lose the locks of the last half minute; with the option Fsync none is ever granted"
 		f.Remedy = "CONFIG SET appendfsync everysec, or always"
 	case save != "":
 		f.Severity, f.Saw = Warning, "RDB snapshots only, save "+strconv.Quote(save)

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/holdfast-go/holdfast/internal/clock"
 )
 
 // Quorum hands out locks that are held while a majority of independent servers, its nodes,
@@ -51,6 +53,7 @@ const maxHanging = 4
 type node struct {
 	connecting chan struct{} // closed when that has ended; nil if it was not begun
 	err        error         // of the latest try to connect
+	trip       time.Duration // about how long it takes to answer; 0 if that is not known
 }
 
 // maxNodes bounds a quorum.
@@ -83,7 +86,9 @@ func NewQuorum(clients ...*Client) (*Quorum, error) {
 }
 
 // NodeTimeout bounds how long a node of a Quorum is waited for in one round. From 1 ms to a
-// quarter of the TTL. Default: a 200th of the TTL, 5 to 50 ms.
+// quarter of the TTL. Default: a 200th of the TTL, 5 to 50 ms, and at least six times as long as the
+// slowest node takes to answer; twice as long after each round without a majority; up to a
+// quarter of the TTL, and Config.CommandTimeout.
 func NodeTimeout(d time.Duration) Option {
 	return func(s *settings) {
 		if d < time.Millisecond {
@@ -93,7 +98,7 @@ func NodeTimeout(d time.Duration) Option {
 	}
 }
 
-// wait is how long a node is waited for.
+// wait is how long a node is waited for that answers as fast as any.
 func (s *settings) wait() time.Duration {
 	if s.nodeTimeout > 0 {
 		return s.nodeTimeout
@@ -110,8 +115,9 @@ func (s *settings) patience(begun time.Time) time.Duration {
 // Lock. Waiters of one process are served in their order, and processes that wait in the order
 // in which they began to; they ask again after random times, 2 to 300 ms. TryAcquire returns
 // ErrHeld when a majority of nodes names the same holder. While others want the lock, too, and
-// nobody has a majority, it tries again, for Config.RetryTimeout at most. An acquire that
-// cannot reach a majority fails with a *QuorumError within a node timeout or two.
+// nobody has a majority, it tries again, for Config.RetryTimeout at most. As long does an acquire
+// that reaches no majority, before it fails with a *QuorumError; also with one when ctx ends
+// before, which then matches ctx's error, too.
 //
 // Lease.Nodes tells which servers agree. Nodes that did not at first, or came back, are asked
 // again while the lease lasts. Token rises from lease to lease of the name, and is known to a
@@ -141,6 +147,8 @@ type QuorumError struct {
 	Nodes []NodeError
 	Need  int // so many have to agree
 	Of    int // so many
+
+	ended error // that of the caller's context, if it ended before a majority answered
 }
 
 // NodeError is what a node of a quorum had to say.
@@ -154,12 +162,29 @@ func (e *QuorumError) Error() string {
 	for _, n := range e.Nodes {
 		all = append(all, n.Err.Error())
 	}
-	return fmt.Sprintf("holdfast: %s %q: too few nodes answered as they should; %d of %d have to: %s", e.Op, e.Name, e.Need, e.Of, strings.Join(all, "; "))
+	text := fmt.Sprintf("holdfast: %s %q: too few nodes answered as they should; %d of %d have to: %s", e.Op, e.Name, e.Need, e.Of, strings.Join(all, "; "))
+	if e.ended != nil {
+		text += "; " + e.ended.Error()
+	}
+	return text
 }
 
-// Unwrap returns the nodes' errors.
+// endedBy is the error of an acquire whose context has ended, after rounds in which that was met; or nothing.
+func (e *QuorumError) endedBy(ctx context.Context) error {
+	if e == nil {
+		return ctx.Err()
+	}
+	ended := *e
+	ended.ended = ctx.Err()
+	return &ended
+}
+
+// Unwrap returns the nodes' errors and, if it has ended, that of the caller's context.
 func (e *QuorumError) Unwrap() []error {
 	var all []error
+	if e.ended != nil {
+		all = append(all, e.ended)
+	}
 	for _, n := range e.Nodes {
 		all = append(all, n.Err)
 	}
@@ -278,6 +303,7 @@ func (q *Quorum) connect(i int, name string) <-chan struct{} {
 	c.tasks.run(func() {
 		server, err := try(context.Background(), c, c.cfg.CommandTimeout, c.probe)
 		if err == nil {
+			q.observe(i, max(clock.Since(server.sent)/probeTrips, 1))
 			err = c.use(server, name)
 		} else {
 			err = c.nodeError(opReach, name, err)
@@ -291,6 +317,9 @@ func (q *Quorum) connect(i int, name string) <-chan struct{} {
 	})
 	return over
 }
+
+// probeTrips is how many round trips a probe takes on a new connection: TCP, a client's greeting, and two commands.
+const probeTrips = 4
 
 // nodeError is an error of a request to a node.
 func (c *Client) nodeError(op, name string, err error) error {

@@ -53,7 +53,10 @@ func (q *Quorum) curable(err error) bool {
 	}
 	lost := 0
 	for _, n := range e.Nodes {
-		if kind := kindOfError(n.Err); kind != ErrQuarantine && !temporary(kind) && !errors.As(n.Err, new(contestedError)) {
+		var se *ServerError
+		kind := kindOfError(n.Err)
+		switch {
+		case errors.As(n.Err, &se) && se.Op == opReach && hopeless(n.Err), kind != ErrQuarantine && !temporary(kind) && !errors.As(n.Err, new(contestedError)):
 			lost++
 		}
 	}
@@ -151,35 +154,36 @@ func (l *Lock) newVote(round string) *attempt {
 }
 
 // vote asks one node for the lock.
-func (q *Quorum) vote(ctx context.Context, l *Lock, i int, round string, ticket *ticket) vote {
+func (q *Quorum) vote(ctx context.Context, l *Lock, i int, round string, terms terms) vote {
 	v := vote{node: i, a: l.parts[i].newVote(round)}
 	if !q.answers(wish{i, l.parts[i].keys.Lock}) {
 		v.err = notSent{errHangs}
 		return v
 	}
-	return q.askAlone(ctx, l, v, ticket)
+	return q.askAlone(ctx, l, v, terms)
 }
 
 // askAlone asks a node for the lock by itself.
-func (q *Quorum) askAlone(ctx context.Context, l *Lock, v vote, ticket *ticket) vote {
+func (q *Quorum) askAlone(ctx context.Context, l *Lock, v vote, terms terms) vote {
 	p := l.parts[v.node]
 	c := p.c
 	var a answer
 	// Again, if it was late: what is known of a node's clock is as old as its last answer.
 	for n := 0; n < 2 && (n == 0 || a.Word == "late"); n++ {
-		notAfter := p.nodeNotAfter()
+		notAfter := p.nodeNotAfter(terms.timeout)
 		if err := ctx.Err(); err != nil {
 			v.err = notSent{err}
 			return v
 		}
 		var err error
-		a, err = q.ask(ctx, v.node, l.set.wait(), request{
+		a, err = q.ask(ctx, v.node, terms.timeout, request{
 			op: "acquire", lock: p, script: script.NodeAcquire,
-			args: append([]string{v.a.token(), milliseconds(p.set.term()), strconv.FormatInt(notAfter, 10), p.set.info}, ticket.words(l.set)...),
+			args: append([]string{v.a.token(), milliseconds(p.set.term()), strconv.FormatInt(notAfter, 10), p.set.info}, terms.words()...),
 		})
 		if err != nil {
 			return q.unanswered(v, err, notAfter)
 		}
+		q.observe(v.node, clock.Since(a.sent))
 	}
 	switch a.Word {
 	case "granted":
@@ -219,8 +223,8 @@ func (q *Quorum) askAlone(ctx context.Context, l *Lock, v vote, ticket *ticket) 
 
 // nodeNotAfter is the server's time past which no copy of a vote that is asked for now is carried
 // out.
-func (l *Lock) nodeNotAfter() int64 {
-	return l.c.serverTime(0) + (l.set.wait() + time.Second).Microseconds()
+func (l *Lock) nodeNotAfter(timeout time.Duration) int64 {
+	return l.c.serverTime(0) + (timeout + time.Second).Microseconds()
 }
 
 // unanswered is the vote of a node that was asked with that not-after, and answered with an error, or
@@ -308,7 +312,7 @@ func (b *bid) elect(ctx context.Context, round string, votes, granted []vote) (*
 	if len(granted) < q.need {
 		return nil, q.refused(l, votes)
 	}
-	fence, err := q.agree(ctx, l, granted)
+	fence, err := q.agree(ctx, l, b.timeout, granted)
 	if err != nil {
 		return nil, err
 	}
@@ -414,7 +418,7 @@ func (c *Client) contested(name string, holder *Holder) error {
 // majority knows by then: of those that the nodes have stored, the one that a majority does
 // not exceed. Every fence that was granted before is known to a majority; one of its nodes is
 // among these, and has stored a higher one since.
-func (q *Quorum) agree(ctx context.Context, l *Lock, granted []vote) (uint64, error) {
+func (q *Quorum) agree(ctx context.Context, l *Lock, timeout time.Duration, granted []vote) (uint64, error) {
 	fences := make([]uint64, len(granted))
 	for i, v := range granted {
 		fences[i] = v.g.fence
@@ -434,7 +438,7 @@ func (q *Quorum) agree(ctx context.Context, l *Lock, granted []vote) (uint64, er
 	if known >= q.need {
 		return fence, nil
 	}
-	answers, errs := q.every(ctx, l.set.wait(), func(i int) (request, bool) {
+	answers, errs := q.every(ctx, timeout, func(i int) (request, bool) {
 		token, wanted := ours[i]
 		return q.fenceRequest(l.parts[i], token, fence), wanted
 	})
@@ -472,7 +476,7 @@ func (q *Quorum) holders(ctx context.Context, l *Lock) ([]Holder, error) {
 	if err := l.ready(ctx); err != nil {
 		return nil, err
 	}
-	answers, errs := q.every(ctx, max(l.set.wait(), 100*time.Millisecond), func(i int) (request, bool) {
+	answers, errs := q.every(ctx, max(q.timeout(l), 100*time.Millisecond), func(i int) (request, bool) {
 		p := l.parts[i]
 		return request{op: "inspect", lock: p, script: script.Holder, args: []string{""}}, true
 	})

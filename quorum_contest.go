@@ -12,14 +12,20 @@ import (
 
 // bid is what one call does to get a lock of a quorum, round by round.
 type bid struct {
-	q      *Quorum
-	l      *Lock
-	onEnd  func()  // called when its lease is over; or nil
-	ticket *ticket // nil at first
+	q     *Quorum
+	l     *Lock
+	onEnd func() // called when its lease is over; or nil
+	terms        // of the next round
 
 	// Of the latest round:
 	said  bool // a majority of the nodes did, of the lock
 	ahead int  // how many wait before it
+}
+
+// terms are those on which nodes are asked in one round.
+type terms struct {
+	ticket  *ticket       // nil at first
+	timeout time.Duration // how long a node is waited for
 }
 
 // ticket is the place among those who wait for a lock.
@@ -32,11 +38,11 @@ type ticket struct {
 var holdersTicket = ticket{digits: "0"}
 
 // words are what a node is told: the ticket, and for how many ms to keep it.
-func (t *ticket) words(s *settings) []string {
-	if t == nil {
+func (t *terms) words() []string {
+	if t.ticket == nil {
 		return []string{"", "0"}
 	}
-	return []string{t.digits, milliseconds(ticketTime + min(s.wait(), ticketTime))}
+	return []string{t.ticket.digits, milliseconds(ticketTime + min(t.timeout, ticketTime))}
 }
 
 // ticketTime is for how long after its latest round a bid keeps its place, and as long as it waits for a node, but
@@ -52,13 +58,14 @@ const (
 )
 
 // contend takes the lock: round by round until ctx ends, if it waits. Otherwise until a majority of nodes
-// names another holder, or RetryTimeout is over.
+// names another holder, or RetryTimeout is over. Without a majority that answers, both try for RetryTimeout.
 //
 // Of contenders none of whom gets a majority all give back what they got. From then on they have tickets, which
 // nodes remember, and a node grants the lock only to the earliest that it knows: once all know that one, it has it.
 func (q *Quorum) contend(ctx context.Context, l *Lock, waits bool, onEnd func()) (*Lease, error) {
-	b := &bid{q: q, l: l, onEnd: onEnd}
+	b := &bid{q: q, l: l, onEnd: onEnd, terms: terms{timeout: q.timeout(l)}}
 	end := time.Now().Add(l.c.cfg.RetryTimeout)
+	var unheard *QuorumError // of the latest rounds, if no majority answered
 	for pause := shortPause; ; pause *= 2 {
 		lease, err := b.try(ctx)
 		if lease != nil {
@@ -66,8 +73,20 @@ func (q *Quorum) contend(ctx context.Context, l *Lock, waits bool, onEnd func())
 			return lease, nil
 		}
 		held := errors.Is(err, ErrHeld)
-		answered := held || b.said && q.curable(err) || q.quarantined(err)
-		if ctx.Err() != nil || !answered || !waits && (!b.said || held || time.Now().After(end)) {
+		if ctx.Err() != nil {
+			b.withdraw()
+			return nil, unheard.endedBy(ctx)
+		}
+		answered := held || b.said || q.quarantined(err)
+		if answered {
+			unheard = nil
+			if waits {
+				end = time.Now().Add(l.c.cfg.RetryTimeout)
+			}
+		} else if errors.As(err, &unheard) {
+			b.timeout = q.longer(l, b.timeout)
+		}
+		if !held && !q.curable(err) || answered && !b.said && !waits || held && !waits || time.Now().After(end) {
 			b.withdraw()
 			return nil, err
 		}
@@ -83,9 +102,48 @@ func (q *Quorum) contend(ctx context.Context, l *Lock, waits bool, onEnd func())
 		case <-time.After(jitter(pause, 50)):
 		case <-ctx.Done():
 			b.withdraw()
-			return nil, ctx.Err()
+			return nil, unheard.endedBy(ctx)
 		}
 	}
+}
+
+// timeout is how long a node is waited for at first: as NodeTimeout says, or several times as long as the slowest node
+// takes to answer, so that there is time for a new connection, and for a script that the node does not know.
+func (q *Quorum) timeout(l *Lock) time.Duration {
+	base := l.set.wait()
+	if l.set.nodeTimeout > 0 {
+		return base
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	slowest := time.Duration(0)
+	for i := range q.nodes {
+		slowest = max(slowest, q.nodes[i].trip)
+	}
+	return max(base, min(6*slowest, longestTimeout(l)))
+}
+
+// longer is how long a node is waited for after a round for which that was too short.
+func (q *Quorum) longer(l *Lock, timeout time.Duration) time.Duration {
+	if l.set.nodeTimeout > 0 {
+		return timeout
+	}
+	return max(timeout, min(2*timeout, longestTimeout(l)))
+}
+
+// longestTimeout bounds how long a node is waited for without a NodeTimeout.
+func longestTimeout(l *Lock) time.Duration { return min(l.set.ttl/4, l.c.cfg.CommandTimeout) }
+
+// observe notes how long a node took to answer. What is far longer than before is most likely no round trip.
+func (q *Quorum) observe(i int, d time.Duration) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	n := &q.nodes[i]
+	if n.trip == 0 {
+		n.trip = d
+		return
+	}
+	n.trip += (min(d, 4*n.trip) - n.trip) / 4
 }
 
 // newTicket returns a ticket of now, by the median of the nodes' clocks: those of processes may differ by more,
@@ -116,7 +174,7 @@ func (b *bid) withdraw() {
 		c.tasks.run(func() {
 			b.ticket.carriers[i].Wait()
 			// A node that is not reached keeps it for a second or two.
-			_, _ = b.q.ask(context.Background(), i, b.l.set.wait(), request{
+			_, _ = b.q.ask(context.Background(), i, b.timeout, request{
 				op: "release", lock: p, script: p.set.kind.release, urgent: true,
 				args: []string{p.newAttempt().token(), "t:" + b.ticket.digits, "0"},
 			})

@@ -57,7 +57,7 @@ func (q *Quorum) missing(b *bundle) []int {
 func (q *Quorum) refillNode(b *bundle, i int) {
 	q.begin()
 	defer q.end()
-	v := q.vote(b.ctx, b.l, i, b.round, &holdersTicket)
+	v := q.vote(b.ctx, b.l, i, b.round, terms{&holdersTicket, q.timeout(b.l)})
 	if v.behind != "" {
 		_ = q.mend(b.ctx, b.l, []vote{v})
 	}
@@ -76,7 +76,7 @@ func (q *Quorum) refillNode(b *bundle, i int) {
 // mend raises the fence counters of nodes that restarted to what a majority of the others
 // has, read after their quarantine.
 func (q *Quorum) mend(ctx context.Context, l *Lock, behind []vote) error {
-	timeout := max(l.set.wait(), 100*time.Millisecond)
+	timeout := max(q.timeout(l), 100*time.Millisecond)
 	answers, errs := q.every(ctx, timeout, func(i int) (request, bool) {
 		if slices.ContainsFunc(behind, func(v vote) bool { return v.node == i }) {
 			return request{}, false

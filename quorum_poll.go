@@ -10,13 +10,13 @@ import (
 // poll is one round of votes. It has no goroutine for each: those that gather with others' are
 // counted by who sent them.
 type poll struct {
-	q      *Quorum
-	l      *Lock
-	round  string
-	ticket *ticket
-	begun  time.Time
-	timer  *time.Timer   // for the node timeout; once a majority has granted, for the patience with the others
-	news   chan struct{} // has an item when there may be enough
+	q     *Quorum
+	l     *Lock
+	round string
+	terms
+	begun time.Time
+	timer *time.Timer   // for the node timeout; once a majority has granted, for the patience with the others
+	news  chan struct{} // has an item when there may be enough
 
 	mu      sync.Mutex
 	votes   []vote
@@ -40,7 +40,7 @@ func (b *bid) poll(ctx context.Context) *poll {
 	q, l := b.q, b.l
 	n := len(q.clients)
 	p := &poll{
-		q: q, l: l, round: newRound(), ticket: b.ticket, begun: time.Now(), timer: time.NewTimer(l.set.wait()), news: make(chan struct{}, 1),
+		q: q, l: l, round: newRound(), terms: b.terms, begun: time.Now(), timer: time.NewTimer(b.timeout), news: make(chan struct{}, 1),
 		votes: make([]vote, 0, n), papers: make([]paper, n), open: n,
 	}
 	for i := range q.clients {
@@ -49,7 +49,7 @@ func (b *bid) poll(ctx context.Context) *poll {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.patient { // the process may have stopped since
-		p.timer.Reset(l.set.wait())
+		p.timer.Reset(p.timeout)
 	}
 	return p
 }
@@ -71,7 +71,7 @@ func (p *poll) ask(ctx context.Context, i int) {
 		p.askByItself(ctx, v)
 	default:
 		e := newErrand(l, v.a.head)
-		e.notAfter = l.nodeNotAfter()
+		e.notAfter = l.nodeNotAfter(p.timeout)
 		e.tell = func(e *errand) { p.answered(ctx, v, e) }
 		p.mu.Lock()
 		p.papers[i] = paper{e, v.a, e.notAfter}
@@ -90,7 +90,7 @@ func (p *poll) askByItself(ctx context.Context, v vote) {
 	}
 	v.a.l.c.tasks.run(func() {
 		defer over()
-		p.count(p.q.askAlone(ctx, p.l, v, p.ticket))
+		p.count(p.q.askAlone(ctx, p.l, v, p.terms))
 	})
 }
 
@@ -103,6 +103,9 @@ func (p *poll) answered(ctx context.Context, v vote, e *errand) {
 	}
 	p.mu.Unlock()
 	defer e.over()
+	if e.err == nil {
+		p.q.observe(v.node, e.heard.Sub(e.sent))
+	}
 	switch {
 	case late:
 		return
@@ -221,7 +224,7 @@ func (p *poll) end() ([]vote, int) {
 
 // rest waits for votes that are missing, and returns all but the first n.
 func (p *poll) rest(n int) []vote {
-	p.timer.Reset(p.l.set.wait() - time.Since(p.begun))
+	p.timer.Reset(p.timeout - time.Since(p.begun))
 	defer p.timer.Stop()
 	for {
 		p.mu.Lock()

@@ -21,3 +21,34 @@ func TestNodeTimeoutIsByTheTTL(t *testing.T) {
 		}
 	}
 }
+
+// Nodes that are far away are waited for longer, and after a round without a majority longer still; one that
+// hung once is not taken for one that is far away.
+func TestNodeTimeoutIsByTheRoundTrip(t *testing.T) {
+	l := &Lock{c: &Client{cfg: Config{CommandTimeout: 2 * time.Second}}, set: &settings{ttl: 10 * time.Second}}
+	q := &Quorum{nodes: make([]node, 3)}
+	want := func(what string, got, want time.Duration) {
+		t.Helper()
+		if got != want {
+			t.Errorf("%s: %s; want %s", what, got, want)
+		}
+	}
+	want("at first", q.timeout(l), 50*time.Millisecond)
+	for i, trip := range []time.Duration{time.Millisecond, 40 * time.Millisecond, 2 * time.Millisecond} {
+		q.observe(i, trip)
+	}
+	want("by the slowest", q.timeout(l), 240*time.Millisecond)
+	want("after a round", q.longer(l, 240*time.Millisecond), 480*time.Millisecond)
+	want("after many", q.longer(l, 1900*time.Millisecond), 2*time.Second)
+	q.observe(0, 10*time.Second)
+	want("after one has hung", q.timeout(l), 240*time.Millisecond)
+	for range 100 {
+		q.observe(1, 3*time.Second)
+	}
+	want("no longer than a command", q.timeout(l), 2*time.Second)
+	l.set = &settings{ttl: time.Second}
+	want("no longer than a quarter of the TTL", q.timeout(l), 250*time.Millisecond)
+	l.set = &settings{ttl: 10 * time.Second, nodeTimeout: 3 * time.Millisecond}
+	want("as it is given", q.timeout(l), 3*time.Millisecond)
+	want("as it is given, later", q.longer(l, 3*time.Millisecond), 3*time.Millisecond)
+}

@@ -300,7 +300,9 @@ func (h *hand) ballot(i int, ctx context.Context, try bool, way string) {
 		h.w.record(e, !try)
 		h.note("%s %s: %s after %s", way, n.name, brief(err), time.Since(begun))
 		h.judgeMinority(ctx, i, try, err, begun)
-		if took := time.Since(begun); try && !time.Now().After(away) && took > 2*want.nodeTimeout+time.Millisecond {
+		// Rounds begin until RetryTimeout is over, and after one pause more.
+		longest := h.w.plan.processes[h.p.number].config.RetryTimeout + 300*time.Millisecond
+		if took := time.Since(begun); try && !time.Now().After(away) && took > longest+2*want.nodeTimeout+time.Millisecond {
 			h.w.finding("%s, goroutine %d: a majority of nodes is away, and TryAcquire of %s takes %s to fail, with a node timeout of %s",
 				h.p.owner, h.number, n.name, took, want.nodeTimeout)
 		}

@@ -49,7 +49,7 @@ func newRunOptions() *runOptions {
 	f.StringVar(&o.owner, "owner", "", "run beside other runs of NAME with the same `ID`, before those who wait, and\nbeside no others")
 	f.StringVar(&o.key, "key", "", "exact `KEY` of the lock, to share it with other programs")
 	f.StringVar(&o.redisson, "redisson", "", "`NAME` of the lock in Java, to share it with Redisson's getLock(NAME)")
-	f.Var((*span)(&o.nodeTimeout), "node-timeout", "with several servers, wait at most `DUR` for each in a round (default: a 200th\nof --ttl, 5ms to 50ms)")
+	f.Var((*span)(&o.nodeTimeout), "node-timeout", "with several servers, wait at most `DUR` for each in a round (default: a 200th\nof --ttl, 5ms to 50ms, or longer if the nodes are far away)")
 	o.onLost = string(keeper.Terminate)
 	o.define(f, "`ACTION` when the lock is lost: terminate, kill, notify or ignore; see below")
 	return o

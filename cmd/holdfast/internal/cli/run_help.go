@@ -33,7 +33,8 @@ Several servers:
   lock is held while a majority of these servers agrees, so that a minority of them may be
   down, which is said, and no loss of data on one makes two runs. 3 or 5 standalone
   servers, the same for all runs of NAME, which holdfast init has admitted; each is used
-  in Strict mode, with --max-ttl. A server gets 5 to 50ms to answer (--node-timeout).
+  in Strict mode, with --max-ttl. A server gets 5 to 50ms to answer, or several round
+  trips (--node-timeout).
     export HOLDFAST_REDIS="redis://a:6379 redis://b:6379 redis://c:6379"
     holdfast init && holdfast run nightly -- ./draw.sh
   A quorum has plain runs only: no --shared, --exclusive, --slots, --owner, --once, --also,

@@ -1,0 +1,146 @@
+package quorum
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/proxy"
+)
+
+// Nodes that are further away than the default node timeout for the TTL are locked, also over new
+// connections, and when they do not know the scripts.
+func TestFarNodes(t *testing.T) {
+	t.Parallel()
+	each(t, 3, 10*time.Second, func(t *testing.T, s *site) {
+		s.retryTimeout = 10 * time.Minute // a slow machine has many rounds
+		var links []*proxy.Proxy
+		for _, node := range s.nodes {
+			link := proxy.New(t, node.Addr())
+			link.DelayRequests(40 * time.Millisecond)
+			link.DelayReplies(40 * time.Millisecond)
+			links = append(links, link)
+		}
+		for range 3 {
+			q := s.through(links)
+			for range 2 {
+				for i, node := range s.nodes {
+					if _, err := node.Do("SCRIPT", "FLUSH"); err != nil {
+						t.Fatal(err)
+					}
+					links[i].Cut()
+				}
+				lease, err := q.Mutex("q").TryAcquire(t.Context())
+				if err != nil {
+					t.Fatalf("TryAcquire: %v", err)
+				}
+				// On a slow machine it may be lost by then.
+				if err := lease.Release(t.Context()); err != nil && !errors.Is(err, holdfast.ErrLost) && !errors.Is(err, holdfast.ErrUnavailable) {
+					t.Errorf("Release: %v", err)
+				}
+				s.cleaned()
+			}
+		}
+	})
+}
+
+// cutOff is a quorum two of whose nodes cannot be reached, and what lets them be; votes counts how often nodes are
+// asked for locks.
+func (s *site) cutOff(votes *atomic.Int64) (q *holdfast.Quorum, mend func()) {
+	var links []*proxy.Proxy
+	for i, node := range s.nodes {
+		link := proxy.New(s.t, node.Addr())
+		link.Refuse(i > 0)
+		links = append(links, link)
+	}
+	s.wrap = func(_ int, d holdfast.Driver) holdfast.Driver { return counted{d, votes} }
+	defer func() { s.wrap = nil }()
+	return s.through(links), func() {
+		for _, link := range links {
+			link.Refuse(false)
+		}
+	}
+}
+
+// A majority that is away for less than RetryTimeout is waited for, by who tries, too.
+func TestMajorityComesBack(t *testing.T) {
+	t.Parallel()
+	each(t, 3, age, func(t *testing.T, s *site) {
+		s.retryTimeout = 10 * time.Minute
+		for what, acquire := range map[string]func(*holdfast.Lock, context.Context) (*holdfast.Lease, error){
+			"Acquire": (*holdfast.Lock).Acquire, "TryAcquire": (*holdfast.Lock).TryAcquire,
+		} {
+			var votes atomic.Int64
+			q, mend := s.cutOff(&votes)
+			type result struct {
+				lease *holdfast.Lease
+				err   error
+			}
+			results := make(chan result, 1)
+			go func() {
+				lease, err := acquire(q.Mutex("q", holdfast.NodeTimeout(10*time.Second)), t.Context())
+				results <- result{lease, err}
+			}()
+			backend.Eventually(t, "it has tried three times, or given up", func() bool { return votes.Load() >= 3 || len(results) > 0 })
+			mend()
+			r := <-results
+			if r.err != nil {
+				t.Errorf("%s: %v", what, r.err)
+				continue
+			}
+			backend.Release(t, r.lease)
+			s.cleaned()
+		}
+	})
+}
+
+// Whose context ends while there is no majority is told both.
+func TestContextEndsWithoutAMajority(t *testing.T) {
+	t.Parallel()
+	each(t, 3, age, func(t *testing.T, s *site) {
+		s.retryTimeout = 10 * time.Minute
+		var votes atomic.Int64
+		q, _ := s.cutOff(&votes)
+		ctx, cancel := context.WithCancel(t.Context())
+		failed := make(chan error, 1)
+		go func() {
+			_, err := q.Mutex("q", holdfast.NodeTimeout(10*time.Second)).Acquire(ctx)
+			failed <- err
+		}()
+		backend.Eventually(t, "it has tried three times, or given up", func() bool { return votes.Load() >= 3 || len(failed) > 0 })
+		cancel()
+		var few *holdfast.QuorumError
+		if err := <-failed; !errors.Is(err, context.Canceled) || !errors.Is(err, holdfast.ErrUnavailable) || !errors.As(err, &few) || len(few.Nodes) < 2 {
+			t.Errorf("Acquire: %v", err)
+		}
+		s.cleaned()
+	})
+}
+
+// What waiting does not mend is told at once, if it is a majority's.
+func TestMajorityRefuses(t *testing.T) {
+	t.Parallel()
+	each(t, 3, age, func(t *testing.T, s *site) {
+		s.retryTimeout = 10 * time.Minute
+		l := s.lock()
+		backend.Release(t, acquire(t, l)) // all nodes are known
+		for _, node := range s.nodes[1:] {
+			if _, err := node.Do("ACL", "SETUSER", "default", "-eval", "-evalsha"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := l.Acquire(t.Context()); !errors.Is(err, holdfast.ErrPermission) {
+			t.Errorf("Acquire: %v", err)
+		}
+		for _, node := range s.nodes[1:] {
+			if _, err := node.Do("ACL", "SETUSER", "default", "+@all"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s.cleaned()
+	})
+}

@@ -3,6 +3,7 @@ package security
 import (
 	"bytes"
 	"context"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,9 +14,11 @@ import (
 	"unicode"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/rueidis"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/holdfastgoredis"
+	"github.com/holdfast-go/holdfast/holdfastrueidis"
 	"github.com/holdfast-go/holdfast/internal/wire"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
@@ -280,4 +283,23 @@ func TestWhatIsPrinted(t *testing.T) {
 		}
 	}
 	backend.Release(t, lease)
+}
+
+// A driver that somebody prints does not show the options that it was made with.
+func TestDriversDoNotShowPasswords(t *testing.T) {
+	t.Parallel()
+	const password = "kanarie-7531"
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", Username: "zeisig", Password: password})
+	t.Cleanup(func() { _ = rdb.Close() })
+	for name, d := range map[string]holdfast.Driver{
+		"go-redis": holdfastgoredis.New(rdb),
+		"rueidis":  holdfastrueidis.New(rueidis.ClientOption{InitAddress: []string{"127.0.0.1:1"}, Username: "zeisig", Password: password}),
+	} {
+		for _, text := range printed(d) {
+			if strings.Contains(text, password) || strings.Contains(text, hex.EncodeToString([]byte(password))) {
+				t.Errorf("%s: %s", name, text)
+			}
+		}
+		_ = d.Close()
+	}
 }

@@ -72,11 +72,13 @@ func runDemo(ctx context.Context, args []string, _ io.Reader, stdout, stderr io.
 	}
 	v := &voice{w: stderr}
 	if cfg.URL != "" {
+		_, urls := serversNamed(demoURL(cfg.URL))
 		server, err := openRedis(demoURL(cfg.URL))
 		if err != nil {
 			return err
 		}
 		_ = server.client.Close() // it was not used
+		cfg.URL = urls[0]         // which the workers read from a pipe, and need not have in their environment
 		v.secrets = server.secrets
 		warnOf(v, "and say --redis env", server)
 	}

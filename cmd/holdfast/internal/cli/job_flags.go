@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -136,8 +138,10 @@ func (o *jobOptions) executable() (string, error) {
 	}
 	path, err := exec.LookPath(o.argv[0])
 	switch {
-	case err == nil, errors.Is(err, exec.ErrDot):
+	case err == nil:
 		return path, nil
+	case errors.Is(err, exec.ErrDot):
+		return elsewhere(o.argv[0])
 	case errors.Is(err, exec.ErrNotFound), errors.Is(err, fs.ErrNotExist):
 		return "", &exitError{exitNotFound, fmt.Errorf("%s: command not found", o.argv[0])}
 	}
@@ -146,4 +150,18 @@ func (o *jobOptions) executable() (string, error) {
 		err = lookup.Err
 	}
 	return "", &exitError{exitNotRunnable, fmt.Errorf("%s: cannot be executed: %w", o.argv[0], err)}
+}
+
+// elsewhere finds a program in those directories of PATH that do not depend on the working directory, which may be
+// anybody's: an empty element means that one, most often by mistake.
+func elsewhere(name string) (string, error) {
+	for _, dir := range filepath.SplitList(os.Getenv("PATH")) {
+		if !filepath.IsAbs(dir) {
+			continue
+		}
+		if path, err := exec.LookPath(filepath.Join(dir, name)); err == nil {
+			return path, nil
+		}
+	}
+	return "", &exitError{exitNotFound, fmt.Errorf("%s: command not found, but in the working directory, by an empty or relative element of PATH: say .%c%[1]s if that is meant", name, filepath.Separator)}
 }

@@ -23,7 +23,7 @@ type endpoint struct {
 	source   string                 // the flag or variable that named it
 	addr     string                 // without credentials
 	sentinel *redis.FailoverOptions // of a client that asks sentinels
-	secrets  []string               // the password, as it may appear in texts; a shorter one is in any text
+	secrets  []string               // the passwords, as they may appear in texts
 
 	unverified bool // the server's certificate is not looked at
 }
@@ -101,8 +101,13 @@ func openURL(source, text string) (*endpoint, error) {
 		return nil, configError("the URL in %s cannot be read: want redis://HOST:PORT/DB, with USER:PASSWORD@ before HOST "+
 			"where it applies, and characters such as / ? # @ %% in a password percent-encoded%s", e.source, several)
 	}
-	if password, ok := u.User.Password(); ok && len(password) >= 4 {
-		e.secrets = []string{password, url.QueryEscape(password), url.PathEscape(password)}
+	if password, ok := u.User.Password(); ok {
+		e.hide(password)
+	}
+	for name, values := range u.Query() { // of a master behind sentinels, for one
+		if strings.Contains(name, "password") {
+			e.hide(values...)
+		}
 	}
 	base, kind, _ := strings.Cut(u.Scheme, "+")
 	u.Scheme = base
@@ -143,6 +148,17 @@ func openURL(source, text string) (*endpoint, error) {
 			"a number as the database, and only parameters that go-redis knows or help run shows", e.source)
 	}
 	return e, nil
+}
+
+// hide notes passwords that no text is to show.
+func (e *endpoint) hide(passwords ...string) {
+	for _, password := range passwords {
+		for _, form := range []string{password, url.QueryEscape(password), url.PathEscape(password)} {
+			if form != "" && !slices.Contains(e.secrets, form) {
+				e.secrets = append(e.secrets, form)
+			}
+		}
+	}
 }
 
 // exposed reports whether a password can be read in the list of processes.

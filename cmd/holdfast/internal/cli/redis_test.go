@@ -68,7 +68,8 @@ func TestServersNamed(t *testing.T) {
 
 func TestWarnsOfPasswordsThatAreExposed(t *testing.T) {
 	t.Setenv("HOLDFAST_REDIS", "redis://:secret@a")
-	for flag, want := range map[string]bool{"": false, "redis://a": false, "redis://user@a": false, "redis://:secret@a": true} {
+	for flag, want := range map[string]bool{"": false, "redis://a": false, "redis://user@a": false, "redis://:secret@a": true, "redis://:abc@a": true,
+		"redis+sentinel://a?master_name=m&password=secret": true, "redis+sentinel://a?master_name=m": false} {
 		e, err := openRedis([]string{flag})
 		if err != nil {
 			t.Fatal(err)
@@ -172,10 +173,14 @@ func TestNoOutputShowsAPassword(t *testing.T) {
 }
 
 func TestRedact(t *testing.T) {
-	v := &voice{secrets: []string{"hunter2"}}
+	v := &voice{secrets: []string{"hunter2", "abc"}}
 	for text, want := range map[string]string{
 		"nothing":                               "nothing",
 		"WRONGPASS hunter2":                     "WRONGPASS [redacted]",
+		"PING abc":                              "PING [redacted]",
+		"'abc' in abcde is abc.":                "'[redacted]' in abcde is [redacted].",
+		"redis://a?master_name=m&password=xyz1": "redis://a?master_name=m&password=[redacted]",
+		"?sentinel_password=x&db=1":             "?sentinel_password=[redacted]&db=1",
 		`parse "redis://user:p@ss@host": x`:     `parse "redis://host": x`,
 		"redis://u:p@a:1 and rediss://u:p@b:1,": "redis://a:1 and rediss://b:1,",
 	} {

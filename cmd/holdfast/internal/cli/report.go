@@ -2,9 +2,15 @@ package cli
 
 import (
 	"bytes"
+	"crypto/rand"
+	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"io"
+	"io/fs"
 	"os"
+	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
@@ -91,7 +97,45 @@ func (r *report) write(file string, stderr io.Writer, v *voice) error {
 		_, err := stderr.Write(text.Bytes())
 		return err
 	}
-	return os.WriteFile(file, text.Bytes(), 0o644)
+	return replaceFile(file, text.Bytes())
+}
+
+// replaceFile writes a file whole or not at all, and does not follow a symbolic link, which somebody else may have put
+// there: both by renaming. What is no file, such as a pipe or a terminal, is written to.
+func replaceFile(name string, text []byte) error {
+	mode := fs.FileMode(0o644) // before umask
+	there, err := os.Stat(name)
+	if err == nil && !there.Mode().IsRegular() || isDevice(name) {
+		return os.WriteFile(name, text, mode)
+	}
+	var random [6]byte
+	_, _ = rand.Read(random[:]) // never fails, since Go 1.24
+	next := filepath.Join(filepath.Dir(name), "."+filepath.Base(name)+"."+hex.EncodeToString(random[:]))
+	old, oldErr := os.Lstat(name)
+	f, err := os.OpenFile(next, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	if err != nil {
+		if oldErr == nil && old.Mode().IsRegular() { // in a directory of somebody else's
+			return os.WriteFile(name, text, mode)
+		}
+		return err
+	}
+	_, err = f.Write(text)
+	if oldErr == nil && old.Mode().IsRegular() {
+		err = errors.Join(err, f.Chmod(old.Mode().Perm()))
+	}
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(next, name)
+	}
+	if err != nil {
+		_ = os.Remove(next)
+	}
+	return err
+}
+
+// isDevice reports whether a name is one of the system's for what is open already, such as /dev/stdout.
+func isDevice(name string) bool {
+	path, err := filepath.Abs(name)
+	return err == nil && (strings.HasPrefix(path, "/dev/") && !strings.HasPrefix(path, "/dev/shm/") || strings.HasPrefix(path, "/proc/"))
 }
 
 // writeJSON writes one line of JSON, in which what does not print is escaped.

@@ -5,7 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
+	"runtime"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -92,6 +96,31 @@ func TestExitCodesOfErrors(t *testing.T) {
 	} {
 		if got := Main(context.Background(), c.args, nil, io.Discard, io.Discard); got != c.want {
 			t.Errorf("%q: exit code %d, want %d", c.args, got, c.want)
+		}
+	}
+}
+
+// A program of the working directory is run if it is named as one, and not because PATH has an empty element.
+func TestProgramsOfTheWorkingDirectory(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("SKIPPED: programs are called otherwise there")
+	}
+	here, bin := t.TempDir(), t.TempDir()
+	for _, file := range []string{filepath.Join(here, "both"), filepath.Join(here, "mine"), filepath.Join(bin, "both")} {
+		if err := os.WriteFile(file, []byte("#!/bin/sh\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Chdir(here)
+	for _, path := range []string{":" + bin, bin + ":", ".:" + bin, "sub/..:" + bin} {
+		t.Setenv("PATH", path)
+		for name, want := range map[string]string{"both": filepath.Join(bin, "both"), "mine": "", "./mine": "./mine"} {
+			o := &jobOptions{argv: []string{name}}
+			got, err := o.executable()
+			var exit *exitError
+			if got != want || (err != nil) != (want == "") || err != nil && (!errors.As(err, &exit) || exit.code != exitNotFound || !strings.Contains(err.Error(), "say ./mine")) {
+				t.Errorf("PATH=%s, %s: %q, %v; want %q", path, name, got, err, want)
+			}
 		}
 	}
 }

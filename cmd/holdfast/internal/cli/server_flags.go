@@ -48,6 +48,6 @@ func (o *serverOptions) open(stderr io.Writer) (*servers, *voice, error) {
 		return nil, nil, err
 	}
 	v := &voice{w: stderr, secrets: s.secrets()}
-	warnOfPasswords(v, "instead", s.all...)
+	warnOf(v, "instead", s.all...)
 	return s, v, nil
 }

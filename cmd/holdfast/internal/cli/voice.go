@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/holdfast-go/holdfast/internal/printable"
 )
@@ -57,8 +59,41 @@ var credentials = regexp.MustCompile(`://[^\s"']*@`)
 // for errors that other packages made.
 func (v *voice) redact(text string) string {
 	text = credentials.ReplaceAllString(text, "://")
+	text = parameters.ReplaceAllString(text, "$1[redacted]")
 	for _, s := range v.secrets {
-		text = strings.ReplaceAll(text, s, "[redacted]")
+		if len(s) >= 4 {
+			text = strings.ReplaceAll(text, s, "[redacted]")
+		} else { // which is a part of many words
+			text = replaceWord(text, s, "[redacted]")
+		}
 	}
 	return text
 }
+
+// parameters are those of a URL that are passwords.
+var parameters = regexp.MustCompile(`(?i)([?&][a-z_]*password=)[^&\s"']+`)
+
+// replaceWord replaces a word, but not where it is a part of another.
+func replaceWord(text, word, by string) string {
+	var b strings.Builder
+	for begin := 0; ; {
+		i := strings.Index(text[begin:], word)
+		if i < 0 {
+			b.WriteString(text[begin:])
+			return b.String()
+		}
+		i += begin
+		end := i + len(word)
+		before, _ := utf8.DecodeLastRuneInString(text[:i])
+		after, _ := utf8.DecodeRuneInString(text[end:])
+		b.WriteString(text[begin:i])
+		if inWord(before) || inWord(after) {
+			b.WriteString(word)
+		} else {
+			b.WriteString(by)
+		}
+		begin = end
+	}
+}
+
+func inWord(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) }

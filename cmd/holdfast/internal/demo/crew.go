@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -40,6 +41,10 @@ func (c *crew) start(worker int) error {
 	}
 	m := &member{cmd: exec.Command(program, WorkerArg)}
 	m.cmd.Stderr = &m.stderr
+	m.cmd.Env = slices.DeleteFunc(os.Environ(), func(kv string) bool { // what may have a password
+		name, _, _ := strings.Cut(kv, "=")
+		return name == "HOLDFAST_REDIS" || name == "REDIS_URL"
+	})
 	tie(m.cmd)
 	if m.stdin, err = m.cmd.StdinPipe(); err != nil {
 		return err

@@ -17,7 +17,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/printable"
 )
 
-// checkServers refuses what the number of servers does not allow.
+// checkServers refuses what the servers do not allow: their number, or their longest lease.
 func (r *runner) checkServers(n int) error {
 	switch {
 	case r.quorum && r.office != nil:
@@ -36,6 +36,8 @@ func (r *runner) checkServers(n int) error {
 		return configError("--max-ttl has a meaning with --strict only, or with several servers")
 	case (r.strict || r.quorum) && (r.maxTTL < r.ttl || r.maxTTL > maxTTL):
 		return configError("--max-ttl %s: want %s (--ttl) to %s", r.maxTTL, r.ttl, maxTTL)
+	case (r.strict || r.quorum) && r.minHold > r.maxTTL:
+		return configError("--min-hold %s is longer than --max-ttl %s: the lock could not be left to expire then when holdfast is interrupted", r.minHold, r.maxTTL)
 	}
 	return nil
 }

@@ -1,0 +1,67 @@
+package topology
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/tests/internal/server"
+)
+
+// A job that is done while its lock and its record are on different nodes, for longer than RetryTimeout, counts
+// when its slot has moved, and is not done again.
+func TestAJobIsDoneWhileItsSlotIsOnTheMove(t *testing.T) {
+	each(t, func(t *testing.T, bin server.Binary) {
+		c := startCluster(t, bin)
+		const retry = time.Second
+		open := clusterOf(c)
+		job := func() *holdfast.Once {
+			cfg := &holdfast.Config{CommandTimeout: 6 * time.Second, RetryTimeout: retry}
+			return open.client(t, cfg).Once("job", holdfast.SlotKey("x{y}:z", time.Hour), holdfast.TTL(time.Minute))
+		}
+		working, moved := make(chan struct{}), make(chan struct{})
+		type result struct {
+			run holdfast.Run
+			err error
+		}
+		done := make(chan result, 1)
+		here := job()
+		go func() {
+			run, err := here.Do(t.Context(), func(context.Context, *holdfast.Lease) (string, error) {
+				close(working)
+				<-moved
+				return "fine", nil
+			})
+			done <- result{run, err}
+		}()
+		select {
+		case <-working:
+		case r := <-done:
+			t.Fatalf("Do: %+v, %v", r.run, r.err)
+		}
+		slot := slotOf("job")
+		m := c.StartMove(slot, otherMaster(c, slot))
+		m.Key("holdfast:{job}")
+		before := rejected(c)
+		close(moved)
+		select {
+		case r := <-done:
+			t.Errorf("Do, after %d refused scripts: %+v, %v", rejected(c)-before, r.run, r.err)
+			done <- r
+		case <-time.After(3 * retry):
+		}
+		m.Finish()
+		r := <-done
+		if r.err != nil || !r.run.Here {
+			t.Errorf("Do: %+v, %v", r.run, r.err)
+		}
+		if n := rejected(c) - before; n == 0 {
+			t.Error("no script was refused: nothing was tested")
+		}
+		if err := job().Check(t.Context()); !errors.Is(err, holdfast.ErrDone) {
+			t.Errorf("Check: %v; want ErrDone", err)
+		}
+	})
+}

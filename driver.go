@@ -34,9 +34,10 @@ type Driver interface {
 	// wrong; "" if it does not know.
 	Node(key string) string
 
-	// EvalDurably is an urgent Eval, which then waits on the same connection, with WAIT
+	// EvalDurably is an Eval, which then waits on the same connection, with WAIT
 	// or WAITAOF, until the write is as durable as asked, or d's timeout is over. An error
-	// of that command comes with the script's reply: the script was carried out.
+	// of that command comes with the script's reply: the script was carried out. Those who
+	// wait do not take connections away from urgent scripts.
 	EvalDurably(ctx context.Context, s Script, keys, args []string, d Durability) (string, Reached, error)
 
 	// Subscribe opens a subscription and keeps it open over reconnections

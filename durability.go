@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -12,6 +13,12 @@ type Durability struct {
 	Replicas int           // so many must have received it
 	Fsync    bool          // and have it on disk, and so must the master
 	Timeout  time.Duration // how long that may take
+
+	// Urgent says that it must not wait for a connection behind others that wait for replicas: a renewal, or a release.
+	Urgent bool
+	// Counts reports of a script's reply whether replicas are to be waited for. If it is not nil, a reply for which it is
+	// false is returned at once, with nothing reached: a lock that another has keeps nobody waiting.
+	Counts func(reply string) bool
 }
 
 // Reached is what did have a write in time.
@@ -74,6 +81,12 @@ func (d *Durability) shortfall(r Reached) error {
 	return nil
 }
 
+// counts reports whether a reply says that something was achieved, which has to be durable.
+func counts(reply string) bool {
+	word, _, _ := strings.Cut(reply, " ")
+	return achieves[word]
+}
+
 // eval runs a request's script. What is to be durable, and is not, has been carried out
 // on the master: short says so.
 func (c *Client) eval(ctx context.Context, rq request, keys []string) (text string, short, err error) {
@@ -82,6 +95,11 @@ func (c *Client) eval(ctx context.Context, rq request, keys []string) (text stri
 		return text, nil, err
 	}
 	d := rq.lock.set.durability(c.cfg.CommandTimeout)
+	if rq.urgent {
+		d.Urgent = true
+	} else {
+		d.Counts = counts // costs a round trip, which a renewal can do without
+	}
 	text, reached, err := c.driver.EvalDurably(ctx, rq.script, keys, rq.args, d)
 	var refusal ReplyError
 	if text != "" && errors.As(err, &refusal) {

@@ -4,7 +4,8 @@
 //
 // Acquires go through that client. Renewals and releases go through connections of
 // their own, made with the same options, so that they are not stuck behind the
-// application's commands when its pool is exhausted; so do subscriptions. Each command
+// application's commands when its pool is exhausted; so do subscriptions. What waits for replicas or disks
+// has up to 64 further connections to a server, and 256 for renewals. Each command
 // is sent once: the client's own retries do not apply.
 //
 // In a Cluster, acquires and releases of many locks at once go out in pipelines, on the clients of
@@ -49,21 +50,29 @@ func New(rdb redis.UniversalClient) holdfast.Driver {
 			d.follower = d.follow(o)
 			d.astray = d.follower.look
 		}
-		own := redis.NewClient(o)
-		d.own = own
+		d.connect(o)
 		return d
 	case *redis.ClusterClient:
 		if rdb == nil {
 			break
 		}
 		d := newDriver(rdb, strings.Join(rdb.Options().Addrs, ","))
-		own := redis.NewClusterClient(ownClusterOptions(rdb.Options()))
+		o := ownClusterOptions(rdb.Options())
+		own := redis.NewClusterClient(o)
 		d.own = own
+		for i, size := range waitingPools {
+			o := *o
+			o.PoolSize, o.MaxIdleConns = size, idleWaiting
+			d.waiting[i] = redis.NewClusterClient(&o)
+		}
 		// go-redis asks anew who has which slot after a redirection, and every ten
 		// seconds; but not when it meets a dead master, nor for a subscription.
 		d.astray = func() {
 			rdb.ReloadState(d.ctx)
 			own.ReloadState(d.ctx)
+			for _, waiting := range d.waiting {
+				waiting.(*redis.ClusterClient).ReloadState(d.ctx)
+			}
 		}
 		return d
 	case *redis.Ring:
@@ -107,10 +116,28 @@ func ownClusterOptions(o *redis.ClusterOptions) *redis.ClusterOptions {
 	return &own
 }
 
+// connect makes clients of one server, with options for its own connections.
+func (d *driver) connect(o *redis.Options) {
+	for i, size := range waitingPools {
+		o := *o
+		o.PoolSize, o.MaxIdleConns = size, idleWaiting
+		d.waiting[i] = redis.NewClient(&o)
+	}
+	d.own = redis.NewClient(o)
+}
+
+// waitingPools are how many connections at most wait for replicas or disks: of acquires, and of what is urgent. Those that
+// wait occupy theirs, for a second by default, and renewals of other leases are not to be behind them. Of as many as
+// idleWaiting the connections stay.
+var waitingPools = [2]int{64, 256}
+
+const idleWaiting = 16
+
 // driver is a holdfast.Driver over two go-redis clients for the same server.
 type driver struct {
 	user, own redis.UniversalClient
 	made      bool // user is not the caller's
+	waiting   [len(waitingPools)]redis.UniversalClient
 	addr      string
 	subs      *pubsub.Pool
 	// astray is called when a server does not answer as one that has the locks does:
@@ -237,10 +264,14 @@ func references(command string, script *string, keys, args []string) []any {
 	return words
 }
 
-// EvalDurably sends the script and the command that waits for replicas in one pipeline,
-// so that both use one connection; in a Cluster, one of the node that has the keys.
+// EvalDurably sends the script and the command that waits for replicas over one connection; in
+// a Cluster, one of the node that has the keys.
 func (d *driver) EvalDurably(ctx context.Context, s holdfast.Script, keys, args []string, want holdfast.Durability) (string, holdfast.Reached, error) {
-	node, err := nodeOf(ctx, d.own, keys[0])
+	rdb := d.waiting[0]
+	if want.Urgent {
+		rdb = d.waiting[1]
+	}
+	node, err := nodeOf(ctx, rdb, keys[0])
 	if err != nil {
 		return "", holdfast.Reached{}, convert(err)
 	}
@@ -251,7 +282,7 @@ func (d *driver) EvalDurably(ctx context.Context, s holdfast.Script, keys, args 
 	if reply == "" && redis.HasErrorPrefix(err, "ASK ") {
 		reply, reached, err = evalAsked(ctx, node, err, s, keys, args, want)
 	}
-	if cluster, ok := d.own.(*redis.ClusterClient); ok && reply == "" && (redis.HasErrorPrefix(err, "MOVED") || redis.HasErrorPrefix(err, "ASK")) {
+	if cluster, ok := rdb.(*redis.ClusterClient); ok && reply == "" && (redis.HasErrorPrefix(err, "MOVED") || redis.HasErrorPrefix(err, "ASK")) {
 		// It was not carried out; by the next try the client knows the new node.
 		cluster.ReloadState(ctx)
 		return "", reached, holdfast.ReplyError("TRYAGAIN " + err.Error())
@@ -273,12 +304,16 @@ func evalDurably(ctx context.Context, node redis.UniversalClient, asked bool, co
 	if want.Fsync {
 		wait = redis.NewCmd(ctx, "waitaof", 1, want.Replicas, want.Timeout.Milliseconds())
 	}
-	pipe := node.Pipeline()
+	one := node.(*redis.Client).Conn()
+	defer func() { _ = one.Close() }()
+	pipe := one.Pipeline()
 	if asked {
 		_ = pipe.Process(ctx, redis.NewCmd(ctx, "asking"))
 	}
 	_ = pipe.Process(ctx, eval)
-	_ = pipe.Process(ctx, wait)
+	if want.Counts == nil {
+		_ = pipe.Process(ctx, wait)
+	}
 	_, err = pipe.Exec(ctx)
 	if eval.Err() != nil {
 		return "", reached, eval.Err()
@@ -286,6 +321,14 @@ func evalDurably(ctx context.Context, node redis.UniversalClient, asked bool, co
 	text, textErr := eval.Text()
 	if textErr != nil || err != nil {
 		return text, reached, cmp.Or(textErr, err)
+	}
+	if want.Counts != nil {
+		if !want.Counts(text) {
+			return text, reached, nil
+		}
+		if err := one.Process(ctx, wait); err != nil {
+			return text, reached, err
+		}
 	}
 	if !want.Fsync {
 		reached.Replicas, err = wait.Int()
@@ -349,6 +392,9 @@ func (d *driver) Close() error {
 	d.stopping.Unlock()
 	d.subs.Stop()
 	err := d.own.Close()
+	for _, waiting := range d.waiting {
+		err = errors.Join(err, waiting.Close())
+	}
 	if d.made {
 		err = errors.Join(err, d.user.Close())
 	}

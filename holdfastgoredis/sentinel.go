@@ -44,7 +44,8 @@ func NewFailover(o *redis.FailoverOptions) holdfast.Driver {
 	}
 	f.lead(user)
 	f.lead(own)
-	d.user, d.own, d.made = redis.NewClient(user), redis.NewClient(own), true
+	d.user, d.made = redis.NewClient(user), true
+	d.connect(own)
 	d.follower, d.astray = f, f.look
 	return d
 }

@@ -308,20 +308,31 @@ func evalDurably(ctx context.Context, client rueidis.Client, one rueidis.Dedicat
 	if want.Fsync {
 		wait = client.B().Arbitrary("WAITAOF", "1", replicas, timeout).Build()
 	}
-	commands := []rueidis.Completed{eval, wait}
+	commands, first := []rueidis.Completed{eval}, 0
 	if asked {
-		commands = slices.Insert(commands, 0, client.B().Asking().Build())
+		commands, first = slices.Insert(commands, 0, client.B().Asking().Build()), 1
 	}
-	results := one.DoMulti(ctx, commands...)[len(commands)-2:]
-	if text, err = results[0].ToString(); err != nil {
+	if want.Counts == nil {
+		commands = append(commands, wait)
+	}
+	results := one.DoMulti(ctx, commands...)
+	if text, err = results[first].ToString(); err != nil {
 		return "", reached, err
 	}
+	switch {
+	case want.Counts == nil:
+	case want.Counts(text):
+		results = append(results, one.Do(ctx, wait))
+	default:
+		return text, reached, nil
+	}
+	waited := results[first+1]
 	if !want.Fsync {
-		n, err := results[1].AsInt64()
+		n, err := waited.AsInt64()
 		reached.Replicas = int(n)
 		return text, reached, err
 	}
-	counts, err := results[1].AsIntSlice()
+	counts, err := waited.AsIntSlice()
 	if err == nil && len(counts) != 2 {
 		err = fmt.Errorf("the reply to WAITAOF has %d numbers", len(counts))
 	}

@@ -1,0 +1,110 @@
+package adapters
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/server"
+)
+
+// Those who wait for replicas that are not there leave connections to renewals and releases, also to
+// those that wait for replicas themselves.
+func TestWhoWaitsForReplicasLeavesConnections(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, a adapter) {
+		s := server.Start(t, server.One(t))
+		d := a.single(t, 3, to(s.Addr()))
+		t.Cleanup(func() { _ = d.Close() })
+		set := holdfast.NewScript("redis.call('SET', KEYS[1], 'x') return 'set'")
+		const waits = 200
+		returned := make(chan struct{}, waits)
+		stop := make(chan struct{})
+		defer func() {
+			close(stop)
+			for range waits {
+				next(t, returned)
+			}
+		}()
+		for i := range waits {
+			go func() {
+				defer func() { returned <- struct{}{} }()
+				_, _, _ = d.EvalDurably(t.Context(), set, []string{fmt.Sprint("k", i)}, nil, holdfast.Durability{Replicas: 1, Timeout: time.Hour})
+			}()
+		}
+		// As many wait as will.
+		blocked, since := "", time.Now()
+		backend.Eventually(t, "they wait for replicas", func() bool {
+			if n := s.Info("clients")["blocked_clients"]; n != blocked {
+				blocked, since = n, time.Now()
+			}
+			return blocked != "0" && time.Since(since) > 200*time.Millisecond
+		})
+		t.Logf("%s wait", blocked)
+		urgent := make(chan error, 2)
+		go func() {
+			_, err := d.Eval(t.Context(), set, []string{"a"}, nil, true)
+			urgent <- err
+		}()
+		go func() {
+			_, _, err := d.EvalDurably(t.Context(), set, []string{"b"}, nil, holdfast.Durability{Replicas: 1, Timeout: time.Millisecond, Urgent: true})
+			urgent <- err
+		}()
+		for range cap(urgent) {
+			select {
+			case err := <-urgent:
+				if err != nil {
+					t.Errorf("urgent: %v", err)
+				}
+			case <-returned: // each of those who wait is given up after the client's own timeout
+				returned <- struct{}{}
+				t.Fatal("who waits for replicas is before what is urgent")
+			}
+		}
+		if err := d.Close(); err != nil { // ends the waiting
+			t.Error(err)
+		}
+	})
+}
+
+// What another has is told at once, whatever replicas there are not.
+func TestAHeldLockKeepsNobodyWaitingForReplicas(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, a adapter) {
+		s := server.Start(t, server.One(t))
+		d := a.single(t, 3, to(s.Addr()))
+		t.Cleanup(func() { _ = d.Close() })
+		set := holdfast.NewScript("redis.call('SET', KEYS[1], 'x') return ARGV[1]")
+		counts := func(reply string) bool { return reply == "granted" }
+		for range 2 { // not loaded, and loaded
+			told := make(chan string, 1)
+			go func() {
+				reply, _, _ := d.EvalDurably(t.Context(), set, []string{"k"}, []string{"held"}, holdfast.Durability{Replicas: 1, Timeout: time.Hour, Counts: counts})
+				told <- reply
+			}()
+			if reply := next(t, told); reply != "held" {
+				t.Errorf("the reply is %q", reply)
+			}
+		}
+		reply, reached, err := d.EvalDurably(t.Context(), set, []string{"k"}, []string{"granted"}, holdfast.Durability{Replicas: 1, Timeout: 10 * time.Millisecond, Counts: counts})
+		if reply != "granted" || reached.Replicas != 0 || err != nil {
+			t.Errorf("%q, %+v, %v", reply, reached, err)
+		}
+		if n := s.CommandStats()["wait"]; n != 1 {
+			t.Errorf("WAIT was sent %d times", n)
+		}
+
+		c := client(t, a.single(t, 3, to(s.Addr())))
+		lease := backend.Acquire(t, c.Mutex("a", holdfast.TTL(time.Minute)))
+		if _, err := c.Mutex("a", holdfast.MinReplicas(1, time.Second)).TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrHeld) {
+			t.Errorf("TryAcquire: %v", err)
+		}
+		if n := s.CommandStats()["wait"]; n != 1 {
+			t.Errorf("WAIT was sent %d times for a lock that another has", n-1)
+		}
+		backend.Release(t, lease)
+	})
+}

@@ -12,7 +12,7 @@ import (
 )
 
 // resources are the ways in which a resource can be guarded: each says whether a lease is let in.
-func resources(t *testing.T, b *backend.Backend) map[string]func(l fence.Lease) error {
+func resources(t *testing.T, b *backend.Backend, d *database) map[string]func(l fence.Lease) error {
 	t.Helper()
 	raise := func(m fence.Marks) func(fence.Lease) error {
 		return func(l fence.Lease) error {
@@ -23,7 +23,6 @@ func resources(t *testing.T, b *backend.Backend) map[string]func(l fence.Lease) 
 			return m.Raise(t.Context(), s, "ledger")
 		}
 	}
-	d := openSQLite(t, 0)
 	g := &fence.Guard{Marks: &fence.Memory{}, Lock: func(*http.Request) string { return "ledger" }}
 	web := httptest.NewServer(g.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})))
 	t.Cleanup(web.Close)
@@ -63,56 +62,60 @@ func (late) Err() error { return nil }
 // writer that has become one of them; none of them after the next writer.
 func TestReadersDoNotShutEachOtherOut(t *testing.T) {
 	t.Parallel()
-	b := backend.One(t)
-	here, there := b.Client(t, nil).RWMutex("ledger"), b.Client(t, nil).RWMutex("ledger")
-	writer := backend.Acquire(t, here.Writer())
-	into := resources(t, b)
-	for name, enter := range into {
-		if err := enter(writer); err != nil {
-			t.Errorf("%s: the writer: %v", name, err)
-		}
-	}
-	first, err := here.Downgrade(t.Context(), writer)
-	if err != nil {
-		t.Fatal(err)
-	}
-	second := backend.Acquire(t, there.Reader())
-	if first.Token() != second.Token() || first.Owner() == second.Owner() {
-		t.Fatalf("readers have the fences %d and %d, and the owners %q and %q", first.Token(), second.Token(), first.Owner(), second.Owner())
-	}
-	for name, enter := range into {
-		for _, reader := range []*holdfast.Lease{second, first, second} {
-			if err := enter(reader); err != nil {
-				t.Errorf("%s: a reader beside another: %v", name, err)
+	eachDatabase(t, func(t *testing.T, d *database) {
+		b := backend.One(t)
+		here, there := b.Client(t, nil).RWMutex("ledger"), b.Client(t, nil).RWMutex("ledger")
+		writer := backend.Acquire(t, here.Writer())
+		into := resources(t, b, d)
+		for name, enter := range into {
+			if err := enter(writer); err != nil {
+				t.Errorf("%s: the writer: %v", name, err)
 			}
 		}
-	}
-	backend.Release(t, first)
-	backend.Release(t, second)
-	next := backend.Acquire(t, there.Writer())
-	for name, enter := range into {
-		if err := enter(next); err != nil {
-			t.Errorf("%s: the next writer: %v", name, err)
+		first, err := here.Downgrade(t.Context(), writer)
+		if err != nil {
+			t.Fatal(err)
 		}
-		for _, reader := range []*holdfast.Lease{first, second} {
-			if err := enter(late{reader}); !errors.Is(err, fence.ErrStale) {
-				t.Errorf("%s: a late reader: %v; want ErrStale", name, err)
+		second := backend.Acquire(t, there.Reader())
+		if first.Token() != second.Token() || first.Owner() == second.Owner() {
+			t.Fatalf("readers have the fences %d and %d, and the owners %q and %q", first.Token(), second.Token(), first.Owner(), second.Owner())
+		}
+		for name, enter := range into {
+			for _, reader := range []*holdfast.Lease{second, first, second} {
+				if err := enter(reader); err != nil {
+					t.Errorf("%s: a reader beside another: %v", name, err)
+				}
 			}
 		}
-	}
-	backend.Release(t, next)
+		backend.Release(t, first)
+		backend.Release(t, second)
+		next := backend.Acquire(t, there.Writer())
+		for name, enter := range into {
+			if err := enter(next); err != nil {
+				t.Errorf("%s: the next writer: %v", name, err)
+			}
+			for _, reader := range []*holdfast.Lease{first, second} {
+				if err := enter(late{reader}); !errors.Is(err, fence.ErrStale) {
+					t.Errorf("%s: a late reader: %v; want ErrStale", name, err)
+				}
+			}
+		}
+		backend.Release(t, next)
+	})
 }
 
 // Leases that nobody shares a fence with are told apart where two have the same, as after a loss of data.
 func TestOnlyReadersShareAFence(t *testing.T) {
 	t.Parallel()
-	b := backend.One(t)
-	for name, enter := range resources(t, b) {
-		if err := enter(lease{by("a", 5)}); err != nil {
-			t.Errorf("%s: %v", name, err)
+	eachDatabase(t, func(t *testing.T, d *database) {
+		b := backend.One(t)
+		for name, enter := range resources(t, b, d) {
+			if err := enter(lease{by("a", 5)}); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			if err := enter(lease{by("b", 5)}); !errors.Is(err, fence.ErrStale) {
+				t.Errorf("%s: another's fence that is the same: %v; want ErrStale", name, err)
+			}
 		}
-		if err := enter(lease{by("b", 5)}); !errors.Is(err, fence.ErrStale) {
-			t.Errorf("%s: another's fence that is the same: %v; want ErrStale", name, err)
-		}
-	}
+	})
 }

@@ -43,7 +43,8 @@ Several servers:
 Several locks:
   --also NAME, which may be repeated, has the run hold further locks, all or none; no two
   runs wait for each other, whatever order they name them in. HOLDFAST_FENCES is a JSON
-  object with the fence of each; HOLDFAST_FENCE is the highest of these.
+  object with the fence of each: give a resource that of the lock which guards it.
+  HOLDFAST_FENCE is the highest of these.
 
 Runs beside each other:
   A plain run is the only run of NAME. Runs with --shared run beside each other, runs

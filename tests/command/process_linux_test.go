@@ -598,6 +598,66 @@ func TestWaitForASilentServerEnds(t *testing.T) {
 	})
 }
 
+// clog makes a pipe in the trial's folder that is full, and returns the end to read it from.
+func (r *trial) clog(name string) *os.File {
+	r.t.Helper()
+	path := filepath.Join(r.dir, name)
+	if err := unix.Mkfifo(path, 0o600); err != nil {
+		r.t.Fatal(err)
+	}
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() { f.Close() })
+	size, err := unix.FcntlInt(f.Fd(), unix.F_SETPIPE_SZ, os.Getpagesize())
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if _, err := f.Write(bytes.Repeat([]byte{'.'}, size)); err != nil {
+		r.t.Fatal(err)
+	}
+	return f
+}
+
+// What holdfast says while nobody reads it, as on a terminal after ^S, keeps neither the job nor the lock.
+func TestOutputThatNobodyReads(t *testing.T) {
+	t.Parallel()
+	redis := server.Start(t, server.One(t))
+	machine.UnhurriedTest(t, 600*time.Millisecond, func(t testing.TB, unit time.Duration) {
+		args := append(leasesOf(unit), "-v", "--json", t.Name(), "--", "sh", "-c", patient)
+		r := launch(t, t.Name(), redis, append([]string{"sh", "-c", `until [ -e $DIR/ready ]; do sleep 0.02; done; exec holdfast run "$@" 2>$DIR/pipe`, "sh"}, args...)...)
+		pipe := r.clog("pipe")
+		r.write("ready")
+		r.up()
+		began := uptime(t)
+		r.until("the first lease is over, and the second", func() bool { return uptime(t) > began+6*unit })
+		r.end()
+		r.until("the lock is released", func() bool { n, _ := redis.Do("EXISTS", r.key()); return n == int64(0) })
+		if !r.file("over") {
+			t.Error("the job was ended before its time")
+		}
+		said := make(chan string)
+		go func() {
+			var text []byte
+			for buf := make([]byte, 4096); !bytes.Contains(text, []byte("}\n")); {
+				n, err := pipe.Read(buf)
+				if text = append(text, buf[:n]...); err != nil {
+					break
+				}
+			}
+			said <- string(text)
+		}()
+		r.exits(0)
+		text := strings.Trim(<-said, ".")
+		for _, want := range []string{"acquired", "running", "released", `"outcome":"ran"`} {
+			if !strings.Contains(text, want) {
+				t.Errorf("said %q, want %q", text, want)
+			}
+		}
+	})
+}
+
 // unshared makes the arguments of a program run it as the first of a PID namespace of its own, which
 // takes root, or a kernel that gives it to users.
 func unshared(t testing.TB, flags ...string) []string {

@@ -72,6 +72,9 @@ func (r *runner) main(ctx context.Context) error {
 	signal.Notify(r.signals, heard()...)
 	defer signal.Stop(r.signals)
 	defer keeper.ReapOrphans()()
+	out := &spool{w: r.stderr}
+	r.voice.w = out
+	defer out.flush(r.signals)
 
 	exit := r.run(ctx)
 	r.report.ExitCode = exit.code
@@ -80,7 +83,7 @@ func (r *runner) main(ctx context.Context) error {
 		r.voice.fail(exit.err)
 	}
 	if r.json != "" {
-		if err := r.report.write(r.json, r.stderr, r.voice); err != nil {
+		if err := r.report.write(r.json, out, r.voice); err != nil {
 			r.voice.fail(fmt.Errorf("the report was not written: %w", err))
 		}
 	}

@@ -140,10 +140,9 @@ func (q *quorum) apart() {
 	}
 }
 
-// nodeTimeout is how long the library waits for a node if NodeTimeout says nothing.
-func nodeTimeout(ttl time.Duration) time.Duration {
-	return min(max(ttl/200, 5*time.Millisecond), 50*time.Millisecond)
-}
+// nodeTimeout is how long the library waits for a node at most, if NodeTimeout says nothing: it goes by the round
+// trips that it measures, up to this.
+func nodeTimeout(ttl time.Duration) time.Duration { return min(ttl/4, 2*time.Second) }
 
 // near examines whether nodes answer within the time for which they are waited for.
 func (q *quorum) near() {
@@ -162,13 +161,13 @@ func (q *quorum) near() {
 		switch {
 		case trip > wait:
 			late = append(late, n.addr)
-		case trip > wait/2:
+		case trip > wait/3: // three times a round trip is what the library waits for
 			tight = append(tight, n.addr)
 		}
 	}
 	f := Finding{
-		Severity: Warning, Saw: fmt.Sprintf("a round trip takes up to %s, and a node is waited for %s, the default with a TTL of %s", short(slowest), wait, q.nodes[0].TTL),
-		Remedy: "a longer --node-timeout (NodeTimeout), up to a quarter of the TTL",
+		Severity: Warning, Saw: fmt.Sprintf("a round trip takes up to %s, and a node is waited for %s at most with a TTL of %s", short(slowest), wait, q.nodes[0].TTL),
+		Remedy: "a longer TTL, or nodes nearer by",
 	}
 	if len(late) > 0 {
 		f.Consequence = fmt.Sprintf("the others have to agree without it: locks can be had while %d of them do", q.need)
@@ -178,7 +177,7 @@ func (q *quorum) near() {
 		q.add(f, late...)
 	}
 	if len(tight) > 0 {
-		f.Severity, f.Consequence = Note, "a vote that takes a little longer than that comes too late"
+		f.Severity, f.Consequence = Note, "a vote that takes longer than most comes too late"
 		q.add(f, tight...)
 	}
 }

@@ -115,7 +115,7 @@ func TestNodesThatAreTooFarAway(t *testing.T) {
 		q := &quorum{need: len(ms)/2 + 1}
 		for i, n := range ms {
 			addr := fmt.Sprint("n", i)
-			q.nodes = append(q.nodes, Config{Addr: addr, TTL: 10 * time.Second}) // waited for 50 ms
+			q.nodes = append(q.nodes, Config{Addr: addr, TTL: 200 * time.Millisecond}) // waited for 50 ms
 			q.there = append(q.there, &node{addr: addr, pings: []time.Duration{time.Duration(n) * time.Millisecond}})
 		}
 		return q

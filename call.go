@@ -47,13 +47,17 @@ func (c *Client) call(ctx context.Context, rq request) (a answer, unanswered boo
 	if began.IsZero() {
 		began = time.Now()
 	}
-	return persistSince(began, ctx, c, rq.op, rq.lock.name, func(ctx context.Context) (answer, error) {
+	a, unanswered, err = persistSince(began, ctx, c, rq.op, rq.lock.name, func(ctx context.Context) (answer, error) {
 		a, err := c.send(ctx, rq)
 		if err != nil && rq.met != nil {
 			rq.met(c.nodeError(rq.op, rq.lock.name, err))
 		}
 		return a, err
 	})
+	if err != nil && !rq.urgent && rq.keys == nil {
+		c.explain(ctx, append([]*Lock{rq.lock}, rq.more...), err)
+	}
+	return a, unanswered, err
 }
 
 // callOnce sends a request that is carried out once, whatever becomes of its copies: under an id of

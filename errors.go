@@ -232,6 +232,7 @@ func (e *ServerError) Error() string {
 func (e *ServerError) advice() string {
 	var dns *net.DNSError
 	var plain tls.RecordHeaderError
+	var other misused
 	switch {
 	case e.Kind == ErrUnavailable && untrusted(e.Err):
 		return " (it runs: check its certificate, and the name and the authorities that this client expects)"
@@ -245,6 +246,8 @@ func (e *ServerError) advice() string {
 		return ""
 	case e.Kind == ErrUnsupported && strings.HasPrefix(e.Err.Error(), "NOSTRICT"):
 		return "" // it says what is missing
+	case e.Kind == ErrWrongType && errors.As(e.Err, &other) && usedAs[other.what] != "":
+		return " (all programs use a name as one kind: use it as that, or choose another name)"
 	case e.Kind == ErrPermission && strings.Contains(e.Err.Error(), "can't run this command"):
 		return " (ACL LOG on the server names the command, which Redis 7.0 does not; see docs/SECURITY.md for the ACL that locks need)"
 	}
@@ -256,7 +259,7 @@ var advice = map[error]string{
 	ErrUnavailable:   " (is it running, and reachable from here?)",
 	ErrAuth:          " (check user and password)",
 	ErrPermission:    " (see docs/SECURITY.md for the ACL that locks need)",
-	ErrWrongType:     " (choose another name or prefix)",
+	ErrWrongType:     " (choose another name or prefix)", // and do not delete what others may hold
 	ErrPermits:       " (have all programs name the same number; it can be changed with Resize)",
 	ErrParties:       " (have all programs name the same number; Reset begins a latch with another)",
 	ErrReadOnly:      " (connect to the master, or through Sentinel or Cluster)",

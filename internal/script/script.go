@@ -33,6 +33,7 @@ var (
 	Init         = load("init")
 	Survey       = load("survey")
 	Announce     = load("announce")
+	WhatIs       = load("whatis")
 )
 
 // The scripts for many locks at once, where no more is to be done than is done mostly.

@@ -502,3 +502,31 @@ func TestScriptsRefuseAReplica(t *testing.T) {
 		}
 	})
 }
+
+// What has a lock's name is told by our own format, on every server.
+func TestWhatIs(t *testing.T) {
+	t.Parallel()
+	backend.Each(t, func(t *testing.T, back *backend.Backend) {
+		b := newBench(t, back)
+		what := func(want string) {
+			t.Helper()
+			b.expect("holds T "+want, b.eval(script.WhatIs, "", "x"))
+			if err := b.rdb.Del(t.Context(), "{k}").Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		what("nothing")
+		b.rdb.Set(t.Context(), "{k}", "hf1:t:1:2:0:{}", 0)
+		what("mutex")
+		b.rdb.Set(t.Context(), "{k}", "x", 0)
+		what("other")
+		b.rdb.HSet(t.Context(), "{k}", "kind", "sem")
+		what("sem")
+		b.rdb.HSet(t.Context(), "{k}", "holdfast", "hf1:t:1:2:0:{}", "t:1", "1")
+		what("redisson")
+		b.rdb.HSet(t.Context(), "{k}", "uuid:1", "1")
+		what("other")
+		b.rdb.LPush(t.Context(), "{k}", "x")
+		what("other")
+	})
+}

@@ -199,5 +199,5 @@ var scripts = []script.Script{
 	script.ShareAcquire, script.ShareRelease, script.ShareRenew, script.ShareWeigh, script.ShareHolders, script.ShareResize,
 	script.ShareDisown, script.OnceLook, script.OnceBegin, script.OnceComplete, script.LatchCount, script.LatchLook,
 	script.LatchReset, script.BarrierAwait, script.BarrierWithdraw, script.NodeAcquire, script.NodeBatchAcquire,
-	script.NodeFence, script.NodeCounter, script.NodeRaise,
+	script.NodeFence, script.NodeCounter, script.NodeRaise, script.WhatIs,
 }

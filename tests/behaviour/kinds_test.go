@@ -1,0 +1,74 @@
+package behaviour
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/tests/internal/backend"
+)
+
+// A name that others use as another kind of lock is not to be deleted, but to be used as what it is: the error says
+// what that is.
+func TestAnotherKindOfLockIsNamed(t *testing.T) {
+	t.Parallel()
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		c := b.Client(t, nil)
+		take := func(l *holdfast.Lock) func(context.Context) error {
+			return func(ctx context.Context) error { _, err := l.TryAcquire(ctx); return err }
+		}
+		mutex, sem, rw := c.Mutex("mutex"), c.Semaphore("sem", 2), c.RWMutex("rw")
+		own := c.Mutex("own", holdfast.Owner("o"), holdfast.Reentrant(true))
+		theirs := c.Mutex("redisson", holdfast.Redisson("holdfast:{redisson}"))
+		for _, l := range []*holdfast.Lock{mutex, sem.Lock, rw.Reader(), own, theirs} {
+			backend.Acquire(t, l)
+		}
+		rdb := b.Redis(t)
+		for key, value := range map[string]string{"holdfast:{string}": "x", "holdfast:{queue}:q": "x"} {
+			if err := rdb.Set(t.Context(), key, value, 0).Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := rdb.HSet(t.Context(), "holdfast:{hash}", "a", "b", "kind", "none of ours").Err(); err != nil {
+			t.Fatal(err)
+		}
+		const oneHolder, useAs = "a lock that one holds at a time", "use it as that"
+		for what, c := range map[string]struct {
+			ask  func(context.Context) error
+			says []string
+		}{
+			"the leader of a semaphore":      {func(ctx context.Context) error { _, err := c.Election("sem").Leader(ctx); return err }, []string{"holds a semaphore", useAs}},
+			"the holder of a semaphore":      {func(ctx context.Context) error { _, err := c.Mutex("sem").Holder(ctx); return err }, []string{"holds a semaphore", useAs}},
+			"a mutex for a semaphore":        {take(c.Mutex("sem")), []string{"holds a semaphore", useAs}},
+			"a mutex for readers":            {take(c.Mutex("rw")), []string{"holds a read-write lock", useAs}},
+			"a mutex for owners":             {take(c.Mutex("own")), []string{"holds a lock of owners", useAs}},
+			"a mutex for Redisson's":         {take(c.Mutex("redisson")), []string{"Redisson's RLock", useAs}},
+			"the leader of one of Redisson":  {func(ctx context.Context) error { _, err := c.Election("redisson").Leader(ctx); return err }, []string{"Redisson's RLock", useAs}},
+			"a semaphore for a mutex":        {take(c.Semaphore("mutex", 2).Lock), []string{oneHolder, useAs}},
+			"the permits of a mutex":         {func(ctx context.Context) error { _, err := c.Semaphore("mutex", 2).Holders(ctx); return err }, []string{oneHolder, useAs}},
+			"a semaphore for readers":        {take(c.Semaphore("rw", 2).Lock), []string{"holds a read-write lock", useAs}},
+			"a writer for permits":           {take(c.RWMutex("sem").Writer()), []string{"holds a semaphore", useAs}},
+			"Redisson's form for a mutex":    {take(c.Mutex("x", holdfast.Redisson("holdfast:{mutex}"))), []string{oneHolder, useAs}},
+			"several, one of them otherwise": {take(c.Multi([]string{"free", "sem"})), []string{"{sem}", "holds a semaphore", useAs}},
+			"permits for a string":           {take(c.Semaphore("string", 2).Lock), []string{"no lock of this library", "choose another name"}},
+			"a mutex for a hash":             {take(c.Mutex("hash")), []string{"no lock of this library", "choose another name"}},
+			"a queue that is none":           {func(ctx context.Context) error { _, err := c.Mutex("queue").Holder(ctx); return err }, []string{"its queue", "choose another name"}},
+		} {
+			err := c.ask(t.Context())
+			if !errors.Is(err, holdfast.ErrWrongType) {
+				t.Errorf("%s: %v", what, err)
+				continue
+			}
+			if strings.Contains(err.Error(), "delete") {
+				t.Errorf("%s: deletion is advised: %v", what, err)
+			}
+			for _, says := range c.says {
+				if !strings.Contains(err.Error(), says) {
+					t.Errorf("%s: the error does not say %q: %v", what, says, err)
+				}
+			}
+		}
+	})
+}

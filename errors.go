@@ -91,8 +91,8 @@ var (
 	// ErrQuarantine says that in Strict mode nothing is granted yet, because the
 	// server may have lost locks. errors.As with *QuarantineError tells for how long.
 	ErrQuarantine = errors.New("server is in quarantine")
-	// ErrUninitialised says that a node of a Quorum is new, or has restarted together with a
-	// majority: Quorum.Init admits it. It comes after the quarantine of these nodes, for whose
+	// ErrUninitialised says that a majority of a Quorum's nodes is new, or has restarted and a node
+	// among them has lost its data: Quorum.Init admits them. It comes after the quarantine of these nodes, for whose
 	// end Acquire waits.
 	ErrUninitialised = errors.New("node has not been admitted to the quorum")
 	// ErrReplicas says that too few replicas have confirmed the lock in time

@@ -23,7 +23,8 @@ import (
 // All programs that share a lock name the same nodes. Each node is a standalone server, reached
 // by a Client with Config.Strict, all with one MaxTTL. A node that restarted, or was emptied, is
 // in quarantine for MaxTTL, and then has its fence counter raised to that of a majority of
-// the others; clients see to that. New nodes are admitted with Init.
+// the others; clients see to that. Where a majority has restarted, all nodes have to answer for
+// that, with their data. New nodes are admitted with Init.
 type Quorum struct {
 	clients []*Client
 	need    int

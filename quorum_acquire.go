@@ -296,8 +296,11 @@ func (q *Quorum) hang(w wish, n int) {
 // errBehind is of a node that restarted, or is new.
 var errBehind = errors.New("it has restarted, and has not been told yet which fences the others have granted")
 
+// errTogether is of a node that restarted together with a majority, of which not all have answered yet.
+var errTogether = errors.New("it has restarted together with a majority, and is told the fences once all nodes answer")
+
 // errNew is of a node that is as new as a majority.
-var errNew = errors.New("it is new, or has restarted together with a majority")
+var errNew = errors.New("it is new, or has lost its data, or a majority has restarted of which a node has")
 
 func (q *Quorum) isBehind(i int, l *Lock, kind, err error) error {
 	return &ServerError{Op: "acquire", Name: l.name, Server: q.clients[i].driver.Addr(), Kind: kind, Err: err}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -74,39 +75,47 @@ func (q *Quorum) refillNode(b *bundle, i int) {
 }
 
 // mend raises the fence counters of nodes that restarted to what a majority of the others
-// has, read after their quarantine.
+// has, read after their quarantine; or, if a majority has restarted, to what all nodes have, and show
+// as their time, as Init does: of those that have kept their data.
 func (q *Quorum) mend(ctx context.Context, l *Lock, behind []vote) error {
 	timeout := max(q.timeout(l), 100*time.Millisecond)
 	answers, errs := q.every(ctx, timeout, func(i int) (request, bool) {
-		if slices.ContainsFunc(behind, func(v vote) bool { return v.node == i }) {
-			return request{}, false
-		}
-		p := l.parts[i]
-		return request{op: "raise", lock: p, script: script.NodeCounter, args: []string{""}}, true
+		return request{op: "raise", lock: l.parts[i], script: script.NodeCounter, args: []string{""}}, true
 	})
-	var counter int64
-	var lost []int // nodes that are behind
-	good := 0
+	counter, good := int64(0), 0 // of those that are not behind
+	highest := int64(0)          // of all
+	var lost []int               // nodes that are behind
+	emptied, resting := false, false
 	for i, a := range answers {
 		var n int64
 		switch {
-		case errs[i] == errUnasked:
-			lost = append(lost, i)
 		case errs[i] != nil:
 		case a.Word == "counter" && a.Ints(&n) == nil:
 			good++
 			counter = max(counter, n)
-		case a.Word == "behind":
+		case a.Word == "behind" && a.Ints(&n) == nil:
 			lost = append(lost, i)
+			emptied = emptied || n == 0 || !strings.HasSuffix(a.Rest(), "+")
 		default:
 			errs[i] = l.parts[i].quarantineOf("acquire", a)
+			resting = resting || errors.Is(errs[i], ErrQuarantine)
 		}
+		highest = max(highest, n, a.Now)
 	}
+	switch {
 	// So many share a node with every majority, whichever of its nodes are behind now.
-	if good < len(q.clients)-q.need+1 {
+	case good >= len(q.clients)-q.need+1:
+	// mutants: all-have-answered
+	case good+len(lost) == len(q.clients) && !emptied:
+		counter = highest
+	default:
 		kind, err := ErrQuarantine, errBehind
-		if len(lost) >= q.need {
+		switch {
+		case len(lost) < q.need, resting: // another may show what it is then
+		case emptied:
 			kind, err = ErrUninitialised, errNew
+		default:
+			kind, err = ErrUnavailable, errTogether
 		}
 		for _, i := range lost {
 			errs[i] = q.isBehind(i, l, kind, err)
@@ -153,7 +162,7 @@ func (l *Lock) quarantineOf(op string, a answer) error {
 }
 
 // Init admits new nodes: all that are there, which have to be all. Run it once for a new
-// quorum, by hand; and after a majority has restarted, which the others cannot vouch for, once
+// quorum, by hand; and after a majority has lost its data, for which the others cannot vouch, once
 // no lease of before is believed in any more: with force, which ends the quarantine of nodes
 // that were known. A node that is replaced, or comes back empty, while a majority
 // goes on needs no Init, but a quarantine.
@@ -194,7 +203,7 @@ func (q *Quorum) Init(ctx context.Context, force bool) error {
 		switch {
 		case errs[i] != nil:
 			continue
-		case a.Word == "behind":
+		case a.Word == "behind" && a.Ints(&n) == nil:
 			behind[i] = a.Rest()
 		case a.Word == "counter" && a.Ints(&n) == nil:
 			counter = max(counter, n)
@@ -206,7 +215,7 @@ func (q *Quorum) Init(ctx context.Context, force bool) error {
 			}
 		}
 		// A majority may have come back with older counters, which tell nothing.
-		counter = max(counter, a.Now)
+		counter = max(counter, n, a.Now)
 	}
 	// The second time with what those know that were raised the first time.
 	for range 2 {

@@ -6,7 +6,8 @@
 -- counter has been raised to that of a majority of the others, read after its quarantine.
 -- What is caught up says for which incarnation that was done; or ID?SINCE, that it was found to be
 -- behind at that time: data can be lost again without a restart, and what was read before
--- is not good for that.
+-- is not good for that. A '+' after it says that the node still knew what it had been caught up for, and so has
+-- its data, though perhaps not the latest.
 local counter, caught_up = KEYS[#KEYS - 2], KEYS[#KEYS - 1]
 
 local function resting(rest)
@@ -18,7 +19,8 @@ end
 local function standing(id, known)
   known = known or redis.call('GET', caught_up)
   if known ~= id and string.sub(known or '', 1, #id + 1) ~= id .. '?' then
-    known = id .. '?' .. whole(now)
+    local kept = known and (string.sub(known, -1) == '+' or not string.find(known, '?', 1, true))
+    known = id .. '?' .. whole(now) .. (kept and '+' or '')
     redis.call('SET', caught_up, known)
   end
   return known
@@ -28,8 +30,8 @@ local function behind(stands)
   return 'behind ' .. whole(now) .. ' ' .. stands
 end
 
--- Why the node counts for nothing now, as an answer; nil if it counts. mark and known are what was
--- read of the mark and of what is caught up, if that was done.
+-- Why the node counts for nothing now, as an answer, and how it stands if it is behind; nil if it counts. mark and
+-- known are what was read of the mark and of what is caught up, if that was done.
 local function refusal(mark, known)
   -- mutants: node-refusal
   local rest, _, id = quarantine(mark)
@@ -38,7 +40,7 @@ local function refusal(mark, known)
   end
   local stands = standing(id, known)
   if stands ~= id then
-    return behind(stands)
+    return behind(stands), stands
   end
 end
 

@@ -3,7 +3,8 @@
 -- KEYS    [1] any  [2] any  [3] fence counter  [4] caught up, node.lua  [5] incarnation mark
 -- ARGV    [1] flags as in prelude.lua  [2] any token
 -- Returns 'counter NOW COUNTER'  nothing that it knew was lost since it grants
---         'quarantined NOW REST', 'behind NOW STANDS'  as node_acquire.lua
+--         'behind NOW COUNTER STANDS'  as node_acquire.lua; COUNTER is 0 if there is none
+--         'quarantined NOW REST'  as node_acquire.lua
 --         'error MESSAGE'
 
 -- include prelude.lua
@@ -11,8 +12,10 @@
 -- include node.lua
 
 local function main()
-  local refused = refusal()
-  if refused then
+  local refused, stands = refusal()
+  if stands then
+    return behind(whole(read_counter() or 0) .. ' ' .. stands)
+  elseif refused then
     return refused
   end
   return 'counter ' .. whole(now) .. ' ' .. whole(read_counter() or 0)

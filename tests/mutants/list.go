@@ -378,6 +378,11 @@ var All = []Mutant{
 		Tests: []Test{{"quorum", "TestHeldIsWhatAMajoritySays"}},
 	},
 	{
+		Name: "restarted-majority", About: "a majority that restarted is raised to what those know that answer",
+		Edits: []overlay.Edit{part("all-have-answered", "good+len(lost) == len(q.clients) && ", "")},
+		Tests: []Test{{"quorum", "TestRestartedTogether"}},
+	},
+	{
 		Name: "node-batch-takes-held", About: "a batch takes locks of a node without looking whether they are free",
 		Subject: campaign.Quorum{},
 		Edits:   []overlay.Edit{line("batch-free", "local all = true"), part("batch-set", "'NX', ", "")},

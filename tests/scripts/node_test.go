@@ -55,6 +55,7 @@ func (b bench) behind() string {
 		b.t.Fatal(err)
 	}
 	_, text, _ := strings.Cut(reply, " ")
+	_, text, _ = strings.Cut(text, " ")
 	_, id, _ := strings.Cut(text, " ")
 	if !strings.HasPrefix(reply, "behind ") || strings.Count(id, "/") != 1 || strings.Count(id, "?") != 1 {
 		b.t.Fatalf("a new node says %q", reply)
@@ -85,7 +86,7 @@ func TestNodes(t *testing.T) {
 			b.expect("quarantined T P", b.node(script.NodeFence, "A", 5))
 			id := b.admit()
 			behind := volatile.ReplaceAllString("behind T "+id, "T")
-			b.expect(behind, b.node(script.NodeCounter, ""))
+			b.expect(strings.Replace(behind, " T ", " T 0 ", 1), b.node(script.NodeCounter, ""))
 			b.expect(behind, b.node(script.NodeFence, "A", 5))
 			b.expect(behind, b.node(script.NodeRaise, "", 5, "another"))
 			b.expect(behind, b.vote("A"))
@@ -156,6 +157,29 @@ func TestNodes(t *testing.T) {
 				b.t.Fatal(err)
 			}
 			b.expect("quarantined T P", volatile.ReplaceAllString(reply, "T")) // it extends nothing
+		},
+		"behind with its data": func(b bench) {
+			id := b.admit()
+			if strings.HasSuffix(id, "+") {
+				b.t.Errorf("a new node has kept data: %s", id)
+			}
+			b.node(script.NodeRaise, "", 7, id)
+			// As if it had restarted, twice.
+			for _, known := range []string{"run/repl", "run/repl?5+"} {
+				b.rdb.Set(b.t.Context(), "{k}:caught", known, 0)
+				stands := b.behind()
+				if !strings.HasSuffix(stands, "+") {
+					b.t.Errorf("after %s it stands as %s", known, stands)
+				}
+				b.expect(volatile.ReplaceAllString("behind T 7 "+stands, "T"), b.node(script.NodeCounter, ""))
+				b.expect(volatile.ReplaceAllString("behind T "+stands, "T"), b.vote("A"))
+			}
+			b.rdb.Set(b.t.Context(), "{k}:caught", "run/repl?5", 0) // it was new, and restarted
+			if stands := b.behind(); strings.HasSuffix(stands, "+") {
+				b.t.Errorf("a new node that restarted has kept data: %s", stands)
+			}
+			b.expect("raised T 9", b.node(script.NodeRaise, "", 9, b.behind()))
+			b.expect("granted T P 10", b.vote("A"))
 		},
 		"emptied again": func(b bench) {
 			first := b.admit()

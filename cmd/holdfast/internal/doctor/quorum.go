@@ -253,7 +253,7 @@ func (n *node) standing(ctx context.Context) (Finding, error) {
 			f.Remedy = "wait"
 		} else if caught != self {
 			f.Saw = "not told yet which fences the others have granted"
-			f.Remedy = "whoever asks for a lock next tells it, if a majority of the others can be reached; if a majority is new, or restarted together: holdfast init with all nodes"
+			f.Remedy = "whoever asks for a lock next tells it, if a majority of the others can be reached; if a majority has restarted: once all nodes answer; if nodes are new, or have lost their data: holdfast init with all nodes"
 		}
 	}
 	return f, nil

@@ -1,0 +1,124 @@
+package quorum
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/server"
+)
+
+// brief is the longest lease where a quarantine is waited for.
+const brief = 3 * time.Second
+
+// lasting are nodes that keep their data, of which each has counted further than its clock.
+func lasting(t *testing.T, bin server.Binary) *site {
+	t.Helper()
+	s := &site{t: t, bin: bin, ttl: brief}
+	for range 3 {
+		s.nodes = append(s.nodes, server.Start(t, bin, server.Conf("appendonly", "yes"), server.Conf("appendfsync", "always")))
+	}
+	if err := admit(t, s.quorum(), false); err != nil {
+		t.Fatal(err)
+	}
+	for _, node := range s.nodes {
+		if _, err := node.Do("SET", "holdfast:fence", fmt.Sprint(time.Now().Add(time.Hour).UnixMicro())); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return s
+}
+
+// last acquires and releases a few times, and returns the last fence.
+func (s *site) last() (fence uint64) {
+	s.t.Helper()
+	for range 3 {
+		lease := acquire(s.t, s.lock())
+		fence = lease.Token()
+		_ = lease.Release(s.t.Context()) // it may be over, on a slow machine
+	}
+	return fence
+}
+
+// eachLasting runs a test with such nodes of every kind of server.
+func eachLasting(t *testing.T, f func(t *testing.T, s *site)) {
+	t.Helper()
+	for _, bin := range server.Binaries(t) {
+		t.Run(bin.Name, func(t *testing.T) {
+			t.Parallel()
+			f(t, lasting(t, bin))
+		})
+	}
+}
+
+// All nodes restart, one after another, and nobody asks for a lock meanwhile: they vouch for each other once all
+// are there.
+func TestRollingRestart(t *testing.T) {
+	t.Parallel()
+	eachLasting(t, func(t *testing.T, s *site) {
+		last := s.last()
+		for range 2 { // the second time before anybody was caught up
+			for _, node := range s.nodes {
+				node.Restart()
+			}
+			_, _ = s.lock().TryAcquire(t.Context()) // begins the quarantine
+		}
+		lease := acquire(t, s.lock())
+		if lease.Token() <= last {
+			t.Errorf("fence %d follows %d", lease.Token(), last)
+		}
+		_ = lease.Release(t.Context())
+	})
+}
+
+// With one node away, or one that has lost its data, the others do not vouch for themselves: it may be the one that
+// knew the latest fence.
+func TestRestartedTogether(t *testing.T) {
+	t.Parallel()
+	eachLasting(t, func(t *testing.T, s *site) {
+		s.retryTimeout = 300 * time.Millisecond
+		last := s.last()
+		for _, node := range s.nodes {
+			node.Restart()
+		}
+		s.nodes[2].Kill()
+		fails := func(want error, says string) {
+			t.Helper()
+			var err error
+			backend.Eventually(t, says, func() bool {
+				var lease *holdfast.Lease
+				if lease, err = s.lock().TryAcquire(t.Context()); err == nil {
+					t.Fatalf("%q grant", lease.Nodes())
+				}
+				return errors.Is(err, want) && !errors.Is(err, holdfast.ErrQuarantine)
+			})
+			if _, err := s.lock().Acquire(t.Context()); !errors.Is(err, want) {
+				t.Errorf("Acquire: %v", err)
+			}
+		}
+		fails(holdfast.ErrUnavailable, "two are behind, and one is away")
+		// It comes back without its data.
+		if err := os.RemoveAll(filepath.Join(s.nodes[2].Dir(), "appendonlydir")); err != nil {
+			t.Fatal(err)
+		}
+		s.nodes[2].Restart()
+		fails(holdfast.ErrUninitialised, "one is empty")
+		if err := admit(t, s.quorum(), true); err != nil {
+			t.Fatalf("Init: %v", err)
+		}
+		lease, err := acquired(t, s.lock())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if lease.Token() <= last {
+			t.Errorf("fence %d follows %d", lease.Token(), last)
+		}
+		_ = lease.Release(context.WithoutCancel(t.Context()))
+	})
+}

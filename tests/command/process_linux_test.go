@@ -539,6 +539,30 @@ func TestSignalsReachTheJob(t *testing.T) {
 	}
 }
 
+// A job that is done is written down as such for as long as its lock is held; who does not want to wait for that
+// says so with a signal.
+func TestInterruptedWhileASuccessIsWrittenDown(t *testing.T) {
+	t.Parallel()
+	redis := server.Start(t, server.One(t))
+	r := begin(t, redis, "touch $DIR/up; until test -e $DIR/go; do sleep 0.05; done", "--once=1h", "--ttl=6h")
+	r.up()
+	redis.Pause()
+	defer redis.Resume()
+	r.write("go")
+	r.gone()
+	r.until("it ends", func() bool {
+		_ = r.cmd.Process.Signal(unix.SIGTERM) // the first may still be meant for the job
+		select {
+		case <-r.done:
+			return true
+		default:
+			return false
+		}
+	})
+	r.exits(69)
+	r.says("the command has succeeded, but that was not written down")
+}
+
 func TestJobDecidesAboutSignals(t *testing.T) {
 	t.Parallel()
 	r := begin(t, server.Start(t, server.One(t)), `trap 'exit 5' TERM; touch $DIR/up; while :; do sleep 0.05; done`)

@@ -67,12 +67,15 @@ func (r *runner) notBegun(err error) *exitError {
 	return r.failure(err)
 }
 
-// complete has it written down that the command succeeded, if it did.
+// complete has it written down that the command succeeded, if it did. That is tried until the lease ends, or a
+// signal asks holdfast to end.
 func (r *runner) complete(exit *exitError, lease *holdfast.Lease) *exitError {
 	if r.job == nil || exit.code != 0 || exit.err != nil {
 		return exit
 	}
-	run, err := r.job.Complete(context.Background(), lease, "")
+	ctx, stop := interruptible(context.Background())
+	defer stop()
+	run, err := r.job.Complete(ctx, lease, "")
 	if err == nil {
 		r.report.Run = newPastRun(run)
 		r.voice.tell("job %q is done, in try %d", r.name, run.Try)

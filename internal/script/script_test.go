@@ -12,7 +12,7 @@ import (
 )
 
 var scripts = []Script{
-	Acquire, MultiAcquire, BatchAcquire, BatchRelease, BatchRenew, Release, Drop, Renew, Reassert, Holder, Init, Survey,
+	Acquire, MultiAcquire, BatchAcquire, BatchRelease, BatchRenew, Release, Drop, Renew, Reassert, Holder, Init, Survey, WhatIs,
 	ShareAcquire, ShareRelease, ShareRenew, ShareWeigh, ShareHolders, ShareResize, ShareDisown,
 	OnceLook, OnceBegin, OnceComplete, Announce,
 	LatchCount, LatchLook, LatchReset, BarrierAwait, BarrierWithdraw,

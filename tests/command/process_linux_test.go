@@ -208,12 +208,20 @@ func (r *trial) signal(pid int, sig syscall.Signal) {
 // stop stops a process, and waits until all of it has stopped.
 func (r *trial) stop(pid int) {
 	r.t.Helper()
-	r.signal(pid, unix.SIGSTOP)
 	r.until("it has stopped", func() bool {
-		stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-		state := bytes.TrimSpace(stat[bytes.LastIndexByte(stat, ')')+1:])
-		return err != nil || bytes.HasPrefix(state, []byte("T")) || bytes.HasPrefix(state, []byte("Z"))
+		r.signal(pid, unix.SIGSTOP) // again if it was continued meanwhile
+		state := r.state(pid)
+		return state == "" || state == "T" || state == "Z"
 	})
+}
+
+// state is the letter that the system has for what a process does, or nothing if there is none.
+func (r *trial) state(pid int) string {
+	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return ""
+	}
+	return strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))[0]
 }
 
 func (r *trial) file(name string) bool {
@@ -340,24 +348,21 @@ func TestHoldfastStoppedWhileTheJobRuns(t *testing.T) {
 	})
 }
 
-// A keeper that wakes up after the deadline gives no grace.
-func TestEverythingStoppedPastTheDeadline(t *testing.T) {
-	long(t)
+// A keeper that is stopped is continued when it has to act, and when its job's lock is renewed.
+func TestHoldfastAndKeeperStoppedWhileTheJobRuns(t *testing.T) {
 	t.Parallel()
 	redis := server.Start(t, server.One(t))
 	machine.UnhurriedTest(t, unit, func(t testing.TB, unit time.Duration) {
 		r := begin(t, redis, stubborn, leasesOf(unit)...)
 		r.up()
 		keeper := r.keeper()
-		r.stop(r.cmd.Process.Pid)
 		r.stop(keeper)
-		for _, pid := range r.job() {
-			_ = unix.Kill(pid, unix.SIGSTOP) // Some end by themselves.
-		}
-		time.Sleep(3 * unit)
-		woken := uptime(t)
-		r.signal(keeper, unix.SIGCONT)
-		r.diedBy(woken + unit/2)
+		r.until("a renewal continues the keeper", func() bool { return r.state(keeper) != "T" })
+		r.stop(keeper)
+		r.stop(r.cmd.Process.Pid)
+		stopped := uptime(t)
+		r.diedBy(stopped + 3*unit)
+		r.toldBy(stopped + 2*unit + unit/4)
 		r.signal(r.cmd.Process.Pid, unix.SIGCONT)
 		r.exits(79)
 	})

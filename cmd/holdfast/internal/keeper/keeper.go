@@ -8,10 +8,11 @@
 // the keeper itself is killed, the kernel kills the command with it
 // (PR_SET_PDEATHSIG) and hands the rest to the parent, a subreaper too, which
 // kills them, and waits for those that it may not kill; a parent that is stopped
-// is continued for that. A keeper that has not ended the job when the deadline
-// is next, since it was stopped, is killed by its parent. Only a parent and a
-// keeper killed at the same instant leave anything: what the command had
-// started, though not the command itself.
+// is continued for that. A keeper that is stopped is continued by each renewal,
+// and by the kernel when it has to act; if it has not ended the job when the
+// deadline is next, its parent kills it. Only a parent and a keeper killed at
+// the same instant leave anything: what the command had started, though not the
+// command itself.
 //
 // Elsewhere the keeper is a goroutine, and what it ends is the job's process
 // group; on Windows, the command alone.
@@ -94,6 +95,7 @@ type Job struct {
 	clock  clock
 	out    *outbox[order]
 	guard  *guard
+	wake   func() // as link's
 	events chan Event
 }
 
@@ -101,6 +103,7 @@ type Job struct {
 type link struct {
 	conn  io.ReadWriteCloser
 	kill  func()                   // kills the keeper; nil where it is no process of its own
+	wake  func()                   // continues a keeper that was stopped; nil where kill is
 	wait  func() error             // for the keeper's end
 	sweep func(denied func([]int)) // ends what a dead keeper left, and tells what it may not end, and so waits for
 }
@@ -141,7 +144,7 @@ func Start(spec Spec) (*Job, error) {
 
 // begin has a keeper start the command.
 func begin(l *link, clock clock, spec Spec) (*Job, error) {
-	j := &Job{clock: clock, events: make(chan Event, 16)}
+	j := &Job{clock: clock, wake: l.wake, events: make(chan Event, 16)}
 	dec := gob.NewDecoder(l.conn)
 	j.out = newOutbox(gob.NewEncoder(l.conn), func(older, newer order) bool {
 		return older.Op == opDeadline && newer.Op == opDeadline
@@ -207,7 +210,14 @@ func (j *Job) Events() <-chan Event { return j.events }
 func (j *Job) Release(deadline time.Time) { j.until(opRelease, deadline) }
 
 // SetDeadline says that the lock is now certain until t.
-func (j *Job) SetDeadline(t time.Time) { j.until(opDeadline, t) }
+func (j *Job) SetDeadline(t time.Time) {
+	j.until(opDeadline, t)
+	// A keeper that was stopped is to hear of it before it is continued by the end of the last lease that it
+	// knows of.
+	if j.wake != nil {
+		j.wake()
+	}
+}
 
 func (j *Job) until(op op, t time.Time) {
 	at := j.toInstant(t)

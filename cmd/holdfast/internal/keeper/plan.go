@@ -6,6 +6,8 @@ import "time"
 // nanoseconds; 0 means none.
 type instant int64
 
+const second = instant(time.Second)
+
 // plan knows when which end comes to a job.
 type plan struct {
 	onLost    Policy

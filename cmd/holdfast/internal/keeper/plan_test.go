@@ -5,8 +5,6 @@ import (
 	"time"
 )
 
-const second = instant(time.Second)
-
 func TestPlanEndsBeforeTheDeadline(t *testing.T) {
 	for _, c := range []struct {
 		policy    Policy

@@ -57,8 +57,8 @@ type server struct {
 }
 
 // serve keeps one job, from the first order on conn to the job's end.
-func serve(conn io.ReadWriter, with stdio) {
-	keepJob(conn, systemClock{}, func(o order) (processes, error) { return startProcess(o.Path, o.Args, with) })
+func serve(conn io.ReadWriter, clock clock, with stdio) {
+	keepJob(conn, clock, func(o order) (processes, error) { return startProcess(o.Path, o.Args, with) })
 }
 
 // keepJob is serve with a clock, and with what starts the command.

@@ -64,6 +64,7 @@ func spawn(spec Spec) (*link, error) {
 	return &link{
 		conn: conn,
 		kill: func() { _ = cmd.Process.Kill() }, // It fails if the keeper has ended.
+		wake: func() { _ = cmd.Process.Signal(unix.SIGCONT) },
 		wait: func() error {
 			err := cmd.Wait()
 			family.Lock()
@@ -135,7 +136,7 @@ func keep(args []string) int {
 		fmt.Fprintln(os.Stderr, "holdfast:", err)
 		return 2
 	}
-	serve(conn, stdio{os.Environ(), os.Stdin, os.Stdout, os.Stderr})
+	serve(conn, wakingClock{}, stdio{os.Environ(), os.Stdin, os.Stdout, os.Stderr})
 	return 0
 }
 

@@ -10,7 +10,7 @@ func spawn(spec Spec) (*link, error) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		serve(theirs, stdio{spec.Env, spec.Stdin, spec.Stdout, spec.Stderr})
+		serve(theirs, systemClock{}, stdio{spec.Env, spec.Stdin, spec.Stdout, spec.Stderr})
 		theirs.Close()
 	}()
 	return &link{conn: ours, wait: func() error { <-done; return nil }, sweep: func(func([]int)) {}}, nil

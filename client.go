@@ -50,7 +50,7 @@ type Client struct {
 	tokens map[string]*attempt    // that notifications may be about
 	clocks map[uint16]clockAnchor // of servers, by slot; slot 0 outside Cluster mode
 
-	probing chan struct{} // holds one item while somebody probes
+	contact *contact // under way; guarded by mu
 	info    atomic.Pointer[ServerInfo]
 	native  atomic.Bool // the server has DELIFEQ, as far as is known
 	written atomic.Bool // the server has taken a write
@@ -94,7 +94,6 @@ func New(d Driver, cfg *Config) (*Client, error) {
 		epoch:   clock.Mono(),
 		closing: make(chan struct{}),
 		closed:  make(chan struct{}),
-		probing: make(chan struct{}, 1),
 
 		lines:  map[string]*line{},
 		tokens: map[string]*attempt{},
@@ -242,26 +241,87 @@ func (c *Client) isClosing() bool {
 	}
 }
 
-// connect finds out what the server is, once.
+// contact is an attempt to find out what the server is, shared by all who need to know meanwhile.
+type contact struct {
+	met  error         // by the latest try; guarded by Client.mu
+	over chan struct{} // closed when it has ended
+	err  error         // of it; read after over
+}
+
+// connect finds out what the server is, once. Who comes while another tries waits for that outcome, and
+// does not begin anew when it has failed: a server that is down would keep one after the other waiting.
 func (c *Client) connect(ctx context.Context, name string) error {
 	if c.info.Load() != nil {
 		return nil
 	}
 	began := time.Now()
-	select {
-	case c.probing <- struct{}{}:
-		defer func() { <-c.probing }()
-	case <-ctx.Done():
+	if ctx.Err() != nil {
 		return c.unheard(ctx, opReach, name, began)
 	}
-	if c.info.Load() != nil {
-		return nil
+	c.mu.Lock()
+	trying := c.contact
+	if trying == nil {
+		trying = &contact{over: make(chan struct{})}
+		c.contact = trying
+		c.tasks.run(func() { c.reach(trying, name) })
 	}
-	server, _, err := persist(ctx, c, opReach, name, c.probe)
-	if err != nil {
-		return err
+	c.mu.Unlock()
+	select {
+	case <-trying.over:
+	case <-ctx.Done():
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if trying.met == nil || ctx.Err() != context.DeadlineExceeded {
+			return c.unheard(ctx, opReach, name, began)
+		}
+		return endedBy(ctx, c.nodeError(opReach, name, trying.met))
+	case <-c.closing:
+		return ErrClosed
 	}
-	return c.use(server, name)
+	var se *ServerError
+	if errors.As(trying.err, &se) && se.Name != name {
+		e := *se
+		e.Name = name
+		return &e
+	}
+	return trying.err
+}
+
+// reach probes the server until it answers, for RetryTimeout at most.
+func (c *Client) reach(trying *contact, name string) {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	c.tasks.run(func() {
+		select {
+		case <-c.closing:
+			cancel()
+		case <-ctx.Done():
+		}
+	})
+	server, _, err := persist(ctx, c, opReach, name, func(one context.Context) (found, error) {
+		// A probe holds nothing: when the client closes, its connection need not be spared.
+		one, end := context.WithCancel(one)
+		defer end()
+		defer context.AfterFunc(ctx, end)()
+		server, err := c.probe(one)
+		if err != nil {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			trying.met = err
+		}
+		return server, err
+	})
+	switch {
+	case err == nil:
+		err = c.use(server, name)
+	case c.isClosing():
+		err = ErrClosed
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	trying.err = err
+	c.contact = nil
+	close(trying.over)
 }
 
 // found is what a server says of itself, and when it was asked.

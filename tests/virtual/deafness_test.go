@@ -42,7 +42,7 @@ func (c closing) Close() { c() }
 // nor each other busy.
 func TestManyWaitersWhomTheServerDoesNotKnow(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
-		const locks = 20
+		const locks = 10
 		var scripts, subscriptions atomic.Int64
 		holder := client(t, srv)
 		waiter := client(t, srv, func(d holdfast.Driver) holdfast.Driver { return unheard{d, &scripts, &subscriptions} })
@@ -55,7 +55,7 @@ func TestManyWaitersWhomTheServerDoesNotKnow(t *testing.T) {
 		time.Sleep(10 * time.Second) // until all poll
 		scripts.Store(0)
 		subscriptions.Store(0)
-		const minutes = 5
+		const minutes = 2
 		time.Sleep(minutes * time.Minute)
 		// A second between two polls, less a tenth of jitter; and a few attempts to be heard every 30 s.
 		if most := int64(locks * minutes * 60 * 5 / 4); scripts.Load() > most {

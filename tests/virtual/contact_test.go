@@ -1,0 +1,106 @@
+package virtual
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/holdfasttest"
+)
+
+// absent is a driver of a server whose port is closed, or that swallows packets.
+type absent struct {
+	holdfast.Driver
+	swallows bool
+	probes   atomic.Int64
+}
+
+func (d *absent) Probe(ctx context.Context) (holdfast.ServerInfo, error) {
+	d.probes.Add(1)
+	if d.swallows {
+		<-ctx.Done()
+		return holdfast.ServerInfo{}, ctx.Err()
+	}
+	return holdfast.ServerInfo{}, fmt.Errorf("%w: connection refused", holdfast.ErrNotSent)
+}
+
+// Who needs a server for the first time shares one attempt to reach it with all who need it, and no error names
+// another's lock.
+func TestFirstContactIsShared(t *testing.T) {
+	for what, swallows := range map[string]bool{"refused": false, "swallowed": true} {
+		t.Run(what, func(t *testing.T) {
+			bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
+				d := &absent{swallows: swallows}
+				c := client(t, srv, func(inner holdfast.Driver) holdfast.Driver { d.Driver = inner; return d })
+				const callers = 20
+				errs := make(chan error, callers)
+				began := time.Now()
+				for i := range callers {
+					go func() {
+						name := fmt.Sprint("lock", i)
+						_, err := c.Mutex(name).TryAcquire(t.Context())
+						var se *holdfast.ServerError
+						if !errors.As(err, &se) || se.Name != name || !errors.Is(err, holdfast.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
+							err = fmt.Errorf("TryAcquire of %s: %w", name, err)
+						} else {
+							err = nil
+						}
+						errs <- err
+					}()
+				}
+				for range callers {
+					if err := <-errs; err != nil {
+						t.Error(err)
+					}
+				}
+				// RetryTimeout, and a command's that has just begun then.
+				if d := time.Since(began); d > 5*time.Second+100*time.Millisecond {
+					t.Errorf("%d callers are told after %s", callers, d)
+				}
+				if n := d.probes.Load(); n > callers {
+					t.Errorf("%d probes", n)
+				}
+			})
+		})
+	}
+}
+
+// What was met is told also to whoever waits for less long than it is tried.
+func TestFirstContactThatIsNotWaitedFor(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
+		d := &absent{}
+		c := client(t, srv, func(inner holdfast.Driver) holdfast.Driver { d.Driver = inner; return d })
+		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+		defer cancel()
+		_, err := c.Mutex("m").Acquire(ctx)
+		if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, holdfast.ErrUnavailable) || !errors.Is(err, holdfast.ErrNotSent) {
+			t.Errorf("Acquire: %v", err)
+		}
+	})
+}
+
+// Close does not wait for a server that nobody has reached.
+func TestCloseEndsTheFirstContact(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
+		d := &absent{swallows: true}
+		c := client(t, srv, func(inner holdfast.Driver) holdfast.Driver { d.Driver = inner; return d })
+		over := make(chan error)
+		go func() {
+			_, err := c.Mutex("m").Acquire(t.Context())
+			over <- err
+		}()
+		time.Sleep(100 * time.Millisecond)
+		began := time.Now()
+		go func() { _ = c.Close(t.Context()) }()
+		if err := <-over; !errors.Is(err, holdfast.ErrClosed) || time.Since(began) > 0 {
+			t.Errorf("Acquire, %s after Close: %v", time.Since(began), err)
+		}
+		if err := c.Close(t.Context()); err != nil || time.Since(began) > 0 {
+			t.Errorf("Close takes %s: %v", time.Since(began), err)
+		}
+	})
+}

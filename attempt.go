@@ -299,7 +299,7 @@ func (a *attempt) abandon() {
 	}
 	c.tasks.run(func() {
 		// mutants: take-back
-		c.takeBack(a.l, a.token(), a.member, a.unanswered, a.ending)
+		c.takeBack(a.l, a.token(), a.member, a.unanswered, a.ending, c.patienceFor(a.l))
 		left()
 		a.forget()
 		if a.settled != nil {
@@ -316,18 +316,26 @@ func (a *attempt) succeed() {
 	}
 }
 
-// takeBack sends a release for a token until it is answered, or there is nothing left
-// that it could release.
-func (c *Client) takeBack(l *Lock, token, member string, tombstone int64, how ending) {
-	end := time.Now().Add(l.set.term() + c.cfg.RetryTimeout + c.cfg.CommandTimeout)
+// patienceFor is when to stop taking back what the server has, or may get, of a token for l from now on.
+func (c *Client) patienceFor(l *Lock) time.Time {
+	return time.Now().Add(l.set.term() + c.cfg.RetryTimeout + c.cfg.CommandTimeout)
+}
+
+// takeBack sends a release for a token until it is answered, or there is nothing left that it could
+// release, or until then.
+func (c *Client) takeBack(l *Lock, token, member string, tombstone int64, how ending, end time.Time) {
+	ctx, cancel := context.WithDeadline(context.Background(), end)
+	defer cancel()
 	for pause := 250 * time.Millisecond; ; pause = min(2*pause, 5*time.Second) {
-		_, _, err := c.release(context.Background(), l, token, member, tombstone, how)
+		_, _, err := c.release(ctx, l, token, member, tombstone, how)
 		switch kind := kindOfError(err); {
-		case err == nil, kind == ErrWrongType, kind == ErrUnsupported, time.Now().After(end):
+		case err == nil, kind == ErrWrongType, kind == ErrUnsupported, ctx.Err() != nil:
 			return
 		}
 		select {
 		case <-time.After(jitter(pause, 20)):
+		case <-ctx.Done():
+			return
 		case <-c.closing:
 			return
 		}

@@ -462,10 +462,11 @@ func (g *grant) lose(err *LostError) {
 	g.finish(err)
 	g.stop()
 	c := g.l.c
+	end := time.Now().Add(g.l.set.term()) // when all that the server may have of it has expired
 	c.tasks.run(func() {
 		g.line.let(g)
 		c.leftovers.run(func() {
-			c.takeBack(g.l, g.from.token(), g.from.member, g.from.unanswered, hasDied)
+			c.takeBack(g.l, g.from.token(), g.from.member, g.from.unanswered, hasDied, end)
 			g.from.forget()
 			g.drop()
 		})

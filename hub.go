@@ -418,7 +418,7 @@ func (c *Client) notified(payload string) {
 			l.keys = k.For(m.Grant.Kind)
 		}
 		c.tasks.run(func() {
-			c.takeBack(l, m.Token, "", 0, unaware)
+			c.takeBack(l, m.Token, "", 0, unaware, c.patienceFor(l))
 			<-c.hub.strays
 		})
 	}

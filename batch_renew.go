@@ -92,7 +92,7 @@ func (c *Client) renewing(all []*grant) batch {
 
 // keep has grants take over what became of the batch that renewed them.
 func (c *Client) keep(all []*grant, r outcomes) {
-	answered := r.err == nil || !mayBeDone(r.err)
+	answered := r.err == nil || !mayBeDone(r.err) && !refusesAll(r.err)
 	now := r.heard
 	if r.err != nil {
 		now = clock.Now()

@@ -326,12 +326,14 @@ var kinds = []struct {
 	{"MASTERDOWN", ErrUnavailable},
 	{"CLUSTERDOWN", ErrUnavailable},
 	{"TRYAGAIN", ErrUnavailable},
-	{"ERR Script attempted to access a non local key", ErrUnavailable}, // its slot is on the move
+	{nonLocal, ErrUnavailable}, // its slot is on the move
 	{"ERR max number of clients", ErrUnavailable},
 	{"ERR unknown command", ErrUnsupported},
 	{"NOSTRICT", ErrUnsupported},
 	{"MOVED", ErrUnsupported}, // a client for one server met a Cluster
 }
+
+const nonLocal = "ERR Script attempted to access a non local key"
 
 func kindOf(text string) error {
 	text = strings.TrimPrefix(text, "-")
@@ -352,6 +354,19 @@ func kindOf(text string) error {
 func divided(err error) bool {
 	var reply ReplyError
 	return errors.As(err, &reply) && strings.HasPrefix(string(reply), "TRYAGAIN")
+}
+
+// refusesAll reports whether what a request met would meet any other that is sent to the same server now.
+func refusesAll(err error) bool {
+	var reply ReplyError
+	outcome, kind := classify(err)
+	switch {
+	case outcome == unsent:
+		return true
+	case errors.As(err, &reply) && kind == ErrUnavailable: // not if it is about the keys
+		return !divided(err) && !strings.HasPrefix(string(reply), nonLocal)
+	}
+	return outcome == refused && temporary(kind)
 }
 
 // temporary reports whether it is worth trying again.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"time"
 
@@ -306,8 +307,17 @@ func (e *QuarantineError) Error() string {
 // Ambiguous reports whether err leaves open what the server did: the request
 // may have been carried out, but its reply was lost. After an ambiguous acquire
 // the lock, if it was granted, is released in the background or expires with
-// its TTL. After an ambiguous release the lock is most likely free.
+// its TTL. After an ambiguous release the lock is most likely free. Of several errors,
+// as errors.Join has them, one that does is enough.
 func Ambiguous(err error) bool {
-	var se *ServerError
-	return errors.As(err, &se) && se.ambiguous
+	if se, ok := err.(*ServerError); ok {
+		return se.ambiguous
+	}
+	switch err := err.(type) {
+	case interface{ Unwrap() error }:
+		return Ambiguous(err.Unwrap())
+	case interface{ Unwrap() []error }:
+		return slices.ContainsFunc(err.Unwrap(), Ambiguous)
+	}
+	return false
 }

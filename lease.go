@@ -48,6 +48,7 @@ type scope struct {
 type trouble struct {
 	answered chan struct{} // closed when the one under way is answered; nil if nobody waits for it
 	unsure   bool          // one that was not answered may have been carried out
+	failed   error         // of the latest one that was not answered at all
 	missed   error         // when the server knew the lease no more
 }
 
@@ -265,8 +266,9 @@ func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 }
 
 // Release gives the lock up: to the next in the queue, if there is one. It works with
-// a context that has ended, for as long as RetryTimeout. Released again, it returns
-// nil. It returns a *LostError, which matches ErrLost, when the lease was no longer the
+// a context that has ended, for as long as RetryTimeout; the deadline of one that has not
+// ended bounds how long the call waits. Released again, it returns
+// nil; a call while another is under way has that one's outcome. It returns a *LostError, which matches ErrLost, when the lease was no longer the
 // caller's; another error when the server could not be asked: the release is then
 // tried on in the background, and may be repeated.
 //
@@ -282,6 +284,34 @@ func (l *Lease) Release(ctx context.Context) error {
 
 // release is Release of a lease that is not made of others.
 func (l *Lease) release(ctx context.Context, how ending) error {
+	c := l.g.l.c
+	end, bounded := ctx.Deadline()
+	if !bounded || ctx.Err() != nil {
+		return l.releaseWithin(context.WithoutCancel(ctx), how)
+	}
+	// It goes on, when the time is up, until the server has answered.
+	began := time.Now()
+	ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), end)
+	over := make(chan error, 1)
+	c.tasks.run(func() {
+		defer cancel()
+		over <- l.releaseWithin(ctx, how)
+	})
+	select {
+	case err := <-over:
+		return err
+	case <-ctx.Done():
+		select {
+		case err := <-over: // whose end ended ctx
+			return err
+		default:
+			return c.unheard(ctx, "release", l.Name(), began)
+		}
+	}
+}
+
+// releaseWithin is release that takes as long as it takes.
+func (l *Lease) releaseWithin(ctx context.Context, how ending) error {
 	g := l.g
 	c := g.l.c
 	for patient := true; ; {
@@ -289,11 +319,18 @@ func (l *Lease) release(ctx context.Context, how ending) error {
 		if over {
 			return err
 		}
-		if first == nil {
+		if first.landed == nil && first.released == nil {
 			break
 		}
+		if first.released != nil {
+			<-first.released
+			if err := l.releaseFailed(); err != nil {
+				return err
+			}
+			continue
+		}
 		select {
-		case <-first:
+		case <-first.landed:
 		case <-time.After(4*c.rtt.mean() + patience):
 			patient = false
 		}
@@ -306,6 +343,16 @@ func (l *Lease) release(ctx context.Context, how ending) error {
 	return l.gaveBack(a, unanswered, err)
 }
 
+// releaseFailed is why the release that another call had under way failed; nil if it did not.
+func (l *Lease) releaseFailed() error {
+	l.g.mu.Lock()
+	defer l.g.mu.Unlock()
+	if l.released || l.releasing {
+		return nil
+	}
+	return l.trouble.failed
+}
+
 // releaseThen is Release that returns at once, and calls done, in any goroutine, when it would have
 // returned: of a lock that nobody is known to wait for, in none of its own.
 func (l *Lease) releaseThen(ctx context.Context, done func(error)) {
@@ -316,10 +363,10 @@ func (l *Lease) releaseThen(ctx context.Context, done func(error)) {
 	case over:
 		done(err)
 		return
-	case first != nil || g.from.unanswered != 0 || !g.from.freeable():
+	case first != (prior{}) || g.from.unanswered != 0 || !g.from.freeable():
 		c.tasks.run(func() {
-			if first != nil {
-				done(l.release(ctx, hasLeft))
+			if first != (prior{}) {
+				done(l.releaseWithin(ctx, hasLeft))
 				return
 			}
 			done(l.gaveBack(g.from.giveBack(ctx, g.fence, g.from.unanswered)))
@@ -358,6 +405,7 @@ func (l *Lease) gaveBack(a answer, unanswered bool, err error) error {
 	}
 	if unanswered || err != nil {
 		l.troubled().unsure = true
+		l.trouble.failed = err
 	}
 	if err != nil {
 		return err
@@ -375,10 +423,16 @@ func (l *Lease) gaveBack(a answer, unanswered bool, err error) error {
 	return l.trouble.missed
 }
 
+// prior is what must happen before a lease can be given up: nothing, or one of these is closed.
+type prior struct {
+	landed   <-chan struct{} // no renewal is under way
+	released <-chan struct{} // another call has released the lease, or failed
+}
+
 // giveUp passes the lease on within the process if it may, which is all then; or ends
 // it, so that its release can be sent. first is what must happen before either; if
 // not patient, only what must.
-func (l *Lease) giveUp(patient bool, how ending) (first <-chan struct{}, over bool, err error) {
+func (l *Lease) giveUp(patient bool, how ending) (first prior, over bool, err error) {
 	g := l.g
 	g.line.lock()
 	defer g.line.unlock()
@@ -392,29 +446,29 @@ func (l *Lease) giveUp(patient bool, how ending) (first <-chan struct{}, over bo
 	l.lookAt(now)
 	// mutants: lost-at-release
 	if lost, ok := l.ended.(*LostError); ok && g.over {
-		return nil, true, lost
+		return prior{}, true, lost
 	}
 	switch {
 	case l.released && how != hasCountedDown:
-		return nil, true, nil
+		return prior{}, true, nil
 	case l.released && g.from.ending != hasCountedDown:
-		return nil, true, ErrReleased
+		return prior{}, true, ErrReleased
 	case l.released && l.trouble != nil:
-		return nil, true, l.trouble.missed
+		return prior{}, true, l.trouble.missed
 	case l.released:
-		return nil, true, nil
+		return prior{}, true, nil
 	}
 	if l.releasing {
 		if l.troubled().answered == nil {
 			l.trouble.answered = make(chan struct{})
 		}
-		return l.trouble.answered, false, nil
+		return prior{released: l.trouble.answered}, false, nil
 	}
 	if !g.over && g.part(l) { // also when the client closes
 		l.finish(ErrReleased)
 		l.released = true
 		g.rest()
-		return nil, true, nil
+		return prior{}, true, nil
 	}
 	// mutants: pass-on
 	if l.ended == nil {
@@ -425,14 +479,14 @@ func (l *Lease) giveUp(patient bool, how ending) (first <-chan struct{}, over bo
 			if g.landed == nil {
 				g.landed = make(chan struct{})
 			}
-			return g.landed, false, nil
+			return prior{landed: g.landed}, false, nil
 		}
 		if next != nil && g.flying == 0 {
 			l.finish(ErrReleased)
 			l.released = true
 			g.passed++
 			g.line.pass(next, g.newLease(next.ctx))
-			return nil, true, nil
+			return prior{}, true, nil
 		}
 	}
 	l.finish(ErrReleased)
@@ -442,5 +496,5 @@ func (l *Lease) giveUp(patient bool, how ending) (first <-chan struct{}, over bo
 	}
 	g.stop()
 	g.line.letLocked(g)
-	return nil, false, nil
+	return prior{}, false, nil
 }

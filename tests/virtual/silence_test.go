@@ -1,0 +1,165 @@
+package virtual
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/holdfasttest"
+)
+
+// moody is the driver of a server that hangs, or refuses, when it is told to.
+type moody struct {
+	holdfast.Driver
+	hangs   atomic.Bool
+	refuses atomic.Value // a holdfast.ReplyError; "" or none if it does not
+	singles atomic.Int64 // renewals that were not in a batch
+}
+
+func (d *moody) meets(ctx context.Context) error {
+	if d.hangs.Load() {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	if reply, _ := d.refuses.Load().(holdfast.ReplyError); reply != "" {
+		return reply
+	}
+	return nil
+}
+
+func (d *moody) Eval(ctx context.Context, s holdfast.Script, keys, args []string, urgent bool) (string, error) {
+	if s.Name == "renew" {
+		d.singles.Add(1)
+	}
+	if err := d.meets(ctx); err != nil {
+		return "", err
+	}
+	return d.Driver.Eval(ctx, s, keys, args, urgent)
+}
+
+func (d *moody) EvalAll(ctx context.Context, calls []holdfast.Call, urgent bool, tell func(i int, reply string, err error)) {
+	if err := d.meets(ctx); err != nil {
+		for i := range calls {
+			tell(i, "", err)
+		}
+		return
+	}
+	d.Driver.EvalAll(ctx, calls, urgent, tell)
+}
+
+func (d *moody) wrap(inner holdfast.Driver) holdfast.Driver {
+	d.Driver = inner
+	return d
+}
+
+// Close waits until leases that were lost have expired on the server, too, and no longer.
+func TestCloseAfterManyLeasesWereLostInSilence(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
+		var d moody
+		c := client(t, srv, d.wrap)
+		const ttl = 3 * time.Second
+		var leases []*holdfast.Lease
+		for i := range 500 {
+			leases = append(leases, acquire(t, c.Mutex(fmt.Sprint(i), holdfast.TTL(ttl))))
+		}
+		d.hangs.Store(true)
+		for _, lease := range leases {
+			<-lease.Context().Done()
+		}
+		began := time.Now()
+		if err := c.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+		// And what is under way then, for a CommandTimeout.
+		if d := time.Since(began); d > ttl+2*time.Second+100*time.Millisecond {
+			t.Errorf("Close takes %s after leases of %s were lost", d, ttl)
+		}
+	})
+}
+
+// A server that refuses everything for a while is sent batches of renewals, and not each of them again.
+func TestRenewalsToAServerThatRefuses(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
+		var d moody
+		c := client(t, srv, d.wrap)
+		var leases []*holdfast.Lease
+		for i := range 300 {
+			leases = append(leases, acquire(t, c.Mutex(fmt.Sprint(i))))
+		}
+		time.Sleep(4 * time.Second)
+		d.singles.Store(0)
+		d.refuses.Store(holdfast.ReplyError("BUSY Redis is busy running a script."))
+		time.Sleep(8 * time.Second)
+		d.refuses.Store(holdfast.ReplyError(""))
+		// One that is left over goes by itself.
+		if n := d.singles.Load(); n > 10 {
+			t.Errorf("%d renewals by themselves", n)
+		}
+		time.Sleep(20 * time.Second)
+		for _, lease := range leases {
+			if err := lease.Err(); err != nil {
+				t.Fatal(err)
+			}
+			release(t, lease)
+		}
+	})
+}
+
+// A deadline bounds how long Release waits, not what becomes of the lock.
+func TestReleaseWithADeadline(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
+		var d moody
+		ttl := holdfast.TTL(time.Hour)
+		lease := acquire(t, client(t, srv, d.wrap).Mutex("a", ttl))
+		d.hangs.Store(true)
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		began := time.Now()
+		err := lease.Release(ctx)
+		if !errors.Is(err, holdfast.ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != 100*time.Millisecond {
+			t.Errorf("Release after %s: %v", time.Since(began), err)
+		}
+		sure := &holdfast.ServerError{Op: "acquire", Name: "b"}
+		for _, err := range []error{err, errors.Join(sure, err), errors.Join(err, sure), fmt.Errorf("twice: %w, %w", sure, err)} {
+			if !holdfast.Ambiguous(err) {
+				t.Errorf("not ambiguous: %v", err)
+			}
+		}
+		if holdfast.Ambiguous(errors.Join(sure, sure)) {
+			t.Error("what is not ambiguous is so twice")
+		}
+		time.Sleep(time.Second)
+		d.hangs.Store(false)
+		release(t, acquire(t, client(t, srv).Mutex("a", ttl)))
+	})
+}
+
+// Calls of Release while another is under way have its outcome.
+func TestReleasesAtOnceInAnOutage(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
+		var d moody
+		lease := acquire(t, client(t, srv, d.wrap).Mutex("a", holdfast.TTL(time.Hour)))
+		d.hangs.Store(true)
+		began := time.Now()
+		const calls = 6
+		errs := make(chan error, calls)
+		for range calls {
+			go func() { errs <- lease.Release(t.Context()) }()
+		}
+		for range calls {
+			if err := <-errs; !errors.Is(err, holdfast.ErrUnavailable) {
+				t.Errorf("Release: %v", err)
+			}
+		}
+		// RetryTimeout, and a command's that has just begun then.
+		if d := time.Since(began); d > 5*time.Second+100*time.Millisecond {
+			t.Errorf("%d calls take %s", calls, d)
+		}
+		d.hangs.Store(false)
+		release(t, acquire(t, client(t, srv).Mutex("a")))
+	})
+}

@@ -211,7 +211,7 @@ func (o *Once) Begin(ctx context.Context, lease *Lease) error {
 		}
 	case "spent":
 		if a.Ints(&tries) == nil {
-			return fmt.Errorf("%w: job %q: %d runs in this window have begun, and none was completed (MaxTries)", ErrTries, o.lock.name, tries)
+			return fmt.Errorf("%w: job %q: %d runs in this window have begun, and none was completed", ErrTries, o.lock.name, tries)
 		}
 	case "used":
 		return fmt.Errorf("%w: job %q: a run was completed under this lease; for the next window acquire another", ErrInvalid, o.lock.name)

@@ -98,7 +98,7 @@ func examine(ctx context.Context, args []string, _ io.Reader, stdout, stderr io.
 		report, err = doctor.Examine(ctx, nodes[0])
 	}
 	if err != nil {
-		v.fail(err)
+		v.fail(s.explain(err))
 		return &exitError{doctorCode(err), nil}
 	}
 	report.Redact(v.redact)

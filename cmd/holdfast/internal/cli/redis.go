@@ -143,11 +143,35 @@ func openURL(source, text string) (*endpoint, error) {
 		return nil, configError("the URL in %s begins with something else than redis://, rediss:// or unix://, "+
 			"with +cluster or +sentinel before the colon where it applies", e.source)
 	}
+	if names := unknownParameters(u, err); names != "" {
+		return nil, configError("the URL in %s has the parameter %s, which is none that go-redis knows or help run shows", e.source, names)
+	}
 	if err != nil {
 		return nil, configError("the URL in %s is not one of a Redis server: want redis://, rediss:// or unix://, "+
 			"a number as the database, and only parameters that go-redis knows or help run shows", e.source)
 	}
 	return e, nil
+}
+
+// parameterName is what parameters of URLs are called.
+var parameterName = regexp.MustCompile(`^[a-zA-Z][a-zA-Z_]{0,31}$`)
+
+// unknownParameters names what go-redis does not know, if an error says so, and if it is no part of a password that
+// has a question mark: after one there is a host.
+func unknownParameters(u *url.URL, err error) string {
+	if err == nil || strings.Contains(u.RawQuery, "@") || strings.Contains(u.RawQuery, "%40") {
+		return ""
+	}
+	_, names, unknown := strings.Cut(err.Error(), "unexpected option: ")
+	for name := range strings.SplitSeq(names, ", ") {
+		if !parameterName.MatchString(name) {
+			return ""
+		}
+	}
+	if !unknown {
+		return ""
+	}
+	return names
 }
 
 // hide notes passwords that no text is to show.

@@ -61,6 +61,7 @@ func (o *runOptions) isForeign() bool { return o.flags.Changed("key") || o.flags
 // flags.
 func (r *runner) failure(err error) *exitError {
 	exit := failure(err)
+	exit.err = r.servers.explain(err)
 	if of := quorumFailure(err); of != nil {
 		exit.err = of
 		return exit

@@ -62,7 +62,7 @@ func (r *runner) notBegun(err error) *exitError {
 		return &exitError{0, nil}
 	case errors.Is(err, holdfast.ErrTries):
 		r.report.Outcome = outcomeTries
-		return &exitError{exitTries, fmt.Errorf("%w; the command was not run", err)}
+		return &exitError{exitTries, fmt.Errorf("%w (--max-tries); the command was not run", err)}
 	}
 	return r.failure(err)
 }

@@ -289,7 +289,7 @@ func TestBenchAsALocker(t *testing.T) {
 		t.Run(role, func(t *testing.T) {
 			t.Parallel()
 			machine.UndisturbedTest(t, func(t testing.TB) {
-				text, err := os.ReadFile(filepath.Join("..", "..", "docs", "acl", role+".acl"))
+				text, err := os.ReadFile(filepath.Join("..", "..", "docs", "acl", role+".rules"))
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -12,7 +12,7 @@ import (
 // documented returns the ACL rules that docs/acl gives to programs that take locks.
 func documented(t *testing.T) []any {
 	t.Helper()
-	text, err := os.ReadFile("../../docs/acl/locker.acl")
+	text, err := os.ReadFile("../../docs/acl/locker.rules")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -32,16 +32,16 @@ type rule struct {
 	optional bool // things work without it, if less well
 }
 
-// role is an ACL of docs/acl.
+// role is the rules of docs/acl.
 type role struct {
 	name  string
 	rules []rule
 }
 
-// readRole reads docs/acl/NAME.acl.
+// readRole reads docs/acl/NAME.rules.
 func readRole(t *testing.T, name string) role {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(docs, "acl", name+".acl"))
+	text, err := os.ReadFile(filepath.Join(docs, "acl", name+".rules"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -189,12 +189,12 @@ func TestTheDocumentsShowTheRolesThatAreTested(t *testing.T) {
 		t.Fatal(err)
 	}
 	shown := strings.Join(strings.Fields(string(text)), " ")
-	files, err := filepath.Glob(filepath.Join(docs, "acl", "*.acl"))
+	files, err := filepath.Glob(filepath.Join(docs, "acl", "*.rules"))
 	if err != nil || len(files) != 6 {
 		t.Fatalf("%d roles, %v", len(files), err)
 	}
 	for _, file := range files {
-		r := readRole(t, strings.TrimSuffix(filepath.Base(file), ".acl"))
+		r := readRole(t, strings.TrimSuffix(filepath.Base(file), ".rules"))
 		name := strings.TrimSuffix(r.name, "-cluster")
 		want := fmt.Sprintf("ACL SETUSER %s on >PASSWORD %s ```", name, strings.Join(r.texts(), " "))
 		if !strings.Contains(shown, want) {

@@ -26,7 +26,7 @@ import (
 // documented returns the ACL rules that docs/acl gives to programs that take locks.
 func documented(t *testing.T) []string {
 	t.Helper()
-	text, err := os.ReadFile("../../../../docs/acl/locker.acl")
+	text, err := os.ReadFile("../../../../docs/acl/locker.rules")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,130 @@
+package security
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/holdfast-go/holdfast/tests/internal/server"
+)
+
+// snippet is a command of a document, with the lines that follow it up to the end of its block: those that
+// somebody pastes.
+type snippet struct {
+	file  string
+	lines []string
+}
+
+func snippets(t *testing.T) (all []snippet) {
+	t.Helper()
+	for _, file := range []string{"SECURITY.md", "GUARANTEES.md"} {
+		text, err := os.ReadFile(filepath.Join(docs, file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		inside := false
+		for line := range strings.Lines(string(text)) {
+			line = strings.TrimSpace(line)
+			switch {
+			case strings.HasPrefix(line, "ACL SETUSER "):
+				all, inside = append(all, snippet{file, []string{line}}), true
+			case line == "" || line == "```":
+				inside = false
+			case inside:
+				all[len(all)-1].lines = append(all[len(all)-1].lines, line)
+			}
+		}
+	}
+	return all
+}
+
+// What the documents give for a user of the server works as it is pasted into redis-cli, which takes each line for a command of
+// its own; and the files of docs/acl work as a server's aclfile.
+func TestACLsWorkAsTheyArePasted(t *testing.T) {
+	t.Parallel()
+	for _, bin := range server.Binaries(t) {
+		t.Run(bin.Name, func(t *testing.T) {
+			t.Parallel()
+			s := server.Start(t, bin)
+			// users returns the rules of all users, as the server has them.
+			users := func(s *server.Server) map[string]string {
+				reply, err := s.Do("ACL", "LIST")
+				if err != nil {
+					t.Fatal(err)
+				}
+				all := map[string]string{}
+				for _, line := range reply.([]any) {
+					_, line, _ := strings.Cut(fmt.Sprint(line), " ")
+					name, text, _ := strings.Cut(line, " ")
+					rules := slices.DeleteFunc(strings.Fields(text), func(r string) bool { return r == "sanitize-payload" }) // the default
+					slices.Sort(rules)                                                                                       // they have no order
+					all[name] = strings.Join(rules, " ")
+				}
+				return all
+			}
+			want := map[string]string{} // by role
+			for _, role := range []string{"locker", "inspector", "breaker"} {
+				for _, suffix := range []string{"", "-cluster"} {
+					command := []any{"ACL", "SETUSER", "wanted", "reset", "on", ">PASSWORD"}
+					for _, rule := range readRole(t, role+suffix).texts() {
+						command = append(command, rule)
+					}
+					if _, err := s.Do(command...); err != nil {
+						t.Fatal(err)
+					}
+					want[role+suffix] = users(s)["wanted"]
+				}
+			}
+
+			conn, err := net.Dial("tcp", s.Addr())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			replies := bufio.NewReader(conn)
+			seen := map[string]bool{}
+			for _, c := range snippets(t) {
+				name := strings.Fields(c.lines[0])[2]
+				for _, line := range c.lines {
+					fmt.Fprintf(conn, "%s\r\n", line)
+					if reply, err := replies.ReadString('\n'); err != nil || !strings.HasPrefix(reply, "+OK") {
+						t.Errorf("%s: %.60s...: %q, %v", c.file, line, reply, err)
+					}
+				}
+				role, made := strings.Replace(name, "locks", "locker", 1), users(s)[name]
+				switch made {
+				case want[role]:
+					seen[name] = true
+				case want[role+"-cluster"]:
+					seen[name+"-cluster"] = true
+				default:
+					t.Errorf("%s: %s has the rules\n%s\nwant\n%s", c.file, name, made, want[role])
+				}
+				if _, err := s.Do("ACL", "DELUSER", name); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if len(seen) != 7 { // GUARANTEES has the locker again
+				t.Errorf("the documents show %v", seen)
+			}
+
+			for _, suffix := range []string{"", "-cluster"} {
+				file, err := filepath.Abs(filepath.Join(docs, "acl", "users"+suffix+".acl"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				got := users(server.Start(t, bin, server.Conf("aclfile", file)))
+				for _, role := range []string{"locker", "inspector", "breaker"} {
+					if got[role] != want[role+suffix] {
+						t.Errorf("%s: %s has the rules\n%s\nwant those of %s%s.rules:\n%s", file, role, got[role], role, suffix, want[role+suffix])
+					}
+				}
+			}
+		})
+	}
+}

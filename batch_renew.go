@@ -24,6 +24,7 @@ var errPutOff = fmt.Errorf("%w: the renewals before it hang", ErrNotSent)
 func putOff(all []*grant) {
 	for _, g := range all {
 		g.mu.Lock()
+		g.queued = false
 		g.land()
 		if !g.over && !g.frozen {
 			now := clock.Now()
@@ -33,15 +34,24 @@ func putOff(all []*grant) {
 	}
 }
 
-// renewTogether has the grant renewed with others, or by itself if it is not known with which. Guarded by
-// the grant.
+// renewTogether has the grant renewed with others that go to the same server, if it can be, or by itself.
+// Guarded by the grant.
 func (g *grant) renewTogether() {
-	c := g.l.c
-	if all, known := c.gathering(g.l); known {
+	all, known := g.l.c.gathering(g.l)
+	if known && g.renewable() {
 		all.renewals.Add(g)
-	} else {
-		c.singles.run(g.renew)
+		return
 	}
+	g.l.c.singly(g.l).run(g.renew)
+}
+
+// singly is who sends what goes to the server of a lock by itself. A server that hangs keeps its own busy, and no
+// other's.
+func (c *Client) singly(l *Lock) *crew {
+	if all, known := c.gathering(l); known {
+		return &all.singles
+	}
+	return &c.singles
 }
 
 // renewAll sends renewals.
@@ -49,6 +59,7 @@ func (c *Client) renewAll(all []*grant) {
 	live := all[:0]
 	for _, g := range all {
 		g.mu.Lock()
+		g.queued = false
 		if g.over || g.frozen {
 			g.land()
 		} else {
@@ -101,7 +112,7 @@ func (c *Client) keep(all []*grant, r outcomes) {
 		// What is refused together is not always refused by itself: keys and commands may be
 		// forbidden to this user.
 		if !r.done(i) && answered {
-			c.singles.run(g.renew)
+			c.singly(g.l).run(g.renew)
 			continue
 		}
 		g.mu.Lock()

@@ -41,7 +41,7 @@ type Client struct {
 	tasks     tasks
 	held      tasks // one for each grant that is not over
 	batches   batches
-	singles   crew // of renewals that are not in a batch
+	singles   crew // of renewals to servers of a Cluster that are not known
 	leftovers crew // of what the server may have of lost leases
 	departing departures
 

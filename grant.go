@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/wire"
 )
 
-// maxRenewing bounds how many renewals of a client are under way at once by themselves, maxFlying
+// maxRenewing bounds how many renewals are under way at once to one server by themselves, maxFlying
 // how many of one grant. maxLeftovers is how many lost leases are taken back at once: all of
 // many would keep the server from renewing the others.
 const (
@@ -48,6 +48,7 @@ type grant struct {
 	most     int32         // times it may be
 	renewals int32         // times it was renewed
 	flying   int8          // renewals under way
+	queued   bool          // one of them is not sent yet
 
 	counted  bool // among those that Close waits for
 	frozen   bool // it is being weighed: see Lease.weigh
@@ -259,13 +260,10 @@ func (g *grant) Due(now clock.Instant) {
 		// what is left.
 		left := g.valid - now.Sub(g.anchor)
 		g.renewAt = now.Add(min(max(left/3, 50*time.Millisecond), g.l.c.cfg.CommandTimeout))
-		if g.flying < maxFlying {
+		if g.flying < maxFlying && !g.queued {
 			g.flying++
-			if g.renewable() {
-				g.renewTogether()
-			} else {
-				g.l.c.singles.run(g.renew)
-			}
+			g.queued = true
+			g.renewTogether()
 		}
 	}
 	g.planAt(now)
@@ -280,6 +278,8 @@ func (g *grant) expiry() *LostError {
 	switch s := g.l.set; {
 	case g.failure != nil:
 		e.Reason, e.Err = LossUnreachable, g.failure
+	case g.queued:
+		e.Reason, e.Err = LossUnreachable, &ServerError{Op: "renew", Name: g.l.name, Server: g.l.c.driver.Addr(), Kind: ErrUnavailable, Err: errPutOff}
 	case s.renew && (s.maxHold > 0 || s.maxRenewals >= 0) && !g.canRenew():
 		e.Reason = LossBound
 	}
@@ -289,6 +289,7 @@ func (g *grant) expiry() *LostError {
 // renew sends one renewal, and takes over what it brings, however late.
 func (g *grant) renew() {
 	g.mu.Lock()
+	g.queued = false
 	ttl, final := g.renewTTL(g.l.set.ttl)
 	fences := g.fencesWanted()
 	if g.over || g.frozen {

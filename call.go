@@ -32,7 +32,7 @@ type request struct {
 
 	more     []*Lock  // that the script takes, too: all three keys of each
 	keys     []string // that the script takes instead of the lock's
-	lockOnly bool     // the script needs no key but the lock's
+	lockOnly bool     // the script needs neither the lock's queue nor fences
 	durable  bool     // it counts only if it is as durable as the lock's options say
 
 	began time.Time   // since when this is tried; zero: from now on
@@ -90,7 +90,19 @@ var achieves = map[string]bool{"granted": true, "renewed": true, "weighed": true
 
 // keysOf is what a script may need of a lock.
 func (c *Client) keysOf(l *Lock) []string {
-	return []string{l.keys.Lock, l.keys.Queue, c.fenceOf(l)}
+	k := []string{l.keys.Lock, l.keys.Queue, c.fenceOf(l)}
+	if l.set.isShared() {
+		k = append(k, l.keys.Expiries())
+	}
+	return k
+}
+
+// leastOf is what a script needs of a lock that touches neither its queue nor fences.
+func leastOf(l *Lock) []string {
+	if l.set.isShared() {
+		return []string{l.keys.Lock, l.keys.Expiries()}
+	}
+	return []string{l.keys.Lock}
 }
 
 // fenceOf is the key of the counter that the lock's fences come from.
@@ -101,7 +113,8 @@ func (c *Client) fenceOf(l *Lock) string {
 	return c.space.Fence()
 }
 
-// send sends a request once.
+// send sends a request once; again, for as long as the script has only cleared away what others
+// have left.
 func (c *Client) send(ctx context.Context, rq request) (answer, error) {
 	k := c.keysOf(rq.lock)
 	for _, l := range rq.more {
@@ -113,8 +126,18 @@ func (c *Client) send(ctx context.Context, rq request) (answer, error) {
 	case c.cfg.Strict:
 		k = append(k, c.space.Incarnation())
 	case rq.lockOnly:
-		k = k[:1]
+		k = leastOf(rq.lock)
 	}
+	for {
+		a, err := c.sendTo(ctx, rq, k)
+		if !unfinished(err) || ctx.Err() != nil {
+			return a, err
+		}
+	}
+}
+
+// sendTo sends a request once, with those keys.
+func (c *Client) sendTo(ctx context.Context, rq request, k []string) (answer, error) {
 	sent := clock.Now()
 	text, safe, err := c.eval(ctx, rq, k)
 	if err != nil {
@@ -321,6 +344,7 @@ var kinds = []struct {
 	{"LOADING", ErrLoading},
 	{"OOM", ErrOutOfMemory},
 	{"BUSY", ErrBusy},
+	{again, ErrBusy},
 	{"NOREPLICAS", ErrWritesRefused},
 	{"MISCONF", ErrWritesRefused},
 	{"MASTERDOWN", ErrUnavailable},
@@ -367,6 +391,16 @@ func refusesAll(err error) bool {
 		return !divided(err) && !strings.HasPrefix(string(reply), nonLocal)
 	}
 	return outcome == refused && temporary(kind)
+}
+
+// again is how the error of a script begins that has only cleared away what others have left: as much as
+// one may, so that it keeps nobody waiting.
+const again = "AGAIN "
+
+// unfinished reports whether that is what a script says.
+func unfinished(err error) bool {
+	var caught wire.ScriptError
+	return errors.As(err, &caught) && strings.HasPrefix(string(caught), again)
 }
 
 // temporary reports whether it is worth trying again.

@@ -373,7 +373,8 @@ type Holder struct {
 // Holder says who holds the lock, one of them if there are several: ErrNotHeld if nobody
 // does. It changes nothing.
 func (l *Lock) Holder(ctx context.Context) (Holder, error) {
-	if l.parts != nil || l.set.isShared() {
+	switch {
+	case l.parts != nil:
 		all, err := l.Holders(ctx)
 		if err != nil {
 			return Holder{}, err
@@ -382,6 +383,8 @@ func (l *Lock) Holder(ctx context.Context) (Holder, error) {
 			return Holder{}, ErrNotHeld
 		}
 		return all[0], nil
+	case l.set.isShared():
+		return l.someHolder(ctx)
 	}
 	if err := l.ready(ctx); err != nil {
 		return Holder{}, err
@@ -405,7 +408,8 @@ func (l *Lock) Holder(ctx context.Context) (Holder, error) {
 
 // Holders says who holds the lock: nobody, or, of a mutex, one; of a semaphore or a
 // read-write lock, all that do, in no order; of Multi, who holds each of its locks. It changes
-// nothing.
+// nothing. Many holders are asked for some hundreds at a time, so that the server has time
+// for others: of those that come or go meanwhile, some are told and some are not.
 func (l *Lock) Holders(ctx context.Context) ([]Holder, error) {
 	switch {
 	case l.quorum != nil:
@@ -423,21 +427,7 @@ func (l *Lock) Holders(ctx context.Context) ([]Holder, error) {
 		}
 		return []Holder{h}, nil
 	}
-	if err := l.ready(ctx); err != nil {
-		return nil, err
-	}
-	l.awaitDepartures(ctx)
-	a, _, err := l.c.call(ctx, request{
-		op: "inspect", lock: l, script: script.ShareHolders,
-		args: []string{l.flags(""), ""},
-	})
-	if err != nil {
-		return nil, err
-	}
-	if a.Word != "holders" {
-		return nil, l.malformed("inspect")
-	}
-	return l.parseHolders(&a.Reply)
+	return l.allHolders(ctx)
 }
 
 // awaitDepartures has those of this client left the queue that have given up: nobody is to be counted as

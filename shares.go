@@ -1,6 +1,7 @@
 package holdfast
 
 import (
+	"context"
 	"strconv"
 	"strings"
 
@@ -91,15 +92,78 @@ func (s *settings) wish() string {
 	return strconv.Itoa(s.weight)
 }
 
-// parseHolders reads what follows in a "holders" reply.
-func (l *Lock) parseHolders(r *wire.Reply) ([]Holder, error) {
-	var waiters, used, limit int64
-	head, lines, _ := strings.Cut(r.Rest(), "\n")
-	numbers := wire.Fields(head)
-	if numbers.Ints(&waiters, &used, &limit) != nil {
-		return nil, l.malformed("inspect")
+// page is how many of a lock's holders a script tells of at a time: some 0.3 ms of the server's time.
+const page = 500
+
+// someHolder is Holder of a lock that several may hold: the first that is come upon.
+func (l *Lock) someHolder(ctx context.Context) (Holder, error) {
+	if err := l.ready(ctx); err != nil {
+		return Holder{}, err
 	}
+	l.awaitDepartures(ctx)
+	cursor := "0"
+	for count := 10; ; count = min(5*count, page) {
+		some, next, err := l.holdersFrom(ctx, cursor, count)
+		switch {
+		case err != nil:
+			return Holder{}, err
+		case len(some) > 0:
+			return some[0].Holder, nil
+		case next == "0":
+			return Holder{}, ErrNotHeld
+		}
+		cursor = next
+	}
+}
+
+// allHolders is Holders of a lock that several may hold.
+func (l *Lock) allHolders(ctx context.Context) ([]Holder, error) {
+	if err := l.ready(ctx); err != nil {
+		return nil, err
+	}
+	l.awaitDepartures(ctx)
 	var all []Holder
+	known := map[string]bool{} // by token: the server may name one twice
+	for cursor := "0"; ; {
+		some, next, err := l.holdersFrom(ctx, cursor, page)
+		if err != nil {
+			return nil, err
+		}
+		for _, h := range some {
+			if !known[h.token] {
+				known[h.token] = true
+				all = append(all, h.Holder)
+			}
+		}
+		if next == "0" {
+			return all, nil
+		}
+		cursor = next
+	}
+}
+
+// sharer is one of several holders.
+type sharer struct {
+	Holder
+	token string
+}
+
+// holdersFrom asks for about so many holders, from a cursor on, and returns the next one, "0" after the last.
+func (l *Lock) holdersFrom(ctx context.Context, cursor string, count int) (some []sharer, next string, err error) {
+	a, _, err := l.c.call(ctx, request{
+		op: "inspect", lock: l, script: script.ShareHolders,
+		args: []string{l.flags(""), "", cursor, strconv.Itoa(count)},
+	})
+	if err != nil {
+		return nil, "", err
+	}
+	var waiters, used, limit int64
+	head, lines, _ := strings.Cut(a.Rest(), "\n")
+	fields := wire.Fields(head)
+	if a.Word != "holders" || fields.Ints(&waiters, &used, &limit) != nil || fields.Rest() == "" {
+		return nil, "", l.malformed("inspect")
+	}
+	next = fields.Rest()
 	for line := range strings.SplitSeq(lines, "\n") {
 		if line == "" {
 			continue
@@ -107,11 +171,13 @@ func (l *Lock) parseHolders(r *wire.Reply) ([]Holder, error) {
 		var pttl, weight int64
 		fields := wire.Fields(line)
 		if fields.Ints(&pttl, &weight) != nil {
-			return nil, l.malformed("inspect")
+			return nil, "", l.malformed("inspect")
 		}
-		h := l.holder(duration(pttl), int(waiters), fields.Rest())
+		value := fields.Rest()
+		h := l.holder(duration(pttl), int(waiters), value)
 		h.Weight = int(weight)
-		all = append(all, h)
+		token, _, _ := strings.Cut(strings.TrimPrefix(value, valueFormat), ":")
+		some = append(some, sharer{h, token})
 	}
-	return all, nil
+	return some, next, nil
 }

@@ -22,6 +22,9 @@ type Set struct {
 // Fence is the lock's fence counter where the server runs in Cluster mode; else Space.Fence serves all.
 func (s Set) Fence() string { return s.Queue[:strings.LastIndexByte(s.Queue, ':')] + ":f" }
 
+// Expiries is the index of the holds of a lock that several may hold: by when they expire.
+func (s Set) Expiries() string { return s.Queue + ":e" }
+
 // Space is where a client's locks live.
 type Space struct {
 	prefix string

@@ -1,6 +1,7 @@
 -- barrier_await.lua: lets a party arrive at a barrier, or look whether it may go on.
 --
--- KEYS    [1] lock  [2] queue  [3] fence counter, in Strict mode [4] incarnation mark
+-- KEYS    [1] lock  [2] queue  [3] fence counter  [4] index of holds, in Strict mode
+--         [5] incarnation mark
 -- ARGV    [1] flags as in prelude.lua  [2] the party's token
 --         [3] number of the await, from 1: each one of a party has a higher
 --         [4] phase at which it arrives, or 0: that of its await before, or

@@ -1,7 +1,7 @@
 -- barrier_withdraw.lua: takes an await of a barrier back, and all of this party before it. What
 -- has tripped stays so.
 --
--- KEYS    [1] lock  [2] queue  [3] fence counter
+-- KEYS    [1] lock  [2] queue  [3] fence counter  [4] index of holds
 -- ARGV    [1] flags as in prelude.lua  [2] the party's token  [3] number of the await
 -- Returns 'withdrawn NOW'  it does not count, and no copy of it will
 --         'stale NOW'      the party awaits another by now

@@ -87,6 +87,8 @@ local function serve(chain, self, ttl, block)
         end
         return nil
       end
+    else
+      drop_dead(self)
     end
   end
 end

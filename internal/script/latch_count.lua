@@ -1,6 +1,6 @@
 -- latch_count.lua: counts one party of a latch down that has not joined it.
 --
--- KEYS    [1] lock  [2] queue  [3] fence counter
+-- KEYS    [1] lock  [2] queue  [3] fence counter  [4] index of holds
 -- ARGV    [1] flags as in prelude.lua  [2] id of the count-down, as a token
 --         [3] parties  [4] not-after, server time in µs
 -- Returns 'counted NOW COUNT'  so many parties are left

@@ -1,7 +1,7 @@
 -- latch_look.lua: says how far a latch is. Asked about the present count,
 -- it begins one, if there is none.
 --
--- KEYS    [1] lock  [2] queue  [3] fence counter
+-- KEYS    [1] lock  [2] queue  [3] fence counter  [4] index of holds
 -- ARGV    [1] flags as in prelude.lua  [2] any token  [3] parties
 --         [4] the count that is asked about: its SINCE, or 0 for the present one
 -- Returns 'count NOW SINCE COUNT MISSING PTTL'  so many parties are left; PTTL is what is left

@@ -1,6 +1,6 @@
 -- latch_reset.lua: begins a latch's count anew. Parties that have joined are parties no longer.
 --
--- KEYS    [1] lock  [2] queue  [3] fence counter
+-- KEYS    [1] lock  [2] queue  [3] fence counter  [4] index of holds
 -- ARGV    [1] flags as in prelude.lua  [2] id of the reset, as a token
 --         [3] parties  [4] not-after, server time in µs
 -- Returns 'reset NOW'
@@ -29,12 +29,9 @@ local function main()
   end
   load('latch')
   insist()
-  local all = redis.call('HGETALL', KEYS[1])
-  for i = 1, #all, 2 do
-    if parse_hold(all[i + 1]) then
-      redis.call('HDEL', KEYS[1], all[i])
-    end
-  end
+  complete_index()
+  in_parts('HDEL', KEYS[1], redis.call('ZRANGE', expiries, '0', '-1'))
+  redis.call('DEL', expiries)
   begin_count(parties)
   remember('d:' .. token, not_after)
   tell('latch')

@@ -45,7 +45,7 @@ local function begin_count(n)
   if f[2] == '0' then
     redis.call('HSET', KEYS[1], 'opened', f[1], 'opened_missing', f[3])
   end
-  redis.call('HSET', KEYS[1], 'kind', 'latch', 'limit', whole(n), 'used', '0', 'next', '9000000000000000',
+  redis.call('HSET', KEYS[1], 'kind', 'latch', 'limit', whole(n), 'used', '0', 'holds', '0', 'next', '9000000000000000',
     'count', whole(n), 'missing', '0', 'since', whole(since))
   redis.call('PEXPIRE', KEYS[1], latch_rest)
   return since

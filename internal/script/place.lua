@@ -1,4 +1,25 @@
--- place.lua: a place in the queue. A fragment; needs prelude.lua.
+-- place.lua: a place in the queue. A fragment; needs prelude.lua and queue.lua.
+
+-- After so many µs in the queue a waiter is worth a look, whether it is dead: each has looked,
+-- and subscribed anew, by then.
+local old_age = 60000000
+
+-- Removes some of the old waiters that are dead, wherever they stand. So a queue does not grow
+-- for as long as a lock is held, by those who come and die.
+local function drop_old(self)
+  local old = redis.call('ZCOUNT', KEYS[2], '0', whole(now - old_age))
+  if old == 0 then
+    return
+  end
+  -- Tombstones stand before them. Another part each time.
+  local from = redis.call('ZCOUNT', KEYS[2], '-inf', '(0') + now % math.max(old - 19, 1)
+  local some = redis.call('ZRANGE', KEYS[2], whole(from), whole(from + math.min(old, 20) - 1))
+  for i, count in ipairs(hearers(some)) do
+    if count == 0 and some[i] ~= self then
+      redis.call('ZREM', KEYS[2], some[i])
+    end
+  end
+end
 
 -- Puts a waiter into the queue if it is not in it, in its earlier place if it had one,
 -- and returns its score.
@@ -11,6 +32,7 @@ local function place(member, earlier)
   end
   if not known then
     redis.call('ZADD', KEYS[2], whole(score), member)
+    drop_old(member)
   end
   -- Longer than the longest time between two checks of a waiter; a tombstone may need
   -- the queue for longer. With some more, so that few enqueues have to set it.

@@ -45,3 +45,66 @@ local function stand_by(member, due)
   end
 end
 
+-- How many dead waiters a script removes at most, and how many holds that are over
+-- (shares.lua): no other client waits longer than that takes.
+local most = 1000
+
+-- Ends a script that has removed so many, and done nothing else. Whoever sent it sends it again.
+local function again()
+  error('AGAIN there is more to clear away first', 0)
+end
+
+-- How many hear each of those members of the queue, none those that are no waiters'.
+local function hearers(members)
+  local channels, counts = {}, {}
+  for i, member in ipairs(members) do
+    local _, _, channel = waiter(member)
+    channels[i] = channel or ''
+  end
+  local reply = channels[1] and redis.call('PUBSUB', cluster and 'SHARDNUMSUB' or 'NUMSUB', unpack(channels)) or {}
+  for i = 1, #channels do
+    counts[i] = reply[2 * i]
+  end
+  return counts
+end
+
+-- How many of the first n waiters are dead, up to one that is not, or that is self; and who they are.
+local function dead_ahead(n, self)
+  local first = waiters(n)
+  for i, count in ipairs(hearers(first)) do
+    if count > 0 or first[i] == self then
+      return i - 1, first
+    end
+  end
+  return #first, first
+end
+
+-- Has the latest waiter that is alive look.
+local function call_latest()
+  local latest = look_at('ZRANGE', KEYS[2], '-100', '-1') or {}
+  local counts = hearers(latest)
+  for i = #latest, 1, -1 do
+    if counts[i] > 0 then
+      stand_by(latest[i], now)
+      return
+    end
+  end
+end
+
+-- Removes the dead waiters at the head of the queue. Where they are too many it ends the script, and
+-- has a live one go on: in a release, nobody else would.
+local function drop_dead(self)
+  for _ = 1, most, 100 do
+    local n, first = dead_ahead(100, self)
+    if n > 0 then
+      redis.call('ZREM', KEYS[2], unpack(first, 1, n))
+    end
+    if n < 100 then
+      return
+    end
+  end
+  if dead_ahead(1, self) > 0 then
+    call_latest()
+    again()
+  end
+end

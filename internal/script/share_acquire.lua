@@ -1,7 +1,8 @@
 -- share_acquire.lua: takes a share of a lock, or queues for it, or looks where a waiter
 -- stands. acquire.lua for locks that several may hold.
 --
--- KEYS    [1] lock  [2] queue  [3] fence counter, in Strict mode [4] incarnation mark
+-- KEYS    [1] lock  [2] queue  [3] fence counter  [4] index of holds, in Strict mode
+--         [5] incarnation mark
 -- ARGV    [1] flags: one of 't' try, 'w' wait: queue if it cannot be had, 'l' look: a
 --             waiter's check, which creates nothing; and as in prelude.lua
 --         [2] token  [3] TTL, ms  [4] not-after, server time in µs, 0 for none

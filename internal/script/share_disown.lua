@@ -2,7 +2,8 @@
 -- token: the one that would expire first. It is the likeliest to be of a process that is no
 -- more.
 --
--- KEYS    [1] lock  [2] queue  [3] fence counter, in Strict mode [4] incarnation mark
+-- KEYS    [1] lock  [2] queue  [3] fence counter  [4] index of holds, in Strict mode
+--         [5] incarnation mark
 -- ARGV    [1] flags as in prelude.lua  [2] a token for this request  [3] the owner's id
 --         [4] not-after, server time in µs
 -- Returns 'released NOW LEFT'  so many holds the owner has left
@@ -27,15 +28,15 @@
 local who, not_after = ARGV[3], tonumber(ARGV[4])
 
 local function soonest()
-  local all = redis.call('HGETALL', KEYS[1])
-  local first, owner, hold
-  for i = 1, #all, 2 do
-    local expiry = parse_hold(all[i + 1])
-    if expiry and (not first or expiry < first) then
-      first, owner, hold = expiry, all[i], all[i + 1]
+  complete_index()
+  while true do
+    local owner = redis.call('ZRANGE', expiries, '0', '0')[1]
+    local hold = owner and redis.call('HGET', KEYS[1], owner)
+    if not owner or hold then
+      return owner, hold
     end
+    redis.call('ZREM', expiries, owner)
   end
-  return owner, hold
 end
 
 -- What a request has left that ended nothing.

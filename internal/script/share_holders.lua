@@ -1,27 +1,32 @@
--- share_holders.lua: says who holds a lock that several may hold. Changes nothing.
+-- share_holders.lua: says who holds a lock that several may hold, some of them at a time.
+-- Changes nothing.
 --
--- KEYS    [1] lock  [2] queue  [3] fence counter
--- ARGV    [1] flags as in prelude.lua  [2] any token
--- Returns 'holders NOW WAITERS USED LIMIT' and for each hold a line feed and
---         'PTTL WEIGHT VALUE', VALUE as a mutex's is written
+-- KEYS    [1] lock  [2] queue  [3] fence counter  [4] index of holds
+-- ARGV    [1] flags as in prelude.lua  [2] any token  [3] 0, or the CURSOR of the reply before
+--         [4] about how many to look at
+-- Returns 'holders NOW WAITERS USED LIMIT CURSOR' and for each hold a line feed and
+--         'PTTL WEIGHT VALUE', VALUE as a mutex's is written. USED counts holds that are over,
+--         too, until they are swept. With CURSOR 0 these were the last; otherwise ask again,
+--         also after a reply without holds
 --         'error MESSAGE'
+--
+-- Invariants: a hold that is there from the first call to the last is told, once or more often.
 
 -- include prelude.lua
 
 local function main()
-  local all = redis.call('HGETALL', KEYS[1])
-  local limit, used, lines = '0', 0, {}
+  local f = redis.call('HMGET', KEYS[1], 'limit', 'used')
+  local page = redis.call('HSCAN', KEYS[1], ARGV[3], 'COUNT', ARGV[4])
+  local all, lines = page[2], {}
   for i = 1, #all, 2 do
     local expiry, weight, fence, granted, info = string.match(all[i + 1], '^(%d+):(%d+):(%d+):(%d+):(.*)$')
     if expiry and tonumber(expiry) > now then
-      used = used + tonumber(weight)
       lines[#lines + 1] = '\n' .. whole(math.floor((expiry - now) / 1000)) .. ' ' .. weight
         .. ' hf1:' .. all[i] .. ':' .. fence .. ':' .. granted .. ':0:' .. info
-    elseif all[i] == 'limit' then
-      limit = all[i + 1]
     end
   end
-  return 'holders ' .. whole(now) .. ' ' .. redis.call('ZCOUNT', KEYS[2], '0', '+inf') .. ' ' .. whole(used) .. ' ' .. limit .. table.concat(lines)
+  return 'holders ' .. whole(now) .. ' ' .. redis.call('ZCOUNT', KEYS[2], '0', '+inf') .. ' ' .. (f[2] or '0') .. ' ' .. (f[1] or '0')
+    .. ' ' .. page[1] .. table.concat(lines)
 end
 
 -- include answer.lua

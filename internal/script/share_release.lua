@@ -1,7 +1,8 @@
 -- share_release.lua: gives up a share of a lock, and serves who waits; or leaves the queue.
 -- Ends whatever its token has. release.lua for locks that several may hold.
 --
--- KEYS    [1] lock  [2] queue  [3] fence counter, in Strict mode [4] incarnation mark
+-- KEYS    [1] lock  [2] queue  [3] fence counter  [4] index of holds, in Strict mode
+--         [5] incarnation mark
 -- ARGV    [1] flags as in prelude.lua  [2] token  [3] member of the queue, or ''
 --         [4] tombstone: server time in µs until which an acquire of this token may
 --             still arrive, 0 when none can

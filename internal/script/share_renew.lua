@@ -1,7 +1,7 @@
 -- share_renew.lua: makes a hold last longer. renew.lua for locks that several may hold.
 --
--- KEYS    [1] lock, and where fences are wanted [2] queue  [3] fence counter. In Strict
---         mode all three, and [4] incarnation mark
+-- KEYS    [1] lock  [2] index of holds; or, where fences are wanted, and in Strict mode, [1] lock
+--         [2] queue  [3] fence counter  [4] index of holds, in Strict mode [5] incarnation mark
 -- ARGV    [1] flags as in prelude.lua  [2] token  [3] TTL, ms  [4] fences wanted, or 0
 --         [5] the fence that the grant has
 -- Returns 'renewed NOW PTTL FENCE BLOCK'  the first of the fences and how many
@@ -27,7 +27,7 @@ local function main()
     -- The old master may have let the lease expire, and granted another.
     return 'quarantined ' .. whole(now) .. ' ' .. rest
   end
-  local hold = load()
+  local hold = load_own()
   if not hold or string.match(hold, '^%d+:%d+:(%d+):') ~= ARGV[5] then
     on_master()
     return 'gone ' .. whole(now)

@@ -1,7 +1,8 @@
 -- share_resize.lua: sets the number of permits of a semaphore, for good, or leaves it to
 -- those who use it again.
 --
--- KEYS    [1] lock  [2] queue  [3] fence counter, in Strict mode [4] incarnation mark
+-- KEYS    [1] lock  [2] queue  [3] fence counter  [4] index of holds, in Strict mode
+--         [5] incarnation mark
 -- ARGV    [1] flags as in prelude.lua  [2] any token  [3] kind  [4] limit, or 0
 -- Returns 'resized NOW LIMIT USED'
 --         'error MESSAGE'
@@ -23,19 +24,18 @@ local function main()
   load(ARGV[3])
   if wanted > 0 then
     limit, fixed = wanted, '1'
-    redis.call('HSET', KEYS[1], 'kind', kind, 'limit', whole(limit), 'used', whole(used), 'next', whole(next_expiry), 'fixed', fixed)
+    redis.call('HSET', KEYS[1], 'kind', kind, 'limit', whole(limit), 'used', whole(used), 'holds', whole(holds), 'next', whole(next_expiry), 'fixed', fixed)
     redis.call('PERSIST', KEYS[1])
+    outlast(0)
   elseif fixed then
     limit, fixed = nil, false
     redis.call('HDEL', KEYS[1], 'fixed')
     redis.call('HSET', KEYS[1], 'limit', '0')
     sweep()
     if used > 0 then
-      local last = 0
-      for _, value in ipairs(redis.call('HVALS', KEYS[1])) do
-        last = math.max(last, parse_hold(value) or 0)
-      end
+      local last = redis.call('ZRANGE', expiries, '-1', '-1', 'WITHSCORES')[2]
       redis.call('PEXPIRE', KEYS[1], math.ceil((last - now) / 1000))
+      redis.call('PEXPIRE', expiries, math.ceil((last - now) / 1000))
     end
   end
   local first = rest == 0 and first_waiter()

@@ -1,7 +1,8 @@
 -- share_weigh.lua: changes how much of a lock a hold is: a writer becomes a reader, or a
 -- reader that is alone a writer.
 --
--- KEYS    [1] lock  [2] queue  [3] fence counter, in Strict mode [4] incarnation mark
+-- KEYS    [1] lock  [2] queue  [3] fence counter  [4] index of holds, in Strict mode
+--         [5] incarnation mark
 -- ARGV    [1] flags as in prelude.lua  [2] token  [3] weight  [4] the fence that the grant has
 --         [5] the fence of the lease: a later one, if the grant was passed on
 -- Returns 'weighed NOW PTTL FENCE'

@@ -1,6 +1,9 @@
 -- shares.lua: a lock that several may hold at once. A fragment; needs prelude.lua, mint.lua,
 -- queue.lua and parties.lua.
 --
+-- KEYS[4], or of two KEYS the second: the index of its holds, a sorted set of their tokens,
+-- scored by when they expire.
+--
 -- Each hold has a weight and an expiry of its own; all weights together stay within the
 -- limit. A read-write lock is one whose writers weigh all of it, a semaphore one whose
 -- limit is the number of its permits. An owned lock is one that any number of holds of one
@@ -9,15 +12,18 @@
 --   kind   rw, sem, own, latch or bar
 --   limit  of the weights; 0 when whoever comes next says what it is
 --   used   their sum
+--   holds  how many there are
 --   next   server time (µs) before which no hold expires: those that have are swept out
---          when it comes, so that not every script has to look at every hold
+--          when it comes
 --   last   the token of a late hold, to tell people about
 --   fence  of the latest grant; readers that hold a read-write lock at the same time share
 --          it, and so do the holds of an owner
 --   owner  of an owned lock: '=' and the owner's id, which so cannot look like a hold
 --   fixed  1 when the limit was set for good (share_resize.lua): the hash stays then
 --   TOKEN  a hold: EXPIRY:WEIGHT:FENCE:GRANTED:INFO, EXPIRY in µs, GRANTED in ms
-local kind, limit, used, next_expiry, fixed, common_fence, holder
+local kind, limit, used, holds, next_expiry, fixed, common_fence, holder
+local expiries = KEYS[4] or KEYS[2]
+local dismissed = {} -- tokens whose holds this script has removed, but not yet from the index
 local seats -- of a latch: how many parties are left
 local everything = 1000000000 -- the limit where none is to be reached
 local moved = false -- the queue has another first waiter than before, who must be told
@@ -43,59 +49,116 @@ local function stays()
   return fixed or kind == 'latch'
 end
 
-local function remove_fields(fields)
-  for i = 1, #fields, 100 do
-    redis.call('HDEL', KEYS[1], unpack(fields, i, math.min(i + 99, #fields)))
+-- Calls a command on a key with all arguments, some at a time: Lua's stack is small.
+local function in_parts(command, key, arguments)
+  for i = 1, #arguments, 200 do
+    redis.call(command, key, unpack(arguments, i, math.min(i + 199, #arguments)))
   end
 end
 
--- Removes the holds whose time is over. The sums are made anew, from what is there.
-local function sweep()
-  local all = redis.call('HGETALL', KEYS[1])
-  local gone, marks, there, dead = {}, {}, 0, nil
-  used, next_expiry = 0, 9e15
-  for i = 1, #all, 2 do
-    local expiry, weight = parse_hold(all[i + 1])
-    -- mutants: share-expired
-    if expiry and expiry <= now then
-      gone[#gone + 1] = all[i]
-      marks[#marks + 1] = '@' .. all[i]
-      dead = all[i + 1]
-    elseif expiry then
-      there = there + 1
-      used = used + weight
-      next_expiry = math.min(next_expiry, expiry)
-    end
-  end
-  if there == 0 and not stays() then
-    redis.call('DEL', KEYS[1])
-    common_fence = nil
+-- Makes the index and the sums anew, from all holds, if some are not in the index: it was
+-- evicted, or deleted by hand. One that has more does no harm.
+local function complete_index()
+  if redis.call('ZCOUNT', expiries, '-inf', '+inf') >= holds then
     return
   end
+  local cursor, scores, known = '0', {}, {}
+  used, holds = 0, 0
+  repeat
+    local page = redis.call('HSCAN', KEYS[1], cursor, 'COUNT', '1000')
+    cursor = page[1]
+    for i = 1, #page[2], 2 do
+      local owner, expiry, weight = page[2][i], parse_hold(page[2][i + 1])
+      if expiry and not known[owner] then
+        known[owner] = true
+        used, holds = used + weight, holds + 1
+        scores[#scores + 1], scores[#scores + 2] = whole(expiry), owner
+      end
+    end
+  until cursor == '0'
+  in_parts('ZADD', expiries, scores)
+  redis.call('PEXPIRE', expiries, whole(math.max(redis.call('PTTL', KEYS[1]), stays() and latch_rest or 0)))
+end
+
+-- Removes holds whose time is over, as many as a script may.
+local function sweep()
   insist()
-  remove_fields(gone)
-  redis.call('HSET', KEYS[1], 'used', whole(used), 'next', whole(next_expiry))
+  complete_index()
+  local over = redis.call('ZRANGEBYSCORE', expiries, '-inf', at, 'LIMIT', '0', most)
+  local gone, marks, dead = {}, {}, nil
+  for i = 1, #over, 200 do
+    local last = math.min(i + 199, #over)
+    for j, hold in ipairs(redis.call('HMGET', KEYS[1], unpack(over, i, last))) do
+      local expiry, weight = parse_hold(hold or '')
+      -- mutants: share-expired
+      if expiry and expiry <= now then
+        gone[#gone + 1] = over[i + j - 1]
+        marks[#marks + 1] = '@' .. over[i + j - 1]
+        used, dead = used - weight, hold
+      end
+    end
+  end
+  holds = holds - #gone
+  if holds == 0 and not stays() then
+    redis.call('DEL', KEYS[1], expiries)
+    next_expiry, common_fence = 9e15, nil
+    return
+  end
+  in_parts('HDEL', KEYS[1], gone)
+  in_parts('ZREM', expiries, over)
+  next_expiry = tonumber(redis.call('ZRANGE', expiries, '0', '0', 'WITHSCORES')[2] or 9e15)
+  redis.call('HSET', KEYS[1], 'used', whole(used), 'holds', whole(holds), 'next', whole(next_expiry))
   if dead then
     if kind == 'bar' then
-      remove_fields(marks)
+      in_parts('HDEL', KEYS[1], marks)
     end
     depart(kind, #gone, 'died', info_of(dead))
   end
+  if next_expiry <= now then
+    again()
+  end
 end
 
--- Reads the lock, for a caller that believes it to be of this kind and limit, or knows
--- neither. Returns the hold of the token, if it is there.
-local function load(expected, wanted)
-  local f = redis.call('HMGET', KEYS[1], 'kind', 'limit', 'used', 'next', 'fixed', 'fence', token, 'owner')
+-- Reads the lock. Returns what the token has in it, and whether it is one of ours, or
+-- nothing.
+local function read(expected, wanted)
+  local f = redis.call('HMGET', KEYS[1], 'kind', 'limit', 'used', 'next', 'fixed', 'fence', token, 'owner', 'holds')
   kind, limit, used, next_expiry, fixed = f[1] or expected, tonumber(f[2] or wanted), tonumber(f[3] or 0), tonumber(f[4] or 9e15), f[5]
   common_fence = f[6] and tonumber(f[6])
   holder = f[8] and string.sub(f[8], 2)
+  holds = tonumber(f[9] or 0)
   if limit == 0 then
     limit = wanted
   end
-  local known = f[1] or redis.call('EXISTS', KEYS[1]) == 0
-  -- Whoever may publish chooses tokens, such as the name of another field.
-  local expiry = f[7] and parse_hold(f[7])
+  return f[7], f[1], f[1] or redis.call('EXISTS', KEYS[1]) == 0
+end
+
+local function of_another_kind()
+  error('BADKIND the key holds another kind of lock, or something else', 0)
+end
+
+-- The hold, if it is one, and not over. Whoever may publish chooses tokens, such as the name
+-- of another field.
+local function live(hold)
+  local expiry = hold and parse_hold(hold)
+  return expiry and expiry > now and hold
+end
+
+-- Reads the lock for a script that concerns the token's hold only, and returns that. Holds that
+-- are over stay, and are counted.
+local function load_own()
+  local hold, _, known = read()
+  if not known then
+    of_another_kind()
+  end
+  return live(hold)
+end
+
+-- Reads the lock, for a caller that believes it to be of this kind and limit, or knows
+-- neither. Returns the hold of the token, if it is there. No hold is over afterwards: where
+-- there are more of those than a script may remove, it ends.
+local function load(expected, wanted)
+  local hold, exists, known = read(expected, wanted)
   if known and now >= next_expiry then
     sweep()
     if used == 0 and not stays() then
@@ -103,7 +166,7 @@ local function load(expected, wanted)
     end
   end
   if not known or expected and kind ~= expected then
-    error('BADKIND the key holds another kind of lock, or something else', 0)
+    of_another_kind()
   end
   if wanted and not fixed and limit ~= wanted then
     if kind == 'latch' or kind == 'bar' then
@@ -112,12 +175,12 @@ local function load(expected, wanted)
     error('BADLIMIT the semaphore has ' .. whole(limit) .. ' permits for those who use it now, not ' .. whole(wanted), 0)
   end
   if kind == 'latch' then
-    if wanted and not f[1] then
+    if wanted and not exists then
       begin_count(wanted)
     end
     seats = tonumber(redis.call('HGET', KEYS[1], 'count') or 0)
   end
-  return expiry and expiry > now and f[7]
+  return live(hold)
 end
 
 -- Whether the owner of that name has the lock.
@@ -147,17 +210,25 @@ local function wish(rest)
   return info and tonumber(weight), info, who
 end
 
--- Makes the key last for as long as its holds.
+-- Makes the keys last for as long as its holds. The index of a hash that stays need not be as
+-- old as that: it can be made anew.
 local function outlast(ttl)
   -- mutants: outlast-shares
   if not fixed and redis.call('PTTL', KEYS[1]) < ttl then
     redis.call('PEXPIRE', KEYS[1], ttl)
+    redis.call('PEXPIRE', expiries, ttl)
+  end
+  local kept = math.max(ttl, latch_rest)
+  if stays() and redis.call('PTTL', expiries) < kept then
+    redis.call('PEXPIRE', expiries, whole(kept))
   end
 end
 
+-- The index comes first: a hold that is not in it would not be seen to expire.
 local function write_hold(owner, expiry, weight, fence, granted, info)
   next_expiry = math.min(next_expiry, expiry)
-  redis.call('HSET', KEYS[1], 'kind', kind, 'limit', whole(limit or 0), 'used', whole(used), 'next', whole(next_expiry),
+  redis.call('ZADD', expiries, whole(expiry), owner)
+  redis.call('HSET', KEYS[1], 'kind', kind, 'limit', whole(limit or 0), 'used', whole(used), 'holds', whole(holds), 'next', whole(next_expiry),
     'last', owner, 'fence', whole(common_fence or fence), owner, whole(expiry) .. ':' .. whole(weight) .. ':' .. whole(fence) .. ':' .. granted .. ':' .. info)
   if kind == 'own' then
     redis.call('HSET', KEYS[1], 'owner', '=' .. (holder or ''))
@@ -176,6 +247,7 @@ local function admit(owner, weight, info, ttl, block, who)
     fence, n = mint(block)
   end
   common_fence, holder = fence, who
+  holds = holds + 1
   -- mutants: add-weight
   used = used + weight
   write_hold(owner, now + ttl * 1000, weight, fence, string.sub(at, 1, -4), info)
@@ -186,22 +258,25 @@ local function admit(owner, weight, info, ttl, block, who)
   return fence, n
 end
 
--- Removes a hold. The hash stays until tidy: in a Cluster's slot that is on its way to
--- another node, a key that was removed could not be written again, for who comes next.
+-- Removes a hold. The keys stay until tidy: in a Cluster's slot that is on its way to
+-- another node, one that was removed could not be written again, for who comes next.
 local function dismiss(owner, hold)
   local _, weight = parse_hold(hold)
   redis.call('HDEL', KEYS[1], owner, '@' .. owner)
-  used = used - weight
+  dismissed[#dismissed + 1] = owner
+  used, holds = used - weight, holds - 1
   if used == 0 then
     next_expiry, common_fence = 9e15, nil
   end
-  redis.call('HSET', KEYS[1], 'used', whole(used), 'next', whole(next_expiry))
+  redis.call('HSET', KEYS[1], 'used', whole(used), 'holds', whole(holds), 'next', whole(next_expiry))
 end
 
--- Removes a hash without holds.
+-- Removes a hash without holds, or from the index those that are no more.
 local function tidy()
   if used == 0 and not stays() then
-    redis.call('DEL', KEYS[1])
+    redis.call('DEL', KEYS[1], expiries)
+  elseif dismissed[1] then
+    redis.call('ZREM', expiries, unpack(dismissed))
   end
 end
 
@@ -268,22 +343,20 @@ local function serve(self, ttl, block)
       if cluster and heard == 0 then
         dismiss(owner, whole(now) .. ':' .. whole(weight) .. ':0:')
       end
+    else
+      drop_dead(self)
     end
   end
 end
 
--- Of some holder, as a mutex's value is written, with what is left in ms: ours, if any, or
--- the latest.
+-- Of some holder, as a mutex's value is written, with what is left in ms: the latest, or
+-- whoever has it for longest.
 local function sample()
   local owner = redis.call('HGET', KEYS[1], 'last')
   local hold = owner and redis.call('HGET', KEYS[1], owner)
   if not hold then
-    local all = redis.call('HGETALL', KEYS[1])
-    for i = 1, #all, 2 do
-      if parse_hold(all[i + 1]) then
-        owner, hold = all[i], all[i + 1]
-      end
-    end
+    owner = redis.call('ZRANGE', expiries, '-1', '-1')[1]
+    hold = owner and redis.call('HGET', KEYS[1], owner)
   end
   if not hold then
     return nil

@@ -99,7 +99,7 @@ func TestDoctorWithMissingRights(t *testing.T) {
 			d.expect("trial", isOK, "")
 		}},
 		"hashes": {[]any{"~*", "&*", "+@all", "-@hash", "-persist"}, func(d *diagnosis, user string) {
-			d.consequence(d.expect("acl", isWarning, user+" may not: hget, hgetall, hmget, hset, hdel, hvals, persist"), "read-write locks and semaphores cannot be used")
+			d.consequence(d.expect("acl", isWarning, user+" may not: hget, hmget, hscan, hset, hdel, persist"), "read-write locks and semaphores cannot be used")
 			d.expect("trial", isOK, "")
 		}},
 	} {

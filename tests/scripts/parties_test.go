@@ -208,7 +208,7 @@ func TestLatch(t *testing.T) {
 			l.expect("count T T 0 3 -1", l.look("0"))
 			told(1)
 		},
-		// A renewal of another's, or any other script, finds who has died, and tells.
+		// A release of another's, or any script but a renewal, finds who has died, and tells.
 		"dies": func(l parties) {
 			told := l.told()
 			l.expect("granted T P T 1", l.join("A", 60000))
@@ -217,7 +217,7 @@ func TestLatch(t *testing.T) {
 			l.expect("released T", l.end("A", "done"))
 			l.dead("B")
 			l.dead("C")
-			l.expect("gone T", l.eval(script.ShareRenew, "", "A", 60000, 0, 7))
+			l.expect("gone T", l.end("A", "left"))
 			told(1)
 			l.expect("count T T 0 2 -1", l.look("0"))
 		},
@@ -501,7 +501,7 @@ func TestPartiesRefuseAReplica(t *testing.T) {
 		scripts := map[string]func(key string) error{}
 		on := func(what string, s script.Script, args ...any) {
 			scripts[what] = func(key string) error {
-				return b.rdb.Eval(t.Context(), s.Source, []string{key, key + ":q", "{k}:f"}, args...).Err()
+				return b.rdb.Eval(t.Context(), s.Source, []string{key, key + ":q", "{k}:f", key + ":q:e"}, args...).Err()
 			}
 		}
 		on("counts", script.LatchCount, "", "X", 3, later)
@@ -514,7 +514,7 @@ func TestPartiesRefuseAReplica(t *testing.T) {
 		on("resets too late", script.LatchReset, "", "X", 3, b.later(-time.Second))
 		on("counted down before", script.ShareRelease, "", "Y", "", 0, "done")
 		for key, kind := range map[string]string{"{k}": "latch", "{b}": "bar"} {
-			if err := b.rdb.Eval(t.Context(), script.ShareAcquire.Source, []string{key, key + ":q", "{k}:f"}, "t", "A", 60000, 0, 1, info, kind, 3, 1).Err(); err != nil {
+			if err := b.rdb.Eval(t.Context(), script.ShareAcquire.Source, []string{key, key + ":q", "{k}:f", key + ":q:e"}, "t", "A", 60000, 0, 1, info, kind, 3, 1).Err(); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -117,13 +117,22 @@ func (b bench) eval(s script.Script, args ...any) string {
 	return volatile.ReplaceAllString(b.run(s, args...), "T")
 }
 
+// keysFor returns the keys of the lock as that script takes them.
+func keysFor(s script.Script) []string {
+	keys := []string{"{k}", "{k}:q", "{k}:f"}
+	if strings.Contains(s.Source, "local expiries") || s.Name == script.ShareHolders.Name {
+		keys = append(keys, "{k}:q:e")
+	}
+	return keys
+}
+
 // run returns a reply as it is.
 func (b bench) run(s script.Script, args ...any) string {
 	b.t.Helper()
 	if b.flag != "" {
 		args[0] = args[0].(string) + b.flag
 	}
-	reply, err := b.rdb.Eval(b.t.Context(), s.Source, []string{"{k}", "{k}:q", "{k}:f"}, args...).Text()
+	reply, err := b.rdb.Eval(b.t.Context(), s.Source, keysFor(s), args...).Text()
 	if err != nil {
 		b.t.Fatalf("%s %q: %v", s.Name, args, err)
 	}
@@ -426,7 +435,7 @@ func TestScriptsRefuseAReplica(t *testing.T) {
 		}
 		share := func(s script.Script, args ...any) func() error {
 			return func() error {
-				return b.rdb.Eval(t.Context(), s.Source, []string{"{s}", "{s}:q", "{k}:f"}, args...).Err()
+				return b.rdb.Eval(t.Context(), s.Source, []string{"{s}", "{s}:q", "{k}:f", "{s}:q:e"}, args...).Err()
 			}
 		}
 		wait := func(mode, token string) []any {
@@ -441,7 +450,7 @@ func TestScriptsRefuseAReplica(t *testing.T) {
 		}
 		nothing := func(s script.Script, args ...any) func() error {
 			return func() error {
-				return b.rdb.Eval(t.Context(), s.Source, []string{"{n}", "{n}:q", "{k}:f"}, args...).Err()
+				return b.rdb.Eval(t.Context(), s.Source, []string{"{n}", "{n}:q", "{k}:f", "{n}:q:e"}, args...).Err()
 			}
 		}
 		b.listen("B") // or it is removed
@@ -495,7 +504,7 @@ func TestScriptsRefuseAReplica(t *testing.T) {
 				t.Errorf("%s: the replica says %v", what, err)
 			}
 		}
-		for _, asked := range []func() error{mutex(script.Holder, "", "x"), share(script.ShareHolders, "", "x")} {
+		for _, asked := range []func() error{mutex(script.Holder, "", "x"), share(script.ShareHolders, "", "x", 0, 10)} {
 			if err := asked(); err != nil {
 				t.Errorf("who holds the lock: %v", err)
 			}

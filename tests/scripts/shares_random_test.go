@@ -270,7 +270,7 @@ func (w *world) step(m *model, ttl func() int, last state) {
 		word, _ = w.call(script.ShareResize, "", "", w.kind, limit)
 	default:
 		want = "holders"
-		_, reply := w.call(script.ShareHolders, "", "x")
+		_, reply := w.call(script.ShareHolders, "", "x", 0, 500)
 		word = strings.Fields(reply)[0]
 		if got := len(strings.Split(reply, "\n")) - 1; m.alive != nil && got != len(m.holds) {
 			w.fail("%d holders are told, %d are there", got, len(m.holds))

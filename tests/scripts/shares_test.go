@@ -73,7 +73,7 @@ func (l shares) resize(limit int) string {
 // holders returns the reply with its holders in order.
 func (l shares) holders() string {
 	l.t.Helper()
-	lines := strings.Split(l.eval(script.ShareHolders, "", "x"), "\n")
+	lines := strings.Split(l.eval(script.ShareHolders, "", "x", 0, 500), "\n")
 	byToken := func(a, b string) int {
 		return strings.Compare(a[strings.Index(a, "hf1:"):], b[strings.Index(b, "hf1:"):])
 	}
@@ -185,7 +185,7 @@ func TestShares(t *testing.T) {
 	for name, test := range map[string]func(b bench){
 		"readers and writers": func(b bench) {
 			l := readWrite(b)
-			b.expect("holders T 0 0 0", l.holders())
+			b.expect("holders T 0 0 0 0", l.holders())
 			b.expect("granted T P T 1", l.acquire("t", "W", everything))
 			first := l.hold("W").fence
 			b.expect("granted T P T 1", l.acquire("t", "W", everything)) // the same again
@@ -209,7 +209,7 @@ func TestShares(t *testing.T) {
 				b.t.Errorf("the readers have the fences %d and %d; the writer before had %d", l.hold("B").fence, fence, first)
 			}
 			b.expect("held T P 0 hf1:C:T:T:0:"+info, l.acquire("t", "W", everything))
-			b.expect("holders T 0 2 1000000000\nP 1 hf1:B:T:T:0:"+info+"\nP 1 hf1:C:T:T:0:"+info, l.holders())
+			b.expect("holders T 0 2 1000000000 0\nP 1 hf1:B:T:T:0:"+info+"\nP 1 hf1:C:T:T:0:"+info, l.holders())
 			b.expect("released T", l.release("C", "", 0))
 			b.expect("held T P 0 hf1:B:T:T:0:"+info, l.acquire("t", "W", everything)) // C was the last
 			b.expect("released T", l.release("B", "", 0))
@@ -230,7 +230,7 @@ func TestShares(t *testing.T) {
 				l.t.Errorf("fence %d follows %d", b, a)
 			}
 			b.expect("granted T P T 1", l.acquire("t", "A", 2)) // not twice
-			b.expect("holders T 0 3 3\nP 2 hf1:A:T:T:0:"+info+"\nP 1 hf1:B:T:T:0:"+info, l.holders())
+			b.expect("holders T 0 3 3 0\nP 2 hf1:A:T:T:0:"+info+"\nP 1 hf1:B:T:T:0:"+info, l.holders())
 			five := semaphore(b, 5)
 			other := "error BADLIMIT the semaphore has 3 permits for those who use it now, not 5"
 			b.expect(other, five.acquire("t", "C", 1))
@@ -268,7 +268,7 @@ func TestShares(t *testing.T) {
 			l.past(over)
 			b.expect("gone T", l.weigh("n7", 1))
 			b.expect("renewed T P 0 0", l.renew("A", 60000, 0))
-			b.expect("holders T 0 1 301\nP 1 hf1:A:T:T:0:"+info, l.holders())
+			b.expect("holders T 0 1 301 0\nP 1 hf1:A:T:T:0:"+info, l.holders())
 			l.held("A")
 			b.expect("held T P 0 hf1:A:T:T:0:"+info, l.acquire("t", "B", 301))
 			b.expect("granted T P T 1", l.acquire("t", "B", 300))
@@ -279,7 +279,7 @@ func TestShares(t *testing.T) {
 		"not yet swept": func(b bench) {
 			l := semaphore(b, 3)
 			for what, call := range map[string]func(){
-				"holders": func() { b.expect("holders T 0 1 3\nP 1 hf1:A:T:T:0:"+info, l.holders()) },
+				"holders": func() { b.expect("holders T 0 3 3 0\nP 1 hf1:A:T:T:0:"+info, l.holders()) },
 				"try":     func() { b.expect("granted T P T 1", l.acquire("t", "B", 2)) },
 				"wait":    func() { b.expect("granted T P T 1", l.acquire("w", "B", 2)) },
 				"release": func() { b.expect("gone T", l.release("B", "", 0)) },
@@ -314,7 +314,7 @@ func TestShares(t *testing.T) {
 			semaphore(b, 3).exist(0)
 			left()
 			b.expect("granted T P T 1", semaphore(b, 5).acquire("t", "C", 5))
-			b.expect("holders T 0 5 5\nP 5 hf1:C:T:T:0:"+info, semaphore(b, 5).holders())
+			b.expect("holders T 0 5 5 0\nP 5 hf1:C:T:T:0:"+info, semaphore(b, 5).holders())
 		},
 		"queue": func(b bench) {
 			l := readWrite(b)
@@ -481,7 +481,7 @@ func TestShares(t *testing.T) {
 			b.expect(wrong, l.renew("A", 60000, 0))
 			b.expect(wrong, l.weigh("A", 1))
 			b.expect(wrong, l.resize(3))
-			b.expect("holders T 0 0 0", l.holders())
+			b.expect("holders T 0 0 0 0", l.holders())
 			if hash := b.rdb.HGetAll(b.t.Context(), "{k}").Val(); len(hash) != 1 || hash["a"] != "b" {
 				b.t.Errorf("their hash became %q", hash)
 			}
@@ -525,7 +525,7 @@ func TestShares(t *testing.T) {
 			if fence := l.hold("C").fence; fence <= last || last < l.hold("B").fence+5 {
 				b.t.Errorf("fence %d follows five up to %d", fence, last)
 			}
-			b.expect("holders T 0 3 3\nP 1 hf1:A:T:T:0:"+info+"\nP 1 hf1:B:T:T:0:"+info+"\nP 1 hf1:C:T:T:0:"+info, l.holders())
+			b.expect("holders T 0 3 3 0\nP 1 hf1:A:T:T:0:"+info+"\nP 1 hf1:B:T:T:0:"+info+"\nP 1 hf1:C:T:T:0:"+info, l.holders())
 			b.rdb.Set(b.t.Context(), "{k}:f", "no fence", 0)
 			b.expect("renewed T P 0 0", l.renew("A", 60000, 5)) // as good without
 		},

@@ -330,6 +330,9 @@ func counting(j job) error {
 	if err != nil || !strings.HasPrefix(reply, "granted ") {
 		j.t.Errorf("the permit of somebody who died: %s, %v", reply, err)
 	}
+	if _, err := one.Holders(ctx); err != nil {
+		return err
+	}
 	after, err := two.Acquire(ctx)
 	if err != nil {
 		return err
@@ -544,6 +547,10 @@ func (s site) run(t *testing.T, user string, sc script.Script, name string, args
 	all := []string{k.Lock, k.Queue, space.Fence()}
 	if s.cluster {
 		all[2] = k.Fence()
+	}
+	if sc.Name == script.ShareAcquire.Name {
+		k = k.For("sem")
+		all[1], all = k.Queue, append(all, k.Expiries())
 	}
 	d := holdfastgoredis.New(s.redis(t, user))
 	t.Cleanup(func() { _ = d.Close() })

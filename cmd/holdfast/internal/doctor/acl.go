@@ -55,11 +55,10 @@ func (n *node) needs() []need {
 		{[]any{subscribe, n.channel}, waiting},
 		{[]any{"ping"}, waiting},
 		{[]any{"hget", lock, "last"}, sharing},
-		{[]any{"hgetall", lock}, sharing},
 		{[]any{"hmget", lock, "kind"}, sharing},
+		{[]any{"hscan", lock, "0"}, sharing},
 		{[]any{"hset", lock, "kind", "sem"}, sharing},
 		{[]any{"hdel", lock, "fixed"}, sharing},
-		{[]any{"hvals", lock}, sharing},
 		{[]any{"persist", lock}, sharing},
 	}
 	if n.deletes {

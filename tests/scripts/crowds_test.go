@@ -1,0 +1,361 @@
+package scripts
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/holdfast-go/holdfast/internal/script"
+	"github.com/holdfast-go/holdfast/tests/internal/backend"
+)
+
+// most is how many dead holders, or waiters, a script may remove.
+const most = 1000
+
+// crowd has so many holders take a share, and returns their tokens.
+func (l shares) crowd(n int, weight any) (tokens []string) {
+	l.t.Helper()
+	for i := range n {
+		tokens = append(tokens, "crowd"+strconv.Itoa(i))
+	}
+	if err := l.rdb.ScriptLoad(l.t.Context(), script.ShareAcquire.Source).Err(); err != nil {
+		l.t.Fatal(err)
+	}
+	for _, token := range tokens {
+		l.rdb.EvalSha(l.t.Context(), script.ShareAcquire.SHA1, keysFor(script.ShareAcquire), l.arguments("t", token, weight, ordinary)...)
+	}
+	if got := len(l.holds()); got < n {
+		l.t.Fatalf("%d hold the lock, want %d", got, n)
+	}
+	return tokens
+}
+
+// age has the holds of those tokens end now.
+func (l shares) age(tokens []string) {
+	l.t.Helper()
+	over := strconv.FormatInt(l.later(0), 10)
+	hash := l.rdb.HGetAll(l.t.Context(), "{k}").Val()
+	fields, scores := []any{"HSET", "{k}", "next", over}, []any{"ZADD", "{k}:q:e"}
+	for _, token := range tokens {
+		_, rest, _ := strings.Cut(hash[token], ":")
+		fields, scores = append(fields, token, over+":"+rest), append(scores, over, token)
+	}
+	for _, command := range [][]any{fields, scores} {
+		if err := l.rdb.Do(l.t.Context(), command...).Err(); err != nil {
+			l.t.Fatal(err)
+		}
+	}
+}
+
+// inSteps repeats a call for as long as it is answered that there is more to clear away, and returns the
+// last reply. size is what each call may make smaller by no more than most.
+func inSteps(t *testing.T, size func() int64, call func() string) (reply string, steps int) {
+	t.Helper()
+	for {
+		before := size()
+		reply = call()
+		after := size()
+		if before-after > most+1 { // with one that was looked at by itself
+			t.Errorf("one call removes %d at once", before-after)
+		}
+		steps++
+		if !strings.HasPrefix(reply, "error AGAIN ") {
+			return reply, steps
+		}
+		if before == after {
+			t.Fatalf("%s, but nothing was removed", reply)
+		}
+	}
+}
+
+// A crowd of holders that has died is cleared away in steps, and nobody is told anything else before that is
+// done.
+func TestDeadHoldersAreRemovedInSteps(t *testing.T) {
+	t.Parallel()
+	backend.Each(t, func(t *testing.T, back *backend.Backend) {
+		for name, ask := range map[string]struct {
+			want string
+			call func(l shares) string
+		}{
+			"tried":    {"held T P 0 hf1:A:T:T:0:" + info, func(l shares) string { return l.acquire("t", "W", everything) }},
+			"queued":   {"queued T P T 1 0 ours", func(l shares) string { return l.acquire("w", "W", everything) }},
+			"released": {"released T", func(l shares) string { return l.release("A", "", 0) }},
+			"weighed":  {"weighed T P T", func(l shares) string { return l.weigh("A", everything) }},
+		} {
+			b := newBench(t, back)
+			b.rdb.FlushAll(t.Context())
+			l := readWrite(b)
+			l.acquire("t", "A", 1)
+			l.age(l.crowd(2*most+100, 1))
+			size := func() int64 { return int64(len(l.holds())) }
+			reply, steps := inSteps(t, size, func() string { return ask.call(l) })
+			b.expect(ask.want, reply)
+			if steps != 3 {
+				t.Errorf("%s: answered after %d calls, want 3", name, steps)
+			}
+			if name == "released" {
+				l.exist(0)
+				continue
+			}
+			l.held("A")
+			if n := b.rdb.ZCard(t.Context(), "{k}:q:e").Val(); n != 1 {
+				t.Errorf("%s: %d holds are in the index", name, n)
+			}
+		}
+	})
+}
+
+// A renewal does not clear away what others have left.
+func TestRenewalsRemoveNobody(t *testing.T) {
+	t.Parallel()
+	backend.Each(t, func(t *testing.T, back *backend.Backend) {
+		b := newBench(t, back)
+		l := readWrite(b)
+		l.acquire("t", "A", 1)
+		crowd := l.crowd(10, 1)
+		l.age(crowd)
+		reply, err := b.rdb.Eval(t.Context(), script.ShareRenew.Source, []string{"{k}", "{k}:q:e"}, "", "A", 120000, 0, l.hold("A").fence).Text()
+		if err != nil || !strings.HasPrefix(reply, "renewed ") {
+			t.Fatal(reply, err)
+		}
+		if n := len(l.holds()); n != 11 {
+			t.Errorf("%d holds are left", n)
+		}
+		b.expect("gone T", b.eval(script.ShareRenew, "", crowd[0], 60000, 0, l.hold(crowd[0]).fence))
+		if reply := l.acquire("t", "W", everything); !strings.HasPrefix(reply, "held T ") {
+			t.Error(reply)
+		}
+		l.held("A")
+	})
+}
+
+// Nothing that one client asks for makes the server look at all holders.
+func TestNoScriptLooksAtAllHolders(t *testing.T) {
+	t.Parallel()
+	backend.EachReal(t, func(t *testing.T, back *backend.Backend) {
+		b := newBench(t, back)
+		l := readWrite(b)
+		crowd := l.crowd(700, 1)     // more than a server keeps in one piece
+		l.release(crowd[699], "", 0) // the last, whom the next would be told of
+		owned := shares{b, "own", everything}
+		lookAtAll := regexp.MustCompile(`(?m)^cmdstat_(hgetall|hvals):.*$`)
+		expect := func(want string, call func() string) {
+			t.Helper()
+			b.rdb.ConfigResetStat(t.Context())
+			reply := call()
+			if !strings.HasPrefix(reply, want) {
+				t.Errorf("the reply is %.100q, want %q", reply, want)
+			}
+			if seen := lookAtAll.FindString(b.rdb.Info(t.Context(), "commandstats").Val()); seen != "" {
+				t.Errorf("%.30s...: %s", reply, seen)
+			}
+			if n := strings.Count(reply, "\n"); n > 100 {
+				t.Errorf("%d holders are told of at once", n)
+			}
+		}
+		expect("held T ", func() string { return l.acquire("t", "W", everything) })
+		expect("holders T ", func() string { return b.eval(script.ShareHolders, "", "x", 0, 10) })
+		l.age(crowd[:100])
+		expect("held T ", func() string { return l.acquire("t", "W", everything) })
+
+		b.rdb.Del(t.Context(), "{k}", "{k}:q:e")
+		owned.crowd(500, "1\nme")
+		expect("released T 499", func() string {
+			return b.eval(script.ShareDisown, "", "R", "me", b.later(time.Minute))
+		})
+
+		b.rdb.Del(t.Context(), "{k}", "{k}:q:e")
+		s := semaphore(b, 1000)
+		s.crowd(500, 1)
+		s.resize(1000)
+		expect("resized T 0 500", func() string { return s.resize(0) })
+		s.lasts("crowd0", 60000)
+	})
+}
+
+// Page by page all holders are told.
+func TestHoldersInPages(t *testing.T) {
+	t.Parallel()
+	backend.Each(t, func(t *testing.T, back *backend.Backend) {
+		b := newBench(t, back)
+		l := readWrite(b)
+		crowd := l.crowd(700, 1)
+		l.age(crowd[:100])
+		told := map[string]bool{}
+		token := regexp.MustCompile(`hf1:([^:]*):`)
+		for cursor := "0"; ; {
+			reply := b.run(script.ShareHolders, "", "x", cursor, 50)
+			head, lines, _ := strings.Cut(reply, "\n")
+			for _, m := range token.FindAllStringSubmatch(lines, -1) {
+				told[m[1]] = true
+			}
+			cursor = strings.Fields(head)[5]
+			if cursor == "0" {
+				break
+			}
+		}
+		if len(told) != 600 {
+			t.Errorf("%d holders are told, want 600", len(told))
+		}
+		for _, dead := range crowd[:100] {
+			if told[dead] {
+				t.Errorf("%s is told, whose hold is over", dead)
+			}
+		}
+	})
+}
+
+// The index lasts for as long as the holds that are in it, and is made anew when it was lost.
+func TestTheIndexOfHolds(t *testing.T) {
+	t.Parallel()
+	backend.Each(t, func(t *testing.T, back *backend.Backend) {
+		b := newBench(t, back)
+		l := semaphore(b, 1000)
+		outlasts := func(what string) {
+			t.Helper()
+			lock, index := b.rdb.PExpireTime(t.Context(), "{k}").Val(), b.rdb.PExpireTime(t.Context(), "{k}:q:e").Val()
+			if index <= 0 || index < lock {
+				t.Errorf("%s: the index lasts until %v, the lock until %v", what, index, lock)
+			}
+			for token, h := range l.holds() {
+				if score := b.rdb.ZScore(t.Context(), "{k}:q:e", token).Val(); int64(score) != h.expiry {
+					t.Errorf("%s: %s ends at %d, in the index at %.0f", what, token, h.expiry, score)
+				}
+			}
+		}
+		l.brief("A", 3, 30000)
+		outlasts("taken")
+		l.renew("A", 120000, 0)
+		outlasts("renewed")
+		crowd := l.crowd(300, 2)
+		outlasts("crowded")
+		l.resize(1000)
+		outlasts("fixed")
+		l.resize(0)
+		outlasts("not fixed any more")
+
+		b.rdb.Del(t.Context(), "{k}:q:e")
+		b.expect("granted T P T 1", l.acquire("t", "B", 5))
+		hash := b.rdb.HGetAll(t.Context(), "{k}").Val()
+		over := strconv.FormatInt(b.later(0), 10)
+		for _, token := range crowd[:100] {
+			_, rest, _ := strings.Cut(hash[token], ":")
+			b.rdb.HSet(t.Context(), "{k}", token, over+":"+rest)
+		}
+		b.rdb.HSet(t.Context(), "{k}", "next", over)
+		b.expect("granted T P T 1", l.acquire("t", "C", 1))
+		if used := b.rdb.HGet(t.Context(), "{k}", "used").Val(); used != fmt.Sprint(3+200*2+5+1) {
+			t.Errorf("%s permits are taken", used)
+		}
+		outlasts("lost")
+		for token := range l.holds() {
+			l.release(token, "", 0)
+		}
+		if n := b.rdb.Exists(t.Context(), "{k}", "{k}:q:e").Val(); n != 0 {
+			t.Errorf("%d keys are left", n)
+		}
+	})
+}
+
+// deadWaiters puts waiters into the queue whom nobody hears.
+func (b bench) deadWaiters(n int, score int64, more string) {
+	b.t.Helper()
+	scores := []any{"ZADD", "{k}:q"}
+	for i := range n {
+		scores = append(scores, score+int64(i), fmt.Sprintf("dead%d\n%d\nchannel-dead%d\n%s%s", i, claim, i, more, info))
+	}
+	if err := b.rdb.Do(b.t.Context(), scores...).Err(); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// A queue of dead waiters is cleared away in steps. Where whoever began with it has no reason to go on, the
+// latest waiter that lives is told to.
+func TestDeadWaitersAreRemovedInSteps(t *testing.T) {
+	t.Parallel()
+	backend.Each(t, func(t *testing.T, back *backend.Backend) {
+		for _, kind := range []string{"mutex", "rw"} {
+			b := newBench(t, back)
+			b.rdb.FlushAll(t.Context())
+			acquire, release, more := b.acquire, func(token string) string { return b.eval(script.Release, "", token, "", 0) }, ""
+			if kind == "rw" {
+				l := readWrite(b)
+				acquire = func(mode, token string) string { return l.acquire(mode, token, everything) }
+				release = func(token string) string { return l.release(token, "", 0) }
+				more = strconv.Itoa(everything) + "\n"
+			}
+			size := func() int64 { return b.rdb.ZCard(t.Context(), "{k}:q").Val() }
+			first, last := b.listen("first"), b.listen("last")
+
+			b.expect("granted T P T 1", acquire("t", "A"))
+			acquire("w", "first")
+			acquire("w", "last")
+			b.deadWaiters(2*most+100, b.later(-10*time.Second), more)
+			reply, _ := inSteps(t, size, func() string { return release("A") })
+			b.expect("released T", reply)
+			b.expect("hf1 standby last T T", b.heard(last))
+			reply, steps := inSteps(t, size, func() string { return acquire("l", "last") })
+			if steps != 2 {
+				t.Errorf("%s: it takes %d more calls, want 2", kind, steps)
+			}
+			if !strings.HasPrefix(reply, "queued T ") {
+				t.Errorf("%s: the last waiter is answered %q", kind, reply)
+			}
+			word := map[string]string{"mutex": "grant", "rw": "rw"}[kind]
+			for { // it may be told to look before
+				if got := b.heard(first); !strings.HasPrefix(got, "hf1 standby ") {
+					b.expect("hf1 "+word+" first T P T {k}", got)
+					break
+				}
+			}
+
+			// Nobody is there who lives, and somebody tries.
+			b.rdb.FlushAll(t.Context())
+			b.deadWaiters(2*most+100, b.later(0), more)
+			reply, steps = inSteps(t, size, func() string { return acquire("t", "B") })
+			b.expect("granted T P T 1", reply)
+			if steps != 3 {
+				t.Errorf("%s: taken after %d calls, want 3", kind, steps)
+			}
+		}
+	})
+}
+
+// Whoever enters a queue removes some of those who stand there dead for long, but nobody else.
+func TestEnteringAQueueRemovesOldDeadWaiters(t *testing.T) {
+	t.Parallel()
+	backend.Each(t, func(t *testing.T, back *backend.Backend) {
+		b := newBench(t, back)
+		b.acquire("t", "A")
+		b.listen("old")
+		b.listen("new")
+		old := b.later(-2 * time.Minute)
+		b.deadWaiters(100, old, "")
+		b.rdb.ZAdd(t.Context(), "{k}:q", redis.Z{Score: float64(old) + 50.5, Member: member("old")}, redis.Z{Score: float64(b.later(-time.Second)), Member: member("reconnecting")},
+			redis.Z{Score: -float64(b.later(time.Minute)), Member: "x:ended"})
+		before := b.rdb.ZCard(t.Context(), "{k}:q").Val()
+		for n := range 500 {
+			token := "new" + strconv.Itoa(n)
+			b.acquire("w", token)
+			after := b.rdb.ZCard(t.Context(), "{k}:q").Val()
+			if removed := before + 1 - after; removed < 0 || removed > 20 {
+				t.Fatalf("%d entries were removed", removed)
+			}
+			before = after
+			if b.rdb.ZCount(t.Context(), "{k}:q", "0", strconv.FormatInt(old+1000, 10)).Val() == 1 {
+				for _, kept := range []string{member("old"), member("reconnecting"), "x:ended", member(token)} {
+					if b.rdb.ZScore(t.Context(), "{k}:q", kept).Err() != nil {
+						t.Errorf("%q was removed", kept)
+					}
+				}
+				return
+			}
+		}
+		t.Errorf("after 500 that came, old dead waiters are still there")
+	})
+}

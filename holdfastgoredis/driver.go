@@ -27,11 +27,13 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/bounds"
 	"github.com/holdfast-go/holdfast/internal/pubsub"
 )
 
@@ -97,6 +99,7 @@ func bounded(rdb *redis.Client) *redis.Client {
 // server.
 func ownOptions(o *redis.Options) *redis.Options {
 	own := *o
+	own.Dialer = guarded(o.Dialer)
 	own.ContextTimeoutEnabled = true
 	own.MaxActiveConns = 0
 	own.MaxRetries = -1
@@ -105,8 +108,26 @@ func ownOptions(o *redis.Options) *redis.Options {
 	return &own
 }
 
+// guarded has the connections of a dialer closed on which the server sends what go-redis could not survive.
+func guarded(dial dialer) dialer {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := dial(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		return bounds.Wrap(conn), nil
+	}
+}
+
+// dialTimeout is go-redis' default.
+const dialTimeout = 5 * time.Second
+
 func ownClusterOptions(o *redis.ClusterOptions) *redis.ClusterOptions {
 	own := *o
+	if own.Dialer == nil {
+		own.Dialer = redis.NewDialer(&redis.Options{DialTimeout: cmp.Or(o.DialTimeout, dialTimeout), TLSConfig: o.TLSConfig})
+	}
+	own.Dialer = guarded(own.Dialer)
 	own.ContextTimeoutEnabled = true
 	own.MaxActiveConns = 0
 	own.MaxRetries = -1

@@ -42,6 +42,7 @@ func NewFailover(o *redis.FailoverOptions) holdfast.Driver {
 	if f.dialer == nil {
 		f.dialer = dialerOf(o)
 	}
+	f.dialer = guarded(f.dialer)
 	f.lead(user)
 	f.lead(own)
 	d.user, d.made = redis.NewClient(user), true
@@ -52,7 +53,7 @@ func NewFailover(o *redis.FailoverOptions) holdfast.Driver {
 
 // dialerOf is what go-redis dials with where no Dialer is given.
 func dialerOf(o *redis.FailoverOptions) dialer {
-	d := &net.Dialer{Timeout: cmp.Or(o.DialTimeout, 5*time.Second), KeepAlive: 5 * time.Minute}
+	d := &net.Dialer{Timeout: cmp.Or(o.DialTimeout, dialTimeout), KeepAlive: 5 * time.Minute}
 	if o.TLSConfig == nil {
 		return d.DialContext
 	}

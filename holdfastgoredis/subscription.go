@@ -3,6 +3,7 @@ package holdfastgoredis
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"strings"
 	"sync"
@@ -10,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/bounds"
 	"github.com/holdfast-go/holdfast/internal/pubsub"
 )
 
@@ -127,7 +129,7 @@ func (c *conn) Close() { _ = c.ps.Close() }
 // connection: what it does then by itself is not told to us.
 func (c *conn) receive(ctx context.Context) {
 	for {
-		m, err := c.ps.ReceiveTimeout(ctx, pubsub.Keepalive)
+		m, err := c.next(ctx)
 		var timeout net.Error
 		var sent redis.Error
 		switch {
@@ -143,6 +145,16 @@ func (c *conn) receive(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// next waits for what comes. Of some messages of no form go-redis panics; the connection is given up then.
+func (c *conn) next(ctx context.Context) (m any, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%w: go-redis panics: %v", bounds.ErrProtocol, p)
+		}
+	}()
+	return c.ps.ReceiveTimeout(ctx, pubsub.Keepalive)
 }
 
 // idle reports whether the server has answered all.

@@ -13,6 +13,7 @@ package holdfastrueidis
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -26,6 +27,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/bounds"
 	"github.com/holdfast-go/holdfast/internal/pubsub"
 )
 
@@ -50,6 +52,7 @@ func New(o rueidis.ClientOption) holdfast.Driver {
 		o.SendToReplicas = func(rueidis.Completed) bool { return false }
 	}
 	o.ConnLifetime = 0
+	o.DialFn, o.DialCtxFn = nil, guarded(o)
 	if o.Dialer.KeepAlive == 0 {
 		o.Dialer.KeepAlive = time.Second
 	}
@@ -67,6 +70,29 @@ func New(o rueidis.ClientOption) holdfast.Driver {
 	}
 	d.subs = pubsub.New(ears{d}, d.Eval)
 	return d
+}
+
+// guarded dials as rueidis does. Connections are closed on which the server sends what rueidis could not survive.
+func guarded(o rueidis.ClientOption) func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error) {
+	return func(ctx context.Context, addr string, d *net.Dialer, config *tls.Config) (conn net.Conn, err error) {
+		switch {
+		case o.DialCtxFn != nil:
+			conn, err = o.DialCtxFn(ctx, addr, d, config)
+		case o.DialFn != nil:
+			conn, err = o.DialFn(addr, d, config)
+		case config != nil:
+			conn, err = (&tls.Dialer{NetDialer: d, Config: config}).DialContext(ctx, "tcp", addr)
+		default:
+			conn, err = d.DialContext(ctx, "tcp", addr)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if tcp, ok := conn.(*net.TCPConn); ok && o.DisableTCPNoDelay { // rueidis does not see that it is one
+			_ = tcp.SetNoDelay(false)
+		}
+		return bounds.Wrap(conn), nil
+	}
 }
 
 // driver is a holdfast.Driver over two rueidis clients for the same server.

@@ -1,0 +1,91 @@
+package adapters
+
+import (
+	"context"
+	"net"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/server"
+)
+
+// spoiled is a connection on which something follows the server's next reply.
+type spoiled struct {
+	net.Conn
+	next    *atomic.Pointer[string]
+	forever string // goes on and on
+}
+
+func (c *spoiled) Read(p []byte) (int, error) {
+	if c.forever != "" {
+		return copy(p, c.forever), nil
+	}
+	n, err := c.Conn.Read(p)
+	if text := c.next.Load(); err == nil && text != nil && n+len(*text) <= len(p) && c.next.CompareAndSwap(text, nil) {
+		if !strings.HasPrefix(*text, "+") {
+			c.forever = *text
+		}
+		n += copy(p[n:], *text)
+	}
+	return n, err
+}
+
+// What a server sends that no client library survives ends the connection, and nothing else: a reply that nobody asked
+// for, and arrays within arrays without end.
+func TestAServerCannotEndTheProgram(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, a adapter) {
+		for what, text := range map[string]string{
+			"a surplus reply":      "+OK\r\n",
+			"arrays within arrays": strings.Repeat("*1\r\n", 16),
+		} {
+			t.Run(what, func(t *testing.T) {
+				s := server.Start(t, server.One(t))
+				var trap atomic.Pointer[string]
+				d := a.single(t, 3, func(ctx context.Context) (net.Conn, error) {
+					conn, err := to(s.Addr())(ctx)
+					if err != nil {
+						return nil, err
+					}
+					return &spoiled{Conn: conn, next: &trap}, nil
+				})
+				t.Cleanup(func() { _ = d.Close() })
+				script := holdfast.NewScript("return 'x'")
+				eval := func() bool {
+					reply, err := d.Eval(t.Context(), script, []string{"k"}, nil, true)
+					if err == nil && reply != "x" {
+						t.Errorf("the reply is %q", reply)
+					}
+					return err == nil
+				}
+				for range 3 {
+					backend.Eventually(t, "scripts are answered", eval)
+					trap.Store(&text)
+					eval() // is answered, or not
+					backend.Eventually(t, "the reply is spoiled", func() bool { return eval() && trap.Load() == nil })
+				}
+				// Subscriptions have connections of their own.
+				u := newUps()
+				defer d.Subscribe("holdfast:c:x", false, u).Close()
+				next(t, u.up)
+				trap.Store(&text)
+				for range 2 { // what was spoiled is opened anew
+					_, _ = s.Do("PUBLISH", "holdfast:c:x", "hello")
+					eval()
+				}
+				backend.Eventually(t, "the subscription is there", func() bool {
+					_, _ = s.Do("PUBLISH", "holdfast:c:x", "again")
+					select {
+					case <-u.messages:
+						return trap.Load() == nil && len(deaf(t, s, "NUMSUB", "holdfast:c:x")) == 0
+					default:
+						return false
+					}
+				})
+			})
+		}
+	})
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"slices"
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/script"
@@ -23,6 +24,12 @@ func (c *Client) Election(name string, opts ...Option) *Election {
 	given := append([]Option{func(s *settings) { s.apart = true }}, opts...)
 	given = append(given, func(s *settings) { s.pollTries = min(s.pollTries, 0) })
 	return &Election{c.newLock(name, given)}
+}
+
+// Election returns the election of that name, which a majority of the nodes decides. Its options are those of the
+// leader's lease, as of Mutex. Leaders do not announce themselves: Watch looks once a second.
+func (q *Quorum) Election(name string, opts ...Option) *Election {
+	return &Election{q.Mutex(name, append(slices.Clone(opts), func(s *settings) { s.pollTries = min(s.pollTries, 0) })...)}
 }
 
 // ErrResign is what lead returns to Election.Run to give up its term and to campaign for
@@ -84,6 +91,9 @@ func (e *Election) serve(ctx context.Context, term *Lease, lead func(context.Con
 
 // mayPass reports whether what an Acquire met is a reason to campaign on.
 func (e *Election) mayPass(err error) bool {
+	if q := e.lock.quorum; q != nil {
+		return q.curable(err)
+	}
 	kind := kindOfError(err)
 	return passing(kind) || kind == ErrQuarantine || kind == ErrReplicas
 }
@@ -104,6 +114,9 @@ func (e *Election) pause(ctx context.Context) error {
 // from time to time anyway.
 func (e *Election) announce() {
 	l := e.lock
+	if l.quorum != nil {
+		return
+	}
 	channel, _ := l.c.hub.watchChannelOf(l)
 	l.c.tasks.run(func() {
 		_, _ = try(context.Background(), l.c, l.c.cfg.CommandTimeout, func(ctx context.Context) (answer, error) {
@@ -130,7 +143,7 @@ func (e *Election) Watch(ctx context.Context) iter.Seq2[*Holder, error] {
 	return func(yield func(*Holder, error) bool) {
 		l := e.lock
 		for err := l.ready(ctx); err != nil; err = l.ready(ctx) {
-			if passing(kindOfError(err)) {
+			if e.isOutage(err) {
 				err = e.pause(ctx)
 			}
 			switch {
@@ -141,12 +154,16 @@ func (e *Election) Watch(ctx context.Context) iter.Seq2[*Holder, error] {
 				return
 			}
 		}
-		w, err := l.c.watch(l)
-		if err != nil {
-			yield(nil, err)
-			return
+		wait := e.waitASecond
+		if l.quorum == nil {
+			w, err := l.c.watch(l)
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			defer w.leave()
+			wait = w.wait
 		}
-		defer w.leave()
 		var last *Holder
 		for first := true; ; {
 			leader, err := e.Leader(ctx)
@@ -160,22 +177,50 @@ func (e *Election) Watch(ctx context.Context) iter.Seq2[*Holder, error] {
 				}
 				first, last = false, nil
 			case err == nil:
-				if (first || last == nil || last.Fence != leader.Fence || last.Foreign != leader.Foreign) && !yield(&leader, nil) {
+				if (first || last == nil || e.differ(last, &leader)) && !yield(&leader, nil) {
 					return
 				}
 				first, last, ttl = false, &leader, leader.TTL
-			case !passing(kindOfError(err)):
+			case !e.isOutage(err):
 				yield(nil, err)
 				return
 			default:
 				seen = false
 			}
-			if err := w.wait(ctx, seen, ttl); err != nil {
+			if err := wait(ctx, seen, ttl); err != nil {
 				if ctx.Err() == nil {
 					yield(nil, err)
 				}
 				return
 			}
 		}
+	}
+}
+
+// isOutage reports whether looking again would mend what a look met.
+func (e *Election) isOutage(err error) bool {
+	if q := e.lock.quorum; q != nil {
+		return q.curable(err)
+	}
+	return passing(kindOfError(err))
+}
+
+// differ reports whether two looks have seen different leaders. Each node of a quorum counts fences of its own.
+func (e *Election) differ(a, b *Holder) bool {
+	if e.lock.quorum != nil {
+		return a.Owner != b.Owner || a.Host != b.Host || a.PID != b.PID || a.Foreign != b.Foreign
+	}
+	return a.Fence != b.Fence || a.Foreign != b.Foreign
+}
+
+// waitASecond is for how long Watch waits where nobody announces changes.
+func (e *Election) waitASecond(ctx context.Context, _ bool, _ time.Duration) error {
+	select {
+	case <-time.After(jitter(time.Second, 10)):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-e.lock.c.closing:
+		return ErrClosed
 	}
 }

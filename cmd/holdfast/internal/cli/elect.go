@@ -85,9 +85,12 @@ type office struct {
 const breath = time.Second
 
 // campaign leads for one term after another.
-func (r *runner) campaign(ctx context.Context, locks *holdfast.Client) *exitError {
+func (r *runner) campaign(ctx context.Context, locks *locker) *exitError {
 	o := r.office
-	o.election = locks.Election(r.name, r.options()...)
+	o.election = locks.election(r.name, r.options()...)
+	if exit := r.checkNew(ctx); exit != nil {
+		return exit
+	}
 	// A server that was never there is an error; an outage is not.
 	if _, err := leaderOf(ctx, o.election); err != nil {
 		return r.failure(err)
@@ -187,7 +190,11 @@ func (r *runner) tellLeaders(ctx context.Context) {
 		case err != nil:
 			r.voice.note("campaigning for %q: %v", r.name, err)
 		case leader != nil:
-			r.voice.note("campaigning for %q, led by %s; %d waiting", r.name, r.describeOne(*leader), leader.Waiters)
+			waiting := "" // of a quorum it is not known how many do
+			if !r.quorum {
+				waiting = fmt.Sprintf("; %d waiting", leader.Waiters)
+			}
+			r.voice.note("campaigning for %q, led by %s%s", r.name, r.describeOne(*leader), waiting)
 		}
 	}
 }

@@ -40,7 +40,7 @@ Terms:
 
 Who leads:
   --leader prints who leads, --watch prints it now and whenever it changes: it is told by
-  leaders, and polls nobody. What is printed may be over by then; only CMD is sure to
+  leaders, and polls nobody; of a quorum it asks the nodes once a second. What is printed may be over by then; only CMD is sure to
   lead. One that died is missed when its term is over, by --ttl at most. --json makes each
   a line of JSON on standard output: time, name, server and leader, which is null or has
   owner, host, pid, fence, meta, since, ttl_ms and waiters.

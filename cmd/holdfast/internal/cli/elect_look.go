@@ -59,7 +59,7 @@ func look(ctx context.Context, o *electOptions, stdout, stderr io.Writer) error 
 	ctx, stop := interruptible(ctx)
 	defer stop()
 
-	exit := r.look(ctx, locks.clients[0].Election(o.name), o.watch)
+	exit := r.look(ctx, locks.election(o.name), o.watch)
 	var sig signaled
 	if errors.As(context.Cause(ctx), &sig) {
 		return &exitError{exitSignal + number(sig.Signal), nil}

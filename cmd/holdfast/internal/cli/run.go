@@ -107,7 +107,7 @@ func (r *runner) run(ctx context.Context) *exitError {
 		return &exitError{exitSystem, err}
 	}
 	if r.office != nil {
-		return r.campaign(ctx, locks.clients[0])
+		return r.campaign(ctx, locks)
 	}
 	r.choose(locks)
 	exit := r.checkNew(ctx)

@@ -20,8 +20,6 @@ import (
 // checkServers refuses what the servers do not allow: their number, or their longest lease.
 func (r *runner) checkServers(n int) error {
 	switch {
-	case r.quorum && r.office != nil:
-		return configError("%d servers are named, a quorum, and elections are held on one server: name one", n)
 	case r.quorum && r.isShared():
 		return configError("%d servers are named, a quorum, and it has no locks for --shared, --exclusive, --slots and --owner: name one server for these", n)
 	case r.quorum && r.once != 0:

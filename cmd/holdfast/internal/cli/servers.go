@@ -88,6 +88,14 @@ func (s *servers) locker(cfg *holdfast.Config) (*locker, error) {
 // parting is how long close waits for a server that answers.
 const parting = 3 * time.Second
 
+// election is that of a name, of one server or of a majority.
+func (l *locker) election(name string, opts ...holdfast.Option) *holdfast.Election {
+	if l.quorum != nil {
+		return l.quorum.Election(name, opts...)
+	}
+	return l.clients[0].Election(name, opts...)
+}
+
 // close lets what the library still has to take back be taken back, for at most that long.
 func (l *locker) close(v *voice, most time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), most)

@@ -1,0 +1,86 @@
+package quorum
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/tests/internal/backend"
+)
+
+// One leads at a time, also while a minority is away; the next does when it resigns; and who watches sees both.
+func TestElection(t *testing.T) {
+	t.Parallel()
+	each(t, 3, age, func(t *testing.T, s *site) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		patient := holdfast.NodeTimeout(10 * time.Second)
+		resign, led, over := make(chan struct{}), make(chan *holdfast.Lease), make(chan error, 2)
+		for _, owner := range []string{"one", "two"} {
+			q := s.quorum()
+			go func() {
+				over <- q.Election("q", patient, holdfast.Owner(owner)).Run(ctx, func(ctx context.Context, term *holdfast.Lease) error {
+					led <- term
+					select {
+					case <-resign:
+						return holdfast.ErrResign
+					case <-ctx.Done():
+						return ctx.Err()
+					}
+				})
+			}()
+		}
+		observer := s.quorum().Election("q", patient)
+		seen := make(chan string, 100)
+		watched := make(chan struct{})
+		go func() {
+			defer close(watched)
+			for leader, err := range observer.Watch(ctx) {
+				switch {
+				case err != nil:
+					t.Errorf("Watch: %v", err)
+				case leader != nil:
+					seen <- leader.Owner
+				}
+			}
+		}()
+		sees := func(owner string) {
+			t.Helper()
+			for limit := time.After(time.Minute); ; {
+				select {
+				case got := <-seen:
+					if got == owner {
+						return
+					}
+				case <-limit:
+					t.Fatalf("nobody sees that %s leads", owner)
+				}
+			}
+		}
+		first := <-led
+		sees(first.Owner())
+		if h, err := observer.Leader(t.Context()); err != nil || h.Owner != first.Owner() {
+			t.Errorf("Leader: %v, %v; %s leads", h.Owner, err, first.Owner())
+		}
+		backend.Eventually(t, "the other waits", func() bool { return s.tickets() == 3 })
+		s.nodes[0].Kill()
+		resign <- struct{}{}
+		second := <-led
+		if second.Token() <= first.Token() || second.Owner() == first.Owner() {
+			t.Errorf("%s leads with %d after %s with %d", second.Owner(), second.Token(), first.Owner(), first.Token())
+		}
+		sees(second.Owner())
+		cancel()
+		for range 2 {
+			if err := <-over; !errors.Is(err, context.Canceled) {
+				t.Errorf("Run: %v", err)
+			}
+		}
+		<-watched
+		if _, err := observer.Leader(t.Context()); !errors.Is(err, holdfast.ErrNotHeld) {
+			t.Errorf("Leader: %v", err)
+		}
+	})
+}

@@ -65,8 +65,7 @@ func (f *follower) connect() (rueidis.Client, string, error) {
 // alone are options for one server.
 func alone(o rueidis.ClientOption, addr string) rueidis.ClientOption {
 	o.InitAddress, o.ForceSingleClient = []string{addr}, true
-	o.Sentinel = rueidis.SentinelOption{}
-	o.SendToReplicas, o.ReplicaSelector, o.ReadNodeSelector, o.EnableReplicaAZInfo = nil, nil, nil, false
+	o.Sentinel, o.SendToReplicas = rueidis.SentinelOption{}, nil
 	return o
 }
 

@@ -101,7 +101,6 @@ func (l *line) text() []byte {
 type requests struct {
 	line  line
 	skip  int64 // bytes of a string, and its end, to come
-	left  int64 // strings of the request to come
 	first bool  // the next string is the command's name
 	name  []byte
 	named int64 // bytes of the name to come

@@ -151,11 +151,14 @@ func TestDeadlineEndsTheCommand(t *testing.T) {
 	j, _ := start(t, Spec{OnLost: Kill}, "exec sleep 1000") // KILL comes 50 ms before the deadline
 	deadline := time.Now().Add(time.Second)
 	j.Release(deadline)
-	losing := await(t, j, Losing)
-	if early := time.Until(deadline) - 60*time.Millisecond; losing.Kind != Losing || early > 0 {
-		t.Errorf("got %+v, %s too early", losing, early)
+	ev := await(t, j, Losing)
+	if early := time.Until(deadline) - 60*time.Millisecond; early > 0 {
+		t.Errorf("got %+v, %s too early", ev, early)
 	}
-	if ev := await(t, j, Ended); ev.Cause != CauseLost || ev.Signal != int(unix.SIGKILL) {
+	if ev.Kind == Losing { // and not Ended, by the parent, since the keeper did not come to act on a busy machine
+		ev = await(t, j, Ended)
+	}
+	if ev.Cause != CauseLost || ev.Signal != int(unix.SIGKILL) {
 		t.Errorf("ended with %+v", ev)
 	}
 }

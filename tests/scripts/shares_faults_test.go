@@ -63,7 +63,7 @@ func TestFaultsOfShares(t *testing.T) {
 				b.expect("granted T 30 T 1", b.eval(script.ShareAcquire, "t", "dead", 30, 0, 1, info, "sem", 3, 1))
 				b.expect("released T", b.eval(script.ShareRelease, "", "A", "", 0))
 				backend.Eventually(b.t, "the hold has expired", func() bool {
-					return strings.HasPrefix(b.eval(script.ShareHolders, "", "x", 0, 500), "holders T 0 0 ")
+					return !strings.Contains(b.eval(script.ShareHolders, "", "x", 0, 500), "\n")
 				})
 				b.expect("granted T P T 1", b.share("t", "B", next.kind, next.limit, 1))
 				b.expect("released T", b.eval(script.ShareRelease, "", "B", "", 0))

@@ -11,7 +11,7 @@ import (
 
 // Latch is a count of parties that have something to do before others go on: it begins with
 // the number of parties, each lowers it by one, and who waits goes on when it is 0. It stays so
-// until Reset begins it anew, or nobody has used it for a day.
+// until Reset begins it anew, Delete removes it, or nobody has used it for a day.
 //
 // A party either calls CountDown, or joins first. One that has joined has a lease: if its
 // process dies, nobody waits for it for longer than that.
@@ -52,7 +52,7 @@ func (l *Latch) Name() string { return l.lock.name }
 // for as long as RetryTimeout. After an error that is Ambiguous it may count all the same, until
 // RetryTimeout, CommandTimeout and a second later. Other errors are as those of Lock.TryAcquire.
 func (l *Latch) CountDown(ctx context.Context) error {
-	a, err := l.change(ctx, "count down", script.LatchCount)
+	a, err := l.change(ctx, "count down", script.LatchCount, l.lock.set.limit)
 	if err != nil {
 		return err
 	}
@@ -72,19 +72,29 @@ func (l *Latch) CountDown(ctx context.Context) error {
 // It resets once, however often the request has to be sent. What is said of CountDown's errors
 // holds here, too.
 func (l *Latch) Reset(ctx context.Context) error {
-	a, err := l.change(ctx, "reset", script.LatchReset)
+	return l.reset(ctx, "reset", l.lock.set.limit)
+}
+
+// Delete removes the latch from the server, where it would stay until nobody had used it for a day. Whoever uses its
+// name next begins a count, with as many parties as it names. For those who wait, and for parties that have joined, it is as
+// Reset, whose errors it has. What those who wait have to be told stays for a minute.
+func (l *Latch) Delete(ctx context.Context) error { return l.reset(ctx, "delete", 0) }
+
+// reset begins the count anew with so many parties; with 0 it is deleted.
+func (l *Latch) reset(ctx context.Context, op string, parties int) error {
+	a, err := l.change(ctx, op, script.LatchReset, parties)
 	if err == nil && a.Word != "reset" {
-		err = l.lock.malformed("reset")
+		err = l.lock.malformed(op)
 	}
 	return err
 }
 
 // change sends a request that is to be carried out once.
-func (l *Latch) change(ctx context.Context, op string, s Script) (answer, error) {
+func (l *Latch) change(ctx context.Context, op string, s Script, parties int) (answer, error) {
 	if err := l.lock.ready(ctx); err != nil {
 		return answer{}, err
 	}
-	return l.lock.callOnce(ctx, request{op: op, script: s, durable: true}, strconv.Itoa(l.lock.set.limit))
+	return l.lock.callOnce(ctx, request{op: op, script: s, durable: true}, strconv.Itoa(parties))
 }
 
 // Count returns how many parties are left. 0: the latch is open.

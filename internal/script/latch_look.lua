@@ -21,9 +21,11 @@ local parties, asked = tonumber(ARGV[3]), ARGV[4]
 local function main()
   -- An earlier count may have had another number of parties.
   load('latch', asked == '0' and parties or nil)
-  outlast(latch_rest)
+  local f = redis.call('HMGET', KEYS[1], 'since', 'missing', 'opened', 'opened_missing', 'count')
+  if f[5] then
+    outlast(latch_rest)
+  end
   on_master()
-  local f = redis.call('HMGET', KEYS[1], 'since', 'missing', 'opened', 'opened_missing')
   if asked == '0' or asked == f[1] then
     local rest = -1
     if used > 0 then

@@ -1,8 +1,9 @@
--- latch_reset.lua: begins a latch's count anew. Parties that have joined are parties no longer.
+-- latch_reset.lua: begins a latch's count anew, or deletes the latch. Parties that have joined are
+-- parties no longer.
 --
 -- KEYS    [1] lock  [2] queue  [3] fence counter  [4] index of holds
 -- ARGV    [1] flags as in prelude.lua  [2] id of the reset, as a token
---         [3] parties  [4] not-after, server time in µs
+--         [3] parties, 0 to delete it  [4] not-after, server time in µs
 -- Returns 'reset NOW'
 --         'late NOW'  not-after has come: nothing was done
 --         'error MESSAGE'
@@ -32,7 +33,11 @@ local function main()
   complete_index()
   in_parts('HDEL', KEYS[1], redis.call('ZRANGE', expiries, '0', '-1'))
   redis.call('DEL', expiries)
-  begin_count(parties)
+  if parties > 0 then
+    begin_count(parties)
+  elseif redis.call('EXISTS', KEYS[1]) == 1 then
+    delete_count()
+  end
   remember('d:' .. token, not_after)
   tell('latch')
   return 'reset ' .. whole(now)

@@ -14,12 +14,14 @@
 --          @TOKEN   a party's latest await: 'NUMBER PHASE in', or 'out' if it was withdrawn; 0
 --                   is the number of who has only joined
 
--- How long a latch is kept after its last use, in ms: a day.
-local latch_rest = 86400000
+-- How long a latch is kept after its last use, in ms: a day. And what is known of one that was deleted:
+-- for longer than those who wait for it sleep.
+local latch_rest, latch_trace = 86400000, 60000
 
 -- Has a latch last for so long from now on, or for as long as its holds.
 local function rest()
-  redis.call('PEXPIRE', KEYS[1], whole(math.max(latch_rest, redis.call('PTTL', KEYS[1]))))
+  local least = redis.call('HGET', KEYS[1], 'count') and latch_rest or latch_trace
+  redis.call('PEXPIRE', KEYS[1], whole(math.max(least, redis.call('PTTL', KEYS[1]))))
 end
 
 -- Has those who wait look. What it meets is not told: they look from time to time anyway.
@@ -49,6 +51,13 @@ local function begin_count(n)
     'count', whole(n), 'missing', '0', 'since', whole(since))
   redis.call('PEXPIRE', KEYS[1], latch_rest)
   return since
+end
+
+-- Ends a latch's count, in the place of which there is none until somebody uses the latch again.
+local function delete_count()
+  begin_count(0)
+  redis.call('HDEL', KEYS[1], 'limit', 'count', 'missing')
+  redis.call('PEXPIRE', KEYS[1], latch_trace)
 end
 
 -- Lets a party of a barrier begin with the present phase.

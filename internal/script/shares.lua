@@ -130,7 +130,7 @@ local function read(expected, wanted)
   if limit == 0 then
     limit = wanted
   end
-  return f[7], f[1], f[1] or redis.call('EXISTS', KEYS[1]) == 0
+  return f[7], f[1] or redis.call('EXISTS', KEYS[1]) == 0
 end
 
 local function of_another_kind()
@@ -147,7 +147,7 @@ end
 -- Reads the lock for a script that concerns the token's hold only, and returns that. Holds that
 -- are over stay, and are counted.
 local function load_own()
-  local hold, _, known = read()
+  local hold, known = read()
   if not known then
     of_another_kind()
   end
@@ -158,7 +158,7 @@ end
 -- neither. Returns the hold of the token, if it is there. No hold is over afterwards: where
 -- there are more of those than a script may remove, it ends.
 local function load(expected, wanted)
-  local hold, exists, known = read(expected, wanted)
+  local hold, known = read(expected, wanted)
   if known and now >= next_expiry then
     sweep()
     if used == 0 and not stays() then
@@ -175,10 +175,12 @@ local function load(expected, wanted)
     error('BADLIMIT the semaphore has ' .. whole(limit) .. ' permits for those who use it now, not ' .. whole(wanted), 0)
   end
   if kind == 'latch' then
-    if wanted and not exists then
+    local count = redis.call('HGET', KEYS[1], 'count')
+    if wanted and not count then
       begin_count(wanted)
+      count = wanted
     end
-    seats = tonumber(redis.call('HGET', KEYS[1], 'count') or 0)
+    seats = tonumber(count or 0)
   end
   return live(hold)
 end

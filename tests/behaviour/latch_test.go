@@ -3,6 +3,7 @@ package behaviour
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -266,6 +267,47 @@ func TestCountDownOfAPartyAfterAReset(t *testing.T) {
 			t.Errorf("Release: %v", err)
 		}
 		count(t, l, 2)
+	})
+}
+
+// A latch that was deleted leaves nothing for long, and its name is free for a count of any number.
+func TestLatchDelete(t *testing.T) {
+	t.Parallel()
+	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
+		l := countdown(t, b, 2, holdfast.TTL(time.Hour))
+		over := waitFor(t.Context(), l)
+		watched(t, b, "l", 1)
+		begun(t, b, "l")
+		party, err := l.Join(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			if err := l.Delete(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := within(t, over); !errors.Is(err, holdfast.ErrReset) {
+			t.Errorf("whoever waits is told %v", err)
+		}
+		if err := party.CountDown(t.Context()); !errors.Is(err, holdfast.ErrLost) {
+			t.Errorf("CountDown of a party: %v", err)
+		}
+		for _, key := range b.Redis(t).Keys(t.Context(), "*").Val() {
+			if left := b.Redis(t).PTTL(t.Context(), key).Val(); left > time.Minute && strings.Contains(key, "{l}") && !strings.HasSuffix(key, ":f") {
+				t.Errorf("%s stays for %v", key, left)
+			}
+		}
+		three := countdown(t, b, 3)
+		count(t, three, 3)
+		for range 3 {
+			if err := three.CountDown(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := three.Wait(t.Context()); err != nil {
+			t.Error(err)
+		}
 	})
 }
 

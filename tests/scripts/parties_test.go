@@ -221,6 +221,39 @@ func TestLatch(t *testing.T) {
 			told(1)
 			l.expect("count T T 0 2 -1", l.look("0"))
 		},
+		// Whoever waited for a count that had opened is told so, although the latch was deleted since.
+		"deleted": func(l parties) {
+			remove := func(id string) string {
+				return l.eval(script.LatchReset, "", id, 0, l.later(time.Minute))
+			}
+			l.expect("reset T", remove("R"))
+			if n := l.rdb.Exists(l.t.Context(), "{k}").Val(); n != 0 {
+				l.t.Error("a latch that was not there is there")
+			}
+			for _, id := range []string{"A", "B", "C"} {
+				l.count(id)
+			}
+			open := l.field("since")
+			l.expect("reset T", remove("S"))
+			l.expect("reset T", remove("S")) // the same again
+			l.expect("reset T", remove("U"))
+			l.kept(60000)
+			l.expect("opened T 0", l.look(open))
+			l.kept(60000)
+			l.expect("count T T 3 0 -1", l.look("0"))
+			l.expect("opened T 0", l.look(open))
+			l.kept(86400000)
+			begun := l.field("since")
+			l.expect("granted T P T 1", l.join("D", 60000))
+			l.expect("reset T", remove("V"))
+			l.expect("reset T", l.look(begun))
+			l.expect("gone T", l.end("D", "done"))
+			if n := l.rdb.Exists(l.t.Context(), "{k}:q:e").Val(); n != 0 {
+				l.t.Error("the index is still there")
+			}
+			l.expect("granted T P T 1", l.join("E", 60000))
+			l.expect("count T T 3 0 P", l.look("0"))
+		},
 		"begun anew": func(l parties) {
 			told := l.told()
 			l.expect("counted T 2", l.count("A"))

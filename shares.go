@@ -152,7 +152,7 @@ type sharer struct {
 func (l *Lock) holdersFrom(ctx context.Context, cursor string, count int) (some []sharer, next string, err error) {
 	a, _, err := l.c.call(ctx, request{
 		op: "inspect", lock: l, script: script.ShareHolders,
-		args: []string{l.flags(""), "", cursor, strconv.Itoa(count)},
+		args: []string{l.flags(""), "", cursor, strconv.Itoa(count), l.set.kind.name},
 	})
 	if err != nil {
 		return nil, "", err

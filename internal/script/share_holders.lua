@@ -3,7 +3,7 @@
 --
 -- KEYS    [1] lock  [2] queue  [3] fence counter  [4] index of holds
 -- ARGV    [1] flags as in prelude.lua  [2] any token  [3] 0, or the CURSOR of the reply before
---         [4] about how many to look at
+--         [4] about how many to look at  [5] kind, of which the lock has to be, or none
 -- Returns 'holders NOW WAITERS USED LIMIT CURSOR' and for each hold a line feed and
 --         'PTTL WEIGHT VALUE', VALUE as a mutex's is written. USED counts holds that are over,
 --         too, until they are swept. With CURSOR 0 these were the last; otherwise ask again,
@@ -15,7 +15,10 @@
 -- include prelude.lua
 
 local function main()
-  local f = redis.call('HMGET', KEYS[1], 'limit', 'used')
+  local f = redis.call('HMGET', KEYS[1], 'limit', 'used', 'kind')
+  if ARGV[5] and f[3] and f[3] ~= ARGV[5] then
+    error('BADKIND the key holds another kind of lock, or something else', 0)
+  end
   local page = redis.call('HSCAN', KEYS[1], ARGV[3], 'COUNT', ARGV[4])
   local all, lines = page[2], {}
   for i = 1, #all, 2 do

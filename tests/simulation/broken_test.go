@@ -120,7 +120,7 @@ var brokenLocks = []broken{
 	{"a party of a latch that has died is counted for ever", rewriting("", "depart(kind, #gone, 'died', info_of(dead))", "insist()"), number, Calm, latch},
 	{"a reset leaves parties what they have", rewriting("latch_reset", "in_parts('HDEL', KEYS[1], redis.call('ZRANGE', expiries, '0', '-1'))", ""), anything, Rough, latch},
 	{"nobody hears that a latch is open", func(d holdfast.Driver) holdfast.Driver { return deaf{d} }, sleeping, Calm, latch},
-	{"a latch is kept for ten days", rewriting("", "latch_rest = 86400000", "latch_rest = 864000000"), leftover, Rough, latch},
+	{"a latch is kept for ten days", rewriting("", "latch_trace = 86400000", "latch_trace = 864000000"), leftover, Rough, latch},
 
 	{"a barrier is passed with one party too few", rewriting("barrier_await", "if arrived < limit then", "if arrived < limit - 1 then"), phases, Calm, barrier},
 	{"a party that looks arrives again", rewriting("barrier_await", "if last_phase ~= at or not inside then", "if true then"), phases, Calm, barrier},

@@ -63,8 +63,7 @@ const (
 func (e ending) String() string { return [...]string{"", "left", "died", "done"}[e] }
 
 func (l *Lock) newAttempt() *attempt {
-	// mutants: new-token
-	return &attempt{l: l, head: randomBetween(valueFormat, ":"), candidacy: &none}
+	return &attempt{l: l, head: l.c.made.between(valueFormat, ":", l.keys.Lock, 0), candidacy: &none}
 }
 
 // valueFormat is that of a lock's value, which goes on with the token and a colon.
@@ -77,9 +76,11 @@ func (a *attempt) token() string { return a.head[len(valueFormat) : len(a.head)-
 // the others when the waiter's process hangs.
 const minClaim = 1500 * time.Millisecond
 
-// listen makes the attempt a waiter's, which can be queued and notified.
+// listen makes the attempt a waiter's, which can be queued and notified, before anything is sent for it. It
+// has another token then.
 func (a *attempt) listen(channel string) {
 	c := a.l.c
+	a.head = c.made.between(valueFormat, ":", a.l.keys.Lock, waiterBit)
 	a.candidacy = &candidacy{channel: channel}
 	a.claim = min(max(minClaim, 4*c.rtt.mean()), a.l.set.term())
 	a.member = a.token() + "\n" + milliseconds(a.claim) + "\n" + channel + "\n"
@@ -262,12 +263,21 @@ func (a *attempt) granted(sent, heard clock.Instant, pttl int64, fence uint64, b
 	return g, nil
 }
 
+// maxLead is by how much a fence of a grant that is only told of may lead the server's clock. A counter that
+// leads it by more than a second is drawn from one by one, so that it leads by more than this after the
+// clock went back, or in a message that the server has not sent.
+const maxLead = 2 * time.Second
+
 // claimed makes a grant of the notification that the lock was handed to this
-// attempt; false when the claim is over, or may soon be.
+// attempt; false when the claim is over, or may soon be, or when the server is to be asked whether that is true.
+// A fence that is believed can be raised at a guard, and shuts out all below it.
 func (a *attempt) claimed(n *wire.Grant) (*grant, bool) {
 	claim := min(duration(n.Claim), a.claim)
 	now := clock.Now()
 	sinceAnchor := now.Sub(a.anchor.sent)
+	if server := a.anchor.server + sinceAnchor.Microseconds(); int64(n.Fence) > server+maxLead.Microseconds() || int64(n.Fence) < a.anchor.server {
+		return nil, false
+	}
 	// The anchor's request was sent before the server answered it, so by our clock
 	// the grant was made no earlier than this. It was made before now, too.
 	age := sinceAnchor - time.Duration(n.Now-a.anchor.server)*time.Microsecond

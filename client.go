@@ -27,6 +27,7 @@ type Client struct {
 	cfg      Config
 	space    keys.Space
 	id       string // names the channel on which this client is notified
+	made     tokens
 	host     string
 	defaults settings // of locks
 
@@ -109,6 +110,7 @@ func New(d Driver, cfg *Config) (*Client, error) {
 	if client.defaults.info, err = client.holderInfo(c.Owner).Encode(); err != nil {
 		return nil, fmt.Errorf("%w: Config.Owner: %w", ErrInvalid, err)
 	}
+	client.made.init()
 	client.hub.init(client)
 	client.batches.init(client)
 	client.singles = crew{tasks: &client.tasks, most: maxRenewing}
@@ -181,16 +183,10 @@ const minTTL = 5 * time.Millisecond
 const maxMaxTTL = 10 * 365 * 24 * time.Hour
 
 // randomText returns 128 random bits in 22 characters.
-func randomText() string { return randomBetween("", "") }
-
-// randomBetween returns such characters between two texts.
-func randomBetween(before, after string) string {
+func randomText() string {
 	var bits [16]byte
 	_, _ = rand.Read(bits[:]) // never fails, since Go 1.24
-	text := make([]byte, 0, 32)
-	text = append(text, before...)
-	text = base64.RawURLEncoding.AppendEncode(text, bits[:])
-	return string(append(text, after...))
+	return base64.RawURLEncoding.EncodeToString(bits[:])
 }
 
 // Close ends the client: waiters return ErrClosed and leave their queues; the

@@ -400,13 +400,12 @@ func (c *Client) notified(payload string) {
 	switch {
 	case a != nil && (m.Grant == nil || m.Grant.Kind == a.l.set.kind.name):
 		a.notify(m)
-	case m.Grant != nil:
+	case m.Grant != nil && c.made.waited(m.Token, m.Grant.Lock): // and has given up
 		select {
 		case c.hub.strays <- struct{}{}:
 		default:
 			return
 		}
-		// Whatever this once was, nobody here wants it.
 		k := c.space.Of(m.Grant.Lock)
 		l := &Lock{c: c, name: m.Grant.Lock, keys: k, composition: &single, set: &settings{
 			ttl:    min(duration(m.Grant.Claim), c.cfg.MaxTTL),

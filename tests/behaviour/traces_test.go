@@ -8,6 +8,7 @@ import (
 	"os"
 	"runtime"
 	"runtime/pprof"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -95,28 +96,105 @@ func TestNothingIsLeftBehind(t *testing.T) {
 	})
 }
 
-// A grant that reaches a client for a token that it does not know, is given back.
+// givenUp has a client wait for a lock that is held, and give up. It returns under which token it waited, on
+// which channel.
+func givenUp(t testing.TB, b *backend.Backend, holder, waiter *holdfast.Lock, queue string) (token, channel string) {
+	t.Helper()
+	rdb := b.Redis(t)
+	lease := backend.Acquire(t, holder)
+	ctx, cancel := context.WithCancel(t.Context())
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		_, _ = waiter.Acquire(ctx)
+	}()
+	backend.Eventually(t, "the waiter is queued", func() bool {
+		members := rdb.ZRangeByScore(t.Context(), queue, &redis.ZRangeBy{Min: "0", Max: "+inf"}).Val()
+		if len(members) != 1 {
+			return false
+		}
+		fields := strings.Split(members[0], "\n")
+		token, channel = fields[0], fields[2]
+		return true
+	})
+	cancel()
+	<-over
+	backend.Eventually(t, "the waiter has left", func() bool {
+		return rdb.ZCount(t.Context(), queue, "0", "+inf").Val() == 0
+	})
+	backend.Release(t, lease)
+	return token, channel
+}
+
+// A grant that reaches a client when it has given up waiting is given back; one that it never waited for is not,
+// whoever has the lock.
 func TestAGrantThatNobodyWantsIsGivenBack(t *testing.T) {
 	t.Parallel()
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
-		rdb := b.Redis(t)
-		lease := backend.Acquire(t, b.Client(t, nil).Mutex("other"))
-		queue(t, b.Client(t, nil).Mutex("other"), 1) // has a channel
-		channel := rdb.PubSubChannels(t.Context(), "holdfast:c:*").Val()[0]
-
-		rdb.Set(t.Context(), "holdfast:{m}", `hf1:stray:7:1:0:{"o":"x"}`, time.Hour)
-		rdb.HSet(t.Context(), "orders", "stray:1", 1, "holdfast", `hf1:stray:7:1:0:{"o":"x"}`)
-		for _, malformed := range []string{"", "hf1", "hf1 grant", "hf1 grant stray x y z", "hf2 grant stray 1 1 1 k", "hf1 standby stray 1 2"} {
+		rdb, c, other := b.Redis(t), b.Client(t, nil), b.Client(t, nil)
+		token, channel := givenUp(t, b, other.Mutex("m"), c.Mutex("m"), "holdfast:{m}:q")
+		for _, malformed := range []string{"", "hf1", "hf1 grant", "hf1 grant " + token + " x y z", "hf2 grant " + token + " 1 1 1 k", "hf1 standby " + token + " 1 2"} {
 			rdb.Publish(t.Context(), channel, malformed)
 		}
-		rdb.Publish(t.Context(), channel, "hf1 grant stray 1 3600000 7 holdfast:{m}")
+		theirs, ours := backend.Acquire(t, other.Mutex("theirs")), backend.Acquire(t, c.Mutex("ours"))
+		value := func(token string) string { return `hf1:` + token + `:7:1:0:{"o":"x"}` }
+		tokenOf := func(key string) string { return strings.Split(rdb.Get(t.Context(), key).Val(), ":")[1] }
+		rdb.Set(t.Context(), "holdfast:{n}", value(token), time.Hour)
+		rdb.Set(t.Context(), "holdfast:{made up}", value("stray"), time.Hour)
+		never := []string{"holdfast:{n}", "holdfast:{made up}", "holdfast:{theirs}", "holdfast:{ours}"}
+		for _, key := range never {
+			rdb.Publish(t.Context(), channel, "hf1 grant "+tokenOf(key)+" 1 3600000 7 "+key)
+		}
+		rdb.Set(t.Context(), "holdfast:{m}", value(token), time.Hour)
+		rdb.Publish(t.Context(), channel, "hf1 grant "+token+" 1 3600000 7 holdfast:{m}")
 		backend.Eventually(t, "the stray lock is released", func() bool {
 			return rdb.Exists(t.Context(), "holdfast:{m}").Val() == 0
 		})
-		rdb.Publish(t.Context(), channel, "hf1 redisson stray 1 3600000 7 orders")
+		for _, key := range never {
+			if rdb.Exists(t.Context(), key).Val() == 0 {
+				t.Errorf("%s was given back", key)
+			}
+		}
+		backend.Release(t, theirs)
+		backend.Release(t, ours)
+
+		form := holdfast.Redisson("orders")
+		token, channel = givenUp(t, b, other.Mutex("orders", form), c.Mutex("orders", form), "holdfast:{orders}:key:redisson")
+		rdb.HSet(t.Context(), "orders", token+":1", 1, "holdfast", value(token))
+		rdb.Publish(t.Context(), channel, "hf1 redisson "+token+" 1 3600000 7 orders")
 		backend.Eventually(t, "the stray lock of Redisson's form is released", func() bool {
 			return rdb.Exists(t.Context(), "orders").Val() == 0
 		})
+	})
+}
+
+// Who is told of a grant with a fence that no server would give asks the server, and waits on.
+func TestAForgedFenceIsNotBelieved(t *testing.T) {
+	t.Parallel()
+	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
+		rdb := b.Redis(t)
+		held := backend.Acquire(t, b.Client(t, nil).Mutex("m"))
+		waiter := backend.Start(t, b.Client(t, nil).Mutex("m"))
+		var member string
+		backend.Eventually(t, "the waiter is queued", func() bool {
+			members := rdb.ZRangeByScore(t.Context(), "holdfast:{m}:q", &redis.ZRangeBy{Min: "0", Max: "+inf"}).Val()
+			if len(members) == 1 {
+				member = members[0]
+			}
+			return member != ""
+		})
+		token, channel := strings.Split(member, "\n")[0], strings.Split(member, "\n")[2]
+		now := rdb.Time(t.Context()).Val().UnixMicro()
+		for _, fence := range []int64{1<<63 - 1, 8_999_999_999_999_000, now + time.Minute.Microseconds(), 1} {
+			rdb.Publish(t.Context(), channel, fmt.Sprintf("hf1 grant %s %d 1500 %d holdfast:{m}", token, now, fence))
+		}
+		// A message that comes after them finds it waiting still.
+		rdb.Publish(t.Context(), channel, "hf1 standby "+token+fmt.Sprintf(" %d %d", now, now))
+		backend.Release(t, held)
+		lease := <-waiter
+		if f := int64(lease.Token()); f < now || f > now+time.Minute.Microseconds() {
+			t.Errorf("the fence is %d, the server's time was %d", f, now)
+		}
 		backend.Release(t, lease)
 	})
 }

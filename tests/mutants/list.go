@@ -91,7 +91,7 @@ var All = []Mutant{
 	},
 	{
 		Name: "token-per-process", About: "all acquires of a process have one token",
-		Edits: []overlay.Edit{part("new-token", `randomBetween(valueFormat, ":")`, `valueFormat + l.c.id + ":"`)},
+		Edits: []overlay.Edit{part("new-token", `t.made.Add(1)`, `uint64(1)`)},
 		Rules: []campaign.Rule{campaign.Overlap, campaign.Fences},
 	},
 	{

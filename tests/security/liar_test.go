@@ -312,10 +312,13 @@ func TestALyingServer(t *testing.T) {
 	}
 }
 
-// flood is a server that tells a client of locks which it never asked for, and does not
-// answer when they are given back.
+// flood is a server that answers one release, of what a waiter has given up, and no other. It can send
+// the client any number of grants.
 type flood struct {
 	liar
+	sink       holdfast.Sink
+	token, key string // of the waiter
+	releases   atomic.Int64
 	busy, most atomic.Int64
 }
 
@@ -323,7 +326,7 @@ func (d *flood) Probe(context.Context) (holdfast.ServerInfo, error) {
 	return holdfast.ServerInfo{Server: "redis", Version: "7.0.0", Time: time.Now().UnixMicro()}, nil
 }
 
-func (d *flood) Eval(ctx context.Context, s holdfast.Script, _, args []string, _ bool) (string, error) {
+func (d *flood) Eval(ctx context.Context, s holdfast.Script, keys, args []string, _ bool) (string, error) {
 	now := time.Now().UnixMicro()
 	if s.Name == "batch_acquire" {
 		return fmt.Sprintf("taken %d 0 1", now), nil
@@ -332,7 +335,11 @@ func (d *flood) Eval(ctx context.Context, s holdfast.Script, _, args []string, _
 		if strings.Contains(args[0], "t") { // who only tries is not queued
 			return fmt.Sprintf("held %d 15000 1 ", now), nil
 		}
+		d.token, d.key = args[1], keys[0]
 		return fmt.Sprintf("queued %d 15000 %d 1 1 ours", now, now), nil
+	}
+	if d.releases.Add(1) == 1 {
+		return fmt.Sprintf("gone %d", now), nil
 	}
 	d.most.Store(max(d.most.Load(), d.busy.Add(1)))
 	defer d.busy.Add(-1)
@@ -342,18 +349,24 @@ func (d *flood) Eval(ctx context.Context, s holdfast.Script, _, args []string, _
 
 func (d *flood) Subscribe(_ string, _ bool, sink holdfast.Sink) holdfast.Subscription {
 	sub, cancel := context.WithCancel(d.down)
+	d.sink = sink
 	go func() {
 		sink.Up()
-		for n := range 20_000 {
-			sink.Message(fmt.Sprintf("hf1 grant stray-%d %d 9223372036854775807 1 holdfast:{%d}", n, time.Now().UnixMicro(), n))
-		}
 		<-sub.Done()
 	}()
 	return ears{cancel}
 }
 
-// Whoever may publish on a client's channel can have it send releases, but not more than a
-// few at a time.
+// sends tells the client 20,000 times that a lock was granted to a token.
+func (d *flood) sends(token, key string) {
+	for range 20_000 {
+		d.sink.Message(fmt.Sprintf("hf1 grant %s %d 9223372036854775807 1 %s", token, time.Now().UnixMicro(), key))
+	}
+	synctest.Wait()
+}
+
+// Whoever may publish on a client's channel can have it send releases of what it waited for, and gave up,
+// a few at a time; and none of other tokens, nor of other locks.
 func TestAFloodOfStrayGrantsIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		t.Cleanup(clock.SetBoot(func() time.Duration { return 0 }))
@@ -368,6 +381,17 @@ func TestAFloodOfStrayGrantsIsBounded(t *testing.T) {
 		if _, err := c.Mutex("a").Acquire(ctx); err != context.DeadlineExceeded {
 			t.Errorf("Acquire: %v", err)
 		}
+		time.Sleep(time.Second)
+		if d.releases.Load() != 1 {
+			t.Fatalf("%d releases of what the waiter had", d.releases.Load())
+		}
+		d.sends("stray", d.key)
+		d.sends("AAAAAAAAAAAAAAAAAAAAAA", d.key)
+		d.sends(d.token, "holdfast:{b}")
+		if n := d.releases.Load(); n != 1 {
+			t.Errorf("%d releases of tokens that the client did not wait under", n-1)
+		}
+		d.sends(d.token, d.key)
 		if n := d.most.Load(); n < 2 || n > 64 {
 			t.Errorf("%d releases at once", n)
 		}

@@ -92,7 +92,7 @@ func (s *settings) wish() string {
 	return strconv.Itoa(s.weight)
 }
 
-// page is how many of a lock's holders a script tells of at a time: some 0.3 ms of the server's time.
+// page is how many of a lock's holders a script tells of at a time: few enough that nobody else waits for long.
 const page = 500
 
 // someHolder is Holder of a lock that several may hold: the first that is come upon.

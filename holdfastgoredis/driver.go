@@ -111,6 +111,9 @@ func ownOptions(o *redis.Options) *redis.Options {
 // guarded has the connections of a dialer closed on which the server sends what go-redis could not survive.
 func guarded(dial dialer) dialer {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		if err := dials(ctx); err != nil {
+			return nil, err
+		}
 		conn, err := dial(ctx, network, addr)
 		if err != nil {
 			return nil, err

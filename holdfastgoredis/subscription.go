@@ -7,6 +7,8 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -67,9 +69,30 @@ func (e *ears) Connect(ctx context.Context, server string, l *pubsub.Link) (pubs
 	if err := c.Leads(ctx); err != nil {
 		return nil, err
 	}
+	ctx = context.WithValue(ctx, oneDial{}, &c.dialled)
 	c.ps = c.node.Subscribe(ctx)
+	// A PubSub connects when it is first used, under its lock. Nobody else uses this one yet.
+	var timeout net.Error
+	if _, err := c.ps.ReceiveTimeout(ctx, time.Microsecond); err != nil && !(errors.As(err, &timeout) && timeout.Timeout()) {
+		_ = c.ps.Close()
+		return nil, convert(err)
+	}
 	e.d.behind(func() { c.receive(ctx) })
 	return c, nil
+}
+
+// oneDial is the key, in contexts, of whether a PubSub has dialled. It may do so once: after an error it would
+// connect anew, under its lock, while others wait for that, although it is given up.
+type oneDial struct{}
+
+var errDialsAgain = fmt.Errorf("%w: the connection broke", holdfast.ErrNotSent)
+
+// dials notes that somebody dials, and fails if that is a PubSub that has dialled before.
+func dials(ctx context.Context) error {
+	if dialled, once := ctx.Value(oneDial{}).(*atomic.Bool); once && dialled.Swap(true) {
+		return errDialsAgain
+	}
+	return nil
 }
 
 // conn is a connection for subscriptions.
@@ -78,6 +101,8 @@ type conn struct {
 	node   redis.UniversalClient
 	server string // its address, in a Cluster
 	ps     *redis.PubSub
+
+	dialled atomic.Bool
 
 	writing sync.Mutex
 	mu      sync.Mutex
@@ -95,6 +120,7 @@ func (c *conn) Leads(ctx context.Context) error {
 }
 
 func (c *conn) Send(ctx context.Context, commands []pubsub.Command) error {
+	ctx = context.WithValue(ctx, oneDial{}, &c.dialled)
 	for _, command := range commands {
 		send := c.ps.Subscribe
 		switch {
@@ -122,7 +148,6 @@ func (c *conn) send(command pubsub.Command, write func() error) error {
 	return write()
 }
 
-// Close waits for a PubSub that is connecting.
 func (c *conn) Close() { _ = c.ps.Close() }
 
 // receive tells the link what comes, until something fails. A PubSub is not used after an error of the

@@ -52,8 +52,9 @@ func (w *World) javaProgram(i int) {
 	})
 	defer rdb.Close()
 	free := make(ears, 1)
-	sub := holdfastgoredis.New(rdb).Subscribe("redisson_lock__channel:{"+n.key+"}", false, free)
-	defer sub.Close()
+	d := holdfastgoredis.New(rdb)
+	defer d.Close()
+	d.Subscribe("redisson_lock__channel:{"+n.key+"}", false, free)
 	j := &java{w: w, rdb: rdb, key: n.key, field: fmt.Sprintf("5f0c0000-0000-4000-8000-%012d:57", i)}
 	at := func(t time.Time) int64 { return int64(t.Sub(w.begun)) + 1 }
 	for w.sleepUntil(time.Since(w.begun) + between(r, time.Second, 2*n.every)) {

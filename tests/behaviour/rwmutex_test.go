@@ -158,7 +158,7 @@ func TestADeadReaderIsGoneAfterItsTTL(t *testing.T) {
 func TestAWriterGetsInWhenTheLastReaderDies(t *testing.T) {
 	t.Parallel()
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
-		machine.Unhurried(t, 500*time.Millisecond, func(ttl time.Duration) error {
+		machine.Unhurried(t, 2*time.Second, func(ttl time.Duration) error {
 			for _, ttl := range []time.Duration{ttl * 3 / 5, ttl} {
 				if _, err := readers(t, b, holdfast.TTL(ttl), holdfast.Renew(false)).Acquire(t.Context()); err != nil {
 					return err

@@ -109,7 +109,7 @@ func givenUp(t testing.TB, b *backend.Backend, holder, waiter *holdfast.Lock, qu
 		_, _ = waiter.Acquire(ctx)
 	}()
 	backend.Eventually(t, "the waiter is queued", func() bool {
-		members := rdb.ZRangeByScore(t.Context(), queue, &redis.ZRangeBy{Min: "0", Max: "+inf"}).Val()
+		members := rdb.ZRangeArgs(t.Context(), redis.ZRangeArgs{Key: queue, Start: "0", Stop: "+inf", ByScore: true}).Val()
 		if len(members) != 1 {
 			return false
 		}
@@ -177,7 +177,7 @@ func TestAForgedFenceIsNotBelieved(t *testing.T) {
 		waiter := backend.Start(t, b.Client(t, nil).Mutex("m"))
 		var member string
 		backend.Eventually(t, "the waiter is queued", func() bool {
-			members := rdb.ZRangeByScore(t.Context(), "holdfast:{m}:q", &redis.ZRangeBy{Min: "0", Max: "+inf"}).Val()
+			members := rdb.ZRangeArgs(t.Context(), redis.ZRangeArgs{Key: "holdfast:{m}:q", Start: "0", Stop: "+inf", ByScore: true}).Val()
 			if len(members) == 1 {
 				member = members[0]
 			}

@@ -132,7 +132,7 @@ func TestNoOutputShowsAPassword(t *testing.T) {
 		"redis://user:" + canary + " x@127.0.0.1:1/0",
 		"redis://127.0.0.1:1/" + canary,
 		"redis://127.0.0.1:1?password=" + canary,
-		"redis://127.0.0.1:1?" + canary + "=1",
+		"redis://127.0.0.1:1?7" + canary + "=1",
 		"redis://127.0.0.1:1?db=" + canary,
 		"redis://127.0.0.1:" + canary,
 		"http://user:" + canary + "@127.0.0.1:1",

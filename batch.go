@@ -24,6 +24,7 @@ type batches struct {
 	mu        sync.Mutex
 	nodes     map[string]*gathering // of each server of a Cluster, by what the driver calls it
 	contended map[string]struct{}   // keys of locks for which others waited, or which they had, when last seen
+	before    map[string]struct{}   // the same, of those that have not been asked for since contended was begun
 }
 
 // maxBatch bounds the locks of a batch, and so for how long it keeps the server from others: about
@@ -94,20 +95,37 @@ func (c *Client) gathering(l *Lock) (all *gathering, known bool) {
 func (b *batches) isContended(l *Lock) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	_, is := b.contended[l.keys.Lock]
-	return is
+	key := l.keys.Lock
+	if _, is := b.contended[key]; is {
+		return true
+	}
+	_, was := b.before[key]
+	if was {
+		b.remember(key)
+	}
+	return was
 }
 
 // note remembers whether the lock is contended.
 func (b *batches) note(l *Lock, contended bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	switch {
-	case !contended:
-		delete(b.contended, l.keys.Lock)
-	case len(b.contended) < maxContended:
-		b.contended[l.keys.Lock] = struct{}{}
+	if contended {
+		b.remember(l.keys.Lock)
+		return
 	}
+	delete(b.contended, l.keys.Lock)
+	delete(b.before, l.keys.Lock)
+}
+
+// remember adds a key. Half of those that are remembered make room when there are too many: those for which nobody
+// has asked for the longest time. Guarded by mu.
+func (b *batches) remember(key string) {
+	if len(b.contended) >= maxContended/2 {
+		b.before, b.contended = b.contended, map[string]struct{}{}
+	}
+	delete(b.before, key)
+	b.contended[key] = struct{}{}
 }
 
 // errand is what a goroutine wants done for one lock.

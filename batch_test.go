@@ -304,3 +304,30 @@ func TestRenewalsFallIntoSlots(t *testing.T) {
 		t.Errorf("on average renewals come after %s", mean)
 	}
 }
+
+// However many locks were contended once, those that are now are known.
+func TestContendedLocksAreRememberedForAsLongAsTheyAreAskedFor(t *testing.T) {
+	c, err := New(&fake{holders: map[string]string{}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, often := &c.batches, c.Mutex("often")
+	b.note(often, true)
+	for i := range 3 * maxContended {
+		l := c.Mutex(fmt.Sprint("lock", i))
+		b.note(l, true)
+		if !b.isContended(l) || i%1000 == 0 && !b.isContended(often) {
+			t.Fatalf("after %d contended locks one of them is not known", i)
+		}
+	}
+	if n := len(b.contended) + len(b.before); n > maxContended {
+		t.Errorf("%d are remembered, want %d at most", n, maxContended)
+	}
+	b.note(often, false)
+	if b.isContended(often) {
+		t.Error("what is contended no more is remembered")
+	}
+	if err := c.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+}

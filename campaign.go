@@ -343,6 +343,10 @@ func (c *campaign) take(a *attempt, n *wire.Grant) *grant {
 	if !a.l.set.renew || a.l.set.maxRenewals == 0 || a.l.set.isDurable() {
 		return nil
 	}
+	// Somebody has the lock here, as far as is known: whoever can publish must not end that.
+	if c.ln.isHeld() || c.ln.c.triedFor(c.ln.key).isLive() {
+		return nil
+	}
 	g, ok := a.claimed(n)
 	if !ok {
 		return nil

@@ -48,6 +48,7 @@ type Client struct {
 
 	mu     sync.Mutex
 	lines  map[string]*line
+	tried  map[string]*grant      // taken past all lines, by the keys of those
 	tokens map[string]*attempt    // that notifications may be about
 	clocks map[uint16]clockAnchor // of servers, by slot; slot 0 outside Cluster mode
 
@@ -97,6 +98,7 @@ func New(d Driver, cfg *Config) (*Client, error) {
 		closed:  make(chan struct{}),
 
 		lines:  map[string]*line{},
+		tried:  map[string]*grant{},
 		tokens: map[string]*attempt{},
 		clocks: map[uint16]clockAnchor{},
 	}

@@ -50,6 +50,7 @@ type grant struct {
 	flying   int8          // renewals under way
 	queued   bool          // one of them is not sent yet
 
+	tried    bool // it is among Client.tried
 	counted  bool // among those that Close waits for
 	frozen   bool // it is being weighed: see Lease.weigh
 	over     bool // released, or lost: nothing is sent for it any more but a release
@@ -490,9 +491,45 @@ func (g *grant) retireLocked(err error) {
 	g.rest()
 }
 
+// replacedBy ends a grant, if there is one, because the server has granted its lock anew: it was lost.
+func (g *grant) replacedBy(next *grant) {
+	if g == nil || g == next {
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.over {
+		g.lose(&LostError{Name: g.l.name, Reason: LossTaken})
+	}
+}
+
+// isLive reports whether there is a grant, and it is not over.
+func (g *grant) isLive() bool {
+	if g == nil {
+		return false
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return !g.over
+}
+
+// triedFor returns the latest grant of the lock with that line that was taken past it; nil if there is none.
+func (c *Client) triedFor(key string) *grant {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.tried[key]
+}
+
 // stop ends all renewing.
 func (g *grant) stop() {
 	g.over = true
+	if c := g.l.c; g.tried {
+		c.mu.Lock()
+		if key := g.l.lineKey(); c.tried[key] == g {
+			delete(c.tried, key)
+		}
+		c.mu.Unlock()
+	}
 	g.l.c.schedule.Cancel(&g.entry)
 }
 

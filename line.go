@@ -85,6 +85,13 @@ func (ln *line) unlock() {
 	}
 }
 
+// isHeld reports whether the line has a grant that is not over.
+func (ln *line) isHeld() bool {
+	ln.mu.Lock()
+	defer ln.mu.Unlock()
+	return ln.held.isLive()
+}
+
 // waiting is how many goroutines wait.
 func (ln *line) waiting() int { return int(ln.count.Load()) }
 
@@ -182,6 +189,8 @@ func (ln *line) fencesAlone(l *Lock) int {
 func (ln *line) keep(g *grant, ctx context.Context) *Lease {
 	g.line, g.kept = ln, true
 	if !g.l.set.isShared() {
+		ln.held.replacedBy(g)
+		ln.c.triedFor(ln.key).replacedBy(g)
 		ln.held = g
 	}
 	ln.reading = nil // if a writer came between, nobody else is to read with what was before

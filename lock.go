@@ -303,6 +303,7 @@ func (l *Lock) try(ctx context.Context) (*Lease, error) {
 	}
 	switch got := got.(type) {
 	case *grant:
+		l.replaces(got)
 		return got.begin(ctx), nil
 	case held:
 		a.abandon()
@@ -313,6 +314,26 @@ func (l *Lock) try(ctx context.Context) (*Lease, error) {
 	}
 	a.abandon()
 	return nil, l.malformed("acquire")
+}
+
+// replaces ends the grant that this process had of the lock before, if it has not noticed that it was lost, and
+// notes the one that it has now.
+func (l *Lock) replaces(g *grant) {
+	if l.set.isShared() {
+		return
+	}
+	key := l.lineKey()
+	l.c.mu.Lock()
+	ln, tried := l.c.lines[key], l.c.tried[key]
+	l.c.tried[key] = g
+	g.tried = true
+	l.c.mu.Unlock()
+	tried.replacedBy(g)
+	if ln != nil {
+		ln.mu.Lock()
+		defer ln.mu.Unlock()
+		ln.held.replacedBy(g)
+	}
 }
 
 // poll tries at an interval.

@@ -380,3 +380,37 @@ func TestFencesRiseAfterAnExpiry(t *testing.T) {
 		backend.Release(t, next)
 	})
 }
+
+// A process that is granted a lock which it has, as far as it knows, has lost it: the older lease ends at once,
+// however it was acquired.
+func TestANewGrantEndsTheLeaseBeforeIt(t *testing.T) {
+	t.Parallel()
+	ways := map[string]func(*holdfast.Lock, context.Context) (*holdfast.Lease, error){
+		"Acquire": (*holdfast.Lock).Acquire, "TryAcquire": (*holdfast.Lock).TryAcquire,
+	}
+	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
+		c := b.Client(t, nil)
+		for first, acquire := range ways {
+			for second, again := range ways {
+				l := c.Mutex("m", holdfast.TTL(time.Hour))
+				old, err := acquire(l, t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				b.Redis(t).Del(t.Context(), "holdfast:{m}")
+				lease, err := again(l, t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := old.Err(); !errors.Is(err, holdfast.ErrLost) || lease.Err() != nil {
+					t.Errorf("%s, and then %s: the first lease: %v; the second: %v", first, second, err, lease.Err())
+				}
+				if err := old.Release(t.Context()); !errors.Is(err, holdfast.ErrLost) {
+					t.Errorf("%s, and then %s: Release of the first: %v", first, second, err)
+				}
+				backend.Release(t, lease)
+			}
+		}
+		b.Cleaned(t)
+	})
+}

@@ -39,6 +39,11 @@ func TestStrictHoldsForParties(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		// The server knows the script by then: one that it does not know is in its log, too.
+		if _, err := latch.Count(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		do(t, l.master, "SLOWLOG", "RESET")
 		reset, broken := make(chan error, 1), make(chan error, 1)
 		go func() { reset <- other.Latch("l", 3).Wait(t.Context()) }()
 		go func() {

@@ -6,6 +6,7 @@ package queuelog
 import (
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -162,8 +163,10 @@ func (l *Log) step(text string) {
 	switch command := strings.ToUpper(args[0]); {
 	case command == "ZADD" && len(args) == 4:
 		q.enter(args[3], args[2], l.steps)
-	case command == "ZREM" && len(args) == 3:
-		q.leave(args[2])
+	case command == "ZREM":
+		for _, member := range args[2:] {
+			q.leave(member)
+		}
 	case command == "SET" && len(args) > 2:
 		if token, ours := tokenOf(args[2]); ours {
 			l.found.Grants++
@@ -261,19 +264,28 @@ func tokenOf(value string) (token string, ours bool) {
 	return token, ours
 }
 
-// unquote splits what MONITOR shows of a command.
+// unquote splits what MONITOR shows of a command. Valkey 8.1 leaves quotes in an argument as they are,
+// which is no reason to miss the arguments behind it.
 func unquote(words string) (args []string) {
-	for words != "" {
-		quoted, err := strconv.QuotedPrefix(words)
-		if err != nil {
-			return args
-		}
-		arg, err := strconv.Unquote(quoted)
+	words, ok := strings.CutPrefix(words, `"`)
+	if !ok {
+		return nil
+	}
+	for _, quoted := range strings.Split(strings.TrimSuffix(words, `"`), `" "`) {
+		quoted = quotes.ReplaceAllStringFunc(quoted, func(s string) string {
+			if s == `"` {
+				return `\"`
+			}
+			return s
+		})
+		arg, err := strconv.Unquote(`"` + quoted + `"`)
 		if err != nil {
 			return args
 		}
 		args = append(args, arg)
-		words = strings.TrimPrefix(words[len(quoted):], " ")
 	}
 	return args
 }
+
+// quotes matches what is escaped, and quotes that are not.
+var quotes = regexp.MustCompile(`\\.|"`)

@@ -15,6 +15,13 @@ func TestLog(t *testing.T) {
 	leave := func(process int, token string) string {
 		return fmt.Sprintf(`1700000000.000001 [0 lua] "ZREM" "Q" "%s\n1500\nchannel\n{\"o\":\"x\",\"p\":%d}"`, token, process)
 	}
+	leaveTogether := func(tokens ...string) string {
+		text := `1700000000.000001 [0 lua] "ZREM" "Q"`
+		for _, token := range tokens {
+			text += fmt.Sprintf(` "%s\n1500\nchannel\n{\"o\":\"x\",\"p\":1}"`, token)
+		}
+		return text
+	}
 	grant := func(token string) string {
 		return fmt.Sprintf(`1700000000.000001 [0 lua] "SET" "L" "hf1:%s:7:1:0:{}" "PX" "100"`, token)
 	}
@@ -31,6 +38,8 @@ func TestLog(t *testing.T) {
 
 		"first come, first served": {[]string{enter(1, "A", 1), enter(2, "B", 2), leave(1, "A"), grant("A"), leave(2, "B"), grant("B")}, 0},
 		"one is dropped as dead":   {[]string{enter(1, "A", 1), enter(2, "B", 2), leave(1, "A"), leave(2, "B"), grant("B")}, 0},
+		"two are dropped at once":  {[]string{enter(1, "A", 1), enter(1, "B", 2), enter(2, "C", 3), leaveTogether("A", "B"), leave(2, "C"), grant("C")}, 0},
+		"quotes as they are":       {[]string{enter(1, "A", 1), enter(1, "B", 2), enter(2, "C", 3), strings.ReplaceAll(leaveTogether("A", "B"), `\"`, `"`), leave(2, "C"), grant("C")}, 0},
 		"a tombstone":              {[]string{`1700000000.000001 [0 lua] "ZADD" "Q" "-5" "x:A"`, grant("B")}, 0},
 		"a stranger":               {[]string{enter(1, "A", 1), `1700000000.000001 [0 127.0.0.1:1] "SET" "L" "stranger" "NX" "PX" "100"`}, 0},
 		"another lock":             {[]string{enter(1, "A", 1), strings.Replace(grant("B"), "L", "M", 1)}, 0},

@@ -367,6 +367,7 @@ func (c *Client) freeing(all []*errand) batch {
 func tell(all []*errand, r outcomes) {
 	for i, e := range all {
 		e.sent, e.heard, e.now, e.err, e.refusal, e.ok = r.sent, r.heard, r.now, r.err, r.refusal, r.done(i)
+		// mutants: fence-of-errand
 		e.fence = uint64(r.number) + uint64(i)
 		e.end()
 	}

@@ -120,6 +120,7 @@ func (c *Client) keep(all []*grant, r outcomes) {
 		if !g.over && !g.frozen {
 			if r.err == nil {
 				g.failure = nil
+				// mutants: kept-from
 				g.prolong(r.sent, now, g.l.set.ttl)
 			}
 			g.renewed(r.sent, now, r.err)

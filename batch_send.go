@@ -57,6 +57,7 @@ func (o *outcomes) done(i int) bool {
 		return false
 	}
 	if len(o.left) > 0 && o.left[0] == i {
+		// mutants: next-left
 		o.left = o.left[1:]
 		return false
 	}

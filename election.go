@@ -75,6 +75,7 @@ func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, term 
 // serve has lead serve one term. again says that there may be another.
 func (e *Election) serve(ctx context.Context, term *Lease, lead func(context.Context, *Lease) error) (again bool, err error) {
 	e.announce()
+	// mutants: announce-end
 	defer e.announce()
 	released := term.do(ctx, func(ctx context.Context) error {
 		err = lead(ctx, term)

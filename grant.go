@@ -115,6 +115,7 @@ func (g *grant) begin(ctx context.Context) *Lease {
 	}
 	g.planAt(now)
 	g.mu.Unlock()
+	// mutants: granted-during-close
 	if c.isClosing() {
 		g.retire(ErrClosed)
 	}
@@ -382,6 +383,7 @@ func (g *grant) reassertion(a answer, err error, ttl time.Duration) (request, bo
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	left := g.valid - now.Sub(g.anchor)
+	// mutants: shared-key-lost
 	if g.over || left <= 0 || g.l.set.isShared() || c.cfg.Strict || g.l.set.hasKey || c.inCluster() && now.Sub(g.since) > maxReassert {
 		return request{}, false
 	}

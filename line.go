@@ -272,6 +272,7 @@ func (ln *line) await(ctx context.Context, w *waiter) (*Lease, error) {
 		r := <-w.results
 		if r.lease != nil {
 			// It goes to the next in line, or back to the server.
+			// mutants: crossed-local-grant
 			ln.c.tasks.run(func() { _ = r.lease.release(ctx, unaware) })
 		}
 		return nil, endedBy(ctx, r.err)
@@ -351,6 +352,7 @@ func (ln *line) head() *waiter {
 // wants just what the holder has, within the bounds, with a fence left. Guarded by
 // the line and by g.
 func (ln *line) successor(g *grant, now clock.Instant) *waiter {
+	// mutants: reserved-fences
 	if ln == nil || g.over || g.frozen || g.extended || !g.kept || !g.l.set.isShared() && ln.held != g || g.next >= g.end && g.flying == 0 || ln.c.isClosing() {
 		return nil
 	}

@@ -60,6 +60,7 @@ local function quarantine(text)
     error('NOSTRICT INFO, by which a loss of data is noticed, is not to be had: ' .. message(info), 0)
   end
   local self, others = incarnation(info), replicated(info)
+  -- mutants: replicas-wait
   local wanted = quarantine_time + (others and replica_lag or 0)
   local id, ready, longest = read_mark(text)
   if id ~= self then
@@ -68,6 +69,7 @@ local function quarantine(text)
     write_mark(self, ready, longest)
   elseif wanted > longest then
     -- Leases that last longer than any known before.
+    -- mutants: quarantine-lengthened
     ready = ready > now and ready + (wanted - longest) * 1000 or ready
     write_mark(self, ready, wanted)
   elseif ready > now + longest * 1000 then

@@ -20,6 +20,7 @@ if #KEYS == 3 then
   if string.find(ARGV[1], 'c', 1, true) then
     redis.call('SET', KEYS[3], fence, 'EX', 86400)
   else
+    -- mutants: lone-counter-stays
     redis.call('SET', KEYS[3], fence)
   end
   redis.call('SET', KEYS[1], ARGV[3] .. fence .. ':' .. string.sub(at, 1, -4) .. ':0:' .. ARGV[5], 'PX', ARGV[4])

@@ -11,6 +11,7 @@ local function store_counter(fence)
     -- One counter a name; after a day of rest the clock alone is enough.
     redis.call('SET', counter, whole(fence), 'EX', 86400)
   else
+    -- mutants: counter-stays
     redis.call('SET', counter, whole(fence))
   end
 end

@@ -337,6 +337,71 @@ func TestQuarantineIsAsLongAsTheLongestKnown(t *testing.T) {
 	})
 }
 
+// Where a replica was promoted, or there are any, the master before may go on for as long as it does not miss them.
+func TestQuarantineIsLongerWhereThereAreReplicas(t *testing.T) {
+	t.Parallel()
+	const lag = 13 * time.Second
+	left := func(t *testing.T, c *holdfast.Client) time.Duration {
+		t.Helper()
+		_, err := c.Mutex("a").TryAcquire(t.Context())
+		return quarantined(t, err)
+	}
+	for _, bin := range server.Binaries(t) {
+		t.Run(bin.Name, func(t *testing.T) {
+			t.Parallel()
+			b := &backend.Backend{Name: bin.Name, Server: server.Start(t, bin)}
+			c := b.Client(t, strict(time.Hour))
+			if d := left(t, c); d > time.Hour {
+				t.Errorf("without replicas: a quarantine of %s", d)
+			}
+			// A replica of nobody, which is promoted.
+			do(t, b.Server, "REPLICAOF", "127.0.0.1", "1")
+			do(t, b.Server, "REPLICAOF", "NO", "ONE")
+			if d := left(t, c); d <= time.Hour || d > time.Hour+lag {
+				t.Errorf("of a replica that was promoted: a quarantine of %s; want up to %s", d, time.Hour+lag)
+			}
+		})
+		t.Run("replicas of "+bin.Name, func(t *testing.T) {
+			t.Parallel()
+			b := &backend.Backend{Name: bin.Name, Server: server.Start(t, bin)}
+			server.StartReplica(t, bin, b.Server)
+			do(t, b.Server, "CONFIG", "SET", "min-replicas-to-write", "1")
+			if d := left(t, b.Client(t, strict(time.Hour))); d <= time.Hour || d > time.Hour+lag {
+				t.Errorf("with a replica: a quarantine of %s; want up to %s", d, time.Hour+lag)
+			}
+			// Who says for how long there is one knows that no old master goes on.
+			cfg := strict(2 * time.Hour)
+			cfg.Quarantine = 2 * time.Hour
+			if d := left(t, b.Client(t, cfg)); d <= time.Hour || d > 2*time.Hour {
+				t.Errorf("with a Config.Quarantine: a quarantine of %s", d)
+			}
+		})
+	}
+}
+
+// A client whose leases can last for longer than those for which a server is in quarantine may have granted
+// such before that began.
+func TestAQuarantineIsLengthenedForLongerLeases(t *testing.T) {
+	t.Parallel()
+	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+		short, long := b.Client(t, strict(10*time.Minute)), b.Client(t, strict(time.Hour))
+		for _, step := range []struct {
+			c    *holdfast.Client
+			term time.Duration
+		}{{short, 10 * time.Minute}, {long, time.Hour}, {short, time.Hour}} {
+			_, err := step.c.Mutex("a").TryAcquire(t.Context())
+			if left := quarantined(t, err); left <= step.term-5*time.Minute || left > step.term {
+				t.Errorf("a quarantine of %s is left; want up to %s", left, step.term)
+			}
+		}
+		// Once it is over, longer leases than were known begin no other: there were none before it.
+		if err := short.Init(t.Context(), true); err != nil {
+			t.Fatal(err)
+		}
+		backend.Release(t, backend.Acquire(t, b.Client(t, strict(2*time.Hour)).Mutex("a")))
+	})
+}
+
 func TestStrictIsRefusedWhereItCannotWork(t *testing.T) {
 	t.Parallel()
 	try := func(t *testing.T, c *holdfast.Client, kind error, part string) {

@@ -160,6 +160,69 @@ var All = []Mutant{
 		Kinds: []string{"cancelled-acquires"}, Rules: []campaign.Rule{campaign.Leak, campaign.Wakeup},
 	},
 	{
+		Name: "past-the-reserved", About: "a lease is passed on within the process with fences that were not reserved",
+		Edits: []overlay.Edit{part("reserved-fences", "g.next >= g.end && g.flying == 0 || ", "")},
+		Tests: []Test{{"virtual", "TestALockIsNotPassedOnPastTheReservedFences"}},
+	},
+	{
+		Name: "crossed-local-grant-kept", About: "a lease that is passed on to a goroutine which gives up is kept",
+		Edits: []overlay.Edit{line("crossed-local-grant", "_ = r.lease")},
+		Tests: []Test{{"virtual", "TestALeaseThatIsPassedOnToWhoGivesUpGoesOn"}},
+	},
+	{
+		Name: "valid-after-close", About: "a lease that is granted while the client closes stays valid",
+		Edits: []overlay.Edit{line("granted-during-close", "if false {")},
+		Tests: []Test{{"virtual", "TestALeaseThatIsGrantedDuringCloseIsOver"}},
+	},
+	{
+		Name: "shared-key-reasserted", About: "a key that is shared is taken again after the server has lost its data",
+		Edits: []overlay.Edit{part("shared-key-lost", " || g.l.set.hasKey", "")},
+		Tests: []Test{{"virtual", "TestASharedKeyIsNotTakenAgainAfterALossOfData"}},
+	},
+	{
+		Name: "end-of-term-unannounced", About: "who watches an election is not told that a term has ended",
+		Edits: []overlay.Edit{line("announce-end", "")},
+		Tests: []Test{{"virtual", "TestWatchersHearOfTheEndOfATerm"}},
+	},
+	{
+		Name: "batch-deadline-from-reply", About: "what is renewed together lasts from the reply on, not from the sending",
+		Edits: []overlay.Edit{part("kept-from", "r.sent", "now")},
+		Tests: []Test{{"virtual", "TestALeaseEndsBeforeTheServersWhenRenewalsAreAnsweredLate"}},
+	},
+	{
+		Name: "second-left-taken", About: "of the locks that a batch leaves all but the first count as taken",
+		Edits: []overlay.Edit{line("next-left", "o.left = nil")},
+		Tests: []Test{{"virtual", "TestEachLockOfABatchHasItsOwnAnswer"}},
+	},
+	{
+		Name: "batch-fences-reversed", About: "the first lock of a batch has the fence that the server gave to the last",
+		Edits: []overlay.Edit{part("fence-of-errand", "uint64(i)", "uint64(len(all)-1-i)")},
+		Tests: []Test{{"virtual", "TestEachLockOfABatchHasItsOwnAnswer"}},
+	},
+	{
+		Name: "counter-expires", About: "the fence counter of all locks expires",
+		Edits: []overlay.Edit{
+			part("counter-stays", "whole(fence)", "whole(fence), 'EX', 86400"),
+			part("lone-counter-stays", "fence)", "fence, 'EX', 86400)"),
+		},
+		Tests: []Test{{"virtual", "TestTheFenceCounterStays"}},
+	},
+	{
+		Name: "lone-counter-expires", About: "the fence counter of all locks expires after the grant of a single one",
+		Edits: []overlay.Edit{part("lone-counter-stays", "fence)", "fence, 'EX', 86400)")},
+		Tests: []Test{{"virtual", "TestTheFenceCounterStays"}},
+	},
+	{
+		Name: "replicas-not-waited-for", About: "a quarantine is no longer where a master before this one may go on for a while",
+		Edits: []overlay.Edit{part("replicas-wait", " + (others and replica_lag or 0)", "")},
+		Tests: []Test{{"dataloss", "TestQuarantineIsLongerWhereThereAreReplicas"}},
+	},
+	{
+		Name: "quarantine-not-lengthened", About: "a quarantine is not lengthened for a client whose leases can last longer",
+		Edits: []overlay.Edit{line("quarantine-lengthened", "ready = ready")},
+		Tests: []Test{{"dataloss", "TestAQuarantineIsLengthenedForLongerLeases"}},
+	},
+	{
 		Name: "goroutine-left", About: "a client's scheduler outlives it",
 		Edits: []overlay.Edit{line("close-schedule", "")},
 		Rules: []campaign.Rule{campaign.Leak},

@@ -140,3 +140,50 @@ func TestAClaimIsRenewedOnceItIsHeldForAWhile(t *testing.T) {
 		release(t, lease)
 	})
 }
+
+// tardy is a driver whose renewals are answered late.
+type tardy struct {
+	holdfast.Driver
+	by time.Duration
+}
+
+func (d tardy) Eval(ctx context.Context, s holdfast.Script, keys, args []string, urgent bool) (string, error) {
+	reply, err := d.Driver.Eval(ctx, s, keys, args, urgent)
+	if does(s, "renew") {
+		time.Sleep(d.by)
+	}
+	return reply, err
+}
+
+// A renewal counts from when it was sent, not from when its answer comes: no lease lasts longer than the server
+// keeps its lock.
+func TestALeaseEndsBeforeTheServersWhenRenewalsAreAnsweredLate(t *testing.T) {
+	eachWay(t, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
+		const ttl, late = 10 * time.Second, 1500 * time.Millisecond
+		c, rdb := configured(t, srv, cfg, func(d holdfast.Driver) holdfast.Driver { return tardy{d, late} }), server(t, srv)
+		var leases []*holdfast.Lease
+		for i := range 5 {
+			leases = append(leases, acquire(t, c.Mutex(fmt.Sprint(i), holdfast.TTL(ttl))))
+		}
+		renewed := 0
+		for last := leases[0].Deadline(); renewed < 3; time.Sleep(late / 5) {
+			if at := leases[0].Deadline(); at.After(last) {
+				renewed++
+				last = at
+			}
+			for _, lease := range leases {
+				// The server expires a key when the millisecond that it names has come.
+				left := rdb.PTTL(t.Context(), "holdfast:{"+lease.Name()+"}").Val()
+				if own := time.Until(lease.Deadline()); own > left {
+					t.Fatalf("the lease of %s lasts for another %s, its lock for %s", lease.Name(), own, left)
+				}
+				if err := lease.Err(); err != nil {
+					t.Fatalf("%s: %v", lease.Name(), err)
+				}
+			}
+		}
+		for _, lease := range leases {
+			release(t, lease)
+		}
+	})
+}

@@ -1,0 +1,171 @@
+package virtual
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/holdfasttest"
+)
+
+// A key that is shared can have been a foreign program's since the server lost its data: who had it has lost it,
+// though the counter of fences is gone, too.
+func TestASharedKeyIsNotTakenAgainAfterALossOfData(t *testing.T) {
+	eachWay(t, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
+		const ttl = 10 * time.Second
+		rdb, c := server(t, srv), configured(t, srv, cfg)
+		shared := acquire(t, c.Mutex("a", holdfast.TTL(ttl), holdfast.Key("{shared}")))
+		ours := acquire(t, c.Mutex("b", holdfast.TTL(ttl)))
+		srv.FlushAll()
+		time.Sleep(ttl / 2)
+		if err := shared.Err(); !errors.Is(err, holdfast.ErrLost) {
+			t.Errorf("the lease of a shared key after a renewal: %v", err)
+		}
+		if n := rdb.Exists(t.Context(), "{shared}").Val(); n != 0 {
+			t.Error("the shared key is there again")
+		}
+		if err := ours.Err(); err != nil {
+			t.Errorf("a lease of a key of ours, which nobody can have had: %v", err)
+		}
+		release(t, ours)
+	})
+}
+
+// Who watches an election hears of the end of a term when it ends, whether another follows or not.
+func TestWatchersHearOfTheEndOfATerm(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
+		election := func() *holdfast.Election { return client(t, srv).Election("e", holdfast.TTL(10*time.Minute)) }
+		ctx, cancel := context.WithCancel(t.Context())
+		seen := make(chan *holdfast.Holder, 10)
+		watching := make(chan error, 1)
+		go func() {
+			defer close(watching)
+			for leader, err := range election().Watch(ctx) {
+				if err != nil {
+					watching <- err
+					return
+				}
+				seen <- leader
+			}
+		}()
+		next := func(leads bool) {
+			t.Helper()
+			// Looks that nobody asks for come after 30 s.
+			select {
+			case leader := <-seen:
+				if (leader != nil) != leads {
+					t.Errorf("the watcher sees the leader %+v", leader)
+				}
+			case <-time.After(time.Second):
+				t.Errorf("the watcher has heard nothing for a second; somebody leads: %v", leads)
+				<-seen
+			}
+		}
+		next(false)
+		for range 3 {
+			time.Sleep(time.Second)
+			resigned := make(chan error, 1)
+			go func() {
+				resigned <- election().Run(ctx, func(context.Context, *holdfast.Lease) error {
+					time.Sleep(5 * time.Second)
+					return nil
+				})
+			}()
+			next(true)
+			if err := <-resigned; err != nil {
+				t.Errorf("Run: %v", err)
+			}
+			next(false)
+		}
+		cancel()
+		if err := <-watching; err != nil {
+			t.Errorf("Watch: %v", err)
+		}
+	})
+}
+
+// A lease that is granted while the client closes is over when its caller gets it.
+func TestALeaseThatIsGrantedDuringCloseIsOver(t *testing.T) {
+	eachWay(t, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
+		for what, get := range map[string]func(*holdfast.Lock, context.Context) (*holdfast.Lease, error){
+			"Acquire": (*holdfast.Lock).Acquire, "TryAcquire": (*holdfast.Lock).TryAcquire,
+		} {
+			var way distant
+			c := configured(t, srv, cfg, func(d holdfast.Driver) holdfast.Driver {
+				way.Driver = d
+				return &way
+			})
+			l := c.Mutex("a", holdfast.TTL(10*time.Minute))
+			release(t, acquire(t, l))
+			way.on.Store(true)
+			closed := make(chan error, 1)
+			time.AfterFunc(100*time.Millisecond, func() { closed <- c.Close(context.Background()) })
+			lease, err := get(l, t.Context())
+			if err != nil {
+				t.Fatalf("%s: %v; no lease is granted, which shows nothing", what, err)
+			}
+			if err := lease.Err(); !errors.Is(err, holdfast.ErrClosed) {
+				t.Errorf("%s: the lease's Err is %v", what, err)
+			}
+			if ctx := lease.Context(); !errors.Is(context.Cause(ctx), holdfast.ErrClosed) {
+				t.Errorf("%s: the lease's context ended with %v", what, context.Cause(ctx))
+			}
+			synctest.Wait()
+			select {
+			case err := <-closed:
+				t.Errorf("%s: Close has returned %v before the lease was released", what, err)
+			default:
+			}
+			release(t, lease)
+			if err := <-closed; err != nil {
+				t.Errorf("Close: %v", err)
+			}
+		}
+	})
+}
+
+// A lease that is passed on to a goroutine which gives up at the same time goes to the next. One processor at a time
+// makes that likely: who has given up does not run before the lease was passed on.
+func TestALeaseThatIsPassedOnToWhoGivesUpGoesOn(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
+		crossed := 0
+		for round := 0; crossed < 3; round++ {
+			if round == 100 {
+				t.Fatalf("in %d rounds %d leases were passed on to a goroutine that gave up", round, crossed)
+			}
+			other := acquire(t, client(t, srv).Mutex("a"))
+			l := client(t, srv).Mutex("a", holdfast.TTL(time.Minute))
+			first, second, third := wait(t, l), wait(t, l), wait(t, l)
+			release(t, other)
+			if <-first.done; first.err != nil {
+				t.Fatal(first.err)
+			}
+			time.Sleep(10 * time.Millisecond) // fences for the others are reserved
+			second.cancel()
+			release(t, first.lease)
+			<-second.done
+			if second.err == nil {
+				release(t, second.lease)
+				third.served(t, time.Second)
+				continue
+			}
+			select {
+			case <-third.done:
+			case <-time.After(10 * time.Minute):
+				t.Fatalf("the one behind waits for the lease that nobody has, of %v", first.lease.Token())
+			}
+			if third.err != nil {
+				t.Fatal(third.err)
+			}
+			if third.lease.Token() > first.lease.Token()+1 { // the one between has been the second's
+				crossed++
+			}
+			release(t, third.lease)
+		}
+	})
+}

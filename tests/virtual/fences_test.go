@@ -1,0 +1,179 @@
+package virtual
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/holdfasttest"
+)
+
+// server returns a client of the server itself.
+func server(t *testing.T, srv *holdfasttest.Server) *redis.Client {
+	t.Helper()
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:0", Dialer: srv.Dial})
+	t.Cleanup(func() { _ = rdb.Close() })
+	return rdb
+}
+
+// counter returns the fence counter.
+func counter(t *testing.T, rdb *redis.Client) uint64 {
+	t.Helper()
+	n, err := rdb.Get(t.Context(), "holdfast:fence").Uint64()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// A process passes a lock on only with fences that it has reserved. The counter leads the clock here, as
+// after the clock went back: fences are reserved one by one, and the next process gets the one after the last.
+func TestALockIsNotPassedOnPastTheReservedFences(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
+		rdb := server(t, srv)
+		rdb.Set(t.Context(), "holdfast:fence", time.Now().Add(time.Minute).UnixMicro(), 0)
+		one, other := client(t, srv).Mutex("a"), client(t, srv).Mutex("a")
+		lease := acquire(t, one)
+		var waits []*waiting
+		for range 3 {
+			waits = append(waits, wait(t, one))
+		}
+		last := lease.Token()
+		for _, w := range append(waits, nil) {
+			release(t, lease)
+			if w == nil {
+				lease = acquire(t, other)
+			} else if <-w.done; w.err != nil {
+				t.Fatal(w.err)
+			} else {
+				lease = w.lease
+			}
+			if fence := lease.Token(); fence <= last || fence > counter(t, rdb) {
+				t.Errorf("fence %d follows %d; the server has counted to %d", fence, last, counter(t, rdb))
+			}
+			last = lease.Token()
+		}
+		release(t, lease)
+	})
+}
+
+// batched is a driver that takes a moment, and notes of the replies to batches how many locks the largest was of,
+// and how many one has left at most.
+type batched struct {
+	holdfast.Driver
+	mu            sync.Mutex
+	largest, left int
+}
+
+func (d *batched) Eval(ctx context.Context, s holdfast.Script, keys, args []string, urgent bool) (string, error) {
+	time.Sleep(10 * time.Millisecond)
+	reply, err := d.Driver.Eval(ctx, s, keys, args, urgent)
+	if s.Name == "batch_acquire" && err == nil {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.largest = max(d.largest, (len(keys)-1)/2)
+		d.left = max(d.left, len(strings.Fields(reply))-3) // taken NOW FENCE
+	}
+	return reply, err
+}
+
+// Of locks that are asked for together each has what the server says of that one: the fence that stands in its
+// value, or that it is another's, however many of them are.
+func TestEachLockOfABatchHasItsOwnAnswer(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
+		var way batched
+		c, holder, rdb := client(t, srv, func(d holdfast.Driver) holdfast.Driver {
+			way.Driver = d
+			return &way
+		}), client(t, srv), server(t, srv)
+		const locks = 30
+		taken := func(i int) bool { return i%3 == 1 }
+		release(t, acquire(t, c.Mutex("first"))) // c knows the server
+		var theirs []*holdfast.Lease
+		for i := range locks {
+			if taken(i) {
+				theirs = append(theirs, acquire(t, holder.Mutex(fmt.Sprint(i))))
+			}
+		}
+		var all sync.WaitGroup
+		for i := range locks {
+			all.Go(func() {
+				lease, err := c.Mutex(fmt.Sprint(i)).TryAcquire(t.Context())
+				if taken(i) {
+					if !errors.Is(err, holdfast.ErrHeld) {
+						t.Errorf("TryAcquire of the lock %d, which is held: %v", i, err)
+					}
+					return
+				}
+				if err != nil {
+					t.Errorf("TryAcquire of the lock %d: %v", i, err)
+					return
+				}
+				value := strings.Split(rdb.Get(t.Context(), fmt.Sprintf("holdfast:{%d}", i)).Val(), ":")
+				if len(value) < 3 || value[2] != strconv.FormatUint(lease.Token(), 10) {
+					t.Errorf("the lock %d has the fence %d, and the value %q", i, lease.Token(), value)
+				}
+				release(t, lease)
+			})
+		}
+		all.Wait()
+		if way.largest < 6 || way.left < 2 {
+			t.Errorf("the largest batch was of %d locks, and %d were left of one at most: that shows nothing", way.largest, way.left)
+		}
+		for _, lease := range theirs {
+			release(t, lease)
+		}
+	})
+}
+
+// A counter that expired would begin anew at the server's clock, which can have gone back. Whatever raises it
+// leaves it without an expiry.
+func TestTheFenceCounterStays(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
+		rdb := server(t, srv)
+		c, single := client(t, srv), configured(t, srv, holdfast.Config{Batch: -1})
+		stays := func(what string) {
+			t.Helper()
+			// -1 is what it has without an expiry, -2 if it does not exist.
+			if left, err := rdb.PTTL(t.Context(), "holdfast:fence").Result(); left != -1 || err != nil {
+				t.Errorf("after %s the fence counter has a TTL of %d, %v", what, left, err)
+			}
+		}
+		take := func(what string, l *holdfast.Lock) {
+			t.Helper()
+			rdb.Del(t.Context(), "holdfast:fence")
+			lease := acquire(t, l)
+			stays(what)
+			release(t, lease)
+			stays("the release of " + what)
+		}
+		take("a lock by itself", single.Mutex("a"))
+		take("a batch of one", c.Mutex("a"))
+		take("a reader", c.RWMutex("rw").Reader())
+		take("a writer", c.RWMutex("rw").Writer())
+		take("a semaphore", c.Semaphore("s", 3).Lock)
+		take("several locks", c.Multi([]string{"a", "b"}))
+
+		rdb.Del(t.Context(), "holdfast:fence")
+		var all sync.WaitGroup
+		for i := range 10 {
+			all.Go(func() { release(t, acquire(t, c.Mutex(fmt.Sprint(i)))) })
+		}
+		all.Wait()
+		stays("a batch of many")
+
+		lease, next := acquire(t, c.Mutex("a")), wait(t, client(t, srv).Mutex("a"))
+		rdb.Del(t.Context(), "holdfast:fence")
+		release(t, lease)
+		next.served(t, time.Second)
+		stays("a hand-over")
+	})
+}

@@ -1,7 +1,11 @@
 // Package script holds the Lua scripts of the lock protocols: one file each, with
 // a header that gives its KEYS, its ARGV and what it returns. Fragments that several
 // scripts need are included by name.
+//
+// docs/scripts has them as they are sent, for clients in other languages: go generate writes them.
 package script
+
+//go:generate go run ./publish ../../docs/scripts
 
 import (
 	"crypto/sha1"
@@ -85,6 +89,17 @@ var (
 	NodeCounter      = load("node_counter")
 	NodeRaise        = load("node_raise")
 )
+
+// All returns the scripts, without commands that do for one.
+func All() []Script {
+	return []Script{
+		Acquire, MultiAcquire, BatchAcquire, BatchRelease, BatchRenew, Release, Drop, Renew, Reassert, Holder, Init, Survey, WhatIs,
+		ShareAcquire, ShareRelease, ShareRenew, ShareWeigh, ShareHolders, ShareResize, ShareDisown,
+		OnceLook, OnceBegin, OnceComplete, Announce,
+		LatchCount, LatchLook, LatchReset, BarrierAwait, BarrierWithdraw,
+		NodeAcquire, NodeBatchAcquire, NodeFence, NodeCounter, NodeRaise,
+	}
+}
 
 // load makes a script of a file and the fragments it includes. A missing file is
 // a mistake of the build.

@@ -11,13 +11,7 @@ import (
 	"testing"
 )
 
-var scripts = []Script{
-	Acquire, MultiAcquire, BatchAcquire, BatchRelease, BatchRenew, Release, Drop, Renew, Reassert, Holder, Init, Survey, WhatIs,
-	ShareAcquire, ShareRelease, ShareRenew, ShareWeigh, ShareHolders, ShareResize, ShareDisown,
-	OnceLook, OnceBegin, OnceComplete, Announce,
-	LatchCount, LatchLook, LatchReset, BarrierAwait, BarrierWithdraw,
-	NodeAcquire, NodeBatchAcquire, NodeFence, NodeCounter, NodeRaise,
-}
+var scripts = All()
 
 // text returns a file as it is in the repository.
 func text(t *testing.T, file string) string {

@@ -52,6 +52,9 @@ func ExamineQuorum(ctx context.Context, nodes []Config) (*Report, error) {
 	return report, nil
 }
 
+// maxNodes is how many nodes a quorum has at most.
+const maxNodes = 31
+
 // quorum is what is found of one.
 type quorum struct {
 	nodes []Config
@@ -81,15 +84,24 @@ func (q *quorum) absent(addr string, err error) {
 // size examines the number of nodes, and whether one machine has several.
 func (q *quorum) size() {
 	n := len(q.nodes)
-	if n%2 == 0 || n > 31 {
-		remedy := fmt.Sprintf("name %d or %d servers", n-1, n+1)
-		if n == 2 {
-			remedy = "name 3 servers, or one"
-		}
+	switch {
+	case n < 3:
 		q.add(Finding{
-			Severity: Problem, Saw: fmt.Sprintf("%d nodes: a quorum has 3 to 31", n),
-			Consequence: "Holdfast refuses it: an even number bears no more failures than one less, and a vote can end in a draw",
-			Remedy:      remedy,
+			Severity: Problem, Saw: fmt.Sprintf("%d nodes: a quorum has 3 to %d", n, maxNodes),
+			Consequence: "Holdfast refuses it: no node could fail",
+			Remedy:      "name 3 servers, or one",
+		}, q.addrs()...)
+	case n > maxNodes:
+		q.add(Finding{
+			Severity: Problem, Saw: fmt.Sprintf("%d nodes: a quorum has 3 to %d", n, maxNodes),
+			Consequence: "Holdfast refuses it",
+			Remedy:      fmt.Sprintf("name %d servers at most; 5 or 7 bear enough failures", maxNodes),
+		}, q.addrs()...)
+	case n%2 == 0:
+		q.add(Finding{
+			Severity: Note, Saw: fmt.Sprintf("%d nodes, of which %d have to agree", n, q.need),
+			Consequence: fmt.Sprintf("%d may fail, as of %d", n-q.need, n-1),
+			Remedy:      fmt.Sprintf("if that is too few, name %d: then %d may", n+1, n+1-q.need),
 		}, q.addrs()...)
 	}
 	on := map[string][]string{}
@@ -99,7 +111,7 @@ func (q *quorum) size() {
 		}
 	}
 	for host, addrs := range on {
-		if len(addrs) > n-q.need {
+		if len(addrs) > 1 && len(addrs) > n-q.need {
 			q.add(Finding{
 				Severity: Note, Saw: fmt.Sprintf("%d of %d nodes are on %s", len(addrs), n, host),
 				Consequence: "when this machine fails, no majority is left",

@@ -109,6 +109,27 @@ func TestWhatServersSayIsEscaped(t *testing.T) {
 	}
 }
 
+// Any number of nodes from 3 to 31 is a quorum; an even one is no problem, but bears no more failures.
+func TestNumbersOfNodes(t *testing.T) {
+	for n, want := range map[int][]Severity{2: {Problem}, 3: nil, 4: {Note}, 5: nil, 30: {Note}, 31: nil, 32: {Problem}} {
+		q := &quorum{need: n/2 + 1}
+		for i := range n {
+			q.nodes = append(q.nodes, Config{Addr: fmt.Sprintf("h%d:1", i)})
+		}
+		q.size()
+		var got []Severity
+		for _, f := range q.found {
+			got = append(got, f.Severity)
+			if refused := strings.Contains(f.Consequence, "refuses"); refused != (f.Severity == Problem) {
+				t.Errorf("%d nodes: %+v", n, f)
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%d nodes: %v, want %v: %+v", n, got, want, q.found)
+		}
+	}
+}
+
 // A node that is further away than it is waited for has no say.
 func TestNodesThatAreTooFarAway(t *testing.T) {
 	trips := func(ms ...int) *quorum {

@@ -97,7 +97,7 @@ local function main()
     on_master()
     return 'late ' .. whole(now)
   elseif weight > limit then
-    error('BADLIMIT the semaphore has ' .. whole(limit) .. ' permits, and ' .. whole(weight) .. ' are wanted at once', 0)
+    misfit(', and ' .. whole(weight) .. ' are wanted at once')
   end
 
   if try then

@@ -137,6 +137,12 @@ local function of_another_kind()
   error('BADKIND the key holds another kind of lock, or something else', 0)
 end
 
+-- Refuses a limit or a weight that does not go with the lock's limit.
+local function misfit(why)
+  error('BADLIMIT ' .. (kind == 'sem' and 'the semaphore has ' or 'the lock has room for ') .. whole(limit)
+    .. (kind == 'sem' and ' permits' or '') .. why, 0)
+end
+
 -- The hold, if it is one, and not over. Whoever may publish chooses tokens, such as the name
 -- of another field.
 local function live(hold)
@@ -172,7 +178,7 @@ local function load(expected, wanted)
     if kind == 'latch' or kind == 'bar' then
       error('BADPARTIES it has ' .. whole(limit) .. ' parties now, not ' .. whole(wanted), 0)
     end
-    error('BADLIMIT the semaphore has ' .. whole(limit) .. ' permits for those who use it now, not ' .. whole(wanted), 0)
+    misfit(' for those who use it now, not ' .. whole(wanted))
   end
   if kind == 'latch' then
     local count = redis.call('HGET', KEYS[1], 'count')

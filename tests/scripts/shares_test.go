@@ -195,6 +195,9 @@ func TestShares(t *testing.T) {
 			}
 			b.expect("held T P 0 hf1:W:T:T:0:"+info, l.acquire("t", "V", everything))
 			b.expect("held T P 0 hf1:W:T:T:0:"+info, l.acquire("t", "A", 1))
+			// Whoever names another limit, or weighs more, is told of the lock, not of a semaphore.
+			b.expect("error BADLIMIT the lock has room for 1000000000 for those who use it now, not 5", shares{b, "rw", 5}.acquire("t", "A", 1))
+			b.expect("error BADLIMIT the lock has room for 1000000000, and 1000000001 are wanted at once", l.acquire("t", "A", everything+1))
 			b.expect("gone T", l.release("A", "", 0))
 			b.expect("released T", l.release("W", "", 0))
 			b.expect("gone T", l.release("W", "", 0))

@@ -14,7 +14,8 @@ import (
 
 // What is advised fits what was met, and not only its kind.
 func TestAdviceFitsWhatWasMet(t *testing.T) {
-	const running, version, rules = "is it running", "7.0", "docs/SECURITY.md"
+	const running, version, rules, replicas, disks = "is it running", "7.0", "docs/SECURITY.md", "INFO replication", "INFO persistence"
+	synced := Durability{Replicas: 2, Fsync: true}
 	for what, c := range map[string]struct {
 		op         string
 		kind, err  error
@@ -34,6 +35,9 @@ func TestAdviceFitsWhatWasMet(t *testing.T) {
 		"a command, unnamed":  {"acquire", ErrPermission, wire.ScriptError("ERR The user executing the script can't run this command or subcommand"), "ACL LOG", ""},
 		"a key":               {"acquire", ErrPermission, ReplyError("NOPERM No permissions to access a key"), rules, "ACL LOG"},
 		"a key, in a script":  {"acquire", ErrPermission, wire.ScriptError("ERR The user executing the script can't access at least one of the keys mentioned in the command arguments"), rules, "ACL LOG"},
+		"replicas":            {"acquire", ErrReplicas, (&Durability{Replicas: 2}).shortfall(Reached{Replicas: 1}), replicas, disks},
+		"replicas' disks":     {"acquire", ErrReplicas, synced.shortfall(Reached{Replicas: 1, Master: true}), disks, replicas},
+		"the master's disk":   {"acquire", ErrReplicas, synced.shortfall(Reached{Replicas: 2}), disks, replicas},
 		"a key of other type": {"acquire", ErrWrongType, ReplyError("WRONGTYPE Operation against a key holding the wrong kind of value"), "choose another name", "delete"},
 	} {
 		err := (&ServerError{Op: c.op, Name: "a", Server: "host:1", Kind: c.kind, Err: c.err}).Error()

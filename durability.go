@@ -64,7 +64,10 @@ func (s *settings) checkDurability(commandTimeout time.Duration) error {
 
 // unconfirmed is the error of something that the master has carried out, and that is not
 // as durable as it has to be. It matches ErrReplicas.
-type unconfirmed struct{ err error }
+type unconfirmed struct {
+	err  error
+	disk bool // because of a disk, the master's or a replica's
+}
 
 func (e unconfirmed) Error() string        { return "not confirmed: " + e.err.Error() }
 func (e unconfirmed) Is(target error) bool { return target == ErrReplicas }
@@ -74,9 +77,11 @@ func (e unconfirmed) Unwrap() error        { return e.err }
 func (d *Durability) shortfall(r Reached) error {
 	switch {
 	case d.Fsync && !r.Master:
-		return unconfirmed{fmt.Errorf("not on the master's disk within %s, for which appendfsync has to be always, or everysec, which takes a second and more", d.Timeout)}
+		return unconfirmed{fmt.Errorf("not on the master's disk within %s, for which appendfsync has to be always, or everysec, which takes a second and more", d.Timeout), true}
+	case r.Replicas < d.Replicas && d.Fsync:
+		return unconfirmed{fmt.Errorf("%d of %d replicas have it on disk within %s", r.Replicas, d.Replicas, d.Timeout), true}
 	case r.Replicas < d.Replicas:
-		return unconfirmed{fmt.Errorf("%d of %d replicas within %s", r.Replicas, d.Replicas, d.Timeout)}
+		return unconfirmed{fmt.Errorf("%d of %d replicas within %s", r.Replicas, d.Replicas, d.Timeout), false}
 	}
 	return nil
 }
@@ -103,7 +108,7 @@ func (c *Client) eval(ctx context.Context, rq request, keys []string) (text stri
 	text, reached, err := c.driver.EvalDurably(ctx, rq.script, keys, rq.args, d)
 	var refusal ReplyError
 	if text != "" && errors.As(err, &refusal) {
-		return text, unconfirmed{told(refusal)}, nil
+		return text, unconfirmed{told(refusal), d.Fsync}, nil
 	}
 	return text, d.shortfall(reached), err
 }

@@ -96,9 +96,9 @@ var (
 	// among them has lost its data: Quorum.Init admits them. It comes after the quarantine of these nodes, for whose
 	// end Acquire waits.
 	ErrUninitialised = errors.New("node has not been admitted to the quorum")
-	// ErrReplicas says that too few replicas have confirmed the lock in time
+	// ErrReplicas says that too few replicas, or disks, have confirmed the lock in time
 	// (MinReplicas, Fsync).
-	ErrReplicas = errors.New("too few replicas confirmed")
+	ErrReplicas = errors.New("too few replicas or disks confirmed")
 	// ErrUnsupported says that the server is older than Redis 7.0 or
 	// Valkey 7.2, or lacks something that locks need.
 	ErrUnsupported = errors.New("server is not supported")
@@ -234,6 +234,7 @@ func (e *ServerError) advice() string {
 	var dns *net.DNSError
 	var plain tls.RecordHeaderError
 	var other misused
+	var short unconfirmed
 	switch {
 	case e.Kind == ErrUnavailable && untrusted(e.Err):
 		return " (it runs: check its certificate, and the name and the authorities that this client expects)"
@@ -249,6 +250,8 @@ func (e *ServerError) advice() string {
 		return "" // it says what is missing
 	case e.Kind == ErrWrongType && errors.As(e.Err, &other) && usedAs[other.what] != "":
 		return " (all programs use a name as one kind: use it as that, or choose another name)"
+	case e.Kind == ErrReplicas && errors.As(e.Err, &short) && short.disk:
+		return " (check appendonly and appendfsync of the master and its replicas: INFO persistence)"
 	case e.Kind == ErrPermission && strings.Contains(e.Err.Error(), "can't run this command"):
 		return " (ACL LOG on the server names the command, which Redis 7.0 does not; see docs/SECURITY.md for the ACL that locks need)"
 	}

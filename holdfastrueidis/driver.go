@@ -47,6 +47,7 @@ func New(o rueidis.ClientOption) holdfast.Driver {
 	case o.ReplicaOnly:
 		return holdfast.Unusable(errors.New("rueidis.ClientOption.ReplicaOnly cannot be used for locks: replicas do not grant them"))
 	}
+	o.InitAddress = slices.Clone(o.InitAddress)
 	o.DisableRetry, o.DisableCache = true, true
 	if o.SendToReplicas != nil { // without it other options would be refused
 		o.SendToReplicas = func(rueidis.Completed) bool { return false }
@@ -166,7 +167,9 @@ func (c *connector) make() {
 	if c.d.follower != nil {
 		client, master, err = c.d.follower.connect()
 	} else {
-		client, err = rueidis.NewClient(c.d.option)
+		o := c.d.option
+		o.InitAddress = slices.Clone(o.InitAddress) // which is shuffled in place with ShuffleInit, while the other client reads it
+		client, err = rueidis.NewClient(o)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -7,7 +7,9 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"net"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -155,6 +157,38 @@ func TestRueidisOptionsThatAreRefused(t *testing.T) {
 		if _, err := holdfast.New(holdfastrueidis.New(o), nil); !errors.Is(err, holdfast.ErrInvalid) || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %v", says, err)
 		}
+	}
+}
+
+// The program's addresses are its own, also where rueidis is to shuffle them: it does so in place.
+func TestRueidisAddressesStayInTheirOrder(t *testing.T) {
+	t.Parallel()
+	var addrs []string
+	for port := range 12 {
+		addrs = append(addrs, fmt.Sprint("nobody:", port+1))
+	}
+	given, joined := slices.Clone(addrs), strings.Join(addrs, ",")
+	d := holdfastrueidis.New(rueidis.ClientOption{
+		InitAddress: given, ShuffleInit: true,
+		DialCtxFn: func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error) {
+			return nil, io.ErrClosedPipe
+		},
+	})
+	defer d.Close()
+	for range 3 {
+		if _, err := d.Eval(t.Context(), holdfast.NewScript("return ''"), []string{"a"}, nil, false); !errors.Is(err, holdfast.ErrNotSent) {
+			t.Fatal(err)
+		}
+		if !slices.Equal(given, addrs) {
+			t.Errorf("the program's addresses are %q", given)
+		}
+		if d.Addr() != joined {
+			t.Errorf("the server is called %q", d.Addr())
+		}
+	}
+	given[0] = "changed"
+	if d.Addr() != joined {
+		t.Errorf("the server is called %q", d.Addr())
 	}
 }
 

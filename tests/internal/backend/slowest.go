@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -38,12 +39,24 @@ type request struct {
 // remembered is how many requests are logged.
 const remembered = 5
 
+// reported is of how many clients of a test that is logged. A test may have thousands.
+const reported = 5
+
+// reports counts those that were logged, by the name of the test.
+var reports sync.Map
+
 // tellSlowest returns what remembers the slowest requests of a client, and logs them if the test fails.
 func tellSlowest(tb testing.TB) *slowest {
 	s := &slowest{began: time.Now(), pending: map[*request]struct{}{}}
 	tb.Cleanup(func() {
-		if tb.Failed() {
+		if !tb.Failed() {
+			return
+		}
+		count, _ := reports.LoadOrStore(tb.Name(), new(atomic.Int32))
+		if n := count.(*atomic.Int32).Add(1); n <= reported {
 			tb.Log(s.report())
+		} else if n == reported+1 {
+			tb.Log("and of its other clients")
 		}
 	})
 	return s

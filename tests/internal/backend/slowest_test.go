@@ -70,3 +70,15 @@ func TestAFailedTestTellsItsSlowestRequests(t *testing.T) {
 		t.Log(said)
 	}
 }
+
+// It says so of a few clients, however many there are.
+func TestAFailedTestTellsOfFewClients(t *testing.T) {
+	t.Parallel()
+	f := &failing{TB: t}
+	for range 3 * reported {
+		tellSlowest(f)
+	}
+	if n := strings.Count(f.end(), "the slowest requests"); n != reported {
+		t.Errorf("it tells of %d clients, want %d", n, reported)
+	}
+}

@@ -135,7 +135,7 @@ local function stand_by(member, due)
     pcall(send, channel, 'hf1 standby ' .. owner .. ' ' .. whole(now) .. ' ' .. whole(due))
   end
 end
-local most = 1000
+local most = 500
 local function again()
   error('AGAIN there is more to clear away first', 0)
 end

@@ -88,7 +88,7 @@ local function stand_by(member, due)
     pcall(send, channel, 'hf1 standby ' .. owner .. ' ' .. whole(now) .. ' ' .. whole(due))
   end
 end
-local most = 1000
+local most = 500
 local function again()
   error('AGAIN there is more to clear away first', 0)
 end
@@ -286,6 +286,10 @@ end
 local function of_another_kind()
   error('BADKIND the key holds another kind of lock, or something else', 0)
 end
+local function misfit(why)
+  error('BADLIMIT ' .. (kind == 'sem' and 'the semaphore has ' or 'the lock has room for ') .. whole(limit)
+    .. (kind == 'sem' and ' permits' or '') .. why, 0)
+end
 local function live(hold)
   local expiry = hold and parse_hold(hold)
   return expiry and expiry > now and hold
@@ -312,7 +316,7 @@ local function load(expected, wanted)
     if kind == 'latch' or kind == 'bar' then
       error('BADPARTIES it has ' .. whole(limit) .. ' parties now, not ' .. whole(wanted), 0)
     end
-    error('BADLIMIT the semaphore has ' .. whole(limit) .. ' permits for those who use it now, not ' .. whole(wanted), 0)
+    misfit(' for those who use it now, not ' .. whole(wanted))
   end
   if kind == 'latch' then
     local count = redis.call('HGET', KEYS[1], 'count')

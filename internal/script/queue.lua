@@ -47,7 +47,7 @@ end
 
 -- How many dead waiters a script removes at most, and how many holds that are over
 -- (shares.lua): no other client waits longer than that takes.
-local most = 1000
+local most = 500
 
 -- Ends a script that has removed so many, and done nothing else. Whoever sent it sends it again.
 local function again()

@@ -205,7 +205,7 @@ func (a *attempt) parse(r answer) (any, error) {
 		a.owed = true
 		var pttl, fence, block int64
 		if r.Ints(&pttl, &fence, &block) == nil && fence > 0 {
-			return a.granted(r.sent, clock.Now(), pttl, uint64(fence), block)
+			return a.granted(r.sent, clock.Now(), r.Now, pttl, uint64(fence), block)
 		}
 	case "held":
 		if h, err := a.l.parseHolder(&r.Reply); err == nil {
@@ -249,14 +249,16 @@ func (a *attempt) since(fence uint64) int64 {
 // errLate is met when the way to the server and back takes longer than a lease lasts.
 var errLate = errors.New("the lock was granted, but the reply came past the lease's deadline; it is given back")
 
-// granted makes a grant of an answer to a request that was sent, and answered, then.
-func (a *attempt) granted(sent, heard clock.Instant, pttl int64, fence uint64, block int64) (*grant, error) {
+// granted makes a grant of an answer to a request that was sent, and answered, then, and at that time
+// of the server's.
+func (a *attempt) granted(sent, heard clock.Instant, now, pttl int64, fence uint64, block int64) (*grant, error) {
 	term := a.l.set.term()
 	if pttl >= 0 {
 		term = min(duration(pttl), a.l.c.cfg.MaxTTL)
 	}
 	// mutants: grant-deadline
 	g := newGrant(a, sent, sent, term-drift(term), fence, block)
+	g.at = now
 	if g.isLate(heard) {
 		return nil, &ServerError{Op: "acquire", Name: a.l.name, Server: a.l.c.driver.Addr(), Kind: ErrUnavailable, Err: errLate}
 	}
@@ -286,7 +288,7 @@ func (a *attempt) claimed(n *wire.Grant) (*grant, bool) {
 		return nil, false
 	}
 	g := newGrant(a, now, a.anchor.sent, valid, n.Fence, 1)
-	g.claim, g.renewAt = true, now
+	g.claim, g.renewAt, g.at = true, now, n.Now
 	return g, true
 }
 

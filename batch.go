@@ -255,7 +255,7 @@ func (a *attempt) take(ctx context.Context) (*grant, error) {
 	}
 	a.owed = true
 	a.date(e.fence, e.now)
-	return a.granted(e.sent, e.heard, -1, e.fence, 1)
+	return a.granted(e.sent, e.heard, e.now, -1, e.fence, 1)
 }
 
 // takeAll sends acquires.

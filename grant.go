@@ -30,6 +30,7 @@ type grant struct {
 	line *line // that it belongs to; nil if it was taken past all lines
 
 	fence uint64 // in the lock's value: that of the first lease
+	at    int64  // server time, µs, in the answer by which it was granted; 0 where that is not needed
 
 	entry schedule.Entry
 
@@ -391,6 +392,14 @@ func (g *grant) reassertion(a answer, err error, ttl time.Duration) (request, bo
 	notAfter := c.serverTime(c.slot(g.l)) + left.Microseconds()
 	g.from.unanswered = max(g.from.unanswered, notAfter)
 	return reassertRequest(g, ttl, g.end-1, notAfter), true
+}
+
+// asked is a time before which the lock was not the grant's.
+func (g *grant) asked() clock.Instant {
+	if told := g.from.anchor.sent; !told.IsZero() { // it was in the queue still
+		return told
+	}
+	return g.since
 }
 
 // land notes that a renewal is under way no longer.

@@ -185,7 +185,7 @@ func (l *Lock) grantedAll(attempts []*attempt, r answer) ([]*grant, bool, error)
 	}
 	grants := make([]*grant, len(attempts))
 	for i, a := range attempts {
-		g, err := a.granted(r.sent, clock.Now(), pttl, uint64(fences[i]), 1)
+		g, err := a.granted(r.sent, clock.Now(), r.Now, pttl, uint64(fences[i]), 1)
 		if err != nil {
 			return nil, false, err
 		}

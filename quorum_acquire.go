@@ -190,7 +190,7 @@ func (q *Quorum) askAlone(ctx context.Context, l *Lock, v vote, terms terms) vot
 		v.a.owed = true
 		var pttl, fence int64
 		if a.Ints(&pttl, &fence) == nil && fence > 0 {
-			v.g, v.err = v.a.granted(a.sent, clock.Now(), pttl, uint64(fence), 1)
+			v.g, v.err = v.a.granted(a.sent, clock.Now(), a.Now, pttl, uint64(fence), 1)
 			v.said = v.g != nil
 			if p.plain() {
 				c.batches.note(p, false)

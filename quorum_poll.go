@@ -125,7 +125,7 @@ func (p *poll) answered(ctx context.Context, v vote, e *errand) {
 		return
 	default:
 		v.a.owed = true
-		v.g, v.err = v.a.granted(e.sent, e.heard, -1, e.fence, 1)
+		v.g, v.err = v.a.granted(e.sent, e.heard, e.now, -1, e.fence, 1)
 		v.said = v.g != nil
 	}
 	p.count(v)

@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast-go/holdfast/holdfastgoredis"
 	"github.com/holdfast-go/holdfast/internal/script"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/clockshim"
 	"github.com/holdfast-go/holdfast/tests/internal/proxy"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
@@ -160,6 +161,102 @@ func TestAHolderAssertsItsLockAgainAfterAFailover(t *testing.T) {
 				t.Errorf("TryAcquire of a lock that was asserted again: %v", err)
 			}
 			backend.Release(t, lease)
+		})
+	}
+}
+
+// between has another process take the lock that the first holds, after its server has lost its data, and
+// release it; the first then asks for its lock again. lose loses the data.
+func between(t *testing.T, clients func() *holdfast.Client, lose func()) {
+	t.Helper()
+	mine := backend.Acquire(t, clients().Mutex("a", holdfast.TTL(time.Minute)))
+	lose()
+	other := backend.Acquire(t, clients().Mutex("a"))
+	fence := other.Token()
+	backend.Release(t, other)
+	if err := mine.Extend(t.Context(), time.Minute); !errors.Is(err, holdfast.ErrLost) {
+		t.Errorf("fence %d was granted after %d, whose holder goes on: Extend says %v", fence, mine.Token(), err)
+	}
+}
+
+// alone has nobody take the lock meanwhile: its holder goes on, and fences rise after it.
+func alone(t *testing.T, clients func() *holdfast.Client, lose func()) {
+	t.Helper()
+	mine := backend.Acquire(t, clients().Mutex("a", holdfast.TTL(time.Minute)))
+	lose()
+	if err := mine.Extend(t.Context(), time.Minute); err != nil {
+		t.Fatalf("nobody has had the lock meanwhile: Extend says %v", err)
+	}
+	backend.Release(t, mine)
+	other := backend.Acquire(t, clients().Mutex("a"))
+	if other.Token() <= mine.Token() {
+		t.Errorf("fence %d follows %d", other.Token(), mine.Token())
+	}
+	backend.Release(t, other)
+}
+
+// The counter is lost, and the next fence is below the holder's, because the server's clock went back meanwhile.
+func TestAHolderAfterWhomTheClockWentBack(t *testing.T) {
+	t.Parallel()
+	for _, bin := range server.Binaries(t) {
+		t.Run(bin.Name, func(t *testing.T) {
+			t.Parallel()
+			clock := clockshim.New(t)
+			b := backend.Real(t, bin, clock.Option())
+			clients := func() *holdfast.Client { return b.Client(t, nil) }
+			wipe := func() {
+				clock.Jump(-3 * time.Second)
+				do(t, b.Server, "FLUSHALL")
+			}
+			between(t, clients, wipe)
+			do(t, b.Server, "FLUSHALL")
+			between(t, clients, func() {
+				do(t, b.Server, "FLUSHALL")
+				clock.Jump(-3 * time.Second)
+			})
+			do(t, b.Server, "FLUSHALL")
+			alone(t, clients, wipe)
+		})
+	}
+}
+
+// The counter is lost, and the next fence is below the holder's, which led the server's clock.
+func TestAHolderWhoseFenceLedTheClock(t *testing.T) {
+	t.Parallel()
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		rdb := b.Redis(t)
+		clients := func() *holdfast.Client { return b.Client(t, nil) }
+		lose := func() { rdb.FlushAll(t.Context()) }
+		for _, lead := range []time.Duration{900 * time.Millisecond, time.Hour} {
+			for _, with := range []func(*testing.T, func() *holdfast.Client, func()){between, alone} {
+				now, err := rdb.Time(t.Context()).Result()
+				if err != nil {
+					t.Fatal(err)
+				}
+				rdb.Set(t.Context(), "holdfast:fence", now.Add(lead).UnixMicro(), 0)
+				with(t, clients, lose)
+				lose()
+			}
+		}
+	})
+}
+
+// A replica that lacks the lock is promoted, and its clock is slow.
+func TestAHolderWhoseNextServersClockIsSlow(t *testing.T) {
+	t.Parallel()
+	for _, bin := range server.Binaries(t) {
+		t.Run(bin.Name, func(t *testing.T) {
+			t.Parallel()
+			for what, with := range map[string]func(*testing.T, func() *holdfast.Client, func()){"between": between, "alone": alone} {
+				t.Run(what, func(t *testing.T) {
+					t.Parallel()
+					clock := clockshim.New(t)
+					clock.Jump(-2 * time.Second)
+					p := startPair(t, bin, clock.Option())
+					p.lag()
+					with(t, func() *holdfast.Client { return p.client(nil) }, p.fail)
+				})
+			}
 		})
 	}
 }

@@ -188,10 +188,14 @@ type pair struct {
 	master  atomic.Int32 // where clients connect
 }
 
-func startPair(t *testing.T, bin server.Binary) *pair {
+func startPair(t *testing.T, bin server.Binary, replica ...server.Option) *pair {
 	p := &pair{t: t}
 	for n := range p.servers {
-		p.servers[n] = server.Start(t, bin)
+		var opts []server.Option
+		if n != int(p.master.Load()) {
+			opts = replica
+		}
+		p.servers[n] = server.Start(t, bin, opts...)
 		p.to[n] = proxy.New(t, p.servers[n].Addr())
 	}
 	p.follow()

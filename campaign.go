@@ -45,9 +45,11 @@ type look struct {
 // maxRest is the longest time between two looks. The queue's key lives twice as long.
 const maxRest = 30 * time.Second
 
-// maxRestBehind is the same for those who are not the first. It is how long all of them
-// may sleep when whoever was before them died together with the holder.
+// maxRestBehind is the same for those who are not the first.
 const maxRestBehind = 10 * time.Second
+
+// minRestBehind is the shortest time between two looks of those, however short leases are.
+const minRestBehind = 500 * time.Millisecond
 
 // maxUntold is the longest time between two looks at a lock that a client of Redisson has: its
 // releases are told of, but not those of a RedissonSpinLock, nor of an operator.
@@ -307,12 +309,18 @@ func (c *campaign) stillFor(a *attempt) bool {
 }
 
 // restTime is how long to wait for a notification before looking: until the lock may
-// expire for the first in the queue, longer for those behind, and not at once for
+// expire for the first in the queue, a little longer for those behind, and not at once for
 // everybody. Programs that do not notify are looked after more often.
 func (c *campaign) restTime(q queued) time.Duration {
 	switch {
 	case q.rank > 1:
-		return jitter(min(maxRestBehind, 2*time.Second*time.Duration(q.rank)), 20)
+		d := jitter(min(maxRestBehind, 2*time.Second*time.Duration(q.rank)), 20)
+		if q.expiry >= 0 {
+			// Who is before this one may have died together with the holder.
+			after := time.Duration(min(q.rank-1, 2))*100*time.Millisecond + rand.N(300*time.Millisecond)
+			d = min(d, max(q.expiry, minRestBehind)+after)
+		}
+		return d
 	case q.foreign:
 		d := min(max(time.Since(c.begun)/8, 10*time.Millisecond), 250*time.Millisecond)
 		if slices.ContainsFunc(c.theirs, (*listener).up) {

@@ -58,12 +58,6 @@ end
 local function send(channel, text)
   return redis.call(cluster and 'SPUBLISH' or 'PUBLISH', channel, text)
 end
-local function stand_by(member, due)
-  local ok, owner, _, channel = pcall(waiter, member)
-  if ok and owner then
-    pcall(send, channel, 'hf1 standby ' .. owner .. ' ' .. whole(now) .. ' ' .. whole(due))
-  end
-end
 local most = 500
 local function again()
   error('AGAIN there is more to clear away first', 0)
@@ -89,15 +83,43 @@ local function dead_ahead(n, self)
   end
   return #first, first
 end
-local function call_latest()
+local function notify(member, due)
+  local ok, owner, _, channel = pcall(waiter, member)
+  if ok and owner then
+    pcall(send, channel, 'hf1 standby ' .. owner .. ' ' .. whole(now) .. ' ' .. whole(due))
+  end
+end
+local function is_dead(member)
+  local ok, counts = pcall(hearers, { member })
+  return ok and counts[1] == 0
+end
+local function leads(member)
+  local first = first_waiter()
+  if not first or first == member or not is_dead(first) then
+    return first == member
+  end
+  local n, ahead = dead_ahead(100, member)
+  return ahead[n + 1] == member
+end
+local function latest_alive()
   local latest = look_at('ZRANGE', KEYS[2], '-100', '-1') or {}
   local counts = hearers(latest)
   for i = #latest, 1, -1 do
     if counts[i] > 0 then
-      stand_by(latest[i], now)
-      return
+      return latest[i]
     end
   end
+end
+local function first_alive(first)
+  if not is_dead(first) then
+    return first
+  end
+  local n, ahead = dead_ahead(100)
+  return ahead[n + 1] or latest_alive()
+end
+local function stand_by(first, due)
+  local ok, member = pcall(first_alive, first)
+  notify(ok and member or first, due)
 end
 local function drop_dead(self)
   for _ = 1, most, 100 do
@@ -110,7 +132,10 @@ local function drop_dead(self)
     end
   end
   if dead_ahead(1, self) > 0 then
-    call_latest()
+    local latest = latest_alive()
+    if latest then
+      notify(latest, now)
+    end
     again()
   end
 end

@@ -132,7 +132,7 @@ local function main()
     end
   end
   return 'queued ' .. whole(now) .. ' ' .. pttl .. ' ' .. whole(score)
-    .. ' ' .. redis.call('ZCOUNT', KEYS[2], '0', whole(score)) .. ' ' .. receivers(ARGV[8]) .. ' ' .. kind
+    .. ' ' .. rank(member, score) .. ' ' .. receivers(ARGV[8]) .. ' ' .. kind
 end
 
 -- include answer.lua

@@ -42,3 +42,12 @@ local function place(member, earlier)
   redis.call('ZREMRANGEBYSCORE', KEYS[2], '(' .. whole(-now), '(0')
   return score
 end
+
+-- Where a waiter stands: how many are before it, and itself. Who is dead at the head does not count.
+local function rank(member, score)
+  local n = redis.call('ZCOUNT', KEYS[2], '0', whole(score))
+  if n > 1 and is_dead(first_waiter()) then
+    n = math.max(n - dead_ahead(100, member), 1)
+  end
+  return n
+end

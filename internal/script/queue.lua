@@ -37,14 +37,6 @@ local function send(channel, text)
   return redis.call(cluster and 'SPUBLISH' or 'PUBLISH', channel, text)
 end
 
--- Tells a waiter when to look for itself: due is the server's time in µs.
-local function stand_by(member, due)
-  local ok, owner, _, channel = pcall(waiter, member)
-  if ok and owner then
-    pcall(send, channel, 'hf1 standby ' .. owner .. ' ' .. whole(now) .. ' ' .. whole(due))
-  end
-end
-
 -- How many dead waiters a script removes at most, and how many holds that are over
 -- (shares.lua): no other client waits longer than that takes.
 local most = 500
@@ -79,16 +71,55 @@ local function dead_ahead(n, self)
   return #first, first
 end
 
--- Has the latest waiter that is alive look.
-local function call_latest()
+-- Tells a waiter when to look for itself: due is the server's time in µs.
+local function notify(member, due)
+  local ok, owner, _, channel = pcall(waiter, member)
+  if ok and owner then
+    pcall(send, channel, 'hf1 standby ' .. owner .. ' ' .. whole(now) .. ' ' .. whole(due))
+  end
+end
+
+-- Whether it is known that nobody hears that waiter.
+local function is_dead(member)
+  local ok, counts = pcall(hearers, { member })
+  return ok and counts[1] == 0
+end
+
+-- Whether no waiter before that one is alive.
+local function leads(member)
+  local first = first_waiter()
+  if not first or first == member or not is_dead(first) then
+    return first == member
+  end
+  local n, ahead = dead_ahead(100, member)
+  return ahead[n + 1] == member
+end
+
+-- The latest waiter that is alive, or nil.
+local function latest_alive()
   local latest = look_at('ZRANGE', KEYS[2], '-100', '-1') or {}
   local counts = hearers(latest)
   for i = #latest, 1, -1 do
     if counts[i] > 0 then
-      stand_by(latest[i], now)
-      return
+      return latest[i]
     end
   end
+end
+
+-- The first waiter that is alive. first is the first of all. Where a hundred are dead before it, the
+-- latest does as well: whoever looks serves the first.
+local function first_alive(first)
+  if not is_dead(first) then
+    return first
+  end
+  local n, ahead = dead_ahead(100)
+  return ahead[n + 1] or latest_alive()
+end
+
+-- Tells the first waiter that is alive when to look. first is the first of all.
+local function stand_by(first, due)
+  local ok, member = pcall(first_alive, first)
+  notify(ok and member or first, due)
 end
 
 -- Removes the dead waiters at the head of the queue. Where they are too many it ends the script, and
@@ -104,7 +135,10 @@ local function drop_dead(self)
     end
   end
   if dead_ahead(1, self) > 0 then
-    call_latest()
+    local latest = latest_alive()
+    if latest then
+      notify(latest, now)
+    end
     again()
   end
 end

@@ -45,11 +45,11 @@ local function give(value)
 end
 
 local function leave()
-  local was_first = first_waiter() == member
+  local led = leads(member)
   if redis.call('ZREM', KEYS[2], member) == 0 then
     return false
   end
-  local first = was_first and first_waiter()
+  local first = led and first_waiter()
   if not first then
     settle()
   else

@@ -135,7 +135,7 @@ local function main()
     rest = math.ceil((next_expiry - now) / 1000)
   end
   return 'queued ' .. whole(now) .. ' ' .. whole(rest) .. ' ' .. whole(score)
-    .. ' ' .. redis.call('ZCOUNT', KEYS[2], '0', whole(score)) .. ' ' .. receivers(ARGV[11]) .. ' ours'
+    .. ' ' .. rank(member, score) .. ' ' .. receivers(ARGV[11]) .. ' ours'
 end
 
 -- include answer.lua

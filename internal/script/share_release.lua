@@ -48,9 +48,9 @@ local function main()
   end
   local left = false
   if member ~= '' then
-    local was_first = first_waiter() == member
+    local led = leads(member)
     left = redis.call('ZREM', KEYS[2], member) == 1
-    if left and was_first then
+    if left and led then
       -- Others may weigh less.
       moved = true
       pcall(serve_others)

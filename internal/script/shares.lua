@@ -307,7 +307,7 @@ local function call_others()
     local _, _, _, rest = waiter(member)
     local _, _, who = wish(rest)
     if has(who) then
-      stand_by(member, now)
+      notify(member, now)
     end
   end
 end
@@ -334,7 +334,7 @@ local function serve(self, ttl, block)
         call_others()
       end
       if moved and not has(who) then
-        stand_by(member, next_expiry)
+        notify(member, next_expiry)
       end
       return fence, n
     end
@@ -342,7 +342,7 @@ local function serve(self, ttl, block)
     redis.call('ZREM', KEYS[2], member)
     moved = true
     if not weight or weight > limit then
-      stand_by(member, now) -- to find out
+      notify(member, now) -- to find out
     elseif member == self then
       fence, n = admit(owner, weight, info, ttl, block, who)
     elseif receivers(channel) > 0 then

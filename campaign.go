@@ -24,6 +24,7 @@ type campaign struct {
 	looks   chan struct{} // holds an item when the line has changed
 	hidden  bool          // the server did not know of the subscription last time
 	polls   int           // answered in a row without a confirmed subscription
+	deaf    time.Time     // since when it polls; zero if the server knew of the subscription last time
 	begun   time.Time     // of the attempt, or the one whose place it has
 	joined  atomic.Bool   // an owner's line has another waiter
 
@@ -221,7 +222,7 @@ func (c *campaign) step() *grant {
 			c.sub.unheard(confirmations)
 			return nil
 		}
-		c.hidden = false
+		c.hidden, c.deaf = false, time.Time{}
 		c.sub.isHeard()
 		if got.foreign && got.rank == 1 && a.l.set.redisson && c.theirs == nil {
 			c.theirs = c.ln.c.hub.joinRedisson(a.l, c.look)
@@ -380,6 +381,9 @@ func (c *campaign) poll(up bool) *grant {
 	c.answered = true
 	if !up {
 		c.polls++
+	}
+	if c.deaf.IsZero() {
+		c.deaf = time.Now()
 	}
 	c.warnOfPolling()
 	if g, ok := got.(*grant); ok {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -20,6 +21,14 @@ type deafening struct {
 	subscribe func(Sink)
 	receivers string
 	down      func() bool // the server cannot be reached
+	cluster   bool
+	elsewhere func() bool // in a Cluster: the lock is with a node that does not have the subscription
+}
+
+func (d *deafening) Probe(ctx context.Context) (ServerInfo, error) {
+	info, err := d.fake.Probe(ctx)
+	info.Cluster = d.cluster
+	return info, err
 }
 
 func (d *deafening) Subscribe(_ string, _ bool, sink Sink) Subscription {
@@ -31,8 +40,14 @@ func (d *deafening) Eval(ctx context.Context, s Script, keys, args []string, urg
 	if d.down() {
 		return "", errors.New("no answer")
 	}
+	args = slices.Clone(args)
+	args[0] = strings.TrimSuffix(args[0], "c") // the fake knows of no Cluster
 	reply, err := d.fake.Eval(ctx, s, keys, args, urgent)
-	return strings.Replace(reply, " 1 1 ours", " 1 "+d.receivers+" ours", 1), err
+	receivers := d.receivers
+	if d.elsewhere != nil && d.elsewhere() {
+		receivers = "0"
+	}
+	return strings.Replace(reply, " 1 1 ours", " 1 "+receivers+" ours", 1), err
 }
 
 // A waiter that polls says so once, and why; one whose subscription comes back after an
@@ -48,6 +63,10 @@ func TestWarnsOfPolling(t *testing.T) {
 			"no subscription is confirmed"},
 		"confirmed by somebody else": {&deafening{subscribe: Sink.Up, receivers: "0", down: never},
 			"the server does not have it"},
+		"in a slot that moves": {&deafening{subscribe: Sink.Up, receivers: "1", down: never, cluster: true,
+			elsewhere: downFrom(0, 20*time.Second)}, ""},
+		"in a slot that does not come to an end of moving": {&deafening{subscribe: Sink.Up, receivers: "1", down: never, cluster: true,
+			elsewhere: downFrom(0, time.Hour)}, "is its slot on the move"},
 		"refused": {&deafening{subscribe: func(s Sink) { s.Down(ReplyError("NOPERM no channels")) }, receivers: "0", down: never},
 			"ACL refuses the subscription"},
 		"after an outage": {&deafening{

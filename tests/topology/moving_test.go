@@ -1,6 +1,8 @@
 package topology
 
 import (
+	"bytes"
+	"log/slog"
 	"testing"
 	"time"
 
@@ -88,7 +90,9 @@ func locksInASlotOnTheMove(t *testing.T, c *server.Cluster, names []string, shar
 		m := c.StartMove(slot, other(slot))
 		for len(m.Keys(10)) > 0 {
 		}
-		late := backend.Start(t, lock(open.client(t, nil), name, holdfast.TTL(term)))
+		var said bytes.Buffer // by one logger, to be read when its client is closed
+		polling := open.client(t, &holdfast.Config{Logger: slog.New(slog.NewTextHandler(&said, nil))})
+		late := backend.Start(t, lock(polling, name, holdfast.TTL(term)))
 		time.Sleep(time.Second) // time enough to see that nobody hears it
 		m.Finish()
 		backend.Waiters(t, q.l, 2)
@@ -96,6 +100,12 @@ func locksInASlotOnTheMove(t *testing.T, c *server.Cluster, names []string, shar
 		// Who has subscribed to the new owner first is served first.
 		for range 2 {
 			backend.Release(t, soon(t, "a waiter is not served", q.next, late))
+		}
+		if err := polling.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if said.Len() > 0 { // what passes is no reason to look for a proxy
+			t.Errorf("it was said: %s", &said)
 		}
 	})
 

@@ -38,7 +38,7 @@ import (
 )
 
 // New returns a driver for holdfast.New. rdb is a *redis.Client or a *redis.ClusterClient; NewFailover is better than
-// one made by NewFailoverClient. It stays the caller's to close, after
+// one made by NewFailoverClient, of which masters are told apart by the remote addresses of connections. It stays the caller's to close, after
 // the holdfast.Client. With anything else, holdfast.New returns an error that says why.
 func New(rdb redis.UniversalClient) holdfast.Driver {
 	switch rdb := rdb.(type) {

@@ -50,6 +50,7 @@ type grant struct {
 	renewals int32         // times it was renewed
 	flying   int8          // renewals under way
 	queued   bool          // one of them is not sent yet
+	asserted uint8         // times it was asked for again, after a loss of data
 
 	tried    bool // it is among Client.tried
 	counted  bool // among those that Close waits for
@@ -58,7 +59,7 @@ type grant struct {
 	retired  bool // its leases are over: it is not renewed any more
 	claim    bool // it is a claim still, to be made a lease by a renewal
 	final    bool // MaxHold allows no more than it has
-	extended bool // past what the next lease of it would have
+	extended bool // past what the next lease of it would have, or that was asked for
 	kept     bool // it has a reference of its line; guarded by the line
 }
 
@@ -294,7 +295,7 @@ func (g *grant) renew() {
 	g.mu.Lock()
 	g.queued = false
 	ttl, final := g.renewTTL(g.l.set.ttl)
-	fences := g.fencesWanted()
+	fences, asserted := g.fencesWanted(), g.asserted
 	if g.over || g.frozen {
 		defer g.mu.Unlock()
 		g.land()
@@ -320,7 +321,8 @@ func (g *grant) renew() {
 	}
 	if err == nil {
 		var lost *LostError
-		if lost, err = g.apply(a, final); lost != nil {
+		// Fences that were reserved before the server lost its data can be given to others after it.
+		if lost, err = g.apply(a, final, g.asserted == asserted); lost != nil {
 			g.lose(lost)
 			return
 		}
@@ -391,6 +393,7 @@ func (g *grant) reassertion(a answer, err error, ttl time.Duration) (request, bo
 	// Whatever ends the grant now leaves a tombstone, in case this arrives after it.
 	notAfter := c.serverTime(c.slot(g.l)) + left.Microseconds()
 	g.from.unanswered = max(g.from.unanswered, notAfter)
+	g.asserted++
 	return reassertRequest(g, ttl, g.end-1, notAfter), true
 }
 
@@ -422,8 +425,9 @@ func renewRequest(g *grant, ttl time.Duration, fences int) request {
 	return rq
 }
 
-// apply takes over what renew.lua answered. It returns the loss that the answer is.
-func (g *grant) apply(a answer, final bool) (*LostError, error) {
+// apply takes over what renew.lua answered, with the fences that it reserved if those are to be used. It
+// returns the loss that the answer is.
+func (g *grant) apply(a answer, final, fences bool) (*LostError, error) {
 	switch a.Word {
 	case "gone", "absent", "late":
 		return &LostError{Name: g.l.name, Reason: LossTaken}, nil
@@ -440,7 +444,7 @@ func (g *grant) apply(a answer, final bool) (*LostError, error) {
 	}
 	g.failure = nil
 	g.final = g.final || final
-	if block > 0 && g.next >= g.end {
+	if fences && block > 0 && g.next >= g.end {
 		g.next, g.end = uint64(fence), uint64(fence)+uint64(block)
 		g.most = max(g.most, int32(min(block, unrivalled*int64(g.most))))
 	}

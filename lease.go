@@ -230,7 +230,13 @@ func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 		return err
 	}
 	g.mu.Lock()
+	if l.ended != nil {
+		defer g.mu.Unlock()
+		return l.ended
+	}
 	ttl, final := g.renewTTL(ttl)
+	// From now on, whatever the answer is: nobody else is to be passed a lock that the server may keep for so long.
+	g.extended = g.extended || ttl > g.l.set.ttl
 	g.mu.Unlock()
 	a, _, err := g.l.c.call(ctx, renewRequest(g, ttl, 0))
 	if rq, ok := g.reassertion(a, err, ttl); ok {
@@ -247,7 +253,7 @@ func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 	if g.frozen {
 		return fmt.Errorf("%w: lock %q: Extend while the lease is being changed", ErrInvalid, l.Name())
 	}
-	lost, err := g.apply(a, final)
+	lost, err := g.apply(a, final, false)
 	if lost != nil {
 		g.lose(lost)
 		return lost
@@ -259,7 +265,6 @@ func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 	if err != nil {
 		return g.l.malformed("renew")
 	}
-	g.extended = g.extended || ttl > g.l.set.ttl
 	g.plan()
 	l.look()
 	return l.ended

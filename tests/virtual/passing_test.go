@@ -1,0 +1,143 @@
+package virtual
+
+import (
+	"context"
+	"strconv"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/holdfasttest"
+)
+
+// delayed is a driver by which a request, or the answer to one, is on its way until it is let go.
+type delayed struct {
+	holdfast.Driver
+	request, answer func(s holdfast.Script, args []string) bool // which are; or nil
+	held            chan struct{}                               // closed when one is on its way
+	letGo           chan struct{}                               // closed to let it go
+}
+
+func newDelayed() *delayed {
+	return &delayed{held: make(chan struct{}), letGo: make(chan struct{})}
+}
+
+func (d *delayed) wrap(inner holdfast.Driver) holdfast.Driver {
+	d.Driver = inner
+	return d
+}
+
+func (d *delayed) hold(which func(holdfast.Script, []string) bool, s holdfast.Script, args []string) {
+	select {
+	case <-d.held:
+		return // one has been
+	default:
+	}
+	if which != nil && which(s, args) {
+		close(d.held)
+		<-d.letGo
+	}
+}
+
+func (d *delayed) Eval(ctx context.Context, s holdfast.Script, keys, args []string, urgent bool) (string, error) {
+	d.hold(d.request, s, args)
+	reply, err := d.Driver.Eval(ctx, s, keys, args, urgent)
+	d.hold(d.answer, s, args)
+	return reply, err
+}
+
+// inLine has a goroutine acquire the lock, and returns when it stands in line for it.
+func inLine(t *testing.T, l *holdfast.Lock) *waiting {
+	t.Helper()
+	w := &waiting{done: make(chan struct{})}
+	go func() {
+		defer close(w.done)
+		w.lease, w.err = l.Acquire(t.Context())
+	}()
+	synctest.Wait()
+	return w
+}
+
+// A holder reserves fences for a goroutine that waits. The server loses its data, and the holder asserts its lock
+// again, before it hears of them. The counter knows nothing of those fences, and its clock is behind them.
+func TestFencesThatWereReservedBeforeALossAreNotUsed(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
+		const ttl = 150 * time.Millisecond
+		rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:0", Dialer: srv.Dial})
+		defer rdb.Close()
+		rdb.Set(t.Context(), "holdfast:fence", time.Now().Add(time.Hour).UnixMicro(), 0)
+		d := newDelayed()
+		d.answer = func(s holdfast.Script, args []string) bool { return s.Name == "renew" && args[3] != "0" }
+		c := client(t, srv, d.wrap)
+		lock := c.Mutex("a", holdfast.TTL(ttl))
+
+		first := acquire(t, lock)
+		second := inLine(t, lock)
+		<-d.held
+		srv.FlushAll()
+		if err := first.Extend(t.Context(), ttl); err != nil {
+			t.Fatalf("the holder does not have its lock again: %v", err)
+		}
+		close(d.letGo)
+		synctest.Wait()
+		seen := first.Token()
+		release(t, first)
+		<-second.done
+		if second.err != nil {
+			t.Fatal(second.err)
+		}
+		for _, lease := range []*holdfast.Lease{second.lease, nil} {
+			if lease == nil {
+				lease = acquire(t, client(t, srv).Mutex("a"))
+			}
+			if lease.Token() <= seen {
+				t.Errorf("fence %d follows %d", lease.Token(), seen)
+			}
+			seen = lease.Token()
+			release(t, lease)
+		}
+	})
+}
+
+// A lease is released while it is being extended to more than the TTL. The goroutine that waits did not ask for
+// so long: if its process died, everybody would wait for that.
+func TestALeaseThatIsBeingExtendedIsNotPassedOn(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
+		const ttl, long = 10 * time.Second, 20 * time.Minute
+		rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:0", Dialer: srv.Dial})
+		defer rdb.Close()
+		d := newDelayed()
+		d.request = func(s holdfast.Script, args []string) bool {
+			return s.Name == "renew" && args[2] == strconv.FormatInt(long.Milliseconds(), 10)
+		}
+		lock := configured(t, srv, holdfast.Config{MaxTTL: time.Hour}, d.wrap).Mutex("a", holdfast.TTL(ttl))
+
+		// The second lease has fences reserved for the third.
+		first := acquire(t, lock)
+		second, third := inLine(t, lock), inLine(t, lock)
+		release(t, first)
+		<-second.done
+		if second.err != nil {
+			t.Fatal(second.err)
+		}
+		extended := make(chan error, 1)
+		go func() { extended <- second.lease.Extend(t.Context(), long) }()
+		<-d.held
+		release(t, second.lease)
+		close(d.letGo)
+		<-third.done
+		if third.err != nil {
+			t.Fatal(third.err)
+		}
+		if err := <-extended; err != holdfast.ErrReleased {
+			t.Errorf("Extend of a lease that was released meanwhile: %v", err)
+		}
+		if left := rdb.PTTL(t.Context(), "holdfast:{a}").Val(); left > ttl {
+			t.Errorf("the next lease lasts for %s on the server; it asked for %s", left, ttl)
+		}
+		release(t, third.lease)
+	})
+}

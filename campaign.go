@@ -272,13 +272,20 @@ func (c *campaign) pause(d time.Duration) {
 
 // rest sleeps in the queue until a notification, or until it is time to look again.
 func (c *campaign) rest(a *attempt, q queued) *grant {
-	timer := time.NewTimer(c.restTime(q))
+	d := c.restTime(q)
+	look := time.Now().Add(d)
+	timer := time.NewTimer(d)
 	defer timer.Stop()
 	for {
 		select {
 		case m := <-a.inbox:
 			if m.Standby != nil {
-				timer.Reset(min(a.until(m.Standby), maxRest) + rand.N(20*time.Millisecond))
+				// It may be older than what the server has answered since. And one after another must
+				// not keep a waiter from looking at all.
+				if d := a.until(m.Standby) + rand.N(20*time.Millisecond); d < time.Until(look) {
+					look = time.Now().Add(d)
+					timer.Reset(d)
+				}
 				continue
 			}
 			return c.take(a, m.Grant)

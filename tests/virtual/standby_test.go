@@ -2,8 +2,12 @@ package virtual
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/holdfasttest"
@@ -38,5 +42,33 @@ func TestFirstWaiterIsServedAfterAHolderThatFoundTheLockAndDied(t *testing.T) {
 			t.Fatal(first.err)
 		}
 		second.served(t, time.Second+50*time.Millisecond)
+	})
+}
+
+// A standby, which may be late, or anybody's who may publish, does not have a waiter look later than it would
+// without.
+func TestAStandbyDoesNotPutOffALook(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
+		observer := redis.NewClient(&redis.Options{Addr: "127.0.0.1:0", Dialer: srv.Dial})
+		t.Cleanup(func() { _ = observer.Close() })
+		acquire(t, client(t, srv, dying).Mutex("a", holdfast.TTL(10*time.Second), holdfast.Renew(false)))
+		w := wait(t, client(t, srv).Mutex("a"))
+		for range 3 {
+			waiters := observer.ZRange(t.Context(), "holdfast:{a}:q", 0, -1).Val()
+			if len(waiters) != 1 {
+				t.Fatalf("%q are in the queue", waiters)
+			}
+			member := strings.Split(waiters[0], "\n")
+			now, err := observer.Time(t.Context()).Result()
+			if err != nil {
+				t.Fatal(err)
+			}
+			message := fmt.Sprintf("hf1 standby %s %d %d", member[0], now.UnixMicro(), now.Add(25*time.Second).UnixMicro())
+			if n := observer.Publish(t.Context(), member[2], message).Val(); n != 1 {
+				t.Fatalf("%d have heard it", n)
+			}
+			time.Sleep(time.Second)
+		}
+		w.served(t, 6*time.Second+50*time.Millisecond)
 	})
 }

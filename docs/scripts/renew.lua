@@ -21,7 +21,7 @@ local function prolong(ttl)
   return pttl
 end
 local function on_master()
-  local ok, err = pcall(redis.call, 'PEXPIRE', KEYS[1], 1, 'GT')
+  local ok, err = pcall(redis.call, 'PEXPIRE', KEYS[1], -3600000, 'GT')
   if not ok and string.sub(message(err), 1, 9) == 'READONLY ' then
     error(message(err), 0)
   end

@@ -248,7 +248,10 @@ func TestBatchScripts(t *testing.T) {
 			c.expect("taken T T 2 4 5", seen(reply))
 			c.has("a/A", first(reply))
 			c.has("b/C", first(reply)+2)
-			c.expect("kept T 2 3", c.keep(90000, "a/A", "a/B", "a/A")) // it lasts for so long already
+			// It lasts for so long already; or, where the clock goes on during a script, a ms less.
+			if said := c.keep(90000, "a/A", "a/B", "a/A"); said != "kept T 2 3" && said != "kept T 2" {
+				c.t.Errorf("a lock twice in a batch: %q", said)
+			}
 			if said := c.alone(script.Renew, "", "a/A", 90000, 0, c.fence("{a}")); !strings.HasPrefix(said, "renewed ") {
 				c.t.Errorf("what a batch has left is %q", said)
 			}

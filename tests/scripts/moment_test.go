@@ -1,0 +1,30 @@
+package scripts
+
+import (
+	"testing"
+
+	"github.com/holdfast-go/holdfast/internal/script"
+	"github.com/holdfast-go/holdfast/tests/internal/backend"
+)
+
+// What a script answers without writing leaves a key's expiry as it is, also in its last moment: on Redis 7.0, a key
+// lives on while a script runs, and the time from which PEXPIRE counts goes on.
+func TestAnswersDoNotProlong(t *testing.T) {
+	t.Parallel()
+	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+		inItsLastMoment := `
+redis.call('SET', KEYS[1], 'hf1:A:1:1:0:{}', 'PX', 1)
+local ends = redis.call('PEXPIRETIME', KEYS[1])
+for i = 1, 2000000 do
+end
+local function renew()
+` + script.Renew.Source + `
+end
+local said = renew()
+return string.match(said, '^%a+') .. ' ' .. redis.call('PEXPIRETIME', KEYS[1]) - ends`
+		said, err := b.Redis(t).Eval(t.Context(), inItsLastMoment, []string{"{k}"}, "", "B", 60000, 0, 1).Result()
+		if err != nil || said != "gone 0" {
+			t.Errorf("by how many ms the key lasts longer after an answer: %v, %v", said, err)
+		}
+	})
+}

@@ -375,17 +375,22 @@ end
 local function rank(member, score)
   local n = redis.call('ZCOUNT', KEYS[2], '0', whole(score))
   if n > 1 and is_dead(first_waiter()) then
-    n = math.max(n - dead_ahead(100, member), 1)
+    n = n - dead_ahead(100, member)
   end
-  return n
+  return math.max(n, 1)
 end
 local try, look = string.find(flags, 't', 1, true), string.find(flags, 'l', 1, true)
 local ttl, not_after, block, info = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6]
+local member = not try and token .. '\n' .. ARGV[7] .. '\n' .. ARGV[8] .. '\n' .. info
 local function granted(pttl, fence, n)
   return 'granted ' .. whole(now) .. ' ' .. pttl .. ' ' .. whole(fence) .. ' ' .. n
 end
 local function quarantined(rest)
   return 'quarantined ' .. whole(now) .. ' ' .. rest
+end
+local function queued(pttl, score, kind)
+  return 'queued ' .. whole(now) .. ' ' .. pttl .. ' ' .. whole(score)
+    .. ' ' .. rank(member, score) .. ' ' .. receivers(ARGV[8]) .. ' ' .. kind
 end
 local function take()
   local fence, n = mint(block)
@@ -403,8 +408,7 @@ local function main()
     end
     return take()
   end
-  local owner = value and string.sub(value, 1, #mine) == mine
-  if owner then
+  if value and string.sub(value, 1, #mine) == mine then
     if rest == 0 then
       local pttl = prolong(ttl)
       return granted(pttl, tonumber(string.match(value, '^%d+', #mine + 1)), 1)
@@ -412,8 +416,7 @@ local function main()
     if try then
       return quarantined(rest)
     end
-    free_lock()
-    value = nil
+    return queued(math.min(redis.call('PTTL', KEYS[1]), rest), tonumber(ARGV[9]) or now, 'ours')
   end
   if redis.call('ZSCORE', KEYS[2], 'x:' .. token) then
     on_master()
@@ -439,8 +442,7 @@ local function main()
     local waiters = redis.call('ZCOUNT', KEYS[2], '0', '+inf')
     return 'held ' .. whole(now) .. ' ' .. (value and redis.call('PTTL', KEYS[1]) or left) .. ' ' .. waiters .. ' ' .. (value or '')
   end
-  local member = token .. '\n' .. ARGV[7] .. '\n' .. ARGV[8] .. '\n' .. info
-  if look and not owner and not redis.call('ZSCORE', KEYS[2], member) then
+  if look and not redis.call('ZSCORE', KEYS[2], member) then
     on_master()
     return 'gone ' .. whole(now)
   end
@@ -464,8 +466,7 @@ local function main()
       mark_lock(value)
     end
   end
-  return 'queued ' .. whole(now) .. ' ' .. pttl .. ' ' .. whole(score)
-    .. ' ' .. rank(member, score) .. ' ' .. receivers(ARGV[8]) .. ' ' .. kind
+  return queued(pttl, score, kind)
 end
 local ok, reply = pcall(main)
 if ok then

@@ -583,17 +583,22 @@ end
 local function rank(member, score)
   local n = redis.call('ZCOUNT', KEYS[2], '0', whole(score))
   if n > 1 and is_dead(first_waiter()) then
-    n = math.max(n - dead_ahead(100, member), 1)
+    n = n - dead_ahead(100, member)
   end
-  return n
+  return math.max(n, 1)
 end
 local try, look = string.find(flags, 't', 1, true), string.find(flags, 'l', 1, true)
 local ttl, not_after, block, info = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6]
+local member = not try and token .. '\n' .. ARGV[10] .. '\n' .. ARGV[11] .. '\n' .. ARGV[9] .. '\n' .. info
 local function granted(pttl, fence, n)
   return 'granted ' .. whole(now) .. ' ' .. pttl .. ' ' .. whole(fence) .. ' ' .. n
 end
 local function quarantined(rest)
   return 'quarantined ' .. whole(now) .. ' ' .. rest
+end
+local function queued(pttl, score)
+  return 'queued ' .. whole(now) .. ' ' .. whole(pttl) .. ' ' .. whole(score)
+    .. ' ' .. rank(member, score) .. ' ' .. receivers(ARGV[11]) .. ' ours'
 end
 local function take(weight, who)
   local fence, n = admit(token, weight, info, ttl, block, who)
@@ -635,8 +640,8 @@ local function main()
     if try then
       return quarantined(rest)
     end
-    dismiss(token, hold)
-    tidy()
+    local expiry = parse_hold(hold)
+    return queued(math.min(math.ceil((expiry - now) / 1000), rest), tonumber(ARGV[12]) or now)
   elseif redis.call('ZSCORE', KEYS[2], 'x:' .. token) then
     on_master()
     return 'gone ' .. whole(now)
@@ -659,8 +664,7 @@ local function main()
     end
     return held()
   end
-  local member = token .. '\n' .. ARGV[10] .. '\n' .. ARGV[11] .. '\n' .. ARGV[9] .. '\n' .. info
-  if look and not hold and not redis.call('ZSCORE', KEYS[2], member) then
+  if look and not redis.call('ZSCORE', KEYS[2], member) then
     on_master()
     return 'gone ' .. whole(now)
   end
@@ -678,8 +682,7 @@ local function main()
     end
     rest = math.ceil((next_expiry - now) / 1000)
   end
-  return 'queued ' .. whole(now) .. ' ' .. whole(rest) .. ' ' .. whole(score)
-    .. ' ' .. rank(member, score) .. ' ' .. receivers(ARGV[11]) .. ' ours'
+  return queued(rest, score)
 end
 local ok, reply = pcall(main)
 if ok then

@@ -13,8 +13,8 @@
 --         'gone NOW': a tombstone stands for this token, or (l) it is not queued
 --         'late NOW': not-after has come
 --         'quarantined NOW REST'  (t) Strict mode: nothing is granted for so many ms yet.
---             A waiter is queued instead, with what is left as PTTL, and gives up the lock
---             that it may have been handed
+--             A waiter is queued instead, with what is left as PTTL; or, if it has been handed
+--             the lock, told that it is queued, until that is over
 --         'error MESSAGE': nothing was taken
 -- NOW and SCORE in µs, PTTL in ms (negative: no expiry).
 --
@@ -33,6 +33,7 @@
 
 local try, look = string.find(flags, 't', 1, true), string.find(flags, 'l', 1, true)
 local ttl, not_after, block, info = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6]
+local member = not try and token .. '\n' .. ARGV[7] .. '\n' .. ARGV[8] .. '\n' .. info
 
 local function granted(pttl, fence, n)
   return 'granted ' .. whole(now) .. ' ' .. pttl .. ' ' .. whole(fence) .. ' ' .. n
@@ -40,6 +41,11 @@ end
 
 local function quarantined(rest)
   return 'quarantined ' .. whole(now) .. ' ' .. rest
+end
+
+local function queued(pttl, score, kind)
+  return 'queued ' .. whole(now) .. ' ' .. pttl .. ' ' .. whole(score)
+    .. ' ' .. rank(member, score) .. ' ' .. receivers(ARGV[8]) .. ' ' .. kind
 end
 
 local function take()
@@ -64,8 +70,7 @@ local function main()
   end
 
   -- mutants: own-lock
-  local owner = value and string.sub(value, 1, #mine) == mine
-  if owner then
+  if value and string.sub(value, 1, #mine) == mine then
     if rest == 0 then
       local pttl = prolong(ttl)
       return granted(pttl, tonumber(string.match(value, '^%d+', #mine + 1)), 1)
@@ -73,9 +78,9 @@ local function main()
     if try then
       return quarantined(rest)
     end
-    -- What it was handed, and has not heard of, does not count: it goes back to its place.
-    free_lock()
-    value = nil
+    -- It may not have heard that it was handed the lock, and is not to be told before all that was
+    -- granted earlier is over. Or it has heard, and this is a late copy. Either way the lock stays.
+    return queued(math.min(redis.call('PTTL', KEYS[1]), rest), tonumber(ARGV[9]) or now, 'ours')
   end
 
   if redis.call('ZSCORE', KEYS[2], 'x:' .. token) then
@@ -104,8 +109,7 @@ local function main()
     return 'held ' .. whole(now) .. ' ' .. (value and redis.call('PTTL', KEYS[1]) or left) .. ' ' .. waiters .. ' ' .. (value or '')
   end
 
-  local member = token .. '\n' .. ARGV[7] .. '\n' .. ARGV[8] .. '\n' .. info
-  if look and not owner and not redis.call('ZSCORE', KEYS[2], member) then
+  if look and not redis.call('ZSCORE', KEYS[2], member) then
     on_master()
     return 'gone ' .. whole(now)
   end
@@ -131,8 +135,7 @@ local function main()
       mark_lock(value)
     end
   end
-  return 'queued ' .. whole(now) .. ' ' .. pttl .. ' ' .. whole(score)
-    .. ' ' .. rank(member, score) .. ' ' .. receivers(ARGV[8]) .. ' ' .. kind
+  return queued(pttl, score, kind)
 end
 
 -- include answer.lua

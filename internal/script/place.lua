@@ -47,7 +47,7 @@ end
 local function rank(member, score)
   local n = redis.call('ZCOUNT', KEYS[2], '0', whole(score))
   if n > 1 and is_dead(first_waiter()) then
-    n = math.max(n - dead_ahead(100, member), 1)
+    n = n - dead_ahead(100, member)
   end
-  return n
+  return math.max(n, 1)
 end

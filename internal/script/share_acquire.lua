@@ -32,6 +32,7 @@
 
 local try, look = string.find(flags, 't', 1, true), string.find(flags, 'l', 1, true)
 local ttl, not_after, block, info = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6]
+local member = not try and token .. '\n' .. ARGV[10] .. '\n' .. ARGV[11] .. '\n' .. ARGV[9] .. '\n' .. info
 
 local function granted(pttl, fence, n)
   return 'granted ' .. whole(now) .. ' ' .. pttl .. ' ' .. whole(fence) .. ' ' .. n
@@ -39,6 +40,11 @@ end
 
 local function quarantined(rest)
   return 'quarantined ' .. whole(now) .. ' ' .. rest
+end
+
+local function queued(pttl, score)
+  return 'queued ' .. whole(now) .. ' ' .. whole(pttl) .. ' ' .. whole(score)
+    .. ' ' .. rank(member, score) .. ' ' .. receivers(ARGV[11]) .. ' ours'
 end
 
 local function take(weight, who)
@@ -87,9 +93,9 @@ local function main()
     if try then
       return quarantined(rest)
     end
-    -- What it was handed, and has not heard of, does not count: it goes back to its place.
-    dismiss(token, hold)
-    tidy()
+    -- As in acquire.lua.
+    local expiry = parse_hold(hold)
+    return queued(math.min(math.ceil((expiry - now) / 1000), rest), tonumber(ARGV[12]) or now)
   elseif redis.call('ZSCORE', KEYS[2], 'x:' .. token) then
     on_master()
     return 'gone ' .. whole(now)
@@ -114,8 +120,7 @@ local function main()
     return held()
   end
 
-  local member = token .. '\n' .. ARGV[10] .. '\n' .. ARGV[11] .. '\n' .. ARGV[9] .. '\n' .. info
-  if look and not hold and not redis.call('ZSCORE', KEYS[2], member) then
+  if look and not redis.call('ZSCORE', KEYS[2], member) then
     on_master()
     return 'gone ' .. whole(now)
   end
@@ -134,8 +139,7 @@ local function main()
     end
     rest = math.ceil((next_expiry - now) / 1000)
   end
-  return 'queued ' .. whole(now) .. ' ' .. whole(rest) .. ' ' .. whole(score)
-    .. ' ' .. rank(member, score) .. ' ' .. receivers(ARGV[11]) .. ' ours'
+  return queued(rest, score)
 end
 
 -- include answer.lua

@@ -121,8 +121,8 @@ func TestReleaseInQuarantineHandsNothingOver(t *testing.T) {
 }
 
 // A waiter is handed the lock and does not hear of it; then the server cannot vouch for
-// what it has granted. The waiter asks, and goes back to its place in the queue. After the
-// quarantine it has its turn, once.
+// what it has granted. The waiter asks, and has its place in the queue again when the claim is over. After
+// the quarantine it has its turn, once.
 func TestAWaiterThatOwnsTheLockInQuarantine(t *testing.T) {
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
@@ -168,7 +168,7 @@ func waiterOwnsTheLockInQuarantine(t *testing.T, b *backend.Backend, name string
 	}
 	p.Deafen(false)
 	p.CutSubscriptions() // the waiter looks once it is subscribed again
-	backend.Eventually(t, "the waiter has given up what it was handed", func() bool {
+	backend.Eventually(t, "what the waiter was handed is over", func() bool {
 		return do(t, b.Server, "EXISTS", mark, "holdfast:{"+name+"}") == int64(1)
 	})
 

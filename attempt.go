@@ -3,6 +3,7 @@ package holdfast
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strconv"
 	"time"
 
@@ -259,10 +260,26 @@ func (a *attempt) granted(sent, heard clock.Instant, now, pttl int64, fence uint
 	// mutants: grant-deadline
 	g := newGrant(a, sent, sent, term-drift(term), fence, block)
 	g.at = now
+	if !believable(fence, now) {
+		return nil, &ServerError{Op: "acquire", Name: a.l.name, Server: a.l.c.driver.Addr(), Kind: ErrWrongType, Err: errUnbelievable(a.l, fence)}
+	}
 	if g.isLate(heard) {
 		return nil, &ServerError{Op: "acquire", Name: a.l.name, Server: a.l.c.driver.Addr(), Kind: ErrUnavailable, Err: errLate}
 	}
 	return g, nil
+}
+
+// longestLead is by how much a fence may lead the server's clock at all, after that was set back: as the scripts have it.
+const longestLead = 24 * time.Hour
+
+// believable reports whether a fence that comes in an answer, at that time of the server's, may be shown to anybody. One
+// that is too high would be kept by whoever has seen it, and shut out all holders after this one.
+func believable(fence uint64, now int64) bool {
+	return fence <= uint64(max(now, 0)+longestLead.Microseconds())
+}
+
+func errUnbelievable(l *Lock, fence uint64) error {
+	return fmt.Errorf("fence %d leads the server's clock by more than a day; set that clock right if it is behind, and if it is not, delete the fence counter %q, which somebody has set", fence, l.c.fenceOf(l))
 }
 
 // maxLead is by how much a fence of a grant that is only told of may lead the server's clock. A counter that

@@ -444,7 +444,7 @@ func (g *grant) apply(a answer, final, fences bool) (*LostError, error) {
 	}
 	g.failure = nil
 	g.final = g.final || final
-	if fences && block > 0 && g.next >= g.end {
+	if fences && block > 0 && g.next >= g.end && believable(uint64(fence+block), a.Now) {
 		g.next, g.end = uint64(fence), uint64(fence)+uint64(block)
 		g.most = max(g.most, int32(min(block, unrivalled*int64(g.most))))
 	}

@@ -90,6 +90,16 @@ local function quarantine(text)
   end
   return math.max(0, math.ceil((ready - now) / 1000)), others, self
 end
+local longest_lead = 86400000000
+local function believed(key, last)
+  if not string.match(last, '^%d+$') or #last > 16 or tonumber(last) > 9e15 then
+    error('BADFENCE the fence counter is not a number that fences can follow', 0)
+  end
+  if tonumber(last) - now >= longest_lead then
+    error('BADFENCE the fence counter ' .. key .. " leads the server's clock by more than a day: set that clock right if it is behind; if the counter was set by somebody, delete it, and fences follow the clock again", 0)
+  end
+  return tonumber(last)
+end
 local counter, caught_up = KEYS[#KEYS - 2], KEYS[#KEYS - 1]
 local function resting(rest)
   return 'quarantined ' .. whole(now) .. ' ' .. rest
@@ -118,16 +128,13 @@ local function refusal(mark, known)
 end
 local function read_counter(last)
   last = last or redis.call('GET', counter)
-  if last and (not string.match(last, '^%d+$') or #last > 16 or tonumber(last) > 9e15) then
-    error('BADFENCE the fence counter is not a number that fences can follow', 0)
-  end
-  return last and tonumber(last)
+  return last and believed(counter, last)
 end
 local function store_counter(n)
   redis.call('SET', counter, whole(n))
 end
 local function raise_counter(n)
-  local most = math.max(read_counter() or 0, n)
+  local most = math.max(read_counter() or 0, believed(counter, whole(n)))
   store_counter(most)
   return most
 end

@@ -84,6 +84,16 @@ local function free_lock()
   end
   pcall(redis.call, 'PUBLISH', channel, '0')
 end
+local longest_lead = 86400000000
+local function believed(key, last)
+  if not string.match(last, '^%d+$') or #last > 16 or tonumber(last) > 9e15 then
+    error('BADFENCE the fence counter is not a number that fences can follow', 0)
+  end
+  if tonumber(last) - now >= longest_lead then
+    error('BADFENCE the fence counter ' .. key .. " leads the server's clock by more than a day: set that clock right if it is behind; if the counter was set by somebody, delete it, and fences follow the clock again", 0)
+  end
+  return tonumber(last)
+end
 local counter = KEYS[3]
 local function store_counter(fence)
   if cluster then
@@ -96,10 +106,7 @@ local function mint(n)
   local fence = 0
   local last = redis.call('GET', counter)
   if last then
-    if not string.match(last, '^%d+$') or #last > 16 or tonumber(last) > 9e15 then
-      error('BADFENCE the fence counter is not a number that fences can follow', 0)
-    end
-    fence = tonumber(last)
+    fence = believed(counter, last)
   end
   fence = math.max(fence + 1, now)
   if fence - now > 1000000 then

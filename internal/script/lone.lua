@@ -10,8 +10,8 @@ if #KEYS == 3 then
   -- mutants: lone-fence
   local fence, last = at, redis.call('GET', KEYS[3])
   -- mutants: lone-counter
-  if last and (#last ~= 16 or last >= at or not string.find(last, '^%d+$')) then
-    if not string.find(last, '^%d+$') or #last > 16 or tonumber(last) > 9e15 then
+  if last and (#last ~= #at or last >= at or not string.find(last, '^%d+$')) then
+    if not string.find(last, '^%d+$') or #last > 16 or tonumber(last) - tonumber(at) >= 86400000000 then
       return 'taken ' .. at .. ' 0 1' -- acquire.lua says what is wrong with it
     end
     -- mutants: lone-next-fence

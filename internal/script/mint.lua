@@ -4,6 +4,9 @@
 -- above all earlier ones, and at least the server's time in µs, so that fences still
 -- rise after the counter is lost. A counter that leads the clock by more than a
 -- second is drawn from one at a time, so that the clock can catch up.
+
+-- include believable.lua
+
 local counter = KEYS[3]
 
 local function store_counter(fence)
@@ -20,11 +23,7 @@ local function mint(n)
   local fence = 0
   local last = redis.call('GET', counter)
   if last then
-    -- Above 9e15 a Lua number no longer counts by ones.
-    if not string.match(last, '^%d+$') or #last > 16 or tonumber(last) > 9e15 then
-      error('BADFENCE the fence counter is not a number that fences can follow', 0)
-    end
-    fence = tonumber(last)
+    fence = believed(counter, last)
   end
   -- mutants: fence-floor
   fence = math.max(fence + 1, now)

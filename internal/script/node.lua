@@ -8,6 +8,9 @@
 -- behind at that time: data can be lost again without a restart, and what was read before
 -- is not good for that. A '+' after it says that the node still knew what it had been caught up for, and so has
 -- its data, though perhaps not the latest.
+
+-- include believable.lua
+
 local counter, caught_up = KEYS[#KEYS - 2], KEYS[#KEYS - 1]
 
 local function resting(rest)
@@ -47,11 +50,7 @@ end
 -- The counter, which is last if that was read; false if there is none.
 local function read_counter(last)
   last = last or redis.call('GET', counter)
-  -- Above 9e15 a Lua number no longer counts by ones.
-  if last and (not string.match(last, '^%d+$') or #last > 16 or tonumber(last) > 9e15) then
-    error('BADFENCE the fence counter is not a number that fences can follow', 0)
-  end
-  return last and tonumber(last)
+  return last and believed(counter, last)
 end
 
 local function store_counter(n)
@@ -60,7 +59,7 @@ end
 
 -- Makes the counter at least n, and returns it.
 local function raise_counter(n)
-  local most = math.max(read_counter() or 0, n)
+  local most = math.max(read_counter() or 0, believed(counter, whole(n)))
   store_counter(most)
   return most
 end

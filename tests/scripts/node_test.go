@@ -205,6 +205,18 @@ func TestNodes(t *testing.T) {
 			b.rdb.Set(b.t.Context(), "{k}:f", "x", 0)
 			b.expect(bad, b.vote("A"))
 			b.expect(bad, b.node(script.NodeCounter, ""))
+			b.rdb.Set(b.t.Context(), "{k}:f", b.later(25*time.Hour), 0)
+			for what, said := range map[string]string{
+				"a vote": b.vote("A"), "a look": b.node(script.NodeCounter, ""), "raised": b.node(script.NodeRaise, "", b.later(25*time.Hour), id),
+			} {
+				if !strings.HasPrefix(said, "error BADFENCE the fence counter {k}:f leads the server's clock by more than a day") {
+					b.t.Errorf("%s, with a counter that somebody has set: %s", what, said)
+				}
+			}
+			b.rdb.Set(b.t.Context(), "{k}:f", 1, 0)
+			if said := b.node(script.NodeRaise, "", b.later(25*time.Hour), id); !strings.HasPrefix(said, "error BADFENCE ") {
+				b.t.Errorf("a node is raised to another's counter, which somebody has set: %s", said)
+			}
 			if n := b.rdb.Exists(b.t.Context(), "{k}").Val(); n != 0 {
 				b.t.Error("the lock is half taken")
 			}

@@ -2,7 +2,9 @@ package virtual
 
 import (
 	"context"
+	"errors"
 	"strconv"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -139,5 +141,55 @@ func TestALeaseThatIsBeingExtendedIsNotPassedOn(t *testing.T) {
 			t.Errorf("the next lease lasts for %s on the server; it asked for %s", left, ttl)
 		}
 		release(t, third.lease)
+	})
+}
+
+// lying is a driver whose server tells of fences from another, as if somebody had written them to a lock.
+type lying struct {
+	holdfast.Driver
+	fence string
+	about string // the script
+}
+
+func (d lying) Eval(ctx context.Context, s holdfast.Script, keys, args []string, urgent bool) (string, error) {
+	reply, err := d.Driver.Eval(ctx, s, keys, args, urgent)
+	words := strings.Fields(reply)
+	switch {
+	case s.Name == d.about && len(words) == 5 && words[4] != "0": // granted, renewed: NOW PTTL FENCE BLOCK
+		words[3] = d.fence
+	case s.Name == "batch_"+d.about && len(words) == 3: // taken NOW FENCE
+		words[2] = d.fence
+	default:
+		return reply, err
+	}
+	return strings.Join(words, " "), err
+}
+
+// A fence that is too high is shown to nobody: it would shut out all who come after it, wherever it was seen.
+func TestFencesBeyondBelief(t *testing.T) {
+	const forged = 8_999_999_999_999_000
+	eachWay(t, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
+		lie := func(about string) func(holdfast.Driver) holdfast.Driver {
+			return func(d holdfast.Driver) holdfast.Driver { return lying{d, strconv.Itoa(forged), about} }
+		}
+		_, err := configured(t, srv, cfg, lie("acquire")).Mutex("a").Acquire(t.Context())
+		if !errors.Is(err, holdfast.ErrWrongType) || !strings.Contains(err.Error(), `"holdfast:fence"`) {
+			t.Errorf("Acquire: %v", err)
+		}
+		release(t, acquire(t, client(t, srv).Mutex("a"))) // it was given back
+
+		lock := configured(t, srv, cfg, lie("renew")).Mutex("a", holdfast.TTL(150*time.Millisecond))
+		first := acquire(t, lock)
+		second := inLine(t, lock)
+		time.Sleep(90 * time.Millisecond)
+		release(t, first)
+		<-second.done
+		if second.err != nil {
+			t.Fatal(second.err)
+		}
+		if second.lease.Token() >= forged {
+			t.Errorf("a lease is passed on with fence %d", second.lease.Token())
+		}
+		release(t, second.lease)
 	})
 }

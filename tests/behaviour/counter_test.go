@@ -1,0 +1,61 @@
+package behaviour
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/tests/internal/backend"
+)
+
+// Somebody sets the fence counter so far ahead that a resource which has seen a fence after it would refuse everybody
+// for good. Nobody is granted such a fence; who holds a lock keeps it, and gives it up.
+func TestACounterThatSomebodyHasSet(t *testing.T) {
+	t.Parallel()
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		const counter = "holdfast:fence"
+		c, rdb := b.Client(t, nil), b.Redis(t)
+		held := backend.Acquire(t, c.Mutex("held"))
+		for what, forged := range map[string]int64{
+			"a forged counter":      8_999_999_999_999_000,
+			"more than a day ahead": time.Now().Add(24*time.Hour + time.Minute).UnixMicro(),
+		} {
+			if err := rdb.Set(t.Context(), counter, forged, 0).Err(); err != nil {
+				t.Fatal(err)
+			}
+			for kind, l := range map[string]*holdfast.Lock{
+				"mutex":            c.Mutex("a"),
+				"shared key":       c.Mutex("a", holdfast.Key("{a}")),
+				"writer":           c.RWMutex("rw").Writer(),
+				"reader":           c.RWMutex("rw").Reader(),
+				"permit":           c.Semaphore("s", 3).Lock,
+				"several":          c.Multi([]string{"a", "b"}),
+				"an owner's mutex": c.Mutex("own", holdfast.Reentrant(true)),
+			} {
+				_, err := l.TryAcquire(t.Context())
+				if !errors.Is(err, holdfast.ErrWrongType) || !strings.Contains(err.Error(), counter) || !strings.Contains(err.Error(), "delete it") {
+					t.Errorf("%s: %s: %v", what, kind, err)
+				}
+			}
+		}
+		if err := held.Extend(t.Context(), time.Minute); err != nil {
+			t.Errorf("the holder: %v", err)
+		}
+		backend.Release(t, held)
+		if keys := rdb.Keys(t.Context(), "*{*").Val(); len(keys) > 0 {
+			t.Errorf("locks are half taken: %q", keys)
+		}
+		rdb.Del(t.Context(), counter)
+		time.Sleep(time.Millisecond) // in virtual time it would be the same moment still
+		next := backend.Acquire(t, c.Mutex("held"))
+		if next.Token() <= held.Token() {
+			t.Errorf("fence %d follows %d", next.Token(), held.Token())
+		}
+		backend.Release(t, next)
+
+		rdb.Set(t.Context(), counter, time.Now().Add(23*time.Hour).UnixMicro(), 0) // as after the clock went back
+		backend.Release(t, backend.Acquire(t, c.Mutex("a")))
+	})
+}

@@ -225,6 +225,7 @@ func (c *Client) shutDown() {
 		}
 	}
 	c.hub.close()
+	c.tasks.wait() // a grant that nobody wants any more may have come last
 	// mutants: close-schedule
 	c.schedule.Close()
 	c.closeErr = c.driver.Close()

@@ -19,8 +19,9 @@ type hub struct {
 	plain  string        // the client's channel outside Cluster mode
 	strays chan struct{} // holds an item for each stray grant that is being given back
 
-	mu   sync.Mutex
-	subs map[place]*subscription
+	mu     sync.Mutex
+	subs   map[place]*subscription
+	closed bool // what still comes is not heard
 }
 
 // place is what can be subscribed to. The same channel, sharded, is another.
@@ -128,10 +129,11 @@ func (h *hub) listen(p place, heard func(payload string), only string, look func
 	return u
 }
 
-// close ends all subscriptions.
+// close ends all subscriptions. No message begins a task after that.
 func (h *hub) close() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.closed = true
 	for p, s := range h.subs {
 		s.conn.Close()
 		delete(h.subs, p)
@@ -223,7 +225,10 @@ func (e *ear) Down(err error) {
 func (e *ear) Message(payload string) {
 	s := e.s
 	if s.heard != nil {
-		s.heard(payload)
+		if s.hub.hears() {
+			defer s.hub.c.tasks.end()
+			s.heard(payload)
+		}
 		return
 	}
 	s.hub.mu.Lock()
@@ -231,6 +236,16 @@ func (e *ear) Message(payload string) {
 	if e.epoch == s.epoch && (s.only == "" || payload == s.only) {
 		s.tell()
 	}
+}
+
+// hears reports whether messages are heard still, and begins a task if so: Close waits for what one brings.
+func (h *hub) hears() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.closed {
+		h.c.tasks.begin()
+	}
+	return !h.closed
 }
 
 // listener is a campaign, or a watcher, that needs a subscription.

@@ -3,7 +3,10 @@ package virtual
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -167,5 +170,60 @@ func TestALeaseThatIsPassedOnToWhoGivesUpGoesOn(t *testing.T) {
 			}
 			release(t, third.lease)
 		}
+	})
+}
+
+// overheard is a driver whose last subscription a test can speak to, and which counts scripts.
+type overheard struct {
+	holdfast.Driver
+	sink    holdfast.Sink
+	scripts atomic.Int64
+}
+
+func (d *overheard) Subscribe(channel string, sharded bool, sink holdfast.Sink) holdfast.Subscription {
+	d.sink = sink
+	return d.Driver.Subscribe(channel, sharded, sink)
+}
+
+func (d *overheard) Eval(ctx context.Context, s holdfast.Script, keys, args []string, urgent bool) (string, error) {
+	d.scripts.Add(1)
+	return d.Driver.Eval(ctx, s, keys, args, urgent)
+}
+
+// A client that is closed does nothing any more, also if it is granted a lock just then that it has waited for.
+func TestAGrantThatComesAfterCloseBeginsNothing(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
+		rdb := server(t, srv)
+		lease := acquire(t, client(t, srv).Mutex("a"))
+		var d overheard
+		c := client(t, srv, func(inner holdfast.Driver) holdfast.Driver {
+			d.Driver = inner
+			return &d
+		})
+		w := wait(t, c.Mutex("a"))
+		waiters := rdb.ZRange(t.Context(), "holdfast:{a}:q", 0, -1).Val()
+		if len(waiters) != 1 {
+			t.Fatalf("the queue is %q", waiters)
+		}
+		token, _, _ := strings.Cut(waiters[0], "\n")
+		grant := fmt.Sprintf("hf1 grant %s %d 1500 %d holdfast:{a}", token, time.Now().UnixMicro(), time.Now().UnixMicro())
+		w.cancel()
+		<-w.done
+		time.Sleep(time.Second)
+		for _, closed := range []bool{false, true} {
+			before := d.scripts.Load()
+			if closed {
+				if err := c.Close(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				before = d.scripts.Load()
+			}
+			d.sink.Message(grant)
+			time.Sleep(10 * time.Second)
+			if n := d.scripts.Load() - before; (n > 0) == closed {
+				t.Errorf("%d scripts follow a grant to who has given up; the client is closed: %v", n, closed)
+			}
+		}
+		release(t, lease)
 	})
 }

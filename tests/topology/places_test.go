@@ -1,0 +1,133 @@
+package topology
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/rueidis"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/holdfastrueidis"
+	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/server"
+)
+
+// ofURL opens clients of a server by its URL, with either adapter.
+func ofURL(url string) map[string]opener {
+	return map[string]opener{
+		"go-redis": func(t *testing.T) holdfast.Driver {
+			o, err := redis.ParseURL(url)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return goRedis(t, redis.NewClient(o))
+		},
+		"rueidis": func(t *testing.T) holdfast.Driver {
+			o, err := rueidis.ParseURL(url)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return holdfastrueidis.New(o)
+		},
+	}
+}
+
+// occupied requires that of a server's databases those have keys that are wanted, and none else.
+func occupied(t *testing.T, s *server.Server, want map[int]bool) {
+	t.Helper()
+	for db, want := range want {
+		rdb := redis.NewClient(&redis.Options{Addr: s.Addr(), DB: db})
+		n, err := rdb.DBSize(t.Context()).Result()
+		if (n > 0) != want || err != nil {
+			t.Errorf("database %d has %d keys, %v", db, n, err)
+		}
+		_ = rdb.Close()
+	}
+}
+
+// Every kind of lock over a Unix socket, and in a database that is not the first, beside those of
+// the same names in another.
+func TestEveryKindOverASocketAndInDatabases(t *testing.T) {
+	each(t, func(t *testing.T, bin server.Binary) {
+		dir, err := os.MkdirTemp("", "holdfast") // a socket's name may have 107 characters
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = os.RemoveAll(dir) })
+		socket := filepath.Join(dir, "s")
+		s := server.Start(t, bin, server.Conf("unixsocket", socket))
+		overTCP, overSocket := ofURL("redis://"+s.Addr()+"/3"), ofURL("unix://"+socket+"?db=4")
+		for adapter := range overTCP {
+			three, four := newPlay(t, overTCP[adapter]), newPlay(t, overSocket[adapter])
+			for db, open := range map[int]opener{3: overTCP[adapter], 4: overSocket[adapter]} {
+				if h, err := open.client(t, nil).RWMutex("{a}/rw").Reader().Holder(t.Context()); err != nil || h.Waiters != 1 {
+					t.Errorf("%s: in the database %d a lock with one waiter is held by %+v, %v", adapter, db, h, err)
+				}
+			}
+			three.passes("a play in another database, " + adapter)
+			four.passes("a play over TCP, " + adapter)
+		}
+		occupied(t, s, map[int]bool{0: false, 1: false, 3: true, 4: true})
+	})
+}
+
+// Every kind of lock for a user who has by itself no right at all: each command is allowed by one of
+// several selectors.
+func TestEveryKindWithSelectors(t *testing.T) {
+	each(t, func(t *testing.T, bin server.Binary) {
+		s := server.Start(t, bin)
+		if _, err := s.Do("ACL", "SETUSER", "u", "on", ">x", "resetkeys", "resetchannels", "-@all",
+			"(~* +@read +@write +@scripting)", "(&* +@pubsub)", "(+time +ping)"); err != nil {
+			t.Fatal(err)
+		}
+		for adapter, open := range ofURL("redis://u:x@" + s.Addr()) {
+			p := newPlay(t, open)
+			if n := s.Rejections()["evalsha"]; n != 0 {
+				t.Errorf("%s: %d scripts were refused", adapter, n)
+			}
+			p.passes("a while, " + adapter)
+		}
+	})
+}
+
+// Every kind of lock in a database of a Cluster that is not the first, which Valkey has since 9: beside those
+// of the same names in the first, over failovers and moves of their slot.
+func TestEveryKindInADatabaseOfACluster(t *testing.T) {
+	each(t, func(t *testing.T, bin server.Binary) {
+		if !bin.MovesAtomically() { // which came with it
+			t.Skipf("SKIPPED: %s has one database in a Cluster; Valkey 9 can have more", bin.Name)
+		}
+		c := server.StartReplicatedCluster(t, bin, 3, server.Conf("cluster-databases", "16"))
+		first := clusterOf(c)
+		third := opener(func(t *testing.T) holdfast.Driver {
+			if backend.Rueidis(t) {
+				return holdfastrueidis.New(rueidis.ClientOption{InitAddress: c.Addrs(), SelectDB: 3})
+			}
+			return goRedis(t, redis.NewClusterClient(&redis.ClusterOptions{
+				Addrs:     c.Addrs(),
+				OnConnect: func(ctx context.Context, conn *redis.Conn) error { return conn.Select(ctx, 3).Err() },
+			}))
+		})
+		slot := slotOf("{a}/any")
+		for what, replace := range map[string]func(){
+			"a failover that was asked for": func() {
+				master := c.Owner(slot)
+				c.Failover(c.ReplicaOf(master))
+				c.Owner(slot, master)
+			},
+			"the move of the slot by the server": func() { c.MoveAtomically(slot, otherMaster(c, slot)) },
+		} {
+			one, other := newPlay(t, first), newPlay(t, third)
+			replace()
+			one.passes(what)
+			other.passes(what + ", in another database")
+		}
+		p := newPlay(t, third)
+		dead := fails(c, slot, (*server.Server).Kill)
+		p.passes("the master's death, in another database")
+		occupied(t, c.Owner(slot, dead), map[int]bool{1: false, 3: true})
+	})
+}

@@ -71,7 +71,7 @@ var All = []Mutant{
 	},
 	{
 		Name: "acquire-not-idempotent", About: "an acquire that is repeated does not know its own lock",
-		Edits: []overlay.Edit{line("own-lock", "local owner = false")},
+		Edits: []overlay.Edit{line("own-lock", "if false then")},
 		Kinds: []string{"lost-reply"}, Rules: []campaign.Rule{campaign.Leak, campaign.Wakeup},
 	},
 	{

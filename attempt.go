@@ -260,6 +260,7 @@ func (a *attempt) granted(sent, heard clock.Instant, now, pttl int64, fence uint
 	// mutants: grant-deadline
 	g := newGrant(a, sent, sent, term-drift(term), fence, block)
 	g.at = now
+	// mutants: fence-believed
 	if !believable(fence, now) {
 		return nil, &ServerError{Op: "acquire", Name: a.l.name, Server: a.l.c.driver.Addr(), Kind: ErrWrongType, Err: errUnbelievable(a.l, fence)}
 	}

@@ -282,6 +282,7 @@ func (c *campaign) rest(a *attempt, q queued) *grant {
 			if m.Standby != nil {
 				// It may be older than what the server has answered since. And one after another must
 				// not keep a waiter from looking at all.
+				// mutants: standby-earlier
 				if d := a.until(m.Standby) + rand.N(20*time.Millisecond); d < time.Until(look) {
 					look = time.Now().Add(d)
 					timer.Reset(d)

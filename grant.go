@@ -322,6 +322,7 @@ func (g *grant) renew() {
 	if err == nil {
 		var lost *LostError
 		// Fences that were reserved before the server lost its data can be given to others after it.
+		// mutants: block-from-before
 		if lost, err = g.apply(a, final, g.asserted == asserted); lost != nil {
 			g.lose(lost)
 			return

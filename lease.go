@@ -236,6 +236,7 @@ func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 	}
 	ttl, final := g.renewTTL(ttl)
 	// From now on, whatever the answer is: nobody else is to be passed a lock that the server may keep for so long.
+	// mutants: extension-asked
 	g.extended = g.extended || ttl > g.l.set.ttl
 	g.mu.Unlock()
 	a, _, err := g.l.c.call(ctx, renewRequest(g, ttl, 0))

@@ -80,6 +80,7 @@ local function main()
     end
     -- It may not have heard that it was handed the lock, and is not to be told before all that was
     -- granted earlier is over. Or it has heard, and this is a late copy. Either way the lock stays.
+    -- mutants: quarantined-own
     return queued(math.min(redis.call('PTTL', KEYS[1]), rest), tonumber(ARGV[9]) or now, 'ours')
   end
 

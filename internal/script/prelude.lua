@@ -32,6 +32,7 @@ end
 -- knows what was, and who is answered there goes on asking there. An expiry an hour ago is before that of any
 -- key; one in a ms is not, in a key's last: Redis 7.0 counts it from a clock that goes on during a script.
 local function on_master()
+  -- mutants: master-asked
   local ok, err = pcall(redis.call, 'PEXPIRE', KEYS[1], -3600000, 'GT')
   if not ok and string.sub(message(err), 1, 9) == 'READONLY ' then
     error(message(err), 0)

@@ -82,6 +82,7 @@ end
 -- Whether it is known that nobody hears that waiter.
 local function is_dead(member)
   local ok, counts = pcall(hearers, { member })
+  -- mutants: known-dead
   return ok and counts[1] == 0
 end
 

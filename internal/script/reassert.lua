@@ -28,6 +28,7 @@ local granted_at, age = tonumber(ARGV[8]), tonumber(ARGV[9])
 -- A counter from here on may be that of a grant which came after this one. It is at least the time of that
 -- grant, by the clock of the server that granted. That is after granted_at if that clock is as it was; if this
 -- one is another, or was set back, then after what this one showed, or would have, when that answer was asked for.
+-- mutants: had-between
 local later = math.min(fence, granted_at, now - age)
 
 -- In Cluster mode a lock's own counter expires after a day. Before that, none is none that was written.

@@ -223,6 +223,46 @@ var All = []Mutant{
 		Tests: []Test{{"dataloss", "TestAQuarantineIsLengthenedForLongerLeases"}},
 	},
 	{
+		Name: "reasserted-past-another", About: "a holder takes its lock again after a loss of data unless a later fence is there",
+		Edits: []overlay.Edit{line("had-between", "local later = fence")},
+		Tests: []Test{{"dataloss", "TestAHolderAfterWhomTheClockWentBack"}, {"dataloss", "TestAHolderWhoseFenceLedTheClock"}, {"dataloss", "TestAHolderWhoseNextServersClockIsSlow"}},
+	},
+	{
+		Name: "fences-from-before", About: "fences that were reserved before a loss of data are granted after it",
+		Edits: []overlay.Edit{part("block-from-before", "g.asserted == asserted", "asserted == g.asserted || true")},
+		Tests: []Test{{"virtual", "TestFencesThatWereReservedBeforeALossAreNotUsed"}},
+	},
+	{
+		Name: "extended-passed-on", About: "a lease is passed on that the server may keep for as long as its holder asked for",
+		Edits: []overlay.Edit{line("extension-asked", "")},
+		Tests: []Test{{"virtual", "TestALeaseThatIsBeingExtendedIsNotPassedOn"}},
+	},
+	{
+		Name: "standby-puts-off", About: "a stand-by lets a waiter sleep for longer than it meant to",
+		Edits: []overlay.Edit{part("standby-earlier", "d < time.Until(look)", "d < time.Until(look) || d > 0")},
+		Tests: []Test{{"virtual", "TestAStandbyDoesNotPutOffALook"}},
+	},
+	{
+		Name: "standby-to-the-dead", About: "a stand-by goes to the first in the queue, whether or not anybody hears it",
+		Edits: []overlay.Edit{line("known-dead", "return false")},
+		Tests: []Test{{"scripts", "TestStandbysGoToTheFirstThatIsAlive"}},
+	},
+	{
+		Name: "late-copy-frees", About: "a late copy of a waiter's request frees the lock that it has got, while the server is in quarantine",
+		Edits: []overlay.Edit{line("quarantined-own", "free_lock()\n    value = nil")},
+		Tests: []Test{{"scripts", "TestALateCopyInQuarantineFreesNothing"}},
+	},
+	{
+		Name: "refusal-prolongs", About: "an answer that writes nothing prolongs a lock that is in its last millisecond",
+		Edits: []overlay.Edit{part("master-asked", "-3600000", "1")},
+		Tests: []Test{{"scripts", "TestAnswersDoNotProlong"}},
+	},
+	{
+		Name: "fences-beyond-belief", About: "fences follow a counter that somebody has set to far ahead of the clock",
+		Edits: []overlay.Edit{line("fence-believed", "if false {"), line("counter-believed", "if false then")},
+		Tests: []Test{{"behaviour", "TestACounterThatSomebodyHasSet"}, {"virtual", "TestFencesBeyondBelief"}},
+	},
+	{
 		Name: "goroutine-left", About: "a client's scheduler outlives it",
 		Edits: []overlay.Edit{line("close-schedule", "")},
 		Rules: []campaign.Rule{campaign.Leak},

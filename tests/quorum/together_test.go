@@ -254,64 +254,82 @@ type tally struct {
 	holdfast.Driver
 	mu   *sync.Mutex
 	sent map[string]int
+	late *time.Duration // what the slowest answer took
 }
 
 func (d tally) Eval(ctx context.Context, s holdfast.Script, keys, args []string, urgent bool) (string, error) {
+	began := time.Now()
+	reply, err := d.Driver.Eval(ctx, s, keys, args, urgent)
 	d.mu.Lock()
+	defer d.mu.Unlock()
 	d.sent[s.Name]++
-	d.mu.Unlock()
-	return d.Driver.Eval(ctx, s, keys, args, urgent)
+	*d.late = max(*d.late, time.Since(began))
+	return reply, err
 }
 
 // Who acquires a lock that was just released in its process does not meet that one: each node is asked once
 // to take it and once to give it up.
 func TestReleasedBeforeItIsAcquired(t *testing.T) {
 	t.Parallel()
-	// A node that is a second later than a majority is not waited for.
+	// A node that is a second later than a majority is not waited for: rounds in which a server took half of
+	// that prove nothing.
 	machine.Undisturbed(t, func() error {
-		s := open(t, server.One(t), 5, age)
-		var mu sync.Mutex
-		sent := map[string]int{}
-		s.wrap = func(_ int, d holdfast.Driver) holdfast.Driver { return tally{d, &mu, sent} }
-		l := s.lock()
-		first := acquire(t, l)
-		agree(t, first, 5) // all nodes are known
-		backend.Release(t, first)
-		mu.Lock()
-		clear(sent)
-		mu.Unlock()
-		const goroutines, cycles = 3, 20
-		var wg sync.WaitGroup
-		wrong := make(chan error, goroutines*cycles)
-		for range goroutines {
-			wg.Go(func() {
-				for range cycles {
-					lease, err := l.Acquire(t.Context())
-					if err != nil {
-						wrong <- fmt.Errorf("Acquire: %w", err)
-						return
-					}
-					if n := len(lease.Nodes()); n != 5 {
-						wrong <- fmt.Errorf("%d nodes agree", n)
-					}
-					if err := lease.Release(t.Context()); err != nil {
-						wrong <- fmt.Errorf("Release: %w", err)
-					}
-				}
-			})
+		for range 10 {
+			late, err := releasedBefore(t)
+			if err == nil || late < 500*time.Millisecond {
+				return err
+			}
+			t.Logf("again, since an answer took %s: %v", late, err)
 		}
-		wg.Wait()
-		s.cleaned()
-		if len(wrong) > 0 {
-			return <-wrong
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		if n := 5 * goroutines * cycles; sent["node_batch_acquire"] != n || sent["batch_release"] != n || len(sent) != 2 {
-			return fmt.Errorf("%d cycles sent %v", goroutines*cycles, sent)
-		}
-		return nil
+		return errors.New("an answer took too long in each of ten rounds")
 	})
+}
+
+// releasedBefore also returns what the slowest answer took.
+func releasedBefore(t *testing.T) (time.Duration, error) {
+	s := open(t, server.One(t), 5, age)
+	var mu sync.Mutex
+	sent := map[string]int{}
+	var late time.Duration
+	s.wrap = func(_ int, d holdfast.Driver) holdfast.Driver { return tally{d, &mu, sent, &late} }
+	l := s.lock()
+	first := acquire(t, l)
+	agree(t, first, 5) // all nodes are known
+	backend.Release(t, first)
+	mu.Lock()
+	clear(sent)
+	mu.Unlock()
+	const goroutines, cycles = 3, 20
+	var wg sync.WaitGroup
+	wrong := make(chan error, goroutines*cycles)
+	for range goroutines {
+		wg.Go(func() {
+			for range cycles {
+				lease, err := l.Acquire(t.Context())
+				if err != nil {
+					wrong <- fmt.Errorf("Acquire: %w", err)
+					return
+				}
+				if n := len(lease.Nodes()); n != 5 {
+					wrong <- fmt.Errorf("%d nodes agree", n)
+				}
+				if err := lease.Release(t.Context()); err != nil {
+					wrong <- fmt.Errorf("Release: %w", err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	s.cleaned()
+	mu.Lock()
+	defer mu.Unlock()
+	if len(wrong) > 0 {
+		return late, <-wrong
+	}
+	if n := 5 * goroutines * cycles; sent["node_batch_acquire"] != n || sent["batch_release"] != n || len(sent) != 2 {
+		return late, fmt.Errorf("%d cycles sent %v", goroutines*cycles, sent)
+	}
+	return late, nil
 }
 
 // A caller who gives up while nodes have not answered has the locks that they grant then taken back.

@@ -32,14 +32,14 @@ run() { # run LABEL FOLDER COMMAND...
   summary+=("$(printf '%-4s  %4ds  %s' "$verdict" $((SECONDS - began)) "$label")")
 }
 
-# run_behind LABEL FOLDER COMMAND...: run, with less of the processors than other steps have, in a
+# run_behind LABEL FOLDER COMMAND...: run, while other steps go on, in a
 # process group that can be ended as a whole. One at a time; await_behind ends it.
 run_behind() {
   local folder=$2
   behind_label=$1 behind_began=$SECONDS
   shift 2
   set -m
-  (renice -n 5 -p "$BASHPID" >/dev/null; cd "$folder" && "$@") >"$scratch/behind" 2>&1 &
+  (cd "$folder" && "$@") >"$scratch/behind" 2>&1 &
   behind=$!
   set +m
 }

@@ -61,7 +61,7 @@ func (l *Latch) CountDown(ctx context.Context) error {
 	case a.Word != "counted" && a.Word != "taken" || a.Ints(&left) != nil:
 		return l.lock.malformed("count down")
 	case a.Word == "taken":
-		return fmt.Errorf("%w: latch %.64q: the %d parties that are left have joined, and count down themselves", ErrHeld, l.lock.name, left)
+		return fmt.Errorf("%w: latch %.64q: the parties that are left, %d, have joined, and count down themselves", ErrHeld, l.lock.name, left)
 	}
 	return nil
 }

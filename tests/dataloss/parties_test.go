@@ -151,6 +151,10 @@ func TestMinReplicasHoldsForParties(t *testing.T) {
 			lost.Wait(t)
 			_, err = latch(soon).Join(t.Context())
 			unconfirmed("Join", err)
+			backend.Eventually(t, "the party that Join has told nobody of is taken back", func() bool {
+				parties, err := latch(soon).Parties(t.Context())
+				return err == nil && len(parties) == 0
+			})
 			if n, err := latch(soon).Count(t.Context()); err != nil || n != 1 {
 				t.Errorf("%d are left, %v; want 1", n, err)
 			}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/clock"
@@ -327,15 +328,58 @@ func (a *attempt) abandon() {
 	if a.inbox != nil { // it may be in the queue
 		left = c.departing.begin(a.l.keys.Queue)
 	}
-	c.tasks.run(func() {
-		// mutants: take-back
-		c.takeBack(a.l, a.token(), a.member, a.unanswered, a.ending, c.patienceFor(a.l))
+	end := c.patienceFor(a.l)
+	c.takersOf(a.l).run(func(hopeless bool) bool {
+		answered := false
+		if !hopeless {
+			// mutants: take-back
+			answered = c.takeBack(a.l, a.token(), a.member, a.unanswered, a.ending, end)
+		}
 		left()
 		a.forget()
 		if a.settled != nil {
 			a.settled()
 		}
+		return answered
 	})
+}
+
+// takers take back what abandoned attempts have, or may get, on one server: so many at once, since callers can
+// give up faster than a server that hangs is given up.
+type takers struct {
+	crew    crew
+	closing <-chan struct{}
+	silent  atomic.Bool // it did not answer one of them while the client was closing
+}
+
+func (t *takers) init(c *Client) {
+	t.crew, t.closing = crew{tasks: &c.tasks, most: maxTaking}, c.closing
+}
+
+// maxTaking bounds how many are taken back at once from one server.
+const maxTaking = 64
+
+// run calls f, at once or after others. f says whether it was answered; it is told if there is no hope of that: while
+// the client closes, each server is waited for once.
+func (t *takers) run(f func(hopeless bool) (answered bool)) {
+	t.crew.run(func() {
+		if f(t.silent.Load()) {
+			return
+		}
+		select {
+		case <-t.closing:
+			t.silent.Store(true)
+		default:
+		}
+	})
+}
+
+// takersOf is who takes back what the server of that lock has.
+func (c *Client) takersOf(l *Lock) *takers {
+	if all, known := c.gathering(l); known {
+		return &all.takers
+	}
+	return &c.takers
 }
 
 // succeed abandons the attempt whose place this one has taken.
@@ -352,22 +396,24 @@ func (c *Client) patienceFor(l *Lock) time.Time {
 }
 
 // takeBack sends a release for a token until it is answered, or there is nothing left that it could
-// release, or until then.
-func (c *Client) takeBack(l *Lock, token, member string, tombstone int64, how ending, end time.Time) {
+// release, or until then. It reports whether it was answered.
+func (c *Client) takeBack(l *Lock, token, member string, tombstone int64, how ending, end time.Time) bool {
 	ctx, cancel := context.WithDeadline(context.Background(), end)
 	defer cancel()
 	for pause := 250 * time.Millisecond; ; pause = min(2*pause, 5*time.Second) {
 		_, _, err := c.release(ctx, l, token, member, tombstone, how)
 		switch kind := kindOfError(err); {
-		case err == nil, kind == ErrWrongType, kind == ErrUnsupported, ctx.Err() != nil:
-			return
+		case err == nil, kind == ErrWrongType, kind == ErrUnsupported:
+			return true
+		case ctx.Err() != nil:
+			return false
 		}
 		select {
 		case <-time.After(jitter(pause, 20)):
 		case <-ctx.Done():
-			return
+			return false
 		case <-c.closing:
-			return
+			return false
 		}
 	}
 }

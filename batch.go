@@ -37,6 +37,7 @@ type gathering struct {
 	releases gather.Group[*errand]
 	renewals gather.Group[*grant]
 	singles  crew // of renewals that are not in a batch
+	takers   takers
 }
 
 // maxContended bounds how many contended locks are remembered.
@@ -52,6 +53,7 @@ func (b *batches) init(c *Client) {
 
 func (all *gathering) init(c *Client) {
 	all.singles = crew{tasks: &c.tasks, most: maxRenewing}
+	all.takers.init(c)
 	const patience = 20 * time.Millisecond // many times what a server takes that is well
 	all.takes = gather.Group[*errand]{
 		Send: c.takeAll, Drop: drop, Go: c.tasks.run, Most: c.cfg.Batch, Patience: patience,

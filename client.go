@@ -43,6 +43,7 @@ type Client struct {
 	held      tasks // one for each grant that is not over
 	batches   batches
 	singles   crew // of renewals to servers of a Cluster that are not known
+	takers    takers
 	leftovers crew // of what the server may have of lost leases
 	departing departures
 
@@ -116,6 +117,7 @@ func New(d Driver, cfg *Config) (*Client, error) {
 	client.hub.init(client)
 	client.batches.init(client)
 	client.singles = crew{tasks: &client.tasks, most: maxRenewing}
+	client.takers.init(client)
 	client.leftovers = crew{tasks: &client.tasks, most: maxLeftovers}
 	return client, nil
 }

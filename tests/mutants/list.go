@@ -156,7 +156,7 @@ var All = []Mutant{
 	},
 	{
 		Name: "crossed-grant-kept", About: "a grant that crosses a cancellation is given back by nobody",
-		Edits: []overlay.Edit{line("take-back", "_ = c")},
+		Edits: []overlay.Edit{line("take-back", "_ = end")},
 		Kinds: []string{"cancelled-acquires"}, Rules: []campaign.Rule{campaign.Leak, campaign.Wakeup},
 	},
 	{

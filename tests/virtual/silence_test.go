@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -162,4 +163,70 @@ func TestReleasesAtOnceInAnOutage(t *testing.T) {
 		d.hangs.Store(false)
 		release(t, acquire(t, client(t, srv).Mutex("a")))
 	})
+}
+
+// Acquires that are cancelled while the server hangs do not pile up: few at a time are taken back, and what their
+// locks have is gone soon after it answers again. Close does not wait for one after the other.
+func TestManyAreCancelledInSilence(t *testing.T) {
+	for what, opts := range map[string][]holdfast.Option{"together": nil, "by themselves": {holdfast.MaxHold(time.Hour)}} {
+		t.Run(what, func(t *testing.T) {
+			bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
+				var d moody
+				c := client(t, srv, d.wrap)
+				other := client(t, srv)
+				const names, each = 50, 40
+				locks := make([]*holdfast.Lock, names)
+				for i := range locks {
+					locks[i] = c.Mutex(fmt.Sprint(i), opts...)
+				}
+				release(t, acquire(t, locks[0])) // the server is known
+				held := acquire(t, other.Mutex("1"))
+				waiting := wait(t, locks[1])
+				d.hangs.Store(true)
+				waiting.cancel()
+				before := runtime.NumGoroutine()
+				for range each {
+					for _, l := range locks {
+						ctx, cancel := context.WithCancel(t.Context())
+						go func() {
+							if lease, err := l.Acquire(ctx); err == nil { // one of the last, once the server answers
+								release(t, lease)
+							}
+						}()
+						time.AfterFunc(50*time.Millisecond, cancel)
+						time.Sleep(10 * time.Millisecond)
+					}
+				}
+				// Calls that are not answered go on for a CommandTimeout.
+				if n := runtime.NumGoroutine() - before; n > 1000 {
+					t.Errorf("%d goroutines after %d acquires that were cancelled", n, names*each)
+				}
+				d.hangs.Store(false)
+				time.Sleep(10 * time.Second)
+				if n := runtime.NumGoroutine() - before; n > 100 {
+					t.Errorf("%d goroutines are left", n)
+				}
+				release(t, held)
+				for i := range locks {
+					release(t, acquire(t, other.Mutex(fmt.Sprint(i))))
+				}
+				d.hangs.Store(true)
+				for _, l := range locks {
+					ctx, cancel := context.WithCancel(t.Context())
+					go func() {
+						_, _ = l.Acquire(ctx)
+					}()
+					time.Sleep(time.Millisecond)
+					cancel()
+				}
+				began := time.Now()
+				if err := c.Close(context.Background()); err != nil {
+					t.Error(err)
+				}
+				if took := time.Since(began); took > 5*time.Second {
+					t.Errorf("Close takes %s", took)
+				}
+			})
+		})
+	}
 }

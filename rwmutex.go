@@ -215,6 +215,9 @@ func (l *Lease) replace(as *Lock, a answer, pttl int64, fence uint64) (*Lease, e
 	g.mu.Lock()
 	if g.over { // lost or released meanwhile
 		defer g.mu.Unlock()
+		if as.set.reads() { // freeze has ended the writer's lease
+			return nil, &LostError{Name: as.name, Reason: LossExpired}
+		}
 		return nil, l.ended
 	}
 	next := newGrant(&from, g.since, a.sent, term-drift(term), fence, 1)

@@ -83,3 +83,33 @@ func TestBoundsOutliveDowngradeAndUpgrade(t *testing.T) {
 		}
 	}
 }
+
+// slowWeigh is the driver of a server that answers a weighing late.
+type slowWeigh struct {
+	holdfast.Driver
+	by time.Duration
+}
+
+func (d slowWeigh) Eval(ctx context.Context, s holdfast.Script, keys, args []string, urgent bool) (string, error) {
+	reply, err := d.Driver.Eval(ctx, s, keys, args, urgent)
+	if s.Name == "share_weigh" {
+		time.Sleep(d.by)
+	}
+	return reply, err
+}
+
+// Whoever is told too late that a lease was downgraded, or upgraded, has lost it.
+func TestALeaseThatEndsWhileItIsWeighed(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
+		c := client(t, srv, func(d holdfast.Driver) holdfast.Driver { return slowWeigh{d, 1500 * time.Millisecond} })
+		rw := c.RWMutex("a", holdfast.TTL(time.Second))
+		for what, weigh := range map[*holdfast.Lock]func(context.Context, *holdfast.Lease) (*holdfast.Lease, error){
+			rw.Writer(): rw.Downgrade, rw.Reader(): rw.TryUpgrade,
+		} {
+			var lost *holdfast.LostError
+			if lease, err := weigh(t.Context(), acquire(t, what)); !errors.As(err, &lost) {
+				t.Errorf("%v, %v; want that it was lost", lease, err)
+			}
+		}
+	})
+}

@@ -70,7 +70,7 @@ func newRunner(o *runOptions, stdin io.Reader, stdout, stderr io.Writer) *runner
 // main runs the command, and says how that went.
 func (r *runner) main(ctx context.Context) error {
 	signal.Notify(r.signals, heard()...)
-	defer signal.Stop(r.signals)
+	// Until the very end: a signal that comes while the process exits must not become its exit code.
 	defer keeper.ReapOrphans()()
 	out := &spool{w: r.stderr}
 	r.voice.w = out

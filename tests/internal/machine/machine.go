@@ -116,8 +116,12 @@ func HeldUp(then time.Time) time.Duration {
 	return sum
 }
 
-// Stalled reports whether the process stood still for 300 ms or longer since then.
-func Stalled(then time.Time) bool { return Longest(then) >= noticeable }
+// Stalled reports whether the process stood still for 300 ms or longer since then, or was held up for more than half of the
+// time: one that takes many steps is as late then.
+func Stalled(then time.Time) bool {
+	took := time.Since(then)
+	return Longest(then) >= noticeable || HeldUp(then) > took/2
+}
 
 // Undisturbed requires that f returns nil, which has timeouts of a second or more run out or not
 // run out. An attempt that failed proves nothing if the process stood still meanwhile, and is

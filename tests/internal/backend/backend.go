@@ -314,9 +314,10 @@ func Acquire(tb testing.TB, l *holdfast.Lock) *holdfast.Lease {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(tb.Context(), 20*time.Second)
 	defer cancel()
+	began := time.Now()
 	lease, err := l.Acquire(ctx)
 	if err != nil {
-		tb.Fatalf("Acquire(%q): %v", l.Name(), err)
+		tb.Fatalf("Acquire(%q): %v\n%s", l.Name(), err, machine.Report(began))
 	}
 	return lease
 }

@@ -34,6 +34,10 @@ const maxShown = 128
 // Is makes a StaleError match ErrStale.
 func (e *StaleError) Is(target error) bool { return target == ErrStale }
 
+// ErrAhead says that a fence leads the clock by more than the guard's MaxLead: somebody may have made it up.
+// Nothing was written, and the mark is where it was.
+var ErrAhead = errors.New("holdfast: fence is ahead of the clock")
+
 // ErrBadMark says that what is kept where a resource's mark should be is no mark.
 // Nothing was written.
 var ErrBadMark = errors.New("holdfast: no mark where one should be")

@@ -20,8 +20,8 @@ import (
 // store, that store has to compare, too: hand it the stamp that StampFrom returns.
 //
 // A Guard believes the header: whoever may send requests can show a fence above all
-// others, and so shut out every holder. Let in only clients that you trust, such as by
-// authentication before the Guard.
+// others, and so shut out every holder, for as long as the MaxLead of its Marks at most. Let in only clients
+// that you trust, such as by authentication before the Guard.
 type Guard struct {
 	// Marks remembers the highest fence seen of each lock.
 	Marks Marks
@@ -42,7 +42,7 @@ type Guard struct {
 //     say what was seen;
 //   - 428 Precondition Required, when the request has no fence but needs one, or has
 //     that of another lock;
-//   - 400 Bad Request, when the fence's headers cannot be read;
+//   - 400 Bad Request, when the fence's headers cannot be read, or Marks refuses it with ErrAhead;
 //   - 503 Service Unavailable, when Marks fails, or older requests do not come to an end
 //     before the request's context does.
 //
@@ -91,6 +91,8 @@ func (g *Guard) Handler(next http.Handler) http.Handler {
 			w.Header().Set(HeaderMarkOwner, url.PathEscape(stale.Mark.Owner))
 			g.refuse(w, r, http.StatusPreconditionFailed, err,
 				fmt.Sprintf("Fence %d of the lock %q is stale: %d has been seen. The lease is over; do not repeat this request.", s.Fence, lock, stale.Mark.Fence))
+		case errors.Is(err, ErrAhead):
+			g.refuse(w, r, http.StatusBadRequest, err, fmt.Sprintf("Fence %d of the lock %q is too far ahead of the clock.", s.Fence, lock))
 		case err != nil:
 			// The error may name what is none of the client's business.
 			g.refuse(w, r, http.StatusServiceUnavailable, err, "The fence cannot be checked now.")

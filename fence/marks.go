@@ -3,6 +3,7 @@ package fence
 import (
 	"context"
 	"sync"
+	"time"
 )
 
 // Marks remembers of each resource the highest fence seen. *Redis, *SQL and *Memory
@@ -19,13 +20,16 @@ type Marks interface {
 // when the process ends, both are forgotten. A mark in memory for a resource that outlives
 // it lets stale writers in after a restart. The zero Memory has seen nothing.
 type Memory struct {
+	// MaxLead is as in RedisConfig.
+	MaxLead time.Duration
+
 	mu    sync.Mutex
 	marks map[string]Mark
 }
 
 // Raise is that of Marks.
 func (m *Memory) Raise(ctx context.Context, s Stamp, resource string) error {
-	if err := s.check(); err != nil {
+	if err := s.within(m.MaxLead); err != nil {
 		return err
 	}
 	m.mu.Lock()

@@ -22,6 +22,12 @@ type RedisConfig struct {
 
 	// Prefix begins the keys of marks. It has no braces. Default "holdfast:mark:".
 	Prefix string
+
+	// MaxLead is by how much a fence may lead this process's clock. What leads it by more is refused with
+	// ErrAhead: fences follow the lock server's clock, in µs, and a mark that somebody raised to one that was made up
+	// would shut out all holders after it. Leave room for clocks that differ: the library itself takes a
+	// day. Default 0: any.
+	MaxLead time.Duration
 }
 
 // Redis guards writes to Redis and Valkey, and keeps marks there. A mark lies in the
@@ -106,7 +112,7 @@ func (r *Redis) MarkKey(resource string) (string, error) {
 func (r *Redis) eval(ctx context.Context, script holdfast.Script, s Stamp, resource string, keys, args []string) (string, error) {
 	mark, err := r.MarkKey(resource)
 	if err == nil {
-		err = s.check()
+		err = s.within(r.cfg.MaxLead)
 	}
 	if err != nil {
 		return "", err

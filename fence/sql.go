@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // DB is what this package needs of a *sql.DB, *sql.Conn or *sql.Tx.
@@ -50,6 +51,8 @@ type SQL struct {
 	Table string
 	// Placeholders is what DB's driver wants. Default Question.
 	Placeholders Placeholders
+	// MaxLead is as in RedisConfig.
+	MaxLead time.Duration
 }
 
 // Do begins a transaction, raises the mark of a resource, calls f and commits. When the
@@ -76,7 +79,7 @@ func (m *SQL) Do(ctx context.Context, s Stamp, resource string, f func(tx *sql.T
 // it first: statements before it are not guarded, and what they have read may be
 // old. After a *StaleError roll the transaction back.
 func (m *SQL) RaiseIn(ctx context.Context, tx DB, s Stamp, resource string) error {
-	if err := s.check(); err != nil {
+	if err := s.within(m.MaxLead); err != nil {
 		return err
 	}
 	table := m.Table

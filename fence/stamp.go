@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/holdfast-go/holdfast"
@@ -87,6 +88,22 @@ func (s Stamp) check() error {
 		return fmt.Errorf("%w: the owner is %d bytes long; at most %d are allowed", holdfast.ErrInvalid, len(s.Owner), maxOwner)
 	case !utf8.ValidString(s.Owner) || strings.ContainsRune(s.Owner, 0):
 		return fmt.Errorf("%w: owner %q is not UTF-8, or contains a NUL", holdfast.ErrInvalid, s.Owner)
+	}
+	return nil
+}
+
+// within refuses what some resource could not keep, and a fence that leads the clock by more than lead, if
+// that is not 0.
+func (s Stamp) within(lead time.Duration) error {
+	if lead < 0 {
+		return fmt.Errorf("%w: a MaxLead of %s; 0 for any", holdfast.ErrInvalid, lead)
+	}
+	if err := s.check(); err != nil || lead == 0 {
+		return err
+	}
+	if by := time.Until(time.UnixMicro(int64(s.Fence))); by > lead {
+		return fmt.Errorf("%w: fence %d of lock %.64q leads it by %s, and MaxLead is %s; see to this clock and the lock server's, and to who may write its fence counter",
+			ErrAhead, s.Fence, s.Lock, by.Round(time.Second), lead)
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/holdfast-go/holdfast"
 )
@@ -34,6 +35,8 @@ type Table struct {
 	Fence, Owner string
 	// Placeholders is what the database's driver wants. Default Question.
 	Placeholders Placeholders
+	// MaxLead is as in RedisConfig.
+	MaxLead time.Duration
 }
 
 // Update sets columns of the row with this key, whose columns together name one row: a
@@ -42,7 +45,7 @@ type Table struct {
 // sql.ErrNoRows when there is no such row. On a *sql.DB it stands by itself; in a
 // transaction the row stays locked until the end.
 func (t *Table) Update(ctx context.Context, db DB, s Stamp, key, set Columns) error {
-	if err := s.check(); err != nil {
+	if err := s.within(t.MaxLead); err != nil {
 		return err
 	}
 	if t.Name == "" || len(key) == 0 {

@@ -134,7 +134,7 @@ type (
 		expiry    time.Duration // of the lock; negative if it has none
 		rank      int           // from 1
 		receivers int           // of our channel
-		foreign   bool          // another program holds the lock
+		foreign   bool          // whoever holds the lock will not tell us: another program, or a client with another queue
 	}
 	gone struct{} // neither holder nor queued
 )

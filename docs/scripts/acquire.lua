@@ -220,21 +220,30 @@ end
 local function owned(owner, fence, chain, info, marked)
   return 'hf1:' .. owner .. ':' .. whole(fence) .. ':' .. string.sub(at, 1, -4) .. ':' .. chain .. ':' .. info .. (marked and '+' or '')
 end
+local function queue_name()
+  if string.match(KEYS[2], '^(.*):') == KEYS[1] then
+    return ''
+  end
+  return '@' .. string.sub(redis.sha1hex(KEYS[2]), 1, 8)
+end
+local function serves_others(value)
+  return (string.match(value, '^hf1:[^:]*:%d+:%d+:%d+@%d+(@%x+):') or '') ~= queue_name()
+end
 local function new_chain()
-  return shared and '0@' .. string.sub(at, 1, -4) or '0'
+  return shared and '0@' .. string.sub(at, 1, -4) .. queue_name() or '0'
 end
 local function next_chain(value)
   if not shared then
     return '0'
   end
-  local n, since = string.match(value or '', '^hf1:[^:]*:%d+:%d+:(%d+)@(%d+):')
+  local n, since = string.match(value or '', '^hf1:[^:]*:%d+:%d+:(%d+)@(%d+)[@:]')
   if not n then
     return new_chain()
   end
   if n + 1 > 8 or now / 1000 - since > 50 then
     return nil
   end
-  return whole(n + 1) .. '@' .. since
+  return whole(n + 1) .. '@' .. since .. queue_name()
 end
 local gap_length = 10
 local function open_gap()
@@ -467,9 +476,11 @@ local function main()
     if pttl >= 0 then
       pttl = math.max(pttl, rest)
     end
-    if string.sub(value, 1, 4) ~= 'hf1:' then
+    local ours = string.sub(value, 1, 4) == 'hf1:'
+    if not ours or serves_others(value) then
       kind = 'foreign'
-    elseif string.sub(value, -1) ~= '+' then
+    end
+    if ours and string.sub(value, -1) ~= '+' then
       mark_lock(value)
     end
   end

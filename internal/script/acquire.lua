@@ -129,9 +129,11 @@ local function main()
     if pttl >= 0 then
       pttl = math.max(pttl, rest)
     end
-    if string.sub(value, 1, 4) ~= 'hf1:' then
+    local ours = string.sub(value, 1, 4) == 'hf1:'
+    if not ours or serves_others(value) then
       kind = 'foreign'
-    elseif string.sub(value, -1) ~= '+' then
+    end
+    if ours and string.sub(value, -1) ~= '+' then
       -- mutants: mark-lock
       mark_lock(value)
     end

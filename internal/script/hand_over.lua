@@ -5,9 +5,24 @@ local function owned(owner, fence, chain, info, marked)
   return 'hf1:' .. owner .. ':' .. whole(fence) .. ':' .. string.sub(at, 1, -4) .. ':' .. chain .. ':' .. info .. (marked and '+' or '')
 end
 
+-- What names, at the end of a chain, the queue that the lock's holder serves: clients with another prefix
+-- have another queue for the same exact key. Empty where the queue's key is the lock's with one word more.
+local function queue_name()
+  if string.match(KEYS[2], '^(.*):') == KEYS[1] then
+    return ''
+  end
+  return '@' .. string.sub(redis.sha1hex(KEYS[2]), 1, 8)
+end
+
+-- Whether the lock's holder, of ours, serves another queue, or may: earlier versions do not say which. It
+-- tells nobody in this one when it is done.
+local function serves_others(value)
+  return (string.match(value, '^hf1:[^:]*:%d+:%d+:%d+@%d+(@%x+):') or '') ~= queue_name()
+end
+
 -- The chain of a lock that is taken without a hand-over.
 local function new_chain()
-  return shared and '0@' .. string.sub(at, 1, -4) or '0'
+  return shared and '0@' .. string.sub(at, 1, -4) .. queue_name() or '0'
 end
 
 -- The chain of the lock's next holder, or nil when it is time for a gap: programs
@@ -16,14 +31,14 @@ local function next_chain(value)
   if not shared then
     return '0'
   end
-  local n, since = string.match(value or '', '^hf1:[^:]*:%d+:%d+:(%d+)@(%d+):')
+  local n, since = string.match(value or '', '^hf1:[^:]*:%d+:%d+:(%d+)@(%d+)[@:]')
   if not n then
     return new_chain()
   end
   if n + 1 > 8 or now / 1000 - since > 50 then
     return nil
   end
-  return whole(n + 1) .. '@' .. since
+  return whole(n + 1) .. '@' .. since .. queue_name()
 end
 
 -- The gap: for so many ms after such a chain nobody of ours gets the lock, so that a program

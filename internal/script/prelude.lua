@@ -8,7 +8,7 @@
 --
 -- The lock has a value: hf1:TOKEN:FENCE:GRANTED:CHAIN:INFO, and '+' at its end
 -- while somebody waits. GRANTED is the server's time of the grant in ms, CHAIN is
--- 0, or on shared keys N@MS: N hand-overs in a row since MS.
+-- 0, or on shared keys N@MS: N hand-overs in a row since MS; or N@MS@QUEUE (hand_over.lua).
 -- The queue is a sorted set. Waiters score above 0, by arrival; a tombstone's
 -- member is 'x:' and a token, its score the negated time (µs) at which it ends. 'd:' is
 -- in the place of 'x:' where something was done that is not to be done twice.

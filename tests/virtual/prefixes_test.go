@@ -1,0 +1,143 @@
+package virtual
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/holdfasttest"
+)
+
+// asking counts how often a client asks for locks.
+type asking struct {
+	holdfast.Driver
+	n atomic.Int64
+}
+
+func (d *asking) Eval(ctx context.Context, s holdfast.Script, keys, args []string, urgent bool) (string, error) {
+	if s.Name == "acquire" {
+		d.n.Add(1)
+	}
+	return d.Driver.Eval(ctx, s, keys, args, urgent)
+}
+
+// prefixed returns a client with that prefix.
+func prefixed(t *testing.T, srv *holdfasttest.Server, prefix string, wrap ...func(holdfast.Driver) holdfast.Driver) *holdfast.Client {
+	t.Helper()
+	return configured(t, srv, holdfast.Config{Prefix: prefix}, wrap...)
+}
+
+// by returns a function that makes a client's lock of the name n, with those options.
+func by(options ...holdfast.Option) func(c *holdfast.Client) *holdfast.Lock {
+	return func(c *holdfast.Client) *holdfast.Lock { return c.Mutex("n", options...) }
+}
+
+// Clients with different prefixes have different queues for one key: who releases it tells nobody in the
+// other queue. Its first waiter polls, also after the one before it has left.
+func TestOneKeyUnderTwoPrefixes(t *testing.T) {
+	for what, locks := range map[string]struct {
+		holder, waiter func(c *holdfast.Client) *holdfast.Lock
+	}{
+		"a key":                     {by(holdfast.Key("k")), by(holdfast.Key("k"))},
+		"a key with a hash tag":     {by(holdfast.Key("{k}:1")), by(holdfast.Key("{k}:1"))},
+		"a name and its key":        {by(), by(holdfast.Key("one:{n}"))},
+		"the key of another's name": {by(holdfast.Key("two:{n}")), by()},
+		"in Redisson's form":        {by(holdfast.Redisson("k")), by(holdfast.Redisson("k"))},
+	} {
+		t.Run(what, func(t *testing.T) {
+			bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
+				holder := locks.holder(prefixed(t, srv, "one:"))
+				lease := acquire(t, holder)
+				waiter := locks.waiter(prefixed(t, srv, "two:"))
+				first := wait(t, waiter)
+				time.Sleep(20 * time.Second)
+				release(t, lease)
+				first.served(t, 400*time.Millisecond)
+
+				lease = acquire(t, holder)
+				first = wait(t, waiter)
+				second := wait(t, locks.waiter(prefixed(t, srv, "two:")))
+				time.Sleep(30 * time.Second)
+				first.cancel()
+				<-first.done
+				time.Sleep(100 * time.Millisecond)
+				release(t, lease)
+				second.served(t, 400*time.Millisecond)
+			})
+		})
+	}
+}
+
+// A waiter for the key of a holder that hands it over asks no more often than for a name. The holder can
+// call the lock otherwise: its queue is the same.
+func TestAKeyUnderOnePrefixIsNotPolled(t *testing.T) {
+	for what, locks := range map[string]struct {
+		holder, waiter func(c *holdfast.Client) *holdfast.Lock
+	}{
+		"a key":                 {by(holdfast.Key("k")), by(holdfast.Key("k"))},
+		"a key with a hash tag": {by(holdfast.Key("{k}:1")), by(holdfast.Key("{k}:1"))},
+		"a name and its key":    {by(), by(holdfast.Key("one:{n}"))},
+		"a key and its name":    {by(holdfast.Key("one:{n}")), by()},
+		"in Redisson's form":    {by(holdfast.Redisson("k")), by(holdfast.Redisson("k"))},
+	} {
+		t.Run(what, func(t *testing.T) {
+			bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
+				holder := locks.holder(prefixed(t, srv, "one:"))
+				asked := &asking{}
+				waiter := locks.waiter(prefixed(t, srv, "one:", func(d holdfast.Driver) holdfast.Driver {
+					asked.Driver = d
+					return asked
+				}))
+				// By the holder's request, then by hand-overs: each writes a value.
+				var lease *holdfast.Lease
+				for turn := range 3 {
+					if turn == 0 {
+						lease = acquire(t, holder)
+					} else {
+						w := wait(t, holder)
+						release(t, lease)
+						<-w.done
+						if w.err != nil {
+							t.Fatal(w.err)
+						}
+						lease = w.lease
+					}
+					asked.n.Store(0)
+					w := wait(t, waiter)
+					time.Sleep(20 * time.Second)
+					if n := asked.n.Load(); n > 4 {
+						t.Errorf("turn %d: the waiter has asked %d times in 20 s", turn, n)
+					}
+					release(t, lease)
+					w.served(t, 100*time.Millisecond)
+					lease = acquire(t, holder)
+				}
+				release(t, lease)
+			})
+		})
+	}
+}
+
+// A client of an earlier version does not say which queue it serves. It may be another.
+func TestAHolderThatDoesNotNameItsQueue(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
+		rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:0", Dialer: srv.Dial})
+		t.Cleanup(func() { _ = rdb.Close() })
+		value := fmt.Sprintf(`hf1:AAAAAAAAAAAAAAAAAAAAAA:1:%d:0@%[1]d:{"o":"earlier"}`, time.Now().UnixMilli())
+		if err := rdb.Set(t.Context(), "k", value, time.Minute).Err(); err != nil {
+			t.Fatal(err)
+		}
+		w := wait(t, client(t, srv).Mutex("n", holdfast.Key("k")))
+		time.Sleep(20 * time.Second)
+		if got := rdb.Get(t.Context(), "k").Val(); got != value+"+" {
+			t.Errorf("the value became %q", got)
+		}
+		rdb.Del(t.Context(), "k")
+		w.served(t, 400*time.Millisecond)
+	})
+}

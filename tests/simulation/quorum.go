@@ -323,7 +323,7 @@ func (h *hand) judgeMinority(ctx context.Context, i int, try bool, err error, be
 	}
 	away := 0
 	for node := range h.w.nodes {
-		if h.w.ails(node, h.p.host) {
+		if h.w.ails(node, h.p.host) || try && contested(few, node) {
 			away++
 		}
 	}
@@ -335,6 +335,15 @@ func (h *hand) judgeMinority(ctx context.Context, i int, try bool, err error, be
 	case h.wants[i].patient && away < h.w.plan.need():
 		h.w.finding("%s, goroutine %d: a majority of nodes is well, and Acquire of %s fails: %v", h.p.owner, h.number, few.Name, err)
 	}
+}
+
+// contested reports whether a node said that others want the lock. While there are faults, what it granted
+// them may stand for as long as their TTL, since they cannot give it back; TryAcquire waits for RetryTimeout only.
+func contested(few *holdfast.QuorumError, node int) bool {
+	return slices.ContainsFunc(few.Nodes, func(n holdfast.NodeError) bool {
+		var said *holdfast.ServerError
+		return strings.HasSuffix(n.Server, ":"+strconv.Itoa(node)) && errors.As(n.Err, &said) && said.Kind == nil && errors.Is(said, holdfast.ErrUnavailable)
+	})
 }
 
 // reached notes that the process has reached nodes.

@@ -375,3 +375,81 @@ func TestAClockThatJumpsAllTheTimeIsAnError(t *testing.T) {
 		b.Cleaned(t)
 	})
 }
+
+// A slot that moves takes the expiries of shares along as its master's clock showed them, and the key's own as a time
+// that is left: a node with another clock ends the shares of those who do not renew earlier, or later, by the difference.
+func TestSharesThatMoveToAnotherClock(t *testing.T) {
+	eachWithClock(t, func(t *testing.T, b *backend.Backend, clock *clockshim.Clock) {
+		c := b.Client(t, nil)
+		rdb := b.Redis(t)
+		moves := func(name string, ahead time.Duration) {
+			t.Helper()
+			type kept struct {
+				key, value string
+				left       time.Duration
+			}
+			var all []kept
+			for _, key := range b.Keys(t) {
+				if !strings.Contains(key, name) {
+					continue
+				}
+				value, err := rdb.Dump(t.Context(), key).Result()
+				if err != nil {
+					t.Fatal(err)
+				}
+				left, err := rdb.PTTL(t.Context(), key).Result()
+				if err != nil {
+					t.Fatal(err)
+				}
+				all = append(all, kept{key, value, max(left, 0)})
+			}
+			if len(all) == 0 {
+				t.Fatal("there is nothing to move")
+			}
+			clock.Jump(ahead)
+			for _, k := range all {
+				if err := rdb.RestoreReplace(t.Context(), k.key, k.left, k.value).Err(); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		locks := func(name string, ttl time.Duration) (reader, writer *holdfast.Lock) {
+			rw := c.RWMutex(name, holdfast.TTL(ttl), holdfast.Renew(false))
+			return rw.Reader(), rw.Writer()
+		}
+		refused := func(writer *holdfast.Lock, when string) {
+			t.Helper()
+			if _, err := writer.TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrHeld) {
+				t.Errorf("%s: a writer: %v", when, err)
+			}
+		}
+
+		reader, writer := locks("renewed", 10*time.Minute)
+		lease := backend.Acquire(t, reader)
+		moves("renewed", 5*time.Minute)
+		if err := lease.Extend(t.Context(), 10*time.Minute); err != nil {
+			t.Errorf("renewed before its end by the new clock: %v", err)
+		}
+		clock.Jump(6 * time.Minute) // past the end that it had before
+		refused(writer, "it was renewed")
+		backend.Release(t, lease)
+
+		// As GUARANTEES says, "A change of servers is such a jump": the fence tells who is late.
+		reader, writer = locks("ahead", 10*time.Minute)
+		lease = backend.Acquire(t, reader)
+		moves("ahead", 11*time.Minute)
+		next := backend.Acquire(t, writer)
+		if next.Token() <= lease.Token() {
+			t.Errorf("fence %d follows %d", next.Token(), lease.Token())
+		}
+		backend.Release(t, next)
+
+		reader, writer = locks("behind", 5*time.Minute)
+		_ = backend.Acquire(t, reader)
+		moves("behind", -10*time.Minute)
+		clock.Jump(4 * time.Minute)
+		refused(writer, "its TTL is not over")
+		clock.Jump(2 * time.Minute) // its key has nobody else's share, and ends with the time that was left
+		backend.Release(t, backend.Acquire(t, writer))
+	})
+}

@@ -11,8 +11,8 @@ import (
 	"github.com/holdfast-go/holdfast"
 )
 
-// exitNobody is the exit code of --leader when nobody leads.
-const exitNobody = 1
+// exitNone is the exit code of --leader when nobody leads, and of --last when no run counts.
+const exitNone = 1
 
 // checkLook refuses what does not go with --leader and --watch.
 func (o *electOptions) checkLook() error {
@@ -51,6 +51,13 @@ type sight struct {
 func look(ctx context.Context, o *electOptions, stdout, stderr io.Writer) error {
 	r := newRunner(&runOptions{jobOptions: o.jobOptions}, nil, stdout, stderr)
 	r.office = &office{}
+	return r.inquire(ctx, func(ctx context.Context, locks *locker) *exitError {
+		return r.look(ctx, locks.election(o.name), o.watch)
+	})
+}
+
+// inquire opens the servers for f, which asks them something, and says how to exit.
+func (r *runner) inquire(ctx context.Context, f func(context.Context, *locker) *exitError) error {
 	locks, shut, err := r.open()
 	if err != nil {
 		return err
@@ -59,7 +66,7 @@ func look(ctx context.Context, o *electOptions, stdout, stderr io.Writer) error 
 	ctx, stop := interruptible(ctx)
 	defer stop()
 
-	exit := r.look(ctx, locks.election(o.name), o.watch)
+	exit := f(ctx, locks)
 	var sig signaled
 	if errors.As(context.Cause(ctx), &sig) {
 		return &exitError{exitSignal + number(sig.Signal), nil}
@@ -84,7 +91,7 @@ func (r *runner) look(ctx context.Context, e *holdfast.Election, watch bool) *ex
 		if exit := r.show(leader); exit != nil || leader != nil {
 			return exit
 		}
-		return &exitError{exitNobody, nil}
+		return &exitError{exitNone, nil}
 	}
 	for leader, err := range e.Watch(ctx) {
 		if err != nil {
@@ -116,13 +123,18 @@ func (r *runner) show(leader *holdfast.Holder) *exitError {
 	if leader != nil {
 		text = fmt.Sprintf("%s  %s leads %q\n", now.Format(time.DateTime), r.describeOne(*leader), r.name)
 	}
+	seen := sight{Time: now, Name: r.name, Server: r.report.Server}
+	if leader != nil {
+		seen.Leader = newOccupant(*leader)
+	}
+	return r.answer(text, seen)
+}
+
+// answer prints the answer to what was asked: the text, or with --json the value. It returns how to exit if it cannot.
+func (r *runner) answer(text string, value any) *exitError {
 	if r.json != "" {
-		seen := sight{Time: now, Name: r.name, Server: r.report.Server}
-		if leader != nil {
-			seen.Leader = newOccupant(*leader)
-		}
 		var line bytes.Buffer
-		if err := writeJSON(&line, seen); err != nil {
+		if err := writeJSON(&line, value); err != nil {
 			return &exitError{exitInternal, err}
 		}
 		text = line.String()

@@ -52,6 +52,8 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		return nil
 	case err != nil:
 		return err
+	case o.last:
+		return last(ctx, o, stdout, stderr)
 	}
 	return newRunner(o, stdin, stdout, stderr).main(ctx)
 }

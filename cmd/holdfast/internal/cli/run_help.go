@@ -7,6 +7,7 @@ import (
 
 func runHelp(w io.Writer) {
 	fmt.Fprintf(w, `Usage: holdfast run [flags] NAME -- CMD [ARG...]
+       holdfast run [flags] --last NAME
 
 Runs CMD while holding the lock NAME, and gives the lock up when all of CMD's
 processes have ended. CMD is executed as it is, without a shell; -c gives it to
@@ -74,6 +75,10 @@ Once:
   same KEY instead, and DUR how long that is remembered:
     holdfast run --once 1440h --once-key "$(date +%%F)" nightly -- ./draw.sh
   A run that fails, or whose machine dies, leaves the window open: who waits runs then.
+  --last NAME prints which run was completed last, for 30 days after its window, or with
+  --once-key the one of that KEY; with exit code 0, or 1 if none is known, or, where --once
+  is given, none counts now. --json makes it a line of JSON on standard output: time, name,
+  server, key and run, which is null or has completed, owner, host, pid, fence and try.
 
 Environment of CMD:
   HOLDFAST_NAME, HOLDFAST_FENCE (the fencing token, a number that rises with every

@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/internal/printable"
 )
 
 // window is that of --once.
@@ -57,8 +55,7 @@ func (r *runner) notBegun(err error) *exitError {
 	case errors.As(err, &done):
 		r.report.Outcome = outcomeDone
 		r.report.Run = newPastRun(done.Run)
-		r.voice.tell("job %q was completed at %s by %s (pid %d on %s) already; the command was not run", r.name, done.Run.Completed.Local().Format(time.DateTime),
-			printable.Word(done.Run.Owner, maxShown), done.Run.PID, printable.Word(done.Run.Host, maxShown))
+		r.voice.tell("%s already; the command was not run", r.completion(done.Run))
 		return &exitError{0, nil}
 	case errors.Is(err, holdfast.ErrTries):
 		r.report.Outcome = outcomeTries

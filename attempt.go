@@ -93,7 +93,7 @@ func (a *attempt) listen(channel string) {
 	a.inbox = make(chan wire.Message, 4)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.tokens[a.token()] = a
+	c.tokens.Set(a.token(), a)
 }
 
 // forget makes notifications for this attempt those of a stranger.
@@ -104,7 +104,7 @@ func (a *attempt) forget() {
 	c := a.l.c
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.tokens, a.token())
+	c.tokens.Delete(a.token())
 }
 
 // notify is told what the server sent for this attempt's token.

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/clock"
+	"github.com/holdfast-go/holdfast/internal/compact"
 	"github.com/holdfast-go/holdfast/internal/keys"
 	"github.com/holdfast-go/holdfast/internal/schedule"
 	"github.com/holdfast-go/holdfast/internal/wire"
@@ -45,13 +46,14 @@ type Client struct {
 	singles   crew // of renewals to servers of a Cluster that are not known
 	takers    takers
 	leftovers crew // of what the server may have of lost leases
+	choices   choices
 	departing departures
 
 	mu     sync.Mutex
-	lines  map[string]*line
-	tried  map[string]*grant      // taken past all lines, by the keys of those
-	tokens map[string]*attempt    // that notifications may be about
-	clocks map[uint16]clockAnchor // of servers, by slot; slot 0 outside Cluster mode
+	lines  compact.Map[string, *line]
+	tried  compact.Map[string, *grant]   // taken past all lines, by the keys of those
+	tokens compact.Map[string, *attempt] // that notifications may be about
+	clocks map[uint16]clockAnchor        // of servers, by slot; slot 0 outside Cluster mode
 
 	contact *contact // under way; guarded by mu
 	info    atomic.Pointer[ServerInfo]
@@ -98,9 +100,6 @@ func New(d Driver, cfg *Config) (*Client, error) {
 		closing: make(chan struct{}),
 		closed:  make(chan struct{}),
 
-		lines:  map[string]*line{},
-		tried:  map[string]*grant{},
-		tokens: map[string]*attempt{},
 		clocks: map[uint16]clockAnchor{},
 	}
 	client.defaults = settings{

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestOldServersAreRefused(t *testing.T) {
@@ -93,5 +94,36 @@ func TestErrorsOfServersAreTold(t *testing.T) {
 	}
 	if o, _ := classify(notSent{errors.New("no connection")}); o != unsent {
 		t.Errorf("an error of something that was not sent is %v", o)
+	}
+}
+
+// Locks with equal options share their settings, and no others do.
+func TestLocksShareTheirSettings(t *testing.T) {
+	c, err := New(&fake{}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, b := c.Mutex("a", TTL(time.Second)), c.Mutex("b", TTL(time.Second))
+	if a.set != b.set {
+		t.Error("two locks with one option do not share it")
+	}
+	for what, other := range map[string]*Lock{
+		"another TTL":  c.Mutex("a", TTL(2*time.Second)),
+		"another kind": c.RWMutex("a", TTL(time.Second)).Reader(),
+		"notes":        c.Mutex("a", TTL(time.Second), Meta("k", "v")),
+		"an error":     c.Mutex("", TTL(time.Second)),
+	} {
+		if *other.set == *a.set {
+			t.Errorf("%s: the settings are the same", what)
+		}
+	}
+	if err := c.Mutex("a", TTL(time.Second)).set.err; err != nil {
+		t.Errorf("the error of another lock is met: %v", err)
+	}
+	for i := range 100 {
+		c.Mutex("a", TTL(time.Second+time.Duration(i)*time.Millisecond))
+	}
+	if a.set.ttl != time.Second {
+		t.Errorf("the TTL became %s", a.set.ttl)
 	}
 }

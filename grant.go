@@ -533,7 +533,7 @@ func (g *grant) isLive() bool {
 func (c *Client) triedFor(key string) *grant {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.tried[key]
+	return c.tried.Get(key)
 }
 
 // stop ends all renewing.
@@ -541,8 +541,8 @@ func (g *grant) stop() {
 	g.over = true
 	if c := g.l.c; g.tried {
 		c.mu.Lock()
-		if key := g.l.lineKey(); c.tried[key] == g {
-			delete(c.tried, key)
+		if key := g.l.lineKey(); c.tried.Get(key) == g {
+			c.tried.Delete(key)
 		}
 		c.mu.Unlock()
 	}

@@ -410,7 +410,7 @@ func (c *Client) notified(payload string) {
 		return // of a version that is not ours
 	}
 	c.mu.Lock()
-	a := c.tokens[m.Token]
+	a := c.tokens.Get(m.Token)
 	c.mu.Unlock()
 	switch {
 	case a != nil && (m.Grant == nil || m.Grant.Kind == a.l.set.kind.name):

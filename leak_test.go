@@ -169,7 +169,7 @@ func TestCloseWaitsForAcquiresUnderWay(t *testing.T) {
 func waits(c *Client, l *Lock) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	ln := c.lines[l.keys.Queue]
+	ln := c.lines.Get(l.keys.Queue)
 	return ln != nil && ln.waiting() > 0
 }
 
@@ -223,7 +223,7 @@ func TestNothingIsKeptOfLocksDeletedUnderTheirHolders(t *testing.T) {
 	}
 	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 		c.mu.Lock()
-		lines, tokens := len(c.lines), len(c.tokens)
+		lines, tokens := c.lines.Len(), c.tokens.Len()
 		c.mu.Unlock()
 		gone := c.held.none()
 		if lines+tokens == 0 && gone {

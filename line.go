@@ -48,10 +48,10 @@ type result struct {
 func (c *Client) lineOf(key string) *line {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	ln := c.lines[key]
+	ln := c.lines.Get(key)
 	if ln == nil {
 		ln = &line{c: c, key: key}
-		c.lines[key] = ln
+		c.lines.Set(key, ln)
 	}
 	ln.refs++
 	return ln
@@ -68,7 +68,7 @@ func (ln *line) unref() {
 	defer ln.c.mu.Unlock()
 	ln.refs--
 	if ln.refs == 0 {
-		delete(ln.c.lines, ln.key)
+		ln.c.lines.Delete(ln.key)
 	}
 }
 

@@ -61,6 +61,8 @@ func (l *Lock) choose(opts []Option) {
 func (l *Lock) resolved() *Lock {
 	if err := l.resolve(); err != nil {
 		l.refuse(fmt.Errorf("%w: lock %.64q: %w", ErrInvalid, l.name, err))
+	} else {
+		l.set = l.c.choices.share(l.set)
 	}
 	return l
 }
@@ -324,8 +326,8 @@ func (l *Lock) replaces(g *grant) {
 	}
 	key := l.lineKey()
 	l.c.mu.Lock()
-	ln, tried := l.c.lines[key], l.c.tried[key]
-	l.c.tried[key] = g
+	ln, tried := l.c.lines.Get(key), l.c.tried.Get(key)
+	l.c.tried.Set(key, g)
 	g.tried = true
 	l.c.mu.Unlock()
 	tried.replacedBy(g)

@@ -1,6 +1,9 @@
 package holdfast
 
-import "time"
+import (
+	"sync/atomic"
+	"time"
+)
 
 // Option changes one lock.
 type Option func(*settings)
@@ -38,6 +41,28 @@ type settings struct {
 
 	info string // of the holder, as it stands in the lock's value
 	err  error  // what is wrong with the lock's name or options
+}
+
+// choices are the settings of the latest locks, for others to share: one of a lock can be made for each of a
+// million leases.
+type choices struct {
+	latest [8]atomic.Pointer[settings]
+	next   atomic.Uint32
+}
+
+// share returns s, which nobody changes any more, or what is equal to it. Notes are most often of one lease, and
+// are not compared.
+func (c *choices) share(s *settings) *settings {
+	if s.meta != nil {
+		return s
+	}
+	for i := range c.latest {
+		if known := c.latest[i].Load(); known != nil && *known == *s {
+			return known
+		}
+	}
+	c.latest[c.next.Add(1)%uint32(len(c.latest))].Store(s)
+	return s
 }
 
 // metaList is a list of what Meta gave, latest first.

@@ -1,6 +1,9 @@
 package schedule
 
-import "github.com/holdfast-go/holdfast/internal/clock"
+import (
+	"github.com/holdfast-go/holdfast/internal/clock"
+	"github.com/holdfast-go/holdfast/internal/compact"
+)
 
 // timed is an entry, and its time: to look into entries for that would take longer than all else.
 type timed struct {
@@ -32,7 +35,7 @@ func (h *entries) remove(e *Entry) {
 	gap, end := e.index-1, len(*h)-1
 	last := (*h)[end]
 	(*h)[end] = timed{}
-	*h = (*h)[:end]
+	*h = compact.Slice((*h)[:end])
 	e.index = 0
 	if gap < end {
 		h.settle(gap, last)

@@ -40,11 +40,14 @@ type adapter struct {
 	sentinel func(t *testing.T, master, sentinel string) holdfast.Driver
 }
 
+// patience is how long a client waits for a server that is there, on a machine that stands still for seconds.
+const patience = 10 * time.Second
+
 var adapters = map[string]adapter{
 	"go-redis": {
 		single: func(t *testing.T, protocol int, dial dialer) holdfast.Driver {
 			return goRedis(t, redis.NewClient(&redis.Options{
-				Addr: "the server", Protocol: protocol, MaxRetries: 5,
+				Addr: "the server", Protocol: protocol, MaxRetries: 5, ReadTimeout: patience, WriteTimeout: patience,
 				Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) },
 			}))
 		},
@@ -61,7 +64,7 @@ var adapters = map[string]adapter{
 	"rueidis": {
 		single: func(_ *testing.T, protocol int, dial dialer) holdfast.Driver {
 			return holdfastrueidis.New(rueidis.ClientOption{
-				InitAddress: []string{"the server"}, AlwaysRESP2: protocol == 2,
+				InitAddress: []string{"the server"}, AlwaysRESP2: protocol == 2, ConnWriteTimeout: patience,
 				DialCtxFn: func(ctx context.Context, _ string, _ *net.Dialer, _ *tls.Config) (net.Conn, error) { return dial(ctx) },
 			})
 		},

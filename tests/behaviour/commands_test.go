@@ -3,6 +3,7 @@ package behaviour
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -16,17 +17,20 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/machine"
 )
 
-// counting counts the commands of all drivers that share it; renewals of locks that are held for
-// long, on a slow machine, apart.
+// counting counts the commands of all drivers that share it; apart, what there is more of on a slow machine: renewals of
+// locks that are held for long, and looks of those who wait for long.
 type counting struct {
 	holdfast.Driver
-	sent, renewals *atomic.Int64
+	sent, renewals, looks *atomic.Int64
 }
 
 func (d counting) Eval(ctx context.Context, s holdfast.Script, keys, args []string, urgent bool) (string, error) {
-	if s.Name == "renew" {
+	switch {
+	case s.Name == "renew":
 		d.renewals.Add(1)
-	} else {
+	case s.Name == "acquire" && strings.Contains(args[0], "l"):
+		d.looks.Add(1)
+	default:
 		d.sent.Add(1)
 	}
 	return d.Driver.Eval(ctx, s, keys, args, urgent)
@@ -41,16 +45,15 @@ func TestACrowdCostsNoMoreCommands(t *testing.T) {
 	// So many clients connect at once.
 	patience := holdfast.Config{CommandTimeout: 30 * time.Second, RetryTimeout: time.Minute}
 	backend.EachRealInTurn(t, func(t *testing.T, b *backend.Backend) {
-		// Who is not told in time looks for itself, which are commands more.
 		machine.UndisturbedTest(t, func(t testing.TB) {
 			var cost []float64
 			for _, waiting := range []int{2, 32, 256} {
 				n := waiting + 1
-				var sent, renewals atomic.Int64
+				var sent, renewals, looks atomic.Int64
 				var clients []*holdfast.Client
 				for range n {
 					rdb := b.Redis(t, func(o *redis.Options) { o.PoolSize = 2 })
-					c, err := holdfast.New(counting{holdfastgoredis.New(rdb), &sent, &renewals}, &patience)
+					c, err := holdfast.New(counting{holdfastgoredis.New(rdb), &sent, &renewals, &looks}, &patience)
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -61,6 +64,7 @@ func TestACrowdCostsNoMoreCommands(t *testing.T) {
 				// Only who holds the lock counts hand-overs.
 				first, last := n, 2*n+500
 				handovers, before, after := 0, int64(0), int64(0)
+				began := time.Now()
 				lease := backend.Acquire(t, clients[0].Mutex("m"))
 				var wg sync.WaitGroup
 				for _, c := range clients[1:] {
@@ -73,7 +77,11 @@ func TestACrowdCostsNoMoreCommands(t *testing.T) {
 				})
 				wg.Wait()
 				cost = append(cost, float64(after-before)/float64(last-first))
-				t.Logf("%d clients wait: %.2f commands a hand-over, %d renewals in all", waiting, cost[len(cost)-1], renewals.Load())
+				t.Logf("%d clients wait: %.2f commands a hand-over, %d renewals and %d looks in all", waiting, cost[len(cost)-1], renewals.Load(), looks.Load())
+				// Nobody looks twice within half a second.
+				if n, most := looks.Load(), int64(waiting)*int64(1+time.Since(began)/(500*time.Millisecond)); n > most {
+					t.Errorf("%d clients wait: %d looks, want %d at most", waiting, n, most)
+				}
 				if t.Failed() {
 					return
 				}

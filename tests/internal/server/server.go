@@ -4,7 +4,6 @@ package server
 
 import (
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -85,11 +84,9 @@ func Start(tb testing.TB, bin Binary, opts ...Option) *Server {
 	// it and the start.
 	var err error
 	for range 5 {
-		var reservation io.Closer
-		if s.port, reservation, err = reservePort(); err != nil {
+		if s.port, err = reservePort(); err != nil {
 			break
 		}
-		tb.Cleanup(func() { reservation.Close() })
 		if err = os.WriteFile(s.confFile(), []byte(s.config()), 0o600); err != nil {
 			break
 		}
@@ -308,6 +305,10 @@ func (p *process) wait(limit time.Duration) bool {
 }
 
 func (s *Server) cleanup() {
+	if s.tb.Failed() && !s.current().hasEnded() {
+		clients, err := s.Do("CLIENT", "LIST")
+		s.tb.Logf("the clients of %s at %s in the end: %v %v", s.bin.Name, s.Addr(), clients, err)
+	}
 	s.Kill()
 	if !s.current().wanted {
 		s.tb.Errorf("%s at %s ended by itself", s.bin.Name, s.Addr())

@@ -70,6 +70,10 @@ func (w *way) dial(ctx context.Context, network, addr string) (net.Conn, error) 
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.state == refused { // since then; who closed the others does not know this one
+		_ = conn.Close()
+		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
+	}
 	w.conns = append(w.conns, conn)
 	return travelled{conn, w}, nil
 }
@@ -264,7 +268,10 @@ func TestAnUnansweredCommandDoesNotLookLikeTheCallersDeadline(t *testing.T) {
 					check("Holder, "+of, err)
 				}
 				check("Extend", lease.Extend(ctx, time.Minute))
-				<-lease.Context().Done()
+				select {
+				case <-lease.Context().Done():
+				case <-ctx.Done():
+				}
 				check("a lost lease", lease.Err())
 			})
 		})

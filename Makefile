@@ -45,7 +45,7 @@ mutants: server ## Hunt every mutant once: 15 minutes
 soak: everything ## Run campaigns, simulation and storms for SOAK=10m; then losses of data, leaks, topologies, quorums, other languages, mutants; print a report
 	@tests/suite.sh soak $(SOAK)
 
-bench: everything ## Compare with the bare commands and with other libraries, 12 minutes; BENCH=-quick: two
+bench: everything ## Compare with the bare commands and with other libraries, 16 minutes; BENCH=-quick: two
 	cd tests/bench && go run . -svg free.svg $(BENCH)
 
 server: ## Make sure that there is a redis-server or valkey-server, installing one if need be

@@ -56,15 +56,16 @@ func (all *gathering) init(c *Client) {
 	all.takers.init(c)
 	const patience = 20 * time.Millisecond // many times what a server takes that is well
 	all.takes = gather.Group[*errand]{
-		Send: c.takeAll, Drop: drop, Go: c.tasks.run, Most: c.cfg.Batch, Patience: patience,
+		Send: c.takeAll, Drop: drop, Go: c.tasks.run, Most: c.cfg.Batch, Patience: patience, Width: c.driver.Width(),
 	}
 	all.releases = gather.Group[*errand]{
-		Send: c.freeAll, Drop: drop, Go: c.tasks.run, Most: c.cfg.Batch, Patience: patience,
+		Send: c.freeAll, Drop: drop, Go: c.tasks.run, Most: c.cfg.Batch, Patience: patience, Width: c.driver.Width(),
 	}
 	if c.cfg.Strict { // these are locks on a quorum's node, which is not waited for any longer
 		all.takes.Patience = min(patience, c.defaults.wait()/2)
 	}
 	all.renewals = gather.Group[*grant]{
+		// Nobody waits for a renewal, so they gather as if the server were near.
 		Send: c.renewAll, Drop: putOff, Go: c.tasks.run, Most: c.cfg.Batch, Patience: patience,
 	}
 }
@@ -261,7 +262,7 @@ func (a *attempt) take(ctx context.Context) (*grant, error) {
 }
 
 // takeAll sends acquires.
-func (c *Client) takeAll(all []*errand) { sendAll(c, all, c.taking, tell) }
+func (c *Client) takeAll(all []*errand) bool { return sendAll(c, all, c.taking, tell) }
 
 // taking is the batch that takes those locks.
 func (c *Client) taking(all []*errand) batch {
@@ -347,7 +348,7 @@ func (e *errand) freed() (done, unanswered bool) {
 }
 
 // freeAll sends releases.
-func (c *Client) freeAll(all []*errand) { sendAll(c, all, c.freeing, tell) }
+func (c *Client) freeAll(all []*errand) bool { return sendAll(c, all, c.freeing, tell) }
 
 // freeing is the batch that gives those locks up.
 func (c *Client) freeing(all []*errand) batch {

@@ -55,7 +55,7 @@ func (c *Client) singly(l *Lock) *crew {
 }
 
 // renewAll sends renewals.
-func (c *Client) renewAll(all []*grant) {
+func (c *Client) renewAll(all []*grant) (answered bool) {
 	live := all[:0]
 	for _, g := range all {
 		g.mu.Lock()
@@ -67,9 +67,10 @@ func (c *Client) renewAll(all []*grant) {
 		}
 		g.mu.Unlock()
 	}
-	if len(live) > 0 {
-		sendAll(c, live, c.renewing, c.keep)
+	if len(live) == 0 {
+		return false
 	}
+	return sendAll(c, live, c.renewing, c.keep)
 }
 
 // renewing is the batch that renews those grants.

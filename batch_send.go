@@ -12,16 +12,15 @@ import (
 )
 
 // sendAll sends a batch of all, or, in a Cluster, where a script can touch one slot only, a batch of each.
-func sendAll[T any](c *Client, all []T, compose func([]T) batch, tell func([]T, outcomes)) {
+func sendAll[T any](c *Client, all []T, compose func([]T) batch, tell func([]T, outcomes)) (answered bool) {
 	if len(all) == 1 || !c.inCluster() {
-		c.sendBatch(compose(all), func(r outcomes) { tell(all, r) })
-		return
+		return c.sendBatch(compose(all), func(r outcomes) { tell(all, r) })
 	}
 	batches := make([]batch, len(all))
 	for i := range all {
 		batches[i] = compose(all[i : i+1])
 	}
-	c.sendApart(batches, func(i int, r outcomes) { tell(all[i:i+1], r) })
+	return c.sendApart(batches, func(i int, r outcomes) { tell(all[i:i+1], r) })
 }
 
 // batch is a script for n locks, of which l is one.
@@ -73,24 +72,25 @@ func mayBeDone(err error) bool {
 
 // sendBatch sends a batch once, and tells once what became of it: what was answered, or that it was
 // given up after CommandTimeout, even if the driver does not return then.
-func (c *Client) sendBatch(b batch, tell func(outcomes)) {
+func (c *Client) sendBatch(b batch, tell func(outcomes)) (answered bool) {
 	work, cancel := context.WithTimeout(context.Background(), max(c.cfg.CommandTimeout, b.patience))
 	defer cancel()
 	sent := clock.Now()
-	answered := context.AfterFunc(work, func() { tell(outcomes{sent: sent, err: work.Err()}) })
+	inTime := context.AfterFunc(work, func() { tell(outcomes{sent: sent, err: work.Err()}) })
 	text, err := c.runBatch(work, b)
-	if !answered() {
-		return
+	if !inTime() {
+		return false
 	}
 	o := outcomes{sent: sent, err: err}
 	if err == nil {
 		o.err = c.parseBatch(b, text, &o)
 	}
 	tell(o)
+	return err == nil
 }
 
 // sendApart sends batches for a server of a Cluster, and tells of each what sendBatch does.
-func (c *Client) sendApart(all []batch, tell func(i int, o outcomes)) {
+func (c *Client) sendApart(all []batch, tell func(i int, o outcomes)) (answered bool) {
 	work, cancel := context.WithTimeout(context.Background(), c.cfg.CommandTimeout)
 	defer cancel()
 	calls := make([]Call, len(all))
@@ -101,6 +101,7 @@ func (c *Client) sendApart(all []batch, tell func(i int, o outcomes)) {
 		}
 	}
 	told := make([]atomic.Bool, len(all))
+	var failed atomic.Bool
 	sent := clock.Now()
 	stop := context.AfterFunc(work, func() {
 		for i := range all {
@@ -110,7 +111,10 @@ func (c *Client) sendApart(all []batch, tell func(i int, o outcomes)) {
 		}
 	})
 	defer stop()
-	answered := func(i int, text string, err error) {
+	conclude := func(i int, text string, err error) {
+		if err != nil {
+			failed.Store(true)
+		}
 		if told[i].Swap(true) {
 			return
 		}
@@ -132,17 +136,17 @@ func (c *Client) sendApart(all []batch, tell func(i int, o outcomes)) {
 			}
 			text = freed(text)
 		}
-		answered(i, text, err)
+		conclude(i, text, err)
 	})
-	if len(scripted) == 0 {
-		return
+	if len(scripted) > 0 {
+		c.native.Store(false)
+		calls = nil
+		for _, i := range scripted {
+			calls = append(calls, all[i].call())
+		}
+		c.driver.EvalAll(work, calls, all[0].urgent, func(n int, text string, err error) { conclude(scripted[n], text, err) })
 	}
-	c.native.Store(false)
-	calls = nil
-	for _, i := range scripted {
-		calls = append(calls, all[i].call())
-	}
-	c.driver.EvalAll(work, calls, all[0].urgent, func(n int, text string, err error) { answered(scripted[n], text, err) })
+	return !failed.Load()
 }
 
 // call is the batch's script.

@@ -34,6 +34,10 @@ type Driver interface {
 	// wrong; "" if it does not know.
 	Node(key string) string
 
+	// Width is how many calls to one server can be under way at once without one of them waiting for another's
+	// connection. It leaves some of what the application itself needs.
+	Width() int
+
 	// EvalDurably is an Eval, which then waits on the same connection, with WAIT
 	// or WAITAOF, until the write is as durable as asked, or d's timeout is over. An error
 	// of that command comes with the script's reply: the script was carried out. Those who

@@ -99,6 +99,7 @@ func (f *fake) Probe(context.Context) (ServerInfo, error) {
 }
 
 func (f *fake) Addr() string { return "fake" }
+func (*fake) Width() int     { return 2 }
 
 func (f *fake) Close() error { return nil }
 

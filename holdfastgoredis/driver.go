@@ -47,6 +47,7 @@ func New(rdb redis.UniversalClient) holdfast.Driver {
 			break
 		}
 		d := newDriver(bounded(rdb), rdb.Options().Addr)
+		d.width = widthOf(rdb.Options().PoolSize, rdb.Options().MaxActiveConns)
 		o := ownOptions(rdb.Options())
 		if follows(o) {
 			d.follower = d.follow(o)
@@ -59,6 +60,7 @@ func New(rdb redis.UniversalClient) holdfast.Driver {
 			break
 		}
 		d := newDriver(rdb, strings.Join(rdb.Options().Addrs, ","))
+		d.width = widthOf(rdb.Options().PoolSize, rdb.Options().MaxActiveConns)
 		o := ownClusterOptions(rdb.Options())
 		own := redis.NewClusterClient(o)
 		d.own = own
@@ -163,6 +165,7 @@ type driver struct {
 	made      bool // user is not the caller's
 	waiting   [len(waitingPools)]redis.UniversalClient
 	addr      string
+	width     int
 	subs      *pubsub.Pool
 	// astray is called when a server does not answer as one that has the locks does:
 	// another may have them by now. nil if there can be no other.
@@ -180,6 +183,17 @@ func newDriver(user redis.UniversalClient, addr string) *driver {
 	d.ctx, d.stop = context.WithCancel(context.Background())
 	d.subs = pubsub.New(&ears{d: d, nodes: map[string]*redis.Client{}}, d.Eval)
 	return d
+}
+
+// Width is three quarters of the pool that acquires share with the application.
+func (d *driver) Width() int { return d.width }
+
+// widthOf is the Width of a client with such a pool, of which active connections may be open if that is not 0.
+func widthOf(pool, active int) int {
+	if active > 0 {
+		pool = min(pool, active)
+	}
+	return pool * 3 / 4
 }
 
 // once is a command that go-redis sends once: a repeated one could act twice.

@@ -37,6 +37,7 @@ func NewFailover(o *redis.FailoverOptions) holdfast.Driver {
 	user.MaxActiveConns, user.MinIdleConns = o.MaxActiveConns, o.MinIdleConns
 	own := ownOptions(user)
 	d := newDriver(nil, "")
+	d.width = widthOf(user.PoolSize, user.MaxActiveConns)
 	f := &follower{d: d, dialer: o.Dialer, conns: map[net.Conn]string{}, sentinels: map[string]*redis.SentinelClient{}, options: o}
 	f.group = sentinel.New(o.SentinelAddrs, f.ask)
 	if f.dialer == nil {

@@ -229,6 +229,9 @@ func (d *driver) behind(f func()) bool {
 	return true
 }
 
+// Width is large: calls share a connection, and follow each other on it. More than that would be no faster.
+func (d *driver) Width() int { return 64 }
+
 func (d *driver) Eval(ctx context.Context, s holdfast.Script, keys, args []string, _ bool) (string, error) {
 	if err := ctx.Err(); err != nil {
 		return "", fmt.Errorf("%w: %w", holdfast.ErrNotSent, err)

@@ -1,7 +1,8 @@
-// Package gather has calls that come while others are under way go out together, as group
-// commit does for transactions (DeWitt et al., "Implementation Techniques for Main Memory
-// Database Systems", SIGMOD 1984, section 5.2): one that comes alone goes at once; those that come
-// while it is under way wait for it, and are the next sending. Nobody waits for others to come.
+// Package gather makes calls that come close together go out together, as group commit does for
+// transactions (DeWitt et al., "Implementation Techniques for Main Memory Database Systems", SIGMOD
+// 1984, section 5.2). A call that comes alone leaves at once. While as many sendings are under way as the round
+// trip holds at close intervals, calls wait for one of them to return, and are the next sending. So a call
+// waits for about one interval, near or far, and never for others to come.
 package gather
 
 import (
@@ -12,8 +13,8 @@ import (
 
 // Group gathers items. Its fields are set before its first use.
 type Group[T any] struct {
-	// Send sends items, and returns once they are answered, or given up.
-	Send func(items []T)
+	// Send sends items, and returns once they are answered, or given up: then it is false.
+	Send func(items []T) (answered bool)
 	// Drop is given items that will not be sent, because too many sendings hang.
 	Drop func(items []T)
 	// Go calls f in a goroutine.
@@ -24,6 +25,8 @@ type Group[T any] struct {
 	// beside it: it may hang. Where sendings take longer, it is four times what the latest took, ten times
 	// as long at most: what is slow would be slower with more beside it.
 	Patience time.Duration
+	// Width is how many sendings the connections to the server bear at once. 0: items wait as if it were near.
+	Width int
 
 	mu     sync.Mutex
 	queue  []T           // those who wait, from index gone on
@@ -31,23 +34,31 @@ type Group[T any] struct {
 	flying int           // sendings
 	latest int           // items of the latest of them
 	took   time.Duration // the latest that was answered
+	trip   trip
 	hurry  *time.Timer
 }
 
-// How many sendings of a group are under way at once: of one item each, while calls come one by
-// one; of several; and in the end, if those hang.
+// How many sendings of a group are under way at once to a server that is near: of one item each, while calls
+// come one by one; of several; and beside those, if they hang.
 const (
 	maxSingle   = 4
 	maxTogether = 2
-	maxFlying   = 16
+	maxBeside   = 14
 )
+
+// maxRoom bounds them wherever the server is: more would be no faster, and all of them can hang.
+const maxRoom = 64
+
+// spacing is how far apart sendings are on average, if there are as many under way as may be. Items wait for one of
+// them to return for about that long, however far the server is.
+const spacing = 25 * time.Microsecond
 
 // Add has an item sent. It does not block.
 func (g *Group[T]) Add(item T) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.queue = append(g.queue, item)
-	if g.flying < maxTogether {
+	if g.flying < g.room() {
 		g.fly()
 	} else if g.waiting() == 1 {
 		g.wind()
@@ -58,20 +69,30 @@ func (g *Group[T]) Add(item T) {
 // sends its own, which spares waking others up.
 func (g *Group[T]) Do(item T) {
 	g.mu.Lock()
-	if g.flying >= maxSingle || g.latest > 1 {
+	if room := g.room(); g.flying >= max(room, maxSingle) || g.latest > 1 && room <= maxTogether {
 		g.mu.Unlock()
 		g.Add(item)
 		return
 	}
 	g.flying++
 	g.mu.Unlock()
-	g.Send([]T{item})
+	began := time.Now()
+	answered := g.Send([]T{item})
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if answered {
+		g.trip.observe(time.Since(began), 1)
+	}
 	g.flying--
-	if g.waiting() > 0 && g.flying < maxTogether {
+	if g.waiting() > 0 && g.flying < g.room() {
 		g.fly()
 	}
+}
+
+// room is how many sendings may be under way before those who come wait for one of them to return: the more, the
+// longer that takes.
+func (g *Group[T]) room() int {
+	return max(maxTogether, min(int(g.trip.shortest/spacing), g.Width, maxRoom))
 }
 
 // waiting is how many wait.
@@ -99,7 +120,7 @@ func (g *Group[T]) expedite() {
 	if g.waiting() == 0 {
 		return
 	}
-	if g.flying < maxFlying {
+	if g.flying < g.room()+maxBeside {
 		g.fly()
 		return
 	}
@@ -122,9 +143,12 @@ func (g *Group[T]) sender() {
 		}
 		g.mu.Unlock()
 		began := time.Now()
-		g.Send(items)
+		answered := g.Send(items)
 		g.mu.Lock()
 		g.took = time.Since(began)
+		if answered {
+			g.trip.observe(g.took, len(items))
+		}
 		g.mu.Unlock()
 	}
 }

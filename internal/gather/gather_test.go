@@ -16,6 +16,7 @@ type server struct {
 	Group[int]
 	sendings chan sending
 	dropped  chan []int
+	silent   bool // nothing that returns was answered
 }
 
 type sending struct {
@@ -27,10 +28,11 @@ type sending struct {
 func serve(most int) *server {
 	s := &server{sendings: make(chan sending, 100), dropped: make(chan []int, 10)}
 	s.Group = Group[int]{
-		Send: func(items []int) {
+		Send: func(items []int) bool {
 			answer := make(chan struct{})
 			s.sendings <- sending{items, answer}
 			<-answer
+			return !s.silent
 		},
 		Drop: func(items []int) { s.dropped <- items },
 		Go:   func(f func()) { go f() }, Most: most, Patience: patience,
@@ -145,7 +147,7 @@ func TestNobodyWaitsForASendingThatHangs(t *testing.T) {
 		defer s.engage(t)()
 		s.add(0)
 		hanging := []sending{s.next(t, 0)}
-		for n := maxTogether; n < maxFlying; n++ {
+		for n := maxTogether; n < maxTogether+maxBeside; n++ {
 			s.add(n, -n)
 			time.Sleep(patience - time.Nanosecond)
 			s.quiet(t)
@@ -253,6 +255,114 @@ func TestPatienceOfThoseWhoComeAtOnce(t *testing.T) {
 	})
 }
 
+// Where the way is long there are as many sendings under way as follow each other closely on it, so that nobody waits
+// for one to return; but no more than the connections bear.
+func TestMoreSendingsAreUnderWayTheFartherTheServerIs(t *testing.T) {
+	for way, want := range map[time.Duration]int{
+		spacing: maxTogether, 5 * spacing: 5, 50 * spacing: 50, 1000 * spacing: maxRoom,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := serve(1000)
+			s.Width = 1000
+			s.add(0)
+			first := s.next(t, 0)
+			time.Sleep(way)
+			first.done()
+			began := time.Now()
+			var under []sending
+			for n := range want {
+				s.add(n)
+				under = append(under, s.next(t, n))
+			}
+			s.add(1000, 1001)
+			s.quiet(t)
+			if took := time.Since(began); took != 0 {
+				t.Errorf("they waited for %v", took)
+			}
+			under[0].done()
+			s.next(t, 1000, 1001).done()
+			for _, u := range under[1:] {
+				u.done()
+			}
+			s.quiet(t)
+		})
+	}
+}
+
+// A server is not taken for far because it does not answer, nor are more calls under way than the connections bear.
+func TestASilentServerIsNotFar(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := serve(1000)
+		s.Width, s.silent = 3, true
+		for _, want := range []int{maxTogether, 3} {
+			for _, send := range []func(int){s.Add, func(n int) { go s.Do(n) }} {
+				s.latest = 1
+				send(0)
+				hung := s.next(t, 0)
+				time.Sleep(time.Second)
+				hung.done()
+				synctest.Wait()
+			}
+			if got := s.room(); got != want {
+				t.Errorf("%d may be under way; want %d", got, want)
+			}
+			s.silent = false
+		}
+	})
+}
+
+// Calls that send their own do so, too, although several went together before.
+func TestCallersSendTheirOwnWhereTheServerIsFar(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := serve(1000)
+		s.Width = 100
+		s.trip.observe(10*spacing, 1)
+		s.latest = 5
+		var under []sending
+		for n := range 10 {
+			go s.Do(n)
+			under = append(under, s.next(t, n))
+		}
+		go s.Do(10)
+		synctest.Wait()
+		go s.Do(11)
+		time.Sleep(10 * spacing)
+		s.quiet(t)
+		under[0].done()
+		s.next(t, 10, 11).done()
+		for _, u := range under[1:] {
+			u.done()
+		}
+		s.quiet(t)
+	})
+}
+
+// What many items or a busy server take does not make it far, nor one sending a server near that has moved away.
+func TestTrip(t *testing.T) {
+	var way trip
+	look := func(times int, took time.Duration, items int, want time.Duration) {
+		t.Helper()
+		for range times {
+			way.observe(took, items)
+		}
+		if way.shortest != want {
+			t.Errorf("the way takes %v; want %v", way.shortest, want)
+		}
+	}
+	look(1, 5000, 1, 5000)
+	look(1, 1000, fewItems, 1000)
+	look(10*tripWindow, 9000, fewItems+1, 1000)
+	look(tripWindow-1, 9000, 1, 1000) // and the shortest that was
+	look(1, 9000, 1, 2000)
+	look(tripWindow, 9000, 1, 4000)
+	look(tripWindow, 9000, 1, 8000)
+	look(tripWindow, 9000, 1, 9000)
+	look(tripWindow-1, 9000, 1, 9000)
+	look(1, 1500, 1, 1500)
+	look(tripWindow-1, 9000, 1, 1500)
+	look(1, 1600, 1, 1600)
+}
+
 // Nothing stays behind a group that is idle: the bubble ends only when its goroutines do, and a
 // timer that was left would start a sender for nobody.
 func TestNothingIsLeftOfAnIdleGroup(t *testing.T) {
@@ -303,7 +413,7 @@ func TestManyGoroutinesWithoutPatience(t *testing.T) {
 			}
 			all.Add(-len(items))
 		},
-		Send: func(items []int) {
+		Send: func(items []int) bool {
 			mu.Lock()
 			flying++
 			most = max(most, flying)
@@ -316,6 +426,7 @@ func TestManyGoroutinesWithoutPatience(t *testing.T) {
 			flying--
 			mu.Unlock()
 			all.Add(-len(items))
+			return true
 		},
 	}
 	for who := range goroutines {
@@ -332,7 +443,7 @@ func TestManyGoroutinesWithoutPatience(t *testing.T) {
 	all.Wait()
 	mu.Lock()
 	defer mu.Unlock()
-	if most < 2 || most > maxFlying+maxSingle {
+	if most < 2 || most > maxTogether+maxBeside+maxSingle {
 		t.Errorf("%d sendings were under way at once", most)
 	}
 	for item, n := range counts {

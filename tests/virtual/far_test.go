@@ -1,0 +1,57 @@
+package virtual
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/holdfasttest"
+)
+
+// overseas is a driver whose server answers a round trip later.
+type overseas struct {
+	holdfast.Driver
+	trip time.Duration
+}
+
+func (d overseas) Eval(ctx context.Context, s holdfast.Script, keys, args []string, urgent bool) (string, error) {
+	reply, err := d.Driver.Eval(ctx, s, keys, args, urgent)
+	time.Sleep(d.trip)
+	return reply, err
+}
+
+// However many goroutines lock at a server that is far away, none of them waits for the round trip of others.
+func TestACycleTakesTwoRoundTripsHoweverManyAreUnderWay(t *testing.T) {
+	const trip, goroutines, cycles = 2500 * time.Microsecond, 60, 5
+	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
+		c := client(t, srv, func(d holdfast.Driver) holdfast.Driver { return overseas{d, trip} })
+		release(t, acquire(t, c.Mutex("warm")))
+		ctx, cancel := context.WithCancel(t.Context()) // as contexts of programs can be
+		defer cancel()
+		var all sync.WaitGroup
+		for n := range goroutines {
+			time.Sleep(trip / goroutines)
+			all.Go(func() {
+				l := c.Mutex(fmt.Sprint("lock ", n))
+				for range cycles {
+					began := time.Now()
+					lease, err := l.Acquire(ctx)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					if err := lease.Release(ctx); err != nil {
+						t.Error(err)
+					}
+					if took := time.Since(began); took != 2*trip {
+						t.Errorf("a cycle took %v; want two round trips of %v", took, trip)
+					}
+				}
+			})
+		}
+		all.Wait()
+	})
+}

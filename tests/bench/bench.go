@@ -27,6 +27,13 @@ func bench(ctx context.Context, args []string, stdin io.Reader, stdout, stderr i
 		}
 		return 0
 	}
+	if len(args) > 0 && args[0] == delayerArgument {
+		if err := delayer(args[1:], stdin, stdout); err != nil {
+			fmt.Fprintln(stderr, err)
+			return 1
+		}
+		return 0
+	}
 	o, err := parse(args, stderr)
 	if errors.Is(err, flag.ErrHelp) {
 		return 0
@@ -51,7 +58,7 @@ func parse(args []string, stderr io.Writer) (o options, err error) {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	var (
-		kinds    = flags.String("cells", "free,contended,one,held,read,readwrite,quorum,cluster", "what to measure")
+		kinds    = flags.String("cells", "free,far,contended,one,held,read,readwrite,quorum,cluster", "what to measure")
 		only     = flags.String("only", "", "contestants, with commas (default all)")
 		rounds   = flags.Int("rounds", 0, "rounds of each cell (default 5; of contended and readwrite 3, of held 1)")
 		length   = flags.Duration("for", 0, "length of a turn (default 700ms; of contended and readwrite 3.5s, of held 12s)")
@@ -126,7 +133,8 @@ func compare(ctx context.Context, o options, stdout, stderr io.Writer) error {
 	var err error
 	about := surroundings{began: time.Now(), loadBefore: load()}
 	h.Guard(func() {
-		v := &venue{h: h, bin: server.One(h), dir: h.TempDir(), sites: map[string]site{}}
+		v := &venue{h: h, bin: server.One(h), dir: h.TempDir(), sites: map[string]site{}, delayers: map[string]*worker{}, behind: map[string]string{}}
+		defer v.endDelayers()
 		if v.self, err = os.Executable(); err != nil {
 			return
 		}

@@ -19,23 +19,20 @@ func free(ctx context.Context, l locker, j job, _ *board, start func() error) (o
 		locks[g] = l.lock(fmt.Sprintf("%s-%d", j.Names, g))
 	}
 	var o outcome
-	spin(ctx, locks, j.For/4, nil) // connections, scripts, stacks
-	var latencies []time.Duration
-	if j.Goroutines == 1 {
-		latencies = make([]time.Duration, 0, 1<<20)
-	}
+	spin(ctx, locks, j.For/4, false) // connections, scripts, stacks
+	timed := j.Goroutines == 1 || j.Kind == "far"
 	if err := start(); err != nil {
 		return o, err
 	}
 	read := meter()
-	o = spin(ctx, locks, j.For, latencies)
+	o = spin(ctx, locks, j.For, timed)
 	read(&o)
 	return o, nil
 }
 
 // spin has a goroutine for each lock take and release it for the time d. Goroutines that
-// failed do not go on. Where latencies is not nil, it is filled, by a lone goroutine.
-func spin(ctx context.Context, locks []lock, d time.Duration, latencies []time.Duration) outcome {
+// failed do not go on. Where timed is true, how long each cycle took is noted.
+func spin(ctx context.Context, locks []lock, d time.Duration, timed bool) outcome {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var stop atomic.Bool
@@ -49,22 +46,27 @@ func spin(ctx context.Context, locks []lock, d time.Duration, latencies []time.D
 	for _, l := range locks {
 		all.Go(func() {
 			cycles := 0
+			var latencies []time.Duration
+			if timed {
+				latencies = make([]time.Duration, 0, 1<<20/len(locks))
+			}
 			var failed error
 			for !stop.Load() && failed == nil {
 				var asked time.Time
-				if latencies != nil {
+				if timed {
 					asked = time.Now()
 				}
 				if failed = cycle(ctx, l); failed != nil {
 					break
 				}
-				if cycles++; latencies != nil {
+				if cycles++; timed {
 					latencies = append(latencies, time.Since(asked))
 				}
 			}
 			mu.Lock()
 			defer mu.Unlock()
 			o.Cycles += cycles
+			o.Latencies = append(o.Latencies, latencies...)
 			if failed != nil {
 				o.fail(failed)
 				return
@@ -73,7 +75,7 @@ func spin(ctx context.Context, locks []lock, d time.Duration, latencies []time.D
 		})
 	}
 	all.Wait()
-	o.Took, o.Latencies = max(o.Took, d), latencies
+	o.Took = max(o.Took, d)
 	return o
 }
 

@@ -16,7 +16,7 @@ func held(ctx context.Context, l locker, j job, _ *board, start func() error) (o
 	for g := range ready {
 		ready[g] = l.lock(fmt.Sprintf("%s-ready-%d", j.Names, g))
 	}
-	o := spin(ctx, ready, 200*time.Millisecond, nil) // connections are no part of leases
+	o := spin(ctx, ready, 200*time.Millisecond, false) // connections are no part of leases
 	if o.Errors > 0 {
 		return o, errors.New(o.Error)
 	}

@@ -17,6 +17,7 @@ type cell struct {
 	time       time.Duration
 	hold       time.Duration
 	think      time.Duration
+	roundTrip  time.Duration // to the server and back, besides what this machine takes
 	warm       time.Duration // processor time of a process that has all turns, before its first
 }
 
@@ -24,6 +25,16 @@ type cell struct {
 var levels = []int{1, 8, 64, 512, 4096}
 
 func freeCell(goroutines int) string { return fmt.Sprint("free/", goroutines) }
+
+// farLevels are the numbers of goroutines of the far cells.
+var farLevels = []int{1, 8, 32, 128, 512}
+
+// roundTrips are those of the far cells: of a server in the same data centre, and of one in another zone.
+var roundTrips = []time.Duration{500 * time.Microsecond, 2500 * time.Microsecond}
+
+func farCell(roundTrip time.Duration, goroutines int) string {
+	return fmt.Sprintf("far/%v/%d", roundTrip, goroutines)
+}
 
 func quorumCell(goroutines int) string { return fmt.Sprint("quorum/", goroutines) }
 
@@ -34,7 +45,7 @@ const clusterCell = "cluster/512"
 // size is how much of a run there is.
 type size struct {
 	rounds, contendedRounds int
-	short, contended, hold  time.Duration // turns; short ones are those of free, one, read, quorum and cluster
+	short, contended, hold  time.Duration // turns; short ones are those of free, far, one, read, quorum and cluster
 	leases                  int
 	warm                    time.Duration
 }
@@ -53,6 +64,11 @@ func (s size) cells() []cell {
 			rounds *= 3 // a median of latencies, which a round moves more than rates
 		}
 		all = append(all, cell{kind: "free", name: freeCell(n), rounds: rounds, processes: 1, goroutines: n, time: s.short})
+	}
+	for _, trip := range roundTrips {
+		for _, n := range farLevels {
+			all = append(all, cell{kind: "far", name: farCell(trip, n), rounds: (s.rounds + 1) / 2, processes: 1, goroutines: n, roundTrip: trip, time: s.short})
+		}
 	}
 	// A hold that lasts no time would reward locks that let the one in who has just left.
 	all = append(all,

@@ -28,7 +28,7 @@ type outcome struct {
 	CPU     time.Duration // of the process, user and system
 	Mallocs uint64        // allocations of the process
 
-	Latencies []time.Duration `json:",omitempty"` // of the cycles of a lone goroutine
+	Latencies []time.Duration `json:",omitempty"` // of the cycles, of a lone goroutine or to a server that is far
 	Handovers []time.Duration `json:",omitempty"` // from the call of release, by whatever process, to this one's running
 	Waits     []time.Duration `json:",omitempty"` // from the call of acquire to its return, or to the end of the turn; not a writer's
 	Writers   []time.Duration `json:",omitempty"` // the same of writers, in readwrite

@@ -46,6 +46,7 @@ func write(w io.Writer, about surroundings, o options, r results, found []standi
 		fmt.Fprintf(w, "\n**Redisson was not measured: %s.**\n", about.missing)
 	}
 	writeFree(w, r)
+	writeFar(w, r)
 	writeContended(w, r)
 	writeOne(w, r)
 	writeHeld(w, r)
@@ -98,6 +99,30 @@ func writeFree(w io.Writer, r results) {
 		t.add(append(row, short(r[freeCell(1)][c.name]["p50_us"]), figure(r[freeCell(64)][c.name], "allocs"))...)
 	}
 	t.write(w)
+}
+
+func writeFar(w io.Writer, r results) {
+	for _, trip := range roundTrips {
+		head := []string{fmt.Sprintf("far, %v: cycles/s (p50 of a cycle, µs)", trip)}
+		for _, n := range farLevels {
+			head = append(head, strconv.Itoa(n))
+		}
+		t := table{head: head}
+		for _, c := range contestants {
+			row, any := []string{c.name}, false
+			for _, n := range farLevels {
+				f, cell := r[farCell(trip, n)][c.name], ""
+				if f.measured() {
+					cell, any = fmt.Sprintf("%s (%s)", short(f["rate"]), short(f["p50_us"])), true
+				}
+				row = append(row, cell)
+			}
+			if any {
+				t.add(row...)
+			}
+		}
+		t.write(w)
+	}
 }
 
 func writeContended(w io.Writer, r results) {

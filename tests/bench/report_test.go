@@ -22,6 +22,7 @@ func TestStandings(t *testing.T) {
 			"redislock":                {"rate": 1, "handover_us": 20, "longest_us": 200},
 			"rueidislock":              {"rate": 1, "handover_us": 40, "longest_us": 400},
 		},
+		"far/500µs/8": {"holdfast-rueidis": {"rate": 90, "p50_us": 104}, "redislock": {"rate": 100, "p50_us": 100}, "bare-rueidis": {"rate": 120, "p50_us": 80}},
 		"read/1":      {"holdfast-goredis": {"rate": 900}, "redisson-scripts-goredis": {"rate": 100}, "redisson-scripts-rueidis": {"rate": 1000}},
 		"read/8":      {"holdfast-goredis": {"rate": 100}, "redisson-scripts-goredis": {"rate": 100}},
 		"readwrite":   {"holdfast-rueidis": {"rate": 100, "writer99_us": 10}, "redisson": {"rate": 50, "writer99_us": 40}},
@@ -39,6 +40,9 @@ func TestStandings(t *testing.T) {
 		"contended, hand-over p50: holdfast-goredis-nolocal over the best peer, rueidislock": "0.75 no",  // of those that notify
 		"contended, longest wait: holdfast-goredis-nolocal over the best peer, redislock":    "0.25 yes", // of those that exclude
 		"contended, Jain's index: holdfast-goredis-nolocal":                                  "0.50 no",
+		"far/500µs/8, p50: holdfast-rueidis over the best peer, redislock":                   "1.04 yes",
+		"far/500µs/8: holdfast-rueidis over the best peer, redislock":                        "0.90 no",
+		"far/500µs/8: holdfast-rueidis over bare-rueidis":                                    "0.75",
 		"read/1: holdfast-goredis over redisson-scripts-goredis":                             "9 no",
 		"read/8: holdfast-goredis over redisson-scripts-goredis":                             "1 yes",
 		"readwrite, rate: holdfast-rueidis over redisson":                                    "2",

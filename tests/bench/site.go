@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"time"
 
 	"github.com/holdfast-go/holdfast/tests/internal/harness"
@@ -49,6 +51,36 @@ type venue struct {
 	java  []string // runs a contestant in Java; nil where there is no JVM
 	jvm   *worker  // that runs; or nil
 	sites map[string]site
+
+	delayers map[string]*worker // by what they delay, and for how long
+	behind   map[string]string  // the same: where they listen
+}
+
+// delayed returns addresses that lead to these, each way with a delay.
+func (v *venue) delayed(addrs []string, delay time.Duration) (all []string, err error) {
+	for _, addr := range addrs {
+		key := fmt.Sprint(addr, " ", delay)
+		if v.delayers[key] == nil {
+			w, err := start(v.self, delayerArgument, addr, delay.String())
+			if err != nil {
+				return nil, err
+			}
+			v.delayers[key] = w
+			line, err := w.out.ReadString('\n')
+			if err != nil {
+				return nil, fmt.Errorf("the delayer of %s does not start: %w", addr, err)
+			}
+			v.behind[key] = strings.TrimSpace(line)
+		}
+		all = append(all, v.behind[key])
+	}
+	return all, nil
+}
+
+func (v *venue) endDelayers() {
+	for _, w := range v.delayers {
+		w.end()
+	}
 }
 
 // endJVM ends the JVM, if it runs.

@@ -20,6 +20,7 @@ type standing struct {
 func standings(r results) []standing {
 	s := &scribe{results: r}
 	s.free()
+	s.far()
 	s.contended()
 	s.one()
 	s.held()
@@ -65,6 +66,24 @@ func (s *scribe) free() {
 		most := map[string]float64{"rueidis": 10, "go-redis": 20}[c.client]
 		allocs, ok := s.figure(freeCell(64), c.name, "allocs")
 		s.atMost(ok, "allocations of a cycle at 64 goroutines: "+c.name, allocs, most)
+	}
+}
+
+func (s *scribe) far() {
+	for _, c := range ourNames("far") {
+		for _, trip := range roundTrips {
+			for _, n := range farLevels {
+				cell := farCell(trip, n)
+				best := s.best(cell, "p50_us", false, peers)
+				ratio, ok := s.over(cell, "p50_us", c.name, best)
+				s.atMost(ok, fmt.Sprintf("%s, p50: %s over the best peer, %s", cell, c.name, best), ratio, 1.05)
+				best = s.best(cell, "rate", true, peers)
+				ratio, ok = s.over(cell, "rate", c.name, best)
+				s.atLeast(ok, fmt.Sprintf("%s: %s over the best peer, %s", cell, c.name, best), ratio, 1)
+				ratio, ok = s.over(cell, "rate", c.name, bareOf(c))
+				s.note(ok, fmt.Sprintf("%s: %s over %s", cell, c.name, bareOf(c)), ratio)
+			}
+		}
 	}
 }
 

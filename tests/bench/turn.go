@@ -30,6 +30,12 @@ func turn(ctx context.Context, v *venue, c contestant, of cell, number int) (fig
 		return nil, err
 	}
 	s := v.site(ctx, of.kind)
+	addrs := s.addrs()
+	if of.roundTrip > 0 {
+		if addrs, err = v.delayed(addrs, of.roundTrip/2); err != nil {
+			return nil, err
+		}
+	}
 	if c.java {
 		of = of.merged()
 	}
@@ -48,7 +54,7 @@ func turn(ctx context.Context, v *venue, c contestant, of cell, number int) (fig
 	}()
 	for i := range of.processes {
 		j := of.job(c, i)
-		j.Addrs, j.Board, j.Names = s.addrs(), path, fmt.Sprintf("%s-%d", c.name, number)
+		j.Addrs, j.Board, j.Names = addrs, path, fmt.Sprintf("%s-%d", c.name, number)
 		w, err := v.hire(c)
 		if err != nil {
 			return nil, err

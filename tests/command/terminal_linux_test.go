@@ -171,7 +171,7 @@ func TestTerminal(t *testing.T) {
 			term.send("echo rc=$?\n")
 			term.expect("\nrc=130\n") // and it does not campaign again
 			term.send("holdfast elect office --watch\n")
-			term.expect("nobody leads \"office\"\n")
+			term.expect("nobody leads \"office\" \\(key holdfast:\\{office\\}\\)\n")
 			term.send("\x03")
 			term.send("echo rc=$?\n")
 			term.expect("\nrc=130\n")

@@ -42,8 +42,10 @@ Who leads:
   --leader prints who leads, --watch prints it now and whenever it changes: it is told by
   leaders, and polls nobody; of a quorum it asks the nodes once a second. What is printed may be over by then; only CMD is sure to
   lead. One that died is missed when its term is over, by --ttl at most. --json makes each
-  a line of JSON on standard output: time, name, server and leader, which is null or has
+  a line of JSON on standard output: time, name, key, server and leader, which is null or has
   owner, host, pid, fence, meta, since, ttl_ms and waiters.
+  They look at the lock of NAME, whose key they print if nobody leads, and --json always. A
+  run with --key or --redisson holds another lock, whatever its NAME, and is not seen.
 
 Report (--json with CMD): as that of holdfast run, with terms, how many there were; of the
   last term, where it is of one.

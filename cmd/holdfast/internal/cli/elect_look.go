@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/printable"
 )
 
 // exitNone is the exit code of --leader when nobody leads, and of --last when no run counts.
@@ -43,6 +44,7 @@ func (o *electOptions) checkLook() error {
 type sight struct {
 	Time   time.Time `json:"time"`
 	Name   string    `json:"name"`
+	Key    string    `json:"key"` // of the lock that a leader holds
 	Server string    `json:"server"`
 	Leader *occupant `json:"leader"` // null: nobody
 }
@@ -119,11 +121,12 @@ func leaderOf(ctx context.Context, e *holdfast.Election) (*holdfast.Holder, erro
 // show prints who leads; nil is nobody. It returns how to exit if it cannot.
 func (r *runner) show(leader *holdfast.Holder) *exitError {
 	now := time.Now()
-	text := fmt.Sprintf("%s  nobody leads %q\n", now.Format(time.DateTime), r.name)
+	key := r.ownKey()
+	text := fmt.Sprintf("%s  nobody leads %q (key %s)\n", now.Format(time.DateTime), r.name, printable.Line(key, maxShown))
 	if leader != nil {
 		text = fmt.Sprintf("%s  %s leads %q\n", now.Format(time.DateTime), r.describeOne(*leader), r.name)
 	}
-	seen := sight{Time: now, Name: r.name, Server: r.report.Server}
+	seen := sight{Time: now, Name: r.name, Key: key, Server: r.report.Server}
 	if leader != nil {
 		seen.Leader = newOccupant(*leader)
 	}

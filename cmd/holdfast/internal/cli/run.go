@@ -114,6 +114,7 @@ func (r *runner) run(ctx context.Context) *exitError {
 	r.choose(locks)
 	exit := r.checkNew(ctx)
 	if exit == nil {
+		r.tellOfNamesake(ctx, locks)
 		exit = r.doneAlready(ctx)
 	}
 	if exit != nil {

@@ -60,12 +60,16 @@ Runs beside each other:
   All runs of a NAME must be plain ones, or have --shared or --exclusive, or --slots with
   the same N, or --owner. Another one is refused (exit code %d) while they run, and they
   notice nothing. A plain run is not an --exclusive one because other programs can share
-  its lock, and know no readers.
+  its lock, and know no readers. Runs with --key or --redisson hold another lock: see below.
 
 Other programs:
   With --key KEY, the lock is that of programs which use SET KEY token NX PX ttl and a
   script that compares and deletes; with --redisson NAME, that of getLock(NAME) of
   Redisson, in Java. All programs that share a lock use one of the two forms.
+  A run with --key or --redisson holds that lock instead of the one of NAME, which is only
+  what messages call it. So it runs beside runs of NAME without that flag, or with another
+  KEY, and beside the leader of an election NAME. Such a run warns if the lock of NAME is
+  held when it begins; runs without the flag look at their own lock only.
 
 Once:
   --once 12h runs CMD only if no run of NAME with --once was completed, with exit code 0,

@@ -1,11 +1,15 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/keys"
+	"github.com/holdfast-go/holdfast/internal/printable"
 )
 
 // choose decides which lock to run under, the mutex of the name unless flags ask for
@@ -56,6 +60,48 @@ func (o *runOptions) isShared() bool { return o.readWrite() || o.slots != 0 || o
 
 // isForeign reports whether other programs share the lock.
 func (o *runOptions) isForeign() bool { return o.flags.Changed("key") || o.flags.Changed("redisson") }
+
+// tellOfNamesake warns of a lock of the run's name that is held when the run, with --key or --redisson, is about to take
+// another: people may take the two for one. What fails here is not told.
+func (r *runner) tellOfNamesake(ctx context.Context, l *locker) {
+	own := r.ownKey()
+	if !r.isForeign() || own == r.key {
+		return
+	}
+	flag := "--key"
+	if r.flags.Changed("redisson") {
+		flag = "--redisson"
+	}
+	ctx, cancel := context.WithTimeout(ctx, namesakeTime)
+	defer cancel()
+	held, err := l.clients[0].Mutex(r.name).Holder(ctx)
+	by := ""
+	switch {
+	case errors.Is(err, holdfast.ErrWrongType): // by runs with --shared and the like
+	case err != nil:
+		return
+	default:
+		by = " by " + r.describeOne(held)
+	}
+	r.voice.note("warning: %s without %s, key %s, is held%s; with %s it is another lock, and the two do not keep each other out",
+		r.title(), flag, printable.Line(own, maxShown), by, flag)
+}
+
+// namesakeTime is how long a run waits for the answer whether a lock of its name is held.
+const namesakeTime = 500 * time.Millisecond
+
+// ownKey is the key of the lock of the name, without --key and --redisson; "" if there is none.
+func (o *jobOptions) ownKey() string {
+	space, err := keys.NewSpace(cmp.Or(o.prefix, "holdfast:"))
+	if err != nil {
+		return ""
+	}
+	set, err := space.Name(o.name)
+	if err != nil {
+		return ""
+	}
+	return set.Lock
+}
 
 // failure is that of an acquire, with what to do about it where that is a matter of
 // flags.

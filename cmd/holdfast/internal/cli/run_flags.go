@@ -46,7 +46,7 @@ func newRunOptions() *runOptions {
 	f.Var((*span)(&o.once), "once", "run only if no run with --once was completed in the last `DUR`; one that fails\ndoes not count")
 	f.StringVar(&o.onceKey, "once-key", "", "with --once, run only if none was completed with the same `KEY`, such as the\ndate; it is remembered for the DUR of --once")
 	f.Var(&o.maxTries, "max-tries", "with --once, run at most `N` times until one is completed")
-	f.BoolVar(&o.last, "last", false, "say which run with --once was completed last, and run nothing")
+	f.BoolVar(&o.last, "last", false, "say which run with --once was completed last, and run nothing; not with several\nservers")
 	f.Var((*span)(&o.minHold), "min-hold", "keep the lock for at least `DUR` after the command began, so that a host\nwhose clock is late does not run the job again; with --strict, or several\nservers, at most --max-ttl")
 	f.StringVar(&o.owner, "owner", "", "run beside other runs of NAME with the same `ID`, before those who wait, and\nbeside no others")
 	f.StringVar(&o.key, "key", "", "exact `KEY` of the lock, to share it with other programs")

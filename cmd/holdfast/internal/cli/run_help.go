@@ -38,8 +38,8 @@ Several servers:
   trips (--node-timeout).
     export HOLDFAST_REDIS="redis://a:6379 redis://b:6379 redis://c:6379"
     holdfast init && holdfast run nightly -- ./draw.sh
-  A quorum has plain runs only: no --shared, --exclusive, --slots, --owner, --once, --also,
-  --key, --redisson.
+  A quorum has plain runs only: no --shared, --exclusive, --slots, --owner, --also, --key,
+  --redisson. It keeps no record of jobs: no --once, and nothing for --last to ask.
 
 Several locks:
   --also NAME, which may be repeated, has the run hold further locks, all or none; no two
@@ -83,6 +83,7 @@ Once:
   --once-key the one of that KEY; with exit code 0, or 1 if none is known, or, where --once
   is given, none counts now. --json makes it a line of JSON on standard output: time, name,
   server, key and run, which is null or has completed, owner, host, pid, fence and try.
+  The record is kept by one server, a Cluster, or a master behind Sentinel; not by a quorum.
 
 Environment of CMD:
   HOLDFAST_NAME, HOLDFAST_FENCE (the fencing token, a number that rises with every

@@ -23,7 +23,7 @@ func (r *runner) checkServers(n int) error {
 	case r.quorum && r.isShared():
 		return configError("%d servers are named, a quorum, and it has no locks for --shared, --exclusive, --slots and --owner: name one server for these", n)
 	case r.quorum && r.once != 0:
-		return configError("%d servers are named, a quorum, and it keeps no record of jobs: name one server for --once", n)
+		return configError("%d servers are named, a quorum, and it keeps no record of jobs: name one server for --once and --last", n)
 	case r.quorum && len(r.also) > 0:
 		return configError("%d servers are named, a quorum, and its locks have one name each: name one server for --also", n)
 	case r.quorum && r.isForeign():

@@ -1,0 +1,64 @@
+package behaviour
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/tests/internal/backend"
+)
+
+// census is a driver that counts the holders of whom its server tells.
+type census struct {
+	holdfast.Driver
+	told atomic.Int64
+}
+
+func (d *census) Eval(ctx context.Context, s holdfast.Script, keys, args []string, urgent bool) (string, error) {
+	reply, err := d.Driver.Eval(ctx, s, keys, args, urgent)
+	if s.Name == "share_holders" {
+		d.told.Add(int64(strings.Count(reply, "\n")))
+	}
+	return reply, err
+}
+
+// To find one holder, the server is asked for a few, however many there are.
+func TestOneOfManyHoldersIsFoundAmongAFew(t *testing.T) {
+	t.Parallel()
+	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+		const n, few = 1000, 100 // about ten are asked for at first
+		d := &census{Driver: b.Hearing(t, "no channel")}
+		c := backend.New(t, &holdfast.Config{LocalHandovers: -1}, d) // readers of one process are several holders
+		for kind, l := range map[string]*holdfast.Lock{"semaphore": c.Semaphore("s", n).Lock, "read-write lock": c.RWMutex("rw").Reader()} {
+			var all sync.WaitGroup
+			for range n {
+				all.Go(func() {
+					lease, err := l.TryAcquire(t.Context())
+					if err != nil {
+						t.Errorf("%s: %v", kind, err)
+						return
+					}
+					t.Cleanup(func() { backend.Release(t, lease) })
+				})
+			}
+			all.Wait()
+			check := func(what string, found bool, err error) {
+				t.Helper()
+				if told := d.told.Swap(0); err != nil || !found || told < 1 || told > few {
+					t.Errorf("%s: %s found one: %v, %v; the server told of %d of %d holders, want 1 to %d", kind, what, found, err, told, n, few)
+				}
+			}
+			h, err := l.Holder(t.Context())
+			check("Holder", h.Owner != "", err)
+			held, err := l.IsHeld(t.Context())
+			check("IsHeld", held, err)
+			if holders, err := l.Holders(t.Context()); err != nil || len(holders) != n {
+				t.Errorf("%s: Holders returned %d, %v, want %d", kind, len(holders), err, n)
+			}
+			d.told.Store(0)
+		}
+	})
+}

@@ -88,7 +88,7 @@ func (x *examination) sentinels(ctx context.Context) {
 		}
 		answering = append(answering, addr)
 		if err := s.CkQuorum(ctx, x.Sentinel.MasterName).Err(); err != nil && !strings.HasPrefix(err.Error(), "NOPERM") {
-			verdict = err.Error()
+			verdict = said(err)
 		}
 		_ = s.Close()
 	}

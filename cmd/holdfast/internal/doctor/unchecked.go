@@ -19,7 +19,7 @@ func unchecked(id, command string, err error) Finding {
 
 // because says why a command did not tell, in a few words.
 func because(command string, err error) string {
-	text := err.Error()
+	text := said(err)
 	switch {
 	case errors.Is(err, errSilent):
 		return command + ": " + text
@@ -31,6 +31,13 @@ func because(command string, err error) string {
 		return "the server does not know " + command
 	}
 	return fmt.Sprintf("%s: %.120s", command, text)
+}
+
+// said returns what an error says, without the arguments that a server repeats of a command that it does not know:
+// the command may be AUTH, and the arguments are cut off, so that a password in them may not be recognised as one.
+func said(err error) string {
+	text, _, _ := strings.Cut(err.Error(), ", with args beginning with")
+	return text
 }
 
 // refused reports whether the server's ACL refused a command, by itself or in a script.

@@ -40,6 +40,7 @@ const (
 	well    state = iota
 	refused       // nobody listens there any more
 	hung          // connections are accepted, and nothing is answered
+	stuck         // scripts are not answered; subscriptions stand
 )
 
 func (w *way) become(s state) {
@@ -91,12 +92,26 @@ func (c travelled) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
+// halting is a driver whose scripts are not answered while the way is stuck.
+type halting struct {
+	holdfast.Driver
+	way *way
+}
+
+func (d halting) Eval(ctx context.Context, s holdfast.Script, keys, args []string, urgent bool) (string, error) {
+	if d.way.is(stuck) {
+		<-ctx.Done()
+		return "", ctx.Err()
+	}
+	return d.Driver.Eval(ctx, s, keys, args, urgent)
+}
+
 // client returns a new client that goes this way.
 func (w *way) client(t *testing.T, cfg holdfast.Config) *holdfast.Client {
 	t.Helper()
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:0", Dialer: w.dial, DialerRetries: 1, PoolSize: 4096})
 	t.Cleanup(func() { _ = rdb.Close() })
-	c, err := holdfast.New(holdfastgoredis.New(rdb), &cfg)
+	c, err := holdfast.New(halting{holdfastgoredis.New(rdb), w}, &cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -179,14 +194,16 @@ func TestAnOutageDoesNotLookLikeABusyLock(t *testing.T) {
 				t.Cleanup(func() { release(t, lease) })
 				first := wait(t, l) // which goes on
 				t.Cleanup(func() { first.cancel(); <-first.done })
-				w.become(broken)
+				if broken == hung {
+					// go-redis waits for a subscription's connection with a mutex locked, for which a bubble's time stands still.
+					w.become(stuck)
+				} else {
+					w.become(broken)
+				}
 				time.Sleep(time.Minute) // in which it has found out
 				return within(t, l)
 			},
 		} {
-			if what == "queued" && broken == hung {
-				continue // go-redis waits for a subscription's connection with a mutex locked, for which a bubble's time stands still
-			}
 			t.Run(fmt.Sprintf("%s, %s", what, said), func(t *testing.T) {
 				eachWay(t, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
 					err := acquire(t, &way{srv: srv}, cfg)

@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"net"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -218,17 +217,20 @@ func (w *island) run() {
 		before[i] = held[i].Deadline()
 	}
 
+	// Those on its side of the cut have its locks when the leases are over: not before, and with a higher fence, which the
+	// history shows.
+	var nearby []<-chan *tenure
+	if w.near != nil {
+		for _, name := range w.mine {
+			nearby = append(nearby, w.start(w.near, name, longer))
+		}
+	}
 	for i := range w.mine {
 		held[i].ends(t)
 	}
-	// Those on its side of the cut have its locks then: not before, and with a higher fence, which the history shows.
-	beside := make([]*tenure, len(w.mine))
-	if w.near != nil {
-		var all sync.WaitGroup
-		for i, name := range w.mine {
-			all.Go(func() { beside[i] = w.take(w.near, name, longer) })
-		}
-		all.Wait()
+	var beside []*tenure
+	for i, got := range nearby {
+		beside = append(beside, w.await(got, w.mine[i], "by its master to one who reaches it"))
 	}
 	for i := len(w.mine); i < len(all); i++ {
 		backend.Eventually(t, "the lease of "+all[i]+" is renewed", func() bool { return held[i].Deadline().After(before[i]) })
@@ -251,12 +253,10 @@ func (w *island) run() {
 
 	w.heal()
 	for _, of := range beside {
-		if of != nil {
-			if err := of.Err(); err != nil {
-				t.Errorf("%q, of one who could reach the master: %v", of.Name(), err)
-			}
-			w.leave(of)
+		if err := of.Err(); err != nil {
+			t.Errorf("%q, of one who could reach the master: %v", of.Name(), err)
 		}
+		w.leave(of)
 	}
 	for i, name := range w.mine {
 		w.leave(w.await(next[i], name, "after the master is back"))

@@ -112,11 +112,13 @@ func (c *Client) keep(all []*grant, r outcomes) {
 	for i, g := range all {
 		// What is refused together is not always refused by itself: keys and commands may be
 		// forbidden to this user.
+		g.mu.Lock()
 		if !r.done(i) && answered {
+			g.queued = true
 			c.singly(g.l).run(g.renew)
+			g.mu.Unlock()
 			continue
 		}
-		g.mu.Lock()
 		g.land()
 		if !g.over && !g.frozen {
 			if r.err == nil {

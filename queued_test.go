@@ -1,6 +1,7 @@
 package holdfast
 
 import (
+	"context"
 	"fmt"
 	"sync"
 	"testing"
@@ -10,13 +11,39 @@ import (
 	"github.com/holdfast-go/holdfast/internal/clock"
 )
 
+// refusing is a master that lets nobody renew several leases at once, while it hangs.
+type refusing struct{ *cluster }
+
+func (d refusing) Eval(ctx context.Context, s Script, keys, args []string, urgent bool) (string, error) {
+	if s.Name == "batch_renew" && d.hangs.Load() {
+		return "", ReplyError("NOPERM no renewals of several")
+	}
+	return d.cluster.Eval(ctx, s, keys, args, urgent)
+}
+
+func (d refusing) EvalAll(ctx context.Context, calls []Call, urgent bool, tell func(i int, reply string, err error)) {
+	for i, c := range calls {
+		reply, err := d.Eval(ctx, c.Script, c.Keys, c.Args, urgent)
+		tell(i, reply, err)
+	}
+}
+
 // While a master hangs, each lease has at most one renewal in the queue: what it sends when it is first is as good as
 // many.
 func TestALeaseHasOneRenewalInTheQueue(t *testing.T) {
+	server := func() *cluster { return &cluster{fake: fake{holders: map[string]string{}}, answers: true} }
+	t.Run("renewed by itself", func(t *testing.T) { testOneRenewalInTheQueue(t, server(), MaxHold(time.Hour)) })
+	t.Run("refused together", func(t *testing.T) { testOneRenewalInTheQueue(t, refusing{server()}, Renew(true)) })
+}
+
+func testOneRenewalInTheQueue(t *testing.T, d Driver, option Option) {
+	server, ok := d.(*cluster)
+	if !ok {
+		server = d.(refusing).cluster
+	}
 	synctest.Test(t, func(t *testing.T) {
 		t.Cleanup(clock.SetBoot(func() time.Duration { return 0 }))
-		server := &cluster{fake: fake{holders: map[string]string{}}, answers: true}
-		c, err := New(server, nil)
+		c, err := New(d, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -25,8 +52,7 @@ func TestALeaseHasOneRenewalInTheQueue(t *testing.T) {
 		var all sync.WaitGroup
 		for i := range leases {
 			all.Go(func() {
-				// With MaxHold each is renewed by itself.
-				lease, err := c.Mutex(fmt.Sprint("a", i), TTL(ttl), MaxHold(time.Hour)).Acquire(t.Context())
+				lease, err := c.Mutex(fmt.Sprint("a", i), TTL(ttl), option).Acquire(t.Context())
 				if err != nil {
 					t.Error(err)
 				}

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/clock"
 	"github.com/holdfast-go/holdfast/internal/gather"
 	"github.com/holdfast-go/holdfast/internal/script"
@@ -56,10 +57,10 @@ func (all *gathering) init(c *Client) {
 	all.takers.init(c)
 	const patience = 20 * time.Millisecond // many times what a server takes that is well
 	all.takes = gather.Group[*errand]{
-		Send: c.takeAll, Drop: drop, Go: c.tasks.run, Most: c.cfg.Batch, Patience: patience, Width: c.driver.Width(),
+		Send: c.takeAll, Drop: drop, Go: c.tasks.run, Most: c.cfg.Batch, Patience: patience, Width: c.width(),
 	}
 	all.releases = gather.Group[*errand]{
-		Send: c.freeAll, Drop: drop, Go: c.tasks.run, Most: c.cfg.Batch, Patience: patience, Width: c.driver.Width(),
+		Send: c.freeAll, Drop: drop, Go: c.tasks.run, Most: c.cfg.Batch, Patience: patience, Width: c.width(),
 	}
 	if c.cfg.Strict { // these are locks on a quorum's node, which is not waited for any longer
 		all.takes.Patience = min(patience, c.defaults.wait()/2)
@@ -77,7 +78,7 @@ func (c *Client) gathering(l *Lock) (all *gathering, known bool) {
 	if !c.inCluster() {
 		return &b.one, true
 	}
-	node := c.driver.Node(l.keys.Lock)
+	node := c.node(l.keys.Lock)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	all = b.nodes[node]
@@ -184,7 +185,7 @@ func (e *errand) end() {
 // drop tells errands that they go by themselves.
 func drop(all []*errand) {
 	for _, e := range all {
-		e.err = ErrNotSent
+		e.err = driver.ErrNotSent
 		e.end()
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strconv"
 
+	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/clock"
 	"github.com/holdfast-go/holdfast/internal/script"
 )
@@ -17,7 +18,7 @@ func (g *grant) gathers() bool {
 func (g *grant) renewable() bool { return g.gathers() && g.fencesWanted() == 0 }
 
 // errPutOff is met by renewals behind many that are not answered.
-var errPutOff = fmt.Errorf("%w: the renewals before it hang", ErrNotSent)
+var errPutOff = fmt.Errorf("%w: the renewals before it hang", driver.ErrNotSent)
 
 // putOff has renewals tried again later: by themselves they would be thousands, for a server that has
 // not answered the others yet.

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/clock"
 	"github.com/holdfast-go/holdfast/internal/script"
 	"github.com/holdfast-go/holdfast/internal/wire"
@@ -27,7 +28,7 @@ func sendAll[T any](c *Client, all []T, compose func([]T) batch, tell func([]T, 
 type batch struct {
 	l          *Lock
 	n          int
-	script     Script
+	script     driver.Script
 	keys, args []string
 	urgent     bool
 	value      string // of the lock, if DELIFEQ can do the same; else ""
@@ -93,7 +94,7 @@ func (c *Client) sendBatch(b batch, tell func(outcomes)) (answered bool) {
 func (c *Client) sendApart(all []batch, tell func(i int, o outcomes)) (answered bool) {
 	work, cancel := context.WithTimeout(context.Background(), c.cfg.CommandTimeout)
 	defer cancel()
-	calls := make([]Call, len(all))
+	calls := make([]driver.Call, len(all))
 	for i, b := range all {
 		calls[i] = b.call()
 		if b.value != "" {
@@ -126,7 +127,7 @@ func (c *Client) sendApart(all []batch, tell func(i int, o outcomes)) (answered 
 	}
 	var mu sync.Mutex // guards scripted
 	var scripted []int
-	c.driver.EvalAll(work, calls, all[0].urgent, func(i int, text string, err error) {
+	c.runAll(work, calls, func(i int, text string, err error) {
 		if all[i].value != "" {
 			if lacking(err) {
 				mu.Lock()
@@ -144,17 +145,19 @@ func (c *Client) sendApart(all []batch, tell func(i int, o outcomes)) (answered 
 		for _, i := range scripted {
 			calls = append(calls, all[i].call())
 		}
-		c.driver.EvalAll(work, calls, all[0].urgent, func(n int, text string, err error) { conclude(scripted[n], text, err) })
+		c.runAll(work, calls, func(n int, text string, err error) { conclude(scripted[n], text, err) })
 	}
 	return !failed.Load()
 }
 
 // call is the batch's script.
-func (b *batch) call() Call { return Call{Script: b.script, Keys: b.keys, Args: b.args} }
+func (b *batch) call() driver.Call {
+	return driver.Call{Script: b.script, Keys: b.keys, Args: b.args, Urgent: b.urgent}
+}
 
 // command is what does the same, if it has a value.
-func (b *batch) command() Call {
-	return Call{Script: script.DeleteIfEqual, Keys: b.keys, Args: []string{b.value}}
+func (b *batch) command() driver.Call {
+	return driver.Call{Script: script.DeleteIfEqual, Keys: b.keys, Args: []string{b.value}, Urgent: b.urgent}
 }
 
 // freed is what a script would reply in place of the command.
@@ -173,13 +176,13 @@ func freed(reply string) string {
 func (c *Client) runBatch(ctx context.Context, b batch) (string, error) {
 	if b.value != "" {
 		call := b.command()
-		reply, err := c.driver.Eval(ctx, call.Script, call.Keys, call.Args, b.urgent)
+		reply, err := c.driver.Run(ctx, call)
 		if !lacking(err) {
 			return freed(reply), err
 		}
 		c.native.Store(false)
 	}
-	return c.driver.Eval(ctx, b.script, b.keys, b.args, b.urgent)
+	return c.driver.Run(ctx, b.call())
 }
 
 // lacking reports whether an error says that a command cannot be used, now or later. What a server or

@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/clock"
 )
 
@@ -39,7 +40,7 @@ func (d *cluster) hang(ctx context.Context, key string) error {
 }
 
 // note counts sendings.
-func (d *cluster) note(calls ...Call) {
+func (d *cluster) note(calls ...driver.Call) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if strings.HasSuffix(calls[0].Script.Name, "renew") {
@@ -53,7 +54,7 @@ func (d *cluster) note(calls ...Call) {
 	}
 }
 
-func (d *cluster) Probe(ctx context.Context) (ServerInfo, error) {
+func (d *cluster) Probe(ctx context.Context) (driver.ServerInfo, error) {
 	info, err := d.fake.Probe(ctx)
 	info.Cluster, info.Server, info.Version = true, "valkey", "9.0.0"
 	return info, err
@@ -66,18 +67,18 @@ func (d *cluster) Node(key string) string {
 	return "b"
 }
 
-func (d *cluster) Eval(ctx context.Context, s Script, keys, args []string, urgent bool) (string, error) {
-	d.note(Call{Script: s})
-	if err := d.hang(ctx, keys[0]); err != nil {
+func (d *cluster) Run(ctx context.Context, call driver.Call) (string, error) {
+	d.note(driver.Call{Script: call.Script})
+	if err := d.hang(ctx, call.Keys[0]); err != nil {
 		return "", err
 	}
-	return d.run(ctx, Call{s, keys, args})
+	return d.run(ctx, call)
 }
 
 // run answers a script, or the command that stands in for one.
-func (d *cluster) run(ctx context.Context, c Call) (string, error) {
+func (d *cluster) run(ctx context.Context, c driver.Call) (string, error) {
 	if c.Script.Command == "" {
-		return d.fake.Eval(ctx, c.Script, c.Keys, c.Args, true)
+		return d.fake.Run(ctx, driver.Call{Script: c.Script, Keys: c.Keys, Args: c.Args, Urgent: true})
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -89,7 +90,7 @@ func (d *cluster) run(ctx context.Context, c Call) (string, error) {
 	return "1", nil
 }
 
-func (d *cluster) EvalAll(ctx context.Context, calls []Call, urgent bool, tell func(i int, reply string, err error)) {
+func (d *cluster) RunAll(ctx context.Context, calls []driver.Call, tell func(i int, reply string, err error)) {
 	d.mu.Lock()
 	silent := -1
 	if d.together == 0 && !d.answers {
@@ -107,7 +108,7 @@ func (d *cluster) EvalAll(ctx context.Context, calls []Call, urgent bool, tell f
 			panic("locks of two masters are sent together")
 		}
 		if i != silent {
-			reply, err := "", error(ReplyError(d.refusal))
+			reply, err := "", error(driver.ReplyError(d.refusal))
 			if c.Script.Command == "" || d.refusal == "" {
 				reply, err = d.run(ctx, c)
 			}

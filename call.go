@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/clock"
 	"github.com/holdfast-go/holdfast/internal/wire"
 )
@@ -26,7 +27,7 @@ type answer struct {
 type request struct {
 	op     string // for errors
 	lock   *Lock
-	script Script
+	script driver.Script
 	args   []string
 	urgent bool
 
@@ -224,8 +225,8 @@ func (c *Client) isSilent(sent time.Time) bool {
 
 // told is an error of a Driver as a ServerError has it.
 func told(err error) error {
-	if reply, ok := err.(ReplyError); ok {
-		return ReplyError(shown(string(reply)))
+	if reply, ok := err.(driver.ReplyError); ok {
+		return driver.ReplyError(shown(string(reply)))
 	}
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 		return overtime{err}
@@ -284,7 +285,7 @@ func try[T any](ctx context.Context, c *Client, timeout time.Duration, f func(co
 // notSent marks an error of something that was certainly not sent.
 type notSent struct{ error }
 
-func (e notSent) Is(target error) bool { return target == ErrNotSent }
+func (e notSent) Is(target error) bool { return target == driver.ErrNotSent }
 func (e notSent) Unwrap() error        { return e.error }
 
 // outcome says what is known of a sending that failed.
@@ -299,7 +300,7 @@ const (
 // classify finds what an error of a Driver tells of the request, and the sentinel for
 // the error.
 func classify(err error) (o outcome, kind error) {
-	var reply ReplyError
+	var reply driver.ReplyError
 	var caught wire.ScriptError
 	var quarantine *QuarantineError
 	var short unconfirmed
@@ -316,7 +317,7 @@ func classify(err error) (o outcome, kind error) {
 		return refused, ErrQuarantine
 	case errors.As(err, &caught):
 		return refused, kindOf(string(caught))
-	case errors.Is(err, ErrNotSent):
+	case errors.Is(err, driver.ErrNotSent):
 		return unsent, ErrUnavailable
 	case errors.Is(err, wire.ErrMalformed):
 		return unknown, nil
@@ -376,13 +377,13 @@ func kindOf(text string) error {
 // divided reports whether a server says that the keys of a lock are not all with it: their
 // slot is on the move.
 func divided(err error) bool {
-	var reply ReplyError
+	var reply driver.ReplyError
 	return errors.As(err, &reply) && strings.HasPrefix(string(reply), "TRYAGAIN")
 }
 
 // refusesAll reports whether what a request met would meet any other that is sent to the same server now.
 func refusesAll(err error) bool {
-	var reply ReplyError
+	var reply driver.ReplyError
 	outcome, kind := classify(err)
 	switch {
 	case outcome == unsent:

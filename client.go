@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/clock"
 	"github.com/holdfast-go/holdfast/internal/compact"
 	"github.com/holdfast-go/holdfast/internal/keys"
@@ -24,7 +25,7 @@ import (
 // Client hands out locks on one server, or one Cluster. It is safe for use by many
 // goroutines; a process needs one.
 type Client struct {
-	driver   Driver
+	driver   driver.Driver
 	cfg      Config
 	space    keys.Space
 	id       string // names the channel on which this client is notified
@@ -56,7 +57,7 @@ type Client struct {
 	clocks map[uint16]clockAnchor        // of servers, by slot; slot 0 outside Cluster mode
 
 	contact *contact // under way; guarded by mu
-	info    atomic.Pointer[ServerInfo]
+	info    atomic.Pointer[driver.ServerInfo]
 	native  atomic.Bool // the server has DELIFEQ, as far as is known
 	written atomic.Bool // the server has taken a write
 	rtt     roundTrip
@@ -68,12 +69,9 @@ type Client struct {
 // New returns a Client that reaches its server through an adapter, such as
 // holdfastgoredis. It does no I/O: a server that cannot be reached, or is too old,
 // shows at the first acquire. A nil cfg means the defaults.
-func New(d Driver, cfg *Config) (*Client, error) {
+func New(d driver.Driver, cfg *Config) (*Client, error) {
 	if d == nil {
 		return nil, fmt.Errorf("%w: the driver is nil", ErrInvalid)
-	}
-	if d, ok := d.(unusable); ok {
-		return nil, fmt.Errorf("%w: %w", ErrInvalid, d.why)
 	}
 	var c Config
 	if cfg != nil {
@@ -326,14 +324,14 @@ func (c *Client) reach(trying *contact, name string) {
 
 // found is what a server says of itself, and when it was asked.
 type found struct {
-	ServerInfo
+	driver.ServerInfo
 	sent clock.Instant
 }
 
 func (c *Client) probe(ctx context.Context) (found, error) {
 	sent := clock.Now()
 	info, err := c.driver.Probe(ctx)
-	if err == nil && (info.Time <= 0 || info.Time > wire.MaxTime) {
+	if err == nil && (info.Time.UnixMicro() <= 0 || info.Time.UnixMicro() > wire.MaxTime) {
 		err = wire.ErrMalformed
 	}
 	return found{info, sent}, err
@@ -348,8 +346,8 @@ func (c *Client) use(server found, name string) error {
 	if err != nil {
 		return &ServerError{Op: "use", Name: name, Server: c.driver.Addr(), Kind: ErrUnsupported, Err: err}
 	}
-	c.native.Store(server.has(delifeq))
-	c.setClock(0, server.sent, server.Time)
+	c.native.Store(has(server.ServerInfo, delifeq))
+	c.setClock(0, server.sent, server.Time.UnixMicro())
 	c.info.Store(&server.ServerInfo)
 	return nil
 }
@@ -368,9 +366,9 @@ func (c *Client) slot(l *Lock) uint16 {
 // minimum holds the oldest supported version of each server.
 var minimum = map[string][2]int{"redis": {7, 0}, "valkey": {7, 2}}
 
-func supported(s ServerInfo) error {
+func supported(s driver.ServerInfo) error {
 	least, known := minimum[s.Server]
-	if v, tells := s.number(); known && tells && slices.Compare(v[:], least[:]) < 0 {
+	if v, tells := number(s); known && tells && slices.Compare(v[:], least[:]) < 0 {
 		return fmt.Errorf("it is %s %s; %s %d.%d or later is needed", s.Server, s.Version, s.Server, least[0], least[1])
 	}
 	return nil
@@ -380,14 +378,14 @@ func supported(s ServerInfo) error {
 var delifeq = map[string][2]int{"valkey": {9, 0}}
 
 // has reports whether the server is one of those, or later.
-func (s ServerInfo) has(since map[string][2]int) bool {
+func has(s driver.ServerInfo, since map[string][2]int) bool {
 	least, known := since[s.Server]
-	v, tells := s.number()
+	v, tells := number(s)
 	return known && tells && slices.Compare(v[:], least[:]) >= 0
 }
 
 // number is the major and the minor number of the version, if it has them.
-func (s ServerInfo) number() (v [2]int, tells bool) {
+func number(s driver.ServerInfo) (v [2]int, tells bool) {
 	major, rest, _ := strings.Cut(s.Version, ".")
 	minor, _, _ := strings.Cut(rest, ".")
 	x, err1 := strconv.Atoi(major)

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
 )
 
 func TestOldServersAreRefused(t *testing.T) {
@@ -24,7 +26,7 @@ func TestOldServersAreRefused(t *testing.T) {
 		{"something else", "1.0", true}, // says nothing of what it can do
 		{"redis", "unstable", true},
 	} {
-		err := supported(ServerInfo{Server: s.server, Version: s.version})
+		err := supported(driver.ServerInfo{Server: s.server, Version: s.version})
 		if (err == nil) != s.ok {
 			t.Errorf("%s %s: %v", s.server, s.version, err)
 		}
@@ -48,7 +50,7 @@ func TestWhichServersHaveDelifeq(t *testing.T) {
 		{"redis", "9.0.0", false},
 		{"", "9.0.0", false},
 	} {
-		if has := (ServerInfo{Server: s.server, Version: s.version}).has(delifeq); has != s.has {
+		if has := has(driver.ServerInfo{Server: s.server, Version: s.version}, delifeq); has != s.has {
 			t.Errorf("%s %s: %v", s.server, s.version, has)
 		}
 	}
@@ -84,7 +86,7 @@ func TestErrorsOfServersAreTold(t *testing.T) {
 		"ERR unknown command 'evalsha'":                                                 ErrUnsupported,
 		"ERR something else":                                                            nil,
 	} {
-		o, kind := classify(ReplyError(text))
+		o, kind := classify(driver.ReplyError(text))
 		if kind != want || o != refused {
 			t.Errorf("%q is %v, %v; want %v", text, o, kind, want)
 		}

@@ -7,37 +7,34 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/clock"
 )
 
 // subscribers is a fake that counts subscriptions.
 type subscribers struct {
 	*fake
-	before func(s Script) // runs before a script does
+	before func(s driver.Script) // runs before a script does
 
 	mu   sync.Mutex
 	open int
 }
 
-func (s *subscribers) Eval(ctx context.Context, script Script, keys, args []string, urgent bool) (string, error) {
-	s.before(script)
-	return s.fake.Eval(ctx, script, keys, args, urgent)
+func (s *subscribers) Run(ctx context.Context, call driver.Call) (string, error) {
+	s.before(call.Script)
+	return s.fake.Run(ctx, call)
 }
 
-func (s *subscribers) Subscribe(_ string, _ bool, sink Sink) Subscription {
+func (s *subscribers) Subscribe(to driver.Subscription) (cancel func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.open++
-	go sink.Up()
-	return unsubscribe{s}
-}
-
-type unsubscribe struct{ s *subscribers }
-
-func (u unsubscribe) Close() {
-	u.s.mu.Lock()
-	defer u.s.mu.Unlock()
-	u.s.open--
+	go to.Up()
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.open--
+	}
 }
 
 // A goroutine that asks just when the client is closed may have to wait only after that.
@@ -52,7 +49,7 @@ func TestNoSubscriptionIsOpenedAfterClose(t *testing.T) {
 	l := c.Mutex("m")
 	server.holders[l.keys.Lock] = "somebody"
 	asked := make(chan struct{}, 8)
-	server.before = func(s Script) {
+	server.before = func(s driver.Script) {
 		if s.Name == "acquire" {
 			asked <- struct{}{}
 			<-c.closing

@@ -1,6 +1,6 @@
 // Package holdfast locks names across processes, on Redis and Valkey.
 //
-//	locks, err := holdfast.New(holdfastgoredis.New(rdb), nil)
+//	locks, err := holdfastgoredis.New(rdb, nil)
 //	err = locks.Mutex("invoices").Do(ctx, func(ctx context.Context, l *holdfast.Lease) error {
 //		return post(ctx, l.Token())
 //	})

@@ -6,26 +6,9 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
 )
-
-// Durability is what must have a write before it counts.
-type Durability struct {
-	Replicas int           // so many must have received it
-	Fsync    bool          // and have it on disk, and so must the master
-	Timeout  time.Duration // how long that may take
-
-	// Urgent says that it must not wait for a connection behind others that wait for replicas: a renewal, or a release.
-	Urgent bool
-	// Counts reports of a script's reply whether replicas are to be waited for. If it is not nil, a reply for which it is
-	// false is returned at once, with nothing reached: a lock that another has keeps nobody waiting.
-	Counts func(reply string) bool
-}
-
-// Reached is what did have a write in time.
-type Reached struct {
-	Replicas int
-	Master   bool // with Fsync: it is on the master's disk
-}
 
 // defaultConfirmation bounds how long replicas are waited for; defaultSync, how long disks are.
 // With appendfsync everysec a server begins to write to its disk once in a second, and notices up to 0.1 s
@@ -40,8 +23,8 @@ const (
 func (s *settings) isDurable() bool { return s.replicas != 0 || s.fsync }
 
 // durability is what the settings want of a write that takes no longer than commandTimeout.
-func (s *settings) durability(commandTimeout time.Duration) Durability {
-	d := Durability{Replicas: s.replicas, Fsync: s.fsync, Timeout: s.confirmation}
+func (s *settings) durability(commandTimeout time.Duration) driver.Durability {
+	d := driver.Durability{Replicas: s.replicas, Fsync: s.fsync, Timeout: s.confirmation}
 	switch {
 	case d.Timeout != 0:
 	case s.fsync:
@@ -74,9 +57,9 @@ func (e unconfirmed) Is(target error) bool { return target == ErrReplicas }
 func (e unconfirmed) Unwrap() error        { return e.err }
 
 // shortfall says by how much a write fell short of its durability.
-func (d *Durability) shortfall(r Reached) error {
+func shortfall(d driver.Durability, r driver.Confirmation) error {
 	switch {
-	case d.Fsync && !r.Master:
+	case d.Fsync && !r.Fsync:
 		return unconfirmed{fmt.Errorf("not on the master's disk within %s, for which appendfsync has to be always, or everysec, which takes a second and more", d.Timeout), true}
 	case r.Replicas < d.Replicas && d.Fsync:
 		return unconfirmed{fmt.Errorf("%d of %d replicas have it on disk within %s", r.Replicas, d.Replicas, d.Timeout), true}
@@ -95,20 +78,19 @@ func counts(reply string) bool {
 // eval runs a request's script. What is to be durable, and is not, has been carried out
 // on the master: short says so.
 func (c *Client) eval(ctx context.Context, rq request, keys []string) (text string, short, err error) {
+	call := driver.Call{Script: rq.script, Keys: keys, Args: rq.args, Urgent: rq.urgent}
 	if !rq.durable || !rq.lock.set.isDurable() {
-		text, err = c.driver.Eval(ctx, rq.script, keys, rq.args, rq.urgent)
+		text, err = c.driver.Run(ctx, call)
 		return text, nil, err
 	}
 	d := rq.lock.set.durability(c.cfg.CommandTimeout)
-	if rq.urgent {
-		d.Urgent = true
-	} else {
+	if !rq.urgent {
 		d.Counts = counts // costs a round trip, which a renewal can do without
 	}
-	text, reached, err := c.driver.EvalDurably(ctx, rq.script, keys, rq.args, d)
-	var refusal ReplyError
+	text, reached, err := c.driver.(driver.Durable).RunDurably(ctx, call, d)
+	var refusal driver.ReplyError
 	if text != "" && errors.As(err, &refusal) {
 		return text, unconfirmed{told(refusal), d.Fsync}, nil
 	}
-	return text, d.shortfall(reached), err
+	return text, shortfall(d, reached), err
 }

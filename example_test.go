@@ -15,7 +15,7 @@ import (
 
 // locks is what New has returned, for a client of Redis that the program has:
 //
-//	locks, err := holdfast.New(holdfastgoredis.New(rdb), nil)
+//	locks, err := holdfastgoredis.New(rdb, nil)
 var locks *holdfast.Client
 
 // nodes are such clients of three servers that have nothing to do with each other, each with

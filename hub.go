@@ -4,6 +4,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/clock"
 	"github.com/holdfast-go/holdfast/internal/keys"
 	"github.com/holdfast-go/holdfast/internal/schedule"
@@ -135,7 +136,7 @@ func (h *hub) close() {
 	defer h.mu.Unlock()
 	h.closed = true
 	for p, s := range h.subs {
-		s.conn.Close()
+		s.cancel()
 		delete(h.subs, p)
 	}
 }
@@ -146,8 +147,8 @@ type subscription struct {
 	place
 	heard     func(payload string) // nil: what comes is a reason to look
 	only      string               // the one message that is, or ""
-	conn      Subscription
-	epoch     int           // of conn: what earlier ones still say is not heard
+	cancel    func()
+	epoch     int           // of the present one: what earlier ones still say is not heard
 	confirmed bool          // the server says that it has us
 	ups       int           // times that it has said so
 	renewed   bool          // we opened it anew, and it is not confirmed since
@@ -165,7 +166,10 @@ func (s *subscription) open() {
 	s.confirmed, s.refused = false, false
 	s.lost = time.Now()
 	s.changed()
-	s.conn = s.hub.c.driver.Subscribe(s.channel, s.sharded, &ear{s, s.epoch})
+	e := &ear{s, s.epoch}
+	s.cancel = s.hub.c.driver.Subscribe(driver.Subscription{
+		Channel: s.channel, Sharded: s.sharded, Up: e.Up, Down: e.Down, Message: e.Message,
+	})
 }
 
 // changed wakes those who wait for a confirmation.
@@ -176,7 +180,7 @@ func (s *subscription) changed() {
 	s.change = make(chan struct{})
 }
 
-// ear is the Sink of one epoch.
+// ear is told what comes in one epoch.
 type ear struct {
 	s     *subscription
 	epoch int
@@ -273,7 +277,7 @@ func (u *listener) leave() {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		if len(s.listeners) == 0 && h.subs[s.place] == s {
-			s.conn.Close()
+			s.cancel()
 			delete(h.subs, s.place)
 		}
 	}))
@@ -398,7 +402,7 @@ func (u *listener) isHeard() {
 }
 
 func (s *subscription) renew() {
-	s.conn.Close()
+	s.cancel()
 	s.open()
 	s.renewed = true
 }

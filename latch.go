@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 
+	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/script"
 )
 
@@ -90,7 +91,7 @@ func (l *Latch) reset(ctx context.Context, op string, parties int) error {
 }
 
 // change sends a request that is to be carried out once.
-func (l *Latch) change(ctx context.Context, op string, s Script, parties int) (answer, error) {
+func (l *Latch) change(ctx context.Context, op string, s driver.Script, parties int) (answer, error) {
 	if err := l.lock.ready(ctx); err != nil {
 		return answer{}, err
 	}

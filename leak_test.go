@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
 )
 
 // fake is a server with as much of the protocol as holders and waiters need who never
@@ -21,34 +23,34 @@ type fake struct {
 	holders map[string]string // by key
 }
 
-func (f *fake) Eval(_ context.Context, s Script, keys, args []string, _ bool) (string, error) {
+func (f *fake) Run(_ context.Context, call driver.Call) (string, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	now := time.Now().UnixMicro()
-	if strings.HasPrefix(s.Name, "batch_") {
-		return f.batch(s.Name, now, keys, args), nil
+	if strings.HasPrefix(call.Script.Name, "batch_") {
+		return f.batch(call.Script.Name, now, call.Keys, call.Args), nil
 	}
-	key, mode, token := keys[0], args[0], args[1]
+	key, mode, token := call.Keys[0], call.Args[0], call.Args[1]
 	mine := f.holders[key] == token
 	switch {
-	case s.Name == "acquire" && (mine || f.holders[key] == ""):
+	case call.Script.Name == "acquire" && (mine || f.holders[key] == ""):
 		f.fence++
 		f.holders[key] = token
-		return fmt.Sprintf("granted %d %s %d 1", now, args[2], f.fence), nil
-	case s.Name == "acquire" && mode == modeTry:
+		return fmt.Sprintf("granted %d %s %d 1", now, call.Args[2], f.fence), nil
+	case call.Script.Name == "acquire" && mode == modeTry:
 		return fmt.Sprintf("held %d 1000 0 hf1:%s:1:1:0:{}", now, f.holders[key]), nil
-	case s.Name == "acquire":
+	case call.Script.Name == "acquire":
 		return fmt.Sprintf("queued %d 5 %d 1 1 ours", now, now), nil
-	case s.Name == "renew" && mine:
-		return fmt.Sprintf("renewed %d %s 0 0", now, args[2]), nil
-	case s.Name == "release" && mine:
+	case call.Script.Name == "renew" && mine:
+		return fmt.Sprintf("renewed %d %s 0 0", now, call.Args[2]), nil
+	case call.Script.Name == "release" && mine:
 		delete(f.holders, key)
 		return fmt.Sprintf("released %d", now), nil
 	}
 	return fmt.Sprintf("gone %d", now), nil
 }
 
-// batch is Eval of the scripts for many locks.
+// batch is Run of the scripts for many locks.
 func (f *fake) batch(name string, now int64, keys, args []string) string {
 	reply, common := map[string]string{
 		"batch_acquire": fmt.Sprintf("taken %d %d", now, f.fence+1),
@@ -75,38 +77,33 @@ func (f *fake) batch(name string, now int64, keys, args []string) string {
 	return reply
 }
 
-func (f *fake) EvalDurably(ctx context.Context, s Script, keys, args []string, _ Durability) (string, Reached, error) {
-	text, err := f.Eval(ctx, s, keys, args, true)
-	return text, Reached{}, err
+func (f *fake) RunDurably(ctx context.Context, call driver.Call, _ driver.Durability) (string, driver.Confirmation, error) {
+	text, err := f.Run(ctx, call)
+	return text, driver.Confirmation{}, err
 }
 
-func (f *fake) EvalAll(ctx context.Context, calls []Call, urgent bool, tell func(i int, reply string, err error)) {
+func (f *fake) RunAll(ctx context.Context, calls []driver.Call, tell func(i int, reply string, err error)) {
 	for i, c := range calls {
-		text, err := f.Eval(ctx, c.Script, c.Keys, c.Args, urgent)
+		text, err := f.Run(ctx, c)
 		tell(i, text, err)
 	}
 }
 
 func (f *fake) Node(string) string { return "" }
 
-func (f *fake) Subscribe(_ string, _ bool, sink Sink) Subscription {
-	go sink.Up()
-	return subscribed{}
+func (f *fake) Subscribe(s driver.Subscription) (cancel func()) {
+	go s.Up()
+	return func() {}
 }
 
-func (f *fake) Probe(context.Context) (ServerInfo, error) {
-	return ServerInfo{Time: time.Now().UnixMicro()}, nil
+func (f *fake) Probe(context.Context) (driver.ServerInfo, error) {
+	return driver.ServerInfo{Time: time.Now()}, nil
 }
 
 func (f *fake) Addr() string { return "fake" }
 func (*fake) Width() int     { return 2 }
 
 func (f *fake) Close() error { return nil }
-
-// subscribed is a subscription on which nothing is heard.
-type subscribed struct{}
-
-func (subscribed) Close() {}
 
 // remove deletes a lock under its holder.
 func (f *fake) remove(key string) {
@@ -121,11 +118,11 @@ type closable struct {
 	closed, late atomic.Bool
 }
 
-func (d *closable) Eval(ctx context.Context, s Script, keys, args []string, urgent bool) (string, error) {
+func (d *closable) Run(ctx context.Context, call driver.Call) (string, error) {
 	if d.closed.Load() {
 		d.late.Store(true)
 	}
-	return d.fake.Eval(ctx, s, keys, args, urgent)
+	return d.fake.Run(ctx, call)
 }
 
 func (d *closable) Close() error {

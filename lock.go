@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/keys"
 	"github.com/holdfast-go/holdfast/internal/script"
 	"github.com/holdfast-go/holdfast/internal/wire"
@@ -157,6 +158,9 @@ func (l *Lock) resolve() (err error) {
 	}
 	if err := s.checkDurability(l.c.cfg.CommandTimeout); err != nil {
 		return err
+	}
+	if _, can := l.c.driver.(driver.Durable); !can && s.isDurable() {
+		return errors.New("MinReplicas and Fsync are not possible: this driver cannot wait for replicas")
 	}
 	if s == &l.c.defaults {
 		return nil

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/keys"
 	"github.com/holdfast-go/holdfast/internal/script"
 	"github.com/holdfast-go/holdfast/internal/wire"
@@ -314,13 +315,13 @@ func (o *Once) parse(r *wire.Reply) (completed, error) {
 func (o *Once) windowText() string { return milliseconds(o.window.length) }
 
 // write has a holder write to the record.
-func (o *Once) write(ctx context.Context, op string, s Script, lease *Lease, args ...string) (answer, error) {
+func (o *Once) write(ctx context.Context, op string, s driver.Script, lease *Lease, args ...string) (answer, error) {
 	return o.ask(ctx, request{op: op, script: s, durable: true}, lease.g.from.token(), args...)
 }
 
 // insist is write of what is not to fail because of something that passes: it is tried for as long as the
 // lease lasts, also beyond RetryTimeout.
-func (o *Once) insist(ctx context.Context, op string, s Script, lease *Lease, args ...string) (answer, error) {
+func (o *Once) insist(ctx context.Context, op string, s driver.Script, lease *Lease, args ...string) (answer, error) {
 	unanswered := false
 	for {
 		a, err := o.write(ctx, op, s, lease, args...)

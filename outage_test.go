@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/clock"
 )
 
@@ -19,11 +20,11 @@ type outage struct {
 	err atomic.Pointer[error]
 }
 
-func (d *outage) Eval(ctx context.Context, s Script, keys, args []string, urgent bool) (string, error) {
+func (d *outage) Run(ctx context.Context, call driver.Call) (string, error) {
 	if err := d.err.Load(); err != nil {
 		return "", *err
 	}
-	return d.fake.Eval(ctx, s, keys, args, urgent)
+	return d.fake.Run(ctx, call)
 }
 
 // With a RetryTimeout of an hour, Close does not wait for an hour.
@@ -48,7 +49,7 @@ func TestCloseEndsAcquiresThatTryAgain(t *testing.T) {
 			time.Sleep(10 * time.Second)
 		}
 		acquire("a") // queued
-		gone := fmt.Errorf("%w: no route", ErrNotSent)
+		gone := fmt.Errorf("%w: no route", driver.ErrNotSent)
 		server.err.Store(&gone)
 		acquire("b")
 		begun := time.Now()
@@ -79,7 +80,7 @@ func TestErrorsOfRenewalsHaveNoToken(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var refusal error = ReplyError("ERR unknown command 'evalsha', with args beginning with: 'TOKEN'")
+		var refusal error = driver.ReplyError("ERR unknown command 'evalsha', with args beginning with: 'TOKEN'")
 		server.err.Store(&refusal)
 		<-lease.Context().Done()
 		server.err.Store(nil)

@@ -8,22 +8,23 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/clock"
 )
 
 // refusing is a master that lets nobody renew several leases at once, while it hangs.
 type refusing struct{ *cluster }
 
-func (d refusing) Eval(ctx context.Context, s Script, keys, args []string, urgent bool) (string, error) {
-	if s.Name == "batch_renew" && d.hangs.Load() {
-		return "", ReplyError("NOPERM no renewals of several")
+func (d refusing) Run(ctx context.Context, call driver.Call) (string, error) {
+	if call.Script.Name == "batch_renew" && d.hangs.Load() {
+		return "", driver.ReplyError("NOPERM no renewals of several")
 	}
-	return d.cluster.Eval(ctx, s, keys, args, urgent)
+	return d.cluster.Run(ctx, call)
 }
 
-func (d refusing) EvalAll(ctx context.Context, calls []Call, urgent bool, tell func(i int, reply string, err error)) {
+func (d refusing) RunAll(ctx context.Context, calls []driver.Call, tell func(i int, reply string, err error)) {
 	for i, c := range calls {
-		reply, err := d.Eval(ctx, c.Script, c.Keys, c.Args, urgent)
+		reply, err := d.Run(ctx, c)
 		tell(i, reply, err)
 	}
 }
@@ -36,7 +37,7 @@ func TestALeaseHasOneRenewalInTheQueue(t *testing.T) {
 	t.Run("refused together", func(t *testing.T) { testOneRenewalInTheQueue(t, refusing{server()}, Renew(true)) })
 }
 
-func testOneRenewalInTheQueue(t *testing.T, d Driver, option Option) {
+func testOneRenewalInTheQueue(t *testing.T, d driver.Driver, option Option) {
 	server, ok := d.(*cluster)
 	if !ok {
 		server = d.(refusing).cluster

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
 )
 
 // poll is one round of votes. It has no goroutine for each: those that gather with others' are
@@ -109,7 +111,7 @@ func (p *poll) answered(ctx context.Context, v vote, e *errand) {
 	switch {
 	case late:
 		return
-	case e.err == ErrNotSent:
+	case e.err == driver.ErrNotSent:
 		v.err = notSent{errHangs}
 	case e.err != nil:
 		if outcome, _ := classify(e.err); outcome == refused {

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/script"
 	"github.com/holdfast-go/holdfast/internal/wire"
 )
@@ -13,7 +14,7 @@ import (
 type kind struct {
 	name                    string // in the queue's key, and in notifications; "" for a mutex
 	many                    bool   // several may hold it
-	acquire, release, renew Script
+	acquire, release, renew driver.Script
 }
 
 var (

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/clock"
 	"github.com/holdfast-go/holdfast/internal/script"
 	"github.com/holdfast-go/holdfast/internal/wire"
@@ -79,7 +80,7 @@ func (c *Client) askInit(ctx context.Context, mode string) (wire.Reply, error) {
 	}
 	reply, _, err := persist(ctx, c, "init", mark, func(ctx context.Context) (wire.Reply, error) {
 		sent := clock.Now()
-		text, err := c.driver.Eval(ctx, script.Init, []string{mark}, []string{c.strictFlags() + mode, ""}, false)
+		text, err := c.driver.Run(ctx, driver.Call{Script: script.Init, Keys: []string{mark}, Args: []string{c.strictFlags() + mode, ""}})
 		if err != nil {
 			return wire.Reply{}, err
 		}

@@ -12,37 +12,38 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/clock"
 )
 
 // deafening is a fake whose subscriptions do as the test says.
 type deafening struct {
 	fake
-	subscribe func(Sink)
+	subscribe func(driver.Subscription)
 	receivers string
 	down      func() bool // the server cannot be reached
 	cluster   bool
 	elsewhere func() bool // in a Cluster: the lock is with a node that does not have the subscription
 }
 
-func (d *deafening) Probe(ctx context.Context) (ServerInfo, error) {
+func (d *deafening) Probe(ctx context.Context) (driver.ServerInfo, error) {
 	info, err := d.fake.Probe(ctx)
 	info.Cluster = d.cluster
 	return info, err
 }
 
-func (d *deafening) Subscribe(_ string, _ bool, sink Sink) Subscription {
-	go d.subscribe(sink)
-	return subscribed{}
+func (d *deafening) Subscribe(s driver.Subscription) (cancel func()) {
+	go d.subscribe(s)
+	return func() {}
 }
 
-func (d *deafening) Eval(ctx context.Context, s Script, keys, args []string, urgent bool) (string, error) {
+func (d *deafening) Run(ctx context.Context, call driver.Call) (string, error) {
 	if d.down() {
 		return "", errors.New("no answer")
 	}
-	args = slices.Clone(args)
-	args[0] = strings.TrimSuffix(args[0], "c") // the fake knows of no Cluster
-	reply, err := d.fake.Eval(ctx, s, keys, args, urgent)
+	call.Args = slices.Clone(call.Args)
+	call.Args[0] = strings.TrimSuffix(call.Args[0], "c") // the fake knows of no Cluster
+	reply, err := d.fake.Run(ctx, call)
 	receivers := d.receivers
 	if d.elsewhere != nil && d.elsewhere() {
 		receivers = "0"
@@ -58,16 +59,16 @@ func TestWarnsOfPolling(t *testing.T) {
 		server *deafening
 		want   string // in the warning; "" for none
 	}{
-		"heard": {&deafening{subscribe: Sink.Up, receivers: "1", down: never}, ""},
-		"not confirmed": {&deafening{subscribe: func(Sink) {}, receivers: "0", down: never},
+		"heard": {&deafening{subscribe: confirm, receivers: "1", down: never}, ""},
+		"not confirmed": {&deafening{subscribe: func(driver.Subscription) {}, receivers: "0", down: never},
 			"no subscription is confirmed"},
-		"confirmed by somebody else": {&deafening{subscribe: Sink.Up, receivers: "0", down: never},
+		"confirmed by somebody else": {&deafening{subscribe: confirm, receivers: "0", down: never},
 			"the server does not have it"},
-		"in a slot that moves": {&deafening{subscribe: Sink.Up, receivers: "1", down: never, cluster: true,
+		"in a slot that moves": {&deafening{subscribe: confirm, receivers: "1", down: never, cluster: true,
 			elsewhere: downFrom(0, 20*time.Second)}, ""},
-		"in a slot that does not come to an end of moving": {&deafening{subscribe: Sink.Up, receivers: "1", down: never, cluster: true,
+		"in a slot that does not come to an end of moving": {&deafening{subscribe: confirm, receivers: "1", down: never, cluster: true,
 			elsewhere: downFrom(0, time.Hour)}, "is its slot on the move"},
-		"refused": {&deafening{subscribe: func(s Sink) { s.Down(ReplyError("NOPERM no channels")) }, receivers: "0", down: never},
+		"refused": {&deafening{subscribe: func(s driver.Subscription) { s.Down(driver.ReplyError("NOPERM no channels")) }, receivers: "0", down: never},
 			"ACL refuses the subscription"},
 		"after an outage": {&deafening{
 			subscribe: upUnless(downFrom(time.Second, 21500*time.Millisecond)),
@@ -109,8 +110,8 @@ func downFrom(from, until time.Duration) func() bool {
 }
 
 // upUnless is a subscription that is up while the way to the server is not down.
-func upUnless(down func() bool) func(Sink) {
-	return func(s Sink) {
+func upUnless(down func() bool) func(driver.Subscription) {
+	return func(s driver.Subscription) {
 		up := false
 		for range 300 { // past the outage, and not past the test
 			switch now := !down(); {
@@ -161,3 +162,6 @@ func TestUnsafeSettings(t *testing.T) {
 		}
 	}
 }
+
+// confirm says at once that the server has the subscription.
+func confirm(s driver.Subscription) { s.Up() }

@@ -11,6 +11,8 @@ import (
 	"net/http/httptest"
 	"strings"
 
+	"github.com/holdfast-go/holdfast/driver"
+
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/fence"
 )
@@ -144,8 +146,8 @@ func ExampleTable_Update() {
 
 // A script of one's own, which runs only for the latest holder.
 func ExampleRedis_Run() {
-	var driver holdfast.Driver // holdfastgoredis.New(rdb)
-	guard := fence.NewRedis(driver, nil)
+	var d driver.Driver // of holdfastgoredis.NewDriver(rdb)
+	guard := fence.NewRedis(d, nil)
 	push := fence.NewScript("return redis.call('RPUSH', KEYS[1], ARGV[1])")
 
 	add := func(ctx context.Context, lease *holdfast.Lease, item string) (length string, err error) {

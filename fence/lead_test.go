@@ -10,15 +10,16 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
 )
 
 // taking is the driver of a server that lets everything in.
 type taking struct {
-	holdfast.Driver
+	driver.Driver
 	evals int
 }
 
-func (d *taking) Eval(context.Context, holdfast.Script, []string, []string, bool) (string, error) {
+func (d *taking) Run(_ context.Context, _ driver.Call) (string, error) {
 	d.evals++
 	return "OK", nil
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/keys"
 )
 
@@ -38,7 +39,7 @@ type RedisConfig struct {
 // What Redis reads itself, it reads on the master. Do the same after Raise: a replica may
 // lag.
 type Redis struct {
-	driver holdfast.Driver
+	driver driver.Driver
 	cfg    RedisConfig
 	space  error // what is wrong with the configuration
 }
@@ -46,7 +47,7 @@ type Redis struct {
 // NewRedis returns a guard that works through an adapter, such as holdfastgoredis.New
 // returns; it may be that of a Client. Nothing is sent; a bad configuration shows as
 // ErrInvalid when it is used.
-func NewRedis(d holdfast.Driver, cfg *RedisConfig) *Redis {
+func NewRedis(d driver.Driver, cfg *RedisConfig) *Redis {
 	r := &Redis{driver: d}
 	if cfg != nil {
 		r.cfg = *cfg
@@ -109,7 +110,7 @@ func (r *Redis) MarkKey(resource string) (string, error) {
 	return mark, nil
 }
 
-func (r *Redis) eval(ctx context.Context, script holdfast.Script, s Stamp, resource string, keys, args []string) (string, error) {
+func (r *Redis) eval(ctx context.Context, script driver.Script, s Stamp, resource string, keys, args []string) (string, error) {
 	mark, err := r.MarkKey(resource)
 	if err == nil {
 		err = s.within(r.cfg.MaxLead)
@@ -119,11 +120,11 @@ func (r *Redis) eval(ctx context.Context, script holdfast.Script, s Stamp, resou
 	}
 	all := append(keys[:len(keys):len(keys)], mark)
 	tail := append(args[:len(args):len(args)], strconv.FormatUint(s.Fence, 10), s.Owner, s.beside(), milliseconds(r.cfg.MarkTTL))
-	reply, err := r.driver.Eval(ctx, script, all, tail, false)
+	reply, err := r.driver.Run(ctx, driver.Call{Script: script, Keys: all, Args: tail})
 	if err == nil {
 		return reply, nil
 	}
-	var refusal holdfast.ReplyError
+	var refusal driver.ReplyError
 	if errors.As(err, &refusal) {
 		switch word, rest, _ := strings.Cut(strings.TrimPrefix(string(refusal), "-"), " "); word {
 		case "STALE":

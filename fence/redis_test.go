@@ -12,18 +12,19 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/keys"
 )
 
 // testDriver answers each script with what the test says.
 type testDriver struct {
-	holdfast.Driver
+	driver.Driver
 	reply string
 	err   error
 	sent  int
 }
 
-func (d *testDriver) Eval(context.Context, holdfast.Script, []string, []string, bool) (string, error) {
+func (d *testDriver) Run(_ context.Context, _ driver.Call) (string, error) {
 	d.sent++
 	return d.reply, d.err
 }
@@ -85,12 +86,12 @@ func TestWhatServersSayBecomesAnError(t *testing.T) {
 		want error
 		text string
 	}{
-		{holdfast.ReplyError("STALE 9 b c"), ErrStale, `it has seen 9 of "b c"`},
-		{holdfast.ReplyError("-STALE 9 b"), ErrStale, "it has seen 9 of b"},
-		{holdfast.ReplyError("STALE"), ErrBadMark, `"k" on server:6379`},
-		{holdfast.ReplyError("STALE 99999999999999999999 b"), ErrBadMark, `"k" on server:6379`},
-		{holdfast.ReplyError("BADMARK x"), ErrBadMark, "holdfast:mark:{k}"},
-		{holdfast.ReplyError("STALEMATE 9 b"), holdfast.ReplyError("STALEMATE 9 b"), "guarded write to"},
+		{driver.ReplyError("STALE 9 b c"), ErrStale, `it has seen 9 of "b c"`},
+		{driver.ReplyError("-STALE 9 b"), ErrStale, "it has seen 9 of b"},
+		{driver.ReplyError("STALE"), ErrBadMark, `"k" on server:6379`},
+		{driver.ReplyError("STALE 99999999999999999999 b"), ErrBadMark, `"k" on server:6379`},
+		{driver.ReplyError("BADMARK x"), ErrBadMark, "holdfast:mark:{k}"},
+		{driver.ReplyError("STALEMATE 9 b"), driver.ReplyError("STALEMATE 9 b"), "guarded write to"},
 		{lost, lost, `guarded write to "k" on server:6379: connection reset`},
 	} {
 		err := NewRedis(&testDriver{err: c.err}, nil).Raise(t.Context(), stamp, "k")

@@ -4,8 +4,7 @@ import (
 	"embed"
 	"strings"
 
-	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/internal/script"
+	"github.com/holdfast-go/holdfast/driver"
 )
 
 //go:embed lua/*.lua
@@ -24,19 +23,19 @@ var (
 
 // Script is a Lua script that runs only if nobody with a later lease has been at its
 // resource.
-type Script struct{ guarded holdfast.Script }
+type Script struct{ guarded driver.Script }
 
 // NewScript makes a guarded script of one that writes. The script finds its own KEYS and
 // ARGV as usual. It may return a string, a number or a status, which Run returns as
 // text; nothing, which is ""; or another table, which comes as JSON.
 func NewScript(source string) *Script {
 	whole := Lua + text("begin.lua") + strings.TrimSuffix(source, "\n") + "\n" + text("end.lua")
-	return &Script{script.New("guarded", whole)}
+	return &Script{driver.NewScript("guarded", whole)}
 }
 
 // load makes a script of a file, with the guard before it.
-func load(name string) holdfast.Script {
-	return script.New("fence-"+name, Lua+text(name+".lua"))
+func load(name string) driver.Script {
+	return driver.NewScript("fence-"+name, Lua+text(name+".lua"))
 }
 
 // text returns a file. A missing one is a mistake of the build.

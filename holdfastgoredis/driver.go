@@ -33,20 +33,38 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/bounds"
 	"github.com/holdfast-go/holdfast/internal/pubsub"
 )
 
-// New returns a driver for holdfast.New. rdb is a *redis.Client or a *redis.ClusterClient; NewFailover is better than
+// New returns a holdfast.Client over the go-redis client that the program has. rdb is a *redis.Client or a *redis.ClusterClient; NewFailover is better than
 // one made by NewFailoverClient, of which masters are told apart by the remote addresses of connections. It stays the caller's to close, after
-// the holdfast.Client. With anything else, holdfast.New returns an error that says why.
-func New(rdb redis.UniversalClient) holdfast.Driver {
+// the holdfast.Client. Anything else is refused with an error that says why and matches holdfast.ErrInvalid.
+func New(rdb redis.UniversalClient, cfg *holdfast.Config) (*holdfast.Client, error) {
+	d, err := NewDriver(rdb)
+	return newClient(d, err, cfg)
+}
+
+func newClient(d driver.Driver, err error, cfg *holdfast.Config) (*holdfast.Client, error) {
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", holdfast.ErrInvalid, err)
+	}
+	c, err := holdfast.New(d, cfg)
+	if err != nil {
+		_ = d.Close() // which has connected to nothing yet
+	}
+	return c, err
+}
+
+// NewDriver returns the driver of New's client, for what wraps a driver or does without a client.
+func NewDriver(rdb redis.UniversalClient) (driver.Driver, error) {
 	switch rdb := rdb.(type) {
 	case *redis.Client:
 		if rdb == nil {
 			break
 		}
-		d := newDriver(bounded(rdb), rdb.Options().Addr)
+		d := newAdapter(bounded(rdb), rdb.Options().Addr)
 		d.width = widthOf(rdb.Options().PoolSize, rdb.Options().MaxActiveConns)
 		o := ownOptions(rdb.Options())
 		if follows(o) {
@@ -54,12 +72,12 @@ func New(rdb redis.UniversalClient) holdfast.Driver {
 			d.astray = d.follower.look
 		}
 		d.connect(o)
-		return d
+		return d, nil
 	case *redis.ClusterClient:
 		if rdb == nil {
 			break
 		}
-		d := newDriver(rdb, strings.Join(rdb.Options().Addrs, ","))
+		d := newAdapter(rdb, strings.Join(rdb.Options().Addrs, ","))
 		d.width = widthOf(rdb.Options().PoolSize, rdb.Options().MaxActiveConns)
 		o := ownClusterOptions(rdb.Options())
 		own := redis.NewClusterClient(o)
@@ -78,14 +96,14 @@ func New(rdb redis.UniversalClient) holdfast.Driver {
 				waiting.(*redis.ClusterClient).ReloadState(d.ctx)
 			}
 		}
-		return d
+		return d, nil
 	case *redis.Ring:
-		return holdfast.Unusable(errors.New("a redis.Ring cannot be used for locks: when a shard is down it moves that shard's keys to another, which grants them again; give the client of one server, or use a quorum"))
+		return nil, errors.New("a redis.Ring cannot be used for locks: when a shard is down it moves that shard's keys to another, which grants them again; give the client of one server, or use a quorum")
 	case nil:
 	default:
-		return holdfast.Unusable(fmt.Errorf("a %T cannot be used for locks: give a *redis.Client or a *redis.ClusterClient", rdb))
+		return nil, fmt.Errorf("a %T cannot be used for locks: give a *redis.Client or a *redis.ClusterClient", rdb)
 	}
-	return holdfast.Unusable(errors.New("the go-redis client is nil"))
+	return nil, errors.New("the go-redis client is nil")
 }
 
 // bounded returns the same client, with the same pool, that keeps to the deadlines of
@@ -143,7 +161,7 @@ func ownClusterOptions(o *redis.ClusterOptions) *redis.ClusterOptions {
 }
 
 // connect makes clients of one server, with options for its own connections.
-func (d *driver) connect(o *redis.Options) {
+func (d *adapter) connect(o *redis.Options) {
 	for i, size := range waitingPools {
 		o := *o
 		o.PoolSize, o.MaxIdleConns = size, idleWaiting
@@ -159,8 +177,8 @@ var waitingPools = [2]int{64, 256}
 
 const idleWaiting = 16
 
-// driver is a holdfast.Driver over two go-redis clients for the same server.
-type driver struct {
+// adapter is the driver.Driver over two go-redis clients for the same server.
+type adapter struct {
 	user, own redis.UniversalClient
 	made      bool // user is not the caller's
 	waiting   [len(waitingPools)]redis.UniversalClient
@@ -178,15 +196,15 @@ type driver struct {
 	stopping   sync.Mutex
 }
 
-func newDriver(user redis.UniversalClient, addr string) *driver {
-	d := &driver{user: user, addr: addr}
+func newAdapter(user redis.UniversalClient, addr string) *adapter {
+	d := &adapter{user: user, addr: addr}
 	d.ctx, d.stop = context.WithCancel(context.Background())
-	d.subs = pubsub.New(&ears{d: d, nodes: map[string]*redis.Client{}}, d.Eval)
+	d.subs = pubsub.New(&ears{d: d, nodes: map[string]*redis.Client{}}, d.Run)
 	return d
 }
 
 // Width is three quarters of the pool that acquires share with the application.
-func (d *driver) Width() int { return d.width }
+func (d *adapter) Width() int { return d.width }
 
 // widthOf is the Width of a client with such a pool, of which active connections may be open if that is not 0.
 func widthOf(pool, active int) int {
@@ -202,19 +220,19 @@ type once struct{ *redis.Cmd }
 // NoRetry switches the client's retries off for this command (go-redis 9.19).
 func (once) NoRetry() bool { return true }
 
-func (d *driver) Eval(ctx context.Context, s holdfast.Script, keys, args []string, urgent bool) (string, error) {
+func (d *adapter) Run(ctx context.Context, c driver.Call) (string, error) {
 	rdb := d.user
-	if urgent {
+	if c.Urgent {
 		rdb = d.own
 	}
-	if s.Command != "" {
-		reply, err := send(ctx, rdb, command(s.Command, keys, args))
+	if c.Script.Command != "" {
+		reply, err := send(ctx, rdb, command(c.Script.Command, c.Keys, c.Args))
 		d.orient(err)
 		return reply, convert(err)
 	}
-	reply, err := send(ctx, rdb, words("evalsha", s.SHA1, keys, args))
+	reply, err := send(ctx, rdb, words("evalsha", c.Script.SHA1, c.Keys, c.Args))
 	if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
-		reply, err = send(ctx, rdb, words("eval", s.Source, keys, args))
+		reply, err = send(ctx, rdb, words("eval", c.Script.Source, c.Keys, c.Args))
 	}
 	d.orient(err)
 	return reply, convert(err)
@@ -222,7 +240,7 @@ func (d *driver) Eval(ctx context.Context, s holdfast.Script, keys, args []strin
 
 // orient has the clients find out who has the locks now, if an error gives reason to
 // doubt that it is who had them.
-func (d *driver) orient(err error) {
+func (d *adapter) orient(err error) {
 	if d.astray != nil && doubtful(err) {
 		d.behind(d.astray)
 	}
@@ -238,7 +256,7 @@ func doubtful(err error) bool {
 }
 
 // behind calls f in the background, unless the driver closes.
-func (d *driver) behind(f func()) {
+func (d *adapter) behind(f func()) {
 	d.stopping.Lock()
 	defer d.stopping.Unlock()
 	if d.ctx.Err() == nil {
@@ -302,28 +320,28 @@ func references(command string, script *string, keys, args []string) []any {
 	return words
 }
 
-// EvalDurably sends the script and the command that waits for replicas over one connection; in
+// RunDurably sends the script and the command that waits for replicas over one connection; in
 // a Cluster, one of the node that has the keys.
-func (d *driver) EvalDurably(ctx context.Context, s holdfast.Script, keys, args []string, want holdfast.Durability) (string, holdfast.Reached, error) {
+func (d *adapter) RunDurably(ctx context.Context, c driver.Call, want driver.Durability) (string, driver.Confirmation, error) {
 	rdb := d.waiting[0]
-	if want.Urgent {
+	if c.Urgent {
 		rdb = d.waiting[1]
 	}
-	node, err := nodeOf(ctx, rdb, keys[0])
+	node, err := nodeOf(ctx, rdb, c.Keys[0])
 	if err != nil {
-		return "", holdfast.Reached{}, convert(err)
+		return "", driver.Confirmation{}, convert(err)
 	}
-	reply, reached, err := evalDurably(ctx, node, false, "evalsha", s.SHA1, keys, args, want)
+	reply, reached, err := evalDurably(ctx, node, false, "evalsha", c.Script.SHA1, c.Keys, c.Args, want)
 	if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
-		reply, reached, err = evalDurably(ctx, node, false, "eval", s.Source, keys, args, want)
+		reply, reached, err = evalDurably(ctx, node, false, "eval", c.Script.Source, c.Keys, c.Args, want)
 	}
 	if reply == "" && redis.HasErrorPrefix(err, "ASK ") {
-		reply, reached, err = evalAsked(ctx, node, err, s, keys, args, want)
+		reply, reached, err = evalAsked(ctx, node, err, c, want)
 	}
 	if cluster, ok := rdb.(*redis.ClusterClient); ok && reply == "" && (redis.HasErrorPrefix(err, "MOVED") || redis.HasErrorPrefix(err, "ASK")) {
 		// It was not carried out; by the next try the client knows the new node.
 		cluster.ReloadState(ctx)
-		return "", reached, holdfast.ReplyError("TRYAGAIN " + err.Error())
+		return "", reached, driver.ReplyError("TRYAGAIN " + err.Error())
 	}
 	return reply, reached, convert(err)
 }
@@ -336,7 +354,7 @@ func nodeOf(ctx context.Context, rdb redis.UniversalClient, key string) (redis.U
 	return rdb, nil
 }
 
-func evalDurably(ctx context.Context, node redis.UniversalClient, asked bool, command, script string, keys, args []string, want holdfast.Durability) (text string, reached holdfast.Reached, err error) {
+func evalDurably(ctx context.Context, node redis.UniversalClient, asked bool, command, script string, keys, args []string, want driver.Durability) (text string, reached driver.Confirmation, err error) {
 	eval := once{redis.NewCmd(ctx, words(command, script, keys, args)...)}
 	wait := redis.NewCmd(ctx, "wait", want.Replicas, want.Timeout.Milliseconds())
 	if want.Fsync {
@@ -376,7 +394,7 @@ func evalDurably(ctx context.Context, node redis.UniversalClient, asked bool, co
 	if err != nil || len(counts) != 2 {
 		return "", reached, fmt.Errorf("the reply to WAITAOF is %v: %w", wait.Val(), err)
 	}
-	reached.Master, reached.Replicas = counts[0] > 0, int(counts[1])
+	reached.Fsync, reached.Replicas = counts[0] > 0, int(counts[1])
 	return text, reached, nil
 }
 
@@ -387,44 +405,44 @@ func convert(err error) error {
 	}
 	var sent redis.Error
 	if errors.As(err, &sent) && !errors.Is(err, redis.Nil) {
-		return holdfast.ReplyError(sent.Error())
+		return driver.ReplyError(sent.Error())
 	}
 	var op *net.OpError
 	if errors.As(err, &op) && op.Op == "dial" || errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrClosed) {
-		return fmt.Errorf("%w: %w", holdfast.ErrNotSent, err)
+		return fmt.Errorf("%w: %w", driver.ErrNotSent, err)
 	}
 	return err
 }
 
 // Probe uses HELLO, which every user may send, and TIME, which every script sends.
-func (d *driver) Probe(ctx context.Context) (holdfast.ServerInfo, error) {
+func (d *adapter) Probe(ctx context.Context) (driver.ServerInfo, error) {
 	reply, err := d.user.Do(ctx, "hello").Result()
 	if err != nil {
-		return holdfast.ServerInfo{}, convert(err)
+		return driver.ServerInfo{}, convert(err)
 	}
 	now, err := d.user.Time(ctx).Result()
 	if err != nil {
-		return holdfast.ServerInfo{}, convert(err)
+		return driver.ServerInfo{}, convert(err)
 	}
 	field := fields(reply)
-	return holdfast.ServerInfo{
+	return driver.ServerInfo{
 		Server:  field["server"],
 		Version: field["version"],
 		Cluster: field["mode"] == "cluster",
-		Time:    now.UnixMicro(),
+		Time:    now,
 
 		Sentinel: d.follower != nil,
 	}, nil
 }
 
-func (d *driver) Addr() string {
+func (d *adapter) Addr() string {
 	if d.follower != nil {
 		return d.follower.addr()
 	}
 	return d.addr
 }
 
-func (d *driver) Close() error {
+func (d *adapter) Close() error {
 	d.stopping.Lock()
 	d.stop()
 	d.stopping.Unlock()

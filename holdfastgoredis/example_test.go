@@ -15,7 +15,7 @@ func post(ctx context.Context, fence uint64) error { return nil }
 func Example() {
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:6379"})
 	defer rdb.Close()
-	locks, err := holdfast.New(holdfastgoredis.New(rdb), nil)
+	locks, err := holdfastgoredis.New(rdb, nil)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -39,7 +39,7 @@ func Example_quorum() {
 	for _, addr := range []string{"10.0.0.1:6379", "10.0.1.1:6379", "10.0.2.1:6379"} {
 		rdb := redis.NewClient(&redis.Options{Addr: addr})
 		defer rdb.Close()
-		node, err := holdfast.New(holdfastgoredis.New(rdb), &holdfast.Config{Strict: true})
+		node, err := holdfastgoredis.New(rdb, &holdfast.Config{Strict: true})
 		if err != nil {
 			log.Fatal(err)
 		}

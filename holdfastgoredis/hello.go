@@ -3,9 +3,8 @@ package holdfastgoredis
 import (
 	"fmt"
 
+	"github.com/holdfast-go/holdfast/driver"
 	"github.com/redis/go-redis/v9"
-
-	"github.com/holdfast-go/holdfast"
 )
 
 // mustBeMaster reads a reply to HELLO, which every user may send, and refuses a replica.
@@ -25,7 +24,7 @@ type notMaster struct{}
 
 func (notMaster) Error() string { return "the server was the master, and is a replica by now" }
 
-func (notMaster) Is(target error) bool { return target == holdfast.ErrNotSent }
+func (notMaster) Is(target error) bool { return target == driver.ErrNotSent }
 
 // fields reads a reply of names and values.
 func fields(reply any) map[string]string {

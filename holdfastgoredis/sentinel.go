@@ -16,27 +16,34 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/sentinel"
 )
 
-// NewFailover returns a driver for holdfast.New, for the master that sentinels watch: with two clients of its
-// own, which the holdfast.Client closes, made with the options that NewFailoverClient takes. It asks all
+// NewFailover returns a holdfast.Client for the master that sentinels watch. It has two go-redis clients of its own,
+// made with the options that NewFailoverClient takes. It asks all
 // sentinels at once, each for half a second at most, and believes the majority of them; where there is none, the one with
 // the latest configuration. If fewer than three are named, it asks those for others.
-// With options that cannot be used for locks, holdfast.New returns an error that says why.
-func NewFailover(o *redis.FailoverOptions) holdfast.Driver {
+// Options that cannot be used for locks are refused with an error that says why and matches holdfast.ErrInvalid.
+func NewFailover(o *redis.FailoverOptions, cfg *holdfast.Config) (*holdfast.Client, error) {
+	d, err := NewFailoverDriver(o)
+	return newClient(d, err, cfg)
+}
+
+// NewFailoverDriver returns the driver of NewFailover's client.
+func NewFailoverDriver(o *redis.FailoverOptions) (driver.Driver, error) {
 	switch {
 	case o == nil || len(o.SentinelAddrs) == 0:
-		return holdfast.Unusable(errors.New("redis.FailoverOptions has no SentinelAddrs"))
+		return nil, errors.New("redis.FailoverOptions has no SentinelAddrs")
 	case o.ReplicaOnly || o.RouteByLatency || o.RouteRandomly:
-		return holdfast.Unusable(errors.New("redis.FailoverOptions.ReplicaOnly, RouteByLatency and RouteRandomly cannot be used for locks: replicas do not grant them"))
+		return nil, errors.New("redis.FailoverOptions.ReplicaOnly, RouteByLatency and RouteRandomly cannot be used for locks: replicas do not grant them")
 	}
 	like := redis.NewFailoverClient(o) // for the options that it makes of these
 	user := ownOptions(like.Options())
 	_ = like.Close()
 	user.MaxActiveConns, user.MinIdleConns = o.MaxActiveConns, o.MinIdleConns
 	own := ownOptions(user)
-	d := newDriver(nil, "")
+	d := newAdapter(nil, "")
 	d.width = widthOf(user.PoolSize, user.MaxActiveConns)
 	f := &follower{d: d, dialer: o.Dialer, conns: map[net.Conn]string{}, sentinels: map[string]*redis.SentinelClient{}, options: o}
 	f.group = sentinel.New(o.SentinelAddrs, f.ask)
@@ -49,7 +56,7 @@ func NewFailover(o *redis.FailoverOptions) holdfast.Driver {
 	d.user, d.made = redis.NewClient(user), true
 	d.connect(own)
 	d.follower, d.astray = f, f.look
-	return d
+	return d, nil
 }
 
 // dialerOf is what go-redis dials with where no Dialer is given.
@@ -67,7 +74,7 @@ func dialerOf(o *redis.FailoverOptions) dialer {
 // and who has subscribed to it is not heard. go-redis follows with the user's pool only,
 // and does not tell; so the follower asks, while it has connections.
 type follower struct {
-	d      *driver
+	d      *adapter
 	dialer dialer
 
 	group     *sentinel.Group        // of NewFailover; else nil: the dialer asks the sentinel that go-redis has chosen
@@ -98,7 +105,7 @@ type dialer func(ctx context.Context, network, addr string) (net.Conn, error)
 func follows(o *redis.Options) bool { return o.Addr == "FailoverClient" }
 
 // follow changes the options of our own connections so that they keep to the master.
-func (d *driver) follow(o *redis.Options) *follower {
+func (d *adapter) follow(o *redis.Options) *follower {
 	f := &follower{d: d, dialer: o.Dialer, conns: map[net.Conn]string{}}
 	f.lead(o)
 	return f
@@ -130,7 +137,7 @@ func (f *follower) dial(ctx context.Context, network, addr string) (conn net.Con
 		conn, err = f.dialer(ctx, network, addr)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", holdfast.ErrNotSent, err)
+		return nil, fmt.Errorf("%w: %w", driver.ErrNotSent, err)
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -139,7 +146,7 @@ func (f *follower) dial(ctx context.Context, network, addr string) (conn net.Con
 		f.follow(addr)
 	} else if f.master != addr {
 		_ = conn.Close()
-		return nil, fmt.Errorf("%w: the master has been replaced meanwhile", holdfast.ErrNotSent)
+		return nil, fmt.Errorf("%w: the master has been replaced meanwhile", driver.ErrNotSent)
 	}
 	f.conns[conn] = addr
 	if !f.watching {

@@ -12,20 +12,18 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/bounds"
 	"github.com/holdfast-go/holdfast/internal/pubsub"
 )
 
 // Subscribe opens a subscription. All of one server share a connection, apart from those
 // of the scripts.
-func (d *driver) Subscribe(channel string, sharded bool, sink holdfast.Sink) holdfast.Subscription {
-	return d.subs.Subscribe(pubsub.Place{Channel: channel, Sharded: sharded}, sink)
-}
+func (d *adapter) Subscribe(s driver.Subscription) (cancel func()) { return d.subs.Subscribe(s) }
 
 // ears is the pubsub.Client of a driver.
 type ears struct {
-	d *driver
+	d *adapter
 
 	mu    sync.Mutex
 	nodes map[string]*redis.Client // of a Cluster: those that Locate named
@@ -85,7 +83,7 @@ func (e *ears) Connect(ctx context.Context, server string, l *pubsub.Link) (pubs
 // connect anew, under its lock, while others wait for that, although it is given up.
 type oneDial struct{}
 
-var errDialsAgain = fmt.Errorf("%w: the connection broke", holdfast.ErrNotSent)
+var errDialsAgain = fmt.Errorf("%w: the connection broke", driver.ErrNotSent)
 
 // dials notes that somebody dials, and fails if that is a PubSub that has dialled before.
 func dials(ctx context.Context) error {

@@ -4,17 +4,16 @@ import (
 	"context"
 	"sync"
 
+	"github.com/holdfast-go/holdfast/driver"
 	"github.com/redis/go-redis/v9"
-
-	"github.com/holdfast-go/holdfast"
 )
 
-// EvalAll sends the scripts in one pipeline, to the node that has the first one's keys. What that does
+// RunAll sends the scripts in one pipeline, to the node that has the first one's keys. What that does
 // not run, because it has not the script or not the keys, goes by itself, as every script does
 // without a pipeline.
-func (d *driver) EvalAll(ctx context.Context, calls []holdfast.Call, urgent bool, tell func(i int, reply string, err error)) {
+func (d *adapter) RunAll(ctx context.Context, calls []driver.Call, tell func(i int, reply string, err error)) {
 	rdb := d.user
-	if urgent {
+	if calls[0].Urgent {
 		rdb = d.own
 	}
 	node, err := nodeOf(ctx, rdb, calls[0].Keys[0])
@@ -46,7 +45,7 @@ func (d *driver) EvalAll(ctx context.Context, calls []holdfast.Call, urgent bool
 		}
 		if err != nil && begins(err, unheeded) {
 			apart.Go(func() {
-				reply, err := d.Eval(ctx, calls[i].Script, calls[i].Keys, calls[i].Args, urgent)
+				reply, err := d.Run(ctx, calls[i])
 				tell(i, reply, err)
 			})
 			continue
@@ -74,7 +73,7 @@ var ended = func() context.Context {
 	return ctx
 }()
 
-func (d *driver) Node(key string) string {
+func (d *adapter) Node(key string) string {
 	cluster, ok := d.user.(*redis.ClusterClient)
 	if !ok {
 		return ""

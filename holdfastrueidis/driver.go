@@ -27,11 +27,12 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/bounds"
 	"github.com/holdfast-go/holdfast/internal/pubsub"
 )
 
-// New returns a driver for holdfast.New, from the options with which the program makes its own
+// New returns a holdfast.Client, from the options with which the program makes its own
 // rueidis.Client. It connects when it is first used. The options are kept, but for these:
 //
 //   - retries, client-side caching, reading from replicas and ConnLifetime are switched off;
@@ -39,13 +40,26 @@ import (
 //     a connection whose other end is gone is given up before leases end (rueidis takes 10 s);
 //   - where PipelineMultiplex is zero, there is one connection to each server for locks.
 //
-// With options that cannot be used for locks, holdfast.New returns an error that says why.
-func New(o rueidis.ClientOption) holdfast.Driver {
+// Options that cannot be used for locks are refused with an error that says why and matches holdfast.ErrInvalid.
+func New(o rueidis.ClientOption, cfg *holdfast.Config) (*holdfast.Client, error) {
+	d, err := NewDriver(o)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", holdfast.ErrInvalid, err)
+	}
+	c, err := holdfast.New(d, cfg)
+	if err != nil {
+		_ = d.Close() // which has connected to nothing yet
+	}
+	return c, err
+}
+
+// NewDriver returns the driver of New's client, for what wraps a driver or does without a client.
+func NewDriver(o rueidis.ClientOption) (driver.Driver, error) {
 	switch {
 	case len(o.InitAddress) == 0:
-		return holdfast.Unusable(errors.New("rueidis.ClientOption has no InitAddress"))
+		return nil, errors.New("rueidis.ClientOption has no InitAddress")
 	case o.ReplicaOnly:
-		return holdfast.Unusable(errors.New("rueidis.ClientOption.ReplicaOnly cannot be used for locks: replicas do not grant them"))
+		return nil, errors.New("rueidis.ClientOption.ReplicaOnly cannot be used for locks: replicas do not grant them")
 	}
 	o.InitAddress = slices.Clone(o.InitAddress)
 	o.DisableRetry, o.DisableCache = true, true
@@ -63,14 +77,14 @@ func New(o rueidis.ClientOption) holdfast.Driver {
 	if o.PipelineMultiplex == 0 {
 		o.PipelineMultiplex = -1
 	}
-	d := &driver{option: o}
+	d := &adapter{option: o}
 	d.ctx, d.stop = context.WithCancel(context.Background())
 	d.hands, d.ears = &connector{d: d}, &connector{d: d}
 	if o.Sentinel.MasterSet != "" {
 		d.follower = follow(d)
 	}
-	d.subs = pubsub.New(ears{d}, d.Eval)
-	return d
+	d.subs = pubsub.New(ears{d}, d.Run)
+	return d, nil
 }
 
 // guarded dials as rueidis does. Connections are closed on which the server sends what rueidis could not survive.
@@ -96,8 +110,8 @@ func guarded(o rueidis.ClientOption) func(context.Context, string, *net.Dialer, 
 	}
 }
 
-// driver is a holdfast.Driver over two rueidis clients for the same server.
-type driver struct {
+// adapter is the driver.Driver over two rueidis clients for the same server.
+type adapter struct {
 	option      rueidis.ClientOption
 	hands, ears *connector // for scripts, and for subscriptions
 	follower    *follower  // behind Sentinel; else nil
@@ -114,7 +128,7 @@ type driver struct {
 
 // connector makes a client when one is needed, and another when that one led astray.
 type connector struct {
-	d *driver
+	d *adapter
 
 	mu      sync.Mutex
 	present rueidis.Client
@@ -124,7 +138,7 @@ type connector struct {
 	failure error         // of the latest try
 }
 
-// client returns the present client. Making one dials. Its errors are as Eval returns them.
+// client returns the present client. Making one dials. Its errors are as Run returns them.
 func (c *connector) client(ctx context.Context) (rueidis.Client, error) {
 	for {
 		c.mu.Lock()
@@ -138,7 +152,7 @@ func (c *connector) client(ctx context.Context) (rueidis.Client, error) {
 				defer c.mu.Unlock()
 				close(c.making)
 				c.making = nil
-				return nil, fmt.Errorf("%w: %w", holdfast.ErrNotSent, rueidis.ErrClosing)
+				return nil, fmt.Errorf("%w: %w", driver.ErrNotSent, rueidis.ErrClosing)
 			}
 		}
 		making := c.making
@@ -146,7 +160,7 @@ func (c *connector) client(ctx context.Context) (rueidis.Client, error) {
 		select {
 		case <-making:
 		case <-ctx.Done():
-			return nil, fmt.Errorf("%w: %w", holdfast.ErrNotSent, ctx.Err())
+			return nil, fmt.Errorf("%w: %w", driver.ErrNotSent, ctx.Err())
 		}
 		c.mu.Lock()
 		failure := c.failure
@@ -155,7 +169,7 @@ func (c *connector) client(ctx context.Context) (rueidis.Client, error) {
 			return nil, convert(failure)
 		}
 		if failure != nil {
-			return nil, fmt.Errorf("%w: %w", holdfast.ErrNotSent, failure)
+			return nil, fmt.Errorf("%w: %w", driver.ErrNotSent, failure)
 		}
 	}
 }
@@ -219,7 +233,7 @@ func (c *connector) close() {
 }
 
 // behind calls f in the background; false if the driver closes.
-func (d *driver) behind(f func()) bool {
+func (d *adapter) behind(f func()) bool {
 	d.stopping.Lock()
 	defer d.stopping.Unlock()
 	if d.ctx.Err() != nil {
@@ -230,24 +244,25 @@ func (d *driver) behind(f func()) bool {
 }
 
 // Width is large: calls share a connection, and follow each other on it. More than that would be no faster.
-func (d *driver) Width() int { return 64 }
+func (d *adapter) Width() int { return 64 }
 
-func (d *driver) Eval(ctx context.Context, s holdfast.Script, keys, args []string, _ bool) (string, error) {
+func (d *adapter) Run(ctx context.Context, c driver.Call) (string, error) {
 	if err := ctx.Err(); err != nil {
-		return "", fmt.Errorf("%w: %w", holdfast.ErrNotSent, err)
+		return "", fmt.Errorf("%w: %w", driver.ErrNotSent, err)
 	}
 	client, err := d.hands.client(ctx)
 	if err != nil {
 		return "", err
 	}
+	s := c.Script
 	if s.Command != "" {
-		reply, err := text(client.Do(ctx, command(client, s.Command, keys, args)), s)
+		reply, err := text(client.Do(ctx, command(client, s.Command, c.Keys, c.Args)), s)
 		d.orient(client, err)
 		return reply, convert(err)
 	}
-	reply, err := client.Do(ctx, words(client, "evalsha", s.SHA1, keys, args)).ToString()
+	reply, err := client.Do(ctx, words(client, "evalsha", s.SHA1, c.Keys, c.Args)).ToString()
 	if isReply(err, "NOSCRIPT") {
-		reply, err = client.Do(ctx, words(client, "eval", s.Source, keys, args)).ToString()
+		reply, err = client.Do(ctx, words(client, "eval", s.Source, c.Keys, c.Args)).ToString()
 	}
 	d.orient(client, err)
 	return reply, convert(err)
@@ -257,7 +272,7 @@ func (d *driver) Eval(ctx context.Context, s holdfast.Script, keys, args []strin
 // of which rueidis finds out with a ping, seconds later. It gives both up if a server answers that
 // is no master any more. In a Cluster rueidis hears of another; behind Sentinel, and where a name
 // or a proxy leads to the master, only a new connection does.
-func (d *driver) orient(client rueidis.Client, err error) {
+func (d *adapter) orient(client rueidis.Client, err error) {
 	if errors.Is(err, context.DeadlineExceeded) {
 		d.hands.forget(client)
 		return
@@ -281,7 +296,7 @@ func (d *driver) orient(client rueidis.Client, err error) {
 var demoted = []string{"READONLY", "MASTERDOWN"}
 
 // text is the reply to a script, or, of a command that stands in for one, a number.
-func text(result rueidis.RedisResult, s holdfast.Script) (string, error) {
+func text(result rueidis.RedisResult, s driver.Script) (string, error) {
 	if s.Command == "" {
 		return result.ToString()
 	}
@@ -307,34 +322,34 @@ func words(client rueidis.Client, command, script string, keys, args []string) r
 	return head.Args(args...).Build()
 }
 
-// EvalDurably has a connection to itself: WAIT holds up what comes after it.
-func (d *driver) EvalDurably(ctx context.Context, s holdfast.Script, keys, args []string, want holdfast.Durability) (string, holdfast.Reached, error) {
+// RunDurably has a connection to itself: WAIT holds up what comes after it.
+func (d *adapter) RunDurably(ctx context.Context, c driver.Call, want driver.Durability) (string, driver.Confirmation, error) {
 	client, err := d.hands.client(ctx)
 	if err != nil {
-		return "", holdfast.Reached{}, err
+		return "", driver.Confirmation{}, err
 	}
 	var reply string
-	var reached holdfast.Reached
+	var reached driver.Confirmation
 	_ = client.Dedicated(func(one rueidis.DedicatedClient) error {
-		if reply, reached, err = evalDurably(ctx, client, one, false, words(client, "evalsha", s.SHA1, keys, args), want); isReply(err, "NOSCRIPT") {
-			reply, reached, err = evalDurably(ctx, client, one, false, words(client, "eval", s.Source, keys, args), want)
+		if reply, reached, err = evalDurably(ctx, client, one, false, words(client, "evalsha", c.Script.SHA1, c.Keys, c.Args), want); isReply(err, "NOSCRIPT") {
+			reply, reached, err = evalDurably(ctx, client, one, false, words(client, "eval", c.Script.Source, c.Keys, c.Args), want)
 		}
 		return err
 	})
 	if refusal, ok := rueidis.IsRedisErr(err); ok && reply == "" {
 		if addr, asks := refusal.IsAsk(); asks {
-			reply, reached, err = d.evalAsked(ctx, addr, s, keys, args, want)
+			reply, reached, err = d.evalAsked(ctx, addr, c, want)
 		}
 	}
 	if reply == "" && (isReply(err, "MOVED") || isReply(err, "ASK")) {
 		// It was not carried out; by the next try the client knows the new node.
-		return "", reached, holdfast.ReplyError("TRYAGAIN " + err.Error())
+		return "", reached, driver.ReplyError("TRYAGAIN " + err.Error())
 	}
 	d.orient(client, err)
 	return reply, reached, convert(err)
 }
 
-func evalDurably(ctx context.Context, client rueidis.Client, one rueidis.DedicatedClient, asked bool, eval rueidis.Completed, want holdfast.Durability) (text string, reached holdfast.Reached, err error) {
+func evalDurably(ctx context.Context, client rueidis.Client, one rueidis.DedicatedClient, asked bool, eval rueidis.Completed, want driver.Durability) (text string, reached driver.Confirmation, err error) {
 	replicas, timeout := strconv.Itoa(want.Replicas), strconv.FormatInt(want.Timeout.Milliseconds(), 10)
 	wait := client.B().Arbitrary("WAIT", replicas, timeout).Build()
 	if want.Fsync {
@@ -371,7 +386,7 @@ func evalDurably(ctx context.Context, client rueidis.Client, one rueidis.Dedicat
 	if err != nil {
 		return text, reached, err
 	}
-	reached.Master, reached.Replicas = counts[0] > 0, int(counts[1])
+	reached.Fsync, reached.Replicas = counts[0] > 0, int(counts[1])
 	return text, reached, nil
 }
 
@@ -387,11 +402,11 @@ func convert(err error) error {
 		return nil
 	}
 	if sent, ok := rueidis.IsRedisErr(err); ok && !sent.IsNil() {
-		return holdfast.ReplyError(restored(sent.Error()))
+		return driver.ReplyError(restored(sent.Error()))
 	}
 	var op *net.OpError
 	if errors.As(err, &op) && op.Op == "dial" || errors.Is(err, rueidis.ErrNoSlot) {
-		return fmt.Errorf("%w: %w", holdfast.ErrNotSent, err)
+		return fmt.Errorf("%w: %w", driver.ErrNotSent, err)
 	}
 	return err
 }
@@ -406,27 +421,27 @@ func restored(text string) string {
 }
 
 // Probe uses HELLO, which every user may send, and TIME, which every script sends.
-func (d *driver) Probe(ctx context.Context) (holdfast.ServerInfo, error) {
+func (d *adapter) Probe(ctx context.Context) (driver.ServerInfo, error) {
 	client, err := d.hands.client(ctx)
 	if err != nil {
-		return holdfast.ServerInfo{}, err
+		return driver.ServerInfo{}, err
 	}
 	field, err := hello(ctx, client)
 	if err != nil {
-		return holdfast.ServerInfo{}, convert(err)
+		return driver.ServerInfo{}, convert(err)
 	}
 	now, err := client.Do(ctx, client.B().Time().Build()).AsIntSlice()
 	if err == nil && len(now) != 2 {
 		err = fmt.Errorf("the reply to TIME has %d numbers", len(now))
 	}
 	if err != nil {
-		return holdfast.ServerInfo{}, convert(err)
+		return driver.ServerInfo{}, convert(err)
 	}
-	return holdfast.ServerInfo{
+	return driver.ServerInfo{
 		Server:  field["server"],
 		Version: field["version"],
 		Cluster: field["mode"] == "cluster",
-		Time:    now[0]*1e6 + now[1],
+		Time:    time.UnixMicro(now[0]*1e6 + now[1]),
 
 		Sentinel: d.option.Sentinel.MasterSet != "",
 	}, nil
@@ -452,7 +467,7 @@ func hello(ctx context.Context, client rueidis.CoreClient) (map[string]string, e
 	return field, nil
 }
 
-func (d *driver) Addr() string {
+func (d *adapter) Addr() string {
 	if d.follower == nil {
 		return strings.Join(d.option.InitAddress, ",")
 	}
@@ -461,7 +476,7 @@ func (d *driver) Addr() string {
 	return cmp.Or(d.hands.master, "the master that Sentinel names")
 }
 
-func (d *driver) Close() error {
+func (d *adapter) Close() error {
 	d.stopping.Lock()
 	d.stop()
 	d.stopping.Unlock()

@@ -13,7 +13,7 @@ import (
 func post(ctx context.Context, fence uint64) error { return nil }
 
 func Example() {
-	locks, err := holdfast.New(holdfastrueidis.New(rueidis.ClientOption{InitAddress: []string{"127.0.0.1:6379"}}), nil)
+	locks, err := holdfastrueidis.New(rueidis.ClientOption{InitAddress: []string{"127.0.0.1:6379"}}, nil)
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -31,7 +31,7 @@ type span struct {
 // planPeriod is for how long a plan counts.
 const planPeriod = 10 * time.Second
 
-func (d *driver) Node(key string) string {
+func (d *adapter) Node(key string) string {
 	p := d.plan.Load()
 	if (p == nil || time.Since(p.asked) > planPeriod) && d.planning.CompareAndSwap(false, true) && !d.behind(d.makePlan) {
 		d.planning.Store(false)
@@ -57,12 +57,12 @@ func (p *plan) span(slot uint16) span {
 }
 
 // makePlan asks for the plan. If nobody tells, the old one counts for another while.
-func (d *driver) makePlan() {
+func (d *adapter) makePlan() {
 	defer d.planning.Store(false)
 	_ = d.renewPlan(d.ctx)
 }
 
-func (d *driver) renewPlan(ctx context.Context) error {
+func (d *adapter) renewPlan(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, planPeriod)
 	defer cancel()
 	asked := time.Now()
@@ -78,7 +78,7 @@ func (d *driver) renewPlan(ctx context.Context) error {
 
 // spans asks one node after another, until one answers. It knows by which address it asked it: a node may
 // give none for itself.
-func (d *driver) spans(ctx context.Context) ([]span, error) {
+func (d *adapter) spans(ctx context.Context) ([]span, error) {
 	client, err := d.hands.client(ctx)
 	if err != nil {
 		return nil, err

@@ -3,7 +3,7 @@ package holdfastrueidis
 import "fmt"
 
 // String names the server. The options, which fmt would walk into, have the password.
-func (d *driver) String() string { return fmt.Sprintf("holdfastrueidis.Driver(%s)", d.Addr()) }
+func (d *adapter) String() string { return fmt.Sprintf("holdfastrueidis.Driver(%s)", d.Addr()) }
 
 // Format prints String, by whatever verb.
-func (d *driver) Format(s fmt.State, _ rune) { _, _ = fmt.Fprint(s, d.String()) }
+func (d *adapter) Format(s fmt.State, _ rune) { _, _ = fmt.Fprint(s, d.String()) }

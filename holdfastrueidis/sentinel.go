@@ -11,7 +11,7 @@ import (
 
 	"github.com/redis/rueidis"
 
-	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/sentinel"
 )
 
@@ -19,7 +19,7 @@ import (
 // be alive, and take writes for ten seconds, until a sentinel makes it a replica. What it answers is worth nothing.
 // rueidis follows one sentinel, which can hang, or not have heard of the failover.
 type follower struct {
-	d     *driver
+	d     *adapter
 	group *sentinel.Group
 
 	mu        sync.Mutex
@@ -31,7 +31,7 @@ type follower struct {
 // watchPeriod is the time between looks for the master.
 const watchPeriod = time.Second
 
-func follow(d *driver) *follower {
+func follow(d *adapter) *follower {
 	f := &follower{d: d, sentinels: map[string]rueidis.Client{}}
 	f.group = sentinel.New(d.option.InitAddress, f.ask)
 	return f
@@ -90,7 +90,7 @@ func (f *follower) watch() {
 	}
 }
 
-var errReplaced = fmt.Errorf("%w: Sentinel has replaced the master", holdfast.ErrNotSent)
+var errReplaced = fmt.Errorf("%w: Sentinel has replaced the master", driver.ErrNotSent)
 
 // ask asks one sentinel, over a connection that stays.
 func (f *follower) ask(ctx context.Context, addr string, others bool) (a sentinel.Answer, err error) {

@@ -6,21 +6,19 @@ import (
 
 	"github.com/redis/rueidis"
 
-	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/keys"
 	"github.com/holdfast-go/holdfast/internal/pubsub"
 )
 
 // Subscribe opens a subscription. All of one server share a connection, apart from that
 // of the scripts.
-func (d *driver) Subscribe(channel string, sharded bool, sink holdfast.Sink) holdfast.Subscription {
-	return d.subs.Subscribe(pubsub.Place{Channel: channel, Sharded: sharded}, sink)
-}
+func (d *adapter) Subscribe(s driver.Subscription) (cancel func()) { return d.subs.Subscribe(s) }
 
 // ears is the pubsub.Client of a driver. It subscribes on connections of its own, to the nodes that the
 // plan names: what rueidis itself does about subscriptions leads to the node that had the slot
 // until it is told otherwise, which a replica does not, and ends them in another order than they began.
-type ears struct{ d *driver }
+type ears struct{ d *adapter }
 
 // Locate names the node of a Cluster that has the channel's slot. Other servers have one name, "".
 func (e ears) Locate(p pubsub.Place) (string, bool) {
@@ -67,7 +65,7 @@ func (e ears) Connect(ctx context.Context, server string, l *pubsub.Link) (pubsu
 	if server != "" {
 		known := false
 		if node, known = client.Nodes()[server]; !known {
-			return nil, fmt.Errorf("%w: rueidis does not know the node %s of the Cluster yet", holdfast.ErrNotSent, server)
+			return nil, fmt.Errorf("%w: rueidis does not know the node %s of the Cluster yet", driver.ErrNotSent, server)
 		}
 	}
 	c := &conn{link: l, sharding: server != ""}
@@ -115,7 +113,7 @@ func (c *conn) Leads(ctx context.Context) error {
 	return convert(err)
 }
 
-var errReplica = fmt.Errorf("%w: the server was the master, and is a replica by now", holdfast.ErrNotSent)
+var errReplica = fmt.Errorf("%w: the server was the master, and is a replica by now", driver.ErrNotSent)
 
 func (c *conn) Send(ctx context.Context, commands []pubsub.Command) error {
 	words := make([]rueidis.Completed, len(commands))

@@ -4,16 +4,15 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/holdfast-go/holdfast/driver"
 	"github.com/redis/rueidis"
-
-	"github.com/holdfast-go/holdfast"
 )
 
-// EvalAll sends the scripts at once. rueidis finds the way of each, and follows redirections.
-func (d *driver) EvalAll(ctx context.Context, calls []holdfast.Call, _ bool, tell func(i int, reply string, err error)) {
+// RunAll sends the scripts at once. rueidis finds the way of each, and follows redirections.
+func (d *adapter) RunAll(ctx context.Context, calls []driver.Call, tell func(i int, reply string, err error)) {
 	client, err := rueidis.Client(nil), ctx.Err()
 	if err != nil {
-		err = fmt.Errorf("%w: %w", holdfast.ErrNotSent, err)
+		err = fmt.Errorf("%w: %w", driver.ErrNotSent, err)
 	} else {
 		client, err = d.hands.client(ctx)
 	}

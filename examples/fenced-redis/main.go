@@ -46,7 +46,11 @@ var example = scene.Example{
 		return "", func() {}, rdb.Set(context.Background(), key, 100, 0).Err()
 	},
 	Open: func(rdb *redis.Client, _ string) (scene.Account, error) {
-		return account{rdb, fence.NewRedis(holdfastgoredis.New(rdb), nil)}, nil
+		d, err := holdfastgoredis.NewDriver(rdb)
+		if err != nil {
+			return nil, err
+		}
+		return account{rdb, fence.NewRedis(d, nil)}, nil
 	},
 }
 

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
 )
 
 // Link is the connection to one server, from when it is wanted to when it fails, or has no place any more.
@@ -130,7 +130,7 @@ func (l *Link) Confirmed(p Place) {
 		l.p.mu.Unlock()
 		return
 	}
-	var events []*Subscription
+	var events []*subscription
 	if pl := l.places[p]; pl != nil {
 		pl.pause = 0
 		events = pl.tell(nil, event{})
@@ -163,7 +163,7 @@ func (l *Link) Refused(c Command, why error) {
 // lose subscribes again, somewhere, to a place that was lost, if lost says so.
 func (l *Link) lose(p Place, lost func() bool, why error) {
 	l.p.mu.Lock()
-	var events []*Subscription
+	var events []*subscription
 	if pl := l.places[p]; !l.over && lost() && pl != nil {
 		delete(l.places, p)
 		if len(l.places) == 0 {
@@ -178,7 +178,7 @@ func (l *Link) lose(p Place, lost func() bool, why error) {
 // Message is told what was published. The connection does not say whether the channel is a sharded one.
 func (l *Link) Message(channel, payload string) {
 	l.p.mu.Lock()
-	var events []*Subscription
+	var events []*subscription
 	for _, sharded := range []bool{false, true} {
 		if pl := l.places[Place{channel, sharded}]; pl != nil && !l.over {
 			events = pl.tell(events, event{message: &payload})
@@ -260,7 +260,7 @@ func (l *Link) check() {
 
 // numsub is not run by a replica, since it does not say that it writes nothing. It runs where there is no memory
 // for more.
-var numsub = holdfast.NewScript(`#!lua flags=allow-oom
+var numsub = driver.NewScript("numsub", `#!lua flags=allow-oom
 return tostring(redis.call('PUBSUB', ARGV[1], ARGV[2])[2])`)
 
 // receivers asks the server that scripts reach how many connections are subscribed to a place.
@@ -269,7 +269,7 @@ func (p *Pool) receivers(ctx context.Context, at Place) (int, error) {
 	if at.Sharded {
 		command, keys = "SHARDNUMSUB", []string{at.Channel}
 	}
-	reply, err := p.eval(ctx, numsub, keys, []string{command, at.Channel}, true)
+	reply, err := p.run(ctx, driver.Call{Script: numsub, Keys: keys, Args: []string{command, at.Channel}, Urgent: true})
 	if err != nil {
 		return 0, err
 	}
@@ -303,13 +303,13 @@ func (pl *place) heard() bool {
 
 // forbidden reports whether a server refuses a command to this user, or does not know it: asking again is in vain.
 func forbidden(err error) bool {
-	var sent holdfast.ReplyError
+	var sent driver.ReplyError
 	return errors.As(err, &sent) && !slices.ContainsFunc(passing, func(word string) bool { return strings.HasPrefix(string(sent), word) })
 }
 
 // demoted reports whether a server that answered is no master any more.
 func demoted(err error) bool {
-	var sent holdfast.ReplyError
+	var sent driver.ReplyError
 	return errors.As(err, &sent) && strings.HasPrefix(string(sent), "READONLY")
 }
 

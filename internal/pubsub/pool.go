@@ -13,7 +13,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
 )
 
 // Place is what can be subscribed to. The same channel, sharded, is another place.
@@ -64,7 +64,7 @@ const (
 // Pool is the subscriptions of one driver.
 type Pool struct {
 	client     Client
-	eval       Eval
+	run        Run
 	ctx        context.Context // ends with Stop
 	stop       context.CancelFunc
 	background sync.WaitGroup
@@ -78,17 +78,17 @@ type Pool struct {
 // place is a place that somebody has subscribed to. Guarded by Pool.mu.
 type place struct {
 	Place
-	subs  map[*Subscription]struct{}
+	subs  map[*subscription]struct{}
 	link  *Link // nil while it is not known where the place is
 	pause time.Duration
 }
 
-// Eval runs a script, as a holdfast.Driver does.
-type Eval func(ctx context.Context, s holdfast.Script, keys, args []string, urgent bool) (string, error)
+// Run runs a script, as a driver.Driver does.
+type Run func(ctx context.Context, c driver.Call) (string, error)
 
-// New returns a pool without subscriptions. eval sends scripts where those of locks go.
-func New(client Client, eval Eval) *Pool {
-	p := &Pool{client: client, eval: eval, places: map[Place]*place{}, links: map[string]*Link{}}
+// New returns a pool without subscriptions. run sends scripts where those of locks go.
+func New(client Client, run Run) *Pool {
+	p := &Pool{client: client, run: run, places: map[Place]*place{}, links: map[string]*Link{}}
 	p.ctx, p.stop = context.WithCancel(context.Background())
 	return p
 }
@@ -119,17 +119,18 @@ func (p *Pool) behind(f func()) {
 }
 
 // Subscribe opens a subscription, and keeps it open over interruptions. It returns at once.
-func (p *Pool) Subscribe(where Place, sink holdfast.Sink) *Subscription {
+func (p *Pool) Subscribe(sink driver.Subscription) (cancel func()) {
+	where := Place{Channel: sink.Channel, Sharded: sink.Sharded}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	pl := p.places[where]
 	if pl == nil {
-		pl = &place{Place: where, subs: map[*Subscription]struct{}{}}
+		pl = &place{Place: where, subs: map[*subscription]struct{}{}}
 	}
-	s := &Subscription{p: p, place: pl, sink: sink}
+	s := &subscription{p: p, place: pl, sink: sink}
 	if p.ctx.Err() != nil {
 		s.over = true
-		return s
+		return s.close
 	}
 	pl.subs[s] = struct{}{}
 	switch {
@@ -139,7 +140,7 @@ func (p *Pool) Subscribe(where Place, sink holdfast.Sink) *Subscription {
 	case pl.link != nil:
 		pl.link.send(Command{Place: where}) // the answer says that the server has it now
 	}
-	return s
+	return s.close
 }
 
 // settle finds out which server has each of these places, and subscribes there. why says what
@@ -153,7 +154,7 @@ func (p *Pool) settle(places []*place, why error, pause time.Duration) {
 			why = p.client.Learn(p.ctx, places[0].Place, why)
 		}
 		var rest []*place
-		var events []*Subscription
+		var events []*subscription
 		p.mu.Lock()
 		for _, pl := range places {
 			if p.places[pl.Place] != pl || pl.link != nil {
@@ -212,7 +213,7 @@ func (p *Pool) attach(pl *place, server string) {
 }
 
 // detached subscribes again to places that were interrupted. Called under the lock.
-func (p *Pool) detached(places []*place, why error) (events []*Subscription) {
+func (p *Pool) detached(places []*place, why error) (events []*subscription) {
 	pause := maxPause
 	var lost []*place
 	for _, pl := range places {
@@ -238,11 +239,11 @@ func (p *Pool) Interrupt(why error) {
 	}
 }
 
-// Subscription is a holdfast.Subscription.
-type Subscription struct {
+// subscription is one that somebody has made to a place.
+type subscription struct {
 	p     *Pool
 	place *place
-	sink  holdfast.Sink
+	sink  driver.Subscription
 
 	// Guarded by the pool's lock.
 	up      bool
@@ -258,8 +259,8 @@ type event struct {
 	message *string
 }
 
-// Close ends the subscription, without waiting.
-func (s *Subscription) Close() {
+// close ends the subscription, without waiting.
+func (s *subscription) close() {
 	p, pl := s.p, s.place
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -286,7 +287,7 @@ func (s *Subscription) Close() {
 }
 
 // tell notes an event for those who have subscribed, and adds those to who is to be told. Called under the lock.
-func (pl *place) tell(who []*Subscription, e event) []*Subscription {
+func (pl *place) tell(who []*subscription, e event) []*subscription {
 	for s := range pl.subs {
 		switch {
 		case e.down != nil:
@@ -306,13 +307,13 @@ func (pl *place) tell(who []*Subscription, e event) []*Subscription {
 
 // drain tells sinks what was noted for them: without the lock, since sinks have locks of their own under which
 // Subscribe and Close are called; and in order, by one goroutine at a time for each.
-func drain(who []*Subscription) {
+func drain(who []*subscription) {
 	for _, s := range who {
 		s.drain()
 	}
 }
 
-func (s *Subscription) drain() {
+func (s *subscription) drain() {
 	s.p.mu.Lock()
 	defer s.p.mu.Unlock()
 	if s.telling {

@@ -8,22 +8,17 @@ package script
 //go:generate go run ./publish ../../docs/scripts
 
 import (
-	"crypto/sha1"
 	"embed"
-	"encoding/hex"
 	"strings"
+
+	"github.com/holdfast-go/holdfast/driver"
 )
 
 //go:embed *.lua
 var files embed.FS
 
-// A Script as a server runs it; or a command of the server's own that does for one.
-type Script struct {
-	Name    string
-	Source  string // without comments
-	SHA1    string // of Source, in hex
-	Command string // "", or all that there is
-}
+// Script is a script as a driver runs it. Its source has no comments.
+type Script = driver.Script
 
 // The scripts.
 var (
@@ -103,13 +98,7 @@ func All() []Script {
 
 // load makes a script of a file and the fragments it includes. A missing file is
 // a mistake of the build.
-func load(name string) Script { return New(name, assemble(name+".lua")) }
-
-// New makes a script of its source.
-func New(name, source string) Script {
-	sum := sha1.Sum([]byte(source))
-	return Script{Name: name, Source: source, SHA1: hex.EncodeToString(sum[:])}
-}
+func load(name string) Script { return driver.NewScript(name, assemble(name+".lua")) }
 
 // assemble returns a file's code with its includes in place. Comment lines are left
 // out: a server that lost its script cache is sent the whole source.

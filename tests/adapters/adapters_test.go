@@ -19,9 +19,10 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/holdfastgoredis"
 	"github.com/holdfast-go/holdfast/holdfastrueidis"
-	"github.com/holdfast-go/holdfast/holdfasttest"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 	"github.com/holdfast-go/holdfast/tests/internal/proxy"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
@@ -35,9 +36,9 @@ type wires func(ctx context.Context, addr string) (net.Conn, error)
 
 // adapter makes drivers, over clients as a program would make them.
 type adapter struct {
-	single   func(t *testing.T, protocol int, dial dialer) holdfast.Driver
-	cluster  func(t *testing.T, addrs []string, dial wires) holdfast.Driver
-	sentinel func(t *testing.T, master, sentinel string) holdfast.Driver
+	single   func(t *testing.T, protocol int, dial dialer) drivertest.Driver
+	cluster  func(t *testing.T, addrs []string, dial wires) drivertest.Driver
+	sentinel func(t *testing.T, master, sentinel string) drivertest.Driver
 }
 
 // patience is how long a client waits for a server that is there, on a machine that stands still for seconds.
@@ -45,47 +46,47 @@ const patience = 10 * time.Second
 
 var adapters = map[string]adapter{
 	"go-redis": {
-		single: func(t *testing.T, protocol int, dial dialer) holdfast.Driver {
+		single: func(t *testing.T, protocol int, dial dialer) drivertest.Driver {
 			return goRedis(t, redis.NewClient(&redis.Options{
 				Addr: "the server", Protocol: protocol, MaxRetries: 5, ReadTimeout: patience, WriteTimeout: patience,
 				Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) },
 			}))
 		},
-		cluster: func(t *testing.T, addrs []string, dial wires) holdfast.Driver {
+		cluster: func(t *testing.T, addrs []string, dial wires) drivertest.Driver {
 			return goRedis(t, redis.NewClusterClient(&redis.ClusterOptions{
 				Addrs: addrs, MaxRetries: 5,
 				Dialer: func(ctx context.Context, _, addr string) (net.Conn, error) { return dial(ctx, addr) },
 			}))
 		},
-		sentinel: func(t *testing.T, master, sentinel string) holdfast.Driver {
+		sentinel: func(t *testing.T, master, sentinel string) drivertest.Driver {
 			return goRedis(t, redis.NewFailoverClient(&redis.FailoverOptions{MasterName: master, SentinelAddrs: []string{sentinel}}))
 		},
 	},
 	"rueidis": {
-		single: func(_ *testing.T, protocol int, dial dialer) holdfast.Driver {
-			return holdfastrueidis.New(rueidis.ClientOption{
+		single: func(_ *testing.T, protocol int, dial dialer) drivertest.Driver {
+			return drivertest.Of(holdfastrueidis.NewDriver(rueidis.ClientOption{
 				InitAddress: []string{"the server"}, AlwaysRESP2: protocol == 2, ConnWriteTimeout: patience,
 				DialCtxFn: func(ctx context.Context, _ string, _ *net.Dialer, _ *tls.Config) (net.Conn, error) { return dial(ctx) },
-			})
+			}))
 		},
-		cluster: func(_ *testing.T, addrs []string, dial wires) holdfast.Driver {
-			return holdfastrueidis.New(rueidis.ClientOption{
+		cluster: func(_ *testing.T, addrs []string, dial wires) drivertest.Driver {
+			return drivertest.Of(holdfastrueidis.NewDriver(rueidis.ClientOption{
 				InitAddress: addrs,
 				DialCtxFn: func(ctx context.Context, addr string, _ *net.Dialer, _ *tls.Config) (net.Conn, error) {
 					return dial(ctx, addr)
 				},
-			})
+			}))
 		},
-		sentinel: func(_ *testing.T, master, sentinel string) holdfast.Driver {
-			return holdfastrueidis.New(rueidis.ClientOption{InitAddress: []string{sentinel}, Sentinel: rueidis.SentinelOption{MasterSet: master}})
+		sentinel: func(_ *testing.T, master, sentinel string) drivertest.Driver {
+			return drivertest.Of(holdfastrueidis.NewDriver(rueidis.ClientOption{InitAddress: []string{sentinel}, Sentinel: rueidis.SentinelOption{MasterSet: master}}))
 		},
 	},
 }
 
 // goRedis is a driver over a client that is closed with the test.
-func goRedis(t *testing.T, rdb redis.UniversalClient) holdfast.Driver {
+func goRedis(t *testing.T, rdb redis.UniversalClient) drivertest.Driver {
 	t.Cleanup(func() { _ = rdb.Close() })
-	return holdfastgoredis.New(rdb)
+	return drivertest.Of(holdfastgoredis.NewDriver(rdb))
 }
 
 // each runs a test with every adapter.
@@ -110,7 +111,7 @@ func direct(ctx context.Context, addr string) (net.Conn, error) {
 
 // client returns a client over a driver, closed with the test. Its timeouts are longer than a machine
 // stands still; a command that hangs is repeated.
-func client(t *testing.T, d holdfast.Driver) *holdfast.Client {
+func client(t *testing.T, d drivertest.Driver) *holdfast.Client {
 	t.Helper()
 	c, err := holdfast.New(d, &holdfast.Config{CommandTimeout: 4 * time.Second, RetryTimeout: 30 * time.Second})
 	if err != nil {
@@ -141,7 +142,7 @@ func TestConformance(t *testing.T) {
 		for _, protocol := range []int{2, 3} {
 			t.Run(fmt.Sprint("RESP", protocol), func(t *testing.T) {
 				conforms := func(t *testing.T, b *backend.Backend) {
-					holdfasttest.RunDriver(t, func(t *testing.T) holdfast.Driver { return a.single(t, protocol, b.Dial) }, peer{t, b.Redis(t)})
+					drivertest.Run(t, func(t *testing.T) driver.Driver { return a.single(t, protocol, b.Dial) }, peer{t, b.Redis(t)})
 				}
 				// The suite has subtests, which virtual time does not allow.
 				t.Run("embedded", func(t *testing.T) { conforms(t, backend.Embedded(t)) })
@@ -157,7 +158,7 @@ func TestRueidisOptionsThatAreRefused(t *testing.T) {
 		"InitAddress": {},
 		"ReplicaOnly": {InitAddress: []string{"127.0.0.1:1"}, ReplicaOnly: true},
 	} {
-		if _, err := holdfast.New(holdfastrueidis.New(o), nil); !errors.Is(err, holdfast.ErrInvalid) || !strings.Contains(err.Error(), says) {
+		if _, err := holdfastrueidis.New(o, nil); !errors.Is(err, holdfast.ErrInvalid) || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %v", says, err)
 		}
 	}
@@ -171,15 +172,15 @@ func TestRueidisAddressesStayInTheirOrder(t *testing.T) {
 		addrs = append(addrs, fmt.Sprint("nobody:", port+1))
 	}
 	given, joined := slices.Clone(addrs), strings.Join(addrs, ",")
-	d := holdfastrueidis.New(rueidis.ClientOption{
+	d := drivertest.Of(holdfastrueidis.NewDriver(rueidis.ClientOption{
 		InitAddress: given, ShuffleInit: true,
 		DialCtxFn: func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error) {
 			return nil, io.ErrClosedPipe
 		},
-	})
+	}))
 	defer d.Close()
 	for range 3 {
-		if _, err := d.Eval(t.Context(), holdfast.NewScript("return ''"), []string{"a"}, nil, false); !errors.Is(err, holdfast.ErrNotSent) {
+		if _, err := d.Run(t.Context(), driver.Call{Script: driver.NewScript("test", "return ''"), Keys: []string{"a"}}); !errors.Is(err, driver.ErrNotSent) {
 			t.Fatal(err)
 		}
 		if !slices.Equal(given, addrs) {
@@ -203,16 +204,16 @@ func TestScriptIsSentOnce(t *testing.T) {
 		p := proxy.New(t, s.Addr())
 		d := a.single(t, 3, to(p.Addr()))
 		t.Cleanup(func() { _ = d.Close() })
-		count := holdfast.NewScript("return tostring(redis.call('INCR', KEYS[1]))")
+		count := driver.NewScript("test", "return tostring(redis.call('INCR', KEYS[1]))")
 		for _, urgent := range []bool{false, true} {
 			key := fmt.Sprint("count-", urgent)
-			if _, err := d.Eval(t.Context(), count, []string{key}, nil, urgent); err != nil {
+			if _, err := d.Run(t.Context(), driver.Call{Script: count, Keys: []string{key}, Urgent: urgent}); err != nil {
 				t.Fatal(err)
 			}
 			trap := p.LoseReply(proxy.Containing("evalsha", key), proxy.Cut)
-			_, err := d.Eval(t.Context(), count, []string{key}, nil, urgent)
-			if err == nil || errors.Is(err, holdfast.ErrNotSent) {
-				t.Errorf("urgent %v: the reply was lost, and Eval says %v", urgent, err)
+			_, err := d.Run(t.Context(), driver.Call{Script: count, Keys: []string{key}, Urgent: urgent})
+			if err == nil || errors.Is(err, driver.ErrNotSent) {
+				t.Errorf("urgent %v: the reply was lost, and Run says %v", urgent, err)
 			}
 			trap.Wait(t)
 			if n, err := s.Do("GET", key); err != nil || n != "2" {
@@ -224,15 +225,15 @@ func TestScriptIsSentOnce(t *testing.T) {
 
 // What waits for replicas is sent with the script, and the script counts whatever becomes of
 // that.
-func TestEvalDurably(t *testing.T) {
+func TestRunDurably(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, a adapter) {
 		s := server.Start(t, server.One(t))
 		d := a.single(t, 3, to(s.Addr()))
 		t.Cleanup(func() { _ = d.Close() })
-		count := holdfast.NewScript("return tostring(redis.call('INCR', KEYS[1]))")
+		count := driver.NewScript("test", "return tostring(redis.call('INCR', KEYS[1]))")
 		for want := range 2 { // not loaded, and loaded
-			reply, reached, err := d.EvalDurably(t.Context(), count, []string{"n"}, nil, holdfast.Durability{Replicas: 1, Timeout: 10 * time.Millisecond})
+			reply, reached, err := d.RunDurably(t.Context(), driver.Call{Script: count, Keys: []string{"n"}}, driver.Durability{Replicas: 1, Timeout: 10 * time.Millisecond})
 			if reply != fmt.Sprint(want+1) || reached.Replicas != 0 || err != nil {
 				t.Errorf("the reply is %q, reached are %+v, %v", reply, reached, err)
 			}
@@ -241,8 +242,8 @@ func TestEvalDurably(t *testing.T) {
 			t.Errorf("the script ran %v times (%v), want 2", n, err)
 		}
 		// No fsync can be waited for where there is no append-only file.
-		reply, _, err := d.EvalDurably(t.Context(), count, []string{"n"}, nil, holdfast.Durability{Fsync: true, Timeout: 10 * time.Millisecond})
-		var sent holdfast.ReplyError
+		reply, _, err := d.RunDurably(t.Context(), driver.Call{Script: count, Keys: []string{"n"}}, driver.Durability{Fsync: true, Timeout: 10 * time.Millisecond})
+		var sent driver.ReplyError
 		if reply != "3" || !errors.As(err, &sent) {
 			t.Errorf("the reply is %q, %v", reply, err)
 		}

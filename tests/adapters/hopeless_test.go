@@ -13,6 +13,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/holdfastgoredis"
 	"github.com/holdfast-go/holdfast/holdfastrueidis"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
@@ -30,7 +31,7 @@ type access struct {
 // open makes a client of each adapter, which would try again for an hour.
 func (a access) open(t *testing.T, adapter string) *holdfast.Client {
 	t.Helper()
-	var d holdfast.Driver
+	var d drivertest.Driver
 	switch adapter {
 	case "go-redis":
 		o := &redis.Options{Addr: a.addr, Password: a.password, TLSConfig: a.tls}
@@ -39,7 +40,7 @@ func (a access) open(t *testing.T, adapter string) *holdfast.Client {
 		}
 		rdb := redis.NewClient(o)
 		t.Cleanup(func() { _ = rdb.Close() })
-		d = holdfastgoredis.New(rdb)
+		d = drivertest.Of(holdfastgoredis.NewDriver(rdb))
 	case "rueidis":
 		o := rueidis.ClientOption{InitAddress: []string{a.addr}, Password: a.password, TLSConfig: a.tls}
 		if a.dial != nil {
@@ -47,7 +48,7 @@ func (a access) open(t *testing.T, adapter string) *holdfast.Client {
 				return a.dial(ctx)
 			}
 		}
-		d = holdfastrueidis.New(o)
+		d = drivertest.Of(holdfastrueidis.NewDriver(o))
 	}
 	c, err := holdfast.New(d, &holdfast.Config{CommandTimeout: time.Minute, RetryTimeout: time.Hour})
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
@@ -53,9 +53,9 @@ func TestAServerCannotEndTheProgram(t *testing.T) {
 					return &spoiled{Conn: conn, next: &trap}, nil
 				})
 				t.Cleanup(func() { _ = d.Close() })
-				script := holdfast.NewScript("return 'x'")
+				script := driver.NewScript("test", "return 'x'")
 				eval := func() bool {
-					reply, err := d.Eval(t.Context(), script, []string{"k"}, nil, true)
+					reply, err := d.Run(t.Context(), driver.Call{Script: script, Keys: []string{"k"}, Urgent: true})
 					if err == nil && reply != "x" {
 						t.Errorf("the reply is %q", reply)
 					}
@@ -69,7 +69,7 @@ func TestAServerCannotEndTheProgram(t *testing.T) {
 				}
 				// Subscriptions have connections of their own.
 				u := newUps()
-				defer d.Subscribe("holdfast:c:x", false, u).Close()
+				defer d.Subscribe(u.of("holdfast:c:x", false))()
 				next(t, u.up)
 				trap.Store(&text)
 				for range 2 { // what was spoiled is opened anew

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/internal/script"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 	"github.com/holdfast-go/holdfast/tests/internal/machine"
@@ -20,19 +22,19 @@ import (
 // claiming is a driver whose server says that it is of this version, if that is not empty. It counts how
 // often DELIFEQ is asked for.
 type claiming struct {
-	holdfast.Driver
+	drivertest.Driver
 	server, version string
 	asked           *atomic.Int64
 }
 
-func (d claiming) Eval(ctx context.Context, s holdfast.Script, keys, args []string, urgent bool) (string, error) {
-	if s.Command != "" {
+func (d claiming) Run(ctx context.Context, call driver.Call) (string, error) {
+	if call.Script.Command != "" {
 		d.asked.Add(1)
 	}
-	return d.Driver.Eval(ctx, s, keys, args, urgent)
+	return d.Driver.Run(ctx, call)
 }
 
-func (d claiming) Probe(ctx context.Context) (holdfast.ServerInfo, error) {
+func (d claiming) Probe(ctx context.Context) (driver.ServerInfo, error) {
 	info, err := d.Driver.Probe(ctx)
 	if d.server != "" {
 		info.Server, info.Version = d.server, d.version
@@ -203,13 +205,13 @@ func TestDelifeqIsSentOnce(t *testing.T) {
 			p := proxy.New(t, b.Server.Addr())
 			d := a.single(t, 3, to(p.Addr()))
 			t.Cleanup(func() { _ = d.Close() })
-			if _, err := d.Eval(t.Context(), script.DeleteIfEqual, []string{"k"}, []string{"v"}, true); err != nil {
+			if _, err := d.Run(t.Context(), driver.Call{Script: script.DeleteIfEqual, Keys: []string{"k"}, Args: []string{"v"}, Urgent: true}); err != nil {
 				t.Fatal(err)
 			}
 			trap := p.LoseReply(proxy.Containing("delifeq", "k"), proxy.Cut)
-			reply, err := d.Eval(t.Context(), script.DeleteIfEqual, []string{"k"}, []string{"v"}, true)
-			if err == nil || errors.Is(err, holdfast.ErrNotSent) {
-				t.Errorf("the reply was lost, and Eval says %q, %v", reply, err)
+			reply, err := d.Run(t.Context(), driver.Call{Script: script.DeleteIfEqual, Keys: []string{"k"}, Args: []string{"v"}, Urgent: true})
+			if err == nil || errors.Is(err, driver.ErrNotSent) {
+				t.Errorf("the reply was lost, and Run says %q, %v", reply, err)
 			}
 			trap.Wait(t)
 			if n := b.Server.CommandStats()["delifeq"]; n != 2 {

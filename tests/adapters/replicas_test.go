@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 	"github.com/holdfast-go/holdfast/tests/internal/machine"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
@@ -37,12 +38,12 @@ func urgentAmongWaiting(t *testing.T, a adapter) (seen bool) {
 		}
 		s.Stop()
 	}()
-	set := holdfast.NewScript("redis.call('SET', KEYS[1], 'x') return 'set'")
+	set := driver.NewScript("test", "redis.call('SET', KEYS[1], 'x') return 'set'")
 	const waits = 200
 	returned := make(chan struct{}, waits)
 	for i := range waits {
 		go func() {
-			_, _, _ = d.EvalDurably(t.Context(), set, []string{fmt.Sprint("k", i)}, nil, holdfast.Durability{Replicas: 1, Timeout: time.Hour})
+			_, _, _ = d.RunDurably(t.Context(), driver.Call{Script: set, Keys: []string{fmt.Sprint("k", i)}}, driver.Durability{Replicas: 1, Timeout: time.Hour})
 			returned <- struct{}{}
 		}()
 	}
@@ -58,11 +59,11 @@ func urgentAmongWaiting(t *testing.T, a adapter) (seen bool) {
 	asked := time.Now()
 	urgent := make(chan error, 2)
 	go func() {
-		_, err := d.Eval(t.Context(), set, []string{"a"}, nil, true)
+		_, err := d.Run(t.Context(), driver.Call{Script: set, Keys: []string{"a"}, Urgent: true})
 		urgent <- err
 	}()
 	go func() {
-		_, _, err := d.EvalDurably(t.Context(), set, []string{"b"}, nil, holdfast.Durability{Replicas: 1, Timeout: time.Millisecond, Urgent: true})
+		_, _, err := d.RunDurably(t.Context(), driver.Call{Script: set, Keys: []string{"b"}, Urgent: true}, driver.Durability{Replicas: 1, Timeout: time.Millisecond})
 		urgent <- err
 	}()
 	for range cap(urgent) {
@@ -88,19 +89,19 @@ func TestAHeldLockKeepsNobodyWaitingForReplicas(t *testing.T) {
 		s := server.Start(t, server.One(t))
 		d := a.single(t, 3, to(s.Addr()))
 		t.Cleanup(func() { _ = d.Close() })
-		set := holdfast.NewScript("redis.call('SET', KEYS[1], 'x') return ARGV[1]")
+		set := driver.NewScript("test", "redis.call('SET', KEYS[1], 'x') return ARGV[1]")
 		counts := func(reply string) bool { return reply == "granted" }
 		for range 2 { // not loaded, and loaded
 			told := make(chan string, 1)
 			go func() {
-				reply, _, _ := d.EvalDurably(t.Context(), set, []string{"k"}, []string{"held"}, holdfast.Durability{Replicas: 1, Timeout: time.Hour, Counts: counts})
+				reply, _, _ := d.RunDurably(t.Context(), driver.Call{Script: set, Keys: []string{"k"}, Args: []string{"held"}}, driver.Durability{Replicas: 1, Timeout: time.Hour, Counts: counts})
 				told <- reply
 			}()
 			if reply := next(t, told); reply != "held" {
 				t.Errorf("the reply is %q", reply)
 			}
 		}
-		reply, reached, err := d.EvalDurably(t.Context(), set, []string{"k"}, []string{"granted"}, holdfast.Durability{Replicas: 1, Timeout: 10 * time.Millisecond, Counts: counts})
+		reply, reached, err := d.RunDurably(t.Context(), driver.Call{Script: set, Keys: []string{"k"}, Args: []string{"granted"}}, driver.Durability{Replicas: 1, Timeout: 10 * time.Millisecond, Counts: counts})
 		if reply != "granted" || reached.Replicas != 0 || err != nil {
 			t.Errorf("%q, %+v, %v", reply, reached, err)
 		}

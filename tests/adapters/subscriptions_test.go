@@ -10,12 +10,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
-// ups is a Sink that says when the subscription is confirmed, and what comes.
+// ups says when a subscription is confirmed, and what comes.
 type ups struct {
 	up       chan struct{}
 	messages chan string
@@ -23,9 +24,13 @@ type ups struct {
 
 func newUps() ups { return ups{make(chan struct{}, 1000), make(chan string, 1000)} }
 
-func (u ups) Up()                 { u.up <- struct{}{} }
-func (u ups) Down(error)          {}
-func (u ups) Message(text string) { u.messages <- text }
+// of is the subscription to a channel of which u is told.
+func (u ups) of(channel string, sharded bool) driver.Subscription {
+	return driver.Subscription{
+		Channel: channel, Sharded: sharded,
+		Up: func() { u.up <- struct{}{} }, Down: func(error) {}, Message: func(text string) { u.messages <- text },
+	}
+}
 
 // next waits for what is to come. On a busy machine that takes its time.
 func next[T any](t *testing.T, from <-chan T) (got T) {
@@ -38,19 +43,19 @@ func next[T any](t *testing.T, from <-chan T) (got T) {
 	return got
 }
 
-// subscribed subscribes to channels, and waits until all are confirmed.
-func subscribed(t *testing.T, d holdfast.Driver, channels []string, sharded bool) (subs []holdfast.Subscription) {
+// subscribed subscribes to channels, and waits until all are confirmed. It returns what ends each.
+func subscribed(t *testing.T, d drivertest.Driver, channels []string, sharded bool) (ends []func()) {
 	t.Helper()
 	var all []ups
 	for _, channel := range channels {
 		u := newUps()
 		all = append(all, u)
-		subs = append(subs, d.Subscribe(channel, sharded, u))
+		ends = append(ends, d.Subscribe(u.of(channel, sharded)))
 	}
 	for _, u := range all {
 		next(t, u.up)
 	}
-	return subs
+	return ends
 }
 
 // channels are names of so many, in as many slots.
@@ -105,13 +110,13 @@ func TestSubscribingAgainAtOnce(t *testing.T) {
 				d := a.single(t, protocol, to(s.Addr()))
 				t.Cleanup(func() { _ = d.Close() })
 				keeps := subscribed(t, d, []string{"holdfast:c:keeps the connection"}, false)[0]
-				defer keeps.Close()
+				defer keeps()
 				const channel = "holdfast:c:x"
-				sub, lost := subscribed(t, d, []string{channel}, false)[0], 0
+				end, lost := subscribed(t, d, []string{channel}, false)[0], 0
 				for range 100 {
-					sub.Close()
+					end()
 					connections := listening(t, s)
-					sub = subscribed(t, d, []string{channel}, false)[0]
+					end = subscribed(t, d, []string{channel}, false)[0]
 					for range 5 { // what is late may come still
 						if len(deaf(t, s, "NUMSUB", channel)) > 0 {
 							if len(connections) > 0 && slices.Equal(listening(t, s), connections) {
@@ -124,7 +129,7 @@ func TestSubscribingAgainAtOnce(t *testing.T) {
 				if lost > 0 {
 					t.Errorf("%d of 100 confirmed subscriptions are not there", lost)
 				}
-				sub.Close()
+				end()
 				backend.Eventually(t, "nobody is subscribed", func() bool { return len(deaf(t, s, "NUMSUB", channel)) == 1 })
 			})
 		}
@@ -176,7 +181,7 @@ func TestSubscriptionFollowsAnAddress(t *testing.T) {
 		t.Cleanup(func() { _ = d.Close() })
 		const channel = "holdfast:c:x"
 		u := newUps()
-		defer d.Subscribe(channel, false, u).Close()
+		defer d.Subscribe(u.of(channel, false))()
 		next(t, u.up)
 		host, port, _ := net.SplitHostPort(heir.Addr())
 		for _, command := range []struct {

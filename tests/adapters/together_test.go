@@ -16,6 +16,8 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/holdfastgoredis"
 	"github.com/holdfast-go/holdfast/holdfastrueidis"
 	"github.com/holdfast-go/holdfast/internal/keys"
@@ -26,7 +28,7 @@ import (
 )
 
 // count tells how often it has run with its key.
-var count = holdfast.NewScript("return 'run ' .. redis.call('INCR', KEYS[1])")
+var count = driver.NewScript("test", "return 'run ' .. redis.call('INCR', KEYS[1])")
 
 // outcome is what a driver told of a call.
 type outcome struct {
@@ -35,11 +37,11 @@ type outcome struct {
 }
 
 // evalAll has a driver run calls, and returns what it told of each, which has to be once.
-func evalAll(t *testing.T, ctx context.Context, d holdfast.Driver, calls []holdfast.Call, urgent bool) []outcome {
+func evalAll(t *testing.T, ctx context.Context, d drivertest.Driver, calls []driver.Call, urgent bool) []outcome {
 	t.Helper()
 	var mu sync.Mutex
 	all, times := make([]outcome, len(calls)), make([]int, len(calls))
-	d.EvalAll(ctx, calls, urgent, func(i int, reply string, err error) {
+	d.RunAll(ctx, calls, func(i int, reply string, err error) {
 		mu.Lock()
 		defer mu.Unlock()
 		all[i] = outcome{reply, err}
@@ -56,10 +58,10 @@ func evalAll(t *testing.T, ctx context.Context, d holdfast.Driver, calls []holdf
 }
 
 // counts are calls of count with each of the keys.
-func counts(keys []string) []holdfast.Call {
-	var calls []holdfast.Call
+func counts(keys []string) []driver.Call {
+	var calls []driver.Call
 	for _, key := range keys {
-		calls = append(calls, holdfast.Call{Script: count, Keys: []string{key}})
+		calls = append(calls, driver.Call{Script: count, Keys: []string{key}})
 	}
 	return calls
 }
@@ -89,12 +91,12 @@ func runs(t *testing.T, s *server.Server, key string) string {
 }
 
 // warm has a driver know the Cluster, with both of the ways that it may have.
-func warm(t *testing.T, d holdfast.Driver) {
+func warm(t *testing.T, d drivertest.Driver) {
 	t.Helper()
 	t.Cleanup(func() { _ = d.Close() })
 	for _, urgent := range []bool{false, true} {
 		for n := range 3 {
-			if _, err := d.Eval(t.Context(), count, []string{keysOf(n, 1)[0] + "warm"}, nil, urgent); err != nil {
+			if _, err := d.Run(t.Context(), driver.Call{Script: count, Keys: []string{keysOf(n, 1)[0] + "warm"}, Urgent: urgent}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -126,7 +128,7 @@ func TestNodesOfACluster(t *testing.T) {
 }
 
 // A script that waits for replicas runs where its key has gone, and WAIT with it; once.
-func TestEvalDurablyWhileASlotMoves(t *testing.T) {
+func TestRunDurablyWhileASlotMoves(t *testing.T) {
 	t.Parallel()
 	long(t)
 	each(t, func(t *testing.T, a adapter) {
@@ -135,26 +137,26 @@ func TestEvalDurablyWhileASlotMoves(t *testing.T) {
 				c := server.StartReplicatedCluster(t, bin, 3)
 				d := a.cluster(t, c.Addrs(), direct)
 				warm(t, d)
-				want := holdfast.Durability{Replicas: 1, Timeout: 2 * time.Second}
+				want := driver.Durability{Replicas: 1, Timeout: 2 * time.Second}
 				key := keysOf(0, 1)[0]
 				if _, err := c.Nodes[0].Do("SET", key, "0"); err != nil {
 					t.Fatal(err)
 				}
 				m := c.StartMove(int(keys.Slot(key)), c.Nodes[1])
 				for round := 1; round <= 3; round++ { // before its key has gone, and after, where the script is not loaded, and is
-					if reply, reached, err := d.EvalDurably(t.Context(), count, []string{key}, nil, want); reply != fmt.Sprint("run ", round) || reached.Replicas != 1 || err != nil {
+					if reply, reached, err := d.RunDurably(t.Context(), driver.Call{Script: count, Keys: []string{key}}, want); reply != fmt.Sprint("run ", round) || reached.Replicas != 1 || err != nil {
 						t.Errorf("round %d: %q, %+v, %v", round, reply, reached, err)
 					}
 					m.Key(key)
 				}
 				// Of keys that are not all there the new node says so, and runs nothing.
-				var told holdfast.ReplyError
-				if reply, _, err := d.EvalDurably(t.Context(), count, []string{key, key + "there"}, nil, want); !errors.As(err, &told) || !strings.HasPrefix(string(told), "TRYAGAIN") {
+				var told driver.ReplyError
+				if reply, _, err := d.RunDurably(t.Context(), driver.Call{Script: count, Keys: []string{key, key + "there"}}, want); !errors.As(err, &told) || !strings.HasPrefix(string(told), "TRYAGAIN") {
 					t.Errorf("keys of which one is not there: %q, %v; want TRYAGAIN", reply, err)
 				}
 				m.Finish()
 				backend.Eventually(t, "the driver finds the new owner", func() bool {
-					reply, _, err := d.EvalDurably(t.Context(), count, []string{key}, nil, want)
+					reply, _, err := d.RunDurably(t.Context(), driver.Call{Script: count, Keys: []string{key}}, want)
 					return err == nil && reply == "run 4"
 				})
 			})
@@ -164,7 +166,7 @@ func TestEvalDurablyWhileASlotMoves(t *testing.T) {
 
 // Scripts are sent together of which one is not loaded, one fails, and some have keys that are
 // elsewhere by now, or are about to be.
-func TestEvalAllWhileSlotsMove(t *testing.T) {
+func TestRunAllWhileSlotsMove(t *testing.T) {
 	t.Parallel()
 	long(t)
 	each(t, func(t *testing.T, a adapter) {
@@ -187,12 +189,12 @@ func TestEvalAllWhileSlotsMove(t *testing.T) {
 				for round, urgent := range []bool{false, true} {
 					c.StartMove(slot(moved[round]), to).Finish()
 					calls := counts(all)
-					calls[unloaded].Script = holdfast.NewScript(count.Source + fmt.Sprintf(" .. '' -- %v", urgent))
-					calls[wrong].Script = holdfast.NewScript("return redis.error_reply('WRONGTYPE by hand')")
+					calls[unloaded].Script = driver.NewScript("test", count.Source+fmt.Sprintf(" .. '' -- %v", urgent))
+					calls[wrong].Script = driver.NewScript("test", "return redis.error_reply('WRONGTYPE by hand')")
 					calls[divided].Keys = []string{all[divided] + "here", all[divided]}
 					before := from.Rejections()["evalsha"]
 					for i, got := range evalAll(t, t.Context(), d, calls, urgent) {
-						var reply holdfast.ReplyError
+						var reply driver.ReplyError
 						told := errors.As(got.err, &reply)
 						switch i {
 						case wrong:
@@ -228,7 +230,7 @@ func TestEvalAllWhileSlotsMove(t *testing.T) {
 }
 
 // A connection breaks while many scripts are on it: each ran once at most, and everybody is told.
-func TestEvalAllOnAConnectionThatBreaks(t *testing.T) {
+func TestRunAllOnAConnectionThatBreaks(t *testing.T) {
 	t.Parallel()
 	long(t)
 	each(t, func(t *testing.T, a adapter) {
@@ -262,7 +264,7 @@ func TestEvalAllOnAConnectionThatBreaks(t *testing.T) {
 							t.Errorf("urgent %v: call %d ran %s times, and is answered %q", urgent, i, n, got.reply)
 						case n != "0" && n != "1":
 							t.Errorf("urgent %v: call %d ran %s times", urgent, i, n)
-						case errors.Is(got.err, holdfast.ErrNotSent):
+						case errors.Is(got.err, driver.ErrNotSent):
 							t.Errorf("urgent %v: call %d is said not to be sent: %v", urgent, i, got.err)
 						case i == 5 && got.err == nil:
 							t.Errorf("urgent %v: the call whose reply was lost is answered %q", urgent, got.reply)
@@ -291,7 +293,7 @@ func through(p *proxy.Proxy, s *server.Server) wires {
 }
 
 // What finds no connection was not sent.
-func TestEvalAllWithoutAConnection(t *testing.T) {
+func TestRunAllWithoutAConnection(t *testing.T) {
 	t.Parallel()
 	long(t)
 	each(t, func(t *testing.T, a adapter) {
@@ -318,7 +320,7 @@ func TestEvalAllWithoutAConnection(t *testing.T) {
 					if got.err == nil {
 						t.Fatalf("urgent %v: answered %q", urgent, got.reply)
 					}
-					if errors.Is(got.err, holdfast.ErrNotSent) {
+					if errors.Is(got.err, driver.ErrNotSent) {
 						unsent++
 					}
 				}
@@ -334,14 +336,14 @@ func TestEvalAllWithoutAConnection(t *testing.T) {
 }
 
 // A server that lets nobody in refuses all.
-func TestEvalAllWithAWrongPassword(t *testing.T) {
+func TestRunAllWithAWrongPassword(t *testing.T) {
 	t.Parallel()
 	s := server.Start(t, server.One(t))
 	d := goRedis(t, redis.NewClient(&redis.Options{Addr: s.Addr(), Username: "nobody", Password: "wrong"}))
 	t.Cleanup(func() { _ = d.Close() })
 	for _, urgent := range []bool{false, true} {
 		for i, got := range evalAll(t, t.Context(), d, counts(keysOf(0, 3)), urgent) {
-			var reply holdfast.ReplyError
+			var reply driver.ReplyError
 			if !errors.As(got.err, &reply) || !strings.HasPrefix(string(reply), "WRONGPASS") {
 				t.Errorf("urgent %v: call %d: %q, %#v", urgent, i, got.reply, got.err)
 			}
@@ -420,14 +422,14 @@ func TestMasterThatHangsHoldsUpNoOther(t *testing.T) {
 }
 
 // Where no node was ever reached, none is known to send the scripts to: each of them is told so.
-func TestEvalAllOfAClusterThatWasNeverReached(t *testing.T) {
+func TestRunAllOfAClusterThatWasNeverReached(t *testing.T) {
 	t.Parallel()
 	const nobody = "127.0.0.1:1"
 	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{nobody}})
 	t.Cleanup(func() { _ = rdb.Close() })
-	for name, d := range map[string]holdfast.Driver{
-		"go-redis": holdfastgoredis.New(rdb),
-		"rueidis":  holdfastrueidis.New(rueidis.ClientOption{InitAddress: []string{nobody}}),
+	for name, d := range map[string]drivertest.Driver{
+		"go-redis": drivertest.Of(holdfastgoredis.NewDriver(rdb)),
+		"rueidis":  drivertest.Of(holdfastrueidis.NewDriver(rueidis.ClientOption{InitAddress: []string{nobody}})),
 	} {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)

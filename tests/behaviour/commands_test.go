@@ -12,6 +12,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/holdfastgoredis"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 	"github.com/holdfast-go/holdfast/tests/internal/machine"
@@ -20,20 +22,20 @@ import (
 // counting counts the commands of all drivers that share it; apart, what there is more of on a slow machine: renewals of
 // locks that are held for long, and looks of those who wait for long.
 type counting struct {
-	holdfast.Driver
+	drivertest.Driver
 	sent, renewals, looks *atomic.Int64
 }
 
-func (d counting) Eval(ctx context.Context, s holdfast.Script, keys, args []string, urgent bool) (string, error) {
+func (d counting) Run(ctx context.Context, call driver.Call) (string, error) {
 	switch {
-	case s.Name == "renew":
+	case call.Script.Name == "renew":
 		d.renewals.Add(1)
-	case s.Name == "acquire" && strings.Contains(args[0], "l"):
+	case call.Script.Name == "acquire" && strings.Contains(call.Args[0], "l"):
 		d.looks.Add(1)
 	default:
 		d.sent.Add(1)
 	}
-	return d.Driver.Eval(ctx, s, keys, args, urgent)
+	return d.Driver.Run(ctx, call)
 }
 
 // A lock that is handed from client to client costs as many commands each time, however many
@@ -53,7 +55,7 @@ func TestACrowdCostsNoMoreCommands(t *testing.T) {
 				var clients []*holdfast.Client
 				for range n {
 					rdb := b.Redis(t, func(o *redis.Options) { o.PoolSize = 2 })
-					c, err := holdfast.New(counting{holdfastgoredis.New(rdb), &sent, &renewals, &looks}, &patience)
+					c, err := holdfast.New(counting{drivertest.Of(holdfastgoredis.NewDriver(rdb)), &sent, &renewals, &looks}, &patience)
 					if err != nil {
 						t.Fatal(err)
 					}

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/holdfastgoredis"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 	"github.com/holdfast-go/holdfast/tests/internal/machine"
@@ -224,22 +226,22 @@ func TestWatchSeesEveryChange(t *testing.T) {
 // A leader that crashes is missed without a word from anybody.
 // mortal is a driver of which nothing is heard any more once it is dead.
 type mortal struct {
-	holdfast.Driver
+	drivertest.Driver
 	dead atomic.Bool
 }
 
-func (d *mortal) Eval(ctx context.Context, s holdfast.Script, keys, args []string, urgent bool) (string, error) {
+func (d *mortal) Run(ctx context.Context, call driver.Call) (string, error) {
 	if d.dead.Load() {
 		<-ctx.Done()
 		return "", ctx.Err()
 	}
-	return d.Driver.Eval(ctx, s, keys, args, urgent)
+	return d.Driver.Run(ctx, call)
 }
 
 func TestWatchMissesALeaderThatCrashed(t *testing.T) {
 	t.Parallel()
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
-		d := &mortal{Driver: holdfastgoredis.New(b.Redis(t))}
+		d := &mortal{Driver: drivertest.Of(holdfastgoredis.NewDriver(b.Redis(t)))}
 		c, err := holdfast.New(d, nil)
 		if err != nil {
 			t.Fatal(err)

@@ -8,18 +8,20 @@ import (
 	"testing"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 )
 
 // census is a driver that counts the holders of whom its server tells.
 type census struct {
-	holdfast.Driver
+	drivertest.Driver
 	told atomic.Int64
 }
 
-func (d *census) Eval(ctx context.Context, s holdfast.Script, keys, args []string, urgent bool) (string, error) {
-	reply, err := d.Driver.Eval(ctx, s, keys, args, urgent)
-	if s.Name == "share_holders" {
+func (d *census) Run(ctx context.Context, call driver.Call) (string, error) {
+	reply, err := d.Driver.Run(ctx, call)
+	if call.Script.Name == "share_holders" {
 		d.told.Add(int64(strings.Count(reply, "\n")))
 	}
 	return reply, err

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/holdfastgoredis"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 )
@@ -21,7 +22,7 @@ func unreachable(t testing.TB) *holdfast.Client {
 	t.Helper()
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
 	t.Cleanup(func() { _ = rdb.Close() })
-	c, err := holdfast.New(holdfastgoredis.New(rdb), nil)
+	c, err := holdfastgoredis.New(rdb, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +95,7 @@ func TestBadInputIsRefusedBeforeIO(t *testing.T) {
 }
 
 func TestBadConfigIsRefused(t *testing.T) {
-	d := holdfastgoredis.New(redis.NewClient(&redis.Options{}))
+	d := drivertest.Of(holdfastgoredis.NewDriver(redis.NewClient(&redis.Options{})))
 	for what, cfg := range map[string]holdfast.Config{
 		"a prefix with a brace": {Prefix: "a{b}"},
 		"a negative TTL":        {TTL: -1},
@@ -111,11 +112,11 @@ func TestBadConfigIsRefused(t *testing.T) {
 	var none *redis.Client
 	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": "127.0.0.1:1"}})
 	defer ring.Close()
-	for what, d := range map[string]holdfast.Driver{
+	for what, d := range map[string]drivertest.Driver{
 		"no driver":    nil,
-		"no client":    holdfastgoredis.New(nil),
-		"a nil client": holdfastgoredis.New(none),
-		"a Ring":       holdfastgoredis.New(ring),
+		"no client":    drivertest.Of(holdfastgoredis.NewDriver(nil)),
+		"a nil client": drivertest.Of(holdfastgoredis.NewDriver(none)),
+		"a Ring":       drivertest.Of(holdfastgoredis.NewDriver(ring)),
 	} {
 		_, err := holdfast.New(d, nil)
 		if !errors.Is(err, holdfast.ErrInvalid) {

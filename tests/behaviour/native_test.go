@@ -12,6 +12,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/holdfastgoredis"
 	"github.com/holdfast-go/holdfast/internal/script"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
@@ -196,26 +198,26 @@ func TestReleasesWithoutPermissionForTheCommand(t *testing.T) {
 
 // aging is a driver whose server is replaced by an older one, which does not know the command.
 type aging struct {
-	holdfast.Driver
+	drivertest.Driver
 	old   atomic.Bool
 	asked atomic.Int64
 }
 
-func (d *aging) Eval(ctx context.Context, s holdfast.Script, keys, args []string, urgent bool) (string, error) {
-	if s.Command != "" {
+func (d *aging) Run(ctx context.Context, call driver.Call) (string, error) {
+	if call.Script.Command != "" {
 		d.asked.Add(1)
 		if d.old.Load() {
-			return "", holdfast.ReplyError("ERR unknown command 'delifeq', with args beginning with: '" + keys[0] + "' '" + args[0] + "' ")
+			return "", driver.ReplyError("ERR unknown command 'delifeq', with args beginning with: '" + call.Keys[0] + "' '" + call.Args[0] + "' ")
 		}
 	}
-	return d.Driver.Eval(ctx, s, keys, args, urgent)
+	return d.Driver.Run(ctx, call)
 }
 
 // What is no refusal for good is no reason to do without the command: another server may be the master.
 func TestAServerThatIsReplacedByAnOlderOne(t *testing.T) {
 	t.Parallel()
 	eachNative(t, func(t testing.TB, b *backend.Backend) {
-		d := &aging{Driver: holdfastgoredis.New(b.Redis(t))}
+		d := &aging{Driver: drivertest.Of(holdfastgoredis.NewDriver(b.Redis(t)))}
 		c, err := holdfast.New(d, nil)
 		if err != nil {
 			t.Fatal(err)

@@ -36,7 +36,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 		observer.Ping(t.Context())
 		// What starts once in a process, here or in go-redis, is there when goroutines are counted first.
 		warm := b.Redis(t)
-		c, err := holdfast.New(holdfastgoredis.New(warm), nil)
+		c, err := holdfastgoredis.New(warm, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -55,7 +55,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 			var clients []*holdfast.Client
 			for range 3 {
 				rdb := b.Redis(t)
-				c, err := holdfast.New(holdfastgoredis.New(rdb), &holdfast.Config{CommandTimeout: 4 * time.Second, RetryTimeout: 500 * time.Millisecond}) // tombstones stand for 5.5 s
+				c, err := holdfastgoredis.New(rdb, &holdfast.Config{CommandTimeout: 4 * time.Second, RetryTimeout: 500 * time.Millisecond}) // tombstones stand for 5.5 s
 				if err != nil {
 					t.Fatal(err)
 				}

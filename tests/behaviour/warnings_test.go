@@ -153,7 +153,7 @@ func TestWarnsOfAReplica(t *testing.T) {
 		rdb := redis.NewClient(&redis.Options{Addr: replica.Addr()})
 		t.Cleanup(func() { _ = rdb.Close() })
 		var said journal
-		client, err := holdfast.New(holdfastgoredis.New(rdb), said.config())
+		client, err := holdfastgoredis.New(rdb, said.config())
 		if err != nil {
 			t.Fatal(err)
 		}

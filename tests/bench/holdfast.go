@@ -11,17 +11,19 @@ import (
 
 func holdfastOverGoredis(localHandovers int) func(job) (locker, error) {
 	return func(j job) (locker, error) {
-		return newHoldfast(j, localHandovers, func(addrs []string) (holdfast.Driver, func()) {
+		return newHoldfast(j, localHandovers, func(addrs []string, cfg *holdfast.Config) (*holdfast.Client, func(), error) {
 			rdb := dialGoredis(addrs)
-			return holdfastgoredis.New(rdb), func() { _ = rdb.Close() }
+			c, err := holdfastgoredis.New(rdb, cfg)
+			return c, func() { _ = rdb.Close() }, err
 		})
 	}
 }
 
 func holdfastOverRueidis(localHandovers int) func(job) (locker, error) {
 	return func(j job) (locker, error) {
-		return newHoldfast(j, localHandovers, func(addrs []string) (holdfast.Driver, func()) {
-			return holdfastrueidis.New(rueidisOption(addrs)), func() {}
+		return newHoldfast(j, localHandovers, func(addrs []string, cfg *holdfast.Config) (*holdfast.Client, func(), error) {
+			c, err := holdfastrueidis.New(rueidisOption(addrs), cfg)
+			return c, func() {}, err
 		})
 	}
 }
@@ -33,7 +35,7 @@ type holdfastLocker struct {
 	after   []func() // what is left to close
 }
 
-func newHoldfast(j job, localHandovers int, connect func(addrs []string) (holdfast.Driver, func())) (*holdfastLocker, error) {
+func newHoldfast(j job, localHandovers int, connect func([]string, *holdfast.Config) (*holdfast.Client, func(), error)) (*holdfastLocker, error) {
 	cfg := &holdfast.Config{TTL: ttl, LocalHandovers: localHandovers, Strict: j.Kind == "quorum"}
 	places := [][]string{j.Addrs}
 	if j.Kind == "quorum" {
@@ -44,8 +46,7 @@ func newHoldfast(j job, localHandovers int, connect func(addrs []string) (holdfa
 	}
 	l := &holdfastLocker{}
 	for _, addrs := range places {
-		d, after := connect(addrs)
-		c, err := holdfast.New(d, cfg)
+		c, after, err := connect(addrs, cfg)
 		if err != nil {
 			return nil, err
 		}

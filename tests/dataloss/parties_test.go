@@ -104,7 +104,7 @@ func TestMinReplicasHoldsForParties(t *testing.T) {
 			via := proxy.New(t, master.Addr())
 			rdb := redis.NewClient(&redis.Options{Addr: via.Addr()})
 			t.Cleanup(func() { _ = rdb.Close() })
-			c, err := holdfast.New(holdfastgoredis.New(rdb), &holdfast.Config{CommandTimeout: 10 * time.Second})
+			c, err := holdfastgoredis.New(rdb, &holdfast.Config{CommandTimeout: 10 * time.Second})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -443,7 +443,7 @@ func TestStrictIsRefusedWhereItCannotWork(t *testing.T) {
 		{Strict: true, MaxTTL: time.Minute, Quarantine: time.Second},
 		{Strict: true, TTL: 2 * time.Minute},
 	} {
-		if _, err := holdfast.New(holdfastgoredis.New(redis.NewClient(&redis.Options{})), &cfg); !errors.Is(err, holdfast.ErrInvalid) {
+		if _, err := holdfastgoredis.New(redis.NewClient(&redis.Options{}), &cfg); !errors.Is(err, holdfast.ErrInvalid) {
 			t.Errorf("%+v: %v", cfg, err)
 		}
 	}

@@ -126,7 +126,7 @@ func TestALateReassertionBringsNothingBack(t *testing.T) {
 		p := proxy.New(t, b.Server.Addr())
 		rdb := redis.NewClient(&redis.Options{Addr: p.Addr()})
 		t.Cleanup(func() { _ = rdb.Close() })
-		c, err := holdfast.New(holdfastgoredis.New(rdb), &holdfast.Config{CommandTimeout: 600 * time.Millisecond, RetryTimeout: 20 * time.Second})
+		c, err := holdfastgoredis.New(rdb, &holdfast.Config{CommandTimeout: 600 * time.Millisecond, RetryTimeout: 20 * time.Second})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -226,7 +226,7 @@ func (p *pair) client(cfg *holdfast.Config) *holdfast.Client {
 		return new(net.Dialer).DialContext(ctx, "tcp", p.servers[p.master.Load()].Addr())
 	}})
 	p.t.Cleanup(func() { _ = rdb.Close() })
-	c, err := holdfast.New(holdfastgoredis.New(rdb), cfg)
+	c, err := holdfastgoredis.New(rdb, cfg)
 	if err != nil {
 		p.t.Fatal(err)
 	}

@@ -34,7 +34,7 @@ import (
 )
 
 func open(addr string, cfg *holdfast.Config) *holdfast.Client {
-	c, err := holdfast.New(holdfastgoredis.New(redis.NewClient(&redis.Options{Addr: addr})), cfg)
+	c, err := holdfastgoredis.New(redis.NewClient(&redis.Options{Addr: addr}), cfg)
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/script"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 	"github.com/holdfast-go/holdfast/tests/internal/proxy"
@@ -42,7 +43,7 @@ func TestCountDownsThatAreRepeated(t *testing.T) {
 	left(t, l, 8)
 	want := 8
 	for what, step := range map[string]struct {
-		script holdfast.Script
+		script driver.Script
 		do     func() error
 	}{
 		"CountDown":            {script.LatchCount, func() error { return l.CountDown(t.Context()) }},

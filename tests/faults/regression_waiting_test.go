@@ -200,7 +200,7 @@ func TestRenewalsInASlotOnTheMove(t *testing.T) {
 	nodes := server.StartCluster(t, server.One(t), 2)
 	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{nodes[0].Addr()}})
 	t.Cleanup(func() { _ = rdb.Close() })
-	c, err := holdfast.New(holdfastgoredis.New(rdb), &holdfast.Config{CommandTimeout: 4 * time.Second})
+	c, err := holdfastgoredis.New(rdb, &holdfast.Config{CommandTimeout: 4 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}

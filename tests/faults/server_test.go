@@ -354,7 +354,7 @@ func TestExhaustedPool(t *testing.T) {
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		const ttl = 5 * time.Second
 		rdb := b.Redis(t, func(o *redis.Options) { o.PoolSize, o.ReadTimeout = 1, 2*time.Minute })
-		c, err := holdfast.New(holdfastgoredis.New(rdb), &holdfast.Config{CommandTimeout: 4 * time.Second})
+		c, err := holdfastgoredis.New(rdb, &holdfast.Config{CommandTimeout: 4 * time.Second})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/fence"
 	"github.com/holdfast-go/holdfast/holdfastgoredis"
 	"github.com/holdfast-go/holdfast/holdfasttest"
@@ -24,7 +25,7 @@ func FuzzMark(f *testing.F) {
 	}
 	rdb := redis.NewClient(&redis.Options{Addr: "embedded", Dialer: holdfasttest.Run(f).Dial})
 	f.Cleanup(func() { _ = rdb.Close() })
-	d := holdfastgoredis.New(rdb)
+	d := drivertest.Of(holdfastgoredis.NewDriver(rdb))
 	f.Cleanup(func() { _ = d.Close() })
 	r := fence.NewRedis(d, nil)
 	key, err := r.MarkKey("r")

@@ -27,7 +27,7 @@ func TestWebServersShareTheirMarks(t *testing.T) {
 	t.Run("sqlite", func(t *testing.T) { shareMarks(t, openSQLite(t, 0).marks()) })
 	t.Run("postgres", func(t *testing.T) { shareMarks(t, openPostgres(t, nil).marks()) })
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
-		shareMarks(t, fence.NewRedis(driver(t, b.Redis(t)), nil))
+		shareMarks(t, fence.NewRedis(driverOf(t, b.Redis(t)), nil))
 	})
 }
 

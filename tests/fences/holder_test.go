@@ -42,7 +42,7 @@ func hold() {
 
 func lateWrite(role, redisAddr, dsn string) error {
 	ctx := context.Background()
-	locks, err := holdfast.New(holdfastgoredis.New(redis.NewClient(&redis.Options{Addr: redisAddr})), &holdfast.Config{CommandTimeout: 4 * time.Second})
+	locks, err := holdfastgoredis.New(redis.NewClient(&redis.Options{Addr: redisAddr}), &holdfast.Config{CommandTimeout: 4 * time.Second})
 	if err != nil {
 		return err
 	}

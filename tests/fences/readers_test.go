@@ -29,7 +29,7 @@ func resources(t *testing.T, b *backend.Backend, d *database) map[string]func(l 
 	client := &http.Client{Transport: &fence.Transport{}}
 	return map[string]func(fence.Lease) error{
 		"memory": raise(&fence.Memory{}),
-		"Redis":  raise(fence.NewRedis(driver(t, b.Redis(t)), nil)),
+		"Redis":  raise(fence.NewRedis(driverOf(t, b.Redis(t)), nil)),
 		"SQL":    raise(d.marks()),
 		"Table": func(l fence.Lease) error {
 			s, err := fence.Of(l)

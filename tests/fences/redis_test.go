@@ -15,7 +15,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/fence"
 	"github.com/holdfast-go/holdfast/holdfastgoredis"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
@@ -45,14 +46,14 @@ func taken(t *testing.T, err error) {
 }
 
 // eachRedis runs f on every kind of server, with a client that knows of no fences.
-func eachRedis(t *testing.T, f func(t *testing.T, d holdfast.Driver, rdb redis.UniversalClient)) {
+func eachRedis(t *testing.T, f func(t *testing.T, d drivertest.Driver, rdb redis.UniversalClient)) {
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
-		f(t, driver(t, b.Redis(t)), b.Redis(t))
+		f(t, driverOf(t, b.Redis(t)), b.Redis(t))
 	})
 }
 
-func driver(t *testing.T, rdb redis.UniversalClient) holdfast.Driver {
-	d := holdfastgoredis.New(rdb)
+func driverOf(t *testing.T, rdb redis.UniversalClient) drivertest.Driver {
+	d := drivertest.Of(holdfastgoredis.NewDriver(rdb))
 	t.Cleanup(func() { _ = d.Close() })
 	return d
 }
@@ -68,7 +69,7 @@ func get(t *testing.T, rdb redis.UniversalClient, key string) string {
 
 func TestRedisSet(t *testing.T) {
 	t.Parallel()
-	eachRedis(t, func(t *testing.T, d holdfast.Driver, rdb redis.UniversalClient) {
+	eachRedis(t, func(t *testing.T, d drivertest.Driver, rdb redis.UniversalClient) {
 		ctx := t.Context()
 		r := fence.NewRedis(d, nil)
 		taken(t, r.Set(ctx, by("a", 9), "total", "one", 0))
@@ -100,7 +101,7 @@ func TestRedisSet(t *testing.T) {
 // was read.
 func TestRedisRaise(t *testing.T) {
 	t.Parallel()
-	eachRedis(t, func(t *testing.T, d holdfast.Driver, rdb redis.UniversalClient) {
+	eachRedis(t, func(t *testing.T, d drivertest.Driver, rdb redis.UniversalClient) {
 		ctx := t.Context()
 		r := fence.NewRedis(d, nil)
 		taken(t, r.Set(ctx, by("a", 1), "{total}:1", "one", 0))
@@ -115,7 +116,7 @@ func TestRedisRaise(t *testing.T) {
 
 func TestRedisScripts(t *testing.T) {
 	t.Parallel()
-	eachRedis(t, func(t *testing.T, d holdfast.Driver, rdb redis.UniversalClient) {
+	eachRedis(t, func(t *testing.T, d drivertest.Driver, rdb redis.UniversalClient) {
 		ctx := t.Context()
 		r := fence.NewRedis(d, nil)
 		for source, want := range map[string]string{
@@ -147,7 +148,7 @@ func TestRedisScripts(t *testing.T) {
 		if v := get(t, rdb, "{n}:1"); v != before {
 			t.Errorf("a refused script made %q of %q", v, before)
 		}
-		var sent holdfast.ReplyError
+		var sent driver.ReplyError
 		_, err = r.Run(ctx, fence.NewScript("return redis.error_reply('MINE by hand')"), by("a", 5), "{n}", nil, nil)
 		if !errors.As(err, &sent) || !strings.Contains(string(sent), "MINE by hand") || errors.Is(err, fence.ErrStale) {
 			t.Errorf("the script's own error is %v", err)
@@ -158,7 +159,7 @@ func TestRedisScripts(t *testing.T) {
 // The guard works with any client, whatever the script replies with.
 func TestTheGuardStandsByItself(t *testing.T) {
 	t.Parallel()
-	eachRedis(t, func(t *testing.T, d holdfast.Driver, rdb redis.UniversalClient) {
+	eachRedis(t, func(t *testing.T, d drivertest.Driver, rdb redis.UniversalClient) {
 		ctx := t.Context()
 		r := fence.NewRedis(d, nil)
 		mark, err := r.MarkKey("list")
@@ -191,7 +192,7 @@ func TestTheGuardStandsByItself(t *testing.T) {
 
 func TestMarksLiveAsLongAsTheyAreWanted(t *testing.T) {
 	t.Parallel()
-	eachRedis(t, func(t *testing.T, d holdfast.Driver, rdb redis.UniversalClient) {
+	eachRedis(t, func(t *testing.T, d drivertest.Driver, rdb redis.UniversalClient) {
 		ctx := t.Context()
 		forever := fence.NewRedis(d, nil)
 		hour := fence.NewRedis(d, &fence.RedisConfig{MarkTTL: time.Hour})
@@ -219,7 +220,7 @@ func TestMarksLiveAsLongAsTheyAreWanted(t *testing.T) {
 
 func TestWhatIsNoMarkIsRefused(t *testing.T) {
 	t.Parallel()
-	eachRedis(t, func(t *testing.T, d holdfast.Driver, rdb redis.UniversalClient) {
+	eachRedis(t, func(t *testing.T, d drivertest.Driver, rdb redis.UniversalClient) {
 		ctx := t.Context()
 		r := fence.NewRedis(d, nil)
 		key, err := r.MarkKey("r")
@@ -237,7 +238,7 @@ func TestWhatIsNoMarkIsRefused(t *testing.T) {
 		}
 		rdb.Del(ctx, key)
 		rdb.RPush(ctx, key, "x")
-		var sent holdfast.ReplyError
+		var sent driver.ReplyError
 		if err := r.Set(ctx, by("a", 5), "r", "x", 0); !errors.As(err, &sent) || !strings.Contains(string(sent), "WRONGTYPE") {
 			t.Errorf("with a list as mark: %v", err)
 		}
@@ -256,7 +257,7 @@ func TestFencesInACluster(t *testing.T) {
 			rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{nodes[0].Addr()}})
 			t.Cleanup(func() { _ = rdb.Close() })
 			ctx := t.Context()
-			r := fence.NewRedis(driver(t, rdb), nil)
+			r := fence.NewRedis(driverOf(t, rdb), nil)
 			count := fence.NewScript("return redis.call('INCR', KEYS[1])")
 			for i := range 10 { // on all nodes
 				for _, key := range []string{fmt.Sprint("total:", i), fmt.Sprintf("{total:%d}:x", i)} {
@@ -276,7 +277,7 @@ func TestFencesInACluster(t *testing.T) {
 // back to an earlier fence.
 func TestRedisUnderManyHolders(t *testing.T) {
 	t.Parallel()
-	eachRedis(t, func(t *testing.T, d holdfast.Driver, rdb redis.UniversalClient) {
+	eachRedis(t, func(t *testing.T, d drivertest.Driver, rdb redis.UniversalClient) {
 		ctx := t.Context()
 		r := fence.NewRedis(d, nil)
 		push := fence.NewScript("return redis.call('RPUSH', KEYS[1], ARGV[1])")

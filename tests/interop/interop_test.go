@@ -20,6 +20,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/holdfastgoredis"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 	"github.com/holdfast-go/holdfast/tests/internal/history"
@@ -80,7 +81,7 @@ func (on *table) lock(t *testing.T, opts ...holdfast.Option) *holdfast.Lock {
 // hearing is lock, and the driver, which knows what comes on the channel of Redisson's clients.
 func (on *table) hearing(t *testing.T, opts ...holdfast.Option) (*holdfast.Lock, *backend.Hearing) {
 	t.Helper()
-	d := backend.Hear(holdfastgoredis.New(on.open(t)), channel)
+	d := backend.Hear(drivertest.Of(holdfastgoredis.NewDriver(on.open(t))), channel)
 	return backend.New(t, nil, d).Mutex("job", append(opts, on.ours(key))...), d
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/holdfastgoredis"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 	"github.com/holdfast-go/holdfast/tests/internal/history"
@@ -96,7 +97,7 @@ func TestAClientWrittenFromTheProtocol(t *testing.T) {
 // lock returns a lock as another process of ours has it.
 func (p *peer) lock(t *testing.T, s side, opts ...holdfast.Option) *holdfast.Lock {
 	t.Helper()
-	return s.ours(backend.New(t, nil, holdfastgoredis.New(p.open(t))), p.name, opts...)
+	return s.ours(backend.New(t, nil, drivertest.Of(holdfastgoredis.NewDriver(p.open(t)))), p.name, opts...)
 }
 
 func keepsOut(t *testing.T, p *peer, s side) {

@@ -244,7 +244,7 @@ func hold(args []string) {
 	if err != nil {
 		panic(err)
 	}
-	c, err := holdfast.New(holdfastgoredis.New(redis.NewClient(&redis.Options{Addr: addr})), &holdfast.Config{CommandTimeout: 4 * time.Second})
+	c, err := holdfastgoredis.New(redis.NewClient(&redis.Options{Addr: addr}), &holdfast.Config{CommandTimeout: 4 * time.Second})
 	if err != nil {
 		panic(err)
 	}

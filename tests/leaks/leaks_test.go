@@ -42,7 +42,7 @@ func TestNothingIsLeftOfManyCycles(t *testing.T) {
 		before := look(t, u.observer)
 
 		rdb := redis.NewClient(options(b))
-		lasting, err := holdfast.New(holdfastgoredis.New(rdb), &patient)
+		lasting, err := holdfastgoredis.New(rdb, &patient)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -157,7 +157,7 @@ func (u *use) rounds(t *testing.T, cycles int) {
 	t.Helper()
 	for end := u.cycles.Load() + int64(cycles); u.cycles.Load() < end && !t.Failed(); {
 		rdb := redis.NewClient(options(u.b))
-		passing, err := holdfast.New(holdfastgoredis.New(rdb), &patient)
+		passing, err := holdfastgoredis.New(rdb, &patient)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -108,7 +108,7 @@ func kindOf(name string) kind {
 
 func (k kind) client(rdb *redis.Client) (*holdfast.Client, error) {
 	k.config.CommandTimeout = patient.CommandTimeout
-	return holdfast.New(holdfastgoredis.New(rdb), &k.config)
+	return holdfastgoredis.New(rdb, &k.config)
 }
 
 // told is what violations say.

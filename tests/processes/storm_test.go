@@ -23,6 +23,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/holdfastgoredis"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 	"github.com/holdfast-go/holdfast/tests/internal/history"
@@ -42,7 +44,7 @@ func storm(args []string) {
 	must(err)
 	out, err := os.Create(args[0])
 	must(err)
-	sent := &tally{Driver: holdfastgoredis.New(redis.NewClient(&redis.Options{Addr: args[1]})), sent: map[string]int{}}
+	sent := &tally{Driver: drivertest.Of(holdfastgoredis.NewDriver(redis.NewClient(&redis.Options{Addr: args[1]}))), sent: map[string]int{}}
 	c, err := holdfast.New(sent, &patient)
 	must(err)
 	record := history.NewRecorder(out)
@@ -87,27 +89,27 @@ func sentFile(file string) string { return file + ".sent" }
 
 // tally is a Driver that counts how often scripts are sent, by name.
 type tally struct {
-	holdfast.Driver
+	drivertest.Driver
 	mu   sync.Mutex
 	sent map[string]int
 }
 
-func (d *tally) count(s holdfast.Script) {
+func (d *tally) count(s driver.Script) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.sent[s.Name]++
 }
 
-func (d *tally) Eval(ctx context.Context, s holdfast.Script, keys, args []string, urgent bool) (string, error) {
-	d.count(s)
-	return d.Driver.Eval(ctx, s, keys, args, urgent)
+func (d *tally) Run(ctx context.Context, call driver.Call) (string, error) {
+	d.count(call.Script)
+	return d.Driver.Run(ctx, call)
 }
 
-func (d *tally) EvalAll(ctx context.Context, calls []holdfast.Call, urgent bool, tell func(i int, reply string, err error)) {
+func (d *tally) RunAll(ctx context.Context, calls []driver.Call, tell func(i int, reply string, err error)) {
 	for _, call := range calls {
 		d.count(call.Script)
 	}
-	d.Driver.EvalAll(ctx, calls, urgent, tell)
+	d.Driver.RunAll(ctx, calls, tell)
 }
 
 // sent adds up what members have sent: all, and renewals, which are sent of locks that are held for longer

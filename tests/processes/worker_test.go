@@ -54,7 +54,7 @@ var patient = holdfast.Config{CommandTimeout: 4 * time.Second}
 
 // dial returns a client of the server at addr, as any program would have it.
 func dial(addr string) *holdfast.Client {
-	c, err := holdfast.New(holdfastgoredis.New(redis.NewClient(&redis.Options{Addr: addr})), &patient)
+	c, err := holdfastgoredis.New(redis.NewClient(&redis.Options{Addr: addr}), &patient)
 	if err != nil {
 		panic(err)
 	}

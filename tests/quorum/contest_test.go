@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 	"github.com/holdfast-go/holdfast/tests/internal/machine"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
@@ -22,7 +23,7 @@ func (s *site) split() (all []*holdfast.Lock) {
 	var granted sync.WaitGroup
 	granted.Add(len(s.nodes))
 	for process := range s.nodes {
-		s.wrap = func(i int, d holdfast.Driver) holdfast.Driver {
+		s.wrap = func(i int, d drivertest.Driver) drivertest.Driver {
 			return splitting{d, i == process, &granted, &sync.Once{}, func(string) {}}
 		}
 		all = append(all, s.quorum().Mutex("q", holdfast.NodeTimeout(10*time.Second), holdfast.Owner(fmt.Sprint("process ", process))))
@@ -176,7 +177,7 @@ func TestNobodyPassesAWaiter(t *testing.T) {
 				defer cancel()
 				for range 5 {
 					var votes atomic.Int64
-					s.wrap = func(_ int, d holdfast.Driver) holdfast.Driver { return counted{d, &votes} }
+					s.wrap = func(_ int, d drivertest.Driver) drivertest.Driver { return counted{d, &votes} }
 					waiting := backend.Start(tb, s.lock())
 					var lease *holdfast.Lease
 					known := int64(-1)

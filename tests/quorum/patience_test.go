@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 	"github.com/holdfast-go/holdfast/tests/internal/proxy"
 )
@@ -57,7 +58,7 @@ func (s *site) cutOff(votes *atomic.Int64) (q *holdfast.Quorum, mend func()) {
 		link.Refuse(i > 0)
 		links = append(links, link)
 	}
-	s.wrap = func(_ int, d holdfast.Driver) holdfast.Driver { return counted{d, votes} }
+	s.wrap = func(_ int, d drivertest.Driver) drivertest.Driver { return counted{d, votes} }
 	defer func() { s.wrap = nil }()
 	return s.through(links), func() {
 		for _, link := range links {

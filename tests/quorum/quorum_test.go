@@ -19,6 +19,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/holdfastgoredis"
 	"github.com/holdfast-go/holdfast/internal/script"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
@@ -47,7 +49,7 @@ type site struct {
 	bin   server.Binary
 	nodes []*server.Server
 	ttl   time.Duration
-	wrap  func(i int, d holdfast.Driver) holdfast.Driver // of the clients of nodes; or nil
+	wrap  func(i int, d drivertest.Driver) drivertest.Driver // of the clients of nodes; or nil
 
 	commandTimeout time.Duration      // 4 s if it is 0, which a machine that stands still for two does not reach
 	retryTimeout   time.Duration      // the default if it is 0
@@ -111,7 +113,7 @@ func (s *site) quorumOf(addrs ...string) *holdfast.Quorum {
 	for i, addr := range addrs {
 		rdb := redis.NewClient(&redis.Options{Addr: addr})
 		s.t.Cleanup(func() { _ = rdb.Close() })
-		var d holdfast.Driver = holdfastgoredis.New(rdb)
+		var d drivertest.Driver = drivertest.Of(holdfastgoredis.NewDriver(rdb))
 		if s.wrap != nil {
 			d = s.wrap(i, d)
 		}
@@ -584,11 +586,11 @@ func TestDeadlineIsOfTheNodesThatAreLeft(t *testing.T) {
 
 // slowProbe is a driver over which it takes long to find out what the server is.
 type slowProbe struct {
-	holdfast.Driver
+	drivertest.Driver
 	until <-chan struct{}
 }
 
-func (d slowProbe) Probe(ctx context.Context) (holdfast.ServerInfo, error) {
+func (d slowProbe) Probe(ctx context.Context) (driver.ServerInfo, error) {
 	select {
 	case <-d.until:
 	case <-ctx.Done():
@@ -604,7 +606,7 @@ func TestMajorityIsReachedBeforeTheRest(t *testing.T) {
 		for slow := range s.nodes {
 			never := make(chan struct{})
 			s.commandTimeout = 10 * time.Minute
-			s.wrap = func(i int, d holdfast.Driver) holdfast.Driver {
+			s.wrap = func(i int, d drivertest.Driver) drivertest.Driver {
 				if i == slow {
 					return slowProbe{d, never}
 				}
@@ -630,7 +632,7 @@ func TestNodesThatAreBeingReachedCount(t *testing.T) {
 		s.nodes[2].Restart() // and is in quarantine
 		later := make(chan struct{})
 		time.AfterFunc(500*time.Millisecond, func() { close(later) })
-		s.wrap = func(i int, d holdfast.Driver) holdfast.Driver {
+		s.wrap = func(i int, d drivertest.Driver) drivertest.Driver {
 			if i == 0 {
 				return slowProbe{d, later}
 			}
@@ -646,15 +648,15 @@ func TestNodesThatAreBeingReachedCount(t *testing.T) {
 
 // onFence calls f before a node is told of a fence.
 type onFence struct {
-	holdfast.Driver
+	drivertest.Driver
 	f func()
 }
 
-func (d onFence) Eval(ctx context.Context, script holdfast.Script, keys, args []string, urgent bool) (string, error) {
-	if script.Name == "node_fence" {
+func (d onFence) Run(ctx context.Context, call driver.Call) (string, error) {
+	if call.Script.Name == "node_fence" {
 		d.f()
 	}
-	return d.Driver.Eval(ctx, script, keys, args, urgent)
+	return d.Driver.Run(ctx, call)
 }
 
 // That a context ended while nodes were told of a fence says nothing of the nodes.
@@ -662,7 +664,7 @@ func TestContextEndsWhileNodesAreToldAFence(t *testing.T) {
 	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
 		ctx, cancel := context.WithCancel(t.Context())
-		s.wrap = func(_ int, d holdfast.Driver) holdfast.Driver {
+		s.wrap = func(_ int, d drivertest.Driver) drivertest.Driver {
 			return onFence{d, func() {
 				cancel()
 				time.Sleep(100 * time.Millisecond)
@@ -688,7 +690,7 @@ func TestCloseWhileNodesAreToldAFence(t *testing.T) {
 	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
 		var closed sync.WaitGroup
-		s.wrap = func(_ int, d holdfast.Driver) holdfast.Driver {
+		s.wrap = func(_ int, d drivertest.Driver) drivertest.Driver {
 			return onFence{d, func() {
 				for _, c := range s.clients {
 					closed.Go(func() {
@@ -723,7 +725,7 @@ func TestNodeLosesTheLockBeforeItIsToldAFence(t *testing.T) {
 	each(t, 3, age, func(t *testing.T, s *site) {
 		for command, want := range map[string]error{"DEL": holdfast.ErrUnavailable, "FLUSHALL": holdfast.ErrQuarantine} {
 			s := open(t, s.bin, 3, age)
-			s.wrap = func(i int, d holdfast.Driver) holdfast.Driver {
+			s.wrap = func(i int, d drivertest.Driver) drivertest.Driver {
 				return onFence{d, func() {
 					args := []any{command, "holdfast:{q}"}
 					if command == "FLUSHALL" {
@@ -922,17 +924,17 @@ func TestNodesAreNotRefilledWithoutAMajority(t *testing.T) {
 
 // before is a Driver that does something before it sends a script, once.
 type before struct {
-	holdfast.Driver
-	script holdfast.Script
+	drivertest.Driver
+	script driver.Script
 	once   sync.Once
 	do     func()
 }
 
-func (d *before) Eval(ctx context.Context, s holdfast.Script, keys, args []string, urgent bool) (string, error) {
-	if s.SHA1 == d.script.SHA1 || d.script.SHA1 == script.NodeAcquire.SHA1 && asks(s) {
+func (d *before) Run(ctx context.Context, call driver.Call) (string, error) {
+	if call.Script.SHA1 == d.script.SHA1 || d.script.SHA1 == script.NodeAcquire.SHA1 && asks(call.Script) {
 		d.once.Do(d.do)
 	}
-	return d.Driver.Eval(ctx, s, keys, args, urgent)
+	return d.Driver.Run(ctx, call)
 }
 
 // Who waits goes on waiting when a node is emptied while it is told of the fences.
@@ -943,7 +945,7 @@ func TestNodeIsEmptiedWhileItIsRaised(t *testing.T) {
 			t.Fatal(err)
 		}
 		emptied := make(chan struct{})
-		s.wrap = func(i int, d holdfast.Driver) holdfast.Driver {
+		s.wrap = func(i int, d drivertest.Driver) drivertest.Driver {
 			switch i {
 			case 0:
 				return &before{Driver: d, script: script.NodeRaise, do: func() {
@@ -1169,15 +1171,15 @@ func TestConnectionsOutliveTheNodeTimeout(t *testing.T) {
 
 // counted is a Driver that counts how often nodes are asked for locks.
 type counted struct {
-	holdfast.Driver
+	drivertest.Driver
 	votes *atomic.Int64
 }
 
-func (d counted) Eval(ctx context.Context, s holdfast.Script, keys, args []string, urgent bool) (string, error) {
-	if asks(s) {
+func (d counted) Run(ctx context.Context, call driver.Call) (string, error) {
+	if asks(call.Script) {
 		d.votes.Add(1)
 	}
-	return d.Driver.Eval(ctx, s, keys, args, urgent)
+	return d.Driver.Run(ctx, call)
 }
 
 // A waiter does not ask a node that hangs more and more.
@@ -1188,7 +1190,7 @@ func TestWaitingWhileANodeHangs(t *testing.T) {
 		agree(t, lease, 3)
 		votes := make([]atomic.Int64, 3)
 		s.commandTimeout = time.Minute // so that no slow machine reaches it: what is unanswered stays so
-		s.wrap = func(i int, d holdfast.Driver) holdfast.Driver { return counted{d, &votes[i]} }
+		s.wrap = func(i int, d drivertest.Driver) drivertest.Driver { return counted{d, &votes[i]} }
 		var l *holdfast.Lock
 		machine.Unhurried(t, 50*time.Millisecond, func(patience time.Duration) error {
 			for i := range votes {
@@ -1319,7 +1321,7 @@ func TestQuorumRefuses(t *testing.T) {
 	client := func(port int, cfg *holdfast.Config) *holdfast.Client {
 		rdb := redis.NewClient(&redis.Options{Addr: fmt.Sprint("127.0.0.1:", port)})
 		t.Cleanup(func() { _ = rdb.Close() })
-		c, err := holdfast.New(holdfastgoredis.New(rdb), cfg)
+		c, err := holdfastgoredis.New(rdb, cfg)
 		if err != nil {
 			t.Fatal(err)
 		}

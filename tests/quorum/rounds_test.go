@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/internal/script"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 	"github.com/holdfast-go/holdfast/tests/internal/machine"
@@ -97,7 +99,7 @@ func TestFourNodes(t *testing.T) {
 }
 
 // asks reports whether a script asks a node for locks.
-func asks(s holdfast.Script) bool {
+func asks(s driver.Script) bool {
 	return s.SHA1 == script.NodeAcquire.SHA1 || s.SHA1 == script.NodeBatchAcquire.SHA1
 }
 
@@ -108,19 +110,19 @@ func left(reply string) bool {
 
 // hanging is a node that is asked for locks, and answers when it is woken.
 type hanging struct {
-	holdfast.Driver
+	drivertest.Driver
 	woken chan struct{}
 }
 
-func (d hanging) Eval(ctx context.Context, s holdfast.Script, keys, args []string, urgent bool) (string, error) {
-	if asks(s) {
+func (d hanging) Run(ctx context.Context, call driver.Call) (string, error) {
+	if asks(call.Script) {
 		select {
 		case <-d.woken:
 		case <-ctx.Done():
 			return "", ctx.Err()
 		}
 	}
-	return d.Driver.Eval(ctx, s, keys, args, urgent)
+	return d.Driver.Run(ctx, call)
 }
 
 // Nodes that do not answer cost an acquire their timeout, not that of a command, and what they
@@ -130,7 +132,7 @@ func TestHangingMajority(t *testing.T) {
 	s := open(t, server.One(t), 3, age)
 	s.commandTimeout = 10 * time.Minute
 	woken := make(chan struct{})
-	s.wrap = func(i int, d holdfast.Driver) holdfast.Driver {
+	s.wrap = func(i int, d drivertest.Driver) drivertest.Driver {
 		if i == 1 {
 			return d
 		}
@@ -155,21 +157,21 @@ func TestHangingMajority(t *testing.T) {
 // splitting is a node of one of three processes. In the first round each process is granted its
 // own node before any of them asks another.
 type splitting struct {
-	holdfast.Driver
+	drivertest.Driver
 	mine    bool
 	granted *sync.WaitGroup // own nodes
 	first   *sync.Once
 	split   func(reply string)
 }
 
-func (d splitting) Eval(ctx context.Context, s holdfast.Script, keys, args []string, urgent bool) (reply string, err error) {
-	if !asks(s) {
-		return d.Driver.Eval(ctx, s, keys, args, urgent)
+func (d splitting) Run(ctx context.Context, call driver.Call) (reply string, err error) {
+	if !asks(call.Script) {
+		return d.Driver.Run(ctx, call)
 	}
 	if !d.mine {
 		d.granted.Wait()
 	}
-	reply, err = d.Driver.Eval(ctx, s, keys, args, urgent)
+	reply, err = d.Driver.Run(ctx, call)
 	if err != nil || strings.HasPrefix(reply, "late") || left(reply) { // and is asked again
 		return reply, err
 	}
@@ -193,7 +195,7 @@ func TestSplitVotes(t *testing.T) {
 	grants, refusals := 0, 0
 	var all []*holdfast.Lock
 	for process := range 3 {
-		s.wrap = func(i int, d holdfast.Driver) holdfast.Driver {
+		s.wrap = func(i int, d drivertest.Driver) drivertest.Driver {
 			return splitting{d, i == process, &granted, &sync.Once{}, func(reply string) {
 				mu.Lock()
 				defer mu.Unlock()

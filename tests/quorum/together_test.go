@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/internal/script"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 	"github.com/holdfast-go/holdfast/tests/internal/machine"
@@ -21,29 +23,29 @@ import (
 
 // gate is a node that is asked for locks, and once it is shut does not answer before it is opened.
 type gate struct {
-	holdfast.Driver
+	drivertest.Driver
 	shut   atomic.Bool
 	opened chan struct{}
 	locks  atomic.Int64 // that it was asked for in batches
 	asked  atomic.Int64 // how often
 }
 
-func (d *gate) Eval(ctx context.Context, s holdfast.Script, keys, args []string, urgent bool) (string, error) {
-	if d.shut.Load() && asks(s) {
+func (d *gate) Run(ctx context.Context, call driver.Call) (string, error) {
+	if d.shut.Load() && asks(call.Script) {
 		d.asked.Add(1)
-		if s.SHA1 == script.NodeBatchAcquire.SHA1 {
-			d.locks.Add(int64(len(keys)-3) / 2)
+		if call.Script.SHA1 == script.NodeBatchAcquire.SHA1 {
+			d.locks.Add(int64(len(call.Keys)-3) / 2)
 		}
 		<-d.opened
 	}
-	return d.Driver.Eval(ctx, s, keys, args, urgent)
+	return d.Driver.Run(ctx, call)
 }
 
 // gated is a quorum that knows its nodes, with such a gate before each, shut; and what opens them.
 func (s *site) gated() (*holdfast.Quorum, []*gate, func()) {
 	opened := make(chan struct{})
 	all := make([]*gate, len(s.nodes))
-	s.wrap = func(i int, d holdfast.Driver) holdfast.Driver {
+	s.wrap = func(i int, d drivertest.Driver) drivertest.Driver {
 		all[i] = &gate{Driver: d, opened: opened}
 		return all[i]
 	}
@@ -251,18 +253,18 @@ func TestOneOfManyIsHeld(t *testing.T) {
 
 // tally counts the scripts that nodes are sent, by name.
 type tally struct {
-	holdfast.Driver
+	drivertest.Driver
 	mu   *sync.Mutex
 	sent map[string]int
 	late *time.Duration // what the slowest answer took
 }
 
-func (d tally) Eval(ctx context.Context, s holdfast.Script, keys, args []string, urgent bool) (string, error) {
+func (d tally) Run(ctx context.Context, call driver.Call) (string, error) {
 	began := time.Now()
-	reply, err := d.Driver.Eval(ctx, s, keys, args, urgent)
+	reply, err := d.Driver.Run(ctx, call)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.sent[s.Name]++
+	d.sent[call.Script.Name]++
 	*d.late = max(*d.late, time.Since(began))
 	return reply, err
 }
@@ -291,7 +293,7 @@ func releasedBefore(t *testing.T) (time.Duration, error) {
 	var mu sync.Mutex
 	sent := map[string]int{}
 	var late time.Duration
-	s.wrap = func(_ int, d holdfast.Driver) holdfast.Driver { return tally{d, &mu, sent, &late} }
+	s.wrap = func(_ int, d drivertest.Driver) drivertest.Driver { return tally{d, &mu, sent, &late} }
 	l := s.lock()
 	first := acquire(t, l)
 	agree(t, first, 5) // all nodes are known

@@ -12,6 +12,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/holdfastgoredis"
 	"github.com/holdfast-go/holdfast/internal/keys"
 	"github.com/holdfast-go/holdfast/internal/script"
@@ -552,9 +554,9 @@ func (s site) run(t *testing.T, user string, sc script.Script, name string, args
 		k = k.For("sem")
 		all[1], all = k.Queue, append(all, k.Expiries())
 	}
-	d := holdfastgoredis.New(s.redis(t, user))
+	d := drivertest.Of(holdfastgoredis.NewDriver(s.redis(t, user)))
 	t.Cleanup(func() { _ = d.Close() })
-	return d.Eval(t.Context(), sc, all, args, false)
+	return d.Run(t.Context(), driver.Call{Script: sc, Keys: all, Args: args})
 }
 
 // What a role is not for, it cannot do, however it tries: through the library, with
@@ -648,7 +650,7 @@ func (s site) strangers(t *testing.T) {
 		if reply, err := rdb.Do(ctx, "EVAL", "return redis.call('GET', 'payroll')", 1, "holdfast:{payroll}").Result(); err == nil {
 			t.Errorf("%s: GET within a script: %v", kind.role, reply)
 		}
-		elsewhere, err := holdfast.New(holdfastgoredis.New(rdb), &holdfast.Config{Prefix: "other:"})
+		elsewhere, err := holdfastgoredis.New(rdb, &holdfast.Config{Prefix: "other:"})
 		if err != nil {
 			t.Fatal(err)
 		}

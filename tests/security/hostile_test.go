@@ -17,6 +17,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/holdfastgoredis"
 	"github.com/holdfast-go/holdfast/holdfastrueidis"
 	"github.com/holdfast-go/holdfast/internal/wire"
@@ -115,7 +116,7 @@ func TestArgumentsThatAServerRepeatsAreNotShown(t *testing.T) {
 	if err := rdb.Do(t.Context(), "EVALSHA", "x", "3", "k", "the-token").Err(); err == nil || !strings.Contains(err.Error(), "the-token") {
 		t.Fatalf("the server does not repeat arguments: %v", err)
 	}
-	c, err := holdfast.New(holdfastgoredis.New(rdb), &unhurried)
+	c, err := holdfastgoredis.New(rdb, &unhurried)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,7 +167,7 @@ func TestSecretsAreNotPrinted(t *testing.T) {
 			t.Fatal(err)
 		}
 		rdb := b.Redis(t, func(o *redis.Options) { o.Username, o.Password = user, canary })
-		d := holdfastgoredis.New(rdb)
+		d := drivertest.Of(holdfastgoredis.NewDriver(rdb))
 		// A server that has gone is given up after 3s; one that answers is waited for.
 		c, err := holdfast.New(d, &holdfast.Config{CommandTimeout: unhurried.CommandTimeout, RetryTimeout: 3 * time.Second})
 		if err != nil {
@@ -260,7 +261,7 @@ func TestWhatIsPrinted(t *testing.T) {
 	s := server.Start(t, server.One(t))
 	rdb := redis.NewClient(&redis.Options{Addr: s.Addr()})
 	t.Cleanup(func() { _ = rdb.Close() })
-	c, err := holdfast.New(holdfastgoredis.New(rdb), &unhurried)
+	c, err := holdfastgoredis.New(rdb, &unhurried)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -291,9 +292,9 @@ func TestDriversDoNotShowPasswords(t *testing.T) {
 	const password = "kanarie-7531"
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", Username: "zeisig", Password: password})
 	t.Cleanup(func() { _ = rdb.Close() })
-	for name, d := range map[string]holdfast.Driver{
-		"go-redis": holdfastgoredis.New(rdb),
-		"rueidis":  holdfastrueidis.New(rueidis.ClientOption{InitAddress: []string{"127.0.0.1:1"}, Username: "zeisig", Password: password}),
+	for name, d := range map[string]drivertest.Driver{
+		"go-redis": drivertest.Of(holdfastgoredis.NewDriver(rdb)),
+		"rueidis":  drivertest.Of(holdfastrueidis.NewDriver(rueidis.ClientOption{InitAddress: []string{"127.0.0.1:1"}, Username: "zeisig", Password: password})),
 	} {
 		for _, text := range printed(d) {
 			if strings.Contains(text, password) || strings.Contains(text, hex.EncodeToString([]byte(password))) {

@@ -15,6 +15,7 @@ import (
 	"unicode"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/clock"
 	"github.com/holdfast-go/holdfast/tests/internal/soak"
 )
@@ -68,7 +69,7 @@ func (d *tape) reply() (string, error) {
 	case "fail":
 		return "", errors.New(d.rubbish())
 	case "refuse":
-		return "", holdfast.ReplyError(d.rubbish())
+		return "", driver.ReplyError(d.rubbish())
 	case "slow":
 		time.Sleep(3 * time.Second)
 		return "gone " + d.number(), nil
@@ -102,39 +103,39 @@ func (d *tape) rubbish() string {
 	}[int(d.byte())%20]
 }
 
-func (d *liar) Eval(ctx context.Context, s holdfast.Script, keys, args []string, _ bool) (string, error) {
+func (d *liar) Run(ctx context.Context, call driver.Call) (string, error) {
 	d.evals.Add(1)
 	d.mu.Lock()
-	d.token, d.key = args[min(1, len(args)-1)], keys[0]
-	if strings.HasPrefix(s.Name, "batch_") {
-		_, d.token, _ = strings.Cut(strings.TrimSuffix(args[len(args)-1], ":"), ":")
+	d.token, d.key = call.Args[min(1, len(call.Args)-1)], call.Keys[0]
+	if strings.HasPrefix(call.Script.Name, "batch_") {
+		_, d.token, _ = strings.Cut(strings.TrimSuffix(call.Args[len(call.Args)-1], ":"), ":")
 	}
 	d.mu.Unlock()
 	time.Sleep(time.Millisecond)
 	return d.replies.reply()
 }
 
-func (d *liar) EvalAll(ctx context.Context, calls []holdfast.Call, urgent bool, tell func(i int, reply string, err error)) {
+func (d *liar) RunAll(ctx context.Context, calls []driver.Call, tell func(i int, reply string, err error)) {
 	for i, c := range calls {
-		reply, err := d.Eval(ctx, c.Script, c.Keys, c.Args, urgent)
+		reply, err := d.Run(ctx, c)
 		tell(i, reply, err)
 	}
 }
 
 func (d *liar) Node(string) string { return d.news.rubbish() }
 
-func (d *liar) EvalDurably(ctx context.Context, s holdfast.Script, keys, args []string, want holdfast.Durability) (string, holdfast.Reached, error) {
-	text, err := d.Eval(ctx, s, keys, args, true)
-	return text, holdfast.Reached{Replicas: int(int8(d.news.byte())), Master: d.news.byte()%2 == 0}, err
+func (d *liar) RunDurably(ctx context.Context, call driver.Call, want driver.Durability) (string, driver.Confirmation, error) {
+	text, err := d.Run(ctx, driver.Call{Script: call.Script, Keys: call.Keys, Args: call.Args, Urgent: true})
+	return text, driver.Confirmation{Replicas: int(int8(d.news.byte())), Fsync: d.news.byte()%2 == 0}, err
 }
 
-func (d *liar) Probe(context.Context) (holdfast.ServerInfo, error) {
-	info := holdfast.ServerInfo{Server: "redis", Version: "7.0.0", Cluster: d.news.byte()%4 == 0, Time: time.Now().UnixMicro()}
+func (d *liar) Probe(context.Context) (driver.ServerInfo, error) {
+	info := driver.ServerInfo{Server: "redis", Version: "7.0.0", Cluster: d.news.byte()%4 == 0, Time: time.Now()}
 	switch d.news.byte() % 8 {
 	case 0:
-		info.Time = math.MaxInt64
+		info.Time = time.UnixMicro(math.MaxInt64)
 	case 1:
-		info.Time = math.MinInt64
+		info.Time = time.UnixMicro(math.MinInt64)
 	case 2:
 		info.Server, info.Version = "\x1b", "99999999999999999999.\u202e"
 	case 3, 4:
@@ -147,11 +148,7 @@ func (d *liar) Addr() string { return "liar" }
 func (d *liar) Close() error { return nil }
 
 // ears is a subscription to a liar.
-type ears struct{ cancel context.CancelFunc }
-
-func (e ears) Close() { e.cancel() }
-
-func (d *liar) Subscribe(_ string, _ bool, sink holdfast.Sink) holdfast.Subscription {
+func (d *liar) Subscribe(sink driver.Subscription) (cancel func()) {
 	ctx, cancel := context.WithCancel(d.down)
 	go func() {
 		for ctx.Err() == nil {
@@ -160,7 +157,7 @@ func (d *liar) Subscribe(_ string, _ bool, sink holdfast.Sink) holdfast.Subscrip
 			case 0:
 				sink.Down(errors.New(d.news.rubbish()))
 			case 1:
-				sink.Down(holdfast.ReplyError("NOPERM"))
+				sink.Down(driver.ReplyError("NOPERM"))
 			case 2, 3:
 				sink.Message(d.message())
 			default:
@@ -172,7 +169,7 @@ func (d *liar) Subscribe(_ string, _ bool, sink holdfast.Sink) holdfast.Subscrip
 			}
 		}
 	}()
-	return ears{cancel}
+	return cancel
 }
 
 // message is a notification, for somebody there or not.
@@ -316,26 +313,26 @@ func TestALyingServer(t *testing.T) {
 // the client any number of grants.
 type flood struct {
 	liar
-	sink       holdfast.Sink
+	sink       driver.Subscription
 	token, key string // of the waiter
 	releases   atomic.Int64
 	busy, most atomic.Int64
 }
 
-func (d *flood) Probe(context.Context) (holdfast.ServerInfo, error) {
-	return holdfast.ServerInfo{Server: "redis", Version: "7.0.0", Time: time.Now().UnixMicro()}, nil
+func (d *flood) Probe(context.Context) (driver.ServerInfo, error) {
+	return driver.ServerInfo{Server: "redis", Version: "7.0.0", Time: time.Now()}, nil
 }
 
-func (d *flood) Eval(ctx context.Context, s holdfast.Script, keys, args []string, _ bool) (string, error) {
+func (d *flood) Run(ctx context.Context, call driver.Call) (string, error) {
 	now := time.Now().UnixMicro()
-	if s.Name == "batch_acquire" {
+	if call.Script.Name == "batch_acquire" {
 		return fmt.Sprintf("taken %d 0 1", now), nil
 	}
-	if s.Name != "release" {
-		if strings.Contains(args[0], "t") { // who only tries is not queued
+	if call.Script.Name != "release" {
+		if strings.Contains(call.Args[0], "t") { // who only tries is not queued
 			return fmt.Sprintf("held %d 15000 1 ", now), nil
 		}
-		d.token, d.key = args[1], keys[0]
+		d.token, d.key = call.Args[1], call.Keys[0]
 		return fmt.Sprintf("queued %d 15000 %d 1 1 ours", now, now), nil
 	}
 	if d.releases.Add(1) == 1 {
@@ -347,14 +344,14 @@ func (d *flood) Eval(ctx context.Context, s holdfast.Script, keys, args []string
 	return "", ctx.Err()
 }
 
-func (d *flood) Subscribe(_ string, _ bool, sink holdfast.Sink) holdfast.Subscription {
+func (d *flood) Subscribe(sink driver.Subscription) (cancel func()) {
 	sub, cancel := context.WithCancel(d.down)
 	d.sink = sink
 	go func() {
 		sink.Up()
 		<-sub.Done()
 	}()
-	return ears{cancel}
+	return cancel
 }
 
 // sends tells the client 20,000 times that a lock was granted to a token.
@@ -405,9 +402,9 @@ func TestAFloodOfStrayGrantsIsBounded(t *testing.T) {
 // usher is a server that tells also those who only try that they are queued.
 type usher struct{ flood }
 
-func (d *usher) Eval(_ context.Context, s holdfast.Script, _, _ []string, _ bool) (string, error) {
+func (d *usher) Run(_ context.Context, call driver.Call) (string, error) {
 	now := time.Now().UnixMicro()
-	if s.Name == "batch_acquire" {
+	if call.Script.Name == "batch_acquire" {
 		return fmt.Sprintf("taken %d 0 1", now), nil
 	}
 	return fmt.Sprintf("queued %d 15000 %d 1 1 ours", now, now), nil

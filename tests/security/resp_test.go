@@ -80,7 +80,7 @@ func TestRepliesOfAnyForm(t *testing.T) {
 				what := fmt.Sprintf("%d, %.40q, hanging up %v", i, reply, hangUp)
 				rdb := redis.NewClient(&redis.Options{Addr: answering(t, reply, hangUp), ReadTimeout: 200 * time.Millisecond, DialerRetries: 1})
 				t.Cleanup(func() { _ = rdb.Close() })
-				c, err := holdfast.New(holdfastgoredis.New(rdb), &cfg)
+				c, err := holdfastgoredis.New(rdb, &cfg)
 				if err != nil {
 					t.Error(err)
 					return

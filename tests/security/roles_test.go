@@ -169,7 +169,7 @@ var unhurried = holdfast.Config{CommandTimeout: 20 * time.Second, RetryTimeout: 
 // client returns a holdfast client for a user.
 func (s site) client(t *testing.T, user string) *holdfast.Client {
 	t.Helper()
-	c, err := holdfast.New(holdfastgoredis.New(s.redis(t, user)), &unhurried)
+	c, err := holdfastgoredis.New(s.redis(t, user), &unhurried)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,7 +23,7 @@ func overTLS(t *testing.T, addr string, c *tls.Config) *holdfast.Client {
 	t.Helper()
 	rdb := redis.NewClient(&redis.Options{Addr: addr, TLSConfig: c, DialerRetries: 1})
 	t.Cleanup(func() { _ = rdb.Close() })
-	locks, err := holdfast.New(holdfastgoredis.New(rdb), &holdfast.Config{CommandTimeout: 20 * time.Second, RetryTimeout: 300 * time.Millisecond})
+	locks, err := holdfastgoredis.New(rdb, &holdfast.Config{CommandTimeout: 20 * time.Second, RetryTimeout: 300 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +79,7 @@ func TestEveryConnectionToAClusterUsesTheUsersTLS(t *testing.T) {
 			Certificates: []tls.Certificate{authority.Issue("client", hour).Load(t)},
 		}})
 		t.Cleanup(func() { _ = rdb.Close() })
-		c, err := holdfast.New(holdfastgoredis.New(rdb), &unhurried)
+		c, err := holdfastgoredis.New(rdb, &unhurried)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -9,7 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/internal/script"
 	"github.com/holdfast-go/holdfast/tests/internal/soak"
 )
@@ -18,7 +19,7 @@ import (
 // driver: no code of the library knows of it.
 type broken struct {
 	name  string
-	wrap  func(holdfast.Driver) holdfast.Driver
+	wrap  func(drivertest.Driver) drivertest.Driver
 	find  string // what the violation must say, so that it is this mistake that is found
 	where Temper
 	form  form // of all locks; "" leaves it to the seed
@@ -55,34 +56,34 @@ var brokenLocks = []broken{
 	{"a queue is never cleared", rewriting("", "redis.call('PEXPIRE', KEYS[2],", "redis.call('EXISTS', KEYS[2],"), leftover, Rough, mutual},
 	{"a deadline counts from the reply", changed(func(term, took time.Duration) time.Duration { return term + took }), believes, Rough, mutual},
 	{"a deadline allows for no drift", changed(func(term, _ time.Duration) time.Duration { return term + term/99 + 2*time.Millisecond }), believes, Rough, mutual},
-	{"nobody hears that a lock was handed over", func(d holdfast.Driver) holdfast.Driver { return deaf{d} }, idle, Calm, mutual},
-	{"a batch takes a lock that is held", func(d holdfast.Driver) holdfast.Driver {
+	{"nobody hears that a lock was handed over", func(d drivertest.Driver) drivertest.Driver { return deaf{d} }, idle, Calm, mutual},
+	{"a batch takes a lock that is held", func(d drivertest.Driver) drivertest.Driver {
 		d = rewriting("batch_acquire", "redis.call('EXISTS', KEYS[1], KEYS[2]) > 0", "false")(d)
 		return rewriting("batch_acquire", "info, 'NX', 'PX', ttl)", "info, 'PX', ttl)")(&rewritten{d, "batch_acquire", "KEYS, 1, 2 * n)) == 0", "KEYS, 1, 2 * n)) >= 0"})
 	}, believes, Rough, mutual},
-	{"a batch that comes late takes a lock", func(d holdfast.Driver) holdfast.Driver {
+	{"a batch that comes late takes a lock", func(d drivertest.Driver) drivertest.Driver {
 		d = twice{d, "batch_acquire", time.Minute}
 		return rewriting("batch_acquire", "now >= tonumber(ARGV[2])", "false")(rewriting("batch_acquire", "tonumber(at) >= tonumber(ARGV[2])", "false")(d))
 	}, anything, Calm, mutual},
-	{"all fences of batches are one", func(d holdfast.Driver) holdfast.Driver {
+	{"all fences of batches are one", func(d drivertest.Driver) drivertest.Driver {
 		return rewriting("batch_acquire", "fence, minted = mint(n)", "fence, minted = 5, n")(rewriting("batch_acquire", "local fence, last = at, redis.call('GET', KEYS[3])", "local fence, last = '5', false")(d))
 	}, fences, Rough, mutual},
-	{"a copy of a batch deletes whatever is there", func(d holdfast.Driver) holdfast.Driver {
+	{"a copy of a batch deletes whatever is there", func(d drivertest.Driver) drivertest.Driver {
 		return rewriting("batch_release", "string.find(value, ARGV[i], 1, true) == 1", "true")(twice{d, "batch_release", 5 * time.Second})
 	}, believes, Rough, mutual},
 	{"a batch deletes a lock for which others wait", rewriting("batch_release", " and string.sub(value, -1) ~= '+'", ""), idle, Calm, mutual},
-	{"a copy of the server's own command deletes whatever is there", func(d holdfast.Driver) holdfast.Driver {
+	{"a copy of the server's own command deletes whatever is there", func(d drivertest.Driver) drivertest.Driver {
 		return native{d, "return tostring(redis.call('DEL', KEYS[1]))", 5 * time.Second}
 	}, believes, Rough, mutual},
-	{"the server's own command is not asked whether it did anything", func(d holdfast.Driver) holdfast.Driver {
+	{"the server's own command is not asked whether it did anything", func(d drivertest.Driver) drivertest.Driver {
 		return native{d, "redis.call('GET', KEYS[1]) return '1'", 0}
 	}, idle, Calm, mutual},
-	{"a copy of a batch of renewals brings locks back", func(d holdfast.Driver) holdfast.Driver {
+	{"a copy of a batch of renewals brings locks back", func(d drivertest.Driver) drivertest.Driver {
 		return rewriting("batch_renew", "local value = values[i]",
 			"local value = values[i] or redis.call('SET', KEYS[i], ARGV[1 + i] .. '0:0:{}', 'PX', 1) and ARGV[1 + i]")(twice{d, "batch_renew", 20 * time.Second})
 	}, anything, Calm, mutual},
-	{"a batch that is not answered is taken for one that was not sent", func(d holdfast.Driver) holdfast.Driver { return certain{d} }, anything, Calm, mutual},
-	{"a releasing process does not tell the server", func(d holdfast.Driver) holdfast.Driver { return silent{d} }, idle, Calm, mutual},
+	{"a batch that is not answered is taken for one that was not sent", func(d drivertest.Driver) drivertest.Driver { return certain{d} }, anything, Calm, mutual},
+	{"a releasing process does not tell the server", func(d drivertest.Driver) drivertest.Driver { return silent{d} }, idle, Calm, mutual},
 
 	{"a writer does not wait for readers", rewriting("", "return used + weight <= limit", "return used + 1 <= limit"), overlaps, Calm, readWrite},
 	{"readers leave with one of them", rewriting("", "used, holds = used - weight, holds - 1", "used, holds = 0, holds - 1"), overlaps, Calm, readWrite},
@@ -95,23 +96,23 @@ var brokenLocks = []broken{
 
 	{"several locks are taken although one is held", rewriting("multi_acquire", "elseif value then\n      return nil, nil, 'held '", "elseif false then\n      return nil, nil, 'held '"), believes, Calm, mutual},
 	{"a run that was completed does not count", rewriting("once_begin", "if counts(done, window) then", "if false then"), again, Calm, once},
-	{"a quorum of one node less than a majority", func(d holdfast.Driver) holdfast.Driver { return agreeable{d} }, believes, Calm, agreed},
-	{"the second phase does not ask whose lock it is", func(d holdfast.Driver) holdfast.Driver {
+	{"a quorum of one node less than a majority", func(d drivertest.Driver) drivertest.Driver { return agreeable{d} }, believes, Calm, agreed},
+	{"the second phase does not ask whose lock it is", func(d drivertest.Driver) drivertest.Driver {
 		return bereft{&rewritten{d, "node_fence", "if not value or string.sub(value, 1, #mine) ~= mine then", "if false then"}}
 	}, believes, Rough, agreed},
 	{"a node that came back empty counts at once", rewriting("", "ready = now + longest * 1000", "ready = now"), overlaps, Rough, agreed},
 	{"a fence is told to no other node", rewriting("node_fence", "raise_counter(tonumber(ARGV[3]))", ""), fences, Rough, agreed},
-	{"a node's batch takes a lock that is held", func(d holdfast.Driver) holdfast.Driver {
+	{"a node's batch takes a lock that is held", func(d drivertest.Driver) drivertest.Driver {
 		return rewriting("node_batch_acquire", "info, 'NX', 'PX', ttl)", "info, 'PX', ttl)")(&rewritten{d, "node_batch_acquire", "KEYS, 1, 2 * n)) == 0", "KEYS, 1, 2 * n)) >= 0"})
 	}, believes, Rough, agreed},
 	{"all fences of a node's batches are one", rewriting("node_batch_acquire", "fence = (read_counter(known[1]) or now) + 1", "fence = 5"), fences, Rough, agreed},
 	{"a job is done for half its window", rewriting("", "now < done + window * 1000", "now < done + window * 500"), again, Rough, once},
 
 	{"a latch opens when one party is left", rewriting("latch_look", "' ' .. whole(seats) .. ' ' .. f[2]", "' ' .. whole(math.max(seats - 1, 0)) .. ' ' .. f[2]"), passing, Calm, latch},
-	{"a count-down that is sent again counts again", func(d holdfast.Driver) holdfast.Driver {
+	{"a count-down that is sent again counts again", func(d drivertest.Driver) drivertest.Driver {
 		return rewriting("latch_count", "elseif not known then", "elseif true then")(twice{d, "latch_count", 0})
 	}, passing, Calm, latch},
-	{"a count-down that was refused counts by a copy", func(d holdfast.Driver) holdfast.Driver {
+	{"a count-down that was refused counts by a copy", func(d drivertest.Driver) drivertest.Driver {
 		return rewriting("latch_count", "if refused or not known", "if not known")(twice{d, "latch_count", 2 * time.Second})
 	}, anything, Calm, latch},
 	{"a count-down is forgotten", rewriting("latch_count", "depart(kind, 1, 'done')", "insist()"), number, Calm, latch},
@@ -119,7 +120,7 @@ var brokenLocks = []broken{
 	{"a party that left is not missing", rewriting("", "if how ~= 'done' then", "if false then"), anything, Calm, latch},
 	{"a party of a latch that has died is counted for ever", rewriting("", "depart(kind, #gone, 'died', info_of(dead))", "insist()"), number, Calm, latch},
 	{"a reset leaves parties what they have", rewriting("latch_reset", "in_parts('HDEL', KEYS[1], redis.call('ZRANGE', expiries, '0', '-1'))", ""), anything, Rough, latch},
-	{"nobody hears that a latch is open", func(d holdfast.Driver) holdfast.Driver { return deaf{d} }, sleeping, Calm, latch},
+	{"nobody hears that a latch is open", func(d drivertest.Driver) drivertest.Driver { return deaf{d} }, sleeping, Calm, latch},
 	{"a latch is kept for ten days", rewriting("", "latch_trace = 86400000", "latch_trace = 864000000"), leftover, Rough, latch},
 
 	{"a barrier is passed with one party too few", rewriting("barrier_await", "if arrived < limit then", "if arrived < limit - 1 then"), phases, Calm, barrier},
@@ -128,7 +129,7 @@ var brokenLocks = []broken{
 	{"who leaves a barrier breaks nothing", rewriting("share_release", "depart(kind, 1, ending, info_of(hold))", "insist()"), anything, Calm, barrier},
 	{"who has died at a barrier breaks nothing", rewriting("", "depart(kind, #gone, 'died', info_of(dead))", "insist()"), dead, Calm, barrier},
 	{"a barrier has one party too many", rewriting("", "return used + weight <= limit", "return used + weight <= limit + 1"), overlaps, Calm, barrier},
-	{"nobody hears that a phase is over", func(d holdfast.Driver) holdfast.Driver { return deaf{d} }, later, Calm, barrier},
+	{"nobody hears that a phase is over", func(d drivertest.Driver) drivertest.Driver { return deaf{d} }, later, Calm, barrier},
 
 	{"a lock of Redisson's clients is not looked at", rewriting("", "command('EXISTS', KEYS[1]) == 1 and ''", "false"), overlaps, Calm, redisson},
 	{"Redisson's clients do not hear of a release", rewriting("", "pcall(redis.call, 'PUBLISH', channel, '0')", "pcall(redis.call, 'EXISTS', channel)"), idle, Calm, redisson},
@@ -163,7 +164,7 @@ func TestBrokenLocksAreFound(t *testing.T) {
 // locks are lost before it.
 func TestLostLocksAreNoMistake(t *testing.T) {
 	for seed := uint64(1); seed <= 3; seed++ {
-		r := Run(t, seed, Options{Temper: Rough, Length: 20 * time.Minute, Form: agreed, Wrap: func(d holdfast.Driver) holdfast.Driver { return bereft{d} }})
+		r := Run(t, seed, Options{Temper: Rough, Length: 20 * time.Minute, Form: agreed, Wrap: func(d drivertest.Driver) drivertest.Driver { return bereft{d} }})
 		for _, v := range r.Violations {
 			if strings.Contains(v, believes) || strings.Contains(v, overlaps) || strings.Contains(v, fences) {
 				t.Errorf("seed %d: %s", seed, v)
@@ -195,50 +196,50 @@ func TestBrokenScriptsAreBroken(t *testing.T) {
 }
 
 // rewriting replaces something in the script of that name, or in all that have it.
-func rewriting(name, old, new string) func(holdfast.Driver) holdfast.Driver {
-	return func(d holdfast.Driver) holdfast.Driver { return &rewritten{d, name, old, new} }
+func rewriting(name, old, new string) func(drivertest.Driver) drivertest.Driver {
+	return func(d drivertest.Driver) drivertest.Driver { return &rewritten{d, name, old, new} }
 }
 
 type rewritten struct {
-	holdfast.Driver
+	drivertest.Driver
 	name, old, new string
 }
 
-func (d *rewritten) rewrite(s holdfast.Script) holdfast.Script {
+func (d *rewritten) rewrite(s driver.Script) driver.Script {
 	if d.name != "" && d.name != s.Name || !strings.Contains(s.Source, d.old) {
 		return s
 	}
-	other := holdfast.NewScript(strings.ReplaceAll(s.Source, d.old, d.new))
+	other := driver.NewScript("test", strings.ReplaceAll(s.Source, d.old, d.new))
 	other.Name = s.Name
 	return other
 }
 
-func (d *rewritten) Eval(ctx context.Context, s holdfast.Script, keys, args []string, urgent bool) (string, error) {
-	if s.Command != "" && d.name == "batch_release" { // it is the script in its place that is broken
-		return "", holdfast.ReplyError("ERR unknown command")
+func (d *rewritten) Run(ctx context.Context, call driver.Call) (string, error) {
+	if call.Script.Command != "" && d.name == "batch_release" { // it is the script in its place that is broken
+		return "", driver.ReplyError("ERR unknown command")
 	}
-	return d.Driver.Eval(ctx, d.rewrite(s), keys, args, urgent)
+	return d.Driver.Run(ctx, driver.Call{Script: d.rewrite(call.Script), Keys: call.Keys, Args: call.Args, Urgent: call.Urgent})
 }
 
 // native is a server that has DELIFEQ, and carries this out instead: then, and later again if that is not zero.
 type native struct {
-	holdfast.Driver
+	drivertest.Driver
 	source string
 	later  time.Duration
 }
 
-func (d native) Probe(ctx context.Context) (holdfast.ServerInfo, error) {
+func (d native) Probe(ctx context.Context) (driver.ServerInfo, error) {
 	info, err := d.Driver.Probe(ctx)
 	info.Server, info.Version = "valkey", "9.0.0"
 	return info, err
 }
 
-func (d native) Eval(ctx context.Context, s holdfast.Script, keys, args []string, urgent bool) (string, error) {
-	if s.Command == "" {
-		return d.Driver.Eval(ctx, s, keys, args, urgent)
+func (d native) Run(ctx context.Context, call driver.Call) (string, error) {
+	if call.Script.Command == "" {
+		return d.Driver.Run(ctx, call)
 	}
 	do := func() (string, error) {
-		return d.Driver.Eval(context.WithoutCancel(ctx), holdfast.NewScript(d.source), keys, args, urgent)
+		return d.Driver.Run(context.WithoutCancel(ctx), driver.Call{Script: driver.NewScript("test", d.source), Keys: call.Keys, Args: call.Args, Urgent: call.Urgent})
 	}
 	if d.later > 0 {
 		time.AfterFunc(d.later, func() { _, _ = do() })
@@ -248,18 +249,18 @@ func (d native) Eval(ctx context.Context, s holdfast.Script, keys, args []string
 
 // changed tells the library of other terms than those that the server gave, so that
 // it computes other deadlines. took is how long the answer took.
-func changed(term func(term, took time.Duration) time.Duration) func(holdfast.Driver) holdfast.Driver {
-	return func(d holdfast.Driver) holdfast.Driver { return &lying{d, term} }
+func changed(term func(term, took time.Duration) time.Duration) func(drivertest.Driver) drivertest.Driver {
+	return func(d drivertest.Driver) drivertest.Driver { return &lying{d, term} }
 }
 
 type lying struct {
-	holdfast.Driver
+	drivertest.Driver
 	term func(term, took time.Duration) time.Duration
 }
 
-func (d *lying) Eval(ctx context.Context, s holdfast.Script, keys, args []string, urgent bool) (string, error) {
+func (d *lying) Run(ctx context.Context, call driver.Call) (string, error) {
 	sent := time.Now()
-	reply, err := d.Driver.Eval(ctx, s, keys, args, urgent)
+	reply, err := d.Driver.Run(ctx, call)
 	words := strings.Fields(reply)
 	if err != nil || len(words) < 3 || words[0] != "granted" && words[0] != "renewed" {
 		return reply, err
@@ -275,33 +276,33 @@ func (d *lying) Eval(ctx context.Context, s holdfast.Script, keys, args []string
 // twice sends a script again once it was answered; or a copy of it some time later, of which
 // nobody hears.
 type twice struct {
-	holdfast.Driver
+	drivertest.Driver
 	name  string
 	later time.Duration
 }
 
-func (d twice) Eval(ctx context.Context, s holdfast.Script, keys, args []string, urgent bool) (string, error) {
-	reply, err := d.Driver.Eval(ctx, s, keys, args, urgent)
-	if s.Name != d.name || err != nil {
+func (d twice) Run(ctx context.Context, call driver.Call) (string, error) {
+	reply, err := d.Driver.Run(ctx, call)
+	if call.Script.Name != d.name || err != nil {
 		return reply, err
 	}
 	if d.later > 0 {
-		time.AfterFunc(d.later, func() { _, _ = d.Driver.Eval(context.WithoutCancel(ctx), s, keys, args, urgent) })
+		time.AfterFunc(d.later, func() { _, _ = d.Driver.Run(context.WithoutCancel(ctx), call) })
 		return reply, err
 	}
-	return d.Driver.Eval(ctx, s, keys, args, urgent)
+	return d.Driver.Run(ctx, call)
 }
 
 // agreeable is a quorum's first node where it agrees to everything, and keeps nothing: so one node less
 // than a majority has the lock.
-type agreeable struct{ holdfast.Driver }
+type agreeable struct{ drivertest.Driver }
 
-func (d agreeable) Eval(ctx context.Context, s holdfast.Script, keys, args []string, urgent bool) (string, error) {
+func (d agreeable) Run(ctx context.Context, call driver.Call) (string, error) {
 	now := strconv.FormatInt(time.Now().UnixMicro(), 10)
 	if strings.HasSuffix(d.Addr(), ":0") {
-		switch s.Name {
+		switch call.Script.Name {
 		case "node_acquire":
-			return "granted " + now + " " + args[2] + " " + now, nil
+			return "granted " + now + " " + call.Args[2] + " " + now, nil
 		case "node_batch_acquire":
 			return "taken " + now + " " + now, nil
 		case "batch_release":
@@ -309,65 +310,62 @@ func (d agreeable) Eval(ctx context.Context, s holdfast.Script, keys, args []str
 		case "node_fence":
 			return "fenced " + now + " 1", nil
 		case "renew":
-			return "renewed " + now + " " + args[2] + " 0 0", nil
+			return "renewed " + now + " " + call.Args[2] + " 0 0", nil
 		case "release":
 			return "released " + now, nil
 		}
 	}
-	return d.Driver.Eval(ctx, s, keys, args, urgent)
+	return d.Driver.Run(ctx, call)
 }
 
 // certain takes every other batch for one that was not sent. It is on its way still.
-type certain struct{ holdfast.Driver }
+type certain struct{ drivertest.Driver }
 
 var batched atomic.Int64
 
-func (d certain) Eval(ctx context.Context, s holdfast.Script, keys, args []string, urgent bool) (string, error) {
-	if s.Name == "batch_acquire" && batched.Add(1)%2 == 0 {
-		time.AfterFunc(2*time.Second, func() { _, _ = d.Driver.Eval(context.WithoutCancel(ctx), s, keys, args, urgent) })
-		return "", holdfast.ReplyError("NOPERM it is not sent")
+func (d certain) Run(ctx context.Context, call driver.Call) (string, error) {
+	if call.Script.Name == "batch_acquire" && batched.Add(1)%2 == 0 {
+		time.AfterFunc(2*time.Second, func() { _, _ = d.Driver.Run(context.WithoutCancel(ctx), call) })
+		return "", driver.ReplyError("NOPERM it is not sent")
 	}
-	return d.Driver.Eval(ctx, s, keys, args, urgent)
+	return d.Driver.Run(ctx, call)
 }
 
 // bereft is a quorum's node that loses a lock before it is told of its fence.
-type bereft struct{ holdfast.Driver }
+type bereft struct{ drivertest.Driver }
 
-var lost = holdfast.NewScript("redis.call('DEL', KEYS[1]) return ''")
+var lost = driver.NewScript("test", "redis.call('DEL', KEYS[1]) return ''")
 
-func (d bereft) Eval(ctx context.Context, s holdfast.Script, keys, args []string, urgent bool) (string, error) {
-	if s.Name == "node_fence" {
-		if _, err := d.Driver.Eval(ctx, lost, keys, args, urgent); err != nil {
+func (d bereft) Run(ctx context.Context, call driver.Call) (string, error) {
+	if call.Script.Name == "node_fence" {
+		if _, err := d.Driver.Run(ctx, driver.Call{Script: lost, Keys: call.Keys, Args: call.Args, Urgent: call.Urgent}); err != nil {
 			return "", err
 		}
 	}
-	return d.Driver.Eval(ctx, s, keys, args, urgent)
+	return d.Driver.Run(ctx, call)
 }
 
 // deaf loses all messages.
-type deaf struct{ holdfast.Driver }
+type deaf struct{ drivertest.Driver }
 
-func (d deaf) Subscribe(channel string, sharded bool, sink holdfast.Sink) holdfast.Subscription {
-	return d.Driver.Subscribe(channel, sharded, hearsNothing{sink})
+func (d deaf) Subscribe(s driver.Subscription) (cancel func()) {
+	s.Message = func(string) {}
+	return d.Driver.Subscribe(s)
 }
 
-type hearsNothing struct{ holdfast.Sink }
-
-func (hearsNothing) Message(string) {}
-
 // silent keeps every other release to itself.
-type silent struct{ holdfast.Driver }
+type silent struct{ drivertest.Driver }
 
 var released atomic.Int64
 
-func (d silent) Eval(ctx context.Context, s holdfast.Script, keys, args []string, urgent bool) (string, error) {
+func (d silent) Run(ctx context.Context, call driver.Call) (string, error) {
 	switch {
-	case s.Name == "release" && released.Add(1)%2 == 0:
+	case call.Script.Name == "release" && released.Add(1)%2 == 0:
 		return "released " + strconv.FormatInt(time.Now().UnixMicro(), 10), nil
-	case s.Name == "batch_release" && released.Add(1)%2 == 0:
+	case call.Script.Name == "batch_release" && released.Add(1)%2 == 0:
 		return "freed", nil
-	case s.Command != "" && released.Add(1)%2 == 0:
+	case call.Script.Command != "" && released.Add(1)%2 == 0:
 		return "1", nil
 	}
-	return d.Driver.Eval(ctx, s, keys, args, urgent)
+	return d.Driver.Run(ctx, call)
 }

@@ -9,6 +9,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/holdfastgoredis"
 	"github.com/holdfast-go/holdfast/tests/internal/history"
 )
@@ -52,9 +54,11 @@ func (w *World) javaProgram(i int) {
 	})
 	defer rdb.Close()
 	free := make(ears, 1)
-	d := holdfastgoredis.New(rdb)
+	d := drivertest.Of(holdfastgoredis.NewDriver(rdb))
 	defer d.Close()
-	d.Subscribe("redisson_lock__channel:{"+n.key+"}", false, free)
+	d.Subscribe(driver.Subscription{
+		Channel: "redisson_lock__channel:{" + n.key + "}", Up: free.Up, Down: free.Down, Message: free.Message,
+	})
 	j := &java{w: w, rdb: rdb, key: n.key, field: fmt.Sprintf("5f0c0000-0000-4000-8000-%012d:57", i)}
 	at := func(t time.Time) int64 { return int64(t.Sub(w.begun)) + 1 }
 	for w.sleepUntil(time.Since(w.begun) + between(r, time.Second, 2*n.every)) {

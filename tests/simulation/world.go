@@ -17,6 +17,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/holdfastgoredis"
 	"github.com/holdfast-go/holdfast/internal/clock"
 	"github.com/holdfast-go/holdfast/internal/keys"
@@ -26,7 +28,7 @@ import (
 // World is one server, its clients and what befalls them, in a bubble of its own.
 type World struct {
 	plan  plan
-	wrap  func(holdfast.Driver) holdfast.Driver // nil, or what breaks the lock
+	wrap  func(drivertest.Driver) drivertest.Driver // nil, or what breaks the lock
 	begun time.Time
 	*node // the first of nodes; but for quorums the only one
 	nodes []*node
@@ -89,7 +91,7 @@ type Options struct {
 	// Several has them taken together, too, where they are Mutexes.
 	Several bool
 	// Wrap puts something between clients and their driver.
-	Wrap func(holdfast.Driver) holdfast.Driver
+	Wrap func(drivertest.Driver) drivertest.Driver
 }
 
 // Run runs the world of a seed.
@@ -241,7 +243,7 @@ func (w *World) connect(p *incarnation, cfg holdfast.Config) {
 			// fatal: go-redis keeps its timers for the next.
 			PoolSize: 1000,
 		})
-		var d holdfast.Driver = counting{holdfastgoredis.New(rdb), &w.commands}
+		var d drivertest.Driver = counting{drivertest.Of(holdfastgoredis.NewDriver(rdb)), &w.commands}
 		if w.wrap != nil {
 			d = w.wrap(d)
 		}
@@ -384,13 +386,13 @@ func (w *World) checkLeftovers() {
 
 // counting counts scripts.
 type counting struct {
-	holdfast.Driver
+	drivertest.Driver
 	n *atomic.Int64
 }
 
-func (d counting) Eval(ctx context.Context, s holdfast.Script, keys, args []string, urgent bool) (string, error) {
+func (d counting) Run(ctx context.Context, call driver.Call) (string, error) {
 	d.n.Add(1)
-	return d.Driver.Eval(ctx, s, keys, args, urgent)
+	return d.Driver.Run(ctx, call)
 }
 
 // line is a line of the log.

@@ -10,7 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/rueidis"
 
-	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/holdfastgoredis"
 	"github.com/holdfast-go/holdfast/holdfastrueidis"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
@@ -41,11 +41,11 @@ func TestMastersThatShareARemoteAddress(t *testing.T) {
 		t.Run("Sentinel", func(t *testing.T) {
 			t.Parallel()
 			g := server.StartSentinels(t, bin, 2, 3)
-			open := opener(func(t *testing.T) holdfast.Driver {
+			open := opener(func(t *testing.T) drivertest.Driver {
 				if backend.Rueidis(t) {
-					return holdfastrueidis.New(rueidis.ClientOption{InitAddress: g.Addrs(), DialCtxFn: tunnelOf, Sentinel: rueidis.SentinelOption{MasterSet: g.Name}})
+					return drivertest.Of(holdfastrueidis.NewDriver(rueidis.ClientOption{InitAddress: g.Addrs(), DialCtxFn: tunnelOf, Sentinel: rueidis.SentinelOption{MasterSet: g.Name}}))
 				}
-				return holdfastgoredis.NewFailover(&redis.FailoverOptions{MasterName: g.Name, SentinelAddrs: g.Addrs(), Dialer: tunnel})
+				return drivertest.Of(holdfastgoredis.NewFailoverDriver(&redis.FailoverOptions{MasterName: g.Name, SentinelAddrs: g.Addrs(), Dialer: tunnel}))
 			})
 			old := g.Servers[0]
 			if _, err := old.Do("ACL", "SETUSER", "default", "-replicaof", "-slaveof"); err != nil { // it stays a master
@@ -64,9 +64,9 @@ func TestMastersThatShareARemoteAddress(t *testing.T) {
 		t.Run("Cluster", func(t *testing.T) {
 			t.Parallel()
 			c := startCluster(t, bin)
-			q := newQueue(t, func(t *testing.T) holdfast.Driver {
+			q := newQueue(t, func(t *testing.T) drivertest.Driver {
 				if backend.Rueidis(t) {
-					return holdfastrueidis.New(rueidis.ClientOption{InitAddress: c.Addrs(), DialCtxFn: tunnelOf})
+					return drivertest.Of(holdfastrueidis.NewDriver(rueidis.ClientOption{InitAddress: c.Addrs(), DialCtxFn: tunnelOf}))
 				}
 				return goRedis(t, redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Addrs(), ClusterStateReloadInterval: time.Hour, Dialer: tunnel}))
 			}, "a")

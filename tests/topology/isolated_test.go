@@ -13,6 +13,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/holdfastrueidis"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 	"github.com/holdfast-go/holdfast/tests/internal/history"
@@ -94,14 +95,14 @@ func (w *island) open(p *proxy.Proxy) opener {
 		}
 		return new(net.Dialer).DialContext(ctx, network, addr)
 	}
-	return func(t *testing.T) holdfast.Driver {
+	return func(t *testing.T) drivertest.Driver {
 		if backend.Rueidis(t) {
-			return holdfastrueidis.New(rueidis.ClientOption{
+			return drivertest.Of(holdfastrueidis.NewDriver(rueidis.ClientOption{
 				InitAddress: addrs,
 				DialCtxFn: func(ctx context.Context, addr string, _ *net.Dialer, _ *tls.Config) (net.Conn, error) {
 					return dial(ctx, "tcp", addr)
 				},
-			})
+			}))
 		}
 		return goRedis(t, redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs, Dialer: dial}))
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
@@ -167,7 +168,7 @@ func TestRedirectedScriptsRunOnce(t *testing.T) {
 		c := startCluster(t, bin)
 		d := clusterOf(c)(t)
 		t.Cleanup(func() { _ = d.Close() })
-		count := holdfast.NewScript("return tostring(redis.call('INCR', KEYS[1]))")
+		count := driver.NewScript("test", "return tostring(redis.call('INCR', KEYS[1]))")
 		const key = "holdfast:{counted}"
 		slot := slotOf("counted")
 		want := int64(0)
@@ -175,7 +176,7 @@ func TestRedirectedScriptsRunOnce(t *testing.T) {
 			t.Helper()
 			for _, urgent := range []bool{false, true} {
 				want++
-				reply, err := d.Eval(t.Context(), count, []string{key}, nil, urgent)
+				reply, err := d.Run(t.Context(), driver.Call{Script: count, Keys: []string{key}, Urgent: urgent})
 				if n := atoi(reply); err != nil || n != want {
 					t.Errorf("%s, urgent %v: the script has run %q times (%v), want %d", where, urgent, reply, err, want)
 				}

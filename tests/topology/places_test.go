@@ -9,7 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/rueidis"
 
-	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/holdfastrueidis"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
@@ -18,19 +18,19 @@ import (
 // ofURL opens clients of a server by its URL, with either adapter.
 func ofURL(url string) map[string]opener {
 	return map[string]opener{
-		"go-redis": func(t *testing.T) holdfast.Driver {
+		"go-redis": func(t *testing.T) drivertest.Driver {
 			o, err := redis.ParseURL(url)
 			if err != nil {
 				t.Fatal(err)
 			}
 			return goRedis(t, redis.NewClient(o))
 		},
-		"rueidis": func(t *testing.T) holdfast.Driver {
+		"rueidis": func(t *testing.T) drivertest.Driver {
 			o, err := rueidis.ParseURL(url)
 			if err != nil {
 				t.Fatal(err)
 			}
-			return holdfastrueidis.New(o)
+			return drivertest.Of(holdfastrueidis.NewDriver(o))
 		},
 	}
 }
@@ -102,9 +102,9 @@ func TestEveryKindInADatabaseOfACluster(t *testing.T) {
 		}
 		c := server.StartReplicatedCluster(t, bin, 3, server.Conf("cluster-databases", "16"))
 		first := clusterOf(c)
-		third := opener(func(t *testing.T) holdfast.Driver {
+		third := opener(func(t *testing.T) drivertest.Driver {
 			if backend.Rueidis(t) {
-				return holdfastrueidis.New(rueidis.ClientOption{InitAddress: c.Addrs(), SelectDB: 3})
+				return drivertest.Of(holdfastrueidis.NewDriver(rueidis.ClientOption{InitAddress: c.Addrs(), SelectDB: 3}))
 			}
 			return goRedis(t, redis.NewClusterClient(&redis.ClusterOptions{
 				Addrs:     c.Addrs(),

@@ -16,6 +16,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/holdfastgoredis"
 	"github.com/holdfast-go/holdfast/holdfastrueidis"
 	"github.com/holdfast-go/holdfast/internal/keys"
@@ -25,14 +26,14 @@ import (
 )
 
 // opener makes a driver with a client of its own, as another program would have it.
-type opener func(t *testing.T) holdfast.Driver
+type opener func(t *testing.T) drivertest.Driver
 
 // clusterOf opens clients that learn by themselves that slots have moved only after the
 // test: what happens meanwhile is the driver's doing.
 func clusterOf(c *server.Cluster) opener {
-	return func(t *testing.T) holdfast.Driver {
+	return func(t *testing.T) drivertest.Driver {
 		if backend.Rueidis(t) {
-			return holdfastrueidis.New(rueidis.ClientOption{InitAddress: c.Addrs()})
+			return drivertest.Of(holdfastrueidis.NewDriver(rueidis.ClientOption{InitAddress: c.Addrs()}))
 		}
 		return goRedis(t, redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Addrs(), ClusterStateReloadInterval: time.Hour}))
 	}
@@ -61,18 +62,18 @@ func sentinelsOf(g *server.Sentinels) opener { return sentinelsAt(g, g.Addrs()) 
 
 // sentinelsAt opens clients that are told of sentinels at these addresses.
 func sentinelsAt(g *server.Sentinels, addrs []string) opener {
-	return func(t *testing.T) holdfast.Driver {
+	return func(t *testing.T) drivertest.Driver {
 		if backend.Rueidis(t) {
-			return holdfastrueidis.New(rueidis.ClientOption{InitAddress: addrs, Sentinel: rueidis.SentinelOption{MasterSet: g.Name}})
+			return drivertest.Of(holdfastrueidis.NewDriver(rueidis.ClientOption{InitAddress: addrs, Sentinel: rueidis.SentinelOption{MasterSet: g.Name}}))
 		}
-		return holdfastgoredis.NewFailover(&redis.FailoverOptions{MasterName: g.Name, SentinelAddrs: addrs})
+		return drivertest.Of(holdfastgoredis.NewFailoverDriver(&redis.FailoverOptions{MasterName: g.Name, SentinelAddrs: addrs}))
 	}
 }
 
 // goRedis is a driver over a client that is closed with the test.
-func goRedis(t *testing.T, rdb redis.UniversalClient) holdfast.Driver {
+func goRedis(t *testing.T, rdb redis.UniversalClient) drivertest.Driver {
 	t.Cleanup(func() { _ = rdb.Close() })
-	return holdfastgoredis.New(rdb)
+	return drivertest.Of(holdfastgoredis.NewDriver(rdb))
 }
 
 // client returns a holdfast client with connections of its own.

@@ -7,36 +7,33 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/holdfasttest"
 )
 
 // promising is a driver on whose channels somebody writes a claim of an hour into every grant.
 type promising struct {
-	holdfast.Driver
+	drivertest.Driver
 	grants atomic.Int64 // that were changed
 }
 
-func (d *promising) wrap(inner holdfast.Driver) holdfast.Driver {
+func (d *promising) wrap(inner drivertest.Driver) drivertest.Driver {
 	d.Driver = inner
 	return d
 }
 
-func (d *promising) Subscribe(channel string, sharded bool, sink holdfast.Sink) holdfast.Subscription {
-	return d.Driver.Subscribe(channel, sharded, promised{sink, d})
-}
-
-type promised struct {
-	holdfast.Sink
-	d *promising
-}
-
-func (s promised) Message(payload string) {
-	if words := strings.Split(payload, " "); words[1] == "grant" { // hf1 grant TOKEN NOW CLAIM FENCE KEY
-		words[4] = "3600000"
-		payload = strings.Join(words, " ")
-		s.d.grants.Add(1)
+func (d *promising) Subscribe(s driver.Subscription) (cancel func()) {
+	told := s.Message
+	s.Message = func(payload string) {
+		if words := strings.Split(payload, " "); words[1] == "grant" { // hf1 grant TOKEN NOW CLAIM FENCE KEY
+			words[4] = "3600000"
+			payload = strings.Join(words, " ")
+			d.grants.Add(1)
+		}
+		told(payload)
 	}
-	s.Sink.Message(payload)
+	return d.Driver.Subscribe(s)
 }
 
 // A published grant is true but for its claim, which is far longer than the waiter asked for. The server ends the lock

@@ -9,23 +9,25 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/holdfasttest"
 )
 
 // absent is a driver of a server whose port is closed, or that swallows packets.
 type absent struct {
-	holdfast.Driver
+	drivertest.Driver
 	swallows bool
 	probes   atomic.Int64
 }
 
-func (d *absent) Probe(ctx context.Context) (holdfast.ServerInfo, error) {
+func (d *absent) Probe(ctx context.Context) (driver.ServerInfo, error) {
 	d.probes.Add(1)
 	if d.swallows {
 		<-ctx.Done()
-		return holdfast.ServerInfo{}, ctx.Err()
+		return driver.ServerInfo{}, ctx.Err()
 	}
-	return holdfast.ServerInfo{}, fmt.Errorf("%w: connection refused", holdfast.ErrNotSent)
+	return driver.ServerInfo{}, fmt.Errorf("%w: connection refused", driver.ErrNotSent)
 }
 
 // Who needs a server for the first time shares one attempt to reach it with all who need it, and no error names
@@ -35,7 +37,7 @@ func TestFirstContactIsShared(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 				d := &absent{swallows: swallows}
-				c := client(t, srv, func(inner holdfast.Driver) holdfast.Driver { d.Driver = inner; return d })
+				c := client(t, srv, func(inner drivertest.Driver) drivertest.Driver { d.Driver = inner; return d })
 				const callers = 20
 				errs := make(chan error, callers)
 				began := time.Now()
@@ -73,11 +75,11 @@ func TestFirstContactIsShared(t *testing.T) {
 func TestFirstContactThatIsNotWaitedFor(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 		d := &absent{}
-		c := client(t, srv, func(inner holdfast.Driver) holdfast.Driver { d.Driver = inner; return d })
+		c := client(t, srv, func(inner drivertest.Driver) drivertest.Driver { d.Driver = inner; return d })
 		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 		defer cancel()
 		_, err := c.Mutex("m").Acquire(ctx)
-		if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, holdfast.ErrUnavailable) || !errors.Is(err, holdfast.ErrNotSent) {
+		if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, holdfast.ErrUnavailable) || !errors.Is(err, driver.ErrNotSent) {
 			t.Errorf("Acquire: %v", err)
 		}
 	})
@@ -87,7 +89,7 @@ func TestFirstContactThatIsNotWaitedFor(t *testing.T) {
 func TestCloseEndsTheFirstContact(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 		d := &absent{swallows: true}
-		c := client(t, srv, func(inner holdfast.Driver) holdfast.Driver { d.Driver = inner; return d })
+		c := client(t, srv, func(inner drivertest.Driver) drivertest.Driver { d.Driver = inner; return d })
 		over := make(chan error)
 		go func() {
 			_, err := c.Mutex("m").Acquire(t.Context())

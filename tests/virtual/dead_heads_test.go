@@ -10,41 +10,43 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/holdfasttest"
 )
 
 // mortal is the driver of a process that can be killed: its subscriptions end, and nothing that it sends
 // arrives any more.
 type mortal struct {
-	holdfast.Driver
+	drivertest.Driver
 	mu   sync.Mutex
 	dead bool
-	subs []holdfast.Subscription
+	subs []func()
 }
 
-func (d *mortal) Eval(ctx context.Context, s holdfast.Script, keys, args []string, urgent bool) (string, error) {
+func (d *mortal) Run(ctx context.Context, call driver.Call) (string, error) {
 	if d.isDead() {
-		return "", fmt.Errorf("%w: killed", holdfast.ErrNotSent)
+		return "", fmt.Errorf("%w: killed", driver.ErrNotSent)
 	}
-	return d.Driver.Eval(ctx, s, keys, args, urgent)
+	return d.Driver.Run(ctx, call)
 }
 
-func (d *mortal) EvalAll(ctx context.Context, calls []holdfast.Call, urgent bool, tell func(i int, reply string, err error)) {
+func (d *mortal) RunAll(ctx context.Context, calls []driver.Call, tell func(i int, reply string, err error)) {
 	if d.isDead() {
 		for i := range calls {
-			tell(i, "", fmt.Errorf("%w: killed", holdfast.ErrNotSent))
+			tell(i, "", fmt.Errorf("%w: killed", driver.ErrNotSent))
 		}
 		return
 	}
-	d.Driver.EvalAll(ctx, calls, urgent, tell)
+	d.Driver.RunAll(ctx, calls, tell)
 }
 
-func (d *mortal) Subscribe(channel string, sharded bool, sink holdfast.Sink) holdfast.Subscription {
-	sub := d.Driver.Subscribe(channel, sharded, sink)
+func (d *mortal) Subscribe(s driver.Subscription) (cancel func()) {
+	cancel = d.Driver.Subscribe(s)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.subs = append(d.subs, sub)
-	return sub
+	d.subs = append(d.subs, cancel)
+	return cancel
 }
 
 func (d *mortal) isDead() bool {
@@ -57,8 +59,8 @@ func (d *mortal) kill() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.dead = true
-	for _, sub := range d.subs {
-		sub.Close()
+	for _, cancel := range d.subs {
+		cancel()
 	}
 }
 
@@ -69,7 +71,7 @@ func (m *mortals) process(t *testing.T, srv *holdfasttest.Server) *holdfast.Clie
 	t.Helper()
 	d := &mortal{}
 	m.all = append(m.all, d)
-	return configured(t, srv, holdfast.Config{Batch: -1}, func(inner holdfast.Driver) holdfast.Driver { d.Driver = inner; return d })
+	return configured(t, srv, holdfast.Config{Batch: -1}, func(inner drivertest.Driver) drivertest.Driver { d.Driver = inner; return d })
 }
 
 func (m *mortals) kill() {

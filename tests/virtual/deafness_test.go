@@ -8,35 +8,32 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/holdfasttest"
 )
 
 // unheard is a driver before which a proxy confirms subscriptions itself: the server has none of them.
 type unheard struct {
-	holdfast.Driver
+	drivertest.Driver
 	scripts, subscriptions *atomic.Int64
 }
 
-func (d unheard) Subscribe(_ string, _ bool, sink holdfast.Sink) holdfast.Subscription {
+func (d unheard) Subscribe(s driver.Subscription) (cancel func()) {
 	d.subscriptions.Add(1)
-	confirmed := time.AfterFunc(5*time.Millisecond, sink.Up)
-	return closing(func() { confirmed.Stop() })
+	confirmed := time.AfterFunc(5*time.Millisecond, s.Up)
+	return func() { confirmed.Stop() }
 }
 
-func (d unheard) Eval(ctx context.Context, s holdfast.Script, keys, args []string, urgent bool) (string, error) {
+func (d unheard) Run(ctx context.Context, call driver.Call) (string, error) {
 	d.scripts.Add(1)
-	return d.Driver.Eval(ctx, s, keys, args, urgent)
+	return d.Driver.Run(ctx, call)
 }
 
-func (d unheard) EvalAll(ctx context.Context, calls []holdfast.Call, urgent bool, tell func(i int, reply string, err error)) {
+func (d unheard) RunAll(ctx context.Context, calls []driver.Call, tell func(i int, reply string, err error)) {
 	d.scripts.Add(int64(len(calls)))
-	d.Driver.EvalAll(ctx, calls, urgent, tell)
+	d.Driver.RunAll(ctx, calls, tell)
 }
-
-// closing is a subscription of which only the end matters.
-type closing func()
-
-func (c closing) Close() { c() }
 
 // Waiters of many locks, whose one channel the server does not know, poll, and keep neither the server
 // nor each other busy.
@@ -45,7 +42,7 @@ func TestManyWaitersWhomTheServerDoesNotKnow(t *testing.T) {
 		const locks = 10
 		var scripts, subscriptions atomic.Int64
 		holder := client(t, srv)
-		waiter := client(t, srv, func(d holdfast.Driver) holdfast.Driver { return unheard{d, &scripts, &subscriptions} })
+		waiter := client(t, srv, func(d drivertest.Driver) drivertest.Driver { return unheard{d, &scripts, &subscriptions} })
 		var held []*holdfast.Lease
 		var waits []*waiting
 		for i := range locks {

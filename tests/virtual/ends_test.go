@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/holdfasttest"
 )
 
@@ -98,7 +100,7 @@ func TestALeaseThatIsGrantedDuringCloseIsOver(t *testing.T) {
 			"Acquire": (*holdfast.Lock).Acquire, "TryAcquire": (*holdfast.Lock).TryAcquire,
 		} {
 			var way distant
-			c := configured(t, srv, cfg, func(d holdfast.Driver) holdfast.Driver {
+			c := configured(t, srv, cfg, func(d drivertest.Driver) drivertest.Driver {
 				way.Driver = d
 				return &way
 			})
@@ -175,19 +177,19 @@ func TestALeaseThatIsPassedOnToWhoGivesUpGoesOn(t *testing.T) {
 
 // overheard is a driver whose last subscription a test can speak to, and which counts scripts.
 type overheard struct {
-	holdfast.Driver
-	sink    holdfast.Sink
+	drivertest.Driver
+	sink    driver.Subscription
 	scripts atomic.Int64
 }
 
-func (d *overheard) Subscribe(channel string, sharded bool, sink holdfast.Sink) holdfast.Subscription {
-	d.sink = sink
-	return d.Driver.Subscribe(channel, sharded, sink)
+func (d *overheard) Subscribe(s driver.Subscription) (cancel func()) {
+	d.sink = s
+	return d.Driver.Subscribe(s)
 }
 
-func (d *overheard) Eval(ctx context.Context, s holdfast.Script, keys, args []string, urgent bool) (string, error) {
+func (d *overheard) Run(ctx context.Context, call driver.Call) (string, error) {
 	d.scripts.Add(1)
-	return d.Driver.Eval(ctx, s, keys, args, urgent)
+	return d.Driver.Run(ctx, call)
 }
 
 // A client that is closed does nothing any more, also if it is granted a lock just then that it has waited for.
@@ -196,7 +198,7 @@ func TestAGrantThatComesAfterCloseBeginsNothing(t *testing.T) {
 		rdb := server(t, srv)
 		lease := acquire(t, client(t, srv).Mutex("a"))
 		var d overheard
-		c := client(t, srv, func(inner holdfast.Driver) holdfast.Driver {
+		c := client(t, srv, func(inner drivertest.Driver) drivertest.Driver {
 			d.Driver = inner
 			return &d
 		})

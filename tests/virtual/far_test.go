@@ -7,18 +7,19 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/holdfasttest"
 )
 
 // overseas is a driver whose server answers a round trip later.
 type overseas struct {
-	holdfast.Driver
+	drivertest.Driver
 	trip time.Duration
 }
 
-func (d overseas) Eval(ctx context.Context, s holdfast.Script, keys, args []string, urgent bool) (string, error) {
-	reply, err := d.Driver.Eval(ctx, s, keys, args, urgent)
+func (d overseas) Run(ctx context.Context, call driver.Call) (string, error) {
+	reply, err := d.Driver.Run(ctx, call)
 	time.Sleep(d.trip)
 	return reply, err
 }
@@ -27,7 +28,7 @@ func (d overseas) Eval(ctx context.Context, s holdfast.Script, keys, args []stri
 func TestACycleTakesTwoRoundTripsHoweverManyAreUnderWay(t *testing.T) {
 	const trip, goroutines, cycles = 2500 * time.Microsecond, 60, 5
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
-		c := client(t, srv, func(d holdfast.Driver) holdfast.Driver { return overseas{d, trip} })
+		c := client(t, srv, func(d drivertest.Driver) drivertest.Driver { return overseas{d, trip} })
 		release(t, acquire(t, c.Mutex("warm")))
 		ctx, cancel := context.WithCancel(t.Context()) // as contexts of programs can be
 		defer cancel()

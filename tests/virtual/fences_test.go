@@ -13,6 +13,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/holdfasttest"
 )
 
@@ -68,18 +70,18 @@ func TestALockIsNotPassedOnPastTheReservedFences(t *testing.T) {
 // batched is a driver that takes a moment, and notes of the replies to batches how many locks the largest was of,
 // and how many one has left at most.
 type batched struct {
-	holdfast.Driver
+	drivertest.Driver
 	mu            sync.Mutex
 	largest, left int
 }
 
-func (d *batched) Eval(ctx context.Context, s holdfast.Script, keys, args []string, urgent bool) (string, error) {
+func (d *batched) Run(ctx context.Context, call driver.Call) (string, error) {
 	time.Sleep(10 * time.Millisecond)
-	reply, err := d.Driver.Eval(ctx, s, keys, args, urgent)
-	if s.Name == "batch_acquire" && err == nil {
+	reply, err := d.Driver.Run(ctx, call)
+	if call.Script.Name == "batch_acquire" && err == nil {
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		d.largest = max(d.largest, (len(keys)-1)/2)
+		d.largest = max(d.largest, (len(call.Keys)-1)/2)
 		d.left = max(d.left, len(strings.Fields(reply))-3) // taken NOW FENCE
 	}
 	return reply, err
@@ -90,7 +92,7 @@ func (d *batched) Eval(ctx context.Context, s holdfast.Script, keys, args []stri
 func TestEachLockOfABatchHasItsOwnAnswer(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 		var way batched
-		c, holder, rdb := client(t, srv, func(d holdfast.Driver) holdfast.Driver {
+		c, holder, rdb := client(t, srv, func(d drivertest.Driver) drivertest.Driver {
 			way.Driver = d
 			return &way
 		}), client(t, srv), server(t, srv)

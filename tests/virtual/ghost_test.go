@@ -7,17 +7,19 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/holdfasttest"
 )
 
 // leisurely is a server to which releases take a while.
-type leisurely struct{ holdfast.Driver }
+type leisurely struct{ drivertest.Driver }
 
-func (d leisurely) Eval(ctx context.Context, s holdfast.Script, keys, args []string, urgent bool) (string, error) {
-	if urgent {
+func (d leisurely) Run(ctx context.Context, call driver.Call) (string, error) {
+	if call.Urgent {
 		time.Sleep(100 * time.Millisecond)
 	}
-	return d.Driver.Eval(ctx, s, keys, args, urgent)
+	return d.Driver.Run(ctx, call)
 }
 
 // Whoever gave up waiting is told who has the lock, and how many wait: itself is not among them.
@@ -31,7 +33,7 @@ func TestAWaiterThatGaveUpIsNotCounted(t *testing.T) {
 			eachWay(t, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
 				lease := acquire(t, lock(client(t, srv)))
 				defer release(t, lease)
-				l := lock(configured(t, srv, cfg, func(d holdfast.Driver) holdfast.Driver { return leisurely{d} }))
+				l := lock(configured(t, srv, cfg, func(d drivertest.Driver) drivertest.Driver { return leisurely{d} }))
 				for round := range 3 { // the first waiter asks before it is subscribed, those after it when they are
 					ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 					if _, err := l.Acquire(ctx); !errors.Is(err, context.DeadlineExceeded) {

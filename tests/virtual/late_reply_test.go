@@ -9,18 +9,20 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/holdfasttest"
 )
 
 // distant is a driver whose acquires are answered late, for a while.
 type distant struct {
-	holdfast.Driver
+	drivertest.Driver
 	on atomic.Bool
 }
 
-func (d *distant) Eval(ctx context.Context, s holdfast.Script, keys, args []string, urgent bool) (string, error) {
-	reply, err := d.Driver.Eval(ctx, s, keys, args, urgent)
-	if d.on.Load() && does(s, "acquire") {
+func (d *distant) Run(ctx context.Context, call driver.Call) (string, error) {
+	reply, err := d.Driver.Run(ctx, call)
+	if d.on.Load() && does(call.Script, "acquire") {
 		time.Sleep(200 * time.Millisecond)
 	}
 	return reply, err
@@ -32,7 +34,7 @@ func TestALateReplyIsNoFailureOfSomebodyElse(t *testing.T) {
 	eachWay(t, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
 		lease := acquire(t, client(t, srv).Mutex("a"))
 		var way distant
-		c := configured(t, srv, cfg, func(d holdfast.Driver) holdfast.Driver {
+		c := configured(t, srv, cfg, func(d drivertest.Driver) drivertest.Driver {
 			way.Driver = d
 			return &way
 		})
@@ -53,7 +55,7 @@ func TestALateReplyIsNoFailureOfSomebodyElse(t *testing.T) {
 func TestAGrantPastItsDeadlineIsGivenBack(t *testing.T) {
 	eachWay(t, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
 		var way distant
-		l := configured(t, srv, cfg, func(d holdfast.Driver) holdfast.Driver {
+		l := configured(t, srv, cfg, func(d drivertest.Driver) drivertest.Driver {
 			way.Driver = d
 			return &way
 		}).Mutex("a", holdfast.TTL(201*time.Millisecond))

@@ -8,22 +8,24 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/holdfasttest"
 )
 
 // far is the driver of a server that answers no renewals, and takes a while to release a lock: it notes how
 // many releases are under way at once at most, and counts them.
 type far struct {
-	holdfast.Driver
+	drivertest.Driver
 	flying, most, all *atomic.Int64
 }
 
-func (d far) Eval(ctx context.Context, s holdfast.Script, keys, args []string, urgent bool) (string, error) {
+func (d far) Run(ctx context.Context, call driver.Call) (string, error) {
 	switch {
-	case does(s, "renew"):
+	case does(call.Script, "renew"):
 		<-ctx.Done()
 		return "", ctx.Err()
-	case s.Name == "release":
+	case call.Script.Name == "release":
 		d.all.Add(1)
 		now := d.flying.Add(1)
 		defer d.flying.Add(-1)
@@ -31,14 +33,14 @@ func (d far) Eval(ctx context.Context, s holdfast.Script, keys, args []string, u
 		}
 		time.Sleep(100 * time.Millisecond)
 	}
-	return d.Driver.Eval(ctx, s, keys, args, urgent)
+	return d.Driver.Run(ctx, call)
 }
 
 // Many leases that are lost together are taken back few at a time, and all of them.
 func TestLostLeasesAreTakenBackFewAtATime(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 		var flying, most, all atomic.Int64
-		c := client(t, srv, func(d holdfast.Driver) holdfast.Driver { return far{d, &flying, &most, &all} })
+		c := client(t, srv, func(d drivertest.Driver) drivertest.Driver { return far{d, &flying, &most, &all} })
 		const n = 200
 		var leases []*holdfast.Lease
 		for i := range n {

@@ -20,7 +20,7 @@ func TestWaitersForTheLongestNameAreNotified(t *testing.T) {
 		longest := func() *holdfast.Lock {
 			rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:0", Dialer: srv.Dial})
 			t.Cleanup(func() { _ = rdb.Close() })
-			c, err := holdfast.New(holdfastgoredis.New(rdb), &holdfast.Config{Prefix: strings.Repeat("p", 512)})
+			c, err := holdfastgoredis.New(rdb, &holdfast.Config{Prefix: strings.Repeat("p", 512)})
 			if err != nil {
 				t.Fatal(err)
 			}

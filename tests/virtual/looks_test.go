@@ -8,41 +8,42 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/holdfasttest"
 )
 
 // eager counts the looks of waiters. Before who queues hears that it does, it can interrupt
 // subscriptions for a moment, or have the server not know of them.
 type eager struct {
-	holdfast.Driver
+	drivertest.Driver
 	mu         sync.Mutex
-	sinks      []holdfast.Sink
+	sinks      []driver.Subscription
 	interrupts bool
 	unknown    bool
 	looks      int
 }
 
-func (d *eager) Subscribe(channel string, sharded bool, sink holdfast.Sink) holdfast.Subscription {
+func (d *eager) Subscribe(s driver.Subscription) (cancel func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.sinks = append(d.sinks, sink)
-	return d.Driver.Subscribe(channel, sharded, sink)
+	d.sinks = append(d.sinks, s)
+	return d.Driver.Subscribe(s)
 }
 
-func (d *eager) Eval(ctx context.Context, s holdfast.Script, keys, args []string, urgent bool) (string, error) {
-	reply, err := d.Driver.Eval(ctx, s, keys, args, urgent)
+func (d *eager) Run(ctx context.Context, call driver.Call) (string, error) {
+	reply, err := d.Driver.Run(ctx, call)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	switch {
-	case s.Name != "acquire":
-	case strings.HasPrefix(args[0], "l"):
+	case call.Script.Name != "acquire":
+	case strings.HasPrefix(call.Args[0], "l"):
 		d.looks++
-	case strings.HasPrefix(args[0], "w") && d.unknown && err == nil:
+	case strings.HasPrefix(call.Args[0], "w") && d.unknown && err == nil:
 		fields := strings.Fields(reply)
 		fields[5] = "0" // receivers
 		reply = strings.Join(fields, " ")
-	case strings.HasPrefix(args[0], "w") && d.interrupts:
+	case strings.HasPrefix(call.Args[0], "w") && d.interrupts:
 		for _, sink := range d.sinks {
 			sink.Down(errors.New("interrupted"))
 			sink.Up()
@@ -57,7 +58,7 @@ func TestAWaiterLooksOnlyIfItMayHaveMissedSomething(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 		d := &eager{}
 		holder := client(t, srv).Mutex("m")
-		l := client(t, srv, func(inner holdfast.Driver) holdfast.Driver { d.Driver = inner; return d }).Mutex("m")
+		l := client(t, srv, func(inner drivertest.Driver) drivertest.Driver { d.Driver = inner; return d }).Mutex("m")
 		for _, c := range []struct {
 			what                string
 			interrupts, unknown bool

@@ -7,21 +7,23 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/holdfasttest"
 )
 
 // moving is the driver of a server on which, until then, a job's lock and its record are in different places, as
 // while their slot moves.
 type moving struct {
-	holdfast.Driver
+	drivertest.Driver
 	until time.Time
 }
 
-func (d moving) Eval(ctx context.Context, s holdfast.Script, keys, args []string, urgent bool) (string, error) {
-	if s.Name == "once_complete" && time.Now().Before(d.until) {
-		return "", holdfast.ReplyError("TRYAGAIN Multiple keys request during rehashing of slot")
+func (d moving) Run(ctx context.Context, call driver.Call) (string, error) {
+	if call.Script.Name == "once_complete" && time.Now().Before(d.until) {
+		return "", driver.ReplyError("TRYAGAIN Multiple keys request during rehashing of slot")
 	}
-	return d.Driver.Eval(ctx, s, keys, args, urgent)
+	return d.Driver.Run(ctx, call)
 }
 
 // A run that was done is written down as such also if that takes longer than RetryTimeout, as long as it has its
@@ -40,7 +42,7 @@ func TestACompletedJobIsWrittenDownWhileItsLeaseLasts(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 				began := time.Now()
-				locks := client(t, srv, func(d holdfast.Driver) holdfast.Driver { return moving{d, began.Add(c.moves)} })
+				locks := client(t, srv, func(d drivertest.Driver) drivertest.Driver { return moving{d, began.Add(c.moves)} })
 				job := locks.Once("job", holdfast.Every(24*time.Hour), c.opts...)
 				runs := 0
 				run, err := job.Do(t.Context(), func(context.Context, *holdfast.Lease) (string, error) {
@@ -66,21 +68,21 @@ func TestACompletedJobIsWrittenDownWhileItsLeaseLasts(t *testing.T) {
 }
 
 // hesitant is the driver of a server that takes its time before it says whether a run may begin.
-type hesitant struct{ holdfast.Driver }
+type hesitant struct{ drivertest.Driver }
 
-func (d hesitant) Eval(ctx context.Context, s holdfast.Script, keys, args []string, urgent bool) (string, error) {
-	if s.Name == "once_begin" {
+func (d hesitant) Run(ctx context.Context, call driver.Call) (string, error) {
+	if call.Script.Name == "once_begin" {
 		<-ctx.Done()
 		return "", ctx.Err()
 	}
-	return d.Driver.Eval(ctx, s, keys, args, urgent)
+	return d.Driver.Run(ctx, call)
 }
 
 // A job that a client's Close keeps from beginning tells so, and not of a context that is none of its
 // caller's.
 func TestAJobThatCannotBeginBecauseOfClose(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
-		c := client(t, srv, func(d holdfast.Driver) holdfast.Driver { return hesitant{d} })
+		c := client(t, srv, func(d drivertest.Driver) drivertest.Driver { return hesitant{d} })
 		ended := make(chan error, 1)
 		go func() {
 			_, err := c.Once("job", holdfast.Every(time.Hour)).Do(t.Context(), func(context.Context, *holdfast.Lease) (string, error) {

@@ -8,20 +8,22 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/holdfasttest"
 )
 
 // failing is a driver whose server is out of reach, for a while.
 type failing struct {
-	holdfast.Driver
+	drivertest.Driver
 	after atomic.Int32 // acquires
 }
 
-func (d *failing) Eval(ctx context.Context, s holdfast.Script, keys, args []string, urgent bool) (string, error) {
-	if s.Name == "acquire" && d.after.Add(-1) < 0 || s.Name == "batch_acquire" && d.after.Load() <= 0 {
+func (d *failing) Run(ctx context.Context, call driver.Call) (string, error) {
+	if call.Script.Name == "acquire" && d.after.Add(-1) < 0 || call.Script.Name == "batch_acquire" && d.after.Load() <= 0 {
 		return "", errors.New("connection refused")
 	}
-	return d.Driver.Eval(ctx, s, keys, args, urgent)
+	return d.Driver.Run(ctx, call)
 }
 
 // A waiter whose first request was answered outlives an outage that begins just then, before
@@ -31,7 +33,7 @@ func TestAWaiterOutlivesAnOutageThatBeginsAfterItsFirstTry(t *testing.T) {
 		lease := acquire(t, client(t, srv).Mutex("a"))
 		var way failing
 		way.after.Store(1)
-		w := wait(t, configured(t, srv, cfg, func(d holdfast.Driver) holdfast.Driver {
+		w := wait(t, configured(t, srv, cfg, func(d drivertest.Driver) drivertest.Driver {
 			way.Driver = d
 			return &way
 		}).Mutex("a"))

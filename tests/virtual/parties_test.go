@@ -7,21 +7,20 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/holdfasttest"
 )
 
 // deaf is a driver whose subscriptions look as if they were there, and bring nothing.
-type deaf struct{ holdfast.Driver }
+type deaf struct{ drivertest.Driver }
 
-func (d deaf) Subscribe(channel string, sharded bool, sink holdfast.Sink) holdfast.Subscription {
-	return d.Driver.Subscribe(channel, sharded, deafSink{sink})
+func (d deaf) Subscribe(s driver.Subscription) (cancel func()) {
+	s.Message = func(string) {}
+	return d.Driver.Subscribe(s)
 }
 
-type deafSink struct{ holdfast.Sink }
-
-func (deafSink) Message(string) {}
-
-func newDeaf(d holdfast.Driver) holdfast.Driver { return deaf{d} }
+func newDeaf(d drivertest.Driver) drivertest.Driver { return deaf{d} }
 
 // soon is a context for what is to come to its end.
 func soon(t *testing.T) context.Context {
@@ -78,7 +77,7 @@ func TestWaitersThatAreToldNothing(t *testing.T) {
 // place is taken by who waits for it then.
 func TestBarrierWaitsForADeadPartyForItsLease(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
-		join := func(wrap func(holdfast.Driver) holdfast.Driver, opts ...holdfast.Option) *holdfast.BarrierParty {
+		join := func(wrap func(drivertest.Driver) drivertest.Driver, opts ...holdfast.Option) *holdfast.BarrierParty {
 			party, err := client(t, srv, wrap).Barrier("b", 2, opts...).Join(t.Context())
 			if err != nil {
 				t.Fatal(err)

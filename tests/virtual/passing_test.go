@@ -12,27 +12,29 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/holdfasttest"
 )
 
 // delayed is a driver by which a request, or the answer to one, is on its way until it is let go.
 type delayed struct {
-	holdfast.Driver
-	request, answer func(s holdfast.Script, args []string) bool // which are; or nil
-	held            chan struct{}                               // closed when one is on its way
-	letGo           chan struct{}                               // closed to let it go
+	drivertest.Driver
+	request, answer func(s driver.Script, args []string) bool // which are; or nil
+	held            chan struct{}                             // closed when one is on its way
+	letGo           chan struct{}                             // closed to let it go
 }
 
 func newDelayed() *delayed {
 	return &delayed{held: make(chan struct{}), letGo: make(chan struct{})}
 }
 
-func (d *delayed) wrap(inner holdfast.Driver) holdfast.Driver {
+func (d *delayed) wrap(inner drivertest.Driver) drivertest.Driver {
 	d.Driver = inner
 	return d
 }
 
-func (d *delayed) hold(which func(holdfast.Script, []string) bool, s holdfast.Script, args []string) {
+func (d *delayed) hold(which func(driver.Script, []string) bool, s driver.Script, args []string) {
 	select {
 	case <-d.held:
 		return // one has been
@@ -44,10 +46,10 @@ func (d *delayed) hold(which func(holdfast.Script, []string) bool, s holdfast.Sc
 	}
 }
 
-func (d *delayed) Eval(ctx context.Context, s holdfast.Script, keys, args []string, urgent bool) (string, error) {
-	d.hold(d.request, s, args)
-	reply, err := d.Driver.Eval(ctx, s, keys, args, urgent)
-	d.hold(d.answer, s, args)
+func (d *delayed) Run(ctx context.Context, call driver.Call) (string, error) {
+	d.hold(d.request, call.Script, call.Args)
+	reply, err := d.Driver.Run(ctx, call)
+	d.hold(d.answer, call.Script, call.Args)
 	return reply, err
 }
 
@@ -72,7 +74,7 @@ func TestFencesThatWereReservedBeforeALossAreNotUsed(t *testing.T) {
 		defer rdb.Close()
 		rdb.Set(t.Context(), "holdfast:fence", time.Now().Add(time.Hour).UnixMicro(), 0)
 		d := newDelayed()
-		d.answer = func(s holdfast.Script, args []string) bool { return s.Name == "renew" && args[3] != "0" }
+		d.answer = func(s driver.Script, args []string) bool { return s.Name == "renew" && args[3] != "0" }
 		c := client(t, srv, d.wrap)
 		lock := c.Mutex("a", holdfast.TTL(ttl))
 
@@ -112,7 +114,7 @@ func TestALeaseThatIsBeingExtendedIsNotPassedOn(t *testing.T) {
 		rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:0", Dialer: srv.Dial})
 		defer rdb.Close()
 		d := newDelayed()
-		d.request = func(s holdfast.Script, args []string) bool {
+		d.request = func(s driver.Script, args []string) bool {
 			return s.Name == "renew" && args[2] == strconv.FormatInt(long.Milliseconds(), 10)
 		}
 		lock := configured(t, srv, holdfast.Config{MaxTTL: time.Hour}, d.wrap).Mutex("a", holdfast.TTL(ttl))
@@ -146,18 +148,18 @@ func TestALeaseThatIsBeingExtendedIsNotPassedOn(t *testing.T) {
 
 // lying is a driver whose server tells of fences from another, as if somebody had written them to a lock.
 type lying struct {
-	holdfast.Driver
+	drivertest.Driver
 	fence string
 	about string // the script
 }
 
-func (d lying) Eval(ctx context.Context, s holdfast.Script, keys, args []string, urgent bool) (string, error) {
-	reply, err := d.Driver.Eval(ctx, s, keys, args, urgent)
+func (d lying) Run(ctx context.Context, call driver.Call) (string, error) {
+	reply, err := d.Driver.Run(ctx, call)
 	words := strings.Fields(reply)
 	switch {
-	case s.Name == d.about && len(words) == 5 && words[4] != "0": // granted, renewed: NOW PTTL FENCE BLOCK
+	case call.Script.Name == d.about && len(words) == 5 && words[4] != "0": // granted, renewed: NOW PTTL FENCE BLOCK
 		words[3] = d.fence
-	case s.Name == "batch_"+d.about && len(words) == 3: // taken NOW FENCE
+	case call.Script.Name == "batch_"+d.about && len(words) == 3: // taken NOW FENCE
 		words[2] = d.fence
 	default:
 		return reply, err
@@ -169,8 +171,8 @@ func (d lying) Eval(ctx context.Context, s holdfast.Script, keys, args []string,
 func TestFencesBeyondBelief(t *testing.T) {
 	const forged = 8_999_999_999_999_000
 	eachWay(t, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
-		lie := func(about string) func(holdfast.Driver) holdfast.Driver {
-			return func(d holdfast.Driver) holdfast.Driver { return lying{d, strconv.Itoa(forged), about} }
+		lie := func(about string) func(drivertest.Driver) drivertest.Driver {
+			return func(d drivertest.Driver) drivertest.Driver { return lying{d, strconv.Itoa(forged), about} }
 		}
 		_, err := configured(t, srv, cfg, lie("acquire")).Mutex("a").Acquire(t.Context())
 		if !errors.Is(err, holdfast.ErrWrongType) || !strings.Contains(err.Error(), `"holdfast:fence"`) {

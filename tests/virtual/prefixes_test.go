@@ -10,24 +10,26 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/holdfasttest"
 )
 
 // asking counts how often a client asks for locks.
 type asking struct {
-	holdfast.Driver
+	drivertest.Driver
 	n atomic.Int64
 }
 
-func (d *asking) Eval(ctx context.Context, s holdfast.Script, keys, args []string, urgent bool) (string, error) {
-	if s.Name == "acquire" {
+func (d *asking) Run(ctx context.Context, call driver.Call) (string, error) {
+	if call.Script.Name == "acquire" {
 		d.n.Add(1)
 	}
-	return d.Driver.Eval(ctx, s, keys, args, urgent)
+	return d.Driver.Run(ctx, call)
 }
 
 // prefixed returns a client with that prefix.
-func prefixed(t *testing.T, srv *holdfasttest.Server, prefix string, wrap ...func(holdfast.Driver) holdfast.Driver) *holdfast.Client {
+func prefixed(t *testing.T, srv *holdfasttest.Server, prefix string, wrap ...func(drivertest.Driver) drivertest.Driver) *holdfast.Client {
 	t.Helper()
 	return configured(t, srv, holdfast.Config{Prefix: prefix}, wrap...)
 }
@@ -89,7 +91,7 @@ func TestAKeyUnderOnePrefixIsNotPolled(t *testing.T) {
 			bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 				holder := locks.holder(prefixed(t, srv, "one:"))
 				asked := &asking{}
-				waiter := locks.waiter(prefixed(t, srv, "one:", func(d holdfast.Driver) holdfast.Driver {
+				waiter := locks.waiter(prefixed(t, srv, "one:", func(d drivertest.Driver) drivertest.Driver {
 					asked.Driver = d
 					return asked
 				}))

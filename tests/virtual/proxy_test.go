@@ -72,7 +72,7 @@ func TestWaitersBehindAProxyWithoutPubSub(t *testing.T) {
 				p := &voiceless{srv: srv, subscribed: subscribed}
 				rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:0", Dialer: p.dial, PoolSize: 4096})
 				t.Cleanup(func() { _ = rdb.Close() })
-				c, err := holdfast.New(holdfastgoredis.New(rdb), nil)
+				c, err := holdfastgoredis.New(rdb, nil)
 				if err != nil {
 					t.Fatal(err)
 				}

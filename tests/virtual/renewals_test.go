@@ -8,27 +8,29 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/holdfasttest"
 )
 
 // renewals counts the calls that renew mutexes.
 type renewals struct {
-	holdfast.Driver
+	drivertest.Driver
 	calls *atomic.Int64
 }
 
-func (d renewals) Eval(ctx context.Context, s holdfast.Script, keys, args []string, urgent bool) (string, error) {
-	if does(s, "renew") {
+func (d renewals) Run(ctx context.Context, call driver.Call) (string, error) {
+	if does(call.Script, "renew") {
 		d.calls.Add(1)
 	}
-	return d.Driver.Eval(ctx, s, keys, args, urgent)
+	return d.Driver.Run(ctx, call)
 }
 
 // Leases that were acquired one after another are renewed together.
 func TestRenewalsWaitForEachOther(t *testing.T) {
 	eachWay(t, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
 		var calls atomic.Int64
-		c := configured(t, srv, cfg, func(d holdfast.Driver) holdfast.Driver { return renewals{d, &calls} })
+		c := configured(t, srv, cfg, func(d drivertest.Driver) drivertest.Driver { return renewals{d, &calls} })
 		const ttl, n = 12 * time.Second, 100
 		var leases []*holdfast.Lease
 		for i := range n {
@@ -57,21 +59,21 @@ func TestRenewalsWaitForEachOther(t *testing.T) {
 
 // hanging is the driver of a server that answers no renewals for a time, and counts those of one lock.
 type hanging struct {
-	holdfast.Driver
+	drivertest.Driver
 	hangs         *atomic.Bool
 	many, singles *atomic.Int64
 }
 
-func (d hanging) Eval(ctx context.Context, s holdfast.Script, keys, args []string, urgent bool) (string, error) {
-	if s.Name == "renew" {
+func (d hanging) Run(ctx context.Context, call driver.Call) (string, error) {
+	if call.Script.Name == "renew" {
 		d.singles.Add(1)
 	}
-	if does(s, "renew") && d.hangs.Load() {
+	if does(call.Script, "renew") && d.hangs.Load() {
 		d.many.Add(1)
 		<-ctx.Done()
 		return "", ctx.Err()
 	}
-	return d.Driver.Eval(ctx, s, keys, args, urgent)
+	return d.Driver.Run(ctx, call)
 }
 
 // Behind many renewals that hang, others are tried again later, and not each by itself.
@@ -80,7 +82,7 @@ func TestRenewalsBehindManyThatHangArePutOff(t *testing.T) {
 		var hangs atomic.Bool
 		var many, singles atomic.Int64
 		c := configured(t, srv, holdfast.Config{CommandTimeout: 10 * time.Second, RetryTimeout: 20 * time.Second},
-			func(d holdfast.Driver) holdfast.Driver { return hanging{d, &hangs, &many, &singles} })
+			func(d drivertest.Driver) drivertest.Driver { return hanging{d, &hangs, &many, &singles} })
 		var leases []*holdfast.Lease
 		for i := range 100 {
 			lease, err := c.Mutex(fmt.Sprint(i), holdfast.TTL(30*time.Second)).Acquire(t.Context())
@@ -112,7 +114,7 @@ func TestAClaimIsRenewedOnceItIsHeldForAWhile(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 		var calls atomic.Int64
 		const ttl = 10 * time.Second
-		count := func(d holdfast.Driver) holdfast.Driver { return renewals{d, &calls} }
+		count := func(d drivertest.Driver) drivertest.Driver { return renewals{d, &calls} }
 		a := client(t, srv, count).Mutex("m", holdfast.TTL(ttl))
 		b := client(t, srv, count).Mutex("m", holdfast.TTL(ttl))
 		lease := acquire(t, a)
@@ -143,13 +145,13 @@ func TestAClaimIsRenewedOnceItIsHeldForAWhile(t *testing.T) {
 
 // tardy is a driver whose renewals are answered late.
 type tardy struct {
-	holdfast.Driver
+	drivertest.Driver
 	by time.Duration
 }
 
-func (d tardy) Eval(ctx context.Context, s holdfast.Script, keys, args []string, urgent bool) (string, error) {
-	reply, err := d.Driver.Eval(ctx, s, keys, args, urgent)
-	if does(s, "renew") {
+func (d tardy) Run(ctx context.Context, call driver.Call) (string, error) {
+	reply, err := d.Driver.Run(ctx, call)
+	if does(call.Script, "renew") {
 		time.Sleep(d.by)
 	}
 	return reply, err
@@ -160,7 +162,7 @@ func (d tardy) Eval(ctx context.Context, s holdfast.Script, keys, args []string,
 func TestALeaseEndsBeforeTheServersWhenRenewalsAreAnsweredLate(t *testing.T) {
 	eachWay(t, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
 		const ttl, late = 10 * time.Second, 1500 * time.Millisecond
-		c, rdb := configured(t, srv, cfg, func(d holdfast.Driver) holdfast.Driver { return tardy{d, late} }), server(t, srv)
+		c, rdb := configured(t, srv, cfg, func(d drivertest.Driver) drivertest.Driver { return tardy{d, late} }), server(t, srv)
 		var leases []*holdfast.Lease
 		for i := range 5 {
 			leases = append(leases, acquire(t, c.Mutex(fmt.Sprint(i), holdfast.TTL(ttl))))

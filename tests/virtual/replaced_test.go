@@ -7,20 +7,22 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/holdfasttest"
 )
 
 // slow is a driver whose acquires go out late, for a while.
 type slow struct {
-	holdfast.Driver
+	drivertest.Driver
 	on atomic.Bool
 }
 
-func (d *slow) Eval(ctx context.Context, s holdfast.Script, keys, args []string, urgent bool) (string, error) {
-	if d.on.Load() && does(s, "acquire") {
+func (d *slow) Run(ctx context.Context, call driver.Call) (string, error) {
+	if d.on.Load() && does(call.Script, "acquire") {
 		time.Sleep(500 * time.Millisecond)
 	}
-	return d.Driver.Eval(ctx, s, keys, args, urgent)
+	return d.Driver.Run(ctx, call)
 }
 
 // inOrder waits until both have had the lock, the first before the second.
@@ -42,7 +44,7 @@ func TestNobodyPassesAProcessThatAsksAnew(t *testing.T) {
 	eachWay(t, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
 		lease := acquire(t, client(t, srv).Mutex("a"))
 		var way slow
-		c := configured(t, srv, cfg, func(d holdfast.Driver) holdfast.Driver {
+		c := configured(t, srv, cfg, func(d drivertest.Driver) drivertest.Driver {
 			way.Driver = d
 			return &way
 		})
@@ -62,7 +64,7 @@ func TestNobodyPassesAProcessWhoseGrantFindsNobody(t *testing.T) {
 	eachWay(t, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
 		lease := acquire(t, client(t, srv).Mutex("a"))
 		var way distant
-		c := configured(t, srv, cfg, func(d holdfast.Driver) holdfast.Driver {
+		c := configured(t, srv, cfg, func(d drivertest.Driver) drivertest.Driver {
 			way.Driver = d
 			return &way
 		})

@@ -7,20 +7,22 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/holdfasttest"
 )
 
 // busy is the driver of a server that runs somebody's long script.
-type busy struct{ holdfast.Driver }
+type busy struct{ drivertest.Driver }
 
-func (d busy) Eval(context.Context, holdfast.Script, []string, []string, bool) (string, error) {
-	return "", holdfast.ReplyError("BUSY a script is running")
+func (d busy) Run(_ context.Context, _ driver.Call) (string, error) {
+	return "", driver.ReplyError("BUSY a script is running")
 }
 
 // What may pass is tried again for RetryTimeout, 3 s unless set: the last time at its end.
 func TestTheLastTryComesAtTheEndOfRetryTimeout(t *testing.T) {
 	eachWay(t, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
-		l := configured(t, srv, cfg, func(d holdfast.Driver) holdfast.Driver { return busy{d} }).Mutex("a")
+		l := configured(t, srv, cfg, func(d drivertest.Driver) drivertest.Driver { return busy{d} }).Mutex("a")
 		for range 20 { // the pauses between the tries are random
 			begun := time.Now()
 			_, err := l.Acquire(t.Context())

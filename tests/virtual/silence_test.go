@@ -10,14 +10,16 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/holdfasttest"
 )
 
 // moody is the driver of a server that hangs, or refuses, when it is told to.
 type moody struct {
-	holdfast.Driver
+	drivertest.Driver
 	hangs   atomic.Bool
-	refuses atomic.Value // a holdfast.ReplyError; "" or none if it does not
+	refuses atomic.Value // a driver.ReplyError; "" or none if it does not
 	singles atomic.Int64 // renewals that were not in a batch
 }
 
@@ -26,33 +28,33 @@ func (d *moody) meets(ctx context.Context) error {
 		<-ctx.Done()
 		return ctx.Err()
 	}
-	if reply, _ := d.refuses.Load().(holdfast.ReplyError); reply != "" {
+	if reply, _ := d.refuses.Load().(driver.ReplyError); reply != "" {
 		return reply
 	}
 	return nil
 }
 
-func (d *moody) Eval(ctx context.Context, s holdfast.Script, keys, args []string, urgent bool) (string, error) {
-	if s.Name == "renew" {
+func (d *moody) Run(ctx context.Context, call driver.Call) (string, error) {
+	if call.Script.Name == "renew" {
 		d.singles.Add(1)
 	}
 	if err := d.meets(ctx); err != nil {
 		return "", err
 	}
-	return d.Driver.Eval(ctx, s, keys, args, urgent)
+	return d.Driver.Run(ctx, call)
 }
 
-func (d *moody) EvalAll(ctx context.Context, calls []holdfast.Call, urgent bool, tell func(i int, reply string, err error)) {
+func (d *moody) RunAll(ctx context.Context, calls []driver.Call, tell func(i int, reply string, err error)) {
 	if err := d.meets(ctx); err != nil {
 		for i := range calls {
 			tell(i, "", err)
 		}
 		return
 	}
-	d.Driver.EvalAll(ctx, calls, urgent, tell)
+	d.Driver.RunAll(ctx, calls, tell)
 }
 
-func (d *moody) wrap(inner holdfast.Driver) holdfast.Driver {
+func (d *moody) wrap(inner drivertest.Driver) drivertest.Driver {
 	d.Driver = inner
 	return d
 }
@@ -93,9 +95,9 @@ func TestRenewalsToAServerThatRefuses(t *testing.T) {
 		}
 		time.Sleep(4 * time.Second)
 		d.singles.Store(0)
-		d.refuses.Store(holdfast.ReplyError("BUSY Redis is busy running a script."))
+		d.refuses.Store(driver.ReplyError("BUSY Redis is busy running a script."))
 		time.Sleep(8 * time.Second)
-		d.refuses.Store(holdfast.ReplyError(""))
+		d.refuses.Store(driver.ReplyError(""))
 		// One that is left over goes by itself.
 		if n := d.singles.Load(); n > 10 {
 			t.Errorf("%d renewals by themselves", n)

@@ -9,12 +9,14 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/holdfasttest"
 )
 
 // belated is a driver whose subscriptions reach the server late.
 type belated struct {
-	holdfast.Driver
+	drivertest.Driver
 	by time.Duration
 
 	mu            sync.Mutex
@@ -22,32 +24,31 @@ type belated struct {
 	polls         int // acquires that ask for no place in the queue
 }
 
-func (d *belated) wrap(inner holdfast.Driver) holdfast.Driver {
+func (d *belated) wrap(inner drivertest.Driver) drivertest.Driver {
 	d.Driver = inner
 	return d
 }
 
-func (d *belated) Subscribe(channel string, sharded bool, sink holdfast.Sink) holdfast.Subscription {
+func (d *belated) Subscribe(s driver.Subscription) (cancel func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.subscriptions++
 	ctx, end := context.WithCancel(context.Background())
 	time.AfterFunc(d.by, func() {
 		if ctx.Err() == nil {
-			s := d.Driver.Subscribe(channel, sharded, sink)
-			context.AfterFunc(ctx, s.Close)
+			context.AfterFunc(ctx, d.Driver.Subscribe(s))
 		}
 	})
-	return closing(end)
+	return end
 }
 
-func (d *belated) Eval(ctx context.Context, s holdfast.Script, keys, args []string, urgent bool) (string, error) {
-	if s.Name == "acquire" && strings.Contains(args[0], "t") {
+func (d *belated) Run(ctx context.Context, call driver.Call) (string, error) {
+	if call.Script.Name == "acquire" && strings.Contains(call.Args[0], "t") {
 		d.mu.Lock()
 		d.polls++
 		d.mu.Unlock()
 	}
-	return d.Driver.Eval(ctx, s, keys, args, urgent)
+	return d.Driver.Run(ctx, call)
 }
 
 // A subscription that takes less than three seconds to be confirmed is waited for, however many wait: nobody polls, and

@@ -10,23 +10,25 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/holdfasttest"
 )
 
 // mute is the driver of a process that dies with what it holds: it releases nothing.
-type mute struct{ holdfast.Driver }
+type mute struct{ drivertest.Driver }
 
-func (d mute) Eval(ctx context.Context, s holdfast.Script, keys, args []string, urgent bool) (string, error) {
-	switch s.Name {
+func (d mute) Run(ctx context.Context, call driver.Call) (string, error) {
+	switch call.Script.Name {
 	case "release", "share_release":
 		return "released 1", nil
 	case "batch_release":
 		return "freed", nil
 	}
-	return d.Driver.Eval(ctx, s, keys, args, urgent)
+	return d.Driver.Run(ctx, call)
 }
 
-func dying(d holdfast.Driver) holdfast.Driver { return mute{d} }
+func dying(d drivertest.Driver) drivertest.Driver { return mute{d} }
 
 // A waiter that finds the lock free when it looks takes it without being handed it. The
 // next in the queue is the first then, and must be told when to look, as it is when

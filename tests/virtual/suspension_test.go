@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/holdfasttest"
 	"github.com/holdfast-go/holdfast/internal/clock"
 )
@@ -44,13 +46,13 @@ func TestLeaseIsRenewedAfterASuspensionShorterThanItself(t *testing.T) {
 }
 
 // unreachable is a server that renewals do not reach.
-type unreachable struct{ holdfast.Driver }
+type unreachable struct{ drivertest.Driver }
 
-func (d unreachable) Eval(ctx context.Context, s holdfast.Script, keys, args []string, urgent bool) (string, error) {
-	if does(s, "renew") {
+func (d unreachable) Run(ctx context.Context, call driver.Call) (string, error) {
+	if does(call.Script, "renew") {
 		return "", errors.New("no way to the server")
 	}
-	return d.Driver.Eval(ctx, s, keys, args, urgent)
+	return d.Driver.Run(ctx, call)
 }
 
 // What is left when the machine wakes up is measured by the clock that went on.
@@ -58,7 +60,7 @@ func TestContextEndsOnTimeAfterASuspensionShorterThanTheLease(t *testing.T) {
 	for name, cfg := range ways {
 		t.Run(name, func(t *testing.T) {
 			suspendable(t, func(t *testing.T, srv *holdfasttest.Server, suspend func(time.Duration)) {
-				c := configured(t, srv, cfg, func(d holdfast.Driver) holdfast.Driver { return unreachable{d} })
+				c := configured(t, srv, cfg, func(d drivertest.Driver) drivertest.Driver { return unreachable{d} })
 				lease := acquire(t, c.Mutex("a", holdfast.TTL(10*time.Minute)))
 				begun := time.Now()
 				suspend(9 * time.Minute)

@@ -14,6 +14,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/holdfastgoredis"
 	"github.com/holdfast-go/holdfast/holdfasttest"
 )
@@ -94,16 +96,16 @@ func (c travelled) Write(p []byte) (int, error) {
 
 // halting is a driver whose scripts are not answered while the way is stuck.
 type halting struct {
-	holdfast.Driver
+	drivertest.Driver
 	way *way
 }
 
-func (d halting) Eval(ctx context.Context, s holdfast.Script, keys, args []string, urgent bool) (string, error) {
+func (d halting) Run(ctx context.Context, call driver.Call) (string, error) {
 	if d.way.is(stuck) {
 		<-ctx.Done()
 		return "", ctx.Err()
 	}
-	return d.Driver.Eval(ctx, s, keys, args, urgent)
+	return d.Driver.Run(ctx, call)
 }
 
 // client returns a new client that goes this way.
@@ -111,7 +113,7 @@ func (w *way) client(t *testing.T, cfg holdfast.Config) *holdfast.Client {
 	t.Helper()
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:0", Dialer: w.dial, DialerRetries: 1, PoolSize: 4096})
 	t.Cleanup(func() { _ = rdb.Close() })
-	c, err := holdfast.New(halting{holdfastgoredis.New(rdb), w}, &cfg)
+	c, err := holdfast.New(halting{drivertest.Of(holdfastgoredis.NewDriver(rdb)), w}, &cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

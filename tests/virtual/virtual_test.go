@@ -13,6 +13,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/holdfastgoredis"
 	"github.com/holdfast-go/holdfast/holdfasttest"
 	"github.com/holdfast-go/holdfast/internal/clock"
@@ -42,23 +44,23 @@ func eachWay(t *testing.T, f func(t *testing.T, srv *holdfasttest.Server, cfg ho
 }
 
 // does reports whether the script does that for mutexes, for one or for many.
-func does(s holdfast.Script, what string) bool { return s.Name == what || s.Name == "batch_"+what }
+func does(s driver.Script, what string) bool { return s.Name == what || s.Name == "batch_"+what }
 
 // client returns a new client, as another process would have. wrap may put something
 // between it and its driver.
-func client(t *testing.T, srv *holdfasttest.Server, wrap ...func(holdfast.Driver) holdfast.Driver) *holdfast.Client {
+func client(t *testing.T, srv *holdfasttest.Server, wrap ...func(drivertest.Driver) drivertest.Driver) *holdfast.Client {
 	t.Helper()
 	return configured(t, srv, holdfast.Config{}, wrap...)
 }
 
 // configured is client with a configuration.
-func configured(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config, wrap ...func(holdfast.Driver) holdfast.Driver) *holdfast.Client {
+func configured(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config, wrap ...func(drivertest.Driver) drivertest.Driver) *holdfast.Client {
 	t.Helper()
 	// go-redis looks a name up, in the machine's time; and has one set of timers for all who wait for
 	// a connection, in whatever bubble.
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:0", Dialer: srv.Dial, PoolSize: 4096})
 	t.Cleanup(func() { _ = rdb.Close() })
-	d := holdfastgoredis.New(rdb)
+	d := drivertest.Of(holdfastgoredis.NewDriver(rdb))
 	for _, f := range wrap {
 		d = f(d)
 	}
@@ -156,22 +158,22 @@ func TestWaiterWhoMovesUpStaysInTheQueue(t *testing.T) {
 
 // refusing is a server that refuses releases for a while.
 type refusing struct {
-	holdfast.Driver
+	drivertest.Driver
 	on atomic.Bool
 }
 
-func (d *refusing) Eval(ctx context.Context, s holdfast.Script, keys, args []string, urgent bool) (string, error) {
-	if d.on.Load() && does(s, "release") {
-		return "", holdfast.ReplyError("NOREPLICAS Not enough good replicas to write.")
+func (d *refusing) Run(ctx context.Context, call driver.Call) (string, error) {
+	if d.on.Load() && does(call.Script, "release") {
+		return "", driver.ReplyError("NOREPLICAS Not enough good replicas to write.")
 	}
-	return d.Driver.Eval(ctx, s, keys, args, urgent)
+	return d.Driver.Run(ctx, call)
 }
 
 // A refused release is tried on for as long as the lock may stand.
 func TestBackgroundReleaseOutlivesALongRefusal(t *testing.T) {
 	eachWay(t, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
 		var server refusing
-		holder := configured(t, srv, cfg, func(d holdfast.Driver) holdfast.Driver {
+		holder := configured(t, srv, cfg, func(d drivertest.Driver) drivertest.Driver {
 			server.Driver = d
 			return &server
 		})

@@ -8,20 +8,22 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/holdfasttest"
 )
 
 // shareRenewals counts the renewals of locks that several may hold.
 type shareRenewals struct {
-	holdfast.Driver
+	drivertest.Driver
 	sent *atomic.Int64
 }
 
-func (d shareRenewals) Eval(ctx context.Context, s holdfast.Script, keys, args []string, urgent bool) (string, error) {
-	if s.Name == "share_renew" {
+func (d shareRenewals) Run(ctx context.Context, call driver.Call) (string, error) {
+	if call.Script.Name == "share_renew" {
 		d.sent.Add(1)
 	}
-	return d.Driver.Eval(ctx, s, keys, args, urgent)
+	return d.Driver.Run(ctx, call)
 }
 
 // A lease that is downgraded and upgraded again has its owner and what is left of its bounds.
@@ -38,7 +40,7 @@ func TestBoundsOutliveDowngradeAndUpgrade(t *testing.T) {
 			t.Run(bound+" of "+name, func(t *testing.T) {
 				bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 					var sent atomic.Int64
-					c := client(t, srv, func(d holdfast.Driver) holdfast.Driver { return shareRenewals{d, &sent} })
+					c := client(t, srv, func(d drivertest.Driver) drivertest.Driver { return shareRenewals{d, &sent} })
 					rw := c.RWMutex("a", holdfast.TTL(ttl))
 					began := time.Now()
 					lease, err := on(rw, opt, holdfast.Owner("me")).Acquire(t.Context())
@@ -86,13 +88,13 @@ func TestBoundsOutliveDowngradeAndUpgrade(t *testing.T) {
 
 // slowWeigh is the driver of a server that answers a weighing late.
 type slowWeigh struct {
-	holdfast.Driver
+	drivertest.Driver
 	by time.Duration
 }
 
-func (d slowWeigh) Eval(ctx context.Context, s holdfast.Script, keys, args []string, urgent bool) (string, error) {
-	reply, err := d.Driver.Eval(ctx, s, keys, args, urgent)
-	if s.Name == "share_weigh" {
+func (d slowWeigh) Run(ctx context.Context, call driver.Call) (string, error) {
+	reply, err := d.Driver.Run(ctx, call)
+	if call.Script.Name == "share_weigh" {
 		time.Sleep(d.by)
 	}
 	return reply, err
@@ -101,7 +103,7 @@ func (d slowWeigh) Eval(ctx context.Context, s holdfast.Script, keys, args []str
 // Whoever is told too late that a lease was downgraded, or upgraded, has lost it.
 func TestALeaseThatEndsWhileItIsWeighed(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
-		c := client(t, srv, func(d holdfast.Driver) holdfast.Driver { return slowWeigh{d, 1500 * time.Millisecond} })
+		c := client(t, srv, func(d drivertest.Driver) drivertest.Driver { return slowWeigh{d, 1500 * time.Millisecond} })
 		rw := c.RWMutex("a", holdfast.TTL(time.Second))
 		for what, weigh := range map[*holdfast.Lock]func(context.Context, *holdfast.Lease) (*holdfast.Lease, error){
 			rw.Writer(): rw.Downgrade, rw.Reader(): rw.TryUpgrade,

@@ -162,7 +162,7 @@ func (e Example) first(addr, place string) error {
 }
 
 func withLock(ctx context.Context, rdb *redis.Client, f func(context.Context, *holdfast.Lease) error) error {
-	locks, err := holdfast.New(holdfastgoredis.New(rdb), nil)
+	locks, err := holdfastgoredis.New(rdb, nil)
 	if err != nil {
 		return err
 	}

@@ -28,7 +28,7 @@ func open(s worker.Setting) (worker.Locks, error) {
 
 func openAt(s worker.Setting, addr string) (*locks, error) {
 	rdb := redis.NewClient(&redis.Options{Addr: addr, DialTimeout: s.CommandTimeout, ReadTimeout: s.CommandTimeout})
-	client, err := holdfast.New(holdfastgoredis.New(rdb), &holdfast.Config{
+	client, err := holdfastgoredis.New(rdb, &holdfast.Config{
 		CommandTimeout: s.CommandTimeout,
 		RetryTimeout:   s.RetryTimeout,
 		LocalHandovers: s.LocalHandovers,

@@ -19,6 +19,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/holdfastgoredis"
 	"github.com/holdfast-go/holdfast/holdfastrueidis"
 	"github.com/holdfast-go/holdfast/holdfasttest"
@@ -199,11 +200,11 @@ func NeedsManyConnections(tb testing.TB) {
 // options matter that say where the server is, and as whom to log in.
 func Open(tb testing.TB, cfg *holdfast.Config, o *redis.Options) *holdfast.Client {
 	tb.Helper()
-	return New(tb, cfg, driver(tb, o))
+	return New(tb, cfg, connect(tb, o))
 }
 
 // New returns a new holdfast client with a driver, closed with the test.
-func New(tb testing.TB, cfg *holdfast.Config, d holdfast.Driver) *holdfast.Client {
+func New(tb testing.TB, cfg *holdfast.Config, d drivertest.Driver) *holdfast.Client {
 	tb.Helper()
 	c, err := holdfast.New(d, patient(cfg))
 	if err != nil {
@@ -213,21 +214,21 @@ func New(tb testing.TB, cfg *holdfast.Config, d holdfast.Driver) *holdfast.Clien
 	return c
 }
 
-// driver connects to a server, for Open.
-func driver(tb testing.TB, o *redis.Options) holdfast.Driver {
+// connect connects to a server, for Open.
+func connect(tb testing.TB, o *redis.Options) drivertest.Driver {
 	tb.Helper()
 	watch(tb, o)
 	if Rueidis(tb) {
-		return holdfastrueidis.New(rueidis.ClientOption{
+		return drivertest.Of(holdfastrueidis.NewDriver(rueidis.ClientOption{
 			InitAddress: []string{o.Addr}, Username: o.Username, Password: o.Password, SelectDB: o.DB,
 			DialCtxFn: func(ctx context.Context, _ string, _ *net.Dialer, _ *tls.Config) (net.Conn, error) {
 				return dial(ctx, o)
 			},
-		})
+		}))
 	}
 	rdb := redis.NewClient(o)
 	tb.Cleanup(func() { _ = rdb.Close() })
-	return holdfastgoredis.New(rdb)
+	return drivertest.Of(holdfastgoredis.NewDriver(rdb))
 }
 
 // patient returns cfg, where it says nothing of timeouts with such that a busy machine which stands still

@@ -6,13 +6,14 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/driver/drivertest"
 )
 
 // Hearing is a driver that keeps the messages of some channels: that a message came is known
 // for certain, where the time in which somebody acts on it says little on a busy machine.
 type Hearing struct {
-	holdfast.Driver
+	drivertest.Driver
 	prefix string // of the channels
 
 	mu       sync.Mutex
@@ -20,12 +21,12 @@ type Hearing struct {
 }
 
 // Hear keeps the messages of all channels whose names begin with prefix.
-func Hear(d holdfast.Driver, prefix string) *Hearing { return &Hearing{Driver: d, prefix: prefix} }
+func Hear(d drivertest.Driver, prefix string) *Hearing { return &Hearing{Driver: d, prefix: prefix} }
 
 // Hearing returns a driver of the server.
 func (b *Backend) Hearing(tb testing.TB, prefix string) *Hearing {
 	tb.Helper()
-	return Hear(driver(tb, b.options()), prefix)
+	return Hear(connect(tb, b.options()), prefix)
 }
 
 // Heard reports whether the message has come; with after, whether it came after that one.
@@ -39,21 +40,14 @@ func (d *Hearing) Heard(message string, after ...string) bool {
 	return slices.Contains(all, message)
 }
 
-func (d *Hearing) Subscribe(channel string, sharded bool, sink holdfast.Sink) holdfast.Subscription {
-	if strings.HasPrefix(channel, d.prefix) {
-		sink = &ear{sink, d}
+func (d *Hearing) Subscribe(s driver.Subscription) (cancel func()) {
+	if told := s.Message; strings.HasPrefix(s.Channel, d.prefix) {
+		s.Message = func(payload string) {
+			d.mu.Lock()
+			d.messages = append(d.messages, payload)
+			d.mu.Unlock()
+			told(payload)
+		}
 	}
-	return d.Driver.Subscribe(channel, sharded, sink)
-}
-
-type ear struct {
-	holdfast.Sink
-	d *Hearing
-}
-
-func (e *ear) Message(payload string) {
-	e.d.mu.Lock()
-	e.d.messages = append(e.d.messages, payload)
-	e.d.mu.Unlock()
-	e.Sink.Message(payload)
+	return d.Driver.Subscribe(s)
 }

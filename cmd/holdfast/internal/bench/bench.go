@@ -14,6 +14,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/holdfast-go/holdfast/driver"
+
 	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfast-go/holdfast"
@@ -138,7 +140,7 @@ func (b *bench) connect(ctx context.Context) error {
 	if b.space, err = keys.NewSpace(prefix); err != nil {
 		return fmt.Errorf("%w: %w", holdfast.ErrInvalid, err)
 	}
-	var first holdfast.Driver
+	var first driver.Driver
 	for len(b.sites) < clients {
 		rdb, err := b.cfg.Open()
 		if err != nil {
@@ -146,11 +148,15 @@ func (b *bench) connect(ctx context.Context) error {
 		}
 		s := &site{rdb: rdb}
 		b.sites = append(b.sites, s)
-		driver, logger := holdfastgoredis.New(rdb), slog.New(slog.DiscardHandler)
-		if first == nil { // the others would say the same
-			first, logger = driver, b.cfg.Logger
+		d, err := holdfastgoredis.NewDriver(rdb)
+		if err != nil {
+			return err
 		}
-		if s.locks, err = holdfast.New(driver, &holdfast.Config{TTL: ttl, Prefix: prefix, Logger: logger, CommandTimeout: patience}); err != nil {
+		logger := slog.New(slog.DiscardHandler)
+		if first == nil { // the others would say the same
+			first, logger = d, b.cfg.Logger
+		}
+		if s.locks, err = holdfast.New(d, &holdfast.Config{TTL: ttl, Prefix: prefix, Logger: logger, CommandTimeout: patience}); err != nil {
 			return err
 		}
 	}

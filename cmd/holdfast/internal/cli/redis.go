@@ -28,12 +28,12 @@ type endpoint struct {
 	unverified bool // the server's certificate is not looked at
 }
 
-// driver is one for locks on the server.
-func (e *endpoint) driver() holdfast.Driver {
+// locks makes a client for locks on the server.
+func (e *endpoint) locks(cfg *holdfast.Config) (*holdfast.Client, error) {
 	if e.sentinel != nil {
-		return holdfastgoredis.NewFailover(e.sentinel)
+		return holdfastgoredis.NewFailover(e.sentinel, cfg)
 	}
-	return holdfastgoredis.New(e.client)
+	return holdfastgoredis.New(e.client, cfg)
 }
 
 // openRedis makes a client of the one server of those who do not know several.

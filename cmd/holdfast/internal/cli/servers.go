@@ -69,7 +69,7 @@ type locker struct {
 func (s *servers) locker(cfg *holdfast.Config) (*locker, error) {
 	l := &locker{}
 	for _, e := range s.all {
-		c, err := holdfast.New(e.driver(), cfg)
+		c, err := e.locks(cfg)
 		if err != nil {
 			return nil, configError("%w", err)
 		}

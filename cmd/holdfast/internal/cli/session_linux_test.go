@@ -31,7 +31,7 @@ func TestNothingRunsUnderALockThatIsLostAlready(t *testing.T) {
 		t.Run(string(policy), func(t *testing.T) {
 			redis := redis.NewClient(&redis.Options{Dialer: holdfasttest.Run(t).Dial})
 			defer redis.Close()
-			client, err := holdfast.New(holdfastgoredis.New(redis), nil)
+			client, err := holdfastgoredis.New(redis, nil)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -136,8 +136,11 @@ func dataKey(prefix, lock string) string { return prefix + "data:{" + lock + "}"
 // tryOut takes and releases the locks once: a server that does not do shows
 // before any process is started. It returns what the server calls itself.
 func tryOut(ctx context.Context, rdb redis.UniversalClient, prefix string) (name string, err error) {
-	driver := holdfastgoredis.New(rdb)
-	locks, err := holdfast.New(driver, &holdfast.Config{Logger: slog.New(slog.DiscardHandler), Prefix: prefix, TTL: ttl})
+	d, err := holdfastgoredis.NewDriver(rdb)
+	if err != nil {
+		return "", err
+	}
+	locks, err := holdfast.New(d, &holdfast.Config{Logger: slog.New(slog.DiscardHandler), Prefix: prefix, TTL: ttl})
 	if err != nil {
 		return "", err
 	}
@@ -151,11 +154,11 @@ func tryOut(ctx context.Context, rdb redis.UniversalClient, prefix string) (name
 			return "", err
 		}
 	}
-	info, err := driver.Probe(ctx)
+	info, err := d.Probe(ctx)
 	if err != nil {
 		return "", err
 	}
-	return printable.Line(fmt.Sprintf("%s %s at %s", info.Server, info.Version, driver.Addr()), 200), nil
+	return printable.Line(fmt.Sprintf("%s %s at %s", info.Server, info.Version, d.Addr()), 200), nil
 }
 
 // deleteKeys deletes all that a run may have left, one by one, since on a

@@ -94,7 +94,7 @@ func (w *worker) serve(ctx context.Context, open Opener) error {
 		return err
 	}
 	defer w.rdb.Close()
-	w.locks, err = holdfast.New(holdfastgoredis.New(w.rdb), &holdfast.Config{
+	w.locks, err = holdfastgoredis.New(w.rdb, &holdfast.Config{
 		Logger: slog.New(slog.DiscardHandler), // what is shown is the locks, not the server
 		Prefix: w.Prefix,
 		Owner:  "worker " + strconv.Itoa(w.Worker),

@@ -138,7 +138,7 @@ func (x *examination) reach(ctx context.Context) (unusable, err error) {
 
 // client returns a client of the library that says nothing by itself.
 func (x *examination) client(rdb redis.UniversalClient) (*holdfast.Client, error) {
-	return holdfast.New(holdfastgoredis.New(rdb), &holdfast.Config{
+	return holdfastgoredis.New(rdb, &holdfast.Config{
 		Logger:         slog.New(slog.DiscardHandler),
 		LocalHandovers: -1,
 		Owner:          "holdfast doctor",

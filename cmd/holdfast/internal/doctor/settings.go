@@ -11,7 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/holdfastgoredis"
 )
 
@@ -42,7 +42,11 @@ func (n *node) number(field string) int64 {
 }
 
 func (n *node) version(ctx context.Context) Finding {
-	info, err := holdfastgoredis.New(n.rdb).Probe(ctx)
+	d, err := holdfastgoredis.NewDriver(n.rdb)
+	if err != nil {
+		return unchecked("version", "HELLO", err)
+	}
+	info, err := d.Probe(ctx)
 	if err != nil {
 		return unchecked("version", "HELLO", err)
 	}
@@ -365,6 +369,6 @@ func count(n int64, what string) string {
 // unsent reports whether an error is no answer of the server.
 func unsent(err error) bool {
 	var answer redis.Error
-	var reply holdfast.ReplyError
+	var reply driver.ReplyError
 	return !errors.As(err, &answer) && !errors.As(err, &reply)
 }

@@ -1,4 +1,5 @@
-package holdfasttest
+// Package drivertest has the suite that every driver of Holdfast passes.
+package drivertest
 
 import (
 	"context"
@@ -10,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
 )
 
 // Peer is another client of the server that a driver is tested with.
@@ -19,11 +20,11 @@ type Peer interface {
 	Do(args ...string) (string, error)
 }
 
-// RunDriver tests that a driver does what holdfast.Driver says. open returns a new
-// driver for a server on which nothing else goes on. Adapters run it against every kind
-// of server and client that they support. That a script is sent once, whatever becomes of its reply, needs a
-// way to the server that loses replies: adapters test it with one.
-func RunDriver(t *testing.T, open func(*testing.T) holdfast.Driver, peer Peer) {
+// Run tests that a driver does what driver.Driver says, and driver.Batcher if it is one. open returns a new driver
+// for a server on which nothing else happens. Adapters run it against every kind of server and client that they
+// support. Whether a script is sent only once when its reply is lost takes a network that loses replies: adapters
+// test that with one of their own.
+func Run(t *testing.T, open func(*testing.T) driver.Driver, peer Peer) {
 	d := open(t)
 	t.Cleanup(func() {
 		if err := d.Close(); err != nil {
@@ -38,20 +39,20 @@ func RunDriver(t *testing.T, open func(*testing.T) holdfast.Driver, peer Peer) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if info.Server == "" || info.Version == "" || time.Since(time.UnixMicro(info.Time)).Abs() > time.Hour {
+		if info.Server == "" || info.Version == "" || time.Since(info.Time).Abs() > time.Hour {
 			t.Errorf("Probe = %+v", info)
 		}
 		if d.Addr() == "" {
 			t.Error("Addr is empty")
 		}
 	})
-	t.Run("Eval", func(t *testing.T) {
-		s := holdfast.NewScript("return KEYS[1] .. ' ' .. ARGV[1] .. ' ' .. #KEYS .. ' ' .. #ARGV")
+	t.Run("Run", func(t *testing.T) {
+		s := driver.NewScript("test", "return KEYS[1] .. ' ' .. ARGV[1] .. ' ' .. #KEYS .. ' ' .. #ARGV")
 		for _, urgent := range []bool{false, true} {
 			for range 2 { // not loaded, and loaded
-				got, err := d.Eval(ctx, s, []string{"{k}1", "{k}2"}, []string{"a\r\nb", ""}, urgent)
+				got, err := d.Run(ctx, driver.Call{Script: s, Keys: []string{"{k}1", "{k}2"}, Args: []string{"a\r\nb", ""}, Urgent: urgent})
 				if want := "{k}1 a\r\nb 2 2"; got != want || err != nil {
-					t.Errorf("Eval = %q, %v; want %q", got, err, want)
+					t.Errorf("Run = %q, %v; want %q", got, err, want)
 				}
 			}
 			if _, err := peer.Do("SCRIPT", "FLUSH"); err != nil {
@@ -59,26 +60,30 @@ func RunDriver(t *testing.T, open func(*testing.T) holdfast.Driver, peer Peer) {
 			}
 		}
 	})
-	t.Run("Eval's errors", func(t *testing.T) {
-		var reply holdfast.ReplyError
-		_, err := d.Eval(ctx, holdfast.NewScript("return redis.error_reply('WRONGTYPE by hand')"), []string{"k"}, nil, false)
+	t.Run("Run's errors", func(t *testing.T) {
+		var reply driver.ReplyError
+		_, err := d.Run(ctx, driver.Call{Script: driver.NewScript("test", "return redis.error_reply('WRONGTYPE by hand')"), Keys: []string{"k"}})
 		if !errors.As(err, &reply) || !strings.HasPrefix(string(reply), "WRONGTYPE") {
 			t.Errorf("an error that the server sends is %#v", err)
 		}
-		if errors.Is(err, holdfast.ErrNotSent) {
+		if errors.Is(err, driver.ErrNotSent) {
 			t.Error("an error that the server sends is said not to be sent")
 		}
 		ended, cancel := context.WithTimeout(ctx, time.Nanosecond)
 		defer cancel()
 		<-ended.Done()
-		if _, err := d.Eval(ended, holdfast.NewScript("return 'x'"), []string{"k"}, nil, true); err == nil {
-			t.Error("Eval succeeds although its context has ended")
+		if _, err := d.Run(ended, driver.Call{Script: driver.NewScript("test", "return 'x'"), Keys: []string{"k"}, Urgent: true}); err == nil {
+			t.Error("Run succeeds although its context has ended")
 		}
 	})
-	t.Run("EvalAll", func(t *testing.T) {
-		testEvalAll(t, ctx, d)
+	t.Run("RunAll", func(t *testing.T) {
+		b, ok := d.(driver.Batcher)
+		if !ok {
+			t.Skip("it is no Batcher")
+		}
+		testRunAll(t, ctx, b)
 	})
-	t.Run("Eval of a command", func(t *testing.T) {
+	t.Run("Run of a command", func(t *testing.T) {
 		testCommand(t, d, peer)
 	})
 	t.Run("Subscribe", func(t *testing.T) {
@@ -86,31 +91,31 @@ func RunDriver(t *testing.T, open func(*testing.T) holdfast.Driver, peer Peer) {
 	})
 }
 
-// testEvalAll has several scripts run at once, of which some are not loaded and some fail.
-func testEvalAll(t *testing.T, ctx context.Context, d holdfast.Driver) {
-	sum := holdfast.NewScript("return 'sum ' .. redis.call('INCRBY', KEYS[1], ARGV[1])")
-	wrong := holdfast.NewScript("return redis.error_reply('WRONGTYPE by hand')")
+// testRunAll has several scripts run at once, of which some are not loaded and some fail.
+func testRunAll(t *testing.T, ctx context.Context, d driver.Batcher) {
+	sum := driver.NewScript("test", "return 'sum ' .. redis.call('INCRBY', KEYS[1], ARGV[1])")
+	wrong := driver.NewScript("test", "return redis.error_reply('WRONGTYPE by hand')")
 	for round, urgent := range []bool{false, true} {
-		var calls []holdfast.Call
+		var calls []driver.Call
 		for i := range 20 {
-			calls = append(calls, holdfast.Call{Script: sum, Keys: []string{fmt.Sprint("{k}", i)}, Args: []string{strconv.Itoa(i + 1)}})
+			calls = append(calls, driver.Call{Script: sum, Keys: []string{fmt.Sprint("{k}", i)}, Args: []string{strconv.Itoa(i + 1)}, Urgent: urgent})
 		}
-		calls[7] = holdfast.Call{Script: wrong, Keys: []string{"{k}"}}
-		calls[11].Script = holdfast.NewScript(sum.Source + fmt.Sprintf(" .. ' %d'", round)) // never loaded before
-		calls[15] = holdfast.Call{Script: holdfast.Script{Name: "delifeq", Command: "delifeq"}, Keys: []string{"{k}none"}, Args: []string{"a"}}
+		calls[7] = driver.Call{Script: wrong, Keys: []string{"{k}"}}
+		calls[11].Script = driver.NewScript("test", sum.Source+fmt.Sprintf(" .. ' %d'", round)) // never loaded before
+		calls[15] = driver.Call{Script: driver.Script{Name: "delifeq", Command: "delifeq"}, Keys: []string{"{k}none"}, Args: []string{"a"}}
 		ended, cancel := context.WithCancel(ctx)
 		cancel()
-		for i, told := range evalAll(t, ended, d, calls, urgent) {
+		for i, told := range runAll(t, ended, d, calls) {
 			if told.err == nil {
 				t.Errorf("call %d is answered %q although its context has ended", i, told.reply)
 			}
 		}
-		for i, told := range evalAll(t, ctx, d, calls, urgent) {
+		for i, told := range runAll(t, ctx, d, calls) {
 			want := fmt.Sprintf("sum %d", (round+1)*(i+1))
 			if i == 11 {
 				want += fmt.Sprintf(" %d", round)
 			}
-			var reply holdfast.ReplyError
+			var reply driver.ReplyError
 			switch {
 			case i == 7 && (!errors.As(told.err, &reply) || !strings.HasPrefix(string(reply), "WRONGTYPE")):
 				t.Errorf("an error that the server sends is %#v", told.err)
@@ -131,13 +136,13 @@ type outcome struct {
 	err   error
 }
 
-// evalAll has a driver run calls, and returns what it told of each. It fails the test if that is not
+// runAll has a driver run calls, and returns what it told of each. It fails the test if that is not
 // once.
-func evalAll(t *testing.T, ctx context.Context, d holdfast.Driver, calls []holdfast.Call, urgent bool) []outcome {
+func runAll(t *testing.T, ctx context.Context, d driver.Batcher, calls []driver.Call) []outcome {
 	t.Helper()
 	var mu sync.Mutex
 	all, times := make([]outcome, len(calls)), make([]int, len(calls))
-	d.EvalAll(ctx, calls, urgent, func(i int, reply string, err error) {
+	d.RunAll(ctx, calls, func(i int, reply string, err error) {
 		mu.Lock()
 		defer mu.Unlock()
 		all[i] = outcome{reply, err}
@@ -155,7 +160,7 @@ func evalAll(t *testing.T, ctx context.Context, d holdfast.Driver, calls []holdf
 
 // testCommand deletes a key by its value, with a command of the server's own; or expects to be told that it does
 // not have that, and that it has done nothing.
-func testCommand(t *testing.T, d holdfast.Driver, peer Peer) {
+func testCommand(t *testing.T, d driver.Driver, peer Peer) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	do := func(want string, command ...string) {
@@ -165,13 +170,13 @@ func testCommand(t *testing.T, d holdfast.Driver, peer Peer) {
 		}
 	}
 	deleteIfEqual := func(ctx context.Context, value string, urgent bool) (string, error) {
-		return d.Eval(ctx, holdfast.Script{Name: "delifeq", Command: "delifeq"}, []string{"{k}1"}, []string{value}, urgent)
+		return d.Run(ctx, driver.Call{Script: driver.Script{Name: "delifeq", Command: "delifeq"}, Keys: []string{"{k}1"}, Args: []string{value}, Urgent: urgent})
 	}
 	const value = "a\r\n:b "
 	for _, urgent := range []bool{false, true} {
 		do("", "SET", "{k}1", value)
 		got, err := deleteIfEqual(ctx, value+"+", urgent)
-		var reply holdfast.ReplyError
+		var reply driver.ReplyError
 		if errors.As(err, &reply) && strings.HasPrefix(string(reply), "ERR unknown command") {
 			if info, err := d.Probe(ctx); err != nil || info.Server == "valkey" && !strings.HasPrefix(info.Version, "7.") && !strings.HasPrefix(info.Version, "8.") {
 				t.Errorf("%+v, %v: %v", info, err, reply)
@@ -207,9 +212,12 @@ func testCommand(t *testing.T, d holdfast.Driver, peer Peer) {
 }
 
 // testSubscribe subscribes, is interrupted, and hears messages before and after.
-func testSubscribe(t *testing.T, d holdfast.Driver, peer Peer) {
+func testSubscribe(t *testing.T, d driver.Driver, peer Peer) {
 	heard := &sink{events: make(chan string, 100)}
-	sub := d.Subscribe("{c}hannel", false, heard)
+	cancel := d.Subscribe(driver.Subscription{
+		Channel: "{c}hannel",
+		Up:      func() { heard.tell("up") }, Down: func(error) { heard.tell("down") }, Message: func(text string) { heard.tell("message " + text) },
+	})
 	heard.await(t, "up")
 	// Up is told when the server has it, so nothing published now is lost.
 	if _, err := peer.Do("PUBLISH", "{c}hannel", "one two\r\n"); err != nil {
@@ -227,7 +235,7 @@ func testSubscribe(t *testing.T, d holdfast.Driver, peer Peer) {
 		}
 		heard.await(t, "message again")
 	}
-	sub.Close()
+	cancel()
 	for end := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
 		n, err := peer.Do("PUBLISH", "{c}hannel", "to nobody")
 		if err != nil {
@@ -237,7 +245,7 @@ func testSubscribe(t *testing.T, d holdfast.Driver, peer Peer) {
 			return
 		}
 		if time.Now().After(end) {
-			t.Fatal("the server still has a subscription after Close")
+			t.Fatal("the server still has a subscription after cancel")
 		}
 	}
 }
@@ -257,10 +265,6 @@ func (s *sink) tell(event string) {
 	defer s.mu.Unlock()
 	s.events <- event
 }
-
-func (s *sink) Up()                 { s.tell("up") }
-func (s *sink) Down(error)          { s.tell("down") }
-func (s *sink) Message(text string) { s.tell("message " + text) }
 
 func (s *sink) await(t *testing.T, want string) {
 	t.Helper()

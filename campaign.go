@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/clock"
+	"github.com/holdfast-go/holdfast/internal/notify"
 	"github.com/holdfast-go/holdfast/internal/wire"
 )
 
@@ -19,14 +20,14 @@ import (
 type campaign struct {
 	ln      *line
 	attempt *attempt // nil between two
-	sub     *listener
-	theirs  []*listener   // to Redisson's channels, once one of its clients was seen to hold the lock
-	looks   chan struct{} // holds an item when the line has changed
-	hidden  bool          // the server did not know of the subscription last time
-	polls   int           // answered in a row without a confirmed subscription
-	deaf    time.Time     // since when it polls; zero if the server knew of the subscription last time
-	begun   time.Time     // of the attempt, or the one whose place it has
-	joined  atomic.Bool   // an owner's line has another waiter
+	sub     *notify.Listener
+	theirs  []*notify.Listener // to Redisson's channels, once one of its clients was seen to hold the lock
+	looks   chan struct{}      // holds an item when the line has changed
+	hidden  bool               // the server did not know of the subscription last time
+	polls   int                // answered in a row without a confirmed subscription
+	deaf    time.Time          // since when it polls; zero if the server knew of the subscription last time
+	begun   time.Time          // of the attempt, or the one whose place it has
+	joined  atomic.Bool        // an owner's line has another waiter
 
 	// answered says that the server has dealt with us once: what fails now may pass.
 	answered bool
@@ -40,7 +41,7 @@ type campaign struct {
 type look struct {
 	of     *attempt
 	queued queued
-	by     hearing
+	by     notify.Confirmation
 }
 
 // maxRest is the longest time between two looks. The queue's key lives twice as long.
@@ -89,7 +90,7 @@ func (c *campaign) run() {
 	defer c.ln.unref()
 	defer func() {
 		for _, u := range c.theirs {
-			u.leave()
+			u.Leave()
 		}
 	}()
 	for {
@@ -104,8 +105,8 @@ func (c *campaign) run() {
 			continue
 		}
 		if c.sub == nil {
-			c.sub = c.ln.c.hub.join(head.l, c.look)
-			defer c.sub.leave()
+			c.sub = c.ln.c.notifier.Hear(c.ln.c.channelOf(head.l), c.ln.c.notified, c.look)
+			defer c.sub.Leave()
 		}
 		if a := c.attempt; a != nil && !a.l.alike(head.l) {
 			c.renewAttempt(head.l)
@@ -151,7 +152,7 @@ func (c *campaign) renewAttempt(l *Lock) {
 
 // listen makes the attempt that of a waiter in this line.
 func (c *campaign) listen() {
-	c.attempt.listen(c.sub.s.channel)
+	c.attempt.listen(c.sub.Channel())
 	c.attempt.met = c.ln.meets
 }
 
@@ -169,19 +170,19 @@ func (c *campaign) ask(mode string) (any, error) {
 // line has changed. It returns a grant if there is one; the attempt is over then.
 func (c *campaign) step() *grant {
 	a := c.attempt
-	if c.sub.confirmations() > 0 && !c.sub.up() {
+	if c.sub.Confirmations() > 0 && !c.sub.IsUp() {
 		c.ln.ask() // the way to the server broke
 	}
-	if c.sub.polls() {
-		return c.poll(c.sub.up())
+	if c.sub.Polls() {
+		return c.poll(c.sub.IsUp())
 	}
 	c.polls = 0
 	// mutants: subscribe-first
-	up := c.sub.awaitUp(time.Second)
-	confirmations := c.sub.confirmations()
+	up := c.sub.AwaitUp(time.Second)
+	confirmations := c.sub.Confirmations()
 	known := c.known
 	c.known = nil
-	if known != nil && known.of == a && known.queued.receivers > 0 && !known.queued.foreign && c.sub.still(known.by) {
+	if known != nil && known.of == a && known.queued.receivers > 0 && !known.queued.foreign && c.sub.Since(known.by) {
 		return c.rest(a, known.queued)
 	}
 	mode := modeWait
@@ -189,7 +190,7 @@ func (c *campaign) step() *grant {
 		mode = modeLook
 	}
 	for _, u := range c.theirs {
-		u.catchUp()
+		u.CatchUp()
 	}
 	got, err := c.ask(mode)
 	counted := a.before != nil // among the owner's leases, if it was handed the lock
@@ -219,13 +220,13 @@ func (c *campaign) step() *grant {
 		// mutants: subscription-seen
 		if got.receivers == 0 {
 			c.hidden = up
-			c.sub.unheard(confirmations)
+			c.sub.NotHeard(confirmations)
 			return nil
 		}
 		c.hidden, c.deaf = false, time.Time{}
-		c.sub.isHeard()
+		c.sub.Heard()
 		if got.foreign && got.rank == 1 && a.l.set.redisson && c.theirs == nil {
-			c.theirs = c.ln.c.hub.joinRedisson(a.l, c.look)
+			c.theirs = c.ln.c.watchRedisson(a.l, c.look)
 		}
 		return c.rest(a, got)
 	}
@@ -296,11 +297,11 @@ func (c *campaign) rest(a *attempt, q queued) *grant {
 			// Only another head, or none, is a reason to stop resting; or another waiter of an
 			// owner's, which may have the lock by now.
 			// mutants: subscription-cut
-			if c.sub.interrupted() || c.joined.Swap(false) || !c.stillFor(a) {
+			if c.sub.HasMissed() || c.joined.Swap(false) || !c.stillFor(a) {
 				return nil
 			}
 			// What Redisson's clients are told by ours, ours need not hear.
-			if q.foreign && q.rank == 1 && slices.ContainsFunc(c.theirs, (*listener).interrupted) {
+			if q.foreign && q.rank == 1 && slices.ContainsFunc(c.theirs, (*notify.Listener).HasMissed) {
 				return nil
 			}
 		case <-c.ln.c.closing:
@@ -332,7 +333,7 @@ func (c *campaign) restTime(q queued) time.Duration {
 		return d
 	case q.foreign:
 		d := min(max(time.Since(c.begun)/8, 10*time.Millisecond), 250*time.Millisecond)
-		if slices.ContainsFunc(c.theirs, (*listener).up) {
+		if slices.ContainsFunc(c.theirs, (*notify.Listener).IsUp) {
 			d = maxUntold
 		}
 		if q.expiry >= 0 {

@@ -18,6 +18,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/clock"
 	"github.com/holdfast-go/holdfast/internal/compact"
 	"github.com/holdfast-go/holdfast/internal/keys"
+	"github.com/holdfast-go/holdfast/internal/notify"
 	"github.com/holdfast-go/holdfast/internal/schedule"
 	"github.com/holdfast-go/holdfast/internal/wire"
 )
@@ -33,9 +34,11 @@ type Client struct {
 	host     string
 	defaults settings // of locks
 
-	hub      hub
-	schedule schedule.Scheduler
-	epoch    clock.Reading // from which the slots of renewals are counted
+	notifier   *notify.Notifier
+	ownChannel string        // on which the client is notified outside Cluster mode
+	strays     chan struct{} // holds an item for each stray grant that is being given back
+	schedule   schedule.Scheduler
+	epoch      clock.Reading // from which the slots of renewals are counted
 
 	closing   chan struct{}
 	closeOnce sync.Once
@@ -111,7 +114,9 @@ func New(d driver.Driver, cfg *Config) (*Client, error) {
 		return nil, fmt.Errorf("%w: Config.Owner: %w", ErrInvalid, err)
 	}
 	client.made.init()
-	client.hub.init(client)
+	client.ownChannel = space.Channel(client.id)
+	client.strays = make(chan struct{}, maxStrays)
+	client.notifier = newNotifier(client)
 	client.batches.init(client)
 	client.singles = crew{tasks: &client.tasks, most: maxRenewing}
 	client.takers.init(client)
@@ -223,7 +228,7 @@ func (c *Client) shutDown() {
 			break
 		}
 	}
-	c.hub.close()
+	c.notifier.Close()
 	c.tasks.wait() // a grant that nobody wants any more may have come last
 	// mutants: close-schedule
 	c.schedule.Close()

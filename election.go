@@ -118,7 +118,7 @@ func (e *Election) announce() {
 	if l.quorum != nil {
 		return
 	}
-	channel, _ := l.c.hub.watchChannelOf(l)
+	channel := l.c.watchChannelOf(l).Name
 	l.c.tasks.run(func() {
 		_, _ = try(context.Background(), l.c, l.c.cfg.CommandTimeout, func(ctx context.Context) (answer, error) {
 			return l.c.send(ctx, request{

@@ -131,9 +131,9 @@ func (ln *line) askFirst(ctx context.Context, l *Lock) (*Lease, *waiter, error) 
 	c := ln.c
 	a := l.newAttempt()
 	mode := modeTry
-	by, up := c.hub.listening(l)
+	by, up := c.listening(l)
 	if up {
-		a.listen(by.s.channel)
+		a.listen(by.Channel())
 		a.met = ln.meets
 		mode = modeWait
 	}

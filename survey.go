@@ -67,6 +67,9 @@ func evicts(policy string) bool {
 	return strings.HasPrefix(policy, "allkeys-") || strings.HasPrefix(policy, "volatile-")
 }
 
+// silentPolls is after how many polls that were answered, while no subscription was confirmed, a client warns.
+const silentPolls = 3
+
 // warnOfPolling warns of a server that answers, but on which this waiter does not hear
 // notifications. After an outage a subscription may come back later than the first
 // answers do.
@@ -77,7 +80,7 @@ func (c *campaign) warnOfPolling() {
 		remedy:      "let pub/sub reach the server itself; Poll makes waiting without it explicit",
 	}
 	switch {
-	case c.sub.refused():
+	case c.sub.IsRefused():
 		w.seen = "the server's ACL refuses the subscription"
 		w.remedy = "allow subscribe, publish and the channels; see docs/SECURITY.md"
 	case c.hidden && c.ln.c.inCluster():
@@ -89,7 +92,7 @@ func (c *campaign) warnOfPolling() {
 		w.remedy = "none if slots are being moved, since it ends with that; else let pub/sub reach the nodes themselves; Poll makes waiting without it explicit"
 	case c.hidden:
 		w.seen = "a subscription is confirmed, but the server does not have it; is there a proxy before it?"
-	case c.polls >= maxUnheard:
+	case c.polls >= silentPolls:
 		w.seen = "no subscription is confirmed, while scripts are answered; is there a proxy before the server?"
 	default:
 		return

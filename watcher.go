@@ -4,12 +4,14 @@ import (
 	"context"
 	"math/rand/v2"
 	"time"
+
+	"github.com/holdfast-go/holdfast/internal/notify"
 )
 
 // watcher is who watches a lock.
 type watcher struct {
 	c    *Client
-	sub  *listener
+	sub  *notify.Listener
 	news chan struct{} // holds an item when there is a reason to look
 }
 
@@ -21,11 +23,11 @@ func (c *Client) watch(l *Lock) (*watcher, error) {
 		return nil, ErrClosed
 	}
 	w := &watcher{c: c, news: make(chan struct{}, 1)}
-	w.sub = c.hub.watch(l, w.look)
+	w.sub = c.notifier.Watch(c.watchChannelOf(l), "", w.look)
 	return w, nil
 }
 
-func (w *watcher) leave() { w.sub.leave() }
+func (w *watcher) leave() { w.sub.Leave() }
 
 func (w *watcher) look() {
 	select {
@@ -46,7 +48,7 @@ const (
 // negative.
 func (w *watcher) wait(ctx context.Context, seen bool, ttl time.Duration) error {
 	d := maxWatchRest
-	if !seen || !w.sub.up() {
+	if !seen || !w.sub.IsUp() {
 		d = maxDeafRest
 	}
 	if seen && ttl >= 0 {

@@ -112,13 +112,11 @@ func TestBadConfigIsRefused(t *testing.T) {
 	var none *redis.Client
 	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": "127.0.0.1:1"}})
 	defer ring.Close()
-	for what, d := range map[string]drivertest.Driver{
-		"no driver":    nil,
-		"no client":    drivertest.Of(holdfastgoredis.NewDriver(nil)),
-		"a nil client": drivertest.Of(holdfastgoredis.NewDriver(none)),
-		"a Ring":       drivertest.Of(holdfastgoredis.NewDriver(ring)),
-	} {
-		_, err := holdfast.New(d, nil)
+	if _, err := holdfast.New(nil, nil); !errors.Is(err, holdfast.ErrInvalid) {
+		t.Errorf("no driver: %v", err)
+	}
+	for what, rdb := range map[string]redis.UniversalClient{"no client": nil, "a nil client": none, "a Ring": ring} {
+		_, err := holdfastgoredis.New(rdb, nil)
 		if !errors.Is(err, holdfast.ErrInvalid) {
 			t.Errorf("%s: %v", what, err)
 		}

@@ -11,6 +11,9 @@
 #ifndef N
 #define N 3		/* processes */
 #endif
+#ifndef DEAD
+#define DEAD 0		/* entries of waiters that died, besides those of processes */
+#endif
 #ifndef CRASHES
 #define CRASHES 0	/* of processes */
 #endif
@@ -37,8 +40,11 @@
 #define TIE 0		/* who comes first of two entries in one place: 0 the former attempt's */
 #endif
 
-#define FREE N
-#define FORMER(P) (N + 1 + (P))	/* the owner is the attempt that P has replaced */
+/* Numbers below N are processes; those from N on are dead waiters, which have nothing but an entry. An
+ * entry of the queue is such a number, or FORMER of a process. */
+#define ALL (N + DEAD)
+#define FREE ALL
+#define FORMER(P) (ALL + 1 + (P))	/* the attempt that P has replaced */
 mtype = { idle, trying, joining, asking, resting, holding, ending, dead };
 mtype = { unanswered, granted, held, queued, gone, released };
 
@@ -46,10 +52,10 @@ mtype = { unanswered, granted, held, queued, gone, released };
 byte owner = FREE;
 bool mark;
 bool expired;		/* the lock is free because it expired */
-bool in_queue[N];
-bool former_queued[N];	/* the entry of the attempt that was replaced, in the same place */
-byte place[N] = N;	/* who comes when, by score: first those with low ones */
-bool heard[N];		/* the server has its subscription */
+bool in_queue[ALL];
+bool former_queued[ALL];	/* the entry of the attempt that was replaced, in the same place */
+byte place[ALL] = ALL;	/* who comes when, by score: first those with low ones */
+bool heard[ALL];	/* the server has its subscription; never for dead waiters */
 
 /* The processes. */
 mtype stage[N] = idle;
@@ -65,11 +71,14 @@ bool former[N];		/* an attempt of its was replaced, and is to be taken back */
 bool replacing[N];	/* its new attempt is not in the queue yet; the former stands for it */
 
 byte crashes, resets, losses, failures, lapses, early, replaced;
-/* A message, the queue, or a waiter is gone that another relied on: only a look after long helps. */
+/* A message or the queue was lost: only a look after long may help. */
 bool excused;
+/* The first live waiter died; no other has been told when to look since. Only a look after long may help
+ * until then. */
+bool bereft;
 
-byte i, k, first, follower;
-bool done;
+byte i, k, first, follower, alive;
+bool done, led;
 
 bool nobody_is_passed = true;
 bool no_lost_wakeup = true;
@@ -81,32 +90,39 @@ bool dead_are_skipped = true;
 bool release_is_done = true;
 bool look_serves_somebody = true;
 
-/* entry makes E the first, or the follower, if neither is known yet. */
-inline entry(E) {
+/* Whose entry, or lock, it is. */
+#define of(E)	((E) > ALL -> (E) - ALL - 1 : (E))
+
+/* entry makes E first, follower or alive, if it is the one. */
+inline entry(E, SELF) {
 	if
 	:: first == FREE -> first = E
 	:: first != FREE && follower == FREE -> follower = E
 	:: else
+	fi;
+	if
+	:: alive == FREE && (heard[of(E)] || E == SELF) -> alive = E
+	:: else
 	fi
 }
 
-/* first_waiter sets first, or FREE, and follower: who comes behind it, or FREE. Either is a
- * process, or FORMER of one. */
-inline first_waiter() {
-	first = FREE; follower = FREE;
-	for (i : 0 .. N - 1) {
+/* first_waiter sets first to the first entry of the queue, follower to the second, and alive to the first
+ * that is heard or is SELF. Each is FREE if there is none. */
+inline first_waiter(SELF) {
+	first = FREE; follower = FREE; alive = FREE;
+	for (i : 0 .. ALL - 1) {
 		if
-		:: place[i] < N ->
+		:: place[i] < ALL ->
 			if
-			:: TIE == 0 && former_queued[place[i]] -> entry(FORMER(place[i]))
+			:: TIE == 0 && former_queued[place[i]] -> entry(FORMER(place[i]), SELF)
 			:: else
 			fi;
 			if
-			:: in_queue[place[i]] -> entry(place[i])
+			:: in_queue[place[i]] -> entry(place[i], SELF)
 			:: else
 			fi;
 			if
-			:: TIE == 1 && former_queued[place[i]] -> entry(FORMER(place[i]))
+			:: TIE == 1 && former_queued[place[i]] -> entry(FORMER(place[i]), SELF)
 			:: else
 			fi
 		:: else
@@ -114,23 +130,12 @@ inline first_waiter() {
 	}
 }
 
-/* Whose entry, or lock, it is. */
-#define of(E)	((E) > N -> (E) - N - 1 : (E))
-
-/* drop takes the first entry out of the queue. */
-inline drop() {
-	if
-	:: first > N -> former_queued[of(first)] = false
-	:: else -> in_queue[first] = false
-	fi
-}
-
 /* enter gives P a place behind all others, unless it has one. */
 inline enter(P) {
 	i = 0;
 	do
-	:: i == N || place[i] == P -> break
-	:: i < N && place[i] == N -> place[i] = P; break
+	:: i == ALL || place[i] == P -> break
+	:: i < ALL && place[i] == ALL -> place[i] = P; break
 	:: else -> i++
 	od
 }
@@ -139,30 +144,39 @@ inline enter(P) {
 inline forgo(P) {
 	k = 0;
 	if
-	:: former_queued[P] -> k = N + 1
+	:: former_queued[P] -> k = ALL + 1
 	:: else
 	fi;
-	for (i : 0 .. N - 1) {
+	for (i : 0 .. ALL - 1) {
 		if
 		:: place[i] == P && k == 0 -> k = 1
 		:: else
 		fi;
 		if
-		:: k == 1 && i < N - 1 -> place[i] = place[i + 1]
-		:: k == 1 && i == N - 1 -> place[i] = N
+		:: k == 1 && i < ALL - 1 -> place[i] = place[i + 1]
+		:: k == 1 && i == ALL - 1 -> place[i] = ALL
 		:: else
 		fi
 	}
 }
 
+/* drop takes the first entry out of the queue. */
+inline drop() {
+	if
+	:: first > ALL -> former_queued[of(first)] = false
+	:: first < N -> in_queue[first] = false
+	:: else -> in_queue[first] = false; forgo(first)
+	fi
+}
+
 /* give sets the lock to E, a process or FORMER of one. */
 inline give(E, MARK) {
 	k = 1;
-	for (i : 0 .. N - 1) {
+	for (i : 0 .. ALL - 1) {
 		if
 		:: place[i] == of(E) -> k = 0
 		:: else ->
-			nobody_is_passed = !(k && place[i] < N && (in_queue[place[i]] || replacing[place[i]] && stage[place[i]] != dead));
+			nobody_is_passed = !(k && place[i] < ALL && (in_queue[place[i]] || place[i] < N && replacing[place[i]] && stage[place[i]] != dead));
 			assert(nobody_is_passed)
 		fi
 	}
@@ -175,11 +189,17 @@ inline give(E, MARK) {
 
 inline free_lock() { owner = FREE; mark = false; expired = false }
 
-/* stand_by: what is sent to a former attempt, nobody reads. */
-inline stand_by(E) {
+/* stand_by tells the first waiter that is heard to look when the lock expires. Nobody reads what is
+ * sent to a former attempt. */
+inline stand_by() {
 #ifndef BREAK_NO_STANDBY
+	first_waiter(FREE);
+#ifdef BREAK_STANDBY_TO_NEXT
+	alive = (first != FREE && heard[of(first)] -> first : FREE);
+#endif
 	if
-	:: E < N && heard[of(E)] && (stage[of(E)] == asking || stage[of(E)] == resting) -> standby[of(E)] = true
+	:: alive < N && (stage[of(alive)] == asking || stage[of(alive)] == resting) -> standby[of(alive)] = true; bereft = false
+	:: alive < N && stage[of(alive)] == dead -> bereft = true	/* its connection is not closed yet */
 	:: else
 	fi
 #else
@@ -187,20 +207,32 @@ inline stand_by(E) {
 #endif
 }
 
+/* mourn sets bereft if P, which dies, is the first live waiter: those behind it relied on it. */
+inline mourn(P) {
+	k = 0;
+	for (i : 0 .. ALL - 1) {
+		if
+		:: place[i] == P -> bereft = bereft || k == 0 && (in_queue[P] || former_queued[P])
+		:: place[i] != P && place[i] < N -> k = k || stage[place[i]] != dead && (in_queue[place[i]] || former_queued[place[i]])
+		:: else
+		fi
+	}
+}
+
 /* unguarded: the former attempt E is gone by a fault, and can keep no place. */
 inline unguarded(E) {
 	if
-	:: E > N -> replacing[of(E)] = false
+	:: E > ALL -> replacing[of(E)] = false
 	:: else
 	fi
 }
 
-/* serve is hand_over.lua's: SELF is answered directly, or N. Sets done when that is served. */
+/* serve is hand_over.lua's: SELF is answered directly, or FREE. Sets done when that is served. */
 inline serve(SELF) {
 	done = false;
 	do
 	:: true ->
-		first_waiter();
+		first_waiter(FREE);
 		if
 		:: first == FREE -> free_lock(); break
 		:: else
@@ -214,7 +246,7 @@ inline serve(SELF) {
 			give(first, follower != FREE);
 #ifndef BREAK_NO_STANDBY_ON_DIRECT_GRANT
 			if
-			:: follower != FREE -> stand_by(follower)
+			:: follower != FREE -> stand_by()
 			:: else
 			fi;
 #endif
@@ -233,7 +265,7 @@ inline serve(SELF) {
 			:: else
 			fi;
 			if
-			:: follower != FREE -> stand_by(follower)
+			:: follower != FREE -> stand_by()
 			:: else
 			fi;
 			break
@@ -246,7 +278,7 @@ inline serve(SELF) {
 
 /* fail is serve that fails after it removed the first, and before it announces. */
 inline fail() {
-	first_waiter();
+	first_waiter(FREE);
 	if
 	:: first != FREE -> drop(); unguarded(first)
 	:: else
@@ -264,7 +296,7 @@ inline fail() {
 /* run_acquire is acquire.lua for P: T, a try; otherwise it waits, or looks. */
 inline run_acquire(P, T) {
 	replacing[P] = false;
-	first_waiter();
+	first_waiter(FREE);
 	if
 #ifdef BREAK_BARGING
 	:: owner == FREE && !placed[P] -> give(P, first != FREE); answer[P] = granted
@@ -278,7 +310,7 @@ inline run_acquire(P, T) {
 			answer[P] = held;
 			if
 			:: owner == FREE ->
-				serve(N);
+				serve(FREE);
 				if
 				:: owner == FREE -> give(P, false); answer[P] = granted
 				:: else
@@ -306,26 +338,37 @@ inline run_acquire(P, T) {
 			:: else
 			fi;
 			/* What it is to wait for, if it reads this. */
-			first_waiter();
-			due[P] = answer[P] == queued && first == P
+			first_waiter(P);
+#ifdef BREAK_DEAD_COUNT_IN_RANK
+			due[P] = answer[P] == queued && first == P;
+#else
+			due[P] = answer[P] == queued && alive == P;
+#endif
+			bereft = bereft && !due[P]
 		fi
 	fi
 }
 
 inline leave(E) {
-	first_waiter();
+	first_waiter(E);
+#ifdef BREAK_ONLY_FIRST_LEADS
+	led = first == E;
+#else
+	led = alive == E;
+#endif
 	k = 0;
 	if
 	:: E < N && in_queue[of(E)] -> in_queue[of(E)] = false; k = 1
-	:: E > N && former_queued[of(E)] -> former_queued[of(E)] = false; k = 1
+	:: E > ALL && former_queued[of(E)] -> former_queued[of(E)] = false; k = 1
 	:: else
 	fi;
 #ifndef BREAK_LEAVES_SILENTLY
+	first_waiter(FREE);
 	if
-	:: k && first == E && follower != FREE ->
+	:: k && led && first != FREE ->
 		if
-		:: owner == FREE -> serve(N)
-		:: else -> stand_by(follower)
+		:: owner == FREE -> serve(FREE)
+		:: else -> stand_by()
 		fi
 	:: else
 	fi
@@ -342,7 +385,7 @@ inline run_release(P, F) {
 #endif
 		if
 #ifndef BREAK_MARK_NOT_CHECKED
-		:: mark && !F -> serve(N)
+		:: mark && !F -> serve(FREE)
 		:: mark && F -> fail();
 #ifdef BREAK_RELEASE_FAILS_WITH_HAND_OVER
 			owner = P
@@ -380,10 +423,10 @@ inline check() {
 		assert(believer_owns_lock);
 		no_phantom_grant = !(grant[i] && !lapsed[i] && owner != i);
 		assert(no_phantom_grant);
-		no_lost_wakeup = !(stage[i] == resting && owner == FREE && all_quiet && !excused);
+		no_lost_wakeup = !(stage[i] == resting && owner == FREE && all_quiet && !excused && !bereft);
 		assert(no_lost_wakeup)
 	}
-	i = 0; k = 0; first = 0; follower = 0; done = false
+	i = 0; k = 0; first = 0; follower = 0; alive = 0; done = false; led = false
 }
 
 inline clear(P) {
@@ -479,7 +522,7 @@ end:	do
 	:: d_step { former[me] && stage[me] != dead && !(stage[me] == asking && !placed[me] && answer[me] == unanswered) ->
 #endif
 		if
-		:: owner == FORMER(me) && mark -> serve(N)
+		:: owner == FORMER(me) && mark -> serve(FREE)
 		:: owner == FORMER(me) && !mark -> free_lock()
 		:: else -> leave(FORMER(me))
 		fi;
@@ -496,8 +539,11 @@ end:	do
 
 	/* It dies; sooner or later, or never, the server sees its connection closed. */
 	:: d_step { crashes < CRASHES && stage[me] != dead ->
-		crashes++; excused = excused || in_queue[me] || former_queued[me]; clear(me); stage[me] = dead; placed[me] = false; missed[me] = false; printf("%d dies\n", me); check() }
+		crashes++; mourn(me); clear(me); stage[me] = dead; placed[me] = false; missed[me] = false; printf("%d dies\n", me); check() }
 	:: d_step { stage[me] == dead && heard[me] -> heard[me] = false; printf("%d's connection is closed\n", me); check() }
+	/* Scripts that enter the queue remove old entries of dead waiters. */
+	:: d_step { stage[me] == dead && !heard[me] && (in_queue[me] || former_queued[me]) ->
+		in_queue[me] = false; former_queued[me] = false; printf("%d's entry is removed\n", me); check() }
 
 	/* Its subscription is reset: what was not read is lost. It comes back. */
 	:: d_step { resets < RESETS && heard[me] && stage[me] != dead ->
@@ -520,12 +566,27 @@ end:	do
 	od
 }
 
+#if DEAD > 0
+/* dead_waiter enters the queue while the lock is held, and dies; its connection is closed before anything
+ * else happens. Once its entry has been dropped or removed, it stands for the next such waiter. */
+active [DEAD] proctype dead_waiter() {
+end:	do
+	:: d_step { owner != FREE && !in_queue[me] ->
+		enter(me); in_queue[me] = true; mark = true; printf("%d enters the queue and dies\n", me); check() }
+	:: d_step { in_queue[me] -> in_queue[me] = false; forgo(me); printf("%d's entry is removed\n", me); check() }
+	od
+}
+#endif
+
 #if LOSSES > 0
 active proctype queue_is_lost() {
 	d_step { losses < LOSSES && (in_queue[0] || in_queue[1] || in_queue[N - 1]) ->
 		losses++; excused = true;
+		for (i : 0 .. ALL - 1) {
+			in_queue[i] = false
+		}
 		for (i : 0 .. N - 1) {
-			in_queue[i] = false; former_queued[i] = false; replacing[i] = false
+			former_queued[i] = false; replacing[i] = false
 		}
 		printf("the queue is lost\n");
 		check() }

@@ -13,6 +13,9 @@
 #ifndef N
 #define N 3		/* processes */
 #endif
+#ifndef DEAD
+#define DEAD 0		/* entries of waiters that died, besides those of processes */
+#endif
 #ifndef CRASHES
 #define CRASHES 0	/* of processes */
 #endif
@@ -32,7 +35,9 @@
 #define WEIGHS 0	/* whether holders change sides: Downgrade, TryUpgrade */
 #endif
 
-#define NOBODY N
+/* Numbers from N on are dead waiters, which have nothing but an entry. */
+#define ALL (N + DEAD)
+#define NOBODY ALL
 mtype = { idle, trying, joining, asking, resting, holding, ending, dead };
 mtype = { unanswered, granted, held, queued, gone, released };
 
@@ -57,14 +62,17 @@ typedef process_state {
 	bool lapsed;		/* what was granted last has expired */
 	bool copy		/* a sending of its acquire may still arrive */
 }
-process_state p[N];
+process_state p[ALL];
 
 byte crashes, resets, losses, lapses, copies;
-/* A message, or a waiter, is gone that another relied on: only a look after long helps. */
+/* A message was lost: only a look after long may help. */
 bool excused;
+/* The first live waiter died; no other has been told when to look since. Only a look after long may help
+ * until then. */
+bool bereft;
 
-byte i, k, first, second;
-bool done, moved, flag, used, alone;
+byte i, k, first, alive;
+bool done, moved, flag, led;
 mtype word = unanswered;
 
 bool writers_are_alone = true;
@@ -79,12 +87,17 @@ bool believer_has_hold = true;
 bool no_phantom_grant = true;
 bool dead_hold_ends = true;
 
-/* first_waiter sets first, or NOBODY. */
-inline first_waiter() {
-	first = NOBODY;
-	for (i : 0 .. N - 1) {
+/* first_waiter sets first to the first in the queue, and alive to the first that is heard or is SELF.
+ * Either is NOBODY if there is none. */
+inline first_waiter(SELF) {
+	first = NOBODY; alive = NOBODY;
+	for (i : 0 .. ALL - 1) {
 		if
 		:: p[i].in_queue && (first == NOBODY || p[i].place < p[first].place) -> first = i
+		:: else
+		fi;
+		if
+		:: p[i].in_queue && (p[i].heard || i == SELF) && (alive == NOBODY || p[i].place < p[alive].place) -> alive = i
 		:: else
 		fi
 	}
@@ -103,7 +116,7 @@ inline enter(P) {
 	if
 	:: p[P].place == 0 ->
 		k = 0;
-		for (i : 0 .. N - 1) {
+		for (i : 0 .. ALL - 1) {
 			k = (p[i].place > k -> p[i].place : k)
 		}
 		p[P].place = k + 1
@@ -111,7 +124,7 @@ inline enter(P) {
 	fi
 }
 inline forgo(P) {
-	for (i : 0 .. N - 1) {
+	for (i : 0 .. ALL - 1) {
 		if
 		:: p[P].place > 0 && p[i].place > p[P].place -> p[i].place--
 		:: else
@@ -122,7 +135,7 @@ inline forgo(P) {
 
 /* admit adds P's hold. */
 inline admit(P) {
-	for (i : 0 .. N - 1) {
+	for (i : 0 .. ALL - 1) {
 		nobody_is_passed = !(p[i].in_queue && i != P && (p[P].place == 0 || p[i].place < p[P].place));
 		assert(nobody_is_passed)
 	}
@@ -132,12 +145,22 @@ inline admit(P) {
 inline stand_by(P) {
 #ifndef BREAK_NO_STANDBY
 	if
-	:: p[P].heard && (p[P].stage == asking || p[P].stage == resting) -> p[P].standby = true
+	:: p[P].heard && (p[P].stage == asking || p[P].stage == resting) -> p[P].standby = true; bereft = false
+	:: p[P].heard && p[P].stage == dead -> bereft = true	/* its connection is not closed yet */
 	:: else
 	fi
 #else
 	skip
 #endif
+}
+
+/* mourn sets bereft if P, which dies, is the first live waiter: those behind it relied on it. */
+inline mourn(P) {
+	led = p[P].in_queue;
+	for (i : 0 .. N - 1) {
+		led = led && !(p[i].in_queue && p[i].stage != dead && p[i].place < p[P].place)
+	}
+	bereft = bereft || led
 }
 
 /* serve is shares.lua's: SELF is answered directly, or NOBODY. MOVED: the queue has another
@@ -146,7 +169,7 @@ inline serve(SELF, MOVED) {
 	done = false; moved = MOVED;
 	do
 	:: true ->
-		first_waiter();
+		first_waiter(NOBODY);
 		if
 		:: first == NOBODY -> break
 		:: else
@@ -167,8 +190,9 @@ inline serve(SELF, MOVED) {
 		fi;
 		p[first].in_queue = false; moved = true;
 		if
+		:: first >= N -> forgo(first)
 		:: first == SELF -> admit(first); done = true
-		:: first != SELF && p[first].heard ->
+		:: first < N && first != SELF && p[first].heard ->
 			admit(first);
 			if
 			:: p[first].stage == asking || p[first].stage == resting -> p[first].grant = true
@@ -180,7 +204,7 @@ inline serve(SELF, MOVED) {
 		break
 #endif
 	od;
-	first_waiter();
+	first_waiter(NOBODY);
 	if
 	:: first != NOBODY ->
 		room(first);
@@ -194,7 +218,7 @@ inline serve(SELF, MOVED) {
 
 /* run_acquire is share_acquire.lua for P: T, a try; otherwise it waits, or looks. Sets word. */
 inline run_acquire(P, T) {
-	first_waiter();
+	first_waiter(NOBODY);
 	room(P);
 	if
 #ifndef BREAK_NOT_IDEMPOTENT
@@ -210,7 +234,7 @@ inline run_acquire(P, T) {
 		if
 		:: T ->
 			serve(NOBODY, false);
-			first_waiter(); room(P);
+			first_waiter(NOBODY); room(P);
 			if
 			:: first == NOBODY && flag -> admit(P); word = granted
 			:: else -> word = held
@@ -223,8 +247,9 @@ inline run_acquire(P, T) {
 			serve(P, false);
 			word = (done -> granted : queued);
 			/* What it is to wait for, if it reads this. */
-			first_waiter();
-			p[P].due = word == queued && first == P; p[P].rung = false
+			first_waiter(NOBODY);
+			p[P].due = word == queued && first == P; p[P].rung = false;
+			bereft = bereft && !p[P].due
 		fi
 	fi
 }
@@ -251,12 +276,12 @@ inline run_release(P) {
 		:: else
 		fi;
 #endif
-		first_waiter();
-		flag = p[P].in_queue && first == P;
+		first_waiter(P);
+		led = p[P].in_queue && alive == P;
 		p[P].in_queue = false;
 #ifndef BREAK_LEAVES_SILENTLY
 		if
-		:: flag -> serve(NOBODY, true)
+		:: led -> serve(NOBODY, true)
 		:: else
 		fi
 #endif
@@ -320,10 +345,9 @@ inline check() {
 		writers_are_alone = !(p[k].hold && !flag);
 		assert(writers_are_alone)
 	}
-	first_waiter();
-	used = first != NOBODY;
+	first_waiter(NOBODY);
 	if
-	:: used -> room(first)
+	:: alive != NOBODY -> room(alive)
 	:: else -> flag = true
 	fi;
 	for (i : 0 .. N - 1) {
@@ -339,13 +363,13 @@ inline check() {
 		assert(no_phantom_grant);
 		dead_hold_ends = !(p[i].stage == dead && p[i].hold && !may_expire(i));
 		assert(dead_hold_ends);
-		no_lost_wakeup = !(p[i].stage == resting && !p[i].hold && flag && all_quiet && !excused);
+		no_lost_wakeup = !(p[i].stage == resting && !p[i].hold && flag && all_quiet && !excused && !bereft);
 		assert(no_lost_wakeup)
 	}
 #ifndef NAMED
 	sort();
 #endif
-	i = 0; k = 0; first = 0; second = 0; done = false; moved = false; flag = false; used = false; alone = false; word = unanswered
+	i = 0; k = 0; first = 0; alive = 0; done = false; moved = false; flag = false; led = false; word = unanswered
 }
 
 inline clear(P) {
@@ -457,7 +481,7 @@ end:	do :: atomic { if
 
 	/* It dies; sooner or later, or never, the server sees its connection closed. */
 	:: d_step { crashes < CRASHES && !is(dead) ->
-		crashes++; excused = excused || p[me].in_queue; clear(me); p[me].stage = dead; p[me].placed = false; p[me].missed = false;
+		crashes++; mourn(me); clear(me); p[me].stage = dead; p[me].placed = false; p[me].missed = false;
 		printf("%d dies\n", me) }
 	:: d_step { is(dead) && p[me].heard -> p[me].heard = false; printf("%d's connection is closed\n", me) }
 
@@ -481,3 +505,15 @@ end:	do :: atomic { if
 		printf("the hold of %d expires\n", me) }
 	fi; d_step { check() } } od
 }
+
+#if DEAD > 0
+/* dead_waiter enters the queue while somebody has a hold, and dies; its connection is closed before
+ * anything else happens. Once its entry has been dropped or removed, it stands for the next such waiter. */
+active [DEAD] proctype dead_waiter() {
+end:	do :: atomic { if
+	:: d_step { !p[me].in_queue && (p[0].hold || p[1].hold || p[N - 1].hold) ->
+		enter(me); p[me].in_queue = true; printf("%d enters the queue and dies\n", me) }
+	:: d_step { p[me].in_queue -> p[me].in_queue = false; forgo(me); printf("%d's entry is removed\n", me) }
+	fi; d_step { check() } } od
+}
+#endif

@@ -131,6 +131,8 @@ run holds lease -DCLAIMS=0 -DRENEWALS=2 -DTTL=5 -DEXTENDED=8
 run holds local
 run holds queue
 run holds queue -DCRASHES=1
+run holds queue -DDEAD=1
+run holds queue -DDEAD=1 -DCRASHES=1 -DLAPSES=0
 run holds queue -DRESETS=1 -DLAPSES=0
 run holds queue -DLOSSES=1 -DLAPSES=0
 run holds queue -DFAILURES=1 -DLAPSES=0
@@ -149,10 +151,13 @@ if [ "${1:-}" = deep ]; then
   run holds lease -DRENEWALS=2
   run holds local -DFENCES=12
   run holds queue -DCRASHES=2 -DLAPSES=0
+  run holds queue -DDEAD=2 -DLAPSES=0
+  run holds queue -DDEAD=1 -DRESETS=1 -DLAPSES=0
   run holds queue -DCRASHES=1 -DRESETS=1 -DLAPSES=0
   run holds queue -DRESETS=1 -DLAPSES=2
   run holds queue -DN=2 -DCRASHES=1 -DRESETS=2 -DLOSSES=1 -DFAILURES=1 -DEARLY=1 -DREPLACED=1
   run holds shares -DCRASHES=1
+  run holds shares -DDEAD=1
   run holds quorum -DLOSSES=2 -DFLUSHES=1 -DTOP=3
   run holds quorum -DN=5 -DTOP=2
 fi
@@ -187,6 +192,9 @@ run no_lost_wakeup queue -DBREAK_LEAVES_SILENTLY
 run no_lost_wakeup queue -DBREAK_NO_LOOK_AFTER_RESET -DRESETS=1
 run no_lost_wakeup queue -DBREAK_NO_STANDBY -DCRASHES=1
 run no_lost_wakeup queue -DBREAK_NO_STANDBY_ON_DIRECT_GRANT
+run no_lost_wakeup queue -DBREAK_STANDBY_TO_NEXT -DDEAD=1 -DLAPSES=0
+run no_lost_wakeup queue -DBREAK_DEAD_COUNT_IN_RANK -DDEAD=1 -DLAPSES=0
+run no_lost_wakeup queue -DBREAK_ONLY_FIRST_LEADS -DDEAD=1 -DLAPSES=0
 run no_orphan_lock queue -DBREAK_CANCEL_ONLY_LEAVES
 run dead_are_skipped queue -DBREAK_DEAD_NOT_SKIPPED -DRESETS=1
 run no_phantom_grant queue -DBREAK_ANNOUNCED_BEFORE_SET -DFAILURES=1

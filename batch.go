@@ -57,10 +57,10 @@ func (all *gathering) init(c *Client) {
 	all.takers.init(c)
 	const patience = 20 * time.Millisecond // many times what a server takes that is well
 	all.takes = gather.Group[*errand]{
-		Send: c.takeAll, Drop: drop, Go: c.tasks.run, Most: c.cfg.Batch, Patience: patience, Width: c.width(),
+		Send: c.takeAll, Drop: drop, Go: c.tasks.run, Most: c.cfg.Batch, Patience: patience, Width: c.width,
 	}
 	all.releases = gather.Group[*errand]{
-		Send: c.freeAll, Drop: drop, Go: c.tasks.run, Most: c.cfg.Batch, Patience: patience, Width: c.width(),
+		Send: c.freeAll, Drop: drop, Go: c.tasks.run, Most: c.cfg.Batch, Patience: patience, Width: c.width,
 	}
 	if c.cfg.Strict { // these are locks on a quorum's node, which is not waited for any longer
 		all.takes.Patience = min(patience, c.defaults.wait()/2)

@@ -27,6 +27,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -81,7 +82,7 @@ func NewDriver(rdb redis.UniversalClient) (driver.Driver, error) {
 		d.width = widthOf(rdb.Options().PoolSize, rdb.Options().MaxActiveConns)
 		o := ownClusterOptions(rdb.Options())
 		own := redis.NewClusterClient(o)
-		d.own = own
+		d.own.client = own
 		for i, size := range waitingPools {
 			o := *o
 			o.PoolSize, o.MaxIdleConns = size, idleWaiting
@@ -167,7 +168,7 @@ func (d *adapter) connect(o *redis.Options) {
 		o.PoolSize, o.MaxIdleConns = size, idleWaiting
 		d.waiting[i] = redis.NewClient(&o)
 	}
-	d.own = redis.NewClient(o)
+	d.own.client, d.own.options = redis.NewClient(o), o
 }
 
 // waitingPools are how many connections at most wait for replicas or disks: of acquires, and of what is urgent. Those that
@@ -179,12 +180,14 @@ const idleWaiting = 16
 
 // adapter is the driver.Driver over two go-redis clients for the same server.
 type adapter struct {
-	user, own redis.UniversalClient
-	made      bool // user is not the caller's
-	waiting   [len(waitingPools)]redis.UniversalClient
-	addr      string
-	width     int
-	subs      *pubsub.Pool
+	user    redis.UniversalClient
+	own     ownClient
+	made    bool // user is not the caller's
+	waiting [len(waitingPools)]redis.UniversalClient
+	addr    string
+	width   int          // how many calls may be under way on user
+	under   atomic.Int64 // how many are
+	subs    *pubsub.Pool
 	// astray is called when a server does not answer as one that has the locks does:
 	// another may have them by now. nil if there can be no other.
 	astray   func()
@@ -203,8 +206,20 @@ func newAdapter(user redis.UniversalClient, addr string) *adapter {
 	return d
 }
 
-// Width is three quarters of the pool that acquires share with the application.
-func (d *adapter) Width() int { return d.width }
+// Width is three quarters of the pool that acquires share with the application, less what the application uses
+// now. In a Cluster it is small: connections to a master that all have died are given up one by one, each when a
+// renewal has waited on it, and there must not be more than a lease has time for.
+func (d *adapter) Width() int {
+	rdb, ok := d.user.(*redis.Client)
+	if !ok {
+		return min(d.width, maxClusterWidth)
+	}
+	stats := rdb.PoolStats()
+	others := int64(stats.TotalConns) - int64(stats.IdleConns) - d.under.Load()
+	return d.width - int(max(others, 0))
+}
+
+const maxClusterWidth = 4
 
 // widthOf is the Width of a client with such a pool, of which active connections may be open if that is not 0.
 func widthOf(pool, active int) int {
@@ -221,21 +236,37 @@ type once struct{ *redis.Cmd }
 func (once) NoRetry() bool { return true }
 
 func (d *adapter) Run(ctx context.Context, c driver.Call) (string, error) {
-	rdb := d.user
+	rdb, done := d.clientFor(c)
+	reply, err := run(ctx, rdb, c)
+	done(err)
+	d.orient(err)
+	return reply, convert(err)
+}
+
+// clientFor returns the client by which a call goes, and what to tell of its outcome.
+func (d *adapter) clientFor(c driver.Call) (rdb redis.UniversalClient, done func(error)) {
 	if c.Urgent {
-		rdb = d.own
+		rdb := d.own.get()
+		return rdb, func(err error) {
+			var overdue net.Error
+			if errors.As(err, &overdue) && overdue.Timeout() || errors.Is(err, context.DeadlineExceeded) {
+				d.replaceOwn(rdb)
+			}
+		}
 	}
+	d.under.Add(1)
+	return d.user, func(error) { d.under.Add(-1) }
+}
+
+func run(ctx context.Context, rdb redis.UniversalClient, c driver.Call) (string, error) {
 	if c.Script.Command != "" {
-		reply, err := send(ctx, rdb, command(c.Script.Command, c.Keys, c.Args))
-		d.orient(err)
-		return reply, convert(err)
+		return send(ctx, rdb, command(c.Script.Command, c.Keys, c.Args))
 	}
 	reply, err := send(ctx, rdb, words("evalsha", c.Script.SHA1, c.Keys, c.Args))
 	if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
 		reply, err = send(ctx, rdb, words("eval", c.Script.Source, c.Keys, c.Args))
 	}
-	d.orient(err)
-	return reply, convert(err)
+	return reply, err
 }
 
 // orient has the clients find out who has the locks now, if an error gives reason to
@@ -255,13 +286,15 @@ func doubtful(err error) bool {
 	return !errors.As(err, &sent) || begins(err, misled)
 }
 
-// behind calls f in the background, unless the driver closes.
-func (d *adapter) behind(f func()) {
+// behind calls f in the background; false if the driver closes.
+func (d *adapter) behind(f func()) bool {
 	d.stopping.Lock()
 	defer d.stopping.Unlock()
-	if d.ctx.Err() == nil {
-		d.background.Go(f)
+	if d.ctx.Err() != nil {
+		return false
 	}
+	d.background.Go(f)
+	return true
 }
 
 // misled are the errors of servers that do not have the locks, or not now.
@@ -447,7 +480,7 @@ func (d *adapter) Close() error {
 	d.stop()
 	d.stopping.Unlock()
 	d.subs.Stop()
-	err := d.own.Close()
+	err := d.own.get().Close()
 	for _, waiting := range d.waiting {
 		err = errors.Join(err, waiting.Close())
 	}

@@ -31,7 +31,7 @@ type ears struct {
 
 // Locate names the node of a Cluster that has the channel's slot. Other servers have one name, "".
 func (e *ears) Locate(p pubsub.Place) (string, bool) {
-	cluster, ok := e.d.own.(*redis.ClusterClient)
+	cluster, ok := e.d.own.get().(*redis.ClusterClient)
 	if !ok {
 		return "", true
 	}
@@ -48,7 +48,7 @@ func (e *ears) Locate(p pubsub.Place) (string, bool) {
 
 func (e *ears) Learn(ctx context.Context, p pubsub.Place, why error) error {
 	e.d.orient(why)
-	cluster, ok := e.d.own.(*redis.ClusterClient)
+	cluster, ok := e.d.own.get().(*redis.ClusterClient)
 	if !ok {
 		return nil
 	}
@@ -58,7 +58,7 @@ func (e *ears) Learn(ctx context.Context, p pubsub.Place, why error) error {
 }
 
 func (e *ears) Connect(ctx context.Context, server string, l *pubsub.Link) (pubsub.Conn, error) {
-	c := &conn{link: l, node: e.d.own, server: server}
+	c := &conn{link: l, node: e.d.own.get(), server: server}
 	if server != "" {
 		e.mu.Lock()
 		c.node = e.nodes[server]

@@ -12,12 +12,10 @@ import (
 // not run, because it has not the script or not the keys, goes by itself, as every script does
 // without a pipeline.
 func (d *adapter) RunAll(ctx context.Context, calls []driver.Call, tell func(i int, reply string, err error)) {
-	rdb := d.user
-	if calls[0].Urgent {
-		rdb = d.own
-	}
+	rdb, done := d.clientFor(calls[0])
 	node, err := nodeOf(ctx, rdb, calls[0].Keys[0])
 	if err != nil {
+		done(err)
 		d.orient(err)
 		for i := range calls {
 			tell(i, "", convert(err))
@@ -59,6 +57,7 @@ func (d *adapter) RunAll(ctx context.Context, calls []driver.Call, tell func(i i
 		}
 		tell(i, reply, convert(err))
 	}
+	done(doubt)
 	d.orient(doubt)
 	apart.Wait()
 }

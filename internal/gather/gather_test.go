@@ -263,7 +263,7 @@ func TestMoreSendingsAreUnderWayTheFartherTheServerIs(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			s := serve(1000)
-			s.Width = 1000
+			s.Width = wide(1000)
 			s.add(0)
 			first := s.next(t, 0)
 			time.Sleep(way)
@@ -293,7 +293,7 @@ func TestMoreSendingsAreUnderWayTheFartherTheServerIs(t *testing.T) {
 func TestASilentServerIsNotFar(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(1000)
-		s.Width, s.silent = 3, true
+		s.Width, s.silent = wide(3), true
 		for _, want := range []int{maxTogether, 3} {
 			for _, send := range []func(int){s.Add, func(n int) { go s.Do(n) }} {
 				s.latest = 1
@@ -315,8 +315,8 @@ func TestASilentServerIsNotFar(t *testing.T) {
 func TestCallersSendTheirOwnWhereTheServerIsFar(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(1000)
-		s.Width = 100
-		s.trip.observe(10*spacing, 1)
+		s.Width = wide(100)
+		s.trip.observe(10*spacing, 1, true)
 		s.latest = 5
 		var under []sending
 		for n := range 10 {
@@ -337,30 +337,79 @@ func TestCallersSendTheirOwnWhereTheServerIsFar(t *testing.T) {
 	})
 }
 
-// What many items or a busy server take does not make it far, nor one sending a server near that has moved away.
+// wide is a Width that does not change.
+func wide(n int) func() int { return func() int { return n } }
+
+// What many items take, or many sendings at once, does not make a server far, nor does one sending make it far that has
+// moved away; a short one is always believed.
 func TestTrip(t *testing.T) {
 	var way trip
-	look := func(times int, took time.Duration, items int, want time.Duration) {
+	look := func(times int, took time.Duration, items int, alone bool, want time.Duration) {
 		t.Helper()
 		for range times {
-			way.observe(took, items)
+			way.observe(took, items, alone)
 		}
 		if way.shortest != want {
 			t.Errorf("the way takes %v; want %v", way.shortest, want)
 		}
 	}
-	look(1, 5000, 1, 5000)
-	look(1, 1000, fewItems, 1000)
-	look(10*tripWindow, 9000, fewItems+1, 1000)
-	look(tripWindow-1, 9000, 1, 1000) // and the shortest that was
-	look(1, 9000, 1, 2000)
-	look(tripWindow, 9000, 1, 4000)
-	look(tripWindow, 9000, 1, 8000)
-	look(tripWindow, 9000, 1, 9000)
-	look(tripWindow-1, 9000, 1, 9000)
-	look(1, 1500, 1, 1500)
-	look(tripWindow-1, 9000, 1, 1500)
-	look(1, 1600, 1, 1600)
+	const crowd = fewItems + 1
+	look(5, 9000, crowd, true, 0)
+	look(5, 9000, 1, false, 0)
+	look(1, 5000, 1, true, 5000)
+	look(1, 1000, crowd, false, 1000)
+	look(10*tripWindow, 9000, crowd, true, 1000)
+	look(10*tripWindow, 9000, 1, false, 1000)
+	look(tripWindow-1, 9000, fewItems, true, 1000)
+	look(1, 9000, 1, true, 2000)
+	look(tripWindow, 9000, 1, true, 4000)
+	look(tripWindow, 9000, 1, true, 8000)
+	look(tripWindow, 9000, 1, true, 9000)
+	look(tripWindow-1, 9000, 1, true, 9000)
+	look(1, 1500, 1, true, 1500)
+	look(tripWindow-1, 9000, 1, true, 1500)
+	look(1, 1600, 1, true, 1600)
+}
+
+// A server that is near stays so, however loaded it is: more sendings under way would only load it further.
+func TestALoadedServerIsNotFar(t *testing.T) {
+	for _, callers := range []int{16, 64, 512} {
+		synctest.Test(t, func(t *testing.T) {
+			// One thread that takes 60 µs for a sending and 4 µs for each item, at the end of a way of 40 µs.
+			const way, each, item = 40 * time.Microsecond, 60 * time.Microsecond, 4 * time.Microsecond
+			server := make(chan struct{}, 1)
+			answers := make(chan struct{}, callers)
+			g := Group[int]{
+				Go: func(f func()) { go f() }, Drop: func([]int) {}, Most: 128, Patience: time.Second, Width: wide(64),
+				Send: func(items []int) bool {
+					time.Sleep(way / 2)
+					server <- struct{}{}
+					time.Sleep(each + time.Duration(len(items))*item)
+					<-server
+					time.Sleep(way / 2)
+					for range items {
+						answers <- struct{}{}
+					}
+					return true
+				},
+			}
+			for n := range callers {
+				g.Add(n)
+			}
+			for range 200 * callers {
+				<-answers
+				g.Add(0)
+			}
+			for range callers {
+				<-answers
+			}
+			g.mu.Lock()
+			defer g.mu.Unlock()
+			if got := g.room(); got > 5 {
+				t.Errorf("with %d callers %d sendings may be under way; the way takes %v", callers, got, g.trip.shortest)
+			}
+		})
+	}
 }
 
 // Nothing stays behind a group that is idle: the bubble ends only when its goroutines do, and a

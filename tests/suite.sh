@@ -108,6 +108,11 @@ everything() {
   await_behind
 }
 
+# Where servers change places, the adapters differ most. The other tests of both adapters are in tests/adapters.
+rueidis() {
+  HOLDFAST_TEST_ADAPTER=rueidis HOLDFAST_TEST_SERVERS='' go test -race -vet=off $TESTFLAGS ./topology
+}
+
 # The adapter's go.mod names the oldest go-redis that is supported. go.work would hide
 # it behind the newest that any module asks for.
 goredis_oldest() {
@@ -246,6 +251,7 @@ for step in "$@"; do
       ;;
     quick) run "go test -short" . quick ;;
     everything) everything ;;
+    rueidis) run "go test -race, over rueidis, on one server (in /tests/topology)" tests rueidis ;;
     goredis)
       run "go test with go-redis $GOREDIS_OLDEST (in /tests)" tests goredis_oldest
       run "go test with go-redis $GOREDIS_NEWEST (in /tests)" tests goredis_newest

@@ -371,47 +371,6 @@ func TestTrip(t *testing.T) {
 	look(1, 1600, 1, true, 1600)
 }
 
-// A server that is near stays so, however loaded it is: more sendings under way would only load it further.
-func TestALoadedServerIsNotFar(t *testing.T) {
-	for _, callers := range []int{16, 64, 512} {
-		synctest.Test(t, func(t *testing.T) {
-			// One thread that takes 60 µs for a sending and 4 µs for each item, at the end of a way of 40 µs.
-			const way, each, item = 40 * time.Microsecond, 60 * time.Microsecond, 4 * time.Microsecond
-			server := make(chan struct{}, 1)
-			answers := make(chan struct{}, callers)
-			g := Group[int]{
-				Go: func(f func()) { go f() }, Drop: func([]int) {}, Most: 128, Patience: time.Second, Width: wide(64),
-				Send: func(items []int) bool {
-					time.Sleep(way / 2)
-					server <- struct{}{}
-					time.Sleep(each + time.Duration(len(items))*item)
-					<-server
-					time.Sleep(way / 2)
-					for range items {
-						answers <- struct{}{}
-					}
-					return true
-				},
-			}
-			for n := range callers {
-				g.Add(n)
-			}
-			for range 200 * callers {
-				<-answers
-				g.Add(0)
-			}
-			for range callers {
-				<-answers
-			}
-			g.mu.Lock()
-			defer g.mu.Unlock()
-			if got := g.room(); got > 5 {
-				t.Errorf("with %d callers %d sendings may be under way; the way takes %v", callers, got, g.trip.shortest)
-			}
-		})
-	}
-}
-
 // Nothing stays behind a group that is idle: the bubble ends only when its goroutines do, and a
 // timer that was left would start a sender for nobody.
 func TestNothingIsLeftOfAnIdleGroup(t *testing.T) {

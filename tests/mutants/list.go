@@ -80,7 +80,7 @@ var All = []Mutant{
 			line("subscribe-first", "up := true"),
 			line("subscription-seen", "if false {"),
 			line("waiter-listens", "elseif owner then"),
-			part("subscription-cut", "c.sub.interrupted() || ", ""),
+			part("subscription-cut", "c.sub.HasMissed() || ", ""),
 		},
 		Rules: []campaign.Rule{campaign.Wakeup, campaign.Leak},
 	},

@@ -7,6 +7,7 @@ replace (
 	github.com/holdfast-go/holdfast/holdfastgoredis => ../holdfastgoredis
 	github.com/holdfast-go/holdfast/holdfastrueidis => ../holdfastrueidis
 	github.com/holdfast-go/holdfast/holdfasttest => ../holdfasttest
+	github.com/holdfast-go/holdfast/holdfastvalkey => ../holdfastvalkey
 )
 
 require (
@@ -17,10 +18,12 @@ require (
 	github.com/holdfast-go/holdfast/holdfastgoredis v0.0.0
 	github.com/holdfast-go/holdfast/holdfastrueidis v0.0.0
 	github.com/holdfast-go/holdfast/holdfasttest v0.0.0
+	github.com/holdfast-go/holdfast/holdfastvalkey v0.0.0
 	github.com/jackc/pgx/v5 v5.10.0
 	github.com/redis/go-redis/v9 v9.20.1
 	github.com/redis/rueidis v1.0.79
 	github.com/rogpeppe/go-internal v1.16.0
+	github.com/valkey-io/valkey-go v1.0.79
 	github.com/yuin/gopher-lua v1.1.1
 	golang.org/x/sys v0.47.0
 	modernc.org/sqlite v1.34.5

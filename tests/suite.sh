@@ -81,7 +81,7 @@ quick() {
 }
 
 quick_packages() {
-  go list ./... ./holdfastgoredis/... ./holdfastrueidis/... ./holdfasttest/... ./cmd/holdfast/...
+  go list ./... ./holdfastgoredis/... ./holdfastrueidis/... ./holdfastvalkey/... ./holdfasttest/... ./cmd/holdfast/...
   (cd tests && go list ./adapters ./behaviour ./command ./scripts ./virtual ./internal/... | grep -vE '/internal/(campaign|clockshim|postgres)')
 }
 

@@ -17,12 +17,14 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/rueidis"
+	"github.com/valkey-io/valkey-go"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/holdfastgoredis"
 	"github.com/holdfast-go/holdfast/holdfastrueidis"
+	"github.com/holdfast-go/holdfast/holdfastvalkey"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 	"github.com/holdfast-go/holdfast/tests/internal/proxy"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
@@ -38,7 +40,7 @@ type wires func(ctx context.Context, addr string) (net.Conn, error)
 type adapter struct {
 	single   func(t *testing.T, protocol int, dial dialer) drivertest.Driver
 	cluster  func(t *testing.T, addrs []string, dial wires) drivertest.Driver
-	sentinel func(t *testing.T, master, sentinel string) drivertest.Driver
+	sentinel func(t *testing.T, master, sentinel string) drivertest.Driver // nil if it does not support Sentinel
 }
 
 // patience is how long a client waits for a server that is there, on a machine that stands still for seconds.
@@ -79,6 +81,22 @@ var adapters = map[string]adapter{
 		},
 		sentinel: func(_ *testing.T, master, sentinel string) drivertest.Driver {
 			return drivertest.Of(holdfastrueidis.NewDriver(rueidis.ClientOption{InitAddress: []string{sentinel}, Sentinel: rueidis.SentinelOption{MasterSet: master}}))
+		},
+	},
+	"valkey": {
+		single: func(_ *testing.T, protocol int, dial dialer) drivertest.Driver {
+			return drivertest.Of(holdfastvalkey.NewDriver(valkey.ClientOption{
+				InitAddress: []string{"the server"}, AlwaysRESP2: protocol == 2, ConnWriteTimeout: patience,
+				DialCtxFn: func(ctx context.Context, _ string, _ *net.Dialer, _ *tls.Config) (net.Conn, error) { return dial(ctx) },
+			}))
+		},
+		cluster: func(_ *testing.T, addrs []string, dial wires) drivertest.Driver {
+			return drivertest.Of(holdfastvalkey.NewDriver(valkey.ClientOption{
+				InitAddress: addrs,
+				DialCtxFn: func(ctx context.Context, addr string, _ *net.Dialer, _ *tls.Config) (net.Conn, error) {
+					return dial(ctx, addr)
+				},
+			}))
 		},
 	},
 }
@@ -164,35 +182,58 @@ func TestRueidisOptionsThatAreRefused(t *testing.T) {
 	}
 }
 
-// The program's addresses are its own, also where rueidis is to shuffle them: it does so in place.
-func TestRueidisAddressesStayInTheirOrder(t *testing.T) {
+func TestValkeyOptionsThatAreRefused(t *testing.T) {
+	addr := []string{"127.0.0.1:1"}
+	for says, o := range map[string]valkey.ClientOption{
+		"InitAddress":    {},
+		"ReplicaOnly":    {InitAddress: addr, ReplicaOnly: true},
+		"Sentinel":       {InitAddress: addr, Sentinel: valkey.SentinelOption{MasterSet: "m"}},
+		"EnableRedirect": {InitAddress: addr, Standalone: valkey.StandaloneOption{EnableRedirect: true}},
+	} {
+		if _, err := holdfastvalkey.New(o, nil); !errors.Is(err, holdfast.ErrInvalid) || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v", says, err)
+		}
+	}
+}
+
+// The program's addresses are its own, even if its client is to shuffle them, which it does in place.
+func TestAddressesStayInTheirOrder(t *testing.T) {
 	t.Parallel()
-	var addrs []string
-	for port := range 12 {
-		addrs = append(addrs, fmt.Sprint("nobody:", port+1))
+	fail := func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error) {
+		return nil, io.ErrClosedPipe
 	}
-	given, joined := slices.Clone(addrs), strings.Join(addrs, ",")
-	d := drivertest.Of(holdfastrueidis.NewDriver(rueidis.ClientOption{
-		InitAddress: given, ShuffleInit: true,
-		DialCtxFn: func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error) {
-			return nil, io.ErrClosedPipe
+	for name, open := range map[string]func(given []string) drivertest.Driver{
+		"rueidis": func(given []string) drivertest.Driver {
+			return drivertest.Of(holdfastrueidis.NewDriver(rueidis.ClientOption{InitAddress: given, ShuffleInit: true, DialCtxFn: fail}))
 		},
-	}))
-	defer d.Close()
-	for range 3 {
-		if _, err := d.Run(t.Context(), driver.Call{Script: driver.NewScript("test", "return ''"), Keys: []string{"a"}}); !errors.Is(err, driver.ErrNotSent) {
-			t.Fatal(err)
-		}
-		if !slices.Equal(given, addrs) {
-			t.Errorf("the program's addresses are %q", given)
-		}
-		if d.Addr() != joined {
-			t.Errorf("the server is called %q", d.Addr())
-		}
-	}
-	given[0] = "changed"
-	if d.Addr() != joined {
-		t.Errorf("the server is called %q", d.Addr())
+		"valkey": func(given []string) drivertest.Driver {
+			return drivertest.Of(holdfastvalkey.NewDriver(valkey.ClientOption{InitAddress: given, ShuffleInit: true, DialCtxFn: fail}))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var addrs []string
+			for port := range 12 {
+				addrs = append(addrs, fmt.Sprint("nobody:", port+1))
+			}
+			given, joined := slices.Clone(addrs), strings.Join(addrs, ",")
+			d := open(given)
+			defer d.Close()
+			for range 3 {
+				if _, err := d.Run(t.Context(), driver.Call{Script: driver.NewScript("test", "return ''"), Keys: []string{"a"}}); !errors.Is(err, driver.ErrNotSent) {
+					t.Fatal(err)
+				}
+				if !slices.Equal(given, addrs) {
+					t.Errorf("the program's addresses are %q", given)
+				}
+				if d.Addr() != joined {
+					t.Errorf("the server is called %q", d.Addr())
+				}
+			}
+			given[0] = "changed"
+			if d.Addr() != joined {
+				t.Errorf("the server is called %q", d.Addr())
+			}
+		})
 	}
 }
 
@@ -303,6 +344,9 @@ func TestSentinel(t *testing.T) {
 	t.Parallel()
 	long(t)
 	each(t, func(t *testing.T, a adapter) {
+		if a.sentinel == nil {
+			t.Skip("SKIPPED: the adapter does not support Sentinel")
+		}
 		g := server.StartSentinel(t, server.One(t))
 		c := client(t, a.sentinel(t, g.Name, g.Sentinel.Addr()))
 		lease := backend.Acquire(t, c.Mutex("a"))

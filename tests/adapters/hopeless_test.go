@@ -11,11 +11,13 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/rueidis"
+	"github.com/valkey-io/valkey-go"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/holdfastgoredis"
 	"github.com/holdfast-go/holdfast/holdfastrueidis"
+	"github.com/holdfast-go/holdfast/holdfastvalkey"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 	"github.com/holdfast-go/holdfast/tests/internal/pki"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
@@ -49,6 +51,14 @@ func (a access) open(t *testing.T, adapter string) *holdfast.Client {
 			}
 		}
 		d = drivertest.Of(holdfastrueidis.NewDriver(o))
+	case "valkey":
+		o := valkey.ClientOption{InitAddress: []string{a.addr}, Password: a.password, TLSConfig: a.tls}
+		if a.dial != nil {
+			o.DialCtxFn = func(ctx context.Context, _ string, _ *net.Dialer, _ *tls.Config) (net.Conn, error) {
+				return a.dial(ctx)
+			}
+		}
+		d = drivertest.Of(holdfastvalkey.NewDriver(o))
 	}
 	c, err := holdfast.New(d, &holdfast.Config{CommandTimeout: time.Minute, RetryTimeout: time.Hour})
 	if err != nil {

@@ -14,12 +14,14 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/rueidis"
+	"github.com/valkey-io/valkey-go"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/holdfastgoredis"
 	"github.com/holdfast-go/holdfast/holdfastrueidis"
+	"github.com/holdfast-go/holdfast/holdfastvalkey"
 	"github.com/holdfast-go/holdfast/internal/keys"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 	"github.com/holdfast-go/holdfast/tests/internal/machine"
@@ -430,6 +432,7 @@ func TestRunAllOfAClusterThatWasNeverReached(t *testing.T) {
 	for name, d := range map[string]drivertest.Driver{
 		"go-redis": drivertest.Of(holdfastgoredis.NewDriver(rdb)),
 		"rueidis":  drivertest.Of(holdfastrueidis.NewDriver(rueidis.ClientOption{InitAddress: []string{nobody}})),
+		"valkey":   drivertest.Of(holdfastvalkey.NewDriver(valkey.ClientOption{InitAddress: []string{nobody}})),
 	} {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)

@@ -15,11 +15,13 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/rueidis"
+	"github.com/valkey-io/valkey-go"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/holdfastgoredis"
 	"github.com/holdfast-go/holdfast/holdfastrueidis"
+	"github.com/holdfast-go/holdfast/holdfastvalkey"
 	"github.com/holdfast-go/holdfast/internal/wire"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
@@ -295,6 +297,7 @@ func TestDriversDoNotShowPasswords(t *testing.T) {
 	for name, d := range map[string]drivertest.Driver{
 		"go-redis": drivertest.Of(holdfastgoredis.NewDriver(rdb)),
 		"rueidis":  drivertest.Of(holdfastrueidis.NewDriver(rueidis.ClientOption{InitAddress: []string{"127.0.0.1:1"}, Username: "zeisig", Password: password})),
+		"valkey":   drivertest.Of(holdfastvalkey.NewDriver(valkey.ClientOption{InitAddress: []string{"127.0.0.1:1"}, Username: "zeisig", Password: password})),
 	} {
 		for _, text := range printed(d) {
 			if strings.Contains(text, password) || strings.Contains(text, hex.EncodeToString([]byte(password))) {

@@ -9,10 +9,12 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/rueidis"
+	"github.com/valkey-io/valkey-go"
 
 	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/holdfastgoredis"
 	"github.com/holdfast-go/holdfast/holdfastrueidis"
+	"github.com/holdfast-go/holdfast/holdfastvalkey"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
@@ -40,9 +42,10 @@ func TestMastersThatShareARemoteAddress(t *testing.T) {
 	each(t, func(t *testing.T, bin server.Binary) {
 		t.Run("Sentinel", func(t *testing.T) {
 			t.Parallel()
+			backend.NeedsSentinel(t)
 			g := server.StartSentinels(t, bin, 2, 3)
 			open := opener(func(t *testing.T) drivertest.Driver {
-				if backend.Rueidis(t) {
+				if backend.Adapter(t) == "rueidis" {
 					return drivertest.Of(holdfastrueidis.NewDriver(rueidis.ClientOption{InitAddress: g.Addrs(), DialCtxFn: tunnelOf, Sentinel: rueidis.SentinelOption{MasterSet: g.Name}}))
 				}
 				return drivertest.Of(holdfastgoredis.NewFailoverDriver(&redis.FailoverOptions{MasterName: g.Name, SentinelAddrs: g.Addrs(), Dialer: tunnel}))
@@ -65,8 +68,11 @@ func TestMastersThatShareARemoteAddress(t *testing.T) {
 			t.Parallel()
 			c := startCluster(t, bin)
 			q := newQueue(t, func(t *testing.T) drivertest.Driver {
-				if backend.Rueidis(t) {
+				switch backend.Adapter(t) {
+				case "rueidis":
 					return drivertest.Of(holdfastrueidis.NewDriver(rueidis.ClientOption{InitAddress: c.Addrs(), DialCtxFn: tunnelOf}))
+				case "valkey":
+					return drivertest.Of(holdfastvalkey.NewDriver(valkey.ClientOption{InitAddress: c.Addrs(), DialCtxFn: tunnelOf}))
 				}
 				return goRedis(t, redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Addrs(), ClusterStateReloadInterval: time.Hour, Dialer: tunnel}))
 			}, "a")

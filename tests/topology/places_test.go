@@ -8,14 +8,16 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/rueidis"
+	"github.com/valkey-io/valkey-go"
 
 	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/holdfastrueidis"
+	"github.com/holdfast-go/holdfast/holdfastvalkey"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
-// ofURL opens clients of a server by its URL, with either adapter.
+// ofURL opens clients of a server by its URL, with each adapter.
 func ofURL(url string) map[string]opener {
 	return map[string]opener{
 		"go-redis": func(t *testing.T) drivertest.Driver {
@@ -31,6 +33,13 @@ func ofURL(url string) map[string]opener {
 				t.Fatal(err)
 			}
 			return drivertest.Of(holdfastrueidis.NewDriver(o))
+		},
+		"valkey": func(t *testing.T) drivertest.Driver {
+			o, err := valkey.ParseURL(url)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return drivertest.Of(holdfastvalkey.NewDriver(o))
 		},
 	}
 }
@@ -103,8 +112,11 @@ func TestEveryKindInADatabaseOfACluster(t *testing.T) {
 		c := server.StartReplicatedCluster(t, bin, 3, server.Conf("cluster-databases", "16"))
 		first := clusterOf(c)
 		third := opener(func(t *testing.T) drivertest.Driver {
-			if backend.Rueidis(t) {
+			switch backend.Adapter(t) {
+			case "rueidis":
 				return drivertest.Of(holdfastrueidis.NewDriver(rueidis.ClientOption{InitAddress: c.Addrs(), SelectDB: 3}))
+			case "valkey":
+				return drivertest.Of(holdfastvalkey.NewDriver(valkey.ClientOption{InitAddress: c.Addrs(), SelectDB: 3}))
 			}
 			return goRedis(t, redis.NewClusterClient(&redis.ClusterOptions{
 				Addrs:     c.Addrs(),

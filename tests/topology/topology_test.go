@@ -14,11 +14,13 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/rueidis"
+	"github.com/valkey-io/valkey-go"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/holdfastgoredis"
 	"github.com/holdfast-go/holdfast/holdfastrueidis"
+	"github.com/holdfast-go/holdfast/holdfastvalkey"
 	"github.com/holdfast-go/holdfast/internal/keys"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
@@ -32,8 +34,11 @@ type opener func(t *testing.T) drivertest.Driver
 // test: what happens meanwhile is the driver's doing.
 func clusterOf(c *server.Cluster) opener {
 	return func(t *testing.T) drivertest.Driver {
-		if backend.Rueidis(t) {
+		switch backend.Adapter(t) {
+		case "rueidis":
 			return drivertest.Of(holdfastrueidis.NewDriver(rueidis.ClientOption{InitAddress: c.Addrs()}))
+		case "valkey":
+			return drivertest.Of(holdfastvalkey.NewDriver(valkey.ClientOption{InitAddress: c.Addrs()}))
 		}
 		return goRedis(t, redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Addrs(), ClusterStateReloadInterval: time.Hour}))
 	}
@@ -63,7 +68,8 @@ func sentinelsOf(g *server.Sentinels) opener { return sentinelsAt(g, g.Addrs()) 
 // sentinelsAt opens clients that are told of sentinels at these addresses.
 func sentinelsAt(g *server.Sentinels, addrs []string) opener {
 	return func(t *testing.T) drivertest.Driver {
-		if backend.Rueidis(t) {
+		backend.NeedsSentinel(t)
+		if backend.Adapter(t) == "rueidis" {
 			return drivertest.Of(holdfastrueidis.NewDriver(rueidis.ClientOption{InitAddress: addrs, Sentinel: rueidis.SentinelOption{MasterSet: g.Name}}))
 		}
 		return drivertest.Of(holdfastgoredis.NewFailoverDriver(&redis.FailoverOptions{MasterName: g.Name, SentinelAddrs: addrs}))

@@ -17,12 +17,14 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 	"github.com/redis/rueidis"
+	"github.com/valkey-io/valkey-go"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/holdfastgoredis"
 	"github.com/holdfast-go/holdfast/holdfastrueidis"
 	"github.com/holdfast-go/holdfast/holdfasttest"
+	"github.com/holdfast-go/holdfast/holdfastvalkey"
 	"github.com/holdfast-go/holdfast/tests/internal/machine"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
@@ -170,33 +172,48 @@ func (b *Backend) Client(tb testing.TB, cfg *holdfast.Config, change ...func(*re
 }
 
 // envAdapter names the adapter that clients of the tests have: "go-redis", which it is if
-// nothing is said, or "rueidis". Not those of tests that are about one adapter.
+// nothing is said, "rueidis" or "valkey". Not those of tests that are about one adapter.
 const envAdapter = "HOLDFAST_TEST_ADAPTER"
 
-// Rueidis reports whether clients of the tests have that adapter.
-func Rueidis(tb testing.TB) bool {
+// Adapter names the adapter that clients of the tests have: "go-redis", "rueidis" or "valkey".
+func Adapter(tb testing.TB) string {
 	tb.Helper()
 	switch adapter := os.Getenv(envAdapter); adapter {
-	case "", "go-redis":
-		return false
-	case "rueidis":
-		return true
+	case "":
+		return "go-redis"
+	case "go-redis", "rueidis", "valkey":
+		return adapter
 	default:
-		tb.Fatalf("%s=%q: want go-redis or rueidis", envAdapter, adapter)
-		return false
+		tb.Fatalf("%s=%q: want go-redis, rueidis or valkey", envAdapter, adapter)
+		return ""
 	}
+}
+
+// Pipelines reports whether commands of the tests' clients share a connection: with rueidis, and with valkey-go,
+// which came from it.
+func Pipelines(tb testing.TB) bool {
+	tb.Helper()
+	return Adapter(tb) != "go-redis"
 }
 
 // NeedsManyConnections skips a test that is about commands which do not wait for each other:
-// rueidis sends all of them over one connection, in order.
+// rueidis and valkey-go send all of them over one connection, in order.
 func NeedsManyConnections(tb testing.TB) {
 	tb.Helper()
-	if Rueidis(tb) {
-		tb.Skip("SKIPPED: with rueidis, commands share a connection")
+	if Pipelines(tb) {
+		tb.Skipf("SKIPPED: with %s, commands share a connection", Adapter(tb))
 	}
 }
 
-// Open returns a new holdfast client of a server, closed with the test. With rueidis only the
+// NeedsSentinel skips a test that is about Sentinel if the adapter does not support it.
+func NeedsSentinel(tb testing.TB) {
+	tb.Helper()
+	if Adapter(tb) == "valkey" {
+		tb.Skip("SKIPPED: holdfastvalkey does not support Sentinel")
+	}
+}
+
+// Open returns a new holdfast client of a server, closed with the test. With rueidis or valkey-go only the
 // options matter that say where the server is, and as whom to log in.
 func Open(tb testing.TB, cfg *holdfast.Config, o *redis.Options) *holdfast.Client {
 	tb.Helper()
@@ -218,12 +235,17 @@ func New(tb testing.TB, cfg *holdfast.Config, d drivertest.Driver) *holdfast.Cli
 func connect(tb testing.TB, o *redis.Options) drivertest.Driver {
 	tb.Helper()
 	watch(tb, o)
-	if Rueidis(tb) {
+	dial := func(ctx context.Context, _ string, _ *net.Dialer, _ *tls.Config) (net.Conn, error) {
+		return dial(ctx, o)
+	}
+	switch Adapter(tb) {
+	case "rueidis":
 		return drivertest.Of(holdfastrueidis.NewDriver(rueidis.ClientOption{
-			InitAddress: []string{o.Addr}, Username: o.Username, Password: o.Password, SelectDB: o.DB,
-			DialCtxFn: func(ctx context.Context, _ string, _ *net.Dialer, _ *tls.Config) (net.Conn, error) {
-				return dial(ctx, o)
-			},
+			InitAddress: []string{o.Addr}, Username: o.Username, Password: o.Password, SelectDB: o.DB, DialCtxFn: dial,
+		}))
+	case "valkey":
+		return drivertest.Of(holdfastvalkey.NewDriver(valkey.ClientOption{
+			InitAddress: []string{o.Addr}, Username: o.Username, Password: o.Password, SelectDB: o.DB, DialCtxFn: dial,
 		}))
 	}
 	rdb := redis.NewClient(o)

@@ -10,21 +10,21 @@ import (
 )
 
 // Virtual runs f on the embedded server in a bubble of testing/synctest: its time passes as soon as
-// everybody waits for it, so that no wait takes long and nothing is late on a slow machine. With rueidis,
-// whose goroutines outlive a bubble, it skips the test.
+// everybody waits for it, so that no wait takes long and nothing is late on a slow machine. With rueidis
+// and valkey-go, whose goroutines outlive a bubble, it skips the test.
 func Virtual(t *testing.T, f func(t *testing.T, b *Backend)) {
 	t.Helper()
-	if Rueidis(t) {
-		t.Skip("SKIPPED: rueidis leaves goroutines behind, and has no virtual time")
+	if Pipelines(t) {
+		t.Skipf("SKIPPED: %s leaves goroutines behind, and has no virtual time", Adapter(t))
 	}
 	stopBootInBubbles()
 	synctest.Test(t, func(t *testing.T) { f(t, Embedded(t)) })
 }
 
-// embedded is Virtual, but with rueidis it runs f in real time.
+// embedded is Virtual, but with rueidis and valkey-go it runs f in real time.
 func embedded(t *testing.T, f func(t *testing.T, b *Backend)) {
 	t.Helper()
-	if Rueidis(t) {
+	if Pipelines(t) {
 		f(t, Embedded(t))
 		return
 	}

@@ -11,10 +11,12 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/rueidis"
+	"github.com/valkey-io/valkey-go"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/holdfastrueidis"
+	"github.com/holdfast-go/holdfast/holdfastvalkey"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 	"github.com/holdfast-go/holdfast/tests/internal/history"
 	"github.com/holdfast-go/holdfast/tests/internal/proxy"
@@ -96,8 +98,16 @@ func (w *island) open(p *proxy.Proxy) opener {
 		return new(net.Dialer).DialContext(ctx, network, addr)
 	}
 	return func(t *testing.T) drivertest.Driver {
-		if backend.Rueidis(t) {
+		switch backend.Adapter(t) {
+		case "rueidis":
 			return drivertest.Of(holdfastrueidis.NewDriver(rueidis.ClientOption{
+				InitAddress: addrs,
+				DialCtxFn: func(ctx context.Context, addr string, _ *net.Dialer, _ *tls.Config) (net.Conn, error) {
+					return dial(ctx, "tcp", addr)
+				},
+			}))
+		case "valkey":
+			return drivertest.Of(holdfastvalkey.NewDriver(valkey.ClientOption{
 				InitAddress: addrs,
 				DialCtxFn: func(ctx context.Context, addr string, _ *net.Dialer, _ *tls.Config) (net.Conn, error) {
 					return dial(ctx, "tcp", addr)

@@ -9,10 +9,10 @@ import (
 
 // ownClient is the go-redis client for renewals and releases.
 //
-// When the way to a server breaks without a word, as with an address that moves or a firewall that forgets, every idle
-// connection of a pool is dead, and go-redis finds that out one by one: each renewal takes another of them,
-// and waits for its whole timeout. A few of these waits are longer than a lease. So a client on which a call had no
-// answer in time is replaced by one that has new connections. That of a Cluster is not: other masters may be well.
+// When the way to a server breaks silently, because an address moved or a firewall dropped its state, every idle
+// connection of a pool is dead. go-redis finds that out one connection at a time: each renewal takes another one and
+// waits for its whole timeout, and a few such waits outlast a lease. So when a call times out, the client is replaced by
+// one with new connections. A Cluster's client is not replaced, because its other masters may be well.
 type ownClient struct {
 	options *redis.Options // of a single server; else nil
 
@@ -21,8 +21,8 @@ type ownClient struct {
 	made   time.Time // when it replaced another
 }
 
-// replacePeriod is how often at most a client is replaced, replaceRest how long an earlier one stays for the calls that
-// are under way on it.
+// A client is replaced at most once in replacePeriod. The old one stays open for replaceRest, for the calls that are under
+// way on it.
 const (
 	replacePeriod = time.Second
 	replaceRest   = 3 * time.Second

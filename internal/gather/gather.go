@@ -40,19 +40,19 @@ type Group[T any] struct {
 	hurry  *time.Timer
 }
 
-// How many sendings of a group are under way at once to a server that is near: of one item each, while calls
-// come one by one; of several; and beside those, if they hang.
+// These bound the sendings that are under way at once to a server that is near: of one item each, while calls arrive one
+// by one; of several items; and in addition to those, if they hang.
 const (
 	maxSingle   = 4
 	maxTogether = 2
 	maxBeside   = 14
 )
 
-// maxRoom bounds them wherever the server is: more would be no faster, and all of them can hang.
+// maxRoom bounds them however far the server is: more would be no faster, and all of them can hang.
 const maxRoom = 64
 
-// spacing is how far apart sendings are on average, if there are as many under way as may be. Items wait for one of
-// them to return for about that long, however far the server is.
+// spacing is the interval between sendings when as many are under way as allowed. An item waits about that long for one of
+// them to return, however far the server is.
 const spacing = 25 * time.Microsecond
 
 // Add has an item sent. It does not block.
@@ -96,8 +96,7 @@ func (g *Group[T]) Do(item T) {
 	}
 }
 
-// room is how many sendings may be under way before those who come wait for one of them to return: the more, the
-// longer that takes.
+// room is how many sendings may be under way before items wait for one of them to return. It grows with the round trip.
 func (g *Group[T]) room() int {
 	room := min(int(g.trip.shortest/spacing), maxRoom)
 	if room <= maxTogether || g.Width == nil {
@@ -171,13 +170,13 @@ func (g *Group[T]) sender() {
 	}
 }
 
-// maxYields bounds how often a sender lets others run before it sends: where nobody has anything to do, yielding takes a
-// fraction of a microsecond, and in virtual time none.
+// maxYields bounds how often a sender yields before it sends. When no other goroutine can run, yielding takes a fraction
+// of a microsecond, and in virtual time none.
 const maxYields = 64
 
-// gather lets those run first who are about to call, as the answers to a sending have woken them; and, where the server is
-// far, whoever calls until an interval after the sending before: sent one by one, items cost the client and the
-// server several times as much. Guarded by mu, which it releases meanwhile.
+// gather yields to goroutines that are about to add items, because the answers to a sending have just woken them. If the
+// server is far, it also waits until an interval after the previous sending: items that are sent one by one cost
+// the client and the server several times as much. Guarded by mu, which it releases meanwhile.
 func (g *Group[T]) gather() {
 	for yields := 0; yields < maxYields; yields++ {
 		if yields > 0 && (g.waiting() == 0 || g.waiting() >= g.Most || g.trip.shortest/spacing <= maxTogether || time.Since(g.left) >= spacing) {

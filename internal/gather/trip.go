@@ -2,7 +2,7 @@ package gather
 
 import "time"
 
-// trip estimates how long the way to the server and back takes, as the shortest sending of late.
+// trip estimates the round trip to the server by the shortest recent sending.
 type trip struct {
 	shortest time.Duration // 0: not known
 
@@ -15,10 +15,10 @@ const (
 	tripWindow = 64 // sendings
 )
 
-// observe notes a sending. A shorter one counts at once, whatever it had to do. A longer way is believed only after a
-// window of sendings of few items, with hardly another under way: items take the server time, and sendings
-// wait for each other, which is not the way's doing, and more of them would only make it longer. And it is
-// believed up to twice as long each time: a server that is busy for a moment is not far away.
+// observe notes a sending. A shorter one counts at once, whatever it carried. A longer round trip is believed only after
+// a window of sendings with few items and hardly another sending under way: items take the server's time, and
+// sendings wait for each other, so a loaded server would look far, get more sendings, and be loaded further. The
+// estimate at most doubles with each window, because a server that is busy for a moment is not far away.
 func (t *trip) observe(took time.Duration, items int, alone bool) {
 	if t.shortest != 0 && took < t.shortest {
 		t.shortest, t.seen = took, 0

@@ -1,10 +1,10 @@
 // Package notify keeps subscriptions open for as long as somebody needs them, and tells listeners what arrives. It
 // knows channels and listeners, but no locks.
 //
-// A subscription can be silent for three reasons, which a listener has to tell apart: it is not confirmed
-// yet, it was interrupted, so that messages may have been lost, or the server does not have it although it was
-// confirmed, as behind a proxy that keeps subscriptions to itself. The last one only a listener finds out,
-// by asking the server how many receivers the channel has.
+// A subscription can be silent for three reasons, which a listener has to tell apart: it is not confirmed yet; it was
+// interrupted, and messages may have been lost; or the server does not have it although it was confirmed, as
+// happens behind a proxy that keeps subscriptions to itself. Only a listener can find out the last one, by asking
+// the server how many receivers the channel has.
 package notify
 
 import (

@@ -281,10 +281,14 @@ func TestStorm(t *testing.T) {
 // processes wait.
 func TestNobodyPolls(t *testing.T) {
 	inTurn(t, func(t *testing.T, b *backend.Backend) {
-		few := rage(t, b, 2, 4, time.Second, 8)
-		many := rage(t, b, 8, 4, time.Second, 8)
-		if many.scripts > 1.25*few.scripts+0.25 {
-			t.Errorf("%.2f scripts a turn with 8 processes, %.2f with 2", many.scripts, few.scripts)
-		}
+		// Processes that are held up renew their claims, and look when others' have ended.
+		machine.Undisturbed(t, func() error {
+			few := rage(t, b, 2, 4, time.Second, 8)
+			many := rage(t, b, 8, 4, time.Second, 8)
+			if many.scripts > 1.25*few.scripts+0.25 {
+				return fmt.Errorf("%.2f scripts a turn with 8 processes, %.2f with 2", many.scripts, few.scripts)
+			}
+			return nil
+		})
 	})
 }

@@ -67,7 +67,7 @@ func evicts(policy string) bool {
 	return strings.HasPrefix(policy, "allkeys-") || strings.HasPrefix(policy, "volatile-")
 }
 
-// silentPolls is after how many polls that were answered, while no subscription was confirmed, a client warns.
+// silentPolls is how many polls are answered, while no subscription is confirmed, before a client warns.
 const silentPolls = 3
 
 // warnOfPolling warns of a server that answers, but on which this waiter does not hear

@@ -39,7 +39,8 @@ import (
 	"github.com/holdfast-go/holdfast/internal/pubsub"
 )
 
-// New returns a holdfast.Client over the go-redis client that the program has. rdb is a *redis.Client or a *redis.ClusterClient; NewFailover is better than
+// New returns a holdfast.Client over the go-redis client that the program has. rdb is a *redis.Client or a
+// *redis.ClusterClient; NewFailover is better than
 // one made by NewFailoverClient, of which masters are told apart by the remote addresses of connections. It stays the caller's to close, after
 // the holdfast.Client. Anything else is refused with an error that says why and matches holdfast.ErrInvalid.
 func New(rdb redis.UniversalClient, cfg *holdfast.Config) (*holdfast.Client, error) {
@@ -58,7 +59,7 @@ func newClient(d driver.Driver, err error, cfg *holdfast.Config) (*holdfast.Clie
 	return c, err
 }
 
-// NewDriver returns the driver of New's client, for what wraps a driver or does without a client.
+// NewDriver returns the driver of New's client, for programs that wrap a driver or do without a client.
 func NewDriver(rdb redis.UniversalClient) (driver.Driver, error) {
 	switch rdb := rdb.(type) {
 	case *redis.Client:
@@ -207,8 +208,8 @@ func newAdapter(user redis.UniversalClient, addr string) *adapter {
 }
 
 // Width is three quarters of the pool that acquires share with the application, less what the application uses
-// now. In a Cluster it is small: connections to a master that all have died are given up one by one, each when a
-// renewal has waited on it, and there must not be more than a lease has time for.
+// now. In a Cluster it is small: when all connections to a master have died, each is given up only after a renewal has
+// waited on it, and a lease has time for a few such waits.
 func (d *adapter) Width() int {
 	rdb, ok := d.user.(*redis.Client)
 	if !ok {
@@ -243,7 +244,7 @@ func (d *adapter) Run(ctx context.Context, c driver.Call) (string, error) {
 	return reply, convert(err)
 }
 
-// clientFor returns the client by which a call goes, and what to tell of its outcome.
+// clientFor returns the client for a call. done is to be called with the call's outcome.
 func (d *adapter) clientFor(c driver.Call) (rdb redis.UniversalClient, done func(error)) {
 	if c.Urgent {
 		rdb := d.own.get()

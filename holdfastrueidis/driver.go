@@ -53,7 +53,7 @@ func New(o rueidis.ClientOption, cfg *holdfast.Config) (*holdfast.Client, error)
 	return c, err
 }
 
-// NewDriver returns the driver of New's client, for what wraps a driver or does without a client.
+// NewDriver returns the driver of New's client, for programs that wrap a driver or do without a client.
 func NewDriver(o rueidis.ClientOption) (driver.Driver, error) {
 	switch {
 	case len(o.InitAddress) == 0:

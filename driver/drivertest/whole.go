@@ -2,8 +2,8 @@ package drivertest
 
 import "github.com/holdfast-go/holdfast/driver"
 
-// Driver is all that a driver can implement. What wraps a driver in a test embeds it, so that nothing of the
-// driver is lost.
+// Driver has every method that a driver can implement. A test's wrapper embeds it, so that the wrapped driver loses
+// none of them.
 type Driver interface {
 	driver.Driver
 	driver.Batcher
@@ -12,8 +12,8 @@ type Driver interface {
 	driver.Wide
 }
 
-// Of returns the driver that an adapter made, as one that can be wrapped. It panics if there is none, or if it
-// does not implement all.
+// Of returns the result of an adapter's NewDriver as a Driver. It panics if that is an error, or if the driver lacks one
+// of the methods.
 func Of(d driver.Driver, err error) Driver {
 	if err != nil {
 		panic("drivertest: " + err.Error())

@@ -1,0 +1,257 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/holdfast-go/holdfast/internal/script"
+	"github.com/holdfast-go/holdfast/internal/wire"
+)
+
+// Barrier is where a number of parties wait for each other, again and again: none goes on to
+// its next phase before all have arrived at the end of the present one. Each party has a
+// lease, so that one that dies is waited for no longer than that: the phase is broken then,
+// and all the others are told.
+type Barrier struct {
+	lock *Lock
+}
+
+// Barrier returns the barrier of that name, for so many parties, 1 to 10,000: those that use it
+// at the same time name the same number, or get ErrParties. Its options are those of
+// the parties' leases; Key, Weight, Reentrant and Poll are not among them.
+func (c *Client) Barrier(name string, parties int, opts ...Option) *Barrier {
+	given := []Option{func(s *settings) { s.kind, s.limit, s.weight = &barrier, parties, 1 }}
+	return &Barrier{c.newLock(name, append(given, opts...))}
+}
+
+// BrokenError says that a phase of a barrier was broken: one of its parties has left, or died,
+// before all had arrived. It matches ErrBroken.
+type BrokenError struct {
+	Name  string
+	Phase uint64
+	Died  bool // its lease was lost or has expired; otherwise it was released
+	// Party is who it was; if several phases were broken since, who broke the latest.
+	Party Holder
+}
+
+func (e *BrokenError) Error() string {
+	how := "left"
+	if e.Died {
+		how = "died"
+	}
+	return fmt.Sprintf("holdfast: phase %d of barrier %q is broken: party %s (pid %d on %s) has %s",
+		e.Phase, e.Name, shown(e.Party.Owner), e.Party.PID, shown(e.Party.Host), how)
+}
+
+// Is makes a BrokenError match ErrBroken.
+func (e *BrokenError) Is(target error) bool { return target == ErrBroken }
+
+// Name returns the barrier's name.
+func (b *Barrier) Name() string { return b.lock.name }
+
+// Parties says who has joined the barrier, in no order. It changes nothing.
+func (b *Barrier) Parties(ctx context.Context) ([]Holder, error) { return b.lock.Holders(ctx) }
+
+// Join makes the caller a party. If the barrier has all its parties, it waits, in the order of
+// those who do, until one leaves or dies. Errors are those of Lock.Acquire.
+func (b *Barrier) Join(ctx context.Context) (*BarrierParty, error) {
+	return b.join(ctx, b.lock.Acquire)
+}
+
+// TryJoin makes the caller a party, if the barrier has not all its parties, and nobody waits to
+// be one; otherwise it returns a *HeldError, which matches ErrHeld. Other errors are those of
+// Lock.TryAcquire.
+func (b *Barrier) TryJoin(ctx context.Context) (*BarrierParty, error) {
+	return b.join(ctx, b.lock.TryAcquire)
+}
+
+func (b *Barrier) join(ctx context.Context, acquire func(context.Context) (*Lease, error)) (*BarrierParty, error) {
+	lease, err := acquire(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &BarrierParty{Lease: lease}, nil
+}
+
+// BarrierParty is a party of a barrier, and its lease. When that is released, or lost, the
+// present phase is broken, for all who have joined and await it, now or later; then another
+// may join in its place, and the next phase begins.
+type BarrierParty struct {
+	*Lease
+
+	mu       sync.Mutex
+	awaiting bool
+	number   uint64 // of awaits
+	phase    uint64 // at which it arrives next; 0: at that when it joined
+	passed   uint64 // the latest that has tripped
+}
+
+// Await arrives at the present phase, and waits until all parties have: as many as the barrier
+// was made for. It returns the number of the phase, from 1, one higher each time; all
+// parties return from a phase before one of them can return from the next. The first to join
+// after all others had left begins with 1 again.
+//
+// A *BrokenError, which matches ErrBroken, says that a party has left or died since the phase
+// before: the phase is over then for all parties alike, and each of them is told so once, at
+// the latest when it awaits it. The next Await is for the phase that follows. ErrLost says that
+// the caller's lease is lost: it is a party no longer.
+//
+// When ctx ends, the arrival is taken back, unless the phase has come to its end; the next Await
+// arrives again, or is told of that. After another error it is taken back, too. A party awaits
+// one phase at a time: a second Await at the same time gets ErrInvalid.
+//
+// It polls nobody: it is notified when the phase ends, and looks for itself when a party may
+// have died, and every 30 s, since notifications can be lost. Otherwise errors are as those of
+// Lock.Acquire.
+func (p *BarrierParty) Await(ctx context.Context) (phase uint64, err error) {
+	l := p.lock()
+	l.c.tasks.begin()
+	defer l.c.tasks.end()
+	if l.c.isClosing() {
+		return 0, ErrClosed
+	}
+	if err := p.Err(); err != nil {
+		return 0, err
+	}
+	if err := ctx.Err(); err != nil {
+		return 0, err
+	}
+	number, at, passed, err := p.begin()
+	if err != nil {
+		return 0, err
+	}
+	next := at
+	defer func() { p.end(next, phase) }()
+	w, err := l.c.watch(l)
+	if err != nil {
+		return 0, err
+	}
+	defer w.leave()
+
+	work, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(p.Context(), cancel)()
+	for answered := false; ; answered = true {
+		a, _, err := l.c.call(work, request{
+			op: "await", lock: l, script: script.BarrierAwait, durable: true,
+			args: []string{l.flags(""), p.g.from.token(), strconv.FormatUint(number, 10), strconv.FormatUint(at, 10), strconv.Itoa(l.set.limit), strconv.FormatUint(passed, 10)},
+		})
+		var rest int64
+		if err == nil {
+			switch a.Word {
+			case "tripped":
+				var tripped int64
+				if a.Ints(&tripped) != nil || tripped <= 0 {
+					err = l.malformed("await")
+					break
+				}
+				next = uint64(tripped) + 1
+				return uint64(tripped), nil
+			case "broken":
+				broken, present, bad := p.broken(&a)
+				if bad == nil {
+					next = present
+					return 0, broken
+				}
+				err = bad
+			case "gone":
+				return 0, p.expelled()
+			case "waiting":
+				var tentative, arrived int64
+				if a.Ints(&rest, &tentative, &arrived) != nil || tentative <= 0 {
+					err = l.malformed("await")
+				} else {
+					at = uint64(tentative)
+					next = at
+				}
+			default:
+				err = l.malformed("await")
+			}
+		}
+		met := err
+		if err == nil || answered && work.Err() == nil && passing(kindOfError(err)) {
+			err = w.wait(work, err == nil, duration(rest))
+		}
+		if err != nil {
+			if lost := p.Err(); lost != nil {
+				return 0, lost
+			}
+			p.withdraw(number)
+			if ctx.Err() != nil {
+				return 0, endedBy(ctx, met)
+			}
+			return 0, err
+		}
+	}
+}
+
+// begin begins an await, and end ends it, with the phase that was passed, if one was.
+func (p *BarrierParty) begin() (number, phase, passed uint64, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.awaiting {
+		return 0, 0, 0, fmt.Errorf("%w: barrier %q: the party awaits a phase already", ErrInvalid, p.Name())
+	}
+	p.awaiting = true
+	p.number++
+	return p.number, p.phase, p.passed, nil
+}
+
+func (p *BarrierParty) end(next, passed uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.awaiting, p.phase, p.passed = false, next, max(p.passed, passed)
+}
+
+// broken reads what follows in a "broken" reply: the error, and the present phase.
+func (p *BarrierParty) broken(a *answer) (*BrokenError, uint64, error) {
+	var phase, present int64
+	if a.Ints(&phase, &present) != nil || phase <= 0 || present <= phase {
+		return nil, 0, p.lock().malformed("await")
+	}
+	how, text, _ := strings.Cut(a.Rest(), " ")
+	info := wire.ParseInfo(text)
+	return &BrokenError{
+		Name: p.Name(), Phase: uint64(phase), Died: how == hasDied.String(),
+		Party: Holder{Key: p.lock().keys.Lock, Owner: info.Owner, Host: info.Host, PID: info.PID, Meta: info.Meta},
+	}, uint64(present), nil
+}
+
+// expelled ends the lease: the server does not know the party any more.
+func (p *BarrierParty) expelled() error {
+	g := p.g
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	p.look()
+	if p.ended == nil {
+		g.lose(&LostError{Name: p.Name(), Reason: LossTaken})
+	}
+	return p.ended
+}
+
+// withdraw takes an await back in the background, for as long as the party is one.
+func (p *BarrierParty) withdraw(number uint64) {
+	l := p.lock()
+	l.c.tasks.run(func() {
+		for pause := 250 * time.Millisecond; p.Err() == nil; pause = min(2*pause, 5*time.Second) {
+			_, _, err := l.c.call(p.Context(), request{
+				op: "withdraw from", lock: l, script: script.BarrierWithdraw, urgent: true, durable: true,
+				args: []string{l.flags(""), p.g.from.token(), strconv.FormatUint(number, 10)},
+			})
+			if err == nil || errors.Is(err, ErrWrongType) {
+				return
+			}
+			select {
+			case <-time.After(jitter(pause, 20)):
+			case <-p.Context().Done():
+			case <-l.c.closing:
+				return
+			}
+		}
+	})
+}

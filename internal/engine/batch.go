@@ -1,0 +1,392 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/clock"
+	"github.com/holdfast-go/holdfast/internal/gather"
+	"github.com/holdfast-go/holdfast/internal/script"
+	"github.com/holdfast-go/holdfast/internal/wire"
+)
+
+// batches have acquires, releases and renewals of many locks go out together, in one call each
+// (group commit): those of locks that are free, or ours and wanted by nobody else. A script sees
+// with one look at all of them that there is nothing more to do. What it leaves goes by itself, to
+// the scripts that can do everything.
+type batches struct {
+	one  gathering // of all, outside a Cluster
+	done sync.Pool // of errands to which nobody refers any more: the client's own, for tests in virtual time
+
+	mu        sync.Mutex
+	nodes     map[string]*gathering // of each server of a Cluster, by what the driver calls it
+	contended map[string]struct{}   // keys of locks for which others waited, or which they had, when last seen
+	before    map[string]struct{}   // the same, of those that have not been asked for since contended was begun
+}
+
+// maxBatch bounds the locks of a batch, and so for how long it keeps the server from others: about
+// a third of a millisecond.
+const maxBatch = 128
+
+// gathering is what goes to one server, as it gathers.
+type gathering struct {
+	takes    gather.Group[*errand]
+	releases gather.Group[*errand]
+	renewals gather.Group[*grant]
+	singles  crew // of renewals that are not in a batch
+	takers   takers
+}
+
+// maxContended bounds how many contended locks are remembered.
+const maxContended = 10_000
+
+// maxServers bounds how many servers of a Cluster are remembered, of all that it ever had.
+const maxServers = 1000
+
+func (b *batches) init(c *Client) {
+	b.contended, b.nodes = map[string]struct{}{}, map[string]*gathering{}
+	b.one.init(c)
+}
+
+func (all *gathering) init(c *Client) {
+	all.singles = crew{tasks: &c.tasks, most: maxRenewing}
+	all.takers.init(c)
+	const patience = 20 * time.Millisecond // many times what a server takes that is well
+	all.takes = gather.Group[*errand]{
+		Send: c.takeAll, Drop: drop, Go: c.tasks.run, Most: c.cfg.Batch, Patience: patience, Width: c.width,
+	}
+	all.releases = gather.Group[*errand]{
+		Send: c.freeAll, Drop: drop, Go: c.tasks.run, Most: c.cfg.Batch, Patience: patience, Width: c.width,
+	}
+	if c.cfg.Strict { // these are locks on a quorum's node, which is not waited for any longer
+		all.takes.Patience = min(patience, c.defaults.wait()/2)
+	}
+	all.renewals = gather.Group[*grant]{
+		// Nobody waits for a renewal, so they gather as if the server were near.
+		Send: c.renewAll, Drop: putOff, Go: c.tasks.run, Most: c.cfg.Batch, Patience: patience,
+	}
+}
+
+// gathering returns where what is sent for a lock gathers with others: in a Cluster with those that go to
+// the same server. If it is not known which, known is false, and the lock is alone.
+func (c *Client) gathering(l *Lock) (all *gathering, known bool) {
+	b := &c.batches
+	if !c.inCluster() {
+		return &b.one, true
+	}
+	node := c.node(l.keys.Lock)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	all = b.nodes[node]
+	if all == nil || node == "" {
+		all = &gathering{}
+		all.init(c)
+		if len(b.nodes) >= maxServers {
+			clear(b.nodes)
+		}
+		if node != "" {
+			b.nodes[node] = all
+		}
+	}
+	return all, node != ""
+}
+
+// isContended reports whether a batch would leave the lock, as far as is known.
+func (b *batches) isContended(l *Lock) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	key := l.keys.Lock
+	if _, is := b.contended[key]; is {
+		return true
+	}
+	_, was := b.before[key]
+	if was {
+		b.remember(key)
+	}
+	return was
+}
+
+// note remembers whether the lock is contended.
+func (b *batches) note(l *Lock, contended bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if contended {
+		b.remember(l.keys.Lock)
+		return
+	}
+	delete(b.contended, l.keys.Lock)
+	delete(b.before, l.keys.Lock)
+}
+
+// remember adds a key. Half of those that are remembered make room when there are too many: those for which nobody
+// has asked for the longest time. Guarded by mu.
+func (b *batches) remember(key string) {
+	if len(b.contended) >= maxContended/2 {
+		b.before, b.contended = b.contended, map[string]struct{}{}
+	}
+	delete(b.before, key)
+	b.contended[key] = struct{}{}
+}
+
+// errand is what a goroutine wants done for one lock.
+type errand struct {
+	l        *Lock
+	head     string // with which the lock's value begins
+	notAfter int64  // server time, µs
+	since    int64  // with fence, what stands in the lock's value, server time in ms; 0 if that is not known
+
+	// tell is called once it is done, by who does others then: it does not block. Without it, done
+	// has an item.
+	tell func(*errand)
+
+	// The outcome, once done has an item.
+	done    chan struct{}
+	sent    clock.Instant
+	heard   clock.Instant
+	now     int64 // server time, µs
+	fence   uint64
+	ok      bool
+	refusal wire.Reply // of a quorum's node that grants nothing now; or its zero value
+	err     error
+}
+
+func newErrand(l *Lock, head string) *errand {
+	e, known := l.c.batches.done.Get().(*errand)
+	if !known {
+		e = &errand{done: make(chan struct{}, 1)}
+	}
+	e.l, e.head = l, head
+	return e
+}
+
+// await waits until the errand is done, or ctx ends: it is not to be touched again then.
+func (e *errand) await(ctx context.Context) error {
+	select {
+	case <-e.done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// end says that the errand is done.
+func (e *errand) end() {
+	if e.tell != nil {
+		e.tell(e)
+		return
+	}
+	e.done <- struct{}{}
+}
+
+// drop tells errands that they go by themselves.
+func drop(all []*errand) {
+	for _, e := range all {
+		e.err = driver.ErrNotSent
+		e.end()
+	}
+}
+
+// over makes the errand another's.
+func (e *errand) over() {
+	done := &e.l.c.batches.done
+	*e = errand{done: e.done}
+	done.Put(e)
+}
+
+// plain reports whether the lock is as scripts for batches know them: a string, which no other
+// program has.
+func (l *Lock) plain() bool {
+	return l.set.kind == &mutex && !l.set.hasKey && l.c.cfg.Batch > 0
+}
+
+// begin is ask of an attempt that is new, which takes the lock together with others if it
+// looks free.
+func (a *attempt) begin(ctx context.Context, mode string, fences int) (any, error) {
+	c := a.l.c
+	var began time.Time
+	if fences == 1 && a.l.plain() && !c.cfg.Strict && !a.l.set.isDurable() && !c.batches.isContended(a.l) {
+		began = time.Now()
+		g, err := a.take(ctx)
+		if g != nil {
+			return g, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	got, err := a.askSince(began, ctx, mode, fences)
+	var se *ServerError
+	if a.unanswered != 0 && errors.As(err, &se) {
+		se.ambiguous = true
+	}
+	if _, granted := got.(*grant); granted && a.l.plain() {
+		c.batches.note(a.l, false)
+	}
+	return got, err
+}
+
+// take asks for a lock that may be free, with others that are asked for at the same time. It
+// returns neither grant nor error when the lock is to be asked for by itself.
+func (a *attempt) take(ctx context.Context) (*grant, error) {
+	c := a.l.c
+	e := newErrand(a.l, a.head)
+	began, notAfter := time.Now(), c.notAfter(a.l)
+	e.notAfter = notAfter
+	all, _ := c.gathering(a.l)
+	if ctx.Done() == nil {
+		all.takes.Do(e)
+	} else {
+		all.takes.Add(e)
+	}
+	if err := e.await(ctx); err != nil {
+		// mutants: batch-unanswered
+		a.sent(true, notAfter)
+		return nil, c.unheard(ctx, "acquire", a.l.name, began)
+	}
+	defer e.over()
+	if e.err != nil {
+		// mutants: batch-failed
+		a.sent(mayBeDone(e.err), notAfter)
+		return nil, nil
+	}
+	if !e.ok {
+		c.batches.note(a.l, true)
+		return nil, nil
+	}
+	a.owed = true
+	a.date(e.fence, e.now)
+	return a.granted(e.sent, e.heard, e.now, -1, e.fence, 1)
+}
+
+// takeAll sends acquires.
+func (c *Client) takeAll(all []*errand) bool { return sendAll(c, all, c.taking, tell) }
+
+// taking is the batch that takes those locks.
+func (c *Client) taking(all []*errand) batch {
+	n, l := len(all), all[0].l
+	words := make([]string, 3*n+7)
+	keys, args := words[:2*n:2*n+3], append(words[2*n+3:2*n+3], l.flags(""), "")
+	notAfter, same, patience := all[0].notAfter, true, time.Duration(0)
+	for i, e := range all {
+		keys[i], keys[n+i] = e.l.keys.Lock, e.l.keys.Queue
+		args = append(args, e.head)
+		notAfter, patience = min(notAfter, e.notAfter), max(patience, e.l.set.wait())
+		same = same && e.l.set.term() == l.set.term() && e.l.set.info == l.set.info
+	}
+	args[1] = strconv.FormatInt(notAfter, 10)
+	take := script.BatchAcquire
+	if l.set.node { // so are all of this client: mutexes in Strict mode go by themselves
+		take = script.NodeBatchAcquire
+		keys = append(keys, c.nodeKeys()...)
+	} else {
+		keys = append(keys, c.fenceOf(l))
+	}
+	differing := all
+	if same {
+		differing = all[:1]
+	}
+	for _, e := range differing {
+		args = append(args, milliseconds(e.l.set.term()))
+	}
+	for _, e := range differing {
+		args = append(args, e.l.set.info)
+	}
+	return batch{l: l, n: n, word: "taken", numbers: 1, node: l.set.node, patience: patience, script: take, keys: keys, args: args}
+}
+
+// giveBack gives up a lock that was granted with that fence, as Client.release does, whether ctx has ended or not.
+func (a *attempt) giveBack(ctx context.Context, fence uint64, tombstone int64) (got answer, unanswered bool, err error) {
+	c := a.l.c
+	began := time.Now()
+	if tombstone == 0 && a.freeable() {
+		var done bool
+		if done, unanswered = a.free(fence); done {
+			return answer{Reply: wire.Reply{Word: "released"}}, false, nil
+		}
+	}
+	got, again, err := c.releaseSince(began, context.WithoutCancel(ctx), a.l, a.token(), a.member, tombstone, a.ending)
+	return got, unanswered || again, err
+}
+
+// freeable reports whether a batch can give up the lock, as far as is known.
+func (a *attempt) freeable() bool { return a.l.plain() && !a.l.c.batches.isContended(a.l) }
+
+// free gives up the lock if nobody waits for it, together with others that are given up at the same
+// time. If it is not done it is to be given up by itself; unanswered says that it may be done.
+func (a *attempt) free(fence uint64) (done, unanswered bool) {
+	e := newErrand(a.l, a.head)
+	e.fence, e.since = fence, a.since(fence)
+	all, _ := a.l.c.gathering(a.l)
+	all.releases.Do(e)
+	<-e.done
+	return e.freed()
+}
+
+// freeThen is free that returns at once, and tells when it would have returned; who is told does not
+// block.
+func (a *attempt) freeThen(fence uint64, tell func(done, unanswered bool)) {
+	e := newErrand(a.l, a.head)
+	e.fence, e.since = fence, a.since(fence)
+	e.tell = func(e *errand) { tell(e.freed()) }
+	all, _ := a.l.c.gathering(a.l)
+	all.releases.Add(e)
+}
+
+// freed is what became of an errand of free.
+func (e *errand) freed() (done, unanswered bool) {
+	defer e.over()
+	if e.err != nil {
+		return false, mayBeDone(e.err)
+	}
+	if !e.ok {
+		e.l.c.batches.note(e.l, true)
+	}
+	return e.ok, false
+}
+
+// freeAll sends releases.
+func (c *Client) freeAll(all []*errand) bool { return sendAll(c, all, c.freeing, tell) }
+
+// freeing is the batch that gives those locks up.
+func (c *Client) freeing(all []*errand) batch {
+	n := len(all)
+	words := make([]string, 2*n)
+	keys, args := words[:n:n], words[n:]
+	for i, e := range all {
+		keys[i], args[i] = e.l.keys.Lock, e.head
+	}
+	b := batch{l: all[0].l, n: n, word: "freed", timeless: true, script: script.BatchRelease, keys: keys, args: args, urgent: true}
+	// mutants: native-release
+	if n == 1 && c.native.Load() {
+		b.value = all[0].value()
+	}
+	return b
+}
+
+// tell tells errands what became of the batch that they are.
+func tell(all []*errand, r outcomes) {
+	for i, e := range all {
+		e.sent, e.heard, e.now, e.err, e.refusal, e.ok = r.sent, r.heard, r.now, r.err, r.refusal, r.done(i)
+		// mutants: fence-of-errand
+		e.fence = uint64(r.number) + uint64(i)
+		e.end()
+	}
+}
+
+// value is that of the lock that the errand gives up, if nobody waits for it; "" if it is not known.
+func (e *errand) value() string {
+	if e.since == 0 {
+		return ""
+	}
+	text := make([]byte, 0, len(e.head)+40+len(e.l.set.info))
+	text = append(text, e.head...)
+	text = strconv.AppendUint(text, e.fence, 10)
+	text = append(text, ':')
+	text = strconv.AppendInt(text, e.since, 10)
+	text = append(text, ":0:"...)
+	return string(append(text, e.l.set.info...))
+}

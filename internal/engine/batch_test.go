@@ -1,0 +1,334 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/clock"
+)
+
+// cluster is a fake that takes a millisecond to answer, with two masters: one has the locks whose names
+// begin with "a". Of the first that are sent together it does not answer one until its context has ended.
+type cluster struct {
+	fake
+	together int         // scripts that were sent with others
+	renewed  int         // times that scripts were sent which renew
+	refusal  string      // of commands that stand in for scripts, where they are sent with others; "" if they are not refused
+	released int         // locks that were given up by the script for one
+	deleted  int         // locks that were given up by it
+	answers  bool        // the first that are sent together, too, are all answered
+	hangs    atomic.Bool // the first master answers nothing
+}
+
+// hang waits for the end of ctx if the master hangs that has the key.
+func (d *cluster) hang(ctx context.Context, key string) error {
+	if d.hangs.Load() && d.Node(key) == "a" {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	time.Sleep(time.Millisecond)
+	return nil
+}
+
+// note counts sendings.
+func (d *cluster) note(calls ...driver.Call) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if strings.HasSuffix(calls[0].Script.Name, "renew") {
+		d.renewed++
+	}
+	if calls[0].Script.Name == "release" {
+		d.released++
+	}
+	if len(calls) > 1 {
+		d.together += len(calls)
+	}
+}
+
+func (d *cluster) Probe(ctx context.Context) (driver.ServerInfo, error) {
+	info, err := d.fake.Probe(ctx)
+	info.Cluster, info.Server, info.Version = true, "valkey", "9.0.0"
+	return info, err
+}
+
+func (d *cluster) Node(key string) string {
+	if key[len("holdfast:{")] == 'a' {
+		return "a"
+	}
+	return "b"
+}
+
+func (d *cluster) Run(ctx context.Context, call driver.Call) (string, error) {
+	d.note(driver.Call{Script: call.Script})
+	if err := d.hang(ctx, call.Keys[0]); err != nil {
+		return "", err
+	}
+	return d.run(ctx, call)
+}
+
+// run answers a script, or the command that stands in for one.
+func (d *cluster) run(ctx context.Context, c driver.Call) (string, error) {
+	if c.Script.Command == "" {
+		return d.fake.Run(ctx, driver.Call{Script: c.Script, Keys: c.Keys, Args: c.Args, Urgent: true})
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.holders[c.Keys[0]] != strings.Split(c.Args[0], ":")[1] {
+		return "0", nil
+	}
+	delete(d.holders, c.Keys[0])
+	d.deleted++
+	return "1", nil
+}
+
+func (d *cluster) RunAll(ctx context.Context, calls []driver.Call, tell func(i int, reply string, err error)) {
+	d.mu.Lock()
+	silent := -1
+	if d.together == 0 && !d.answers {
+		silent = len(calls) / 2
+	}
+	d.mu.Unlock()
+	d.note(calls...)
+	err := d.hang(ctx, calls[0].Keys[0])
+	for i, c := range calls {
+		if err != nil {
+			tell(i, "", err)
+			continue
+		}
+		if d.Node(c.Keys[0]) != d.Node(calls[0].Keys[0]) {
+			panic("locks of two masters are sent together")
+		}
+		if i != silent {
+			reply, err := "", error(driver.ReplyError(d.refusal))
+			if c.Script.Command == "" || d.refusal == "" {
+				reply, err = d.run(ctx, c)
+			}
+			tell(i, reply, err)
+		}
+	}
+	if silent >= 0 && err == nil {
+		<-ctx.Done()
+		time.Sleep(time.Second)
+		reply, err := d.run(ctx, calls[silent])
+		tell(silent, reply, err)
+	}
+}
+
+// In a Cluster locks of one master go out together, and one that is not answered is given up without the
+// others.
+func TestLocksOfAMasterGoOutTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		t.Cleanup(clock.SetBoot(func() time.Duration { return 0 }))
+		server := &cluster{fake: fake{holders: map[string]string{}}}
+		c, err := New(server, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var all sync.WaitGroup
+		var givenUp atomic.Int32
+		for i := range 40 {
+			name := fmt.Sprintf("%c%d", "ab"[i/20], i%20)
+			all.Go(func() {
+				began := time.Now()
+				lease, err := c.Mutex(name, TTL(time.Minute)).Acquire(t.Context())
+				took := time.Since(began)
+				if err != nil {
+					t.Errorf("%s: %v", name, err)
+					return
+				}
+				if took >= c.cfg.CommandTimeout {
+					givenUp.Add(1)
+					took -= c.cfg.CommandTimeout
+				}
+				if took > 100*time.Millisecond {
+					t.Errorf("%s took %s", name, took)
+				}
+				time.Sleep(5 * time.Second) // until what was not answered is
+				if err := lease.Release(t.Context()); err != nil {
+					t.Errorf("%s: %v", name, err)
+				}
+			})
+		}
+		all.Wait()
+		if err := c.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if n := givenUp.Load(); len(server.holders) != 0 || n != 1 {
+			t.Errorf("%d locks are left; %d acquires were given up once", len(server.holders), n)
+		}
+		if server.together < 60 {
+			t.Errorf("%d of 80 scripts were sent with others", server.together)
+		}
+	})
+}
+
+// Leases of a master that hangs, more than are renewed by themselves at once, are lost; those of others are
+// renewed as before, together or by themselves.
+func TestAMasterThatHangsHoldsUpNoRenewalsOfOthers(t *testing.T) {
+	t.Run("together", func(t *testing.T) { testAMasterThatHangs(t, 2*maxRenewing, Renew(true), 2*maxRenewing) })
+	t.Run("by themselves", func(t *testing.T) { testAMasterThatHangs(t, 8*maxRenewing, MaxHold(time.Hour), math.MaxInt) })
+}
+
+// testAMasterThatHangs has n leases at each of two masters, which are renewed in so many sendings at most.
+func testAMasterThatHangs(t *testing.T, n int, option Option, sendings int) {
+	synctest.Test(t, func(t *testing.T) {
+		t.Cleanup(clock.SetBoot(func() time.Duration { return 0 }))
+		server := &cluster{fake: fake{holders: map[string]string{}}}
+		c, err := New(server, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		const ttl = 10 * time.Second
+		leases := make([]*Lease, 2*n)
+		var all sync.WaitGroup
+		for i := range leases {
+			all.Go(func() {
+				lease, err := c.Mutex(fmt.Sprintf("%c%d", "ab"[i/n], i%n), TTL(ttl), option).Acquire(t.Context())
+				if err != nil {
+					t.Error(err)
+				}
+				leases[i] = lease
+			})
+		}
+		all.Wait()
+		if t.Failed() {
+			t.FailNow()
+		}
+		server.hangs.Store(true)
+		time.Sleep(3 * ttl)
+		for _, l := range leases[:n] {
+			// One that is sent for the first time when it is late has met nothing yet.
+			if lost := (*LostError)(nil); !errors.As(l.Err(), &lost) || lost.Reason != LossUnreachable && lost.Reason != LossExpired {
+				t.Fatalf("%s, whose master hangs: %v", l.Name(), l.Err())
+			}
+		}
+		for _, l := range leases[n:] {
+			if l.Err() != nil {
+				t.Fatalf("%s, whose master is well: %v", l.Name(), l.Err())
+			}
+		}
+		server.mu.Lock()
+		if server.renewed > sendings {
+			t.Errorf("%d leases are renewed for %s in %d sendings", n, 3*ttl, server.renewed)
+		}
+		server.mu.Unlock()
+		server.hangs.Store(false)
+		for _, l := range leases {
+			all.Go(func() { _ = l.Release(t.Context()) })
+		}
+		all.Wait()
+		if err := c.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Releases that go out together are commands of the server's own, where it has them and lets us; else scripts.
+func TestReleasesOfAMasterAreCommands(t *testing.T) {
+	for _, refusal := range []string{"", "NOPERM this user has no permissions to run the 'delifeq' command", "ERR unknown command 'delifeq'"} {
+		t.Run(refusal, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				t.Cleanup(clock.SetBoot(func() time.Duration { return 0 }))
+				// Its fences are not behind its clock, as a server's.
+				server := &cluster{fake: fake{holders: map[string]string{}, fence: uint64(time.Now().Add(time.Hour).UnixMicro())}, refusal: refusal, answers: true}
+				c, err := New(server, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				const n = 100
+				var all sync.WaitGroup
+				for i := range n {
+					all.Go(func() {
+						lease, err := c.Mutex(fmt.Sprint("a", i)).Acquire(t.Context())
+						if err == nil {
+							began := time.Now()
+							err = lease.Release(t.Context())
+							if took := time.Since(began); took > 100*time.Millisecond {
+								t.Errorf("a release took %s", took)
+							}
+						}
+						if err != nil {
+							t.Error(err)
+						}
+					})
+				}
+				all.Wait()
+				if (server.deleted == n) != (refusal == "") || len(server.holders) != 0 {
+					t.Errorf("%d of %d locks were deleted by command, %d are left", server.deleted, n, len(server.holders))
+				}
+				if server.released > 0 {
+					t.Errorf("%d locks were given up by the script for one, which nobody waits for", server.released)
+				}
+				if c.native.Load() != (refusal == "") {
+					t.Errorf("that the server has the command is believed: %v", c.native.Load())
+				}
+				if err := c.Close(t.Context()); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// What is renewed together is so at the beginnings of slots, at a third of the TTL on average.
+func TestRenewalsFallIntoSlots(t *testing.T) {
+	c, err := New(&fake{holders: map[string]string{}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Close(t.Context()) }()
+	lease, err := c.Mutex("m").Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = lease.Release(t.Context()) }()
+	const n, ttl = 10_000, 48 * time.Second
+	var sum time.Duration
+	for i := range n {
+		sent := clock.Awake().Add(time.Duration(i) * 7 * time.Millisecond)
+		at := lease.g.renewalAfter(sent, ttl)
+		if off := at.Mono.Sub(c.epoch) % time.Second; off != 0 {
+			t.Fatalf("a renewal is %s after the beginning of a slot", off)
+		}
+		sum += at.Sub(sent)
+	}
+	if mean := sum / n; (mean - ttl/3).Abs() > 100*time.Millisecond {
+		t.Errorf("on average renewals come after %s", mean)
+	}
+}
+
+// However many locks were contended once, those that are now are known.
+func TestContendedLocksAreRememberedForAsLongAsTheyAreAskedFor(t *testing.T) {
+	c, err := New(&fake{holders: map[string]string{}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, often := &c.batches, c.Mutex("often")
+	b.note(often, true)
+	for i := range 3 * maxContended {
+		l := c.Mutex(fmt.Sprint("lock", i))
+		b.note(l, true)
+		if !b.isContended(l) || i%1000 == 0 && !b.isContended(often) {
+			t.Fatalf("after %d contended locks one of them is not known", i)
+		}
+	}
+	if n := len(b.contended) + len(b.before); n > maxContended {
+		t.Errorf("%d are remembered, want %d at most", n, maxContended)
+	}
+	b.note(often, false)
+	if b.isContended(often) {
+		t.Error("what is contended no more is remembered")
+	}
+	if err := c.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,114 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/clock"
+)
+
+// subscribers is a fake that counts subscriptions.
+type subscribers struct {
+	*fake
+	before func(s driver.Script) // runs before a script does
+
+	mu   sync.Mutex
+	open int
+}
+
+func (s *subscribers) Run(ctx context.Context, call driver.Call) (string, error) {
+	s.before(call.Script)
+	return s.fake.Run(ctx, call)
+}
+
+func (s *subscribers) Subscribe(to driver.Subscription) (cancel func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.open++
+	go to.Up()
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.open--
+	}
+}
+
+// A goroutine that asks just when the client is closed may have to wait only after that.
+// It must not open a subscription that nobody closes: the driver's Close would wait for it
+// for ever.
+func TestNoSubscriptionIsOpenedAfterClose(t *testing.T) {
+	server := &subscribers{fake: &fake{holders: map[string]string{}}}
+	c, err := New(server, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := c.Mutex("m")
+	server.holders[l.keys.Lock] = "somebody"
+	asked := make(chan struct{}, 8)
+	server.before = func(s driver.Script) {
+		if s.Name == "acquire" {
+			asked <- struct{}{}
+			<-c.closing
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	got := make(chan error, 1)
+	go func() {
+		_, err := l.Acquire(ctx)
+		got <- err
+	}()
+	<-asked
+	if err := c.Close(ctx); err != nil {
+		t.Errorf("Close: %v", err)
+	}
+	if err := <-got; !errors.Is(err, ErrClosed) {
+		t.Errorf("Acquire: %v", err)
+	}
+	server.mu.Lock()
+	defer server.mu.Unlock()
+	if server.open != 0 {
+		t.Errorf("%d subscriptions are left open", server.open)
+	}
+}
+
+// A lease whose renewal the scheduler begins just when the client is closed is found by neither: who
+// begins it looks again.
+func TestALeaseThatIsDueDuringCloseIsEnded(t *testing.T) {
+	c, err := New(&fake{holders: map[string]string{}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lease, err := c.Mutex("m").Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := lease.g
+	g.mu.Lock()
+	c.schedule.Set(&g.entry, clock.Mono(), g)
+	for len(c.schedule.Callers()) > 0 {
+		time.Sleep(time.Millisecond)
+	}
+	closed := make(chan error, 1)
+	go func() { closed <- c.Close(t.Context()) }()
+	<-c.closing
+	time.Sleep(10 * time.Millisecond) // until Close has looked
+	g.mu.Unlock()
+	select {
+	case <-lease.Context().Done():
+	case <-time.After(time.Minute):
+	}
+	if err := lease.Err(); !errors.Is(err, ErrClosed) {
+		t.Errorf("the lease's Err is %v", err)
+	}
+	if err := lease.Release(t.Context()); err != nil {
+		t.Errorf("Release: %v", err)
+	}
+	if err := <-closed; err != nil {
+		t.Errorf("Close: %v", err)
+	}
+}

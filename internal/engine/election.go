@@ -1,0 +1,227 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"slices"
+	"time"
+
+	"github.com/holdfast-go/holdfast/internal/script"
+)
+
+// Election chooses one leader at a time among those who Run for it, on all machines. Who leads
+// holds the Mutex of its name; the others wait in its queue, and the first of them leads when
+// the leader resigns, or when its lease ends because it crashed or cannot reach the
+// server.
+type Election struct {
+	lock *Lock
+}
+
+// Election returns the election of that name. Its options are those of the leader's lease. Of
+// Poll only the interval counts: a candidate campaigns however often it did not win.
+func (c *Client) Election(name string, opts ...Option) *Election {
+	given := append([]Option{func(s *settings) { s.apart = true }}, opts...)
+	given = append(given, func(s *settings) { s.pollTries = min(s.pollTries, 0) })
+	return &Election{c.newLock(name, given)}
+}
+
+// Election returns the election of that name, which a majority of the nodes decides. Its options are those of the
+// leader's lease, as of Mutex. Leaders do not announce themselves: Watch looks once a second.
+func (q *Quorum) Election(name string, opts ...Option) *Election {
+	return &Election{q.Mutex(name, append(slices.Clone(opts), func(s *settings) { s.pollTries = min(s.pollTries, 0) })...)}
+}
+
+// ErrResign is what lead returns to Election.Run to give up its term and to campaign for
+// another, behind those who wait already.
+var ErrResign = errors.New("holdfast: leader resigns")
+
+// Run campaigns, and calls lead whenever it is elected: once for each term, one term after
+// another, until ctx ends or lead returns for another reason than the end of its term. The
+// context that lead gets ends, with a cause, when the term does: at the lease's deadline at
+// the latest, which is before anybody else can lead. lead should return then; there is no
+// other term before it does. term.Token rises from term to term, and tells resources
+// which of two leaders is the later.
+//
+// Run goes on campaigning when a term ended because the lease was lost, whatever lead
+// returned; when lead returned ErrResign; and while the server cannot be reached. It returns
+// ctx.Err() when ctx ended; otherwise what lead returned, also nil; or an error of
+// Acquire that campaigning on would not mend. The lease is released then, and the next in
+// line leads.
+func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, term *Lease) error) error {
+	for {
+		term, err := e.lock.Acquire(ctx)
+		switch {
+		case ctx.Err() != nil && err != nil:
+			return ctx.Err()
+		case err != nil && !e.mayPass(err):
+			return err
+		case err != nil:
+			if err := e.pause(ctx); err != nil {
+				return err
+			}
+			continue
+		}
+		again, err := e.serve(ctx, term, lead)
+		if ctx.Err() != nil && (again || err == nil || errors.Is(err, ctx.Err())) {
+			return ctx.Err()
+		}
+		if !again {
+			return err
+		}
+	}
+}
+
+// serve has lead serve one term. again says that there may be another.
+func (e *Election) serve(ctx context.Context, term *Lease, lead func(context.Context, *Lease) error) (again bool, err error) {
+	e.announce()
+	// mutants: announce-end
+	defer e.announce()
+	released := term.do(ctx, func(ctx context.Context) error {
+		err = lead(ctx, term)
+		return nil
+	})
+	if errors.Is(err, ErrResign) || errors.Is(released, ErrLost) {
+		return true, err
+	}
+	if released != nil {
+		err = errors.Join(err, released)
+	}
+	return false, err
+}
+
+// mayPass reports whether what an Acquire met is a reason to campaign on.
+func (e *Election) mayPass(err error) bool {
+	if q := e.lock.quorum; q != nil {
+		return q.curable(err)
+	}
+	kind := kindOfError(err)
+	return passing(kind) || kind == ErrQuarantine || kind == ErrReplicas
+}
+
+// pause waits for a moment, after an error that may pass.
+func (e *Election) pause(ctx context.Context) error {
+	select {
+	case <-time.After(jitter(500*time.Millisecond, 50)):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-e.lock.c.closing:
+		return ErrClosed
+	}
+}
+
+// announce has those who watch look, in the background. What it meets is not told: they look
+// from time to time anyway.
+func (e *Election) announce() {
+	l := e.lock
+	if l.quorum != nil {
+		return
+	}
+	channel := l.c.watchChannelOf(l).Name
+	l.c.tasks.run(func() {
+		_, _ = try(context.Background(), l.c, l.c.cfg.CommandTimeout, func(ctx context.Context) (answer, error) {
+			return l.c.send(ctx, request{
+				op: "announce", lock: l, script: script.Announce, urgent: true, lockOnly: true,
+				args: []string{l.flags(""), "", channel},
+			})
+		})
+	})
+}
+
+// Leader says who leads: ErrNotHeld if nobody does. It changes nothing.
+func (e *Election) Leader(ctx context.Context) (Holder, error) { return e.lock.Holder(ctx) }
+
+// Watch yields who leads: at once, and whenever that changes; nil when nobody does. It is
+// notified of changes by leaders; it looks for itself when the lease of a leader that it
+// knows may have ended, so that one that crashed is missed within its TTL, and every 30 s,
+// since notifications can be lost. Changes that follow each other closely may be seen as one.
+//
+// It ends when ctx does, and with an error that looking again would not mend, which it yields:
+// ErrClosed, when the client closes. It outlives outages, also one in which it begins; what it
+// yielded last may be over meanwhile.
+func (e *Election) Watch(ctx context.Context) iter.Seq2[*Holder, error] {
+	return func(yield func(*Holder, error) bool) {
+		l := e.lock
+		for err := l.ready(ctx); err != nil; err = l.ready(ctx) {
+			if e.isOutage(err) {
+				err = e.pause(ctx)
+			}
+			switch {
+			case ctx.Err() != nil:
+				return
+			case err != nil:
+				yield(nil, err)
+				return
+			}
+		}
+		wait := e.waitASecond
+		if l.quorum == nil {
+			w, err := l.c.watch(l)
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			defer w.leave()
+			wait = w.wait
+		}
+		var last *Holder
+		for first := true; ; {
+			leader, err := e.Leader(ctx)
+			seen, ttl := true, time.Duration(-1)
+			switch {
+			case ctx.Err() != nil:
+				return
+			case errors.Is(err, ErrNotHeld):
+				if (first || last != nil) && !yield(nil, nil) {
+					return
+				}
+				first, last = false, nil
+			case err == nil:
+				if (first || last == nil || e.differ(last, &leader)) && !yield(&leader, nil) {
+					return
+				}
+				first, last, ttl = false, &leader, leader.TTL
+			case !e.isOutage(err):
+				yield(nil, err)
+				return
+			default:
+				seen = false
+			}
+			if err := wait(ctx, seen, ttl); err != nil {
+				if ctx.Err() == nil {
+					yield(nil, err)
+				}
+				return
+			}
+		}
+	}
+}
+
+// isOutage reports whether looking again would mend what a look met.
+func (e *Election) isOutage(err error) bool {
+	if q := e.lock.quorum; q != nil {
+		return q.curable(err)
+	}
+	return passing(kindOfError(err))
+}
+
+// differ reports whether two looks have seen different leaders. Each node of a quorum counts fences of its own.
+func (e *Election) differ(a, b *Holder) bool {
+	if e.lock.quorum != nil {
+		return a.Owner != b.Owner || a.Host != b.Host || a.PID != b.PID || a.Foreign != b.Foreign
+	}
+	return a.Fence != b.Fence || a.Foreign != b.Foreign
+}
+
+// waitASecond is for how long Watch waits where nobody announces changes.
+func (e *Election) waitASecond(ctx context.Context, _ bool, _ time.Duration) error {
+	select {
+	case <-time.After(jitter(time.Second, 10)):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-e.lock.c.closing:
+		return ErrClosed
+	}
+}

@@ -1,0 +1,234 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// fake is a server with as much of the protocol as holders and waiters need who never
+// hand over to one another: it notifies nobody, and tells waiters to look again soon.
+type fake struct {
+	mu      sync.Mutex
+	fence   uint64
+	holders map[string]string // by key
+}
+
+func (f *fake) Run(_ context.Context, call driver.Call) (string, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now := time.Now().UnixMicro()
+	if strings.HasPrefix(call.Script.Name, "batch_") {
+		return f.batch(call.Script.Name, now, call.Keys, call.Args), nil
+	}
+	key, mode, token := call.Keys[0], call.Args[0], call.Args[1]
+	mine := f.holders[key] == token
+	switch {
+	case call.Script.Name == "acquire" && (mine || f.holders[key] == ""):
+		f.fence++
+		f.holders[key] = token
+		return fmt.Sprintf("granted %d %s %d 1", now, call.Args[2], f.fence), nil
+	case call.Script.Name == "acquire" && mode == modeTry:
+		return fmt.Sprintf("held %d 1000 0 hf1:%s:1:1:0:{}", now, f.holders[key]), nil
+	case call.Script.Name == "acquire":
+		return fmt.Sprintf("queued %d 5 %d 1 1 ours", now, now), nil
+	case call.Script.Name == "renew" && mine:
+		return fmt.Sprintf("renewed %d %s 0 0", now, call.Args[2]), nil
+	case call.Script.Name == "release" && mine:
+		delete(f.holders, key)
+		return fmt.Sprintf("released %d", now), nil
+	}
+	return fmt.Sprintf("gone %d", now), nil
+}
+
+// batch is Run of the scripts for many locks.
+func (f *fake) batch(name string, now int64, keys, args []string) string {
+	reply, common := map[string]string{
+		"batch_acquire": fmt.Sprintf("taken %d %d", now, f.fence+1),
+		"batch_release": "freed",
+		"batch_renew":   fmt.Sprintf("kept %d", now),
+	}[name], map[string]int{"batch_acquire": 2, "batch_renew": 1}[name]
+	share := 1
+	if name == "batch_acquire" {
+		share = 2 // keys of each, and one of all
+	}
+	for i, head := range args[common : common+len(keys)/share] {
+		token := strings.Split(head, ":")[1]
+		switch {
+		case name == "batch_acquire" && f.holders[keys[i]] == "":
+			f.holders[keys[i]] = token
+		case name == "batch_release" && f.holders[keys[i]] == token:
+			delete(f.holders, keys[i])
+		case name == "batch_renew" && f.holders[keys[i]] == token:
+		default:
+			reply += fmt.Sprintf(" %d", i+1)
+		}
+		f.fence++
+	}
+	return reply
+}
+
+func (f *fake) RunDurably(ctx context.Context, call driver.Call, _ driver.Durability) (string, driver.Confirmation, error) {
+	text, err := f.Run(ctx, call)
+	return text, driver.Confirmation{}, err
+}
+
+func (f *fake) RunAll(ctx context.Context, calls []driver.Call, tell func(i int, reply string, err error)) {
+	for i, c := range calls {
+		text, err := f.Run(ctx, c)
+		tell(i, text, err)
+	}
+}
+
+func (f *fake) Node(string) string { return "" }
+
+func (f *fake) Subscribe(s driver.Subscription) (cancel func()) {
+	go s.Up()
+	return func() {}
+}
+
+func (f *fake) Probe(context.Context) (driver.ServerInfo, error) {
+	return driver.ServerInfo{Time: time.Now()}, nil
+}
+
+func (f *fake) Addr() string { return "fake" }
+func (*fake) Width() int     { return 2 }
+
+func (f *fake) Close() error { return nil }
+
+// remove deletes a lock under its holder.
+func (f *fake) remove(key string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.holders, key)
+}
+
+// closable is a fake that notes what is asked of it after it was closed.
+type closable struct {
+	fake
+	closed, late atomic.Bool
+}
+
+func (d *closable) Run(ctx context.Context, call driver.Call) (string, error) {
+	if d.closed.Load() {
+		d.late.Store(true)
+	}
+	return d.fake.Run(ctx, call)
+}
+
+func (d *closable) Close() error {
+	d.closed.Store(true)
+	return nil
+}
+
+// A lock that is granted while the client closes is somebody's to release.
+func TestCloseWaitsForAcquiresUnderWay(t *testing.T) {
+	granted := 0
+	for range 3000 {
+		server := &closable{fake: fake{holders: map[string]string{}}}
+		c, err := New(server, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		released := make(chan error, 1)
+		go func() {
+			lease, err := c.Mutex("a").Acquire(t.Context())
+			if err == nil {
+				granted++
+				err = lease.Release(t.Context())
+			}
+			released <- err
+		}()
+		for n := rand.N(20); n > 0; n-- {
+			runtime.Gosched()
+		}
+		if err := c.Close(t.Context()); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+		if err := <-released; err != nil && err != ErrClosed || server.late.Load() || len(server.holders) != 0 {
+			t.Fatalf("a lock left behind: %d; asked of a closed driver: %v; %v", len(server.holders), server.late.Load(), err)
+		}
+	}
+	if granted == 0 || granted == 3000 {
+		t.Errorf("%d of 3000 acquires came before their Close", granted)
+	}
+}
+
+// waits reports whether a goroutine waits for the lock.
+func waits(c *Client, l *Lock) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	ln := c.lines.Get(l.keys.Queue)
+	return ln != nil && ln.waiting() > 0
+}
+
+// A lock deleted under its holder is granted to the next goroutine of the same process
+// before the holder knows. Then two grants belong to one line.
+func TestNothingIsKeptOfLocksDeletedUnderTheirHolders(t *testing.T) {
+	server := &fake{holders: map[string]string{}}
+	c, err := New(server, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close(context.Background()) })
+	for name, renewed := range map[string]bool{"found out by a renewal": true, "found out by the release": false} {
+		for _, laterFirst := range []bool{false, true} {
+			ttl := time.Minute
+			if renewed {
+				ttl = 300 * time.Millisecond
+			}
+			l := c.Mutex(fmt.Sprint(name, laterFirst), TTL(ttl))
+			first, err := l.Acquire(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			leases := make(chan *Lease, 1)
+			go func() {
+				lease, err := l.Acquire(t.Context())
+				if err != nil {
+					t.Error(err)
+				}
+				leases <- lease
+			}()
+			for !waits(c, l) {
+				time.Sleep(time.Millisecond)
+			}
+			server.remove(l.keys.Lock)
+			second := <-leases
+			if renewed {
+				<-first.Context().Done()
+			}
+			order := []*Lease{first, second}
+			if laterFirst {
+				order = []*Lease{second, first}
+			}
+			for _, lease := range order {
+				err := lease.Release(t.Context())
+				if lease == first && !errors.Is(err, ErrLost) || lease == second && err != nil {
+					t.Errorf("Release: %v", err)
+				}
+			}
+		}
+	}
+	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		c.mu.Lock()
+		lines, tokens := c.lines.Len(), c.tokens.Len()
+		c.mu.Unlock()
+		gone := c.held.none()
+		if lines+tokens == 0 && gone {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("left in the client: %d lines, %d tokens; no grants: %v", lines, tokens, gone)
+		}
+	}
+}

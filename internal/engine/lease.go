@@ -1,0 +1,506 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/holdfast-go/holdfast/internal/clock"
+	"github.com/holdfast-go/holdfast/internal/wire"
+)
+
+// maxPassing bounds for how long after its grant a lock is passed on within one
+// process, while others may be waiting for it. A process that stalls for less keeps its
+// turn: goroutines that miss it wait for another round.
+const maxPassing = 100 * time.Millisecond
+
+// patience is how long, besides four round trips, a release waits for a renewal under
+// way, so that the lease can be passed on after it.
+const patience = 50 * time.Millisecond
+
+// Lease is a lock that is held. Its methods may be called by many goroutines.
+type Lease struct {
+	many *bundle // of which it is made, if it is of several locks: all that follows is unused then
+
+	g      *grant
+	fence  uint64
+	origin context.Context // under which it was acquired
+
+	// Guarded by g.mu.
+	ended     error    // nil while it is held
+	scope     *scope   // of Context; nil until somebody asks for it
+	trouble   *trouble // with the release; nil while there is none
+	depth     int32    // leases of this lock under whose context it was acquired
+	released  bool     // nothing is left to release
+	releasing bool     // the release is under way
+}
+
+// scope is a context that ends with a lease.
+type scope struct {
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+}
+
+// trouble is what a release has to remember that is called twice, or fails.
+type trouble struct {
+	answered chan struct{} // closed when the one under way is answered; nil if nobody waits for it
+	unsure   bool          // one that was not answered may have been carried out
+	failed   error         // of the latest one that was not answered at all
+	missed   error         // when the server knew the lease no more
+}
+
+// troubled is the lease's trouble, to write to.
+func (l *Lease) troubled() *trouble {
+	if l.trouble == nil {
+		l.trouble = &trouble{}
+	}
+	return l.trouble
+}
+
+// Name returns the lock's name; of Multi, all names, with commas between them.
+func (l *Lease) Name() string { return l.lock().name }
+
+// Owner returns the owner's name, as set by Owner or Config.Owner.
+func (l *Lease) Owner() string { return l.lock().set.owner }
+
+// lock is what the lease is of.
+func (l *Lease) lock() *Lock {
+	if l.many != nil {
+		return l.many.l
+	}
+	return l.g.l
+}
+
+// Token returns the fence: a number above those of all earlier leases of this lock; readers
+// that hold it at the same time have the same (see RWMutex), and so have an owner's leases
+// (see Reentrant).
+// A resource that refuses writes with a lower one than it has seen is safe from
+// holders that are late. It survives the loss of the server's data, unless the
+// server's clock went back too.
+//
+// Of Multi it is the highest of Tokens, and rises from lease to lease of the same names; it does not
+// compare with that of a lease of one of them. Give a resource that of the lock which guards it.
+func (l *Lease) Token() uint64 {
+	if l.many != nil {
+		return slices.Max(slices.Collect(maps.Values(l.many.tokens())))
+	}
+	return l.fence
+}
+
+// Tokens returns the fence of each lock of the lease, by its name: of one, or, with Multi, of
+// several. A resource that one of the locks guards is to be given that one's.
+func (l *Lease) Tokens() map[string]uint64 {
+	if l.many != nil {
+		return l.many.tokens()
+	}
+	return map[string]uint64{l.Name(): l.fence}
+}
+
+// IsShared reports whether others may hold the lock with the same Token: whether the lease is a
+// reader's, of an RWMutex. An owner's leases (see Reentrant) have the same, too, but one owner.
+func (l *Lease) IsShared() bool { return l.lock().set.reads() }
+
+// Nodes returns the addresses of the servers that hold the lock: of a Quorum, those that agree
+// at the moment, in alphabetical order; otherwise the one.
+func (l *Lease) Nodes() []string {
+	if l.many != nil {
+		return l.many.nodes()
+	}
+	return []string{l.g.l.c.driver.Addr()}
+}
+
+// Deadline returns the local time until which the lease is certainly held unless it
+// is renewed or released: when it was last asked for, plus its TTL, less 1% and 2 ms
+// for drift. It has a monotonic reading. A lock that was handed over begins with a
+// claim of 1.5 s or so, which the first renewal, sent after 5 ms, makes a TTL; Extend waits
+// for that.
+func (l *Lease) Deadline() time.Time {
+	if l.many != nil {
+		return l.many.deadline()
+	}
+	l.g.mu.Lock()
+	defer l.g.mu.Unlock()
+	return l.g.deadline(clock.Now()).Time()
+}
+
+// Err returns nil while the lease is held; then ErrReleased, ErrClosed, or a
+// *LostError, which matches ErrLost. It compares clocks itself, so it tells the truth
+// also to a process that was paused past the deadline; on Linux, to a machine that was
+// suspended, too. It sends nothing.
+func (l *Lease) Err() error {
+	if l.many != nil {
+		return l.many.err()
+	}
+	return l.errAt(clock.Now())
+}
+
+// errAt is Err of a lease that is not made of others, by clocks that were just read.
+func (l *Lease) errAt(now clock.Instant) error {
+	l.g.mu.Lock()
+	defer l.g.mu.Unlock()
+	l.lookAt(now)
+	return l.ended
+}
+
+// look ends the lease if its time is up.
+func (l *Lease) look() { l.lookAt(clock.Now()) }
+
+func (l *Lease) lookAt(now clock.Instant) {
+	// mutants: deadline-by-clock
+	if l.ended == nil && l.g.expired(now) {
+		l.g.lose(l.g.expiry())
+	}
+}
+
+// Context returns a context that ends when the lease does, with Err's error as its
+// cause: at the deadline at the latest, and before that when the server says that
+// the lock is lost. It has the values of the context with which the lock was acquired,
+// but does not end with it.
+func (l *Lease) Context() context.Context {
+	if l.many != nil {
+		return l.many.ctx
+	}
+	l.g.mu.Lock()
+	defer l.g.mu.Unlock()
+	if l.scope == nil {
+		l.scope = &scope{}
+		l.scope.ctx, l.scope.cancel = context.WithCancelCause(l.within(context.WithoutCancel(l.origin)))
+		l.look()
+		if l.ended != nil {
+			l.scope.cancel(l.ended)
+		}
+	}
+	return l.scope.ctx
+}
+
+// whenEnded has f called when the lease ends, or now if it has. It is for leases that others are made
+// of, which have no context of their own. f does not block.
+func (l *Lease) whenEnded(f func()) {
+	l.g.mu.Lock()
+	defer l.g.mu.Unlock()
+	if l.ended != nil {
+		f()
+		return
+	}
+	l.scope = &scope{cancel: func(error) { f() }}
+}
+
+// do calls f with a context that ends when ctx or the lease does, and releases the lease.
+func (l *Lease) do(ctx context.Context, f func(ctx context.Context) error) (err error) {
+	work, cancel := context.WithCancelCause(l.within(ctx))
+	stop := context.AfterFunc(l.Context(), func() { cancel(context.Cause(l.Context())) })
+	defer func() {
+		stop()
+		released := l.Release(ctx)
+		cancel(ErrReleased)
+		err = errors.Join(err, released)
+	}()
+	return f(work)
+}
+
+// finish ends the lease, once.
+func (l *Lease) finish(err error) {
+	if l.ended != nil {
+		return
+	}
+	l.ended = err
+	if l.scope != nil {
+		l.scope.cancel(err)
+	}
+}
+
+// Extend makes the lease last at least ttl from now, without shortening it, and no
+// longer than MaxHold allows. Renewals go on as before. After ErrLost the lease is
+// over; after another error it lasts as long as before, or longer.
+func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
+	if most := l.lock().c.cfg.MaxTTL; ttl < time.Millisecond || ttl > most {
+		return fmt.Errorf("%w: lock %q: Extend by %s; from 1ms to %s is allowed", ErrInvalid, l.Name(), ttl, most)
+	}
+	if l.many != nil {
+		return l.many.extend(ctx, ttl)
+	}
+	g := l.g
+	if err := l.Err(); err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	g.mu.Lock()
+	if l.ended != nil {
+		defer g.mu.Unlock()
+		return l.ended
+	}
+	ttl, final := g.renewTTL(ttl)
+	// From now on, whatever the answer is: nobody else is to be passed a lock that the server may keep for so long.
+	// mutants: extension-asked
+	g.extended = g.extended || ttl > g.l.set.ttl
+	g.mu.Unlock()
+	a, _, err := g.l.c.call(ctx, renewRequest(g, ttl, 0))
+	if rq, ok := g.reassertion(a, err, ttl); ok {
+		a, _, err = g.l.c.call(ctx, rq)
+	}
+	if err != nil {
+		return err
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if l.ended != nil || g.over {
+		return l.ended
+	}
+	if g.frozen {
+		return fmt.Errorf("%w: lock %q: Extend while the lease is being changed", ErrInvalid, l.Name())
+	}
+	lost, err := g.apply(a, final, false)
+	if lost != nil {
+		g.lose(lost)
+		return lost
+	}
+	var q *QuarantineError
+	if errors.As(err, &q) {
+		return g.l.c.quarantineError("renew", l.Name(), quarantined(q.Left))
+	}
+	if err != nil {
+		return g.l.malformed("renew")
+	}
+	g.plan()
+	l.look()
+	return l.ended
+}
+
+// Release gives the lock up: to the next in the queue, if there is one. It works with
+// a context that has ended, for as long as RetryTimeout; the deadline of one that has not
+// ended bounds how long the call waits. Released again, it returns
+// nil; a call while another is under way has that one's outcome. It returns a *LostError, which matches ErrLost, when the lease was no longer the
+// caller's; another error when the server could not be asked: the release is then
+// tried on in the background, and may be repeated.
+//
+// The lease is over from the moment of the call, whatever it returns. Where others have
+// the lock with it, readers of this process or those who acquired it again (Reentrant), it
+// stays held until the last of them releases it.
+func (l *Lease) Release(ctx context.Context) error {
+	if l.many != nil {
+		return l.many.release(ctx)
+	}
+	return l.release(ctx, hasLeft)
+}
+
+// release is Release of a lease that is not made of others.
+func (l *Lease) release(ctx context.Context, how ending) error {
+	c := l.g.l.c
+	end, bounded := ctx.Deadline()
+	if !bounded || ctx.Err() != nil {
+		return l.releaseWithin(context.WithoutCancel(ctx), how)
+	}
+	// It goes on, when the time is up, until the server has answered.
+	began := time.Now()
+	ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), end)
+	over := make(chan error, 1)
+	c.tasks.run(func() {
+		defer cancel()
+		over <- l.releaseWithin(ctx, how)
+	})
+	select {
+	case err := <-over:
+		return err
+	case <-ctx.Done():
+		select {
+		case err := <-over: // whose end ended ctx
+			return err
+		default:
+			return c.unheard(ctx, "release", l.Name(), began)
+		}
+	}
+}
+
+// releaseWithin is release that takes as long as it takes.
+func (l *Lease) releaseWithin(ctx context.Context, how ending) error {
+	g := l.g
+	c := g.l.c
+	for patient := true; ; {
+		first, over, err := l.giveUp(patient, how)
+		if over {
+			return err
+		}
+		if first.landed == nil && first.released == nil {
+			break
+		}
+		if first.released != nil {
+			<-first.released
+			if err := l.releaseFailed(); err != nil {
+				return err
+			}
+			continue
+		}
+		select {
+		case <-first.landed:
+		case <-time.After(4*c.rtt.mean() + patience):
+			patient = false
+		}
+	}
+	tombstone := g.from.unanswered
+	if g.from.ending == hasCountedDown {
+		tombstone = max(tombstone, c.notAfter(g.l)) // by which a copy is known
+	}
+	a, unanswered, err := g.from.giveBack(ctx, g.fence, tombstone)
+	return l.gaveBack(a, unanswered, err)
+}
+
+// releaseFailed is why the release that another call had under way failed; nil if it did not.
+func (l *Lease) releaseFailed() error {
+	l.g.mu.Lock()
+	defer l.g.mu.Unlock()
+	if l.released || l.releasing {
+		return nil
+	}
+	return l.trouble.failed
+}
+
+// releaseThen is Release that returns at once, and calls done, in any goroutine, when it would have
+// returned: of a lock that nobody is known to wait for, in none of its own.
+func (l *Lease) releaseThen(ctx context.Context, done func(error)) {
+	g := l.g
+	c := g.l.c
+	first, over, err := l.giveUp(true, hasLeft)
+	switch {
+	case over:
+		done(err)
+		return
+	case first != (prior{}) || g.from.unanswered != 0 || !g.from.freeable():
+		c.tasks.run(func() {
+			if first != (prior{}) {
+				done(l.releaseWithin(ctx, hasLeft))
+				return
+			}
+			done(l.gaveBack(g.from.giveBack(ctx, g.fence, g.from.unanswered)))
+		})
+		return
+	}
+	began := time.Now()
+	g.from.freeThen(g.fence, func(freed, unanswered bool) {
+		if freed {
+			done(l.gaveBack(answer{Reply: wire.Reply{Word: "released"}}, false, nil))
+			return
+		}
+		c.tasks.run(func() {
+			a, again, err := c.releaseSince(began, context.WithoutCancel(ctx), g.l, g.from.token(), g.from.member, 0, g.from.ending)
+			done(l.gaveBack(a, unanswered || again, err))
+		})
+	})
+}
+
+// gaveBack takes over what became of the release.
+func (l *Lease) gaveBack(a answer, unanswered bool, err error) error {
+	g := l.g
+	if err != nil {
+		g.from.abandon()
+	} else {
+		g.from.forget()
+	}
+	g.drop()
+
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	l.releasing = false
+	if l.trouble != nil && l.trouble.answered != nil {
+		close(l.trouble.answered)
+		l.trouble.answered = nil
+	}
+	if unanswered || err != nil {
+		l.troubled().unsure = true
+		l.trouble.failed = err
+	}
+	if err != nil {
+		return err
+	}
+	l.released = true
+	switch {
+	case a.Word != "gone":
+		return nil
+	case l.troubled().unsure:
+		l.trouble.missed = &ServerError{Op: "release", Name: l.Name(), Server: g.l.c.driver.Addr(), ambiguous: true, Kind: ErrUnavailable,
+			Err: errors.New("an earlier try was not answered; the lock is no longer this lease's, which that try may have brought about")}
+	default:
+		l.trouble.missed = &LostError{Name: l.Name(), Reason: LossTaken}
+	}
+	return l.trouble.missed
+}
+
+// prior is what must happen before a lease can be given up: nothing, or one of these is closed.
+type prior struct {
+	landed   <-chan struct{} // no renewal is under way
+	released <-chan struct{} // another call has released the lease, or failed
+}
+
+// giveUp passes the lease on within the process if it may, which is all then; or ends
+// it, so that its release can be sent. first is what must happen before either; if
+// not patient, only what must.
+func (l *Lease) giveUp(patient bool, how ending) (first prior, over bool, err error) {
+	g := l.g
+	g.line.lock()
+	defer g.line.unlock()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	now := clock.Awake() // whether it was lost in a suspension, the server will say
+	if g.line != nil && g.line.waiting() > 0 {
+		now = clock.Now()
+	}
+	// mutants: look-at-release
+	l.lookAt(now)
+	// mutants: lost-at-release
+	if lost, ok := l.ended.(*LostError); ok && g.over {
+		return prior{}, true, lost
+	}
+	switch {
+	case l.released && how != hasCountedDown:
+		return prior{}, true, nil
+	case l.released && g.from.ending != hasCountedDown:
+		return prior{}, true, ErrReleased
+	case l.released && l.trouble != nil:
+		return prior{}, true, l.trouble.missed
+	case l.released:
+		return prior{}, true, nil
+	}
+	if l.releasing {
+		if l.troubled().answered == nil {
+			l.trouble.answered = make(chan struct{})
+		}
+		return prior{released: l.trouble.answered}, false, nil
+	}
+	if !g.over && g.part(l) { // also when the client closes
+		l.finish(ErrReleased)
+		l.released = true
+		g.rest()
+		return prior{}, true, nil
+	}
+	// mutants: pass-on
+	if l.ended == nil {
+		next := g.line.successor(g, now)
+		if next != nil && g.flying > 0 && patient {
+			// The goroutine that is passed the lease must not meet an answer that
+			// was on its way to this one.
+			if g.landed == nil {
+				g.landed = make(chan struct{})
+			}
+			return prior{landed: g.landed}, false, nil
+		}
+		if next != nil && g.flying == 0 {
+			l.finish(ErrReleased)
+			l.released = true
+			g.passed++
+			g.line.pass(next, g.newLease(next.ctx))
+			return prior{}, true, nil
+		}
+	}
+	l.finish(ErrReleased)
+	l.releasing = true
+	if g.from.ending == unaware {
+		g.from.ending = how
+	}
+	g.stop()
+	g.line.letLocked(g)
+	return prior{}, false, nil
+}

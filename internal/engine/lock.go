@@ -1,0 +1,519 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/keys"
+	"github.com/holdfast-go/holdfast/internal/script"
+	"github.com/holdfast-go/holdfast/internal/wire"
+)
+
+// Lock is something that can be acquired. It is immutable and free to make: it holds
+// no connection, and nothing is sent before it is used. What is acquired is a Lease.
+type Lock struct {
+	c    *Client
+	name string
+	keys keys.Set
+	set  *settings // not to be changed: locks share them
+	*composition
+}
+
+// composition is what a lock has that is made of others: it has no keys of its own.
+type composition struct {
+	parts  []*Lock // as they were named
+	quorum *Quorum // whose servers they are on, or nil
+}
+
+// single is the composition of all locks that are not made of others. Nothing writes to it.
+var single composition
+
+// newLock resolves options. What is wrong with them shows when the lock is used, as
+// ErrInvalid.
+func (c *Client) newLock(name string, opts []Option) *Lock {
+	l := &Lock{c: c, name: name, set: &c.defaults, composition: &single}
+	if len(opts) > 0 {
+		l.choose(opts)
+	}
+	return l.resolved()
+}
+
+// with returns the lock with other options.
+func (l *Lock) with(opts []Option) *Lock {
+	m := &Lock{c: l.c, name: l.name, set: l.set, composition: &single}
+	m.choose(opts)
+	return m.resolved()
+}
+
+// choose gives the lock settings of its own.
+func (l *Lock) choose(opts []Option) {
+	own := *l.set
+	for _, o := range opts {
+		o(&own)
+	}
+	l.set = &own
+}
+
+func (l *Lock) resolved() *Lock {
+	if err := l.resolve(); err != nil {
+		l.refuse(fmt.Errorf("%w: lock %.64q: %w", ErrInvalid, l.name, err))
+	} else {
+		l.set = l.c.choices.share(l.set)
+	}
+	return l
+}
+
+// refuse has the lock meet an error, or nil, when it is used.
+func (l *Lock) refuse(err error) {
+	own := *l.set
+	own.err = err
+	l.set = &own
+}
+
+func (l *Lock) resolve() (err error) {
+	l.keys, err = l.c.space.Name(l.name)
+	switch {
+	case err != nil:
+	case l.set.redisson:
+		l.keys, err = l.c.space.Redisson(l.set.key)
+	case l.set.hasKey:
+		l.keys, err = l.c.space.Exact(l.set.key)
+	}
+	if err != nil {
+		return err
+	}
+	if s := l.set; s.reentrant && s.named && s.kind == &mutex && s.weight == 0 && !s.redisson && !s.once && !s.apart && !s.node {
+		s.kind, s.limit, s.weight = &owned, everything, 1
+	}
+	if l.set.redisson && l.set.kind == &mutex {
+		l.set.kind = &redisson
+	}
+	if l.set.kind != &mutex {
+		l.keys = l.keys.For(l.set.kind.name)
+	}
+	s := l.set
+	switch {
+	case s.ttl < minTTL:
+		return fmt.Errorf("a TTL of %s is not possible; at least %s is needed", s.ttl, minTTL)
+	case s.ttl > l.c.cfg.MaxTTL:
+		return fmt.Errorf("a TTL of %s is not allowed; at most %s is (Config.MaxTTL)", s.ttl, l.c.cfg.MaxTTL)
+	case s.maxHold != 0 && s.maxHold < minTTL:
+		return fmt.Errorf("a MaxHold below %s is not possible", minTTL)
+	case s.pollInterval != 0 && s.pollInterval < time.Millisecond:
+		return errors.New("the interval of Poll is below 1ms")
+	case s.pollTries < 0:
+		return errors.New("the number of tries of Poll is negative")
+	case !s.isShared() && s.weight != 0, s.kind == &readWrite && s.weight != 1 && s.weight != everything:
+		return errors.New("Weight has a meaning for semaphores only")
+	case s.kind == &owned && s.hasKey:
+		return errors.New("Key is not possible for a lock of owners, Owner with Reentrant: no other program knows how it is kept")
+	case s.hasParties() && s.weight != 1:
+		return errors.New("Weight has a meaning for semaphores only")
+	case s.hasParties() && s.pollInterval != 0:
+		return errors.New("Poll has no meaning for a latch or a barrier: where pub/sub is forbidden, they look once a second")
+	case s.hasParties() && s.reentrant:
+		return errors.New("Reentrant has no meaning for a latch or a barrier: its parties are counted")
+	case s.kind == &latch && (s.limit < 1 || s.limit > maxPermits), s.kind == &barrier && (s.limit < 1 || s.limit > maxArrivals):
+		return fmt.Errorf("%d parties are not possible; 1 to %d are, for a barrier %d", s.limit, maxPermits, maxArrivals)
+	case s.isShared() && s.hasKey:
+		return errors.New("Key and Redisson have a meaning for a Mutex only: no other program knows how this lock is kept")
+	case s.once && s.redisson:
+		return errors.New("Redisson has no meaning for Once: no other program knows of its runs")
+	case s.kind == &semaphore && (s.limit < 1 || s.limit > maxPermits):
+		return fmt.Errorf("%d permits are not possible; 1 to %d are", s.limit, maxPermits)
+	case s.kind == &semaphore && (s.weight < 1 || s.weight > maxPermits):
+		return fmt.Errorf("a Weight of %d is not possible; 1 to %d is", s.weight, maxPermits)
+	case s.reentrant && s.kind == &semaphore:
+		return errors.New("Reentrant has no meaning for a semaphore: its permits are counted")
+	case s.maxDepth < 0:
+		return errors.New("a MaxDepth below 1 is not possible")
+	case s.maxDepth > 0 && !s.reentrant:
+		return errors.New("MaxDepth has a meaning for Reentrant locks only")
+	case s.maxTries < 0:
+		return errors.New("MaxTries below 1 is not possible")
+	case s.maxTries > 0 && !s.once:
+		return errors.New("MaxTries has a meaning for Once only")
+	case s.once && s.reentrant:
+		return errors.New("Reentrant has no meaning for Once: within a run there is no other")
+	case s.apart && s.reentrant && !s.node:
+		return errors.New("Reentrant has no meaning for an Election: within a term there is no other")
+	case s.nodeTimeout != 0 && !s.node:
+		return errors.New("NodeTimeout has a meaning for a lock of a Quorum only")
+	case s.nodeTimeout < 0 || s.nodeTimeout > s.ttl/4:
+		return fmt.Errorf("a NodeTimeout of %s is not possible; 1ms to a quarter of the TTL, %s, is", s.nodeTimeout, s.ttl)
+	case s.node && (s.reentrant || s.replicas != 0 || s.fsync || s.hasKey):
+		return errors.New("Reentrant, MinReplicas, Fsync, Key and Redisson are not for locks of a Quorum")
+	case s.owner == "":
+		return errors.New("the owner is empty")
+	}
+	if s.kind == &owned {
+		if err := keys.Check("owner", s.owner); err != nil {
+			return err
+		}
+	}
+	if err := s.checkDurability(l.c.cfg.CommandTimeout); err != nil {
+		return err
+	}
+	if _, can := l.c.driver.(driver.Durable); !can && s.isDurable() {
+		return errors.New("MinReplicas and Fsync are not possible: this driver cannot wait for replicas")
+	}
+	if s == &l.c.defaults {
+		return nil
+	}
+	if s.owner == l.c.cfg.Owner && s.meta == nil {
+		s.info = l.c.defaults.info
+		return nil
+	}
+	info := l.c.holderInfo(s.owner)
+	for m := s.meta; m != nil; m = m.next {
+		if info.Meta == nil {
+			info.Meta = map[string]string{}
+		}
+		if _, later := info.Meta[m.key]; !later {
+			info.Meta[m.key] = m.value
+		}
+	}
+	s.info, err = info.Encode()
+	return err
+}
+
+// Name returns the lock's name.
+func (l *Lock) Name() string { return l.name }
+
+// Acquire waits for the lock until it has it or ctx ends. Waiters are served in the
+// order in which their processes came, and within a process in the order of their
+// calls. A free lock costs one round trip; a waiter sleeps until it is handed the
+// lock, and polls nobody.
+//
+// Errors: ctx.Err() as it is when others had the lock until ctx ended, and a *ServerError
+// that matches both ctx.Err() and, most often, ErrUnavailable when the server had left
+// a request unanswered by then; ErrClosed; ErrInvalid, before any I/O; a *ServerError
+// for what the server, or the way to it, does not allow; with Poll, ErrHeld. After
+// an error the caller has no lock and no place in the queue; what may still be on
+// its way is taken back in the background.
+func (l *Lock) Acquire(ctx context.Context) (*Lease, error) {
+	l.c.tasks.begin() // Close waits for what this brings
+	defer l.c.tasks.end()
+	if err := l.ready(ctx); err != nil {
+		return nil, err
+	}
+	if lease, err := l.reenter(ctx); lease != nil || err != nil {
+		return lease, err
+	}
+	switch {
+	case l.set.pollInterval > 0:
+		return l.poll(ctx)
+	case l.quorum != nil:
+		return l.quorum.acquire(ctx, l)
+	case l.parts != nil:
+		return l.acquireAll(ctx)
+	}
+	return l.c.lineOf(l.lineKey()).acquire(ctx, l)
+}
+
+// TryAcquire takes the lock if it is free and nobody queues for it. Otherwise it
+// returns a *HeldError, which matches ErrHeld; in Strict mode ErrQuarantine, when nothing
+// is granted yet. Other errors as those of Acquire.
+func (l *Lock) TryAcquire(ctx context.Context) (*Lease, error) {
+	l.c.tasks.begin()
+	defer l.c.tasks.end()
+	if err := l.ready(ctx); err != nil {
+		return nil, err
+	}
+	if lease, err := l.reenter(ctx); lease != nil || err != nil {
+		return lease, err
+	}
+	return l.try(ctx)
+}
+
+// Do acquires the lock, calls f and releases the lock, also when f panics. The
+// context that f gets is made from ctx and ends, with a cause, when the lease does: at
+// its deadline at the latest, which is before anybody else can have the lock.
+// Do returns f's error joined with that of the release: one that matches ErrLost
+// when the lease was lost while f ran.
+func (l *Lock) Do(ctx context.Context, f func(ctx context.Context, lease *Lease) error) error {
+	lease, err := l.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	return lease.do(ctx, func(ctx context.Context) error { return f(ctx, lease) })
+}
+
+// ready refuses what cannot work before any I/O, and learns what the server is.
+func (l *Lock) ready(ctx context.Context) error {
+	if l.set.err != nil {
+		return l.set.err
+	}
+	if l.quorum == nil && l.c.isClosing() {
+		return ErrClosed
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if l.quorum != nil {
+		return l.quorum.ready(ctx, l)
+	}
+	if err := l.c.connect(ctx, l.name); err != nil {
+		return err
+	}
+	one := l
+	if l.parts != nil {
+		one = l.parts[0]
+	}
+	l.c.survey.Do(func() { l.c.tasks.run(func() { l.c.surveyServer(one) }) })
+	return nil
+}
+
+// alike reports whether holders of l and m cannot be told apart, but by their tokens.
+func (l *Lock) alike(m *Lock) bool {
+	if l == m {
+		return true
+	}
+	return l.c == m.c && l.keys == m.keys && (l.set == m.set || l.set.alike(m.set))
+}
+
+func (s *settings) alike(t *settings) bool {
+	a, b := *s, *t
+	a.meta, b.meta = nil, nil // which info has
+	return a == b
+}
+
+// lineKey names the line in which those wait who are in each other's way: not those of other
+// owners with the same name, which are the server's business, or the one who has the lock
+// would wait behind them for itself.
+func (l *Lock) lineKey() string {
+	if l.set.kind == &owned {
+		return l.keys.Queue + "\n" + l.set.owner
+	}
+	return l.keys.Queue
+}
+
+// try takes the lock if it is free, without a place in the local line.
+func (l *Lock) try(ctx context.Context) (*Lease, error) {
+	switch {
+	case l.quorum != nil:
+		return l.quorum.try(ctx, l)
+	case l.parts != nil:
+		return l.tryAll(ctx)
+	}
+	a := l.newAttempt()
+	got, err := a.begin(ctx, modeTry, 1)
+	if err != nil {
+		a.abandon()
+		return nil, err
+	}
+	switch got := got.(type) {
+	case *grant:
+		l.replaces(got)
+		return got.begin(ctx), nil
+	case held:
+		a.abandon()
+		return nil, &HeldError{Name: l.name, Holder: got.holder}
+	case quarantined:
+		a.abandon()
+		return nil, l.c.quarantineError("acquire", l.name, got)
+	}
+	a.abandon()
+	return nil, l.malformed("acquire")
+}
+
+// replaces ends the grant that this process had of the lock before, if it has not noticed that it was lost, and
+// notes the one that it has now.
+func (l *Lock) replaces(g *grant) {
+	if l.set.isShared() {
+		return
+	}
+	key := l.lineKey()
+	l.c.mu.Lock()
+	ln, tried := l.c.lines.Get(key), l.c.tried.Get(key)
+	l.c.tried.Set(key, g)
+	g.tried = true
+	l.c.mu.Unlock()
+	tried.replacedBy(g)
+	if ln != nil {
+		ln.mu.Lock()
+		defer ln.mu.Unlock()
+		ln.held.replacedBy(g)
+	}
+}
+
+// poll tries at an interval.
+func (l *Lock) poll(ctx context.Context) (*Lease, error) {
+	for n := 1; ; n++ {
+		asked := time.Now()
+		lease, err := l.try(ctx)
+		if n > 1 && err != nil && ctx.Err() != nil && !l.c.isSilent(asked) {
+			return nil, ctx.Err() // it was answered before
+		}
+		if !errors.Is(err, ErrHeld) && !errors.Is(err, ErrQuarantine) || n == l.set.pollTries {
+			return lease, err
+		}
+		select {
+		case <-time.After(jitter(l.set.pollInterval, 10)):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-l.c.closing:
+			return nil, ErrClosed
+		}
+	}
+}
+
+// jitter returns d, up to so many percent longer or shorter.
+func jitter(d time.Duration, percent int) time.Duration {
+	spread := d * time.Duration(percent) / 100
+	if spread <= 0 {
+		return d
+	}
+	return d - spread + rand.N(2*spread)
+}
+
+func (l *Lock) malformed(op string) error {
+	return &ServerError{Op: op, Name: l.name, Server: l.c.driver.Addr(), Err: wire.ErrMalformed}
+}
+
+// Holder is who holds a lock. Owner, Host and Meta are what its program wrote, or
+// whoever can write the key: escape them before you show them.
+type Holder struct {
+	Key   string // the lock's key
+	Owner string // Owner or Config.Owner; "" when Foreign
+	Host  string
+	PID   int
+	Meta  map[string]string
+	// Fence is that of the grant by the server. Goroutines of the holder's process
+	// that passed the lock on among themselves have higher ones. Of a Quorum it is one
+	// node's count, and not the lease's Token.
+	Fence   uint64
+	Since   time.Time     // by the server's clock
+	TTL     time.Duration // what is left; negative when the key has no expiry
+	Waiters int           // processes in the queue; not this one, if all its waiters have given up
+	Foreign bool          // another program holds it: only Key, TTL and Waiters are known
+	// Weight is how many permits of a semaphore it has; of a read-write lock, 1 is a
+	// reader and more a writer. 0 for a mutex.
+	Weight int
+}
+
+// Holder says who holds the lock, one of them if there are several: ErrNotHeld if nobody
+// does. It changes nothing.
+func (l *Lock) Holder(ctx context.Context) (Holder, error) {
+	switch {
+	case l.parts != nil:
+		all, err := l.Holders(ctx)
+		if err != nil {
+			return Holder{}, err
+		}
+		if len(all) == 0 {
+			return Holder{}, ErrNotHeld
+		}
+		return all[0], nil
+	case l.set.isShared():
+		return l.someHolder(ctx)
+	}
+	if err := l.ready(ctx); err != nil {
+		return Holder{}, err
+	}
+	l.awaitDepartures(ctx)
+	a, _, err := l.c.call(ctx, request{
+		op: "inspect", lock: l, script: script.Holder,
+		args: []string{l.flags(""), ""},
+	})
+	if err != nil {
+		return Holder{}, err
+	}
+	switch a.Word {
+	case "free":
+		return Holder{}, ErrNotHeld
+	case "held":
+		return l.parseHolder(&a.Reply)
+	}
+	return Holder{}, l.malformed("inspect")
+}
+
+// Holders says who holds the lock: nobody, or, of a mutex, one; of a semaphore or a
+// read-write lock, all that do, in no order; of Multi, who holds each of its locks. It changes
+// nothing. Many holders are asked for some hundreds at a time, so that the server has time
+// for others: of those that come or go meanwhile, some are told and some are not.
+func (l *Lock) Holders(ctx context.Context) ([]Holder, error) {
+	switch {
+	case l.quorum != nil:
+		return l.quorum.holders(ctx, l)
+	case l.parts != nil:
+		return l.holdersOfParts(ctx)
+	}
+	if !l.set.isShared() {
+		h, err := l.Holder(ctx)
+		if errors.Is(err, ErrNotHeld) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		return []Holder{h}, nil
+	}
+	return l.allHolders(ctx)
+}
+
+// awaitDepartures has those of this client left the queue that have given up: nobody is to be counted as
+// waiting whose Acquire has returned.
+func (l *Lock) awaitDepartures(ctx context.Context) {
+	l.c.departing.wait(ctx, l.keys.Queue, max(500*time.Millisecond, 8*l.c.rtt.mean()))
+}
+
+// IsHeld reports whether anybody holds the lock.
+func (l *Lock) IsHeld(ctx context.Context) (bool, error) {
+	_, err := l.Holder(ctx)
+	if errors.Is(err, ErrNotHeld) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// parseHolder reads what follows in a "held" reply.
+func (l *Lock) parseHolder(r *wire.Reply) (Holder, error) {
+	_, h, err := l.parseHolding(r)
+	return h, err
+}
+
+// parseHolding is parseHolder that also tells the holder's token; "" of another program.
+func (l *Lock) parseHolding(r *wire.Reply) (token string, h Holder, err error) {
+	var pttl, waiters int64
+	if err := r.Ints(&pttl, &waiters); err != nil {
+		return "", Holder{}, l.malformed("inspect")
+	}
+	v, _ := wire.ParseValue(r.Rest())
+	return v.Token, l.holder(duration(pttl), int(waiters), r.Rest()), nil
+}
+
+// holder makes a Holder of a lock's value.
+func (l *Lock) holder(ttl time.Duration, waiters int, value string) Holder {
+	h := Holder{Key: l.keys.Lock, TTL: ttl, Waiters: waiters}
+	v, ours := wire.ParseValue(value)
+	if !ours {
+		h.Foreign = true
+		return h
+	}
+	h.Owner, h.Host, h.PID, h.Meta = v.Info.Owner, v.Info.Host, v.Info.PID, maps.Clone(v.Info.Meta)
+	h.Fence, h.Since = v.Fence, time.UnixMilli(v.Granted)
+	return h
+}
+
+// flags returns a script's flags: its own mode, and those of prelude.lua.
+func (l *Lock) flags(mode string) string {
+	if l.c.inCluster() {
+		mode += "c"
+	}
+	if l.set.hasKey {
+		mode += "k"
+	}
+	if l.set.redisson {
+		mode += "r"
+	}
+	if l.set.node {
+		mode += "n"
+	}
+	return mode + l.c.strictFlags()
+}

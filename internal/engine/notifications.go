@@ -1,0 +1,102 @@
+package engine
+
+import (
+	"github.com/holdfast-go/holdfast/internal/keys"
+	"github.com/holdfast-go/holdfast/internal/notify"
+	"github.com/holdfast-go/holdfast/internal/wire"
+)
+
+// newNotifier returns the subscriptions of a client: one for all its waiters, or, where the server runs in
+// Cluster mode, one for each lock, in the lock's slot; one for each lock that is watched; and those to channels
+// of Redisson's.
+func newNotifier(c *Client) *notify.Notifier {
+	return notify.New(notify.Config{
+		Subscribe: c.driver.Subscribe,
+		Scheduler: &c.schedule,
+		Closing:   c.closing,
+		Denied: func(err error) bool {
+			_, kind := classify(err)
+			return kind == ErrPermission
+		},
+		Begin: c.tasks.begin,
+		End:   c.tasks.end,
+		Retry: maxRest,
+	})
+}
+
+// channelOf is the channel on which waiters for l are notified.
+func (c *Client) channelOf(l *Lock) notify.Channel {
+	if c.inCluster() {
+		return notify.Channel{Name: keys.ShardChannel(l.keys, c.id), Sharded: true}
+	}
+	return notify.Channel{Name: c.ownChannel}
+}
+
+// watchChannelOf is the channel on which those who watch l hear of other holders.
+func (c *Client) watchChannelOf(l *Lock) notify.Channel {
+	if c.inCluster() {
+		return notify.Channel{Name: keys.ShardWatchChannel(l.keys), Sharded: true}
+	}
+	return notify.Channel{Name: c.space.WatchChannel(l.keys)}
+}
+
+// listening returns by what waiters for l can be notified now; false if they cannot.
+func (c *Client) listening(l *Lock) (by notify.Confirmation, up bool) {
+	if c.notifier.HasNone() {
+		return notify.Confirmation{}, false
+	}
+	return c.notifier.Confirmed(c.channelOf(l))
+}
+
+// redissonFree is what Redisson's clients publish when they release a lock.
+const redissonFree = "0"
+
+// watchRedisson watches the channel on which Redisson's clients tell each other that l is free. In Cluster mode
+// there are two, and either may be the one that they use.
+func (c *Client) watchRedisson(l *Lock, look func()) []*notify.Listener {
+	channel := keys.RedissonChannel(l.keys)
+	all := []*notify.Listener{c.notifier.Watch(notify.Channel{Name: channel}, redissonFree, look)}
+	if c.inCluster() {
+		all = append(all, c.notifier.Watch(notify.Channel{Name: channel, Sharded: true}, redissonFree, look))
+	}
+	return all
+}
+
+// maxStrays bounds how many grants that nobody wants are given back at once. Whoever may
+// publish can send any number; one that is left alone ends with its claim.
+const maxStrays = 16
+
+// notified is told what came on a channel.
+func (c *Client) notified(payload string) {
+	m, err := wire.ParseMessage(payload)
+	if err != nil {
+		return // of a version that is not ours
+	}
+	c.mu.Lock()
+	a := c.tokens.Get(m.Token)
+	c.mu.Unlock()
+	switch {
+	case a != nil && (m.Grant == nil || m.Grant.Kind == a.l.set.kind.name):
+		a.notify(m)
+	case m.Grant != nil && c.made.waited(m.Token, m.Grant.Lock): // and has given up
+		select {
+		case c.strays <- struct{}{}:
+		default:
+			return
+		}
+		k := c.space.Of(m.Grant.Lock)
+		l := &Lock{c: c, name: m.Grant.Lock, keys: k, composition: &single, set: &settings{
+			ttl:    min(duration(m.Grant.Claim), c.cfg.MaxTTL),
+			hasKey: k.Queue != k.Lock+":q" || m.Grant.Kind == redisson.name,
+			kind:   kindNamed(m.Grant.Kind),
+		}}
+		l.set.redisson = l.set.kind == &redisson
+		if l.set.kind != &mutex {
+			l.keys = k.For(m.Grant.Kind)
+		}
+		c.tasks.run(func() {
+			c.takeBack(l, m.Token, "", 0, unaware, c.patienceFor(l))
+			<-c.strays
+		})
+	}
+}

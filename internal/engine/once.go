@@ -1,0 +1,369 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/keys"
+	"github.com/holdfast-go/holdfast/internal/script"
+	"github.com/holdfast-go/holdfast/internal/wire"
+)
+
+// Once is a job that is completed at most once in a window, by all processes together. It
+// runs under the Mutex of its name; that it was completed is written down by the server
+// while the lock is still held, so that of two who come at the same time the later learns it.
+// A run that fails, or whose process dies or loses the lock, does not count: the next one
+// tries.
+//
+// The job should be such that a run which was ended in the middle, or which was completed
+// without its being written down, does no harm when it is repeated: the lock's Token tells
+// the resource which run is the later. What was written down is lost with the server's data.
+type Once struct {
+	lock   *Lock
+	window Window
+	record string // its key
+	err    error
+}
+
+// Window says which runs of a job count as the same.
+type Window struct {
+	every  bool // not a slot's
+	length time.Duration
+	slot   string
+	keep   time.Duration
+}
+
+// Every is a window that a completed run begins: for so long, by the server's clock, no
+// other begins. It is to be longer than the clocks differ that start the job, and shorter
+// than the time from the end of one run to the start of the next: for a job that
+// cron starts once a day and that takes an hour, 12 hours are good. At least 1 ms, at most 10
+// years.
+func Every(d time.Duration) Window { return Window{every: true, length: d, keep: d + keepRecord} }
+
+// keepRecord is for how long, after its window, is known when a job was completed.
+const keepRecord = 30 * 24 * time.Hour
+
+// SlotKey is a window with a name, such as the hour for which the job is due, "2026-11-22T02":
+// hosts whose clocks differ agree on it. In 1 to 512 bytes of UTF-8 without control
+// characters. The server remembers it for so long after its last try, 1 ms to 10 years:
+// longer than anybody may ask for the same slot.
+func SlotKey(key string, keep time.Duration) Window { return Window{slot: key, keep: keep} }
+
+// MaxTries bounds how often a job of Once is begun in one window, by all processes together:
+// after so many runs that failed there are no more, and ErrTries. At least 1. Default: no
+// bound.
+func MaxTries(n int) Option {
+	return func(s *settings) {
+		if n <= 0 {
+			n = -1
+		}
+		s.maxTries = n
+	}
+}
+
+// Once returns the job of that name. Its options are those of its lock, and MaxTries.
+func (c *Client) Once(name string, w Window, opts ...Option) *Once {
+	// What is on its way when a run is over must not be carried out for the next one, which
+	// would have the same token if the lock were passed on within the process.
+	given := []Option{func(s *settings) { s.once, s.apart = true, true }}
+	o := &Once{lock: c.newLock(name, append(given, opts...)), window: w}
+	if err := w.check(); err != nil {
+		o.err = fmt.Errorf("%w: job %.64q: %w", ErrInvalid, name, err)
+	}
+	o.record = o.lock.keys.Record(w.slot)
+	return o
+}
+
+func (w Window) check() error {
+	switch {
+	case w == Window{}:
+		return errors.New("the window is missing: Every or SlotKey")
+	case w.every && (w.length < time.Millisecond || w.length > maxMaxTTL):
+		return fmt.Errorf("a window of %s is not possible; 1ms to %s is", w.length, maxMaxTTL)
+	case w.every:
+		return nil
+	case w.slot == "":
+		return errors.New("the slot's key is empty")
+	case w.keep < time.Millisecond || w.keep > maxMaxTTL:
+		return fmt.Errorf("to remember a slot for %s is not possible; for 1ms to %s is", w.keep, maxMaxTTL)
+	}
+	return keys.Check("the slot's key", w.slot)
+}
+
+// Run is a run of a job that was completed.
+type Run struct {
+	Completed time.Time // by the server's clock
+	Result    string    // what it returned
+	Owner     string    // who ran it: Owner or Config.Owner
+	Host      string
+	PID       int
+	Fence     uint64 // of its lease
+	Try       int    // which of its window's tries it was, from 1
+	// Here says that it is the one of this call; otherwise it was done before.
+	Here bool
+}
+
+// DoneError says that a job was completed in this window already. It matches ErrDone.
+type DoneError struct {
+	Name string
+	Run  Run
+}
+
+func (e *DoneError) Error() string {
+	return fmt.Sprintf("holdfast: job %q is done already: completed at %s by %s", e.Name, e.Run.Completed.Format(time.DateTime), shown(e.Run.Owner))
+}
+
+// Is makes a DoneError match ErrDone.
+func (e *DoneError) Is(target error) bool { return target == ErrDone }
+
+// Lock returns the lock under which the job runs: the Mutex of its name.
+func (o *Once) Lock() *Lock { return o.lock }
+
+// Check returns a *DoneError, which matches ErrDone, when the job was completed in this
+// window already, and nil when it was not, as far as the server knows: somebody may be running
+// it. It changes nothing.
+func (o *Once) Check(ctx context.Context) error {
+	last, err := o.look(ctx)
+	if err == nil && last.counts {
+		err = &DoneError{o.lock.name, last.Run}
+	}
+	return err
+}
+
+// Do runs f, unless the job was completed in this window already, and writes down that it
+// was completed when f returns no error. It waits while another runs it, and runs it if that
+// one fails. It returns the run that counts; Run.Here says whether f was it.
+//
+// Errors are f's, and those of Acquire and Release: one that matches ErrLost if the lock
+// was lost while f ran, which then does not count, whatever f did; ErrTries. After an error in
+// writing down that f was completed, it may count or not; the lock is given up in any case.
+// When f returns no error, that is written down also if ctx has ended, and tried for as long as
+// the lease lasts.
+// The context that f gets is that of Lock.Do. When f panics, the run does not count.
+func (o *Once) Do(ctx context.Context, f func(ctx context.Context, lease *Lease) (result string, err error)) (Run, error) {
+	return o.do(ctx, o.lock.Acquire, f)
+}
+
+// TryDo is Do, but returns ErrHeld when another runs the job just now.
+func (o *Once) TryDo(ctx context.Context, f func(ctx context.Context, lease *Lease) (result string, err error)) (Run, error) {
+	return o.do(ctx, o.lock.TryAcquire, f)
+}
+
+func (o *Once) do(ctx context.Context, acquire func(context.Context) (*Lease, error), f func(context.Context, *Lease) (string, error)) (Run, error) {
+	if last, err := o.look(ctx); err != nil || last.counts {
+		return last.Run, err
+	}
+	lease, err := acquire(ctx)
+	if err != nil {
+		return Run{}, err
+	}
+	var run Run
+	err = lease.do(ctx, func(ctx context.Context) error {
+		err := o.Begin(ctx, lease)
+		var done *DoneError
+		if errors.As(err, &done) {
+			run = done.Run
+			return nil
+		}
+		if errors.Is(err, context.Canceled) && lease.Context().Err() != nil {
+			return context.Cause(lease.Context()) // what ended it, and not ctx: the client was closed
+		}
+		if err != nil {
+			return err
+		}
+		result, err := f(ctx, lease)
+		// mutants: job-succeeded
+		if err == nil {
+			// Also when ctx ended while f finished: it was done.
+			run, err = o.Complete(context.WithoutCancel(ctx), lease, result)
+		}
+		return err
+	})
+	return run, err
+}
+
+// Begin says whether the job is to be run now, by who holds its lock, and counts the try. It
+// is for those who have reasons not to use Do. It returns nil if so; a *DoneError, which
+// matches ErrDone; ErrTries; a *LostError; ErrInvalid when a run was completed under this lease
+// in an earlier window: a lease is for one; another error when the server could not be asked:
+// the try may count then. But for a *LostError, the lease is held in any case.
+func (o *Once) Begin(ctx context.Context, lease *Lease) error {
+	if err := o.mine(ctx, lease, "Begin"); err != nil {
+		return err
+	}
+	a, err := o.write(ctx, "begin", script.OnceBegin, lease,
+		o.windowText(), milliseconds(o.window.keep), strconv.FormatUint(lease.fence, 10), strconv.Itoa(o.lock.set.maxTries))
+	if err != nil {
+		return err
+	}
+	var tries int64
+	switch a.Word {
+	case "begun":
+		return nil
+	case "done":
+		if last, err := o.parse(&a.Reply); err == nil {
+			return &DoneError{o.lock.name, last.Run}
+		}
+	case "spent":
+		if a.Ints(&tries) == nil {
+			return fmt.Errorf("%w: job %q: %d runs in this window have begun, and none was completed", ErrTries, o.lock.name, tries)
+		}
+	case "used":
+		return fmt.Errorf("%w: job %q: a run was completed under this lease; for the next window acquire another", ErrInvalid, o.lock.name)
+	case "gone":
+		return &LostError{Name: o.lock.name, Reason: LossTaken}
+	}
+	return o.lock.malformed("begin")
+}
+
+// maxResult bounds what a run leaves behind.
+const maxResult = 64 << 10
+
+// Complete writes down that the job was completed, by who holds its lock and has begun it. It
+// returns a *LostError when the lock is not the caller's any more: the run does not count then,
+// and another may have begun. While the server cannot do it, it tries again until the lease or ctx
+// ends. After another error it may count, now or when a request that is
+// still under way arrives, until the lease is over. A result longer than 64 KiB is left out, and
+// ErrInvalid returned; the run counts.
+func (o *Once) Complete(ctx context.Context, lease *Lease, result string) (Run, error) {
+	if err := o.mine(ctx, lease, "Complete"); err != nil {
+		return Run{}, err
+	}
+	var tooLong error
+	if len(result) > maxResult {
+		tooLong = fmt.Errorf("%w: job %q: its result of %d bytes was left out; at most %d are kept", ErrInvalid, o.lock.name, len(result), maxResult)
+		result = ""
+	}
+	a, err := o.insist(ctx, "complete", script.OnceComplete, lease,
+		milliseconds(o.window.keep), strconv.FormatUint(lease.fence, 10), lease.g.l.set.info, result)
+	if err != nil {
+		return Run{}, err
+	}
+	var done, count int64
+	switch {
+	case a.Word == "gone":
+		return Run{}, &LostError{Name: o.lock.name, Reason: LossTaken}
+	case a.Word != "completed" || a.Ints(&done, &count) != nil || done <= 0:
+		return Run{}, o.lock.malformed("complete")
+	}
+	s := lease.g.l.set
+	return Run{
+		Completed: time.UnixMicro(done), Result: result, Owner: s.owner, Host: o.lock.c.host, PID: os.Getpid(),
+		Fence: lease.fence, Try: int(count), Here: true,
+	}, tooLong
+}
+
+// Last returns the latest run that was completed, also one of an earlier window, for 30 days
+// after that; of a SlotKey, the run for that slot. ErrNotDone if there is none.
+func (o *Once) Last(ctx context.Context) (Run, error) {
+	last, err := o.look(ctx)
+	if err == nil && last.Completed.IsZero() {
+		err = ErrNotDone
+	}
+	return last.Run, err
+}
+
+// completed is a run of which the server knows.
+type completed struct {
+	Run
+	counts bool // in this window
+}
+
+func (o *Once) look(ctx context.Context) (completed, error) {
+	if o.err != nil {
+		return completed{}, o.err
+	}
+	if err := o.lock.ready(ctx); err != nil {
+		return completed{}, err
+	}
+	a, err := o.ask(ctx, request{op: "look up", script: script.OnceLook}, "", o.windowText())
+	switch {
+	case err != nil:
+		return completed{}, err
+	case a.Word == "none":
+		return completed{}, nil
+	case a.Word == "done":
+		return o.parse(&a.Reply)
+	}
+	return completed{}, o.lock.malformed("look up")
+}
+
+// parse reads what follows in a "done" reply.
+func (o *Once) parse(r *wire.Reply) (completed, error) {
+	var done, fence, try int64
+	if r.Ints(&done, &fence, &try) != nil || done <= 0 || fence <= 0 {
+		return completed{}, o.lock.malformed("look up")
+	}
+	validity, rest, _ := strings.Cut(r.Rest(), " ")
+	text, result, _ := strings.Cut(rest, "\n")
+	info := wire.ParseInfo(text)
+	return completed{
+		Run: Run{
+			Completed: time.UnixMicro(done), Result: result, Owner: info.Owner, Host: info.Host, PID: info.PID,
+			Fence: uint64(fence), Try: int(try),
+		},
+		counts: validity == "counts",
+	}, nil
+}
+
+func (o *Once) windowText() string { return milliseconds(o.window.length) }
+
+// write has a holder write to the record.
+func (o *Once) write(ctx context.Context, op string, s driver.Script, lease *Lease, args ...string) (answer, error) {
+	return o.ask(ctx, request{op: op, script: s, durable: true}, lease.g.from.token(), args...)
+}
+
+// insist is write of what is not to fail because of something that passes: it is tried for as long as the
+// lease lasts, also beyond RetryTimeout.
+func (o *Once) insist(ctx context.Context, op string, s driver.Script, lease *Lease, args ...string) (answer, error) {
+	unanswered := false
+	for {
+		a, err := o.write(ctx, op, s, lease, args...)
+		var failure *ServerError
+		if errors.As(err, &failure) {
+			unanswered = unanswered || failure.ambiguous
+			failure.ambiguous = unanswered
+		}
+		if err == nil || !passing(kindOfError(err)) {
+			return a, err
+		}
+		select {
+		case <-time.After(jitter(200*time.Millisecond, 50)):
+		case <-ctx.Done():
+			return a, err
+		case <-lease.Context().Done():
+			return a, err
+		}
+	}
+}
+
+func (o *Once) ask(ctx context.Context, rq request, token string, args ...string) (answer, error) {
+	rq.lock, rq.keys = o.lock, []string{o.lock.keys.Lock, o.record}
+	rq.args = append([]string{o.lock.flags(""), token}, args...)
+	a, _, err := o.lock.c.call(ctx, rq)
+	return a, err
+}
+
+// mine refuses a lease that is not of the job's lock, or is over.
+func (o *Once) mine(ctx context.Context, lease *Lease, what string) error {
+	if o.err != nil {
+		return o.err
+	}
+	if o.lock.set.err != nil {
+		return o.lock.set.err
+	}
+	if have := lease.lock(); have.c != o.lock.c || have.keys != o.lock.keys || have.parts != nil || !have.set.once {
+		return fmt.Errorf("%w: job %q: %s needs a lease of its lock; this is one of %q", ErrInvalid, o.lock.name, what, have.name)
+	}
+	// mutants: job-locked
+	if err := lease.Err(); err != nil {
+		return err
+	}
+	return ctx.Err()
+}

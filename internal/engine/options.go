@@ -1,0 +1,163 @@
+package engine
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// Option changes one lock.
+type Option func(*settings)
+
+// settings are a lock's options, resolved. Comparable, so that two goroutines
+// that want the same lock in the same way can pass it on between them.
+type settings struct {
+	ttl          time.Duration
+	renew        bool
+	maxHold      time.Duration // 0: no bound
+	maxRenewals  int           // < 0: no bound
+	pollInterval time.Duration // 0: wait for notifications
+	pollTries    int           // <= 0: no bound
+	owner        string
+	named        bool   // by Owner, not by Config.Owner
+	key          string // exact key, or ""
+	hasKey       bool
+	redisson     bool // kept as Redisson's RLock is
+	meta         *metaList
+	reentrant    bool
+	maxDepth     int           // 0: no bound
+	once         bool          // for a Once
+	maxTries     int           // of a Once; 0: no bound
+	node         bool          // of a quorum: a server that lost its data, or may have, extends nothing
+	nodeTimeout  time.Duration // of a quorum's lock, 0: by the TTL
+	apart        bool          // each lease is one of the server's: none is passed on within the process
+
+	kind   *kind
+	limit  int // of the weights of all holders, where several may hold
+	weight int
+
+	replicas     int
+	fsync        bool
+	confirmation time.Duration // how long replicas, or disks, are waited for; 0: the default
+
+	info string // of the holder, as it stands in the lock's value
+	err  error  // what is wrong with the lock's name or options
+}
+
+// choices are the settings of the latest locks, for others to share: one of a lock can be made for each of a
+// million leases.
+type choices struct {
+	latest [8]atomic.Pointer[settings]
+	next   atomic.Uint32
+}
+
+// share returns s, which nobody changes any more, or what is equal to it. Notes are most often of one lease, and
+// are not compared.
+func (c *choices) share(s *settings) *settings {
+	if s.meta != nil {
+		return s
+	}
+	for i := range c.latest {
+		if known := c.latest[i].Load(); known != nil && *known == *s {
+			return known
+		}
+	}
+	c.latest[c.next.Add(1)%uint32(len(c.latest))].Store(s)
+	return s
+}
+
+// metaList is a list of what Meta gave, latest first.
+type metaList struct {
+	key, value string
+	next       *metaList
+}
+
+// TTL sets the lease time: how long the lock outlives a holder that crashed.
+// At least 5 ms, at most Config.MaxTTL. Default: Config.TTL.
+func TTL(d time.Duration) Option { return func(s *settings) { s.ttl = d } }
+
+// Renew says whether the lease is renewed, at a third of its TTL, until it is
+// released. Default true. A lease that is not renewed ends with its TTL.
+func Renew(on bool) Option { return func(s *settings) { s.renew = on } }
+
+// MaxHold bounds how long the lease is renewed: it ends, with ErrLost, at most
+// d after the grant. At least 5 ms. Default: no bound.
+func MaxHold(d time.Duration) Option {
+	return func(s *settings) {
+		if d <= 0 {
+			d = -1
+		}
+		s.maxHold = d
+	}
+}
+
+// MaxRenewals bounds how often the lease is renewed: it ends, with ErrLost, a
+// TTL after the nth renewal. Default: no bound.
+func MaxRenewals(n int) Option {
+	return func(s *settings) { s.maxRenewals = max(n, 0) }
+}
+
+// Poll makes Acquire ask the server every interval, jittered by a tenth,
+// instead of queueing and being notified; it returns ErrHeld after so many
+// tries (0: no bound but the context's). For servers where pub/sub is
+// forbidden. A poller has no place in the queue: while others queue, it does
+// not get the lock.
+func Poll(interval time.Duration, tries int) Option {
+	return func(s *settings) {
+		if interval <= 0 {
+			interval = -1
+		}
+		s.pollInterval, s.pollTries = interval, tries
+	}
+}
+
+// Owner names the holder to people who ask who holds the lock. Default:
+// Config.Owner. Together with Reentrant it is more than a name: see there.
+func Owner(id string) Option { return func(s *settings) { s.owner, s.named = id, true } }
+
+// Key makes the lock live under exactly this key, instead of one made from
+// prefix and name, so that it is shared with programs that use the canonical
+// form: SET key token NX PX ttl, and a script that compares and deletes. A key with a
+// closing brace that is not a Cluster hash tag's is refused.
+func Key(exact string) Option {
+	return func(s *settings) { s.key, s.hasKey, s.redisson = exact, true, false }
+}
+
+// Redisson makes the lock that which Redisson, of Java, has under this name: what
+// getLock(name), an RLock, returns there. It is kept as Redisson keeps it, in a hash, under
+// exactly this key, and both sides tell each other when it is free. Of Key and Redisson the
+// last one counts. Names with braces that are not a Cluster hash tag's are refused.
+func Redisson(name string) Option {
+	return func(s *settings) { s.key, s.hasKey, s.redisson = name, true, true }
+}
+
+// MinReplicas makes every grant and every renewal count only once n replicas have
+// received it, within the timeout (at most Config.CommandTimeout; 0: that, or 1 s, with Fsync 1.7 s), by WAIT. When
+// too few have, Acquire gives the lock back and returns ErrReplicas; a renewal that they
+// do not confirm does not extend the lease. It makes it less likely that a failover loses
+// the lock, but not impossible: a replica without it can still be promoted. Default 0.
+//
+// A latch's counts and resets, and arrivals at a barrier, are confirmed, too, or return ErrReplicas;
+// they may count all the same. The order of the queue is not confirmed; a lock that is passed on within the process
+// is as durable as it was.
+func MinReplicas(n int, timeout time.Duration) Option {
+	return func(s *settings) {
+		s.replicas = n
+		if timeout != 0 {
+			s.confirmation = timeout
+		}
+	}
+}
+
+// Fsync makes every grant and every renewal count only once it is in the append-only
+// file, on disk, of the master and of as many replicas as MinReplicas says, by WAITAOF.
+// It needs appendonly yes, and Redis 7.2 or Valkey. With appendfsync everysec, the server's own
+// default, each grant and each renewal can take a second and more, which is why 1.7 s are waited for
+// it unless MinReplicas has another timeout, and why a TTL below 6 s makes no sense; with always it
+// takes as long as the disk; with no, nothing is ever confirmed. Default false.
+func Fsync(on bool) Option { return func(s *settings) { s.fsync = on } }
+
+// Meta adds a note for people who ask who holds the lock. All notes together,
+// with the owner's name, take at most 1 KiB.
+func Meta(key, value string) Option {
+	return func(s *settings) { s.meta = &metaList{key, value, s.meta} }
+}

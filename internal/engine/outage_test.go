@@ -1,0 +1,108 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/clock"
+)
+
+// outage is a fake on which scripts fail with an error, while there is one.
+type outage struct {
+	fake
+	err atomic.Pointer[error]
+}
+
+func (d *outage) Run(ctx context.Context, call driver.Call) (string, error) {
+	if err := d.err.Load(); err != nil {
+		return "", *err
+	}
+	return d.fake.Run(ctx, call)
+}
+
+// With a RetryTimeout of an hour, Close does not wait for an hour.
+func TestCloseEndsAcquiresThatTryAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		t.Cleanup(clock.SetBoot(func() time.Duration { return 0 }))
+		server := &outage{fake: fake{holders: map[string]string{}}}
+		c, err := New(server, &Config{RetryTimeout: time.Hour})
+		if err != nil {
+			t.Fatal(err)
+		}
+		lease, err := c.Mutex("a").Acquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		results := make(chan error)
+		acquire := func(name string) {
+			go func() {
+				_, err := c.Mutex(name).Acquire(context.Background())
+				results <- err
+			}()
+			time.Sleep(10 * time.Second)
+		}
+		acquire("a") // queued
+		gone := fmt.Errorf("%w: no route", driver.ErrNotSent)
+		server.err.Store(&gone)
+		acquire("b")
+		begun := time.Now()
+		closed := make(chan error)
+		go func() { closed <- c.Close(context.Background()) }()
+		for range 2 {
+			if err := <-results; !errors.Is(err, ErrClosed) || time.Since(begun) > time.Second {
+				t.Errorf("Acquire returned %v, %s after Close", err, time.Since(begun))
+			}
+		}
+		server.err.Store(nil)
+		_ = lease.Release(t.Context())
+		<-closed
+	})
+}
+
+// A server answers to a command that it does not know with its arguments. What has the
+// error of a renewal in it has no token in it, however it is unwrapped.
+func TestErrorsOfRenewalsHaveNoToken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		t.Cleanup(clock.SetBoot(func() time.Duration { return 0 }))
+		server := &outage{fake: fake{holders: map[string]string{}}}
+		c, err := New(server, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lease, err := c.Mutex("a").Acquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var refusal error = driver.ReplyError("ERR unknown command 'evalsha', with args beginning with: 'TOKEN'")
+		server.err.Store(&refusal)
+		<-lease.Context().Done()
+		server.err.Store(nil)
+		var look func(err error)
+		look = func(err error) {
+			if strings.Contains(fmt.Sprintf("%v %#v", err, err), "TOKEN") {
+				t.Errorf("an error shows a token: %#v", err)
+			}
+			switch err := err.(type) {
+			case interface{ Unwrap() error }:
+				if err.Unwrap() != nil {
+					look(err.Unwrap())
+				}
+			case interface{ Unwrap() []error }:
+				for _, e := range err.Unwrap() {
+					look(e)
+				}
+			}
+		}
+		look(lease.Err())
+		if err := c.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -1,0 +1,87 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/clock"
+)
+
+// refusing is a master that lets nobody renew several leases at once, while it hangs.
+type refusing struct{ *cluster }
+
+func (d refusing) Run(ctx context.Context, call driver.Call) (string, error) {
+	if call.Script.Name == "batch_renew" && d.hangs.Load() {
+		return "", driver.ReplyError("NOPERM no renewals of several")
+	}
+	return d.cluster.Run(ctx, call)
+}
+
+func (d refusing) RunAll(ctx context.Context, calls []driver.Call, tell func(i int, reply string, err error)) {
+	for i, c := range calls {
+		reply, err := d.Run(ctx, c)
+		tell(i, reply, err)
+	}
+}
+
+// While a master hangs, each lease has at most one renewal in the queue: what it sends when it is first is as good as
+// many.
+func TestALeaseHasOneRenewalInTheQueue(t *testing.T) {
+	server := func() *cluster { return &cluster{fake: fake{holders: map[string]string{}}, answers: true} }
+	t.Run("renewed by itself", func(t *testing.T) { testOneRenewalInTheQueue(t, server(), MaxHold(time.Hour)) })
+	t.Run("refused together", func(t *testing.T) { testOneRenewalInTheQueue(t, refusing{server()}, Renew(true)) })
+}
+
+func testOneRenewalInTheQueue(t *testing.T, d driver.Driver, option Option) {
+	server, ok := d.(*cluster)
+	if !ok {
+		server = d.(refusing).cluster
+	}
+	synctest.Test(t, func(t *testing.T) {
+		t.Cleanup(clock.SetBoot(func() time.Duration { return 0 }))
+		c, err := New(d, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		const n, ttl = 4 * maxRenewing, 30 * time.Second
+		leases := make([]*Lease, n)
+		var all sync.WaitGroup
+		for i := range leases {
+			all.Go(func() {
+				lease, err := c.Mutex(fmt.Sprint("a", i), TTL(ttl), option).Acquire(t.Context())
+				if err != nil {
+					t.Error(err)
+				}
+				leases[i] = lease
+			})
+		}
+		all.Wait()
+		if t.Failed() {
+			t.FailNow()
+		}
+		server.hangs.Store(true)
+		singles, most := c.singly(leases[0].g.l), 0
+		for range ttl / (100 * time.Millisecond) {
+			time.Sleep(100 * time.Millisecond)
+			singles.mu.Lock()
+			most = max(most, len(singles.backlog))
+			singles.mu.Unlock()
+		}
+		if most < n-maxRenewing || most > n {
+			t.Errorf("%d renewals of %d leases were queued; want %d or more, and at most one each", most, n, n-maxRenewing)
+		}
+		server.hangs.Store(false)
+		for _, l := range leases {
+			all.Go(func() { _ = l.Release(t.Context()) })
+		}
+		all.Wait()
+		if err := c.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}

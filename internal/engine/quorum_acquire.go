@@ -1,0 +1,525 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/holdfast-go/holdfast/internal/clock"
+	"github.com/holdfast-go/holdfast/internal/script"
+	"github.com/holdfast-go/holdfast/internal/wire"
+)
+
+// vote is what one node answered to who wants a lock.
+type vote struct {
+	node   int
+	a      *attempt
+	g      *grant  // nil if it did not grant
+	holder *Holder // who has it instead; nil if that is an attempt of this process that is being given back
+	theirs string  // the round by which the holder got it
+	said   bool    // it granted, or said why the lock is not to be had
+	ahead  int     // how many with earlier tickets wait at the node
+	behind string  // how it stands, if its fence counter has to be raised before it grants
+	err    error   // why it did neither
+}
+
+// acquire takes the lock, trying again while others have it.
+func (q *Quorum) acquire(ctx context.Context, l *Lock) (*Lease, error) {
+	key := l.parts[0].keys.Lock
+	if err := q.take(ctx, key); err != nil {
+		return nil, err
+	}
+	lease, err := q.contend(ctx, l, true, func() { q.pass(key) })
+	if lease == nil {
+		q.pass(key)
+	}
+	return lease, err
+}
+
+// try takes the lock if nobody has it.
+func (q *Quorum) try(ctx context.Context, l *Lock) (*Lease, error) {
+	return q.contend(ctx, l, false, nil)
+}
+
+// curable reports whether a majority may be had later: too few nodes refuse for good.
+func (q *Quorum) curable(err error) bool {
+	var e *QuorumError
+	if !errors.As(err, &e) {
+		return false
+	}
+	lost := 0
+	for _, n := range e.Nodes {
+		var se *ServerError
+		kind := kindOfError(n.Err)
+		switch {
+		case errors.As(n.Err, &se) && se.Op == opReach && hopeless(n.Err), kind != ErrQuarantine && !temporary(kind) && !errors.As(n.Err, new(contestedError)):
+			lost++
+		}
+	}
+	return lost <= len(q.clients)-q.need
+}
+
+// quarantined reports whether waiting will bring a majority.
+func (q *Quorum) quarantined(err error) bool {
+	var e *QuorumError
+	if !errors.As(err, &e) || errors.Is(err, ErrUninitialised) {
+		return false
+	}
+	away := 0
+	for _, n := range e.Nodes {
+		if !errors.Is(n.Err, ErrQuarantine) {
+			away++
+		}
+	}
+	return away <= len(q.clients)-q.need && away < len(e.Nodes)
+}
+
+// begin has all clients that are closed wait for what is under way, until end.
+func (q *Quorum) begin() {
+	for _, c := range q.clients {
+		c.tasks.begin()
+	}
+}
+
+func (q *Quorum) end() {
+	for _, c := range q.clients {
+		c.tasks.end()
+	}
+}
+
+// round asks every node once.
+func (b *bid) round(ctx context.Context) (*Lease, []vote, error) {
+	q, l := b.q, b.l
+	q.begin() // a vote is a lock, which is to be taken back or held
+	defer q.end()
+	p := b.poll(ctx)
+	for !p.enough() && p.wait(ctx) {
+	}
+	votes, open := p.end()
+	if open > 0 {
+		q.begin()
+		l.c.tasks.run(func() {
+			defer q.end()
+			for _, v := range p.rest(len(votes)) {
+				q.giveBack(v)
+			}
+		})
+	}
+	var granted []vote
+	for _, v := range votes {
+		if v.g != nil {
+			granted = append(granted, v)
+		}
+	}
+	lease, err := b.elect(ctx, p.round, votes, granted)
+	for _, v := range votes {
+		if err != nil || v.g == nil {
+			q.giveBack(v)
+		}
+	}
+	return lease, votes, err
+}
+
+// giveBack gives up what a node granted, or may have. Until that is done the node may name it as the holder.
+func (q *Quorum) giveBack(v vote) {
+	if v.a.owed {
+		token, settled := v.a.token(), v.a.settled
+		q.returning(token, true)
+		v.a.settled = func() {
+			q.returning(token, false)
+			if settled != nil {
+				settled()
+			}
+		}
+	}
+	v.a.abandon()
+}
+
+// roundLength is how much of a token names its round. The tokens of one round begin with it, and so do those with
+// which a lease that it brought is taken on further nodes: whether nodes name the same holder shows by that alone, since
+// what they say was not said at the same moment.
+const roundLength = 18
+
+// newRound names a round.
+func newRound() string { return randomText()[:roundLength] }
+
+// newVote is an attempt of a round at a node. It has a token of its own: a server that has two addresses does not
+// grant twice.
+func (l *Lock) newVote(round string) *attempt {
+	return &attempt{l: l, head: valueFormat + round + randomText()[roundLength:] + ":", candidacy: &none}
+}
+
+// vote asks one node for the lock.
+func (q *Quorum) vote(ctx context.Context, l *Lock, i int, round string, terms terms) vote {
+	v := vote{node: i, a: l.parts[i].newVote(round)}
+	if !q.answers(wish{i, l.parts[i].keys.Lock}) {
+		v.err = notSent{errHangs}
+		return v
+	}
+	return q.askAlone(ctx, l, v, terms)
+}
+
+// askAlone asks a node for the lock by itself.
+func (q *Quorum) askAlone(ctx context.Context, l *Lock, v vote, terms terms) vote {
+	p := l.parts[v.node]
+	c := p.c
+	var a answer
+	// Again, if it was late: what is known of a node's clock is as old as its last answer.
+	for n := 0; n < 2 && (n == 0 || a.Word == "late"); n++ {
+		notAfter := p.nodeNotAfter(terms.timeout)
+		if err := ctx.Err(); err != nil {
+			v.err = notSent{err}
+			return v
+		}
+		var err error
+		a, err = q.ask(ctx, v.node, terms.timeout, request{
+			op: "acquire", lock: p, script: script.NodeAcquire,
+			args: append([]string{v.a.token(), milliseconds(p.set.term()), strconv.FormatInt(notAfter, 10), p.set.info}, terms.words()...),
+		})
+		if err != nil {
+			return q.unanswered(v, err, notAfter)
+		}
+		q.observe(v.node, clock.Since(a.sent))
+	}
+	switch a.Word {
+	case "granted":
+		v.a.owed = true
+		var pttl, fence int64
+		if a.Ints(&pttl, &fence) == nil && fence > 0 {
+			v.g, v.err = v.a.granted(a.sent, clock.Now(), a.Now, pttl, uint64(fence), 1)
+			v.said = v.g != nil
+			if p.plain() {
+				c.batches.note(p, false)
+			}
+			return v
+		}
+	case "held":
+		if token, h, err := p.parseHolding(&a.Reply); err == nil {
+			v.said, v.ahead, h.Waiters = true, h.Waiters, 0
+			if !q.returns(token) {
+				v.holder, v.theirs = &h, token[:min(len(token), roundLength)]
+			}
+			return v
+		}
+	case "wanted":
+		var ahead int64
+		if a.Ints(&ahead) == nil {
+			v.said, v.ahead = true, int(min(ahead, maxRank))
+			return v
+		}
+	case "quarantined", "behind":
+		return q.declined(l, v, a.Reply)
+	case "late", "gone":
+		v.err = p.clockJumps("acquire")
+		return v
+	}
+	v.err = p.malformed("acquire")
+	return v
+}
+
+// nodeNotAfter is the server's time past which no copy of a vote that is asked for now is carried
+// out.
+func (l *Lock) nodeNotAfter(timeout time.Duration) int64 {
+	return l.c.serverTime(0) + (timeout + time.Second).Microseconds()
+}
+
+// unanswered is the vote of a node that was asked with that not-after, and answered with an error, or
+// not at all.
+func (q *Quorum) unanswered(v vote, err error, notAfter int64) vote {
+	if outcome, _ := classify(err); outcome == unknown {
+		w := wish{v.node, v.a.l.keys.Lock}
+		v.a.sent(true, notAfter)
+		q.hang(w, 1)
+		v.a.settled = func() { q.hang(w, -1) }
+	}
+	v.err = err
+	return v
+}
+
+// declined is the vote of a node that grants nothing now.
+func (q *Quorum) declined(l *Lock, v vote, said wire.Reply) vote {
+	p := l.parts[v.node]
+	if said.Word == "behind" {
+		v.behind = said.Rest()
+		v.err = q.isBehind(v.node, l, ErrQuarantine, errBehind)
+	} else if rest, err := parseQuarantine(&said); err == nil {
+		v.err = p.c.quarantineError("acquire", l.name, rest)
+	} else {
+		v.err = p.malformed("acquire")
+	}
+	return v
+}
+
+// errHangs is of a node that has not answered for too long to be asked for more.
+var errHangs = errors.New("earlier requests for the lock are unanswered still")
+
+// answers reports whether it makes sense to ask a node for a lock.
+func (q *Quorum) answers(w wish) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.hanging[w] < maxHanging
+}
+
+// returning notes that what has this token is being given back, or was.
+func (q *Quorum) returning(token string, is bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if is {
+		q.given[token] = struct{}{}
+	} else {
+		delete(q.given, token)
+	}
+}
+
+// returns reports whether what has this token is being given back.
+func (q *Quorum) returns(token string) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	_, is := q.given[token]
+	return is
+}
+
+// hang counts votes that are not answered.
+func (q *Quorum) hang(w wish, n int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.hanging[w] += n
+	if q.hanging[w] == 0 {
+		delete(q.hanging, w)
+	}
+}
+
+// errBehind is of a node that restarted, or is new.
+var errBehind = errors.New("it has restarted, and has not been told yet which fences the others have granted")
+
+// errTogether is of a node that restarted together with a majority, of which not all have answered yet.
+var errTogether = errors.New("it has restarted together with a majority, and is told the fences once all nodes answer")
+
+// errNew is of a node that is as new as a majority.
+var errNew = errors.New("it is new, or has lost its data, or a majority has restarted of which a node has")
+
+func (q *Quorum) isBehind(i int, l *Lock, kind, err error) error {
+	return &ServerError{Op: "acquire", Name: l.name, Server: q.clients[i].driver.Addr(), Kind: kind, Err: err}
+}
+
+// elect makes a lease of the votes of a round, if there are enough.
+func (b *bid) elect(ctx context.Context, round string, votes, granted []vote) (*Lease, error) {
+	q, l := b.q, b.l
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if len(granted) < q.need {
+		return nil, q.refused(l, votes)
+	}
+	fence, err := q.agree(ctx, l, b.timeout, granted)
+	if err != nil {
+		return nil, err
+	}
+	// A node counts for the fence while nobody else can have been granted it since, nor can it
+	// serve again after a loss of its counter: until the grant's deadline.
+	now := clock.Now()
+	if slices.ContainsFunc(granted, func(v vote) bool { return v.g.expired(now) }) {
+		return nil, q.late(l)
+	}
+	parts := make([]*Lease, len(granted))
+	for i, v := range granted {
+		parts[i] = v.g.begin(ctx)
+	}
+	all := &bundle{l: l, need: q.need, fence: fence, round: round}
+	var refilling atomic.Bool
+	if l.set.unbounded() {
+		all.onLoss = func() {
+			if refilling.CompareAndSwap(false, true) {
+				l.c.tasks.run(func() { q.refill(all, &refilling) })
+			}
+		}
+	}
+	lease := all.lease(ctx, parts)
+	if !all.notify(b.onEnd) {
+		err := all.err()
+		_ = lease.Release(context.Background()) // its nodes have leases, for which Close would wait
+		if errors.Is(err, ErrClosed) {
+			return nil, ErrClosed
+		}
+		return nil, q.late(l)
+	}
+	if len(parts) < len(q.clients) && all.onLoss != nil {
+		all.onLoss()
+	}
+	return lease, nil
+}
+
+// late is the error of a round that took longer than its grants last.
+func (q *Quorum) late(l *Lock) error {
+	return &QuorumError{Op: "acquire", Name: l.name, Need: q.need, Of: len(q.clients), Nodes: []NodeError{{
+		l.c.driver.Addr(), &ServerError{Op: "acquire", Name: l.name, Server: l.c.driver.Addr(), Kind: ErrUnavailable, Err: errLate},
+	}}}
+}
+
+// refused says why too few nodes granted: a majority names who has the lock; or too few nodes are there, or
+// agree.
+func (q *Quorum) refused(l *Lock, votes []vote) error {
+	// mutants: named-by-a-majority
+	if held, most := foremost(votes); most >= q.need {
+		return &HeldError{Name: l.name, Holder: *held}
+	}
+	errs := make([]error, len(q.clients))
+	for _, v := range votes {
+		errs[v.node] = v.err
+		if v.said && v.g == nil {
+			errs[v.node] = q.clients[v.node].contested(l.name, v.holder)
+		}
+	}
+	return q.shortOf("acquire", l.name, errs)
+}
+
+// foremost is the holder whom most nodes name, and how many do.
+func foremost(votes []vote) (holder *Holder, most int) {
+	for _, v := range votes {
+		if v.holder == nil {
+			continue
+		}
+		same := 0
+		for _, other := range votes {
+			if other.holder != nil && v.theirs == other.theirs {
+				same++
+			}
+		}
+		if same > most {
+			holder, most = v.holder, same
+		}
+	}
+	return holder, most
+}
+
+// contestedError is what a node says that has given its vote to another, or keeps it for one, while no majority
+// names a holder.
+type contestedError struct{ text string }
+
+func (e contestedError) Error() string { return e.text }
+
+// Is makes it match ErrUnavailable: it is not said that anybody holds the lock.
+func (contestedError) Is(target error) bool { return target == ErrUnavailable }
+
+func (c *Client) contested(name string, holder *Holder) error {
+	text := "others want the lock, too, and no majority has it yet"
+	switch {
+	case holder == nil:
+	case holder.Foreign:
+		text = "another program has the lock there, and too few others name it"
+	default:
+		text = fmt.Sprintf("it names %s as the holder, and too few others do", holder.who())
+	}
+	return &ServerError{Op: "acquire", Name: name, Server: c.driver.Addr(), Err: contestedError{text}}
+}
+
+// agree finds a fence that is above all that a majority has granted before, and that a
+// majority knows by then: of those that the nodes have stored, the one that a majority does
+// not exceed. Every fence that was granted before is known to a majority; one of its nodes is
+// among these, and has stored a higher one since.
+func (q *Quorum) agree(ctx context.Context, l *Lock, timeout time.Duration, granted []vote) (uint64, error) {
+	fences := make([]uint64, len(granted))
+	for i, v := range granted {
+		fences[i] = v.g.fence
+	}
+	slices.Sort(fences)
+	fence := fences[q.need-1]
+	ours := map[int]string{}
+	known := 0
+	for _, v := range granted {
+		if v.g.fence >= fence {
+			known++
+		} else {
+			ours[v.node] = v.a.token()
+		}
+	}
+	// mutants: fence-known
+	if known >= q.need {
+		return fence, nil
+	}
+	answers, errs := q.every(ctx, timeout, func(i int) (request, bool) {
+		token, wanted := ours[i]
+		return q.fenceRequest(l.parts[i], token, fence), wanted
+	})
+	for i, a := range answers {
+		switch {
+		case errs[i] != nil:
+		case a.Word == "fenced":
+			known++
+		case a.Word == "gone":
+			errs[i] = errGone
+		case a.Word == "behind":
+			errs[i] = q.isBehind(i, l, ErrQuarantine, errBehind)
+		default:
+			errs[i] = l.parts[i].quarantineOf("acquire", a)
+		}
+	}
+	if known < q.need {
+		return 0, q.shortOf("acquire", l.name, errs)
+	}
+	return fence, ctx.Err()
+}
+
+// errGone is of a node that lost a lock before it was told the fence.
+var errGone = errors.New("it granted the lock, and has it no more")
+
+func (q *Quorum) fenceRequest(p *Lock, token string, fence uint64) request {
+	return request{
+		op: "acquire", lock: p, script: script.NodeFence,
+		args: []string{token, strconv.FormatUint(fence, 10)},
+	}
+}
+
+// holders says who holds the lock on a majority of nodes; an error if that is open.
+func (q *Quorum) holders(ctx context.Context, l *Lock) ([]Holder, error) {
+	if err := l.ready(ctx); err != nil {
+		return nil, err
+	}
+	answers, errs := q.every(ctx, max(q.timeout(l), 100*time.Millisecond), func(i int) (request, bool) {
+		p := l.parts[i]
+		return request{op: "inspect", lock: p, script: script.Holder, args: []string{""}}, true
+	})
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	there := 0
+	var all []Holder
+	for i, a := range answers {
+		if errs[i] != nil {
+			continue
+		}
+		there++
+		if a.Word != "held" {
+			continue
+		}
+		h, err := l.parts[i].parseHolder(&a.Reply)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, h)
+	}
+	if there < q.need {
+		return nil, q.shortOf("inspect", l.name, errs)
+	}
+	most := 0
+	for _, h := range all {
+		same := 0
+		for _, other := range all {
+			if h.Owner == other.Owner && h.Host == other.Host && h.PID == other.PID && h.Foreign == other.Foreign {
+				same++
+			}
+		}
+		if same >= q.need {
+			return []Holder{h}, nil
+		}
+		most = max(most, same)
+	}
+	if most > 0 && most+len(q.clients)-there >= q.need { // those that did not answer may have it, too
+		return nil, q.shortOf("inspect", l.name, errs)
+	}
+	return nil, nil
+}

@@ -1,0 +1,261 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/holdfast-go/holdfast/internal/script"
+)
+
+// refill asks nodes that do not hold a lease's lock for it, from time to time, until all do or
+// it is over. That a majority does is known by its deadlines: nobody else can have it there.
+func (q *Quorum) refill(b *bundle, refilling *atomic.Bool) {
+	l := b.l
+	for pause := 50 * time.Millisecond; ; pause = min(2*pause, l.set.ttl/3) {
+		select {
+		case <-time.After(jitter(pause, 20)):
+		case <-b.ctx.Done():
+			return
+		}
+		missing := q.missing(b)
+		if len(missing) == 0 {
+			refilling.Store(false)
+			if missing = q.missing(b); len(missing) == 0 || !refilling.CompareAndSwap(false, true) {
+				return
+			}
+		}
+		for _, i := range missing {
+			if b.err() != nil {
+				return
+			}
+			q.refillNode(b, i)
+		}
+	}
+}
+
+// missing are the nodes that do not hold a lease's lock.
+func (q *Quorum) missing(b *bundle) []int {
+	there := map[*Client]bool{}
+	for _, p := range b.alive() {
+		there[p.g.l.c] = true
+	}
+	var all []int
+	for i, c := range q.clients {
+		if !there[c] {
+			all = append(all, i)
+		}
+	}
+	return all
+}
+
+func (q *Quorum) refillNode(b *bundle, i int) {
+	q.begin()
+	defer q.end()
+	v := q.vote(b.ctx, b.l, i, b.round, terms{&holdersTicket, q.timeout(b.l)})
+	if v.behind != "" {
+		_ = q.mend(b.ctx, b.l, []vote{v})
+	}
+	if v.g == nil {
+		q.giveBack(v)
+		return
+	}
+	// Its counter can be below the lease's fence; what has to know that fence is a majority,
+	// which does.
+	p := v.g.begin(b.ctx)
+	if b.err() != nil || !b.add(p) {
+		_ = p.Release(context.Background())
+	}
+}
+
+// mend raises the fence counters of nodes that restarted to what a majority of the others
+// has, read after their quarantine; or, if a majority has restarted, to what all nodes have, and show
+// as their time, as Init does: of those that have kept their data.
+func (q *Quorum) mend(ctx context.Context, l *Lock, behind []vote) error {
+	timeout := max(q.timeout(l), 100*time.Millisecond)
+	answers, errs := q.every(ctx, timeout, func(i int) (request, bool) {
+		return request{op: "raise", lock: l.parts[i], script: script.NodeCounter, args: []string{""}}, true
+	})
+	counter, good := int64(0), 0 // of those that are not behind
+	highest := int64(0)          // of all
+	var lost []int               // nodes that are behind
+	emptied, resting := false, false
+	for i, a := range answers {
+		var n int64
+		switch {
+		case errs[i] != nil:
+		case a.Word == "counter" && a.Ints(&n) == nil:
+			good++
+			counter = max(counter, n)
+		case a.Word == "behind" && a.Ints(&n) == nil:
+			lost = append(lost, i)
+			emptied = emptied || n == 0 || !strings.HasSuffix(a.Rest(), "+")
+		default:
+			errs[i] = l.parts[i].quarantineOf("acquire", a)
+			resting = resting || errors.Is(errs[i], ErrQuarantine)
+		}
+		highest = max(highest, n, a.Now)
+	}
+	switch {
+	// So many share a node with every majority, whichever of its nodes are behind now.
+	case good >= len(q.clients)-q.need+1:
+	// mutants: all-have-answered
+	case good+len(lost) == len(q.clients) && !emptied:
+		counter = highest
+	default:
+		kind, err := ErrQuarantine, errBehind
+		switch {
+		case len(lost) < q.need, resting: // another may show what it is then
+		case emptied:
+			kind, err = ErrUninitialised, errNew
+		default:
+			kind, err = ErrUnavailable, errTogether
+		}
+		for _, i := range lost {
+			errs[i] = q.isBehind(i, l, kind, err)
+		}
+		return q.shortOf("acquire", l.name, errs)
+	}
+	answers, errs = q.every(ctx, timeout, func(i int) (request, bool) {
+		for _, v := range behind {
+			if v.node == i {
+				return q.raiseRequest(l.parts[i], counter, v.behind), true
+			}
+		}
+		return request{}, false
+	})
+	for i, a := range answers {
+		switch {
+		case errs[i] != nil:
+		case a.Word == "raised":
+			return nil // so that another round makes sense
+		case a.Word == "behind": // it has restarted since
+			errs[i] = q.isBehind(i, l, ErrQuarantine, errBehind)
+		default:
+			errs[i] = l.parts[i].quarantineOf("acquire", a)
+		}
+	}
+	return q.shortOf("acquire", l.name, errs)
+}
+
+func (q *Quorum) raiseRequest(p *Lock, counter int64, behind string) request {
+	return request{
+		op: "raise", lock: p, script: script.NodeRaise,
+		args: []string{"", strconv.FormatInt(counter, 10), behind},
+	}
+}
+
+// quarantineOf reads an answer that should be "quarantined".
+func (l *Lock) quarantineOf(op string, a answer) error {
+	if a.Word == "quarantined" {
+		if rest, err := parseQuarantine(&a.Reply); err == nil {
+			return l.c.quarantineError(op, l.name, rest)
+		}
+	}
+	return l.malformed(op)
+}
+
+// Init admits new nodes: all that are there, which have to be all. Run it once for a new
+// quorum, by hand; and after a majority has lost its data, for which the others cannot vouch, once
+// no lease of before is believed in any more: with force, which ends the quarantine of nodes
+// that were known. A node that is replaced, or comes back empty, while a majority
+// goes on needs no Init, but a quarantine.
+//
+// Where any node is known already, one that is not may have held locks and lost them: without
+// force it gets the quarantine that it would have without Init, for which Init does not wait.
+// It then returns a *QuorumError that matches ErrQuarantine and names the node: call it again
+// when that is over.
+func (q *Quorum) Init(ctx context.Context, force bool) error {
+	const name = "quorum"
+	l := q.Mutex(name)
+	if l.set.err != nil {
+		return l.set.err
+	}
+	// One that is new is admitted at once only if all are: the mark that is missing may be one
+	// that was lost, together with locks that the others vouch for.
+	fresh := make([]bool, len(q.clients))
+	errs := q.onEach(func(i int, c *Client) (err error) {
+		fresh[i], err = c.isNew(ctx)
+		return err
+	})
+	if !failed(errs) && (force || !slices.Contains(fresh, false)) {
+		errs = q.onEach(func(_ int, c *Client) error { return c.Init(ctx, force) })
+		clear(fresh)
+	}
+	if failed(errs) {
+		return q.shortOf("init", name, errs)
+	}
+	timeout := q.clients[0].cfg.CommandTimeout
+	answers, errs := q.every(ctx, timeout, func(i int) (request, bool) {
+		p := l.parts[i]
+		return request{op: "init", lock: p, script: script.NodeCounter, args: []string{""}}, true
+	})
+	var counter int64
+	behind := map[int]string{}
+	for i, a := range answers {
+		var n int64
+		switch {
+		case errs[i] != nil:
+			continue
+		case a.Word == "behind" && a.Ints(&n) == nil:
+			behind[i] = a.Rest()
+		case a.Word == "counter" && a.Ints(&n) == nil:
+			counter = max(counter, n)
+		default:
+			errs[i] = l.parts[i].quarantineOf("init", a)
+			var rest *QuarantineError
+			if fresh[i] && errors.As(errs[i], &rest) {
+				errs[i] = q.clients[i].nodeError("init", name, fmt.Errorf("%w: it is empty, and others are not; wait, or use force once no lease is believed in", rest))
+			}
+		}
+		// A majority may have come back with older counters, which tell nothing.
+		counter = max(counter, n, a.Now)
+	}
+	// The second time with what those know that were raised the first time.
+	for range 2 {
+		if failed(errs) {
+			return q.shortOf("init", name, errs)
+		}
+		answers, errs = q.every(ctx, timeout, func(i int) (request, bool) {
+			id, wanted := behind[i]
+			return q.raiseRequest(l.parts[i], counter, id), wanted
+		})
+		for i, a := range answers {
+			var n int64
+			if errs[i] == nil && (a.Word != "raised" || a.Ints(&n) != nil) {
+				errs[i] = l.parts[i].quarantineOf("init", a)
+			}
+			counter = max(counter, n)
+		}
+	}
+	if failed(errs) {
+		return q.shortOf("init", name, errs)
+	}
+	return nil
+}
+
+// onEach calls f for all nodes at once, and returns what it returns, by node.
+func (q *Quorum) onEach(f func(i int, c *Client) error) []error {
+	errs := make([]error, len(q.clients))
+	var wg sync.WaitGroup
+	for i, c := range q.clients {
+		wg.Add(1)
+		c.tasks.run(func() {
+			defer wg.Done()
+			errs[i] = f(i, c)
+		})
+	}
+	wg.Wait()
+	return errs
+}
+
+// failed reports whether any node that was asked answered with an error.
+func failed(errs []error) bool {
+	return slices.ContainsFunc(errs, func(err error) bool { return err != nil && err != errUnasked })
+}

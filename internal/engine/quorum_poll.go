@@ -1,0 +1,244 @@
+package engine
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// poll is one round of votes. It has no goroutine for each: those that gather with others' are
+// counted by who sent them.
+type poll struct {
+	q     *Quorum
+	l     *Lock
+	round string
+	terms
+	begun time.Time
+	timer *time.Timer   // for the node timeout; once a majority has granted, for the patience with the others
+	news  chan struct{} // has an item when there may be enough
+
+	mu      sync.Mutex
+	votes   []vote
+	papers  []paper // by node
+	open    int     // votes that are missing
+	granted int     // of the others
+	said    int     // of the others: what was granted; also what others have, or want
+	patient bool    // the timer is for the patience
+	over    bool    // which is at its end, or nobody waits for a majority any more
+}
+
+// paper is a vote that was asked for together with others, until it is answered.
+type paper struct {
+	e        *errand
+	a        *attempt
+	notAfter int64
+}
+
+// poll asks all nodes for the lock.
+func (b *bid) poll(ctx context.Context) *poll {
+	q, l := b.q, b.l
+	n := len(q.clients)
+	p := &poll{
+		q: q, l: l, round: newRound(), terms: b.terms, begun: time.Now(), timer: time.NewTimer(b.timeout), news: make(chan struct{}, 1),
+		votes: make([]vote, 0, n), papers: make([]paper, n), open: n,
+	}
+	for i := range q.clients {
+		p.ask(ctx, i)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.patient { // the process may have stopped since
+		p.timer.Reset(p.timeout)
+	}
+	return p
+}
+
+// ask asks one node: together with what others want of it, unless it has to be asked by itself.
+func (p *poll) ask(ctx context.Context, i int) {
+	l := p.l.parts[i]
+	c := l.c
+	v := vote{node: i, a: l.newVote(p.round)}
+	err := ctx.Err()
+	switch {
+	case err != nil:
+		v.err = notSent{err}
+		p.count(v)
+	case !p.q.answers(wish{i, l.keys.Lock}):
+		v.err = notSent{errHangs}
+		p.count(v)
+	case p.ticket != nil || c.info.Load() == nil || c.isClosing() || !l.plain() || c.batches.isContended(l):
+		p.askByItself(ctx, v)
+	default:
+		e := newErrand(l, v.a.head)
+		e.notAfter = l.nodeNotAfter(p.timeout)
+		e.tell = func(e *errand) { p.answered(ctx, v, e) }
+		p.mu.Lock()
+		p.papers[i] = paper{e, v.a, e.notAfter}
+		p.mu.Unlock()
+		all, _ := c.gathering(l)
+		all.takes.Add(e)
+	}
+}
+
+// askByItself asks for a vote by itself.
+func (p *poll) askByItself(ctx context.Context, v vote) {
+	over := func() {}
+	if p.ticket != nil {
+		p.ticket.carriers[v.node].Add(1)
+		over = p.ticket.carriers[v.node].Done
+	}
+	v.a.l.c.tasks.run(func() {
+		defer over()
+		p.count(p.q.askAlone(ctx, p.l, v, p.terms))
+	})
+}
+
+// answered takes what a node that was asked for several locks said of this one, unless it is too late.
+func (p *poll) answered(ctx context.Context, v vote, e *errand) {
+	p.mu.Lock()
+	late := p.papers[v.node].e != e
+	if !late {
+		p.papers[v.node] = paper{}
+	}
+	p.mu.Unlock()
+	defer e.over()
+	if e.err == nil {
+		p.q.observe(v.node, e.heard.Sub(e.sent))
+	}
+	switch {
+	case late:
+		return
+	case e.err == driver.ErrNotSent:
+		v.err = notSent{errHangs}
+	case e.err != nil:
+		if outcome, _ := classify(e.err); outcome == refused {
+			p.askByItself(ctx, v) // it may be for another's sake
+			return
+		}
+		v = p.q.unanswered(v, e.err, e.notAfter)
+	case e.refusal.Word != "":
+		v = p.q.declined(p.l, v, e.refusal)
+	case !e.ok:
+		e.l.c.batches.note(e.l, true)
+		p.askByItself(ctx, v)
+		return
+	default:
+		v.a.owed = true
+		v.g, v.err = v.a.granted(e.sent, e.heard, e.now, -1, e.fence, 1)
+		v.said = v.g != nil
+	}
+	p.count(v)
+}
+
+// count takes a vote.
+func (p *poll) count(v vote) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.open--
+	p.votes = append(p.votes, v)
+	if v.g != nil {
+		p.granted++
+	}
+	if v.said {
+		p.said++
+	}
+	if v.g != nil && p.granted == p.q.need && !p.over {
+		p.patient = true
+		p.timer.Reset(p.l.set.patience(p.begun))
+	}
+	if p.open == 0 || p.isEnough() {
+		p.tell()
+	}
+}
+
+func (p *poll) tell() {
+	select {
+	case p.news <- struct{}{}:
+	default:
+	}
+}
+
+// enough reports whether it is clear what becomes of the round.
+func (p *poll) enough() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.isEnough()
+}
+
+// isEnough: once a majority has granted, the others have as long again; and once none is possible, it is
+// over, when it is known why: a majority names who has the lock, or has said who has it and names nobody, or is away.
+func (p *poll) isEnough() bool {
+	need := p.q.need
+	if p.over || p.open == 0 {
+		return true
+	}
+	if p.granted+p.open >= need {
+		return false
+	}
+	_, most := foremost(p.votes)
+	return most >= need || p.said >= need && most+p.open < need || p.said+p.open < need
+}
+
+// wait waits for news; false if ctx has ended.
+func (p *poll) wait(ctx context.Context) bool {
+	select {
+	case <-p.news:
+		return true
+	case <-p.timer.C:
+		p.mu.Lock()
+		p.over = p.patient
+		p.mu.Unlock()
+		if !p.over {
+			p.expire()
+		}
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// expire gives up the nodes that were asked together for other locks, too, and have not answered.
+func (p *poll) expire() {
+	for i := range p.papers {
+		p.mu.Lock()
+		asked := p.papers[i]
+		p.papers[i] = paper{}
+		p.mu.Unlock()
+		if asked.e != nil {
+			p.count(p.q.unanswered(vote{node: i, a: asked.a}, context.DeadlineExceeded, asked.notAfter))
+		}
+	}
+}
+
+// end returns the votes so far, and how many are missing.
+func (p *poll) end() ([]vote, int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.over = true
+	if p.open == 0 {
+		p.timer.Stop()
+	}
+	return slices.Clip(p.votes), p.open
+}
+
+// rest waits for votes that are missing, and returns all but the first n.
+func (p *poll) rest(n int) []vote {
+	p.timer.Reset(p.timeout - time.Since(p.begun))
+	defer p.timer.Stop()
+	for {
+		p.mu.Lock()
+		votes, open := p.votes[n:], p.open
+		p.mu.Unlock()
+		if open == 0 {
+			return votes
+		}
+		select {
+		case <-p.news:
+		case <-p.timer.C:
+			p.expire()
+		}
+	}
+}

@@ -1,0 +1,150 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/holdfast-go/holdfast/internal/script"
+)
+
+// Reentrant lets whoever holds the lock, a Mutex or a side of an RWMutex, acquire it
+// again, without waiting and without asking the server: with a context made from that of
+// the lease, Lease.Context, or from the one that Do gives. Each such lease has the Token of
+// the first and is released by itself, in any order; the last release gives the lock up.
+// What ends the lock for one of them ends it for all. Default false.
+//
+// Who holds an RWMutex for writing may also read so. Who reads and wants to write gets
+// ErrInvalid: that is for TryUpgrade.
+//
+// A Mutex with Owner, too, is that owner's, in whatever process: who names the same owner acquires
+// it again without waiting, past all who queue, by one round trip. The server counts the
+// owner's leases; each has a TTL of its own, so that one whose process crashed counts no longer
+// than that. All leases that overlap so have the same Token. ReleaseOwner ends one without having it.
+// Such a lock is another kind than a Mutex without these two options: all programs that use
+// the name must give both, or get ErrWrongType while it is held. Owner is 512 bytes or less,
+// without control characters; and not a secret, but whoever knows it is let in.
+func Reentrant(on bool) Option { return func(s *settings) { s.reentrant = on } }
+
+// MaxDepth bounds how many leases of a Reentrant lock are acquired within each other: one
+// more gets ErrDepth. Of an owner that is named by Owner it also bounds how many leases it has from
+// the server at a time; those that are being given back in the background count until they are.
+// At least 1. Default: no bound.
+func MaxDepth(n int) Option {
+	return func(s *settings) {
+		if n <= 0 {
+			n = -1
+		}
+		s.maxDepth = n
+	}
+}
+
+// ReleaseOwner ends one lease that the lock's owner has, Owner with Reentrant, whichever process has
+// it: the one that would expire first. That is likely to be one that a process left behind
+// which is no more; but one with a shorter TTL, or a waiter that was handed the lock a moment ago, comes
+// before it, and so may the caller's own. Leases that were acquired under one's context end with it, and
+// count as one. Whoever has the lease is told, with ErrLost, by its next renewal; one that is not
+// renewed any more believes in it until its deadline. ReleaseOwner returns how many leases the
+// owner has left; with the last the lock goes to the next in the queue. So a job's last step can
+// give up what an earlier one took.
+//
+// Once begun, it works also when ctx ends, for as long as RetryTimeout.
+//
+// Errors: ErrNotHeld when nobody has the lock: it has expired, or was released; a
+// *NotOwnerError, which matches ErrNotOwner, when another owner has it. Neither changes
+// anything. ErrInvalid for a lock without these options; otherwise those of Lease.Release.
+// After an Ambiguous error the lease may have been ended; calling again could end another.
+func (l *Lock) ReleaseOwner(ctx context.Context) (left int, err error) {
+	if l.set.err == nil && (l.set.kind != &owned || l.parts != nil) {
+		return 0, fmt.Errorf("%w: lock %q: ReleaseOwner is for a Mutex with Owner and Reentrant", ErrInvalid, l.name)
+	}
+	l.c.tasks.begin()
+	defer l.c.tasks.end()
+	if err := l.ready(ctx); err != nil {
+		return 0, err
+	}
+	a, err := l.callOnce(ctx, request{op: "release", script: script.ShareDisown, urgent: true}, l.set.owner)
+	if err != nil {
+		return 0, err
+	}
+	switch a.Word {
+	case "free":
+		return 0, fmt.Errorf("%w: lock %q, of which %q releases one", ErrNotHeld, l.name, l.set.owner)
+	case "held":
+		h, err := l.parseHolder(&a.Reply)
+		if err != nil {
+			return 0, err
+		}
+		return 0, &NotOwnerError{Name: l.name, Owner: l.set.owner, Holder: h}
+	case "released":
+		var n int64
+		if a.Ints(&n) == nil {
+			return int(n), nil
+		}
+	}
+	return 0, l.malformed("release")
+}
+
+// tooDeep is the error of one that would be a lease too many.
+func (l *Lock) tooDeep() error {
+	return fmt.Errorf("%w: lock %q: %d leases at a time are allowed (MaxDepth), and %q has as many", ErrDepth, l.name, l.set.maxDepth, l.set.owner)
+}
+
+// entry is the key under which a context has the innermost lease of a lock.
+type entry struct {
+	c     *Client
+	kind  *kind
+	lock  string
+	owner string // of a lock that owners have; or ""
+}
+
+func (l *Lock) entry() entry {
+	e := entry{l.c, l.set.kind, l.keys.Lock, ""}
+	if l.set.kind == &owned {
+		e.owner = l.set.owner
+	}
+	return e
+}
+
+// within returns ctx for those who have the lease, with which they may acquire the lock
+// again.
+func (l *Lease) within(ctx context.Context) context.Context {
+	if l.many != nil {
+		for _, p := range l.many.all() {
+			ctx = p.within(ctx)
+		}
+		return ctx
+	}
+	if !l.g.l.set.reentrant {
+		return ctx
+	}
+	return context.WithValue(ctx, l.g.l.entry(), l)
+}
+
+// reenter makes another lease of the one under whose context ctx is; nil if there is none,
+// or it is over.
+func (l *Lock) reenter(ctx context.Context) (*Lease, error) {
+	if !l.set.reentrant || l.parts != nil { // which are acquired again one by one
+		return nil, nil
+	}
+	outer, _ := ctx.Value(l.entry()).(*Lease)
+	if outer == nil {
+		return nil, nil
+	}
+	g := outer.g
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	outer.look()
+	switch {
+	case outer.ended != nil:
+		return nil, nil
+	case g.frozen:
+		return nil, fmt.Errorf("%w: lock %q: the lease is being changed, and cannot be acquired again just now", ErrInvalid, l.name)
+	case g.l.set.reads() && !l.set.reads():
+		return nil, fmt.Errorf("%w: lock %q: who reads cannot acquire it for writing; TryUpgrade does that where it is possible", ErrInvalid, l.name)
+	case l.set.maxDepth > 0 && int(outer.depth)+1 >= l.set.maxDepth:
+		return nil, fmt.Errorf("%w: lock %q: %d leases within each other are allowed (MaxDepth)", ErrDepth, l.name, l.set.maxDepth)
+	}
+	lease := g.join(ctx, outer.fence)
+	lease.depth = outer.depth + 1
+	return lease, nil
+}

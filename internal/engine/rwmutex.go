@@ -1,0 +1,248 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+
+	"github.com/holdfast-go/holdfast/internal/clock"
+	"github.com/holdfast-go/holdfast/internal/script"
+)
+
+// RWMutex is a lock that any number of readers have at a time, or one writer. Each side is
+// a Lock. Each holder has a lease of its own, so that one that crashed is in nobody's way
+// for longer than its TTL.
+//
+// Readers and writers wait in one queue and are served in its order; readers that
+// stand together in it go in together. So neither side starves: a reader that comes while
+// a writer waits goes in after that writer. Readers of one process that come within
+// 100 ms share one lease on the server.
+//
+// Token of a writer's lease is above those of all earlier leases. Readers that hold the lock
+// at the same time have the same, above that of the last writer, or that of the writer
+// among them that was downgraded.
+type RWMutex struct {
+	read, write *Lock
+}
+
+// RWMutex returns the read-write lock of that name. Its options are those of both sides.
+func (c *Client) RWMutex(name string, opts ...Option) *RWMutex {
+	return &RWMutex{
+		read:  c.newLock(name, slices.Concat(opts, []Option{ofReadWrite(1)})),
+		write: c.newLock(name, slices.Concat(opts, []Option{ofReadWrite(everything)})),
+	}
+}
+
+func ofReadWrite(weight int) Option {
+	return func(s *settings) {
+		if s.weight != 0 && s.kind == &mutex {
+			weight = -1
+		}
+		s.kind, s.limit, s.weight = &readWrite, everything, weight
+	}
+}
+
+// Reader returns the lock that readers acquire, with further options: a TTL of their own,
+// for instance.
+func (rw *RWMutex) Reader(opts ...Option) *Lock { return rw.read.with(opts) }
+
+// Writer returns the lock that writers acquire, with further options.
+func (rw *RWMutex) Writer(opts ...Option) *Lock { return rw.write.with(opts) }
+
+// Downgrade makes a writer's lease a reader's: no other writer comes between, and
+// readers that wait go in. It returns the reader's lease, with the same Token; the writer's
+// is over from the moment of the call, whatever it returns. After an error the lock is given
+// up, in the background if need be; only after ErrInvalid, as when the lock was acquired
+// again within it (Reentrant), is everything as before.
+//
+// The reader's lease has the options of rw.Reader(), the writer's owner, and the bounds of
+// both: MaxHold counts from the writer's grant, and MaxRenewals goes on counting.
+func (rw *RWMutex) Downgrade(ctx context.Context, writer *Lease) (*Lease, error) {
+	if err := writer.mustBe(rw.write, "Downgrade", "writer"); err != nil {
+		return nil, err
+	}
+	return writer.weigh(ctx, rw.read)
+}
+
+// TryUpgrade makes a reader's lease a writer's if there is no other reader: in waiting for
+// the others to leave, two readers that both want to write would wait for each other for
+// ever. Otherwise it returns a *HeldError, which matches ErrHeld, and the reader's lease is
+// as good as before. It returns the writer's lease, which has a new Token; the reader's is
+// over then, and after any other error. Its options and bounds are as after Downgrade, with
+// those of rw.Writer().
+func (rw *RWMutex) TryUpgrade(ctx context.Context, reader *Lease) (*Lease, error) {
+	if err := reader.mustBe(rw.read, "TryUpgrade", "readers"); err != nil {
+		return nil, err
+	}
+	return reader.weigh(ctx, rw.write)
+}
+
+// mustBe refuses a lease of another lock.
+func (l *Lease) mustBe(want *Lock, what, side string) error {
+	have := l.lock()
+	if want.set.err != nil {
+		return want.set.err
+	}
+	if have.c != want.c || have.keys != want.keys || have.set.kind != want.set.kind || have.set.weight != want.set.weight {
+		return fmt.Errorf("%w: lock %q: %s needs a lease of its %s; this is another, of %q", ErrInvalid, want.name, what, side, have.name)
+	}
+	return nil
+}
+
+// inheriting returns the lock for a lease that follows one of from without a gap: it is bounded as
+// both are, and its holder is who the server says it is.
+func (l *Lock) inheriting(from *Lock) *Lock {
+	own, old := *l.set, from.set
+	own.renew = own.renew && old.renew
+	if own.maxHold == 0 || old.maxHold > 0 && old.maxHold < own.maxHold {
+		own.maxHold = old.maxHold
+	}
+	if own.maxRenewals < 0 || old.maxRenewals >= 0 && old.maxRenewals < own.maxRenewals {
+		own.maxRenewals = old.maxRenewals
+	}
+	own.owner, own.named, own.meta, own.info = old.owner, old.named, old.meta, old.info
+	return &Lock{c: l.c, name: l.name, keys: l.keys, set: &own, composition: &single}
+}
+
+// weigh makes the lease one of as, which has another weight.
+func (l *Lease) weigh(ctx context.Context, as *Lock) (*Lease, error) {
+	g, c := l.g, as.c
+	as = as.inheriting(g.l)
+	if err := l.freeze(as); err != nil {
+		return nil, err
+	}
+	a, _, err := c.call(ctx, request{
+		op: "weigh", lock: as, script: script.ShareWeigh, urgent: true, durable: true,
+		args: []string{
+			as.flags(""), g.from.token(), strconv.Itoa(as.set.weight),
+			strconv.FormatUint(g.fence, 10), strconv.FormatUint(l.fence, 10),
+		},
+	})
+	if err != nil {
+		return nil, l.abort(err)
+	}
+	switch a.Word {
+	case "weighed":
+		var pttl, fence int64
+		if a.Ints(&pttl, &fence) == nil && fence > 0 {
+			return l.replace(as, a, pttl, uint64(fence))
+		}
+	case "held":
+		return nil, l.thaw()
+	case "gone":
+		return nil, l.abort(&LostError{Name: as.name, Reason: LossTaken})
+	case "quarantined":
+		if q, err := parseQuarantine(&a.Reply); err == nil {
+			return nil, l.abort(c.quarantineError("weigh", as.name, q))
+		}
+	}
+	return nil, l.abort(as.malformed("weigh"))
+}
+
+// freeze keeps the grant as it is while it is weighed: it is not renewed, passed on or
+// joined. What is under way may be answered as if it were not ours any more.
+func (l *Lease) freeze(as *Lock) error {
+	g := l.g
+	g.line.lock()
+	defer g.line.unlock()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	l.look()
+	switch {
+	case l.ended != nil:
+		return l.ended
+	case g.frozen:
+		return fmt.Errorf("%w: lock %q: the lease is being changed already", ErrInvalid, as.name)
+	case g.isJoined() && as.set.reads():
+		return fmt.Errorf("%w: lock %q: it was acquired again within the lease, and cannot be downgraded before that is released", ErrInvalid, as.name)
+	case g.isJoined():
+		return &HeldError{Name: as.name, Holder: Holder{Key: as.keys.Lock, Owner: as.set.owner, Host: as.c.host, PID: os.Getpid()}}
+	}
+	if as.set.reads() {
+		l.finish(ErrReleased)
+		l.released = true
+	}
+	g.frozen, g.renewAt = true, clock.Instant{}
+	g.plan()
+	return nil
+}
+
+// thaw ends freeze with nothing changed.
+func (l *Lease) thaw() error {
+	g := l.g
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.frozen = false
+	l.look()
+	if l.ended != nil {
+		return l.ended
+	}
+	if g.canRenew() {
+		g.renewAt = clock.Now()
+	}
+	g.plan()
+	return &HeldError{Name: l.Name(), Holder: Holder{Key: g.l.keys.Lock}}
+}
+
+// abort ends the lease because of an error of its weighing, after which it is not known
+// what the server has.
+func (l *Lease) abort(err error) error {
+	g := l.g
+	lost := &LostError{Name: l.Name(), Reason: LossUnreachable, Err: err}
+	if e, ok := err.(*LostError); ok {
+		lost = e
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.over {
+		g.lose(lost)
+	}
+	return err
+}
+
+// replace ends the lease for another, which has its hold on the server, with another
+// weight.
+func (l *Lease) replace(as *Lock, a answer, pttl int64, fence uint64) (*Lease, error) {
+	g := l.g
+	from := *g.from
+	from.l = as
+	term := min(duration(pttl), as.c.cfg.MaxTTL)
+
+	g.line.lock()
+	defer g.line.unlock()
+	g.mu.Lock()
+	if g.over { // lost or released meanwhile
+		defer g.mu.Unlock()
+		if as.set.reads() { // freeze has ended the writer's lease
+			return nil, &LostError{Name: as.name, Reason: LossExpired}
+		}
+		return nil, l.ended
+	}
+	next := newGrant(&from, g.since, a.sent, term-drift(term), fence, 1)
+	next.claim = g.claim
+	if next.renewals = g.renewals; !g.claim {
+		next.renewals += int32(g.flying) // whose answers nobody waits for
+	}
+	if next.isLate(clock.Now()) {
+		defer g.mu.Unlock()
+		g.lose(&LostError{Name: as.name, Reason: LossExpired})
+		return nil, &ServerError{Op: "weigh", Name: as.name, Server: as.c.driver.Addr(), Kind: ErrUnavailable, Err: errLate}
+	}
+	l.finish(ErrReleased)
+	l.released = true
+	g.stop()
+	g.mu.Unlock()
+
+	var lease *Lease
+	if g.line == nil {
+		lease = next.begin(l.origin)
+	} else {
+		lease = g.line.keep(next, l.origin)
+		g.line.letReadersIn()
+	}
+	g.line.letLocked(g)
+	g.drop()
+	return lease, nil
+}

@@ -1,0 +1,123 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/clock"
+	"github.com/holdfast-go/holdfast/internal/script"
+	"github.com/holdfast-go/holdfast/internal/wire"
+)
+
+// replicaLag is how long a master goes on without its replicas: min-replicas-max-lag, 10 s
+// by default, and up to 2 s more, since it counts whole seconds and looks once a second.
+const replicaLag = 13 * time.Second
+
+// strictFlags are those of incarnation.lua.
+func (c *Client) strictFlags() string {
+	switch {
+	case !c.cfg.Strict:
+		return ""
+	case c.cfg.Quarantine > 0:
+		return "s" + milliseconds(c.cfg.Quarantine) + "+0"
+	}
+	return "s" + milliseconds(c.cfg.MaxTTL) + "+" + milliseconds(replicaLag)
+}
+
+// Init admits a server to Strict mode: one that has not been used with the client's
+// Prefix yet grants locks at once, not after a quarantine. Run it once for a new server,
+// by hand; not whenever a server starts, since one that lost its data looks like a new
+// one. With force it ends a quarantine, also of a server that was known and came back:
+// for operators who know that no lease of before is still believed in.
+//
+// A server in quarantine makes it return ErrQuarantine; a Client that is not Strict,
+// ErrInvalid.
+func (c *Client) Init(ctx context.Context, force bool) error {
+	if !c.cfg.Strict {
+		return fmt.Errorf("%w: Init is for clients with Config.Strict", ErrInvalid)
+	}
+	mode := ""
+	if force {
+		mode = "f"
+	}
+	reply, err := c.askInit(ctx, mode)
+	if err != nil {
+		return err
+	}
+	mark := c.space.Incarnation()
+	switch reply.Word {
+	case "ready":
+		return nil
+	case "quarantined":
+		if q, err := parseQuarantine(&reply); err == nil {
+			return c.quarantineError("init", mark, q)
+		}
+	}
+	return &ServerError{Op: "init", Name: mark, Server: c.driver.Addr(), Err: wire.ErrMalformed}
+}
+
+// isNew reports whether a server has not been used in Strict mode yet, or has lost what says
+// so. It changes nothing.
+func (c *Client) isNew(ctx context.Context) (bool, error) {
+	reply, err := c.askInit(ctx, "l")
+	if err == nil && reply.Word != "new" && reply.Word != "known" {
+		err = &ServerError{Op: "init", Name: c.space.Incarnation(), Server: c.driver.Addr(), Err: wire.ErrMalformed}
+	}
+	return reply.Word == "new", err
+}
+
+// askInit sends init.lua.
+func (c *Client) askInit(ctx context.Context, mode string) (wire.Reply, error) {
+	if c.isClosing() {
+		return wire.Reply{}, ErrClosed
+	}
+	mark := c.space.Incarnation()
+	if err := c.connect(ctx, mark); err != nil {
+		return wire.Reply{}, err
+	}
+	reply, _, err := persist(ctx, c, "init", mark, func(ctx context.Context) (wire.Reply, error) {
+		sent := clock.Now()
+		text, err := c.driver.Run(ctx, driver.Call{Script: script.Init, Keys: []string{mark}, Args: []string{c.strictFlags() + mode, ""}})
+		if err != nil {
+			return wire.Reply{}, err
+		}
+		reply, err := wire.ParseReply(text)
+		if err == nil {
+			c.setClock(0, sent, reply.Now)
+		}
+		return reply, err
+	})
+	return reply, err
+}
+
+// quarantined is the answer that nothing is granted for so long yet.
+type quarantined time.Duration
+
+func parseQuarantine(r *wire.Reply) (quarantined, error) {
+	var rest int64
+	if err := r.Ints(&rest); err != nil {
+		return 0, err
+	}
+	return quarantined(duration(rest)), nil
+}
+
+func (c *Client) quarantineError(op, name string, q quarantined) error {
+	return &ServerError{Op: op, Name: name, Server: c.driver.Addr(), Kind: ErrQuarantine, Err: &QuarantineError{time.Duration(q)}}
+}
+
+// reassertRequest asks for a lock that the server no longer knows, by the fence that the
+// grant has; no copy of it is carried out past notAfter.
+func reassertRequest(g *grant, ttl time.Duration, reserved uint64, notAfter int64) request {
+	age := clock.Since(g.asked())
+	return request{
+		op: "renew", lock: g.l, script: script.Reassert, urgent: true, durable: true,
+		args: []string{
+			g.l.flags(""), g.from.token(), milliseconds(ttl), strconv.FormatInt(notAfter, 10),
+			strconv.FormatUint(g.fence, 10), strconv.FormatUint(reserved, 10), g.l.set.info,
+			strconv.FormatInt(g.at, 10), strconv.FormatInt((age + drift(age)).Microseconds(), 10),
+		},
+	}
+}

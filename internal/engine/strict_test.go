@@ -1,0 +1,22 @@
+package engine
+
+import (
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/internal/wire"
+)
+
+// A server that says it grants nothing for longer than clocks can count is believed as
+// far as they can, and not asked again at once.
+func TestQuarantinesCannotOverflow(t *testing.T) {
+	for _, ms := range []string{"9223372036854775807", "9223372036854775", "-5"} {
+		r, err := wire.ParseReply("quarantined 1 " + ms)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if q, err := parseQuarantine(&r); err != nil || time.Duration(q) < -time.Millisecond || ms[0] != '-' && q < 1 {
+			t.Errorf("%s ms are read as %s, %v", ms, time.Duration(q), err)
+		}
+	}
+}

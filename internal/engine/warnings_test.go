@@ -1,0 +1,167 @@
+package engine
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/clock"
+)
+
+// deafening is a fake whose subscriptions do as the test says.
+type deafening struct {
+	fake
+	subscribe func(driver.Subscription)
+	receivers string
+	down      func() bool // the server cannot be reached
+	cluster   bool
+	elsewhere func() bool // in a Cluster: the lock is with a node that does not have the subscription
+}
+
+func (d *deafening) Probe(ctx context.Context) (driver.ServerInfo, error) {
+	info, err := d.fake.Probe(ctx)
+	info.Cluster = d.cluster
+	return info, err
+}
+
+func (d *deafening) Subscribe(s driver.Subscription) (cancel func()) {
+	go d.subscribe(s)
+	return func() {}
+}
+
+func (d *deafening) Run(ctx context.Context, call driver.Call) (string, error) {
+	if d.down() {
+		return "", errors.New("no answer")
+	}
+	call.Args = slices.Clone(call.Args)
+	call.Args[0] = strings.TrimSuffix(call.Args[0], "c") // the fake knows of no Cluster
+	reply, err := d.fake.Run(ctx, call)
+	receivers := d.receivers
+	if d.elsewhere != nil && d.elsewhere() {
+		receivers = "0"
+	}
+	return strings.Replace(reply, " 1 1 ours", " 1 "+receivers+" ours", 1), err
+}
+
+// A waiter that polls says so once, and why; one whose subscription comes back after an
+// outage says nothing.
+func TestWarnsOfPolling(t *testing.T) {
+	never := func() bool { return false }
+	for name, c := range map[string]struct {
+		server *deafening
+		want   string // in the warning; "" for none
+	}{
+		"heard": {&deafening{subscribe: confirm, receivers: "1", down: never}, ""},
+		"not confirmed": {&deafening{subscribe: func(driver.Subscription) {}, receivers: "0", down: never},
+			"no subscription is confirmed"},
+		"confirmed by somebody else": {&deafening{subscribe: confirm, receivers: "0", down: never},
+			"the server does not have it"},
+		"in a slot that moves": {&deafening{subscribe: confirm, receivers: "1", down: never, cluster: true,
+			elsewhere: downFrom(0, 20*time.Second)}, ""},
+		"in a slot that does not come to an end of moving": {&deafening{subscribe: confirm, receivers: "1", down: never, cluster: true,
+			elsewhere: downFrom(0, time.Hour)}, "is its slot on the move"},
+		"refused": {&deafening{subscribe: func(s driver.Subscription) { s.Down(driver.ReplyError("NOPERM no channels")) }, receivers: "0", down: never},
+			"ACL refuses the subscription"},
+		"after an outage": {&deafening{
+			subscribe: upUnless(downFrom(time.Second, 21500*time.Millisecond)),
+			receivers: "1",
+			down:      downFrom(time.Second, 20*time.Second),
+		}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				t.Cleanup(clock.SetBoot(func() time.Duration { return 0 }))
+				var said bytes.Buffer
+				server := c.server
+				server.holders = map[string]string{"holdfast:{a}": "somebody"}
+				client, err := New(server, &Config{Logger: slog.New(slog.NewTextHandler(&said, nil))})
+				if err != nil {
+					t.Fatal(err)
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), 40*time.Second)
+				defer cancel()
+				if _, err := client.Mutex("a").Acquire(ctx); err != context.DeadlineExceeded {
+					t.Errorf("Acquire: %v", err)
+				}
+				if err := client.Close(t.Context()); err != nil {
+					t.Error(err)
+				}
+				expectWarning(t, said.String(), c.want)
+			})
+		})
+	}
+}
+
+// downFrom is true from one time after it was first asked until another.
+func downFrom(from, until time.Duration) func() bool {
+	begun := sync.OnceValue(time.Now)
+	return func() bool {
+		since := time.Since(begun())
+		return since >= from && since < until
+	}
+}
+
+// upUnless is a subscription that is up while the way to the server is not down.
+func upUnless(down func() bool) func(driver.Subscription) {
+	return func(s driver.Subscription) {
+		up := false
+		for range 300 { // past the outage, and not past the test
+			switch now := !down(); {
+			case now && !up:
+				s.Up()
+			case !now && up:
+				s.Down(errors.New("connection lost"))
+			}
+			up = !down()
+			time.Sleep(100 * time.Millisecond)
+		}
+	}
+}
+
+func expectWarning(t *testing.T, said, want string) {
+	t.Helper()
+	if n := strings.Count(said, "\n"); want == "" && n != 0 || want != "" && n != 1 {
+		t.Errorf("%d warnings:\n%s", n, said)
+	}
+	if !strings.Contains(said, want) {
+		t.Errorf("said %q, without %q", said, want)
+	}
+}
+
+func TestUnsafeSettings(t *testing.T) {
+	for reply, want := range map[string]string{
+		"0 noeviction master":        "",
+		"0 allkeys-lru master":       "", // nothing is evicted without a limit
+		"1000 noeviction master":     "",
+		"1000 allkeys-random master": "maxmemory-policy allkeys-random with maxmemory 1000",
+		"1000 volatile-ttl master":   "maxmemory-policy volatile-ttl with maxmemory 1000",
+		"1000 volatile-lfu slave":    "maxmemory-policy volatile-lfu with maxmemory 1000, role slave",
+		"0 noeviction slave":         "role slave",
+		"- - slave":                  "role slave",
+		"- - -":                      "",
+		"- volatile-lru master":      "",
+		"-5 volatile-lru master":     "",
+		"1000":                       "",
+		"1000 volatile-lru":          "",
+		"":                           "",
+	} {
+		var seen []string
+		for _, w := range unsafeSettings(reply) {
+			seen = append(seen, w.seen)
+		}
+		if got := strings.Join(seen, ", "); got != want {
+			t.Errorf("%q: saw %q, want %q", reply, got, want)
+		}
+	}
+}
+
+// confirm says at once that the server has the subscription.
+func confirm(s driver.Subscription) { s.Up() }

@@ -67,7 +67,7 @@ func openTerminal(t testing.TB, redis *server.Server) *terminal {
 		}
 		f.Close()
 	})
-	term.expect(`\$ $`)
+	term.expectPrompt()
 	return term
 }
 
@@ -93,6 +93,13 @@ func (term *terminal) expect(pattern string) {
 	for began := time.Now(); !term.shows(re); time.Sleep(10 * time.Millisecond) {
 		term.within(began, pattern)
 	}
+}
+
+// expectPrompt waits until the shell is ready for a line. While it takes the terminal back from a job, what is sent can be
+// lost.
+func (term *terminal) expectPrompt() {
+	term.t.Helper()
+	term.expect(`\$ $`)
 }
 
 // expectOfShell is expect of what a shell tells before a prompt, such as that a job of it has stopped.
@@ -199,15 +206,17 @@ func TestTerminal(t *testing.T) {
 			term.expect("onward")
 			term.send("\x1a")
 			term.expect("Stopped")
-			term.expect(`\$ $`)
+			term.expectPrompt()
 			term.send("fg\n")
 			term.expect("holdfast run stopped")
 			term.send("first\n")
 			term.expect("\ngot first")
 			term.send("\x1a")
 			term.expect("Stopped")
+			term.expectPrompt()
 			term.send("bg\n")
 			term.expectOfShell("Stopped") // it wants to read
+			term.expectPrompt()
 			term.send("fg\n")
 			term.expect("holdfast run stopped")
 			term.send("second\n")
@@ -255,6 +264,7 @@ func TestTerminal(t *testing.T) {
 			term.expect("waiting for lock")
 			term.send("\x1a")
 			term.expect("Stopped")
+			term.expectPrompt()
 			term.send("fg\n")
 			term.expect("holdfast run -v queue")
 			term.script("go", "")
@@ -272,8 +282,10 @@ func TestTerminal(t *testing.T) {
 			term.expect("onward")
 			term.send("\x1a")
 			term.expect("Stopped")
+			term.expectPrompt()
 			term.send("holdfast run -w 1m late -- echo next'' one\n")
 			term.expect("\nnext one")
+			term.expectPrompt()
 			term.send("fg\n")
 			term.expect("late")
 			term.send("echo rc=$?\n")

@@ -1,52 +1,18 @@
 package engine
 
 import (
-	"crypto/tls"
-	"crypto/x509"
-	"fmt"
-	"io"
-	"net"
 	"strings"
 	"testing"
 
-	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/wire"
+	"github.com/holdfast-go/holdfast/internal/exec"
 )
 
-// What is advised fits what was met, and not only its kind.
-func TestAdviceFitsWhatWasMet(t *testing.T) {
-	const running, version, rules, replicas, disks = "is it running", "7.0", "docs/SECURITY.md", "INFO replication", "INFO persistence"
-	synced := driver.Durability{Replicas: 2, Fsync: true}
-	for what, c := range map[string]struct {
-		op         string
-		kind, err  error
-		want, none string
-	}{
-		"nobody listens":      {"reach", ErrUnavailable, &net.OpError{Op: "dial", Err: io.ErrUnexpectedEOF}, running, "certificate"},
-		"a certificate":       {"reach", ErrUnavailable, fmt.Errorf("dial: %w", &tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}}), "check its certificate", running},
-		"no such host":        {"reach", ErrUnavailable, &net.DNSError{Err: "no such host", Name: "nowhere", IsNotFound: true}, "check the host's name", running},
-		"no TLS there":        {"reach", ErrUnavailable, tls.RecordHeaderError{Msg: "first record does not look like a TLS handshake"}, "does not speak TLS", running},
-		"TLS there":           {"reach", ErrUnavailable, io.EOF, "does it want TLS", running},
-		"a connection cut":    {"acquire", ErrUnavailable, io.EOF, running, "TLS"},
-		"a late grant":        {"acquire", ErrUnavailable, errLate, "", running},
-		"a clock that jumps":  {"acquire", ErrUnavailable, errClockJumps, "", running},
-		"Strict, no INFO":     {"acquire", ErrUnsupported, wire.ScriptError("NOSTRICT INFO, by which a loss of data is noticed, is not to be had: NOPERM"), "", version},
-		"an old server":       {"use", ErrUnsupported, fmt.Errorf("it is redis 6.2"), version, ""},
-		"a command":           {"acquire", ErrPermission, driver.ReplyError("NOPERM User u has no permissions to run the 'set' command"), rules, "ACL LOG"},
-		"a command, unnamed":  {"acquire", ErrPermission, wire.ScriptError("ERR The user executing the script can't run this command or subcommand"), "ACL LOG", ""},
-		"a key":               {"acquire", ErrPermission, driver.ReplyError("NOPERM No permissions to access a key"), rules, "ACL LOG"},
-		"a key, in a script":  {"acquire", ErrPermission, wire.ScriptError("ERR The user executing the script can't access at least one of the keys mentioned in the command arguments"), rules, "ACL LOG"},
-		"replicas":            {"acquire", ErrReplicas, shortfall(driver.Durability{Replicas: 2}, driver.Confirmation{Replicas: 1}), replicas, disks},
-		"replicas' disks":     {"acquire", ErrReplicas, shortfall(synced, driver.Confirmation{Replicas: 1, Fsync: true}), disks, replicas},
-		"the master's disk":   {"acquire", ErrReplicas, shortfall(synced, driver.Confirmation{Replicas: 2}), disks, replicas},
-		"a key of other type": {"acquire", ErrWrongType, driver.ReplyError("WRONGTYPE Operation against a key holding the wrong kind of value"), "choose another name", "delete"},
-	} {
-		err := (&ServerError{Op: c.op, Name: "a", Server: "host:1", Kind: c.kind, Err: c.err}).Error()
-		if !strings.Contains(err, c.want) || c.none != "" && strings.Contains(err, c.none) {
-			t.Errorf("%s: want %q and not %q: %s", what, c.want, c.none, err)
-		}
-		if c.want == "" && strings.HasSuffix(err, ")") {
-			t.Errorf("%s: there is no next step: %s", what, err)
+// Nobody can do anything about these, least of all see whether the server is running.
+func TestNothingIsAdvisedWithoutReason(t *testing.T) {
+	for _, met := range []error{errLate, errClockJumps} {
+		err := (&exec.Failure{Op: "acquire", Name: "a", Server: "host:1", Kind: exec.ErrUnavailable, Err: met}).Error()
+		if strings.HasSuffix(err, ")") {
+			t.Errorf("there is no next step: %s", err)
 		}
 	}
 }

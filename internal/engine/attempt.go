@@ -2,13 +2,13 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/clock"
+	"github.com/holdfast-go/holdfast/internal/exec"
 	"github.com/holdfast-go/holdfast/internal/script"
 	"github.com/holdfast-go/holdfast/internal/wire"
 )
@@ -44,7 +44,7 @@ type candidacy struct {
 	member  string            // of the queue
 	inbox   chan wire.Message // notifications
 	placed  bool              // the server said that it is queued
-	anchor  clockAnchor       // of the server's latest answer
+	anchor  exec.Anchor       // of the server's latest answer
 	met     func(error)       // told what requests meet that are sent again; or nil
 }
 
@@ -84,7 +84,7 @@ func (a *attempt) listen(channel string) {
 	c := a.l.c
 	a.head = c.made.between(valueFormat, ":", a.l.keys.Lock, waiterBit)
 	a.candidacy = &candidacy{channel: channel}
-	a.claim = min(max(minClaim, 4*c.rtt.mean()), a.l.set.term())
+	a.claim = min(max(minClaim, 4*c.server.RTT.Mean()), a.l.set.term())
 	a.member = a.token() + "\n" + milliseconds(a.claim) + "\n" + channel + "\n"
 	if a.l.set.isShared() {
 		a.member += a.l.set.wish() + "\n"
@@ -182,7 +182,7 @@ func (a *attempt) askSince(began time.Time, ctx context.Context, mode string, fe
 // notAfter is the server's time past which no copy of a request that is sent now is carried
 // out.
 func (c *Client) notAfter(l *Lock) int64 {
-	return c.serverTime(c.slot(l)) + (c.cfg.RetryTimeout + c.cfg.CommandTimeout + time.Second).Microseconds()
+	return c.server.Time(c.slot(l)) + (c.cfg.RetryTimeout + c.cfg.CommandTimeout + time.Second).Microseconds()
 }
 
 // sent notes that a request which can take the lock was sent.
@@ -195,19 +195,27 @@ func (a *attempt) sent(unanswered bool, notAfter int64) {
 
 // clockJumps is the error of requests that are late again and again.
 func (l *Lock) clockJumps(op string) error {
-	return &ServerError{Op: op, Name: l.name, Server: l.c.driver.Addr(), Kind: ErrUnavailable, Err: errClockJumps}
+	return &exec.Failure{Op: op, Name: l.name, Server: l.c.server.Addr(), Kind: exec.ErrUnavailable, Err: errClockJumps}
 }
 
-var errClockJumps = errors.New("its clock jumps")
+const errClockJumps = unadvised("its clock jumps")
+
+// unadvised is an error about which nobody can do anything.
+type unadvised string
+
+func (e unadvised) Error() string { return string(e) }
+
+// Advice returns none.
+func (unadvised) Advice() string { return "" }
 
 // parse reads acquire.lua's answer.
-func (a *attempt) parse(r answer) (any, error) {
+func (a *attempt) parse(r exec.Answer) (any, error) {
 	switch r.Word {
 	case "granted":
 		a.owed = true
 		var pttl, fence, block int64
 		if r.Ints(&pttl, &fence, &block) == nil && fence > 0 {
-			return a.granted(r.sent, clock.Now(), r.Now, pttl, uint64(fence), block)
+			return a.granted(r.Sent, clock.Now(), r.Now, pttl, uint64(fence), block)
 		}
 	case "held":
 		if h, err := a.l.parseHolder(&r.Reply); err == nil {
@@ -217,8 +225,8 @@ func (a *attempt) parse(r answer) (any, error) {
 		var pttl, score, rank, receivers int64
 		if a.candidacy != &none && r.Ints(&pttl, &score, &rank, &receivers) == nil {
 			a.score, a.placed = score, true
-			a.l.c.hasWritten()
-			a.anchor = clockAnchor{r.sent, r.Now}
+			a.l.c.server.HasWritten()
+			a.anchor = exec.Anchor{Sent: r.Sent, Server: r.Now}
 			return queued{duration(pttl), int(min(rank, maxRank)), int(receivers), r.Rest() == "foreign"}, nil
 		}
 	case "gone":
@@ -249,7 +257,7 @@ func (a *attempt) since(fence uint64) int64 {
 }
 
 // errLate is met when the way to the server and back takes longer than a lease lasts.
-var errLate = errors.New("the lock was granted, but the reply came past the lease's deadline; it is given back")
+const errLate = unadvised("the lock was granted, but the reply came past the lease's deadline; it is given back")
 
 // granted makes a grant of an answer to a request that was sent, and answered, then, and at that time
 // of the server's.
@@ -263,10 +271,10 @@ func (a *attempt) granted(sent, heard clock.Instant, now, pttl int64, fence uint
 	g.at = now
 	// mutants: fence-believed
 	if !believable(fence, now) {
-		return nil, &ServerError{Op: "acquire", Name: a.l.name, Server: a.l.c.driver.Addr(), Kind: ErrWrongType, Err: errUnbelievable(a.l, fence)}
+		return nil, &exec.Failure{Op: "acquire", Name: a.l.name, Server: a.l.c.server.Addr(), Kind: exec.ErrWrongType, Err: errUnbelievable(a.l, fence)}
 	}
 	if g.isLate(heard) {
-		return nil, &ServerError{Op: "acquire", Name: a.l.name, Server: a.l.c.driver.Addr(), Kind: ErrUnavailable, Err: errLate}
+		return nil, &exec.Failure{Op: "acquire", Name: a.l.name, Server: a.l.c.server.Addr(), Kind: exec.ErrUnavailable, Err: errLate}
 	}
 	return g, nil
 }
@@ -295,18 +303,18 @@ const maxLead = 2 * time.Second
 func (a *attempt) claimed(n *wire.Grant) (*grant, bool) {
 	claim := min(duration(n.Claim), a.claim)
 	now := clock.Now()
-	sinceAnchor := now.Sub(a.anchor.sent)
-	if server := a.anchor.server + sinceAnchor.Microseconds(); int64(n.Fence) > server+maxLead.Microseconds() || int64(n.Fence) < a.anchor.server {
+	sinceAnchor := now.Sub(a.anchor.Sent)
+	if server := a.anchor.Server + sinceAnchor.Microseconds(); int64(n.Fence) > server+maxLead.Microseconds() || int64(n.Fence) < a.anchor.Server {
 		return nil, false
 	}
 	// The anchor's request was sent before the server answered it, so by our clock
 	// the grant was made no earlier than this. It was made before now, too.
-	age := sinceAnchor - time.Duration(n.Now-a.anchor.server)*time.Microsecond
+	age := sinceAnchor - time.Duration(n.Now-a.anchor.Server)*time.Microsecond
 	valid := sinceAnchor - max(age, 0) + claim - drift(sinceAnchor+claim)
 	if valid-sinceAnchor < claim/4 {
 		return nil, false
 	}
-	g := newGrant(a, now, a.anchor.sent, valid, n.Fence, 1)
+	g := newGrant(a, now, a.anchor.Sent, valid, n.Fence, 1)
 	g.claim, g.renewAt, g.at = true, now, n.Now
 	return g, true
 }
@@ -347,13 +355,13 @@ func (a *attempt) abandon() {
 // takers take back what abandoned attempts have, or may get, on one server: so many at once, since callers can
 // give up faster than a server that hangs is given up.
 type takers struct {
-	crew    crew
+	crew    exec.Limiter
 	closing <-chan struct{}
 	silent  atomic.Bool // it did not answer one of them while the client was closing
 }
 
 func (t *takers) init(c *Client) {
-	t.crew, t.closing = crew{tasks: &c.tasks, most: maxTaking}, c.closing
+	t.crew, t.closing = exec.Limiter{Tasks: &c.tasks, Most: maxTaking}, c.closing
 }
 
 // maxTaking bounds how many are taken back at once from one server.
@@ -362,7 +370,7 @@ const maxTaking = 64
 // run calls f, at once or after others. f says whether it was answered; it is told if there is no hope of that: while
 // the client closes, each server is waited for once.
 func (t *takers) run(f func(hopeless bool) (answered bool)) {
-	t.crew.run(func() {
+	t.crew.Run(func() {
 		if f(t.silent.Load()) {
 			return
 		}
@@ -402,8 +410,8 @@ func (c *Client) takeBack(l *Lock, token, member string, tombstone int64, how en
 	defer cancel()
 	for pause := 250 * time.Millisecond; ; pause = min(2*pause, 5*time.Second) {
 		_, _, err := c.release(ctx, l, token, member, tombstone, how)
-		switch kind := kindOfError(err); {
-		case err == nil, kind == ErrWrongType, kind == ErrUnsupported:
+		switch kind := exec.KindOf(err); {
+		case err == nil, kind == exec.ErrWrongType, kind == exec.ErrUnsupported:
 			return true
 		case ctx.Err() != nil:
 			return false
@@ -418,23 +426,14 @@ func (c *Client) takeBack(l *Lock, token, member string, tombstone int64, how en
 	}
 }
 
-// kindOfError returns the sentinel of a ServerError, or nil.
-func kindOfError(err error) error {
-	var se *ServerError
-	if errors.As(err, &se) {
-		return se.Kind
-	}
-	return nil
-}
-
 // release ends whatever the server has of a token, as call does. Where the keys of a
 // lock are on different nodes, or may be, it drops a lock that nobody waits for.
-func (c *Client) release(ctx context.Context, l *Lock, token, member string, tombstone int64, how ending) (a answer, unanswered bool, err error) {
+func (c *Client) release(ctx context.Context, l *Lock, token, member string, tombstone int64, how ending) (a exec.Answer, unanswered bool, err error) {
 	return c.releaseSince(time.Now(), ctx, l, token, member, tombstone, how)
 }
 
 // releaseSince is release of what has been tried since then.
-func (c *Client) releaseSince(began time.Time, ctx context.Context, l *Lock, token, member string, tombstone int64, how ending) (a answer, unanswered bool, err error) {
+func (c *Client) releaseSince(began time.Time, ctx context.Context, l *Lock, token, member string, tombstone int64, how ending) (a exec.Answer, unanswered bool, err error) {
 	rq := request{
 		op: "release", lock: l, script: l.set.kind.release, urgent: true, durable: how == hasCountedDown,
 		args: []string{l.flags(""), token, member, strconv.FormatInt(tombstone, 10)},
@@ -446,14 +445,14 @@ func (c *Client) releaseSince(began time.Time, ctx context.Context, l *Lock, tok
 		op: "release", lock: l, script: script.Drop, urgent: true, lockOnly: true,
 		args: []string{l.flags(""), token},
 	}
-	return persistSince(began, ctx, c, rq.op, l.name, func(ctx context.Context) (answer, error) {
+	return exec.PersistSince(began, ctx, c.server, rq.op, l.name, func(ctx context.Context) (exec.Answer, error) {
 		a, err := c.send(ctx, rq)
-		if !divided(err) || tombstone != 0 || l.set.isShared() {
+		if !exec.IsDivided(err) || tombstone != 0 || l.set.isShared() {
 			return a, err
 		}
 		dropped, dropErr := c.send(ctx, drop)
-		if outcome, _ := classify(dropErr); dropErr != nil && outcome == unknown {
-			return answer{}, dropErr
+		if outcome, _ := exec.Classify(dropErr); dropErr != nil && outcome == exec.Unknown {
+			return exec.Answer{}, dropErr
 		}
 		if dropErr == nil && dropped.Word == "released" {
 			return dropped, nil

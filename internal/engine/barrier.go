@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/holdfast-go/holdfast/internal/exec"
 	"github.com/holdfast-go/holdfast/internal/script"
 	"github.com/holdfast-go/holdfast/internal/wire"
 )
@@ -45,7 +46,7 @@ func (e *BrokenError) Error() string {
 		how = "died"
 	}
 	return fmt.Sprintf("holdfast: phase %d of barrier %q is broken: party %s (pid %d on %s) has %s",
-		e.Phase, e.Name, shown(e.Party.Owner), e.Party.PID, shown(e.Party.Host), how)
+		e.Phase, e.Name, exec.Shown(e.Party.Owner), e.Party.PID, exec.Shown(e.Party.Host), how)
 }
 
 // Is makes a BrokenError match ErrBroken.
@@ -110,10 +111,10 @@ type BarrierParty struct {
 // Lock.Acquire.
 func (p *BarrierParty) Await(ctx context.Context) (phase uint64, err error) {
 	l := p.lock()
-	l.c.tasks.begin()
-	defer l.c.tasks.end()
+	l.c.tasks.Begin()
+	defer l.c.tasks.End()
 	if l.c.isClosing() {
-		return 0, ErrClosed
+		return 0, exec.ErrClosed
 	}
 	if err := p.Err(); err != nil {
 		return 0, err
@@ -174,7 +175,7 @@ func (p *BarrierParty) Await(ctx context.Context) (phase uint64, err error) {
 			}
 		}
 		met := err
-		if err == nil || answered && work.Err() == nil && passing(kindOfError(err)) {
+		if err == nil || answered && work.Err() == nil && exec.Passing(exec.KindOf(err)) {
 			err = w.wait(work, err == nil, duration(rest))
 		}
 		if err != nil {
@@ -183,7 +184,7 @@ func (p *BarrierParty) Await(ctx context.Context) (phase uint64, err error) {
 			}
 			p.withdraw(number)
 			if ctx.Err() != nil {
-				return 0, endedBy(ctx, met)
+				return 0, exec.EndedBy(ctx, met)
 			}
 			return 0, err
 		}
@@ -209,7 +210,7 @@ func (p *BarrierParty) end(next, passed uint64) {
 }
 
 // broken reads what follows in a "broken" reply: the error, and the present phase.
-func (p *BarrierParty) broken(a *answer) (*BrokenError, uint64, error) {
+func (p *BarrierParty) broken(a *exec.Answer) (*BrokenError, uint64, error) {
 	var phase, present int64
 	if a.Ints(&phase, &present) != nil || phase <= 0 || present <= phase {
 		return nil, 0, p.lock().malformed("await")
@@ -237,13 +238,13 @@ func (p *BarrierParty) expelled() error {
 // withdraw takes an await back in the background, for as long as the party is one.
 func (p *BarrierParty) withdraw(number uint64) {
 	l := p.lock()
-	l.c.tasks.run(func() {
+	l.c.tasks.Run(func() {
 		for pause := 250 * time.Millisecond; p.Err() == nil; pause = min(2*pause, 5*time.Second) {
 			_, _, err := l.c.call(p.Context(), request{
 				op: "withdraw from", lock: l, script: script.BarrierWithdraw, urgent: true, durable: true,
 				args: []string{l.flags(""), p.g.from.token(), strconv.FormatUint(number, 10)},
 			})
-			if err == nil || errors.Is(err, ErrWrongType) {
+			if err == nil || errors.Is(err, exec.ErrWrongType) {
 				return
 			}
 			select {

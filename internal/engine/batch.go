@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/clock"
+	"github.com/holdfast-go/holdfast/internal/exec"
 	"github.com/holdfast-go/holdfast/internal/gather"
 	"github.com/holdfast-go/holdfast/internal/script"
 	"github.com/holdfast-go/holdfast/internal/wire"
@@ -37,7 +38,7 @@ type gathering struct {
 	takes    gather.Group[*errand]
 	releases gather.Group[*errand]
 	renewals gather.Group[*grant]
-	singles  crew // of renewals that are not in a batch
+	singles  exec.Limiter // of renewals that are not in a batch
 	takers   takers
 }
 
@@ -53,21 +54,21 @@ func (b *batches) init(c *Client) {
 }
 
 func (all *gathering) init(c *Client) {
-	all.singles = crew{tasks: &c.tasks, most: maxRenewing}
+	all.singles = exec.Limiter{Tasks: &c.tasks, Most: maxRenewing}
 	all.takers.init(c)
 	const patience = 20 * time.Millisecond // many times what a server takes that is well
 	all.takes = gather.Group[*errand]{
-		Send: c.takeAll, Drop: drop, Go: c.tasks.run, Most: c.cfg.Batch, Patience: patience, Width: c.width,
+		Send: c.takeAll, Drop: drop, Go: c.tasks.Run, Most: c.cfg.Batch, Patience: patience, Width: c.server.Width,
 	}
 	all.releases = gather.Group[*errand]{
-		Send: c.freeAll, Drop: drop, Go: c.tasks.run, Most: c.cfg.Batch, Patience: patience, Width: c.width,
+		Send: c.freeAll, Drop: drop, Go: c.tasks.Run, Most: c.cfg.Batch, Patience: patience, Width: c.server.Width,
 	}
 	if c.cfg.Strict { // these are locks on a quorum's node, which is not waited for any longer
 		all.takes.Patience = min(patience, c.defaults.wait()/2)
 	}
 	all.renewals = gather.Group[*grant]{
 		// Nobody waits for a renewal, so they gather as if the server were near.
-		Send: c.renewAll, Drop: putOff, Go: c.tasks.run, Most: c.cfg.Batch, Patience: patience,
+		Send: c.renewAll, Drop: putOff, Go: c.tasks.Run, Most: c.cfg.Batch, Patience: patience,
 	}
 }
 
@@ -75,10 +76,10 @@ func (all *gathering) init(c *Client) {
 // the same server. If it is not known which, known is false, and the lock is alone.
 func (c *Client) gathering(l *Lock) (all *gathering, known bool) {
 	b := &c.batches
-	if !c.inCluster() {
+	if !c.server.InCluster() {
 		return &b.one, true
 	}
-	node := c.node(l.keys.Lock)
+	node := c.server.Node(l.keys.Lock)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	all = b.nodes[node]
@@ -219,9 +220,9 @@ func (a *attempt) begin(ctx context.Context, mode string, fences int) (any, erro
 		}
 	}
 	got, err := a.askSince(began, ctx, mode, fences)
-	var se *ServerError
+	var se *exec.Failure
 	if a.unanswered != 0 && errors.As(err, &se) {
-		se.ambiguous = true
+		se.Ambiguous = true
 	}
 	if _, granted := got.(*grant); granted && a.l.plain() {
 		c.batches.note(a.l, false)
@@ -245,12 +246,12 @@ func (a *attempt) take(ctx context.Context) (*grant, error) {
 	if err := e.await(ctx); err != nil {
 		// mutants: batch-unanswered
 		a.sent(true, notAfter)
-		return nil, c.unheard(ctx, "acquire", a.l.name, began)
+		return nil, c.server.Unheard(ctx, "acquire", a.l.name, began)
 	}
 	defer e.over()
 	if e.err != nil {
 		// mutants: batch-failed
-		a.sent(mayBeDone(e.err), notAfter)
+		a.sent(exec.MayBeDone(e.err), notAfter)
 		return nil, nil
 	}
 	if !e.ok {
@@ -263,10 +264,10 @@ func (a *attempt) take(ctx context.Context) (*grant, error) {
 }
 
 // takeAll sends acquires.
-func (c *Client) takeAll(all []*errand) bool { return sendAll(c, all, c.taking, tell) }
+func (c *Client) takeAll(all []*errand) bool { return exec.SendAll(c.server, all, c.taking, tell) }
 
 // taking is the batch that takes those locks.
-func (c *Client) taking(all []*errand) batch {
+func (c *Client) taking(all []*errand) exec.Batch {
 	n, l := len(all), all[0].l
 	words := make([]string, 3*n+7)
 	keys, args := words[:2*n:2*n+3], append(words[2*n+3:2*n+3], l.flags(""), "")
@@ -295,17 +296,24 @@ func (c *Client) taking(all []*errand) batch {
 	for _, e := range differing {
 		args = append(args, e.l.set.info)
 	}
-	return batch{l: l, n: n, word: "taken", numbers: 1, node: l.set.node, patience: patience, script: take, keys: keys, args: args}
+	b := exec.Batch{N: n, Slot: c.slot(l), Script: take, Keys: keys, Args: args, Word: "taken", Numbers: 1, Patience: patience}
+	if l.set.node {
+		b.Refusals = nodeRefusals
+	}
+	return b
 }
 
+// nodeRefusals are the replies by which a quorum's node grants nothing at all now.
+var nodeRefusals = map[string]bool{"quarantined": true, "behind": true}
+
 // giveBack gives up a lock that was granted with that fence, as Client.release does, whether ctx has ended or not.
-func (a *attempt) giveBack(ctx context.Context, fence uint64, tombstone int64) (got answer, unanswered bool, err error) {
+func (a *attempt) giveBack(ctx context.Context, fence uint64, tombstone int64) (got exec.Answer, unanswered bool, err error) {
 	c := a.l.c
 	began := time.Now()
 	if tombstone == 0 && a.freeable() {
 		var done bool
 		if done, unanswered = a.free(fence); done {
-			return answer{Reply: wire.Reply{Word: "released"}}, false, nil
+			return exec.Answer{Reply: wire.Reply{Word: "released"}}, false, nil
 		}
 	}
 	got, again, err := c.releaseSince(began, context.WithoutCancel(ctx), a.l, a.token(), a.member, tombstone, a.ending)
@@ -340,7 +348,7 @@ func (a *attempt) freeThen(fence uint64, tell func(done, unanswered bool)) {
 func (e *errand) freed() (done, unanswered bool) {
 	defer e.over()
 	if e.err != nil {
-		return false, mayBeDone(e.err)
+		return false, exec.MayBeDone(e.err)
 	}
 	if !e.ok {
 		e.l.c.batches.note(e.l, true)
@@ -349,30 +357,30 @@ func (e *errand) freed() (done, unanswered bool) {
 }
 
 // freeAll sends releases.
-func (c *Client) freeAll(all []*errand) bool { return sendAll(c, all, c.freeing, tell) }
+func (c *Client) freeAll(all []*errand) bool { return exec.SendAll(c.server, all, c.freeing, tell) }
 
 // freeing is the batch that gives those locks up.
-func (c *Client) freeing(all []*errand) batch {
+func (c *Client) freeing(all []*errand) exec.Batch {
 	n := len(all)
 	words := make([]string, 2*n)
 	keys, args := words[:n:n], words[n:]
 	for i, e := range all {
 		keys[i], args[i] = e.l.keys.Lock, e.head
 	}
-	b := batch{l: all[0].l, n: n, word: "freed", timeless: true, script: script.BatchRelease, keys: keys, args: args, urgent: true}
+	b := exec.Batch{N: n, Slot: c.slot(all[0].l), Script: script.BatchRelease, Keys: keys, Args: args, Urgent: true, Word: "freed", Timeless: true}
 	// mutants: native-release
-	if n == 1 && c.native.Load() {
-		b.value = all[0].value()
+	if n == 1 && c.server.HasDeleteIfEqual() {
+		b.Value = all[0].value()
 	}
 	return b
 }
 
 // tell tells errands what became of the batch that they are.
-func tell(all []*errand, r outcomes) {
+func tell(all []*errand, r exec.Outcomes) {
 	for i, e := range all {
-		e.sent, e.heard, e.now, e.err, e.refusal, e.ok = r.sent, r.heard, r.now, r.err, r.refusal, r.done(i)
+		e.sent, e.heard, e.now, e.err, e.refusal, e.ok = r.Sent, r.Heard, r.Now, r.Err, r.Refusal, r.Done(i)
 		// mutants: fence-of-errand
-		e.fence = uint64(r.number) + uint64(i)
+		e.fence = uint64(r.Number) + uint64(i)
 		e.end()
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/clock"
+	"github.com/holdfast-go/holdfast/internal/exec"
 	"github.com/holdfast-go/holdfast/internal/script"
 )
 
@@ -43,12 +44,12 @@ func (g *grant) renewTogether() {
 		all.renewals.Add(g)
 		return
 	}
-	g.l.c.singly(g.l).run(g.renew)
+	g.l.c.singly(g.l).Run(g.renew)
 }
 
 // singly is who sends what goes to the server of a lock by itself. A server that hangs keeps its own busy, and no
 // other's.
-func (c *Client) singly(l *Lock) *crew {
+func (c *Client) singly(l *Lock) *exec.Limiter {
 	if all, known := c.gathering(l); known {
 		return &all.singles
 	}
@@ -71,11 +72,11 @@ func (c *Client) renewAll(all []*grant) (answered bool) {
 	if len(live) == 0 {
 		return false
 	}
-	return sendAll(c, live, c.renewing, c.keep)
+	return exec.SendAll(c.server, live, c.renewing, c.keep)
 }
 
 // renewing is the batch that renews those grants.
-func (c *Client) renewing(all []*grant) batch {
+func (c *Client) renewing(all []*grant) exec.Batch {
 	l := all[0].l
 	keys := make([]string, 0, len(all))
 	heads := make([]byte, 0, len(all)*(len(all[0].from.head)+17)) // in one piece of memory
@@ -100,34 +101,34 @@ func (c *Client) renewing(all []*grant) batch {
 	for _, g := range differing {
 		args = append(args, milliseconds(g.l.set.ttl))
 	}
-	return batch{l: l, n: len(all), word: "kept", script: script.BatchRenew, keys: keys, args: args, urgent: true}
+	return exec.Batch{N: len(all), Slot: c.slot(l), Script: script.BatchRenew, Keys: keys, Args: args, Urgent: true, Word: "kept"}
 }
 
 // keep has grants take over what became of the batch that renewed them.
-func (c *Client) keep(all []*grant, r outcomes) {
-	answered := r.err == nil || !mayBeDone(r.err) && !refusesAll(r.err)
-	now := r.heard
-	if r.err != nil {
+func (c *Client) keep(all []*grant, r exec.Outcomes) {
+	answered := r.Err == nil || !exec.MayBeDone(r.Err) && !exec.RefusesAll(r.Err)
+	now := r.Heard
+	if r.Err != nil {
 		now = clock.Now()
 	}
 	for i, g := range all {
 		// What is refused together is not always refused by itself: keys and commands may be
 		// forbidden to this user.
 		g.mu.Lock()
-		if !r.done(i) && answered {
+		if !r.Done(i) && answered {
 			g.queued = true
-			c.singly(g.l).run(g.renew)
+			c.singly(g.l).Run(g.renew)
 			g.mu.Unlock()
 			continue
 		}
 		g.land()
 		if !g.over && !g.frozen {
-			if r.err == nil {
+			if r.Err == nil {
 				g.failure = nil
 				// mutants: kept-from
-				g.prolong(r.sent, now, g.l.set.ttl)
+				g.prolong(r.Sent, now, g.l.set.ttl)
 			}
-			g.renewed(r.sent, now, r.err)
+			g.renewed(r.Sent, now, r.Err)
 		}
 		g.mu.Unlock()
 	}

@@ -268,8 +268,8 @@ func TestReleasesOfAMasterAreCommands(t *testing.T) {
 				if server.released > 0 {
 					t.Errorf("%d locks were given up by the script for one, which nobody waits for", server.released)
 				}
-				if c.native.Load() != (refusal == "") {
-					t.Errorf("that the server has the command is believed: %v", c.native.Load())
+				if c.server.HasDeleteIfEqual() != (refusal == "") {
+					t.Errorf("that the server has the command is believed: %v", c.server.HasDeleteIfEqual())
 				}
 				if err := c.Close(t.Context()); err != nil {
 					t.Error(err)

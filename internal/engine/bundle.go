@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/clock"
+	"github.com/holdfast-go/holdfast/internal/exec"
 )
 
 // bundle is several leases that are held as one: the lease whose bundle it is lasts while so
@@ -93,7 +94,7 @@ func (b *bundle) errAt(now clock.Instant) error {
 	for _, p := range b.parts {
 		if err := p.errAt(now); err == nil {
 			alive++
-		} else if last == nil || last == ErrClosed {
+		} else if last == nil || last == exec.ErrClosed {
 			last = err
 		}
 	}
@@ -177,7 +178,7 @@ func (b *bundle) tokens() map[string]uint64 {
 func (b *bundle) nodes() []string {
 	var all []string
 	for _, p := range b.alive() {
-		all = append(all, p.g.l.c.driver.Addr())
+		all = append(all, p.g.l.c.server.Addr())
 	}
 	slices.Sort(all)
 	return slices.Compact(all)
@@ -188,7 +189,7 @@ func (b *bundle) nodes() []string {
 func (b *bundle) each(parts []*Lease, f func(*Lease) error) error {
 	results := make(chan error, len(parts))
 	for _, p := range parts {
-		p.g.l.c.tasks.run(func() { results <- f(p) })
+		p.g.l.c.tasks.Run(func() { results <- f(p) })
 	}
 	var errs []error
 	succeeded := 0

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/clock"
+	"github.com/holdfast-go/holdfast/internal/exec"
 	"github.com/holdfast-go/holdfast/internal/notify"
 	"github.com/holdfast-go/holdfast/internal/wire"
 )
@@ -67,7 +68,7 @@ func (ln *line) campaignFor(a *attempt, answered bool) {
 	c := &campaign{ln: ln, attempt: a, looks: make(chan struct{}, 1), begun: time.Now(), answered: answered}
 	ln.campaign = c
 	ln.ref()
-	ln.c.tasks.run(c.run)
+	ln.c.tasks.Run(c.run)
 }
 
 // look makes the campaign see what has changed in its line.
@@ -101,7 +102,7 @@ func (c *campaign) run() {
 		// Before joining: a campaign that begins late, after its client's last task, would
 		// subscribe when nobody closes subscriptions any more.
 		if c.ln.c.isClosing() {
-			c.ln.fail(ErrClosed)
+			c.ln.fail(exec.ErrClosed)
 			continue
 		}
 		if c.sub == nil {
@@ -238,9 +239,9 @@ func (c *campaign) step() *grant {
 // has answered it, only its context bounds it.
 func (c *campaign) failed(err error) {
 	// What this attempt met need not meet the next: it may want less.
-	own := errors.Is(err, errLate) || errors.Is(err, ErrReplicas) || errors.Is(err, ErrPermits) ||
-		errors.Is(err, ErrParties) || errors.Is(err, ErrDepth)
-	if c.answered && !own && passing(kindOfError(err)) {
+	own := errors.Is(err, errLate) || errors.Is(err, exec.ErrReplicas) || errors.Is(err, exec.ErrPermits) ||
+		errors.Is(err, exec.ErrParties) || errors.Is(err, ErrDepth)
+	if c.answered && !own && exec.Passing(exec.KindOf(err)) {
 		c.pause(jitter(500*time.Millisecond, 50))
 		return
 	}
@@ -252,12 +253,6 @@ func (c *campaign) failed(err error) {
 		return
 	}
 	c.ln.fail(err)
-}
-
-// passing reports whether what a waiter meets may pass while it waits. What the server
-// refuses to everybody, it refuses for a while.
-func passing(kind error) bool {
-	return temporary(kind) || kind == ErrWritesRefused || kind == ErrOutOfMemory
 }
 
 // pause sleeps, unless the line changes.
@@ -349,7 +344,7 @@ func (c *campaign) restTime(q queued) time.Duration {
 // until is how long it is, by our clock, until a standby is due: counted from when it
 // was sent, or, if the server's clock was set forward since the anchor, from now.
 func (a *attempt) until(s *wire.Standby) time.Duration {
-	sinceAnchor := time.Duration(s.Due-a.anchor.server)*time.Microsecond - clock.Since(a.anchor.sent)
+	sinceAnchor := time.Duration(s.Due-a.anchor.Server)*time.Microsecond - clock.Since(a.anchor.Sent)
 	sinceNow := time.Duration(s.Due-s.Now) * time.Microsecond
 	return max(min(sinceAnchor, sinceNow), 0)
 }

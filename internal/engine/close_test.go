@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/clock"
+	"github.com/holdfast-go/holdfast/internal/exec"
 )
 
 // subscribers is a fake that counts subscriptions.
@@ -66,7 +67,7 @@ func TestNoSubscriptionIsOpenedAfterClose(t *testing.T) {
 	if err := c.Close(ctx); err != nil {
 		t.Errorf("Close: %v", err)
 	}
-	if err := <-got; !errors.Is(err, ErrClosed) {
+	if err := <-got; !errors.Is(err, exec.ErrClosed) {
 		t.Errorf("Acquire: %v", err)
 	}
 	server.mu.Lock()
@@ -102,7 +103,7 @@ func TestALeaseThatIsDueDuringCloseIsEnded(t *testing.T) {
 	case <-lease.Context().Done():
 	case <-time.After(time.Minute):
 	}
-	if err := lease.Err(); !errors.Is(err, ErrClosed) {
+	if err := lease.Err(); !errors.Is(err, exec.ErrClosed) {
 		t.Errorf("the lease's Err is %v", err)
 	}
 	if err := lease.Release(t.Context()); err != nil {

@@ -1,10 +1,8 @@
 package engine
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -43,54 +41,4 @@ func (s *settings) checkDurability(commandTimeout time.Duration) error {
 		return fmt.Errorf("the timeout of MinReplicas is %s; from 1ms to %s is allowed (Config.CommandTimeout)", s.confirmation, commandTimeout)
 	}
 	return nil
-}
-
-// unconfirmed is the error of something that the master has carried out, and that is not
-// as durable as it has to be. It matches ErrReplicas.
-type unconfirmed struct {
-	err  error
-	disk bool // because of a disk, the master's or a replica's
-}
-
-func (e unconfirmed) Error() string        { return "not confirmed: " + e.err.Error() }
-func (e unconfirmed) Is(target error) bool { return target == ErrReplicas }
-func (e unconfirmed) Unwrap() error        { return e.err }
-
-// shortfall says by how much a write fell short of its durability.
-func shortfall(d driver.Durability, r driver.Confirmation) error {
-	switch {
-	case d.Fsync && !r.Fsync:
-		return unconfirmed{fmt.Errorf("not on the master's disk within %s, for which appendfsync has to be always, or everysec, which takes a second and more", d.Timeout), true}
-	case r.Replicas < d.Replicas && d.Fsync:
-		return unconfirmed{fmt.Errorf("%d of %d replicas have it on disk within %s", r.Replicas, d.Replicas, d.Timeout), true}
-	case r.Replicas < d.Replicas:
-		return unconfirmed{fmt.Errorf("%d of %d replicas within %s", r.Replicas, d.Replicas, d.Timeout), false}
-	}
-	return nil
-}
-
-// counts reports whether a reply says that something was achieved, which has to be durable.
-func counts(reply string) bool {
-	word, _, _ := strings.Cut(reply, " ")
-	return achieves[word]
-}
-
-// eval runs a request's script. What is to be durable, and is not, has been carried out
-// on the master: short says so.
-func (c *Client) eval(ctx context.Context, rq request, keys []string) (text string, short, err error) {
-	call := driver.Call{Script: rq.script, Keys: keys, Args: rq.args, Urgent: rq.urgent}
-	if !rq.durable || !rq.lock.set.isDurable() {
-		text, err = c.driver.Run(ctx, call)
-		return text, nil, err
-	}
-	d := rq.lock.set.durability(c.cfg.CommandTimeout)
-	if !rq.urgent {
-		d.Counts = counts // costs a round trip, which a renewal can do without
-	}
-	text, reached, err := c.driver.(driver.Durable).RunDurably(ctx, call, d)
-	var refusal driver.ReplyError
-	if text != "" && errors.As(err, &refusal) {
-		return text, unconfirmed{told(refusal), d.Fsync}, nil
-	}
-	return text, shortfall(d, reached), err
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/holdfast-go/holdfast/internal/exec"
 	"github.com/holdfast-go/holdfast/internal/script"
 )
 
@@ -95,8 +96,8 @@ func (e *Election) mayPass(err error) bool {
 	if q := e.lock.quorum; q != nil {
 		return q.curable(err)
 	}
-	kind := kindOfError(err)
-	return passing(kind) || kind == ErrQuarantine || kind == ErrReplicas
+	kind := exec.KindOf(err)
+	return exec.Passing(kind) || kind == exec.ErrQuarantine || kind == exec.ErrReplicas
 }
 
 // pause waits for a moment, after an error that may pass.
@@ -107,7 +108,7 @@ func (e *Election) pause(ctx context.Context) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-e.lock.c.closing:
-		return ErrClosed
+		return exec.ErrClosed
 	}
 }
 
@@ -119,8 +120,8 @@ func (e *Election) announce() {
 		return
 	}
 	channel := l.c.watchChannelOf(l).Name
-	l.c.tasks.run(func() {
-		_, _ = try(context.Background(), l.c, l.c.cfg.CommandTimeout, func(ctx context.Context) (answer, error) {
+	l.c.tasks.Run(func() {
+		_, _ = exec.Try(context.Background(), l.c.server, l.c.cfg.CommandTimeout, func(ctx context.Context) (exec.Answer, error) {
 			return l.c.send(ctx, request{
 				op: "announce", lock: l, script: script.Announce, urgent: true, lockOnly: true,
 				args: []string{l.flags(""), "", channel},
@@ -203,7 +204,7 @@ func (e *Election) isOutage(err error) bool {
 	if q := e.lock.quorum; q != nil {
 		return q.curable(err)
 	}
-	return passing(kindOfError(err))
+	return exec.Passing(exec.KindOf(err))
 }
 
 // differ reports whether two looks have seen different leaders. Each node of a quorum counts fences of its own.
@@ -222,6 +223,6 @@ func (e *Election) waitASecond(ctx context.Context, _ bool, _ time.Duration) err
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-e.lock.c.closing:
-		return ErrClosed
+		return exec.ErrClosed
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/clock"
+	"github.com/holdfast-go/holdfast/internal/exec"
 	"github.com/holdfast-go/holdfast/internal/schedule"
 	"github.com/holdfast-go/holdfast/internal/wire"
 )
@@ -43,7 +44,7 @@ type grant struct {
 	next     uint64        // fence for the next lease
 	end      uint64        // of the fences reserved
 	renewAt  clock.Instant // zero when it is not to be renewed; before begin, when it was not over
-	failure  *ServerError  // of the latest renewal, nil once one succeeds
+	failure  *exec.Failure // of the latest renewal, nil once one succeeds
 	landed   chan struct{} // closed when flying falls to 0; nil if nobody waits for that
 	passed   int32         // times it was passed on
 	most     int32         // times it may be
@@ -68,7 +69,7 @@ type grant struct {
 const confirmAfter = 5 * time.Millisecond
 
 func newGrant(a *attempt, since, anchor clock.Instant, valid time.Duration, fence uint64, block int64) *grant {
-	a.l.c.hasWritten()
+	a.l.c.server.HasWritten()
 	g := &grant{l: a.l, from: a, since: since, anchor: anchor, valid: valid, fence: fence, next: fence, end: fence + uint64(max(block, 1)), most: int32(min(a.l.c.cfg.LocalHandovers, math.MaxInt32/unrivalled))}
 	g.final = a.l.set.maxHold > 0 && a.l.set.maxHold <= a.l.set.ttl
 	g.capHold()
@@ -102,7 +103,7 @@ func (g *grant) begin(ctx context.Context) *Lease {
 	c := g.l.c
 	g.mu.Lock()
 	lease := g.newLease(ctx)
-	c.held.begin()
+	c.held.Begin()
 	g.counted = true
 	now := g.renewAt
 	switch {
@@ -119,7 +120,7 @@ func (g *grant) begin(ctx context.Context) *Lease {
 	g.mu.Unlock()
 	// mutants: granted-during-close
 	if c.isClosing() {
-		g.retire(ErrClosed)
+		g.retire(exec.ErrClosed)
 	}
 	return lease
 }
@@ -272,7 +273,7 @@ func (g *grant) Due(now clock.Instant) {
 	}
 	g.planAt(now)
 	if g.l.c.isClosing() { // Close may have looked while the scheduler did not have it
-		g.retireLocked(ErrClosed)
+		g.retireLocked(exec.ErrClosed)
 	}
 }
 
@@ -283,7 +284,7 @@ func (g *grant) expiry() *LostError {
 	case g.failure != nil:
 		e.Reason, e.Err = LossUnreachable, g.failure
 	case g.queued:
-		e.Reason, e.Err = LossUnreachable, &ServerError{Op: "renew", Name: g.l.name, Server: g.l.c.driver.Addr(), Kind: ErrUnavailable, Err: errPutOff}
+		e.Reason, e.Err = LossUnreachable, &exec.Failure{Op: "renew", Name: g.l.name, Server: g.l.c.server.Addr(), Kind: exec.ErrUnavailable, Err: errPutOff}
 	case s.renew && (s.maxHold > 0 || s.maxRenewals >= 0) && !g.canRenew():
 		e.Reason = LossBound
 	}
@@ -328,14 +329,13 @@ func (g *grant) renew() {
 			return
 		}
 	}
-	g.renewed(a.sent, clock.Now(), err)
+	g.renewed(a.Sent, clock.Now(), err)
 }
 
 // renewed notes how a renewal went that was sent then, and plans the next. Guarded by the grant.
 func (g *grant) renewed(sent, now clock.Instant, err error) {
 	if err != nil {
-		_, kind := classify(err)
-		g.failure = &ServerError{Op: "renew", Name: g.l.name, Server: g.l.c.driver.Addr(), Kind: kind, Err: told(err)}
+		g.failure = g.l.c.server.Failure("renew", g.l.name, err)
 		left := g.valid - now.Sub(g.anchor)
 		g.renewAt = now.Add(min(max(left/8, 25*time.Millisecond), time.Second))
 	} else {
@@ -364,9 +364,9 @@ func (g *grant) renewalAfter(sent clock.Instant, term time.Duration) clock.Insta
 	return at
 }
 
-func (g *grant) sendOnce(rq request) (answer, error) {
+func (g *grant) sendOnce(rq request) (exec.Answer, error) {
 	c := g.l.c
-	return try(context.Background(), c, c.cfg.CommandTimeout, func(ctx context.Context) (answer, error) {
+	return exec.Try(context.Background(), c.server, c.cfg.CommandTimeout, func(ctx context.Context) (exec.Answer, error) {
 		return c.send(ctx, rq)
 	})
 }
@@ -378,7 +378,7 @@ const maxReassert = 23 * time.Hour
 // reassertion is what to send when a renewal's answer is that there is no such lock: the
 // server may have lost its data. Strict mode has its quarantine instead; a key that is
 // shared may have been a foreign program's meanwhile, of which nothing would tell.
-func (g *grant) reassertion(a answer, err error, ttl time.Duration) (request, bool) {
+func (g *grant) reassertion(a exec.Answer, err error, ttl time.Duration) (request, bool) {
 	if err != nil || a.Word != "absent" {
 		return request{}, false
 	}
@@ -388,11 +388,11 @@ func (g *grant) reassertion(a answer, err error, ttl time.Duration) (request, bo
 	defer g.mu.Unlock()
 	left := g.valid - now.Sub(g.anchor)
 	// mutants: shared-key-lost
-	if g.over || left <= 0 || g.l.set.isShared() || c.cfg.Strict || g.l.set.hasKey || c.inCluster() && now.Sub(g.since) > maxReassert {
+	if g.over || left <= 0 || g.l.set.isShared() || c.cfg.Strict || g.l.set.hasKey || c.server.InCluster() && now.Sub(g.since) > maxReassert {
 		return request{}, false
 	}
 	// Whatever ends the grant now leaves a tombstone, in case this arrives after it.
-	notAfter := c.serverTime(c.slot(g.l)) + left.Microseconds()
+	notAfter := c.server.Time(c.slot(g.l)) + left.Microseconds()
 	g.from.unanswered = max(g.from.unanswered, notAfter)
 	g.asserted++
 	return reassertRequest(g, ttl, g.end-1, notAfter), true
@@ -400,7 +400,7 @@ func (g *grant) reassertion(a answer, err error, ttl time.Duration) (request, bo
 
 // asked is a time before which the lock was not the grant's.
 func (g *grant) asked() clock.Instant {
-	if told := g.from.anchor.sent; !told.IsZero() { // it was in the queue still
+	if told := g.from.anchor.Sent; !told.IsZero() { // it was in the queue still
 		return told
 	}
 	return g.since
@@ -428,7 +428,7 @@ func renewRequest(g *grant, ttl time.Duration, fences int) request {
 
 // apply takes over what renew.lua answered, with the fences that it reserved if those are to be used. It
 // returns the loss that the answer is.
-func (g *grant) apply(a answer, final, fences bool) (*LostError, error) {
+func (g *grant) apply(a exec.Answer, final, fences bool) (*LostError, error) {
 	switch a.Word {
 	case "gone", "absent", "late":
 		return &LostError{Name: g.l.name, Reason: LossTaken}, nil
@@ -437,7 +437,7 @@ func (g *grant) apply(a answer, final, fences bool) (*LostError, error) {
 		if err != nil {
 			return nil, err
 		}
-		return nil, &QuarantineError{time.Duration(q)}
+		return nil, &exec.Quarantine{Left: time.Duration(q)}
 	}
 	var pttl, fence, block int64
 	if a.Word != "renewed" || a.Ints(&pttl, &fence, &block) != nil || block > 0 && fence <= 0 {
@@ -449,7 +449,7 @@ func (g *grant) apply(a answer, final, fences bool) (*LostError, error) {
 		g.next, g.end = uint64(fence), uint64(fence)+uint64(block)
 		g.most = max(g.most, int32(min(block, unrivalled*int64(g.most))))
 	}
-	g.prolong(a.sent, clock.Now(), min(duration(pttl), g.l.c.cfg.MaxTTL))
+	g.prolong(a.Sent, clock.Now(), min(duration(pttl), g.l.c.cfg.MaxTTL))
 	return nil, nil
 }
 
@@ -481,9 +481,9 @@ func (g *grant) lose(err *LostError) {
 	g.stop()
 	c := g.l.c
 	end := time.Now().Add(g.l.set.term()) // when all that the server may have of it has expired
-	c.tasks.run(func() {
+	c.tasks.Run(func() {
 		g.line.let(g)
-		c.leftovers.run(func() {
+		c.leftovers.Run(func() {
 			c.takeBack(g.l, g.from.token(), g.from.member, g.from.unanswered, hasDied, end)
 			g.from.forget()
 			g.drop()
@@ -556,6 +556,6 @@ func (g *grant) drop() {
 	g.counted = false
 	g.mu.Unlock()
 	if counted {
-		g.l.c.held.end()
+		g.l.c.held.End()
 	}
 }

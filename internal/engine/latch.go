@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/exec"
 	"github.com/holdfast-go/holdfast/internal/script"
 )
 
@@ -91,9 +92,9 @@ func (l *Latch) reset(ctx context.Context, op string, parties int) error {
 }
 
 // change sends a request that is to be carried out once.
-func (l *Latch) change(ctx context.Context, op string, s driver.Script, parties int) (answer, error) {
+func (l *Latch) change(ctx context.Context, op string, s driver.Script, parties int) (exec.Answer, error) {
 	if err := l.lock.ready(ctx); err != nil {
-		return answer{}, err
+		return exec.Answer{}, err
 	}
 	return l.lock.callOnce(ctx, request{op: op, script: s, durable: true}, strconv.Itoa(parties))
 }
@@ -118,8 +119,8 @@ func (l *Latch) Count(ctx context.Context) (int, error) {
 // Lock.Acquire. It leaves nothing behind.
 func (l *Latch) Wait(ctx context.Context) error {
 	lock := l.lock
-	lock.c.tasks.begin()
-	defer lock.c.tasks.end()
+	lock.c.tasks.Begin()
+	defer lock.c.tasks.End()
 	if err := lock.ready(ctx); err != nil {
 		return err
 	}
@@ -138,14 +139,14 @@ func (l *Latch) Wait(ctx context.Context) error {
 			return &IncompleteError{Name: lock.name, Missing: now.missing, Parties: lock.set.limit}
 		case err == nil && now.left == 0:
 			return nil
-		case err != nil && (since == 0 || ctx.Err() != nil || !passing(kindOfError(err))):
+		case err != nil && (since == 0 || ctx.Err() != nil || !exec.Passing(exec.KindOf(err))):
 			return err
 		case err == nil:
 			since = now.since
 		}
 		if over := w.wait(ctx, err == nil, duration(now.rest)); over != nil {
 			if ctx.Err() != nil {
-				return endedBy(ctx, err)
+				return exec.EndedBy(ctx, err)
 			}
 			return over
 		}

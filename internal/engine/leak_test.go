@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/exec"
 )
 
 // fake is a server with as much of the protocol as holders and waiters need who never
@@ -154,7 +155,7 @@ func TestCloseWaitsForAcquiresUnderWay(t *testing.T) {
 		if err := c.Close(t.Context()); err != nil {
 			t.Errorf("Close: %v", err)
 		}
-		if err := <-released; err != nil && err != ErrClosed || server.late.Load() || len(server.holders) != 0 {
+		if err := <-released; err != nil && err != exec.ErrClosed || server.late.Load() || len(server.holders) != 0 {
 			t.Fatalf("a lock left behind: %d; asked of a closed driver: %v; %v", len(server.holders), server.late.Load(), err)
 		}
 	}
@@ -223,7 +224,7 @@ func TestNothingIsKeptOfLocksDeletedUnderTheirHolders(t *testing.T) {
 		c.mu.Lock()
 		lines, tokens := c.lines.Len(), c.tokens.Len()
 		c.mu.Unlock()
-		gone := c.held.none()
+		gone := c.held.None()
 		if lines+tokens == 0 && gone {
 			return
 		}

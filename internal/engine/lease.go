@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/clock"
+	"github.com/holdfast-go/holdfast/internal/exec"
 	"github.com/holdfast-go/holdfast/internal/wire"
 )
 
@@ -109,7 +110,7 @@ func (l *Lease) Nodes() []string {
 	if l.many != nil {
 		return l.many.nodes()
 	}
-	return []string{l.g.l.c.driver.Addr()}
+	return []string{l.g.l.c.server.Addr()}
 }
 
 // Deadline returns the local time until which the lease is certainly held unless it
@@ -259,7 +260,7 @@ func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 		g.lose(lost)
 		return lost
 	}
-	var q *QuarantineError
+	var q *exec.Quarantine
 	if errors.As(err, &q) {
 		return g.l.c.quarantineError("renew", l.Name(), quarantined(q.Left))
 	}
@@ -299,7 +300,7 @@ func (l *Lease) release(ctx context.Context, how ending) error {
 	began := time.Now()
 	ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), end)
 	over := make(chan error, 1)
-	c.tasks.run(func() {
+	c.tasks.Run(func() {
 		defer cancel()
 		over <- l.releaseWithin(ctx, how)
 	})
@@ -311,7 +312,7 @@ func (l *Lease) release(ctx context.Context, how ending) error {
 		case err := <-over: // whose end ended ctx
 			return err
 		default:
-			return c.unheard(ctx, "release", l.Name(), began)
+			return c.server.Unheard(ctx, "release", l.Name(), began)
 		}
 	}
 }
@@ -337,7 +338,7 @@ func (l *Lease) releaseWithin(ctx context.Context, how ending) error {
 		}
 		select {
 		case <-first.landed:
-		case <-time.After(4*c.rtt.mean() + patience):
+		case <-time.After(4*c.server.RTT.Mean() + patience):
 			patient = false
 		}
 	}
@@ -370,7 +371,7 @@ func (l *Lease) releaseThen(ctx context.Context, done func(error)) {
 		done(err)
 		return
 	case first != (prior{}) || g.from.unanswered != 0 || !g.from.freeable():
-		c.tasks.run(func() {
+		c.tasks.Run(func() {
 			if first != (prior{}) {
 				done(l.releaseWithin(ctx, hasLeft))
 				return
@@ -382,10 +383,10 @@ func (l *Lease) releaseThen(ctx context.Context, done func(error)) {
 	began := time.Now()
 	g.from.freeThen(g.fence, func(freed, unanswered bool) {
 		if freed {
-			done(l.gaveBack(answer{Reply: wire.Reply{Word: "released"}}, false, nil))
+			done(l.gaveBack(exec.Answer{Reply: wire.Reply{Word: "released"}}, false, nil))
 			return
 		}
-		c.tasks.run(func() {
+		c.tasks.Run(func() {
 			a, again, err := c.releaseSince(began, context.WithoutCancel(ctx), g.l, g.from.token(), g.from.member, 0, g.from.ending)
 			done(l.gaveBack(a, unanswered || again, err))
 		})
@@ -393,7 +394,7 @@ func (l *Lease) releaseThen(ctx context.Context, done func(error)) {
 }
 
 // gaveBack takes over what became of the release.
-func (l *Lease) gaveBack(a answer, unanswered bool, err error) error {
+func (l *Lease) gaveBack(a exec.Answer, unanswered bool, err error) error {
 	g := l.g
 	if err != nil {
 		g.from.abandon()
@@ -421,7 +422,7 @@ func (l *Lease) gaveBack(a answer, unanswered bool, err error) error {
 	case a.Word != "gone":
 		return nil
 	case l.troubled().unsure:
-		l.trouble.missed = &ServerError{Op: "release", Name: l.Name(), Server: g.l.c.driver.Addr(), ambiguous: true, Kind: ErrUnavailable,
+		l.trouble.missed = &exec.Failure{Op: "release", Name: l.Name(), Server: g.l.c.server.Addr(), Ambiguous: true, Kind: exec.ErrUnavailable,
 			Err: errors.New("an earlier try was not answered; the lock is no longer this lease's, which that try may have brought about")}
 	default:
 		l.trouble.missed = &LostError{Name: l.Name(), Reason: LossTaken}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/clock"
+	"github.com/holdfast-go/holdfast/internal/exec"
 )
 
 // line is where goroutines of this process that want one lock wait, in the order in
@@ -273,9 +274,9 @@ func (ln *line) await(ctx context.Context, w *waiter) (*Lease, error) {
 		if r.lease != nil {
 			// It goes to the next in line, or back to the server.
 			// mutants: crossed-local-grant
-			ln.c.tasks.run(func() { _ = r.lease.release(ctx, unaware) })
+			ln.c.tasks.Run(func() { _ = r.lease.release(ctx, unaware) })
 		}
-		return nil, endedBy(ctx, r.err)
+		return nil, exec.EndedBy(ctx, r.err)
 	}
 	return nil, err
 }
@@ -300,7 +301,7 @@ func (ln *line) meets(err error) {
 
 // hear notes what became of what was asked. Guarded by the line.
 func (ln *line) hear(err error) {
-	if passing(kindOfError(err)) {
+	if exec.Passing(exec.KindOf(err)) {
 		ln.met = err
 		return
 	}
@@ -311,9 +312,9 @@ func (ln *line) hear(err error) {
 func (ln *line) unheard(ctx context.Context, l *Lock) error {
 	switch {
 	case ln.met != nil:
-		return endedBy(ctx, ln.met)
-	case !ln.open.IsZero() && ln.c.isSilent(ln.open):
-		return ln.c.unheard(ctx, "acquire", l.name, ln.open)
+		return exec.EndedBy(ctx, ln.met)
+	case !ln.open.IsZero() && ln.c.server.IsSilent(ln.open):
+		return ln.c.server.Unheard(ctx, "acquire", l.name, ln.open)
 	}
 	return ctx.Err()
 }

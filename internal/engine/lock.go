@@ -8,7 +8,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/exec"
 	"github.com/holdfast-go/holdfast/internal/keys"
 	"github.com/holdfast-go/holdfast/internal/script"
 	"github.com/holdfast-go/holdfast/internal/wire"
@@ -159,7 +159,7 @@ func (l *Lock) resolve() (err error) {
 	if err := s.checkDurability(l.c.cfg.CommandTimeout); err != nil {
 		return err
 	}
-	if _, can := l.c.driver.(driver.Durable); !can && s.isDurable() {
+	if s.isDurable() && !l.c.server.CanConfirm() {
 		return errors.New("MinReplicas and Fsync are not possible: this driver cannot wait for replicas")
 	}
 	if s == &l.c.defaults {
@@ -197,8 +197,8 @@ func (l *Lock) Name() string { return l.name }
 // an error the caller has no lock and no place in the queue; what may still be on
 // its way is taken back in the background.
 func (l *Lock) Acquire(ctx context.Context) (*Lease, error) {
-	l.c.tasks.begin() // Close waits for what this brings
-	defer l.c.tasks.end()
+	l.c.tasks.Begin() // Close waits for what this brings
+	defer l.c.tasks.End()
 	if err := l.ready(ctx); err != nil {
 		return nil, err
 	}
@@ -220,8 +220,8 @@ func (l *Lock) Acquire(ctx context.Context) (*Lease, error) {
 // returns a *HeldError, which matches ErrHeld; in Strict mode ErrQuarantine, when nothing
 // is granted yet. Other errors as those of Acquire.
 func (l *Lock) TryAcquire(ctx context.Context) (*Lease, error) {
-	l.c.tasks.begin()
-	defer l.c.tasks.end()
+	l.c.tasks.Begin()
+	defer l.c.tasks.End()
 	if err := l.ready(ctx); err != nil {
 		return nil, err
 	}
@@ -250,7 +250,7 @@ func (l *Lock) ready(ctx context.Context) error {
 		return l.set.err
 	}
 	if l.quorum == nil && l.c.isClosing() {
-		return ErrClosed
+		return exec.ErrClosed
 	}
 	if err := ctx.Err(); err != nil {
 		return err
@@ -258,14 +258,14 @@ func (l *Lock) ready(ctx context.Context) error {
 	if l.quorum != nil {
 		return l.quorum.ready(ctx, l)
 	}
-	if err := l.c.connect(ctx, l.name); err != nil {
+	if err := l.c.server.Connect(ctx, l.name); err != nil {
 		return err
 	}
 	one := l
 	if l.parts != nil {
 		one = l.parts[0]
 	}
-	l.c.survey.Do(func() { l.c.tasks.run(func() { l.c.surveyServer(one) }) })
+	l.c.survey.Do(func() { l.c.tasks.Run(func() { l.c.surveyServer(one) }) })
 	return nil
 }
 
@@ -347,10 +347,10 @@ func (l *Lock) poll(ctx context.Context) (*Lease, error) {
 	for n := 1; ; n++ {
 		asked := time.Now()
 		lease, err := l.try(ctx)
-		if n > 1 && err != nil && ctx.Err() != nil && !l.c.isSilent(asked) {
+		if n > 1 && err != nil && ctx.Err() != nil && !l.c.server.IsSilent(asked) {
 			return nil, ctx.Err() // it was answered before
 		}
-		if !errors.Is(err, ErrHeld) && !errors.Is(err, ErrQuarantine) || n == l.set.pollTries {
+		if !errors.Is(err, ErrHeld) && !errors.Is(err, exec.ErrQuarantine) || n == l.set.pollTries {
 			return lease, err
 		}
 		select {
@@ -358,7 +358,7 @@ func (l *Lock) poll(ctx context.Context) (*Lease, error) {
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		case <-l.c.closing:
-			return nil, ErrClosed
+			return nil, exec.ErrClosed
 		}
 	}
 }
@@ -373,7 +373,7 @@ func jitter(d time.Duration, percent int) time.Duration {
 }
 
 func (l *Lock) malformed(op string) error {
-	return &ServerError{Op: op, Name: l.name, Server: l.c.driver.Addr(), Err: wire.ErrMalformed}
+	return &exec.Failure{Op: op, Name: l.name, Server: l.c.server.Addr(), Err: wire.ErrMalformed}
 }
 
 // Holder is who holds a lock. Owner, Host and Meta are what its program wrote, or
@@ -460,7 +460,7 @@ func (l *Lock) Holders(ctx context.Context) ([]Holder, error) {
 // awaitDepartures has those of this client left the queue that have given up: nobody is to be counted as
 // waiting whose Acquire has returned.
 func (l *Lock) awaitDepartures(ctx context.Context) {
-	l.c.departing.wait(ctx, l.keys.Queue, max(500*time.Millisecond, 8*l.c.rtt.mean()))
+	l.c.departing.wait(ctx, l.keys.Queue, max(500*time.Millisecond, 8*l.c.server.RTT.Mean()))
 }
 
 // IsHeld reports whether anybody holds the lock.
@@ -503,7 +503,7 @@ func (l *Lock) holder(ttl time.Duration, waiters int, value string) Holder {
 
 // flags returns a script's flags: its own mode, and those of prelude.lua.
 func (l *Lock) flags(mode string) string {
-	if l.c.inCluster() {
+	if l.c.server.InCluster() {
 		mode += "c"
 	}
 	if l.set.hasKey {

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/holdfast-go/holdfast/internal/clock"
+	"github.com/holdfast-go/holdfast/internal/exec"
 	"github.com/holdfast-go/holdfast/internal/keys"
 	"github.com/holdfast-go/holdfast/internal/script"
 )
@@ -172,7 +173,7 @@ func (l *Lock) askAtOnce(ctx context.Context, attempts []*attempt) (grants []*gr
 }
 
 // grantedAll makes grants of multi_acquire.lua's answer.
-func (l *Lock) grantedAll(attempts []*attempt, r answer) ([]*grant, bool, error) {
+func (l *Lock) grantedAll(attempts []*attempt, r exec.Answer) ([]*grant, bool, error) {
 	var pttl int64
 	fences := make([]int64, len(attempts))
 	numbers := []*int64{&pttl}
@@ -185,7 +186,7 @@ func (l *Lock) grantedAll(attempts []*attempt, r answer) ([]*grant, bool, error)
 	}
 	grants := make([]*grant, len(attempts))
 	for i, a := range attempts {
-		g, err := a.granted(r.sent, clock.Now(), r.Now, pttl, uint64(fences[i]), 1)
+		g, err := a.granted(r.Sent, clock.Now(), r.Now, pttl, uint64(fences[i]), 1)
 		if err != nil {
 			return nil, false, err
 		}
@@ -201,7 +202,7 @@ func (l *Lock) reentered(ctx context.Context) bool {
 
 // inOneSlot reports whether one script can take all the locks.
 func (l *Lock) inOneSlot() bool {
-	if !l.c.inCluster() {
+	if !l.c.server.InCluster() {
 		return true
 	}
 	first := keys.Slot(l.parts[0].keys.Lock)
@@ -244,7 +245,7 @@ func (l *Lock) giveBack(leases []*Lease) {
 	for _, lease := range leases {
 		if lease != nil {
 			// mutants: give-back
-			l.c.tasks.run(func() { _ = lease.Release(context.Background()) })
+			l.c.tasks.Run(func() { _ = lease.Release(context.Background()) })
 		}
 	}
 }

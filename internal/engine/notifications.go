@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"github.com/holdfast-go/holdfast/internal/exec"
 	"github.com/holdfast-go/holdfast/internal/keys"
 	"github.com/holdfast-go/holdfast/internal/notify"
 	"github.com/holdfast-go/holdfast/internal/wire"
@@ -11,22 +12,22 @@ import (
 // of Redisson's.
 func newNotifier(c *Client) *notify.Notifier {
 	return notify.New(notify.Config{
-		Subscribe: c.driver.Subscribe,
+		Subscribe: c.server.Subscribe,
 		Scheduler: &c.schedule,
 		Closing:   c.closing,
 		Denied: func(err error) bool {
-			_, kind := classify(err)
-			return kind == ErrPermission
+			_, kind := exec.Classify(err)
+			return kind == exec.ErrPermission
 		},
-		Begin: c.tasks.begin,
-		End:   c.tasks.end,
+		Begin: c.tasks.Begin,
+		End:   c.tasks.End,
 		Retry: maxRest,
 	})
 }
 
 // channelOf is the channel on which waiters for l are notified.
 func (c *Client) channelOf(l *Lock) notify.Channel {
-	if c.inCluster() {
+	if c.server.InCluster() {
 		return notify.Channel{Name: keys.ShardChannel(l.keys, c.id), Sharded: true}
 	}
 	return notify.Channel{Name: c.ownChannel}
@@ -34,7 +35,7 @@ func (c *Client) channelOf(l *Lock) notify.Channel {
 
 // watchChannelOf is the channel on which those who watch l hear of other holders.
 func (c *Client) watchChannelOf(l *Lock) notify.Channel {
-	if c.inCluster() {
+	if c.server.InCluster() {
 		return notify.Channel{Name: keys.ShardWatchChannel(l.keys), Sharded: true}
 	}
 	return notify.Channel{Name: c.space.WatchChannel(l.keys)}
@@ -56,7 +57,7 @@ const redissonFree = "0"
 func (c *Client) watchRedisson(l *Lock, look func()) []*notify.Listener {
 	channel := keys.RedissonChannel(l.keys)
 	all := []*notify.Listener{c.notifier.Watch(notify.Channel{Name: channel}, redissonFree, look)}
-	if c.inCluster() {
+	if c.server.InCluster() {
 		all = append(all, c.notifier.Watch(notify.Channel{Name: channel, Sharded: true}, redissonFree, look))
 	}
 	return all
@@ -94,7 +95,7 @@ func (c *Client) notified(payload string) {
 		if l.set.kind != &mutex {
 			l.keys = k.For(m.Grant.Kind)
 		}
-		c.tasks.run(func() {
+		c.tasks.Run(func() {
 			c.takeBack(l, m.Token, "", 0, unaware, c.patienceFor(l))
 			<-c.strays
 		})

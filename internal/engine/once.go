@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/exec"
 	"github.com/holdfast-go/holdfast/internal/keys"
 	"github.com/holdfast-go/holdfast/internal/script"
 	"github.com/holdfast-go/holdfast/internal/wire"
@@ -116,7 +117,7 @@ type DoneError struct {
 }
 
 func (e *DoneError) Error() string {
-	return fmt.Sprintf("holdfast: job %q is done already: completed at %s by %s", e.Name, e.Run.Completed.Format(time.DateTime), shown(e.Run.Owner))
+	return fmt.Sprintf("holdfast: job %q is done already: completed at %s by %s", e.Name, e.Run.Completed.Format(time.DateTime), exec.Shown(e.Run.Owner))
 }
 
 // Is makes a DoneError match ErrDone.
@@ -315,22 +316,22 @@ func (o *Once) parse(r *wire.Reply) (completed, error) {
 func (o *Once) windowText() string { return milliseconds(o.window.length) }
 
 // write has a holder write to the record.
-func (o *Once) write(ctx context.Context, op string, s driver.Script, lease *Lease, args ...string) (answer, error) {
+func (o *Once) write(ctx context.Context, op string, s driver.Script, lease *Lease, args ...string) (exec.Answer, error) {
 	return o.ask(ctx, request{op: op, script: s, durable: true}, lease.g.from.token(), args...)
 }
 
 // insist is write of what is not to fail because of something that passes: it is tried for as long as the
 // lease lasts, also beyond RetryTimeout.
-func (o *Once) insist(ctx context.Context, op string, s driver.Script, lease *Lease, args ...string) (answer, error) {
+func (o *Once) insist(ctx context.Context, op string, s driver.Script, lease *Lease, args ...string) (exec.Answer, error) {
 	unanswered := false
 	for {
 		a, err := o.write(ctx, op, s, lease, args...)
-		var failure *ServerError
+		var failure *exec.Failure
 		if errors.As(err, &failure) {
-			unanswered = unanswered || failure.ambiguous
-			failure.ambiguous = unanswered
+			unanswered = unanswered || failure.Ambiguous
+			failure.Ambiguous = unanswered
 		}
-		if err == nil || !passing(kindOfError(err)) {
+		if err == nil || !exec.Passing(exec.KindOf(err)) {
 			return a, err
 		}
 		select {
@@ -343,7 +344,7 @@ func (o *Once) insist(ctx context.Context, op string, s driver.Script, lease *Le
 	}
 }
 
-func (o *Once) ask(ctx context.Context, rq request, token string, args ...string) (answer, error) {
+func (o *Once) ask(ctx context.Context, rq request, token string, args ...string) (exec.Answer, error) {
 	rq.lock, rq.keys = o.lock, []string{o.lock.keys.Lock, o.record}
 	rq.args = append([]string{o.lock.flags(""), token}, args...)
 	a, _, err := o.lock.c.call(ctx, rq)

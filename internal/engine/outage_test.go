@@ -12,6 +12,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/clock"
+	"github.com/holdfast-go/holdfast/internal/exec"
 )
 
 // outage is a fake on which scripts fail with an error, while there is one.
@@ -56,7 +57,7 @@ func TestCloseEndsAcquiresThatTryAgain(t *testing.T) {
 		closed := make(chan error)
 		go func() { closed <- c.Close(context.Background()) }()
 		for range 2 {
-			if err := <-results; !errors.Is(err, ErrClosed) || time.Since(begun) > time.Second {
+			if err := <-results; !errors.Is(err, exec.ErrClosed) || time.Since(begun) > time.Second {
 				t.Errorf("Acquire returned %v, %s after Close", err, time.Since(begun))
 			}
 		}

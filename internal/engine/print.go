@@ -1,11 +1,6 @@
 package engine
 
-import (
-	"fmt"
-	"strings"
-
-	"github.com/holdfast-go/holdfast/internal/printable"
-)
+import "fmt"
 
 // What is printed of a Client, a Lock or a Lease, by whatever verb, is what people may
 // see: fmt would otherwise walk into them, and find tokens, by which a lock can be
@@ -13,7 +8,7 @@ import (
 
 // String names the client and its server.
 func (c *Client) String() string {
-	return fmt.Sprintf("holdfast.Client(%s on %s)", c.cfg.Prefix, c.driver.Addr())
+	return fmt.Sprintf("holdfast.Client(%s on %s)", c.cfg.Prefix, c.server.Addr())
 }
 
 // Format prints String.
@@ -33,17 +28,5 @@ func (l *Lease) String() string {
 // Format prints String.
 func (l *Lease) Format(s fmt.State, _ rune) { _, _ = fmt.Fprint(s, l.String()) }
 
-// What others wrote is shown up to these lengths, in bytes.
-const (
-	maxShownWord = 128 // of a holder's name
-	maxShownLine = 512 // of a server's error
-)
-
-// shown is what a server's error may show. To a command that it does not know, which
-// may be EVALSHA or AUTH, a server answers with the arguments: tokens, or the password.
-func shown(text string) string {
-	if before, _, echoes := strings.Cut(text, "with args beginning with"); echoes {
-		text = strings.TrimRight(before, ", ")
-	}
-	return printable.Line(text, maxShownLine)
-}
+// maxShownWord is the length, in bytes, up to which a name that others wrote is shown.
+const maxShownWord = 128

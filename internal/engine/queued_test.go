@@ -68,9 +68,7 @@ func testOneRenewalInTheQueue(t *testing.T, d driver.Driver, option Option) {
 		singles, most := c.singly(leases[0].g.l), 0
 		for range ttl / (100 * time.Millisecond) {
 			time.Sleep(100 * time.Millisecond)
-			singles.mu.Lock()
-			most = max(most, len(singles.backlog))
-			singles.mu.Unlock()
+			most = max(most, singles.Waiting())
 		}
 		if most < n-maxRenewing || most > n {
 			t.Errorf("%d renewals of %d leases were queued; want %d or more, and at most one each", most, n, n-maxRenewing)

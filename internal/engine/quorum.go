@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/clock"
+	"github.com/holdfast-go/holdfast/internal/exec"
 )
 
 // Quorum hands out locks that are held while a majority of independent servers, its nodes,
@@ -74,13 +75,13 @@ func NewQuorum(clients ...*Client) (*Quorum, error) {
 		case c == nil:
 			return nil, fmt.Errorf("%w: a client of the quorum is nil", ErrInvalid)
 		case !c.cfg.Strict:
-			return nil, fmt.Errorf("%w: the client of node %s is not Strict: it would grant at once after a restart that lost locks", ErrInvalid, c.driver.Addr())
+			return nil, fmt.Errorf("%w: the client of node %s is not Strict: it would grant at once after a restart that lost locks", ErrInvalid, c.server.Addr())
 		case c.cfg.MaxTTL != clients[0].cfg.MaxTTL:
-			return nil, fmt.Errorf("%w: nodes %s and %s have another Config.MaxTTL each", ErrInvalid, clients[0].driver.Addr(), c.driver.Addr())
-		case addresses[c.driver.Addr()]:
-			return nil, fmt.Errorf("%w: node %s is named twice", ErrInvalid, c.driver.Addr())
+			return nil, fmt.Errorf("%w: nodes %s and %s have another Config.MaxTTL each", ErrInvalid, clients[0].server.Addr(), c.server.Addr())
+		case addresses[c.server.Addr()]:
+			return nil, fmt.Errorf("%w: node %s is named twice", ErrInvalid, c.server.Addr())
 		}
-		addresses[c.driver.Addr()] = true
+		addresses[c.server.Addr()] = true
 	}
 	// mutants: majority
 	return &Quorum{clients: slices.Clone(clients), need: n/2 + 1, turns: map[string]*turn{}, nodes: make([]node, n), settled: make(chan struct{}), hanging: map[wish]int{}, given: map[string]struct{}{}}, nil
@@ -246,7 +247,7 @@ func (q *Quorum) ready(ctx context.Context, l *Lock) error {
 		}
 	}
 	if closed > len(q.clients)-q.need {
-		return ErrClosed
+		return exec.ErrClosed
 	}
 	for i := range q.clients {
 		q.connect(i, l.name)
@@ -258,7 +259,7 @@ func (q *Quorum) ready(ctx context.Context, l *Lock) error {
 		for i, c := range q.clients {
 			n := &q.nodes[i]
 			switch {
-			case c.info.Load() != nil:
+			case c.server.Info() != nil:
 				known++
 				settled++
 			case isDone(n.connecting):
@@ -290,7 +291,7 @@ func isDone(ch chan struct{}) bool {
 // is closed when that has ended; nil if it is known.
 func (q *Quorum) connect(i int, name string) <-chan struct{} {
 	c := q.clients[i]
-	if c.info.Load() != nil {
+	if c.server.Info() != nil {
 		return nil
 	}
 	q.mu.Lock()
@@ -301,13 +302,13 @@ func (q *Quorum) connect(i int, name string) <-chan struct{} {
 	}
 	over := make(chan struct{})
 	n.connecting = over
-	c.tasks.run(func() {
-		server, err := try(context.Background(), c, c.cfg.CommandTimeout, c.probe)
+	c.tasks.Run(func() {
+		server, err := exec.Try(context.Background(), c.server, c.cfg.CommandTimeout, c.server.Probe)
 		if err == nil {
-			q.observe(i, max(clock.Since(server.sent)/probeTrips, 1))
-			err = c.use(server, name)
+			q.observe(i, max(clock.Since(server.Sent)/probeTrips, 1))
+			err = c.server.Use(server, name)
 		} else {
-			err = c.nodeError(opReach, name, err)
+			err = c.server.Failure(exec.OpReach, name, err)
 		}
 		q.mu.Lock()
 		defer q.mu.Unlock()
@@ -322,12 +323,6 @@ func (q *Quorum) connect(i int, name string) <-chan struct{} {
 // probeTrips is how many round trips a probe takes on a new connection: TCP, a client's greeting, and two commands.
 const probeTrips = 4
 
-// nodeError is an error of a request to a node.
-func (c *Client) nodeError(op, name string, err error) error {
-	_, kind := classify(err)
-	return &ServerError{Op: op, Name: name, Server: c.driver.Addr(), Kind: kind, Err: told(err)}
-}
-
 // errUnconnected is of a node that was not reached yet.
 var errUnconnected = errors.New("it was not reached yet")
 
@@ -341,7 +336,7 @@ func (q *Quorum) reach(ctx context.Context, i int, name string) error {
 	case <-over:
 	case <-ctx.Done():
 	}
-	if q.clients[i].info.Load() != nil {
+	if q.clients[i].server.Info() != nil {
 		return nil
 	}
 	q.mu.Lock()
@@ -353,22 +348,22 @@ func (q *Quorum) reach(ctx context.Context, i int, name string) error {
 }
 
 // ask sends a request, without its flags, to a node, once.
-func (q *Quorum) ask(ctx context.Context, i int, timeout time.Duration, rq request) (answer, error) {
+func (q *Quorum) ask(ctx context.Context, i int, timeout time.Duration, rq request) (exec.Answer, error) {
 	c := q.clients[i]
 	if c.isClosing() {
-		return answer{}, notSent{ErrClosed}
+		return exec.Answer{}, exec.Unsent(exec.ErrClosed)
 	}
 	waiting, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	if err := q.reach(waiting, i, rq.lock.name); err != nil {
-		return answer{}, notSent{err}
+		return exec.Answer{}, exec.Unsent(err)
 	}
 	k := rq.lock.keys
 	rq.args = append([]string{rq.lock.flags("")}, rq.args...)
 	rq.keys = append([]string{k.Lock, k.Queue}, c.nodeKeys()...)
 	// The request goes on when nobody waits for its answer any more, so that its connection
 	// stays: a new one takes longer than an answer, and would be given up as well.
-	return try(waiting, c, max(timeout, c.cfg.CommandTimeout), func(ctx context.Context) (answer, error) { return c.send(ctx, rq) })
+	return exec.Try(waiting, c.server, max(timeout, c.cfg.CommandTimeout), func(ctx context.Context) (exec.Answer, error) { return c.send(ctx, rq) })
 }
 
 // nodeKeys are those that scripts of a quorum's nodes need besides a lock's own.
@@ -377,8 +372,8 @@ func (c *Client) nodeKeys() []string {
 }
 
 // every asks all nodes that want says at once, and returns their answers by node.
-func (q *Quorum) every(ctx context.Context, timeout time.Duration, want func(i int) (request, bool)) ([]answer, []error) {
-	answers, errs := make([]answer, len(q.clients)), make([]error, len(q.clients))
+func (q *Quorum) every(ctx context.Context, timeout time.Duration, want func(i int) (request, bool)) ([]exec.Answer, []error) {
+	answers, errs := make([]exec.Answer, len(q.clients)), make([]error, len(q.clients))
 	var wg sync.WaitGroup
 	for i := range q.clients {
 		rq, wanted := want(i)
@@ -402,11 +397,11 @@ func (q *Quorum) shortOf(op, name string, errs []error) error {
 		if err == nil || err == errUnasked {
 			continue
 		}
-		var known *ServerError
-		if !errors.As(err, &known) && !errors.Is(err, ErrClosed) {
-			err = q.clients[i].nodeError(op, name, err)
+		var known *exec.Failure
+		if !errors.As(err, &known) && !errors.Is(err, exec.ErrClosed) {
+			err = q.clients[i].server.Failure(op, name, err)
 		}
-		e.Nodes = append(e.Nodes, NodeError{q.clients[i].driver.Addr(), err})
+		e.Nodes = append(e.Nodes, NodeError{q.clients[i].server.Addr(), err})
 	}
 	return e
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/clock"
+	"github.com/holdfast-go/holdfast/internal/exec"
 	"github.com/holdfast-go/holdfast/internal/script"
 	"github.com/holdfast-go/holdfast/internal/wire"
 )
@@ -53,10 +54,10 @@ func (q *Quorum) curable(err error) bool {
 	}
 	lost := 0
 	for _, n := range e.Nodes {
-		var se *ServerError
-		kind := kindOfError(n.Err)
+		var se *exec.Failure
+		kind := exec.KindOf(n.Err)
 		switch {
-		case errors.As(n.Err, &se) && se.Op == opReach && hopeless(n.Err), kind != ErrQuarantine && !temporary(kind) && !errors.As(n.Err, new(contestedError)):
+		case errors.As(n.Err, &se) && se.Op == exec.OpReach && exec.Hopeless(n.Err), kind != exec.ErrQuarantine && !exec.Temporary(kind) && !errors.As(n.Err, new(contestedError)):
 			lost++
 		}
 	}
@@ -66,12 +67,12 @@ func (q *Quorum) curable(err error) bool {
 // quarantined reports whether waiting will bring a majority.
 func (q *Quorum) quarantined(err error) bool {
 	var e *QuorumError
-	if !errors.As(err, &e) || errors.Is(err, ErrUninitialised) {
+	if !errors.As(err, &e) || errors.Is(err, exec.ErrUninitialised) {
 		return false
 	}
 	away := 0
 	for _, n := range e.Nodes {
-		if !errors.Is(n.Err, ErrQuarantine) {
+		if !errors.Is(n.Err, exec.ErrQuarantine) {
 			away++
 		}
 	}
@@ -81,13 +82,13 @@ func (q *Quorum) quarantined(err error) bool {
 // begin has all clients that are closed wait for what is under way, until end.
 func (q *Quorum) begin() {
 	for _, c := range q.clients {
-		c.tasks.begin()
+		c.tasks.Begin()
 	}
 }
 
 func (q *Quorum) end() {
 	for _, c := range q.clients {
-		c.tasks.end()
+		c.tasks.End()
 	}
 }
 
@@ -102,7 +103,7 @@ func (b *bid) round(ctx context.Context) (*Lease, []vote, error) {
 	votes, open := p.end()
 	if open > 0 {
 		q.begin()
-		l.c.tasks.run(func() {
+		l.c.tasks.Run(func() {
 			defer q.end()
 			for _, v := range p.rest(len(votes)) {
 				q.giveBack(v)
@@ -157,7 +158,7 @@ func (l *Lock) newVote(round string) *attempt {
 func (q *Quorum) vote(ctx context.Context, l *Lock, i int, round string, terms terms) vote {
 	v := vote{node: i, a: l.parts[i].newVote(round)}
 	if !q.answers(wish{i, l.parts[i].keys.Lock}) {
-		v.err = notSent{errHangs}
+		v.err = exec.Unsent(errHangs)
 		return v
 	}
 	return q.askAlone(ctx, l, v, terms)
@@ -167,12 +168,12 @@ func (q *Quorum) vote(ctx context.Context, l *Lock, i int, round string, terms t
 func (q *Quorum) askAlone(ctx context.Context, l *Lock, v vote, terms terms) vote {
 	p := l.parts[v.node]
 	c := p.c
-	var a answer
+	var a exec.Answer
 	// Again, if it was late: what is known of a node's clock is as old as its last answer.
 	for n := 0; n < 2 && (n == 0 || a.Word == "late"); n++ {
 		notAfter := p.nodeNotAfter(terms.timeout)
 		if err := ctx.Err(); err != nil {
-			v.err = notSent{err}
+			v.err = exec.Unsent(err)
 			return v
 		}
 		var err error
@@ -183,14 +184,14 @@ func (q *Quorum) askAlone(ctx context.Context, l *Lock, v vote, terms terms) vot
 		if err != nil {
 			return q.unanswered(v, err, notAfter)
 		}
-		q.observe(v.node, clock.Since(a.sent))
+		q.observe(v.node, clock.Since(a.Sent))
 	}
 	switch a.Word {
 	case "granted":
 		v.a.owed = true
 		var pttl, fence int64
 		if a.Ints(&pttl, &fence) == nil && fence > 0 {
-			v.g, v.err = v.a.granted(a.sent, clock.Now(), a.Now, pttl, uint64(fence), 1)
+			v.g, v.err = v.a.granted(a.Sent, clock.Now(), a.Now, pttl, uint64(fence), 1)
 			v.said = v.g != nil
 			if p.plain() {
 				c.batches.note(p, false)
@@ -224,13 +225,13 @@ func (q *Quorum) askAlone(ctx context.Context, l *Lock, v vote, terms terms) vot
 // nodeNotAfter is the server's time past which no copy of a vote that is asked for now is carried
 // out.
 func (l *Lock) nodeNotAfter(timeout time.Duration) int64 {
-	return l.c.serverTime(0) + (timeout + time.Second).Microseconds()
+	return l.c.server.Time(0) + (timeout + time.Second).Microseconds()
 }
 
 // unanswered is the vote of a node that was asked with that not-after, and answered with an error, or
 // not at all.
 func (q *Quorum) unanswered(v vote, err error, notAfter int64) vote {
-	if outcome, _ := classify(err); outcome == unknown {
+	if outcome, _ := exec.Classify(err); outcome == exec.Unknown {
 		w := wish{v.node, v.a.l.keys.Lock}
 		v.a.sent(true, notAfter)
 		q.hang(w, 1)
@@ -245,7 +246,7 @@ func (q *Quorum) declined(l *Lock, v vote, said wire.Reply) vote {
 	p := l.parts[v.node]
 	if said.Word == "behind" {
 		v.behind = said.Rest()
-		v.err = q.isBehind(v.node, l, ErrQuarantine, errBehind)
+		v.err = q.isBehind(v.node, l, exec.ErrQuarantine, errBehind)
 	} else if rest, err := parseQuarantine(&said); err == nil {
 		v.err = p.c.quarantineError("acquire", l.name, rest)
 	} else {
@@ -303,7 +304,7 @@ var errTogether = errors.New("it has restarted together with a majority, and is 
 var errNew = errors.New("it is new, or has lost its data, or a majority has restarted of which a node has")
 
 func (q *Quorum) isBehind(i int, l *Lock, kind, err error) error {
-	return &ServerError{Op: "acquire", Name: l.name, Server: q.clients[i].driver.Addr(), Kind: kind, Err: err}
+	return &exec.Failure{Op: "acquire", Name: l.name, Server: q.clients[i].server.Addr(), Kind: kind, Err: err}
 }
 
 // elect makes a lease of the votes of a round, if there are enough.
@@ -334,7 +335,7 @@ func (b *bid) elect(ctx context.Context, round string, votes, granted []vote) (*
 	if l.set.unbounded() {
 		all.onLoss = func() {
 			if refilling.CompareAndSwap(false, true) {
-				l.c.tasks.run(func() { q.refill(all, &refilling) })
+				l.c.tasks.Run(func() { q.refill(all, &refilling) })
 			}
 		}
 	}
@@ -342,8 +343,8 @@ func (b *bid) elect(ctx context.Context, round string, votes, granted []vote) (*
 	if !all.notify(b.onEnd) {
 		err := all.err()
 		_ = lease.Release(context.Background()) // its nodes have leases, for which Close would wait
-		if errors.Is(err, ErrClosed) {
-			return nil, ErrClosed
+		if errors.Is(err, exec.ErrClosed) {
+			return nil, exec.ErrClosed
 		}
 		return nil, q.late(l)
 	}
@@ -356,7 +357,7 @@ func (b *bid) elect(ctx context.Context, round string, votes, granted []vote) (*
 // late is the error of a round that took longer than its grants last.
 func (q *Quorum) late(l *Lock) error {
 	return &QuorumError{Op: "acquire", Name: l.name, Need: q.need, Of: len(q.clients), Nodes: []NodeError{{
-		l.c.driver.Addr(), &ServerError{Op: "acquire", Name: l.name, Server: l.c.driver.Addr(), Kind: ErrUnavailable, Err: errLate},
+		l.c.server.Addr(), &exec.Failure{Op: "acquire", Name: l.name, Server: l.c.server.Addr(), Kind: exec.ErrUnavailable, Err: errLate},
 	}}}
 }
 
@@ -403,7 +404,7 @@ type contestedError struct{ text string }
 func (e contestedError) Error() string { return e.text }
 
 // Is makes it match ErrUnavailable: it is not said that anybody holds the lock.
-func (contestedError) Is(target error) bool { return target == ErrUnavailable }
+func (contestedError) Is(target error) bool { return target == exec.ErrUnavailable }
 
 func (c *Client) contested(name string, holder *Holder) error {
 	text := "others want the lock, too, and no majority has it yet"
@@ -414,7 +415,7 @@ func (c *Client) contested(name string, holder *Holder) error {
 	default:
 		text = fmt.Sprintf("it names %s as the holder, and too few others do", holder.who())
 	}
-	return &ServerError{Op: "acquire", Name: name, Server: c.driver.Addr(), Err: contestedError{text}}
+	return &exec.Failure{Op: "acquire", Name: name, Server: c.server.Addr(), Err: contestedError{text}}
 }
 
 // agree finds a fence that is above all that a majority has granted before, and that a
@@ -453,7 +454,7 @@ func (q *Quorum) agree(ctx context.Context, l *Lock, timeout time.Duration, gran
 		case a.Word == "gone":
 			errs[i] = errGone
 		case a.Word == "behind":
-			errs[i] = q.isBehind(i, l, ErrQuarantine, errBehind)
+			errs[i] = q.isBehind(i, l, exec.ErrQuarantine, errBehind)
 		default:
 			errs[i] = l.parts[i].quarantineOf("acquire", a)
 		}

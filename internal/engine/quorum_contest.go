@@ -151,8 +151,8 @@ func (q *Quorum) observe(i int, d time.Duration) {
 func (q *Quorum) newTicket() string {
 	var clocks []int64
 	for _, c := range q.clients {
-		if c.info.Load() != nil {
-			clocks = append(clocks, c.serverTime(0))
+		if c.server.Info() != nil {
+			clocks = append(clocks, c.server.Time(0))
 		}
 	}
 	slices.Sort(clocks)
@@ -171,7 +171,7 @@ func (b *bid) withdraw() {
 	}
 	for i, c := range b.q.clients {
 		p := b.l.parts[i]
-		c.tasks.run(func() {
+		c.tasks.Run(func() {
 			b.ticket.carriers[i].Wait()
 			// A node that is not reached keeps it for a second or two.
 			_, _ = b.q.ask(context.Background(), i, b.timeout, request{
@@ -202,7 +202,7 @@ func (b *bid) try(ctx context.Context) (*Lease, error) {
 	case len(behind) == 0:
 	case err == nil:
 		if q.mending.CompareAndSwap(false, true) { // many may have met the same nodes
-			q.clients[behind[0].node].tasks.run(func() {
+			q.clients[behind[0].node].tasks.Run(func() {
 				defer q.mending.Store(false)
 				_ = q.mend(context.Background(), b.l, behind)
 			})

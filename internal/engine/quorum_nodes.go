@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/holdfast-go/holdfast/internal/exec"
 	"github.com/holdfast-go/holdfast/internal/script"
 )
 
@@ -98,7 +99,7 @@ func (q *Quorum) mend(ctx context.Context, l *Lock, behind []vote) error {
 			emptied = emptied || n == 0 || !strings.HasSuffix(a.Rest(), "+")
 		default:
 			errs[i] = l.parts[i].quarantineOf("acquire", a)
-			resting = resting || errors.Is(errs[i], ErrQuarantine)
+			resting = resting || errors.Is(errs[i], exec.ErrQuarantine)
 		}
 		highest = max(highest, n, a.Now)
 	}
@@ -109,13 +110,13 @@ func (q *Quorum) mend(ctx context.Context, l *Lock, behind []vote) error {
 	case good+len(lost) == len(q.clients) && !emptied:
 		counter = highest
 	default:
-		kind, err := ErrQuarantine, errBehind
+		kind, err := exec.ErrQuarantine, errBehind
 		switch {
 		case len(lost) < q.need, resting: // another may show what it is then
 		case emptied:
-			kind, err = ErrUninitialised, errNew
+			kind, err = exec.ErrUninitialised, errNew
 		default:
-			kind, err = ErrUnavailable, errTogether
+			kind, err = exec.ErrUnavailable, errTogether
 		}
 		for _, i := range lost {
 			errs[i] = q.isBehind(i, l, kind, err)
@@ -136,7 +137,7 @@ func (q *Quorum) mend(ctx context.Context, l *Lock, behind []vote) error {
 		case a.Word == "raised":
 			return nil // so that another round makes sense
 		case a.Word == "behind": // it has restarted since
-			errs[i] = q.isBehind(i, l, ErrQuarantine, errBehind)
+			errs[i] = q.isBehind(i, l, exec.ErrQuarantine, errBehind)
 		default:
 			errs[i] = l.parts[i].quarantineOf("acquire", a)
 		}
@@ -152,7 +153,7 @@ func (q *Quorum) raiseRequest(p *Lock, counter int64, behind string) request {
 }
 
 // quarantineOf reads an answer that should be "quarantined".
-func (l *Lock) quarantineOf(op string, a answer) error {
+func (l *Lock) quarantineOf(op string, a exec.Answer) error {
 	if a.Word == "quarantined" {
 		if rest, err := parseQuarantine(&a.Reply); err == nil {
 			return l.c.quarantineError(op, l.name, rest)
@@ -209,9 +210,9 @@ func (q *Quorum) Init(ctx context.Context, force bool) error {
 			counter = max(counter, n)
 		default:
 			errs[i] = l.parts[i].quarantineOf("init", a)
-			var rest *QuarantineError
+			var rest *exec.Quarantine
 			if fresh[i] && errors.As(errs[i], &rest) {
-				errs[i] = q.clients[i].nodeError("init", name, fmt.Errorf("%w: it is empty, and others are not; wait, or use force once no lease is believed in", rest))
+				errs[i] = q.clients[i].server.Failure("init", name, fmt.Errorf("%w: it is empty, and others are not; wait, or use force once no lease is believed in", rest))
 			}
 		}
 		// A majority may have come back with older counters, which tell nothing.
@@ -246,7 +247,7 @@ func (q *Quorum) onEach(f func(i int, c *Client) error) []error {
 	var wg sync.WaitGroup
 	for i, c := range q.clients {
 		wg.Add(1)
-		c.tasks.run(func() {
+		c.tasks.Run(func() {
 			defer wg.Done()
 			errs[i] = f(i, c)
 		})

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/exec"
 )
 
 // poll is one round of votes. It has no goroutine for each: those that gather with others' are
@@ -64,12 +65,12 @@ func (p *poll) ask(ctx context.Context, i int) {
 	err := ctx.Err()
 	switch {
 	case err != nil:
-		v.err = notSent{err}
+		v.err = exec.Unsent(err)
 		p.count(v)
 	case !p.q.answers(wish{i, l.keys.Lock}):
-		v.err = notSent{errHangs}
+		v.err = exec.Unsent(errHangs)
 		p.count(v)
-	case p.ticket != nil || c.info.Load() == nil || c.isClosing() || !l.plain() || c.batches.isContended(l):
+	case p.ticket != nil || c.server.Info() == nil || c.isClosing() || !l.plain() || c.batches.isContended(l):
 		p.askByItself(ctx, v)
 	default:
 		e := newErrand(l, v.a.head)
@@ -90,7 +91,7 @@ func (p *poll) askByItself(ctx context.Context, v vote) {
 		p.ticket.carriers[v.node].Add(1)
 		over = p.ticket.carriers[v.node].Done
 	}
-	v.a.l.c.tasks.run(func() {
+	v.a.l.c.tasks.Run(func() {
 		defer over()
 		p.count(p.q.askAlone(ctx, p.l, v, p.terms))
 	})
@@ -112,9 +113,9 @@ func (p *poll) answered(ctx context.Context, v vote, e *errand) {
 	case late:
 		return
 	case e.err == driver.ErrNotSent:
-		v.err = notSent{errHangs}
+		v.err = exec.Unsent(errHangs)
 	case e.err != nil:
-		if outcome, _ := classify(e.err); outcome == refused {
+		if outcome, _ := exec.Classify(e.err); outcome == exec.Refused {
 			p.askByItself(ctx, v) // it may be for another's sake
 			return
 		}

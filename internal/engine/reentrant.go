@@ -57,8 +57,8 @@ func (l *Lock) ReleaseOwner(ctx context.Context) (left int, err error) {
 	if l.set.err == nil && (l.set.kind != &owned || l.parts != nil) {
 		return 0, fmt.Errorf("%w: lock %q: ReleaseOwner is for a Mutex with Owner and Reentrant", ErrInvalid, l.name)
 	}
-	l.c.tasks.begin()
-	defer l.c.tasks.end()
+	l.c.tasks.Begin()
+	defer l.c.tasks.End()
 	if err := l.ready(ctx); err != nil {
 		return 0, err
 	}

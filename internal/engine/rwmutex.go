@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"github.com/holdfast-go/holdfast/internal/clock"
+	"github.com/holdfast-go/holdfast/internal/exec"
 	"github.com/holdfast-go/holdfast/internal/script"
 )
 
@@ -204,7 +205,7 @@ func (l *Lease) abort(err error) error {
 
 // replace ends the lease for another, which has its hold on the server, with another
 // weight.
-func (l *Lease) replace(as *Lock, a answer, pttl int64, fence uint64) (*Lease, error) {
+func (l *Lease) replace(as *Lock, a exec.Answer, pttl int64, fence uint64) (*Lease, error) {
 	g := l.g
 	from := *g.from
 	from.l = as
@@ -220,7 +221,7 @@ func (l *Lease) replace(as *Lock, a answer, pttl int64, fence uint64) (*Lease, e
 		}
 		return nil, l.ended
 	}
-	next := newGrant(&from, g.since, a.sent, term-drift(term), fence, 1)
+	next := newGrant(&from, g.since, a.Sent, term-drift(term), fence, 1)
 	next.claim = g.claim
 	if next.renewals = g.renewals; !g.claim {
 		next.renewals += int32(g.flying) // whose answers nobody waits for
@@ -228,7 +229,7 @@ func (l *Lease) replace(as *Lock, a answer, pttl int64, fence uint64) (*Lease, e
 	if next.isLate(clock.Now()) {
 		defer g.mu.Unlock()
 		g.lose(&LostError{Name: as.name, Reason: LossExpired})
-		return nil, &ServerError{Op: "weigh", Name: as.name, Server: as.c.driver.Addr(), Kind: ErrUnavailable, Err: errLate}
+		return nil, &exec.Failure{Op: "weigh", Name: as.name, Server: as.c.server.Addr(), Kind: exec.ErrUnavailable, Err: errLate}
 	}
 	l.finish(ErrReleased)
 	l.released = true

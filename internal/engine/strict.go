@@ -8,6 +8,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/clock"
+	"github.com/holdfast-go/holdfast/internal/exec"
 	"github.com/holdfast-go/holdfast/internal/script"
 	"github.com/holdfast-go/holdfast/internal/wire"
 )
@@ -56,7 +57,7 @@ func (c *Client) Init(ctx context.Context, force bool) error {
 			return c.quarantineError("init", mark, q)
 		}
 	}
-	return &ServerError{Op: "init", Name: mark, Server: c.driver.Addr(), Err: wire.ErrMalformed}
+	return &exec.Failure{Op: "init", Name: mark, Server: c.server.Addr(), Err: wire.ErrMalformed}
 }
 
 // isNew reports whether a server has not been used in Strict mode yet, or has lost what says
@@ -64,7 +65,7 @@ func (c *Client) Init(ctx context.Context, force bool) error {
 func (c *Client) isNew(ctx context.Context) (bool, error) {
 	reply, err := c.askInit(ctx, "l")
 	if err == nil && reply.Word != "new" && reply.Word != "known" {
-		err = &ServerError{Op: "init", Name: c.space.Incarnation(), Server: c.driver.Addr(), Err: wire.ErrMalformed}
+		err = &exec.Failure{Op: "init", Name: c.space.Incarnation(), Server: c.server.Addr(), Err: wire.ErrMalformed}
 	}
 	return reply.Word == "new", err
 }
@@ -72,25 +73,17 @@ func (c *Client) isNew(ctx context.Context) (bool, error) {
 // askInit sends init.lua.
 func (c *Client) askInit(ctx context.Context, mode string) (wire.Reply, error) {
 	if c.isClosing() {
-		return wire.Reply{}, ErrClosed
+		return wire.Reply{}, exec.ErrClosed
 	}
 	mark := c.space.Incarnation()
-	if err := c.connect(ctx, mark); err != nil {
+	if err := c.server.Connect(ctx, mark); err != nil {
 		return wire.Reply{}, err
 	}
-	reply, _, err := persist(ctx, c, "init", mark, func(ctx context.Context) (wire.Reply, error) {
-		sent := clock.Now()
-		text, err := c.driver.Run(ctx, driver.Call{Script: script.Init, Keys: []string{mark}, Args: []string{c.strictFlags() + mode, ""}})
-		if err != nil {
-			return wire.Reply{}, err
-		}
-		reply, err := wire.ParseReply(text)
-		if err == nil {
-			c.setClock(0, sent, reply.Now)
-		}
-		return reply, err
+	a, _, err := c.server.Do(ctx, exec.Request{
+		Op: "init", Name: mark,
+		Call: driver.Call{Script: script.Init, Keys: []string{mark}, Args: []string{c.strictFlags() + mode, ""}},
 	})
-	return reply, err
+	return a.Reply, err
 }
 
 // quarantined is the answer that nothing is granted for so long yet.
@@ -105,7 +98,7 @@ func parseQuarantine(r *wire.Reply) (quarantined, error) {
 }
 
 func (c *Client) quarantineError(op, name string, q quarantined) error {
-	return &ServerError{Op: op, Name: name, Server: c.driver.Addr(), Kind: ErrQuarantine, Err: &QuarantineError{time.Duration(q)}}
+	return &exec.Failure{Op: op, Name: name, Server: c.server.Addr(), Kind: exec.ErrQuarantine, Err: &exec.Quarantine{Left: time.Duration(q)}}
 }
 
 // reassertRequest asks for a lock that the server no longer knows, by the fence that the

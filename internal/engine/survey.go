@@ -17,7 +17,7 @@ import (
 func (c *Client) surveyServer(l *Lock) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	c.tasks.run(func() {
+	c.tasks.Run(func() {
 		select {
 		case <-c.closing:
 			cancel()
@@ -83,7 +83,7 @@ func (c *campaign) warnOfPolling() {
 	case c.sub.IsRefused():
 		w.seen = "the server's ACL refuses the subscription"
 		w.remedy = "allow subscribe, publish and the channels; see docs/SECURITY.md"
-	case c.hidden && c.ln.c.inCluster():
+	case c.hidden && c.ln.c.server.InCluster():
 		// While a slot moves key by key, its old node has the subscription, and its new one the lock. That passes.
 		if time.Since(c.deaf) < maxRest {
 			return

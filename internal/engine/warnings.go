@@ -44,9 +44,9 @@ func (c *Client) warn(w warning) {
 	if logger == nil {
 		logger = slog.Default()
 	}
-	c.tasks.run(func() {
+	c.tasks.Run(func() {
 		logger.LogAttrs(context.Background(), slog.LevelWarn, "holdfast: "+w.what,
-			slog.String("server", c.driver.Addr()),
+			slog.String("server", c.server.Addr()),
 			slog.String("seen", w.seen),
 			slog.String("consequence", w.consequence),
 			slog.String("remedy", w.remedy),

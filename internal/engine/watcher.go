@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/holdfast-go/holdfast/internal/exec"
 	"github.com/holdfast-go/holdfast/internal/notify"
 )
 
@@ -17,10 +18,10 @@ type watcher struct {
 
 // watch begins to watch a lock, until leave. Not within a client that is closed.
 func (c *Client) watch(l *Lock) (*watcher, error) {
-	c.tasks.begin() // what is subscribed to by then, Close ends
-	defer c.tasks.end()
+	c.tasks.Begin() // what is subscribed to by then, Close ends
+	defer c.tasks.End()
 	if c.isClosing() {
-		return nil, ErrClosed
+		return nil, exec.ErrClosed
 	}
 	w := &watcher{c: c, news: make(chan struct{}, 1)}
 	w.sub = c.notifier.Watch(c.watchChannelOf(l), "", w.look)
@@ -62,7 +63,7 @@ func (w *watcher) wait(ctx context.Context, seen bool, ttl time.Duration) error 
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-w.c.closing:
-		return ErrClosed
+		return exec.ErrClosed
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/holdfast-go/holdfast/internal/exec"
 	"github.com/holdfast-go/holdfast/internal/script"
 )
 
@@ -38,12 +39,20 @@ func (e misused) Error() string {
 
 func (e misused) Unwrap() error { return e.error }
 
+// Advice is the next step.
+func (e misused) Advice() string {
+	if usedAs[e.what] == "" {
+		return " (choose another name or prefix)" // not: delete it, since others may hold it
+	}
+	return " (all programs use a name as one kind: use it as that, or choose another name)"
+}
+
 // explain finds out what a lock's key holds, if an error says that it is of another kind: it may be a lock of
 // ours, which others hold, and is not to be deleted for that. It completes the error, if it can; of several locks it
 // tells of the first that is not as it should be.
 func (c *Client) explain(ctx context.Context, locks []*Lock, err error) {
-	var se *ServerError
-	if !errors.As(err, &se) || se.Kind != ErrWrongType || ctx.Err() != nil {
+	var se *exec.Failure
+	if !errors.As(err, &se) || se.Kind != exec.ErrWrongType || ctx.Err() != nil {
 		return
 	}
 	met := misused{error: se.Err}
@@ -51,7 +60,7 @@ func (c *Client) explain(ctx context.Context, locks []*Lock, err error) {
 		if met.what != "none" && met.key != "" || l.set.node {
 			break
 		}
-		a, askErr := try(ctx, c, c.cfg.CommandTimeout, func(ctx context.Context) (answer, error) {
+		a, askErr := exec.Try(ctx, c.server, c.cfg.CommandTimeout, func(ctx context.Context) (exec.Answer, error) {
 			return c.send(ctx, request{
 				op: "inspect", lock: l, script: script.WhatIs, lockOnly: true,
 				args: []string{l.flags(""), ""},

@@ -186,7 +186,7 @@ var All = []Mutant{
 	},
 	{
 		Name: "batch-deadline-from-reply", About: "what is renewed together lasts from the reply on, not from the sending",
-		Edits: []overlay.Edit{part("kept-from", "r.sent", "now")},
+		Edits: []overlay.Edit{part("kept-from", "r.Sent", "now")},
 		Tests: []Test{{"virtual", "TestALeaseEndsBeforeTheServersWhenRenewalsAreAnsweredLate"}},
 	},
 	{
@@ -311,7 +311,7 @@ var All = []Mutant{
 	},
 	{
 		Name: "batch-unanswered-not-sent", About: "a batch that was not answered counts as not sent",
-		Edits: []overlay.Edit{part("batch-failed", "mayBeDone(e.err)", "false"), part("batch-unanswered", "true", "false")},
+		Edits: []overlay.Edit{part("batch-failed", "exec.MayBeDone(e.err)", "false"), part("batch-unanswered", "true", "false")},
 		Kinds: []string{"cancelled-acquires", "late-copy", "delayed-requests", "lost-reply"}, Rules: []campaign.Rule{campaign.Leak, campaign.Wakeup},
 	},
 	{

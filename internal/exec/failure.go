@@ -1,0 +1,344 @@
+package exec
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/printable"
+	"github.com/holdfast-go/holdfast/internal/wire"
+)
+
+// ErrClosed says that the client is closed.
+var ErrClosed = errors.New("holdfast: client is closed")
+
+// The kinds of what a server, or the way to it, can have to say.
+var (
+	ErrUnavailable   = errors.New("server is unavailable")
+	ErrAuth          = errors.New("server refused the credentials")
+	ErrPermission    = errors.New("server's ACL denies access")
+	ErrWrongType     = errors.New("key holds another kind of value")
+	ErrPermits       = errors.New("semaphore has another number of permits")
+	ErrParties       = errors.New("another number of parties")
+	ErrReadOnly      = errors.New("server is read-only")
+	ErrLoading       = errors.New("server is loading its data")
+	ErrOutOfMemory   = errors.New("server is out of memory")
+	ErrBusy          = errors.New("server is busy with a script")
+	ErrWritesRefused = errors.New("server refuses writes")
+	ErrQuarantine    = errors.New("server is in quarantine")
+	ErrUninitialised = errors.New("node has not been admitted to the quorum")
+	ErrReplicas      = errors.New("too few replicas or disks confirmed")
+	ErrUnsupported   = errors.New("server is not supported")
+)
+
+// Failure is an operation that the server, or the way to it, made fail. It unwraps to its Kind, to what the driver
+// returned and, if the caller's context ended before the server answered, to that context's error.
+type Failure struct {
+	Op     string // "acquire", "renew", "release", ...
+	Name   string // what it was about
+	Server string // its address, without credentials
+	Kind   error  // one of the errors above, or nil if it is of no known kind
+	Err    error  // what the driver returned, without arguments that the server repeated
+
+	Ambiguous bool  // the server may have carried it out
+	Ended     error // that of the caller's context, if it ended before there was an answer
+}
+
+func (e *Failure) Error() string {
+	what := Shown(e.Err.Error())
+	if e.Kind != nil {
+		what = e.Kind.Error() + ": " + what
+	}
+	if e.Ended != nil {
+		what = e.Ended.Error() + "; " + what
+	}
+	return fmt.Sprintf("holdfast: %s %q on %s: %s%s", e.Op, e.Name, e.Server, what, e.Advice())
+}
+
+// Unwrap returns the kind, the driver's error and, if it has ended, that of the caller's context.
+func (e *Failure) Unwrap() []error {
+	all := []error{e.Err}
+	if e.Kind != nil {
+		all = []error{e.Kind, e.Err}
+	}
+	if e.Ended != nil {
+		all = append(all, e.Ended)
+	}
+	return all
+}
+
+// Code is the server's word for what is wrong, such as "LOADING"; "" if it did not answer with an error.
+func (e *Failure) Code() string {
+	var text string
+	if reply, is := as[driver.ReplyError](e.Err); is {
+		text = string(reply)
+	} else if caught, is := as[wire.ScriptError](e.Err); is {
+		text = string(caught)
+	}
+	code, _, _ := strings.Cut(strings.TrimPrefix(text, "-"), " ")
+	if code != strings.ToUpper(code) {
+		return ""
+	}
+	return code
+}
+
+// Failure returns err, which a request met, as a Failure.
+func (s *Server) Failure(op, name string, err error) *Failure {
+	_, kind := Classify(err)
+	return &Failure{Op: op, Name: name, Server: s.Addr(), Kind: kind, Err: told(err)}
+}
+
+// KindOf returns the Kind of a Failure, or nil.
+func KindOf(err error) error {
+	if f, is := as[*Failure](err); is {
+		return f.Kind
+	}
+	return nil
+}
+
+// EndedBy returns the error of an operation whose context ended before the server answered. met is what it met there
+// last, or nil.
+func EndedBy(ctx context.Context, met error) error {
+	f, is := as[*Failure](met)
+	if !is {
+		return ctx.Err()
+	}
+	ended := *f
+	ended.Ended = ctx.Err()
+	return &ended
+}
+
+// Quarantine says for how long the server grants nothing yet, because it may have lost what it granted.
+type Quarantine struct{ Left time.Duration }
+
+func (e *Quarantine) Error() string {
+	return fmt.Sprintf("it may have lost locks, and grants none for another %s", e.Left)
+}
+
+// Adviser is an error that knows better than its kind what to do next.
+type Adviser interface {
+	error
+	Advice() string // in parentheses, after a space; "" if the error says all
+}
+
+// Advice is the next step, if there is an obvious one.
+func (e *Failure) Advice() string {
+	var adviser Adviser
+	var dns *net.DNSError
+	var plain tls.RecordHeaderError
+	short, isShort := as[unconfirmed](e.Err)
+	switch {
+	case errors.As(e.Err, &adviser):
+		return adviser.Advice()
+	case e.Kind == ErrUnavailable && isUntrusted(e.Err):
+		return " (it runs: check its certificate, and the name and the authorities that this client expects)"
+	case e.Kind == ErrUnavailable && errors.As(e.Err, &dns) && dns.IsNotFound:
+		return " (check the host's name)"
+	case e.Kind == ErrUnavailable && errors.As(e.Err, &plain):
+		return " (it runs, but does not speak TLS on this port)"
+	case e.Kind == ErrUnavailable && e.Op == OpReach && errors.Is(e.Err, io.EOF):
+		return " (is it a Redis or Valkey server, and does it want TLS on this port?)"
+	case e.Kind == ErrUnsupported && strings.HasPrefix(e.Err.Error(), "NOSTRICT"):
+		return "" // it says what is missing
+	case e.Kind == ErrReplicas && isShort && short.disk:
+		return " (check appendonly and appendfsync of the master and its replicas: INFO persistence)"
+	case e.Kind == ErrPermission && strings.Contains(e.Err.Error(), "can't run this command"):
+		return " (ACL LOG on the server names the command, which Redis 7.0 does not; see docs/SECURITY.md for the ACL that locks need)"
+	}
+	return advice[e.Kind]
+}
+
+// advice is the next step for errors of a kind.
+var advice = map[error]string{
+	ErrUnavailable:   " (is it running, and reachable from here?)",
+	ErrAuth:          " (check user and password)",
+	ErrPermission:    " (see docs/SECURITY.md for the ACL that locks need)",
+	ErrWrongType:     " (choose another name or prefix)", // not: delete it, since others may hold it
+	ErrPermits:       " (have all programs name the same number; it can be changed with Resize)",
+	ErrParties:       " (have all programs name the same number; Reset begins a latch with another)",
+	ErrReadOnly:      " (connect to the master, or through Sentinel or Cluster)",
+	ErrUnsupported:   " (Redis 7.0 or Valkey 7.2 is needed; for a Cluster, a Cluster client)",
+	ErrQuarantine:    " (Acquire waits for its end; for a server that is new, run \"holdfast init\" once)",
+	ErrUninitialised: " (Quorum.Init admits it)",
+	ErrReplicas:      " (check the replicas: INFO replication)",
+	ErrOutOfMemory:   " (raise maxmemory or free some)",
+	ErrWritesRefused: " (check its replicas and its disk)",
+}
+
+// Fate says what is known of an attempt that failed.
+type Fate int
+
+// The fates of attempts.
+const (
+	Unknown   Fate = iota // it may have been carried out, or may still be
+	NeverSent             // it did not leave this process
+	Refused               // the server answered with an error
+)
+
+// Classify returns what an error of a driver tells of the attempt, and the error's kind.
+func Classify(err error) (fate Fate, kind error) {
+	var reply driver.ReplyError
+	var caught wire.ScriptError
+	var quarantine *Quarantine
+	var short unconfirmed
+	switch {
+	case errors.As(err, &short):
+		// The server may have refused to wait after it had carried out the script.
+		if errors.As(short.err, &reply) && kindOf(string(reply)) != nil {
+			return Unknown, kindOf(string(reply))
+		}
+		return Unknown, ErrReplicas
+	case errors.As(err, &reply):
+		return Refused, kindOf(string(reply))
+	case errors.As(err, &quarantine):
+		return Refused, ErrQuarantine
+	case errors.As(err, &caught):
+		return Refused, kindOf(string(caught))
+	case errors.Is(err, driver.ErrNotSent):
+		return NeverSent, ErrUnavailable
+	case errors.Is(err, wire.ErrMalformed):
+		return Unknown, nil
+	}
+	return Unknown, ErrUnavailable
+}
+
+// kinds maps the beginnings of servers' errors to kinds.
+var kinds = []struct {
+	prefix string
+	kind   error
+}{
+	{"NOAUTH", ErrAuth},
+	{"WRONGPASS", ErrAuth},
+	{"ERR invalid password", ErrAuth},
+	{"ERR Client sent AUTH", ErrAuth},
+	{"ERR AUTH", ErrAuth},
+	{"NOPERM", ErrPermission},
+	{"WRONGTYPE", ErrWrongType},
+	{"BADFENCE", ErrWrongType},
+	{"BADKIND", ErrWrongType},
+	{"BADLIMIT", ErrPermits},
+	{"BADPARTIES", ErrParties},
+	{"READONLY", ErrReadOnly},
+	{"LOADING", ErrLoading},
+	{"OOM", ErrOutOfMemory},
+	{"BUSY", ErrBusy},
+	{again, ErrBusy},
+	{"NOREPLICAS", ErrWritesRefused},
+	{"MISCONF", ErrWritesRefused},
+	{"MASTERDOWN", ErrUnavailable},
+	{"CLUSTERDOWN", ErrUnavailable},
+	{tryAgain, ErrUnavailable},
+	{nonLocal, ErrUnavailable}, // its slot is on the move
+	{"ERR max number of clients", ErrUnavailable},
+	{"ERR unknown command", ErrUnsupported},
+	{"NOSTRICT", ErrUnsupported},
+	{"MOVED", ErrUnsupported}, // a client for one server met a Cluster
+}
+
+const (
+	tryAgain = "TRYAGAIN"
+	nonLocal = "ERR Script attempted to access a non local key"
+)
+
+func kindOf(text string) error {
+	text = strings.TrimPrefix(text, "-")
+	// The ACL's refusals inside scripts begin with ERR: up to Redis 7.0, and later.
+	if strings.Contains(text, "The user executing the script can't") || strings.Contains(text, "ERR ACL failure in script") {
+		return ErrPermission
+	}
+	for _, k := range kinds {
+		if strings.HasPrefix(text, k.prefix) {
+			return k.kind
+		}
+	}
+	return nil
+}
+
+// IsDivided reports whether a server says that it does not have all keys of a request: their slot is on the move.
+func IsDivided(err error) bool {
+	reply, is := as[driver.ReplyError](err)
+	return is && strings.HasPrefix(string(reply), tryAgain)
+}
+
+// RefusesAll reports whether what a request met would meet any other request that is sent to the same server now.
+func RefusesAll(err error) bool {
+	fate, kind := Classify(err)
+	if fate == NeverSent {
+		return true
+	}
+	if reply, is := as[driver.ReplyError](err); is && kind == ErrUnavailable { // not if it is about the keys
+		return !IsDivided(err) && !strings.HasPrefix(string(reply), nonLocal)
+	}
+	return fate == Refused && Temporary(kind)
+}
+
+// Temporary reports whether it is worth trying again at once.
+func Temporary(kind error) bool {
+	switch kind {
+	case ErrUnavailable, ErrLoading, ErrBusy, ErrReadOnly:
+		return true
+	}
+	return false
+}
+
+// Passing reports whether what a waiter meets may pass while it waits: what the server refuses to everybody, it refuses
+// for a while.
+func Passing(kind error) bool {
+	return Temporary(kind) || kind == ErrWritesRefused || kind == ErrOutOfMemory
+}
+
+// Hopeless reports whether an error of the first contact does not go away by waiting: the server cannot show that it is
+// the right one, or its host does not exist. (Later, a name may be missing for a moment while a server restarts.)
+func Hopeless(err error) bool {
+	var dns *net.DNSError
+	return isUntrusted(err) || errors.As(err, &dns) && dns.IsNotFound
+}
+
+// isUntrusted reports whether a server's certificate was refused.
+func isUntrusted(err error) bool {
+	var certificate *tls.CertificateVerificationError
+	return errors.As(err, &certificate)
+}
+
+// told returns a driver's error as a Failure has it.
+func told(err error) error {
+	if reply, ok := err.(driver.ReplyError); ok {
+		return driver.ReplyError(Shown(string(reply)))
+	}
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		return overtime{err}
+	}
+	return err
+}
+
+// overtime is the error of a command whose own time was over, not that of the caller's context: it does not match a
+// context's errors. (Errors of the net package do match them.)
+type overtime struct{ err error }
+
+func (e overtime) Error() string {
+	return strings.ReplaceAll(e.err.Error(), context.DeadlineExceeded.Error(), "no answer in time")
+}
+
+func (e overtime) Is(target error) bool {
+	return target != context.DeadlineExceeded && target != context.Canceled && errors.Is(e.err, target)
+}
+
+func (e overtime) As(target any) bool { return errors.As(e.err, target) }
+
+// maxShown is the length, in bytes, up to which a server's error is shown.
+const maxShown = 512
+
+// Shown returns what may be shown of a server's error. To a command that it does not know, which may be EVALSHA or AUTH, a
+// server answers with the arguments, which may be tokens or the password.
+func Shown(text string) string {
+	if before, _, echoes := strings.Cut(text, "with args beginning with"); echoes {
+		text = strings.TrimRight(before, ", ")
+	}
+	return printable.Line(text, maxShown)
+}

@@ -1,0 +1,139 @@
+package exec
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// These operations are treated in a way of their own.
+const (
+	OpReach   = "reach"   // the first contact
+	OpRelease = "release" // is repeated while the client closes
+)
+
+// Persist calls f, which sends something once, until it succeeds, as Server.Do does with a request. Each attempt is
+// given up after CommandTimeout, and at once when ctx ends, even if f does not return then.
+func Persist[T any](ctx context.Context, s *Server, op, name string, f func(context.Context) (T, error)) (result T, unanswered bool, err error) {
+	return PersistSince(time.Time{}, ctx, s, op, name, f)
+}
+
+// PersistSince is Persist of something that has been tried since then, if that is not zero.
+func PersistSince[T any](start time.Time, ctx context.Context, s *Server, op, name string, f func(context.Context) (T, error)) (result T, unanswered bool, err error) {
+	if start.IsZero() {
+		start = time.Now()
+	}
+	closing := s.cfg.Closing
+	if op == OpRelease {
+		closing = nil
+	}
+	var failure *Failure // of the latest attempt
+	for pause := 10 * time.Millisecond; ; pause = min(2*pause, 500*time.Millisecond) {
+		tried := time.Now()
+		result, err := Try(ctx, s, s.cfg.CommandTimeout, f)
+		if err == nil {
+			return result, unanswered, nil
+		}
+		fate, kind := Classify(err)
+		unanswered = unanswered || fate == Unknown
+		if over := ctx.Err(); over != nil && (err == over || err == NotSent{over}) {
+			if failure == nil {
+				return result, unanswered, s.Unheard(ctx, op, name, tried)
+			}
+			failure.Ambiguous = unanswered
+			return result, unanswered, EndedBy(ctx, failure)
+		}
+		failure = s.Failure(op, name, err)
+		failure.Ambiguous = unanswered
+		if ctx.Err() != nil && fate != Refused {
+			return result, unanswered, EndedBy(ctx, failure)
+		}
+		left := s.cfg.RetryTimeout - time.Since(start)
+		wait := min(pause/2+rand.N(pause/2), left)
+		end, bounded := ctx.Deadline()
+		if !Temporary(kind) || op == OpReach && Hopeless(err) || kind == ErrReadOnly && s.staysReadOnly() || left <= 0 || bounded && time.Until(end) < wait {
+			return result, unanswered, failure
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return result, unanswered, EndedBy(ctx, failure)
+		case <-closing:
+			return result, unanswered, ErrClosed
+		}
+	}
+}
+
+// Try calls f once, within timeout and ctx. When ctx ends, Try returns, and f goes on.
+func Try[T any](ctx context.Context, s *Server, timeout time.Duration, f func(context.Context) (T, error)) (T, error) {
+	var none T
+	if err := ctx.Err(); err != nil {
+		return none, NotSent{err}
+	}
+	// Cancelling the driver's context would tear down its connection. Nobody wants the reply any more then, but others
+	// want the connection.
+	work, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
+	type result struct {
+		value T
+		err   error
+	}
+	results := make(chan result, 1)
+	s.cfg.Tasks.Run(func() {
+		value, err := f(work)
+		results <- result{value, err}
+		cancel()
+	})
+	select {
+	case r := <-results:
+		return r.value, r.err
+	case <-ctx.Done():
+		return none, ctx.Err()
+	case <-work.Done():
+		select {
+		case r := <-results: // whose end ended work
+			return r.value, r.err
+		default:
+			return none, work.Err()
+		}
+	}
+}
+
+// Unheard returns the error of a request that was sent then, and not answered before ctx ended: ctx's own if it was
+// cancelled, and one that also says that the server did not answer if its deadline passed.
+func (s *Server) Unheard(ctx context.Context, op, name string, sent time.Time) error {
+	if ctx.Err() != context.DeadlineExceeded {
+		return ctx.Err()
+	}
+	return EndedBy(ctx, &Failure{
+		Op: op, Name: name, Server: s.Addr(), Kind: ErrUnavailable, Ambiguous: true,
+		Err: fmt.Errorf("no answer for %s", time.Since(sent).Round(time.Millisecond)),
+	})
+}
+
+// IsSilent reports whether a server that has answered before has left a request, sent then, unanswered for so long that
+// something is wrong with it, or with the way to it.
+func (s *Server) IsSilent(sent time.Time) bool {
+	return time.Since(sent) > max(100*time.Millisecond, 4*s.RTT.Mean())
+}
+
+// staysReadOnly reports whether a server that refuses writes is most likely a replica, and not a master that was
+// replaced: it has never taken a write from this client, and the driver finds no other server.
+func (s *Server) staysReadOnly() bool {
+	info := s.Info()
+	return info != nil && !info.Cluster && !info.Sentinel && !s.written.Load()
+}
+
+// NotSent marks the error of something that was certainly not sent.
+type NotSent struct{ error }
+
+// Unsent returns err as the error of something that was certainly not sent.
+func Unsent(err error) error { return NotSent{err} }
+
+// Is makes a NotSent match driver.ErrNotSent.
+func (e NotSent) Is(target error) bool { return target == driver.ErrNotSent }
+
+// Unwrap returns the reason.
+func (e NotSent) Unwrap() error { return e.error }

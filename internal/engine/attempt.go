@@ -86,7 +86,7 @@ func (a *attempt) listen(channel string) {
 	a.candidacy = &candidacy{channel: channel}
 	a.claim = min(max(minClaim, 4*c.server.RTT.Mean()), a.l.set.term())
 	a.member = a.token() + "\n" + milliseconds(a.claim) + "\n" + channel + "\n"
-	if a.l.set.isShared() {
+	if a.l.set.kind.isShared() {
 		a.member += a.l.set.wish() + "\n"
 	}
 	a.member += a.l.set.info
@@ -151,7 +151,7 @@ func (a *attempt) askSince(began time.Time, ctx context.Context, mode string, fe
 	for range 3 {
 		notAfter := c.notAfter(a.l)
 		args := []string{a.l.flags(mode), a.token(), milliseconds(a.l.set.term()), strconv.FormatInt(notAfter, 10), strconv.Itoa(fences), a.l.set.info}
-		args = append(args, a.l.set.share()...)
+		args = append(args, a.l.set.shareArgs()...)
 		if mode != modeTry {
 			score := ""
 			if a.score != 0 {
@@ -438,7 +438,7 @@ func (c *Client) releaseSince(began time.Time, ctx context.Context, l *Lock, tok
 		op: "release", lock: l, script: l.set.kind.release, urgent: true, durable: how == hasCountedDown,
 		args: []string{l.flags(""), token, member, strconv.FormatInt(tombstone, 10)},
 	}
-	if l.set.hasParties() {
+	if l.set.kind.hasParties {
 		rq.args = append(rq.args, how.String())
 	}
 	drop := request{
@@ -447,7 +447,7 @@ func (c *Client) releaseSince(began time.Time, ctx context.Context, l *Lock, tok
 	}
 	return exec.PersistSince(began, ctx, c.server, rq.op, l.name, func(ctx context.Context) (exec.Answer, error) {
 		a, err := c.send(ctx, rq)
-		if !exec.IsDivided(err) || tombstone != 0 || l.set.isShared() {
+		if !exec.IsDivided(err) || tombstone != 0 || l.set.kind.isShared() {
 			return a, err
 		}
 		dropped, dropErr := c.send(ctx, drop)

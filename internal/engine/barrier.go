@@ -14,6 +14,12 @@ import (
 	"github.com/holdfast-go/holdfast/internal/wire"
 )
 
+// barrier is the lock whose holders are the parties of a barrier.
+var barrier = shared("bar", kind{
+	hasParties: true,
+	check:      func(s *settings) error { return s.checkParties(maxArrivals) },
+})
+
 // Barrier is where a number of parties wait for each other, again and again: none goes on to
 // its next phase before all have arrived at the end of the present one. Each party has a
 // lease, so that one that dies is waited for no longer than that: the phase is broken then,

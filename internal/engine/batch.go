@@ -201,7 +201,7 @@ func (e *errand) over() {
 // plain reports whether the lock is as scripts for batches know them: a string, which no other
 // program has.
 func (l *Lock) plain() bool {
-	return l.set.kind == &mutex && !l.set.hasKey && l.c.cfg.Batch > 0
+	return l.set.kind.batch != nil && l.c.cfg.Batch > 0
 }
 
 // begin is ask of an attempt that is new, which takes the lock together with others if it
@@ -279,13 +279,8 @@ func (c *Client) taking(all []*errand) exec.Batch {
 		same = same && e.l.set.term() == l.set.term() && e.l.set.info == l.set.info
 	}
 	args[1] = strconv.FormatInt(notAfter, 10)
-	take := script.BatchAcquire
-	if l.set.node { // so are all of this client: mutexes in Strict mode go by themselves
-		take = script.NodeBatchAcquire
-		keys = append(keys, c.nodeKeys()...)
-	} else {
-		keys = append(keys, c.fenceOf(l))
-	}
+	form := l.set.kind.batch // all of a client have the same: mutexes in Strict mode go by themselves
+	keys = append(keys, form.keys(l)...)
 	differing := all
 	if same {
 		differing = all[:1]
@@ -296,15 +291,11 @@ func (c *Client) taking(all []*errand) exec.Batch {
 	for _, e := range differing {
 		args = append(args, e.l.set.info)
 	}
-	b := exec.Batch{N: n, Slot: c.slot(l), Script: take, Keys: keys, Args: args, Word: "taken", Numbers: 1, Patience: patience}
-	if l.set.node {
-		b.Refusals = nodeRefusals
+	return exec.Batch{
+		N: n, Slot: c.slot(l), Script: form.script, Keys: keys, Args: args,
+		Word: "taken", Numbers: 1, Refusals: form.refusals, Patience: patience,
 	}
-	return b
 }
-
-// nodeRefusals are the replies by which a quorum's node grants nothing at all now.
-var nodeRefusals = map[string]bool{"quarantined": true, "behind": true}
 
 // giveBack gives up a lock that was granted with that fence, as Client.release does, whether ctx has ended or not.
 func (a *attempt) giveBack(ctx context.Context, fence uint64, tombstone int64) (got exec.Answer, unanswered bool, err error) {

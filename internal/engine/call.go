@@ -85,7 +85,7 @@ var achieves = map[string]bool{"granted": true, "renewed": true, "weighed": true
 // keysOf is what a script may need of a lock.
 func (c *Client) keysOf(l *Lock) []string {
 	k := []string{l.keys.Lock, l.keys.Queue, c.fenceOf(l)}
-	if l.set.isShared() {
+	if l.set.kind.isShared() {
 		k = append(k, l.keys.Expiries())
 	}
 	return k
@@ -93,7 +93,7 @@ func (c *Client) keysOf(l *Lock) []string {
 
 // leastOf is what a script needs of a lock that touches neither its queue nor fences.
 func leastOf(l *Lock) []string {
-	if l.set.isShared() {
+	if l.set.kind.isShared() {
 		return []string{l.keys.Lock, l.keys.Expiries()}
 	}
 	return []string{l.keys.Lock}

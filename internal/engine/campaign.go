@@ -81,7 +81,7 @@ func (c *campaign) look() {
 
 // join tells the campaign that another waits for l.
 func (c *campaign) join(l *Lock) {
-	if l.set.kind == &owned {
+	if l.set.kind.byOwner {
 		c.joined.Store(true)
 		c.look()
 	}
@@ -226,8 +226,8 @@ func (c *campaign) step() *grant {
 		}
 		c.hidden, c.deaf = false, time.Time{}
 		c.sub.Heard()
-		if got.foreign && got.rank == 1 && a.l.set.redisson && c.theirs == nil {
-			c.theirs = c.ln.c.watchRedisson(a.l, c.look)
+		if got.foreign && got.rank == 1 && a.l.set.kind.overhear != nil && c.theirs == nil {
+			c.theirs = a.l.set.kind.overhear(c.ln.c, a.l, c.look)
 		}
 		return c.rest(a, got)
 	}

@@ -93,7 +93,7 @@ func (s *settings) term() time.Duration {
 // passable reports whether a lease of these settings may be passed on locally: a
 // bound of any kind belongs to one holder, and fences that were reserved would not rise
 // from grant to grant where others have the lock, too.
-func (s *settings) passable() bool { return s.isExclusive() && s.unbounded() && !s.apart }
+func (s *settings) passable() bool { return s.kind.exclusive && s.unbounded() && !s.apart }
 
 // unbounded reports whether leases are renewed for as long as they are held.
 func (s *settings) unbounded() bool { return s.renew && s.maxHold == 0 && s.maxRenewals < 0 }
@@ -388,7 +388,7 @@ func (g *grant) reassertion(a exec.Answer, err error, ttl time.Duration) (reques
 	defer g.mu.Unlock()
 	left := g.valid - now.Sub(g.anchor)
 	// mutants: shared-key-lost
-	if g.over || left <= 0 || g.l.set.isShared() || c.cfg.Strict || g.l.set.hasKey || c.server.InCluster() && now.Sub(g.since) > maxReassert {
+	if g.over || left <= 0 || !g.l.set.kind.reasserted || c.cfg.Strict || c.server.InCluster() && now.Sub(g.since) > maxReassert {
 		return request{}, false
 	}
 	// Whatever ends the grant now leaves a tombstone, in case this arrives after it.
@@ -420,7 +420,7 @@ func renewRequest(g *grant, ttl time.Duration, fences int) request {
 		op: "renew", lock: g.l, script: g.l.set.kind.renew, urgent: true, lockOnly: fences == 0, durable: true,
 		args: []string{g.l.flags(""), g.from.token(), milliseconds(ttl), strconv.Itoa(fences), strconv.FormatUint(g.fence, 10)},
 	}
-	if fences > 0 && g.l.set.kind == &mutex && !g.l.set.hasKey {
+	if fences > 0 && g.l.set.kind.reserves {
 		rq.args = append(rq.args, strconv.Itoa(g.line.fencesAlone(g.l)), g.from.channel)
 	}
 	return rq

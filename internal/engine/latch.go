@@ -11,6 +11,12 @@ import (
 	"github.com/holdfast-go/holdfast/internal/script"
 )
 
+// latch is the lock whose holders are the parties of a latch.
+var latch = shared("latch", kind{
+	hasParties: true,
+	check:      func(s *settings) error { return s.checkParties(maxPermits) },
+})
+
 // Latch is a count of parties that have something to do before others go on: it begins with
 // the number of parties, each lowers it by one, and who waits goes on when it is 0. It stays so
 // until Reset begins it anew, Delete removes it, or nobody has used it for a day.

@@ -102,7 +102,7 @@ func (l *Lease) Tokens() map[string]uint64 {
 
 // IsShared reports whether others may hold the lock with the same Token: whether the lease is a
 // reader's, of an RWMutex. An owner's leases (see Reentrant) have the same, too, but one owner.
-func (l *Lease) IsShared() bool { return l.lock().set.reads() }
+func (l *Lease) IsShared() bool { return l.lock().set.kind.joinable }
 
 // Nodes returns the addresses of the servers that hold the lock: of a Quorum, those that agree
 // at the moment, in alphabetical order; otherwise the one.

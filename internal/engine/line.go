@@ -189,13 +189,13 @@ func (ln *line) fencesAlone(l *Lock) int {
 // keep makes g the line's grant and returns its first lease.
 func (ln *line) keep(g *grant, ctx context.Context) *Lease {
 	g.line, g.kept = ln, true
-	if !g.l.set.isShared() {
+	if !g.l.set.kind.isShared() {
 		ln.held.replacedBy(g)
 		ln.c.triedFor(ln.key).replacedBy(g)
 		ln.held = g
 	}
 	ln.reading = nil // if a writer came between, nobody else is to read with what was before
-	if g.l.set.reads() {
+	if g.l.set.kind.joinable {
 		ln.reading = g
 	}
 	ln.ref()
@@ -354,7 +354,7 @@ func (ln *line) head() *waiter {
 // the line and by g.
 func (ln *line) successor(g *grant, now clock.Instant) *waiter {
 	// mutants: reserved-fences
-	if ln == nil || g.over || g.frozen || g.extended || !g.kept || !g.l.set.isShared() && ln.held != g || g.next >= g.end && g.flying == 0 || ln.c.isClosing() {
+	if ln == nil || g.over || g.frozen || g.extended || !g.kept || !g.l.set.kind.isShared() && ln.held != g || g.next >= g.end && g.flying == 0 || ln.c.isClosing() {
 		return nil
 	}
 	// mutants: passing-time

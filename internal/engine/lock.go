@@ -30,13 +30,13 @@ type composition struct {
 	quorum *Quorum // whose servers they are on, or nil
 }
 
-// single is the composition of all locks that are not made of others. Nothing writes to it.
-var single composition
+// alone is the composition of all locks that are not made of others. Nothing writes to it.
+var alone composition
 
 // newLock resolves options. What is wrong with them shows when the lock is used, as
 // ErrInvalid.
 func (c *Client) newLock(name string, opts []Option) *Lock {
-	l := &Lock{c: c, name: name, set: &c.defaults, composition: &single}
+	l := &Lock{c: c, name: name, set: &c.defaults, composition: &alone}
 	if len(opts) > 0 {
 		l.choose(opts)
 	}
@@ -45,7 +45,7 @@ func (c *Client) newLock(name string, opts []Option) *Lock {
 
 // with returns the lock with other options.
 func (l *Lock) with(opts []Option) *Lock {
-	m := &Lock{c: l.c, name: l.name, set: l.set, composition: &single}
+	m := &Lock{c: l.c, name: l.name, set: l.set, composition: &alone}
 	m.choose(opts)
 	return m.resolved()
 }
@@ -76,85 +76,28 @@ func (l *Lock) refuse(err error) {
 }
 
 func (l *Lock) resolve() (err error) {
-	l.keys, err = l.c.space.Name(l.name)
-	switch {
-	case err != nil:
-	case l.set.redisson:
-		l.keys, err = l.c.space.Redisson(l.set.key)
-	case l.set.hasKey:
-		l.keys, err = l.c.space.Exact(l.set.key)
-	}
-	if err != nil {
+	if _, err = l.c.space.Name(l.name); err != nil {
 		return err
-	}
-	if s := l.set; s.reentrant && s.named && s.kind == &mutex && s.weight == 0 && !s.redisson && !s.once && !s.apart && !s.node {
-		s.kind, s.limit, s.weight = &owned, everything, 1
-	}
-	if l.set.redisson && l.set.kind == &mutex {
-		l.set.kind = &redisson
-	}
-	if l.set.kind != &mutex {
-		l.keys = l.keys.For(l.set.kind.name)
 	}
 	s := l.set
 	switch {
-	case s.ttl < minTTL:
-		return fmt.Errorf("a TTL of %s is not possible; at least %s is needed", s.ttl, minTTL)
-	case s.ttl > l.c.cfg.MaxTTL:
-		return fmt.Errorf("a TTL of %s is not allowed; at most %s is (Config.MaxTTL)", s.ttl, l.c.cfg.MaxTTL)
-	case s.maxHold != 0 && s.maxHold < minTTL:
-		return fmt.Errorf("a MaxHold below %s is not possible", minTTL)
-	case s.pollInterval != 0 && s.pollInterval < time.Millisecond:
-		return errors.New("the interval of Poll is below 1ms")
-	case s.pollTries < 0:
-		return errors.New("the number of tries of Poll is negative")
-	case !s.isShared() && s.weight != 0, s.kind == &readWrite && s.weight != 1 && s.weight != everything:
-		return errors.New("Weight has a meaning for semaphores only")
-	case s.kind == &owned && s.hasKey:
-		return errors.New("Key is not possible for a lock of owners, Owner with Reentrant: no other program knows how it is kept")
-	case s.hasParties() && s.weight != 1:
-		return errors.New("Weight has a meaning for semaphores only")
-	case s.hasParties() && s.pollInterval != 0:
-		return errors.New("Poll has no meaning for a latch or a barrier: where pub/sub is forbidden, they look once a second")
-	case s.hasParties() && s.reentrant:
-		return errors.New("Reentrant has no meaning for a latch or a barrier: its parties are counted")
-	case s.kind == &latch && (s.limit < 1 || s.limit > maxPermits), s.kind == &barrier && (s.limit < 1 || s.limit > maxArrivals):
-		return fmt.Errorf("%d parties are not possible; 1 to %d are, for a barrier %d", s.limit, maxPermits, maxArrivals)
-	case s.isShared() && s.hasKey:
+	case s.reentrant && s.named && s.kind == &mutex && s.as == nil && s.weight == 0 && !s.once && !s.apart:
+		s.kind, s.limit, s.weight = &owned, everything, 1
+	case s.as != nil && s.kind != &mutex:
 		return errors.New("Key and Redisson have a meaning for a Mutex only: no other program knows how this lock is kept")
-	case s.once && s.redisson:
-		return errors.New("Redisson has no meaning for Once: no other program knows of its runs")
-	case s.kind == &semaphore && (s.limit < 1 || s.limit > maxPermits):
-		return fmt.Errorf("%d permits are not possible; 1 to %d are", s.limit, maxPermits)
-	case s.kind == &semaphore && (s.weight < 1 || s.weight > maxPermits):
-		return fmt.Errorf("a Weight of %d is not possible; 1 to %d is", s.weight, maxPermits)
-	case s.reentrant && s.kind == &semaphore:
-		return errors.New("Reentrant has no meaning for a semaphore: its permits are counted")
-	case s.maxDepth < 0:
-		return errors.New("a MaxDepth below 1 is not possible")
-	case s.maxDepth > 0 && !s.reentrant:
-		return errors.New("MaxDepth has a meaning for Reentrant locks only")
-	case s.maxTries < 0:
-		return errors.New("MaxTries below 1 is not possible")
-	case s.maxTries > 0 && !s.once:
-		return errors.New("MaxTries has a meaning for Once only")
-	case s.once && s.reentrant:
-		return errors.New("Reentrant has no meaning for Once: within a run there is no other")
-	case s.apart && s.reentrant && !s.node:
-		return errors.New("Reentrant has no meaning for an Election: within a term there is no other")
-	case s.nodeTimeout != 0 && !s.node:
-		return errors.New("NodeTimeout has a meaning for a lock of a Quorum only")
-	case s.nodeTimeout < 0 || s.nodeTimeout > s.ttl/4:
-		return fmt.Errorf("a NodeTimeout of %s is not possible; 1ms to a quarter of the TTL, %s, is", s.nodeTimeout, s.ttl)
-	case s.node && (s.reentrant || s.replicas != 0 || s.fsync || s.hasKey):
-		return errors.New("Reentrant, MinReplicas, Fsync, Key and Redisson are not for locks of a Quorum")
-	case s.owner == "":
-		return errors.New("the owner is empty")
+	case s.as != nil && s.reentrant && s.named:
+		return errors.New("Key is not possible for a lock of owners, Owner with Reentrant: no other program knows how it is kept")
+	case s.as != nil:
+		s.kind = s.as
 	}
-	if s.kind == &owned {
-		if err := keys.Check("owner", s.owner); err != nil {
-			return err
-		}
+	if l.keys, err = s.kind.place(l.c.space, l.name, s); err != nil {
+		return err
+	}
+	if err := s.check(l.c.cfg.MaxTTL); err != nil {
+		return err
+	}
+	if err := s.kind.check(s); err != nil {
+		return err
 	}
 	if err := s.checkDurability(l.c.cfg.CommandTimeout); err != nil {
 		return err
@@ -180,6 +123,41 @@ func (l *Lock) resolve() (err error) {
 	}
 	s.info, err = info.Encode()
 	return err
+}
+
+// check refuses what makes no sense for any lock.
+func (s *settings) check(maxTTL time.Duration) error {
+	switch {
+	case s.ttl < minTTL:
+		return fmt.Errorf("a TTL of %s is not possible; at least %s is needed", s.ttl, minTTL)
+	case s.ttl > maxTTL:
+		return fmt.Errorf("a TTL of %s is not allowed; at most %s is (Config.MaxTTL)", s.ttl, maxTTL)
+	case s.maxHold != 0 && s.maxHold < minTTL:
+		return fmt.Errorf("a MaxHold below %s is not possible", minTTL)
+	case s.pollInterval != 0 && s.pollInterval < time.Millisecond:
+		return errors.New("the interval of Poll is below 1ms")
+	case s.pollTries < 0:
+		return errors.New("the number of tries of Poll is negative")
+	case s.maxDepth < 0:
+		return errors.New("a MaxDepth below 1 is not possible")
+	case s.maxDepth > 0 && !s.reentrant:
+		return errors.New("MaxDepth has a meaning for Reentrant locks only")
+	case s.maxTries < 0:
+		return errors.New("MaxTries below 1 is not possible")
+	case s.maxTries > 0 && !s.once:
+		return errors.New("MaxTries has a meaning for Once only")
+	case s.once && s.reentrant:
+		return errors.New("Reentrant has no meaning for Once: within a run there is no other")
+	case s.apart && s.reentrant:
+		return errors.New("Reentrant has no meaning for an Election: within a term there is no other")
+	case s.nodeTimeout != 0 && s.kind != &nodeMutex:
+		return errors.New("NodeTimeout has a meaning for a lock of a Quorum only")
+	case s.nodeTimeout < 0 || s.nodeTimeout > s.ttl/4:
+		return fmt.Errorf("a NodeTimeout of %s is not possible; 1ms to a quarter of the TTL, %s, is", s.nodeTimeout, s.ttl)
+	case s.owner == "":
+		return errors.New("the owner is empty")
+	}
+	return nil
 }
 
 // Name returns the lock's name.
@@ -287,7 +265,7 @@ func (s *settings) alike(t *settings) bool {
 // owners with the same name, which are the server's business, or the one who has the lock
 // would wait behind them for itself.
 func (l *Lock) lineKey() string {
-	if l.set.kind == &owned {
+	if l.set.kind.byOwner {
 		return l.keys.Queue + "\n" + l.set.owner
 	}
 	return l.keys.Queue
@@ -325,7 +303,7 @@ func (l *Lock) try(ctx context.Context) (*Lease, error) {
 // replaces ends the grant that this process had of the lock before, if it has not noticed that it was lost, and
 // notes the one that it has now.
 func (l *Lock) replaces(g *grant) {
-	if l.set.isShared() {
+	if l.set.kind.isShared() {
 		return
 	}
 	key := l.lineKey()
@@ -410,7 +388,7 @@ func (l *Lock) Holder(ctx context.Context) (Holder, error) {
 			return Holder{}, ErrNotHeld
 		}
 		return all[0], nil
-	case l.set.isShared():
+	case l.set.kind.isShared():
 		return l.someHolder(ctx)
 	}
 	if err := l.ready(ctx); err != nil {
@@ -444,7 +422,7 @@ func (l *Lock) Holders(ctx context.Context) ([]Holder, error) {
 	case l.parts != nil:
 		return l.holdersOfParts(ctx)
 	}
-	if !l.set.isShared() {
+	if !l.set.kind.isShared() {
 		h, err := l.Holder(ctx)
 		if errors.Is(err, ErrNotHeld) {
 			return nil, nil
@@ -506,14 +484,6 @@ func (l *Lock) flags(mode string) string {
 	if l.c.server.InCluster() {
 		mode += "c"
 	}
-	if l.set.hasKey {
-		mode += "k"
-	}
-	if l.set.redisson {
-		mode += "r"
-	}
-	if l.set.node {
-		mode += "n"
-	}
+	mode += l.set.kind.flags
 	return mode + l.c.strictFlags()
 }

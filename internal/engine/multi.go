@@ -55,9 +55,9 @@ func (l *Lock) checkParts() error {
 		switch {
 		case p.set.err != nil:
 			return p.set.err
-		case p.set.isShared() && p.set.kind != &owned:
+		case p.set.kind.isShared() && !p.set.kind.byOwner:
 			return errors.New("Weight has a meaning for semaphores only")
-		case p.set.hasKey:
+		case p.set.as != nil:
 			return errors.New("Key and Redisson name one lock, and Multi has several")
 		case !p.set.unbounded():
 			return errors.New("Multi needs leases that are renewed without a bound: the first has to wait for the last")
@@ -111,7 +111,7 @@ func (l *Lock) tryAll(ctx context.Context) (*Lease, error) {
 // tryAtOnce takes all parts by one script. busy says that this is not possible now, or never
 // with these locks, though it may be for one after another; with an error if it says why.
 func (l *Lock) tryAtOnce(ctx context.Context) (lease *Lease, busy bool, err error) {
-	if l.set.isShared() || l.reentered(ctx) || !l.inOneSlot() {
+	if l.set.kind.isShared() || l.reentered(ctx) || !l.inOneSlot() {
 		return nil, true, nil
 	}
 	attempts := make([]*attempt, len(l.parts))

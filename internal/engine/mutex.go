@@ -1,5 +1,23 @@
 package engine
 
+import (
+	"github.com/holdfast-go/holdfast/internal/keys"
+	"github.com/holdfast-go/holdfast/internal/script"
+)
+
+// mutex is the kind of lock that one holder has.
+var mutex = single(kind{
+	form: "mutex", place: byName(""), check: unweighted, reserves: true, reasserted: true,
+	batch: &batchForm{script: script.BatchAcquire, keys: func(l *Lock) []string { return []string{l.c.fenceOf(l)} }},
+})
+
+// keyed is a mutex under a key of its own, which programs share that use SET key token NX PX ttl. One that is gone may
+// have been such a program's meanwhile, of which nothing would tell, and is not asked for again.
+var keyed = single(kind{
+	form: "mutex", flags: "k", check: unweighted,
+	place: func(space keys.Space, _ string, s *settings) (keys.Set, error) { return space.Exact(s.key) },
+})
+
 // Mutex returns the lock of that name, which one holder has at a time. A name is
 // 1 to 512 bytes of UTF-8 without control characters, and does not begin with a
 // closing brace. Nothing is sent; a bad name or option shows as ErrInvalid when the

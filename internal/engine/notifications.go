@@ -49,20 +49,6 @@ func (c *Client) listening(l *Lock) (by notify.Confirmation, up bool) {
 	return c.notifier.Confirmed(c.channelOf(l))
 }
 
-// redissonFree is what Redisson's clients publish when they release a lock.
-const redissonFree = "0"
-
-// watchRedisson watches the channel on which Redisson's clients tell each other that l is free. In Cluster mode
-// there are two, and either may be the one that they use.
-func (c *Client) watchRedisson(l *Lock, look func()) []*notify.Listener {
-	channel := keys.RedissonChannel(l.keys)
-	all := []*notify.Listener{c.notifier.Watch(notify.Channel{Name: channel}, redissonFree, look)}
-	if c.server.InCluster() {
-		all = append(all, c.notifier.Watch(notify.Channel{Name: channel, Sharded: true}, redissonFree, look))
-	}
-	return all
-}
-
 // maxStrays bounds how many grants that nobody wants are given back at once. Whoever may
 // publish can send any number; one that is left alone ends with its claim.
 const maxStrays = 16
@@ -85,19 +71,23 @@ func (c *Client) notified(payload string) {
 		default:
 			return
 		}
-		k := c.space.Of(m.Grant.Lock)
-		l := &Lock{c: c, name: m.Grant.Lock, keys: k, composition: &single, set: &settings{
-			ttl:    min(duration(m.Grant.Claim), c.cfg.MaxTTL),
-			hasKey: k.Queue != k.Lock+":q" || m.Grant.Kind == redisson.name,
-			kind:   kindNamed(m.Grant.Kind),
-		}}
-		l.set.redisson = l.set.kind == &redisson
-		if l.set.kind != &mutex {
-			l.keys = k.For(m.Grant.Kind)
-		}
+		l := c.stray(m.Grant)
 		c.tasks.Run(func() {
 			c.takeBack(l, m.Token, "", 0, unaware, c.patienceFor(l))
 			<-c.strays
 		})
 	}
+}
+
+// stray returns the lock that a notification grants, so that it can be given back.
+func (c *Client) stray(n *wire.Grant) *Lock {
+	set := &settings{ttl: min(duration(n.Claim), c.cfg.MaxTTL), kind: kindNamed(n.Kind)}
+	place := c.space.Of(n.Lock)
+	if set.kind == &mutex && place.Queue != place.Lock+":q" {
+		set.kind = &keyed
+	}
+	if set.kind.name != "" {
+		place = place.For(set.kind.name)
+	}
+	return &Lock{c: c, name: n.Lock, keys: place, set: set, composition: &alone}
 }

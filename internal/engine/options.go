@@ -20,14 +20,12 @@ type settings struct {
 	owner        string
 	named        bool   // by Owner, not by Config.Owner
 	key          string // exact key, or ""
-	hasKey       bool
-	redisson     bool // kept as Redisson's RLock is
+	as           *kind  // what Key or Redisson make of a mutex; or nil
 	meta         *metaList
 	reentrant    bool
 	maxDepth     int           // 0: no bound
 	once         bool          // for a Once
 	maxTries     int           // of a Once; 0: no bound
-	node         bool          // of a quorum: a server that lost its data, or may have, extends nothing
 	nodeTimeout  time.Duration // of a quorum's lock, 0: by the TTL
 	apart        bool          // each lease is one of the server's: none is passed on within the process
 
@@ -119,7 +117,7 @@ func Owner(id string) Option { return func(s *settings) { s.owner, s.named = id,
 // form: SET key token NX PX ttl, and a script that compares and deletes. A key with a
 // closing brace that is not a Cluster hash tag's is refused.
 func Key(exact string) Option {
-	return func(s *settings) { s.key, s.hasKey, s.redisson = exact, true, false }
+	return func(s *settings) { s.key, s.as = exact, &keyed }
 }
 
 // Redisson makes the lock that which Redisson, of Java, has under this name: what
@@ -127,7 +125,7 @@ func Key(exact string) Option {
 // exactly this key, and both sides tell each other when it is free. Of Key and Redisson the
 // last one counts. Names with braces that are not a Cluster hash tag's are refused.
 func Redisson(name string) Option {
-	return func(s *settings) { s.key, s.hasKey, s.redisson = name, true, true }
+	return func(s *settings) { s.key, s.as = name, &redisson }
 }
 
 // MinReplicas makes every grant and every renewal count only once n replicas have

@@ -12,7 +12,23 @@ import (
 
 	"github.com/holdfast-go/holdfast/internal/clock"
 	"github.com/holdfast-go/holdfast/internal/exec"
+	"github.com/holdfast-go/holdfast/internal/script"
 )
+
+// nodeMutex is a mutex on one node of a quorum: a server that lost its data, or may have, grants and extends nothing.
+var nodeMutex = single(kind{
+	form: "mutex", flags: "n", place: byName(""),
+	batch: &batchForm{
+		script: script.NodeBatchAcquire, keys: func(l *Lock) []string { return l.c.nodeKeys() },
+		refusals: map[string]bool{"quarantined": true, "behind": true},
+	},
+	check: func(s *settings) error {
+		if s.reentrant || s.replicas != 0 || s.fsync {
+			return errors.New("Reentrant, MinReplicas, Fsync, Key and Redisson are not for locks of a Quorum")
+		}
+		return unweighted(s)
+	},
+})
 
 // Quorum hands out locks that are held while a majority of independent servers, its nodes,
 // agrees: with 5 nodes, while 3 do. So a lock outlives the loss of a minority, and no single
@@ -130,7 +146,7 @@ func (s *settings) patience(begun time.Time) time.Duration {
 func (q *Quorum) Mutex(name string, opts ...Option) *Lock {
 	// One owner on all nodes: clients that were not given one have another each.
 	given := slices.Concat([]Option{func(s *settings) { s.owner = q.clients[0].cfg.Owner }}, opts,
-		[]Option{func(s *settings) { s.node, s.apart = true, true }})
+		[]Option{func(s *settings) { s.kind, s.apart = &nodeMutex, true }})
 	l := &Lock{name: name, composition: &composition{quorum: q}}
 	for _, c := range q.clients {
 		l.parts = append(l.parts, c.newLock(name, given))

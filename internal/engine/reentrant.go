@@ -3,8 +3,6 @@ package engine
 import (
 	"context"
 	"fmt"
-
-	"github.com/holdfast-go/holdfast/internal/script"
 )
 
 // Reentrant lets whoever holds the lock, a Mutex or a side of an RWMutex, acquire it
@@ -38,68 +36,17 @@ func MaxDepth(n int) Option {
 	}
 }
 
-// ReleaseOwner ends one lease that the lock's owner has, Owner with Reentrant, whichever process has
-// it: the one that would expire first. That is likely to be one that a process left behind
-// which is no more; but one with a shorter TTL, or a waiter that was handed the lock a moment ago, comes
-// before it, and so may the caller's own. Leases that were acquired under one's context end with it, and
-// count as one. Whoever has the lease is told, with ErrLost, by its next renewal; one that is not
-// renewed any more believes in it until its deadline. ReleaseOwner returns how many leases the
-// owner has left; with the last the lock goes to the next in the queue. So a job's last step can
-// give up what an earlier one took.
-//
-// Once begun, it works also when ctx ends, for as long as RetryTimeout.
-//
-// Errors: ErrNotHeld when nobody has the lock: it has expired, or was released; a
-// *NotOwnerError, which matches ErrNotOwner, when another owner has it. Neither changes
-// anything. ErrInvalid for a lock without these options; otherwise those of Lease.Release.
-// After an Ambiguous error the lease may have been ended; calling again could end another.
-func (l *Lock) ReleaseOwner(ctx context.Context) (left int, err error) {
-	if l.set.err == nil && (l.set.kind != &owned || l.parts != nil) {
-		return 0, fmt.Errorf("%w: lock %q: ReleaseOwner is for a Mutex with Owner and Reentrant", ErrInvalid, l.name)
-	}
-	l.c.tasks.Begin()
-	defer l.c.tasks.End()
-	if err := l.ready(ctx); err != nil {
-		return 0, err
-	}
-	a, err := l.callOnce(ctx, request{op: "release", script: script.ShareDisown, urgent: true}, l.set.owner)
-	if err != nil {
-		return 0, err
-	}
-	switch a.Word {
-	case "free":
-		return 0, fmt.Errorf("%w: lock %q, of which %q releases one", ErrNotHeld, l.name, l.set.owner)
-	case "held":
-		h, err := l.parseHolder(&a.Reply)
-		if err != nil {
-			return 0, err
-		}
-		return 0, &NotOwnerError{Name: l.name, Owner: l.set.owner, Holder: h}
-	case "released":
-		var n int64
-		if a.Ints(&n) == nil {
-			return int(n), nil
-		}
-	}
-	return 0, l.malformed("release")
-}
-
-// tooDeep is the error of one that would be a lease too many.
-func (l *Lock) tooDeep() error {
-	return fmt.Errorf("%w: lock %q: %d leases at a time are allowed (MaxDepth), and %q has as many", ErrDepth, l.name, l.set.maxDepth, l.set.owner)
-}
-
 // entry is the key under which a context has the innermost lease of a lock.
 type entry struct {
 	c     *Client
-	kind  *kind
+	kind  string
 	lock  string
 	owner string // of a lock that owners have; or ""
 }
 
 func (l *Lock) entry() entry {
-	e := entry{l.c, l.set.kind, l.keys.Lock, ""}
-	if l.set.kind == &owned {
+	e := entry{l.c, l.set.kind.name, l.keys.Lock, ""}
+	if l.set.kind.byOwner {
 		e.owner = l.set.owner
 	}
 	return e
@@ -139,7 +86,7 @@ func (l *Lock) reenter(ctx context.Context) (*Lease, error) {
 		return nil, nil
 	case g.frozen:
 		return nil, fmt.Errorf("%w: lock %q: the lease is being changed, and cannot be acquired again just now", ErrInvalid, l.name)
-	case g.l.set.reads() && !l.set.reads():
+	case g.l.set.kind.joinable && !l.set.kind.joinable:
 		return nil, fmt.Errorf("%w: lock %q: who reads cannot acquire it for writing; TryUpgrade does that where it is possible", ErrInvalid, l.name)
 	case l.set.maxDepth > 0 && int(outer.depth)+1 >= l.set.maxDepth:
 		return nil, fmt.Errorf("%w: lock %q: %d leases within each other are allowed (MaxDepth)", ErrDepth, l.name, l.set.maxDepth)

@@ -12,6 +12,22 @@ import (
 	"github.com/holdfast-go/holdfast/internal/script"
 )
 
+// reader and writer are the sides of a read-write lock. A writer wants all of it. The fence of readers is that of the
+// writer before them, and the same for all.
+var (
+	reader = shared("rw", kind{joinable: true, check: ofWeight(1)})
+	writer = shared("rw", kind{exclusive: true, check: ofWeight(everything)})
+)
+
+func ofWeight(weight int) func(s *settings) error {
+	return func(s *settings) error {
+		if s.weight != weight {
+			return errWeight
+		}
+		return nil
+	}
+}
+
 // RWMutex is a lock that any number of readers have at a time, or one writer. Each side is
 // a Lock. Each holder has a lease of its own, so that one that crashed is in nobody's way
 // for longer than its TTL.
@@ -31,17 +47,17 @@ type RWMutex struct {
 // RWMutex returns the read-write lock of that name. Its options are those of both sides.
 func (c *Client) RWMutex(name string, opts ...Option) *RWMutex {
 	return &RWMutex{
-		read:  c.newLock(name, slices.Concat(opts, []Option{ofReadWrite(1)})),
-		write: c.newLock(name, slices.Concat(opts, []Option{ofReadWrite(everything)})),
+		read:  c.newLock(name, slices.Concat(opts, []Option{sided(&reader, 1)})),
+		write: c.newLock(name, slices.Concat(opts, []Option{sided(&writer, everything)})),
 	}
 }
 
-func ofReadWrite(weight int) Option {
+func sided(side *kind, weight int) Option {
 	return func(s *settings) {
 		if s.weight != 0 && s.kind == &mutex {
 			weight = -1
 		}
-		s.kind, s.limit, s.weight = &readWrite, everything, weight
+		s.kind, s.limit, s.weight = side, everything, weight
 	}
 }
 
@@ -86,7 +102,7 @@ func (l *Lease) mustBe(want *Lock, what, side string) error {
 	if want.set.err != nil {
 		return want.set.err
 	}
-	if have.c != want.c || have.keys != want.keys || have.set.kind != want.set.kind || have.set.weight != want.set.weight {
+	if have.c != want.c || have.keys != want.keys || have.set.kind != want.set.kind {
 		return fmt.Errorf("%w: lock %q: %s needs a lease of its %s; this is another, of %q", ErrInvalid, want.name, what, side, have.name)
 	}
 	return nil
@@ -104,7 +120,7 @@ func (l *Lock) inheriting(from *Lock) *Lock {
 		own.maxRenewals = old.maxRenewals
 	}
 	own.owner, own.named, own.meta, own.info = old.owner, old.named, old.meta, old.info
-	return &Lock{c: l.c, name: l.name, keys: l.keys, set: &own, composition: &single}
+	return &Lock{c: l.c, name: l.name, keys: l.keys, set: &own, composition: &alone}
 }
 
 // weigh makes the lease one of as, which has another weight.
@@ -156,12 +172,12 @@ func (l *Lease) freeze(as *Lock) error {
 		return l.ended
 	case g.frozen:
 		return fmt.Errorf("%w: lock %q: the lease is being changed already", ErrInvalid, as.name)
-	case g.isJoined() && as.set.reads():
+	case g.isJoined() && as.set.kind == &reader:
 		return fmt.Errorf("%w: lock %q: it was acquired again within the lease, and cannot be downgraded before that is released", ErrInvalid, as.name)
 	case g.isJoined():
 		return &HeldError{Name: as.name, Holder: Holder{Key: as.keys.Lock, Owner: as.set.owner, Host: as.c.host, PID: os.Getpid()}}
 	}
-	if as.set.reads() {
+	if as.set.kind == &reader {
 		l.finish(ErrReleased)
 		l.released = true
 	}
@@ -216,7 +232,7 @@ func (l *Lease) replace(as *Lock, a exec.Answer, pttl int64, fence uint64) (*Lea
 	g.mu.Lock()
 	if g.over { // lost or released meanwhile
 		defer g.mu.Unlock()
-		if as.set.reads() { // freeze has ended the writer's lease
+		if as.set.kind == &reader { // freeze has ended the writer's lease
 			return nil, &LostError{Name: as.name, Reason: LossExpired}
 		}
 		return nil, l.ended

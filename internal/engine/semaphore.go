@@ -2,11 +2,27 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 
 	"github.com/holdfast-go/holdfast/internal/script"
 )
+
+// semaphore is a lock of which holders have as many permits as they want.
+var semaphore = shared("sem", kind{
+	check: func(s *settings) error {
+		switch {
+		case s.limit < 1 || s.limit > maxPermits:
+			return fmt.Errorf("%d permits are not possible; 1 to %d are", s.limit, maxPermits)
+		case s.weight < 1 || s.weight > maxPermits:
+			return fmt.Errorf("a Weight of %d is not possible; 1 to %d is", s.weight, maxPermits)
+		case s.reentrant:
+			return errors.New("Reentrant has no meaning for a semaphore: its permits are counted")
+		}
+		return nil
+	},
+})
 
 // Semaphore is a number of permits, each of which one holder has at a time. Acquire and
 // the other methods of its Lock take as many as Weight says: 1, if it says nothing.
@@ -33,7 +49,7 @@ func (c *Client) Semaphore(name string, permits int, opts ...Option) *Semaphore 
 // ErrPermits, which the server says: what the caller names may not count (Resize). Default 1.
 func Weight(n int) Option {
 	return func(s *settings) {
-		if n <= 0 || s.kind == &readWrite { // which has its weight already
+		if n <= 0 || s.kind == &reader || s.kind == &writer { // which has its weight already
 			n = -1
 		}
 		s.weight = n

@@ -13,7 +13,7 @@ import (
 var usedAs = map[string]string{
 	"mutex":        "a lock that one holds at a time, as those of Mutex, Multi, Once and Election",
 	redisson.name:  "a lock in the form of Redisson's RLock",
-	readWrite.name: "a read-write lock",
+	reader.name:    "a read-write lock",
 	semaphore.name: "a semaphore",
 	owned.name:     "a lock of owners (Owner with Reentrant)",
 	latch.name:     "a latch",
@@ -57,7 +57,7 @@ func (c *Client) explain(ctx context.Context, locks []*Lock, err error) {
 	}
 	met := misused{error: se.Err}
 	for _, l := range locks {
-		if met.what != "none" && met.key != "" || l.set.node {
+		if met.what != "none" && met.key != "" {
 			break
 		}
 		a, askErr := exec.Try(ctx, c.server, c.cfg.CommandTimeout, func(ctx context.Context) (exec.Answer, error) {
@@ -72,7 +72,7 @@ func (c *Client) explain(ctx context.Context, locks []*Lock, err error) {
 		}
 		met.key, met.what = l.keys.Lock, ""
 		switch {
-		case what == l.form(), what == "nothing":
+		case what == l.set.kind.form, what == "nothing":
 			met.what = "none"
 		case usedAs[what] != "":
 			met.what = what
@@ -81,12 +81,4 @@ func (c *Client) explain(ctx context.Context, locks []*Lock, err error) {
 	if met.key != "" {
 		se.Err = met
 	}
-}
-
-// form is what the lock's key holds while it is held.
-func (l *Lock) form() string {
-	if l.set.kind == &mutex {
-		return "mutex"
-	}
-	return l.set.kind.name
 }

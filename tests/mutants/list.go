@@ -176,7 +176,7 @@ var All = []Mutant{
 	},
 	{
 		Name: "shared-key-reasserted", About: "a key that is shared is taken again after the server has lost its data",
-		Edits: []overlay.Edit{part("shared-key-lost", " || g.l.set.hasKey", "")},
+		Edits: []overlay.Edit{part("shared-key-lost", "!g.l.set.kind.reasserted", "g.l.set.kind.isShared()")},
 		Tests: []Test{{"virtual", "TestASharedKeyIsNotTakenAgainAfterALossOfData"}},
 	},
 	{

@@ -1,0 +1,40 @@
+package engine
+
+import (
+	"errors"
+
+	"github.com/holdfast-go/holdfast/internal/keys"
+	"github.com/holdfast-go/holdfast/internal/notify"
+)
+
+// redisson is a mutex that is kept as Redisson keeps its RLock, in a hash.
+var redisson = single(kind{
+	name: "redisson", form: "redisson", flags: "kr", overhear: overhearRedisson,
+	place: func(space keys.Space, _ string, s *settings) (keys.Set, error) {
+		set, err := space.Redisson(s.key)
+		if err == nil {
+			set = set.For("redisson")
+		}
+		return set, err
+	},
+	check: func(s *settings) error {
+		if s.once {
+			return errors.New("Redisson has no meaning for Once: no other program knows of its runs")
+		}
+		return unweighted(s)
+	},
+})
+
+// redissonFree is what Redisson's clients publish when they release a lock.
+const redissonFree = "0"
+
+// overhearRedisson listens on the channel on which Redisson's clients tell each other that l is free. In Cluster mode
+// there are two, and either may be the one that they use.
+func overhearRedisson(c *Client, l *Lock, look func()) []*notify.Listener {
+	channel := keys.RedissonChannel(l.keys)
+	all := []*notify.Listener{c.notifier.Watch(notify.Channel{Name: channel}, redissonFree, look)}
+	if c.server.InCluster() {
+		all = append(all, c.notifier.Watch(notify.Channel{Name: channel, Sharded: true}, redissonFree, look))
+	}
+	return all
+}

@@ -127,7 +127,7 @@ const maxRank = 1 << 20
 
 // What acquire.lua can say, besides a *grant and, in Strict mode, quarantined.
 type (
-	held struct { // by somebody else
+	heldByOther struct {
 		holder Holder
 	}
 	queued struct {
@@ -219,7 +219,7 @@ func (a *attempt) parse(r exec.Answer) (any, error) {
 		}
 	case "held":
 		if h, err := a.l.parseHolder(&r.Reply); err == nil {
-			return held{h}, nil
+			return heldByOther{h}, nil
 		}
 	case "queued":
 		var pttl, score, rank, receivers int64
@@ -315,7 +315,7 @@ func (a *attempt) claimed(n *wire.Grant) (*grant, bool) {
 		return nil, false
 	}
 	g := newGrant(a, now, a.anchor.Sent, valid, n.Fence, 1)
-	g.claim, g.renewAt, g.at = true, now, n.Now
+	g.state, g.renewAt, g.at = claimed, now, n.Now
 	return g, true
 }
 

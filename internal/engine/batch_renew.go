@@ -28,7 +28,7 @@ func putOff(all []*grant) {
 		g.mu.Lock()
 		g.queued = false
 		g.land()
-		if !g.over && !g.frozen {
+		if g.state.takesRenewals() {
 			now := clock.Now()
 			g.renewed(now, now, errPutOff)
 		}
@@ -62,7 +62,7 @@ func (c *Client) renewAll(all []*grant) (answered bool) {
 	for _, g := range all {
 		g.mu.Lock()
 		g.queued = false
-		if g.over || g.frozen {
+		if !g.state.takesRenewals() {
 			g.land()
 		} else {
 			live = append(live, g)
@@ -122,7 +122,7 @@ func (c *Client) keep(all []*grant, r exec.Outcomes) {
 			continue
 		}
 		g.land()
-		if !g.over && !g.frozen {
+		if g.state.takesRenewals() {
 			if r.Err == nil {
 				g.failure = nil
 				// mutants: kept-from

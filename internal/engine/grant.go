@@ -55,13 +55,33 @@ type grant struct {
 
 	tried    bool // it is among Client.tried
 	counted  bool // among those that Close waits for
-	frozen   bool // it is being weighed: see Lease.weigh
-	over     bool // released, or lost: nothing is sent for it any more but a release
-	retired  bool // its leases are over: it is not renewed any more
-	claim    bool // it is a claim still, to be made a lease by a renewal
+	state    state
+	before   state // while it is changing: what it was before
 	final    bool // MaxHold allows no more than it has
 	extended bool // past what the next lease of it would have, or that was asked for
 	kept     bool // it has a reference of its line; guarded by the line
+}
+
+// state is where a grant is in its life. What a release does follows from it.
+type state uint8
+
+const (
+	claimed  state = iota // handed over for a short while; its first renewal makes it held
+	held                  // renewed until it is released
+	changing              // being made one of the other side: neither renewed, nor passed on, nor joined
+	retired               // its leases are over, and the last of them is not released yet: not renewed any more
+	over                  // released or lost: only a release is still sent
+)
+
+// isSteady reports whether leases of it may be passed on, joined and renewed.
+func (s state) isSteady() bool { return s <= held }
+
+// takesRenewals reports whether what a renewal brings is taken over.
+func (s state) takesRenewals() bool { return s != changing && s != over }
+
+// isClaim reports whether no renewal has confirmed it yet. Guarded by the grant.
+func (g *grant) isClaim() bool {
+	return g.state == claimed || g.state == changing && g.before == claimed
 }
 
 // confirmAfter is how long a lock that was handed over is held before its claim is made a lease.
@@ -70,7 +90,7 @@ const confirmAfter = 5 * time.Millisecond
 
 func newGrant(a *attempt, since, anchor clock.Instant, valid time.Duration, fence uint64, block int64) *grant {
 	a.l.c.server.HasWritten()
-	g := &grant{l: a.l, from: a, since: since, anchor: anchor, valid: valid, fence: fence, next: fence, end: fence + uint64(max(block, 1)), most: int32(min(a.l.c.cfg.LocalHandovers, math.MaxInt32/unrivalled))}
+	g := &grant{l: a.l, state: held, from: a, since: since, anchor: anchor, valid: valid, fence: fence, next: fence, end: fence + uint64(max(block, 1)), most: int32(min(a.l.c.cfg.LocalHandovers, math.MaxInt32/unrivalled))}
 	g.final = a.l.set.maxHold > 0 && a.l.set.maxHold <= a.l.set.ttl
 	g.capHold()
 	return g
@@ -107,8 +127,8 @@ func (g *grant) begin(ctx context.Context) *Lease {
 	g.counted = true
 	now := g.renewAt
 	switch {
-	case g.claim && g.fencesWanted() > 0: // at once
-	case g.claim:
+	case g.state == claimed && g.fencesWanted() > 0: // at once
+	case g.state == claimed:
 		left := g.valid - now.Sub(g.anchor)
 		g.renewAt = now.Add(min(confirmAfter, left/16))
 	case g.canRenew():
@@ -177,7 +197,7 @@ func (g *grant) part(l *Lease) bool {
 func (g *grant) quit(l *Lease, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.over {
+	if g.state == over {
 		return
 	}
 	l.finish(err)
@@ -186,11 +206,19 @@ func (g *grant) quit(l *Lease, err error) {
 
 // rest retires a grant of which no lease is left that is held. Guarded by g.
 func (g *grant) rest() {
-	if g.lease.ended == nil || slices.ContainsFunc(g.others(), func(l *Lease) bool { return l.ended == nil }) {
+	if g.hasLease() {
 		return
 	}
-	g.retired, g.renewAt = true, clock.Instant{}
+	if g.state != changing {
+		g.state = retired
+	}
+	g.renewAt = clock.Instant{}
 	g.plan()
+}
+
+// hasLease reports whether one of its leases is not over. Guarded by g.
+func (g *grant) hasLease() bool {
+	return g.lease.ended == nil || slices.ContainsFunc(g.others(), func(l *Lease) bool { return l.ended == nil })
 }
 
 // finish ends all its leases.
@@ -220,7 +248,7 @@ func (g *grant) capHold() {
 func (g *grant) canRenew() bool {
 	s := g.l.set
 	switch {
-	case g.claim:
+	case g.isClaim():
 		return true
 	case !s.renew, s.maxRenewals >= 0 && int(g.renewals) >= s.maxRenewals:
 		return false
@@ -252,7 +280,7 @@ func (g *grant) planAt(now clock.Instant) {
 func (g *grant) Due(now clock.Instant) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.over {
+	if g.state == over {
 		return
 	}
 	// mutants: deadline-timer
@@ -297,7 +325,7 @@ func (g *grant) renew() {
 	g.queued = false
 	ttl, final := g.renewTTL(g.l.set.ttl)
 	fences, asserted := g.fencesWanted(), g.asserted
-	if g.over || g.frozen {
+	if !g.state.takesRenewals() {
 		defer g.mu.Unlock()
 		g.land()
 		return
@@ -311,11 +339,11 @@ func (g *grant) renew() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.land()
-	if g.over {
+	switch g.state {
+	case over:
 		return
-	}
-	if g.frozen {
-		if err == nil && !g.claim {
+	case changing:
+		if err == nil && !g.isClaim() {
 			g.renewals++
 		}
 		return
@@ -339,15 +367,17 @@ func (g *grant) renewed(sent, now clock.Instant, err error) {
 		left := g.valid - now.Sub(g.anchor)
 		g.renewAt = now.Add(min(max(left/8, 25*time.Millisecond), time.Second))
 	} else {
-		if !g.claim {
+		if g.state == claimed {
+			g.state = held
+		} else {
 			g.renewals++
 		}
-		g.claim, g.renewAt = false, clock.Instant{}
+		g.renewAt = clock.Instant{}
 		if g.canRenew() {
 			g.renewAt = g.renewalAfter(sent, g.l.set.ttl)
 		}
 	}
-	if g.retired {
+	if g.state == retired {
 		g.renewAt = clock.Instant{}
 	}
 	g.planAt(now)
@@ -388,7 +418,7 @@ func (g *grant) reassertion(a exec.Answer, err error, ttl time.Duration) (reques
 	defer g.mu.Unlock()
 	left := g.valid - now.Sub(g.anchor)
 	// mutants: shared-key-lost
-	if g.over || left <= 0 || !g.l.set.kind.reasserted || c.cfg.Strict || c.server.InCluster() && now.Sub(g.since) > maxReassert {
+	if g.state == over || left <= 0 || !g.l.set.kind.reasserted || c.cfg.Strict || c.server.InCluster() && now.Sub(g.since) > maxReassert {
 		return request{}, false
 	}
 	// Whatever ends the grant now leaves a tombstone, in case this arrives after it.
@@ -500,7 +530,7 @@ func (g *grant) retire(err error) {
 }
 
 func (g *grant) retireLocked(err error) {
-	if g.over {
+	if g.state == over {
 		return
 	}
 	g.finish(err)
@@ -514,7 +544,7 @@ func (g *grant) replacedBy(next *grant) {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if !g.over {
+	if g.state != over {
 		g.lose(&LostError{Name: g.l.name, Reason: LossTaken})
 	}
 }
@@ -526,7 +556,7 @@ func (g *grant) isLive() bool {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return !g.over
+	return g.state != over
 }
 
 // triedFor returns the latest grant of the lock with that line that was taken past it; nil if there is none.
@@ -538,7 +568,7 @@ func (c *Client) triedFor(key string) *grant {
 
 // stop ends all renewing.
 func (g *grant) stop() {
-	g.over = true
+	g.state = over
 	if c := g.l.c; g.tried {
 		c.mu.Lock()
 		if key := g.l.lineKey(); c.tried.Get(key) == g {

@@ -249,10 +249,10 @@ func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if l.ended != nil || g.over {
+	if l.ended != nil || g.state == over {
 		return l.ended
 	}
-	if g.frozen {
+	if g.state == changing {
 		return fmt.Errorf("%w: lock %q: Extend while the lease is being changed", ErrInvalid, l.Name())
 	}
 	lost, err := g.apply(a, final, false)
@@ -322,8 +322,8 @@ func (l *Lease) releaseWithin(ctx context.Context, how ending) error {
 	g := l.g
 	c := g.l.c
 	for patient := true; ; {
-		first, over, err := l.giveUp(patient, how)
-		if over {
+		first, done, err := l.giveUp(patient, how)
+		if done {
 			return err
 		}
 		if first.landed == nil && first.released == nil {
@@ -365,9 +365,9 @@ func (l *Lease) releaseFailed() error {
 func (l *Lease) releaseThen(ctx context.Context, done func(error)) {
 	g := l.g
 	c := g.l.c
-	first, over, err := l.giveUp(true, hasLeft)
+	first, finished, err := l.giveUp(true, hasLeft)
 	switch {
-	case over:
+	case finished:
 		done(err)
 		return
 	case first != (prior{}) || g.from.unanswered != 0 || !g.from.freeable():
@@ -439,7 +439,7 @@ type prior struct {
 // giveUp passes the lease on within the process if it may, which is all then; or ends
 // it, so that its release can be sent. first is what must happen before either; if
 // not patient, only what must.
-func (l *Lease) giveUp(patient bool, how ending) (first prior, over bool, err error) {
+func (l *Lease) giveUp(patient bool, how ending) (first prior, done bool, err error) {
 	g := l.g
 	g.line.lock()
 	defer g.line.unlock()
@@ -452,7 +452,7 @@ func (l *Lease) giveUp(patient bool, how ending) (first prior, over bool, err er
 	// mutants: look-at-release
 	l.lookAt(now)
 	// mutants: lost-at-release
-	if lost, ok := l.ended.(*LostError); ok && g.over {
+	if lost, ok := l.ended.(*LostError); ok && g.state == over {
 		return prior{}, true, lost
 	}
 	switch {
@@ -471,7 +471,7 @@ func (l *Lease) giveUp(patient bool, how ending) (first prior, over bool, err er
 		}
 		return prior{released: l.trouble.answered}, false, nil
 	}
-	if !g.over && g.part(l) { // also when the client closes
+	if g.state != over && g.part(l) { // also when the client closes
 		l.finish(ErrReleased)
 		l.released = true
 		g.rest()

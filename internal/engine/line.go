@@ -212,7 +212,7 @@ func (ln *line) joinReaders(ctx context.Context, l *Lock) *Lease {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	now := clock.Now()
-	if g.over || g.frozen || g.extended || g.failure != nil || g.expired(now) || now.Sub(g.since) > maxPassing ||
+	if !g.state.isSteady() || g.extended || g.failure != nil || g.expired(now) || now.Sub(g.since) > maxPassing ||
 		g.lease.ended != nil || ln.c.cfg.LocalHandovers < 0 || !g.l.set.unbounded() || ln.c.isClosing() {
 		return nil
 	}
@@ -354,7 +354,7 @@ func (ln *line) head() *waiter {
 // the line and by g.
 func (ln *line) successor(g *grant, now clock.Instant) *waiter {
 	// mutants: reserved-fences
-	if ln == nil || g.over || g.frozen || g.extended || !g.kept || !g.l.set.kind.isShared() && ln.held != g || g.next >= g.end && g.flying == 0 || ln.c.isClosing() {
+	if ln == nil || !g.state.isSteady() || g.extended || !g.kept || !g.l.set.kind.isShared() && ln.held != g || g.next >= g.end && g.flying == 0 || ln.c.isClosing() {
 		return nil
 	}
 	// mutants: passing-time

@@ -289,7 +289,7 @@ func (l *Lock) try(ctx context.Context) (*Lease, error) {
 	case *grant:
 		l.replaces(got)
 		return got.begin(ctx), nil
-	case held:
+	case heldByOther:
 		a.abandon()
 		return nil, &HeldError{Name: l.name, Holder: got.holder}
 	case quarantined:

@@ -84,7 +84,7 @@ func (l *Lock) reenter(ctx context.Context) (*Lease, error) {
 	switch {
 	case outer.ended != nil:
 		return nil, nil
-	case g.frozen:
+	case g.state == changing:
 		return nil, fmt.Errorf("%w: lock %q: the lease is being changed, and cannot be acquired again just now", ErrInvalid, l.name)
 	case g.l.set.kind.joinable && !l.set.kind.joinable:
 		return nil, fmt.Errorf("%w: lock %q: who reads cannot acquire it for writing; TryUpgrade does that where it is possible", ErrInvalid, l.name)

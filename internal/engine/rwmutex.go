@@ -170,7 +170,7 @@ func (l *Lease) freeze(as *Lock) error {
 	switch {
 	case l.ended != nil:
 		return l.ended
-	case g.frozen:
+	case g.state == changing:
 		return fmt.Errorf("%w: lock %q: the lease is being changed already", ErrInvalid, as.name)
 	case g.isJoined() && as.set.kind == &reader:
 		return fmt.Errorf("%w: lock %q: it was acquired again within the lease, and cannot be downgraded before that is released", ErrInvalid, as.name)
@@ -181,7 +181,7 @@ func (l *Lease) freeze(as *Lock) error {
 		l.finish(ErrReleased)
 		l.released = true
 	}
-	g.frozen, g.renewAt = true, clock.Instant{}
+	g.before, g.state, g.renewAt = g.state, changing, clock.Instant{}
 	g.plan()
 	return nil
 }
@@ -191,7 +191,12 @@ func (l *Lease) thaw() error {
 	g := l.g
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.frozen = false
+	if g.state == changing {
+		g.state = g.before
+		if !g.hasLease() {
+			g.state = retired
+		}
+	}
 	l.look()
 	if l.ended != nil {
 		return l.ended
@@ -213,7 +218,7 @@ func (l *Lease) abort(err error) error {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if !g.over {
+	if g.state != over {
 		g.lose(lost)
 	}
 	return err
@@ -230,7 +235,7 @@ func (l *Lease) replace(as *Lock, a exec.Answer, pttl int64, fence uint64) (*Lea
 	g.line.lock()
 	defer g.line.unlock()
 	g.mu.Lock()
-	if g.over { // lost or released meanwhile
+	if g.state == over { // lost or released meanwhile
 		defer g.mu.Unlock()
 		if as.set.kind == &reader { // freeze has ended the writer's lease
 			return nil, &LostError{Name: as.name, Reason: LossExpired}
@@ -238,8 +243,8 @@ func (l *Lease) replace(as *Lock, a exec.Answer, pttl int64, fence uint64) (*Lea
 		return nil, l.ended
 	}
 	next := newGrant(&from, g.since, a.Sent, term-drift(term), fence, 1)
-	next.claim = g.claim
-	if next.renewals = g.renewals; !g.claim {
+	next.state = g.before
+	if next.renewals = g.renewals; !g.isClaim() {
 		next.renewals += int32(g.flying) // whose answers nobody waits for
 	}
 	if next.isLate(clock.Now()) {

@@ -17,6 +17,10 @@ type server struct {
 	sendings chan sending
 	dropped  chan []int
 	silent   bool // nothing that returns was answered
+
+	starts  sync.Mutex // guards the following
+	adding  bool
+	started []func() // while adding
 }
 
 type sending struct {
@@ -35,7 +39,7 @@ func serve(most int) *server {
 			return !s.silent
 		},
 		Drop: func(items []int) { s.dropped <- items },
-		Go:   func(f func()) { go f() }, Most: most, Patience: patience,
+		Go:   s.start, Most: most, Patience: patience,
 	}
 	return s
 }
@@ -68,10 +72,31 @@ func (s *server) quiet(t *testing.T) {
 // done answers.
 func (s sending) done() { close(s.answer) }
 
+// add adds items. What they start runs after the last of them, however the goroutines are scheduled.
 func (s *server) add(items ...int) {
+	s.starts.Lock()
+	s.adding = true
+	s.starts.Unlock()
 	for _, item := range items {
 		s.Add(item)
 	}
+	s.starts.Lock()
+	defer s.starts.Unlock()
+	s.adding = false
+	for _, f := range s.started {
+		go f()
+	}
+	s.started = nil
+}
+
+func (s *server) start(f func()) {
+	s.starts.Lock()
+	defer s.starts.Unlock()
+	if s.adding {
+		s.started = append(s.started, f)
+		return
+	}
+	go f()
 }
 
 // engage has all sendings but one of those that may be together under way, until the answer.

@@ -18,7 +18,7 @@ import (
 type attempt struct {
 	l    *Lock
 	head string // with which the value of its lock begins
-	*candidacy
+	*queueEntry
 
 	// unanswered is the not-after of sendings that may have been, or may yet be,
 	// carried out without our knowing; server time in µs, 0 when there are none.
@@ -35,7 +35,7 @@ type attempt struct {
 }
 
 // candidacy is what only an attempt has that can be queued and notified.
-type candidacy struct {
+type queueEntry struct {
 	score int64 // in the queue, or of the attempt whose place this one takes; 0 if none
 	// before is the attempt whose place this one takes, until that is done.
 	before  *attempt
@@ -49,7 +49,7 @@ type candidacy struct {
 }
 
 // none is the candidacy of all attempts that have none. Nothing writes to it.
-var none candidacy
+var noEntry queueEntry
 
 // ending says how a party of a latch or a barrier ends, as its scripts have it. For other
 // locks it makes no difference.
@@ -65,7 +65,7 @@ const (
 func (e ending) String() string { return [...]string{"", "left", "died", "done"}[e] }
 
 func (l *Lock) newAttempt() *attempt {
-	return &attempt{l: l, head: l.c.made.between(valueFormat, ":", l.keys.Lock, 0), candidacy: &none}
+	return &attempt{l: l, head: l.c.mint.between(valueFormat, ":", l.keys.Lock, 0), queueEntry: &noEntry}
 }
 
 // valueFormat is that of a lock's value, which goes on with the token and a colon.
@@ -82,8 +82,8 @@ const minClaim = 1500 * time.Millisecond
 // has another token then.
 func (a *attempt) listen(channel string) {
 	c := a.l.c
-	a.head = c.made.between(valueFormat, ":", a.l.keys.Lock, waiterBit)
-	a.candidacy = &candidacy{channel: channel}
+	a.head = c.mint.between(valueFormat, ":", a.l.keys.Lock, waiterBit)
+	a.queueEntry = &queueEntry{channel: channel}
 	a.claim = min(max(minClaim, 4*c.server.RTT.Mean()), a.l.set.term())
 	a.member = a.token() + "\n" + milliseconds(a.claim) + "\n" + channel + "\n"
 	if a.l.set.kind.isShared() {
@@ -93,7 +93,7 @@ func (a *attempt) listen(channel string) {
 	a.inbox = make(chan wire.Message, 4)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.tokens.Set(a.token(), a)
+	c.attempts.Set(a.token(), a)
 }
 
 // forget makes notifications for this attempt those of a stranger.
@@ -104,7 +104,7 @@ func (a *attempt) forget() {
 	c := a.l.c
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.tokens.Delete(a.token())
+	c.attempts.Delete(a.token())
 }
 
 // notify is told what the server sent for this attempt's token.
@@ -171,8 +171,8 @@ func (a *attempt) askSince(began time.Time, ctx context.Context, mode string, fe
 			continue
 		}
 		got, err := a.parse(r)
-		if g, granted := got.(*grant); granted && err == nil && fresh && !unanswered { // by this request, and no other
-			a.date(g.fence, r.Now)
+		if h, granted := got.(*hold); granted && err == nil && fresh && !unanswered { // by this request, and no other
+			a.date(h.fence, r.Now)
 		}
 		return got, err
 	}
@@ -223,7 +223,7 @@ func (a *attempt) parse(r exec.Answer) (any, error) {
 		}
 	case "queued":
 		var pttl, score, rank, receivers int64
-		if a.candidacy != &none && r.Ints(&pttl, &score, &rank, &receivers) == nil {
+		if a.queueEntry != &noEntry && r.Ints(&pttl, &score, &rank, &receivers) == nil {
 			a.score, a.placed = score, true
 			a.l.c.server.HasWritten()
 			a.anchor = exec.Anchor{Sent: r.Sent, Server: r.Now}
@@ -261,22 +261,22 @@ const errLate = unadvised("the lock was granted, but the reply came past the lea
 
 // granted makes a grant of an answer to a request that was sent, and answered, then, and at that time
 // of the server's.
-func (a *attempt) granted(sent, heard clock.Instant, now, pttl int64, fence uint64, block int64) (*grant, error) {
+func (a *attempt) granted(sent, heard clock.Instant, now, pttl int64, fence uint64, block int64) (*hold, error) {
 	term := a.l.set.term()
 	if pttl >= 0 {
 		term = min(duration(pttl), a.l.c.cfg.MaxTTL)
 	}
 	// mutants: grant-deadline
-	g := newGrant(a, sent, sent, term-drift(term), fence, block)
-	g.at = now
+	h := newHold(a, sent, sent, term-drift(term), fence, block)
+	h.at = now
 	// mutants: fence-believed
 	if !believable(fence, now) {
 		return nil, &exec.Failure{Op: "acquire", Name: a.l.name, Server: a.l.c.server.Addr(), Kind: exec.ErrWrongType, Err: errUnbelievable(a.l, fence)}
 	}
-	if g.isLate(heard) {
+	if h.isLate(heard) {
 		return nil, &exec.Failure{Op: "acquire", Name: a.l.name, Server: a.l.c.server.Addr(), Kind: exec.ErrUnavailable, Err: errLate}
 	}
-	return g, nil
+	return h, nil
 }
 
 // longestLead is by how much a fence may lead the server's clock at all, after that was set back: as the scripts have it.
@@ -300,7 +300,7 @@ const maxLead = 2 * time.Second
 // claimed makes a grant of the notification that the lock was handed to this
 // attempt; false when the claim is over, or may soon be, or when the server is to be asked whether that is true.
 // A fence that is believed can be raised at a guard, and shuts out all below it.
-func (a *attempt) claimed(n *wire.Grant) (*grant, bool) {
+func (a *attempt) claimed(n *wire.Grant) (*hold, bool) {
 	claim := min(duration(n.Claim), a.claim)
 	now := clock.Now()
 	sinceAnchor := now.Sub(a.anchor.Sent)
@@ -314,9 +314,9 @@ func (a *attempt) claimed(n *wire.Grant) (*grant, bool) {
 	if valid-sinceAnchor < claim/4 {
 		return nil, false
 	}
-	g := newGrant(a, now, a.anchor.Sent, valid, n.Fence, 1)
-	g.state, g.renewAt, g.at = claimed, now, n.Now
-	return g, true
+	h := newHold(a, now, a.anchor.Sent, valid, n.Fence, 1)
+	h.state, h.renewAt, h.at = claimed, now, n.Now
+	return h, true
 }
 
 // drift is what a deadline allows for clocks that run at different speeds: 1% and
@@ -337,7 +337,7 @@ func (a *attempt) abandon() {
 		left = c.departing.begin(a.l.keys.Queue)
 	}
 	end := c.patienceFor(a.l)
-	c.takersOf(a.l).run(func(hopeless bool) bool {
+	c.reclaimersOf(a.l).run(func(hopeless bool) bool {
 		answered := false
 		if !hopeless {
 			// mutants: take-back
@@ -354,22 +354,22 @@ func (a *attempt) abandon() {
 
 // takers take back what abandoned attempts have, or may get, on one server: so many at once, since callers can
 // give up faster than a server that hangs is given up.
-type takers struct {
+type reclaimers struct {
 	crew    exec.Limiter
 	closing <-chan struct{}
 	silent  atomic.Bool // it did not answer one of them while the client was closing
 }
 
-func (t *takers) init(c *Client) {
-	t.crew, t.closing = exec.Limiter{Tasks: &c.tasks, Most: maxTaking}, c.closing
+func (t *reclaimers) init(c *Client) {
+	t.crew, t.closing = exec.Limiter{Tasks: &c.tasks, Most: maxReclaiming}, c.closing
 }
 
 // maxTaking bounds how many are taken back at once from one server.
-const maxTaking = 64
+const maxReclaiming = 64
 
 // run calls f, at once or after others. f says whether it was answered; it is told if there is no hope of that: while
 // the client closes, each server is waited for once.
-func (t *takers) run(f func(hopeless bool) (answered bool)) {
+func (t *reclaimers) run(f func(hopeless bool) (answered bool)) {
 	t.crew.Run(func() {
 		if f(t.silent.Load()) {
 			return
@@ -383,11 +383,11 @@ func (t *takers) run(f func(hopeless bool) (answered bool)) {
 }
 
 // takersOf is who takes back what the server of that lock has.
-func (c *Client) takersOf(l *Lock) *takers {
-	if all, known := c.gathering(l); known {
-		return &all.takers
+func (c *Client) reclaimersOf(l *Lock) *reclaimers {
+	if all, known := c.groupsFor(l); known {
+		return &all.reclaimers
 	}
-	return &c.takers
+	return &c.reclaimers
 }
 
 // succeed abandons the attempt whose place this one has taken.

@@ -231,12 +231,12 @@ func (p *BarrierParty) broken(a *exec.Answer) (*BrokenError, uint64, error) {
 
 // expelled ends the lease: the server does not know the party any more.
 func (p *BarrierParty) expelled() error {
-	g := p.g
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	p.look()
+	h := p.g
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	p.check()
 	if p.ended == nil {
-		g.lose(&LostError{Name: p.Name(), Reason: LossTaken})
+		h.lose(&LostError{Name: p.Name(), Reason: LossTaken})
 	}
 	return p.ended
 }

@@ -20,13 +20,13 @@ import (
 // with one look at all of them that there is nothing more to do. What it leaves goes by itself, to
 // the scripts that can do everything.
 type batches struct {
-	one  gathering // of all, outside a Cluster
-	done sync.Pool // of errands to which nobody refers any more: the client's own, for tests in virtual time
+	one  serverGroups // of all, outside a Cluster
+	done sync.Pool    // of errands to which nobody refers any more: the client's own, for tests in virtual time
 
 	mu        sync.Mutex
-	nodes     map[string]*gathering // of each server of a Cluster, by what the driver calls it
-	contended map[string]struct{}   // keys of locks for which others waited, or which they had, when last seen
-	before    map[string]struct{}   // the same, of those that have not been asked for since contended was begun
+	nodes     map[string]*serverGroups // of each server of a Cluster, by what the driver calls it
+	contended map[string]struct{}      // keys of locks for which others waited, or which they had, when last seen
+	before    map[string]struct{}      // the same, of those that have not been asked for since contended was begun
 }
 
 // maxBatch bounds the locks of a batch, and so for how long it keeps the server from others: about
@@ -34,12 +34,12 @@ type batches struct {
 const maxBatch = 128
 
 // gathering is what goes to one server, as it gathers.
-type gathering struct {
-	takes    gather.Group[*errand]
-	releases gather.Group[*errand]
-	renewals gather.Group[*grant]
-	singles  exec.Limiter // of renewals that are not in a batch
-	takers   takers
+type serverGroups struct {
+	takes      gather.Group[*batchItem]
+	releases   gather.Group[*batchItem]
+	renewals   gather.Group[*hold]
+	renewers   exec.Limiter // of renewals that are not in a batch
+	reclaimers reclaimers
 }
 
 // maxContended bounds how many contended locks are remembered.
@@ -49,24 +49,24 @@ const maxContended = 10_000
 const maxServers = 1000
 
 func (b *batches) init(c *Client) {
-	b.contended, b.nodes = map[string]struct{}{}, map[string]*gathering{}
+	b.contended, b.nodes = map[string]struct{}{}, map[string]*serverGroups{}
 	b.one.init(c)
 }
 
-func (all *gathering) init(c *Client) {
-	all.singles = exec.Limiter{Tasks: &c.tasks, Most: maxRenewing}
-	all.takers.init(c)
+func (all *serverGroups) init(c *Client) {
+	all.renewers = exec.Limiter{Tasks: &c.tasks, Most: maxRenewing}
+	all.reclaimers.init(c)
 	const patience = 20 * time.Millisecond // many times what a server takes that is well
-	all.takes = gather.Group[*errand]{
-		Send: c.takeAll, Drop: drop, Go: c.tasks.Run, Most: c.cfg.Batch, Patience: patience, Width: c.server.Width,
+	all.takes = gather.Group[*batchItem]{
+		Send: c.takeAll, Drop: rejectItems, Go: c.tasks.Run, Most: c.cfg.Batch, Patience: patience, Width: c.server.Width,
 	}
-	all.releases = gather.Group[*errand]{
-		Send: c.freeAll, Drop: drop, Go: c.tasks.Run, Most: c.cfg.Batch, Patience: patience, Width: c.server.Width,
+	all.releases = gather.Group[*batchItem]{
+		Send: c.freeAll, Drop: rejectItems, Go: c.tasks.Run, Most: c.cfg.Batch, Patience: patience, Width: c.server.Width,
 	}
 	if c.cfg.Strict { // these are locks on a quorum's node, which is not waited for any longer
 		all.takes.Patience = min(patience, c.defaults.wait()/2)
 	}
-	all.renewals = gather.Group[*grant]{
+	all.renewals = gather.Group[*hold]{
 		// Nobody waits for a renewal, so they gather as if the server were near.
 		Send: c.renewAll, Drop: putOff, Go: c.tasks.Run, Most: c.cfg.Batch, Patience: patience,
 	}
@@ -74,7 +74,7 @@ func (all *gathering) init(c *Client) {
 
 // gathering returns where what is sent for a lock gathers with others: in a Cluster with those that go to
 // the same server. If it is not known which, known is false, and the lock is alone.
-func (c *Client) gathering(l *Lock) (all *gathering, known bool) {
+func (c *Client) groupsFor(l *Lock) (all *serverGroups, known bool) {
 	b := &c.batches
 	if !c.server.InCluster() {
 		return &b.one, true
@@ -84,7 +84,7 @@ func (c *Client) gathering(l *Lock) (all *gathering, known bool) {
 	defer b.mu.Unlock()
 	all = b.nodes[node]
 	if all == nil || node == "" {
-		all = &gathering{}
+		all = &serverGroups{}
 		all.init(c)
 		if len(b.nodes) >= maxServers {
 			clear(b.nodes)
@@ -134,7 +134,7 @@ func (b *batches) remember(key string) {
 }
 
 // errand is what a goroutine wants done for one lock.
-type errand struct {
+type batchItem struct {
 	l        *Lock
 	head     string // with which the lock's value begins
 	notAfter int64  // server time, µs
@@ -142,7 +142,7 @@ type errand struct {
 
 	// tell is called once it is done, by who does others then: it does not block. Without it, done
 	// has an item.
-	tell func(*errand)
+	tell func(*batchItem)
 
 	// The outcome, once done has an item.
 	done    chan struct{}
@@ -155,19 +155,19 @@ type errand struct {
 	err     error
 }
 
-func newErrand(l *Lock, head string) *errand {
-	e, known := l.c.batches.done.Get().(*errand)
+func newBatchItem(l *Lock, head string) *batchItem {
+	item, known := l.c.batches.done.Get().(*batchItem)
 	if !known {
-		e = &errand{done: make(chan struct{}, 1)}
+		item = &batchItem{done: make(chan struct{}, 1)}
 	}
-	e.l, e.head = l, head
-	return e
+	item.l, item.head = l, head
+	return item
 }
 
 // await waits until the errand is done, or ctx ends: it is not to be touched again then.
-func (e *errand) await(ctx context.Context) error {
+func (item *batchItem) await(ctx context.Context) error {
 	select {
-	case <-e.done:
+	case <-item.done:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
@@ -175,27 +175,27 @@ func (e *errand) await(ctx context.Context) error {
 }
 
 // end says that the errand is done.
-func (e *errand) end() {
-	if e.tell != nil {
-		e.tell(e)
+func (item *batchItem) finish() {
+	if item.tell != nil {
+		item.tell(item)
 		return
 	}
-	e.done <- struct{}{}
+	item.done <- struct{}{}
 }
 
 // drop tells errands that they go by themselves.
-func drop(all []*errand) {
-	for _, e := range all {
-		e.err = driver.ErrNotSent
-		e.end()
+func rejectItems(all []*batchItem) {
+	for _, item := range all {
+		item.err = driver.ErrNotSent
+		item.finish()
 	}
 }
 
 // over makes the errand another's.
-func (e *errand) over() {
-	done := &e.l.c.batches.done
-	*e = errand{done: e.done}
-	done.Put(e)
+func (item *batchItem) recycle() {
+	done := &item.l.c.batches.done
+	*item = batchItem{done: item.done}
+	done.Put(item)
 }
 
 // plain reports whether the lock is as scripts for batches know them: a string, which no other
@@ -211,9 +211,9 @@ func (a *attempt) begin(ctx context.Context, mode string, fences int) (any, erro
 	var began time.Time
 	if fences == 1 && a.l.plain() && !c.cfg.Strict && !a.l.set.isDurable() && !c.batches.isContended(a.l) {
 		began = time.Now()
-		g, err := a.take(ctx)
-		if g != nil {
-			return g, nil
+		h, err := a.take(ctx)
+		if h != nil {
+			return h, nil
 		}
 		if err != nil {
 			return nil, err
@@ -224,7 +224,7 @@ func (a *attempt) begin(ctx context.Context, mode string, fences int) (any, erro
 	if a.unanswered != 0 && errors.As(err, &se) {
 		se.Ambiguous = true
 	}
-	if _, granted := got.(*grant); granted && a.l.plain() {
+	if _, granted := got.(*hold); granted && a.l.plain() {
 		c.batches.note(a.l, false)
 	}
 	return got, err
@@ -232,51 +232,51 @@ func (a *attempt) begin(ctx context.Context, mode string, fences int) (any, erro
 
 // take asks for a lock that may be free, with others that are asked for at the same time. It
 // returns neither grant nor error when the lock is to be asked for by itself.
-func (a *attempt) take(ctx context.Context) (*grant, error) {
+func (a *attempt) take(ctx context.Context) (*hold, error) {
 	c := a.l.c
-	e := newErrand(a.l, a.head)
+	item := newBatchItem(a.l, a.head)
 	began, notAfter := time.Now(), c.notAfter(a.l)
-	e.notAfter = notAfter
-	all, _ := c.gathering(a.l)
+	item.notAfter = notAfter
+	all, _ := c.groupsFor(a.l)
 	if ctx.Done() == nil {
-		all.takes.Do(e)
+		all.takes.Do(item)
 	} else {
-		all.takes.Add(e)
+		all.takes.Add(item)
 	}
-	if err := e.await(ctx); err != nil {
+	if err := item.await(ctx); err != nil {
 		// mutants: batch-unanswered
 		a.sent(true, notAfter)
 		return nil, c.server.Unheard(ctx, "acquire", a.l.name, began)
 	}
-	defer e.over()
-	if e.err != nil {
+	defer item.recycle()
+	if item.err != nil {
 		// mutants: batch-failed
-		a.sent(exec.MayBeDone(e.err), notAfter)
+		a.sent(exec.MayBeDone(item.err), notAfter)
 		return nil, nil
 	}
-	if !e.ok {
+	if !item.ok {
 		c.batches.note(a.l, true)
 		return nil, nil
 	}
 	a.owed = true
-	a.date(e.fence, e.now)
-	return a.granted(e.sent, e.heard, e.now, -1, e.fence, 1)
+	a.date(item.fence, item.now)
+	return a.granted(item.sent, item.heard, item.now, -1, item.fence, 1)
 }
 
 // takeAll sends acquires.
-func (c *Client) takeAll(all []*errand) bool { return exec.SendAll(c.server, all, c.taking, tell) }
+func (c *Client) takeAll(all []*batchItem) bool { return exec.SendAll(c.server, all, c.taking, tell) }
 
 // taking is the batch that takes those locks.
-func (c *Client) taking(all []*errand) exec.Batch {
+func (c *Client) taking(all []*batchItem) exec.Batch {
 	n, l := len(all), all[0].l
 	words := make([]string, 3*n+7)
 	keys, args := words[:2*n:2*n+3], append(words[2*n+3:2*n+3], l.flags(""), "")
 	notAfter, same, patience := all[0].notAfter, true, time.Duration(0)
-	for i, e := range all {
-		keys[i], keys[n+i] = e.l.keys.Lock, e.l.keys.Queue
-		args = append(args, e.head)
-		notAfter, patience = min(notAfter, e.notAfter), max(patience, e.l.set.wait())
-		same = same && e.l.set.term() == l.set.term() && e.l.set.info == l.set.info
+	for i, item := range all {
+		keys[i], keys[n+i] = item.l.keys.Lock, item.l.keys.Queue
+		args = append(args, item.head)
+		notAfter, patience = min(notAfter, item.notAfter), max(patience, item.l.set.wait())
+		same = same && item.l.set.term() == l.set.term() && item.l.set.info == l.set.info
 	}
 	args[1] = strconv.FormatInt(notAfter, 10)
 	form := l.set.kind.batch // all of a client have the same: mutexes in Strict mode go by themselves
@@ -285,11 +285,11 @@ func (c *Client) taking(all []*errand) exec.Batch {
 	if same {
 		differing = all[:1]
 	}
-	for _, e := range differing {
-		args = append(args, milliseconds(e.l.set.term()))
+	for _, item := range differing {
+		args = append(args, milliseconds(item.l.set.term()))
 	}
-	for _, e := range differing {
-		args = append(args, e.l.set.info)
+	for _, item := range differing {
+		args = append(args, item.l.set.info)
 	}
 	return exec.Batch{
 		N: n, Slot: c.slot(l), Script: form.script, Keys: keys, Args: args,
@@ -317,46 +317,46 @@ func (a *attempt) freeable() bool { return a.l.plain() && !a.l.c.batches.isConte
 // free gives up the lock if nobody waits for it, together with others that are given up at the same
 // time. If it is not done it is to be given up by itself; unanswered says that it may be done.
 func (a *attempt) free(fence uint64) (done, unanswered bool) {
-	e := newErrand(a.l, a.head)
-	e.fence, e.since = fence, a.since(fence)
-	all, _ := a.l.c.gathering(a.l)
-	all.releases.Do(e)
-	<-e.done
-	return e.freed()
+	item := newBatchItem(a.l, a.head)
+	item.fence, item.since = fence, a.since(fence)
+	all, _ := a.l.c.groupsFor(a.l)
+	all.releases.Do(item)
+	<-item.done
+	return item.freed()
 }
 
 // freeThen is free that returns at once, and tells when it would have returned; who is told does not
 // block.
 func (a *attempt) freeThen(fence uint64, tell func(done, unanswered bool)) {
-	e := newErrand(a.l, a.head)
-	e.fence, e.since = fence, a.since(fence)
-	e.tell = func(e *errand) { tell(e.freed()) }
-	all, _ := a.l.c.gathering(a.l)
-	all.releases.Add(e)
+	item := newBatchItem(a.l, a.head)
+	item.fence, item.since = fence, a.since(fence)
+	item.tell = func(item *batchItem) { tell(item.freed()) }
+	all, _ := a.l.c.groupsFor(a.l)
+	all.releases.Add(item)
 }
 
 // freed is what became of an errand of free.
-func (e *errand) freed() (done, unanswered bool) {
-	defer e.over()
-	if e.err != nil {
-		return false, exec.MayBeDone(e.err)
+func (item *batchItem) freed() (done, unanswered bool) {
+	defer item.recycle()
+	if item.err != nil {
+		return false, exec.MayBeDone(item.err)
 	}
-	if !e.ok {
-		e.l.c.batches.note(e.l, true)
+	if !item.ok {
+		item.l.c.batches.note(item.l, true)
 	}
-	return e.ok, false
+	return item.ok, false
 }
 
 // freeAll sends releases.
-func (c *Client) freeAll(all []*errand) bool { return exec.SendAll(c.server, all, c.freeing, tell) }
+func (c *Client) freeAll(all []*batchItem) bool { return exec.SendAll(c.server, all, c.freeing, tell) }
 
 // freeing is the batch that gives those locks up.
-func (c *Client) freeing(all []*errand) exec.Batch {
+func (c *Client) freeing(all []*batchItem) exec.Batch {
 	n := len(all)
 	words := make([]string, 2*n)
 	keys, args := words[:n:n], words[n:]
-	for i, e := range all {
-		keys[i], args[i] = e.l.keys.Lock, e.head
+	for i, item := range all {
+		keys[i], args[i] = item.l.keys.Lock, item.head
 	}
 	b := exec.Batch{N: n, Slot: c.slot(all[0].l), Script: script.BatchRelease, Keys: keys, Args: args, Urgent: true, Word: "freed", Timeless: true}
 	// mutants: native-release
@@ -367,25 +367,25 @@ func (c *Client) freeing(all []*errand) exec.Batch {
 }
 
 // tell tells errands what became of the batch that they are.
-func tell(all []*errand, r exec.Outcomes) {
-	for i, e := range all {
-		e.sent, e.heard, e.now, e.err, e.refusal, e.ok = r.Sent, r.Heard, r.Now, r.Err, r.Refusal, r.Done(i)
+func tell(all []*batchItem, r exec.Outcomes) {
+	for i, item := range all {
+		item.sent, item.heard, item.now, item.err, item.refusal, item.ok = r.Sent, r.Heard, r.Now, r.Err, r.Refusal, r.Done(i)
 		// mutants: fence-of-errand
-		e.fence = uint64(r.Number) + uint64(i)
-		e.end()
+		item.fence = uint64(r.Number) + uint64(i)
+		item.finish()
 	}
 }
 
 // value is that of the lock that the errand gives up, if nobody waits for it; "" if it is not known.
-func (e *errand) value() string {
-	if e.since == 0 {
+func (item *batchItem) value() string {
+	if item.since == 0 {
 		return ""
 	}
-	text := make([]byte, 0, len(e.head)+40+len(e.l.set.info))
-	text = append(text, e.head...)
-	text = strconv.AppendUint(text, e.fence, 10)
+	text := make([]byte, 0, len(item.head)+40+len(item.l.set.info))
+	text = append(text, item.head...)
+	text = strconv.AppendUint(text, item.fence, 10)
 	text = append(text, ':')
-	text = strconv.AppendInt(text, e.since, 10)
+	text = strconv.AppendInt(text, item.since, 10)
 	text = append(text, ":0:"...)
-	return string(append(text, e.l.set.info...))
+	return string(append(text, item.l.set.info...))
 }

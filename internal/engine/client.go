@@ -28,7 +28,7 @@ type Client struct {
 	cfg      Config
 	space    keys.Space
 	id       string // names the channel on which this client is notified
-	made     tokens
+	mint     tokenMint
 	host     string
 	defaults settings // of locks
 
@@ -38,26 +38,26 @@ type Client struct {
 	schedule   schedule.Scheduler
 	epoch      clock.Reading // from which the slots of renewals are counted
 
-	closing   chan struct{}
-	closeOnce sync.Once
-	closeErr  error
-	closed    chan struct{}
-	tasks     exec.Tasks
-	held      exec.Tasks // one for each grant that is not over
-	batches   batches
-	singles   exec.Limiter // of renewals to servers of a Cluster that are not known
-	takers    takers
-	leftovers exec.Limiter // of what the server may have of lost leases
-	choices   choices
-	departing departures
+	closing    chan struct{}
+	closeOnce  sync.Once
+	closeErr   error
+	closed     chan struct{}
+	tasks      exec.Tasks
+	holds      exec.Tasks // one for each grant that is not over
+	batches    batches
+	renewers   exec.Limiter // of renewals to servers of a Cluster that are not known
+	reclaimers reclaimers
+	cleanups   exec.Limiter // of what the server may have of lost leases
+	cache      settingsCache
+	departing  departures
 
-	mu     sync.Mutex
-	lines  compact.Map[string, *line]
-	tried  compact.Map[string, *grant]   // taken past all lines, by the keys of those
-	tokens compact.Map[string, *attempt] // that notifications may be about
+	mu       sync.Mutex
+	queues   compact.Map[string, *waitQueue]
+	unqueued compact.Map[string, *hold]    // taken past all lines, by the keys of those
+	attempts compact.Map[string, *attempt] // that notifications may be about
 
-	survey   sync.Once
-	warnings warnings
+	checkOnce sync.Once
+	warnings  warnings
 }
 
 // New returns a Client that reaches its server through an adapter, such as
@@ -105,14 +105,14 @@ func New(d driver.Driver, cfg *Config) (*Client, error) {
 	if client.defaults.info, err = client.holderInfo(c.Owner).Encode(); err != nil {
 		return nil, fmt.Errorf("%w: Config.Owner: %w", ErrInvalid, err)
 	}
-	client.made.init()
+	client.mint.init()
 	client.ownChannel = space.Channel(client.id)
 	client.strays = make(chan struct{}, maxStrays)
 	client.notifier = newNotifier(client)
 	client.batches.init(client)
-	client.singles = exec.Limiter{Tasks: &client.tasks, Most: maxRenewing}
-	client.takers.init(client)
-	client.leftovers = exec.Limiter{Tasks: &client.tasks, Most: maxLeftovers}
+	client.renewers = exec.Limiter{Tasks: &client.tasks, Most: maxRenewing}
+	client.reclaimers.init(client)
+	client.cleanups = exec.Limiter{Tasks: &client.tasks, Most: maxCleanups}
 	return client, nil
 }
 
@@ -197,8 +197,8 @@ func (c *Client) Close(ctx context.Context) error {
 	c.closeOnce.Do(func() {
 		close(c.closing)
 		for _, live := range c.schedule.Callers() {
-			if g, ok := live.(*grant); ok {
-				g.retire(exec.ErrClosed)
+			if h, ok := live.(*hold); ok {
+				h.retire(exec.ErrClosed)
 			}
 		}
 		go c.shutDown()
@@ -214,9 +214,9 @@ func (c *Client) Close(ctx context.Context) error {
 func (c *Client) shutDown() {
 	defer close(c.closed)
 	for {
-		c.held.Wait()
+		c.holds.Wait()
 		c.tasks.Wait()
-		if c.held.None() { // an acquire was under way
+		if c.holds.None() { // an acquire was under way
 			break
 		}
 	}

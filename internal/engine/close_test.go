@@ -88,9 +88,9 @@ func TestALeaseThatIsDueDuringCloseIsEnded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := lease.g
-	g.mu.Lock()
-	c.schedule.Set(&g.entry, clock.Mono(), g)
+	h := lease.g
+	h.mu.Lock()
+	c.schedule.Set(&h.entry, clock.Mono(), h)
 	for len(c.schedule.Callers()) > 0 {
 		time.Sleep(time.Millisecond)
 	}
@@ -98,7 +98,7 @@ func TestALeaseThatIsDueDuringCloseIsEnded(t *testing.T) {
 	go func() { closed <- c.Close(t.Context()) }()
 	<-c.closing
 	time.Sleep(10 * time.Millisecond) // until Close has looked
-	g.mu.Unlock()
+	h.mu.Unlock()
 	select {
 	case <-lease.Context().Done():
 	case <-time.After(time.Minute):

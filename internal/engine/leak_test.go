@@ -168,8 +168,8 @@ func TestCloseWaitsForAcquiresUnderWay(t *testing.T) {
 func waits(c *Client, l *Lock) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	ln := c.lines.Get(l.keys.Queue)
-	return ln != nil && ln.waiting() > 0
+	wq := c.queues.Get(l.keys.Queue)
+	return wq != nil && wq.waiting() > 0
 }
 
 // A lock deleted under its holder is granted to the next goroutine of the same process
@@ -222,9 +222,9 @@ func TestNothingIsKeptOfLocksDeletedUnderTheirHolders(t *testing.T) {
 	}
 	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 		c.mu.Lock()
-		lines, tokens := c.lines.Len(), c.tokens.Len()
+		lines, tokens := c.queues.Len(), c.attempts.Len()
 		c.mu.Unlock()
-		gone := c.held.None()
+		gone := c.holds.None()
 		if lines+tokens == 0 && gone {
 			return
 		}

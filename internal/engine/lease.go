@@ -24,9 +24,9 @@ const patience = 50 * time.Millisecond
 
 // Lease is a lock that is held. Its methods may be called by many goroutines.
 type Lease struct {
-	many *bundle // of which it is made, if it is of several locks: all that follows is unused then
+	many *multiLease // of which it is made, if it is of several locks: all that follows is unused then
 
-	g      *grant
+	g      *hold
 	fence  uint64
 	origin context.Context // under which it was acquired
 
@@ -142,14 +142,14 @@ func (l *Lease) Err() error {
 func (l *Lease) errAt(now clock.Instant) error {
 	l.g.mu.Lock()
 	defer l.g.mu.Unlock()
-	l.lookAt(now)
+	l.checkAt(now)
 	return l.ended
 }
 
 // look ends the lease if its time is up.
-func (l *Lease) look() { l.lookAt(clock.Now()) }
+func (l *Lease) check() { l.checkAt(clock.Now()) }
 
-func (l *Lease) lookAt(now clock.Instant) {
+func (l *Lease) checkAt(now clock.Instant) {
 	// mutants: deadline-by-clock
 	if l.ended == nil && l.g.expired(now) {
 		l.g.lose(l.g.expiry())
@@ -169,7 +169,7 @@ func (l *Lease) Context() context.Context {
 	if l.scope == nil {
 		l.scope = &scope{}
 		l.scope.ctx, l.scope.cancel = context.WithCancelCause(l.within(context.WithoutCancel(l.origin)))
-		l.look()
+		l.check()
 		if l.ended != nil {
 			l.scope.cancel(l.ended)
 		}
@@ -203,7 +203,7 @@ func (l *Lease) do(ctx context.Context, f func(ctx context.Context) error) (err 
 }
 
 // finish ends the lease, once.
-func (l *Lease) finish(err error) {
+func (l *Lease) end(err error) {
 	if l.ended != nil {
 		return
 	}
@@ -223,52 +223,52 @@ func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 	if l.many != nil {
 		return l.many.extend(ctx, ttl)
 	}
-	g := l.g
+	h := l.g
 	if err := l.Err(); err != nil {
 		return err
 	}
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	g.mu.Lock()
+	h.mu.Lock()
 	if l.ended != nil {
-		defer g.mu.Unlock()
+		defer h.mu.Unlock()
 		return l.ended
 	}
-	ttl, final := g.renewTTL(ttl)
+	ttl, final := h.renewTTL(ttl)
 	// From now on, whatever the answer is: nobody else is to be passed a lock that the server may keep for so long.
 	// mutants: extension-asked
-	g.extended = g.extended || ttl > g.l.set.ttl
-	g.mu.Unlock()
-	a, _, err := g.l.c.call(ctx, renewRequest(g, ttl, 0))
-	if rq, ok := g.reassertion(a, err, ttl); ok {
-		a, _, err = g.l.c.call(ctx, rq)
+	h.extended = h.extended || ttl > h.l.set.ttl
+	h.mu.Unlock()
+	a, _, err := h.l.c.call(ctx, renewRequest(h, ttl, 0))
+	if rq, ok := h.reassertion(a, err, ttl); ok {
+		a, _, err = h.l.c.call(ctx, rq)
 	}
 	if err != nil {
 		return err
 	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if l.ended != nil || g.state == over {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if l.ended != nil || h.state == over {
 		return l.ended
 	}
-	if g.state == changing {
+	if h.state == changing {
 		return fmt.Errorf("%w: lock %q: Extend while the lease is being changed", ErrInvalid, l.Name())
 	}
-	lost, err := g.apply(a, final, false)
+	lost, err := h.apply(a, final, false)
 	if lost != nil {
-		g.lose(lost)
+		h.lose(lost)
 		return lost
 	}
 	var q *exec.Quarantine
 	if errors.As(err, &q) {
-		return g.l.c.quarantineError("renew", l.Name(), quarantined(q.Left))
+		return h.l.c.quarantineError("renew", l.Name(), quarantined(q.Left))
 	}
 	if err != nil {
-		return g.l.malformed("renew")
+		return h.l.malformed("renew")
 	}
-	g.plan()
-	l.look()
+	h.plan()
+	l.check()
 	return l.ended
 }
 
@@ -319,8 +319,8 @@ func (l *Lease) release(ctx context.Context, how ending) error {
 
 // releaseWithin is release that takes as long as it takes.
 func (l *Lease) releaseWithin(ctx context.Context, how ending) error {
-	g := l.g
-	c := g.l.c
+	h := l.g
+	c := h.l.c
 	for patient := true; ; {
 		first, done, err := l.giveUp(patient, how)
 		if done {
@@ -342,11 +342,11 @@ func (l *Lease) releaseWithin(ctx context.Context, how ending) error {
 			patient = false
 		}
 	}
-	tombstone := g.from.unanswered
-	if g.from.ending == hasCountedDown {
-		tombstone = max(tombstone, c.notAfter(g.l)) // by which a copy is known
+	tombstone := h.from.unanswered
+	if h.from.ending == hasCountedDown {
+		tombstone = max(tombstone, c.notAfter(h.l)) // by which a copy is known
 	}
-	a, unanswered, err := g.from.giveBack(ctx, g.fence, tombstone)
+	a, unanswered, err := h.from.giveBack(ctx, h.fence, tombstone)
 	return l.gaveBack(a, unanswered, err)
 }
 
@@ -363,31 +363,31 @@ func (l *Lease) releaseFailed() error {
 // releaseThen is Release that returns at once, and calls done, in any goroutine, when it would have
 // returned: of a lock that nobody is known to wait for, in none of its own.
 func (l *Lease) releaseThen(ctx context.Context, done func(error)) {
-	g := l.g
-	c := g.l.c
+	h := l.g
+	c := h.l.c
 	first, finished, err := l.giveUp(true, hasLeft)
 	switch {
 	case finished:
 		done(err)
 		return
-	case first != (prior{}) || g.from.unanswered != 0 || !g.from.freeable():
+	case first != (prior{}) || h.from.unanswered != 0 || !h.from.freeable():
 		c.tasks.Run(func() {
 			if first != (prior{}) {
 				done(l.releaseWithin(ctx, hasLeft))
 				return
 			}
-			done(l.gaveBack(g.from.giveBack(ctx, g.fence, g.from.unanswered)))
+			done(l.gaveBack(h.from.giveBack(ctx, h.fence, h.from.unanswered)))
 		})
 		return
 	}
 	began := time.Now()
-	g.from.freeThen(g.fence, func(freed, unanswered bool) {
+	h.from.freeThen(h.fence, func(freed, unanswered bool) {
 		if freed {
 			done(l.gaveBack(exec.Answer{Reply: wire.Reply{Word: "released"}}, false, nil))
 			return
 		}
 		c.tasks.Run(func() {
-			a, again, err := c.releaseSince(began, context.WithoutCancel(ctx), g.l, g.from.token(), g.from.member, 0, g.from.ending)
+			a, again, err := c.releaseSince(began, context.WithoutCancel(ctx), h.l, h.from.token(), h.from.member, 0, h.from.ending)
 			done(l.gaveBack(a, unanswered || again, err))
 		})
 	})
@@ -395,16 +395,16 @@ func (l *Lease) releaseThen(ctx context.Context, done func(error)) {
 
 // gaveBack takes over what became of the release.
 func (l *Lease) gaveBack(a exec.Answer, unanswered bool, err error) error {
-	g := l.g
+	h := l.g
 	if err != nil {
-		g.from.abandon()
+		h.from.abandon()
 	} else {
-		g.from.forget()
+		h.from.forget()
 	}
-	g.drop()
+	h.uncount()
 
-	g.mu.Lock()
-	defer g.mu.Unlock()
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	l.releasing = false
 	if l.trouble != nil && l.trouble.answered != nil {
 		close(l.trouble.answered)
@@ -422,7 +422,7 @@ func (l *Lease) gaveBack(a exec.Answer, unanswered bool, err error) error {
 	case a.Word != "gone":
 		return nil
 	case l.troubled().unsure:
-		l.trouble.missed = &exec.Failure{Op: "release", Name: l.Name(), Server: g.l.c.server.Addr(), Ambiguous: true, Kind: exec.ErrUnavailable,
+		l.trouble.missed = &exec.Failure{Op: "release", Name: l.Name(), Server: h.l.c.server.Addr(), Ambiguous: true, Kind: exec.ErrUnavailable,
 			Err: errors.New("an earlier try was not answered; the lock is no longer this lease's, which that try may have brought about")}
 	default:
 		l.trouble.missed = &LostError{Name: l.Name(), Reason: LossTaken}
@@ -440,25 +440,25 @@ type prior struct {
 // it, so that its release can be sent. first is what must happen before either; if
 // not patient, only what must.
 func (l *Lease) giveUp(patient bool, how ending) (first prior, done bool, err error) {
-	g := l.g
-	g.line.lock()
-	defer g.line.unlock()
-	g.mu.Lock()
-	defer g.mu.Unlock()
+	h := l.g
+	h.queue.lock()
+	defer h.queue.unlock()
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	now := clock.Awake() // whether it was lost in a suspension, the server will say
-	if g.line != nil && g.line.waiting() > 0 {
+	if h.queue != nil && h.queue.waiting() > 0 {
 		now = clock.Now()
 	}
 	// mutants: look-at-release
-	l.lookAt(now)
+	l.checkAt(now)
 	// mutants: lost-at-release
-	if lost, ok := l.ended.(*LostError); ok && g.state == over {
+	if lost, ok := l.ended.(*LostError); ok && h.state == over {
 		return prior{}, true, lost
 	}
 	switch {
 	case l.released && how != hasCountedDown:
 		return prior{}, true, nil
-	case l.released && g.from.ending != hasCountedDown:
+	case l.released && h.from.ending != hasCountedDown:
 		return prior{}, true, ErrReleased
 	case l.released && l.trouble != nil:
 		return prior{}, true, l.trouble.missed
@@ -471,37 +471,37 @@ func (l *Lease) giveUp(patient bool, how ending) (first prior, done bool, err er
 		}
 		return prior{released: l.trouble.answered}, false, nil
 	}
-	if g.state != over && g.part(l) { // also when the client closes
-		l.finish(ErrReleased)
+	if h.state != over && h.removeLease(l) { // also when the client closes
+		l.end(ErrReleased)
 		l.released = true
-		g.rest()
+		h.retireIfIdle()
 		return prior{}, true, nil
 	}
 	// mutants: pass-on
 	if l.ended == nil {
-		next := g.line.successor(g, now)
-		if next != nil && g.flying > 0 && patient {
+		next := h.queue.successor(h, now)
+		if next != nil && h.flying > 0 && patient {
 			// The goroutine that is passed the lease must not meet an answer that
 			// was on its way to this one.
-			if g.landed == nil {
-				g.landed = make(chan struct{})
+			if h.landed == nil {
+				h.landed = make(chan struct{})
 			}
-			return prior{landed: g.landed}, false, nil
+			return prior{landed: h.landed}, false, nil
 		}
-		if next != nil && g.flying == 0 {
-			l.finish(ErrReleased)
+		if next != nil && h.flying == 0 {
+			l.end(ErrReleased)
 			l.released = true
-			g.passed++
-			g.line.pass(next, g.newLease(next.ctx))
+			h.passed++
+			h.queue.pass(next, h.newLease(next.ctx))
 			return prior{}, true, nil
 		}
 	}
-	l.finish(ErrReleased)
+	l.end(ErrReleased)
 	l.releasing = true
-	if g.from.ending == unaware {
-		g.from.ending = how
+	if h.from.ending == unaware {
+		h.from.ending = how
 	}
-	g.stop()
-	g.line.letLocked(g)
+	h.stop()
+	h.queue.releaseLocked(h)
 	return prior{}, false, nil
 }

@@ -63,7 +63,7 @@ func (l *Lock) resolved() *Lock {
 	if err := l.resolve(); err != nil {
 		l.refuse(fmt.Errorf("%w: lock %.64q: %w", ErrInvalid, l.name, err))
 	} else {
-		l.set = l.c.choices.share(l.set)
+		l.set = l.c.cache.share(l.set)
 	}
 	return l
 }
@@ -191,7 +191,7 @@ func (l *Lock) Acquire(ctx context.Context) (*Lease, error) {
 	case l.parts != nil:
 		return l.acquireAll(ctx)
 	}
-	return l.c.lineOf(l.lineKey()).acquire(ctx, l)
+	return l.c.queueOf(l.queueKey()).acquire(ctx, l)
 }
 
 // TryAcquire takes the lock if it is free and nobody queues for it. Otherwise it
@@ -243,19 +243,19 @@ func (l *Lock) ready(ctx context.Context) error {
 	if l.parts != nil {
 		one = l.parts[0]
 	}
-	l.c.survey.Do(func() { l.c.tasks.Run(func() { l.c.surveyServer(one) }) })
+	l.c.checkOnce.Do(func() { l.c.tasks.Run(func() { l.c.checkServer(one) }) })
 	return nil
 }
 
 // alike reports whether holders of l and m cannot be told apart, but by their tokens.
-func (l *Lock) alike(m *Lock) bool {
+func (l *Lock) interchangeable(m *Lock) bool {
 	if l == m {
 		return true
 	}
-	return l.c == m.c && l.keys == m.keys && (l.set == m.set || l.set.alike(m.set))
+	return l.c == m.c && l.keys == m.keys && (l.set == m.set || l.set.interchangeable(m.set))
 }
 
-func (s *settings) alike(t *settings) bool {
+func (s *settings) interchangeable(t *settings) bool {
 	a, b := *s, *t
 	a.meta, b.meta = nil, nil // which info has
 	return a == b
@@ -264,7 +264,7 @@ func (s *settings) alike(t *settings) bool {
 // lineKey names the line in which those wait who are in each other's way: not those of other
 // owners with the same name, which are the server's business, or the one who has the lock
 // would wait behind them for itself.
-func (l *Lock) lineKey() string {
+func (l *Lock) queueKey() string {
 	if l.set.kind.byOwner {
 		return l.keys.Queue + "\n" + l.set.owner
 	}
@@ -286,8 +286,8 @@ func (l *Lock) try(ctx context.Context) (*Lease, error) {
 		return nil, err
 	}
 	switch got := got.(type) {
-	case *grant:
-		l.replaces(got)
+	case *hold:
+		l.noteUnqueued(got)
 		return got.begin(ctx), nil
 	case heldByOther:
 		a.abandon()
@@ -302,21 +302,21 @@ func (l *Lock) try(ctx context.Context) (*Lease, error) {
 
 // replaces ends the grant that this process had of the lock before, if it has not noticed that it was lost, and
 // notes the one that it has now.
-func (l *Lock) replaces(g *grant) {
+func (l *Lock) noteUnqueued(h *hold) {
 	if l.set.kind.isShared() {
 		return
 	}
-	key := l.lineKey()
+	key := l.queueKey()
 	l.c.mu.Lock()
-	ln, tried := l.c.lines.Get(key), l.c.tried.Get(key)
-	l.c.tried.Set(key, g)
-	g.tried = true
+	wq, tried := l.c.queues.Get(key), l.c.unqueued.Get(key)
+	l.c.unqueued.Set(key, h)
+	h.unqueued = true
 	l.c.mu.Unlock()
-	tried.replacedBy(g)
-	if ln != nil {
-		ln.mu.Lock()
-		defer ln.mu.Unlock()
-		ln.held.replacedBy(g)
+	tried.replacedBy(h)
+	if wq != nil {
+		wq.mu.Lock()
+		defer wq.mu.Unlock()
+		wq.held.replacedBy(h)
 	}
 }
 

@@ -126,13 +126,13 @@ func (l *Lock) tryAtOnce(ctx context.Context) (lease *Lease, busy bool, err erro
 		return nil, busy, err
 	}
 	leases := make([]*Lease, len(grants))
-	for i, g := range grants {
-		leases[i] = g.begin(ctx)
+	for i, h := range grants {
+		leases[i] = h.begin(ctx)
 	}
-	return (&bundle{l: l, need: len(leases)}).lease(ctx, leases), false, nil
+	return (&multiLease{l: l, need: len(leases)}).lease(ctx, leases), false, nil
 }
 
-func (l *Lock) askAtOnce(ctx context.Context, attempts []*attempt) (grants []*grant, busy bool, err error) {
+func (l *Lock) askAtOnce(ctx context.Context, attempts []*attempt) (grants []*hold, busy bool, err error) {
 	c := l.c
 	for range 3 {
 		notAfter := c.notAfter(l.parts[0])
@@ -173,7 +173,7 @@ func (l *Lock) askAtOnce(ctx context.Context, attempts []*attempt) (grants []*gr
 }
 
 // grantedAll makes grants of multi_acquire.lua's answer.
-func (l *Lock) grantedAll(attempts []*attempt, r exec.Answer) ([]*grant, bool, error) {
+func (l *Lock) grantedAll(attempts []*attempt, r exec.Answer) ([]*hold, bool, error) {
 	var pttl int64
 	fences := make([]int64, len(attempts))
 	numbers := []*int64{&pttl}
@@ -184,13 +184,13 @@ func (l *Lock) grantedAll(attempts []*attempt, r exec.Answer) ([]*grant, bool, e
 	if r.Ints(numbers...) != nil || slices.Min(fences) <= 0 {
 		return nil, false, l.malformed("acquire")
 	}
-	grants := make([]*grant, len(attempts))
+	grants := make([]*hold, len(attempts))
 	for i, a := range attempts {
-		g, err := a.granted(r.Sent, clock.Now(), r.Now, pttl, uint64(fences[i]), 1)
+		h, err := a.granted(r.Sent, clock.Now(), r.Now, pttl, uint64(fences[i]), 1)
 		if err != nil {
 			return nil, false, err
 		}
-		grants[i] = g
+		grants[i] = h
 	}
 	return grants, false, nil
 }
@@ -237,7 +237,7 @@ func (l *Lock) inOrder(ctx context.Context, take func(*Lock, context.Context) (*
 		stop := context.AfterFunc(lease.Context(), func() { cancel(errStartOver) })
 		defer stop()
 	}
-	return (&bundle{l: l, need: len(leases)}).lease(ctx, leases), nil
+	return (&multiLease{l: l, need: len(leases)}).lease(ctx, leases), nil
 }
 
 // giveBack releases, in the background, the locks that were had before another failed.

@@ -21,7 +21,7 @@ func newNotifier(c *Client) *notify.Notifier {
 		},
 		Begin: c.tasks.Begin,
 		End:   c.tasks.End,
-		Retry: maxRest,
+		Retry: maxSleep,
 	})
 }
 
@@ -60,12 +60,12 @@ func (c *Client) notified(payload string) {
 		return // of a version that is not ours
 	}
 	c.mu.Lock()
-	a := c.tokens.Get(m.Token)
+	a := c.attempts.Get(m.Token)
 	c.mu.Unlock()
 	switch {
 	case a != nil && (m.Grant == nil || m.Grant.Kind == a.l.set.kind.name):
 		a.notify(m)
-	case m.Grant != nil && c.made.waited(m.Token, m.Grant.Lock): // and has given up
+	case m.Grant != nil && c.mint.waited(m.Token, m.Grant.Lock): // and has given up
 		select {
 		case c.strays <- struct{}{}:
 		default:

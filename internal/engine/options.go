@@ -43,14 +43,14 @@ type settings struct {
 
 // choices are the settings of the latest locks, for others to share: one of a lock can be made for each of a
 // million leases.
-type choices struct {
+type settingsCache struct {
 	latest [8]atomic.Pointer[settings]
 	next   atomic.Uint32
 }
 
 // share returns s, which nobody changes any more, or what is equal to it. Notes are most often of one lease, and
 // are not compared.
-func (c *choices) share(s *settings) *settings {
+func (c *settingsCache) share(s *settings) *settings {
 	if s.meta != nil {
 		return s
 	}

@@ -65,7 +65,7 @@ func testOneRenewalInTheQueue(t *testing.T, d driver.Driver, option Option) {
 			t.FailNow()
 		}
 		server.hangs.Store(true)
-		singles, most := c.singly(leases[0].g.l), 0
+		singles, most := c.renewersFor(leases[0].g.l), 0
 		for range ttl / (100 * time.Millisecond) {
 			time.Sleep(100 * time.Millisecond)
 			most = max(most, singles.Waiting())

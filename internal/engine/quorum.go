@@ -46,7 +46,7 @@ type Quorum struct {
 	clients []*Client
 	need    int
 
-	mending atomic.Bool // in the background
+	repairing atomic.Bool // in the background
 
 	mu      sync.Mutex
 	turns   map[string]*turn // of the names that this process wants
@@ -407,7 +407,7 @@ func (q *Quorum) every(ctx context.Context, timeout time.Duration, want func(i i
 var errUnasked = errors.New("not asked")
 
 // shortOf is the error of too few answers.
-func (q *Quorum) shortOf(op, name string, errs []error) error {
+func (q *Quorum) tooFew(op, name string, errs []error) error {
 	e := &QuorumError{Op: op, Name: name, Need: q.need, Of: len(q.clients)}
 	for i, err := range errs {
 		if err == nil || err == errUnasked {

@@ -191,7 +191,7 @@ func (b *bid) try(ctx context.Context) (*Lease, error) {
 		return nil, err
 	}
 	lease, votes, err := b.round(ctx)
-	b.look(votes)
+	b.note(votes)
 	var behind []vote
 	for _, v := range votes {
 		if v.behind != "" {
@@ -201,16 +201,16 @@ func (b *bid) try(ctx context.Context) (*Lease, error) {
 	switch {
 	case len(behind) == 0:
 	case err == nil:
-		if q.mending.CompareAndSwap(false, true) { // many may have met the same nodes
+		if q.repairing.CompareAndSwap(false, true) { // many may have met the same nodes
 			q.clients[behind[0].node].tasks.Run(func() {
-				defer q.mending.Store(false)
-				_ = q.mend(context.Background(), b.l, behind)
+				defer q.repairing.Store(false)
+				_ = q.repair(context.Background(), b.l, behind)
 			})
 		}
 	case !errors.Is(err, ErrHeld):
-		if err = q.mend(ctx, b.l, behind); err == nil {
+		if err = q.repair(ctx, b.l, behind); err == nil {
 			lease, votes, err = b.round(ctx)
-			b.look(votes)
+			b.note(votes)
 		}
 	}
 	if lease == nil && ctx.Err() != nil {
@@ -220,7 +220,7 @@ func (b *bid) try(ctx context.Context) (*Lease, error) {
 }
 
 // look notes what the nodes said of the lock.
-func (b *bid) look(votes []vote) {
+func (b *bid) note(votes []vote) {
 	n := 0
 	b.ahead = 0
 	for _, v := range votes {

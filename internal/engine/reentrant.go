@@ -56,7 +56,7 @@ func (l *Lock) entry() entry {
 // again.
 func (l *Lease) within(ctx context.Context) context.Context {
 	if l.many != nil {
-		for _, p := range l.many.all() {
+		for _, p := range l.many.snapshot() {
 			ctx = p.within(ctx)
 		}
 		return ctx
@@ -77,21 +77,21 @@ func (l *Lock) reenter(ctx context.Context) (*Lease, error) {
 	if outer == nil {
 		return nil, nil
 	}
-	g := outer.g
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	outer.look()
+	h := outer.g
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	outer.check()
 	switch {
 	case outer.ended != nil:
 		return nil, nil
-	case g.state == changing:
+	case h.state == changing:
 		return nil, fmt.Errorf("%w: lock %q: the lease is being changed, and cannot be acquired again just now", ErrInvalid, l.name)
-	case g.l.set.kind.joinable && !l.set.kind.joinable:
+	case h.l.set.kind.joinable && !l.set.kind.joinable:
 		return nil, fmt.Errorf("%w: lock %q: who reads cannot acquire it for writing; TryUpgrade does that where it is possible", ErrInvalid, l.name)
 	case l.set.maxDepth > 0 && int(outer.depth)+1 >= l.set.maxDepth:
 		return nil, fmt.Errorf("%w: lock %q: %d leases within each other are allowed (MaxDepth)", ErrDepth, l.name, l.set.maxDepth)
 	}
-	lease := g.join(ctx, outer.fence)
+	lease := h.join(ctx, outer.fence)
 	lease.depth = outer.depth + 1
 	return lease, nil
 }

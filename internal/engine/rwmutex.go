@@ -80,7 +80,7 @@ func (rw *RWMutex) Downgrade(ctx context.Context, writer *Lease) (*Lease, error)
 	if err := writer.mustBe(rw.write, "Downgrade", "writer"); err != nil {
 		return nil, err
 	}
-	return writer.weigh(ctx, rw.read)
+	return writer.changeMode(ctx, rw.read)
 }
 
 // TryUpgrade makes a reader's lease a writer's if there is no other reader: in waiting for
@@ -93,7 +93,7 @@ func (rw *RWMutex) TryUpgrade(ctx context.Context, reader *Lease) (*Lease, error
 	if err := reader.mustBe(rw.read, "TryUpgrade", "readers"); err != nil {
 		return nil, err
 	}
-	return reader.weigh(ctx, rw.write)
+	return reader.changeMode(ctx, rw.write)
 }
 
 // mustBe refuses a lease of another lock.
@@ -124,147 +124,147 @@ func (l *Lock) inheriting(from *Lock) *Lock {
 }
 
 // weigh makes the lease one of as, which has another weight.
-func (l *Lease) weigh(ctx context.Context, as *Lock) (*Lease, error) {
-	g, c := l.g, as.c
-	as = as.inheriting(g.l)
-	if err := l.freeze(as); err != nil {
+func (l *Lease) changeMode(ctx context.Context, as *Lock) (*Lease, error) {
+	h, c := l.g, as.c
+	as = as.inheriting(h.l)
+	if err := l.beginChange(as); err != nil {
 		return nil, err
 	}
 	a, _, err := c.call(ctx, request{
 		op: "weigh", lock: as, script: script.ShareWeigh, urgent: true, durable: true,
 		args: []string{
-			as.flags(""), g.from.token(), strconv.Itoa(as.set.weight),
-			strconv.FormatUint(g.fence, 10), strconv.FormatUint(l.fence, 10),
+			as.flags(""), h.from.token(), strconv.Itoa(as.set.weight),
+			strconv.FormatUint(h.fence, 10), strconv.FormatUint(l.fence, 10),
 		},
 	})
 	if err != nil {
-		return nil, l.abort(err)
+		return nil, l.abortChange(err)
 	}
 	switch a.Word {
 	case "weighed":
 		var pttl, fence int64
 		if a.Ints(&pttl, &fence) == nil && fence > 0 {
-			return l.replace(as, a, pttl, uint64(fence))
+			return l.finishChange(as, a, pttl, uint64(fence))
 		}
 	case "held":
-		return nil, l.thaw()
+		return nil, l.undoChange()
 	case "gone":
-		return nil, l.abort(&LostError{Name: as.name, Reason: LossTaken})
+		return nil, l.abortChange(&LostError{Name: as.name, Reason: LossTaken})
 	case "quarantined":
 		if q, err := parseQuarantine(&a.Reply); err == nil {
-			return nil, l.abort(c.quarantineError("weigh", as.name, q))
+			return nil, l.abortChange(c.quarantineError("weigh", as.name, q))
 		}
 	}
-	return nil, l.abort(as.malformed("weigh"))
+	return nil, l.abortChange(as.malformed("weigh"))
 }
 
 // freeze keeps the grant as it is while it is weighed: it is not renewed, passed on or
 // joined. What is under way may be answered as if it were not ours any more.
-func (l *Lease) freeze(as *Lock) error {
-	g := l.g
-	g.line.lock()
-	defer g.line.unlock()
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	l.look()
+func (l *Lease) beginChange(as *Lock) error {
+	h := l.g
+	h.queue.lock()
+	defer h.queue.unlock()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	l.check()
 	switch {
 	case l.ended != nil:
 		return l.ended
-	case g.state == changing:
+	case h.state == changing:
 		return fmt.Errorf("%w: lock %q: the lease is being changed already", ErrInvalid, as.name)
-	case g.isJoined() && as.set.kind == &reader:
+	case h.isJoined() && as.set.kind == &reader:
 		return fmt.Errorf("%w: lock %q: it was acquired again within the lease, and cannot be downgraded before that is released", ErrInvalid, as.name)
-	case g.isJoined():
+	case h.isJoined():
 		return &HeldError{Name: as.name, Holder: Holder{Key: as.keys.Lock, Owner: as.set.owner, Host: as.c.host, PID: os.Getpid()}}
 	}
 	if as.set.kind == &reader {
-		l.finish(ErrReleased)
+		l.end(ErrReleased)
 		l.released = true
 	}
-	g.before, g.state, g.renewAt = g.state, changing, clock.Instant{}
-	g.plan()
+	h.before, h.state, h.renewAt = h.state, changing, clock.Instant{}
+	h.plan()
 	return nil
 }
 
 // thaw ends freeze with nothing changed.
-func (l *Lease) thaw() error {
-	g := l.g
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.state == changing {
-		g.state = g.before
-		if !g.hasLease() {
-			g.state = retired
+func (l *Lease) undoChange() error {
+	h := l.g
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.state == changing {
+		h.state = h.before
+		if !h.hasLease() {
+			h.state = retired
 		}
 	}
-	l.look()
+	l.check()
 	if l.ended != nil {
 		return l.ended
 	}
-	if g.canRenew() {
-		g.renewAt = clock.Now()
+	if h.canRenew() {
+		h.renewAt = clock.Now()
 	}
-	g.plan()
-	return &HeldError{Name: l.Name(), Holder: Holder{Key: g.l.keys.Lock}}
+	h.plan()
+	return &HeldError{Name: l.Name(), Holder: Holder{Key: h.l.keys.Lock}}
 }
 
 // abort ends the lease because of an error of its weighing, after which it is not known
 // what the server has.
-func (l *Lease) abort(err error) error {
-	g := l.g
+func (l *Lease) abortChange(err error) error {
+	h := l.g
 	lost := &LostError{Name: l.Name(), Reason: LossUnreachable, Err: err}
 	if e, ok := err.(*LostError); ok {
 		lost = e
 	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.state != over {
-		g.lose(lost)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.state != over {
+		h.lose(lost)
 	}
 	return err
 }
 
 // replace ends the lease for another, which has its hold on the server, with another
 // weight.
-func (l *Lease) replace(as *Lock, a exec.Answer, pttl int64, fence uint64) (*Lease, error) {
-	g := l.g
-	from := *g.from
+func (l *Lease) finishChange(as *Lock, a exec.Answer, pttl int64, fence uint64) (*Lease, error) {
+	h := l.g
+	from := *h.from
 	from.l = as
 	term := min(duration(pttl), as.c.cfg.MaxTTL)
 
-	g.line.lock()
-	defer g.line.unlock()
-	g.mu.Lock()
-	if g.state == over { // lost or released meanwhile
-		defer g.mu.Unlock()
+	h.queue.lock()
+	defer h.queue.unlock()
+	h.mu.Lock()
+	if h.state == over { // lost or released meanwhile
+		defer h.mu.Unlock()
 		if as.set.kind == &reader { // freeze has ended the writer's lease
 			return nil, &LostError{Name: as.name, Reason: LossExpired}
 		}
 		return nil, l.ended
 	}
-	next := newGrant(&from, g.since, a.Sent, term-drift(term), fence, 1)
-	next.state = g.before
-	if next.renewals = g.renewals; !g.isClaim() {
-		next.renewals += int32(g.flying) // whose answers nobody waits for
+	next := newHold(&from, h.since, a.Sent, term-drift(term), fence, 1)
+	next.state = h.before
+	if next.renewals = h.renewals; !h.isClaim() {
+		next.renewals += int32(h.flying) // whose answers nobody waits for
 	}
 	if next.isLate(clock.Now()) {
-		defer g.mu.Unlock()
-		g.lose(&LostError{Name: as.name, Reason: LossExpired})
+		defer h.mu.Unlock()
+		h.lose(&LostError{Name: as.name, Reason: LossExpired})
 		return nil, &exec.Failure{Op: "weigh", Name: as.name, Server: as.c.server.Addr(), Kind: exec.ErrUnavailable, Err: errLate}
 	}
-	l.finish(ErrReleased)
+	l.end(ErrReleased)
 	l.released = true
-	g.stop()
-	g.mu.Unlock()
+	h.stop()
+	h.mu.Unlock()
 
 	var lease *Lease
-	if g.line == nil {
+	if h.queue == nil {
 		lease = next.begin(l.origin)
 	} else {
-		lease = g.line.keep(next, l.origin)
-		g.line.letReadersIn()
+		lease = h.queue.keep(next, l.origin)
+		h.queue.admitReaders()
 	}
-	g.line.letLocked(g)
-	g.drop()
+	h.queue.releaseLocked(h)
+	h.uncount()
 	return lease, nil
 }

@@ -103,14 +103,14 @@ func (c *Client) quarantineError(op, name string, q quarantined) error {
 
 // reassertRequest asks for a lock that the server no longer knows, by the fence that the
 // grant has; no copy of it is carried out past notAfter.
-func reassertRequest(g *grant, ttl time.Duration, reserved uint64, notAfter int64) request {
-	age := clock.Since(g.asked())
+func reassertRequest(h *hold, ttl time.Duration, reserved uint64, notAfter int64) request {
+	age := clock.Since(h.asked())
 	return request{
-		op: "renew", lock: g.l, script: script.Reassert, urgent: true, durable: true,
+		op: "renew", lock: h.l, script: script.Reassert, urgent: true, durable: true,
 		args: []string{
-			g.l.flags(""), g.from.token(), milliseconds(ttl), strconv.FormatInt(notAfter, 10),
-			strconv.FormatUint(g.fence, 10), strconv.FormatUint(reserved, 10), g.l.set.info,
-			strconv.FormatInt(g.at, 10), strconv.FormatInt((age + drift(age)).Microseconds(), 10),
+			h.l.flags(""), h.from.token(), milliseconds(ttl), strconv.FormatInt(notAfter, 10),
+			strconv.FormatUint(h.fence, 10), strconv.FormatUint(reserved, 10), h.l.set.info,
+			strconv.FormatInt(h.at, 10), strconv.FormatInt((age + drift(age)).Microseconds(), 10),
 		},
 	}
 }

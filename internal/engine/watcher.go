@@ -24,13 +24,13 @@ func (c *Client) watch(l *Lock) (*watcher, error) {
 		return nil, exec.ErrClosed
 	}
 	w := &watcher{c: c, news: make(chan struct{}, 1)}
-	w.sub = c.notifier.Watch(c.watchChannelOf(l), "", w.look)
+	w.sub = c.notifier.Watch(c.watchChannelOf(l), "", w.wake)
 	return w, nil
 }
 
 func (w *watcher) leave() { w.sub.Leave() }
 
-func (w *watcher) look() {
+func (w *watcher) wake() {
 	select {
 	case w.news <- struct{}{}:
 	default:
@@ -40,17 +40,17 @@ func (w *watcher) look() {
 // maxWatchRest is the longest time between two looks of a watcher that is subscribed,
 // maxDeafRest of one that is not, or whose look failed.
 const (
-	maxWatchRest = 30 * time.Second
-	maxDeafRest  = time.Second
+	maxWatchSleep = 30 * time.Second
+	maxDeafSleep  = time.Second
 )
 
 // wait waits for a reason to look again; its error says that there is to be no more looking.
 // seen says that the last look was answered; what it saw may expire after ttl, if that is not
 // negative.
 func (w *watcher) wait(ctx context.Context, seen bool, ttl time.Duration) error {
-	d := maxWatchRest
+	d := maxWatchSleep
 	if !seen || !w.sub.IsUp() {
-		d = maxDeafRest
+		d = maxDeafSleep
 	}
 	if seen && ttl >= 0 {
 		d = min(d, ttl+time.Millisecond)

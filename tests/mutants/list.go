@@ -56,7 +56,7 @@ var All = []Mutant{
 	},
 	{
 		Name: "reentry-not-counted", About: "the first release of a lock that was acquired again gives it up",
-		Edits: []overlay.Edit{line("joined-release", "if g != nil {")},
+		Edits: []overlay.Edit{line("joined-release", "if h != nil {")},
 		Rules: []campaign.Rule{campaign.Overlap},
 	},
 	{
@@ -80,7 +80,7 @@ var All = []Mutant{
 			line("subscribe-first", "up := true"),
 			line("subscription-seen", "if false {"),
 			line("waiter-listens", "elseif owner then"),
-			part("subscription-cut", "c.sub.HasMissed() || ", ""),
+			part("subscription-cut", "acq.sub.HasMissed() || ", ""),
 		},
 		Rules: []campaign.Rule{campaign.Wakeup, campaign.Leak},
 	},
@@ -142,7 +142,7 @@ var All = []Mutant{
 		Name: "passed-on-when-over", About: "a lease is passed on within the process after its deadline",
 		Edits: []overlay.Edit{
 			line("look-at-release", ""),
-			part("lost-at-release", "g.over", "false"),
+			part("lost-at-release", "h.state == over", "false"),
 			line("pass-on", "if l.ended != ErrReleased {"),
 			part("deadline-by-clock", "l.ended == nil", "false"),
 			part("passing-time", "> maxPassing", "< 0"),
@@ -161,7 +161,7 @@ var All = []Mutant{
 	},
 	{
 		Name: "past-the-reserved", About: "a lease is passed on within the process with fences that were not reserved",
-		Edits: []overlay.Edit{part("reserved-fences", "g.next >= g.end && g.flying == 0 || ", "")},
+		Edits: []overlay.Edit{part("reserved-fences", "h.next >= h.end && h.flying == 0 || ", "")},
 		Tests: []Test{{"virtual", "TestALockIsNotPassedOnPastTheReservedFences"}},
 	},
 	{
@@ -176,7 +176,7 @@ var All = []Mutant{
 	},
 	{
 		Name: "shared-key-reasserted", About: "a key that is shared is taken again after the server has lost its data",
-		Edits: []overlay.Edit{part("shared-key-lost", "!g.l.set.kind.reasserted", "g.l.set.kind.isShared()")},
+		Edits: []overlay.Edit{part("shared-key-lost", "!h.l.set.kind.reasserted", "h.l.set.kind.isShared()")},
 		Tests: []Test{{"virtual", "TestASharedKeyIsNotTakenAgainAfterALossOfData"}},
 	},
 	{
@@ -229,7 +229,7 @@ var All = []Mutant{
 	},
 	{
 		Name: "fences-from-before", About: "fences that were reserved before a loss of data are granted after it",
-		Edits: []overlay.Edit{part("block-from-before", "g.asserted == asserted", "asserted == g.asserted || true")},
+		Edits: []overlay.Edit{part("block-from-before", "h.asserted == asserted", "asserted == h.asserted || true")},
 		Tests: []Test{{"virtual", "TestFencesThatWereReservedBeforeALossAreNotUsed"}},
 	},
 	{
@@ -311,7 +311,7 @@ var All = []Mutant{
 	},
 	{
 		Name: "batch-unanswered-not-sent", About: "a batch that was not answered counts as not sent",
-		Edits: []overlay.Edit{part("batch-failed", "exec.MayBeDone(e.err)", "false"), part("batch-unanswered", "true", "false")},
+		Edits: []overlay.Edit{part("batch-failed", "exec.MayBeDone(item.err)", "false"), part("batch-unanswered", "true", "false")},
 		Kinds: []string{"cancelled-acquires", "late-copy", "delayed-requests", "lost-reply"}, Rules: []campaign.Rule{campaign.Leak, campaign.Wakeup},
 	},
 	{
@@ -403,7 +403,7 @@ var All = []Mutant{
 	{
 		Name: "joined-and-left", About: "the first of the readers that share a lease releases it for all",
 		Subject: campaign.ReadWrite{},
-		Edits:   []overlay.Edit{line("joined-release", "if g != nil {")},
+		Edits:   []overlay.Edit{line("joined-release", "if h != nil {")},
 		Rules:   []campaign.Rule{campaign.Overlap},
 	},
 
@@ -442,7 +442,7 @@ var All = []Mutant{
 		Subject: campaign.Election{},
 		Edits: []overlay.Edit{
 			part("deadline-by-clock", "l.ended == nil", "!l.g.l.set.apart && l.ended == nil"),
-			insert("deadline-timer", "if g.expired(now) && g.l.set.apart {\n\treturn\n}"),
+			insert("deadline-timer", "if h.expired(now) && h.l.set.apart {\n\treturn\n}"),
 		},
 		Kinds: paused, Rules: []campaign.Rule{campaign.Overlap},
 	},

@@ -1256,7 +1256,7 @@ func TestGoroutinesOfOneProcessAreServedInOrder(t *testing.T) {
 					t.Error(err)
 				}
 			}()
-			blocked(t, "holdfast.(*Quorum).take", i+1)
+			blocked(t, "(*Quorum).take", i+1)
 		}
 		backend.Release(t, lease)
 		for want := range cap(order) {

@@ -66,7 +66,7 @@ func crowded(t *testing.T, all []*gate, callers int) {
 	for i, g := range all {
 		backend.Eventually(t, fmt.Sprint("node ", i, " is asked"), func() bool { return g.asked.Load() > 0 })
 	}
-	blocked(t, "holdfast.(*poll).wait", callers)
+	blocked(t, "(*ballot).wait", callers)
 }
 
 // blocked waits until so many goroutines that the caller's has started wait in a function of the library: only

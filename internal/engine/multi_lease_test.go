@@ -38,7 +38,7 @@ func TestTheEndOfABundleIsToldOnce(t *testing.T) {
 	var told atomic.Int32
 	tell := func() { told.Add(1) }
 	p := part()
-	b := &bundle{l: l, need: 1}
+	b := &multiLease{l: l, need: 1}
 	lease := b.lease(t.Context(), []*Lease{p})
 	if !b.notify(tell) || told.Load() != 0 {
 		t.Errorf("of a lease that is held: told %d times", told.Load())
@@ -56,7 +56,7 @@ func TestTheEndOfABundleIsToldOnce(t *testing.T) {
 
 	for range 2000 { // either may be first
 		told.Store(0)
-		p, b := part(), &bundle{l: l, need: 1}
+		p, b := part(), &multiLease{l: l, need: 1}
 		b.lease(t.Context(), []*Lease{p})
 		var late bool
 		var wg sync.WaitGroup

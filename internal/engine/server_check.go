@@ -14,7 +14,7 @@ import (
 // locks, and warns of those that are not. It is no part of any acquire: it uses none of
 // the application's connections, and what fails here is not told. In Cluster mode it
 // asks the node of the first lock; holdfast doctor asks all.
-func (c *Client) surveyServer(l *Lock) {
+func (c *Client) checkServer(l *Lock) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	c.tasks.Run(func() {
@@ -73,29 +73,29 @@ const silentPolls = 3
 // warnOfPolling warns of a server that answers, but on which this waiter does not hear
 // notifications. After an outage a subscription may come back later than the first
 // answers do.
-func (c *campaign) warnOfPolling() {
+func (acq *acquirer) warnOfPolling() {
 	w := warning{
 		what:        "waiters cannot be notified, and poll",
 		consequence: "they get the lock late, have no place in the queue, and cost the server more",
 		remedy:      "let pub/sub reach the server itself; Poll makes waiting without it explicit",
 	}
 	switch {
-	case c.sub.IsRefused():
+	case acq.sub.IsRefused():
 		w.seen = "the server's ACL refuses the subscription"
 		w.remedy = "allow subscribe, publish and the channels; see docs/SECURITY.md"
-	case c.hidden && c.ln.c.server.InCluster():
+	case acq.unseen && acq.queue.c.server.InCluster():
 		// While a slot moves key by key, its old node has the subscription, and its new one the lock. That passes.
-		if time.Since(c.deaf) < maxRest {
+		if time.Since(acq.pollingSince) < maxSleep {
 			return
 		}
 		w.seen = "a subscription is confirmed, but the node that has the lock does not know of it; is its slot on the move, or a proxy before the Cluster?"
 		w.remedy = "none if slots are being moved, since it ends with that; else let pub/sub reach the nodes themselves; Poll makes waiting without it explicit"
-	case c.hidden:
+	case acq.unseen:
 		w.seen = "a subscription is confirmed, but the server does not have it; is there a proxy before it?"
-	case c.polls >= silentPolls:
+	case acq.polls >= silentPolls:
 		w.seen = "no subscription is confirmed, while scripts are answered; is there a proxy before the server?"
 	default:
 		return
 	}
-	c.ln.c.warn(w)
+	acq.queue.c.warn(w)
 }

@@ -17,7 +17,7 @@ import (
 
 // refill asks nodes that do not hold a lease's lock for it, from time to time, until all do or
 // it is over. That a majority does is known by its deadlines: nobody else can have it there.
-func (q *Quorum) refill(b *bundle, refilling *atomic.Bool) {
+func (q *Quorum) refill(b *multiLease, refilling *atomic.Bool) {
 	l := b.l
 	for pause := 50 * time.Millisecond; ; pause = min(2*pause, l.set.ttl/3) {
 		select {
@@ -42,9 +42,9 @@ func (q *Quorum) refill(b *bundle, refilling *atomic.Bool) {
 }
 
 // missing are the nodes that do not hold a lease's lock.
-func (q *Quorum) missing(b *bundle) []int {
+func (q *Quorum) missing(b *multiLease) []int {
 	there := map[*Client]bool{}
-	for _, p := range b.alive() {
+	for _, p := range b.heldParts() {
 		there[p.g.l.c] = true
 	}
 	var all []int
@@ -56,12 +56,12 @@ func (q *Quorum) missing(b *bundle) []int {
 	return all
 }
 
-func (q *Quorum) refillNode(b *bundle, i int) {
+func (q *Quorum) refillNode(b *multiLease, i int) {
 	q.begin()
 	defer q.end()
 	v := q.vote(b.ctx, b.l, i, b.round, terms{&holdersTicket, q.timeout(b.l)})
 	if v.behind != "" {
-		_ = q.mend(b.ctx, b.l, []vote{v})
+		_ = q.repair(b.ctx, b.l, []vote{v})
 	}
 	if v.g == nil {
 		q.giveBack(v)
@@ -78,7 +78,7 @@ func (q *Quorum) refillNode(b *bundle, i int) {
 // mend raises the fence counters of nodes that restarted to what a majority of the others
 // has, read after their quarantine; or, if a majority has restarted, to what all nodes have, and show
 // as their time, as Init does: of those that have kept their data.
-func (q *Quorum) mend(ctx context.Context, l *Lock, behind []vote) error {
+func (q *Quorum) repair(ctx context.Context, l *Lock, behind []vote) error {
 	timeout := max(q.timeout(l), 100*time.Millisecond)
 	answers, errs := q.every(ctx, timeout, func(i int) (request, bool) {
 		return request{op: "raise", lock: l.parts[i], script: script.NodeCounter, args: []string{""}}, true
@@ -121,7 +121,7 @@ func (q *Quorum) mend(ctx context.Context, l *Lock, behind []vote) error {
 		for _, i := range lost {
 			errs[i] = q.isBehind(i, l, kind, err)
 		}
-		return q.shortOf("acquire", l.name, errs)
+		return q.tooFew("acquire", l.name, errs)
 	}
 	answers, errs = q.every(ctx, timeout, func(i int) (request, bool) {
 		for _, v := range behind {
@@ -142,7 +142,7 @@ func (q *Quorum) mend(ctx context.Context, l *Lock, behind []vote) error {
 			errs[i] = l.parts[i].quarantineOf("acquire", a)
 		}
 	}
-	return q.shortOf("acquire", l.name, errs)
+	return q.tooFew("acquire", l.name, errs)
 }
 
 func (q *Quorum) raiseRequest(p *Lock, counter int64, behind string) request {
@@ -190,7 +190,7 @@ func (q *Quorum) Init(ctx context.Context, force bool) error {
 		clear(fresh)
 	}
 	if failed(errs) {
-		return q.shortOf("init", name, errs)
+		return q.tooFew("init", name, errs)
 	}
 	timeout := q.clients[0].cfg.CommandTimeout
 	answers, errs := q.every(ctx, timeout, func(i int) (request, bool) {
@@ -221,7 +221,7 @@ func (q *Quorum) Init(ctx context.Context, force bool) error {
 	// The second time with what those know that were raised the first time.
 	for range 2 {
 		if failed(errs) {
-			return q.shortOf("init", name, errs)
+			return q.tooFew("init", name, errs)
 		}
 		answers, errs = q.every(ctx, timeout, func(i int) (request, bool) {
 			id, wanted := behind[i]
@@ -236,7 +236,7 @@ func (q *Quorum) Init(ctx context.Context, force bool) error {
 		}
 	}
 	if failed(errs) {
-		return q.shortOf("init", name, errs)
+		return q.tooFew("init", name, errs)
 	}
 	return nil
 }

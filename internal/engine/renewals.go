@@ -11,63 +11,63 @@ import (
 )
 
 // gathers reports whether renewals of the grant that want no fences can be in a batch.
-func (g *grant) gathers() bool {
-	return g.l.plain() && g.l.set.maxHold == 0 && !g.l.c.cfg.Strict && !g.l.set.isDurable()
+func (h *hold) gathers() bool {
+	return h.l.plain() && h.l.set.maxHold == 0 && !h.l.c.cfg.Strict && !h.l.set.isDurable()
 }
 
 // renewable reports whether the next renewal of the grant can be. Guarded by the grant.
-func (g *grant) renewable() bool { return g.gathers() && g.fencesWanted() == 0 }
+func (h *hold) renewable() bool { return h.gathers() && h.fencesWanted() == 0 }
 
 // errPutOff is met by renewals behind many that are not answered.
 var errPutOff = fmt.Errorf("%w: the renewals before it hang", driver.ErrNotSent)
 
 // putOff has renewals tried again later: by themselves they would be thousands, for a server that has
 // not answered the others yet.
-func putOff(all []*grant) {
-	for _, g := range all {
-		g.mu.Lock()
-		g.queued = false
-		g.land()
-		if g.state.takesRenewals() {
+func putOff(all []*hold) {
+	for _, h := range all {
+		h.mu.Lock()
+		h.renewalQueued = false
+		h.endRenewal()
+		if h.state.takesRenewals() {
 			now := clock.Now()
-			g.renewed(now, now, errPutOff)
+			h.renewed(now, now, errPutOff)
 		}
-		g.mu.Unlock()
+		h.mu.Unlock()
 	}
 }
 
 // renewTogether has the grant renewed with others that go to the same server, if it can be, or by itself.
 // Guarded by the grant.
-func (g *grant) renewTogether() {
-	all, known := g.l.c.gathering(g.l)
-	if known && g.renewable() {
-		all.renewals.Add(g)
+func (h *hold) renewTogether() {
+	all, known := h.l.c.groupsFor(h.l)
+	if known && h.renewable() {
+		all.renewals.Add(h)
 		return
 	}
-	g.l.c.singly(g.l).Run(g.renew)
+	h.l.c.renewersFor(h.l).Run(h.renew)
 }
 
 // singly is who sends what goes to the server of a lock by itself. A server that hangs keeps its own busy, and no
 // other's.
-func (c *Client) singly(l *Lock) *exec.Limiter {
-	if all, known := c.gathering(l); known {
-		return &all.singles
+func (c *Client) renewersFor(l *Lock) *exec.Limiter {
+	if all, known := c.groupsFor(l); known {
+		return &all.renewers
 	}
-	return &c.singles
+	return &c.renewers
 }
 
 // renewAll sends renewals.
-func (c *Client) renewAll(all []*grant) (answered bool) {
+func (c *Client) renewAll(all []*hold) (answered bool) {
 	live := all[:0]
-	for _, g := range all {
-		g.mu.Lock()
-		g.queued = false
-		if !g.state.takesRenewals() {
-			g.land()
+	for _, h := range all {
+		h.mu.Lock()
+		h.renewalQueued = false
+		if !h.state.takesRenewals() {
+			h.endRenewal()
 		} else {
-			live = append(live, g)
+			live = append(live, h)
 		}
-		g.mu.Unlock()
+		h.mu.Unlock()
 	}
 	if len(live) == 0 {
 		return false
@@ -76,19 +76,19 @@ func (c *Client) renewAll(all []*grant) (answered bool) {
 }
 
 // renewing is the batch that renews those grants.
-func (c *Client) renewing(all []*grant) exec.Batch {
+func (c *Client) renewing(all []*hold) exec.Batch {
 	l := all[0].l
 	keys := make([]string, 0, len(all))
 	heads := make([]byte, 0, len(all)*(len(all[0].from.head)+17)) // in one piece of memory
 	ends := make([]int, 0, len(all))
 	differing := all[:1]
-	for _, g := range all {
-		g.mu.Lock()
-		keys = append(keys, g.l.keys.Lock)
-		heads = append(strconv.AppendUint(append(heads, g.from.head...), g.fence, 10), ':')
-		g.mu.Unlock()
+	for _, h := range all {
+		h.mu.Lock()
+		keys = append(keys, h.l.keys.Lock)
+		heads = append(strconv.AppendUint(append(heads, h.from.head...), h.fence, 10), ':')
+		h.mu.Unlock()
 		ends = append(ends, len(heads))
-		if g.l.set.ttl != l.set.ttl {
+		if h.l.set.ttl != l.set.ttl {
 			differing = all
 		}
 	}
@@ -98,38 +98,38 @@ func (c *Client) renewing(all []*grant) exec.Batch {
 		args = append(args, text[begin:end])
 		begin = end
 	}
-	for _, g := range differing {
-		args = append(args, milliseconds(g.l.set.ttl))
+	for _, h := range differing {
+		args = append(args, milliseconds(h.l.set.ttl))
 	}
 	return exec.Batch{N: len(all), Slot: c.slot(l), Script: script.BatchRenew, Keys: keys, Args: args, Urgent: true, Word: "kept"}
 }
 
 // keep has grants take over what became of the batch that renewed them.
-func (c *Client) keep(all []*grant, r exec.Outcomes) {
+func (c *Client) keep(all []*hold, r exec.Outcomes) {
 	answered := r.Err == nil || !exec.MayBeDone(r.Err) && !exec.RefusesAll(r.Err)
 	now := r.Heard
 	if r.Err != nil {
 		now = clock.Now()
 	}
-	for i, g := range all {
+	for i, h := range all {
 		// What is refused together is not always refused by itself: keys and commands may be
 		// forbidden to this user.
-		g.mu.Lock()
+		h.mu.Lock()
 		if !r.Done(i) && answered {
-			g.queued = true
-			c.singly(g.l).Run(g.renew)
-			g.mu.Unlock()
+			h.renewalQueued = true
+			c.renewersFor(h.l).Run(h.renew)
+			h.mu.Unlock()
 			continue
 		}
-		g.land()
-		if g.state.takesRenewals() {
+		h.endRenewal()
+		if h.state.takesRenewals() {
 			if r.Err == nil {
-				g.failure = nil
+				h.failure = nil
 				// mutants: kept-from
-				g.prolong(r.Sent, now, g.l.set.ttl)
+				h.prolong(r.Sent, now, h.l.set.ttl)
 			}
-			g.renewed(r.Sent, now, r.Err)
+			h.renewed(r.Sent, now, r.Err)
 		}
-		g.mu.Unlock()
+		h.mu.Unlock()
 	}
 }

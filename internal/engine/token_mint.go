@@ -18,7 +18,7 @@ import (
 // waits, and a hash of the lock's key. A block cipher is a permutation that nobody without the key can tell
 // from a random one (https://nvlpubs.nist.gov/nistpubs/FIPS/NIST.FIPS.197-upd1.pdf): tokens differ, and the next
 // is as hard to guess as 128 random bits.
-type tokens struct {
+type tokenMint struct {
 	block cipher.Block
 	seed  maphash.Seed // of the hash of keys
 	made  atomic.Uint64
@@ -27,7 +27,7 @@ type tokens struct {
 // waiterBit is the bit of a token's number that says that its attempt can be notified.
 const waiterBit = 1 << 63
 
-func (t *tokens) init() {
+func (t *tokenMint) init() {
 	var key [16]byte
 	_, _ = rand.Read(key[:])           // never fails, since Go 1.24
 	t.block, _ = aes.NewCipher(key[:]) // has a key of a size that it takes
@@ -36,7 +36,7 @@ func (t *tokens) init() {
 
 // between makes a token for the lock with that key, of an attempt that waits, or does not, and returns it between two
 // texts.
-func (t *tokens) between(before, after, key string, kind uint64) string {
+func (t *tokenMint) between(before, after, key string, kind uint64) string {
 	// mutants: new-token
 	number := t.made.Add(1)
 	// All in one piece of memory: what is given to the cipher escapes.
@@ -51,7 +51,7 @@ func (t *tokens) between(before, after, key string, kind uint64) string {
 }
 
 // waited reports whether an attempt of this client, for the lock with that key, waited under the token.
-func (t *tokens) waited(token, key string) bool {
+func (t *tokenMint) waited(token, key string) bool {
 	block, err := base64.RawURLEncoding.Strict().DecodeString(token)
 	if err != nil || len(block) != aes.BlockSize {
 		return false

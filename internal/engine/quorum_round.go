@@ -19,7 +19,7 @@ import (
 type vote struct {
 	node   int
 	a      *attempt
-	g      *grant  // nil if it did not grant
+	g      *hold   // nil if it did not grant
 	holder *Holder // who has it instead; nil if that is an attempt of this process that is being given back
 	theirs string  // the round by which the holder got it
 	said   bool    // it granted, or said why the lock is not to be had
@@ -105,7 +105,7 @@ func (b *bid) round(ctx context.Context) (*Lease, []vote, error) {
 		q.begin()
 		l.c.tasks.Run(func() {
 			defer q.end()
-			for _, v := range p.rest(len(votes)) {
+			for _, v := range p.await(len(votes)) {
 				q.giveBack(v)
 			}
 		})
@@ -129,9 +129,9 @@ func (b *bid) round(ctx context.Context) (*Lease, []vote, error) {
 func (q *Quorum) giveBack(v vote) {
 	if v.a.owed {
 		token, settled := v.a.token(), v.a.settled
-		q.returning(token, true)
+		q.noteReturning(token, true)
 		v.a.settled = func() {
-			q.returning(token, false)
+			q.noteReturning(token, false)
 			if settled != nil {
 				settled()
 			}
@@ -151,7 +151,7 @@ func newRound() string { return randomText()[:roundLength] }
 // newVote is an attempt of a round at a node. It has a token of its own: a server that has two addresses does not
 // grant twice.
 func (l *Lock) newVote(round string) *attempt {
-	return &attempt{l: l, head: valueFormat + round + randomText()[roundLength:] + ":", candidacy: &none}
+	return &attempt{l: l, head: valueFormat + round + randomText()[roundLength:] + ":", queueEntry: &noEntry}
 }
 
 // vote asks one node for the lock.
@@ -201,7 +201,7 @@ func (q *Quorum) askAlone(ctx context.Context, l *Lock, v vote, terms terms) vot
 	case "held":
 		if token, h, err := p.parseHolding(&a.Reply); err == nil {
 			v.said, v.ahead, h.Waiters = true, h.Waiters, 0
-			if !q.returns(token) {
+			if !q.isReturning(token) {
 				v.holder, v.theirs = &h, token[:min(len(token), roundLength)]
 			}
 			return v
@@ -234,8 +234,8 @@ func (q *Quorum) unanswered(v vote, err error, notAfter int64) vote {
 	if outcome, _ := exec.Classify(err); outcome == exec.Unknown {
 		w := wish{v.node, v.a.l.keys.Lock}
 		v.a.sent(true, notAfter)
-		q.hang(w, 1)
-		v.a.settled = func() { q.hang(w, -1) }
+		q.noteHanging(w, 1)
+		v.a.settled = func() { q.noteHanging(w, -1) }
 	}
 	v.err = err
 	return v
@@ -266,7 +266,7 @@ func (q *Quorum) answers(w wish) bool {
 }
 
 // returning notes that what has this token is being given back, or was.
-func (q *Quorum) returning(token string, is bool) {
+func (q *Quorum) noteReturning(token string, is bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if is {
@@ -277,7 +277,7 @@ func (q *Quorum) returning(token string, is bool) {
 }
 
 // returns reports whether what has this token is being given back.
-func (q *Quorum) returns(token string) bool {
+func (q *Quorum) isReturning(token string) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	_, is := q.given[token]
@@ -285,7 +285,7 @@ func (q *Quorum) returns(token string) bool {
 }
 
 // hang counts votes that are not answered.
-func (q *Quorum) hang(w wish, n int) {
+func (q *Quorum) noteHanging(w wish, n int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.hanging[w] += n
@@ -330,7 +330,7 @@ func (b *bid) elect(ctx context.Context, round string, votes, granted []vote) (*
 	for i, v := range granted {
 		parts[i] = v.g.begin(ctx)
 	}
-	all := &bundle{l: l, need: q.need, fence: fence, round: round}
+	all := &multiLease{l: l, need: q.need, fence: fence, round: round}
 	var refilling atomic.Bool
 	if l.set.unbounded() {
 		all.onLoss = func() {
@@ -375,7 +375,7 @@ func (q *Quorum) refused(l *Lock, votes []vote) error {
 			errs[v.node] = q.clients[v.node].contested(l.name, v.holder)
 		}
 	}
-	return q.shortOf("acquire", l.name, errs)
+	return q.tooFew("acquire", l.name, errs)
 }
 
 // foremost is the holder whom most nodes name, and how many do.
@@ -460,7 +460,7 @@ func (q *Quorum) agree(ctx context.Context, l *Lock, timeout time.Duration, gran
 		}
 	}
 	if known < q.need {
-		return 0, q.shortOf("acquire", l.name, errs)
+		return 0, q.tooFew("acquire", l.name, errs)
 	}
 	return fence, ctx.Err()
 }
@@ -504,7 +504,7 @@ func (q *Quorum) holders(ctx context.Context, l *Lock) ([]Holder, error) {
 		all = append(all, h)
 	}
 	if there < q.need {
-		return nil, q.shortOf("inspect", l.name, errs)
+		return nil, q.tooFew("inspect", l.name, errs)
 	}
 	most := 0
 	for _, h := range all {
@@ -520,7 +520,7 @@ func (q *Quorum) holders(ctx context.Context, l *Lock) ([]Holder, error) {
 		most = max(most, same)
 	}
 	if most > 0 && most+len(q.clients)-there >= q.need { // those that did not answer may have it, too
-		return nil, q.shortOf("inspect", l.name, errs)
+		return nil, q.tooFew("inspect", l.name, errs)
 	}
 	return nil, nil
 }

@@ -12,7 +12,7 @@ import (
 
 // poll is one round of votes. It has no goroutine for each: those that gather with others' are
 // counted by who sent them.
-type poll struct {
+type ballot struct {
 	q     *Quorum
 	l     *Lock
 	round string
@@ -23,28 +23,28 @@ type poll struct {
 
 	mu      sync.Mutex
 	votes   []vote
-	papers  []paper // by node
-	open    int     // votes that are missing
-	granted int     // of the others
-	said    int     // of the others: what was granted; also what others have, or want
-	patient bool    // the timer is for the patience
-	over    bool    // which is at its end, or nobody waits for a majority any more
+	pending []pendingVote // by node
+	open    int           // votes that are missing
+	granted int           // of the others
+	said    int           // of the others: what was granted; also what others have, or want
+	patient bool          // the timer is for the patience
+	over    bool          // which is at its end, or nobody waits for a majority any more
 }
 
 // paper is a vote that was asked for together with others, until it is answered.
-type paper struct {
-	e        *errand
+type pendingVote struct {
+	e        *batchItem
 	a        *attempt
 	notAfter int64
 }
 
 // poll asks all nodes for the lock.
-func (b *bid) poll(ctx context.Context) *poll {
+func (b *bid) poll(ctx context.Context) *ballot {
 	q, l := b.q, b.l
 	n := len(q.clients)
-	p := &poll{
+	p := &ballot{
 		q: q, l: l, round: newRound(), terms: b.terms, begun: time.Now(), timer: time.NewTimer(b.timeout), news: make(chan struct{}, 1),
-		votes: make([]vote, 0, n), papers: make([]paper, n), open: n,
+		votes: make([]vote, 0, n), pending: make([]pendingVote, n), open: n,
 	}
 	for i := range q.clients {
 		p.ask(ctx, i)
@@ -58,7 +58,7 @@ func (b *bid) poll(ctx context.Context) *poll {
 }
 
 // ask asks one node: together with what others want of it, unless it has to be asked by itself.
-func (p *poll) ask(ctx context.Context, i int) {
+func (p *ballot) ask(ctx context.Context, i int) {
 	l := p.l.parts[i]
 	c := l.c
 	v := vote{node: i, a: l.newVote(p.round)}
@@ -73,19 +73,19 @@ func (p *poll) ask(ctx context.Context, i int) {
 	case p.ticket != nil || c.server.Info() == nil || c.isClosing() || !l.plain() || c.batches.isContended(l):
 		p.askByItself(ctx, v)
 	default:
-		e := newErrand(l, v.a.head)
-		e.notAfter = l.nodeNotAfter(p.timeout)
-		e.tell = func(e *errand) { p.answered(ctx, v, e) }
+		item := newBatchItem(l, v.a.head)
+		item.notAfter = l.nodeNotAfter(p.timeout)
+		item.tell = func(item *batchItem) { p.answered(ctx, v, item) }
 		p.mu.Lock()
-		p.papers[i] = paper{e, v.a, e.notAfter}
+		p.pending[i] = pendingVote{item, v.a, item.notAfter}
 		p.mu.Unlock()
-		all, _ := c.gathering(l)
-		all.takes.Add(e)
+		all, _ := c.groupsFor(l)
+		all.takes.Add(item)
 	}
 }
 
 // askByItself asks for a vote by itself.
-func (p *poll) askByItself(ctx context.Context, v vote) {
+func (p *ballot) askByItself(ctx context.Context, v vote) {
 	over := func() {}
 	if p.ticket != nil {
 		p.ticket.carriers[v.node].Add(1)
@@ -98,44 +98,44 @@ func (p *poll) askByItself(ctx context.Context, v vote) {
 }
 
 // answered takes what a node that was asked for several locks said of this one, unless it is too late.
-func (p *poll) answered(ctx context.Context, v vote, e *errand) {
+func (p *ballot) answered(ctx context.Context, v vote, item *batchItem) {
 	p.mu.Lock()
-	late := p.papers[v.node].e != e
+	late := p.pending[v.node].e != item
 	if !late {
-		p.papers[v.node] = paper{}
+		p.pending[v.node] = pendingVote{}
 	}
 	p.mu.Unlock()
-	defer e.over()
-	if e.err == nil {
-		p.q.observe(v.node, e.heard.Sub(e.sent))
+	defer item.recycle()
+	if item.err == nil {
+		p.q.observe(v.node, item.heard.Sub(item.sent))
 	}
 	switch {
 	case late:
 		return
-	case e.err == driver.ErrNotSent:
+	case item.err == driver.ErrNotSent:
 		v.err = exec.Unsent(errHangs)
-	case e.err != nil:
-		if outcome, _ := exec.Classify(e.err); outcome == exec.Refused {
+	case item.err != nil:
+		if outcome, _ := exec.Classify(item.err); outcome == exec.Refused {
 			p.askByItself(ctx, v) // it may be for another's sake
 			return
 		}
-		v = p.q.unanswered(v, e.err, e.notAfter)
-	case e.refusal.Word != "":
-		v = p.q.declined(p.l, v, e.refusal)
-	case !e.ok:
-		e.l.c.batches.note(e.l, true)
+		v = p.q.unanswered(v, item.err, item.notAfter)
+	case item.refusal.Word != "":
+		v = p.q.declined(p.l, v, item.refusal)
+	case !item.ok:
+		item.l.c.batches.note(item.l, true)
 		p.askByItself(ctx, v)
 		return
 	default:
 		v.a.owed = true
-		v.g, v.err = v.a.granted(e.sent, e.heard, e.now, -1, e.fence, 1)
+		v.g, v.err = v.a.granted(item.sent, item.heard, item.now, -1, item.fence, 1)
 		v.said = v.g != nil
 	}
 	p.count(v)
 }
 
 // count takes a vote.
-func (p *poll) count(v vote) {
+func (p *ballot) count(v vote) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.open--
@@ -155,7 +155,7 @@ func (p *poll) count(v vote) {
 	}
 }
 
-func (p *poll) tell() {
+func (p *ballot) tell() {
 	select {
 	case p.news <- struct{}{}:
 	default:
@@ -163,7 +163,7 @@ func (p *poll) tell() {
 }
 
 // enough reports whether it is clear what becomes of the round.
-func (p *poll) enough() bool {
+func (p *ballot) enough() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.isEnough()
@@ -171,7 +171,7 @@ func (p *poll) enough() bool {
 
 // isEnough: once a majority has granted, the others have as long again; and once none is possible, it is
 // over, when it is known why: a majority names who has the lock, or has said who has it and names nobody, or is away.
-func (p *poll) isEnough() bool {
+func (p *ballot) isEnough() bool {
 	need := p.q.need
 	if p.over || p.open == 0 {
 		return true
@@ -184,7 +184,7 @@ func (p *poll) isEnough() bool {
 }
 
 // wait waits for news; false if ctx has ended.
-func (p *poll) wait(ctx context.Context) bool {
+func (p *ballot) wait(ctx context.Context) bool {
 	select {
 	case <-p.news:
 		return true
@@ -202,11 +202,11 @@ func (p *poll) wait(ctx context.Context) bool {
 }
 
 // expire gives up the nodes that were asked together for other locks, too, and have not answered.
-func (p *poll) expire() {
-	for i := range p.papers {
+func (p *ballot) expire() {
+	for i := range p.pending {
 		p.mu.Lock()
-		asked := p.papers[i]
-		p.papers[i] = paper{}
+		asked := p.pending[i]
+		p.pending[i] = pendingVote{}
 		p.mu.Unlock()
 		if asked.e != nil {
 			p.count(p.q.unanswered(vote{node: i, a: asked.a}, context.DeadlineExceeded, asked.notAfter))
@@ -215,7 +215,7 @@ func (p *poll) expire() {
 }
 
 // end returns the votes so far, and how many are missing.
-func (p *poll) end() ([]vote, int) {
+func (p *ballot) end() ([]vote, int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.over = true
@@ -226,7 +226,7 @@ func (p *poll) end() ([]vote, int) {
 }
 
 // rest waits for votes that are missing, and returns all but the first n.
-func (p *poll) rest(n int) []vote {
+func (p *ballot) await(n int) []vote {
 	p.timer.Reset(p.timeout - time.Since(p.begun))
 	defer p.timer.Stop()
 	for {

@@ -13,7 +13,7 @@ import (
 
 // bundle is several leases that are held as one: the lease whose bundle it is lasts while so
 // many of them do.
-type bundle struct {
+type multiLease struct {
 	l      *Lock
 	need   int
 	fence  uint64 // of a quorum's lease
@@ -31,7 +31,7 @@ type bundle struct {
 }
 
 // lease makes one lease of its parts.
-func (b *bundle) lease(ctx context.Context, parts []*Lease) *Lease {
+func (b *multiLease) lease(ctx context.Context, parts []*Lease) *Lease {
 	b.parts = parts
 	lease := &Lease{many: b}
 	b.ctx, b.cancel = context.WithCancelCause(lease.within(context.WithoutCancel(ctx)))
@@ -42,7 +42,7 @@ func (b *bundle) lease(ctx context.Context, parts []*Lease) *Lease {
 }
 
 // watch has the bundle end with the part, if it has too few then.
-func (b *bundle) watch(p *Lease) {
+func (b *multiLease) watch(p *Lease) {
 	p.whenEnded(func() {
 		if b.ctx.Err() != nil {
 			return // it is over already
@@ -56,7 +56,7 @@ func (b *bundle) watch(p *Lease) {
 }
 
 // add adds a part; false if the bundle is over.
-func (b *bundle) add(p *Lease) bool {
+func (b *multiLease) add(p *Lease) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.ended != nil {
@@ -68,22 +68,22 @@ func (b *bundle) add(p *Lease) bool {
 }
 
 // all returns the parts, also those that are over.
-func (b *bundle) all() []*Lease {
+func (b *multiLease) snapshot() []*Lease {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return slices.Clone(b.parts)
 }
 
 // alive returns the parts that are held.
-func (b *bundle) alive() []*Lease {
+func (b *multiLease) heldParts() []*Lease {
 	now := clock.Now()
-	return slices.DeleteFunc(b.all(), func(p *Lease) bool { return p.errAt(now) != nil })
+	return slices.DeleteFunc(b.snapshot(), func(p *Lease) bool { return p.errAt(now) != nil })
 }
 
 // err looks at the clocks, as Lease.Err does.
-func (b *bundle) err() error { return b.errAt(clock.Now()) }
+func (b *multiLease) err() error { return b.errAt(clock.Now()) }
 
-func (b *bundle) errAt(now clock.Instant) error {
+func (b *multiLease) errAt(now clock.Instant) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.ended != nil {
@@ -110,7 +110,7 @@ func (b *bundle) errAt(now clock.Instant) error {
 }
 
 // notify has f called when the bundle is over; false if it is.
-func (b *bundle) notify(f func()) bool {
+func (b *multiLease) notify(f func()) bool {
 	if b.err() != nil {
 		return false
 	}
@@ -123,7 +123,7 @@ func (b *bundle) notify(f func()) bool {
 // end ends the lease. Who worked with those of its parts that are left may not know it
 // yet: unless the lease was released, they are not given away before their time. Guarded by
 // mu.
-func (b *bundle) end(err error) {
+func (b *multiLease) end(err error) {
 	if b.ended != nil {
 		return
 	}
@@ -131,7 +131,7 @@ func (b *bundle) end(err error) {
 	b.cancel(err)
 	if err != ErrReleased {
 		for _, p := range b.parts {
-			p.g.quit(p, err)
+			p.g.endLease(p, err)
 		}
 	}
 	if b.onEnd != nil {
@@ -140,12 +140,12 @@ func (b *bundle) end(err error) {
 }
 
 // deadline is when too few parts will be left, or when it ended.
-func (b *bundle) deadline() time.Time {
+func (b *multiLease) deadline() time.Time {
 	for {
 		over := b.err() != nil
-		parts := b.all()
+		parts := b.snapshot()
 		if !over {
-			parts = b.alive()
+			parts = b.heldParts()
 		}
 		if len(parts) < b.need {
 			continue // one was lost meanwhile, and so it is over
@@ -163,21 +163,21 @@ func (b *bundle) deadline() time.Time {
 	}
 }
 
-func (b *bundle) tokens() map[string]uint64 {
+func (b *multiLease) tokens() map[string]uint64 {
 	if b.l.quorum != nil {
 		return map[string]uint64{b.l.name: b.fence}
 	}
 	all := map[string]uint64{}
-	for _, p := range b.all() {
+	for _, p := range b.snapshot() {
 		all[p.Name()] = p.fence
 	}
 	return all
 }
 
 // nodes returns the servers of the parts that are held.
-func (b *bundle) nodes() []string {
+func (b *multiLease) nodes() []string {
 	var all []string
-	for _, p := range b.alive() {
+	for _, p := range b.heldParts() {
 		all = append(all, p.g.l.c.server.Addr())
 	}
 	slices.Sort(all)
@@ -186,7 +186,7 @@ func (b *bundle) nodes() []string {
 
 // each calls f for parts, all at once. It waits until as many have succeeded as are needed, or
 // all have returned, and returns the errors that it met, joined, if too few succeeded.
-func (b *bundle) each(parts []*Lease, f func(*Lease) error) error {
+func (b *multiLease) each(parts []*Lease, f func(*Lease) error) error {
 	results := make(chan error, len(parts))
 	for _, p := range parts {
 		p.g.l.c.tasks.Run(func() { results <- f(p) })
@@ -207,11 +207,11 @@ func (b *bundle) each(parts []*Lease, f func(*Lease) error) error {
 	return errors.Join(errs...)
 }
 
-func (b *bundle) extend(ctx context.Context, ttl time.Duration) error {
+func (b *multiLease) extend(ctx context.Context, ttl time.Duration) error {
 	if err := b.err(); err != nil {
 		return err
 	}
-	err := b.each(b.all(), func(p *Lease) error { return p.Extend(ctx, ttl) })
+	err := b.each(b.snapshot(), func(p *Lease) error { return p.Extend(ctx, ttl) })
 	if over := b.err(); over != nil {
 		return over
 	}
@@ -219,13 +219,13 @@ func (b *bundle) extend(ctx context.Context, ttl time.Duration) error {
 }
 
 // release releases all parts; after a loss, those that are left.
-func (b *bundle) release(ctx context.Context) error {
+func (b *multiLease) release(ctx context.Context) error {
 	// Parts that were lost before have nothing to say of a lease that is held.
 	now := clock.Now()
-	parts := slices.DeleteFunc(b.all(), func(p *Lease) bool { return errors.Is(p.errAt(now), ErrLost) })
+	parts := slices.DeleteFunc(b.snapshot(), func(p *Lease) bool { return errors.Is(p.errAt(now), ErrLost) })
 	lost := b.errAt(now)
 	if lost != nil {
-		parts = b.all() // which ended with it
+		parts = b.snapshot() // which ended with it
 	}
 	b.mu.Lock()
 	var onEnd func()
@@ -247,7 +247,7 @@ func (b *bundle) release(ctx context.Context) error {
 // giveUp releases parts, all at once. Once as many have succeeded as are needed the others have as
 // long again: who acquires the lock next would find it held there. It returns the errors that it
 // met, joined, if too few succeeded.
-func (b *bundle) giveUp(ctx context.Context, parts []*Lease) error {
+func (b *multiLease) giveUp(ctx context.Context, parts []*Lease) error {
 	begun := time.Now()
 	patience := time.NewTimer(time.Hour)
 	patience.Stop() // it begins with the last that is needed

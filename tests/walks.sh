@@ -1,0 +1,24 @@
+#!/usr/bin/env bash
+# walks.sh counts what a lock's way through the library passes: the functions of the library that run, and the files,
+# packages and types that they are in, for each walk of tests/cmd/walk. Adapters and the embedded server do not count.
+set -euo pipefail
+cd "$(dirname "$0")"
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+go build -cover -covermode=atomic -coverpkg=github.com/holdfast-go/holdfast/... -o "$dir/walk" ./cmd/walk
+printf '%-32s %9s %5s %8s %5s\n' walk functions files packages types
+"$dir/walk" | sort | while read -r walk; do
+  mkdir -p "$dir/$walk"
+  GOCOVERDIR=$dir WALK_DIR="$dir/$walk" "$dir/walk" "$walk"
+  go tool covdata func -i="$dir/$walk" >"$dir/functions"
+  awk -v walk="$walk" '
+    $NF == "0.0%" || !/^github.com\/holdfast-go\/holdfast\// { next }
+    /\/(tests|holdfasttest|holdfastgoredis|holdfastrueidis|internal\/pubsub|internal\/bounds|internal\/printable)\// { next }
+    {
+      file = $1; sub(/:.*/, "", file); pkg = file; sub(/\/[^\/]*$/, "", pkg)
+      functions++; files[file]; packages[pkg]
+      if ($2 ~ /\./) { type = $2; sub(/\..*/, "", type); types[pkg "." type] }
+    }
+    END { printf "%-32s %9d %5d %8d %5d\n", walk, functions, length(files), length(packages), length(types) }
+  ' "$dir/functions"
+done

@@ -2,6 +2,8 @@ package exec
 
 import (
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/holdfast-go/holdfast/internal/clock"
 )
@@ -42,3 +44,18 @@ func (c *serverClocks) heard(slot uint16, sent clock.Instant, server int64) {
 		c.anchors[slot] = Anchor{sent, server}
 	}
 }
+
+// RoundTrip is a running mean of how long the server takes to answer.
+type RoundTrip struct{ ns atomic.Int64 }
+
+func (r *RoundTrip) observe(d time.Duration) {
+	old := r.ns.Load()
+	if old == 0 {
+		r.ns.Store(int64(d))
+		return
+	}
+	r.ns.Store(old + (int64(d)-old)/8)
+}
+
+// Mean returns the mean, or 0 before the first answer.
+func (r *RoundTrip) Mean() time.Duration { return time.Duration(r.ns.Load()) }

@@ -1,0 +1,345 @@
+package exec
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/clock"
+)
+
+// fake is a driver that answers with what a test sets.
+type fake struct {
+	mu     sync.Mutex
+	calls  int
+	answer func(call int) (string, error) // the nth, from 1
+	probes int
+	probe  func(ctx context.Context, probe int) error // what the nth meets, or nil
+	info   driver.ServerInfo
+}
+
+func (f *fake) Run(context.Context, driver.Call) (string, error) {
+	f.mu.Lock()
+	f.calls++
+	n := f.calls
+	f.mu.Unlock()
+	return f.answer(n)
+}
+
+func (f *fake) Probe(ctx context.Context) (driver.ServerInfo, error) {
+	f.mu.Lock()
+	f.probes++
+	n := f.probes
+	f.mu.Unlock()
+	if f.probe != nil {
+		if err := f.probe(ctx, n); err != nil {
+			return driver.ServerInfo{}, err
+		}
+	}
+	info := f.info
+	info.Time = time.Now()
+	return info, nil
+}
+
+func (*fake) Subscribe(driver.Subscription) func() { return func() {} }
+func (*fake) Addr() string                         { return "fake:1" }
+func (*fake) Close() error                         { return nil }
+
+// durable is a fake that says how many replicas have a write.
+type durable struct {
+	fake
+	replicas int
+}
+
+func (d *durable) RunDurably(ctx context.Context, c driver.Call, _ driver.Durability) (string, driver.Confirmation, error) {
+	reply, err := d.Run(ctx, c)
+	return reply, driver.Confirmation{Replicas: d.replicas}, err
+}
+
+// world is a Server in virtual time.
+type world struct {
+	*Server
+	closing chan struct{}
+	tasks   Tasks
+}
+
+func within(t *testing.T, d driver.Driver, f func(t *testing.T, w *world)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		t.Cleanup(clock.SetBoot(func() time.Duration { return 0 }))
+		w := &world{closing: make(chan struct{})}
+		w.Server = New(d, Config{CommandTimeout: 2 * time.Second, RetryTimeout: 3 * time.Second, Tasks: &w.tasks, Closing: w.closing})
+		f(t, w)
+		w.tasks.Wait()
+	})
+}
+
+var (
+	loading = driver.ReplyError("LOADING Redis is loading the dataset in memory")
+	denied  = driver.ReplyError("NOPERM this user has no permissions")
+	noRoute = fmt.Errorf("%w: no route", driver.ErrNotSent)
+	broken  = errors.New("connection reset")
+)
+
+// failing answers n calls with err, and then with a reply.
+func failing(n int, err error) func(int) (string, error) {
+	return func(call int) (string, error) {
+		if call <= n {
+			return "", err
+		}
+		return "done 1700000000000000 7", nil
+	}
+}
+
+func TestDoRepeatsWhatMayPass(t *testing.T) {
+	for what, c := range map[string]struct {
+		err        error
+		unanswered bool
+	}{
+		"a server that loads":     {loading, false},
+		"nothing that was sent":   {noRoute, false},
+		"a connection that broke": {broken, true},
+	} {
+		f := &fake{answer: failing(3, c.err)}
+		within(t, f, func(t *testing.T, w *world) {
+			var met []error
+			a, unanswered, err := w.Do(t.Context(), Request{Op: "acquire", Name: "a", Met: func(err error) { met = append(met, err) }})
+			if err != nil || a.Word != "done" || unanswered != c.unanswered {
+				t.Errorf("%s: %v, unanswered %v, %v", what, a.Word, unanswered, err)
+			}
+			if len(met) != 3 || f.calls != 4 {
+				t.Errorf("%s: %d attempts, of which %d met something", what, f.calls, len(met))
+			}
+		})
+	}
+}
+
+func TestDoReturnsWhatDoesNotPass(t *testing.T) {
+	f := &fake{answer: failing(1, denied)}
+	within(t, f, func(t *testing.T, w *world) {
+		_, unanswered, err := w.Do(t.Context(), Request{Op: "acquire", Name: "a"})
+		if KindOf(err) != ErrPermission || unanswered || f.calls != 1 {
+			t.Errorf("%v, unanswered %v, after %d calls", err, unanswered, f.calls)
+		}
+		var failure *Failure
+		if !errors.As(err, &failure) || failure.Name != "a" || failure.Server != "fake:1" || failure.Code() != "NOPERM" {
+			t.Errorf("%#v", failure)
+		}
+	})
+}
+
+func TestDoGivesUpAfterRetryTimeout(t *testing.T) {
+	f := &fake{answer: failing(1e9, loading)}
+	within(t, f, func(t *testing.T, w *world) {
+		began := time.Now()
+		_, _, err := w.Do(t.Context(), Request{Op: "acquire", Name: "a"})
+		if took := time.Since(began); KindOf(err) != ErrLoading || took < 3*time.Second-500*time.Millisecond || took > 3*time.Second {
+			t.Errorf("after %s: %v", took, err)
+		}
+		began = time.Now()
+		if _, _, err := w.Do(t.Context(), Request{Op: "acquire", Name: "a", Began: began.Add(-3 * time.Second)}); err == nil || time.Since(began) > 0 {
+			t.Errorf("what has been tried for long enough was tried for another %s: %v", time.Since(began), err)
+		}
+	})
+}
+
+// What was sent may be carried out, although nobody waits for its answer any more.
+func TestDoReturnsWhenItsContextEnds(t *testing.T) {
+	f := &fake{}
+	within(t, f, func(t *testing.T, w *world) {
+		answer := make(chan struct{})
+		f.answer = func(int) (string, error) { <-answer; return "done 1700000000000000", nil }
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(100*time.Millisecond, cancel)
+		_, unanswered, err := w.Do(ctx, Request{Op: "acquire", Name: "a"})
+		if err != context.Canceled || !unanswered {
+			t.Errorf("cancelled: %v, unanswered %v", err, unanswered)
+		}
+		ctx, cancel = context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		_, unanswered, err = w.Do(ctx, Request{Op: "acquire", Name: "a"})
+		if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, ErrUnavailable) || !unanswered {
+			t.Errorf("past its deadline: %v, unanswered %v", err, unanswered)
+		}
+		if _, unanswered, err = w.Do(ctx, Request{Op: "acquire", Name: "a"}); !errors.Is(err, context.DeadlineExceeded) || unanswered {
+			t.Errorf("ended before: %v, unanswered %v", err, unanswered)
+		}
+		close(answer)
+	})
+}
+
+func TestOnlyReleasesAreRepeatedWhileTheClientCloses(t *testing.T) {
+	f := &fake{answer: failing(3, loading)}
+	within(t, f, func(t *testing.T, w *world) {
+		close(w.closing)
+		if _, _, err := w.Do(t.Context(), Request{Op: "acquire", Name: "a"}); err != ErrClosed || f.calls != 1 {
+			t.Errorf("an acquire: %v, after %d calls", err, f.calls)
+		}
+		if _, _, err := w.Do(t.Context(), Request{Op: OpRelease, Name: "a"}); err != nil || f.calls != 4 {
+			t.Errorf("a release: %v, after %d calls", err, f.calls)
+		}
+	})
+}
+
+// A command's own timeout is no end of the caller's context.
+func TestACommandThatHangsIsGivenUp(t *testing.T) {
+	f := &fake{}
+	within(t, f, func(t *testing.T, w *world) {
+		hang := make(chan struct{})
+		f.answer = func(call int) (string, error) {
+			if call == 1 {
+				<-hang
+			}
+			return "done 1700000000000000", nil
+		}
+		began := time.Now()
+		_, unanswered, err := w.Do(t.Context(), Request{Op: "acquire", Name: "a"})
+		if took := time.Since(began); err != nil || !unanswered || took < 2*time.Second || took > 2100*time.Millisecond {
+			t.Errorf("after %s: %v, unanswered %v", took, err, unanswered)
+		}
+		close(hang)
+	})
+}
+
+func TestScriptsThatClearAwayAreSentAgain(t *testing.T) {
+	f := &fake{answer: func(call int) (string, error) {
+		if call < 5 {
+			return "error AGAIN there is more to clear away", nil
+		}
+		return "done 1700000000000000", nil
+	}}
+	within(t, f, func(t *testing.T, w *world) {
+		if a, err := w.Send(t.Context(), Request{Op: "acquire", Name: "a"}); err != nil || a.Word != "done" || f.calls != 5 {
+			t.Errorf("%q, %v, after %d calls", a.Word, err, f.calls)
+		}
+	})
+}
+
+// Only what achieved something has to be confirmed.
+func TestWhatWasAchievedHasToBeConfirmed(t *testing.T) {
+	durability := func() *Durability {
+		return &Durability{Durability: driver.Durability{Replicas: 2, Timeout: time.Second}, Achieves: map[string]bool{"granted": true}}
+	}
+	for reply, want := range map[string]error{"granted": ErrReplicas, "held": nil} {
+		d := &durable{fake: fake{answer: func(int) (string, error) { return reply + " 1700000000000000", nil }}, replicas: 1}
+		within(t, d, func(t *testing.T, w *world) {
+			a, unanswered, err := w.Do(t.Context(), Request{Op: "acquire", Name: "a", Durability: durability()})
+			if KindOf(err) != want || want != nil && !unanswered {
+				t.Errorf("%s: %q, unanswered %v, %v", reply, a.Word, unanswered, err)
+			}
+			d.replicas = 2
+			if a, _, err := w.Do(t.Context(), Request{Op: "acquire", Name: "a", Durability: durability()}); err != nil || a.Word != reply {
+				t.Errorf("confirmed: %q, %v", a.Word, err)
+			}
+		})
+	}
+}
+
+// Whoever comes while the server is being reached shares what becomes of that, under the name of its own lock.
+func TestConnectIsShared(t *testing.T) {
+	f := &fake{probe: func(ctx context.Context, n int) error {
+		time.Sleep(time.Second)
+		return broken
+	}}
+	within(t, f, func(t *testing.T, w *world) {
+		began := time.Now()
+		var all sync.WaitGroup
+		for _, name := range []string{"a", "b", "c"} {
+			all.Go(func() {
+				err := w.Connect(t.Context(), name)
+				var failure *Failure
+				if !errors.As(err, &failure) || failure.Name != name || failure.Op != OpReach {
+					t.Errorf("%s: %v", name, err)
+				}
+			})
+		}
+		all.Wait()
+		if took := time.Since(began); took > 4*time.Second {
+			t.Errorf("three callers took %s: they tried one after the other", took)
+		}
+		f.probe = nil
+		f.info = driver.ServerInfo{Server: "valkey", Version: "9.0.0", Cluster: true}
+		if err := w.Connect(t.Context(), "a"); err != nil || !w.InCluster() || !w.HasDeleteIfEqual() || w.Time(3) == 0 {
+			t.Errorf("%v, %+v, native %v, its clock %d", err, w.Info(), w.HasDeleteIfEqual(), w.Time(3))
+		}
+		probes := f.probes
+		if err := w.Connect(t.Context(), "a"); err != nil || f.probes != probes {
+			t.Errorf("a server that is known was probed again: %v", err)
+		}
+	})
+}
+
+func TestConnectRefusesWhatIsUnfit(t *testing.T) {
+	f := &fake{info: driver.ServerInfo{Server: "redis", Version: "6.2.1"}}
+	within(t, f, func(t *testing.T, w *world) {
+		if err := w.Connect(t.Context(), "a"); KindOf(err) != ErrUnsupported {
+			t.Errorf("an old one: %v", err)
+		}
+		f.info.Version = "7.2.0"
+		w.cfg.Accept = func(driver.ServerInfo) error { return errors.New("not this one") }
+		if err := w.Connect(t.Context(), "a"); KindOf(err) != ErrUnsupported || w.Info() != nil {
+			t.Errorf("one that the client refuses: %v", err)
+		}
+	})
+}
+
+// A server's clock is as it was in the answer to the latest request, whatever order the answers come in.
+func TestTheServersClock(t *testing.T) {
+	within(t, &fake{}, func(t *testing.T, w *world) {
+		if now := w.Time(0); now != 0 {
+			t.Errorf("before any answer it shows %d", now)
+		}
+		early := clock.Now()
+		time.Sleep(time.Second)
+		late := clock.Now()
+		w.clocks.heard(0, late, 5_000_000)
+		w.clocks.heard(0, early, 1_000_000)
+		time.Sleep(time.Second)
+		if now := w.Time(0); now != 6_000_000 {
+			t.Errorf("it shows %d; want 6,000,000", now)
+		}
+		if now := w.Time(77); now != 6_000_000 {
+			t.Errorf("that of a slot which was never asked shows %d", now)
+		}
+		w.clocks.heard(77, clock.Now(), 9_000_000)
+		if now := w.Time(77); now != 9_000_000 {
+			t.Errorf("that of a slot shows %d", now)
+		}
+	})
+}
+
+func TestLimiter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var tasks Tasks
+		l := Limiter{Tasks: &tasks, Most: 2}
+		var order []int
+		var mu sync.Mutex
+		for i := range 5 {
+			l.Run(func() {
+				mu.Lock()
+				order = append(order, i)
+				mu.Unlock()
+				time.Sleep(time.Second)
+			})
+		}
+		synctest.Wait()
+		if len(order) != 2 || l.Waiting() != 3 {
+			t.Errorf("%v run, and %d wait; want two and three", order, l.Waiting())
+		}
+		began := time.Now()
+		tasks.Wait()
+		if took := time.Since(began); took != 3*time.Second || len(order) != 5 || !tasks.None() {
+			t.Errorf("after %s: %v", took, order)
+		}
+		for i, n := range order[2:] {
+			if n != i+2 {
+				t.Errorf("they ran in the order %v", order)
+			}
+		}
+	})
+}

@@ -1,3 +1,20 @@
+local function error_text(err)
+  if type(err) == 'table' then
+    return err.err
+  end
+  return (string.gsub(tostring(err), '^[^ ]*:%d+: ', ''))
+end
+local function answer(main)
+  local ok, reply = pcall(main)
+  if ok then
+    return reply
+  end
+  reply = error_text(reply)
+  if string.sub(reply, 1, 9) == 'READONLY ' then
+    return { err = reply }
+  end
+  return 'error ' .. reply
+end
 local function main()
   local values = redis.call('MGET', unpack(KEYS))
   local ours, left = {}, ''
@@ -14,18 +31,4 @@ local function main()
   end
   return 'freed' .. left
 end
-local function message(err)
-  if type(err) == 'table' then
-    return err.err
-  end
-  return (string.gsub(tostring(err), '^[^ ]*:%d+: ', ''))
-end
-local ok, reply = pcall(main)
-if ok then
-  return reply
-end
-reply = message(reply)
-if string.sub(reply, 1, 9) == 'READONLY ' then
-  return { err = reply }
-end
-return 'error ' .. reply
+return answer(main)

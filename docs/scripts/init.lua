@@ -1,41 +1,16 @@
 local flags = ARGV[1]
+local cluster = string.find(flags, 'c', 1, true)
 local clock = redis.call('TIME')
 local at = clock[1] .. string.sub('00000', #clock[2]) .. clock[2]
 local now = tonumber(at)
-local cluster = string.find(flags, 'c', 1, true)
 local function whole(n)
   return n == now and at or string.format('%d', n)
 end
-local function message(err)
+local function error_text(err)
   if type(err) == 'table' then
     return err.err
   end
   return (string.gsub(tostring(err), '^[^ ]*:%d+: ', ''))
-end
-local token = ARGV[2]
-local mine = 'hf1:' .. token .. ':'
-local shared = string.find(flags, 'k', 1, true)
-local function prolong(ttl)
-  local pttl = math.max(redis.call('PTTL', KEYS[1]), ttl)
-  redis.call('PEXPIRE', KEYS[1], pttl)
-  return pttl
-end
-local function on_master()
-  local ok, err = pcall(redis.call, 'PEXPIRE', KEYS[1], -3600000, 'GT')
-  if not ok and string.sub(message(err), 1, 9) == 'READONLY ' then
-    error(message(err), 0)
-  end
-end
-local function look_at(...)
-  local ok, reply = pcall(redis.call, ...)
-  if ok then
-    return reply
-  end
-  reply = message(reply)
-  if not string.find(reply, 'non local key', 1, true) then
-    error(reply, 0)
-  end
-  return nil
 end
 local quarantine_time, replica_lag = string.match(flags, 's(%d+)%+(%d+)')
 local function told(info, name, pattern)
@@ -72,7 +47,7 @@ local function quarantine(text)
   end
   local known, info = pcall(redis.call, 'INFO', 'server', 'replication')
   if not known then
-    error('NOSTRICT INFO, by which a loss of data is noticed, is not to be had: ' .. message(info), 0)
+    error('NOSTRICT INFO, by which a loss of data is noticed, is not to be had: ' .. error_text(info), 0)
   end
   local self, others = incarnation(info), replicated(info)
   local wanted = quarantine_time + (others and replica_lag or 0)
@@ -90,6 +65,17 @@ local function quarantine(text)
   end
   return math.max(0, math.ceil((ready - now) / 1000)), others, self
 end
+local function answer(main)
+  local ok, reply = pcall(main)
+  if ok then
+    return reply
+  end
+  reply = error_text(reply)
+  if string.sub(reply, 1, 9) == 'READONLY ' then
+    return { err = reply }
+  end
+  return 'error ' .. reply
+end
 local function main()
   local new = redis.call('EXISTS', KEYS[1]) == 0
   if string.find(flags, 'l', 1, true) then
@@ -106,12 +92,4 @@ local function main()
   end
   return 'ready ' .. whole(now)
 end
-local ok, reply = pcall(main)
-if ok then
-  return reply
-end
-reply = message(reply)
-if string.sub(reply, 1, 9) == 'READONLY ' then
-  return { err = reply }
-end
-return 'error ' .. reply
+return answer(main)

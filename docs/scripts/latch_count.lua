@@ -1,12 +1,12 @@
 local flags = ARGV[1]
+local cluster = string.find(flags, 'c', 1, true)
 local clock = redis.call('TIME')
 local at = clock[1] .. string.sub('00000', #clock[2]) .. clock[2]
 local now = tonumber(at)
-local cluster = string.find(flags, 'c', 1, true)
 local function whole(n)
   return n == now and at or string.format('%d', n)
 end
-local function message(err)
+local function error_text(err)
   if type(err) == 'table' then
     return err.err
   end
@@ -15,15 +15,13 @@ end
 local token = ARGV[2]
 local mine = 'hf1:' .. token .. ':'
 local shared = string.find(flags, 'k', 1, true)
-local function prolong(ttl)
-  local pttl = math.max(redis.call('PTTL', KEYS[1]), ttl)
-  redis.call('PEXPIRE', KEYS[1], pttl)
-  return pttl
+local function is_mine(value)
+  return value and string.sub(value, 1, #mine) == mine
 end
 local function on_master()
   local ok, err = pcall(redis.call, 'PEXPIRE', KEYS[1], -3600000, 'GT')
-  if not ok and string.sub(message(err), 1, 9) == 'READONLY ' then
-    error(message(err), 0)
+  if not ok and string.sub(error_text(err), 1, 9) == 'READONLY ' then
+    error(error_text(err), 0)
   end
 end
 local function look_at(...)
@@ -31,18 +29,77 @@ local function look_at(...)
   if ok then
     return reply
   end
-  reply = message(reply)
+  reply = error_text(reply)
   if not string.find(reply, 'non local key', 1, true) then
     error(reply, 0)
   end
   return nil
 end
+local function receivers(channel)
+  return redis.call('PUBSUB', cluster and 'SHARDNUMSUB' or 'NUMSUB', channel)[2]
+end
+local function send(channel, text)
+  return redis.call(cluster and 'SPUBLISH' or 'PUBLISH', channel, text)
+end
+local latch_ttl, deleted_latch_ttl = 86400000, 60000
+local function keep_latch()
+  local least = redis.call('HGET', KEYS[1], 'count') and latch_ttl or deleted_latch_ttl
+  redis.call('PEXPIRE', KEYS[1], whole(math.max(least, redis.call('PTTL', KEYS[1]))))
+end
+local function tell(kind)
+  local channel = string.match(KEYS[1], '^[^{]*') .. 'c:w:' .. KEYS[1]
+  if cluster then
+    channel = KEYS[1] .. ':' .. kind .. ':w'
+  end
+  pcall(send, channel, 'hf1 changed ' .. whole(now))
+end
+local function touch_latch()
+  on_master()
+  pcall(keep_latch)
+end
+local function begin_count(n)
+  local f = redis.call('HMGET', KEYS[1], 'since', 'count', 'missing')
+  local since = math.max(now, tonumber(f[1] or 0) + 1)
+  if f[2] == '0' then
+    redis.call('HSET', KEYS[1], 'opened', f[1], 'opened_missing', f[3])
+  end
+  redis.call('HSET', KEYS[1], 'kind', 'latch', 'limit', whole(n), 'used', '0', 'holds', '0', 'next', '9000000000000000',
+    'count', whole(n), 'missing', '0', 'since', whole(since))
+  redis.call('PEXPIRE', KEYS[1], latch_ttl)
+  return since
+end
+local function delete_count()
+  begin_count(0)
+  redis.call('HDEL', KEYS[1], 'limit', 'count', 'missing')
+  redis.call('PEXPIRE', KEYS[1], deleted_latch_ttl)
+end
+local function enter(party)
+  redis.call('HSET', KEYS[1], '@' .. party, '0 ' .. (redis.call('HGET', KEYS[1], 'phase') or '1') .. ' out')
+end
+local function depart(kind, n, how, info)
+  if kind == 'latch' then
+    local f = redis.call('HMGET', KEYS[1], 'count', 'missing')
+    local count, missing = math.max(tonumber(f[1] or 0) - n, 0), tonumber(f[2] or 0)
+    if how ~= 'done' then
+      missing = missing + n
+    end
+    redis.call('HSET', KEYS[1], 'count', whole(count), 'missing', whole(missing))
+    keep_latch()
+    if count == 0 then
+      tell(kind)
+    end
+  elseif kind == 'bar' then
+    local phase = tonumber(redis.call('HGET', KEYS[1], 'phase') or 1)
+    redis.call('HSET', KEYS[1], 'phase', whole(phase + 1), 'arrived', '0', 'broken', how .. ' ' .. info)
+    tell(kind)
+  end
+end
 local longest_lead = 86400000000
-local function believed(key, last)
+local function believed(key, last, time)
   if not string.match(last, '^%d+$') or #last > 16 or tonumber(last) > 9e15 then
     error('BADFENCE the fence counter is not a number that fences can follow', 0)
   end
-  if tonumber(last) - now >= longest_lead then
+  if tonumber(last) - time >= longest_lead then
     error('BADFENCE the fence counter ' .. key .. " leads the server's clock by more than a day: set that clock right if it is behind; if the counter was set by somebody, delete it, and fences follow the clock again", 0)
   end
   return tonumber(last)
@@ -59,7 +116,7 @@ local function mint(n)
   local fence = 0
   local last = redis.call('GET', counter)
   if last then
-    fence = believed(counter, last)
+    fence = believed(counter, last, now)
   end
   fence = math.max(fence + 1, now)
   if fence - now > 1000000 then
@@ -74,7 +131,7 @@ end
 local function first_waiter()
   return waiters(1)[1]
 end
-local function waiter(member)
+local function parse_waiter(member)
   return string.match(member, '^([^\n]*)\n(%d+)\n([^\n]*)\n(.*)$')
 end
 local function settle()
@@ -83,20 +140,14 @@ local function settle()
     redis.call('PEXPIRE', KEYS[2], math.max(0, math.ceil((-last - now) / 1000)))
   end
 end
-local function receivers(channel)
-  return redis.call('PUBSUB', cluster and 'SHARDNUMSUB' or 'NUMSUB', channel)[2]
-end
-local function send(channel, text)
-  return redis.call(cluster and 'SPUBLISH' or 'PUBLISH', channel, text)
-end
-local most = 500
-local function again()
+local most_removed = 500
+local function ask_again()
   error('AGAIN there is more to clear away first', 0)
 end
 local function hearers(members)
   local channels, counts = {}, {}
   for i, member in ipairs(members) do
-    local _, _, channel = waiter(member)
+    local _, _, channel = parse_waiter(member)
     channels[i] = channel or ''
   end
   local reply = channels[1] and redis.call('PUBSUB', cluster and 'SHARDNUMSUB' or 'NUMSUB', unpack(channels)) or {}
@@ -115,9 +166,9 @@ local function dead_ahead(n, self)
   return #first, first
 end
 local function notify(member, due)
-  local ok, owner, _, channel = pcall(waiter, member)
-  if ok and owner then
-    pcall(send, channel, 'hf1 standby ' .. owner .. ' ' .. whole(now) .. ' ' .. whole(due))
+  local ok, waiter_token, _, channel = pcall(parse_waiter, member)
+  if ok and waiter_token then
+    pcall(send, channel, 'hf1 standby ' .. waiter_token .. ' ' .. whole(now) .. ' ' .. whole(due))
   end
 end
 local function is_dead(member)
@@ -153,7 +204,7 @@ local function stand_by(first, due)
   notify(ok and member or first, due)
 end
 local function drop_dead(self)
-  for _ = 1, most, 100 do
+  for _ = 1, most_removed, 100 do
     local n, first = dead_ahead(100, self)
     if n > 0 then
       redis.call('ZREM', KEYS[2], unpack(first, 1, n))
@@ -167,68 +218,15 @@ local function drop_dead(self)
     if latest then
       notify(latest, now)
     end
-    again()
+    ask_again()
   end
 end
-local latch_rest, latch_trace = 86400000, 60000
-local function rest()
-  local least = redis.call('HGET', KEYS[1], 'count') and latch_rest or latch_trace
-  redis.call('PEXPIRE', KEYS[1], whole(math.max(least, redis.call('PTTL', KEYS[1]))))
-end
-local function tell(kind)
-  local channel = string.match(KEYS[1], '^[^{]*') .. 'c:w:' .. KEYS[1]
-  if cluster then
-    channel = KEYS[1] .. ':' .. kind .. ':w'
-  end
-  pcall(send, channel, 'hf1 changed ' .. whole(now))
-end
-local function attest()
-  on_master()
-  pcall(rest)
-end
-local function begin_count(n)
-  local f = redis.call('HMGET', KEYS[1], 'since', 'count', 'missing')
-  local since = math.max(now, tonumber(f[1] or 0) + 1)
-  if f[2] == '0' then
-    redis.call('HSET', KEYS[1], 'opened', f[1], 'opened_missing', f[3])
-  end
-  redis.call('HSET', KEYS[1], 'kind', 'latch', 'limit', whole(n), 'used', '0', 'holds', '0', 'next', '9000000000000000',
-    'count', whole(n), 'missing', '0', 'since', whole(since))
-  redis.call('PEXPIRE', KEYS[1], latch_rest)
-  return since
-end
-local function delete_count()
-  begin_count(0)
-  redis.call('HDEL', KEYS[1], 'limit', 'count', 'missing')
-  redis.call('PEXPIRE', KEYS[1], latch_trace)
-end
-local function enter(owner)
-  redis.call('HSET', KEYS[1], '@' .. owner, '0 ' .. (redis.call('HGET', KEYS[1], 'phase') or '1') .. ' out')
-end
-local function depart(kind, n, how, info)
-  if kind == 'latch' then
-    local f = redis.call('HMGET', KEYS[1], 'count', 'missing')
-    local count, missing = math.max(tonumber(f[1] or 0) - n, 0), tonumber(f[2] or 0)
-    if how ~= 'done' then
-      missing = missing + n
-    end
-    redis.call('HSET', KEYS[1], 'count', whole(count), 'missing', whole(missing))
-    rest()
-    if count == 0 then
-      tell(kind)
-    end
-  elseif kind == 'bar' then
-    local phase = tonumber(redis.call('HGET', KEYS[1], 'phase') or 1)
-    redis.call('HSET', KEYS[1], 'phase', whole(phase + 1), 'arrived', '0', 'broken', how .. ' ' .. info)
-    tell(kind)
-  end
-end
-local kind, limit, used, holds, next_expiry, fixed, common_fence, holder
+local kind, limit, used, holds, next_expiry, fixed, common_fence, lock_owner
 local expiries = KEYS[4] or KEYS[2]
-local dismissed = {} -- tokens whose holds this script has removed, but not yet from the index
+local removed = {} -- tokens of holds that this script has removed, but not yet from the index
 local seats -- of a latch: how many parties are left
-local everything = 1000000000 -- the limit where none is to be reached
-local moved = false -- the queue has another first waiter than before, who must be told
+local unlimited = 1000000000 -- the limit of a lock that has none
+local head_changed = false -- the queue has another first waiter, which must be told
 local function parse_hold(value)
   local expiry, weight, fence = string.match(value, '^(%d+):(%d+):(%d+):')
   return tonumber(expiry), tonumber(weight), tonumber(fence)
@@ -257,21 +255,21 @@ local function complete_index()
     local page = redis.call('HSCAN', KEYS[1], cursor, 'COUNT', '1000')
     cursor = page[1]
     for i = 1, #page[2], 2 do
-      local owner, expiry, weight = page[2][i], parse_hold(page[2][i + 1])
-      if expiry and not known[owner] then
-        known[owner] = true
+      local hold_token, expiry, weight = page[2][i], parse_hold(page[2][i + 1])
+      if expiry and not known[hold_token] then
+        known[hold_token] = true
         used, holds = used + weight, holds + 1
-        scores[#scores + 1], scores[#scores + 2] = whole(expiry), owner
+        scores[#scores + 1], scores[#scores + 2] = whole(expiry), hold_token
       end
     end
   until cursor == '0'
   in_parts('ZADD', expiries, scores)
-  redis.call('PEXPIRE', expiries, whole(math.max(redis.call('PTTL', KEYS[1]), stays() and latch_rest or 0)))
+  redis.call('PEXPIRE', expiries, whole(math.max(redis.call('PTTL', KEYS[1]), stays() and latch_ttl or 0)))
 end
 local function sweep()
   insist()
   complete_index()
-  local over = redis.call('ZRANGEBYSCORE', expiries, '-inf', at, 'LIMIT', '0', most)
+  local over = redis.call('ZRANGEBYSCORE', expiries, '-inf', at, 'LIMIT', '0', most_removed)
   local gone, marks, dead = {}, {}, nil
   for i = 1, #over, 200 do
     local last = math.min(i + 199, #over)
@@ -301,14 +299,14 @@ local function sweep()
     depart(kind, #gone, 'died', info_of(dead))
   end
   if next_expiry <= now then
-    again()
+    ask_again()
   end
 end
 local function read(expected, wanted)
   local f = redis.call('HMGET', KEYS[1], 'kind', 'limit', 'used', 'next', 'fixed', 'fence', token, 'owner', 'holds')
   kind, limit, used, next_expiry, fixed = f[1] or expected, tonumber(f[2] or wanted), tonumber(f[3] or 0), tonumber(f[4] or 9e15), f[5]
   common_fence = f[6] and tonumber(f[6])
-  holder = f[8] and string.sub(f[8], 2)
+  lock_owner = f[8] and string.sub(f[8], 2)
   holds = tonumber(f[9] or 0)
   if limit == 0 then
     limit = wanted
@@ -318,7 +316,7 @@ end
 local function of_another_kind()
   error('BADKIND the key holds another kind of lock, or something else', 0)
 end
-local function misfit(why)
+local function refuse_limit(why)
   error('BADLIMIT ' .. (kind == 'sem' and 'the semaphore has ' or 'the lock has room for ') .. whole(limit)
     .. (kind == 'sem' and ' permits' or '') .. why, 0)
 end
@@ -348,7 +346,7 @@ local function load(expected, wanted)
     if kind == 'latch' or kind == 'bar' then
       error('BADPARTIES it has ' .. whole(limit) .. ' parties now, not ' .. whole(wanted), 0)
     end
-    misfit(' for those who use it now, not ' .. whole(wanted))
+    refuse_limit(' for those who use it now, not ' .. whole(wanted))
   end
   if kind == 'latch' then
     local count = redis.call('HGET', KEYS[1], 'count')
@@ -360,65 +358,65 @@ local function load(expected, wanted)
   end
   return live(hold)
 end
-local function has(who)
-  return kind == 'own' and used > 0 and who == holder
+local function owned_by(owner)
+  return kind == 'own' and used > 0 and owner == lock_owner
 end
-local function room(weight, who)
+local function room(weight, owner)
   if kind == 'own' then
-    return used == 0 or has(who)
+    return used == 0 or owned_by(owner)
   elseif seats then
     return used + weight <= seats
   end
   return used + weight <= limit
 end
-local function wish(rest)
+local function parse_request(rest)
   local weight, info = string.match(rest or '', '^(%d+)\n(.*)$')
-  local who
+  local owner
   if weight and kind == 'own' then
-    who, info = string.match(info, '^([^\n]*)\n(.*)$')
+    owner, info = string.match(info, '^([^\n]*)\n(.*)$')
   end
-  return info and tonumber(weight), info, who
+  return info and tonumber(weight), info, owner
 end
-local function outlast(ttl)
+local function extend_keys(ttl)
   if not fixed and redis.call('PTTL', KEYS[1]) < ttl then
     redis.call('PEXPIRE', KEYS[1], ttl)
     redis.call('PEXPIRE', expiries, ttl)
   end
-  local kept = math.max(ttl, latch_rest)
+  local kept = math.max(ttl, latch_ttl)
   if stays() and redis.call('PTTL', expiries) < kept then
     redis.call('PEXPIRE', expiries, whole(kept))
   end
 end
-local function write_hold(owner, expiry, weight, fence, granted, info)
+local function write_hold(hold_token, expiry, weight, fence, granted, info)
   next_expiry = math.min(next_expiry, expiry)
-  redis.call('ZADD', expiries, whole(expiry), owner)
+  redis.call('ZADD', expiries, whole(expiry), hold_token)
   redis.call('HSET', KEYS[1], 'kind', kind, 'limit', whole(limit or 0), 'used', whole(used), 'holds', whole(holds), 'next', whole(next_expiry),
-    'last', owner, 'fence', whole(common_fence or fence), owner, whole(expiry) .. ':' .. whole(weight) .. ':' .. whole(fence) .. ':' .. granted .. ':' .. info)
+    'last', hold_token, 'fence', whole(common_fence or fence), hold_token, whole(expiry) .. ':' .. whole(weight) .. ':' .. whole(fence) .. ':' .. granted .. ':' .. info)
   if kind == 'own' then
-    redis.call('HSET', KEYS[1], 'owner', '=' .. (holder or ''))
+    redis.call('HSET', KEYS[1], 'owner', '=' .. (lock_owner or ''))
   end
 end
-local function admit(owner, weight, info, ttl, block, who)
+local function admit(hold_token, weight, info, ttl, block, owner)
   local fence, n
-  if (has(who) or kind == 'rw' and weight < limit) and common_fence then
+  if (owned_by(owner) or kind == 'rw' and weight < limit) and common_fence then
     fence, n = common_fence, 1
   else
     fence, n = mint(block)
   end
-  common_fence, holder = fence, who
+  common_fence, lock_owner = fence, owner
   holds = holds + 1
   used = used + weight
-  write_hold(owner, now + ttl * 1000, weight, fence, string.sub(at, 1, -4), info)
+  write_hold(hold_token, now + ttl * 1000, weight, fence, string.sub(at, 1, -4), info)
   if kind == 'bar' then
-    enter(owner)
+    enter(hold_token)
   end
-  outlast(ttl)
+  extend_keys(ttl)
   return fence, n
 end
-local function dismiss(owner, hold)
+local function dismiss(hold_token, hold)
   local _, weight = parse_hold(hold)
-  redis.call('HDEL', KEYS[1], owner, '@' .. owner)
-  dismissed[#dismissed + 1] = owner
+  redis.call('HDEL', KEYS[1], hold_token, '@' .. hold_token)
+  removed[#removed + 1] = hold_token
   used, holds = used - weight, holds - 1
   if used == 0 then
     next_expiry, common_fence = 9e15, nil
@@ -428,8 +426,8 @@ end
 local function tidy()
   if used == 0 and not stays() then
     redis.call('DEL', KEYS[1], expiries)
-  elseif dismissed[1] then
-    redis.call('ZREM', expiries, unpack(dismissed))
+  elseif removed[1] then
+    redis.call('ZREM', expiries, unpack(removed))
   end
 end
 local function prolong_hold(hold, ttl)
@@ -439,69 +437,55 @@ local function prolong_hold(hold, ttl)
   local pttl = math.floor((expiry - now) / 1000)
   insist()
   write_hold(token, expiry, weight, fence, granted, info)
-  outlast(pttl)
+  extend_keys(pttl)
   return pttl
 end
-local function call_others()
+local function notify_owned()
   for _, member in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], '0', '+inf', 'LIMIT', '0', '100')) do
-    local _, _, _, rest = waiter(member)
-    local _, _, who = wish(rest)
-    if has(who) then
+    local _, _, _, rest = parse_waiter(member)
+    local _, _, owner = parse_request(rest)
+    if owned_by(owner) then
       notify(member, now)
     end
   end
 end
 local function serve(self, ttl, block)
   local fence, n
-  local opened = false -- an owner has come to have the lock
+  local opened = false -- the lock has a new owner
   while true do
     local member = first_waiter()
     if not member then
       settle()
       return fence, n
     end
-    local owner, claim, channel, rest = waiter(member)
-    local weight, info, who = wish(rest)
-    if weight and weight <= limit and (has(who) or not room(weight, who)) and (member == self or receivers(channel) > 0) then
-      if opened or has(who) then
-        call_others()
+    local waiter_token, claim, channel, rest = parse_waiter(member)
+    local weight, info, owner = parse_request(rest)
+    if weight and weight <= limit and (owned_by(owner) or not room(weight, owner)) and (member == self or receivers(channel) > 0) then
+      if opened or owned_by(owner) then
+        notify_owned()
       end
-      if moved and not has(who) then
+      if head_changed and not owned_by(owner) then
         notify(member, next_expiry)
       end
       return fence, n
     end
     opened = opened or kind == 'own' and used == 0
     redis.call('ZREM', KEYS[2], member)
-    moved = true
+    head_changed = true
     if not weight or weight > limit then
-      notify(member, now) -- to find out
+      notify(member, now) -- its client finds out why
     elseif member == self then
-      fence, n = admit(owner, weight, info, ttl, block, who)
+      fence, n = admit(waiter_token, weight, info, ttl, block, owner)
     elseif receivers(channel) > 0 then
-      local f = admit(owner, weight, info, tonumber(claim), 1, who)
-      local heard = send(channel, 'hf1 ' .. kind .. ' ' .. owner .. ' ' .. whole(now) .. ' ' .. claim .. ' ' .. whole(f) .. ' ' .. KEYS[1])
+      local f = admit(waiter_token, weight, info, tonumber(claim), 1, owner)
+      local heard = send(channel, 'hf1 ' .. kind .. ' ' .. waiter_token .. ' ' .. whole(now) .. ' ' .. claim .. ' ' .. whole(f) .. ' ' .. KEYS[1])
       if cluster and heard == 0 then
-        dismiss(owner, whole(now) .. ':' .. whole(weight) .. ':0:')
+        dismiss(waiter_token, whole(now) .. ':' .. whole(weight) .. ':0:')
       end
     else
       drop_dead(self)
     end
   end
-end
-local function sample()
-  local owner = redis.call('HGET', KEYS[1], 'last')
-  local hold = owner and redis.call('HGET', KEYS[1], owner)
-  if not hold then
-    owner = redis.call('ZRANGE', expiries, '-1', '-1')[1]
-    hold = owner and redis.call('HGET', KEYS[1], owner)
-  end
-  if not hold then
-    return nil
-  end
-  local expiry, _, fence = parse_hold(hold)
-  local granted, info = string.match(hold, '^%d+:%d+:%d+:(%d+):(.*)$')
-  return math.floor((expiry - now) / 1000), 'hf1:' .. owner .. ':' .. whole(fence) .. ':' .. granted .. ':0:' .. info
 end
 local function remember(what, until_time)
   if until_time <= now then
@@ -515,8 +499,19 @@ local function remember(what, until_time)
   end
   settle()
 end
-local function bury(until_time)
+local function leave_tombstone(until_time)
   remember('x:' .. token, until_time)
+end
+local function answer(main)
+  local ok, reply = pcall(main)
+  if ok then
+    return reply
+  end
+  reply = error_text(reply)
+  if string.sub(reply, 1, 9) == 'READONLY ' then
+    return { err = reply }
+  end
+  return 'error ' .. reply
 end
 local parties, not_after = tonumber(ARGV[3]), tonumber(ARGV[4])
 local function main()
@@ -529,7 +524,7 @@ local function main()
   load('latch', parties)
   if refused or not known and seats > 0 and used >= seats then
     insist()
-    bury(not_after)
+    leave_tombstone(not_after)
     return 'taken ' .. whole(now) .. ' ' .. whole(seats)
   elseif not known then
     insist()
@@ -539,16 +534,8 @@ local function main()
     end
     remember('d:' .. token, not_after)
   else
-    attest()
+    touch_latch()
   end
   return 'counted ' .. whole(now) .. ' ' .. whole(seats)
 end
-local ok, reply = pcall(main)
-if ok then
-  return reply
-end
-reply = message(reply)
-if string.sub(reply, 1, 9) == 'READONLY ' then
-  return { err = reply }
-end
-return 'error ' .. reply
+return answer(main)

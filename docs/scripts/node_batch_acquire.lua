@@ -1,12 +1,47 @@
 local flags = ARGV[1]
+local cluster = string.find(flags, 'c', 1, true)
 local clock = redis.call('TIME')
 local at = clock[1] .. string.sub('00000', #clock[2]) .. clock[2]
 local now = tonumber(at)
-local cluster = string.find(flags, 'c', 1, true)
 local function whole(n)
   return n == now and at or string.format('%d', n)
 end
-local function message(err)
+local function lock_value(head, fence, granted, chain, info)
+  return head .. fence .. ':' .. granted .. ':' .. chain .. ':' .. info
+end
+local function find_free(n)
+  local which, count = {}, 0
+  if now >= tonumber(ARGV[2]) then
+    return which, count
+  end
+  local all = redis.call('EXISTS', unpack(KEYS, 1, 2 * n)) == 0
+  for i = 1, n do
+    if all or redis.call('EXISTS', KEYS[i], KEYS[n + i]) == 0 then
+      which[i], count = true, count + 1
+    end
+  end
+  return which, count
+end
+local function take_free(n, which, fence, minted)
+  local granted, left = string.sub(at, 1, -4), ''
+  local same, ttl, info = #ARGV == n + 4, ARGV[n + 3], ARGV[n + 4]
+  local try, format = redis.pcall, string.format
+  for i = 1, n do
+    local set = false
+    if which[i] and i <= minted then
+      if not same then
+        ttl, info = ARGV[n + 2 + i], ARGV[2 * n + 2 + i]
+      end
+      local value = lock_value(ARGV[2 + i], format('%d', fence + i - 1), granted, '0', info)
+      set = try('SET', KEYS[i], value, 'NX', 'PX', ttl)
+    end
+    if not set or set.err then
+      left = left .. ' ' .. i
+    end
+  end
+  return 'taken ' .. at .. ' ' .. whole(fence) .. left
+end
+local function error_text(err)
   if type(err) == 'table' then
     return err.err
   end
@@ -47,7 +82,7 @@ local function quarantine(text)
   end
   local known, info = pcall(redis.call, 'INFO', 'server', 'replication')
   if not known then
-    error('NOSTRICT INFO, by which a loss of data is noticed, is not to be had: ' .. message(info), 0)
+    error('NOSTRICT INFO, by which a loss of data is noticed, is not to be had: ' .. error_text(info), 0)
   end
   local self, others = incarnation(info), replicated(info)
   local wanted = quarantine_time + (others and replica_lag or 0)
@@ -66,11 +101,11 @@ local function quarantine(text)
   return math.max(0, math.ceil((ready - now) / 1000)), others, self
 end
 local longest_lead = 86400000000
-local function believed(key, last)
+local function believed(key, last, time)
   if not string.match(last, '^%d+$') or #last > 16 or tonumber(last) > 9e15 then
     error('BADFENCE the fence counter is not a number that fences can follow', 0)
   end
-  if tonumber(last) - now >= longest_lead then
+  if tonumber(last) - time >= longest_lead then
     error('BADFENCE the fence counter ' .. key .. " leads the server's clock by more than a day: set that clock right if it is behind; if the counter was set by somebody, delete it, and fences follow the clock again", 0)
   end
   return tonumber(last)
@@ -103,67 +138,40 @@ local function refusal(mark, known)
 end
 local function read_counter(last)
   last = last or redis.call('GET', counter)
-  return last and believed(counter, last)
+  return last and believed(counter, last, now)
 end
 local function store_counter(n)
   redis.call('SET', counter, whole(n))
 end
 local function raise_counter(n)
-  local most = math.max(read_counter() or 0, believed(counter, whole(n)))
+  local most = math.max(read_counter() or 0, believed(counter, whole(n), now))
   store_counter(most)
   return most
 end
+local function answer(main)
+  local ok, reply = pcall(main)
+  if ok then
+    return reply
+  end
+  reply = error_text(reply)
+  if string.sub(reply, 1, 9) == 'READONLY ' then
+    return { err = reply }
+  end
+  return 'error ' .. reply
+end
 local n = (#KEYS - 3) / 2
-local function free()
-  local which, count = {}, 0
-  if now >= tonumber(ARGV[2]) then
-    return which, count
-  end
-  local all = redis.call('EXISTS', unpack(KEYS, 1, 2 * n)) == 0
-  for i = 1, n do
-    if all or redis.call('EXISTS', KEYS[i], KEYS[n + i]) == 0 then
-      which[i], count = true, count + 1
-    end
-  end
-  return which, count
-end
-local function take(which, fence, minted)
-  local granted, left = ':' .. string.sub(at, 1, -4) .. ':0:', ''
-  local same, ttl, info = #ARGV == n + 4, ARGV[n + 3], ARGV[n + 4]
-  for i = 1, n do
-    local set = false
-    if which[i] and i <= minted then
-      if not same then
-        ttl, info = ARGV[n + 2 + i], ARGV[2 * n + 2 + i]
-      end
-      set = redis.pcall('SET', KEYS[i], ARGV[2 + i] .. whole(fence + i - 1) .. granted .. info, 'NX', 'PX', ttl)
-    end
-    if not set or set.err then
-      left = left .. ' ' .. i
-    end
-  end
-  return 'taken ' .. at .. ' ' .. whole(fence) .. left
-end
 local function main()
   local known = redis.call('MGET', counter, caught_up, KEYS[#KEYS])
   local refused = refusal(known[3], known[2])
   if refused then
     return refused
   end
-  local which, count = free()
+  local which, count = find_free(n)
   local fence = 0
   if count > 0 then
     fence = (read_counter(known[1]) or now) + 1
     store_counter(fence + n - 1)
   end
-  return take(which, fence, n)
+  return take_free(n, which, fence, n)
 end
-local ok, reply = pcall(main)
-if ok then
-  return reply
-end
-reply = message(reply)
-if string.sub(reply, 1, 9) == 'READONLY ' then
-  return { err = reply }
-end
-return 'error ' .. reply
+return answer(main)

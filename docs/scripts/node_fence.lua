@@ -1,12 +1,12 @@
 local flags = ARGV[1]
+local cluster = string.find(flags, 'c', 1, true)
 local clock = redis.call('TIME')
 local at = clock[1] .. string.sub('00000', #clock[2]) .. clock[2]
 local now = tonumber(at)
-local cluster = string.find(flags, 'c', 1, true)
 local function whole(n)
   return n == now and at or string.format('%d', n)
 end
-local function message(err)
+local function error_text(err)
   if type(err) == 'table' then
     return err.err
   end
@@ -15,15 +15,13 @@ end
 local token = ARGV[2]
 local mine = 'hf1:' .. token .. ':'
 local shared = string.find(flags, 'k', 1, true)
-local function prolong(ttl)
-  local pttl = math.max(redis.call('PTTL', KEYS[1]), ttl)
-  redis.call('PEXPIRE', KEYS[1], pttl)
-  return pttl
+local function is_mine(value)
+  return value and string.sub(value, 1, #mine) == mine
 end
 local function on_master()
   local ok, err = pcall(redis.call, 'PEXPIRE', KEYS[1], -3600000, 'GT')
-  if not ok and string.sub(message(err), 1, 9) == 'READONLY ' then
-    error(message(err), 0)
+  if not ok and string.sub(error_text(err), 1, 9) == 'READONLY ' then
+    error(error_text(err), 0)
   end
 end
 local function look_at(...)
@@ -31,7 +29,7 @@ local function look_at(...)
   if ok then
     return reply
   end
-  reply = message(reply)
+  reply = error_text(reply)
   if not string.find(reply, 'non local key', 1, true) then
     error(reply, 0)
   end
@@ -72,7 +70,7 @@ local function quarantine(text)
   end
   local known, info = pcall(redis.call, 'INFO', 'server', 'replication')
   if not known then
-    error('NOSTRICT INFO, by which a loss of data is noticed, is not to be had: ' .. message(info), 0)
+    error('NOSTRICT INFO, by which a loss of data is noticed, is not to be had: ' .. error_text(info), 0)
   end
   local self, others = incarnation(info), replicated(info)
   local wanted = quarantine_time + (others and replica_lag or 0)
@@ -91,11 +89,11 @@ local function quarantine(text)
   return math.max(0, math.ceil((ready - now) / 1000)), others, self
 end
 local longest_lead = 86400000000
-local function believed(key, last)
+local function believed(key, last, time)
   if not string.match(last, '^%d+$') or #last > 16 or tonumber(last) > 9e15 then
     error('BADFENCE the fence counter is not a number that fences can follow', 0)
   end
-  if tonumber(last) - now >= longest_lead then
+  if tonumber(last) - time >= longest_lead then
     error('BADFENCE the fence counter ' .. key .. " leads the server's clock by more than a day: set that clock right if it is behind; if the counter was set by somebody, delete it, and fences follow the clock again", 0)
   end
   return tonumber(last)
@@ -128,15 +126,26 @@ local function refusal(mark, known)
 end
 local function read_counter(last)
   last = last or redis.call('GET', counter)
-  return last and believed(counter, last)
+  return last and believed(counter, last, now)
 end
 local function store_counter(n)
   redis.call('SET', counter, whole(n))
 end
 local function raise_counter(n)
-  local most = math.max(read_counter() or 0, believed(counter, whole(n)))
+  local most = math.max(read_counter() or 0, believed(counter, whole(n), now))
   store_counter(most)
   return most
+end
+local function answer(main)
+  local ok, reply = pcall(main)
+  if ok then
+    return reply
+  end
+  reply = error_text(reply)
+  if string.sub(reply, 1, 9) == 'READONLY ' then
+    return { err = reply }
+  end
+  return 'error ' .. reply
 end
 local function main()
   local refused = refusal()
@@ -144,18 +153,10 @@ local function main()
     return refused
   end
   local value = redis.call('GET', KEYS[1])
-  if not value or string.sub(value, 1, #mine) ~= mine then
+  if not is_mine(value) then
     return 'gone ' .. whole(now)
   end
   raise_counter(tonumber(ARGV[3]))
   return 'fenced ' .. whole(now) .. ' ' .. redis.call('PTTL', KEYS[1])
 end
-local ok, reply = pcall(main)
-if ok then
-  return reply
-end
-reply = message(reply)
-if string.sub(reply, 1, 9) == 'READONLY ' then
-  return { err = reply }
-end
-return 'error ' .. reply
+return answer(main)

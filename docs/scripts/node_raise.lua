@@ -1,41 +1,16 @@
 local flags = ARGV[1]
+local cluster = string.find(flags, 'c', 1, true)
 local clock = redis.call('TIME')
 local at = clock[1] .. string.sub('00000', #clock[2]) .. clock[2]
 local now = tonumber(at)
-local cluster = string.find(flags, 'c', 1, true)
 local function whole(n)
   return n == now and at or string.format('%d', n)
 end
-local function message(err)
+local function error_text(err)
   if type(err) == 'table' then
     return err.err
   end
   return (string.gsub(tostring(err), '^[^ ]*:%d+: ', ''))
-end
-local token = ARGV[2]
-local mine = 'hf1:' .. token .. ':'
-local shared = string.find(flags, 'k', 1, true)
-local function prolong(ttl)
-  local pttl = math.max(redis.call('PTTL', KEYS[1]), ttl)
-  redis.call('PEXPIRE', KEYS[1], pttl)
-  return pttl
-end
-local function on_master()
-  local ok, err = pcall(redis.call, 'PEXPIRE', KEYS[1], -3600000, 'GT')
-  if not ok and string.sub(message(err), 1, 9) == 'READONLY ' then
-    error(message(err), 0)
-  end
-end
-local function look_at(...)
-  local ok, reply = pcall(redis.call, ...)
-  if ok then
-    return reply
-  end
-  reply = message(reply)
-  if not string.find(reply, 'non local key', 1, true) then
-    error(reply, 0)
-  end
-  return nil
 end
 local quarantine_time, replica_lag = string.match(flags, 's(%d+)%+(%d+)')
 local function told(info, name, pattern)
@@ -72,7 +47,7 @@ local function quarantine(text)
   end
   local known, info = pcall(redis.call, 'INFO', 'server', 'replication')
   if not known then
-    error('NOSTRICT INFO, by which a loss of data is noticed, is not to be had: ' .. message(info), 0)
+    error('NOSTRICT INFO, by which a loss of data is noticed, is not to be had: ' .. error_text(info), 0)
   end
   local self, others = incarnation(info), replicated(info)
   local wanted = quarantine_time + (others and replica_lag or 0)
@@ -91,11 +66,11 @@ local function quarantine(text)
   return math.max(0, math.ceil((ready - now) / 1000)), others, self
 end
 local longest_lead = 86400000000
-local function believed(key, last)
+local function believed(key, last, time)
   if not string.match(last, '^%d+$') or #last > 16 or tonumber(last) > 9e15 then
     error('BADFENCE the fence counter is not a number that fences can follow', 0)
   end
-  if tonumber(last) - now >= longest_lead then
+  if tonumber(last) - time >= longest_lead then
     error('BADFENCE the fence counter ' .. key .. " leads the server's clock by more than a day: set that clock right if it is behind; if the counter was set by somebody, delete it, and fences follow the clock again", 0)
   end
   return tonumber(last)
@@ -128,15 +103,26 @@ local function refusal(mark, known)
 end
 local function read_counter(last)
   last = last or redis.call('GET', counter)
-  return last and believed(counter, last)
+  return last and believed(counter, last, now)
 end
 local function store_counter(n)
   redis.call('SET', counter, whole(n))
 end
 local function raise_counter(n)
-  local most = math.max(read_counter() or 0, believed(counter, whole(n)))
+  local most = math.max(read_counter() or 0, believed(counter, whole(n), now))
   store_counter(most)
   return most
+end
+local function answer(main)
+  local ok, reply = pcall(main)
+  if ok then
+    return reply
+  end
+  reply = error_text(reply)
+  if string.sub(reply, 1, 9) == 'READONLY ' then
+    return { err = reply }
+  end
+  return 'error ' .. reply
 end
 local function main()
   local rest, _, id = quarantine()
@@ -152,12 +138,4 @@ local function main()
   redis.call('SET', caught_up, id)
   return 'raised ' .. whole(now) .. ' ' .. whole(counter)
 end
-local ok, reply = pcall(main)
-if ok then
-  return reply
-end
-reply = message(reply)
-if string.sub(reply, 1, 9) == 'READONLY ' then
-  return { err = reply }
-end
-return 'error ' .. reply
+return answer(main)

@@ -1,12 +1,12 @@
 local flags = ARGV[1]
+local cluster = string.find(flags, 'c', 1, true)
 local clock = redis.call('TIME')
 local at = clock[1] .. string.sub('00000', #clock[2]) .. clock[2]
 local now = tonumber(at)
-local cluster = string.find(flags, 'c', 1, true)
 local function whole(n)
   return n == now and at or string.format('%d', n)
 end
-local function message(err)
+local function error_text(err)
   if type(err) == 'table' then
     return err.err
   end
@@ -15,15 +15,13 @@ end
 local token = ARGV[2]
 local mine = 'hf1:' .. token .. ':'
 local shared = string.find(flags, 'k', 1, true)
-local function prolong(ttl)
-  local pttl = math.max(redis.call('PTTL', KEYS[1]), ttl)
-  redis.call('PEXPIRE', KEYS[1], pttl)
-  return pttl
+local function is_mine(value)
+  return value and string.sub(value, 1, #mine) == mine
 end
 local function on_master()
   local ok, err = pcall(redis.call, 'PEXPIRE', KEYS[1], -3600000, 'GT')
-  if not ok and string.sub(message(err), 1, 9) == 'READONLY ' then
-    error(message(err), 0)
+  if not ok and string.sub(error_text(err), 1, 9) == 'READONLY ' then
+    error(error_text(err), 0)
   end
 end
 local function look_at(...)
@@ -31,7 +29,7 @@ local function look_at(...)
   if ok then
     return reply
   end
-  reply = message(reply)
+  reply = error_text(reply)
   if not string.find(reply, 'non local key', 1, true) then
     error(reply, 0)
   end
@@ -42,6 +40,17 @@ local function keep_record(keep)
   if redis.call('PTTL', record) < keep then
     redis.call('PEXPIRE', record, keep)
   end
+end
+local function answer(main)
+  local ok, reply = pcall(main)
+  if ok then
+    return reply
+  end
+  reply = error_text(reply)
+  if string.sub(reply, 1, 9) == 'READONLY ' then
+    return { err = reply }
+  end
+  return 'error ' .. reply
 end
 local keep, fence, info, result = tonumber(ARGV[3]), ARGV[4], ARGV[5], ARGV[6]
 local function completed(done, count)
@@ -54,7 +63,7 @@ local function main()
     return completed(f[1], f[3])
   end
   local value = redis.call('GET', KEYS[1])
-  if not value or string.sub(value, 1, #mine) ~= mine then
+  if not is_mine(value) then
     on_master()
     return 'gone ' .. whole(now)
   end
@@ -64,12 +73,4 @@ local function main()
   keep_record(keep)
   return completed(whole(now), count)
 end
-local ok, reply = pcall(main)
-if ok then
-  return reply
-end
-reply = message(reply)
-if string.sub(reply, 1, 9) == 'READONLY ' then
-  return { err = reply }
-end
-return 'error ' .. reply
+return answer(main)

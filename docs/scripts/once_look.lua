@@ -1,12 +1,12 @@
 local flags = ARGV[1]
+local cluster = string.find(flags, 'c', 1, true)
 local clock = redis.call('TIME')
 local at = clock[1] .. string.sub('00000', #clock[2]) .. clock[2]
 local now = tonumber(at)
-local cluster = string.find(flags, 'c', 1, true)
 local function whole(n)
   return n == now and at or string.format('%d', n)
 end
-local function message(err)
+local function error_text(err)
   if type(err) == 'table' then
     return err.err
   end
@@ -15,15 +15,13 @@ end
 local token = ARGV[2]
 local mine = 'hf1:' .. token .. ':'
 local shared = string.find(flags, 'k', 1, true)
-local function prolong(ttl)
-  local pttl = math.max(redis.call('PTTL', KEYS[1]), ttl)
-  redis.call('PEXPIRE', KEYS[1], pttl)
-  return pttl
+local function is_mine(value)
+  return value and string.sub(value, 1, #mine) == mine
 end
 local function on_master()
   local ok, err = pcall(redis.call, 'PEXPIRE', KEYS[1], -3600000, 'GT')
-  if not ok and string.sub(message(err), 1, 9) == 'READONLY ' then
-    error(message(err), 0)
+  if not ok and string.sub(error_text(err), 1, 9) == 'READONLY ' then
+    error(error_text(err), 0)
   end
 end
 local function look_at(...)
@@ -31,7 +29,7 @@ local function look_at(...)
   if ok then
     return reply
   end
-  reply = message(reply)
+  reply = error_text(reply)
   if not string.find(reply, 'non local key', 1, true) then
     error(reply, 0)
   end
@@ -51,6 +49,17 @@ local function latest(done, window)
   return 'done ' .. whole(now) .. ' ' .. whole(done) .. ' ' .. f[1] .. ' ' .. f[2] .. ' '
     .. (counts(done, window) and 'counts ' or 'over ') .. f[3] .. '\n' .. f[4]
 end
+local function answer(main)
+  local ok, reply = pcall(main)
+  if ok then
+    return reply
+  end
+  reply = error_text(reply)
+  if string.sub(reply, 1, 9) == 'READONLY ' then
+    return { err = reply }
+  end
+  return 'error ' .. reply
+end
 local function main()
   local f = redis.call('HMGET', record, 'done', 'tries')
   if f[1] then
@@ -58,12 +67,4 @@ local function main()
   end
   return 'none ' .. whole(now) .. ' ' .. (f[2] or 0)
 end
-local ok, reply = pcall(main)
-if ok then
-  return reply
-end
-reply = message(reply)
-if string.sub(reply, 1, 9) == 'READONLY ' then
-  return { err = reply }
-end
-return 'error ' .. reply
+return answer(main)

@@ -1,12 +1,12 @@
 local flags = ARGV[1]
+local cluster = string.find(flags, 'c', 1, true)
 local clock = redis.call('TIME')
 local at = clock[1] .. string.sub('00000', #clock[2]) .. clock[2]
 local now = tonumber(at)
-local cluster = string.find(flags, 'c', 1, true)
 local function whole(n)
   return n == now and at or string.format('%d', n)
 end
-local function message(err)
+local function error_text(err)
   if type(err) == 'table' then
     return err.err
   end
@@ -15,15 +15,13 @@ end
 local token = ARGV[2]
 local mine = 'hf1:' .. token .. ':'
 local shared = string.find(flags, 'k', 1, true)
-local function prolong(ttl)
-  local pttl = math.max(redis.call('PTTL', KEYS[1]), ttl)
-  redis.call('PEXPIRE', KEYS[1], pttl)
-  return pttl
+local function is_mine(value)
+  return value and string.sub(value, 1, #mine) == mine
 end
 local function on_master()
   local ok, err = pcall(redis.call, 'PEXPIRE', KEYS[1], -3600000, 'GT')
-  if not ok and string.sub(message(err), 1, 9) == 'READONLY ' then
-    error(message(err), 0)
+  if not ok and string.sub(error_text(err), 1, 9) == 'READONLY ' then
+    error(error_text(err), 0)
   end
 end
 local function look_at(...)
@@ -31,16 +29,13 @@ local function look_at(...)
   if ok then
     return reply
   end
-  reply = message(reply)
+  reply = error_text(reply)
   if not string.find(reply, 'non local key', 1, true) then
     error(reply, 0)
   end
   return nil
 end
 local redisson = string.find(flags, 'r', 1, true)
-local function field(owner)
-  return owner .. ':1'
-end
 local function read_lock(command)
   command = command or redis.call
   if not redisson then
@@ -48,29 +43,22 @@ local function read_lock(command)
   end
   return command('HGET', KEYS[1], 'holdfast') or command('EXISTS', KEYS[1]) == 1 and ''
 end
-local function write_lock(owner, value, ttl)
+local function write_lock(holder, value, ttl)
   if not redisson then
     redis.call('SET', KEYS[1], value, 'PX', ttl)
     return
   end
   local old = string.match(redis.call('HGET', KEYS[1], 'holdfast') or '', '^hf1:([^:]*):')
-  redis.call('HSET', KEYS[1], field(owner), 1, 'holdfast', value)
+  redis.call('HSET', KEYS[1], holder .. ':1', 1, 'holdfast', value)
   local ok, err = pcall(function()
-    if old and old ~= owner then
-      redis.call('HDEL', KEYS[1], field(old))
+    if old and old ~= holder then
+      redis.call('HDEL', KEYS[1], old .. ':1')
     end
     redis.call('PEXPIRE', KEYS[1], ttl)
   end)
   if not ok then
     redis.call('DEL', KEYS[1])
-    error(message(err), 0)
-  end
-end
-local function mark_lock(value)
-  if redisson then
-    redis.call('HSET', KEYS[1], 'holdfast', value .. '+')
-  else
-    redis.call('APPEND', KEYS[1], '+')
+    error(error_text(err), 0)
   end
 end
 local function free_lock()
@@ -84,44 +72,13 @@ local function free_lock()
   end
   pcall(redis.call, 'PUBLISH', channel, '0')
 end
-local longest_lead = 86400000000
-local function believed(key, last)
-  if not string.match(last, '^%d+$') or #last > 16 or tonumber(last) > 9e15 then
-    error('BADFENCE the fence counter is not a number that fences can follow', 0)
-  end
-  if tonumber(last) - now >= longest_lead then
-    error('BADFENCE the fence counter ' .. key .. " leads the server's clock by more than a day: set that clock right if it is behind; if the counter was set by somebody, delete it, and fences follow the clock again", 0)
-  end
-  return tonumber(last)
-end
-local counter = KEYS[3]
-local function store_counter(fence)
-  if cluster then
-    redis.call('SET', counter, whole(fence), 'EX', 86400)
-  else
-    redis.call('SET', counter, whole(fence))
-  end
-end
-local function mint(n)
-  local fence = 0
-  local last = redis.call('GET', counter)
-  if last then
-    fence = believed(counter, last)
-  end
-  fence = math.max(fence + 1, now)
-  if fence - now > 1000000 then
-    n = 1
-  end
-  store_counter(fence + n - 1)
-  return fence, n
-end
 local function waiters(n)
   return look_at('ZRANGEBYSCORE', KEYS[2], '0', '+inf', 'LIMIT', '0', n) or {}
 end
 local function first_waiter()
   return waiters(1)[1]
 end
-local function waiter(member)
+local function parse_waiter(member)
   return string.match(member, '^([^\n]*)\n(%d+)\n([^\n]*)\n(.*)$')
 end
 local function settle()
@@ -136,14 +93,14 @@ end
 local function send(channel, text)
   return redis.call(cluster and 'SPUBLISH' or 'PUBLISH', channel, text)
 end
-local most = 500
-local function again()
+local most_removed = 500
+local function ask_again()
   error('AGAIN there is more to clear away first', 0)
 end
 local function hearers(members)
   local channels, counts = {}, {}
   for i, member in ipairs(members) do
-    local _, _, channel = waiter(member)
+    local _, _, channel = parse_waiter(member)
     channels[i] = channel or ''
   end
   local reply = channels[1] and redis.call('PUBSUB', cluster and 'SHARDNUMSUB' or 'NUMSUB', unpack(channels)) or {}
@@ -162,9 +119,9 @@ local function dead_ahead(n, self)
   return #first, first
 end
 local function notify(member, due)
-  local ok, owner, _, channel = pcall(waiter, member)
-  if ok and owner then
-    pcall(send, channel, 'hf1 standby ' .. owner .. ' ' .. whole(now) .. ' ' .. whole(due))
+  local ok, waiter_token, _, channel = pcall(parse_waiter, member)
+  if ok and waiter_token then
+    pcall(send, channel, 'hf1 standby ' .. waiter_token .. ' ' .. whole(now) .. ' ' .. whole(due))
   end
 end
 local function is_dead(member)
@@ -200,7 +157,7 @@ local function stand_by(first, due)
   notify(ok and member or first, due)
 end
 local function drop_dead(self)
-  for _ = 1, most, 100 do
+  for _ = 1, most_removed, 100 do
     local n, first = dead_ahead(100, self)
     if n > 0 then
       redis.call('ZREM', KEYS[2], unpack(first, 1, n))
@@ -214,11 +171,8 @@ local function drop_dead(self)
     if latest then
       notify(latest, now)
     end
-    again()
+    ask_again()
   end
-end
-local function owned(owner, fence, chain, info, marked)
-  return 'hf1:' .. owner .. ':' .. whole(fence) .. ':' .. string.sub(at, 1, -4) .. ':' .. chain .. ':' .. info .. (marked and '+' or '')
 end
 local function queue_name()
   if string.match(KEYS[2], '^(.*):') == KEYS[1] then
@@ -232,32 +186,49 @@ end
 local function new_chain()
   return shared and '0@' .. string.sub(at, 1, -4) .. queue_name() or '0'
 end
-local function next_chain(value)
-  if not shared then
-    return '0'
-  end
-  local n, since = string.match(value or '', '^hf1:[^:]*:%d+:%d+:(%d+)@(%d+)[@:]')
-  if not n then
-    return new_chain()
-  end
-  if n + 1 > 8 or now / 1000 - since > 50 then
-    return nil
-  end
-  return whole(n + 1) .. '@' .. since .. queue_name()
-end
 local gap_length = 10
-local function open_gap()
-  pcall(function()
-    redis.call('ZADD', KEYS[2], whole(-now - gap_length * 1000), 'gap')
-    if redis.call('PTTL', KEYS[2]) < gap_length then
-      redis.call('PEXPIRE', KEYS[2], gap_length)
-    end
-  end)
-end
 local function gap()
   local due = shared and look_at('ZSCORE', KEYS[2], 'gap')
   local left = due and math.ceil((-due - now) / 1000) or 0
   return left > 0 and left <= gap_length and left or 0
+end
+local longest_lead = 86400000000
+local function believed(key, last, time)
+  if not string.match(last, '^%d+$') or #last > 16 or tonumber(last) > 9e15 then
+    error('BADFENCE the fence counter is not a number that fences can follow', 0)
+  end
+  if tonumber(last) - time >= longest_lead then
+    error('BADFENCE the fence counter ' .. key .. " leads the server's clock by more than a day: set that clock right if it is behind; if the counter was set by somebody, delete it, and fences follow the clock again", 0)
+  end
+  return tonumber(last)
+end
+local counter = KEYS[3]
+local function store_counter(fence)
+  if cluster then
+    redis.call('SET', counter, whole(fence), 'EX', 86400)
+  else
+    redis.call('SET', counter, whole(fence))
+  end
+end
+local function mint(n)
+  local fence = 0
+  local last = redis.call('GET', counter)
+  if last then
+    fence = believed(counter, last, now)
+  end
+  fence = math.max(fence + 1, now)
+  if fence - now > 1000000 then
+    n = 1
+  end
+  store_counter(fence + n - 1)
+  return fence, n
+end
+local function lock_value(head, fence, granted, chain, info)
+  return head .. fence .. ':' .. granted .. ':' .. chain .. ':' .. info
+end
+local function new_value(holder, fence, chain, info, marked)
+  local value = lock_value('hf1:' .. holder .. ':', whole(fence), string.sub(at, 1, -4), chain, info)
+  return marked and value .. '+' or value
 end
 local function serve(chain, self, ttl, block)
   while true do
@@ -269,20 +240,20 @@ local function serve(chain, self, ttl, block)
       return nil
     end
     redis.call('ZREM', KEYS[2], member)
-    local owner, claim, channel, info = waiter(member)
-    if owner and member == self then
+    local waiter_token, claim, channel, info = parse_waiter(member)
+    if waiter_token and member == self then
       local fence, n = mint(block)
-      write_lock(owner, owned(owner, fence, chain, info, follower), ttl)
+      write_lock(waiter_token, new_value(waiter_token, fence, chain, info, follower), ttl)
       if follower then
         stand_by(follower, now + ttl * 1000)
       else
         settle()
       end
       return fence, n
-    elseif owner and receivers(channel) > 0 then
+    elseif waiter_token and receivers(channel) > 0 then
       local fence = mint(1)
-      write_lock(owner, owned(owner, fence, chain, info, follower), claim)
-      local heard = send(channel, 'hf1 ' .. (redisson and 'redisson ' or 'grant ') .. owner .. ' ' .. whole(now) .. ' ' .. claim .. ' ' .. whole(fence) .. ' ' .. KEYS[1])
+      write_lock(waiter_token, new_value(waiter_token, fence, chain, info, follower), claim)
+      local heard = send(channel, 'hf1 ' .. (redisson and 'redisson ' or 'grant ') .. waiter_token .. ' ' .. whole(now) .. ' ' .. claim .. ' ' .. whole(fence) .. ' ' .. KEYS[1])
       if not cluster or heard > 0 then
         if follower then
           stand_by(follower, now + claim * 1000)
@@ -300,7 +271,7 @@ local function hand_over(chain, self, ttl, block)
   local ok, fence, n = pcall(serve, chain, self, ttl, block)
   if not ok then
     free_lock()
-    error(message(fence), 0)
+    error(error_text(fence), 0)
   end
   return fence, n
 end
@@ -339,7 +310,7 @@ local function quarantine(text)
   end
   local known, info = pcall(redis.call, 'INFO', 'server', 'replication')
   if not known then
-    error('NOSTRICT INFO, by which a loss of data is noticed, is not to be had: ' .. message(info), 0)
+    error('NOSTRICT INFO, by which a loss of data is noticed, is not to be had: ' .. error_text(info), 0)
   end
   local self, others = incarnation(info), replicated(info)
   local wanted = quarantine_time + (others and replica_lag or 0)
@@ -369,11 +340,43 @@ local function remember(what, until_time)
   end
   settle()
 end
-local function bury(until_time)
+local function leave_tombstone(until_time)
   remember('x:' .. token, until_time)
 end
+local function answer(main)
+  local ok, reply = pcall(main)
+  if ok then
+    return reply
+  end
+  reply = error_text(reply)
+  if string.sub(reply, 1, 9) == 'READONLY ' then
+    return { err = reply }
+  end
+  return 'error ' .. reply
+end
 local member, until_time = ARGV[3], tonumber(ARGV[4])
-local function let_go(ms)
+local function next_chain(value)
+  if not shared then
+    return '0'
+  end
+  local n, since = string.match(value or '', '^hf1:[^:]*:%d+:%d+:(%d+)@(%d+)[@:]')
+  if not n then
+    return new_chain()
+  end
+  if n + 1 > 8 or now / 1000 - since > 50 then
+    return nil
+  end
+  return whole(n + 1) .. '@' .. since .. queue_name()
+end
+local function open_gap()
+  pcall(function()
+    redis.call('ZADD', KEYS[2], whole(-now - gap_length * 1000), 'gap')
+    if redis.call('PTTL', KEYS[2]) < gap_length then
+      redis.call('PEXPIRE', KEYS[2], gap_length)
+    end
+  end)
+end
+local function free_and_notify(ms)
   free_lock()
   local first = first_waiter()
   if first then
@@ -383,12 +386,12 @@ end
 local function give(value)
   local chain, rest = next_chain(value), quarantine()
   if rest > 0 then
-    let_go(rest)
+    free_and_notify(rest)
   elseif chain then
     hand_over(chain)
   else
     open_gap()
-    let_go(gap_length)
+    free_and_notify(gap_length)
   end
 end
 local function leave()
@@ -420,33 +423,20 @@ local function leave()
 end
 local function main()
   local value = read_lock()
-  if value and string.sub(value, 1, #mine) == mine then
-    if string.sub(value, -1) == '+' then
-      if not pcall(give, value) then
-        value = read_lock(look_at)
-        if value and string.sub(value, 1, #mine) == mine then
-          free_lock()
-        end
-      end
-    else
+  if is_mine(value) then
+    if string.sub(value, -1) ~= '+' then
+      free_lock()
+    elseif not pcall(give, value) and is_mine(read_lock(look_at)) then
       free_lock()
     end
-    pcall(bury, until_time)
+    pcall(leave_tombstone, until_time)
     return 'released ' .. whole(now)
   end
   local left = member ~= '' and leave()
   if not left then
     on_master()
   end
-  bury(until_time)
+  leave_tombstone(until_time)
   return (left and 'left ' or 'gone ') .. whole(now)
 end
-local ok, reply = pcall(main)
-if ok then
-  return reply
-end
-reply = message(reply)
-if string.sub(reply, 1, 9) == 'READONLY ' then
-  return { err = reply }
-end
-return 'error ' .. reply
+return answer(main)

@@ -1,12 +1,12 @@
 local flags = ARGV[1]
+local cluster = string.find(flags, 'c', 1, true)
 local clock = redis.call('TIME')
 local at = clock[1] .. string.sub('00000', #clock[2]) .. clock[2]
 local now = tonumber(at)
-local cluster = string.find(flags, 'c', 1, true)
 local function whole(n)
   return n == now and at or string.format('%d', n)
 end
-local function message(err)
+local function error_text(err)
   if type(err) == 'table' then
     return err.err
   end
@@ -15,15 +15,13 @@ end
 local token = ARGV[2]
 local mine = 'hf1:' .. token .. ':'
 local shared = string.find(flags, 'k', 1, true)
-local function prolong(ttl)
-  local pttl = math.max(redis.call('PTTL', KEYS[1]), ttl)
-  redis.call('PEXPIRE', KEYS[1], pttl)
-  return pttl
+local function is_mine(value)
+  return value and string.sub(value, 1, #mine) == mine
 end
 local function on_master()
   local ok, err = pcall(redis.call, 'PEXPIRE', KEYS[1], -3600000, 'GT')
-  if not ok and string.sub(message(err), 1, 9) == 'READONLY ' then
-    error(message(err), 0)
+  if not ok and string.sub(error_text(err), 1, 9) == 'READONLY ' then
+    error(error_text(err), 0)
   end
 end
 local function look_at(...)
@@ -31,18 +29,18 @@ local function look_at(...)
   if ok then
     return reply
   end
-  reply = message(reply)
+  reply = error_text(reply)
   if not string.find(reply, 'non local key', 1, true) then
     error(reply, 0)
   end
   return nil
 end
 local longest_lead = 86400000000
-local function believed(key, last)
+local function believed(key, last, time)
   if not string.match(last, '^%d+$') or #last > 16 or tonumber(last) > 9e15 then
     error('BADFENCE the fence counter is not a number that fences can follow', 0)
   end
-  if tonumber(last) - now >= longest_lead then
+  if tonumber(last) - time >= longest_lead then
     error('BADFENCE the fence counter ' .. key .. " leads the server's clock by more than a day: set that clock right if it is behind; if the counter was set by somebody, delete it, and fences follow the clock again", 0)
   end
   return tonumber(last)
@@ -59,7 +57,7 @@ local function mint(n)
   local fence = 0
   local last = redis.call('GET', counter)
   if last then
-    fence = believed(counter, last)
+    fence = believed(counter, last, now)
   end
   fence = math.max(fence + 1, now)
   if fence - now > 1000000 then
@@ -74,7 +72,7 @@ end
 local function first_waiter()
   return waiters(1)[1]
 end
-local function waiter(member)
+local function parse_waiter(member)
   return string.match(member, '^([^\n]*)\n(%d+)\n([^\n]*)\n(.*)$')
 end
 local function settle()
@@ -89,14 +87,14 @@ end
 local function send(channel, text)
   return redis.call(cluster and 'SPUBLISH' or 'PUBLISH', channel, text)
 end
-local most = 500
-local function again()
+local most_removed = 500
+local function ask_again()
   error('AGAIN there is more to clear away first', 0)
 end
 local function hearers(members)
   local channels, counts = {}, {}
   for i, member in ipairs(members) do
-    local _, _, channel = waiter(member)
+    local _, _, channel = parse_waiter(member)
     channels[i] = channel or ''
   end
   local reply = channels[1] and redis.call('PUBSUB', cluster and 'SHARDNUMSUB' or 'NUMSUB', unpack(channels)) or {}
@@ -115,9 +113,9 @@ local function dead_ahead(n, self)
   return #first, first
 end
 local function notify(member, due)
-  local ok, owner, _, channel = pcall(waiter, member)
-  if ok and owner then
-    pcall(send, channel, 'hf1 standby ' .. owner .. ' ' .. whole(now) .. ' ' .. whole(due))
+  local ok, waiter_token, _, channel = pcall(parse_waiter, member)
+  if ok and waiter_token then
+    pcall(send, channel, 'hf1 standby ' .. waiter_token .. ' ' .. whole(now) .. ' ' .. whole(due))
   end
 end
 local function is_dead(member)
@@ -153,7 +151,7 @@ local function stand_by(first, due)
   notify(ok and member or first, due)
 end
 local function drop_dead(self)
-  for _ = 1, most, 100 do
+  for _ = 1, most_removed, 100 do
     local n, first = dead_ahead(100, self)
     if n > 0 then
       redis.call('ZREM', KEYS[2], unpack(first, 1, n))
@@ -167,12 +165,12 @@ local function drop_dead(self)
     if latest then
       notify(latest, now)
     end
-    again()
+    ask_again()
   end
 end
-local latch_rest, latch_trace = 86400000, 60000
-local function rest()
-  local least = redis.call('HGET', KEYS[1], 'count') and latch_rest or latch_trace
+local latch_ttl, deleted_latch_ttl = 86400000, 60000
+local function keep_latch()
+  local least = redis.call('HGET', KEYS[1], 'count') and latch_ttl or deleted_latch_ttl
   redis.call('PEXPIRE', KEYS[1], whole(math.max(least, redis.call('PTTL', KEYS[1]))))
 end
 local function tell(kind)
@@ -182,9 +180,9 @@ local function tell(kind)
   end
   pcall(send, channel, 'hf1 changed ' .. whole(now))
 end
-local function attest()
+local function touch_latch()
   on_master()
-  pcall(rest)
+  pcall(keep_latch)
 end
 local function begin_count(n)
   local f = redis.call('HMGET', KEYS[1], 'since', 'count', 'missing')
@@ -194,16 +192,16 @@ local function begin_count(n)
   end
   redis.call('HSET', KEYS[1], 'kind', 'latch', 'limit', whole(n), 'used', '0', 'holds', '0', 'next', '9000000000000000',
     'count', whole(n), 'missing', '0', 'since', whole(since))
-  redis.call('PEXPIRE', KEYS[1], latch_rest)
+  redis.call('PEXPIRE', KEYS[1], latch_ttl)
   return since
 end
 local function delete_count()
   begin_count(0)
   redis.call('HDEL', KEYS[1], 'limit', 'count', 'missing')
-  redis.call('PEXPIRE', KEYS[1], latch_trace)
+  redis.call('PEXPIRE', KEYS[1], deleted_latch_ttl)
 end
-local function enter(owner)
-  redis.call('HSET', KEYS[1], '@' .. owner, '0 ' .. (redis.call('HGET', KEYS[1], 'phase') or '1') .. ' out')
+local function enter(party)
+  redis.call('HSET', KEYS[1], '@' .. party, '0 ' .. (redis.call('HGET', KEYS[1], 'phase') or '1') .. ' out')
 end
 local function depart(kind, n, how, info)
   if kind == 'latch' then
@@ -213,7 +211,7 @@ local function depart(kind, n, how, info)
       missing = missing + n
     end
     redis.call('HSET', KEYS[1], 'count', whole(count), 'missing', whole(missing))
-    rest()
+    keep_latch()
     if count == 0 then
       tell(kind)
     end
@@ -223,12 +221,12 @@ local function depart(kind, n, how, info)
     tell(kind)
   end
 end
-local kind, limit, used, holds, next_expiry, fixed, common_fence, holder
+local kind, limit, used, holds, next_expiry, fixed, common_fence, lock_owner
 local expiries = KEYS[4] or KEYS[2]
-local dismissed = {} -- tokens whose holds this script has removed, but not yet from the index
+local removed = {} -- tokens of holds that this script has removed, but not yet from the index
 local seats -- of a latch: how many parties are left
-local everything = 1000000000 -- the limit where none is to be reached
-local moved = false -- the queue has another first waiter than before, who must be told
+local unlimited = 1000000000 -- the limit of a lock that has none
+local head_changed = false -- the queue has another first waiter, which must be told
 local function parse_hold(value)
   local expiry, weight, fence = string.match(value, '^(%d+):(%d+):(%d+):')
   return tonumber(expiry), tonumber(weight), tonumber(fence)
@@ -257,21 +255,21 @@ local function complete_index()
     local page = redis.call('HSCAN', KEYS[1], cursor, 'COUNT', '1000')
     cursor = page[1]
     for i = 1, #page[2], 2 do
-      local owner, expiry, weight = page[2][i], parse_hold(page[2][i + 1])
-      if expiry and not known[owner] then
-        known[owner] = true
+      local hold_token, expiry, weight = page[2][i], parse_hold(page[2][i + 1])
+      if expiry and not known[hold_token] then
+        known[hold_token] = true
         used, holds = used + weight, holds + 1
-        scores[#scores + 1], scores[#scores + 2] = whole(expiry), owner
+        scores[#scores + 1], scores[#scores + 2] = whole(expiry), hold_token
       end
     end
   until cursor == '0'
   in_parts('ZADD', expiries, scores)
-  redis.call('PEXPIRE', expiries, whole(math.max(redis.call('PTTL', KEYS[1]), stays() and latch_rest or 0)))
+  redis.call('PEXPIRE', expiries, whole(math.max(redis.call('PTTL', KEYS[1]), stays() and latch_ttl or 0)))
 end
 local function sweep()
   insist()
   complete_index()
-  local over = redis.call('ZRANGEBYSCORE', expiries, '-inf', at, 'LIMIT', '0', most)
+  local over = redis.call('ZRANGEBYSCORE', expiries, '-inf', at, 'LIMIT', '0', most_removed)
   local gone, marks, dead = {}, {}, nil
   for i = 1, #over, 200 do
     local last = math.min(i + 199, #over)
@@ -301,14 +299,14 @@ local function sweep()
     depart(kind, #gone, 'died', info_of(dead))
   end
   if next_expiry <= now then
-    again()
+    ask_again()
   end
 end
 local function read(expected, wanted)
   local f = redis.call('HMGET', KEYS[1], 'kind', 'limit', 'used', 'next', 'fixed', 'fence', token, 'owner', 'holds')
   kind, limit, used, next_expiry, fixed = f[1] or expected, tonumber(f[2] or wanted), tonumber(f[3] or 0), tonumber(f[4] or 9e15), f[5]
   common_fence = f[6] and tonumber(f[6])
-  holder = f[8] and string.sub(f[8], 2)
+  lock_owner = f[8] and string.sub(f[8], 2)
   holds = tonumber(f[9] or 0)
   if limit == 0 then
     limit = wanted
@@ -318,7 +316,7 @@ end
 local function of_another_kind()
   error('BADKIND the key holds another kind of lock, or something else', 0)
 end
-local function misfit(why)
+local function refuse_limit(why)
   error('BADLIMIT ' .. (kind == 'sem' and 'the semaphore has ' or 'the lock has room for ') .. whole(limit)
     .. (kind == 'sem' and ' permits' or '') .. why, 0)
 end
@@ -348,7 +346,7 @@ local function load(expected, wanted)
     if kind == 'latch' or kind == 'bar' then
       error('BADPARTIES it has ' .. whole(limit) .. ' parties now, not ' .. whole(wanted), 0)
     end
-    misfit(' for those who use it now, not ' .. whole(wanted))
+    refuse_limit(' for those who use it now, not ' .. whole(wanted))
   end
   if kind == 'latch' then
     local count = redis.call('HGET', KEYS[1], 'count')
@@ -360,65 +358,65 @@ local function load(expected, wanted)
   end
   return live(hold)
 end
-local function has(who)
-  return kind == 'own' and used > 0 and who == holder
+local function owned_by(owner)
+  return kind == 'own' and used > 0 and owner == lock_owner
 end
-local function room(weight, who)
+local function room(weight, owner)
   if kind == 'own' then
-    return used == 0 or has(who)
+    return used == 0 or owned_by(owner)
   elseif seats then
     return used + weight <= seats
   end
   return used + weight <= limit
 end
-local function wish(rest)
+local function parse_request(rest)
   local weight, info = string.match(rest or '', '^(%d+)\n(.*)$')
-  local who
+  local owner
   if weight and kind == 'own' then
-    who, info = string.match(info, '^([^\n]*)\n(.*)$')
+    owner, info = string.match(info, '^([^\n]*)\n(.*)$')
   end
-  return info and tonumber(weight), info, who
+  return info and tonumber(weight), info, owner
 end
-local function outlast(ttl)
+local function extend_keys(ttl)
   if not fixed and redis.call('PTTL', KEYS[1]) < ttl then
     redis.call('PEXPIRE', KEYS[1], ttl)
     redis.call('PEXPIRE', expiries, ttl)
   end
-  local kept = math.max(ttl, latch_rest)
+  local kept = math.max(ttl, latch_ttl)
   if stays() and redis.call('PTTL', expiries) < kept then
     redis.call('PEXPIRE', expiries, whole(kept))
   end
 end
-local function write_hold(owner, expiry, weight, fence, granted, info)
+local function write_hold(hold_token, expiry, weight, fence, granted, info)
   next_expiry = math.min(next_expiry, expiry)
-  redis.call('ZADD', expiries, whole(expiry), owner)
+  redis.call('ZADD', expiries, whole(expiry), hold_token)
   redis.call('HSET', KEYS[1], 'kind', kind, 'limit', whole(limit or 0), 'used', whole(used), 'holds', whole(holds), 'next', whole(next_expiry),
-    'last', owner, 'fence', whole(common_fence or fence), owner, whole(expiry) .. ':' .. whole(weight) .. ':' .. whole(fence) .. ':' .. granted .. ':' .. info)
+    'last', hold_token, 'fence', whole(common_fence or fence), hold_token, whole(expiry) .. ':' .. whole(weight) .. ':' .. whole(fence) .. ':' .. granted .. ':' .. info)
   if kind == 'own' then
-    redis.call('HSET', KEYS[1], 'owner', '=' .. (holder or ''))
+    redis.call('HSET', KEYS[1], 'owner', '=' .. (lock_owner or ''))
   end
 end
-local function admit(owner, weight, info, ttl, block, who)
+local function admit(hold_token, weight, info, ttl, block, owner)
   local fence, n
-  if (has(who) or kind == 'rw' and weight < limit) and common_fence then
+  if (owned_by(owner) or kind == 'rw' and weight < limit) and common_fence then
     fence, n = common_fence, 1
   else
     fence, n = mint(block)
   end
-  common_fence, holder = fence, who
+  common_fence, lock_owner = fence, owner
   holds = holds + 1
   used = used + weight
-  write_hold(owner, now + ttl * 1000, weight, fence, string.sub(at, 1, -4), info)
+  write_hold(hold_token, now + ttl * 1000, weight, fence, string.sub(at, 1, -4), info)
   if kind == 'bar' then
-    enter(owner)
+    enter(hold_token)
   end
-  outlast(ttl)
+  extend_keys(ttl)
   return fence, n
 end
-local function dismiss(owner, hold)
+local function dismiss(hold_token, hold)
   local _, weight = parse_hold(hold)
-  redis.call('HDEL', KEYS[1], owner, '@' .. owner)
-  dismissed[#dismissed + 1] = owner
+  redis.call('HDEL', KEYS[1], hold_token, '@' .. hold_token)
+  removed[#removed + 1] = hold_token
   used, holds = used - weight, holds - 1
   if used == 0 then
     next_expiry, common_fence = 9e15, nil
@@ -428,8 +426,8 @@ end
 local function tidy()
   if used == 0 and not stays() then
     redis.call('DEL', KEYS[1], expiries)
-  elseif dismissed[1] then
-    redis.call('ZREM', expiries, unpack(dismissed))
+  elseif removed[1] then
+    redis.call('ZREM', expiries, unpack(removed))
   end
 end
 local function prolong_hold(hold, ttl)
@@ -439,69 +437,76 @@ local function prolong_hold(hold, ttl)
   local pttl = math.floor((expiry - now) / 1000)
   insist()
   write_hold(token, expiry, weight, fence, granted, info)
-  outlast(pttl)
+  extend_keys(pttl)
   return pttl
 end
-local function call_others()
+local function notify_owned()
   for _, member in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], '0', '+inf', 'LIMIT', '0', '100')) do
-    local _, _, _, rest = waiter(member)
-    local _, _, who = wish(rest)
-    if has(who) then
+    local _, _, _, rest = parse_waiter(member)
+    local _, _, owner = parse_request(rest)
+    if owned_by(owner) then
       notify(member, now)
     end
   end
 end
 local function serve(self, ttl, block)
   local fence, n
-  local opened = false -- an owner has come to have the lock
+  local opened = false -- the lock has a new owner
   while true do
     local member = first_waiter()
     if not member then
       settle()
       return fence, n
     end
-    local owner, claim, channel, rest = waiter(member)
-    local weight, info, who = wish(rest)
-    if weight and weight <= limit and (has(who) or not room(weight, who)) and (member == self or receivers(channel) > 0) then
-      if opened or has(who) then
-        call_others()
+    local waiter_token, claim, channel, rest = parse_waiter(member)
+    local weight, info, owner = parse_request(rest)
+    if weight and weight <= limit and (owned_by(owner) or not room(weight, owner)) and (member == self or receivers(channel) > 0) then
+      if opened or owned_by(owner) then
+        notify_owned()
       end
-      if moved and not has(who) then
+      if head_changed and not owned_by(owner) then
         notify(member, next_expiry)
       end
       return fence, n
     end
     opened = opened or kind == 'own' and used == 0
     redis.call('ZREM', KEYS[2], member)
-    moved = true
+    head_changed = true
     if not weight or weight > limit then
-      notify(member, now) -- to find out
+      notify(member, now) -- its client finds out why
     elseif member == self then
-      fence, n = admit(owner, weight, info, ttl, block, who)
+      fence, n = admit(waiter_token, weight, info, ttl, block, owner)
     elseif receivers(channel) > 0 then
-      local f = admit(owner, weight, info, tonumber(claim), 1, who)
-      local heard = send(channel, 'hf1 ' .. kind .. ' ' .. owner .. ' ' .. whole(now) .. ' ' .. claim .. ' ' .. whole(f) .. ' ' .. KEYS[1])
+      local f = admit(waiter_token, weight, info, tonumber(claim), 1, owner)
+      local heard = send(channel, 'hf1 ' .. kind .. ' ' .. waiter_token .. ' ' .. whole(now) .. ' ' .. claim .. ' ' .. whole(f) .. ' ' .. KEYS[1])
       if cluster and heard == 0 then
-        dismiss(owner, whole(now) .. ':' .. whole(weight) .. ':0:')
+        dismiss(waiter_token, whole(now) .. ':' .. whole(weight) .. ':0:')
       end
     else
       drop_dead(self)
     end
   end
 end
+local function lock_value(head, fence, granted, chain, info)
+  return head .. fence .. ':' .. granted .. ':' .. chain .. ':' .. info
+end
 local function sample()
-  local owner = redis.call('HGET', KEYS[1], 'last')
-  local hold = owner and redis.call('HGET', KEYS[1], owner)
+  local hold_token = redis.call('HGET', KEYS[1], 'last')
+  local hold = hold_token and redis.call('HGET', KEYS[1], hold_token)
   if not hold then
-    owner = redis.call('ZRANGE', expiries, '-1', '-1')[1]
-    hold = owner and redis.call('HGET', KEYS[1], owner)
+    hold_token = redis.call('ZRANGE', expiries, '-1', '-1')[1]
+    hold = hold_token and redis.call('HGET', KEYS[1], hold_token)
   end
   if not hold then
     return nil
   end
   local expiry, _, fence = parse_hold(hold)
   local granted, info = string.match(hold, '^%d+:%d+:%d+:(%d+):(.*)$')
-  return math.floor((expiry - now) / 1000), 'hf1:' .. owner .. ':' .. whole(fence) .. ':' .. granted .. ':0:' .. info
+  return math.floor((expiry - now) / 1000), lock_value('hf1:' .. hold_token .. ':', whole(fence), granted, '0', info)
+end
+local function held()
+  local pttl, value = sample()
+  return 'held ' .. whole(now) .. ' ' .. (pttl or 0) .. ' ' .. redis.call('ZCOUNT', KEYS[2], '0', '+inf') .. ' ' .. (value or 'hf1:-:0:0:0:')
 end
 local quarantine_time, replica_lag = string.match(flags, 's(%d+)%+(%d+)')
 local function told(info, name, pattern)
@@ -538,7 +543,7 @@ local function quarantine(text)
   end
   local known, info = pcall(redis.call, 'INFO', 'server', 'replication')
   if not known then
-    error('NOSTRICT INFO, by which a loss of data is noticed, is not to be had: ' .. message(info), 0)
+    error('NOSTRICT INFO, by which a loss of data is noticed, is not to be had: ' .. error_text(info), 0)
   end
   local self, others = incarnation(info), replicated(info)
   local wanted = quarantine_time + (others and replica_lag or 0)
@@ -570,7 +575,7 @@ local function drop_old(self)
     end
   end
 end
-local function place(member, earlier)
+local function enqueue(member, earlier)
   local known = redis.call('ZSCORE', KEYS[2], member)
   local score = tonumber(known or earlier)
   if not score then
@@ -594,6 +599,17 @@ local function rank(member, score)
   end
   return math.max(n, 1)
 end
+local function answer(main)
+  local ok, reply = pcall(main)
+  if ok then
+    return reply
+  end
+  reply = error_text(reply)
+  if string.sub(reply, 1, 9) == 'READONLY ' then
+    return { err = reply }
+  end
+  return 'error ' .. reply
+end
 local try, look = string.find(flags, 't', 1, true), string.find(flags, 'l', 1, true)
 local ttl, not_after, block, info = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6]
 local member = not try and token .. '\n' .. ARGV[10] .. '\n' .. ARGV[11] .. '\n' .. ARGV[9] .. '\n' .. info
@@ -607,37 +623,32 @@ local function queued(pttl, score)
   return 'queued ' .. whole(now) .. ' ' .. whole(pttl) .. ' ' .. whole(score)
     .. ' ' .. rank(member, score) .. ' ' .. receivers(ARGV[11]) .. ' ours'
 end
-local function take(weight, who)
-  local fence, n = admit(token, weight, info, ttl, block, who)
+local function take(weight, owner)
+  local fence, n = admit(token, weight, info, ttl, block, owner)
   return granted(ttl, fence, n)
 end
-local function take_again(member, who)
+local function take_again(member, owner)
   if used >= tonumber(ARGV[8]) then
     on_master()
     return 'deep ' .. whole(now) .. ' ' .. whole(used)
   end
-  moved = member and first_waiter() == member
+  head_changed = member and first_waiter() == member
   if member then
     redis.call('ZREM', KEYS[2], member)
   end
   local sleeps_until = next_expiry
-  local reply = take(1, who)
-  if moved then
+  local reply = take(1, owner)
+  if head_changed then
     serve()
   elseif next_expiry < sleeps_until and first_waiter() then
     stand_by(first_waiter(), next_expiry)
   end
   return reply
 end
-local function held()
-  on_master()
-  local pttl, value = sample()
-  return 'held ' .. whole(now) .. ' ' .. (pttl or 0) .. ' ' .. redis.call('ZCOUNT', KEYS[2], '0', '+inf') .. ' ' .. (value or 'hf1:-:0:0:0:')
-end
 local function main()
   local rest = quarantine()
-  local hold = load(ARGV[7], ARGV[7] ~= 'own' and tonumber(ARGV[8]) or everything)
-  local weight, _, who = wish(ARGV[9] .. '\n' .. info)
+  local hold = load(ARGV[7], ARGV[7] ~= 'own' and tonumber(ARGV[8]) or unlimited)
+  local weight, _, owner = parse_request(ARGV[9] .. '\n' .. info)
   local late = not look and not_after > 0 and now >= not_after
   if hold then
     if rest == 0 then
@@ -656,32 +667,33 @@ local function main()
     on_master()
     return 'late ' .. whole(now)
   elseif weight > limit then
-    misfit(', and ' .. whole(weight) .. ' are wanted at once')
+    refuse_limit(', and ' .. whole(weight) .. ' are wanted at once')
   end
   if try then
     if rest > 0 then
       return quarantined(rest)
     end
     serve()
-    if has(who) then
-      return take_again(nil, who)
+    if owned_by(owner) then
+      return take_again(nil, owner)
     end
-    if not first_waiter() and room(weight, who) then
-      return take(weight, who)
+    if not first_waiter() and room(weight, owner) then
+      return take(weight, owner)
     end
+    on_master()
     return held()
   end
   if look and not redis.call('ZSCORE', KEYS[2], member) then
     on_master()
     return 'gone ' .. whole(now)
   end
-  if rest == 0 and has(who) then
-    return take_again(member, who)
+  if rest == 0 and owned_by(owner) then
+    return take_again(member, owner)
   end
-  if rest == 0 and not look and not first_waiter() and room(weight, who) then
-    return take(weight, who)
+  if rest == 0 and not look and not first_waiter() and room(weight, owner) then
+    return take(weight, owner)
   end
-  local score = place(member, ARGV[12])
+  local score = enqueue(member, ARGV[12])
   if rest == 0 then
     local fence, n = serve(member, ttl, block)
     if fence then
@@ -691,12 +703,4 @@ local function main()
   end
   return queued(rest, score)
 end
-local ok, reply = pcall(main)
-if ok then
-  return reply
-end
-reply = message(reply)
-if string.sub(reply, 1, 9) == 'READONLY ' then
-  return { err = reply }
-end
-return 'error ' .. reply
+return answer(main)

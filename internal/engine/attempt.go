@@ -442,7 +442,7 @@ func (c *Client) releaseSince(began time.Time, ctx context.Context, l *Lock, tok
 		rq.args = append(rq.args, how.String())
 	}
 	drop := request{
-		op: "release", lock: l, script: script.Drop, urgent: true, lockOnly: true,
+		op: "release", lock: l, script: script.ReleaseByKey, urgent: true, lockOnly: true,
 		args: []string{l.flags(""), token},
 	}
 	return exec.PersistSince(began, ctx, c.server, rq.op, l.name, func(ctx context.Context) (exec.Answer, error) {

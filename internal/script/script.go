@@ -1,31 +1,42 @@
-// Package script holds the Lua scripts of the lock protocols: one file each, with
-// a header that gives its KEYS, its ARGV and what it returns. Fragments that several
-// scripts need are included by name.
+// Package script holds the Lua scripts of the lock protocols. Each is a file in the folder of its family, whose
+// header states its KEYS, its ARGV, its replies and its invariants:
 //
-// docs/scripts has them as they are sent, for clients in other languages: go generate writes them.
+//	mutex     locks with one holder
+//	batch     many mutexes in one call
+//	multi     several mutexes, all or none
+//	share     locks with several holders: read-write locks, semaphores, owned locks
+//	party     latches and barriers, which also use those of share
+//	once      jobs that run once
+//	node      a quorum's servers
+//	election  the observers of an election
+//	server    a server's settings, and what its keys hold
+//
+// The folder fragments has the code that scripts share. A script begins with the fragments that it names
+// (see Assemble).
+//
+// docs/scripts has the scripts as they are sent, for clients in other languages: go generate writes them.
 package script
 
 //go:generate go run ./publish ../../docs/scripts
 
 import (
 	"embed"
-	"strings"
 
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-//go:embed *.lua
+//go:embed */*.lua
 var files embed.FS
 
 // Script is a script as a driver runs it. Its source has no comments.
 type Script = driver.Script
 
-// The scripts.
+// The scripts of mutexes and of servers.
 var (
 	Acquire      = load("acquire")
 	MultiAcquire = load("multi_acquire")
 	Release      = load("release")
-	Drop         = load("drop")
+	ReleaseByKey = load("release_by_key")
 	Renew        = load("renew")
 	Reassert     = load("reassert")
 	Holder       = load("holder")
@@ -35,18 +46,18 @@ var (
 	WhatIs       = load("whatis")
 )
 
-// The scripts for many locks at once, where no more is to be done than is done mostly.
+// The scripts for many mutexes in one call. They do the common case, and leave all else to those of one.
 var (
 	BatchAcquire = load("batch_acquire")
 	BatchRelease = load("batch_release")
 	BatchRenew   = load("batch_renew")
 )
 
-// DeleteIfEqual does what BatchRelease does for one lock of which the whole value is known: Valkey 9 has it.
+// DeleteIfEqual is a command of Valkey 9 that does what BatchRelease does for one lock whose whole value is known.
 //
 // KEYS    the lock
 // ARGV    its value
-// Returns 1: it was deleted, or 0
+// Returns 1 if the lock was deleted, otherwise 0
 var DeleteIfEqual = Script{Name: "delifeq", Command: "delifeq"}
 
 // The scripts of locks that several may hold at once.
@@ -67,7 +78,7 @@ var (
 	OnceComplete = load("once_complete")
 )
 
-// The scripts of latches and barriers, besides those of locks that several may hold.
+// The scripts of latches and barriers. Their parties have holds, too: see those of locks that several may hold.
 var (
 	LatchCount      = load("latch_count")
 	LatchLook       = load("latch_look")
@@ -85,10 +96,10 @@ var (
 	NodeRaise        = load("node_raise")
 )
 
-// All returns the scripts, without commands that do for one.
+// All returns the scripts. DeleteIfEqual is a command, and not among them.
 func All() []Script {
 	return []Script{
-		Acquire, MultiAcquire, BatchAcquire, BatchRelease, BatchRenew, Release, Drop, Renew, Reassert, Holder, Init, Survey, WhatIs,
+		Acquire, MultiAcquire, BatchAcquire, BatchRelease, BatchRenew, Release, ReleaseByKey, Renew, Reassert, Holder, Init, Survey, WhatIs,
 		ShareAcquire, ShareRelease, ShareRenew, ShareWeigh, ShareHolders, ShareResize, ShareDisown,
 		OnceLook, OnceBegin, OnceComplete, Announce,
 		LatchCount, LatchLook, LatchReset, BarrierAwait, BarrierWithdraw,
@@ -96,25 +107,20 @@ func All() []Script {
 	}
 }
 
-// load makes a script of a file and the fragments it includes. A missing file is
-// a mistake of the build.
-func load(name string) Script { return driver.NewScript(name, assemble(name+".lua")) }
-
-// assemble returns a file's code with its includes in place. Comment lines are left
-// out: a server that lost its script cache is sent the whole source.
-func assemble(file string) string {
-	text, err := files.ReadFile(file)
+// sources has the text of each script, by its name.
+var sources = func() map[string]string {
+	all, err := Assemble(files)
 	if err != nil {
-		panic("holdfast: " + err.Error())
+		panic("holdfast: internal/script/" + err.Error())
 	}
-	var b strings.Builder
-	for line := range strings.Lines(string(text)) {
-		trimmed := strings.TrimSpace(line)
-		if fragment, ok := strings.CutPrefix(trimmed, "-- include "); ok {
-			b.WriteString(assemble(fragment))
-		} else if trimmed != "" && !strings.HasPrefix(trimmed, "--") {
-			b.WriteString(line)
-		}
+	return all
+}()
+
+// load returns the script of that name. A missing file is a mistake of the build.
+func load(name string) Script {
+	source, ok := sources[name]
+	if !ok {
+		panic("holdfast: internal/script has no " + name + ".lua")
 	}
-	return b.String()
+	return driver.NewScript(name, source)
 }

@@ -79,7 +79,7 @@ var All = []Mutant{
 		Edits: []overlay.Edit{
 			line("subscribe-first", "up := true"),
 			line("subscription-seen", "if false {"),
-			line("waiter-listens", "elseif owner then"),
+			line("waiter-listens", "elseif waiter_token then"),
 			part("subscription-cut", "acq.sub.HasMissed() || ", ""),
 		},
 		Rules: []campaign.Rule{campaign.Wakeup, campaign.Leak},
@@ -391,7 +391,7 @@ var All = []Mutant{
 	{
 		Name: "owner-not-asked", About: "whoever has an owner's lock lets everybody in",
 		Subject: campaign.Owned{},
-		Edits:   []overlay.Edit{part("same-owner", " and who == holder", "")},
+		Edits:   []overlay.Edit{part("same-owner", " and owner == lock_owner", "")},
 		Rules:   []campaign.Rule{campaign.Overlap},
 	},
 	{

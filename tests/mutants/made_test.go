@@ -2,19 +2,21 @@ package mutants
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path"
 	"path/filepath"
-	"regexp"
 	"runtime"
 	"slices"
 	"strings"
 	"testing"
+	"testing/fstest"
 
 	lua "github.com/yuin/gopher-lua"
 	"github.com/yuin/gopher-lua/parse"
 
+	"github.com/holdfast-go/holdfast/internal/script"
 	"github.com/holdfast-go/holdfast/tests/internal/overlay"
 )
 
@@ -26,16 +28,7 @@ func TestEveryMutantCanBeMade(t *testing.T) {
 		t.Fatal(err)
 	}
 	scripts := readScripts(t)
-	known := map[string]bool{}
-	for _, name := range scripts.names() {
-		globals, err := scripts.globals(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, g := range globals {
-			known[g] = true
-		}
-	}
+	sound := scripts.assembled(t)
 	builds := make(chan struct{}, runtime.GOMAXPROCS(0))
 	for _, m := range All {
 		t.Run(m.Name, func(t *testing.T) {
@@ -44,19 +37,16 @@ func TestEveryMutantCanBeMade(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			mutated := scripts.with(edited)
-			for _, name := range mutated.names() {
-				if mutated.whole(name) == scripts.whole(name) {
+			for name, source := range scripts.with(edited).assembled(t) {
+				if source == sound[name] {
 					continue
 				}
-				globals, err := mutated.globals(name)
+				undeclared, err := globals(name, source)
 				if err != nil {
 					t.Error(err)
 				}
-				for _, g := range globals {
-					if !known[g] {
-						t.Errorf("%s has no %q where the mutant needs it", name, g)
-					}
+				for _, g := range undeclared {
+					t.Errorf("%s has no %q where the mutant needs it", name, g)
 				}
 			}
 			if packages := packagesOf(edited); len(packages) > 0 {
@@ -78,6 +68,27 @@ func TestEveryMutantCanBeMade(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A name that no required fragment declares would be found first when that line runs. Each fragment has to
+// require what it uses itself, so that it does not depend on what its scripts require besides.
+func TestEveryScriptDeclaresWhatItUses(t *testing.T) {
+	scripts := readScripts(t)
+	for file := range scripts {
+		if folder, name := path.Split(strings.TrimPrefix(file, scriptFolder)); folder == "fragments/" {
+			name = strings.TrimSuffix(name, ".lua")
+			scripts[scriptFolder+"alone/only_"+name+".lua"] = "-- requires " + name + "\n"
+		}
+	}
+	for name, source := range scripts.assembled(t) {
+		undeclared, err := globals(name, source)
+		if err != nil {
+			t.Error(err)
+		}
+		for _, g := range undeclared {
+			t.Errorf("%s uses %q, which nothing that it requires declares", name, g)
+		}
 	}
 }
 
@@ -129,14 +140,14 @@ func declares(t *testing.T, folder, test string) bool {
 	return false
 }
 
-// scripts are the texts of the library's Lua files.
+// scripts are the texts of the library's Lua files, by their names from its root.
 type scripts map[string]string
 
-var include = regexp.MustCompile(`(?m)^-- include (\S+)$`)
+const scriptFolder = "internal/script/"
 
 func readScripts(t *testing.T) scripts {
 	t.Helper()
-	files, err := filepath.Glob("../../internal/script/*.lua")
+	files, err := filepath.Glob("../../" + scriptFolder + "*/*.lua")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no scripts: %v", err)
 	}
@@ -146,51 +157,42 @@ func readScripts(t *testing.T) scripts {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s[filepath.Base(file)] = string(text)
+		s[strings.TrimPrefix(filepath.ToSlash(file), "../../")] = string(text)
 	}
 	return s
 }
 
 // with returns the scripts with edited files, of which some may be no scripts.
 func (s scripts) with(edited map[string]string) scripts {
-	all := scripts{}
-	for name, text := range s {
-		all[name] = text
-	}
+	all := maps.Clone(s)
 	for file, text := range edited {
 		if path.Ext(file) == ".lua" {
-			all[path.Base(file)] = text
+			all[file] = text
 		}
 	}
 	return all
 }
 
-// names returns those that are not fragments of others.
-func (s scripts) names() (names []string) {
-	fragments := map[string]bool{}
-	for _, text := range s {
-		for _, m := range include.FindAllStringSubmatch(text, -1) {
-			fragments[m[1]] = true
-		}
+// assembled returns the scripts as they are sent, by their names.
+func (s scripts) assembled(t *testing.T) map[string]string {
+	t.Helper()
+	tree := fstest.MapFS{}
+	for file, text := range s {
+		tree[strings.TrimPrefix(file, scriptFolder)] = &fstest.MapFile{Data: []byte(text)}
 	}
-	for name := range s {
-		if !fragments[name] {
-			names = append(names, name)
-		}
+	sources, err := script.Assemble(tree)
+	if err != nil {
+		t.Fatal(err)
 	}
-	return names
+	return sources
 }
 
-// whole returns a script's text with what it includes.
-func (s scripts) whole(name string) string {
-	return include.ReplaceAllStringFunc(s[name], func(line string) string {
-		return s.whole(strings.TrimPrefix(line, "-- include "))
-	})
-}
+// provided are the names that servers give to scripts.
+var provided = strings.Fields("redis KEYS ARGV string table math tonumber tostring type pcall error ipairs unpack")
 
-// globals compiles a script, and returns the names that are not declared in it.
-func (s scripts) globals(name string) ([]string, error) {
-	chunk, err := parse.Parse(strings.NewReader(s.whole(name)), name)
+// globals compiles a script, and returns the names that neither it nor the server declares.
+func globals(name, source string) ([]string, error) {
+	chunk, err := parse.Parse(strings.NewReader(source), name)
 	if err != nil {
 		return nil, err
 	}
@@ -198,16 +200,18 @@ func (s scripts) globals(name string) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	var globals []string
+	var names []string
 	all := []*lua.FunctionProto{proto}
 	for len(all) > 0 {
 		p := all[0]
 		all = append(all[1:], p.FunctionPrototypes...)
 		for _, code := range p.Code {
 			if op := int(code >> 26); op == lua.OP_GETGLOBAL || op == lua.OP_SETGLOBAL {
-				globals = append(globals, p.Constants[code&0x3ffff].String())
+				if name := p.Constants[code&0x3ffff].String(); !slices.Contains(provided, name) {
+					names = append(names, name)
+				}
 			}
 		}
 	}
-	return globals, nil
+	return names, nil
 }

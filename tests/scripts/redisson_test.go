@@ -95,7 +95,7 @@ func TestRedissonsForm(t *testing.T) {
 		b.expect("granted T P T 1", b.acquire("tk", "A"))
 		expect("free before, and nobody there hears")
 
-		b.expect("released T", b.eval(script.Drop, "", "A"))
+		b.expect("released T", b.eval(script.ReleaseByKey, "", "A"))
 		expect("dropped", "0")
 
 		b.acquire("tk", "A")

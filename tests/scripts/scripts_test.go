@@ -222,13 +222,13 @@ func (b bench) raw(messages <-chan *redis.Message) string {
 func TestScripts(t *testing.T) {
 	for name, test := range map[string]func(b bench){
 		"dropped": func(b bench) {
-			b.expect("kept T", b.eval(script.Drop, "", "A"))
+			b.expect("kept T", b.eval(script.ReleaseByKey, "", "A"))
 			b.expect("granted T P T 1", b.acquire("t", "A"))
-			b.expect("released T", b.eval(script.Drop, "", "A"))
+			b.expect("released T", b.eval(script.ReleaseByKey, "", "A"))
 			b.expect("free T 0", b.eval(script.Holder, "", "x"))
 			b.expect("granted T P T 1", b.acquire("t", "A"))
 			b.mark()
-			b.expect("kept T", b.eval(script.Drop, "", "A"))
+			b.expect("kept T", b.eval(script.ReleaseByKey, "", "A"))
 		},
 		"free": func(b bench) {
 			b.expect("free T 0", b.eval(script.Holder, "", "x"))
@@ -255,7 +255,7 @@ func TestScripts(t *testing.T) {
 			b.release("X", member("X"), b.later(time.Minute))
 			alone("renewed T P T 80") // a tombstone waits for nothing
 			b.expect("gone T", b.release("B", "", 0))
-			b.expect("kept T", b.eval(script.Drop, "", "B"))
+			b.expect("kept T", b.eval(script.ReleaseByKey, "", "B"))
 			b.expect("released T", b.release("A", "", 0))
 			b.expect("gone T", b.release("A", "", 0))
 			b.expect("absent T", b.renew("A", 10, 0))
@@ -376,7 +376,7 @@ func TestScripts(t *testing.T) {
 			b.expect("queued T P T 1 1 foreign", b.acquire("lk", "A"))
 			b.expect("gone T", b.eval(script.Renew, "", "A", 10, 0, 0))
 			b.expect("gone T", b.release("A", "", 0))
-			b.expect("kept T", b.eval(script.Drop, "", "A"))
+			b.expect("kept T", b.eval(script.ReleaseByKey, "", "A"))
 			b.theirsIsIntact()
 		},
 		"chain on a shared key": func(b bench) {
@@ -510,7 +510,7 @@ func TestScriptsRefuseAReplica(t *testing.T) {
 			"released":                mutex(script.Release, "", "A", "", 0),
 			"released by another":     mutex(script.Release, "", "C", "", 0),
 			"leaves":                  mutex(script.Release, "", "B", member("B"), 0),
-			"dropped":                 mutex(script.Drop, "", "A"),
+			"dropped":                 mutex(script.ReleaseByKey, "", "A"),
 			"share: held":             share(script.ShareAcquire, shared("t", "C")...),
 			"share: taken before":     share(script.ShareAcquire, shared("t", "A")...),
 			"share: too late":         share(script.ShareAcquire, "t", "C", 60000, b.later(-time.Second), 1, info, "sem", 1, 1),

@@ -45,13 +45,13 @@ const (
 
 var brokenLocks = []broken{
 	{"a release deletes whatever is there", rewriting("release",
-		"if value and string.sub(value, 1, #mine) == mine then\n    if string.sub(value, -1)", "if value then\n    if string.sub(value, -1)"), believes, Rough, mutual},
+		"if is_mine(value) then\n    if string.sub(value, -1)", "if value then\n    if string.sub(value, -1)"), believes, Rough, mutual},
 	{"an acquire looks at the queue only", rewriting("acquire",
 		"if rest == 0 and not value and not look and", "if not look and"), believes, Rough, mutual},
 	{"a lock has no expiry", rewriting("acquire", "'PX', ttl", "'KEEPTTL'"), anything, Rough, mutual},
 	{"a lock that is handed over is not set", rewriting("",
-		"write_lock(owner, owned(owner, fence, chain, info, follower), claim)", "redis.call('DEL', KEYS[1])"), believes, Rough, mutual},
-	{"a claim is set for less than it is announced", rewriting("", "owned(owner, fence, chain, info, follower), claim)", "owned(owner, fence, chain, info, follower), math.ceil(claim / 2))"), believes, Rough, mutual},
+		"write_lock(waiter_token, new_value(waiter_token, fence, chain, info, follower), claim)", "redis.call('DEL', KEYS[1])"), believes, Rough, mutual},
+	{"a claim is set for less than it is announced", rewriting("", "new_value(waiter_token, fence, chain, info, follower), claim)", "new_value(waiter_token, fence, chain, info, follower), math.ceil(claim / 2))"), believes, Rough, mutual},
 	{"a fence is a second", rewriting("", "fence = math.max(fence + 1, now)", "fence = math.floor(now / 1000000)"), fences, Rough, mutual},
 	{"a queue is never cleared", rewriting("", "redis.call('PEXPIRE', KEYS[2],", "redis.call('EXISTS', KEYS[2],"), leftover, Rough, mutual},
 	{"a deadline counts from the reply", changed(func(term, took time.Duration) time.Duration { return term + took }), believes, Rough, mutual},
@@ -59,7 +59,7 @@ var brokenLocks = []broken{
 	{"nobody hears that a lock was handed over", func(d drivertest.Driver) drivertest.Driver { return deaf{d} }, idle, Calm, mutual},
 	{"a batch takes a lock that is held", func(d drivertest.Driver) drivertest.Driver {
 		d = rewriting("batch_acquire", "redis.call('EXISTS', KEYS[1], KEYS[2]) > 0", "false")(d)
-		return rewriting("batch_acquire", "info, 'NX', 'PX', ttl)", "info, 'PX', ttl)")(&rewritten{d, "batch_acquire", "KEYS, 1, 2 * n)) == 0", "KEYS, 1, 2 * n)) >= 0"})
+		return rewriting("batch_acquire", "value, 'NX', 'PX', ttl)", "value, 'PX', ttl)")(&rewritten{d, "batch_acquire", "KEYS, 1, 2 * n)) == 0", "KEYS, 1, 2 * n)) >= 0"})
 	}, believes, Rough, mutual},
 	{"a batch that comes late takes a lock", func(d drivertest.Driver) drivertest.Driver {
 		d = twice{d, "batch_acquire", time.Minute}
@@ -89,21 +89,21 @@ var brokenLocks = []broken{
 	{"readers leave with one of them", rewriting("", "used, holds = used - weight, holds - 1", "used, holds = 0, holds - 1"), overlaps, Calm, readWrite},
 	{"the last permit is given twice", rewriting("", "return used + weight <= limit", "return used + weight <= limit + 1"), overlaps, Calm, counted},
 	{"a hold ends in half its time", rewriting("", "now + ttl * 1000", "now + ttl * 500"), believes, Calm, counted},
-	{"who has the lock is not asked for its owner", rewriting("", "who == holder", "true"), overlaps, Calm, owned},
+	{"who has the lock is not asked for its owner", rewriting("", "owner == lock_owner", "true"), overlaps, Calm, owned},
 	{"an owner's second lease is not counted", rewriting("", "used = used + weight\n  write_hold", "used = 1\n  write_hold"), overlaps, Calm, owned},
 	{"an owner's lease has a fence of its own that is of before", rewriting("", "fence, n = common_fence, 1", "fence, n = common_fence - 1, 1"), fences, Calm, owned},
-	{"no share is handed over", rewriting("share_release", "pcall(serve_others)", "pcall(first_waiter)"), idle, Calm, counted},
+	{"no share is handed over", rewriting("share_release", "pcall(serve_or_notify)", "pcall(first_waiter)"), idle, Calm, counted},
 
 	{"several locks are taken although one is held", rewriting("multi_acquire", "elseif value then\n      return nil, nil, 'held '", "elseif false then\n      return nil, nil, 'held '"), believes, Calm, mutual},
 	{"a run that was completed does not count", rewriting("once_begin", "if counts(done, window) then", "if false then"), again, Calm, once},
 	{"a quorum of one node less than a majority", func(d drivertest.Driver) drivertest.Driver { return agreeable{d} }, believes, Calm, agreed},
 	{"the second phase does not ask whose lock it is", func(d drivertest.Driver) drivertest.Driver {
-		return bereft{&rewritten{d, "node_fence", "if not value or string.sub(value, 1, #mine) ~= mine then", "if false then"}}
+		return bereft{&rewritten{d, "node_fence", "if not is_mine(value) then", "if false then"}}
 	}, believes, Rough, agreed},
 	{"a node that came back empty counts at once", rewriting("", "ready = now + longest * 1000", "ready = now"), overlaps, Rough, agreed},
 	{"a fence is told to no other node", rewriting("node_fence", "raise_counter(tonumber(ARGV[3]))", ""), fences, Rough, agreed},
 	{"a node's batch takes a lock that is held", func(d drivertest.Driver) drivertest.Driver {
-		return rewriting("node_batch_acquire", "info, 'NX', 'PX', ttl)", "info, 'PX', ttl)")(&rewritten{d, "node_batch_acquire", "KEYS, 1, 2 * n)) == 0", "KEYS, 1, 2 * n)) >= 0"})
+		return rewriting("node_batch_acquire", "value, 'NX', 'PX', ttl)", "value, 'PX', ttl)")(&rewritten{d, "node_batch_acquire", "KEYS, 1, 2 * n)) == 0", "KEYS, 1, 2 * n)) >= 0"})
 	}, believes, Rough, agreed},
 	{"all fences of a node's batches are one", rewriting("node_batch_acquire", "fence = (read_counter(known[1]) or now) + 1", "fence = 5"), fences, Rough, agreed},
 	{"a job is done for half its window", rewriting("", "now < done + window * 1000", "now < done + window * 500"), again, Rough, once},
@@ -121,7 +121,7 @@ var brokenLocks = []broken{
 	{"a party of a latch that has died is counted for ever", rewriting("", "depart(kind, #gone, 'died', info_of(dead))", "insist()"), number, Calm, latch},
 	{"a reset leaves parties what they have", rewriting("latch_reset", "in_parts('HDEL', KEYS[1], redis.call('ZRANGE', expiries, '0', '-1'))", ""), anything, Rough, latch},
 	{"nobody hears that a latch is open", func(d drivertest.Driver) drivertest.Driver { return deaf{d} }, sleeping, Calm, latch},
-	{"a latch is kept for ten days", rewriting("", "latch_trace = 86400000", "latch_trace = 864000000"), leftover, Rough, latch},
+	{"a latch is kept for ten days", rewriting("", "latch_ttl, deleted_latch_ttl = 86400000", "latch_ttl, deleted_latch_ttl = 864000000"), leftover, Rough, latch},
 
 	{"a barrier is passed with one party too few", rewriting("barrier_await", "if arrived < limit then", "if arrived < limit - 1 then"), phases, Calm, barrier},
 	{"a party that looks arrives again", rewriting("barrier_await", "if last_phase ~= at or not inside then", "if true then"), phases, Calm, barrier},
@@ -135,7 +135,7 @@ var brokenLocks = []broken{
 	{"Redisson's clients do not hear of a release", rewriting("", "pcall(redis.call, 'PUBLISH', channel, '0')", "pcall(redis.call, 'EXISTS', channel)"), idle, Calm, redisson},
 	{"a lock in Redisson's form has no expiry", rewriting("", "redis.call('PEXPIRE', KEYS[1], ttl)\n  end)", "redis.call('PERSIST', KEYS[1])\n  end)"), anything, Rough, redisson},
 	{"a release deletes a lock of Redisson's clients", rewriting("release",
-		"if value and string.sub(value, 1, #mine) == mine then\n    if string.sub(value, -1)", "if value then\n    if string.sub(value, -1)"), overlaps, Rough, redisson},
+		"if is_mine(value) then\n    if string.sub(value, -1)", "if value then\n    if string.sub(value, -1)"), overlaps, Rough, redisson},
 }
 
 // TestBrokenLocksAreFound shows that the simulation can fail.

@@ -206,11 +206,4 @@ func firstWords(p []byte, n int) (words []string) {
 }
 
 // scripts are those that a request is named by.
-var scripts = []script.Script{
-	script.Acquire, script.MultiAcquire, script.Release, script.Drop, script.Renew, script.Reassert, script.Holder,
-	script.Init, script.Survey, script.Announce, script.BatchAcquire, script.BatchRelease, script.BatchRenew,
-	script.ShareAcquire, script.ShareRelease, script.ShareRenew, script.ShareWeigh, script.ShareHolders, script.ShareResize,
-	script.ShareDisown, script.OnceLook, script.OnceBegin, script.OnceComplete, script.LatchCount, script.LatchLook,
-	script.LatchReset, script.BarrierAwait, script.BarrierWithdraw, script.NodeAcquire, script.NodeBatchAcquire,
-	script.NodeFence, script.NodeCounter, script.NodeRaise, script.WhatIs,
-}
+var scripts = script.All()

@@ -1,0 +1,55 @@
+-- enqueue.lua: enters the queue of a lock.
+--
+-- requires prelude
+-- requires queue
+
+-- A waiter that has been in the queue for so many µs may be dead: by then every live one has checked and
+-- subscribed again.
+local old_age = 60000000
+
+-- Removes some old waiters that are dead, wherever they stand. Without this a queue would grow while a lock is
+-- held, if processes enter it and die.
+local function drop_old(self)
+  local old = redis.call('ZCOUNT', KEYS[2], '0', whole(now - old_age))
+  if old == 0 then
+    return
+  end
+  -- Tombstones stand before the waiters. Each call looks at another part.
+  local from = redis.call('ZCOUNT', KEYS[2], '-inf', '(0') + now % math.max(old - 19, 1)
+  local some = redis.call('ZRANGE', KEYS[2], whole(from), whole(from + math.min(old, 20) - 1))
+  for i, count in ipairs(hearers(some)) do
+    if count == 0 and some[i] ~= self then
+      redis.call('ZREM', KEYS[2], some[i])
+    end
+  end
+end
+
+-- Puts a waiter into the queue unless it is there, at its earlier score if it had one, and returns its score.
+local function enqueue(member, earlier)
+  local known = redis.call('ZSCORE', KEYS[2], member)
+  local score = tonumber(known or earlier)
+  if not score then
+    local last = redis.call('ZRANGE', KEYS[2], '-1', '-1', 'WITHSCORES')
+    score = math.max(now, (tonumber(last[2]) or 0) + 1)
+  end
+  if not known then
+    redis.call('ZADD', KEYS[2], whole(score), member)
+    drop_old(member)
+  end
+  -- The queue lasts longer than the longest time between two checks of a waiter. It gets more than
+  -- that, so that few requests have to set it. A tombstone may need the queue for longer.
+  if redis.call('PTTL', KEYS[2]) < 60000 then
+    redis.call('PEXPIRE', KEYS[2], 70000)
+  end
+  redis.call('ZREMRANGEBYSCORE', KEYS[2], '(' .. whole(-now), '(0')
+  return score
+end
+
+-- Returns a waiter's position in the queue, from 1. Dead waiters at the head do not count.
+local function rank(member, score)
+  local n = redis.call('ZCOUNT', KEYS[2], '0', whole(score))
+  if n > 1 and is_dead(first_waiter()) then
+    n = n - dead_ahead(100, member)
+  end
+  return math.max(n, 1)
+end

@@ -1,0 +1,75 @@
+-- reassert.lua: restores a lock that its holder had when the server lost its data.
+--
+-- KEYS    [1] lock  [2] queue  [3] fence counter
+-- ARGV    [1] flags as in prelude.lua  [2] token  [3] TTL, ms
+--         [4] not-after, server time in µs  [5] the fence of the grant
+--         [6] the last fence that the grant has reserved  [7] info
+--         [8] the server's time, µs, in the reply that granted the lock
+--         [9] for how many µs, at most, that reply's request has been sent
+-- Returns 'renewed NOW PTTL 0 0'  the lock is the token's, with its fence
+--         'gone NOW'              no data was lost, or another has, or may have had, the lock since
+--         'late NOW'              not-after has come: nothing was done
+--         'error MESSAGE'
+--
+-- Invariants: data was lost if the fence counter is missing or below the grant's
+-- fence. An operator who deletes a lock leaves the counter alone; another holder
+-- since then has raised it to at least the time of its grant. Fences keep rising.
+
+-- requires prelude
+-- requires lock
+-- requires mint
+-- requires waiters
+-- requires prolong
+-- requires grant
+-- requires chain
+-- requires answer
+
+local ttl, not_after, fence, reserved, info = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7]
+
+local granted_at, age = tonumber(ARGV[8]), tonumber(ARGV[9])
+
+-- A counter of at least this may be that of a later grant, which raised it to its time by the clock of the server
+-- that granted. If that clock runs as before, its time is after granted_at. If this server is another, or its clock was
+-- set back, its time is after what this clock showed, or would have shown, when the request was sent.
+-- mutants: had-between
+local later = math.min(fence, granted_at, now - age)
+
+-- In Cluster mode the counter of a lock expires after a day (µs). Until shortly before, a counter that does not exist
+-- was never written.
+local counter_kept = 82800000000
+
+local function another_had_it()
+  local counter = redis.call('GET', KEYS[3])
+  if counter then
+    return (tonumber(counter) or later) >= later
+  end
+  return cluster and now - granted_at > counter_kept
+end
+
+local function renewed(pttl)
+  return 'renewed ' .. whole(now) .. ' ' .. pttl .. ' 0 0'
+end
+
+local function main()
+  if now >= not_after then
+    on_master()
+    return 'late ' .. whole(now)
+  end
+  local value = read_lock()
+  local granted = mine .. ARGV[5] .. ':'
+  if value and string.sub(value, 1, #granted) == granted then
+    return renewed(prolong(ttl))
+  end
+  if value or another_had_it() or redis.call('ZSCORE', KEYS[2], 'x:' .. token) then
+    on_master()
+    return 'gone ' .. whole(now)
+  end
+  -- The next fence is at least the server's time, so only a counter that led the clock has to be restored.
+  if reserved >= now then
+    store_counter(reserved)
+  end
+  write_lock(token, new_value(token, fence, new_chain(), info, first_waiter()), ttl)
+  return renewed(ttl)
+end
+
+return answer(main)

@@ -1,0 +1,122 @@
+-- release.lua: releases a lock and hands it over, or leaves its queue. Ends whatever
+-- its token has.
+--
+-- KEYS    [1] lock  [2] queue  [3] fence counter, in Strict mode [4] incarnation mark
+-- ARGV    [1] flags as in prelude.lua  [2] token  [3] member of the queue, or ''
+--         [4] tombstone: server time in µs until which an acquire of this token may
+--             still arrive, 0 if none can
+-- Returns 'released NOW'  the lock was the token's
+--         'left NOW'      the token was queued
+--         'gone NOW'      neither
+--         'error MESSAGE' the lock may still be the token's
+--
+-- Invariants: a release never fails because of the hand-over: if that fails, the lock
+-- is deleted; only the token's own lock is touched; a token that has ended stays ended.
+
+-- requires prelude
+-- requires lock
+-- requires queue
+-- requires chain
+-- requires hand_over
+-- requires incarnation
+-- requires tombstone
+-- requires answer
+
+local member, until_time = ARGV[3], tonumber(ARGV[4])
+
+-- Returns the chain of the next holder after the one with that value, or nil if it is time for a gap.
+local function next_chain(value)
+  if not shared then
+    return '0'
+  end
+  local n, since = string.match(value or '', '^hf1:[^:]*:%d+:%d+:(%d+)@(%d+)[@:]')
+  if not n then
+    return new_chain()
+  end
+  if n + 1 > 8 or now / 1000 - since > 50 then
+    return nil
+  end
+  return whole(n + 1) .. '@' .. since .. queue_name()
+end
+
+local function open_gap()
+  pcall(function()
+    redis.call('ZADD', KEYS[2], whole(-now - gap_length * 1000), 'gap')
+    -- The queue may have ended with its last waiter.
+    if redis.call('PTTL', KEYS[2]) < gap_length then
+      redis.call('PEXPIRE', KEYS[2], gap_length)
+    end
+  end)
+end
+
+-- Deletes the lock, and tells the first waiter to look after so many ms.
+local function free_and_notify(ms)
+  free_lock()
+  local first = first_waiter()
+  if first then
+    stand_by(first, now + ms * 1000)
+  end
+end
+
+local function give(value)
+  local chain, rest = next_chain(value), quarantine()
+  if rest > 0 then
+    free_and_notify(rest)
+  elseif chain then
+    hand_over(chain)
+  else
+    open_gap()
+    free_and_notify(gap_length)
+  end
+end
+
+local function leave()
+  local led = leads(member)
+  if redis.call('ZREM', KEYS[2], member) == 0 then
+    return false
+  end
+  local first = led and first_waiter()
+  if not first then
+    settle()
+  else
+    local value = read_lock()
+    local known, rest = pcall(quarantine)
+    if not known then
+      stand_by(first, now)
+    elseif rest > 0 then
+      stand_by(first, now + rest * 1000)
+    elseif not value and gap() > 0 then
+      stand_by(first, now + gap() * 1000)
+    elseif not value then
+      pcall(hand_over, new_chain())
+    elseif string.sub(value, 1, 4) == 'hf1:' and not serves_others(value) then
+      stand_by(first, now + math.max(redis.call('PTTL', KEYS[1]), 0) * 1000)
+    else
+      stand_by(first, now)
+    end
+  end
+  return true
+end
+
+local function main()
+  local value = read_lock()
+  -- mutants: release-owner
+  if is_mine(value) then
+    if string.sub(value, -1) ~= '+' then
+      free_lock()
+    elseif not pcall(give, value) and is_mine(read_lock(look_at)) then
+      -- It failed before it changed anything.
+      free_lock()
+    end
+    pcall(leave_tombstone, until_time)
+    return 'released ' .. whole(now)
+  end
+  local left = member ~= '' and leave()
+  if not left then
+    on_master()
+  end
+  leave_tombstone(until_time)
+  return (left and 'left ' or 'gone ') .. whole(now)
+end
+
+return answer(main)

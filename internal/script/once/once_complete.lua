@@ -1,0 +1,45 @@
+-- once_complete.lua: records that a job was completed by the holder of its lock.
+--
+-- KEYS    [1] the job's lock  [2] its record, once_record.lua
+-- ARGV    [1] flags as in prelude.lua  [2] token  [3] for how many ms to keep the record
+--         [4] the lease's fence  [5] info  [6] result
+-- Returns 'completed NOW COMPLETED TRY'  COMPLETED is the server's time (µs) when it was
+--             recorded
+--         'gone NOW'    the lock is not the token's: another may have begun
+--         'error MESSAGE'
+--
+-- Invariants: a run whose lock was lost does not count; sent twice, it is recorded once.
+
+-- requires prelude
+-- requires once_record
+-- requires answer
+
+local keep, fence, info, result = tonumber(ARGV[3]), ARGV[4], ARGV[5], ARGV[6]
+
+local function completed(done, count)
+  return 'completed ' .. whole(now) .. ' ' .. done .. ' ' .. count
+end
+
+local function main()
+  local f = redis.call('HMGET', record, 'done', 'fence', 'count', 'tries', 'last')
+  if f[2] == fence then
+    on_master()
+    return completed(f[1], f[3])
+  end
+  local value = redis.call('GET', KEYS[1])
+  -- mutants: completion-owner
+  if not is_mine(value) then
+    on_master()
+    return 'gone ' .. whole(now)
+  end
+  -- The next try is the first of another window. HDEL comes first, because it works even if the server
+  -- is out of memory, and so does everything after a script's first write.
+  redis.call('HDEL', record, 'tries', 'first')
+  -- A record that was lost after the job was begun has no tries.
+  local count = f[5] == fence and f[4] or '1'
+  redis.call('HSET', record, 'done', whole(now), 'fence', fence, 'info', info, 'result', result, 'count', count)
+  keep_record(keep)
+  return completed(whole(now), count)
+end
+
+return answer(main)

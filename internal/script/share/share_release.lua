@@ -1,0 +1,65 @@
+-- share_release.lua: releases a hold and serves the waiters, or leaves the queue. Ends whatever its token
+-- has. It is release.lua for locks that several may hold.
+--
+-- KEYS    [1] lock  [2] queue  [3] fence counter  [4] index of holds, in Strict mode
+--         [5] incarnation mark
+-- ARGV    [1] flags as in prelude.lua  [2] token  [3] member of the queue, or ''
+--         [4] tombstone: server time in µs until which an acquire of this token may
+--             still arrive, 0 if none can
+--         [5] how a party of a latch or a barrier ends (parties.lua): 'done', 'left' or 'died';
+--             '' if it never knew that it was one
+-- Returns 'released NOW'  the token had a hold, or an earlier sending of this request counted it down
+--         'left NOW'      the token was queued
+--         'gone NOW'      neither
+--         'error MESSAGE' the token may still have what it had
+--
+-- Invariants: as release.lua: only the token's own hold is touched, and a release never fails because of
+-- the waiters.
+
+-- requires prelude
+-- requires queue
+-- requires parties
+-- requires shares
+-- requires tombstone
+-- requires serve_or_notify
+-- requires answer
+
+local member, until_time, ending = ARGV[3], tonumber(ARGV[4]), ARGV[5] or ''
+
+local function main()
+  local hold = load()
+  if hold then
+    -- mutants: release-share
+    dismiss(token, hold)
+    if ending ~= '' then
+      depart(kind, 1, ending, info_of(hold))
+    end
+    if ending == 'done' then
+      remember('d:' .. token, until_time)
+    end
+    pcall(serve_or_notify)
+    tidy()
+    pcall(leave_tombstone, until_time)
+    return 'released ' .. whole(now)
+  elseif ending == 'done' and redis.call('ZSCORE', KEYS[2], 'd:' .. token) then
+    touch_latch()
+    return 'released ' .. whole(now)
+  end
+  local left = false
+  if member ~= '' then
+    local led = leads(member)
+    left = redis.call('ZREM', KEYS[2], member) == 1
+    if left and led then
+      -- The waiters behind it may weigh less.
+      head_changed = true
+      pcall(serve_or_notify)
+    end
+  end
+  if not left then
+    on_master()
+  end
+  leave_tombstone(until_time)
+  return (left and 'left ' or 'gone ') .. whole(now)
+end
+
+return answer(main)

@@ -39,6 +39,7 @@ var (
 	ReleaseByKey = load("release_by_key")
 	Renew        = load("renew")
 	Reassert     = load("reassert")
+	Adopt        = load("adopt")
 	Holder       = load("holder")
 	Init         = load("init")
 	Survey       = load("survey")
@@ -99,7 +100,7 @@ var (
 // All returns the scripts. DeleteIfEqual is a command, and not among them.
 func All() []Script {
 	return []Script{
-		Acquire, MultiAcquire, BatchAcquire, BatchRelease, BatchRenew, Release, ReleaseByKey, Renew, Reassert, Holder, Init, Survey, WhatIs,
+		Acquire, MultiAcquire, BatchAcquire, BatchRelease, BatchRenew, Release, ReleaseByKey, Renew, Reassert, Adopt, Holder, Init, Survey, WhatIs,
 		ShareAcquire, ShareRelease, ShareRenew, ShareWeigh, ShareHolders, ShareResize, ShareDisown,
 		OnceLook, OnceBegin, OnceComplete, Announce,
 		LatchCount, LatchLook, LatchReset, BarrierAwait, BarrierWithdraw,

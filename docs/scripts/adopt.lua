@@ -1,0 +1,272 @@
+local flags = ARGV[1]
+local cluster = string.find(flags, 'c', 1, true)
+local clock = redis.call('TIME')
+local at = clock[1] .. string.sub('00000', #clock[2]) .. clock[2]
+local now = tonumber(at)
+local function whole(n)
+  return n == now and at or string.format('%d', n)
+end
+local function error_text(err)
+  if type(err) == 'table' then
+    return err.err
+  end
+  return (string.gsub(tostring(err), '^[^ ]*:%d+: ', ''))
+end
+local token = ARGV[2]
+local mine = 'hf1:' .. token .. ':'
+local shared = string.find(flags, 'k', 1, true)
+local function is_mine(value)
+  return value and string.sub(value, 1, #mine) == mine
+end
+local function on_master()
+  local ok, err = pcall(redis.call, 'PEXPIRE', KEYS[1], -3600000, 'GT')
+  if not ok and string.sub(error_text(err), 1, 9) == 'READONLY ' then
+    error(error_text(err), 0)
+  end
+end
+local function look_at(...)
+  local ok, reply = pcall(redis.call, ...)
+  if ok then
+    return reply
+  end
+  reply = error_text(reply)
+  if not string.find(reply, 'non local key', 1, true) then
+    error(reply, 0)
+  end
+  return nil
+end
+local redisson = string.find(flags, 'r', 1, true)
+local function read_lock(command)
+  command = command or redis.call
+  if not redisson then
+    return command('GET', KEYS[1])
+  end
+  return command('HGET', KEYS[1], 'holdfast') or command('EXISTS', KEYS[1]) == 1 and ''
+end
+local function write_lock(holder, value, ttl)
+  if not redisson then
+    redis.call('SET', KEYS[1], value, 'PX', ttl)
+    return
+  end
+  local old = string.match(redis.call('HGET', KEYS[1], 'holdfast') or '', '^hf1:([^:]*):')
+  redis.call('HSET', KEYS[1], holder .. ':1', 1, 'holdfast', value)
+  local ok, err = pcall(function()
+    if old and old ~= holder then
+      redis.call('HDEL', KEYS[1], old .. ':1')
+    end
+    redis.call('PEXPIRE', KEYS[1], ttl)
+  end)
+  if not ok then
+    redis.call('DEL', KEYS[1])
+    error(error_text(err), 0)
+  end
+end
+local function free_lock()
+  if redis.call('DEL', KEYS[1]) == 0 or not redisson then
+    return
+  end
+  local tagged = string.find(KEYS[1], '{', 1, true) and KEYS[1] or '{' .. KEYS[1] .. '}'
+  local channel = 'redisson_lock__channel:' .. tagged
+  if cluster then
+    pcall(redis.call, 'SPUBLISH', channel, '0')
+  end
+  pcall(redis.call, 'PUBLISH', channel, '0')
+end
+local longest_lead = 86400000000
+local function believed(key, last, time)
+  if not string.match(last, '^%d+$') or #last > 16 or tonumber(last) > 9e15 then
+    error('BADFENCE the fence counter is not a number that fences can follow', 0)
+  end
+  if tonumber(last) - time >= longest_lead then
+    error('BADFENCE the fence counter ' .. key .. " leads the server's clock by more than a day: set that clock right if it is behind; if the counter was set by somebody, delete it, and fences follow the clock again", 0)
+  end
+  return tonumber(last)
+end
+local counter = KEYS[3]
+local function store_counter(fence)
+  if cluster then
+    redis.call('SET', counter, whole(fence), 'EX', 86400)
+  else
+    redis.call('SET', counter, whole(fence))
+  end
+end
+local function mint(n)
+  local fence = 0
+  local last = redis.call('GET', counter)
+  if last then
+    fence = believed(counter, last, now)
+  end
+  fence = math.max(fence + 1, now)
+  if fence - now > 1000000 then
+    n = 1
+  end
+  store_counter(fence + n - 1)
+  return fence, n
+end
+local function prolong(ttl)
+  local pttl = math.max(redis.call('PTTL', KEYS[1]), ttl)
+  redis.call('PEXPIRE', KEYS[1], pttl)
+  return pttl
+end
+local function lock_value(head, fence, granted, chain, info)
+  return head .. fence .. ':' .. granted .. ':' .. chain .. ':' .. info
+end
+local function new_value(holder, fence, chain, info, marked)
+  local value = lock_value('hf1:' .. holder .. ':', whole(fence), string.sub(at, 1, -4), chain, info)
+  return marked and value .. '+' or value
+end
+local function queue_name()
+  if string.match(KEYS[2], '^(.*):') == KEYS[1] then
+    return ''
+  end
+  return '@' .. string.sub(redis.sha1hex(KEYS[2]), 1, 8)
+end
+local function serves_others(value)
+  return (string.match(value, '^hf1:[^:]*:%d+:%d+:%d+@%d+(@%x+):') or '') ~= queue_name()
+end
+local function new_chain()
+  return shared and '0@' .. string.sub(at, 1, -4) .. queue_name() or '0'
+end
+local gap_length = 10
+local function gap()
+  local due = shared and look_at('ZSCORE', KEYS[2], 'gap')
+  local left = due and math.ceil((-due - now) / 1000) or 0
+  return left > 0 and left <= gap_length and left or 0
+end
+local quarantine_time, replica_lag = string.match(flags, 's(%d+)%+(%d+)')
+local function told(info, name, pattern)
+  local _, last = string.find(info, name, 1, true)
+  return last and string.match(info, pattern, last + 1)
+end
+local function replicated(info)
+  local replicas = tonumber(told(info, 'connected_slaves:', '^%d+') or 0)
+  if replicas > 0 and not string.find(info, 'min_slaves_good_slaves:', 1, true) then
+    error('NOSTRICT this server has replicas, but min-replicas-to-write and min-replicas-max-lag are not both set: when one of them is promoted, this server could go on granting locks', 0)
+  end
+  return replicas > 0 or not told(info, 'master_replid2:', '^0+%s')
+end
+local function incarnation(info)
+  if string.find(info, 'role:slave', 1, true) then
+    error('READONLY this server is a replica', 0)
+  end
+  local run, repl = told(info, 'run_id:', '^%w+'), told(info, 'master_replid:', '^%w+')
+  if not run or not repl then
+    error('NOSTRICT this server does not tell its run_id and replication id, so that a loss of data could not be noticed', 0)
+  end
+  return run .. '/' .. repl
+end
+local function write_mark(id, ready, longest)
+  redis.call('SET', KEYS[#KEYS], 'hf1:' .. id .. ':' .. whole(ready) .. ':' .. whole(longest))
+end
+local function read_mark(text)
+  local id, ready, longest = string.match(text or redis.call('GET', KEYS[#KEYS]) or '', '^hf1:([^:]*):(%d+):(%d+)$')
+  return id, tonumber(ready or 0), tonumber(longest or 0)
+end
+local function quarantine(text)
+  if not quarantine_time then
+    return 0
+  end
+  local known, info = pcall(redis.call, 'INFO', 'server', 'replication')
+  if not known then
+    error('NOSTRICT INFO, by which a loss of data is noticed, is not to be had: ' .. error_text(info), 0)
+  end
+  local self, others = incarnation(info), replicated(info)
+  local wanted = quarantine_time + (others and replica_lag or 0)
+  local id, ready, longest = read_mark(text)
+  if id ~= self then
+    longest = math.max(wanted, longest)
+    ready = now + longest * 1000
+    write_mark(self, ready, longest)
+  elseif wanted > longest then
+    ready = ready > now and ready + (wanted - longest) * 1000 or ready
+    write_mark(self, ready, wanted)
+  elseif ready > now + longest * 1000 then
+    ready = now + longest * 1000
+    write_mark(self, ready, longest)
+  end
+  return math.max(0, math.ceil((ready - now) / 1000)), others, self
+end
+local function waiters(n)
+  return look_at('ZRANGEBYSCORE', KEYS[2], '0', '+inf', 'LIMIT', '0', n) or {}
+end
+local function first_waiter()
+  return waiters(1)[1]
+end
+local function parse_waiter(member)
+  return string.match(member, '^([^\n]*)\n(%d+)\n([^\n]*)\n(.*)$')
+end
+local function settle()
+  local last = (look_at('ZRANGE', KEYS[2], '0', '0', 'WITHSCORES') or {})[2]
+  if last and not first_waiter() then
+    redis.call('PEXPIRE', KEYS[2], math.max(0, math.ceil((-last - now) / 1000)))
+  end
+end
+local function remember(what, until_time)
+  if until_time <= now then
+    return
+  end
+  redis.call('ZREMRANGEBYSCORE', KEYS[2], '(' .. whole(-now), '(0')
+  redis.call('ZADD', KEYS[2], whole(-until_time), what)
+  local rest = math.ceil((until_time - now) / 1000)
+  if redis.call('PTTL', KEYS[2]) < rest then
+    redis.call('PEXPIRE', KEYS[2], rest)
+  end
+  settle()
+end
+local function leave_tombstone(until_time)
+  remember('x:' .. token, until_time)
+end
+local function answer(main)
+  local ok, reply = pcall(main)
+  if ok then
+    return reply
+  end
+  reply = error_text(reply)
+  if string.sub(reply, 1, 9) == 'READONLY ' then
+    return { err = reply }
+  end
+  return 'error ' .. reply
+end
+local ttl, not_after, info = tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
+local detached, until_time = ARGV[6], tonumber(ARGV[8])
+local ticket = 'hf1:' .. detached .. ':' .. ARGV[7] .. ':'
+local function adopted(pttl, fence)
+  return 'adopted ' .. whole(now) .. ' ' .. pttl .. ' ' .. whole(fence)
+end
+local function kept_chain(value)
+  local chain = shared and string.match(value, '^hf1:[^:]*:%d+:%d+:(%d+@%d+)[@:]')
+  return chain and chain .. queue_name() or new_chain()
+end
+local function main()
+  local rest = quarantine()
+  if rest > 0 then
+    return 'quarantined ' .. whole(now) .. ' ' .. rest
+  end
+  local value = read_lock()
+  if value and string.sub(value, 1, #mine) == mine then
+    return adopted(prolong(ttl), tonumber(string.match(value, '^%d+', #mine + 1)))
+  end
+  if redis.call('ZSCORE', KEYS[2], 'x:' .. token) then
+    on_master()
+    return 'gone ' .. whole(now)
+  end
+  if not_after > 0 and now >= not_after then
+    on_master()
+    return 'late ' .. whole(now)
+  end
+  if not value then
+    on_master()
+    return 'absent ' .. whole(now)
+  end
+  if string.sub(value, 1, #ticket) ~= ticket then
+    on_master()
+    return 'gone ' .. whole(now)
+  end
+  local pttl = math.max(redis.call('PTTL', KEYS[1]), ttl)
+  local fence = mint(1)
+  remember('x:' .. detached, until_time)
+  local marked = string.sub(value, -1) == '+'
+  write_lock(token, new_value(token, fence, kept_chain(value), info, marked), pttl)
+  return adopted(pttl, fence)
+end
+return answer(main)

@@ -1,0 +1,93 @@
+-- adopt.lua: takes over a lock that its holder has detached, for whoever has the ticket.
+--
+-- KEYS    [1] lock  [2] queue  [3] fence counter, in Strict mode [4] incarnation mark
+-- ARGV    [1] flags as in prelude.lua  [2] token, new for this request  [3] TTL, ms
+--         [4] not-after, server time in µs, 0 for none  [5] info
+--         [6] the ticket's token  [7] the ticket's fence: that in the lock's value
+--         [8] tombstone: server time in µs until which an acquire of the ticket's token may
+--             still arrive, 0 when none can
+-- Returns 'adopted NOW PTTL FENCE'  the lock is the token's, with a new fence
+--         'gone NOW'                the lock is another's: it was adopted already, or the ticket
+--                                   had expired; or a tombstone stands for the token
+--         'absent NOW'              there is no lock
+--         'late NOW'                not-after has come: nothing was done
+--         'quarantined NOW REST'    Strict mode: nothing is granted for so many ms
+--         'error MESSAGE'           nothing was adopted
+--
+-- Invariants: one token at most adopts what a ticket stands for; a lock that is not the
+-- ticket's stays as it is; the fence is written before the lock; nothing shortens an expiry;
+-- waiters keep their mark, so that the adopter's release serves them; sent twice, the second
+-- run gives the first one's fence with its own times.
+
+-- requires prelude
+-- requires lock
+-- requires mint
+-- requires prolong
+-- requires grant
+-- requires chain
+-- requires incarnation
+-- requires tombstone
+-- requires answer
+
+local ttl, not_after, info = tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
+local detached, until_time = ARGV[6], tonumber(ARGV[8])
+local ticket = 'hf1:' .. detached .. ':' .. ARGV[7] .. ':'
+
+local function adopted(pttl, fence)
+  return 'adopted ' .. whole(now) .. ' ' .. pttl .. ' ' .. whole(fence)
+end
+
+-- The chain goes on: no program that polls has seen the key free.
+local function kept_chain(value)
+  local chain = shared and string.match(value, '^hf1:[^:]*:%d+:%d+:(%d+@%d+)[@:]')
+  return chain and chain .. queue_name() or new_chain()
+end
+
+local function main()
+  -- Before all that was granted earlier is over, a lock of the ticket's may be a copy of older data, and
+  -- somebody may hold what it became.
+  local rest = quarantine()
+  if rest > 0 then
+    return 'quarantined ' .. whole(now) .. ' ' .. rest
+  end
+  local value = read_lock()
+  -- mutants: adopt-own
+  if value and string.sub(value, 1, #mine) == mine then
+    return adopted(prolong(ttl), tonumber(string.match(value, '^%d+', #mine + 1)))
+  end
+  -- mutants: adopt-given-up
+  if redis.call('ZSCORE', KEYS[2], 'x:' .. token) then
+    on_master()
+    return 'gone ' .. whole(now)
+  end
+  -- A tombstone ends at not-after, so what arrives just then is late.
+  -- mutants: adopt-late
+  if not_after > 0 and now >= not_after then
+    on_master()
+    return 'late ' .. whole(now)
+  end
+  if not value then
+    on_master()
+    return 'absent ' .. whole(now)
+  end
+  -- The fence, too: a late copy of the acquire could have brought back a lock that was deleted.
+  -- mutants: adopt-compare
+  if string.sub(value, 1, #ticket) ~= ticket then
+    on_master()
+    return 'gone ' .. whole(now)
+  end
+  -- mutants: adopt-expiry
+  local pttl = math.max(redis.call('PTTL', KEYS[1]), ttl)
+  -- mutants: adopt-fence
+  local fence = mint(1)
+  -- First, so that a failure leaves the lock the ticket's, whom the tombstone does not harm.
+  -- mutants: adopt-tombstone
+  remember('x:' .. detached, until_time)
+  -- mutants: adopt-mark
+  local marked = string.sub(value, -1) == '+'
+  -- mutants: adopt-swap
+  write_lock(token, new_value(token, fence, kept_chain(value), info, marked), pttl)
+  return adopted(pttl, fence)
+end
+
+return answer(main)

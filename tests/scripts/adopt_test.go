@@ -1,0 +1,367 @@
+package scripts
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/internal/script"
+	"github.com/holdfast-go/holdfast/tests/internal/backend"
+)
+
+// adopters is the INFO of those who adopt a lock, which is not that of its first holder.
+const adopters = `{"o":"you"}`
+
+// ticket is what stands for a lock that was detached.
+type ticket struct {
+	token, fence string
+	// tombstone is the server time until which an acquire of the token may still arrive.
+	tombstone int64
+}
+
+// detach renews the lock of a token, as its holder does before it gives a ticket away.
+func (b bench) detach(token string) ticket {
+	b.t.Helper()
+	b.expect("renewed T P 0 0", b.renew(token, 60000, 0))
+	return ticket{token: token, fence: b.fence()}
+}
+
+// fence returns the fence in the lock's value.
+func (b bench) fence() string {
+	b.t.Helper()
+	fields := strings.Split(b.read(), ":")
+	if len(fields) < 3 {
+		b.t.Fatalf("the lock's value is %q", b.read())
+	}
+	return fields[2]
+}
+
+// adopt has a token adopt a ticket's lock for a minute.
+func (b bench) adopt(token string, of ticket) string {
+	b.t.Helper()
+	return b.eval(script.Adopt, b.adoption("", token, of, 60000, b.later(time.Minute))...)
+}
+
+func (b bench) adoption(flags, token string, of ticket, ttl int, notAfter int64) []any {
+	return []any{flags, token, ttl, notAfter, adopters, of.token, of.fence, of.tombstone}
+}
+
+// extend keeps a ticket's lock held for a minute.
+func (b bench) extend(of ticket) string {
+	b.t.Helper()
+	return b.eval(script.Renew, "", of.token, 60000, 0, of.fence)
+}
+
+func TestAdopt(t *testing.T) {
+	for name, test := range map[string]func(b bench){
+		"adopted": func(b bench) {
+			b.expect("granted T P T 3", b.eval(script.Acquire, "t", "A", 60000, 0, 3, info))
+			of := b.detach("A")
+			b.expect("renewed T P 0 0", b.extend(of))
+			b.expect("adopted T P T", b.adopt("N", of))
+			b.expect("held T P 0 hf1:N:T:T:0:"+adopters, b.eval(script.Holder, "", "x"))
+			if got := b.fence(); number(got) < number(of.fence)+3 {
+				b.t.Errorf("the fence is %s; %s was one of three", got, of.fence)
+			}
+			// The holder of before, and the ticket, can do nothing more.
+			b.expect("gone T", b.extend(of))
+			b.expect("gone T", b.release("A", "", 0))
+			b.expect("kept T", b.eval(script.Drop, "", "A"))
+			b.expect("held T P 0 hf1:N:T:T:0:"+adopters, b.acquire("t", "A"))
+			b.expect("renewed T P 0 0", b.renew("N", 60000, 0))
+			b.expect("released T", b.release("N", "", 0))
+			b.expect("absent T", b.extend(of))
+			b.nothingIsLeft()
+		},
+		"once": func(b bench) {
+			b.acquire("t", "A")
+			of := b.detach("A")
+			b.expect("adopted T P T", b.adopt("N", of))
+			b.expect("gone T", b.adopt("M", of))
+			b.expect("gone T", b.adopt("M", ticket{token: "N", fence: of.fence}))
+			b.expect("released T", b.release("N", "", 0))
+			b.expect("absent T", b.adopt("M", of))
+			b.acquire("t", "B")
+			b.expect("gone T", b.adopt("M", of))
+			b.expect("gone T", b.adopt("N", of)) // whoever had it does not get it again
+			b.expect("renewed T P 0 0", b.renew("B", 60000, 0))
+		},
+		"by all at once": func(b bench) {
+			b.acquire("t", "A")
+			of := b.detach("A")
+			replies := make([]string, 20)
+			var all sync.WaitGroup
+			for i := range replies {
+				args := b.adoption("", fmt.Sprint("N", i), of, 60000, 0)
+				all.Go(func() {
+					reply, err := b.rdb.Eval(b.t.Context(), script.Adopt.Source, keysFor(script.Adopt), args...).Text()
+					if err != nil {
+						b.t.Error(err)
+					}
+					replies[i], _, _ = strings.Cut(reply, " ")
+				})
+			}
+			all.Wait()
+			adopted := 0
+			for i, word := range replies {
+				switch {
+				case word == "adopted" && strings.HasPrefix(b.read(), fmt.Sprintf("hf1:N%d:", i)):
+					adopted++
+				case word != "gone":
+					b.t.Errorf("N%d is answered %q; the lock is %q", i, word, b.read())
+				}
+			}
+			if adopted != 1 {
+				b.t.Errorf("%d have adopted it", adopted)
+			}
+		},
+		"sent again": func(b bench) {
+			b.acquire("t", "A")
+			of := b.detach("A")
+			args := b.adoption("", "N", of, 60000, b.later(time.Minute))
+			b.expect("adopted T P T", b.eval(script.Adopt, args...))
+			value := b.read()
+			b.rdb.PExpire(b.t.Context(), "{k}", 20*time.Second)
+			reply := b.run(script.Adopt, args...)
+			if want := " " + b.fence(); !strings.HasSuffix(reply, want) || b.read() != value {
+				b.t.Errorf("the second run says %q, and leaves %q of %q", reply, b.read(), value)
+			}
+			b.expect("adopted T P T", volatile.ReplaceAllString(reply, "T")) // with a full TTL
+			b.rdb.Del(b.t.Context(), "{k}")
+			b.expect("absent T", b.eval(script.Adopt, args...))
+		},
+		"for as long as is left, or longer": func(b bench) {
+			ttl := func() int64 { return b.rdb.PTTL(b.t.Context(), "{k}").Val().Milliseconds() }
+			for left, asked := range map[int]int{60000: 10, 20000: 60000} {
+				b.acquire("t", "A")
+				of := b.detach("A")
+				b.rdb.PExpire(b.t.Context(), "{k}", time.Duration(left)*time.Millisecond)
+				b.expect("adopted T P T", b.eval(script.Adopt, b.adoption("", "N", of, asked, 0)...))
+				if !b.below(ttl(), 60000) {
+					b.t.Errorf("%d ms were left, %d asked for: it lasts for %d", left, asked, ttl())
+				}
+				b.release("N", "", 0)
+			}
+		},
+		"late": func(b bench) {
+			b.acquire("t", "A")
+			of := b.detach("A")
+			b.expect("late T", b.eval(script.Adopt, b.adoption("", "N", of, 60000, b.later(-time.Second))...))
+			b.expect("renewed T P 0 0", b.extend(of))
+			b.expect("adopted T P T", b.eval(script.Adopt, b.adoption("", "N", of, 60000, 0)...))
+			// A copy that comes late has its lock already.
+			b.expect("adopted T P T", b.eval(script.Adopt, b.adoption("", "N", of, 60000, b.later(-time.Second))...))
+		},
+		"given up": func(b bench) {
+			b.acquire("t", "A")
+			of := b.detach("A")
+			b.expect("gone T", b.release("N", "", b.later(time.Minute)))
+			b.expect("gone T", b.adopt("N", of))
+			b.expect("adopted T P T", b.adopt("M", of)) // the ticket is as good as before
+			// A request that was carried out is undone, and the ticket is spent.
+			b.expect("released T", b.release("M", "", b.later(time.Minute)))
+			b.expect("gone T", b.adopt("M", of))
+			b.expect("absent T", b.adopt("L", of))
+		},
+		"of a token with an acquire under way": func(b bench) {
+			b.acquire("t", "A")
+			of := b.detach("A")
+			of.tombstone = b.later(time.Minute)
+			b.expect("granted T P T 1", b.acquire("t", "A")) // a copy that comes before it is adopted
+			b.expect("adopted T P T", b.adopt("N", of))
+			b.expect("gone T", b.acquire("t", "A"))
+			b.expect("released T", b.release("N", "", 0))
+			b.expect("gone T", b.acquire("t", "A"))
+			b.expect("gone T", b.acquire("w", "A"))
+			b.expect("granted T P T 1", b.acquire("t", "B")) // nobody else is kept out
+		},
+		"of another grant": func(b bench) {
+			b.acquire("t", "A")
+			of := b.detach("A")
+			b.rdb.Del(b.t.Context(), "{k}") // by an operator
+			b.expect("absent T", b.extend(of))
+			b.expect("absent T", b.adopt("N", of))
+			b.acquire("t", "A") // by a late copy
+			b.expect("gone T", b.extend(of))
+			b.expect("gone T", b.adopt("N", of))
+		},
+		"waited for": func(b bench) {
+			b.acquire("t", "A")
+			first, second := b.listen("B"), b.listen("C")
+			b.acquire("w", "B")
+			of := b.detach("A")
+			b.expect("adopted T P T", b.adopt("N", of))
+			b.expect("held T P 1 hf1:N:T:T:0:"+adopters+"+", b.eval(script.Holder, "", "x"))
+			b.acquire("w", "C")
+			b.expect("queued T P T 1 1 ours", b.acquire("l", "B"))
+			b.expect("released T", b.release("N", "", 0))
+			b.expect("hf1 grant B T P T {k}", b.heard(first))
+			b.expect("hf1 standby C T T", b.heard(second))
+			// Who waits for a ticket's lock gets it when the ticket expires.
+			of = b.detach("B")
+			b.rdb.Del(b.t.Context(), "{k}")
+			b.expect("absent T", b.adopt("M", of))
+			b.expect("granted T P T 1", b.acquire("l", "C"))
+			b.expect("gone T", b.adopt("M", of))
+		},
+		"waited for from now on": func(b bench) {
+			b.acquire("t", "A")
+			of := b.detach("A")
+			b.expect("adopted T P T", b.adopt("N", of))
+			b.expect("held T P 0 hf1:N:T:T:0:"+adopters, b.eval(script.Holder, "", "x"))
+			messages := b.listen("B")
+			b.expect("queued T P T 1 1 ours", b.acquire("w", "B"))
+			b.expect("released T", b.release("N", "", 0))
+			b.expect("hf1 grant B T P T {k}", b.heard(messages))
+		},
+		"of another program": func(b bench) {
+			b.acquire("t", "A")
+			of := b.detach("A")
+			b.take()
+			b.expect("gone T", b.extend(of))
+			b.expect("gone T", b.adopt("N", of))
+			b.theirsIsIntact()
+		},
+		"of a shared key": func(b bench) {
+			chain := func() string { return strings.Split(b.read(), ":")[4] }
+			b.acquire("tk", "A")
+			of, before := b.detach("A"), chain()
+			if !strings.HasPrefix(before, "0@") {
+				b.t.Fatalf("the chain of a shared key is %q", before)
+			}
+			b.expect("adopted T P T", b.eval(script.Adopt, b.adoption("k", "N", of, 60000, 0)...))
+			if got := chain(); got != before {
+				b.t.Errorf("the chain became %q; it was %q", got, before)
+			}
+			b.release("N", "", 0)
+			// One that was acquired by its name has none yet.
+			b.acquire("t", "A")
+			of = b.detach("A")
+			b.expect("adopted T P T", b.eval(script.Adopt, b.adoption("k", "N", of, 60000, 0)...))
+			if got := chain(); !strings.HasPrefix(got, "0@") {
+				b.t.Errorf("the chain became %q", got)
+			}
+		},
+		"in a queue of another name": func(b bench) {
+			adopt := func(of ticket) {
+				b.t.Helper()
+				err := b.rdb.Eval(b.t.Context(), script.Adopt.Source, []string{"{k}", "p{k}:q", "{k}:f"}, b.adoption("k", "N", of, 60000, 0)...).Err()
+				if err != nil {
+					b.t.Fatal(err)
+				}
+			}
+			b.acquire("tk", "A")
+			of := b.detach("A")
+			b.listen("B")
+			b.expect("queued T P T 1 1 ours", b.acquire("wk", "B"))
+			adopt(of)
+			// The adopter serves its own queue: those in the other have to look for themselves.
+			b.expect("queued T P T 1 1 foreign", b.acquire("lk", "B"))
+		},
+		"with a counter that leads": func(b bench) {
+			b.acquire("t", "A")
+			of := b.detach("A")
+			ahead := b.later(time.Hour)
+			b.rdb.Set(b.t.Context(), "{k}:f", ahead, 0)
+			b.expect("adopted T P T", b.adopt("N", of))
+			if got := number(b.fence()); got != ahead+1 {
+				b.t.Errorf("fence %d follows %d", got, ahead)
+			}
+		},
+		"in Cluster mode": func(b bench) {
+			b.acquire("tc", "A")
+			of := b.detach("A")
+			b.expect("adopted T P T", b.eval(script.Adopt, b.adoption("c", "N", of, 60000, 0)...))
+			if ttl := b.rdb.TTL(b.t.Context(), "{k}:f").Val(); ttl <= 0 || ttl > 24*time.Hour {
+				b.t.Errorf("a lock's own counter lasts for %s", ttl)
+			}
+		},
+		"errors": func(b bench) {
+			b.acquire("t", "A")
+			of := b.detach("A")
+			of.tombstone = b.later(time.Minute)
+			value, counter := b.read(), b.rdb.Get(b.t.Context(), "{k}:f").Val()
+			const wrong = "error WRONGTYPE Operation against a key holding the wrong kind of value"
+			refused := func(what, want string) {
+				b.t.Helper()
+				b.expect(want, b.adopt("N", of))
+				if got := b.read(); got != value {
+					b.t.Errorf("%s: the lock became %q; it was %q", what, got, value)
+				}
+			}
+			b.rdb.Set(b.t.Context(), "{k}:f", "-1", 0)
+			refused("a counter of nonsense", "error BADFENCE the fence counter is not a number that fences can follow")
+			b.rdb.Del(b.t.Context(), "{k}:f")
+			b.rdb.HSet(b.t.Context(), "{k}:f", "a", "b")
+			refused("a counter of another type", wrong)
+			b.rdb.Del(b.t.Context(), "{k}:f")
+			b.rdb.Set(b.t.Context(), "{k}:f", counter, 0)
+			b.rdb.Set(b.t.Context(), "{k}:q", "x", 0)
+			refused("a queue of another type", wrong)
+			if got := b.rdb.Get(b.t.Context(), "{k}:f").Val(); got != counter {
+				b.t.Errorf("the counter became %s; it was %s", got, counter)
+			}
+			b.rdb.Del(b.t.Context(), "{k}:q")
+			b.expect("adopted T P T", b.adopt("N", of))
+			b.rdb.Del(b.t.Context(), "{k}")
+			b.spoil()
+			b.expect(wrong, b.adopt("M", of))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			backend.Each(t, func(t *testing.T, back *backend.Backend) { test(newBench(t, back)) })
+		})
+	}
+}
+
+// nothingIsLeft reports whether the lock has left nothing but its fence counter.
+func (b bench) nothingIsLeft() {
+	b.t.Helper()
+	if n := b.rdb.Exists(b.t.Context(), "{k}", "{k}:q").Val(); n != 0 {
+		b.t.Errorf("%d keys are left", n)
+	}
+}
+
+// In Strict mode an adoption is a grant: what a server has after a loss of data may be older than what was
+// adopted, and released, and had by another.
+func TestNothingIsAdoptedInQuarantine(t *testing.T) {
+	t.Parallel()
+	backend.EachReal(t, func(t *testing.T, back *backend.Backend) {
+		b := newBench(t, back)
+		strict := func(s script.Script, args ...any) string {
+			t.Helper()
+			reply, err := b.rdb.Eval(t.Context(), s.Source, []string{"{k}", "{k}:q", "{k}:f", "mark"}, args...).Text()
+			if err != nil {
+				t.Fatal(err)
+			}
+			return volatile.ReplaceAllString(reply, "T")
+		}
+		const flags = "s60000+0"
+		ready := func() {
+			t.Helper()
+			if err := b.rdb.Eval(t.Context(), script.Init.Source, []string{"mark"}, "f"+flags, "x").Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		ready()
+		b.expect("granted T P T 1", strict(script.Acquire, "t"+flags, "A", 60000, 0, 1, info))
+		of := ticket{token: "A", fence: b.fence()}
+		adopt := func() string { return strict(script.Adopt, b.adoption(flags, "N", of, 60000, 0)...) }
+		b.rdb.Del(t.Context(), "mark")
+		b.expect("quarantined T P", adopt())
+		b.expect("renewed T P 0 0", strict(script.Renew, flags, "A", 60000, 0, of.fence)) // the ticket can be kept meanwhile
+		ready()
+		b.expect("adopted T P T", adopt())
+		value := b.read()
+		b.rdb.Del(t.Context(), "mark")
+		b.expect("quarantined T P", adopt()) // also sent again
+		if got := b.read(); got != value {
+			t.Errorf("the lock became %q; it was %q", got, value)
+		}
+		ready()
+		b.expect("adopted T P T", adopt())
+	})
+}

@@ -47,6 +47,7 @@ local function main()
   -- Before all that was granted earlier is over, a lock of the ticket's may be a copy of older data, and
   -- somebody may hold what it became.
   local rest = quarantine()
+  -- mutants: adopt-quarantined
   if rest > 0 then
     return 'quarantined ' .. whole(now) .. ' ' .. rest
   end

@@ -126,6 +126,8 @@ run holds lease -DRENEWALS=1
 run holds lease -DCLAIMS=0 -DRENEWALS=2
 run holds lease -DCLAIMS=0 -DRENEWALS=2 -DTTL=5 -DEXTENDED=8
 run holds local
+run holds adopt
+run holds adopt -DDELETIONS=1
 run holds queue
 run holds queue -DCRASHES=1
 run holds queue -DDEAD=1
@@ -147,6 +149,7 @@ if [ "${1:-}" = deep ]; then
   run holds lease -DRENEWALS=1 -DTTL=4 -DEXTENDED=6
   run holds lease -DRENEWALS=2
   run holds local -DFENCES=12
+  run holds adopt -DTRIES=2
   run holds queue -DCRASHES=2 -DLAPSES=0
   run holds queue -DDEAD=2 -DLAPSES=0
   run holds queue -DDEAD=1 -DRESETS=1 -DLAPSES=0
@@ -179,6 +182,19 @@ run passed_while_valid local -DBREAK_PASSED_PAST_DEADLINE
 run answer_meets_its_lease local -DBREAK_PASSED_WHILE_RENEWING
 run not_passed_after_release local -DBREAK_PASSED_AFTER_RELEASE
 run fences_rise local -DBREAK_BLOCK_OUTLIVES_GRANT
+run believer_owns_lock adopt -DBREAK_NO_COMPARISON
+run adopts_the_grant adopt -DBREAK_ANY_FENCE -DDELETIONS=1
+run adopted_once adopt -DBREAK_NO_SWAP
+run believer_owns_lock adopt -DBREAK_TWO_STEPS
+run believer_owns_lock adopt -DBREAK_TICKET_BEFORE_THE_END
+run ticket_is_kept adopt -DBREAK_TAKES_BACK
+run no_lost_wakeup adopt -DBREAK_UNMARKS
+run no_orphan_lock adopt -DBREAK_NOT_IDEMPOTENT
+run no_orphan_lock adopt -DBREAK_NO_NOT_AFTER
+run no_orphan_lock adopt -DBREAK_NO_TOMBSTONE
+run no_orphan_lock adopt -DBREAK_RELEASE_WITHOUT_TOMBSTONE
+run no_orphan_lock adopt -DBREAK_TICKET_WITHOUT_TOMBSTONE
+run no_orphan_lock adopt -DBREAK_SHORT_TICKET
 run nobody_is_passed queue -DBREAK_BARGING
 run nobody_is_passed queue -DBREAK_REPLACED_LEAVES_FIRST -DREPLACED=1
 run no_lost_wakeup queue -DBREAK_MARK_NOT_CHECKED

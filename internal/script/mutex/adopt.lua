@@ -37,15 +37,14 @@ local function adopted(pttl, fence)
   return 'adopted ' .. whole(now) .. ' ' .. pttl .. ' ' .. whole(fence)
 end
 
--- The chain goes on: no program that polls has seen the key free.
+-- The chain goes on: programs that poll have not seen the key free.
 local function kept_chain(value)
   local chain = shared and string.match(value, '^hf1:[^:]*:%d+:%d+:(%d+@%d+)[@:]')
   return chain and chain .. queue_name() or new_chain()
 end
 
 local function main()
-  -- Before all that was granted earlier is over, a lock of the ticket's may be a copy of older data, and
-  -- somebody may hold what it became.
+  -- A server that lost data may have the lock as it was before an adoption, in which somebody believes still.
   local rest = quarantine()
   -- mutants: adopt-quarantined
   if rest > 0 then
@@ -81,7 +80,7 @@ local function main()
   local pttl = math.max(redis.call('PTTL', KEYS[1]), ttl)
   -- mutants: adopt-fence
   local fence = mint(1)
-  -- First, so that a failure leaves the lock the ticket's, whom the tombstone does not harm.
+  -- Before the lock: if this fails, the ticket is as good as before. A token that has its lock does not mind a tombstone.
   -- mutants: adopt-tombstone
   remember('x:' .. detached, until_time)
   -- mutants: adopt-mark

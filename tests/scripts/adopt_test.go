@@ -68,7 +68,7 @@ func TestAdopt(t *testing.T) {
 			// The holder of before, and the ticket, can do nothing more.
 			b.expect("gone T", b.extend(of))
 			b.expect("gone T", b.release("A", "", 0))
-			b.expect("kept T", b.eval(script.Drop, "", "A"))
+			b.expect("kept T", b.eval(script.ReleaseByKey, "", "A"))
 			b.expect("held T P 0 hf1:N:T:T:0:"+adopters, b.acquire("t", "A"))
 			b.expect("renewed T P 0 0", b.renew("N", 60000, 0))
 			b.expect("released T", b.release("N", "", 0))

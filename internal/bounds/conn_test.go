@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// stream is a connection that hears pieces, one by one.
+// stream is a connection whose reads return the pieces one by one.
 type stream struct {
 	net.Conn
 	pieces []string
@@ -30,7 +30,7 @@ func (s *stream) Read(p []byte) (int, error) {
 func (s *stream) Write(p []byte) (int, error) { return len(p), nil }
 func (s *stream) Close() error                { s.closed = true; return nil }
 
-// request is a command as clients send it.
+// request returns a command as clients send it.
 func request(words ...string) string {
 	var b strings.Builder
 	b.WriteString("*" + itoa(len(words)) + "\r\n")
@@ -47,7 +47,7 @@ func itoa(n int) string {
 	return itoa(n/10) + itoa(n%10)
 }
 
-// cuts are a text in pieces: whole, by bytes, and cut in two at every place.
+// cuts returns text whole, split into bytes, and, if it is short, cut in two at every place.
 func cuts(text string) (all [][]string) {
 	all = append(all, []string{text}, strings.Split(text, ""))
 	for i := 1; i < len(text) && len(text) < 2000; i++ {
@@ -58,7 +58,7 @@ func cuts(text string) (all [][]string) {
 
 const ping, pong = "*1\r\n$4\r\nPING\r\n", "+PONG\r\n"
 
-// sub3 confirms a subscription with RESP3, sub2 with RESP2.
+// What a server sends on a subscribed connection, in RESP3 and in RESP2.
 const (
 	sub3 = ">3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n"
 	sub2 = "*3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n"
@@ -67,40 +67,40 @@ const (
 	msg2 = "*3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$5\r\nhello\r\n"
 )
 
-func TestConn(t *testing.T) {
+func TestViolationsCloseTheConnection(t *testing.T) {
 	subscribe := request("SUBSCRIBE", "c")
-	for what, c := range map[string]struct {
+	for name, c := range map[string]struct {
 		sent, replies string
 		want          error
 	}{
-		"every form": {strings.Repeat(ping, 18), pong + "-ERR no\r\n:12\r\n$-1\r\n*-1\r\n$0\r\n\r\n$3\r\na\r\n\r\n*0\r\n*2\r\n*1\r\n:1\r\n$1\r\nx\r\n" +
+		"every type of reply": {strings.Repeat(ping, 18), pong + "-ERR no\r\n:12\r\n$-1\r\n*-1\r\n$0\r\n\r\n$3\r\na\r\n\r\n*0\r\n*2\r\n*1\r\n:1\r\n$1\r\nx\r\n" +
 			"%2\r\n+a\r\n*2\r\n:1\r\n:2\r\n$1\r\nb\r\n%0\r\n~2\r\n#t\r\n_\r\n,1.5\r\n(123456789012345678901234567890\r\n!3\r\nERR\r\n=5\r\ntxt:x\r\n|1\r\n+k\r\n:1\r\n" + pong + "%0\r\n" + pong, nil},
-		"pushes between":             {ping + ping, msg3 + pong + msg3 + off3 + pong + msg3, nil},
-		"subscribed with RESP3":      {subscribe + ping, sub3 + msg3 + pong + msg3 + off3, nil},
-		"subscribed with RESP2":      {subscribe + ping, sub2 + msg2 + "*2\r\n$4\r\npong\r\n$0\r\n\r\n" + msg2, nil},
-		"one ends, and another":      {subscribe + request("SUNSUBSCRIBE", "c") + ping, sub3 + off3 + off3 + off3 + pong, nil},
-		"the server ends one":        {subscribe + ping, sub3 + off3 + pong, nil},
-		"a subscription is refused":  {subscribe + ping, "-NOPERM no\r\n" + pong, nil},
-		"a surplus reply":            {ping, pong + pong, errSurplus},
-		"one before the request":     {"", pong, errSurplus},
-		"a surplus one, subscribed":  {subscribe + ping, sub3 + pong + msg3 + pong, errSurplus},
-		"another, with RESP2":        {subscribe + ping, sub2 + "*2\r\n$4\r\npong\r\n$0\r\n\r\n" + msg2 + pong, errSurplus},
-		"arrays within arrays":       {ping, strings.Repeat("*1\r\n", 40), errDeep},
-		"maps within maps":           {ping, strings.Repeat("%1\r\n+k\r\n", 40), errDeep},
-		"pushes of arrays":           {"", strings.Repeat(">1\r\n", 1) + strings.Repeat("*1\r\n", 40), errDeep},
-		"attributes of attributes":   {ping, strings.Repeat("|1\r\n+k\r\n", 40), errDeep},
-		"a string beyond memory":     {ping, "$99999999999\r\n", errLong},
-		"an array beyond memory":     {ping, "*99999999\r\n", errLong},
-		"many arrays":                {ping, strings.Repeat("*100000\r\n", 20), errLong},
-		"a map beyond numbers":       {ping, "%9223372036854775807\r\n", errLong},
-		"a line without an end":      {ping, "+" + strings.Repeat("x", maxLine+1), errLong},
-		"a negative length":          {ping, "*-2\r\n", errForm},
-		"a length that is no number": {ping, "$x\r\n", errForm},
-		"a streamed string":          {ping, "$?\r\n", errForm},
-		"a map's key is a list":      {ping, "%1\r\n*0\r\n+v\r\n", errKey},
-		"no form":                    {ping, "HTTP/1.1 200 OK\r\n", errForm},
+		"pushes between replies":         {ping + ping, msg3 + pong + msg3 + off3 + pong + msg3, nil},
+		"subscribed in RESP3":            {subscribe + ping, sub3 + msg3 + pong + msg3 + off3, nil},
+		"subscribed in RESP2":            {subscribe + ping, sub2 + msg2 + "*2\r\n$4\r\npong\r\n$0\r\n\r\n" + msg2, nil},
+		"both sides unsubscribe":         {subscribe + request("SUNSUBSCRIBE", "c") + ping, sub3 + off3 + off3 + off3 + pong, nil},
+		"server unsubscribes":            {subscribe + ping, sub3 + off3 + pong, nil},
+		"subscription refused":           {subscribe + ping, "-NOPERM no\r\n" + pong, nil},
+		"surplus reply":                  {ping, pong + pong, errSurplus},
+		"reply before any request":       {"", pong, errSurplus},
+		"surplus reply while subscribed": {subscribe + ping, sub3 + pong + msg3 + pong, errSurplus},
+		"surplus reply after RESP2's":    {subscribe + ping, sub2 + "*2\r\n$4\r\npong\r\n$0\r\n\r\n" + msg2 + pong, errSurplus},
+		"nested arrays":                  {ping, strings.Repeat("*1\r\n", 40), errDeep},
+		"nested maps":                    {ping, strings.Repeat("%1\r\n+k\r\n", 40), errDeep},
+		"nested arrays in a push":        {"", strings.Repeat(">1\r\n", 1) + strings.Repeat("*1\r\n", 40), errDeep},
+		"nested attributes":              {ping, strings.Repeat("|1\r\n+k\r\n", 40), errDeep},
+		"string larger than memory":      {ping, "$99999999999\r\n", errLong},
+		"array larger than memory":       {ping, "*99999999\r\n", errLong},
+		"many arrays":                    {ping, strings.Repeat("*100000\r\n", 20), errLong},
+		"map whose length overflows":     {ping, "%9223372036854775807\r\n", errLong},
+		"endless line":                   {ping, "+" + strings.Repeat("x", maxLine+1), errLong},
+		"negative length":                {ping, "*-2\r\n", errForm},
+		"length that is not a number":    {ping, "$x\r\n", errForm},
+		"streamed string":                {ping, "$?\r\n", errForm},
+		"map key that is an array":       {ping, "%1\r\n*0\r\n+v\r\n", errKey},
+		"reply of another protocol":      {ping, "HTTP/1.1 200 OK\r\n", errForm},
 	} {
-		t.Run(what, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			for _, pieces := range cuts(c.replies) {
 				s := &stream{pieces: slices.Clone(pieces)}
 				conn := Wrap(s)
@@ -112,17 +112,16 @@ func TestConn(t *testing.T) {
 				got, err := io.ReadAll(conn)
 				switch {
 				case c.want == nil && (err != nil || string(got) != c.replies || s.closed):
-					t.Fatalf("cut into %d, first of %d: %q, %v", len(pieces), len(pieces[0]), got, err)
+					t.Fatalf("%d pieces, the first of %d bytes: read %q, %v", len(pieces), len(pieces[0]), got, err)
 				case c.want != nil && (!errors.Is(err, c.want) || !errors.Is(err, ErrProtocol) || !s.closed):
-					t.Fatalf("cut into %d, first of %d: %v; want %v", len(pieces), len(pieces[0]), err, c.want)
+					t.Fatalf("%d pieces, the first of %d bytes: %v; want %v", len(pieces), len(pieces[0]), err, c.want)
 				}
 			}
 		})
 	}
 }
 
-// What is written in two parts counts as one request.
-func TestRequestsAreCountedOnce(t *testing.T) {
+func TestARequestWrittenInPiecesCountsOnce(t *testing.T) {
 	text := request("SET", "a\r\n*1\r\n$4\r\nPING\r\n", strings.Repeat("x", 300)) + request("EVALSHA", "s", "1")
 	for _, pieces := range cuts(text) {
 		s := &stream{}
@@ -130,8 +129,8 @@ func TestRequestsAreCountedOnce(t *testing.T) {
 		for _, piece := range pieces {
 			_, _ = c.Write([]byte(piece))
 		}
-		if n := c.awaited.Load(); n != 2 || c.subscribing.Load() {
-			t.Fatalf("cut into %d, first of %d: %d requests", len(pieces), len(pieces[0]), n)
+		if n := c.awaited.Load(); n != 2 || c.subscribed.Load() {
+			t.Fatalf("%d pieces, the first of %d bytes: %d requests, want 2; subscribed = %v", len(pieces), len(pieces[0]), n, c.subscribed.Load())
 		}
 	}
 }

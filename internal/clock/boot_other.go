@@ -4,6 +4,6 @@ package clock
 
 import "time"
 
-// bootTime: Go's monotonic clock runs through suspension on Windows; on macOS it
-// does not, and a lease there is found to be late only by the server.
+// bootTime returns 0: there is no second clock to read. On Windows Go's monotonic clock runs through suspension. On
+// macOS it stops, so after a suspension only the server notices that a lease has expired.
 func bootTime() time.Duration { return 0 }

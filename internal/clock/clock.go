@@ -1,5 +1,5 @@
-// Package clock reads the clocks that leases are measured by. Deadlines are never
-// wall-clock times: those jump.
+// Package clock reads the clocks that measure leases. Deadlines are never wall-clock times, since the wall clock can
+// jump.
 package clock
 
 import (
@@ -7,22 +7,22 @@ import (
 	"time"
 )
 
-// Instant is a reading of both clocks: the monotonic one, which stops while the machine is
-// suspended on some systems; and the one that does not stop, where the system has it.
+// Instant is a reading of two clocks: the monotonic clock, which on some systems stops while the machine is
+// suspended, and the boot clock, which never stops but does not exist everywhere.
 type Instant struct {
 	Mono Reading
 	boot time.Duration
 }
 
-// Reading is one of the monotonic clock, in ns. It is 0 for none.
+// Reading is a reading of the monotonic clock, in ns. The zero Reading means that there is none.
 type Reading int64
 
-// origin is the reading at the process's beginning: high enough for all others to be above 0,
-// in tests in virtual time, too, where it is the year 2000.
+// origin is the reading at the start of the process. It is large enough to keep every reading above 0, even in tests
+// in virtual time, where the clock starts in the year 2000.
 const origin Reading = 1 << 61
 
 // Mono reads the monotonic clock.
-func Mono() Reading { return origin + Reading(time.Since(begin)) }
+func Mono() Reading { return origin + Reading(time.Since(start)) }
 
 // Sub returns the time from u to r.
 func (r Reading) Sub(u Reading) time.Duration { return time.Duration(r - u) }
@@ -30,31 +30,30 @@ func (r Reading) Sub(u Reading) time.Duration { return time.Duration(r - u) }
 // Add returns the reading d after r.
 func (r Reading) Add(d time.Duration) Reading { return r + Reading(d) }
 
-// Time returns the time of a reading, as the wall clock has it now.
+// Time returns the wall-clock time of r, as the wall clock is set now.
 func (r Reading) Time() time.Time {
 	now := time.Now()
-	return now.Add(r.Sub(origin) - now.Sub(begin))
+	return now.Add(r.Sub(origin) - now.Sub(start))
 }
 
-// Now reads the clocks.
+// Now reads both clocks.
 func Now() Instant {
 	return Instant{Mono(), (*boot.Load())()}
 }
 
-// Awake reads the monotonic clock alone: what is compared with it knows of no suspension. The other
-// clock takes a system call.
+// Awake reads the monotonic clock alone, which saves a system call. Comparisons with the result ignore suspensions.
 func Awake() Instant { return Instant{Mono: Mono()} }
 
-// Since returns how long ago an instant was.
+// Since returns the time elapsed since t.
 func Since(t Instant) time.Duration {
 	return Now().Sub(t)
 }
 
-// Sub returns the time from u to t: by the clock that does not stop, if it has gained
-// on the other, which two readings one after the other always do a little.
+// Sub returns the time from u to t. If the boot clock has gained on the monotonic clock, the machine was suspended and
+// the boot clock decides.
 func (t Instant) Sub(u Instant) time.Duration {
 	mono, boot := t.Mono.Sub(u.Mono), t.boot-u.boot
-	if boot-mono > time.Millisecond {
+	if boot-mono > time.Millisecond { // less is the time between reading one clock and the other
 		return boot
 	}
 	return mono
@@ -68,14 +67,13 @@ func (t Instant) Add(d time.Duration) Instant {
 // IsZero reports whether t was never read.
 func (t Instant) IsZero() bool { return t.Mono == 0 }
 
-// Lag returns by how much the clock that does not stop has gained on the monotonic one
-// since the process began: how long the machine was suspended. False where the system
-// has only one of them.
+// Lag returns how far the boot clock is ahead of the monotonic time since the process started. It grows only while the
+// machine is suspended. Lag returns false if the system has no boot clock.
 func (t Instant) Lag() (time.Duration, bool) {
 	return t.boot - t.Mono.Sub(origin), t.boot != 0
 }
 
-var begin = time.Now()
+var start = time.Now()
 
 var boot atomic.Pointer[func() time.Duration]
 
@@ -84,8 +82,8 @@ func init() {
 	boot.Store(&read)
 }
 
-// SetBoot makes Now read the clock that runs through suspension from read, and
-// returns a function that undoes it. For tests: a machine cannot be suspended there.
+// SetBoot makes Now read the boot clock with read, and returns a function that undoes it. It is for tests, which
+// cannot suspend the machine.
 func SetBoot(read func() time.Duration) (undo func()) {
 	old := boot.Swap(&read)
 	return func() { boot.Store(old) }

@@ -7,16 +7,16 @@ import (
 	"time"
 )
 
-// Both clocks measure; the one that says longer is right, as none runs ahead.
-func TestTheLongerTimeCounts(t *testing.T) {
+// Neither clock runs fast, so the longer time is the right one.
+func TestSubReturnsTheLongerTime(t *testing.T) {
 	for _, c := range []struct {
 		name             string
 		mono, boot, want time.Duration
 	}{
-		{"both run", time.Second, time.Second, time.Second},
-		{"a suspension", time.Second, time.Hour, time.Hour},
-		{"suspended before anything else happened", 0, time.Minute, time.Minute},
-		{"one clock only", time.Second, 0, time.Second},
+		{"both clocks run", time.Second, time.Second, time.Second},
+		{"suspended for most of the time", time.Second, time.Hour, time.Hour},
+		{"suspended all the time", 0, time.Minute, time.Minute},
+		{"no boot clock", time.Second, 0, time.Second},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -39,55 +39,55 @@ func TestTheLongerTimeCounts(t *testing.T) {
 	}
 }
 
-func TestLagGrowsBySuspensionsOnly(t *testing.T) {
+func TestLagGrowsOnlyDuringSuspension(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		begun := time.Now()
-		slept := time.Duration(0)
-		defer SetBoot(func() time.Duration { return time.Hour + time.Since(begun) + slept })()
-		first, known := Now().Lag()
-		if !known {
-			t.Fatal("the lag is not known")
+		began := time.Now()
+		suspended := time.Duration(0)
+		defer SetBoot(func() time.Duration { return time.Hour + time.Since(began) + suspended })()
+		first, ok := Now().Lag()
+		if !ok {
+			t.Fatal("Lag found no boot clock")
 		}
 		time.Sleep(time.Minute)
 		if lag, _ := Now().Lag(); lag != first {
 			t.Errorf("the lag grew by %s in a minute awake", lag-first)
 		}
-		slept = time.Minute
-		if lag, _ := Now().Lag(); lag-first != slept {
-			t.Errorf("the lag grew by %s in a minute of sleep", lag-first)
+		suspended = time.Minute
+		if lag, _ := Now().Lag(); lag-first != suspended {
+			t.Errorf("the lag grew by %s in a suspension of %s", lag-first, suspended)
 		}
 	})
 	defer SetBoot(func() time.Duration { return 0 })()
-	if lag, known := Now().Lag(); known {
-		t.Errorf("one clock lags behind itself: %s", lag)
+	if lag, ok := Now().Lag(); ok {
+		t.Errorf("Lag = %s, true without a boot clock", lag)
 	}
 }
 
-func TestSetBootIsUndone(t *testing.T) {
+func TestSetBootCanBeUndone(t *testing.T) {
 	undo := SetBoot(func() time.Duration { return 42 })
 	if got := Now().boot; got != 42 {
-		t.Errorf("the clock shows %d", got)
+		t.Errorf("the boot clock reads %d, want 42", got)
 	}
 	undo()
 	if got := Now().boot; got == 42 {
-		t.Error("the clock still shows what was set")
+		t.Error("the boot clock still reads what SetBoot set")
 	}
 }
 
-func TestBootClockRuns(t *testing.T) {
-	first, start := bootTime(), time.Now()
+func TestTheBootClockRuns(t *testing.T) {
+	first, began := bootTime(), time.Now()
 	if runtime.GOOS != "linux" {
 		if first != 0 {
-			t.Errorf("it shows %s", first)
+			t.Errorf("bootTime = %s, want 0", first)
 		}
 		return
 	}
 	if first <= 0 {
-		t.Fatalf("it shows %s", first)
+		t.Fatalf("bootTime = %s", first)
 	}
 	time.Sleep(5 * time.Millisecond)
-	least := time.Since(start)
-	if ran := bootTime() - first; ran < least {
-		t.Errorf("it ran %s in %s", ran, least)
+	elapsed := time.Since(began)
+	if ran := bootTime() - first; ran < elapsed {
+		t.Errorf("the boot clock advanced by %s in %s", ran, elapsed)
 	}
 }

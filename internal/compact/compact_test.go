@@ -7,7 +7,7 @@ import (
 
 const many = 1 << 17
 
-// heap is how much memory is in use.
+// heap returns the bytes in use after a collection.
 func heap() int64 {
 	var m runtime.MemStats
 	runtime.GC()
@@ -15,26 +15,26 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// shrinks fails if what is kept of the memory that fill takes is more than a twentieth when most is gone.
-func shrinks(t *testing.T, fill, empty func()) {
+// mustShrink fails the test if more than a twentieth of the memory that fill allocates remains after empty.
+func mustShrink(t *testing.T, fill, empty func()) {
 	t.Helper()
 	before := heap()
 	fill()
 	full := heap() - before
 	empty()
 	if left := heap() - before; left > full/20 {
-		t.Errorf("%d bytes of %d are kept", left, full)
+		t.Errorf("%d of %d bytes are still in use", left, full)
 	}
 }
 
 func TestMapGivesMemoryBack(t *testing.T) {
 	var m Map[int, *int]
-	shrinks(t, func() {
+	mustShrink(t, func() {
 		for i := range many {
 			m.Set(i, &i)
 		}
 		if m.Len() != many {
-			t.Fatalf("it has %d of %d", m.Len(), many)
+			t.Fatalf("Len = %d, want %d", m.Len(), many)
 		}
 	}, func() {
 		for i := 100; i < many; i++ {
@@ -42,18 +42,18 @@ func TestMapGivesMemoryBack(t *testing.T) {
 		}
 	})
 	if m.Len() != 100 || m.Get(100) != nil {
-		t.Errorf("it has %d, want 100", m.Len())
+		t.Errorf("Len = %d, Get(100) = %v; want 100, nil", m.Len(), m.Get(100))
 	}
 	for i := range 100 {
 		if p := m.Get(i); p == nil || *p != i {
-			t.Errorf("%d has %v", i, p)
+			t.Errorf("Get(%d) = %v", i, p)
 		}
 	}
 }
 
 func TestSliceGivesMemoryBack(t *testing.T) {
 	var s []int
-	shrinks(t, func() {
+	mustShrink(t, func() {
 		for i := range many {
 			s = append(s, i)
 		}
@@ -64,13 +64,12 @@ func TestSliceGivesMemoryBack(t *testing.T) {
 	})
 	for i, x := range s {
 		if x != i {
-			t.Errorf("at %d stands %d", i, x)
+			t.Errorf("s[%d] = %d", i, x)
 		}
 	}
 }
 
-// Where the number goes up and down, moving is not what takes the time.
-func TestNothingIsMovedBackAndForth(t *testing.T) {
+func TestALengthThatGoesUpAndDownCausesNoCopying(t *testing.T) {
 	var m Map[int, int]
 	for i := range small + slack {
 		m.Set(i, i)
@@ -82,6 +81,6 @@ func TestNothingIsMovedBackAndForth(t *testing.T) {
 		m.Set(small, 0)
 		m.Delete(small)
 	}); allocs > 0.1 {
-		t.Errorf("%g allocations to add one, and take it out", allocs)
+		t.Errorf("%g allocations for a Set and a Delete, want 0", allocs)
 	}
 }

@@ -1,5 +1,5 @@
-// Package printable makes text that others wrote fit to be shown: on a terminal, which
-// obeys what it is shown, and to people, who believe it.
+// Package printable makes untrusted text safe to show: control characters cannot reach a terminal, and the text
+// cannot pass for part of the message around it.
 package printable
 
 import (
@@ -11,8 +11,8 @@ import (
 	"unicode/utf8"
 )
 
-// Line returns s as one line of at most limit bytes or a few more: what does not print
-// is escaped as in Go's strings, and what is too long is cut.
+// Line returns s as one line, cut after limit bytes or a few more. Characters that do not print are escaped as in Go
+// string literals.
 func Line(s string, limit int) string {
 	if len(s) <= limit && plain(s, "") {
 		return s
@@ -30,8 +30,8 @@ func Line(s string, limit int) string {
 	return b.String()
 }
 
-// Word returns s as a part of a sentence: at most limit bytes of it, and in quotes if the
-// reader could take it for more of the sentence.
+// Word returns s for use within a sentence: at most limit bytes of it, and quoted if a reader could mistake it for
+// part of the sentence.
 func Word(s string, limit int) string {
 	if s != "" && len(s) <= limit && plain(s, " \"'`\\()[]{}<>,;=") {
 		return s
@@ -42,12 +42,12 @@ func Word(s string, limit int) string {
 	return strconv.Quote(s)
 }
 
-// plain reports whether all of s prints and has nothing of but.
-func plain(s, but string) bool {
-	return utf8.ValidString(s) && !strings.ContainsAny(s, but) && !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) })
+// plain reports whether s prints and contains none of the excluded characters.
+func plain(s, excluded string) bool {
+	return utf8.ValidString(s) && !strings.ContainsAny(s, excluded) && !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) })
 }
 
-// escape returns r, which is encoded as raw, or how Go writes it if it does not print.
+// escape returns raw, the encoding of r, or a Go escape sequence for it if r does not print.
 func escape(r rune, raw string) string {
 	if r == utf8.RuneError && len(raw) == 1 || !unicode.IsPrint(r) {
 		quoted := strconv.Quote(raw)
@@ -56,8 +56,7 @@ func escape(r rune, raw string) string {
 	return raw
 }
 
-// JSON returns a JSON text in which what does not print is escaped, so that it can be
-// shown on a terminal. Line ends and other space between tokens stay.
+// JSON returns the JSON text with every character that does not print escaped. Newlines stay.
 func JSON(text []byte) []byte {
 	var b []byte
 	for len(text) > 0 {

@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-func TestWhatDoesNotPrintIsEscaped(t *testing.T) {
+func TestCharactersThatDoNotPrintAreEscaped(t *testing.T) {
 	for s, want := range map[string]string{
 		"":                       "",
 		"host:1":                 "host:1",
@@ -29,7 +29,7 @@ func TestWhatDoesNotPrintIsEscaped(t *testing.T) {
 	}
 }
 
-func TestWordsCannotPassForTheSentence(t *testing.T) {
+func TestAWordCannotPassForPartOfTheSentence(t *testing.T) {
 	for s, want := range map[string]string{
 		"":                      `""`,
 		"host:1:abc":            "host:1:abc",
@@ -47,7 +47,7 @@ func TestWordsCannotPassForTheSentence(t *testing.T) {
 	}
 }
 
-// Whatever is shown prints, and is not much longer than asked for, which escapes are.
+// All results print, and exceed the limit by no more than escapes account for.
 func FuzzPrintable(f *testing.F) {
 	for _, s := range []string{"", "a", "\x1b[2J", "\u202Ea", "\xff", "\U000e0041", strings.Repeat("\x00", 99), "é\u009b"} {
 		f.Add(s)
@@ -56,10 +56,10 @@ func FuzzPrintable(f *testing.F) {
 		const limit = 64
 		for _, got := range []string{Line(s, limit), Word(s, limit)} {
 			if strings.ContainsFunc(got, func(r rune) bool { return !unicode.IsPrint(r) }) || !utf8.ValidString(got) {
-				t.Errorf("%q is shown as %q", s, got)
+				t.Errorf("%q is shown as %q, which does not print", s, got)
 			}
 			if len(got) > 4*limit+8 {
-				t.Errorf("%d bytes are shown as %d", len(s), len(got))
+				t.Errorf("%d bytes are shown in %d", len(s), len(got))
 			}
 		}
 		plain, err := json.Marshal(map[string]string{"k": s})
@@ -68,11 +68,11 @@ func FuzzPrintable(f *testing.F) {
 		}
 		shown := JSON(plain)
 		if strings.ContainsFunc(string(shown), func(r rune) bool { return !unicode.IsPrint(r) }) {
-			t.Errorf("%q is shown as %s", s, shown)
+			t.Errorf("%q is shown as %s, which does not print", s, shown)
 		}
 		var a, b map[string]string
 		if json.Unmarshal(plain, &a) != nil || json.Unmarshal(shown, &b) != nil || !reflect.DeepEqual(a, b) {
-			t.Errorf("%s says something else than %s", shown, plain)
+			t.Errorf("%s and %s have different values", shown, plain)
 		}
 	})
 }

@@ -1,8 +1,8 @@
-// Package gather makes calls that come close together go out together, as group commit does for
-// transactions (DeWitt et al., "Implementation Techniques for Main Memory Database Systems", SIGMOD
-// 1984, section 5.2). A call that comes alone leaves at once. While as many sendings are under way as the round
-// trip holds at close intervals, calls wait for one of them to return, and are the next sending. So a call
-// waits for about one interval, near or far, and never for others to come.
+// Package gather sends calls that arrive close together as one batch, as group commit does for transactions
+// (DeWitt et al., "Implementation Techniques for Main Memory Database Systems", SIGMOD 1984, section 5.2). A call that
+// arrives alone is sent at once. When as many batches are in flight as the round trip holds at short intervals, calls
+// wait for one of them to return and then form the next batch. So a call waits for about one interval, however far the
+// server is, and never for more calls to arrive.
 package gather
 
 import (
@@ -11,136 +11,134 @@ import (
 	"time"
 )
 
-// Group gathers items. Its fields are set before its first use.
+// Group sends items in batches. Its exported fields must be set before its first use.
 type Group[T any] struct {
-	// Send sends items, and returns once they are answered, or given up: then it is false.
+	// Send sends a batch and returns when it has been answered, or, with false, when it has been given up.
 	Send func(items []T) (answered bool)
-	// Drop is given items that will not be sent, because too many sendings hang.
+	// Drop is called with items that will not be sent because too many batches hang.
 	Drop func(items []T)
-	// Go calls f in a goroutine.
+	// Go calls f in a new goroutine.
 	Go func(f func())
-	// Most bounds the items of a sending.
+	// Most is the largest size of a batch.
 	Most int
-	// Patience is how long items wait for the sending that is under way. Past it they go
-	// beside it: it may hang. Where sendings take longer, it is four times what the latest took, ten times
-	// as long at most: what is slow would be slower with more beside it.
+	// Patience is how long items wait for a batch in flight. After that they are sent beside it, since it may hang. To
+	// spare a slow server, the wait is extended to four times what the last batch took, up to ten times Patience.
 	Patience time.Duration
-	// Width is how many sendings the connections to the server bear at once, now. Nil: items wait as if it were near.
+	// Width returns how many batches the connections to the server can carry at once, now. If it is nil, the server is
+	// treated as near.
 	Width func() int
 
-	mu     sync.Mutex
-	queue  []T           // those who wait, from index gone on
-	gone   int           // the others are zero
-	flying int           // sendings, and senders that are about to send
-	idle   int           // of them: senders that have not taken items yet
-	latest int           // items of the latest sending
-	left   time.Time     // when it left
-	took   time.Duration // the latest that was answered
-	trip   trip
-	hurry  *time.Timer
+	mu        sync.Mutex
+	queue     []T // items that wait, from index head on; those before it are zero
+	head      int
+	inFlight  int           // batches, and senders about to take one
+	idle      int           // those of them that are senders without a batch
+	lastSize  int           // items in the latest batch
+	lastStart time.Time     // when the latest batch was sent
+	lastTook  time.Duration // how long the latest batch to return took
+	roundTrip roundTrip
+	overdue   *time.Timer // runs while items wait
 }
 
-// These bound the sendings that are under way at once to a server that is near: of one item each, while calls arrive one
-// by one; of several items; and in addition to those, if they hang.
+// Bounds on the batches in flight to a server that is near.
 const (
-	maxSingle   = 4
-	maxTogether = 2
-	maxBeside   = 14
+	maxSingle   = 4  // batches of one item, while items arrive one by one
+	maxTogether = 2  // batches of several items
+	maxBeside   = 14 // in addition, if batches hang
 )
 
-// maxRoom bounds them however far the server is: more would be no faster, and all of them can hang.
-const maxRoom = 64
+// maxLimit bounds the batches in flight however far the server is. More would be no faster, and all of them can hang.
+const maxLimit = 64
 
-// spacing is the interval between sendings when as many are under way as allowed. An item waits about that long for one of
-// them to return, however far the server is.
-const spacing = 25 * time.Microsecond
+// interval is the time between two batches when as many are in flight as allowed, and so about how long an item waits
+// for one of them to return.
+const interval = 25 * time.Microsecond
 
-// Add has an item sent. It does not block.
+// Add sends an item. It does not block.
 func (g *Group[T]) Add(item T) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.queue = append(g.queue, item)
 	if g.idle > 0 {
-		return // it goes with that one
+		return // a sender is about to take it
 	}
-	if g.flying < g.room() {
-		g.fly()
+	if g.inFlight < g.limit() {
+		g.startSender()
 	} else if g.waiting() == 1 {
-		g.wind()
+		g.startTimer()
 	}
 }
 
-// Do has an item sent, and may return only when Send has: while calls come one by one the caller
-// sends its own, which spares waking others up.
+// Do sends an item and may block until Send returns. While items arrive one by one, the caller sends its own, which
+// saves waking another goroutine.
 func (g *Group[T]) Do(item T) {
 	g.mu.Lock()
-	if room := g.room(); g.flying >= max(room, maxSingle) || g.latest > 1 && room <= maxTogether {
+	if limit := g.limit(); g.inFlight >= max(limit, maxSingle) || g.lastSize > 1 && limit <= maxTogether {
 		g.mu.Unlock()
 		g.Add(item)
 		return
 	}
-	g.flying++
-	alone := g.flying <= maxTogether
+	g.inFlight++
+	alone := g.inFlight <= maxTogether
 	began := time.Now()
-	g.left = began
+	g.lastStart = began
 	g.mu.Unlock()
 	answered := g.Send([]T{item})
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if answered {
-		g.trip.observe(time.Since(began), 1, alone)
+		g.roundTrip.observe(time.Since(began), 1, alone)
 	}
-	g.flying--
-	if g.waiting() > 0 && g.idle == 0 && g.flying < g.room() {
-		g.fly()
+	g.inFlight--
+	if g.waiting() > 0 && g.idle == 0 && g.inFlight < g.limit() {
+		g.startSender()
 	}
 }
 
-// room is how many sendings may be under way before items wait for one of them to return. It grows with the round trip.
-func (g *Group[T]) room() int {
-	room := min(int(g.trip.shortest/spacing), maxRoom)
-	if room <= maxTogether || g.Width == nil {
+// limit returns how many batches may be in flight before items wait for one to return. It grows with the round trip.
+func (g *Group[T]) limit() int {
+	n := min(int(g.roundTrip.estimate/interval), maxLimit)
+	if n <= maxTogether || g.Width == nil {
 		return maxTogether
 	}
-	return max(maxTogether, min(room, g.Width()))
+	return max(maxTogether, min(n, g.Width()))
 }
 
-// waiting is how many wait.
-func (g *Group[T]) waiting() int { return len(g.queue) - g.gone }
+// waiting returns the number of items that wait.
+func (g *Group[T]) waiting() int { return len(g.queue) - g.head }
 
-// fly starts a sender.
-func (g *Group[T]) fly() {
-	g.flying++
+func (g *Group[T]) startSender() {
+	g.inFlight++
 	g.idle++
 	g.Go(g.sender)
 }
 
-// wind has a further sender start when those who wait have lost their patience.
-func (g *Group[T]) wind() {
-	patience := min(max(g.Patience, 4*g.took), 10*g.Patience)
-	if g.hurry == nil {
-		g.hurry = time.AfterFunc(patience, g.expedite)
+// startTimer starts the time after which waiting items are sent beside the batches in flight.
+func (g *Group[T]) startTimer() {
+	patience := min(max(g.Patience, 4*g.lastTook), 10*g.Patience)
+	if g.overdue == nil {
+		g.overdue = time.AfterFunc(patience, g.sendOverdue)
 		return
 	}
-	g.hurry.Reset(patience)
+	g.overdue.Reset(patience)
 }
 
-func (g *Group[T]) expedite() {
+func (g *Group[T]) sendOverdue() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.waiting() == 0 || g.idle > 0 {
 		return
 	}
-	if g.flying < g.room()+maxBeside {
-		g.fly()
+	if g.inFlight < g.limit()+maxBeside {
+		g.startSender()
 		return
 	}
-	dropped := g.queue[g.gone:]
-	g.queue, g.gone = nil, 0
+	dropped := g.queue[g.head:]
+	g.queue, g.head = nil, 0
 	g.Go(func() { g.Drop(dropped) })
 }
 
-// sender sends until nobody waits.
+// sender sends batches until no items wait.
 func (g *Group[T]) sender() {
 	for {
 		g.mu.Lock()
@@ -148,38 +146,38 @@ func (g *Group[T]) sender() {
 		items := g.take()
 		g.idle--
 		if len(items) == 0 {
-			g.flying--
+			g.inFlight--
 			g.mu.Unlock()
 			return
 		}
-		alone := g.flying <= maxTogether
+		alone := g.inFlight <= maxTogether
 		began := time.Now()
-		g.left = began
-		if g.waiting() > 0 && g.idle == 0 && g.flying < g.room() {
-			g.fly()
+		g.lastStart = began
+		if g.waiting() > 0 && g.idle == 0 && g.inFlight < g.limit() {
+			g.startSender()
 		}
 		g.mu.Unlock()
 		answered := g.Send(items)
 		g.mu.Lock()
-		g.took = time.Since(began)
+		g.lastTook = time.Since(began)
 		if answered {
-			g.trip.observe(g.took, len(items), alone)
+			g.roundTrip.observe(g.lastTook, len(items), alone)
 		}
 		g.idle++
 		g.mu.Unlock()
 	}
 }
 
-// maxYields bounds how often a sender yields before it sends. When no other goroutine can run, yielding takes a fraction
-// of a microsecond, and in virtual time none.
+// maxYields bounds how often a sender yields before it sends. If no other goroutine can run, a yield takes a fraction
+// of a microsecond, and in virtual time none at all.
 const maxYields = 64
 
-// gather yields to goroutines that are about to add items, because the answers to a sending have just woken them. If the
-// server is far, it also waits until an interval after the previous sending: items that are sent one by one cost
-// the client and the server several times as much. Guarded by mu, which it releases meanwhile.
+// gather yields to goroutines that are about to add items because the answers to a batch have just woken them. If the
+// server is far, it also waits for one interval after the previous batch: sending items one by one costs the client
+// and the server several times as much. The caller holds mu, which gather releases meanwhile.
 func (g *Group[T]) gather() {
 	for yields := 0; yields < maxYields; yields++ {
-		if yields > 0 && (g.waiting() == 0 || g.waiting() >= g.Most || g.trip.shortest/spacing <= maxTogether || time.Since(g.left) >= spacing) {
+		if yields > 0 && (g.waiting() == 0 || g.waiting() >= g.Most || g.roundTrip.estimate/interval <= maxTogether || time.Since(g.lastStart) >= interval) {
 			return
 		}
 		g.mu.Unlock()
@@ -188,25 +186,25 @@ func (g *Group[T]) gather() {
 	}
 }
 
-// take takes the first who wait out of the group.
+// take removes the next batch from the queue and returns it.
 func (g *Group[T]) take() []T {
 	n := min(g.waiting(), g.Most)
-	first := g.queue[g.gone : g.gone+n]
+	first := g.queue[g.head : g.head+n]
 	items := append([]T(nil), first...)
 	if n > 0 {
-		g.latest = n
+		g.lastSize = n
 	}
 	clear(first)
-	g.gone += n
-	if g.gone > len(g.queue)/2 { // seldom enough for many who wait
-		left := copy(g.queue, g.queue[g.gone:])
+	g.head += n
+	if g.head > len(g.queue)/2 { // rare enough for a long queue
+		left := copy(g.queue, g.queue[g.head:])
 		clear(g.queue[left:])
-		g.queue, g.gone = g.queue[:left], 0
+		g.queue, g.head = g.queue[:left], 0
 	}
 	if g.waiting() > 0 {
-		g.wind()
-	} else if g.hurry != nil {
-		g.hurry.Stop()
+		g.startTimer()
+	} else if g.overdue != nil {
+		g.overdue.Stop()
 	}
 	return items
 }

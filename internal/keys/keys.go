@@ -1,5 +1,5 @@
-// Package keys names the keys and channels of a lock, so that all of one lock lie
-// in one Cluster slot, and refuses names that cannot be keys.
+// Package keys names the keys and channels of locks, such that all of one lock's are in one Cluster slot. It refuses
+// names that cannot be keys.
 package keys
 
 import (
@@ -10,95 +10,93 @@ import (
 	"unicode/utf8"
 )
 
-// maxLength bounds names and keys: they are sent with every command.
+// maxLength bounds names and keys, in bytes, since they are sent with every command.
 const maxLength = 512
 
-// Set is the keys of one lock.
+// Set holds the keys of one lock.
 type Set struct {
 	Lock  string
 	Queue string
 }
 
-// Fence is the lock's fence counter where the server runs in Cluster mode; else Space.Fence serves all.
+// Fence returns the key of the lock's fence counter in Cluster mode. Otherwise all locks share Space.Fence.
 func (s Set) Fence() string { return s.Queue[:strings.LastIndexByte(s.Queue, ':')] + ":f" }
 
-// Expiries is the index of the holds of a lock that several may hold: by when they expire.
+// Expiries returns the key of the index of a shared lock's holders by expiry.
 func (s Set) Expiries() string { return s.Queue + ":e" }
 
-// Space is where a client's locks live.
+// Space is the key space of a client's locks: all keys with one prefix.
 type Space struct {
 	prefix string
 }
 
-// NewSpace returns the space of keys that begin with prefix.
+// NewSpace returns the space of keys that begin with the prefix.
 func NewSpace(prefix string) (Space, error) {
-	if err := check("prefix", prefix); err != nil {
+	if err := Check("prefix", prefix); err != nil {
 		return Space{}, err
 	}
 	if strings.ContainsAny(prefix, "{}") {
-		return Space{}, fmt.Errorf("prefix %q contains a brace; braces decide the Cluster slot, and the lock's name is put between a pair", prefix)
+		return Space{}, fmt.Errorf("prefix %q contains a brace; only the braces around the lock's name may decide its Cluster slot", prefix)
 	}
 	return Space{prefix}, nil
 }
 
-// Fence is the fence counter of all locks on a server outside Cluster mode.
+// Fence returns the key of the fence counter that all locks share outside Cluster mode.
 func (s Space) Fence() string { return s.prefix + "fence" }
 
-// Incarnation is the mark by which Strict mode notices that data was lost.
+// Incarnation returns the key of the mark by which Strict mode notices a loss of data.
 func (s Space) Incarnation() string { return s.prefix + "incarnation" }
 
-// CaughtUp says of a node of a quorum for which incarnation its fence counter is good.
+// CaughtUp returns the key that holds, on a node of a quorum, the incarnation for which its fence counter is good.
 func (s Space) CaughtUp() string { return s.prefix + "caughtup" }
 
-// Channel is the channel on which a client is notified outside Cluster mode.
+// Channel returns the channel that notifies a client outside Cluster mode.
 func (s Space) Channel(client string) string { return s.prefix + "c:" + client }
 
-// ShardChannel is the channel on which a client is notified of one lock in
-// Cluster mode.
+// ShardChannel returns the channel that notifies a client of one lock in Cluster mode.
 func ShardChannel(k Set, client string) string { return k.Queue + ":c:" + client }
 
-// WatchChannel is the channel on which those who watch a lock hear, outside Cluster mode, that
-// it has another holder. No client's channel has this name: theirs have no colon.
+// WatchChannel returns the channel that announces a lock's new holders to its watchers outside Cluster mode. It is no
+// client's Channel, since clients' names contain no colon.
 func (s Space) WatchChannel(k Set) string { return s.prefix + "c:w:" + k.Lock }
 
-// ShardWatchChannel is the same in Cluster mode.
+// ShardWatchChannel is WatchChannel in Cluster mode.
 func ShardWatchChannel(k Set) string { return k.Queue + ":w" }
 
-// Name returns the keys of the lock of that name.
+// Name returns the keys of the lock with that name.
 func (s Space) Name(name string) (Set, error) {
-	if err := check("name", name); err != nil {
+	if err := Check("name", name); err != nil {
 		return Set{}, err
 	}
 	if strings.HasPrefix(name, "}") {
-		return Set{}, fmt.Errorf("name %q begins with a closing brace: its keys would not lie in one Cluster slot", name)
+		return Set{}, fmt.Errorf("name %q begins with a closing brace, so its keys would not be in one Cluster slot", name)
 	}
 	return named(s.prefix + "{" + name + "}:q"), nil
 }
 
-// Exact returns the keys of the lock that lives under exactly this key.
+// Exact returns the keys of the lock whose own key is exactly this one.
 func (s Space) Exact(key string) (Set, error) {
-	if err := check("key", key); err != nil {
+	if err := Check("key", key); err != nil {
 		return Set{}, err
 	}
 	if _, tagged := hashTag(key); !tagged && strings.Contains(key, "}") {
-		return Set{}, fmt.Errorf("key %q has braces that are not a Cluster hash tag: no companion key would lie in its slot", key)
+		return Set{}, fmt.Errorf("key %q has braces that are not a Cluster hash tag, so the lock's other keys cannot be in its slot", key)
 	}
 	if key == s.Fence() {
-		return Set{}, fmt.Errorf("key %q is the fence counter of all locks", key)
+		return Set{}, fmt.Errorf("key %q is the fence counter that all locks share", key)
 	}
 	return s.Of(key), nil
 }
 
-// Redisson returns the keys of the lock that is Redisson's RLock of that name, too.
+// Redisson returns the keys of the lock that it shares with Redisson's RLock of the same name.
 func (s Space) Redisson(name string) (Set, error) {
 	if _, tagged := hashTag(name); !tagged && strings.Contains(name, "{") {
-		return Set{}, fmt.Errorf("name %q has braces that are not a Cluster hash tag: Redisson's channel would not lie in its slot", name)
+		return Set{}, fmt.Errorf("name %q has braces that are not a Cluster hash tag, so Redisson's channel would not be in its slot", name)
 	}
 	return s.Exact(name)
 }
 
-// RedissonChannel is the channel on which Redisson's clients tell each other that a lock is
-// free.
+// RedissonChannel returns the channel on which Redisson's clients announce that the lock is free.
 func RedissonChannel(k Set) string {
 	tagged := k.Lock
 	if !strings.Contains(tagged, "{") {
@@ -107,8 +105,8 @@ func RedissonChannel(k Set) string {
 	return "redisson_lock__channel:" + tagged
 }
 
-// Of returns the keys of the lock that lives under that key, which Name or Exact
-// has returned once, here or in another process.
+// Of returns the keys of the lock whose own key is lock. The key must come from Name or Exact, in this process or
+// another.
 func (s Space) Of(lock string) Set {
 	if strings.HasPrefix(lock, s.prefix+"{") && strings.HasSuffix(lock, "}") {
 		return named(lock + ":q")
@@ -120,20 +118,20 @@ func (s Space) Of(lock string) Set {
 	return Set{Lock: lock, Queue: stem + ":q"}
 }
 
-// named returns the keys of a lock whose queue's key begins with its own: one string has both.
+// named returns the keys of a lock whose key is a prefix of its queue's, so that both share one string.
 func named(queue string) Set {
 	return Set{Lock: strings.TrimSuffix(queue, ":q"), Queue: queue}
 }
 
-// For returns the keys of a lock of another kind under the same name. Those who wait for
-// it have a queue of their own: a lock is never handed to who waits for one of another kind.
+// For returns the keys of a lock of another kind with the same name. Each kind has its own queue, so that a lock is
+// never handed to a waiter for another kind.
 func (s Set) For(kind string) Set {
 	s.Queue = strings.TrimSuffix(s.Queue, "q") + kind
 	return s
 }
 
-// Record returns the key of what is known of the runs of a job whose lock this is; in a
-// window, if it has a name.
+// Record returns the key of the record of the job runs that this lock guards, in the named window or, if window is "",
+// outside any.
 func (s Set) Record(window string) string {
 	window = windowEscapes.Replace(window)
 	stem := strings.TrimSuffix(s.Queue, ":q")
@@ -147,67 +145,21 @@ func (s Set) Record(window string) string {
 	return record
 }
 
-// windowEscapes takes from the name of a window what would let its record be a key of another
-// lock: a brace after the name's own ends another name, and a colon begins another companion.
+// windowEscapes escapes what could make a window's record the key of another lock: a closing brace ends a lock's name,
+// and a colon separates it from what the key is for.
 var windowEscapes = strings.NewReplacer("%", "%25", "{", "%7B", "}", "%7D", ":", "%3A")
 
-// Check refuses what cannot be a part of a key.
-func Check(what, s string) error { return check(what, s) }
-
-// hashTag returns the part of a key that decides its Cluster slot, if it has one:
-// what is between the first { and the first } after it, unless that is nothing.
-// https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/#hash-tags
-func hashTag(key string) (string, bool) {
-	_, rest, ok := strings.Cut(key, "{")
-	if !ok {
-		return "", false
-	}
-	tag, _, ok := strings.Cut(rest, "}")
-	return tag, ok && tag != ""
-}
-
-func check(what, s string) error {
+// Check returns an error if s cannot be part of a key. The error calls it what.
+func Check(what, s string) error {
 	switch {
 	case s == "":
 		return errors.New(what + " is empty")
 	case len(s) > maxLength:
-		return fmt.Errorf("%s is %d bytes long; at most %d are allowed", what, len(s), maxLength)
+		return fmt.Errorf("%s is %d bytes long; the limit is %d", what, len(s), maxLength)
 	case !utf8.ValidString(s):
 		return fmt.Errorf("%s %q is not valid UTF-8", what, s)
 	case strings.ContainsFunc(s, unicode.IsControl):
 		return fmt.Errorf("%s %q contains a control character", what, s)
 	}
 	return nil
-}
-
-// slots is the number of slots of a Cluster.
-const slots = 16384
-
-// crc16 has the CRC16 (XMODEM) of each byte.
-var crc16 = func() (table [256]uint16) {
-	for b := range table {
-		crc := uint16(b) << 8
-		for range 8 {
-			if crc&0x8000 != 0 {
-				crc = crc<<1 ^ 0x1021
-			} else {
-				crc <<= 1
-			}
-		}
-		table[b] = crc
-	}
-	return table
-}()
-
-// Slot returns a key's Cluster slot: CRC16 (XMODEM) of its hash tag, or of all of
-// it, modulo 16384.
-func Slot(key string) uint16 {
-	if tag, ok := hashTag(key); ok {
-		key = tag
-	}
-	var crc uint16
-	for i := range len(key) {
-		crc = crc<<8 ^ crc16[byte(crc>>8)^key[i]]
-	}
-	return crc % slots
 }

@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-func space(t *testing.T) Space {
+func newSpace(t *testing.T) Space {
 	t.Helper()
 	s, err := NewSpace("holdfast:")
 	if err != nil {
@@ -17,7 +17,7 @@ func space(t *testing.T) Space {
 }
 
 func TestKeysOfOneLockShareASlot(t *testing.T) {
-	s := space(t)
+	s := newSpace(t)
 	sets := map[string]Set{}
 	for _, name := range []string{"a", "a b", "a{b", "a{b}c", "a}b", "{", "{a}", "日本", "{}", "x{}y}"} {
 		k, err := s.Name(name)
@@ -41,9 +41,9 @@ func TestKeysOfOneLockShareASlot(t *testing.T) {
 		want := Slot(k.Lock)
 		for _, key := range []string{k.Lock, k.Queue, k.Fence(), ShardChannel(k, "c")} {
 			if Slot(key) != want {
-				t.Errorf("%s: %q lies in slot %d, the lock %q in %d", what, key, Slot(key), k.Lock, want)
+				t.Errorf("%s: %q is in slot %d, the lock %q in %d", what, key, Slot(key), k.Lock, want)
 			}
-			if other, taken := owner[key]; taken {
+			if other, ok := owner[key]; ok {
 				t.Errorf("%s and %s share the key %q", what, other, key)
 			}
 			owner[key] = what
@@ -54,17 +54,17 @@ func TestKeysOfOneLockShareASlot(t *testing.T) {
 	}
 }
 
-// Whatever windows and locks are called, no record of a job is a key of another lock or job.
-func TestRecordsAreNoOtherLocksKeys(t *testing.T) {
-	s := space(t)
+// No names of windows and locks make a job's record the key of another lock or job.
+func TestRecordsShareNoKeys(t *testing.T) {
+	s := newSpace(t)
 	owner := map[string]string{}
-	own := func(what, key string, slot uint16) {
-		if other, taken := owner[key]; taken {
+	claim := func(what, key string, slot uint16) {
+		if other, ok := owner[key]; ok {
 			t.Errorf("%s and %s share the key %q", what, other, key)
 		}
 		owner[key] = what
 		if Slot(key) != slot {
-			t.Errorf("%s: %q lies in slot %d, the lock in %d", what, key, Slot(key), slot)
+			t.Errorf("%s: %q is in slot %d, the lock in %d", what, key, Slot(key), slot)
 		}
 	}
 	windows := []string{"", "b", "x{b", "x{b}", "x{b}:q", "x:q", "q", "f", "once", "b%7D", "b}", ":", "once:b", "2026-11-23T02:00"}
@@ -85,19 +85,19 @@ func TestRecordsAreNoOtherLocksKeys(t *testing.T) {
 	}
 	for _, k := range all {
 		slot := Slot(k.Lock)
-		own("lock "+k.Lock, k.Lock, slot)
+		claim("lock "+k.Lock, k.Lock, slot)
 		for _, kind := range []string{"q", "rw", "sem", "own", "latch", "bar", "redisson"} {
-			own(kind+" of "+k.Lock, k.For(kind).Queue, slot)
+			claim(kind+" of "+k.Lock, k.For(kind).Queue, slot)
 		}
-		own("fence of "+k.Lock, k.Fence(), slot)
+		claim("fence of "+k.Lock, k.Fence(), slot)
 		for _, w := range windows {
-			own("window "+w+" of "+k.Lock, k.Record(w), slot)
+			claim("window "+w+" of "+k.Lock, k.Record(w), slot)
 		}
 	}
 }
 
-func TestExactKeyOfANamedLockIsThatLock(t *testing.T) {
-	s := space(t)
+func TestTheExactKeyOfANamedLockIsThatLock(t *testing.T) {
+	s := newSpace(t)
 	named, _ := s.Name("a")
 	exact, err := s.Exact(named.Lock)
 	if err != nil || exact != named {
@@ -106,26 +106,26 @@ func TestExactKeyOfANamedLockIsThatLock(t *testing.T) {
 }
 
 func TestBadNamesAreRefused(t *testing.T) {
-	s := space(t)
+	s := newSpace(t)
 	for _, bad := range []string{"", strings.Repeat("x", 1<<20), "a\nb", "a\x00", "\xff", "}a"} {
 		if _, err := s.Name(bad); err == nil {
-			t.Errorf("Name(%.20q) is accepted", bad)
+			t.Errorf("Name(%.20q) succeeds", bad)
 		}
 	}
 	for _, bad := range []string{"", "a}b", "{}a}", "{}", "a\nb", "\xff", "holdfast:fence"} {
 		if _, err := s.Exact(bad); err == nil {
-			t.Errorf("Exact(%q) is accepted", bad)
+			t.Errorf("Exact(%q) succeeds", bad)
 		}
 	}
 	for _, bad := range []string{"", "a{b", "a}", "a\n"} {
 		if _, err := NewSpace(bad); err == nil {
-			t.Errorf("NewSpace(%q) is accepted", bad)
+			t.Errorf("NewSpace(%q) succeeds", bad)
 		}
 	}
 }
 
-// Whatever a name, an exact key or a prefix is: it is refused, or makes keys that lie in one
-// slot, are not those of another lock, and lead back to the lock.
+// Every name, exact key and prefix is either refused or makes keys that are in one slot, belong to no other lock, and
+// lead back to the lock.
 func FuzzKeys(f *testing.F) {
 	for _, s := range []string{"", "a", "a b", "{", "}", "{}", "{a}", "a{b}c", "}a", "{a", "a}", "fence", "a}:q", "a}:key", "key:a", "c:x", "日本", "\xff", "\n", "\u202e", "\u009b"} {
 		f.Add(s, "a", "holdfast:")
@@ -148,13 +148,13 @@ func FuzzKeys(f *testing.F) {
 			}
 			for _, part := range []string{k.Lock, k.Queue, k.Fence(), ShardChannel(k, "c")} {
 				if Slot(part) != Slot(k.Lock) {
-					t.Errorf("%s: %q is in another slot than %q", what, part, k.Lock)
+					t.Errorf("%s: %q is in slot %d, the lock %q in %d", what, part, Slot(part), k.Lock, Slot(k.Lock))
 				}
 				if strings.ContainsFunc(part, unicode.IsControl) || !utf8.ValidString(part) || len(part) > 4*maxLength {
-					t.Errorf("%s: the key %q", what, part)
+					t.Errorf("%s: bad key %q", what, part)
 				}
-				if other, taken := all[part]; taken && other != k.Lock {
-					t.Errorf("the locks %q and %q have %q", other, k.Lock, part)
+				if other, ok := all[part]; ok && other != k.Lock {
+					t.Errorf("the locks %q and %q share the key %q", other, k.Lock, part)
 				}
 				all[part] = k.Lock
 			}
@@ -165,17 +165,7 @@ func FuzzKeys(f *testing.F) {
 	})
 }
 
-// The values are those that CLUSTER KEYSLOT gives.
-func TestSlot(t *testing.T) {
-	for key, want := range map[string]uint16{"foo": 12182, "bar": 5061, "{foo}bar": 12182, "123456789": 12739} {
-		if got := Slot(key); got != want {
-			t.Errorf("Slot(%q) = %d, want %d", key, got, want)
-		}
-	}
-}
-
-// What Redisson calls these, its RedissonObject.prefixName says: the name in braces, unless it
-// has one.
+// Redisson's RedissonObject.prefixName puts the name in braces unless it contains one.
 func TestRedisson(t *testing.T) {
 	s, err := NewSpace("p:")
 	if err != nil {
@@ -188,25 +178,25 @@ func TestRedisson(t *testing.T) {
 	} {
 		k, err := s.Redisson(name)
 		if err != nil || k.Lock != name {
-			t.Errorf("%q: %+v, %v", name, k, err)
+			t.Errorf("Redisson(%q) = %+v, %v", name, k, err)
 			continue
 		}
 		if got := RedissonChannel(k); got != channel {
-			t.Errorf("%q has the channel %q, not %q", name, got, channel)
+			t.Errorf("RedissonChannel of %q = %q, want %q", name, got, channel)
 		}
 		k = k.For("redisson")
 		for _, other := range []string{channel, k.Queue, k.Fence(), ShardChannel(k, "me")} {
 			if Slot(other) != Slot(name) {
-				t.Errorf("%q and %q are in two slots", name, other)
+				t.Errorf("%q is in slot %d, the lock %q in %d", other, Slot(other), name, Slot(name))
 			}
 		}
 		if exact, _ := s.Exact(name); exact.Queue == k.Queue {
-			t.Errorf("%q has one queue for two forms: %q", name, k.Queue)
+			t.Errorf("a mutex and a Redisson lock with the key %q share the queue %q", name, k.Queue)
 		}
 	}
 	for _, name := range []string{"", "a{b", "a}b", "{}a", "{", "p:fence"} {
 		if k, err := s.Redisson(name); err == nil {
-			t.Errorf("%q has the keys %+v", name, k)
+			t.Errorf("Redisson(%q) = %+v, want an error", name, k)
 		}
 	}
 }

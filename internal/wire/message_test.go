@@ -1,0 +1,29 @@
+package wire
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+)
+
+func TestParseMessage(t *testing.T) {
+	for s, want := range map[string]Message{
+		"hf1 grant tok 17 1500 42 holdfast:{a b}": {Token: "tok", Grant: &Grant{Now: 17, Claim: 1500, Fence: 42, Lock: "holdfast:{a b}"}},
+		"hf1 standby tok 17 99":                   {Token: "tok", Standby: &Standby{Now: 17, Due: 99}},
+	} {
+		if m, err := ParseMessage(s); err != nil || !reflect.DeepEqual(m, want) {
+			t.Errorf("ParseMessage(%q) = %+v, %v; want %+v", s, m, err, want)
+		}
+	}
+	for _, s := range []string{
+		"", "hf1", "hf1 grant tok", "hf2 grant tok 17 1500 42 a", "hf1 other tok 17 99", "hf1 grant  17 1500 42 a",
+		"hf1 grant tok 17 1500 42", "hf1 grant tok 17 1500 42 ", "hf1 grant tok x 1500 42 a", "hf1 grant tok 17 0 42 a",
+		"hf1 grant tok 17 1500 0 a", "hf1 grant tok 17 1500 -1 a", "hf1 standby tok 17", "hf1 standby tok 17 x",
+		"hf1 grant tok 0 1500 42 a", "hf1 grant tok 9000000000000001 1500 42 a", "hf1 standby tok -1 17", "hf1 standby tok 17 9223372036854775807",
+		"hf1 grant tok 17 1500 42 " + strings.Repeat("a", maxMessage),
+	} {
+		if m, err := ParseMessage(s); err != ErrMalformed {
+			t.Errorf("ParseMessage(%q) = %+v, %v; want ErrMalformed", s, m, err)
+		}
+	}
+}

@@ -1,0 +1,89 @@
+package wire
+
+import (
+	"encoding/json"
+	"errors"
+	"strconv"
+	"strings"
+)
+
+// Value is a lock's value.
+type Value struct {
+	Token   string
+	Fence   uint64
+	Granted int64 // server time of the grant, ms
+	Info    Info
+}
+
+// ParseValue parses a lock's value. It returns false for a value of another format, which another program or a later
+// version wrote.
+func ParseValue(s string) (Value, bool) {
+	rest, ok := strings.CutPrefix(strings.TrimSuffix(s, "+"), "hf1:")
+	if !ok {
+		return Value{}, false
+	}
+	parts := strings.SplitN(rest, ":", 5)
+	if len(parts) != 5 {
+		return Value{}, false
+	}
+	fence, err1 := strconv.ParseUint(parts[1], 10, 64)
+	granted, err2 := strconv.ParseInt(parts[2], 10, 64)
+	if err1 != nil || err2 != nil || granted < 0 || granted > MaxTime/1000 {
+		return Value{}, false
+	}
+	return Value{Token: parts[0], Fence: fence, Granted: granted, Info: ParseInfo(parts[4])}, true
+}
+
+// Info describes a lock's holder. It is the last part of the lock's value.
+type Info struct {
+	Owner string            `json:"o"`
+	Host  string            `json:"h,omitempty"`
+	PID   int               `json:"p,omitempty"`
+	Meta  map[string]string `json:"m,omitempty"`
+}
+
+// maxInfo bounds an encoded Info, in bytes, since every acquire sends it.
+const maxInfo = 1024
+
+// Encode returns i as it appears in values: one line of JSON.
+func (i Info) Encode() (string, error) {
+	text, err := json.Marshal(i)
+	if err != nil {
+		return "", err
+	}
+	if len(text) > maxInfo {
+		return "", errors.New("owner and meta take " + strconv.Itoa(len(text)) + " bytes; the limit is " + strconv.Itoa(maxInfo))
+	}
+	return string(text), nil
+}
+
+// ParseInfo parses an encoded Info. If it cannot, it returns an empty Info, since the holder holds the lock all the
+// same. A field of an unexpected type, which a client in another language may write, becomes its JSON text.
+func ParseInfo(text string) (info Info) {
+	var fields, meta map[string]json.RawMessage
+	if len(text) > maxInfo || json.Unmarshal([]byte(text), &fields) != nil {
+		return Info{}
+	}
+	info.Owner, info.Host = plain(fields["o"]), plain(fields["h"])
+	if pid, err := strconv.ParseFloat(plain(fields["p"]), 64); err == nil && pid > 0 && pid < 1<<31 {
+		info.PID = int(pid)
+	}
+	if json.Unmarshal(fields["m"], &meta) != nil {
+		return info
+	}
+	for key, value := range meta {
+		if info.Meta == nil {
+			info.Meta = map[string]string{}
+		}
+		info.Meta[key] = plain(value)
+	}
+	return info
+}
+
+// plain returns the string that value encodes, or, if it is no string, the JSON text.
+func plain(value json.RawMessage) (text string) {
+	if len(value) == 0 || json.Unmarshal(value, &text) == nil { // null leaves text empty
+		return text
+	}
+	return string(value)
+}

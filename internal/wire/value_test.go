@@ -1,0 +1,77 @@
+package wire
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+)
+
+func TestAValueContainsItsInfo(t *testing.T) {
+	info := Info{Owner: "o:1", Host: "h", PID: 7, Meta: map[string]string{"k": "a:b\n+", "": "é"}}
+	text, err := info.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.ContainsAny(text, "\n") {
+		t.Errorf("Encode = %q, more than one line", text)
+	}
+	for _, suffix := range []string{"", "+"} {
+		v, ok := ParseValue("hf1:token:42:1700000000000:3@1700000000000:" + text + suffix)
+		want := Value{Token: "token", Fence: 42, Granted: 1700000000000, Info: info}
+		if !ok || !reflect.DeepEqual(v, want) {
+			t.Errorf("with the suffix %q: %+v, %v; want %+v", suffix, v, ok, want)
+		}
+	}
+}
+
+func TestTheLengthOfInfoIsBounded(t *testing.T) {
+	info := Info{Owner: strings.Repeat("x", maxInfo-len(`{"o":""}`))}
+	if text, err := info.Encode(); err != nil || len(text) != maxInfo {
+		t.Errorf("Encode returns %d bytes, %v; want %d", len(text), err, maxInfo)
+	}
+	info.Owner += "x"
+	if _, err := info.Encode(); err == nil {
+		t.Error("Encode accepts one byte too many")
+	}
+}
+
+func TestValuesOfOtherFormatsAreRefused(t *testing.T) {
+	for _, s := range []string{
+		"", "+", "theirs", "hf1:", "hf1:a:1:2:0", "hf2:a:1:2:0:{}", "HF1:a:1:2:0:{}", "xhf1:a:1:2:0:{}",
+		"hf1:a:1:-1:0:{}", "hf1:a:1:9000000000001:0:{}", "hf1:a:1:9223372036854775807:0:{}", "hf1:a:x:2:0:{}", "hf1:a:-1:2:0:{}", "hf1:a:1:x:0:{}", "hf1:a:1::0:{}", "hf1:a:18446744073709551616:2:0:{}",
+	} {
+		if v, ok := ParseValue(s); ok {
+			t.Errorf("ParseValue(%q) = %+v", s, v)
+		}
+	}
+	for _, info := range []string{"not JSON", `{"o":"half`, `{"o":"a","h":"h"`, `{"o":"` + strings.Repeat("x", maxInfo) + `"}`, strings.Repeat("[", 1000)} {
+		v, ok := ParseValue("hf1:a:1:2:0:" + info)
+		if want := (Value{Token: "a", Fence: 1, Granted: 2}); !ok || !reflect.DeepEqual(v, want) {
+			t.Errorf("with the info %.50q: %+v, %v; want %+v", info, v, ok, want)
+		}
+	}
+}
+
+// A client in another language may write a process id as a string, or a value of meta as a number.
+func TestAFieldOfAnotherTypeLeavesTheOthersReadable(t *testing.T) {
+	for text, want := range map[string]Info{
+		`{"o":"api","h":"host","p":"812"}`:                     {Owner: "api", Host: "host", PID: 812},
+		`{"o":"api","h":"host","p":812.0}`:                     {Owner: "api", Host: "host", PID: 812},
+		`{"o":"api","h":"host","p":-1}`:                        {Owner: "api", Host: "host"},
+		`{"o":"api","h":"host","p":1e300}`:                     {Owner: "api", Host: "host"},
+		`{"o":"api","h":"host","p":"NaN"}`:                     {Owner: "api", Host: "host"},
+		`{"o":"api","h":"host","p":{"id":1}}`:                  {Owner: "api", Host: "host"},
+		`{"o":"api","h":null,"p":null,"m":null}`:               {Owner: "api"},
+		`{"o":42,"h":["a"],"p":1}`:                             {Owner: "42", Host: `["a"]`, PID: 1},
+		`{"o":"api","m":{"try":3,"done":false,"by":"x"}}`:      {Owner: "api", Meta: map[string]string{"try": "3", "done": "false", "by": "x"}},
+		`{"o":"api","m":["a"],"p":7}`:                          {Owner: "api", PID: 7},
+		`{"o":"api","m":"a","p":7}`:                            {Owner: "api", PID: 7},
+		`{"o":"api","p":7} x`:                                  {},
+		`"api"`:                                                {},
+		`{"o":"` + strings.Repeat("x", maxInfo) + `","p":"7"}`: {},
+	} {
+		if got := ParseInfo(text); !reflect.DeepEqual(got, want) {
+			t.Errorf("ParseInfo(%.60s) = %+v, want %+v", text, got, want)
+		}
+	}
+}

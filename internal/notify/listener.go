@@ -7,17 +7,17 @@ import (
 	"github.com/holdfast-go/holdfast/internal/schedule"
 )
 
-// Listener is somebody who needs a subscription.
+// Listener is one user of a subscription, which stays open until all of its listeners have left.
 type Listener struct {
 	s      *subscription
 	look   func()
-	missed bool // messages may have been missed, or one was a reason to look
+	missed bool // look was called: there was a message to watch for, or messages may have been missed
 }
 
-// Channel is the name of the listener's channel.
+// Channel returns the name of the listener's channel.
 func (l *Listener) Channel() string { return l.s.Name }
 
-// Leave ends the need. The subscription rests for a while before it is closed.
+// Leave removes the listener. After the last one has left, the subscription stays open for a while.
 func (l *Listener) Leave() {
 	s, n := l.s, l.s.n
 	n.mu.Lock()
@@ -26,11 +26,11 @@ func (l *Listener) Leave() {
 	if len(s.listeners) > 0 {
 		return
 	}
-	rest := restOwn
-	if s.Sharded || s.heard == nil {
-		rest = restOne
+	idle := idleClient
+	if s.Sharded || s.handle == nil {
+		idle = idleLock
 	}
-	n.cfg.Scheduler.Set(&s.rest, clock.Mono().Add(rest), schedule.Func(func() {
+	n.cfg.Scheduler.Set(&s.idle, clock.Mono().Add(idle), schedule.Func(func() {
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		if len(s.listeners) == 0 && n.subs[s.Channel] == s {
@@ -40,14 +40,14 @@ func (l *Listener) Leave() {
 	}))
 }
 
-// AwaitUp waits until the subscription is confirmed, for at most that time, and reports whether it is. Whatever the
-// server is asked after that misses no message.
+// AwaitUp waits up to timeout until the subscription is confirmed, and reports whether it is. A listener that asks the
+// server after that misses no message.
 func (l *Listener) AwaitUp(timeout time.Duration) bool {
 	n := l.s.n
 	var timer *time.Timer
 	for {
 		n.mu.Lock()
-		confirmed, refused, change := l.s.confirmed, l.s.refused, l.s.change
+		confirmed, refused, changed := l.s.confirmed, l.s.refused, l.s.changed
 		if confirmed {
 			l.missed = false
 		}
@@ -60,7 +60,7 @@ func (l *Listener) AwaitUp(timeout time.Duration) bool {
 			defer timer.Stop()
 		}
 		select {
-		case <-change:
+		case <-changed:
 		case <-timer.C:
 			return false
 		case <-n.cfg.Closing:
@@ -69,39 +69,39 @@ func (l *Listener) AwaitUp(timeout time.Duration) bool {
 	}
 }
 
-// Since reports whether no message can have been missed since that confirmation.
+// Since reports whether the listener cannot have missed a message since the confirmation.
 func (l *Listener) Since(c Confirmation) bool {
 	l.s.n.mu.Lock()
 	defer l.s.n.mu.Unlock()
-	return l.s.confirmed && c == Confirmation{l.s, l.s.ups} && !l.missed
+	return l.s.confirmed && c == Confirmation{l.s, l.s.confirmations} && !l.missed
 }
 
-// IsUp reports whether the server says that it has the subscription.
+// IsUp reports whether the subscription is confirmed.
 func (l *Listener) IsUp() bool {
 	l.s.n.mu.Lock()
 	defer l.s.n.mu.Unlock()
 	return l.s.confirmed
 }
 
-// HasMissed reports whether messages may have been missed since AwaitUp or CatchUp.
+// HasMissed reports whether the listener may have missed messages since AwaitUp or CatchUp, or has been told to look.
 func (l *Listener) HasMissed() bool {
 	l.s.n.mu.Lock()
 	defer l.s.n.mu.Unlock()
 	return l.missed
 }
 
-// CatchUp forgets what was missed: the server is asked next.
+// CatchUp resets HasMissed, because the listener is about to ask the server.
 func (l *Listener) CatchUp() {
 	l.s.n.mu.Lock()
 	defer l.s.n.mu.Unlock()
 	l.missed = false
 }
 
-// Confirmations is how often the subscription was confirmed.
+// Confirmations returns how often the subscription has been confirmed.
 func (l *Listener) Confirmations() int {
 	l.s.n.mu.Lock()
 	defer l.s.n.mu.Unlock()
-	return l.s.ups
+	return l.s.confirmations
 }
 
 // IsRefused reports whether the server's ACL forbids the subscription.
@@ -111,47 +111,50 @@ func (l *Listener) IsRefused() bool {
 	return l.s.refused
 }
 
-// maxUnheard is how often in a row a subscription is opened anew because the server does not have it, and how many
-// seconds it may take to be confirmed, before its listeners poll instead.
-const maxUnheard = 3
+// Listeners poll once a subscription has been opened anew maxUnheard times in a row because the server did not have
+// it, or has not been confirmed for maxUnconfirmed.
+const (
+	maxUnheard     = 3
+	maxUnconfirmed = 3 * time.Second
+)
 
-// Polls reports whether to poll, because the server cannot be heard. After Config.Retry the subscription is tried
-// again, once for all its listeners.
+// Polls reports whether the listener should poll because the subscription does not work. After Config.Retry the
+// subscription is tried again, once for all its listeners.
 func (l *Listener) Polls() bool {
 	s := l.s
 	s.n.mu.Lock()
 	defer s.n.mu.Unlock()
-	if s.polling.IsZero() {
-		if s.unheard < maxUnheard && (s.confirmed || !s.refused && time.Since(s.lost) < maxUnheard*time.Second) {
+	if s.pollingSince.IsZero() {
+		if s.unheard < maxUnheard && (s.confirmed || !s.refused && time.Since(s.lostAt) < maxUnconfirmed) {
 			return false
 		}
-		s.polling = time.Now()
+		s.pollingSince = time.Now()
 	}
-	if time.Since(s.polling) < s.n.cfg.Retry {
+	if time.Since(s.pollingSince) < s.n.cfg.Retry {
 		return true
 	}
-	s.unheard, s.polling = 0, time.Time{}
+	s.unheard, s.pollingSince = 0, time.Time{}
 	if !s.confirmed {
 		s.reopen()
 	}
 	return false
 }
 
-// NotHeard tells that the server, when it was asked after so many confirmations, did not have the subscription. It is
-// opened anew, once for all listeners that find that out, and not if it has been confirmed or interrupted since: opened
-// anew, it wakes all of them.
+// NotHeard says that the server did not have the subscription when the listener asked it after so many confirmations.
+// The subscription is opened anew, unless it has been confirmed or interrupted since: once is enough for all listeners
+// that notice, since it makes all of them look.
 func (l *Listener) NotHeard(confirmations int) {
 	s := l.s
 	s.n.mu.Lock()
 	defer s.n.mu.Unlock()
-	if !s.confirmed || s.ups != confirmations {
+	if !s.confirmed || s.confirmations != confirmations {
 		return
 	}
 	s.unheard++
 	s.reopen()
 }
 
-// Heard tells that the server has the subscription.
+// Heard says that the server has the subscription.
 func (l *Listener) Heard() {
 	l.s.n.mu.Lock()
 	defer l.s.n.mu.Unlock()

@@ -11,10 +11,10 @@ import (
 	"github.com/holdfast-go/holdfast/internal/schedule"
 )
 
-// server is one that a test makes confirm, interrupt and send.
+// server is a Notifier with its server, which the test makes confirm and interrupt subscriptions and send messages.
 type server struct {
 	*Notifier
-	open    []*driver.Subscription // that are not cancelled, in the order in which they were opened
+	open    []*driver.Subscription // not cancelled, in the order in which they were opened
 	opened  int
 	closing chan struct{}
 	begun   int
@@ -23,7 +23,7 @@ type server struct {
 
 var errDenied = errors.New("denied")
 
-func serve(t *testing.T) *server {
+func newServer(t *testing.T) *server {
 	t.Cleanup(clock.SetBoot(func() time.Duration { return 0 }))
 	s := &server{closing: make(chan struct{})}
 	var timers schedule.Scheduler
@@ -33,8 +33,8 @@ func serve(t *testing.T) *server {
 			s.opened++
 			s.open = append(s.open, &sub)
 			return func() {
-				for i, one := range s.open {
-					if one == &sub {
+				for i, open := range s.open {
+					if open == &sub {
 						s.open = append(s.open[:i], s.open[i+1:]...)
 						return
 					}
@@ -47,7 +47,7 @@ func serve(t *testing.T) *server {
 	return s
 }
 
-// count is how many subscriptions are open.
+// count returns the number of open subscriptions.
 func (s *server) count() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -57,16 +57,16 @@ func (s *server) count() int {
 // bubble runs f in virtual time.
 func bubble(t *testing.T, f func(t *testing.T, s *server)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) { f(t, serve(t)) })
+	synctest.Test(t, func(t *testing.T) { f(t, newServer(t)) })
 }
 
 func ignore() {}
 
-// expect fails unless got is want.
+// expect fails the test if got is not want.
 func expect[T comparable](t *testing.T, what string, got, want T) {
 	t.Helper()
 	if got != want {
-		t.Errorf("%s: %v; want %v", what, got, want)
+		t.Errorf("%s: %v, want %v", what, got, want)
 	}
 }
 
@@ -79,15 +79,15 @@ func TestOneSubscriptionServesAllListenersOfAChannel(t *testing.T) {
 		b := s.Watch(channel, "", func() { looks++ })
 		s.Watch(Channel{Name: "c", Sharded: true}, "", ignore)
 		expect(t, "subscriptions", s.opened, 2)
-		expect(t, "confirmed before the server says so", a.IsUp(), false)
+		expect(t, "confirmed before the server confirms", a.IsUp(), false)
 		s.open[0].Up()
 		expect(t, "confirmed", a.IsUp() && b.IsUp(), true)
 		s.open[0].Message("m")
-		expect(t, "looks, at the confirmation and at the message", looks, 4)
+		expect(t, "looks for the confirmation and the message", looks, 4)
 	})
 }
 
-func TestOnlyTheOneMessageIsAReasonToLook(t *testing.T) {
+func TestWatchIgnoresOtherMessages(t *testing.T) {
 	bubble(t, func(t *testing.T, s *server) {
 		looks := 0
 		s.Watch(channel, "0", func() { looks++ })
@@ -106,35 +106,35 @@ func TestMessagesAreHandledUntilTheNotifierIsClosed(t *testing.T) {
 		s.Close()
 		sub.Message("b")
 		expect(t, "messages", len(heard), 1)
-		expect(t, "announced", s.begun, 1)
-		expect(t, "ended", s.ended, 1)
-		expect(t, "open", s.count(), 0)
+		expect(t, "calls of Begin", s.begun, 1)
+		expect(t, "calls of End", s.ended, 1)
+		expect(t, "open subscriptions", s.count(), 0)
 	})
 }
 
-func TestASubscriptionThatNobodyNeedsIsClosedAfterARest(t *testing.T) {
+func TestAnIdleSubscriptionIsClosed(t *testing.T) {
 	for _, c := range []struct {
-		rest   time.Duration
+		idle   time.Duration
 		listen func(s *server) *Listener
 	}{
-		{restOwn, func(s *server) *Listener { return s.Hear(channel, func(string) {}, ignore) }},
-		{restOne, func(s *server) *Listener { return s.Watch(channel, "", ignore) }},
-		{restOne, func(s *server) *Listener {
+		{idleClient, func(s *server) *Listener { return s.Hear(channel, func(string) {}, ignore) }},
+		{idleLock, func(s *server) *Listener { return s.Watch(channel, "", ignore) }},
+		{idleLock, func(s *server) *Listener {
 			return s.Hear(Channel{Name: "c", Sharded: true}, func(string) {}, ignore)
 		}},
 	} {
 		bubble(t, func(t *testing.T, s *server) {
 			c.listen(s).Leave()
-			time.Sleep(c.rest - time.Millisecond)
+			time.Sleep(c.idle - time.Millisecond)
 			again := c.listen(s)
 			time.Sleep(time.Hour)
-			expect(t, "open while it is needed", s.count(), 1)
+			expect(t, "open with a listener", s.count(), 1)
 			again.Leave()
-			time.Sleep(c.rest - time.Millisecond)
-			expect(t, "open during the rest", s.count(), 1)
+			time.Sleep(c.idle - time.Millisecond)
+			expect(t, "open while idle", s.count(), 1)
 			time.Sleep(2 * time.Millisecond)
-			expect(t, "open after the rest", s.count(), 0)
-			expect(t, "subscriptions at all", s.HasNone(), true)
+			expect(t, "open after the idle time", s.count(), 0)
+			expect(t, "HasNone", s.HasNone(), true)
 			expect(t, "openings", s.opened, 1)
 		})
 	}
@@ -145,43 +145,42 @@ func TestAwaitUp(t *testing.T) {
 		l := s.Watch(channel, "", ignore)
 		began := time.Now()
 		expect(t, "up without a confirmation", l.AwaitUp(time.Second), false)
-		expect(t, "it waits for", time.Since(began), time.Second)
+		expect(t, "time until the timeout", time.Since(began), time.Second)
 		time.AfterFunc(time.Millisecond, s.open[0].Up)
-		expect(t, "up with one", l.AwaitUp(time.Second), true)
-		expect(t, "missed what was before", l.HasMissed(), false)
+		expect(t, "up with a confirmation", l.AwaitUp(time.Second), true)
+		expect(t, "missed anything before it", l.HasMissed(), false)
 		s.open[0].Down(errDenied)
 		began = time.Now()
 		expect(t, "up although the ACL forbids it", l.AwaitUp(time.Second), false)
-		expect(t, "refused", l.IsRefused(), true)
+		expect(t, "refused by the ACL", l.IsRefused(), true)
 		s.open[0].Down(errors.New("interrupted"))
-		expect(t, "refused by an interruption", l.IsRefused(), false)
+		expect(t, "refused after an interruption", l.IsRefused(), false)
 		time.AfterFunc(time.Millisecond, func() { close(s.closing) })
-		expect(t, "up of a client that closes", l.AwaitUp(time.Second), false)
-		expect(t, "the client waits for", time.Since(began), time.Millisecond)
+		expect(t, "up when the client closes", l.AwaitUp(time.Second), false)
+		expect(t, "time until it closes", time.Since(began), time.Millisecond)
 	})
 }
 
-// What an interruption may have swallowed is missed, until the listener has caught up.
-func TestMessagesMayBeMissedInAnInterruption(t *testing.T) {
+func TestAnInterruptionMayLoseMessages(t *testing.T) {
 	bubble(t, func(t *testing.T, s *server) {
 		l := s.Hear(channel, func(string) {}, ignore)
 		s.open[0].Up()
 		l.CatchUp()
 		first, ok := s.Confirmed(channel)
 		expect(t, "confirmed", ok && l.Since(first), true)
-		expect(t, "the channel's name", first.Channel(), "c")
+		expect(t, "channel", first.Channel(), "c")
 		s.open[0].Down(errors.New("interrupted"))
 		_, ok = s.Confirmed(channel)
 		expect(t, "confirmed during the interruption", ok || l.Since(first), false)
 		s.open[0].Up()
-		expect(t, "nothing missed since the first confirmation", l.Since(first), false)
+		expect(t, "missed nothing since the first confirmation", l.Since(first), false)
 		expect(t, "missed", l.HasMissed(), true)
 		expect(t, "confirmations", l.Confirmations(), 2)
 	})
 }
 
-// A subscription that the server does not have is opened anew, once for all who find that out after the same
-// confirmation, and after three times its listeners poll, until it is tried again.
+// The subscription is opened anew, once for all listeners that notice after the same confirmation. After three times
+// the listeners poll until it is tried again.
 func TestListenersPollWhenTheServerDoesNotHaveTheSubscription(t *testing.T) {
 	bubble(t, func(t *testing.T, s *server) {
 		a, b := s.Hear(channel, func(string) {}, ignore), s.Hear(channel, func(string) {}, ignore)
@@ -192,23 +191,23 @@ func TestListenersPollWhenTheServerDoesNotHaveTheSubscription(t *testing.T) {
 			a.NotHeard(seen)
 			b.NotHeard(seen)
 			expect(t, "openings", s.opened, 1+n)
-			expect(t, "open", s.count(), 1)
+			expect(t, "open subscriptions", s.count(), 1)
 			s.open[0].Up()
 			b.NotHeard(seen)
-			expect(t, "openings, when one finds out late", s.opened, 1+n)
+			expect(t, "openings after a late notice", s.opened, 1+n)
 		}
-		expect(t, "polls after three times", a.Polls() && b.Polls(), true)
+		expect(t, "polls after three openings", a.Polls() && b.Polls(), true)
 		time.Sleep(30*time.Second - time.Millisecond)
-		expect(t, "polls still", a.Polls(), true)
+		expect(t, "polls before Retry has passed", a.Polls(), true)
 		time.Sleep(2 * time.Millisecond)
 		expect(t, "polls after Retry", a.Polls(), false)
 		a.Heard()
-		expect(t, "polls when it is heard", a.Polls(), false)
+		expect(t, "polls after Heard", a.Polls(), false)
 	})
 }
 
-// An interruption that the client did not make may have brought the subscription to where it is heard.
-func TestAnInterruptionBeginsTheCountAnew(t *testing.T) {
+// After an interruption that the Notifier did not cause, the subscription may be on a server that has it.
+func TestAnInterruptionResetsTheCount(t *testing.T) {
 	bubble(t, func(t *testing.T, s *server) {
 		l := s.Hear(channel, func(string) {}, ignore)
 		s.open[0].Up()
@@ -223,22 +222,21 @@ func TestAnInterruptionBeginsTheCountAnew(t *testing.T) {
 	})
 }
 
-func TestListenersPollWhileNothingIsConfirmed(t *testing.T) {
+func TestListenersPollWhileTheSubscriptionIsNotConfirmed(t *testing.T) {
 	bubble(t, func(t *testing.T, s *server) {
 		l := s.Hear(channel, func(string) {}, ignore)
-		time.Sleep(maxUnheard*time.Second - time.Millisecond)
-		expect(t, "polls too soon", l.Polls(), false)
+		time.Sleep(maxUnconfirmed - time.Millisecond)
+		expect(t, "polls before the limit", l.Polls(), false)
 		time.Sleep(time.Millisecond)
-		expect(t, "polls", l.Polls(), true)
+		expect(t, "polls after the limit", l.Polls(), true)
 		s.open[0].Up()
-		expect(t, "polls when it is confirmed", l.Polls(), false)
+		expect(t, "polls once confirmed", l.Polls(), false)
 		s.open[0].Down(errDenied)
-		expect(t, "polls when it is refused", l.Polls(), true)
+		expect(t, "polls once refused", l.Polls(), true)
 	})
 }
 
-// What an earlier opening still says is not believed.
-func TestAnEarlierOpeningIsNotBelieved(t *testing.T) {
+func TestEventsOfAnEarlierOpeningAreIgnored(t *testing.T) {
 	bubble(t, func(t *testing.T, s *server) {
 		looks := 0
 		l := s.Watch(channel, "", func() { looks++ })
@@ -247,10 +245,10 @@ func TestAnEarlierOpeningIsNotBelieved(t *testing.T) {
 		l.NotHeard(1)
 		old.Up()
 		old.Message("m")
-		expect(t, "up by the earlier one", l.IsUp(), false)
+		expect(t, "up after the earlier opening's Up", l.IsUp(), false)
 		expect(t, "looks", looks, 1)
 		s.open[0].Up()
 		old.Down(errors.New("interrupted"))
-		expect(t, "down by the earlier one", l.IsUp(), true)
+		expect(t, "up after the earlier opening's Down", l.IsUp(), true)
 	})
 }

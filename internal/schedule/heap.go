@@ -5,55 +5,56 @@ import (
 	"github.com/holdfast-go/holdfast/internal/compact"
 )
 
-// timed is an entry, and its time: to look into entries for that would take longer than all else.
-type timed struct {
+// item is an entry of the heap with its time. The time is kept here because reading it from the entries would take
+// longer than everything else.
+type item struct {
 	at    clock.Reading
 	entry *Entry
 }
 
-// entries is a heap, earliest first: the children of i are degree*i+1 to degree*(i+1). With many of them
-// a memory access that misses the caches costs more than a comparison, so it is a flat one (LaMarca and
-// Ladner, "The Influence of Caches on the Performance of Heaps", JEA 1, 1996).
-type entries []timed
+// heap is a heap of entries, earliest first: the children of i are degree*i+1 to degree*(i+1). It is wide and shallow
+// because with many entries a cache miss costs more than a comparison (LaMarca and Ladner, "The Influence of Caches on
+// the Performance of Heaps", JEA 1, 1996).
+type heap []item
 
 const degree = 4
 
-// set puts e in, or moves it.
-func (h *entries) set(e *Entry, at clock.Reading) {
+// set adds e, or moves it if it is in the heap.
+func (h *heap) set(e *Entry, at clock.Reading) {
 	if e.index == 0 {
-		*h = append(*h, timed{at, e})
+		*h = append(*h, item{at, e})
 		e.index = len(*h)
 	}
-	h.settle(e.index-1, timed{at, e})
+	h.place(e.index-1, item{at, e})
 }
 
-// remove takes e out if it is in.
-func (h *entries) remove(e *Entry) {
+// remove removes e if it is in the heap.
+func (h *heap) remove(e *Entry) {
 	if e.index == 0 {
 		return
 	}
 	gap, end := e.index-1, len(*h)-1
 	last := (*h)[end]
-	(*h)[end] = timed{}
+	(*h)[end] = item{}
 	*h = compact.Slice((*h)[:end])
 	e.index = 0
 	if gap < end {
-		h.settle(gap, last)
+		h.place(gap, last)
 	}
 }
 
-// settle puts t where it belongs, from i upwards or downwards, in place of what stands at i.
-func (h entries) settle(i int, t timed) {
+// place overwrites the item at i with x, and then moves x up or down to where it belongs.
+func (h heap) place(i int, x item) {
 	for i > 0 {
 		parent := (i - 1) / degree
-		if h[parent].at <= t.at {
+		if h[parent].at <= x.at {
 			break
 		}
 		h.put(i, h[parent])
 		i = parent
 	}
 	for {
-		least, end := t, min(degree*i+degree, len(h)-1)
+		least, end := x, min(degree*i+degree, len(h)-1)
 		next := i
 		for child := degree*i + 1; child <= end; child++ {
 			if h[child].at < least.at {
@@ -66,10 +67,10 @@ func (h entries) settle(i int, t timed) {
 		h.put(i, least)
 		i = next
 	}
-	h.put(i, t)
+	h.put(i, x)
 }
 
-func (h entries) put(i int, t timed) {
-	h[i] = t
-	t.entry.index = i + 1
+func (h heap) put(i int, x item) {
+	h[i] = x
+	x.entry.index = i + 1
 }

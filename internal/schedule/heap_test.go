@@ -7,11 +7,11 @@ import (
 	"github.com/holdfast-go/holdfast/internal/clock"
 )
 
-// Whatever is put in, moved and taken out: the first is the earliest, and all know their places.
+// After every change the first item is the earliest, and each entry knows its index.
 func TestHeap(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 200 {
-		var h entries
+		var h heap
 		all := make([]*Entry, 1+rng.IntN(100))
 		in := map[*Entry]clock.Reading{}
 		for i := range all {
@@ -35,14 +35,14 @@ func TestHeap(t *testing.T) {
 				in[e] = at
 			}
 			if len(h) != len(in) {
-				t.Fatalf("it has %d entries of %d", len(h), len(in))
+				t.Fatalf("the heap has %d entries, want %d", len(h), len(in))
 			}
 			for i, x := range h {
-				if at, is := in[x.entry]; !is || x.at != at || x.entry.index != i+1 {
-					t.Fatalf("at %d stands an entry of %d, which believes to be at %d, and is to be called at %d", i, x.at, x.entry.index-1, at)
+				if at, ok := in[x.entry]; !ok || x.at != at || x.entry.index != i+1 {
+					t.Fatalf("item %d has the time %d and the index %d, want %d and %d", i, x.at, x.entry.index, at, i+1)
 				}
 				if x.at < h[0].at {
-					t.Fatalf("an entry of %d stands behind the first, of %d", x.at, h[0].at)
+					t.Fatalf("item %d has the time %d, earlier than the first one's %d", i, x.at, h[0].at)
 				}
 			}
 		}

@@ -1,5 +1,4 @@
-// Package schedule calls many things at their times, with one goroutine and one
-// timer for all of them.
+// Package schedule calls many callers at their times, with one goroutine and one timer for all of them.
 package schedule
 
 import (
@@ -9,84 +8,83 @@ import (
 	"github.com/holdfast-go/holdfast/internal/clock"
 )
 
-// Entry is something to be called. Its zero value is not scheduled.
+// Entry is a call that can be scheduled. Its zero value is not scheduled.
 type Entry struct {
-	index int // in the heap, from 1; 0 when not scheduled
-	call  Caller
+	index  int // in the heap, from 1; 0 if not scheduled
+	caller Caller
 }
 
-// Caller is told when an entry is due, from the scheduler's goroutine: it must not block. now is
-// when the scheduler last looked, a moment ago.
+// Caller is what a Scheduler calls. Due must not block, since it runs in the scheduler's goroutine. now is the
+// scheduler's last look at the clock, a moment ago.
 type Caller interface{ Due(now clock.Instant) }
 
-// Func is a function as a Caller.
+// Func is a Caller that calls a function.
 type Func func()
 
 // Due calls f.
 func (f Func) Due(clock.Instant) { f() }
 
-// Scheduler calls entries at their times. Its zero value is ready; its goroutine
-// runs from the first Set until Close.
+// Scheduler calls entries at their times. Its zero value is ready to use. Its goroutine runs from the first Set until
+// Close.
 type Scheduler struct {
-	mu      sync.Mutex
-	entries entries
-	wake    chan struct{}
-	done    chan struct{}
-	closed  bool
-	until   clock.Reading // the goroutine looks again by then, whether it is woken or not
-	lag     time.Duration // of the clock that stops in suspension, when last looked at
+	mu        sync.Mutex
+	entries   heap
+	wakeup    chan struct{}
+	done      chan struct{}
+	closed    bool
+	nextCheck clock.Reading // when the goroutine checks the entries unless woken earlier
+	lag       time.Duration // clock.Instant.Lag at the last check
 }
 
-// Set makes the scheduler tell f at that time, once, instead of what e was to do
-// before. After Close it does nothing.
-func (s *Scheduler) Set(e *Entry, at clock.Reading, f Caller) {
+// Set schedules e to call c once at that time. It replaces what e was scheduled to do. After Close it does nothing.
+func (s *Scheduler) Set(e *Entry, at clock.Reading, c Caller) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
 		return
 	}
-	e.call = f
+	e.caller = c
 	s.entries.set(e, at)
-	if s.wake == nil {
-		s.wake, s.done = make(chan struct{}, 1), make(chan struct{})
+	if s.wakeup == nil {
+		s.wakeup, s.done = make(chan struct{}, 1), make(chan struct{})
 		s.lag, _ = clock.Now().Lag()
 		go s.run()
 	}
-	if at < s.until {
-		s.poke()
+	if at < s.nextCheck {
+		s.wake()
 	}
 }
 
-// Cancel takes e out. A call that has begun is not waited for.
+// Cancel makes e not scheduled. It does not wait for a call that has begun.
 func (s *Scheduler) Cancel(e *Entry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.entries.remove(e)
-	e.call = nil
+	e.caller = nil
 }
 
-// Callers returns whom it is to tell of anything.
+// Callers returns the callers of all scheduled entries.
 func (s *Scheduler) Callers() []Caller {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	all := make([]Caller, len(s.entries))
-	for i, t := range s.entries {
-		all[i] = t.entry.call
+	for i, x := range s.entries {
+		all[i] = x.entry.caller
 	}
 	return all
 }
 
-// Close ends the goroutine and drops all entries.
+// Close drops all entries and waits for the goroutine to end.
 func (s *Scheduler) Close() {
 	s.mu.Lock()
 	s.closed = true
-	for _, t := range s.entries {
-		t.entry.index, t.entry.call = 0, nil
+	for _, x := range s.entries {
+		x.entry.index, x.entry.caller = 0, nil
 	}
 	s.entries = nil
-	running := s.wake != nil
+	running := s.wakeup != nil
 	if running {
-		s.poke()
+		s.wake()
 	}
 	s.mu.Unlock()
 	if running {
@@ -94,9 +92,9 @@ func (s *Scheduler) Close() {
 	}
 }
 
-func (s *Scheduler) poke() {
+func (s *Scheduler) wake() {
 	select {
-	case s.wake <- struct{}{}:
+	case s.wakeup <- struct{}{}:
 	default:
 	}
 }
@@ -108,32 +106,30 @@ func (s *Scheduler) run() {
 	for {
 		now := clock.Now()
 		longest := time.Hour
-		if lag, known := now.Lag(); known {
-			// Timers stop while the machine is suspended.
-			longest = time.Second
+		if lag, ok := now.Lag(); ok {
+			longest = time.Second // timers stop while the machine is suspended
 			s.catchUp(lag)
 		}
-		next, more := s.callDue(now, longest)
-		if !more {
+		wait, ok := s.callDue(now, longest)
+		if !ok {
 			return
 		}
-		if next <= 0 {
+		if wait <= 0 {
 			continue
 		}
-		timer.Reset(next)
+		timer.Reset(wait)
 		select {
 		case <-timer.C:
-		case <-s.wake:
+		case <-s.wakeup:
 		}
 	}
 }
 
-// catchUp moves entries forward by the time that the machine was suspended since the
-// last look. A few milliseconds are the clocks' own.
+// catchUp makes entries due earlier by the time that the machine was suspended since the last check.
 func (s *Scheduler) catchUp(lag time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if gain := lag - s.lag; gain > 100*time.Millisecond {
+	if gain := lag - s.lag; gain > 100*time.Millisecond { // less can be drift between the clocks
 		for i := range s.entries {
 			s.entries[i].at = s.entries[i].at.Add(-gain)
 		}
@@ -141,13 +137,13 @@ func (s *Scheduler) catchUp(lag time.Duration) {
 	s.lag = lag
 }
 
-// maxCalls bounds how many are called with one look at the clock.
+// maxCalls bounds the calls between two looks at the clock.
 const maxCalls = 64
 
-// callDue calls what is due, and returns how long to sleep, 0 if it is to be called again with another look
-// at the clock; false after Close.
+// callDue calls the entries that are due and returns how long to wait for the next, at most longest. It returns 0 if
+// the clock must be read again first, and false after Close.
 func (s *Scheduler) callDue(now clock.Instant, longest time.Duration) (time.Duration, bool) {
-	for called := range maxCalls {
+	for calls := range maxCalls {
 		s.mu.Lock()
 		if s.closed {
 			s.mu.Unlock()
@@ -157,21 +153,21 @@ func (s *Scheduler) callDue(now clock.Instant, longest time.Duration) (time.Dura
 		if len(s.entries) > 0 {
 			wait = min(wait, s.entries[0].at.Sub(now.Mono))
 		}
-		if wait > 0 && called > 0 { // for a while, perhaps: the process may have stood still
+		if wait > 0 && calls > 0 { // the calls may have taken a while, or the process may have been stopped
 			s.mu.Unlock()
 			return 0, true
 		}
 		if wait > 0 {
-			s.until = now.Mono.Add(wait)
+			s.nextCheck = now.Mono.Add(wait)
 			s.mu.Unlock()
 			return wait, true
 		}
 		e := s.entries[0].entry
 		s.entries.remove(e)
-		call := e.call
-		e.call = nil
+		caller := e.caller
+		e.caller = nil
 		s.mu.Unlock()
-		call.Due(now)
+		caller.Due(now)
 	}
 	return 0, true
 }

@@ -13,33 +13,33 @@ import (
 	"github.com/holdfast-go/holdfast/internal/clock"
 )
 
-// bubble runs f in virtual time with a scheduler, and with a machine that f can suspend.
-func bubble(t *testing.T, f func(t *testing.T, s *Scheduler, slept *atomic.Int64)) {
+// bubble runs f in virtual time with a scheduler. f can add to suspended, the time for which the machine was suspended.
+func bubble(t *testing.T, f func(t *testing.T, s *Scheduler, suspended *atomic.Int64)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		var slept atomic.Int64
-		begun := time.Now()
-		defer clock.SetBoot(func() time.Duration { return time.Hour + time.Since(begun) + time.Duration(slept.Load()) })()
+		var suspended atomic.Int64
+		began := time.Now()
+		defer clock.SetBoot(func() time.Duration { return time.Hour + time.Since(began) + time.Duration(suspended.Load()) })()
 		var s Scheduler
 		defer s.Close()
-		f(t, &s, &slept)
+		f(t, &s, &suspended)
 	})
 }
 
-// log notes what is called, and when.
+// log records calls and their times.
 type log struct {
-	begun  clock.Reading
+	began  clock.Reading
 	mu     sync.Mutex
 	events []string
 }
 
-func newLog() *log { return &log{begun: clock.Mono()} }
+func newLog() *log { return &log{began: clock.Mono()} }
 
 func (l *log) event(name string) Func {
 	return func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		l.events = append(l.events, fmt.Sprintf("%s at %s", name, clock.Mono().Sub(l.begun)))
+		l.events = append(l.events, fmt.Sprintf("%s at %s", name, clock.Mono().Sub(l.began)))
 	}
 }
 
@@ -49,7 +49,7 @@ func (l *log) expect(t *testing.T, want ...string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !slices.Equal(l.events, want) {
-		t.Errorf("called: %q, want %q", l.events, want)
+		t.Errorf("calls: %q, want %q", l.events, want)
 	}
 }
 
@@ -60,7 +60,7 @@ func TestEntriesAreCalledAtTheirTimes(t *testing.T) {
 			name string
 			in   time.Duration
 		}{{"late", time.Minute}, {"early", time.Second}, {"overdue", -time.Second}, {"middle", 1500 * time.Millisecond}} {
-			s.Set(new(Entry), l.begun.Add(e.in), l.event(e.name))
+			s.Set(new(Entry), l.began.Add(e.in), l.event(e.name))
 		}
 		l.expect(t, "overdue at 0s")
 		time.Sleep(2 * time.Minute)
@@ -68,30 +68,29 @@ func TestEntriesAreCalledAtTheirTimes(t *testing.T) {
 	})
 }
 
-// What is due before the scheduler would look again wakes it; the rest it finds by itself.
 func TestAnEarlierEntryWakesTheScheduler(t *testing.T) {
 	bubble(t, func(t *testing.T, s *Scheduler, _ *atomic.Int64) {
 		l := newLog()
-		s.Set(new(Entry), l.begun.Add(500*time.Millisecond), l.event("first"))
+		s.Set(new(Entry), l.began.Add(500*time.Millisecond), l.event("first"))
 		synctest.Wait() // it sleeps until then
-		s.Set(new(Entry), l.begun.Add(100*time.Millisecond), l.event("earlier"))
-		s.Set(new(Entry), l.begun.Add(200*time.Millisecond), l.event("between"))
-		s.Set(new(Entry), l.begun.Add(700*time.Millisecond), l.event("later"))
+		s.Set(new(Entry), l.began.Add(100*time.Millisecond), l.event("earlier"))
+		s.Set(new(Entry), l.began.Add(200*time.Millisecond), l.event("between"))
+		s.Set(new(Entry), l.began.Add(700*time.Millisecond), l.event("later"))
 		time.Sleep(time.Second)
 		l.expect(t, "earlier at 100ms", "between at 200ms", "first at 500ms", "later at 700ms")
 	})
 }
 
-func TestSetReplacesWhatWasSet(t *testing.T) {
+func TestSetReplacesAnEarlierSet(t *testing.T) {
 	bubble(t, func(t *testing.T, s *Scheduler, _ *atomic.Int64) {
 		l := newLog()
 		var earlier, later, again Entry
-		s.Set(&earlier, l.begun.Add(time.Hour), l.event("no"))
-		s.Set(&later, l.begun.Add(time.Second), l.event("no"))
-		s.Set(&earlier, l.begun.Add(2*time.Second), l.event("earlier"))
-		s.Set(&later, l.begun.Add(3*time.Second), l.event("later"))
-		s.Set(&again, l.begun.Add(4*time.Second), Func(func() {
-			s.Set(&again, l.begun.Add(5*time.Second), l.event("again"))
+		s.Set(&earlier, l.began.Add(time.Hour), l.event("no"))
+		s.Set(&later, l.began.Add(time.Second), l.event("no"))
+		s.Set(&earlier, l.began.Add(2*time.Second), l.event("earlier"))
+		s.Set(&later, l.began.Add(3*time.Second), l.event("later"))
+		s.Set(&again, l.began.Add(4*time.Second), Func(func() {
+			s.Set(&again, l.began.Add(5*time.Second), l.event("again"))
 		}))
 		time.Sleep(2 * time.Hour)
 		l.expect(t, "earlier at 2s", "later at 3s", "again at 5s")
@@ -102,16 +101,16 @@ func TestCancelledEntriesAreNotCalled(t *testing.T) {
 	bubble(t, func(t *testing.T, s *Scheduler, _ *atomic.Int64) {
 		l := newLog()
 		var first, second, third Entry
-		s.Cancel(&first) // was never set
-		s.Set(&first, l.begun.Add(time.Second), l.event("no"))
-		s.Set(&second, l.begun.Add(2*time.Second), l.event("second"))
-		s.Set(&third, l.begun.Add(3*time.Second), l.event("no"))
+		s.Cancel(&first) // never set
+		s.Set(&first, l.began.Add(time.Second), l.event("no"))
+		s.Set(&second, l.began.Add(2*time.Second), l.event("second"))
+		s.Set(&third, l.began.Add(3*time.Second), l.event("no"))
 		s.Cancel(&first)
 		s.Cancel(&first)
 		s.Cancel(&third)
-		s.Set(&third, l.begun.Add(4*time.Second), l.event("third"))
+		s.Set(&third, l.began.Add(4*time.Second), l.event("third"))
 		time.Sleep(time.Minute)
-		s.Cancel(&second) // was called
+		s.Cancel(&second) // called already
 		l.expect(t, "second at 2s", "third at 4s")
 	})
 }
@@ -120,10 +119,10 @@ func TestCloseDropsEntries(t *testing.T) {
 	bubble(t, func(t *testing.T, s *Scheduler, _ *atomic.Int64) {
 		l := newLog()
 		var e Entry
-		s.Set(&e, l.begun.Add(time.Second), l.event("no"))
+		s.Set(&e, l.began.Add(time.Second), l.event("no"))
 		s.Close()
-		s.Set(new(Entry), l.begun, l.event("no"))
-		s.Set(&e, l.begun, l.event("no"))
+		s.Set(new(Entry), l.began, l.event("no"))
+		s.Set(&e, l.began, l.event("no"))
 		s.Cancel(&e)
 		s.Close()
 		time.Sleep(time.Minute)
@@ -132,60 +131,59 @@ func TestCloseDropsEntries(t *testing.T) {
 	new(Scheduler).Close() // never used
 }
 
-// Timers stop while the machine is suspended; what is measured goes on.
+// Timers stop while the machine is suspended, but leases keep running out.
 func TestEntriesAreDueAfterASuspension(t *testing.T) {
-	bubble(t, func(t *testing.T, s *Scheduler, slept *atomic.Int64) {
+	bubble(t, func(t *testing.T, s *Scheduler, suspended *atomic.Int64) {
 		l := newLog()
-		s.Set(new(Entry), l.begun.Add(30*time.Minute), l.event("overslept"))
-		s.Set(new(Entry), l.begun.Add(90*time.Minute), l.event("still to come"))
+		s.Set(new(Entry), l.began.Add(30*time.Minute), l.event("overslept"))
+		s.Set(new(Entry), l.began.Add(90*time.Minute), l.event("still to come"))
 		time.Sleep(10*time.Minute + time.Millisecond)
-		slept.Store(int64(time.Hour))
-		time.Sleep(time.Second) // a look is not further off
+		suspended.Store(int64(time.Hour))
+		time.Sleep(time.Second) // the longest time between two checks
 		l.expect(t, "overslept at 10m1s")
 		time.Sleep(time.Hour)
 		l.expect(t, "overslept at 10m1s", "still to come at 30m0s")
 	})
 }
 
-// Who sets what the scheduler finds by itself, as it looks each second, does not wake it: not even when it
-// had nothing to do.
-func TestALaterEntryWakesNobody(t *testing.T) {
+// The scheduler checks its entries each second, so an entry that is due after the next check does not wake it, even if
+// it is the only one.
+func TestALaterEntryDoesNotWakeTheScheduler(t *testing.T) {
 	bubble(t, func(t *testing.T, s *Scheduler, _ *atomic.Int64) {
 		s.Set(new(Entry), clock.Mono(), Func(func() {}))
-		time.Sleep(1500 * time.Millisecond) // it has looked, and has nothing to do
-		looks := 0
-		defer clock.SetBoot(func() time.Duration { looks++; return time.Hour })()
+		time.Sleep(1500 * time.Millisecond) // the scheduler has made its call and one more check
+		checks := 0
+		defer clock.SetBoot(func() time.Duration { checks++; return time.Hour })()
 		for range 10 {
 			var e Entry
 			s.Set(&e, clock.Mono().Add(3*time.Second), Func(func() {}))
 			synctest.Wait()
 			s.Cancel(&e)
 		}
-		if looks > 0 {
-			t.Errorf("it has looked %d times", looks)
+		if checks > 0 {
+			t.Errorf("the scheduler checked %d times, want 0", checks)
 		}
 	})
 }
 
-// A process that stands still in a call does not sleep for what it has overslept.
-func TestACallThatTakesLongDelaysNoOther(t *testing.T) {
+func TestTheClockIsReadAgainAfterASlowCall(t *testing.T) {
 	bubble(t, func(t *testing.T, s *Scheduler, _ *atomic.Int64) {
 		l := newLog()
-		s.Set(new(Entry), l.begun.Add(100*time.Millisecond), Func(func() { time.Sleep(600 * time.Millisecond) }))
-		s.Set(new(Entry), l.begun.Add(500*time.Millisecond), l.event("missed"))
-		s.Set(new(Entry), l.begun.Add(900*time.Millisecond), l.event("next"))
+		s.Set(new(Entry), l.began.Add(100*time.Millisecond), Func(func() { time.Sleep(600 * time.Millisecond) }))
+		s.Set(new(Entry), l.began.Add(500*time.Millisecond), l.event("missed"))
+		s.Set(new(Entry), l.began.Add(900*time.Millisecond), l.event("next"))
 		time.Sleep(time.Minute)
 		l.expect(t, "missed at 700ms", "next at 900ms")
 	})
 }
 
-func TestClocksThatDriftMoveNothing(t *testing.T) {
-	bubble(t, func(t *testing.T, s *Scheduler, slept *atomic.Int64) {
+func TestDriftBetweenTheClocksMovesNoEntries(t *testing.T) {
+	bubble(t, func(t *testing.T, s *Scheduler, suspended *atomic.Int64) {
 		l := newLog()
-		s.Set(new(Entry), l.begun.Add(time.Minute), l.event("drifted"))
+		s.Set(new(Entry), l.began.Add(time.Minute), l.event("drifted"))
 		for range 30 {
 			time.Sleep(time.Second)
-			slept.Add(int64(50 * time.Millisecond))
+			suspended.Add(int64(50 * time.Millisecond))
 		}
 		time.Sleep(time.Minute)
 		l.expect(t, "drifted at 1m0s")
@@ -213,7 +211,7 @@ func TestManyGoroutinesSetAndCancel(t *testing.T) {
 		all.Wait()
 		time.Sleep(time.Minute)
 		if n := called.Load(); n != 8*each/2 {
-			t.Errorf("%d calls of %d entries", n, 8*each/2)
+			t.Errorf("%d calls, want %d", n, 8*each/2)
 		}
 	})
 }

@@ -44,7 +44,7 @@ func (f *follower) connect() (rueidis.Client, string, error) {
 		f.watching = f.d.behind(f.watch)
 	}
 	f.mu.Unlock()
-	ctx, cancel := context.WithTimeout(f.d.ctx, 4*sentinel.Patience)
+	ctx, cancel := context.WithTimeout(f.d.ctx, 4*sentinel.Timeout)
 	defer cancel()
 	master, err := f.group.Master(ctx)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package sentinel finds out which server is the master, by asking all sentinels at once. One that
-// hangs, or has not heard of a failover, does not keep the others from being heard.
+// Package sentinel finds the master by asking all sentinels at once. A sentinel that hangs or has missed a failover
+// cannot hide what the others say.
 package sentinel
 
 import (
@@ -12,66 +12,68 @@ import (
 	"time"
 )
 
-// Answer is what a sentinel says of a master.
+// Answer is what a sentinel says about a master.
 type Answer struct {
 	Addr   string
-	Epoch  int64    // of its configuration; 0 if it does not say
-	Others []string // addresses of other sentinels, if they were asked for
+	Epoch  int64    // of the sentinel's configuration; 0 if not known
+	Others []string // addresses of other sentinels, if asked for
 }
 
-// Ask asks the sentinel of an address. It may go on when ctx has ended.
+// Ask asks the sentinel at an address for the master, and, if others is set, for the addresses of other sentinels. It
+// may return after ctx has ended.
 type Ask func(ctx context.Context, sentinel string, others bool) (Answer, error)
 
-// Patience is how long sentinels are waited for, grace how long when a majority has answered already.
+// Timeout is how long Master waits for the sentinels. After a majority has answered, it waits only for grace.
 const (
-	Patience = 500 * time.Millisecond
-	grace    = 100 * time.Millisecond
+	Timeout = 500 * time.Millisecond
+	grace   = 100 * time.Millisecond
 )
 
-// few are the sentinels of which no majority is left when one is bad: they are asked for others.
-const few = 3
+// minConfigured is the least number of sentinels of which a majority is left if one fails. If fewer are configured,
+// they are asked for others.
+const minConfigured = 3
 
-// Group is the sentinels that watch a master.
+// Group is the group of sentinels that watch one master.
 type Group struct {
-	ask Ask
+	ask      Ask
+	discover bool // fewer than minConfigured sentinels are configured
 
 	mu      sync.Mutex
 	members []*member
-	lacking bool   // fewer than few were named to us
-	round   *round // under way, or nil
+	round   *round // in progress, or nil
 }
 
-// round is one time that all are asked, for all who want to know.
+// round is one question to all sentinels. Concurrent calls of Master share it.
 type round struct {
-	done chan struct{} // closed when it is known what came of it
+	done chan struct{} // closed when addr and err are set
 	addr string
 	err  error
 }
 
 type member struct {
-	addr  string
-	named bool // to us, and not by another
-	busy  bool // being asked. Guarded by Group.mu
+	addr       string
+	configured bool // not discovered
+	asking     bool // guarded by Group.mu
 }
 
-// New returns a group of sentinels.
+// New returns the group of the sentinels at these addresses.
 func New(sentinels []string, ask Ask) *Group {
-	g := &Group{ask: ask, lacking: len(sentinels) < few}
+	g := &Group{ask: ask, discover: len(sentinels) < minConfigured}
 	for _, addr := range sentinels {
-		g.members = append(g.members, &member{addr: addr, named: true})
+		g.members = append(g.members, &member{addr: addr, configured: true})
 	}
 	return g
 }
 
-// reply is what came of asking one.
+// reply is one sentinel's reply in a round.
 type reply struct {
-	of *member
+	from *member
 	Answer
 	err error
 }
 
-// Master returns the address of the master that most sentinels name. Where no majority of them does, of those that
-// answer, it is what the one with the latest configuration names.
+// Master returns the address of the master that a majority of the sentinels names. If there is no majority, the
+// sentinel with the latest configuration decides, of those that answer.
 func (g *Group) Master(ctx context.Context) (string, error) {
 	g.mu.Lock()
 	r := g.round
@@ -79,7 +81,7 @@ func (g *Group) Master(ctx context.Context) (string, error) {
 		r = &round{done: make(chan struct{})}
 		g.round = r
 		go func() {
-			r.addr, r.err = g.master()
+			r.addr, r.err = g.askAll()
 			g.mu.Lock()
 			g.round = nil
 			g.mu.Unlock()
@@ -95,9 +97,9 @@ func (g *Group) Master(ctx context.Context) (string, error) {
 	}
 }
 
-func (g *Group) master() (string, error) {
-	replies, asked, all := g.begin()
-	timer := time.NewTimer(Patience)
+func (g *Group) askAll() (string, error) {
+	replies, asked, size := g.begin()
+	timer := time.NewTimer(Timeout)
 	defer timer.Stop()
 	var got []reply
 	var failed []error
@@ -105,47 +107,47 @@ func (g *Group) master() (string, error) {
 		select {
 		case r := <-replies:
 			if r.err != nil {
-				failed = append(failed, fmt.Errorf("%s: %w", r.of.addr, r.err))
+				failed = append(failed, fmt.Errorf("%s: %w", r.from.addr, r.err))
 				continue
 			}
 			got = append(got, r)
-			if len(got) == all/2+1 {
+			if len(got) == size/2+1 {
 				timer.Reset(grace)
 			}
 			continue
 		case <-timer.C:
-			failed = append(failed, errSilent)
+			failed = append(failed, errTimeout)
 		}
 		break
 	}
 	if len(got) == 0 {
-		return "", fmt.Errorf("no sentinel names the master: %w", cmp.Or(errors.Join(failed...), errSilent))
+		return "", fmt.Errorf("no sentinel named the master: %w", cmp.Or(errors.Join(failed...), errTimeout))
 	}
-	return elect(got, all), nil
+	return elect(got, size), nil
 }
 
-var errSilent = fmt.Errorf("not all answer within %s", Patience)
+var errTimeout = fmt.Errorf("some sentinels did not answer within %s", Timeout)
 
-// begin asks all that are not being asked already. It returns how many those are, and how many there are.
-func (g *Group) begin() (replies chan reply, asked, all int) {
+// begin asks all sentinels that are not being asked already. It returns how many those are, and the size of the group.
+func (g *Group) begin() (replies chan reply, asked, size int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	replies = make(chan reply, len(g.members))
 	for _, m := range g.members {
-		if m.busy {
+		if m.asking {
 			continue
 		}
-		m.busy = true
+		m.asking = true
 		asked++
 		go func() {
-			// Longer than it is waited for: who is slow is connected to by the next time.
-			ctx, cancel := context.WithTimeout(context.Background(), 4*Patience)
+			// Longer than the round, so that a sentinel that is slow to connect to can answer in the next one.
+			ctx, cancel := context.WithTimeout(context.Background(), 4*Timeout)
 			defer cancel()
-			answer, err := g.ask(ctx, m.addr, g.lacking)
+			answer, err := g.ask(ctx, m.addr, g.discover)
 			g.mu.Lock()
-			m.busy = false
-			if err == nil && g.lacking {
-				g.learn(m, answer.Others)
+			m.asking = false
+			if err == nil && g.discover {
+				g.add(m, answer.Others)
 			}
 			g.mu.Unlock()
 			replies <- reply{m, answer, err}
@@ -154,10 +156,9 @@ func (g *Group) begin() (replies chan reply, asked, all int) {
 	return replies, asked, len(g.members)
 }
 
-// learn adds sentinels that another names. Only those that were named to us are believed in this.
-// Called under the lock.
-func (g *Group) learn(from *member, others []string) {
-	if !from.named {
+// add adds the sentinels that a configured one names. The caller holds mu.
+func (g *Group) add(from *member, others []string) {
+	if !from.configured {
 		return
 	}
 	for _, addr := range others {
@@ -168,20 +169,20 @@ func (g *Group) learn(from *member, others []string) {
 	}
 }
 
-// maxMembers bounds how many sentinels are asked.
+// maxMembers bounds the size of a group.
 const maxMembers = 9
 
-// elect chooses among what sentinels name.
-func elect(got []reply, all int) string {
+// elect returns the master named by a majority of a group of that size or, failing that, by the latest configuration.
+func elect(got []reply, size int) string {
 	votes, epochs := map[string]int{}, map[string]int64{}
 	for _, r := range got {
 		votes[r.Addr]++
 		epochs[r.Addr] = max(epochs[r.Addr], r.Epoch)
 	}
 	best := slices.MaxFunc(got, func(a, b reply) int {
-		major := func(r reply) int { return min(votes[r.Addr]/(all/2+1), 1) }
+		majority := func(r reply) int { return min(votes[r.Addr]/(size/2+1), 1) }
 		return cmp.Or(
-			cmp.Compare(major(a), major(b)),
+			cmp.Compare(majority(a), majority(b)),
 			cmp.Compare(epochs[a.Addr], epochs[b.Addr]),
 			cmp.Compare(votes[a.Addr], votes[b.Addr]),
 			cmp.Compare(b.Addr, a.Addr))

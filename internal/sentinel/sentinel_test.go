@@ -9,58 +9,57 @@ import (
 	"time"
 )
 
-// voters answer as they are told to: with an Answer, an error, or never.
-func voters(says map[string]any) Ask {
+// scripted returns an Ask that answers with an address's Answer or error. A sentinel that has neither hangs.
+func scripted(answers map[string]any) Ask {
 	return func(ctx context.Context, addr string, others bool) (Answer, error) {
-		switch says := says[addr].(type) {
+		switch answer := answers[addr].(type) {
 		case Answer:
 			if !others {
-				says.Others = nil
+				answer.Others = nil
 			}
-			return says, nil
+			return answer, nil
 		case error:
-			return Answer{}, says
+			return Answer{}, answer
 		}
 		<-ctx.Done()
 		return Answer{}, ctx.Err()
 	}
 }
 
-func TestTheMajorityIsBelieved(t *testing.T) {
-	gone := errors.New("gone")
-	for what, c := range map[string]struct {
-		says map[string]any
-		want string
-		in   time.Duration
+func TestTheMajorityDecides(t *testing.T) {
+	down := errors.New("down")
+	for name, c := range map[string]struct {
+		answers map[string]any
+		want    string
+		after   time.Duration
 	}{
-		"all agree":                     {map[string]any{"1": Answer{Addr: "a"}, "2": Answer{Addr: "a"}, "3": Answer{Addr: "a"}}, "a", 0},
-		"one is stale":                  {map[string]any{"1": Answer{Addr: "a"}, "2": Answer{Addr: "b"}, "3": Answer{Addr: "b"}}, "b", 0},
-		"one is ahead":                  {map[string]any{"1": Answer{Addr: "a"}, "2": Answer{Addr: "a"}, "3": Answer{Addr: "b", Epoch: 7}}, "a", 0},
-		"one hangs":                     {map[string]any{"2": Answer{Addr: "b"}, "3": Answer{Addr: "b"}}, "b", grace},
-		"one is gone":                   {map[string]any{"1": gone, "2": Answer{Addr: "b"}, "3": Answer{Addr: "b"}}, "b", 0},
-		"one hangs, and one is stale":   {map[string]any{"2": Answer{Addr: "a", Epoch: 1}, "3": Answer{Addr: "b", Epoch: 2}}, "b", grace},
-		"one is gone, and one is stale": {map[string]any{"1": gone, "2": Answer{Addr: "b", Epoch: 2}, "3": Answer{Addr: "a", Epoch: 1}}, "b", 0},
-		"one answers":                   {map[string]any{"1": gone, "2": gone, "3": Answer{Addr: "a"}}, "a", 0},
-		"one answers, the others hang":  {map[string]any{"3": Answer{Addr: "a"}}, "a", Patience},
-		"none answers":                  {map[string]any{"1": gone}, "", Patience},
-		"all are gone":                  {map[string]any{"1": gone, "2": gone, "3": gone}, "", 0},
+		"all agree":                {map[string]any{"1": Answer{Addr: "a"}, "2": Answer{Addr: "a"}, "3": Answer{Addr: "a"}}, "a", 0},
+		"one is stale":             {map[string]any{"1": Answer{Addr: "a"}, "2": Answer{Addr: "b"}, "3": Answer{Addr: "b"}}, "b", 0},
+		"one is ahead":             {map[string]any{"1": Answer{Addr: "a"}, "2": Answer{Addr: "a"}, "3": Answer{Addr: "b", Epoch: 7}}, "a", 0},
+		"one hangs":                {map[string]any{"2": Answer{Addr: "b"}, "3": Answer{Addr: "b"}}, "b", grace},
+		"one is down":              {map[string]any{"1": down, "2": Answer{Addr: "b"}, "3": Answer{Addr: "b"}}, "b", 0},
+		"one hangs, one is stale":  {map[string]any{"2": Answer{Addr: "a", Epoch: 1}, "3": Answer{Addr: "b", Epoch: 2}}, "b", grace},
+		"one is down, one stale":   {map[string]any{"1": down, "2": Answer{Addr: "b", Epoch: 2}, "3": Answer{Addr: "a", Epoch: 1}}, "b", 0},
+		"two are down":             {map[string]any{"1": down, "2": down, "3": Answer{Addr: "a"}}, "a", 0},
+		"two hang":                 {map[string]any{"3": Answer{Addr: "a"}}, "a", Timeout},
+		"one is down, others hang": {map[string]any{"1": down}, "", Timeout},
+		"all are down":             {map[string]any{"1": down, "2": down, "3": down}, "", 0},
 	} {
-		t.Run(what, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				g := New([]string{"1", "2", "3"}, voters(c.says))
-				defer time.Sleep(time.Minute) // until nobody is asked any more
+				g := New([]string{"1", "2", "3"}, scripted(c.answers))
+				defer time.Sleep(time.Minute) // until no sentinel is being asked
 				began := time.Now()
 				got, err := g.Master(t.Context())
-				if got != c.want || (err == nil) != (c.want != "") || time.Since(began) != c.in {
-					t.Errorf("%q, %v, after %s; want %q after %s", got, err, time.Since(began), c.want, c.in)
+				if got != c.want || (err == nil) != (c.want != "") || time.Since(began) != c.after {
+					t.Errorf("Master = %q, %v after %s; want %q after %s", got, err, time.Since(began), c.want, c.after)
 				}
 			})
 		})
 	}
 }
 
-// One that hangs is not asked again while it is being asked.
-func TestWhoHangsIsAskedOnce(t *testing.T) {
+func TestASentinelThatHangsIsNotAskedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var asked atomic.Int64
 		defer time.Sleep(time.Minute)
@@ -74,33 +73,33 @@ func TestWhoHangsIsAskedOnce(t *testing.T) {
 		})
 		for range 10 {
 			if got, err := g.Master(t.Context()); got != "a" {
-				t.Errorf("%q, %v", got, err)
+				t.Errorf("Master = %q, %v; want %q", got, err, "a")
 			}
 		}
 		if n := asked.Load(); n != 1 {
-			t.Errorf("asked %d times", n)
+			t.Errorf("the sentinel was asked %d times, want 1", n)
 		}
 	})
 }
 
-// Where only one sentinel was named to us, it is asked for the others, which are heard the next time.
-func TestOtherSentinelsAreFound(t *testing.T) {
+// A sentinel that is configured alone is asked for others, which are asked from the next round on.
+func TestOtherSentinelsAreDiscovered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		says := map[string]any{
+		answers := map[string]any{
 			"1": Answer{Addr: "a", Others: []string{"2", "3"}},
 			"2": Answer{Addr: "a", Others: []string{"9"}},
 			"3": Answer{Addr: "a"},
 		}
-		g := New([]string{"1"}, voters(says))
+		g := New([]string{"1"}, scripted(answers))
 		if got, err := g.Master(t.Context()); got != "a" {
-			t.Errorf("%q, %v", got, err)
+			t.Errorf("Master = %q, %v; want %q", got, err, "a")
 		}
-		says["2"], says["3"] = Answer{Addr: "b", Others: []string{"9"}}, Answer{Addr: "b"}
+		answers["2"], answers["3"] = Answer{Addr: "b", Others: []string{"9"}}, Answer{Addr: "b"}
 		if got, err := g.Master(t.Context()); got != "b" {
-			t.Errorf("%q, %v", got, err)
+			t.Errorf("Master = %q, %v; want %q", got, err, "b")
 		}
 		if len(g.members) != 3 {
-			t.Errorf("%d sentinels are known", len(g.members))
+			t.Errorf("%d sentinels are known, want 3", len(g.members))
 		}
 	})
 }

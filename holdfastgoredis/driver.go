@@ -1,24 +1,20 @@
-// Package holdfastgoredis lets Holdfast use the go-redis client that a program
-// already has: for a single server, for a master found through Sentinel, or for a
-// Cluster.
+// Package holdfastgoredis runs Holdfast over the go-redis client that a program already has: for a single server, for a
+// master found through Sentinel, or for a Cluster.
 //
-// Acquires go through that client. Renewals and releases go through connections of
-// their own, made with the same options, so that they are not stuck behind the
-// application's commands when its pool is exhausted; so do subscriptions. What waits for replicas or disks
-// has up to 64 further connections to a server, and 256 for renewals. Each command
+// Acquires use that client. Renewals, releases and subscriptions use connections of their own, made with the same
+// options, so that they are not stuck behind the application's commands when its pool is exhausted. Calls that wait for
+// replicas or disks use up to 64 further connections to a server, and up to 256 for renewals and releases. Each command
 // is sent once: the client's own retries do not apply.
 //
-// In a Cluster, acquires and releases of many locks at once go out in pipelines, on the clients of
-// its nodes: hooks that are to see all have to be added to those, too, with OnNewNode.
+// In a Cluster, acquires and releases of many locks at once are sent in pipelines, with the clients of its nodes. To see
+// all commands, a hook must be added to those as well, with OnNewNode.
 //
-// Behind Sentinel use NewFailover: it asks all sentinels for the master, once a second, and
-// follows the majority. A client of NewFailoverClient, with New, follows the one sentinel that go-redis has chosen,
-// which can hang, or not have heard of a failover: then locks go on being granted by the old
-// master, for as long as that takes writes, beside those of the new one.
+// With Sentinel, use NewFailover. It asks all sentinels for the master, once a second, and follows the majority. New
+// with a client made by redis.NewFailoverClient follows the one sentinel that go-redis has chosen. If that sentinel
+// hangs or has missed a failover, the old master grants locks beside the new one for as long as it accepts writes.
 package holdfastgoredis
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,21 +24,20 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/bounds"
 	"github.com/holdfast-go/holdfast/internal/pubsub"
 )
 
-// New returns a holdfast.Client over the go-redis client that the program has. rdb is a *redis.Client or a
-// *redis.ClusterClient; NewFailover is better than
-// one made by NewFailoverClient, of which masters are told apart by the remote addresses of connections. It stays the caller's to close, after
-// the holdfast.Client. Anything else is refused with an error that says why and matches holdfast.ErrInvalid.
+// New returns a holdfast.Client over the program's go-redis client, a *redis.Client or a *redis.ClusterClient. The
+// caller closes rdb, after the holdfast.Client. If rdb cannot be used for locks, the error says why and matches
+// holdfast.ErrInvalid.
+//
+// With Sentinel, use NewFailover: with a client made by redis.NewFailoverClient, New tells masters apart only by the
+// remote addresses of connections.
 func New(rdb redis.UniversalClient, cfg *holdfast.Config) (*holdfast.Client, error) {
 	d, err := NewDriver(rdb)
 	return newClient(d, err, cfg)
@@ -54,26 +49,27 @@ func newClient(d driver.Driver, err error, cfg *holdfast.Config) (*holdfast.Clie
 	}
 	c, err := holdfast.New(d, cfg)
 	if err != nil {
-		_ = d.Close() // which has connected to nothing yet
+		_ = d.Close() // it has no connections yet
 	}
 	return c, err
 }
 
-// NewDriver returns the driver of New's client, for programs that wrap a driver or do without a client.
+// NewDriver returns the driver of New's client, for programs that wrap a driver or use one without a client.
 func NewDriver(rdb redis.UniversalClient) (driver.Driver, error) {
 	switch rdb := rdb.(type) {
 	case *redis.Client:
 		if rdb == nil {
 			break
 		}
-		d := newAdapter(bounded(rdb), rdb.Options().Addr)
+		d := newAdapter(withDeadlines(rdb), rdb.Options().Addr)
 		d.width = widthOf(rdb.Options().PoolSize, rdb.Options().MaxActiveConns)
 		o := ownOptions(rdb.Options())
-		if follows(o) {
-			d.follower = d.follow(o)
-			d.astray = d.follower.look
+		if usesSentinel(o) {
+			d.follower = newFollower(d, o.Dialer)
+			d.follower.install(o)
+			d.refresh = d.follower.look
 		}
-		d.connect(o)
+		d.makeClients(o)
 		return d, nil
 	case *redis.ClusterClient:
 		if rdb == nil {
@@ -83,214 +79,150 @@ func NewDriver(rdb redis.UniversalClient) (driver.Driver, error) {
 		d.width = widthOf(rdb.Options().PoolSize, rdb.Options().MaxActiveConns)
 		o := ownClusterOptions(rdb.Options())
 		own := redis.NewClusterClient(o)
-		d.own.client = own
-		for i, size := range waitingPools {
+		d.urgent.client = own
+		for i, size := range durablePools {
 			o := *o
-			o.PoolSize, o.MaxIdleConns = size, idleWaiting
-			d.waiting[i] = redis.NewClusterClient(&o)
+			o.PoolSize, o.MaxIdleConns = size, idleDurable
+			d.durable[i] = redis.NewClusterClient(&o)
 		}
-		// go-redis asks anew who has which slot after a redirection, and every ten
-		// seconds; but not when it meets a dead master, nor for a subscription.
-		d.astray = func() {
+		// go-redis asks again who has which slots every ten seconds and after a redirection, but not when a master is dead,
+		// and not for subscriptions.
+		d.refresh = func() {
 			rdb.ReloadState(d.ctx)
 			own.ReloadState(d.ctx)
-			for _, waiting := range d.waiting {
-				waiting.(*redis.ClusterClient).ReloadState(d.ctx)
+			for _, durable := range d.durable {
+				durable.(*redis.ClusterClient).ReloadState(d.ctx)
 			}
 		}
 		return d, nil
 	case *redis.Ring:
-		return nil, errors.New("a redis.Ring cannot be used for locks: when a shard is down it moves that shard's keys to another, which grants them again; give the client of one server, or use a quorum")
+		return nil, errors.New("a redis.Ring cannot be used for locks: if a shard is down, the Ring moves its keys to another, which grants the same locks again; use the client of one server, or a quorum")
 	case nil:
 	default:
-		return nil, fmt.Errorf("a %T cannot be used for locks: give a *redis.Client or a *redis.ClusterClient", rdb)
+		return nil, fmt.Errorf("a %T cannot be used for locks; use a *redis.Client or a *redis.ClusterClient", rdb)
 	}
 	return nil, errors.New("the go-redis client is nil")
 }
 
-// bounded returns the same client, with the same pool, that keeps to the deadlines of
-// contexts: a command that nobody waits for any more would occupy a connection until
-// the client's own timeout, and go-redis's Close can wait for such a one for ever.
-func bounded(rdb *redis.Client) *redis.Client {
-	same := rdb.WithTimeout(rdb.Options().ReadTimeout)
-	same.Options().ContextTimeoutEnabled = true
-	return same
-}
-
-// ownOptions are those of the user's client, for connections that lead to the same
-// server.
-func ownOptions(o *redis.Options) *redis.Options {
-	own := *o
-	own.Dialer = guarded(o.Dialer)
-	own.ContextTimeoutEnabled = true
-	own.MaxActiveConns = 0
-	own.MaxRetries = -1
-	own.MinIdleConns = 0
-	own.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
-	return &own
-}
-
-// guarded has the connections of a dialer closed on which the server sends what go-redis could not survive.
-func guarded(dial dialer) dialer {
-	return func(ctx context.Context, network, addr string) (net.Conn, error) {
-		if err := dials(ctx); err != nil {
-			return nil, err
-		}
-		conn, err := dial(ctx, network, addr)
-		if err != nil {
-			return nil, err
-		}
-		return bounds.Wrap(conn), nil
-	}
-}
-
-// dialTimeout is go-redis' default.
-const dialTimeout = 5 * time.Second
-
-func ownClusterOptions(o *redis.ClusterOptions) *redis.ClusterOptions {
-	own := *o
-	if own.Dialer == nil {
-		own.Dialer = redis.NewDialer(&redis.Options{DialTimeout: cmp.Or(o.DialTimeout, dialTimeout), TLSConfig: o.TLSConfig})
-	}
-	own.Dialer = guarded(own.Dialer)
-	own.ContextTimeoutEnabled = true
-	own.MaxActiveConns = 0
-	own.MaxRetries = -1
-	own.MinIdleConns = 0
-	own.ReadOnly, own.RouteByLatency, own.RouteRandomly = false, false, false
-	own.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
-	return &own
-}
-
-// connect makes clients of one server, with options for its own connections.
-func (d *adapter) connect(o *redis.Options) {
-	for i, size := range waitingPools {
+// makeClients makes the driver's own clients for a single server.
+func (d *adapter) makeClients(o *redis.Options) {
+	for i, size := range durablePools {
 		o := *o
-		o.PoolSize, o.MaxIdleConns = size, idleWaiting
-		d.waiting[i] = redis.NewClient(&o)
+		o.PoolSize, o.MaxIdleConns = size, idleDurable
+		d.durable[i] = redis.NewClient(&o)
 	}
-	d.own.client, d.own.options = redis.NewClient(o), o
+	d.urgent.client, d.urgent.options = redis.NewClient(o), o
 }
 
-// waitingPools are how many connections at most wait for replicas or disks: of acquires, and of what is urgent. Those that
-// wait occupy theirs, for a second by default, and renewals of other leases are not to be behind them. Of as many as
-// idleWaiting the connections stay.
-var waitingPools = [2]int{64, 256}
-
-const idleWaiting = 16
-
-// adapter is the driver.Driver over two go-redis clients for the same server.
+// adapter is the driver.Driver over several go-redis clients for the same server.
 type adapter struct {
-	user    redis.UniversalClient
-	own     ownClient
-	made    bool // user is not the caller's
-	waiting [len(waitingPools)]redis.UniversalClient
-	addr    string
-	width   int          // how many calls may be under way on user
-	under   atomic.Int64 // how many are
-	subs    *pubsub.Pool
-	// astray is called when a server does not answer as one that has the locks does:
-	// another may have them by now. nil if there can be no other.
-	astray   func()
-	follower *follower // behind Sentinel; else nil
+	user     redis.UniversalClient // for acquires; shared with the application unless ownsUser
+	ownsUser bool
+	urgent   urgentClient
+	durable  [len(durablePools)]redis.UniversalClient // for acquires, and for urgent calls
+	addr     string
+	width    int          // how many calls may be in flight on user
+	inFlight atomic.Int64 // how many are
+	subs     *pubsub.Pool
+	refresh  func()    // finds out which server has the locks now; nil if that cannot change
+	follower *follower // nil without Sentinel
 
 	background sync.WaitGroup
-	ctx        context.Context // of what is done in the background
+	ctx        context.Context // ends with Close
 	stop       context.CancelFunc
-	stopping   sync.Mutex
+	closing    sync.Mutex // held to call stop, and to add to background while ctx has not ended
 }
 
 func newAdapter(user redis.UniversalClient, addr string) *adapter {
 	d := &adapter{user: user, addr: addr}
 	d.ctx, d.stop = context.WithCancel(context.Background())
-	d.subs = pubsub.New(&ears{d: d, nodes: map[string]*redis.Client{}}, d.Run)
+	d.subs = pubsub.New(&subscriber{d: d, nodes: map[string]*redis.Client{}}, d.Run)
 	return d
 }
 
-// Width is three quarters of the pool that acquires share with the application, less what the application uses
-// now. In a Cluster it is small: when all connections to a master have died, each is given up only after a renewal has
-// waited on it, and a lease has time for a few such waits.
+// Width returns three quarters of the pool that acquires share with the application, less what the application uses
+// now. In a Cluster it is small: if all connections to a master are dead, go-redis drops each one only after a renewal
+// has timed out on it, and a lease has time for only a few of these.
 func (d *adapter) Width() int {
 	rdb, ok := d.user.(*redis.Client)
 	if !ok {
-		return min(d.width, maxClusterWidth)
+		return min(d.width, clusterWidth)
 	}
 	stats := rdb.PoolStats()
-	others := int64(stats.TotalConns) - int64(stats.IdleConns) - d.under.Load()
-	return d.width - int(max(others, 0))
+	application := int64(stats.TotalConns) - int64(stats.IdleConns) - d.inFlight.Load()
+	return d.width - int(max(application, 0))
 }
 
-const maxClusterWidth = 4
+const clusterWidth = 4
 
-// widthOf is the Width of a client with such a pool, of which active connections may be open if that is not 0.
-func widthOf(pool, active int) int {
-	if active > 0 {
-		pool = min(pool, active)
+// widthOf returns the width for a pool of a size, of which maxActive connections may be open if that is not 0.
+func widthOf(poolSize, maxActive int) int {
+	if maxActive > 0 {
+		poolSize = min(poolSize, maxActive)
 	}
-	return pool * 3 / 4
+	return poolSize * 3 / 4
 }
 
-// once is a command that go-redis sends once: a repeated one could act twice.
+// once is a command that go-redis does not retry, since it could be carried out twice.
 type once struct{ *redis.Cmd }
 
-// NoRetry switches the client's retries off for this command (go-redis 9.19).
+// NoRetry switches retries off (go-redis 9.19).
 func (once) NoRetry() bool { return true }
 
 func (d *adapter) Run(ctx context.Context, c driver.Call) (string, error) {
-	rdb, done := d.clientFor(c)
+	rdb, done := d.acquireClient(c)
 	reply, err := run(ctx, rdb, c)
 	done(err)
-	d.orient(err)
+	d.refreshAfter(err)
 	return reply, convert(err)
 }
 
-// clientFor returns the client for a call. done is to be called with the call's outcome.
-func (d *adapter) clientFor(c driver.Call) (rdb redis.UniversalClient, done func(error)) {
+// acquireClient returns the client for a call. The caller must call done with the call's error.
+func (d *adapter) acquireClient(c driver.Call) (rdb redis.UniversalClient, done func(error)) {
 	if c.Urgent {
-		rdb := d.own.get()
+		rdb := d.urgent.get()
 		return rdb, func(err error) {
-			var overdue net.Error
-			if errors.As(err, &overdue) && overdue.Timeout() || errors.Is(err, context.DeadlineExceeded) {
-				d.replaceOwn(rdb)
+			var netErr net.Error
+			if errors.As(err, &netErr) && netErr.Timeout() || errors.Is(err, context.DeadlineExceeded) {
+				d.replaceUrgent(rdb)
 			}
 		}
 	}
-	d.under.Add(1)
-	return d.user, func(error) { d.under.Add(-1) }
+	d.inFlight.Add(1)
+	return d.user, func(error) { d.inFlight.Add(-1) }
 }
 
 func run(ctx context.Context, rdb redis.UniversalClient, c driver.Call) (string, error) {
 	if c.Script.Command != "" {
-		return send(ctx, rdb, command(c.Script.Command, c.Keys, c.Args))
+		return send(ctx, rdb, commandArgs(&c))
 	}
-	reply, err := send(ctx, rdb, words("evalsha", c.Script.SHA1, c.Keys, c.Args))
+	reply, err := send(ctx, rdb, scriptArgs("evalsha", c.Script.SHA1, c.Keys, c.Args))
 	if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
-		reply, err = send(ctx, rdb, words("eval", c.Script.Source, c.Keys, c.Args))
+		reply, err = send(ctx, rdb, scriptArgs("eval", c.Script.Source, c.Keys, c.Args))
 	}
 	return reply, err
 }
 
-// orient has the clients find out who has the locks now, if an error gives reason to
-// doubt that it is who had them.
-func (d *adapter) orient(err error) {
-	if d.astray != nil && doubtful(err) {
-		d.behind(d.astray)
+// refreshAfter makes the clients find out which server has the locks now, if an error suggests that it has changed.
+func (d *adapter) refreshAfter(err error) {
+	if d.refresh != nil && suspicious(err) {
+		d.spawn(d.refresh)
 	}
 }
 
-// doubtful reports whether an error gives reason to doubt that it came from who has the locks.
-func doubtful(err error) bool {
+// suspicious reports whether err suggests that another server has the locks now.
+func suspicious(err error) bool {
 	if err == nil {
 		return false
 	}
-	var sent redis.Error
-	return !errors.As(err, &sent) || begins(err, misled)
+	var reply redis.Error
+	return !errors.As(err, &reply) || hasCode(err, notOwner)
 }
 
-// behind calls f in the background; false if the driver closes.
-func (d *adapter) behind(f func()) bool {
-	d.stopping.Lock()
-	defer d.stopping.Unlock()
+// spawn calls f in a goroutine, or returns false if the driver is closing.
+func (d *adapter) spawn(f func()) bool {
+	d.closing.Lock()
+	defer d.closing.Unlock()
 	if d.ctx.Err() != nil {
 		return false
 	}
@@ -298,23 +230,23 @@ func (d *adapter) behind(f func()) bool {
 	return true
 }
 
-// misled are the errors of servers that do not have the locks, or not now.
-var misled = []string{"CLUSTERDOWN", "LOADING", "MASTERDOWN", "MOVED", "READONLY"}
+// notOwner has the codes of errors of servers that do not have the locks, at least not now.
+var notOwner = []string{"CLUSTERDOWN", "LOADING", "MASTERDOWN", "MOVED", "READONLY"}
 
-// begins reports whether an error that a server sent begins with one of the words.
-func begins(err error, words []string) bool {
-	return slices.ContainsFunc(words, func(word string) bool { return redis.HasErrorPrefix(err, word) })
+// hasCode reports whether err is a server's error with one of the codes.
+func hasCode(err error, codes []string) bool {
+	return slices.ContainsFunc(codes, func(code string) bool { return redis.HasErrorPrefix(err, code) })
 }
 
-func send(ctx context.Context, rdb redis.UniversalClient, words []any) (string, error) {
-	cmd := once{redis.NewCmd(ctx, words...)}
+func send(ctx context.Context, rdb redis.UniversalClient, args []any) (string, error) {
+	cmd := once{redis.NewCmd(ctx, args...)}
 	if err := rdb.Process(ctx, cmd); err != nil {
 		return "", err
 	}
 	return text(cmd)
 }
 
-// text is the reply to a script, or, of a command that stands in for one, a number.
+// text returns a script's reply, or a command's numeric reply, as text.
 func text(cmd once) (string, error) {
 	if n, ok := cmd.Val().(int64); ok {
 		return strconv.FormatInt(n, 10), nil
@@ -322,124 +254,46 @@ func text(cmd once) (string, error) {
 	return cmd.Text()
 }
 
-// command is a command of the server's own, with its keys.
-func command(name string, keys, args []string) []any {
-	words := make([]any, 0, 1+len(keys)+len(args))
-	words = append(words, name)
-	for _, word := range slices.Concat(keys, args) {
-		words = append(words, word)
+// commandArgs returns the arguments of go-redis's Do for a call of one of the server's own commands.
+func commandArgs(c *driver.Call) []any {
+	all := make([]any, 0, 1+len(c.Keys)+len(c.Args))
+	all = append(all, c.Script.Command)
+	for _, arg := range slices.Concat(c.Keys, c.Args) {
+		all = append(all, arg)
 	}
-	return words
+	return all
 }
 
-func words(command, script string, keys, args []string) []any {
-	words := references(command, &script, keys, args)
+// scriptArgs returns the arguments of go-redis's Do for a script.
+func scriptArgs(command, script string, keys, args []string) []any {
+	all := scriptRefs(command, &script, keys, args)
 	if len(keys) > 0 {
-		words[3] = keys[0] // by which a Cluster's node is found
+		all[3] = keys[0] // go-redis finds a Cluster's node by it
 	}
-	return words
+	return all
 }
 
-// references are the words of the command that runs a script: as strings, each would be copied into a piece
-// of memory of its own.
-func references(command string, script *string, keys, args []string) []any {
-	words := make([]any, 0, 3+len(keys)+len(args))
-	words = append(words, command, script, len(keys))
+// scriptRefs is scriptArgs with pointers to the strings, which saves an allocation for each.
+func scriptRefs(command string, script *string, keys, args []string) []any {
+	all := make([]any, 0, 3+len(keys)+len(args))
+	all = append(all, command, script, len(keys))
 	for i := range keys {
-		words = append(words, &keys[i])
+		all = append(all, &keys[i])
 	}
 	for i := range args {
-		words = append(words, &args[i])
+		all = append(all, &args[i])
 	}
-	return words
+	return all
 }
 
-// RunDurably sends the script and the command that waits for replicas over one connection; in
-// a Cluster, one of the node that has the keys.
-func (d *adapter) RunDurably(ctx context.Context, c driver.Call, want driver.Durability) (string, driver.Confirmation, error) {
-	rdb := d.waiting[0]
-	if c.Urgent {
-		rdb = d.waiting[1]
-	}
-	node, err := nodeOf(ctx, rdb, c.Keys[0])
-	if err != nil {
-		return "", driver.Confirmation{}, convert(err)
-	}
-	reply, reached, err := evalDurably(ctx, node, false, "evalsha", c.Script.SHA1, c.Keys, c.Args, want)
-	if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
-		reply, reached, err = evalDurably(ctx, node, false, "eval", c.Script.Source, c.Keys, c.Args, want)
-	}
-	if reply == "" && redis.HasErrorPrefix(err, "ASK ") {
-		reply, reached, err = evalAsked(ctx, node, err, c, want)
-	}
-	if cluster, ok := rdb.(*redis.ClusterClient); ok && reply == "" && (redis.HasErrorPrefix(err, "MOVED") || redis.HasErrorPrefix(err, "ASK")) {
-		// It was not carried out; by the next try the client knows the new node.
-		cluster.ReloadState(ctx)
-		return "", reached, driver.ReplyError("TRYAGAIN " + err.Error())
-	}
-	return reply, reached, convert(err)
-}
-
-// nodeOf returns a client of the server that has the key.
-func nodeOf(ctx context.Context, rdb redis.UniversalClient, key string) (redis.UniversalClient, error) {
-	if cluster, ok := rdb.(*redis.ClusterClient); ok {
-		return cluster.MasterForKey(ctx, key)
-	}
-	return rdb, nil
-}
-
-func evalDurably(ctx context.Context, node redis.UniversalClient, asked bool, command, script string, keys, args []string, want driver.Durability) (text string, reached driver.Confirmation, err error) {
-	eval := once{redis.NewCmd(ctx, words(command, script, keys, args)...)}
-	wait := redis.NewCmd(ctx, "wait", want.Replicas, want.Timeout.Milliseconds())
-	if want.Fsync {
-		wait = redis.NewCmd(ctx, "waitaof", 1, want.Replicas, want.Timeout.Milliseconds())
-	}
-	one := node.(*redis.Client).Conn()
-	defer func() { _ = one.Close() }()
-	pipe := one.Pipeline()
-	if asked {
-		_ = pipe.Process(ctx, redis.NewCmd(ctx, "asking"))
-	}
-	_ = pipe.Process(ctx, eval)
-	if want.Counts == nil {
-		_ = pipe.Process(ctx, wait)
-	}
-	_, err = pipe.Exec(ctx)
-	if eval.Err() != nil {
-		return "", reached, eval.Err()
-	}
-	text, textErr := eval.Text()
-	if textErr != nil || err != nil {
-		return text, reached, cmp.Or(textErr, err)
-	}
-	if want.Counts != nil {
-		if !want.Counts(text) {
-			return text, reached, nil
-		}
-		if err := one.Process(ctx, wait); err != nil {
-			return text, reached, err
-		}
-	}
-	if !want.Fsync {
-		reached.Replicas, err = wait.Int()
-		return text, reached, err
-	}
-	counts, err := wait.Int64Slice()
-	if err != nil || len(counts) != 2 {
-		return "", reached, fmt.Errorf("the reply to WAITAOF is %v: %w", wait.Val(), err)
-	}
-	reached.Fsync, reached.Replicas = counts[0] > 0, int(counts[1])
-	return text, reached, nil
-}
-
-// convert tells errors that the server sent from those of the way to it.
+// convert returns an error of go-redis as driver.Driver's Run returns it.
 func convert(err error) error {
 	if err == nil {
 		return nil
 	}
-	var sent redis.Error
-	if errors.As(err, &sent) && !errors.Is(err, redis.Nil) {
-		return driver.ReplyError(sent.Error())
+	var reply redis.Error
+	if errors.As(err, &reply) && !errors.Is(err, redis.Nil) {
+		return driver.ReplyError(reply.Error())
 	}
 	var op *net.OpError
 	if errors.As(err, &op) && op.Op == "dial" || errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrClosed) {
@@ -458,11 +312,11 @@ func (d *adapter) Probe(ctx context.Context) (driver.ServerInfo, error) {
 	if err != nil {
 		return driver.ServerInfo{}, convert(err)
 	}
-	field := fields(reply)
+	hello := fields(reply)
 	return driver.ServerInfo{
-		Server:  field["server"],
-		Version: field["version"],
-		Cluster: field["mode"] == "cluster",
+		Server:  hello["server"],
+		Version: hello["version"],
+		Cluster: hello["mode"] == "cluster",
 		Time:    now,
 
 		Sentinel: d.follower != nil,
@@ -477,15 +331,15 @@ func (d *adapter) Addr() string {
 }
 
 func (d *adapter) Close() error {
-	d.stopping.Lock()
+	d.closing.Lock()
 	d.stop()
-	d.stopping.Unlock()
+	d.closing.Unlock()
 	d.subs.Stop()
-	err := d.own.get().Close()
-	for _, waiting := range d.waiting {
-		err = errors.Join(err, waiting.Close())
+	err := d.urgent.get().Close()
+	for _, durable := range d.durable {
+		err = errors.Join(err, durable.Close())
 	}
-	if d.made {
+	if d.ownsUser {
 		err = errors.Join(err, d.user.Close())
 	}
 	if d.follower != nil {

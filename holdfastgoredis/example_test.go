@@ -23,7 +23,7 @@ func Example() {
 	defer locks.Close(ctx)
 
 	// One process at a time posts the invoices. The inner ctx ends, with a cause,
-	// before the lock can be somebody else's.
+	// before another process can acquire the lock.
 	err = locks.Mutex("invoices").Do(ctx, func(ctx context.Context, l *holdfast.Lease) error {
 		return post(ctx, l.Token())
 	})
@@ -32,7 +32,7 @@ func Example() {
 	}
 }
 
-// A lock that three servers hold, of which one may be down, or come back empty.
+// A quorum's locks are held on a majority of three servers, so one of them may be down, or come back empty.
 func Example_quorum() {
 	ctx := context.Background()
 	var nodes []*holdfast.Client
@@ -50,7 +50,7 @@ func Example_quorum() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	// Once for new servers, by hand: quorum.Init(ctx, false)
+	// For new servers, call quorum.Init(ctx, false) once, by hand.
 	err = quorum.Mutex("settlement").Do(ctx, func(ctx context.Context, l *holdfast.Lease) error {
 		return post(ctx, l.Token())
 	})

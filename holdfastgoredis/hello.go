@@ -7,37 +7,36 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// mustBeMaster reads a reply to HELLO, which every user may send, and refuses a replica.
-// A sentinel that has not heard of a failover yet, or a client that has not asked the
-// Cluster, takes the old master for the master; and replicas accept subscriptions, on
-// which a waiter would never be heard.
-func mustBeMaster(hello *redis.Cmd) error {
+// checkMaster returns an error if a reply to HELLO, which every user may send, comes from a replica. A sentinel that has
+// missed a failover, or a client with an old map of the Cluster, still takes the former master for the master, and a
+// replica accepts subscriptions on which nothing arrives.
+func checkMaster(hello *redis.Cmd) error {
 	reply, err := hello.Result()
 	if err == nil && fields(reply)["role"] == "replica" {
-		return notMaster{}
+		return replicaError{}
 	}
 	return err
 }
 
-// notMaster is the error of a connection that led to a replica. Nothing was sent on it.
-type notMaster struct{}
+// replicaError is the error of a connection to a replica. No call was sent on it.
+type replicaError struct{}
 
-func (notMaster) Error() string { return "the server was the master, and is a replica by now" }
+func (replicaError) Error() string { return "the server is a replica, no longer the master" }
 
-func (notMaster) Is(target error) bool { return target == driver.ErrNotSent }
+func (replicaError) Is(target error) bool { return target == driver.ErrNotSent }
 
-// fields reads a reply of names and values.
+// fields returns the fields of a reply that consists of names and values.
 func fields(reply any) map[string]string {
-	field := map[string]string{}
+	all := map[string]string{}
 	switch reply := reply.(type) {
 	case map[any]any: // RESP3
 		for k, v := range reply {
-			field[fmt.Sprint(k)] = fmt.Sprint(v)
+			all[fmt.Sprint(k)] = fmt.Sprint(v)
 		}
 	case []any: // RESP2
 		for i := 0; i+1 < len(reply); i += 2 {
-			field[fmt.Sprint(reply[i])] = fmt.Sprint(reply[i+1])
+			all[fmt.Sprint(reply[i])] = fmt.Sprint(reply[i+1])
 		}
 	}
-	return field
+	return all
 }

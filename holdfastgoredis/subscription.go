@@ -17,78 +17,77 @@ import (
 	"github.com/holdfast-go/holdfast/internal/pubsub"
 )
 
-// Subscribe opens a subscription. All of one server share a connection, apart from those
-// of the scripts.
+// Subscribe opens a subscription. All subscriptions on a server share a connection, which carries no calls.
 func (d *adapter) Subscribe(s driver.Subscription) (cancel func()) { return d.subs.Subscribe(s) }
 
-// ears is the pubsub.Client of a driver.
-type ears struct {
+// subscriber is the driver's pubsub.Client.
+type subscriber struct {
 	d *adapter
 
 	mu    sync.Mutex
-	nodes map[string]*redis.Client // of a Cluster: those that Locate named
+	nodes map[string]*redis.Client // the Cluster nodes that Locate has returned
 }
 
-// Locate names the node of a Cluster that has the channel's slot. Other servers have one name, "".
-func (e *ears) Locate(p pubsub.Place) (string, bool) {
-	cluster, ok := e.d.own.get().(*redis.ClusterClient)
+// Locate returns the address of the Cluster node that has the channel's slot. Outside Cluster mode it returns "".
+func (s *subscriber) Locate(c pubsub.Channel) (string, bool) {
+	cluster, ok := s.d.urgent.get().(*redis.ClusterClient)
 	if !ok {
 		return "", true
 	}
-	node, err := cluster.MasterForKey(ended, p.Channel)
+	node, err := cluster.MasterForKey(ended, c.Name)
 	if err != nil {
 		return "", false
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	addr := node.Options().Addr
-	e.nodes[addr] = node
+	s.nodes[addr] = node
 	return addr, true
 }
 
-func (e *ears) Learn(ctx context.Context, p pubsub.Place, why error) error {
-	e.d.orient(why)
-	cluster, ok := e.d.own.get().(*redis.ClusterClient)
+func (s *subscriber) Refresh(ctx context.Context, c pubsub.Channel, cause error) error {
+	s.d.refreshAfter(cause)
+	cluster, ok := s.d.urgent.get().(*redis.ClusterClient)
 	if !ok {
 		return nil
 	}
 	cluster.ReloadState(ctx)
-	_, err := cluster.MasterForKey(ctx, p.Channel)
+	_, err := cluster.MasterForKey(ctx, c.Name)
 	return convert(err)
 }
 
-func (e *ears) Connect(ctx context.Context, server string, l *pubsub.Link) (pubsub.Conn, error) {
-	c := &conn{link: l, node: e.d.own.get(), server: server}
+func (s *subscriber) Connect(ctx context.Context, server string, l *pubsub.Link) (pubsub.Conn, error) {
+	c := &conn{link: l, node: s.d.urgent.get(), server: server}
 	if server != "" {
-		e.mu.Lock()
-		c.node = e.nodes[server]
-		e.mu.Unlock()
+		s.mu.Lock()
+		c.node = s.nodes[server]
+		s.mu.Unlock()
 	}
-	if err := c.Leads(ctx); err != nil {
+	if err := c.CheckMaster(ctx); err != nil {
 		return nil, err
 	}
-	ctx = context.WithValue(ctx, oneDial{}, &c.dialled)
+	ctx = context.WithValue(ctx, dialOnce{}, &c.dialed)
 	c.ps = c.node.Subscribe(ctx)
-	// A PubSub connects when it is first used, under its lock. Nobody else uses this one yet.
+	// A PubSub connects on first use and holds its lock while it does. Nothing else uses this one yet.
 	var timeout net.Error
 	if _, err := c.ps.ReceiveTimeout(ctx, time.Microsecond); err != nil && !(errors.As(err, &timeout) && timeout.Timeout()) {
 		_ = c.ps.Close()
 		return nil, convert(err)
 	}
-	e.d.behind(func() { c.receive(ctx) })
+	s.d.spawn(func() { c.receive(ctx) })
 	return c, nil
 }
 
-// oneDial is the key, in contexts, of whether a PubSub has dialled. It may do so once: after an error it would
-// connect anew, under its lock, while others wait for that, although it is given up.
-type oneDial struct{}
+// dialOnce is the context key of the flag that a PubSub has dialed. It may dial only once: after an error it would
+// reconnect, holding its lock, although the conn has been given up.
+type dialOnce struct{}
 
-var errDialsAgain = fmt.Errorf("%w: the connection broke", driver.ErrNotSent)
+var errRedial = fmt.Errorf("%w: the connection broke", driver.ErrNotSent)
 
-// dials notes that somebody dials, and fails if that is a PubSub that has dialled before.
-func dials(ctx context.Context) error {
-	if dialled, once := ctx.Value(oneDial{}).(*atomic.Bool); once && dialled.Swap(true) {
-		return errDialsAgain
+// checkDial returns an error if ctx belongs to a PubSub that has dialed before.
+func checkDial(ctx context.Context) error {
+	if dialed, ok := ctx.Value(dialOnce{}).(*atomic.Bool); ok && dialed.Swap(true) {
+		return errRedial
 	}
 	return nil
 }
@@ -97,46 +96,45 @@ func dials(ctx context.Context) error {
 type conn struct {
 	link   *pubsub.Link
 	node   redis.UniversalClient
-	server string // its address, in a Cluster
+	server string // the node's address in a Cluster, otherwise ""
 	ps     *redis.PubSub
-
-	dialled atomic.Bool
+	dialed atomic.Bool
 
 	writing sync.Mutex
 	mu      sync.Mutex
-	// unanswered are the commands that the server has not answered, in their order: an error does not say
-	// to which it is the answer. A ping has no channel.
+	// unanswered has the commands that the server has not answered, in order, because an error does not say which command
+	// it answers. A ping has no channel.
 	unanswered []pubsub.Command
 }
 
-// Leads asks the node, over another connection: this one takes few commands.
-func (c *conn) Leads(ctx context.Context) error {
+// CheckMaster asks the node on another connection, since a subscribed one takes few commands.
+func (c *conn) CheckMaster(ctx context.Context) error {
 	if c.server == "" {
 		return nil
 	}
-	return convert(mustBeMaster(c.node.Do(ctx, "hello")))
+	return convert(checkMaster(c.node.Do(ctx, "hello")))
 }
 
 func (c *conn) Send(ctx context.Context, commands []pubsub.Command) error {
-	ctx = context.WithValue(ctx, oneDial{}, &c.dialled)
+	ctx = context.WithValue(ctx, dialOnce{}, &c.dialed)
 	for _, command := range commands {
 		send := c.ps.Subscribe
 		switch {
-		case command.Sharded && command.Off:
+		case command.Sharded && command.Unsubscribe:
 			send = c.ps.SUnsubscribe
 		case command.Sharded:
 			send = c.ps.SSubscribe
-		case command.Off:
+		case command.Unsubscribe:
 			send = c.ps.Unsubscribe
 		}
-		if err := c.send(command, func() error { return send(ctx, command.Channel) }); err != nil {
+		if err := c.send(command, func() error { return send(ctx, command.Name) }); err != nil {
 			return convert(err)
 		}
 	}
 	return nil
 }
 
-// send notes a command, and sends it, before another.
+// send records a command as unanswered and writes it, one command at a time.
 func (c *conn) send(command pubsub.Command, write func() error) error {
 	c.writing.Lock()
 	defer c.writing.Unlock()
@@ -148,20 +146,20 @@ func (c *conn) send(command pubsub.Command, write func() error) error {
 
 func (c *conn) Close() { _ = c.ps.Close() }
 
-// receive tells the link what comes, until something fails. A PubSub is not used after an error of the
-// connection: what it does then by itself is not told to us.
+// receive passes what arrives to the link until the connection fails. The PubSub is not used after that, because it
+// does not say what it does on its own.
 func (c *conn) receive(ctx context.Context) {
 	for {
 		m, err := c.next(ctx)
 		var timeout net.Error
-		var sent redis.Error
+		var reply redis.Error
 		switch {
 		case errors.As(err, &timeout) && timeout.Timeout() && c.idle():
 			err = c.send(pubsub.Command{}, func() error { return c.ps.Ping(ctx) })
-		case errors.As(err, &sent):
+		case errors.As(err, &reply):
 			err = c.refused(err)
 		case err == nil:
-			c.heard(m)
+			c.dispatch(m)
 		}
 		if err != nil {
 			c.link.Failed(convert(err))
@@ -170,28 +168,28 @@ func (c *conn) receive(ctx context.Context) {
 	}
 }
 
-// next waits for what comes. Of some messages of no form go-redis panics; the connection is given up then.
+// next waits for a message. It turns go-redis's panics on some malformed messages into errors.
 func (c *conn) next(ctx context.Context) (m any, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("%w: go-redis panics: %v", bounds.ErrProtocol, p)
+			err = fmt.Errorf("%w: go-redis panicked: %v", bounds.ErrProtocol, p)
 		}
 	}()
 	return c.ps.ReceiveTimeout(ctx, pubsub.Keepalive)
 }
 
-// idle reports whether the server has answered all.
+// idle reports whether the server has answered all commands.
 func (c *conn) idle() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.unanswered) == 0
 }
 
-// refused is told of an error that the server sent. It returns those that are not about one channel, and those
-// after which a PubSub connects anew: it would not tell.
+// refused handles an error that the server sent. It returns err if it is not about one channel, or if the PubSub
+// reconnects after it, which it would do silently.
 func (c *conn) refused(err error) error {
 	c.mu.Lock()
-	if len(c.unanswered) == 0 || c.unanswered[0].Channel == "" || redis.HasErrorPrefix(err, "READONLY") || strings.HasSuffix(err.Error(), " "+c.server) {
+	if len(c.unanswered) == 0 || c.unanswered[0].Name == "" || redis.HasErrorPrefix(err, "READONLY") || strings.HasSuffix(err.Error(), " "+c.server) {
 		c.mu.Unlock()
 		return err
 	}
@@ -202,25 +200,26 @@ func (c *conn) refused(err error) error {
 	return nil
 }
 
-func (c *conn) heard(m any) {
+func (c *conn) dispatch(m any) {
 	switch m := m.(type) {
 	case *redis.Pong:
 		c.answered(pubsub.Command{})
 	case *redis.Message:
 		c.link.Message(m.Channel, m.Payload)
 	case *redis.Subscription:
-		p := pubsub.Place{Channel: m.Channel, Sharded: m.Kind == "ssubscribe" || m.Kind == "sunsubscribe"}
-		off := m.Kind == "unsubscribe" || m.Kind == "sunsubscribe"
-		c.answered(pubsub.Command{Place: p, Off: off})
-		if off {
-			c.link.Ended(p)
+		ch := pubsub.Channel{Name: m.Channel, Sharded: m.Kind == "ssubscribe" || m.Kind == "sunsubscribe"}
+		ended := m.Kind == "unsubscribe" || m.Kind == "sunsubscribe"
+		c.answered(pubsub.Command{Channel: ch, Unsubscribe: ended})
+		if ended {
+			c.link.Ended(ch)
 		} else {
-			c.link.Confirmed(p)
+			c.link.Confirmed(ch)
 		}
 	}
 }
 
-// answered takes a command from those that are not answered, if it is the next: a server also ends subscriptions by itself.
+// answered removes a command from unanswered if it is the next. It may not be, because a server also ends subscriptions
+// on its own.
 func (c *conn) answered(command pubsub.Command) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -1,13 +1,13 @@
-// Package holdfastrueidis lets Holdfast use rueidis: for a single server, for a master found
-// through Sentinel, or for a Cluster.
+// Package holdfastrueidis runs Holdfast over rueidis: for a single server, for a master found through Sentinel, or for a
+// Cluster.
 //
-// Behind Sentinel it asks all sentinels for the master, once a second, each for half a second at most, and follows the majority
-// of them; where there is none, the one with the latest configuration. If fewer than three are named, it asks those for others.
+// With Sentinel it asks all sentinels for the master, once a second, for at most half a second, and follows the majority.
+// If there is no majority, the sentinel with the latest configuration decides. If fewer than three sentinels are given,
+// it asks them for others.
 //
-// A rueidis.Client does not tell with which options it was made, and commands of all its users
-// share its connections. So the driver is given the options, and makes clients of its own: one
-// for locks, so that a renewal is not stuck behind a reply of a hundred megabytes, and one for
-// subscriptions. Each command is sent once: rueidis's own retries do not apply.
+// A rueidis.Client does not reveal its options, and all its users share its connections. So the driver takes the options
+// and makes clients of its own: one for locks, so that a renewal is not stuck behind a reply of a hundred megabytes, and
+// one for subscriptions. Each command is sent once: rueidis's own retries do not apply.
 package holdfastrueidis
 
 import (
@@ -32,15 +32,15 @@ import (
 	"github.com/holdfast-go/holdfast/internal/pubsub"
 )
 
-// New returns a holdfast.Client, from the options with which the program makes its own
-// rueidis.Client. It connects when it is first used. The options are kept, but for these:
+// New returns a holdfast.Client that uses the options with which the program makes its own rueidis.Client. It connects on
+// first use. These options are changed:
 //
-//   - retries, client-side caching, reading from replicas and ConnLifetime are switched off;
-//   - where Dialer.KeepAlive and ConnWriteTimeout are zero, they are a second and two, so that
-//     a connection whose other end is gone is given up before leases end (rueidis takes 10 s);
-//   - where PipelineMultiplex is zero, there is one connection to each server for locks.
+//   - Retries, client-side caching, reads from replicas and ConnLifetime are switched off.
+//   - If Dialer.KeepAlive or ConnWriteTimeout is zero, it becomes 1 s or 2 s, so that a dead connection is dropped before
+//     leases end (rueidis's default takes 10 s).
+//   - If PipelineMultiplex is zero, there is one connection to each server for locks.
 //
-// Options that cannot be used for locks are refused with an error that says why and matches holdfast.ErrInvalid.
+// If the options cannot be used for locks, the error says why and matches holdfast.ErrInvalid.
 func New(o rueidis.ClientOption, cfg *holdfast.Config) (*holdfast.Client, error) {
 	d, err := NewDriver(o)
 	if err != nil {
@@ -48,12 +48,12 @@ func New(o rueidis.ClientOption, cfg *holdfast.Config) (*holdfast.Client, error)
 	}
 	c, err := holdfast.New(d, cfg)
 	if err != nil {
-		_ = d.Close() // which has connected to nothing yet
+		_ = d.Close() // it has no connections yet
 	}
 	return c, err
 }
 
-// NewDriver returns the driver of New's client, for programs that wrap a driver or do without a client.
+// NewDriver returns the driver of New's client, for programs that wrap a driver or use one without a client.
 func NewDriver(o rueidis.ClientOption) (driver.Driver, error) {
 	switch {
 	case len(o.InitAddress) == 0:
@@ -63,11 +63,11 @@ func NewDriver(o rueidis.ClientOption) (driver.Driver, error) {
 	}
 	o.InitAddress = slices.Clone(o.InitAddress)
 	o.DisableRetry, o.DisableCache = true, true
-	if o.SendToReplicas != nil { // without it other options would be refused
+	if o.SendToReplicas != nil { // kept, since rueidis refuses some other options without it
 		o.SendToReplicas = func(rueidis.Completed) bool { return false }
 	}
 	o.ConnLifetime = 0
-	o.DialFn, o.DialCtxFn = nil, guarded(o)
+	o.DialFn, o.DialCtxFn = nil, boundingDialer(o)
 	if o.Dialer.KeepAlive == 0 {
 		o.Dialer.KeepAlive = time.Second
 	}
@@ -79,16 +79,17 @@ func NewDriver(o rueidis.ClientOption) (driver.Driver, error) {
 	}
 	d := &adapter{option: o}
 	d.ctx, d.stop = context.WithCancel(context.Background())
-	d.hands, d.ears = &connector{d: d}, &connector{d: d}
+	d.scripts, d.subscriptions = &connector{d: d}, &connector{d: d}
 	if o.Sentinel.MasterSet != "" {
-		d.follower = follow(d)
+		d.follower = newFollower(d)
 	}
-	d.subs = pubsub.New(ears{d}, d.Run)
+	d.subs = pubsub.New(subscriber{d}, d.Run)
 	return d, nil
 }
 
-// guarded dials as rueidis does. Connections are closed on which the server sends what rueidis could not survive.
-func guarded(o rueidis.ClientOption) func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error) {
+// boundingDialer returns a function that dials as rueidis does with these options. Connections close when the server
+// sends what rueidis could not survive.
+func boundingDialer(o rueidis.ClientOption) func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error) {
 	return func(ctx context.Context, addr string, d *net.Dialer, config *tls.Config) (conn net.Conn, err error) {
 		switch {
 		case o.DialCtxFn != nil:
@@ -103,7 +104,7 @@ func guarded(o rueidis.ClientOption) func(context.Context, string, *net.Dialer, 
 		if err != nil {
 			return nil, err
 		}
-		if tcp, ok := conn.(*net.TCPConn); ok && o.DisableTCPNoDelay { // rueidis does not see that it is one
+		if tcp, ok := conn.(*net.TCPConn); ok && o.DisableTCPNoDelay { // rueidis does not recognize a wrapped one
 			_ = tcp.SetNoDelay(false)
 		}
 		return bounds.Wrap(conn), nil
@@ -112,130 +113,25 @@ func guarded(o rueidis.ClientOption) func(context.Context, string, *net.Dialer, 
 
 // adapter is the driver.Driver over two rueidis clients for the same server.
 type adapter struct {
-	option      rueidis.ClientOption
-	hands, ears *connector // for scripts, and for subscriptions
-	follower    *follower  // behind Sentinel; else nil
-	subs        *pubsub.Pool
+	option        rueidis.ClientOption
+	scripts       *connector // for calls
+	subscriptions *connector
+	follower      *follower // nil without Sentinel
+	subs          *pubsub.Pool
 
-	plan     atomic.Pointer[plan] // of a Cluster; nil until it is asked for
-	planning atomic.Bool          // it is being asked for
+	slots      atomic.Pointer[slotMap] // of a Cluster; nil until first asked for
+	refreshing atomic.Bool             // slots is being refreshed in the background
 
 	background sync.WaitGroup
-	ctx        context.Context // of what is done in the background
+	ctx        context.Context // ends with Close
 	stop       context.CancelFunc
-	stopping   sync.Mutex
+	closing    sync.Mutex // held to call stop, and to add to background while ctx has not ended
 }
 
-// connector makes a client when one is needed, and another when that one led astray.
-type connector struct {
-	d *adapter
-
-	mu      sync.Mutex
-	present rueidis.Client
-	made    time.Time
-	master  string        // to which present leads, behind Sentinel
-	making  chan struct{} // closed when it was tried
-	failure error         // of the latest try
-}
-
-// client returns the present client. Making one dials. Its errors are as Run returns them.
-func (c *connector) client(ctx context.Context) (rueidis.Client, error) {
-	for {
-		c.mu.Lock()
-		if c.present != nil {
-			defer c.mu.Unlock()
-			return c.present, nil
-		}
-		if c.making == nil {
-			c.making = make(chan struct{})
-			if !c.d.behind(c.make) {
-				defer c.mu.Unlock()
-				close(c.making)
-				c.making = nil
-				return nil, fmt.Errorf("%w: %w", driver.ErrNotSent, rueidis.ErrClosing)
-			}
-		}
-		making := c.making
-		c.mu.Unlock()
-		select {
-		case <-making:
-		case <-ctx.Done():
-			return nil, fmt.Errorf("%w: %w", driver.ErrNotSent, ctx.Err())
-		}
-		c.mu.Lock()
-		failure := c.failure
-		c.mu.Unlock()
-		if _, sent := rueidis.IsRedisErr(failure); sent { // it refuses to let us in
-			return nil, convert(failure)
-		}
-		if failure != nil {
-			return nil, fmt.Errorf("%w: %w", driver.ErrNotSent, failure)
-		}
-	}
-}
-
-func (c *connector) make() {
-	var client rueidis.Client
-	var master string
-	var err error
-	if c.d.follower != nil {
-		client, master, err = c.d.follower.connect()
-	} else {
-		o := c.d.option
-		o.InitAddress = slices.Clone(o.InitAddress) // which is shuffled in place with ShuffleInit, while the other client reads it
-		client, err = rueidis.NewClient(o)
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	close(c.making)
-	c.making, c.failure = nil, err
-	if err == nil {
-		c.present, c.made, c.master = client, time.Now(), master
-	} else if client != nil {
-		client.Close()
-	}
-}
-
-// remakePeriod is how often at most a client is given up.
-const remakePeriod = time.Second
-
-// forget gives a client up: the next one has new connections, and finds out anew where its
-// addresses lead to. What is under way still gets its reply, if that comes within a second.
-// It is false if that has been done, or the client is too new.
-func (c *connector) forget(client rueidis.Client) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.present != client || time.Since(c.made) < remakePeriod || !c.d.behind(client.Close) {
-		return false
-	}
-	c.present = nil
-	return true
-}
-
-// keepTo gives a client up that does not lead to the master.
-func (c *connector) keepTo(master string) (left bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.present == nil || c.master == master || !c.d.behind(c.present.Close) {
-		return false
-	}
-	c.present = nil
-	return true
-}
-
-func (c *connector) close() {
-	c.mu.Lock()
-	client := c.present
-	c.mu.Unlock()
-	if client != nil {
-		client.Close()
-	}
-}
-
-// behind calls f in the background; false if the driver closes.
-func (d *adapter) behind(f func()) bool {
-	d.stopping.Lock()
-	defer d.stopping.Unlock()
+// spawn calls f in a goroutine, or returns false if the driver is closing.
+func (d *adapter) spawn(f func()) bool {
+	d.closing.Lock()
+	defer d.closing.Unlock()
 	if d.ctx.Err() != nil {
 		return false
 	}
@@ -243,59 +139,59 @@ func (d *adapter) behind(f func()) bool {
 	return true
 }
 
-// Width is large: calls share a connection, and follow each other on it. More than that would be no faster.
+// Width returns 64: calls share a connection and do not wait for each other's replies. More would be no faster.
 func (d *adapter) Width() int { return 64 }
 
 func (d *adapter) Run(ctx context.Context, c driver.Call) (string, error) {
 	if err := ctx.Err(); err != nil {
 		return "", fmt.Errorf("%w: %w", driver.ErrNotSent, err)
 	}
-	client, err := d.hands.client(ctx)
+	client, err := d.scripts.client(ctx)
 	if err != nil {
 		return "", err
 	}
 	s := c.Script
 	if s.Command != "" {
-		reply, err := text(client.Do(ctx, command(client, s.Command, c.Keys, c.Args)), s)
-		d.orient(client, err)
+		reply, err := text(client.Do(ctx, serverCommand(client, s.Command, c.Keys, c.Args)), s)
+		d.reconnectAfter(client, err)
 		return reply, convert(err)
 	}
-	reply, err := client.Do(ctx, words(client, "evalsha", s.SHA1, c.Keys, c.Args)).ToString()
+	reply, err := client.Do(ctx, evalCommand(client, "evalsha", s.SHA1, c.Keys, c.Args)).ToString()
 	if isReply(err, "NOSCRIPT") {
-		reply, err = client.Do(ctx, words(client, "eval", s.Source, c.Keys, c.Args)).ToString()
+		reply, err = client.Do(ctx, evalCommand(client, "eval", s.Source, c.Keys, c.Args)).ToString()
 	}
-	d.orient(client, err)
+	d.reconnectAfter(client, err)
 	return reply, convert(err)
 }
 
-// orient gives a client up that gets no replies: its connection may have no other end any more,
-// of which rueidis finds out with a ping, seconds later. It gives both up if a server answers that
-// is no master any more. In a Cluster rueidis hears of another; behind Sentinel, and where a name
-// or a proxy leads to the master, only a new connection does.
-func (d *adapter) orient(client rueidis.Client, err error) {
+// reconnectAfter drops the client for calls if one has timed out, because its connection may be dead, which rueidis
+// would find out with a ping only seconds later. If the server is no longer the master, it drops both clients. That is
+// not needed in a Cluster, where rueidis learns of the new master, but with Sentinel, a DNS name or a proxy only a new
+// connection leads to it.
+func (d *adapter) reconnectAfter(client rueidis.Client, err error) {
 	if errors.Is(err, context.DeadlineExceeded) {
-		d.hands.forget(client)
+		d.scripts.drop(client)
 		return
 	}
-	if client.Mode() != rueidis.ClientModeStandalone || !slices.ContainsFunc(demoted, func(word string) bool { return isReply(err, word) }) {
+	if client.Mode() != rueidis.ClientModeStandalone || !slices.ContainsFunc(demoted, func(code string) bool { return isReply(err, code) }) {
 		return
 	}
-	if !d.hands.forget(client) {
+	if !d.scripts.drop(client) {
 		return
 	}
-	d.ears.mu.Lock()
-	ears := d.ears.present
-	d.ears.mu.Unlock()
-	if ears != nil {
-		d.ears.forget(ears)
+	d.subscriptions.mu.Lock()
+	subscribed := d.subscriptions.current
+	d.subscriptions.mu.Unlock()
+	if subscribed != nil {
+		d.subscriptions.drop(subscribed)
 	}
-	d.subs.Interrupt(convert(err))
+	d.subs.Reconnect(convert(err))
 }
 
-// demoted are the errors of servers that do not have the locks any more.
+// demoted has the codes of errors of a server that is no longer the master.
 var demoted = []string{"READONLY", "MASTERDOWN"}
 
-// text is the reply to a script, or, of a command that stands in for one, a number.
+// text returns a script's reply, or a command's numeric reply, as text.
 func text(result rueidis.RedisResult, s driver.Script) (string, error) {
 	if s.Command == "" {
 		return result.ToString()
@@ -307,14 +203,14 @@ func text(result rueidis.RedisResult, s driver.Script) (string, error) {
 	return strconv.FormatInt(n, 10), nil
 }
 
-// command is a command of the server's own, with its keys.
-func command(client rueidis.Client, name string, keys, args []string) rueidis.Completed {
+// serverCommand returns one of the server's own commands.
+func serverCommand(client rueidis.Client, name string, keys, args []string) rueidis.Completed {
 	return client.B().Arbitrary(name).Keys(keys...).Args(args...).Build()
 }
 
-// words is the command that runs a script. Its slot is that of the first key: the server
-// refuses keys of several, and rueidis would panic.
-func words(client rueidis.Client, command, script string, keys, args []string) rueidis.Completed {
+// evalCommand returns the command that runs a script. Only the first key is marked as one, because rueidis panics if keys
+// are in different slots. The server refuses such a call.
+func evalCommand(client rueidis.Client, command, script string, keys, args []string) rueidis.Completed {
 	head := client.B().Arbitrary(command, script, strconv.Itoa(len(keys)))
 	if len(keys) > 0 {
 		head = head.Keys(keys[0]).Args(keys[1:]...)
@@ -322,87 +218,19 @@ func words(client rueidis.Client, command, script string, keys, args []string) r
 	return head.Args(args...).Build()
 }
 
-// RunDurably has a connection to itself: WAIT holds up what comes after it.
-func (d *adapter) RunDurably(ctx context.Context, c driver.Call, want driver.Durability) (string, driver.Confirmation, error) {
-	client, err := d.hands.client(ctx)
-	if err != nil {
-		return "", driver.Confirmation{}, err
-	}
-	var reply string
-	var reached driver.Confirmation
-	_ = client.Dedicated(func(one rueidis.DedicatedClient) error {
-		if reply, reached, err = evalDurably(ctx, client, one, false, words(client, "evalsha", c.Script.SHA1, c.Keys, c.Args), want); isReply(err, "NOSCRIPT") {
-			reply, reached, err = evalDurably(ctx, client, one, false, words(client, "eval", c.Script.Source, c.Keys, c.Args), want)
-		}
-		return err
-	})
-	if refusal, ok := rueidis.IsRedisErr(err); ok && reply == "" {
-		if addr, asks := refusal.IsAsk(); asks {
-			reply, reached, err = d.evalAsked(ctx, addr, c, want)
-		}
-	}
-	if reply == "" && (isReply(err, "MOVED") || isReply(err, "ASK")) {
-		// It was not carried out; by the next try the client knows the new node.
-		return "", reached, driver.ReplyError("TRYAGAIN " + err.Error())
-	}
-	d.orient(client, err)
-	return reply, reached, convert(err)
+// isReply reports whether err is a server's error with that code.
+func isReply(err error, code string) bool {
+	reply, ok := rueidis.IsRedisErr(err)
+	return ok && strings.HasPrefix(reply.Error(), code)
 }
 
-func evalDurably(ctx context.Context, client rueidis.Client, one rueidis.DedicatedClient, asked bool, eval rueidis.Completed, want driver.Durability) (text string, reached driver.Confirmation, err error) {
-	replicas, timeout := strconv.Itoa(want.Replicas), strconv.FormatInt(want.Timeout.Milliseconds(), 10)
-	wait := client.B().Arbitrary("WAIT", replicas, timeout).Build()
-	if want.Fsync {
-		wait = client.B().Arbitrary("WAITAOF", "1", replicas, timeout).Build()
-	}
-	commands, first := []rueidis.Completed{eval}, 0
-	if asked {
-		commands, first = slices.Insert(commands, 0, client.B().Asking().Build()), 1
-	}
-	if want.Counts == nil {
-		commands = append(commands, wait)
-	}
-	results := one.DoMulti(ctx, commands...)
-	if text, err = results[first].ToString(); err != nil {
-		return "", reached, err
-	}
-	switch {
-	case want.Counts == nil:
-	case want.Counts(text):
-		results = append(results, one.Do(ctx, wait))
-	default:
-		return text, reached, nil
-	}
-	waited := results[first+1]
-	if !want.Fsync {
-		n, err := waited.AsInt64()
-		reached.Replicas = int(n)
-		return text, reached, err
-	}
-	counts, err := waited.AsIntSlice()
-	if err == nil && len(counts) != 2 {
-		err = fmt.Errorf("the reply to WAITAOF has %d numbers", len(counts))
-	}
-	if err != nil {
-		return text, reached, err
-	}
-	reached.Fsync, reached.Replicas = counts[0] > 0, int(counts[1])
-	return text, reached, nil
-}
-
-// isReply reports whether an error is one that the server sent, with that first word.
-func isReply(err error, word string) bool {
-	sent, ok := rueidis.IsRedisErr(err)
-	return ok && strings.HasPrefix(sent.Error(), word)
-}
-
-// convert tells errors that the server sent from those of the way to it.
+// convert returns an error of rueidis as driver.Driver's Run returns it.
 func convert(err error) error {
 	if err == nil {
 		return nil
 	}
-	if sent, ok := rueidis.IsRedisErr(err); ok && !sent.IsNil() {
-		return driver.ReplyError(restored(sent.Error()))
+	if reply, ok := rueidis.IsRedisErr(err); ok && !reply.IsNil() {
+		return driver.ReplyError(restoreCode(reply.Error()))
 	}
 	var op *net.OpError
 	if errors.As(err, &op) && op.Op == "dial" || errors.Is(err, rueidis.ErrNoSlot) {
@@ -411,9 +239,9 @@ func convert(err error) error {
 	return err
 }
 
-// restored is an error as the server sent it: rueidis takes the word ERR away, which those have that begin
-// with no other such word.
-func restored(text string) string {
+// restoreCode returns an error as the server sent it. rueidis removes the code ERR, which stands before errors that have
+// no other code.
+func restoreCode(text string) string {
 	if first, _, _ := strings.Cut(text, " "); first != strings.ToUpper(first) {
 		return "ERR " + text
 	}
@@ -422,71 +250,82 @@ func restored(text string) string {
 
 // Probe uses HELLO, which every user may send, and TIME, which every script sends.
 func (d *adapter) Probe(ctx context.Context) (driver.ServerInfo, error) {
-	client, err := d.hands.client(ctx)
+	client, err := d.scripts.client(ctx)
 	if err != nil {
 		return driver.ServerInfo{}, err
 	}
-	field, err := hello(ctx, client)
+	fields, err := hello(ctx, client)
 	if err != nil {
 		return driver.ServerInfo{}, convert(err)
 	}
 	now, err := client.Do(ctx, client.B().Time().Build()).AsIntSlice()
 	if err == nil && len(now) != 2 {
-		err = fmt.Errorf("the reply to TIME has %d numbers", len(now))
+		err = fmt.Errorf("the reply to TIME has %d numbers, not 2", len(now))
 	}
 	if err != nil {
 		return driver.ServerInfo{}, convert(err)
 	}
 	return driver.ServerInfo{
-		Server:  field["server"],
-		Version: field["version"],
-		Cluster: field["mode"] == "cluster",
+		Server:  fields["server"],
+		Version: fields["version"],
+		Cluster: fields["mode"] == "cluster",
 		Time:    time.UnixMicro(now[0]*1e6 + now[1]),
 
 		Sentinel: d.option.Sentinel.MasterSet != "",
 	}, nil
 }
 
-// hello asks a server what it is.
+// hello returns the fields of the reply to HELLO.
 func hello(ctx context.Context, client rueidis.CoreClient) (map[string]string, error) {
 	reply, err := client.Do(ctx, client.B().Arbitrary("HELLO").Build()).ToAny()
 	if err != nil {
 		return nil, err
 	}
-	field := map[string]string{}
+	fields := map[string]string{}
 	switch reply := reply.(type) {
 	case map[string]any: // RESP3
 		for k, v := range reply {
-			field[k] = fmt.Sprint(v)
+			fields[k] = fmt.Sprint(v)
 		}
 	case []any: // RESP2
 		for i := 0; i+1 < len(reply); i += 2 {
-			field[fmt.Sprint(reply[i])] = fmt.Sprint(reply[i+1])
+			fields[fmt.Sprint(reply[i])] = fmt.Sprint(reply[i+1])
 		}
 	}
-	return field, nil
+	return fields, nil
 }
+
+// checkMaster returns an error if the server is a replica.
+func checkMaster(ctx context.Context, client rueidis.CoreClient) error {
+	fields, err := hello(ctx, client)
+	if err == nil && fields["role"] == "replica" {
+		err = errReplica
+	}
+	return err
+}
+
+var errReplica = fmt.Errorf("%w: the server is a replica, no longer the master", driver.ErrNotSent)
 
 func (d *adapter) Addr() string {
 	if d.follower == nil {
 		return strings.Join(d.option.InitAddress, ",")
 	}
-	d.hands.mu.Lock()
-	defer d.hands.mu.Unlock()
-	return cmp.Or(d.hands.master, "the master that Sentinel names")
+	d.scripts.mu.Lock()
+	defer d.scripts.mu.Unlock()
+	return cmp.Or(d.scripts.master, "the master that Sentinel names")
 }
 
 func (d *adapter) Close() error {
-	d.stopping.Lock()
+	d.closing.Lock()
 	d.stop()
-	d.stopping.Unlock()
+	d.closing.Unlock()
 	d.subs.Stop()
 	d.background.Wait()
 	d.subs.Wait()
 	if d.follower != nil {
 		d.follower.close()
 	}
-	d.hands.close()
-	d.ears.close()
+	d.scripts.close()
+	d.subscriptions.close()
 	return nil
 }

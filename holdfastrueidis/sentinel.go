@@ -15,9 +15,9 @@ import (
 	"github.com/holdfast-go/holdfast/internal/sentinel"
 )
 
-// follower finds the master that Sentinel names, and has the driver leave another: a master that was replaced may
-// be alive, and take writes for ten seconds, until a sentinel makes it a replica. What it answers is worth nothing.
-// rueidis follows one sentinel, which can hang, or not have heard of the failover.
+// follower finds the master that Sentinel names and makes the driver drop clients of any other server. A replaced
+// master may stay alive and accept writes for ten seconds, until a sentinel makes it a replica; its answers are
+// worthless. rueidis follows only one sentinel, which can hang or miss a failover.
 type follower struct {
 	d     *adapter
 	group *sentinel.Group
@@ -28,20 +28,20 @@ type follower struct {
 	sentinels map[string]rueidis.Client
 }
 
-// watchPeriod is the time between looks for the master.
+// watchPeriod is the time between two looks for the master.
 const watchPeriod = time.Second
 
-func follow(d *adapter) *follower {
+func newFollower(d *adapter) *follower {
 	f := &follower{d: d, sentinels: map[string]rueidis.Client{}}
 	f.group = sentinel.New(d.option.InitAddress, f.ask)
 	return f
 }
 
-// connect makes a client for the master.
+// connect makes a client for the master and returns it with the master's address.
 func (f *follower) connect() (rueidis.Client, string, error) {
 	f.mu.Lock()
 	if !f.watching {
-		f.watching = f.d.behind(f.watch)
+		f.watching = f.d.spawn(f.watch)
 	}
 	f.mu.Unlock()
 	ctx, cancel := context.WithTimeout(f.d.ctx, 4*sentinel.Timeout)
@@ -50,26 +50,21 @@ func (f *follower) connect() (rueidis.Client, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
-	client, err := rueidis.NewClient(alone(f.d.option, master))
+	client, err := rueidis.NewClient(singleServer(f.d.option, master))
 	if err != nil {
 		return client, "", err
 	}
-	// Sentinels that have not heard of a failover yet take the old master for the master.
-	field, err := hello(ctx, client)
-	if err == nil && field["role"] == "replica" {
-		err = errReplica
-	}
-	return client, master, err
+	return client, master, checkMaster(ctx, client) // sentinels that missed a failover still name the old master
 }
 
-// alone are options for one server.
-func alone(o rueidis.ClientOption, addr string) rueidis.ClientOption {
+// singleServer returns the options for the server at addr alone.
+func singleServer(o rueidis.ClientOption, addr string) rueidis.ClientOption {
 	o.InitAddress, o.ForceSingleClient = []string{addr}, true
 	o.Sentinel, o.SendToReplicas = rueidis.SentinelOption{}, nil
 	return o
 }
 
-// watch looks for the master, from the first connection on.
+// watch looks for the master regularly, until the driver closes.
 func (f *follower) watch() {
 	tick := time.NewTicker(watchPeriod)
 	defer tick.Stop()
@@ -83,31 +78,31 @@ func (f *follower) watch() {
 		if err != nil {
 			continue
 		}
-		f.d.hands.keepTo(master)
-		if f.d.ears.keepTo(master) {
-			f.d.subs.Interrupt(errReplaced)
+		f.d.scripts.follow(master)
+		if f.d.subscriptions.follow(master) {
+			f.d.subs.Reconnect(errReplaced)
 		}
 	}
 }
 
 var errReplaced = fmt.Errorf("%w: Sentinel has replaced the master", driver.ErrNotSent)
 
-// ask asks one sentinel, over a connection that stays.
+// ask asks one sentinel, on a connection that stays open.
 func (f *follower) ask(ctx context.Context, addr string, others bool) (a sentinel.Answer, err error) {
 	client, err := f.sentinel(addr)
 	if err != nil {
 		return a, err
 	}
 	name := f.d.option.Sentinel.MasterSet
-	named, err := client.Do(ctx, client.B().SentinelGetMasterAddrByName().Master(name).Build()).AsStrSlice()
+	master, err := client.Do(ctx, client.B().SentinelGetMasterAddrByName().Master(name).Build()).AsStrSlice()
 	if err != nil {
 		return a, err
 	}
-	if len(named) != 2 {
-		return a, fmt.Errorf("the reply to SENTINEL GET-MASTER-ADDR-BY-NAME has %d fields", len(named))
+	if len(master) != 2 {
+		return a, fmt.Errorf("the reply to SENTINEL GET-MASTER-ADDR-BY-NAME has %d fields, not 2", len(master))
 	}
-	a.Addr = net.JoinHostPort(named[0], named[1])
-	// What these do not tell is not needed where a majority agrees.
+	a.Addr = net.JoinHostPort(master[0], master[1])
+	// These may fail, since their answers are not needed if a majority agrees.
 	if all, err := client.Do(ctx, client.B().Arbitrary("SENTINEL", "MASTER", name).Build()).AsStrMap(); err == nil {
 		a.Epoch, _ = strconv.ParseInt(all["config-epoch"], 10, 64)
 	}
@@ -122,7 +117,7 @@ func (f *follower) ask(ctx context.Context, addr string, others bool) (a sentine
 	return a, nil
 }
 
-// sentinel returns the client of one. Making one may take longer than anybody waits for it.
+// sentinel returns the client for a sentinel. Making it does not end with any context.
 func (f *follower) sentinel(addr string) (rueidis.Client, error) {
 	f.mu.Lock()
 	client, closed := f.sentinels[addr], f.closed
@@ -133,7 +128,7 @@ func (f *follower) sentinel(addr string) (rueidis.Client, error) {
 	case client != nil:
 		return client, nil
 	}
-	o, s := alone(f.d.option, addr), f.d.option.Sentinel
+	o, s := singleServer(f.d.option, addr), f.d.option.Sentinel
 	o.Username, o.Password, o.ClientName, o.Dialer, o.TLSConfig, o.SelectDB = s.Username, s.Password, s.ClientName, s.Dialer, s.TLSConfig, 0
 	client, err := rueidis.NewClient(o)
 	if err != nil {

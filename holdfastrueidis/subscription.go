@@ -11,67 +11,66 @@ import (
 	"github.com/holdfast-go/holdfast/internal/pubsub"
 )
 
-// Subscribe opens a subscription. All of one server share a connection, apart from that
-// of the scripts.
+// Subscribe opens a subscription. All subscriptions on a server share a connection, which carries no calls.
 func (d *adapter) Subscribe(s driver.Subscription) (cancel func()) { return d.subs.Subscribe(s) }
 
-// ears is the pubsub.Client of a driver. It subscribes on connections of its own, to the nodes that the
-// plan names: what rueidis itself does about subscriptions leads to the node that had the slot
-// until it is told otherwise, which a replica does not, and ends them in another order than they began.
-type ears struct{ d *adapter }
+// subscriber is the driver's pubsub.Client. It subscribes on dedicated connections, to the nodes that the slot map
+// names. rueidis's own subscriptions stay on the node that had the slot until that node redirects them, which a replica
+// does not do, and they end in another order than they began.
+type subscriber struct{ d *adapter }
 
-// Locate names the node of a Cluster that has the channel's slot. Other servers have one name, "".
-func (e ears) Locate(p pubsub.Place) (string, bool) {
-	e.d.ears.mu.Lock()
-	client := e.d.ears.present
-	e.d.ears.mu.Unlock()
+// Locate returns the address of the Cluster node that has the channel's slot. Outside Cluster mode it returns "".
+func (s subscriber) Locate(c pubsub.Channel) (string, bool) {
+	s.d.subscriptions.mu.Lock()
+	client := s.d.subscriptions.current
+	s.d.subscriptions.mu.Unlock()
 	switch {
 	case client == nil:
 		return "", false
 	case client.Mode() != rueidis.ClientModeCluster:
 		return "", true
 	}
-	plan := e.d.plan.Load()
-	if plan == nil {
+	slots := s.d.slots.Load()
+	if slots == nil {
 		return "", false
 	}
-	addr := plan.span(keys.Slot(p.Channel)).addr
+	addr := slots.find(keys.Slot(c.Name)).addr
 	return addr, addr != ""
 }
 
-// Learn asks for a new plan. A script with a key of the slot is redirected by a node that does not have it, by which
-// rueidis gets to know the one that has.
-func (e ears) Learn(ctx context.Context, p pubsub.Place, _ error) error {
-	client, err := e.d.ears.client(ctx)
+// Refresh refreshes the slot map. Before that it runs a script with a key of the slot: if rueidis is wrong about the
+// slot, the node redirects the script, and rueidis learns of the right one.
+func (s subscriber) Refresh(ctx context.Context, c pubsub.Channel, _ error) error {
+	client, err := s.d.subscriptions.client(ctx)
 	if err != nil || client.Mode() != rueidis.ClientModeCluster {
 		return err
 	}
-	reply, err := client.Do(ctx, words(client, "eval", "return 'master'", []string{p.Channel}, nil)).ToString()
+	reply, err := client.Do(ctx, evalCommand(client, "eval", "return 'master'", []string{c.Name}, nil)).ToString()
 	if err == nil && reply != "master" {
-		err = fmt.Errorf("the reply to a script is %q", reply)
+		err = fmt.Errorf("the reply to a script is %q, not %q", reply, "master")
 	}
 	if err == nil {
-		err = e.d.renewPlan(ctx)
+		err = s.d.refreshSlots(ctx)
 	}
 	return convert(err)
 }
 
-func (e ears) Connect(ctx context.Context, server string, l *pubsub.Link) (pubsub.Conn, error) {
-	client, err := e.d.ears.client(ctx)
+func (s subscriber) Connect(ctx context.Context, server string, l *pubsub.Link) (pubsub.Conn, error) {
+	client, err := s.d.subscriptions.client(ctx)
 	if err != nil {
 		return nil, err
 	}
 	node := client
 	if server != "" {
-		known := false
-		if node, known = client.Nodes()[server]; !known {
-			return nil, fmt.Errorf("%w: rueidis does not know the node %s of the Cluster yet", driver.ErrNotSent, server)
+		ok := false
+		if node, ok = client.Nodes()[server]; !ok {
+			return nil, fmt.Errorf("%w: rueidis does not know the Cluster node %s yet", driver.ErrNotSent, server)
 		}
 	}
-	c := &conn{link: l, sharding: server != ""}
-	c.one, _ = node.Dedicate()
-	broken := c.one.SetPubSubHooks(rueidis.PubSubHooks{OnMessage: c.message, OnSubscription: c.subscription})
-	if err := c.Leads(ctx); err != nil {
+	c := &conn{link: l, cluster: server != ""}
+	c.client, _ = node.Dedicate()
+	broken := c.client.SetPubSubHooks(rueidis.PubSubHooks{OnMessage: c.message, OnSubscription: c.subscription})
+	if err := c.CheckMaster(ctx); err != nil {
 		c.Close()
 		return nil, err
 	}
@@ -83,56 +82,50 @@ func (e ears) Connect(ctx context.Context, server string, l *pubsub.Link) (pubsu
 	return c, nil
 }
 
-// conn is a connection for subscriptions. rueidis pings it.
+// conn is a connection for subscriptions. rueidis pings it to detect that it is broken.
 type conn struct {
-	link     *pubsub.Link
-	sharding bool
-	one      rueidis.DedicatedClient
+	link    *pubsub.Link
+	cluster bool
+	client  rueidis.DedicatedClient
 }
 
 func (c *conn) message(m rueidis.PubSubMessage) { c.link.Message(m.Channel, m.Message) }
 
 func (c *conn) subscription(s rueidis.PubSubSubscription) {
-	p := pubsub.Place{Channel: s.Channel, Sharded: s.Kind == "ssubscribe" || s.Kind == "sunsubscribe"}
+	ch := pubsub.Channel{Name: s.Channel, Sharded: s.Kind == "ssubscribe" || s.Kind == "sunsubscribe"}
 	switch s.Kind {
 	case "subscribe", "ssubscribe":
-		c.link.Confirmed(p)
+		c.link.Confirmed(ch)
 	case "unsubscribe", "sunsubscribe":
-		c.link.Ended(p)
+		c.link.Ended(ch)
 	}
 }
 
-func (c *conn) Leads(ctx context.Context) error {
-	if !c.sharding {
+func (c *conn) CheckMaster(ctx context.Context) error {
+	if !c.cluster {
 		return nil
 	}
-	field, err := hello(ctx, c.one)
-	if err == nil && field["role"] == "replica" {
-		err = errReplica
-	}
-	return convert(err)
+	return convert(checkMaster(ctx, c.client))
 }
 
-var errReplica = fmt.Errorf("%w: the server was the master, and is a replica by now", driver.ErrNotSent)
-
 func (c *conn) Send(ctx context.Context, commands []pubsub.Command) error {
-	words := make([]rueidis.Completed, len(commands))
+	cmds := make([]rueidis.Completed, len(commands))
 	for i, command := range commands {
-		b := c.one.B()
+		b := c.client.B()
 		switch {
-		case command.Sharded && command.Off:
-			words[i] = b.Sunsubscribe().Channel(command.Channel).Build()
+		case command.Sharded && command.Unsubscribe:
+			cmds[i] = b.Sunsubscribe().Channel(command.Name).Build()
 		case command.Sharded:
-			words[i] = b.Ssubscribe().Channel(command.Channel).Build()
-		case command.Off:
-			words[i] = b.Unsubscribe().Channel(command.Channel).Build()
+			cmds[i] = b.Ssubscribe().Channel(command.Name).Build()
+		case command.Unsubscribe:
+			cmds[i] = b.Unsubscribe().Channel(command.Name).Build()
 		default:
-			words[i] = b.Subscribe().Channel(command.Channel).Build()
+			cmds[i] = b.Subscribe().Channel(command.Name).Build()
 		}
 	}
-	for i, result := range c.one.DoMulti(ctx, words...) {
+	for i, result := range c.client.DoMulti(ctx, cmds...) {
 		err := result.Error()
-		if _, sent := rueidis.IsRedisErr(err); sent {
+		if _, ok := rueidis.IsRedisErr(err); ok {
 			c.link.Refused(commands[i], convert(err))
 		} else if err != nil {
 			return convert(err)
@@ -141,4 +134,4 @@ func (c *conn) Send(ctx context.Context, commands []pubsub.Command) error {
 	return nil
 }
 
-func (c *conn) Close() { c.one.Close() }
+func (c *conn) Close() { c.client.Close() }

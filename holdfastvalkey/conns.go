@@ -12,54 +12,54 @@ import (
 	"github.com/holdfast-go/holdfast/internal/bounds"
 )
 
-// conns are the connections of a driver. valkey-go offers no way to close one of them.
+// conns is the set of a driver's connections. valkey-go offers no way to close one of them.
 type conns struct {
 	mu  sync.Mutex
 	all map[*conn]struct{}
 }
 
-// conn is a connection that knows since when its server owes an answer.
+// conn is a connection that knows how long its server has been silent.
 type conn struct {
 	net.Conn
-	of *conns
+	owner *conns
 
-	mu    sync.Mutex
-	asked time.Time // of the first write since anything was read; zero if there is none
+	mu           sync.Mutex
+	waitingSince time.Time // the first write since the last read; zero if nothing was written since
 }
 
-// silence is for how long a server may owe an answer before a call that times out ends the connection. It may be
-// another's call that takes long.
-const silence = time.Second
+// maxSilence is how long a server may leave requests unanswered before a call that times out closes the connection. A
+// shorter silence may be due to another, slow call.
+const maxSilence = time.Second
 
-// dialError is why there is no connection: nothing was sent on it.
+// dialError is the error of a dial that failed, so that no call was sent.
 type dialError struct{ error }
 
 func (e *dialError) Unwrap() error { return e.error }
 
 type dialFunc = func(ctx context.Context, addr string, d *net.Dialer, config *tls.Config) (net.Conn, error)
 
-// dialer dials as valkey-go does with these options, until life ends. Connections are closed on which the server sends
-// what valkey-go could not survive.
+// dialer returns a function that dials as valkey-go does with these options, until life ends. Connections close when
+// the server sends what valkey-go could not survive.
 func (s *conns) dialer(life context.Context, option valkey.ClientOption) dialFunc {
 	return func(ctx context.Context, addr string, d *net.Dialer, config *tls.Config) (net.Conn, error) {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		defer context.AfterFunc(life, cancel)()
-		dialed, err := dial(ctx, option, addr, d, config)
+		raw, err := dial(ctx, option, addr, d, config)
 		if err != nil {
 			return nil, &dialError{err}
 		}
-		if tcp, ok := dialed.(*net.TCPConn); ok && option.DisableTCPNoDelay { // valkey-go does not see that it is one
+		if tcp, ok := raw.(*net.TCPConn); ok && option.DisableTCPNoDelay { // valkey-go does not recognize a wrapped one
 			_ = tcp.SetNoDelay(false)
 		}
-		c := &conn{Conn: dialed, of: s}
+		c := &conn{Conn: raw, owner: s}
 		s.mu.Lock()
 		if s.all == nil {
 			s.all = map[*conn]struct{}{}
 		}
 		s.all[c] = struct{}{}
 		s.mu.Unlock()
-		if err := life.Err(); err != nil { // closeAll may not have seen it
+		if err := life.Err(); err != nil { // closeAll may have missed c
 			_ = c.Close()
 			return nil, &dialError{err}
 		}
@@ -79,35 +79,35 @@ func dial(ctx context.Context, option valkey.ClientOption, addr string, d *net.D
 	return d.DialContext(ctx, "tcp", addr)
 }
 
-// closeSilent closes connections whose servers have owed an answer for too long.
+// closeSilent closes connections whose servers have been silent for too long.
 func (s *conns) closeSilent() {
 	s.close(func(c *conn) bool {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		return !c.asked.IsZero() && time.Since(c.asked) >= silence
+		return !c.waitingSince.IsZero() && time.Since(c.waitingSince) >= maxSilence
 	})
 }
 
 func (s *conns) closeAll() { s.close(func(*conn) bool { return true }) }
 
-func (s *conns) close(which func(*conn) bool) {
+func (s *conns) close(match func(*conn) bool) {
 	s.mu.Lock()
-	var chosen []*conn
+	var matching []*conn
 	for c := range s.all {
-		if which(c) {
-			chosen = append(chosen, c)
+		if match(c) {
+			matching = append(matching, c)
 		}
 	}
 	s.mu.Unlock()
-	for _, c := range chosen {
+	for _, c := range matching {
 		_ = c.Close()
 	}
 }
 
 func (c *conn) Write(p []byte) (int, error) {
 	c.mu.Lock()
-	if c.asked.IsZero() {
-		c.asked = time.Now()
+	if c.waitingSince.IsZero() {
+		c.waitingSince = time.Now()
 	}
 	c.mu.Unlock()
 	return c.Conn.Write(p)
@@ -117,15 +117,15 @@ func (c *conn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if n > 0 {
 		c.mu.Lock()
-		c.asked = time.Time{}
+		c.waitingSince = time.Time{}
 		c.mu.Unlock()
 	}
 	return n, err
 }
 
 func (c *conn) Close() error {
-	c.of.mu.Lock()
-	delete(c.of.all, c)
-	c.of.mu.Unlock()
+	c.owner.mu.Lock()
+	delete(c.owner.all, c)
+	c.owner.mu.Unlock()
 	return c.Conn.Close()
 }

@@ -1,9 +1,8 @@
-// Package holdfastvalkey lets Holdfast use valkey-go: for a single server, or for a Cluster. It does not support
+// Package holdfastvalkey runs Holdfast over valkey-go: for a single server or for a Cluster. It does not support
 // Sentinel; holdfastgoredis.NewFailover and holdfastrueidis do.
 //
-// A valkey.Client does not tell with which options it was made, and commands of all its users share its
-// connections. So the driver is given the options, and makes a client of its own. Each command is sent once:
-// valkey-go's own retries do not apply.
+// A valkey.Client does not reveal its options, and all its users share its connections. So the driver takes the options
+// and makes a client of its own. Each command is sent once: valkey-go's own retries do not apply.
 package holdfastvalkey
 
 import (
@@ -24,15 +23,15 @@ import (
 	"github.com/holdfast-go/holdfast/internal/pubsub"
 )
 
-// New returns a holdfast.Client, from the options with which the program makes its own valkey.Client. It connects
-// when it is first used. The options are kept, except these:
+// New returns a holdfast.Client that uses the options with which the program makes its own valkey.Client. It connects on
+// first use. These options are changed:
 //
-//   - retries, client-side caching, reading from replicas and ConnLifetime are switched off;
-//   - if Dialer.KeepAlive or ConnWriteTimeout is zero, it is 1 s or 2 s, so that a connection whose other end is gone
-//     is given up before leases end (valkey-go takes 10 s);
-//   - if PipelineMultiplex is zero, there is one connection to each server for locks.
+//   - Retries, client-side caching, reads from replicas and ConnLifetime are switched off.
+//   - If Dialer.KeepAlive or ConnWriteTimeout is zero, it becomes 1 s or 2 s, so that a dead connection is dropped before
+//     leases end (valkey-go's default takes 10 s).
+//   - If PipelineMultiplex is zero, there is one connection to each server for locks.
 //
-// Options that cannot be used for locks are refused with an error that says why and matches holdfast.ErrInvalid.
+// If the options cannot be used for locks, the error says why and matches holdfast.ErrInvalid.
 func New(option valkey.ClientOption, cfg *holdfast.Config) (*holdfast.Client, error) {
 	d, err := NewDriver(option)
 	if err != nil {
@@ -40,12 +39,12 @@ func New(option valkey.ClientOption, cfg *holdfast.Config) (*holdfast.Client, er
 	}
 	c, err := holdfast.New(d, cfg)
 	if err != nil {
-		_ = d.Close() // which has connected to nothing yet
+		_ = d.Close() // it has no connections yet
 	}
 	return c, err
 }
 
-// NewDriver returns the driver of New's client, for programs that wrap a driver or do without a client.
+// NewDriver returns the driver of New's client, for programs that wrap a driver or use one without a client.
 func NewDriver(option valkey.ClientOption) (driver.Driver, error) {
 	switch {
 	case len(option.InitAddress) == 0:
@@ -53,17 +52,17 @@ func NewDriver(option valkey.ClientOption) (driver.Driver, error) {
 	case option.ReplicaOnly:
 		return nil, errors.New("valkey.ClientOption.ReplicaOnly cannot be used for locks: replicas do not grant them")
 	case option.Sentinel.MasterSet != "":
-		return nil, errors.New("holdfastvalkey does not support Sentinel (valkey.ClientOption.Sentinel.MasterSet): use holdfastgoredis.NewFailover or holdfastrueidis")
+		return nil, errors.New("holdfastvalkey does not support Sentinel (valkey.ClientOption.Sentinel.MasterSet); use holdfastgoredis.NewFailover or holdfastrueidis")
 	case option.Standalone.EnableRedirect:
-		return nil, errors.New("holdfastvalkey does not support valkey.ClientOption.Standalone.EnableRedirect: give it the address of the primary")
+		return nil, errors.New("holdfastvalkey does not support valkey.ClientOption.Standalone.EnableRedirect; use the address of the primary")
 	}
 	option.InitAddress = slices.Clone(option.InitAddress)
 	option.DisableRetry, option.DisableCache = true, true
-	if option.SendToReplicas != nil { // without it valkey-go would refuse other options
+	if option.SendToReplicas != nil { // kept, since valkey-go refuses some other options without it
 		option.SendToReplicas = func(valkey.Completed) bool { return false }
 	}
 	option.Standalone = valkey.StandaloneOption{}
-	option.ConnLifetime = 0 // valkey-go repeats what is under way on a connection that has reached it
+	option.ConnLifetime = 0 // valkey-go repeats calls in flight on a connection that reaches it
 	if option.Dialer.KeepAlive == 0 {
 		option.Dialer.KeepAlive = time.Second
 	}
@@ -81,34 +80,34 @@ func NewDriver(option valkey.ClientOption) (driver.Driver, error) {
 	return a, nil
 }
 
-// adapter is the driver.Driver. Its client is made at the first call, and again when its server turns out to be a
+// adapter is the driver.Driver. It makes its client at the first call, and again after its server turned out to be a
 // replica.
 type adapter struct {
 	option valkey.ClientOption
 	conns  conns
 	subs   *pubsub.Pool
 
-	plan     atomic.Pointer[plan] // of a Cluster; nil until it is known
-	planning atomic.Bool          // it is being asked for
+	slots      atomic.Pointer[slotMap] // of a Cluster; nil until first asked for
+	refreshing atomic.Bool             // slots is being refreshed in the background
 
 	ctx  context.Context // ends with Close
 	stop context.CancelFunc
 
 	mu         sync.Mutex
-	background sync.WaitGroup // added to under mu, while ctx has not ended
+	background sync.WaitGroup // added to with mu held, while ctx has not ended
 	client     valkey.Client
 	made       time.Time
-	making     *making
+	attempt    *attempt // nil if there is none
 }
 
-// making is an attempt to make a client, shared by all calls that need one.
-type making struct {
-	over   chan struct{} // closed when it has ended
+// attempt is an attempt to make a client, shared by all calls that need one.
+type attempt struct {
+	done   chan struct{} // closed when client or err is set
 	client valkey.Client
 	err    error // as Run returns it
 }
 
-// connect returns the client, and makes it if there is none. Its errors are as Run returns them.
+// connect returns the client, or makes it if there is none. Its errors are as Run returns them.
 func (a *adapter) connect(ctx context.Context) (valkey.Client, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, notSent(err)
@@ -122,22 +121,22 @@ func (a *adapter) connect(ctx context.Context) (valkey.Client, error) {
 		a.mu.Unlock()
 		return c, nil
 	}
-	m := a.making
-	if m == nil {
-		m = &making{over: make(chan struct{})}
-		a.making = m
-		a.background.Go(func() { a.make(m) })
+	t := a.attempt
+	if t == nil {
+		t = &attempt{done: make(chan struct{})}
+		a.attempt = t
+		a.background.Go(func() { a.make(t) })
 	}
 	a.mu.Unlock()
 	select {
-	case <-m.over:
-		return m.client, m.err
+	case <-t.done:
+		return t.client, t.err
 	case <-ctx.Done():
 		return nil, notSent(ctx.Err())
 	}
 }
 
-func (a *adapter) make(m *making) {
+func (a *adapter) make(t *attempt) {
 	option := a.option
 	option.InitAddress = slices.Clone(option.InitAddress) // ShuffleInit shuffles it in place
 	client, err := valkey.NewClient(option)
@@ -146,26 +145,26 @@ func (a *adapter) make(m *making) {
 			client.Close()
 		}
 		client = nil
-		if m.err = convert(err); !isReply(m.err, "") && !errors.Is(m.err, driver.ErrNotSent) {
-			m.err = notSent(err) // no call was on the way yet
+		if t.err = convert(err); !isReply(t.err, "") && !errors.Is(t.err, driver.ErrNotSent) {
+			t.err = notSent(err) // calls are sent only after that
 		}
 	}
 	a.mu.Lock()
-	m.client = client
-	a.client, a.made, a.making = client, time.Now(), nil
+	t.client = client
+	a.client, a.made, a.attempt = client, time.Now(), nil
 	a.mu.Unlock()
-	close(m.over)
+	close(t.done)
 }
 
-// leavePeriod is how often at most a client is left.
-const leavePeriod = time.Second
+// dropPeriod is the shortest time between two drops.
+const dropPeriod = time.Second
 
-// leave gives up a client whose server is not the master any more, and its subscriptions. The next client finds out
-// anew where its address leads.
-func (a *adapter) leave(client valkey.Client) {
+// drop closes a client whose server is no longer the master, with all its connections. The next client resolves its
+// address again.
+func (a *adapter) drop(client valkey.Client) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.client != client || time.Since(a.made) < leavePeriod || a.ctx.Err() != nil {
+	if a.client != client || time.Since(a.made) < dropPeriod || a.ctx.Err() != nil {
 		return
 	}
 	a.client = nil
@@ -173,8 +172,8 @@ func (a *adapter) leave(client valkey.Client) {
 	a.background.Go(client.Close)
 }
 
-// behind calls f in the background; it is false if the driver closes.
-func (a *adapter) behind(f func()) bool {
+// spawn calls f in a goroutine, or returns false if the driver is closing.
+func (a *adapter) spawn(f func()) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.ctx.Err() != nil {
@@ -184,21 +183,21 @@ func (a *adapter) behind(f func()) bool {
 	return true
 }
 
-// Run sends a call. The context that valkey-go is given ends calls, but not dialing, which Dialer.Timeout bounds.
+// Run sends a call. In valkey-go ctx ends calls, but not dialing, which Dialer.Timeout bounds.
 func (a *adapter) Run(ctx context.Context, c driver.Call) (string, error) {
 	client, err := a.connect(ctx)
 	if err != nil {
 		return "", err
 	}
-	reply, err := text(client.Do(ctx, command(client, c)))
+	reply, err := text(client.Do(ctx, callCommand(client, c)))
 	if isReply(err, "NOSCRIPT") {
-		reply, err = text(client.Do(ctx, whole(client, c)))
+		reply, err = text(client.Do(ctx, evalCommand(client, c)))
 	}
-	a.heed(client, err)
+	a.handleError(client, err)
 	return reply, err
 }
 
-// RunAll sends the calls at once. valkey-go sorts them by master, and follows redirections.
+// RunAll sends the calls at once. valkey-go routes each to its node and follows redirections.
 func (a *adapter) RunAll(ctx context.Context, calls []driver.Call, tell func(i int, reply string, err error)) {
 	client, err := a.connect(ctx)
 	if err != nil {
@@ -209,7 +208,7 @@ func (a *adapter) RunAll(ctx context.Context, calls []driver.Call, tell func(i i
 	}
 	commands := make([]valkey.Completed, len(calls))
 	for i, c := range calls {
-		commands[i] = command(client, c)
+		commands[i] = callCommand(client, c)
 	}
 	var again []int
 	for i, result := range client.DoMulti(ctx, commands...) {
@@ -218,47 +217,48 @@ func (a *adapter) RunAll(ctx context.Context, calls []driver.Call, tell func(i i
 			again = append(again, i)
 			continue
 		}
-		a.heed(client, err)
+		a.handleError(client, err)
 		tell(i, reply, err)
 	}
-	commands = nil // valkey-go still reads those of a connection that hangs
+	commands = nil // not reused: valkey-go may still read the commands for a connection that hangs
 	for _, i := range again {
-		commands = append(commands, whole(client, calls[i]))
+		commands = append(commands, evalCommand(client, calls[i]))
 	}
 	for n, result := range client.DoMulti(ctx, commands...) {
 		reply, err := text(result)
-		a.heed(client, err)
+		a.handleError(client, err)
 		tell(again[n], reply, err)
 	}
 }
 
-// heed does what the error of a call asks for. After a timeout it closes connections that hang: valkey-go's own ping
-// takes seconds to find them. It leaves a server that is not the master any more; in a Cluster valkey-go does that.
-func (a *adapter) heed(client valkey.Client, err error) {
+// handleError closes connections that hang if a call has timed out, since valkey-go's own ping takes seconds to find
+// them. It drops the client if the server is no longer the master, except in a Cluster, where valkey-go finds the new
+// one.
+func (a *adapter) handleError(client valkey.Client, err error) {
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
 		a.conns.closeSilent()
 	case client.Mode() != valkey.ClientModeCluster && (isReply(err, "READONLY") || isReply(err, "MASTERDOWN")):
-		a.leave(client)
+		a.drop(client)
 	}
 }
 
-// command is a call as it is sent first: the server's own command, or a script by its hash.
-func command(client valkey.Client, c driver.Call) valkey.Completed {
+// callCommand returns the command to send first for a call: one of the server's own, or EVALSHA.
+func callCommand(client valkey.Client, c driver.Call) valkey.Completed {
 	if c.Script.Command != "" {
-		return words(client, c, c.Script.Command)
+		return build(client, c, c.Script.Command)
 	}
-	return words(client, c, "evalsha", c.Script.SHA1, strconv.Itoa(len(c.Keys)))
+	return build(client, c, "evalsha", c.Script.SHA1, strconv.Itoa(len(c.Keys)))
 }
 
-// whole is a call with its whole script.
-func whole(client valkey.Client, c driver.Call) valkey.Completed {
-	return words(client, c, "eval", c.Script.Source, strconv.Itoa(len(c.Keys)))
+// evalCommand returns the command to send if the server does not have the script.
+func evalCommand(client valkey.Client, c driver.Call) valkey.Completed {
+	return build(client, c, "eval", c.Script.Source, strconv.Itoa(len(c.Keys)))
 }
 
-// words is a command with the keys and arguments of a call. Its slot is that of the first key: a server refuses keys
-// in several slots, and valkey-go would panic.
-func words(client valkey.Client, c driver.Call, head ...string) valkey.Completed {
+// build returns a command with a call's keys and arguments. Only the first key is marked as one, because valkey-go
+// panics if keys are in different slots. The server refuses such a call.
+func build(client valkey.Client, c driver.Call, head ...string) valkey.Completed {
 	b := client.B().Arbitrary(head...)
 	if len(c.Keys) > 0 {
 		b = b.Keys(c.Keys[0]).Args(c.Keys[1:]...)
@@ -266,7 +266,7 @@ func words(client valkey.Client, c driver.Call, head ...string) valkey.Completed
 	return b.Args(c.Args...).Build()
 }
 
-// text is the result of a call as Run returns it.
+// text returns the result of a call as Run returns it.
 func text(result valkey.ValkeyResult) (string, error) {
 	m, err := result.ToMessage()
 	if err == nil && m.IsInt64() {
@@ -281,35 +281,35 @@ func text(result valkey.ValkeyResult) (string, error) {
 
 // convert returns an error of valkey-go as Run returns it.
 func convert(err error) error {
-	var undialled *dialError
-	sent, ok := valkey.IsValkeyErr(err)
+	var dialErr *dialError
+	reply, ok := valkey.IsValkeyErr(err)
 	switch {
 	case ok:
-		return driver.ReplyError(restored(sent.Error()))
-	case errors.As(err, &undialled), errors.Is(err, valkey.ErrNoSlot):
+		return driver.ReplyError(restoreCode(reply.Error()))
+	case errors.As(err, &dialErr), errors.Is(err, valkey.ErrNoSlot):
 		return notSent(err)
 	}
 	return err
 }
 
-// restored is an error as the server sent it: valkey-go takes the word ERR away, which is in front of errors that
-// begin with no other code.
-func restored(text string) string {
+// restoreCode returns an error as the server sent it. valkey-go removes the code ERR, which stands before errors that
+// have no other code.
+func restoreCode(text string) string {
 	if first, _, _ := strings.Cut(text, " "); first != strings.ToUpper(first) {
 		return "ERR " + text
 	}
 	return text
 }
 
-// isReply reports whether an error is one that the server sent, with that code.
+// isReply reports whether err is a server's error with that code.
 func isReply(err error, code string) bool {
-	sent, ok := err.(driver.ReplyError)
-	return ok && strings.HasPrefix(string(sent), code)
+	reply, ok := err.(driver.ReplyError)
+	return ok && strings.HasPrefix(string(reply), code)
 }
 
 func notSent(err error) error { return fmt.Errorf("%w: %w", driver.ErrNotSent, err) }
 
-// Width is large: calls share a connection, and follow each other on it. More than that would be no faster.
+// Width returns 64: calls share a connection and do not wait for each other's replies. More would be no faster.
 func (a *adapter) Width() int { return 64 }
 
 // Probe uses HELLO, which every user may send, and TIME, which every script sends.
@@ -318,49 +318,49 @@ func (a *adapter) Probe(ctx context.Context) (driver.ServerInfo, error) {
 	if err != nil {
 		return driver.ServerInfo{}, err
 	}
-	field, err := hello(ctx, client)
+	fields, err := hello(ctx, client)
 	if err != nil {
-		a.heed(client, err)
+		a.handleError(client, err)
 		return driver.ServerInfo{}, err
 	}
 	now, err := client.Do(ctx, client.B().Time().Build()).AsIntSlice()
 	if err == nil && len(now) != 2 {
-		err = fmt.Errorf("the reply to TIME has %d numbers", len(now))
+		err = fmt.Errorf("the reply to TIME has %d numbers, not 2", len(now))
 	}
 	if err != nil {
 		err = convert(err)
-		a.heed(client, err)
+		a.handleError(client, err)
 		return driver.ServerInfo{}, err
 	}
 	return driver.ServerInfo{
-		Server:  field["server"],
-		Version: field["version"],
-		Cluster: field["mode"] == "cluster",
+		Server:  fields["server"],
+		Version: fields["version"],
+		Cluster: fields["mode"] == "cluster",
 		Time:    time.UnixMicro(now[0]*1e6 + now[1]),
 	}, nil
 }
 
-// hello asks a server what it is.
+// hello returns those fields of the reply to HELLO that are strings.
 func hello(ctx context.Context, client valkey.CoreClient) (map[string]string, error) {
 	all, err := client.Do(ctx, client.B().Arbitrary("HELLO").Build()).AsMap()
 	if err != nil {
 		return nil, convert(err)
 	}
-	field := map[string]string{}
-	for name, value := range all { // some are numbers, or lists
+	fields := map[string]string{}
+	for name, value := range all {
 		if value.IsString() {
-			field[name], _ = value.ToString()
+			fields[name], _ = value.ToString()
 		}
 	}
-	return field, nil
+	return fields, nil
 }
 
 func (a *adapter) Addr() string { return strings.Join(a.option.InitAddress, ",") }
 
-// String names the server. The options, which fmt would walk into, have the password.
+// String returns the type and the server. Without it, fmt would print the options, which contain the password.
 func (a *adapter) String() string { return fmt.Sprintf("holdfastvalkey.Driver(%s)", a.Addr()) }
 
-// Format prints String, by whatever verb.
+// Format prints String for every verb.
 func (a *adapter) Format(s fmt.State, _ rune) { _, _ = fmt.Fprint(s, a.String()) }
 
 func (a *adapter) Close() error {
@@ -377,7 +377,7 @@ func (a *adapter) Close() error {
 	a.subs.Wait()
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.client != nil && a.client != client { // it was being made
+	if a.client != nil && a.client != client { // made meanwhile
 		a.client.Close()
 		a.conns.closeAll()
 	}

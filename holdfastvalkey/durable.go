@@ -9,28 +9,29 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// RunDurably has a connection to itself: WAIT holds up what comes after it.
+// RunDurably uses a connection of its own, since WAIT delays the commands behind it.
 func (a *adapter) RunDurably(ctx context.Context, c driver.Call, want driver.Durability) (string, driver.Confirmation, error) {
 	client, err := a.connect(ctx)
 	if err != nil {
 		return "", driver.Confirmation{}, err
 	}
 	reply, reached, err := runOn(ctx, client, false, c, want)
-	// valkey-go follows no redirection on a connection of its own, but learns of the new node.
-	if to, asking := redirected(err); reply == "" && to != "" {
-		if node := client.Nodes()[to]; node != nil {
+	// On a dedicated connection valkey-go does not follow redirections, but it learns of the node.
+	if addr, asking := redirection(err); reply == "" && addr != "" {
+		if node := client.Nodes()[addr]; node != nil {
 			reply, reached, err = runOn(ctx, node, asking, c, want)
 		}
-		if to, _ := redirected(err); reply == "" && to != "" {
-			err = driver.ReplyError("TRYAGAIN " + err.Error()) // the script was not carried out
+		if addr, _ := redirection(err); reply == "" && addr != "" {
+			err = driver.ReplyError("TRYAGAIN " + err.Error()) // the script did not run
 		}
 	}
-	a.heed(client, err)
+	a.handleError(client, err)
 	return reply, reached, err
 }
 
-// redirected is where an error of a Cluster's node leads to.
-func redirected(err error) (addr string, asking bool) {
+// redirection returns the address that a MOVED or ASK error names, and whether it is an ASK. It returns "" for other
+// errors.
+func redirection(err error) (addr string, asking bool) {
 	var code string
 	var slot int
 	if isReply(err, "MOVED") || isReply(err, "ASK") {
@@ -41,12 +42,12 @@ func redirected(err error) (addr string, asking bool) {
 	return addr, code == "ASK"
 }
 
-// runOn runs a call, and waits, on one connection to the server that a client has for the call's key.
+// runOn runs a call and waits on one connection to the server that the client uses for the call's key.
 func runOn(ctx context.Context, client valkey.Client, asking bool, c driver.Call, want driver.Durability) (reply string, reached driver.Confirmation, err error) {
 	_ = client.Dedicated(func(one valkey.DedicatedClient) error {
-		reply, reached, err = evalDurably(ctx, client, one, asking, command(client, c), want)
+		reply, reached, err = evalDurably(ctx, client, one, asking, callCommand(client, c), want)
 		if isReply(err, "NOSCRIPT") && reply == "" {
-			reply, reached, err = evalDurably(ctx, client, one, asking, whole(client, c), want)
+			reply, reached, err = evalDurably(ctx, client, one, asking, evalCommand(client, c), want)
 		}
 		return nil
 	})
@@ -54,7 +55,7 @@ func runOn(ctx context.Context, client valkey.Client, asking bool, c driver.Call
 }
 
 func evalDurably(ctx context.Context, client valkey.Client, one valkey.DedicatedClient, asking bool, eval valkey.Completed, want driver.Durability) (reply string, reached driver.Confirmation, err error) {
-	timeout := max(want.Timeout.Milliseconds(), 1) // 0 is for ever
+	timeout := max(want.Timeout.Milliseconds(), 1) // 0 means forever
 	wait := client.B().Wait().Numreplicas(int64(want.Replicas)).Timeout(timeout).Build()
 	if want.Fsync {
 		wait = client.B().Waitaof().Numlocal(1).Numreplicas(int64(want.Replicas)).Timeout(timeout).Build()
@@ -84,7 +85,7 @@ func evalDurably(ctx context.Context, client valkey.Client, one valkey.Dedicated
 	}
 	n, err := waited.AsIntSlice()
 	if err == nil && len(n) != 2 {
-		err = fmt.Errorf("the reply to WAITAOF has %d numbers", len(n))
+		err = fmt.Errorf("the reply to WAITAOF has %d numbers, not 2", len(n))
 	}
 	if err != nil {
 		return reply, reached, convert(err)

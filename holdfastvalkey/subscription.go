@@ -10,15 +10,15 @@ import (
 	"github.com/holdfast-go/holdfast/internal/pubsub"
 )
 
-// Subscribe opens a subscription. All of one server share a connection, apart from that of the scripts.
+// Subscribe opens a subscription. All subscriptions on a server share a connection, which carries no calls.
 func (a *adapter) Subscribe(s driver.Subscription) (cancel func()) { return a.subs.Subscribe(s) }
 
-// subscriber is the pubsub.Client of a driver. It subscribes at the nodes that the plan names: valkey-go's own way
-// leads to the node that had the slot until it is told otherwise, which a replica does not do.
+// subscriber is the driver's pubsub.Client. It subscribes to the nodes that the slot map names. valkey-go's own
+// subscriptions stay on the node that had the slot until that node redirects them, which a replica does not do.
 type subscriber struct{ a *adapter }
 
-// Locate names the node of a Cluster that has the channel's slot. Other servers have one name, "".
-func (s subscriber) Locate(p pubsub.Place) (string, bool) {
+// Locate returns the address of the Cluster node that has the channel's slot. Outside Cluster mode it returns "".
+func (s subscriber) Locate(c pubsub.Channel) (string, bool) {
 	s.a.mu.Lock()
 	client := s.a.client
 	s.a.mu.Unlock()
@@ -28,28 +28,28 @@ func (s subscriber) Locate(p pubsub.Place) (string, bool) {
 	case client.Mode() != valkey.ClientModeCluster:
 		return "", true
 	}
-	addr := s.a.plan.Load().master(p.Channel)
+	addr := s.a.slots.Load().master(c.Name)
 	return addr, addr != ""
 }
 
-// Learn asks for a new plan. A node that does not have the slot redirects a script with a key of it, by which valkey-go
-// gets to know the node that does.
-func (s subscriber) Learn(ctx context.Context, p pubsub.Place, _ error) error {
+// Refresh refreshes the slot map. Before that it runs a script with a key of the slot: if valkey-go is wrong about the
+// slot, the node redirects the script, and valkey-go learns of the right one.
+func (s subscriber) Refresh(ctx context.Context, c pubsub.Channel, _ error) error {
 	client, err := s.a.connect(ctx)
 	if err != nil || client.Mode() != valkey.ClientModeCluster {
 		return err
 	}
-	reply, err := text(client.Do(ctx, whole(client, driver.Call{Script: master, Keys: []string{p.Channel}})))
+	reply, err := text(client.Do(ctx, evalCommand(client, driver.Call{Script: routed, Keys: []string{c.Name}})))
 	if err == nil && reply != "master" {
-		err = fmt.Errorf("the reply to a script is %q", reply)
+		err = fmt.Errorf("the reply to a script is %q, not %q", reply, "master")
 	}
 	if err != nil {
 		return err
 	}
-	return s.a.renewPlan(ctx)
+	return s.a.refreshSlots(ctx)
 }
 
-var master = driver.Script{Name: "master", Source: "return 'master'"}
+var routed = driver.Script{Name: "master", Source: "return 'master'"}
 
 func (s subscriber) Connect(ctx context.Context, server string, l *pubsub.Link) (pubsub.Conn, error) {
 	client, err := s.a.connect(ctx)
@@ -59,14 +59,14 @@ func (s subscriber) Connect(ctx context.Context, server string, l *pubsub.Link) 
 	if server != "" {
 		node := client.Nodes()[server]
 		if node == nil {
-			return nil, notSent(fmt.Errorf("valkey-go does not know the node %s of the Cluster yet", server))
+			return nil, notSent(fmt.Errorf("valkey-go does not know the Cluster node %s yet", server))
 		}
 		client = node
 	}
-	c := &subscribing{link: l, sharding: server != ""}
-	c.one, _ = client.Dedicate()
-	broken := c.one.SetPubSubHooks(valkey.PubSubHooks{OnMessage: c.message, OnSubscription: c.subscription})
-	if err := c.Leads(ctx); err != nil {
+	c := &subscriptionConn{link: l, cluster: server != ""}
+	c.client, _ = client.Dedicate()
+	broken := c.client.SetPubSubHooks(valkey.PubSubHooks{OnMessage: c.message, OnSubscription: c.subscription})
+	if err := c.CheckMaster(ctx); err != nil {
 		c.Close()
 		return nil, err
 	}
@@ -78,54 +78,54 @@ func (s subscriber) Connect(ctx context.Context, server string, l *pubsub.Link) 
 	return c, nil
 }
 
-// subscribing is a connection for subscriptions. valkey-go pings it.
-type subscribing struct {
-	link     *pubsub.Link
-	sharding bool
-	one      valkey.DedicatedClient
+// subscriptionConn is a connection for subscriptions. valkey-go pings it to detect that it is broken.
+type subscriptionConn struct {
+	link    *pubsub.Link
+	cluster bool
+	client  valkey.DedicatedClient
 }
 
-func (c *subscribing) message(m valkey.PubSubMessage) { c.link.Message(m.Channel, m.Message) }
+func (c *subscriptionConn) message(m valkey.PubSubMessage) { c.link.Message(m.Channel, m.Message) }
 
-func (c *subscribing) subscription(s valkey.PubSubSubscription) {
-	p := pubsub.Place{Channel: s.Channel, Sharded: s.Kind == "ssubscribe" || s.Kind == "sunsubscribe"}
+func (c *subscriptionConn) subscription(s valkey.PubSubSubscription) {
+	ch := pubsub.Channel{Name: s.Channel, Sharded: s.Kind == "ssubscribe" || s.Kind == "sunsubscribe"}
 	switch s.Kind {
 	case "subscribe", "ssubscribe":
-		c.link.Confirmed(p)
+		c.link.Confirmed(ch)
 	case "unsubscribe", "sunsubscribe":
-		c.link.Ended(p)
+		c.link.Ended(ch)
 	}
 }
 
-func (c *subscribing) Leads(ctx context.Context) error {
-	if !c.sharding {
+func (c *subscriptionConn) CheckMaster(ctx context.Context) error {
+	if !c.cluster {
 		return nil
 	}
-	field, err := hello(ctx, c.one)
-	if err == nil && field["role"] == "replica" {
+	fields, err := hello(ctx, c.client)
+	if err == nil && fields["role"] == "replica" {
 		err = errReplica
 	}
 	return err
 }
 
-var errReplica = fmt.Errorf("%w: the server was the master, and is a replica by now", driver.ErrNotSent)
+var errReplica = fmt.Errorf("%w: the server is a replica, no longer the master", driver.ErrNotSent)
 
-func (c *subscribing) Send(ctx context.Context, commands []pubsub.Command) error {
-	words := make([]valkey.Completed, len(commands))
+func (c *subscriptionConn) Send(ctx context.Context, commands []pubsub.Command) error {
+	cmds := make([]valkey.Completed, len(commands))
 	for i, command := range commands {
-		b := c.one.B()
+		b := c.client.B()
 		switch {
-		case command.Sharded && command.Off:
-			words[i] = b.Sunsubscribe().Channel(command.Channel).Build()
+		case command.Sharded && command.Unsubscribe:
+			cmds[i] = b.Sunsubscribe().Channel(command.Name).Build()
 		case command.Sharded:
-			words[i] = b.Ssubscribe().Channel(command.Channel).Build()
-		case command.Off:
-			words[i] = b.Unsubscribe().Channel(command.Channel).Build()
+			cmds[i] = b.Ssubscribe().Channel(command.Name).Build()
+		case command.Unsubscribe:
+			cmds[i] = b.Unsubscribe().Channel(command.Name).Build()
 		default:
-			words[i] = b.Subscribe().Channel(command.Channel).Build()
+			cmds[i] = b.Subscribe().Channel(command.Name).Build()
 		}
 	}
-	for i, result := range c.one.DoMulti(ctx, words...) {
+	for i, result := range c.client.DoMulti(ctx, cmds...) {
 		switch err := convert(result.Error()); {
 		case isReply(err, ""):
 			c.link.Refused(commands[i], err)
@@ -136,4 +136,4 @@ func (c *subscribing) Send(ctx context.Context, commands []pubsub.Command) error
 	return nil
 }
 
-func (c *subscribing) Close() { c.one.Close() }
+func (c *subscriptionConn) Close() { c.client.Close() }

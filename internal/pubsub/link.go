@@ -3,67 +3,63 @@ package pubsub
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
-
-	"github.com/holdfast-go/holdfast/driver"
 )
 
-// Link is the connection to one server, from when it is wanted to when it fails, or has no place any more.
+// Link is the pool's connection to one server, from when it is first needed until it fails or has no channels left.
 type Link struct {
 	p      *Pool
 	server string
 	ctx    context.Context
 	cancel context.CancelFunc
-	wake   chan struct{} // holds an item when there is something to send
+	wakeup chan struct{} // holds an item if there is something to send or to check
 
-	// Guarded by the pool's lock.
-	conn   Conn // nil until it is there
-	places map[Place]*place
-	queue  []Command
-	// unanswered are the commands for each place that the server has not answered, in their order;
-	// true ends a subscription. A server answers in the order in which it is asked, so that the answer
-	// to a subscription that was ended meanwhile is not taken for that to the next.
-	unanswered map[Place][]bool
-	doubted    bool // the server ended a subscription: it may be a replica by now
-	over       bool
+	// Guarded by Pool.mu.
+	conn     Conn // nil until connected
+	channels map[Channel]*channel
+	queue    []Command
+	// unanswered has the commands for each channel that the server has not answered, in order; true stands for an
+	// unsubscribe. Servers answer in order, so the answer to a subscription that has been ended since is not taken for the
+	// answer to the next one.
+	unanswered map[Channel][]bool
+	suspect    bool // the server ended a subscription, so it may have become a replica
+	ended      bool
 }
 
 func newLink(p *Pool, server string) *Link {
-	l := &Link{p: p, server: server, wake: make(chan struct{}, 1), places: map[Place]*place{}, unanswered: map[Place][]bool{}}
+	l := &Link{p: p, server: server, wakeup: make(chan struct{}, 1), channels: map[Channel]*channel{}, unanswered: map[Channel][]bool{}}
 	l.ctx, l.cancel = context.WithCancel(p.ctx)
 	return l
 }
 
-// send has a command sent. Called under the lock.
+// send queues a command. The caller holds Pool.mu.
 func (l *Link) send(c Command) {
 	l.queue = append(l.queue, c)
-	l.unanswered[c.Place] = append(l.unanswered[c.Place], c.Off)
+	l.unanswered[c.Channel] = append(l.unanswered[c.Channel], c.Unsubscribe)
 	select {
-	case l.wake <- struct{}{}:
+	case l.wakeup <- struct{}{}:
 	default:
 	}
 }
 
-// end closes the connection. Called under the lock.
+// end closes the connection. The caller holds Pool.mu.
 func (l *Link) end() {
-	if l.over {
+	if l.ended {
 		return
 	}
-	l.over = true
+	l.ended = true
 	l.cancel()
 	if l.p.links[l.server] == l {
 		delete(l.p.links, l.server)
 	}
 	if l.conn != nil {
-		// Not by behind: it is to be closed also when the pool stops, which waits for that.
-		l.p.background.Go(l.conn.Close)
+		l.p.background.Go(l.conn.Close) // not by spawn: a pool that is stopped closes its connections, too
 	}
 }
 
-// run connects, and sends what is to be sent, until the link ends.
+// run connects and then sends queued commands until the link ends.
 func (l *Link) run() {
 	conn, err := l.p.client.Connect(l.ctx, l.server, l)
 	if err != nil {
@@ -71,10 +67,10 @@ func (l *Link) run() {
 		return
 	}
 	l.p.mu.Lock()
-	over := l.over
+	ended := l.ended
 	l.conn = conn
 	l.p.mu.Unlock()
-	if over {
+	if ended {
 		conn.Close()
 		return
 	}
@@ -82,14 +78,14 @@ func (l *Link) run() {
 	defer tick.Stop()
 	for {
 		select {
-		case <-l.wake:
+		case <-l.wakeup:
 			l.p.mu.Lock()
-			commands, doubted := l.queue, l.doubted
-			l.queue, l.doubted = nil, false
+			commands, suspect := l.queue, l.suspect
+			l.queue, l.suspect = nil, false
 			l.p.mu.Unlock()
 			var err error
-			if doubted {
-				err = conn.Leads(l.ctx)
+			if suspect {
+				err = conn.CheckMaster(l.ctx)
 			}
 			if err == nil && len(commands) > 0 {
 				err = conn.Send(l.ctx, commands)
@@ -100,7 +96,7 @@ func (l *Link) run() {
 			}
 		case <-tick.C:
 			l.p.mu.Lock()
-			l.p.behind(l.check)
+			l.p.spawn(l.check)
 			l.p.mu.Unlock()
 		case <-l.ctx.Done():
 			return
@@ -108,210 +104,98 @@ func (l *Link) run() {
 	}
 }
 
-// answered takes the answer to a command from those that are awaited. It is false if none such is the next.
-// Called under the lock.
-func (l *Link) answered(p Place, off bool) bool {
-	next := l.unanswered[p]
-	if len(next) == 0 || next[0] != off {
+// answer removes the oldest unanswered command for a channel, and reports whether there was one and it was of this
+// type. If not, it removes nothing. The caller holds Pool.mu.
+func (l *Link) answer(c Channel, unsubscribe bool) bool {
+	commands := l.unanswered[c]
+	if len(commands) == 0 || commands[0] != unsubscribe {
 		return false
 	}
-	if next = next[1:]; len(next) == 0 {
-		delete(l.unanswered, p)
+	if commands = commands[1:]; len(commands) == 0 {
+		delete(l.unanswered, c)
 	} else {
-		l.unanswered[p] = next
+		l.unanswered[c] = commands
 	}
 	return true
 }
 
-// Confirmed is told that the server has subscribed us to a place.
-func (l *Link) Confirmed(p Place) {
+// Confirmed is called when the server has confirmed a subscription.
+func (l *Link) Confirmed(c Channel) {
 	l.p.mu.Lock()
-	if l.over || !l.answered(p, false) || len(l.unanswered[p]) > 0 {
+	if l.ended || !l.answer(c, false) || len(l.unanswered[c]) > 0 {
 		l.p.mu.Unlock()
 		return
 	}
-	var events []*subscription
-	if pl := l.places[p]; pl != nil {
-		pl.pause = 0
-		events = pl.tell(nil, event{})
+	var subs []*subscription
+	if ch := l.channels[c]; ch != nil {
+		ch.pause = 0
+		subs = ch.add(nil, event{})
 	} else {
-		l.send(Command{Place: p, Off: true})
+		l.send(Command{Channel: c, Unsubscribe: true})
 	}
 	l.p.mu.Unlock()
-	drain(events)
+	deliver(subs)
 }
 
-// Ended is told that a subscription has ended: we asked for it, or the slot moved, or the server became a
+// Ended is called when a subscription has ended, because the pool unsubscribed, the slot moved, or the server became a
 // replica.
-func (l *Link) Ended(p Place) {
-	l.lose(p, func() bool {
-		if l.answered(p, true) {
+func (l *Link) Ended(c Channel) {
+	l.interrupt(c, func() bool {
+		if l.answer(c, true) {
 			return false
 		}
-		l.doubted = true
+		l.suspect = true
 		return true
 	}, errEnded)
 }
 
 var errEnded = errors.New("the server ended the subscription")
 
-// Refused is told that the server has refused a command.
-func (l *Link) Refused(c Command, why error) {
-	l.lose(c.Place, func() bool { return l.answered(c.Place, c.Off) && !c.Off }, why)
+// Refused is called when the server has refused a command.
+func (l *Link) Refused(c Command, cause error) {
+	l.interrupt(c.Channel, func() bool { return l.answer(c.Channel, c.Unsubscribe) && !c.Unsubscribe }, cause)
 }
 
-// lose subscribes again, somewhere, to a place that was lost, if lost says so.
-func (l *Link) lose(p Place, lost func() bool, why error) {
+// interrupt subscribes to a channel again, on whatever server has it, if lost reports that the subscription was lost.
+func (l *Link) interrupt(c Channel, lost func() bool, cause error) {
 	l.p.mu.Lock()
-	var events []*subscription
-	if pl := l.places[p]; !l.over && lost() && pl != nil {
-		delete(l.places, p)
-		if len(l.places) == 0 {
+	var subs []*subscription
+	if ch := l.channels[c]; !l.ended && lost() && ch != nil {
+		delete(l.channels, c)
+		if len(l.channels) == 0 {
 			l.end()
 		}
-		events = l.p.detached([]*place{pl}, why)
+		subs = l.p.reattach([]*channel{ch}, cause)
 	}
 	l.p.mu.Unlock()
-	drain(events)
+	deliver(subs)
 }
 
-// Message is told what was published. The connection does not say whether the channel is a sharded one.
-func (l *Link) Message(channel, payload string) {
+// Message is called when a message has arrived. The connection does not say whether its channel is a sharded one, so
+// subscribers of both get it.
+func (l *Link) Message(name, payload string) {
 	l.p.mu.Lock()
-	var events []*subscription
+	var subs []*subscription
 	for _, sharded := range []bool{false, true} {
-		if pl := l.places[Place{channel, sharded}]; pl != nil && !l.over {
-			events = pl.tell(events, event{message: &payload})
+		if ch := l.channels[Channel{name, sharded}]; ch != nil && !l.ended {
+			subs = ch.add(subs, event{message: &payload})
 		}
 	}
 	l.p.mu.Unlock()
-	drain(events)
+	deliver(subs)
 }
 
-// Failed is told that the connection is of no use any more.
-func (l *Link) Failed(why error) {
+// Failed is called when the connection can no longer be used.
+func (l *Link) Failed(cause error) {
 	l.p.mu.Lock()
-	if l.over {
+	if l.ended {
 		l.p.mu.Unlock()
 		return
 	}
 	l.end()
-	var all []*place
-	for _, pl := range l.places {
-		all = append(all, pl)
-	}
-	clear(l.places)
-	events := l.p.detached(all, why)
+	channels := slices.Collect(maps.Values(l.channels))
+	clear(l.channels)
+	subs := l.p.reattach(channels, cause)
 	l.p.mu.Unlock()
-	drain(events)
+	deliver(subs)
 }
-
-// vigil is how the pool makes sure that the servers that scripts reach have its subscriptions. An address can lead
-// to another server than before, and a connection to a replica stays, and is silent. Guarded by Pool.mu.
-type vigil struct {
-	deaf    int       // times in a row that a server did not have a subscription
-	next    time.Time // not before then
-	blocked int       // times in a row that the server refused to tell
-}
-
-// maxBlocked is how often servers are asked that refuse to tell, and maxDeafness the longest time between
-// two new connections to servers that never have a subscription, as behind a proxy without them.
-const (
-	maxBlocked  = 3
-	maxDeafness = time.Minute
-)
-
-var errDeaf = errors.New("the server that the address leads to does not have the subscription")
-
-// check gives the connection up if the server that scripts reach does not know of it.
-func (l *Link) check() {
-	place, ok := l.sample()
-	if !ok {
-		return
-	}
-	ctx, cancel := context.WithTimeout(l.ctx, Keepalive)
-	defer cancel()
-	n, err := l.p.receivers(ctx, place)
-	for demoted(err) && l.p.sleep(maxPause/10) { // a driver has several connections, each of which finds out by itself
-		n, err = l.p.receivers(ctx, place)
-	}
-	l.p.mu.Lock()
-	v := &l.p.vigil
-	pl := l.places[place]
-	deaf := false
-	switch {
-	case ctx.Err() != nil || l.over:
-	case forbidden(err):
-		v.blocked++
-	case err != nil:
-		v.blocked = 0
-	case n > 0:
-		*v = vigil{}
-	case pl != nil && pl.heard() && len(l.unanswered[place]) == 0:
-		*v = vigil{deaf: v.deaf + 1}
-		v.next = time.Now().Add(min(Keepalive<<min(v.deaf-1, 10), maxDeafness))
-		deaf = true
-	}
-	l.p.mu.Unlock()
-	if deaf {
-		l.Failed(errDeaf)
-	}
-}
-
-// numsub is not run by a replica, since it does not say that it writes nothing. It runs where there is no memory
-// for more.
-var numsub = driver.NewScript("numsub", `#!lua flags=allow-oom
-return tostring(redis.call('PUBSUB', ARGV[1], ARGV[2])[2])`)
-
-// receivers asks the server that scripts reach how many connections are subscribed to a place.
-func (p *Pool) receivers(ctx context.Context, at Place) (int, error) {
-	command, keys := "NUMSUB", []string(nil)
-	if at.Sharded {
-		command, keys = "SHARDNUMSUB", []string{at.Channel}
-	}
-	reply, err := p.run(ctx, driver.Call{Script: numsub, Keys: keys, Args: []string{command, at.Channel}, Urgent: true})
-	if err != nil {
-		return 0, err
-	}
-	return strconv.Atoi(reply)
-}
-
-// sample chooses a place of which the server says that it has it.
-func (l *Link) sample() (Place, bool) {
-	l.p.mu.Lock()
-	defer l.p.mu.Unlock()
-	if l.over || l.p.vigil.blocked >= maxBlocked || time.Now().Before(l.p.vigil.next) {
-		return Place{}, false
-	}
-	for p, pl := range l.places {
-		if pl.heard() && len(l.unanswered[p]) == 0 {
-			return p, true
-		}
-	}
-	return Place{}, false
-}
-
-// heard reports whether the server has confirmed the place. Called under the lock.
-func (pl *place) heard() bool {
-	for s := range pl.subs {
-		if s.up {
-			return true
-		}
-	}
-	return false
-}
-
-// forbidden reports whether a server refuses a command to this user, or does not know it: asking again is in vain.
-func forbidden(err error) bool {
-	var sent driver.ReplyError
-	return errors.As(err, &sent) && !slices.ContainsFunc(passing, func(word string) bool { return strings.HasPrefix(string(sent), word) })
-}
-
-// demoted reports whether a server that answered is no master any more.
-func demoted(err error) bool {
-	var sent driver.ReplyError
-	return errors.As(err, &sent) && strings.HasPrefix(string(sent), "READONLY")
-}
-
-// passing are the errors of servers that do not answer now, or are not those that have the locks.
-var passing = []string{"READONLY", "LOADING", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "MOVED", "ASK", "BUSY", "NOREPLICAS", "MISCONF"}

@@ -1,7 +1,7 @@
 // Package pubsub keeps the subscriptions of a driver, on one connection to each server.
 //
-// An adapter opens the connections. Which channels are subscribed to where, what is still to be
-// answered, and what happens after an interruption is the same for all adapters, and is here.
+// An adapter opens the connections. The rest is the same for all adapters and is done here: which channels are
+// subscribed to on which server, which commands are unanswered, and what follows an interruption.
 package pubsub
 
 import (
@@ -16,52 +16,53 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// Place is what can be subscribed to. The same channel, sharded, is another place.
-type Place struct {
-	Channel string
+// Channel is a channel to subscribe to. A sharded channel differs from a plain one of the same name.
+type Channel struct {
+	Name    string
 	Sharded bool
 }
 
-// Command subscribes to a place, or ends that.
+// Command subscribes to a channel, or unsubscribes from it.
 type Command struct {
-	Place
-	Off bool
+	Channel
+	Unsubscribe bool
 }
 
 // Client is what an adapter does for a Pool.
 type Client interface {
-	// Locate names the server that has a place, from memory. It is called under the pool's lock.
-	Locate(p Place) (server string, known bool)
-	// Learn asks anew which server has which places: Locate does not know p, or why says that
-	// Locate may be wrong.
-	Learn(ctx context.Context, p Place, why error) error
-	// Connect opens a connection to a server. The link is told what comes on it, by one goroutine at a time.
+	// Locate returns the name of the server that has the channel, or false if it is not known. It must not block, since
+	// it is called with the pool's lock held.
+	Locate(c Channel) (server string, ok bool)
+	// Refresh asks again which server has which channels. Either Locate does not know c, or cause suggests that what
+	// Locate returns is out of date.
+	Refresh(ctx context.Context, c Channel, cause error) error
+	// Connect opens a connection to a server. What arrives on the connection is passed to the link's methods, by one
+	// goroutine at a time.
 	Connect(ctx context.Context, server string, l *Link) (Conn, error)
 }
 
 // Conn is a connection for subscriptions.
 type Conn interface {
-	// Send sends commands, in their order. What the server answers to each the link is told.
-	// An error says that the connection is of no use any more.
+	// Send sends commands in order. The server's answers are passed to the link. If Send fails, the connection is closed.
 	Send(ctx context.Context, commands []Command) error
-	// Leads fails if the server is a replica: it would accept a subscription, on which nobody is heard.
-	Leads(ctx context.Context) error
-	// Close ends the connection. It may wait.
+	// CheckMaster returns an error if the server is a replica, which accepts subscriptions on which nothing arrives.
+	CheckMaster(ctx context.Context) error
+	// Close closes the connection. It may block.
 	Close()
 }
 
-// Keepalive is how long a connection may be silent before it is asked whether it is alive, and how often
-// the server that scripts reach is asked whether it has the subscriptions.
+// Keepalive is how long a connection may be silent before it is checked. It is also the time between two checks that
+// the server that runs scripts has the subscriptions.
 const Keepalive = 5 * time.Second
 
-// The pause before a place is subscribed to again begins with minPause, and doubles up to maxPause
-// until the server confirms.
+// The pause before a channel is subscribed to again. It starts at minPause and doubles up to maxPause until the server
+// confirms.
 const (
 	minPause = 10 * time.Millisecond
 	maxPause = time.Second
 )
 
-// Pool is the subscriptions of one driver.
+// Pool keeps the subscriptions of one driver.
 type Pool struct {
 	client     Client
 	run        Run
@@ -69,38 +70,38 @@ type Pool struct {
 	stop       context.CancelFunc
 	background sync.WaitGroup
 
-	mu     sync.Mutex
-	places map[Place]*place
-	links  map[string]*Link // by server
-	vigil  vigil
+	mu       sync.Mutex
+	channels map[Channel]*channel
+	links    map[string]*Link // by server
+	audit    audit
 }
 
-// place is a place that somebody has subscribed to. Guarded by Pool.mu.
-type place struct {
-	Place
+// channel is a channel that has subscriptions. Pool.mu guards its fields.
+type channel struct {
+	Channel
 	subs  map[*subscription]struct{}
-	link  *Link // nil while it is not known where the place is
+	link  *Link // nil until the channel's server is known
 	pause time.Duration
 }
 
-// Run runs a script, as a driver.Driver does.
+// Run runs a script, as driver.Driver does.
 type Run func(ctx context.Context, c driver.Call) (string, error)
 
-// New returns a pool without subscriptions. run sends scripts where those of locks go.
+// New returns a pool without subscriptions. run must send scripts to the servers that run the scripts of locks.
 func New(client Client, run Run) *Pool {
-	p := &Pool{client: client, run: run, places: map[Place]*place{}, links: map[string]*Link{}}
+	p := &Pool{client: client, run: run, channels: map[Channel]*channel{}, links: map[string]*Link{}}
 	p.ctx, p.stop = context.WithCancel(context.Background())
 	return p
 }
 
-// Stop ends all subscriptions, without waiting. Their sinks are not told.
+// Stop ends all subscriptions without calling their functions. It does not wait.
 func (p *Pool) Stop() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.stop()
-	for _, pl := range p.places {
-		for s := range pl.subs {
-			s.over = true
+	for _, ch := range p.channels {
+		for s := range ch.subs {
+			s.ended = true
 		}
 	}
 	for _, l := range p.links {
@@ -108,86 +109,86 @@ func (p *Pool) Stop() {
 	}
 }
 
-// Wait waits, after Stop, until nothing goes on any more.
+// Wait waits for the pool's goroutines. It must be called after Stop.
 func (p *Pool) Wait() { p.background.Wait() }
 
-// behind calls f in the background, unless the pool is stopped. Called under the lock.
-func (p *Pool) behind(f func()) {
+// spawn calls f in a goroutine, unless the pool is stopped. The caller holds mu.
+func (p *Pool) spawn(f func()) {
 	if p.ctx.Err() == nil {
 		p.background.Go(f)
 	}
 }
 
-// Subscribe opens a subscription, and keeps it open over interruptions. It returns at once.
-func (p *Pool) Subscribe(sink driver.Subscription) (cancel func()) {
-	where := Place{Channel: sink.Channel, Sharded: sink.Sharded}
+// Subscribe opens a subscription and keeps it open across interruptions until cancel is called. It returns at once.
+func (p *Pool) Subscribe(sub driver.Subscription) (cancel func()) {
+	c := Channel{Name: sub.Channel, Sharded: sub.Sharded}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	pl := p.places[where]
-	if pl == nil {
-		pl = &place{Place: where, subs: map[*subscription]struct{}{}}
+	ch := p.channels[c]
+	if ch == nil {
+		ch = &channel{Channel: c, subs: map[*subscription]struct{}{}}
 	}
-	s := &subscription{p: p, place: pl, sink: sink}
+	s := &subscription{p: p, channel: ch, Subscription: sub}
 	if p.ctx.Err() != nil {
-		s.over = true
+		s.ended = true
 		return s.close
 	}
-	pl.subs[s] = struct{}{}
+	ch.subs[s] = struct{}{}
 	switch {
-	case p.places[where] == nil:
-		p.places[where] = pl
-		p.behind(func() { p.settle([]*place{pl}, nil, 0) })
-	case pl.link != nil:
-		pl.link.send(Command{Place: where}) // the answer says that the server has it now
+	case p.channels[c] == nil:
+		p.channels[c] = ch
+		p.spawn(func() { p.attachAll([]*channel{ch}, nil, 0) })
+	case ch.link != nil:
+		ch.link.send(Command{Channel: c}) // subscribes again, so that the server confirms it to this subscription
 	}
 	return s.close
 }
 
-// settle finds out which server has each of these places, and subscribes there. why says what
-// interrupted them.
-func (p *Pool) settle(places []*place, why error, pause time.Duration) {
-	for asked := why != nil; ; {
+// attachAll subscribes to channels on the servers that have them, which it finds out first, after a pause. cause is
+// what interrupted the channels, or nil if they are new.
+func (p *Pool) attachAll(channels []*channel, cause error, pause time.Duration) {
+	for refreshed := cause != nil; ; {
 		if pause > 0 && !p.sleep(pause) {
 			return
 		}
-		if why != nil {
-			why = p.client.Learn(p.ctx, places[0].Place, why)
+		if cause != nil {
+			cause = p.client.Refresh(p.ctx, channels[0].Channel, cause)
 		}
-		var rest []*place
-		var events []*subscription
+		var unlocated []*channel
+		var subs []*subscription
 		p.mu.Lock()
-		for _, pl := range places {
-			if p.places[pl.Place] != pl || pl.link != nil {
-				continue // nobody wants it any more
+		for _, ch := range channels {
+			if p.channels[ch.Channel] != ch || ch.link != nil {
+				continue // unsubscribed from meanwhile
 			}
-			if server, known := p.client.Locate(pl.Place); known {
-				p.attach(pl, server)
+			if server, ok := p.client.Locate(ch.Channel); ok {
+				p.attach(ch, server)
 				continue
 			}
-			rest = append(rest, pl)
-			if why != nil {
-				events = pl.tell(events, event{down: why})
+			unlocated = append(unlocated, ch)
+			if cause != nil {
+				subs = ch.add(subs, event{down: cause})
 			}
 		}
 		p.mu.Unlock()
-		drain(events)
-		if len(rest) == 0 {
+		deliver(subs)
+		if len(unlocated) == 0 {
 			return
 		}
-		places = rest
-		if !asked {
-			asked, why = true, errUnknown
+		channels = unlocated
+		if !refreshed {
+			refreshed, cause = true, errUnknown
 			continue
 		}
-		why = cmp.Or(why, errUnknown)
+		cause = cmp.Or(cause, errUnknown)
 		pause = min(max(2*pause, minPause), maxPause)
 	}
 }
 
-// errUnknown is why a client is to learn where places are, when nothing went wrong.
+// errUnknown is the cause passed to Refresh if nothing failed, but Locate does not know the channel.
 var errUnknown = errors.New("it is not known which server has the channel")
 
-// sleep is false if the pool was stopped.
+// sleep returns false if the pool is stopped before d has passed.
 func (p *Pool) sleep(d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -199,142 +200,42 @@ func (p *Pool) sleep(d time.Duration) bool {
 	}
 }
 
-// attach subscribes to a place at a server. Called under the lock.
-func (p *Pool) attach(pl *place, server string) {
+// attach subscribes to a channel on a server. The caller holds mu.
+func (p *Pool) attach(ch *channel, server string) {
 	l := p.links[server]
 	if l == nil {
 		l = newLink(p, server)
 		p.links[server] = l
-		p.behind(l.run)
+		p.spawn(l.run)
 	}
-	l.places[pl.Place] = pl
-	pl.link = l
-	l.send(Command{Place: pl.Place})
+	l.channels[ch.Channel] = ch
+	ch.link = l
+	l.send(Command{Channel: ch.Channel})
 }
 
-// detached subscribes again to places that were interrupted. Called under the lock.
-func (p *Pool) detached(places []*place, why error) (events []*subscription) {
+// reattach subscribes again to channels that were interrupted, in the background. It returns the subscriptions that
+// have events to deliver. The caller holds mu.
+func (p *Pool) reattach(channels []*channel, cause error) (subs []*subscription) {
+	if len(channels) == 0 {
+		return nil
+	}
 	pause := maxPause
-	var lost []*place
-	for _, pl := range places {
-		pl.link = nil
-		pl.pause = min(max(2*pl.pause, minPause), maxPause)
-		pause = min(pause, pl.pause)
-		lost = append(lost, pl)
-		events = pl.tell(events, event{down: why})
+	for _, ch := range channels {
+		ch.link = nil
+		ch.pause = min(max(2*ch.pause, minPause), maxPause)
+		pause = min(pause, ch.pause)
+		subs = ch.add(subs, event{down: cause})
 	}
-	if len(lost) > 0 {
-		p.behind(func() { p.settle(lost, why, pause) })
-	}
-	return events
+	p.spawn(func() { p.attachAll(channels, cause, pause) })
+	return subs
 }
 
-// Interrupt gives up all connections, and makes new ones: they may lead to a server that is the master no more.
-func (p *Pool) Interrupt(why error) {
+// Reconnect replaces all connections, because they may lead to a server that is no longer the master.
+func (p *Pool) Reconnect(cause error) {
 	p.mu.Lock()
 	links := slices.Collect(maps.Values(p.links))
 	p.mu.Unlock()
 	for _, l := range links {
-		l.Failed(why)
-	}
-}
-
-// subscription is one that somebody has made to a place.
-type subscription struct {
-	p     *Pool
-	place *place
-	sink  driver.Subscription
-
-	// Guarded by the pool's lock.
-	up      bool
-	over    bool
-	events  []event // that the sink has not been told of
-	telling bool    // a goroutine tells it
-}
-
-// event is one thing that a sink is told: an interruption, if down is not nil; a message, if that is
-// not nil; else that the subscription is confirmed.
-type event struct {
-	down    error
-	message *string
-}
-
-// close ends the subscription, without waiting.
-func (s *subscription) close() {
-	p, pl := s.p, s.place
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if s.over {
-		return
-	}
-	s.over = true
-	delete(pl.subs, s)
-	if len(pl.subs) > 0 {
-		return
-	}
-	delete(p.places, pl.Place)
-	l := pl.link
-	if l == nil {
-		return
-	}
-	pl.link = nil
-	delete(l.places, pl.Place)
-	if len(l.places) == 0 {
-		l.end()
-	} else {
-		l.send(Command{Place: pl.Place, Off: true})
-	}
-}
-
-// tell notes an event for those who have subscribed, and adds those to who is to be told. Called under the lock.
-func (pl *place) tell(who []*subscription, e event) []*subscription {
-	for s := range pl.subs {
-		switch {
-		case e.down != nil:
-			s.up = false
-		case e.message == nil && s.up:
-			continue // it knows
-		case e.message == nil:
-			s.up = true
-		case !s.up:
-			continue // of a time before it subscribed
-		}
-		s.events = append(s.events, e)
-		who = append(who, s)
-	}
-	return who
-}
-
-// drain tells sinks what was noted for them: without the lock, since sinks have locks of their own under which
-// Subscribe and Close are called; and in order, by one goroutine at a time for each.
-func drain(who []*subscription) {
-	for _, s := range who {
-		s.drain()
-	}
-}
-
-func (s *subscription) drain() {
-	s.p.mu.Lock()
-	defer s.p.mu.Unlock()
-	if s.telling {
-		return
-	}
-	s.telling = true
-	defer func() { s.telling = false }()
-	for len(s.events) > 0 && !s.over {
-		events := s.events
-		s.events = nil
-		s.p.mu.Unlock()
-		for _, e := range events {
-			switch {
-			case e.down != nil:
-				s.sink.Down(e.down)
-			case e.message != nil:
-				s.sink.Message(*e.message)
-			default:
-				s.sink.Up()
-			}
-		}
-		s.p.mu.Lock()
+		l.Failed(cause)
 	}
 }

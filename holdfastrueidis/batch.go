@@ -8,13 +8,13 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// RunAll sends the scripts at once. rueidis finds the way of each, and follows redirections.
+// RunAll sends the calls at once. rueidis routes each to its node and follows redirections.
 func (d *adapter) RunAll(ctx context.Context, calls []driver.Call, tell func(i int, reply string, err error)) {
 	client, err := rueidis.Client(nil), ctx.Err()
 	if err != nil {
 		err = fmt.Errorf("%w: %w", driver.ErrNotSent, err)
 	} else {
-		client, err = d.hands.client(ctx)
+		client, err = d.scripts.client(ctx)
 	}
 	if err != nil {
 		for i := range calls {
@@ -25,9 +25,9 @@ func (d *adapter) RunAll(ctx context.Context, calls []driver.Call, tell func(i i
 	cmds := make([]rueidis.Completed, len(calls))
 	for i, c := range calls {
 		if c.Script.Command != "" {
-			cmds[i] = command(client, c.Script.Command, c.Keys, c.Args)
+			cmds[i] = serverCommand(client, c.Script.Command, c.Keys, c.Args)
 		} else {
-			cmds[i] = words(client, "evalsha", c.Script.SHA1, c.Keys, c.Args)
+			cmds[i] = evalCommand(client, "evalsha", c.Script.SHA1, c.Keys, c.Args)
 		}
 	}
 	var again []int
@@ -37,16 +37,16 @@ func (d *adapter) RunAll(ctx context.Context, calls []driver.Call, tell func(i i
 			again = append(again, i)
 			continue
 		}
-		d.orient(client, err)
+		d.reconnectAfter(client, err)
 		tell(i, reply, convert(err))
 	}
-	cmds = nil // of a connection that hangs rueidis still reads them
+	cmds = nil // not reused: rueidis may still read the commands for a connection that hangs
 	for _, i := range again {
-		cmds = append(cmds, words(client, "eval", calls[i].Script.Source, calls[i].Keys, calls[i].Args))
+		cmds = append(cmds, evalCommand(client, "eval", calls[i].Script.Source, calls[i].Keys, calls[i].Args))
 	}
 	for n, result := range client.DoMulti(ctx, cmds...) {
 		reply, err := result.ToString()
-		d.orient(client, err)
+		d.reconnectAfter(client, err)
 		tell(again[n], reply, convert(err))
 	}
 }

@@ -8,15 +8,14 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// RunAll sends the scripts in one pipeline, to the node that has the first one's keys. What that does
-// not run, because it has not the script or not the keys, goes by itself, as every script does
-// without a pipeline.
+// RunAll sends the calls in one pipeline to the node that has the first one's keys. Calls that the node does not run,
+// because it does not have the script or the keys, are then sent one by one with Run.
 func (d *adapter) RunAll(ctx context.Context, calls []driver.Call, tell func(i int, reply string, err error)) {
-	rdb, done := d.clientFor(calls[0])
+	rdb, done := d.acquireClient(calls[0])
 	node, err := nodeOf(ctx, rdb, calls[0].Keys[0])
 	if err != nil {
 		done(err)
-		d.orient(err)
+		d.refreshAfter(err)
 		for i := range calls {
 			tell(i, "", convert(err))
 		}
@@ -26,23 +25,23 @@ func (d *adapter) RunAll(ctx context.Context, calls []driver.Call, tell func(i i
 	pipe := node.Pipeline()
 	for i := range calls {
 		c := &calls[i]
-		words := references("evalsha", &c.Script.SHA1, c.Keys, c.Args)
+		args := scriptRefs("evalsha", &c.Script.SHA1, c.Keys, c.Args)
 		if c.Script.Command != "" {
-			words = command(c.Script.Command, c.Keys, c.Args)
+			args = commandArgs(c)
 		}
-		cmds[i] = once{redis.NewCmd(ctx, words...)}
+		cmds[i] = once{redis.NewCmd(ctx, args...)}
 		_ = pipe.Process(ctx, cmds[i])
 	}
-	_, sent := pipe.Exec(ctx)
-	var apart sync.WaitGroup
-	var doubt error
+	_, pipeErr := pipe.Exec(ctx)
+	var single sync.WaitGroup
+	var suspect error
 	for i, cmd := range cmds {
 		err := cmd.Err()
 		if err == nil && cmd.Val() == nil {
-			err = sent // go-redis 9.20 does not tell it to each command when a connection is refused by the server
+			err = pipeErr // go-redis 9.20 does not set it on each command if the server refuses a connection
 		}
-		if err != nil && begins(err, unheeded) {
-			apart.Go(func() {
+		if err != nil && hasCode(err, notRun) {
+			single.Go(func() {
 				reply, err := d.Run(ctx, calls[i])
 				tell(i, reply, err)
 			})
@@ -52,20 +51,20 @@ func (d *adapter) RunAll(ctx context.Context, calls []driver.Call, tell func(i i
 		if err == nil {
 			reply, err = text(cmd)
 		}
-		if doubtful(err) {
-			doubt = err
+		if suspicious(err) {
+			suspect = err
 		}
 		tell(i, reply, convert(err))
 	}
-	done(doubt)
-	d.orient(doubt)
-	apart.Wait()
+	done(suspect)
+	d.refreshAfter(suspect)
+	single.Wait()
 }
 
-// unheeded are the errors of servers that have not the script, or not the keys.
-var unheeded = []string{"NOSCRIPT", "MOVED", "ASK"}
+// notRun has the codes of errors of a server that does not have the script or the keys.
+var notRun = []string{"NOSCRIPT", "MOVED", "ASK"}
 
-// ended is a context with which go-redis answers from memory, or not at all.
+// ended is a context that has ended, so that go-redis answers from memory or not at all.
 var ended = func() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()

@@ -1,0 +1,67 @@
+package holdfastgoredis
+
+import (
+	"cmp"
+	"crypto/tls"
+	"errors"
+	"net"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/sentinel"
+)
+
+// NewFailover returns a holdfast.Client for the master that sentinels watch. It takes the options of
+// redis.NewFailoverClient and makes go-redis clients of its own.
+//
+// To find the master it asks all sentinels at once, for at most half a second, and follows the majority. If there is no
+// majority, the sentinel with the latest configuration decides. If fewer than three sentinels are given, it asks them
+// for others.
+//
+// If the options cannot be used for locks, the error says why and matches holdfast.ErrInvalid.
+func NewFailover(o *redis.FailoverOptions, cfg *holdfast.Config) (*holdfast.Client, error) {
+	d, err := NewFailoverDriver(o)
+	return newClient(d, err, cfg)
+}
+
+// NewFailoverDriver returns the driver of NewFailover's client.
+func NewFailoverDriver(o *redis.FailoverOptions) (driver.Driver, error) {
+	switch {
+	case o == nil || len(o.SentinelAddrs) == 0:
+		return nil, errors.New("redis.FailoverOptions has no SentinelAddrs")
+	case o.ReplicaOnly || o.RouteByLatency || o.RouteRandomly:
+		return nil, errors.New("redis.FailoverOptions.ReplicaOnly, RouteByLatency and RouteRandomly cannot be used for locks: replicas do not grant them")
+	}
+	template := redis.NewFailoverClient(o) // only to derive options
+	user := ownOptions(template.Options())
+	_ = template.Close()
+	user.MaxActiveConns, user.MinIdleConns = o.MaxActiveConns, o.MinIdleConns
+	own := ownOptions(user)
+	d := newAdapter(nil, "")
+	d.width = widthOf(user.PoolSize, user.MaxActiveConns)
+	f := newFollower(d, o.Dialer)
+	f.sentinels, f.options = map[string]*redis.SentinelClient{}, o
+	f.group = sentinel.New(o.SentinelAddrs, f.ask)
+	if f.dialer == nil {
+		f.dialer = defaultDialer(o)
+	}
+	f.dialer = bounding(f.dialer)
+	f.install(user)
+	f.install(own)
+	d.user, d.ownsUser = redis.NewClient(user), true
+	d.makeClients(own)
+	d.follower, d.refresh = f, f.look
+	return d, nil
+}
+
+// defaultDialer returns what go-redis dials with if no Dialer is given.
+func defaultDialer(o *redis.FailoverOptions) dialer {
+	d := &net.Dialer{Timeout: cmp.Or(o.DialTimeout, dialTimeout), KeepAlive: 5 * time.Minute}
+	if o.TLSConfig == nil {
+		return d.DialContext
+	}
+	return (&tls.Dialer{NetDialer: d, Config: o.TLSConfig}).DialContext
+}

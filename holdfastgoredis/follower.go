@@ -1,0 +1,201 @@
+package holdfastgoredis
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/sentinel"
+)
+
+// follower dials the master that Sentinel names and closes connections to any other server. A replaced master may stay
+// alive and accept writes for ten seconds, until a sentinel makes it a replica. Its answers are worthless, and its
+// subscribers get no messages. go-redis moves only the user's pool to a new master, without saying so, and therefore
+// the follower asks Sentinel regularly while it has connections.
+type follower struct {
+	d      *adapter
+	dialer dialer
+
+	// With NewFailover. Otherwise they are nil, and the dialer asks the sentinel that go-redis has chosen.
+	group   *sentinel.Group
+	options *redis.FailoverOptions
+
+	mu        sync.Mutex                       // guards the fields below
+	sentinels map[string]*redis.SentinelClient // by address
+	closed    bool
+	master    string              // the server that the latest connection leads to
+	conns     map[net.Conn]string // the server that each connection leads to
+	watching  bool
+	looking   bool
+	lastLook  time.Time
+}
+
+const (
+	watchPeriod   = time.Second            // between two looks for the master
+	minLookPeriod = 250 * time.Millisecond // between two looks caused by errors
+	// lookTimeout is longer than go-redis by default takes to give up a sentinel that hangs. It does not give it up if the
+	// context ends earlier.
+	lookTimeout = 20 * time.Second
+)
+
+type dialer func(ctx context.Context, network, addr string) (net.Conn, error)
+
+// usesSentinel reports whether o are the options of a client made by redis.NewFailoverClient.
+func usesSentinel(o *redis.Options) bool { return o.Addr == "FailoverClient" }
+
+func newFollower(d *adapter, dial dialer) *follower {
+	return &follower{d: d, dialer: dial, conns: map[net.Conn]string{}}
+}
+
+// install makes clients with these options dial with the follower and refuse replicas.
+func (f *follower) install(o *redis.Options) {
+	o.Dialer = f.dial
+	onConnect := o.OnConnect
+	o.OnConnect = func(ctx context.Context, cn *redis.Conn) error {
+		if onConnect != nil {
+			if err := onConnect(ctx, cn); err != nil {
+				return err
+			}
+		}
+		return checkMaster(cn.Do(ctx, "hello"))
+	}
+}
+
+func (f *follower) dial(ctx context.Context, network, addr string) (conn net.Conn, err error) {
+	if f.group != nil {
+		if addr, err = f.group.Master(ctx); err == nil {
+			f.mu.Lock()
+			f.setMaster(addr)
+			f.mu.Unlock()
+		}
+	}
+	if err == nil {
+		conn, err = f.dialer(ctx, network, addr)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", driver.ErrNotSent, err)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.group == nil {
+		addr = conn.RemoteAddr().String()
+		f.setMaster(addr)
+	} else if f.master != addr {
+		_ = conn.Close()
+		return nil, fmt.Errorf("%w: the master was replaced while connecting to it", driver.ErrNotSent)
+	}
+	f.conns[conn] = addr
+	if !f.watching {
+		f.watching = true
+		f.d.spawn(f.watch)
+	}
+	followed := followedConn{conn, f}
+	if sys, ok := conn.(syscall.Conn); ok { // go-redis needs it to detect broken connections
+		return followedSyscallConn{followed, sys}, nil
+	}
+	return followed, nil
+}
+
+// setMaster closes the connections that lead to other servers. The caller holds mu.
+func (f *follower) setMaster(master string) {
+	if master == f.master {
+		return
+	}
+	f.master = master
+	for conn, addr := range f.conns {
+		if addr != master {
+			_ = conn.Close() // its user gets an error and closes it, too, which removes it from conns
+		}
+	}
+}
+
+// watch looks for the master while there are connections.
+func (f *follower) watch() {
+	tick := time.NewTicker(watchPeriod)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-f.d.ctx.Done():
+			return
+		}
+		f.mu.Lock()
+		f.watching = len(f.conns) > 0
+		watching := f.watching
+		f.mu.Unlock()
+		if !watching {
+			return
+		}
+		f.look()
+	}
+}
+
+// look finds the master, by dialing it if go-redis knows the sentinels. It does nothing if the last look was a moment
+// ago.
+func (f *follower) look() {
+	f.mu.Lock()
+	skip := f.looking || time.Since(f.lastLook) < minLookPeriod
+	if !skip {
+		f.lastLook, f.looking = time.Now(), true
+	}
+	f.mu.Unlock()
+	if skip {
+		return
+	}
+	defer func() {
+		f.mu.Lock()
+		f.looking = false
+		f.mu.Unlock()
+	}()
+	ctx, cancel := context.WithTimeout(f.d.ctx, lookTimeout)
+	defer cancel()
+	if f.group != nil {
+		if master, err := f.group.Master(ctx); err == nil {
+			f.mu.Lock()
+			f.setMaster(master)
+			f.mu.Unlock()
+		}
+		return
+	}
+	if conn, err := f.dial(ctx, "tcp", ""); err == nil {
+		_ = conn.Close()
+	}
+}
+
+// addr names the master in error messages.
+func (f *follower) addr() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.master == "" {
+		return "the master that Sentinel names"
+	}
+	return f.master
+}
+
+func (f *follower) forget(conn net.Conn) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.conns, conn)
+}
+
+// followedConn is a connection that its follower can close.
+type followedConn struct {
+	net.Conn
+	f *follower
+}
+
+func (c followedConn) Close() error {
+	c.f.forget(c.Conn)
+	return c.Conn.Close()
+}
+
+type followedSyscallConn struct {
+	followedConn
+	syscall.Conn
+}

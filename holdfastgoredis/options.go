@@ -1,0 +1,66 @@
+package holdfastgoredis
+
+import (
+	"cmp"
+	"context"
+	"net"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/holdfast-go/holdfast/internal/bounds"
+)
+
+// withDeadlines returns a client over the same pool that keeps to the deadlines of contexts. Without that, a command
+// whose context has ended would occupy a connection until the client's own timeout, and go-redis's Close can wait for
+// it for ever.
+func withDeadlines(rdb *redis.Client) *redis.Client {
+	same := rdb.WithTimeout(rdb.Options().ReadTimeout)
+	same.Options().ContextTimeoutEnabled = true
+	return same
+}
+
+// ownOptions returns the options for the driver's own connections to the server that o leads to.
+func ownOptions(o *redis.Options) *redis.Options {
+	own := *o
+	own.Dialer = bounding(o.Dialer)
+	own.ContextTimeoutEnabled = true
+	own.MaxActiveConns = 0
+	own.MaxRetries = -1
+	own.MinIdleConns = 0
+	own.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+	return &own
+}
+
+// bounding returns a dialer whose connections close when the server sends what go-redis could not survive.
+func bounding(dial dialer) dialer {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		if err := checkDial(ctx); err != nil {
+			return nil, err
+		}
+		conn, err := dial(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		return bounds.Wrap(conn), nil
+	}
+}
+
+// dialTimeout is go-redis's default.
+const dialTimeout = 5 * time.Second
+
+func ownClusterOptions(o *redis.ClusterOptions) *redis.ClusterOptions {
+	own := *o
+	if own.Dialer == nil {
+		own.Dialer = redis.NewDialer(&redis.Options{DialTimeout: cmp.Or(o.DialTimeout, dialTimeout), TLSConfig: o.TLSConfig})
+	}
+	own.Dialer = bounding(own.Dialer)
+	own.ContextTimeoutEnabled = true
+	own.MaxActiveConns = 0
+	own.MaxRetries = -1
+	own.MinIdleConns = 0
+	own.ReadOnly, own.RouteByLatency, own.RouteRandomly = false, false, false
+	own.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+	return &own
+}

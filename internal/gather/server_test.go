@@ -17,7 +17,7 @@ type server struct {
 	dropped chan []int
 	silent  bool // Send reports that nothing was answered
 
-	mu      sync.Mutex // guards the fields below
+	startMu sync.Mutex // guards the fields below
 	adding  bool
 	delayed []func() // goroutines to start when add has added all items
 }
@@ -45,14 +45,14 @@ func newServer(most int) *server {
 // add adds items. Goroutines that the group starts run after the last item is added, so that the test does not depend
 // on how they are scheduled.
 func (s *server) add(items ...int) {
-	s.mu.Lock()
+	s.startMu.Lock()
 	s.adding = true
-	s.mu.Unlock()
+	s.startMu.Unlock()
 	for _, item := range items {
 		s.Add(item)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.startMu.Lock()
+	defer s.startMu.Unlock()
 	s.adding = false
 	for _, f := range s.delayed {
 		go f()
@@ -61,8 +61,8 @@ func (s *server) add(items ...int) {
 }
 
 func (s *server) start(f func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.startMu.Lock()
+	defer s.startMu.Unlock()
 	if s.adding {
 		s.delayed = append(s.delayed, f)
 		return

@@ -1,4 +1,4 @@
-// Package drivertest has the suite that every driver of Holdfast passes.
+// Package drivertest has the tests that every driver of Holdfast must pass.
 package drivertest
 
 import (
@@ -20,10 +20,10 @@ type Peer interface {
 	Do(args ...string) (string, error)
 }
 
-// Run tests that a driver does what driver.Driver says, and driver.Batcher if it is one. open returns a new driver
-// for a server on which nothing else happens. Adapters run it against every kind of server and client that they
-// support. Whether a script is sent only once when its reply is lost takes a network that loses replies: adapters
-// test that with one of their own.
+// Run tests that a driver does what driver.Driver says, and driver.Batcher and driver.Durable if it implements them.
+// open returns a new driver for a server that nothing else uses. An adapter should call Run for every kind of server and
+// client that it supports. Run does not test that a script is sent only once if its reply is lost, which takes a network
+// that loses replies.
 func Run(t *testing.T, open func(*testing.T) driver.Driver, peer Peer) {
 	d := open(t)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -49,7 +49,7 @@ func Run(t *testing.T, open func(*testing.T) driver.Driver, peer Peer) {
 	t.Run("Run", func(t *testing.T) {
 		s := driver.NewScript("test", "return KEYS[1] .. ' ' .. ARGV[1] .. ' ' .. #KEYS .. ' ' .. #ARGV")
 		for _, urgent := range []bool{false, true} {
-			for range 2 { // not loaded, and loaded
+			for range 2 { // the script is not loaded the first time
 				got, err := d.Run(ctx, driver.Call{Script: s, Keys: []string{"{k}1", "{k}2"}, Args: []string{"a\r\nb", ""}, Urgent: urgent})
 				if want := "{k}1 a\r\nb 2 2"; got != want || err != nil {
 					t.Errorf("Run = %q, %v; want %q", got, err, want)
@@ -60,27 +60,27 @@ func Run(t *testing.T, open func(*testing.T) driver.Driver, peer Peer) {
 			}
 		}
 	})
-	t.Run("Run's errors", func(t *testing.T) {
+	t.Run("errors of Run", func(t *testing.T) {
 		for source, want := range map[string]string{
 			"return redis.error_reply('WRONGTYPE by hand')": "WRONGTYPE by hand",
-			"return redis.error_reply('ERR by hand')":       "ERR by hand", // some client libraries take ERR away
+			"return redis.error_reply('ERR by hand')":       "ERR by hand", // some client libraries remove ERR
 		} {
 			_, err := d.Run(ctx, driver.Call{Script: driver.NewScript("test", source), Keys: []string{"k"}})
 			if err != driver.ReplyError(want) {
-				t.Errorf("an error that the server sends is %#v, want %#v, not wrapped", err, driver.ReplyError(want))
+				t.Errorf("Run of a script that fails returns %#v, want %#v, not wrapped", err, driver.ReplyError(want))
 			}
 		}
 		ended, cancel := context.WithTimeout(ctx, time.Nanosecond)
 		defer cancel()
 		<-ended.Done()
 		if _, err := d.Run(ended, driver.Call{Script: driver.NewScript("test", "return 'x'"), Keys: []string{"k"}, Urgent: true}); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("Run with a context that has ended: %v", err)
+			t.Errorf("Run with a context that has ended returns %v", err)
 		}
 	})
 	t.Run("RunAll", func(t *testing.T) {
 		b, ok := d.(driver.Batcher)
 		if !ok {
-			t.Skip("it is no Batcher")
+			t.Skip("the driver is not a Batcher")
 		}
 		testRunAll(t, ctx, b)
 	})
@@ -90,7 +90,7 @@ func Run(t *testing.T, open func(*testing.T) driver.Driver, peer Peer) {
 	t.Run("RunDurably", func(t *testing.T) {
 		durable, ok := d.(driver.Durable)
 		if !ok {
-			t.Skip("it is not Durable")
+			t.Skip("the driver is not Durable")
 		}
 		if _, err := peer.Do("WAIT", "0", "1"); err != nil {
 			t.Skipf("the server has no WAIT: %v", err)
@@ -105,17 +105,17 @@ func Run(t *testing.T, open func(*testing.T) driver.Driver, peer Peer) {
 	})
 }
 
-// testRunDurably waits for a replica that does not exist.
+// testRunDurably tests waiting for a replica that does not exist.
 func testRunDurably(t *testing.T, ctx context.Context, d driver.Durable) {
 	count := driver.NewScript("test", "return 'durably ' .. redis.call('INCR', KEYS[1])")
 	call := driver.Call{Script: count, Keys: []string{"{k}durably"}}
-	for round := 1; round <= 2; round++ { // not loaded, and loaded
+	for round := 1; round <= 2; round++ { // the script is not loaded the first time
 		reply, reached, err := d.RunDurably(ctx, call, driver.Durability{Replicas: 1, Timeout: 10 * time.Millisecond})
 		if reply != fmt.Sprint("durably ", round) || reached != (driver.Confirmation{}) || err != nil {
 			t.Errorf("RunDurably = %q, %+v, %v", reply, reached, err)
 		}
 	}
-	// It would outlast ctx if it waited for what does not count.
+	// Waiting for a reply that does not count would outlast ctx.
 	reply, reached, err := d.RunDurably(ctx, call, driver.Durability{Replicas: 1, Timeout: time.Hour, Counts: func(reply string) bool { return reply != "durably 3" }})
 	if reply != "durably 3" || reached != (driver.Confirmation{}) || err != nil {
 		t.Errorf("RunDurably of a reply that does not count = %q, %+v, %v", reply, reached, err)
@@ -126,7 +126,7 @@ func testRunDurably(t *testing.T, ctx context.Context, d driver.Durable) {
 	}
 }
 
-// testRunAll has several scripts run at once, of which some are not loaded and some fail.
+// testRunAll runs several scripts, of which some are not loaded and some fail.
 func testRunAll(t *testing.T, ctx context.Context, d driver.Batcher) {
 	sum := driver.NewScript("test", "return 'sum ' .. redis.call('INCRBY', KEYS[1], ARGV[1])")
 	wrong := driver.NewScript("test", "return redis.error_reply('WRONGTYPE by hand')")
@@ -140,61 +140,60 @@ func testRunAll(t *testing.T, ctx context.Context, d driver.Batcher) {
 		calls[15] = driver.Call{Script: driver.Script{Name: "delifeq", Command: "delifeq"}, Keys: []string{"{k}none"}, Args: []string{"a"}}
 		ended, cancel := context.WithCancel(ctx)
 		cancel()
-		for i, told := range runAll(t, ended, d, calls) {
-			if told.err == nil {
-				t.Errorf("call %d is answered %q although its context has ended", i, told.reply)
+		for i, got := range runAll(t, ended, d, calls) {
+			if got.err == nil {
+				t.Errorf("call %d returns %q although its context has ended", i, got.reply)
 			}
 		}
-		for i, told := range runAll(t, ctx, d, calls) {
+		for i, got := range runAll(t, ctx, d, calls) {
 			want := fmt.Sprintf("sum %d", (round+1)*(i+1))
 			if i == 11 {
 				want += fmt.Sprintf(" %d", round)
 			}
 			var reply driver.ReplyError
 			switch {
-			case i == 7 && (!errors.As(told.err, &reply) || !strings.HasPrefix(string(reply), "WRONGTYPE")):
-				t.Errorf("an error that the server sends is %#v", told.err)
+			case i == 7 && (!errors.As(got.err, &reply) || !strings.HasPrefix(string(reply), "WRONGTYPE")):
+				t.Errorf("a script that fails returns %#v", got.err)
 			case i == 15:
-				if told.reply != "0" && (!errors.As(told.err, &reply) || !strings.HasPrefix(string(reply), "ERR unknown command")) {
-					t.Errorf("a command of the server's own: %q, %v", told.reply, told.err)
+				if got.reply != "0" && (!errors.As(got.err, &reply) || !strings.HasPrefix(string(reply), "ERR unknown command")) {
+					t.Errorf("DELIFEQ returns %q, %v", got.reply, got.err)
 				}
-			case i != 7 && (told.reply != want || told.err != nil):
-				t.Errorf("call %d: %q, %v; want %q", i, told.reply, told.err, want)
+			case i != 7 && (got.reply != want || got.err != nil):
+				t.Errorf("call %d returns %q, %v; want %q", i, got.reply, got.err, want)
 			}
 		}
 	}
 }
 
-// outcome is what became of a Call.
-type outcome struct {
+// result is the result of a call.
+type result struct {
 	reply string
 	err   error
 }
 
-// runAll has a driver run calls, and returns what it told of each. It fails the test if that is not
-// once.
-func runAll(t *testing.T, ctx context.Context, d driver.Batcher, calls []driver.Call) []outcome {
+// runAll calls RunAll and returns the result of each call. It fails the test if a call is not told of exactly once.
+func runAll(t *testing.T, ctx context.Context, d driver.Batcher, calls []driver.Call) []result {
 	t.Helper()
 	var mu sync.Mutex
-	all, times := make([]outcome, len(calls)), make([]int, len(calls))
+	results, times := make([]result, len(calls)), make([]int, len(calls))
 	d.RunAll(ctx, calls, func(i int, reply string, err error) {
 		mu.Lock()
 		defer mu.Unlock()
-		all[i] = outcome{reply, err}
+		results[i] = result{reply, err}
 		times[i]++
 	})
 	mu.Lock()
 	defer mu.Unlock()
 	for i, n := range times {
 		if n != 1 {
-			t.Errorf("of call %d was told %d times", i, n)
+			t.Errorf("tell was called %d times for call %d, want 1", n, i)
 		}
 	}
-	return all
+	return results
 }
 
-// testCommand deletes a key by its value, with a command of the server's own; or expects to be told that it does
-// not have that, and that it has done nothing.
+// testCommand tests a command of the server's own, DELIFEQ, which deletes a key that has a certain value. A server that
+// does not have the command must say so and change nothing.
 func testCommand(t *testing.T, d driver.Driver, peer Peer) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -221,51 +220,51 @@ func testCommand(t *testing.T, d driver.Driver, peer Peer) {
 			continue
 		}
 		if got != "0" || err != nil {
-			t.Errorf("a key of another value: %q, %v", got, err)
+			t.Errorf("DELIFEQ of a key with another value returns %q, %v; want 0", got, err)
 		}
 		do("1", "EXISTS", "{k}1")
 		for _, want := range []string{"1", "0"} {
 			if got, err := deleteIfEqual(ctx, value, urgent); got != want || err != nil {
-				t.Errorf("the reply is %q, %v; want %s", got, err, want)
+				t.Errorf("DELIFEQ returns %q, %v; want %s", got, err, want)
 			}
 			do("0", "EXISTS", "{k}1")
 		}
 		do("1", "HSET", "{k}1", "field", value)
 		if got, err := deleteIfEqual(ctx, value, urgent); got != "" || !errors.As(err, &reply) || !strings.HasPrefix(string(reply), "WRONGTYPE") {
-			t.Errorf("a key that is no string: %q, %#v", got, err)
+			t.Errorf("DELIFEQ of a hash returns %q, %#v", got, err)
 		}
 		do("1", "DEL", "{k}1")
 		do("", "SET", "{k}1", value)
 		ended, stop := context.WithTimeout(ctx, time.Nanosecond)
 		<-ended.Done()
 		if got, err := deleteIfEqual(ended, value, urgent); err == nil {
-			t.Errorf("with a context that has ended: %q, %v", got, err)
+			t.Errorf("Run with a context that has ended returns %q, %v", got, err)
 		}
 		stop()
 		do("1", "DEL", "{k}1")
 	}
 }
 
-// testSubscribe subscribes, is interrupted, and hears messages before and after.
+// testSubscribe tests that messages arrive before and after the connection is killed.
 func testSubscribe(t *testing.T, d driver.Driver, peer Peer) {
-	heard := &sink{events: make(chan string, 100)}
-	cancel := d.Subscribe(heard.of("{c}hannel"))
-	heard.await(t, "up")
-	// Up is told when the server has it, so nothing published now is lost.
+	l := newListener()
+	cancel := d.Subscribe(l.subscription("{c}hannel"))
+	l.await(t, "up")
+	// The server has the subscription, so no message published from now on is lost.
 	if _, err := peer.Do("PUBLISH", "{c}hannel", "one two\r\n"); err != nil {
 		t.Fatal(err)
 	}
-	heard.await(t, "message one two\r\n")
+	l.await(t, "message one two\r\n")
 	if _, err := peer.Do("PUBLISH", "{c}hannel2", "to others"); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := peer.Do("CLIENT", "KILL", "TYPE", "pubsub"); err == nil {
-		heard.await(t, "down")
-		heard.await(t, "up")
+		l.await(t, "down")
+		l.await(t, "up")
 		if _, err := peer.Do("PUBLISH", "{c}hannel", "again"); err != nil {
 			t.Fatal(err)
 		}
-		heard.await(t, "message again")
+		l.await(t, "message again")
 	}
 	cancel()
 	for end := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
@@ -282,16 +281,16 @@ func testSubscribe(t *testing.T, d driver.Driver, peer Peer) {
 	}
 }
 
-// testSubscriptions has many subscriptions, which share a connection, and some to one channel.
+// testSubscriptions tests that many subscriptions share a connection, and that those to one channel are independent.
 func testSubscriptions(t *testing.T, d driver.Driver, peer Peer) {
 	const many = 30
-	// go-redis 9.20 keeps the confirmation of a shorter name back for seconds, with RESP3.
+	// With RESP3, go-redis 9.20 delays the confirmation of a shorter name for seconds.
 	channel := func(i int) string { return fmt.Sprint("holdfast:{c}hannel-of-many-", i) }
-	var heard [many]*sink
+	var listeners [many]*listener
 	var cancels [many]func()
 	subscribe := func(i int, channel string) {
-		heard[i] = &sink{events: make(chan string, 100)}
-		cancels[i] = d.Subscribe(heard[i].of(channel))
+		listeners[i] = newListener()
+		cancels[i] = d.Subscribe(listeners[i].subscription(channel))
 	}
 	publish := func(channel, text string) {
 		t.Helper()
@@ -301,73 +300,75 @@ func testSubscriptions(t *testing.T, d driver.Driver, peer Peer) {
 	}
 	for i := range many {
 		subscribe(i, channel(i))
-		heard[i].await(t, "up")
+		listeners[i].await(t, "up")
 	}
 	if list, err := peer.Do("CLIENT", "LIST", "TYPE", "PUBSUB"); err == nil {
 		if n := strings.Count(list, "id="); n > 2 {
-			t.Errorf("%d subscriptions have %d connections", many, n)
+			t.Errorf("%d subscriptions use %d connections, want at most 2", many, n)
 		}
 	}
-	other := &sink{events: make(chan string, 100)}
-	cancel := d.Subscribe(other.of(channel(0)))
+	other := newListener()
+	cancel := d.Subscribe(other.subscription(channel(0)))
 	other.await(t, "up")
 	publish(channel(0), "to both")
-	heard[0].await(t, "message to both")
+	listeners[0].await(t, "message to both")
 	other.await(t, "message to both")
 	cancel()
 	publish(channel(0), "to one")
-	heard[0].await(t, "message to one")
-	for round := range 20 { // the end of a subscription does not end the next
+	listeners[0].await(t, "message to one")
+	for round := range 20 { // the end of a subscription must not end the next one
 		text := fmt.Sprint("round ", round)
 		cancels[1]()
 		subscribe(1, channel(1))
-		heard[1].await(t, "up")
+		listeners[1].await(t, "up")
 		publish(channel(1), text)
-		heard[1].await(t, "message "+text)
+		listeners[1].await(t, "message "+text)
 	}
 	for _, cancel := range cancels {
 		cancel()
-		cancel() // again
+		cancel() // calling it again does nothing
 	}
 }
 
-// sink records what a driver tells.
-type sink struct {
+// listener records the events of a subscription.
+type listener struct {
 	mu     sync.Mutex
 	events chan string
 }
 
-// of is a subscription of which the sink is told.
-func (s *sink) of(channel string) driver.Subscription {
+func newListener() *listener { return &listener{events: make(chan string, 100)} }
+
+// subscription returns a subscription whose events the listener records.
+func (l *listener) subscription(channel string) driver.Subscription {
 	return driver.Subscription{
 		Channel: channel,
-		Up:      func() { s.tell("up") }, Down: func(error) { s.tell("down") }, Message: func(text string) { s.tell("message " + text) },
+		Up:      func() { l.record("up") }, Down: func(error) { l.record("down") }, Message: func(text string) { l.record("message " + text) },
 	}
 }
 
-func (s *sink) tell(event string) {
-	// Calls must not overlap; the race detector sees those that do.
-	if !s.mu.TryLock() {
-		s.events <- "two calls at once"
+func (l *listener) record(event string) {
+	if !l.mu.TryLock() {
+		l.events <- "two calls at once"
 		return
 	}
-	defer s.mu.Unlock()
-	s.events <- event
+	defer l.mu.Unlock()
+	l.events <- event
 }
 
-func (s *sink) await(t *testing.T, want string) {
+// await waits for an event. It ignores interruptions, which may be repeated.
+func (l *listener) await(t *testing.T, want string) {
 	t.Helper()
 	for {
 		select {
-		case got := <-s.events:
+		case got := <-l.events:
 			if got == want {
 				return
 			}
-			if got != "down" { // interruptions may come in pairs
-				t.Fatalf("the sink hears %q; want %q", got, want)
+			if got != "down" {
+				t.Fatalf("the event is %q, want %q", got, want)
 			}
 		case <-time.After(10 * time.Second):
-			t.Fatalf("the sink does not hear %q", want)
+			t.Fatalf("no event %q within 10s", want)
 		}
 	}
 }

@@ -2,8 +2,8 @@ package drivertest
 
 import "github.com/holdfast-go/holdfast/driver"
 
-// Driver has every method that a driver can implement. A test's wrapper embeds it, so that the wrapped driver loses
-// none of them.
+// Driver has every method that a driver can have. A wrapper in a test embeds it to keep all methods of the driver that
+// it wraps.
 type Driver interface {
 	driver.Driver
 	driver.Batcher
@@ -12,8 +12,8 @@ type Driver interface {
 	driver.Wide
 }
 
-// Of returns the result of an adapter's NewDriver as a Driver. It panics if that is an error, or if the driver lacks one
-// of the methods.
+// Of returns the result of an adapter's NewDriver as a Driver. It panics if err is not nil or if the driver lacks a
+// method.
 func Of(d driver.Driver, err error) Driver {
 	if err != nil {
 		panic("drivertest: " + err.Error())

@@ -1,48 +1,42 @@
-// Package fence is for the resource that a lock protects. A lock cannot stop a holder
-// that was paused, or a request that was long under way; a resource can, if it remembers
-// the highest fence that it has seen, its mark, and refuses lower ones:
+// Package fence guards the resource that a lock protects. A lock cannot stop a holder that was paused, or a request
+// that took a long time to arrive. A resource can, if it remembers its mark, the highest fence that it has seen, and
+// refuses lower fences:
 //
-//   - [Redis] guards values and scripts in Redis and Valkey;
-//   - [Table] guards rows of a database that have columns for a mark, [SQL] whole
-//     transactions, by a table of marks;
-//   - [Transport] puts fences into HTTP requests, [Guard] checks them before a handler.
+//   - [Redis] guards values and scripts in Redis and Valkey.
+//   - [Table] guards database rows that have columns for a mark, and [SQL] whole transactions, with a table of marks.
+//   - [Transport] puts fences into HTTP requests, and [Guard] checks them before a handler runs.
 //
-// What a holder shows is a [Stamp], taken from its lease by [Of]. A refusal is a
-// [*StaleError], which matches [ErrStale].
+// A holder shows a [Stamp], which [Of] takes from its lease. A refusal is a [*StaleError], which matches [ErrStale].
 //
 // # Two rules
 //
-// Raise the mark before you read. What a holder computes from what it read before, an
-// earlier holder can still change. Every guard has a Raise for that.
+// Raise the mark before you read. Until the mark is raised, an earlier holder can still change what you have read.
+// Every guard has a Raise method for this.
 //
-// Every write carries the stamp, and one atomic step compares and writes. Checking first and
-// writing later guards nothing, however short the time between.
+// Every write carries the stamp, and one atomic step both compares and writes. Checking first and writing later guards
+// nothing, no matter how little time passes between them.
 //
-// A mark belongs to one lock: fences of different locks do not compare. It has to live at
-// least as long as a holder can be late. Where it is deleted, evicted, expired or lost in
-// a failover, the next fence is taken, whatever it is.
+// A mark belongs to one lock, because fences of different locks do not compare. It must live at least as long as a
+// holder can be late. If it is deleted, evicted, expired or lost in a failover, the resource accepts any fence.
 //
 // # What cannot be fenced
 //
-// Whatever does not compare: mail, payments and other calls to third parties, files
-// written by a shell script, a message on a queue, a table that somebody also writes
-// without the fence. There, look at the lease's Err right before, keep the TTL well above
-// the longest pause that you expect, and have the action be idempotent, with a key of its
-// own that the other side knows.
+// Nothing that does not compare can be fenced: mail, payments and other calls to third parties, files written by a shell
+// script, a message on a queue, a table that another program writes without the fence. In these cases check the lease's
+// Err right before the action, keep the TTL well above the longest pause that you expect, and make the action
+// idempotent, with a key that the other side knows.
 //
-// A fence orders holders, not what one holder writes: a write of its own that was not
-// answered may still arrive, after the next one, and is taken. Release the lock and get
-// it anew, for a higher fence, to be rid of it.
+// A fence orders holders, not the writes of one holder. A write that was not answered may still arrive after the next
+// one, and is accepted. To rule that out, release the lock and acquire it again, for a higher fence.
 //
-// A read is not fenced either: a late holder can read, and show what it read to somebody.
+// Reads are not fenced either: a late holder can read, and show what it read.
 //
-// A semaphore, which has several holders at a time, gives them rising fences too. They
-// say who came first, but no mark that the holders share can use them: each new holder
-// would shut out the others, whose turn is not over. Readers of a read-write lock have one
-// fence while they hold it together, and let each other in: their stamps are [Stamp.Shared].
-// A mark tells them from earlier and later writers. A writer that is downgraded keeps its fence:
-// before that it waits for the answers to what it has written.
+// The holders of a semaphore also get rising fences, which say who came first. They cannot share a mark: each new holder
+// would shut out the others, which still hold the semaphore. Readers of a read-write lock share one fence while they
+// hold it together, so that they do not shut out each other: their stamps are [Stamp.Shared]. A mark still tells them
+// from earlier and later writers. A writer that is downgraded keeps its fence, so it must wait for the answers to its
+// writes first.
 //
-// A lease of several locks has a fence for each. Each resource is given that of the lock which
-// guards it, by [Part].
+// A lease of several locks has a fence for each of them. Show each resource the fence of the lock that guards it, with
+// [Part].
 package fence

@@ -7,9 +7,8 @@ import (
 	"testing"
 )
 
-// Owners are what clients wrote, or servers: they do not forge lines of a log, nor reach
-// a terminal as they are.
-func TestHostileOwnersAreShownEscaped(t *testing.T) {
+// Owners come from clients and servers. They must not forge lines of a log or send control characters to a terminal.
+func TestHostileOwnersAreEscapedInErrors(t *testing.T) {
 	const hostile = "me\nlevel=ERROR msg=\"disk lost\"\x1b[2J\u202e"
 	var reported error
 	g := &Guard{
@@ -34,7 +33,7 @@ func TestHostileOwnersAreShownEscaped(t *testing.T) {
 			t.Fatalf("%s has no error", who)
 		}
 		if text := err.Error(); strings.ContainsAny(text, "\n\x1b\u202e") || !strings.Contains(text, "me\\n") {
-			t.Errorf("%s is told %q", who, text)
+			t.Errorf("%s gets the error %q", who, text)
 		}
 	}
 }

@@ -17,32 +17,32 @@ import (
 	"github.com/holdfast-go/holdfast/fence"
 )
 
-// A holder that is late shows a lower fence than the resource has seen.
+// A late holder shows a lower fence than the resource has seen.
 func Example() {
 	ctx := context.Background()
 	var marks fence.Memory
-	first := fence.Stamp{Lock: "ledger", Fence: 33, Owner: "a"} // as fence.Of takes it from a lease
+	first := fence.Stamp{Lock: "ledger", Fence: 33, Owner: "a"} // fence.Of takes one from a lease
 	second := fence.Stamp{Lock: "ledger", Fence: 34, Owner: "b"}
 
 	fmt.Println(marks.Raise(ctx, first, "ledger"))
 	fmt.Println(marks.Raise(ctx, second, "ledger"))
-	err := marks.Raise(ctx, first, "ledger") // it was paused meanwhile
+	err := marks.Raise(ctx, first, "ledger") // the first holder was paused meanwhile
 	fmt.Println(err)
 	fmt.Println(errors.Is(err, fence.ErrStale))
 	// Output:
 	// <nil>
 	// <nil>
-	// holdfast: "ledger" refuses fence 33 of lock "ledger", shown by a: it has seen 34 of b
+	// holdfast: resource "ledger" refused fence 33 of lock "ledger" from a: it has seen fence 34 from b
 	// true
 }
 
-// A server whose handlers run for the latest holder only.
+// The server's handlers run only for the latest holder.
 func ExampleGuard() {
 	guard := &fence.Guard{
 		Marks: &fence.Memory{},
 		Lock: func(r *http.Request) string {
 			if r.Method == http.MethodGet {
-				return "" // anybody may read
+				return "" // reading needs no lock
 			}
 			return "ledger"
 		},
@@ -58,7 +58,7 @@ func ExampleGuard() {
 		if err != nil {
 			log.Fatal(err)
 		}
-		if number != "" { // a Transport does this
+		if number != "" { // what a Transport does
 			r.Header.Set(fence.HeaderFence, number)
 			r.Header.Set(fence.HeaderLock, "ledger")
 			r.Header.Set(fence.HeaderOwner, "a")
@@ -77,11 +77,11 @@ func ExampleGuard() {
 	// Output:
 	// 200 served under fence 33
 	// 200 served under fence 34
-	// 412 Fence 33 of the lock "ledger" is stale: 34 has been seen. The lease is over; do not repeat this request.
-	// 428 This request has to be made under a lease of the lock "ledger", with its fence in the header.
+	// 412 Fence 33 of the lock "ledger" is stale: fence 34 has been seen. The lease is over; do not repeat this request.
+	// 428 This request needs a lease of the lock "ledger", with its fence in the header.
 }
 
-// A client whose requests carry the fence of the lease under which they are made.
+// The client's requests carry the fence of the lease in their context.
 func ExampleTransport() {
 	var lock *holdfast.Lock // locks.Mutex("ledger")
 	client := &http.Client{Transport: &fence.Transport{}}
@@ -94,16 +94,16 @@ func ExampleTransport() {
 			}
 			resp, err := client.Do(r)
 			if err != nil {
-				return err // ErrLost, when the lease is over
+				return err // matches ErrLost if the lease is over
 			}
 			defer resp.Body.Close()
-			return fence.ResponseError(resp) // ErrStale, when another holder has been there
+			return fence.ResponseError(resp) // matches ErrStale if a later holder has been served
 		})
 	}
 	_ = put
 }
 
-// Any statements, guarded by a mark which the transaction holds.
+// A mark guards all statements of a transaction.
 func ExampleSQL_Do() {
 	var db *sql.DB
 	marks := &fence.SQL{DB: db, Placeholders: fence.Dollar} // PostgreSQL
@@ -121,7 +121,7 @@ func ExampleSQL_Do() {
 	_ = post
 }
 
-// A row with a mark of its own, which needs no transaction.
+// The row has a mark of its own, so no transaction is needed.
 func ExampleTable_Update() {
 	var db *sql.DB
 	ledger := &fence.Table{Name: "ledger", Placeholders: fence.Dollar}
@@ -132,7 +132,7 @@ func ExampleTable_Update() {
 			return err
 		}
 		row := fence.Columns{"id": 1}
-		if err := ledger.Raise(ctx, db, stamp, row); err != nil { // before reading
+		if err := ledger.Raise(ctx, db, stamp, row); err != nil { // before reading the row
 			return err
 		}
 		var total int
@@ -144,9 +144,9 @@ func ExampleTable_Update() {
 	_ = post
 }
 
-// A script of one's own, which runs only for the latest holder.
+// The script runs only for the latest holder.
 func ExampleRedis_Run() {
-	var d driver.Driver // of holdfastgoredis.NewDriver(rdb)
+	var d driver.Driver // holdfastgoredis.NewDriver(rdb)
 	guard := fence.NewRedis(d, nil)
 	push := fence.NewScript("return redis.call('RPUSH', KEYS[1], ARGV[1])")
 

@@ -10,44 +10,38 @@ import (
 	"time"
 )
 
-// Guard lets requests through to handlers only with the fence of the latest lease seen.
+// Guard passes requests to handlers only if they show the latest fence seen.
 //
-// A check that was passed still holds when the handler writes: a request with a higher
-// fence for the same lock waits until handlers with lower ones have returned, as long as
-// its context lasts. Their contexts end, with a cause that matches ErrStale, and reading
-// their bodies fails, lest a client that is paused in the middle of its request hold up
-// the next. That goes for handlers behind one Guard. Where several servers write to one
-// store, that store has to compare, too: hand it the stamp that StampFrom returns.
+// A check stays valid until the handler has written: a request with a higher fence for the same lock waits until
+// handlers with lower fences have returned, or its own context ends. So that a client that is paused in the middle of a
+// request cannot delay the next one, the contexts of those handlers end, with a cause that matches ErrStale, and reading
+// their requests' bodies fails. This holds for handlers behind one Guard. If several servers write to one store, the
+// store must compare as well: pass it the stamp that StampFrom returns.
 //
-// A Guard believes the header: whoever may send requests can show a fence above all
-// others, and so shut out every holder, for as long as the MaxLead of its Marks at most. Let in only clients
-// that you trust, such as by authentication before the Guard.
+// A Guard trusts the header. A client can show a fence above all others and so shut out every holder, for at most the
+// MaxLead of the Guard's Marks. Admit only clients that you trust, for example with authentication before the Guard.
 type Guard struct {
-	// Marks remembers the highest fence seen of each lock.
+	// Marks remembers the highest fence seen for each lock.
 	Marks Marks
-	// Lock names the lock under which a request has to be made, "" for none. Do not
-	// take the name from what the client says: it could name a lock that nobody
-	// else uses.
+	// Lock returns the name of the lock that a request needs, or "" if it needs none. It must not take the name from what
+	// the client sends, since a client could name a lock that nobody else uses.
 	Lock func(*http.Request) string
-	// Report, unless nil, hears of each request that is not let through, and why.
+	// Report, if not nil, is called for each request that is refused, with the reason.
 	Report func(r *http.Request, err error)
 
-	inside passages
+	active activeRequests
 }
 
-// Handler guards next. It answers instead of next
+// Handler returns a handler that guards next. It refuses a request with one of these statuses:
 //
-//   - 412 Precondition Failed, when the fence is stale: a condition in the request's header
-//     does not hold, and will not when it is repeated. HeaderMark and HeaderMarkOwner
-//     say what was seen;
-//   - 428 Precondition Required, when the request has no fence but needs one, or has
-//     that of another lock;
-//   - 400 Bad Request, when the fence's headers cannot be read, or Marks refuses it with ErrAhead;
-//   - 503 Service Unavailable, when Marks fails, or older requests do not come to an end
-//     before the request's context does.
+//   - 412 Precondition Failed if the fence is stale. Repeating the request is in vain. HeaderMark and HeaderMarkOwner
+//     have the mark.
+//   - 428 Precondition Required if the request has no fence but needs one, or has the fence of another lock.
+//   - 400 Bad Request if the fence's headers are invalid, or Marks refuses the fence with ErrAhead.
+//   - 503 Service Unavailable if Marks fails, or the request's context ends before older requests have.
 //
-// A handler counts as running until it returns: work that it leaves behind is not
-// guarded, nor is that of a handler which http.TimeoutHandler gave up inside the Guard.
+// A request is guarded until its handler returns. What the handler leaves running after that is not guarded, nor is a
+// handler inside the Guard that http.TimeoutHandler has given up.
 func (g *Guard) Handler(next http.Handler) http.Handler {
 	if g.Marks == nil || g.Lock == nil {
 		panic("fence: a Guard needs Marks and Lock")
@@ -61,28 +55,28 @@ func (g *Guard) Handler(next http.Handler) http.Handler {
 		s, found, err := readStamp(r.Header)
 		switch {
 		case err != nil:
-			g.refuse(w, r, http.StatusBadRequest, err, "The fence in the request's header cannot be read: "+err.Error()+".")
+			g.refuse(w, r, http.StatusBadRequest, err, "The fence in the request's header is invalid: "+err.Error()+".")
 			return
 		case !found:
-			g.refuse(w, r, http.StatusPreconditionRequired, fmt.Errorf("%w: lock %q is needed", ErrNoLease, lock),
-				fmt.Sprintf("This request has to be made under a lease of the lock %q, with its fence in the header.", lock))
+			g.refuse(w, r, http.StatusPreconditionRequired, fmt.Errorf("%w of lock %q", ErrNoLease, lock),
+				fmt.Sprintf("This request needs a lease of the lock %q, with its fence in the header.", lock))
 			return
 		case s.Lock != lock:
-			g.refuse(w, r, http.StatusPreconditionRequired, fmt.Errorf("%w: lock %q is needed, the fence is of %q", ErrNoLease, lock, s.Lock),
-				fmt.Sprintf("This request has to be made under a lease of the lock %q, not of %q.", lock, s.Lock))
+			g.refuse(w, r, http.StatusPreconditionRequired, fmt.Errorf("%w of lock %q: its fence is of lock %q", ErrNoLease, lock, s.Lock),
+				fmt.Sprintf("This request needs a lease of the lock %q, not of %q.", lock, s.Lock))
 			return
 		}
 		ctx, cancel := context.WithCancelCause(context.WithValue(r.Context(), stampKey{}, s))
 		defer cancel(nil)
-		p := g.inside.enter(lock, s, func(later Stamp) {
+		a := g.active.enter(lock, s, func(later Stamp) {
 			cancel(&StaleError{Resource: lock, Stamp: s, Mark: later.mark()})
-			// Where that is not possible, the server's own timeouts have to do.
+			// If the deadline cannot be set, the server's own timeouts must do.
 			_ = http.NewResponseController(w).SetReadDeadline(time.Now())
 		})
-		defer g.inside.leave(p)
+		defer g.active.leave(a)
 		err = g.Marks.Raise(r.Context(), s, lock)
 		if err == nil {
-			err = g.inside.awaitOlder(r.Context(), p)
+			err = g.active.endOlder(r.Context(), a)
 		}
 		var stale *StaleError
 		switch {
@@ -90,11 +84,11 @@ func (g *Guard) Handler(next http.Handler) http.Handler {
 			w.Header().Set(HeaderMark, strconv.FormatUint(stale.Mark.Fence, 10))
 			w.Header().Set(HeaderMarkOwner, url.PathEscape(stale.Mark.Owner))
 			g.refuse(w, r, http.StatusPreconditionFailed, err,
-				fmt.Sprintf("Fence %d of the lock %q is stale: %d has been seen. The lease is over; do not repeat this request.", s.Fence, lock, stale.Mark.Fence))
+				fmt.Sprintf("Fence %d of the lock %q is stale: fence %d has been seen. The lease is over; do not repeat this request.", s.Fence, lock, stale.Mark.Fence))
 		case errors.Is(err, ErrAhead):
 			g.refuse(w, r, http.StatusBadRequest, err, fmt.Sprintf("Fence %d of the lock %q is too far ahead of the clock.", s.Fence, lock))
 		case err != nil:
-			// The error may name what is none of the client's business.
+			// The error is not for the client, since it may name internal servers.
 			g.refuse(w, r, http.StatusServiceUnavailable, err, "The fence cannot be checked now.")
 		default:
 			next.ServeHTTP(w, r.WithContext(ctx))
@@ -111,8 +105,7 @@ func (g *Guard) refuse(w http.ResponseWriter, r *http.Request, status int, err e
 
 type stampKey struct{}
 
-// StampFrom returns the stamp of the request that a guarded handler serves, from the
-// request's context.
+// StampFrom returns the stamp of a request that passed a Guard, given the request's context.
 func StampFrom(ctx context.Context) (Stamp, bool) {
 	s, ok := ctx.Value(stampKey{}).(Stamp)
 	return s, ok

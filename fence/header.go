@@ -10,15 +10,15 @@ import (
 	"unicode/utf8"
 )
 
-// The headers of a fenced request. Names are percent-encoded, as in the path of a URL.
+// The headers of a fenced request. Locks and owners are percent-encoded, as in the path of a URL.
 const (
 	HeaderFence  = "Holdfast-Fence"  // the fence, in decimal
 	HeaderLock   = "Holdfast-Lock"   // the lock's name
 	HeaderOwner  = "Holdfast-Owner"  // the lease's owner
-	HeaderBeside = "Holdfast-Beside" // "shared" for a reader's lease: others may hold the lock with the same fence; else absent
+	HeaderBeside = "Holdfast-Beside" // "shared" if others may hold the lock with the same fence, as readers do; otherwise absent
 )
 
-// The headers of a refusal: the mark that refused it.
+// The headers of a refusal, which have the mark.
 const (
 	HeaderMark      = "Holdfast-Mark"
 	HeaderMarkOwner = "Holdfast-Mark-Owner"
@@ -27,7 +27,7 @@ const (
 // maxLock bounds lock names, as the library does.
 const maxLock = 512
 
-// write puts the stamp into a request's header, instead of any that is there.
+// write sets the headers of the stamp, replacing those of any other.
 func (s Stamp) write(h http.Header) {
 	h.Set(HeaderFence, strconv.FormatUint(s.Fence, 10))
 	h.Set(HeaderLock, url.PathEscape(s.Lock))
@@ -38,8 +38,8 @@ func (s Stamp) write(h http.Header) {
 	}
 }
 
-// readStamp reads the stamp of a request. found is false when there is none at all; one
-// that is not complete, or cannot be, is an error.
+// readStamp reads the stamp from a request's header. found is false if the request has none of the headers. A stamp that
+// is incomplete or invalid is an error.
 func readStamp(h http.Header) (s Stamp, found bool, err error) {
 	if len(h.Values(HeaderFence))+len(h.Values(HeaderLock))+len(h.Values(HeaderOwner))+len(h.Values(HeaderBeside)) == 0 {
 		return Stamp{}, false, nil
@@ -55,7 +55,7 @@ func readStamp(h http.Header) (s Stamp, found bool, err error) {
 		return Stamp{}, true, err
 	}
 	if strings.ContainsFunc(s.Lock, unicode.IsControl) {
-		return Stamp{}, true, fmt.Errorf("%s has control characters", HeaderLock)
+		return Stamp{}, true, fmt.Errorf("%s contains control characters", HeaderLock)
 	}
 	if s.Owner, err = name(h, HeaderOwner, maxOwner); err != nil {
 		return Stamp{}, true, err
@@ -63,7 +63,7 @@ func readStamp(h http.Header) (s Stamp, found bool, err error) {
 	if len(h.Values(HeaderBeside)) > 0 {
 		beside, err := single(h, HeaderBeside)
 		if err == nil && beside != "shared" {
-			err = fmt.Errorf("%s is %.32q; shared is possible", HeaderBeside, beside)
+			err = fmt.Errorf("%s is %.32q, not %q", HeaderBeside, beside, "shared")
 		}
 		if err != nil {
 			return Stamp{}, true, err
@@ -76,16 +76,16 @@ func readStamp(h http.Header) (s Stamp, found bool, err error) {
 	return s, true, nil
 }
 
-// single returns the value of a header that is there once.
+// single returns the value of a header that must appear once.
 func single(h http.Header, key string) (string, error) {
 	values := h.Values(key)
 	if len(values) != 1 {
-		return "", fmt.Errorf("%s is there %d times, not once", key, len(values))
+		return "", fmt.Errorf("%s appears %d times, not once", key, len(values))
 	}
 	return values[0], nil
 }
 
-// name returns the name in a header.
+// name returns the percent-decoded value of a header that must appear once.
 func name(h http.Header, key string, limit int) (string, error) {
 	escaped, err := single(h, key)
 	if err != nil {
@@ -96,7 +96,7 @@ func name(h http.Header, key string, limit int) (string, error) {
 	case err != nil:
 		return "", fmt.Errorf("%s is not percent-encoded", key)
 	case text == "" || len(text) > limit:
-		return "", fmt.Errorf("%s has %d bytes; 1 to %d are allowed", key, len(text), limit)
+		return "", fmt.Errorf("%s has %d bytes, not 1 to %d", key, len(text), limit)
 	case !utf8.ValidString(text):
 		return "", fmt.Errorf("%s is not UTF-8", key)
 	}

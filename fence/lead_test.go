@@ -10,24 +10,9 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/driver"
 )
 
-// taking is the driver of a server that lets everything in.
-type taking struct {
-	driver.Driver
-	evals int
-}
-
-func (d *taking) Run(_ context.Context, _ driver.Call) (string, error) {
-	d.evals++
-	return "OK", nil
-}
-
-func (d *taking) Addr() string { return "nowhere" }
-
-// A fence that leads the clock by more than MaxLead raises no mark.
-func TestMaxLead(t *testing.T) {
+func TestAFenceAheadOfMaxLeadIsRefused(t *testing.T) {
 	ctx := t.Context()
 	ahead := func(by time.Duration) Stamp {
 		return Stamp{Lock: "l", Fence: uint64(time.Now().Add(by).UnixMicro()), Owner: "o"}
@@ -35,10 +20,10 @@ func TestMaxLead(t *testing.T) {
 	for name, raise := range map[string]func(lead time.Duration, s Stamp) error{
 		"Memory": func(lead time.Duration, s Stamp) error { return (&Memory{MaxLead: lead}).Raise(ctx, s, "r") },
 		"Redis": func(lead time.Duration, s Stamp) error {
-			d := &taking{}
+			d := &testDriver{reply: "raised"}
 			err := NewRedis(d, &RedisConfig{MaxLead: lead}).Raise(ctx, s, "r")
-			if (err == nil) != (d.evals == 1) {
-				t.Errorf("%d scripts ran, and the error is %v", d.evals, err)
+			if (err == nil) != (d.sent == 1) {
+				t.Errorf("%d scripts were sent, and the error is %v", d.sent, err)
 			}
 			return err
 		},
@@ -55,16 +40,16 @@ func TestMaxLead(t *testing.T) {
 				{-1, 0, holdfast.ErrInvalid},
 			} {
 				if err := raise(c.lead, ahead(c.by)); !errors.Is(err, c.want) {
-					t.Errorf("with a MaxLead of %s, %s ahead: %v; want %v", c.lead, c.by, err, c.want)
+					t.Errorf("with MaxLead %s, a fence %s ahead: %v, want %v", c.lead, c.by, err, c.want)
 				}
 			}
 			highest := Stamp{Lock: "l", Fence: 1<<63 - 1, Owner: "o"}
 			if err := raise(time.Hour, highest); !errors.Is(err, ErrAhead) {
-				t.Errorf("the highest fence: %v", err)
+				t.Errorf("the highest fence: %v, want ErrAhead", err)
 			}
 		})
 	}
-	// Where there is no database, nothing else can be the reason.
+	// SQL and Table have no database here, so they must not get that far.
 	if err := (&SQL{MaxLead: time.Hour}).Raise(ctx, ahead(2*time.Hour), "r"); !errors.Is(err, ErrAhead) {
 		t.Errorf("SQL: %v", err)
 	}
@@ -73,8 +58,8 @@ func TestMaxLead(t *testing.T) {
 	}
 }
 
-// A forged fence is refused, does not end what the holder does inside, and the next holder is let in.
-func TestGuardRefusesAFenceThatIsAhead(t *testing.T) {
+// The forged fence must neither end the holder's request nor shut out the next holder.
+func TestAGuardRefusesAFenceThatIsAhead(t *testing.T) {
 	g := &Guard{Marks: &Memory{MaxLead: time.Hour}, Lock: func(*http.Request) string { return "l" }}
 	entered, leave := make(chan context.Context), make(chan struct{})
 	h := g.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -99,16 +84,16 @@ func TestGuardRefusesAFenceThatIsAhead(t *testing.T) {
 	go func() { left <- serve(http.MethodPost, "first", now) }()
 	inside := <-entered
 	if code := serve(http.MethodPut, "forger", 1<<63-1); code != http.StatusBadRequest {
-		t.Errorf("the forged fence is answered %d", code)
+		t.Errorf("the forged fence is answered %d, want 400", code)
 	}
 	if inside.Err() != nil {
 		t.Error("the context of the holder has ended")
 	}
 	close(leave)
 	if code := <-left; code != http.StatusOK {
-		t.Errorf("the holder is answered %d", code)
+		t.Errorf("the holder is answered %d, want 200", code)
 	}
 	if code := serve(http.MethodPut, "second", now+1); code != http.StatusOK {
-		t.Errorf("the next holder is answered %d", code)
+		t.Errorf("the next holder is answered %d, want 200", code)
 	}
 }

@@ -6,19 +6,16 @@ import (
 	"time"
 )
 
-// Marks remembers of each resource the highest fence seen. *Redis, *SQL and *Memory
-// are Marks.
+// Marks keeps the marks of resources. *Redis, *SQL and *Memory implement it.
 type Marks interface {
-	// Raise raises the mark of a resource to the stamp's fence, in one atomic
-	// step. It returns a *StaleError, which matches ErrStale, when the mark is higher, or as
-	// high and another owner's, unless the stamp is Shared. After any other error the mark may have been raised;
-	// Raise may be repeated.
+	// Raise raises the mark of a resource to the stamp's fence, in one atomic step. It returns a *StaleError if the mark
+	// is higher, or if it is equal but of another owner and the stamp is not Shared. After any other error the mark may
+	// have been raised or not, and Raise can be repeated.
 	Raise(ctx context.Context, s Stamp, resource string) error
 }
 
-// Memory is Marks in this process's memory, for a resource that lives there too:
-// when the process ends, both are forgotten. A mark in memory for a resource that outlives
-// it lets stale writers in after a restart. The zero Memory has seen nothing.
+// Memory keeps marks in the memory of this process, for resources that live there too. If the resource outlives the
+// process, stale writers are let in after a restart. The zero Memory has no marks.
 type Memory struct {
 	// MaxLead is as in RedisConfig.
 	MaxLead time.Duration
@@ -27,7 +24,7 @@ type Memory struct {
 	marks map[string]Mark
 }
 
-// Raise is that of Marks.
+// Raise implements Marks.
 func (m *Memory) Raise(ctx context.Context, s Stamp, resource string) error {
 	if err := s.within(m.MaxLead); err != nil {
 		return err

@@ -13,40 +13,35 @@ import (
 	"github.com/holdfast-go/holdfast/internal/keys"
 )
 
-// RedisConfig changes a Redis. Its zero value, and nil, mean the defaults below.
+// RedisConfig configures a Redis. A zero RedisConfig, or nil, stands for the defaults.
 type RedisConfig struct {
-	// MarkTTL is how long a mark is kept after it was last raised. Once it is gone, any
-	// fence is taken: it has to be longer than a holder could possibly be late,
-	// with its host paused, suspended or restored from a snapshot. Default: for ever.
-	// A mark that another program keeps for longer stays for as long.
+	// MarkTTL is how long a mark is kept after it was last raised. Without a mark any fence is accepted, so MarkTTL must
+	// be longer than a holder can possibly be late, even if its host is paused, suspended or restored from a snapshot. The
+	// default, 0, keeps marks forever. MarkTTL does not shorten the life of a mark that another program keeps longer.
 	MarkTTL time.Duration
 
-	// Prefix begins the keys of marks. It has no braces. Default "holdfast:mark:".
+	// Prefix begins the keys of marks. It must not contain braces. The default is "holdfast:mark:".
 	Prefix string
 
-	// MaxLead is by how much a fence may lead this process's clock. What leads it by more is refused with
-	// ErrAhead: fences follow the lock server's clock, in µs, and a mark that somebody raised to one that was made up
-	// would shut out all holders after it. Leave room for clocks that differ: the library itself takes a
-	// day. Default 0: any.
+	// MaxLead is how far a fence may be ahead of this process's clock. A fence that is further ahead is refused with
+	// ErrAhead. Fences follow the lock server's clock, in µs, and raising a mark to a made-up fence would shut out all later
+	// holders. Leave room for clocks that differ: the library itself allows a day. The default, 0, accepts any fence.
 	MaxLead time.Duration
 }
 
-// Redis guards writes to Redis and Valkey, and keeps marks there. A mark lies in the
-// Cluster slot of its resource, which is a key, and is compared and raised in the script
-// that writes. It is as durable as the server's data: after a failover or a restart that
-// lost the mark, a stale writer is let in.
+// Redis guards writes to Redis and Valkey, and keeps the marks there. A resource is a key, and its mark is in the same
+// Cluster slot. The script that writes also compares and raises the mark. A mark is as durable as the server's data:
+// after a failover or a restart that lost it, stale writers are let in.
 //
-// What Redis reads itself, it reads on the master. Do the same after Raise: a replica may
-// lag.
+// Redis runs on the master. After Raise, read from the master as well, since a replica may lag.
 type Redis struct {
-	driver driver.Driver
-	cfg    RedisConfig
-	space  error // what is wrong with the configuration
+	driver    driver.Driver
+	cfg       RedisConfig
+	configErr error // what is wrong with cfg
 }
 
-// NewRedis returns a guard that works through an adapter, such as holdfastgoredis.New
-// returns; it may be that of a Client. Nothing is sent; a bad configuration shows as
-// ErrInvalid when it is used.
+// NewRedis returns a guard that uses a driver, such as holdfastgoredis.NewDriver returns. The driver may also be in use
+// by a Client. NewRedis sends nothing. If cfg is invalid, the guard's methods return ErrInvalid.
 func NewRedis(d driver.Driver, cfg *RedisConfig) *Redis {
 	r := &Redis{driver: d}
 	if cfg != nil {
@@ -56,55 +51,52 @@ func NewRedis(d driver.Driver, cfg *RedisConfig) *Redis {
 		r.cfg.Prefix = "holdfast:mark:"
 	}
 	if _, err := keys.NewSpace(r.cfg.Prefix); err != nil {
-		r.space = fmt.Errorf("%w: %w", holdfast.ErrInvalid, err)
+		r.configErr = fmt.Errorf("%w: %w", holdfast.ErrInvalid, err)
 	}
 	if t := r.cfg.MarkTTL; t != 0 && t < time.Millisecond {
-		r.space = fmt.Errorf("%w: a MarkTTL of %s; at least 1ms, or 0 for ever", holdfast.ErrInvalid, t)
+		r.configErr = fmt.Errorf("%w: MarkTTL is %s; it must be at least 1ms, or 0 to keep marks forever", holdfast.ErrInvalid, t)
 	}
 	return r
 }
 
-// Raise raises the mark of a key, and so shuts out all earlier holders. A new holder does
-// this before it reads anything. It returns a *StaleError when a later one has been there.
+// Raise raises the mark of a key, and so shuts out all earlier holders. A new holder calls it before it reads anything.
+// It returns a *StaleError if the key has seen a later holder.
 func (r *Redis) Raise(ctx context.Context, s Stamp, key string) error {
 	_, err := r.eval(ctx, raise, s, key, nil, nil)
 	return err
 }
 
-// Set sets a key to a value, for a time to live or, if that is 0, for ever. It returns a
-// *StaleError, and changes nothing, when a later holder has been there. After an error of
-// the way to the server the value may have been written, or may still be; to repeat Set is
-// safe.
+// Set sets a key to a value that expires after ttl, or never if ttl is 0. If the key has seen a later holder, Set returns
+// a *StaleError and changes nothing. After a network error the value may have been written, or may still be written.
+// Set can be repeated safely.
 func (r *Redis) Set(ctx context.Context, s Stamp, key, value string, ttl time.Duration) error {
 	if ttl != 0 && ttl < time.Millisecond {
-		return fmt.Errorf("%w: a time to live of %s; at least 1ms, or 0 for ever", holdfast.ErrInvalid, ttl)
+		return fmt.Errorf("%w: ttl is %s; it must be at least 1ms, or 0 for a value that never expires", holdfast.ErrInvalid, ttl)
 	}
 	_, err := r.eval(ctx, set, s, key, []string{key}, []string{value, milliseconds(ttl)})
 	return err
 }
 
-// Run runs a script under the mark of a resource, and returns its reply. In a Cluster the
-// script's keys lie in the slot of the resource, which may be one of them. It returns a
-// *StaleError, and the script does not run, when a later holder has been there. When the
-// script itself fails, what it wrote before stays, as with any script. After an error of
-// the way to the server it may have run; whether it may be repeated is for the script to
-// say.
+// Run runs a script guarded by the mark of a resource, and returns its reply. In a Cluster the script's keys must be in
+// the slot of the resource, which may be one of them. If the resource has seen a later holder, Run returns a *StaleError
+// and the script does not run. If the script fails, what it wrote until then stays, as with any script. After a network
+// error it may have run; whether it can be repeated depends on the script.
 func (r *Redis) Run(ctx context.Context, script *Script, s Stamp, resource string, keys, args []string) (string, error) {
 	return r.eval(ctx, script.guarded, s, resource, keys, args)
 }
 
 // MarkKey returns the key of a resource's mark.
 func (r *Redis) MarkKey(resource string) (string, error) {
-	if r.space != nil {
-		return "", r.space
+	if r.configErr != nil {
+		return "", r.configErr
 	}
 	mark := r.cfg.Prefix + "{" + resource + "}"
 	if strings.Contains(resource, "}") {
-		// A hash tag of its own decides its slot.
+		// The resource has a hash tag, which must decide the mark's slot too.
 		mark = r.cfg.Prefix + "tagged:" + resource
 	}
 	if resource == "" || keys.Slot(mark) != keys.Slot(resource) {
-		return "", fmt.Errorf("%w: resource %q is empty, or has braces that are not a Cluster hash tag: its mark would lie in another slot",
+		return "", fmt.Errorf("%w: resource %q is empty or has braces that are not a Cluster hash tag, so its mark would be in another slot",
 			holdfast.ErrInvalid, resource)
 	}
 	return mark, nil
@@ -118,29 +110,29 @@ func (r *Redis) eval(ctx context.Context, script driver.Script, s Stamp, resourc
 	if err != nil {
 		return "", err
 	}
-	all := append(keys[:len(keys):len(keys)], mark)
-	tail := append(args[:len(args):len(args)], strconv.FormatUint(s.Fence, 10), s.Owner, s.beside(), milliseconds(r.cfg.MarkTTL))
-	reply, err := r.driver.Run(ctx, driver.Call{Script: script, Keys: all, Args: tail})
+	keys = append(keys[:len(keys):len(keys)], mark)
+	args = append(args[:len(args):len(args)], strconv.FormatUint(s.Fence, 10), s.Owner, s.beside(), milliseconds(r.cfg.MarkTTL))
+	reply, err := r.driver.Run(ctx, driver.Call{Script: script, Keys: keys, Args: args})
 	if err == nil {
 		return reply, nil
 	}
 	var refusal driver.ReplyError
 	if errors.As(err, &refusal) {
-		switch word, rest, _ := strings.Cut(strings.TrimPrefix(string(refusal), "-"), " "); word {
+		switch code, rest, _ := strings.Cut(strings.TrimPrefix(string(refusal), "-"), " "); code {
 		case "STALE":
 			mark, err := parseMark(rest)
 			if err != nil {
-				return "", fmt.Errorf("%w: %q on %s", err, resource, r.driver.Addr())
+				return "", fmt.Errorf("%w for resource %q on %s", err, resource, r.driver.Addr())
 			}
 			return "", &StaleError{Resource: resource, Stamp: s, Mark: mark}
 		case "BADMARK":
-			return "", fmt.Errorf("%w: %s of %q on %s", ErrBadMark, mark, resource, r.driver.Addr())
+			return "", fmt.Errorf("%w: key %s for resource %q on %s", ErrBadMark, mark, resource, r.driver.Addr())
 		}
 	}
 	return "", fmt.Errorf("holdfast: guarded write to %q on %s: %w", resource, r.driver.Addr(), err)
 }
 
-// parseMark reads a mark as guard.lua keeps it.
+// parseMark parses a mark as guard.lua stores it.
 func parseMark(text string) (Mark, error) {
 	fence, owner, _ := strings.Cut(text, " ")
 	n, err := parseFence(fence)
@@ -150,7 +142,7 @@ func parseMark(text string) (Mark, error) {
 	return Mark{n, owner}, nil
 }
 
-// parseFence reads a fence: a decimal number without sign or leading zeros.
+// parseFence parses a fence, a decimal number without a sign or leading zeros.
 func parseFence(text string) (uint64, error) {
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || n < 1 || strconv.FormatInt(n, 10) != text {

@@ -10,10 +10,9 @@ import (
 //go:embed lua/*.lua
 var files embed.FS
 
-// Lua is what to put before a script that is run by other means than Redis.Run: with
-// another client, or in another language. Its header says which KEYS and ARGV it takes;
-// MarkKey names the key. The script after it may reply with anything. A refusal is an
-// error reply that begins with STALE.
+// Lua is the guard to put before a script that is run without Redis.Run, for example with another client or from another
+// language. Its header says which KEYS and ARGV it takes; MarkKey returns the key. The script after it may return
+// anything. A refusal is an error reply that begins with STALE.
 var Lua = text("guard.lua")
 
 var (
@@ -21,24 +20,22 @@ var (
 	set   = load("set")
 )
 
-// Script is a Lua script that runs only if nobody with a later lease has been at its
-// resource.
+// Script is a guarded Lua script: it runs only if its resource has not seen a later lease.
 type Script struct{ guarded driver.Script }
 
-// NewScript makes a guarded script of one that writes. The script finds its own KEYS and
-// ARGV as usual. It may return a string, a number or a status, which Run returns as
-// text; nothing, which is ""; or another table, which comes as JSON.
+// NewScript returns a guarded script with this source, which finds its own KEYS and ARGV as usual. Redis.Run returns its
+// reply as text: a string, number or status as it is, no reply as "", and other tables as JSON.
 func NewScript(source string) *Script {
 	whole := Lua + text("begin.lua") + strings.TrimSuffix(source, "\n") + "\n" + text("end.lua")
 	return &Script{driver.NewScript("guarded", whole)}
 }
 
-// load makes a script of a file, with the guard before it.
+// load returns the script in a file, guarded.
 func load(name string) driver.Script {
 	return driver.NewScript("fence-"+name, Lua+text(name+".lua"))
 }
 
-// text returns a file. A missing one is a mistake of the build.
+// text returns the contents of an embedded file.
 func text(file string) string {
 	b, err := files.ReadFile("lua/" + file)
 	if err != nil {

@@ -3,20 +3,16 @@ package fence
 import (
 	"context"
 	"database/sql"
-	"errors"
-	"fmt"
-	"strconv"
-	"strings"
 	"time"
 )
 
-// DB is what this package needs of a *sql.DB, *sql.Conn or *sql.Tx.
+// DB is implemented by *sql.DB, *sql.Conn and *sql.Tx.
 type DB interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
-// Placeholders is how a database driver wants arguments to be marked in a statement.
+// Placeholders is the style of a database driver's placeholders for arguments.
 type Placeholders int
 
 const (
@@ -32,40 +28,39 @@ const (
 //		owner    TEXT   NOT NULL
 //	)
 //
-// A mark that is raised in a transaction guards every statement after it in that transaction:
-// until it ends, nobody else can raise the same mark (PostgreSQL locks the row, SQLite
-// allows one writer at a time). That is what Do and RaiseIn are for. A mark raised
-// outside, by Raise, guards nothing that is written later without it.
+// A mark that is raised in a transaction guards all later statements of the transaction, because nobody else can raise
+// the mark until the transaction ends (PostgreSQL locks the row, and SQLite allows one writer at a time). Use Do or
+// RaiseIn for this. A mark raised by Raise, outside a transaction, does not guard later writes.
 //
-// Who is paused within a transaction keeps the mark from the next holder, so keep
-// transactions short; on PostgreSQL set idle_in_transaction_session_timeout below the lease's
-// TTL, so that the server ends the late one. SQLite has no such bound.
+// A holder that is paused within a transaction blocks the next holder, so keep transactions short. On PostgreSQL, set
+// idle_in_transaction_session_timeout below the lease's TTL, so that the server ends a late transaction. SQLite has no
+// such timeout.
 //
-// PostgreSQL at READ COMMITTED answers ErrStale. At REPEATABLE READ and SERIALIZABLE, and
-// on SQLite when another transaction writes, a statement may fail with a serialization or
-// busy error instead: repeat the transaction. Other databases are not tested.
+// PostgreSQL returns ErrStale at READ COMMITTED. At REPEATABLE READ and SERIALIZABLE, and on SQLite while another
+// transaction writes, a statement may instead fail with a serialization or busy error; repeat the transaction then.
+// Other databases are not tested.
 type SQL struct {
-	// DB is where Raise and Do begin transactions.
+	// DB is the database in which Raise and Do run.
 	DB *sql.DB
-	// Table is the table's name, as it stands in statements. Default "holdfast_marks".
+	// Table is the table's name, as it is put into statements. The default is "holdfast_marks".
 	Table string
-	// Placeholders is what DB's driver wants. Default Question.
+	// Placeholders is the style of DB's driver. The default is Question.
 	Placeholders Placeholders
 	// MaxLead is as in RedisConfig.
 	MaxLead time.Duration
 }
 
-// Do begins a transaction, raises the mark of a resource, calls f and commits. When the
-// mark refuses the stamp, it returns a *StaleError and f is not called. When f returns an
-// error or panics, the transaction is rolled back, and the mark is where it was.
+// Do begins a transaction, raises the mark of a resource, calls f and commits. If the mark refuses the stamp, Do returns
+// a *StaleError and does not call f. If f returns an error or panics, the transaction is rolled back, and the mark is
+// unchanged.
 //
-// The transaction is of the database's default isolation level. f must not end it.
+// The transaction has the database's default isolation level. f must not end it.
 func (m *SQL) Do(ctx context.Context, s Stamp, resource string, f func(tx *sql.Tx) error) error {
 	tx, err := m.DB.BeginTx(ctx, nil)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = tx.Rollback() }() // does nothing after Commit
+	defer func() { _ = tx.Rollback() }() // no effect after Commit
 	if err := m.RaiseIn(ctx, tx, s, resource); err != nil {
 		return err
 	}
@@ -75,9 +70,8 @@ func (m *SQL) Do(ctx context.Context, s Stamp, resource string, f func(tx *sql.T
 	return tx.Commit()
 }
 
-// RaiseIn raises the mark of a resource in a transaction, which holds it until its end. Call
-// it first: statements before it are not guarded, and what they have read may be
-// old. After a *StaleError roll the transaction back.
+// RaiseIn raises the mark of a resource in a transaction, which holds it until it ends. Call it first: earlier
+// statements are not guarded, and what they have read may be outdated. After a *StaleError, roll the transaction back.
 func (m *SQL) RaiseIn(ctx context.Context, tx DB, s Stamp, resource string) error {
 	if err := s.within(m.MaxLead); err != nil {
 		return err
@@ -95,73 +89,13 @@ func (m *SQL) RaiseIn(ctx context.Context, tx DB, s Stamp, resource string) erro
 		raise.add(" AND mark.owner = excluded.owner")
 	}
 	raise.add(")")
-	look := statement{style: m.Placeholders}
-	look.add("SELECT fence, owner FROM ", table, " WHERE resource = ", look.arg(resource))
-	return guarded(ctx, tx, s, resource, &raise, &look)
+	read := statement{style: m.Placeholders}
+	read.add("SELECT fence, owner FROM ", table, " WHERE resource = ", read.arg(resource))
+	return writeGuarded(ctx, tx, s, resource, &raise, &read)
 }
 
-// Raise raises the mark of a resource at once, outside any transaction: before reading,
-// or for a handler that only wants to know who is late.
+// Raise raises the mark of a resource at once, outside any transaction: before reading, or only to find out whether the
+// stamp is stale.
 func (m *SQL) Raise(ctx context.Context, s Stamp, resource string) error {
 	return m.RaiseIn(ctx, m.DB, s, resource)
-}
-
-// statement is a statement that is put together.
-type statement struct {
-	style Placeholders
-	text  strings.Builder
-	args  []any
-}
-
-func (st *statement) add(parts ...string) {
-	for _, p := range parts {
-		st.text.WriteString(p)
-	}
-}
-
-// arg adds an argument and returns its placeholder.
-func (st *statement) arg(v any) string {
-	st.args = append(st.args, v)
-	if st.style == Dollar {
-		return "$" + strconv.Itoa(len(st.args))
-	}
-	return "?"
-}
-
-// tries bounds how often guarded begins again when rows come and go between its two
-// statements.
-const tries = 5
-
-// guarded runs a write that changes one row unless the mark refuses it. If nothing
-// changed, look finds out why: it selects the mark's fence and owner.
-func guarded(ctx context.Context, db DB, s Stamp, resource string, write, look *statement) error {
-	for range tries {
-		result, err := db.ExecContext(ctx, write.text.String(), write.args...)
-		if err != nil {
-			return fmt.Errorf("holdfast: guarded write to %q: %w", resource, err)
-		}
-		n, err := result.RowsAffected()
-		switch {
-		case err != nil:
-			return fmt.Errorf("holdfast: guarded write to %q: how many rows? %w", resource, err)
-		case n == 1:
-			return nil
-		case n != 0:
-			return fmt.Errorf("holdfast: guarded write to %q: %d rows were written, not 1: the key does not name one row", resource, n)
-		}
-		var fence sql.NullInt64
-		var owner sql.NullString
-		switch err := db.QueryRowContext(ctx, look.text.String(), look.args...).Scan(&fence, &owner); {
-		case errors.Is(err, sql.ErrNoRows):
-			return fmt.Errorf("holdfast: guarded write to %q: there is no such row: %w", resource, err)
-		case err != nil:
-			return fmt.Errorf("holdfast: guarded write to %q: %w", resource, err)
-		case !fence.Valid || fence.Int64 < 0 || !owner.Valid:
-			return fmt.Errorf("%w: %q has NULL or a negative number", ErrBadMark, resource)
-		}
-		if mark := (Mark{uint64(fence.Int64), owner.String}); mark.refuses(s) {
-			return &StaleError{Resource: resource, Stamp: s, Mark: mark}
-		}
-	}
-	return fmt.Errorf("holdfast: guarded write to %q: its row comes and goes", resource)
 }

@@ -11,45 +11,43 @@ import (
 	"github.com/holdfast-go/holdfast"
 )
 
-// Columns gives columns, by name, values. Names stand in statements as they are:
-// take them from no input.
+// Columns maps the names of columns to values. The names are put into statements as they are, so they must not come from
+// untrusted input.
 type Columns map[string]any
 
-// Table is a table of which each row has a mark of its own, in two columns:
+// Table is a table in which each row has its own mark, in two columns:
 //
 //	fence       BIGINT NOT NULL DEFAULT 0,
 //	fence_owner TEXT   NOT NULL DEFAULT ''
 //
-// Writes compare and raise it in one UPDATE:
+// A write compares and raises the mark in one UPDATE:
 //
 //	UPDATE ledger SET total = :total, fence = :f, fence_owner = :o
 //	WHERE id = :id AND (fence < :f OR (fence = :f AND fence_owner = :o))
 //
-// Of a Stamp that is Shared, an equal fence is enough.
+// If the Stamp is Shared, an equal fence is enough.
 //
-// A deleted row takes its mark along: a stale writer that inserts it anew is not refused.
+// Deleting a row deletes its mark, so a stale writer that inserts the row again is not refused.
 type Table struct {
-	// Name is the table's name, as it stands in statements.
+	// Name is the table's name, as it is put into statements.
 	Name string
-	// Fence and Owner are the mark's columns. Default "fence" and "fence_owner".
+	// Fence and Owner are the mark's columns. The defaults are "fence" and "fence_owner".
 	Fence, Owner string
-	// Placeholders is what the database's driver wants. Default Question.
+	// Placeholders is the style of the database's driver. The default is Question.
 	Placeholders Placeholders
 	// MaxLead is as in RedisConfig.
 	MaxLead time.Duration
 }
 
-// Update sets columns of the row with this key, whose columns together name one row: a
-// key of several is an error, after some of them were written. It changes nothing and
-// returns a *StaleError when a later holder has been there; an error that wraps
-// sql.ErrNoRows when there is no such row. On a *sql.DB it stands by itself; in a
-// transaction the row stays locked until the end.
+// Update sets columns of the row with this key. The columns of the key must identify one row; otherwise Update may write
+// several rows and then return an error. If the row has seen a later holder, Update returns a *StaleError and changes
+// nothing. If the row does not exist, the error wraps sql.ErrNoRows. In a transaction the row stays locked until the end.
 func (t *Table) Update(ctx context.Context, db DB, s Stamp, key, set Columns) error {
 	if err := s.within(t.MaxLead); err != nil {
 		return err
 	}
 	if t.Name == "" || len(key) == 0 {
-		return fmt.Errorf("%w: a guarded write needs a table and a key", holdfast.ErrInvalid)
+		return fmt.Errorf("%w: a guarded write needs a table name and a key", holdfast.ErrInvalid)
 	}
 	fence, owner := t.Fence, t.Owner
 	if fence == "" {
@@ -59,46 +57,35 @@ func (t *Table) Update(ctx context.Context, db DB, s Stamp, key, set Columns) er
 		owner = "fence_owner"
 	}
 	for column := range set {
-		// SQLite would take the last of two assignments to a column.
+		// SQLite would use the last of two assignments to a column.
 		if strings.EqualFold(column, fence) || strings.EqualFold(column, owner) {
-			return fmt.Errorf("%w: column %s of the mark is set by hand", holdfast.ErrInvalid, column)
+			return fmt.Errorf("%w: column %s belongs to the mark; it cannot be set", holdfast.ErrInvalid, column)
 		}
 	}
-	number := int64(s.Fence)
-
+	value := int64(s.Fence)
 	write := statement{style: t.Placeholders}
-	write.add("UPDATE ", t.Name, " SET ", fence, " = ", write.arg(number), ", ", owner, " = ", write.arg(s.Owner))
+	write.add("UPDATE ", t.Name, " SET ", fence, " = ", write.arg(value), ", ", owner, " = ", write.arg(s.Owner))
 	for _, column := range slices.Sorted(maps.Keys(set)) {
 		write.add(", ", column, " = ", write.arg(set[column]))
 	}
-	write.add(" WHERE ", write.names(key), " AND (", fence, " < ", write.arg(number), " OR (", fence, " = ", write.arg(number))
+	write.add(" WHERE ", write.equal(key), " AND (", fence, " < ", write.arg(value), " OR (", fence, " = ", write.arg(value))
 	if !s.Shared {
 		write.add(" AND ", owner, " = ", write.arg(s.Owner))
 	}
 	write.add("))")
 
-	look := statement{style: t.Placeholders}
-	look.add("SELECT ", fence, ", ", owner, " FROM ", t.Name, " WHERE ", look.names(key))
-	return guarded(ctx, db, s, t.describe(key), &write, &look)
+	read := statement{style: t.Placeholders}
+	read.add("SELECT ", fence, ", ", owner, " FROM ", t.Name, " WHERE ", read.equal(key))
+	return writeGuarded(ctx, db, s, t.describe(key), &write, &read)
 }
 
-// Raise raises the mark of the row with this key, and so shuts out all earlier holders.
-// A new holder does this before it reads the row. In a transaction it guards every
-// statement about that row which follows, such as total = total + 1.
+// Raise raises the mark of the row with this key, and so shuts out all earlier holders. A new holder calls it before it
+// reads the row. In a transaction it guards all later statements about the row, such as total = total + 1.
 func (t *Table) Raise(ctx context.Context, db DB, s Stamp, key Columns) error {
 	return t.Update(ctx, db, s, key, nil)
 }
 
-// names returns the condition that columns have these values.
-func (st *statement) names(key Columns) string {
-	var parts []string
-	for _, column := range slices.Sorted(maps.Keys(key)) {
-		parts = append(parts, column+" = "+st.arg(key[column]))
-	}
-	return strings.Join(parts, " AND ")
-}
-
-// describe names a row in errors.
+// describe returns a row's name for errors.
 func (t *Table) describe(key Columns) string {
 	var parts []string
 	for _, column := range slices.Sorted(maps.Keys(key)) {

@@ -10,33 +10,33 @@ import (
 	"github.com/holdfast-go/holdfast"
 )
 
-// ErrNoLease says that a request was not sent, because its context has no lease.
+// ErrNoLease says that a request was not sent because its context has no lease, or that a Guard refused it because it
+// shows no fence of the right lock.
 var ErrNoLease = errors.New("holdfast: request without a lease")
 
 type leaseKey struct{}
 
-// NewContext returns a context for requests that are made under a lease.
+// NewContext returns a context that carries a lease, for requests that need its fence.
 func NewContext(ctx context.Context, l Lease) context.Context {
 	return context.WithValue(ctx, leaseKey{}, l)
 }
 
-// Transport is an http.RoundTripper that puts the fence of the lease in a request's
-// context (see NewContext) into the request's header, for a Guard to check. A request
-// whose lease is over is not sent: the error is the lease's. One without a lease is not
-// sent either: the error is ErrNoLease.
+// Transport is an http.RoundTripper that puts the fence of the lease in a request's context (see NewContext) into the
+// request's header, for a Guard to check. It does not send a request whose lease is over, but returns the lease's error.
+// For a request without a lease it returns ErrNoLease.
 //
-// A request that was sent in time can still arrive late; the Guard is for those.
+// A request that is sent in time can still arrive late, which is why a Guard is needed.
 type Transport struct {
-	// Base sends requests. Default http.DefaultTransport.
+	// Base sends the requests. The default is http.DefaultTransport.
 	Base http.RoundTripper
 }
 
-// RoundTrip is that of http.RoundTripper.
+// RoundTrip implements http.RoundTripper.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	s, err := stampOf(r.Context())
 	if err != nil {
 		if r.Body != nil {
-			_ = r.Body.Close() // as RoundTrippers have to
+			_ = r.Body.Close() // a RoundTripper must close it
 		}
 		return nil, err
 	}
@@ -56,23 +56,23 @@ func stampOf(ctx context.Context) (Stamp, error) {
 	}
 	s, err := Of(l)
 	if err == nil && s.Lock == "" {
-		err = fmt.Errorf("%w: a lease of a lock without a name", holdfast.ErrInvalid)
+		err = fmt.Errorf("%w: the lease's lock has no name", holdfast.ErrInvalid)
 	}
 	return s, err
 }
 
-// ResponseError returns a *StaleError, which matches ErrStale, when a Guard answered that
-// the request's fence is stale; nil for any other response.
+// ResponseError returns a *StaleError, which matches ErrStale, if r is a Guard's answer that the request's fence is
+// stale. For any other response it returns nil.
 func ResponseError(r *http.Response) error {
 	if r.StatusCode != http.StatusPreconditionFailed || r.Header.Get(HeaderMark) == "" {
 		return nil
 	}
 	e := &StaleError{}
 	if r.Request != nil {
-		e.Stamp, _, _ = readStamp(r.Request.Header) // what is missing stays empty
+		e.Stamp, _, _ = readStamp(r.Request.Header)
 		e.Resource = r.Request.URL.Redacted()
 	}
-	// The refusal counts, also where its details cannot be read.
+	// A refusal counts even if its details are invalid.
 	e.Mark.Fence, _ = parseFence(r.Header.Get(HeaderMark))
 	e.Mark.Owner, _ = url.PathUnescape(r.Header.Get(HeaderMarkOwner))
 	return e

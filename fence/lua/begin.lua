@@ -1,2 +1,2 @@
--- begin.lua: opens a script of the user's. Follows guard.lua; end.lua closes it.
+-- begin.lua: opens a function around the user's script. Follows guard.lua; end.lua closes it.
 local function write()

@@ -1,8 +1,7 @@
--- end.lua: runs what begin.lua opened, and makes text of its reply: drivers pass on
--- text. Errors stay errors.
+-- end.lua: runs the function that begin.lua opened and turns its reply into text, since drivers return text. Errors
+-- stay errors.
 --
--- Returns a string, number or status as text; '' for nothing and false, '1' for true;
---         other tables as JSON
+-- Returns a string, number or status as text; '' for nil and false; '1' for true; other tables as JSON
 end
 local reply = write()
 if type(reply) == 'table' then

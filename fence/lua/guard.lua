@@ -1,21 +1,19 @@
--- guard.lua: refuses whoever shows a fence below the mark of a resource, and raises the
--- mark for everybody else. Put before a script that writes, it guards that script: both
--- run as one atomic step.
+-- guard.lua: refuses a fence below the mark of a resource, and otherwise raises the mark. Put before a script that
+-- writes, it guards that script, since both run as one atomic step.
 --
--- KEYS    [last] mark; the others are the script's
--- ARGV    [last - 3] fence  [last - 2] owner  [last - 1] 'shared' when others may hold the
---         lock with the same fence, as readers do; else 'alone'
---         [last] how long the mark lives after this, in ms; 0: for ever. The others are the
---         script's
--- Returns error 'STALE FENCE OWNER' when the mark is higher, or as high and another
---               owner's, unless shared: what was seen
---         error 'BADMARK ...' when the key holds something else, or the fence is none
+-- KEYS    [last] the mark; the others are the script's
+-- ARGV    [last - 3] fence  [last - 2] owner
+--         [last - 1] 'shared' if others may hold the lock with the same fence, as readers do; otherwise 'alone'
+--         [last] how long to keep the mark from now on, in ms; 0: forever
+--         The others are the script's.
+-- Returns error 'STALE FENCE OWNER', with the mark's fence and owner, if the mark is higher, or if it is equal but of
+--               another owner and the fence is not shared
+--         error 'BADMARK ...' if the key holds something else, or the arguments are invalid
 --
--- Invariants: after an error nothing has changed; a mark never goes down, and never gets
--- less time to live than it had; the script that follows finds its own KEYS and ARGV only.
+-- Invariants: after an error nothing has changed; a mark never goes down, and never gets a shorter time to live; the
+-- script that follows finds only its own KEYS and ARGV.
 --
--- The mark is a string, FENCE OWNER. Fences are compared as text: Lua's numbers are not
--- exact above 2^53.
+-- The mark is the string 'FENCE OWNER'. Fences are compared as text, because Lua's numbers are not exact above 2^53.
 do
   local mark = table.remove(KEYS)
   local life = table.remove(ARGV) or ''

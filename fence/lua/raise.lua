@@ -1,7 +1,7 @@
--- raise.lua: raises a mark, and does nothing else. Follows guard.lua.
+-- raise.lua: only raises the mark. Follows guard.lua.
 --
--- KEYS    none but the guard's
--- ARGV    none but the guard's
+-- KEYS    only the guard's
+-- ARGV    only the guard's
 -- Returns 'raised'
 --         the guard's errors
 

@@ -1,10 +1,10 @@
 -- set.lua: sets a value. Follows guard.lua.
 --
--- KEYS    [1] value
--- ARGV    [1] value  [2] its time to live in ms, 0: for ever
+-- KEYS    [1] the value's key
+-- ARGV    [1] value  [2] its time to live in ms; 0: forever
 -- Returns 'set'
 --         the guard's errors
---         an error of SET, such as OOM; the mark may be raised then, the value is as before
+--         an error of SET, such as OOM: the mark may be raised, but the value is unchanged
 
 if tonumber(ARGV[2]) > 0 then
   redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])

@@ -65,7 +65,7 @@ func TestWhatIsNotAStaleRow(t *testing.T) {
 		only("no key", ledger.Raise(ctx, d, by("a", 1), nil), holdfast.ErrInvalid)
 		only("no stamp", ledger.Raise(ctx, d, fence.Stamp{}, row(1)), holdfast.ErrInvalid)
 		only("the mark by hand", ledger.Update(ctx, d, by("a", 1), row(1), fence.Columns{"FENCE": 0}), holdfast.ErrInvalid)
-		if err := ledger.Raise(ctx, d, by("a", 1), fence.Columns{"book": "a"}); err == nil || !strings.Contains(err.Error(), "2 rows were written, not 1") {
+		if err := ledger.Raise(ctx, d, by("a", 1), fence.Columns{"book": "a"}); err == nil || !strings.Contains(err.Error(), "wrote 2 rows, not 1") {
 			t.Errorf("a key of two rows: %v", err)
 		}
 		if err := (&fence.Table{Name: "missing", Placeholders: d.style}).Raise(ctx, d, by("a", 1), row(1)); err == nil || errors.Is(err, fence.ErrStale) {

@@ -1,5 +1,5 @@
-// Package holdfasttest is for tests of programs that use Holdfast: a server inside
-// the process, also under virtual time, and the suite that every driver passes.
+// Package holdfasttest helps to test programs that use Holdfast. It provides a server that runs inside the process, also
+// in virtual time.
 package holdfasttest
 
 import (
@@ -14,28 +14,28 @@ import (
 	"github.com/alicebob/miniredis/v2/server"
 )
 
-// ServerConfig changes a Server. Its zero value is a server in memory.
+// ServerConfig configures a Server. Its zero value is a server in memory.
 type ServerConfig struct {
-	// Listen is the TCP address to listen on, for example "127.0.0.1:0". Empty:
-	// the server is reached through Dial only.
+	// Listen is the TCP address to listen on, for example "127.0.0.1:0". If it is empty, the server can be reached only
+	// through Dial.
 	Listen string
 }
 
-// Server is a Redis server inside this process, good enough for locks: it has no
-// persistence, no Cluster mode and no ACL. Keys expire with the clock, which in a
-// testing/synctest bubble is virtual: start the server inside the bubble, and reach it
-// with Dial. There, give go-redis a numeric address, such as "127.0.0.1:0": it looks
-// names up, outside the bubble.
+// Server is a Redis server inside this process. It can do what locks need, but has no persistence, no Cluster mode and
+// no ACL.
+//
+// In a testing/synctest bubble keys expire in virtual time. Start the server inside the bubble, reach it with Dial, and
+// give go-redis a numeric address, such as "127.0.0.1:0", because it would look up a name outside the bubble.
 type Server struct {
-	redis   *miniredis.Miniredis
-	ticking sync.Mutex
-	stop    chan struct{}
-	once    sync.Once
+	redis     *miniredis.Miniredis
+	timeMu    sync.Mutex // held while the server's time is set
+	stopped   chan struct{}
+	closeOnce sync.Once
 }
 
-// NewServer starts a server.
+// NewServer starts a server. A nil cfg is the zero ServerConfig.
 func NewServer(cfg *ServerConfig) (*Server, error) {
-	s := &Server{redis: miniredis.NewMiniRedis(), stop: make(chan struct{})}
+	s := &Server{redis: miniredis.NewMiniRedis(), stopped: make(chan struct{})}
 	s.redis.SetTime(time.Now())
 	s.redis.ClockTTL(true)
 	if cfg != nil && cfg.Listen != "" {
@@ -43,37 +43,35 @@ func NewServer(cfg *ServerConfig) (*Server, error) {
 			return nil, err
 		}
 	}
-	conn, err := s.redis.Dial() // a server in memory starts with its first connection
+	conn, err := s.redis.Dial() // miniredis starts a server in memory with its first connection
 	if err != nil {
 		return nil, err
 	}
 	_ = conn.Close()
 	s.redis.Server().SetPreHook(func(c *server.Peer, command string, args ...string) bool {
 		if !withinScript(c) {
-			s.tick()
+			s.advanceTime()
 		}
 		return hello(c, command, args...)
 	})
 	return s, nil
 }
 
-// tick lets time pass for keys, up to now. It is called before commands, but not by those of
-// a script: there time stands still, as on a real server, or keys would expire between
-// its commands.
-func (s *Server) tick() {
-	s.ticking.Lock() // or an earlier time could come after a later one
-	defer s.ticking.Unlock()
+// advanceTime sets the server's time to now. It is called before each command, except for the commands of a script:
+// as on a real server, keys must not expire between them.
+func (s *Server) advanceTime() {
+	s.timeMu.Lock() // so that the time never goes back
+	defer s.timeMu.Unlock()
 	s.redis.SetTime(time.Now())
 }
 
-// withinScript reports whether a command is a script's, which only miniredis's own record of
-// the connection says.
+// withinScript reports whether a script runs the command. Only an unexported field of miniredis says so.
 func withinScript(c *server.Peer) bool {
 	record := reflect.ValueOf(c.Ctx)
 	return record.IsValid() && record.Elem().FieldByName("nested").Bool()
 }
 
-// hello answers a HELLO without arguments, which miniredis does not know.
+// hello answers a HELLO without arguments, which miniredis does not support.
 func hello(c *server.Peer, command string, args ...string) bool {
 	if command != "HELLO" || len(args) > 0 {
 		return false
@@ -93,7 +91,7 @@ func hello(c *server.Peer, command string, args ...string) bool {
 	return true
 }
 
-// Addr returns the TCP address; empty for a server in memory.
+// Addr returns the TCP address, or "" for a server in memory.
 func (s *Server) Addr() string {
 	if s.redis.Server() == nil || s.redis.Server().Addr() == nil {
 		return ""
@@ -101,12 +99,11 @@ func (s *Server) Addr() string {
 	return s.redis.Addr()
 }
 
-// Dial opens a connection in memory. It fits into redis.Options.Dialer; network and
-// address do not matter.
+// Dial opens a connection in memory. It can be used as redis.Options.Dialer, and ignores network and addr.
 func (s *Server) Dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	select {
-	case <-s.stop:
-		return nil, errors.New("holdfasttest: the server is closed")
+	case <-s.stopped:
+		return nil, errors.New("holdfasttest: server closed")
 	default:
 		return s.redis.Dial()
 	}
@@ -115,22 +112,22 @@ func (s *Server) Dial(ctx context.Context, network, addr string) (net.Conn, erro
 // FlushAll deletes all data, as a restart without persistence would.
 func (s *Server) FlushAll() { s.redis.FlushAll() }
 
-// Close stops the server and its connections.
+// Close stops the server and closes its connections.
 func (s *Server) Close() {
-	s.once.Do(func() {
-		close(s.stop)
+	s.closeOnce.Do(func() {
+		close(s.stopped)
 		s.redis.Close()
 	})
 }
 
-// TB is what Run needs of a testing.T or testing.B.
+// TB is implemented by *testing.T, *testing.B and *testing.F.
 type TB interface {
 	Cleanup(func())
 	Fatalf(format string, args ...any)
 	Helper()
 }
 
-// Run starts a server in memory that is closed when the test ends.
+// Run starts a server in memory and closes it when the test ends.
 func Run(t TB) *Server {
 	t.Helper()
 	s, err := NewServer(nil)

@@ -1,6 +1,6 @@
 //go:build unix
 
-// Package examples tests the programs in its folders.
+// Package examples tests the example programs in its subdirectories.
 package examples
 
 import (
@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// Each program tells the same story, and all of it.
+// All programs print the same scene.
 func TestPausedHoldersAreRefused(t *testing.T) {
 	want, err := os.ReadFile("testdata/scene.txt")
 	if err != nil {
@@ -23,13 +23,13 @@ func TestPausedHoldersAreRefused(t *testing.T) {
 	}
 	for _, program := range []string{"fenced-redis", "fenced-sql", "fenced-http"} {
 		t.Run(program, func(t *testing.T) {
-			t.Parallel() // it waits for a lease to end
+			t.Parallel() // each waits for a lease to end
 			var errs bytes.Buffer
 			cmd := exec.CommandContext(t.Context(), filepath.Join(dir, program))
 			cmd.Stderr = &errs
 			got, err := cmd.Output()
 			if err != nil || !bytes.Equal(got, want) {
-				t.Errorf("%v\n%s\nit says\n%s\nwant\n%s", err, errs.Bytes(), got, want)
+				t.Errorf("%v\n%s\nprinted\n%s\nwant\n%s", err, errs.Bytes(), got, want)
 			}
 		})
 	}

@@ -1,5 +1,7 @@
-// Command fenced-http shows a web server that refuses a holder which was paused past its
-// lease. It needs nothing installed: go run ./fenced-http
+// Command fenced-http shows a web server that refuses a holder that was paused beyond its lease. It runs without any
+// setup:
+//
+//	go run ./fenced-http
 package main
 
 import (
@@ -19,8 +21,8 @@ import (
 	"github.com/holdfast-go/holdfast/fence"
 )
 
-// serve serves a balance in memory: GET reads it, PUT replaces it. Both have to be made
-// under the lock, so that a GET raises the mark before it reads.
+// serve serves a balance in memory: GET reads it, and PUT replaces it. Both need the lock, so that a GET raises the mark
+// before it reads.
 func serve(l net.Listener) *http.Server {
 	var balance atomic.Int64
 	balance.Store(100)
@@ -47,7 +49,7 @@ func serve(l net.Listener) *http.Server {
 		return ""
 	}}
 	s := &http.Server{Handler: guard.Handler(mux)}
-	go func() { _ = s.Serve(l) }() // until it is closed
+	go func() { _ = s.Serve(l) }() // until s is closed
 	return s
 }
 
@@ -60,9 +62,8 @@ func (a account) Add(ctx context.Context, lease *holdfast.Lease, amount int, thi
 	if err != nil {
 		return err
 	}
-	// The Transport finds the lease in order, and then the process is paused, as can
-	// happen at any moment: what it sends after that is late.
-	late := &fence.Transport{Base: thinking{think}}
+	// The Transport checks the lease, and then the process is paused, which can happen at any moment. The request is late.
+	late := &fence.Transport{Base: slowTransport{think}}
 	_, err = send(ctx, late, "PUT", a.url+"/balance", strconv.Itoa(balance+amount))
 	return err
 }
@@ -71,7 +72,7 @@ func (a account) Balance(ctx context.Context) (int, error) {
 	return send(ctx, http.DefaultTransport, "GET", a.url+"/public", "")
 }
 
-// send sends a request, and returns the number that comes back, if any.
+// send sends a request and returns the number in the response's body, or 0 if the body is empty.
 func send(ctx context.Context, transport http.RoundTripper, method, url, body string) (int, error) {
 	r, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
 	if err != nil {
@@ -95,10 +96,10 @@ func send(ctx context.Context, transport http.RoundTripper, method, url, body st
 	return strconv.Atoi(string(text))
 }
 
-// thinking is a RoundTripper that takes its time.
-type thinking struct{ think func() }
+// slowTransport is a RoundTripper that thinks before it sends a request.
+type slowTransport struct{ think func() }
 
-func (t thinking) RoundTrip(r *http.Request) (*http.Response, error) {
+func (t slowTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	t.think()
 	return http.DefaultTransport.RoundTrip(r)
 }

@@ -1,5 +1,7 @@
-// Command fenced-redis shows a value in Redis that refuses a holder which was paused past
-// its lease. It needs nothing installed: go run ./fenced-redis
+// Command fenced-redis shows a value in Redis that refuses a holder that was paused beyond its lease. It runs without
+// any setup:
+//
+//	go run ./fenced-redis
 package main
 
 import (
@@ -14,7 +16,7 @@ import (
 	"github.com/holdfast-go/holdfast/holdfastgoredis"
 )
 
-// account is a balance under a key.
+// account is a balance stored in a key.
 type account struct {
 	rdb   *redis.Client
 	guard *fence.Redis
@@ -27,7 +29,7 @@ func (a account) Add(ctx context.Context, lease *holdfast.Lease, amount int, thi
 	if err != nil {
 		return err
 	}
-	// Before reading: from here on nobody with an earlier lease changes what is read.
+	// After Raise no earlier holder can change the balance that is read below.
 	if err := a.guard.Raise(ctx, stamp, key); err != nil {
 		return err
 	}

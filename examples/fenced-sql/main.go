@@ -1,7 +1,8 @@
-// Command fenced-sql shows a row in a database that refuses a holder which was paused
-// past its lease. The database is SQLite, in a temporary folder; with PostgreSQL the code
-// is the same, but for the driver's name and fence.Dollar. It needs nothing installed: go
-// run ./fenced-sql
+// Command fenced-sql shows a database table that refuses a holder that was paused beyond its lease. The database is
+// SQLite, in a temporary folder. For PostgreSQL only the driver's name changes, and fence.Dollar is needed. It runs
+// without any setup:
+//
+//	go run ./fenced-sql
 package main
 
 import (
@@ -23,8 +24,7 @@ const schema = `
 	CREATE TABLE account (balance BIGINT NOT NULL);
 	INSERT INTO account VALUES (100)`
 
-// account is a table. Statements about it know nothing of fences: the mark guards the
-// transaction in which they are.
+// account is a table without columns for fences: the mark guards the transactions that write it.
 type account struct {
 	db    *sql.DB
 	marks *fence.SQL
@@ -35,7 +35,7 @@ func (a account) Add(ctx context.Context, lease *holdfast.Lease, amount int, thi
 	if err != nil {
 		return err
 	}
-	// Before reading: from here on nobody with an earlier lease changes what is read.
+	// After Raise no earlier holder can change the balance that is read below.
 	if err := a.marks.Raise(ctx, stamp, "account"); err != nil {
 		return err
 	}
@@ -43,7 +43,7 @@ func (a account) Add(ctx context.Context, lease *holdfast.Lease, amount int, thi
 	if err != nil {
 		return err
 	}
-	think() // outside a transaction, which would keep others from the database
+	think() // not in a transaction, which would block other writers
 	return a.marks.Do(ctx, stamp, "account", func(tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, "UPDATE account SET balance = ?", balance+amount)
 		return err

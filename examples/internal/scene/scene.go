@@ -1,6 +1,6 @@
-// Package scene plays the same scene on any resource: one holder of a lock is paused in
-// the middle of its work, until its lease is over and another holder has done its own.
-// Then it goes on, and writes what it computed before.
+// Package scene plays the same scene with any resource. One holder of a lock is paused in the middle of its work, until
+// its lease is over and another holder has done its own work. Then the first holder resumes and writes what it computed
+// before.
 package scene
 
 import (
@@ -24,51 +24,49 @@ import (
 	"github.com/holdfast-go/holdfast/holdfasttest"
 )
 
-// Account is the resource: a balance, 100 at first.
+// Account is the resource: a balance that begins at 100.
 type Account interface {
-	// Add reads the balance, thinks, and writes what is more by amount: under
-	// the lease.
+	// Add reads the balance, calls think, and writes the balance increased by amount, under the lease.
 	Add(ctx context.Context, lease *holdfast.Lease, amount int, think func()) error
 	// Balance returns the balance.
 	Balance(ctx context.Context) (int, error)
 }
 
-// Example is an example of an account that refuses late holders.
+// Example makes an Account that refuses late holders.
 type Example struct {
-	// Create creates the account. place is where Open finds it, close what to do at the end.
-	Create func(rdb *redis.Client) (place string, close func(), err error)
-	// Open opens it, in each holder's process.
-	Open func(rdb *redis.Client, place string) (Account, error)
+	// Create creates the account. It returns a location for Open, and a function to call at the end.
+	Create func(rdb *redis.Client) (location string, close func(), err error)
+	// Open opens the account, in each holder's process.
+	Open func(rdb *redis.Client, location string) (Account, error)
 }
 
-// The first holder is this program again: with its part, the server's address and the
-// place of the account.
+// The environment variables with which this program starts itself as the first holder.
 const (
-	partVariable  = "HOLDFAST_EXAMPLE_PART"
-	redisVariable = "HOLDFAST_EXAMPLE_REDIS"
-	placeVariable = "HOLDFAST_EXAMPLE_PLACE"
+	roleVariable     = "HOLDFAST_EXAMPLE_ROLE"
+	redisVariable    = "HOLDFAST_EXAMPLE_REDIS"    // the server's address
+	locationVariable = "HOLDFAST_EXAMPLE_LOCATION" // of the account
 )
 
-// ttl is short, so that the scene is.
+// ttl is short to keep the scene short.
 const ttl = 2 * time.Second
 
-// Main plays the scene, in which this process is the director and the second holder.
+// Main plays the scene. This process directs it and is the second holder.
 func (e Example) Main() {
 	log.SetFlags(0)
-	if os.Getenv(partVariable) != "" {
-		if err := e.first(os.Getenv(redisVariable), os.Getenv(placeVariable)); err != nil {
+	if os.Getenv(roleVariable) != "" {
+		if err := e.first(os.Getenv(redisVariable), os.Getenv(locationVariable)); err != nil {
 			log.Fatal(err)
 		}
 		return
 	}
-	addr := flag.String("redis", "", "address of a Redis or Valkey server to use, instead of an embedded one")
+	addr := flag.String("redis", "", "`address` of a Redis or Valkey server (default: an embedded server)")
 	flag.Parse()
 	if err := e.Play(os.Stdout, *addr); err != nil {
 		log.Fatal(err)
 	}
 }
 
-// Play plays the scene with the server at addr; "" is an embedded one.
+// Play plays the scene with the server at addr or, if addr is "", with an embedded one.
 func (e Example) Play(out io.Writer, addr string) error {
 	if !canPause {
 		return errors.New("this system cannot pause a process")
@@ -85,17 +83,17 @@ func (e Example) Play(out io.Writer, addr string) error {
 	}
 	rdb := redis.NewClient(&redis.Options{Addr: addr})
 	defer rdb.Close()
-	place, remove, err := e.Create(rdb)
+	location, remove, err := e.Create(rdb)
 	if err != nil {
 		return err
 	}
 	defer remove()
-	account, err := e.Open(rdb, place)
+	account, err := e.Open(rdb, location)
 	if err != nil {
 		return err
 	}
 
-	first, err := start(ctx, addr, place)
+	first, err := start(ctx, addr, location)
 	if err != nil {
 		return err
 	}
@@ -103,7 +101,7 @@ func (e Example) Play(out io.Writer, addr string) error {
 	if err := first.expect("thinking"); err != nil {
 		return err
 	}
-	fmt.Fprintln(out, "The first holder has the lock and has read the balance of 100. It is to add 10.")
+	fmt.Fprintln(out, "The first holder has the lock and has read the balance, 100. It is about to add 10.")
 	if err := pause(first.cmd.Process); err != nil {
 		return err
 	}
@@ -115,16 +113,16 @@ func (e Example) Play(out io.Writer, addr string) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintln(out, "The second holder has got the lock, and adds 50.")
+	fmt.Fprintln(out, "The second holder acquires the lock and adds 50.")
 
-	fmt.Fprintln(out, "The first goes on, and writes.")
-	if err := first.goOn(); err != nil {
+	fmt.Fprintln(out, "The first holder resumes and writes.")
+	if err := first.resume(); err != nil {
 		return err
 	}
 	if err := first.expect("stale"); err != nil {
 		return err
 	}
-	fmt.Fprintln(out, "It is refused: a later fence has been there.")
+	fmt.Fprintln(out, "The write is refused: the account has seen a later fence.")
 	balance, err := account.Balance(ctx)
 	if err != nil {
 		return err
@@ -133,30 +131,30 @@ func (e Example) Play(out io.Writer, addr string) error {
 	return nil
 }
 
-// first is the first holder, in a process of its own. It says what becomes of its write.
-func (e Example) first(addr, place string) error {
+// first is the first holder, in a process of its own. It prints the result of its write.
+func (e Example) first(addr, location string) error {
 	ctx := context.Background()
 	rdb := redis.NewClient(&redis.Options{Addr: addr})
 	defer rdb.Close()
-	account, err := e.Open(rdb, place)
+	account, err := e.Open(rdb, location)
 	if err != nil {
 		return err
 	}
-	wrote := errors.New("there was no lock to be had")
+	writeErr := errors.New("the lock was not acquired")
 	_ = withLock(ctx, rdb, func(_ context.Context, lease *holdfast.Lease) error {
-		wrote = account.Add(ctx, lease, 10, func() {
+		writeErr = account.Add(ctx, lease, 10, func() {
 			fmt.Println("thinking")
-			bufio.NewScanner(os.Stdin).Scan() // by then it has been paused
+			bufio.NewScanner(os.Stdin).Scan() // returns after the pause
 		})
-		return wrote
-	}) // the release finds the lock lost
+		return writeErr
+	}) // an error, since the lease is lost
 	switch {
-	case wrote == nil:
+	case writeErr == nil:
 		fmt.Println("written")
-	case errors.Is(wrote, fence.ErrStale):
+	case errors.Is(writeErr, fence.ErrStale):
 		fmt.Println("stale")
 	default:
-		fmt.Println("error:", wrote)
+		fmt.Println("error:", writeErr)
 	}
 	return nil
 }
@@ -177,13 +175,13 @@ type holder struct {
 	lines *bufio.Scanner
 }
 
-func start(ctx context.Context, addr, place string) (*holder, error) {
+func start(ctx context.Context, addr, location string) (*holder, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
 	h := &holder{cmd: exec.CommandContext(ctx, self)}
-	h.cmd.Env = append(os.Environ(), partVariable+"=first", redisVariable+"="+addr, placeVariable+"="+place)
+	h.cmd.Env = append(os.Environ(), roleVariable+"=first", redisVariable+"="+addr, locationVariable+"="+location)
 	h.cmd.Stderr = os.Stderr
 	if h.in, err = h.cmd.StdinPipe(); err != nil {
 		return nil, err
@@ -196,18 +194,19 @@ func start(ctx context.Context, addr, place string) (*holder, error) {
 	return h, h.cmd.Start()
 }
 
-// expect requires what the holder says next.
+// expect returns an error unless the holder's next line is want.
 func (h *holder) expect(want string) error {
 	if !h.lines.Scan() {
-		return fmt.Errorf("the first holder has ended; %q was expected", want)
+		return fmt.Errorf("the first holder ended before it printed %q", want)
 	}
 	if got := strings.TrimSpace(h.lines.Text()); got != want {
-		return fmt.Errorf("the first holder says %q; %q was expected", got, want)
+		return fmt.Errorf("the first holder printed %q, not %q", got, want)
 	}
 	return nil
 }
 
-func (h *holder) goOn() error {
+// resume lets a paused holder continue and write.
+func (h *holder) resume() error {
 	if _, err := fmt.Fprintln(h.in, "go"); err != nil {
 		return err
 	}
@@ -215,6 +214,6 @@ func (h *holder) goOn() error {
 }
 
 func (h *holder) end() {
-	_ = h.cmd.Process.Kill() // which ends a paused one, too
+	_ = h.cmd.Process.Kill() // works on a paused process, too
 	_ = h.cmd.Wait()
 }

@@ -34,7 +34,7 @@ type Guard struct {
 
 // Handler returns a handler that guards next. It refuses a request with one of these statuses:
 //
-//   - 412 Precondition Failed if the fence is stale. Repeating the request is in vain. HeaderMark and HeaderMarkOwner
+//   - 412 Precondition Failed if the fence is stale. Repeating the request does not help. HeaderMark and HeaderMarkOwner
 //     have the mark.
 //   - 428 Precondition Required if the request has no fence but needs one, or has the fence of another lock.
 //   - 400 Bad Request if the fence's headers are invalid, or Marks refuses the fence with ErrAhead.

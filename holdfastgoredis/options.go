@@ -14,7 +14,7 @@ import (
 
 // withDeadlines returns a client over the same pool that keeps to the deadlines of contexts. Without that, a command
 // whose context has ended would occupy a connection until the client's own timeout, and go-redis's Close can wait for
-// it for ever.
+// it forever.
 func withDeadlines(rdb *redis.Client) *redis.Client {
 	same := rdb.WithTimeout(rdb.Options().ReadTimeout)
 	same.Options().ContextTimeoutEnabled = true

@@ -36,7 +36,7 @@ type syscallConn struct {
 	syscall.Conn
 }
 
-// bounded is a connection that follows both directions of its traffic. At most one goroutine reads and one writes
+// bounded is a connection that tracks its traffic in both directions. At most one goroutine reads and one writes
 // at a time.
 type bounded struct {
 	net.Conn

@@ -145,7 +145,7 @@ func (r *replies) header(c *bounded) error {
 	return nil
 }
 
-// complete counts an element as received, and so every array that it completes.
+// complete counts an element as received, and with it every array that it completes.
 func (r *replies) complete(c *bounded) {
 	for len(r.open) > 0 {
 		inner := &r.open[len(r.open)-1]

@@ -40,7 +40,7 @@ func TestNoItemWaitsForABatchThatHangs(t *testing.T) {
 	})
 }
 
-// The items that do not fit into an overdue batch wait anew.
+// The items that do not fit into an overdue batch start to wait again.
 func TestMoreThanABatchIsOverdue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(2)

@@ -111,8 +111,8 @@ func (l *Listener) IsRefused() bool {
 	return l.s.refused
 }
 
-// Listeners poll once a subscription has been opened anew maxUnheard times in a row because the server did not have
-// it, or has not been confirmed for maxUnconfirmed.
+// Listeners poll once a subscription has been reopened maxUnheard times in a row because the server did not have it, or
+// has not been confirmed for maxUnconfirmed.
 const (
 	maxUnheard     = 3
 	maxUnconfirmed = 3 * time.Second
@@ -141,8 +141,8 @@ func (l *Listener) Polls() bool {
 }
 
 // NotHeard says that the server did not have the subscription when the listener asked it after so many confirmations.
-// The subscription is opened anew, unless it has been confirmed or interrupted since: once is enough for all listeners
-// that notice, since it makes all of them look.
+// The subscription is reopened, unless it has been confirmed or interrupted since: once is enough for all listeners that
+// notice, since it makes all of them look.
 func (l *Listener) NotHeard(confirmations int) {
 	s := l.s
 	s.n.mu.Lock()

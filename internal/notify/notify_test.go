@@ -179,8 +179,8 @@ func TestAnInterruptionMayLoseMessages(t *testing.T) {
 	})
 }
 
-// The subscription is opened anew, once for all listeners that notice after the same confirmation. After three times
-// the listeners poll until it is tried again.
+// The subscription is reopened once for all listeners that notice after the same confirmation. After three times the
+// listeners poll until it is tried again.
 func TestListenersPollWhenTheServerDoesNotHaveTheSubscription(t *testing.T) {
 	bubble(t, func(t *testing.T, s *server) {
 		a, b := s.Hear(channel, func(string) {}, ignore), s.Hear(channel, func(string) {}, ignore)

@@ -19,7 +19,7 @@ type subscription struct {
 	confirmed     bool          // the server says that it has the subscription
 	refused       bool          // the server's ACL forbids it
 	confirmations int           // how often it was confirmed
-	reopened      bool          // opened anew by reopen, and not confirmed since
+	reopened      bool          // reopened, and not confirmed since
 	lostAt        time.Time     // when it was opened or interrupted, unless it is confirmed
 	unheard       int           // how often in a row it was confirmed but the server did not have it
 	pollingSince  time.Time     // zero while listeners do not poll
@@ -49,7 +49,7 @@ func (s *subscription) open() {
 	})
 }
 
-// reopen opens the subscription anew because the server does not have it.
+// reopen cancels the subscription and opens it again, because the server does not have it.
 func (s *subscription) reopen() {
 	s.cancel()
 	s.open()

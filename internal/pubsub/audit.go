@@ -107,8 +107,8 @@ func (p *Pool) receivers(ctx context.Context, c Channel) (int, error) {
 	return strconv.Atoi(reply)
 }
 
-// forbidden reports whether a server refuses the command to this user or does not know it, so that asking again is in
-// vain.
+// forbidden reports whether a server refuses the command to this user or does not know it, so that asking again is
+// pointless.
 func forbidden(err error) bool {
 	var reply driver.ReplyError
 	return errors.As(err, &reply) && !slices.ContainsFunc(transient, func(code string) bool { return strings.HasPrefix(string(reply), code) })

@@ -186,7 +186,7 @@ func (p *Pool) attachAll(channels []*channel, cause error, pause time.Duration) 
 }
 
 // errUnknown is the cause passed to Refresh if nothing failed, but Locate does not know the channel.
-var errUnknown = errors.New("it is not known which server has the channel")
+var errUnknown = errors.New("the channel's server is not known")
 
 // sleep returns false if the pool is stopped before d has passed.
 func (p *Pool) sleep(d time.Duration) bool {

@@ -14,53 +14,57 @@ import (
 	"github.com/holdfast-go/holdfast/internal/wire"
 )
 
-// campaign gets a lock from the server for the waiters of a line: one attempt after
-// another, each for whoever is first when it begins. It runs while anybody waits. It
-// sleeps in the server's queue until it is notified; because notifications can be
-// lost, it looks from time to time how it stands.
+// acquirer acquires a lock from the server for the waiters of a wait queue. It makes one attempt
+// after another, each for the waiter that is first at that time, and runs while there are waiters.
+// It sleeps in the server's queue until it is notified. Since notifications can be lost, it also
+// checks its place from time to time.
 type acquirer struct {
-	queue        *waitQueue
-	attempt      *attempt // nil between two
-	sub          *notify.Listener
-	overheard    []*notify.Listener // to Redisson's channels, once one of its clients was seen to hold the lock
-	wakeups      chan struct{}      // holds an item when the line has changed
-	unseen       bool               // the server did not know of the subscription last time
-	polls        int                // answered in a row without a confirmed subscription
-	pollingSince time.Time          // since when it polls; zero if the server knew of the subscription last time
-	began        time.Time          // of the attempt, or the one whose place it has
-	joined       atomic.Bool        // an owner's line has another waiter
+	queue               *waitQueue
+	attempt             *attempt // nil between attempts
+	sub                 *notify.Listener
+	overheard           []*notify.Listener // to Redisson's channels, once a client of Redisson has held the lock
+	wakeups             chan struct{}      // holds an item if the wait queue or a subscription has changed
+	subscriptionUnknown bool               // the server did not have the subscription at the last check
+	polls               int                // answered in a row without a confirmed subscription
+	pollingSince        time.Time          // zero if the server had the subscription at the last check
+	began               time.Time          // when the attempt began, or the one whose place it took
+	ownerJoined         atomic.Bool        // an owner has another waiter
 
-	// answered says that the server has dealt with us once: what fails now may pass.
+	// answered says that the server has answered a request for this queue: failures may pass.
 	answered bool
-	// known is how the first attempt stands, until the first step; or nil.
+	// standing is the answer with which the first attempt was queued. It is nil once it has been
+	// used.
 	standing *standing
-	// leaving ends the departure that began when the last waiter left, or is nil. Guarded by the line.
+	// leaving ends the departure that began when the last waiter left, or is nil. Guarded by
+	// queue.mu.
 	leaving func()
 }
 
-// look is an answer, and by what its attempt could be notified when it asked.
+// standing is the answer that an attempt was queued, and the subscription that could notify the
+// attempt when it asked.
 type standing struct {
 	of     *attempt
 	queued queued
 	by     notify.Confirmation
 }
 
-// maxRest is the longest time between two looks. The queue's key lives twice as long.
+// maxSleep is the longest time between two checks. The queue's key lives twice as long.
 const maxSleep = 30 * time.Second
 
-// maxRestBehind is the same for those who are not the first.
+// maxSleepBehind is the longest time between two checks for waiters that are not first.
 const maxSleepBehind = 10 * time.Second
 
-// minRestBehind is the shortest time between two looks of those, however short leases are.
+// minSleepBehind is the shortest, however short leases are.
 const minSleepBehind = 500 * time.Millisecond
 
-// maxUntold is the longest time between two looks at a lock that a client of Redisson has: its
-// releases are told of, but not those of a RedissonSpinLock, nor of an operator.
+// maxSleepRedisson is the longest time between two checks of a lock held by a client of Redisson.
+// Such clients announce their releases, but a RedissonSpinLock does not, and neither does an
+// operator who deletes the lock.
 const maxSleepRedisson = time.Second
 
-// campaignFor starts a campaign unless one runs; with a queued attempt, if there is
-// one. answered says that the server has answered somebody in the line. Guarded by the
-// line.
+// startAcquirer starts an acquirer unless one is running. It begins with a, if that is not nil,
+// which is queued already. answered says that the server has answered a request for this queue. The
+// caller holds wq.mu.
 func (wq *waitQueue) startAcquirer(a *attempt, answered bool) {
 	if wq.acquirer != nil {
 		return
@@ -71,7 +75,7 @@ func (wq *waitQueue) startAcquirer(a *attempt, answered bool) {
 	wq.c.tasks.Run(acq.run)
 }
 
-// look makes the campaign see what has changed in its line.
+// wake makes the acquirer notice that the wait queue or a subscription has changed.
 func (acq *acquirer) wake() {
 	select {
 	case acq.wakeups <- struct{}{}:
@@ -79,10 +83,10 @@ func (acq *acquirer) wake() {
 	}
 }
 
-// join tells the campaign that another waits for l.
+// join tells the acquirer that another goroutine waits for l.
 func (acq *acquirer) join(l *Lock) {
 	if l.set.kind.byOwner {
-		acq.joined.Store(true)
+		acq.ownerJoined.Store(true)
 		acq.wake()
 	}
 }
@@ -99,8 +103,8 @@ func (acq *acquirer) run() {
 		if head == nil {
 			return
 		}
-		// Before joining: a campaign that begins late, after its client's last task, would
-		// subscribe when nobody closes subscriptions any more.
+		// Check before subscribing: Close has closed the client's subscriptions by the time
+		// an acquirer starts that is its last task, and nothing would close a new one.
 		if acq.queue.c.isClosing() {
 			acq.queue.fail(exec.ErrClosed)
 			continue
@@ -117,13 +121,14 @@ func (acq *acquirer) run() {
 			acq.began = time.Now()
 		}
 		if h := acq.step(); h != nil && !acq.queue.deliver(h) {
-			// Whoever it was for has left. It keeps the place for whoever is first now.
+			// The waiter has left. The attempt keeps its place, for the one that is
+			// first now.
 			acq.attempt = h.from
 		}
 	}
 }
 
-// next returns the first waiter. When there is none, it ends the campaign.
+// next returns the first waiter. If there is none, next ends the acquirer and returns nil.
 func (acq *acquirer) next() *waiter {
 	acq.queue.mu.Lock()
 	defer acq.queue.mu.Unlock()
@@ -134,30 +139,31 @@ func (acq *acquirer) next() *waiter {
 			acq.attempt.abandon()
 		}
 	}
-	if acq.leaving != nil { // or another has come, and keeps the place
+	if acq.leaving != nil { // or another waiter has come, which keeps the place
 		acq.leaving()
 		acq.leaving = nil
 	}
 	return head
 }
 
-// renewAttempt begins another attempt in the place of the present one, which keeps it
-// until the other is there: were it given up first, the next process could pass.
+// renewAttempt starts another attempt, which takes the place of the present one in the server's
+// queue. The present attempt keeps the place until then: if it left first, the next process would
+// move up.
 func (acq *acquirer) renewAttempt(l *Lock) {
 	old := acq.attempt
 	acq.attempt = l.newAttempt()
 	acq.listen()
 	acq.attempt.score = old.score
-	acq.attempt.before = old
+	acq.attempt.predecessor = old
 }
 
-// listen makes the attempt that of a waiter in this line.
+// listen makes the attempt one that waits for this queue.
 func (acq *acquirer) listen() {
 	acq.attempt.listen(acq.sub.Channel())
-	acq.attempt.met = acq.queue.noteFailure
+	acq.attempt.onFailure = acq.queue.noteFailure
 }
 
-// ask asks the server for the lock, and notes for the line what becomes of that.
+// ask asks the server for the lock and notes the outcome in the wait queue.
 func (acq *acquirer) ask(mode string) (any, error) {
 	acq.queue.noteAsked()
 	got, err := acq.attempt.ask(context.Background(), mode, max(acq.queue.fences(acq.attempt.l), 1))
@@ -167,12 +173,12 @@ func (acq *acquirer) ask(mode string) (any, error) {
 	return got, err
 }
 
-// step asks the server once, and waits until there is a reason to ask again, or the
-// line has changed. It returns a grant if there is one; the attempt is over then.
+// step asks the server once and waits until there is a reason to ask again or the wait queue has
+// changed. If it returns a hold, the attempt has ended.
 func (acq *acquirer) step() *hold {
 	a := acq.attempt
 	if acq.sub.Confirmations() > 0 && !acq.sub.IsUp() {
-		acq.queue.noteAsked() // the way to the server broke
+		acq.queue.noteAsked() // the connection broke
 	}
 	if acq.sub.Polls() {
 		return acq.poll(acq.sub.IsUp())
@@ -187,16 +193,18 @@ func (acq *acquirer) step() *hold {
 		return acq.sleep(a, known.queued)
 	}
 	mode := modeWait
-	if a.placed {
-		mode = modeLook
+	if a.enqueued {
+		mode = modeCheck
 	}
 	for _, u := range acq.overheard {
 		u.CatchUp()
 	}
 	got, err := acq.ask(mode)
-	counted := a.before != nil // among the owner's leases, if it was handed the lock
-	a.succeed()
-	if err != nil && counted && errors.Is(err, ErrDepth) {
+	replaces := a.predecessor != nil
+	a.abandonPredecessor()
+	if err != nil && replaces && errors.Is(err, ErrDepth) {
+		// If the predecessor was handed the lock, it counts as one of the owner's leases until
+		// it is taken back.
 		acq.pause(jitter(100*time.Millisecond, 50))
 		return nil
 	}
@@ -210,21 +218,21 @@ func (acq *acquirer) step() *hold {
 		acq.attempt = nil
 		return got
 	case gone:
-		// Skipped as dead, or its queue was lost.
+		// The server skipped the attempt as dead, or lost its queue.
 		acq.renewAttempt(a.l)
 		if mode == modeWait {
-			// A server that says so of a token which is new is not to be hammered on.
+			// The server does not know a token that it was just sent. Do not hammer on it.
 			acq.pause(jitter(500*time.Millisecond, 50))
 		}
 		return nil
 	case queued:
 		// mutants: subscription-seen
 		if got.receivers == 0 {
-			acq.unseen = up
+			acq.subscriptionUnknown = up
 			acq.sub.NotHeard(confirmations)
 			return nil
 		}
-		acq.unseen, acq.pollingSince = false, time.Time{}
+		acq.subscriptionUnknown, acq.pollingSince = false, time.Time{}
 		acq.sub.Heard()
 		if got.foreign && got.rank == 1 && a.l.set.kind.overhear != nil && acq.overheard == nil {
 			acq.overheard = a.l.set.kind.overhear(acq.queue.c, a.l, acq.wake)
@@ -235,10 +243,10 @@ func (acq *acquirer) step() *hold {
 	return nil
 }
 
-// failed sees to an error of the attempt. A waiter outlives an outage: once the server
-// has answered it, only its context bounds it.
+// failed handles an error of the attempt. A waiter outlives an outage: once the server has answered
+// it, only its context bounds the wait.
 func (acq *acquirer) failed(err error) {
-	// What this attempt met need not meet the next: it may want less.
+	// These errors concern this attempt alone: the next waiter may want less.
 	own := errors.Is(err, errLate) || errors.Is(err, exec.ErrReplicas) || errors.Is(err, exec.ErrPermits) ||
 		errors.Is(err, exec.ErrParties) || errors.Is(err, ErrDepth)
 	if acq.answered && !own && exec.Passing(exec.KindOf(err)) {
@@ -255,7 +263,7 @@ func (acq *acquirer) failed(err error) {
 	acq.queue.fail(err)
 }
 
-// pause sleeps, unless the line changes.
+// pause sleeps for d, or until the acquirer is woken.
 func (acq *acquirer) pause(d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -266,36 +274,39 @@ func (acq *acquirer) pause(d time.Duration) {
 	}
 }
 
-// rest sleeps in the queue until a notification, or until it is time to look again.
+// sleep waits in the server's queue for a notification, or until it is time for another check.
 func (acq *acquirer) sleep(a *attempt, q queued) *hold {
 	d := acq.sleepTime(q)
-	look := time.Now().Add(d)
+	checkAt := time.Now().Add(d)
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	for {
 		select {
 		case m := <-a.inbox:
 			if m.Standby != nil {
-				// It may be older than what the server has answered since. And one after another must
-				// not keep a waiter from looking at all.
+				// A standby only moves the check forward: it may be older than the
+				// server's last answer, and a series of them must not keep the
+				// waiter from ever checking.
 				// mutants: standby-earlier
-				if d := a.until(m.Standby) + rand.N(20*time.Millisecond); d < time.Until(look) {
-					look = time.Now().Add(d)
+				if d := a.untilDue(m.Standby) + rand.N(20*time.Millisecond); d < time.Until(checkAt) {
+					checkAt = time.Now().Add(d)
 					timer.Reset(d)
 				}
 				continue
 			}
-			return acq.take(a, m.Grant)
+			return acq.accept(a, m.Grant)
 		case <-timer.C:
 			return nil
 		case <-acq.wakeups:
-			// Only another head, or none, is a reason to stop resting; or another waiter of an
-			// owner's, which may have the lock by now.
+			// Stop sleeping if messages may have been missed, if another goroutine waits
+			// for an owner's lock, which its owner may hold by now, or if the first waiter
+			// wants something else.
 			// mutants: subscription-cut
-			if acq.sub.HasMissed() || acq.joined.Swap(false) || !acq.stillFor(a) {
+			if acq.sub.HasMissed() || acq.ownerJoined.Swap(false) || !acq.stillFor(a) {
 				return nil
 			}
-			// What Redisson's clients are told by ours, ours need not hear.
+			// Messages on Redisson's channels matter only while a client of Redisson has
+			// the lock: our own clients announce their releases there, too.
 			if q.foreign && q.rank == 1 && slices.ContainsFunc(acq.overheard, (*notify.Listener).HasMissed) {
 				return nil
 			}
@@ -305,7 +316,7 @@ func (acq *acquirer) sleep(a *attempt, q queued) *hold {
 	}
 }
 
-// stillFor reports whether the attempt is what the head of the line wants.
+// stillFor reports whether a is for the lease that the first waiter wants.
 func (acq *acquirer) stillFor(a *attempt) bool {
 	acq.queue.mu.Lock()
 	defer acq.queue.mu.Unlock()
@@ -313,15 +324,15 @@ func (acq *acquirer) stillFor(a *attempt) bool {
 	return head != nil && head.l.interchangeable(a.l)
 }
 
-// restTime is how long to wait for a notification before looking: until the lock may
-// expire for the first in the queue, a little longer for those behind, and not at once for
-// everybody. Programs that do not notify are looked after more often.
+// sleepTime returns how long to wait for a notification before the next check. The first in the
+// queue checks when the lock may expire; those behind it a little later, and not all at once. If
+// the holder will not notify us, checks are more frequent.
 func (acq *acquirer) sleepTime(q queued) time.Duration {
 	switch {
 	case q.rank > 1:
 		d := jitter(min(maxSleepBehind, 2*time.Second*time.Duration(q.rank)), 20)
 		if q.expiry >= 0 {
-			// Who is before this one may have died together with the holder.
+			// The waiters ahead of this one may have died together with the holder.
 			after := time.Duration(min(q.rank-1, 2))*100*time.Millisecond + rand.N(300*time.Millisecond)
 			d = min(d, max(q.expiry, minSleepBehind)+after)
 		}
@@ -341,26 +352,27 @@ func (acq *acquirer) sleepTime(q queued) time.Duration {
 	return min(q.expiry, maxSleep) + time.Millisecond + rand.N(10*time.Millisecond)
 }
 
-// until is how long it is, by our clock, until a standby is due: counted from when it
-// was sent, or, if the server's clock was set forward since the anchor, from now.
-func (a *attempt) until(s *wire.Standby) time.Duration {
+// untilDue returns how long it is until a standby is due. It counts from the anchor; or from now,
+// if that is sooner, because the server's clock has been set forward since the anchor.
+func (a *attempt) untilDue(s *wire.Standby) time.Duration {
 	sinceAnchor := time.Duration(s.Due-a.anchor.Server)*time.Microsecond - clock.Since(a.anchor.Sent)
 	sinceNow := time.Duration(s.Due-s.Now) * time.Microsecond
 	return max(min(sinceAnchor, sinceNow), 0)
 }
 
-// take makes a grant of a notification, if the claim is good for long enough and the
-// lease may begin with a claim, which no replica has confirmed; otherwise the next look
-// confirms it.
-func (acq *acquirer) take(a *attempt, n *wire.Grant) *hold {
+// accept makes a hold of a notification. It returns nil if the claim does not last long enough, or
+// if the lease may not begin with a claim, which no replica has confirmed: the next check confirms
+// it then.
+func (acq *acquirer) accept(a *attempt, n *wire.Grant) *hold {
 	if !a.l.set.renew || a.l.set.maxRenewals == 0 || a.l.set.isDurable() {
 		return nil
 	}
-	// Somebody has the lock here, as far as is known: whoever can publish must not end that.
+	// As far as we know this process holds the lock. Only the server's own reply may end that:
+	// anyone who can publish could have sent the notification.
 	if acq.queue.isHeld() || acq.queue.c.unqueuedFor(acq.queue.key).isLive() {
 		return nil
 	}
-	h, ok := a.claimed(n)
+	h, ok := a.holdFromMessage(n)
 	if !ok {
 		return nil
 	}
@@ -368,14 +380,14 @@ func (acq *acquirer) take(a *attempt, n *wire.Grant) *hold {
 	return h
 }
 
-// poll asks for the lock without queueing for it, for a server on which we cannot
-// hear notifications.
+// poll asks for the lock without queueing, because notifications do not arrive from this server. up
+// reports whether the subscription is confirmed all the same.
 func (acq *acquirer) poll(up bool) *hold {
 	a := acq.attempt
-	if a.placed {
+	if a.enqueued {
 		acq.renewAttempt(a.l)
 		a = acq.attempt
-		a.succeed() // there is no place to keep
+		a.abandonPredecessor() // there is no place to keep
 	}
 	got, err := acq.ask(modeTry)
 	if err != nil {

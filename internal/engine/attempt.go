@@ -13,50 +13,51 @@ import (
 	"github.com/holdfast-go/holdfast/internal/wire"
 )
 
-// attempt is one token's way to a lock: nothing else has this token, and when the
-// attempt ends without a grant, whatever the server has or gets of it is taken back.
+// attempt is one token's try for a lock. Nothing else has its token, and if the attempt ends
+// without a hold, whatever the server has or gets under that token is taken back.
 type attempt struct {
 	l    *Lock
-	head string // with which the value of its lock begins
+	head string // how the lock's value begins if this attempt has it
 	*queueEntry
 
-	// unanswered is the not-after of sendings that may have been, or may yet be,
-	// carried out without our knowing; server time in µs, 0 when there are none.
+	// unanswered is the latest not-after of requests that were not answered and may still be
+	// carried out: server time in µs, 0 if there are none.
 	unanswered int64
-	// settled is called once what is owed was taken back; or nil.
+	// settled is called once the attempt has been taken back; it may be nil.
 	settled func()
-	// owed says that the server has, or may have, something of this token.
+	// owed says that the server has, or may have, something under this token, which must be taken
+	// back.
 	owed bool
-	// ending is how its lease was released, where that matters.
+	// ending is how the attempt's lease was released, for the locks where that matters.
 	ending ending
-	// lead is by how many ms the fence in the lock's value is ahead of the time in it, and 1; 0 if that is
-	// not known.
+	// lead is 1 plus how many ms the fence in the lock's value is ahead of the time in it; 0 if
+	// that is not known.
 	lead uint32
 }
 
-// candidacy is what only an attempt has that can be queued and notified.
+// queueEntry is the part of an attempt that can be queued and notified.
 type queueEntry struct {
-	score int64 // in the queue, or of the attempt whose place this one takes; 0 if none
-	// before is the attempt whose place this one takes, until that is done.
-	before  *attempt
-	channel string
-	claim   time.Duration
-	member  string            // of the queue
-	inbox   chan wire.Message // notifications
-	placed  bool              // the server said that it is queued
-	anchor  exec.Anchor       // of the server's latest answer
-	met     func(error)       // told what requests meet that are sent again; or nil
+	score int64 // in the queue, or that of the predecessor; 0 if none
+	// predecessor is the attempt whose place this one takes; nil once it has taken it.
+	predecessor *attempt
+	channel     string
+	claim       time.Duration     // how long a hand-over lasts before it must be renewed
+	member      string            // of the server's queue
+	inbox       chan wire.Message // notifications
+	enqueued    bool              // the server has said that it is queued
+	anchor      exec.Anchor       // of the server's latest reply
+	onFailure   func(error)       // called with the error of each request that will be repeated; may be nil
 }
 
-// none is the candidacy of all attempts that have none. Nothing writes to it.
+// noEntry is shared by all attempts that cannot be queued. It is never written to.
 var noEntry queueEntry
 
-// ending says how a party of a latch or a barrier ends, as its scripts have it. For other
+// ending says how a party of a latch or a barrier ended, in the words of its scripts. For other
 // locks it makes no difference.
 type ending byte
 
 const (
-	unaware ending = iota // it never knew that it was one
+	unaware ending = iota // it was never told that it was a party
 	hasLeft
 	hasDied
 	hasCountedDown
@@ -68,18 +69,18 @@ func (l *Lock) newAttempt() *attempt {
 	return &attempt{l: l, head: l.c.mint.between(valueFormat, ":", l.keys.Lock, 0), queueEntry: &noEntry}
 }
 
-// valueFormat is that of a lock's value, which goes on with the token and a colon.
+// valueFormat begins every lock's value. The token and a colon follow.
 const valueFormat = "hf1:"
 
 func (a *attempt) token() string { return a.head[len(valueFormat) : len(a.head)-1] }
 
-// minClaim is the least time for which a waiter is handed a lock before it must
-// have renewed it: long enough for a notification on a slow way, short enough for
-// the others when the waiter's process hangs.
+// minClaim is the least time that a waiter has to renew a lock that it was handed. It is long
+// enough for a notification that travels slowly, and short enough for the other waiters if the
+// waiter's process hangs.
 const minClaim = 1500 * time.Millisecond
 
-// listen makes the attempt a waiter's, which can be queued and notified, before anything is sent for it. It
-// has another token then.
+// listen makes the attempt a waiter's, which can be queued and notified. It is called before
+// anything is sent, and gives the attempt another token.
 func (a *attempt) listen(channel string) {
 	c := a.l.c
 	a.head = c.mint.between(valueFormat, ":", a.l.keys.Lock, waiterBit)
@@ -96,7 +97,7 @@ func (a *attempt) listen(channel string) {
 	c.attempts.Set(a.token(), a)
 }
 
-// forget makes notifications for this attempt those of a stranger.
+// forget makes the client treat notifications for this attempt as those of a stranger.
 func (a *attempt) forget() {
 	if a.inbox == nil {
 		return
@@ -107,25 +108,25 @@ func (a *attempt) forget() {
 	c.attempts.Delete(a.token())
 }
 
-// notify is told what the server sent for this attempt's token.
+// notify passes on a notification for this attempt's token.
 func (a *attempt) notify(m wire.Message) {
 	select {
 	case a.inbox <- m:
-	default: // a full inbox has a reason to look already
+	default: // if the inbox is full, the attempt has a reason to check already
 	}
 }
 
-// The ways in which acquire.lua can be asked.
+// Modes of acquire.lua.
 const (
-	modeTry  = "t"
-	modeWait = "w"
-	modeLook = "l"
+	modeTry   = "t"
+	modeWait  = "w"
+	modeCheck = "l"
 )
 
-// maxRank is as far back in a queue as makes a difference.
+// maxRank bounds ranks: a place further back makes no difference.
 const maxRank = 1 << 20
 
-// What acquire.lua can say, besides a *grant and, in Strict mode, quarantined.
+// Replies of acquire.lua, besides a *hold and, in Strict mode, quarantined.
 type (
 	heldByOther struct {
 		holder Holder
@@ -134,17 +135,17 @@ type (
 		expiry    time.Duration // of the lock; negative if it has none
 		rank      int           // from 1
 		receivers int           // of our channel
-		foreign   bool          // whoever holds the lock will not tell us: another program, or a client with another queue
+		foreign   bool          // the holder will not notify us: another program, or a client with another queue
 	}
 	gone struct{} // neither holder nor queued
 )
 
-// ask asks for the lock, and for so many fences.
+// ask asks for the lock and for that many fences.
 func (a *attempt) ask(ctx context.Context, mode string, fences int) (any, error) {
 	return a.askSince(time.Time{}, ctx, mode, fences)
 }
 
-// askSince is ask for what has been tried since then, if that is not zero.
+// askSince is ask for a caller that has been trying since began, if that is not zero.
 func (a *attempt) askSince(began time.Time, ctx context.Context, mode string, fences int) (any, error) {
 	c := a.l.c
 	fresh := !a.owed && a.unanswered == 0
@@ -159,9 +160,9 @@ func (a *attempt) askSince(began time.Time, ctx context.Context, mode string, fe
 			}
 			args = append(args, milliseconds(a.claim), a.channel, score)
 		}
-		r, unanswered, err := c.call(ctx, request{op: "acquire", lock: a.l, script: a.l.set.kind.acquire, args: args, durable: true, began: began, met: a.met})
+		r, unanswered, err := c.call(ctx, request{op: "acquire", lock: a.l, script: a.l.set.kind.acquire, args: args, durable: true, began: began, onFailure: a.onFailure})
 		a.owed = a.owed || mode != modeTry
-		if mode != modeLook {
+		if mode != modeCheck {
 			a.sent(unanswered, notAfter)
 		}
 		if err != nil {
@@ -171,21 +172,22 @@ func (a *attempt) askSince(began time.Time, ctx context.Context, mode string, fe
 			continue
 		}
 		got, err := a.parse(r)
-		if h, granted := got.(*hold); granted && err == nil && fresh && !unanswered { // by this request, and no other
-			a.date(h.fence, r.Now)
+		// The time in the value is that of this reply only if no other request can have written it.
+		if h, granted := got.(*hold); granted && err == nil && fresh && !unanswered {
+			a.recordLead(h.fence, r.Now)
 		}
 		return got, err
 	}
 	return nil, a.l.clockJumps("acquire")
 }
 
-// notAfter is the server's time past which no copy of a request that is sent now is carried
-// out.
+// notAfter returns the server time after which no copy of a request that is sent now will be
+// carried out.
 func (c *Client) notAfter(l *Lock) int64 {
 	return c.server.Time(c.slot(l)) + (c.cfg.RetryTimeout + c.cfg.CommandTimeout + time.Second).Microseconds()
 }
 
-// sent notes that a request which can take the lock was sent.
+// sent notes that a request was sent that can acquire the lock.
 func (a *attempt) sent(unanswered bool, notAfter int64) {
 	if unanswered {
 		a.owed = true
@@ -193,14 +195,14 @@ func (a *attempt) sent(unanswered bool, notAfter int64) {
 	}
 }
 
-// clockJumps is the error of requests that are late again and again.
+// clockJumps returns the error of a request of which every copy arrived after its not-after time.
 func (l *Lock) clockJumps(op string) error {
 	return &exec.Failure{Op: op, Name: l.name, Server: l.c.server.Addr(), Kind: exec.ErrUnavailable, Err: errClockJumps}
 }
 
 const errClockJumps = unadvised("its clock jumps")
 
-// unadvised is an error about which nobody can do anything.
+// unadvised is an error about which the caller can do nothing.
 type unadvised string
 
 func (e unadvised) Error() string { return string(e) }
@@ -208,7 +210,8 @@ func (e unadvised) Error() string { return string(e) }
 // Advice returns none.
 func (unadvised) Advice() string { return "" }
 
-// parse reads acquire.lua's answer.
+// parse returns what a reply of acquire.lua says: a *hold, heldByOther, queued, gone or
+// quarantined.
 func (a *attempt) parse(r exec.Answer) (any, error) {
 	switch r.Word {
 	case "granted":
@@ -224,7 +227,7 @@ func (a *attempt) parse(r exec.Answer) (any, error) {
 	case "queued":
 		var pttl, score, rank, receivers int64
 		if a.queueEntry != &noEntry && r.Ints(&pttl, &score, &rank, &receivers) == nil {
-			a.score, a.placed = score, true
+			a.score, a.enqueued = score, true
 			a.l.c.server.HasWritten()
 			a.anchor = exec.Anchor{Sent: r.Sent, Server: r.Now}
 			return queued{duration(pttl), int(min(rank, maxRank)), int(receivers), r.Rest() == "foreign"}, nil
@@ -241,26 +244,28 @@ func (a *attempt) parse(r exec.Answer) (any, error) {
 	return nil, a.l.malformed("acquire")
 }
 
-// date notes when, by the server's clock, in µs, the lock's value was written, with that fence.
-func (a *attempt) date(fence uint64, now int64) {
+// recordLead notes by how much that fence is ahead of the time in the lock's value, which is now:
+// server time, µs.
+func (a *attempt) recordLead(fence uint64, now int64) {
 	if ahead := int64(fence/1000) - now/1000; ahead >= 0 && ahead < 1<<30 {
 		a.lead = uint32(ahead) + 1
 	}
 }
 
-// since is the time in the lock's value, with that fence, in ms of the server's time; 0 if it is not known.
-func (a *attempt) since(fence uint64) int64 {
+// valueTime returns the time in the lock's value, which has that fence, in ms of server time; 0 if
+// it is not known.
+func (a *attempt) valueTime(fence uint64) int64 {
 	if a.lead == 0 {
 		return 0
 	}
 	return int64(fence/1000) - int64(a.lead-1)
 }
 
-// errLate is met when the way to the server and back takes longer than a lease lasts.
-const errLate = unadvised("the lock was granted, but the reply came past the lease's deadline; it is given back")
+// errLate is the error if the round trip to the server takes longer than the lease lasts.
+const errLate = unadvised("the lock was granted, but the reply came after the lease's deadline; the lock is being released")
 
-// granted makes a grant of an answer to a request that was sent, and answered, then, and at that time
-// of the server's.
+// granted returns the hold of a reply that says the lock is granted. The request was sent at sent,
+// its reply was read at heard, and now is the server time in it.
 func (a *attempt) granted(sent, heard clock.Instant, now, pttl int64, fence uint64, block int64) (*hold, error) {
 	term := a.l.set.term()
 	if pttl >= 0 {
@@ -279,36 +284,38 @@ func (a *attempt) granted(sent, heard clock.Instant, now, pttl int64, fence uint
 	return h, nil
 }
 
-// longestLead is by how much a fence may lead the server's clock at all, after that was set back: as the scripts have it.
+// longestLead bounds how far a fence may be ahead of the server's clock, after that clock was set
+// back. The scripts have the same bound.
 const longestLead = 24 * time.Hour
 
-// believable reports whether a fence that comes in an answer, at that time of the server's, may be shown to anybody. One
-// that is too high would be kept by whoever has seen it, and shut out all holders after this one.
+// believable reports whether a fence from a reply with server time now may be shown to anybody. A
+// guard that has seen too high a fence shuts out all later holders.
 func believable(fence uint64, now int64) bool {
 	return fence <= uint64(max(now, 0)+longestLead.Microseconds())
 }
 
 func errUnbelievable(l *Lock, fence uint64) error {
-	return fmt.Errorf("fence %d leads the server's clock by more than a day; set that clock right if it is behind, and if it is not, delete the fence counter %q, which somebody has set", fence, l.c.fenceOf(l))
+	return fmt.Errorf("fence %d is more than a day ahead of the server's clock; set that clock right if it is behind; otherwise delete the fence counter %q, which somebody has set", fence, l.c.fenceOf(l))
 }
 
-// maxLead is by how much a fence of a grant that is only told of may lead the server's clock. A counter that
-// leads it by more than a second is drawn from one by one, so that it leads by more than this after the
-// clock went back, or in a message that the server has not sent.
+// maxLead bounds how far the fence in a notification may be ahead of the server's clock. Fences are
+// taken one by one from a counter that is more than a second ahead. So a fence further ahead than
+// this comes from a server whose clock went back, or from a message that the server did not send.
 const maxLead = 2 * time.Second
 
-// claimed makes a grant of the notification that the lock was handed to this
-// attempt; false when the claim is over, or may soon be, or when the server is to be asked whether that is true.
-// A fence that is believed can be raised at a guard, and shuts out all below it.
-func (a *attempt) claimed(n *wire.Grant) (*hold, bool) {
+// holdFromMessage returns the hold of a notification that the lock was handed to this attempt. It
+// returns false if the claim is over or nearly so, or if only the server can tell whether the
+// message is true: a false fence, once believed and shown to a guard, would shut out all lower
+// ones.
+func (a *attempt) holdFromMessage(n *wire.Grant) (*hold, bool) {
 	claim := min(duration(n.Claim), a.claim)
 	now := clock.Now()
 	sinceAnchor := now.Sub(a.anchor.Sent)
 	if server := a.anchor.Server + sinceAnchor.Microseconds(); int64(n.Fence) > server+maxLead.Microseconds() || int64(n.Fence) < a.anchor.Server {
 		return nil, false
 	}
-	// The anchor's request was sent before the server answered it, so by our clock
-	// the grant was made no earlier than this. It was made before now, too.
+	// The server answered the anchor's request after it was sent, so by our clock the grant
+	// is no older than this. It is not in the future either.
 	age := sinceAnchor - time.Duration(n.Now-a.anchor.Server)*time.Microsecond
 	valid := sinceAnchor - max(age, 0) + claim - drift(sinceAnchor+claim)
 	if valid-sinceAnchor < claim/4 {
@@ -319,22 +326,21 @@ func (a *attempt) claimed(n *wire.Grant) (*hold, bool) {
 	return h, true
 }
 
-// drift is what a deadline allows for clocks that run at different speeds: 1% and
-// 2 ms, as in https://redis.io/docs/latest/develop/use/patterns/distributed-locks/
+// drift is what a deadline allows for clocks that run at different speeds: 1% and 2 ms, as in
+// https://redis.io/docs/latest/develop/use/patterns/distributed-locks/
 func drift(d time.Duration) time.Duration { return d/100 + 2*time.Millisecond }
 
-// abandon takes back, in the background, what the server has or may get of this
-// attempt.
+// abandon takes back, in the background, what the server has or may get under this attempt's token.
 func (a *attempt) abandon() {
-	a.succeed()
+	a.abandonPredecessor()
 	if !a.owed {
 		a.forget()
 		return
 	}
 	c := a.l.c
-	left := func() {}
+	departed := func() {}
 	if a.inbox != nil { // it may be in the queue
-		left = c.departing.begin(a.l.keys.Queue)
+		departed = c.departing.begin(a.l.keys.Queue)
 	}
 	end := c.patienceFor(a.l)
 	c.reclaimersOf(a.l).run(func(hopeless bool) bool {
@@ -343,7 +349,7 @@ func (a *attempt) abandon() {
 			// mutants: take-back
 			answered = c.takeBack(a.l, a.token(), a.member, a.unanswered, a.ending, end)
 		}
-		left()
+		departed()
 		a.forget()
 		if a.settled != nil {
 			a.settled()
@@ -352,59 +358,59 @@ func (a *attempt) abandon() {
 	})
 }
 
-// takers take back what abandoned attempts have, or may get, on one server: so many at once, since callers can
-// give up faster than a server that hangs is given up.
+// reclaimers take back what abandoned attempts have or may get on one server. They are limited in
+// number, since callers can give up faster than requests to a hanging server time out.
 type reclaimers struct {
-	crew    exec.Limiter
+	limiter exec.Limiter
 	closing <-chan struct{}
-	silent  atomic.Bool // it did not answer one of them while the client was closing
+	silent  atomic.Bool // a request went unanswered while the client was closing
 }
 
-func (t *reclaimers) init(c *Client) {
-	t.crew, t.closing = exec.Limiter{Tasks: &c.tasks, Most: maxReclaiming}, c.closing
+func (r *reclaimers) init(c *Client) {
+	r.limiter, r.closing = exec.Limiter{Tasks: &c.tasks, Most: maxReclaiming}, c.closing
 }
 
-// maxTaking bounds how many are taken back at once from one server.
+// maxReclaiming bounds how many attempts are taken back from one server at once.
 const maxReclaiming = 64
 
-// run calls f, at once or after others. f says whether it was answered; it is told if there is no hope of that: while
-// the client closes, each server is waited for once.
-func (t *reclaimers) run(f func(hopeless bool) (answered bool)) {
-	t.crew.Run(func() {
-		if f(t.silent.Load()) {
+// run calls f, now or after others. f returns whether the server answered. hopeless says that it
+// need not try: a client that closes waits for each server only once.
+func (r *reclaimers) run(f func(hopeless bool) (answered bool)) {
+	r.limiter.Run(func() {
+		if f(r.silent.Load()) {
 			return
 		}
 		select {
-		case <-t.closing:
-			t.silent.Store(true)
+		case <-r.closing:
+			r.silent.Store(true)
 		default:
 		}
 	})
 }
 
-// takersOf is who takes back what the server of that lock has.
+// reclaimersOf returns the reclaimers of l's server.
 func (c *Client) reclaimersOf(l *Lock) *reclaimers {
-	if all, known := c.groupsFor(l); known {
-		return &all.reclaimers
+	if groups, known := c.groupsFor(l); known {
+		return &groups.reclaimers
 	}
 	return &c.reclaimers
 }
 
-// succeed abandons the attempt whose place this one has taken.
-func (a *attempt) succeed() {
-	if a.before != nil {
-		a.before.abandon()
-		a.before = nil
+// abandonPredecessor abandons the attempt whose place this one has taken.
+func (a *attempt) abandonPredecessor() {
+	if a.predecessor != nil {
+		a.predecessor.abandon()
+		a.predecessor = nil
 	}
 }
 
-// patienceFor is when to stop taking back what the server has, or may get, of a token for l from now on.
+// patienceFor returns until when to go on taking back what the server has, or may get, for l.
 func (c *Client) patienceFor(l *Lock) time.Time {
 	return time.Now().Add(l.set.term() + c.cfg.RetryTimeout + c.cfg.CommandTimeout)
 }
 
-// takeBack sends a release for a token until it is answered, or there is nothing left that it could
-// release, or until then. It reports whether it was answered.
+// takeBack sends a release for a token until it is answered, nothing is left that it could release,
+// or end has passed. It reports whether the server answered.
 func (c *Client) takeBack(l *Lock, token, member string, tombstone int64, how ending, end time.Time) bool {
 	ctx, cancel := context.WithDeadline(context.Background(), end)
 	defer cancel()
@@ -426,13 +432,13 @@ func (c *Client) takeBack(l *Lock, token, member string, tombstone int64, how en
 	}
 }
 
-// release ends whatever the server has of a token, as call does. Where the keys of a
-// lock are on different nodes, or may be, it drops a lock that nobody waits for.
+// release ends whatever the server has under a token, as call does. If the lock's keys are, or may
+// be, on different nodes, it deletes the lock's own key, provided that nobody is waiting.
 func (c *Client) release(ctx context.Context, l *Lock, token, member string, tombstone int64, how ending) (a exec.Answer, unanswered bool, err error) {
 	return c.releaseSince(time.Now(), ctx, l, token, member, tombstone, how)
 }
 
-// releaseSince is release of what has been tried since then.
+// releaseSince is release for a caller that has been trying since began.
 func (c *Client) releaseSince(began time.Time, ctx context.Context, l *Lock, token, member string, tombstone int64, how ending) (a exec.Answer, unanswered bool, err error) {
 	rq := request{
 		op: "release", lock: l, script: l.set.kind.release, urgent: true, durable: how == hasCountedDown,
@@ -461,12 +467,13 @@ func (c *Client) releaseSince(began time.Time, ctx context.Context, l *Lock, tok
 	})
 }
 
-// duration reads a script's ms. A server can say what clocks cannot count.
+// duration converts milliseconds from a script. It caps them, since a server can say more than
+// clocks can count.
 func duration(ms int64) time.Duration {
 	return time.Duration(min(max(ms, -1), maxMaxTTL.Milliseconds()*10)) * time.Millisecond
 }
 
-// milliseconds writes d for a script, rounded up: a server's TTL counts whole ones.
+// milliseconds formats d for a script, rounded up: TTLs are whole milliseconds.
 func milliseconds(d time.Duration) string {
 	return strconv.FormatInt(int64((d+time.Millisecond-1)/time.Millisecond), 10)
 }

@@ -23,10 +23,10 @@ type batches struct {
 	one  serverGroups // of all, outside a Cluster
 	done sync.Pool    // of errands to which nobody refers any more: the client's own, for tests in virtual time
 
-	mu        sync.Mutex
-	nodes     map[string]*serverGroups // of each server of a Cluster, by what the driver calls it
-	contended map[string]struct{}      // keys of locks for which others waited, or which they had, when last seen
-	before    map[string]struct{}      // the same, of those that have not been asked for since contended was begun
+	mu             sync.Mutex
+	nodes          map[string]*serverGroups // of each server of a Cluster, by what the driver calls it
+	contended      map[string]struct{}      // keys of locks for which others waited, or which they had, when last seen
+	olderContended map[string]struct{}      // the same, of those that have not been asked for since contended was begun
 }
 
 // maxBatch bounds the locks of a batch, and so for how long it keeps the server from others: about
@@ -53,28 +53,28 @@ func (b *batches) init(c *Client) {
 	b.one.init(c)
 }
 
-func (all *serverGroups) init(c *Client) {
-	all.renewers = exec.Limiter{Tasks: &c.tasks, Most: maxRenewing}
-	all.reclaimers.init(c)
+func (groups *serverGroups) init(c *Client) {
+	groups.renewers = exec.Limiter{Tasks: &c.tasks, Most: maxRenewing}
+	groups.reclaimers.init(c)
 	const patience = 20 * time.Millisecond // many times what a server takes that is well
-	all.takes = gather.Group[*batchItem]{
-		Send: c.takeAll, Drop: rejectItems, Go: c.tasks.Run, Most: c.cfg.Batch, Patience: patience, Width: c.server.Width,
+	groups.takes = gather.Group[*batchItem]{
+		Send: c.sendAcquires, Drop: rejectItems, Go: c.tasks.Run, Most: c.cfg.Batch, Patience: patience, Width: c.server.Width,
 	}
-	all.releases = gather.Group[*batchItem]{
-		Send: c.freeAll, Drop: rejectItems, Go: c.tasks.Run, Most: c.cfg.Batch, Patience: patience, Width: c.server.Width,
+	groups.releases = gather.Group[*batchItem]{
+		Send: c.sendReleases, Drop: rejectItems, Go: c.tasks.Run, Most: c.cfg.Batch, Patience: patience, Width: c.server.Width,
 	}
 	if c.cfg.Strict { // these are locks on a quorum's node, which is not waited for any longer
-		all.takes.Patience = min(patience, c.defaults.wait()/2)
+		groups.takes.Patience = min(patience, c.defaults.wait()/2)
 	}
-	all.renewals = gather.Group[*hold]{
+	groups.renewals = gather.Group[*hold]{
 		// Nobody waits for a renewal, so they gather as if the server were near.
-		Send: c.renewAll, Drop: putOff, Go: c.tasks.Run, Most: c.cfg.Batch, Patience: patience,
+		Send: c.sendRenewals, Drop: putOff, Go: c.tasks.Run, Most: c.cfg.Batch, Patience: patience,
 	}
 }
 
 // gathering returns where what is sent for a lock gathers with others: in a Cluster with those that go to
 // the same server. If it is not known which, known is false, and the lock is alone.
-func (c *Client) groupsFor(l *Lock) (all *serverGroups, known bool) {
+func (c *Client) groupsFor(l *Lock) (groups *serverGroups, known bool) {
 	b := &c.batches
 	if !c.server.InCluster() {
 		return &b.one, true
@@ -82,18 +82,18 @@ func (c *Client) groupsFor(l *Lock) (all *serverGroups, known bool) {
 	node := c.server.Node(l.keys.Lock)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	all = b.nodes[node]
-	if all == nil || node == "" {
-		all = &serverGroups{}
-		all.init(c)
+	groups = b.nodes[node]
+	if groups == nil || node == "" {
+		groups = &serverGroups{}
+		groups.init(c)
 		if len(b.nodes) >= maxServers {
 			clear(b.nodes)
 		}
 		if node != "" {
-			b.nodes[node] = all
+			b.nodes[node] = groups
 		}
 	}
-	return all, node != ""
+	return groups, node != ""
 }
 
 // isContended reports whether a batch would leave the lock, as far as is known.
@@ -104,7 +104,7 @@ func (b *batches) isContended(l *Lock) bool {
 	if _, is := b.contended[key]; is {
 		return true
 	}
-	_, was := b.before[key]
+	_, was := b.olderContended[key]
 	if was {
 		b.remember(key)
 	}
@@ -120,16 +120,16 @@ func (b *batches) note(l *Lock, contended bool) {
 		return
 	}
 	delete(b.contended, l.keys.Lock)
-	delete(b.before, l.keys.Lock)
+	delete(b.olderContended, l.keys.Lock)
 }
 
 // remember adds a key. Half of those that are remembered make room when there are too many: those for which nobody
 // has asked for the longest time. Guarded by mu.
 func (b *batches) remember(key string) {
 	if len(b.contended) >= maxContended/2 {
-		b.before, b.contended = b.contended, map[string]struct{}{}
+		b.olderContended, b.contended = b.contended, map[string]struct{}{}
 	}
-	delete(b.before, key)
+	delete(b.olderContended, key)
 	b.contended[key] = struct{}{}
 }
 
@@ -211,7 +211,7 @@ func (a *attempt) begin(ctx context.Context, mode string, fences int) (any, erro
 	var began time.Time
 	if fences == 1 && a.l.plain() && !c.cfg.Strict && !a.l.set.isDurable() && !c.batches.isContended(a.l) {
 		began = time.Now()
-		h, err := a.take(ctx)
+		h, err := a.acquireInBatch(ctx)
 		if h != nil {
 			return h, nil
 		}
@@ -232,16 +232,16 @@ func (a *attempt) begin(ctx context.Context, mode string, fences int) (any, erro
 
 // take asks for a lock that may be free, with others that are asked for at the same time. It
 // returns neither grant nor error when the lock is to be asked for by itself.
-func (a *attempt) take(ctx context.Context) (*hold, error) {
+func (a *attempt) acquireInBatch(ctx context.Context) (*hold, error) {
 	c := a.l.c
 	item := newBatchItem(a.l, a.head)
 	began, notAfter := time.Now(), c.notAfter(a.l)
 	item.notAfter = notAfter
-	all, _ := c.groupsFor(a.l)
+	groups, _ := c.groupsFor(a.l)
 	if ctx.Done() == nil {
-		all.takes.Do(item)
+		groups.takes.Do(item)
 	} else {
-		all.takes.Add(item)
+		groups.takes.Add(item)
 	}
 	if err := item.await(ctx); err != nil {
 		// mutants: batch-unanswered
@@ -259,15 +259,17 @@ func (a *attempt) take(ctx context.Context) (*hold, error) {
 		return nil, nil
 	}
 	a.owed = true
-	a.date(item.fence, item.now)
+	a.recordLead(item.fence, item.now)
 	return a.granted(item.sent, item.heard, item.now, -1, item.fence, 1)
 }
 
 // takeAll sends acquires.
-func (c *Client) takeAll(all []*batchItem) bool { return exec.SendAll(c.server, all, c.taking, tell) }
+func (c *Client) sendAcquires(all []*batchItem) bool {
+	return exec.SendAll(c.server, all, c.acquireBatch, deliver)
+}
 
 // taking is the batch that takes those locks.
-func (c *Client) taking(all []*batchItem) exec.Batch {
+func (c *Client) acquireBatch(all []*batchItem) exec.Batch {
 	n, l := len(all), all[0].l
 	words := make([]string, 3*n+7)
 	keys, args := words[:2*n:2*n+3], append(words[2*n+3:2*n+3], l.flags(""), "")
@@ -318,9 +320,9 @@ func (a *attempt) freeable() bool { return a.l.plain() && !a.l.c.batches.isConte
 // time. If it is not done it is to be given up by itself; unanswered says that it may be done.
 func (a *attempt) free(fence uint64) (done, unanswered bool) {
 	item := newBatchItem(a.l, a.head)
-	item.fence, item.since = fence, a.since(fence)
-	all, _ := a.l.c.groupsFor(a.l)
-	all.releases.Do(item)
+	item.fence, item.since = fence, a.valueTime(fence)
+	groups, _ := a.l.c.groupsFor(a.l)
+	groups.releases.Do(item)
 	<-item.done
 	return item.freed()
 }
@@ -329,10 +331,10 @@ func (a *attempt) free(fence uint64) (done, unanswered bool) {
 // block.
 func (a *attempt) freeThen(fence uint64, tell func(done, unanswered bool)) {
 	item := newBatchItem(a.l, a.head)
-	item.fence, item.since = fence, a.since(fence)
+	item.fence, item.since = fence, a.valueTime(fence)
 	item.tell = func(item *batchItem) { tell(item.freed()) }
-	all, _ := a.l.c.groupsFor(a.l)
-	all.releases.Add(item)
+	groups, _ := a.l.c.groupsFor(a.l)
+	groups.releases.Add(item)
 }
 
 // freed is what became of an errand of free.
@@ -348,10 +350,12 @@ func (item *batchItem) freed() (done, unanswered bool) {
 }
 
 // freeAll sends releases.
-func (c *Client) freeAll(all []*batchItem) bool { return exec.SendAll(c.server, all, c.freeing, tell) }
+func (c *Client) sendReleases(all []*batchItem) bool {
+	return exec.SendAll(c.server, all, c.releaseBatch, deliver)
+}
 
 // freeing is the batch that gives those locks up.
-func (c *Client) freeing(all []*batchItem) exec.Batch {
+func (c *Client) releaseBatch(all []*batchItem) exec.Batch {
 	n := len(all)
 	words := make([]string, 2*n)
 	keys, args := words[:n:n], words[n:]
@@ -367,10 +371,10 @@ func (c *Client) freeing(all []*batchItem) exec.Batch {
 }
 
 // tell tells errands what became of the batch that they are.
-func tell(all []*batchItem, r exec.Outcomes) {
+func deliver(all []*batchItem, r exec.Outcomes) {
 	for i, item := range all {
 		item.sent, item.heard, item.now, item.err, item.refusal, item.ok = r.Sent, r.Heard, r.Now, r.Err, r.Refusal, r.Done(i)
-		// mutants: fence-of-errand
+		// mutants: fence-of-item
 		item.fence = uint64(r.Number) + uint64(i)
 		item.finish()
 	}

@@ -321,7 +321,7 @@ func TestContendedLocksAreRememberedForAsLongAsTheyAreAskedFor(t *testing.T) {
 			t.Fatalf("after %d contended locks one of them is not known", i)
 		}
 	}
-	if n := len(b.contended) + len(b.before); n > maxContended {
+	if n := len(b.contended) + len(b.olderContended); n > maxContended {
 		t.Errorf("%d are remembered, want %d at most", n, maxContended)
 	}
 	b.note(often, false)

@@ -14,8 +14,8 @@ type departures struct {
 }
 
 type departure struct {
-	n    int
-	over chan struct{} // closed when there are no more
+	count int
+	done  chan struct{} // closed when there are no more
 }
 
 // begin notes one. What it returns ends that.
@@ -25,19 +25,19 @@ func (d *departures) begin(queue string) (end func()) {
 	if d.leaving == nil {
 		d.leaving = map[string]*departure{}
 	}
-	l := d.leaving[queue]
-	if l == nil {
-		l = &departure{over: make(chan struct{})}
-		d.leaving[queue] = l
+	dep := d.leaving[queue]
+	if dep == nil {
+		dep = &departure{done: make(chan struct{})}
+		d.leaving[queue] = dep
 	}
-	l.n++
+	dep.count++
 	return func() {
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		l.n--
-		if l.n == 0 {
+		dep.count--
+		if dep.count == 0 {
 			delete(d.leaving, queue)
-			close(l.over)
+			close(dep.done)
 		}
 	}
 }
@@ -45,15 +45,15 @@ func (d *departures) begin(queue string) (end func()) {
 // wait waits until none is left, for a limited time: the server may not answer.
 func (d *departures) wait(ctx context.Context, queue string, limit time.Duration) {
 	d.mu.Lock()
-	l := d.leaving[queue]
+	dep := d.leaving[queue]
 	d.mu.Unlock()
-	if l == nil {
+	if dep == nil {
 		return
 	}
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	select {
-	case <-l.over:
+	case <-dep.done:
 	case <-timer.C:
 	case <-ctx.Done():
 	}

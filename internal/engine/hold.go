@@ -14,95 +14,95 @@ import (
 	"github.com/holdfast-go/holdfast/internal/wire"
 )
 
-// maxRenewing bounds how many renewals are under way at once to one server by themselves, maxFlying
-// how many of one grant. maxLeftovers is how many lost leases are taken back at once: all of
-// many would keep the server from renewing the others.
+// Bounds on what is under way at once.
 const (
-	maxRenewing = 256
-	maxFlying   = 8
-	maxCleanups = 16
+	maxRenewing = 256 // renewals to one server that are not in a batch
+	maxFlying   = 8   // renewals of one hold
+	maxCleanups = 16  // releases of lost leases: more of them would delay the renewals of others
 )
 
-// grant is a lock that the server gave to one token. Several leases may have it one
-// after another: goroutines of this process pass it on among themselves.
+// hold is a lock granted to one token. Goroutines of this process that pass the lock on among
+// themselves have one lease of it after another; readers, and whoever acquires it again
+// (Reentrant), have several at once.
 type hold struct {
 	l     *Lock
-	from  *attempt
-	queue *waitQueue // that it belongs to; nil if it was taken past all lines
+	from  *attempt   // the attempt that was granted
+	queue *waitQueue // nil if the lock was acquired past the wait queue, by TryAcquire
 
 	fence uint64 // in the lock's value: that of the first lease
-	at    int64  // server time, µs, in the answer by which it was granted; 0 where that is not needed
+	at    int64  // server time of the reply that granted it, µs; 0 if not needed
 
 	entry schedule.Entry
 
 	mu            sync.Mutex
-	lease         *Lease        // that has it now
-	joined        *[]*Lease     // that have it, too: other readers', or acquired again by who has it; nil at first
-	since         clock.Instant // about when it was granted
-	anchor        clock.Instant // when the request was sent whose answer bounds it
-	valid         time.Duration // from the anchor on
-	next          uint64        // fence for the next lease
-	end           uint64        // of the fences reserved
-	renewAt       clock.Instant // zero when it is not to be renewed; before begin, when it was not over
-	failure       *exec.Failure // of the latest renewal, nil once one succeeds
-	landed        chan struct{} // closed when flying falls to 0; nil if nobody waits for that
-	passed        int32         // times it was passed on
-	mostPasses    int32         // times it may be
-	renewals      int32         // times it was renewed
+	lease         *Lease        // the current one
+	joined        *[]*Lease     // more leases at the same time, of other readers or of the same holder; nil until there is one
+	since         clock.Instant // local time of the grant, about
+	anchor        clock.Instant // when the request was sent that valid counts from
+	valid         time.Duration // how long the hold lasts, from anchor
+	nextFence     uint64        // fence of the next lease
+	fenceEnd      uint64        // end of the reserved fences, exclusive
+	renewAt       clock.Instant // when to renew; zero for never. Until begin: when isLate was called
+	failure       *exec.Failure // of the latest renewal; nil after a success
+	landed        chan struct{} // closed when flying drops to 0; nil if nobody waits for that
+	passed        int32         // how often the lock was passed on within the process
+	mostPasses    int32         // bound of passed
+	renewals      int32         // how often it was renewed
 	flying        int8          // renewals under way
 	renewalQueued bool          // one of them is not sent yet
-	asserted      uint8         // times it was asked for again, after a loss of data
+	reassertions  uint8         // how often the lock was claimed again after the server lost data
 
-	unqueued bool // it is among Client.tried
-	counted  bool // among those that Close waits for
+	unqueued bool // it is in Client.unqueued
+	counted  bool // it is in Client.holds, which Close waits for
 	state    state
-	before   state // while it is changing: what it was before
-	final    bool  // MaxHold allows no more than it has
-	extended bool  // past what the next lease of it would have, or that was asked for
-	kept     bool  // it has a reference of its line; guarded by the line
+	before   state // the state before changing
+	final    bool  // the server keeps the lock for as long as MaxHold allows
+	extended bool  // Extend asked for more than the lock's TTL
+	kept     bool  // it has a reference to its wait queue; guarded by the queue
 }
 
-// state is where a grant is in its life. What a release does follows from it.
+// state is the stage of a hold's life. What a release does follows from it.
 type state uint8
 
 const (
-	claimed  state = iota // handed over for a short while; its first renewal makes it held
+	claimed  state = iota // handed over for a short time; its first renewal makes it held
 	held                  // renewed until it is released
-	changing              // being made one of the other side: neither renewed, nor passed on, nor joined
-	retired               // its leases are over, and the last of them is not released yet: not renewed any more
-	over                  // released or lost: only a release is still sent
+	changing              // between reader and writer: neither renewed, nor passed on, nor joined
+	retired               // its leases have ended but are not all released: no longer renewed
+	over                  // released or lost: at most its release is still sent
 )
 
-// isSteady reports whether leases of it may be passed on, joined and renewed.
+// isSteady reports whether leases may be passed on, joined and renewed.
 func (s state) isSteady() bool { return s <= held }
 
-// takesRenewals reports whether what a renewal brings is taken over.
+// takesRenewals reports whether a renewal's reply still counts.
 func (s state) takesRenewals() bool { return s != changing && s != over }
 
-// isClaim reports whether no renewal has confirmed it yet. Guarded by the grant.
+// isClaim reports whether no renewal has confirmed the hold yet. The caller holds h.mu.
 func (h *hold) isClaim() bool {
 	return h.state == claimed || h.state == changing && h.before == claimed
 }
 
-// confirmAfter is how long a lock that was handed over is held before its claim is made a lease.
-// Holds that are shorter spare the server that command.
+// confirmAfter is how long after a hand-over the claim is first renewed. A lock that is released
+// sooner spares the server that command.
 const confirmAfter = 5 * time.Millisecond
 
+// newHold returns a hold that lasts for valid from anchor on and has block fences, from fence on.
 func newHold(a *attempt, since, anchor clock.Instant, valid time.Duration, fence uint64, block int64) *hold {
 	a.l.c.server.HasWritten()
-	h := &hold{l: a.l, state: held, from: a, since: since, anchor: anchor, valid: valid, fence: fence, next: fence, end: fence + uint64(max(block, 1)), mostPasses: int32(min(a.l.c.cfg.LocalHandovers, math.MaxInt32/aloneFactor))}
+	h := &hold{l: a.l, state: held, from: a, since: since, anchor: anchor, valid: valid, fence: fence, nextFence: fence, fenceEnd: fence + uint64(max(block, 1)), mostPasses: int32(min(a.l.c.cfg.LocalHandovers, math.MaxInt32/aloneFactor))}
 	h.final = a.l.set.maxHold > 0 && a.l.set.maxHold <= a.l.set.ttl
 	h.capHold()
 	return h
 }
 
-// isLate reports whether a grant that is made now is over already.
+// isLate reports whether the hold has expired before it began.
 func (h *hold) isLate(now clock.Instant) bool {
 	h.renewAt = now
 	return h.expired(now)
 }
 
-// term is how long the server is to keep the lock from a request on.
+// term returns how long the server is asked to keep the lock.
 func (s *settings) term() time.Duration {
 	if s.maxHold > 0 {
 		return min(s.ttl, s.maxHold)
@@ -110,15 +110,16 @@ func (s *settings) term() time.Duration {
 	return s.ttl
 }
 
-// passable reports whether a lease of these settings may be passed on locally: a
-// bound of any kind belongs to one holder, and fences that were reserved would not rise
-// from grant to grant where others have the lock, too.
+// passable reports whether a lease may be passed on within the process. A lease with a bound of its
+// own may not: the bound belongs to one holder. Neither may a shared lock, since fences reserved
+// for this process would not rise from grant to grant while other processes are granted the lock,
+// too.
 func (s *settings) passable() bool { return s.kind.exclusive && s.unbounded() && !s.apart }
 
-// unbounded reports whether leases are renewed for as long as they are held.
+// unbounded reports whether a lease is renewed for as long as it is held.
 func (s *settings) unbounded() bool { return s.renew && s.maxHold == 0 && s.maxRenewals < 0 }
 
-// begin starts renewing, and returns the first lease. Its context has ctx's values.
+// begin starts the renewals and returns the first lease, whose context has the values of ctx.
 func (h *hold) begin(ctx context.Context) *Lease {
 	c := h.l.c
 	h.mu.Lock()
@@ -127,10 +128,10 @@ func (h *hold) begin(ctx context.Context) *Lease {
 	h.counted = true
 	now := h.renewAt
 	switch {
-	case h.state == claimed && h.fencesWanted() > 0: // at once
+	case h.state == claimed && h.fencesWanted() > 0: // renew at once, to reserve them
 	case h.state == claimed:
-		left := h.valid - now.Sub(h.anchor)
-		h.renewAt = now.Add(min(confirmAfter, left/16))
+		remaining := h.valid - now.Sub(h.anchor)
+		h.renewAt = now.Add(min(confirmAfter, remaining/16))
 	case h.canRenew():
 		h.renewAt = h.renewalAfter(h.anchor, min(h.l.set.ttl, h.valid))
 	default:
@@ -145,15 +146,16 @@ func (h *hold) begin(ctx context.Context) *Lease {
 	return lease
 }
 
-// newLease makes the lease that has the grant from now on, with the next fence.
+// newLease makes the lease that has the lock from now on, with the next fence. The caller holds
+// h.mu.
 func (h *hold) newLease(ctx context.Context) *Lease {
-	h.lease = &Lease{g: h, fence: h.next, origin: ctx}
+	h.lease = &Lease{g: h, fence: h.nextFence, origin: ctx}
 	// mutants: next-fence
-	h.next++
+	h.nextFence++
 	return h.lease
 }
 
-// join makes another lease that has the grant, too, with that fence. Guarded by g.
+// join makes another lease that shares the lock, with the given fence. The caller holds h.mu.
 func (h *hold) join(ctx context.Context, fence uint64) *Lease {
 	lease := &Lease{g: h, fence: fence, origin: ctx}
 	if h.joined == nil {
@@ -165,7 +167,7 @@ func (h *hold) join(ctx context.Context, fence uint64) *Lease {
 
 func (h *hold) isJoined() bool { return len(h.joinedLeases()) > 0 }
 
-// others are the leases besides the one that has it now.
+// joinedLeases returns the leases besides h.lease.
 func (h *hold) joinedLeases() []*Lease {
 	if h.joined == nil {
 		return nil
@@ -173,8 +175,8 @@ func (h *hold) joinedLeases() []*Lease {
 	return *h.joined
 }
 
-// part takes a lease out of a grant that others have, too; false if it is the only one.
-// Guarded by g.
+// removeLease removes l if the hold has other leases, and reports whether it did. The caller holds
+// h.mu.
 func (h *hold) removeLease(l *Lease) bool {
 	// mutants: joined-release
 	if !h.isJoined() {
@@ -192,8 +194,8 @@ func (h *hold) removeLease(l *Lease) bool {
 	return true
 }
 
-// quit ends one of the grant's leases with that error, because what it is part of is over.
-// The lease counts as having the grant until it is released.
+// endLease ends one lease with err, because the multiLease that it is part of has ended. The lease
+// remains one of the hold's until it is released.
 func (h *hold) endLease(l *Lease, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -204,7 +206,7 @@ func (h *hold) endLease(l *Lease, err error) {
 	h.retireIfIdle()
 }
 
-// rest retires a grant of which no lease is left that is held. Guarded by g.
+// retireIfIdle retires the hold once all its leases have ended. The caller holds h.mu.
 func (h *hold) retireIfIdle() {
 	if h.hasLease() {
 		return
@@ -216,12 +218,12 @@ func (h *hold) retireIfIdle() {
 	h.plan()
 }
 
-// hasLease reports whether one of its leases is not over. Guarded by g.
+// hasLease reports whether a lease of the hold has not ended. The caller holds h.mu.
 func (h *hold) hasLease() bool {
 	return h.lease.ended == nil || slices.ContainsFunc(h.joinedLeases(), func(l *Lease) bool { return l.ended == nil })
 }
 
-// finish ends all its leases.
+// endLeases ends all leases with err. The caller holds h.mu.
 func (h *hold) endLeases(err error) {
 	h.lease.end(err)
 	for _, l := range h.joinedLeases() {
@@ -231,20 +233,20 @@ func (h *hold) endLeases(err error) {
 
 func (h *hold) expired(now clock.Instant) bool { return now.Sub(h.anchor) >= h.valid }
 
-// deadline is when the grant is over, by the monotonic clock, which may have stood
-// still for a while.
+// deadline returns when the hold expires, by the monotonic clock. It counts from now: that clock
+// may have stood still since the anchor, while the machine was suspended.
 func (h *hold) deadline(now clock.Instant) clock.Reading {
 	return now.Mono.Add(h.valid - now.Sub(h.anchor))
 }
 
-// capHold ends the grant where MaxHold does.
+// capHold makes the hold end when MaxHold does.
 func (h *hold) capHold() {
 	if bound := h.l.set.maxHold; bound > 0 {
 		h.valid = min(h.valid, h.since.Add(bound).Sub(h.anchor))
 	}
 }
 
-// canRenew reports whether a renewal would make it last longer.
+// canRenew reports whether a renewal would make the hold last longer.
 func (h *hold) canRenew() bool {
 	s := h.l.set
 	switch {
@@ -256,16 +258,16 @@ func (h *hold) canRenew() bool {
 	return !h.final
 }
 
-// renewTTL is the TTL to ask for; final says that it is what MaxHold leaves.
+// renewTTL returns the TTL to ask for, want or less. final reports that MaxHold allows no more.
 func (h *hold) renewTTL(want time.Duration) (ttl time.Duration, final bool) {
 	if s := h.l.set; s.maxHold > 0 {
-		left := max(s.maxHold-clock.Since(h.since), time.Millisecond)
-		return min(want, left), want >= left
+		remaining := max(s.maxHold-clock.Since(h.since), time.Millisecond)
+		return min(want, remaining), want >= remaining
 	}
 	return want, false
 }
 
-// plan has the scheduler call at the next renewal, or the deadline.
+// plan schedules the next call of Due: at the next renewal or at the deadline.
 func (h *hold) plan() { h.planAt(clock.Now()) }
 
 func (h *hold) planAt(now clock.Instant) {
@@ -276,7 +278,7 @@ func (h *hold) planAt(now clock.Instant) {
 	h.l.c.schedule.Set(&h.entry, at, h)
 }
 
-// Due is called by the scheduler.
+// Due is called by the scheduler. It starts a renewal, or ends the hold at its deadline.
 func (h *hold) Due(now clock.Instant) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -289,10 +291,10 @@ func (h *hold) Due(now clock.Instant) {
 		return
 	}
 	if !h.renewAt.IsZero() && now.Sub(h.renewAt) >= 0 {
-		// If this one is not answered in time, another goes out: several fit into
-		// what is left.
-		left := h.valid - now.Sub(h.anchor)
-		h.renewAt = now.Add(min(max(left/3, 50*time.Millisecond), h.l.c.cfg.CommandTimeout))
+		// If this renewal is not answered in time, another one is sent: several fit
+		// before the deadline.
+		remaining := h.valid - now.Sub(h.anchor)
+		h.renewAt = now.Add(min(max(remaining/3, 50*time.Millisecond), h.l.c.cfg.CommandTimeout))
 		if h.flying < maxFlying && !h.renewalQueued {
 			h.flying++
 			h.renewalQueued = true
@@ -300,12 +302,14 @@ func (h *hold) Due(now clock.Instant) {
 		}
 	}
 	h.planAt(now)
-	if h.l.c.isClosing() { // Close may have looked while the scheduler did not have it
+	// Close retires the holds that it finds with the scheduler. It misses one that is due
+	// just then.
+	if h.l.c.isClosing() {
 		h.retireLocked(exec.ErrClosed)
 	}
 }
 
-// expiry says why a grant whose time is up was not renewed.
+// expiry returns the error of a hold that has expired: why no renewal prolonged it.
 func (h *hold) expiry() *LostError {
 	e := &LostError{Name: h.l.name, Reason: LossExpired}
 	switch s := h.l.set; {
@@ -319,12 +323,12 @@ func (h *hold) expiry() *LostError {
 	return e
 }
 
-// renew sends one renewal, and takes over what it brings, however late.
+// renew sends one renewal and applies its reply, however late that is.
 func (h *hold) renew() {
 	h.mu.Lock()
 	h.renewalQueued = false
 	ttl, final := h.renewTTL(h.l.set.ttl)
-	fences, asserted := h.fencesWanted(), h.asserted
+	fences, reassertions := h.fencesWanted(), h.reassertions
 	if !h.state.takesRenewals() {
 		defer h.mu.Unlock()
 		h.endRenewal()
@@ -350,9 +354,10 @@ func (h *hold) renew() {
 	}
 	if err == nil {
 		var lost *LostError
-		// Fences that were reserved before the server lost its data can be given to others after it.
+		// If the lock was claimed again after this renewal was sent, the server has lost its
+		// data, and may grant the fences that this renewal reserved to others.
 		// mutants: block-from-before
-		if lost, err = h.apply(a, final, h.asserted == asserted); lost != nil {
+		if lost, err = h.apply(a, final, h.reassertions == reassertions); lost != nil {
 			h.lose(lost)
 			return
 		}
@@ -360,12 +365,13 @@ func (h *hold) renew() {
 	h.renewed(a.Sent, clock.Now(), err)
 }
 
-// renewed notes how a renewal went that was sent then, and plans the next. Guarded by the grant.
+// renewed notes the outcome of a renewal that was sent at sent, and plans the next one. The caller
+// holds h.mu.
 func (h *hold) renewed(sent, now clock.Instant, err error) {
 	if err != nil {
 		h.failure = h.l.c.server.Failure("renew", h.l.name, err)
-		left := h.valid - now.Sub(h.anchor)
-		h.renewAt = now.Add(min(max(left/8, 25*time.Millisecond), time.Second))
+		remaining := h.valid - now.Sub(h.anchor)
+		h.renewAt = now.Add(min(max(remaining/8, 25*time.Millisecond), time.Second))
 	} else {
 		if h.state == claimed {
 			h.state = held
@@ -383,11 +389,12 @@ func (h *hold) renewed(sent, now clock.Instant, err error) {
 	h.planAt(now)
 }
 
-// renewalAfter is when to renew what was asked for then, for so long: at about a third of it. What can
-// be renewed together is, at the beginning of a slot, of a sixteenth of that time: of the nearest.
+// renewalAfter returns when to renew after a request that was sent at sent, for term: after about a
+// third of it. Holds that are renewed in batches become due together, at the start of the nearest
+// slot; a slot is a sixteenth of that third.
 func (h *hold) renewalAfter(sent clock.Instant, term time.Duration) clock.Instant {
 	at := sent.Add(jitter(term/3, 5))
-	if h.gathers() {
+	if h.canRenewInBatch() {
 		slot := max(term/48, 1)
 		at = at.Add(slot/2 - (at.Mono.Sub(h.l.c.epoch)+slot/2)%slot)
 	}
@@ -401,13 +408,14 @@ func (h *hold) sendOnce(rq request) (exec.Answer, error) {
 	})
 }
 
-// maxReassert is how old a grant may be in Cluster mode to be asserted again: a lock's own
-// fence counter expires after a day, and then no longer tells that no data was lost.
+// maxReassert bounds the age of a hold that is reasserted in Cluster mode. There a lock's own fence
+// counter expires after a day, so its absence no longer proves that the server lost data.
 const maxReassert = 23 * time.Hour
 
-// reassertion is what to send when a renewal's answer is that there is no such lock: the
-// server may have lost its data. Strict mode has its quarantine instead; a key that is
-// shared may have been a foreign program's meanwhile, of which nothing would tell.
+// reassertion returns the request that claims the lock again if a renewal was answered with
+// "absent", since the server may have lost its data; and whether to send it. It is not sent in
+// Strict mode, which has its quarantine, and not for a key shared with other programs: one of them
+// may have held the lock meanwhile, and nothing would show it.
 func (h *hold) reassertion(a exec.Answer, err error, ttl time.Duration) (request, bool) {
 	if err != nil || a.Word != "absent" {
 		return request{}, false
@@ -416,27 +424,27 @@ func (h *hold) reassertion(a exec.Answer, err error, ttl time.Duration) (request
 	now := clock.Now()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	left := h.valid - now.Sub(h.anchor)
+	remaining := h.valid - now.Sub(h.anchor)
 	// mutants: shared-key-lost
-	if h.state == over || left <= 0 || !h.l.set.kind.reasserted || c.cfg.Strict || c.server.InCluster() && now.Sub(h.since) > maxReassert {
+	if h.state == over || remaining <= 0 || !h.l.set.kind.reasserted || c.cfg.Strict || c.server.InCluster() && now.Sub(h.since) > maxReassert {
 		return request{}, false
 	}
-	// Whatever ends the grant now leaves a tombstone, in case this arrives after it.
-	notAfter := c.server.Time(c.slot(h.l)) + left.Microseconds()
+	// From now on a release leaves a tombstone, in case this request arrives after it.
+	notAfter := c.server.Time(c.slot(h.l)) + remaining.Microseconds()
 	h.from.unanswered = max(h.from.unanswered, notAfter)
-	h.asserted++
-	return reassertRequest(h, ttl, h.end-1, notAfter), true
+	h.reassertions++
+	return reassertRequest(h, ttl, h.fenceEnd-1, notAfter), true
 }
 
-// asked is a time before which the lock was not the grant's.
-func (h *hold) asked() clock.Instant {
-	if told := h.from.anchor.Sent; !told.IsZero() { // it was in the queue still
-		return told
+// notHeldBefore returns a time at which the lock was not granted to this hold yet.
+func (h *hold) notHeldBefore() clock.Instant {
+	if queued := h.from.anchor.Sent; !queued.IsZero() { // the server said that it was still waiting
+		return queued
 	}
 	return h.since
 }
 
-// land notes that a renewal is under way no longer.
+// endRenewal notes that one renewal less is under way. The caller holds h.mu.
 func (h *hold) endRenewal() {
 	h.flying--
 	if h.flying == 0 && h.landed != nil {
@@ -445,19 +453,20 @@ func (h *hold) endRenewal() {
 	}
 }
 
+// renewRequest returns the request that renews h for ttl and reserves that many fences.
 func renewRequest(h *hold, ttl time.Duration, fences int) request {
 	rq := request{
 		op: "renew", lock: h.l, script: h.l.set.kind.renew, urgent: true, lockOnly: fences == 0, durable: true,
 		args: []string{h.l.flags(""), h.from.token(), milliseconds(ttl), strconv.Itoa(fences), strconv.FormatUint(h.fence, 10)},
 	}
 	if fences > 0 && h.l.set.kind.reserves {
-		rq.args = append(rq.args, strconv.Itoa(h.queue.fencesAlone(h.l)), h.from.channel)
+		rq.args = append(rq.args, strconv.Itoa(h.queue.fencesIfAlone(h.l)), h.from.channel)
 	}
 	return rq
 }
 
-// apply takes over what renew.lua answered, with the fences that it reserved if those are to be used. It
-// returns the loss that the answer is.
+// apply applies a reply of renew.lua. It uses the fences that the reply reserved only if fences is
+// true. If the reply says that the lock is lost, apply returns the loss. The caller holds h.mu.
 func (h *hold) apply(a exec.Answer, final, fences bool) (*LostError, error) {
 	switch a.Word {
 	case "gone", "absent", "late":
@@ -475,17 +484,17 @@ func (h *hold) apply(a exec.Answer, final, fences bool) (*LostError, error) {
 	}
 	h.failure = nil
 	h.final = h.final || final
-	if fences && block > 0 && h.next >= h.end && believable(uint64(fence+block), a.Now) {
-		h.next, h.end = uint64(fence), uint64(fence)+uint64(block)
+	if fences && block > 0 && h.nextFence >= h.fenceEnd && believable(uint64(fence+block), a.Now) {
+		h.nextFence, h.fenceEnd = uint64(fence), uint64(fence)+uint64(block)
 		h.mostPasses = max(h.mostPasses, int32(min(block, aloneFactor*int64(h.mostPasses))))
 	}
 	h.prolong(a.Sent, clock.Now(), min(duration(pttl), h.l.c.cfg.MaxTTL))
 	return nil, nil
 }
 
-// prolong takes over that a request which was sent then found, or made, the lock last for term.
-// Answers may come in another order than their requests were sent. The latest request tells best
-// what the server has; an earlier one may have asked for more.
+// prolong notes that, by the reply to a request sent at sent, the server keeps the lock for term.
+// Replies may arrive in another order than their requests were sent. The request that was sent last
+// knows best what the server has, but an earlier one may have asked for more.
 func (h *hold) prolong(sent, now clock.Instant, term time.Duration) {
 	valid := term - drift(term)
 	if now.Sub(sent) < now.Sub(h.anchor) || valid-now.Sub(sent) > h.valid-now.Sub(h.anchor) {
@@ -495,22 +504,22 @@ func (h *hold) prolong(sent, now clock.Instant, term time.Duration) {
 	}
 }
 
-// fencesWanted is how many fences a renewal should reserve: one for each goroutine
-// of this process that waits.
+// fencesWanted returns how many fences a renewal should reserve: one for each goroutine of this
+// process that waits for the lock. The caller holds h.mu.
 func (h *hold) fencesWanted() int {
-	if h.queue == nil || !h.l.set.passable() || h.next < h.end || h.failure != nil {
-		return 0 // after a failure, ask for the one thing that matters
+	if h.queue == nil || !h.l.set.passable() || h.nextFence < h.fenceEnd || h.failure != nil {
+		return 0 // after a failure only the renewal itself matters
 	}
 	return h.queue.fences(h.l)
 }
 
-// lose ends the grant, and its lease with that error, and gives back what the server
-// may still have.
+// lose ends the hold and its leases with err, and releases what the server may still have, in the
+// background. The caller holds h.mu.
 func (h *hold) lose(err *LostError) {
 	h.endLeases(err)
 	h.stop()
 	c := h.l.c
-	end := time.Now().Add(h.l.set.term()) // when all that the server may have of it has expired
+	end := time.Now().Add(h.l.set.term()) // by then whatever the server has of it has expired
 	c.tasks.Run(func() {
 		h.queue.release(h)
 		c.cleanups.Run(func() {
@@ -521,8 +530,8 @@ func (h *hold) lose(err *LostError) {
 	})
 }
 
-// retire ends the grant's leases with that error, because the client closes. The server keeps
-// the lock until the last of them is released, or expires.
+// retire ends the hold's leases with err because the client closes. The server keeps the lock until
+// the last of them is released or the lock expires.
 func (h *hold) retire(err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -537,7 +546,7 @@ func (h *hold) retireLocked(err error) {
 	h.retireIfIdle()
 }
 
-// replacedBy ends a grant, if there is one, because the server has granted its lock anew: it was lost.
+// replacedBy ends h as lost because the server has granted the lock again, to next. h may be nil.
 func (h *hold) replacedBy(next *hold) {
 	if h == nil || h == next {
 		return
@@ -549,7 +558,7 @@ func (h *hold) replacedBy(next *hold) {
 	}
 }
 
-// isLive reports whether there is a grant, and it is not over.
+// isLive reports whether h is not nil and not over.
 func (h *hold) isLive() bool {
 	if h == nil {
 		return false
@@ -559,14 +568,14 @@ func (h *hold) isLive() bool {
 	return h.state != over
 }
 
-// triedFor returns the latest grant of the lock with that line that was taken past it; nil if there is none.
+// unqueuedFor returns the latest hold that was acquired past the wait queue with that key, or nil.
 func (c *Client) unqueuedFor(key string) *hold {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.unqueued.Get(key)
 }
 
-// stop ends all renewing.
+// stop marks the hold as over and cancels its renewals. The caller holds h.mu.
 func (h *hold) stop() {
 	h.state = over
 	if c := h.l.c; h.unqueued {
@@ -579,7 +588,7 @@ func (h *hold) stop() {
 	h.l.c.schedule.Cancel(&h.entry)
 }
 
-// drop has its client wait for the grant no more.
+// uncount removes the hold from those that Close waits for. Further calls do nothing.
 func (h *hold) uncount() {
 	h.mu.Lock()
 	counted := h.counted

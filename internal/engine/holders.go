@@ -10,7 +10,7 @@ import (
 )
 
 // page is how many of a lock's holders a script tells of at a time: few enough that nobody else waits for long.
-const page = 500
+const holdersPerReply = 500
 
 // someHolder is Holder of a lock that several may hold: the first that is come upon.
 func (l *Lock) someHolder(ctx context.Context) (Holder, error) {
@@ -19,7 +19,7 @@ func (l *Lock) someHolder(ctx context.Context) (Holder, error) {
 	}
 	l.awaitDepartures(ctx)
 	cursor := "0"
-	for count := 10; ; count = min(5*count, page) {
+	for count := 10; ; count = min(5*count, holdersPerReply) {
 		some, next, err := l.holdersFrom(ctx, cursor, count)
 		switch {
 		case err != nil:
@@ -42,7 +42,7 @@ func (l *Lock) allHolders(ctx context.Context) ([]Holder, error) {
 	var all []Holder
 	known := map[string]bool{} // by token: the server may name one twice
 	for cursor := "0"; ; {
-		some, next, err := l.holdersFrom(ctx, cursor, page)
+		some, next, err := l.holdersFrom(ctx, cursor, holdersPerReply)
 		if err != nil {
 			return nil, err
 		}

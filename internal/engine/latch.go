@@ -110,7 +110,7 @@ func (l *Latch) Count(ctx context.Context) (int, error) {
 	if err := l.lock.ready(ctx); err != nil {
 		return 0, err
 	}
-	now, err := l.look(ctx, 0)
+	now, err := l.check(ctx, 0)
 	return now.left, err
 }
 
@@ -137,7 +137,7 @@ func (l *Latch) Wait(ctx context.Context) error {
 	defer w.leave()
 	var since int64
 	for {
-		now, err := l.look(ctx, since)
+		now, err := l.check(ctx, since)
 		switch {
 		case err == nil && now.since != since && since != 0:
 			return fmt.Errorf("%w: %.64q", ErrReset, lock.name)
@@ -160,7 +160,7 @@ func (l *Latch) Wait(ctx context.Context) error {
 }
 
 // counted is how far a latch is.
-type counted struct {
+type latchState struct {
 	since   int64 // which count it is
 	left    int
 	missing int
@@ -168,16 +168,16 @@ type counted struct {
 }
 
 // look asks about the count that began at since, or, if that is 0, about the present one.
-func (l *Latch) look(ctx context.Context, since int64) (counted, error) {
+func (l *Latch) check(ctx context.Context, since int64) (latchState, error) {
 	lock := l.lock
 	a, _, err := lock.c.call(ctx, request{
 		op: "look at", lock: lock, script: script.LatchLook,
 		args: []string{lock.flags(""), "", strconv.Itoa(lock.set.limit), strconv.FormatInt(since, 10)},
 	})
 	if err != nil {
-		return counted{}, err
+		return latchState{}, err
 	}
-	now := counted{since: since}
+	now := latchState{since: since}
 	var count, missing int64
 	switch a.Word {
 	case "count":
@@ -192,10 +192,10 @@ func (l *Latch) look(ctx context.Context, since int64) (counted, error) {
 		}
 	case "reset":
 		if since != 0 {
-			return counted{}, nil
+			return latchState{}, nil
 		}
 	}
-	return counted{}, lock.malformed("look at")
+	return latchState{}, lock.malformed("look at")
 }
 
 // LatchParty is a party that has joined a latch, and its lease.

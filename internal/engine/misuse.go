@@ -55,9 +55,9 @@ func (c *Client) explain(ctx context.Context, locks []*Lock, err error) {
 	if !errors.As(err, &se) || se.Kind != exec.ErrWrongType || ctx.Err() != nil {
 		return
 	}
-	met := misused{error: se.Err}
+	found := misused{error: se.Err}
 	for _, l := range locks {
-		if met.what != "none" && met.key != "" {
+		if found.what != "none" && found.key != "" {
 			break
 		}
 		a, askErr := exec.Try(ctx, c.server, c.cfg.CommandTimeout, func(ctx context.Context) (exec.Answer, error) {
@@ -70,15 +70,15 @@ func (c *Client) explain(ctx context.Context, locks []*Lock, err error) {
 		if askErr != nil || a.Word != "holds" || what == "unknown" {
 			return
 		}
-		met.key, met.what = l.keys.Lock, ""
+		found.key, found.what = l.keys.Lock, ""
 		switch {
 		case what == l.set.kind.form, what == "nothing":
-			met.what = "none"
+			found.what = "none"
 		case usedAs[what] != "":
-			met.what = what
+			found.what = what
 		}
 	}
-	if met.key != "" {
-		se.Err = met
+	if found.key != "" {
+		se.Err = found
 	}
 }

@@ -31,123 +31,123 @@ type multiLease struct {
 }
 
 // lease makes one lease of its parts.
-func (b *multiLease) lease(ctx context.Context, parts []*Lease) *Lease {
-	b.parts = parts
-	lease := &Lease{many: b}
-	b.ctx, b.cancel = context.WithCancelCause(lease.within(context.WithoutCancel(ctx)))
+func (m *multiLease) lease(ctx context.Context, parts []*Lease) *Lease {
+	m.parts = parts
+	lease := &Lease{many: m}
+	m.ctx, m.cancel = context.WithCancelCause(lease.within(context.WithoutCancel(ctx)))
 	for _, p := range parts {
-		b.watch(p)
+		m.watch(p)
 	}
 	return lease
 }
 
 // watch has the bundle end with the part, if it has too few then.
-func (b *multiLease) watch(p *Lease) {
+func (m *multiLease) watch(p *Lease) {
 	p.whenEnded(func() {
-		if b.ctx.Err() != nil {
+		if m.ctx.Err() != nil {
 			return // it is over already
 		}
 		go func() {
-			if b.err() == nil && b.onLoss != nil {
-				b.onLoss()
+			if m.err() == nil && m.onLoss != nil {
+				m.onLoss()
 			}
 		}()
 	})
 }
 
 // add adds a part; false if the bundle is over.
-func (b *multiLease) add(p *Lease) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.ended != nil {
+func (m *multiLease) add(p *Lease) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.ended != nil {
 		return false
 	}
-	b.parts = append(slices.DeleteFunc(b.parts, func(old *Lease) bool { return old.g.l == p.g.l }), p)
-	b.watch(p)
+	m.parts = append(slices.DeleteFunc(m.parts, func(old *Lease) bool { return old.g.l == p.g.l }), p)
+	m.watch(p)
 	return true
 }
 
 // all returns the parts, also those that are over.
-func (b *multiLease) snapshot() []*Lease {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return slices.Clone(b.parts)
+func (m *multiLease) snapshot() []*Lease {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.parts)
 }
 
 // alive returns the parts that are held.
-func (b *multiLease) heldParts() []*Lease {
+func (m *multiLease) heldParts() []*Lease {
 	now := clock.Now()
-	return slices.DeleteFunc(b.snapshot(), func(p *Lease) bool { return p.errAt(now) != nil })
+	return slices.DeleteFunc(m.snapshot(), func(p *Lease) bool { return p.errAt(now) != nil })
 }
 
 // err looks at the clocks, as Lease.Err does.
-func (b *multiLease) err() error { return b.errAt(clock.Now()) }
+func (m *multiLease) err() error { return m.errAt(clock.Now()) }
 
-func (b *multiLease) errAt(now clock.Instant) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.ended != nil {
-		return b.ended
+func (m *multiLease) errAt(now clock.Instant) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.ended != nil {
+		return m.ended
 	}
 	alive := 0
 	var last error
-	for _, p := range b.parts {
+	for _, p := range m.parts {
 		if err := p.errAt(now); err == nil {
 			alive++
 		} else if last == nil || last == exec.ErrClosed {
 			last = err
 		}
 	}
-	if alive >= b.need {
+	if alive >= m.need {
 		return nil
 	}
 	var lost *LostError
-	if errors.As(last, &lost) && b.l.quorum != nil {
-		last = &LostError{Name: b.l.name, Reason: lost.Reason, Err: lost.Err}
+	if errors.As(last, &lost) && m.l.quorum != nil {
+		last = &LostError{Name: m.l.name, Reason: lost.Reason, Err: lost.Err}
 	}
-	b.end(last)
-	return b.ended
+	m.end(last)
+	return m.ended
 }
 
 // notify has f called when the bundle is over; false if it is.
-func (b *multiLease) notify(f func()) bool {
-	if b.err() != nil {
+func (m *multiLease) notify(f func()) bool {
+	if m.err() != nil {
 		return false
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.onEnd = f
-	return b.ended == nil
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.onEnd = f
+	return m.ended == nil
 }
 
 // end ends the lease. Who worked with those of its parts that are left may not know it
 // yet: unless the lease was released, they are not given away before their time. Guarded by
 // mu.
-func (b *multiLease) end(err error) {
-	if b.ended != nil {
+func (m *multiLease) end(err error) {
+	if m.ended != nil {
 		return
 	}
-	b.ended, b.endedAt = err, time.Now()
-	b.cancel(err)
+	m.ended, m.endedAt = err, time.Now()
+	m.cancel(err)
 	if err != ErrReleased {
-		for _, p := range b.parts {
+		for _, p := range m.parts {
 			p.g.endLease(p, err)
 		}
 	}
-	if b.onEnd != nil {
-		b.onEnd()
+	if m.onEnd != nil {
+		m.onEnd()
 	}
 }
 
 // deadline is when too few parts will be left, or when it ended.
-func (b *multiLease) deadline() time.Time {
+func (m *multiLease) deadline() time.Time {
 	for {
-		over := b.err() != nil
-		parts := b.snapshot()
+		over := m.err() != nil
+		parts := m.snapshot()
 		if !over {
-			parts = b.heldParts()
+			parts = m.heldParts()
 		}
-		if len(parts) < b.need {
+		if len(parts) < m.need {
 			continue // one was lost meanwhile, and so it is over
 		}
 		var all []time.Time
@@ -155,29 +155,29 @@ func (b *multiLease) deadline() time.Time {
 			all = append(all, p.Deadline())
 		}
 		slices.SortFunc(all, func(x, y time.Time) int { return y.Compare(x) })
-		d := all[b.need-1]
-		if over && d.After(b.endedAt) {
-			return b.endedAt
+		d := all[m.need-1]
+		if over && d.After(m.endedAt) {
+			return m.endedAt
 		}
 		return d
 	}
 }
 
-func (b *multiLease) tokens() map[string]uint64 {
-	if b.l.quorum != nil {
-		return map[string]uint64{b.l.name: b.fence}
+func (m *multiLease) tokens() map[string]uint64 {
+	if m.l.quorum != nil {
+		return map[string]uint64{m.l.name: m.fence}
 	}
 	all := map[string]uint64{}
-	for _, p := range b.snapshot() {
+	for _, p := range m.snapshot() {
 		all[p.Name()] = p.fence
 	}
 	return all
 }
 
 // nodes returns the servers of the parts that are held.
-func (b *multiLease) nodes() []string {
+func (m *multiLease) nodes() []string {
 	var all []string
-	for _, p := range b.heldParts() {
+	for _, p := range m.heldParts() {
 		all = append(all, p.g.l.c.server.Addr())
 	}
 	slices.Sort(all)
@@ -186,7 +186,7 @@ func (b *multiLease) nodes() []string {
 
 // each calls f for parts, all at once. It waits until as many have succeeded as are needed, or
 // all have returned, and returns the errors that it met, joined, if too few succeeded.
-func (b *multiLease) each(parts []*Lease, f func(*Lease) error) error {
+func (m *multiLease) each(parts []*Lease, f func(*Lease) error) error {
 	results := make(chan error, len(parts))
 	for _, p := range parts {
 		p.g.l.c.tasks.Run(func() { results <- f(p) })
@@ -200,41 +200,41 @@ func (b *multiLease) each(parts []*Lease, f func(*Lease) error) error {
 		} else {
 			errs = append(errs, err)
 		}
-		if succeeded == b.need {
+		if succeeded == m.need {
 			return nil
 		}
 	}
 	return errors.Join(errs...)
 }
 
-func (b *multiLease) extend(ctx context.Context, ttl time.Duration) error {
-	if err := b.err(); err != nil {
+func (m *multiLease) extend(ctx context.Context, ttl time.Duration) error {
+	if err := m.err(); err != nil {
 		return err
 	}
-	err := b.each(b.snapshot(), func(p *Lease) error { return p.Extend(ctx, ttl) })
-	if over := b.err(); over != nil {
+	err := m.each(m.snapshot(), func(p *Lease) error { return p.Extend(ctx, ttl) })
+	if over := m.err(); over != nil {
 		return over
 	}
 	return err
 }
 
 // release releases all parts; after a loss, those that are left.
-func (b *multiLease) release(ctx context.Context) error {
+func (m *multiLease) release(ctx context.Context) error {
 	// Parts that were lost before have nothing to say of a lease that is held.
 	now := clock.Now()
-	parts := slices.DeleteFunc(b.snapshot(), func(p *Lease) bool { return errors.Is(p.errAt(now), ErrLost) })
-	lost := b.errAt(now)
+	parts := slices.DeleteFunc(m.snapshot(), func(p *Lease) bool { return errors.Is(p.errAt(now), ErrLost) })
+	lost := m.errAt(now)
 	if lost != nil {
-		parts = b.snapshot() // which ended with it
+		parts = m.snapshot() // which ended with it
 	}
-	b.mu.Lock()
+	m.mu.Lock()
 	var onEnd func()
-	if b.ended == nil {
-		onEnd, b.onEnd = b.onEnd, nil // when the parts are given up
+	if m.ended == nil {
+		onEnd, m.onEnd = m.onEnd, nil // when the parts are given up
 	}
-	b.end(ErrReleased)
-	b.mu.Unlock()
-	err := b.giveUp(ctx, parts)
+	m.end(ErrReleased)
+	m.mu.Unlock()
+	err := m.giveUp(ctx, parts)
 	if onEnd != nil {
 		onEnd()
 	}
@@ -247,7 +247,7 @@ func (b *multiLease) release(ctx context.Context) error {
 // giveUp releases parts, all at once. Once as many have succeeded as are needed the others have as
 // long again: who acquires the lock next would find it held there. It returns the errors that it
 // met, joined, if too few succeeded.
-func (b *multiLease) giveUp(ctx context.Context, parts []*Lease) error {
+func (m *multiLease) giveUp(ctx context.Context, parts []*Lease) error {
 	begun := time.Now()
 	patience := time.NewTimer(time.Hour)
 	patience.Stop() // it begins with the last that is needed
@@ -262,8 +262,8 @@ func (b *multiLease) giveUp(ctx context.Context, parts []*Lease) error {
 			defer mu.Unlock()
 			if err != nil {
 				errs = append(errs, err)
-			} else if succeeded++; succeeded == b.need {
-				patience.Reset(b.l.set.patience(begun))
+			} else if succeeded++; succeeded == m.need {
+				patience.Reset(m.l.set.patience(begun))
 			}
 			if succeeded+len(errs) == len(parts) {
 				close(over)
@@ -278,7 +278,7 @@ func (b *multiLease) giveUp(ctx context.Context, parts []*Lease) error {
 	}
 	mu.Lock()
 	defer mu.Unlock()
-	if succeeded >= b.need {
+	if succeeded >= m.need {
 		return nil
 	}
 	return errors.Join(errs...)

@@ -38,9 +38,9 @@ func TestTheEndOfABundleIsToldOnce(t *testing.T) {
 	var told atomic.Int32
 	tell := func() { told.Add(1) }
 	p := part()
-	b := &multiLease{l: l, need: 1}
-	lease := b.lease(t.Context(), []*Lease{p})
-	if !b.notify(tell) || told.Load() != 0 {
+	m := &multiLease{l: l, need: 1}
+	lease := m.lease(t.Context(), []*Lease{p})
+	if !m.notify(tell) || told.Load() != 0 {
 		t.Errorf("of a lease that is held: told %d times", told.Load())
 	}
 	for range 2 {
@@ -49,28 +49,28 @@ func TestTheEndOfABundleIsToldOnce(t *testing.T) {
 		}
 	}
 	settle(&told, 1, "released twice")
-	if b.notify(tell) {
+	if m.notify(tell) {
 		t.Error("notify of a lease that is over is true")
 	}
 	settle(&told, 1, "when it was over")
 
 	for range 2000 { // either may be first
 		told.Store(0)
-		p, b := part(), &multiLease{l: l, need: 1}
-		b.lease(t.Context(), []*Lease{p})
+		p, m := part(), &multiLease{l: l, need: 1}
+		m.lease(t.Context(), []*Lease{p})
 		var late bool
 		var wg sync.WaitGroup
-		wg.Go(func() { late = !b.notify(tell) })
+		wg.Go(func() { late = !m.notify(tell) })
 		wg.Go(func() {
 			_ = p.Release(context.Background())
-			_ = b.err()
+			_ = m.err()
 		})
 		wg.Wait()
 		if late {
 			told.Add(1) // its caller passes the turn on
 		}
 		settle(&told, 1, "when it ended meanwhile")
-		_ = b.err()
+		_ = m.err()
 		settle(&told, 1, "when it had ended")
 	}
 }

@@ -37,15 +37,15 @@ func MaxDepth(n int) Option {
 }
 
 // entry is the key under which a context has the innermost lease of a lock.
-type entry struct {
+type contextKey struct {
 	c     *Client
 	kind  string
 	lock  string
 	owner string // of a lock that owners have; or ""
 }
 
-func (l *Lock) entry() entry {
-	e := entry{l.c, l.set.kind.name, l.keys.Lock, ""}
+func (l *Lock) entry() contextKey {
+	e := contextKey{l.c, l.set.kind.name, l.keys.Lock, ""}
 	if l.set.kind.byOwner {
 		e.owner = l.set.owner
 	}

@@ -11,12 +11,12 @@ import (
 )
 
 // gathers reports whether renewals of the grant that want no fences can be in a batch.
-func (h *hold) gathers() bool {
+func (h *hold) canRenewInBatch() bool {
 	return h.l.plain() && h.l.set.maxHold == 0 && !h.l.c.cfg.Strict && !h.l.set.isDurable()
 }
 
 // renewable reports whether the next renewal of the grant can be. Guarded by the grant.
-func (h *hold) renewable() bool { return h.gathers() && h.fencesWanted() == 0 }
+func (h *hold) nextRenewalFitsBatch() bool { return h.canRenewInBatch() && h.fencesWanted() == 0 }
 
 // errPutOff is met by renewals behind many that are not answered.
 var errPutOff = fmt.Errorf("%w: the renewals before it hang", driver.ErrNotSent)
@@ -39,9 +39,9 @@ func putOff(all []*hold) {
 // renewTogether has the grant renewed with others that go to the same server, if it can be, or by itself.
 // Guarded by the grant.
 func (h *hold) renewTogether() {
-	all, known := h.l.c.groupsFor(h.l)
-	if known && h.renewable() {
-		all.renewals.Add(h)
+	groups, known := h.l.c.groupsFor(h.l)
+	if known && h.nextRenewalFitsBatch() {
+		groups.renewals.Add(h)
 		return
 	}
 	h.l.c.renewersFor(h.l).Run(h.renew)
@@ -50,14 +50,14 @@ func (h *hold) renewTogether() {
 // singly is who sends what goes to the server of a lock by itself. A server that hangs keeps its own busy, and no
 // other's.
 func (c *Client) renewersFor(l *Lock) *exec.Limiter {
-	if all, known := c.groupsFor(l); known {
-		return &all.renewers
+	if groups, known := c.groupsFor(l); known {
+		return &groups.renewers
 	}
 	return &c.renewers
 }
 
 // renewAll sends renewals.
-func (c *Client) renewAll(all []*hold) (answered bool) {
+func (c *Client) sendRenewals(all []*hold) (answered bool) {
 	live := all[:0]
 	for _, h := range all {
 		h.mu.Lock()
@@ -72,11 +72,11 @@ func (c *Client) renewAll(all []*hold) (answered bool) {
 	if len(live) == 0 {
 		return false
 	}
-	return exec.SendAll(c.server, live, c.renewing, c.keep)
+	return exec.SendAll(c.server, live, c.renewBatch, c.applyRenewals)
 }
 
 // renewing is the batch that renews those grants.
-func (c *Client) renewing(all []*hold) exec.Batch {
+func (c *Client) renewBatch(all []*hold) exec.Batch {
 	l := all[0].l
 	keys := make([]string, 0, len(all))
 	heads := make([]byte, 0, len(all)*(len(all[0].from.head)+17)) // in one piece of memory
@@ -105,7 +105,7 @@ func (c *Client) renewing(all []*hold) exec.Batch {
 }
 
 // keep has grants take over what became of the batch that renewed them.
-func (c *Client) keep(all []*hold, r exec.Outcomes) {
+func (c *Client) applyRenewals(all []*hold, r exec.Outcomes) {
 	answered := r.Err == nil || !exec.MayBeDone(r.Err) && !exec.RefusesAll(r.Err)
 	now := r.Heard
 	if r.Err != nil {

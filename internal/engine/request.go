@@ -23,8 +23,8 @@ type request struct {
 	lockOnly bool     // the script needs neither the lock's queue nor fences
 	durable  bool     // it counts only if it is as durable as the lock's options say
 
-	began time.Time   // since when this is tried; zero: from now on
-	met   func(error) // told what each sending meets that fails; or nil
+	began     time.Time   // since when this is tried; zero: from now on
+	onFailure func(error) // told what each sending meets that fails; or nil
 }
 
 // resolve returns the request as its server is sent it.
@@ -32,10 +32,10 @@ func (c *Client) resolve(rq request) exec.Request {
 	out := exec.Request{
 		Op: rq.op, Name: rq.lock.name, Slot: c.slot(rq.lock),
 		Call:  driver.Call{Script: rq.script, Keys: c.keysFor(rq), Args: rq.args, Urgent: rq.urgent},
-		Began: rq.began, Met: rq.met,
+		Began: rq.began, Met: rq.onFailure,
 	}
 	if rq.durable && rq.lock.set.isDurable() {
-		out.Durability = &exec.Durability{Durability: rq.lock.set.durability(c.cfg.CommandTimeout), Achieves: achieves}
+		out.Durability = &exec.Durability{Durability: rq.lock.set.durability(c.cfg.CommandTimeout), Achieves: successWords}
 	}
 	return out
 }
@@ -80,7 +80,7 @@ func (l *Lock) callOnce(ctx context.Context, rq request, about string) (exec.Ans
 }
 
 // achieves has what durable requests are answered when they achieved what they are for.
-var achieves = map[string]bool{"granted": true, "renewed": true, "weighed": true, "begun": true, "completed": true, "counted": true, "released": true, "reset": true, "tripped": true, "waiting": true}
+var successWords = map[string]bool{"granted": true, "renewed": true, "weighed": true, "begun": true, "completed": true, "counted": true, "released": true, "reset": true, "tripped": true, "waiting": true}
 
 // keysOf is what a script may need of a lock.
 func (c *Client) keysOf(l *Lock) []string {
@@ -92,7 +92,7 @@ func (c *Client) keysOf(l *Lock) []string {
 }
 
 // leastOf is what a script needs of a lock that touches neither its queue nor fences.
-func leastOf(l *Lock) []string {
+func lockKeysOf(l *Lock) []string {
 	if l.set.kind.isShared() {
 		return []string{l.keys.Lock, l.keys.Expiries()}
 	}
@@ -113,7 +113,7 @@ func (c *Client) keysFor(rq request) []string {
 	case rq.keys != nil:
 		return rq.keys
 	case rq.lockOnly && !c.cfg.Strict:
-		return leastOf(rq.lock)
+		return lockKeysOf(rq.lock)
 	}
 	k := c.keysOf(rq.lock)
 	for _, l := range rq.more {

@@ -83,14 +83,14 @@ func (acq *acquirer) warnOfPolling() {
 	case acq.sub.IsRefused():
 		w.seen = "the server's ACL refuses the subscription"
 		w.remedy = "allow subscribe, publish and the channels; see docs/SECURITY.md"
-	case acq.unseen && acq.queue.c.server.InCluster():
+	case acq.subscriptionUnknown && acq.queue.c.server.InCluster():
 		// While a slot moves key by key, its old node has the subscription, and its new one the lock. That passes.
 		if time.Since(acq.pollingSince) < maxSleep {
 			return
 		}
 		w.seen = "a subscription is confirmed, but the node that has the lock does not know of it; is its slot on the move, or a proxy before the Cluster?"
 		w.remedy = "none if slots are being moved, since it ends with that; else let pub/sub reach the nodes themselves; Poll makes waiting without it explicit"
-	case acq.unseen:
+	case acq.subscriptionUnknown:
 		w.seen = "a subscription is confirmed, but the server does not have it; is there a proxy before it?"
 	case acq.polls >= silentPolls:
 		w.seen = "no subscription is confirmed, while scripts are answered; is there a proxy before the server?"

@@ -104,7 +104,7 @@ func (c *Client) quarantineError(op, name string, q quarantined) error {
 // reassertRequest asks for a lock that the server no longer knows, by the fence that the
 // grant has; no copy of it is carried out past notAfter.
 func reassertRequest(h *hold, ttl time.Duration, reserved uint64, notAfter int64) request {
-	age := clock.Since(h.asked())
+	age := clock.Since(h.notHeldBefore())
 	return request{
 		op: "renew", lock: h.l, script: script.Reassert, urgent: true, durable: true,
 		args: []string{

@@ -11,32 +11,32 @@ import (
 	"github.com/holdfast-go/holdfast/internal/exec"
 )
 
-// line is where goroutines of this process that want one lock wait, in the order in
-// which they came. Only the first is the server's business: whoever finds the line
-// empty asks for itself, and a campaign asks for the others.
+// waitQueue is where goroutines of this process wait for one lock, first come, first served. The
+// server sees only one of them: a caller that finds the queue empty asks for itself, and an
+// acquirer asks for those that have to wait.
 type waitQueue struct {
 	c    *Client
 	key  string
 	refs int32 // guarded by c.mu
 
-	n          atomic.Int32 // of waiters
-	passedLast atomic.Int32 // how often the latest grant was passed on
+	count      atomic.Int32 // of waiters
+	passedLast atomic.Int32 // how often the latest hold was passed on
 
-	asking          bool // somebody who found the line empty is asking the server; guarded by mu, like the rest
+	asking          bool // a caller that found the queue empty is asking the server; guarded by mu, like all that follows
 	mu              sync.Mutex
-	waiters         *list.List // of *waiter; nil until one comes
-	acquirer        *acquirer  // nil while none runs
-	unansweredSince time.Time  // since when the server has not answered what it was asked for this line; zero: it has
-	lastFailure     error      // by what it was asked since, or nil
-	held            *hold      // that this process has through this line, of a lock that one may hold
-	readers         *hold      // the latest that readers have
+	waiters         *list.List // of *waiter; nil until the first one comes
+	acquirer        *acquirer  // nil if none is running
+	unansweredSince time.Time  // since when the server owes this queue an answer; zero if it owes none
+	lastFailure     error      // of a request sent since then; nil if none failed
+	held            *hold      // of this process, acquired through this queue; for locks with one holder
+	readers         *hold      // the latest one that readers have
 }
 
-// waiter is a goroutine in a line.
+// waiter is a goroutine in a wait queue.
 type waiter struct {
 	ctx     context.Context
 	l       *Lock
-	place   *list.Element // nil once it left the line
+	place   *list.Element // nil once the waiter has left the queue
 	results chan result
 }
 
@@ -45,7 +45,7 @@ type result struct {
 	err   error
 }
 
-// lineOf returns the line of a lock, by its queue's key, held by a reference.
+// queueOf returns the wait queue with that key, and takes a reference to it.
 func (c *Client) queueOf(key string) *waitQueue {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -73,7 +73,7 @@ func (wq *waitQueue) unref() {
 	}
 }
 
-// lock and unlock guard the line; a grant without one has none to guard.
+// lock and unlock guard the queue. They do nothing if wq is nil, as for a hold without a queue.
 func (wq *waitQueue) lock() {
 	if wq != nil {
 		wq.mu.Lock()
@@ -86,17 +86,17 @@ func (wq *waitQueue) unlock() {
 	}
 }
 
-// isHeld reports whether the line has a grant that is not over.
+// isHeld reports whether the queue has a hold that is not over.
 func (wq *waitQueue) isHeld() bool {
 	wq.mu.Lock()
 	defer wq.mu.Unlock()
 	return wq.held.isLive()
 }
 
-// waiting is how many goroutines wait.
-func (wq *waitQueue) waiting() int { return int(wq.n.Load()) }
+// waiting returns the number of waiters.
+func (wq *waitQueue) waiting() int { return int(wq.count.Load()) }
 
-// acquire waits until the lock is had or ctx ends. It uses up one reference.
+// acquire waits until it has the lock or ctx ends. It uses up one reference.
 func (wq *waitQueue) acquire(ctx context.Context, l *Lock) (*Lease, error) {
 	defer wq.unref()
 	wq.mu.Lock()
@@ -126,8 +126,8 @@ func (wq *waitQueue) acquire(ctx context.Context, l *Lock) (*Lease, error) {
 	return wq.await(ctx, w)
 }
 
-// askFirst asks the server for the lock. When that is held it returns a waiter, which it has put at
-// the head of the line.
+// askFirst asks the server for the lock. If the lock is held, askFirst puts a waiter at the head of
+// the queue and returns it.
 func (wq *waitQueue) askFirst(ctx context.Context, l *Lock) (*Lease, *waiter, error) {
 	c := wq.c
 	a := l.newAttempt()
@@ -135,7 +135,7 @@ func (wq *waitQueue) askFirst(ctx context.Context, l *Lock) (*Lease, *waiter, er
 	by, up := c.listening(l)
 	if up {
 		a.listen(by.Channel())
-		a.met = wq.noteFailure
+		a.onFailure = wq.noteFailure
 		mode = modeWait
 	}
 	got, err := a.begin(ctx, mode, 1+wq.fences(l))
@@ -169,7 +169,7 @@ func (wq *waitQueue) askFirst(ctx context.Context, l *Lock) (*Lease, *waiter, er
 	return nil, w, nil
 }
 
-// fences is how many leases those who wait in line may make of one grant.
+// fences returns how many of the waiters one hold could serve in turn, at most.
 func (wq *waitQueue) fences(l *Lock) int {
 	if !l.set.passable() {
 		return 0
@@ -177,16 +177,18 @@ func (wq *waitQueue) fences(l *Lock) int {
 	return max(min(wq.waiting(), wq.c.cfg.LocalHandovers), 0)
 }
 
-// unrivalled is by how much more often a lock is passed on while no other process waits for it.
+// aloneFactor is how many times more often a lock may be passed on while no other process waits for
+// it.
 const aloneFactor = 16
 
-// fencesAlone is fences while no other process waits. Those that are reserved in vain take the counter
-// ahead of the clock, so they are no more than twice what was of use the last time.
-func (wq *waitQueue) fencesAlone(l *Lock) int {
+// fencesIfAlone is fences if no other process waits for the lock. Fences that are reserved but not
+// used take the counter ahead of the server's clock, so unless more goroutines wait, fencesIfAlone
+// is at most twice what the last hold used.
+func (wq *waitQueue) fencesIfAlone(l *Lock) int {
 	return min(max(wq.fences(l), 2*int(wq.passedLast.Load())), aloneFactor*wq.c.cfg.LocalHandovers)
 }
 
-// keep makes g the line's grant and returns its first lease.
+// keep makes h the queue's hold and returns its first lease. The caller holds wq.mu.
 func (wq *waitQueue) keep(h *hold, ctx context.Context) *Lease {
 	h.queue, h.kept = wq, true
 	if !h.l.set.kind.isShared() {
@@ -194,7 +196,7 @@ func (wq *waitQueue) keep(h *hold, ctx context.Context) *Lease {
 		wq.c.unqueuedFor(wq.key).replacedBy(h)
 		wq.held = h
 	}
-	wq.readers = nil // if a writer came between, nobody else is to read with what was before
+	wq.readers = nil // a writer may have come between: nobody else may join the readers that were before it
 	if h.l.set.kind.joinable {
 		wq.readers = h
 	}
@@ -202,8 +204,9 @@ func (wq *waitQueue) keep(h *hold, ctx context.Context) *Lease {
 	return h.begin(ctx)
 }
 
-// joinReaders returns a lease of a grant that other readers of this process have, for whoever
-// is first in line, if the grant is recent; else nil.
+// joinReaders returns a lease that shares the hold of other readers of this process, for a caller
+// that nobody is waiting ahead of. It returns nil if there is no such hold or if it is not recent.
+// The caller holds wq.mu.
 func (wq *waitQueue) joinReaders(ctx context.Context, l *Lock) *Lease {
 	h := wq.readers
 	if h == nil || !l.interchangeable(h.l) {
@@ -219,7 +222,8 @@ func (wq *waitQueue) joinReaders(ctx context.Context, l *Lock) *Lease {
 	return h.join(ctx, h.fence)
 }
 
-// letReadersIn serves the readers at the head of the line with the latest grant.
+// admitReaders gives the readers at the head of the queue leases of the latest readers' hold. The
+// caller holds wq.mu.
 func (wq *waitQueue) admitReaders() {
 	for w := wq.head(); w != nil; w = wq.head() {
 		lease := wq.joinReaders(w.ctx, w.l)
@@ -230,7 +234,7 @@ func (wq *waitQueue) admitReaders() {
 	}
 }
 
-// let ends the line's grant.
+// release drops h as the queue's hold. It does nothing if wq is nil.
 func (wq *waitQueue) release(h *hold) {
 	wq.lock()
 	defer wq.unlock()
@@ -246,13 +250,13 @@ func (wq *waitQueue) releaseLocked(h *hold) {
 	if wq.readers == h {
 		wq.readers = nil
 	}
-	if wq.held == h { // or of a later grant, if g was lost before we knew
+	if wq.held == h { // not if a later hold has replaced h, whose loss was noticed late
 		wq.held = nil
 	}
 	wq.unref()
 }
 
-// await waits for what the campaign, or a holder in this process, brings w.
+// await waits for what the acquirer, or a holder in this process, gives w.
 func (wq *waitQueue) await(ctx context.Context, w *waiter) (*Lease, error) {
 	select {
 	case r := <-w.results:
@@ -272,7 +276,7 @@ func (wq *waitQueue) await(ctx context.Context, w *waiter) (*Lease, error) {
 	if served {
 		r := <-w.results
 		if r.lease != nil {
-			// It goes to the next in line, or back to the server.
+			// The lease goes to the next waiter, or back to the server.
 			// mutants: crossed-local-grant
 			wq.c.tasks.Run(func() { _ = r.lease.release(ctx, unaware) })
 		}
@@ -281,7 +285,7 @@ func (wq *waitQueue) await(ctx context.Context, w *waiter) (*Lease, error) {
 	return nil, err
 }
 
-// ask notes that the server is asked.
+// noteAsked notes that the server owes an answer.
 func (wq *waitQueue) noteAsked() {
 	wq.mu.Lock()
 	defer wq.mu.Unlock()
@@ -290,7 +294,7 @@ func (wq *waitQueue) noteAsked() {
 	}
 }
 
-// meets notes what a request met that is sent again.
+// noteFailure notes why a request failed that is being repeated.
 func (wq *waitQueue) noteFailure(err error) {
 	wq.mu.Lock()
 	defer wq.mu.Unlock()
@@ -299,7 +303,7 @@ func (wq *waitQueue) noteFailure(err error) {
 	}
 }
 
-// hear notes what became of what was asked. Guarded by the line.
+// noteOutcome notes the outcome of a request. The caller holds wq.mu.
 func (wq *waitQueue) noteOutcome(err error) {
 	if exec.Passing(exec.KindOf(err)) {
 		wq.lastFailure = err
@@ -308,7 +312,8 @@ func (wq *waitQueue) noteOutcome(err error) {
 	wq.unansweredSince, wq.lastFailure = time.Time{}, nil
 }
 
-// unheard returns the error of a waiter whose context has ended. Guarded by the line.
+// unheard returns the error for a waiter whose context has ended: ctx's own, or one that also says
+// that the server did not answer. The caller holds wq.mu.
 func (wq *waitQueue) unheard(ctx context.Context, l *Lock) error {
 	switch {
 	case wq.lastFailure != nil:
@@ -319,29 +324,29 @@ func (wq *waitQueue) unheard(ctx context.Context, l *Lock) error {
 	return ctx.Err()
 }
 
-// join puts a waiter into the line, at its front or back.
+// join adds a waiter at the front or the back of the queue. The caller holds wq.mu.
 func (wq *waitQueue) join(ctx context.Context, l *Lock, push func(*list.List, any) *list.Element) *waiter {
 	if wq.waiters == nil {
 		wq.waiters = list.New()
 	}
 	w := &waiter{ctx: ctx, l: l, results: make(chan result, 1)}
 	w.place = push(wq.waiters, w)
-	wq.n.Add(1)
+	wq.count.Add(1)
 	return w
 }
 
-// remove takes w out of the line.
+// remove takes w out of the queue. The caller holds wq.mu.
 func (wq *waitQueue) remove(w *waiter) {
 	wq.waiters.Remove(w.place)
 	w.place = nil
-	wq.n.Add(-1)
-	// The campaign has to see another head only if it wants something else.
+	wq.count.Add(-1)
+	// The acquirer need not notice a new head that wants the same lease.
 	if head := wq.head(); wq.acquirer != nil && (head == nil || !head.l.interchangeable(w.l)) {
 		wq.acquirer.wake()
 	}
 }
 
-// head returns the first waiter, or nil.
+// head returns the first waiter, or nil. The caller holds wq.mu.
 func (wq *waitQueue) head() *waiter {
 	if wq.waiting() == 0 {
 		return nil
@@ -349,12 +354,12 @@ func (wq *waitQueue) head() *waiter {
 	return wq.waiters.Front().Value.(*waiter)
 }
 
-// successor returns the waiter to whom a lease of g may be passed on now: one that
-// wants just what the holder has, within the bounds, with a fence left. Guarded by
-// the line and by g.
+// successor returns the waiter to which a lease of h may be passed on now, or nil. The waiter must
+// want just what the holder has, there must be a fence for it, and the bounds on passing on must
+// not be reached. The caller holds wq.mu and h.mu.
 func (wq *waitQueue) successor(h *hold, now clock.Instant) *waiter {
 	// mutants: reserved-fences
-	if wq == nil || !h.state.isSteady() || h.extended || !h.kept || !h.l.set.kind.isShared() && wq.held != h || h.next >= h.end && h.flying == 0 || wq.c.isClosing() {
+	if wq == nil || !h.state.isSteady() || h.extended || !h.kept || !h.l.set.kind.isShared() && wq.held != h || h.nextFence >= h.fenceEnd && h.flying == 0 || wq.c.isClosing() {
 		return nil
 	}
 	// mutants: passing-time
@@ -368,14 +373,14 @@ func (wq *waitQueue) successor(h *hold, now clock.Instant) *waiter {
 	return w
 }
 
-// pass gives w a lease.
+// pass gives w a lease. The caller holds wq.mu.
 func (wq *waitQueue) pass(w *waiter, lease *Lease) {
 	wq.remove(w)
 	w.results <- result{lease: lease}
 }
 
-// deliver gives a grant from the server to the head of the line; false if nobody is
-// there who wants just this.
+// deliver gives a hold from the server to the first waiter. It returns false if there is no waiter,
+// or if the first one wants something else.
 func (wq *waitQueue) deliver(h *hold) bool {
 	wq.mu.Lock()
 	defer wq.mu.Unlock()
@@ -383,13 +388,13 @@ func (wq *waitQueue) deliver(h *hold) bool {
 	if w == nil || !w.l.interchangeable(h.l) {
 		return false
 	}
-	wq.remove(w) // before the grant counts who waits still
+	wq.remove(w) // first, so that keep does not count it as waiting
 	w.results <- result{lease: wq.keep(h, w.ctx)}
 	wq.admitReaders()
 	return true
 }
 
-// fail gives every waiter an error.
+// fail gives every waiter err.
 func (wq *waitQueue) fail(err error) {
 	wq.mu.Lock()
 	defer wq.mu.Unlock()
@@ -399,8 +404,8 @@ func (wq *waitQueue) fail(err error) {
 	}
 }
 
-// failHead gives the first waiter an error that an attempt for l met, unless it wants
-// another lease than l: whoever the attempt was for may have left.
+// failHead gives the first waiter an error of an attempt for l, unless it wants something other
+// than l: the waiter that the attempt was for may have left.
 func (wq *waitQueue) failHead(l *Lock, err error) {
 	wq.mu.Lock()
 	defer wq.mu.Unlock()

@@ -11,9 +11,9 @@ import (
 
 // watcher is who watches a lock.
 type watcher struct {
-	c    *Client
-	sub  *notify.Listener
-	news chan struct{} // holds an item when there is a reason to look
+	c       *Client
+	sub     *notify.Listener
+	wakeups chan struct{} // holds an item when there is a reason to look
 }
 
 // watch begins to watch a lock, until leave. Not within a client that is closed.
@@ -23,7 +23,7 @@ func (c *Client) watch(l *Lock) (*watcher, error) {
 	if c.isClosing() {
 		return nil, exec.ErrClosed
 	}
-	w := &watcher{c: c, news: make(chan struct{}, 1)}
+	w := &watcher{c: c, wakeups: make(chan struct{}, 1)}
 	w.sub = c.notifier.Watch(c.watchChannelOf(l), "", w.wake)
 	return w, nil
 }
@@ -32,7 +32,7 @@ func (w *watcher) leave() { w.sub.Leave() }
 
 func (w *watcher) wake() {
 	select {
-	case w.news <- struct{}{}:
+	case w.wakeups <- struct{}{}:
 	default:
 	}
 }
@@ -58,7 +58,7 @@ func (w *watcher) wait(ctx context.Context, seen bool, ttl time.Duration) error 
 	timer := time.NewTimer(d + rand.N(10*time.Millisecond))
 	defer timer.Stop()
 	select {
-	case <-w.news:
+	case <-w.wakeups:
 	case <-timer.C:
 	case <-ctx.Done():
 		return ctx.Err()

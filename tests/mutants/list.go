@@ -161,7 +161,7 @@ var All = []Mutant{
 	},
 	{
 		Name: "past-the-reserved", About: "a lease is passed on within the process with fences that were not reserved",
-		Edits: []overlay.Edit{part("reserved-fences", "h.next >= h.end && h.flying == 0 || ", "")},
+		Edits: []overlay.Edit{part("reserved-fences", "h.nextFence >= h.fenceEnd && h.flying == 0 || ", "")},
 		Tests: []Test{{"virtual", "TestALockIsNotPassedOnPastTheReservedFences"}},
 	},
 	{
@@ -196,7 +196,7 @@ var All = []Mutant{
 	},
 	{
 		Name: "batch-fences-reversed", About: "the first lock of a batch has the fence that the server gave to the last",
-		Edits: []overlay.Edit{part("fence-of-errand", "uint64(i)", "uint64(len(all)-1-i)")},
+		Edits: []overlay.Edit{part("fence-of-item", "uint64(i)", "uint64(len(all)-1-i)")},
 		Tests: []Test{{"virtual", "TestEachLockOfABatchHasItsOwnAnswer"}},
 	},
 	{
@@ -279,7 +279,7 @@ var All = []Mutant{
 	},
 	{
 		Name: "fences-from-before", About: "fences that were reserved before a loss of data are granted after it",
-		Edits: []overlay.Edit{part("block-from-before", "h.asserted == asserted", "asserted == h.asserted || true")},
+		Edits: []overlay.Edit{part("block-from-before", "h.reassertions == reassertions", "reassertions == h.reassertions || true")},
 		Tests: []Test{{"virtual", "TestFencesThatWereReservedBeforeALossAreNotUsed"}},
 	},
 	{
@@ -289,7 +289,7 @@ var All = []Mutant{
 	},
 	{
 		Name: "standby-puts-off", About: "a stand-by lets a waiter sleep for longer than it meant to",
-		Edits: []overlay.Edit{part("standby-earlier", "d < time.Until(look)", "d < time.Until(look) || d > 0")},
+		Edits: []overlay.Edit{part("standby-earlier", "d < time.Until(checkAt)", "d < time.Until(checkAt) || d > 0")},
 		Tests: []Test{{"virtual", "TestAStandbyDoesNotPutOffALook"}},
 	},
 	{

@@ -15,37 +15,38 @@ import (
 	"github.com/holdfast-go/holdfast/internal/wire"
 )
 
-// batches have acquires, releases and renewals of many locks go out together, in one call each
-// (group commit): those of locks that are free, or ours and wanted by nobody else. A script sees
-// with one look at all of them that there is nothing more to do. What it leaves goes by itself, to
-// the scripts that can do everything.
+// batches gather acquires, releases and renewals of many locks, which then go out together, in one
+// call each (group commit). A batch serves locks that are free, or held by us and wanted by nobody
+// else: its script sees at one glance that nothing more is to be done. Items that a batch leaves
+// undone are sent by themselves, to the scripts that handle every case.
 type batches struct {
-	one  serverGroups // of all, outside a Cluster
-	done sync.Pool    // of errands to which nobody refers any more: the client's own, for tests in virtual time
+	one  serverGroups // of the only server, outside Cluster mode
+	pool sync.Pool    // of batch items; each client has its own, since items must not leave a test's virtual time
 
 	mu             sync.Mutex
-	nodes          map[string]*serverGroups // of each server of a Cluster, by what the driver calls it
-	contended      map[string]struct{}      // keys of locks for which others waited, or which they had, when last seen
-	olderContended map[string]struct{}      // the same, of those that have not been asked for since contended was begun
+	nodes          map[string]*serverGroups // of the servers of a Cluster, by the driver's names for them
+	contended      map[string]struct{}      // keys of locks that others held or were waiting for when last seen
+	olderContended map[string]struct{}      // older such keys, not looked up since contended was begun
 }
 
-// maxBatch bounds the locks of a batch, and so for how long it keeps the server from others: about
-// a third of a millisecond.
+// maxBatch bounds the locks in a batch, and with that how long a batch keeps the server from other
+// work: about a third of a millisecond.
 const maxBatch = 128
 
-// gathering is what goes to one server, as it gathers.
+// serverGroups gather what goes to one server.
 type serverGroups struct {
 	takes      gather.Group[*batchItem]
 	releases   gather.Group[*batchItem]
 	renewals   gather.Group[*hold]
-	renewers   exec.Limiter // of renewals that are not in a batch
+	renewers   exec.Limiter // of renewals outside batches
 	reclaimers reclaimers
 }
 
 // maxContended bounds how many contended locks are remembered.
 const maxContended = 10_000
 
-// maxServers bounds how many servers of a Cluster are remembered, of all that it ever had.
+// maxServers bounds how many servers of a Cluster are remembered, among them those that have left
+// it.
 const maxServers = 1000
 
 func (b *batches) init(c *Client) {
@@ -56,24 +57,24 @@ func (b *batches) init(c *Client) {
 func (groups *serverGroups) init(c *Client) {
 	groups.renewers = exec.Limiter{Tasks: &c.tasks, Most: maxRenewing}
 	groups.reclaimers.init(c)
-	const patience = 20 * time.Millisecond // many times what a server takes that is well
+	const patience = 20 * time.Millisecond // many times what a healthy server takes
 	groups.takes = gather.Group[*batchItem]{
 		Send: c.sendAcquires, Drop: rejectItems, Go: c.tasks.Run, Most: c.cfg.Batch, Patience: patience, Width: c.server.Width,
 	}
 	groups.releases = gather.Group[*batchItem]{
 		Send: c.sendReleases, Drop: rejectItems, Go: c.tasks.Run, Most: c.cfg.Batch, Patience: patience, Width: c.server.Width,
 	}
-	if c.cfg.Strict { // these are locks on a quorum's node, which is not waited for any longer
+	if c.cfg.Strict { // the locks are a quorum's, which waits for its nodes no longer than this
 		groups.takes.Patience = min(patience, c.defaults.wait()/2)
 	}
 	groups.renewals = gather.Group[*hold]{
-		// Nobody waits for a renewal, so they gather as if the server were near.
+		// Nobody waits for a renewal, so they gather as for a nearby server.
 		Send: c.sendRenewals, Drop: putOff, Go: c.tasks.Run, Most: c.cfg.Batch, Patience: patience,
 	}
 }
 
-// gathering returns where what is sent for a lock gathers with others: in a Cluster with those that go to
-// the same server. If it is not known which, known is false, and the lock is alone.
+// groupsFor returns the groups that a request for l joins: in Cluster mode, those of the server
+// that has l. If it is not known which server that is, known is false, and groups serve l alone.
 func (c *Client) groupsFor(l *Lock) (groups *serverGroups, known bool) {
 	b := &c.batches
 	if !c.server.InCluster() {
@@ -96,7 +97,7 @@ func (c *Client) groupsFor(l *Lock) (groups *serverGroups, known bool) {
 	return groups, node != ""
 }
 
-// isContended reports whether a batch would leave the lock, as far as is known.
+// isContended reports whether a batch would leave the lock undone, as far as is known.
 func (b *batches) isContended(l *Lock) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -123,8 +124,8 @@ func (b *batches) note(l *Lock, contended bool) {
 	delete(b.olderContended, l.keys.Lock)
 }
 
-// remember adds a key. Half of those that are remembered make room when there are too many: those for which nobody
-// has asked for the longest time. Guarded by mu.
+// remember adds a key to contended. If there are too many, it first forgets about half of all keys:
+// those that have not been looked up for longest. The caller holds b.mu.
 func (b *batches) remember(key string) {
 	if len(b.contended) >= maxContended/2 {
 		b.olderContended, b.contended = b.contended, map[string]struct{}{}
@@ -133,30 +134,31 @@ func (b *batches) remember(key string) {
 	b.contended[key] = struct{}{}
 }
 
-// errand is what a goroutine wants done for one lock.
+// batchItem is a request for one lock that can be part of a batch.
 type batchItem struct {
 	l        *Lock
-	head     string // with which the lock's value begins
+	head     string // how the lock's value begins
 	notAfter int64  // server time, µs
-	since    int64  // with fence, what stands in the lock's value, server time in ms; 0 if that is not known
+	since    int64  // for releases, like fence: time in the lock's value, ms of server time; 0 if not known
 
-	// tell is called once it is done, by who does others then: it does not block. Without it, done
-	// has an item.
+	// tell is called when the item is done, and must not block: its caller has other items to
+	// finish. If tell is nil, done receives a value.
 	tell func(*batchItem)
 
-	// The outcome, once done has an item.
+	// The outcome, set before tell is called or done receives a value.
 	done    chan struct{}
 	sent    clock.Instant
 	heard   clock.Instant
 	now     int64 // server time, µs
 	fence   uint64
-	ok      bool
-	refusal wire.Reply // of a quorum's node that grants nothing now; or its zero value
+	ok      bool       // the batch did it
+	refusal wire.Reply // of a quorum's node that grants nothing now; otherwise zero
 	err     error
 }
 
+// newBatchItem returns an item for l, from the client's pool if possible.
 func newBatchItem(l *Lock, head string) *batchItem {
-	item, known := l.c.batches.done.Get().(*batchItem)
+	item, known := l.c.batches.pool.Get().(*batchItem)
 	if !known {
 		item = &batchItem{done: make(chan struct{}, 1)}
 	}
@@ -164,7 +166,8 @@ func newBatchItem(l *Lock, head string) *batchItem {
 	return item
 }
 
-// await waits until the errand is done, or ctx ends: it is not to be touched again then.
+// await waits until the item is done or ctx ends. If ctx ends, the caller must not touch the item
+// again.
 func (item *batchItem) await(ctx context.Context) error {
 	select {
 	case <-item.done:
@@ -174,7 +177,7 @@ func (item *batchItem) await(ctx context.Context) error {
 	}
 }
 
-// end says that the errand is done.
+// finish marks the item as done.
 func (item *batchItem) finish() {
 	if item.tell != nil {
 		item.tell(item)
@@ -183,29 +186,28 @@ func (item *batchItem) finish() {
 	item.done <- struct{}{}
 }
 
-// drop tells errands that they go by themselves.
-func rejectItems(all []*batchItem) {
-	for _, item := range all {
+// rejectItems finishes items that no batch will send: each is to be sent by itself.
+func rejectItems(items []*batchItem) {
+	for _, item := range items {
 		item.err = driver.ErrNotSent
 		item.finish()
 	}
 }
 
-// over makes the errand another's.
+// recycle returns the item to the pool. The caller must not touch it again.
 func (item *batchItem) recycle() {
-	done := &item.l.c.batches.done
+	pool := &item.l.c.batches.pool
 	*item = batchItem{done: item.done}
-	done.Put(item)
+	pool.Put(item)
 }
 
-// plain reports whether the lock is as scripts for batches know them: a string, which no other
-// program has.
+// plain reports whether scripts for batches can handle the lock: it is a string, and no other
+// program uses it.
 func (l *Lock) plain() bool {
 	return l.set.kind.batch != nil && l.c.cfg.Batch > 0
 }
 
-// begin is ask of an attempt that is new, which takes the lock together with others if it
-// looks free.
+// begin is ask for a new attempt. If the lock looks free, begin asks for it in a batch first.
 func (a *attempt) begin(ctx context.Context, mode string, fences int) (any, error) {
 	c := a.l.c
 	var began time.Time
@@ -230,8 +232,8 @@ func (a *attempt) begin(ctx context.Context, mode string, fences int) (any, erro
 	return got, err
 }
 
-// take asks for a lock that may be free, with others that are asked for at the same time. It
-// returns neither grant nor error when the lock is to be asked for by itself.
+// acquireInBatch asks for a lock that may be free, together with others. It returns neither a hold
+// nor an error if the lock is to be asked for by itself.
 func (a *attempt) acquireInBatch(ctx context.Context) (*hold, error) {
 	c := a.l.c
 	item := newBatchItem(a.l, a.head)
@@ -263,29 +265,29 @@ func (a *attempt) acquireInBatch(ctx context.Context) (*hold, error) {
 	return a.granted(item.sent, item.heard, item.now, -1, item.fence, 1)
 }
 
-// takeAll sends acquires.
-func (c *Client) sendAcquires(all []*batchItem) bool {
-	return exec.SendAll(c.server, all, c.acquireBatch, deliver)
+// sendAcquires sends a batch of acquires and reports whether the server answered.
+func (c *Client) sendAcquires(items []*batchItem) bool {
+	return exec.SendAll(c.server, items, c.acquireBatch, deliver)
 }
 
-// taking is the batch that takes those locks.
-func (c *Client) acquireBatch(all []*batchItem) exec.Batch {
-	n, l := len(all), all[0].l
+// acquireBatch returns the batch that acquires the items' locks.
+func (c *Client) acquireBatch(items []*batchItem) exec.Batch {
+	n, l := len(items), items[0].l
 	words := make([]string, 3*n+7)
 	keys, args := words[:2*n:2*n+3], append(words[2*n+3:2*n+3], l.flags(""), "")
-	notAfter, same, patience := all[0].notAfter, true, time.Duration(0)
-	for i, item := range all {
+	notAfter, same, patience := items[0].notAfter, true, time.Duration(0)
+	for i, item := range items {
 		keys[i], keys[n+i] = item.l.keys.Lock, item.l.keys.Queue
 		args = append(args, item.head)
 		notAfter, patience = min(notAfter, item.notAfter), max(patience, item.l.set.wait())
 		same = same && item.l.set.term() == l.set.term() && item.l.set.info == l.set.info
 	}
 	args[1] = strconv.FormatInt(notAfter, 10)
-	form := l.set.kind.batch // all of a client have the same: mutexes in Strict mode go by themselves
+	form := l.set.kind.batch // the same for all items: a client's own mutexes do not gather in Strict mode
 	keys = append(keys, form.keys(l)...)
-	differing := all
+	differing := items
 	if same {
-		differing = all[:1]
+		differing = items[:1]
 	}
 	for _, item := range differing {
 		args = append(args, milliseconds(item.l.set.term()))
@@ -299,7 +301,8 @@ func (c *Client) acquireBatch(all []*batchItem) exec.Batch {
 	}
 }
 
-// giveBack gives up a lock that was granted with that fence, as Client.release does, whether ctx has ended or not.
+// giveBack releases a lock that was granted with that fence, as Client.release does, even if ctx
+// has ended.
 func (a *attempt) giveBack(ctx context.Context, fence uint64, tombstone int64) (got exec.Answer, unanswered bool, err error) {
 	c := a.l.c
 	began := time.Now()
@@ -313,11 +316,11 @@ func (a *attempt) giveBack(ctx context.Context, fence uint64, tombstone int64) (
 	return got, unanswered || again, err
 }
 
-// freeable reports whether a batch can give up the lock, as far as is known.
+// freeable reports whether a batch can release the lock, as far as is known.
 func (a *attempt) freeable() bool { return a.l.plain() && !a.l.c.batches.isContended(a.l) }
 
-// free gives up the lock if nobody waits for it, together with others that are given up at the same
-// time. If it is not done it is to be given up by itself; unanswered says that it may be done.
+// free releases the lock together with others, if nobody waits for it. If it returns done false,
+// the lock must be released by itself; unanswered says that it may have been released all the same.
 func (a *attempt) free(fence uint64) (done, unanswered bool) {
 	item := newBatchItem(a.l, a.head)
 	item.fence, item.since = fence, a.valueTime(fence)
@@ -327,8 +330,7 @@ func (a *attempt) free(fence uint64) (done, unanswered bool) {
 	return item.freed()
 }
 
-// freeThen is free that returns at once, and tells when it would have returned; who is told does not
-// block.
+// freeThen starts free and returns at once. tell is called with the result; it must not block.
 func (a *attempt) freeThen(fence uint64, tell func(done, unanswered bool)) {
 	item := newBatchItem(a.l, a.head)
 	item.fence, item.since = fence, a.valueTime(fence)
@@ -337,7 +339,7 @@ func (a *attempt) freeThen(fence uint64, tell func(done, unanswered bool)) {
 	groups.releases.Add(item)
 }
 
-// freed is what became of an errand of free.
+// freed returns the result of an item of free, and recycles the item.
 func (item *batchItem) freed() (done, unanswered bool) {
 	defer item.recycle()
 	if item.err != nil {
@@ -349,30 +351,30 @@ func (item *batchItem) freed() (done, unanswered bool) {
 	return item.ok, false
 }
 
-// freeAll sends releases.
-func (c *Client) sendReleases(all []*batchItem) bool {
-	return exec.SendAll(c.server, all, c.releaseBatch, deliver)
+// sendReleases sends a batch of releases and reports whether the server answered.
+func (c *Client) sendReleases(items []*batchItem) bool {
+	return exec.SendAll(c.server, items, c.releaseBatch, deliver)
 }
 
-// freeing is the batch that gives those locks up.
-func (c *Client) releaseBatch(all []*batchItem) exec.Batch {
-	n := len(all)
+// releaseBatch returns the batch that releases the items' locks.
+func (c *Client) releaseBatch(items []*batchItem) exec.Batch {
+	n := len(items)
 	words := make([]string, 2*n)
 	keys, args := words[:n:n], words[n:]
-	for i, item := range all {
+	for i, item := range items {
 		keys[i], args[i] = item.l.keys.Lock, item.head
 	}
-	b := exec.Batch{N: n, Slot: c.slot(all[0].l), Script: script.BatchRelease, Keys: keys, Args: args, Urgent: true, Word: "freed", Timeless: true}
+	b := exec.Batch{N: n, Slot: c.slot(items[0].l), Script: script.BatchRelease, Keys: keys, Args: args, Urgent: true, Word: "freed", Timeless: true}
 	// mutants: native-release
 	if n == 1 && c.server.HasDeleteIfEqual() {
-		b.Value = all[0].value()
+		b.Value = items[0].value()
 	}
 	return b
 }
 
-// tell tells errands what became of the batch that they are.
-func deliver(all []*batchItem, r exec.Outcomes) {
-	for i, item := range all {
+// deliver gives items the outcome of their batch.
+func deliver(items []*batchItem, r exec.Outcomes) {
+	for i, item := range items {
 		item.sent, item.heard, item.now, item.err, item.refusal, item.ok = r.Sent, r.Heard, r.Now, r.Err, r.Refusal, r.Done(i)
 		// mutants: fence-of-item
 		item.fence = uint64(r.Number) + uint64(i)
@@ -380,7 +382,8 @@ func deliver(all []*batchItem, r exec.Outcomes) {
 	}
 }
 
-// value is that of the lock that the errand gives up, if nobody waits for it; "" if it is not known.
+// value returns the value of the lock that the item releases, if nobody waits for the lock; "" if
+// that is not known.
 func (item *batchItem) value() string {
 	if item.since == 0 {
 		return ""

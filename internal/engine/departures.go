@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// departures are the waiters of this client that have given up, and whose places in the server's queues
-// are being given up in the background, by the queue's key.
+// departures counts, by the key of the server's queue, the waiters of this client that have given
+// up but may still be in that queue. They are being removed in the background.
 type departures struct {
 	mu      sync.Mutex
 	leaving map[string]*departure
@@ -15,10 +15,10 @@ type departures struct {
 
 type departure struct {
 	count int
-	done  chan struct{} // closed when there are no more
+	done  chan struct{} // closed when count falls to 0
 }
 
-// begin notes one. What it returns ends that.
+// begin counts one waiter. The returned function ends that.
 func (d *departures) begin(queue string) (end func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -42,7 +42,8 @@ func (d *departures) begin(queue string) (end func()) {
 	}
 }
 
-// wait waits until none is left, for a limited time: the server may not answer.
+// wait waits until there are none in that queue, but no longer than limit: the server may not
+// answer.
 func (d *departures) wait(ctx context.Context, queue string, limit time.Duration) {
 	d.mu.Lock()
 	dep := d.leaving[queue]

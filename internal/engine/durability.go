@@ -8,19 +8,19 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// defaultConfirmation bounds how long replicas are waited for; defaultSync, how long disks are.
-// With appendfsync everysec a server begins to write to its disk once in a second, and notices up to 0.1 s
-// later that it is done. The call, of which this is a part, has CommandTimeout, and is answered
-// up to 0.1 s after this is over.
+// defaultConfirmation bounds the wait for replicas, defaultSync the wait for disks. With appendfsync
+// everysec a server starts to write to its disk once a second, and notices up to 0.1 s late that
+// the write is done. The whole call has CommandTimeout, and its reply comes up to 0.1 s after the
+// wait is over.
 const (
 	defaultConfirmation = time.Second
 	defaultSync         = 1700 * time.Millisecond
 )
 
-// isDurable reports whether replicas, or disks, have to confirm what is written.
+// isDurable reports whether replicas or disks have to confirm writes.
 func (s *settings) isDurable() bool { return s.replicas != 0 || s.fsync }
 
-// durability is what the settings want of a write that takes no longer than commandTimeout.
+// durability returns what the settings demand of a write that may take commandTimeout.
 func (s *settings) durability(commandTimeout time.Duration) driver.Durability {
 	d := driver.Durability{Replicas: s.replicas, Fsync: s.fsync, Timeout: s.confirmation}
 	switch {
@@ -38,7 +38,7 @@ func (s *settings) checkDurability(commandTimeout time.Duration) error {
 	case s.replicas < 0:
 		return errors.New("the number of replicas is negative")
 	case s.confirmation != 0 && (s.confirmation < time.Millisecond || s.confirmation > commandTimeout):
-		return fmt.Errorf("the timeout of MinReplicas is %s; from 1ms to %s is allowed (Config.CommandTimeout)", s.confirmation, commandTimeout)
+		return fmt.Errorf("the timeout of MinReplicas is %s; it must be between 1ms and %s (Config.CommandTimeout)", s.confirmation, commandTimeout)
 	}
 	return nil
 }

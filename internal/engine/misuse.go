@@ -9,47 +9,48 @@ import (
 	"github.com/holdfast-go/holdfast/internal/script"
 )
 
-// usedAs says as what a key is used that ought to hold another lock.
+// usedAs describes the locks that a key may hold in place of another, by whatis.lua's names for
+// them.
 var usedAs = map[string]string{
-	"mutex":        "a lock that one holds at a time, as those of Mutex, Multi, Once and Election",
-	redisson.name:  "a lock in the form of Redisson's RLock",
+	"mutex":        "a lock with one holder at a time, such as one of Mutex, Multi, Once or Election",
+	redisson.name:  "a lock in the format of Redisson's RLock",
 	reader.name:    "a read-write lock",
 	semaphore.name: "a semaphore",
-	owned.name:     "a lock of owners (Owner with Reentrant)",
+	owned.name:     "an owner's lock (Owner with Reentrant)",
 	latch.name:     "a latch",
 	barrier.name:   "a barrier",
 }
 
-// misused is the error of a script that met a key of another kind, and what was found out about that.
+// misused is the error of a script that found a key of the wrong kind, with what the key holds.
 type misused struct {
 	error
 	key  string
-	what string // a key of usedAs; "" if it is not ours; "none" if the lock's own key is as it should be
+	what string // a key of usedAs; "" if the key is not ours; "none" if the lock's own key is of the right kind
 }
 
 func (e misused) Error() string {
 	switch {
 	case e.what == "none":
-		return fmt.Sprintf("%v; the key %q is as it should be, so that its queue or the fence counter is something else", e.error, e.key)
+		return fmt.Sprintf("%v; the key %q is of the right kind, so its queue or the fence counter is not", e.error, e.key)
 	case e.what == "":
-		return fmt.Sprintf("%v; the key %q holds something that is no lock of this library", e.error, e.key)
+		return fmt.Sprintf("%v; the key %q holds something that is not a Holdfast lock", e.error, e.key)
 	}
 	return fmt.Sprintf("%v; the key %q holds %s", e.error, e.key, usedAs[e.what])
 }
 
 func (e misused) Unwrap() error { return e.error }
 
-// Advice is the next step.
+// Advice returns the next step.
 func (e misused) Advice() string {
 	if usedAs[e.what] == "" {
-		return " (choose another name or prefix)" // not: delete it, since others may hold it
+		return " (choose another name or prefix)" // not "delete it": others may be using it
 	}
-	return " (all programs use a name as one kind: use it as that, or choose another name)"
+	return " (use the name for that kind of lock, or choose another name)"
 }
 
-// explain finds out what a lock's key holds, if an error says that it is of another kind: it may be a lock of
-// ours, which others hold, and is not to be deleted for that. It completes the error, if it can; of several locks it
-// tells of the first that is not as it should be.
+// explain adds to an error about a key of the wrong kind what the key holds, if the server says so.
+// The key may hold a lock of another kind that is in use, so the caller should not just delete it.
+// If there are several locks, the error describes the first one that is of the wrong kind.
 func (c *Client) explain(ctx context.Context, locks []*Lock, err error) {
 	var se *exec.Failure
 	if !errors.As(err, &se) || se.Kind != exec.ErrWrongType || ctx.Err() != nil {

@@ -7,9 +7,9 @@ import (
 	"github.com/holdfast-go/holdfast/internal/wire"
 )
 
-// newNotifier returns the subscriptions of a client: one for all its waiters, or, where the server runs in
-// Cluster mode, one for each lock, in the lock's slot; one for each lock that is watched; and those to channels
-// of Redisson's.
+// newNotifier returns the client's subscriptions: one for all its waiters or, in Cluster mode, one
+// for each lock, in the lock's slot; one for each lock that is watched; and those to Redisson's
+// channels.
 func newNotifier(c *Client) *notify.Notifier {
 	return notify.New(notify.Config{
 		Subscribe: c.server.Subscribe,
@@ -25,7 +25,7 @@ func newNotifier(c *Client) *notify.Notifier {
 	})
 }
 
-// channelOf is the channel on which waiters for l are notified.
+// channelOf returns the channel on which waiters for l are notified.
 func (c *Client) channelOf(l *Lock) notify.Channel {
 	if c.server.InCluster() {
 		return notify.Channel{Name: keys.ShardChannel(l.keys, c.id), Sharded: true}
@@ -33,7 +33,7 @@ func (c *Client) channelOf(l *Lock) notify.Channel {
 	return notify.Channel{Name: c.ownChannel}
 }
 
-// watchChannelOf is the channel on which those who watch l hear of other holders.
+// watchChannelOf returns the channel on which those who watch l are told of changes.
 func (c *Client) watchChannelOf(l *Lock) notify.Channel {
 	if c.server.InCluster() {
 		return notify.Channel{Name: keys.ShardWatchChannel(l.keys), Sharded: true}
@@ -41,7 +41,8 @@ func (c *Client) watchChannelOf(l *Lock) notify.Channel {
 	return notify.Channel{Name: c.space.WatchChannel(l.keys)}
 }
 
-// listening returns by what waiters for l can be notified now; false if they cannot.
+// listening returns the subscription by which waiters for l can be notified now. up is false if
+// there is none.
 func (c *Client) listening(l *Lock) (by notify.Confirmation, up bool) {
 	if c.notifier.HasNone() {
 		return notify.Confirmation{}, false
@@ -49,15 +50,15 @@ func (c *Client) listening(l *Lock) (by notify.Confirmation, up bool) {
 	return c.notifier.Confirmed(c.channelOf(l))
 }
 
-// maxStrays bounds how many grants that nobody wants are given back at once. Whoever may
-// publish can send any number; one that is left alone ends with its claim.
+// maxStrays bounds how many unwanted grants are given back at once: anyone who may publish can send
+// any number. A grant that is not given back ends with its claim.
 const maxStrays = 16
 
-// notified is told what came on a channel.
+// notified handles a message on one of the client's channels.
 func (c *Client) notified(payload string) {
 	m, err := wire.ParseMessage(payload)
 	if err != nil {
-		return // of a version that is not ours
+		return // a version that we do not know
 	}
 	c.mu.Lock()
 	a := c.attempts.Get(m.Token)
@@ -65,7 +66,7 @@ func (c *Client) notified(payload string) {
 	switch {
 	case a != nil && (m.Grant == nil || m.Grant.Kind == a.l.set.kind.name):
 		a.notify(m)
-	case m.Grant != nil && c.mint.waited(m.Token, m.Grant.Lock): // and has given up
+	case m.Grant != nil && c.mint.waited(m.Token, m.Grant.Lock): // this client has waited for it, and given up
 		select {
 		case c.strays <- struct{}{}:
 		default:

@@ -10,21 +10,22 @@ import (
 	"github.com/holdfast-go/holdfast/internal/script"
 )
 
-// gathers reports whether renewals of the grant that want no fences can be in a batch.
+// canRenewInBatch reports whether renewals of the hold can go in a batch, if they reserve no
+// fences.
 func (h *hold) canRenewInBatch() bool {
 	return h.l.plain() && h.l.set.maxHold == 0 && !h.l.c.cfg.Strict && !h.l.set.isDurable()
 }
 
-// renewable reports whether the next renewal of the grant can be. Guarded by the grant.
+// nextRenewalFitsBatch reports whether the next renewal can go in a batch. The caller holds h.mu.
 func (h *hold) nextRenewalFitsBatch() bool { return h.canRenewInBatch() && h.fencesWanted() == 0 }
 
-// errPutOff is met by renewals behind many that are not answered.
-var errPutOff = fmt.Errorf("%w: the renewals before it hang", driver.ErrNotSent)
+// errPutOff is the error of a renewal that was not sent because many before it are unanswered.
+var errPutOff = fmt.Errorf("%w: earlier renewals are unanswered", driver.ErrNotSent)
 
-// putOff has renewals tried again later: by themselves they would be thousands, for a server that has
-// not answered the others yet.
-func putOff(all []*hold) {
-	for _, h := range all {
+// putOff postpones renewals that no batch will send. Sent by themselves they could be thousands, to
+// a server that has not answered the earlier ones.
+func putOff(holds []*hold) {
+	for _, h := range holds {
 		h.mu.Lock()
 		h.renewalQueued = false
 		h.endRenewal()
@@ -36,8 +37,7 @@ func putOff(all []*hold) {
 	}
 }
 
-// renewTogether has the grant renewed with others that go to the same server, if it can be, or by itself.
-// Guarded by the grant.
+// renewTogether sends a renewal of the hold, in a batch if possible. The caller holds h.mu.
 func (h *hold) renewTogether() {
 	groups, known := h.l.c.groupsFor(h.l)
 	if known && h.nextRenewalFitsBatch() {
@@ -47,8 +47,8 @@ func (h *hold) renewTogether() {
 	h.l.c.renewersFor(h.l).Run(h.renew)
 }
 
-// singly is who sends what goes to the server of a lock by itself. A server that hangs keeps its own busy, and no
-// other's.
+// renewersFor returns the limiter of the renewals that are sent to l's server by themselves. Each
+// server has its own, so one that hangs does not delay renewals to others.
 func (c *Client) renewersFor(l *Lock) *exec.Limiter {
 	if groups, known := c.groupsFor(l); known {
 		return &groups.renewers
@@ -56,10 +56,11 @@ func (c *Client) renewersFor(l *Lock) *exec.Limiter {
 	return &c.renewers
 }
 
-// renewAll sends renewals.
-func (c *Client) sendRenewals(all []*hold) (answered bool) {
-	live := all[:0]
-	for _, h := range all {
+// sendRenewals sends a batch of the holds' renewals, but for those that are no longer wanted, and
+// reports whether the server answered.
+func (c *Client) sendRenewals(holds []*hold) (answered bool) {
+	live := holds[:0]
+	for _, h := range holds {
 		h.mu.Lock()
 		h.renewalQueued = false
 		if !h.state.takesRenewals() {
@@ -75,24 +76,24 @@ func (c *Client) sendRenewals(all []*hold) (answered bool) {
 	return exec.SendAll(c.server, live, c.renewBatch, c.applyRenewals)
 }
 
-// renewing is the batch that renews those grants.
-func (c *Client) renewBatch(all []*hold) exec.Batch {
-	l := all[0].l
-	keys := make([]string, 0, len(all))
-	heads := make([]byte, 0, len(all)*(len(all[0].from.head)+17)) // in one piece of memory
-	ends := make([]int, 0, len(all))
-	differing := all[:1]
-	for _, h := range all {
+// renewBatch returns the batch that renews holds.
+func (c *Client) renewBatch(holds []*hold) exec.Batch {
+	l := holds[0].l
+	keys := make([]string, 0, len(holds))
+	heads := make([]byte, 0, len(holds)*(len(holds[0].from.head)+17)) // in one allocation
+	ends := make([]int, 0, len(holds))
+	differing := holds[:1]
+	for _, h := range holds {
 		h.mu.Lock()
 		keys = append(keys, h.l.keys.Lock)
 		heads = append(strconv.AppendUint(append(heads, h.from.head...), h.fence, 10), ':')
 		h.mu.Unlock()
 		ends = append(ends, len(heads))
 		if h.l.set.ttl != l.set.ttl {
-			differing = all
+			differing = holds
 		}
 	}
-	args := append(make([]string, 0, 2+len(all)), l.flags(""))
+	args := append(make([]string, 0, 2+len(holds)), l.flags(""))
 	text, begin := string(heads), 0
 	for _, end := range ends {
 		args = append(args, text[begin:end])
@@ -101,19 +102,19 @@ func (c *Client) renewBatch(all []*hold) exec.Batch {
 	for _, h := range differing {
 		args = append(args, milliseconds(h.l.set.ttl))
 	}
-	return exec.Batch{N: len(all), Slot: c.slot(l), Script: script.BatchRenew, Keys: keys, Args: args, Urgent: true, Word: "kept"}
+	return exec.Batch{N: len(holds), Slot: c.slot(l), Script: script.BatchRenew, Keys: keys, Args: args, Urgent: true, Word: "kept"}
 }
 
-// keep has grants take over what became of the batch that renewed them.
-func (c *Client) applyRenewals(all []*hold, r exec.Outcomes) {
+// applyRenewals gives holds the outcome of the batch that renewed them.
+func (c *Client) applyRenewals(holds []*hold, r exec.Outcomes) {
 	answered := r.Err == nil || !exec.MayBeDone(r.Err) && !exec.RefusesAll(r.Err)
 	now := r.Heard
 	if r.Err != nil {
 		now = clock.Now()
 	}
-	for i, h := range all {
-		// What is refused together is not always refused by itself: keys and commands may be
-		// forbidden to this user.
+	for i, h := range holds {
+		// A renewal that was refused in a batch may succeed by itself: the server's ACL may
+		// forbid this user the batch's script, or another item's key.
 		h.mu.Lock()
 		if !r.Done(i) && answered {
 			h.renewalQueued = true

@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/exec"
 )
 
-// request is a script to run on a lock.
+// request is a script to run for a lock.
 type request struct {
 	op     string // for errors
 	lock   *Lock
@@ -18,16 +18,16 @@ type request struct {
 	args   []string
 	urgent bool
 
-	more     []*Lock  // that the script takes, too: all three keys of each
-	keys     []string // that the script takes instead of the lock's
+	more     []*Lock  // further locks whose keys the script takes, all of them
+	keys     []string // the script's keys, if they are not the lock's
 	lockOnly bool     // the script needs neither the lock's queue nor fences
-	durable  bool     // it counts only if it is as durable as the lock's options say
+	durable  bool     // it counts only once it is as durable as the lock's options demand
 
-	began     time.Time   // since when this is tried; zero: from now on
-	onFailure func(error) // told what each sending meets that fails; or nil
+	began     time.Time   // since when the caller has been trying; zero: from now on
+	onFailure func(error) // called with the error of each try that fails; or nil
 }
 
-// resolve returns the request as its server is sent it.
+// resolve returns the request as package exec takes it.
 func (c *Client) resolve(rq request) exec.Request {
 	out := exec.Request{
 		Op: rq.op, Name: rq.lock.name, Slot: c.slot(rq.lock),
@@ -54,14 +54,15 @@ func (c *Client) send(ctx context.Context, rq request) (exec.Answer, error) {
 	return c.server.Send(ctx, c.resolve(rq))
 }
 
-// callOnce sends a request that is carried out once, whatever becomes of its copies: under an id of
-// its own, and not after the time until which the server remembers that. Between the two stands
-// what it is about. It goes on when ctx ends: nobody would know whether it was carried out.
-func (l *Lock) callOnce(ctx context.Context, rq request, about string) (exec.Answer, error) {
+// callOnce sends a request that takes effect once, however many copies of it are sent. The request
+// has an id of its own, then arg, then the time until which the server remembers the id and after
+// which it carries out no copy. callOnce goes on when ctx ends: otherwise nobody would know whether
+// the request took effect.
+func (l *Lock) callOnce(ctx context.Context, rq request, arg string) (exec.Answer, error) {
 	rq.lock = l
 	id := randomText()
 	for range 3 {
-		rq.args = []string{l.flags(""), id, about, strconv.FormatInt(l.c.notAfter(l), 10)}
+		rq.args = []string{l.flags(""), id, arg, strconv.FormatInt(l.c.notAfter(l), 10)}
 		a, unanswered, err := l.c.call(context.WithoutCancel(ctx), rq)
 		unheard := func(kind error) error {
 			return &exec.Failure{Op: rq.op, Name: l.name, Server: l.c.server.Addr(), Ambiguous: true, Kind: kind,
@@ -72,17 +73,17 @@ func (l *Lock) callOnce(ctx context.Context, rq request, about string) (exec.Ans
 			return exec.Answer{}, unheard(exec.ErrClosed)
 		case err != nil || a.Word != "late":
 			return a, err
-		case unanswered: // an earlier copy may have been carried out, and forgotten by now
+		case unanswered: // an earlier copy may have taken effect, and its id be forgotten by now
 			return exec.Answer{}, unheard(exec.ErrUnavailable)
 		}
 	}
 	return exec.Answer{}, l.clockJumps(rq.op)
 }
 
-// achieves has what durable requests are answered when they achieved what they are for.
+// successWords begin the replies with which a durable request has done what it is for.
 var successWords = map[string]bool{"granted": true, "renewed": true, "weighed": true, "begun": true, "completed": true, "counted": true, "released": true, "reset": true, "tripped": true, "waiting": true}
 
-// keysOf is what a script may need of a lock.
+// keysOf returns the keys that a script may need of a lock.
 func (c *Client) keysOf(l *Lock) []string {
 	k := []string{l.keys.Lock, l.keys.Queue, c.fenceOf(l)}
 	if l.set.kind.isShared() {
@@ -91,7 +92,8 @@ func (c *Client) keysOf(l *Lock) []string {
 	return k
 }
 
-// leastOf is what a script needs of a lock that touches neither its queue nor fences.
+// lockKeysOf returns the keys that a script needs of a lock if it uses neither its queue nor
+// fences.
 func lockKeysOf(l *Lock) []string {
 	if l.set.kind.isShared() {
 		return []string{l.keys.Lock, l.keys.Expiries()}
@@ -99,7 +101,7 @@ func lockKeysOf(l *Lock) []string {
 	return []string{l.keys.Lock}
 }
 
-// fenceOf is the key of the counter that the lock's fences come from.
+// fenceOf returns the key of the counter that the lock's fences come from.
 func (c *Client) fenceOf(l *Lock) string {
 	if c.server.InCluster() {
 		return l.keys.Fence()
@@ -107,7 +109,7 @@ func (c *Client) fenceOf(l *Lock) string {
 	return c.space.Fence()
 }
 
-// keysFor is what a request's script is given.
+// keysFor returns the keys of a request's script.
 func (c *Client) keysFor(rq request) []string {
 	switch {
 	case rq.keys != nil:

@@ -6,22 +6,22 @@ import (
 	"sync"
 )
 
-// warning is something about the server that makes locks unsafe, or slow.
+// warning describes something about the server that makes locks unsafe or slow.
 type warning struct {
-	what        string // the same for the same finding
-	seen        string // as the server says it
+	what        string // identifies the warning: each is given once
+	seen        string // the evidence, as the server gives it
 	consequence string
 	remedy      string
 }
 
-// warnings are those that were given.
+// warnings remembers the warnings that were given.
 type warnings struct {
 	mu    sync.Mutex
 	given map[string]struct{}
 }
 
-// first reports whether this is the first time for what.
-func (w *warnings) first(what string) bool {
+// isFirst reports whether it is called for the first time with what.
+func (w *warnings) isFirst(what string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if _, again := w.given[what]; again {
@@ -34,10 +34,9 @@ func (w *warnings) first(what string) bool {
 	return true
 }
 
-// warn tells the user of a finding, once. A logger that is slow holds nobody up but
-// Close.
+// warn logs a warning, once. A slow logger delays only Close.
 func (c *Client) warn(w warning) {
-	if !c.warnings.first(w.what) {
+	if !c.warnings.isFirst(w.what) {
 		return
 	}
 	logger := c.cfg.Logger
@@ -50,6 +49,6 @@ func (c *Client) warn(w warning) {
 			slog.String("seen", w.seen),
 			slog.String("consequence", w.consequence),
 			slog.String("remedy", w.remedy),
-			slog.String("more", "holdfast doctor examines the server"))
+			slog.String("more", "run holdfast doctor to examine the server"))
 	})
 }

@@ -67,7 +67,7 @@ func TestWarnsOfPolling(t *testing.T) {
 		"in a slot that moves": {&deafening{subscribe: confirm, receivers: "1", down: never, cluster: true,
 			elsewhere: downFrom(0, 20*time.Second)}, ""},
 		"in a slot that does not come to an end of moving": {&deafening{subscribe: confirm, receivers: "1", down: never, cluster: true,
-			elsewhere: downFrom(0, time.Hour)}, "is its slot on the move"},
+			elsewhere: downFrom(0, time.Hour)}, "is its slot being moved"},
 		"refused": {&deafening{subscribe: func(s driver.Subscription) { s.Down(driver.ReplyError("NOPERM no channels")) }, receivers: "0", down: never},
 			"ACL refuses the subscription"},
 		"after an outage": {&deafening{

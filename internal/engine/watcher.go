@@ -9,16 +9,17 @@ import (
 	"github.com/holdfast-go/holdfast/internal/notify"
 )
 
-// watcher is who watches a lock.
+// watcher waits for a lock to change.
 type watcher struct {
 	c       *Client
 	sub     *notify.Listener
-	wakeups chan struct{} // holds an item when there is a reason to look
+	wakeups chan struct{} // holds an item if there is a reason to check
 }
 
-// watch begins to watch a lock, until leave. Not within a client that is closed.
+// watch starts watching a lock. The caller must call leave in the end. watch fails if the client is
+// closed.
 func (c *Client) watch(l *Lock) (*watcher, error) {
-	c.tasks.Begin() // what is subscribed to by then, Close ends
+	c.tasks.Begin() // Close waits for this, and ends the subscriptions after it
 	defer c.tasks.End()
 	if c.isClosing() {
 		return nil, exec.ErrClosed
@@ -37,22 +38,22 @@ func (w *watcher) wake() {
 	}
 }
 
-// maxWatchRest is the longest time between two looks of a watcher that is subscribed,
-// maxDeafRest of one that is not, or whose look failed.
+// maxWatchSleep is the longest time between two checks if the watcher is subscribed, maxDeafSleep
+// if it is not, or if the last check failed.
 const (
 	maxWatchSleep = 30 * time.Second
 	maxDeafSleep  = time.Second
 )
 
-// wait waits for a reason to look again; its error says that there is to be no more looking.
-// seen says that the last look was answered; what it saw may expire after ttl, if that is not
+// wait waits for a reason to check again, or returns an error if the caller should stop. answered
+// says that the last check was answered; what it found may expire after ttl, unless ttl is
 // negative.
-func (w *watcher) wait(ctx context.Context, seen bool, ttl time.Duration) error {
+func (w *watcher) wait(ctx context.Context, answered bool, ttl time.Duration) error {
 	d := maxWatchSleep
-	if !seen || !w.sub.IsUp() {
+	if !answered || !w.sub.IsUp() {
 		d = maxDeafSleep
 	}
-	if seen && ttl >= 0 {
+	if answered && ttl >= 0 {
 		d = min(d, ttl+time.Millisecond)
 	}
 	timer := time.NewTimer(d + rand.N(10*time.Millisecond))

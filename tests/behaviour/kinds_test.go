@@ -34,7 +34,7 @@ func TestAnotherKindOfLockIsNamed(t *testing.T) {
 		if err := rdb.HSet(t.Context(), "holdfast:{hash}", "a", "b", "kind", "none of ours").Err(); err != nil {
 			t.Fatal(err)
 		}
-		const oneHolder, useAs = "a lock that one holds at a time", "use it as that"
+		const oneHolder, useAs = "a lock with one holder at a time", "use the name for that kind"
 		for what, c := range map[string]struct {
 			ask  func(context.Context) error
 			says []string
@@ -43,7 +43,7 @@ func TestAnotherKindOfLockIsNamed(t *testing.T) {
 			"the holder of a semaphore":      {func(ctx context.Context) error { _, err := c.Mutex("sem").Holder(ctx); return err }, []string{"holds a semaphore", useAs}},
 			"a mutex for a semaphore":        {take(c.Mutex("sem")), []string{"holds a semaphore", useAs}},
 			"a mutex for readers":            {take(c.Mutex("rw")), []string{"holds a read-write lock", useAs}},
-			"a mutex for owners":             {take(c.Mutex("own")), []string{"holds a lock of owners", useAs}},
+			"a mutex for owners":             {take(c.Mutex("own")), []string{"holds an owner's lock", useAs}},
 			"a mutex for Redisson's":         {take(c.Mutex("redisson")), []string{"Redisson's RLock", useAs}},
 			"the leader of one of Redisson":  {func(ctx context.Context) error { _, err := c.Election("redisson").Leader(ctx); return err }, []string{"Redisson's RLock", useAs}},
 			"a semaphore for a mutex":        {take(c.Semaphore("mutex", 2).Lock), []string{oneHolder, useAs}},
@@ -55,8 +55,8 @@ func TestAnotherKindOfLockIsNamed(t *testing.T) {
 			"a writer for permits":           {take(c.RWMutex("sem").Writer()), []string{"holds a semaphore", useAs}},
 			"Redisson's form for a mutex":    {take(c.Mutex("x", holdfast.Redisson("holdfast:{mutex}"))), []string{oneHolder, useAs}},
 			"several, one of them otherwise": {take(c.Multi([]string{"free", "sem"})), []string{"{sem}", "holds a semaphore", useAs}},
-			"permits for a string":           {take(c.Semaphore("string", 2).Lock), []string{"no lock of this library", "choose another name"}},
-			"a mutex for a hash":             {take(c.Mutex("hash")), []string{"no lock of this library", "choose another name"}},
+			"permits for a string":           {take(c.Semaphore("string", 2).Lock), []string{"not a Holdfast lock", "choose another name"}},
+			"a mutex for a hash":             {take(c.Mutex("hash")), []string{"not a Holdfast lock", "choose another name"}},
 			"a queue that is none":           {func(ctx context.Context) error { _, err := c.Mutex("queue").Holder(ctx); return err }, []string{"its queue", "choose another name"}},
 		} {
 			err := c.ask(t.Context())

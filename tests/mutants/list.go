@@ -196,7 +196,7 @@ var All = []Mutant{
 	},
 	{
 		Name: "batch-fences-reversed", About: "the first lock of a batch has the fence that the server gave to the last",
-		Edits: []overlay.Edit{part("fence-of-item", "uint64(i)", "uint64(len(all)-1-i)")},
+		Edits: []overlay.Edit{part("fence-of-item", "uint64(i)", "uint64(len(items)-1-i)")},
 		Tests: []Test{{"virtual", "TestEachLockOfABatchHasItsOwnAnswer"}},
 	},
 	{

@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/wire"
 )
 
-// attempt is one token's try for a lock. Nothing else has its token, and if the attempt ends
+// attempt is one token's attempt to acquire a lock. Nothing else has its token. If the attempt ends
 // without a hold, whatever the server has or gets under that token is taken back.
 type attempt struct {
 	l    *Lock

@@ -20,29 +20,30 @@ var barrier = shared("bar", kind{
 	check:      func(s *settings) error { return s.checkParties(maxArrivals) },
 })
 
-// Barrier is where a number of parties wait for each other, again and again: none goes on to
-// its next phase before all have arrived at the end of the present one. Each party has a
-// lease, so that one that dies is waited for no longer than that: the phase is broken then,
-// and all the others are told.
+// Barrier is where a number of parties wait for each other, again and again: no party begins its
+// next phase before all have arrived at the end of the current one. Each party has a lease. If a
+// party dies, the others wait for it only until its lease expires; the phase is then broken, and
+// all of them are told.
 type Barrier struct {
 	lock *Lock
 }
 
-// Barrier returns the barrier of that name, for so many parties, 1 to 10,000: those that use it
-// at the same time name the same number, or get ErrParties. Its options are those of
-// the parties' leases; Key, Weight, Reentrant and Poll are not among them.
+// Barrier returns the barrier of that name, for 1 to 10,000 parties. All that use it at the same
+// time must give the same number, or they get ErrParties. The options are for the parties' leases.
+// Key, Weight, Reentrant and Poll are not possible.
 func (c *Client) Barrier(name string, parties int, opts ...Option) *Barrier {
 	given := []Option{func(s *settings) { s.kind, s.limit, s.weight = &barrier, parties, 1 }}
 	return &Barrier{c.newLock(name, append(given, opts...))}
 }
 
-// BrokenError says that a phase of a barrier was broken: one of its parties has left, or died,
-// before all had arrived. It matches ErrBroken.
+// BrokenError says that a phase of a barrier was broken: a party left or died before all had
+// arrived. It matches ErrBroken.
 type BrokenError struct {
 	Name  string
 	Phase uint64
-	Died  bool // its lease was lost or has expired; otherwise it was released
-	// Party is who it was; if several phases were broken since, who broke the latest.
+	Died  bool // the party's lease was lost or has expired; otherwise it was released
+	// Party is the one that broke the phase. If several phases have been broken since, it is the
+	// one that broke the latest.
 	Party Holder
 }
 
@@ -61,17 +62,17 @@ func (e *BrokenError) Is(target error) bool { return target == ErrBroken }
 // Name returns the barrier's name.
 func (b *Barrier) Name() string { return b.lock.name }
 
-// Parties says who has joined the barrier, in no order. It changes nothing.
+// Parties returns those that have joined the barrier, in no particular order. It changes nothing.
 func (b *Barrier) Parties(ctx context.Context) ([]Holder, error) { return b.lock.Holders(ctx) }
 
-// Join makes the caller a party. If the barrier has all its parties, it waits, in the order of
-// those who do, until one leaves or dies. Errors are those of Lock.Acquire.
+// Join makes the caller a party. If the barrier has all its parties, Join waits until one leaves or
+// dies; those that wait are served in order. Errors are those of Lock.Acquire.
 func (b *Barrier) Join(ctx context.Context) (*BarrierParty, error) {
 	return b.join(ctx, b.lock.Acquire)
 }
 
-// TryJoin makes the caller a party, if the barrier has not all its parties, and nobody waits to
-// be one; otherwise it returns a *HeldError, which matches ErrHeld. Other errors are those of
+// TryJoin makes the caller a party if the barrier lacks one and nobody is waiting to join.
+// Otherwise it returns a *HeldError, which matches ErrHeld. Other errors are those of
 // Lock.TryAcquire.
 func (b *Barrier) TryJoin(ctx context.Context) (*BarrierParty, error) {
 	return b.join(ctx, b.lock.TryAcquire)
@@ -85,36 +86,35 @@ func (b *Barrier) join(ctx context.Context, acquire func(context.Context) (*Leas
 	return &BarrierParty{Lease: lease}, nil
 }
 
-// BarrierParty is a party of a barrier, and its lease. When that is released, or lost, the
-// present phase is broken, for all who have joined and await it, now or later; then another
-// may join in its place, and the next phase begins.
+// BarrierParty is a party of a barrier, and its lease. If the lease is released or lost, the
+// current phase is broken for all parties that have joined, whether they await it now or later.
+// Another party may then join in its place, and the next phase begins.
 type BarrierParty struct {
 	*Lease
 
 	mu       sync.Mutex
 	awaiting bool
-	number   uint64 // of awaits
-	phase    uint64 // at which it arrives next; 0: at that when it joined
-	passed   uint64 // the latest that has tripped
+	number   uint64 // of calls of Await
+	phase    uint64 // that the next Await arrives at; 0 for the one that was current when the party joined
+	passed   uint64 // the latest phase that has tripped
 }
 
-// Await arrives at the present phase, and waits until all parties have: as many as the barrier
-// was made for. It returns the number of the phase, from 1, one higher each time; all
-// parties return from a phase before one of them can return from the next. The first to join
-// after all others had left begins with 1 again.
+// Await arrives at the current phase and waits until all parties have arrived. It returns the
+// number of the phase, which begins with 1 and is one higher each time. All parties return from a
+// phase before one of them can return from the next. If all parties leave, the first to join
+// afterwards begins with 1 again.
 //
-// A *BrokenError, which matches ErrBroken, says that a party has left or died since the phase
-// before: the phase is over then for all parties alike, and each of them is told so once, at
-// the latest when it awaits it. The next Await is for the phase that follows. ErrLost says that
-// the caller's lease is lost: it is a party no longer.
+// Await returns a *BrokenError, which matches ErrBroken, if a party has left or died since the last
+// phase. The phase is then over for all parties alike. Each of them is told once, at the latest
+// when it awaits the phase, and its next Await is for the phase that follows. Await returns ErrLost
+// if the caller's own lease is lost: the caller is not a party any more.
 //
-// When ctx ends, the arrival is taken back, unless the phase has come to its end; the next Await
-// arrives again, or is told of that. After another error it is taken back, too. A party awaits
-// one phase at a time: a second Await at the same time gets ErrInvalid.
+// If ctx ends, the arrival is taken back, unless the phase has ended; the next Await arrives again,
+// or reports how the phase ended. After any other error the arrival is taken back, too. A party
+// awaits one phase at a time: a second Await at the same time gets ErrInvalid.
 //
-// It polls nobody: it is notified when the phase ends, and looks for itself when a party may
-// have died, and every 30 s, since notifications can be lost. Otherwise errors are as those of
-// Lock.Acquire.
+// Await does not poll: it is notified when the phase ends. It also checks when a party may have
+// died, and every 30 s, since notifications can be lost. Other errors are those of Lock.Acquire.
 func (p *BarrierParty) Await(ctx context.Context) (phase uint64, err error) {
 	l := p.lock()
 	l.c.tasks.Begin()
@@ -180,7 +180,7 @@ func (p *BarrierParty) Await(ctx context.Context) (phase uint64, err error) {
 				err = l.malformed("await")
 			}
 		}
-		met := err
+		failure := err
 		if err == nil || answered && work.Err() == nil && exec.Passing(exec.KindOf(err)) {
 			err = w.wait(work, err == nil, duration(rest))
 		}
@@ -190,19 +190,19 @@ func (p *BarrierParty) Await(ctx context.Context) (phase uint64, err error) {
 			}
 			p.withdraw(number)
 			if ctx.Err() != nil {
-				return 0, exec.EndedBy(ctx, met)
+				return 0, exec.EndedBy(ctx, failure)
 			}
 			return 0, err
 		}
 	}
 }
 
-// begin begins an await, and end ends it, with the phase that was passed, if one was.
+// begin begins an Await, and end ends it. passed is the phase that has tripped, or 0.
 func (p *BarrierParty) begin() (number, phase, passed uint64, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.awaiting {
-		return 0, 0, 0, fmt.Errorf("%w: barrier %q: the party awaits a phase already", ErrInvalid, p.Name())
+		return 0, 0, 0, fmt.Errorf("%w: barrier %q: the party is already awaiting a phase", ErrInvalid, p.Name())
 	}
 	p.awaiting = true
 	p.number++
@@ -215,7 +215,7 @@ func (p *BarrierParty) end(next, passed uint64) {
 	p.awaiting, p.phase, p.passed = false, next, max(p.passed, passed)
 }
 
-// broken reads what follows in a "broken" reply: the error, and the present phase.
+// broken returns the error and the current phase of a "broken" reply.
 func (p *BarrierParty) broken(a *exec.Answer) (*BrokenError, uint64, error) {
 	var phase, present int64
 	if a.Ints(&phase, &present) != nil || phase <= 0 || present <= phase {
@@ -229,7 +229,8 @@ func (p *BarrierParty) broken(a *exec.Answer) (*BrokenError, uint64, error) {
 	}, uint64(present), nil
 }
 
-// expelled ends the lease: the server does not know the party any more.
+// expelled ends the lease, because the server does not know the party any more, and returns why it
+// has ended.
 func (p *BarrierParty) expelled() error {
 	h := p.g
 	h.mu.Lock()
@@ -241,7 +242,7 @@ func (p *BarrierParty) expelled() error {
 	return p.ended
 }
 
-// withdraw takes an await back in the background, for as long as the party is one.
+// withdraw takes an arrival back in the background, while the lease is held.
 func (p *BarrierParty) withdraw(number uint64) {
 	l := p.lock()
 	l.c.tasks.Run(func() {

@@ -16,20 +16,21 @@ import (
 	"github.com/holdfast-go/holdfast/internal/clock"
 )
 
-// cluster is a fake that takes a millisecond to answer, with two masters: one has the locks whose names
-// begin with "a". Of the first that are sent together it does not answer one until its context has ended.
+// cluster is a fake with two masters that takes a millisecond to answer. One master has the locks
+// whose names begin with "a". Of the first calls that are sent together, one is not answered until
+// its context has ended.
 type cluster struct {
 	fake
-	together int         // scripts that were sent with others
-	renewed  int         // times that scripts were sent which renew
-	refusal  string      // of commands that stand in for scripts, where they are sent with others; "" if they are not refused
-	released int         // locks that were given up by the script for one
-	deleted  int         // locks that were given up by it
-	answers  bool        // the first that are sent together, too, are all answered
-	hangs    atomic.Bool // the first master answers nothing
+	together int         // calls that were sent together with others
+	renewed  int         // calls of renewal scripts
+	refusal  string      // error that refuses commands sent in place of scripts, together with others; "" if they are allowed
+	released int         // calls of release.lua
+	deleted  int         // locks that the command deleted
+	answers  bool        // even the first calls that are sent together are all answered
+	hangs    atomic.Bool // the first master does not answer
 }
 
-// hang waits for the end of ctx if the master hangs that has the key.
+// hang waits until ctx ends, if the master that has the key hangs.
 func (d *cluster) hang(ctx context.Context, key string) error {
 	if d.hangs.Load() && d.Node(key) == "a" {
 		<-ctx.Done()
@@ -39,7 +40,7 @@ func (d *cluster) hang(ctx context.Context, key string) error {
 	return nil
 }
 
-// note counts sendings.
+// note counts calls.
 func (d *cluster) note(calls ...driver.Call) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -75,7 +76,7 @@ func (d *cluster) Run(ctx context.Context, call driver.Call) (string, error) {
 	return d.run(ctx, call)
 }
 
-// run answers a script, or the command that stands in for one.
+// run answers a script, or the command that takes its place.
 func (d *cluster) run(ctx context.Context, c driver.Call) (string, error) {
 	if c.Script.Command == "" {
 		return d.fake.Run(ctx, driver.Call{Script: c.Script, Keys: c.Keys, Args: c.Args, Urgent: true})
@@ -123,8 +124,8 @@ func (d *cluster) RunAll(ctx context.Context, calls []driver.Call, tell func(i i
 	}
 }
 
-// In a Cluster locks of one master go out together, and one that is not answered is given up without the
-// others.
+// In a Cluster, locks of one master go out together. One that is not answered is given up without
+// the others.
 func TestLocksOfAMasterGoOutTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		t.Cleanup(clock.SetBoot(func() time.Duration { return 0 }))
@@ -152,7 +153,7 @@ func TestLocksOfAMasterGoOutTogether(t *testing.T) {
 				if took > 100*time.Millisecond {
 					t.Errorf("%s took %s", name, took)
 				}
-				time.Sleep(5 * time.Second) // until what was not answered is
+				time.Sleep(5 * time.Second) // until the call that hung is answered
 				if err := lease.Release(t.Context()); err != nil {
 					t.Errorf("%s: %v", name, err)
 				}
@@ -163,7 +164,7 @@ func TestLocksOfAMasterGoOutTogether(t *testing.T) {
 			t.Error(err)
 		}
 		if n := givenUp.Load(); len(server.holders) != 0 || n != 1 {
-			t.Errorf("%d locks are left; %d acquires were given up once", len(server.holders), n)
+			t.Errorf("%d locks are left, want 0; %d acquires were given up once, want 1", len(server.holders), n)
 		}
 		if server.together < 60 {
 			t.Errorf("%d of 80 scripts were sent with others", server.together)
@@ -171,14 +172,15 @@ func TestLocksOfAMasterGoOutTogether(t *testing.T) {
 	})
 }
 
-// Leases of a master that hangs, more than are renewed by themselves at once, are lost; those of others are
-// renewed as before, together or by themselves.
+// If a master hangs, its leases are lost, even if they are more than can be renewed singly at once.
+// Those of the other master are renewed as before, together or singly.
 func TestAMasterThatHangsHoldsUpNoRenewalsOfOthers(t *testing.T) {
 	t.Run("together", func(t *testing.T) { testAMasterThatHangs(t, 2*maxRenewing, Renew(true), 2*maxRenewing) })
 	t.Run("by themselves", func(t *testing.T) { testAMasterThatHangs(t, 8*maxRenewing, MaxHold(time.Hour), math.MaxInt) })
 }
 
-// testAMasterThatHangs has n leases at each of two masters, which are renewed in so many sendings at most.
+// testAMasterThatHangs has n leases at each of two masters. One of the masters hangs; the leases
+// may be renewed with at most that many calls.
 func testAMasterThatHangs(t *testing.T, n int, option Option, sendings int) {
 	synctest.Test(t, func(t *testing.T) {
 		t.Cleanup(clock.SetBoot(func() time.Duration { return 0 }))
@@ -206,7 +208,7 @@ func testAMasterThatHangs(t *testing.T, n int, option Option, sendings int) {
 		server.hangs.Store(true)
 		time.Sleep(3 * ttl)
 		for _, l := range leases[:n] {
-			// One that is sent for the first time when it is late has met nothing yet.
+			// A renewal that is only sent when it is too late has not failed yet.
 			if lost := (*LostError)(nil); !errors.As(l.Err(), &lost) || lost.Reason != LossUnreachable && lost.Reason != LossExpired {
 				t.Fatalf("%s, whose master hangs: %v", l.Name(), l.Err())
 			}
@@ -232,13 +234,14 @@ func testAMasterThatHangs(t *testing.T, n int, option Option, sendings int) {
 	})
 }
 
-// Releases that go out together are commands of the server's own, where it has them and lets us; else scripts.
+// Releases that go out together are native commands if the server has them and permits them,
+// otherwise scripts.
 func TestReleasesOfAMasterAreCommands(t *testing.T) {
 	for _, refusal := range []string{"", "NOPERM this user has no permissions to run the 'delifeq' command", "ERR unknown command 'delifeq'"} {
 		t.Run(refusal, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				t.Cleanup(clock.SetBoot(func() time.Duration { return 0 }))
-				// Its fences are not behind its clock, as a server's.
+				// A server's fences are not behind its clock.
 				server := &cluster{fake: fake{holders: map[string]string{}, fence: uint64(time.Now().Add(time.Hour).UnixMicro())}, refusal: refusal, answers: true}
 				c, err := New(server, nil)
 				if err != nil {
@@ -266,10 +269,10 @@ func TestReleasesOfAMasterAreCommands(t *testing.T) {
 					t.Errorf("%d of %d locks were deleted by command, %d are left", server.deleted, n, len(server.holders))
 				}
 				if server.released > 0 {
-					t.Errorf("%d locks were given up by the script for one, which nobody waits for", server.released)
+					t.Errorf("%d locks that nobody waits for were released by release.lua", server.released)
 				}
 				if c.server.HasDeleteIfEqual() != (refusal == "") {
-					t.Errorf("that the server has the command is believed: %v", c.server.HasDeleteIfEqual())
+					t.Errorf("HasDeleteIfEqual: %v", c.server.HasDeleteIfEqual())
 				}
 				if err := c.Close(t.Context()); err != nil {
 					t.Error(err)
@@ -279,7 +282,7 @@ func TestReleasesOfAMasterAreCommands(t *testing.T) {
 	}
 }
 
-// What is renewed together is so at the beginnings of slots, at a third of the TTL on average.
+// Renewals that go together do so at the start of a slot, on average after a third of the TTL.
 func TestRenewalsFallIntoSlots(t *testing.T) {
 	c, err := New(&fake{holders: map[string]string{}}, nil)
 	if err != nil {
@@ -297,7 +300,7 @@ func TestRenewalsFallIntoSlots(t *testing.T) {
 		sent := clock.Awake().Add(time.Duration(i) * 7 * time.Millisecond)
 		at := lease.g.renewalAfter(sent, ttl)
 		if off := at.Mono.Sub(c.epoch) % time.Second; off != 0 {
-			t.Fatalf("a renewal is %s after the beginning of a slot", off)
+			t.Fatalf("a renewal is %s after the start of a slot", off)
 		}
 		sum += at.Sub(sent)
 	}
@@ -306,7 +309,7 @@ func TestRenewalsFallIntoSlots(t *testing.T) {
 	}
 }
 
-// However many locks were contended once, those that are now are known.
+// However many locks have been contended, those that are contended now are known.
 func TestContendedLocksAreRememberedForAsLongAsTheyAreAskedFor(t *testing.T) {
 	c, err := New(&fake{holders: map[string]string{}}, nil)
 	if err != nil {
@@ -318,7 +321,7 @@ func TestContendedLocksAreRememberedForAsLongAsTheyAreAskedFor(t *testing.T) {
 		l := c.Mutex(fmt.Sprint("lock", i))
 		b.note(l, true)
 		if !b.isContended(l) || i%1000 == 0 && !b.isContended(often) {
-			t.Fatalf("after %d contended locks one of them is not known", i)
+			t.Fatalf("after %d contended locks, one of them is not known", i)
 		}
 	}
 	if n := len(b.contended) + len(b.olderContended); n > maxContended {
@@ -326,7 +329,7 @@ func TestContendedLocksAreRememberedForAsLongAsTheyAreAskedFor(t *testing.T) {
 	}
 	b.note(often, false)
 	if b.isContended(often) {
-		t.Error("what is contended no more is remembered")
+		t.Error("a lock that is no longer contended is remembered")
 	}
 	if err := c.Close(t.Context()); err != nil {
 		t.Error(err)

@@ -21,8 +21,8 @@ import (
 	"github.com/holdfast-go/holdfast/internal/wire"
 )
 
-// Client hands out locks on one server, or one Cluster. It is safe for use by many
-// goroutines; a process needs one.
+// Client hands out locks on one server, or one Cluster. It is safe for concurrent use; a process
+// needs only one.
 type Client struct {
 	server   *exec.Server
 	cfg      Config
@@ -30,39 +30,39 @@ type Client struct {
 	id       string // names the channel on which this client is notified
 	mint     tokenMint
 	host     string
-	defaults settings // of locks
+	defaults settings // of locks without options
 
 	notifier   *notify.Notifier
-	ownChannel string        // on which the client is notified outside Cluster mode
-	strays     chan struct{} // holds an item for each stray grant that is being given back
+	ownChannel string        // where the client is notified outside Cluster mode
+	strays     chan struct{} // holds an item for each unwanted grant that is being given back
 	schedule   schedule.Scheduler
-	epoch      clock.Reading // from which the slots of renewals are counted
+	epoch      clock.Reading // when the first slot of renewals begins
 
 	closing    chan struct{}
 	closeOnce  sync.Once
 	closeErr   error
 	closed     chan struct{}
 	tasks      exec.Tasks
-	holds      exec.Tasks // one for each grant that is not over
+	holds      exec.Tasks // one for each hold that is not over
 	batches    batches
-	renewers   exec.Limiter // of renewals to servers of a Cluster that are not known
-	reclaimers reclaimers
-	cleanups   exec.Limiter // of what the server may have of lost leases
+	renewers   exec.Limiter // of renewals in a Cluster, if it is not known which server has the lock
+	reclaimers reclaimers   // likewise
+	cleanups   exec.Limiter // of releases of lost leases
 	cache      settingsCache
 	departing  departures
 
 	mu       sync.Mutex
 	queues   compact.Map[string, *waitQueue]
-	unqueued compact.Map[string, *hold]    // taken past all lines, by the keys of those
-	attempts compact.Map[string, *attempt] // that notifications may be about
+	unqueued compact.Map[string, *hold]    // acquired past the wait queue, by the queue's key
+	attempts compact.Map[string, *attempt] // that can be notified, by token
 
 	checkOnce sync.Once
 	warnings  warnings
 }
 
-// New returns a Client that reaches its server through an adapter, such as
-// holdfastgoredis. It does no I/O: a server that cannot be reached, or is too old,
-// shows at the first acquire. A nil cfg means the defaults.
+// New returns a Client that reaches its server through a driver, such as the one of
+// holdfastgoredis. New does no I/O: a server that cannot be reached, or is too old, is reported by
+// the first acquire. A nil cfg means the defaults.
 func New(d driver.Driver, cfg *Config) (*Client, error) {
 	if d == nil {
 		return nil, fmt.Errorf("%w: the driver is nil", ErrInvalid)
@@ -116,12 +116,12 @@ func New(d driver.Driver, cfg *Config) (*Client, error) {
 	return client, nil
 }
 
-// holderInfo says of a holder who it is.
+// holderInfo describes this process as a holder.
 func (c *Client) holderInfo(owner string) wire.Info {
 	return wire.Info{Owner: owner, Host: c.host, PID: os.Getpid()}
 }
 
-// fill puts in the defaults and refuses what makes no sense.
+// fill sets the defaults and refuses values that make no sense.
 func (c *Config) fill(host string) error {
 	maxTTL := 24 * time.Hour
 	if c.Strict {
@@ -141,22 +141,22 @@ func (c *Config) fill(host string) error {
 			*d.value = d.fallback
 		}
 		if *d.value < minTTL {
-			return fmt.Errorf("a Config.%s of %s is not possible; at least %s is needed", d.name, *d.value, minTTL)
+			return fmt.Errorf("the value of Config.%s is %s; it must be at least %s", d.name, *d.value, minTTL)
 		}
 		if *d.value > maxMaxTTL {
-			return fmt.Errorf("a Config.%s of %s is not possible; at most %s is", d.name, *d.value, maxMaxTTL)
+			return fmt.Errorf("the value of Config.%s is %s; it must be at most %s", d.name, *d.value, maxMaxTTL)
 		}
 	}
 	if c.TTL > c.MaxTTL {
-		return fmt.Errorf("a Config.TTL of %s is above MaxTTL, %s", c.TTL, c.MaxTTL)
+		return fmt.Errorf("Config.TTL is %s, which is more than MaxTTL, %s", c.TTL, c.MaxTTL)
 	}
 	switch {
 	case c.Quarantine != 0 && !c.Strict:
-		return errors.New("Config.Quarantine has a meaning in Strict mode only")
+		return errors.New("Config.Quarantine is for Strict mode only")
 	case c.Quarantine != 0 && c.Quarantine < c.MaxTTL:
-		return fmt.Errorf("a Config.Quarantine of %s is shorter than MaxTTL, %s: leases could outlive it", c.Quarantine, c.MaxTTL)
+		return fmt.Errorf("Config.Quarantine is %s, which is less than MaxTTL, %s: leases could outlive it", c.Quarantine, c.MaxTTL)
 	case c.Quarantine > 2*maxMaxTTL:
-		return fmt.Errorf("a Config.Quarantine of %s is not possible; at most %s is", c.Quarantine, 2*maxMaxTTL)
+		return fmt.Errorf("Config.Quarantine is %s; it must be at most %s", c.Quarantine, 2*maxMaxTTL)
 	}
 	if c.Batch == 0 || c.Batch > maxBatch {
 		c.Batch = maxBatch
@@ -173,11 +173,11 @@ func (c *Config) fill(host string) error {
 	return nil
 }
 
-// minTTL leaves something of a lease after drift has taken its 2 ms.
+// minTTL leaves some of a lease after drift has taken its 2 ms.
 const minTTL = 5 * time.Millisecond
 
-// maxMaxTTL keeps TTLs, and sums of timeouts, within what clocks, and milliseconds in Lua,
-// can count.
+// maxMaxTTL keeps TTLs, and sums of timeouts, within what clocks, and Lua's milliseconds, can
+// count.
 const maxMaxTTL = 10 * 365 * 24 * time.Hour
 
 // randomText returns 128 random bits in 22 characters.
@@ -187,12 +187,12 @@ func randomText() string {
 	return base64.RawURLEncoding.EncodeToString(bits[:])
 }
 
-// Close ends the client: waiters return ErrClosed and leave their queues; the
-// contexts of leases end with the cause ErrClosed, and their Err says so; nothing is
-// renewed any more. It then waits until every lease was released, or has expired, or
-// ctx ends: a lock is not given away under a holder that may still be working. What
-// is not released then expires with its TTL; the client's connections are closed after
-// that. A second Close waits for the first.
+// Close ends the client. Waiters leave their queues and get ErrClosed. The contexts of leases end
+// with ErrClosed as their cause, which Err then returns, and nothing is renewed any more. Close
+// then waits until every lease has been released or has expired: a lock is not given away while its
+// holder may still be working. If ctx ends first, Close returns its error, and leases that are not
+// released expire with their TTL. In either case the client's connections are closed after the last
+// lease has ended. A second Close waits for the first.
 func (c *Client) Close(ctx context.Context) error {
 	c.closeOnce.Do(func() {
 		close(c.closing)
@@ -216,12 +216,12 @@ func (c *Client) shutDown() {
 	for {
 		c.holds.Wait()
 		c.tasks.Wait()
-		if c.holds.None() { // an acquire was under way
+		if c.holds.None() { // otherwise an acquire under way has brought another hold
 			break
 		}
 	}
 	c.notifier.Close()
-	c.tasks.Wait() // a grant that nobody wants any more may have come last
+	c.tasks.Wait() // the last message may have been an unwanted grant, which is being given back
 	// mutants: close-schedule
 	c.schedule.Close()
 	c.closeErr = c.server.Close()
@@ -239,7 +239,7 @@ func (c *Client) isClosing() bool {
 // accept refuses a server that is unfit for Strict mode.
 func (c *Client) accept(server driver.ServerInfo) error {
 	if c.cfg.Strict && server.Cluster {
-		return errors.New("it runs in Cluster mode, where Strict is not possible: a slot can move between servers")
+		return errors.New("it runs in Cluster mode, where Strict is not possible, because slots can move between servers")
 	}
 	return nil
 }

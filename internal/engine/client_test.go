@@ -9,12 +9,12 @@ func TestBatchIsBounded(t *testing.T) {
 	for given, want := range map[int]int{0: maxBatch, -1: -1, 1: 1, maxBatch: maxBatch, maxBatch + 1: maxBatch, 1 << 30: maxBatch} {
 		cfg := Config{Batch: given}
 		if err := cfg.fill("host"); err != nil || cfg.Batch != want {
-			t.Errorf("%d is taken for %d, %v; want %d", given, cfg.Batch, err, want)
+			t.Errorf("Batch %d becomes %d, %v; want %d", given, cfg.Batch, err, want)
 		}
 	}
 }
 
-// Locks with equal options share their settings, and no others do.
+// Locks with equal options share their settings; others do not.
 func TestLocksShareTheirSettings(t *testing.T) {
 	c, err := New(&fake{}, nil)
 	if err != nil {
@@ -22,7 +22,7 @@ func TestLocksShareTheirSettings(t *testing.T) {
 	}
 	a, b := c.Mutex("a", TTL(time.Second)), c.Mutex("b", TTL(time.Second))
 	if a.set != b.set {
-		t.Error("two locks with one option do not share it")
+		t.Error("two locks with equal options do not share settings")
 	}
 	for what, other := range map[string]*Lock{
 		"another TTL":  c.Mutex("a", TTL(2*time.Second)),
@@ -35,7 +35,7 @@ func TestLocksShareTheirSettings(t *testing.T) {
 		}
 	}
 	if err := c.Mutex("a", TTL(time.Second)).set.err; err != nil {
-		t.Errorf("the error of another lock is met: %v", err)
+		t.Errorf("a lock has the error of another one: %v", err)
 	}
 	for i := range 100 {
 		c.Mutex("a", TTL(time.Second+time.Duration(i)*time.Millisecond))

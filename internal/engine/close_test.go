@@ -38,9 +38,9 @@ func (s *subscribers) Subscribe(to driver.Subscription) (cancel func()) {
 	}
 }
 
-// A goroutine that asks just when the client is closed may have to wait only after that.
-// It must not open a subscription that nobody closes: the driver's Close would wait for it
-// for ever.
+// A goroutine that asks just when the client closes may have to wait only after that. It must not
+// open a subscription then: nobody would close it, and the driver's Close would wait for it for
+// ever.
 func TestNoSubscriptionIsOpenedAfterClose(t *testing.T) {
 	server := &subscribers{fake: &fake{holders: map[string]string{}}}
 	c, err := New(server, nil)
@@ -77,8 +77,8 @@ func TestNoSubscriptionIsOpenedAfterClose(t *testing.T) {
 	}
 }
 
-// A lease whose renewal the scheduler begins just when the client is closed is found by neither: who
-// begins it looks again.
+// A lease that is due just when the client closes is not with the scheduler, where Close would find
+// it. So whoever handles it checks for Close afterwards.
 func TestALeaseThatIsDueDuringCloseIsEnded(t *testing.T) {
 	c, err := New(&fake{holders: map[string]string{}}, nil)
 	if err != nil {

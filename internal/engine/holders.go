@@ -9,10 +9,11 @@ import (
 	"github.com/holdfast-go/holdfast/internal/wire"
 )
 
-// page is how many of a lock's holders a script tells of at a time: few enough that nobody else waits for long.
+// holdersPerReply is how many of a lock's holders a script returns at a time: few enough that
+// nobody else waits for long.
 const holdersPerReply = 500
 
-// someHolder is Holder of a lock that several may hold: the first that is come upon.
+// someHolder is Holder for a lock that can have several: it returns the first that it finds.
 func (l *Lock) someHolder(ctx context.Context) (Holder, error) {
 	if err := l.ready(ctx); err != nil {
 		return Holder{}, err
@@ -33,14 +34,14 @@ func (l *Lock) someHolder(ctx context.Context) (Holder, error) {
 	}
 }
 
-// allHolders is Holders of a lock that several may hold.
+// allHolders is Holders for a lock that can have several.
 func (l *Lock) allHolders(ctx context.Context) ([]Holder, error) {
 	if err := l.ready(ctx); err != nil {
 		return nil, err
 	}
 	l.awaitDepartures(ctx)
 	var all []Holder
-	known := map[string]bool{} // by token: the server may name one twice
+	known := map[string]bool{} // by token: the server may return a holder twice
 	for cursor := "0"; ; {
 		some, next, err := l.holdersFrom(ctx, cursor, holdersPerReply)
 		if err != nil {
@@ -65,7 +66,8 @@ type sharer struct {
 	token string
 }
 
-// holdersFrom asks for about so many holders, from a cursor on, and returns the next one, "0" after the last.
+// holdersFrom asks for about count holders, from a cursor on. next is the cursor after them, "0" if
+// they are the last.
 func (l *Lock) holdersFrom(ctx context.Context, cursor string, count int) (some []sharer, next string, err error) {
 	a, _, err := l.c.call(ctx, request{
 		op: "inspect", lock: l, script: script.ShareHolders,

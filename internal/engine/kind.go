@@ -11,46 +11,49 @@ import (
 	"github.com/holdfast-go/holdfast/internal/script"
 )
 
-// kind is a kind of lock: how the server keeps it, and what may be done with it. Nothing outside the file of a kind
-// asks which one it is.
+// kind is a kind of lock: how the server keeps it, and what can be done with it. Each kind is
+// defined in a file of its own. Code outside that file does not ask which kind a lock is, but what
+// these fields say about it.
 type kind struct {
 	name  string // in keys and notifications; "" for a mutex
-	form  string // what the lock's key holds, as whatis.lua says
+	form  string // what the lock's key holds, in the words of whatis.lua
 	flags string // of its scripts
 
 	acquire, release, renew driver.Script
 
 	// place returns the lock's keys.
 	place func(space keys.Space, name string, s *settings) (keys.Set, error)
-	// check returns what is wrong with a lock's settings.
+	// check returns an error if a lock of this kind cannot have these settings.
 	check func(s *settings) error
-	// share returns what scripts are told of how much of the lock there is, and how much of it is wanted. It is nil if
-	// one holder has it all.
+	// share returns, as scripts take them, how much of the lock there is and how much of it is
+	// wanted. It is nil if one holder has the whole lock.
 	share func(s *settings) (limit, wish string)
-	// batch says how many such locks are acquired at once; nil if each goes by itself.
+	// batch says how such locks are acquired in batches. It is nil if each is acquired by itself.
 	batch *batchForm
-	// overhear listens to what other programs tell each other about the lock; nil if there is nothing to hear.
+	// overhear listens to what other programs publish about the lock and calls look when there may
+	// be news. It is nil if they publish nothing.
 	overhear func(c *Client, l *Lock, look func()) []*notify.Listener
 
-	exclusive  bool // a holder has the lock alone, and its fence is above all earlier ones
+	exclusive  bool // one holder at a time, whose fence is above all earlier ones
 	joinable   bool // goroutines of one process share a hold
-	byOwner    bool // an owner has the lock, in whatever process, and does not wait for itself
-	hasParties bool // it matters to others how a lease ends
+	byOwner    bool // an owner has the lock, from any process, and does not wait for itself
+	hasParties bool // how a lease ends matters to others
 	reserves   bool // a renewal can reserve fences for goroutines that come later
-	reasserted bool // a holder asks for it again if the server lost it
+	reasserted bool // a holder claims the lock again if the server has lost it
 }
 
-// batchForm is how locks of a kind are acquired together.
+// batchForm says how locks of a kind are acquired in batches.
 type batchForm struct {
 	script   driver.Script
-	keys     func(l *Lock) []string // besides each lock's own and its queue
-	refusals map[string]bool        // replies that refuse all of them; or nil
+	keys     func(l *Lock) []string // besides each lock's own key and its queue's
+	refusals map[string]bool        // replies that refuse the whole batch; or nil
 }
 
-// isShared reports whether several may hold the lock.
+// isShared reports whether the lock can have several holders.
 func (k *kind) isShared() bool { return k.share != nil }
 
-// byName returns how locks of a kind that notifications call so are placed.
+// byName returns a place function for locks that are found by their names alone. kind is what
+// notifications call the kind of lock.
 func byName(kind string) func(keys.Space, string, *settings) (keys.Set, error) {
 	return func(space keys.Space, name string, _ *settings) (keys.Set, error) {
 		set, err := space.Name(name)
@@ -61,7 +64,7 @@ func byName(kind string) func(keys.Space, string, *settings) (keys.Set, error) {
 	}
 }
 
-// shared makes a kind of lock that several may hold, of which each holder has a part.
+// shared completes a kind of lock that can have several holders, each with a part of it.
 func shared(name string, k kind) kind {
 	k.name, k.form, k.place = name, name, byName(name)
 	k.acquire, k.release, k.renew = script.ShareAcquire, script.ShareRelease, script.ShareRenew
@@ -71,22 +74,22 @@ func shared(name string, k kind) kind {
 	return k
 }
 
-// single makes a kind of lock that is a string, which one holder has.
+// single completes a kind of lock that is kept as one value and has one holder.
 func single(k kind) kind {
 	k.acquire, k.release, k.renew = script.Acquire, script.Release, script.Renew
 	k.exclusive = true
 	return k
 }
 
-// byWeight is the share of a lock of which holders have a part each.
+// byWeight is the share function of locks of which each holder has a part.
 func byWeight(s *settings) (limit, wish string) { return strconv.Itoa(s.limit), strconv.Itoa(s.weight) }
 
-// kinds are those that notifications name.
+// kinds are the kinds that notifications name.
 var kinds = map[string]*kind{
 	redisson.name: &redisson, reader.name: &reader, semaphore.name: &semaphore, owned.name: &owned, barrier.name: &barrier,
 }
 
-// kindNamed returns the kind that notifications call so.
+// kindNamed returns the kind that notifications call name.
 func kindNamed(name string) *kind {
 	if k := kinds[name]; k != nil {
 		return k
@@ -94,20 +97,20 @@ func kindNamed(name string) *kind {
 	return &mutex
 }
 
-// everything is the limit where none is to be reached. It is what a writer weighs, and all holders of a read-write lock
-// together: more readers than there can be.
+// everything is the limit of locks that have none. A writer weighs as much, and so do all holders
+// of a read-write lock together: there cannot be that many readers.
 const everything = 1_000_000_000
 
-// maxPermits bounds a semaphore, and how many parties a latch has.
+// maxPermits bounds the permits of a semaphore and the parties of a latch.
 const maxPermits = 1_000_000
 
-// maxArrivals bounds a barrier, at which all parties look for themselves whenever it trips.
+// maxArrivals bounds the parties of a barrier, all of which ask the server each time that it trips.
 const maxArrivals = 10_000
 
-// errWeight is of a lock of which nobody can have a part.
-var errWeight = errors.New("Weight has a meaning for semaphores only")
+// errWeight is the error of a Weight for a lock that has no permits.
+var errWeight = errors.New("Weight is for semaphores only")
 
-// unweighted refuses a weight.
+// unweighted refuses a Weight.
 func unweighted(s *settings) error {
 	if s.weight != 0 {
 		return errWeight
@@ -115,22 +118,23 @@ func unweighted(s *settings) error {
 	return nil
 }
 
-// checkParties refuses what makes no sense for the parties of a latch or a barrier.
+// checkParties checks the settings of a latch or a barrier, which has at most that many parties.
 func (s *settings) checkParties(most int) error {
 	switch {
 	case s.weight != 1:
 		return errWeight
 	case s.pollInterval != 0:
-		return errors.New("Poll has no meaning for a latch or a barrier: where pub/sub is forbidden, they look once a second")
+		return errors.New("Poll is not for latches and barriers: without pub/sub they check once a second anyway")
 	case s.reentrant:
-		return errors.New("Reentrant has no meaning for a latch or a barrier: its parties are counted")
+		return errors.New("Reentrant is not for latches and barriers: their parties are counted")
 	case s.limit < 1 || s.limit > most:
-		return fmt.Errorf("%d parties are not possible; 1 to %d are", s.limit, most)
+		return fmt.Errorf("the number of parties is %d; it must be between 1 and %d", s.limit, most)
 	}
 	return nil
 }
 
-// shareArgs are what scripts are told of the share of a lock that is wanted.
+// shareArgs returns the arguments that tell a script which share of the lock is wanted; none if the
+// lock is not shared.
 func (s *settings) shareArgs() []string {
 	if !s.kind.isShared() {
 		return nil
@@ -139,7 +143,7 @@ func (s *settings) shareArgs() []string {
 	return []string{s.kind.name, limit, wish}
 }
 
-// wish is how much of a lock that several may hold is wanted, and by whom.
+// wish returns how much of a shared lock is wanted and, for an owner's lock, by whom.
 func (s *settings) wish() string {
 	_, wish := s.kind.share(s)
 	return wish

@@ -11,35 +11,35 @@ import (
 	"github.com/holdfast-go/holdfast/internal/script"
 )
 
-// latch is the lock whose holders are the parties of a latch.
+// latch is the lock whose holders are the parties that have joined a latch.
 var latch = shared("latch", kind{
 	hasParties: true,
 	check:      func(s *settings) error { return s.checkParties(maxPermits) },
 })
 
-// Latch is a count of parties that have something to do before others go on: it begins with
-// the number of parties, each lowers it by one, and who waits goes on when it is 0. It stays so
-// until Reset begins it anew, Delete removes it, or nobody has used it for a day.
+// Latch counts down parties that have something to do before others go on. The count begins with
+// the number of parties, each party lowers it by one, and waiters go on when it is 0. The count
+// then stays 0 until Reset restarts it, Delete removes it, or nobody has used it for a day.
 //
-// A party either calls CountDown, or joins first. One that has joined has a lease: if its
-// process dies, nobody waits for it for longer than that.
+// A party either calls CountDown or joins first. A party that has joined has a lease: if its
+// process dies, nobody waits for the party any longer than that.
 type Latch struct {
 	lock *Lock
 }
 
-// Latch returns the latch of that name, for so many parties, 1 to 1,000,000: those that use it
-// name the same number, or get ErrParties. Its options are those of the leases of parties that
-// join it; Key, Weight, Reentrant and Poll are not among them.
+// Latch returns the latch of that name, for 1 to 1,000,000 parties. All that use it must give the
+// same number, or they get ErrParties. The options are for the leases of parties that join the
+// latch. Key, Weight, Reentrant and Poll are not possible.
 func (c *Client) Latch(name string, parties int, opts ...Option) *Latch {
 	given := []Option{func(s *settings) { s.kind, s.limit, s.weight = &latch, parties, 1 }}
 	return &Latch{c.newLock(name, append(given, opts...))}
 }
 
-// IncompleteError says that a latch is open, although some of its parties never counted down:
-// they had joined it, and have left or died. It matches ErrIncomplete.
+// IncompleteError says that a latch is open although some parties never counted down: they had
+// joined it, and then left or died. It matches ErrIncomplete.
 type IncompleteError struct {
 	Name    string
-	Missing int // so many of them
+	Missing int // how many of them
 	Parties int
 }
 
@@ -53,12 +53,12 @@ func (e *IncompleteError) Is(target error) bool { return target == ErrIncomplete
 // Name returns the latch's name.
 func (l *Latch) Name() string { return l.lock.name }
 
-// CountDown lowers the count by one, for a party that has not joined. At 0 it stays 0. When all
-// the parties that are left have joined, it returns ErrHeld: they count down themselves.
+// CountDown lowers the count by one, for a party that has not joined. At 0 the count stays 0.
+// CountDown returns ErrHeld if all remaining parties have joined: they count down themselves.
 //
-// It counts once, however often the request has to be sent; once begun it goes on when ctx ends,
-// for as long as RetryTimeout. After an error that is Ambiguous it may count all the same, until
-// RetryTimeout, CommandTimeout and a second later. Other errors are as those of Lock.TryAcquire.
+// It counts once, however often the request has to be sent, and continues after ctx ends, for at
+// most RetryTimeout. After an Ambiguous error it may still count, until RetryTimeout,
+// CommandTimeout and one second have passed. Other errors are those of Lock.TryAcquire.
 func (l *Latch) CountDown(ctx context.Context) error {
 	a, err := l.change(ctx, "count down", script.LatchCount, l.lock.set.limit)
 	if err != nil {
@@ -69,26 +69,27 @@ func (l *Latch) CountDown(ctx context.Context) error {
 	case a.Word != "counted" && a.Word != "taken" || a.Ints(&left) != nil:
 		return l.lock.malformed("count down")
 	case a.Word == "taken":
-		return fmt.Errorf("%w: latch %.64q: the parties that are left, %d, have joined, and count down themselves", ErrHeld, l.lock.name, left)
+		return fmt.Errorf("%w: latch %.64q: the remaining parties, %d, have all joined and count down themselves", ErrHeld, l.lock.name, left)
 	}
 	return nil
 }
 
-// Reset begins the count anew, whatever it was. Those who wait for a count that had not come to
-// 0 get ErrReset; those for whom it had go on. Parties that had joined lose their leases.
+// Reset restarts the count, whatever it was. Waiters get ErrReset if the count had not reached 0,
+// and go on if it had. Parties that had joined lose their leases.
 //
-// It resets once, however often the request has to be sent. What is said of CountDown's errors
-// holds here, too.
+// Reset takes effect once, however often the request has to be sent. Its errors are those of
+// CountDown.
 func (l *Latch) Reset(ctx context.Context) error {
 	return l.reset(ctx, "reset", l.lock.set.limit)
 }
 
-// Delete removes the latch from the server, where it would stay until nobody had used it for a day. Whoever uses its
-// name next begins a count, with as many parties as it names. For those who wait, and for parties that have joined, it is as
-// Reset, whose errors it has. What those who wait have to be told stays for a minute.
+// Delete removes the latch from the server, where it would otherwise stay until nobody has used it
+// for a day. Whoever uses the name next begins a count with as many parties as it gives. For
+// waiters, and for parties that have joined, Delete is like Reset, and it has the same errors. What
+// waiters have to be told is kept for a minute.
 func (l *Latch) Delete(ctx context.Context) error { return l.reset(ctx, "delete", 0) }
 
-// reset begins the count anew with so many parties; with 0 it is deleted.
+// reset restarts the count with that many parties, or deletes the latch if there are none.
 func (l *Latch) reset(ctx context.Context, op string, parties int) error {
 	a, err := l.change(ctx, op, script.LatchReset, parties)
 	if err == nil && a.Word != "reset" {
@@ -97,7 +98,7 @@ func (l *Latch) reset(ctx context.Context, op string, parties int) error {
 	return err
 }
 
-// change sends a request that is to be carried out once.
+// change sends a request that takes effect once.
 func (l *Latch) change(ctx context.Context, op string, s driver.Script, parties int) (exec.Answer, error) {
 	if err := l.lock.ready(ctx); err != nil {
 		return exec.Answer{}, err
@@ -105,7 +106,7 @@ func (l *Latch) change(ctx context.Context, op string, s driver.Script, parties 
 	return l.lock.callOnce(ctx, request{op: op, script: s, durable: true}, strconv.Itoa(parties))
 }
 
-// Count returns how many parties are left. 0: the latch is open.
+// Count returns how many parties have yet to count down. At 0 the latch is open.
 func (l *Latch) Count(ctx context.Context) (int, error) {
 	if err := l.lock.ready(ctx); err != nil {
 		return 0, err
@@ -114,15 +115,14 @@ func (l *Latch) Count(ctx context.Context) (int, error) {
 	return now.left, err
 }
 
-// Wait waits until the count is 0. It returns nil when all parties have counted down; an
-// *IncompleteError, which matches ErrIncomplete, when the count is 0, but some parties never
-// did: they had joined, and have left, or died, and are waited for no longer than their
-// lease; and ErrReset when the count was begun anew before it had come to 0: by Reset, or
-// because the server has lost it.
+// Wait waits until the count is 0. It returns nil if all parties have counted down. It returns an
+// *IncompleteError, which matches ErrIncomplete, if some never did: they had joined, and then left
+// or died. Wait waits for a party that has died until its lease expires. Wait returns ErrReset if
+// the count was restarted before it reached 0, by Reset or because the server had lost it.
 //
-// It polls nobody: it is notified when the count is 0, and looks for itself when a party may
-// have died, and every 30 s, since notifications can be lost. Errors are otherwise as those of
-// Lock.Acquire. It leaves nothing behind.
+// Wait does not poll: it is notified when the count reaches 0. It also checks when a party may have
+// died, and every 30 s, since notifications can be lost. Other errors are those of Lock.Acquire.
+// Wait leaves nothing behind.
 func (l *Latch) Wait(ctx context.Context) error {
 	lock := l.lock
 	lock.c.tasks.Begin()
@@ -159,19 +159,19 @@ func (l *Latch) Wait(ctx context.Context) error {
 	}
 }
 
-// counted is how far a latch is.
+// latchState is what the server says about a latch.
 type latchState struct {
-	since   int64 // which count it is
+	since   int64 // when the count began, which tells one count from another
 	left    int
 	missing int
 	rest    int64 // ms until a party may have died; negative if none has joined
 }
 
-// look asks about the count that began at since, or, if that is 0, about the present one.
+// check asks about the count that began at since or, if since is 0, about the current one.
 func (l *Latch) check(ctx context.Context, since int64) (latchState, error) {
 	lock := l.lock
 	a, _, err := lock.c.call(ctx, request{
-		op: "look at", lock: lock, script: script.LatchLook,
+		op: "inspect", lock: lock, script: script.LatchLook,
 		args: []string{lock.flags(""), "", strconv.Itoa(lock.set.limit), strconv.FormatInt(since, 10)},
 	})
 	if err != nil {
@@ -203,12 +203,12 @@ type LatchParty struct {
 	*Lease
 }
 
-// Join makes the caller a party, without waiting. If there is no party left that has neither
-// joined nor counted down, it returns ErrHeld. Other errors are as those of Lock.TryAcquire.
+// Join makes the caller a party, without waiting. It returns ErrHeld if every party has joined or
+// counted down already. Other errors are those of Lock.TryAcquire.
 //
-// The party counts down with LatchParty.CountDown. If its lease ends in another way, because it
-// is released, or lost, or its process dies, the count is lowered, too, so that nobody
-// waits for it; but who waits is told by ErrIncomplete. So release it in a defer:
+// The party counts down with LatchParty.CountDown. If its lease ends in another way, because it is
+// released or lost or its process dies, the count is lowered, too, so that nobody waits for the
+// party; but waiters get ErrIncomplete. So release the lease in a defer:
 //
 //	party, err := latch.Join(ctx)
 //	if err != nil {
@@ -222,7 +222,7 @@ type LatchParty struct {
 func (l *Latch) Join(ctx context.Context) (*LatchParty, error) {
 	lease, err := l.lock.TryAcquire(ctx)
 	if errors.Is(err, ErrHeld) {
-		return nil, fmt.Errorf("%w: latch %.64q: all parties that are left have joined", ErrHeld, l.lock.name)
+		return nil, fmt.Errorf("%w: latch %.64q: all remaining parties have joined", ErrHeld, l.lock.name)
 	}
 	if err != nil {
 		return nil, err
@@ -230,15 +230,15 @@ func (l *Latch) Join(ctx context.Context) (*LatchParty, error) {
 	return &LatchParty{lease}, nil
 }
 
-// CountDown lowers the latch's count, and ends the lease, as Release does, whose errors it has.
-// It counts once, however often the request has to be sent, or the method is called. It returns
-// a *LostError when the lease had been lost, and ErrReleased when it had been released: the
-// party is then a missing one. After another error it may count or not; Release, which may
-// be called then, tries to count it, too.
+// CountDown lowers the latch's count and ends the lease. It counts once, however often the request
+// has to be sent or the method is called. It returns a *LostError if the lease had been lost, and
+// ErrReleased if it had been released: the party is then a missing one. Otherwise it has the errors
+// of Release; after one of these it may have counted or not. A later Release tries to count it,
+// too.
 func (p *LatchParty) CountDown(ctx context.Context) error {
 	return p.release(ctx, hasCountedDown)
 }
 
-// Parties says who has joined the latch, and has not counted down yet, in no order. It changes
-// nothing.
+// Parties returns those that have joined the latch and have not counted down yet, in no particular
+// order. It changes nothing.
 func (l *Latch) Parties(ctx context.Context) ([]Holder, error) { return l.lock.Holders(ctx) }

@@ -16,8 +16,8 @@ import (
 	"github.com/holdfast-go/holdfast/internal/exec"
 )
 
-// fake is a server with as much of the protocol as holders and waiters need who never
-// hand over to one another: it notifies nobody, and tells waiters to look again soon.
+// fake is a server with as much of the protocol as holders and waiters need that never hand over to
+// each other: it notifies nobody, and tells waiters to check again soon.
 type fake struct {
 	mu      sync.Mutex
 	fence   uint64
@@ -51,7 +51,7 @@ func (f *fake) Run(_ context.Context, call driver.Call) (string, error) {
 	return fmt.Sprintf("gone %d", now), nil
 }
 
-// batch is Run of the scripts for many locks.
+// batch answers the scripts for many locks.
 func (f *fake) batch(name string, now int64, keys, args []string) string {
 	reply, common := map[string]string{
 		"batch_acquire": fmt.Sprintf("taken %d %d", now, f.fence+1),
@@ -60,7 +60,7 @@ func (f *fake) batch(name string, now int64, keys, args []string) string {
 	}[name], map[string]int{"batch_acquire": 2, "batch_renew": 1}[name]
 	share := 1
 	if name == "batch_acquire" {
-		share = 2 // keys of each, and one of all
+		share = 2 // each lock's own and its queue's; one more is common to all
 	}
 	for i, head := range args[common : common+len(keys)/share] {
 		token := strings.Split(head, ":")[1]
@@ -106,14 +106,14 @@ func (*fake) Width() int     { return 2 }
 
 func (f *fake) Close() error { return nil }
 
-// remove deletes a lock under its holder.
+// remove deletes a lock while it is held.
 func (f *fake) remove(key string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	delete(f.holders, key)
 }
 
-// closable is a fake that notes what is asked of it after it was closed.
+// closable is a fake that records whether it is used after it was closed.
 type closable struct {
 	fake
 	closed, late atomic.Bool
@@ -131,7 +131,7 @@ func (d *closable) Close() error {
 	return nil
 }
 
-// A lock that is granted while the client closes is somebody's to release.
+// A lock that is granted while the client closes must be released.
 func TestCloseWaitsForAcquiresUnderWay(t *testing.T) {
 	granted := 0
 	for range 3000 {
@@ -156,15 +156,15 @@ func TestCloseWaitsForAcquiresUnderWay(t *testing.T) {
 			t.Errorf("Close: %v", err)
 		}
 		if err := <-released; err != nil && err != exec.ErrClosed || server.late.Load() || len(server.holders) != 0 {
-			t.Fatalf("a lock left behind: %d; asked of a closed driver: %v; %v", len(server.holders), server.late.Load(), err)
+			t.Fatalf("locks left behind: %d; driver used after Close: %v; error: %v", len(server.holders), server.late.Load(), err)
 		}
 	}
 	if granted == 0 || granted == 3000 {
-		t.Errorf("%d of 3000 acquires came before their Close", granted)
+		t.Errorf("%d of 3000 acquires succeeded; want some, but not all", granted)
 	}
 }
 
-// waits reports whether a goroutine waits for the lock.
+// waits reports whether a goroutine is waiting for the lock.
 func waits(c *Client, l *Lock) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -172,8 +172,8 @@ func waits(c *Client, l *Lock) bool {
 	return wq != nil && wq.waiting() > 0
 }
 
-// A lock deleted under its holder is granted to the next goroutine of the same process
-// before the holder knows. Then two grants belong to one line.
+// A lock that is deleted while it is held is granted to the next goroutine of the same process
+// before the holder knows. Two holds then belong to one wait queue.
 func TestNothingIsKeptOfLocksDeletedUnderTheirHolders(t *testing.T) {
 	server := &fake{holders: map[string]string{}}
 	c, err := New(server, nil)
@@ -222,14 +222,14 @@ func TestNothingIsKeptOfLocksDeletedUnderTheirHolders(t *testing.T) {
 	}
 	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 		c.mu.Lock()
-		lines, tokens := c.queues.Len(), c.attempts.Len()
+		queues, tokens := c.queues.Len(), c.attempts.Len()
 		c.mu.Unlock()
 		gone := c.holds.None()
-		if lines+tokens == 0 && gone {
+		if queues+tokens == 0 && gone {
 			return
 		}
 		if time.Now().After(end) {
-			t.Fatalf("left in the client: %d lines, %d tokens; no grants: %v", lines, tokens, gone)
+			t.Fatalf("left in the client: %d wait queues, %d tokens; no holds: %v", queues, tokens, gone)
 		}
 	}
 }

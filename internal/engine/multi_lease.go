@@ -11,15 +11,14 @@ import (
 	"github.com/holdfast-go/holdfast/internal/exec"
 )
 
-// bundle is several leases that are held as one: the lease whose bundle it is lasts while so
-// many of them do.
+// multiLease is several leases, its parts, that are held as one: it lasts while enough of them do.
 type multiLease struct {
 	l      *Lock
-	need   int
+	need   int    // how many parts must be held
 	fence  uint64 // of a quorum's lease
-	round  string // that brought a quorum's lease
-	onEnd  func() // called once, when it is over; after a release, when that is done; or nil
-	onLoss func() // called when a part is over, and it is not; or nil
+	round  string // the round in which a quorum's lease was acquired
+	onEnd  func() // called once, when the lease ends; if it is released, when that is done; or nil
+	onLoss func() // called when a part ends but the lease does not; or nil
 
 	ctx    context.Context
 	cancel context.CancelCauseFunc
@@ -30,7 +29,7 @@ type multiLease struct {
 	endedAt time.Time
 }
 
-// lease makes one lease of its parts.
+// lease returns one Lease that is made of parts.
 func (m *multiLease) lease(ctx context.Context, parts []*Lease) *Lease {
 	m.parts = parts
 	lease := &Lease{many: m}
@@ -41,11 +40,11 @@ func (m *multiLease) lease(ctx context.Context, parts []*Lease) *Lease {
 	return lease
 }
 
-// watch has the bundle end with the part, if it has too few then.
+// watch makes the lease end with p if too few parts are left then.
 func (m *multiLease) watch(p *Lease) {
 	p.whenEnded(func() {
 		if m.ctx.Err() != nil {
-			return // it is over already
+			return // it has ended already
 		}
 		go func() {
 			if m.err() == nil && m.onLoss != nil {
@@ -55,7 +54,7 @@ func (m *multiLease) watch(p *Lease) {
 	})
 }
 
-// add adds a part; false if the bundle is over.
+// add adds a part. It returns false if the lease has ended.
 func (m *multiLease) add(p *Lease) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -67,20 +66,20 @@ func (m *multiLease) add(p *Lease) bool {
 	return true
 }
 
-// all returns the parts, also those that are over.
+// snapshot returns all parts, including those that have ended.
 func (m *multiLease) snapshot() []*Lease {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return slices.Clone(m.parts)
 }
 
-// alive returns the parts that are held.
+// heldParts returns the parts that are held.
 func (m *multiLease) heldParts() []*Lease {
 	now := clock.Now()
 	return slices.DeleteFunc(m.snapshot(), func(p *Lease) bool { return p.errAt(now) != nil })
 }
 
-// err looks at the clocks, as Lease.Err does.
+// err is Lease.Err: it compares clocks, and ends the lease if too few parts are held.
 func (m *multiLease) err() error { return m.errAt(clock.Now()) }
 
 func (m *multiLease) errAt(now clock.Instant) error {
@@ -109,7 +108,8 @@ func (m *multiLease) errAt(now clock.Instant) error {
 	return m.ended
 }
 
-// notify has f called when the bundle is over; false if it is.
+// notify makes the lease call f when it ends. It returns false if the lease has ended; f is not
+// called then.
 func (m *multiLease) notify(f func()) bool {
 	if m.err() != nil {
 		return false
@@ -120,9 +120,9 @@ func (m *multiLease) notify(f func()) bool {
 	return m.ended == nil
 }
 
-// end ends the lease. Who worked with those of its parts that are left may not know it
-// yet: unless the lease was released, they are not given away before their time. Guarded by
-// mu.
+// end ends the lease with err. Goroutines that work under the lease may not know that yet. So
+// unless the lease was released, the parts that are left are not released: they last until the
+// caller releases the lease, or they expire. The caller holds m.mu.
 func (m *multiLease) end(err error) {
 	if m.ended != nil {
 		return
@@ -139,7 +139,7 @@ func (m *multiLease) end(err error) {
 	}
 }
 
-// deadline is when too few parts will be left, or when it ended.
+// deadline returns when too few parts will be left, or when the lease ended, if that was earlier.
 func (m *multiLease) deadline() time.Time {
 	for {
 		over := m.err() != nil
@@ -148,7 +148,7 @@ func (m *multiLease) deadline() time.Time {
 			parts = m.heldParts()
 		}
 		if len(parts) < m.need {
-			continue // one was lost meanwhile, and so it is over
+			continue // a part was lost meanwhile, and so the lease has ended
 		}
 		var all []time.Time
 		for _, p := range parts {
@@ -174,7 +174,7 @@ func (m *multiLease) tokens() map[string]uint64 {
 	return all
 }
 
-// nodes returns the servers of the parts that are held.
+// nodes returns the servers of the parts that are held, in alphabetical order.
 func (m *multiLease) nodes() []string {
 	var all []string
 	for _, p := range m.heldParts() {
@@ -184,8 +184,8 @@ func (m *multiLease) nodes() []string {
 	return slices.Compact(all)
 }
 
-// each calls f for parts, all at once. It waits until as many have succeeded as are needed, or
-// all have returned, and returns the errors that it met, joined, if too few succeeded.
+// each calls f for all parts at once. It returns nil as soon as enough calls have succeeded. If too
+// few do, it returns their errors, joined, once all have returned.
 func (m *multiLease) each(parts []*Lease, f func(*Lease) error) error {
 	results := make(chan error, len(parts))
 	for _, p := range parts {
@@ -220,17 +220,17 @@ func (m *multiLease) extend(ctx context.Context, ttl time.Duration) error {
 
 // release releases all parts; after a loss, those that are left.
 func (m *multiLease) release(ctx context.Context) error {
-	// Parts that were lost before have nothing to say of a lease that is held.
+	// Parts that were lost earlier do not matter while the lease is held.
 	now := clock.Now()
 	parts := slices.DeleteFunc(m.snapshot(), func(p *Lease) bool { return errors.Is(p.errAt(now), ErrLost) })
 	lost := m.errAt(now)
 	if lost != nil {
-		parts = m.snapshot() // which ended with it
+		parts = m.snapshot() // they have ended with the lease
 	}
 	m.mu.Lock()
 	var onEnd func()
 	if m.ended == nil {
-		onEnd, m.onEnd = m.onEnd, nil // when the parts are given up
+		onEnd, m.onEnd = m.onEnd, nil // it is called below, once the parts are released
 	}
 	m.end(ErrReleased)
 	m.mu.Unlock()
@@ -244,13 +244,13 @@ func (m *multiLease) release(ctx context.Context) error {
 	return err
 }
 
-// giveUp releases parts, all at once. Once as many have succeeded as are needed the others have as
-// long again: who acquires the lock next would find it held there. It returns the errors that it
-// met, joined, if too few succeeded.
+// giveUp releases all parts at once. When enough releases have succeeded, the others have as long
+// again to finish: whoever acquires the lock next would find it held on their servers. If too few
+// succeed, giveUp returns the errors, joined.
 func (m *multiLease) giveUp(ctx context.Context, parts []*Lease) error {
 	begun := time.Now()
 	patience := time.NewTimer(time.Hour)
-	patience.Stop() // it begins with the last that is needed
+	patience.Stop() // the last release that is needed starts it
 	defer patience.Stop()
 	over := make(chan struct{})
 	var mu sync.Mutex

@@ -8,10 +8,9 @@ import (
 	"time"
 )
 
-// Whoever is told of the end of a lease that is made of others is told once: not at all by notify
-// if it came when the lease was over, which is for its caller to know. A process's turn in a
-// quorum is passed on by it.
-func TestTheEndOfABundleIsToldOnce(t *testing.T) {
+// The function that is given to notify is called once when the lease ends. If the lease has already
+// ended, notify says so and does not call it. A quorum relies on that to pass a process's turn on.
+func TestNotifyCallsOnceWhenAMultiLeaseEnds(t *testing.T) {
 	c, err := New(&fake{holders: map[string]string{}}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -25,52 +24,52 @@ func TestTheEndOfABundleIsToldOnce(t *testing.T) {
 		}
 		return lease
 	}
-	settle := func(told *atomic.Int32, want int32, when string) {
+	settle := func(calls *atomic.Int32, want int32, when string) {
 		t.Helper()
-		for limit := time.Now().Add(10 * time.Second); told.Load() < want && time.Now().Before(limit); {
+		for limit := time.Now().Add(10 * time.Second); calls.Load() < want && time.Now().Before(limit); {
 			time.Sleep(time.Millisecond)
 		}
-		if n := told.Load(); n != want {
-			t.Fatalf("%s: told %d times, not %d", when, n, want)
+		if n := calls.Load(); n != want {
+			t.Fatalf("%s: called %d times, want %d", when, n, want)
 		}
 	}
 
-	var told atomic.Int32
-	tell := func() { told.Add(1) }
+	var calls atomic.Int32
+	call := func() { calls.Add(1) }
 	p := part()
 	m := &multiLease{l: l, need: 1}
 	lease := m.lease(t.Context(), []*Lease{p})
-	if !m.notify(tell) || told.Load() != 0 {
-		t.Errorf("of a lease that is held: told %d times", told.Load())
+	if !m.notify(call) || calls.Load() != 0 {
+		t.Errorf("while the lease is held: called %d times", calls.Load())
 	}
 	for range 2 {
 		if err := lease.Release(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
-	settle(&told, 1, "released twice")
-	if m.notify(tell) {
-		t.Error("notify of a lease that is over is true")
+	settle(&calls, 1, "released twice")
+	if m.notify(call) {
+		t.Error("notify is true for a lease that has ended")
 	}
-	settle(&told, 1, "when it was over")
+	settle(&calls, 1, "after the lease has ended")
 
-	for range 2000 { // either may be first
-		told.Store(0)
+	for range 2000 { // notify or the end may be first
+		calls.Store(0)
 		p, m := part(), &multiLease{l: l, need: 1}
 		m.lease(t.Context(), []*Lease{p})
 		var late bool
 		var wg sync.WaitGroup
-		wg.Go(func() { late = !m.notify(tell) })
+		wg.Go(func() { late = !m.notify(call) })
 		wg.Go(func() {
 			_ = p.Release(context.Background())
 			_ = m.err()
 		})
 		wg.Wait()
 		if late {
-			told.Add(1) // its caller passes the turn on
+			calls.Add(1) // the caller of notify passes the turn on
 		}
-		settle(&told, 1, "when it ended meanwhile")
+		settle(&calls, 1, "when the lease ended meanwhile")
 		_ = m.err()
-		settle(&told, 1, "when it had ended")
+		settle(&calls, 1, "when the lease had ended")
 	}
 }

@@ -5,23 +5,23 @@ import (
 	"github.com/holdfast-go/holdfast/internal/script"
 )
 
-// mutex is the kind of lock that one holder has.
+// mutex is the kind of lock that has one holder at a time.
 var mutex = single(kind{
 	form: "mutex", place: byName(""), check: unweighted, reserves: true, reasserted: true,
 	batch: &batchForm{script: script.BatchAcquire, keys: func(l *Lock) []string { return []string{l.c.fenceOf(l)} }},
 })
 
-// keyed is a mutex under a key of its own, which programs share that use SET key token NX PX ttl. One that is gone may
-// have been such a program's meanwhile, of which nothing would tell, and is not asked for again.
+// keyed is a mutex under a key of the user's choice, shared with programs that use SET key token NX
+// PX ttl. If it has disappeared, its holder does not claim it again: such a program may have held
+// it meanwhile, and nothing would show it.
 var keyed = single(kind{
 	form: "mutex", flags: "k", check: unweighted,
 	place: func(space keys.Space, _ string, s *settings) (keys.Set, error) { return space.Exact(s.key) },
 })
 
-// Mutex returns the lock of that name, which one holder has at a time. A name is
-// 1 to 512 bytes of UTF-8 without control characters, and does not begin with a
-// closing brace. Nothing is sent; a bad name or option shows as ErrInvalid when the
-// lock is used.
+// Mutex returns the lock of that name, which has one holder at a time. A name is 1 to 512 bytes of
+// UTF-8 without control characters and does not begin with a closing brace. Mutex sends nothing; a
+// bad name or option is reported as ErrInvalid when the lock is used.
 func (c *Client) Mutex(name string, opts ...Option) *Lock {
 	return c.newLock(name, opts)
 }

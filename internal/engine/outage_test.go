@@ -15,7 +15,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/exec"
 )
 
-// outage is a fake on which scripts fail with an error, while there is one.
+// outage is a fake whose scripts fail with err while that is set.
 type outage struct {
 	fake
 	err atomic.Pointer[error]
@@ -28,7 +28,7 @@ func (d *outage) Run(ctx context.Context, call driver.Call) (string, error) {
 	return d.fake.Run(ctx, call)
 }
 
-// With a RetryTimeout of an hour, Close does not wait for an hour.
+// Even with a RetryTimeout of an hour, Close ends acquires at once.
 func TestCloseEndsAcquiresThatTryAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		t.Cleanup(clock.SetBoot(func() time.Duration { return 0 }))
@@ -67,8 +67,8 @@ func TestCloseEndsAcquiresThatTryAgain(t *testing.T) {
 	})
 }
 
-// A server answers to a command that it does not know with its arguments. What has the
-// error of a renewal in it has no token in it, however it is unwrapped.
+// A server repeats the arguments of a command that it does not know. An error that wraps a
+// renewal's error must not show the token, however it is unwrapped.
 func TestErrorsOfRenewalsHaveNoToken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		t.Cleanup(clock.SetBoot(func() time.Duration { return 0 }))

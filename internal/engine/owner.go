@@ -9,8 +9,8 @@ import (
 	"github.com/holdfast-go/holdfast/internal/script"
 )
 
-// owned is a mutex that an owner has, who can acquire it again from any process. Each of the owner's leases has a part
-// of it.
+// owned is a mutex that has an owner, who can acquire it again from any process. Each of the
+// owner's leases has a part of it.
 var owned = shared("own", kind{
 	byOwner: true,
 	share: func(s *settings) (limit, wish string) {
@@ -23,21 +23,24 @@ var owned = shared("own", kind{
 	check: func(s *settings) error { return keys.Check("owner", s.owner) },
 })
 
-// ReleaseOwner ends one lease that the lock's owner has, Owner with Reentrant, whichever process has
-// it: the one that would expire first. That is likely to be one that a process left behind
-// which is no more; but one with a shorter TTL, or a waiter that was handed the lock a moment ago, comes
-// before it, and so may the caller's own. Leases that were acquired under one's context end with it, and
-// count as one. Whoever has the lease is told, with ErrLost, by its next renewal; one that is not
-// renewed any more believes in it until its deadline. ReleaseOwner returns how many leases the
-// owner has left; with the last the lock goes to the next in the queue. So a job's last step can
-// give up what an earlier one took.
+// ReleaseOwner ends one lease of the lock's owner, as named by Owner with Reentrant, whichever
+// process has that lease. So the last step of a job can release what an earlier step acquired.
 //
-// Once begun, it works also when ctx ends, for as long as RetryTimeout.
+// ReleaseOwner ends the lease that would expire first. That is likely to be one that a process left
+// behind when it died; but a lease with a shorter TTL comes before it, and so does one that was
+// handed to a waiter a moment ago, or the caller's own. Leases that were acquired within the
+// context of another one end with it, and count as one. The process that has the lease is told,
+// with ErrLost, by its next renewal; if the lease is not renewed, it lasts, as far as that process
+// knows, until its deadline.
 //
-// Errors: ErrNotHeld when nobody has the lock: it has expired, or was released; a
-// *NotOwnerError, which matches ErrNotOwner, when another owner has it. Neither changes
-// anything. ErrInvalid for a lock without these options; otherwise those of Lease.Release.
-// After an Ambiguous error the lease may have been ended; calling again could end another.
+// ReleaseOwner returns how many leases the owner has left. With the last one the lock goes to the
+// next waiter. Once begun, ReleaseOwner continues after ctx ends, for at most RetryTimeout.
+//
+// It returns ErrNotHeld if nobody holds the lock, because it has expired or was released, and a
+// *NotOwnerError, which matches ErrNotOwner, if another owner holds it; neither changes anything.
+// It returns ErrInvalid for a lock without these options, and otherwise the errors of
+// Lease.Release. After an Ambiguous error the lease may have ended, and calling again could end
+// another.
 func (l *Lock) ReleaseOwner(ctx context.Context) (left int, err error) {
 	if l.set.err == nil && (l.set.kind != &owned || l.parts != nil) {
 		return 0, fmt.Errorf("%w: lock %q: ReleaseOwner is for a Mutex with Owner and Reentrant", ErrInvalid, l.name)
@@ -53,7 +56,7 @@ func (l *Lock) ReleaseOwner(ctx context.Context) (left int, err error) {
 	}
 	switch a.Word {
 	case "free":
-		return 0, fmt.Errorf("%w: lock %q, of which %q releases one", ErrNotHeld, l.name, l.set.owner)
+		return 0, fmt.Errorf("%w: lock %q has no lease that %q could release", ErrNotHeld, l.name, l.set.owner)
 	case "held":
 		h, err := l.parseHolder(&a.Reply)
 		if err != nil {
@@ -69,7 +72,7 @@ func (l *Lock) ReleaseOwner(ctx context.Context) (left int, err error) {
 	return 0, l.malformed("release")
 }
 
-// tooDeep is the error of one that would be a lease too many.
+// tooDeep returns the error for an owner that has all the leases it may have.
 func (l *Lock) tooDeep() error {
-	return fmt.Errorf("%w: lock %q: %d leases at a time are allowed (MaxDepth), and %q has as many", ErrDepth, l.name, l.set.maxDepth, l.set.owner)
+	return fmt.Errorf("%w: lock %q: %q has %d leases already, the most that MaxDepth allows", ErrDepth, l.name, l.set.owner, l.set.maxDepth)
 }

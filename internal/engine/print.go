@@ -2,9 +2,9 @@ package engine
 
 import "fmt"
 
-// What is printed of a Client, a Lock or a Lease, by whatever verb, is what people may
-// see: fmt would otherwise walk into them, and find tokens, by which a lock can be
-// released, and the channels on which clients are notified.
+// Clients, locks and leases print only what people may see, whatever the verb. By default fmt would
+// print their fields, among them tokens, with which a lock can be released, and the channels on
+// which clients are notified.
 
 // String names the client and its server.
 func (c *Client) String() string {
@@ -28,5 +28,5 @@ func (l *Lease) String() string {
 // Format prints String.
 func (l *Lease) Format(s fmt.State, _ rune) { _, _ = fmt.Fprint(s, l.String()) }
 
-// maxShownWord is the length, in bytes, up to which a name that others wrote is shown.
+// maxShownWord is the length, in bytes, up to which names that others wrote are shown.
 const maxShownWord = 128

@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/clock"
 )
 
-// refusing is a master that lets nobody renew several leases at once, while it hangs.
+// refusing is a master that refuses batches of renewals while it hangs.
 type refusing struct{ *cluster }
 
 func (d refusing) Run(ctx context.Context, call driver.Call) (string, error) {
@@ -29,8 +29,8 @@ func (d refusing) RunAll(ctx context.Context, calls []driver.Call, tell func(i i
 	}
 }
 
-// While a master hangs, each lease has at most one renewal in the queue: what it sends when it is first is as good as
-// many.
+// While a master hangs, each lease has at most one renewal queued: once it is sent it does as much
+// as many would.
 func TestALeaseHasOneRenewalInTheQueue(t *testing.T) {
 	server := func() *cluster { return &cluster{fake: fake{holders: map[string]string{}}, answers: true} }
 	t.Run("renewed by itself", func(t *testing.T) { testOneRenewalInTheQueue(t, server(), MaxHold(time.Hour)) })
@@ -71,7 +71,7 @@ func testOneRenewalInTheQueue(t *testing.T, d driver.Driver, option Option) {
 			most = max(most, singles.Waiting())
 		}
 		if most < n-maxRenewing || most > n {
-			t.Errorf("%d renewals of %d leases were queued; want %d or more, and at most one each", most, n, n-maxRenewing)
+			t.Errorf("%d renewals of %d leases were queued; want at least %d, and at most one for each lease", most, n, n-maxRenewing)
 		}
 		server.hangs.Store(false)
 		for _, l := range leases {

@@ -19,7 +19,7 @@ var redisson = single(kind{
 	},
 	check: func(s *settings) error {
 		if s.once {
-			return errors.New("Redisson has no meaning for Once: no other program knows of its runs")
+			return errors.New("Redisson is not for Once: no other program knows about its runs")
 		}
 		return unweighted(s)
 	},
@@ -28,8 +28,8 @@ var redisson = single(kind{
 // redissonFree is what Redisson's clients publish when they release a lock.
 const redissonFree = "0"
 
-// overhearRedisson listens on the channel on which Redisson's clients tell each other that l is free. In Cluster mode
-// there are two, and either may be the one that they use.
+// overhearRedisson listens on the channel on which Redisson's clients announce that l is free. In
+// Cluster mode there are two such channels, and they may use either.
 func overhearRedisson(c *Client, l *Lock, look func()) []*notify.Listener {
 	channel := keys.RedissonChannel(l.keys)
 	all := []*notify.Listener{c.notifier.Watch(notify.Channel{Name: channel}, redissonFree, look)}

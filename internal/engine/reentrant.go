@@ -5,28 +5,28 @@ import (
 	"fmt"
 )
 
-// Reentrant lets whoever holds the lock, a Mutex or a side of an RWMutex, acquire it
-// again, without waiting and without asking the server: with a context made from that of
-// the lease, Lease.Context, or from the one that Do gives. Each such lease has the Token of
-// the first and is released by itself, in any order; the last release gives the lock up.
-// What ends the lock for one of them ends it for all. Default false.
+// Reentrant lets the holder of a Mutex, or of one side of an RWMutex, acquire the lock again
+// without waiting and without asking the server. The holder does so with a context made from its
+// lease's, that is from Lease.Context, or from the one that Do gives. Each such lease has the Token
+// of the first and is released by itself, in any order; the last release gives the lock up.
+// Whatever ends the lock for one of the leases ends it for all. Default false.
 //
-// Who holds an RWMutex for writing may also read so. Who reads and wants to write gets
-// ErrInvalid: that is for TryUpgrade.
+// The writer of an RWMutex may also acquire it for reading. A reader that wants to write gets
+// ErrInvalid: use TryUpgrade.
 //
-// A Mutex with Owner, too, is that owner's, in whatever process: who names the same owner acquires
-// it again without waiting, past all who queue, by one round trip. The server counts the
-// owner's leases; each has a TTL of its own, so that one whose process crashed counts no longer
-// than that. All leases that overlap so have the same Token. ReleaseOwner ends one without having it.
-// Such a lock is another kind than a Mutex without these two options: all programs that use
-// the name must give both, or get ErrWrongType while it is held. Owner is 512 bytes or less,
-// without control characters; and not a secret, but whoever knows it is let in.
+// A Mutex with Owner and Reentrant belongs to that owner, in whatever process. A caller that gives
+// the same owner acquires it again in one round trip, without waiting and ahead of everyone in the
+// queue. The server counts the owner's leases. Each has a TTL of its own, so that one whose process
+// has crashed counts no longer than that. All leases that overlap have the same Token. ReleaseOwner
+// ends a lease without having it. Such a lock is of another kind than a Mutex without these two
+// options: all programs that use the name must give both, or they get ErrWrongType while it is
+// held. The owner's name is at most 512 bytes, without control characters. It is not a secret, but
+// it is all that is needed to get in.
 func Reentrant(on bool) Option { return func(s *settings) { s.reentrant = on } }
 
-// MaxDepth bounds how many leases of a Reentrant lock are acquired within each other: one
-// more gets ErrDepth. Of an owner that is named by Owner it also bounds how many leases it has from
-// the server at a time; those that are being given back in the background count until they are.
-// At least 1. Default: no bound.
+// MaxDepth bounds how many leases of a Reentrant lock are nested: one more gets ErrDepth. For a
+// lock with an Owner it also bounds how many leases the owner has on the server at a time; leases
+// that are being released in the background still count. At least 1. Default: no bound.
 func MaxDepth(n int) Option {
 	return func(s *settings) {
 		if n <= 0 {
@@ -36,12 +36,12 @@ func MaxDepth(n int) Option {
 	}
 }
 
-// entry is the key under which a context has the innermost lease of a lock.
+// contextKey is the key under which a context carries the innermost lease of a lock.
 type contextKey struct {
 	c     *Client
 	kind  string
 	lock  string
-	owner string // of a lock that owners have; or ""
+	owner string // of an owner's lock; otherwise ""
 }
 
 func (l *Lock) entry() contextKey {
@@ -52,7 +52,7 @@ func (l *Lock) entry() contextKey {
 	return e
 }
 
-// within returns ctx for those who have the lease, with which they may acquire the lock
+// within returns ctx with the lease, so that callers that have the context can acquire the lock
 // again.
 func (l *Lease) within(ctx context.Context) context.Context {
 	if l.many != nil {
@@ -67,10 +67,10 @@ func (l *Lease) within(ctx context.Context) context.Context {
 	return context.WithValue(ctx, l.g.l.entry(), l)
 }
 
-// reenter makes another lease of the one under whose context ctx is; nil if there is none,
-// or it is over.
+// reenter makes another lease out of the one that ctx carries. It returns nil if ctx carries none,
+// or if that one has ended.
 func (l *Lock) reenter(ctx context.Context) (*Lease, error) {
-	if !l.set.reentrant || l.parts != nil { // which are acquired again one by one
+	if !l.set.reentrant || l.parts != nil { // the parts are acquired again one by one
 		return nil, nil
 	}
 	outer, _ := ctx.Value(l.entry()).(*Lease)
@@ -85,11 +85,11 @@ func (l *Lock) reenter(ctx context.Context) (*Lease, error) {
 	case outer.ended != nil:
 		return nil, nil
 	case h.state == changing:
-		return nil, fmt.Errorf("%w: lock %q: the lease is being changed, and cannot be acquired again just now", ErrInvalid, l.name)
+		return nil, fmt.Errorf("%w: lock %q cannot be acquired again while its lease is being upgraded or downgraded", ErrInvalid, l.name)
 	case h.l.set.kind.joinable && !l.set.kind.joinable:
-		return nil, fmt.Errorf("%w: lock %q: who reads cannot acquire it for writing; TryUpgrade does that where it is possible", ErrInvalid, l.name)
+		return nil, fmt.Errorf("%w: lock %q: a reader cannot acquire it for writing; use TryUpgrade", ErrInvalid, l.name)
 	case l.set.maxDepth > 0 && int(outer.depth)+1 >= l.set.maxDepth:
-		return nil, fmt.Errorf("%w: lock %q: %d leases within each other are allowed (MaxDepth)", ErrDepth, l.name, l.set.maxDepth)
+		return nil, fmt.Errorf("%w: lock %q: its leases are nested %d deep already, the most that MaxDepth allows", ErrDepth, l.name, l.set.maxDepth)
 	}
 	lease := h.join(ctx, outer.fence)
 	lease.depth = outer.depth + 1

@@ -45,7 +45,7 @@ func unsafeSettings(reply string) (found []warning) {
 	maxmemory, err := strconv.ParseUint(field[0], 10, 64)
 	if policy := field[1]; err == nil && maxmemory > 0 && evicts(policy) {
 		found = append(found, warning{
-			what:        "the server evicts keys when its memory is full, and locks are keys",
+			what:        "the server can evict locks when its memory is full",
 			seen:        fmt.Sprintf("maxmemory-policy %s with maxmemory %d", policy, maxmemory),
 			consequence: "a lock can disappear while it is held, and be granted to someone else",
 			remedy:      "set maxmemory-policy to noeviction, or give locks a server of their own",
@@ -90,7 +90,7 @@ func (acq *acquirer) warnOfPolling() {
 			return
 		}
 		w.seen = "a subscription is confirmed, but the lock's node does not have it; is its slot being moved, or is there a proxy in front of the Cluster?"
-		w.remedy = "nothing while slots are being moved, it passes; otherwise let pub/sub reach the nodes themselves, or poll on purpose, with the Poll option"
+		w.remedy = "wait if slots are being moved: it passes; otherwise let pub/sub reach the nodes themselves, or poll on purpose, with the Poll option"
 	case acq.subscriptionUnknown:
 		w.seen = "a subscription is confirmed, but the server does not have it; is there a proxy in front of it?"
 	case acq.polls >= silentPolls:

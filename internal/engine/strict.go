@@ -13,11 +13,11 @@ import (
 	"github.com/holdfast-go/holdfast/internal/wire"
 )
 
-// replicaLag is how long a master goes on without its replicas: min-replicas-max-lag, 10 s
-// by default, and up to 2 s more, since it counts whole seconds and looks once a second.
+// replicaLag is how long a master may go on granting without its replicas: min-replicas-max-lag, by
+// default 10 s, and up to 2 s more, since the server counts whole seconds and checks once a second.
 const replicaLag = 13 * time.Second
 
-// strictFlags are those of incarnation.lua.
+// strictFlags returns the flags of incarnation.lua.
 func (c *Client) strictFlags() string {
 	switch {
 	case !c.cfg.Strict:
@@ -28,17 +28,17 @@ func (c *Client) strictFlags() string {
 	return "s" + milliseconds(c.cfg.MaxTTL) + "+" + milliseconds(replicaLag)
 }
 
-// Init admits a server to Strict mode: one that has not been used with the client's
-// Prefix yet grants locks at once, not after a quarantine. Run it once for a new server,
-// by hand; not whenever a server starts, since one that lost its data looks like a new
-// one. With force it ends a quarantine, also of a server that was known and came back:
-// for operators who know that no lease of before is still believed in.
+// Init admits a server to Strict mode: a server that has not been used with the client's Prefix yet
+// grants locks at once, not only after a quarantine. Run it by hand, once for each new server. Do
+// not run it whenever a server starts: a server that has lost its data looks like a new one. With
+// force, Init also ends the quarantine of a server that was in use before. Do that only if no
+// holder can still rely on an earlier lease.
 //
-// A server in quarantine makes it return ErrQuarantine; a Client that is not Strict,
-// ErrInvalid.
+// Init returns ErrQuarantine if the server is in quarantine, and ErrInvalid if the client is not
+// Strict.
 func (c *Client) Init(ctx context.Context, force bool) error {
 	if !c.cfg.Strict {
-		return fmt.Errorf("%w: Init is for clients with Config.Strict", ErrInvalid)
+		return fmt.Errorf("%w: Init needs a client with Config.Strict", ErrInvalid)
 	}
 	mode := ""
 	if force {
@@ -60,8 +60,8 @@ func (c *Client) Init(ctx context.Context, force bool) error {
 	return &exec.Failure{Op: "init", Name: mark, Server: c.server.Addr(), Err: wire.ErrMalformed}
 }
 
-// isNew reports whether a server has not been used in Strict mode yet, or has lost what says
-// so. It changes nothing.
+// isNew reports whether a server has not been used in Strict mode yet, or has lost its record of
+// that. It changes nothing.
 func (c *Client) isNew(ctx context.Context) (bool, error) {
 	reply, err := c.askInit(ctx, "l")
 	if err == nil && reply.Word != "new" && reply.Word != "known" {
@@ -70,7 +70,7 @@ func (c *Client) isNew(ctx context.Context) (bool, error) {
 	return reply.Word == "new", err
 }
 
-// askInit sends init.lua.
+// askInit runs init.lua.
 func (c *Client) askInit(ctx context.Context, mode string) (wire.Reply, error) {
 	if c.isClosing() {
 		return wire.Reply{}, exec.ErrClosed
@@ -86,7 +86,7 @@ func (c *Client) askInit(ctx context.Context, mode string) (wire.Reply, error) {
 	return a.Reply, err
 }
 
-// quarantined is the answer that nothing is granted for so long yet.
+// quarantined is the reply that nothing will be granted for that long.
 type quarantined time.Duration
 
 func parseQuarantine(r *wire.Reply) (quarantined, error) {
@@ -101,8 +101,8 @@ func (c *Client) quarantineError(op, name string, q quarantined) error {
 	return &exec.Failure{Op: op, Name: name, Server: c.server.Addr(), Kind: exec.ErrQuarantine, Err: &exec.Quarantine{Left: time.Duration(q)}}
 }
 
-// reassertRequest asks for a lock that the server no longer knows, by the fence that the
-// grant has; no copy of it is carried out past notAfter.
+// reassertRequest returns the request that claims a lock again, with the hold's own fence, after
+// the server has lost it. No copy of the request is carried out after notAfter.
 func reassertRequest(h *hold, ttl time.Duration, reserved uint64, notAfter int64) request {
 	age := clock.Since(h.notHeldBefore())
 	return request{

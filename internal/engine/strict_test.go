@@ -7,8 +7,8 @@ import (
 	"github.com/holdfast-go/holdfast/internal/wire"
 )
 
-// A server that says it grants nothing for longer than clocks can count is believed as
-// far as they can, and not asked again at once.
+// If a server says that it grants nothing for longer than clocks can count, the client waits for as
+// long as they can, and does not ask again at once.
 func TestQuarantinesCannotOverflow(t *testing.T) {
 	for _, ms := range []string{"9223372036854775807", "9223372036854775", "-5"} {
 		r, err := wire.ParseReply("quarantined 1 " + ms)

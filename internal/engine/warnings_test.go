@@ -16,14 +16,14 @@ import (
 	"github.com/holdfast-go/holdfast/internal/clock"
 )
 
-// deafening is a fake whose subscriptions do as the test says.
+// deafening is a fake whose subscriptions behave as the test says.
 type deafening struct {
 	fake
 	subscribe func(driver.Subscription)
 	receivers string
-	down      func() bool // the server cannot be reached
+	down      func() bool // reports whether the server is out of reach
 	cluster   bool
-	elsewhere func() bool // in a Cluster: the lock is with a node that does not have the subscription
+	elsewhere func() bool // in a Cluster: reports whether the lock is on a node that does not have the subscription
 }
 
 func (d *deafening) Probe(ctx context.Context) (driver.ServerInfo, error) {
@@ -51,7 +51,7 @@ func (d *deafening) Run(ctx context.Context, call driver.Call) (string, error) {
 	return strings.Replace(reply, " 1 1 ours", " 1 "+receivers+" ours", 1), err
 }
 
-// A waiter that polls says so once, and why; one whose subscription comes back after an
+// A waiter that polls says so once, and says why. A waiter whose subscription comes back after an
 // outage says nothing.
 func TestWarnsOfPolling(t *testing.T) {
 	never := func() bool { return false }
@@ -66,7 +66,7 @@ func TestWarnsOfPolling(t *testing.T) {
 			"the server does not have it"},
 		"in a slot that moves": {&deafening{subscribe: confirm, receivers: "1", down: never, cluster: true,
 			elsewhere: downFrom(0, 20*time.Second)}, ""},
-		"in a slot that does not come to an end of moving": {&deafening{subscribe: confirm, receivers: "1", down: never, cluster: true,
+		"in a slot that never stops moving": {&deafening{subscribe: confirm, receivers: "1", down: never, cluster: true,
 			elsewhere: downFrom(0, time.Hour)}, "is its slot being moved"},
 		"refused": {&deafening{subscribe: func(s driver.Subscription) { s.Down(driver.ReplyError("NOPERM no channels")) }, receivers: "0", down: never},
 			"ACL refuses the subscription"},
@@ -100,7 +100,7 @@ func TestWarnsOfPolling(t *testing.T) {
 	}
 }
 
-// downFrom is true from one time after it was first asked until another.
+// downFrom returns a function that is true from one time after its first call until another.
 func downFrom(from, until time.Duration) func() bool {
 	begun := sync.OnceValue(time.Now)
 	return func() bool {
@@ -109,11 +109,11 @@ func downFrom(from, until time.Duration) func() bool {
 	}
 }
 
-// upUnless is a subscription that is up while the way to the server is not down.
+// upUnless returns a subscription that is up unless the server is down.
 func upUnless(down func() bool) func(driver.Subscription) {
 	return func(s driver.Subscription) {
 		up := false
-		for range 300 { // past the outage, and not past the test
+		for range 300 { // past the end of the outage, but not of the test
 			switch now := !down(); {
 			case now && !up:
 				s.Up()
@@ -163,5 +163,5 @@ func TestUnsafeSettings(t *testing.T) {
 	}
 }
 
-// confirm says at once that the server has the subscription.
+// confirm confirms a subscription at once.
 func confirm(s driver.Subscription) { s.Up() }

@@ -2,16 +2,22 @@
 //
 //	locks, err := holdfastgoredis.New(rdb, nil)
 //	err = locks.Mutex("invoices").Do(ctx, func(ctx context.Context, l *holdfast.Lease) error {
-//		return post(ctx, l.Token())
+//		return post(ctx, l.Fence())
 //	})
 //
-// A [Client] hands out locks: a mutex, which may be [Reentrant], also for an [Owner] in several
-// processes; an [RWMutex]; a [Semaphore]; several names as one, [Client.Multi]; and what is made of
-// locks: a job that runs [Once], an [Election], a [Latch], a [Barrier]. A [Quorum] has a mutex on
-// several servers. [Key] and [Redisson] share a mutex with other programs. A [Lock] is acquired
-// and gives a [Lease]; the lease is renewed until it is released, and says so
-// when it is lost: [Lease.Context] ends and [Lease.Err] reports it before anybody else can
-// hold the lock, as far as clocks allow. [Lease.Token] is a fence: a number that rises with every grant, by which a
-// resource can refuse a holder that is late. docs/GUARANTEES.md says what is promised
-// under which faults, docs/PROTOCOL.md how it works.
+// A [Client] hands out locks. A [Lock] is acquired and gives a [Lease], which is renewed until it is released. A lease that
+// is lost says so: its [Lease.Context] ends, and [Lease.Err] reports it, before anybody else can hold the lock, as far as
+// clocks allow. [Lease.Fence] is a number that rises with every grant, by which a resource can refuse a holder that is late.
+//
+// [Client.Mutex] is a lock that one holder has at a time, [Client.RWMutex] one for readers and writers, [Client.Semaphore]
+// a number of permits, and [Client.Multi] several names as one lock. [Client.OwnerMutex] belongs to an owner in any process;
+// [Client.MutexKey] and [Client.RedissonMutex] are shared with other programs. Made of locks are [Client.Once], a job that
+// is completed once; [Client.Election], which chooses a leader; [Client.Latch], which opens when parties have counted down;
+// and [Client.Barrier], where parties wait for each other. [NewQuorum] makes locks that a majority of servers agrees on.
+//
+// A handle, such as a [Lock], is immutable, free to make and safe for concurrent use. Making it sends nothing: a bad name
+// or option shows as [ErrInvalid] when it is used. A name is 1 to 512 bytes of UTF-8 without control characters, and does
+// not begin with a closing brace.
+//
+// docs/GUARANTEES.md says what is promised under which faults, docs/PROTOCOL.md how it works.
 package holdfast

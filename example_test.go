@@ -31,7 +31,7 @@ func ExampleClient_Mutex() {
 	ctx := context.Background()
 
 	err := locks.Mutex("invoices").Do(ctx, func(ctx context.Context, l *holdfast.Lease) error {
-		return post(ctx, l.Token())
+		return post(ctx, l.Fence())
 	})
 	if err != nil {
 		log.Fatal(err)
@@ -61,22 +61,22 @@ func ExampleLock_TryAcquire() {
 
 // A lock that other programs take with SET key token NX PX ttl, and release with a
 // script that compares and deletes.
-func ExampleKey() {
+func ExampleClient_MutexKey() {
 	ctx := context.Background()
 
-	err := locks.Mutex("settlement", holdfast.Key("lock:settlement")).Do(ctx,
-		func(ctx context.Context, l *holdfast.Lease) error { return post(ctx, l.Token()) })
+	err := locks.MutexKey("lock:settlement").Do(ctx,
+		func(ctx context.Context, l *holdfast.Lease) error { return post(ctx, l.Fence()) })
 	if err != nil {
 		log.Fatal(err)
 	}
 }
 
 // A lock that is Redisson's RLock in Java, too: redisson.getLock("orders").
-func ExampleRedisson() {
+func ExampleClient_RedissonMutex() {
 	ctx := context.Background()
 
-	err := locks.Mutex("orders", holdfast.Redisson("orders")).Do(ctx,
-		func(ctx context.Context, l *holdfast.Lease) error { return post(ctx, l.Token()) })
+	err := locks.RedissonMutex("orders").Do(ctx,
+		func(ctx context.Context, l *holdfast.Lease) error { return post(ctx, l.Fence()) })
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -86,10 +86,10 @@ func ExampleRedisson() {
 func ExampleReentrant() {
 	ctx := context.Background()
 
-	ledger := locks.Mutex("ledger", holdfast.Reentrant(true), holdfast.MaxDepth(10))
+	ledger := locks.Mutex("ledger", holdfast.Reentrant(), holdfast.MaxDepth(10))
 	audit := func(ctx context.Context) error {
 		return ledger.Do(ctx, func(ctx context.Context, l *holdfast.Lease) error {
-			return post(ctx, l.Token())
+			return post(ctx, l.Fence())
 		})
 	}
 	err := ledger.Do(ctx, func(ctx context.Context, l *holdfast.Lease) error {
@@ -102,17 +102,17 @@ func ExampleReentrant() {
 
 // Steps of a job, in whatever process, have the lock together. The last one gives up what a
 // step that is gone has left behind.
-func ExampleLock_ReleaseOwner() {
+func ExampleClient_ReleaseOwner() {
 	ctx := context.Background()
 
-	order := locks.Mutex("order-7", holdfast.Owner("job-42"), holdfast.Reentrant(true))
+	order := locks.OwnerMutex("order-7", "job-42")
 	err := order.Do(ctx, func(ctx context.Context, l *holdfast.Lease) error {
-		return post(ctx, l.Token()) // the same Token in all steps that overlap
+		return post(ctx, l.Fence()) // the same fence in all steps that overlap
 	})
 	if err != nil {
 		log.Fatal(err)
 	}
-	switch left, err := order.ReleaseOwner(ctx); {
+	switch left, err := locks.ReleaseOwner(ctx, "order-7", "job-42"); {
 	case errors.Is(err, holdfast.ErrNotHeld):
 		fmt.Println("nothing was left behind")
 	case errors.Is(err, holdfast.ErrNotOwner):
@@ -141,7 +141,7 @@ func ExampleClient_RWMutex() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	if err := post(writer.Context(), writer.Token()); err != nil {
+	if err := post(writer.Context(ctx), writer.Fence()); err != nil {
 		_ = writer.Release(ctx)
 		log.Fatal(err)
 	}
@@ -159,12 +159,12 @@ func ExampleClient_RWMutex() {
 func ExampleClient_Semaphore() {
 	ctx := context.Background()
 
+	slots := locks.Semaphore("renderers", 8)
 	for _, permits := range []int{1, 4} {
-		slots := locks.Semaphore("renderers", 8, holdfast.Weight(permits))
-		err := slots.Do(ctx, func(ctx context.Context, l *holdfast.Lease) error {
-			all, err := slots.Holders(ctx)
-			for _, h := range all {
-				fmt.Println(h.Owner, "has", h.Weight)
+		err := slots.Permits(permits).Do(ctx, func(ctx context.Context, l *holdfast.Lease) error {
+			status, err := slots.Status(ctx)
+			for _, h := range status.Holders {
+				fmt.Println(h.Owner, "has", h.Permits)
 			}
 			return err
 		})
@@ -181,7 +181,7 @@ func ExampleClient_Multi() {
 
 	err := locks.Multi([]string{"account/17", "account/4"}).Do(ctx, func(ctx context.Context, l *holdfast.Lease) error {
 		for _, account := range []string{"account/17", "account/4"} {
-			if err := post(ctx, l.Tokens()[account]); err != nil {
+			if err := post(ctx, l.Fences()[account]); err != nil {
 				return err
 			}
 		}
@@ -196,14 +196,14 @@ func ExampleClient_Multi() {
 func ExampleClient_Once() {
 	ctx := context.Background()
 
-	today := holdfast.SlotKey(time.Now().UTC().Format(time.DateOnly), 60*24*time.Hour)
+	today := holdfast.Slot(time.Now().UTC().Format(time.DateOnly), 60*24*time.Hour)
 	run, err := locks.Once("draw", today).Do(ctx, func(ctx context.Context, l *holdfast.Lease) (string, error) {
-		return "42", post(ctx, l.Token())
+		return "42", post(ctx, l.Fence())
 	})
 	if err != nil {
 		log.Fatal(err) // the next host that comes, or waits, tries again
 	}
-	log.Printf("%s drew %s at %s", run.Owner, run.Result, run.Completed)
+	log.Printf("%s drew %s at %s", run.Owner, run.Result, run.Time)
 }
 
 // One of all processes schedules; when it dies, another does.
@@ -213,7 +213,7 @@ func ExampleElection_Run() {
 
 	err := locks.Election("scheduler").Run(ctx, func(ctx context.Context, term *holdfast.Lease) error {
 		for range 3 {
-			if err := post(ctx, term.Token()); err != nil {
+			if err := post(ctx, term.Fence()); err != nil {
 				return err // ctx has ended with the term, perhaps: another may lead then
 			}
 		}
@@ -228,16 +228,16 @@ func ExampleElection_Run() {
 func ExampleElection_Watch() {
 	ctx := context.Background()
 
-	for leader, err := range locks.Election("scheduler").Watch(ctx) {
-		switch {
-		case err != nil:
+	for status, err := range locks.Election("scheduler").Watch(ctx) {
+		if err != nil {
 			log.Fatal(err)
-		case leader == nil:
+		}
+		leader, leads := status.Holder()
+		if !leads {
 			log.Print("nobody leads")
 			return
-		default:
-			log.Printf("%s leads", leader.Owner)
 		}
+		log.Printf("%s leads", leader.Owner)
 	}
 }
 
@@ -247,12 +247,12 @@ func ExampleClient_Latch() {
 	ready := locks.Latch("warmed-up", 5)
 
 	work := func() error { // in each worker
-		party, err := ready.Join(ctx)
+		party, err := ready.Register(ctx)
 		if err != nil {
 			return err
 		}
-		defer party.Release(ctx) // who has not counted down by then is missing
-		if err := post(party.Context(), party.Token()); err != nil {
+		defer party.Leave(ctx) // who has not counted down by then is missing
+		if err := post(party.Lease().Context(ctx), party.Lease().Fence()); err != nil {
 			return err
 		}
 		return party.CountDown(ctx)
@@ -266,7 +266,7 @@ func ExampleClient_Latch() {
 	}
 
 	err := ready.Wait(ctx) // in whoever waits for them
-	var incomplete *holdfast.IncompleteError
+	var incomplete *holdfast.LatchIncompleteError
 	switch {
 	case errors.As(err, &incomplete):
 		log.Printf("going on without %d of %d", incomplete.Missing, incomplete.Parties)
@@ -284,13 +284,13 @@ func ExampleClient_Barrier() {
 		if err != nil {
 			return err
 		}
-		defer party.Release(ctx)
+		defer party.Leave(ctx)
 		for {
-			if err := post(party.Context(), party.Token()); err != nil {
+			if err := post(party.Lease().Context(ctx), party.Lease().Fence()); err != nil {
 				return err
 			}
 			step, err := party.Await(ctx)
-			var broken *holdfast.BrokenError
+			var broken *holdfast.BarrierBrokenError
 			switch {
 			case errors.As(err, &broken):
 				log.Printf("%s is gone: step %d is to be done again", broken.Party.Owner, broken.Phase)
@@ -316,14 +316,14 @@ func ExampleClient_Barrier() {
 func ExampleNewQuorum() {
 	ctx := context.Background()
 
-	quorum, err := holdfast.NewQuorum(nodes...)
+	quorum, err := holdfast.NewQuorum(nodes, nil)
 	if err != nil {
 		log.Fatal(err)
 	}
-	// Once for new servers, by hand: quorum.Init(ctx, false)
+	// Once for new servers, by hand: quorum.Admit(ctx)
 	err = quorum.Mutex("settlement").Do(ctx, func(ctx context.Context, l *holdfast.Lease) error {
-		fmt.Println("these agree:", l.Nodes())
-		return post(ctx, l.Token())
+		fmt.Println("these agree:", quorum.Nodes(l))
+		return post(ctx, l.Fence())
 	})
 	if err != nil {
 		log.Fatal(err)

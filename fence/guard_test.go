@@ -71,7 +71,7 @@ func TestAFenceIsServedUntilALaterOneArrives(t *testing.T) {
 	second := &testLease{name: "ledger / ä", owner: "b 100%", fence: 8}
 	for _, l := range []Lease{first, first, second} {
 		if r := post(l); r.StatusCode != http.StatusOK || ResponseError(r) != nil {
-			t.Errorf("fence %d: %s: %s", l.Token(), r.Status, body(t, r))
+			t.Errorf("fence %d: %s: %s", l.Fence(), r.Status, body(t, r))
 		}
 	}
 	r := post(first)

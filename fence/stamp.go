@@ -14,8 +14,8 @@ import (
 type Lease interface {
 	Name() string
 	Owner() string
-	Token() uint64
-	Tokens() map[string]uint64
+	Fence() uint64
+	Fences() map[string]uint64
 	IsShared() bool
 	Err() error
 }
@@ -41,10 +41,10 @@ func Of(l Lease) (Stamp, error) {
 	if err := l.Err(); err != nil {
 		return Stamp{}, err
 	}
-	if n := len(l.Tokens()); n > 1 {
+	if n := len(l.Fences()); n > 1 {
 		return Stamp{}, fmt.Errorf("%w: a lease of %d locks has no fence of its own; choose the lock that guards the resource with Part", holdfast.ErrInvalid, n)
 	}
-	s := Stamp{Lock: l.Name(), Fence: l.Token(), Owner: l.Owner(), Shared: l.IsShared()}
+	s := Stamp{Lock: l.Name(), Fence: l.Fence(), Owner: l.Owner(), Shared: l.IsShared()}
 	return s, s.check()
 }
 
@@ -59,12 +59,12 @@ type part struct {
 
 func (p part) Name() string { return p.lock }
 
-func (p part) Token() uint64 { return p.Lease.Tokens()[p.lock] }
+func (p part) Fence() uint64 { return p.Lease.Fences()[p.lock] }
 
-func (p part) Tokens() map[string]uint64 { return map[string]uint64{p.lock: p.Token()} }
+func (p part) Fences() map[string]uint64 { return map[string]uint64{p.lock: p.Fence()} }
 
 func (p part) Err() error {
-	if _, ok := p.Lease.Tokens()[p.lock]; !ok {
+	if _, ok := p.Lease.Fences()[p.lock]; !ok {
 		return fmt.Errorf("%w: the lease of %.64q has no lock named %.64q", holdfast.ErrInvalid, p.Lease.Name(), p.lock)
 	}
 	return p.Lease.Err()

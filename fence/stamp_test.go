@@ -22,10 +22,10 @@ type testLease struct {
 
 func (l *testLease) Name() string  { return l.name }
 func (l *testLease) Owner() string { return l.owner }
-func (l *testLease) Token() uint64 { return l.fence }
+func (l *testLease) Fence() uint64 { return l.fence }
 func (l *testLease) Err() error    { return l.err }
 
-func (l *testLease) Tokens() map[string]uint64 {
+func (l *testLease) Fences() map[string]uint64 {
 	if l.fences != nil {
 		return l.fences
 	}

@@ -25,7 +25,7 @@ func Example() {
 	// One process at a time posts the invoices. The inner ctx ends, with a cause,
 	// before another process can acquire the lock.
 	err = locks.Mutex("invoices").Do(ctx, func(ctx context.Context, l *holdfast.Lease) error {
-		return post(ctx, l.Token())
+		return post(ctx, l.Fence())
 	})
 	if err != nil {
 		log.Fatal(err)
@@ -46,13 +46,13 @@ func Example_quorum() {
 		defer node.Close(ctx)
 		nodes = append(nodes, node)
 	}
-	quorum, err := holdfast.NewQuorum(nodes...)
+	quorum, err := holdfast.NewQuorum(nodes, nil)
 	if err != nil {
 		log.Fatal(err)
 	}
 	// For new servers, call quorum.Init(ctx, false) once, by hand.
 	err = quorum.Mutex("settlement").Do(ctx, func(ctx context.Context, l *holdfast.Lease) error {
-		return post(ctx, l.Token())
+		return post(ctx, l.Fence())
 	})
 	if err != nil {
 		log.Fatal(err)

@@ -21,7 +21,7 @@ func Example() {
 	defer locks.Close(ctx)
 
 	err = locks.Mutex("invoices").Do(ctx, func(ctx context.Context, l *holdfast.Lease) error {
-		return post(ctx, l.Token())
+		return post(ctx, l.Fence())
 	})
 	if err != nil {
 		log.Fatal(err)

@@ -38,6 +38,9 @@ type acquirer struct {
 	// leaving ends the departure that began when the last waiter left, or is nil. Guarded by
 	// queue.mu.
 	leaving func()
+	// lastLook is closed when the server has been asked once more for a waiter whose time is up; looking is what lastLook was
+	// when the server was asked. Both are nil otherwise, and guarded by the wait queue.
+	lastLook, looking chan struct{}
 }
 
 // standing is the answer that an attempt was queued, and the subscription that could notify the
@@ -132,6 +135,10 @@ func (acq *acquirer) run() {
 func (acq *acquirer) next() *waiter {
 	acq.queue.mu.Lock()
 	defer acq.queue.mu.Unlock()
+	if acq.looking != nil {
+		close(acq.looking)
+		acq.looking = nil
+	}
 	head := acq.queue.head()
 	if head == nil {
 		acq.queue.acquirer = nil
@@ -166,6 +173,9 @@ func (acq *acquirer) listen() {
 // ask asks the server for the lock and notes the outcome in the wait queue.
 func (acq *acquirer) ask(mode string) (any, error) {
 	acq.queue.noteAsked()
+	acq.queue.mu.Lock()
+	acq.looking, acq.lastLook = acq.lastLook, nil
+	acq.queue.mu.Unlock()
 	got, err := acq.attempt.ask(context.Background(), mode, max(acq.queue.fences(acq.attempt.l), 1))
 	acq.queue.mu.Lock()
 	defer acq.queue.mu.Unlock()
@@ -302,7 +312,7 @@ func (acq *acquirer) sleep(a *attempt, q queued) *hold {
 			// for an owner's lock, which its owner may hold by now, or if the first waiter
 			// wants something else.
 			// mutants: subscription-cut
-			if acq.sub.HasMissed() || acq.ownerJoined.Swap(false) || !acq.stillFor(a) {
+			if acq.sub.HasMissed() || acq.ownerJoined.Swap(false) || !acq.sleepsFor(a) {
 				return nil
 			}
 			// Messages on Redisson's channels matter only while a client of Redisson has
@@ -316,12 +326,12 @@ func (acq *acquirer) sleep(a *attempt, q queued) *hold {
 	}
 }
 
-// stillFor reports whether a is for the lease that the first waiter wants.
-func (acq *acquirer) stillFor(a *attempt) bool {
+// sleepsFor reports whether a is for the lease that the first waiter wants, and whether that waiter goes on waiting.
+func (acq *acquirer) sleepsFor(a *attempt) bool {
 	acq.queue.mu.Lock()
 	defer acq.queue.mu.Unlock()
 	head := acq.queue.head()
-	return head != nil && head.l.interchangeable(a.l)
+	return head != nil && head.l.interchangeable(a.l) && acq.lastLook == nil
 }
 
 // sleepTime returns how long to wait for a notification before the next check. The first in the

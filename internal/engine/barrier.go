@@ -59,6 +59,9 @@ func (e *BrokenError) Error() string {
 // Is makes a BrokenError match ErrBroken.
 func (e *BrokenError) Is(target error) bool { return target == ErrBroken }
 
+// Lock returns the lock of which parties have leases.
+func (b *Barrier) Lock() *Lock { return b.lock }
+
 // Name returns the barrier's name.
 func (b *Barrier) Name() string { return b.lock.name }
 

@@ -132,7 +132,7 @@ func (c *Config) fill(host string) error {
 		value    *time.Duration
 		fallback time.Duration
 	}{
-		{"CommandTimeout", &c.CommandTimeout, 2 * time.Second},
+		{"CommandTimeout", &c.CommandTimeout, DefaultCommandTimeout},
 		{"MaxTTL", &c.MaxTTL, maxTTL},
 		{"RetryTimeout", &c.RetryTimeout, 3 * time.Second},
 		{"TTL", &c.TTL, 15 * time.Second},

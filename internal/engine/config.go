@@ -72,3 +72,6 @@ type Config struct {
 	// TTL is the lease time of locks without a TTL option. Default 15 s.
 	TTL time.Duration
 }
+
+// DefaultCommandTimeout is that of a Config which says nothing of it.
+const DefaultCommandTimeout = 2 * time.Second

@@ -33,9 +33,8 @@ func (q *Quorum) Election(name string, opts ...Option) *Election {
 	return &Election{q.Mutex(name, append(slices.Clone(opts), func(s *settings) { s.pollTries = min(s.pollTries, 0) })...)}
 }
 
-// ErrResign is what lead returns to Election.Run to give up its term and to campaign for
-// another, behind those who wait already.
-var ErrResign = errors.New("holdfast: leader resigns")
+// Lock returns the lock that leaders hold.
+func (e *Election) Lock() *Lock { return e.lock }
 
 // Run campaigns, and calls lead whenever it is elected: once for each term, one term after
 // another, until ctx ends or lead returns for another reason than the end of its term. The
@@ -44,12 +43,11 @@ var ErrResign = errors.New("holdfast: leader resigns")
 // other term before it does. term.Token rises from term to term, and tells resources
 // which of two leaders is the later.
 //
-// Run goes on campaigning when a term ended because the lease was lost, whatever lead
-// returned; when lead returned ErrResign; and while the server cannot be reached. It returns
-// ctx.Err() when ctx ended; otherwise what lead returned, also nil; or an error of
+// Run campaigns again if again says so, which is told what lead returned and whether the term was lost; and while the
+// server cannot be reached. It returns ctx.Err() when ctx ended; otherwise what lead returned, also nil; or an error of
 // Acquire that campaigning on would not mend. The lease is released then, and the next in
 // line leads.
-func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, term *Lease) error) error {
+func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, term *Lease) error, again func(err error, lost bool) bool) error {
 	for {
 		term, err := e.lock.Acquire(ctx)
 		switch {
@@ -63,18 +61,18 @@ func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, term 
 			}
 			continue
 		}
-		again, err := e.serve(ctx, term, lead)
-		if ctx.Err() != nil && (again || err == nil || errors.Is(err, ctx.Err())) {
+		more, err := e.serve(ctx, term, lead, again)
+		if ctx.Err() != nil && (more || err == nil || errors.Is(err, ctx.Err())) {
 			return ctx.Err()
 		}
-		if !again {
+		if !more {
 			return err
 		}
 	}
 }
 
-// serve has lead serve one term. again says that there may be another.
-func (e *Election) serve(ctx context.Context, term *Lease, lead func(context.Context, *Lease) error) (again bool, err error) {
+// serve has lead serve one term. more says that there may be another.
+func (e *Election) serve(ctx context.Context, term *Lease, lead func(context.Context, *Lease) error, again func(error, bool) bool) (more bool, err error) {
 	e.announce()
 	// mutants: announce-end
 	defer e.announce()
@@ -82,10 +80,11 @@ func (e *Election) serve(ctx context.Context, term *Lease, lead func(context.Con
 		err = lead(ctx, term)
 		return nil
 	})
-	if errors.Is(err, ErrResign) || errors.Is(released, ErrLost) {
+	lost := errors.Is(released, ErrLost)
+	if again(err, lost) {
 		return true, err
 	}
-	if released != nil {
+	if released != nil && !lost {
 		err = errors.Join(err, released)
 	}
 	return false, err

@@ -170,11 +170,11 @@ const (
 	// process or machine slept through the renewal.
 	LossExpired LossReason = "expired"
 	// LossTaken: the server says that the lock is somebody else's, or gone.
-	LossTaken LossReason = "taken or deleted"
+	LossTaken LossReason = "taken"
 	// LossUnreachable: renewals failed until the deadline passed.
-	LossUnreachable LossReason = "not renewed"
+	LossUnreachable LossReason = "unreachable"
 	// LossBound: MaxHold or MaxRenewals ended the renewals.
-	LossBound LossReason = "hold limit reached"
+	LossBound LossReason = "bound"
 )
 
 // LostError is the error of a lease that is no longer, or may no longer be, its

@@ -50,6 +50,9 @@ func (e *IncompleteError) Error() string {
 // Is makes an IncompleteError match ErrIncomplete.
 func (e *IncompleteError) Is(target error) bool { return target == ErrIncomplete }
 
+// Lock returns the lock of which parties have leases.
+func (l *Latch) Lock() *Lock { return l.lock }
+
 // Name returns the latch's name.
 func (l *Latch) Name() string { return l.lock.name }
 

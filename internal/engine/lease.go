@@ -104,15 +104,6 @@ func (l *Lease) Tokens() map[string]uint64 {
 // reader's, of an RWMutex. An owner's leases (see Reentrant) have the same, too, but one owner.
 func (l *Lease) IsShared() bool { return l.lock().set.kind.joinable }
 
-// Nodes returns the addresses of the servers that hold the lock: of a Quorum, those that agree
-// at the moment, in alphabetical order; otherwise the one.
-func (l *Lease) Nodes() []string {
-	if l.many != nil {
-		return l.many.nodes()
-	}
-	return []string{l.g.l.c.server.Addr()}
-}
-
 // Deadline returns the local time until which the lease is certainly held unless it
 // is renewed or released: when it was last asked for, plus its TTL, less 1% and 2 ms
 // for drift. It has a monotonic reading. A lock that was handed over begins with a
@@ -176,6 +167,9 @@ func (l *Lease) Context() context.Context {
 	}
 	return l.scope.ctx
 }
+
+// Within returns ctx for those who have the lease, with which they may acquire the lock again, if it is Reentrant.
+func (l *Lease) Within(ctx context.Context) context.Context { return l.within(ctx) }
 
 // whenEnded has f called when the lease ends, or now if it has. It is for leases that others are made
 // of, which have no context of their own. f does not block.

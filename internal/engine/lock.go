@@ -43,8 +43,8 @@ func (c *Client) newLock(name string, opts []Option) *Lock {
 	return l.resolved()
 }
 
-// with returns the lock with other options.
-func (l *Lock) with(opts []Option) *Lock {
+// With returns the lock with other options.
+func (l *Lock) With(opts ...Option) *Lock {
 	m := &Lock{c: l.c, name: l.name, set: l.set, composition: &alone}
 	m.choose(opts)
 	return m.resolved()
@@ -81,12 +81,10 @@ func (l *Lock) resolve() (err error) {
 	}
 	s := l.set
 	switch {
-	case s.reentrant && s.named && s.kind == &mutex && s.as == nil && s.weight == 0 && !s.once && !s.apart:
+	case s.owned && s.kind == &mutex && s.as == nil:
 		s.kind, s.limit, s.weight = &owned, everything, 1
 	case s.as != nil && s.kind != &mutex:
 		return errors.New("Key and Redisson have a meaning for a Mutex only: no other program knows how this lock is kept")
-	case s.as != nil && s.reentrant && s.named:
-		return errors.New("Key is not possible for a lock of owners, Owner with Reentrant: no other program knows how it is kept")
 	case s.as != nil:
 		s.kind = s.as
 	}
@@ -128,6 +126,8 @@ func (l *Lock) resolve() (err error) {
 // check refuses what makes no sense for any lock.
 func (s *settings) check(maxTTL time.Duration) error {
 	switch {
+	case s.wrong != nil:
+		return s.wrong
 	case s.ttl < minTTL:
 		return fmt.Errorf("a TTL of %s is not possible; at least %s is needed", s.ttl, minTTL)
 	case s.ttl > maxTTL:
@@ -163,6 +163,28 @@ func (s *settings) check(maxTTL time.Duration) error {
 // Name returns the lock's name.
 func (l *Lock) Name() string { return l.name }
 
+// Key returns the lock's key; "" of several locks.
+func (l *Lock) Key() string {
+	if l.quorum != nil {
+		return l.parts[0].keys.Lock
+	}
+	return l.keys.Lock
+}
+
+// Form says what kind of lock it is, as whatis.lua does.
+func (l *Lock) Form() string { return l.set.kind.form }
+
+// Limit returns how many permits a semaphore has, or parties a latch or a barrier, as their user says; else 0.
+func (l *Lock) Limit() int {
+	if !l.set.kind.isShared() || l.set.limit == everything {
+		return 0
+	}
+	return l.set.limit
+}
+
+// Now returns about what time it is by the server's clock, once the server has answered something.
+func (l *Lock) Now() time.Time { return time.UnixMicro(l.c.server.Time(l.c.slot(l))) }
+
 // Acquire waits for the lock until it has it or ctx ends. Waiters are served in the
 // order in which their processes came, and within a process in the order of their
 // calls. A free lock costs one round trip; a waiter sleeps until it is handed the
@@ -177,6 +199,11 @@ func (l *Lock) Name() string { return l.name }
 func (l *Lock) Acquire(ctx context.Context) (*Lease, error) {
 	l.c.tasks.Begin() // Close waits for what this brings
 	defer l.c.tasks.End()
+	return l.acquire(ctx, time.Time{})
+}
+
+// acquire waits for the lock until ctx ends, or until end if that is not zero.
+func (l *Lock) acquire(ctx context.Context, end time.Time) (*Lease, error) {
 	if err := l.ready(ctx); err != nil {
 		return nil, err
 	}
@@ -185,13 +212,13 @@ func (l *Lock) Acquire(ctx context.Context) (*Lease, error) {
 	}
 	switch {
 	case l.set.pollInterval > 0:
-		return l.poll(ctx)
+		return l.poll(ctx, end)
 	case l.quorum != nil:
-		return l.quorum.acquire(ctx, l)
+		return l.quorum.acquire(ctx, l, end)
 	case l.parts != nil:
-		return l.acquireAll(ctx)
+		return l.acquireAll(ctx, end)
 	}
-	return l.c.queueOf(l.queueKey()).acquire(ctx, l)
+	return l.c.queueOf(l.queueKey()).acquire(ctx, l, end)
 }
 
 // TryAcquire takes the lock if it is free and nobody queues for it. Otherwise it
@@ -321,11 +348,16 @@ func (l *Lock) noteUnqueued(h *hold) {
 }
 
 // poll tries at an interval.
-func (l *Lock) poll(ctx context.Context) (*Lease, error) {
+func (l *Lock) poll(ctx context.Context, end time.Time) (*Lease, error) {
+	limit, stop := timeUp(end)
+	defer stop()
 	for n := 1; ; n++ {
 		asked := time.Now()
 		lease, err := l.try(ctx)
 		if n > 1 && err != nil && ctx.Err() != nil && !l.c.server.IsSilent(asked) {
+			if isOver(end) {
+				return nil, errTimeUp
+			}
 			return nil, ctx.Err() // it was answered before
 		}
 		if !errors.Is(err, ErrHeld) && !errors.Is(err, exec.ErrQuarantine) || n == l.set.pollTries {
@@ -333,7 +365,12 @@ func (l *Lock) poll(ctx context.Context) (*Lease, error) {
 		}
 		select {
 		case <-time.After(jitter(l.set.pollInterval, 10)):
+		case <-limit:
+			return nil, err
 		case <-ctx.Done():
+			if isOver(end) {
+				return nil, err
+			}
 			return nil, ctx.Err()
 		case <-l.c.closing:
 			return nil, exec.ErrClosed
@@ -357,6 +394,8 @@ func (l *Lock) malformed(op string) error {
 // Holder is who holds a lock. Owner, Host and Meta are what its program wrote, or
 // whoever can write the key: escape them before you show them.
 type Holder struct {
+	Name  string // the lock's
+	Form  string // of the lock: see Lock.Form
 	Key   string // the lock's key
 	Owner string // Owner or Config.Owner; "" when Foreign
 	Host  string
@@ -468,7 +507,7 @@ func (l *Lock) parseHolding(r *wire.Reply) (token string, h Holder, err error) {
 
 // holder makes a Holder of a lock's value.
 func (l *Lock) holder(ttl time.Duration, waiters int, value string) Holder {
-	h := Holder{Key: l.keys.Lock, TTL: ttl, Waiters: waiters}
+	h := Holder{Name: l.name, Form: l.set.kind.form, Key: l.keys.Lock, TTL: ttl, Waiters: waiters}
 	v, ours := wire.ParseValue(value)
 	if !ours {
 		h.Foreign = true

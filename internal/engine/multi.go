@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/holdfast-go/holdfast/internal/clock"
 	"github.com/holdfast-go/holdfast/internal/exec"
@@ -82,13 +83,13 @@ func (l *Lock) ordered() []int {
 }
 
 // acquireAll acquires all parts: at once if it can, or else one after another.
-func (l *Lock) acquireAll(ctx context.Context) (*Lease, error) {
+func (l *Lock) acquireAll(ctx context.Context, end time.Time) (*Lease, error) {
 	lease, busy, err := l.tryAtOnce(ctx)
 	if lease != nil || err != nil && !busy {
 		return lease, err
 	}
 	for {
-		lease, err := l.inOrder(ctx, (*Lock).Acquire)
+		lease, err := l.inOrder(ctx, func(p *Lock, ctx context.Context) (*Lease, error) { return p.AcquireBy(ctx, end) })
 		if !errors.Is(err, errStartOver) {
 			return lease, err
 		}

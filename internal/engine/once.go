@@ -106,6 +106,7 @@ type Run struct {
 	PID       int
 	Fence     uint64 // of its lease
 	Try       int    // which of its window's tries it was, from 1
+	Counts    bool   // it was completed in this window
 	// Here says that it is the one of this call; otherwise it was done before.
 	Here bool
 }
@@ -131,8 +132,8 @@ func (o *Once) Lock() *Lock { return o.lock }
 // it. It changes nothing.
 func (o *Once) Check(ctx context.Context) error {
 	last, err := o.look(ctx)
-	if err == nil && last.counts {
-		err = &DoneError{o.lock.name, last.Run}
+	if err == nil && last.Counts {
+		err = &DoneError{o.lock.name, last}
 	}
 	return err
 }
@@ -148,17 +149,29 @@ func (o *Once) Check(ctx context.Context) error {
 // the lease lasts.
 // The context that f gets is that of Lock.Do. When f panics, the run does not count.
 func (o *Once) Do(ctx context.Context, f func(ctx context.Context, lease *Lease) (result string, err error)) (Run, error) {
-	return o.do(ctx, o.lock.Acquire, f)
+	return o.DoBy(ctx, time.Time{}, f)
+}
+
+// DoBy is Do that waits no longer than until end, if that is not zero, while another runs the job: see Lock.AcquireBy.
+func (o *Once) DoBy(ctx context.Context, end time.Time, f func(ctx context.Context, lease *Lease) (result string, err error)) (Run, error) {
+	return o.do(ctx, end, func(ctx context.Context) (*Lease, error) { return o.lock.AcquireBy(ctx, end) }, f)
 }
 
 // TryDo is Do, but returns ErrHeld when another runs the job just now.
 func (o *Once) TryDo(ctx context.Context, f func(ctx context.Context, lease *Lease) (result string, err error)) (Run, error) {
-	return o.do(ctx, o.lock.TryAcquire, f)
+	return o.do(ctx, time.Time{}, o.lock.TryAcquire, f)
 }
 
-func (o *Once) do(ctx context.Context, acquire func(context.Context) (*Lease, error), f func(context.Context, *Lease) (string, error)) (Run, error) {
-	if last, err := o.look(ctx); err != nil || last.counts {
-		return last.Run, err
+func (o *Once) do(ctx context.Context, end time.Time, acquire func(context.Context) (*Lease, error), f func(context.Context, *Lease) (string, error)) (Run, error) {
+	asking, stop := o.lock.asking(ctx, end)
+	last, err := o.look(asking)
+	timeUp := asking.Err() != nil && ctx.Err() == nil
+	stop()
+	switch {
+	case err != nil && timeUp:
+		return Run{}, o.lock.unanswered(err)
+	case err != nil || last.Counts:
+		return last, err
 	}
 	lease, err := acquire(ctx)
 	if err != nil {
@@ -209,7 +222,7 @@ func (o *Once) Begin(ctx context.Context, lease *Lease) error {
 		return nil
 	case "done":
 		if last, err := o.parse(&a.Reply); err == nil {
-			return &DoneError{o.lock.name, last.Run}
+			return &DoneError{o.lock.name, last}
 		}
 	case "spent":
 		if a.Ints(&tries) == nil {
@@ -256,7 +269,7 @@ func (o *Once) Complete(ctx context.Context, lease *Lease, result string) (Run, 
 	s := lease.g.l.set
 	return Run{
 		Completed: time.UnixMicro(done), Result: result, Owner: s.owner, Host: o.lock.c.host, PID: os.Getpid(),
-		Fence: lease.fence, Try: int(count), Here: true,
+		Fence: lease.fence, Try: int(count), Here: true, Counts: true,
 	}, tooLong
 }
 
@@ -267,49 +280,41 @@ func (o *Once) Last(ctx context.Context) (Run, error) {
 	if err == nil && last.Completed.IsZero() {
 		err = ErrNotDone
 	}
-	return last.Run, err
+	return last, err
 }
 
-// completed is a run of which the server knows.
-type completed struct {
-	Run
-	counts bool // in this window
-}
-
-func (o *Once) look(ctx context.Context) (completed, error) {
+// look returns the latest run of which the server knows; a zero Run if there is none.
+func (o *Once) look(ctx context.Context) (Run, error) {
 	if o.err != nil {
-		return completed{}, o.err
+		return Run{}, o.err
 	}
 	if err := o.lock.ready(ctx); err != nil {
-		return completed{}, err
+		return Run{}, err
 	}
 	a, err := o.ask(ctx, request{op: "look up", script: script.OnceLook}, "", o.windowText())
 	switch {
 	case err != nil:
-		return completed{}, err
+		return Run{}, err
 	case a.Word == "none":
-		return completed{}, nil
+		return Run{}, nil
 	case a.Word == "done":
 		return o.parse(&a.Reply)
 	}
-	return completed{}, o.lock.malformed("look up")
+	return Run{}, o.lock.malformed("look up")
 }
 
 // parse reads what follows in a "done" reply.
-func (o *Once) parse(r *wire.Reply) (completed, error) {
+func (o *Once) parse(r *wire.Reply) (Run, error) {
 	var done, fence, try int64
 	if r.Ints(&done, &fence, &try) != nil || done <= 0 || fence <= 0 {
-		return completed{}, o.lock.malformed("look up")
+		return Run{}, o.lock.malformed("look up")
 	}
 	validity, rest, _ := strings.Cut(r.Rest(), " ")
 	text, result, _ := strings.Cut(rest, "\n")
 	info := wire.ParseInfo(text)
-	return completed{
-		Run: Run{
-			Completed: time.UnixMicro(done), Result: result, Owner: info.Owner, Host: info.Host, PID: info.PID,
-			Fence: uint64(fence), Try: int(try),
-		},
-		counts: validity == "counts",
+	return Run{
+		Completed: time.UnixMicro(done), Result: result, Owner: info.Owner, Host: info.Host, PID: info.PID,
+		Fence: uint64(fence), Try: int(try), Counts: validity == "counts",
 	}, nil
 }
 

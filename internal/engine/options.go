@@ -18,7 +18,7 @@ type settings struct {
 	pollInterval time.Duration // 0: wait for notifications
 	pollTries    int           // <= 0: no bound
 	owner        string
-	named        bool   // by Owner, not by Config.Owner
+	owned        bool   // the lock is the owner's, in whatever process
 	key          string // exact key, or ""
 	as           *kind  // what Key or Redisson make of a mutex; or nil
 	meta         *metaList
@@ -37,8 +37,9 @@ type settings struct {
 	fsync        bool
 	confirmation time.Duration // how long replicas, or disks, are waited for; 0: the default
 
-	info string // of the holder, as it stands in the lock's value
-	err  error  // what is wrong with the lock's name or options
+	info  string // of the holder, as it stands in the lock's value
+	wrong error  // what Refuse said
+	err   error  // what is wrong with the lock's name or options
 }
 
 // choices are the settings of the latest locks, for others to share: one of a lock can be made for each of a
@@ -68,6 +69,9 @@ type metaList struct {
 	key, value string
 	next       *metaList
 }
+
+// Refuse makes the lock meet ErrInvalid, for that reason, when it is used.
+func Refuse(why error) Option { return func(s *settings) { s.wrong = why } }
 
 // TTL sets the lease time: how long the lock outlives a holder that crashed.
 // At least 5 ms, at most Config.MaxTTL. Default: Config.TTL.
@@ -108,9 +112,13 @@ func Poll(interval time.Duration, tries int) Option {
 	}
 }
 
-// Owner names the holder to people who ask who holds the lock. Default:
-// Config.Owner. Together with Reentrant it is more than a name: see there.
-func Owner(id string) Option { return func(s *settings) { s.owner, s.named = id, true } }
+// Owner names the holder to people who ask who holds the lock. Default: Config.Owner.
+func Owner(name string) Option { return func(s *settings) { s.owner = name } }
+
+// OwnedBy makes a Mutex an owner's, who can acquire it again in whatever process.
+func OwnedBy(owner string) Option {
+	return func(s *settings) { s.owner, s.owned, s.reentrant = owner, true, true }
+}
 
 // Key makes the lock live under exactly this key, instead of one made from
 // prefix and name, so that it is shared with programs that use the canonical

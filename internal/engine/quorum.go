@@ -156,6 +156,15 @@ func (q *Quorum) Mutex(name string, opts ...Option) *Lock {
 	return l
 }
 
+// Nodes returns the addresses of the servers that hold a lease of the quorum at the moment, in alphabetical order; none
+// of another lease.
+func (q *Quorum) Nodes(l *Lease) []string {
+	if l.many == nil || l.many.l.quorum != q {
+		return nil
+	}
+	return l.many.nodes()
+}
+
 // QuorumError says that too few nodes agreed, and what the others had to say. It matches
 // what any of their errors matches: ErrUnavailable, ErrQuarantine, ErrPermission, ...; but not
 // ErrHeld, which is what comes when a majority names a holder.
@@ -187,6 +196,9 @@ func (e *QuorumError) Error() string {
 	return text
 }
 
+// Ended returns the error of the caller's context, if it ended before a majority answered.
+func (e *QuorumError) Ended() error { return e.ended }
+
 // endedBy is the error of an acquire whose context has ended, after rounds in which that was met; or nothing.
 func (e *QuorumError) endedBy(ctx context.Context) error {
 	if e == nil {
@@ -216,7 +228,9 @@ type turn struct {
 }
 
 // take waits for the process's turn to have the lock.
-func (q *Quorum) take(ctx context.Context, key string) error {
+func (q *Quorum) take(ctx context.Context, key string, end time.Time) error {
+	limit, stop := timeUp(end)
+	defer stop()
 	q.mu.Lock()
 	t := q.turns[key]
 	if t == nil {
@@ -229,8 +243,14 @@ func (q *Quorum) take(ctx context.Context, key string) error {
 	select {
 	case <-t.free:
 		return nil
+	case <-limit:
+		q.leave(key)
+		return errTimeUp
 	case <-ctx.Done():
 		q.leave(key)
+		if isOver(end) {
+			return errTimeUp
+		}
 		return ctx.Err()
 	}
 }

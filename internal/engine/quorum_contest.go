@@ -57,12 +57,12 @@ const (
 	longPause  = 200 * time.Millisecond
 )
 
-// contend takes the lock: round by round until ctx ends, if it waits. Otherwise until a majority of nodes
+// contend takes the lock: round by round until ctx ends, or limit has come, if it waits. Otherwise until a majority of nodes
 // names another holder, or RetryTimeout is over. Without a majority that answers, both try for RetryTimeout.
 //
 // Of contenders none of whom gets a majority all give back what they got. From then on they have tickets, which
 // nodes remember, and a node grants the lock only to the earliest that it knows: once all know that one, it has it.
-func (q *Quorum) contend(ctx context.Context, l *Lock, waits bool, onEnd func()) (*Lease, error) {
+func (q *Quorum) contend(ctx context.Context, l *Lock, waits bool, limit time.Time, onEnd func()) (*Lease, error) {
 	b := &bid{q: q, l: l, onEnd: onEnd, terms: terms{timeout: q.timeout(l)}}
 	end := time.Now().Add(l.c.cfg.RetryTimeout)
 	var unheard *QuorumError // of the latest rounds, if no majority answered
@@ -73,7 +73,7 @@ func (q *Quorum) contend(ctx context.Context, l *Lock, waits bool, onEnd func())
 			return lease, nil
 		}
 		held := errors.Is(err, ErrHeld)
-		if ctx.Err() != nil {
+		if ctx.Err() != nil && !(held && isOver(limit)) {
 			b.withdraw()
 			return nil, unheard.endedBy(ctx)
 		}
@@ -86,7 +86,7 @@ func (q *Quorum) contend(ctx context.Context, l *Lock, waits bool, onEnd func())
 		} else if errors.As(err, &unheard) {
 			b.timeout = q.longer(l, b.timeout)
 		}
-		if !held && !q.curable(err) || answered && !b.said && !waits || held && !waits || time.Now().After(end) {
+		if !held && !q.curable(err) || answered && !b.said && !waits || held && !waits || isOver(limit) || time.Now().After(end) {
 			b.withdraw()
 			return nil, err
 		}
@@ -98,8 +98,12 @@ func (q *Quorum) contend(ctx context.Context, l *Lock, waits bool, onEnd func())
 			longest = briskPause
 		}
 		pause = min(pause, longest)
+		rest := jitter(pause, 50)
+		if !limit.IsZero() {
+			rest = min(rest, time.Until(limit))
+		}
 		select {
-		case <-time.After(jitter(pause, 50)):
+		case <-time.After(rest):
 		case <-ctx.Done():
 			b.withdraw()
 			return nil, unheard.endedBy(ctx)

@@ -29,12 +29,12 @@ type vote struct {
 }
 
 // acquire takes the lock, trying again while others have it.
-func (q *Quorum) acquire(ctx context.Context, l *Lock) (*Lease, error) {
+func (q *Quorum) acquire(ctx context.Context, l *Lock, end time.Time) (*Lease, error) {
 	key := l.parts[0].keys.Lock
-	if err := q.take(ctx, key); err != nil {
+	if err := q.take(ctx, key, end); err != nil {
 		return nil, err
 	}
-	lease, err := q.contend(ctx, l, true, func() { q.pass(key) })
+	lease, err := q.contend(ctx, l, true, end, func() { q.pass(key) })
 	if lease == nil {
 		q.pass(key)
 	}
@@ -43,7 +43,7 @@ func (q *Quorum) acquire(ctx context.Context, l *Lock) (*Lease, error) {
 
 // try takes the lock if nobody has it.
 func (q *Quorum) try(ctx context.Context, l *Lock) (*Lease, error) {
-	return q.contend(ctx, l, false, nil)
+	return q.contend(ctx, l, false, time.Time{}, nil)
 }
 
 // curable reports whether a majority may be had later: too few nodes refuse for good.

@@ -63,10 +63,10 @@ func sided(side *kind, weight int) Option {
 
 // Reader returns the lock that readers acquire, with further options: a TTL of their own,
 // for instance.
-func (rw *RWMutex) Reader(opts ...Option) *Lock { return rw.read.with(opts) }
+func (rw *RWMutex) Reader(opts ...Option) *Lock { return rw.read.With(opts...) }
 
 // Writer returns the lock that writers acquire, with further options.
-func (rw *RWMutex) Writer(opts ...Option) *Lock { return rw.write.with(opts) }
+func (rw *RWMutex) Writer(opts ...Option) *Lock { return rw.write.With(opts...) }
 
 // Downgrade makes a writer's lease a reader's: no other writer comes between, and
 // readers that wait go in. It returns the reader's lease, with the same Token; the writer's
@@ -119,7 +119,7 @@ func (l *Lock) inheriting(from *Lock) *Lock {
 	if own.maxRenewals < 0 || old.maxRenewals >= 0 && old.maxRenewals < own.maxRenewals {
 		own.maxRenewals = old.maxRenewals
 	}
-	own.owner, own.named, own.meta, own.info = old.owner, old.named, old.meta, old.info
+	own.owner, own.owned, own.meta, own.info = old.owner, old.owned, old.meta, old.info
 	return &Lock{c: l.c, name: l.name, keys: l.keys, set: &own, composition: &alone}
 }
 

@@ -16,7 +16,7 @@ var semaphore = shared("sem", kind{
 		case s.limit < 1 || s.limit > maxPermits:
 			return fmt.Errorf("the number of permits is %d; it must be between 1 and %d", s.limit, maxPermits)
 		case s.weight < 1 || s.weight > maxPermits:
-			return fmt.Errorf("Weight must be between 1 and %d", maxPermits)
+			return fmt.Errorf("%d permits at once are not possible; between 1 and %d are", s.weight, maxPermits)
 		case s.reentrant:
 			return errors.New("Reentrant is not for semaphores: their permits are counted")
 		}
@@ -42,6 +42,11 @@ type Semaphore struct {
 func (c *Client) Semaphore(name string, permits int, opts ...Option) *Semaphore {
 	given := []Option{func(s *settings) { s.kind, s.limit, s.weight = &semaphore, permits, 1 }}
 	return &Semaphore{c.newLock(name, append(given, opts...))}
+}
+
+// Permits returns the lock that takes so many permits at once, with further options.
+func (s *Semaphore) Permits(n int, opts ...Option) *Lock {
+	return s.Lock.With(append(opts[:len(opts):len(opts)], Weight(n))...)
 }
 
 // Weight sets how many permits of a semaphore an acquire takes. If that is more than there are, the

@@ -96,8 +96,8 @@ func (wq *waitQueue) isHeld() bool {
 // waiting returns the number of waiters.
 func (wq *waitQueue) waiting() int { return int(wq.count.Load()) }
 
-// acquire waits until it has the lock or ctx ends. It uses up one reference.
-func (wq *waitQueue) acquire(ctx context.Context, l *Lock) (*Lease, error) {
+// acquire waits until it has the lock, ctx ends, or end has come if that is not zero. It uses up one reference.
+func (wq *waitQueue) acquire(ctx context.Context, l *Lock, end time.Time) (*Lease, error) {
 	defer wq.unref()
 	wq.mu.Lock()
 	if wq.waiting() == 0 {
@@ -123,7 +123,7 @@ func (wq *waitQueue) acquire(ctx context.Context, l *Lock) (*Lease, error) {
 		}
 		wq.mu.Unlock()
 	}
-	return wq.await(ctx, w)
+	return wq.await(ctx, w, end)
 }
 
 // askFirst asks the server for the lock. If the lock is held, askFirst puts a waiter at the head of
@@ -256,21 +256,25 @@ func (wq *waitQueue) releaseLocked(h *hold) {
 	wq.unref()
 }
 
-// await waits for what the acquirer, or a holder in this process, gives w.
-func (wq *waitQueue) await(ctx context.Context, w *waiter) (*Lease, error) {
+// await waits for what the acquirer, or a holder in this process, gives w, until end if that is not zero.
+func (wq *waitQueue) await(ctx context.Context, w *waiter, end time.Time) (*Lease, error) {
+	limit, stop := timeUp(end)
+	defer stop()
 	select {
 	case r := <-w.results:
 		return r.lease, r.err
+	case <-limit:
+		return wq.awaitLast(ctx, w)
 	case <-ctx.Done():
+		if isOver(end) {
+			return wq.awaitLast(ctx, w)
+		}
 	}
 	wq.mu.Lock()
 	served := w.place == nil
 	err := wq.unheard(ctx, w.l)
 	if !served {
-		wq.remove(w)
-		if acq := wq.acquirer; acq != nil && acq.leaving == nil && wq.waiting() == 0 {
-			acq.leaving = wq.c.departing.begin(w.l.keys.Queue)
-		}
+		wq.withdraw(w)
 	}
 	wq.mu.Unlock()
 	if served {

@@ -323,8 +323,8 @@ func TestCluster(t *testing.T) {
 					backend.Waiters(t, here.Mutex(name), 1)
 					backend.Release(t, lease)
 					second := backend.Receive(t, next)
-					if second.Token() <= lease.Token() {
-						t.Fatalf("%s: %v follows fence %d", name, second, lease.Token())
+					if second.Fence() <= lease.Fence() {
+						t.Fatalf("%s: %v follows fence %d", name, second, lease.Fence())
 					}
 					backend.Release(t, second)
 				}
@@ -365,7 +365,7 @@ func TestMasterThatWasDemotedIsLeft(t *testing.T) {
 	long(t)
 	kinds := map[string]func(c *holdfast.Client, name string) *holdfast.Lock{
 		"mutex":     func(c *holdfast.Client, name string) *holdfast.Lock { return c.Mutex(name) },
-		"semaphore": func(c *holdfast.Client, name string) *holdfast.Lock { return c.Semaphore(name, 1).Lock },
+		"semaphore": func(c *holdfast.Client, name string) *holdfast.Lock { return c.Semaphore(name, 1).Permits(1) },
 	}
 	each(t, func(t *testing.T, a adapter) {
 		for _, bin := range server.Binaries(t) {

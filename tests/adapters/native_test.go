@@ -77,13 +77,13 @@ func releases(t *testing.T, b *backend.Backend, c *holdfast.Client) {
 	t.Helper()
 	ctx, rdb, other := t.Context(), b.Redis(t), b.Client(t, nil)
 	const key = "holdfast:{a}"
-	acquire := func(opts ...holdfast.Option) *holdfast.Lease {
+	acquire := func(opts ...holdfast.MutexOption) *holdfast.Lease {
 		t.Helper()
 		return backend.Acquire(t, c.Mutex("a", opts...))
 	}
 	gone := func(what string, lease *holdfast.Lease) {
 		t.Helper()
-		if err := lease.Release(ctx); !errors.Is(err, holdfast.ErrLost) || holdfast.Ambiguous(err) {
+		if err := lease.Release(ctx); !errors.Is(err, holdfast.ErrLost) || errors.Is(err, holdfast.ErrAmbiguous) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
@@ -107,8 +107,8 @@ func releases(t *testing.T, b *backend.Backend, c *holdfast.Client) {
 	began := time.Now()
 	backend.Release(t, lease)
 	next := backend.Receive(t, waiting)
-	if took := time.Since(began); took > 5*time.Second || next.Token() <= lease.Token() {
-		t.Errorf("%v, with fence %d after %d, is handed the lock after %v", next, next.Token(), lease.Token(), took)
+	if took := time.Since(began); took > 5*time.Second || next.Fence() <= lease.Fence() {
+		t.Errorf("%v, with fence %d after %d, is handed the lock after %v", next, next.Fence(), lease.Fence(), took)
 	}
 	backend.Release(t, next)
 	backend.Release(t, acquire()) // it is not known to be contended after this
@@ -121,7 +121,7 @@ func releases(t *testing.T, b *backend.Backend, c *holdfast.Client) {
 	rdb.Del(ctx, key)
 	next = backend.Acquire(t, other.Mutex("a"))
 	gone("a lock that is another's", lease)
-	if h, err := c.Mutex("a").Holder(ctx); err != nil || h.Fence != next.Token() {
+	if h, err := backend.HolderOf(ctx, c.Mutex("a")); err != nil || h.Fence != next.Fence() {
 		t.Errorf("the other's lock: %+v, %v", h, err)
 	}
 	backend.Release(t, next)
@@ -140,7 +140,7 @@ func releases(t *testing.T, b *backend.Backend, c *holdfast.Client) {
 	rdb.Del(ctx, key)
 	rdb.HSet(ctx, key, "a", "b")
 	var se *holdfast.ServerError
-	if err := lease.Release(ctx); !errors.As(err, &se) || se.Kind != holdfast.ErrWrongType {
+	if err := lease.Release(ctx); !errors.As(err, &se) || !errors.Is(se, holdfast.ErrMismatch) {
 		t.Errorf("a key that is no string: %v", err)
 	}
 	rdb.Del(ctx, key)

@@ -14,11 +14,11 @@ import (
 )
 
 // join makes a party of the barrier "b", by a client of its own.
-func join(t testing.TB, b *backend.Backend, parties int, opts ...holdfast.Option) *holdfast.BarrierParty {
+func join(t testing.TB, b *backend.Backend, parties int, opts ...holdfast.BarrierOption) *holdfast.BarrierParty {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	party, err := b.Client(t, nil).Barrier("b", parties, append([]holdfast.Option{holdfast.TTL(time.Minute)}, opts...)...).Join(ctx)
+	party, err := b.Client(t, nil).Barrier("b", parties, append([]holdfast.BarrierOption{holdfast.TTL(time.Minute)}, opts...)...).Join(ctx)
 	if err != nil {
 		t.Fatalf("Join: %v", err)
 	}
@@ -68,8 +68,8 @@ func tripped(t testing.TB, phase uint64, all ...<-chan arrival) {
 func broken(t testing.TB, phase uint64, who string, died bool, all ...<-chan arrival) {
 	t.Helper()
 	for _, a := range arrivals(t, all...) {
-		var e *holdfast.BrokenError
-		if !errors.Is(a.err, holdfast.ErrBroken) || !errors.As(a.err, &e) || e.Phase != phase || e.Died != died || e.Party.Owner != who {
+		var e *holdfast.BarrierBrokenError
+		if !errors.Is(a.err, holdfast.ErrBarrierBroken) || !errors.As(a.err, &e) || e.Phase != phase || e.Died != died || e.Party.Owner != who {
 			t.Fatalf("Await: phase %d, %v; want phase %d broken by %s", a.phase, a.err, phase, who)
 		}
 	}
@@ -102,7 +102,7 @@ func TestBarrierTrips(t *testing.T) {
 			tripped(t, phase, first, second, await(t.Context(), three))
 		}
 		for _, p := range []*holdfast.BarrierParty{one, two, three} {
-			backend.Release(t, p.Lease)
+			backend.Release(t, p.Lease())
 		}
 		b.Cleaned(t)
 	})
@@ -163,10 +163,10 @@ func TestBarrierBreaks(t *testing.T) {
 	t.Parallel()
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		one, two := join(t, b, 3), join(t, b, 3)
-		dying := join(t, b, 3, holdfast.Owner("dying"), holdfast.TTL(6*time.Second), holdfast.Renew(false))
+		dying := join(t, b, 3, holdfast.Owner("dying"), holdfast.TTL(6*time.Second), holdfast.NoRenew())
 		first := await(t.Context(), one)
 		broken(t, 1, "dying", true, first)
-		if dying.Err() == nil {
+		if dying.Lease().Err() == nil {
 			t.Error("the phase breaks while all parties hold their leases")
 		}
 		if _, err := dying.Await(t.Context()); !errors.Is(err, holdfast.ErrLost) {
@@ -177,16 +177,16 @@ func TestBarrierBreaks(t *testing.T) {
 		leaving := join(t, b, 3, holdfast.Owner("leaving"))
 		first, second := await(t.Context(), one), await(t.Context(), two)
 		waiting(t, b, "2")
-		backend.Release(t, leaving.Lease)
+		backend.Release(t, leaving.Lease())
 		broken(t, 2, "leaving", false, first, second)
 
 		three := join(t, b, 3)
 		tripped(t, 3, await(t.Context(), one), await(t.Context(), two), await(t.Context(), three))
 		// Several at once: each of the others is told of the first phase that it missed.
-		backend.Release(t, two.Lease)
-		backend.Release(t, three.Lease)
+		backend.Release(t, two.Lease())
+		backend.Release(t, three.Lease())
 		first = await(t.Context(), one)
-		if a := arrivals(t, first)[0]; !errors.Is(a.err, holdfast.ErrBroken) {
+		if a := arrivals(t, first)[0]; !errors.Is(a.err, holdfast.ErrBarrierBroken) {
 			t.Errorf("Await: %+v", a)
 		}
 		two, three = join(t, b, 3), join(t, b, 3)
@@ -268,7 +268,7 @@ func TestBarrierHasSoManyParties(t *testing.T) {
 		if _, err := b.Client(t, nil).Barrier("b", 2).TryJoin(t.Context()); !errors.Is(err, holdfast.ErrHeld) {
 			t.Errorf("TryJoin of a third of two: %v", err)
 		}
-		if _, err := b.Client(t, nil).Barrier("b", 3).TryJoin(t.Context()); !errors.Is(err, holdfast.ErrParties) {
+		if _, err := b.Client(t, nil).Barrier("b", 3).TryJoin(t.Context()); !errors.Is(err, holdfast.ErrMismatch) {
 			t.Errorf("TryJoin with another number of parties: %v", err)
 		}
 		waiter := b.Client(t, nil).Barrier("b", 2, holdfast.Owner("three"))
@@ -281,12 +281,12 @@ func TestBarrierHasSoManyParties(t *testing.T) {
 			third <- party
 		}()
 		backend.Eventually(t, "the third waits", func() bool {
-			all, err := waiter.Parties(t.Context())
-			return err == nil && len(all) == 2 && all[0].Waiters == 1
+			s, err := waiter.Status(t.Context())
+			return err == nil && len(s.Holders) == 2 && len(s.Waiters) == 1
 		})
 		first := await(t.Context(), one)
 		waiting(t, b, "1")
-		backend.Release(t, two.Lease)
+		backend.Release(t, two.Lease())
 		broken(t, 1, "two", false, first)
 		tripped(t, 2, await(t.Context(), one), await(t.Context(), <-third))
 
@@ -298,14 +298,14 @@ func TestBarrierHasSoManyParties(t *testing.T) {
 			over <- err
 		}()
 		backend.Eventually(t, "the fourth waits", func() bool {
-			all, err := waiter.Parties(t.Context())
-			return err == nil && len(all) == 2 && all[0].Waiters == 1
+			s, err := waiter.Status(t.Context())
+			return err == nil && len(s.Holders) == 2 && len(s.Waiters) == 1
 		})
 		cancel()
 		if err := <-over; err != context.Canceled {
 			t.Errorf("Join: %v", err)
 		}
-		backend.Release(t, one.Lease)
+		backend.Release(t, one.Lease())
 	})
 }
 
@@ -323,8 +323,8 @@ func TestBarrierThatIsLost(t *testing.T) {
 			}
 		}
 		for _, p := range []*holdfast.BarrierParty{one, two} {
-			if !errors.Is(p.Err(), holdfast.ErrLost) {
-				t.Errorf("the lease: %v", p.Err())
+			if !errors.Is(p.Lease().Err(), holdfast.ErrLost) {
+				t.Errorf("the lease: %v", p.Lease().Err())
 			}
 		}
 		b.Cleaned(t)
@@ -349,7 +349,7 @@ func TestBarrierOfAClientThatCloses(t *testing.T) {
 		if a := arrivals(t, first)[0]; !errors.Is(a.err, holdfast.ErrClosed) {
 			t.Errorf("Await: %+v", a)
 		}
-		backend.Release(t, party.Lease)
+		backend.Release(t, party.Lease())
 		if err := <-closed; err != nil {
 			t.Error(err)
 		}

@@ -45,7 +45,7 @@ func crowd(n int, do func(i int)) {
 }
 
 // many acquires so many locks at once, and releases them at once; it returns their fences.
-func many(t testing.TB, c *holdfast.Client, n int, opts ...holdfast.Option) []uint64 {
+func many(t testing.TB, c *holdfast.Client, n int, opts ...holdfast.MutexOption) []uint64 {
 	t.Helper()
 	leases, fences := make([]*holdfast.Lease, n), make([]uint64, n)
 	crowd(n, func(i int) {
@@ -54,7 +54,7 @@ func many(t testing.TB, c *holdfast.Client, n int, opts ...holdfast.Option) []ui
 			t.Errorf("m%d: %v", i, err)
 			return
 		}
-		leases[i], fences[i] = lease, lease.Token()
+		leases[i], fences[i] = lease, lease.Fence()
 	})
 	crowd(n, func(i int) {
 		if leases[i] == nil {
@@ -110,7 +110,7 @@ func TestBatchesOfOneAndNone(t *testing.T) {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
 			t.Parallel()
 			backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
-				c := b.Client(t, &holdfast.Config{Batch: size})
+				c := b.Client(t, &holdfast.Config{MaxBatch: size})
 				first := many(t, c, 60)
 				rise(t, nil, first)
 				rise(t, first, many(t, c, 60))
@@ -120,15 +120,15 @@ func TestBatchesOfOneAndNone(t *testing.T) {
 				if _, err := c.Mutex("m0").TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrHeld) {
 					t.Errorf("Batch %d: a lock that is held: %v", size, err)
 				}
-				next := queue(t, b.Client(t, &holdfast.Config{Batch: size}).Mutex("m0"), 1)
+				next := queue(t, b.Client(t, &holdfast.Config{MaxBatch: size}).Mutex("m0"), 1)
 				backend.Eventually(t, "it outlives its TTL", func() bool { return lease.Err() != nil || time.Now().After(granted.Add(ttl/3)) })
 				if err := lease.Err(); err != nil {
 					t.Errorf("Batch %d: a lease that is to be renewed: %v", size, err)
 				}
 				backend.Release(t, lease)
 				after := backend.Receive(t, next)
-				if after.Token() <= lease.Token() {
-					machine.Unexcused(t, "Batch %d: fence %d follows %d", size, after.Token(), lease.Token())
+				if after.Fence() <= lease.Fence() {
+					machine.Unexcused(t, "Batch %d: fence %d follows %d", size, after.Fence(), lease.Fence())
 				}
 				backend.Release(t, after)
 				b.Cleaned(t)
@@ -146,7 +146,7 @@ func TestBatchesOfOneAndNoneCostTheSame(t *testing.T) {
 			if err := b.Redis(t).ScriptFlush(t.Context()).Err(); err != nil {
 				t.Fatal(err)
 			}
-			c := b.Client(t, &holdfast.Config{Batch: size})
+			c := b.Client(t, &holdfast.Config{MaxBatch: size})
 			backend.Release(t, backend.Acquire(t, c.Mutex("m")))
 			surveyed(t, b)
 			const cycles = 20
@@ -302,7 +302,7 @@ func TestABatchWithAForbiddenLock(t *testing.T) {
 			}
 			lease, err := c.Mutex(name, holdfast.TTL(10*time.Second)).Acquire(ctx)
 			switch {
-			case i%10 == 5 && !errors.Is(err, holdfast.ErrPermission):
+			case i%10 == 5 && !errors.Is(err, holdfast.ErrDenied):
 				t.Errorf("%s: %v", name, err)
 			case i%10 != 5 && err != nil:
 				t.Errorf("%s: %v", name, err)

@@ -27,15 +27,15 @@ func TestACounterThatSomebodyHasSet(t *testing.T) {
 			}
 			for kind, l := range map[string]*holdfast.Lock{
 				"mutex":            c.Mutex("a"),
-				"shared key":       c.Mutex("a", holdfast.Key("{a}")),
+				"shared key":       c.MutexKey("{a}"),
 				"writer":           c.RWMutex("rw").Writer(),
 				"reader":           c.RWMutex("rw").Reader(),
-				"permit":           c.Semaphore("s", 3).Lock,
+				"permit":           c.Semaphore("s", 3).Permits(1),
 				"several":          c.Multi([]string{"a", "b"}),
-				"an owner's mutex": c.Mutex("own", holdfast.Reentrant(true)),
+				"an owner's mutex": c.Mutex("own", holdfast.Reentrant()),
 			} {
 				_, err := l.TryAcquire(t.Context())
-				if !errors.Is(err, holdfast.ErrWrongType) || !strings.Contains(err.Error(), counter) || !strings.Contains(err.Error(), "delete it") {
+				if !errors.Is(err, holdfast.ErrMismatch) || !strings.Contains(err.Error(), counter) || !strings.Contains(err.Error(), "delete it") {
 					t.Errorf("%s: %s: %v", what, kind, err)
 				}
 			}
@@ -50,8 +50,8 @@ func TestACounterThatSomebodyHasSet(t *testing.T) {
 		rdb.Del(t.Context(), counter)
 		time.Sleep(time.Millisecond) // in virtual time it would be the same moment still
 		next := backend.Acquire(t, c.Mutex("held"))
-		if next.Token() <= held.Token() {
-			t.Errorf("fence %d follows %d", next.Token(), held.Token())
+		if next.Fence() <= held.Fence() {
+			t.Errorf("fence %d follows %d", next.Fence(), held.Fence())
 		}
 		backend.Release(t, next)
 

@@ -17,7 +17,7 @@ import (
 )
 
 // election is one of the test's, by a client of its own.
-func election(t testing.TB, b *backend.Backend, opts ...holdfast.Option) *holdfast.Election {
+func election(t testing.TB, b *backend.Backend, opts ...holdfast.ElectionOption) *holdfast.Election {
 	return b.Client(t, nil).Election("e", opts...)
 }
 
@@ -30,7 +30,7 @@ func TestLeadersFollowEachOther(t *testing.T) {
 		}
 		first := backend.Campaign(t.Context(), e)
 		term, _ := first.Elected(t)
-		if h, err := election(t, b).Leader(t.Context()); err != nil || h.Owner != "first" || h.Fence != term.Token() {
+		if h, err := election(t, b).Leader(t.Context()); err != nil || h.Owner != "first" || h.Fence != term.Fence() {
 			t.Errorf("Leader: %+v, %v", h, err)
 		}
 		lock := b.Client(t, nil).Mutex("e")
@@ -41,8 +41,8 @@ func TestLeadersFollowEachOther(t *testing.T) {
 
 		first.Answer <- holdfast.ErrResign // behind the third
 		after, ctx := second.Elected(t)
-		if err := term.Err(); !errors.Is(err, holdfast.ErrReleased) || after.Token() <= term.Token() || ctx.Err() != nil {
-			machine.Unexcused(t, "fence %d follows %d; the term before: %v, the one now: %v", after.Token(), term.Token(), err, ctx.Err())
+		if err := term.Err(); !errors.Is(err, holdfast.ErrReleased) || after.Fence() <= term.Fence() || ctx.Err() != nil {
+			machine.Unexcused(t, "fence %d follows %d; the term before: %v, the one now: %v", after.Fence(), term.Fence(), err, ctx.Err())
 		}
 		backend.Waiters(t, lock, 2)
 		second.Answer <- nil // for good
@@ -55,8 +55,8 @@ func TestLeadersFollowEachOther(t *testing.T) {
 			t.Errorf("Run: %v", err)
 		}
 		again, _ := first.Elected(t)
-		if again.Token() <= after.Token() {
-			machine.Unexcused(t, "fence %d follows %d", again.Token(), after.Token())
+		if again.Fence() <= after.Fence() {
+			machine.Unexcused(t, "fence %d follows %d", again.Fence(), after.Fence())
 		}
 		first.Answer <- nil
 		if err := <-first.Over; err != nil {
@@ -80,8 +80,8 @@ func TestLeaderThatIsDeposed(t *testing.T) {
 		b.Redis(t).Del(t.Context(), "holdfast:{e}")
 		c.Answer <- context.Cause(ctx)
 		again, ctx := c.Elected(t)
-		if again.Token() <= term.Token() || ctx.Err() != nil {
-			machine.Unexcused(t, "fence %d follows %d, %v", again.Token(), term.Token(), ctx.Err())
+		if again.Fence() <= term.Fence() || ctx.Err() != nil {
+			machine.Unexcused(t, "fence %d follows %d, %v", again.Fence(), term.Fence(), ctx.Err())
 		}
 		c.Answer <- nil
 		if err := <-c.Over; err != nil {
@@ -111,14 +111,13 @@ func TestElectionEndsWithItsContext(t *testing.T) {
 	})
 }
 
-// A candidate that polls campaigns for as long as it takes: the number of tries is for those who want one
-// lock once.
+// A candidate that polls campaigns for as long as it takes.
 func TestACandidateThatPollsGoesOn(t *testing.T) {
 	t.Parallel()
 	backend.Virtual(t, func(t *testing.T, b *backend.Backend) {
 		first := backend.Campaign(t.Context(), election(t, b))
 		term, _ := first.Elected(t)
-		second := backend.Campaign(t.Context(), election(t, b, holdfast.Poll(100*time.Millisecond, 3)))
+		second := backend.Campaign(t.Context(), election(t, b, holdfast.Poll(100*time.Millisecond)))
 		time.Sleep(time.Minute)
 		select {
 		case err := <-second.Over:
@@ -127,15 +126,15 @@ func TestACandidateThatPollsGoesOn(t *testing.T) {
 		}
 		first.Answer <- nil
 		next, _ := second.Elected(t)
-		if next.Token() <= term.Token() {
-			t.Errorf("fence %d follows %d", next.Token(), term.Token())
+		if next.Fence() <= term.Fence() {
+			t.Errorf("fence %d follows %d", next.Fence(), term.Fence())
 		}
 		second.Answer <- nil
 		if err := <-second.Over; err != nil {
 			t.Errorf("Run: %v", err)
 		}
-		if err := election(t, b, holdfast.Poll(time.Second, -1)).Run(t.Context(), nil); !errors.Is(err, holdfast.ErrInvalid) {
-			t.Errorf("a negative number of tries: %v; want ErrInvalid", err)
+		if err := election(t, b, holdfast.Poll(-time.Second)).Run(t.Context(), nil); !errors.Is(err, holdfast.ErrInvalid) {
+			t.Errorf("a negative interval: %v; want ErrInvalid", err)
 		}
 	})
 }
@@ -157,8 +156,8 @@ func TestOneLeaderAtATime(t *testing.T) {
 							t.Errorf("%d lead", n)
 						}
 						defer leading.Add(-1)
-						if before := last.Swap(term.Token()); before >= term.Token() {
-							machine.Unexcused(t, "fence %d follows %d", term.Token(), before)
+						if before := last.Swap(term.Fence()); before >= term.Fence() {
+							machine.Unexcused(t, "fence %d follows %d", term.Fence(), before)
 						}
 						if terms++; terms < 5 {
 							return holdfast.ErrResign
@@ -210,7 +209,7 @@ func TestWatchSeesEveryChange(t *testing.T) {
 		two.Answer <- nil
 		see("")
 		// One that crashes tells nobody.
-		backend.Acquire(t, b.Client(t, nil).Mutex("e", holdfast.Owner("three"), holdfast.Renew(false), holdfast.TTL(6*time.Second)))
+		backend.Acquire(t, b.Client(t, nil).Mutex("e", holdfast.Owner("three"), holdfast.NoRenew(), holdfast.TTL(6*time.Second)))
 		one = backend.Campaign(t.Context(), election(t, b, holdfast.Owner("four")))
 		one.Elected(t)
 		for got := next(); got != "four"; got = next() { // it may have seen the third
@@ -273,9 +272,9 @@ func TestWatchEndsWithItsContext(t *testing.T) {
 		defer cancel()
 		c := b.Client(t, nil)
 		seen := 0
-		for leader, err := range c.Election("e").Watch(ctx) {
-			if leader != nil || err != nil {
-				t.Errorf("it yields %v, %v", leader, err)
+		for status, err := range c.Election("e").Watch(ctx) {
+			if status.Held() || err != nil {
+				t.Errorf("it yields %v, %v", status, err)
 			}
 			seen++
 			cancel()
@@ -286,9 +285,9 @@ func TestWatchEndsWithItsContext(t *testing.T) {
 		if err := c.Close(t.Context()); err != nil {
 			t.Error(err)
 		}
-		for leader, err := range c.Election("e").Watch(t.Context()) {
-			if leader != nil || !errors.Is(err, holdfast.ErrClosed) {
-				t.Errorf("of a client that is closed: %v, %v", leader, err)
+		for status, err := range c.Election("e").Watch(t.Context()) {
+			if status.Held() || !errors.Is(err, holdfast.ErrClosed) {
+				t.Errorf("of a client that is closed: %v, %v", status, err)
 			}
 		}
 	})

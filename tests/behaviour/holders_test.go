@@ -2,6 +2,7 @@ package behaviour
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -33,11 +34,14 @@ func TestOneOfManyHoldersIsFoundAmongAFew(t *testing.T) {
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		const n, few = 300, 100 // about ten are asked for at first
 		d := &census{Driver: b.Hearing(t, "no channel")}
-		c := backend.New(t, &holdfast.Config{LocalHandovers: -1}, d) // readers of one process are several holders
-		for kind, l := range map[string]*holdfast.Lock{
-			"semaphore":       c.Semaphore("s", n, holdfast.TTL(time.Hour)).Lock, // nobody has to renew them
-			"read-write lock": c.RWMutex("rw", holdfast.TTL(time.Hour)).Reader(),
+		c := backend.New(t, &holdfast.Config{MaxLocalHandovers: -1}, d) // readers of one process are several holders
+		soon := holdfast.Wait(time.Millisecond)
+		for kind, locks := range map[string][2]*holdfast.Lock{ // that is held, and that is wanted
+			// Nobody has to renew them.
+			"semaphore":       {c.Semaphore("s", n, holdfast.TTL(time.Hour)).Permits(1), c.Semaphore("s", n).Permits(1, soon)},
+			"read-write lock": {c.RWMutex("rw", holdfast.TTL(time.Hour)).Reader(), c.RWMutex("rw").Writer(soon)},
 		} {
+			l := locks[0]
 			for range n { // one by one: a slow machine takes longer for all at once than they have
 				lease, err := l.TryAcquire(t.Context())
 				if err != nil {
@@ -45,17 +49,12 @@ func TestOneOfManyHoldersIsFoundAmongAFew(t *testing.T) {
 				}
 				t.Cleanup(func() { backend.Release(t, lease) })
 			}
-			check := func(what string, found bool, err error) {
-				t.Helper()
-				if told := d.told.Swap(0); err != nil || !found || told < 1 || told > few {
-					t.Errorf("%s: %s found one: %v, %v; the server told of %d of %d holders, want 1 to %d", kind, what, found, err, told, n, few)
-				}
+			_, err := locks[1].Acquire(t.Context())
+			var held *holdfast.HeldError
+			if told := d.told.Swap(0); !errors.As(err, &held) || held.Holder.Owner == "" || told < 1 || told > few {
+				t.Errorf("%s: whose time is up has %v; the server told of %d of %d holders, want 1 to %d", kind, err, told, n, few)
 			}
-			h, err := l.Holder(t.Context())
-			check("Holder", h.Owner != "", err)
-			held, err := l.IsHeld(t.Context())
-			check("IsHeld", held, err)
-			if holders, err := l.Holders(t.Context()); err != nil || len(holders) != n {
+			if holders, err := backend.HoldersOf(t.Context(), l); err != nil || len(holders) != n {
 				t.Errorf("%s: Holders returned %d, %v, want %d", kind, len(holders), err, n)
 			}
 			d.told.Store(0)

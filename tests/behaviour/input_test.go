@@ -39,14 +39,11 @@ func TestBadInputIsRefusedBeforeIO(t *testing.T) {
 		"a newline":                  c.Mutex("a\nb"),
 		"invalid UTF-8":              c.Mutex("a\xff"),
 		"a closing brace first":      c.Mutex("}a"),
-		"an empty key":               c.Mutex("a", holdfast.Key("")),
-		"a key with odd braces":      c.Mutex("a", holdfast.Key("a}b")),
-		"Redisson without a name":    c.Mutex("a", holdfast.Redisson("")),
-		"a name with a brace":        c.Mutex("a", holdfast.Redisson("a{b")),
-		"a name with odd braces":     c.Mutex("a", holdfast.Redisson("a}b")),
-		"Redisson's semaphore":       c.Semaphore("a", 5, holdfast.Redisson("a")).Lock,
-		"Redisson's reader":          c.RWMutex("a", holdfast.Redisson("a")).Reader(),
-		"several of Redisson's":      c.Multi([]string{"a", "b"}, holdfast.Redisson("a")),
+		"an empty key":               c.MutexKey(""),
+		"a key with odd braces":      c.MutexKey("a}b"),
+		"Redisson without a name":    c.RedissonMutex(""),
+		"a name with a brace":        c.RedissonMutex("a{b"),
+		"a name with odd braces":     c.RedissonMutex("a}b"),
 		"a TTL of 0":                 c.Mutex("a", holdfast.TTL(0)),
 		"a negative TTL":             c.Mutex("a", holdfast.TTL(-time.Second)),
 		"a TTL that drift uses up":   c.Mutex("a", holdfast.TTL(2*time.Millisecond)),
@@ -56,33 +53,26 @@ func TestBadInputIsRefusedBeforeIO(t *testing.T) {
 		"MaxHold of 0":               c.Mutex("a", holdfast.MaxHold(0)),
 		"an empty owner":             c.Mutex("a", holdfast.Owner("")),
 		"long meta":                  c.Mutex("a", holdfast.Meta("k", long)),
-		"a polling interval of 0":    c.Mutex("a", holdfast.Poll(0, 3)),
-		"a negative number of tries": c.Mutex("a", holdfast.Poll(time.Second, -1)),
-		"a reentrant semaphore":      c.Semaphore("a", 5, holdfast.Reentrant(true)).Lock,
-		"a depth of 0":               c.Mutex("a", holdfast.Reentrant(true), holdfast.MaxDepth(0)),
+		"a polling interval of 0":    c.Mutex("a", holdfast.Poll(0)),
+		"a negative interval":        c.Mutex("a", holdfast.Poll(-time.Second)),
+		"a negative Wait":            c.Mutex("a", holdfast.Wait(-1)),
+		"a depth of 0":               c.Mutex("a", holdfast.Reentrant(), holdfast.MaxDepth(0)),
 		"a depth without need":       c.Mutex("a", holdfast.MaxDepth(3)),
-		"an owner with a newline":    c.Mutex("a", holdfast.Reentrant(true), holdfast.Owner("a\nb")),
-		"a long owner":               c.Mutex("a", holdfast.Reentrant(true), holdfast.Owner(long[:513])),
-		"an owner's exact key":       c.Mutex("a", holdfast.Reentrant(true), holdfast.Owner("me"), holdfast.Key("a")),
-		"an owner's weight":          c.Mutex("a", holdfast.Reentrant(true), holdfast.Owner("me"), holdfast.Weight(1)),
-		"a mutex with a weight":      c.Mutex("a", holdfast.Weight(1)),
-		"a semaphore of 0":           c.Semaphore("a", 0).Lock,
-		"a semaphore of -1":          c.Semaphore("a", -1).Lock,
-		"a semaphore of a million 1": c.Semaphore("a", 1_000_001).Lock,
-		"a weight of 0":              c.Semaphore("a", 5, holdfast.Weight(0)).Lock,
-		"a negative weight":          c.Semaphore("a", 5, holdfast.Weight(-3)).Lock,
-		"a weight above all permits": c.Semaphore("a", 5, holdfast.Weight(1_000_001)).Lock,
-		"a semaphore's exact key":    c.Semaphore("a", 5, holdfast.Key("a")).Lock,
-		"a reader with a weight":     c.RWMutex("a", holdfast.Weight(2)).Reader(),
-		"a writer with a weight":     c.RWMutex("a").Writer(holdfast.Weight(2)),
-		"a writer of a reader's":     c.RWMutex("a").Writer(holdfast.Weight(1)),
-		"a reader of a writer's":     c.RWMutex("a").Reader(holdfast.Weight(1_000_000_000)),
-		"a reader's exact key":       c.RWMutex("a").Reader(holdfast.Key("a")),
+		"an owner with a newline":    c.OwnerMutex("a", "a\nb"),
+		"a long owner":               c.OwnerMutex("a", long[:513]),
+		"no owner":                   c.OwnerMutex("a", ""),
+		"an owner with another name": c.OwnerMutex("a", "me", holdfast.Owner("you")),
+		"a semaphore of 0":           c.Semaphore("a", 0).Permits(1),
+		"a semaphore of -1":          c.Semaphore("a", -1).Permits(1),
+		"a semaphore of a million 1": c.Semaphore("a", 1_000_001).Permits(1),
+		"a weight of 0":              c.Semaphore("a", 5).Permits(0),
+		"a negative weight":          c.Semaphore("a", 5).Permits(-3),
+		"a weight above all permits": c.Semaphore("a", 5).Permits(1_000_001),
 		"a reader with a TTL of 0":   c.RWMutex("a").Reader(holdfast.TTL(0)),
 	} {
 		_, err := l.TryAcquire(t.Context())
 		_, err2 := l.Acquire(t.Context())
-		_, err3 := l.Holder(t.Context())
+		_, err3 := backend.HolderOf(t.Context(), l)
 		err4 := l.Do(t.Context(), func(context.Context, *holdfast.Lease) error { return nil })
 		for _, err := range []error{err, err2, err3, err4} {
 			if !errors.Is(err, holdfast.ErrInvalid) {
@@ -104,6 +94,10 @@ func TestBadConfigIsRefused(t *testing.T) {
 		"a tiny timeout":        {CommandTimeout: 1},
 		"an absurd timeout":     {CommandTimeout: math.MaxInt64},
 		"tries without end":     {RetryTimeout: math.MaxInt64},
+		"less than no replicas": {MinReplicas: -1},
+		"a hasty confirmation":  {MinReplicas: 1, ReplicaTimeout: 1},
+		"a long confirmation":   {MinReplicas: 1, ReplicaTimeout: time.Hour},
+		"a hasty poller":        {PollInterval: 1},
 	} {
 		if _, err := holdfast.New(d, &cfg); !errors.Is(err, holdfast.ErrInvalid) {
 			t.Errorf("%s: %v", what, err)
@@ -136,7 +130,7 @@ func TestEndedContextsAreRefusedBeforeIO(t *testing.T) {
 	if _, err := l.TryAcquire(ctx); err != context.Canceled {
 		t.Errorf("TryAcquire: %v", err)
 	}
-	if _, err := l.Holder(ctx); err != context.Canceled {
+	if _, err := backend.HolderOf(ctx, l); err != context.Canceled {
 		t.Errorf("Holder: %v", err)
 	}
 }

@@ -20,9 +20,9 @@ func TestAnotherKindOfLockIsNamed(t *testing.T) {
 			return func(ctx context.Context) error { _, err := l.TryAcquire(ctx); return err }
 		}
 		mutex, sem, rw := c.Mutex("mutex"), c.Semaphore("sem", 2), c.RWMutex("rw")
-		own := c.Mutex("own", holdfast.Owner("o"), holdfast.Reentrant(true))
-		theirs := c.Mutex("redisson", holdfast.Redisson("holdfast:{redisson}"))
-		for _, l := range []*holdfast.Lock{mutex, sem.Lock, rw.Reader(), own, theirs} {
+		own := c.OwnerMutex("own", "o")
+		theirs := c.RedissonMutex("holdfast:{redisson}")
+		for _, l := range []*holdfast.Lock{mutex, sem.Permits(1), rw.Reader(), own, theirs} {
 			backend.Acquire(t, l)
 		}
 		rdb := b.Redis(t)
@@ -39,28 +39,34 @@ func TestAnotherKindOfLockIsNamed(t *testing.T) {
 			ask  func(context.Context) error
 			says []string
 		}{
-			"the leader of a semaphore":      {func(ctx context.Context) error { _, err := c.Election("sem").Leader(ctx); return err }, []string{"holds a semaphore", useAs}},
-			"the holder of a semaphore":      {func(ctx context.Context) error { _, err := c.Mutex("sem").Holder(ctx); return err }, []string{"holds a semaphore", useAs}},
-			"a mutex for a semaphore":        {take(c.Mutex("sem")), []string{"holds a semaphore", useAs}},
-			"a mutex for readers":            {take(c.Mutex("rw")), []string{"holds a read-write lock", useAs}},
-			"a mutex for owners":             {take(c.Mutex("own")), []string{"holds an owner's lock", useAs}},
-			"a mutex for Redisson's":         {take(c.Mutex("redisson")), []string{"Redisson's RLock", useAs}},
-			"the leader of one of Redisson":  {func(ctx context.Context) error { _, err := c.Election("redisson").Leader(ctx); return err }, []string{"Redisson's RLock", useAs}},
-			"a semaphore for a mutex":        {take(c.Semaphore("mutex", 2).Lock), []string{oneHolder, useAs}},
-			"the permits of a mutex":         {func(ctx context.Context) error { _, err := c.Semaphore("mutex", 2).Holders(ctx); return err }, []string{oneHolder, useAs}},
-			"the readers of a semaphore":     {func(ctx context.Context) error { _, err := c.RWMutex("sem").Reader().Holders(ctx); return err }, []string{"holds a semaphore", useAs}},
-			"a reader of a semaphore":        {func(ctx context.Context) error { _, err := c.RWMutex("sem").Reader().Holder(ctx); return err }, []string{"holds a semaphore", useAs}},
-			"whether readers hold permits":   {func(ctx context.Context) error { _, err := c.Semaphore("rw", 2).IsHeld(ctx); return err }, []string{"holds a read-write lock", useAs}},
-			"a semaphore for readers":        {take(c.Semaphore("rw", 2).Lock), []string{"holds a read-write lock", useAs}},
+			"the leader of a semaphore":     {func(ctx context.Context) error { _, err := c.Election("sem").Leader(ctx); return err }, []string{"holds a semaphore", useAs}},
+			"the holder of a semaphore":     {func(ctx context.Context) error { _, err := backend.HolderOf(ctx, c.Mutex("sem")); return err }, []string{"holds a semaphore", useAs}},
+			"a mutex for a semaphore":       {take(c.Mutex("sem")), []string{"holds a semaphore", useAs}},
+			"a mutex for readers":           {take(c.Mutex("rw")), []string{"holds a read-write lock", useAs}},
+			"a mutex for owners":            {take(c.Mutex("own")), []string{"holds an owner's lock", useAs}},
+			"a mutex for Redisson's":        {take(c.Mutex("redisson")), []string{"Redisson's RLock", useAs}},
+			"the leader of one of Redisson": {func(ctx context.Context) error { _, err := c.Election("redisson").Leader(ctx); return err }, []string{"Redisson's RLock", useAs}},
+			"a semaphore for a mutex":       {take(c.Semaphore("mutex", 2).Permits(1)), []string{oneHolder, useAs}},
+			"the permits of a mutex":        {func(ctx context.Context) error { _, err := backend.HoldersOf(ctx, c.Semaphore("mutex", 2)); return err }, []string{oneHolder, useAs}},
+			"the readers of a semaphore": {func(ctx context.Context) error {
+				_, err := backend.HoldersOf(ctx, c.RWMutex("sem").Reader())
+				return err
+			}, []string{"holds a semaphore", useAs}},
+			"a reader of a semaphore": {func(ctx context.Context) error {
+				_, err := backend.HolderOf(ctx, c.RWMutex("sem").Reader())
+				return err
+			}, []string{"holds a semaphore", useAs}},
+			"whether readers hold permits":   {func(ctx context.Context) error { _, err := backend.IsHeld(ctx, c.Semaphore("rw", 2)); return err }, []string{"holds a read-write lock", useAs}},
+			"a semaphore for readers":        {take(c.Semaphore("rw", 2).Permits(1)), []string{"holds a read-write lock", useAs}},
 			"a writer for permits":           {take(c.RWMutex("sem").Writer()), []string{"holds a semaphore", useAs}},
-			"Redisson's form for a mutex":    {take(c.Mutex("x", holdfast.Redisson("holdfast:{mutex}"))), []string{oneHolder, useAs}},
+			"Redisson's form for a mutex":    {take(c.RedissonMutex("holdfast:{mutex}")), []string{oneHolder, useAs}},
 			"several, one of them otherwise": {take(c.Multi([]string{"free", "sem"})), []string{"{sem}", "holds a semaphore", useAs}},
-			"permits for a string":           {take(c.Semaphore("string", 2).Lock), []string{"not a Holdfast lock", "choose another name"}},
+			"permits for a string":           {take(c.Semaphore("string", 2).Permits(1)), []string{"not a Holdfast lock", "choose another name"}},
 			"a mutex for a hash":             {take(c.Mutex("hash")), []string{"not a Holdfast lock", "choose another name"}},
-			"a queue that is none":           {func(ctx context.Context) error { _, err := c.Mutex("queue").Holder(ctx); return err }, []string{"its queue", "choose another name"}},
+			"a queue that is none":           {func(ctx context.Context) error { _, err := backend.HolderOf(ctx, c.Mutex("queue")); return err }, []string{"its queue", "choose another name"}},
 		} {
 			err := c.ask(t.Context())
-			if !errors.Is(err, holdfast.ErrWrongType) {
+			if !errors.Is(err, holdfast.ErrMismatch) {
 				t.Errorf("%s: %v", what, err)
 				continue
 			}

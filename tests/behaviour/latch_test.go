@@ -15,8 +15,8 @@ import (
 )
 
 // countdown is a latch of the test's, by a client of its own.
-func countdown(t testing.TB, b *backend.Backend, parties int, opts ...holdfast.Option) *holdfast.Latch {
-	return b.Client(t, nil).Latch("l", parties, append([]holdfast.Option{holdfast.TTL(time.Minute)}, opts...)...)
+func countdown(t testing.TB, b *backend.Backend, parties int, opts ...holdfast.LatchOption) *holdfast.Latch {
+	return b.Client(t, nil).Latch("l", parties, append([]holdfast.LatchOption{holdfast.TTL(time.Minute)}, opts...)...)
 }
 
 // waitFor has a goroutine wait for a latch.
@@ -134,7 +134,7 @@ func TestLatchOfMany(t *testing.T) {
 						}
 						return
 					}
-					party, err := l.Join(t.Context())
+					party, err := l.Register(t.Context())
 					if err != nil {
 						t.Errorf("Join: %v", err)
 						return
@@ -158,40 +158,40 @@ func TestLatchOfParties(t *testing.T) {
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		l := countdown(t, b, 2)
 		over := waitFor(t.Context(), l)
-		one, err := countdown(t, b, 2, holdfast.Owner("one")).Join(t.Context())
+		one, err := countdown(t, b, 2, holdfast.Owner("one")).Register(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		two, err := countdown(t, b, 2, holdfast.Owner("two")).Join(t.Context())
+		two, err := countdown(t, b, 2, holdfast.Owner("two")).Register(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		if two.Token() <= one.Token() {
-			machine.Unexcused(t, "fence %d follows %d", two.Token(), one.Token())
+		if two.Lease().Fence() <= one.Lease().Fence() {
+			machine.Unexcused(t, "fence %d follows %d", two.Lease().Fence(), one.Lease().Fence())
 		}
-		if _, err := l.Join(t.Context()); !errors.Is(err, holdfast.ErrHeld) {
+		if _, err := l.Register(t.Context()); !errors.Is(err, holdfast.ErrHeld) {
 			t.Errorf("Join of a third of two: %v", err)
 		}
 		if err := l.CountDown(t.Context()); !errors.Is(err, holdfast.ErrHeld) {
 			t.Errorf("CountDown in the place of who has joined: %v", err)
 		}
 		count(t, l, 2)
-		if all, err := l.Parties(t.Context()); err != nil || len(all) != 2 {
+		if all, err := backend.HoldersOf(t.Context(), l); err != nil || len(all) != 2 {
 			t.Errorf("Parties: %+v, %v", all, err)
 		}
 		if err := one.CountDown(t.Context()); err != nil {
 			t.Error(err)
 		}
-		for what, err := range map[string]error{"CountDown": one.CountDown(t.Context()), "Release": one.Release(t.Context())} {
+		for what, err := range map[string]error{"CountDown": one.CountDown(t.Context()), "Release": one.Leave(t.Context())} {
 			if err != nil {
 				t.Errorf("%s of who has counted down: %v", what, err)
 			}
 		}
-		if err := one.Err(); !errors.Is(err, holdfast.ErrReleased) {
+		if err := one.Lease().Err(); !errors.Is(err, holdfast.ErrReleased) {
 			t.Errorf("the lease of who has counted down: %v", err)
 		}
 		count(t, l, 1)
-		if all, err := l.Parties(t.Context()); err != nil || len(all) != 1 || all[0].Owner != "two" {
+		if all, err := backend.HoldersOf(t.Context(), l); err != nil || len(all) != 1 || all[0].Owner != "two" {
 			t.Errorf("Parties: %+v, %v", all, err)
 		}
 		if err := two.CountDown(t.Context()); err != nil {
@@ -200,7 +200,7 @@ func TestLatchOfParties(t *testing.T) {
 		if err := within(t, over); err != nil {
 			t.Errorf("Wait: %v", err)
 		}
-		if _, err := l.Join(t.Context()); !errors.Is(err, holdfast.ErrHeld) {
+		if _, err := l.Register(t.Context()); !errors.Is(err, holdfast.ErrHeld) {
 			t.Errorf("Join when it is open: %v", err)
 		}
 	})
@@ -212,15 +212,15 @@ func TestLatchOfPartiesThatEnd(t *testing.T) {
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		l := countdown(t, b, 3)
 		over := waitFor(t.Context(), l)
-		leaving, err := l.Join(t.Context())
+		leaving, err := l.Register(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		dying, err := countdown(t, b, 3, holdfast.TTL(6*time.Second), holdfast.Renew(false)).Join(t.Context())
+		dying, err := countdown(t, b, 3, holdfast.TTL(6*time.Second), holdfast.NoRenew()).Register(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		backend.Release(t, leaving.Lease)
+		backend.Release(t, leaving.Lease())
 		if err := leaving.CountDown(t.Context()); !errors.Is(err, holdfast.ErrReleased) {
 			t.Errorf("CountDown of who has left: %v", err)
 		}
@@ -228,17 +228,17 @@ func TestLatchOfPartiesThatEnd(t *testing.T) {
 			t.Fatal(err)
 		}
 		err = within(t, over)
-		var incomplete *holdfast.IncompleteError
-		if !errors.Is(err, holdfast.ErrIncomplete) || !errors.As(err, &incomplete) || incomplete.Missing != 2 || incomplete.Parties != 3 {
+		var incomplete *holdfast.LatchIncompleteError
+		if !errors.Is(err, holdfast.ErrLatchIncomplete) || !errors.As(err, &incomplete) || incomplete.Missing != 2 || incomplete.Parties != 3 {
 			t.Errorf("Wait: %v", err)
 		}
-		if dying.Err() == nil {
+		if dying.Lease().Err() == nil {
 			t.Error("the latch opens while a party holds its lease")
 		}
 		if err := dying.CountDown(t.Context()); !errors.Is(err, holdfast.ErrLost) {
 			t.Errorf("CountDown of who has died: %v", err)
 		}
-		if err := l.Wait(t.Context()); !errors.Is(err, holdfast.ErrIncomplete) {
+		if err := l.Wait(t.Context()); !errors.Is(err, holdfast.ErrLatchIncomplete) {
 			t.Errorf("Wait of who comes late: %v", err)
 		}
 		count(t, l, 0)
@@ -251,7 +251,7 @@ func TestCountDownOfAPartyAfterAReset(t *testing.T) {
 	t.Parallel()
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		l := countdown(t, b, 2, holdfast.TTL(time.Hour))
-		party, err := l.Join(t.Context())
+		party, err := l.Register(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -263,7 +263,7 @@ func TestCountDownOfAPartyAfterAReset(t *testing.T) {
 				t.Errorf("CountDown: %v", err)
 			}
 		}
-		if err := party.Release(t.Context()); err != nil {
+		if err := party.Leave(t.Context()); err != nil {
 			t.Errorf("Release: %v", err)
 		}
 		count(t, l, 2)
@@ -278,7 +278,7 @@ func TestLatchDelete(t *testing.T) {
 		over := waitFor(t.Context(), l)
 		watched(t, b, "l", 1)
 		begun(t, b, "l")
-		party, err := l.Join(t.Context())
+		party, err := l.Register(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -287,7 +287,7 @@ func TestLatchDelete(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := within(t, over); !errors.Is(err, holdfast.ErrReset) {
+		if err := within(t, over); !errors.Is(err, holdfast.ErrLatchReset) {
 			t.Errorf("whoever waits is told %v", err)
 		}
 		if err := party.CountDown(t.Context()); !errors.Is(err, holdfast.ErrLost) {
@@ -321,26 +321,26 @@ func TestLatchReset(t *testing.T) {
 		if err := l.CountDown(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		party, err := countdown(t, b, 2, holdfast.TTL(6*time.Second)).Join(t.Context())
+		party, err := countdown(t, b, 2, holdfast.TTL(6*time.Second)).Register(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
 		three := countdown(t, b, 3)
 		for what, err := range map[string]error{"Wait": three.Wait(t.Context()), "CountDown": three.CountDown(t.Context())} {
-			if !errors.Is(err, holdfast.ErrParties) {
+			if !errors.Is(err, holdfast.ErrMismatch) {
 				t.Errorf("%s with another number of parties: %v", what, err)
 			}
 		}
-		if _, err := three.Join(t.Context()); !errors.Is(err, holdfast.ErrParties) {
+		if _, err := three.Register(t.Context()); !errors.Is(err, holdfast.ErrMismatch) {
 			t.Errorf("Join with another number of parties: %v", err)
 		}
 		if err := three.Reset(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if err := within(t, over); !errors.Is(err, holdfast.ErrReset) {
+		if err := within(t, over); !errors.Is(err, holdfast.ErrLatchReset) {
 			t.Errorf("Wait for a count that was begun anew: %v", err)
 		}
-		<-party.Context().Done()
+		<-party.Lease().Done()
 		if err := party.CountDown(t.Context()); !errors.Is(err, holdfast.ErrLost) {
 			t.Errorf("CountDown of a party of before: %v", err)
 		}
@@ -373,7 +373,7 @@ func TestLatchThatIsLost(t *testing.T) {
 		if err := l.Reset(t.Context()); err != nil { // or any other that has them look
 			t.Fatal(err)
 		}
-		if err := within(t, over); !errors.Is(err, holdfast.ErrReset) {
+		if err := within(t, over); !errors.Is(err, holdfast.ErrLatchReset) {
 			t.Errorf("Wait: %v", err)
 		}
 	})
@@ -421,24 +421,24 @@ func TestLatchesAndBarriersAreNoOtherLocks(t *testing.T) {
 		}
 		backend.Acquire(t, c.Mutex("m"))
 		for what, l := range map[string]*holdfast.Lock{
-			"a mutex on a latch": c.Mutex("l"), "a semaphore on a latch": c.Semaphore("l", 2).Lock, "a reader on a latch": c.RWMutex("l").Reader(),
-			"a mutex on a barrier": c.Mutex("b"), "a semaphore on a barrier": c.Semaphore("b", 2).Lock, "a writer on a barrier": c.RWMutex("b").Writer(),
+			"a mutex on a latch": c.Mutex("l"), "a semaphore on a latch": c.Semaphore("l", 2).Permits(1), "a reader on a latch": c.RWMutex("l").Reader(),
+			"a mutex on a barrier": c.Mutex("b"), "a semaphore on a barrier": c.Semaphore("b", 2).Permits(1), "a writer on a barrier": c.RWMutex("b").Writer(),
 		} {
-			if _, err := l.TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrWrongType) {
+			if _, err := l.TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrMismatch) {
 				t.Errorf("%s: %v", what, err)
 			}
 		}
 		for _, name := range []string{"b", "m"} {
 			l := c.Latch(name, 2)
-			_, joined := l.Join(t.Context())
+			_, joined := l.Register(t.Context())
 			for what, err := range map[string]error{"Wait": l.Wait(t.Context()), "CountDown": l.CountDown(t.Context()), "Reset": l.Reset(t.Context()), "Join": joined} {
-				if !errors.Is(err, holdfast.ErrWrongType) {
+				if !errors.Is(err, holdfast.ErrMismatch) {
 					t.Errorf("%s of a latch on %s: %v", what, name, err)
 				}
 			}
 		}
 		for _, name := range []string{"l", "m"} {
-			if _, err := c.Barrier(name, 2).Join(t.Context()); !errors.Is(err, holdfast.ErrWrongType) {
+			if _, err := c.Barrier(name, 2).Join(t.Context()); !errors.Is(err, holdfast.ErrMismatch) {
 				t.Errorf("a barrier on %s: %v", name, err)
 			}
 		}
@@ -448,20 +448,16 @@ func TestLatchesAndBarriersAreNoOtherLocks(t *testing.T) {
 func TestLatchesAndBarriersRefuse(t *testing.T) {
 	t.Parallel()
 	c := unreachable(t)
-	options := map[string]holdfast.Option{
-		"Weight": holdfast.Weight(2), "Weight of 0": holdfast.Weight(0), "Key": holdfast.Key("k"), "Reentrant": holdfast.Reentrant(true),
-		"Poll": holdfast.Poll(time.Second, 0), "MaxTries": holdfast.MaxTries(2), "NodeTimeout": holdfast.NodeTimeout(time.Millisecond),
-		"MaxDepth": holdfast.MaxDepth(2), "TTL": holdfast.TTL(0),
-	}
+	options := map[string]holdfast.Option{"TTL": holdfast.TTL(0), "MaxHold": holdfast.MaxHold(-1), "Owner": holdfast.Owner("")}
 	latches := map[string]*holdfast.Latch{"no name": c.Latch("", 1), "no parties": c.Latch("l", 0), "too many": c.Latch("l", 1_000_001)}
 	barriers := map[string]*holdfast.Barrier{"no name": c.Barrier("", 1), "no parties": c.Barrier("b", -1), "too many": c.Barrier("b", 10_001)}
 	for what, o := range options {
 		latches[what], barriers[what] = c.Latch("l", 3, o), c.Barrier("b", 3, o)
 	}
 	for what, l := range latches {
-		_, joined := l.Join(t.Context())
+		_, joined := l.Register(t.Context())
 		_, counted := l.Count(t.Context())
-		_, asked := l.Parties(t.Context())
+		_, asked := backend.HoldersOf(t.Context(), l)
 		for _, err := range []error{joined, counted, asked, l.Wait(t.Context()), l.CountDown(t.Context()), l.Reset(t.Context())} {
 			if !errors.Is(err, holdfast.ErrInvalid) {
 				t.Errorf("a latch with %s: %v", what, err)
@@ -471,7 +467,7 @@ func TestLatchesAndBarriersRefuse(t *testing.T) {
 	for what, b := range barriers {
 		_, joined := b.Join(t.Context())
 		_, tried := b.TryJoin(t.Context())
-		_, asked := b.Parties(t.Context())
+		_, asked := backend.HoldersOf(t.Context(), b)
 		for _, err := range []error{joined, tried, asked} {
 			if !errors.Is(err, holdfast.ErrInvalid) {
 				t.Errorf("a barrier with %s: %v", what, err)

@@ -17,13 +17,13 @@ import (
 func lossOf(t testing.TB, l *holdfast.Lease) *holdfast.LostError {
 	t.Helper()
 	select {
-	case <-l.Context().Done():
+	case <-l.Done():
 	case <-time.After(2 * time.Minute):
 		t.Fatal("the lease does not end")
 	}
 	var lost *holdfast.LostError
-	if !errors.As(context.Cause(l.Context()), &lost) || !errors.Is(l.Err(), holdfast.ErrLost) {
-		t.Fatalf("the lease ended with %v; Err %v", context.Cause(l.Context()), l.Err())
+	if !errors.As(context.Cause(l.Context(context.Background())), &lost) || !errors.Is(l.Err(), holdfast.ErrLost) {
+		t.Fatalf("the lease ended with %v; Err %v", context.Cause(l.Context(context.Background())), l.Err())
 	}
 	return lost
 }
@@ -32,7 +32,7 @@ func TestALeaseThatIsNotRenewedEndsWithItsTTL(t *testing.T) {
 	t.Parallel()
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		const ttl = 5 * time.Second
-		l := b.Client(t, nil).Mutex("m", holdfast.TTL(ttl), holdfast.Renew(false))
+		l := b.Client(t, nil).Mutex("m", holdfast.TTL(ttl), holdfast.NoRenew())
 		before := time.Now()
 		lease := backend.Acquire(t, l)
 		if d := lease.Deadline().Sub(before); d < ttl/2 || d > ttl+time.Since(before) {
@@ -106,7 +106,7 @@ func TestARenewedLeaseOutlivesItsTTL(t *testing.T) {
 		if err := lease.Err(); err != holdfast.ErrReleased {
 			t.Errorf("Err after Release: %v", err)
 		}
-		if cause := context.Cause(lease.Context()); cause != holdfast.ErrReleased {
+		if cause := context.Cause(lease.Context(context.Background())); cause != holdfast.ErrReleased {
 			t.Errorf("the context ended with %v", cause)
 		}
 		if err := lease.Extend(t.Context(), time.Second); err != holdfast.ErrReleased {
@@ -164,8 +164,8 @@ func TestRenewalsAreBounded(t *testing.T) {
 func TestABoundedOrFixedLeaseIsHandedOver(t *testing.T) {
 	t.Parallel()
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
-		for name, opts := range map[string][]holdfast.Option{
-			"fixed":       {holdfast.TTL(time.Minute), holdfast.Renew(false)},
+		for name, opts := range map[string][]holdfast.MutexOption{
+			"fixed":       {holdfast.TTL(time.Minute), holdfast.NoRenew()},
 			"no renewals": {holdfast.TTL(time.Minute), holdfast.MaxRenewals(0)},
 			"bounded":     {holdfast.TTL(time.Minute), holdfast.MaxHold(36 * time.Second)},
 		} {
@@ -196,7 +196,7 @@ func TestABoundedOrFixedLeaseIsHandedOver(t *testing.T) {
 func TestExtend(t *testing.T) {
 	t.Parallel()
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
-		lease := backend.Acquire(t, b.Client(t, nil).Mutex("m", holdfast.TTL(10*time.Second), holdfast.Renew(false)))
+		lease := backend.Acquire(t, b.Client(t, nil).Mutex("m", holdfast.TTL(10*time.Second), holdfast.NoRenew()))
 		if err := lease.Extend(t.Context(), time.Minute); err != nil {
 			t.Fatal(err)
 		}
@@ -219,7 +219,7 @@ func TestExtend(t *testing.T) {
 				t.Errorf("Extend(%s): %v", ttl, err)
 			}
 		}
-		if held, _ := b.Client(t, nil).Mutex("m").IsHeld(t.Context()); !held || lease.Err() != nil {
+		if held, _ := backend.IsHeld(t.Context(), b.Client(t, nil).Mutex("m")); !held || lease.Err() != nil {
 			t.Errorf("a refused Extend cost the lock: held %v, %v", held, lease.Err())
 		}
 	})
@@ -235,13 +235,13 @@ func TestReleaseWorksOnAnEndedContext(t *testing.T) {
 			t.Fatal(err)
 		}
 		cancel()
-		if lease.Err() != nil || lease.Context().Err() != nil {
+		if lease.Err() != nil || lease.Context(context.Background()).Err() != nil {
 			t.Errorf("the lease ended with the context of its acquire: %v", lease.Err())
 		}
 		if err := lease.Release(ctx); err != nil {
 			t.Errorf("Release: %v", err)
 		}
-		if held, _ := l.IsHeld(t.Context()); held {
+		if held, _ := backend.IsHeld(t.Context(), l); held {
 			t.Error("the lock is still held")
 		}
 	})
@@ -261,7 +261,7 @@ func TestAStrangersLockIsLeftAlone(t *testing.T) {
 			} else {
 				rdb.Set(t.Context(), key, taken, time.Minute)
 			}
-			if err := lease.Release(t.Context()); !errors.Is(err, holdfast.ErrLost) || holdfast.Ambiguous(err) {
+			if err := lease.Release(t.Context()); !errors.Is(err, holdfast.ErrLost) || errors.Is(err, holdfast.ErrAmbiguous) {
 				t.Errorf("%s: Release of a lock that is another's: %v", name, err)
 			}
 			if got := rdb.Get(t.Context(), key).Val(); got != taken {
@@ -317,7 +317,7 @@ func TestACancelledHeadPassesItsPlaceOn(t *testing.T) {
 		}()
 		backend.Waiters(t, both.Mutex("m"), 1)
 		heir := make(chan *holdfast.Lease, 2)
-		for _, opts := range [][]holdfast.Option{nil, {holdfast.Owner("other")}} {
+		for _, opts := range [][]holdfast.MutexOption{nil, {holdfast.Owner("other")}} {
 			go func() {
 				l, err := both.Mutex("m", opts...).Acquire(t.Context())
 				if err != nil {
@@ -358,10 +358,10 @@ func TestFencesRise(t *testing.T) {
 			prepare()
 			time.Sleep(time.Millisecond) // a lost counter begins anew at the server's time, which passes
 			lease := backend.Acquire(t, c.Mutex("m"))
-			if lease.Token() <= last {
-				machine.Unexcused(t, "step %d: fence %d follows %d", what, lease.Token(), last)
+			if lease.Fence() <= last {
+				machine.Unexcused(t, "step %d: fence %d follows %d", what, lease.Fence(), last)
 			}
-			last = lease.Token()
+			last = lease.Fence()
 			if what != 1 {
 				backend.Release(t, lease)
 			}
@@ -372,10 +372,10 @@ func TestFencesRise(t *testing.T) {
 func TestFencesRiseAfterAnExpiry(t *testing.T) {
 	t.Parallel()
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
-		lease := backend.Acquire(t, b.Client(t, nil).Mutex("m", holdfast.TTL(5*time.Second), holdfast.Renew(false)))
+		lease := backend.Acquire(t, b.Client(t, nil).Mutex("m", holdfast.TTL(5*time.Second), holdfast.NoRenew()))
 		next := backend.Acquire(t, b.Client(t, nil).Mutex("m"))
-		if lease.Err() == nil || next.Token() <= lease.Token() {
-			t.Errorf("the next has fence %d after %d; Err of the first: %v", next.Token(), lease.Token(), lease.Err())
+		if lease.Err() == nil || next.Fence() <= lease.Fence() {
+			t.Errorf("the next has fence %d after %d; Err of the first: %v", next.Fence(), lease.Fence(), lease.Err())
 		}
 		backend.Release(t, next)
 	})

@@ -29,7 +29,7 @@ func TestMultiIsAllOrNothing(t *testing.T) {
 			taken := backend.Acquire(t, one.Mutex(name))
 			_, err := several(t, b, "c", "a", "b").TryAcquire(t.Context())
 			var held *holdfast.HeldError
-			if !errors.As(err, &held) || held.Name != name || held.Holder.Fence != taken.Token() {
+			if !errors.As(err, &held) || held.Name != name || held.Holder.Fence != taken.Fence() {
 				t.Errorf("TryAcquire while %q is held: %v", name, err)
 			}
 			for _, other := range []string{"a", "b", "c"} {
@@ -44,7 +44,7 @@ func TestMultiIsAllOrNothing(t *testing.T) {
 		for _, name := range []string{"a", "b", "c"} {
 			wantHeld(t, one.Mutex(name))
 		}
-		if holders, err := all.Holders(t.Context()); err != nil || len(holders) != 3 {
+		if holders, err := backend.HoldersOf(t.Context(), all); err != nil || len(holders) != 3 {
 			t.Errorf("Holders: %+v, %v; want three", holders, err)
 		}
 		backend.Release(t, lease)
@@ -52,7 +52,7 @@ func TestMultiIsAllOrNothing(t *testing.T) {
 		if err := lease.Err(); !errors.Is(err, holdfast.ErrReleased) {
 			t.Errorf("Err after the release: %v", err)
 		}
-		if held, err := all.IsHeld(t.Context()); err != nil || held {
+		if held, err := backend.IsHeld(t.Context(), all); err != nil || held {
 			t.Errorf("after the release it is held: %t, %v", held, err)
 		}
 		b.Cleaned(t)
@@ -82,16 +82,16 @@ func TestMultiTellsEachFence(t *testing.T) {
 		for range 3 {
 			for name := range last {
 				lease := backend.Acquire(t, b.Client(t, nil).Mutex(name))
-				if tokens := lease.Tokens(); len(tokens) != 1 || tokens[name] != lease.Token() {
-					t.Errorf("Tokens of one lock with fence %d: %v", lease.Token(), tokens)
+				if tokens := lease.Fences(); len(tokens) != 1 || tokens[name] != lease.Fence() {
+					t.Errorf("Tokens of one lock with fence %d: %v", lease.Fence(), tokens)
 				}
-				last[name] = lease.Token()
+				last[name] = lease.Fence()
 				backend.Release(t, lease)
 			}
 			lease := backend.Acquire(t, all)
-			tokens := lease.Tokens()
-			if len(tokens) != 2 || lease.Token() != max(tokens["a"], tokens["b"]) {
-				t.Errorf("Tokens: %v, Token: %d", tokens, lease.Token())
+			tokens := lease.Fences()
+			if len(tokens) != 2 || lease.Fence() != max(tokens["a"], tokens["b"]) {
+				t.Errorf("Tokens: %v, Token: %d", tokens, lease.Fence())
 			}
 			for _, name := range []string{"a", "b"} {
 				if tokens[name] <= last[name] {
@@ -192,9 +192,9 @@ func TestMultiIsLostWithOne(t *testing.T) {
 			if err := lease.Extend(t.Context(), ttl); !errors.Is(err, holdfast.ErrLost) {
 				t.Errorf("Extend of what is lost: %v", err)
 			}
-			<-lease.Context().Done()
+			<-lease.Done()
 			var lost *holdfast.LostError
-			if cause := context.Cause(lease.Context()); !errors.As(cause, &lost) || lost.Name != "b" {
+			if cause := context.Cause(lease.Context(context.Background())); !errors.As(cause, &lost) || lost.Name != "b" {
 				t.Errorf("the context ends with %v", cause)
 			}
 			if err := lease.Err(); !errors.Is(err, holdfast.ErrLost) {
@@ -224,9 +224,8 @@ func TestMultiIsLostWithinAnotherLease(t *testing.T) {
 		c := b.Client(t, nil)
 		lose := func(ttl time.Duration) (outer, inner *holdfast.Lease) {
 			t.Helper()
-			opts := []holdfast.Option{holdfast.Reentrant(true), holdfast.TTL(ttl)}
-			outer = backend.Acquire(t, c.Mutex("a", opts...))
-			inner, err := c.Multi([]string{"a", "b"}, opts...).Acquire(outer.Context())
+			outer = backend.Acquire(t, c.Mutex("a", holdfast.Reentrant(), holdfast.TTL(ttl)))
+			inner, err := c.Multi([]string{"a", "b"}, holdfast.Reentrant(), holdfast.TTL(ttl)).Acquire(outer.Context(context.Background()))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -234,7 +233,7 @@ func TestMultiIsLostWithinAnotherLease(t *testing.T) {
 			if err := inner.Extend(t.Context(), time.Second); !errors.Is(err, holdfast.ErrLost) {
 				t.Errorf("Extend: %v", err)
 			}
-			<-inner.Context().Done()
+			<-inner.Done()
 			b.Redis(t).Del(t.Context(), "holdfast:{b}")
 			return outer, inner
 		}
@@ -280,7 +279,7 @@ func TestMultiNeverDeadlocks(t *testing.T) {
 							t.Error(err)
 							return
 						}
-						tokens := lease.Tokens()
+						tokens := lease.Fences()
 						for _, i := range order {
 							if n := holders[i].Add(1); n != 1 {
 								t.Errorf("%q has %d holders", names[i], n)
@@ -308,13 +307,13 @@ func TestMultiNeverDeadlocks(t *testing.T) {
 func TestMultiDo(t *testing.T) {
 	t.Parallel()
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
-		all := b.Client(t, nil).Multi([]string{"a", "b"}, holdfast.Reentrant(true), holdfast.Meta("job", "move"))
+		all := b.Client(t, nil).Multi([]string{"a", "b"}, holdfast.Reentrant(), holdfast.Meta("job", "move"))
 		broken := errors.New("broken")
 		err := all.Do(t.Context(), func(ctx context.Context, outer *holdfast.Lease) error {
 			wantHeld(t, several(t, b, "b", "c"))
 			return all.Do(ctx, func(ctx context.Context, inner *holdfast.Lease) error {
-				if inner.Token() != outer.Token() || inner.Name() != "a, b" {
-					t.Errorf("within %q with fence %d, it is %q with %d", outer.Name(), outer.Token(), inner.Name(), inner.Token())
+				if inner.Fence() != outer.Fence() || inner.Name() != "a, b" {
+					t.Errorf("within %q with fence %d, it is %q with %d", outer.Name(), outer.Fence(), inner.Name(), inner.Fence())
 				}
 				return broken
 			})
@@ -347,10 +346,10 @@ func TestMultiPolls(t *testing.T) {
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		taken := backend.Acquire(t, b.Client(t, nil).Mutex("b"))
 		c := b.Client(t, nil)
-		if _, err := c.Multi([]string{"a", "b"}, holdfast.Poll(time.Millisecond, 3)).Acquire(t.Context()); !errors.Is(err, holdfast.ErrHeld) {
-			t.Errorf("after three tries: %v", err)
+		if _, err := c.Multi([]string{"a", "b"}, holdfast.Poll(time.Millisecond), holdfast.Wait(3*time.Millisecond)).Acquire(t.Context()); !errors.Is(err, holdfast.ErrHeld) {
+			t.Errorf("after some tries: %v", err)
 		}
-		leases := backend.Start(t, c.Multi([]string{"a", "b"}, holdfast.Poll(5*time.Millisecond, 0)))
+		leases := backend.Start(t, c.Multi([]string{"a", "b"}, holdfast.Poll(5*time.Millisecond)))
 		backend.Release(t, taken)
 		backend.Release(t, backend.Receive(t, leases))
 		b.Cleaned(t)
@@ -371,16 +370,14 @@ func TestMultiOfBadNames(t *testing.T) {
 		"a name twice":    c.Multi([]string{"a", "b", "a"}),
 		"an empty name":   c.Multi([]string{"a", ""}),
 		"a long name":     c.Multi([]string{"a", strings.Repeat("x", 1<<20)}),
-		"a key":           c.Multi([]string{"a", "b"}, holdfast.Key("k")),
-		"a weight":        c.Multi([]string{"a", "b"}, holdfast.Weight(1)),
-		"no renewals":     c.Multi([]string{"a", "b"}, holdfast.Renew(false)),
+		"no renewals":     c.Multi([]string{"a", "b"}, holdfast.NoRenew()),
 		"a bound":         c.Multi([]string{"a", "b"}, holdfast.MaxHold(time.Minute)),
 		"some renewals":   c.Multi([]string{"a", "b"}, holdfast.MaxRenewals(3)),
 		"too short a TTL": c.Multi([]string{"a", "b"}, holdfast.TTL(time.Millisecond)),
 	} {
 		_, err := l.TryAcquire(t.Context())
 		_, err2 := l.Acquire(t.Context())
-		_, err3 := l.Holders(t.Context())
+		_, err3 := backend.HoldersOf(t.Context(), l)
 		for _, err := range []error{err, err2, err3} {
 			if !errors.Is(err, holdfast.ErrInvalid) || len(err.Error()) > 1500 {
 				t.Errorf("%s: %v", what, err)
@@ -410,7 +407,7 @@ func TestMultiWhenTheClientCloses(t *testing.T) {
 		if err := <-failed; !errors.Is(err, holdfast.ErrClosed) {
 			t.Errorf("Acquire of a client that closes: %v", err)
 		}
-		<-lease.Context().Done()
+		<-lease.Done()
 		if err := lease.Err(); !errors.Is(err, holdfast.ErrClosed) {
 			t.Errorf("a lease of a client that closes: %v", err)
 		}

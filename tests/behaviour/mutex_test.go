@@ -29,7 +29,7 @@ func TestOneHolderAtATime(t *testing.T) {
 		}
 		var he *holdfast.HeldError
 		_, err := there.TryAcquire(t.Context())
-		if !errors.As(err, &he) || he.Holder.PID != os.Getpid() || he.Holder.Fence != lease.Token() {
+		if !errors.As(err, &he) || he.Holder.PID != os.Getpid() || he.Holder.Fence != lease.Fence() {
 			t.Errorf("the error does not say who holds it: %#v", err)
 		}
 		backend.Release(t, lease)
@@ -83,17 +83,17 @@ func TestWaitersAreServedInOrder(t *testing.T) {
 			leases := queue(t, b.Client(t, nil).Mutex("m"), i+1)
 			go func() { order <- served{i, <-leases} }()
 		}
-		token := lease.Token()
+		token := lease.Fence()
 		for want := range processes {
 			backend.Release(t, lease)
 			got := <-order
 			if got.who != want {
 				t.Fatalf("process %d is served in place %d", got.who, want)
 			}
-			if lease = got.lease; lease.Token() <= token {
-				machine.Unexcused(t, "fence %d follows %d", lease.Token(), token)
+			if lease = got.lease; lease.Fence() <= token {
+				machine.Unexcused(t, "fence %d follows %d", lease.Fence(), token)
 			}
-			token = lease.Token()
+			token = lease.Fence()
 		}
 		backend.Release(t, lease)
 		if keys := b.Keys(t); len(keys) != 0 {
@@ -118,7 +118,7 @@ func TestGoroutinesOfOneProcessAreServedInOrder(t *testing.T) {
 					return
 				}
 				order <- i
-				tokens <- lease.Token()
+				tokens <- lease.Fence()
 				if err := lease.Release(t.Context()); err != nil {
 					t.Error(err)
 				}
@@ -126,10 +126,10 @@ func TestGoroutinesOfOneProcessAreServedInOrder(t *testing.T) {
 			// Only a look inside would show that the goroutine is in line.
 			machine.Rest(100 * time.Millisecond)
 		}
-		if h, err := l.Holder(t.Context()); err != nil || h.Waiters != 1 {
-			t.Errorf("the server sees %d waiters (%v); want one for the process", h.Waiters, err)
+		if waiting, err := backend.Waiting(t.Context(), l); err != nil || waiting != 1 {
+			t.Errorf("the server sees %d waiters (%v); want one for the process", waiting, err)
 		}
-		last := lease.Token()
+		last := lease.Fence()
 		backend.Release(t, lease)
 		for want := range goroutines {
 			if got := <-order; got != want {
@@ -168,10 +168,10 @@ func TestDo(t *testing.T) {
 		var inner context.Context
 		err := l.Do(parent, func(ctx context.Context, lease *holdfast.Lease) error {
 			inner = ctx
-			if held, err := l.IsHeld(ctx); !held || err != nil {
+			if held, err := backend.IsHeld(ctx, l); !held || err != nil {
 				t.Errorf("IsHeld inside Do: %v, %v", held, err)
 			}
-			if ctx.Value(key{}) != "value" || lease.Context().Value(key{}) != "value" {
+			if ctx.Value(key{}) != "value" || lease.Context(parent).Value(key{}) != "value" {
 				t.Error("the context lost its values")
 			}
 			return failure
@@ -190,7 +190,7 @@ func TestDo(t *testing.T) {
 			}()
 			_ = l.Do(t.Context(), func(context.Context, *holdfast.Lease) error { panic("work") })
 		}()
-		if held, err := l.IsHeld(t.Context()); held || err != nil {
+		if held, err := backend.IsHeld(t.Context(), l); held || err != nil {
 			t.Errorf("IsHeld after Do: %v, %v", held, err)
 		}
 
@@ -216,17 +216,23 @@ func TestHolderSaysWho(t *testing.T) {
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		l := b.Client(t, nil).Mutex("m", holdfast.Owner("billing"), holdfast.TTL(time.Minute),
 			holdfast.Meta("job", "nightly"), holdfast.Meta("note", "a:b\nc+"), holdfast.Meta("job", "hourly"))
-		if _, err := l.Holder(t.Context()); !errors.Is(err, holdfast.ErrNotHeld) {
+		if _, err := backend.HolderOf(t.Context(), l); !errors.Is(err, holdfast.ErrNotHeld) {
 			t.Errorf("Holder of a free lock: %v", err)
 		}
 		lease := backend.Acquire(t, l)
 		queue(t, b.Client(t, nil).Mutex("m"), 1)
-		h, err := b.Client(t, nil).Mutex("m").Holder(t.Context())
+		s, err := b.Client(t, nil).Mutex("m").Status(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
+		if s.Name != "m" || s.Key != "holdfast:{m}" || s.Kind != holdfast.KindMutex || len(s.Waiters) != 1 || s.Fence != lease.Fence() ||
+			time.Since(s.Time).Abs() > time.Minute || s.Limit != 0 || s.Count != 0 {
+			t.Errorf("Status = %+v", s)
+		}
+		h, held := s.Holder()
 		host, _ := os.Hostname()
-		if h.Owner != "billing" || h.Host != host || h.PID != os.Getpid() || h.Fence != lease.Token() || h.Waiters != 1 || h.Foreign {
+		if !held || h.Name != "m" || h.Owner != "billing" || h.Host != host || h.PID != os.Getpid() || h.Fence != lease.Fence() || h.Foreign ||
+			h.Mode != holdfast.ModeExclusive {
 			t.Errorf("Holder = %+v", h)
 		}
 		if want := fmt.Sprint(map[string]string{"job": "hourly", "note": "a:b\nc+"}); fmt.Sprint(h.Meta) != want {
@@ -246,17 +252,17 @@ func TestPoll(t *testing.T) {
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		lease := backend.Acquire(t, b.Client(t, nil).Mutex("m"))
 		poller := b.Client(t, &holdfast.Config{CommandTimeout: 4 * time.Second, RetryTimeout: 4 * time.Second}) // its tombstones stand for some seconds
-		if _, err := poller.Mutex("m", holdfast.Poll(time.Millisecond, 3)).Acquire(t.Context()); !errors.Is(err, holdfast.ErrHeld) {
-			t.Errorf("Acquire after all its tries: %v", err)
+		if _, err := poller.Mutex("m", holdfast.Poll(time.Millisecond), holdfast.Wait(3*time.Millisecond)).Acquire(t.Context()); !errors.Is(err, holdfast.ErrHeld) {
+			t.Errorf("Acquire when its time is up: %v", err)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
 		defer cancel()
-		if _, err := poller.Mutex("m", holdfast.Poll(time.Millisecond, 0)).Acquire(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := poller.Mutex("m", holdfast.Poll(time.Millisecond)).Acquire(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("Acquire past its context: %v", err)
 		}
 		got := make(chan error, 1)
 		go func() {
-			_, err := poller.Mutex("m", holdfast.Poll(time.Millisecond, 0)).Acquire(t.Context())
+			_, err := poller.Mutex("m", holdfast.Poll(time.Millisecond)).Acquire(t.Context())
 			got <- err
 		}()
 		backend.Release(t, lease)
@@ -288,16 +294,16 @@ func TestClose(t *testing.T) {
 		if err := <-waiting; !errors.Is(err, holdfast.ErrClosed) {
 			t.Errorf("a waiter gets %v", err)
 		}
-		<-lease.Context().Done()
-		if !errors.Is(context.Cause(lease.Context()), holdfast.ErrClosed) || !errors.Is(lease.Err(), holdfast.ErrClosed) {
-			t.Errorf("the lease ends with %v, Err %v", context.Cause(lease.Context()), lease.Err())
+		<-lease.Done()
+		if !errors.Is(context.Cause(lease.Context(context.Background())), holdfast.ErrClosed) || !errors.Is(lease.Err(), holdfast.ErrClosed) {
+			t.Errorf("the lease ends with %v, Err %v", context.Cause(lease.Context(context.Background())), lease.Err())
 		}
 		select {
 		case <-closed:
 			t.Error("Close did not wait for the holder")
 		case <-time.After(20 * time.Millisecond):
 		}
-		if held, _ := b.Client(t, nil).Mutex("held").IsHeld(t.Context()); !held {
+		if held, _ := backend.IsHeld(t.Context(), b.Client(t, nil).Mutex("held")); !held {
 			t.Error("the lock was given away under its holder")
 		}
 		backend.Release(t, lease)

@@ -112,11 +112,11 @@ func TestLocksWhoseValueIsNotKnownAreReleasedByScripts(t *testing.T) {
 		c, other := b.Client(t, nil), b.Client(t, nil)
 		backend.Release(t, backend.Acquire(t, c.Mutex("warm")))
 		kinds := map[string]*holdfast.Lock{
-			"exact key":          c.Mutex("a", holdfast.Key("a")),
-			"a lock of Redisson": c.Mutex("b", holdfast.Redisson("b")),
+			"exact key":          c.MutexKey("a"),
+			"a lock of Redisson": c.RedissonMutex("b"),
 			"a reader":           c.RWMutex("c").Reader(),
-			"a permit":           c.Semaphore("d", 1).Lock,
-			"by itself":          b.Client(t, &holdfast.Config{Batch: -1}).Mutex("e"),
+			"a permit":           c.Semaphore("d", 1).Permits(1),
+			"by itself":          b.Client(t, &holdfast.Config{MaxBatch: -1}).Mutex("e"),
 		}
 		since := releasing(b.Server)
 		for what, l := range kinds {
@@ -165,7 +165,7 @@ func TestReleaseWithAFenceThatLeadsTheClock(t *testing.T) {
 				t.Fatal(err)
 			}
 			lease := backend.Acquire(t, c.Mutex("m"))
-			if ahead := time.Until(time.UnixMicro(int64(lease.Token()))); ahead < lead-time.Minute {
+			if ahead := time.Until(time.UnixMicro(int64(lease.Fence()))); ahead < lead-time.Minute {
 				t.Errorf("the fence is %v ahead; want %v", ahead, lead)
 			}
 			since, want := releasing(b.Server), "1 DELIFEQ, 0 MGET, 0 scripts"
@@ -240,8 +240,8 @@ func TestAServerThatIsReplacedByAnOlderOne(t *testing.T) {
 			if _, err := b.Server.Do("CONFIG", "SET", "min-replicas-to-write", want); err != nil {
 				t.Fatal(err)
 			}
-			if err := lease.Release(t.Context()); (err != nil) != (want == "1") || err != nil && !errors.Is(err, holdfast.ErrWritesRefused) {
-				if !holdfast.Ambiguous(err) {
+			if err := lease.Release(t.Context()); (err != nil) != (want == "1") || err != nil && !backend.HasCode(err, "NOREPLICAS") {
+				if !errors.Is(err, holdfast.ErrAmbiguous) {
 					t.Errorf("Release, with %v replicas wanted: %v", want, err)
 				}
 			}

@@ -18,7 +18,7 @@ import (
 )
 
 // job is one that is done once an hour, by a client of its own.
-func job(t testing.TB, b *backend.Backend, opts ...holdfast.Option) *holdfast.Once {
+func job(t testing.TB, b *backend.Backend, opts ...holdfast.OnceOption) *holdfast.Once {
 	return b.Client(t, nil).Once("j", holdfast.Every(time.Hour), opts...)
 }
 
@@ -40,12 +40,12 @@ func TestOnceIsDoneOnce(t *testing.T) {
 	t.Parallel()
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		j := job(t, b, holdfast.Owner("me"))
-		if _, err := j.Last(t.Context()); !errors.Is(err, holdfast.ErrNotDone) {
+		if _, err := j.Last(t.Context()); !errors.Is(err, holdfast.ErrOnceNone) {
 			t.Errorf("Last before any run: %v", err)
 		}
 		var fence uint64
 		run, err := j.Do(t.Context(), func(_ context.Context, lease *holdfast.Lease) (string, error) {
-			fence = lease.Token()
+			fence = lease.Fence()
 			wantHeld(t, b.Client(t, nil).Mutex("j"))
 			return "42\nrows", nil
 		})
@@ -55,10 +55,10 @@ func TestOnceIsDoneOnce(t *testing.T) {
 		run.Here = false
 		lease := backend.Acquire(t, b.Client(t, nil).Mutex("j")) // which nobody needs any more
 		defer backend.Release(t, lease)
-		for what, do := range map[string]func() (holdfast.Run, error){
-			"Do":    func() (holdfast.Run, error) { return job(t, b).Do(t.Context(), mustNotRun(t)) },
-			"TryDo": func() (holdfast.Run, error) { return job(t, b).TryDo(t.Context(), mustNotRun(t)) },
-			"Last":  func() (holdfast.Run, error) { return job(t, b).Last(t.Context()) },
+		for what, do := range map[string]func() (holdfast.Completion, error){
+			"Do":    func() (holdfast.Completion, error) { return job(t, b).Do(t.Context(), mustNotRun(t)) },
+			"TryDo": func() (holdfast.Completion, error) { return job(t, b).TryDo(t.Context(), mustNotRun(t)) },
+			"Last":  func() (holdfast.Completion, error) { return job(t, b).Last(t.Context()) },
 		} {
 			if again, err := do(); err != nil || again != run {
 				t.Errorf("%s: %+v, %v; want %+v", what, again, err, run)
@@ -85,7 +85,7 @@ func TestOnceIsDoneAgainInAnotherWindow(t *testing.T) {
 		if _, err := c.Once("j", holdfast.Every(time.Hour)).Do(t.Context(), mustNotRun(t)); err != nil {
 			t.Error(err) // the window is the caller's
 		}
-		slot := func(name string) *holdfast.Once { return c.Once("j", holdfast.SlotKey(name, time.Hour)) }
+		slot := func(name string) *holdfast.Once { return c.Once("j", holdfast.Slot(name, time.Hour)) }
 		for _, name := range []string{"2026-11-22", "2026-11-23", "{odd} one"} {
 			if run, err := slot(name).Do(t.Context(), succeed); err != nil || !run.Here {
 				t.Errorf("slot %q: %+v, %v", name, run, err)
@@ -101,7 +101,7 @@ func TestOnceIsDoneAgainInAnotherWindow(t *testing.T) {
 func TestOnceFailedRunsDoNotCount(t *testing.T) {
 	t.Parallel()
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
-		if run, err := job(t, b).Do(t.Context(), fail); !errors.Is(err, errBroken) || run != (holdfast.Run{}) {
+		if run, err := job(t, b).Do(t.Context(), fail); !errors.Is(err, errBroken) || run != (holdfast.Completion{}) {
 			t.Errorf("a run that fails: %+v, %v", run, err)
 		}
 		func() {
@@ -112,7 +112,7 @@ func TestOnceFailedRunsDoNotCount(t *testing.T) {
 			b.Redis(t).Set(ctx, "holdfast:{j}", "theirs", time.Minute)
 			return "too late", nil
 		})
-		if !errors.Is(err, holdfast.ErrLost) || run != (holdfast.Run{}) {
+		if !errors.Is(err, holdfast.ErrLost) || run != (holdfast.Completion{}) {
 			t.Errorf("a run that lost the lock: %+v, %v", run, err)
 		}
 		b.Redis(t).Del(t.Context(), "holdfast:{j}")
@@ -149,10 +149,10 @@ func TestOnceMaxTries(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if _, err := j.Do(t.Context(), mustNotRun(t)); !errors.Is(err, holdfast.ErrTries) {
+		if _, err := j.Do(t.Context(), mustNotRun(t)); !errors.Is(err, holdfast.ErrOnceExhausted) {
 			t.Errorf("a fourth try of three: %v", err)
 		}
-		if _, err := j.TryDo(t.Context(), mustNotRun(t)); !errors.Is(err, holdfast.ErrTries) {
+		if _, err := j.TryDo(t.Context(), mustNotRun(t)); !errors.Is(err, holdfast.ErrOnceExhausted) {
 			t.Errorf("a fourth try of three: %v", err)
 		}
 		if run, err := job(t, b, holdfast.MaxTries(4)).Do(t.Context(), succeed); err != nil || run.Try != 4 {
@@ -182,7 +182,7 @@ func TestOnceWaitsForWhoRunsIt(t *testing.T) {
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		for _, outcome := range []error{errBroken, nil} {
 			j := job(t, b)
-			runs := make(chan holdfast.Run, 1)
+			runs := make(chan holdfast.Completion, 1)
 			_, err := j.Do(t.Context(), func(context.Context, *holdfast.Lease) (string, error) {
 				if _, err := job(t, b).TryDo(t.Context(), mustNotRun(t)); !errors.Is(err, holdfast.ErrHeld) {
 					t.Errorf("TryDo while another runs it: %v", err)
@@ -199,7 +199,10 @@ func TestOnceWaitsForWhoRunsIt(t *testing.T) {
 					}
 					runs <- run
 				}()
-				backend.Waiters(t, j.Lock(), 1)
+				backend.Eventually(t, "another waits for the job", func() bool {
+					waiting, err := backend.Waiting(t.Context(), j)
+					return err == nil && waiting == 1
+				})
 				return "first", outcome
 			})
 			if !errors.Is(err, outcome) {
@@ -224,7 +227,7 @@ func TestOnceOfMany(t *testing.T) {
 		machine.Undisturbed(t, func() error {
 			for range 5 {
 				round++
-				if err := runByMany(t, clients, holdfast.SlotKey(fmt.Sprint("round ", round), time.Hour)); err != nil {
+				if err := runByMany(t, clients, holdfast.Slot(fmt.Sprint("round ", round), time.Hour)); err != nil {
 					return fmt.Errorf("round %d: %w", round, err)
 				}
 			}
@@ -264,7 +267,7 @@ func runByMany(t testing.TB, clients []*holdfast.Client, window holdfast.Window)
 	}
 	wg.Wait()
 	want := int32(1)
-	if _, err := clients[0].Once("j", window).Last(t.Context()); errors.Is(err, holdfast.ErrNotDone) {
+	if _, err := clients[0].Once("j", window).Last(t.Context()); errors.Is(err, holdfast.ErrOnceNone) {
 		want = 0 // all have failed
 	}
 	switch n := completed.Load(); {
@@ -303,7 +306,7 @@ func TestRecordsAreBesideLocksOfAnyName(t *testing.T) {
 		c := b.Client(t, nil)
 		lock := c.Mutex("a}:once:x{b")
 		lease := backend.Acquire(t, lock)
-		job := c.Once("a", holdfast.SlotKey("x{b}", time.Minute))
+		job := c.Once("a", holdfast.Slot("x{b}", time.Minute))
 		run, err := job.Do(t.Context(), succeed)
 		if err != nil || !run.Here {
 			t.Errorf("a job beside a lock that is called like its record: %+v, %v", run, err)
@@ -330,13 +333,12 @@ func TestOnceRefuses(t *testing.T) {
 		"a window of 0":   c.Once("j", holdfast.Every(0)),
 		"a negative one":  c.Once("j", holdfast.Every(-time.Hour)),
 		"a century":       c.Once("j", holdfast.Every(100*365*24*time.Hour)),
-		"no slot":         c.Once("j", holdfast.SlotKey("", time.Hour)),
-		"a line":          c.Once("j", holdfast.SlotKey("a\nb", time.Hour)),
-		"a long slot":     c.Once("j", holdfast.SlotKey(strings.Repeat("x", 513), time.Hour)),
-		"a slot for 0":    c.Once("j", holdfast.SlotKey("a", 0)),
+		"no slot":         c.Once("j", holdfast.Slot("", time.Hour)),
+		"a line":          c.Once("j", holdfast.Slot("a\nb", time.Hour)),
+		"a long slot":     c.Once("j", holdfast.Slot(strings.Repeat("x", 513), time.Hour)),
+		"a slot for 0":    c.Once("j", holdfast.Slot("a", 0)),
 		"no tries":        c.Once("j", hour, holdfast.MaxTries(0)),
-		"a reentrant one": c.Once("j", hour, holdfast.Reentrant(true)),
-		"Redisson's":      c.Once("j", hour, holdfast.Redisson("j")),
+		"a negative Wait": c.Once("j", hour, holdfast.Wait(-1)),
 	} {
 		_, err := j.Do(t.Context(), mustNotRun(t))
 		_, err2 := j.TryDo(t.Context(), mustNotRun(t))
@@ -347,61 +349,32 @@ func TestOnceRefuses(t *testing.T) {
 			}
 		}
 	}
-	if err := c.Once("j", holdfast.Every(0)).Check(t.Context()); err == nil || !strings.Contains(err.Error(), "a window of 0s") {
+	if _, err := c.Once("j", holdfast.Every(0)).Last(t.Context()); err == nil || !strings.Contains(err.Error(), "a window of 0s") {
 		t.Errorf("the error of a window of 0 does not say so: %v", err)
-	}
-	if _, err := c.Mutex("j", holdfast.MaxTries(3)).TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrInvalid) {
-		t.Errorf("a mutex with MaxTries: %v", err)
 	}
 }
 
-// Step by step, for those who hold the lock already.
-func TestOnceStepByStep(t *testing.T) {
+// A run whose lease ended before it could be written down does not count, however it ended.
+func TestARunThatGaveItsLeaseUpDoesNotCount(t *testing.T) {
 	t.Parallel()
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
-		c := b.Client(t, nil)
-		j := c.Once("j", holdfast.Every(time.Hour), holdfast.MaxTries(1))
-		lease := backend.Acquire(t, j.Lock())
-		for range 2 { // counts once
-			if err := j.Begin(t.Context(), lease); err != nil {
-				t.Fatal(err)
+		j := job(t, b)
+		for end, want := range map[string]error{"release": holdfast.ErrReleased, "loss": holdfast.ErrLost} {
+			run, err := j.Do(t.Context(), func(ctx context.Context, lease *holdfast.Lease) (string, error) {
+				if end == "release" {
+					return "late", lease.Release(ctx)
+				}
+				return "late", b.Redis(t).Del(ctx, "holdfast:{j}").Err()
+			})
+			if !errors.Is(err, want) || run.Here {
+				t.Errorf("Do, with a %s of the lease: %+v, %v", end, run, err)
+			}
+			if done, err := backend.IsDone(t.Context(), j); done || err != nil {
+				t.Errorf("the job is done after a %s of the lease: %v, %v", end, done, err)
 			}
 		}
-		first, err := j.Complete(t.Context(), lease, "one")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if again, err := j.Complete(t.Context(), lease, "one"); err != nil || again != first {
-			t.Errorf("completed again: %+v, %v; want %+v", again, err, first)
-		}
-		if err := j.Begin(t.Context(), lease); !errors.Is(err, holdfast.ErrDone) {
-			t.Errorf("Begin of what this lease has completed: %v", err)
-		}
-		time.Sleep(2 * time.Millisecond)
-		if err := c.Once("j", holdfast.Every(time.Millisecond)).Begin(t.Context(), lease); !errors.Is(err, holdfast.ErrInvalid) || lease.Err() != nil {
-			t.Errorf("Begin in another window with the same lease: %v; the lease: %v", err, lease.Err())
-		}
-		backend.Release(t, lease)
-		if _, err := j.Complete(t.Context(), lease, "late"); !errors.Is(err, holdfast.ErrReleased) {
-			t.Errorf("Complete after the release: %v", err)
-		}
-		lease = backend.Acquire(t, j.Lock())
-		var done *holdfast.DoneError
-		if err := j.Begin(t.Context(), lease); !errors.As(err, &done) || !errors.Is(err, holdfast.ErrDone) || done.Run.Result != "one" {
-			t.Errorf("Begin of what is done: %v", err)
-		}
-		backend.Release(t, lease)
-		for what, l := range map[string]*holdfast.Lock{
-			"another name": c.Mutex("k"), "a mutex": c.Mutex("j"), "another client": b.Client(t, nil).Mutex("j"), "several": c.Multi([]string{"j", "k"}),
-		} {
-			lease := backend.Acquire(t, l)
-			if err := j.Begin(t.Context(), lease); !errors.Is(err, holdfast.ErrInvalid) {
-				t.Errorf("Begin with a lease of %s: %v", what, err)
-			}
-			if _, err := j.Complete(t.Context(), lease, ""); !errors.Is(err, holdfast.ErrInvalid) {
-				t.Errorf("Complete with a lease of %s: %v", what, err)
-			}
-			backend.Release(t, lease)
+		if run, err := j.Do(t.Context(), succeed); err != nil || !run.Here || !run.Current {
+			t.Errorf("Do after that: %+v, %v", run, err)
 		}
 	})
 }

@@ -16,8 +16,8 @@ import (
 )
 
 // ownedBy is an owner's lock, of a client of its own.
-func ownedBy(t testing.TB, b *backend.Backend, owner string, opts ...holdfast.Option) *holdfast.Lock {
-	return b.Client(t, nil).Mutex("a", append(opts, holdfast.Owner(owner), holdfast.Reentrant(true))...)
+func ownedBy(t testing.TB, b *backend.Backend, owner string, opts ...holdfast.MutexOption) *holdfast.Lock {
+	return b.Client(t, nil).OwnerMutex("a", owner, opts...)
 }
 
 // An owner acquires again from any process, past those who queue, with the same fence, and
@@ -35,11 +35,11 @@ func TestOwnerSpansProcesses(t *testing.T) {
 			}
 			leases := []*holdfast.Lease{first, tried, backend.Acquire(t, here)} // the last by no context of the first
 			for _, lease := range leases {
-				if lease.Token() != first.Token() || lease.Owner() != "order-7" {
-					t.Errorf("a lease of %q has the fence %d, the first %d", lease.Owner(), lease.Token(), first.Token())
+				if lease.Fence() != first.Fence() || lease.Owner() != "order-7" {
+					t.Errorf("a lease of %q has the fence %d, the first %d", lease.Owner(), lease.Fence(), first.Fence())
 				}
 			}
-			if all, err := other.Holders(t.Context()); err != nil || len(all) != 3 || all[0].Owner != "order-7" {
+			if all, err := backend.HoldersOf(t.Context(), other); err != nil || len(all) != 3 || all[0].Owner != "order-7" {
 				t.Errorf("Holders: %v, %v; want three of order-7", all, err)
 			}
 			wantHeld(t, other)
@@ -48,8 +48,8 @@ func TestOwnerSpansProcesses(t *testing.T) {
 				backend.Release(t, leases[i])
 			}
 			last := backend.Receive(t, next)
-			if last.Token() <= first.Token() {
-				machine.Unexcused(t, "fence %d follows %d", last.Token(), first.Token())
+			if last.Fence() <= first.Fence() {
+				machine.Unexcused(t, "fence %d follows %d", last.Fence(), first.Fence())
 			}
 			backend.Release(t, last)
 		}
@@ -63,14 +63,14 @@ func TestOwnersContext(t *testing.T) {
 	t.Parallel()
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		c := b.Client(t, nil)
-		mine := c.Mutex("a", holdfast.Owner("me"), holdfast.Reentrant(true))
-		yours := c.Mutex("a", holdfast.Owner("you"), holdfast.Reentrant(true))
+		mine := c.OwnerMutex("a", "me")
+		yours := c.OwnerMutex("a", "you")
 		lease := backend.Acquire(t, mine)
 		inner := again(t, mine, lease)
-		if all, err := mine.Holders(t.Context()); err != nil || len(all) != 1 {
+		if all, err := backend.HoldersOf(t.Context(), mine); err != nil || len(all) != 1 {
 			t.Errorf("Holders: %v, %v; want one", all, err)
 		}
-		if got, err := yours.TryAcquire(lease.Context()); !errors.Is(err, holdfast.ErrHeld) {
+		if got, err := yours.TryAcquire(lease.Context(context.Background())); !errors.Is(err, holdfast.ErrHeld) {
 			t.Errorf("another owner with the holder's context: %v, %v", got, err)
 		}
 		backend.Release(t, lease)
@@ -86,8 +86,8 @@ func TestOwnersDoNotWaitBehindEachOther(t *testing.T) {
 	t.Parallel()
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		c := b.Client(t, nil)
-		mine := c.Mutex("a", holdfast.Owner("me"), holdfast.Reentrant(true))
-		yours := c.Mutex("a", holdfast.Owner("you"), holdfast.Reentrant(true))
+		mine := c.OwnerMutex("a", "me")
+		yours := c.OwnerMutex("a", "you")
 		lease := backend.Acquire(t, mine)
 		first := queue(t, yours, 1)
 		second := backend.Start(t, yours) // in this process's line
@@ -96,8 +96,8 @@ func TestOwnersDoNotWaitBehindEachOther(t *testing.T) {
 		wantAsleep(t, "another owner", first)
 		backend.Release(t, inner)
 		one, two := backend.Receive(t, first), backend.Receive(t, second) // both at once
-		if one.Token() != two.Token() {
-			t.Errorf("one owner has the fences %d and %d", one.Token(), two.Token())
+		if one.Fence() != two.Fence() {
+			t.Errorf("one owner has the fences %d and %d", one.Fence(), two.Fence())
 		}
 		backend.Release(t, one)
 		backend.Release(t, two)
@@ -130,33 +130,36 @@ func TestOwnersWaitersEnterTogether(t *testing.T) {
 func TestReleaseOwner(t *testing.T) {
 	t.Parallel()
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
-		here, there, other := ownedBy(t, b, "me", holdfast.TTL(time.Minute)), ownedBy(t, b, "me"), ownedBy(t, b, "you")
-		if left, err := there.ReleaseOwner(t.Context()); !errors.Is(err, holdfast.ErrNotHeld) || left != 0 || !strings.Contains(err.Error(), `"a"`) {
+		here, there, other := ownedBy(t, b, "me", holdfast.TTL(time.Minute)), b.Client(t, nil), ownedBy(t, b, "you")
+		if left, err := there.ReleaseOwner(t.Context(), "a", "me"); !errors.Is(err, holdfast.ErrNotHeld) || left != 0 || !strings.Contains(err.Error(), `"a"`) {
 			t.Errorf("of a free lock: %d, %v; want ErrNotHeld", left, err)
 		}
-		short := ownedBy(t, b, "me", holdfast.TTL(5*time.Second), holdfast.Renew(false))
+		short := ownedBy(t, b, "me", holdfast.TTL(5*time.Second), holdfast.NoRenew())
 		backend.Acquire(t, short)
-		backend.Eventually(t, "the lease expires", func() bool { _, err := there.Holder(t.Context()); return errors.Is(err, holdfast.ErrNotHeld) })
-		if _, err := there.ReleaseOwner(t.Context()); !errors.Is(err, holdfast.ErrNotHeld) || errors.Is(err, holdfast.ErrNotOwner) {
+		backend.Eventually(t, "the lease expires", func() bool {
+			_, err := backend.HolderOf(t.Context(), here)
+			return errors.Is(err, holdfast.ErrNotHeld)
+		})
+		if _, err := there.ReleaseOwner(t.Context(), "a", "me"); !errors.Is(err, holdfast.ErrNotHeld) || errors.Is(err, holdfast.ErrNotOwner) {
 			t.Errorf("of a lock that expired: %v; want ErrNotHeld", err)
 		}
 
 		one, two := backend.Acquire(t, here), backend.Acquire(t, here)
-		_, err := other.ReleaseOwner(t.Context())
-		var stranger *holdfast.NotOwnerError
-		if !errors.As(err, &stranger) || !errors.Is(err, holdfast.ErrNotOwner) || stranger.Owner != "you" || stranger.Holder.Owner != "me" || stranger.Name != "a" {
+		_, err := there.ReleaseOwner(t.Context(), "a", "you")
+		var held *holdfast.HeldError
+		if !errors.As(err, &held) || !errors.Is(err, holdfast.ErrNotOwner) || held.Holder.Owner != "me" || held.Name != "a" || !strings.Contains(err.Error(), "not held by you") {
 			t.Errorf("a stranger's: %v; want ErrNotOwner", err)
 		}
 		next := queue(t, other, 1)
-		if left, err := there.ReleaseOwner(t.Context()); left != 1 || err != nil {
+		if left, err := there.ReleaseOwner(t.Context(), "a", "me"); left != 1 || err != nil {
 			t.Errorf("one of two: %d, %v; want 1", left, err)
 		}
 		wantAsleep(t, "a stranger", next)
-		if left, err := there.ReleaseOwner(t.Context()); left != 0 || err != nil {
+		if left, err := there.ReleaseOwner(t.Context(), "a", "me"); left != 0 || err != nil {
 			t.Errorf("one of one: %d, %v; want 0", left, err)
 		}
 		last := backend.Receive(t, next)
-		if _, err := there.ReleaseOwner(t.Context()); !errors.Is(err, holdfast.ErrNotOwner) {
+		if _, err := there.ReleaseOwner(t.Context(), "a", "me"); !errors.Is(err, holdfast.ErrNotOwner) {
 			t.Errorf("once it is another's: %v; want ErrNotOwner", err)
 		}
 		for _, lease := range []*holdfast.Lease{one, two} {
@@ -171,20 +174,22 @@ func TestReleaseOwner(t *testing.T) {
 			t.Error(err)
 		}
 		backend.Release(t, last)
-		backend.Eventually(t, "nothing but tombstones is left", func() bool { held, err := here.IsHeld(t.Context()); return err == nil && !held })
+		backend.Eventually(t, "nothing but tombstones is left", func() bool { held, err := backend.IsHeld(t.Context(), here); return err == nil && !held })
 
-		for what, l := range map[string]*holdfast.Lock{
-			"a mutex":             b.Client(t, nil).Mutex("a"),
-			"no owner":            b.Client(t, nil).Mutex("a", holdfast.Reentrant(true)),
-			"an owner's name":     b.Client(t, nil).Mutex("a", holdfast.Owner("me")),
-			"several":             b.Client(t, nil).Multi([]string{"a", "b"}, holdfast.Owner("me"), holdfast.Reentrant(true)),
-			"a read-write lock's": b.Client(t, nil).RWMutex("a", holdfast.Owner("me"), holdfast.Reentrant(true)).Writer(),
+		for what, err := range map[string]error{
+			"no owner": releaseOwner(t, there, "a", ""), "an owner with a newline": releaseOwner(t, there, "a", "m\ne"), "no name": releaseOwner(t, there, "", "me"),
 		} {
-			if _, err := l.ReleaseOwner(t.Context()); !errors.Is(err, holdfast.ErrInvalid) {
+			if !errors.Is(err, holdfast.ErrInvalid) {
 				t.Errorf("of %s: %v; want ErrInvalid", what, err)
 			}
 		}
 	})
+}
+
+func releaseOwner(t testing.TB, c *holdfast.Client, name, owner string) error {
+	t.Helper()
+	_, err := c.ReleaseOwner(t.Context(), name, owner)
+	return err
 }
 
 func TestOwnersDepth(t *testing.T) {
@@ -210,12 +215,12 @@ func TestOwnedLockIsNoMutex(t *testing.T) {
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		l, plain := ownedBy(t, b, "me"), b.Client(t, nil).Mutex("a")
 		lease := backend.Acquire(t, l)
-		if _, err := plain.TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrWrongType) {
+		if _, err := plain.TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrMismatch) {
 			t.Errorf("as a mutex: %v; want ErrWrongType", err)
 		}
 		backend.Release(t, lease)
 		lease = backend.Acquire(t, plain)
-		if _, err := l.TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrWrongType) {
+		if _, err := l.TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrMismatch) {
 			t.Errorf("a mutex as an owner's lock: %v; want ErrWrongType", err)
 		}
 		backend.Release(t, lease)
@@ -224,25 +229,24 @@ func TestOwnedLockIsNoMutex(t *testing.T) {
 }
 
 // Several names of one owner: Multi takes them one after another.
-func TestOwnersMulti(t *testing.T) {
+func TestAnOwnersNameMakesNoLockItsOwn(t *testing.T) {
 	t.Parallel()
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
-		both := func(owner string) *holdfast.Lock {
-			return b.Client(t, nil).Multi([]string{"b", "a"}, holdfast.Owner(owner), holdfast.Reentrant(true))
+		c := b.Client(t, nil)
+		for what, l := range map[string]*holdfast.Lock{
+			"a mutex":      c.Mutex("a", holdfast.Owner("me"), holdfast.Reentrant()),
+			"several":      c.Multi([]string{"b", "a"}, holdfast.Owner("me"), holdfast.Reentrant()),
+			"readers' one": c.RWMutex("a", holdfast.Owner("me"), holdfast.Reentrant()).Reader(),
+		} {
+			lease := backend.Acquire(t, l)
+			if got, err := l.TryAcquire(t.Context()); what != "readers' one" && !errors.Is(err, holdfast.ErrHeld) {
+				t.Errorf("%s is its owner's from another context: %v, %v", what, got, err)
+			}
+			if got, err := ownedBy(t, b, "me").TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrMismatch) {
+				t.Errorf("%s is an owner's: %v, %v", what, got, err)
+			}
+			backend.Release(t, lease)
 		}
-		one := ownedBy(t, b, "me")
-		lease := backend.Acquire(t, one)
-		all := backend.Acquire(t, both("me"))
-		if all.Tokens()["a"] != lease.Token() {
-			t.Errorf("the fences are %v; the lock had %d", all.Tokens(), lease.Token())
-		}
-		wantHeld(t, both("you"))
-		next := backend.Start(t, both("you"))
-		backend.Waiters(t, one, 1)
-		backend.Release(t, lease)
-		wantAsleep(t, "a stranger", next)
-		backend.Release(t, all)
-		backend.Release(t, backend.Receive(t, next))
 		b.Cleaned(t)
 	})
 }
@@ -295,14 +299,14 @@ func TestOwnersInAStorm(t *testing.T) {
 							if err != nil {
 								continue
 							}
-							enter(who, lease.Token())
+							enter(who, lease.Fence())
 							if turns.Load() >= 40 {
 								cancel()
 							}
 							time.Sleep(rand.N(2 * time.Millisecond))
 							if rand.IntN(2) == 0 {
 								if inner, err := l.TryAcquire(ctx); err == nil {
-									enter(who, inner.Token())
+									enter(who, inner.Fence())
 									leave()
 									_ = inner.Release(ctx)
 								} else if ctx.Err() == nil {

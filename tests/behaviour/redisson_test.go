@@ -18,7 +18,7 @@ func TestRedissonsReleaseIsHeard(t *testing.T) {
 	backend.EachRealUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		theirs := rlock{b.Redis(t), "orders"}
 		d := b.Hearing(t, theirs.channel())
-		l := backend.New(t, nil, d).Mutex("job", holdfast.Redisson("orders"))
+		l := backend.New(t, nil, d).RedissonMutex("orders")
 		for n := range 9 {
 			token := strconv.Itoa(n)
 			if !theirs.try(t, token, time.Minute) {
@@ -43,7 +43,7 @@ func TestRedissonsReleaseIsHeard(t *testing.T) {
 func TestRedissonsReleaseWakesAWaiter(t *testing.T) {
 	t.Parallel()
 	backend.Virtual(t, func(t *testing.T, b *backend.Backend) {
-		l := b.Client(t, nil).Mutex("job", holdfast.Redisson("orders"))
+		l := b.Client(t, nil).RedissonMutex("orders")
 		theirs := rlock{b.Redis(t), "orders"}
 		for n := range 20 {
 			token := strconv.Itoa(n)
@@ -67,7 +67,7 @@ func TestRedissonsReleaseWakesAWaiter(t *testing.T) {
 func TestAReleaseThatIsNotToldIsFoundSoon(t *testing.T) {
 	t.Parallel()
 	backend.Virtual(t, func(t *testing.T, b *backend.Backend) {
-		l := b.Client(t, nil).Mutex("job", holdfast.Key("orders"))
+		l := b.Client(t, nil).MutexKey("orders")
 		theirs := canonical{b.Redis(t), "orders"}
 		for n, held := range []time.Duration{20 * time.Millisecond, time.Second, 10 * time.Second, time.Minute} {
 			token := strconv.Itoa(n)
@@ -90,21 +90,22 @@ func TestAReleaseThatIsNotToldIsFoundSoon(t *testing.T) {
 func TestRedissonsLockHasAllThatAMutexHas(t *testing.T) {
 	t.Parallel()
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
-		l := func(c *holdfast.Client, opts ...holdfast.Option) *holdfast.Lock {
-			return c.Mutex("job", append(opts, holdfast.Redisson("orders"))...)
+		l := func(c *holdfast.Client, opts ...holdfast.MutexOption) *holdfast.Lock {
+			return c.RedissonMutex("orders", opts...)
 		}
 		// A lock that was handed over is only claimed for a moment, until it is renewed.
 		machine.Undisturbed(t, func() error {
 			b.Redis(t).FlushAll(t.Context())
 			first := backend.Acquire(t, l(b.Client(t, nil), holdfast.Owner("me"), holdfast.Meta("k", "v")))
-			if h, err := l(b.Client(t, nil)).Holder(t.Context()); err != nil || h.Foreign || h.Owner != "me" || h.Meta["k"] != "v" || h.Fence != first.Token() || h.Key != "orders" {
-				return fmt.Errorf("the holder is %+v, %v", h, err)
+			s, err := l(b.Client(t, nil)).Status(t.Context())
+			if h, _ := s.Holder(); err != nil || h.Foreign || h.Owner != "me" || h.Meta["k"] != "v" || h.Fence != first.Fence() || s.Key != "orders" || s.Kind != holdfast.KindRedisson {
+				return fmt.Errorf("the status is %+v, %v", s, err)
 			}
 			leases := queue(t, l(b.Client(t, nil)), 1)
 			backend.Release(t, first)
 			second := backend.Receive(t, leases)
-			if second.Token() <= first.Token() {
-				machine.Unexcused(t, "fence %d follows %d", second.Token(), first.Token())
+			if second.Fence() <= first.Fence() {
+				machine.Unexcused(t, "fence %d follows %d", second.Fence(), first.Fence())
 			}
 			extended := time.Now()
 			if err := second.Extend(t.Context(), time.Minute); err != nil {
@@ -131,21 +132,16 @@ func TestRedissonsLockIsNoOthers(t *testing.T) {
 	t.Parallel()
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		c := b.Client(t, nil)
-		for _, forms := range [][2]func(string) holdfast.Option{{holdfast.Redisson, holdfast.Key}, {holdfast.Key, holdfast.Redisson}} {
-			lease := backend.Acquire(t, c.Mutex("a", forms[0]("orders")))
-			if _, err := c.Mutex("b", forms[1]("orders")).TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrWrongType) {
+		redisson, key := c.RedissonMutex("orders"), c.MutexKey("orders")
+		for _, forms := range [][2]*holdfast.Lock{{redisson, key}, {key, redisson}} {
+			lease := backend.Acquire(t, forms[0])
+			if _, err := forms[1].TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrMismatch) {
 				t.Errorf("the key has another form: %v", err)
 			}
-			if _, err := c.Mutex("b", forms[1]("orders")).Acquire(t.Context()); !errors.Is(err, holdfast.ErrWrongType) {
+			if _, err := forms[1].Acquire(t.Context()); !errors.Is(err, holdfast.ErrMismatch) {
 				t.Errorf("the key has another form: %v", err)
 			}
 			backend.Release(t, lease)
 		}
-		// The last one counts.
-		lease := backend.Acquire(t, c.Mutex("a", holdfast.Redisson("x"), holdfast.Key("k")))
-		if kind := b.Redis(t).Type(t.Context(), "k").Val(); kind != "string" {
-			t.Errorf("Key after Redisson makes a %s", kind)
-		}
-		backend.Release(t, lease)
 	})
 }

@@ -16,19 +16,19 @@ import (
 )
 
 // reentrant is a lock of a client of its own.
-func reentrant(t testing.TB, b *backend.Backend, opts ...holdfast.Option) *holdfast.Lock {
-	return b.Client(t, nil).Mutex("a", append(opts, holdfast.Reentrant(true))...)
+func reentrant(t testing.TB, b *backend.Backend, opts ...holdfast.MutexOption) *holdfast.Lock {
+	return b.Client(t, nil).Mutex("a", append(opts, holdfast.Reentrant())...)
 }
 
 // again acquires a lock within a lease of it.
 func again(t testing.TB, l *holdfast.Lock, within *holdfast.Lease) *holdfast.Lease {
 	t.Helper()
-	lease, err := l.Acquire(within.Context())
+	lease, err := l.Acquire(within.Context(context.Background()))
 	if err != nil {
 		t.Fatalf("Acquire within a lease: %v", err)
 	}
-	if lease.Token() != within.Token() {
-		t.Errorf("the fence within is %d, not %d", lease.Token(), within.Token())
+	if lease.Fence() != within.Fence() {
+		t.Errorf("the fence within is %d, not %d", lease.Fence(), within.Fence())
 	}
 	return lease
 }
@@ -46,7 +46,7 @@ func TestReentrantIsHeldUntilTheLastRelease(t *testing.T) {
 			backend.Waiters(t, other, 1)
 			for n, i := range order {
 				lease := leases[i]
-				ctx := lease.Context()
+				ctx := lease.Context(context.Background())
 				wantAsleep(t, "another", next)
 				backend.Release(t, lease)
 				if cause := context.Cause(ctx); !errors.Is(cause, holdfast.ErrReleased) || !errors.Is(lease.Err(), holdfast.ErrReleased) {
@@ -60,8 +60,8 @@ func TestReentrantIsHeldUntilTheLastRelease(t *testing.T) {
 				backend.Release(t, lease) // counts once
 			}
 			last := backend.Receive(t, next)
-			if last.Token() <= first.Token() {
-				machine.Unexcused(t, "fence %d follows %d", last.Token(), first.Token())
+			if last.Fence() <= first.Fence() {
+				machine.Unexcused(t, "fence %d follows %d", last.Fence(), first.Fence())
 			}
 			backend.Release(t, last)
 		}
@@ -78,7 +78,7 @@ func TestReentrantCostsNoRoundTrip(t *testing.T) {
 		before := b.Server.CommandStats()["evalsha"]
 		for range 100 {
 			lease := again(t, l, first)
-			tried, err := l.TryAcquire(lease.Context())
+			tried, err := l.TryAcquire(lease.Context(context.Background()))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -100,8 +100,8 @@ func TestReentrantDo(t *testing.T) {
 		broken := errors.New("broken")
 		err := l.Do(t.Context(), func(ctx context.Context, outer *holdfast.Lease) error {
 			err := l.Do(ctx, func(ctx context.Context, inner *holdfast.Lease) error {
-				if inner.Token() != outer.Token() {
-					t.Errorf("the fence within is %d, not %d", inner.Token(), outer.Token())
+				if inner.Fence() != outer.Fence() {
+					t.Errorf("the fence within is %d, not %d", inner.Fence(), outer.Fence())
 				}
 				return l.Do(ctx, func(context.Context, *holdfast.Lease) error { return broken })
 			})
@@ -121,35 +121,35 @@ func TestReentrantNeedsTheHoldersContext(t *testing.T) {
 	t.Parallel()
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		c := b.Client(t, nil)
-		l := c.Mutex("a", holdfast.Reentrant(true))
+		l := c.Mutex("a", holdfast.Reentrant())
 		lease := backend.Acquire(t, l)
 		wantHeld(t, l)
 		for what, other := range map[string]*holdfast.Lock{
 			"another client's": reentrant(t, b),
 			"one without":      c.Mutex("a"),
 		} {
-			if got, err := other.TryAcquire(lease.Context()); !errors.Is(err, holdfast.ErrHeld) {
+			if got, err := other.TryAcquire(lease.Context(context.Background())); !errors.Is(err, holdfast.ErrHeld) {
 				t.Errorf("%s: %v, %v; want ErrHeld", what, got, err)
 			}
 		}
-		elsewhere, err := c.Mutex("b", holdfast.Reentrant(true)).TryAcquire(lease.Context())
+		elsewhere, err := c.Mutex("b", holdfast.Reentrant()).TryAcquire(lease.Context(context.Background()))
 		if err != nil {
 			t.Fatal(err)
 		}
-		inner, err := l.TryAcquire(elsewhere.Context()) // contexts add up
-		if err != nil || inner.Token() != lease.Token() {
+		inner, err := l.TryAcquire(elsewhere.Context(lease.Context(context.Background()))) // contexts add up
+		if err != nil || inner.Fence() != lease.Fence() {
 			t.Fatalf("within two locks: %v, %v", inner, err)
 		}
 		backend.Release(t, inner)
 		backend.Release(t, elsewhere)
-		old := context.WithoutCancel(lease.Context())
+		old := context.WithoutCancel(lease.Context(context.Background()))
 		backend.Release(t, lease)
 
 		next, err := l.TryAcquire(old)
-		if err != nil || next.Token() <= lease.Token() {
+		if err != nil || next.Fence() <= lease.Fence() {
 			t.Fatalf("after the release: %v, %v; want a new lease", next, err)
 		}
-		if _, err := l.TryAcquire(lease.Context()); !errors.Is(err, context.Canceled) {
+		if _, err := l.TryAcquire(lease.Context(context.Background())); !errors.Is(err, context.Canceled) {
 			t.Errorf("with the released lease's context: %v", err)
 		}
 		backend.Release(t, next)
@@ -164,7 +164,7 @@ func TestReentrantIsLostToAll(t *testing.T) {
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		l, other := reentrant(t, b), reentrant(t, b)
 		first := backend.Acquire(t, l)
-		old := context.WithoutCancel(first.Context())
+		old := context.WithoutCancel(first.Context(context.Background()))
 		second := again(t, l, first)
 		if err := b.Redis(t).Del(t.Context(), "holdfast:{a}").Err(); err != nil {
 			t.Fatal(err)
@@ -175,8 +175,8 @@ func TestReentrantIsLostToAll(t *testing.T) {
 		}
 		for _, lease := range []*holdfast.Lease{first, second} {
 			var lost *holdfast.LostError
-			if !errors.As(context.Cause(lease.Context()), &lost) || lost.Reason != holdfast.LossTaken || !errors.Is(lease.Err(), holdfast.ErrLost) {
-				t.Errorf("a lease whose lock was taken says %v, its context %v", lease.Err(), context.Cause(lease.Context()))
+			if !errors.As(context.Cause(lease.Context(context.Background())), &lost) || lost.Reason != holdfast.LossTaken || !errors.Is(lease.Err(), holdfast.ErrLost) {
+				t.Errorf("a lease whose lock was taken says %v, its context %v", lease.Err(), context.Cause(lease.Context(context.Background())))
 			}
 			if err := lease.Release(t.Context()); !errors.Is(err, holdfast.ErrLost) {
 				t.Errorf("Release: %v, want ErrLost", err)
@@ -196,7 +196,7 @@ func TestReentrantDepth(t *testing.T) {
 		l := reentrant(t, b, holdfast.MaxDepth(2))
 		first := backend.Acquire(t, l)
 		second := again(t, l, first)
-		lease, err := l.Acquire(second.Context())
+		lease, err := l.Acquire(second.Context(context.Background()))
 		if !errors.Is(err, holdfast.ErrDepth) || lease != nil || !strings.Contains(err.Error(), `"a"`) {
 			t.Errorf("a third lease: %v, %v; want ErrDepth", lease, err)
 		}
@@ -211,13 +211,13 @@ func TestReentrantDepth(t *testing.T) {
 func TestReentrantReadersAndWriters(t *testing.T) {
 	t.Parallel()
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
-		rw := b.Client(t, nil).RWMutex("a", holdfast.Reentrant(true))
+		rw := b.Client(t, nil).RWMutex("a", holdfast.Reentrant())
 		other := b.Client(t, nil).RWMutex("a").Writer()
 		reader := backend.Acquire(t, rw.Reader())
 		next := backend.Start(t, other)
 		backend.Waiters(t, other, 1)
 		inner := again(t, rw.Reader(), reader)
-		if got, err := rw.Writer().Acquire(inner.Context()); !errors.Is(err, holdfast.ErrInvalid) {
+		if got, err := rw.Writer().Acquire(inner.Context(context.Background())); !errors.Is(err, holdfast.ErrInvalid) {
 			t.Errorf("a reader that wants to write: %v, %v; want ErrInvalid", got, err)
 		}
 		if _, err := rw.TryUpgrade(t.Context(), inner); !errors.Is(err, holdfast.ErrHeld) {
@@ -268,7 +268,7 @@ func TestReentrantUnderLoad(t *testing.T) {
 					var within sync.WaitGroup
 					for range 3 {
 						within.Go(func() {
-							lease, err := l.Acquire(first.Context())
+							lease, err := l.Acquire(first.Context(context.Background()))
 							if err != nil {
 								return // the first was released before
 							}

@@ -16,11 +16,11 @@ import (
 )
 
 // readers and writers of one name, each side a lock of a client of its own.
-func readers(t testing.TB, b *backend.Backend, opts ...holdfast.Option) *holdfast.Lock {
+func readers(t testing.TB, b *backend.Backend, opts ...holdfast.RWMutexOption) *holdfast.Lock {
 	return b.Client(t, nil).RWMutex("a", opts...).Reader()
 }
 
-func writers(t testing.TB, b *backend.Backend, opts ...holdfast.Option) *holdfast.Lock {
+func writers(t testing.TB, b *backend.Backend, opts ...holdfast.RWMutexOption) *holdfast.Lock {
 	return b.Client(t, nil).RWMutex("a", opts...).Writer()
 }
 
@@ -52,23 +52,23 @@ func TestReadersShareAndWritersDoNot(t *testing.T) {
 		r1, r2, w := readers(t, b), readers(t, b), writers(t, b)
 		one, two := backend.Acquire(t, r1), backend.Acquire(t, r2)
 		wantHeld(t, w)
-		all, err := w.Holders(t.Context())
-		if err != nil || len(all) != 2 || all[0].Weight != 1 || all[0].TTL <= 0 || all[0].Owner == all[1].Owner {
+		all, err := backend.HoldersOf(t.Context(), w)
+		if err != nil || len(all) != 2 || all[0].Mode != holdfast.ModeReader || all[0].TTL <= 0 || all[0].Owner == all[1].Owner {
 			t.Errorf("Holders: %+v, %v; want two readers", all, err)
 		}
 		backend.Release(t, one)
 		wantHeld(t, w)
 		backend.Release(t, two)
 		writer := backend.Acquire(t, w)
-		if writer.Token() <= one.Token() {
-			t.Errorf("the writer's fence %d is not above the reader's, %d", writer.Token(), one.Token())
+		if writer.Fence() <= one.Fence() {
+			t.Errorf("the writer's fence %d is not above the reader's, %d", writer.Fence(), one.Fence())
 		}
 		wantHeld(t, r1)
 		wantHeld(t, writers(t, b))
 		backend.Release(t, writer)
 		again := backend.Acquire(t, r1)
-		if again.Token() < writer.Token() {
-			t.Errorf("a reader's fence %d is below that of the writer before it, %d", again.Token(), writer.Token())
+		if again.Fence() < writer.Fence() {
+			t.Errorf("a reader's fence %d is below that of the writer before it, %d", again.Fence(), writer.Fence())
 		}
 		backend.Release(t, again)
 		b.Cleaned(t)
@@ -135,10 +135,10 @@ func TestADeadReaderIsGoneAfterItsTTL(t *testing.T) {
 	t.Parallel()
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		live := backend.Acquire(t, readers(t, b, holdfast.TTL(time.Minute)))
-		dead := backend.Acquire(t, readers(t, b, holdfast.TTL(5*time.Second), holdfast.Renew(false)))
+		dead := backend.Acquire(t, readers(t, b, holdfast.TTL(5*time.Second), holdfast.NoRenew()))
 		w := writers(t, b)
 		backend.Eventually(t, "only the reader is left that renews", func() bool {
-			all, err := w.Holders(t.Context())
+			all, err := backend.HoldersOf(t.Context(), w)
 			return err == nil && len(all) == 1
 		})
 		next := backend.Start(t, w)
@@ -160,7 +160,7 @@ func TestAWriterGetsInWhenTheLastReaderDies(t *testing.T) {
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		machine.Unhurried(t, 2*time.Second, func(ttl time.Duration) error {
 			for _, ttl := range []time.Duration{ttl * 3 / 5, ttl} {
-				if _, err := readers(t, b, holdfast.TTL(ttl), holdfast.Renew(false)).Acquire(t.Context()); err != nil {
+				if _, err := readers(t, b, holdfast.TTL(ttl), holdfast.NoRenew()).Acquire(t.Context()); err != nil {
 					return err
 				}
 			}
@@ -194,7 +194,7 @@ func TestAWriterWaitsForTheReadersBeforeItOnly(t *testing.T) {
 		var wg sync.WaitGroup
 		for range 4 {
 			// Readers of one process that share a lease pass writers for 100 ms.
-			l := b.Client(t, &holdfast.Config{LocalHandovers: -1}).RWMutex("a").Reader()
+			l := b.Client(t, &holdfast.Config{MaxLocalHandovers: -1}).RWMutex("a").Reader()
 			for range 2 {
 				wg.Go(func() {
 					for !over.Load() {
@@ -206,7 +206,7 @@ func TestAWriterWaitsForTheReadersBeforeItOnly(t *testing.T) {
 						}
 						if late {
 							mu.Lock()
-							after = append(after, lease.Token())
+							after = append(after, lease.Fence())
 							mu.Unlock()
 						}
 						reading.Add(1)
@@ -222,8 +222,8 @@ func TestAWriterWaitsForTheReadersBeforeItOnly(t *testing.T) {
 		begun := time.Now()
 		leases := backend.Start(t, w)
 		backend.Eventually(t, "the writer is queued", func() bool {
-			h, err := w.Holder(t.Context())
-			return err == nil && h.Waiters > 0
+			waiting, err := backend.Waiting(t.Context(), w)
+			return err == nil && waiting > 0
 		})
 		queued.Store(true)
 		lease := backend.Receive(t, leases)
@@ -244,8 +244,8 @@ func TestAWriterWaitsForTheReadersBeforeItOnly(t *testing.T) {
 		over.Store(true)
 		wg.Wait()
 		for _, fence := range after {
-			if fence <= lease.Token() {
-				t.Errorf("a reader that came after the writer, which has fence %d, got in before it, with %d", lease.Token(), fence)
+			if fence <= lease.Fence() {
+				t.Errorf("a reader that came after the writer, which has fence %d, got in before it, with %d", lease.Fence(), fence)
 			}
 		}
 		b.Cleaned(t)
@@ -266,8 +266,8 @@ func TestDowngradeLeavesNoGap(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if own.Token() != writer.Token() {
-			t.Errorf("the reader's fence is %d, the writer's was %d", own.Token(), writer.Token())
+		if own.Fence() != writer.Fence() {
+			t.Errorf("the reader's fence is %d, the writer's was %d", own.Fence(), writer.Fence())
 		}
 		if err := writer.Err(); !errors.Is(err, holdfast.ErrReleased) {
 			t.Errorf("the writer's lease after its downgrade: %v; want ErrReleased", err)
@@ -306,11 +306,11 @@ func TestDowngradeOfAWriterThatTheLockWasPassedOnTo(t *testing.T) {
 			backend.Release(t, before)
 			writer = backend.Receive(t, first)
 		}
-		all, err := rw.Writer().Holders(t.Context())
+		all, err := backend.HoldersOf(t.Context(), rw.Writer())
 		if err != nil || len(all) != 1 {
 			t.Fatalf("Holders: %+v, %v", all, err)
 		}
-		t.Logf("passed on: %v", all[0].Fence == before.Token())
+		t.Logf("passed on: %v", all[0].Fence == before.Fence())
 		own, err := rw.Downgrade(t.Context(), writer)
 		if err != nil {
 			t.Fatal(err)
@@ -318,8 +318,8 @@ func TestDowngradeOfAWriterThatTheLockWasPassedOnTo(t *testing.T) {
 		other := backend.Acquire(t, readers(t, b))
 		neighbour := backend.Acquire(t, rw.Reader())
 		for who, l := range map[string]*holdfast.Lease{"own": own, "other process's": other, "neighbour's": neighbour} {
-			if l.Token() != writer.Token() {
-				t.Errorf("the %s reader has fence %d, and the writer had %d", who, l.Token(), writer.Token())
+			if l.Fence() != writer.Fence() {
+				t.Errorf("the %s reader has fence %d, and the writer had %d", who, l.Fence(), writer.Fence())
 			}
 			if err := l.Extend(t.Context(), time.Minute); err != nil {
 				t.Errorf("Extend by the %s reader: %v", who, err)
@@ -348,8 +348,8 @@ func TestUpgradeOfALoneReader(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if writer.Token() <= reader.Token() {
-			t.Errorf("the writer's fence %d is not above the reader's, %d", writer.Token(), reader.Token())
+		if writer.Fence() <= reader.Fence() {
+			t.Errorf("the writer's fence %d is not above the reader's, %d", writer.Fence(), reader.Fence())
 		}
 		if err := reader.Err(); !errors.Is(err, holdfast.ErrReleased) {
 			t.Errorf("the reader's lease after its upgrade: %v; want ErrReleased", err)
@@ -399,7 +399,7 @@ func TestReadersOfAProcessShareALease(t *testing.T) {
 		}
 		// Readers join each other for 100 ms, which on a slow machine may be over before all have come.
 		exact := b.Server == nil && !backend.Pipelines(t)
-		if all, err := rw.Reader().Holders(t.Context()); err != nil || len(all) == 0 || exact && len(all) != 1 {
+		if all, err := backend.HoldersOf(t.Context(), rw.Reader()); err != nil || len(all) == 0 || exact && len(all) != 1 {
 			t.Errorf("Holders: %+v, %v; want one for five readers of one process", all, err)
 		}
 		for i, l := range leases {
@@ -426,12 +426,12 @@ func TestCloseWaitsForAllReadersThatShareALease(t *testing.T) {
 		r := c.RWMutex("a").Reader()
 		one, two := backend.Acquire(t, r), backend.Acquire(t, r)
 		three := backend.Acquire(t, r)
-		if all, err := r.Holders(t.Context()); err != nil || len(all) != 1 {
+		if all, err := backend.HoldersOf(t.Context(), r); err != nil || len(all) != 1 {
 			t.Logf("no shared lease: Holders: %+v, %v", all, err) // it took more than 100 ms
 		}
 		closed := make(chan error, 1)
 		go func() { closed <- c.Close(t.Context()) }()
-		<-three.Context().Done()
+		<-three.Done()
 		for i, l := range []*holdfast.Lease{two, one, three} {
 			wantHeld(t, writers(t, b))
 			if err := l.Release(t.Context()); err != nil {
@@ -456,7 +456,7 @@ func TestKindsOfLocksAreNotMixedUp(t *testing.T) {
 		c := b.Client(t, nil)
 		kinds := map[string]*holdfast.Lock{
 			"mutex": c.Mutex("a"), "readers": c.RWMutex("a").Reader(),
-			"writers": c.RWMutex("a").Writer(), "semaphore": c.Semaphore("a", 5).Lock,
+			"writers": c.RWMutex("a").Writer(), "semaphore": c.Semaphore("a", 5).Permits(1),
 		}
 		for have, l := range kinds {
 			lease := backend.Acquire(t, l)
@@ -464,10 +464,10 @@ func TestKindsOfLocksAreNotMixedUp(t *testing.T) {
 				if other == have || other+have == "readerswriters" || other+have == "writersreaders" {
 					continue
 				}
-				if _, err := m.TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrWrongType) {
+				if _, err := m.TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrMismatch) {
 					t.Errorf("%s where a %s is held: %v; want ErrWrongType", other, have, err)
 				}
-				if _, err := m.Acquire(t.Context()); !errors.Is(err, holdfast.ErrWrongType) {
+				if _, err := m.Acquire(t.Context()); !errors.Is(err, holdfast.ErrMismatch) {
 					t.Errorf("%s where a %s is held: Acquire: %v; want ErrWrongType", other, have, err)
 				}
 			}
@@ -479,7 +479,7 @@ func TestKindsOfLocksAreNotMixedUp(t *testing.T) {
 		}
 		rdb := b.Redis(t)
 		rdb.HSet(t.Context(), "holdfast:{a}", "some", "thing")
-		if _, err := kinds["readers"].TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrWrongType) {
+		if _, err := kinds["readers"].TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrMismatch) {
 			t.Errorf("readers where a stranger's hash is: %v; want ErrWrongType", err)
 		}
 		if got := rdb.HGetAll(t.Context(), "holdfast:{a}").Val(); len(got) != 1 {
@@ -528,8 +528,8 @@ func storm(t testing.TB, b *backend.Backend) error {
 						if n := writing.Load(); n != 0 && lease.Err() == nil {
 							complain("%d writers beside a reader", n)
 						}
-						if f := last.Load(); lease.Token() < f && lease.Err() == nil {
-							t.Errorf("a reader has fence %d, and the writer before it had %d", lease.Token(), f)
+						if f := last.Load(); lease.Fence() < f && lease.Err() == nil {
+							t.Errorf("a reader has fence %d, and the writer before it had %d", lease.Fence(), f)
 						}
 						time.Sleep(rand.N(2 * time.Millisecond))
 						reading.Add(-1)
@@ -546,8 +546,8 @@ func storm(t testing.TB, b *backend.Backend) error {
 					if w, r := writing.Add(1), reading.Load(); (w != 1 || r != 0) && lease.Err() == nil {
 						complain("%d writers and %d readers at once", w, r)
 					}
-					if f := last.Swap(lease.Token()); f >= lease.Token() && lease.Err() == nil {
-						t.Errorf("a writer has fence %d, and the one before it had %d", lease.Token(), f)
+					if f := last.Swap(lease.Fence()); f >= lease.Fence() && lease.Err() == nil {
+						t.Errorf("a writer has fence %d, and the one before it had %d", lease.Fence(), f)
 					}
 					time.Sleep(rand.N(2 * time.Millisecond))
 					writing.Add(-1)

@@ -13,9 +13,13 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 )
 
-// permits of one semaphore, by a client of their own.
-func permits(t testing.TB, b *backend.Backend, n int, opts ...holdfast.Option) *holdfast.Lock {
-	return b.Client(t, nil).Semaphore("s", n, opts...).Lock
+// permits is a permit of a semaphore that has n, and manyPermits so many of them, by a client of their own.
+func permits(t testing.TB, b *backend.Backend, n int, opts ...holdfast.SemaphoreOption) *holdfast.Lock {
+	return manyPermits(t, b, n, 1, opts...)
+}
+
+func manyPermits(t testing.TB, b *backend.Backend, n, wanted int, opts ...holdfast.SemaphoreOption) *holdfast.Lock {
+	return b.Client(t, nil).Semaphore("s", n).Permits(wanted, opts...)
 }
 
 func TestSemaphoreCountsItsPermits(t *testing.T) {
@@ -23,14 +27,14 @@ func TestSemaphoreCountsItsPermits(t *testing.T) {
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		s := permits(t, b, 3)
 		one, two := backend.Acquire(t, s), backend.Acquire(t, permits(t, b, 3))
-		wantHeld(t, permits(t, b, 3, holdfast.Weight(2)))
+		wantHeld(t, manyPermits(t, b, 3, 2))
 		three := backend.Acquire(t, s)
-		if one.Token() >= two.Token() || two.Token() >= three.Token() {
-			t.Errorf("fences %d, %d, %d do not rise", one.Token(), two.Token(), three.Token())
+		if one.Fence() >= two.Fence() || two.Fence() >= three.Fence() {
+			t.Errorf("fences %d, %d, %d do not rise", one.Fence(), two.Fence(), three.Fence())
 		}
 		wantHeld(t, s)
-		all, err := s.Holders(t.Context())
-		if err != nil || len(all) != 3 || all[0].Weight != 1 {
+		all, err := backend.HoldersOf(t.Context(), s)
+		if err != nil || len(all) != 3 || all[0].Permits != 1 || all[0].Mode != holdfast.ModePermits {
 			t.Errorf("Holders: %+v, %v; want three", all, err)
 		}
 		backend.Release(t, two)
@@ -48,7 +52,7 @@ func TestSemaphoreDoesNotStarveTheHeavy(t *testing.T) {
 	t.Parallel()
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		one, two := backend.Acquire(t, permits(t, b, 3)), backend.Acquire(t, permits(t, b, 3))
-		s := permits(t, b, 3, holdfast.Weight(3))
+		s := manyPermits(t, b, 3, 3)
 		heavy := backend.Start(t, s)
 		backend.Waiters(t, s, 1)
 		light := backend.Start(t, permits(t, b, 3))
@@ -69,7 +73,7 @@ func TestSemaphoreDoesNotStarveTheHeavy(t *testing.T) {
 func TestPermitsOfTheDeadComeBack(t *testing.T) {
 	t.Parallel()
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
-		dead := backend.Acquire(t, permits(t, b, 2, holdfast.Weight(2), holdfast.TTL(5*time.Second), holdfast.Renew(false)))
+		dead := backend.Acquire(t, manyPermits(t, b, 2, 2, holdfast.TTL(5*time.Second), holdfast.NoRenew()))
 		first, second := backend.Start(t, permits(t, b, 2)), backend.Start(t, permits(t, b, 2))
 		backend.Release(t, backend.Receive(t, first))
 		backend.Release(t, backend.Receive(t, second))
@@ -88,10 +92,10 @@ func TestSemaphoresOfDifferentSize(t *testing.T) {
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		three, five := permits(t, b, 3), permits(t, b, 5)
 		lease := backend.Acquire(t, three)
-		if _, err := five.TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrPermits) {
+		if _, err := five.TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrMismatch) {
 			t.Errorf("TryAcquire by who thinks that there are 5: %v; want ErrPermits", err)
 		}
-		if _, err := five.Acquire(t.Context()); !errors.Is(err, holdfast.ErrPermits) {
+		if _, err := five.Acquire(t.Context()); !errors.Is(err, holdfast.ErrMismatch) {
 			t.Errorf("Acquire by who thinks that there are 5: %v; want ErrPermits", err)
 		}
 		if err := lease.Extend(t.Context(), time.Minute); err != nil {
@@ -107,9 +111,9 @@ func TestResize(t *testing.T) {
 	t.Parallel()
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		s := b.Client(t, nil).Semaphore("s", 2)
-		one, two := backend.Acquire(t, s.Lock), backend.Acquire(t, permits(t, b, 2))
+		one, two := backend.Acquire(t, s.Permits(1)), backend.Acquire(t, permits(t, b, 2))
 		next := backend.Start(t, permits(t, b, 2))
-		backend.Waiters(t, s.Lock, 1)
+		backend.Waiters(t, s.Permits(1), 1)
 		resize := func(n int) {
 			t.Helper()
 			if err := s.Resize(t.Context(), n); err != nil {
@@ -126,9 +130,9 @@ func TestResize(t *testing.T) {
 		}
 		backend.Release(t, one)
 		backend.Release(t, two)
-		wantHeld(t, s.Lock)
-		heavy := permits(t, b, 2, holdfast.Weight(2))
-		if _, err := heavy.Acquire(t.Context()); !errors.Is(err, holdfast.ErrPermits) {
+		wantHeld(t, s.Permits(1))
+		heavy := manyPermits(t, b, 2, 2)
+		if _, err := heavy.Acquire(t.Context()); !errors.Is(err, holdfast.ErrMismatch) {
 			t.Errorf("Acquire of 2 permits where there is 1: %v; want ErrPermits", err)
 		}
 		backend.Release(t, three)
@@ -136,7 +140,7 @@ func TestResize(t *testing.T) {
 			t.Errorf("keys after a resize: %q; want what remembers it", keys)
 		}
 		only := backend.Acquire(t, permits(t, b, 7)) // what clients name is ignored
-		wantHeld(t, s.Lock)
+		wantHeld(t, s.Permits(1))
 		resize(0)
 		backend.Release(t, only)
 		backend.Release(t, backend.Acquire(t, permits(t, b, 7)))
@@ -160,7 +164,7 @@ func TestPermitsChangeInARollingDeploy(t *testing.T) {
 		for range 3 {
 			held = append(held, backend.Acquire(t, before()))
 		}
-		if _, err := after().TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrPermits) {
+		if _, err := after().TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrMismatch) {
 			t.Errorf("who names 4 before the number was set: %v; want ErrPermits", err)
 		}
 		if err := s.Resize(t.Context(), 4); err != nil {
@@ -181,7 +185,7 @@ func TestPermitsChangeInARollingDeploy(t *testing.T) {
 		backend.Release(t, held[0])
 		held[0] = backend.Acquire(t, after())
 		wantHeld(t, after())
-		if _, err := before().TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrPermits) {
+		if _, err := before().TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrMismatch) {
 			t.Errorf("who still names 3: %v; want ErrPermits", err)
 		}
 		for _, l := range held {
@@ -195,9 +199,9 @@ func TestPermitsChangeInARollingDeploy(t *testing.T) {
 func TestWeightIsComparedWithThePermitsThatThereAre(t *testing.T) {
 	t.Parallel()
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
-		heavy := permits(t, b, 2, holdfast.Weight(5))
+		heavy := manyPermits(t, b, 2, 5)
 		for what, f := range map[string]func(context.Context) (*holdfast.Lease, error){"Acquire": heavy.Acquire, "TryAcquire": heavy.TryAcquire} {
-			if _, err := f(t.Context()); !errors.Is(err, holdfast.ErrPermits) {
+			if _, err := f(t.Context()); !errors.Is(err, holdfast.ErrMismatch) {
 				t.Errorf("%s of 5 of 2 permits: %v; want ErrPermits", what, err)
 			}
 		}
@@ -210,7 +214,7 @@ func TestWeightIsComparedWithThePermitsThatThereAre(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		wantHeld(t, s.Lock)
+		wantHeld(t, s.Permits(1))
 		backend.Release(t, one)
 		backend.Release(t, two)
 		if err := s.Resize(t.Context(), 0); err != nil {
@@ -226,22 +230,22 @@ func TestResizeBelowWhatAWaiterWants(t *testing.T) {
 	t.Parallel()
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		s := b.Client(t, nil).Semaphore("s", 3)
-		one := backend.Acquire(t, s.Lock)
-		heavy := permits(t, b, 3, holdfast.Weight(3), holdfast.TTL(5*time.Second))
+		one := backend.Acquire(t, s.Permits(1))
+		heavy := manyPermits(t, b, 3, 3, holdfast.TTL(5*time.Second))
 		failed := make(chan error, 1)
 		go func() {
 			_, err := heavy.Acquire(t.Context())
 			failed <- err
 		}()
-		backend.Waiters(t, s.Lock, 1)
+		backend.Waiters(t, s.Permits(1), 1)
 		light := backend.Start(t, permits(t, b, 3))
-		backend.Waiters(t, s.Lock, 2)
+		backend.Waiters(t, s.Permits(1), 2)
 		if err := s.Resize(t.Context(), 2); err != nil {
 			t.Fatal(err)
 		}
 		backend.Release(t, backend.Receive(t, light))
 		backend.Release(t, one)
-		if err := <-failed; !errors.Is(err, holdfast.ErrPermits) {
+		if err := <-failed; !errors.Is(err, holdfast.ErrMismatch) {
 			t.Errorf("the heavy one: %v; want ErrPermits", err)
 		}
 		if err := s.Resize(t.Context(), 0); err != nil {
@@ -256,12 +260,12 @@ func TestResizeTo0WhilePermitsAreHeld(t *testing.T) {
 	t.Parallel()
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		s := b.Client(t, nil).Semaphore("s", 2, holdfast.TTL(6*time.Second))
-		one := backend.Acquire(t, s.Lock)
+		one := backend.Acquire(t, s.Permits(1))
 		if err := s.Resize(t.Context(), 1); err != nil {
 			t.Fatal(err)
 		}
 		next := backend.Start(t, permits(t, b, 2))
-		backend.Waiters(t, s.Lock, 1)
+		backend.Waiters(t, s.Permits(1), 1)
 		if err := s.Resize(t.Context(), 0); err != nil {
 			t.Fatal(err)
 		}
@@ -269,7 +273,7 @@ func TestResizeTo0WhilePermitsAreHeld(t *testing.T) {
 		backend.Eventually(t, "the holder renews", func() bool { return one.Err() != nil || one.Deadline().After(begun) })
 		two := backend.Receive(t, next)
 		wantHeld(t, permits(t, b, 2))
-		if _, err := permits(t, b, 3).TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrPermits) {
+		if _, err := permits(t, b, 3).TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrMismatch) {
 			t.Errorf("TryAcquire by who thinks that there are 3: %v; want ErrPermits", err)
 		}
 		backend.Release(t, one)
@@ -287,16 +291,16 @@ func TestWaiterThatWantsTooMuchFailsAlone(t *testing.T) {
 		one := backend.Acquire(t, permits(t, b, 3))
 		failed := make(chan error, 1)
 		go func() {
-			_, err := c.Semaphore("s", 3, holdfast.Weight(3)).Acquire(t.Context())
+			_, err := c.Semaphore("s", 3).Permits(3).Acquire(t.Context())
 			failed <- err
 		}()
-		backend.Waiters(t, s.Lock, 1)
-		light := backend.Start(t, s.Lock)
+		backend.Waiters(t, s.Permits(1), 1)
+		light := backend.Start(t, s.Permits(1))
 		wantAsleep(t, "the light one behind the heavy one", light)
 		if err := s.Resize(t.Context(), 2); err != nil {
 			t.Fatal(err)
 		}
-		if err := <-failed; !errors.Is(err, holdfast.ErrPermits) {
+		if err := <-failed; !errors.Is(err, holdfast.ErrMismatch) {
 			t.Errorf("the heavy one: %v; want ErrPermits", err)
 		}
 		backend.Release(t, backend.Receive(t, light))
@@ -322,7 +326,7 @@ func TestSemaphoreInAStorm(t *testing.T) {
 				wg.Go(func() {
 					for ctx.Err() == nil {
 						n := 1 + rand.IntN(most)
-						lease, err := c.Semaphore("s", most, holdfast.Weight(n)).Acquire(ctx)
+						lease, err := c.Semaphore("s", most).Permits(n).Acquire(ctx)
 						if err != nil {
 							continue
 						}

@@ -24,13 +24,16 @@ type stranger interface {
 	holds(t testing.TB, token string) bool
 }
 
+// sharedKey makes our lock of a key that other programs know.
+type sharedKey func(c *holdfast.Client, key string, opts ...holdfast.MutexOption) *holdfast.Lock
+
 // sharings are the ways to share a lock with other programs: ours, and theirs.
 var sharings = map[string]struct {
-	option func(key string) holdfast.Option
+	ours   sharedKey
 	theirs func(rdb *redis.Client, key string) stranger
 }{
-	"canonical": {holdfast.Key, func(rdb *redis.Client, key string) stranger { return canonical{rdb, key} }},
-	"redisson":  {holdfast.Redisson, func(rdb *redis.Client, key string) stranger { return rlock{rdb, key} }},
+	"canonical": {(*holdfast.Client).MutexKey, func(rdb *redis.Client, key string) stranger { return canonical{rdb, key} }},
+	"redisson":  {(*holdfast.Client).RedissonMutex, func(rdb *redis.Client, key string) stranger { return rlock{rdb, key} }},
 }
 
 // canonical is SET key token NX PX ttl, and a script that
@@ -124,19 +127,19 @@ func (r rlock) holds(t testing.TB, token string) bool {
 }
 
 // eachSharing runs f for all servers and sharings.
-func eachSharing(t *testing.T, f func(t testing.TB, b *backend.Backend, option func(key string) holdfast.Option, theirs func(rdb *redis.Client, key string) stranger)) {
+func eachSharing(t *testing.T, f func(t testing.TB, b *backend.Backend, ours sharedKey, theirs func(rdb *redis.Client, key string) stranger)) {
 	for name, s := range sharings {
 		t.Run(name, func(t *testing.T) {
-			backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) { f(t, b, s.option, s.theirs) })
+			backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) { f(t, b, s.ours, s.theirs) })
 		})
 	}
 }
 
 func TestSharedKeyKeepsBothSidesOut(t *testing.T) {
 	t.Parallel()
-	eachSharing(t, func(t testing.TB, b *backend.Backend, shared func(string) holdfast.Option, strange func(*redis.Client, string) stranger) {
+	eachSharing(t, func(t testing.TB, b *backend.Backend, shared sharedKey, strange func(*redis.Client, string) stranger) {
 		for _, key := range []string{"jobs:1", "{order}:1"} {
-			l := b.Client(t, nil).Mutex("job", shared(key))
+			l := shared(b.Client(t, nil), key)
 			theirs := strange(b.Redis(t), key)
 
 			lease := backend.Acquire(t, l)
@@ -177,10 +180,10 @@ func TestSharedKeyKeepsBothSidesOut(t *testing.T) {
 
 func TestSharedKeySurvivesCrashes(t *testing.T) {
 	t.Parallel()
-	eachSharing(t, func(t testing.TB, b *backend.Backend, shared func(string) holdfast.Option, strange func(*redis.Client, string) stranger) {
+	eachSharing(t, func(t testing.TB, b *backend.Backend, shared sharedKey, strange func(*redis.Client, string) stranger) {
 		const ttl = 5 * time.Second
 		theirs := strange(b.Redis(t), "k")
-		l := b.Client(t, nil).Mutex("job", shared("k"))
+		l := shared(b.Client(t, nil), "k")
 		// Theirs: never released.
 		start := time.Now()
 		if !theirs.try(t, "x", ttl) {
@@ -193,7 +196,7 @@ func TestSharedKeySurvivesCrashes(t *testing.T) {
 		backend.Release(t, lease)
 		// Ours: not renewed, not released.
 		start = time.Now()
-		backend.Acquire(t, b.Client(t, nil).Mutex("job", shared("k"), holdfast.TTL(ttl), holdfast.Renew(false)))
+		backend.Acquire(t, shared(b.Client(t, nil), "k", holdfast.TTL(ttl), holdfast.NoRenew()))
 		for !theirs.try(t, "y", time.Minute) {
 			if time.Since(start) > ttl+30*time.Second {
 				t.Fatal("our crash keeps them out")
@@ -211,7 +214,7 @@ func TestSharedKeySurvivesCrashes(t *testing.T) {
 // gets its turns.
 func TestSharedKeyUnderLoad(t *testing.T) {
 	t.Parallel()
-	eachSharing(t, func(t testing.TB, b *backend.Backend, shared func(string) holdfast.Option, strange func(*redis.Client, string) stranger) {
+	eachSharing(t, func(t testing.TB, b *backend.Backend, shared sharedKey, strange func(*redis.Client, string) stranger) {
 		const each = 40
 		var counter, inside atomic.Int64
 		work := func() {
@@ -225,7 +228,7 @@ func TestSharedKeyUnderLoad(t *testing.T) {
 		}
 		var wg sync.WaitGroup
 		for i := range 3 {
-			l := b.Client(t, nil).Mutex("job", shared("k"))
+			l := shared(b.Client(t, nil), "k")
 			wg.Go(func() {
 				for range each {
 					lease, err := l.Acquire(t.Context())
@@ -263,11 +266,11 @@ func TestSharedKeyUnderLoad(t *testing.T) {
 // While ours hand over to each other without a pause, a program that polls gets in.
 func TestHandoversLeaveGapsOnASharedKey(t *testing.T) {
 	t.Parallel()
-	eachSharing(t, func(t testing.TB, b *backend.Backend, shared func(string) holdfast.Option, strange func(*redis.Client, string) stranger) {
+	eachSharing(t, func(t testing.TB, b *backend.Backend, shared sharedKey, strange func(*redis.Client, string) stranger) {
 		var stop atomic.Bool
 		var wg sync.WaitGroup
 		for range 3 {
-			l := b.Client(t, nil).Mutex("job", shared("k"))
+			l := shared(b.Client(t, nil), "k")
 			wg.Go(func() {
 				for !stop.Load() {
 					lease, err := l.Acquire(t.Context())
@@ -306,11 +309,11 @@ func TestKeysOfAnotherTypeAreRefused(t *testing.T) {
 			l := b.Client(t, nil).Mutex("m")
 			_, err := l.TryAcquire(t.Context())
 			if key != "holdfast:{m}:q" || err == nil {
-				if !errors.Is(err, holdfast.ErrWrongType) || errors.Is(err, holdfast.ErrHeld) {
+				if !errors.Is(err, holdfast.ErrMismatch) || errors.Is(err, holdfast.ErrHeld) {
 					t.Errorf("%s is a hash: TryAcquire: %v", key, err)
 				}
 			}
-			if _, err := l.Acquire(t.Context()); !errors.Is(err, holdfast.ErrWrongType) {
+			if _, err := l.Acquire(t.Context()); !errors.Is(err, holdfast.ErrMismatch) {
 				t.Errorf("%s is a hash: Acquire: %v", key, err)
 			}
 			if key != "holdfast:{m}" {
@@ -322,7 +325,7 @@ func TestKeysOfAnotherTypeAreRefused(t *testing.T) {
 		}
 		rdb.FlushAll(t.Context())
 		rdb.Set(t.Context(), "holdfast:fence", "not a number", 0)
-		if _, err := b.Client(t, nil).Mutex("m").Acquire(t.Context()); !errors.Is(err, holdfast.ErrWrongType) {
+		if _, err := b.Client(t, nil).Mutex("m").Acquire(t.Context()); !errors.Is(err, holdfast.ErrMismatch) {
 			t.Errorf("the fence counter is text: %v", err)
 		}
 	})

@@ -169,8 +169,7 @@ func TestAGrantThatNobodyWantsIsGivenBack(t *testing.T) {
 		backend.Release(t, theirs)
 		backend.Release(t, ours)
 
-		form := holdfast.Redisson("orders")
-		token, channel = givenUp(t, b, other.Mutex("orders", form), c.Mutex("orders", form), "holdfast:{orders}:key:redisson")
+		token, channel = givenUp(t, b, other.RedissonMutex("orders"), c.RedissonMutex("orders"), "holdfast:{orders}:key:redisson")
 		rdb.HSet(t.Context(), "orders", token+":1", 1, "holdfast", value(token))
 		backend.Eventually(t, "the stray lock of Redisson's form is released", func() bool {
 			rdb.Publish(t.Context(), channel, "hf1 redisson "+token+" 1 3600000 7 orders")
@@ -203,7 +202,7 @@ func TestAForgedFenceIsNotBelieved(t *testing.T) {
 		rdb.Publish(t.Context(), channel, "hf1 standby "+token+fmt.Sprintf(" %d %d", now, now))
 		backend.Release(t, held)
 		lease := <-waiter
-		if f := int64(lease.Token()); f < now || f > now+time.Minute.Microseconds() {
+		if f := int64(lease.Fence()); f < now || f > now+time.Minute.Microseconds() {
 			t.Errorf("the fence is %d, the server's time was %d", f, now)
 		}
 		backend.Release(t, lease)
@@ -215,7 +214,7 @@ func TestLocalHandoversAreFewWhileOthersWait(t *testing.T) {
 	t.Parallel()
 	backend.EachRealUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		const limit = 4
-		ours, theirs := b.Client(t, &holdfast.Config{LocalHandovers: limit}), b.Client(t, nil)
+		ours, theirs := b.Client(t, &holdfast.Config{MaxLocalHandovers: limit}), b.Client(t, nil)
 		ctx, stop := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
 		defer wg.Wait()
@@ -230,8 +229,8 @@ func TestLocalHandoversAreFewWhileOthersWait(t *testing.T) {
 				return false
 			}
 			backend.Eventually(t, "the other process queues", func() bool {
-				h, err := c.Mutex("m").Holder(context.Background())
-				return err != nil || h.Waiters >= queued || ctx.Err() != nil
+				waiting, err := backend.Waiting(context.Background(), c.Mutex("m"))
+				return err != nil || waiting >= queued || ctx.Err() != nil
 			})
 			mu.Lock()
 			if c == ours {
@@ -251,7 +250,7 @@ func TestLocalHandoversAreFewWhileOthersWait(t *testing.T) {
 			})
 		}
 		backend.Eventually(t, "they have the lock first", func() bool {
-			held, err := theirs.Mutex("m").IsHeld(ctx)
+			held, err := backend.IsHeld(ctx, theirs.Mutex("m"))
 			return held && err == nil
 		})
 		var left atomic.Int32
@@ -279,7 +278,7 @@ func TestLocalHandoversAreFewWhileOthersWait(t *testing.T) {
 func TestLocalHandovers(t *testing.T) {
 	backend.EachRealInTurn(t, func(t *testing.T, b *backend.Backend) {
 		for _, limit := range []int{-1, 4, 0} {
-			c := b.Client(t, &holdfast.Config{LocalHandovers: limit})
+			c := b.Client(t, &holdfast.Config{MaxLocalHandovers: limit})
 			const goroutines, cycles = 16, 50
 			before, began := scripts(b.Server), time.Now()
 			var wg sync.WaitGroup
@@ -297,10 +296,10 @@ func TestLocalHandovers(t *testing.T) {
 							t.Error("two are inside")
 							return
 						}
-						if lease.Token() <= last {
-							machine.Unexcused(t, "fence %d follows %d", lease.Token(), last)
+						if lease.Fence() <= last {
+							machine.Unexcused(t, "fence %d follows %d", lease.Fence(), last)
 						}
-						last = lease.Token()
+						last = lease.Fence()
 						mu.Unlock()
 						// The claim of a lock that was handed over may end while the machine stands still.
 						if err := backend.Released(lease); err != nil && (!errors.Is(err, holdfast.ErrLost) || !machine.Stalled(began)) {

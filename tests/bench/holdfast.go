@@ -36,7 +36,7 @@ type holdfastLocker struct {
 }
 
 func newHoldfast(j job, localHandovers int, connect func([]string, *holdfast.Config) (*holdfast.Client, func(), error)) (*holdfastLocker, error) {
-	cfg := &holdfast.Config{TTL: ttl, LocalHandovers: localHandovers, Strict: j.Kind == "quorum"}
+	cfg := &holdfast.Config{TTL: ttl, MaxLocalHandovers: localHandovers, Strict: j.Kind == "quorum"}
 	places := [][]string{j.Addrs}
 	if j.Kind == "quorum" {
 		places = nil
@@ -56,7 +56,7 @@ func newHoldfast(j job, localHandovers int, connect func([]string, *holdfast.Con
 		return l, nil
 	}
 	var err error
-	l.quorum, err = holdfast.NewQuorum(l.clients...)
+	l.quorum, err = holdfast.NewQuorum(l.clients, &holdfast.QuorumConfig{NodeTimeout: ttl / 20}) // as long as redsync waits
 	return l, err
 }
 
@@ -67,12 +67,12 @@ func admit(ctx context.Context, addrs []string) error {
 		return err
 	}
 	defer l.close()
-	return l.(*holdfastLocker).quorum.Init(ctx, false)
+	return l.(*holdfastLocker).quorum.Admit(ctx)
 }
 
 func (l *holdfastLocker) lock(name string) lock {
 	if l.quorum != nil {
-		return &quorumLock{holdfastLock{l: l.quorum.Mutex(name, holdfast.NodeTimeout(ttl/20))}} // as long as redsync waits
+		return &quorumLock{holdfastLock{l: l.quorum.Mutex(name)}}
 	}
 	return &holdfastLock{l: l.clients[0].Mutex(name)}
 }

@@ -37,7 +37,7 @@ func successions(t *testing.T, holders, waiters *holdfast.Client, ttl time.Durat
 	for i := range n {
 		name := strconv.Itoa(i)
 		s := &succession{holder: backend.Acquire(t, holders.Mutex(name, holdfast.TTL(ttl))), next: make(chan *holdfast.Lease, 1)}
-		s.resource.Write(s.holder.Token())
+		s.resource.Write(s.holder.Fence())
 		go func() {
 			lease, err := waiters.Mutex(name).Acquire(t.Context())
 			if err == nil {
@@ -70,8 +70,8 @@ func settle(t *testing.T, c *holdfast.Client, all []*succession, outage, ttl tim
 				return true
 			default:
 			}
-			h, err := c.Mutex(s.holder.Name()).Holder(t.Context())
-			again = err == nil && h.Fence == s.holder.Token()
+			h, err := backend.HolderOf(t.Context(), c.Mutex(s.holder.Name()))
+			again = err == nil && h.Fence == s.holder.Fence()
 			return again
 		})
 		if again {
@@ -84,7 +84,7 @@ func settle(t *testing.T, c *holdfast.Client, all []*succession, outage, ttl tim
 			overlaps++
 		}
 		select {
-		case <-s.holder.Context().Done():
+		case <-s.holder.Done():
 		case <-time.After(30 * time.Second):
 			t.Fatalf("the holder is not told within 30s")
 		}
@@ -92,7 +92,7 @@ func settle(t *testing.T, c *holdfast.Client, all []*succession, outage, ttl tim
 		if !errors.As(s.holder.Err(), &lost) || outage < ttl/4 && lost.Reason != holdfast.LossTaken {
 			t.Errorf("the lease ended, %s after the server: %v", outage, s.holder.Err())
 		}
-		for _, fence := range []uint64{s.holder.Token(), next.Token()} {
+		for _, fence := range []uint64{s.holder.Fence(), next.Fence()} {
 			if seen[fence] {
 				t.Errorf("fence %d was issued twice", fence)
 			}
@@ -150,15 +150,15 @@ func TestRestartFromAnOlderAOF(t *testing.T) {
 			restoreAOF(t, b.Server)
 			b.Server.Restart()
 			outage := time.Since(begun)
-			if h, err := early.Mutex("old").Holder(t.Context()); err != nil || h.Fence != other.Token() {
+			if h, err := backend.HolderOf(t.Context(), early.Mutex("old")); err != nil || h.Fence != other.Fence() {
 				t.Fatalf("the old lock is not back: %+v, %v; the counter was %s", h, err, counter)
 			}
 			// Whose lock that was knows that it has released it.
 			if err := old.Err(); err != holdfast.ErrReleased {
 				t.Errorf("the lease that was released: %v", err)
 			}
-			if seen[old.Token()] {
-				t.Errorf("fence %d was issued twice", old.Token())
+			if seen[old.Fence()] {
+				t.Errorf("fence %d was issued twice", old.Fence())
 			}
 			overlaps += settle(t, waiters, all, outage, ttl, seen)
 			b.Redis(t).Del(t.Context(), "holdfast:{old}") // by force; it would end with its TTL
@@ -189,7 +189,7 @@ func TestFailoverToAReplicaThatMissedTheLock(t *testing.T) {
 				})
 				p.lag()
 				// Not renewed, the holder is not told.
-				untold := backend.Acquire(t, holders.Mutex(fmt.Sprint("untold", n), holdfast.TTL(time.Minute), holdfast.Renew(false)))
+				untold := backend.Acquire(t, holders.Mutex(fmt.Sprint("untold", n), holdfast.TTL(time.Minute), holdfast.NoRenew()))
 				all := successions(t, holders, waiters, ttl, locks)
 				if n := do(t, replica, "EXISTS", "holdfast:{0}", "holdfast:{0}:q"); n != int64(0) {
 					t.Fatalf("the replica has %d of lock and queue", n)

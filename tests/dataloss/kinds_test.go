@@ -81,9 +81,9 @@ func everyKindIsKept(t *testing.T, holder, other *holdfast.Client, before, lose 
 		backend.Eventually(t, "the server answers", func() bool {
 			lease, err := pair.Wanted(other).TryAcquire(t.Context())
 			if err == nil { // so long has it taken to come here
-				grantedAfter(t, what, lease.Token(), losing)
+				grantedAfter(t, what, lease.Fence(), losing)
 				if held[what].Err() == nil {
-					t.Errorf("%s: both have it, the second with fence %d", what, lease.Token())
+					t.Errorf("%s: both have it, the second with fence %d", what, lease.Fence())
 				}
 				backend.Release(t, lease)
 			}
@@ -94,19 +94,19 @@ func everyKindIsKept(t *testing.T, holder, other *holdfast.Client, before, lose 
 	heir := backend.Campaign(t.Context(), other.Election("{a}/e"))
 	for what, leases := range waiting {
 		next := backend.Receive(t, leases)
-		grantedAfter(t, what, next.Token(), losing)
+		grantedAfter(t, what, next.Fence(), losing)
 		if held[what].Err() == nil {
 			t.Errorf("%s: two believe to have it", what)
 		}
-		if next.Token() <= held[what].Token() {
-			t.Errorf("%s: fence %d follows %d", what, next.Token(), held[what].Token())
+		if next.Fence() <= held[what].Fence() {
+			t.Errorf("%s: fence %d follows %d", what, next.Fence(), held[what].Fence())
 		}
 		backend.Release(t, next)
 	}
 	next, _ := heir.Elected(t)
-	grantedAfter(t, "the election", next.Token(), losing)
-	if leading.Err() == nil || next.Token() <= lead.Token() {
-		t.Errorf("the leader before: %v; fence %d follows %d", leading.Err(), next.Token(), lead.Token())
+	grantedAfter(t, "the election", next.Fence(), losing)
+	if leading.Err() == nil || next.Fence() <= lead.Fence() {
+		t.Errorf("the leader before: %v; fence %d follows %d", leading.Err(), next.Fence(), lead.Fence())
 	}
 	heir.Answer <- nil
 	leader.Answer <- context.Cause(leading) // and campaigns again
@@ -130,7 +130,7 @@ func TestStrictJobsAfterALossOfData(t *testing.T) {
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		c := b.Client(t, strict(term))
 		initialise(t, c)
-		job := c.Once("j", holdfast.SlotKey("monday", time.Hour))
+		job := c.Once("j", holdfast.Slot("monday", time.Hour))
 		var losing time.Time
 		run, err := job.Do(t.Context(), func(context.Context, *holdfast.Lease) (string, error) {
 			losing = time.Now()
@@ -140,7 +140,7 @@ func TestStrictJobsAfterALossOfData(t *testing.T) {
 		if err == nil || run.Here {
 			t.Errorf("a run that lost its lock: %+v, %v", run, err)
 		}
-		other := b.Client(t, strict(term)).Once("j", holdfast.SlotKey("monday", time.Hour))
+		other := b.Client(t, strict(term)).Once("j", holdfast.Slot("monday", time.Hour))
 		run, err = other.Do(t.Context(), func(context.Context, *holdfast.Lease) (string, error) { return "done", nil })
 		if err != nil || !run.Here {
 			t.Errorf("the next run: %+v, %v", run, err)

@@ -43,7 +43,7 @@ func trier(cfg holdfast.Config) *holdfast.Config {
 }
 
 // try takes the lock whenever it is free.
-func (ld *load) try(c *holdfast.Client, hold time.Duration, opts ...holdfast.Option) {
+func (ld *load) try(c *holdfast.Client, hold time.Duration, opts ...holdfast.MutexOption) {
 	ld.running.Go(func() {
 		for ld.ctx.Err() == nil {
 			ld.turn(-1, c.Mutex("m", opts...).TryAcquire, hold)
@@ -54,7 +54,7 @@ func (ld *load) try(c *holdfast.Client, hold time.Duration, opts ...holdfast.Opt
 
 // startLoad has each client acquire the lock again and again, and hold it for up to
 // hold, or until it is lost.
-func startLoad(t *testing.T, clients []*holdfast.Client, hold time.Duration, opts ...holdfast.Option) *load {
+func startLoad(t *testing.T, clients []*holdfast.Client, hold time.Duration, opts ...holdfast.MutexOption) *load {
 	ld := &load{t: t, recorder: history.NewRecorder(nil)}
 	ld.ctx, ld.stop = context.WithCancel(context.Background())
 	for n, c := range clients {
@@ -83,18 +83,18 @@ func (ld *load) turn(n int, acquire func(context.Context) (*holdfast.Lease, erro
 		}
 		return
 	}
-	attempt.Granted(lease.Token(), lease.Deadline(), 0)
+	attempt.Granted(lease.Fence(), lease.Deadline(), 0)
 	ld.mu.Lock()
 	ld.latest = time.Now()
 	ld.mu.Unlock()
 	ld.grants.Add(1)
-	ld.resource.Write(lease.Token())
+	ld.resource.Write(lease.Fence())
 	select {
 	case <-time.After(rand.N(hold)):
-	case <-lease.Context().Done():
+	case <-lease.Done():
 	case <-ld.ctx.Done():
 	}
-	ld.resource.Write(lease.Token())
+	ld.resource.Write(lease.Fence())
 	attempt.Released(lease.Deadline())
 	_ = lease.Release(context.Background()) // fails when the lock was lost, which is no surprise here
 }

@@ -31,7 +31,7 @@ func TestStrictHoldsForParties(t *testing.T) {
 		if err := latch.CountDown(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		counts, err := latch.Join(t.Context())
+		counts, err := latch.Register(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -59,9 +59,9 @@ func TestStrictHoldsForParties(t *testing.T) {
 
 		late := other.Latch("l", 3)
 		backend.Eventually(t, "the server answers", func() bool {
-			party, err := late.Join(t.Context())
-			if err == nil && counts.Err() == nil {
-				t.Errorf("a party with fence %d joins the latch beside one of before", party.Token())
+			party, err := late.Register(t.Context())
+			if err == nil && counts.Lease().Err() == nil {
+				t.Errorf("a party with fence %d joins the latch beside one of before", party.Lease().Fence())
 			}
 			return err == nil || errors.Is(err, holdfast.ErrQuarantine)
 		})
@@ -75,17 +75,17 @@ func TestStrictHoldsForParties(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		grantedAfter(t, "the barrier", next.Token(), losing)
-		if meets.Err() == nil || counts.Err() == nil {
-			t.Errorf("parties of before: %v, %v", meets.Err(), counts.Err())
+		grantedAfter(t, "the barrier", next.Lease().Fence(), losing)
+		if meets.Lease().Err() == nil || counts.Lease().Err() == nil {
+			t.Errorf("parties of before: %v, %v", meets.Lease().Err(), counts.Lease().Err())
 		}
-		if next.Token() <= meets.Token() {
-			t.Errorf("fence %d follows %d", next.Token(), meets.Token())
+		if next.Lease().Fence() <= meets.Lease().Fence() {
+			t.Errorf("fence %d follows %d", next.Lease().Fence(), meets.Lease().Fence())
 		}
 		if err := <-broken; !errors.Is(err, holdfast.ErrLost) {
 			t.Errorf("Await: %v", err)
 		}
-		if err := <-reset; !errors.Is(err, holdfast.ErrReset) {
+		if err := <-reset; !errors.Is(err, holdfast.ErrLatchReset) {
 			t.Errorf("Wait: %v", err)
 		}
 	})
@@ -116,12 +116,12 @@ func TestMinReplicasHoldsForParties(t *testing.T) {
 					t.Errorf("the replica's count is %v, want %s", got, want)
 				}
 			}
-			latch := func(o holdfast.Option) *holdfast.Latch { return c.Latch("l", 7, o) }
+			latch := func(o holdfast.LatchOption) *holdfast.Latch { return c.Latch("l", 7, o) }
 			if err := latch(confirmed).CountDown(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			has("6")
-			party, err := latch(confirmed).Join(t.Context())
+			party, err := latch(confirmed).Register(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -129,14 +129,14 @@ func TestMinReplicasHoldsForParties(t *testing.T) {
 				t.Fatal(err)
 			}
 			has("5")
-			first, second := inSoShortATime(t, latch(soon).Join), inSoShortATime(t, latch(soon).Join)
+			first, second := inSoShortATime(t, latch(soon).Register), inSoShortATime(t, latch(soon).Register)
 			arrives := inSoShortATime(t, c.Barrier("b", 2, soon).Join)
 
 			replica.Pause()
 			defer replica.Resume()
 			unconfirmed := func(what string, err error) {
 				t.Helper()
-				if !errors.Is(err, holdfast.ErrReplicas) || !holdfast.Ambiguous(err) {
+				if !errors.Is(err, holdfast.ErrReplicas) || !errors.Is(err, holdfast.ErrAmbiguous) {
 					t.Errorf("%s without the replica: %v", what, err)
 				}
 			}
@@ -149,10 +149,10 @@ func TestMinReplicasHoldsForParties(t *testing.T) {
 			lost = via.LoseReply(proxy.Containing("evalsha", script.ShareRelease.SHA1), proxy.Cut)
 			unconfirmed("CountDown of a party, not answered", second.CountDown(t.Context())) // 1
 			lost.Wait(t)
-			_, err = latch(soon).Join(t.Context())
+			_, err = latch(soon).Register(t.Context())
 			unconfirmed("Join", err)
 			backend.Eventually(t, "the party that Join has told nobody of is taken back", func() bool {
-				parties, err := latch(soon).Parties(t.Context())
+				parties, err := backend.HoldersOf(t.Context(), latch(soon))
 				return err == nil && len(parties) == 0
 			})
 			if n, err := latch(soon).Count(t.Context()); err != nil || n != 1 {
@@ -180,7 +180,7 @@ func TestMinReplicasHoldsForParties(t *testing.T) {
 				go func() {
 					for {
 						phase, err := party.Await(t.Context())
-						if err == nil || !errors.Is(err, holdfast.ErrBroken) && !errors.Is(err, holdfast.ErrReplicas) {
+						if err == nil || !errors.Is(err, holdfast.ErrBarrierBroken) && !errors.Is(err, holdfast.ErrReplicas) {
 							passed <- phase
 							return
 						}

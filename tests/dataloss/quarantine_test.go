@@ -36,18 +36,18 @@ func do(t *testing.T, s *server.Server, args ...any) any {
 
 func initialise(t *testing.T, c *holdfast.Client) {
 	t.Helper()
-	if err := c.Init(t.Context(), false); err != nil {
+	if err := c.Admit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 }
 
 func quarantined(t *testing.T, err error) time.Duration {
 	t.Helper()
-	var q *holdfast.QuarantineError
+	var q *holdfast.ServerError
 	if !errors.Is(err, holdfast.ErrQuarantine) || errors.Is(err, holdfast.ErrHeld) || !errors.As(err, &q) {
 		t.Fatalf("in quarantine: %v", err)
 	}
-	return q.Left
+	return q.RetryAfter
 }
 
 func TestInitAdmitsANewServer(t *testing.T) {
@@ -67,10 +67,10 @@ func TestInitAdmitsANewServer(t *testing.T) {
 		if !strings.Contains(err.Error(), "holdfast init") || !strings.Contains(err.Error(), b.Server.Addr()) {
 			t.Errorf("the error does not say what to do: %v", err)
 		}
-		if err := c.Init(t.Context(), false); !errors.Is(err, holdfast.ErrQuarantine) {
+		if err := c.Admit(t.Context()); !errors.Is(err, holdfast.ErrQuarantine) {
 			t.Errorf("Init of a server in quarantine: %v", err)
 		}
-		if err := c.Init(t.Context(), true); err != nil {
+		if err := c.ForceAdmit(t.Context()); err != nil {
 			t.Error(err)
 		}
 		backend.Release(t, backend.Acquire(t, c.Mutex("a")))
@@ -92,7 +92,7 @@ func TestAServerThatIsNotInitialisedIsInQuarantine(t *testing.T) {
 		})
 		second := backend.Start(t, b.Client(t, strict(term)).Mutex("a"))
 		lease := backend.Receive(t, first)
-		grantedAfter(t, "the first", lease.Token(), begun)
+		grantedAfter(t, "the first", lease.Fence(), begun)
 		time.Sleep(10 * time.Millisecond)
 		if len(second) > 0 && lease.Err() == nil {
 			t.Error("the second is served beside the first")
@@ -115,7 +115,7 @@ func TestReleaseInQuarantineHandsNothingOver(t *testing.T) {
 		do(t, b.Server, "DEL", mark)
 		backend.Release(t, lease)
 		next := backend.Receive(t, waiter)
-		grantedAfter(t, "the waiter", next.Token(), losing)
+		grantedAfter(t, "the waiter", next.Fence(), losing)
 		backend.Release(t, next)
 	})
 }
@@ -140,7 +140,7 @@ func waiterOwnsTheLockInQuarantine(t *testing.T, b *backend.Backend, name string
 	t.Helper()
 	p := proxy.New(t, b.Server.Addr())
 	holder, deaf, later := b.Client(t, strict(term)), b.Client(t, strict(term), func(o *redis.Options) { o.Addr = p.Addr() }), b.Client(t, strict(term))
-	if err := holder.Init(t.Context(), true); err != nil {
+	if err := holder.ForceAdmit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	l := holder.Mutex(name)
@@ -152,13 +152,13 @@ func waiterOwnsTheLockInQuarantine(t *testing.T, b *backend.Backend, name string
 
 	p.Deafen(true)
 	backend.Release(t, lease)
-	handed, err := l.Holder(t.Context())
-	if err != nil && !errors.Is(err, holdfast.ErrNotHeld) || err == nil && handed.Fence <= lease.Token() {
+	handed, err := backend.HolderOf(t.Context(), l)
+	if err != nil && !errors.Is(err, holdfast.ErrNotHeld) || err == nil && handed.Fence <= lease.Fence() {
 		t.Fatalf("held by %+v, %v; want it handed over", handed, err)
 	}
 	losing := time.Now()
 	do(t, b.Server, "DEL", mark)
-	if h, err := l.Holder(t.Context()); handed.Fence == 0 || err != nil || h.Fence != handed.Fence {
+	if h, err := backend.HolderOf(t.Context(), l); handed.Fence == 0 || err != nil || h.Fence != handed.Fence {
 		p.Deafen(false)
 		p.CutSubscriptions()
 		for _, waiter := range []<-chan *holdfast.Lease{first, second} {
@@ -175,12 +175,12 @@ func waiterOwnsTheLockInQuarantine(t *testing.T, b *backend.Backend, name string
 	fence := handed.Fence
 	for i, waiter := range []<-chan *holdfast.Lease{first, second} {
 		next := backend.Receive(t, waiter)
-		grantedAfter(t, "a waiter", next.Token(), losing)
-		if next.Token() <= fence {
-			t.Errorf("fence %d follows %d", next.Token(), fence)
+		grantedAfter(t, "a waiter", next.Fence(), losing)
+		if next.Fence() <= fence {
+			t.Errorf("fence %d follows %d", next.Fence(), fence)
 		}
-		fence = next.Token()
-		h, err := l.Holder(t.Context())
+		fence = next.Fence()
+		h, err := backend.HolderOf(t.Context(), l)
 		if next.Err() == nil && (err != nil || h.Fence != fence) {
 			t.Errorf("held by %+v, %v; want fence %d", h, err, fence)
 		}
@@ -221,7 +221,7 @@ func TestAnAcquireThatIsRepeatedInQuarantine(t *testing.T) {
 			}()
 			lost.Wait(t)
 			lost.Forward(t) // to the server; nobody hears the reply
-			handed, err := c.Mutex("a").Holder(t.Context())
+			handed, err := backend.HolderOf(t.Context(), c.Mutex("a"))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -232,14 +232,14 @@ func TestAnAcquireThatIsRepeatedInQuarantine(t *testing.T) {
 				backend.Eventually(t, "what TryAcquire was not told of is given back", func() bool {
 					return do(t, b.Server, "EXISTS", "holdfast:{a}") == int64(0)
 				})
-				if err := c.Init(t.Context(), true); err != nil {
+				if err := c.ForceAdmit(t.Context()); err != nil {
 					t.Fatal(err)
 				}
 				continue
 			}
-			grantedAfter(t, "what was asked for again", lease.Token(), losing)
-			if lease.Token() <= handed.Fence {
-				t.Errorf("fence %d follows that of the lost grant, %d", lease.Token(), handed.Fence)
+			grantedAfter(t, "what was asked for again", lease.Fence(), losing)
+			if lease.Fence() <= handed.Fence {
+				t.Errorf("fence %d follows that of the lost grant, %d", lease.Fence(), handed.Fence)
 			}
 			backend.Release(t, lease)
 		}
@@ -304,10 +304,10 @@ func TestStrictGrantsNothingOnAReplica(t *testing.T) {
 			cfg := strict(time.Second)
 			cfg.CommandTimeout, cfg.RetryTimeout = 10*time.Second, 50*time.Millisecond
 			c := replica.Client(t, cfg)
-			if err := c.Init(t.Context(), true); !errors.Is(err, holdfast.ErrReadOnly) {
+			if err := c.ForceAdmit(t.Context()); !backend.HasCode(err, "READONLY") {
 				t.Errorf("Init of a replica that takes writes: %v", err)
 			}
-			if _, err := c.Mutex("a").TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrReadOnly) {
+			if _, err := c.Mutex("a").TryAcquire(t.Context()); !backend.HasCode(err, "READONLY") {
 				t.Errorf("TryAcquire on a replica that takes writes: %v", err)
 			}
 		})
@@ -395,7 +395,7 @@ func TestAQuarantineIsLengthenedForLongerLeases(t *testing.T) {
 			}
 		}
 		// Once it is over, longer leases than were known begin no other: there were none before it.
-		if err := short.Init(t.Context(), true); err != nil {
+		if err := short.ForceAdmit(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		backend.Release(t, backend.Acquire(t, b.Client(t, strict(2*time.Hour)).Mutex("a")))
@@ -410,7 +410,7 @@ func TestStrictIsRefusedWhereItCannotWork(t *testing.T) {
 		if !errors.Is(err, kind) || !strings.Contains(fmt.Sprint(err), part) {
 			t.Errorf("TryAcquire: %v; want %v that mentions %q", err, kind, part)
 		}
-		if err := c.Init(t.Context(), true); !errors.Is(err, kind) {
+		if err := c.ForceAdmit(t.Context()); !errors.Is(err, kind) {
 			t.Errorf("Init: %v; want %v", err, kind)
 		}
 	}
@@ -420,7 +420,7 @@ func TestStrictIsRefusedWhereItCannotWork(t *testing.T) {
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		do(t, b.Server, "ACL", "SETUSER", "blind", "on", ">x", "~*", "&*", "+@all", "-info")
 		blind := b.Client(t, strict(time.Minute), func(o *redis.Options) { o.Username, o.Password = "blind", "x" })
-		try(t, blind, holdfast.ErrPermission, "INFO")
+		try(t, blind, holdfast.ErrDenied, "INFO")
 	})
 	for _, bin := range server.Binaries(t) {
 		t.Run("replicas of "+bin.Name, func(t *testing.T) {
@@ -448,7 +448,7 @@ func TestStrictIsRefusedWhereItCannotWork(t *testing.T) {
 		}
 	}
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
-		if err := b.Client(t, nil).Init(context.Background(), false); !errors.Is(err, holdfast.ErrInvalid) {
+		if err := b.Client(t, nil).Admit(context.Background()); !errors.Is(err, holdfast.ErrInvalid) {
 			t.Errorf("Init of a client that is not Strict: %v", err)
 		}
 	})

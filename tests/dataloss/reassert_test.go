@@ -30,7 +30,7 @@ func renewed(t *testing.T, lease *holdfast.Lease) {
 func lost(t *testing.T, what string, lease *holdfast.Lease) {
 	t.Helper()
 	select {
-	case <-lease.Context().Done():
+	case <-lease.Done():
 	case <-time.After(20 * time.Second):
 		t.Fatalf("%s: the holder is not told", what)
 	}
@@ -56,16 +56,16 @@ func TestAHolderAssertsItsLockAgain(t *testing.T) {
 			wipe()
 			renewed(t, lease)
 			renewed(t, other)
-			h, err := c.Mutex("a").Holder(t.Context())
-			if err != nil || h.Fence != lease.Token() || h.Owner != lease.Owner() {
-				t.Errorf("%s: held by %+v, %v; want fence %d of %s", what, h, err, lease.Token(), lease.Owner())
+			h, err := backend.HolderOf(t.Context(), c.Mutex("a"))
+			if err != nil || h.Fence != lease.Fence() || h.Owner != lease.Owner() {
+				t.Errorf("%s: held by %+v, %v; want fence %d of %s", what, h, err, lease.Fence(), lease.Owner())
 			}
 			next := backend.Start(t, b.Client(t, nil).Mutex("a"))
 			backend.Waiters(t, c.Mutex("a"), 1)
 			backend.Release(t, lease)
 			later := backend.Receive(t, next)
-			if later.Token() <= lease.Token() {
-				t.Errorf("%s: fence %d follows %d", what, later.Token(), lease.Token())
+			if later.Fence() <= lease.Fence() {
+				t.Errorf("%s: fence %d follows %d", what, later.Fence(), lease.Fence())
 			}
 			backend.Release(t, later)
 			backend.Release(t, other)
@@ -79,7 +79,7 @@ func TestALockThatMayHaveBeenAnothersIsLost(t *testing.T) {
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		const ttl = 1500 * time.Millisecond
 		rdb, peer := b.Redis(t), b.Client(t, nil)
-		shared := peer.Mutex("a", holdfast.Key("{shared}"))
+		shared := peer.MutexKey("{shared}")
 		// The server loses everything, and another takes the lock, before its holder has it again.
 		take := func() (lease *holdfast.Lease) {
 			backend.Eventually(t, "another takes it", func() (ok bool) {
@@ -112,7 +112,7 @@ func TestALockThatMayHaveBeenAnothersIsLost(t *testing.T) {
 			}
 		}
 		// A foreign program can have had it, which leaves no trace.
-		lease := backend.Acquire(t, b.Client(t, nil).Mutex("a", holdfast.TTL(ttl), holdfast.Key("{shared}")))
+		lease := backend.Acquire(t, b.Client(t, nil).MutexKey("{shared}", holdfast.TTL(ttl)))
 		rdb.FlushAll(t.Context())
 		lost(t, "a shared key", lease)
 	})
@@ -172,10 +172,10 @@ func between(t *testing.T, clients func() *holdfast.Client, lose func()) {
 	mine := backend.Acquire(t, clients().Mutex("a", holdfast.TTL(time.Minute)))
 	lose()
 	other := backend.Acquire(t, clients().Mutex("a"))
-	fence := other.Token()
+	fence := other.Fence()
 	backend.Release(t, other)
 	if err := mine.Extend(t.Context(), time.Minute); !errors.Is(err, holdfast.ErrLost) {
-		t.Errorf("fence %d was granted after %d, whose holder goes on: Extend says %v", fence, mine.Token(), err)
+		t.Errorf("fence %d was granted after %d, whose holder goes on: Extend says %v", fence, mine.Fence(), err)
 	}
 }
 
@@ -189,8 +189,8 @@ func alone(t *testing.T, clients func() *holdfast.Client, lose func()) {
 	}
 	backend.Release(t, mine)
 	other := backend.Acquire(t, clients().Mutex("a"))
-	if other.Token() <= mine.Token() {
-		t.Errorf("fence %d follows %d", other.Token(), mine.Token())
+	if other.Fence() <= mine.Fence() {
+		t.Errorf("fence %d follows %d", other.Fence(), mine.Fence())
 	}
 	backend.Release(t, other)
 }

@@ -52,8 +52,8 @@ func TestMinReplicas(t *testing.T) {
 			backend.Release(t, lease)
 			lease = backend.Receive(t, waiter)
 			text := fmt.Sprint(do(t, replica, "GET", "holdfast:{a}"))
-			if !strings.Contains(text, fmt.Sprint(lease.Token())) {
-				t.Errorf("the replica has %q; the lease's fence is %d", text, lease.Token())
+			if !strings.Contains(text, fmt.Sprint(lease.Fence())) {
+				t.Errorf("the replica has %q; the lease's fence is %d", text, lease.Fence())
 			}
 
 			backend.Release(t, lease)
@@ -109,18 +109,18 @@ func TestFsync(t *testing.T) {
 			s := server.Start(t, bin, server.Conf("appendonly", "yes"), server.Conf("appendfsync", "everysec"))
 			b := &backend.Backend{Name: bin.Name, Server: s}
 			c := b.Client(t, &holdfast.Config{CommandTimeout: 20 * time.Second})
-			lease := backend.Acquire(t, c.Mutex("a", holdfast.TTL(time.Minute), holdfast.Fsync(true), holdfast.MinReplicas(0, 15*time.Second)))
+			lease := backend.Acquire(t, c.Mutex("a", holdfast.TTL(time.Minute), holdfast.Fsync(), holdfast.MinReplicas(0, 15*time.Second)))
 			copyAOF(t, s)
 			s.Kill()
 			restoreAOF(t, s)
 			s.Restart()
-			if h, err := c.Mutex("a").Holder(t.Context()); err != nil || h.Fence != lease.Token() {
+			if h, err := backend.HolderOf(t.Context(), c.Mutex("a")); err != nil || h.Fence != lease.Fence() {
 				t.Errorf("what was on disk when the lock was granted has it held by %+v, %v", h, err)
 			}
 			backend.Release(t, lease)
 
 			do(t, s, "CONFIG", "SET", "appendonly", "no")
-			_, err := c.Mutex("b", holdfast.Fsync(true)).TryAcquire(t.Context())
+			_, err := c.Mutex("b", holdfast.Fsync()).TryAcquire(t.Context())
 			if err == nil {
 				t.Error("granted by a server that writes to no disk")
 			}
@@ -151,7 +151,7 @@ func TestFsyncOnceASecond(t *testing.T) {
 					t.Fatalf("%d of %d acquires succeeded; the disk is too slow for this test", granted, tries)
 				}
 				// Each begins when the one before is on disk, and so waits for about a second.
-				lease, err := c.Mutex(fmt.Sprint("a", tries), holdfast.Fsync(true)).TryAcquire(t.Context())
+				lease, err := c.Mutex(fmt.Sprint("a", tries), holdfast.Fsync()).TryAcquire(t.Context())
 				if err == nil {
 					granted++
 					backend.Release(t, lease)
@@ -188,7 +188,7 @@ func TestALockIsGivenBackWhenWaitingIsRefused(t *testing.T) {
 			})
 		}
 		for what, l := range map[string]*holdfast.Lock{
-			"for want of an append-only file": c.Mutex("a", holdfast.Fsync(true)),
+			"for want of an append-only file": c.Mutex("a", holdfast.Fsync()),
 			"for want of permission to WAIT":  hasty.Mutex("a", holdfast.MinReplicas(1, time.Second)),
 		} {
 			if _, err := l.TryAcquire(t.Context()); err == nil {
@@ -206,7 +206,7 @@ func TestALockIsGivenBackWhenWaitingIsRefused(t *testing.T) {
 		lease := backend.Acquire(t, c.Mutex("a"))
 		refused := make(chan error, 1)
 		go func() {
-			_, err := c.Mutex("a", holdfast.Fsync(true)).Acquire(t.Context())
+			_, err := c.Mutex("a", holdfast.Fsync()).Acquire(t.Context())
 			refused <- err
 		}()
 		backend.Waiters(t, c.Mutex("a"), 1)

@@ -49,11 +49,11 @@ func TestStrictLeasesOutliveARestartThatKeepsThem(t *testing.T) {
 				for what, lease := range held {
 					backend.Release(t, lease)
 					next := backend.Receive(t, waiting[what])
-					if d := time.UnixMicro(int64(next.Token())).Sub(losing); d < 2*term {
+					if d := time.UnixMicro(int64(next.Fence())).Sub(losing); d < 2*term {
 						t.Errorf("%s: granted %s after the restart", what, d)
 					}
-					if next.Token() <= lease.Token() {
-						t.Errorf("%s: fence %d follows %d", what, next.Token(), lease.Token())
+					if next.Fence() <= lease.Fence() {
+						t.Errorf("%s: fence %d follows %d", what, next.Fence(), lease.Fence())
 					}
 					backend.Release(t, next)
 				}
@@ -86,8 +86,8 @@ func TestStrictLeasesOutliveAReload(t *testing.T) {
 					}
 					backend.Release(t, lease)
 					next := backend.Receive(t, waiting[what])
-					if next.Token() <= lease.Token() {
-						t.Errorf("%s: fence %d follows %d", what, next.Token(), lease.Token())
+					if next.Fence() <= lease.Fence() {
+						t.Errorf("%s: fence %d follows %d", what, next.Fence(), lease.Fence())
 					}
 					backend.Release(t, next)
 				}
@@ -117,10 +117,10 @@ func TestStrictWithoutInfoFromNowOn(t *testing.T) {
 		kept := backend.Acquire(t, c.Mutex("kept", holdfast.TTL(term)))
 
 		do(t, b.Server, "ACL", "SETUSER", "u", "-info")
-		if _, err := c.Mutex("free").TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrPermission) {
+		if _, err := c.Mutex("free").TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrDenied) {
 			t.Errorf("TryAcquire: %v", err)
 		}
-		if err := kept.Extend(t.Context(), term); !errors.Is(err, holdfast.ErrPermission) {
+		if err := kept.Extend(t.Context(), term); !errors.Is(err, holdfast.ErrDenied) {
 			t.Errorf("Extend: %v", err)
 		}
 		for what, lease := range held {
@@ -141,7 +141,7 @@ func TestStrictWithoutInfoFromNowOn(t *testing.T) {
 		backend.Release(t, backend.Receive(t, waiter))
 		lost(t, "a lease that cannot be renewed", kept)
 		var l *holdfast.LostError
-		if err := kept.Err(); !errors.As(err, &l) || l.Reason != holdfast.LossUnreachable || !errors.Is(err, holdfast.ErrPermission) {
+		if err := kept.Err(); !errors.As(err, &l) || l.Reason != holdfast.LossUnreachable || !errors.Is(err, holdfast.ErrDenied) {
 			t.Errorf("the end of a lease that could not be renewed: %v", err)
 		}
 	})

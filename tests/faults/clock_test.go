@@ -35,7 +35,7 @@ func eachWithClock(t *testing.T, f func(t *testing.T, b *backend.Backend, clock 
 func taken(t *testing.T, lease *holdfast.Lease) {
 	t.Helper()
 	select {
-	case <-lease.Context().Done():
+	case <-lease.Done():
 	case <-time.After(30 * time.Second):
 		t.Fatal("the holder is not told within 30s")
 	}
@@ -62,8 +62,8 @@ func TestServersClockJumpsForward(t *testing.T) {
 		first, second := b.Client(t, nil), b.Client(t, nil)
 		for range jumps {
 			before := backend.Acquire(t, first.Mutex("a", holdfast.TTL(ttl)))
-			if !r.Write(before.Token()) {
-				t.Errorf("the resource refuses fence %d", before.Token())
+			if !r.Write(before.Fence()) {
+				t.Errorf("the resource refuses fence %d", before.Fence())
 			}
 			begun := time.Now()
 			clock.Jump(jump)
@@ -187,8 +187,8 @@ func TestServersClockJumpsBack(t *testing.T) {
 		backend.Release(t, handed)
 		lease := backend.Receive(t, heir)
 		t.Logf("handed over in %s", time.Since(begun))
-		if lease.Token() <= handed.Token() {
-			t.Errorf("fence %d follows %d", lease.Token(), handed.Token())
+		if lease.Fence() <= handed.Fence() {
+			t.Errorf("fence %d follows %d", lease.Fence(), handed.Fence())
 		}
 		within(t, rdb, lease)
 		backend.Release(t, lease)
@@ -198,10 +198,10 @@ func TestServersClockJumpsBack(t *testing.T) {
 		backend.Release(t, alive)
 
 		// What nobody releases stands for its TTL and the jump, and says so.
-		<-crashed.Context().Done()
+		<-crashed.Done()
 		still(t, next, 3*time.Second)
-		h, err := b.Client(t, nil).Mutex("a").Holder(t.Context())
-		if err != nil || h.TTL > jump || h.TTL < jump-time.Minute || h.Fence != crashed.Token() {
+		h, err := backend.HolderOf(t.Context(), b.Client(t, nil).Mutex("a"))
+		if err != nil || h.TTL > jump || h.TTL < jump-time.Minute || h.Fence != crashed.Fence() {
 			t.Errorf("the lock's holder: %+v, %v", h, err)
 		}
 		t.Logf("a lock of %s, which should have ended, lasts for another %s", ttl, h.TTL)
@@ -222,8 +222,8 @@ func TestServersClockJumpsBack(t *testing.T) {
 		if d := time.Since(begun); d > jump/2 { // it looks every 30s, and else when the lock would have expired
 			t.Errorf("served %s after the release by force\n%s", d, machine.Report(begun))
 		}
-		if lease.Token() <= crashed.Token() {
-			t.Errorf("fence %d follows %d", lease.Token(), crashed.Token())
+		if lease.Fence() <= crashed.Fence() {
+			t.Errorf("fence %d follows %d", lease.Fence(), crashed.Fence())
 		}
 		backend.Release(t, lease)
 		b.Cleaned(t)
@@ -259,10 +259,10 @@ func TestFencesRiseAfterAJumpBack(t *testing.T) {
 							_ = lease.Release(t.Context())
 							continue
 						}
-						if lease.Token() > last {
-							last = lease.Token()
+						if lease.Fence() > last {
+							last = lease.Fence()
 						} else if lease.Err() == nil {
-							t.Errorf("fence %d follows %d", lease.Token(), last)
+							t.Errorf("fence %d follows %d", lease.Fence(), last)
 						}
 						mu.Unlock()
 						if err := backend.ReleasedSince(began, lease); err != nil {
@@ -298,7 +298,7 @@ func TestLateCopiesAfterAJump(t *testing.T) {
 			t.Cleanup(p.Cut) // a command that hangs would keep the client from closing
 			orphan := func(t *testing.T) {
 				t.Helper()
-				if held, err := c.Mutex("a").IsHeld(t.Context()); held || err != nil {
+				if held, err := backend.IsHeld(t.Context(), c.Mutex("a")); held || err != nil {
 					t.Errorf("an orphan lock: %v, %v", held, err)
 				}
 			}
@@ -414,7 +414,7 @@ func TestSharesThatMoveToAnotherClock(t *testing.T) {
 			}
 		}
 		locks := func(name string, ttl time.Duration) (reader, writer *holdfast.Lock) {
-			rw := c.RWMutex(name, holdfast.TTL(ttl), holdfast.Renew(false))
+			rw := c.RWMutex(name, holdfast.TTL(ttl), holdfast.NoRenew())
 			return rw.Reader(), rw.Writer()
 		}
 		refused := func(writer *holdfast.Lock, when string) {
@@ -439,8 +439,8 @@ func TestSharesThatMoveToAnotherClock(t *testing.T) {
 		lease = backend.Acquire(t, reader)
 		moves("ahead", 11*time.Minute)
 		next := backend.Acquire(t, writer)
-		if next.Token() <= lease.Token() {
-			t.Errorf("fence %d follows %d", next.Token(), lease.Token())
+		if next.Fence() <= lease.Fence() {
+			t.Errorf("fence %d follows %d", next.Fence(), lease.Fence())
 		}
 		backend.Release(t, next)
 

@@ -20,16 +20,16 @@ func TestWatchBegunInAnOutage(t *testing.T) {
 		p := proxy.New(t, b.Server.Addr())
 		p.Refuse(true)
 		c := backend.Open(t, &holdfast.Config{RetryTimeout: 100 * time.Millisecond}, &redis.Options{Addr: p.Addr()})
-		if _, err := c.Mutex("e").Holder(t.Context()); !errors.Is(err, holdfast.ErrUnavailable) {
+		if _, err := backend.HolderOf(t.Context(), c.Mutex("e")); !errors.Is(err, holdfast.ErrUnavailable) {
 			t.Fatalf("Holder in an outage: %v", err)
 		}
 		go func() {
 			time.Sleep(time.Second) // for a try that fails
 			p.Refuse(false)
 		}()
-		for h, err := range c.Election("e").Watch(t.Context()) {
-			if h != nil || err != nil {
-				t.Errorf("it yields %v, %v", h, err)
+		for s, err := range c.Election("e").Watch(t.Context()) {
+			if s.Held() || err != nil {
+				t.Errorf("it yields %v, %v", s, err)
 			}
 			return
 		}
@@ -43,13 +43,13 @@ func TestWatcherLooksAgainSoonAfterAnOutage(t *testing.T) {
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		e := b.Client(t, &holdfast.Config{CommandTimeout: 300 * time.Millisecond, RetryTimeout: 300 * time.Millisecond}).Election("e")
-		leader := backend.Acquire(t, b.Client(t, nil).Mutex("e", holdfast.Renew(false), holdfast.TTL(4*time.Second)))
+		leader := backend.Acquire(t, b.Client(t, nil).Mutex("e", holdfast.NoRenew(), holdfast.TTL(4*time.Second)))
 		back := make(chan time.Time, 1)
-		for h, err := range e.Watch(t.Context()) {
+		for s, err := range e.Watch(t.Context()) {
 			switch {
 			case err != nil:
 				t.Fatal(err)
-			case h == nil:
+			case !s.Held():
 				select {
 				case end := <-back:
 					if took := time.Since(end); took > 15*time.Second {

@@ -38,7 +38,7 @@ func evicts(t *testing.T, b *backend.Backend, policy string) bool {
 	rdb := b.Redis(t)
 	var r backend.Resource
 	holder := backend.Acquire(t, b.Client(t, nil).Mutex("a", holdfast.TTL(ttl)))
-	r.Write(holder.Token())
+	r.Write(holder.Fence())
 	waiting := backend.Start(t, b.Client(t, nil).Mutex("a"))
 	backend.Waiters(t, b.Client(t, nil).Mutex("a"), 1)
 
@@ -49,7 +49,7 @@ func evicts(t *testing.T, b *backend.Backend, policy string) bool {
 	})
 	begun := time.Now()
 	told := make(chan time.Duration, 1)
-	context.AfterFunc(holder.Context(), func() { told <- time.Since(begun) })
+	context.AfterFunc(holder.Context(context.Background()), func() { told <- time.Since(begun) })
 	counter := rdb.Exists(t.Context(), "holdfast:fence").Val()
 	do(t, b.Server, "CONFIG", "SET", "maxmemory", "0")
 	if now := b.Server.Info("stats")["evicted_keys"]; now == evicted {

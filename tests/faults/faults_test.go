@@ -77,7 +77,7 @@ func eachWay(t *testing.T, p *proxy.Proxy, cfg holdfast.Config, f func(t *testin
 	t.Helper()
 	for _, w := range []way{batched, single} {
 		t.Run(w.name, func(t *testing.T) {
-			cfg.Batch = w.batch
+			cfg.MaxBatch = w.batch
 			f(t, through(t, p, cfg), w)
 		})
 	}
@@ -103,23 +103,32 @@ type lockOf func(c *holdfast.Client, opts ...holdfast.Option) *holdfast.Lock
 func forms() []form {
 	mutex := func(more ...holdfast.Option) lockOf {
 		return func(c *holdfast.Client, opts ...holdfast.Option) *holdfast.Lock {
-			return c.Mutex("a", slices.Concat(more, opts)...)
+			return c.Mutex("a", holdfast.Options(more...), holdfast.Options(opts...))
 		}
 	}
-	owner := func(id string) lockOf { return mutex(holdfast.Owner(id), holdfast.Reentrant(true)) }
+	redisson := func(more ...holdfast.Option) lockOf {
+		return func(c *holdfast.Client, opts ...holdfast.Option) *holdfast.Lock {
+			return c.RedissonMutex("{a}", holdfast.Options(more...), holdfast.Options(opts...))
+		}
+	}
+	owner := func(id string) lockOf {
+		return func(c *holdfast.Client, opts ...holdfast.Option) *holdfast.Lock {
+			return c.OwnerMutex("a", id, holdfast.Options(opts...))
+		}
+	}
 	reader := func(c *holdfast.Client, opts ...holdfast.Option) *holdfast.Lock {
-		return c.RWMutex("a").Reader(opts...)
+		return c.RWMutex("a").Reader(holdfast.Options(opts...))
 	}
 	writer := func(c *holdfast.Client, opts ...holdfast.Option) *holdfast.Lock {
-		return c.RWMutex("a").Writer(opts...)
+		return c.RWMutex("a").Writer(holdfast.Options(opts...))
 	}
 	permit := func(c *holdfast.Client, opts ...holdfast.Option) *holdfast.Lock {
-		return c.Semaphore("a", 1, opts...).Lock
+		return c.Semaphore("a", 1, holdfast.Options(opts...)).Permits(1)
 	}
 	all := []form{
 		{batched, script.Acquire, namedKey, mutex(), mutex(holdfast.Owner("rival"))},
 		{single, script.Acquire, namedKey, mutex(), mutex(holdfast.Owner("rival"))},
-		{single, script.Acquire, "{a}", mutex(holdfast.Redisson("{a}")), mutex(holdfast.Redisson("{a}"), holdfast.Owner("rival"))},
+		{single, script.Acquire, "{a}", redisson(), redisson(holdfast.Owner("rival"))},
 		{shared, script.ShareAcquire, namedKey, reader, writer},
 		{shared, script.ShareAcquire, namedKey, writer, reader},
 		{shared, script.ShareAcquire, namedKey, permit, permit},
@@ -138,7 +147,7 @@ func eachForm(t *testing.T, cfg holdfast.Config, f func(t *testing.T, b *place, 
 	eachServer(t, forms(), func(t *testing.T, b *place, w form) {
 		p := proxy.New(t, b.Server.Addr())
 		cfg := cfg
-		cfg.Batch = w.batch
+		cfg.MaxBatch = w.batch
 		f(t, b, p, b.through(t, p, cfg), w)
 	})
 }
@@ -238,7 +247,7 @@ func notPast(t *testing.T, lease *holdfast.Lease, deadline time.Time, pttl time.
 func (w form) within(t *testing.T, b *place, lease *holdfast.Lease) {
 	t.Helper()
 	deadline := lease.Deadline()
-	h, err := w.lock(b.Client(t, nil)).Holder(t.Context())
+	h, err := backend.HolderOf(t.Context(), w.lock(b.Client(t, nil)))
 	if lease.Err() != nil {
 		return // it believes nothing; whoever releases it is told
 	}
@@ -304,7 +313,7 @@ func lostReplies(t *testing.T, b *place, p *proxy.Proxy, c *holdfast.Client, w f
 		trap := p.LoseReply(w.releasing("a"), after)
 		err := lease.Release(t.Context())
 		trap.Wait(t)
-		if !holdfast.Ambiguous(err) || errors.Is(err, holdfast.ErrLost) {
+		if !errors.Is(err, holdfast.ErrAmbiguous) || errors.Is(err, holdfast.ErrLost) {
 			t.Errorf("Release, repeated after a lost reply: %v", err)
 		}
 	})
@@ -355,7 +364,7 @@ func lateCopies(t *testing.T, b *place, p *proxy.Proxy, c *holdfast.Client, w fo
 		if reply := held.Forward(t); !w.refused(reply, "late") {
 			t.Errorf("a copy later than its not-after is answered %q", reply)
 		}
-		if held, err := w.lock(c).IsHeld(t.Context()); held || err != nil {
+		if held, err := backend.IsHeld(t.Context(), w.lock(c)); held || err != nil {
 			t.Errorf("an orphan lock: %v, %v", held, err)
 		}
 	})
@@ -411,7 +420,7 @@ func lateCopies(t *testing.T, b *place, p *proxy.Proxy, c *holdfast.Client, w fo
 		if reply := held.Forward(t); !w.refused(reply, "gone") {
 			t.Errorf("the late copy is answered %q", reply)
 		}
-		if h, err := w.lock(c).Holder(t.Context()); err != nil || h.Fence != next.Token() {
+		if h, err := backend.HolderOf(t.Context(), w.lock(c)); err != nil || h.Fence != next.Fence() {
 			t.Errorf("the late copy took the next lease: %v, %v", h, err)
 		}
 		backend.Release(t, next)
@@ -454,10 +463,10 @@ func doubledCommands(t *testing.T, b *place, p *proxy.Proxy, c *holdfast.Client,
 		doubled := p.Double(running(w.acquire, "a"))
 		lease := backend.Acquire(t, w.lock(c))
 		doubled.Reply(t)
-		if lease.Token() <= last {
-			t.Errorf("fence %d follows %d", lease.Token(), last)
+		if lease.Fence() <= last {
+			t.Errorf("fence %d follows %d", lease.Fence(), last)
 		}
-		last = lease.Token()
+		last = lease.Fence()
 		w.within(t, b, lease)
 		if w.batch == 0 {
 			// A batch does nothing for a lock that is waited for.
@@ -478,11 +487,11 @@ func doubledCommands(t *testing.T, b *place, p *proxy.Proxy, c *holdfast.Client,
 			t.Errorf("Release: %v", err)
 		}
 		next := backend.Receive(t, waiting)
-		if next.Token() <= lease.Token() {
-			t.Errorf("fence %d follows %d", next.Token(), lease.Token())
+		if next.Fence() <= lease.Fence() {
+			t.Errorf("fence %d follows %d", next.Fence(), lease.Fence())
 		}
 		backend.ReleaseSince(t, began, next)
-		last = next.Token()
+		last = next.Fence()
 	}
 }
 
@@ -492,7 +501,7 @@ func TestReplyPastTheDeadline(t *testing.T) {
 	eachForm(t, holdfast.Config{}, func(t *testing.T, b *place, p *proxy.Proxy, c *holdfast.Client, w form) {
 		p.DelayReplies(200 * time.Millisecond)
 		for _, renew := range []bool{true, false} {
-			l := w.lock(c, holdfast.TTL(100*time.Millisecond), holdfast.Renew(renew))
+			l := w.lock(c, holdfast.TTL(100*time.Millisecond), backend.Renew(renew))
 			lease, err := l.TryAcquire(t.Context())
 			if !errors.Is(err, holdfast.ErrUnavailable) || errors.Is(err, holdfast.ErrHeld) {
 				t.Errorf("TryAcquire: %v, %v", lease, err)

@@ -18,7 +18,7 @@ import (
 )
 
 // severalThrough returns a client through p, and three locks as one that it has had already.
-func severalThrough(t *testing.T, b *place, p *proxy.Proxy, cfg holdfast.Config, opts ...holdfast.Option) (*holdfast.Client, *holdfast.Lock) {
+func severalThrough(t *testing.T, b *place, p *proxy.Proxy, cfg holdfast.Config, opts ...holdfast.MultiOption) (*holdfast.Client, *holdfast.Lock) {
 	t.Helper()
 	c := b.through(t, p, cfg)
 	backend.Release(t, backend.Acquire(t, c.Multi([]string{"a", "b", "c"})))
@@ -29,7 +29,7 @@ func severalThrough(t *testing.T, b *place, p *proxy.Proxy, cfg holdfast.Config,
 func free(t *testing.T, b *place, names ...string) {
 	t.Helper()
 	for _, name := range names {
-		if h, err := b.Client(t, nil).Mutex(name).Holder(t.Context()); !errors.Is(err, holdfast.ErrNotHeld) {
+		if h, err := backend.HolderOf(t.Context(), b.Client(t, nil).Mutex(name)); !errors.Is(err, holdfast.ErrNotHeld) {
 			t.Errorf("%q is held still: %+v, %v", name, h, err)
 		}
 	}
@@ -53,8 +53,8 @@ func TestLostRepliesToSeveral(t *testing.T) {
 						t.Fatalf("the lost reply was %q", lost)
 					}
 					deadline, now := lease.Deadline(), time.Now()
-					for name, fence := range lease.Tokens() {
-						h, err := c.Mutex(name).Holder(t.Context())
+					for name, fence := range lease.Fences() {
+						h, err := backend.HolderOf(t.Context(), c.Mutex(name))
 						if err != nil || h.Fence != fence || deadline.After(now.Add(h.TTL+time.Since(now))) {
 							t.Errorf("%q with fence %d until %s: %+v, %v", name, fence, deadline, h, err)
 						}
@@ -91,7 +91,7 @@ func TestLostRepliesToSeveral(t *testing.T) {
 				t.Run("release of one of them", func(t *testing.T) {
 					lease := backend.Acquire(t, all)
 					p.LoseReply(releasing("b"), after)
-					if err := lease.Release(t.Context()); err != nil && (!holdfast.Ambiguous(err) || errors.Is(err, holdfast.ErrLost)) {
+					if err := lease.Release(t.Context()); err != nil && (!errors.Is(err, holdfast.ErrAmbiguous) || errors.Is(err, holdfast.ErrLost)) {
 						t.Errorf("Release, repeated after a lost reply: %v", err)
 					}
 					b.Cleaned(t)
@@ -227,8 +227,8 @@ func TestSeveralAreTakenOverWhenOneIsLost(t *testing.T) {
 				t.Errorf("others have all, and the holder before is told %v", err)
 			}
 			for _, name := range names {
-				if after.Tokens()[name] <= lease.Tokens()[name] {
-					t.Errorf("%q: fence %d follows %d", name, after.Tokens()[name], lease.Tokens()[name])
+				if after.Fences()[name] <= lease.Fences()[name] {
+					t.Errorf("%q: fence %d follows %d", name, after.Fences()[name], lease.Fences()[name])
 				}
 			}
 			backend.Release(t, after)
@@ -244,7 +244,7 @@ func succeeds(context.Context, *holdfast.Lease) (string, error) { return "done",
 func jobThrough(t *testing.T, p *proxy.Proxy) func(window string) *holdfast.Once {
 	t.Helper()
 	c := through(t, p, steady)
-	job := func(window string) *holdfast.Once { return c.Once("j", holdfast.SlotKey(window, time.Hour)) }
+	job := func(window string) *holdfast.Once { return c.Once("j", holdfast.Slot(window, time.Hour)) }
 	if _, err := job("warm-up").Do(t.Context(), succeeds); err != nil {
 		t.Fatal(err)
 	}
@@ -270,7 +270,7 @@ func TestLostRepliesToJobs(t *testing.T) {
 					t.Errorf("%s: it runs again", window)
 					return "", nil
 				})
-				if err != nil || again.Fence != run.Fence || again.Try != 1 || !again.Completed.Equal(run.Completed) {
+				if err != nil || again.Fence != run.Fence || again.Try != 1 || !again.Time.Equal(run.Time) {
 					t.Errorf("%s: it was %+v, and is %+v, %v", window, run, again, err)
 				}
 			}
@@ -313,7 +313,7 @@ func TestLateAndDoubledCopiesForJobs(t *testing.T) {
 			}
 			held.Forward(t)
 			last, err := job(window).Last(t.Context())
-			if err != nil || last.Fence != first.Fence || last.Try != first.Try || !last.Completed.Equal(first.Completed) {
+			if err != nil || last.Fence != first.Fence || last.Try != first.Try || !last.Time.Equal(first.Time) {
 				t.Errorf("%s: it was %+v, and after a late copy is %+v, %v", window, first, last, err)
 			}
 
@@ -358,7 +358,7 @@ func TestLateCompletionOfALostRun(t *testing.T) {
 		if err := <-failed; !errors.Is(err, holdfast.ErrLost) {
 			t.Errorf("Do: %v", err)
 		}
-		run, err := b.Client(t, nil).Once("j", holdfast.SlotKey("w", time.Hour)).Do(t.Context(), func(context.Context, *holdfast.Lease) (string, error) {
+		run, err := b.Client(t, nil).Once("j", holdfast.Slot("w", time.Hour)).Do(t.Context(), func(context.Context, *holdfast.Lease) (string, error) {
 			if reply := held.Forward(t); !strings.Contains(reply, "gone") {
 				t.Errorf("the late completion is answered %q", reply)
 			}
@@ -397,7 +397,7 @@ func TestElectionsOutliveAnOutage(t *testing.T) {
 		time.Sleep(impatient.RetryTimeout + 200*time.Millisecond) // longer than an operation tries for
 		began := time.Now()
 		b.Server.Restart()
-		last := term.Token()
+		last := term.Fence()
 		for range 3 { // in whatever order they come back
 			var c *backend.Candidate
 			var next backend.Term
@@ -411,10 +411,10 @@ func TestElectionsOutliveAnOutage(t *testing.T) {
 			case <-time.After(time.Minute):
 				t.Fatal("nobody is elected")
 			}
-			if next.Lease.Token() <= last {
-				t.Errorf("fence %d follows %d", next.Lease.Token(), last)
+			if next.Lease.Fence() <= last {
+				t.Errorf("fence %d follows %d", next.Lease.Fence(), last)
 			}
-			last = next.Lease.Token()
+			last = next.Lease.Fence()
 			c.Answer <- nil
 		}
 		for _, c := range []*backend.Candidate{first, second, third} {
@@ -441,14 +441,14 @@ func TestLostReplyToAResignation(t *testing.T) {
 		p.LoseReply(running(script.Release, "e"), proxy.Cut)
 		first.Answer <- holdfast.ErrResign
 		next, _ := second.Elected(t)
-		if next.Token() <= term.Token() {
-			t.Errorf("fence %d follows %d", next.Token(), term.Token())
+		if next.Fence() <= term.Fence() {
+			t.Errorf("fence %d follows %d", next.Fence(), term.Fence())
 		}
 		second.Answer <- nil
 		first.Elected(t) // it campaigns again
 		p.LoseReply(releasing("e"), proxy.Cut)
 		first.Answer <- nil
-		if err := <-first.Over; err != nil && !holdfast.Ambiguous(err) {
+		if err := <-first.Over; err != nil && !errors.Is(err, holdfast.ErrAmbiguous) {
 			t.Errorf("Run: %v", err)
 		}
 		b.Cleaned(t)

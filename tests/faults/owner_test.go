@@ -18,17 +18,16 @@ func TestLostRepliesCountOnce(t *testing.T) {
 	t.Parallel()
 	b := backend.One(t)
 	p := proxy.New(t, b.Server.Addr())
-	mine := []holdfast.Option{holdfast.Owner("me"), holdfast.Reentrant(true), holdfast.TTL(time.Minute)}
-	l := through(t, p, steady).Mutex("a", mine...)
-	there := b.Client(t, nil).Mutex("a", mine...)
+	here, elsewhere := through(t, p, steady), b.Client(t, nil)
+	l, there := here.OwnerMutex("a", "me", holdfast.TTL(time.Minute)), elsewhere.OwnerMutex("a", "me", holdfast.TTL(time.Minute))
 	count := func(want int) {
 		t.Helper()
-		if all, err := there.Holders(t.Context()); err != nil || len(all) != want {
+		if all, err := backend.HoldersOf(t.Context(), there); err != nil || len(all) != want {
 			t.Fatalf("%d leases, %v; want %d", len(all), err, want)
 		}
 	}
 	backend.Acquire(t, l)
-	if _, err := l.ReleaseOwner(t.Context()); err != nil { // the server has the scripts from now on
+	if _, err := here.ReleaseOwner(t.Context(), "a", "me"); err != nil { // the server has the scripts from now on
 		t.Fatal(err)
 	}
 	backend.Release(t, backend.Acquire(t, l))
@@ -44,19 +43,19 @@ func TestLostRepliesCountOnce(t *testing.T) {
 			third := backend.Acquire(t, l)
 			count(3)
 			p.LoseReply(running(script.ShareRelease, "a"), after)
-			if err := third.Release(t.Context()); !holdfast.Ambiguous(err) {
+			if err := third.Release(t.Context()); !errors.Is(err, holdfast.ErrAmbiguous) {
 				t.Errorf("Release, repeated after a lost reply: %v", err)
 			}
 			count(2)
 			trap = p.LoseReply(running(script.ShareDisown, "a"), after)
-			if left, err := l.ReleaseOwner(t.Context()); left != 1 || err != nil {
+			if left, err := here.ReleaseOwner(t.Context(), "a", "me"); left != 1 || err != nil {
 				t.Errorf("ReleaseOwner, repeated after a lost reply: %d, %v; want 1", left, err)
 			}
 			if lost := trap.Reply(t); !strings.Contains(lost, "released") {
 				t.Errorf("the lost reply was %q", lost)
 			}
 			count(1)
-			if left, err := there.ReleaseOwner(t.Context()); left != 0 || err != nil {
+			if left, err := elsewhere.ReleaseOwner(t.Context(), "a", "me"); left != 0 || err != nil {
 				t.Errorf("ReleaseOwner of the last: %d, %v; want 0", left, err)
 			}
 			for _, lease := range []*holdfast.Lease{first, second} {
@@ -72,11 +71,11 @@ func TestLateCopyOfReleaseOwnerThatEndedNothing(t *testing.T) {
 	t.Parallel()
 	b := backend.One(t)
 	p := proxy.New(t, b.Server.Addr())
-	reentrant := []holdfast.Option{holdfast.Reentrant(true), holdfast.TTL(time.Minute)}
-	mine := through(t, p, patient).Mutex("a", append(reentrant, holdfast.Owner("me"))...)
-	yours := b.Client(t, nil).Mutex("a", append(reentrant, holdfast.Owner("you"))...)
+	here := through(t, p, patient)
+	mine := here.OwnerMutex("a", "me", holdfast.TTL(time.Minute))
+	yours := b.Client(t, nil).OwnerMutex("a", "you", holdfast.TTL(time.Minute))
 	backend.Acquire(t, mine)
-	if _, err := mine.ReleaseOwner(t.Context()); err != nil { // the server has the script from now on
+	if _, err := here.ReleaseOwner(t.Context(), "a", "me"); err != nil { // the server has the script from now on
 		t.Fatal(err)
 	}
 	for _, first := range []error{holdfast.ErrNotHeld, holdfast.ErrNotOwner} {
@@ -85,7 +84,7 @@ func TestLateCopyOfReleaseOwnerThatEndedNothing(t *testing.T) {
 			other = backend.Acquire(t, yours)
 		}
 		held := p.Hold(running(script.ShareDisown, "a"), proxy.Cut)
-		if _, err := mine.ReleaseOwner(t.Context()); !errors.Is(err, first) {
+		if _, err := here.ReleaseOwner(t.Context(), "a", "me"); !errors.Is(err, first) {
 			t.Fatalf("ReleaseOwner: %v; want %v", err, first)
 		}
 		if other != nil {
@@ -105,9 +104,10 @@ func TestReleaseOwnerWithAContextThatEnds(t *testing.T) {
 	t.Parallel()
 	b := backend.One(t)
 	p := proxy.New(t, b.Server.Addr())
-	l := through(t, p, steady).Mutex("a", holdfast.Owner("me"), holdfast.Reentrant(true), holdfast.TTL(time.Minute))
+	here := through(t, p, steady)
+	l := here.OwnerMutex("a", "me", holdfast.TTL(time.Minute))
 	backend.Acquire(t, l)
-	if _, err := l.ReleaseOwner(t.Context()); err != nil {
+	if _, err := here.ReleaseOwner(t.Context(), "a", "me"); err != nil {
 		t.Fatal(err)
 	}
 	backend.Acquire(t, l)
@@ -118,7 +118,7 @@ func TestReleaseOwnerWithAContextThatEnds(t *testing.T) {
 		trap.Wait(t)
 		cancel()
 	}()
-	if left, err := l.ReleaseOwner(ctx); left != 1 || err != nil {
+	if left, err := here.ReleaseOwner(ctx, "a", "me"); left != 1 || err != nil {
 		t.Errorf("ReleaseOwner: %d, %v; want 1", left, err)
 	}
 }
@@ -128,15 +128,15 @@ func TestLateCopyOfReleaseOwner(t *testing.T) {
 	t.Parallel()
 	b := backend.One(t)
 	p := proxy.New(t, b.Server.Addr())
-	mine := []holdfast.Option{holdfast.Owner("me"), holdfast.Reentrant(true), holdfast.TTL(time.Minute)}
-	l := through(t, p, patient).Mutex("a", mine...)
+	here := through(t, p, patient)
+	l := here.OwnerMutex("a", "me", holdfast.TTL(time.Minute))
 	backend.Acquire(t, l)
-	if left, err := l.ReleaseOwner(t.Context()); left != 0 || err != nil {
+	if left, err := here.ReleaseOwner(t.Context(), "a", "me"); left != 0 || err != nil {
 		t.Fatalf("ReleaseOwner: %d, %v", left, err)
 	}
 	backend.Acquire(t, l)
 	held := p.Hold(running(script.ShareDisown, "a"), proxy.Cut)
-	if left, err := l.ReleaseOwner(t.Context()); left != 0 || err != nil {
+	if left, err := here.ReleaseOwner(t.Context(), "a", "me"); left != 0 || err != nil {
 		t.Fatalf("ReleaseOwner: %d, %v", left, err)
 	}
 	lease := backend.Acquire(t, l)

@@ -32,7 +32,7 @@ func TestCountDownsThatAreRepeated(t *testing.T) {
 	parties := make([]*holdfast.LatchParty, 4)
 	for i := range parties {
 		var err error
-		if parties[i], err = l.Join(t.Context()); err != nil {
+		if parties[i], err = l.Register(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -98,7 +98,7 @@ func TestCountDownsThatCameTooLate(t *testing.T) {
 	c, other := through(t, p, patient), b.Client(t, nil)
 	l, seen := c.Latch("a", 2, holdfast.TTL(time.Minute)), other.Latch("a", 2)
 	join := func() *holdfast.LatchParty {
-		party, err := l.Join(t.Context())
+		party, err := l.Register(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -117,10 +117,10 @@ func TestCountDownsThatCameTooLate(t *testing.T) {
 		}
 		first := party.CountDown(t.Context())
 		again := party.CountDown(t.Context())
-		if first == nil || first != again || holdfast.Ambiguous(first) != lost || errors.Is(first, holdfast.ErrLost) == lost {
+		if first == nil || first != again || errors.Is(first, holdfast.ErrAmbiguous) != lost || errors.Is(first, holdfast.ErrLost) == lost {
 			t.Errorf("%s: CountDown: %v; again: %v", what, first, again)
 		}
-		if err := party.Release(t.Context()); err != nil {
+		if err := party.Leave(t.Context()); err != nil {
 			t.Errorf("%s: Release: %v", what, err)
 		}
 		left(t, seen, 2)
@@ -144,13 +144,13 @@ func TestCountDownsOfAClientThatIsClosed(t *testing.T) {
 	go func() { over <- l.CountDown(t.Context()) }()
 	lost.Wait(t)
 	go func() { closed <- c.Close(t.Context()) }()
-	if err := <-over; !errors.Is(err, holdfast.ErrClosed) || !holdfast.Ambiguous(err) {
+	if err := <-over; !errors.Is(err, holdfast.ErrClosed) || !errors.Is(err, holdfast.ErrAmbiguous) {
 		t.Errorf("CountDown when the client is closed: %v", err)
 	}
 	if err := <-closed; err != nil {
 		t.Errorf("Close: %v", err)
 	}
-	if err := l.CountDown(t.Context()); !errors.Is(err, holdfast.ErrClosed) || holdfast.Ambiguous(err) {
+	if err := l.CountDown(t.Context()); !errors.Is(err, holdfast.ErrClosed) || errors.Is(err, holdfast.ErrAmbiguous) {
 		t.Errorf("CountDown of a client that was closed: %v", err)
 	}
 	left(t, seen, 1)
@@ -164,7 +164,7 @@ func TestJoinThatFails(t *testing.T) {
 	c, other := through(t, p, steady), b.Client(t, nil)
 	l, seen := c.Latch("a", 2, holdfast.TTL(time.Minute)), other.Latch("a", 2)
 	left(t, l, 2)
-	party, err := l.Join(t.Context()) // the server has the scripts from now on
+	party, err := l.Register(t.Context()) // the server has the scripts from now on
 	if err == nil {
 		err = party.CountDown(t.Context())
 	}
@@ -175,7 +175,7 @@ func TestJoinThatFails(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	over := make(chan error, 1)
 	go func() {
-		_, err := l.Join(ctx)
+		_, err := l.Register(ctx)
 		over <- err
 	}()
 	if reply := lost.Reply(t); !strings.Contains(reply, "granted") {
@@ -186,11 +186,11 @@ func TestJoinThatFails(t *testing.T) {
 		t.Errorf("Join: %v", err)
 	}
 	backend.Eventually(t, "it is no party", func() bool {
-		all, err := seen.Parties(t.Context())
+		all, err := backend.HoldersOf(t.Context(), seen)
 		return err == nil && len(all) == 0
 	})
 	left(t, seen, 1)
-	if party, err = l.Join(t.Context()); err != nil {
+	if party, err = l.Register(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if err := party.CountDown(t.Context()); err != nil {
@@ -323,8 +323,8 @@ func TestLostMessagesToThoseWhoWait(t *testing.T) {
 			case <-time.After(20 * time.Second):
 				t.Fatal("who waits for the latch was not woken")
 			}
-			backend.Release(t, one.Lease)
-			backend.Release(t, two.Lease)
+			backend.Release(t, one.Lease())
+			backend.Release(t, two.Lease())
 			if err := latch.Reset(t.Context()); err != nil {
 				t.Fatal(err)
 			}

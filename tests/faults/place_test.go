@@ -128,7 +128,7 @@ func (b *place) pass(t *testing.T, d time.Duration) {
 	b.clock.Jump(d + time.Millisecond)
 	for _, c := range b.clients {
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-		if _, err := c.Mutex("warm-up").Holder(ctx); !errors.Is(err, holdfast.ErrNotHeld) {
+		if _, err := backend.HolderOf(ctx, c.Mutex("warm-up")); !errors.Is(err, holdfast.ErrNotHeld) {
 			t.Errorf("a lock that nobody has taken: %v", err)
 		}
 		cancel()

@@ -38,7 +38,7 @@ func TestQueuedWaiterOutlivesRefusals(t *testing.T) {
 	t.Parallel()
 	b := backend.One(t)
 	const ttl = 5 * time.Second
-	backend.Acquire(t, b.Client(t, nil).Mutex("a", holdfast.TTL(ttl), holdfast.Renew(false)))
+	backend.Acquire(t, b.Client(t, nil).Mutex("a", holdfast.TTL(ttl), holdfast.NoRenew()))
 	next := backend.Start(t, b.Client(t, &impatient).Mutex("a"))
 	backend.Waiters(t, b.Client(t, nil).Mutex("a"), 1)
 	refuseWrites(t, b, true)
@@ -168,9 +168,9 @@ func TestSuspensionEndsLeasesOnWakingUp(t *testing.T) {
 	var leases []*holdfast.Lease
 	var contexts []context.Context
 	for name, renew := range map[string]bool{"renewed": true, "not renewed": false} {
-		lease := backend.Acquire(t, c.Mutex(name, holdfast.TTL(10*time.Minute), holdfast.Renew(renew)))
+		lease := backend.Acquire(t, c.Mutex(name, holdfast.TTL(10*time.Minute), backend.Renew(renew)))
 		leases = append(leases, lease)
-		contexts = append(contexts, lease.Context())
+		contexts = append(contexts, lease.Context(context.Background()))
 	}
 	slept.Store(int64(time.Hour))
 	limit := time.After(30 * time.Second) // renewals are due in 200s, the end of the other one in ten minutes

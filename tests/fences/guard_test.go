@@ -14,10 +14,10 @@ type lease struct{ stamp fence.Stamp }
 
 func (l lease) Name() string  { return l.stamp.Lock }
 func (l lease) Owner() string { return l.stamp.Owner }
-func (l lease) Token() uint64 { return l.stamp.Fence }
+func (l lease) Fence() uint64 { return l.stamp.Fence }
 func (l lease) Err() error    { return nil }
 
-func (l lease) Tokens() map[string]uint64 { return map[string]uint64{l.Name(): l.Token()} }
+func (l lease) Fences() map[string]uint64 { return map[string]uint64{l.Name(): l.Fence()} }
 
 func (l lease) IsShared() bool { return l.stamp.Shared }
 

@@ -77,8 +77,8 @@ func TestReadersDoNotShutEachOtherOut(t *testing.T) {
 			t.Fatal(err)
 		}
 		second := backend.Acquire(t, there.Reader())
-		if first.Token() != second.Token() || first.Owner() == second.Owner() {
-			t.Fatalf("readers have the fences %d and %d, and the owners %q and %q", first.Token(), second.Token(), first.Owner(), second.Owner())
+		if first.Fence() != second.Fence() || first.Owner() == second.Owner() {
+			t.Fatalf("readers have the fences %d and %d, and the owners %q and %q", first.Fence(), second.Fence(), first.Owner(), second.Owner())
 		}
 		for name, enter := range into {
 			for _, reader := range []*holdfast.Lease{second, first, second} {

@@ -43,17 +43,17 @@ type form struct {
 	name     string // as the programs call it
 	language string
 	poll     time.Duration // how often the program asks for a lock that is held, if it polls
-	ours     func(key string) holdfast.Option
+	ours     func(c *holdfast.Client, key string, opts ...holdfast.MutexOption) *holdfast.Lock
 }
 
 // told reports whether both sides tell each other of releases.
 func (f form) told() bool { return f.poll == 0 }
 
 var forms = []form{
-	{"jedis-set", "java", 5 * time.Millisecond, holdfast.Key},
-	{"jedis-setnx", "java", 5 * time.Millisecond, holdfast.Key},
-	{"redis-py", "python", 100 * time.Millisecond, holdfast.Key},
-	{"redisson", "java", 0, holdfast.Redisson},
+	{"jedis-set", "java", 5 * time.Millisecond, (*holdfast.Client).MutexKey},
+	{"jedis-setnx", "java", 5 * time.Millisecond, (*holdfast.Client).MutexKey},
+	{"redis-py", "python", 100 * time.Millisecond, (*holdfast.Client).MutexKey},
+	{"redisson", "java", 0, (*holdfast.Client).RedissonMutex},
 }
 
 // key is the lock, and channel is where Redisson's clients announce its release.
@@ -72,17 +72,17 @@ type table struct {
 }
 
 // lock returns the lock as another process of ours has it.
-func (on *table) lock(t *testing.T, opts ...holdfast.Option) *holdfast.Lock {
+func (on *table) lock(t *testing.T, opts ...holdfast.MutexOption) *holdfast.Lock {
 	t.Helper()
 	l, _ := on.hearing(t, opts...)
 	return l
 }
 
 // hearing is lock, and the driver, which knows what comes on the channel of Redisson's clients.
-func (on *table) hearing(t *testing.T, opts ...holdfast.Option) (*holdfast.Lock, *backend.Hearing) {
+func (on *table) hearing(t *testing.T, opts ...holdfast.MutexOption) (*holdfast.Lock, *backend.Hearing) {
 	t.Helper()
 	d := backend.Hear(drivertest.Of(holdfastgoredis.NewDriver(on.open(t))), channel)
-	return backend.New(t, nil, d).Mutex("job", append(opts, on.ours(key))...), d
+	return on.ours(backend.New(t, nil, d), key, opts...), d
 }
 
 func (on *table) free(t *testing.T) bool {
@@ -158,7 +158,7 @@ func TestSharingInACluster(t *testing.T) {
 		}
 		for _, name := range []string{"redisson-cluster", "redisson-cluster-unsharded"} {
 			t.Run(name, func(t *testing.T) {
-				f := form{name, "java", 0, holdfast.Redisson}
+				f := form{name, "java", 0, (*holdfast.Client).RedissonMutex}
 				on := &table{f, nodes, open, open(t), start(t, program, name, addrs[0], key, 0)}
 				ourWaiterIsWoken(t, on)
 				theirWaiterIsWoken(t, on)
@@ -178,7 +178,7 @@ func neitherReleasesTheOthers(t *testing.T, on *table) {
 	backend.Release(t, lease)
 
 	// Ours expires, and they get it.
-	late := backend.Acquire(t, on.lock(t, holdfast.Renew(false), holdfast.TTL(500*time.Millisecond)))
+	late := backend.Acquire(t, on.lock(t, holdfast.NoRenew(), holdfast.TTL(500*time.Millisecond)))
 	on.them.expect(t, "granted", "acquire 60000")
 	if err := late.Release(t.Context()); !errors.Is(err, holdfast.ErrLost) {
 		t.Errorf("Release of a lock that is theirs: %v", err)
@@ -204,12 +204,12 @@ func entersAgain(t *testing.T, on *table) {
 	leases := backend.Start(t, l)
 	backend.Waiters(t, l, 1)
 	on.them.expect(t, "released", "release")
-	if h, err := l.Holder(t.Context()); err != nil || !h.Foreign {
+	if h, err := backend.HolderOf(t.Context(), l); err != nil || !h.Foreign {
 		t.Errorf("entered twice and left once, the lock has the holder %+v, %v", h, err)
 	}
 	on.them.expect(t, "released", "release")
 	backend.Release(t, backend.Receive(t, leases))
-	if _, err := l.Holder(t.Context()); !errors.Is(err, holdfast.ErrNotHeld) {
+	if _, err := backend.HolderOf(t.Context(), l); !errors.Is(err, holdfast.ErrNotHeld) {
 		t.Errorf("released by all: %v", err)
 	}
 }
@@ -351,7 +351,7 @@ func TestAllCountToTheSame(t *testing.T) {
 			t.Cleanup(func() { _ = rdb.Close() })
 			return rdb
 		}
-		on := &table{form: form{name: "all", ours: holdfast.Key}, nodes: []*server.Server{s}, open: open, rdb: open(t)}
+		on := &table{form: form{name: "all", ours: (*holdfast.Client).MutexKey}, nodes: []*server.Server{s}, open: open, rdb: open(t)}
 		var rivals []*rival
 		for _, f := range forms {
 			if !f.told() {
@@ -434,7 +434,7 @@ func (on *table) hammer(t *testing.T, last time.Duration, counter string) func()
 					a := recorder.Ask(client*10+n, key)
 					lease, err := l.Acquire(t.Context())
 					if err == nil {
-						a.Granted(lease.Token(), lease.Deadline(), 0)
+						a.Granted(lease.Fence(), lease.Deadline(), 0)
 						err = count(t.Context(), on.rdb, counter)
 						a.Released(lease.Deadline())
 						err = errors.Join(err, lease.Release(t.Context()))
@@ -522,8 +522,8 @@ func (on *table) waiting(t *testing.T, leases <-chan *holdfast.Lease) (early *ho
 			return true
 		default:
 		}
-		h, err := l.Holder(t.Context())
-		return err == nil && h.Waiters == 1
+		waiting, err := backend.Waiting(t.Context(), l)
+		return err == nil && waiting == 1
 	})
 	return early
 }

@@ -30,16 +30,18 @@ import (
 type side struct {
 	kind  string
 	share int // of everyone, 0 for all of it
-	ours  func(c *holdfast.Client, name string, opts ...holdfast.Option) *holdfast.Lock
+	ours  func(c *holdfast.Client, name string, options holdfast.Option) *holdfast.Lock
 }
 
 var (
-	aMutex  = side{"mutex", 0, (*holdfast.Client).Mutex}
-	aReader = side{"reader", 1, func(c *holdfast.Client, name string, opts ...holdfast.Option) *holdfast.Lock {
-		return c.RWMutex(name, opts...).Reader()
+	aMutex = side{"mutex", 0, func(c *holdfast.Client, name string, options holdfast.Option) *holdfast.Lock {
+		return c.Mutex(name, options)
 	}}
-	aWriter = side{"writer", 0, func(c *holdfast.Client, name string, opts ...holdfast.Option) *holdfast.Lock {
-		return c.RWMutex(name, opts...).Writer()
+	aReader = side{"reader", 1, func(c *holdfast.Client, name string, options holdfast.Option) *holdfast.Lock {
+		return c.RWMutex(name, options).Reader()
+	}}
+	aWriter = side{"writer", 0, func(c *holdfast.Client, name string, options holdfast.Option) *holdfast.Lock {
+		return c.RWMutex(name, options).Writer()
 	}}
 )
 
@@ -97,7 +99,7 @@ func TestAClientWrittenFromTheProtocol(t *testing.T) {
 // lock returns a lock as another process of ours has it.
 func (p *peer) lock(t *testing.T, s side, opts ...holdfast.Option) *holdfast.Lock {
 	t.Helper()
-	return s.ours(backend.New(t, nil, drivertest.Of(holdfastgoredis.NewDriver(p.open(t)))), p.name, opts...)
+	return s.ours(backend.New(t, nil, drivertest.Of(holdfastgoredis.NewDriver(p.open(t)))), p.name, holdfast.Options(opts...))
 }
 
 func keepsOut(t *testing.T, p *peer, s side) {
@@ -126,11 +128,11 @@ func handsOver(t *testing.T, p *peer, s side) {
 	backend.Release(t, lease)
 	p.answer(t, "granted")
 	backend.Eventually(t, "their claim becomes a lease", func() bool {
-		h, err := l.Holder(t.Context())
+		h, err := backend.HolderOf(t.Context(), l)
 		return err == nil && h.Owner == "py" && h.TTL > time.Minute
 	})
 	p.expect(t, "released", "release")
-	if _, err := l.Holder(t.Context()); !errors.Is(err, holdfast.ErrNotHeld) {
+	if _, err := backend.HolderOf(t.Context(), l); !errors.Is(err, holdfast.ErrNotHeld) {
 		t.Errorf("released by all: %v", err)
 	}
 }
@@ -161,7 +163,7 @@ func assertsAgain(t *testing.T, p *peer) {
 			t.Fatal(err)
 		}
 		backend.Eventually(t, "their next renewal", func() bool {
-			_, err := l.Holder(t.Context())
+			_, err := backend.HolderOf(t.Context(), l)
 			return err == nil
 		})
 		p.send(t, "release")
@@ -265,7 +267,7 @@ func (p *peer) hammerOurs(t *testing.T, last time.Duration, counter string, side
 		if err != nil {
 			return err
 		}
-		a.Granted(lease.Token(), lease.Deadline(), 0)
+		a.Granted(lease.Fence(), lease.Deadline(), 0)
 		if s.share == 0 {
 			err = count(ctx, rdb, counter)
 		} else {

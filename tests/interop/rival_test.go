@@ -253,7 +253,7 @@ func hold(args []string) {
 			continue
 		}
 		fmt.Println("ready")
-		if _, err := c.Mutex("job", f.ours(key), holdfast.TTL(ttl)).Acquire(context.Background()); err != nil {
+		if _, err := f.ours(c, key, holdfast.TTL(ttl)).Acquire(context.Background()); err != nil {
 			panic(err)
 		}
 		fmt.Println("granted", history.Now())

@@ -252,7 +252,7 @@ func (u *use) cycle(t *testing.T, c *holdfast.Client) bool {
 			u.observer.Del(ctx, "holdfast:{"+l.Name()+"}")
 		}
 		if way%2 == 0 {
-			lease.Context() // is made when it is asked for
+			lease.Context(context.Background()) // is made when it is asked for
 		}
 		err = lease.Release(ctx)
 	}
@@ -267,7 +267,7 @@ func (u *use) cycle(t *testing.T, c *holdfast.Client) bool {
 	case err == holdfast.ErrClosed:
 		u.closed.Add(1)
 		return false
-	case holdfast.Ambiguous(err):
+	case errors.Is(err, holdfast.ErrAmbiguous):
 		u.unsure.Add(1)
 	default:
 		t.Errorf("%s: %v", l.Name(), err)

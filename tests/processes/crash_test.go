@@ -90,16 +90,16 @@ func TestKilledOwners(t *testing.T) {
 		inner.send("acquire a 30s me")
 		inner.fence()
 		stranger.send("acquire a 1m you")
-		mine := b.Client(t, nil).Mutex("a", holdfast.Owner("me"), holdfast.Reentrant(true))
+		mine := b.Client(t, nil).OwnerMutex("a", "me")
 		backend.Waiters(t, mine, 1)
 		outer.kill()
 		backend.Eventually(t, "only the living process's leases are left", func() bool {
-			all, err := mine.Holders(t.Context())
+			all, err := backend.HoldersOf(t.Context(), mine)
 			return err == nil && len(all) == 2 && all[0].Owner == "me"
 		})
 		inner.send("release") // the last that it acquired
 		inner.answer("released")
-		if left, err := mine.ReleaseOwner(t.Context()); err != nil || left != 0 {
+		if left, err := b.Client(t, nil).ReleaseOwner(t.Context(), "a", "me"); err != nil || left != 0 {
 			t.Errorf("ReleaseOwner: %d, %v; want 0", left, err)
 		}
 		if second := stranger.fence(); second <= first {
@@ -107,8 +107,7 @@ func TestKilledOwners(t *testing.T) {
 		}
 
 		stranger.kill() // with a minute to go: now its owner gives up what it had
-		yours := b.Client(t, nil).Mutex("a", holdfast.Owner("you"), holdfast.Reentrant(true))
-		if left, err := yours.ReleaseOwner(t.Context()); err != nil || left != 0 {
+		if left, err := b.Client(t, nil).ReleaseOwner(t.Context(), "a", "you"); err != nil || left != 0 {
 			t.Errorf("ReleaseOwner for a process that was killed: %d, %v; want 0", left, err)
 		}
 		outer, last := newWorker(t, b.Server.Addr()), newWorker(t, b.Server.Addr())
@@ -190,7 +189,7 @@ func TestDeadAndPausedHeads(t *testing.T) {
 			holder.send("release")
 			holder.answer("released")
 			// It is handed to the head for the claim, not for the TTL.
-			h, err := b.Client(t, nil).Mutex("a").Holder(t.Context())
+			h, err := backend.HolderOf(t.Context(), b.Client(t, nil).Mutex("a"))
 			if err != nil && !errors.Is(err, holdfast.ErrNotHeld) {
 				t.Fatal(err)
 			}
@@ -241,7 +240,7 @@ func passDeadHead(t *testing.T, b *backend.Backend) (cost time.Duration, seen bo
 	begun := time.Now()
 	holder.send("release")
 	holder.answer("released")
-	h, err := l.Holder(t.Context())
+	h, err := backend.HolderOf(t.Context(), l)
 	seen = time.Since(begun) < claim
 	if seen && (err != nil || h.PID != next.pid()) {
 		t.Errorf("%s after the release process %d has the lock, %v; want %d, and the dead head was %d", time.Since(begun), h.PID, err, next.pid(), head.pid())

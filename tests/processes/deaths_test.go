@@ -59,12 +59,12 @@ func kinds() []kind {
 		},
 		{
 			// Nobody passes permits on within the process, so that fences tell the server's order.
-			name: "semaphore", config: holdfast.Config{LocalHandovers: -1}, turns: semaphoreTurns,
+			name: "semaphore", config: holdfast.Config{MaxLocalHandovers: -1}, turns: semaphoreTurns,
 			judge: func(events []history.Event, _ []completion) []string {
 				return told(history.Crowding(events, permits), history.Twins(events), history.Later(events))
 			},
 			locks: func(c *holdfast.Client) []*holdfast.Lock {
-				return []*holdfast.Lock{c.Semaphore("a", permits, holdfast.Weight(permits)).Lock}
+				return []*holdfast.Lock{c.Semaphore("a", permits).Permits(permits)}
 			},
 		},
 		{
@@ -192,9 +192,9 @@ func (s storms) rage(t *testing.T, program string, bin server.Binary, k kind) {
 		servers, clients = append(servers, rdb), append(clients, c)
 	}
 	if k.nodes > 1 {
-		q, err := holdfast.NewQuorum(clients...)
+		q, err := holdfast.NewQuorum(clients, nil)
 		if err == nil {
-			err = q.Init(t.Context(), false)
+			err = q.Admit(t.Context())
 		}
 		if err != nil {
 			t.Fatal(err)

@@ -102,7 +102,7 @@ func (g *table) complete(c completion) {
 
 // tolerable ends the guest, unless a machine that stalls explains the error.
 func tolerable(err error) {
-	if errors.Is(err, holdfast.ErrLost) || errors.Is(err, holdfast.ErrUnavailable) || holdfast.Ambiguous(err) {
+	if errors.Is(err, holdfast.ErrLost) || errors.Is(err, holdfast.ErrUnavailable) || errors.Is(err, holdfast.ErrAmbiguous) {
 		return
 	}
 	must(err)
@@ -127,7 +127,7 @@ func (g *table) hold(goroutine int, l *holdfast.Lock, share int, during func(*ho
 		tolerable(err)
 		return
 	}
-	a.Granted(lease.Token(), lease.Deadline(), 0)
+	a.Granted(lease.Fence(), lease.Deadline(), 0)
 	during(lease)
 	a.Released(lease.Deadline())
 	tolerable(lease.Release(context.Background()))
@@ -135,14 +135,14 @@ func (g *table) hold(goroutine int, l *holdfast.Lock, share int, during func(*ho
 
 // mutex is acquired again within itself, by every other turn.
 func mutexTurns(g *table, n int) func() {
-	l := g.clients[0].Mutex("a", holdfast.TTL(guestTTL), holdfast.Reentrant(true))
+	l := g.clients[0].Mutex("a", holdfast.TTL(guestTTL), holdfast.Reentrant())
 	return func() {
 		g.hold(n, l, 0, func(outer *holdfast.Lease) {
 			g.work()
 			if rand.IntN(2) > 0 {
 				return
 			}
-			inner, err := l.Acquire(outer.Context())
+			inner, err := l.Acquire(outer.Context(context.Background()))
 			if err != nil {
 				if lost := outer.Err(); lost != nil && errors.Is(err, context.Canceled) {
 					err = lost // which ended the context
@@ -150,8 +150,8 @@ func mutexTurns(g *table, n int) func() {
 				tolerable(err)
 				return
 			}
-			if inner.Token() != outer.Token() {
-				must(fmt.Errorf("acquired again, the fence is %d, not %d", inner.Token(), outer.Token()))
+			if inner.Fence() != outer.Fence() {
+				must(fmt.Errorf("acquired again, the fence is %d, not %d", inner.Fence(), outer.Fence()))
 			}
 			g.work()
 			tolerable(inner.Release(context.Background()))
@@ -160,7 +160,7 @@ func mutexTurns(g *table, n int) func() {
 }
 
 func redissons(c *holdfast.Client) *holdfast.Lock {
-	return c.Mutex("a", holdfast.TTL(guestTTL), holdfast.Redisson("orders"))
+	return c.RedissonMutex("orders", holdfast.TTL(guestTTL))
 }
 
 func redissonTurns(g *table, n int) func() {
@@ -185,8 +185,8 @@ const permits = 4
 func semaphoreTurns(g *table, n int) func() {
 	return func() {
 		weight := 1 + rand.IntN(permits)
-		s := g.clients[0].Semaphore("a", permits, holdfast.TTL(guestTTL), holdfast.Weight(weight))
-		g.hold(n, s.Lock, weight, func(*holdfast.Lease) { g.work() })
+		s := g.clients[0].Semaphore("a", permits, holdfast.TTL(guestTTL))
+		g.hold(n, s.Permits(weight), weight, func(*holdfast.Lease) { g.work() })
 	}
 }
 
@@ -200,7 +200,7 @@ func ownerTurns(g *table, n int) func() {
 }
 
 func owned(c *holdfast.Client, who int) *holdfast.Lock {
-	return c.Mutex("a", holdfast.TTL(guestTTL), holdfast.Reentrant(true), holdfast.Owner(fmt.Sprint("owner-", who)))
+	return c.OwnerMutex("a", fmt.Sprint("owner-", who), holdfast.TTL(guestTTL))
 }
 
 // multiNames are the locks of which guests want some, in any order.
@@ -228,7 +228,7 @@ func multiTurns(g *table, n int) func() {
 			tolerable(err)
 			return
 		}
-		tokens := lease.Tokens()
+		tokens := lease.Fences()
 		for i, a := range attempts {
 			a.Granted(tokens[names[i]], lease.Deadline(), 0)
 		}
@@ -254,12 +254,12 @@ func onceTurns(g *table, n int) func() {
 		w := holdfast.Every(window)
 		if n%2 == 1 {
 			job, slot = "slots", strconv.FormatInt(time.Now().Add(skew).UnixNano()/int64(window), 10)
-			w = holdfast.SlotKey(slot, time.Minute)
+			w = holdfast.Slot(slot, time.Minute)
 		}
 		a, runs := g.record.Ask(n, job), false
 		run, err := g.clients[0].Once(job, w, holdfast.TTL(guestTTL)).Do(context.Background(), func(_ context.Context, lease *holdfast.Lease) (string, error) {
 			runs = true
-			a.Granted(lease.Token(), lease.Deadline(), 0)
+			a.Granted(lease.Fence(), lease.Deadline(), 0)
 			g.work()
 			a.Released(lease.Deadline())
 			if rand.IntN(4) == 0 {
@@ -274,7 +274,7 @@ func onceTurns(g *table, n int) func() {
 			tolerable(err)
 		}
 		if err == nil && run.Here {
-			g.complete(completion{job, slot, run.Completed.UnixMicro(), run.Fence})
+			g.complete(completion{job, slot, run.Time.UnixMicro(), run.Fence})
 		}
 		if err == nil && run.Result != slot {
 			must(fmt.Errorf("the run for slot %q is that for %q", slot, run.Result))
@@ -288,9 +288,10 @@ func electionTurns(g *table, n int) func() {
 	if n == 0 {
 		g.running.Go(func() {
 			var last uint64
-			for leader, err := range e.Watch(g.ctx) {
+			for status, err := range e.Watch(g.ctx) {
 				must(err)
-				if leader == nil {
+				leader, leads := status.Holder()
+				if !leads {
 					continue
 				}
 				if leader.Fence <= last {
@@ -303,7 +304,7 @@ func electionTurns(g *table, n int) func() {
 	return func() {
 		a := g.record.Ask(n, "a")
 		err := e.Run(context.Background(), func(_ context.Context, term *holdfast.Lease) error {
-			a.Granted(term.Token(), term.Deadline(), 0)
+			a.Granted(term.Fence(), term.Deadline(), 0)
 			g.work()
 			a.Released(term.Deadline())
 			if rand.IntN(2) == 0 {
@@ -320,8 +321,8 @@ func electionTurns(g *table, n int) func() {
 const longest = 6 * guestTTL
 
 func quorumTurns(g *table, n int) func() {
-	q, err := holdfast.NewQuorum(g.clients...)
+	q, err := holdfast.NewQuorum(g.clients, &holdfast.QuorumConfig{NodeTimeout: guestTTL / 4})
 	must(err)
-	l := q.Mutex("a", holdfast.TTL(guestTTL), holdfast.NodeTimeout(guestTTL/4))
+	l := q.Mutex("a", holdfast.TTL(guestTTL))
 	return func() { g.hold(n, l, 0, func(*holdfast.Lease) { g.work() }) }
 }

@@ -38,13 +38,13 @@ func mortal(args []string) {
 	}
 	must(err)
 	granted := time.Now()
-	fmt.Println(os.Getpid(), "granted", lease.Token())
+	fmt.Println(os.Getpid(), "granted", lease.Fence())
 	time.Sleep(5 * time.Millisecond)
 	// On a busy machine an answer may be late, and on one that stood still a claim over before its renewal.
 	if err := lease.Release(context.Background()); !excused(err, lease, granted) {
 		must(err)
 	}
-	fmt.Println(os.Getpid(), "released", lease.Token())
+	fmt.Println(os.Getpid(), "released", lease.Fence())
 	must(c.Close(context.Background()))
 }
 
@@ -209,7 +209,7 @@ func TestACrowdThatDies(t *testing.T) {
 		backend.Release(t, blocker)
 		grants, killed, left := 0, 0, size-size/2
 		released := map[int]bool{}
-		for last, before := blocker.Token(), -1; left > 0; {
+		for last, before := blocker.Fence(), -1; left > 0; {
 			var s saying
 			var ok bool
 			select {

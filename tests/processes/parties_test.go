@@ -41,9 +41,9 @@ func counts(args []string) {
 	signal.Notify(told, syscall.SIGUSR1)
 	c := dial(args[0])
 	l := c.Latch("a", parties, holdfast.TTL(partyTTL))
-	party, err := l.Join(context.Background())
+	party, err := l.Register(context.Background())
 	for errors.Is(err, holdfast.ErrUnavailable) { // to so many at once
-		party, err = l.Join(context.Background())
+		party, err = l.Register(context.Background())
 	}
 	must(err)
 	say("joined", uint64(history.Now()))
@@ -167,7 +167,7 @@ func TestLatchOfACrowdThatDies(t *testing.T) {
 			}
 		}
 		missing := 0
-		if incomplete := (*holdfast.IncompleteError)(nil); errors.As(err, &incomplete) {
+		if incomplete := (*holdfast.LatchIncompleteError)(nil); errors.As(err, &incomplete) {
 			missing = incomplete.Missing
 		} else if err != nil {
 			t.Errorf("Wait: %v", err)
@@ -214,7 +214,7 @@ func arrives(args []string) {
 		party, err = barrier.Join(ctx)
 	}
 	must(err)
-	var broken *holdfast.BrokenError
+	var broken *holdfast.BarrierBrokenError
 	for n := uint64(1); ; n++ {
 		say("awaits", n)
 		switch phase, err := party.Await(ctx); {
@@ -227,7 +227,7 @@ func arrives(args []string) {
 			must(c.Close(context.Background()))
 			return
 		case ctx.Err() != nil:
-			_ = party.Release(context.Background())
+			_ = party.Leave(context.Background())
 			must(c.Close(context.Background()))
 			return
 		default:

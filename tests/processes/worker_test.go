@@ -64,7 +64,7 @@ func dial(addr string) *holdfast.Client {
 // excused reports whether the release of a lease that was granted then may fail so: its answer was not heard,
 // or its time was over, in a process that was held up. A lease that is lost before its deadline is none of these.
 func excused(err error, lease *holdfast.Lease, granted time.Time) bool {
-	if holdfast.Ambiguous(err) {
+	if errors.Is(err, holdfast.ErrAmbiguous) {
 		return true
 	}
 	return errors.Is(err, holdfast.ErrLost) && time.Now().After(lease.Deadline()) && machine.HeldUp(granted) > 300*time.Millisecond
@@ -91,16 +91,15 @@ func obey(addr string, in io.Reader, out io.Writer) {
 			if n >= 2 {
 				ttl, err = time.ParseDuration(text)
 			}
-			opts := []holdfast.Option{holdfast.TTL(ttl)}
-			if n == 3 {
-				opts = append(opts, holdfast.Owner(owner), holdfast.Reentrant(true))
-			}
 			if err == nil {
-				l := c.Mutex(name, opts...)
-				if rw := c.RWMutex(name, opts...); word == "read" {
+				l := c.Mutex(name, holdfast.TTL(ttl))
+				switch rw := c.RWMutex(name, holdfast.TTL(ttl)); {
+				case word == "read":
 					l = rw.Reader()
-				} else if word == "write" {
+				case word == "write":
 					l = rw.Writer()
+				case n == 3:
+					l = c.OwnerMutex(name, owner, holdfast.TTL(ttl))
 				}
 				lease, err = l.Acquire(context.Background())
 			}
@@ -108,7 +107,7 @@ func obey(addr string, in io.Reader, out io.Writer) {
 				fmt.Fprintln(out, "error", err)
 				continue
 			}
-			fmt.Fprintln(out, "granted", lease.Token())
+			fmt.Fprintln(out, "granted", lease.Fence())
 		case "err":
 			if err := lease.Err(); err != nil {
 				fmt.Fprintln(out, "lost", err)

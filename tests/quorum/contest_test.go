@@ -26,7 +26,7 @@ func (s *site) split() (all []*holdfast.Lock) {
 		s.wrap = func(i int, d drivertest.Driver) drivertest.Driver {
 			return splitting{d, i == process, &granted, &sync.Once{}, func(string) {}}
 		}
-		all = append(all, s.quorum().Mutex("q", holdfast.NodeTimeout(10*time.Second), holdfast.Owner(fmt.Sprint("process ", process))))
+		all = append(all, s.quorum(10*time.Second).Mutex("q", holdfast.Owner(fmt.Sprint("process ", process))))
 	}
 	s.wrap = nil
 	return all
@@ -91,7 +91,7 @@ func TestHeldIsWhatAMajoritySays(t *testing.T) {
 		// What is left of two who died before they could give it back.
 		var values []any
 		for _, owner := range []string{"one", "two"} {
-			lease := acquireOn(t, s.lock(holdfast.Owner(owner), holdfast.Renew(false)), 3)
+			lease := acquireOn(t, s.lock(holdfast.Owner(owner), holdfast.NoRenew()), 3)
 			value, err := s.nodes[0].Do("GET", "holdfast:{q}")
 			if err != nil {
 				t.Fatal(err)
@@ -158,10 +158,10 @@ func TestNobodyPassesAWaiter(t *testing.T) {
 				ctx, cancel := context.WithCancel(tb.Context())
 				var grants atomic.Int64
 				var busy sync.WaitGroup
-				greedy := s.quorum()
+				greedy := s.quorum(10 * time.Second)
 				for range 2 { // goroutines, so that one follows the other at once
 					busy.Go(func() {
-						l := greedy.Mutex("q", holdfast.NodeTimeout(10*time.Second))
+						l := greedy.Mutex("q")
 						for ctx.Err() == nil {
 							lease, err := l.Acquire(ctx)
 							if err != nil {

@@ -16,12 +16,12 @@ func TestElection(t *testing.T) {
 	each(t, 3, age, func(t *testing.T, s *site) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		patient := holdfast.NodeTimeout(10 * time.Second)
+		const patience = 10 * time.Second
 		resign, led, over := make(chan struct{}), make(chan *holdfast.Lease), make(chan error, 2)
 		for _, owner := range []string{"one", "two"} {
-			q := s.quorum()
+			q := s.quorum(patience)
 			go func() {
-				over <- q.Election("q", patient, holdfast.Owner(owner)).Run(ctx, func(ctx context.Context, term *holdfast.Lease) error {
+				over <- q.Election("q", holdfast.Owner(owner)).Run(ctx, func(ctx context.Context, term *holdfast.Lease) error {
 					led <- term
 					select {
 					case <-resign:
@@ -32,16 +32,16 @@ func TestElection(t *testing.T) {
 				})
 			}()
 		}
-		observer := s.quorum().Election("q", patient)
+		observer := s.quorum(patience).Election("q")
 		seen := make(chan string, 100)
 		watched := make(chan struct{})
 		go func() {
 			defer close(watched)
-			for leader, err := range observer.Watch(ctx) {
-				switch {
-				case err != nil:
+			for status, err := range observer.Watch(ctx) {
+				if err != nil {
 					t.Errorf("Watch: %v", err)
-				case leader != nil:
+				}
+				if leader, leads := status.Holder(); leads {
 					seen <- leader.Owner
 				}
 			}
@@ -68,8 +68,8 @@ func TestElection(t *testing.T) {
 		s.nodes[0].Kill()
 		resign <- struct{}{}
 		second := <-led
-		if second.Token() <= first.Token() || second.Owner() == first.Owner() {
-			t.Errorf("%s leads with %d after %s with %d", second.Owner(), second.Token(), first.Owner(), first.Token())
+		if second.Fence() <= first.Fence() || second.Owner() == first.Owner() {
+			t.Errorf("%s leads with %d after %s with %d", second.Owner(), second.Fence(), first.Owner(), first.Fence())
 		}
 		sees(second.Owner())
 		cancel()

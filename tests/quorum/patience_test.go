@@ -60,7 +60,7 @@ func (s *site) cutOff(votes *atomic.Int64) (q *holdfast.Quorum, mend func()) {
 	}
 	s.wrap = func(_ int, d drivertest.Driver) drivertest.Driver { return counted{d, votes} }
 	defer func() { s.wrap = nil }()
-	return s.through(links), func() {
+	return s.through(links, 10*time.Second), func() {
 		for _, link := range links {
 			link.Refuse(false)
 		}
@@ -83,7 +83,7 @@ func TestMajorityComesBack(t *testing.T) {
 			}
 			results := make(chan result, 1)
 			go func() {
-				lease, err := acquire(q.Mutex("q", holdfast.NodeTimeout(10*time.Second)), t.Context())
+				lease, err := acquire(q.Mutex("q"), t.Context())
 				results <- result{lease, err}
 			}()
 			backend.Eventually(t, "it has tried three times, or given up", func() bool { return votes.Load() >= 3 || len(results) > 0 })
@@ -109,7 +109,7 @@ func TestContextEndsWithoutAMajority(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		failed := make(chan error, 1)
 		go func() {
-			_, err := q.Mutex("q", holdfast.NodeTimeout(10*time.Second)).Acquire(ctx)
+			_, err := q.Mutex("q").Acquire(ctx)
 			failed <- err
 		}()
 		backend.Eventually(t, "it has tried three times, or given up", func() bool { return votes.Load() >= 3 || len(failed) > 0 })
@@ -134,7 +134,7 @@ func TestMajorityRefuses(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if _, err := l.Acquire(t.Context()); !errors.Is(err, holdfast.ErrPermission) {
+		if _, err := l.Acquire(t.Context()); !errors.Is(err, holdfast.ErrDenied) {
 			t.Errorf("Acquire: %v", err)
 		}
 		for _, node := range s.nodes[1:] {

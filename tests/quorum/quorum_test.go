@@ -62,16 +62,20 @@ func open(t *testing.T, bin server.Binary, n int, ttl time.Duration) *site {
 	s := start(t, bin, n)
 	s.ttl = ttl
 	if err := admit(t, s.quorum(), false); err != nil {
-		t.Fatalf("Init: %v", err)
+		t.Fatalf("Admit: %v", err)
 	}
 	return s
 }
 
-// admit is Init, again if nodes were too slow to answer.
+// admit is Admit, or ForceAdmit, again if nodes were too slow to answer.
 func admit(t *testing.T, q *holdfast.Quorum, force bool) error {
 	t.Helper()
 	for limit := time.Now().Add(time.Minute); ; {
-		err := q.Init(t.Context(), force)
+		admit := q.Admit
+		if force {
+			admit = q.ForceAdmit
+		}
+		err := admit(t.Context())
 		if !errors.Is(err, holdfast.ErrUnavailable) || time.Now().After(limit) {
 			return err
 		}
@@ -87,27 +91,27 @@ func start(t *testing.T, bin server.Binary, n int) *site {
 	return s
 }
 
-// quorum is one process's.
-func (s *site) quorum() *holdfast.Quorum {
+// quorum is one process's. It waits for a node for so long in a round, if that is given.
+func (s *site) quorum(nodeTimeout ...time.Duration) *holdfast.Quorum {
 	s.t.Helper()
 	var addrs []string
 	for _, node := range s.nodes {
 		addrs = append(addrs, node.Addr())
 	}
-	return s.quorumOf(addrs...)
+	return s.quorumOf(addrs, nodeTimeout...)
 }
 
 // through is the quorum of a process whose way to each node is a proxy.
-func (s *site) through(links []*proxy.Proxy) *holdfast.Quorum {
+func (s *site) through(links []*proxy.Proxy, nodeTimeout ...time.Duration) *holdfast.Quorum {
 	s.t.Helper()
 	var addrs []string
 	for _, link := range links {
 		addrs = append(addrs, link.Addr())
 	}
-	return s.quorumOf(addrs...)
+	return s.quorumOf(addrs, nodeTimeout...)
 }
 
-func (s *site) quorumOf(addrs ...string) *holdfast.Quorum {
+func (s *site) quorumOf(addrs []string, nodeTimeout ...time.Duration) *holdfast.Quorum {
 	s.t.Helper()
 	var clients []*holdfast.Client
 	for i, addr := range addrs {
@@ -124,20 +128,56 @@ func (s *site) quorumOf(addrs ...string) *holdfast.Quorum {
 		backend.CloseWith(s.t, c)
 		clients = append(clients, c)
 	}
-	q, err := holdfast.NewQuorum(clients...)
+	s.clients = clients
+	return s.waiting(nodeTimeout...)
+}
+
+// waiting is the quorum of the latest clients that waits so long for a node.
+func (s *site) waiting(nodeTimeout ...time.Duration) *holdfast.Quorum {
+	s.t.Helper()
+	cfg := &holdfast.QuorumConfig{}
+	if len(nodeTimeout) > 0 {
+		cfg.NodeTimeout = nodeTimeout[0]
+	}
+	q, err := holdfast.NewQuorum(s.clients, cfg)
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	s.clients = clients
+	quorums.Lock()
+	defer quorums.Unlock()
+	quorums.all = append(quorums.all, q)
 	return q
 }
 
-// lock is one of a process of its own.
-func (s *site) lock(opts ...holdfast.Option) *holdfast.Lock {
+// quorums are all that were made.
+var quorums struct {
+	sync.Mutex
+	all []*holdfast.Quorum
+}
+
+// nodesOf returns the nodes that hold a lease, of whatever quorum it is.
+func nodesOf(lease *holdfast.Lease) []string {
+	quorums.Lock()
+	all := quorums.all
+	quorums.Unlock()
+	for _, q := range all {
+		if nodes := q.Nodes(lease); nodes != nil {
+			return nodes
+		}
+	}
+	return nil
+}
+
+// lock is one of a process of its own, with a node timeout that a slow machine keeps.
+func (s *site) lock(opts ...holdfast.QuorumOption) *holdfast.Lock {
 	s.t.Helper()
-	// A node timeout that a slow machine keeps.
-	patient := holdfast.NodeTimeout(min(s.ttl/4, 10*time.Second))
-	return s.quorum().Mutex("q", append([]holdfast.Option{patient}, opts...)...)
+	return s.lockWaiting(min(s.ttl/4, 10*time.Second), opts...)
+}
+
+// lockWaiting is lock with another node timeout.
+func (s *site) lockWaiting(nodeTimeout time.Duration, opts ...holdfast.QuorumOption) *holdfast.Lock {
+	s.t.Helper()
+	return s.quorum(nodeTimeout).Mutex("q", opts...)
 }
 
 // acquire takes the lock, again if nodes were too slow to answer.
@@ -165,11 +205,11 @@ func acquireOn(t *testing.T, l *holdfast.Lock, n int) *holdfast.Lease {
 	t.Helper()
 	for limit := time.Now().Add(time.Minute); ; {
 		lease := acquire(t, l)
-		if len(lease.Nodes()) == n {
+		if len(nodesOf(lease)) == n {
 			return lease
 		}
 		if time.Now().After(limit) {
-			t.Fatalf("%q agree, not %d", lease.Nodes(), n)
+			t.Fatalf("%q agree, not %d", nodesOf(lease), n)
 		}
 		backend.Release(t, lease)
 	}
@@ -217,9 +257,9 @@ func agree(t *testing.T, lease *holdfast.Lease, n int) {
 
 func agreed(lease *holdfast.Lease, n int) error {
 	// A node that comes back does so after its quarantine.
-	for limit := time.Now().Add(time.Minute); len(lease.Nodes()) != n; time.Sleep(10 * time.Millisecond) {
+	for limit := time.Now().Add(time.Minute); len(nodesOf(lease)) != n; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(limit) || lease.Err() != nil {
-			return fmt.Errorf("%q agree, not %d; the lease: %w", lease.Nodes(), n, lease.Err())
+			return fmt.Errorf("%q agree, not %d; the lease: %w", nodesOf(lease), n, lease.Err())
 		}
 	}
 	return nil
@@ -245,7 +285,7 @@ func TestOneHolderAtATime(t *testing.T) {
 		l := s.lock(holdfast.Owner("me"))
 		lease := acquire(t, l)
 		agree(t, lease, 3)
-		if got := lease.Nodes(); !slices.Equal(got, s.addrs()) {
+		if got := nodesOf(lease); !slices.Equal(got, s.addrs()) {
 			t.Errorf("Nodes: %q, want %q", got, s.addrs())
 		}
 		other := s.lock()
@@ -254,7 +294,7 @@ func TestOneHolderAtATime(t *testing.T) {
 		if _, err := other.TryAcquire(t.Context()); !errors.As(err, &held) || held.Holder.Owner != "me" {
 			t.Errorf("the error does not say who holds it: %v", err)
 		}
-		if h, err := other.Holder(t.Context()); err != nil || h.Owner != "me" {
+		if h, err := backend.HolderOf(t.Context(), other); err != nil || h.Owner != "me" {
 			t.Errorf("Holder: %+v, %v", h, err)
 		}
 		if err := lease.Extend(t.Context(), term); err != nil {
@@ -266,8 +306,8 @@ func TestOneHolderAtATime(t *testing.T) {
 			t.Errorf("Err after the release: %v", err)
 		}
 		next := acquire(t, other)
-		if next.Token() <= lease.Token() || next.Tokens()["q"] != next.Token() {
-			t.Errorf("fence %d follows %d; %v", next.Token(), lease.Token(), next.Tokens())
+		if next.Fence() <= lease.Fence() || next.Fences()["q"] != next.Fence() {
+			t.Errorf("fence %d follows %d; %v", next.Fence(), lease.Fence(), next.Fences())
 		}
 		backend.Release(t, next)
 		s.cleaned()
@@ -279,14 +319,14 @@ func TestHolderWithoutAName(t *testing.T) {
 	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
 		// Without renewals, which would notice a node that has lost it.
-		lease := acquireOn(t, s.lock(holdfast.Renew(false)), 3)
-		observer := s.lock(holdfast.NodeTimeout(time.Second))
+		lease := acquireOn(t, s.lock(holdfast.NoRenew()), 3)
+		observer := s.lockWaiting(time.Second)
 		wantHeld(t, observer)
 		backend.Eventually(t, "its holder is known", func() bool {
-			h, err := observer.Holder(t.Context())
+			h, err := backend.HolderOf(t.Context(), observer)
 			return err == nil && h.Owner == lease.Owner()
 		})
-		if held, err := observer.IsHeld(t.Context()); err == nil && !held {
+		if held, err := backend.IsHeld(t.Context(), observer); err == nil && !held {
 			t.Error("it is not held")
 		}
 		// One that has the lock is out of sight, and one never got it.
@@ -294,7 +334,7 @@ func TestHolderWithoutAName(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.nodes[0].Pause()
-		held, err := observer.IsHeld(t.Context())
+		held, err := backend.IsHeld(t.Context(), observer)
 		s.nodes[0].Resume()
 		var q *holdfast.QuorumError
 		if !errors.As(err, &q) || lease.Err() != nil {
@@ -375,8 +415,8 @@ func TestNodesAreDown(t *testing.T) {
 		s.nodes[1].Kill()
 		s.nodes[4].Kill()
 		lease := acquire(t, l)
-		if lease.Token() <= first.Token() {
-			t.Errorf("fence %d follows %d", lease.Token(), first.Token())
+		if lease.Fence() <= first.Fence() {
+			t.Errorf("fence %d follows %d", lease.Fence(), first.Fence())
 		}
 		agree(t, lease, 3)
 		wantHeld(t, s.lock())
@@ -406,7 +446,7 @@ func TestHeldWithoutAMajority(t *testing.T) {
 	each(t, 3, age, func(t *testing.T, s *site) {
 		lease := acquire(t, s.lock())
 		agree(t, lease, 3)
-		other := s.lock(holdfast.NodeTimeout(time.Second))
+		other := s.lockWaiting(time.Second)
 		wantHeld(t, other)
 		s.nodes[1].Kill()
 		s.nodes[2].Pause()
@@ -464,13 +504,13 @@ func TestRestartedNodeIsToldTheFences(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		l := s.lock(holdfast.NodeTimeout(200 * time.Millisecond))
+		l := s.lockWaiting(200 * time.Millisecond)
 		backend.Release(t, acquire(t, l))
 		s.nodes[2].Pause()
 		var last uint64
 		for range 5 {
 			lease := acquire(t, l)
-			last = lease.Token()
+			last = lease.Fence()
 			backend.Release(t, lease)
 		}
 		s.nodes[0].Kill()
@@ -495,9 +535,9 @@ func TestRestartedNodeIsToldTheFences(t *testing.T) {
 		}
 		backend.Release(t, lease)
 		s.nodes[1].Pause() // which alone knew all
-		lease = acquire(t, s.lock(holdfast.NodeTimeout(200*time.Millisecond)))
-		if lease.Token() <= last {
-			t.Errorf("fence %d follows %d", lease.Token(), last)
+		lease = acquire(t, s.lockWaiting(200*time.Millisecond))
+		if lease.Fence() <= last {
+			t.Errorf("fence %d follows %d", lease.Fence(), last)
 		}
 		backend.Release(t, lease)
 		s.nodes[1].Resume()
@@ -521,9 +561,9 @@ func TestMajorityIsLost(t *testing.T) {
 			return fmt.Errorf("with a majority left: %w", err)
 		}
 		s.nodes[2].Kill()
-		<-lease.Context().Done()
+		<-lease.Done()
 		var lost *holdfast.LostError
-		if cause := context.Cause(lease.Context()); !errors.As(cause, &lost) || lost.Name != "q" {
+		if cause := context.Cause(lease.Context(context.Background())); !errors.As(cause, &lost) || lost.Name != "q" {
 			t.Errorf("the context ends with %v", cause)
 		}
 		if err := lease.Release(t.Context()); !errors.Is(err, holdfast.ErrLost) {
@@ -541,7 +581,7 @@ func (s *site) takenFrom(lease *holdfast.Lease, node int) {
 	}
 	backend.Eventually(s.t, "the node is missed", func() bool {
 		_ = lease.Extend(s.t.Context(), time.Millisecond)
-		return !slices.Contains(lease.Nodes(), s.nodes[node].Addr())
+		return !slices.Contains(nodesOf(lease), s.nodes[node].Addr())
 	})
 }
 
@@ -567,7 +607,7 @@ func TestReleaseOfALeaseThatLostAMinority(t *testing.T) {
 func TestDeadlineIsOfTheNodesThatAreLeft(t *testing.T) {
 	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
-		lease := acquireOn(t, s.lock(holdfast.TTL(time.Minute), holdfast.Renew(false)), 3)
+		lease := acquireOn(t, s.lock(holdfast.TTL(time.Minute), holdfast.NoRenew()), 3)
 		last := lease.Deadline().Add(5 * time.Second)
 		s.nodes[2].Kill()
 		if err := lease.Extend(t.Context(), age/2); err != nil || !lease.Deadline().After(last) {
@@ -613,7 +653,7 @@ func TestMajorityIsReachedBeforeTheRest(t *testing.T) {
 				return d
 			}
 			begun := time.Now()
-			lease := acquire(t, s.lock(holdfast.NodeTimeout(time.Second)))
+			lease := acquire(t, s.lockWaiting(time.Second))
 			if took := time.Since(begun); took > time.Minute {
 				t.Errorf("with node %d out of reach it takes %s\n%s", slow, took, machine.Report(begun))
 			}
@@ -770,12 +810,12 @@ func TestUninitialisedNodes(t *testing.T) {
 				t.Errorf("TryAcquire on new nodes: %v", err)
 			}
 			_, err := s.lock().Acquire(t.Context()) // which waits for the end of the quarantine
-			if !errors.Is(err, holdfast.ErrUninitialised) || !strings.Contains(err.Error(), s.nodes[1].Addr()) {
+			if !errors.Is(err, holdfast.ErrNotAdmitted) || !strings.Contains(err.Error(), s.nodes[1].Addr()) {
 				t.Errorf("Acquire on new nodes: %v", err)
 			}
 			// A third node can be in quarantine still when two say that they are new.
 			q := s.quorum()
-			backend.Eventually(t, "they are admitted", func() bool { return q.Init(t.Context(), false) == nil })
+			backend.Eventually(t, "they are admitted", func() bool { return q.Admit(t.Context()) == nil })
 			backend.Release(t, acquire(t, s.lock()))
 		})
 	}
@@ -789,7 +829,7 @@ func TestFencesRiseWhenAllNodesAreOlder(t *testing.T) {
 		var last uint64
 		for range 3 {
 			lease := acquire(t, s.lock())
-			last = lease.Token()
+			last = lease.Fence()
 			backend.Release(t, lease)
 		}
 		for _, node := range s.nodes {
@@ -803,8 +843,8 @@ func TestFencesRiseWhenAllNodesAreOlder(t *testing.T) {
 			t.Fatalf("Init: %v", err)
 		}
 		lease := acquire(t, s.lock())
-		if lease.Token() <= last {
-			t.Errorf("fence %d follows %d", lease.Token(), last)
+		if lease.Fence() <= last {
+			t.Errorf("fence %d follows %d", lease.Fence(), last)
 		}
 		backend.Release(t, lease)
 	})
@@ -829,7 +869,7 @@ func TestInitOfANodeThatWasEmptied(t *testing.T) {
 			t.Errorf("Init: %v", err)
 		}
 		if other, err := s.lock().TryAcquire(t.Context()); err == nil {
-			t.Errorf("two have the lock, on %q and %q", lease.Nodes(), other.Nodes())
+			t.Errorf("two have the lock, on %q and %q", nodesOf(lease), nodesOf(other))
 			_ = other.Release(t.Context())
 		}
 		_ = lease.Release(t.Context()) // of which one node is left
@@ -874,8 +914,8 @@ func TestNodeComesBackEmpty(t *testing.T) {
 			return fmt.Errorf("Release: %w", err)
 		}
 		next := acquire(t, s.lock())
-		if next.Token() <= lease.Token() {
-			t.Errorf("fence %d follows %d", next.Token(), lease.Token())
+		if next.Fence() <= lease.Fence() {
+			t.Errorf("fence %d follows %d", next.Fence(), lease.Fence())
 		}
 		backend.Release(t, next)
 		return nil
@@ -897,7 +937,7 @@ func TestNodesAreNotRefilledWithoutAMajority(t *testing.T) {
 			return err
 		}
 		away[1].Pause()
-		<-lease.Context().Done()
+		<-lease.Done()
 		if err := lease.Err(); !errors.Is(err, holdfast.ErrLost) {
 			t.Errorf("without a majority: %v", err)
 		}
@@ -913,8 +953,8 @@ func TestNodesAreNotRefilledWithoutAMajority(t *testing.T) {
 			}
 		}
 		next := acquire(t, s.lock())
-		if next.Token() <= lease.Token() {
-			t.Errorf("fence %d follows %d", next.Token(), lease.Token())
+		if next.Fence() <= lease.Fence() {
+			t.Errorf("fence %d follows %d", next.Fence(), lease.Fence())
 		}
 		backend.Release(t, next)
 		s.cleaned()
@@ -963,7 +1003,7 @@ func TestNodeIsEmptiedWhileItIsRaised(t *testing.T) {
 			}
 			return d
 		}
-		l := s.quorum().Mutex("q", holdfast.NodeTimeout(time.Second))
+		l := s.quorum(time.Second).Mutex("q")
 		backend.Release(t, acquire(t, l))
 	})
 }
@@ -979,9 +1019,9 @@ func TestNodesKilledInTurnUnderLoad(t *testing.T) {
 		defer cancel()
 		var wg sync.WaitGroup
 		for range 3 {
-			q := s.quorum()
+			q := s.quorum(200 * time.Millisecond)
 			for range 3 {
-				l := q.Mutex("q", holdfast.NodeTimeout(200*time.Millisecond))
+				l := q.Mutex("q")
 				wg.Go(func() {
 					for ctx.Err() == nil {
 						lease, err := l.Acquire(ctx)
@@ -992,8 +1032,8 @@ func TestNodesKilledInTurnUnderLoad(t *testing.T) {
 							overlaps.Add(1)
 							t.Errorf("%d holders", n)
 						}
-						if before := last.Swap(lease.Token()); before >= lease.Token() {
-							t.Errorf("fence %d follows %d", lease.Token(), before)
+						if before := last.Swap(lease.Fence()); before >= lease.Fence() {
+							t.Errorf("fence %d follows %d", lease.Fence(), before)
 						}
 						grants.Add(1)
 						time.Sleep(time.Duration(rand.IntN(3)) * time.Millisecond)
@@ -1056,7 +1096,7 @@ func TestStopsBetweenItsRequests(t *testing.T) {
 func (s *site) stopsBetweenItsRequests(ttl time.Duration) bool {
 	s.t.Helper()
 	t := s.t
-	slow := s.lock(holdfast.TTL(ttl), holdfast.NodeTimeout(ttl/4))
+	slow := s.lockWaiting(ttl/4, holdfast.TTL(ttl))
 	_ = acquire(t, slow).Release(t.Context())
 	// Others, each with a way to two of the nodes.
 	away := server.Start(t, s.bin)
@@ -1064,7 +1104,7 @@ func (s *site) stopsBetweenItsRequests(ttl time.Duration) bool {
 	var others []*holdfast.Lock
 	for i := range s.nodes {
 		part := site{t: t, ttl: s.ttl, nodes: []*server.Server{s.nodes[i], s.nodes[(i+1)%3], away}}
-		others = append(others, part.lock(holdfast.NodeTimeout(300*time.Millisecond)))
+		others = append(others, part.lockWaiting(300*time.Millisecond))
 		backend.Release(t, acquire(t, others[i]))
 	}
 	s.cleaned()
@@ -1108,8 +1148,8 @@ func (s *site) stopsBetweenItsRequests(ttl time.Duration) bool {
 	switch {
 	case err != nil && strings.Contains(err.Error(), "its clock jumps"):
 		return false
-	case late != nil && late.Token() <= lease.Token():
-		t.Errorf("fence %d follows %d", late.Token(), lease.Token())
+	case late != nil && late.Fence() <= lease.Fence():
+		t.Errorf("fence %d follows %d", late.Fence(), lease.Fence())
 	case err != nil && !errors.Is(err, holdfast.ErrUnavailable):
 		t.Errorf("who stopped: %v", err)
 	}
@@ -1124,14 +1164,14 @@ func (s *site) stopsBetweenItsRequests(ttl time.Duration) bool {
 func TestNodeHangs(t *testing.T) {
 	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
-		l := s.quorum().Mutex("q", holdfast.NodeTimeout(100*time.Millisecond))
+		l := s.quorum(100 * time.Millisecond).Mutex("q")
 		backend.Release(t, acquire(t, s.lock()))
 		lease := acquire(t, s.lock())
 		agree(t, lease, 3)
 		backend.Release(t, lease)
 		s.nodes[1].Pause()
 		lease = acquire(t, l)
-		if n := len(lease.Nodes()); n != 2 {
+		if n := len(nodesOf(lease)); n != 2 {
 			t.Errorf("%d nodes agree", n)
 		}
 		backend.Release(t, lease)
@@ -1151,7 +1191,7 @@ func TestConnectionsOutliveTheNodeTimeout(t *testing.T) {
 			links = append(links, proxy.New(t, node.Addr()))
 		}
 		machine.Unhurried(t, time.Second, func(timeout time.Duration) error {
-			l := s.through(links).Mutex("q", holdfast.NodeTimeout(timeout))
+			l := s.through(links, timeout).Mutex("q")
 			backend.Release(t, acquire(t, l))
 			for _, link := range links {
 				link.DelayReplies(timeout * 3 / 5) // to HELLO, and to the script
@@ -1196,7 +1236,7 @@ func TestWaitingWhileANodeHangs(t *testing.T) {
 			for i := range votes {
 				votes[i].Store(0)
 			}
-			l = s.quorum().Mutex("q", holdfast.NodeTimeout(patience))
+			l = s.quorum(patience).Mutex("q")
 			backend.Eventually(t, "all nodes are asked", func() bool {
 				_, _ = l.TryAcquire(t.Context())
 				return votes[0].Load() > 0 && votes[1].Load() > 0 && votes[2].Load() > 0
@@ -1229,7 +1269,7 @@ func TestWaitingWhileANodeHangs(t *testing.T) {
 			if err != nil {
 				return false
 			}
-			n := len(lease.Nodes())
+			n := len(nodesOf(lease))
 			return lease.Release(t.Context()) == nil && n == 3
 		})
 		s.cleaned()
@@ -1284,8 +1324,8 @@ func TestGoroutinesOfOneProcessAreServedInOrder(t *testing.T) {
 func TestFixedLeases(t *testing.T) {
 	t.Parallel()
 	each(t, 3, term, func(t *testing.T, s *site) {
-		lease := acquire(t, s.lock(holdfast.Renew(false)))
-		<-lease.Context().Done()
+		lease := acquire(t, s.lock(holdfast.NoRenew()))
+		<-lease.Done()
 		if err := lease.Err(); !errors.Is(err, holdfast.ErrLost) {
 			t.Errorf("a lease that is not renewed: %v", err)
 		}
@@ -1301,15 +1341,15 @@ func TestOneServerByTwoAddresses(t *testing.T) {
 			t.Parallel()
 			s := start(t, bin, 2)
 			a, b := s.nodes[0].Addr(), s.nodes[1].Addr()
-			q := s.quorumOf(a, strings.Replace(a, "127.0.0.1", "localhost", 1), b)
+			q := s.quorumOf([]string{a, strings.Replace(a, "127.0.0.1", "localhost", 1), b}, term/4)
 			if err := admit(t, q, false); err != nil {
 				t.Fatal(err)
 			}
-			l := q.Mutex("q", holdfast.NodeTimeout(term/4))
+			l := q.Mutex("q")
 			backend.Release(t, acquire(t, l))
 			s.nodes[1].Kill()
 			if lease, err := l.TryAcquire(t.Context()); err == nil {
-				t.Errorf("one server is a majority of three: %q", lease.Nodes())
+				t.Errorf("one server is a majority of three: %q", nodesOf(lease))
 				_ = lease.Release(t.Context())
 			}
 		})
@@ -1335,33 +1375,42 @@ func TestQuorumRefuses(t *testing.T) {
 		many = append(many, client(10+i, strict))
 	}
 	for what, clients := range map[string][]*holdfast.Client{
-		"none":           nil,
-		"one":            {one},
-		"two":            {one, two},
-		"32":             many,
-		"a nil":          {one, two, nil},
-		"one twice":      {one, two, client(1, strict)},
-		"one not strict": {one, two, client(3, nil)},
-		"other TTLs":     {one, two, client(3, &holdfast.Config{Strict: true, MaxTTL: time.Hour})},
+		"none":              nil,
+		"one":               {one},
+		"two":               {one, two},
+		"32":                many,
+		"a nil":             {one, two, nil},
+		"one twice":         {one, two, client(1, strict)},
+		"one not strict":    {one, two, client(3, nil)},
+		"one with replicas": {one, two, client(3, &holdfast.Config{Strict: true, MinReplicas: 1})},
+		"one with a disk":   {one, two, client(3, &holdfast.Config{Strict: true, Fsync: true})},
+		"other TTLs":        {one, two, client(3, &holdfast.Config{Strict: true, MaxTTL: time.Hour})},
 	} {
-		if _, err := holdfast.NewQuorum(clients...); !errors.Is(err, holdfast.ErrInvalid) {
+		if _, err := holdfast.NewQuorum(clients, nil); !errors.Is(err, holdfast.ErrInvalid) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	q, err := holdfast.NewQuorum(one, two, three)
+	nodes := []*holdfast.Client{one, two, three}
+	q, err := holdfast.NewQuorum(nodes, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
+	slow, err := holdfast.NewQuorum(nodes, &holdfast.QuorumConfig{NodeTimeout: time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range []time.Duration{-1, time.Microsecond} {
+		if _, err := holdfast.NewQuorum(nodes, &holdfast.QuorumConfig{NodeTimeout: d}); !errors.Is(err, holdfast.ErrInvalid) {
+			t.Errorf("a node timeout of %s: %v", d, err)
+		}
+	}
+	if err := q.Election("a", holdfast.MinReplicas(1, 0)).Run(t.Context(), nil); !errors.Is(err, holdfast.ErrInvalid) {
+		t.Errorf("an election with replicas: %v", err)
+	}
 	for what, l := range map[string]*holdfast.Lock{
-		"no name":           q.Mutex(""),
-		"reentrant":         q.Mutex("a", holdfast.Reentrant(true)),
-		"replicas":          q.Mutex("a", holdfast.MinReplicas(1, 0)),
-		"a key":             q.Mutex("a", holdfast.Key("k")),
-		"Redisson's":        q.Mutex("a", holdfast.Redisson("k")),
-		"a timeout of 0":    q.Mutex("a", holdfast.NodeTimeout(0)),
-		"too long a wait":   q.Mutex("a", holdfast.TTL(time.Second), holdfast.NodeTimeout(time.Second)),
-		"a TTL too long":    q.Mutex("a", holdfast.TTL(time.Hour)),
-		"a mutex's timeout": one.Mutex("a", holdfast.NodeTimeout(time.Millisecond)),
+		"no name":         q.Mutex(""),
+		"too long a wait": slow.Mutex("a", holdfast.TTL(time.Second)),
+		"a TTL too long":  q.Mutex("a", holdfast.TTL(time.Hour)),
 	} {
 		if _, err := l.Acquire(t.Context()); !errors.Is(err, holdfast.ErrInvalid) {
 			t.Errorf("%s: %v", what, err)

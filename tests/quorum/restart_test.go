@@ -40,7 +40,7 @@ func (s *site) last() (fence uint64) {
 	s.t.Helper()
 	for range 3 {
 		lease := acquire(s.t, s.lock())
-		fence = lease.Token()
+		fence = lease.Fence()
 		_ = lease.Release(s.t.Context()) // it may be over, on a slow machine
 	}
 	return fence
@@ -70,8 +70,8 @@ func TestRollingRestart(t *testing.T) {
 			_, _ = s.lock().TryAcquire(t.Context()) // begins the quarantine
 		}
 		lease := acquire(t, s.lock())
-		if lease.Token() <= last {
-			t.Errorf("fence %d follows %d", lease.Token(), last)
+		if lease.Fence() <= last {
+			t.Errorf("fence %d follows %d", lease.Fence(), last)
 		}
 		_ = lease.Release(t.Context())
 	})
@@ -94,7 +94,7 @@ func TestRestartedTogether(t *testing.T) {
 			backend.Eventually(t, says, func() bool {
 				var lease *holdfast.Lease
 				if lease, err = s.lock().TryAcquire(t.Context()); err == nil {
-					t.Fatalf("%q grant", lease.Nodes())
+					t.Fatalf("%q grant", nodesOf(lease))
 				}
 				return errors.Is(err, want) && !errors.Is(err, holdfast.ErrQuarantine)
 			})
@@ -108,7 +108,7 @@ func TestRestartedTogether(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.nodes[2].Restart()
-		fails(holdfast.ErrUninitialised, "one is empty")
+		fails(holdfast.ErrNotAdmitted, "one is empty")
 		if err := admit(t, s.quorum(), true); err != nil {
 			t.Fatalf("Init: %v", err)
 		}
@@ -116,8 +116,8 @@ func TestRestartedTogether(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if lease.Token() <= last {
-			t.Errorf("fence %d follows %d", lease.Token(), last)
+		if lease.Fence() <= last {
+			t.Errorf("fence %d follows %d", lease.Fence(), last)
 		}
 		_ = lease.Release(context.WithoutCancel(t.Context()))
 	})

@@ -29,8 +29,8 @@ func TestSevenNodes(t *testing.T) {
 		s.nodes[i].Kill()
 	}
 	next := acquire(t, s.lock())
-	if next.Token() <= lease.Token() {
-		t.Errorf("fence %d follows %d", next.Token(), lease.Token())
+	if next.Fence() <= lease.Fence() {
+		t.Errorf("fence %d follows %d", next.Fence(), lease.Fence())
 	}
 	agree(t, next, 4)
 	wantHeld(t, s.lock())
@@ -57,24 +57,24 @@ func TestFourNodes(t *testing.T) {
 					return err
 				}
 				wantHeld(t, s.lock())
-				last := lease.Token()
+				last := lease.Fence()
 				backend.Release(t, lease)
 				s.nodes[0].Kill()
 				for range 2 {
 					lease := acquire(t, s.lock())
-					if n := len(lease.Nodes()); n != 3 {
+					if n := len(nodesOf(lease)); n != 3 {
 						t.Errorf("%d nodes agree", n)
 					}
-					if lease.Token() <= last {
-						t.Errorf("fence %d follows %d", lease.Token(), last)
+					if lease.Fence() <= last {
+						t.Errorf("fence %d follows %d", lease.Fence(), last)
 					}
-					last = lease.Token()
+					last = lease.Fence()
 					wantHeld(t, s.lock())
 					backend.Release(t, lease)
 				}
 				s.nodes[1].Pause()
 				var q *holdfast.QuorumError
-				if lease, err := s.lock(holdfast.NodeTimeout(unit / 20)).TryAcquire(t.Context()); !errors.As(err, &q) || q.Need != 3 || q.Of != 4 {
+				if lease, err := s.lockWaiting(unit / 20).TryAcquire(t.Context()); !errors.As(err, &q) || q.Need != 3 || q.Of != 4 {
 					t.Errorf("two of four nodes: %v, %v", lease, err)
 				}
 				s.nodes[1].Resume()
@@ -82,10 +82,10 @@ func TestFourNodes(t *testing.T) {
 				s.nodes[0].Restart()
 				s.nodes[3].Kill()
 				lease = acquire(t, s.lock())
-				if lease.Token() <= last {
-					t.Errorf("fence %d follows %d", lease.Token(), last)
+				if lease.Fence() <= last {
+					t.Errorf("fence %d follows %d", lease.Fence(), last)
 				}
-				if n := len(lease.Nodes()); n != 3 {
+				if n := len(nodesOf(lease)); n != 3 {
 					t.Errorf("%d nodes agree", n)
 				}
 				if err := lease.Release(t.Context()); err != nil {
@@ -140,7 +140,7 @@ func TestHangingMajority(t *testing.T) {
 	}
 	const timeout = 300 * time.Millisecond
 	begun := time.Now()
-	_, err := s.quorum().Mutex("q", holdfast.NodeTimeout(timeout)).Acquire(t.Context())
+	_, err := s.quorum(timeout).Mutex("q").Acquire(t.Context())
 	took := time.Since(begun)
 	if !errors.Is(err, holdfast.ErrUnavailable) {
 		t.Errorf("Acquire without a majority: %v", err)
@@ -225,10 +225,10 @@ func TestSplitVotes(t *testing.T) {
 		if lease == nil {
 			t.Fatal("no lease")
 		}
-		if lease.Token() <= last {
-			t.Errorf("fence %d follows %d", lease.Token(), last)
+		if lease.Fence() <= last {
+			t.Errorf("fence %d follows %d", lease.Fence(), last)
 		}
-		last = lease.Token()
+		last = lease.Fence()
 		backend.Release(t, lease)
 	}
 	mu.Lock()

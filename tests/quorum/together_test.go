@@ -49,9 +49,9 @@ func (s *site) gated() (*holdfast.Quorum, []*gate, func()) {
 		all[i] = &gate{Driver: d, opened: opened}
 		return all[i]
 	}
-	q := s.quorum()
+	q := s.quorum(10 * time.Second)
 	s.wrap = nil
-	lease := acquire(s.t, q.Mutex("first", holdfast.NodeTimeout(10*time.Second)))
+	lease := acquire(s.t, q.Mutex("first"))
 	agree(s.t, lease, len(s.nodes))
 	backend.Release(s.t, lease)
 	for _, g := range all {
@@ -89,12 +89,12 @@ func blocked(t *testing.T, function string, n int) {
 }
 
 // crowd acquires so many locks, all at once, and returns their leases.
-func crowd(t *testing.T, q *holdfast.Quorum, n int, begun func(), opts ...holdfast.Option) []*holdfast.Lease {
+func crowd(t *testing.T, q *holdfast.Quorum, n int, begun func(), opts ...holdfast.QuorumOption) []*holdfast.Lease {
 	t.Helper()
 	leases := make([]*holdfast.Lease, n)
 	var wg sync.WaitGroup
 	for i := range leases {
-		l := q.Mutex(fmt.Sprint("q", i), append(opts, holdfast.NodeTimeout(10*time.Second), holdfast.TTL(age))...)
+		l := q.Mutex(fmt.Sprint("q", i), append(opts, holdfast.TTL(age))...)
 		wg.Go(func() {
 			lease, err := l.Acquire(t.Context())
 			if err != nil {
@@ -134,11 +134,11 @@ func TestManyLocksAtOnce(t *testing.T) {
 			}
 			for _, lease := range leases {
 				agree(t, lease, 3)
-				if lease.Token() <= last[lease.Name()] {
-					t.Errorf("%s: fence %d follows %d", lease.Name(), lease.Token(), last[lease.Name()])
+				if lease.Fence() <= last[lease.Name()] {
+					t.Errorf("%s: fence %d follows %d", lease.Name(), lease.Fence(), last[lease.Name()])
 				}
-				last[lease.Name()] = lease.Token()
-				wantHeld(t, s.quorum().Mutex(lease.Name(), holdfast.NodeTimeout(10*time.Second)))
+				last[lease.Name()] = lease.Fence()
+				wantHeld(t, s.quorum(10*time.Second).Mutex(lease.Name()))
 			}
 			var wg sync.WaitGroup
 			for _, lease := range leases {
@@ -160,14 +160,14 @@ func TestAnswersToManyLocksAreLost(t *testing.T) {
 			links = append(links, proxy.New(t, node.Addr()))
 		}
 		s.commandTimeout = 10 * time.Minute
-		q := s.through(links)
-		backend.Release(t, acquire(t, q.Mutex("first", holdfast.NodeTimeout(10*time.Second))))
+		backend.Release(t, acquire(t, s.through(links, 10*time.Second).Mutex("first")))
+		q := s.waiting(300 * time.Millisecond)
 		for _, link := range links[1:] {
 			link.SwallowReplies(true)
 		}
 		var wg sync.WaitGroup
 		for i := range 20 {
-			l := q.Mutex(fmt.Sprint("q", i), holdfast.NodeTimeout(300*time.Millisecond))
+			l := q.Mutex(fmt.Sprint("q", i))
 			wg.Go(func() {
 				begun := time.Now()
 				if lease, err := l.Acquire(t.Context()); !errors.Is(err, holdfast.ErrUnavailable) {
@@ -184,7 +184,7 @@ func TestAnswersToManyLocksAreLost(t *testing.T) {
 			link.Cut()
 		}
 		s.cleaned()
-		for _, lease := range crowd(t, s.quorum(), 20, func() {}) {
+		for _, lease := range crowd(t, s.quorum(10*time.Second), 20, func() {}) {
 			backend.Release(t, lease)
 		}
 	})
@@ -201,10 +201,10 @@ func TestRefusedTogether(t *testing.T) {
 	leases := crowd(t, q, 40, func() {
 		crowded(t, gates, 40)
 		open()
-	}, holdfast.Renew(false)) // else the node would be asked again for each lease
+	}, holdfast.NoRenew()) // else the node would be asked again for each lease
 	asked := gates[0].asked.Load()
 	for _, lease := range leases {
-		if n := len(lease.Nodes()); n != 2 {
+		if n := len(nodesOf(lease)); n != 2 {
 			t.Errorf("%d nodes agree while one is in quarantine", n)
 		}
 	}
@@ -221,13 +221,12 @@ func TestRefusedTogether(t *testing.T) {
 func TestOneOfManyIsHeld(t *testing.T) {
 	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
-		patient := holdfast.NodeTimeout(10 * time.Second)
-		held := acquire(t, s.quorum().Mutex("q7", patient, holdfast.Owner("me")))
+		held := acquire(t, s.quorum(10*time.Second).Mutex("q7", holdfast.Owner("me")))
 		agree(t, held, 3)
-		q := s.quorum()
+		q := s.quorum(10 * time.Second)
 		var wg sync.WaitGroup
 		for i := range 20 {
-			l := q.Mutex(fmt.Sprint("q", i), patient)
+			l := q.Mutex(fmt.Sprint("q", i))
 			wg.Go(func() {
 				lease, err := l.TryAcquire(t.Context())
 				if i != 7 {
@@ -246,7 +245,7 @@ func TestOneOfManyIsHeld(t *testing.T) {
 		}
 		wg.Wait()
 		backend.Release(t, held)
-		backend.Release(t, acquire(t, q.Mutex("q7", patient)))
+		backend.Release(t, acquire(t, q.Mutex("q7")))
 		s.cleaned()
 	})
 }
@@ -312,7 +311,7 @@ func releasedBefore(t *testing.T) (time.Duration, error) {
 					wrong <- fmt.Errorf("Acquire: %w", err)
 					return
 				}
-				if n := len(lease.Nodes()); n != 5 {
+				if n := len(nodesOf(lease)); n != 5 {
 					wrong <- fmt.Errorf("%d nodes agree", n)
 				}
 				if err := lease.Release(t.Context()); err != nil {
@@ -342,7 +341,7 @@ func TestManyAreGivenUp(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	for i := range 20 {
-		l := q.Mutex(fmt.Sprint("q", i), holdfast.NodeTimeout(10*time.Second))
+		l := q.Mutex(fmt.Sprint("q", i))
 		wg.Go(func() {
 			if lease, err := l.Acquire(ctx); !errors.Is(err, context.Canceled) {
 				t.Errorf("given up: %v, %v", lease, err)

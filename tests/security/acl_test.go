@@ -61,8 +61,8 @@ func (j job) queue(ctx context.Context, seen, wanted *holdfast.Lock) <-chan erro
 		limit = time.Now().Add(200 * time.Millisecond)
 	}
 	for len(done) == 0 {
-		h, err := seen.Holder(context.Background())
-		if err == nil && h.Waiters > 0 {
+		queued, err := backend.Waiting(context.Background(), seen)
+		if err == nil && queued > 0 {
 			break
 		}
 		if time.Now().After(limit) {
@@ -190,8 +190,8 @@ func locking(j job) error {
 		return fmt.Errorf("a waiter that gave up: %w", err)
 	}
 	backend.Eventually(j.t, "the waiter that gave up is not in the queue", func() bool {
-		h, err := j.lock(operator, "left", time.Second).Holder(ctx)
-		return err == nil && h.Waiters == 0
+		queued, err := backend.Waiting(ctx, j.lock(operator, "left", time.Second))
+		return err == nil && queued == 0
 	})
 	if err := lease.Release(ctx); err != nil {
 		return err
@@ -235,7 +235,7 @@ func takingSeveral(j job) error {
 // runningOnce runs a job, finds it done, and looks up when that was.
 func runningOnce(j job) error {
 	ctx := context.Background()
-	window := holdfast.SlotKey("monday", time.Minute)
+	window := holdfast.Slot("monday", time.Minute)
 	for _, first := range []bool{true, false} {
 		o := j.client(j.t, j.name).Once(j.name+"/once", window, holdfast.TTL(20*time.Second))
 		run, err := o.Do(ctx, func(context.Context, *holdfast.Lease) (string, error) { return "done", nil })
@@ -320,7 +320,7 @@ func counting(j job) error {
 		return j.client(j.t, j.name).Semaphore(j.name+"/permits", 2, holdfast.TTL(20*time.Second))
 	}
 	one, two := of(), of()
-	held, err := one.TryAcquire(ctx)
+	held, err := one.Permits(1).TryAcquire(ctx)
 	if err != nil {
 		return err
 	}
@@ -332,10 +332,10 @@ func counting(j job) error {
 	if err != nil || !strings.HasPrefix(reply, "granted ") {
 		j.t.Errorf("the permit of somebody who died: %s, %v", reply, err)
 	}
-	if _, err := one.Holders(ctx); err != nil {
+	if _, err := backend.HoldersOf(ctx, one); err != nil {
 		return err
 	}
-	after, err := two.Acquire(ctx)
+	after, err := two.Permits(1).Acquire(ctx)
 	if err != nil {
 		return err
 	}
@@ -361,11 +361,11 @@ func inspecting(j job) error {
 	if j.forget {
 		j.do(j.t, "SCRIPT", "FLUSH")
 	}
-	h, err := user.Mutex(j.name + "/seen").Holder(ctx)
+	s, err := user.Mutex(j.name + "/seen").Status(ctx)
 	// A waiter whose subscription is slow polls for a while, and is in no queue then.
-	for end := time.Now().Add(time.Minute); err == nil && h.Waiters == 0 && len(waiter) == 0 && time.Now().Before(end); {
+	for end := time.Now().Add(time.Minute); err == nil && len(s.Waiters) == 0 && len(waiter) == 0 && time.Now().Before(end); {
 		time.Sleep(10 * time.Millisecond)
-		h, err = user.Mutex(j.name + "/seen").Holder(ctx)
+		s, err = user.Mutex(j.name + "/seen").Status(ctx)
 	}
 	if err != nil {
 		return err
@@ -373,18 +373,18 @@ func inspecting(j job) error {
 	if len(waiter) > 0 {
 		return fmt.Errorf("the waiter waits no longer: %w", <-waiter)
 	}
-	if h.Owner != "the operator" || h.Waiters != 1 || h.TTL <= 0 {
-		return fmt.Errorf("seen: %+v", h)
+	if h, _ := s.Holder(); h.Owner != "the operator" || len(s.Waiters) != 1 || h.TTL <= 0 {
+		return fmt.Errorf("seen: %+v", s)
 	}
-	if held, err := user.Mutex(j.name + "/free").IsHeld(ctx); held || err != nil {
+	if held, err := backend.IsHeld(ctx, user.Mutex(j.name+"/free")); held || err != nil {
 		return fmt.Errorf("a free lock is held: %v, %w", held, err)
 	}
-	permit := backend.Acquire(j.t, operator.Semaphore(j.name+"/permits", 2, holdfast.Owner("the operator")).Lock)
-	all, err := user.Semaphore(j.name+"/permits", 2).Holders(ctx)
+	permit := backend.Acquire(j.t, operator.Semaphore(j.name+"/permits", 2, holdfast.Owner("the operator")).Permits(1))
+	all, err := backend.HoldersOf(ctx, user.Semaphore(j.name+"/permits", 2))
 	if err != nil {
 		return err
 	}
-	if len(all) != 1 || all[0].Owner != "the operator" || all[0].Weight != 1 {
+	if len(all) != 1 || all[0].Owner != "the operator" || all[0].Permits != 1 {
 		return fmt.Errorf("seen: %+v", all)
 	}
 	backend.Release(j.t, permit)
@@ -419,7 +419,7 @@ func list(ctx context.Context, rdb redis.UniversalClient) (names []string, err e
 // denied makes a server's NOPERM the library's error, as the library does.
 func denied(err error) error {
 	if redis.HasErrorPrefix(err, "NOPERM") {
-		return fmt.Errorf("%w: %w", holdfast.ErrPermission, err)
+		return fmt.Errorf("%w: %w", holdfast.ErrDenied, err)
 	}
 	return err
 }
@@ -434,7 +434,7 @@ func breaking(j job) error {
 		if err := j.redis(j.t, j.name).Del(context.Background(), "holdfast:{"+lease.Name()+"}").Err(); err != nil {
 			return denied(err)
 		}
-		<-lease.Context().Done()
+		<-lease.Done()
 		var lost *holdfast.LostError
 		if !errors.As(lease.Err(), &lost) || lost.Reason != holdfast.LossTaken {
 			return fmt.Errorf("the holder is told %w", lease.Err())
@@ -488,7 +488,7 @@ func TestRolesHaveWhatTheyNeedAndNoMore(t *testing.T) {
 					switch {
 					case left.optional && err != nil:
 						t.Errorf("it is optional, but: %v", err)
-					case !left.optional && !errors.Is(err, holdfast.ErrPermission):
+					case !left.optional && !errors.Is(err, holdfast.ErrDenied):
 						t.Errorf("want an error that says what is missing, got: %v", err)
 					}
 					if left.text == "+ping" && s.patient {
@@ -582,7 +582,7 @@ func TestRolesCannotDoMore(t *testing.T) {
 				_, err1 := c.Mutex(name).TryAcquire(short)
 				_, err2 := c.Mutex(name).Acquire(short)
 				cancel()
-				if !errors.Is(err1, holdfast.ErrPermission) || !errors.Is(err2, holdfast.ErrPermission) {
+				if !errors.Is(err1, holdfast.ErrDenied) || !errors.Is(err2, holdfast.ErrDenied) {
 					t.Errorf("%s takes the lock %q: %v, %v", user, name, err1, err2)
 				}
 			}
@@ -601,7 +601,7 @@ func TestRolesCannotDoMore(t *testing.T) {
 				{"HSET", "holdfast:{free}", "kind", "sem"}, {"PERSIST", "holdfast:{held}"},
 				{"ZADD", "holdfast:{held}:q", "1", "x"}, {"PUBLISH", "holdfast:c:x", "hf1 standby x 1 1"}, {"CONFIG", "GET", "*"}, {"FLUSHALL"},
 			} {
-				if err := s.redis(t, user).Do(ctx, command...).Err(); !errors.Is(denied(err), holdfast.ErrPermission) {
+				if err := s.redis(t, user).Do(ctx, command...).Err(); !errors.Is(denied(err), holdfast.ErrDenied) {
 					t.Errorf("%s: %v: %v", user, command, err)
 				}
 			}
@@ -616,7 +616,7 @@ func TestRolesCannotDoMore(t *testing.T) {
 		if reply, err := s.run(t, "inspector", script.Release, "held", flags, value.Token, "", "0"); err == nil && !strings.HasPrefix(reply, "error ") {
 			t.Errorf("inspector releases: %s", reply)
 		}
-		if err := s.redis(t, "inspector").Del(ctx, "holdfast:{held}").Err(); !errors.Is(denied(err), holdfast.ErrPermission) {
+		if err := s.redis(t, "inspector").Del(ctx, "holdfast:{held}").Err(); !errors.Is(denied(err), holdfast.ErrDenied) {
 			t.Errorf("inspector deletes: %v", err)
 		}
 		if now := rdb.Get(ctx, "holdfast:{held}").Val(); now != before {
@@ -642,7 +642,7 @@ func (s site) strangers(t *testing.T) {
 		for _, command := range [][]any{
 			{"GET", "payroll"}, {"DEL", "payroll"}, {"EVAL", "return redis.call('GET', KEYS[1])", 1, "payroll"},
 		} {
-			if reply, err := rdb.Do(ctx, command...).Result(); !errors.Is(denied(err), holdfast.ErrPermission) {
+			if reply, err := rdb.Do(ctx, command...).Result(); !errors.Is(denied(err), holdfast.ErrDenied) {
 				t.Errorf("%s: %v: %v, %v", kind.role, command, reply, err)
 			}
 		}
@@ -655,11 +655,11 @@ func (s site) strangers(t *testing.T) {
 			t.Fatal(err)
 		}
 		backend.CloseWith(t, elsewhere)
-		for _, l := range []*holdfast.Lock{elsewhere.Mutex("a"), s.client(t, kind.role).Mutex("a", holdfast.Key("payroll"))} {
-			if _, err := l.TryAcquire(ctx); !errors.Is(err, holdfast.ErrPermission) {
+		for _, l := range []*holdfast.Lock{elsewhere.Mutex("a"), s.client(t, kind.role).MutexKey("payroll")} {
+			if _, err := l.TryAcquire(ctx); !errors.Is(err, holdfast.ErrDenied) {
 				t.Errorf("%s: a lock outside of the prefix: %v", kind.role, err)
 			}
-			if _, err := l.Holder(ctx); !errors.Is(err, holdfast.ErrPermission) {
+			if _, err := backend.HolderOf(ctx, l); !errors.Is(err, holdfast.ErrDenied) {
 				t.Errorf("%s: the holder of a lock outside of the prefix: %v", kind.role, err)
 			}
 		}

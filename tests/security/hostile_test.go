@@ -60,7 +60,7 @@ func TestHostileValues(t *testing.T) {
 				l, key := c.Mutex(name), "holdfast:{"+name+"}"
 				if exact {
 					key = "shared-" + name
-					l = c.Mutex(name, holdfast.Key(key))
+					l = c.MutexKey(key)
 				}
 				if err := rdb.Set(ctx, key, value, time.Minute).Err(); err != nil {
 					t.Fatal(err)
@@ -72,7 +72,7 @@ func TestHostileValues(t *testing.T) {
 					continue
 				}
 				presentable(t, "TryAcquire", err)
-				h, err := l.Holder(ctx)
+				h, err := backend.HolderOf(ctx, l)
 				if err != nil {
 					t.Errorf("%.60q: Holder: %v", value, err)
 				}
@@ -93,7 +93,7 @@ func TestHostileValues(t *testing.T) {
 					c2 := b.Client(t, &unhurried)
 					var l2 *holdfast.Lock
 					if l2 = c2.Mutex(name); exact {
-						l2 = c2.Mutex(name, holdfast.Key(key))
+						l2 = c2.MutexKey(key)
 					}
 					if lease, err := l2.TryAcquire(ctx); err == nil {
 						backend.Release(t, lease)
@@ -208,7 +208,7 @@ func TestSecretsAreNotPrinted(t *testing.T) {
 			t.Fatalf("%d secrets", len(secrets))
 		}
 		_, heldErr := other.TryAcquire(ctx)
-		holder, _ := other.Holder(ctx)
+		holder, _ := backend.HolderOf(ctx, other)
 		values := map[string]any{
 			"client": c, "lock": l, "lease": lease, "driver": d, "holder": holder, "held": heldErr, "a lock's value": *l,
 		}
@@ -274,8 +274,8 @@ func TestWhatIsPrinted(t *testing.T) {
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s"} {
 		for v, want := range map[any]string{
 			c: "holdfast.Client(holdfast: on " + s.Addr() + ")", l: `holdfast.Lock("a \u202e\"b\"")`,
-			lease: fmt.Sprintf(`holdfast.Lease("a \u202e\"b\"", fence %d)`, lease.Token()),
-			both:  fmt.Sprintf(`holdfast.Lease("b, c", fence %d)`, both.Token()),
+			lease: fmt.Sprintf(`holdfast.Lease("a \u202e\"b\"", fence %d)`, lease.Fence()),
+			both:  fmt.Sprintf(`holdfast.Lease("b, c", fence %d)`, both.Fence()),
 		} {
 			if got := fmt.Sprintf(verb, v); got != want {
 				t.Errorf("%s prints %q, want %q", verb, got, want)

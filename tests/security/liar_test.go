@@ -17,6 +17,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/clock"
+	"github.com/holdfast-go/holdfast/tests/internal/backend"
 	"github.com/holdfast-go/holdfast/tests/internal/soak"
 )
 
@@ -231,7 +232,7 @@ func lie(t *testing.T, replies, news []byte) {
 			check("Release", began, 16*time.Second, err)
 		}
 		var wg sync.WaitGroup
-		for i, l := range []*holdfast.Lock{c.Mutex("a"), c.Mutex("a"), c.Mutex("b", holdfast.Renew(false)), c.Mutex("c", holdfast.Poll(time.Second, 5))} {
+		for i, l := range []*holdfast.Lock{c.Mutex("a"), c.Mutex("a"), c.Mutex("b", holdfast.NoRenew()), c.Mutex("c", holdfast.Poll(time.Second), holdfast.Wait(4*time.Second))} {
 			wg.Go(func() {
 				ctx, cancel := context.WithTimeout(context.Background(), patience)
 				defer cancel()
@@ -245,7 +246,7 @@ func lie(t *testing.T, replies, news []byte) {
 				check("TryAcquire", began, patience, err)
 				use("TryAcquire", lease)
 				began = time.Now()
-				h, err := l.Holder(context.Background())
+				h, err := backend.HolderOf(context.Background(), l)
 				check("Holder", began, 8*time.Second, err)
 				if err == nil && (len(h.Owner) > 1024 || h.Since.Year() > 9999) {
 					t.Errorf("a holder since %s with a name of %d bytes", h.Since, len(h.Owner))

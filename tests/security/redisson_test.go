@@ -22,13 +22,13 @@ func TestRedissonsLocksUnderAnACL(t *testing.T) {
 			s.user(t, name, rules)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
-			lock := func() *holdfast.Lock { return s.client(t, name).Mutex("job", holdfast.Redisson("orders")) }
+			lock := func() *holdfast.Lock { return s.client(t, name).RedissonMutex("orders") }
 			lease, err := lock().Acquire(ctx)
 			if err != nil {
 				t.Fatalf("%s: %v", name, err)
 			}
 			j := job{site: s, t: t, name: name}
-			seen := s.client(t, "").Mutex("job", holdfast.Redisson("orders"))
+			seen := s.client(t, "").RedissonMutex("orders")
 			waiting := j.queue(ctx, seen, lock())
 			if err := lease.Release(ctx); err != nil {
 				t.Errorf("%s: Release: %v", name, err)
@@ -48,8 +48,8 @@ func TestRedissonsLocksUnderAnACL(t *testing.T) {
 		}
 		for _, missing := range []string{"hget", "hset", "pexpire", "exists"} {
 			s.user(t, "no-"+missing, append(slices.Clone(told), "-"+missing))
-			_, err := s.client(t, "no-"+missing).Mutex("job", holdfast.Redisson("orders")).TryAcquire(t.Context())
-			if !errors.Is(err, holdfast.ErrPermission) {
+			_, err := s.client(t, "no-"+missing).RedissonMutex("orders").TryAcquire(t.Context())
+			if !errors.Is(err, holdfast.ErrDenied) {
 				t.Errorf("without %s: %v", missing, err)
 			}
 			if n := s.redis(t, "").Exists(t.Context(), "orders").Val(); n != 0 {

@@ -232,7 +232,7 @@ func TestReleasesByCommandUnderAnACL(t *testing.T) {
 				t.Errorf("%s: %d DELIFEQ, and %d refused; want %v", user, got[0], got[1], want)
 			}
 		}
-		if err := s.redis(t, "with").Do(t.Context(), "DELIFEQ", "payroll", "42").Err(); !errors.Is(denied(err), holdfast.ErrPermission) {
+		if err := s.redis(t, "with").Do(t.Context(), "DELIFEQ", "payroll", "42").Err(); !errors.Is(denied(err), holdfast.ErrDenied) {
 			t.Errorf("a key outside of the prefix: %v", err)
 		}
 	})

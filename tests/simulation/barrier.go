@@ -40,7 +40,7 @@ const (
 
 func (h *hand) barrier(i int) *holdfast.Barrier {
 	n := h.w.plan.names[i]
-	return h.p.client.Barrier(n.name, n.parties, h.wants[i].options(n)...)
+	return h.p.client.Barrier(n.name, n.parties, h.wants[i].option())
 }
 
 // atBarrier is a party for a while; or one that dies.
@@ -87,12 +87,12 @@ func (h *hand) party(i int, ctx context.Context, try bool, how stay) {
 		h.refused(e, i, ctx, try, err, "joins "+e.Name, began)
 		return
 	}
-	e.Granted, e.Fence, e.Deadline = q.granted, p.Token(), h.at(p.Deadline())
+	e.Granted, e.Fence, e.Deadline = q.granted, p.Lease().Fence(), h.at(p.Lease().Deadline())
 	h.note("%s: granted %d after %s", e.Name, e.Fence, time.Since(began))
-	h.believe(i, p.Lease)
+	h.believe(i, p.Lease())
 	h.arrives(i, ctx, q, p, how)
-	h.ends(q, p.Lease)
-	e.Released, e.Deadline = h.now(), h.at(p.Deadline())
+	h.ends(q, p.Lease())
+	e.Released, e.Deadline = h.now(), h.at(p.Lease().Deadline())
 	h.w.record(e, !try)
 	if h.p.dead.Load() {
 		h.w.mu.Lock()
@@ -104,7 +104,7 @@ func (h *hand) party(i int, ctx context.Context, try bool, how stay) {
 	h.w.mu.Lock()
 	q.left = h.now()
 	h.w.mu.Unlock()
-	err = h.release(i, p.Lease)
+	err = h.release(i, p.Lease())
 	h.w.mu.Lock()
 	defer h.w.mu.Unlock()
 	if err == nil {
@@ -116,9 +116,9 @@ func (h *hand) party(i int, ctx context.Context, try bool, how stay) {
 func (h *hand) arrives(i int, ctx context.Context, q *party, p *holdfast.BarrierParty, how stay) {
 	n := h.w.plan.names[i]
 	for phases := 1 + h.rand.IntN(6); phases > 0; {
-		if how == passes && !h.prepare(between(h.rand, n.hold[0], n.hold[1]), p.Lease) {
-			if err := p.Err(); err != nil && !h.p.dead.Load() {
-				h.judgeLoss(i, p.Lease, err)
+		if how == passes && !h.prepare(between(h.rand, n.hold[0], n.hold[1]), p.Lease()) {
+			if err := p.Lease().Err(); err != nil && !h.p.dead.Load() {
+				h.judgeLoss(i, p.Lease(), err)
 			}
 			return
 		}
@@ -132,18 +132,18 @@ func (h *hand) arrives(i int, ctx context.Context, q *party, p *holdfast.Barrier
 		err := h.await(i, until, q, p)
 		cancel()
 		switch {
-		case h.p.dead.Load(), p.Err() != nil, ctx.Err() != nil:
+		case h.p.dead.Load(), p.Lease().Err() != nil, ctx.Err() != nil:
 			return
 		case err == nil && how == finally:
 			return
-		case how == passes && (err == nil || errors.Is(err, holdfast.ErrBroken)):
+		case how == passes && (err == nil || errors.Is(err, holdfast.ErrBarrierBroken)):
 			phases--
 		case how == passes && until.Err() != nil && chance(h.rand, 50):
 			return
 		case errors.Is(err, holdfast.ErrUnavailable):
 			time.Sleep(time.Second)
 		}
-		h.believe(i, p.Lease)
+		h.believe(i, p.Lease())
 	}
 }
 
@@ -154,7 +154,7 @@ func (h *hand) prepare(d time.Duration, lease *holdfast.Lease) bool {
 	select {
 	case <-timer.C:
 		return true
-	case <-lease.Context().Done():
+	case <-lease.Done():
 	case <-h.w.draining:
 	case <-h.p.ctx.Done():
 	}
@@ -167,7 +167,7 @@ func (h *hand) await(i int, ctx context.Context, q *party, p *holdfast.BarrierPa
 	a := await{party: q, called: h.now()}
 	phase, err := p.Await(ctx)
 	a.returned = h.now()
-	var end *holdfast.BrokenError
+	var end *holdfast.BarrierBrokenError
 	what := "passed"
 	switch {
 	case h.p.dead.Load():
@@ -178,13 +178,13 @@ func (h *hand) await(i int, ctx context.Context, q *party, p *holdfast.BarrierPa
 		what = "broken"
 	default:
 		what = brief(err)
-		h.judgeStep(ctx, i, p.Lease, err, began)
+		h.judgeStep(ctx, i, p.Lease(), err, began)
 	}
 	h.w.mu.Lock()
 	h.w.crowd.awaits = append(h.w.crowd.awaits, a)
 	h.w.mu.Unlock()
 	if !h.p.dead.Load() {
-		h.note("%s: %d awaits: %s, phase %d, after %s", p.Name(), p.Token(), what, a.phase, time.Since(began))
+		h.note("%s: %d awaits: %s, phase %d, after %s", p.Lease().Name(), p.Lease().Fence(), what, a.phase, time.Since(began))
 	}
 	return err
 }
@@ -199,7 +199,7 @@ func (h *hand) dieAtBarrier(i int, ctx context.Context) {
 		if chance(h.rand, 50) {
 			d.p.idle.Go(func() { _ = d.await(i, d.p.ctx, q, p) })
 		}
-		return q, p.Lease
+		return q, p.Lease()
 	})
 }
 

@@ -101,7 +101,7 @@ func (h *hand) doomed(i int, live func(d *hand) (*party, *holdfast.Lease)) *part
 	if lease == nil {
 		return nil
 	}
-	e.Granted, e.Fence = q.granted, lease.Token()
+	e.Granted, e.Fence = q.granted, lease.Fence()
 	d.note("%s: granted %d, and doomed", e.Name, e.Fence)
 	d.sleep(between(h.rand, 10*time.Millisecond, 30*time.Second))
 	h.w.mu.Lock()
@@ -158,7 +158,7 @@ func (w *World) attend(i int) {
 func (h *hand) judgeStep(ctx context.Context, i int, lease *holdfast.Lease, err error, began time.Time) {
 	var lost *holdfast.LostError
 	switch {
-	case errors.Is(err, holdfast.ErrIncomplete), errors.Is(err, holdfast.ErrReset), errors.Is(err, holdfast.ErrBroken):
+	case errors.Is(err, holdfast.ErrLatchIncomplete), errors.Is(err, holdfast.ErrLatchReset), errors.Is(err, holdfast.ErrBarrierBroken):
 	case lease != nil && errors.As(err, &lost):
 		h.judgeLoss(i, lease, err)
 	default:

@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/tests/internal/history"
+	"github.com/holdfast-go/holdfast/tests/internal/options"
 )
 
 // form is the kind of lock that a name is of.
@@ -114,28 +115,34 @@ func (f form) draw(r *rand.Rand, process int) int {
 
 // lock is the lock that a goroutine wants so.
 func (n name) lock(c *holdfast.Client, w want) *holdfast.Lock {
-	opts := w.options(n)
+	mutex := waitOptions[holdfast.MutexOption](w)
 	switch n.form {
 	case readWrite:
+		rw := c.RWMutex(n.name, waitOptions[holdfast.RWMutexOption](w)...)
 		if w.share == 0 {
-			return c.RWMutex(n.name, opts...).Writer()
+			return rw.Writer()
 		}
-		return c.RWMutex(n.name, opts...).Reader()
+		return rw.Reader()
 	case counted:
-		return c.Semaphore(n.name, permits, append(opts, holdfast.Weight(w.share))...).Lock
+		return c.Semaphore(n.name, permits, waitOptions[holdfast.SemaphoreOption](w)...).Permits(w.share)
 	case owned:
-		return c.Mutex(n.name, append(opts, holdfast.Owner(w.owner()), holdfast.Reentrant(true))...)
+		return c.OwnerMutex(n.name, w.owner(), mutex...)
+	case redisson:
+		return c.RedissonMutex(n.key, mutex...)
 	}
-	return c.Mutex(n.name, opts...)
+	if n.key != "" {
+		return c.MutexKey(n.key, mutex...)
+	}
+	return c.Mutex(n.name, mutex...)
 }
 
 // election and job are what goroutines want of those forms.
 func (n name) election(c *holdfast.Client, w want) *holdfast.Election {
-	return c.Election(n.name, w.options(n)...)
+	return c.Election(n.name, options.For[holdfast.ElectionOption](w.queued())...)
 }
 
 func (n name) job(c *holdfast.Client, w want) *holdfast.Once {
-	return c.Once(n.name, holdfast.Every(n.window()), w.options(n)...)
+	return c.Once(n.name, holdfast.Every(n.window()), waitOptions[holdfast.OnceOption](w)...)
 }
 
 // window is for how long a completed run of a job counts.

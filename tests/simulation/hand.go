@@ -169,7 +169,7 @@ func (h *hand) several(i int, ctx context.Context, try bool) {
 		h.judgeRefusal(ctx, i, try, err, time.Since(begun))
 		return
 	}
-	tokens := lease.Tokens()
+	tokens := lease.Fences()
 	granted, deadline := h.now(), h.at(lease.Deadline())
 	h.note("%s: granted %v after %s", l.Name(), tokens, time.Since(begun))
 	for _, k := range h.w.plan.several {
@@ -191,7 +191,7 @@ func (h *hand) several(i int, ctx context.Context, try bool) {
 
 // asks is the record of somebody who asks now.
 func (h *hand) asks(i int) history.Event {
-	return history.Event{Process: h.p.host, Goroutine: h.number, Name: h.locks[i].Name(), Share: h.wants[i].share, Asked: h.now()}
+	return history.Event{Process: h.p.host, Goroutine: h.number, Name: h.w.plan.names[i].name, Share: h.wants[i].share, Asked: h.now()}
 }
 
 // refused records that an attempt brought nothing.
@@ -204,7 +204,7 @@ func (h *hand) refused(e history.Event, i int, ctx context.Context, try bool, er
 
 // have holds a lease that was got, and records that; false if the process crashed meanwhile.
 func (h *hand) have(e history.Event, i int, lease *holdfast.Lease, queued bool) bool {
-	e.Granted, e.Fence, e.Deadline = h.now(), lease.Token(), h.at(lease.Deadline())
+	e.Granted, e.Fence, e.Deadline = h.now(), lease.Fence(), h.at(lease.Deadline())
 	h.note("%s: granted %d after %s", lease.Name(), e.Fence, time.Duration(e.Granted-e.Asked))
 	h.believe(i, lease)
 	why := h.hold(i, lease)
@@ -304,7 +304,7 @@ func (h *hand) judgeRefusal(ctx context.Context, i int, try bool, err error, too
 func (h *hand) hold(i int, lease *holdfast.Lease) (why string) {
 	n := h.w.plan.names[i]
 	until := time.Now().Add(between(h.rand, n.hold[0], n.hold[1]))
-	done := lease.Context().Done()
+	done := lease.Done()
 	look := chance(h.rand, 50)
 	extend := chance(h.rand, 10)
 	for {
@@ -338,7 +338,7 @@ func (h *hand) hold(i int, lease *holdfast.Lease) (why string) {
 			extend = false
 			ttl := time.Duration(float64(h.wants[i].ttl) * extension * h.rand.Float64())
 			if err := lease.Extend(h.p.ctx, max(ttl, time.Millisecond)); err != nil {
-				h.note("%s: Extend of %d by %s: %s", lease.Name(), lease.Token(), ttl, brief(err))
+				h.note("%s: Extend of %d by %s: %s", lease.Name(), lease.Fence(), ttl, brief(err))
 			}
 			if h.p.dead.Load() {
 				return "crashed"
@@ -355,12 +355,12 @@ func (h *hand) judgeLoss(i int, lease *holdfast.Lease, err error) {
 	case errors.As(err, &lost):
 		h.w.count("lost: " + string(lost.Reason))
 		// Of a quorum's nodes, one that lost what it had may be the last to be missed.
-		if lost.Reason == holdfast.LossTaken && h.w.plan.temper != Wild && !h.expellable(i) && (h.calm || h.p.quorum == nil) {
-			h.w.finding("%s: the server took %s with fence %d away", h.p.owner, lease.Name(), lease.Token())
+		if lost.Reason == holdfast.LossTaken && h.w.plan.temper != Wild && !h.expellable(i) && (h.calm || len(h.p.ways) == 1) {
+			h.w.finding("%s: the server took %s with fence %d away", h.p.owner, lease.Name(), lease.Fence())
 		}
 	case errors.Is(err, holdfast.ErrClosed) && h.gone():
 	default:
-		h.w.finding("%s: the lease of %s with fence %d ended: %v", h.p.owner, lease.Name(), lease.Token(), err)
+		h.w.finding("%s: the lease of %s with fence %d ended: %v", h.p.owner, lease.Name(), lease.Fence(), err)
 	}
 }
 
@@ -379,9 +379,9 @@ func (h *hand) believe(i int, lease *holdfast.Lease) {
 	switch {
 	case left <= 0:
 	case kept <= 0:
-		h.w.finding("%s believes for %s more to hold %s with fence %d; the server has %q", h.p.owner, left, lease.Name(), lease.Token(), value)
+		h.w.finding("%s believes for %s more to hold %s with fence %d; the server has %q", h.p.owner, left, lease.Name(), lease.Fence(), value)
 	case time.Duration(float64(kept)/h.w.plan.rate) < left:
-		h.w.finding("%s believes for %s more to hold %s with fence %d; the server keeps it for %s", h.p.owner, left, lease.Name(), lease.Token(), kept)
+		h.w.finding("%s believes for %s more to hold %s with fence %d; the server keeps it for %s", h.p.owner, left, lease.Name(), lease.Fence(), kept)
 	}
 }
 
@@ -400,12 +400,12 @@ func (h *hand) release(i int, lease *holdfast.Lease) error {
 		return err
 	}
 	if err != nil {
-		h.note("%s: Release of %d: %s", lease.Name(), lease.Token(), brief(err))
+		h.note("%s: Release of %d: %s", lease.Name(), lease.Fence(), brief(err))
 	}
 	switch {
 	case err == nil, errors.Is(err, holdfast.ErrLost) && (!held || h.expellable(i)), h.w.plan.temper == Wild:
 	case h.calm, !errors.Is(err, holdfast.ErrUnavailable) && !errors.Is(err, holdfast.ErrLost):
-		h.w.finding("%s: Release of %s with fence %d: %v", h.p.owner, lease.Name(), lease.Token(), err)
+		h.w.finding("%s: Release of %s with fence %d: %v", h.p.owner, lease.Name(), lease.Fence(), err)
 	}
 	if chance(h.rand, 5) {
 		_ = lease.Release(ctx)

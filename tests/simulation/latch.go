@@ -43,7 +43,7 @@ const (
 
 func (h *hand) latch(i int) *holdfast.Latch {
 	n := h.w.plan.names[i]
-	return h.p.client.Latch(n.name, n.parties, h.wants[i].options(n)...)
+	return h.p.client.Latch(n.name, n.parties, h.wants[i].option())
 }
 
 // step notes that something begins that may change a latch.
@@ -64,7 +64,7 @@ func (h *hand) settle(s *step, err error) {
 		s.sure, s.until = true, h.now()
 	case h.p.dead.Load(): // what was on its way is lost
 		s.until = h.now()
-	case holdfast.Ambiguous(err), errors.Is(err, holdfast.ErrClosed):
+	case errors.Is(err, holdfast.ErrAmbiguous), errors.Is(err, holdfast.ErrClosed):
 		s.until = s.from + h.patience()
 	default: // refused, or not sent
 		s.until = -1
@@ -148,13 +148,13 @@ func (h *hand) waitFor(i int, ctx context.Context) bool {
 	if h.p.dead.Load() {
 		return false
 	}
-	var some *holdfast.IncompleteError
+	var some *holdfast.LatchIncompleteError
 	switch {
 	case err == nil:
 		seen.told = open
 	case errors.As(err, &some):
 		seen.told, seen.number = incomplete, some.Missing
-	case errors.Is(err, holdfast.ErrReset):
+	case errors.Is(err, holdfast.ErrLatchReset):
 		seen.told = begunAnew
 	}
 	h.looks(seen)
@@ -179,7 +179,7 @@ func (h *hand) count(i int, ctx context.Context) bool {
 func (h *hand) join(i int, ctx context.Context) (q *party, s *step, p *holdfast.LatchParty, err error) {
 	q = h.joins(i)
 	s = h.step(i, step{misses: true, party: q})
-	p, err = h.latch(i).Join(ctx)
+	p, err = h.latch(i).Register(ctx)
 	h.w.mu.Lock()
 	defer h.w.mu.Unlock()
 	now := h.now()
@@ -215,8 +215,8 @@ func (h *hand) takePart(i int, ctx context.Context) {
 		h.refused(e, i, ctx, true, err, "joins "+e.Name, began)
 		return
 	}
-	alive := h.have(e, i, p.Lease, false)
-	h.ends(q, p.Lease)
+	alive := h.have(e, i, p.Lease(), false)
+	h.ends(q, p.Lease())
 	if !alive {
 		h.w.mu.Lock()
 		s.until = h.now() + h.lasts(extension*h.wants[i].ttl)
@@ -231,7 +231,7 @@ func (h *hand) takePart(i int, ctx context.Context) {
 	if counts {
 		err = h.countsDown(i, p)
 	} else {
-		err = h.release(i, p.Lease)
+		err = h.release(i, p.Lease())
 	}
 	h.w.mu.Lock()
 	defer h.w.mu.Unlock()
@@ -248,18 +248,18 @@ func (h *hand) takePart(i int, ctx context.Context) {
 // countsDown counts down as a party.
 func (h *hand) countsDown(i int, p *holdfast.LatchParty) error {
 	for again := false; ; again = true {
-		held, deadline := p.Err() == nil, p.Deadline()
+		held, deadline := p.Lease().Err() == nil, p.Lease().Deadline()
 		err := p.CountDown(context.Background())
 		held = held && time.Now().Before(deadline)
 		if h.p.dead.Load() {
 			return err
 		}
-		h.note("%s: counts down as a party: %v", p.Name(), err == nil)
+		h.note("%s: counts down as a party: %v", p.Lease().Name(), err == nil)
 		switch {
 		case err == nil, errors.Is(err, holdfast.ErrLost) && (!held || h.expellable(i)), h.w.plan.temper == Wild:
 			return err
 		case h.calm, !errors.Is(err, holdfast.ErrUnavailable) && !errors.Is(err, holdfast.ErrLost):
-			h.w.finding("%s: CountDown of %s with fence %d: %v", h.p.owner, p.Name(), p.Token(), err)
+			h.w.finding("%s: CountDown of %s with fence %d: %v", h.p.owner, p.Lease().Name(), p.Lease().Fence(), err)
 			return err
 		case again:
 			return err
@@ -275,7 +275,7 @@ func (h *hand) dieAtLatch(i int, ctx context.Context) {
 		if s = step; err != nil {
 			return nil, nil
 		}
-		return q, p.Lease
+		return q, p.Lease()
 	})
 	if q == nil {
 		return

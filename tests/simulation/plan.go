@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/tests/internal/options"
 )
 
 // random returns a source of its own for everything that has a name: what one part of
@@ -104,27 +105,37 @@ func (w want) term() time.Duration {
 	return w.ttl
 }
 
-func (w want) options(n name) []holdfast.Option {
-	opts := []holdfast.Option{holdfast.TTL(w.ttl), holdfast.Renew(w.renew)}
+// option is the option of any lock: several in one.
+func (w want) option() holdfast.Option {
+	opts := []holdfast.Option{holdfast.TTL(w.ttl)}
+	if !w.renew {
+		opts = append(opts, holdfast.NoRenew())
+	}
 	if w.maxHold > 0 {
 		opts = append(opts, holdfast.MaxHold(w.maxHold))
 	}
 	if w.maxRenewals >= 0 {
 		opts = append(opts, holdfast.MaxRenewals(w.maxRenewals))
 	}
+	return holdfast.Options(opts...)
+}
+
+// queued are the options of a lock that is waited for in a queue, or polled.
+func (w want) queued() []holdfast.PollOption {
+	opts := []holdfast.PollOption{w.option()}
 	if w.poll > 0 {
-		opts = append(opts, holdfast.Poll(w.poll, w.tries))
-	}
-	switch {
-	case n.form == redisson:
-		opts = append(opts, holdfast.Redisson(n.key))
-	case n.key != "":
-		opts = append(opts, holdfast.Key(n.key))
-	}
-	if w.nodeTimeout > 0 {
-		opts = append(opts, holdfast.NodeTimeout(w.nodeTimeout))
+		opts = append(opts, holdfast.Poll(w.poll))
 	}
 	return opts
+}
+
+// waitOptions are options of a kind of lock that callers wait for, a poller for so many tries.
+func waitOptions[Kind any](w want) []Kind {
+	all := options.For[Kind](w.queued())
+	if w.poll > 0 && w.tries > 0 {
+		all = append(all, any(holdfast.Wait(time.Duration(w.tries-1)*w.poll)).(Kind))
+	}
+	return all
 }
 
 // newPlan draws a world.
@@ -212,12 +223,12 @@ func newName(r *rand.Rand, i int) name {
 
 func newProcess(r *rand.Rand, names []name) process {
 	p := process{config: holdfast.Config{
-		CommandTimeout: between(r, 300*time.Millisecond, 3*time.Second),
-		RetryTimeout:   between(r, time.Second, 6*time.Second),
-		LocalHandovers: []int{0, 0, 0, -1, 3}[r.IntN(5)],
+		CommandTimeout:    between(r, 300*time.Millisecond, 3*time.Second),
+		RetryTimeout:      between(r, time.Second, 6*time.Second),
+		MaxLocalHandovers: []int{0, 0, 0, -1, 3}[r.IntN(5)],
 	}}
 	// Not drawn: worlds without batches stay what their seeds made them before there were any.
-	p.config.Batch = []int{0, 0, -1, 1, 2}[p.config.CommandTimeout%5]
+	p.config.MaxBatch = []int{0, 0, -1, 1, 2}[p.config.CommandTimeout%5]
 	var alike []want
 	for _, n := range names {
 		alike = append(alike, newWant(r, n))
@@ -293,7 +304,7 @@ func (p plan) String() string {
 	}
 	for i, process := range p.processes {
 		fmt.Fprintf(&b, "  process %d: CommandTimeout %s, RetryTimeout %s, LocalHandovers %d\n",
-			i, process.config.CommandTimeout, process.config.RetryTimeout, process.config.LocalHandovers)
+			i, process.config.CommandTimeout, process.config.RetryTimeout, process.config.MaxLocalHandovers)
 		for j, w := range process.workers {
 			fmt.Fprintf(&b, "    goroutine %d: %+v\n", j, w.wants)
 		}

@@ -130,12 +130,11 @@ func (p plan) aim(faults []fault) {
 
 // spring has a node lose its data, if a fault waits for that, as soon as a lease has no more nodes
 // than it needs, and gets no more: the next who asks has it, if that node counts.
-func (w *World) spring(lease *holdfast.Lease) {
-	addresses := lease.Nodes()
+func (w *World) spring(addresses []string, lease *holdfast.Lease) {
 	if len(addresses) > w.plan.need() || w.armed.Load() == 0 {
 		return
 	}
-	_, port, _ := strings.Cut(addresses[lease.Token()%uint64(len(addresses))], ":")
+	_, port, _ := strings.Cut(addresses[lease.Fence()%uint64(len(addresses))], ":")
 	i, err := strconv.Atoi(port)
 	if err != nil || !w.mayRestart(i) {
 		return
@@ -155,7 +154,7 @@ func (w *World) operatorDo(f func(q *holdfast.Quorum) error) error {
 	cfg := w.plan.processes[0].config
 	cfg.Owner = "operator"
 	w.connect(p, cfg)
-	err := f(p.quorum)
+	err := f(p.quorum(0))
 	for _, way := range p.ways {
 		_ = way.client.Close(context.Background())
 		_ = way.rdb.Close()
@@ -165,7 +164,7 @@ func (w *World) operatorDo(f func(q *holdfast.Quorum) error) error {
 
 // admit admits the nodes, which are new.
 func (w *World) admit() error {
-	return w.operatorDo(func(q *holdfast.Quorum) error { return q.Init(w.patience, false) })
+	return w.operatorDo(func(q *holdfast.Quorum) error { return q.Admit(w.patience) })
 }
 
 // operate admits a majority that was lost, once no lease of before is believed in any more. Only
@@ -187,7 +186,7 @@ func (w *World) operate() {
 		case since.IsZero():
 			since = time.Now()
 		case time.Since(since) > w.plan.maxTTL+w.plan.maxTTL/50:
-			err := w.operatorDo(func(q *holdfast.Quorum) error { return q.Init(w.patience, true) })
+			err := w.operatorDo(func(q *holdfast.Quorum) error { return q.ForceAdmit(w.patience) })
 			w.note(-1, -1, "the operator admits the nodes: %v", err == nil)
 		}
 	}
@@ -264,7 +263,7 @@ func (h *hand) believeMajority(i int, lease *holdfast.Lease) {
 	}
 	if kept < h.w.plan.need() {
 		h.w.finding("%s believes for %s more to hold %s with fence %d; %d nodes keep it for that long: %s",
-			lease.Owner(), left, lease.Name(), lease.Token(), kept, strings.Join(values, ", "))
+			lease.Owner(), left, lease.Name(), lease.Fence(), kept, strings.Join(values, ", "))
 	}
 }
 
@@ -276,7 +275,7 @@ func (h *hand) ballot(i int, ctx context.Context, try bool, way string) {
 	for {
 		e, begun := h.asks(i), time.Now()
 		owner := fmt.Sprintf("%s/%d@%d", h.p.owner, h.number, e.Asked)
-		l := h.p.quorum.Mutex(n.name, append(want.options(n), holdfast.Owner(owner))...)
+		l := h.p.quorum(want.nodeTimeout).Mutex(n.name, want.option(), holdfast.Owner(owner))
 		acquire := l.Acquire
 		if try {
 			acquire = l.TryAcquire
@@ -287,9 +286,9 @@ func (h *hand) ballot(i int, ctx context.Context, try bool, way string) {
 		case h.p.dead.Load():
 			return
 		case err == nil:
-			h.p.reached(lease.Nodes())
+			h.p.reached(h.p.quorum(want.nodeTimeout).Nodes(lease))
 			if want.fixed() {
-				h.w.spring(lease)
+				h.w.spring(h.p.quorum(want.nodeTimeout).Nodes(lease), lease)
 			}
 			if h.have(e, i, lease, !try) {
 				h.release(i, lease)
@@ -329,8 +328,8 @@ func (h *hand) judgeMinority(ctx context.Context, i int, try bool, err error, be
 	}
 	switch {
 	case errors.Is(err, holdfast.ErrClosed) && h.gone():
-	case h.w.plan.temper == Wild && (errors.Is(err, holdfast.ErrUninitialised) || errors.Is(err, holdfast.ErrQuarantine) || errors.Is(err, holdfast.ErrUnavailable)):
-	case h.calm, errors.Is(err, holdfast.ErrUninitialised), !errors.Is(err, holdfast.ErrUnavailable) && !errors.Is(err, holdfast.ErrQuarantine):
+	case h.w.plan.temper == Wild && (errors.Is(err, holdfast.ErrNotAdmitted) || errors.Is(err, holdfast.ErrQuarantine) || errors.Is(err, holdfast.ErrUnavailable)):
+	case h.calm, errors.Is(err, holdfast.ErrNotAdmitted), !errors.Is(err, holdfast.ErrUnavailable) && !errors.Is(err, holdfast.ErrQuarantine):
 		h.w.finding("%s, goroutine %d: Acquire of %s: %v", h.p.owner, h.number, few.Name, err)
 	case h.wants[i].patient && away < h.w.plan.need():
 		h.w.finding("%s, goroutine %d: a majority of nodes is well, and Acquire of %s fails: %v", h.p.owner, h.number, few.Name, err)
@@ -340,9 +339,9 @@ func (h *hand) judgeMinority(ctx context.Context, i int, try bool, err error, be
 // contested reports whether a node said that others want the lock. While there are faults, what it granted
 // them may stand for as long as their TTL, since they cannot give it back; TryAcquire waits for RetryTimeout only.
 func contested(few *holdfast.QuorumError, node int) bool {
-	return slices.ContainsFunc(few.Nodes, func(n holdfast.NodeError) bool {
-		var said *holdfast.ServerError
-		return strings.HasSuffix(n.Server, ":"+strconv.Itoa(node)) && errors.As(n.Err, &said) && said.Kind == nil && errors.Is(said, holdfast.ErrUnavailable)
+	return slices.ContainsFunc(few.Nodes, func(n *holdfast.NodeError) bool {
+		said := n.Error()
+		return strings.HasSuffix(n.Server, ":"+strconv.Itoa(node)) && (strings.Contains(said, "others want the lock") || strings.Contains(said, "too few others"))
 	})
 }
 

@@ -67,10 +67,10 @@ type incarnation struct {
 	owner  string
 	ways   []way            // to the nodes
 	client *holdfast.Client // of the first
-	quorum *holdfast.Quorum // of all, if there are several
 
 	mu        sync.Mutex
-	addresses []string        // of nodes that it has reached
+	quorums   map[time.Duration]*holdfast.Quorum // of all nodes, by how long they wait for one
+	addresses []string                           // of nodes that it has reached
 	ctx       context.Context // ends when it does
 	end       context.CancelFunc
 	dead      atomic.Bool // it crashed: what it does now does not count
@@ -254,12 +254,28 @@ func (w *World) connect(p *incarnation, cfg holdfast.Config) {
 		p.ways, clients = append(p.ways, way{rdb, c}), append(clients, c)
 	}
 	p.client = clients[0]
-	if len(clients) > 1 {
-		var err error
-		if p.quorum, err = holdfast.NewQuorum(clients...); err != nil {
-			panic(err)
-		}
+}
+
+// quorum returns the process's quorum that waits so long for a node; 0 means the default.
+func (p *incarnation) quorum(nodeTimeout time.Duration) *holdfast.Quorum {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if known := p.quorums[nodeTimeout]; known != nil {
+		return known
 	}
+	var clients []*holdfast.Client
+	for _, w := range p.ways {
+		clients = append(clients, w.client)
+	}
+	q, err := holdfast.NewQuorum(clients, &holdfast.QuorumConfig{NodeTimeout: nodeTimeout})
+	if err != nil {
+		panic(err)
+	}
+	if p.quorums == nil {
+		p.quorums = map[time.Duration]*holdfast.Quorum{}
+	}
+	p.quorums[nodeTimeout] = q
+	return q
 }
 
 // bury closes what a process had, when its goroutines are done.

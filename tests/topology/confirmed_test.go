@@ -14,7 +14,7 @@ import (
 func TestConfirmedLeasesOutliveASlotOnTheMove(t *testing.T) {
 	each(t, func(t *testing.T, bin server.Binary) {
 		c := startCluster(t, bin)
-		confirmed := map[string]holdfast.Option{"by replicas": holdfast.MinReplicas(1, 5*time.Second)}
+		confirmed := map[string]holdfast.DurableOption{"by replicas": holdfast.MinReplicas(1, 5*time.Second)}
 		if bin.AtLeast(7, 2) {
 			for _, s := range c.Masters() {
 				for _, set := range [][]any{{"CONFIG", "SET", "appendonly", "yes"}, {"CONFIG", "SET", "appendfsync", "always"}} {
@@ -23,14 +23,14 @@ func TestConfirmedLeasesOutliveASlotOnTheMove(t *testing.T) {
 					}
 				}
 			}
-			confirmed["by the master's disk"] = holdfast.Fsync(true)
+			confirmed["by the master's disk"] = holdfast.Fsync()
 		}
 		client := clusterOf(c).client(t, &holdfast.Config{CommandTimeout: 10 * time.Second, RetryTimeout: 10 * time.Second})
 		for what, opt := range confirmed {
 			name := "confirmed " + what
 			locks := map[string]*holdfast.Lock{
 				"mutex":     client.Mutex("{"+name+"}/m", holdfast.TTL(time.Minute), opt),
-				"semaphore": client.Semaphore("{"+name+"}/s", 2, holdfast.TTL(time.Minute), opt).Lock,
+				"semaphore": client.Semaphore("{"+name+"}/s", 2, holdfast.TTL(time.Minute), opt).Permits(1),
 			}
 			leases := map[string]*holdfast.Lease{}
 			for kind, l := range locks {

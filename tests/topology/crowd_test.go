@@ -97,7 +97,7 @@ func (w *crowd) attend(ctx context.Context, c *holdfast.Client, i int) error {
 	if err != nil {
 		return fmt.Errorf("join: %w", err)
 	}
-	defer func() { _ = party.Release(context.WithoutCancel(ctx)) }()
+	defer func() { _ = party.Leave(context.WithoutCancel(ctx)) }()
 	latch := func(round int64) *holdfast.Latch {
 		return c.Latch(fmt.Sprintf("{%s}/latch-%d", w.name, round), n, holdfast.TTL(term))
 	}
@@ -127,7 +127,7 @@ func (w *crowd) attend(ctx context.Context, c *holdfast.Client, i int) error {
 			err = l.CountDown(ctx)
 		} else {
 			var joined *holdfast.LatchParty
-			if joined, err = l.Join(ctx); err == nil {
+			if joined, err = l.Register(ctx); err == nil {
 				at = w.arrive("latch", round)
 				err = joined.CountDown(ctx)
 			}

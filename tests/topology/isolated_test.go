@@ -130,7 +130,7 @@ func (w *island) take(c *holdfast.Client, name string, ttl time.Duration) *tenur
 		a := w.record.Ask(int(w.asked.Add(1)), name)
 		lease, err := c.Mutex(name, holdfast.TTL(ttl)).Acquire(w.t.Context())
 		if err == nil {
-			a.Granted(lease.Token(), lease.Deadline(), 0)
+			a.Granted(lease.Fence(), lease.Deadline(), 0)
 			return &tenure{lease, a}
 		}
 		a.GaveUp()
@@ -183,7 +183,7 @@ func (of *tenure) ends(t *testing.T) {
 			t.Fatalf("the lease of %q is believed in after its deadline", of.Name())
 		}
 		select {
-		case <-of.Context().Done():
+		case <-of.Done():
 			return true
 		default:
 			return false
@@ -194,7 +194,7 @@ func (of *tenure) ends(t *testing.T) {
 	if err := of.Err(); !errors.As(err, &lost) || lost.Reason == holdfast.LossTaken {
 		t.Errorf("the lease of %q has ended with %v", of.Name(), err)
 	}
-	if cause := context.Cause(of.Context()); !errors.Is(cause, holdfast.ErrLost) {
+	if cause := context.Cause(of.Context(context.Background())); !errors.Is(cause, holdfast.ErrLost) {
 		t.Errorf("its context has ended with %v", cause)
 	}
 }

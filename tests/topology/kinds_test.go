@@ -52,8 +52,8 @@ func (p *play) passes(after string) {
 	}
 	p.first.Answer <- nil
 	next, _ := p.second.Elected(p.t)
-	if next.Token() <= p.term.Token() {
-		p.t.Errorf("after %s: the leader with fence %d follows the one with %d", after, next.Token(), p.term.Token())
+	if next.Fence() <= p.term.Fence() {
+		p.t.Errorf("after %s: the leader with fence %d follows the one with %d", after, next.Fence(), p.term.Fence())
 	}
 	for { // between the two nobody leads, for a moment
 		got := p.sees()
@@ -109,7 +109,7 @@ func TestEveryKindBehindSentinels(t *testing.T) {
 func TestOnceRemembersOverAFailover(t *testing.T) {
 	each(t, func(t *testing.T, bin server.Binary) {
 		g := server.StartSentinels(t, bin, 2, 3)
-		job := sentinelsOf(g).client(t, nil).Once("j", holdfast.SlotKey("monday", time.Hour))
+		job := sentinelsOf(g).client(t, nil).Once("j", holdfast.Slot("monday", time.Hour))
 		done, err := job.Do(t.Context(), func(_ context.Context, _ *holdfast.Lease) (string, error) { return "42", nil })
 		if err != nil {
 			t.Fatal(err)
@@ -141,10 +141,10 @@ func TestSharesInASlotOnTheMove(t *testing.T) {
 			"a reader": func(c *holdfast.Client) *holdfast.Lock { return c.RWMutex("{a}/rw", holdfast.TTL(term)).Reader() },
 			"a writer": func(c *holdfast.Client) *holdfast.Lock { return c.RWMutex("{a}/rw", holdfast.TTL(term)).Writer() },
 			"a permit": func(c *holdfast.Client) *holdfast.Lock {
-				return c.Semaphore("{a}/s", 1, holdfast.TTL(term)).Lock
+				return c.Semaphore("{a}/s", 1, holdfast.TTL(term)).Permits(1)
 			},
 			"an owner's": func(c *holdfast.Client) *holdfast.Lock {
-				return c.Mutex("{a}/own", holdfast.TTL(term), holdfast.Owner("me"), holdfast.Reentrant(true))
+				return c.OwnerMutex("{a}/own", "me", holdfast.TTL(term))
 			},
 		} {
 			for _, moved := range []bool{false, true} {
@@ -166,7 +166,7 @@ func TestSharesInASlotOnTheMove(t *testing.T) {
 				}
 				m.Finish()
 				backend.Eventually(t, "it is free", func() bool {
-					held, err := l.IsHeld(t.Context())
+					held, err := backend.IsHeld(t.Context(), l)
 					return err == nil && !held
 				})
 				backend.Release(t, backend.Acquire(t, lock(open.client(t, nil))))

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/tests/internal/backend"
 	"github.com/holdfast-go/holdfast/tests/internal/history"
 	"github.com/holdfast-go/holdfast/tests/internal/machine"
 )
@@ -73,7 +74,7 @@ func startLoad(t *testing.T, open opener, names []string, p promise) *load {
 	ld.ctx, ld.stop = context.WithCancel(context.Background())
 	var clients []*holdfast.Client
 	for range loadClients {
-		clients = append(clients, open.client(t, &holdfast.Config{LocalHandovers: p.handovers}))
+		clients = append(clients, open.client(t, &holdfast.Config{MaxLocalHandovers: p.handovers}))
 	}
 	t.Cleanup(func() { // before the clients close
 		ld.stop()
@@ -129,14 +130,14 @@ func (ld *load) turn(l *holdfast.Lock, goroutine int, hold time.Duration, names 
 		ld.meets("acquire", err, time.Time{})
 		return
 	}
-	tokens := lease.Tokens()
+	tokens := lease.Fences()
 	for i, a := range attempts {
 		a.Granted(tokens[names[i]], lease.Deadline(), 0)
 		ld.guard.write(names[i], tokens[names[i]])
 	}
 	select {
 	case <-time.After(hold):
-	case <-lease.Context().Done():
+	case <-lease.Done():
 	}
 	for name, fence := range tokens {
 		ld.guard.write(name, fence)
@@ -167,9 +168,9 @@ func (ld *load) meets(op string, err error, deadline time.Time) {
 		if lost.Reason == holdfast.LossTaken && !ld.overlaps && time.Now().Before(deadline) {
 			ld.t.Errorf("%s: %v, though nothing was to be lost", op, err)
 		}
-	case errors.As(err, &server) && server.Kind != nil:
-		what = server.Kind.Error()
-		if holdfast.Ambiguous(err) {
+	case errors.As(err, &server) && kindOf(err) != nil:
+		what = strings.TrimSpace(server.Code + " " + kindOf(err).Error())
+		if errors.Is(err, holdfast.ErrAmbiguous) {
 			what += " (ambiguous)"
 		}
 	case ld.ctx.Err() != nil && errors.Is(err, holdfast.ErrClosed):
@@ -200,7 +201,7 @@ func (ld *load) goesOn(after string) {
 			continue
 		}
 		if took := time.Since(begun); took > bound && took > bound+2*machine.HeldUp(begun) {
-			held, err := ld.client.Mutex(ld.wants(i)).Holder(context.Background())
+			held, err := backend.HolderOf(context.Background(), ld.client.Mutex(ld.wants(i)))
 			ld.t.Logf("%q: %+v, %v", ld.wants(i), held, err)
 			ld.t.Fatalf("goroutine %d, which waits for %q, has had no turn within %s after %s\n%s", i, ld.wants(i), took, after, machine.Report(begun))
 		}

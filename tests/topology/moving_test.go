@@ -19,20 +19,20 @@ func TestLocksInASlotOnTheMove(t *testing.T) {
 		c := startCluster(t, bin)
 		all := names(8)
 		t.Run("mutex", func(t *testing.T) {
-			locksInASlotOnTheMove(t, c, all[:4], false, func(c *holdfast.Client, name string, opts ...holdfast.Option) *holdfast.Lock {
+			locksInASlotOnTheMove(t, c, all[:4], false, func(c *holdfast.Client, name string, opts ...holdfast.MutexOption) *holdfast.Lock {
 				return c.Mutex(name, opts...)
 			})
 		})
 		// Its key is the name alone, which has the slot that the mutex's has.
 		t.Run("Redisson's", func(t *testing.T) {
-			locksInASlotOnTheMove(t, c, all[4:], true, func(c *holdfast.Client, name string, opts ...holdfast.Option) *holdfast.Lock {
-				return c.Mutex(name, append(opts, holdfast.Redisson(name))...)
+			locksInASlotOnTheMove(t, c, all[4:], true, func(c *holdfast.Client, name string, opts ...holdfast.MutexOption) *holdfast.Lock {
+				return c.RedissonMutex(name, opts...)
 			})
 		})
 	})
 }
 
-func locksInASlotOnTheMove(t *testing.T, c *server.Cluster, names []string, shared bool, lock func(c *holdfast.Client, name string, opts ...holdfast.Option) *holdfast.Lock) {
+func locksInASlotOnTheMove(t *testing.T, c *server.Cluster, names []string, shared bool, lock func(c *holdfast.Client, name string, opts ...holdfast.MutexOption) *holdfast.Lock) {
 	open := clusterOf(c)
 	name := func(i int) (name string, slot int) { return names[i], slotOf(names[i]) }
 	other := func(slot int) *server.Server { return otherMaster(c, slot) }
@@ -77,8 +77,8 @@ func locksInASlotOnTheMove(t *testing.T, c *server.Cluster, names []string, shar
 		backend.Release(t, q.lease)
 		m.Finish()
 		next := backend.Receive(t, q.next)
-		if next.Token() <= q.lease.Token() {
-			t.Errorf("fence %d follows %d", next.Token(), q.lease.Token())
+		if next.Fence() <= q.lease.Fence() {
+			t.Errorf("fence %d follows %d", next.Fence(), q.lease.Fence())
 		}
 		backend.Release(t, next)
 	})

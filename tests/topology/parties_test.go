@@ -98,7 +98,7 @@ func meet(t *testing.T, open opener, name string, replace func()) {
 	two := join() // by the new master
 	wantPhase(t, 1, arrive(t, two), first)
 	wantPhase(t, 2, arrive(t, two), arrive(t, one))
-	party, err := latch().Join(t.Context())
+	party, err := latch().Register(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -29,7 +29,7 @@ func TestFencesOfSeveralNamesGuardEachItsOwn(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		tokens := both.Tokens()
+		tokens := both.Fences()
 		if tokens[ahead] <= uint64(lead) || tokens[behind] >= uint64(lead) {
 			t.Fatalf("the fences are %v; the counter of %s was at %d", tokens, ahead, lead)
 		}
@@ -57,8 +57,8 @@ func TestFencesOfSeveralNamesGuardEachItsOwn(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if s.Fence >= both.Token() && name == behind {
-				t.Errorf("the next holder of %s has fence %d; the test wants it below the other's, %d", name, s.Fence, both.Token())
+			if s.Fence >= both.Fence() && name == behind {
+				t.Errorf("the next holder of %s has fence %d; the test wants it below the other's, %d", name, s.Fence, both.Fence())
 			}
 			if err := marks.Raise(t.Context(), s, name); err != nil {
 				t.Errorf("the next holder of %s: %v", name, err)

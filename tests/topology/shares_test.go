@@ -32,8 +32,8 @@ func TestSharesInACluster(t *testing.T) {
 			backend.Release(t, one)
 			backend.Release(t, two)
 			writing := backend.Receive(t, writer)
-			if writing.Token() <= one.Token() {
-				t.Errorf("the writer's fence %d is not above the readers', %d", writing.Token(), one.Token())
+			if writing.Fence() <= one.Fence() {
+				t.Errorf("the writer's fence %d is not above the readers', %d", writing.Fence(), one.Fence())
 			}
 			reader := backend.Start(t, rw().Reader())
 			backend.Waiters(t, here.Reader(), 1)
@@ -44,29 +44,29 @@ func TestSharesInACluster(t *testing.T) {
 				return open.client(t, nil).Semaphore(name+"-permits", 2, holdfast.TTL(term))
 			}
 			sem := s()
-			first, second := backend.Acquire(t, sem.Lock), backend.Acquire(t, s().Lock)
-			if _, err := s().TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrHeld) {
+			first, second := backend.Acquire(t, sem.Permits(1)), backend.Acquire(t, s().Permits(1))
+			if _, err := s().Permits(1).TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrHeld) {
 				t.Errorf("a third of two permits: %v; want ErrHeld", err)
 			}
-			third := backend.Start(t, s().Lock)
-			backend.Waiters(t, sem.Lock, 1)
+			third := backend.Start(t, s().Permits(1))
+			backend.Waiters(t, sem.Permits(1), 1)
 			backend.Release(t, first)
 			backend.Release(t, backend.Receive(t, third))
 			backend.Release(t, second)
 
 			owned := func(owner string) *holdfast.Lock {
-				return open.client(t, nil).Mutex(name+"-owned", holdfast.TTL(term), holdfast.Owner(owner), holdfast.Reentrant(true))
+				return open.client(t, nil).OwnerMutex(name+"-owned", owner, holdfast.TTL(term))
 			}
 			mine := owned("me")
 			outer := backend.Acquire(t, mine)
 			stranger := backend.Start(t, owned("you"))
 			backend.Waiters(t, mine, 1)
 			inner := backend.Acquire(t, owned("me"))
-			if inner.Token() != outer.Token() {
-				t.Errorf("one owner has the fences %d and %d", outer.Token(), inner.Token())
+			if inner.Fence() != outer.Fence() {
+				t.Errorf("one owner has the fences %d and %d", outer.Fence(), inner.Fence())
 			}
 			backend.Release(t, outer)
-			if left, err := mine.ReleaseOwner(t.Context()); left != 0 || err != nil {
+			if left, err := open.client(t, nil).ReleaseOwner(t.Context(), name+"-owned", "me"); left != 0 || err != nil {
 				t.Errorf("ReleaseOwner: %d, %v; want 0", left, err)
 			}
 			backend.Release(t, backend.Receive(t, stranger))

@@ -126,9 +126,12 @@ func rejected(c *server.Cluster) (n int64) {
 
 // kindOf returns the sentinel of an error from a server, or nil.
 func kindOf(err error) error {
-	var se *holdfast.ServerError
-	if errors.As(err, &se) {
-		return se.Kind
+	for _, kind := range []error{
+		holdfast.ErrReplicas, holdfast.ErrQuarantine, holdfast.ErrUnavailable, holdfast.ErrDenied, holdfast.ErrMismatch, holdfast.ErrUnsupported,
+	} {
+		if errors.Is(err, kind) {
+			return kind
+		}
 	}
 	return nil
 }

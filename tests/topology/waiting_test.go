@@ -62,8 +62,8 @@ func (q *queue) passes(after string) {
 	default:
 		q.t.Errorf("after %s: Release: %v", after, err)
 	}
-	if next.Token() <= q.lease.Token() {
-		q.t.Errorf("after %s: fence %d follows %d", after, next.Token(), q.lease.Token())
+	if next.Fence() <= q.lease.Fence() {
+		q.t.Errorf("after %s: fence %d follows %d", after, next.Fence(), q.lease.Fence())
 	}
 	backend.Release(q.t, next)
 }

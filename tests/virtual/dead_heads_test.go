@@ -71,7 +71,7 @@ func (m *mortals) process(t *testing.T, srv *holdfasttest.Server) *holdfast.Clie
 	t.Helper()
 	d := &mortal{}
 	m.all = append(m.all, d)
-	return configured(t, srv, holdfast.Config{Batch: -1}, func(inner drivertest.Driver) drivertest.Driver { d.Driver = inner; return d })
+	return configured(t, srv, holdfast.Config{MaxBatch: -1}, func(inner drivertest.Driver) drivertest.Driver { d.Driver = inner; return d })
 }
 
 func (m *mortals) kill() {
@@ -84,16 +84,16 @@ func (m *mortals) kill() {
 var kindsOfLocks = map[string]func(c *holdfast.Client, ttl time.Duration) *holdfast.Lock{
 	"mutex": func(c *holdfast.Client, ttl time.Duration) *holdfast.Lock { return c.Mutex("a", holdfast.TTL(ttl)) },
 	"exact key": func(c *holdfast.Client, ttl time.Duration) *holdfast.Lock {
-		return c.Mutex("a", holdfast.Key("k"), holdfast.TTL(ttl))
+		return c.MutexKey("k", holdfast.TTL(ttl))
 	},
 	"semaphore": func(c *holdfast.Client, ttl time.Duration) *holdfast.Lock {
-		return c.Semaphore("a", 1, holdfast.TTL(ttl)).Lock
+		return c.Semaphore("a", 1, holdfast.TTL(ttl)).Permits(1)
 	},
 	"writer": func(c *holdfast.Client, ttl time.Duration) *holdfast.Lock {
 		return c.RWMutex("a", holdfast.TTL(ttl)).Writer()
 	},
 	"owner": func(c *holdfast.Client, ttl time.Duration) *holdfast.Lock {
-		return c.Mutex("a", holdfast.Owner(fmt.Sprintf("%p", c)), holdfast.Reentrant(true), holdfast.TTL(ttl))
+		return c.OwnerMutex("a", fmt.Sprintf("%p", c), holdfast.TTL(ttl))
 	},
 }
 
@@ -135,9 +135,9 @@ func TestTheFirstWaitersDieWhileAnotherProgramHasTheKey(t *testing.T) {
 		other.Set(t.Context(), "k", "theirs", 0)
 		var doomed mortals
 		for range 6 {
-			wait(t, doomed.process(t, srv).Mutex("a", holdfast.Key("k")))
+			wait(t, doomed.process(t, srv).MutexKey("k"))
 		}
-		last := wait(t, client(t, srv).Mutex("a", holdfast.Key("k")))
+		last := wait(t, client(t, srv).MutexKey("k"))
 		doomed.kill()
 		time.Sleep(15 * time.Second) // it has looked since
 		other.Del(t.Context(), "k")

@@ -23,7 +23,7 @@ func TestASharedKeyIsNotTakenAgainAfterALossOfData(t *testing.T) {
 	eachWay(t, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
 		const ttl = 10 * time.Second
 		rdb, c := server(t, srv), configured(t, srv, cfg)
-		shared := acquire(t, c.Mutex("a", holdfast.TTL(ttl), holdfast.Key("{shared}")))
+		shared := acquire(t, c.MutexKey("{shared}", holdfast.TTL(ttl)))
 		ours := acquire(t, c.Mutex("b", holdfast.TTL(ttl)))
 		srv.FlushAll()
 		time.Sleep(ttl / 2)
@@ -45,25 +45,25 @@ func TestWatchersHearOfTheEndOfATerm(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 		election := func() *holdfast.Election { return client(t, srv).Election("e", holdfast.TTL(10*time.Minute)) }
 		ctx, cancel := context.WithCancel(t.Context())
-		seen := make(chan *holdfast.Holder, 10)
+		seen := make(chan holdfast.Status, 10)
 		watching := make(chan error, 1)
 		go func() {
 			defer close(watching)
-			for leader, err := range election().Watch(ctx) {
+			for status, err := range election().Watch(ctx) {
 				if err != nil {
 					watching <- err
 					return
 				}
-				seen <- leader
+				seen <- status
 			}
 		}()
 		next := func(leads bool) {
 			t.Helper()
 			// Looks that nobody asks for come after 30 s.
 			select {
-			case leader := <-seen:
-				if (leader != nil) != leads {
-					t.Errorf("the watcher sees the leader %+v", leader)
+			case status := <-seen:
+				if status.Held() != leads {
+					t.Errorf("the watcher sees the leader %+v", status.Holders)
 				}
 			case <-time.After(time.Second):
 				t.Errorf("the watcher has heard nothing for a second; somebody leads: %v", leads)
@@ -116,7 +116,7 @@ func TestALeaseThatIsGrantedDuringCloseIsOver(t *testing.T) {
 			if err := lease.Err(); !errors.Is(err, holdfast.ErrClosed) {
 				t.Errorf("%s: the lease's Err is %v", what, err)
 			}
-			if ctx := lease.Context(); !errors.Is(context.Cause(ctx), holdfast.ErrClosed) {
+			if ctx := lease.Context(context.Background()); !errors.Is(context.Cause(ctx), holdfast.ErrClosed) {
 				t.Errorf("%s: the lease's context ended with %v", what, context.Cause(ctx))
 			}
 			synctest.Wait()
@@ -162,12 +162,12 @@ func TestALeaseThatIsPassedOnToWhoGivesUpGoesOn(t *testing.T) {
 			select {
 			case <-third.done:
 			case <-time.After(10 * time.Minute):
-				t.Fatalf("the one behind waits for the lease that nobody has, of %v", first.lease.Token())
+				t.Fatalf("the one behind waits for the lease that nobody has, of %v", first.lease.Fence())
 			}
 			if third.err != nil {
 				t.Fatal(third.err)
 			}
-			if third.lease.Token() > first.lease.Token()+1 { // the one between has been the second's
+			if third.lease.Fence() > first.lease.Fence()+1 { // the one between has been the second's
 				crossed++
 			}
 			release(t, third.lease)

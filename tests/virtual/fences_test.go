@@ -48,7 +48,7 @@ func TestALockIsNotPassedOnPastTheReservedFences(t *testing.T) {
 		for range 3 {
 			waits = append(waits, wait(t, one))
 		}
-		last := lease.Token()
+		last := lease.Fence()
 		for _, w := range append(waits, nil) {
 			release(t, lease)
 			if w == nil {
@@ -58,10 +58,10 @@ func TestALockIsNotPassedOnPastTheReservedFences(t *testing.T) {
 			} else {
 				lease = w.lease
 			}
-			if fence := lease.Token(); fence <= last || fence > counter(t, rdb) {
+			if fence := lease.Fence(); fence <= last || fence > counter(t, rdb) {
 				t.Errorf("fence %d follows %d; the server has counted to %d", fence, last, counter(t, rdb))
 			}
-			last = lease.Token()
+			last = lease.Fence()
 		}
 		release(t, lease)
 	})
@@ -120,8 +120,8 @@ func TestEachLockOfABatchHasItsOwnAnswer(t *testing.T) {
 					return
 				}
 				value := strings.Split(rdb.Get(t.Context(), fmt.Sprintf("holdfast:{%d}", i)).Val(), ":")
-				if len(value) < 3 || value[2] != strconv.FormatUint(lease.Token(), 10) {
-					t.Errorf("the lock %d has the fence %d, and the value %q", i, lease.Token(), value)
+				if len(value) < 3 || value[2] != strconv.FormatUint(lease.Fence(), 10) {
+					t.Errorf("the lock %d has the fence %d, and the value %q", i, lease.Fence(), value)
 				}
 				release(t, lease)
 			})
@@ -141,7 +141,7 @@ func TestEachLockOfABatchHasItsOwnAnswer(t *testing.T) {
 func TestTheFenceCounterStays(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 		rdb := server(t, srv)
-		c, single := client(t, srv), configured(t, srv, holdfast.Config{Batch: -1})
+		c, single := client(t, srv), configured(t, srv, holdfast.Config{MaxBatch: -1})
 		stays := func(what string) {
 			t.Helper()
 			// -1 is what it has without an expiry, -2 if it does not exist.
@@ -161,7 +161,7 @@ func TestTheFenceCounterStays(t *testing.T) {
 		take("a batch of one", c.Mutex("a"))
 		take("a reader", c.RWMutex("rw").Reader())
 		take("a writer", c.RWMutex("rw").Writer())
-		take("a semaphore", c.Semaphore("s", 3).Lock)
+		take("a semaphore", c.Semaphore("s", 3).Permits(1))
 		take("several locks", c.Multi([]string{"a", "b"}))
 
 		rdb.Del(t.Context(), "holdfast:fence")

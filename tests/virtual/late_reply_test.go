@@ -12,6 +12,7 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/holdfasttest"
+	"github.com/holdfast-go/holdfast/tests/internal/backend"
 )
 
 // distant is a driver whose acquires are answered late, for a while.
@@ -39,7 +40,7 @@ func TestALateReplyIsNoFailureOfSomebodyElse(t *testing.T) {
 			return &way
 		})
 		// Without renewals it must be confirmed that it was handed the lock.
-		first := wait(t, c.Mutex("a", holdfast.TTL(50*time.Millisecond), holdfast.Renew(false)))
+		first := wait(t, c.Mutex("a", holdfast.TTL(50*time.Millisecond), holdfast.NoRenew()))
 		second := wait(t, c.Mutex("a"))
 		way.on.Store(true)
 		release(t, lease)
@@ -65,7 +66,7 @@ func TestAGrantPastItsDeadlineIsGivenBack(t *testing.T) {
 				t.Errorf("TryAcquire: %v", err)
 			}
 			synctest.Wait()
-			if held, err := l.IsHeld(t.Context()); held || err != nil {
+			if held, err := backend.IsHeld(t.Context(), l); held || err != nil {
 				t.Errorf("it is held: %v, %v", held, err)
 			}
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/holdfasttest"
+	"github.com/holdfast-go/holdfast/tests/internal/backend"
 )
 
 // moving is the driver of a server on which, until then, a job's lock and its record are in different places, as
@@ -33,11 +34,11 @@ func TestACompletedJobIsWrittenDownWhileItsLeaseLasts(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		moves time.Duration
-		opts  []holdfast.Option
+		opts  []holdfast.OnceOption
 		done  bool
 	}{
 		{"until the slot has moved", time.Minute, nil, true},
-		{"until the lease is over", time.Hour, []holdfast.Option{holdfast.MaxHold(time.Minute)}, false},
+		{"until the lease is over", time.Hour, []holdfast.OnceOption{holdfast.MaxHold(time.Minute)}, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
@@ -56,8 +57,8 @@ func TestACompletedJobIsWrittenDownWhileItsLeaseLasts(t *testing.T) {
 				if !c.done && (!errors.Is(err, holdfast.ErrUnavailable) || !errors.Is(err, holdfast.ErrLost) || took < 50*time.Second || took > time.Minute+retrying) {
 					t.Errorf("Do returned %+v, %v after %s; want ErrUnavailable and ErrLost when the lease is over", run, err, took)
 				}
-				if err := job.Check(t.Context()); errors.Is(err, holdfast.ErrDone) != c.done {
-					t.Errorf("Check: %v", err)
+				if done, err := backend.IsDone(t.Context(), job); done != c.done || err != nil {
+					t.Errorf("the job is done: %v, %v; want %v", done, err, c.done)
 				}
 				if runs != 1 {
 					t.Errorf("it ran %d times", runs)

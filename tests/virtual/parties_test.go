@@ -52,22 +52,22 @@ func TestWaitersThatAreToldNothing(t *testing.T) {
 		wait()
 		time.Sleep(time.Second)
 		began = time.Now()
-		party, err := client(t, srv, dying).Latch("l", 1, holdfast.TTL(8*time.Second), holdfast.Renew(false)).Join(t.Context())
+		party, err := client(t, srv, dying).Latch("l", 1, holdfast.TTL(8*time.Second), holdfast.NoRenew()).Register(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
 		// Another that looks finds out, and so does one that has looked after the party joined.
 		late := client(t, srv, newDeaf).Latch("l", 1)
-		if err := late.Wait(soon(t)); !errors.Is(err, holdfast.ErrIncomplete) {
+		if err := late.Wait(soon(t)); !errors.Is(err, holdfast.ErrLatchIncomplete) {
 			t.Errorf("Wait: %v", err)
 		}
 		if d := time.Since(began); d < 8*time.Second || d > 8*time.Second+100*time.Millisecond {
 			t.Errorf("a party with a lease of 8s is waited for %s", d)
 		}
-		if party.Err() == nil {
+		if party.Lease().Err() == nil {
 			t.Error("it was not waited for")
 		}
-		if err := <-over; !errors.Is(err, holdfast.ErrIncomplete) || time.Since(began) > 30*time.Second+100*time.Millisecond {
+		if err := <-over; !errors.Is(err, holdfast.ErrLatchIncomplete) || time.Since(began) > 30*time.Second+100*time.Millisecond {
 			t.Errorf("Wait returns after %s: %v", time.Since(began), err)
 		}
 	})
@@ -77,7 +77,7 @@ func TestWaitersThatAreToldNothing(t *testing.T) {
 // place is taken by who waits for it then.
 func TestBarrierWaitsForADeadPartyForItsLease(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
-		join := func(wrap func(drivertest.Driver) drivertest.Driver, opts ...holdfast.Option) *holdfast.BarrierParty {
+		join := func(wrap func(drivertest.Driver) drivertest.Driver, opts ...holdfast.BarrierOption) *holdfast.BarrierParty {
 			party, err := client(t, srv, wrap).Barrier("b", 2, opts...).Join(t.Context())
 			if err != nil {
 				t.Fatal(err)
@@ -86,11 +86,11 @@ func TestBarrierWaitsForADeadPartyForItsLease(t *testing.T) {
 		}
 		one := join(newDeaf)
 		began := time.Now()
-		join(dying, holdfast.TTL(9*time.Second), holdfast.Renew(false))
+		join(dying, holdfast.TTL(9*time.Second), holdfast.NoRenew())
 		next := make(chan *holdfast.BarrierParty, 1)
 		go func() { next <- join(newDeaf) }()
 		time.Sleep(4 * time.Second)
-		if _, err := one.Await(soon(t)); !errors.Is(err, holdfast.ErrBroken) {
+		if _, err := one.Await(soon(t)); !errors.Is(err, holdfast.ErrBarrierBroken) {
 			t.Errorf("Await: %v", err)
 		}
 		if d := time.Since(began); d < 9*time.Second || d > 9*time.Second+100*time.Millisecond {
@@ -112,7 +112,7 @@ func TestBarrierWaitsForADeadPartyForItsLease(t *testing.T) {
 			t.Error(err)
 		}
 		for _, p := range []*holdfast.BarrierParty{one, two} {
-			if err := p.Release(t.Context()); err != nil {
+			if err := p.Leave(t.Context()); err != nil {
 				t.Error(err)
 			}
 		}

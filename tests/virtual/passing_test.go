@@ -87,7 +87,7 @@ func TestFencesThatWereReservedBeforeALossAreNotUsed(t *testing.T) {
 		}
 		close(d.letGo)
 		synctest.Wait()
-		seen := first.Token()
+		seen := first.Fence()
 		release(t, first)
 		<-second.done
 		if second.err != nil {
@@ -97,10 +97,10 @@ func TestFencesThatWereReservedBeforeALossAreNotUsed(t *testing.T) {
 			if lease == nil {
 				lease = acquire(t, client(t, srv).Mutex("a"))
 			}
-			if lease.Token() <= seen {
-				t.Errorf("fence %d follows %d", lease.Token(), seen)
+			if lease.Fence() <= seen {
+				t.Errorf("fence %d follows %d", lease.Fence(), seen)
 			}
-			seen = lease.Token()
+			seen = lease.Fence()
 			release(t, lease)
 		}
 	})
@@ -175,7 +175,7 @@ func TestFencesBeyondBelief(t *testing.T) {
 			return func(d drivertest.Driver) drivertest.Driver { return lying{d, strconv.Itoa(forged), about} }
 		}
 		_, err := configured(t, srv, cfg, lie("acquire")).Mutex("a").Acquire(t.Context())
-		if !errors.Is(err, holdfast.ErrWrongType) || !strings.Contains(err.Error(), `"holdfast:fence"`) {
+		if !errors.Is(err, holdfast.ErrMismatch) || !strings.Contains(err.Error(), `"holdfast:fence"`) {
 			t.Errorf("Acquire: %v", err)
 		}
 		release(t, acquire(t, client(t, srv).Mutex("a"))) // it was given back
@@ -189,8 +189,8 @@ func TestFencesBeyondBelief(t *testing.T) {
 		if second.err != nil {
 			t.Fatal(second.err)
 		}
-		if second.lease.Token() >= forged {
-			t.Errorf("a lease is passed on with fence %d", second.lease.Token())
+		if second.lease.Fence() >= forged {
+			t.Errorf("a lease is passed on with fence %d", second.lease.Fence())
 		}
 		release(t, second.lease)
 	})

@@ -34,9 +34,15 @@ func prefixed(t *testing.T, srv *holdfasttest.Server, prefix string, wrap ...fun
 	return configured(t, srv, holdfast.Config{Prefix: prefix}, wrap...)
 }
 
-// by returns a function that makes a client's lock of the name n, with those options.
-func by(options ...holdfast.Option) func(c *holdfast.Client) *holdfast.Lock {
-	return func(c *holdfast.Client) *holdfast.Lock { return c.Mutex("n", options...) }
+// named makes a client's lock of the name n; keyed and redisson return functions that make one by its key.
+func named(c *holdfast.Client) *holdfast.Lock { return c.Mutex("n") }
+
+func keyed(key string) func(c *holdfast.Client) *holdfast.Lock {
+	return func(c *holdfast.Client) *holdfast.Lock { return c.MutexKey(key) }
+}
+
+func redisson(name string) func(c *holdfast.Client) *holdfast.Lock {
+	return func(c *holdfast.Client) *holdfast.Lock { return c.RedissonMutex(name) }
 }
 
 // Clients with different prefixes have different queues for one key: who releases it tells nobody in the
@@ -45,11 +51,11 @@ func TestOneKeyUnderTwoPrefixes(t *testing.T) {
 	for what, locks := range map[string]struct {
 		holder, waiter func(c *holdfast.Client) *holdfast.Lock
 	}{
-		"a key":                     {by(holdfast.Key("k")), by(holdfast.Key("k"))},
-		"a key with a hash tag":     {by(holdfast.Key("{k}:1")), by(holdfast.Key("{k}:1"))},
-		"a name and its key":        {by(), by(holdfast.Key("one:{n}"))},
-		"the key of another's name": {by(holdfast.Key("two:{n}")), by()},
-		"in Redisson's form":        {by(holdfast.Redisson("k")), by(holdfast.Redisson("k"))},
+		"a key":                     {keyed("k"), keyed("k")},
+		"a key with a hash tag":     {keyed("{k}:1"), keyed("{k}:1")},
+		"a name and its key":        {named, keyed("one:{n}")},
+		"the key of another's name": {keyed("two:{n}"), named},
+		"in Redisson's form":        {redisson("k"), redisson("k")},
 	} {
 		t.Run(what, func(t *testing.T) {
 			bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
@@ -81,11 +87,11 @@ func TestAKeyUnderOnePrefixIsNotPolled(t *testing.T) {
 	for what, locks := range map[string]struct {
 		holder, waiter func(c *holdfast.Client) *holdfast.Lock
 	}{
-		"a key":                 {by(holdfast.Key("k")), by(holdfast.Key("k"))},
-		"a key with a hash tag": {by(holdfast.Key("{k}:1")), by(holdfast.Key("{k}:1"))},
-		"a name and its key":    {by(), by(holdfast.Key("one:{n}"))},
-		"a key and its name":    {by(holdfast.Key("one:{n}")), by()},
-		"in Redisson's form":    {by(holdfast.Redisson("k")), by(holdfast.Redisson("k"))},
+		"a key":                 {keyed("k"), keyed("k")},
+		"a key with a hash tag": {keyed("{k}:1"), keyed("{k}:1")},
+		"a name and its key":    {named, keyed("one:{n}")},
+		"a key and its name":    {keyed("one:{n}"), named},
+		"in Redisson's form":    {redisson("k"), redisson("k")},
 	} {
 		t.Run(what, func(t *testing.T) {
 			bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
@@ -134,7 +140,7 @@ func TestAHolderThatDoesNotNameItsQueue(t *testing.T) {
 		if err := rdb.Set(t.Context(), "k", value, time.Minute).Err(); err != nil {
 			t.Fatal(err)
 		}
-		w := wait(t, client(t, srv).Mutex("n", holdfast.Key("k")))
+		w := wait(t, client(t, srv).MutexKey("k"))
 		time.Sleep(20 * time.Second)
 		if got := rdb.Get(t.Context(), "k").Val(); got != value+"+" {
 			t.Errorf("the value became %q", got)

@@ -45,7 +45,7 @@ func TestRenewalsWaitForEachOther(t *testing.T) {
 		const periods = 6
 		time.Sleep(periods * ttl / 3)
 		// Three for each of the sixteen slots of a period, since the first of a slot do not wait.
-		if got := calls.Load(); cfg.Batch == 0 && got > periods*16*3 || got < periods || cfg.Batch < 0 && got < periods*n*9/10 {
+		if got := calls.Load(); cfg.MaxBatch == 0 && got > periods*16*3 || got < periods || cfg.MaxBatch < 0 && got < periods*n*9/10 {
 			t.Errorf("%d leases were renewed with %d calls in %d periods", n, got, periods)
 		}
 		for _, lease := range leases {

@@ -69,7 +69,7 @@ func TestNobodyPassesAProcessWhoseGrantFindsNobody(t *testing.T) {
 			return &way
 		})
 		// Without renewals it must be confirmed that it was handed the lock.
-		leaving := wait(t, c.Mutex("a", holdfast.TTL(20*time.Second), holdfast.Renew(false)))
+		leaving := wait(t, c.Mutex("a", holdfast.TTL(20*time.Second), holdfast.NoRenew()))
 		staying := wait(t, c.Mutex("a", holdfast.TTL(10*time.Second)))
 		behind := wait(t, client(t, srv).Mutex("a"))
 		way.on.Store(true)

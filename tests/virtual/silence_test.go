@@ -71,7 +71,7 @@ func TestCloseAfterManyLeasesWereLostInSilence(t *testing.T) {
 		}
 		d.hangs.Store(true)
 		for _, lease := range leases {
-			<-lease.Context().Done()
+			<-lease.Done()
 		}
 		began := time.Now()
 		if err := c.Close(context.Background()); err != nil {
@@ -128,11 +128,11 @@ func TestReleaseWithADeadline(t *testing.T) {
 		}
 		sure := &holdfast.ServerError{Op: "acquire", Name: "b"}
 		for _, err := range []error{err, errors.Join(sure, err), errors.Join(err, sure), fmt.Errorf("twice: %w, %w", sure, err)} {
-			if !holdfast.Ambiguous(err) {
+			if !errors.Is(err, holdfast.ErrAmbiguous) {
 				t.Errorf("not ambiguous: %v", err)
 			}
 		}
-		if holdfast.Ambiguous(errors.Join(sure, sure)) {
+		if errors.Is(errors.Join(sure, sure), holdfast.ErrAmbiguous) {
 			t.Error("what is not ambiguous is so twice")
 		}
 		time.Sleep(time.Second)
@@ -170,7 +170,7 @@ func TestReleasesAtOnceInAnOutage(t *testing.T) {
 // Acquires that are cancelled while the server hangs do not pile up: few at a time are taken back, and what their
 // locks have is gone soon after it answers again. Close does not wait for one after the other.
 func TestManyAreCancelledInSilence(t *testing.T) {
-	for what, opts := range map[string][]holdfast.Option{"together": nil, "by themselves": {holdfast.MaxHold(time.Hour)}} {
+	for what, opts := range map[string][]holdfast.MutexOption{"together": nil, "by themselves": {holdfast.MaxHold(time.Hour)}} {
 		t.Run(what, func(t *testing.T) {
 			bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 				var d moody

@@ -35,8 +35,8 @@ func dying(d drivertest.Driver) drivertest.Driver { return mute{d} }
 // the lock is handed over: until then it looks as rarely as suits its old rank.
 func TestFirstWaiterIsServedAfterAHolderThatFoundTheLockAndDied(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
-		acquire(t, client(t, srv, dying).Mutex("a", holdfast.TTL(5*time.Second), holdfast.Renew(false)))
-		first := wait(t, client(t, srv, dying).Mutex("a", holdfast.TTL(time.Second), holdfast.Renew(false)))
+		acquire(t, client(t, srv, dying).Mutex("a", holdfast.TTL(5*time.Second), holdfast.NoRenew()))
+		first := wait(t, client(t, srv, dying).Mutex("a", holdfast.TTL(time.Second), holdfast.NoRenew()))
 		time.Sleep(2500 * time.Millisecond)
 		second := wait(t, client(t, srv).Mutex("a"))
 		<-first.done
@@ -53,7 +53,7 @@ func TestAStandbyDoesNotPutOffALook(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 		observer := redis.NewClient(&redis.Options{Addr: "127.0.0.1:0", Dialer: srv.Dial})
 		t.Cleanup(func() { _ = observer.Close() })
-		acquire(t, client(t, srv, dying).Mutex("a", holdfast.TTL(10*time.Second), holdfast.Renew(false)))
+		acquire(t, client(t, srv, dying).Mutex("a", holdfast.TTL(10*time.Second), holdfast.NoRenew()))
 		w := wait(t, client(t, srv).Mutex("a"))
 		for range 3 {
 			waiters := observer.ZRange(t.Context(), "holdfast:{a}:q", 0, -1).Val()

@@ -64,9 +64,9 @@ func TestContextEndsOnTimeAfterASuspensionShorterThanTheLease(t *testing.T) {
 				lease := acquire(t, c.Mutex("a", holdfast.TTL(10*time.Minute)))
 				begun := time.Now()
 				suspend(9 * time.Minute)
-				<-lease.Context().Done()
+				<-lease.Done()
 				if after := time.Since(begun); after > time.Minute {
-					t.Errorf("a minute was left; the context ended %s after waking up: %v", after, context.Cause(lease.Context()))
+					t.Errorf("a minute was left; the context ended %s after waking up: %v", after, context.Cause(lease.Context(context.Background())))
 				}
 			})
 		})
@@ -90,7 +90,7 @@ func TestALeaseThatASuspensionOutlivedIsNotPassedOn(t *testing.T) {
 		}
 		second.served(t, time.Minute)
 		third.served(t, time.Minute)
-		if a, b := first.lease.Token(), second.lease.Token(); b <= a {
+		if a, b := first.lease.Fence(), second.lease.Fence(); b <= a {
 			t.Errorf("fence %d follows %d", b, a)
 		}
 	})

@@ -18,6 +18,7 @@ import (
 	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/holdfastgoredis"
 	"github.com/holdfast-go/holdfast/holdfasttest"
+	"github.com/holdfast-go/holdfast/tests/internal/backend"
 )
 
 // quiet is a logger for go-redis, which would tell of each of the connections that fail here.
@@ -165,13 +166,13 @@ func TestAnOutageDoesNotLookLikeABusyLock(t *testing.T) {
 				return within(t, l)
 			},
 			"polling": func(t *testing.T, w *way, cfg holdfast.Config) error {
-				l := w.client(t, cfg).Mutex("a", holdfast.Poll(10*time.Millisecond, 0))
+				l := w.client(t, cfg).Mutex("a", holdfast.Poll(10*time.Millisecond))
 				release(t, acquire(t, l))
 				w.become(broken)
 				return within(t, l)
 			},
 			"a semaphore": func(t *testing.T, w *way, cfg holdfast.Config) error {
-				l := w.client(t, cfg).Semaphore("a", 2).Lock
+				l := w.client(t, cfg).Semaphore("a", 2).Permits(1)
 				release(t, acquire(t, l))
 				w.become(broken)
 				return within(t, l)
@@ -230,7 +231,7 @@ func TestAnOutageDoesNotLookLikeABusyLock(t *testing.T) {
 			lease := acquire(t, client(t, srv).Mutex("a", holdfast.TTL(time.Hour)))
 			defer release(t, lease)
 			c := configured(t, srv, cfg)
-			for _, l := range []*holdfast.Lock{c.Mutex("a"), c.Mutex("a", holdfast.Poll(7*time.Millisecond, 0))} {
+			for _, l := range []*holdfast.Lock{c.Mutex("a"), c.Mutex("a", holdfast.Poll(7*time.Millisecond))} {
 				if err := within(t, l); err != context.DeadlineExceeded {
 					t.Errorf("Acquire: %v", err)
 				}
@@ -283,12 +284,12 @@ func TestAnUnansweredCommandDoesNotLookLikeTheCallersDeadline(t *testing.T) {
 					check("Acquire, "+of, err)
 					_, err = c.Mutex("a").TryAcquire(ctx)
 					check("TryAcquire, "+of, err)
-					_, err = c.Mutex("a").Holder(ctx)
+					_, err = backend.HolderOf(ctx, c.Mutex("a"))
 					check("Holder, "+of, err)
 				}
 				check("Extend", lease.Extend(ctx, time.Minute))
 				select {
-				case <-lease.Context().Done():
+				case <-lease.Done():
 				case <-ctx.Done():
 				}
 				check("a lost lease", lease.Err())

@@ -29,7 +29,7 @@ func (d shareRenewals) Run(ctx context.Context, call driver.Call) (string, error
 // A lease that is downgraded and upgraded again has its owner and what is left of its bounds.
 func TestBoundsOutliveDowngradeAndUpgrade(t *testing.T) {
 	const ttl = 6 * time.Second
-	for name, on := range map[string]func(rw *holdfast.RWMutex, opts ...holdfast.Option) *holdfast.Lock{
+	for name, on := range map[string]func(rw *holdfast.RWMutex, opts ...holdfast.RWMutexOption) *holdfast.Lock{
 		"the writer": (*holdfast.RWMutex).Writer,
 		"the reader": (*holdfast.RWMutex).Reader,
 	} {
@@ -64,7 +64,7 @@ func TestBoundsOutliveDowngradeAndUpgrade(t *testing.T) {
 						lease, reads = next, !reads
 						select {
 						case <-time.After(1500 * time.Millisecond):
-						case <-lease.Context().Done():
+						case <-lease.Done():
 						}
 						if time.Since(began) > time.Minute {
 							t.Fatalf("the lease goes on after %s and %d renewals", time.Since(began), sent.Load())

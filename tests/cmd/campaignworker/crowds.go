@@ -9,20 +9,20 @@ import (
 )
 
 func (l *locks) latch(w worker.Want) *holdfast.Latch {
-	return l.client.Latch(w.Name, w.Parties, optionsOf(w)...)
+	return l.client.Latch(w.Name, w.Parties, optionOf(w))
 }
 
 // Join is Join or TryJoin.
 func (l *locks) Join(ctx context.Context, w worker.Want) (worker.Party, error) {
 	if w.Share == worker.Joining {
 		latch := l.latch(w)
-		got, err := latch.Join(ctx)
+		got, err := latch.Register(ctx)
 		if err != nil {
 			return nil, err
 		}
-		return party{lease{Lease: got.Lease}, got, nil}, nil
+		return party{lease{Lease: got.Lease()}, got, nil}, nil
 	}
-	barrier := l.client.Barrier(w.Name, w.Parties, optionsOf(w)...)
+	barrier := l.client.Barrier(w.Name, w.Parties, optionOf(w))
 	join := barrier.Join
 	if w.Try {
 		join = barrier.TryJoin
@@ -31,7 +31,7 @@ func (l *locks) Join(ctx context.Context, w worker.Want) (worker.Party, error) {
 	if err != nil {
 		return nil, err
 	}
-	return party{lease{Lease: got.Lease}, nil, got}, nil
+	return party{lease{Lease: got.Lease()}, nil, got}, nil
 }
 
 func (l *locks) CountDown(ctx context.Context, w worker.Want) error { return l.latch(w).CountDown(ctx) }
@@ -45,20 +45,20 @@ func (l *locks) Count(ctx context.Context, w worker.Want) (int, error) { return 
 // Tell takes the library at its word: only after an Ambiguous error a request may have been
 // carried out.
 func (l *locks) Tell(err error) worker.Answer {
-	var incomplete *holdfast.IncompleteError
-	var broken *holdfast.BrokenError
+	var incomplete *holdfast.LatchIncompleteError
+	var broken *holdfast.BarrierBrokenError
 	switch {
 	case errors.As(err, &incomplete):
 		return worker.Answer{Outcome: worker.Incomplete, Missing: incomplete.Missing}
 	case errors.As(err, &broken):
 		return worker.Answer{Outcome: worker.Broken, Phase: broken.Phase, Died: broken.Died}
-	case errors.Is(err, holdfast.ErrReset):
+	case errors.Is(err, holdfast.ErrLatchReset):
 		return worker.Answer{Outcome: worker.Anew}
 	case errors.Is(err, holdfast.ErrLost):
 		return worker.Answer{Outcome: worker.Lost}
 	case errors.Is(err, holdfast.ErrHeld):
 		return worker.Answer{Outcome: worker.Full}
-	case holdfast.Ambiguous(err):
+	case errors.Is(err, holdfast.ErrAmbiguous):
 		return worker.Answer{}
 	}
 	return worker.Answer{Outcome: worker.Undone}

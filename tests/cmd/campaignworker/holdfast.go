@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/holdfastgoredis"
 	"github.com/holdfast-go/holdfast/tests/internal/campaign/worker"
+	"github.com/holdfast-go/holdfast/tests/internal/options"
 )
 
 // locks are those of one client of the library.
@@ -29,55 +30,77 @@ func open(s worker.Setting) (worker.Locks, error) {
 func openAt(s worker.Setting, addr string) (*locks, error) {
 	rdb := redis.NewClient(&redis.Options{Addr: addr, DialTimeout: s.CommandTimeout, ReadTimeout: s.CommandTimeout})
 	client, err := holdfastgoredis.New(rdb, &holdfast.Config{
-		CommandTimeout: s.CommandTimeout,
-		RetryTimeout:   s.RetryTimeout,
-		LocalHandovers: s.LocalHandovers,
-		MaxTTL:         s.MaxTTL,
-		Strict:         s.Mode == "strict",
-		TTL:            s.MaxTTL, // every lock has its own
+		CommandTimeout:    s.CommandTimeout,
+		RetryTimeout:      s.RetryTimeout,
+		MaxLocalHandovers: s.LocalHandovers,
+		MaxTTL:            s.MaxTTL,
+		Strict:            s.Mode == "strict",
+		TTL:               s.MaxTTL, // every lock has its own
 	})
 	return &locks{rdb, client}, err
 }
 
-// optionsOf are the options of a lock.
-func optionsOf(w worker.Want) []holdfast.Option {
-	options := []holdfast.Option{holdfast.TTL(w.TTL), holdfast.Renew(!w.Fixed), holdfast.Reentrant(w.Again)}
-	switch {
-	case w.Redisson:
-		options = append(options, holdfast.Redisson(w.Key))
-	case w.Key != "":
-		options = append(options, holdfast.Key(w.Key))
+// optionOf is the option of any lock: several in one.
+func optionOf(w worker.Want) holdfast.Option {
+	all := []holdfast.Option{holdfast.TTL(w.TTL)}
+	if w.Fixed {
+		all = append(all, holdfast.NoRenew())
 	}
 	if w.MaxHold > 0 {
-		options = append(options, holdfast.MaxHold(w.MaxHold))
+		all = append(all, holdfast.MaxHold(w.MaxHold))
 	}
+	return holdfast.Options(all...)
+}
+
+// waitingOptionsOf are the options of a lock that is waited for in a queue, or polled.
+func waitingOptionsOf(w worker.Want) []holdfast.PollOption {
+	all := []holdfast.PollOption{optionOf(w)}
 	if w.Poll > 0 {
-		options = append(options, holdfast.Poll(w.Poll, 0))
+		all = append(all, holdfast.Poll(w.Poll))
 	}
-	if w.NodeTimeout > 0 {
-		options = append(options, holdfast.NodeTimeout(w.NodeTimeout))
+	return all
+}
+
+// mutexOptionsOf are the options of a mutex of any form.
+func mutexOptionsOf(w worker.Want) []holdfast.MutexOption {
+	all := options.For[holdfast.MutexOption](waitingOptionsOf(w))
+	if w.Again {
+		all = append(all, holdfast.Reentrant())
 	}
-	return options
+	return all
 }
 
 func (l *locks) Acquire(ctx context.Context, w worker.Want) (worker.Lease, error) {
-	options := optionsOf(w)
 	var lock *holdfast.Lock
 	switch w.Share {
 	case worker.Whole:
-		lock = l.client.Mutex(w.Name, options...)
+		lock = l.mutex(w)
 	case worker.Reading:
-		lock = l.client.RWMutex(w.Name, options...).Reader()
+		lock = l.readWrite(w).Reader()
 	case worker.Writing:
-		lock = l.client.RWMutex(w.Name, options...).Writer()
+		lock = l.readWrite(w).Writer()
 	case worker.Permits:
-		lock = l.client.Semaphore(w.Name, w.Permits, append(options, holdfast.Weight(w.Take))...).Lock
+		lock = l.client.Semaphore(w.Name, w.Permits, options.For[holdfast.SemaphoreOption](waitingOptionsOf(w))...).Permits(w.Take)
 	case worker.Owned:
-		lock = l.client.Mutex(w.Name, append(options, holdfast.Owner(fmt.Sprint("owner-", w.Owner)), holdfast.Reentrant(true))...)
+		lock = l.client.OwnerMutex(w.Name, fmt.Sprint("owner-", w.Owner), mutexOptionsOf(w)...)
 	case worker.Together:
-		lock = l.client.Multi(w.Names(), options...)
+		lock = l.client.Multi(w.Names(), options.For[holdfast.MultiOption](mutexOptionsOf(w))...)
 	}
 	return acquire(ctx, lock, w)
+}
+
+func (l *locks) mutex(w worker.Want) *holdfast.Lock {
+	switch {
+	case w.Redisson:
+		return l.client.RedissonMutex(w.Key, mutexOptionsOf(w)...)
+	case w.Key != "":
+		return l.client.MutexKey(w.Key, mutexOptionsOf(w)...)
+	}
+	return l.client.Mutex(w.Name, mutexOptionsOf(w)...)
+}
+
+func (l *locks) readWrite(w worker.Want) *holdfast.RWMutex {
+	return l.client.RWMutex(w.Name, options.For[holdfast.RWMutexOption](mutexOptionsOf(w))...)
 }
 
 func acquire(ctx context.Context, lock *holdfast.Lock, w worker.Want) (worker.Lease, error) {
@@ -92,7 +115,7 @@ func acquire(ctx context.Context, lock *holdfast.Lock, w worker.Want) (worker.Le
 	return lease{got, lock}, nil
 }
 
-func (l *locks) Admit(ctx context.Context) error { return l.client.Init(ctx, false) }
+func (l *locks) Admit(ctx context.Context) error { return l.client.Admit(ctx) }
 
 func (l *locks) Close(ctx context.Context) error {
 	return errors.Join(l.client.Close(ctx), l.rdb.Close())
@@ -102,20 +125,20 @@ func (l *locks) Close(ctx context.Context) error {
 func (l *locks) Do(ctx context.Context, w worker.Want, slot string, job func(worker.Lease) (string, error)) (worker.Done, error) {
 	window := holdfast.Every(w.Window)
 	if slot != "" {
-		window = holdfast.SlotKey(slot, time.Hour)
+		window = holdfast.Slot(slot, time.Hour)
 	}
-	once := l.client.Once(w.Name, window, optionsOf(w)...)
+	once := l.client.Once(w.Name, window, options.For[holdfast.OnceOption](waitingOptionsOf(w))...)
 	do := once.Do
 	if w.Try {
 		do = once.TryDo
 	}
-	run, err := do(ctx, func(_ context.Context, got *holdfast.Lease) (string, error) { return job(lease{got, once.Lock()}) })
-	return worker.Done{Fence: run.Fence, Result: run.Result, At: run.Completed.UnixMicro(), Try: run.Try, Here: run.Here}, err
+	run, err := do(ctx, func(_ context.Context, got *holdfast.Lease) (string, error) { return job(lease{Lease: got}) })
+	return worker.Done{Fence: run.Fence, Result: run.Result, At: run.Time.UnixMicro(), Try: run.Try, Here: run.Here}, err
 }
 
 // Lead is Election.Run.
 func (l *locks) Lead(ctx context.Context, w worker.Want, lead func(worker.Lease) bool) error {
-	return l.client.Election(w.Name, optionsOf(w)...).Run(ctx, func(_ context.Context, term *holdfast.Lease) error {
+	return l.client.Election(w.Name, options.For[holdfast.ElectionOption](waitingOptionsOf(w))...).Run(ctx, func(_ context.Context, term *holdfast.Lease) error {
 		if lead(lease{Lease: term}) {
 			return holdfast.ErrResign
 		}
@@ -129,17 +152,10 @@ type lease struct {
 }
 
 func (l lease) Again() (worker.Lease, error) {
-	got, err := l.lock.Acquire(l.Context())
+	got, err := l.lock.Acquire(l.Context(context.Background()))
 	if err != nil {
 		return nil, err
 	}
 	return lease{got, l.lock}, nil
 }
 
-func (l lease) Fence() uint64 { return l.Token() }
-
-func (l lease) Fences() map[string]uint64 { return l.Tokens() }
-
-func (l lease) Done() <-chan struct{} { return l.Context().Done() }
-
-func (l lease) Extend(ctx context.Context, ttl time.Duration) error { return l.Lease.Extend(ctx, ttl) }

@@ -3,39 +3,66 @@ package main
 import (
 	"context"
 	"errors"
+	"sync"
+	"time"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/tests/internal/campaign/worker"
+	"github.com/holdfast-go/holdfast/tests/internal/options"
 )
 
 // quorum is the locks of a quorum, with a client for each node.
 type quorum struct {
-	nodes []*locks
-	all   *holdfast.Quorum
+	nodes   []*locks
+	clients []*holdfast.Client
+
+	mu  sync.Mutex
+	all map[time.Duration]*holdfast.Quorum // by how long they wait for a node
 }
 
 func openQuorum(s worker.Setting) (worker.Locks, error) {
-	q := &quorum{}
-	var clients []*holdfast.Client
+	q := &quorum{all: map[time.Duration]*holdfast.Quorum{}}
 	for _, addr := range s.Nodes {
 		l, err := openAt(s, addr)
 		if err != nil {
 			return nil, err
 		}
-		q.nodes, clients = append(q.nodes, l), append(clients, l.client)
+		q.nodes, q.clients = append(q.nodes, l), append(q.clients, l.client)
 	}
-	var err error
-	q.all, err = holdfast.NewQuorum(clients...)
-	return q, err
+	return q, nil
+}
+
+// waiting returns the quorum that waits so long for a node.
+func (q *quorum) waiting(nodeTimeout time.Duration) (*holdfast.Quorum, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if known := q.all[nodeTimeout]; known != nil {
+		return known, nil
+	}
+	made, err := holdfast.NewQuorum(q.clients, &holdfast.QuorumConfig{NodeTimeout: nodeTimeout})
+	if err == nil {
+		q.all[nodeTimeout] = made
+	}
+	return made, err
 }
 
 func (q *quorum) Acquire(ctx context.Context, w worker.Want) (worker.Lease, error) {
-	return acquire(ctx, q.all.Mutex(w.Name, optionsOf(w)...), w)
+	all, err := q.waiting(w.NodeTimeout)
+	if err != nil {
+		return nil, err
+	}
+	return acquire(ctx, all.Mutex(w.Name, options.For[holdfast.QuorumOption](waitingOptionsOf(w))...), w)
 }
 
-func (q *quorum) Admit(ctx context.Context) error { return q.all.Init(ctx, false) }
+func (q *quorum) Admit(ctx context.Context) error {
+	all, err := q.waiting(0)
+	if err != nil {
+		return err
+	}
+	return all.Admit(ctx)
+}
 
-func (q *quorum) NeedAdmission(err error) bool { return errors.Is(err, holdfast.ErrUninitialised) }
+func (q *quorum) NeedAdmission(err error) bool { return errors.Is(err, holdfast.ErrNotAdmitted) }
 
 // Close closes all clients at once: a lease of several nodes ends when most of them do.
 func (q *quorum) Close(ctx context.Context) error {

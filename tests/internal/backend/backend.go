@@ -327,8 +327,8 @@ func Eventually(tb testing.TB, what string, f func() bool) {
 func Waiters(tb testing.TB, l *holdfast.Lock, n int) {
 	tb.Helper()
 	Eventually(tb, "the queue has the waiters", func() bool {
-		h, err := l.Holder(tb.Context())
-		return err == nil && h.Waiters == n
+		waiting, err := Waiting(tb.Context(), l)
+		return err == nil && waiting == n
 	})
 }
 
@@ -378,7 +378,7 @@ func ReleasedSince(began time.Time, l *holdfast.Lease) error {
 func Released(l *holdfast.Lease) error {
 	began := time.Now()
 	err := l.Release(context.Background())
-	if holdfast.Ambiguous(err) && machine.Stalled(began) {
+	if errors.Is(err, holdfast.ErrAmbiguous) && machine.Stalled(began) {
 		return nil
 	}
 	return err

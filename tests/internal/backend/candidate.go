@@ -64,16 +64,13 @@ func Watch(tb testing.TB, e *holdfast.Election) (next func() string) {
 	})
 	go func() {
 		defer close(over)
-		for leader, err := range e.Watch(ctx) {
-			owner := ""
-			if leader != nil {
-				owner = leader.Owner
-			}
+		for status, err := range e.Watch(ctx) {
+			leader, _ := status.Holder()
 			if err != nil {
 				tb.Errorf("Watch: %v", err)
 			}
 			select {
-			case seen <- owner:
+			case seen <- leader.Owner:
 			case <-ctx.Done():
 				return
 			}

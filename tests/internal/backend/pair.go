@@ -1,9 +1,8 @@
 package backend
 
 import (
-	"time"
-
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/tests/internal/options"
 )
 
 // Pair is two who cannot have a lock at the same time.
@@ -17,37 +16,36 @@ func Alike(lock func(c *holdfast.Client) *holdfast.Lock) Pair { return Pair{lock
 
 // Pairs are of every kind of lock but the mutex, by what they are, with these options. All names
 // that begin with "{a}/" are of one Cluster slot.
-func Pairs(opts ...holdfast.Option) map[string]Pair {
+func Pairs(with ...holdfast.DurableOption) map[string]Pair {
 	type client = *holdfast.Client
 	type lock = *holdfast.Lock
 	reader := func(name string) func(client) lock {
-		return func(c client) lock { return c.RWMutex(name, opts...).Reader() }
+		return func(c client) lock { return c.RWMutex(name, options.For[holdfast.RWMutexOption](with)...).Reader() }
 	}
 	writer := func(name string) func(client) lock {
-		return func(c client) lock { return c.RWMutex(name, opts...).Writer() }
+		return func(c client) lock { return c.RWMutex(name, options.For[holdfast.RWMutexOption](with)...).Writer() }
 	}
 	mutex := func(name string) func(client) lock { return func(c client) lock { return c.Mutex(name) } }
 	multi := func(names ...string) func(client) lock {
-		return func(c client) lock { return c.Multi(names, opts...) }
+		return func(c client) lock { return c.Multi(names, options.For[holdfast.MultiOption](with)...) }
 	}
 	owner := func(id string) func(client) lock {
 		return func(c client) lock {
-			return c.Mutex("{a}/own", append(opts[:len(opts):len(opts)], holdfast.Owner(id), holdfast.Reentrant(true))...)
+			return c.OwnerMutex("{a}/own", id, options.For[holdfast.MutexOption](with)...)
 		}
 	}
 	return map[string]Pair{
 		"an owner behind another": {owner("one"), owner("other"), owner("one")},
 		// Its key is not made of the name, and is to be in the slot of the others.
 		"Redisson's": Alike(func(c client) lock {
-			return c.Mutex("r", append(opts[:len(opts):len(opts)], holdfast.Redisson("{{a}/r"))...)
+			return c.RedissonMutex("{{a}/r", options.For[holdfast.MutexOption](with)...)
 		}),
 		"a writer behind a reader": {reader("{a}/rw"), writer("{a}/rw"), writer("{a}/rw")},
 		"a reader behind a writer": {writer("{a}/wr"), reader("{a}/wr"), reader("{a}/wr")},
 		"permits": Alike(func(c client) lock {
-			return c.Semaphore("{a}/s", 3, append(opts[:len(opts):len(opts)], holdfast.Weight(2))...).Lock
+			return c.Semaphore("{a}/s", 3, options.For[holdfast.SemaphoreOption](with)...).Permits(2)
 		}),
 		"several of one slot":  {multi("{a}/2", "{a}/1"), multi("{a}/1", "{a}/2"), mutex("{a}/1")},
 		"several of any slots": {multi("{a}/3", "job-2", "job-0"), multi("job-0", "job-2", "{a}/3"), mutex("job-0")},
-		"a job":                Alike(func(c client) lock { return c.Once("{a}/o", holdfast.Every(time.Hour), opts...).Lock() }),
 	}
 }

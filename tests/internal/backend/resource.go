@@ -47,14 +47,14 @@ func (r *Resource) Stale() int {
 func (r *Resource) Succeed(tb testing.TB, before, next *holdfast.Lease) (overlap bool) {
 	tb.Helper()
 	overlap = before.Err() == nil && next.Err() == nil
-	if next.Token() <= before.Token() {
-		tb.Errorf("fence %d follows %d", next.Token(), before.Token())
+	if next.Fence() <= before.Fence() {
+		tb.Errorf("fence %d follows %d", next.Fence(), before.Fence())
 	}
-	if !r.Write(next.Token()) {
-		tb.Errorf("the resource refuses the holder with fence %d", next.Token())
+	if !r.Write(next.Fence()) {
+		tb.Errorf("the resource refuses the holder with fence %d", next.Fence())
 	}
-	if r.Write(before.Token()) {
-		tb.Errorf("the resource takes a write with fence %d after one with %d", before.Token(), next.Token())
+	if r.Write(before.Fence()) {
+		tb.Errorf("the resource takes a write with fence %d after one with %d", before.Fence(), next.Fence())
 	}
 	return overlap
 }

@@ -87,12 +87,12 @@ const breath = time.Second
 // campaign leads for one term after another.
 func (r *runner) campaign(ctx context.Context, locks *locker) *exitError {
 	o := r.office
-	o.election = locks.election(r.name, r.options()...)
+	o.election = locks.election(r.name, r.option())
 	if exit := r.checkNew(ctx); exit != nil {
 		return exit
 	}
 	// A server that was never there is an error; an outage is not.
-	if _, err := leaderOf(ctx, o.election); err != nil {
+	if _, err := o.election.Status(ctx); err != nil {
 		return r.failure(err)
 	}
 	stand := o.stand(ctx)
@@ -185,16 +185,17 @@ func (o *office) next(ctx context.Context) (*holdfast.Lease, error) {
 
 // tellLeaders says who leads, until ctx ends.
 func (r *runner) tellLeaders(ctx context.Context) {
-	for leader, err := range r.office.election.Watch(ctx) {
+	for status, err := range r.office.election.Watch(ctx) {
+		leader, leads := status.Holder()
 		switch {
 		case err != nil:
 			r.voice.note("campaigning for %q: %v", r.name, err)
-		case leader != nil:
+		case leads:
 			waiting := "" // of a quorum it is not known how many do
 			if !r.quorum {
-				waiting = fmt.Sprintf("; %d waiting", leader.Waiters)
+				waiting = fmt.Sprintf("; %d waiting", len(status.Waiters))
 			}
-			r.voice.note("campaigning for %q, led by %s%s", r.name, r.describeOne(*leader), waiting)
+			r.voice.note("campaigning for %q, led by %s%s", r.name, r.describeOne(leader), waiting)
 		}
 	}
 }

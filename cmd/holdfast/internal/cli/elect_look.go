@@ -85,50 +85,39 @@ func (r *runner) inquire(ctx context.Context, f func(context.Context, *locker) *
 func (r *runner) look(ctx context.Context, e *holdfast.Election, watch bool) *exitError {
 	// Also before watching, which would outlive that the server cannot be reached: an address
 	// that is wrong is to show.
-	leader, err := leaderOf(ctx, e)
+	status, err := e.Status(ctx)
 	if err != nil {
 		return r.failure(err)
 	}
 	if !watch {
-		if exit := r.show(leader); exit != nil || leader != nil {
+		if exit := r.show(status); exit != nil || status.Held() {
 			return exit
 		}
 		return &exitError{exitNone, nil}
 	}
-	for leader, err := range e.Watch(ctx) {
+	for status, err := range e.Watch(ctx) {
 		if err != nil {
 			return r.failure(err)
 		}
-		if exit := r.show(leader); exit != nil {
+		if exit := r.show(status); exit != nil {
 			return exit
 		}
 	}
 	return nil
 }
 
-// leaderOf says who leads, or nil.
-func leaderOf(ctx context.Context, e *holdfast.Election) (*holdfast.Holder, error) {
-	h, err := e.Leader(ctx)
-	switch {
-	case errors.Is(err, holdfast.ErrNotHeld):
-		return nil, nil
-	case err != nil:
-		return nil, err
-	}
-	return &h, nil
-}
-
-// show prints who leads; nil is nobody. It returns how to exit if it cannot.
-func (r *runner) show(leader *holdfast.Holder) *exitError {
+// show prints who leads, if anybody does. It returns how to exit if it cannot.
+func (r *runner) show(status holdfast.Status) *exitError {
 	now := time.Now()
 	key := r.ownKey()
 	text := fmt.Sprintf("%s  nobody leads %q (key %s)\n", now.Format(time.DateTime), r.name, printable.Line(key, maxShown))
-	if leader != nil {
-		text = fmt.Sprintf("%s  %s leads %q\n", now.Format(time.DateTime), r.describeOne(*leader), r.name)
+	leader, leads := status.Holder()
+	if leads {
+		text = fmt.Sprintf("%s  %s leads %q\n", now.Format(time.DateTime), r.describeOne(leader), r.name)
 	}
 	seen := sight{Time: now, Name: r.name, Key: key, Server: r.report.Server}
-	if leader != nil {
-		seen.Leader = newOccupant(*leader)
+	if leads {
+		seen.Leader = newOccupant(leader, len(status.Waiters))
 	}
 	return r.answer(text, seen)
 }

@@ -66,9 +66,9 @@ func failure(err error) *exitError {
 	switch {
 	case errors.Is(err, holdfast.ErrInvalid):
 		code = exitUsage
-	case errors.Is(err, holdfast.ErrAuth), errors.Is(err, holdfast.ErrPermission):
+	case errors.Is(err, holdfast.ErrDenied):
 		code = exitRefused
-	case errors.Is(err, holdfast.ErrWrongType), errors.Is(err, holdfast.ErrPermits), errors.Is(err, holdfast.ErrUnsupported):
+	case errors.Is(err, holdfast.ErrMismatch), errors.Is(err, holdfast.ErrUnsupported):
 		code = exitConfig
 	case errors.Is(err, holdfast.ErrLost):
 		code = exitLost

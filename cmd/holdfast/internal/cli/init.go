@@ -70,7 +70,7 @@ func initServer(ctx context.Context, args []string, _ io.Reader, stdout, stderr 
 	defer s.close()
 	cfg := strictConfig(o.maxTTL, o.prefix)
 	cfg.Logger = v.logger()
-	locks, err := s.locker(cfg)
+	locks, err := s.locker(cfg, 0)
 	if err != nil {
 		return err
 	}
@@ -79,15 +79,15 @@ func initServer(ctx context.Context, args []string, _ io.Reader, stdout, stderr 
 		if err := s.distinct(ctx); err != nil {
 			return err
 		}
-		err = locks.quorum.Init(ctx, o.force)
+		err = admit(ctx, locks.quorum, o.force)
 	} else {
-		err = locks.clients[0].Init(ctx, o.force)
+		err = admit(ctx, locks.clients[0], o.force)
 	}
-	var quarantine *holdfast.QuarantineError
+	var server *holdfast.ServerError
 	switch {
-	case errors.As(err, &quarantine) && locks.quorum == nil:
+	case locks.quorum == nil && errors.Is(err, holdfast.ErrQuarantine) && errors.As(err, &server):
 		v.fail(fmt.Errorf("%s is in quarantine for another %s: it may have lost locks that somebody still holds; --force ends that",
-			s.addr(), quarantine.Left))
+			s.addr(), server.RetryAfter))
 		return &exitError{exitBusy, nil}
 	case err != nil && locks.quorum != nil:
 		return initFailed(v, err)
@@ -103,6 +103,17 @@ func initServer(ctx context.Context, args []string, _ io.Reader, stdout, stderr 
 	return err
 }
 
+// admit admits a server, or the nodes of a quorum.
+func admit(ctx context.Context, to interface {
+	Admit(ctx context.Context) error
+	ForceAdmit(ctx context.Context) error
+}, force bool) error {
+	if force {
+		return to.ForceAdmit(ctx)
+	}
+	return to.Admit(ctx)
+}
+
 // initFailed says which nodes of a quorum were not admitted, and why.
 func initFailed(v *voice, err error) error {
 	exit := failure(err)
@@ -113,10 +124,10 @@ func initFailed(v *voice, err error) error {
 	}
 	resting := 0
 	for _, n := range quorum.Nodes {
-		var quarantine *holdfast.QuarantineError
-		if errors.As(n.Err, &quarantine) {
+		var server *holdfast.ServerError
+		if errors.Is(n.Err, holdfast.ErrQuarantine) && errors.As(n.Err, &server) {
 			resting++
-			v.fail(fmt.Errorf("node %s is in quarantine for another %s: it may have lost locks that somebody still holds; --force ends that", n.Server, quarantine.Left))
+			v.fail(fmt.Errorf("node %s is in quarantine for another %s: it may have lost locks that somebody still holds; --force ends that", n.Server, server.RetryAfter))
 			continue
 		}
 		v.fail(fmt.Errorf("node %s: %s", n.Server, nodeReason(n.Err)))

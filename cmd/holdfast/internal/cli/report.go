@@ -61,8 +61,8 @@ type pastRun struct {
 	Here      bool      `json:"here"`
 }
 
-func newPastRun(r holdfast.Run) *pastRun {
-	return &pastRun{r.Completed, r.Owner, r.Host, r.PID, r.Fence, r.Try, r.Here}
+func newPastRun(r holdfast.Completion) *pastRun {
+	return &pastRun{r.Time, r.Owner, r.Host, r.PID, r.Fence, r.Try, r.Here}
 }
 
 // occupant is who held the lock instead.
@@ -78,8 +78,8 @@ type occupant struct {
 	Foreign bool              `json:"foreign,omitempty"`
 }
 
-func newOccupant(h holdfast.Holder) *occupant {
-	o := &occupant{Owner: h.Owner, Host: h.Host, PID: h.PID, Fence: h.Fence, Meta: h.Meta, TTL: h.TTL.Milliseconds(), Waiters: h.Waiters, Foreign: h.Foreign}
+func newOccupant(h holdfast.Holder, waiters int) *occupant {
+	o := &occupant{Owner: h.Owner, Host: h.Host, PID: h.PID, Fence: h.Fence, Meta: h.Meta, TTL: h.TTL.Milliseconds(), Waiters: waiters, Foreign: h.Foreign}
 	if !h.Since.IsZero() {
 		o.Since = &h.Since
 	}

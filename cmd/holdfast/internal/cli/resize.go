@@ -78,7 +78,7 @@ func resize(ctx context.Context, args []string, _ io.Reader, stdout, stderr io.W
 	if n := len(s.all); n > 1 {
 		return configError("%d servers are named, a quorum, and it has no slots: name one server", n)
 	}
-	locks, err := s.locker(&holdfast.Config{Prefix: o.prefix, Logger: v.logger()})
+	locks, err := s.locker(&holdfast.Config{Prefix: o.prefix, Logger: v.logger()}, 0)
 	if err != nil {
 		return err
 	}

@@ -31,9 +31,9 @@ type runner struct {
 	quorum bool   // there are several
 
 	servers *servers
-	lock    *holdfast.Lock
+	locks   *locker
 	take    func(context.Context) (*holdfast.Lease, error) // gets the lock
-	job     *holdfast.Once                                 // of --once, or nil
+	shift   *shift                                         // of --once, or nil
 	office  *office                                        // of elect, or nil
 
 	signals chan os.Signal
@@ -111,19 +111,12 @@ func (r *runner) run(ctx context.Context) *exitError {
 	if r.office != nil {
 		return r.campaign(ctx, locks)
 	}
-	r.choose(locks)
-	exit := r.checkNew(ctx)
-	if exit == nil {
-		r.tellOfNamesake(ctx, locks)
-		exit = r.doneAlready(ctx)
-	}
-	if exit != nil {
+	r.choose()
+	if exit := r.checkNew(ctx); exit != nil {
 		return exit
 	}
+	r.tellOfNamesake(ctx)
 	lease, exit := r.obtain(ctx)
-	if exit == nil {
-		exit = r.begin(ctx, lease)
-	}
 	if exit != nil {
 		return exit
 	}
@@ -141,12 +134,13 @@ func (r *runner) open() (locks *locker, shut func(), err error) {
 	r.report.Server = s.addr()
 	warnOf(r.voice, "instead", s.all...)
 	if err = r.checkServers(len(s.all)); err == nil {
-		locks, err = s.locker(r.config())
+		locks, err = s.locker(r.config(), r.nodeTimeout)
 	}
 	if err != nil {
 		s.close()
 		return nil, nil, err
 	}
+	r.locks = locks
 	return locks, func() {
 		r.close(locks)
 		s.close()
@@ -183,38 +177,30 @@ func (r *runner) close(locks *locker) {
 	}
 }
 
-func (r *runner) options() []holdfast.Option {
+// option is that of any lock: several in one.
+func (r *runner) option() holdfast.Option {
 	options := []holdfast.Option{holdfast.TTL(r.ttl)}
-	if r.flags.Changed("key") {
-		options = append(options, holdfast.Key(r.key))
-	}
-	if r.flags.Changed("redisson") {
-		options = append(options, holdfast.Redisson(r.redisson))
-	}
-	if r.owner != "" {
-		options = append(options, holdfast.Owner(r.owner), holdfast.Reentrant(true))
-	}
 	for _, m := range r.meta {
 		k, v, _ := strings.Cut(m, "=")
 		options = append(options, holdfast.Meta(k, v))
 	}
-	return options
+	return holdfast.Options(options...)
 }
 
 // hold runs the command under the lease, and ends the lease.
 func (r *runner) hold(lease *holdfast.Lease) *exitError {
-	r.report.Fence = lease.Token()
-	if fences := lease.Tokens(); len(fences) > 1 {
+	r.report.Fence = lease.Fence()
+	if fences := lease.Fences(); len(fences) > 1 {
 		r.report.Fences = fences
 	}
-	r.voice.tell("acquired %s, fence %d", strings.TrimPrefix(r.title(), "lock "), lease.Token())
+	r.voice.tell("acquired %s, fence %d", strings.TrimPrefix(r.title(), "lock "), lease.Fence())
 	held := time.Now()
 	defer func() { r.report.Held = time.Since(held).Milliseconds() }()
 	s := &session{runner: r, lease: lease}
 	endRoll := r.callRoll(lease)
 	started := time.Now()
 	ended, err := s.run(keeper.Spec{
-		Path: r.path, Args: r.argv, Env: r.environ(os.Environ(), lease.Tokens()),
+		Path: r.path, Args: r.argv, Env: r.environ(os.Environ(), lease.Fences()),
 		Stdin: r.stdin, Stdout: r.stdout, Stderr: r.stderr,
 		OnLost: keeper.Policy(r.onLost), KillAfter: r.killAfter, MaxRuntime: r.maxRuntime,
 	})
@@ -226,7 +212,10 @@ func (r *runner) hold(lease *holdfast.Lease) *exitError {
 	over := time.Now()
 	r.report.Started, r.report.Ended = &started, &over
 	r.report.Ran = over.Sub(started).Milliseconds()
-	exit := r.complete(r.verdict(ended, s.lost), lease)
+	exit := r.verdict(ended, s.lost)
+	if r.shift != nil && exit.code == 0 && exit.err == nil {
+		return r.complete(lease)
+	}
 	r.linger(lease, started.Add(r.minHold))
 	if !r.kept {
 		r.release(lease)
@@ -279,7 +268,7 @@ func (r *runner) linger(lease *holdfast.Lease, until time.Time) {
 		select {
 		case <-timer.C:
 			return
-		case <-lease.Context().Done():
+		case <-lease.Done():
 			return // Its release tells why.
 		case sig := <-r.signals:
 			if suspends(sig) {
@@ -301,7 +290,15 @@ func (r *runner) linger(lease *holdfast.Lease, until time.Time) {
 }
 
 func (r *runner) release(lease *holdfast.Lease) {
-	err := lease.Release(context.Background())
+	var err error
+	if shift := r.shift; shift != nil {
+		r.shift = nil
+		if shift.end(errNotRun); shift.err != errNotRun {
+			err = shift.err
+		}
+	} else {
+		err = lease.Release(context.Background())
+	}
 	switch {
 	case err == nil:
 		r.voice.tell("released %s", strings.TrimPrefix(r.title(), "lock "))

@@ -109,69 +109,72 @@ func (r *runner) tellWhy(ctx context.Context) {
 		r.tellLeaders(ctx)
 		return
 	}
-	holders, err := r.lock.Holders(ctx)
+	status, err := r.lock().Status(ctx)
 	switch {
 	case ctx.Err() != nil:
 	case err != nil:
 		r.voice.note("waiting for %s: %v", r.title(), err)
-	case len(holders) == 0:
+	case !status.Held():
 		r.voice.note("waiting for %s, which is being handed on", r.title())
 	case r.quorum:
-		r.voice.note("waiting for %s, held by %s", r.title(), r.describe(holders))
+		r.voice.note("waiting for %s, held by %s", r.title(), r.describe(status.Holders))
 	default:
-		r.voice.note("waiting for %s, held by %s; %d waiting", r.title(), r.describe(holders), holders[0].Waiters)
+		r.voice.note("waiting for %s, held by %s; %d waiting", r.title(), r.describe(status.Holders), len(status.Waiters))
 	}
 }
 
 // refusal says how to exit after an acquire that failed; nil, if it did not.
 func (r *runner) refusal(ctx context.Context, err error) *exitError {
-	r.silent = errors.Is(err, holdfast.ErrUnavailable)
+	r.silent = errors.Is(err, holdfast.ErrUnavailable) && !errors.Is(err, holdfast.ErrQuarantine) && !errors.Is(err, holdfast.ErrReplicas)
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second) // for another question
 	defer cancel()
 	var held *holdfast.HeldError
-	var server *holdfast.ServerError
-	switch {
+	switch exit := r.notBegun(err); {
 	case err == nil:
 		return nil
-	case errors.As(err, &server): // which may be that a command's time was over, not that of --wait
-		return r.failure(err)
-	case errors.As(err, &held):
-		return r.busy(r.holders(ctx, held.Holder), fmt.Sprintf("lock %q on %s%s", held.Name, r.report.Server, r.queue(held.Holder)))
-	case !errors.Is(err, context.DeadlineExceeded), r.wait == 0:
+	case exit != nil:
+		return exit
+	case !errors.As(err, &held):
 		return r.failure(err)
 	}
-	// Whether the lock is held or the server is not there, the time was over. Ask.
-	holders, err := r.lock.Holders(ctx)
-	if err != nil {
-		exit := r.failure(err)
-		return &exitError{exit.code, fmt.Errorf("%s on %s: not to be had within --wait %s: %w", r.title(), r.report.Server, r.wait, exit.err)}
+	holders, waiting := r.holders(ctx, held)
+	if r.wait > 0 {
+		return r.busy(holders, waiting, fmt.Sprintf("after --wait %s, %s on %s", r.wait, r.title(), r.report.Server))
 	}
-	return r.busy(holders, fmt.Sprintf("after --wait %s, %s on %s", r.wait, r.title(), r.report.Server))
+	return r.busy(holders, waiting, fmt.Sprintf("lock %q on %s%s", held.Name, r.report.Server, r.queue(waiting)))
 }
 
-// holders are all who hold the lock; of those, an acquire that was refused has seen one.
-func (r *runner) holders(ctx context.Context, seen holdfast.Holder) []holdfast.Holder {
-	if r.isShared() {
-		if all, err := r.lock.Holders(ctx); err == nil {
-			return all
-		}
+// holders are all who hold a lock that was refused, and how many wait for it. The refusal has named one of them, if the
+// lock was held.
+func (r *runner) holders(ctx context.Context, refused *holdfast.HeldError) (all []holdfast.Holder, waiting int) {
+	lock := r.lock()
+	if len(r.also) > 0 {
+		lock = r.locks.clients[0].Mutex(refused.Name)
 	}
-	return []holdfast.Holder{seen}
+	status, err := lock.Status(ctx)
+	unnamed := refused.Holder.Owner == "" && !refused.Holder.Foreign
+	if err == nil && (r.isShared() || unnamed) {
+		return status.Holders, len(status.Waiters)
+	}
+	if unnamed {
+		return nil, 0
+	}
+	return []holdfast.Holder{refused.Holder}, len(status.Waiters)
 }
 
 // queue tells of those who wait for a lock that several may hold: they may be why it was
 // not to be had.
-func (r *runner) queue(h holdfast.Holder) string {
-	if !r.isShared() || h.Waiters == 0 {
+func (r *runner) queue(waiting int) string {
+	if !r.isShared() || waiting == 0 {
 		return ""
 	}
-	return fmt.Sprintf(", with %d waiting,", h.Waiters)
+	return fmt.Sprintf(", with %d waiting,", waiting)
 }
 
 // busy says how to exit when others have the lock.
-func (r *runner) busy(holders []holdfast.Holder, what string) *exitError {
+func (r *runner) busy(holders []holdfast.Holder, waiting int, what string) *exitError {
 	if len(holders) > 0 {
-		r.report.Holder = newOccupant(longest(holders))
+		r.report.Holder = newOccupant(longest(holders), waiting)
 	}
 	if r.ifBusy == "skip" {
 		r.report.Outcome = outcomeSkipped
@@ -212,7 +215,11 @@ func (r *runner) describe(holders []holdfast.Holder) string {
 // describeOne says who a holder is.
 func (r *runner) describeOne(h holdfast.Holder) string {
 	if h.Foreign {
-		return fmt.Sprintf("another program (key %s)", printable.Line(h.Key, maxShown))
+		key := h.Name // of a lock that other programs know by its key
+		if h.Name != r.key && h.Name != r.redisson {
+			key = r.keyOf(h.Name)
+		}
+		return fmt.Sprintf("another program (key %s)", printable.Line(key, maxShown))
 	}
 	text := "somebody"
 	if h.Owner != "" {
@@ -220,10 +227,9 @@ func (r *runner) describeOne(h holdfast.Holder) string {
 	}
 	var about []string
 	switch {
-	case !r.readWrite(), h.Weight == 0: // a refused acquire does not tell
-	case h.Weight == 1:
+	case h.Mode == holdfast.ModeReader:
 		about = append(about, "shared")
-	default:
+	case h.Mode == holdfast.ModeWriter:
 		about = append(about, "exclusive")
 	}
 	switch {

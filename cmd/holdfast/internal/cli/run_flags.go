@@ -97,8 +97,10 @@ func (o *runOptions) checkUsage() error {
 		return usageError("--key and --redisson are for plain runs: no other program knows how locks with --shared, --exclusive, --slots or --owner are kept")
 	case o.flags.Changed("key") && o.flags.Changed("redisson"):
 		return usageError("--key and --redisson: choose one; they are two forms of a lock")
-	case o.once != 0 && o.flags.Changed("redisson"):
-		return usageError("--redisson and --once: choose one; no other program knows of runs that were completed")
+	case o.once != 0 && o.isForeign():
+		return usageError("--once goes with neither --key nor --redisson: no other program knows of runs that were completed")
+	case o.once != 0 && o.minHold != 0:
+		return usageError("--min-hold and --once: choose one; a job that is done is not run again in its window")
 	case o.shared && o.minHold != 0:
 		return usageError("--min-hold and --shared: choose one; a shared run keeps no other shared run from running again")
 	case o.owner != "" && o.minHold != 0:
@@ -111,8 +113,8 @@ func (o *runOptions) checkUsage() error {
 		return usageError("--once-key and --max-tries have a meaning with --once only")
 	case o.flags.Changed("once-key") && o.onceKey == "":
 		return usageError("--once-key is empty")
-	case len(o.also) > 0 && (o.readWrite() || o.slots != 0 || o.once != 0 || o.isForeign()):
-		return usageError("--also is for plain runs, and those with --owner: it goes with neither --shared nor --exclusive, --slots, --once, --key and --redisson")
+	case len(o.also) > 0 && (o.isShared() || o.once != 0 || o.isForeign()):
+		return usageError("--also is for plain runs: it goes with neither --shared nor --exclusive, --slots, --owner, --once, --key and --redisson")
 	case o.conflictCode < 0 || o.conflictCode > 255:
 		return usageError("--conflict-exit-code %d: want 0 to 255", o.conflictCode)
 	}

@@ -12,44 +12,63 @@ import (
 	"github.com/holdfast-go/holdfast/internal/printable"
 )
 
-// choose decides which lock to run under, the mutex of the name unless flags ask for
-// another kind, and how to get it.
-func (r *runner) choose(locks *locker) {
-	r.lock = r.kind(locks)
-	r.take = r.lock.Acquire
-	switch {
-	case r.try || r.waitSet && r.wait == 0:
-		r.take = r.lock.TryAcquire
-	case r.waitSet:
-		r.take = func(ctx context.Context) (*holdfast.Lease, error) {
-			ctx, cancel := context.WithDeadline(ctx, r.begun.Add(r.wait))
-			defer cancel()
-			return r.lock.Acquire(ctx)
-		}
+// choose decides how to get the lock.
+func (r *runner) choose() {
+	r.take = func(ctx context.Context) (*holdfast.Lease, error) { return r.lock().Acquire(ctx) }
+	if r.try {
+		r.take = func(ctx context.Context) (*holdfast.Lease, error) { return r.lock().TryAcquire(ctx) }
+	}
+	if r.once != 0 {
+		r.take = r.begin
 	}
 }
 
-func (r *runner) kind(l *locker) *holdfast.Lock {
-	options, locks := r.options(), l.clients[0]
+// patience is how long the lock is waited for from now on; negative if that is not bounded.
+func (r *runner) patience() time.Duration {
 	switch {
-	case l.quorum != nil && r.nodeTimeout != 0:
-		return l.quorum.Mutex(r.name, append(options, holdfast.NodeTimeout(r.nodeTimeout))...)
-	case l.quorum != nil:
-		return l.quorum.Mutex(r.name, options...)
-	case r.once != 0:
-		r.job = locks.Once(r.name, r.window(), append(options, r.tries()...)...)
-		return r.job.Lock()
-	case r.shared:
-		return locks.RWMutex(r.name, options...).Reader()
-	case r.exclusive:
-		return locks.RWMutex(r.name, options...).Writer()
-	case r.slots != 0:
-		weight := holdfast.Weight(max(int(r.weight), 1))
-		return locks.Semaphore(r.name, int(r.slots), append(options, weight)...).Lock
-	case len(r.also) > 0:
-		return locks.Multi(append([]string{r.name}, r.also...), options...)
+	case r.try:
+		return 0
+	case r.waitSet:
+		return max(time.Until(r.begun.Add(r.wait)), 0)
 	}
-	return locks.Mutex(r.name, options...)
+	return -1
+}
+
+// lock is what to run under: the mutex of the name, unless flags ask for another kind.
+func (r *runner) lock() *holdfast.Lock {
+	locks, option := r.locks.clients[0], r.option()
+	options := []holdfast.WaitOption{option}
+	if wait := r.patience(); wait >= 0 {
+		options = append(options, holdfast.Wait(wait))
+	}
+	switch {
+	case r.locks.quorum != nil:
+		return r.locks.quorum.Mutex(r.name, as[holdfast.QuorumOption](options)...)
+	case r.shared:
+		return locks.RWMutex(r.name, as[holdfast.RWMutexOption](options)...).Reader()
+	case r.exclusive:
+		return locks.RWMutex(r.name, as[holdfast.RWMutexOption](options)...).Writer()
+	case r.slots != 0:
+		return locks.Semaphore(r.name, int(r.slots), as[holdfast.SemaphoreOption](options)...).Permits(max(int(r.weight), 1))
+	case len(r.also) > 0:
+		return locks.Multi(append([]string{r.name}, r.also...), as[holdfast.MultiOption](options)...)
+	case r.owner != "":
+		return locks.OwnerMutex(r.name, r.owner, as[holdfast.MutexOption](options)...)
+	case r.flags.Changed("key"):
+		return locks.MutexKey(r.key, as[holdfast.MutexOption](options)...)
+	case r.flags.Changed("redisson"):
+		return locks.RedissonMutex(r.redisson, as[holdfast.MutexOption](options)...)
+	}
+	return locks.Mutex(r.name, as[holdfast.MutexOption](options)...)
+}
+
+// as returns options that fit several kinds of locks as those of one.
+func as[Kind any](options []holdfast.WaitOption) []Kind {
+	var kind []Kind
+	for _, o := range options {
+		kind = append(kind, any(o).(Kind))
+	}
+	return kind
 }
 
 // readWrite reports whether the lock is a read-write lock.
@@ -63,7 +82,7 @@ func (o *runOptions) isForeign() bool { return o.flags.Changed("key") || o.flags
 
 // tellOfNamesake warns of a lock of the run's name that is held when the run, with --key or --redisson, is about to take
 // another: people may take the two for one. What fails here is not told.
-func (r *runner) tellOfNamesake(ctx context.Context, l *locker) {
+func (r *runner) tellOfNamesake(ctx context.Context) {
 	own := r.ownKey()
 	if !r.isForeign() || own == r.key {
 		return
@@ -74,14 +93,14 @@ func (r *runner) tellOfNamesake(ctx context.Context, l *locker) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, namesakeTime)
 	defer cancel()
-	held, err := l.clients[0].Mutex(r.name).Holder(ctx)
+	status, err := r.locks.clients[0].Mutex(r.name).Status(ctx)
 	by := ""
-	switch {
-	case errors.Is(err, holdfast.ErrWrongType): // by runs with --shared and the like
-	case err != nil:
+	switch holder, held := status.Holder(); {
+	case errors.Is(err, holdfast.ErrMismatch): // by runs with --shared and the like
+	case err != nil, !held:
 		return
 	default:
-		by = " by " + r.describeOne(held)
+		by = " by " + r.describeOne(holder)
 	}
 	r.voice.note("warning: %s without %s, key %s, is held%s; with %s it is another lock, and the two do not keep each other out",
 		r.title(), flag, printable.Line(own, maxShown), by, flag)
@@ -91,12 +110,15 @@ func (r *runner) tellOfNamesake(ctx context.Context, l *locker) {
 const namesakeTime = 500 * time.Millisecond
 
 // ownKey is the key of the lock of the name, without --key and --redisson; "" if there is none.
-func (o *jobOptions) ownKey() string {
+func (o *jobOptions) ownKey() string { return o.keyOf(o.name) }
+
+// keyOf is the key of the lock of a name.
+func (o *jobOptions) keyOf(name string) string {
 	space, err := keys.NewSpace(cmp.Or(o.prefix, "holdfast:"))
 	if err != nil {
 		return ""
 	}
-	set, err := space.Name(o.name)
+	set, err := space.Name(name)
 	if err != nil {
 		return ""
 	}
@@ -112,12 +134,13 @@ func (r *runner) failure(err error) *exitError {
 		exit.err = of
 		return exit
 	}
+	var server *holdfast.ServerError
 	switch {
-	case errors.Is(err, holdfast.ErrPermits):
+	case errors.As(err, &server) && server.Code == "BADLIMIT":
 		exit.err = fmt.Errorf("%w; give --slots the number that the others give it, or set it for all with holdfast resize", err)
-	case errors.Is(err, holdfast.ErrWrongType) && r.isForeign():
+	case errors.Is(err, holdfast.ErrMismatch) && r.isForeign():
 		exit.err = fmt.Errorf("%w; all programs keep it in one form: --key is for a string, --redisson for the hash of Redisson's RLock", err)
-	case errors.Is(err, holdfast.ErrWrongType):
+	case errors.Is(err, holdfast.ErrMismatch):
 		exit.err = fmt.Errorf("%w; if another run holds it: all runs of a NAME are plain ones, or all with --shared or --exclusive, or all with --slots, or all with --owner", err)
 	}
 	return exit

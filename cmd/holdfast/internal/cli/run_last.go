@@ -15,7 +15,7 @@ import (
 )
 
 // besideLast are the flags that go with --last: those that say where the record is, and how to print it.
-var besideLast = []string{"last", "once", "once-key", "key", "redis", "prefix", "strict", "max-ttl", "json", "quiet", "verbose", "help"}
+var besideLast = []string{"last", "once", "once-key", "redis", "prefix", "strict", "max-ttl", "json", "quiet", "verbose", "help"}
 
 // checkLast refuses what does not go with --last.
 func (o *runOptions) checkLast() (err error) {
@@ -60,24 +60,16 @@ type record struct {
 // last says which run of a job was completed last.
 func last(ctx context.Context, o *runOptions, stdout, stderr io.Writer) error {
 	r := newRunner(o, nil, stdout, stderr)
-	return r.inquire(ctx, func(ctx context.Context, locks *locker) *exitError {
-		r.kind(locks)
-		counts := true
-		run, err := r.job.Last(ctx)
-		if err == nil && o.flags.Changed("once") {
-			check := r.job.Check(ctx)
-			counts = errors.Is(check, holdfast.ErrDone)
-			if !counts {
-				err = check
-			}
-		}
+	return r.inquire(ctx, func(ctx context.Context, _ *locker) *exitError {
+		run, err := r.job(0).Last(ctx)
+		counts := run.Current || !o.flags.Changed("once")
 		seen := record{Time: time.Now(), Name: r.name, Server: r.report.Server, Key: r.onceKey}
 		text := fmt.Sprintf("no completed run of job %q is known\n", r.name)
 		switch {
 		case err == nil:
 			seen.Run = newPastRun(run)
 			text = fmt.Sprintf("%s, fence %d, try %d\n", r.completion(run), run.Fence, run.Try)
-		case errors.Is(err, holdfast.ErrNotDone):
+		case errors.Is(err, holdfast.ErrOnceNone):
 			counts = false
 		default:
 			return r.failure(err)
@@ -90,7 +82,7 @@ func last(ctx context.Context, o *runOptions, stdout, stderr io.Writer) error {
 }
 
 // completion says when a run was completed, and by whom.
-func (r *runner) completion(run holdfast.Run) string {
-	return fmt.Sprintf("job %q was completed at %s by %s (pid %d on %s)", r.name, run.Completed.Local().Format(time.DateTime),
+func (r *runner) completion(run holdfast.Completion) string {
+	return fmt.Sprintf("job %q was completed at %s by %s (pid %d on %s)", r.name, run.Time.Local().Format(time.DateTime),
 		printable.Word(run.Owner, maxShown), run.PID, printable.Word(run.Host, maxShown))
 }

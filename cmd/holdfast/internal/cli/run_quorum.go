@@ -107,7 +107,7 @@ func (r *runner) callRoll(lease *holdfast.Lease) (end func()) {
 // tellNodes says what has changed since nodes were told. One that is only slow has until the
 // next time, if there is one.
 func (r *runner) tellNodes(lease *holdfast.Lease, told map[string]bool, last bool) {
-	nodes := lease.Nodes()
+	nodes := r.locks.quorum.Nodes(lease)
 	if lease.Err() != nil {
 		return
 	}
@@ -154,8 +154,8 @@ func quorumFailure(err error) error {
 	}
 	text := fmt.Sprintf("%s %q: %d of %d nodes have to agree, and too few did: %s", quorum.Op, quorum.Name, quorum.Need, quorum.Of, strings.Join(nodes, "; "))
 	switch {
-	case errors.Is(err, holdfast.ErrAuth), errors.Is(err, holdfast.ErrPermission), errors.Is(err, holdfast.ErrUnsupported):
-	case errors.Is(err, holdfast.ErrUninitialised):
+	case errors.Is(err, holdfast.ErrDenied), errors.Is(err, holdfast.ErrUnsupported):
+	case errors.Is(err, holdfast.ErrNotAdmitted):
 		text += "; holdfast init, with all nodes, admits new ones"
 	case errors.Is(err, holdfast.ErrQuarantine):
 		text += "; without --try it waits for the end of a quarantine; holdfast doctor tells more"
@@ -168,11 +168,10 @@ func quorumFailure(err error) error {
 // nodeReason is a node's error without what is said of all.
 func nodeReason(err error) string {
 	var server *holdfast.ServerError
-	if !errors.As(err, &server) || server.Err == nil {
-		return strings.TrimPrefix(err.Error(), "holdfast: ")
+	if errors.As(err, &server) {
+		if _, reason, told := strings.Cut(server.Error(), " on "+server.Server+": "); told {
+			return reason
+		}
 	}
-	if server.Kind == nil {
-		return server.Err.Error()
-	}
-	return strings.TrimPrefix(server.Kind.Error(), "holdfast: ") + ": " + server.Err.Error()
+	return strings.TrimPrefix(err.Error(), "holdfast: ")
 }

@@ -40,7 +40,7 @@ func (s *session) run(spec keeper.Spec) (keeper.Event, error) {
 	}
 	defer s.term.Pass(job.PID, s.group)
 
-	over := s.lease.Context().Done()
+	over := s.lease.Done()
 	deadline := s.lease.Deadline()
 	if s.lost = s.lease.Err(); s.lost != nil { // in the time that it took to come here
 		over = nil
@@ -62,7 +62,7 @@ func (s *session) run(spec keeper.Spec) (keeper.Event, error) {
 			}
 		case <-over:
 			over = nil
-			s.lose(context.Cause(s.lease.Context()))
+			s.lose(context.Cause(s.lease.Context(context.Background())))
 		case sig := <-s.signals:
 			s.hear(sig)
 		case ev := <-job.Events():

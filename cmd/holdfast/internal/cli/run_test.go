@@ -65,20 +65,15 @@ func TestSpan(t *testing.T) {
 
 func TestFailure(t *testing.T) {
 	for err, code := range map[error]int{
-		holdfast.ErrUnavailable:   69,
-		holdfast.ErrReadOnly:      69,
-		holdfast.ErrLoading:       69,
-		holdfast.ErrOutOfMemory:   69,
-		holdfast.ErrBusy:          69,
-		holdfast.ErrWritesRefused: 69,
-		holdfast.ErrAuth:          77,
-		holdfast.ErrPermission:    77,
-		holdfast.ErrWrongType:     78,
-		holdfast.ErrPermits:       78,
-		holdfast.ErrUnsupported:   78,
-		holdfast.ErrInvalid:       64,
+		holdfast.ErrUnavailable: 69,
+		holdfast.ErrReplicas:    69,
+		holdfast.ErrQuarantine:  69,
+		holdfast.ErrDenied:      77,
+		holdfast.ErrMismatch:    78,
+		holdfast.ErrUnsupported: 78,
+		holdfast.ErrInvalid:     64,
 	} {
-		wrapped := &holdfast.ServerError{Op: "acquire", Name: "n", Server: "s", Kind: err, Err: io.EOF}
+		wrapped := &holdfast.ServerError{Op: "acquire", Name: "n", Server: "s", Err: err}
 		if got := failure(wrapped); got.code != code || !errors.Is(got, err) {
 			t.Errorf("%v: exit code %d, want %d", err, got.code, code)
 		}

@@ -65,8 +65,9 @@ type locker struct {
 	quorum  *holdfast.Quorum // nil if there is one server
 }
 
-// locker makes one. Its clients are Strict if there are several, or cfg is.
-func (s *servers) locker(cfg *holdfast.Config) (*locker, error) {
+// locker makes one. Its clients are Strict if there are several, or cfg is. A quorum waits for a node for so long in a
+// round; 0 means the default.
+func (s *servers) locker(cfg *holdfast.Config, nodeTimeout time.Duration) (*locker, error) {
 	l := &locker{}
 	for _, e := range s.all {
 		c, err := e.locks(cfg)
@@ -79,7 +80,7 @@ func (s *servers) locker(cfg *holdfast.Config) (*locker, error) {
 		return l, nil
 	}
 	var err error
-	if l.quorum, err = holdfast.NewQuorum(l.clients...); err != nil {
+	if l.quorum, err = holdfast.NewQuorum(l.clients, &holdfast.QuorumConfig{NodeTimeout: nodeTimeout}); err != nil {
 		return nil, configError("%w", err)
 	}
 	return l, nil
@@ -89,7 +90,7 @@ func (s *servers) locker(cfg *holdfast.Config) (*locker, error) {
 const parting = 3 * time.Second
 
 // election is that of a name, of one server or of a majority.
-func (l *locker) election(name string, opts ...holdfast.Option) *holdfast.Election {
+func (l *locker) election(name string, opts ...holdfast.ElectionOption) *holdfast.Election {
 	if l.quorum != nil {
 		return l.quorum.Election(name, opts...)
 	}

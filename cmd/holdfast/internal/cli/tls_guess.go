@@ -22,7 +22,7 @@ func (s *servers) explain(err error) error {
 	var server *holdfast.ServerError
 	var dial *net.OpError
 	if s == nil || len(s.all) != 1 || !s.all[0].single() || !errors.As(err, &server) || server.Op != "reach" ||
-		server.Kind != holdfast.ErrUnavailable || errors.As(err, &dial) && dial.Op == "dial" {
+		!errors.Is(server, holdfast.ErrUnavailable) || server.Code != "" || errors.As(err, &dial) && dial.Op == "dial" {
 		return err
 	}
 	o := s.all[0].client.(*redis.Client).Options()

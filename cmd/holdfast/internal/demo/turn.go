@@ -42,7 +42,7 @@ func (w *worker) begin(ctx context.Context, lock string) (*turn, error) {
 	}
 	granted := now()
 	t.lease = lease
-	w.tell(event{Kind: isGrant, Lock: lock, Asked: asked, At: granted, Fence: lease.Token(), Deadline: at(lease.Deadline())})
+	w.tell(event{Kind: isGrant, Lock: lock, Asked: asked, At: granted, Fence: lease.Fence(), Deadline: at(lease.Deadline())})
 	return t, nil
 }
 
@@ -51,7 +51,7 @@ func (t *turn) fence() uint64 {
 	if t.lease == nil {
 		return 0
 	}
-	return t.lease.Token()
+	return t.lease.Fence()
 }
 
 // end releases the lock. That it was lost meanwhile is no error: it happens to
@@ -66,7 +66,7 @@ func (t *turn) end(ctx context.Context) error {
 	e.Deadline = at(t.lease.Deadline())
 	err := t.lease.Release(ctx)
 	t.w.tell(e)
-	if errors.Is(err, holdfast.ErrLost) || holdfast.Ambiguous(err) {
+	if errors.Is(err, holdfast.ErrLost) || errors.Is(err, holdfast.ErrAmbiguous) {
 		return nil
 	}
 	return err

@@ -121,7 +121,7 @@ func (x *examination) reach(ctx context.Context) (unusable, err error) {
 		return nil, err
 	}
 	defer shut(context.WithoutCancel(ctx), locks)
-	_, err = locks.Mutex(x.name(0)).Holder(ctx)
+	_, err = locks.Mutex(x.name(0)).Status(ctx)
 	var server *holdfast.ServerError
 	switch {
 	case ctx.Err() != nil:
@@ -139,12 +139,12 @@ func (x *examination) reach(ctx context.Context) (unusable, err error) {
 // client returns a client of the library that says nothing by itself.
 func (x *examination) client(rdb redis.UniversalClient) (*holdfast.Client, error) {
 	return holdfastgoredis.New(rdb, &holdfast.Config{
-		Logger:         slog.New(slog.DiscardHandler),
-		LocalHandovers: -1,
-		Owner:          "holdfast doctor",
-		Prefix:         x.Prefix,
-		RetryTimeout:   time.Second,
-		TTL:            trialTTL,
+		Logger:            slog.New(slog.DiscardHandler),
+		MaxLocalHandovers: -1,
+		Owner:             "holdfast doctor",
+		Prefix:            x.Prefix,
+		RetryTimeout:      time.Second,
+		TTL:               trialTTL,
 	})
 }
 

@@ -80,8 +80,8 @@ func TestUnreachable(t *testing.T) {
 			want error
 		}{
 			"nobody there":   {serverAt("127.0.0.1:1", nobody), holdfast.ErrUnavailable},
-			"no password":    {serverAt("127.0.0.1:0", closed(t)), holdfast.ErrAuth},
-			"wrong password": {serverAt("127.0.0.1:0", closed(t), as("default")), holdfast.ErrAuth},
+			"no password":    {serverAt("127.0.0.1:0", closed(t)), holdfast.ErrDenied},
+			"wrong password": {serverAt("127.0.0.1:0", closed(t), as("default")), holdfast.ErrDenied},
 			"bad prefix":     {badPrefix, holdfast.ErrInvalid},
 		} {
 			if r, err := tryToExamine(t, c.cfg); !errors.Is(err, c.want) || r != nil || strings.Contains(err.Error(), "canary") {

@@ -136,7 +136,7 @@ func handOver(ctx context.Context, locks [2]*holdfast.Lock) (took []time.Duratio
 // does not stand in the queue.
 func queued(ctx context.Context, l *holdfast.Lock) {
 	for end := time.Now().Add(trialTTL / 4); time.Now().Before(end); time.Sleep(time.Millisecond) {
-		if h, err := l.Holder(ctx); err != nil || h.Waiters > 0 {
+		if s, err := l.Status(ctx); err != nil || !s.Held() || len(s.Waiters) > 0 {
 			return
 		}
 	}
@@ -147,27 +147,25 @@ func failedTrial(err error) Finding {
 		ID: "trial", Severity: Problem, Saw: strings.TrimPrefix(err.Error(), "holdfast: "),
 		Consequence: "programs that take locks here fail in the same way",
 	}
-	for _, r := range remedies {
-		if errors.Is(err, r.kind) {
-			f.Remedy = r.remedy
-			return f
-		}
-	}
 	f.Remedy = "see the server's log, and the other findings"
+	var server *holdfast.ServerError
+	switch {
+	case errors.Is(err, holdfast.ErrDenied):
+		f.Remedy = "give the user what docs/SECURITY.md lists"
+	case errors.As(err, &server) && remedies[server.Code] != "":
+		f.Remedy = remedies[server.Code]
+	}
 	return f
 }
 
-// remedies are for trials that fail.
-var remedies = []struct {
-	kind   error
-	remedy string
-}{
-	{holdfast.ErrPermission, "give the user what docs/SECURITY.md lists"},
-	{holdfast.ErrReadOnly, "connect to the master, or through Sentinel or Cluster"},
-	{holdfast.ErrBusy, "SCRIPT KILL ends a script that has written nothing"},
-	{holdfast.ErrLoading, "wait until it has loaded its data"},
-	{holdfast.ErrOutOfMemory, "raise maxmemory, or find what fills it"},
-	{holdfast.ErrWritesRefused, "see to its replicas (NOREPLICAS) or its disk (MISCONF)"},
+// remedies are for trials that fail, by what the server says.
+var remedies = map[string]string{
+	"READONLY":   "connect to the master, or through Sentinel or Cluster",
+	"BUSY":       "SCRIPT KILL ends a script that has written nothing",
+	"LOADING":    "wait until it has loaded its data",
+	"OOM":        "raise maxmemory, or find what fills it",
+	"NOREPLICAS": "see to its replicas",
+	"MISCONF":    "see to its disk",
 }
 
 // timed calls f again and again and returns how long each call took.

@@ -1,0 +1,116 @@
+package holdfast
+
+import (
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/holdfast-go/holdfast/internal/engine"
+)
+
+// Config is what the locks of one client share. A nil *Config means the defaults.
+type Config struct {
+	// CommandTimeout bounds one attempt of one command. An attempt that takes longer is given up and, while its context
+	// allows, repeated. At least 5 ms. Default 2 s.
+	CommandTimeout time.Duration
+
+	// Fsync makes a grant or renewal count only once it is on disk, on the master and on as many replicas as MinReplicas
+	// says (WAITAOF). The option of the same name does it for one lock, and tells what it needs. Default false.
+	Fsync bool
+
+	// Logger is told, at level WARN, of settings under which locks are unsafe or slow: once for each client and finding.
+	// Default: slog.Default(), as it is then; slog.New(slog.DiscardHandler) silences it.
+	Logger *slog.Logger
+
+	// MaxBatch bounds how many mutexes one command acquires, releases or renews. Commands are shared by calls that come
+	// while an earlier command is under way; no call waits for others to come. In a Cluster it bounds how many commands are
+	// sent to one master together. Default 128, the most; negative: no batches.
+	MaxBatch int
+
+	// MaxLocalHandovers bounds how often in a row goroutines of this process pass a lock among themselves, for at most
+	// 100 ms, before it is offered to other processes; sixteen times as often if none waited when the lock was last
+	// renewed. Default 64; negative: never.
+	MaxLocalHandovers int
+
+	// MaxTTL bounds every lease. Default 24 h, in Strict mode 1 min.
+	MaxTTL time.Duration
+
+	// MinReplicas makes a grant or renewal count only once that many replicas have it (WAIT). The option of the same name
+	// does it for one lock, and tells what that is worth. Default 0.
+	MinReplicas int
+
+	// Owner names this process to people who ask who holds a lock. Default: host, process id, random characters.
+	Owner string
+
+	// PollInterval makes waiters ask the server again and again instead of subscribing, for servers where pub/sub is
+	// forbidden: see Poll. It does not apply to latches and barriers, which look once a second if they are not notified. At
+	// least 1 ms. Default 0: notifications.
+	PollInterval time.Duration
+
+	// Prefix begins every key and channel. It has no braces. Default "holdfast:".
+	Prefix string
+
+	// Quarantine is how long a Strict server grants nothing after it lost data: at least MaxTTL. Default: MaxTTL, and on a
+	// server that has or had replicas 13 s more, since the master that it replaces may go on granting for
+	// min-replicas-max-lag, which is 10 s by default, and 2 s. With another max-lag set this to MaxTTL, the max-lag and
+	// 3 s.
+	Quarantine time.Duration
+
+	// ReplicaTimeout bounds how long MinReplicas and Fsync are waited for: from 1 ms to CommandTimeout. Default:
+	// CommandTimeout or 1 s, the shorter; with Fsync 1.7 s, or 85% of CommandTimeout if that is shorter.
+	ReplicaTimeout time.Duration
+
+	// RetryTimeout bounds how long an operation is retried while the server is unavailable, before it returns the error; a
+	// context may end it sooner. A waiter that the server has answered once is bounded by its context and Wait alone. At
+	// least 5 ms. Default 3 s.
+	RetryTimeout time.Duration
+
+	// Strict makes sure that no two leases overlap when the server loses data, or when a replica that missed some is
+	// promoted: nothing is granted then until every lease that may have been lost has expired; see Quarantine. All clients
+	// of a Prefix must be Strict and have the same MaxTTL. A server is admitted with Client.Admit or "holdfast init".
+	// Every restart and failover costs a quarantine, and so does the first replica of a server that had none.
+	//
+	// ErrUnsupported says that the server cannot be used so: a Cluster; a server whose ACL denies INFO; one that has
+	// replicas, but not min-replicas-to-write and min-replicas-max-lag. Where there are replicas, have all of them confirm
+	// every lock (MinReplicas): a master that was replaced goes on granting while it keeps one of them, and may grant a
+	// last lock when it wakes from a pause. Default false: locks are lost with the data; docs/GUARANTEES.md says what
+	// that means.
+	Strict bool
+
+	// TTL is the lease time of locks without the TTL option: how long a lock outlives a holder that crashed. From 5 ms to
+	// MaxTTL. Default 15 s.
+	TTL time.Duration
+}
+
+// isDurable reports whether replicas or disks have to confirm every lock.
+func (c *Config) isDurable() bool { return c.MinReplicas != 0 || c.Fsync }
+
+// engine returns what the engine needs of the configuration. It refuses what only this package knows.
+func (c *Config) engine() (*engine.Config, error) {
+	own := &engine.Config{
+		Batch:          c.MaxBatch,
+		CommandTimeout: c.CommandTimeout,
+		LocalHandovers: c.MaxLocalHandovers,
+		Logger:         c.Logger,
+		MaxTTL:         c.MaxTTL,
+		Owner:          c.Owner,
+		Prefix:         c.Prefix,
+		Quarantine:     c.Quarantine,
+		RetryTimeout:   c.RetryTimeout,
+		Strict:         c.Strict,
+		TTL:            c.TTL,
+	}
+	command := c.CommandTimeout
+	if command == 0 {
+		command = engine.DefaultCommandTimeout
+	}
+	switch {
+	case c.MinReplicas < 0:
+		return nil, fmt.Errorf("%w: Config.MinReplicas is negative", ErrInvalid)
+	case c.ReplicaTimeout != 0 && (c.ReplicaTimeout < time.Millisecond || c.ReplicaTimeout > command):
+		return nil, fmt.Errorf("%w: a Config.ReplicaTimeout of %s is not possible; 1ms to %s (CommandTimeout) is", ErrInvalid, c.ReplicaTimeout, command)
+	case c.PollInterval != 0 && c.PollInterval < time.Millisecond:
+		return nil, fmt.Errorf("%w: a Config.PollInterval of %s is not possible; at least 1ms is needed", ErrInvalid, c.PollInterval)
+	}
+	return own, nil
+}

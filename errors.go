@@ -1,0 +1,387 @@
+package holdfast
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/holdfast-go/holdfast/internal/engine"
+	"github.com/holdfast-go/holdfast/internal/exec"
+	"github.com/holdfast-go/holdfast/internal/printable"
+)
+
+// What happened to a lock. Test for these with errors.Is.
+var (
+	// ErrHeld says that somebody else holds the lock, or is queued for it. errors.As with *HeldError tells who.
+	ErrHeld = errors.New("holdfast: lock is held")
+	// ErrLost says that the lease is, or may be, no longer the caller's. errors.As with *LostError tells why.
+	ErrLost = errors.New("holdfast: lease lost")
+	// ErrReleased says that the lease's holder has released it. It is also the cause with which its context ends then.
+	ErrReleased = errors.New("holdfast: lease released")
+	// ErrClosed says that Client.Close was called.
+	ErrClosed = errors.New("holdfast: client is closed")
+	// ErrAmbiguous says that the server may have carried the request out: its reply was lost. After an acquire the lock, if
+	// it was granted, is released in the background or expires with its TTL. After a release the lock is most likely free.
+	ErrAmbiguous = errors.New("holdfast: outcome unknown")
+	// ErrNotHeld is returned by ReleaseOwner and Leader when nobody holds the lock.
+	ErrNotHeld = errors.New("holdfast: lock is not held")
+	// ErrNotOwner is returned by ReleaseOwner when another owner holds the lock, which was not released. errors.As with
+	// *HeldError tells who.
+	ErrNotOwner = errors.New("holdfast: lock is another owner's")
+	// ErrDepth says that a Reentrant lock was acquired within itself more often than MaxDepth allows. What is held stays
+	// held.
+	ErrDepth = errors.New("holdfast: lock is nested too deep")
+	// ErrInvalid says that an argument, a name, an option or a Config was refused before anything was sent.
+	ErrInvalid = errors.New("holdfast: invalid argument")
+	// ErrOnceExhausted says that a job of Once was begun in this window as often as MaxTries allows, and not completed.
+	ErrOnceExhausted = errors.New("holdfast: job has failed too often in this window")
+	// ErrOnceNone is returned by Once.Last when no completion is known.
+	ErrOnceNone = errors.New("holdfast: job has not been completed yet")
+	// ErrLatchIncomplete says that a latch is open, but that some of its parties never counted down. errors.As with
+	// *LatchIncompleteError tells how many.
+	ErrLatchIncomplete = errors.New("holdfast: latch is open, but a party did not count down")
+	// ErrLatchReset says that a latch was begun anew while it was waited for.
+	ErrLatchReset = errors.New("holdfast: latch was reset")
+	// ErrBarrierBroken says that a party of a barrier left or died before all had arrived. errors.As with
+	// *BarrierBrokenError tells which.
+	ErrBarrierBroken = errors.New("holdfast: barrier is broken")
+)
+
+// What the server had to say. No lock was taken. Test for these with errors.Is; they come within a *ServerError or a
+// *QuorumError.
+var (
+	// ErrUnavailable says that the server did not answer, or answered "not now", as with LOADING, READONLY, OOM, BUSY,
+	// MISCONF or NOREPLICAS. It is worth trying again later.
+	ErrUnavailable = errors.New("holdfast: server is unavailable")
+	// ErrReplicas says that too few replicas, or disks, confirmed the lock in time (MinReplicas, Fsync). It comes with
+	// ErrUnavailable.
+	ErrReplicas = errors.New("holdfast: too few replicas confirmed")
+	// ErrQuarantine says that in Strict mode nothing is granted yet, because the server may have lost locks.
+	// ServerError.RetryAfter tells for how long. It comes with ErrUnavailable.
+	ErrQuarantine = errors.New("holdfast: server is in quarantine")
+	// ErrDenied says that the server refuses the credentials, or that its ACL denies what locks need.
+	ErrDenied = errors.New("holdfast: server denies access")
+	// ErrMismatch says that programs disagree about the lock: its key holds another kind of lock, or no lock; or they say
+	// another number of permits or parties; or more permits are wanted at once than there are.
+	ErrMismatch = errors.New("holdfast: programs disagree about the lock")
+	// ErrNotAdmitted says that a majority of a Quorum's nodes is new, or has restarted and a node among them has lost its
+	// data: Quorum.Admit or "holdfast init" admits them. It comes after the quarantine of these nodes, for whose end Acquire
+	// waits.
+	ErrNotAdmitted = errors.New("holdfast: node has not been admitted")
+	// ErrUnsupported says that the server is older than Redis 7.0 or Valkey 7.2, or lacks something that locks need.
+	ErrUnsupported = errors.New("holdfast: server is not supported")
+)
+
+// HeldError says that the lock is held, and by whom. It matches ErrHeld.
+type HeldError struct {
+	Name string
+	// Holder is who held the lock when the server answered; zero if only others are queued.
+	Holder Holder
+}
+
+func (e *HeldError) Error() string {
+	h := e.Holder
+	switch {
+	case h.Foreign:
+		return fmt.Sprintf("holdfast: lock %q is held by another program for %s", e.Name, ttlText(h.TTL))
+	case h.Owner == "" && h.PID == 0 && h.Host == "":
+		return fmt.Sprintf("holdfast: lock %q is held by others, too", e.Name)
+	}
+	return fmt.Sprintf("holdfast: lock %q is held by %s for %s", e.Name, h.who(), ttlText(h.TTL))
+}
+
+// Is makes a HeldError match ErrHeld.
+func (e *HeldError) Is(target error) bool { return target == ErrHeld }
+
+// maxWord is the length, in bytes, up to which errors show a name that others wrote.
+const maxWord = 128
+
+// who says who a holder is that has told anything of it.
+func (h Holder) who() string {
+	owner := "somebody"
+	if h.Owner != "" {
+		owner = printable.Word(h.Owner, maxWord)
+	}
+	switch {
+	case h.PID == 0 && h.Host == "":
+		return owner
+	case h.Host == "":
+		return fmt.Sprintf("%s (pid %d)", owner, h.PID)
+	}
+	return fmt.Sprintf("%s (pid %d on %s)", owner, h.PID, printable.Word(h.Host, maxWord))
+}
+
+func ttlText(d time.Duration) string {
+	if d < 0 {
+		return "good: its key has no expiry"
+	}
+	return d.String() + " unless renewed"
+}
+
+// LossReason says how a lease was lost. It is made to be a metric's label.
+type LossReason string
+
+// The reasons of a loss.
+const (
+	// LossExpired: the process or machine slept past the deadline, or the lease was not renewed.
+	LossExpired LossReason = "expired"
+	// LossUnreachable: renewals failed until the deadline.
+	LossUnreachable LossReason = "unreachable"
+	// LossTaken: the lock is somebody else's, or gone from the server.
+	LossTaken LossReason = "taken"
+	// LossBound: MaxHold or MaxRenewals ended it.
+	LossBound LossReason = "bound"
+)
+
+// lossTexts say the reasons to people.
+var lossTexts = map[LossReason]string{
+	LossExpired:     "it has expired",
+	LossUnreachable: "it was not renewed in time",
+	LossTaken:       "the lock is taken or deleted",
+	LossBound:       "MaxHold or MaxRenewals ended it",
+}
+
+// LostError says that a lease is, or may be, no longer its holder's. It matches ErrLost.
+type LostError struct {
+	Name   string
+	Fence  uint64 // of the lease; 0 if it never had one
+	Reason LossReason
+	Err    error // error of the last renewal, or nil
+}
+
+func (e *LostError) Error() string {
+	why := lossTexts[e.Reason]
+	if why == "" {
+		why = string(e.Reason)
+	}
+	text := fmt.Sprintf("holdfast: lease of %q lost: %s", e.Name, why)
+	if e.Err != nil {
+		text += ": " + e.Err.Error()
+	}
+	return text
+}
+
+// Is makes a LostError match ErrLost.
+func (e *LostError) Is(target error) bool { return target == ErrLost }
+
+// Unwrap returns the error of the last renewal.
+func (e *LostError) Unwrap() error { return e.Err }
+
+// ServerError is an operation that the server, or the way to it, made fail.
+type ServerError struct {
+	Op     string // "acquire", "renew", "release", ...
+	Name   string // the lock's
+	Server string // its address, without credentials
+	// Code is the server's word for it, such as "LOADING" or "NOPERM"; "" if it did not answer.
+	Code string
+	// RetryAfter is how long a quarantine has left; else 0.
+	RetryAfter time.Duration
+	Err        error // what the driver returned
+
+	text  string
+	is    []error // the errors of this package that it matches
+	ended error   // that of the caller's context, if it ended before the server answered
+}
+
+func (e *ServerError) Error() string {
+	if e.text != "" {
+		return e.text
+	}
+	return fmt.Sprintf("holdfast: %s %q on %s: %v", e.Op, e.Name, e.Server, e.Err)
+}
+
+// Unwrap returns the errors of this package that it matches, what the driver returned and, if it has ended, the error of
+// the caller's context.
+func (e *ServerError) Unwrap() []error {
+	all := e.is[:len(e.is):len(e.is)]
+	if e.Err != nil {
+		all = append(all, e.Err)
+	}
+	if e.ended != nil {
+		all = append(all, e.ended)
+	}
+	return all
+}
+
+// LatchIncompleteError says that a latch is open though parties never counted down: they had registered, and left or died.
+// It matches ErrLatchIncomplete.
+type LatchIncompleteError struct {
+	Name    string
+	Missing int // so many of them
+	Parties int
+}
+
+func (e *LatchIncompleteError) Error() string {
+	return fmt.Sprintf("holdfast: latch %q is open, but %d of %d parties never counted down: they left or died", e.Name, e.Missing, e.Parties)
+}
+
+// Is makes a LatchIncompleteError match ErrLatchIncomplete.
+func (e *LatchIncompleteError) Is(target error) bool { return target == ErrLatchIncomplete }
+
+// BarrierBrokenError says which party broke a barrier's phase. It matches ErrBarrierBroken.
+type BarrierBrokenError struct {
+	Name  string
+	Phase uint64
+	Party Holder // if several phases were broken since, who broke the latest
+	Died  bool   // its lease was lost or expired; otherwise it left
+}
+
+func (e *BarrierBrokenError) Error() string {
+	how := "left"
+	if e.Died {
+		how = "died"
+	}
+	return fmt.Sprintf("holdfast: phase %d of barrier %q is broken: party %s has %s", e.Phase, e.Name, e.Party.who(), how)
+}
+
+// Is makes a BarrierBrokenError match ErrBarrierBroken.
+func (e *BarrierBrokenError) Is(target error) bool { return target == ErrBarrierBroken }
+
+// happened are the engine's errors about locks.
+var happened = []struct{ engine, own error }{
+	{engine.ErrHeld, ErrHeld},
+	{engine.ErrLost, ErrLost},
+	{engine.ErrReleased, ErrReleased},
+	{engine.ErrClosed, ErrClosed},
+	{engine.ErrNotHeld, ErrNotHeld},
+	{engine.ErrNotOwner, ErrNotOwner},
+	{engine.ErrDepth, ErrDepth},
+	{engine.ErrInvalid, ErrInvalid},
+	{engine.ErrTries, ErrOnceExhausted},
+	{engine.ErrNotDone, ErrOnceNone},
+	{engine.ErrIncomplete, ErrLatchIncomplete},
+	{engine.ErrReset, ErrLatchReset},
+	{engine.ErrBroken, ErrBarrierBroken},
+}
+
+// said are the kinds of what servers say.
+var said = []struct {
+	engine error
+	own    []error
+}{
+	{exec.ErrUnavailable, []error{ErrUnavailable}},
+	{exec.ErrReadOnly, []error{ErrUnavailable}},
+	{exec.ErrLoading, []error{ErrUnavailable}},
+	{exec.ErrOutOfMemory, []error{ErrUnavailable}},
+	{exec.ErrBusy, []error{ErrUnavailable}},
+	{exec.ErrWritesRefused, []error{ErrUnavailable}},
+	{exec.ErrReplicas, []error{ErrReplicas, ErrUnavailable}},
+	{exec.ErrQuarantine, []error{ErrQuarantine, ErrUnavailable}},
+	{exec.ErrAuth, []error{ErrDenied}},
+	{exec.ErrPermission, []error{ErrDenied}},
+	{exec.ErrWrongType, []error{ErrMismatch}},
+	{exec.ErrPermits, []error{ErrMismatch}},
+	{exec.ErrParties, []error{ErrMismatch}},
+	{exec.ErrUninitialised, []error{ErrNotAdmitted}},
+	{exec.ErrUnsupported, []error{ErrUnsupported}},
+	{exec.ErrClosed, []error{ErrClosed}},
+}
+
+// leave returns an error as one of this package, if it is the engine's. Every error that leaves the package, and every
+// cause with which a context ends, passes through it.
+func leave(err error) error {
+	left, _ := translate(err)
+	return left
+}
+
+// translate is leave, and reports whether the error is another one now.
+func translate(err error) (_ error, changed bool) {
+	switch e := err.(type) {
+	case nil:
+		return nil, false
+	case *engine.HeldError:
+		return &HeldError{e.Name, holder(e.Holder)}, true
+	case *engine.NotOwnerError:
+		return &reworded{e.Error(), []error{ErrNotOwner, &HeldError{e.Name, holder(e.Holder)}}}, true
+	case *engine.LostError:
+		return &LostError{Name: e.Name, Reason: LossReason(e.Reason), Err: leave(e.Err)}, true
+	case *engine.IncompleteError:
+		return &LatchIncompleteError{e.Name, e.Missing, e.Parties}, true
+	case *engine.BrokenError:
+		return &BarrierBrokenError{e.Name, e.Phase, holder(e.Party), e.Died}, true
+	case *engine.QuorumError:
+		return newQuorumError(e), true
+	case *exec.Failure:
+		return newServerError(e), true
+	case *HeldError, *LostError, *ServerError, *QuorumError, *NodeError:
+		return err, false
+	}
+	for _, h := range happened {
+		if err == h.engine {
+			return h.own, true
+		}
+	}
+	switch e := err.(type) {
+	case interface{ Unwrap() error }:
+		if inner, changed := translate(e.Unwrap()); changed {
+			return &reworded{err.Error(), []error{inner}}, true
+		}
+	case interface{ Unwrap() []error }:
+		parts := e.Unwrap()
+		own := make([]error, len(parts))
+		for i, part := range parts {
+			var other bool
+			own[i], other = translate(part)
+			changed = changed || other
+		}
+		switch {
+		case !changed:
+		case err.Error() == errors.Join(parts...).Error():
+			return errors.Join(own...), true
+		default:
+			return &reworded{err.Error(), own}, true
+		}
+	}
+	return err, false
+}
+
+// reworded is an error of the engine that matches errors of this package.
+type reworded struct {
+	text string
+	is   []error
+}
+
+func (e *reworded) Error() string   { return e.text }
+func (e *reworded) Unwrap() []error { return e.is }
+
+func newServerError(f *exec.Failure) *ServerError {
+	e := &ServerError{
+		Op: f.Op, Name: f.Name, Server: f.Server, Code: f.Code(), Err: f.Err,
+		text: f.Error(), ended: f.Ended,
+	}
+	for _, s := range said {
+		if errors.Is(f, s.engine) {
+			e.is = append(e.is, s.own...)
+		}
+	}
+	if f.Ambiguous {
+		e.is = append(e.is, ErrAmbiguous)
+	}
+	if f.Kind == exec.ErrPermission {
+		e.Code = "NOPERM" // also where the ACL's refusal inside a script begins with ERR
+	}
+	var quarantine *exec.Quarantine
+	if errors.As(f, &quarantine) {
+		e.RetryAfter = quarantine.Left
+	}
+	return e
+}
+
+func newQuorumError(q *engine.QuorumError) *QuorumError {
+	e := &QuorumError{Op: q.Op, Name: q.Name, Need: q.Need, Of: q.Of, ended: q.Ended()}
+	for _, n := range q.Nodes {
+		e.Nodes = append(e.Nodes, &NodeError{n.Server, leave(n.Err)})
+	}
+	return e
+}
+
+// join returns two errors as one, and one as it is.
+func join(a, b error) error {
+	switch {
+	case b == nil:
+		return a
+	case a == nil:
+		return b
+	}
+	return errors.Join(a, b)
+}

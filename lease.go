@@ -1,0 +1,117 @@
+package holdfast
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/holdfast-go/holdfast/internal/engine"
+)
+
+// Lease is a lock that is held. It is safe for concurrent use.
+type Lease struct {
+	e *engine.Lease
+}
+
+// newLease returns what an acquire of the engine brought.
+func newLease(e *engine.Lease, err error) (*Lease, error) {
+	if err != nil {
+		return nil, leave(err)
+	}
+	return &Lease{e}, nil
+}
+
+// Err returns nil while the lease is held; then a *LostError, ErrReleased or ErrClosed. It compares clocks itself, so it
+// tells the truth also to a process that was paused past the deadline, and on Linux to a machine that was suspended. It
+// sends nothing.
+func (l *Lease) Err() error { return l.leave(l.e.Err()) }
+
+// Context returns a context that ends with parent or with the lease, whichever is first. If the lease ends it, its cause
+// (context.Cause) is Err: at the deadline at the latest, and earlier if the server says that the lock is lost. A Reentrant
+// lock can be acquired again under it.
+func (l *Lease) Context(parent context.Context) context.Context {
+	ctx, end := l.scope(parent)
+	if parent.Done() != nil {
+		// The lease is not to remember a context that ended with its parent.
+		context.AfterFunc(ctx, func() { end(nil) })
+	}
+	return ctx
+}
+
+// scope returns the context of work under the lease, and what ends that.
+func (l *Lease) scope(parent context.Context) (_ context.Context, end context.CancelCauseFunc) {
+	ctx, cancel := context.WithCancelCause(l.e.Within(parent))
+	if err := l.Err(); err != nil {
+		cancel(err)
+		return ctx, cancel
+	}
+	over := l.e.Context()
+	stop := context.AfterFunc(over, func() { cancel(l.leave(context.Cause(over))) })
+	return ctx, func(cause error) {
+		stop()
+		cancel(cause)
+	}
+}
+
+// Done returns a channel that is closed when the lease ends: at the deadline at the latest.
+func (l *Lease) Done() <-chan struct{} { return l.e.Context().Done() }
+
+// Fence returns a number above those of all earlier leases of the lock; of Multi, the highest of Fences. A resource that
+// refuses writes with a lower fence than it has seen is safe from holders that are late: see package fence. Fences go on
+// rising after the server has lost its data, unless the server's clock went back too.
+//
+// Readers that hold an RWMutex at the same time have the same fence, and so have the leases of an owner, and those of a
+// Reentrant lock that are nested. Of a Semaphore it tells which of two grants was later, but not that the earlier one is
+// over.
+func (l *Lease) Fence() uint64 { return l.e.Token() }
+
+// Fences returns the fence of each lock that the lease holds, by name: of one, or, with Multi, of several. Give a resource
+// the fence of the lock that guards it.
+func (l *Lease) Fences() map[string]uint64 { return l.e.Tokens() }
+
+// IsShared reports whether others may hold the lock with the same fence: whether the lease is a reader's, of an RWMutex.
+// Guards let such leases in beside each other.
+func (l *Lease) IsShared() bool { return l.e.IsShared() }
+
+// Deadline returns the local time until which the lease is certainly held, unless it is renewed or released: when it was
+// last asked for, plus its TTL, less 1% and 2 ms for drift. It has a monotonic reading. A lock that was handed over begins
+// with a claim of about 1.5 s, which the first renewal, sent after 5 ms, makes a TTL; Extend waits for that.
+func (l *Lease) Deadline() time.Time { return l.e.Deadline() }
+
+// Extend makes the lease last at least ttl from now, from 1 ms to Config.MaxTTL. It never shortens the lease, and does not
+// go beyond MaxHold. Renewals go on as before. After ErrLost the lease is over; after another error it lasts as long as
+// before, or longer.
+func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
+	return l.leave(l.e.Extend(ctx, ttl))
+}
+
+// Release gives the lock up: to the first in the queue, if there is one. It works after ctx has ended, for as long as
+// Config.RetryTimeout; the deadline of a ctx that has not ended bounds how long the call waits. A second call returns nil,
+// and one while another is under way has that one's outcome. ErrLost says that the lease had been lost before. After
+// ErrUnavailable the release is retried in the background, and Release may be called again.
+//
+// The lease is over from the moment of the call, whatever it returns. Where others hold the lock with it, readers of this
+// process or leases that are nested (Reentrant), the lock stays held until the last of them is released.
+func (l *Lease) Release(ctx context.Context) error { return l.leave(l.e.Release(ctx)) }
+
+// Name returns the lock's name; of Multi, all names, with commas between them.
+func (l *Lease) Name() string { return l.e.Name() }
+
+// Owner returns the name that people see as the holder's.
+func (l *Lease) Owner() string { return l.e.Owner() }
+
+// String names the lease's lock and its fence.
+func (l *Lease) String() string { return l.e.String() }
+
+// leave is leave for an error of this lease, which knows its fence.
+func (l *Lease) leave(err error) error {
+	if err == nil {
+		return nil
+	}
+	err = leave(err)
+	var lost *LostError
+	if errors.As(err, &lost) && lost.Fence == 0 {
+		lost.Fence = l.e.Tokens()[lost.Name]
+	}
+	return err
+}

@@ -1,0 +1,69 @@
+package holdfast
+
+import (
+	"context"
+
+	"github.com/holdfast-go/holdfast/internal/engine"
+)
+
+// Lock can be acquired, which gives a Lease. It is immutable and free to make; nothing is sent before it is used.
+type Lock struct {
+	e    *engine.Lock
+	wait patience
+}
+
+// Acquire waits until it has the lock, the Wait limit passes or ctx ends. Waiters are served in order: the processes in
+// the order in which they came, and the goroutines of one process in the order of their calls. A free lock costs one round
+// trip; a waiter sleeps until it is handed the lock.
+//
+// When ctx ends, the error is ctx's; if the server was not answering, it also matches ErrUnavailable and is a *ServerError.
+// When the limit of Wait passes, see there. What the server, or the way to it, does not allow is a *ServerError; a bad name
+// or option is ErrInvalid, before anything is sent; after Client.Close it is ErrClosed. After an error the caller has no
+// lock and no place in the queue; what may still be on its way is taken back in the background.
+func (l *Lock) Acquire(ctx context.Context) (*Lease, error) {
+	return newLease(l.e.AcquireBy(ctx, l.wait.end()))
+}
+
+// TryAcquire takes the lock if it is free and nobody is queued for it; otherwise it returns a *HeldError at once, in Strict
+// mode ErrQuarantine when nothing is granted yet. It ignores Wait. Other errors are those of Acquire.
+func (l *Lock) TryAcquire(ctx context.Context) (*Lease, error) {
+	return newLease(l.e.TryAcquire(ctx))
+}
+
+// Do acquires the lock, calls f and releases the lock, also when f panics. f's context is made from ctx and ends, with a
+// cause, before the lease can: at its deadline at the latest, before anybody else can have the lock.
+//
+// Do returns f's error joined with the release's: one that matches ErrLost if the lease was lost while f ran. If only f
+// fails, its error is returned as it is. An ErrHeld of f's own, from another lock, is told apart by HeldError.Name. Errors of
+// acquiring are those of Acquire; f was not called then.
+func (l *Lock) Do(ctx context.Context, f func(ctx context.Context, l *Lease) error) error {
+	return do(ctx, l.Acquire, f)
+}
+
+// TryDo is Do, but returns a *HeldError at once when the lock is held.
+func (l *Lock) TryDo(ctx context.Context, f func(ctx context.Context, l *Lease) error) error {
+	return do(ctx, l.TryAcquire, f)
+}
+
+func do(ctx context.Context, acquire func(context.Context) (*Lease, error), f func(context.Context, *Lease) error) (err error) {
+	lease, err := acquire(ctx)
+	if err != nil {
+		return err
+	}
+	work, end := lease.scope(ctx)
+	defer func() {
+		released := lease.Release(ctx)
+		end(ErrReleased)
+		err = join(err, released)
+	}()
+	return f(work, lease)
+}
+
+// Name returns the lock's name; of Multi, all names, with commas between them.
+func (l *Lock) Name() string { return l.e.Name() }
+
+// Status says who holds the lock and who waits for it. It changes nothing.
+func (l *Lock) Status(ctx context.Context) (Status, error) { return statusOf(ctx, l.e) }
+
+// String names the lock, for people.
+func (l *Lock) String() string { return l.e.String() }

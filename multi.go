@@ -1,0 +1,17 @@
+package holdfast
+
+// Multi returns a lock that is the mutexes of 2 to 256 names at once, all or none. Each name is given once; a program that
+// wants one of them alone waits for the same Mutex.
+//
+// When all are free, one round trip takes them (on a Cluster, where the names lie in one slot: those that begin with the same
+// "{tag}" do). Otherwise they are acquired one after another, in an order that is the same for everybody, each through its
+// queue, while the earlier ones are held: so no two callers wait for each other, and none starves. A caller that acquires
+// more locks within the lease keeps to an order itself.
+//
+// The lease is lost when one of the locks is; the others are renewed no longer then, and end with Release or their TTL. When
+// the limit of Wait passes, HeldError.Name is the lock that was held, and nothing stays held. NoRenew, MaxHold and
+// MaxRenewals are ErrInvalid: the first lock may have to wait for the last.
+func (c *Client) Multi(names []string, opts ...MultiOption) *Lock {
+	o := resolve(c.queued(), opts)
+	return &Lock{c.e.Multi(names, o.given...), o.wait}
+}

@@ -1,0 +1,156 @@
+package holdfast
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/holdfast-go/holdfast/internal/engine"
+)
+
+// Quorum hands out locks that a majority of independent servers agrees on (Redlock): with 5 nodes, while 3 do. So a lock
+// outlives the loss of a minority, and no single server's loss of data makes two holders. Its fences rise without clocks,
+// its leases are renewed, and a node counts for nothing after a restart until all earlier leases are over. See
+// https://redis.io/docs/latest/develop/use/patterns/distributed-locks/ for Redlock.
+//
+// All programs that share a lock name the same nodes. Each node is a standalone server, reached by a Client with
+// Config.Strict, all with one MaxTTL. A node that restarted, or was emptied, is in quarantine for MaxTTL, and then has its
+// fence counter raised to that of a majority of the others; clients see to that. Where a majority has restarted, all nodes
+// have to answer for that, with their data. New nodes are admitted with Admit.
+type Quorum struct {
+	e      *engine.Quorum
+	common []engine.Option
+}
+
+// QuorumConfig is what the locks of one quorum share. A nil *QuorumConfig means the defaults.
+type QuorumConfig struct {
+	// NodeTimeout bounds how long a node is waited for in one round: from 1 ms to a quarter of the TTL. Default: a 200th of
+	// the TTL, 5 to 50 ms, and at least six times as long as the slowest node takes to answer; twice as long after each
+	// round without a majority; at most a quarter of the TTL, and Config.CommandTimeout.
+	NodeTimeout time.Duration
+}
+
+// NewQuorum returns the quorum of these clients' servers: 3 to 31, best an odd number, all Strict. Of 4 as of 3 one may be
+// down: a majority of 4 is 3. The caller closes the clients, after the leases were released. Nothing is sent. Clients that
+// do not fit are ErrInvalid: two of one server, with another MaxTTL each, or with MinReplicas or Fsync, which a quorum has
+// its nodes for. A nil cfg means the defaults.
+func NewQuorum(clients []*Client, cfg *QuorumConfig) (*Quorum, error) {
+	nodes := make([]*engine.Client, len(clients))
+	for i, c := range clients {
+		if c == nil {
+			return nil, fmt.Errorf("%w: a client of the quorum is nil", ErrInvalid)
+		}
+		if c.single {
+			return nil, fmt.Errorf("%w: %s has Config.MinReplicas or Config.Fsync, which are not for the nodes of a quorum", ErrInvalid, c)
+		}
+		nodes[i] = c.e
+	}
+	e, err := engine.NewQuorum(nodes...)
+	if err != nil {
+		return nil, leave(err)
+	}
+	q := &Quorum{e: e}
+	if cfg != nil && cfg.NodeTimeout != 0 {
+		if cfg.NodeTimeout < time.Millisecond {
+			return nil, fmt.Errorf("%w: a QuorumConfig.NodeTimeout of %s is not possible; at least 1ms is needed", ErrInvalid, cfg.NodeTimeout)
+		}
+		q.common = append(q.common, engine.NodeTimeout(cfg.NodeTimeout))
+	}
+	return q, nil
+}
+
+// Mutex returns the lock of that name, which one holder has at a time. Between processes it has no order that is promised:
+// those that wait are served about in the order in which they began to, and ask again after random times, 2 to 300 ms.
+// Waiters of one process are served in order.
+//
+// TryAcquire returns ErrHeld when a majority of nodes names the same holder. While others want the lock, too, and nobody has
+// a majority, it tries again, for Config.RetryTimeout at most. As long does an acquire that reaches no majority, before it
+// fails with a *QuorumError; also with one when ctx ends before, which then matches ctx's error, too.
+//
+// Nodes that did not agree at first, or came back, are asked again while the lease lasts. The fence rises from lease to lease
+// of the name, and is known to a majority before the lease is returned. Status goes by what a majority of nodes says; when
+// nodes that do not answer could make one, it fails with a *QuorumError.
+func (q *Quorum) Mutex(name string, opts ...QuorumOption) *Lock {
+	o := resolve(options{given: q.common}, opts)
+	return &Lock{q.e.Mutex(name, o.given...), o.wait}
+}
+
+// Election returns the election of that name, which a majority of the nodes decides. Its options are those of the leader's
+// lease. Leaders do not announce themselves: Watch looks once a second. MinReplicas and Fsync are ErrInvalid.
+func (q *Quorum) Election(name string, opts ...ElectionOption) *Election {
+	return &Election{q.e.Election(name, resolve(options{given: q.common}, opts).given...)}
+}
+
+// Admit admits new nodes: all of them have to be there. Run it once for a new quorum, by hand; also after a majority has
+// restarted and lost its data, for which the others cannot vouch. A node that is replaced, or comes back empty, while a
+// majority goes on, needs a quarantine, but no Admit.
+//
+// Where a node is known already, one that is not may have held locks and lost them: it gets the quarantine that it would
+// have without Admit, which does not wait for that. It then returns a *QuorumError that matches ErrQuarantine and names the
+// node: call it again when that is over.
+func (q *Quorum) Admit(ctx context.Context) error { return leave(q.e.Init(ctx, false)) }
+
+// ForceAdmit is Admit, and ends the quarantine of nodes that were known: use it only if no holder can still rely on an
+// earlier lease.
+func (q *Quorum) ForceAdmit(ctx context.Context) error { return leave(q.e.Init(ctx, true)) }
+
+// Nodes returns the servers that hold a lease of the quorum at the moment, in alphabetical order; nil for another lease.
+func (q *Quorum) Nodes(l *Lease) []string { return q.e.Nodes(l.e) }
+
+// QuorumError says that too few nodes agreed. It matches what any of its nodes' errors matches: ErrUnavailable,
+// ErrQuarantine, ErrDenied and so on; but not ErrHeld, which is returned when a majority names a holder.
+type QuorumError struct {
+	Op    string // "acquire", "admit", ...
+	Name  string // the lock's
+	Need  int    // nodes that must agree
+	Of    int    // nodes
+	Nodes []*NodeError
+
+	ended error // that of the caller's context, if it ended before a majority answered
+}
+
+func (e *QuorumError) Error() string {
+	text := fmt.Sprintf("holdfast: %s %q: too few nodes answered as they should; %d of %d have to", e.Op, e.Name, e.Need, e.Of)
+	before := ": "
+	for _, n := range e.Nodes {
+		text += before + n.Error()
+		before = "; "
+	}
+	if e.ended != nil {
+		text += before + e.ended.Error()
+	}
+	return text
+}
+
+// Unwrap returns the nodes' errors and, if it has ended, that of the caller's context.
+func (e *QuorumError) Unwrap() []error {
+	var all []error
+	if e.ended != nil {
+		all = append(all, e.ended)
+	}
+	for _, n := range e.Nodes {
+		all = append(all, n)
+	}
+	return all
+}
+
+// NodeError is what one node of a quorum had to say.
+type NodeError struct {
+	Server string // its address, without credentials
+	Err    error
+}
+
+func (e *NodeError) Error() string {
+	if e.Err == nil {
+		return "node " + e.Server
+	}
+	var told *ServerError
+	if errors.As(e.Err, &told) {
+		return e.Err.Error() // which names the server
+	}
+	return fmt.Sprintf("node %s: %v", e.Server, e.Err)
+}
+
+// Unwrap returns the node's error.
+func (e *NodeError) Unwrap() error { return e.Err }

@@ -1,0 +1,67 @@
+package holdfast
+
+import (
+	"context"
+
+	"github.com/holdfast-go/holdfast/internal/engine"
+)
+
+// RWMutex is a lock that any number of readers or one writer has at a time. Each side is a Lock, and each holder has a
+// lease of its own, so that one that crashed keeps others out for no longer than its TTL.
+//
+// Readers and writers wait in one queue and are served in its order; readers that stand together in it go in together. So
+// neither side starves: a reader that comes while a writer waits goes in after that writer. Readers of one process that
+// come within 100 ms share one lease on the server.
+//
+// A writer's fence is above those of all earlier leases. Readers that hold the lock at the same time have the same, above
+// that of the last writer, or that of the writer among them that was downgraded.
+type RWMutex struct {
+	e       *engine.RWMutex
+	options options
+}
+
+// RWMutex returns the lock of that name, which any number of readers or one writer has at a time. Its options are those of
+// both sides.
+func (c *Client) RWMutex(name string, opts ...RWMutexOption) *RWMutex {
+	o := resolve(c.queued(), opts)
+	return &RWMutex{c.e.RWMutex(name, o.given...), options{wait: o.wait}}
+}
+
+// Reader returns the lock that readers acquire, with further options.
+func (rw *RWMutex) Reader(opts ...RWMutexOption) *Lock {
+	o := resolve(rw.options, opts)
+	return &Lock{rw.e.Reader(o.given...), o.wait}
+}
+
+// Writer returns the lock that writers acquire, with further options.
+func (rw *RWMutex) Writer(opts ...RWMutexOption) *Lock {
+	o := resolve(rw.options, opts)
+	return &Lock{rw.e.Writer(o.given...), o.wait}
+}
+
+// Downgrade makes a writer's lease a reader's, without a gap: no other writer comes between, and readers that wait go in.
+// It returns the reader's lease, with the same fence. The writer's lease is over, whatever it returns; only after ErrInvalid,
+// as when the lock was acquired again within it (Reentrant), is everything as before. After another error the lock is given
+// up, in the background if need be.
+//
+// The reader's lease has the options of rw.Reader(), the writer's owner, and the bounds of both: MaxHold counts from the
+// writer's grant, and MaxRenewals goes on counting.
+func (rw *RWMutex) Downgrade(ctx context.Context, writer *Lease) (*Lease, error) {
+	lease, err := newLease(rw.e.Downgrade(ctx, writer.e))
+	return lease, writer.leave(err)
+}
+
+// TryUpgrade makes a reader's lease a writer's if there is no other reader; otherwise it returns ErrHeld, and nothing has
+// changed. It does not wait: two readers that both want to write would wait for each other for ever. It returns the writer's
+// lease, which has a new fence; the reader's is over then, and after any other error. Options and bounds are as after
+// Downgrade, with those of rw.Writer().
+func (rw *RWMutex) TryUpgrade(ctx context.Context, reader *Lease) (*Lease, error) {
+	lease, err := newLease(rw.e.TryUpgrade(ctx, reader.e))
+	return lease, reader.leave(err)
+}
+
+// Name returns the lock's name.
+func (rw *RWMutex) Name() string { return rw.e.Reader().Name() }
+
+// Status says who holds the lock, readers and writers, and who waits for it. It changes nothing.
+func (rw *RWMutex) Status(ctx context.Context) (Status, error) { return statusOf(ctx, rw.e.Reader()) }

@@ -46,7 +46,7 @@ func newParty(e *engine.BarrierParty, err error) (*BarrierParty, error) {
 	if err != nil {
 		return nil, leave(err)
 	}
-	return &BarrierParty{e, &Lease{e.Lease}}, nil
+	return &BarrierParty{e, &Lease{e.Lease()}}, nil
 }
 
 // Await arrives at the present phase, and waits until all parties have. It returns the number of the phase, from 1, one

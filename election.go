@@ -33,7 +33,7 @@ var ErrResign = errors.New("holdfast: leader resigns")
 // of lead ends Run, which returns it, also nil; the lease is released then. Run goes on campaigning while the server is
 // unavailable. It returns ctx's error when ctx ends, and an error of Lock.Acquire that would not pass.
 func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, term *Lease) error) error {
-	return leave(e.e.Run(ctx, func(_ context.Context, term *engine.Lease) error {
+	return leave(e.e.Run(ctx, func(_ context.Context, term engine.Lease) error {
 		lease := &Lease{term}
 		work, end := lease.scope(ctx)
 		defer end(ErrReleased)

@@ -59,7 +59,7 @@ func (l *Latch) Register(ctx context.Context) (*LatchParty, error) {
 	if err != nil {
 		return nil, leave(err)
 	}
-	return &LatchParty{e, &Lease{e.Lease}}, nil
+	return &LatchParty{e, &Lease{e.Lease()}}, nil
 }
 
 // Count returns how many parties are left. 0: the latch is open.

@@ -10,11 +10,11 @@ import (
 
 // Lease is a lock that is held. It is safe for concurrent use.
 type Lease struct {
-	e *engine.Lease
+	e engine.Lease
 }
 
 // newLease returns what an acquire of the engine brought.
-func newLease(e *engine.Lease, err error) (*Lease, error) {
+func newLease(e engine.Lease, err error) (*Lease, error) {
 	if err != nil {
 		return nil, leave(err)
 	}

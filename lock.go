@@ -8,7 +8,7 @@ import (
 
 // Lock can be acquired, which gives a Lease. It is immutable and free to make; nothing is sent before it is used.
 type Lock struct {
-	e    *engine.Lock
+	e    engine.Lock
 	wait patience
 }
 

@@ -110,7 +110,7 @@ func newRun(ctx context.Context, f func(context.Context, *Lease) (string, error)
 	return &run{ctx: ctx, f: f, end: func(error) {}}
 }
 
-func (r *run) begin(_ context.Context, e *engine.Lease) (string, error) {
+func (r *run) begin(_ context.Context, e engine.Lease) (string, error) {
 	r.lease = &Lease{e}
 	var work context.Context
 	work, r.end = r.lease.scope(r.ctx)

@@ -40,7 +40,7 @@ func (s *Semaphore) Resize(ctx context.Context, permits int) error {
 }
 
 // Name returns the semaphore's name.
-func (s *Semaphore) Name() string { return s.e.Name() }
+func (s *Semaphore) Name() string { return s.e.Lock().Name() }
 
 // Status says who holds permits and who waits for them. It changes nothing.
-func (s *Semaphore) Status(ctx context.Context) (Status, error) { return statusOf(ctx, s.e.Lock) }
+func (s *Semaphore) Status(ctx context.Context) (Status, error) { return statusOf(ctx, s.e.Lock()) }

@@ -91,7 +91,7 @@ var kinds = map[string]Kind{
 	"latch": KindLatch, "bar": KindBarrier,
 }
 
-func statusOf(ctx context.Context, l *engine.Lock) (Status, error) {
+func statusOf(ctx context.Context, l engine.Lock) (Status, error) {
 	holders, err := l.Holders(ctx)
 	if err != nil {
 		return Status{}, leave(err)
@@ -99,7 +99,7 @@ func statusOf(ctx context.Context, l *engine.Lock) (Status, error) {
 	return newStatus(l, holders), nil
 }
 
-func newStatus(l *engine.Lock, holders []engine.Holder) Status {
+func newStatus(l engine.Lock, holders []engine.Holder) Status {
 	s := Status{Name: l.Name(), Key: l.Key(), Kind: kinds[l.Form()], Limit: l.Limit(), Time: l.Now()}
 	waiters := map[string]int{} // by the lock's key
 	for _, h := range holders {

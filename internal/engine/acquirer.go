@@ -87,7 +87,7 @@ func (acq *acquirer) wake() {
 }
 
 // join tells the acquirer that another goroutine waits for l.
-func (acq *acquirer) join(l *Lock) {
+func (acq *acquirer) join(l *target) {
 	if l.set.kind.byOwner {
 		acq.ownerJoined.Store(true)
 		acq.wake()
@@ -156,7 +156,7 @@ func (acq *acquirer) next() *waiter {
 // renewAttempt starts another attempt, which takes the place of the present one in the server's
 // queue. The present attempt keeps the place until then: if it left first, the next process would
 // move up.
-func (acq *acquirer) renewAttempt(l *Lock) {
+func (acq *acquirer) renewAttempt(l *target) {
 	old := acq.attempt
 	acq.attempt = l.newAttempt()
 	acq.listen()

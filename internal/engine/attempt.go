@@ -16,7 +16,7 @@ import (
 // attempt is one token's attempt to acquire a lock. Nothing else has its token. If the attempt ends
 // without a hold, whatever the server has or gets under that token is taken back.
 type attempt struct {
-	l    *Lock
+	l    *target
 	head string // how the lock's value begins if this attempt has it
 	*queueEntry
 
@@ -65,7 +65,7 @@ const (
 
 func (e ending) String() string { return [...]string{"", "left", "died", "done"}[e] }
 
-func (l *Lock) newAttempt() *attempt {
+func (l *target) newAttempt() *attempt {
 	return &attempt{l: l, head: l.c.mint.between(valueFormat, ":", l.keys.Lock, 0), queueEntry: &noEntry}
 }
 
@@ -183,7 +183,7 @@ func (a *attempt) askSince(began time.Time, ctx context.Context, mode string, fe
 
 // notAfter returns the server time after which no copy of a request that is sent now will be
 // carried out.
-func (c *Client) notAfter(l *Lock) int64 {
+func (c *Client) notAfter(l *target) int64 {
 	return c.server.Time(c.slot(l)) + (c.cfg.RetryTimeout + c.cfg.CommandTimeout + time.Second).Microseconds()
 }
 
@@ -196,7 +196,7 @@ func (a *attempt) sent(unanswered bool, notAfter int64) {
 }
 
 // clockJumps returns the error of a request of which every copy arrived after its not-after time.
-func (l *Lock) clockJumps(op string) error {
+func (l *target) clockJumps(op string) error {
 	return &exec.Failure{Op: op, Name: l.name, Server: l.c.server.Addr(), Kind: exec.ErrUnavailable, Err: errClockJumps}
 }
 
@@ -294,7 +294,7 @@ func believable(fence uint64, now int64) bool {
 	return fence <= uint64(max(now, 0)+longestLead.Microseconds())
 }
 
-func errUnbelievable(l *Lock, fence uint64) error {
+func errUnbelievable(l *target, fence uint64) error {
 	return fmt.Errorf("fence %d is more than a day ahead of the server's clock; set that clock right if it is behind; otherwise delete the fence counter %q, which somebody has set", fence, l.c.fenceOf(l))
 }
 
@@ -389,7 +389,7 @@ func (r *reclaimers) run(f func(hopeless bool) (answered bool)) {
 }
 
 // reclaimersOf returns the reclaimers of l's server.
-func (c *Client) reclaimersOf(l *Lock) *reclaimers {
+func (c *Client) reclaimersOf(l *target) *reclaimers {
 	if groups, known := c.groupsFor(l); known {
 		return &groups.reclaimers
 	}
@@ -405,13 +405,13 @@ func (a *attempt) abandonPredecessor() {
 }
 
 // patienceFor returns until when to go on taking back what the server has, or may get, for l.
-func (c *Client) patienceFor(l *Lock) time.Time {
+func (c *Client) patienceFor(l *target) time.Time {
 	return time.Now().Add(l.set.term() + c.cfg.RetryTimeout + c.cfg.CommandTimeout)
 }
 
 // takeBack sends a release for a token until it is answered, nothing is left that it could release,
 // or end has passed. It reports whether the server answered.
-func (c *Client) takeBack(l *Lock, token, member string, tombstone int64, how ending, end time.Time) bool {
+func (c *Client) takeBack(l *target, token, member string, tombstone int64, how ending, end time.Time) bool {
 	ctx, cancel := context.WithDeadline(context.Background(), end)
 	defer cancel()
 	for pause := 250 * time.Millisecond; ; pause = min(2*pause, 5*time.Second) {
@@ -434,12 +434,12 @@ func (c *Client) takeBack(l *Lock, token, member string, tombstone int64, how en
 
 // release ends whatever the server has under a token, as call does. If the lock's keys are, or may
 // be, on different nodes, it deletes the lock's own key, provided that nobody is waiting.
-func (c *Client) release(ctx context.Context, l *Lock, token, member string, tombstone int64, how ending) (a exec.Answer, unanswered bool, err error) {
+func (c *Client) release(ctx context.Context, l *target, token, member string, tombstone int64, how ending) (a exec.Answer, unanswered bool, err error) {
 	return c.releaseSince(time.Now(), ctx, l, token, member, tombstone, how)
 }
 
 // releaseSince is release for a caller that has been trying since began.
-func (c *Client) releaseSince(began time.Time, ctx context.Context, l *Lock, token, member string, tombstone int64, how ending) (a exec.Answer, unanswered bool, err error) {
+func (c *Client) releaseSince(began time.Time, ctx context.Context, l *target, token, member string, tombstone int64, how ending) (a exec.Answer, unanswered bool, err error) {
 	rq := request{
 		op: "release", lock: l, script: l.set.kind.release, urgent: true, durable: how == hasCountedDown,
 		args: []string{l.flags(""), token, member, strconv.FormatInt(tombstone, 10)},

@@ -25,7 +25,7 @@ var barrier = shared("bar", kind{
 // party dies, the others wait for it only until its lease expires; the phase is then broken, and
 // all of them are told.
 type Barrier struct {
-	lock *Lock
+	lock *target
 }
 
 // Barrier returns the barrier of that name, for 1 to 10,000 parties. All that use it at the same
@@ -60,7 +60,7 @@ func (e *BrokenError) Error() string {
 func (e *BrokenError) Is(target error) bool { return target == ErrBroken }
 
 // Lock returns the lock of which parties have leases.
-func (b *Barrier) Lock() *Lock { return b.lock }
+func (b *Barrier) Lock() Lock { return b.lock }
 
 // Name returns the barrier's name.
 func (b *Barrier) Name() string { return b.lock.name }
@@ -71,29 +71,29 @@ func (b *Barrier) Parties(ctx context.Context) ([]Holder, error) { return b.lock
 // Join makes the caller a party. If the barrier has all its parties, Join waits until one leaves or
 // dies; those that wait are served in order. Errors are those of Lock.Acquire.
 func (b *Barrier) Join(ctx context.Context) (*BarrierParty, error) {
-	return b.join(ctx, b.lock.Acquire)
+	return b.join(ctx, func(ctx context.Context) (*holdLease, error) { return b.lock.held(ctx, time.Time{}) })
 }
 
 // TryJoin makes the caller a party if the barrier lacks one and nobody is waiting to join.
 // Otherwise it returns a *HeldError, which matches ErrHeld. Other errors are those of
 // Lock.TryAcquire.
 func (b *Barrier) TryJoin(ctx context.Context) (*BarrierParty, error) {
-	return b.join(ctx, b.lock.TryAcquire)
+	return b.join(ctx, b.lock.tryAcquire)
 }
 
-func (b *Barrier) join(ctx context.Context, acquire func(context.Context) (*Lease, error)) (*BarrierParty, error) {
+func (b *Barrier) join(ctx context.Context, acquire func(context.Context) (*holdLease, error)) (*BarrierParty, error) {
 	lease, err := acquire(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return &BarrierParty{Lease: lease}, nil
+	return &BarrierParty{holdLease: lease}, nil
 }
 
 // BarrierParty is a party of a barrier, and its lease. If the lease is released or lost, the
 // current phase is broken for all parties that have joined, whether they await it now or later.
 // Another party may then join in its place, and the next phase begins.
 type BarrierParty struct {
-	*Lease
+	*holdLease
 
 	mu       sync.Mutex
 	awaiting bool
@@ -101,6 +101,9 @@ type BarrierParty struct {
 	phase    uint64 // that the next Await arrives at; 0 for the one that was current when the party joined
 	passed   uint64 // the latest phase that has tripped
 }
+
+// Lease returns the party's lease.
+func (p *BarrierParty) Lease() Lease { return p.holdLease }
 
 // Await arrives at the current phase and waits until all parties have arrived. It returns the
 // number of the phase, which begins with 1 and is one higher each time. All parties return from a

@@ -75,7 +75,7 @@ func (groups *serverGroups) init(c *Client) {
 
 // groupsFor returns the groups that a request for l joins: in Cluster mode, those of the server
 // that has l. If it is not known which server that is, known is false, and groups serve l alone.
-func (c *Client) groupsFor(l *Lock) (groups *serverGroups, known bool) {
+func (c *Client) groupsFor(l *target) (groups *serverGroups, known bool) {
 	b := &c.batches
 	if !c.server.InCluster() {
 		return &b.one, true
@@ -98,7 +98,7 @@ func (c *Client) groupsFor(l *Lock) (groups *serverGroups, known bool) {
 }
 
 // isContended reports whether a batch would leave the lock undone, as far as is known.
-func (b *batches) isContended(l *Lock) bool {
+func (b *batches) isContended(l *target) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	key := l.keys.Lock
@@ -113,7 +113,7 @@ func (b *batches) isContended(l *Lock) bool {
 }
 
 // note remembers whether the lock is contended.
-func (b *batches) note(l *Lock, contended bool) {
+func (b *batches) note(l *target, contended bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if contended {
@@ -136,7 +136,7 @@ func (b *batches) remember(key string) {
 
 // batchItem is a request for one lock that can be part of a batch.
 type batchItem struct {
-	l        *Lock
+	l        *target
 	head     string // how the lock's value begins
 	notAfter int64  // server time, µs
 	since    int64  // for releases, like fence: time in the lock's value, ms of server time; 0 if not known
@@ -157,7 +157,7 @@ type batchItem struct {
 }
 
 // newBatchItem returns an item for l, from the client's pool if possible.
-func newBatchItem(l *Lock, head string) *batchItem {
+func newBatchItem(l *target, head string) *batchItem {
 	item, known := l.c.batches.pool.Get().(*batchItem)
 	if !known {
 		item = &batchItem{done: make(chan struct{}, 1)}
@@ -203,7 +203,7 @@ func (item *batchItem) recycle() {
 
 // plain reports whether scripts for batches can handle the lock: it is a string, and no other
 // program uses it.
-func (l *Lock) plain() bool {
+func (l *target) plain() bool {
 	return l.set.kind.batch != nil && l.c.cfg.Batch > 0
 }
 

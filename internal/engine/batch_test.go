@@ -190,7 +190,7 @@ func testAMasterThatHangs(t *testing.T, n int, option Option, sendings int) {
 			t.Fatal(err)
 		}
 		const ttl = 10 * time.Second
-		leases := make([]*Lease, 2*n)
+		leases := make([]Lease, 2*n)
 		var all sync.WaitGroup
 		for i := range leases {
 			all.Go(func() {
@@ -298,7 +298,7 @@ func TestRenewalsFallIntoSlots(t *testing.T) {
 	var sum time.Duration
 	for i := range n {
 		sent := clock.Awake().Add(time.Duration(i) * 7 * time.Millisecond)
-		at := lease.g.renewalAfter(sent, ttl)
+		at := lease.(*holdLease).g.renewalAfter(sent, ttl)
 		if off := at.Mono.Sub(c.epoch) % time.Second; off != 0 {
 			t.Fatalf("a renewal is %s after the start of a slot", off)
 		}

@@ -245,7 +245,7 @@ func (c *Client) accept(server driver.ServerInfo) error {
 }
 
 // slot returns the Cluster slot of a lock; 0 outside Cluster mode.
-func (c *Client) slot(l *Lock) uint16 {
+func (c *Client) slot(l *target) uint16 {
 	if c.server.InCluster() {
 		return keys.Slot(l.keys.Lock)
 	}

@@ -24,9 +24,9 @@ func TestLocksShareTheirSettings(t *testing.T) {
 	if a.set != b.set {
 		t.Error("two locks with equal options do not share settings")
 	}
-	for what, other := range map[string]*Lock{
+	for what, other := range map[string]*target{
 		"another TTL":  c.Mutex("a", TTL(2*time.Second)),
-		"another kind": c.RWMutex("a", TTL(time.Second)).Reader(),
+		"another kind": c.RWMutex("a", TTL(time.Second)).Reader().(*target),
 		"notes":        c.Mutex("a", TTL(time.Second), Meta("k", "v")),
 		"an error":     c.Mutex("", TTL(time.Second)),
 	} {

@@ -88,7 +88,7 @@ func TestALeaseThatIsDueDuringCloseIsEnded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := lease.g
+	h := lease.(*holdLease).g
 	h.mu.Lock()
 	c.schedule.Set(&h.entry, clock.Mono(), h)
 	for len(c.schedule.Callers()) > 0 {

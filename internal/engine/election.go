@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"iter"
-	"slices"
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/exec"
@@ -16,7 +15,21 @@ import (
 // the leader resigns, or when its lease ends because it crashed or cannot reach the
 // server.
 type Election struct {
-	lock *Lock
+	lock Lock
+	ground
+}
+
+// ground is where an election is held: on one server, or on a quorum.
+type ground interface {
+	ready(ctx context.Context) error
+	leader(ctx context.Context) (Holder, error)
+	mayPass(err error) bool  // whether what an Acquire met is a reason to campaign on
+	isOutage(err error) bool // whether looking again would mend what a look met
+	announce()               // makes those who watch look, in the background
+	differ(a, b *Holder) bool
+	// follow returns how Watch waits for a reason to look again, as watcher.wait says, until stop.
+	follow() (wait func(ctx context.Context, seen bool, ttl time.Duration) error, stop func(), err error)
+	closing() <-chan struct{}
 }
 
 // Election returns the election of that name. Its options are those of the leader's lease. Of
@@ -24,17 +37,12 @@ type Election struct {
 func (c *Client) Election(name string, opts ...Option) *Election {
 	given := append([]Option{func(s *settings) { s.apart = true }}, opts...)
 	given = append(given, func(s *settings) { s.pollTries = min(s.pollTries, 0) })
-	return &Election{c.newLock(name, given)}
-}
-
-// Election returns the election of that name, which a majority of the nodes decides. Its options are those of the
-// leader's lease, as of Mutex. Leaders do not announce themselves: Watch looks once a second.
-func (q *Quorum) Election(name string, opts ...Option) *Election {
-	return &Election{q.Mutex(name, append(slices.Clone(opts), func(s *settings) { s.pollTries = min(s.pollTries, 0) })...)}
+	l := c.newLock(name, given)
+	return &Election{l, serverGround{l}}
 }
 
 // Lock returns the lock that leaders hold.
-func (e *Election) Lock() *Lock { return e.lock }
+func (e *Election) Lock() Lock { return e.lock }
 
 // Run campaigns, and calls lead whenever it is elected: once for each term, one term after
 // another, until ctx ends or lead returns for another reason than the end of its term. The
@@ -47,7 +55,7 @@ func (e *Election) Lock() *Lock { return e.lock }
 // server cannot be reached. It returns ctx.Err() when ctx ended; otherwise what lead returned, also nil; or an error of
 // Acquire that campaigning on would not mend. The lease is released then, and the next in
 // line leads.
-func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, term *Lease) error, again func(err error, lost bool) bool) error {
+func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, term Lease) error, again func(err error, lost bool) bool) error {
 	for {
 		term, err := e.lock.Acquire(ctx)
 		switch {
@@ -72,11 +80,11 @@ func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, term 
 }
 
 // serve has lead serve one term. more says that there may be another.
-func (e *Election) serve(ctx context.Context, term *Lease, lead func(context.Context, *Lease) error, again func(error, bool) bool) (more bool, err error) {
+func (e *Election) serve(ctx context.Context, term Lease, lead func(context.Context, Lease) error, again func(error, bool) bool) (more bool, err error) {
 	e.announce()
 	// mutants: announce-end
 	defer e.announce()
-	released := term.do(ctx, func(ctx context.Context) error {
+	released := do(ctx, term, func(ctx context.Context) error {
 		err = lead(ctx, term)
 		return nil
 	})
@@ -90,15 +98,6 @@ func (e *Election) serve(ctx context.Context, term *Lease, lead func(context.Con
 	return false, err
 }
 
-// mayPass reports whether what an Acquire met is a reason to campaign on.
-func (e *Election) mayPass(err error) bool {
-	if q := e.lock.quorum; q != nil {
-		return q.curable(err)
-	}
-	kind := exec.KindOf(err)
-	return exec.Passing(kind) || kind == exec.ErrQuarantine || kind == exec.ErrReplicas
-}
-
 // pause waits for a moment, after an error that may pass.
 func (e *Election) pause(ctx context.Context) error {
 	select {
@@ -106,31 +105,13 @@ func (e *Election) pause(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-e.lock.c.closing:
+	case <-e.closing():
 		return exec.ErrClosed
 	}
 }
 
-// announce has those who watch look, in the background. What it meets is not told: they look
-// from time to time anyway.
-func (e *Election) announce() {
-	l := e.lock
-	if l.quorum != nil {
-		return
-	}
-	channel := l.c.watchChannelOf(l).Name
-	l.c.tasks.Run(func() {
-		_, _ = exec.Try(context.Background(), l.c.server, l.c.cfg.CommandTimeout, func(ctx context.Context) (exec.Answer, error) {
-			return l.c.send(ctx, request{
-				op: "announce", lock: l, script: script.Announce, urgent: true, lockOnly: true,
-				args: []string{l.flags(""), "", channel},
-			})
-		})
-	})
-}
-
 // Leader says who leads: ErrNotHeld if nobody does. It changes nothing.
-func (e *Election) Leader(ctx context.Context) (Holder, error) { return e.lock.Holder(ctx) }
+func (e *Election) Leader(ctx context.Context) (Holder, error) { return e.leader(ctx) }
 
 // Watch yields who leads: at once, and whenever that changes; nil when nobody does. It is
 // notified of changes by leaders; it looks for itself when the lease of a leader that it
@@ -142,8 +123,7 @@ func (e *Election) Leader(ctx context.Context) (Holder, error) { return e.lock.H
 // yielded last may be over meanwhile.
 func (e *Election) Watch(ctx context.Context) iter.Seq2[*Holder, error] {
 	return func(yield func(*Holder, error) bool) {
-		l := e.lock
-		for err := l.ready(ctx); err != nil; err = l.ready(ctx) {
+		for err := e.ready(ctx); err != nil; err = e.ready(ctx) {
 			if e.isOutage(err) {
 				err = e.pause(ctx)
 			}
@@ -155,16 +135,12 @@ func (e *Election) Watch(ctx context.Context) iter.Seq2[*Holder, error] {
 				return
 			}
 		}
-		wait := e.waitASecond
-		if l.quorum == nil {
-			w, err := l.c.watch(l)
-			if err != nil {
-				yield(nil, err)
-				return
-			}
-			defer w.leave()
-			wait = w.wait
+		wait, stop, err := e.follow()
+		if err != nil {
+			yield(nil, err)
+			return
 		}
+		defer stop()
 		var last *Holder
 		for first := true; ; {
 			leader, err := e.Leader(ctx)
@@ -198,30 +174,42 @@ func (e *Election) Watch(ctx context.Context) iter.Seq2[*Holder, error] {
 	}
 }
 
-// isOutage reports whether looking again would mend what a look met.
-func (e *Election) isOutage(err error) bool {
-	if q := e.lock.quorum; q != nil {
-		return q.curable(err)
-	}
-	return exec.Passing(exec.KindOf(err))
+// serverGround is an election on one server.
+type serverGround struct{ l *target }
+
+func (g serverGround) ready(ctx context.Context) error { return g.l.ready(ctx) }
+
+func (g serverGround) leader(ctx context.Context) (Holder, error) { return g.l.Holder(ctx) }
+
+func (g serverGround) mayPass(err error) bool {
+	kind := exec.KindOf(err)
+	return exec.Passing(kind) || kind == exec.ErrQuarantine || kind == exec.ErrReplicas
 }
 
-// differ reports whether two looks have seen different leaders. Each node of a quorum counts fences of its own.
-func (e *Election) differ(a, b *Holder) bool {
-	if e.lock.quorum != nil {
-		return a.Owner != b.Owner || a.Host != b.Host || a.PID != b.PID || a.Foreign != b.Foreign
-	}
-	return a.Fence != b.Fence || a.Foreign != b.Foreign
+func (g serverGround) isOutage(err error) bool { return exec.Passing(exec.KindOf(err)) }
+
+// announce does not tell what it meets: those who watch look from time to time anyway.
+func (g serverGround) announce() {
+	l := g.l
+	channel := l.c.watchChannelOf(l).Name
+	l.c.tasks.Run(func() {
+		_, _ = exec.Try(context.Background(), l.c.server, l.c.cfg.CommandTimeout, func(ctx context.Context) (exec.Answer, error) {
+			return l.c.send(ctx, request{
+				op: "announce", lock: l, script: script.Announce, urgent: true, lockOnly: true,
+				args: []string{l.flags(""), "", channel},
+			})
+		})
+	})
 }
 
-// waitASecond is for how long Watch waits where nobody announces changes.
-func (e *Election) waitASecond(ctx context.Context, _ bool, _ time.Duration) error {
-	select {
-	case <-time.After(jitter(time.Second, 10)):
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-e.lock.c.closing:
-		return exec.ErrClosed
+func (g serverGround) differ(a, b *Holder) bool { return a.Fence != b.Fence || a.Foreign != b.Foreign }
+
+func (g serverGround) follow() (wait func(context.Context, bool, time.Duration) error, stop func(), err error) {
+	w, err := g.l.c.watch(g.l)
+	if err != nil {
+		return nil, nil, err
 	}
+	return w.wait, w.leave, nil
 }
+
+func (g serverGround) closing() <-chan struct{} { return g.l.c.closing }

@@ -25,7 +25,7 @@ const (
 // themselves have one lease of it after another; readers, and whoever acquires it again
 // (Reentrant), have several at once.
 type hold struct {
-	l     *Lock
+	l     *target
 	from  *attempt   // the attempt that was granted
 	queue *waitQueue // nil if the lock was acquired past the wait queue, by TryAcquire
 
@@ -35,8 +35,8 @@ type hold struct {
 	entry schedule.Entry
 
 	mu            sync.Mutex
-	lease         *Lease        // the current one
-	joined        *[]*Lease     // more leases at the same time, of other readers or of the same holder; nil until there is one
+	lease         *holdLease    // the current one
+	joined        *[]*holdLease // more leases at the same time, of other readers or of the same holder; nil until there is one
 	since         clock.Instant // local time of the grant, about
 	anchor        clock.Instant // when the request was sent that valid counts from
 	valid         time.Duration // how long the hold lasts, from anchor
@@ -120,7 +120,7 @@ func (s *settings) passable() bool { return s.kind.exclusive && s.unbounded() &&
 func (s *settings) unbounded() bool { return s.renew && s.maxHold == 0 && s.maxRenewals < 0 }
 
 // begin starts the renewals and returns the first lease, whose context has the values of ctx.
-func (h *hold) begin(ctx context.Context) *Lease {
+func (h *hold) begin(ctx context.Context) *holdLease {
 	c := h.l.c
 	h.mu.Lock()
 	lease := h.newLease(ctx)
@@ -148,18 +148,18 @@ func (h *hold) begin(ctx context.Context) *Lease {
 
 // newLease makes the lease that has the lock from now on, with the next fence. The caller holds
 // h.mu.
-func (h *hold) newLease(ctx context.Context) *Lease {
-	h.lease = &Lease{g: h, fence: h.nextFence, origin: ctx}
+func (h *hold) newLease(ctx context.Context) *holdLease {
+	h.lease = &holdLease{g: h, fence: h.nextFence, origin: ctx}
 	// mutants: next-fence
 	h.nextFence++
 	return h.lease
 }
 
 // join makes another lease that shares the lock, with the given fence. The caller holds h.mu.
-func (h *hold) join(ctx context.Context, fence uint64) *Lease {
-	lease := &Lease{g: h, fence: fence, origin: ctx}
+func (h *hold) join(ctx context.Context, fence uint64) *holdLease {
+	lease := &holdLease{g: h, fence: fence, origin: ctx}
 	if h.joined == nil {
-		h.joined = new([]*Lease)
+		h.joined = new([]*holdLease)
 	}
 	*h.joined = append(*h.joined, lease)
 	return lease
@@ -168,7 +168,7 @@ func (h *hold) join(ctx context.Context, fence uint64) *Lease {
 func (h *hold) isJoined() bool { return len(h.joinedLeases()) > 0 }
 
 // joinedLeases returns the leases besides h.lease.
-func (h *hold) joinedLeases() []*Lease {
+func (h *hold) joinedLeases() []*holdLease {
 	if h.joined == nil {
 		return nil
 	}
@@ -177,7 +177,7 @@ func (h *hold) joinedLeases() []*Lease {
 
 // removeLease removes l if the hold has other leases, and reports whether it did. The caller holds
 // h.mu.
-func (h *hold) removeLease(l *Lease) bool {
+func (h *hold) removeLease(l *holdLease) bool {
 	// mutants: joined-release
 	if !h.isJoined() {
 		return false
@@ -196,7 +196,7 @@ func (h *hold) removeLease(l *Lease) bool {
 
 // endLease ends one lease with err, because the multiLease that it is part of has ended. The lease
 // remains one of the hold's until it is released.
-func (h *hold) endLease(l *Lease, err error) {
+func (h *hold) endLease(l *holdLease, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.state == over {
@@ -220,7 +220,7 @@ func (h *hold) retireIfIdle() {
 
 // hasLease reports whether a lease of the hold has not ended. The caller holds h.mu.
 func (h *hold) hasLease() bool {
-	return h.lease.ended == nil || slices.ContainsFunc(h.joinedLeases(), func(l *Lease) bool { return l.ended == nil })
+	return h.lease.ended == nil || slices.ContainsFunc(h.joinedLeases(), func(l *holdLease) bool { return l.ended == nil })
 }
 
 // endLeases ends all leases with err. The caller holds h.mu.

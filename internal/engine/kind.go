@@ -32,7 +32,7 @@ type kind struct {
 	batch *batchForm
 	// overhear listens to what other programs publish about the lock and calls look when there may
 	// be news. It is nil if they publish nothing.
-	overhear func(c *Client, l *Lock, look func()) []*notify.Listener
+	overhear func(c *Client, l *target, look func()) []*notify.Listener
 
 	exclusive  bool // one holder at a time, whose fence is above all earlier ones
 	joinable   bool // goroutines of one process share a hold
@@ -45,8 +45,8 @@ type kind struct {
 // batchForm says how locks of a kind are acquired in batches.
 type batchForm struct {
 	script   driver.Script
-	keys     func(l *Lock) []string // besides each lock's own key and its queue's
-	refusals map[string]bool        // replies that refuse the whole batch; or nil
+	keys     func(l *target) []string // besides each lock's own key and its queue's
+	refusals map[string]bool          // replies that refuse the whole batch; or nil
 }
 
 // isShared reports whether the lock can have several holders.

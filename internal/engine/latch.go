@@ -24,7 +24,7 @@ var latch = shared("latch", kind{
 // A party either calls CountDown or joins first. A party that has joined has a lease: if its
 // process dies, nobody waits for the party any longer than that.
 type Latch struct {
-	lock *Lock
+	lock *target
 }
 
 // Latch returns the latch of that name, for 1 to 1,000,000 parties. All that use it must give the
@@ -51,7 +51,7 @@ func (e *IncompleteError) Error() string {
 func (e *IncompleteError) Is(target error) bool { return target == ErrIncomplete }
 
 // Lock returns the lock of which parties have leases.
-func (l *Latch) Lock() *Lock { return l.lock }
+func (l *Latch) Lock() Lock { return l.lock }
 
 // Name returns the latch's name.
 func (l *Latch) Name() string { return l.lock.name }
@@ -203,7 +203,7 @@ func (l *Latch) check(ctx context.Context, since int64) (latchState, error) {
 
 // LatchParty is a party that has joined a latch, and its lease.
 type LatchParty struct {
-	*Lease
+	*holdLease
 }
 
 // Join makes the caller a party, without waiting. It returns ErrHeld if every party has joined or
@@ -223,7 +223,7 @@ type LatchParty struct {
 //	}
 //	return party.CountDown(ctx)
 func (l *Latch) Join(ctx context.Context) (*LatchParty, error) {
-	lease, err := l.lock.TryAcquire(ctx)
+	lease, err := l.lock.tryAcquire(ctx)
 	if errors.Is(err, ErrHeld) {
 		return nil, fmt.Errorf("%w: latch %.64q: all remaining parties have joined", ErrHeld, l.lock.name)
 	}
@@ -232,6 +232,9 @@ func (l *Latch) Join(ctx context.Context) (*LatchParty, error) {
 	}
 	return &LatchParty{lease}, nil
 }
+
+// Lease returns the party's lease.
+func (p *LatchParty) Lease() Lease { return p.holdLease }
 
 // CountDown lowers the latch's count and ends the lease. It counts once, however often the request
 // has to be sent or the method is called. It returns a *LostError if the lease had been lost, and

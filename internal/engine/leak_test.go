@@ -165,7 +165,7 @@ func TestCloseWaitsForAcquiresUnderWay(t *testing.T) {
 }
 
 // waits reports whether a goroutine is waiting for the lock.
-func waits(c *Client, l *Lock) bool {
+func waits(c *Client, l *target) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	wq := c.queues.Get(l.keys.Queue)
@@ -192,7 +192,7 @@ func TestNothingIsKeptOfLocksDeletedUnderTheirHolders(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			leases := make(chan *Lease, 1)
+			leases := make(chan Lease, 1)
 			go func() {
 				lease, err := l.Acquire(t.Context())
 				if err != nil {
@@ -208,9 +208,9 @@ func TestNothingIsKeptOfLocksDeletedUnderTheirHolders(t *testing.T) {
 			if renewed {
 				<-first.Context().Done()
 			}
-			order := []*Lease{first, second}
+			order := []Lease{first, second}
 			if laterFirst {
-				order = []*Lease{second, first}
+				order = []Lease{second, first}
 			}
 			for _, lease := range order {
 				err := lease.Release(t.Context())

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/clock"
@@ -23,9 +21,7 @@ const maxPassing = 100 * time.Millisecond
 const patience = 50 * time.Millisecond
 
 // Lease is a lock that is held. Its methods may be called by many goroutines.
-type Lease struct {
-	many *multiLease // of which it is made, if it is of several locks: all that follows is unused then
-
+type holdLease struct {
 	g      *hold
 	fence  uint64
 	origin context.Context // under which it was acquired
@@ -54,7 +50,7 @@ type trouble struct {
 }
 
 // troubled is the lease's trouble, to write to.
-func (l *Lease) troubled() *trouble {
+func (l *holdLease) troubled() *trouble {
 	if l.trouble == nil {
 		l.trouble = &trouble{}
 	}
@@ -62,16 +58,13 @@ func (l *Lease) troubled() *trouble {
 }
 
 // Name returns the lock's name; of Multi, all names, with commas between them.
-func (l *Lease) Name() string { return l.lock().name }
+func (l *holdLease) Name() string { return l.lock().name }
 
 // Owner returns the owner's name, as set by Owner or Config.Owner.
-func (l *Lease) Owner() string { return l.lock().set.owner }
+func (l *holdLease) Owner() string { return l.lock().set.owner }
 
 // lock is what the lease is of.
-func (l *Lease) lock() *Lock {
-	if l.many != nil {
-		return l.many.l
-	}
+func (l *holdLease) lock() *target {
 	return l.g.l
 }
 
@@ -84,35 +77,26 @@ func (l *Lease) lock() *Lock {
 //
 // Of Multi it is the highest of Tokens, and rises from lease to lease of the same names; it does not
 // compare with that of a lease of one of them. Give a resource that of the lock which guards it.
-func (l *Lease) Token() uint64 {
-	if l.many != nil {
-		return slices.Max(slices.Collect(maps.Values(l.many.tokens())))
-	}
+func (l *holdLease) Token() uint64 {
 	return l.fence
 }
 
 // Tokens returns the fence of each lock of the lease, by its name: of one, or, with Multi, of
 // several. A resource that one of the locks guards is to be given that one's.
-func (l *Lease) Tokens() map[string]uint64 {
-	if l.many != nil {
-		return l.many.tokens()
-	}
+func (l *holdLease) Tokens() map[string]uint64 {
 	return map[string]uint64{l.Name(): l.fence}
 }
 
 // IsShared reports whether others may hold the lock with the same Token: whether the lease is a
 // reader's, of an RWMutex. An owner's leases (see Reentrant) have the same, too, but one owner.
-func (l *Lease) IsShared() bool { return l.lock().set.kind.joinable }
+func (l *holdLease) IsShared() bool { return l.lock().set.kind.joinable }
 
 // Deadline returns the local time until which the lease is certainly held unless it
 // is renewed or released: when it was last asked for, plus its TTL, less 1% and 2 ms
 // for drift. It has a monotonic reading. A lock that was handed over begins with a
 // claim of 1.5 s or so, which the first renewal, sent after 5 ms, makes a TTL; Extend waits
 // for that.
-func (l *Lease) Deadline() time.Time {
-	if l.many != nil {
-		return l.many.deadline()
-	}
+func (l *holdLease) Deadline() time.Time {
 	l.g.mu.Lock()
 	defer l.g.mu.Unlock()
 	return l.g.deadline(clock.Now()).Time()
@@ -122,15 +106,12 @@ func (l *Lease) Deadline() time.Time {
 // *LostError, which matches ErrLost. It compares clocks itself, so it tells the truth
 // also to a process that was paused past the deadline; on Linux, to a machine that was
 // suspended, too. It sends nothing.
-func (l *Lease) Err() error {
-	if l.many != nil {
-		return l.many.err()
-	}
+func (l *holdLease) Err() error {
 	return l.errAt(clock.Now())
 }
 
 // errAt is Err of a lease that is not made of others, by clocks that were just read.
-func (l *Lease) errAt(now clock.Instant) error {
+func (l *holdLease) errAt(now clock.Instant) error {
 	l.g.mu.Lock()
 	defer l.g.mu.Unlock()
 	l.checkAt(now)
@@ -138,9 +119,9 @@ func (l *Lease) errAt(now clock.Instant) error {
 }
 
 // look ends the lease if its time is up.
-func (l *Lease) check() { l.checkAt(clock.Now()) }
+func (l *holdLease) check() { l.checkAt(clock.Now()) }
 
-func (l *Lease) checkAt(now clock.Instant) {
+func (l *holdLease) checkAt(now clock.Instant) {
 	// mutants: deadline-by-clock
 	if l.ended == nil && l.g.expired(now) {
 		l.g.lose(l.g.expiry())
@@ -151,15 +132,12 @@ func (l *Lease) checkAt(now clock.Instant) {
 // cause: at the deadline at the latest, and before that when the server says that
 // the lock is lost. It has the values of the context with which the lock was acquired,
 // but does not end with it.
-func (l *Lease) Context() context.Context {
-	if l.many != nil {
-		return l.many.ctx
-	}
+func (l *holdLease) Context() context.Context {
 	l.g.mu.Lock()
 	defer l.g.mu.Unlock()
 	if l.scope == nil {
 		l.scope = &scope{}
-		l.scope.ctx, l.scope.cancel = context.WithCancelCause(l.within(context.WithoutCancel(l.origin)))
+		l.scope.ctx, l.scope.cancel = context.WithCancelCause(l.Within(context.WithoutCancel(l.origin)))
 		l.check()
 		if l.ended != nil {
 			l.scope.cancel(l.ended)
@@ -168,12 +146,9 @@ func (l *Lease) Context() context.Context {
 	return l.scope.ctx
 }
 
-// Within returns ctx for those who have the lease, with which they may acquire the lock again, if it is Reentrant.
-func (l *Lease) Within(ctx context.Context) context.Context { return l.within(ctx) }
-
 // whenEnded has f called when the lease ends, or now if it has. It is for leases that others are made
 // of, which have no context of their own. f does not block.
-func (l *Lease) whenEnded(f func()) {
+func (l *holdLease) whenEnded(f func()) {
 	l.g.mu.Lock()
 	defer l.g.mu.Unlock()
 	if l.ended != nil {
@@ -183,21 +158,8 @@ func (l *Lease) whenEnded(f func()) {
 	l.scope = &scope{cancel: func(error) { f() }}
 }
 
-// do calls f with a context that ends when ctx or the lease does, and releases the lease.
-func (l *Lease) do(ctx context.Context, f func(ctx context.Context) error) (err error) {
-	work, cancel := context.WithCancelCause(l.within(ctx))
-	stop := context.AfterFunc(l.Context(), func() { cancel(context.Cause(l.Context())) })
-	defer func() {
-		stop()
-		released := l.Release(ctx)
-		cancel(ErrReleased)
-		err = errors.Join(err, released)
-	}()
-	return f(work)
-}
-
 // finish ends the lease, once.
-func (l *Lease) end(err error) {
+func (l *holdLease) end(err error) {
 	if l.ended != nil {
 		return
 	}
@@ -207,15 +169,20 @@ func (l *Lease) end(err error) {
 	}
 }
 
+// checkExtension refuses a TTL that no lease can have.
+func (c *Client) checkExtension(name string, ttl time.Duration) error {
+	if most := c.cfg.MaxTTL; ttl < time.Millisecond || ttl > most {
+		return fmt.Errorf("%w: lock %q: Extend by %s; from 1ms to %s is allowed", ErrInvalid, name, ttl, most)
+	}
+	return nil
+}
+
 // Extend makes the lease last at least ttl from now, without shortening it, and no
 // longer than MaxHold allows. Renewals go on as before. After ErrLost the lease is
 // over; after another error it lasts as long as before, or longer.
-func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
-	if most := l.lock().c.cfg.MaxTTL; ttl < time.Millisecond || ttl > most {
-		return fmt.Errorf("%w: lock %q: Extend by %s; from 1ms to %s is allowed", ErrInvalid, l.Name(), ttl, most)
-	}
-	if l.many != nil {
-		return l.many.extend(ctx, ttl)
+func (l *holdLease) Extend(ctx context.Context, ttl time.Duration) error {
+	if err := l.g.l.c.checkExtension(l.Name(), ttl); err != nil {
+		return err
 	}
 	h := l.g
 	if err := l.Err(); err != nil {
@@ -276,15 +243,12 @@ func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 // The lease is over from the moment of the call, whatever it returns. Where others have
 // the lock with it, readers of this process or those who acquired it again (Reentrant), it
 // stays held until the last of them releases it.
-func (l *Lease) Release(ctx context.Context) error {
-	if l.many != nil {
-		return l.many.release(ctx)
-	}
+func (l *holdLease) Release(ctx context.Context) error {
 	return l.release(ctx, hasLeft)
 }
 
 // release is Release of a lease that is not made of others.
-func (l *Lease) release(ctx context.Context, how ending) error {
+func (l *holdLease) release(ctx context.Context, how ending) error {
 	c := l.g.l.c
 	end, bounded := ctx.Deadline()
 	if !bounded || ctx.Err() != nil {
@@ -312,7 +276,7 @@ func (l *Lease) release(ctx context.Context, how ending) error {
 }
 
 // releaseWithin is release that takes as long as it takes.
-func (l *Lease) releaseWithin(ctx context.Context, how ending) error {
+func (l *holdLease) releaseWithin(ctx context.Context, how ending) error {
 	h := l.g
 	c := h.l.c
 	for patient := true; ; {
@@ -345,7 +309,7 @@ func (l *Lease) releaseWithin(ctx context.Context, how ending) error {
 }
 
 // releaseFailed is why the release that another call had under way failed; nil if it did not.
-func (l *Lease) releaseFailed() error {
+func (l *holdLease) releaseFailed() error {
 	l.g.mu.Lock()
 	defer l.g.mu.Unlock()
 	if l.released || l.releasing {
@@ -356,7 +320,7 @@ func (l *Lease) releaseFailed() error {
 
 // releaseThen is Release that returns at once, and calls done, in any goroutine, when it would have
 // returned: of a lock that nobody is known to wait for, in none of its own.
-func (l *Lease) releaseThen(ctx context.Context, done func(error)) {
+func (l *holdLease) releaseThen(ctx context.Context, done func(error)) {
 	h := l.g
 	c := h.l.c
 	first, finished, err := l.giveUp(true, hasLeft)
@@ -388,7 +352,7 @@ func (l *Lease) releaseThen(ctx context.Context, done func(error)) {
 }
 
 // gaveBack takes over what became of the release.
-func (l *Lease) gaveBack(a exec.Answer, unanswered bool, err error) error {
+func (l *holdLease) gaveBack(a exec.Answer, unanswered bool, err error) error {
 	h := l.g
 	if err != nil {
 		h.from.abandon()
@@ -433,7 +397,7 @@ type prior struct {
 // giveUp passes the lease on within the process if it may, which is all then; or ends
 // it, so that its release can be sent. first is what must happen before either; if
 // not patient, only what must.
-func (l *Lease) giveUp(patient bool, how ending) (first prior, done bool, err error) {
+func (l *holdLease) giveUp(patient bool, how ending) (first prior, done bool, err error) {
 	h := l.g
 	h.queue.lock()
 	defer h.queue.unlock()

@@ -51,7 +51,7 @@ func (e misused) Advice() string {
 // explain adds to an error about a key of the wrong kind what the key holds, if the server says so.
 // The key may hold a lock of another kind that is in use, so the caller should not just delete it.
 // If there are several locks, the error describes the first one that is of the wrong kind.
-func (c *Client) explain(ctx context.Context, locks []*Lock, err error) {
+func (c *Client) explain(ctx context.Context, locks []*target, err error) {
 	var se *exec.Failure
 	if !errors.As(err, &se) || se.Kind != exec.ErrWrongType || ctx.Err() != nil {
 		return

@@ -18,6 +18,33 @@ import (
 // maxNames bounds how many locks are acquired as one: a script looks at all of them.
 const maxNames = 256
 
+// several are locks that are acquired as one. They are as they were named, or on the servers of a quorum.
+type several struct {
+	c     *Client // of the first
+	name  string
+	set   *settings // of the first
+	parts []*target
+	err   error // what is wrong with names or options
+}
+
+// Name returns the name of all of them.
+func (s *several) Name() string { return s.name }
+
+// Limit returns 0.
+func (s *several) Limit() int { return 0 }
+
+// Form says what kind of lock each is.
+func (s *several) Form() string { return s.set.kind.form }
+
+// Now returns about what time it is by the clock of the first one's server, once it has answered something.
+func (s *several) Now() time.Time { return time.UnixMicro(s.c.server.Time(0)) }
+
+// multi is a lock that is several mutexes at once.
+type multi struct{ several }
+
+// Key returns "".
+func (l *multi) Key() string { return "" }
+
 // Multi returns a lock that is several Mutexes at once, all or none: those of 2 to 256
 // names, each a name once. Who wants one of them alone, or others with it, waits for the same
 // Mutex.
@@ -33,21 +60,21 @@ const maxNames = 256
 // end with Release or their TTL. Lease.Tokens has the fence of each. The leases are
 // renewed, since the first may have to wait for the last: Renew(false), MaxHold,
 // MaxRenewals, Key and Redisson are refused.
-func (c *Client) Multi(names []string, opts ...Option) *Lock {
-	l := c.newLock(strings.Join(names, ", "), nil)
-	l.composition = &composition{}
+func (c *Client) Multi(names []string, opts ...Option) Lock {
+	l := &multi{several{c: c, name: strings.Join(names, ", "), set: &c.defaults}}
 	for _, name := range names {
 		l.parts = append(l.parts, c.newLock(name, opts))
 	}
-	if err := l.checkParts(); err != nil {
-		l.refuse(fmt.Errorf("%w: locks %.64q: %w", ErrInvalid, l.name, err))
+	if err := l.check(); err != nil {
+		l.err = fmt.Errorf("%w: locks %.64q: %w", ErrInvalid, l.name, err)
 		return l
 	}
 	l.set = l.parts[0].set
 	return l
 }
 
-func (l *Lock) checkParts() error {
+// check refuses locks that cannot be acquired as one.
+func (l *multi) check() error {
 	if n := len(l.parts); n < 2 || n > maxNames {
 		return fmt.Errorf("Multi of %d names is not possible; of 2 to %d it is", n, maxNames)
 	}
@@ -70,9 +97,72 @@ func (l *Lock) checkParts() error {
 	return nil
 }
 
+// Acquire implements Lock.
+func (l *multi) Acquire(ctx context.Context) (Lease, error) { return l.AcquireBy(ctx, time.Time{}) }
+
+// AcquireBy implements Lock.
+func (l *multi) AcquireBy(ctx context.Context, end time.Time) (Lease, error) {
+	if end.IsZero() {
+		return leased(l.acquire(ctx, end))
+	}
+	return acquireBy(ctx, l.c, l.name, end, func(asking context.Context) (Lease, error) { return leased(l.acquire(asking, end)) }, func(asking context.Context) (Lease, error) {
+		if l.c.cfg.Strict { // only a try tells that nothing is granted yet; it can be granted the locks
+			return leased(l.try(asking))
+		}
+		return nil, heldBy(l.name)(first(l.Holders(asking)))
+	})
+}
+
+// first returns the first of all holders, if there is one.
+func first(all []Holder, err error) (Holder, error) {
+	if err != nil || len(all) == 0 {
+		return Holder{}, err
+	}
+	return all[0], nil
+}
+
+// TryAcquire implements Lock.
+func (l *multi) TryAcquire(ctx context.Context) (Lease, error) {
+	l.c.tasks.Begin()
+	defer l.c.tasks.End()
+	if err := l.ready(ctx); err != nil {
+		return nil, err
+	}
+	return leased(l.try(ctx))
+}
+
+func (l *multi) ready(ctx context.Context) error {
+	if l.err != nil {
+		return l.err
+	}
+	return l.c.ready(ctx, l.name, l.parts[0], nil)
+}
+
+// acquire acquires all parts: at once if it can, or else one after another.
+func (l *multi) acquire(ctx context.Context, end time.Time) (*multiLease, error) {
+	l.c.tasks.Begin() // Close waits for what this brings
+	defer l.c.tasks.End()
+	if err := l.ready(ctx); err != nil {
+		return nil, err
+	}
+	if l.set.pollInterval > 0 {
+		return poll(ctx, l.c, l.set, end, l.try)
+	}
+	lease, busy, err := l.tryAtOnce(ctx)
+	if lease != nil || err != nil && !busy {
+		return lease, err
+	}
+	for {
+		lease, err := l.inOrder(ctx, func(p *target, ctx context.Context) (Lease, error) { return p.AcquireBy(ctx, end) })
+		if !errors.Is(err, errStartOver) {
+			return lease, err
+		}
+	}
+}
+
 // ordered returns the locks in the order in which everybody acquires them, and where each
 // stands among those that were named.
-func (l *Lock) ordered() []int {
+func (l *multi) ordered() []int {
 	order := make([]int, len(l.parts))
 	for i := range order {
 		order[i] = i
@@ -82,27 +172,13 @@ func (l *Lock) ordered() []int {
 	return order
 }
 
-// acquireAll acquires all parts: at once if it can, or else one after another.
-func (l *Lock) acquireAll(ctx context.Context, end time.Time) (*Lease, error) {
-	lease, busy, err := l.tryAtOnce(ctx)
-	if lease != nil || err != nil && !busy {
-		return lease, err
-	}
-	for {
-		lease, err := l.inOrder(ctx, func(p *Lock, ctx context.Context) (*Lease, error) { return p.AcquireBy(ctx, end) })
-		if !errors.Is(err, errStartOver) {
-			return lease, err
-		}
-	}
-}
-
-// tryAll takes all parts if nobody has one of them or waits for it.
-func (l *Lock) tryAll(ctx context.Context) (*Lease, error) {
+// try takes all parts if nobody has one of them or waits for it.
+func (l *multi) try(ctx context.Context) (*multiLease, error) {
 	lease, busy, err := l.tryAtOnce(ctx)
 	if lease != nil || err != nil || !busy {
 		return lease, err
 	}
-	lease, err = l.inOrder(ctx, (*Lock).TryAcquire)
+	lease, err = l.inOrder(ctx, (*target).TryAcquire)
 	if errors.Is(err, errStartOver) {
 		err = &LostError{Name: l.name, Reason: LossExpired}
 	}
@@ -111,7 +187,7 @@ func (l *Lock) tryAll(ctx context.Context) (*Lease, error) {
 
 // tryAtOnce takes all parts by one script. busy says that this is not possible now, or never
 // with these locks, though it may be for one after another; with an error if it says why.
-func (l *Lock) tryAtOnce(ctx context.Context) (lease *Lease, busy bool, err error) {
+func (l *multi) tryAtOnce(ctx context.Context) (lease *multiLease, busy bool, err error) {
 	if l.set.kind.isShared() || l.reentered(ctx) || !l.inOneSlot() {
 		return nil, true, nil
 	}
@@ -126,18 +202,18 @@ func (l *Lock) tryAtOnce(ctx context.Context) (lease *Lease, busy bool, err erro
 		}
 		return nil, busy, err
 	}
-	leases := make([]*Lease, len(grants))
+	leases := make([]*holdLease, len(grants))
 	for i, h := range grants {
 		leases[i] = h.begin(ctx)
 	}
-	return (&multiLease{l: l, need: len(leases)}).lease(ctx, leases), false, nil
+	return (&multiLease{of: &l.several, need: len(leases)}).begin(ctx, leases), false, nil
 }
 
-func (l *Lock) askAtOnce(ctx context.Context, attempts []*attempt) (grants []*hold, busy bool, err error) {
+func (l *multi) askAtOnce(ctx context.Context, attempts []*attempt) (grants []*hold, busy bool, err error) {
 	c := l.c
 	for range 3 {
 		notAfter := c.notAfter(l.parts[0])
-		args := []string{l.flags(""), attempts[0].token(), milliseconds(l.set.term()), strconv.FormatInt(notAfter, 10), l.set.info}
+		args := []string{l.parts[0].flags(""), attempts[0].token(), milliseconds(l.set.term()), strconv.FormatInt(notAfter, 10), l.set.info}
 		for _, a := range attempts[1:] {
 			args = append(args, a.token())
 		}
@@ -168,13 +244,13 @@ func (l *Lock) askAtOnce(ctx context.Context, attempts []*attempt) (grants []*ho
 		case "granted":
 			return l.grantedAll(attempts, r)
 		}
-		return nil, false, l.malformed("acquire")
+		return nil, false, l.parts[0].malformed("acquire")
 	}
-	return nil, false, l.clockJumps("acquire")
+	return nil, false, l.parts[0].clockJumps("acquire")
 }
 
 // grantedAll makes grants of multi_acquire.lua's answer.
-func (l *Lock) grantedAll(attempts []*attempt, r exec.Answer) ([]*hold, bool, error) {
+func (l *multi) grantedAll(attempts []*attempt, r exec.Answer) ([]*hold, bool, error) {
 	var pttl int64
 	fences := make([]int64, len(attempts))
 	numbers := []*int64{&pttl}
@@ -183,7 +259,7 @@ func (l *Lock) grantedAll(attempts []*attempt, r exec.Answer) ([]*hold, bool, er
 		numbers = append(numbers, &fences[i])
 	}
 	if r.Ints(numbers...) != nil || slices.Min(fences) <= 0 {
-		return nil, false, l.malformed("acquire")
+		return nil, false, l.parts[0].malformed("acquire")
 	}
 	grants := make([]*hold, len(attempts))
 	for i, a := range attempts {
@@ -197,25 +273,25 @@ func (l *Lock) grantedAll(attempts []*attempt, r exec.Answer) ([]*hold, bool, er
 }
 
 // reentered reports whether ctx is that of a lease of one of the locks.
-func (l *Lock) reentered(ctx context.Context) bool {
-	return l.set.reentrant && slices.ContainsFunc(l.parts, func(p *Lock) bool { return ctx.Value(p.entry()) != nil })
+func (l *multi) reentered(ctx context.Context) bool {
+	return l.set.reentrant && slices.ContainsFunc(l.parts, func(p *target) bool { return ctx.Value(p.entry()) != nil })
 }
 
 // inOneSlot reports whether one script can take all the locks.
-func (l *Lock) inOneSlot() bool {
+func (l *multi) inOneSlot() bool {
 	if !l.c.server.InCluster() {
 		return true
 	}
 	first := keys.Slot(l.parts[0].keys.Lock)
-	return !slices.ContainsFunc(l.parts, func(p *Lock) bool { return keys.Slot(p.keys.Lock) != first })
+	return !slices.ContainsFunc(l.parts, func(p *target) bool { return keys.Slot(p.keys.Lock) != first })
 }
 
 // errStartOver says that a lock was lost while others were waited for.
 var errStartOver = errors.New("lost while others were waited for")
 
 // inOrder takes one lock after another. Nothing is left of them after an error.
-func (l *Lock) inOrder(ctx context.Context, take func(*Lock, context.Context) (*Lease, error)) (_ *Lease, err error) {
-	leases := make([]*Lease, len(l.parts))
+func (l *multi) inOrder(ctx context.Context, take func(*target, context.Context) (Lease, error)) (_ *multiLease, err error) {
+	leases := make([]*holdLease, len(l.parts))
 	waiting, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer func() {
@@ -227,22 +303,22 @@ func (l *Lock) inOrder(ctx context.Context, take func(*Lock, context.Context) (*
 		lease, err := take(l.parts[i], waiting)
 		if context.Cause(waiting) == errStartOver {
 			if lease != nil {
-				leases[i] = lease
+				leases[i] = lease.(*holdLease)
 			}
 			return nil, errStartOver
 		}
 		if err != nil {
 			return nil, err
 		}
-		leases[i] = lease
+		leases[i] = lease.(*holdLease)
 		stop := context.AfterFunc(lease.Context(), func() { cancel(errStartOver) })
 		defer stop()
 	}
-	return (&multiLease{l: l, need: len(leases)}).lease(ctx, leases), nil
+	return (&multiLease{of: &l.several, need: len(leases)}).begin(ctx, leases), nil
 }
 
 // giveBack releases, in the background, the locks that were had before another failed.
-func (l *Lock) giveBack(leases []*Lease) {
+func (l *multi) giveBack(leases []*holdLease) {
 	for _, lease := range leases {
 		if lease != nil {
 			// mutants: give-back
@@ -251,7 +327,8 @@ func (l *Lock) giveBack(leases []*Lease) {
 	}
 }
 
-func (l *Lock) holdersOfParts(ctx context.Context) ([]Holder, error) {
+// Holders says who holds each of the locks.
+func (l *multi) Holders(ctx context.Context) ([]Holder, error) {
 	if err := l.ready(ctx); err != nil {
 		return nil, err
 	}

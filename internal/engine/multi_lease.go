@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -13,41 +14,67 @@ import (
 
 // multiLease is several leases, its parts, that are held as one: it lasts while enough of them do.
 type multiLease struct {
-	l      *Lock
-	need   int    // how many parts must be held
-	fence  uint64 // of a quorum's lease
-	round  string // the round in which a quorum's lease was acquired
-	onEnd  func() // called once, when the lease ends; if it is released, when that is done; or nil
-	onLoss func() // called when a part ends but the lease does not; or nil
+	of     *several
+	need   int         // how many parts must be held
+	quorum *quorumLock // whose lease it is; or nil
+	fence  uint64      // of a quorum's lease
+	round  string      // the round in which a quorum's lease was acquired
+	onEnd  func()      // called once, when the lease ends; if it is released, when that is done; or nil
+	onLoss func()      // called when a part ends but the lease does not; or nil
 
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 
 	mu      sync.Mutex
-	parts   []*Lease // of Multi, in the order in which the locks were named
+	parts   []*holdLease // of Multi, in the order in which the locks were named
 	ended   error
 	endedAt time.Time
 }
 
-// lease returns one Lease that is made of parts.
-func (m *multiLease) lease(ctx context.Context, parts []*Lease) *Lease {
+// begin makes one lease of parts, and returns it.
+func (m *multiLease) begin(ctx context.Context, parts []*holdLease) *multiLease {
 	m.parts = parts
-	lease := &Lease{many: m}
-	m.ctx, m.cancel = context.WithCancelCause(lease.within(context.WithoutCancel(ctx)))
+	m.ctx, m.cancel = context.WithCancelCause(m.Within(context.WithoutCancel(ctx)))
 	for _, p := range parts {
 		m.watch(p)
 	}
-	return lease
+	return m
 }
 
+// Name returns the lock's name; of several locks, all names, with commas between them.
+func (m *multiLease) Name() string { return m.of.name }
+
+// Owner returns the owner's name.
+func (m *multiLease) Owner() string { return m.of.set.owner }
+
+// Err implements Lease.
+func (m *multiLease) Err() error { return m.errAt(clock.Now()) }
+
+// Context returns a context that ends when the lease does, with its error as the cause.
+func (m *multiLease) Context() context.Context { return m.ctx }
+
+// Within implements Lease: each of the locks may be acquired again.
+func (m *multiLease) Within(ctx context.Context) context.Context {
+	for _, p := range m.snapshot() {
+		ctx = p.Within(ctx)
+	}
+	return ctx
+}
+
+// Token returns the highest fence.
+func (m *multiLease) Token() uint64 { return slices.Max(slices.Collect(maps.Values(m.Tokens()))) }
+
+// IsShared returns false.
+func (m *multiLease) IsShared() bool { return false }
+
 // watch makes the lease end with p if too few parts are left then.
-func (m *multiLease) watch(p *Lease) {
+func (m *multiLease) watch(p *holdLease) {
 	p.whenEnded(func() {
 		if m.ctx.Err() != nil {
 			return // it has ended already
 		}
 		go func() {
-			if m.err() == nil && m.onLoss != nil {
+			if m.Err() == nil && m.onLoss != nil {
 				m.onLoss()
 			}
 		}()
@@ -55,32 +82,29 @@ func (m *multiLease) watch(p *Lease) {
 }
 
 // add adds a part. It returns false if the lease has ended.
-func (m *multiLease) add(p *Lease) bool {
+func (m *multiLease) add(p *holdLease) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.ended != nil {
 		return false
 	}
-	m.parts = append(slices.DeleteFunc(m.parts, func(old *Lease) bool { return old.g.l == p.g.l }), p)
+	m.parts = append(slices.DeleteFunc(m.parts, func(old *holdLease) bool { return old.g.l == p.g.l }), p)
 	m.watch(p)
 	return true
 }
 
 // snapshot returns all parts, including those that have ended.
-func (m *multiLease) snapshot() []*Lease {
+func (m *multiLease) snapshot() []*holdLease {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return slices.Clone(m.parts)
 }
 
 // heldParts returns the parts that are held.
-func (m *multiLease) heldParts() []*Lease {
+func (m *multiLease) heldParts() []*holdLease {
 	now := clock.Now()
-	return slices.DeleteFunc(m.snapshot(), func(p *Lease) bool { return p.errAt(now) != nil })
+	return slices.DeleteFunc(m.snapshot(), func(p *holdLease) bool { return p.errAt(now) != nil })
 }
-
-// err is Lease.Err: it compares clocks, and ends the lease if too few parts are held.
-func (m *multiLease) err() error { return m.errAt(clock.Now()) }
 
 func (m *multiLease) errAt(now clock.Instant) error {
 	m.mu.Lock()
@@ -101,8 +125,8 @@ func (m *multiLease) errAt(now clock.Instant) error {
 		return nil
 	}
 	var lost *LostError
-	if errors.As(last, &lost) && m.l.quorum != nil {
-		last = &LostError{Name: m.l.name, Reason: lost.Reason, Err: lost.Err}
+	if errors.As(last, &lost) && m.quorum != nil {
+		last = &LostError{Name: m.of.name, Reason: lost.Reason, Err: lost.Err}
 	}
 	m.end(last)
 	return m.ended
@@ -111,7 +135,7 @@ func (m *multiLease) errAt(now clock.Instant) error {
 // notify makes the lease call f when it ends. It returns false if the lease has ended; f is not
 // called then.
 func (m *multiLease) notify(f func()) bool {
-	if m.err() != nil {
+	if m.Err() != nil {
 		return false
 	}
 	m.mu.Lock()
@@ -139,10 +163,10 @@ func (m *multiLease) end(err error) {
 	}
 }
 
-// deadline returns when too few parts will be left, or when the lease ended, if that was earlier.
-func (m *multiLease) deadline() time.Time {
+// Deadline returns when too few parts will be left, or when the lease ended, if that was earlier.
+func (m *multiLease) Deadline() time.Time {
 	for {
-		over := m.err() != nil
+		over := m.Err() != nil
 		parts := m.snapshot()
 		if !over {
 			parts = m.heldParts()
@@ -163,9 +187,10 @@ func (m *multiLease) deadline() time.Time {
 	}
 }
 
-func (m *multiLease) tokens() map[string]uint64 {
-	if m.l.quorum != nil {
-		return map[string]uint64{m.l.name: m.fence}
+// Tokens returns the fence of each lock, by its name.
+func (m *multiLease) Tokens() map[string]uint64 {
+	if m.quorum != nil {
+		return map[string]uint64{m.of.name: m.fence}
 	}
 	all := map[string]uint64{}
 	for _, p := range m.snapshot() {
@@ -186,7 +211,7 @@ func (m *multiLease) nodes() []string {
 
 // each calls f for all parts at once. It returns nil as soon as enough calls have succeeded. If too
 // few do, it returns their errors, joined, once all have returned.
-func (m *multiLease) each(parts []*Lease, f func(*Lease) error) error {
+func (m *multiLease) each(parts []*holdLease, f func(*holdLease) error) error {
 	results := make(chan error, len(parts))
 	for _, p := range parts {
 		p.g.l.c.tasks.Run(func() { results <- f(p) })
@@ -207,22 +232,26 @@ func (m *multiLease) each(parts []*Lease, f func(*Lease) error) error {
 	return errors.Join(errs...)
 }
 
-func (m *multiLease) extend(ctx context.Context, ttl time.Duration) error {
-	if err := m.err(); err != nil {
+// Extend extends all parts, at once.
+func (m *multiLease) Extend(ctx context.Context, ttl time.Duration) error {
+	if err := m.of.c.checkExtension(m.of.name, ttl); err != nil {
 		return err
 	}
-	err := m.each(m.snapshot(), func(p *Lease) error { return p.Extend(ctx, ttl) })
-	if over := m.err(); over != nil {
+	if err := m.Err(); err != nil {
+		return err
+	}
+	err := m.each(m.snapshot(), func(p *holdLease) error { return p.Extend(ctx, ttl) })
+	if over := m.Err(); over != nil {
 		return over
 	}
 	return err
 }
 
-// release releases all parts; after a loss, those that are left.
-func (m *multiLease) release(ctx context.Context) error {
+// Release releases all parts; after a loss, those that are left.
+func (m *multiLease) Release(ctx context.Context) error {
 	// Parts that were lost earlier do not matter while the lease is held.
 	now := clock.Now()
-	parts := slices.DeleteFunc(m.snapshot(), func(p *Lease) bool { return errors.Is(p.errAt(now), ErrLost) })
+	parts := slices.DeleteFunc(m.snapshot(), func(p *holdLease) bool { return errors.Is(p.errAt(now), ErrLost) })
 	lost := m.errAt(now)
 	if lost != nil {
 		parts = m.snapshot() // they have ended with the lease
@@ -247,7 +276,7 @@ func (m *multiLease) release(ctx context.Context) error {
 // giveUp releases all parts at once. When enough releases have succeeded, the others have as long
 // again to finish: whoever acquires the lock next would find it held on their servers. If too few
 // succeed, giveUp returns the errors, joined.
-func (m *multiLease) giveUp(ctx context.Context, parts []*Lease) error {
+func (m *multiLease) giveUp(ctx context.Context, parts []*holdLease) error {
 	begun := time.Now()
 	patience := time.NewTimer(time.Hour)
 	patience.Stop() // the last release that is needed starts it
@@ -263,7 +292,7 @@ func (m *multiLease) giveUp(ctx context.Context, parts []*Lease) error {
 			if err != nil {
 				errs = append(errs, err)
 			} else if succeeded++; succeeded == m.need {
-				patience.Reset(m.l.set.patience(begun))
+				patience.Reset(m.of.set.patience(begun))
 			}
 			if succeeded+len(errs) == len(parts) {
 				close(over)

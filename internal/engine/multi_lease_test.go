@@ -17,8 +17,8 @@ func TestNotifyCallsOnceWhenAMultiLeaseEnds(t *testing.T) {
 	}
 	defer c.Close(t.Context())
 	l := c.Mutex("a")
-	part := func() *Lease {
-		lease, err := l.Acquire(t.Context())
+	part := func() *holdLease {
+		lease, err := l.held(t.Context(), time.Time{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -37,8 +37,8 @@ func TestNotifyCallsOnceWhenAMultiLeaseEnds(t *testing.T) {
 	var calls atomic.Int32
 	call := func() { calls.Add(1) }
 	p := part()
-	m := &multiLease{l: l, need: 1}
-	lease := m.lease(t.Context(), []*Lease{p})
+	m := &multiLease{of: &several{c: c, name: "a", set: l.set}, need: 1}
+	lease := m.begin(t.Context(), []*holdLease{p})
 	if !m.notify(call) || calls.Load() != 0 {
 		t.Errorf("while the lease is held: called %d times", calls.Load())
 	}
@@ -55,21 +55,21 @@ func TestNotifyCallsOnceWhenAMultiLeaseEnds(t *testing.T) {
 
 	for range 2000 { // notify or the end may be first
 		calls.Store(0)
-		p, m := part(), &multiLease{l: l, need: 1}
-		m.lease(t.Context(), []*Lease{p})
+		p, m := part(), &multiLease{of: &several{c: c, name: "a", set: l.set}, need: 1}
+		m.begin(t.Context(), []*holdLease{p})
 		var late bool
 		var wg sync.WaitGroup
 		wg.Go(func() { late = !m.notify(call) })
 		wg.Go(func() {
 			_ = p.Release(context.Background())
-			_ = m.err()
+			_ = m.Err()
 		})
 		wg.Wait()
 		if late {
 			calls.Add(1) // the caller of notify passes the turn on
 		}
 		settle(&calls, 1, "when the lease ended meanwhile")
-		_ = m.err()
+		_ = m.Err()
 		settle(&calls, 1, "when the lease had ended")
 	}
 }

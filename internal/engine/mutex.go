@@ -8,7 +8,7 @@ import (
 // mutex is the kind of lock that has one holder at a time.
 var mutex = single(kind{
 	form: "mutex", place: byName(""), check: unweighted, reserves: true, reasserted: true,
-	batch: &batchForm{script: script.BatchAcquire, keys: func(l *Lock) []string { return []string{l.c.fenceOf(l)} }},
+	batch: &batchForm{script: script.BatchAcquire, keys: func(l *target) []string { return []string{l.c.fenceOf(l)} }},
 })
 
 // keyed is a mutex under a key of the user's choice, shared with programs that use SET key token NX
@@ -22,6 +22,6 @@ var keyed = single(kind{
 // Mutex returns the lock of that name, which has one holder at a time. A name is 1 to 512 bytes of
 // UTF-8 without control characters and does not begin with a closing brace. Mutex sends nothing; a
 // bad name or option is reported as ErrInvalid when the lock is used.
-func (c *Client) Mutex(name string, opts ...Option) *Lock {
+func (c *Client) Mutex(name string, opts ...Option) *target {
 	return c.newLock(name, opts)
 }

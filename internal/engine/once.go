@@ -26,7 +26,7 @@ import (
 // without its being written down, does no harm when it is repeated: the lock's Token tells
 // the resource which run is the later. What was written down is lost with the server's data.
 type Once struct {
-	lock   *Lock
+	lock   *target
 	window Window
 	record string // its key
 	err    error
@@ -125,7 +125,7 @@ func (e *DoneError) Error() string {
 func (e *DoneError) Is(target error) bool { return target == ErrDone }
 
 // Lock returns the lock under which the job runs: the Mutex of its name.
-func (o *Once) Lock() *Lock { return o.lock }
+func (o *Once) Lock() Lock { return o.lock }
 
 // Check returns a *DoneError, which matches ErrDone, when the job was completed in this
 // window already, and nil when it was not, as far as the server knows: somebody may be running
@@ -148,28 +148,28 @@ func (o *Once) Check(ctx context.Context) error {
 // When f returns no error, that is written down also if ctx has ended, and tried for as long as
 // the lease lasts.
 // The context that f gets is that of Lock.Do. When f panics, the run does not count.
-func (o *Once) Do(ctx context.Context, f func(ctx context.Context, lease *Lease) (result string, err error)) (Run, error) {
+func (o *Once) Do(ctx context.Context, f func(ctx context.Context, lease Lease) (result string, err error)) (Run, error) {
 	return o.DoBy(ctx, time.Time{}, f)
 }
 
 // DoBy is Do that waits no longer than until end, if that is not zero, while another runs the job: see Lock.AcquireBy.
-func (o *Once) DoBy(ctx context.Context, end time.Time, f func(ctx context.Context, lease *Lease) (result string, err error)) (Run, error) {
-	return o.do(ctx, end, func(ctx context.Context) (*Lease, error) { return o.lock.AcquireBy(ctx, end) }, f)
+func (o *Once) DoBy(ctx context.Context, end time.Time, f func(ctx context.Context, lease Lease) (result string, err error)) (Run, error) {
+	return o.do(ctx, end, func(ctx context.Context) (*holdLease, error) { return o.lock.held(ctx, end) }, f)
 }
 
 // TryDo is Do, but returns ErrHeld when another runs the job just now.
-func (o *Once) TryDo(ctx context.Context, f func(ctx context.Context, lease *Lease) (result string, err error)) (Run, error) {
-	return o.do(ctx, time.Time{}, o.lock.TryAcquire, f)
+func (o *Once) TryDo(ctx context.Context, f func(ctx context.Context, lease Lease) (result string, err error)) (Run, error) {
+	return o.do(ctx, time.Time{}, o.lock.tryAcquire, f)
 }
 
-func (o *Once) do(ctx context.Context, end time.Time, acquire func(context.Context) (*Lease, error), f func(context.Context, *Lease) (string, error)) (Run, error) {
-	asking, stop := o.lock.asking(ctx, end)
+func (o *Once) do(ctx context.Context, end time.Time, acquire func(context.Context) (*holdLease, error), f func(context.Context, Lease) (string, error)) (Run, error) {
+	asking, stop := o.lock.c.asking(ctx, end)
 	last, err := o.look(asking)
 	timeUp := asking.Err() != nil && ctx.Err() == nil
 	stop()
 	switch {
 	case err != nil && timeUp:
-		return Run{}, o.lock.unanswered(err)
+		return Run{}, o.lock.c.unanswered(o.lock.name, err)
 	case err != nil || last.Counts:
 		return last, err
 	}
@@ -178,7 +178,7 @@ func (o *Once) do(ctx context.Context, end time.Time, acquire func(context.Conte
 		return Run{}, err
 	}
 	var run Run
-	err = lease.do(ctx, func(ctx context.Context) error {
+	err = do(ctx, lease, func(ctx context.Context) error {
 		err := o.Begin(ctx, lease)
 		var done *DoneError
 		if errors.As(err, &done) {
@@ -207,7 +207,7 @@ func (o *Once) do(ctx context.Context, end time.Time, acquire func(context.Conte
 // matches ErrDone; ErrTries; a *LostError; ErrInvalid when a run was completed under this lease
 // in an earlier window: a lease is for one; another error when the server could not be asked:
 // the try may count then. But for a *LostError, the lease is held in any case.
-func (o *Once) Begin(ctx context.Context, lease *Lease) error {
+func (o *Once) Begin(ctx context.Context, lease *holdLease) error {
 	if err := o.mine(ctx, lease, "Begin"); err != nil {
 		return err
 	}
@@ -245,7 +245,7 @@ const maxResult = 64 << 10
 // ends. After another error it may count, now or when a request that is
 // still under way arrives, until the lease is over. A result longer than 64 KiB is left out, and
 // ErrInvalid returned; the run counts.
-func (o *Once) Complete(ctx context.Context, lease *Lease, result string) (Run, error) {
+func (o *Once) Complete(ctx context.Context, lease *holdLease, result string) (Run, error) {
 	if err := o.mine(ctx, lease, "Complete"); err != nil {
 		return Run{}, err
 	}
@@ -321,13 +321,13 @@ func (o *Once) parse(r *wire.Reply) (Run, error) {
 func (o *Once) windowText() string { return milliseconds(o.window.length) }
 
 // write has a holder write to the record.
-func (o *Once) write(ctx context.Context, op string, s driver.Script, lease *Lease, args ...string) (exec.Answer, error) {
+func (o *Once) write(ctx context.Context, op string, s driver.Script, lease *holdLease, args ...string) (exec.Answer, error) {
 	return o.ask(ctx, request{op: op, script: s, durable: true}, lease.g.from.token(), args...)
 }
 
 // insist is write of what is not to fail because of something that passes: it is tried for as long as the
 // lease lasts, also beyond RetryTimeout.
-func (o *Once) insist(ctx context.Context, op string, s driver.Script, lease *Lease, args ...string) (exec.Answer, error) {
+func (o *Once) insist(ctx context.Context, op string, s driver.Script, lease *holdLease, args ...string) (exec.Answer, error) {
 	unanswered := false
 	for {
 		a, err := o.write(ctx, op, s, lease, args...)
@@ -357,14 +357,14 @@ func (o *Once) ask(ctx context.Context, rq request, token string, args ...string
 }
 
 // mine refuses a lease that is not of the job's lock, or is over.
-func (o *Once) mine(ctx context.Context, lease *Lease, what string) error {
+func (o *Once) mine(ctx context.Context, lease *holdLease, what string) error {
 	if o.err != nil {
 		return o.err
 	}
 	if o.lock.set.err != nil {
 		return o.lock.set.err
 	}
-	if have := lease.lock(); have.c != o.lock.c || have.keys != o.lock.keys || have.parts != nil || !have.set.once {
+	if have := lease.lock(); have.c != o.lock.c || have.keys != o.lock.keys || !have.set.once {
 		return fmt.Errorf("%w: job %q: %s needs a lease of its lock; this is one of %q", ErrInvalid, o.lock.name, what, have.name)
 	}
 	// mutants: job-locked

@@ -41,8 +41,8 @@ var owned = shared("own", kind{
 // It returns ErrInvalid for a lock without these options, and otherwise the errors of
 // Lease.Release. After an Ambiguous error the lease may have ended, and calling again could end
 // another.
-func (l *Lock) ReleaseOwner(ctx context.Context) (left int, err error) {
-	if l.set.err == nil && (l.set.kind != &owned || l.parts != nil) {
+func (l *target) ReleaseOwner(ctx context.Context) (left int, err error) {
+	if l.set.err == nil && l.set.kind != &owned {
 		return 0, fmt.Errorf("%w: lock %q: ReleaseOwner is for a Mutex with Owner and Reentrant", ErrInvalid, l.name)
 	}
 	l.c.tasks.Begin()
@@ -73,6 +73,6 @@ func (l *Lock) ReleaseOwner(ctx context.Context) (left int, err error) {
 }
 
 // tooDeep returns the error for an owner that has all the leases it may have.
-func (l *Lock) tooDeep() error {
+func (l *target) tooDeep() error {
 	return fmt.Errorf("%w: lock %q: %q has %d leases already, the most that MaxDepth allows", ErrDepth, l.name, l.set.owner, l.set.maxDepth)
 }

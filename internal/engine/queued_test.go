@@ -49,7 +49,7 @@ func testOneRenewalInTheQueue(t *testing.T, d driver.Driver, option Option) {
 			t.Fatal(err)
 		}
 		const n, ttl = 4 * maxRenewing, 30 * time.Second
-		leases := make([]*Lease, n)
+		leases := make([]Lease, n)
 		var all sync.WaitGroup
 		for i := range leases {
 			all.Go(func() {
@@ -65,7 +65,7 @@ func testOneRenewalInTheQueue(t *testing.T, d driver.Driver, option Option) {
 			t.FailNow()
 		}
 		server.hangs.Store(true)
-		singles, most := c.renewersFor(leases[0].g.l), 0
+		singles, most := c.renewersFor(leases[0].(*holdLease).g.l), 0
 		for range ttl / (100 * time.Millisecond) {
 			time.Sleep(100 * time.Millisecond)
 			most = max(most, singles.Waiting())

@@ -19,7 +19,7 @@ import (
 var nodeMutex = single(kind{
 	form: "mutex", flags: "n", place: byName(""),
 	batch: &batchForm{
-		script: script.NodeBatchAcquire, keys: func(l *Lock) []string { return l.c.nodeKeys() },
+		script: script.NodeBatchAcquire, keys: func(l *target) []string { return l.c.nodeKeys() },
 		refusals: map[string]bool{"quarantined": true, "behind": true},
 	},
 	check: func(s *settings) error {
@@ -143,27 +143,139 @@ func (s *settings) patience(begun time.Time) time.Duration {
 //
 // Holder, Holders and IsHeld go by what a majority of nodes says. When nodes that do not answer
 // could make one, they fail with a *QuorumError.
-func (q *Quorum) Mutex(name string, opts ...Option) *Lock {
+func (q *Quorum) Mutex(name string, opts ...Option) Lock { return q.newLock(name, opts) }
+
+// quorumLock is a lock that a majority of nodes grants. Its parts are the nodes', in their order.
+type quorumLock struct {
+	several
+	q *Quorum
+}
+
+func (q *Quorum) newLock(name string, opts []Option) *quorumLock {
 	// One owner on all nodes: clients that were not given one have another each.
 	given := slices.Concat([]Option{func(s *settings) { s.owner = q.clients[0].cfg.Owner }}, opts,
 		[]Option{func(s *settings) { s.kind, s.apart = &nodeMutex, true }})
-	l := &Lock{name: name, composition: &composition{quorum: q}}
+	l := &quorumLock{several{name: name}, q}
 	for _, c := range q.clients {
 		l.parts = append(l.parts, c.newLock(name, given))
 	}
 	first := l.parts[0]
-	l.c, l.set = first.c, first.set
+	l.c, l.set, l.err = first.c, first.set, first.set.err
 	return l
+}
+
+// Key returns the key that the lock has on each node.
+func (l *quorumLock) Key() string { return l.parts[0].keys.Lock }
+
+// Acquire implements Lock.
+func (l *quorumLock) Acquire(ctx context.Context) (Lease, error) {
+	return l.AcquireBy(ctx, time.Time{})
+}
+
+// AcquireBy implements Lock.
+func (l *quorumLock) AcquireBy(ctx context.Context, end time.Time) (Lease, error) {
+	if end.IsZero() {
+		return leased(l.acquire(ctx, end))
+	}
+	return acquireBy(ctx, l.c, l.name, end, func(asking context.Context) (Lease, error) { return leased(l.acquire(asking, end)) }, func(asking context.Context) (Lease, error) {
+		return nil, heldBy(l.name)(first(l.Holders(asking)))
+	})
+}
+
+func (l *quorumLock) acquire(ctx context.Context, end time.Time) (*multiLease, error) {
+	l.c.tasks.Begin() // Close waits for what this brings
+	defer l.c.tasks.End()
+	if err := l.ready(ctx); err != nil {
+		return nil, err
+	}
+	if l.set.pollInterval > 0 {
+		return poll(ctx, l.c, l.set, end, l.try)
+	}
+	return l.q.acquire(ctx, l, end)
+}
+
+// TryAcquire implements Lock.
+func (l *quorumLock) TryAcquire(ctx context.Context) (Lease, error) {
+	l.c.tasks.Begin()
+	defer l.c.tasks.End()
+	if err := l.ready(ctx); err != nil {
+		return nil, err
+	}
+	return leased(l.try(ctx))
+}
+
+func (l *quorumLock) try(ctx context.Context) (*multiLease, error) { return l.q.try(ctx, l) }
+
+// Holders says who holds the lock on a majority of nodes; an error if that is open.
+func (l *quorumLock) Holders(ctx context.Context) ([]Holder, error) { return l.q.holders(ctx, l) }
+
+// ready refuses what cannot work before any I/O, and learns what the nodes are.
+func (l *quorumLock) ready(ctx context.Context) error {
+	if l.err != nil {
+		return l.err
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return l.q.ready(ctx, l)
 }
 
 // Nodes returns the addresses of the servers that hold a lease of the quorum at the moment, in alphabetical order; none
 // of another lease.
-func (q *Quorum) Nodes(l *Lease) []string {
-	if l.many == nil || l.many.l.quorum != q {
+func (q *Quorum) Nodes(l Lease) []string {
+	lease, several := l.(*multiLease)
+	if !several || lease.quorum == nil || lease.quorum.q != q {
 		return nil
 	}
-	return l.many.nodes()
+	return lease.nodes()
 }
+
+// Election returns the election of that name, which a majority of the nodes decides. Its options are those of the
+// leader's lease, as of Mutex. Leaders do not announce themselves: Watch looks once a second.
+func (q *Quorum) Election(name string, opts ...Option) *Election {
+	l := q.newLock(name, append(slices.Clone(opts), func(s *settings) { s.pollTries = min(s.pollTries, 0) }))
+	return &Election{l, quorumGround{l}}
+}
+
+// quorumGround is an election on a quorum.
+type quorumGround struct{ l *quorumLock }
+
+func (g quorumGround) ready(ctx context.Context) error { return g.l.ready(ctx) }
+
+func (g quorumGround) leader(ctx context.Context) (Holder, error) {
+	all, err := g.l.Holders(ctx)
+	if err == nil && len(all) == 0 {
+		err = ErrNotHeld
+	}
+	return first(all, err)
+}
+
+func (g quorumGround) mayPass(err error) bool { return g.l.q.curable(err) }
+
+func (g quorumGround) isOutage(err error) bool { return g.l.q.curable(err) }
+
+// announce does nothing: those who watch a quorum look once a second.
+func (g quorumGround) announce() {}
+
+// differ does not go by fences, of which each node counts its own.
+func (g quorumGround) differ(a, b *Holder) bool {
+	return a.Owner != b.Owner || a.Host != b.Host || a.PID != b.PID || a.Foreign != b.Foreign
+}
+
+func (g quorumGround) follow() (wait func(context.Context, bool, time.Duration) error, stop func(), err error) {
+	return func(ctx context.Context, _ bool, _ time.Duration) error {
+		select {
+		case <-time.After(jitter(time.Second, 10)):
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-g.closing():
+			return exec.ErrClosed
+		}
+	}, func() {}, nil
+}
+
+func (g quorumGround) closing() <-chan struct{} { return g.l.c.closing }
 
 // QuorumError says that too few nodes agreed, and what the others had to say. It matches
 // what any of their errors matches: ErrUnavailable, ErrQuarantine, ErrPermission, ...; but not
@@ -275,7 +387,7 @@ func (q *Quorum) leave(key string) {
 }
 
 // ready waits until enough nodes are known to be there, or known not to be.
-func (q *Quorum) ready(ctx context.Context, l *Lock) error {
+func (q *Quorum) ready(ctx context.Context, l *quorumLock) error {
 	closed := 0
 	for _, c := range q.clients {
 		if c.isClosing() {

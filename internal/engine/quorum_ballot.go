@@ -14,7 +14,7 @@ import (
 // counted by who sent them.
 type ballot struct {
 	q     *Quorum
-	l     *Lock
+	l     *quorumLock
 	round string
 	terms
 	begun time.Time

@@ -13,7 +13,7 @@ import (
 // bid is what one call does to get a lock of a quorum, round by round.
 type bid struct {
 	q     *Quorum
-	l     *Lock
+	l     *quorumLock
 	onEnd func() // called when its lease is over; or nil
 	terms        // of the next round
 
@@ -62,7 +62,7 @@ const (
 //
 // Of contenders none of whom gets a majority all give back what they got. From then on they have tickets, which
 // nodes remember, and a node grants the lock only to the earliest that it knows: once all know that one, it has it.
-func (q *Quorum) contend(ctx context.Context, l *Lock, waits bool, limit time.Time, onEnd func()) (*Lease, error) {
+func (q *Quorum) contend(ctx context.Context, l *quorumLock, waits bool, limit time.Time, onEnd func()) (*multiLease, error) {
 	b := &bid{q: q, l: l, onEnd: onEnd, terms: terms{timeout: q.timeout(l)}}
 	end := time.Now().Add(l.c.cfg.RetryTimeout)
 	var unheard *QuorumError // of the latest rounds, if no majority answered
@@ -113,7 +113,7 @@ func (q *Quorum) contend(ctx context.Context, l *Lock, waits bool, limit time.Ti
 
 // timeout is how long a node is waited for at first: as NodeTimeout says, or several times as long as the slowest node
 // takes to answer, so that there is time for a new connection, and for a script that the node does not know.
-func (q *Quorum) timeout(l *Lock) time.Duration {
+func (q *Quorum) timeout(l *quorumLock) time.Duration {
 	base := l.set.wait()
 	if l.set.nodeTimeout > 0 {
 		return base
@@ -128,7 +128,7 @@ func (q *Quorum) timeout(l *Lock) time.Duration {
 }
 
 // longer is how long a node is waited for after a round for which that was too short.
-func (q *Quorum) longer(l *Lock, timeout time.Duration) time.Duration {
+func (q *Quorum) longer(l *quorumLock, timeout time.Duration) time.Duration {
 	if l.set.nodeTimeout > 0 {
 		return timeout
 	}
@@ -136,7 +136,7 @@ func (q *Quorum) longer(l *Lock, timeout time.Duration) time.Duration {
 }
 
 // longestTimeout bounds how long a node is waited for without a NodeTimeout.
-func longestTimeout(l *Lock) time.Duration { return min(l.set.ttl/4, l.c.cfg.CommandTimeout) }
+func longestTimeout(l *quorumLock) time.Duration { return min(l.set.ttl/4, l.c.cfg.CommandTimeout) }
 
 // observe notes how long a node took to answer. What is far longer than before is most likely no round trip.
 func (q *Quorum) observe(i int, d time.Duration) {
@@ -188,7 +188,7 @@ func (b *bid) withdraw() {
 
 // try takes the lock if a majority of nodes gives it, in a round; in two, if nodes had to be told the fences of the
 // others before.
-func (b *bid) try(ctx context.Context) (*Lease, error) {
+func (b *bid) try(ctx context.Context) (*multiLease, error) {
 	q := b.q
 	b.said = false
 	if err := q.ready(ctx, b.l); err != nil {

@@ -18,7 +18,7 @@ import (
 // refill asks nodes that do not hold a lease's lock for it, from time to time, until all do or
 // it is over. That a majority does is known by its deadlines: nobody else can have it there.
 func (q *Quorum) refill(b *multiLease, refilling *atomic.Bool) {
-	l := b.l
+	l := b.quorum
 	for pause := 50 * time.Millisecond; ; pause = min(2*pause, l.set.ttl/3) {
 		select {
 		case <-time.After(jitter(pause, 20)):
@@ -33,7 +33,7 @@ func (q *Quorum) refill(b *multiLease, refilling *atomic.Bool) {
 			}
 		}
 		for _, i := range missing {
-			if b.err() != nil {
+			if b.Err() != nil {
 				return
 			}
 			q.refillNode(b, i)
@@ -59,9 +59,9 @@ func (q *Quorum) missing(b *multiLease) []int {
 func (q *Quorum) refillNode(b *multiLease, i int) {
 	q.begin()
 	defer q.end()
-	v := q.vote(b.ctx, b.l, i, b.round, terms{&holdersTicket, q.timeout(b.l)})
+	v := q.vote(b.ctx, b.quorum, i, b.round, terms{&holdersTicket, q.timeout(b.quorum)})
 	if v.behind != "" {
-		_ = q.repair(b.ctx, b.l, []vote{v})
+		_ = q.repair(b.ctx, b.quorum, []vote{v})
 	}
 	if v.g == nil {
 		q.giveBack(v)
@@ -70,7 +70,7 @@ func (q *Quorum) refillNode(b *multiLease, i int) {
 	// Its counter can be below the lease's fence; what has to know that fence is a majority,
 	// which does.
 	p := v.g.begin(b.ctx)
-	if b.err() != nil || !b.add(p) {
+	if b.Err() != nil || !b.add(p) {
 		_ = p.Release(context.Background())
 	}
 }
@@ -78,7 +78,7 @@ func (q *Quorum) refillNode(b *multiLease, i int) {
 // mend raises the fence counters of nodes that restarted to what a majority of the others
 // has, read after their quarantine; or, if a majority has restarted, to what all nodes have, and show
 // as their time, as Init does: of those that have kept their data.
-func (q *Quorum) repair(ctx context.Context, l *Lock, behind []vote) error {
+func (q *Quorum) repair(ctx context.Context, l *quorumLock, behind []vote) error {
 	timeout := max(q.timeout(l), 100*time.Millisecond)
 	answers, errs := q.every(ctx, timeout, func(i int) (request, bool) {
 		return request{op: "raise", lock: l.parts[i], script: script.NodeCounter, args: []string{""}}, true
@@ -145,7 +145,7 @@ func (q *Quorum) repair(ctx context.Context, l *Lock, behind []vote) error {
 	return q.tooFew("acquire", l.name, errs)
 }
 
-func (q *Quorum) raiseRequest(p *Lock, counter int64, behind string) request {
+func (q *Quorum) raiseRequest(p *target, counter int64, behind string) request {
 	return request{
 		op: "raise", lock: p, script: script.NodeRaise,
 		args: []string{"", strconv.FormatInt(counter, 10), behind},
@@ -153,7 +153,7 @@ func (q *Quorum) raiseRequest(p *Lock, counter int64, behind string) request {
 }
 
 // quarantineOf reads an answer that should be "quarantined".
-func (l *Lock) quarantineOf(op string, a exec.Answer) error {
+func (l *target) quarantineOf(op string, a exec.Answer) error {
 	if a.Word == "quarantined" {
 		if rest, err := parseQuarantine(&a.Reply); err == nil {
 			return l.c.quarantineError(op, l.name, rest)
@@ -174,9 +174,9 @@ func (l *Lock) quarantineOf(op string, a exec.Answer) error {
 // when that is over.
 func (q *Quorum) Init(ctx context.Context, force bool) error {
 	const name = "quorum"
-	l := q.Mutex(name)
-	if l.set.err != nil {
-		return l.set.err
+	l := q.newLock(name, nil)
+	if l.err != nil {
+		return l.err
 	}
 	// One that is new is admitted at once only if all are: the mark that is missing may be one
 	// that was lost, together with locks that the others vouch for.

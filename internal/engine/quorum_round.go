@@ -29,7 +29,7 @@ type vote struct {
 }
 
 // acquire takes the lock, trying again while others have it.
-func (q *Quorum) acquire(ctx context.Context, l *Lock, end time.Time) (*Lease, error) {
+func (q *Quorum) acquire(ctx context.Context, l *quorumLock, end time.Time) (*multiLease, error) {
 	key := l.parts[0].keys.Lock
 	if err := q.take(ctx, key, end); err != nil {
 		return nil, err
@@ -42,7 +42,7 @@ func (q *Quorum) acquire(ctx context.Context, l *Lock, end time.Time) (*Lease, e
 }
 
 // try takes the lock if nobody has it.
-func (q *Quorum) try(ctx context.Context, l *Lock) (*Lease, error) {
+func (q *Quorum) try(ctx context.Context, l *quorumLock) (*multiLease, error) {
 	return q.contend(ctx, l, false, time.Time{}, nil)
 }
 
@@ -93,7 +93,7 @@ func (q *Quorum) end() {
 }
 
 // round asks every node once.
-func (b *bid) round(ctx context.Context) (*Lease, []vote, error) {
+func (b *bid) round(ctx context.Context) (*multiLease, []vote, error) {
 	q, l := b.q, b.l
 	q.begin() // a vote is a lock, which is to be taken back or held
 	defer q.end()
@@ -150,12 +150,12 @@ func newRound() string { return randomText()[:roundLength] }
 
 // newVote is an attempt of a round at a node. It has a token of its own: a server that has two addresses does not
 // grant twice.
-func (l *Lock) newVote(round string) *attempt {
+func (l *target) newVote(round string) *attempt {
 	return &attempt{l: l, head: valueFormat + round + randomText()[roundLength:] + ":", queueEntry: &noEntry}
 }
 
 // vote asks one node for the lock.
-func (q *Quorum) vote(ctx context.Context, l *Lock, i int, round string, terms terms) vote {
+func (q *Quorum) vote(ctx context.Context, l *quorumLock, i int, round string, terms terms) vote {
 	v := vote{node: i, a: l.parts[i].newVote(round)}
 	if !q.answers(wish{i, l.parts[i].keys.Lock}) {
 		v.err = exec.Unsent(errHangs)
@@ -165,7 +165,7 @@ func (q *Quorum) vote(ctx context.Context, l *Lock, i int, round string, terms t
 }
 
 // askAlone asks a node for the lock by itself.
-func (q *Quorum) askAlone(ctx context.Context, l *Lock, v vote, terms terms) vote {
+func (q *Quorum) askAlone(ctx context.Context, l *quorumLock, v vote, terms terms) vote {
 	p := l.parts[v.node]
 	c := p.c
 	var a exec.Answer
@@ -224,7 +224,7 @@ func (q *Quorum) askAlone(ctx context.Context, l *Lock, v vote, terms terms) vot
 
 // nodeNotAfter is the server's time past which no copy of a vote that is asked for now is carried
 // out.
-func (l *Lock) nodeNotAfter(timeout time.Duration) int64 {
+func (l *target) nodeNotAfter(timeout time.Duration) int64 {
 	return l.c.server.Time(0) + (timeout + time.Second).Microseconds()
 }
 
@@ -242,7 +242,7 @@ func (q *Quorum) unanswered(v vote, err error, notAfter int64) vote {
 }
 
 // declined is the vote of a node that grants nothing now.
-func (q *Quorum) declined(l *Lock, v vote, said wire.Reply) vote {
+func (q *Quorum) declined(l *quorumLock, v vote, said wire.Reply) vote {
 	p := l.parts[v.node]
 	if said.Word == "behind" {
 		v.behind = said.Rest()
@@ -303,12 +303,12 @@ var errTogether = errors.New("it has restarted together with a majority, and is 
 // errNew is of a node that is as new as a majority.
 var errNew = errors.New("it is new, or has lost its data, or a majority has restarted of which a node has")
 
-func (q *Quorum) isBehind(i int, l *Lock, kind, err error) error {
+func (q *Quorum) isBehind(i int, l *quorumLock, kind, err error) error {
 	return &exec.Failure{Op: "acquire", Name: l.name, Server: q.clients[i].server.Addr(), Kind: kind, Err: err}
 }
 
 // elect makes a lease of the votes of a round, if there are enough.
-func (b *bid) elect(ctx context.Context, round string, votes, granted []vote) (*Lease, error) {
+func (b *bid) elect(ctx context.Context, round string, votes, granted []vote) (*multiLease, error) {
 	q, l := b.q, b.l
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -326,11 +326,11 @@ func (b *bid) elect(ctx context.Context, round string, votes, granted []vote) (*
 	if slices.ContainsFunc(granted, func(v vote) bool { return v.g.expired(now) }) {
 		return nil, q.late(l)
 	}
-	parts := make([]*Lease, len(granted))
+	parts := make([]*holdLease, len(granted))
 	for i, v := range granted {
 		parts[i] = v.g.begin(ctx)
 	}
-	all := &multiLease{l: l, need: q.need, fence: fence, round: round}
+	all := &multiLease{of: &l.several, quorum: l, need: q.need, fence: fence, round: round}
 	var refilling atomic.Bool
 	if l.set.unbounded() {
 		all.onLoss = func() {
@@ -339,9 +339,9 @@ func (b *bid) elect(ctx context.Context, round string, votes, granted []vote) (*
 			}
 		}
 	}
-	lease := all.lease(ctx, parts)
+	lease := all.begin(ctx, parts)
 	if !all.notify(b.onEnd) {
-		err := all.err()
+		err := all.Err()
 		_ = lease.Release(context.Background()) // its nodes have leases, for which Close would wait
 		if errors.Is(err, exec.ErrClosed) {
 			return nil, exec.ErrClosed
@@ -355,7 +355,7 @@ func (b *bid) elect(ctx context.Context, round string, votes, granted []vote) (*
 }
 
 // late is the error of a round that took longer than its grants last.
-func (q *Quorum) late(l *Lock) error {
+func (q *Quorum) late(l *quorumLock) error {
 	return &QuorumError{Op: "acquire", Name: l.name, Need: q.need, Of: len(q.clients), Nodes: []NodeError{{
 		l.c.server.Addr(), &exec.Failure{Op: "acquire", Name: l.name, Server: l.c.server.Addr(), Kind: exec.ErrUnavailable, Err: errLate},
 	}}}
@@ -363,7 +363,7 @@ func (q *Quorum) late(l *Lock) error {
 
 // refused says why too few nodes granted: a majority names who has the lock; or too few nodes are there, or
 // agree.
-func (q *Quorum) refused(l *Lock, votes []vote) error {
+func (q *Quorum) refused(l *quorumLock, votes []vote) error {
 	// mutants: named-by-a-majority
 	if held, most := foremost(votes); most >= q.need {
 		return &HeldError{Name: l.name, Holder: *held}
@@ -422,7 +422,7 @@ func (c *Client) contested(name string, holder *Holder) error {
 // majority knows by then: of those that the nodes have stored, the one that a majority does
 // not exceed. Every fence that was granted before is known to a majority; one of its nodes is
 // among these, and has stored a higher one since.
-func (q *Quorum) agree(ctx context.Context, l *Lock, timeout time.Duration, granted []vote) (uint64, error) {
+func (q *Quorum) agree(ctx context.Context, l *quorumLock, timeout time.Duration, granted []vote) (uint64, error) {
 	fences := make([]uint64, len(granted))
 	for i, v := range granted {
 		fences[i] = v.g.fence
@@ -468,7 +468,7 @@ func (q *Quorum) agree(ctx context.Context, l *Lock, timeout time.Duration, gran
 // errGone is of a node that lost a lock before it was told the fence.
 var errGone = errors.New("it granted the lock, and has it no more")
 
-func (q *Quorum) fenceRequest(p *Lock, token string, fence uint64) request {
+func (q *Quorum) fenceRequest(p *target, token string, fence uint64) request {
 	return request{
 		op: "acquire", lock: p, script: script.NodeFence,
 		args: []string{token, strconv.FormatUint(fence, 10)},
@@ -476,7 +476,7 @@ func (q *Quorum) fenceRequest(p *Lock, token string, fence uint64) request {
 }
 
 // holders says who holds the lock on a majority of nodes; an error if that is open.
-func (q *Quorum) holders(ctx context.Context, l *Lock) ([]Holder, error) {
+func (q *Quorum) holders(ctx context.Context, l *quorumLock) ([]Holder, error) {
 	if err := l.ready(ctx); err != nil {
 		return nil, err
 	}

@@ -25,7 +25,7 @@ func TestNodeTimeoutIsByTheTTL(t *testing.T) {
 // Nodes that are far away are waited for longer, and after a round without a majority longer still; one that
 // hung once is not taken for one that is far away.
 func TestNodeTimeoutIsByTheRoundTrip(t *testing.T) {
-	l := &Lock{c: &Client{cfg: Config{CommandTimeout: 2 * time.Second}}, set: &settings{ttl: 10 * time.Second}}
+	l := &quorumLock{several: several{c: &Client{cfg: Config{CommandTimeout: 2 * time.Second}}, set: &settings{ttl: 10 * time.Second}}}
 	q := &Quorum{nodes: make([]node, 3)}
 	want := func(what string, got, want time.Duration) {
 		t.Helper()

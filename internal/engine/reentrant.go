@@ -44,7 +44,7 @@ type contextKey struct {
 	owner string // of an owner's lock; otherwise ""
 }
 
-func (l *Lock) entry() contextKey {
+func (l *target) entry() contextKey {
 	e := contextKey{l.c, l.set.kind.name, l.keys.Lock, ""}
 	if l.set.kind.byOwner {
 		e.owner = l.set.owner
@@ -52,15 +52,9 @@ func (l *Lock) entry() contextKey {
 	return e
 }
 
-// within returns ctx with the lease, so that callers that have the context can acquire the lock
+// Within returns ctx with the lease, so that callers that have the context can acquire the lock
 // again.
-func (l *Lease) within(ctx context.Context) context.Context {
-	if l.many != nil {
-		for _, p := range l.many.snapshot() {
-			ctx = p.within(ctx)
-		}
-		return ctx
-	}
+func (l *holdLease) Within(ctx context.Context) context.Context {
 	if !l.g.l.set.reentrant {
 		return ctx
 	}
@@ -69,11 +63,11 @@ func (l *Lease) within(ctx context.Context) context.Context {
 
 // reenter makes another lease out of the one that ctx carries. It returns nil if ctx carries none,
 // or if that one has ended.
-func (l *Lock) reenter(ctx context.Context) (*Lease, error) {
-	if !l.set.reentrant || l.parts != nil { // the parts are acquired again one by one
+func (l *target) reenter(ctx context.Context) (*holdLease, error) {
+	if !l.set.reentrant {
 		return nil, nil
 	}
-	outer, _ := ctx.Value(l.entry()).(*Lease)
+	outer, _ := ctx.Value(l.entry()).(*holdLease)
 	if outer == nil {
 		return nil, nil
 	}

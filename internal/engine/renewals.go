@@ -49,7 +49,7 @@ func (h *hold) renewTogether() {
 
 // renewersFor returns the limiter of the renewals that are sent to l's server by themselves. Each
 // server has its own, so one that hangs does not delay renewals to others.
-func (c *Client) renewersFor(l *Lock) *exec.Limiter {
+func (c *Client) renewersFor(l *target) *exec.Limiter {
 	if groups, known := c.groupsFor(l); known {
 		return &groups.renewers
 	}

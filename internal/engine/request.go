@@ -13,15 +13,15 @@ import (
 // request is a script to run for a lock.
 type request struct {
 	op     string // for errors
-	lock   *Lock
+	lock   *target
 	script driver.Script
 	args   []string
 	urgent bool
 
-	more     []*Lock  // further locks whose keys the script takes, all of them
-	keys     []string // the script's keys, if they are not the lock's
-	lockOnly bool     // the script needs neither the lock's queue nor fences
-	durable  bool     // it counts only once it is as durable as the lock's options demand
+	more     []*target // further locks whose keys the script takes, all of them
+	keys     []string  // the script's keys, if they are not the lock's
+	lockOnly bool      // the script needs neither the lock's queue nor fences
+	durable  bool      // it counts only once it is as durable as the lock's options demand
 
 	began     time.Time   // since when the caller has been trying; zero: from now on
 	onFailure func(error) // called with the error of each try that fails; or nil
@@ -44,7 +44,7 @@ func (c *Client) resolve(rq request) exec.Request {
 func (c *Client) call(ctx context.Context, rq request) (a exec.Answer, unanswered bool, err error) {
 	a, unanswered, err = c.server.Do(ctx, c.resolve(rq))
 	if err != nil && !rq.urgent && rq.keys == nil {
-		c.explain(ctx, append([]*Lock{rq.lock}, rq.more...), err)
+		c.explain(ctx, append([]*target{rq.lock}, rq.more...), err)
 	}
 	return a, unanswered, err
 }
@@ -58,7 +58,7 @@ func (c *Client) send(ctx context.Context, rq request) (exec.Answer, error) {
 // has an id of its own, then arg, then the time until which the server remembers the id and after
 // which it carries out no copy. callOnce goes on when ctx ends: otherwise nobody would know whether
 // the request took effect.
-func (l *Lock) callOnce(ctx context.Context, rq request, arg string) (exec.Answer, error) {
+func (l *target) callOnce(ctx context.Context, rq request, arg string) (exec.Answer, error) {
 	rq.lock = l
 	id := randomText()
 	for range 3 {
@@ -84,7 +84,7 @@ func (l *Lock) callOnce(ctx context.Context, rq request, arg string) (exec.Answe
 var successWords = map[string]bool{"granted": true, "renewed": true, "weighed": true, "begun": true, "completed": true, "counted": true, "released": true, "reset": true, "tripped": true, "waiting": true}
 
 // keysOf returns the keys that a script may need of a lock.
-func (c *Client) keysOf(l *Lock) []string {
+func (c *Client) keysOf(l *target) []string {
 	k := []string{l.keys.Lock, l.keys.Queue, c.fenceOf(l)}
 	if l.set.kind.isShared() {
 		k = append(k, l.keys.Expiries())
@@ -94,7 +94,7 @@ func (c *Client) keysOf(l *Lock) []string {
 
 // lockKeysOf returns the keys that a script needs of a lock if it uses neither its queue nor
 // fences.
-func lockKeysOf(l *Lock) []string {
+func lockKeysOf(l *target) []string {
 	if l.set.kind.isShared() {
 		return []string{l.keys.Lock, l.keys.Expiries()}
 	}
@@ -102,7 +102,7 @@ func lockKeysOf(l *Lock) []string {
 }
 
 // fenceOf returns the key of the counter that the lock's fences come from.
-func (c *Client) fenceOf(l *Lock) string {
+func (c *Client) fenceOf(l *target) string {
 	if c.server.InCluster() {
 		return l.keys.Fence()
 	}

@@ -41,7 +41,7 @@ func ofWeight(weight int) func(s *settings) error {
 // at the same time have the same, above that of the last writer, or that of the writer
 // among them that was downgraded.
 type RWMutex struct {
-	read, write *Lock
+	read, write *target
 }
 
 // RWMutex returns the read-write lock of that name. Its options are those of both sides.
@@ -63,10 +63,10 @@ func sided(side *kind, weight int) Option {
 
 // Reader returns the lock that readers acquire, with further options: a TTL of their own,
 // for instance.
-func (rw *RWMutex) Reader(opts ...Option) *Lock { return rw.read.With(opts...) }
+func (rw *RWMutex) Reader(opts ...Option) Lock { return rw.read.With(opts...) }
 
 // Writer returns the lock that writers acquire, with further options.
-func (rw *RWMutex) Writer(opts ...Option) *Lock { return rw.write.With(opts...) }
+func (rw *RWMutex) Writer(opts ...Option) Lock { return rw.write.With(opts...) }
 
 // Downgrade makes a writer's lease a reader's: no other writer comes between, and
 // readers that wait go in. It returns the reader's lease, with the same Token; the writer's
@@ -76,11 +76,12 @@ func (rw *RWMutex) Writer(opts ...Option) *Lock { return rw.write.With(opts...) 
 //
 // The reader's lease has the options of rw.Reader(), the writer's owner, and the bounds of
 // both: MaxHold counts from the writer's grant, and MaxRenewals goes on counting.
-func (rw *RWMutex) Downgrade(ctx context.Context, writer *Lease) (*Lease, error) {
-	if err := writer.mustBe(rw.write, "Downgrade", "writer"); err != nil {
+func (rw *RWMutex) Downgrade(ctx context.Context, writer Lease) (Lease, error) {
+	lease, err := mustBe(writer, rw.write, "Downgrade", "writer")
+	if err != nil {
 		return nil, err
 	}
-	return writer.changeMode(ctx, rw.read)
+	return leased(lease.changeMode(ctx, rw.read))
 }
 
 // TryUpgrade makes a reader's lease a writer's if there is no other reader: in waiting for
@@ -89,28 +90,29 @@ func (rw *RWMutex) Downgrade(ctx context.Context, writer *Lease) (*Lease, error)
 // as good as before. It returns the writer's lease, which has a new Token; the reader's is
 // over then, and after any other error. Its options and bounds are as after Downgrade, with
 // those of rw.Writer().
-func (rw *RWMutex) TryUpgrade(ctx context.Context, reader *Lease) (*Lease, error) {
-	if err := reader.mustBe(rw.read, "TryUpgrade", "readers"); err != nil {
+func (rw *RWMutex) TryUpgrade(ctx context.Context, reader Lease) (Lease, error) {
+	lease, err := mustBe(reader, rw.read, "TryUpgrade", "readers")
+	if err != nil {
 		return nil, err
 	}
-	return reader.changeMode(ctx, rw.write)
+	return leased(lease.changeMode(ctx, rw.write))
 }
 
 // mustBe refuses a lease of another lock.
-func (l *Lease) mustBe(want *Lock, what, side string) error {
-	have := l.lock()
+func mustBe(l Lease, want *target, what, side string) (*holdLease, error) {
 	if want.set.err != nil {
-		return want.set.err
+		return nil, want.set.err
 	}
-	if have.c != want.c || have.keys != want.keys || have.set.kind != want.set.kind {
-		return fmt.Errorf("%w: lock %q: %s needs a lease of its %s; this is another, of %q", ErrInvalid, want.name, what, side, have.name)
+	lease, single := l.(*holdLease)
+	if have := lease; !single || have.g.l.c != want.c || have.g.l.keys != want.keys || have.g.l.set.kind != want.set.kind {
+		return nil, fmt.Errorf("%w: lock %q: %s needs a lease of its %s; this is another, of %q", ErrInvalid, want.name, what, side, l.Name())
 	}
-	return nil
+	return lease, nil
 }
 
 // inheriting returns the lock for a lease that follows one of from without a gap: it is bounded as
 // both are, and its holder is who the server says it is.
-func (l *Lock) inheriting(from *Lock) *Lock {
+func (l *target) inheriting(from *target) *target {
 	own, old := *l.set, from.set
 	own.renew = own.renew && old.renew
 	if own.maxHold == 0 || old.maxHold > 0 && old.maxHold < own.maxHold {
@@ -120,11 +122,11 @@ func (l *Lock) inheriting(from *Lock) *Lock {
 		own.maxRenewals = old.maxRenewals
 	}
 	own.owner, own.owned, own.meta, own.info = old.owner, old.owned, old.meta, old.info
-	return &Lock{c: l.c, name: l.name, keys: l.keys, set: &own, composition: &alone}
+	return &target{c: l.c, name: l.name, keys: l.keys, set: &own}
 }
 
 // weigh makes the lease one of as, which has another weight.
-func (l *Lease) changeMode(ctx context.Context, as *Lock) (*Lease, error) {
+func (l *holdLease) changeMode(ctx context.Context, as *target) (*holdLease, error) {
 	h, c := l.g, as.c
 	as = as.inheriting(h.l)
 	if err := l.beginChange(as); err != nil {
@@ -160,7 +162,7 @@ func (l *Lease) changeMode(ctx context.Context, as *Lock) (*Lease, error) {
 
 // freeze keeps the grant as it is while it is weighed: it is not renewed, passed on or
 // joined. What is under way may be answered as if it were not ours any more.
-func (l *Lease) beginChange(as *Lock) error {
+func (l *holdLease) beginChange(as *target) error {
 	h := l.g
 	h.queue.lock()
 	defer h.queue.unlock()
@@ -187,7 +189,7 @@ func (l *Lease) beginChange(as *Lock) error {
 }
 
 // thaw ends freeze with nothing changed.
-func (l *Lease) undoChange() error {
+func (l *holdLease) undoChange() error {
 	h := l.g
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -210,7 +212,7 @@ func (l *Lease) undoChange() error {
 
 // abort ends the lease because of an error of its weighing, after which it is not known
 // what the server has.
-func (l *Lease) abortChange(err error) error {
+func (l *holdLease) abortChange(err error) error {
 	h := l.g
 	lost := &LostError{Name: l.Name(), Reason: LossUnreachable, Err: err}
 	if e, ok := err.(*LostError); ok {
@@ -226,7 +228,7 @@ func (l *Lease) abortChange(err error) error {
 
 // replace ends the lease for another, which has its hold on the server, with another
 // weight.
-func (l *Lease) finishChange(as *Lock, a exec.Answer, pttl int64, fence uint64) (*Lease, error) {
+func (l *holdLease) finishChange(as *target, a exec.Answer, pttl int64, fence uint64) (*holdLease, error) {
 	h := l.g
 	from := *h.from
 	from.l = as
@@ -257,7 +259,7 @@ func (l *Lease) finishChange(as *Lock, a exec.Answer, pttl int64, fence uint64) 
 	h.stop()
 	h.mu.Unlock()
 
-	var lease *Lease
+	var lease *holdLease
 	if h.queue == nil {
 		lease = next.begin(l.origin)
 	} else {

@@ -32,7 +32,7 @@ var semaphore = shared("sem", kind{
 // Lease.Token rises with every grant. It tells which of two grants was later, but not that the
 // earlier one is over: others may hold permits at the same time.
 type Semaphore struct {
-	*Lock
+	lock *target
 }
 
 // Semaphore returns the semaphore of that name, with 1 to 1,000,000 permits. All that use it at the
@@ -44,9 +44,12 @@ func (c *Client) Semaphore(name string, permits int, opts ...Option) *Semaphore 
 	return &Semaphore{c.newLock(name, append(given, opts...))}
 }
 
+// Lock returns the lock that takes one permit.
+func (s *Semaphore) Lock() Lock { return s.lock }
+
 // Permits returns the lock that takes so many permits at once, with further options.
-func (s *Semaphore) Permits(n int, opts ...Option) *Lock {
-	return s.Lock.With(append(opts[:len(opts):len(opts)], Weight(n))...)
+func (s *Semaphore) Permits(n int, opts ...Option) Lock {
+	return s.lock.With(append(opts[:len(opts):len(opts)], Weight(n))...)
 }
 
 // Weight sets how many permits of a semaphore an acquire takes. If that is more than there are, the
@@ -68,7 +71,7 @@ func Weight(n int) Option {
 // Nobody loses a permit: if more are held than there are now, none is granted until enough have
 // been released. Waiters that want more than there are get ErrPermits.
 func (s *Semaphore) Resize(ctx context.Context, permits int) error {
-	l := s.Lock
+	l := s.lock
 	if permits < 0 || permits > maxPermits {
 		return fmt.Errorf("%w: lock %.64q: Resize to %d permits; the number must be between 0 and %d", ErrInvalid, l.name, permits, maxPermits)
 	}

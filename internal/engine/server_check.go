@@ -14,7 +14,7 @@ import (
 // warns of those that are not. No acquire depends on it: it uses none of the application's
 // connections, and its own errors are dropped. In Cluster mode it asks the node of the first lock;
 // holdfast doctor asks all nodes.
-func (c *Client) checkServer(l *Lock) {
+func (c *Client) checkServer(l *target) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	c.tasks.Run(func() {

@@ -9,33 +9,12 @@ import (
 	"github.com/holdfast-go/holdfast/internal/exec"
 )
 
-// AcquireBy is Acquire that stops waiting at end, unless end is zero. It then returns a *HeldError, in Strict mode an
-// error that matches exec.ErrQuarantine if nothing is granted yet, and one that matches exec.ErrUnavailable if the server
-// has not answered what it was asked last. A lock that is granted while the waiter leaves is returned.
-func (l *Lock) AcquireBy(ctx context.Context, end time.Time) (*Lease, error) {
-	if end.IsZero() {
-		return l.Acquire(ctx)
-	}
-	l.c.tasks.Begin()
-	defer l.c.tasks.End()
-	asking, cancel := l.asking(ctx, end)
-	defer cancel()
-	lease, err := l.acquire(asking, end)
-	switch {
-	case err == errTimeUp:
-		return l.withheld(ctx)
-	case err != nil && asking.Err() != nil && ctx.Err() == nil:
-		return nil, l.unanswered(err)
-	}
-	return lease, err
-}
-
 // asking returns the context of requests that are sent until end, if that is not zero: they are answered a little later.
-func (l *Lock) asking(ctx context.Context, end time.Time) (context.Context, context.CancelFunc) {
+func (c *Client) asking(ctx context.Context, end time.Time) (context.Context, context.CancelFunc) {
 	if end.IsZero() {
 		return ctx, func() {}
 	}
-	return context.WithDeadline(ctx, end.Add(l.c.server.Patience()))
+	return context.WithDeadline(ctx, end.Add(c.server.Patience()))
 }
 
 // errTimeUp says that a waiter has left because it was not to wait any longer.
@@ -55,7 +34,7 @@ func isOver(end time.Time) bool { return !end.IsZero() && !time.Now().Before(end
 
 // awaitLast ends the wait of a waiter whose time is up. Before the first in the queue leaves, the server is asked once
 // more: a grant that is on its way to it is not to be wasted.
-func (wq *waitQueue) awaitLast(ctx context.Context, w *waiter) (*Lease, error) {
+func (wq *waitQueue) awaitLast(ctx context.Context, w *waiter) (*holdLease, error) {
 	wq.mu.Lock()
 	var looked <-chan struct{}
 	if wq.acquirer != nil && wq.head() == w {
@@ -105,30 +84,64 @@ func (acq *acquirer) lookOnceMore() <-chan struct{} {
 	return acq.lastLook
 }
 
-// withheld asks why a lock was not granted in time. In Strict mode only a try tells, which can be granted the lock.
-func (l *Lock) withheld(ctx context.Context) (*Lease, error) {
-	asking, cancel := context.WithTimeout(ctx, l.c.server.Patience())
-	defer cancel()
-	if l.c.cfg.Strict && l.quorum == nil {
-		lease, err := l.try(asking)
-		if err != nil && asking.Err() != nil && ctx.Err() == nil {
-			err = l.unanswered(err)
+// AcquireBy implements Lock.
+func (l *target) AcquireBy(ctx context.Context, end time.Time) (Lease, error) {
+	if end.IsZero() {
+		return leased(l.acquire(ctx, end))
+	}
+	return acquireBy(ctx, l.c, l.name, end, func(asking context.Context) (Lease, error) { return leased(l.acquire(asking, end)) }, func(asking context.Context) (Lease, error) {
+		if l.c.cfg.Strict { // only a try tells that nothing is granted yet; it can be granted the lock
+			return leased(l.try(asking))
 		}
-		return lease, err
+		return nil, heldBy(l.name)(l.Holder(asking))
+	})
+}
+
+// held is AcquireBy for what is made of a target's leases.
+func (l *target) held(ctx context.Context, end time.Time) (*holdLease, error) {
+	lease, err := l.AcquireBy(ctx, end)
+	if err != nil {
+		return nil, err
 	}
-	h, err := l.Holder(asking)
+	return lease.(*holdLease), nil
+}
+
+// acquireBy acquires a lock until end. withheld tells why it was not granted in time.
+func acquireBy(ctx context.Context, c *Client, name string, end time.Time, acquire, withheld func(asking context.Context) (Lease, error)) (Lease, error) {
+	c.tasks.Begin()
+	defer c.tasks.End()
+	asking, cancel := c.asking(ctx, end)
+	defer cancel()
+	lease, err := acquire(asking)
+	if err == errTimeUp {
+		var cancel context.CancelFunc
+		asking, cancel = context.WithTimeout(ctx, c.server.Patience())
+		defer cancel()
+		lease, err = withheld(asking)
+	}
 	switch {
-	case ctx.Err() != nil:
+	case err != nil && ctx.Err() != nil && asking.Err() != nil && errors.Is(err, ErrHeld):
 		return nil, ctx.Err()
-	case err != nil: // it has answered the waiter
-		h = Holder{}
+	case err != nil && asking.Err() != nil && ctx.Err() == nil:
+		return nil, c.unanswered(name, err)
 	}
-	return nil, &HeldError{Name: l.name, Holder: h}
+	return lease, err
+}
+
+// heldBy returns the error of a lock that was not granted in time, once it was looked up who holds it. A server that
+// does not answer that has answered the waiter.
+func heldBy(name string) func(Holder, error) error {
+	return func(h Holder, err error) error {
+		if err != nil {
+			h = Holder{}
+		}
+		return &HeldError{Name: name, Holder: h}
+	}
 }
 
 // unanswered returns the error of an acquire whose own time ended, and not its caller's context, before the server
 // answered.
-func (l *Lock) unanswered(err error) error {
+func (c *Client) unanswered(name string, err error) error {
 	var failure *exec.Failure
 	var short *QuorumError
 	switch {
@@ -142,8 +155,8 @@ func (l *Lock) unanswered(err error) error {
 		return &own
 	case errors.Is(err, context.DeadlineExceeded):
 		return &exec.Failure{
-			Op: "acquire", Name: l.name, Server: l.c.server.Addr(), Kind: exec.ErrUnavailable, Ambiguous: true,
-			Err: fmt.Errorf("no answer for %s", l.c.server.Patience().Round(time.Millisecond)),
+			Op: "acquire", Name: name, Server: c.server.Addr(), Kind: exec.ErrUnavailable, Ambiguous: true,
+			Err: fmt.Errorf("no answer for %s", c.server.Patience().Round(time.Millisecond)),
 		}
 	}
 	return err

@@ -35,13 +35,13 @@ type waitQueue struct {
 // waiter is a goroutine in a wait queue.
 type waiter struct {
 	ctx     context.Context
-	l       *Lock
+	l       *target
 	place   *list.Element // nil once the waiter has left the queue
 	results chan result
 }
 
 type result struct {
-	lease *Lease
+	lease *holdLease
 	err   error
 }
 
@@ -97,7 +97,7 @@ func (wq *waitQueue) isHeld() bool {
 func (wq *waitQueue) waiting() int { return int(wq.count.Load()) }
 
 // acquire waits until it has the lock, ctx ends, or end has come if that is not zero. It uses up one reference.
-func (wq *waitQueue) acquire(ctx context.Context, l *Lock, end time.Time) (*Lease, error) {
+func (wq *waitQueue) acquire(ctx context.Context, l *target, end time.Time) (*holdLease, error) {
 	defer wq.unref()
 	wq.mu.Lock()
 	if wq.waiting() == 0 {
@@ -110,7 +110,7 @@ func (wq *waitQueue) acquire(ctx context.Context, l *Lock, end time.Time) (*Leas
 	if !wq.asking && wq.acquirer == nil && wq.held == nil && wq.waiting() == 0 {
 		wq.asking, wq.unansweredSince = true, time.Now()
 		wq.mu.Unlock()
-		var lease *Lease
+		var lease *holdLease
 		var err error
 		if lease, w, err = wq.askFirst(ctx, l); w == nil {
 			return lease, err
@@ -128,7 +128,7 @@ func (wq *waitQueue) acquire(ctx context.Context, l *Lock, end time.Time) (*Leas
 
 // askFirst asks the server for the lock. If the lock is held, askFirst puts a waiter at the head of
 // the queue and returns it.
-func (wq *waitQueue) askFirst(ctx context.Context, l *Lock) (*Lease, *waiter, error) {
+func (wq *waitQueue) askFirst(ctx context.Context, l *target) (*holdLease, *waiter, error) {
 	c := wq.c
 	a := l.newAttempt()
 	mode := modeTry
@@ -170,7 +170,7 @@ func (wq *waitQueue) askFirst(ctx context.Context, l *Lock) (*Lease, *waiter, er
 }
 
 // fences returns how many of the waiters one hold could serve in turn, at most.
-func (wq *waitQueue) fences(l *Lock) int {
+func (wq *waitQueue) fences(l *target) int {
 	if !l.set.passable() {
 		return 0
 	}
@@ -184,12 +184,12 @@ const aloneFactor = 16
 // fencesIfAlone is fences if no other process waits for the lock. Fences that are reserved but not
 // used take the counter ahead of the server's clock, so unless more goroutines wait, fencesIfAlone
 // is at most twice what the last hold used.
-func (wq *waitQueue) fencesIfAlone(l *Lock) int {
+func (wq *waitQueue) fencesIfAlone(l *target) int {
 	return min(max(wq.fences(l), 2*int(wq.passedLast.Load())), aloneFactor*wq.c.cfg.LocalHandovers)
 }
 
 // keep makes h the queue's hold and returns its first lease. The caller holds wq.mu.
-func (wq *waitQueue) keep(h *hold, ctx context.Context) *Lease {
+func (wq *waitQueue) keep(h *hold, ctx context.Context) *holdLease {
 	h.queue, h.kept = wq, true
 	if !h.l.set.kind.isShared() {
 		wq.held.replacedBy(h)
@@ -207,7 +207,7 @@ func (wq *waitQueue) keep(h *hold, ctx context.Context) *Lease {
 // joinReaders returns a lease that shares the hold of other readers of this process, for a caller
 // that nobody is waiting ahead of. It returns nil if there is no such hold or if it is not recent.
 // The caller holds wq.mu.
-func (wq *waitQueue) joinReaders(ctx context.Context, l *Lock) *Lease {
+func (wq *waitQueue) joinReaders(ctx context.Context, l *target) *holdLease {
 	h := wq.readers
 	if h == nil || !l.interchangeable(h.l) {
 		return nil
@@ -257,7 +257,7 @@ func (wq *waitQueue) releaseLocked(h *hold) {
 }
 
 // await waits for what the acquirer, or a holder in this process, gives w, until end if that is not zero.
-func (wq *waitQueue) await(ctx context.Context, w *waiter, end time.Time) (*Lease, error) {
+func (wq *waitQueue) await(ctx context.Context, w *waiter, end time.Time) (*holdLease, error) {
 	limit, stop := timeUp(end)
 	defer stop()
 	select {
@@ -318,7 +318,7 @@ func (wq *waitQueue) noteOutcome(err error) {
 
 // unheard returns the error for a waiter whose context has ended: ctx's own, or one that also says
 // that the server did not answer. The caller holds wq.mu.
-func (wq *waitQueue) unheard(ctx context.Context, l *Lock) error {
+func (wq *waitQueue) unheard(ctx context.Context, l *target) error {
 	switch {
 	case wq.lastFailure != nil:
 		return exec.EndedBy(ctx, wq.lastFailure)
@@ -329,7 +329,7 @@ func (wq *waitQueue) unheard(ctx context.Context, l *Lock) error {
 }
 
 // join adds a waiter at the front or the back of the queue. The caller holds wq.mu.
-func (wq *waitQueue) join(ctx context.Context, l *Lock, push func(*list.List, any) *list.Element) *waiter {
+func (wq *waitQueue) join(ctx context.Context, l *target, push func(*list.List, any) *list.Element) *waiter {
 	if wq.waiters == nil {
 		wq.waiters = list.New()
 	}
@@ -378,7 +378,7 @@ func (wq *waitQueue) successor(h *hold, now clock.Instant) *waiter {
 }
 
 // pass gives w a lease. The caller holds wq.mu.
-func (wq *waitQueue) pass(w *waiter, lease *Lease) {
+func (wq *waitQueue) pass(w *waiter, lease *holdLease) {
 	wq.remove(w)
 	w.results <- result{lease: lease}
 }
@@ -410,7 +410,7 @@ func (wq *waitQueue) fail(err error) {
 
 // failHead gives the first waiter an error of an attempt for l, unless it wants something other
 // than l: the waiter that the attempt was for may have left.
-func (wq *waitQueue) failHead(l *Lock, err error) {
+func (wq *waitQueue) failHead(l *target, err error) {
 	wq.mu.Lock()
 	defer wq.mu.Unlock()
 	if w := wq.head(); w != nil && w.l.interchangeable(l) {

@@ -18,7 +18,7 @@ type watcher struct {
 
 // watch starts watching a lock. The caller must call leave in the end. watch fails if the client is
 // closed.
-func (c *Client) watch(l *Lock) (*watcher, error) {
+func (c *Client) watch(l *target) (*watcher, error) {
 	c.tasks.Begin() // Close waits for this, and ends the subscriptions after it
 	defer c.tasks.End()
 	if c.isClosing() {

@@ -41,14 +41,9 @@ func (l *Lease) Context(parent context.Context) context.Context {
 // scope returns the context of work under the lease, and what ends that.
 func (l *Lease) scope(parent context.Context) (_ context.Context, end context.CancelCauseFunc) {
 	ctx, cancel := context.WithCancelCause(l.e.Within(parent))
-	if err := l.Err(); err != nil {
-		cancel(err)
-		return ctx, cancel
-	}
-	over := l.e.Context()
-	stop := context.AfterFunc(over, func() { cancel(l.leave(context.Cause(over))) })
+	forget := l.e.WhenOver(func(err error) { cancel(l.leave(err)) })
 	return ctx, func(cause error) {
-		stop()
+		forget()
 		cancel(cause)
 	}
 }
@@ -111,7 +106,7 @@ func (l *Lease) leave(err error) error {
 	err = leave(err)
 	var lost *LostError
 	if errors.As(err, &lost) && lost.Fence == 0 {
-		lost.Fence = l.e.Tokens()[lost.Name]
+		lost.Fence = l.e.FenceOf(lost.Name)
 	}
 	return err
 }

@@ -37,8 +37,9 @@ type holdLease struct {
 
 // scope is a context that ends with a lease.
 type scope struct {
-	ctx    context.Context
+	ctx    context.Context // nil until somebody asks for it
 	cancel context.CancelCauseFunc
+	calls  calls
 }
 
 // trouble is what a release has to remember that is called twice, or fails.
@@ -137,6 +138,8 @@ func (l *holdLease) Context() context.Context {
 	defer l.g.mu.Unlock()
 	if l.scope == nil {
 		l.scope = &scope{}
+	}
+	if l.scope.ctx == nil {
 		l.scope.ctx, l.scope.cancel = context.WithCancelCause(l.Within(context.WithoutCancel(l.origin)))
 		l.check()
 		if l.ended != nil {
@@ -164,9 +167,13 @@ func (l *holdLease) end(err error) {
 		return
 	}
 	l.ended = err
-	if l.scope != nil {
+	if l.scope == nil {
+		return
+	}
+	if l.scope.cancel != nil {
 		l.scope.cancel(err)
 	}
+	l.scope.calls.make(err)
 }
 
 // checkExtension refuses a TTL that no lease can have.

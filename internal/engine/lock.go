@@ -37,10 +37,14 @@ type Lease interface {
 
 	Err() error
 	Context() context.Context
+	// WhenOver calls f when the lease ends, or at once if it has, with what Err returns from then on. Whatever ends the
+	// lease waits for f, which does not block and calls nothing of the lease but FenceOf. After forget, f is not called.
+	WhenOver(f func(error)) (forget func())
 	// Within returns ctx for callers that hold the lease, with which they may acquire the lock again if it is reentrant.
 	Within(ctx context.Context) context.Context
 	Token() uint64
-	Tokens() map[string]uint64 // by the names of locks
+	Tokens() map[string]uint64  // by the names of locks
+	FenceOf(lock string) uint64 // the fence of one of the locks, by its name
 	IsShared() bool
 	Deadline() time.Time
 	Extend(ctx context.Context, ttl time.Duration) error

@@ -26,6 +26,7 @@ type multiLease struct {
 	cancel context.CancelCauseFunc
 
 	mu      sync.Mutex
+	calls   calls
 	parts   []*holdLease // of Multi, in the order in which the locks were named
 	ended   error
 	endedAt time.Time
@@ -153,6 +154,7 @@ func (m *multiLease) end(err error) {
 	}
 	m.ended, m.endedAt = err, time.Now()
 	m.cancel(err)
+	m.calls.make(err)
 	if err != ErrReleased {
 		for _, p := range m.parts {
 			p.g.endLease(p, err)

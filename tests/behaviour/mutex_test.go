@@ -252,6 +252,9 @@ func TestPoll(t *testing.T) {
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		lease := backend.Acquire(t, b.Client(t, nil).Mutex("m"))
 		poller := b.Client(t, &holdfast.Config{CommandTimeout: 4 * time.Second, RetryTimeout: 4 * time.Second}) // its tombstones stand for some seconds
+		if _, err := poller.Mutex("m").TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrHeld) {             // it knows the server from now on
+			t.Errorf("TryAcquire: %v", err)
+		}
 		if _, err := poller.Mutex("m", holdfast.Poll(time.Millisecond), holdfast.Wait(3*time.Millisecond)).Acquire(t.Context()); !errors.Is(err, holdfast.ErrHeld) {
 			t.Errorf("Acquire when its time is up: %v", err)
 		}

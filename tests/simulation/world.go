@@ -71,7 +71,7 @@ type incarnation struct {
 	mu        sync.Mutex
 	quorums   map[time.Duration]*holdfast.Quorum // of all nodes, by how long they wait for one
 	addresses []string                           // of nodes that it has reached
-	ctx       context.Context // ends when it does
+	ctx       context.Context                    // ends when it does
 	end       context.CancelFunc
 	dead      atomic.Bool // it crashed: what it does now does not count
 	idle      sync.WaitGroup

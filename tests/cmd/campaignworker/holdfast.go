@@ -158,4 +158,3 @@ func (l lease) Again() (worker.Lease, error) {
 	}
 	return lease{got, l.lock}, nil
 }
-

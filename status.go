@@ -99,6 +99,9 @@ func statusOf(ctx context.Context, l engine.Lock) (Status, error) {
 	return newStatus(l, holders), nil
 }
 
+// maxWaiters bounds the waiters of one lock in a Status, since a server can name any number.
+const maxWaiters = 10_000
+
 func newStatus(l engine.Lock, holders []engine.Holder) Status {
 	s := Status{Name: l.Name(), Key: l.Key(), Kind: kinds[l.Form()], Limit: l.Limit(), Time: l.Now()}
 	waiters := map[string]int{} // by the lock's key
@@ -108,7 +111,7 @@ func newStatus(l engine.Lock, holders []engine.Holder) Status {
 		waiters[h.Key] = h.Waiters
 	}
 	for _, n := range waiters {
-		s.Waiters = append(s.Waiters, make([]Waiter, n)...)
+		s.Waiters = append(s.Waiters, make([]Waiter, min(max(n, 0), maxWaiters))...)
 	}
 	return s
 }

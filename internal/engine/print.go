@@ -2,9 +2,8 @@ package engine
 
 import "fmt"
 
-// Clients, locks and leases print only what people may see, whatever the verb. By default fmt would
-// print their fields, among them tokens, with which a lock can be released, and the channels on
-// which clients are notified.
+// Package holdfast prints its clients, locks and leases by these, whatever the verb, so that fmt does not walk into tokens,
+// with which a lock can be released, or into the channels on which clients are notified.
 
 // String names the client and its server.
 func (c *Client) String() string {

@@ -1,0 +1,98 @@
+// Package compatibility tests that the library shares locks with clients that were recorded: see the README.
+package compatibility
+
+import (
+	"os"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/holdfast-go/holdfast/tests/compatibility/hf1"
+	"github.com/holdfast-go/holdfast/tests/internal/backend"
+)
+
+func TestMain(m *testing.M) {
+	backend.AtOnce(8)
+	os.Exit(m.Run())
+}
+
+// each runs f on the embedded server, in virtual time, and unless the tests are to be short on every real server.
+// The claim of a lock that the library is handed ends while the machine stands still: then f is run again.
+func each(t *testing.T, f func(t testing.TB, b *backend.Backend)) {
+	t.Helper()
+	t.Parallel()
+	if !testing.Short() {
+		backend.EachUndisturbed(t, f)
+		return
+	}
+	t.Run("embedded", func(t *testing.T) {
+		t.Parallel()
+		backend.Virtual(t, func(t *testing.T, b *backend.Backend) { f(t, b) })
+	})
+}
+
+// sendOnce has a go-redis client send each request once.
+func sendOnce(o *redis.Options) { o.MaxRetries = -1 }
+
+// recorded starts a recorded client in another process. Its owner is "old".
+func recorded(tb testing.TB, b *backend.Backend, options ...hf1.Options) *hf1.Client {
+	tb.Helper()
+	var o hf1.Options
+	for _, given := range options {
+		o = given
+	}
+	return hf1.New(tb, b.Redis(tb, sendOnce), o)
+}
+
+// receive waits for what comes on a channel, for less than the time after which the library looks by itself.
+func receive[T any](tb testing.TB, what string, from <-chan T) (v T) {
+	tb.Helper()
+	select {
+	case v = <-from:
+	case <-time.After(20 * time.Second):
+		tb.Fatalf("%s: nothing comes", what)
+	}
+	return v
+}
+
+// rising fails the test if fences do not rise.
+func rising(tb testing.TB, fences ...int64) {
+	tb.Helper()
+	for i := 1; i < len(fences); i++ {
+		if fences[i] <= fences[i-1] {
+			tb.Errorf("fence %d follows %d: %d", fences[i], fences[i-1], fences)
+		}
+	}
+}
+
+// same fails the test if two things differ.
+func same[T comparable](tb testing.TB, what string, got, want T) {
+	tb.Helper()
+	if got != want {
+		tb.Errorf("%s: %v; want %v", what, got, want)
+	}
+}
+
+// isOld fails the test if the library tells another holder than the recorded client.
+func isOld(tb testing.TB, h holder, a *hf1.Attempt) {
+	tb.Helper()
+	same(tb, "the holder's fence", h.fence, a.Fence)
+	h.fence, h.ttl, h.waiters, h.weight = 0, 0, 0, 0
+	same(tb, "the holder", h, holder{owner: "old", host: "host:1", pid: 4711, note: "a:b+"})
+}
+
+// isNew fails the test if a value is not the library's, with that fence.
+func isNew(tb testing.TB, v hf1.Value, fence int64) {
+	tb.Helper()
+	same(tb, "the holder's fence", v.Fence, fence)
+	same(tb, "the holder's process", v.Info.PID, os.Getpid())
+}
+
+// free fails the test if somebody has the lock, as the recorded client sees it.
+func free(tb testing.TB, l *hf1.Lock) {
+	tb.Helper()
+	if stored := l.Stored(); len(stored) != 0 {
+		tb.Errorf("%s is held: %+v", l.Key(), stored)
+	}
+}

@@ -1,0 +1,312 @@
+local flags = ARGV[1]
+local clock = redis.call('TIME')
+local at = clock[1] .. string.sub('00000', #clock[2]) .. clock[2]
+local now = tonumber(at)
+local cluster = string.find(flags, 'c', 1, true)
+local function whole(n)
+  return n == now and at or string.format('%d', n)
+end
+local function message(err)
+  if type(err) == 'table' then
+    return err.err
+  end
+  return (string.gsub(tostring(err), '^[^ ]*:%d+: ', ''))
+end
+local token = ARGV[2]
+local mine = 'hf1:' .. token .. ':'
+local shared = string.find(flags, 'k', 1, true)
+local function prolong(ttl)
+  local pttl = math.max(redis.call('PTTL', KEYS[1]), ttl)
+  redis.call('PEXPIRE', KEYS[1], pttl)
+  return pttl
+end
+local function on_master()
+  local ok, err = pcall(redis.call, 'PEXPIRE', KEYS[1], -3600000, 'GT')
+  if not ok and string.sub(message(err), 1, 9) == 'READONLY ' then
+    error(message(err), 0)
+  end
+end
+local function look_at(...)
+  local ok, reply = pcall(redis.call, ...)
+  if ok then
+    return reply
+  end
+  reply = message(reply)
+  if not string.find(reply, 'non local key', 1, true) then
+    error(reply, 0)
+  end
+  return nil
+end
+local function waiters(n)
+  return look_at('ZRANGEBYSCORE', KEYS[2], '0', '+inf', 'LIMIT', '0', n) or {}
+end
+local function first_waiter()
+  return waiters(1)[1]
+end
+local function waiter(member)
+  return string.match(member, '^([^\n]*)\n(%d+)\n([^\n]*)\n(.*)$')
+end
+local function settle()
+  local last = (look_at('ZRANGE', KEYS[2], '0', '0', 'WITHSCORES') or {})[2]
+  if last and not first_waiter() then
+    redis.call('PEXPIRE', KEYS[2], math.max(0, math.ceil((-last - now) / 1000)))
+  end
+end
+local function receivers(channel)
+  return redis.call('PUBSUB', cluster and 'SHARDNUMSUB' or 'NUMSUB', channel)[2]
+end
+local function send(channel, text)
+  return redis.call(cluster and 'SPUBLISH' or 'PUBLISH', channel, text)
+end
+local most = 500
+local function again()
+  error('AGAIN there is more to clear away first', 0)
+end
+local function hearers(members)
+  local channels, counts = {}, {}
+  for i, member in ipairs(members) do
+    local _, _, channel = waiter(member)
+    channels[i] = channel or ''
+  end
+  local reply = channels[1] and redis.call('PUBSUB', cluster and 'SHARDNUMSUB' or 'NUMSUB', unpack(channels)) or {}
+  for i = 1, #channels do
+    counts[i] = reply[2 * i]
+  end
+  return counts
+end
+local function dead_ahead(n, self)
+  local first = waiters(n)
+  for i, count in ipairs(hearers(first)) do
+    if count > 0 or first[i] == self then
+      return i - 1, first
+    end
+  end
+  return #first, first
+end
+local function notify(member, due)
+  local ok, owner, _, channel = pcall(waiter, member)
+  if ok and owner then
+    pcall(send, channel, 'hf1 standby ' .. owner .. ' ' .. whole(now) .. ' ' .. whole(due))
+  end
+end
+local function is_dead(member)
+  local ok, counts = pcall(hearers, { member })
+  return ok and counts[1] == 0
+end
+local function leads(member)
+  local first = first_waiter()
+  if not first or first == member or not is_dead(first) then
+    return first == member
+  end
+  local n, ahead = dead_ahead(100, member)
+  return ahead[n + 1] == member
+end
+local function latest_alive()
+  local latest = look_at('ZRANGE', KEYS[2], '-100', '-1') or {}
+  local counts = hearers(latest)
+  for i = #latest, 1, -1 do
+    if counts[i] > 0 then
+      return latest[i]
+    end
+  end
+end
+local function first_alive(first)
+  if not is_dead(first) then
+    return first
+  end
+  local n, ahead = dead_ahead(100)
+  return ahead[n + 1] or latest_alive()
+end
+local function stand_by(first, due)
+  local ok, member = pcall(first_alive, first)
+  notify(ok and member or first, due)
+end
+local function drop_dead(self)
+  for _ = 1, most, 100 do
+    local n, first = dead_ahead(100, self)
+    if n > 0 then
+      redis.call('ZREM', KEYS[2], unpack(first, 1, n))
+    end
+    if n < 100 then
+      return
+    end
+  end
+  if dead_ahead(1, self) > 0 then
+    local latest = latest_alive()
+    if latest then
+      notify(latest, now)
+    end
+    again()
+  end
+end
+local function remember(what, until_time)
+  if until_time <= now then
+    return
+  end
+  redis.call('ZREMRANGEBYSCORE', KEYS[2], '(' .. whole(-now), '(0')
+  redis.call('ZADD', KEYS[2], whole(-until_time), what)
+  local rest = math.ceil((until_time - now) / 1000)
+  if redis.call('PTTL', KEYS[2]) < rest then
+    redis.call('PEXPIRE', KEYS[2], rest)
+  end
+  settle()
+end
+local function bury(until_time)
+  remember('x:' .. token, until_time)
+end
+local most = 1000
+local function ahead(ticket)
+  local n = 0
+  for _, member in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', '(' .. whole(-now), 'LIMIT', '0', most)) do
+    if string.sub(member, 1, 2) == 't:' and (ticket == '' or string.sub(member, 3) < ticket) then
+      n = n + 1
+    end
+  end
+  return n
+end
+local function keep(ticket, ms)
+  if ticket ~= '' and ticket ~= '0' then
+    pcall(remember, 't:' .. ticket, now + ms * 1000)
+  end
+end
+local quarantine_time, replica_lag = string.match(flags, 's(%d+)%+(%d+)')
+local function told(info, name, pattern)
+  local _, last = string.find(info, name, 1, true)
+  return last and string.match(info, pattern, last + 1)
+end
+local function replicated(info)
+  local replicas = tonumber(told(info, 'connected_slaves:', '^%d+') or 0)
+  if replicas > 0 and not string.find(info, 'min_slaves_good_slaves:', 1, true) then
+    error('NOSTRICT this server has replicas, but min-replicas-to-write and min-replicas-max-lag are not both set: when one of them is promoted, this server could go on granting locks', 0)
+  end
+  return replicas > 0 or not told(info, 'master_replid2:', '^0+%s')
+end
+local function incarnation(info)
+  if string.find(info, 'role:slave', 1, true) then
+    error('READONLY this server is a replica', 0)
+  end
+  local run, repl = told(info, 'run_id:', '^%w+'), told(info, 'master_replid:', '^%w+')
+  if not run or not repl then
+    error('NOSTRICT this server does not tell its run_id and replication id, so that a loss of data could not be noticed', 0)
+  end
+  return run .. '/' .. repl
+end
+local function write_mark(id, ready, longest)
+  redis.call('SET', KEYS[#KEYS], 'hf1:' .. id .. ':' .. whole(ready) .. ':' .. whole(longest))
+end
+local function read_mark(text)
+  local id, ready, longest = string.match(text or redis.call('GET', KEYS[#KEYS]) or '', '^hf1:([^:]*):(%d+):(%d+)$')
+  return id, tonumber(ready or 0), tonumber(longest or 0)
+end
+local function quarantine(text)
+  if not quarantine_time then
+    return 0
+  end
+  local known, info = pcall(redis.call, 'INFO', 'server', 'replication')
+  if not known then
+    error('NOSTRICT INFO, by which a loss of data is noticed, is not to be had: ' .. message(info), 0)
+  end
+  local self, others = incarnation(info), replicated(info)
+  local wanted = quarantine_time + (others and replica_lag or 0)
+  local id, ready, longest = read_mark(text)
+  if id ~= self then
+    longest = math.max(wanted, longest)
+    ready = now + longest * 1000
+    write_mark(self, ready, longest)
+  elseif wanted > longest then
+    ready = ready > now and ready + (wanted - longest) * 1000 or ready
+    write_mark(self, ready, wanted)
+  elseif ready > now + longest * 1000 then
+    ready = now + longest * 1000
+    write_mark(self, ready, longest)
+  end
+  return math.max(0, math.ceil((ready - now) / 1000)), others, self
+end
+local longest_lead = 86400000000
+local function believed(key, last)
+  if not string.match(last, '^%d+$') or #last > 16 or tonumber(last) > 9e15 then
+    error('BADFENCE the fence counter is not a number that fences can follow', 0)
+  end
+  if tonumber(last) - now >= longest_lead then
+    error('BADFENCE the fence counter ' .. key .. " leads the server's clock by more than a day: set that clock right if it is behind; if the counter was set by somebody, delete it, and fences follow the clock again", 0)
+  end
+  return tonumber(last)
+end
+local counter, caught_up = KEYS[#KEYS - 2], KEYS[#KEYS - 1]
+local function resting(rest)
+  return 'quarantined ' .. whole(now) .. ' ' .. rest
+end
+local function standing(id, known)
+  known = known or redis.call('GET', caught_up)
+  if known ~= id and string.sub(known or '', 1, #id + 1) ~= id .. '?' then
+    local kept = known and (string.sub(known, -1) == '+' or not string.find(known, '?', 1, true))
+    known = id .. '?' .. whole(now) .. (kept and '+' or '')
+    redis.call('SET', caught_up, known)
+  end
+  return known
+end
+local function behind(stands)
+  return 'behind ' .. whole(now) .. ' ' .. stands
+end
+local function refusal(mark, known)
+  local rest, _, id = quarantine(mark)
+  if rest > 0 then
+    return resting(rest)
+  end
+  local stands = standing(id, known)
+  if stands ~= id then
+    return behind(stands), stands
+  end
+end
+local function read_counter(last)
+  last = last or redis.call('GET', counter)
+  return last and believed(counter, last)
+end
+local function store_counter(n)
+  redis.call('SET', counter, whole(n))
+end
+local function raise_counter(n)
+  local most = math.max(read_counter() or 0, believed(counter, whole(n)))
+  store_counter(most)
+  return most
+end
+local ttl, not_after, info = tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
+local ticket, ticket_time = ARGV[6], tonumber(ARGV[7])
+local function granted(pttl, fence)
+  return 'granted ' .. whole(now) .. ' ' .. pttl .. ' ' .. whole(fence)
+end
+local function main()
+  local refused = refusal()
+  if refused then
+    return refused
+  end
+  local value = redis.call('GET', KEYS[1])
+  if value and string.sub(value, 1, #mine) == mine then
+    return granted(prolong(ttl), tonumber(string.match(value, '^%d+', #mine + 1)))
+  elseif redis.call('ZSCORE', KEYS[2], 'x:' .. token) then
+    return 'gone ' .. whole(now)
+  elseif now >= not_after then
+    return 'late ' .. whole(now)
+  end
+  local before = ahead(ticket)
+  keep(ticket, ticket_time)
+  if value then
+    return 'held ' .. whole(now) .. ' ' .. redis.call('PTTL', KEYS[1]) .. ' ' .. before .. ' ' .. value
+  end
+  if before > 0 then
+    return 'wanted ' .. whole(now) .. ' ' .. before
+  end
+  local fence = (read_counter() or now) + 1
+  store_counter(fence)
+  redis.call('SET', KEYS[1], mine .. whole(fence) .. ':' .. string.sub(at, 1, -4) .. ':0:' .. info, 'PX', ttl)
+  return granted(ttl, fence)
+end
+local ok, reply = pcall(main)
+if ok then
+  return reply
+end
+reply = message(reply)
+if string.sub(reply, 1, 9) == 'READONLY ' then
+  return { err = reply }
+end
+return 'error ' .. reply

@@ -1,0 +1,163 @@
+local flags = ARGV[1]
+local clock = redis.call('TIME')
+local at = clock[1] .. string.sub('00000', #clock[2]) .. clock[2]
+local now = tonumber(at)
+local cluster = string.find(flags, 'c', 1, true)
+local function whole(n)
+  return n == now and at or string.format('%d', n)
+end
+local function message(err)
+  if type(err) == 'table' then
+    return err.err
+  end
+  return (string.gsub(tostring(err), '^[^ ]*:%d+: ', ''))
+end
+local token = ARGV[2]
+local mine = 'hf1:' .. token .. ':'
+local shared = string.find(flags, 'k', 1, true)
+local function prolong(ttl)
+  local pttl = math.max(redis.call('PTTL', KEYS[1]), ttl)
+  redis.call('PEXPIRE', KEYS[1], pttl)
+  return pttl
+end
+local function on_master()
+  local ok, err = pcall(redis.call, 'PEXPIRE', KEYS[1], -3600000, 'GT')
+  if not ok and string.sub(message(err), 1, 9) == 'READONLY ' then
+    error(message(err), 0)
+  end
+end
+local function look_at(...)
+  local ok, reply = pcall(redis.call, ...)
+  if ok then
+    return reply
+  end
+  reply = message(reply)
+  if not string.find(reply, 'non local key', 1, true) then
+    error(reply, 0)
+  end
+  return nil
+end
+local quarantine_time, replica_lag = string.match(flags, 's(%d+)%+(%d+)')
+local function told(info, name, pattern)
+  local _, last = string.find(info, name, 1, true)
+  return last and string.match(info, pattern, last + 1)
+end
+local function replicated(info)
+  local replicas = tonumber(told(info, 'connected_slaves:', '^%d+') or 0)
+  if replicas > 0 and not string.find(info, 'min_slaves_good_slaves:', 1, true) then
+    error('NOSTRICT this server has replicas, but min-replicas-to-write and min-replicas-max-lag are not both set: when one of them is promoted, this server could go on granting locks', 0)
+  end
+  return replicas > 0 or not told(info, 'master_replid2:', '^0+%s')
+end
+local function incarnation(info)
+  if string.find(info, 'role:slave', 1, true) then
+    error('READONLY this server is a replica', 0)
+  end
+  local run, repl = told(info, 'run_id:', '^%w+'), told(info, 'master_replid:', '^%w+')
+  if not run or not repl then
+    error('NOSTRICT this server does not tell its run_id and replication id, so that a loss of data could not be noticed', 0)
+  end
+  return run .. '/' .. repl
+end
+local function write_mark(id, ready, longest)
+  redis.call('SET', KEYS[#KEYS], 'hf1:' .. id .. ':' .. whole(ready) .. ':' .. whole(longest))
+end
+local function read_mark(text)
+  local id, ready, longest = string.match(text or redis.call('GET', KEYS[#KEYS]) or '', '^hf1:([^:]*):(%d+):(%d+)$')
+  return id, tonumber(ready or 0), tonumber(longest or 0)
+end
+local function quarantine(text)
+  if not quarantine_time then
+    return 0
+  end
+  local known, info = pcall(redis.call, 'INFO', 'server', 'replication')
+  if not known then
+    error('NOSTRICT INFO, by which a loss of data is noticed, is not to be had: ' .. message(info), 0)
+  end
+  local self, others = incarnation(info), replicated(info)
+  local wanted = quarantine_time + (others and replica_lag or 0)
+  local id, ready, longest = read_mark(text)
+  if id ~= self then
+    longest = math.max(wanted, longest)
+    ready = now + longest * 1000
+    write_mark(self, ready, longest)
+  elseif wanted > longest then
+    ready = ready > now and ready + (wanted - longest) * 1000 or ready
+    write_mark(self, ready, wanted)
+  elseif ready > now + longest * 1000 then
+    ready = now + longest * 1000
+    write_mark(self, ready, longest)
+  end
+  return math.max(0, math.ceil((ready - now) / 1000)), others, self
+end
+local longest_lead = 86400000000
+local function believed(key, last)
+  if not string.match(last, '^%d+$') or #last > 16 or tonumber(last) > 9e15 then
+    error('BADFENCE the fence counter is not a number that fences can follow', 0)
+  end
+  if tonumber(last) - now >= longest_lead then
+    error('BADFENCE the fence counter ' .. key .. " leads the server's clock by more than a day: set that clock right if it is behind; if the counter was set by somebody, delete it, and fences follow the clock again", 0)
+  end
+  return tonumber(last)
+end
+local counter, caught_up = KEYS[#KEYS - 2], KEYS[#KEYS - 1]
+local function resting(rest)
+  return 'quarantined ' .. whole(now) .. ' ' .. rest
+end
+local function standing(id, known)
+  known = known or redis.call('GET', caught_up)
+  if known ~= id and string.sub(known or '', 1, #id + 1) ~= id .. '?' then
+    local kept = known and (string.sub(known, -1) == '+' or not string.find(known, '?', 1, true))
+    known = id .. '?' .. whole(now) .. (kept and '+' or '')
+    redis.call('SET', caught_up, known)
+  end
+  return known
+end
+local function behind(stands)
+  return 'behind ' .. whole(now) .. ' ' .. stands
+end
+local function refusal(mark, known)
+  local rest, _, id = quarantine(mark)
+  if rest > 0 then
+    return resting(rest)
+  end
+  local stands = standing(id, known)
+  if stands ~= id then
+    return behind(stands), stands
+  end
+end
+local function read_counter(last)
+  last = last or redis.call('GET', counter)
+  return last and believed(counter, last)
+end
+local function store_counter(n)
+  redis.call('SET', counter, whole(n))
+end
+local function raise_counter(n)
+  local most = math.max(read_counter() or 0, believed(counter, whole(n)))
+  store_counter(most)
+  return most
+end
+local function main()
+  local rest, _, id = quarantine()
+  if rest > 0 then
+    return resting(rest)
+  end
+  local stands = standing(id)
+  if stands ~= id and stands ~= ARGV[4] then
+    return behind(stands)
+  end
+  local known = tonumber(ARGV[3])
+  local counter = known > 0 and raise_counter(known) or read_counter() or 0
+  redis.call('SET', caught_up, id)
+  return 'raised ' .. whole(now) .. ' ' .. whole(counter)
+end
+local ok, reply = pcall(main)
+if ok then
+  return reply
+end
+reply = message(reply)
+if string.sub(reply, 1, 9) == 'READONLY ' then
+  return { err = reply }
+end
+return 'error ' .. reply

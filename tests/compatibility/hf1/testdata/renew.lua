@@ -1,0 +1,320 @@
+local flags = ARGV[1]
+local clock = redis.call('TIME')
+local at = clock[1] .. string.sub('00000', #clock[2]) .. clock[2]
+local now = tonumber(at)
+local cluster = string.find(flags, 'c', 1, true)
+local function whole(n)
+  return n == now and at or string.format('%d', n)
+end
+local function message(err)
+  if type(err) == 'table' then
+    return err.err
+  end
+  return (string.gsub(tostring(err), '^[^ ]*:%d+: ', ''))
+end
+local token = ARGV[2]
+local mine = 'hf1:' .. token .. ':'
+local shared = string.find(flags, 'k', 1, true)
+local function prolong(ttl)
+  local pttl = math.max(redis.call('PTTL', KEYS[1]), ttl)
+  redis.call('PEXPIRE', KEYS[1], pttl)
+  return pttl
+end
+local function on_master()
+  local ok, err = pcall(redis.call, 'PEXPIRE', KEYS[1], -3600000, 'GT')
+  if not ok and string.sub(message(err), 1, 9) == 'READONLY ' then
+    error(message(err), 0)
+  end
+end
+local function look_at(...)
+  local ok, reply = pcall(redis.call, ...)
+  if ok then
+    return reply
+  end
+  reply = message(reply)
+  if not string.find(reply, 'non local key', 1, true) then
+    error(reply, 0)
+  end
+  return nil
+end
+local redisson = string.find(flags, 'r', 1, true)
+local function field(owner)
+  return owner .. ':1'
+end
+local function read_lock(command)
+  command = command or redis.call
+  if not redisson then
+    return command('GET', KEYS[1])
+  end
+  return command('HGET', KEYS[1], 'holdfast') or command('EXISTS', KEYS[1]) == 1 and ''
+end
+local function write_lock(owner, value, ttl)
+  if not redisson then
+    redis.call('SET', KEYS[1], value, 'PX', ttl)
+    return
+  end
+  local old = string.match(redis.call('HGET', KEYS[1], 'holdfast') or '', '^hf1:([^:]*):')
+  redis.call('HSET', KEYS[1], field(owner), 1, 'holdfast', value)
+  local ok, err = pcall(function()
+    if old and old ~= owner then
+      redis.call('HDEL', KEYS[1], field(old))
+    end
+    redis.call('PEXPIRE', KEYS[1], ttl)
+  end)
+  if not ok then
+    redis.call('DEL', KEYS[1])
+    error(message(err), 0)
+  end
+end
+local function mark_lock(value)
+  if redisson then
+    redis.call('HSET', KEYS[1], 'holdfast', value .. '+')
+  else
+    redis.call('APPEND', KEYS[1], '+')
+  end
+end
+local function free_lock()
+  if redis.call('DEL', KEYS[1]) == 0 or not redisson then
+    return
+  end
+  local tagged = string.find(KEYS[1], '{', 1, true) and KEYS[1] or '{' .. KEYS[1] .. '}'
+  local channel = 'redisson_lock__channel:' .. tagged
+  if cluster then
+    pcall(redis.call, 'SPUBLISH', channel, '0')
+  end
+  pcall(redis.call, 'PUBLISH', channel, '0')
+end
+local longest_lead = 86400000000
+local function believed(key, last)
+  if not string.match(last, '^%d+$') or #last > 16 or tonumber(last) > 9e15 then
+    error('BADFENCE the fence counter is not a number that fences can follow', 0)
+  end
+  if tonumber(last) - now >= longest_lead then
+    error('BADFENCE the fence counter ' .. key .. " leads the server's clock by more than a day: set that clock right if it is behind; if the counter was set by somebody, delete it, and fences follow the clock again", 0)
+  end
+  return tonumber(last)
+end
+local counter = KEYS[3]
+local function store_counter(fence)
+  if cluster then
+    redis.call('SET', counter, whole(fence), 'EX', 86400)
+  else
+    redis.call('SET', counter, whole(fence))
+  end
+end
+local function mint(n)
+  local fence = 0
+  local last = redis.call('GET', counter)
+  if last then
+    fence = believed(counter, last)
+  end
+  fence = math.max(fence + 1, now)
+  if fence - now > 1000000 then
+    n = 1
+  end
+  store_counter(fence + n - 1)
+  return fence, n
+end
+local function waiters(n)
+  return look_at('ZRANGEBYSCORE', KEYS[2], '0', '+inf', 'LIMIT', '0', n) or {}
+end
+local function first_waiter()
+  return waiters(1)[1]
+end
+local function waiter(member)
+  return string.match(member, '^([^\n]*)\n(%d+)\n([^\n]*)\n(.*)$')
+end
+local function settle()
+  local last = (look_at('ZRANGE', KEYS[2], '0', '0', 'WITHSCORES') or {})[2]
+  if last and not first_waiter() then
+    redis.call('PEXPIRE', KEYS[2], math.max(0, math.ceil((-last - now) / 1000)))
+  end
+end
+local function receivers(channel)
+  return redis.call('PUBSUB', cluster and 'SHARDNUMSUB' or 'NUMSUB', channel)[2]
+end
+local function send(channel, text)
+  return redis.call(cluster and 'SPUBLISH' or 'PUBLISH', channel, text)
+end
+local most = 500
+local function again()
+  error('AGAIN there is more to clear away first', 0)
+end
+local function hearers(members)
+  local channels, counts = {}, {}
+  for i, member in ipairs(members) do
+    local _, _, channel = waiter(member)
+    channels[i] = channel or ''
+  end
+  local reply = channels[1] and redis.call('PUBSUB', cluster and 'SHARDNUMSUB' or 'NUMSUB', unpack(channels)) or {}
+  for i = 1, #channels do
+    counts[i] = reply[2 * i]
+  end
+  return counts
+end
+local function dead_ahead(n, self)
+  local first = waiters(n)
+  for i, count in ipairs(hearers(first)) do
+    if count > 0 or first[i] == self then
+      return i - 1, first
+    end
+  end
+  return #first, first
+end
+local function notify(member, due)
+  local ok, owner, _, channel = pcall(waiter, member)
+  if ok and owner then
+    pcall(send, channel, 'hf1 standby ' .. owner .. ' ' .. whole(now) .. ' ' .. whole(due))
+  end
+end
+local function is_dead(member)
+  local ok, counts = pcall(hearers, { member })
+  return ok and counts[1] == 0
+end
+local function leads(member)
+  local first = first_waiter()
+  if not first or first == member or not is_dead(first) then
+    return first == member
+  end
+  local n, ahead = dead_ahead(100, member)
+  return ahead[n + 1] == member
+end
+local function latest_alive()
+  local latest = look_at('ZRANGE', KEYS[2], '-100', '-1') or {}
+  local counts = hearers(latest)
+  for i = #latest, 1, -1 do
+    if counts[i] > 0 then
+      return latest[i]
+    end
+  end
+end
+local function first_alive(first)
+  if not is_dead(first) then
+    return first
+  end
+  local n, ahead = dead_ahead(100)
+  return ahead[n + 1] or latest_alive()
+end
+local function stand_by(first, due)
+  local ok, member = pcall(first_alive, first)
+  notify(ok and member or first, due)
+end
+local function drop_dead(self)
+  for _ = 1, most, 100 do
+    local n, first = dead_ahead(100, self)
+    if n > 0 then
+      redis.call('ZREM', KEYS[2], unpack(first, 1, n))
+    end
+    if n < 100 then
+      return
+    end
+  end
+  if dead_ahead(1, self) > 0 then
+    local latest = latest_alive()
+    if latest then
+      notify(latest, now)
+    end
+    again()
+  end
+end
+local quarantine_time, replica_lag = string.match(flags, 's(%d+)%+(%d+)')
+local function told(info, name, pattern)
+  local _, last = string.find(info, name, 1, true)
+  return last and string.match(info, pattern, last + 1)
+end
+local function replicated(info)
+  local replicas = tonumber(told(info, 'connected_slaves:', '^%d+') or 0)
+  if replicas > 0 and not string.find(info, 'min_slaves_good_slaves:', 1, true) then
+    error('NOSTRICT this server has replicas, but min-replicas-to-write and min-replicas-max-lag are not both set: when one of them is promoted, this server could go on granting locks', 0)
+  end
+  return replicas > 0 or not told(info, 'master_replid2:', '^0+%s')
+end
+local function incarnation(info)
+  if string.find(info, 'role:slave', 1, true) then
+    error('READONLY this server is a replica', 0)
+  end
+  local run, repl = told(info, 'run_id:', '^%w+'), told(info, 'master_replid:', '^%w+')
+  if not run or not repl then
+    error('NOSTRICT this server does not tell its run_id and replication id, so that a loss of data could not be noticed', 0)
+  end
+  return run .. '/' .. repl
+end
+local function write_mark(id, ready, longest)
+  redis.call('SET', KEYS[#KEYS], 'hf1:' .. id .. ':' .. whole(ready) .. ':' .. whole(longest))
+end
+local function read_mark(text)
+  local id, ready, longest = string.match(text or redis.call('GET', KEYS[#KEYS]) or '', '^hf1:([^:]*):(%d+):(%d+)$')
+  return id, tonumber(ready or 0), tonumber(longest or 0)
+end
+local function quarantine(text)
+  if not quarantine_time then
+    return 0
+  end
+  local known, info = pcall(redis.call, 'INFO', 'server', 'replication')
+  if not known then
+    error('NOSTRICT INFO, by which a loss of data is noticed, is not to be had: ' .. message(info), 0)
+  end
+  local self, others = incarnation(info), replicated(info)
+  local wanted = quarantine_time + (others and replica_lag or 0)
+  local id, ready, longest = read_mark(text)
+  if id ~= self then
+    longest = math.max(wanted, longest)
+    ready = now + longest * 1000
+    write_mark(self, ready, longest)
+  elseif wanted > longest then
+    ready = ready > now and ready + (wanted - longest) * 1000 or ready
+    write_mark(self, ready, wanted)
+  elseif ready > now + longest * 1000 then
+    ready = now + longest * 1000
+    write_mark(self, ready, longest)
+  end
+  return math.max(0, math.ceil((ready - now) / 1000)), others, self
+end
+local ttl, block, node = tonumber(ARGV[3]), tonumber(ARGV[4]), string.find(flags, 'n', 1, true)
+local function reserve()
+  if ARGV[6] then
+    local alone = true
+    for _, member in ipairs(look_at('ZRANGEBYSCORE', KEYS[2], '0', '+inf', 'LIMIT', '0', '2') or {}) do
+      local _, _, channel = waiter(member)
+      alone = alone and channel == ARGV[7]
+    end
+    if alone then
+      return mint(tonumber(ARGV[6]))
+    end
+  end
+  return mint(block)
+end
+local function main()
+  local rest, others = quarantine()
+  if rest > 0 and (others or node) then
+    return 'quarantined ' .. whole(now) .. ' ' .. rest
+  end
+  local value = read_lock()
+  local granted = mine .. ARGV[5] .. ':'
+  if not value then
+    on_master()
+    return 'absent ' .. whole(now)
+  end
+  if string.sub(value, 1, #granted) ~= granted then
+    on_master()
+    return 'gone ' .. whole(now)
+  end
+  local pttl = prolong(ttl)
+  local fence, n = 0, 0
+  if block > 0 then
+    local ok, f, reserved = pcall(reserve)
+    if ok then
+      fence, n = f, reserved
+    end
+  end
+  return 'renewed ' .. whole(now) .. ' ' .. pttl .. ' ' .. whole(fence) .. ' ' .. n
+end
+local ok, reply = pcall(main)
+if ok then
+  return reply
+end
+reply = message(reply)
+if string.sub(reply, 1, 9) == 'READONLY ' then
+  return { err = reply }
+end
+return 'error ' .. reply

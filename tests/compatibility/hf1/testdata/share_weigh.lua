@@ -1,0 +1,602 @@
+local flags = ARGV[1]
+local clock = redis.call('TIME')
+local at = clock[1] .. string.sub('00000', #clock[2]) .. clock[2]
+local now = tonumber(at)
+local cluster = string.find(flags, 'c', 1, true)
+local function whole(n)
+  return n == now and at or string.format('%d', n)
+end
+local function message(err)
+  if type(err) == 'table' then
+    return err.err
+  end
+  return (string.gsub(tostring(err), '^[^ ]*:%d+: ', ''))
+end
+local token = ARGV[2]
+local mine = 'hf1:' .. token .. ':'
+local shared = string.find(flags, 'k', 1, true)
+local function prolong(ttl)
+  local pttl = math.max(redis.call('PTTL', KEYS[1]), ttl)
+  redis.call('PEXPIRE', KEYS[1], pttl)
+  return pttl
+end
+local function on_master()
+  local ok, err = pcall(redis.call, 'PEXPIRE', KEYS[1], -3600000, 'GT')
+  if not ok and string.sub(message(err), 1, 9) == 'READONLY ' then
+    error(message(err), 0)
+  end
+end
+local function look_at(...)
+  local ok, reply = pcall(redis.call, ...)
+  if ok then
+    return reply
+  end
+  reply = message(reply)
+  if not string.find(reply, 'non local key', 1, true) then
+    error(reply, 0)
+  end
+  return nil
+end
+local longest_lead = 86400000000
+local function believed(key, last)
+  if not string.match(last, '^%d+$') or #last > 16 or tonumber(last) > 9e15 then
+    error('BADFENCE the fence counter is not a number that fences can follow', 0)
+  end
+  if tonumber(last) - now >= longest_lead then
+    error('BADFENCE the fence counter ' .. key .. " leads the server's clock by more than a day: set that clock right if it is behind; if the counter was set by somebody, delete it, and fences follow the clock again", 0)
+  end
+  return tonumber(last)
+end
+local counter = KEYS[3]
+local function store_counter(fence)
+  if cluster then
+    redis.call('SET', counter, whole(fence), 'EX', 86400)
+  else
+    redis.call('SET', counter, whole(fence))
+  end
+end
+local function mint(n)
+  local fence = 0
+  local last = redis.call('GET', counter)
+  if last then
+    fence = believed(counter, last)
+  end
+  fence = math.max(fence + 1, now)
+  if fence - now > 1000000 then
+    n = 1
+  end
+  store_counter(fence + n - 1)
+  return fence, n
+end
+local function waiters(n)
+  return look_at('ZRANGEBYSCORE', KEYS[2], '0', '+inf', 'LIMIT', '0', n) or {}
+end
+local function first_waiter()
+  return waiters(1)[1]
+end
+local function waiter(member)
+  return string.match(member, '^([^\n]*)\n(%d+)\n([^\n]*)\n(.*)$')
+end
+local function settle()
+  local last = (look_at('ZRANGE', KEYS[2], '0', '0', 'WITHSCORES') or {})[2]
+  if last and not first_waiter() then
+    redis.call('PEXPIRE', KEYS[2], math.max(0, math.ceil((-last - now) / 1000)))
+  end
+end
+local function receivers(channel)
+  return redis.call('PUBSUB', cluster and 'SHARDNUMSUB' or 'NUMSUB', channel)[2]
+end
+local function send(channel, text)
+  return redis.call(cluster and 'SPUBLISH' or 'PUBLISH', channel, text)
+end
+local most = 500
+local function again()
+  error('AGAIN there is more to clear away first', 0)
+end
+local function hearers(members)
+  local channels, counts = {}, {}
+  for i, member in ipairs(members) do
+    local _, _, channel = waiter(member)
+    channels[i] = channel or ''
+  end
+  local reply = channels[1] and redis.call('PUBSUB', cluster and 'SHARDNUMSUB' or 'NUMSUB', unpack(channels)) or {}
+  for i = 1, #channels do
+    counts[i] = reply[2 * i]
+  end
+  return counts
+end
+local function dead_ahead(n, self)
+  local first = waiters(n)
+  for i, count in ipairs(hearers(first)) do
+    if count > 0 or first[i] == self then
+      return i - 1, first
+    end
+  end
+  return #first, first
+end
+local function notify(member, due)
+  local ok, owner, _, channel = pcall(waiter, member)
+  if ok and owner then
+    pcall(send, channel, 'hf1 standby ' .. owner .. ' ' .. whole(now) .. ' ' .. whole(due))
+  end
+end
+local function is_dead(member)
+  local ok, counts = pcall(hearers, { member })
+  return ok and counts[1] == 0
+end
+local function leads(member)
+  local first = first_waiter()
+  if not first or first == member or not is_dead(first) then
+    return first == member
+  end
+  local n, ahead = dead_ahead(100, member)
+  return ahead[n + 1] == member
+end
+local function latest_alive()
+  local latest = look_at('ZRANGE', KEYS[2], '-100', '-1') or {}
+  local counts = hearers(latest)
+  for i = #latest, 1, -1 do
+    if counts[i] > 0 then
+      return latest[i]
+    end
+  end
+end
+local function first_alive(first)
+  if not is_dead(first) then
+    return first
+  end
+  local n, ahead = dead_ahead(100)
+  return ahead[n + 1] or latest_alive()
+end
+local function stand_by(first, due)
+  local ok, member = pcall(first_alive, first)
+  notify(ok and member or first, due)
+end
+local function drop_dead(self)
+  for _ = 1, most, 100 do
+    local n, first = dead_ahead(100, self)
+    if n > 0 then
+      redis.call('ZREM', KEYS[2], unpack(first, 1, n))
+    end
+    if n < 100 then
+      return
+    end
+  end
+  if dead_ahead(1, self) > 0 then
+    local latest = latest_alive()
+    if latest then
+      notify(latest, now)
+    end
+    again()
+  end
+end
+local latch_rest, latch_trace = 86400000, 60000
+local function rest()
+  local least = redis.call('HGET', KEYS[1], 'count') and latch_rest or latch_trace
+  redis.call('PEXPIRE', KEYS[1], whole(math.max(least, redis.call('PTTL', KEYS[1]))))
+end
+local function tell(kind)
+  local channel = string.match(KEYS[1], '^[^{]*') .. 'c:w:' .. KEYS[1]
+  if cluster then
+    channel = KEYS[1] .. ':' .. kind .. ':w'
+  end
+  pcall(send, channel, 'hf1 changed ' .. whole(now))
+end
+local function attest()
+  on_master()
+  pcall(rest)
+end
+local function begin_count(n)
+  local f = redis.call('HMGET', KEYS[1], 'since', 'count', 'missing')
+  local since = math.max(now, tonumber(f[1] or 0) + 1)
+  if f[2] == '0' then
+    redis.call('HSET', KEYS[1], 'opened', f[1], 'opened_missing', f[3])
+  end
+  redis.call('HSET', KEYS[1], 'kind', 'latch', 'limit', whole(n), 'used', '0', 'holds', '0', 'next', '9000000000000000',
+    'count', whole(n), 'missing', '0', 'since', whole(since))
+  redis.call('PEXPIRE', KEYS[1], latch_rest)
+  return since
+end
+local function delete_count()
+  begin_count(0)
+  redis.call('HDEL', KEYS[1], 'limit', 'count', 'missing')
+  redis.call('PEXPIRE', KEYS[1], latch_trace)
+end
+local function enter(owner)
+  redis.call('HSET', KEYS[1], '@' .. owner, '0 ' .. (redis.call('HGET', KEYS[1], 'phase') or '1') .. ' out')
+end
+local function depart(kind, n, how, info)
+  if kind == 'latch' then
+    local f = redis.call('HMGET', KEYS[1], 'count', 'missing')
+    local count, missing = math.max(tonumber(f[1] or 0) - n, 0), tonumber(f[2] or 0)
+    if how ~= 'done' then
+      missing = missing + n
+    end
+    redis.call('HSET', KEYS[1], 'count', whole(count), 'missing', whole(missing))
+    rest()
+    if count == 0 then
+      tell(kind)
+    end
+  elseif kind == 'bar' then
+    local phase = tonumber(redis.call('HGET', KEYS[1], 'phase') or 1)
+    redis.call('HSET', KEYS[1], 'phase', whole(phase + 1), 'arrived', '0', 'broken', how .. ' ' .. info)
+    tell(kind)
+  end
+end
+local kind, limit, used, holds, next_expiry, fixed, common_fence, holder
+local expiries = KEYS[4] or KEYS[2]
+local dismissed = {} -- tokens whose holds this script has removed, but not yet from the index
+local seats -- of a latch: how many parties are left
+local everything = 1000000000 -- the limit where none is to be reached
+local moved = false -- the queue has another first waiter than before, who must be told
+local function parse_hold(value)
+  local expiry, weight, fence = string.match(value, '^(%d+):(%d+):(%d+):')
+  return tonumber(expiry), tonumber(weight), tonumber(fence)
+end
+local function insist()
+  redis.call('HDEL', KEYS[1], '')
+end
+local function info_of(hold)
+  return string.match(hold, '^%d+:%d+:%d+:%d+:(.*)$')
+end
+local function stays()
+  return fixed or kind == 'latch'
+end
+local function in_parts(command, key, arguments)
+  for i = 1, #arguments, 200 do
+    redis.call(command, key, unpack(arguments, i, math.min(i + 199, #arguments)))
+  end
+end
+local function complete_index()
+  if redis.call('ZCOUNT', expiries, '-inf', '+inf') >= holds then
+    return
+  end
+  local cursor, scores, known = '0', {}, {}
+  used, holds = 0, 0
+  repeat
+    local page = redis.call('HSCAN', KEYS[1], cursor, 'COUNT', '1000')
+    cursor = page[1]
+    for i = 1, #page[2], 2 do
+      local owner, expiry, weight = page[2][i], parse_hold(page[2][i + 1])
+      if expiry and not known[owner] then
+        known[owner] = true
+        used, holds = used + weight, holds + 1
+        scores[#scores + 1], scores[#scores + 2] = whole(expiry), owner
+      end
+    end
+  until cursor == '0'
+  in_parts('ZADD', expiries, scores)
+  redis.call('PEXPIRE', expiries, whole(math.max(redis.call('PTTL', KEYS[1]), stays() and latch_rest or 0)))
+end
+local function sweep()
+  insist()
+  complete_index()
+  local over = redis.call('ZRANGEBYSCORE', expiries, '-inf', at, 'LIMIT', '0', most)
+  local gone, marks, dead = {}, {}, nil
+  for i = 1, #over, 200 do
+    local last = math.min(i + 199, #over)
+    for j, hold in ipairs(redis.call('HMGET', KEYS[1], unpack(over, i, last))) do
+      local expiry, weight = parse_hold(hold or '')
+      if expiry and expiry <= now then
+        gone[#gone + 1] = over[i + j - 1]
+        marks[#marks + 1] = '@' .. over[i + j - 1]
+        used, dead = used - weight, hold
+      end
+    end
+  end
+  holds = holds - #gone
+  if holds == 0 and not stays() then
+    redis.call('DEL', KEYS[1], expiries)
+    next_expiry, common_fence = 9e15, nil
+    return
+  end
+  in_parts('HDEL', KEYS[1], gone)
+  in_parts('ZREM', expiries, over)
+  next_expiry = tonumber(redis.call('ZRANGE', expiries, '0', '0', 'WITHSCORES')[2] or 9e15)
+  redis.call('HSET', KEYS[1], 'used', whole(used), 'holds', whole(holds), 'next', whole(next_expiry))
+  if dead then
+    if kind == 'bar' then
+      in_parts('HDEL', KEYS[1], marks)
+    end
+    depart(kind, #gone, 'died', info_of(dead))
+  end
+  if next_expiry <= now then
+    again()
+  end
+end
+local function read(expected, wanted)
+  local f = redis.call('HMGET', KEYS[1], 'kind', 'limit', 'used', 'next', 'fixed', 'fence', token, 'owner', 'holds')
+  kind, limit, used, next_expiry, fixed = f[1] or expected, tonumber(f[2] or wanted), tonumber(f[3] or 0), tonumber(f[4] or 9e15), f[5]
+  common_fence = f[6] and tonumber(f[6])
+  holder = f[8] and string.sub(f[8], 2)
+  holds = tonumber(f[9] or 0)
+  if limit == 0 then
+    limit = wanted
+  end
+  return f[7], f[1] or redis.call('EXISTS', KEYS[1]) == 0
+end
+local function of_another_kind()
+  error('BADKIND the key holds another kind of lock, or something else', 0)
+end
+local function misfit(why)
+  error('BADLIMIT ' .. (kind == 'sem' and 'the semaphore has ' or 'the lock has room for ') .. whole(limit)
+    .. (kind == 'sem' and ' permits' or '') .. why, 0)
+end
+local function live(hold)
+  local expiry = hold and parse_hold(hold)
+  return expiry and expiry > now and hold
+end
+local function load_own()
+  local hold, known = read()
+  if not known then
+    of_another_kind()
+  end
+  return live(hold)
+end
+local function load(expected, wanted)
+  local hold, known = read(expected, wanted)
+  if known and now >= next_expiry then
+    sweep()
+    if used == 0 and not stays() then
+      kind, limit = expected or kind, wanted or limit
+    end
+  end
+  if not known or expected and kind ~= expected then
+    of_another_kind()
+  end
+  if wanted and not fixed and limit ~= wanted then
+    if kind == 'latch' or kind == 'bar' then
+      error('BADPARTIES it has ' .. whole(limit) .. ' parties now, not ' .. whole(wanted), 0)
+    end
+    misfit(' for those who use it now, not ' .. whole(wanted))
+  end
+  if kind == 'latch' then
+    local count = redis.call('HGET', KEYS[1], 'count')
+    if wanted and not count then
+      begin_count(wanted)
+      count = wanted
+    end
+    seats = tonumber(count or 0)
+  end
+  return live(hold)
+end
+local function has(who)
+  return kind == 'own' and used > 0 and who == holder
+end
+local function room(weight, who)
+  if kind == 'own' then
+    return used == 0 or has(who)
+  elseif seats then
+    return used + weight <= seats
+  end
+  return used + weight <= limit
+end
+local function wish(rest)
+  local weight, info = string.match(rest or '', '^(%d+)\n(.*)$')
+  local who
+  if weight and kind == 'own' then
+    who, info = string.match(info, '^([^\n]*)\n(.*)$')
+  end
+  return info and tonumber(weight), info, who
+end
+local function outlast(ttl)
+  if not fixed and redis.call('PTTL', KEYS[1]) < ttl then
+    redis.call('PEXPIRE', KEYS[1], ttl)
+    redis.call('PEXPIRE', expiries, ttl)
+  end
+  local kept = math.max(ttl, latch_rest)
+  if stays() and redis.call('PTTL', expiries) < kept then
+    redis.call('PEXPIRE', expiries, whole(kept))
+  end
+end
+local function write_hold(owner, expiry, weight, fence, granted, info)
+  next_expiry = math.min(next_expiry, expiry)
+  redis.call('ZADD', expiries, whole(expiry), owner)
+  redis.call('HSET', KEYS[1], 'kind', kind, 'limit', whole(limit or 0), 'used', whole(used), 'holds', whole(holds), 'next', whole(next_expiry),
+    'last', owner, 'fence', whole(common_fence or fence), owner, whole(expiry) .. ':' .. whole(weight) .. ':' .. whole(fence) .. ':' .. granted .. ':' .. info)
+  if kind == 'own' then
+    redis.call('HSET', KEYS[1], 'owner', '=' .. (holder or ''))
+  end
+end
+local function admit(owner, weight, info, ttl, block, who)
+  local fence, n
+  if (has(who) or kind == 'rw' and weight < limit) and common_fence then
+    fence, n = common_fence, 1
+  else
+    fence, n = mint(block)
+  end
+  common_fence, holder = fence, who
+  holds = holds + 1
+  used = used + weight
+  write_hold(owner, now + ttl * 1000, weight, fence, string.sub(at, 1, -4), info)
+  if kind == 'bar' then
+    enter(owner)
+  end
+  outlast(ttl)
+  return fence, n
+end
+local function dismiss(owner, hold)
+  local _, weight = parse_hold(hold)
+  redis.call('HDEL', KEYS[1], owner, '@' .. owner)
+  dismissed[#dismissed + 1] = owner
+  used, holds = used - weight, holds - 1
+  if used == 0 then
+    next_expiry, common_fence = 9e15, nil
+  end
+  redis.call('HSET', KEYS[1], 'used', whole(used), 'holds', whole(holds), 'next', whole(next_expiry))
+end
+local function tidy()
+  if used == 0 and not stays() then
+    redis.call('DEL', KEYS[1], expiries)
+  elseif dismissed[1] then
+    redis.call('ZREM', expiries, unpack(dismissed))
+  end
+end
+local function prolong_hold(hold, ttl)
+  local expiry, weight, fence = parse_hold(hold)
+  local granted, info = string.match(hold, '^%d+:%d+:%d+:(%d+):(.*)$')
+  expiry = math.max(expiry, now + ttl * 1000)
+  local pttl = math.floor((expiry - now) / 1000)
+  insist()
+  write_hold(token, expiry, weight, fence, granted, info)
+  outlast(pttl)
+  return pttl
+end
+local function call_others()
+  for _, member in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], '0', '+inf', 'LIMIT', '0', '100')) do
+    local _, _, _, rest = waiter(member)
+    local _, _, who = wish(rest)
+    if has(who) then
+      notify(member, now)
+    end
+  end
+end
+local function serve(self, ttl, block)
+  local fence, n
+  local opened = false -- an owner has come to have the lock
+  while true do
+    local member = first_waiter()
+    if not member then
+      settle()
+      return fence, n
+    end
+    local owner, claim, channel, rest = waiter(member)
+    local weight, info, who = wish(rest)
+    if weight and weight <= limit and (has(who) or not room(weight, who)) and (member == self or receivers(channel) > 0) then
+      if opened or has(who) then
+        call_others()
+      end
+      if moved and not has(who) then
+        notify(member, next_expiry)
+      end
+      return fence, n
+    end
+    opened = opened or kind == 'own' and used == 0
+    redis.call('ZREM', KEYS[2], member)
+    moved = true
+    if not weight or weight > limit then
+      notify(member, now) -- to find out
+    elseif member == self then
+      fence, n = admit(owner, weight, info, ttl, block, who)
+    elseif receivers(channel) > 0 then
+      local f = admit(owner, weight, info, tonumber(claim), 1, who)
+      local heard = send(channel, 'hf1 ' .. kind .. ' ' .. owner .. ' ' .. whole(now) .. ' ' .. claim .. ' ' .. whole(f) .. ' ' .. KEYS[1])
+      if cluster and heard == 0 then
+        dismiss(owner, whole(now) .. ':' .. whole(weight) .. ':0:')
+      end
+    else
+      drop_dead(self)
+    end
+  end
+end
+local function sample()
+  local owner = redis.call('HGET', KEYS[1], 'last')
+  local hold = owner and redis.call('HGET', KEYS[1], owner)
+  if not hold then
+    owner = redis.call('ZRANGE', expiries, '-1', '-1')[1]
+    hold = owner and redis.call('HGET', KEYS[1], owner)
+  end
+  if not hold then
+    return nil
+  end
+  local expiry, _, fence = parse_hold(hold)
+  local granted, info = string.match(hold, '^%d+:%d+:%d+:(%d+):(.*)$')
+  return math.floor((expiry - now) / 1000), 'hf1:' .. owner .. ':' .. whole(fence) .. ':' .. granted .. ':0:' .. info
+end
+local quarantine_time, replica_lag = string.match(flags, 's(%d+)%+(%d+)')
+local function told(info, name, pattern)
+  local _, last = string.find(info, name, 1, true)
+  return last and string.match(info, pattern, last + 1)
+end
+local function replicated(info)
+  local replicas = tonumber(told(info, 'connected_slaves:', '^%d+') or 0)
+  if replicas > 0 and not string.find(info, 'min_slaves_good_slaves:', 1, true) then
+    error('NOSTRICT this server has replicas, but min-replicas-to-write and min-replicas-max-lag are not both set: when one of them is promoted, this server could go on granting locks', 0)
+  end
+  return replicas > 0 or not told(info, 'master_replid2:', '^0+%s')
+end
+local function incarnation(info)
+  if string.find(info, 'role:slave', 1, true) then
+    error('READONLY this server is a replica', 0)
+  end
+  local run, repl = told(info, 'run_id:', '^%w+'), told(info, 'master_replid:', '^%w+')
+  if not run or not repl then
+    error('NOSTRICT this server does not tell its run_id and replication id, so that a loss of data could not be noticed', 0)
+  end
+  return run .. '/' .. repl
+end
+local function write_mark(id, ready, longest)
+  redis.call('SET', KEYS[#KEYS], 'hf1:' .. id .. ':' .. whole(ready) .. ':' .. whole(longest))
+end
+local function read_mark(text)
+  local id, ready, longest = string.match(text or redis.call('GET', KEYS[#KEYS]) or '', '^hf1:([^:]*):(%d+):(%d+)$')
+  return id, tonumber(ready or 0), tonumber(longest or 0)
+end
+local function quarantine(text)
+  if not quarantine_time then
+    return 0
+  end
+  local known, info = pcall(redis.call, 'INFO', 'server', 'replication')
+  if not known then
+    error('NOSTRICT INFO, by which a loss of data is noticed, is not to be had: ' .. message(info), 0)
+  end
+  local self, others = incarnation(info), replicated(info)
+  local wanted = quarantine_time + (others and replica_lag or 0)
+  local id, ready, longest = read_mark(text)
+  if id ~= self then
+    longest = math.max(wanted, longest)
+    ready = now + longest * 1000
+    write_mark(self, ready, longest)
+  elseif wanted > longest then
+    ready = ready > now and ready + (wanted - longest) * 1000 or ready
+    write_mark(self, ready, wanted)
+  elseif ready > now + longest * 1000 then
+    ready = now + longest * 1000
+    write_mark(self, ready, longest)
+  end
+  return math.max(0, math.ceil((ready - now) / 1000)), others, self
+end
+local wanted, had, leased = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
+local function main()
+  local rest = quarantine()
+  local hold = load()
+  if not hold then
+    on_master()
+    return 'gone ' .. whole(now)
+  end
+  local expiry, weight, fence = parse_hold(hold)
+  if fence ~= had and not (fence > had and weight == wanted) then
+    on_master()
+    return 'gone ' .. whole(now)
+  end
+  if wanted > weight then
+    if rest > 0 then
+      return 'quarantined ' .. whole(now) .. ' ' .. rest
+    end
+    if not room(wanted - weight) then
+      on_master()
+      return 'held ' .. whole(now)
+    end
+    fence = mint(1)
+  else
+    insist()
+    fence = math.max(fence, leased)
+  end
+  common_fence = fence
+  local granted, info = string.match(hold, '^%d+:%d+:%d+:(%d+):(.*)$')
+  used = used + wanted - weight
+  write_hold(token, expiry, wanted, fence, granted, info)
+  if wanted < weight and rest == 0 then
+    pcall(serve)
+  end
+  return 'weighed ' .. whole(now) .. ' ' .. whole(math.floor((expiry - now) / 1000)) .. ' ' .. whole(fence)
+end
+local ok, reply = pcall(main)
+if ok then
+  return reply
+end
+reply = message(reply)
+if string.sub(reply, 1, 9) == 'READONLY ' then
+  return { err = reply }
+end
+return 'error ' .. reply

@@ -1,0 +1,537 @@
+package compatibility
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/tests/internal/backend"
+)
+
+// This file has all that the tests say to the library.
+
+// term is the TTL of both sides' leases: nobody has a lock because another's lease has ended, unless a test says so.
+const term = 5 * time.Minute
+
+// process is the library in another process.
+type process struct {
+	tb testing.TB
+	c  *holdfast.Client
+}
+
+// setting changes a process.
+type setting func(*holdfast.Config)
+
+func owner(name string) setting    { return func(c *holdfast.Config) { c.Owner = name } }
+func prefix(prefix string) setting { return func(c *holdfast.Config) { c.Prefix = prefix } }
+func lease(ttl time.Duration) setting {
+	return func(c *holdfast.Config) { c.TTL = ttl }
+}
+
+// strict makes a process Strict, with leases of that length.
+func strict(ttl time.Duration) setting {
+	return func(c *holdfast.Config) { c.Strict, c.TTL, c.MaxTTL = true, ttl, ttl }
+}
+
+// library starts a process whose owner is "new".
+func library(tb testing.TB, b *backend.Backend, settings ...setting) *process {
+	tb.Helper()
+	cfg := &holdfast.Config{Owner: "new", TTL: term}
+	for _, change := range settings {
+		change(cfg)
+	}
+	return &process{tb, b.Client(tb, cfg)}
+}
+
+// admit admits the server to Strict mode.
+func (p *process) admit() error { return p.c.Init(p.tb.Context(), false) }
+
+// lock is a lock of the library's.
+type lock struct {
+	tb testing.TB
+	l  *holdfast.Lock
+}
+
+func (p *process) mutex(name string) lock { return lock{p.tb, p.c.Mutex(name)} }
+func (p *process) exact(key string) lock  { return lock{p.tb, p.c.Mutex(key, holdfast.Key(key))} }
+func (p *process) redisson(name string) lock {
+	return lock{p.tb, p.c.Mutex(name, holdfast.Redisson(name))}
+}
+func (p *process) owned(name, id string) lock {
+	return lock{p.tb, p.c.Mutex(name, holdfast.Owner(id), holdfast.Reentrant(true))}
+}
+func (p *process) reader(name string) lock { return lock{p.tb, p.c.RWMutex(name).Reader()} }
+func (p *process) writer(name string) lock { return lock{p.tb, p.c.RWMutex(name).Writer()} }
+func (p *process) permits(name string, of, n int) lock {
+	return lock{p.tb, p.c.Semaphore(name, of, holdfast.Weight(n)).Lock}
+}
+func (p *process) multi(names ...string) lock { return lock{p.tb, p.c.Multi(names)} }
+
+// unrenewed is a mutex whose leases are not renewed.
+func (p *process) unrenewed(name string, ttl time.Duration) lock {
+	return lock{p.tb, p.c.Mutex(name, holdfast.Renew(false), holdfast.TTL(ttl))}
+}
+
+// quorum is the mutex of a name on the servers of all processes, whose nodes are waited for patiently.
+func quorum(name string, nodes ...*process) lock {
+	tb := nodes[0].tb
+	tb.Helper()
+	return lock{tb, quorumOf(nodes).Mutex(name, holdfast.NodeTimeout(10*time.Second))}
+}
+
+// admitAll admits the servers of all processes as the nodes of a quorum.
+func admitAll(nodes ...*process) error { return quorumOf(nodes).Init(nodes[0].tb.Context(), false) }
+
+func quorumOf(nodes []*process) *holdfast.Quorum {
+	tb := nodes[0].tb
+	tb.Helper()
+	var clients []*holdfast.Client
+	for _, p := range nodes {
+		clients = append(clients, p.c)
+	}
+	q, err := holdfast.NewQuorum(clients...)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return q
+}
+
+// holder is who holds a lock, as the library tells it.
+type holder struct {
+	owner, host string
+	pid         int
+	note        string // of its notes the one
+	fence       int64
+	ttl         time.Duration
+	waiters     int
+	weight      int
+	foreign     bool
+}
+
+func toldBy(h holdfast.Holder) holder {
+	return holder{h.Owner, h.Host, h.PID, h.Meta["note"], int64(h.Fence), h.TTL, h.Waiters, h.Weight, h.Foreign}
+}
+
+// refused has the lock refused at once, and returns who has it.
+func (l lock) refused() holder {
+	l.tb.Helper()
+	var held *holdfast.HeldError
+	lease, err := l.l.TryAcquire(l.tb.Context())
+	if err == nil {
+		_ = lease.Release(context.Background())
+	}
+	if !errors.As(err, &held) {
+		l.tb.Fatalf("TryAcquire(%q): %v; want ErrHeld", l.l.Name(), err)
+	}
+	return toldBy(held.Holder)
+}
+
+// mismatched has the lock refused because its key has another kind of lock, or one with other numbers.
+func (l lock) mismatched() {
+	l.tb.Helper()
+	_, err := l.l.TryAcquire(l.tb.Context())
+	if !errors.Is(err, holdfast.ErrWrongType) && !errors.Is(err, holdfast.ErrPermits) && !errors.Is(err, holdfast.ErrParties) {
+		l.tb.Errorf("TryAcquire(%q): %v; want a mismatch", l.l.Name(), err)
+	}
+}
+
+// quarantined has the lock refused for the sake of Strict mode.
+func (l lock) quarantined() {
+	l.tb.Helper()
+	if _, err := l.l.TryAcquire(l.tb.Context()); !errors.Is(err, holdfast.ErrQuarantine) {
+		l.tb.Errorf("TryAcquire(%q): %v; want ErrQuarantine", l.l.Name(), err)
+	}
+}
+
+// holders are all that hold the lock.
+func (l lock) holders() (all []holder) {
+	l.tb.Helper()
+	told, err := l.l.Holders(l.tb.Context())
+	if err != nil {
+		l.tb.Fatalf("Holders(%q): %v", l.l.Name(), err)
+	}
+	for _, h := range told {
+		all = append(all, toldBy(h))
+	}
+	return all
+}
+
+// holder is the one that holds the lock, or one of those that do.
+func (l lock) holder() holder {
+	l.tb.Helper()
+	h, err := l.l.Holder(l.tb.Context())
+	if err != nil {
+		l.tb.Fatalf("Holder(%q): %v", l.l.Name(), err)
+	}
+	return toldBy(h)
+}
+
+// waiters waits until so many processes wait for the lock.
+func (l lock) waiters(n int) {
+	l.tb.Helper()
+	backend.Waiters(l.tb, l.l, n)
+}
+
+// granted is a lease of the library's.
+type granted struct {
+	tb testing.TB
+	l  *holdfast.Lease
+}
+
+func (l lock) acquire() granted {
+	l.tb.Helper()
+	return granted{l.tb, backend.Acquire(l.tb, l.l)}
+}
+
+// try takes the lock, which is free.
+func (l lock) try() granted {
+	l.tb.Helper()
+	lease, err := l.l.TryAcquire(l.tb.Context())
+	if err != nil {
+		l.tb.Fatalf("TryAcquire(%q): %v", l.l.Name(), err)
+	}
+	return granted{l.tb, lease}
+}
+
+// waiting is an acquire that waits.
+type waiting struct {
+	tb     testing.TB
+	leases <-chan *holdfast.Lease
+	cancel context.CancelFunc
+}
+
+func (l lock) wait() waiting {
+	ctx, cancel := context.WithCancel(l.tb.Context())
+	leases := make(chan *holdfast.Lease, 1)
+	go func() {
+		lease, err := l.l.Acquire(ctx)
+		if err != nil && ctx.Err() == nil {
+			l.tb.Errorf("Acquire(%q): %v", l.l.Name(), err)
+		}
+		leases <- lease
+	}()
+	return waiting{l.tb, leases, cancel}
+}
+
+// queue waits for the lock, and for being seen in its queue, in which nobody is.
+func (l lock) queue() waiting {
+	l.tb.Helper()
+	w := l.wait()
+	l.waiters(1)
+	return w
+}
+
+// granted waits for the lease, which comes long before anybody would look who is not told.
+func (w waiting) granted() granted {
+	w.tb.Helper()
+	return granted{w.tb, backend.Receive(w.tb, w.leases)}
+}
+
+// giveUp ends the acquire, which has not brought a lease.
+func (w waiting) giveUp() {
+	w.tb.Helper()
+	w.cancel()
+	if lease := <-w.leases; lease != nil {
+		w.tb.Fatalf("there is a lease: %v", lease)
+	}
+}
+
+func (g granted) fence() int64 { return int64(g.l.Token()) }
+
+// fences are those of several locks, by name.
+func (g granted) fences() map[string]int64 {
+	fences := map[string]int64{}
+	for name, fence := range g.l.Tokens() {
+		fences[name] = int64(fence)
+	}
+	return fences
+}
+
+func (g granted) release() {
+	g.tb.Helper()
+	backend.Release(g.tb, g.l)
+}
+
+// extend has the lease last for so long.
+func (g granted) extend(ttl time.Duration) {
+	g.tb.Helper()
+	if err := g.l.Extend(g.tb.Context(), ttl); err != nil {
+		g.tb.Fatalf("Extend(%q): %v", g.l.Name(), err)
+	}
+}
+
+// lost has the lease found lost, at a request and at its release.
+func (g granted) lost() {
+	g.tb.Helper()
+	if err := g.l.Extend(g.tb.Context(), term); !errors.Is(err, holdfast.ErrLost) {
+		g.tb.Errorf("Extend(%q): %v; want ErrLost", g.l.Name(), err)
+	}
+	if err := g.l.Release(g.tb.Context()); !errors.Is(err, holdfast.ErrLost) {
+		g.tb.Errorf("Release(%q): %v; want ErrLost", g.l.Name(), err)
+	}
+}
+
+// isHeld reports whether the lease is believed in.
+func (g granted) isHeld() bool { return g.l.Err() == nil }
+
+// done is closed when the lease ends.
+func (g granted) done() <-chan struct{} { return g.l.Context().Done() }
+
+// downgrade makes a writer's lease a reader's.
+func (p *process) downgrade(name string, g granted) granted {
+	p.tb.Helper()
+	reader, err := p.c.RWMutex(name).Downgrade(p.tb.Context(), g.l)
+	if err != nil {
+		p.tb.Fatalf("Downgrade(%q): %v", name, err)
+	}
+	return granted{p.tb, reader}
+}
+
+// upgrade makes a reader's lease a writer's, if nobody else reads.
+func (p *process) upgrade(name string, g granted) (writer granted, ok bool) {
+	p.tb.Helper()
+	lease, err := p.c.RWMutex(name).TryUpgrade(p.tb.Context(), g.l)
+	if err != nil && !errors.Is(err, holdfast.ErrHeld) {
+		p.tb.Fatalf("TryUpgrade(%q): %v", name, err)
+	}
+	return granted{p.tb, lease}, err == nil
+}
+
+// resize sets the number of a semaphore's permits.
+func (p *process) resize(name string, of, permits int) {
+	p.tb.Helper()
+	if err := p.c.Semaphore(name, of).Resize(p.tb.Context(), permits); err != nil {
+		p.tb.Fatalf("Resize(%q): %v", name, err)
+	}
+}
+
+// disown ends a lease of the owner's whose lock it is.
+func (l lock) disown() (left int) {
+	l.tb.Helper()
+	left, err := l.l.ReleaseOwner(l.tb.Context())
+	if err != nil {
+		l.tb.Fatalf("ReleaseOwner(%q): %v", l.l.Name(), err)
+	}
+	return left
+}
+
+// job is a job that runs once.
+type job struct {
+	tb testing.TB
+	o  *holdfast.Once
+}
+
+// every is the job of that name, in windows of that length.
+func (p *process) every(name string, d time.Duration) job {
+	return job{p.tb, p.c.Once(name, holdfast.Every(d))}
+}
+
+// slot is the job of that name, in the window of that name.
+func (p *process) slot(name, slot string) job {
+	return job{p.tb, p.c.Once(name, holdfast.SlotKey(slot, time.Hour))}
+}
+
+// run is a run that was completed.
+type run struct {
+	here          bool
+	owner, result string
+	fence         int64
+	try           int
+}
+
+// run runs the job, unless it is done, and returns the run that counts.
+func (j job) run(result string) run {
+	j.tb.Helper()
+	r, err := j.o.Do(j.tb.Context(), func(context.Context, *holdfast.Lease) (string, error) { return result, nil })
+	if err != nil {
+		j.tb.Fatalf("Do: %v", err)
+	}
+	return run{r.Here, r.Owner, r.Result, int64(r.Fence), r.Try}
+}
+
+// fail runs the job, and fails.
+func (j job) fail() {
+	j.tb.Helper()
+	failed := errors.New("failed")
+	if _, err := j.o.Do(j.tb.Context(), func(context.Context, *holdfast.Lease) (string, error) { return "", failed }); !errors.Is(err, failed) {
+		j.tb.Fatalf("Do: %v", err)
+	}
+}
+
+// refused has the job found to be run by another just now.
+func (j job) refused() {
+	j.tb.Helper()
+	if _, err := j.o.TryDo(j.tb.Context(), func(context.Context, *holdfast.Lease) (string, error) { return "", nil }); !errors.Is(err, holdfast.ErrHeld) {
+		j.tb.Errorf("TryDo: %v; want ErrHeld", err)
+	}
+}
+
+// latch is a latch of the library's.
+type latch struct {
+	tb testing.TB
+	l  *holdfast.Latch
+}
+
+func (p *process) latch(name string, parties int) latch {
+	return latch{p.tb, p.c.Latch(name, parties)}
+}
+
+func (l latch) count() int {
+	l.tb.Helper()
+	n, err := l.l.Count(l.tb.Context())
+	if err != nil {
+		l.tb.Fatalf("Count: %v", err)
+	}
+	return n
+}
+
+func (l latch) countDown() {
+	l.tb.Helper()
+	if err := l.l.CountDown(l.tb.Context()); err != nil {
+		l.tb.Fatalf("CountDown: %v", err)
+	}
+}
+
+func (l latch) reset() {
+	l.tb.Helper()
+	if err := l.l.Reset(l.tb.Context()); err != nil {
+		l.tb.Fatalf("Reset: %v", err)
+	}
+}
+
+// parties are the owners of those that have joined.
+func (l latch) parties() (owners []string) {
+	l.tb.Helper()
+	all, err := l.l.Parties(l.tb.Context())
+	if err != nil {
+		l.tb.Fatalf("Parties: %v", err)
+	}
+	for _, h := range all {
+		owners = append(owners, h.Owner)
+	}
+	return owners
+}
+
+// wait waits in the background until the latch is open. What comes is how it ended: "open", "reset", or "missing"
+// with how many parties are.
+func (l latch) wait() <-chan string {
+	ended := make(chan string, 1)
+	go func() {
+		var incomplete *holdfast.IncompleteError
+		switch err := l.l.Wait(l.tb.Context()); {
+		case err == nil:
+			ended <- "open"
+		case errors.Is(err, holdfast.ErrReset):
+			ended <- "reset"
+		case errors.As(err, &incomplete):
+			ended <- fmt.Sprint("missing ", incomplete.Missing)
+		default:
+			ended <- err.Error()
+		}
+	}()
+	return ended
+}
+
+// latchParty has joined a latch.
+type latchParty struct {
+	granted
+	p *holdfast.LatchParty
+}
+
+func (l latch) join() latchParty {
+	l.tb.Helper()
+	p, err := l.l.Join(l.tb.Context())
+	if err != nil {
+		l.tb.Fatalf("Join: %v", err)
+	}
+	return latchParty{granted{l.tb, p.Lease}, p}
+}
+
+// countDown counts the party down.
+func (p latchParty) countDown() {
+	p.tb.Helper()
+	if err := p.p.CountDown(p.tb.Context()); err != nil {
+		p.tb.Fatalf("CountDown: %v", err)
+	}
+}
+
+// barrier is a barrier of the library's.
+type barrier struct {
+	tb testing.TB
+	b  *holdfast.Barrier
+}
+
+func (p *process) barrier(name string, parties int) barrier {
+	return barrier{p.tb, p.c.Barrier(name, parties)}
+}
+
+// refused has no room at the barrier.
+func (b barrier) refused() {
+	b.tb.Helper()
+	if _, err := b.b.TryJoin(b.tb.Context()); !errors.Is(err, holdfast.ErrHeld) {
+		b.tb.Errorf("TryJoin: %v; want ErrHeld", err)
+	}
+}
+
+// barrierParty has joined a barrier.
+type barrierParty struct {
+	granted
+	p *holdfast.BarrierParty
+}
+
+// join joins in the background, since it may have to wait.
+func (b barrier) join() <-chan barrierParty {
+	joined := make(chan barrierParty, 1)
+	go func() {
+		p, err := b.b.Join(b.tb.Context())
+		if err != nil {
+			b.tb.Errorf("Join: %v", err)
+			close(joined)
+			return
+		}
+		joined <- barrierParty{granted{b.tb, p.Lease}, p}
+	}()
+	return joined
+}
+
+// await arrives in the background. What comes is how it ended: "phase N", or "broken at N by OWNER".
+func (p barrierParty) await() <-chan string {
+	ended := make(chan string, 1)
+	go func() {
+		var broken *holdfast.BrokenError
+		switch phase, err := p.p.Await(p.tb.Context()); {
+		case err == nil:
+			ended <- fmt.Sprint("phase ", phase)
+		case errors.As(err, &broken):
+			ended <- fmt.Sprintf("broken at %d by %s", broken.Phase, broken.Party.Owner)
+		default:
+			ended <- err.Error()
+		}
+	}()
+	return ended
+}
+
+// lead runs in an election of that name until it is told to resign.
+func (p *process) lead(name string) (term granted, resign func()) {
+	p.tb.Helper()
+	ctx, cancel := context.WithCancel(p.tb.Context())
+	candidate := backend.Campaign(ctx, p.c.Election(name))
+	lease, _ := candidate.Elected(p.tb)
+	return granted{p.tb, lease}, func() {
+		p.tb.Helper()
+		candidate.Answer <- nil
+		if err := <-candidate.Over; err != nil {
+			p.tb.Errorf("Run: %v", err)
+		}
+		cancel()
+	}
+}
+
+// watch watches an election. next returns who leads, when that has changed.
+func (p *process) watch(name string) (next func() string) {
+	p.tb.Helper()
+	return backend.Watch(p.tb, p.c.Election(name))
+}

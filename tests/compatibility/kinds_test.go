@@ -233,7 +233,7 @@ func TestALeaseThatEndsPassesOn(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			backend.Virtual(t, func(t *testing.T, b *backend.Backend) {
-				theirs, ours := k.old(recorded(t, b)), k.new(library(t, b))
+				theirs, ours := k.old(recorded(t, b)), k.new(library(t, b, lease(time.Minute)))
 				dead := theirs.New(10 * time.Second)
 				dead.Try().Want("granted")
 				began := time.Now()
@@ -243,10 +243,10 @@ func TestALeaseThatEndsPassesOn(t *testing.T) {
 				}
 				rising(t, dead.Fence, lease.fence())
 
-				// The library renews: longer than that its lease is not without it.
-				a := theirs.New(term)
+				// The library renews its lease of a minute.
+				a := theirs.New(time.Minute)
 				a.Queue().Want("queued")
-				for range 3 * int(term/lookEvery) {
+				for range 6 {
 					time.Sleep(lookEvery)
 					a.Look().Want("queued")
 				}
@@ -262,7 +262,7 @@ func TestALeaseThatEndsPassesOn(t *testing.T) {
 				// So does the recorded client, when the test has it do so.
 				w := ours.wait()
 				for range 6 {
-					time.Sleep(term / 2)
+					time.Sleep(lookEvery)
 					a.Renew().Want("renewed")
 				}
 				isOld(t, ours.holder(), a)

@@ -18,8 +18,9 @@ const term = 5 * time.Minute
 
 // process is the library in another process.
 type process struct {
-	tb testing.TB
-	c  *holdfast.Client
+	tb    testing.TB
+	c     *holdfast.Client
+	owner string
 }
 
 // setting changes a process.
@@ -43,7 +44,7 @@ func library(tb testing.TB, b *backend.Backend, settings ...setting) *process {
 	for _, change := range settings {
 		change(cfg)
 	}
-	return &process{tb, b.Client(tb, cfg)}
+	return &process{tb, b.Client(tb, cfg), cfg.Owner}
 }
 
 // admit admits the server to Strict mode.

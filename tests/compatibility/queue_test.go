@@ -1,0 +1,188 @@
+package compatibility
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/tests/compatibility/hf1"
+	"github.com/holdfast-go/holdfast/tests/internal/backend"
+)
+
+// waitFor waits until so many are in a lock's queue, dead ones too.
+func waitFor(tb testing.TB, l *hf1.Lock, n int) {
+	tb.Helper()
+	backend.Eventually(tb, fmt.Sprintf("%d are in the queue", n), func() bool { return len(l.Waiters()) == n })
+}
+
+// both are locks of which all want the same, another owner each, as the recorded client and the library have it.
+var both = map[string]kind{
+	"mutex": kinds["mutex"],
+	"owner": {
+		func(c *hf1.Client) *hf1.Lock { return c.Owned("a job", c.Info.Owner) },
+		func(p *process) lock { return p.owned("a job", p.owner) }, "own", 1,
+	},
+	"writer":  kinds["writer behind a writer"],
+	"permits": kinds["permits"],
+}
+
+// Recorded clients and the library stand in one queue, are served in the order in which they came, and have fences
+// that rise.
+func TestOneQueue(t *testing.T) {
+	t.Parallel()
+	for name, k := range both {
+		t.Run(name, func(t *testing.T) {
+			each(t, func(t testing.TB, b *backend.Backend) {
+				first := k.old(recorded(t, b, hf1.Options{Owner: "first"})).New(term)
+				first.Try().Want("granted")
+				fences := []int64{first.Fence}
+
+				var olds []*hf1.Attempt
+				var news []waiting
+				for n := range 3 {
+					a := k.old(recorded(t, b, hf1.Options{Owner: fmt.Sprint("old ", n)})).New(term)
+					same(t, "the rank of a recorded waiter", a.Queue().Want("queued").Int("RANK"), int64(2*n+1))
+					olds = append(olds, a)
+					news = append(news, k.new(library(t, b)).wait())
+					waitFor(t, first.Lock, 2*n+2)
+				}
+				first.Release().Want("released")
+				for n, a := range olds {
+					fences = append(fences, a.Granted().Fence)
+					a.Renew().Want("renewed")
+					a.Release().Want("released")
+					lease := news[n].granted()
+					fences = append(fences, lease.fence())
+					lease.release()
+				}
+				rising(t, fences...)
+				b.Cleaned(t)
+			})
+		})
+	}
+}
+
+// Whoever comes to be the first in the queue is told when to look, in case the one that is handed the lock is dead by
+// then.
+func TestStandBy(t *testing.T) {
+	t.Parallel()
+	for name, k := range both {
+		t.Run(name, func(t *testing.T) {
+			each(t, func(t testing.TB, b *backend.Backend) {
+				first := k.old(recorded(t, b, hf1.Options{Owner: "first"})).New(term)
+				first.Try().Want("granted")
+				w := k.new(library(t, b)).queue()
+				second, third := k.old(recorded(t, b, hf1.Options{Owner: "second"})).New(term), k.old(recorded(t, b, hf1.Options{Owner: "third"})).New(term)
+				same(t, "the rank", second.Queue().Want("queued").Int("RANK"), 2)
+				same(t, "the rank", third.Queue().Want("queued").Int("RANK"), 3)
+
+				// By the recorded scripts, with the library before.
+				claim := first.Lock.Waiters()[0].Claim
+				first.Release().Want("released")
+				m := second.StandBy()
+				same(t, "when to look, after the claim", m.Due-m.Now, 1000*claim)
+				lease := w.granted()
+				same(t, "the rank", second.Look().Want("queued").Int("RANK"), 1)
+
+				// By the library's.
+				lease.release()
+				second.Granted()
+				m = third.StandBy()
+				same(t, "when to look, after the claim", m.Due-m.Now, 1000*second.Claim)
+				second.Release().Want("released")
+				third.Granted()
+				third.Release().Want("released")
+				b.Cleaned(t)
+			})
+		})
+	}
+}
+
+// The library looks when a standby says so, not when it would have anyway: a recorded client that is handed the lock
+// and dies costs it no more than the claim.
+func TestTheLibraryStandsBy(t *testing.T) {
+	t.Parallel()
+	for name, k := range both {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			backend.Virtual(t, func(t *testing.T, b *backend.Backend) {
+				first := k.old(recorded(t, b, hf1.Options{Owner: "first"})).New(term)
+				first.Try().Want("granted")
+				dies := k.old(recorded(t, b, hf1.Options{Owner: "dies"})).New(term)
+				dies.Claim = 500
+				dies.Queue().Want("queued")
+				w := k.new(library(t, b)).wait()
+				waitFor(t, first.Lock, 2)
+				released := time.Now()
+				first.Release().Want("released")
+				dies.Granted()
+				w.granted().release()
+				if took := time.Since(released); took < 400*time.Millisecond || took > 600*time.Millisecond {
+					t.Errorf("a claim of 500 ms passes on after %s", took)
+				}
+				b.Cleaned(t)
+			})
+		})
+	}
+}
+
+// Waiters of either kind that hear nothing are dropped by the other's release.
+func TestTheDeadAreDropped(t *testing.T) {
+	t.Parallel()
+	for name, k := range both {
+		t.Run(name, func(t *testing.T) {
+			each(t, func(t testing.TB, b *backend.Backend) {
+				lease := k.new(library(t, b)).acquire()
+				dead := k.old(recorded(t, b, hf1.Options{Owner: "dead"})).New(term)
+				same(t, "those who hear the channel", dead.QueueDeaf().Want("queued").Int("RECEIVERS"), 0)
+				lives := k.old(recorded(t, b, hf1.Options{Owner: "lives"})).New(term)
+				same(t, "the rank", lives.Queue().Want("queued").Int("RANK"), 1) // the dead do not count
+				lease.release()
+				lives.Granted()
+				dead.Look().Want("gone")
+
+				// It takes its place again, under a new token.
+				again := dead.Lock.New(term)
+				again.Place = 1
+				same(t, "the place", again.Queue().Want("queued").Int("SCORE"), 1)
+				w := k.new(library(t, b)).wait()
+				waitFor(t, lives.Lock, 2)
+				lives.Release().Want("released")
+				again.Granted()
+				again.Release().Want("released")
+				w.granted().release()
+				b.Cleaned(t)
+			})
+		})
+	}
+}
+
+// A tombstone that the recorded client leaves stands, whatever the library does with the lock; and keeps nobody
+// else out.
+func TestTombstones(t *testing.T) {
+	t.Parallel()
+	for name, k := range both {
+		t.Run(name, func(t *testing.T) {
+			each(t, func(t testing.TB, b *backend.Backend) {
+				ours := k.new(library(t, b))
+				late := k.old(recorded(t, b)).New(term)
+				late.Bury().Want("gone")
+				lease := ours.try()
+				late.Try().Want("gone")
+				w := k.new(library(t, b, owner("next"))).queue()
+				late.Queue().Want("gone")
+				lease.release()
+				w.granted().release()
+				late.Try().Want("gone")
+
+				a := late.Lock.New(term)
+				a.Try().Want("granted")
+				w = ours.queue()
+				a.Bury().Want("released")
+				w.granted().release()
+				a.Try().Want("gone")
+				free(t, late.Lock)
+			})
+		})
+	}
+}

@@ -12,15 +12,15 @@ type Attempt struct {
 	Fence int64 // of its grant
 	// Claim is for how long, in ms, it wants to be handed the lock. Longer than a test takes, unless it says otherwise.
 	Claim int64
+	TTL   int64 // ms
 	Place int64 // the score of an earlier entry whose place it takes, or 0
 
-	ttl     int64 // ms
 	granted int64 // NOW of its grant
 }
 
 // New returns an attempt with a new token.
 func (l *Lock) New(ttl time.Duration) *Attempt {
-	return &Attempt{Lock: l, Token: NewToken(), Claim: ttl.Milliseconds(), ttl: ttl.Milliseconds()}
+	return &Attempt{Lock: l, Token: NewToken(), Claim: ttl.Milliseconds(), TTL: ttl.Milliseconds()}
 }
 
 // Try sends an acquire that does not wait.
@@ -57,7 +57,7 @@ func (a *Attempt) Look() Reply {
 func (a *Attempt) acquire(mode string, fences int) Reply {
 	l := a.Lock
 	l.c.tb.Helper()
-	args := []any{a.Token, a.ttl, l.c.notAfter(), fences, l.c.Info.String()}
+	args := []any{a.Token, a.TTL, l.c.notAfter(), fences, l.c.Info.String()}
 	if l.kind != "" {
 		args = append(args, l.kind, l.limit, l.weight)
 	}
@@ -130,14 +130,14 @@ func (a *Attempt) Renew() Reply {
 	if l.c.o.Node {
 		flags = "n"
 	}
-	return l.send(l.script("renew"), keys, flags, a.Token, a.ttl, 0, a.Fence)
+	return l.send(l.script("renew"), keys, flags, a.Token, a.TTL, 0, a.Fence)
 }
 
 // RenewFor renews the lease, and reserves fences.
 func (a *Attempt) RenewFor(fences int) Reply {
 	l := a.Lock
 	l.c.tb.Helper()
-	return l.send(l.script("renew"), l.c.marked(l.keys), "", a.Token, a.ttl, fences, a.Fence)
+	return l.send(l.script("renew"), l.c.marked(l.keys), "", a.Token, a.TTL, fences, a.Fence)
 }
 
 // Reassert asks for the lock again, of which the server has answered that it is absent.
@@ -145,7 +145,7 @@ func (a *Attempt) Reassert() Reply {
 	l := a.Lock
 	l.c.tb.Helper()
 	age := l.c.Now() - a.granted
-	return l.send("reassert", l.keys, "", a.Token, a.ttl, l.c.notAfter(), a.Fence, a.Fence, l.c.Info.String(), a.granted, age)
+	return l.send("reassert", l.keys, "", a.Token, a.TTL, l.c.notAfter(), a.Fence, a.Fence, l.c.Info.String(), a.granted, age)
 }
 
 // Release gives the lock up, or leaves the queue. A party of a latch or a barrier leaves.

@@ -11,7 +11,7 @@ func (l *Lock) nodeKeys() []string { return append([]string{l.Key(), l.queue()},
 func (a *Attempt) Vote(ticket string, keptFor int) Reply {
 	l := a.Lock
 	l.c.tb.Helper()
-	r := l.send("node_acquire", l.nodeKeys(), "", a.Token, a.ttl, l.c.notAfter(), l.c.Info.String(), ticket, keptFor)
+	r := l.send("node_acquire", l.nodeKeys(), "", a.Token, a.TTL, l.c.notAfter(), l.c.Info.String(), ticket, keptFor)
 	if r.Word == "granted" {
 		a.Fence, a.granted = r.Int("FENCE"), r.Now
 	}

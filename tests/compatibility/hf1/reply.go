@@ -148,6 +148,15 @@ func (r Reply) Value() Value {
 	return parseValue(r.tb, r.Text("VALUE"))
 }
 
+// Info returns the INFO of a reply.
+func (r Reply) Info() Info {
+	r.tb.Helper()
+	return parseInfo(r.tb, r.Text("INFO"))
+}
+
+// Result returns what follows the first line.
+func (r Reply) Result() string { return strings.Join(r.Lines, "\n") }
+
 func (r Reply) number(field, text string) int64 {
 	r.tb.Helper()
 	n, err := strconv.ParseInt(text, 10, 64)

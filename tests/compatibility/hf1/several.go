@@ -10,7 +10,7 @@ func TakeAll(attempts ...*Attempt) Reply {
 	c := first.Lock.c
 	c.tb.Helper()
 	var keys []string
-	args := []any{first.Token, first.ttl, c.notAfter(), c.Info.String()}
+	args := []any{first.Token, first.TTL, c.notAfter(), c.Info.String()}
 	for i, a := range attempts {
 		keys = append(keys, a.Lock.keys...)
 		if i > 0 {
@@ -52,7 +52,7 @@ func takeBatch(script string, keys []string, attempts []*Attempt) []int64 {
 	c := first.Lock.c
 	c.tb.Helper()
 	args := append([]any{c.notAfter()}, heads(attempts)...)
-	r := first.Lock.send(script, keys, "", append(args, first.ttl, c.Info.String())...).Want("taken")
+	r := first.Lock.send(script, keys, "", append(args, first.TTL, c.Info.String())...).Want("taken")
 	left := r.Ints("LEFT")
 	for i, a := range attempts {
 		a.Fence, a.granted = r.Int("FENCE")+int64(i), r.Now
@@ -81,7 +81,7 @@ func RenewBatch(attempts ...*Attempt) (left []int64) {
 		keys = append(keys, a.Lock.Key())
 		args = append(args, "hf1:"+a.Token+":"+number64(a.Fence)+":")
 	}
-	return first.Lock.send("batch_renew", keys, "", append(args, first.ttl)...).Want("kept").Ints("LEFT")
+	return first.Lock.send("batch_renew", keys, "", append(args, first.TTL)...).Want("kept").Ints("LEFT")
 }
 
 // ReleaseBatch gives up those of the attempts' locks for which nobody waits, and returns which are left, from 1.

@@ -1,0 +1,176 @@
+package compatibility
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/holdfast-go/holdfast/tests/compatibility/hf1"
+	"github.com/holdfast-go/holdfast/tests/internal/backend"
+)
+
+// attempts are attempts at the mutexes of names.
+func attempts(c *hf1.Client, names ...string) (all []*hf1.Attempt) {
+	for _, name := range names {
+		all = append(all, c.Mutex(name).New(term))
+	}
+	return all
+}
+
+// Several locks at once: all or none, beside the other's mutexes and its own several.
+func TestSeveralAtOnce(t *testing.T) {
+	each(t, func(t testing.TB, b *backend.Backend) {
+		p, c := library(t, b), recorded(t, b)
+		ours := p.multi("b", "a", "c")
+
+		// The recorded client has all.
+		all := attempts(c, "a", "b", "c")
+		hf1.TakeAll(all...).Want("granted")
+		isOld(t, p.mutex("b").refused(), all[1])
+		same(t, "the holder of one of several", ours.refused().owner, "old")
+		w := ours.wait()
+		p.mutex("a").waiters(1) // its order is that of the names
+		for _, a := range all {
+			a.Renew().Want("renewed")
+			a.Release().Want("released")
+		}
+		lease := w.granted()
+		fences := lease.fences()
+		for n, name := range []string{"a", "b", "c"} {
+			rising(t, all[n].Fence, fences[name])
+			isNew(t, c.Mutex(name).New(term).Try().Want("held").Value(), fences[name])
+		}
+
+		// The library has all.
+		r := hf1.TakeAll(attempts(c, "d", "b")...).Want("held")
+		same(t, "which is held", r.Int("I"), 2)
+		isNew(t, r.Value(), fences["b"])
+		free(t, c.Mutex("d"))
+		next := c.Mutex("b").New(term)
+		next.Queue().Want("queued")
+		lease.release()
+		next.Granted()
+		rising(t, fences["b"], next.Fence)
+
+		// One that is held keeps all from either, and is waited for while the others are held.
+		w = ours.wait()
+		p.mutex("b").waiters(1)
+		isNew(t, c.Mutex("a").New(term).Try().Want("held").Value(), p.mutex("a").holder().fence)
+		free(t, c.Mutex("c"))
+		next.Release().Want("released")
+		w.granted().release()
+		b.Cleaned(t)
+	})
+}
+
+// many are more locks than the library asks for one by one.
+const many = 20
+
+func manyNames() (names []string) {
+	for n := range many {
+		names = append(names, fmt.Sprint("job-", n))
+	}
+	return names
+}
+
+// Scripts for many locks take, renew and give up what they may of locks that both want, and leave the rest.
+func TestManyInOneCall(t *testing.T) {
+	each(t, func(t testing.TB, b *backend.Backend) {
+		p, c := library(t, b), recorded(t, b)
+		taken := p.mutex("job-3").acquire() // by batch_acquire, most likely
+		same(t, "the chain", c.Mutex("job-3").Stored()[0].Chain, "0")
+		all := attempts(c, manyNames()...)
+		wantLeft(t, "taken", hf1.TakeBatch(all...), 4)
+		for n, a := range all {
+			if n != 3 {
+				isOld(t, p.mutex(fmt.Sprint("job-", n)).refused(), a)
+				rising(t, taken.fence(), a.Fence)
+			}
+		}
+		for _, a := range all {
+			a.TTL *= 2 // what lasts for so long already is left
+		}
+		wantLeft(t, "renewed", hf1.RenewBatch(all...), 4)
+		for n, a := range all {
+			if left := a.Lock.Holders()[0].TTL; left <= term && n != 3 {
+				t.Errorf("job-%d lasts for %s", n, left)
+			}
+		}
+		w := p.mutex("job-7").queue()
+		wantLeft(t, "released", hf1.ReleaseBatch(all...), 4, 8)
+		isOld(t, p.mutex("job-7").refused(), all[7])
+		all[7].Release().Want("released")
+		lease := w.granted()
+		rising(t, all[7].Fence, lease.fence())
+		wantLeft(t, "released", hf1.ReleaseBatch(all...), manyNumbers()...)
+		lease.release()
+		taken.release()
+		b.Cleaned(t)
+	})
+}
+
+// The library's goroutines take, extend and give up many locks at the same time, for some of which a recorded client
+// waits and one of which it has.
+func TestManyAtATime(t *testing.T) {
+	each(t, func(t testing.TB, b *backend.Backend) {
+		p, c := library(t, b), recorded(t, b)
+		held := c.Mutex("job-3").New(term)
+		held.Try().Want("granted")
+		for range 2 { // the second time over connections that are there
+			var waits []waiting
+			for _, name := range manyNames() {
+				waits = append(waits, p.mutex(name).wait())
+			}
+			p.mutex("job-3").waiters(1)
+			var leases []granted
+			for n, w := range waits {
+				if n != 3 {
+					leases = append(leases, w.granted())
+				}
+			}
+			for n, a := range attempts(c, manyNames()...) {
+				if n != 3 {
+					a.Try().Want("held")
+				}
+			}
+			wantLeft(t, "taken", hf1.TakeBatch(attempts(c, manyNames()...)...), manyNumbers()...)
+			next := c.Mutex("job-7").New(term)
+			next.Queue().Want("queued")
+			held.Release().Want("released")
+			leases = slices.Insert(leases, 3, waits[3].granted())
+			released := make(chan error)
+			for _, lease := range leases {
+				go func() { released <- backend.Released(lease.l) }()
+			}
+			for range leases {
+				if err := receive(t, "a release", released); err != nil {
+					t.Errorf("Release: %v", err)
+				}
+			}
+			next.Granted()
+			rising(t, leases[7].fence(), next.Fence)
+			next.Release().Want("released")
+			for _, name := range manyNames() {
+				free(t, c.Mutex(name))
+			}
+			held = c.Mutex("job-3").New(term)
+			held.Try().Want("granted")
+		}
+		held.Release().Want("released")
+		b.Cleaned(t)
+	})
+}
+
+func manyNumbers() (numbers []int64) {
+	for n := range many {
+		numbers = append(numbers, int64(n+1))
+	}
+	return numbers
+}
+
+func wantLeft(tb testing.TB, what string, got []int64, want ...int64) {
+	tb.Helper()
+	if !slices.Equal(got, want) {
+		tb.Errorf("not %s are %d; want %d", what, got, want)
+	}
+}

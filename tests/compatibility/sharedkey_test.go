@@ -1,0 +1,108 @@
+package compatibility
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/tests/compatibility/hf1"
+	"github.com/holdfast-go/holdfast/tests/internal/backend"
+)
+
+// sharedKeys are the forms of a mutex whose key other programs may have, too.
+var sharedKeys = []string{"exact key", "exact key with a hash tag", "exact key of a name", "Redisson's"}
+
+// Hand-overs in a row are counted by both: after eight there is a gap, and the next waiter is told to look when it
+// is over. In virtual time they take no time.
+func TestTheChainIsCountedByBoth(t *testing.T) {
+	t.Parallel()
+	for _, name := range sharedKeys {
+		k := kinds[name]
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			backend.Virtual(t, func(t *testing.T, b *backend.Backend) {
+				c := recorded(t, b)
+				theirs, ours := k.old(c), k.new(library(t, b))
+				chain := func(want string) {
+					t.Helper()
+					for _, h := range theirs.Stored() {
+						if n, _, _ := strings.Cut(h.Chain, "@"); n != want {
+							t.Errorf("after %s hand-overs the chain is %q", want, h.Chain)
+						}
+					}
+				}
+				a := theirs.New(term)
+				a.Queue().Want("granted")
+				chain("0")
+				for _, n := range []string{"1", "3", "5", "7"} {
+					w := ours.wait()
+					waitFor(t, theirs, 1)
+					a.Release().Want("released")
+					lease := w.granted()
+					chain(n)
+					a = theirs.New(term)
+					a.Queue().Want("queued")
+					lease.release()
+					a.Granted()
+					chain(string(n[0] + 1))
+				}
+
+				// The ninth: by the recorded scripts.
+				w := ours.wait()
+				waitFor(t, theirs, 1)
+				released := time.Now()
+				a.Release().Want("released")
+				free(t, theirs)
+				same(t, "who asks in the gap is told of no holder", a.Lock.New(term).Try().Want("held").Text("VALUE"), "")
+				lease := w.granted()
+				if took := time.Since(released); took < 10*time.Millisecond || took > 40*time.Millisecond {
+					t.Errorf("after a gap the library has the lock in %s", took)
+				}
+				chain("0")
+
+				// By the library, after 50 ms.
+				a = theirs.New(term)
+				a.Queue().Want("queued")
+				time.Sleep(100 * time.Millisecond)
+				lease.release()
+				m := a.StandBy()
+				same(t, "when to look, after the gap", m.Due-m.Now, 10_000)
+				free(t, theirs)
+				time.Sleep(10 * time.Millisecond)
+				a.Look().Want("granted")
+				a.Release().Want("released")
+				time.Sleep(10 * time.Millisecond)
+				b.Cleaned(t)
+			})
+		})
+	}
+}
+
+// Clients with different prefixes share an exact key, in queues of their own, and know that of each other.
+func TestAnotherPrefixKeepsOutAndIsKeptOut(t *testing.T) {
+	t.Parallel()
+	for _, name := range sharedKeys {
+		k := kinds[name]
+		t.Run(name, func(t *testing.T) {
+			each(t, func(t testing.TB, b *backend.Backend) {
+				theirs := k.old(recorded(t, b, hf1.Options{Prefix: "another:"}))
+				ours := k.new(library(t, b))
+				lease := ours.acquire()
+				isNew(t, theirs.New(term).Try().Want("held").Value(), lease.fence())
+				a := theirs.New(term)
+				same(t, "whose the lock is", a.Queue().Want("queued").Text("WHOSE"), "foreign")
+				lease.release()
+				a.Look().Want("granted")
+				isOld(t, ours.refused(), a)
+				w := ours.wait()
+				a.Release().Want("released")
+				w.granted().release()
+				free(t, theirs)
+				backend.Eventually(t, "nothing is left", func() bool {
+					keys := b.Keys(t)
+					return len(keys) == 0 || len(keys) == 1 && keys[0] == "another:fence"
+				})
+			})
+		})
+	}
+}

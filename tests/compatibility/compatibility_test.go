@@ -2,7 +2,11 @@
 package compatibility
 
 import (
+	"cmp"
+	"fmt"
 	"os"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -17,33 +21,62 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// site is a server, and how both lock there.
+type site struct {
+	*backend.Backend
+	prefix string // the default if it is empty
+	strict bool   // with leases and quarantines of term
+}
+
 // each runs f on the embedded server, in virtual time, and unless the tests are to be short on every real server.
-// The claim of a lock that the library is handed ends while the machine stands still: then f is run again.
-func each(t *testing.T, f func(t testing.TB, b *backend.Backend)) {
+// The claim of a lock that the library is handed may end while the machine stands still: then f is run again.
+func each(t *testing.T, f func(t testing.TB, s site)) {
 	t.Helper()
 	t.Parallel()
 	if !testing.Short() {
-		backend.EachUndisturbed(t, f)
+		backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) { f(t, site{Backend: b}) })
 		return
 	}
 	t.Run("embedded", func(t *testing.T) {
 		t.Parallel()
-		backend.Virtual(t, func(t *testing.T, b *backend.Backend) { f(t, b) })
+		virtually(t, f)
 	})
 }
 
-// sendOnce has a go-redis client send each request once.
-func sendOnce(o *redis.Options) { o.MaxRetries = -1 }
+// virtually runs f on the embedded server, in virtual time.
+func virtually(t *testing.T, f func(t testing.TB, s site)) {
+	t.Helper()
+	backend.Virtual(t, func(t *testing.T, b *backend.Backend) { f(t, site{Backend: b}) })
+}
 
 // recorded starts a recorded client in another process. Its owner is "old".
-func recorded(tb testing.TB, b *backend.Backend, options ...hf1.Options) *hf1.Client {
+func recorded(tb testing.TB, s site, options ...hf1.Options) *hf1.Client {
 	tb.Helper()
 	var o hf1.Options
 	for _, given := range options {
 		o = given
 	}
-	return hf1.New(tb, b.Redis(tb, sendOnce), o)
+	o.Prefix = cmp.Or(o.Prefix, s.prefix)
+	if s.strict {
+		o.Quarantine = fmt.Sprintf("%d+13000", term.Milliseconds())
+	}
+	return hf1.New(tb, s.Redis(tb, sendOnce), o)
 }
+
+// cleaned waits until nothing of any lock is left on the server but fence counters, and what is there in Strict mode.
+func (s site) cleaned(tb testing.TB) {
+	tb.Helper()
+	rdb := s.Redis(tb)
+	backend.Eventually(tb, "the keys are gone", func() bool {
+		left := slices.DeleteFunc(rdb.Keys(tb.Context(), "*").Val(), func(key string) bool {
+			return slices.ContainsFunc([]string{":fence", ":f", ":incarnation", ":caughtup"}, func(end string) bool { return strings.HasSuffix(key, end) })
+		})
+		return len(left) == 0
+	})
+}
+
+// sendOnce has a go-redis client send each request once.
+func sendOnce(o *redis.Options) { o.MaxRetries = -1 }
 
 // receive waits for what comes on a channel, for less than the time after which the library looks by itself.
 func receive[T any](tb testing.TB, what string, from <-chan T) (v T) {

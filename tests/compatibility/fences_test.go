@@ -3,15 +3,13 @@ package compatibility
 import (
 	"sync"
 	"testing"
-
-	"github.com/holdfast-go/holdfast/tests/internal/backend"
 )
 
 // Fences rise across both sides: with blocks that either reserves, and with leases that the library passes on within
 // its process.
 func TestFencesRiseAcrossBoth(t *testing.T) {
-	each(t, func(t testing.TB, b *backend.Backend) {
-		ours, theirs := library(t, b).mutex("a job"), recorded(t, b).Mutex("a job")
+	each(t, func(t testing.TB, s site) {
+		ours, theirs := library(t, s).mutex("a job"), recorded(t, s).Mutex("a job")
 		var (
 			mu     sync.Mutex
 			fences []int64 // of all grants, in their order, each with the last of its block
@@ -66,6 +64,6 @@ func TestFencesRiseAcrossBoth(t *testing.T) {
 		if passed == 0 {
 			t.Error("the library has passed no lease on within its process")
 		}
-		b.Cleaned(t)
+		s.cleaned(t)
 	})
 }

@@ -69,120 +69,124 @@ var kinds = map[string]kind{
 }
 
 // eachKind runs f with each kind on each server.
-func eachKind(t *testing.T, f func(t testing.TB, b *backend.Backend, k kind)) {
+func eachKind(t *testing.T, f func(t testing.TB, s site, k kind)) {
 	t.Parallel()
 	for name, k := range kinds {
 		t.Run(name, func(t *testing.T) {
-			each(t, func(t testing.TB, b *backend.Backend) { f(t, b, k) })
+			each(t, func(t testing.TB, s site) { f(t, s, k) })
 		})
 	}
 }
 
 // The recorded client has the lock. The library is refused, and told who has it; waits, and is handed the lock.
 func TestTheLibraryIsHandedWhatTheRecordedClientHas(t *testing.T) {
-	eachKind(t, func(t testing.TB, b *backend.Backend, k kind) {
-		theirs, ours := k.old(recorded(t, b)), k.new(library(t, b))
-		a := theirs.New(term)
-		a.Try().Want("granted")
-		isOld(t, ours.refused(), a)
-		isOld(t, ours.holder(), a)
-		w := ours.queue()
-		isOld(t, ours.holder(), a)
+	eachKind(t, libraryIsHanded)
+}
 
-		waiters := theirs.Waiters()
-		if len(waiters) != 1 {
-			t.Fatalf("the queue has %+v; want one waiter", waiters)
-		}
-		next := waiters[0]
-		same(t, "the waiter's weight", next.Weight, k.weight)
-		ear := hearAt(t, b, next.Channel)
-		a.Renew().Want("renewed")
-		a.Drop().Want(map[bool]string{true: "kept", false: "error"}[k.weight == 0 && k.is == "mutex" || k.is == "redisson"])
-		a.Release().Want("released")
+func libraryIsHanded(t testing.TB, s site, k kind) {
+	theirs, ours := k.old(recorded(t, s)), k.new(library(t, s))
+	a := theirs.New(term)
+	a.Try().Want("granted")
+	isOld(t, ours.refused(), a)
+	isOld(t, ours.holder(), a)
+	w := ours.queue()
+	isOld(t, ours.holder(), a)
 
-		m, gap := ear.Handed(theirs, next.Token)
-		lease := w.granted()
-		if !gap {
-			same(t, "the fence of the lease that was handed over", lease.fence(), m.Fence)
-			same(t, "the claim of the lease that was handed over", m.Claim, next.Claim)
-		}
-		rising(t, a.Fence, lease.fence())
-		same(t, "the lock's kind", theirs.WhatIs(), k.is)
-		// The claim becomes a lease.
-		backend.Eventually(t, "the lease that was handed over is renewed", func() bool {
-			all := theirs.Holders()
-			return len(all) == 1 && all[0].TTL > time.Minute
-		})
-		for _, h := range theirs.Holders() {
-			isNew(t, h.Value, lease.fence())
-			same(t, "the weight told by the script", h.Weight, k.weight)
-		}
-		for _, h := range theirs.Stored() {
-			isNew(t, h.Value, lease.fence())
-			same(t, "the token", h.Token, next.Token)
-			same(t, "the weight", h.Weight, k.weight)
-		}
-		isNew(t, theirs.New(term).Try().Want("held").Value(), lease.fence())
-		a.Renew().Want("gone")
-		a.Release().Want("gone")
-		lease.release()
-		free(t, theirs)
-		b.Cleaned(t)
+	waiters := theirs.Waiters()
+	if len(waiters) != 1 {
+		t.Fatalf("the queue has %+v; want one waiter", waiters)
+	}
+	next := waiters[0]
+	same(t, "the waiter's weight", next.Weight, k.weight)
+	ear := hearAt(t, s, next.Channel)
+	a.Renew().Want("renewed")
+	a.Drop().Want(map[bool]string{true: "kept", false: "error"}[k.weight == 0 && k.is == "mutex" || k.is == "redisson"])
+	a.Release().Want("released")
+
+	m, gap := ear.Handed(theirs, next.Token)
+	lease := w.granted()
+	if !gap {
+		same(t, "the fence of the lease that was handed over", lease.fence(), m.Fence)
+		same(t, "the claim of the lease that was handed over", m.Claim, next.Claim)
+	}
+	rising(t, a.Fence, lease.fence())
+	same(t, "the lock's kind", theirs.WhatIs(), k.is)
+	// The claim becomes a lease.
+	backend.Eventually(t, "the lease that was handed over is renewed", func() bool {
+		all := theirs.Holders()
+		return len(all) == 1 && all[0].TTL > time.Minute
 	})
+	for _, h := range theirs.Holders() {
+		isNew(t, h.Value, lease.fence())
+		same(t, "the weight told by the script", h.Weight, k.weight)
+	}
+	for _, h := range theirs.Stored() {
+		isNew(t, h.Value, lease.fence())
+		same(t, "the token", h.Token, next.Token)
+		same(t, "the weight", h.Weight, k.weight)
+	}
+	isNew(t, theirs.New(term).Try().Want("held").Value(), lease.fence())
+	a.Renew().Want("gone")
+	a.Release().Want("gone")
+	lease.release()
+	free(t, theirs)
+	s.cleaned(t)
 }
 
 // The library has the lock. The recorded client is refused, and told who has it; waits, and is handed the lock.
 func TestTheRecordedClientIsHandedWhatTheLibraryHas(t *testing.T) {
-	eachKind(t, func(t testing.TB, b *backend.Backend, k kind) {
-		theirs, ours := k.old(recorded(t, b)), k.new(library(t, b))
-		lease := ours.try()
-		isNew(t, theirs.New(term).Try().Want("held").Value(), lease.fence())
-		for _, h := range theirs.Holders() {
-			isNew(t, h.Value, lease.fence())
-		}
-		for _, h := range theirs.Stored() {
-			isNew(t, h.Value, lease.fence())
-			same(t, "the weight", h.Weight, k.weight)
-		}
-		same(t, "the lock's kind", theirs.WhatIs(), k.is)
+	eachKind(t, recordedIsHanded)
+}
 
-		a := theirs.New(term)
-		queued := a.Queue().Want("queued")
-		same(t, "the rank", queued.Int("RANK"), 1)
-		same(t, "those who hear the channel", queued.Int("RECEIVERS"), 1)
-		same(t, "whose the lock is", queued.Text("WHOSE"), "ours")
-		same(t, "the place of the same request", a.Queue().Want("queued").Int("SCORE"), queued.Int("SCORE"))
-		a.Look().Want("queued")
-		ours.waiters(1)
-		// A lease that was marked is extended as any other.
-		lease.extend(2 * term)
-		for _, h := range theirs.Holders() {
-			if h.TTL < term {
-				t.Errorf("the lease that was extended lasts for %s", h.TTL)
-			}
-		}
-		lease.release()
+func recordedIsHanded(t testing.TB, s site, k kind) {
+	theirs, ours := k.old(recorded(t, s)), k.new(library(t, s))
+	lease := ours.try()
+	isNew(t, theirs.New(term).Try().Want("held").Value(), lease.fence())
+	for _, h := range theirs.Holders() {
+		isNew(t, h.Value, lease.fence())
+	}
+	for _, h := range theirs.Stored() {
+		isNew(t, h.Value, lease.fence())
+		same(t, "the weight", h.Weight, k.weight)
+	}
+	same(t, "the lock's kind", theirs.WhatIs(), k.is)
 
-		a.Handed()
-		rising(t, lease.fence(), a.Fence)
-		same(t, "the fence that a look tells", a.Look().Want("granted").Int("FENCE"), a.Fence)
-		a.Renew().Want("renewed")
-		isOld(t, ours.refused(), a)
-		isOld(t, ours.holder(), a)
-		if all := ours.holders(); len(all) != 1 {
-			t.Errorf("the library tells the holders %+v; want one", all)
+	a := theirs.New(term)
+	queued := a.Queue().Want("queued")
+	same(t, "the rank", queued.Int("RANK"), 1)
+	same(t, "those who hear the channel", queued.Int("RECEIVERS"), 1)
+	same(t, "whose the lock is", queued.Text("WHOSE"), "ours")
+	same(t, "the place of the same request", a.Queue().Want("queued").Int("SCORE"), queued.Int("SCORE"))
+	a.Look().Want("queued")
+	ours.waiters(1)
+	// A lease that was marked is extended as any other.
+	lease.extend(2 * term)
+	for _, h := range theirs.Holders() {
+		if h.TTL < term {
+			t.Errorf("the lease that was extended lasts for %s", h.TTL)
 		}
-		a.Release().Want("released")
-		free(t, theirs)
-		b.Cleaned(t)
-	})
+	}
+	lease.release()
+
+	a.Handed()
+	rising(t, lease.fence(), a.Fence)
+	same(t, "the fence that a look tells", a.Look().Want("granted").Int("FENCE"), a.Fence)
+	a.Renew().Want("renewed")
+	isOld(t, ours.refused(), a)
+	isOld(t, ours.holder(), a)
+	if all := ours.holders(); len(all) != 1 {
+		t.Errorf("the library tells the holders %+v; want one", all)
+	}
+	a.Release().Want("released")
+	free(t, theirs)
+	s.cleaned(t)
 }
 
 // A waiter that gives up is missed by neither.
 func TestWhoGivesUpLeavesTheQueue(t *testing.T) {
-	eachKind(t, func(t testing.TB, b *backend.Backend, k kind) {
-		c := recorded(t, b)
-		theirs, ours := k.old(c), k.new(library(t, b))
+	eachKind(t, func(t testing.TB, s site, k kind) {
+		c := recorded(t, s)
+		theirs, ours := k.old(c), k.new(library(t, s))
 		a := theirs.New(term)
 		a.Try().Want("granted")
 		ours.queue().giveUp()
@@ -196,15 +200,15 @@ func TestWhoGivesUpLeavesTheQueue(t *testing.T) {
 		gone.Release().Want("left")
 		ours.waiters(0)
 		lease.release()
-		b.Cleaned(t)
+		s.cleaned(t)
 	})
 }
 
 // A lock that somebody took is lost to who had it, and what that one still sends changes nothing.
 func TestWhatIsTakenIsLost(t *testing.T) {
-	eachKind(t, func(t testing.TB, b *backend.Backend, k kind) {
-		theirs, ours := k.old(recorded(t, b)), k.new(library(t, b))
-		rdb := b.Redis(t)
+	eachKind(t, func(t testing.TB, s site, k kind) {
+		theirs, ours := k.old(recorded(t, s)), k.new(library(t, s))
+		rdb := s.Redis(t)
 		lease := ours.acquire()
 		rdb.Del(t.Context(), theirs.Key())
 		a := theirs.New(term)
@@ -222,7 +226,7 @@ func TestWhatIsTakenIsLost(t *testing.T) {
 		lease.extend(2 * term)
 		lease.release()
 		free(t, theirs)
-		b.Cleaned(t)
+		s.cleaned(t)
 	})
 }
 
@@ -232,8 +236,8 @@ func TestALeaseThatEndsPassesOn(t *testing.T) {
 	for name, k := range kinds {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			backend.Virtual(t, func(t *testing.T, b *backend.Backend) {
-				theirs, ours := k.old(recorded(t, b)), k.new(library(t, b, lease(time.Minute)))
+			virtually(t, func(t testing.TB, s site) {
+				theirs, ours := k.old(recorded(t, s)), k.new(library(t, s, lease(time.Minute)))
 				dead := theirs.New(10 * time.Second)
 				dead.Try().Want("granted")
 				began := time.Now()
@@ -268,14 +272,14 @@ func TestALeaseThatEndsPassesOn(t *testing.T) {
 				isOld(t, ours.holder(), a)
 				a.Release().Want("released")
 				w.granted().release()
-				b.Cleaned(t)
+				s.cleaned(t)
 			})
 		})
 	}
 }
 
 // hearAt returns what is heard on a channel, which is another's.
-func hearAt(tb testing.TB, b *backend.Backend, channel string) *hf1.Ear {
+func hearAt(tb testing.TB, s site, channel string) *hf1.Ear {
 	tb.Helper()
-	return recorded(tb, b).Hear(channel)
+	return recorded(tb, s).Hear(channel)
 }

@@ -26,25 +26,22 @@ type process struct {
 // setting changes a process.
 type setting func(*holdfast.Config)
 
-func owner(name string) setting    { return func(c *holdfast.Config) { c.Owner = name } }
-func prefix(prefix string) setting { return func(c *holdfast.Config) { c.Prefix = prefix } }
+func owner(name string) setting { return func(c *holdfast.Config) { c.Owner = name } }
 func lease(ttl time.Duration) setting {
 	return func(c *holdfast.Config) { c.TTL = ttl }
 }
 
-// strict makes a process Strict, with leases of that length.
-func strict(ttl time.Duration) setting {
-	return func(c *holdfast.Config) { c.Strict, c.TTL, c.MaxTTL = true, ttl, ttl }
-}
-
 // library starts a process whose owner is "new".
-func library(tb testing.TB, b *backend.Backend, settings ...setting) *process {
+func library(tb testing.TB, s site, settings ...setting) *process {
 	tb.Helper()
-	cfg := &holdfast.Config{Owner: "new", TTL: term}
+	cfg := &holdfast.Config{Owner: "new", TTL: term, Prefix: s.prefix}
+	if s.strict {
+		cfg.Strict, cfg.MaxTTL = true, term
+	}
 	for _, change := range settings {
 		change(cfg)
 	}
-	return &process{tb, b.Client(tb, cfg), cfg.Owner}
+	return &process{tb, s.Client(tb, cfg), cfg.Owner}
 }
 
 // admit admits the server to Strict mode.
@@ -70,11 +67,6 @@ func (p *process) permits(name string, of, n int) lock {
 	return lock{p.tb, p.c.Semaphore(name, of, holdfast.Weight(n)).Lock}
 }
 func (p *process) multi(names ...string) lock { return lock{p.tb, p.c.Multi(names)} }
-
-// unrenewed is a mutex whose leases are not renewed.
-func (p *process) unrenewed(name string, ttl time.Duration) lock {
-	return lock{p.tb, p.c.Mutex(name, holdfast.Renew(false), holdfast.TTL(ttl))}
-}
 
 // quorum is the mutex of a name on the servers of all processes, whose nodes are waited for patiently.
 func quorum(name string, nodes ...*process) lock {
@@ -277,9 +269,6 @@ func (g granted) lost() {
 
 // isHeld reports whether the lease is believed in.
 func (g granted) isHeld() bool { return g.l.Err() == nil }
-
-// done is closed when the lease ends.
-func (g granted) done() <-chan struct{} { return g.l.Context().Done() }
 
 // downgrade makes a writer's lease a reader's.
 func (p *process) downgrade(name string, g granted) granted {

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/tests/compatibility/hf1"
-	"github.com/holdfast-go/holdfast/tests/internal/backend"
 )
 
 // A job is done once by both together, in a window that a run begins and in one that has a name; and each is told
@@ -26,8 +25,8 @@ func TestAJobIsDoneOnceByBoth(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			each(t, func(t testing.TB, b *backend.Backend) {
-				p, c := library(t, b), recorded(t, b)
+			each(t, func(t testing.TB, s site) {
+				p, c := library(t, s), recorded(t, s)
 
 				// The recorded client does it, at its second try; the library waits meanwhile.
 				theirs, ours := k.old(c, "theirs"), k.new(p, "theirs")

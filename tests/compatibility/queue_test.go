@@ -32,18 +32,18 @@ func TestOneQueue(t *testing.T) {
 	t.Parallel()
 	for name, k := range both {
 		t.Run(name, func(t *testing.T) {
-			each(t, func(t testing.TB, b *backend.Backend) {
-				first := k.old(recorded(t, b, hf1.Options{Owner: "first"})).New(term)
+			each(t, func(t testing.TB, s site) {
+				first := k.old(recorded(t, s, hf1.Options{Owner: "first"})).New(term)
 				first.Try().Want("granted")
 				fences := []int64{first.Fence}
 
 				var olds []*hf1.Attempt
 				var news []waiting
 				for n := range 3 {
-					a := k.old(recorded(t, b, hf1.Options{Owner: fmt.Sprint("old ", n)})).New(term)
+					a := k.old(recorded(t, s, hf1.Options{Owner: fmt.Sprint("old ", n)})).New(term)
 					same(t, "the rank of a recorded waiter", a.Queue().Want("queued").Int("RANK"), int64(2*n+1))
 					olds = append(olds, a)
-					news = append(news, k.new(library(t, b)).wait())
+					news = append(news, k.new(library(t, s)).wait())
 					waitFor(t, first.Lock, 2*n+2)
 				}
 				first.Release().Want("released")
@@ -56,7 +56,7 @@ func TestOneQueue(t *testing.T) {
 					lease.release()
 				}
 				rising(t, fences...)
-				b.Cleaned(t)
+				s.cleaned(t)
 			})
 		})
 	}
@@ -68,11 +68,11 @@ func TestStandBy(t *testing.T) {
 	t.Parallel()
 	for name, k := range both {
 		t.Run(name, func(t *testing.T) {
-			each(t, func(t testing.TB, b *backend.Backend) {
-				first := k.old(recorded(t, b, hf1.Options{Owner: "first"})).New(term)
+			each(t, func(t testing.TB, s site) {
+				first := k.old(recorded(t, s, hf1.Options{Owner: "first"})).New(term)
 				first.Try().Want("granted")
-				w := k.new(library(t, b)).queue()
-				second, third := k.old(recorded(t, b, hf1.Options{Owner: "second"})).New(term), k.old(recorded(t, b, hf1.Options{Owner: "third"})).New(term)
+				w := k.new(library(t, s)).queue()
+				second, third := k.old(recorded(t, s, hf1.Options{Owner: "second"})).New(term), k.old(recorded(t, s, hf1.Options{Owner: "third"})).New(term)
 				same(t, "the rank", second.Queue().Want("queued").Int("RANK"), 2)
 				same(t, "the rank", third.Queue().Want("queued").Int("RANK"), 3)
 
@@ -92,7 +92,7 @@ func TestStandBy(t *testing.T) {
 				second.Release().Want("released")
 				third.Granted()
 				third.Release().Want("released")
-				b.Cleaned(t)
+				s.cleaned(t)
 			})
 		})
 	}
@@ -105,13 +105,13 @@ func TestTheLibraryStandsBy(t *testing.T) {
 	for name, k := range both {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			backend.Virtual(t, func(t *testing.T, b *backend.Backend) {
-				first := k.old(recorded(t, b, hf1.Options{Owner: "first"})).New(term)
+			virtually(t, func(t testing.TB, s site) {
+				first := k.old(recorded(t, s, hf1.Options{Owner: "first"})).New(term)
 				first.Try().Want("granted")
-				dies := k.old(recorded(t, b, hf1.Options{Owner: "dies"})).New(term)
+				dies := k.old(recorded(t, s, hf1.Options{Owner: "dies"})).New(term)
 				dies.Claim = 500
 				dies.Queue().Want("queued")
-				w := k.new(library(t, b)).wait()
+				w := k.new(library(t, s)).wait()
 				waitFor(t, first.Lock, 2)
 				released := time.Now()
 				first.Release().Want("released")
@@ -120,7 +120,7 @@ func TestTheLibraryStandsBy(t *testing.T) {
 				if took := time.Since(released); took < 400*time.Millisecond || took > 600*time.Millisecond {
 					t.Errorf("a claim of 500 ms passes on after %s", took)
 				}
-				b.Cleaned(t)
+				s.cleaned(t)
 			})
 		})
 	}
@@ -131,11 +131,11 @@ func TestTheDeadAreDropped(t *testing.T) {
 	t.Parallel()
 	for name, k := range both {
 		t.Run(name, func(t *testing.T) {
-			each(t, func(t testing.TB, b *backend.Backend) {
-				lease := k.new(library(t, b)).acquire()
-				dead := k.old(recorded(t, b, hf1.Options{Owner: "dead"})).New(term)
+			each(t, func(t testing.TB, s site) {
+				lease := k.new(library(t, s)).acquire()
+				dead := k.old(recorded(t, s, hf1.Options{Owner: "dead"})).New(term)
 				same(t, "those who hear the channel", dead.QueueDeaf().Want("queued").Int("RECEIVERS"), 0)
-				lives := k.old(recorded(t, b, hf1.Options{Owner: "lives"})).New(term)
+				lives := k.old(recorded(t, s, hf1.Options{Owner: "lives"})).New(term)
 				same(t, "the rank", lives.Queue().Want("queued").Int("RANK"), 1) // the dead do not count
 				lease.release()
 				lives.Granted()
@@ -145,13 +145,13 @@ func TestTheDeadAreDropped(t *testing.T) {
 				again := dead.Lock.New(term)
 				again.Place = 1
 				same(t, "the place", again.Queue().Want("queued").Int("SCORE"), 1)
-				w := k.new(library(t, b)).wait()
+				w := k.new(library(t, s)).wait()
 				waitFor(t, lives.Lock, 2)
 				lives.Release().Want("released")
 				again.Granted()
 				again.Release().Want("released")
 				w.granted().release()
-				b.Cleaned(t)
+				s.cleaned(t)
 			})
 		})
 	}
@@ -163,13 +163,13 @@ func TestTombstones(t *testing.T) {
 	t.Parallel()
 	for name, k := range both {
 		t.Run(name, func(t *testing.T) {
-			each(t, func(t testing.TB, b *backend.Backend) {
-				ours := k.new(library(t, b))
-				late := k.old(recorded(t, b)).New(term)
+			each(t, func(t testing.TB, s site) {
+				ours := k.new(library(t, s))
+				late := k.old(recorded(t, s)).New(term)
 				late.Bury().Want("gone")
 				lease := ours.try()
 				late.Try().Want("gone")
-				w := k.new(library(t, b, owner("next"))).queue()
+				w := k.new(library(t, s, owner("next"))).queue()
 				late.Queue().Want("gone")
 				lease.release()
 				w.granted().release()

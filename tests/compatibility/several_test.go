@@ -19,8 +19,8 @@ func attempts(c *hf1.Client, names ...string) (all []*hf1.Attempt) {
 
 // Several locks at once: all or none, beside the other's mutexes and its own several.
 func TestSeveralAtOnce(t *testing.T) {
-	each(t, func(t testing.TB, b *backend.Backend) {
-		p, c := library(t, b), recorded(t, b)
+	each(t, func(t testing.TB, s site) {
+		p, c := library(t, s), recorded(t, s)
 		ours := p.multi("b", "a", "c")
 
 		// The recorded client has all.
@@ -59,7 +59,7 @@ func TestSeveralAtOnce(t *testing.T) {
 		free(t, c.Mutex("c"))
 		next.Release().Want("released")
 		w.granted().release()
-		b.Cleaned(t)
+		s.cleaned(t)
 	})
 }
 
@@ -75,8 +75,8 @@ func manyNames() (names []string) {
 
 // Scripts for many locks take, renew and give up what they may of locks that both want, and leave the rest.
 func TestManyInOneCall(t *testing.T) {
-	each(t, func(t testing.TB, b *backend.Backend) {
-		p, c := library(t, b), recorded(t, b)
+	each(t, func(t testing.TB, s site) {
+		p, c := library(t, s), recorded(t, s)
 		taken := p.mutex("job-3").acquire() // by batch_acquire, most likely
 		same(t, "the chain", c.Mutex("job-3").Stored()[0].Chain, "0")
 		all := attempts(c, manyNames()...)
@@ -105,15 +105,15 @@ func TestManyInOneCall(t *testing.T) {
 		wantLeft(t, "released", hf1.ReleaseBatch(all...), manyNumbers()...)
 		lease.release()
 		taken.release()
-		b.Cleaned(t)
+		s.cleaned(t)
 	})
 }
 
 // The library's goroutines take, extend and give up many locks at the same time, for some of which a recorded client
 // waits and one of which it has.
 func TestManyAtATime(t *testing.T) {
-	each(t, func(t testing.TB, b *backend.Backend) {
-		p, c := library(t, b), recorded(t, b)
+	each(t, func(t testing.TB, s site) {
+		p, c := library(t, s), recorded(t, s)
 		held := c.Mutex("job-3").New(term)
 		held.Try().Want("granted")
 		for range 2 { // the second time over connections that are there
@@ -157,7 +157,7 @@ func TestManyAtATime(t *testing.T) {
 			held.Try().Want("granted")
 		}
 		held.Release().Want("released")
-		b.Cleaned(t)
+		s.cleaned(t)
 	})
 }
 

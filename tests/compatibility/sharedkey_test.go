@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/tests/compatibility/hf1"
-	"github.com/holdfast-go/holdfast/tests/internal/backend"
 )
 
 // sharedKeys are the forms of a mutex whose key other programs may have, too.
@@ -20,9 +19,9 @@ func TestTheChainIsCountedByBoth(t *testing.T) {
 		k := kinds[name]
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			backend.Virtual(t, func(t *testing.T, b *backend.Backend) {
-				c := recorded(t, b)
-				theirs, ours := k.old(c), k.new(library(t, b))
+			virtually(t, func(t testing.TB, s site) {
+				c := recorded(t, s)
+				theirs, ours := k.old(c), k.new(library(t, s))
 				chain := func(want string) {
 					t.Helper()
 					for _, h := range theirs.Stored() {
@@ -72,7 +71,7 @@ func TestTheChainIsCountedByBoth(t *testing.T) {
 				a.Look().Want("granted")
 				a.Release().Want("released")
 				time.Sleep(10 * time.Millisecond)
-				b.Cleaned(t)
+				s.cleaned(t)
 			})
 		})
 	}
@@ -84,9 +83,9 @@ func TestAnotherPrefixKeepsOutAndIsKeptOut(t *testing.T) {
 	for _, name := range sharedKeys {
 		k := kinds[name]
 		t.Run(name, func(t *testing.T) {
-			each(t, func(t testing.TB, b *backend.Backend) {
-				theirs := k.old(recorded(t, b, hf1.Options{Prefix: "another:"}))
-				ours := k.new(library(t, b))
+			each(t, func(t testing.TB, s site) {
+				theirs := k.old(recorded(t, s, hf1.Options{Prefix: "another:"}))
+				ours := k.new(library(t, s))
 				lease := ours.acquire()
 				isNew(t, theirs.New(term).Try().Want("held").Value(), lease.fence())
 				a := theirs.New(term)
@@ -98,10 +97,7 @@ func TestAnotherPrefixKeepsOutAndIsKeptOut(t *testing.T) {
 				a.Release().Want("released")
 				w.granted().release()
 				free(t, theirs)
-				backend.Eventually(t, "nothing is left", func() bool {
-					keys := b.Keys(t)
-					return len(keys) == 0 || len(keys) == 1 && keys[0] == "another:fence"
-				})
+				s.cleaned(t)
 			})
 		})
 	}

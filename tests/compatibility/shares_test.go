@@ -4,172 +4,171 @@ import (
 	"testing"
 
 	"github.com/holdfast-go/holdfast/tests/compatibility/hf1"
-	"github.com/holdfast-go/holdfast/tests/internal/backend"
 )
 
 // Readers of both hold at the same time with one fence, and each side is told of all.
-func TestReadersOfBoth(t *testing.T) {
-	each(t, func(t testing.TB, b *backend.Backend) {
-		p, c := library(t, b), recorded(t, b)
-		reader := p.reader("a file").acquire()
-		a := c.Reader("a file").New(term)
-		a.Try().Want("granted")
-		same(t, "the fence of a recorded reader", a.Fence, reader.fence())
-		another := library(t, b).reader("a file").acquire()
-		same(t, "the fence of another reader", another.fence(), reader.fence())
-		same(t, "the holders that the library tells", len(p.reader("a file").holders()), 3)
-		same(t, "the holders that are told to the recorded client", len(a.Lock.Holders()), 3)
-		same(t, "the holders that are stored", len(a.Lock.Stored()), 3)
+func TestReadersOfBoth(t *testing.T) { each(t, readTogether) }
 
-		// Whoever is queued behind a writer goes in after it.
-		writer := c.Writer("a file").New(term)
-		writer.Queue().Want("queued")
-		late := library(t, b).reader("a file").wait()
-		waitFor(t, writer.Lock, 2)
-		reader.release()
-		a.Release().Want("released")
-		another.release()
-		writer.Granted()
-		rising(t, reader.fence(), writer.Fence)
-		late2 := c.Reader("a file").New(term)
-		late2.Queue().Want("queued")
-		writer.Release().Want("released")
-		lease := late.granted()
-		same(t, "the fence of readers that go in together", late2.Granted().Fence, lease.fence())
-		rising(t, writer.Fence, lease.fence())
-		lease.release()
-		late2.Release().Want("released")
-		b.Cleaned(t)
-	})
+func readTogether(t testing.TB, s site) {
+	p, c := library(t, s), recorded(t, s)
+	reader := p.reader("a file").acquire()
+	a := c.Reader("a file").New(term)
+	a.Try().Want("granted")
+	same(t, "the fence of a recorded reader", a.Fence, reader.fence())
+	another := library(t, s).reader("a file").acquire()
+	same(t, "the fence of another reader", another.fence(), reader.fence())
+	same(t, "the holders that the library tells", len(p.reader("a file").holders()), 3)
+	same(t, "the holders that are told to the recorded client", len(a.Lock.Holders()), 3)
+	same(t, "the holders that are stored", len(a.Lock.Stored()), 3)
+
+	// Whoever is queued behind a writer goes in after it.
+	writer := c.Writer("a file").New(term)
+	writer.Queue().Want("queued")
+	late := library(t, s).reader("a file").wait()
+	waitFor(t, writer.Lock, 2)
+	reader.release()
+	a.Release().Want("released")
+	another.release()
+	writer.Granted()
+	rising(t, reader.fence(), writer.Fence)
+	late2 := c.Reader("a file").New(term)
+	late2.Queue().Want("queued")
+	writer.Release().Want("released")
+	lease := late.granted()
+	same(t, "the fence of readers that go in together", late2.Granted().Fence, lease.fence())
+	rising(t, writer.Fence, lease.fence())
+	lease.release()
+	late2.Release().Want("released")
+	s.cleaned(t)
 }
 
 // A writer of either becomes a reader without a gap, and the other's readers go in; a reader becomes a writer only
 // alone.
-func TestHoldsChangeTheirWeight(t *testing.T) {
-	each(t, func(t testing.TB, b *backend.Backend) {
-		p, c := library(t, b), recorded(t, b)
-		w := c.Writer("a file").New(term)
-		w.Try().Want("granted")
-		before := w.Fence
-		wait := p.reader("a file").queue()
-		w.BecomeReader().Want("weighed")
-		same(t, "the fence after a downgrade", w.Fence, before)
-		reader := wait.granted()
-		same(t, "the fence of the reader that goes in", reader.fence(), w.Fence)
-		w.BecomeWriter().Want("held")
-		if _, ok := p.upgrade("a file", reader); ok {
-			t.Fatal("a reader became a writer beside another")
-		}
-		w.Release().Want("released")
-		writer, ok := p.upgrade("a file", reader)
-		if !ok {
-			t.Fatal("a reader that is alone does not become a writer")
-		}
-		rising(t, reader.fence(), writer.fence())
-		for _, h := range w.Lock.Stored() {
-			isNew(t, h.Value, writer.fence())
-			same(t, "the weight", h.Weight, writes)
-		}
-		a := c.Reader("a file").New(term)
-		a.Queue().Want("queued")
-		reader = p.downgrade("a file", writer)
-		same(t, "the fence of the reader that goes in", a.Granted().Fence, reader.fence())
-		reader.release()
-		a.BecomeWriter().Want("weighed")
-		rising(t, reader.fence(), a.Fence)
-		isOld(t, p.reader("a file").refused(), a)
-		a.Release().Want("released")
-		b.Cleaned(t)
-	})
+func TestHoldsChangeTheirWeight(t *testing.T) { each(t, changeWeights) }
+
+func changeWeights(t testing.TB, s site) {
+	p, c := library(t, s), recorded(t, s)
+	w := c.Writer("a file").New(term)
+	w.Try().Want("granted")
+	before := w.Fence
+	wait := p.reader("a file").queue()
+	w.BecomeReader().Want("weighed")
+	same(t, "the fence after a downgrade", w.Fence, before)
+	reader := wait.granted()
+	same(t, "the fence of the reader that goes in", reader.fence(), w.Fence)
+	w.BecomeWriter().Want("held")
+	if _, ok := p.upgrade("a file", reader); ok {
+		t.Fatal("a reader became a writer beside another")
+	}
+	w.Release().Want("released")
+	writer, ok := p.upgrade("a file", reader)
+	if !ok {
+		t.Fatal("a reader that is alone does not become a writer")
+	}
+	rising(t, reader.fence(), writer.fence())
+	for _, h := range w.Lock.Stored() {
+		isNew(t, h.Value, writer.fence())
+		same(t, "the weight", h.Weight, writes)
+	}
+	a := c.Reader("a file").New(term)
+	a.Queue().Want("queued")
+	reader = p.downgrade("a file", writer)
+	same(t, "the fence of the reader that goes in", a.Granted().Fence, reader.fence())
+	reader.release()
+	a.BecomeWriter().Want("weighed")
+	rising(t, reader.fence(), a.Fence)
+	isOld(t, p.reader("a file").refused(), a)
+	a.Release().Want("released")
+	s.cleaned(t)
 }
 
 // The permits of a semaphore are counted by both, and their number is what either has set.
-func TestPermitsOfBoth(t *testing.T) {
-	each(t, func(t testing.TB, b *backend.Backend) {
-		p, c := library(t, b), recorded(t, b)
-		two := p.permits("a pool", 3, 2).acquire()
-		one := c.Permits("a pool", 3, 1).New(term)
-		one.Try().Want("granted")
-		rising(t, two.fence(), one.Fence)
-		p.permits("a pool", 3, 1).refused()
-		// Another number of permits is refused by both.
-		p.permits("a pool", 4, 1).mismatched()
-		c.Permits("a pool", 4, 1).New(term).Try().WantError("BADLIMIT")
+func TestPermitsOfBoth(t *testing.T) { each(t, sharePermits) }
 
-		// Whoever wants many is not passed by one who wants few.
-		many := p.permits("a pool", 3, 3).queue()
-		few := c.Permits("a pool", 3, 1).New(term)
-		same(t, "the rank", few.Queue().Want("queued").Int("RANK"), 2)
-		one.Release().Want("released")
-		same(t, "those who wait", len(few.Lock.Waiters()), 2)
-		two.release()
-		three := many.granted()
-		same(t, "the rank", few.Look().Want("queued").Int("RANK"), 1)
-		three.release()
-		few.Granted()
-		rising(t, one.Fence, three.fence(), few.Fence)
+func sharePermits(t testing.TB, s site) {
+	p, c := library(t, s), recorded(t, s)
+	two := p.permits("a pool", 3, 2).acquire()
+	one := c.Permits("a pool", 3, 1).New(term)
+	one.Try().Want("granted")
+	rising(t, two.fence(), one.Fence)
+	p.permits("a pool", 3, 1).refused()
+	// Another number of permits is refused by both.
+	p.permits("a pool", 4, 1).mismatched()
+	c.Permits("a pool", 4, 1).New(term).Try().WantError("BADLIMIT")
 
-		// Either sets the number; what is named counts no longer.
-		few.Lock.Resize(1).Want("resized")
-		p.permits("a pool", 3, 1).refused()
-		p.resize("a pool", 3, 2)
-		same(t, "the limit that the library has set", few.Lock.Resize(2).Want("resized").Int("LIMIT"), 2)
-		second := p.permits("a pool", 5, 1).acquire()
-		c.Permits("a pool", 5, 1).New(term).Try().Want("held")
-		second.release()
-		few.Release().Want("released")
-		few.Lock.Resize(0).Want("resized")
-		b.Cleaned(t)
-	})
+	// Whoever wants many is not passed by one who wants few.
+	many := p.permits("a pool", 3, 3).queue()
+	few := c.Permits("a pool", 3, 1).New(term)
+	same(t, "the rank", few.Queue().Want("queued").Int("RANK"), 2)
+	one.Release().Want("released")
+	same(t, "those who wait", len(few.Lock.Waiters()), 2)
+	two.release()
+	three := many.granted()
+	same(t, "the rank", few.Look().Want("queued").Int("RANK"), 1)
+	three.release()
+	few.Granted()
+	rising(t, one.Fence, three.fence(), few.Fence)
+
+	// Either sets the number; what is named counts no longer.
+	few.Lock.Resize(1).Want("resized")
+	p.permits("a pool", 3, 1).refused()
+	p.resize("a pool", 3, 2)
+	same(t, "the limit that the library has set", few.Lock.Resize(2).Want("resized").Int("LIMIT"), 2)
+	second := p.permits("a pool", 5, 1).acquire()
+	c.Permits("a pool", 5, 1).New(term).Try().Want("held")
+	second.release()
+	few.Release().Want("released")
+	few.Lock.Resize(0).Want("resized")
+	s.cleaned(t)
 }
 
 // Processes of both that name one owner have the lock together, past those who wait, and either may give up what the
 // other has.
-func TestAnOwnerInBoth(t *testing.T) {
-	each(t, func(t testing.TB, b *backend.Backend) {
-		p, c := library(t, b), recorded(t, b)
-		ours, theirs := p.owned("a job", "step 1"), c.Owned("a job", "step 1")
-		lease := ours.acquire()
-		stranger := c.Owned("a job", "another").New(term)
-		stranger.Queue().Want("queued")
-		a := theirs.New(term)
-		a.Try().Want("granted")
-		same(t, "the fence of one owner", a.Fence, lease.fence())
-		same(t, "the holders that the library tells", len(ours.holders()), 2)
-		c.Owned("a job", "another").Disown("another").Want("held")
+func TestAnOwnerInBoth(t *testing.T) { each(t, shareAnOwner) }
 
-		// A step of the library's ends the recorded one's hold, and the other way round: that with the least time left.
-		short := theirs.New(term / 2)
-		short.Try().Want("granted")
-		same(t, "the holds that are left", ours.disown(), 2)
-		short.Renew().Want("gone")
-		a.TTL *= 2 // so that the library's ends before
-		a.Renew().Want("renewed")
-		a.Lock.New(2 * term).Try().Want("granted")
-		a.Lock.New(2 * term).Try().Want("granted")
-		same(t, "the holds that are left", theirs.Disown("step 1").Want("released").Int("LEFT"), 3)
-		lease.lost()
-		for left := 2; left >= 0; left-- {
-			same(t, "the holds that are left", ours.disown(), left)
-		}
-		stranger.Granted()
-		rising(t, a.Fence, stranger.Fence)
+func shareAnOwner(t testing.TB, s site) {
+	p, c := library(t, s), recorded(t, s)
+	ours, theirs := p.owned("a job", "step 1"), c.Owned("a job", "step 1")
+	lease := ours.acquire()
+	stranger := c.Owned("a job", "another").New(term)
+	stranger.Queue().Want("queued")
+	a := theirs.New(term)
+	a.Try().Want("granted")
+	same(t, "the fence of one owner", a.Fence, lease.fence())
+	same(t, "the holders that the library tells", len(ours.holders()), 2)
+	c.Owned("a job", "another").Disown("another").Want("held")
 
-		// The library's stranger is handed what the recorded client disowns.
-		w := ours.queue()
-		same(t, "the holds that are left", stranger.Lock.Disown("another").Want("released").Int("LEFT"), 0)
-		last := w.granted()
-		rising(t, stranger.Fence, last.fence())
-		last.release()
-		// Tombstones of what was disowned stand for a minute.
-		free(t, theirs)
-	})
+	// A step of the library's ends the recorded one's hold, and the other way round: that with the least time left.
+	short := theirs.New(term / 2)
+	short.Try().Want("granted")
+	same(t, "the holds that are left", ours.disown(), 2)
+	short.Renew().Want("gone")
+	a.TTL *= 2 // so that the library's ends before
+	a.Renew().Want("renewed")
+	a.Lock.New(2 * term).Try().Want("granted")
+	a.Lock.New(2 * term).Try().Want("granted")
+	same(t, "the holds that are left", theirs.Disown("step 1").Want("released").Int("LEFT"), 3)
+	lease.lost()
+	for left := 2; left >= 0; left-- {
+		same(t, "the holds that are left", ours.disown(), left)
+	}
+	stranger.Granted()
+	rising(t, a.Fence, stranger.Fence)
+
+	// The library's stranger is handed what the recorded client disowns.
+	w := ours.queue()
+	same(t, "the holds that are left", stranger.Lock.Disown("another").Want("released").Int("LEFT"), 0)
+	last := w.granted()
+	rising(t, stranger.Fence, last.fence())
+	last.release()
+	// Tombstones of what was disowned stand for a minute.
+	free(t, theirs)
 }
 
 // A name is of one kind at a time, for both.
 func TestOneKindAtATime(t *testing.T) {
-	each(t, func(t testing.TB, b *backend.Backend) {
-		p, c := library(t, b), recorded(t, b)
+	each(t, func(t testing.TB, s site) {
+		p, c := library(t, s), recorded(t, s)
 		locks := map[string]struct {
 			old *hf1.Lock
 			new lock
@@ -200,6 +199,6 @@ func TestOneKindAtATime(t *testing.T) {
 			}
 			lease.release()
 		}
-		b.Cleaned(t)
+		s.cleaned(t)
 	})
 }

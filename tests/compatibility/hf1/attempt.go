@@ -220,5 +220,5 @@ func (a *Attempt) Await(number, phase, known int64) Reply {
 func (a *Attempt) Withdraw(number int64) Reply {
 	l := a.Lock
 	l.c.tb.Helper()
-	return l.send("barrier_withdraw", l.keys, "", a.Token, number)
+	return l.send("barrier_withdraw", l.c.marked(l.keys), "", a.Token, number)
 }

@@ -20,12 +20,10 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Options say how a client locks. The zero value is a client of the default prefix on a server outside Cluster
-// and Strict mode.
+// Options say how a client locks. The zero value is a client of the default prefix outside Strict mode.
 type Options struct {
-	Prefix  string // "holdfast:" if it is empty
-	Owner   string // "old" if it is empty
-	Cluster bool   // the server runs in Cluster mode
+	Prefix string // "holdfast:" if it is empty
+	Owner  string // "old" if it is empty
 	// Quarantine makes the client Strict: QUARANTINE+LAG, in ms.
 	Quarantine string
 	// Node makes the client, which is Strict, one of a node of a quorum.
@@ -36,18 +34,41 @@ type Options struct {
 type Client struct {
 	Info Info
 
-	tb   testing.TB
-	rdb  redis.UniversalClient
-	o    Options
-	id   string
-	ears map[string]*Ear // by channel
+	tb      testing.TB
+	rdb     redis.UniversalClient
+	o       Options
+	id      string
+	ears    map[string]*Ear // by channel
+	cluster bool            // the server runs in Cluster mode
 }
 
 // New returns a client. rdb sends each request once: its MaxRetries is -1.
 func New(tb testing.TB, rdb redis.UniversalClient, o Options) *Client {
 	o.Prefix = cmp.Or(o.Prefix, "holdfast:")
 	info := Info{Owner: cmp.Or(o.Owner, "old"), Host: "host:1", PID: 4711, Meta: map[string]string{"note": "a:b+"}}
-	return &Client{Info: info, tb: tb, rdb: rdb, o: o, id: NewToken(), ears: map[string]*Ear{}}
+	cluster := strings.Contains(hello(tb, rdb), "mode cluster")
+	return &Client{Info: info, tb: tb, rdb: rdb, o: o, cluster: cluster, id: NewToken(), ears: map[string]*Ear{}}
+}
+
+// hello returns what the server says of itself, as "FIELD VALUE,...".
+func hello(tb testing.TB, rdb redis.UniversalClient) string {
+	tb.Helper()
+	reply, err := rdb.Do(tb.Context(), "HELLO").Result()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	var text strings.Builder
+	switch reply := reply.(type) {
+	case map[any]any: // RESP3
+		for field, value := range reply {
+			fmt.Fprintf(&text, "%v %v,", field, value)
+		}
+	case []any:
+		for i := 1; i < len(reply); i += 2 {
+			fmt.Fprintf(&text, "%v %v,", reply[i-1], reply[i])
+		}
+	}
+	return text.String()
 }
 
 // NewToken returns 128 random bits as text.
@@ -59,7 +80,7 @@ func NewToken() string {
 
 // flags are those of every script.
 func (c *Client) flags() (flags string) {
-	if c.o.Cluster {
+	if c.cluster {
 		flags += "c"
 	}
 	if c.o.Quarantine != "" {
@@ -184,7 +205,7 @@ func (c *Client) Hear(channel string) *Ear {
 		return e
 	}
 	subscribe := c.rdb.Subscribe
-	if c.o.Cluster {
+	if c.cluster {
 		subscribe = c.rdb.SSubscribe
 	}
 	ctx := context.WithoutCancel(c.tb.Context())

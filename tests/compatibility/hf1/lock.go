@@ -29,7 +29,7 @@ func (c *Client) named(name, queue string) *Lock {
 
 // counter is the fence counter of a lock with that stem.
 func (c *Client) counter(stem string) string {
-	if c.o.Cluster {
+	if c.cluster {
 		return stem + ":f"
 	}
 	return c.o.Prefix + "fence"
@@ -114,7 +114,7 @@ func (l *Lock) send(script string, keys []string, flags string, args ...any) Rep
 
 // channel is where this client hears of the lock.
 func (l *Lock) channel() string {
-	if l.c.o.Cluster {
+	if l.c.cluster {
 		return l.queue() + ":c:" + l.c.id
 	}
 	return l.c.o.Prefix + "c:" + l.c.id
@@ -133,7 +133,7 @@ func (l *Lock) Watch() *Ear {
 }
 
 func (l *Lock) watchers() string {
-	if l.c.o.Cluster {
+	if l.c.cluster {
 		return l.queue() + ":w"
 	}
 	return l.c.o.Prefix + "c:w:" + l.Key()
@@ -205,17 +205,17 @@ func (l *Lock) Disown(owner string) Reply {
 // CountDown counts a party of a latch down that has not joined it.
 func (l *Lock) CountDown() Reply {
 	l.c.tb.Helper()
-	return l.send("latch_count", l.keys, "", NewToken(), l.limit, l.c.notAfter())
+	return l.send("latch_count", l.c.marked(l.keys), "", NewToken(), l.limit, l.c.notAfter())
 }
 
 // LookAt looks at a latch's count: that of since, or the present one.
 func (l *Lock) LookAt(since int64) Reply {
 	l.c.tb.Helper()
-	return l.send("latch_look", l.keys, "", "x", l.limit, since)
+	return l.send("latch_look", l.c.marked(l.keys), "", "x", l.limit, since)
 }
 
 // Reset begins a latch's count anew; with 0 parties it deletes the latch.
 func (l *Lock) Reset(parties int) Reply {
 	l.c.tb.Helper()
-	return l.send("latch_reset", l.keys, "", NewToken(), parties, l.c.notAfter())
+	return l.send("latch_reset", l.c.marked(l.keys), "", NewToken(), parties, l.c.notAfter())
 }

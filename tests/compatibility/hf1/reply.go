@@ -20,7 +20,6 @@ var fields = map[string]map[string]string{
 	"holder":             {"held": "PTTL WAITERS VALUE...", "free": "WAITERS"},
 	"init":               {"ready": "", "quarantined": "REST", "new": "", "known": ""},
 	"whatis":             {"holds": "WHAT"},
-	"survey":             {"settings": "MAXMEMORY POLICY ROLE"},
 	"announce":           {"told": "RECEIVERS"},
 	"share_weigh":        {"weighed": "PTTL FENCE", "held": "", "gone": "", "quarantined": "REST"},
 	"share_resize":       {"resized": "LIMIT USED"},

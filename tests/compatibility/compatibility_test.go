@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 type site struct {
 	*backend.Backend
 	prefix string // the default if it is empty
-	strict bool   // with leases and quarantines of term
+	strict bool
 }
 
 // each runs f on the embedded server, in virtual time, and unless the tests are to be short on every real server.
@@ -58,7 +58,7 @@ func recorded(tb testing.TB, s site, options ...hf1.Options) *hf1.Client {
 	}
 	o.Prefix = cmp.Or(o.Prefix, s.prefix)
 	if s.strict {
-		o.Quarantine = fmt.Sprintf("%d+13000", term.Milliseconds())
+		o.Quarantine = fmt.Sprintf("%d+13000", longest.Milliseconds())
 	}
 	return hf1.New(tb, s.Redis(tb, sendOnce), o)
 }

@@ -16,6 +16,9 @@ import (
 // term is the TTL of both sides' leases: nobody has a lock because another's lease has ended, unless a test says so.
 const term = 5 * time.Minute
 
+// longest is the longest lease in Strict mode, and so the quarantine.
+const longest = 2 * term
+
 // process is the library in another process.
 type process struct {
 	tb    testing.TB
@@ -36,7 +39,7 @@ func library(tb testing.TB, s site, settings ...setting) *process {
 	tb.Helper()
 	cfg := &holdfast.Config{Owner: "new", TTL: term, Prefix: s.prefix}
 	if s.strict {
-		cfg.Strict, cfg.MaxTTL = true, term
+		cfg.Strict, cfg.MaxTTL = true, longest
 	}
 	for _, change := range settings {
 		change(cfg)

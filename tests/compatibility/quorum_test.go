@@ -1,0 +1,215 @@
+package compatibility
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/holdfast-go/holdfast/tests/compatibility/hf1"
+	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/machine"
+	"github.com/holdfast-go/holdfast/tests/internal/server"
+)
+
+// nodes are the servers of a quorum.
+type nodes []site
+
+func (n nodes) library(tb testing.TB) (processes []*process) {
+	tb.Helper()
+	for _, s := range n {
+		processes = append(processes, library(tb, s))
+	}
+	return processes
+}
+
+func (n nodes) recorded(tb testing.TB) (clients []*hf1.Client) {
+	tb.Helper()
+	for _, s := range n {
+		clients = append(clients, recorded(tb, s, hf1.Options{Node: true}))
+	}
+	return clients
+}
+
+// round are attempts at the lock of a name at all nodes, whose tokens begin alike.
+func round(clients []*hf1.Client, name string) (votes []*hf1.Attempt) {
+	begin := hf1.NewToken()[:18]
+	for _, c := range clients {
+		a := c.Mutex(name).New(term)
+		a.Token = begin + a.Token[18:]
+		votes = append(votes, a)
+	}
+	return votes
+}
+
+// fenced has all nodes know the fence of a round that all have granted, and returns it.
+func fenced(votes []*hf1.Attempt) int64 {
+	var fences []int64
+	for _, a := range votes {
+		fences = append(fences, a.Fence)
+	}
+	slices.Sort(fences)
+	f := fences[len(fences)/2]
+	for _, a := range votes {
+		if a.Fence < f {
+			a.Fenced(f).Want("fenced")
+		}
+	}
+	return f
+}
+
+// won takes the lock at all nodes, from which the library's last lease may be on its way.
+func won(tb testing.TB, clients []*hf1.Client, name string) (votes []*hf1.Attempt) {
+	tb.Helper()
+	backend.Eventually(tb, "all nodes vote for the recorded client", func() bool {
+		votes = round(clients, name)
+		granted := 0
+		for _, a := range votes {
+			if a.Vote("", 0).Word == "granted" {
+				granted++
+			}
+		}
+		if granted < len(votes) {
+			for _, a := range votes {
+				a.Release()
+			}
+		}
+		return granted == len(votes)
+	})
+	return votes
+}
+
+// Nodes of a quorum vote for one of both, and their fences rise.
+func TestAQuorumOfBoth(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: part of make test-all")
+	}
+	for _, bin := range server.Binaries(t) {
+		t.Run(bin.Name, func(t *testing.T) {
+			t.Parallel()
+			machine.UndisturbedTest(t, func(t testing.TB) {
+				var n nodes
+				for range 3 {
+					n = append(n, site{Backend: backend.Real(t, bin), strict: true})
+				}
+				if err := admitAll(n.library(t)...); err != nil {
+					t.Fatalf("Init: %v", err)
+				}
+				shareAQuorum(t, n)
+				for i := range n {
+					n[i].prefix = "another:"
+				}
+				admitNodes(n.recorded(t))
+				shareAQuorum(t, n)
+			})
+		})
+	}
+}
+
+// admitNodes admits new nodes by the recorded client.
+func admitNodes(clients []*hf1.Client) {
+	highest, stands := int64(0), make([]string, len(clients))
+	for i, c := range clients {
+		c.Init("").Want("ready")
+		r := c.Mutex("any").Counter().Want("behind")
+		stands[i] = r.Text("STANDS")
+		highest = max(highest, r.Int("COUNTER"), r.Now)
+	}
+	for i, c := range clients {
+		c.Mutex("any").Raise(highest, stands[i]).Want("raised")
+	}
+}
+
+func shareAQuorum(t testing.TB, n nodes) {
+	clients := n.recorded(t)
+	ours := quorum("a job", n.library(t)...)
+
+	// The recorded client has it.
+	votes := won(t, clients, "a job")
+	first := fenced(votes)
+	same(t, "the holder", ours.refused().owner, "old")
+	same(t, "the holder", ours.holder().owner, "old")
+	for _, a := range votes {
+		a.Renew().Want("renewed")
+	}
+	w := ours.wait()
+	other := round(clients, "a job")
+	for _, a := range other {
+		backend.Eventually(t, "the library's ticket is at each node", func() bool { return a.Vote("", 0).Want("held").Int("AHEAD") == 1 })
+	}
+	for _, a := range votes {
+		a.Release().Want("released")
+	}
+	lease := w.granted()
+	rising(t, first, lease.fence())
+
+	// The library has it.
+	same(t, "nodes that know the library's fence", count(clients, func(c *hf1.Client) bool {
+		return c.Mutex("any").Counter().Want("counter").Int("COUNTER") >= lease.fence()
+	}) >= 2, true)
+	theirs := map[string]int{}
+	for _, c := range clients {
+		for _, h := range c.Mutex("a job").Stored() {
+			same(t, "the holder at a node", h.Info.Owner, "new")
+			theirs[h.Token[:18]]++
+		}
+	}
+	if len(theirs) != 1 {
+		t.Errorf("the nodes' holders have the rounds %v", theirs)
+	}
+
+	// The ticket of the recorded client is earlier than that of the library's next.
+	ticket := fmt.Sprintf("%016d%012d", clients[0].Now(), 1)
+	votes = round(clients, "a job")
+	for _, a := range votes {
+		backend.Eventually(t, "the library has this node, too", func() bool {
+			r := a.Vote(ticket, 60_000)
+			if r.Word == "granted" {
+				a.Release().Want("released")
+				return false
+			}
+			return r.Want("held").Int("AHEAD") == 0
+		})
+	}
+	next := quorum("a job", n.library(t)...)
+	w = next.wait()
+	for _, a := range round(clients, "a job") {
+		backend.Eventually(t, "both tickets are at each node", func() bool { return a.Vote("", 0).Want("held").Int("AHEAD") == 2 })
+	}
+	lease.release()
+	for _, a := range votes {
+		backend.Eventually(t, "the library gives each node back", func() bool { return a.Vote(ticket, 60_000).Word == "granted" })
+	}
+	rising(t, lease.fence(), fenced(votes))
+	same(t, "the holder", next.refused().owner, "old")
+	for _, a := range votes {
+		a.Lock.TakeBackTicket(ticket).Want("left")
+		a.Release().Want("released")
+	}
+	lease = w.granted()
+
+	// Votes for many locks leave what the library has.
+	for _, c := range clients {
+		if len(c.Mutex("a job").Stored()) == 0 {
+			continue // the library's lease may be without one node for a moment
+		}
+		both := []*hf1.Attempt{c.Mutex("a job").New(term), c.Mutex("another").New(term)}
+		wantLeft(t, "taken", hf1.VoteBatch(both...), 1)
+		both[1].Release().Want("released")
+	}
+	lease.release()
+	votes = won(t, clients, "a job")
+	rising(t, lease.fence(), fenced(votes))
+	for _, a := range votes {
+		a.Release().Want("released")
+	}
+}
+
+func count[T any](all []T, f func(T) bool) (n int) {
+	for _, v := range all {
+		if f(v) {
+			n++
+		}
+	}
+	return n
+}

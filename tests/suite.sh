@@ -82,7 +82,7 @@ quick() {
 
 quick_packages() {
   go list ./... ./holdfastgoredis/... ./holdfastrueidis/... ./holdfastvalkey/... ./holdfasttest/... ./cmd/holdfast/...
-  (cd tests && go list ./adapters ./behaviour ./command ./scripts ./virtual ./internal/... | grep -vE '/internal/(campaign|clockshim|postgres)')
+  (cd tests && go list ./adapters ./behaviour ./command ./compatibility ./scripts ./virtual ./internal/... | grep -vE '/internal/(campaign|clockshim|postgres)')
 }
 
 # In test-all, those that load the machine, or count what is there, run one at a time after the

@@ -142,6 +142,14 @@ func (l lock) quarantined() {
 	}
 }
 
+// unadmitted has the lock refused because nodes of the quorum are new.
+func (l lock) unadmitted() {
+	l.tb.Helper()
+	if _, err := l.l.TryAcquire(l.tb.Context()); !errors.Is(err, holdfast.ErrUninitialised) {
+		l.tb.Errorf("TryAcquire(%q): %v; want ErrUninitialised", l.l.Name(), err)
+	}
+}
+
 // holders are all that hold the lock.
 func (l lock) holders() (all []holder) {
 	l.tb.Helper()

@@ -44,6 +44,7 @@ func shareALatch(t testing.TB, s site) {
 	theirs.CountDown().Want("taken")
 	same(t, "those who have joined", len(ours.parties()), 2)
 	same(t, "those who are stored", len(theirs.Stored()), 2)
+	same(t, "those who wait beside what was done", len(theirs.Waiters()), 0)
 	party.countDown()
 	r := theirs.LookAt(0).Want("count")
 	same(t, "the count that is told to the recorded client", r.Int("COUNT"), 1)
@@ -127,6 +128,7 @@ func shareABarrier(t testing.TB, s site) {
 	// The recorded client breaks a phase, and the library's next party waits for its place.
 	ended = party.await()
 	arrived(t, s, theirs)
+	same(t, "those who have joined", len(theirs.Stored()), 2)
 	joined := library(t, s).barrier("step", 2).join()
 	waitFor(t, theirs, 1)
 	a.Release().Want("released")

@@ -43,7 +43,7 @@ func TestOneQueue(t *testing.T) {
 					a := k.old(recorded(t, s, hf1.Options{Owner: fmt.Sprint("old ", n)})).New(term)
 					same(t, "the rank of a recorded waiter", a.Queue().Want("queued").Int("RANK"), int64(2*n+1))
 					olds = append(olds, a)
-					news = append(news, k.new(library(t, s)).wait())
+					news = append(news, k.new(library(t, s, owner(fmt.Sprint("new ", n)))).wait())
 					waitFor(t, first.Lock, 2*n+2)
 				}
 				first.Release().Want("released")
@@ -182,6 +182,37 @@ func TestTombstones(t *testing.T) {
 				w.granted().release()
 				a.Try().Want("gone")
 				free(t, late.Lock)
+			})
+		})
+	}
+}
+
+// A lock that is lost while somebody waits is handed to who waits, whoever finds it so: nobody passes a waiter of the
+// other's.
+func TestNobodyPassesAWaiter(t *testing.T) {
+	t.Parallel()
+	for name, k := range both {
+		t.Run(name, func(t *testing.T) {
+			each(t, func(t testing.TB, s site) {
+				rdb := s.Redis(t)
+				first := k.old(recorded(t, s, hf1.Options{Owner: "first"})).New(term)
+				first.Try().Want("granted")
+				w := k.new(library(t, s)).queue()
+				second := k.old(recorded(t, s, hf1.Options{Owner: "second"})).New(term)
+				same(t, "the rank", second.Queue().Want("queued").Int("RANK"), 2)
+				rdb.Del(t.Context(), first.Lock.Key())
+				same(t, "the rank", second.Look().Want("queued").Int("RANK"), 1)
+				lease := w.granted()
+				rising(t, first.Fence, lease.fence())
+
+				rdb.Del(t.Context(), first.Lock.Key())
+				other := k.new(library(t, s, owner("other")))
+				same(t, "the holder", other.refused().owner, "second")
+				second.Granted()
+				rising(t, lease.fence(), second.Fence)
+				lease.lost()
+				second.Release().Want("released")
+				s.cleaned(t)
 			})
 		})
 	}

@@ -2,6 +2,7 @@ package compatibility
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"testing"
 
@@ -99,20 +100,32 @@ func TestAQuorumOfBoth(t *testing.T) {
 				for i := range n {
 					n[i].prefix = "another:"
 				}
-				admitNodes(n.recorded(t))
+				clients := n.recorded(t)
+				for _, c := range clients {
+					c.Init("").Want("ready")
+				}
+				// The library is the first to find them behind.
+				quorum("a job", n.library(t)...).unadmitted()
+				raise(t, n, clients)
 				shareAQuorum(t, n)
 			})
 		})
 	}
 }
 
-// admitNodes admits new nodes by the recorded client.
-func admitNodes(clients []*hf1.Client) {
+// standsForm is what a node has that is behind and was not before.
+var standsForm = regexp.MustCompile(`^[0-9a-f]{40}/[0-9a-f]{40}\?\d{16,}$`)
+
+// raise raises the fence counters of new nodes by the recorded client.
+func raise(t testing.TB, n nodes, clients []*hf1.Client) {
 	highest, stands := int64(0), make([]string, len(clients))
 	for i, c := range clients {
-		c.Init("").Want("ready")
+		stands[i] = n[i].Redis(t).Get(t.Context(), n[i].prefix+"caughtup").Val()
+		if !standsForm.MatchString(stands[i]) {
+			t.Errorf("a node that is behind has %q", stands[i])
+		}
 		r := c.Mutex("any").Counter().Want("behind")
-		stands[i] = r.Text("STANDS")
+		same(t, "how a node stands", r.Text("STANDS"), stands[i])
 		highest = max(highest, r.Int("COUNTER"), r.Now)
 	}
 	for i, c := range clients {
@@ -198,11 +211,27 @@ func shareAQuorum(t testing.TB, n nodes) {
 		both[1].Release().Want("released")
 	}
 	lease.release()
+
+	// The library has two nodes, and has that which counted less know the fence.
 	votes = won(t, clients, "a job")
-	rising(t, lease.fence(), fenced(votes))
-	for _, a := range votes {
-		a.Release().Want("released")
+	last := fenced(votes)
+	rising(t, lease.fence(), last)
+	for range 5 {
+		votes[0].Release().Want("released")
+		votes[0] = round(clients[:1], "a job")[0]
+		votes[0].Vote("", 0).Want("granted")
 	}
+	votes[0].Release().Want("released")
+	votes[1].Release().Want("released")
+	lease = quorum("a job", n.library(t)...).acquire()
+	rising(t, last, lease.fence())
+	for _, c := range clients[:2] {
+		if known := c.Mutex("any").Counter().Want("counter").Int("COUNTER"); known < lease.fence() {
+			t.Errorf("a node knows the fence %d; the lease has %d", known, lease.fence())
+		}
+	}
+	lease.release()
+	votes[2].Release().Want("released")
 }
 
 func count[T any](all []T, f func(T) bool) (n int) {

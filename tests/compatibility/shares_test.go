@@ -161,8 +161,9 @@ func shareAnOwner(t testing.TB, s site) {
 	last := w.granted()
 	rising(t, stranger.Fence, last.fence())
 	last.release()
-	// Tombstones of what was disowned stand for a minute.
+	// Tombstones of what was disowned stand for a while.
 	free(t, theirs)
+	same(t, "those who wait", len(theirs.Waiters()), 0)
 }
 
 // A name is of one kind at a time, for both.

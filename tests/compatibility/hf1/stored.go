@@ -45,6 +45,9 @@ var (
 	holdForm   = regexp.MustCompile(`^(\d+):(\d+):(\d+):(\d+):(\{.*\})$`)
 	memberForm = regexp.MustCompile(`^(` + token + `)\n(\d+)\n([^\n]*)\n(?:(\d+)\n)?(?:([^\n{][^\n]*)\n)?(\{[^\n]*\})$`)
 	tokenForm  = regexp.MustCompile(`^` + token + `$`)
+	noteForm   = regexp.MustCompile(`^(x:` + token + `(:nothing)?|d:` + token + `|t:\d{28}|gap)$`)
+	awaitForm  = regexp.MustCompile(`^\d+ \d+ (in|out)$`)
+	brokenForm = regexp.MustCompile(`^(left|died) \{.*\}$`)
 )
 
 func parseValue(tb testing.TB, text string) Value {
@@ -138,7 +141,8 @@ func (l *Lock) storedShares() (holds []Hold) {
 			number(tb, value)
 		case field == "kind", field == "last":
 		case field == "owner" && strings.HasPrefix(value, "="):
-		case field == "broken", strings.HasPrefix(field, "@") && tokenForm.MatchString(field[1:]):
+		case field == "broken" && brokenForm.MatchString(value):
+		case strings.HasPrefix(field, "@") && tokenForm.MatchString(field[1:]) && awaitForm.MatchString(value):
 		default:
 			tb.Fatalf("%s has the field %q: %q", l.Key(), field, value)
 		}
@@ -160,16 +164,23 @@ type Waiter struct {
 	Score   int64
 }
 
-// Waiters reads the lock's queue, and fails the test if an entry has another form than docs/PROTOCOL.md says.
+// Waiters reads who is in the lock's queue, and fails the test if that has anything of another form than docs/PROTOCOL.md
+// says: waiters, tombstones, tickets, what was done, a gap.
 func (l *Lock) Waiters() (waiters []Waiter) {
 	tb := l.c.tb
 	tb.Helper()
-	entries, err := l.c.rdb.ZRangeByScoreWithScores(tb.Context(), l.queue(), &redis.ZRangeBy{Min: "0", Max: "+inf"}).Result()
+	entries, err := l.c.rdb.ZRangeWithScores(tb.Context(), l.queue(), 0, -1).Result()
 	if err != nil {
 		tb.Fatal(err)
 	}
 	for _, e := range entries {
 		member := e.Member.(string)
+		if e.Score < 0 {
+			if !noteForm.MatchString(member) {
+				tb.Fatalf("%s has %q with a negative score", l.queue(), member)
+			}
+			continue
+		}
 		m := memberForm.FindStringSubmatch(member)
 		if m == nil || (m[4] != "") != (l.kind != "") || (m[5] != "") != (l.kind == "own") {
 			tb.Fatalf("%s has the entry %q", l.queue(), member)

@@ -73,6 +73,7 @@ func changeWeights(t testing.TB, s site) {
 	a := c.Reader("a file").New(term)
 	a.Queue().Want("queued")
 	reader = p.downgrade("a file", writer)
+	same(t, "the fence after a downgrade", reader.fence(), writer.fence())
 	same(t, "the fence of the reader that goes in", a.Granted().Fence, reader.fence())
 	reader.release()
 	a.BecomeWriter().Want("weighed")
@@ -138,6 +139,9 @@ func shareAnOwner(t testing.TB, s site) {
 	same(t, "the holders that the library tells", len(ours.holders()), 2)
 	c.Owned("a job", "another").Disown("another").Want("held")
 
+	late := theirs.New(term)
+	late.Bury().Want("gone")
+
 	// A step of the library's ends the recorded one's hold, and the other way round: that with the least time left.
 	short := theirs.New(term / 2)
 	short.Try().Want("granted")
@@ -164,6 +168,7 @@ func shareAnOwner(t testing.TB, s site) {
 	// Tombstones of what was disowned stand for a while.
 	free(t, theirs)
 	same(t, "those who wait", len(theirs.Waiters()), 0)
+	late.Try().Want("gone")
 }
 
 // A name is of one kind at a time, for both.

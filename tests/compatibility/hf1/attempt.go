@@ -66,7 +66,7 @@ func (a *Attempt) acquire(mode string, fences int) Reply {
 		if a.Place != 0 {
 			place = a.Place
 		}
-		args = append(args, a.Claim, l.channel(), place)
+		args = append(args, a.Claim, l.channel(l.c.id), place)
 	}
 	r := l.send(l.script("acquire"), l.c.marked(l.keys), mode, args...)
 	if r.Word == "granted" {
@@ -78,7 +78,7 @@ func (a *Attempt) acquire(mode string, fences int) Reply {
 // member is its entry of the queue.
 func (a *Attempt) member() string {
 	l := a.Lock
-	fields := []string{a.Token, number64(a.Claim), l.channel()}
+	fields := []string{a.Token, number64(a.Claim), l.channel(l.c.id)}
 	if l.kind != "" {
 		fields = append(fields, l.weight)
 	}

@@ -112,18 +112,18 @@ func (l *Lock) send(script string, keys []string, flags string, args ...any) Rep
 	return l.c.send(script, keys, append([]any{flags + l.c.flags() + l.flags}, args...)...)
 }
 
-// channel is where this client hears of the lock.
-func (l *Lock) channel() string {
+// channel is where the client with that id hears of the lock.
+func (l *Lock) channel(id string) string {
 	if l.c.cluster {
-		return l.queue() + ":c:" + l.c.id
+		return l.queue() + ":c:" + id
 	}
-	return l.c.o.Prefix + "c:" + l.c.id
+	return l.c.o.Prefix + "c:" + id
 }
 
 // Listen subscribes to the channel on which this client hears of the lock.
 func (l *Lock) Listen() *Ear {
 	l.c.tb.Helper()
-	return l.c.Hear(l.channel())
+	return l.c.Hear(l.channel(l.c.id))
 }
 
 // Watch subscribes to the channel of those who watch the lock.
@@ -202,10 +202,10 @@ func (l *Lock) Disown(owner string) Reply {
 	return l.send("share_disown", l.c.marked(l.keys), "", NewToken(), owner, l.c.notAfter())
 }
 
-// CountDown counts a party of a latch down that has not joined it.
-func (l *Lock) CountDown() Reply {
+// CountDown counts a party of a latch down that has not joined it: once for each id.
+func (l *Lock) CountDown(id string) Reply {
 	l.c.tb.Helper()
-	return l.send("latch_count", l.c.marked(l.keys), "", NewToken(), l.limit, l.c.notAfter())
+	return l.send("latch_count", l.c.marked(l.keys), "", id, l.limit, l.c.notAfter())
 }
 
 // LookAt looks at a latch's count: that of since, or the present one.

@@ -182,7 +182,7 @@ func (l *Lock) Waiters() (waiters []Waiter) {
 			continue
 		}
 		m := memberForm.FindStringSubmatch(member)
-		if m == nil || (m[4] != "") != (l.kind != "") || (m[5] != "") != (l.kind == "own") {
+		if m == nil || !strings.HasPrefix(m[3], l.channel("")) || !tokenForm.MatchString(m[3][len(l.channel("")):]) || (m[4] != "") != (l.kind != "") || (m[5] != "") != (l.kind == "own") {
 			tb.Fatalf("%s has the entry %q", l.queue(), member)
 		}
 		w := Waiter{Token: m[1], Claim: number(tb, m[2]), Channel: m[3], Owner: m[5], Info: parseInfo(tb, m[6]), Score: int64(e.Score)}

@@ -21,15 +21,15 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// site is a server, and how both lock there.
+// site is a server and how both sides lock there.
 type site struct {
 	*backend.Backend
 	prefix string // the default if it is empty
 	strict bool
 }
 
-// each runs f on the embedded server, in virtual time, and unless the tests are to be short on every real server.
-// The claim of a lock that the library is handed may end while the machine stands still: then f is run again.
+// each runs f on the embedded server, in virtual time, and, without -short, on every real server. An attempt in which
+// the machine stood still is repeated: the claim of a lock that was handed to the library may have ended.
 func each(t *testing.T, f func(t testing.TB, s site)) {
 	t.Helper()
 	t.Parallel()
@@ -63,7 +63,7 @@ func recorded(tb testing.TB, s site, options ...hf1.Options) *hf1.Client {
 	return hf1.New(tb, s.Redis(tb, sendOnce), o)
 }
 
-// cleaned waits until nothing of any lock is left on the server but fence counters, and what is there in Strict mode.
+// cleaned waits until the server has no keys but fence counters and the marks of Strict mode.
 func (s site) cleaned(tb testing.TB) {
 	tb.Helper()
 	rdb := s.Redis(tb)
@@ -78,7 +78,8 @@ func (s site) cleaned(tb testing.TB) {
 // sendOnce has a go-redis client send each request once.
 func sendOnce(o *redis.Options) { o.MaxRetries = -1 }
 
-// receive waits for what comes on a channel, for less than the time after which the library looks by itself.
+// receive receives from a channel. It fails the test after 20 s, before a waiter that missed its message would look by
+// itself.
 func receive[T any](tb testing.TB, what string, from <-chan T) (v T) {
 	tb.Helper()
 	select {
@@ -99,7 +100,7 @@ func rising(tb testing.TB, fences ...int64) {
 	}
 }
 
-// same fails the test if two things differ.
+// same fails the test if got is not want.
 func same[T comparable](tb testing.TB, what string, got, want T) {
 	tb.Helper()
 	if got != want {
@@ -107,7 +108,7 @@ func same[T comparable](tb testing.TB, what string, got, want T) {
 	}
 }
 
-// isOld fails the test if the library tells another holder than the recorded client.
+// isOld fails the test if the library names another holder than that attempt of the recorded client.
 func isOld(tb testing.TB, h holder, a *hf1.Attempt) {
 	tb.Helper()
 	same(tb, "the holder's fence", h.fence, a.Fence)
@@ -115,14 +116,14 @@ func isOld(tb testing.TB, h holder, a *hf1.Attempt) {
 	same(tb, "the holder", h, holder{owner: "old", host: "host:1", pid: 4711, note: "a:b+"})
 }
 
-// isNew fails the test if a value is not the library's, with that fence.
+// isNew fails the test if a value is not one of the library, with that fence.
 func isNew(tb testing.TB, v hf1.Value, fence int64) {
 	tb.Helper()
 	same(tb, "the holder's fence", v.Fence, fence)
 	same(tb, "the holder's process", v.Info.PID, os.Getpid())
 }
 
-// free fails the test if somebody has the lock, as the recorded client sees it.
+// free fails the test if the lock's key has a holder.
 func free(tb testing.TB, l *hf1.Lock) {
 	tb.Helper()
 	if stored := l.Stored(); len(stored) != 0 {

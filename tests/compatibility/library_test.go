@@ -11,9 +11,9 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 )
 
-// This file has all that the tests say to the library.
+// This file has every call of the library.
 
-// term is the TTL of both sides' leases: nobody has a lock because another's lease has ended, unless a test says so.
+// term is the TTL of both sides' leases, longer than a test takes: a lock that changes hands was handed over.
 const term = 5 * time.Minute
 
 // longest is the longest lease in Strict mode, and so the quarantine.
@@ -71,7 +71,7 @@ func (p *process) permits(name string, of, n int) lock {
 }
 func (p *process) multi(names ...string) lock { return lock{p.tb, p.c.Multi(names)} }
 
-// quorum is the mutex of a name on the servers of all processes, whose nodes are waited for patiently.
+// quorum is the mutex of a name on the servers of all processes, with a node timeout for slow machines.
 func quorum(name string, nodes ...*process) lock {
 	tb := nodes[0].tb
 	tb.Helper()
@@ -95,7 +95,7 @@ func quorumOf(nodes []*process) *holdfast.Quorum {
 	return q
 }
 
-// holder is who holds a lock, as the library tells it.
+// holder is the library's description of a holder.
 type holder struct {
 	owner, host string
 	pid         int
@@ -111,7 +111,7 @@ func toldBy(h holdfast.Holder) holder {
 	return holder{h.Owner, h.Host, h.PID, h.Meta["note"], int64(h.Fence), h.TTL, h.Waiters, h.Weight, h.Foreign}
 }
 
-// refused has the lock refused at once, and returns who has it.
+// refused tries to acquire the lock, which is held, and returns its holder.
 func (l lock) refused() holder {
 	l.tb.Helper()
 	var held *holdfast.HeldError
@@ -125,7 +125,7 @@ func (l lock) refused() holder {
 	return toldBy(held.Holder)
 }
 
-// mismatched has the lock refused because its key has another kind of lock, or one with other numbers.
+// mismatched tries to acquire the lock, whose key has another kind of lock, or another number of permits.
 func (l lock) mismatched() {
 	l.tb.Helper()
 	_, err := l.l.TryAcquire(l.tb.Context())
@@ -134,7 +134,7 @@ func (l lock) mismatched() {
 	}
 }
 
-// quarantined has the lock refused for the sake of Strict mode.
+// quarantined tries to acquire the lock while the server is in quarantine.
 func (l lock) quarantined() {
 	l.tb.Helper()
 	if _, err := l.l.TryAcquire(l.tb.Context()); !errors.Is(err, holdfast.ErrQuarantine) {
@@ -142,7 +142,7 @@ func (l lock) quarantined() {
 	}
 }
 
-// unadmitted has the lock refused because nodes of the quorum are new.
+// unadmitted tries to acquire the lock while the nodes of the quorum are new.
 func (l lock) unadmitted() {
 	l.tb.Helper()
 	if _, err := l.l.TryAcquire(l.tb.Context()); !errors.Is(err, holdfast.ErrUninitialised) {
@@ -150,7 +150,7 @@ func (l lock) unadmitted() {
 	}
 }
 
-// holders are all that hold the lock.
+// holders returns all holders of the lock.
 func (l lock) holders() (all []holder) {
 	l.tb.Helper()
 	told, err := l.l.Holders(l.tb.Context())
@@ -163,7 +163,7 @@ func (l lock) holders() (all []holder) {
 	return all
 }
 
-// holder is the one that holds the lock, or one of those that do.
+// holder returns a holder of the lock.
 func (l lock) holder() holder {
 	l.tb.Helper()
 	h, err := l.l.Holder(l.tb.Context())
@@ -220,7 +220,7 @@ func (l lock) wait() waiting {
 	return waiting{l.tb, leases, cancel}
 }
 
-// queue waits for the lock, and for being seen in its queue, in which nobody is.
+// queue begins to wait for the lock, and returns when it is the only waiter in the queue.
 func (l lock) queue() waiting {
 	l.tb.Helper()
 	w := l.wait()
@@ -228,7 +228,7 @@ func (l lock) queue() waiting {
 	return w
 }
 
-// granted waits for the lease, which comes long before anybody would look who is not told.
+// granted returns the lease. It fails the test before a waiter that missed its message would look by itself.
 func (w waiting) granted() granted {
 	w.tb.Helper()
 	return granted{w.tb, backend.Receive(w.tb, w.leases)}
@@ -245,7 +245,7 @@ func (w waiting) giveUp() {
 
 func (g granted) fence() int64 { return int64(g.l.Token()) }
 
-// fences are those of several locks, by name.
+// fences returns the fence of each lock, by name.
 func (g granted) fences() map[string]int64 {
 	fences := map[string]int64{}
 	for name, fence := range g.l.Tokens() {
@@ -267,7 +267,7 @@ func (g granted) extend(ttl time.Duration) {
 	}
 }
 
-// lost has the lease found lost, at a request and at its release.
+// lost fails the test if Extend and Release do not report the lease as lost.
 func (g granted) lost() {
 	g.tb.Helper()
 	if err := g.l.Extend(g.tb.Context(), term); !errors.Is(err, holdfast.ErrLost) {
@@ -278,7 +278,7 @@ func (g granted) lost() {
 	}
 }
 
-// isHeld reports whether the lease is believed in.
+// isHeld reports whether the lease is held, as far as the library knows.
 func (g granted) isHeld() bool { return g.l.Err() == nil }
 
 // downgrade makes a writer's lease a reader's.
@@ -291,7 +291,7 @@ func (p *process) downgrade(name string, g granted) granted {
 	return granted{p.tb, reader}
 }
 
-// upgrade makes a reader's lease a writer's, if nobody else reads.
+// upgrade makes a reader's lease a writer's, unless there are other readers.
 func (p *process) upgrade(name string, g granted) (writer granted, ok bool) {
 	p.tb.Helper()
 	lease, err := p.c.RWMutex(name).TryUpgrade(p.tb.Context(), g.l)
@@ -309,7 +309,7 @@ func (p *process) resize(name string, of, permits int) {
 	}
 }
 
-// disown ends a lease of the owner's whose lock it is.
+// disown ends one lease of the lock's owner.
 func (l lock) disown() (left int) {
 	l.tb.Helper()
 	left, err := l.l.ReleaseOwner(l.tb.Context())
@@ -362,7 +362,7 @@ func (j job) fail() {
 	}
 }
 
-// refused has the job found to be run by another just now.
+// refused tries to run the job while another process runs it.
 func (j job) refused() {
 	j.tb.Helper()
 	if _, err := j.o.TryDo(j.tb.Context(), func(context.Context, *holdfast.Lease) (string, error) { return "", nil }); !errors.Is(err, holdfast.ErrHeld) {
@@ -403,7 +403,7 @@ func (l latch) reset() {
 	}
 }
 
-// parties are the owners of those that have joined.
+// parties returns the owners of the parties that have joined.
 func (l latch) parties() (owners []string) {
 	l.tb.Helper()
 	all, err := l.l.Parties(l.tb.Context())
@@ -416,8 +416,7 @@ func (l latch) parties() (owners []string) {
 	return owners
 }
 
-// wait waits in the background until the latch is open. What comes is how it ended: "open", "reset", or "missing"
-// with how many parties are.
+// wait waits in the background until the latch is open. The channel gets the outcome: "open", "reset" or "missing N".
 func (l latch) wait() <-chan string {
 	ended := make(chan string, 1)
 	go func() {
@@ -469,7 +468,7 @@ func (p *process) barrier(name string, parties int) barrier {
 	return barrier{p.tb, p.c.Barrier(name, parties)}
 }
 
-// refused has no room at the barrier.
+// refused tries to join the barrier, which has all its parties.
 func (b barrier) refused() {
 	b.tb.Helper()
 	if _, err := b.b.TryJoin(b.tb.Context()); !errors.Is(err, holdfast.ErrHeld) {
@@ -498,7 +497,7 @@ func (b barrier) join() <-chan barrierParty {
 	return joined
 }
 
-// await arrives in the background. What comes is how it ended: "phase N", or "broken at N by OWNER".
+// await arrives in the background. The channel gets the outcome: "phase N" or "broken at N by OWNER".
 func (p barrierParty) await() <-chan string {
 	ended := make(chan string, 1)
 	go func() {
@@ -515,7 +514,7 @@ func (p barrierParty) await() <-chan string {
 	return ended
 }
 
-// lead runs in an election of that name until it is told to resign.
+// lead wins the election of that name, and leads until resign is called.
 func (p *process) lead(name string) (term granted, resign func()) {
 	p.tb.Helper()
 	ctx, cancel := context.WithCancel(p.tb.Context())
@@ -531,7 +530,7 @@ func (p *process) lead(name string) (term granted, resign func()) {
 	}
 }
 
-// watch watches an election. next returns who leads, when that has changed.
+// watch watches an election. next returns the next leader that it sees, "" for none.
 func (p *process) watch(name string) (next func() string) {
 	p.tb.Helper()
 	return backend.Watch(p.tb, p.c.Election(name))

@@ -7,7 +7,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 )
 
-// After a loss of data each asserts again what it held, with the fence that it had; unless the other has had the lock
+// After a loss of data either side asserts its lock again, with the same fence, unless the other has held the lock
 // since.
 func TestLocksAreAssertedAgain(t *testing.T) {
 	each(t, func(t testing.TB, s site) {

@@ -28,7 +28,7 @@ func arrived(tb testing.TB, s site, l *hf1.Lock) {
 	backend.Eventually(tb, "a party arrives", func() bool { return rdb.HGet(tb.Context(), l.Key(), "arrived").Val() == "1" })
 }
 
-// Parties of both count a latch down, joined or not, and those who wait are told by either.
+// Parties of both sides count a latch down, joined or not, and either side wakes the other's waiters.
 func TestALatchOfBoth(t *testing.T) { each(t, shareALatch) }
 
 func shareALatch(t testing.TB, s site) {
@@ -44,20 +44,20 @@ func shareALatch(t testing.TB, s site) {
 	a.Try().Want("granted")
 	party := ours.join()
 	theirs.CountDown(hf1.NewToken()).Want("taken")
-	same(t, "those who have joined", len(ours.parties()), 2)
-	same(t, "those who are stored", len(theirs.Stored()), 2)
-	same(t, "those who wait beside what was done", len(theirs.Waiters()), 0)
+	same(t, "the parties that have joined", len(ours.parties()), 2)
+	same(t, "the parties in the key", len(theirs.Stored()), 2)
+	same(t, "the waiters in the queue", len(theirs.Waiters()), 0)
 	party.countDown()
 	r := theirs.LookAt(0).Want("count")
 	same(t, "the count that is told to the recorded client", r.Int("COUNT"), 1)
-	same(t, "those who never counted down", r.Int("MISSING"), 0)
+	same(t, "the missing parties", r.Int("MISSING"), 0)
 	a.Renew().Want("renewed")
 	a.Arrive().Want("released")
 	a.Arrive().Want("released") // a copy
 	same(t, "how the library waited", receive(t, "the end of a wait", ended), "open")
 	same(t, "how the library finds it", <-ours.wait(), "open")
 
-	// The library is the last. Somebody who waits is told.
+	// The last is the library.
 	ear := theirs.Watch()
 	theirs.Reset(4).Want("reset")
 	ear.Changed()
@@ -70,7 +70,7 @@ func shareALatch(t testing.TB, s site) {
 	ear.Changed()
 	same(t, "the count", theirs.LookAt(0).Want("count").Int("COUNT"), 0)
 
-	// A count that is begun anew ends the waits for the one before.
+	// A reset by either side ends the other's wait.
 	ours.reset()
 	ear.Changed()
 	since := theirs.LookAt(0).Want("count").Int("SINCE")
@@ -89,7 +89,7 @@ func shareALatch(t testing.TB, s site) {
 	a.Release().Want("released")
 	party.release()
 	same(t, "how the library waited", receive(t, "the end of a wait", ended), "missing 2")
-	same(t, "those who never counted down", theirs.LookAt(0).Want("count").Int("MISSING"), 2)
+	same(t, "the missing parties", theirs.LookAt(0).Want("count").Int("MISSING"), 2)
 
 	// Another number of parties is refused by both; a latch is deleted by either.
 	recorded(t, s).Latch("ready", 3).LookAt(0).WantError("BADPARTIES")
@@ -97,7 +97,7 @@ func shareALatch(t testing.TB, s site) {
 	same(t, "the count of a latch that was deleted", ours.count(), 4)
 }
 
-// Parties of both arrive at a barrier, phase after phase; each is told when the phase ends, and who broke it.
+// Parties of both sides arrive at a barrier, phase after phase. Each learns when a phase ends and which party broke it.
 func TestABarrierOfBoth(t *testing.T) { each(t, shareABarrier) }
 
 func shareABarrier(t testing.TB, s site) {
@@ -106,7 +106,7 @@ func shareABarrier(t testing.TB, s site) {
 	a := theirs.New(term)
 	a.Try().Want("granted")
 	party := receive(t, "a place", ours.join())
-	same(t, "those who have joined", len(theirs.Stored()), 2)
+	same(t, "the parties that have joined", len(theirs.Stored()), 2)
 	ours.refused()
 	theirs.New(term).Try().Want("held")
 
@@ -130,7 +130,7 @@ func shareABarrier(t testing.TB, s site) {
 	// The recorded client breaks a phase, and the library's next party waits for its place.
 	ended = party.await()
 	arrived(t, s, theirs)
-	same(t, "those who have joined", len(theirs.Stored()), 2)
+	same(t, "the parties that have joined", len(theirs.Stored()), 2)
 	joined := library(t, s).barrier("step", 2).join()
 	waitFor(t, theirs, 1)
 	a.Release().Want("released")
@@ -157,12 +157,12 @@ func shareABarrier(t testing.TB, s site) {
 	r := b1.Await(2, 6, 5).Want("broken")
 	same(t, "the phase that was broken", r.Int("PHASE"), 6)
 	same(t, "how it was broken", r.Text("HOW"), "left")
-	same(t, "who broke it", r.Info().Owner, "new")
+	same(t, "the party that broke it", r.Info().Owner, "new")
 	b1.Release().Want("released")
 	s.cleaned(t)
 }
 
-// Who leads for the library is seen by the recorded client, and the other way round; and leaders follow each other.
+// Leaders of both sides follow each other, and either side announces its own to the other's watchers.
 func TestAnElectionOfBoth(t *testing.T) { each(t, shareAnElection) }
 
 func shareAnElection(t testing.TB, s site) {

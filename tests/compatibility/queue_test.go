@@ -62,8 +62,7 @@ func TestOneQueue(t *testing.T) {
 	}
 }
 
-// Whoever comes to be the first in the queue is told when to look, in case the one that is handed the lock is dead by
-// then.
+// The first waiter behind one that is handed the lock is told when to look, in case that one dies before it renews.
 func TestStandBy(t *testing.T) {
 	t.Parallel()
 	for name, k := range both {
@@ -76,7 +75,7 @@ func TestStandBy(t *testing.T) {
 				same(t, "the rank", second.Queue().Want("queued").Int("RANK"), 2)
 				same(t, "the rank", third.Queue().Want("queued").Int("RANK"), 3)
 
-				// By the recorded scripts, with the library before.
+				// The recorded scripts tell it.
 				claim := first.Lock.Waiters()[0].Claim
 				first.Release().Want("released")
 				m := second.StandBy()
@@ -84,7 +83,7 @@ func TestStandBy(t *testing.T) {
 				lease := w.granted()
 				same(t, "the rank", second.Look().Want("queued").Int("RANK"), 1)
 
-				// By the library's.
+				// The library's do.
 				lease.release()
 				second.Granted()
 				m = third.StandBy()
@@ -98,8 +97,8 @@ func TestStandBy(t *testing.T) {
 	}
 }
 
-// The library looks when a standby says so, not when it would have anyway: a recorded client that is handed the lock
-// and dies costs it no more than the claim.
+// The library looks when a standby says so, not later: a recorded client that dies with the lock costs it the claim
+// and no more.
 func TestTheLibraryStandsBy(t *testing.T) {
 	t.Parallel()
 	for name, k := range both {
@@ -126,15 +125,15 @@ func TestTheLibraryStandsBy(t *testing.T) {
 	}
 }
 
-// Waiters of either kind that hear nothing are dropped by the other's release.
-func TestTheDeadAreDropped(t *testing.T) {
+// A waiter without a subscription is dropped by the other side's release.
+func TestDeadWaitersAreDropped(t *testing.T) {
 	t.Parallel()
 	for name, k := range both {
 		t.Run(name, func(t *testing.T) {
 			each(t, func(t testing.TB, s site) {
 				lease := k.new(library(t, s)).acquire()
 				dead := k.old(recorded(t, s, hf1.Options{Owner: "dead"})).New(term)
-				same(t, "those who hear the channel", dead.QueueDeaf().Want("queued").Int("RECEIVERS"), 0)
+				same(t, "the receivers of the channel", dead.QueueDeaf().Want("queued").Int("RECEIVERS"), 0)
 				lives := k.old(recorded(t, s, hf1.Options{Owner: "lives"})).New(term)
 				same(t, "the rank", lives.Queue().Want("queued").Int("RANK"), 1) // the dead do not count
 				lease.release()
@@ -157,8 +156,7 @@ func TestTheDeadAreDropped(t *testing.T) {
 	}
 }
 
-// A tombstone that the recorded client leaves stands, whatever the library does with the lock; and keeps nobody
-// else out.
+// A tombstone of the recorded client outlives what the library does with the lock, and keeps nobody else out.
 func TestTombstones(t *testing.T) {
 	t.Parallel()
 	for name, k := range both {
@@ -187,8 +185,7 @@ func TestTombstones(t *testing.T) {
 	}
 }
 
-// A lock that is lost while somebody waits is handed to who waits, whoever finds it so: nobody passes a waiter of the
-// other's.
+// Neither side passes a waiter of the other: a lock that is free while somebody waits goes to the first in the queue.
 func TestNobodyPassesAWaiter(t *testing.T) {
 	t.Parallel()
 	for name, k := range both {

@@ -42,7 +42,7 @@ func round(clients []*hf1.Client, name string) (votes []*hf1.Attempt) {
 	return votes
 }
 
-// fenced has all nodes know the fence of a round that all have granted, and returns it.
+// fenced stores the fence of a round that all nodes have granted, and returns it.
 func fenced(votes []*hf1.Attempt) int64 {
 	var fences []int64
 	for _, a := range votes {
@@ -58,7 +58,7 @@ func fenced(votes []*hf1.Attempt) int64 {
 	return f
 }
 
-// won takes the lock at all nodes, from which the library's last lease may be on its way.
+// won takes the lock at all nodes. The library's release may still be on its way to some.
 func won(tb testing.TB, clients []*hf1.Client, name string) (votes []*hf1.Attempt) {
 	tb.Helper()
 	backend.Eventually(tb, "all nodes vote for the recorded client", func() bool {
@@ -113,7 +113,7 @@ func TestAQuorumOfBoth(t *testing.T) {
 	}
 }
 
-// standsForm is what a node has that is behind and was not before.
+// standsForm is the entry of a new node that is behind.
 var standsForm = regexp.MustCompile(`^[0-9a-f]{40}/[0-9a-f]{40}\?\d{16,}$`)
 
 // raise raises the fence counters of new nodes by the recorded client.
@@ -201,7 +201,7 @@ func shareAQuorum(t testing.TB, n nodes) {
 	}
 	lease = w.granted()
 
-	// Votes for many locks leave what the library has.
+	// A vote for several locks leaves one that the library holds.
 	for _, c := range clients {
 		if len(c.Mutex("a job").Stored()) == 0 {
 			continue // the library's lease may be without one node for a moment
@@ -212,7 +212,7 @@ func shareAQuorum(t testing.TB, n nodes) {
 	}
 	lease.release()
 
-	// The library has two nodes, and has that which counted less know the fence.
+	// The library gets two nodes, and stores the fence on the one that has counted less.
 	votes = won(t, clients, "a job")
 	last := fenced(votes)
 	rising(t, lease.fence(), last)

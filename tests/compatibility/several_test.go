@@ -17,7 +17,7 @@ func attempts(c *hf1.Client, names ...string) (all []*hf1.Attempt) {
 	return all
 }
 
-// Several locks at once: all or none, beside the other's mutexes and its own several.
+// Either side takes several locks at once or none, beside the other's mutexes and several locks.
 func TestSeveralAtOnce(t *testing.T) {
 	each(t, func(t testing.TB, s site) {
 		p, c := library(t, s), recorded(t, s)
@@ -63,7 +63,7 @@ func TestSeveralAtOnce(t *testing.T) {
 	})
 }
 
-// many are more locks than the library asks for one by one.
+// many is how many locks go into one call.
 const many = 20
 
 func manyNames() (names []string) {
@@ -73,11 +73,12 @@ func manyNames() (names []string) {
 	return names
 }
 
-// Scripts for many locks take, renew and give up what they may of locks that both want, and leave the rest.
+// The recorded scripts for many locks take, renew and release the recorded client's locks, and leave those that the
+// library holds or waits for.
 func TestManyInOneCall(t *testing.T) {
 	each(t, func(t testing.TB, s site) {
 		p, c := library(t, s), recorded(t, s)
-		taken := p.mutex("job-3").acquire() // by batch_acquire, most likely
+		taken := p.mutex("job-3").acquire()
 		same(t, "the chain", c.Mutex("job-3").Stored()[0].Chain, "0")
 		all := attempts(c, manyNames()...)
 		wantLeft(t, "taken", hf1.TakeBatch(all...), 4)
@@ -88,7 +89,7 @@ func TestManyInOneCall(t *testing.T) {
 			}
 		}
 		for _, a := range all {
-			a.TTL *= 2 // what lasts for so long already is left
+			a.TTL *= 2 // a lock that lasts for the TTL already is left
 		}
 		wantLeft(t, "renewed", hf1.RenewBatch(all...), 4)
 		for n, a := range all {
@@ -109,8 +110,8 @@ func TestManyInOneCall(t *testing.T) {
 	})
 }
 
-// The library's goroutines take, extend and give up many locks at the same time, for some of which a recorded client
-// waits and one of which it has.
+// The library acquires and releases many locks at the same time. A recorded client holds one of them and waits for
+// another.
 func TestManyAtATime(t *testing.T) {
 	each(t, func(t testing.TB, s site) {
 		p, c := library(t, s), recorded(t, s)

@@ -11,8 +11,8 @@ import (
 // sharedKeys are the forms of a mutex whose key other programs may have, too.
 var sharedKeys = []string{"exact key", "exact key with a hash tag", "exact key of a name", "Redisson's"}
 
-// Hand-overs in a row are counted by both: after eight there is a gap, and the next waiter is told to look when it
-// is over. In virtual time they take no time.
+// Both sides count the hand-overs in a row: after eight there is a gap, and the next waiter is told to look at its end.
+// In virtual time hand-overs take no time.
 func TestTheChainIsCountedByBoth(t *testing.T) {
 	t.Parallel()
 	for _, name := range sharedKeys {
@@ -52,7 +52,7 @@ func TestTheChainIsCountedByBoth(t *testing.T) {
 				released := time.Now()
 				a.Release().Want("released")
 				free(t, theirs)
-				same(t, "who asks in the gap is told of no holder", a.Lock.New(term).Try().Want("held").Text("VALUE"), "")
+				same(t, "the holder in the gap", a.Lock.New(term).Try().Want("held").Text("VALUE"), "")
 				lease := w.granted()
 				if took := time.Since(released); took < 10*time.Millisecond || took > 40*time.Millisecond {
 					t.Errorf("after a gap the library has the lock in %s", took)
@@ -77,7 +77,7 @@ func TestTheChainIsCountedByBoth(t *testing.T) {
 	}
 }
 
-// Clients with different prefixes share an exact key, in queues of their own, and know that of each other.
+// Clients with different prefixes share an exact key. Each side knows that the other has a queue of its own.
 func TestAnotherPrefixKeepsOutAndIsKeptOut(t *testing.T) {
 	t.Parallel()
 	for _, name := range sharedKeys {
@@ -89,7 +89,7 @@ func TestAnotherPrefixKeepsOutAndIsKeptOut(t *testing.T) {
 				lease := ours.acquire()
 				isNew(t, theirs.New(term).Try().Want("held").Value(), lease.fence())
 				a := theirs.New(term)
-				same(t, "whose the lock is", a.Queue().Want("queued").Text("WHOSE"), "foreign")
+				same(t, "whose lock it is", a.Queue().Want("queued").Text("WHOSE"), "foreign")
 				lease.release()
 				a.Look().Want("granted")
 				isOld(t, ours.refused(), a)

@@ -6,7 +6,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/compatibility/hf1"
 )
 
-// Readers of both hold at the same time with one fence, and each side is told of all.
+// Readers of both sides hold the lock together with one fence, and either side lists all of them.
 func TestReadersOfBoth(t *testing.T) { each(t, readTogether) }
 
 func readTogether(t testing.TB, s site) {
@@ -21,7 +21,7 @@ func readTogether(t testing.TB, s site) {
 	same(t, "the holders that are told to the recorded client", len(a.Lock.Holders()), 3)
 	same(t, "the holders that are stored", len(a.Lock.Stored()), 3)
 
-	// Whoever is queued behind a writer goes in after it.
+	// Readers queued behind a writer go in after it.
 	writer := c.Writer("a file").New(term)
 	writer.Queue().Want("queued")
 	late := library(t, s).reader("a file").wait()
@@ -42,8 +42,8 @@ func readTogether(t testing.TB, s site) {
 	s.cleaned(t)
 }
 
-// A writer of either becomes a reader without a gap, and the other's readers go in; a reader becomes a writer only
-// alone.
+// A writer of either side becomes a reader without a gap, and the other's readers go in. A reader becomes a writer only
+// if it is alone.
 func TestHoldsChangeTheirWeight(t *testing.T) { each(t, changeWeights) }
 
 func changeWeights(t testing.TB, s site) {
@@ -83,7 +83,7 @@ func changeWeights(t testing.TB, s site) {
 	s.cleaned(t)
 }
 
-// The permits of a semaphore are counted by both, and their number is what either has set.
+// Both sides count the permits of a semaphore, and either sets their number.
 func TestPermitsOfBoth(t *testing.T) { each(t, sharePermits) }
 
 func sharePermits(t testing.TB, s site) {
@@ -97,12 +97,12 @@ func sharePermits(t testing.TB, s site) {
 	p.permits("a pool", 4, 1).mismatched()
 	c.Permits("a pool", 4, 1).New(term).Try().WantError("BADLIMIT")
 
-	// Whoever wants many is not passed by one who wants few.
+	// A waiter that wants one permit does not pass one that wants three.
 	many := p.permits("a pool", 3, 3).queue()
 	few := c.Permits("a pool", 3, 1).New(term)
 	same(t, "the rank", few.Queue().Want("queued").Int("RANK"), 2)
 	one.Release().Want("released")
-	same(t, "those who wait", len(few.Lock.Waiters()), 2)
+	same(t, "the waiters in the queue", len(few.Lock.Waiters()), 2)
 	two.release()
 	three := many.granted()
 	same(t, "the rank", few.Look().Want("queued").Int("RANK"), 1)
@@ -110,7 +110,7 @@ func sharePermits(t testing.TB, s site) {
 	few.Granted()
 	rising(t, one.Fence, three.fence(), few.Fence)
 
-	// Either sets the number; what is named counts no longer.
+	// Once either has set the number, the numbers that clients name no longer count.
 	few.Lock.Resize(1).Want("resized")
 	p.permits("a pool", 3, 1).refused()
 	p.resize("a pool", 3, 2)
@@ -123,8 +123,8 @@ func sharePermits(t testing.TB, s site) {
 	s.cleaned(t)
 }
 
-// Processes of both that name one owner have the lock together, past those who wait, and either may give up what the
-// other has.
+// Processes of both sides with one owner hold the lock together, past other waiters, and either side can end a hold of
+// the other.
 func TestAnOwnerInBoth(t *testing.T) { each(t, shareAnOwner) }
 
 func shareAnOwner(t testing.TB, s site) {
@@ -159,15 +159,15 @@ func shareAnOwner(t testing.TB, s site) {
 	stranger.Granted()
 	rising(t, a.Fence, stranger.Fence)
 
-	// The library's stranger is handed what the recorded client disowns.
+	// The recorded client ends its hold without the token, and the library is handed the lock.
 	w := ours.queue()
 	same(t, "the holds that are left", stranger.Lock.Disown("another").Want("released").Int("LEFT"), 0)
 	last := w.granted()
 	rising(t, stranger.Fence, last.fence())
 	last.release()
-	// Tombstones of what was disowned stand for a while.
+	// Tombstones stay for a while.
 	free(t, theirs)
-	same(t, "those who wait", len(theirs.Waiters()), 0)
+	same(t, "the waiters in the queue", len(theirs.Waiters()), 0)
 	late.Try().Want("gone")
 }
 

@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
-// eachReal runs f on every real server, unless the tests are to be short.
+// eachReal runs f on every real server, without -short.
 func eachReal(t *testing.T, f func(t testing.TB, s site)) {
 	t.Helper()
 	t.Parallel()
@@ -32,14 +32,14 @@ func markOf(tb testing.TB, s site, c *hf1.Client) string {
 	return mark
 }
 
-// In Strict mode either believes what the other has written of the server's incarnation, and neither grants anything
-// before the quarantine is over. Each prefix has a mark of its own.
+// In Strict mode either side goes by an incarnation mark that the other has written, and neither grants a lock before
+// the quarantine ends. Each prefix has a mark of its own.
 func TestStrictModeOfBoth(t *testing.T) {
 	eachReal(t, func(t testing.TB, s site) {
 		s.strict = true
 		whole := longest.Milliseconds()
 
-		// The library finds that the server is not known.
+		// The library is the first to find the server unknown.
 		s.prefix = "one:"
 		p, c := library(t, s), recorded(t, s)
 		p.mutex("a job").quarantined()
@@ -56,7 +56,7 @@ func TestStrictModeOfBoth(t *testing.T) {
 		c.Init("f").Want("ready")
 		p.mutex("a job").acquire().release()
 
-		// The recorded client does.
+		// The recorded client is.
 		s.prefix = "two:"
 		p, c = library(t, s), recorded(t, s)
 		c.Mutex("a job").New(term).Try().Want("quarantined")
@@ -67,7 +67,7 @@ func TestStrictModeOfBoth(t *testing.T) {
 		}
 		same(t, "the mark", markOf(t, s, c), mark)
 
-		// Each believes that the other has admitted it; until the data are lost.
+		// Either side admits the server for both, until the mark is lost.
 		for _, admit := range []func(){
 			func() { c.Init("l").Want("new"); c.Init("").Want("ready") },
 			func() {
@@ -80,10 +80,10 @@ func TestStrictModeOfBoth(t *testing.T) {
 			p, c = library(t, s), recorded(t, s)
 			admit()
 			mark = markOf(t, s, c)
-			libraryIsHanded(t, s, kinds["mutex"])
-			recordedIsHanded(t, s, kinds["mutex"])
-			libraryIsHanded(t, s, kinds["writer behind a reader"])
-			recordedIsHanded(t, s, kinds["permits"])
+			handsOverToLibrary(t, s, kinds["mutex"])
+			handsOverToRecorded(t, s, kinds["mutex"])
+			handsOverToLibrary(t, s, kinds["writer behind a reader"])
+			handsOverToRecorded(t, s, kinds["permits"])
 			same(t, "the mark", markOf(t, s, c), mark)
 
 			lease := p.mutex("a job").acquire()
@@ -101,7 +101,7 @@ func TestStrictModeOfBoth(t *testing.T) {
 	})
 }
 
-// In Cluster mode each lock has a fence counter of its own, and channels are sharded, for both.
+// In Cluster mode each lock has its own fence counter, and channels are sharded, for both sides.
 func TestAClusterOfBoth(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -113,8 +113,8 @@ func TestAClusterOfBoth(t *testing.T) {
 	}
 	for name, k := range kinds {
 		scenarios[name] = func(t testing.TB, s site) {
-			libraryIsHanded(t, s, k)
-			recordedIsHanded(t, s, k)
+			handsOverToLibrary(t, s, k)
+			handsOverToRecorded(t, s, k)
 		}
 	}
 	for _, bin := range server.Binaries(t) {

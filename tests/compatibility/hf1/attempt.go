@@ -10,7 +10,7 @@ type Attempt struct {
 	Lock  *Lock
 	Token string
 	Fence int64 // of its grant
-	// Claim is for how long, in ms, it wants to be handed the lock. Longer than a test takes, unless it says otherwise.
+	// Claim is the time in ms for which the attempt is to be handed the lock: the TTL, unless a test changes it.
 	Claim int64
 	TTL   int64 // ms
 	Place int64 // the score of an earlier entry whose place it takes, or 0
@@ -140,7 +140,7 @@ func (a *Attempt) RenewFor(fences int) Reply {
 	return l.send(l.script("renew"), l.c.marked(l.keys), "", a.Token, a.TTL, fences, a.Fence)
 }
 
-// Reassert asks for the lock again, of which the server has answered that it is absent.
+// Reassert asks for a lock again that Renew found absent.
 func (a *Attempt) Reassert() Reply {
 	l := a.Lock
 	l.c.tb.Helper()
@@ -154,7 +154,7 @@ func (a *Attempt) Release() Reply {
 	return a.release(0, "left")
 }
 
-// Bury releases, and leaves a tombstone for as long as a request may be carried out.
+// Bury releases, and leaves a tombstone for as long as an earlier request may arrive.
 func (a *Attempt) Bury() Reply {
 	a.Lock.c.tb.Helper()
 	return a.release(a.Lock.c.notAfter(), "left")
@@ -180,7 +180,7 @@ func (a *Attempt) release(tombstone int64, how string) Reply {
 	return l.send(l.script("release"), l.c.marked(l.keys), flags, args...)
 }
 
-// Drop gives the lock up by its key alone, if nobody waits for it.
+// Drop gives the lock up by its key alone, unless it has waiters.
 func (a *Attempt) Drop() Reply {
 	a.Lock.c.tb.Helper()
 	return a.Lock.send("drop", a.Lock.keys[:1], "", a.Token)
@@ -208,8 +208,8 @@ func (a *Attempt) weigh(weight int) Reply {
 	return r
 }
 
-// Await has a party of a barrier arrive, or look. number is that of the await, from 1; phase is that at which it
-// arrives, 0 at first; known is the latest that it knows to have tripped, or 0.
+// Await makes a party of a barrier arrive, or look. number counts its awaits, from 1; phase is the one at which it
+// arrives, 0 at first; known is the latest phase that it knows to have tripped, or 0.
 func (a *Attempt) Await(number, phase, known int64) Reply {
 	l := a.Lock
 	l.c.tb.Helper()

@@ -2,8 +2,8 @@
 // version hf1 of values and messages. It was written from the docs/PROTOCOL.md of that day, has the scripts of
 // that day, and knows nothing of the library. The README beside it says why it must not be changed.
 //
-// It does what a test tells it, one request at a time: it renews nothing, repeats nothing and looks at nothing by
-// itself. What a reply, a message or a key has that the protocol does not allow fails the test.
+// A test drives it, one request at a time: it renews nothing, repeats nothing and looks at nothing by itself. A reply,
+// a message or a key with anything that the protocol does not allow fails the test.
 package hf1
 
 import (
@@ -50,7 +50,7 @@ func New(tb testing.TB, rdb redis.UniversalClient, o Options) *Client {
 	return &Client{Info: info, tb: tb, rdb: rdb, o: o, cluster: cluster, id: NewToken(), ears: map[string]*Ear{}}
 }
 
-// hello returns what the server says of itself, as "FIELD VALUE,...".
+// hello returns the server's reply to HELLO, as "FIELD VALUE,...".
 func hello(tb testing.TB, rdb redis.UniversalClient) string {
 	tb.Helper()
 	reply, err := rdb.Do(tb.Context(), "HELLO").Result()
@@ -78,7 +78,7 @@ func NewToken() string {
 	return base64.RawURLEncoding.EncodeToString(bits[:])
 }
 
-// flags are those of every script.
+// flags returns the flags of every script.
 func (c *Client) flags() (flags string) {
 	if c.cluster {
 		flags += "c"
@@ -116,12 +116,12 @@ func (c *Client) Now() int64 {
 	return now.UnixMicro()
 }
 
-// patience is how long after its sending a request may be carried out.
+// patience is how long after it was sent a request may be carried out.
 const patience = time.Minute
 
 func (c *Client) notAfter() int64 { return c.Now() + patience.Microseconds() }
 
-// send sends a script, again for as long as it has only cleared away what others had left.
+// send sends a script, and repeats it after AGAIN.
 func (c *Client) send(script string, keys []string, args ...any) Reply {
 	c.tb.Helper()
 	for {
@@ -160,7 +160,7 @@ type Message struct {
 	Due   int64  // server time, µs
 }
 
-// parseMessage returns false for what the protocol tells clients to ignore.
+// parseMessage reads a message. It is false for one that the protocol tells clients to ignore.
 func parseMessage(text string) (m Message, ok bool) {
 	f := strings.SplitN(text, " ", 7)
 	if len(f) < 3 || f[0] != "hf1" {
@@ -195,7 +195,7 @@ type Ear struct {
 	tb      testing.TB
 	channel string
 	texts   chan string // closed when the subscription has ended
-	kept    []Message   // that nobody has waited for yet
+	kept    []Message   // came before one that was awaited
 }
 
 // Hear subscribes to a channel, once.
@@ -213,7 +213,7 @@ func (c *Client) Hear(channel string) *Ear {
 	if _, err := subscription.Receive(ctx); err != nil {
 		c.tb.Fatalf("subscribing to %s: %v", channel, err)
 	}
-	// What comes is read at once: who publishes would wait for it.
+	// Messages are read at once: the embedded server waits until they are.
 	e := &Ear{tb: c.tb, channel: channel, texts: make(chan string, 10_000)}
 	go func() {
 		defer close(e.texts)
@@ -263,7 +263,7 @@ func (e *Ear) Await(what string, match func(Message) bool) Message {
 	}
 }
 
-// Changed waits for the message to those who watch a lock.
+// Changed waits for the message to the watchers of a lock.
 func (e *Ear) Changed() Message {
 	e.tb.Helper()
 	return e.Await("a change", func(m Message) bool { return m.Word == "changed" })

@@ -9,12 +9,12 @@ import (
 // all is the limit of a read-write lock and of an owner's lock, and the weight of a writer.
 const all = 1_000_000_000
 
-// Lock is a lock as one who wants it has it.
+// Lock is a lock, or a share of one, that a client wants.
 type Lock struct {
 	c      *Client
-	keys   []string // lock, queue, fence counter; of those that several may hold the index of holds
+	keys   []string // lock, queue, fence counter; with a kind also the index of holds
 	flags  string   // besides the client's
-	kind   string   // "" for a mutex
+	kind   string   // of a lock that several may hold; "" for a mutex
 	limit  int
 	weight string
 }
@@ -88,7 +88,7 @@ func (l *Lock) queue() string    { return l.keys[1] }
 func (l *Lock) index() string    { return l.keys[3] }
 func (l *Lock) isRedisson() bool { return strings.Contains(l.flags, "r") }
 
-// word is that of messages that grant it.
+// word is the first word of a message that grants the lock.
 func (l *Lock) word() string {
 	switch {
 	case l.kind != "":
@@ -99,7 +99,7 @@ func (l *Lock) word() string {
 	return "grant"
 }
 
-// script is the one that does for this kind of lock what it does for a mutex.
+// script returns the name of a mutex's script for this kind of lock.
 func (l *Lock) script(name string) string {
 	if l.kind != "" {
 		return "share_" + name
@@ -126,7 +126,7 @@ func (l *Lock) Listen() *Ear {
 	return l.c.Hear(l.channel(l.c.id))
 }
 
-// Watch subscribes to the channel of those who watch the lock.
+// Watch subscribes to the channel of the lock's watchers.
 func (l *Lock) Watch() *Ear {
 	l.c.tb.Helper()
 	return l.c.Hear(l.watchers())
@@ -139,32 +139,32 @@ func (l *Lock) watchers() string {
 	return l.c.o.Prefix + "c:w:" + l.Key()
 }
 
-// Announce tells those who watch the lock to look.
+// Announce tells the lock's watchers to look.
 func (l *Lock) Announce() Reply {
 	l.c.tb.Helper()
 	return l.send("announce", l.keys[:1], "", "x", l.watchers())
 }
 
-// WhatIs says what the lock's key has.
+// WhatIs returns the kind of lock in the lock's key.
 func (l *Lock) WhatIs() string {
 	l.c.tb.Helper()
 	return l.send("whatis", l.keys[:1], "", "x").Want("holds").Text("WHAT")
 }
 
-// Holder says who holds a mutex.
+// Holder asks for the holder of a mutex.
 func (l *Lock) Holder() Reply {
 	l.c.tb.Helper()
 	return l.send("holder", l.keys, "", "x")
 }
 
-// Holding is a hold as a script tells it.
+// Holding is a holder, as a script tells it.
 type Holding struct {
 	Value
 	TTL    time.Duration
 	Weight int64 // 0 of a mutex
 }
 
-// Holders says who holds the lock.
+// Holders returns the lock's holders, as the scripts tell them.
 func (l *Lock) Holders() (holders []Holding) {
 	tb := l.c.tb
 	tb.Helper()
@@ -196,7 +196,7 @@ func (l *Lock) Resize(limit int) Reply {
 	return l.send("share_resize", l.c.marked(l.keys), "", "x", l.kind, limit)
 }
 
-// Disown ends a hold of an owner's.
+// Disown ends one hold of an owner.
 func (l *Lock) Disown(owner string) Reply {
 	l.c.tb.Helper()
 	return l.send("share_disown", l.c.marked(l.keys), "", NewToken(), owner, l.c.notAfter())

@@ -1,6 +1,6 @@
 package hf1
 
-// nodeKeys are those of the scripts for a node of a quorum, but for the lock and its queue.
+// nodeKeys are the keys of a node of a quorum, besides those of a lock.
 func (c *Client) nodeKeys() []string {
 	return []string{c.o.Prefix + "fence", c.o.Prefix + "caughtup", c.Mark()}
 }
@@ -18,7 +18,7 @@ func (a *Attempt) Vote(ticket string, keptFor int) Reply {
 	return r
 }
 
-// Fenced has a node know the fence of the quorum's grant.
+// Fenced stores the fence of the quorum's grant on a node.
 func (a *Attempt) Fenced(fence int64) Reply {
 	a.Lock.c.tb.Helper()
 	return a.Lock.send("node_fence", a.Lock.nodeKeys(), "", a.Token, fence)
@@ -36,7 +36,7 @@ func (l *Lock) Raise(counter int64, stands string) Reply {
 	return l.send("node_raise", l.nodeKeys(), "", "x", counter, stands)
 }
 
-// VoteBatch asks a node for those of the attempts' locks that are free, and returns which are left, from 1.
+// VoteBatch asks a node for all free locks of the attempts, and returns the numbers of the others, from 1.
 func VoteBatch(attempts ...*Attempt) (left []int64) {
 	c := attempts[0].Lock.c
 	c.tb.Helper()

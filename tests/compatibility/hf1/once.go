@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Job is a job that runs once, in a window that is so long; or, if it has a name, in that one.
+// Job is a job that runs once in a window.
 type Job struct {
 	Lock   *Lock
 	window time.Duration // 0 for ever
@@ -27,19 +27,19 @@ func (c *Client) Job(name string, window time.Duration, slot string) Job {
 
 func (j Job) keys() []string { return []string{j.Lock.Key(), j.record} }
 
-// Look says whether the job was done.
+// Look asks for the latest completed run.
 func (j Job) Look() Reply {
 	j.Lock.c.tb.Helper()
 	return j.Lock.send("once_look", j.keys(), "", "x", j.window.Milliseconds())
 }
 
-// Begin has the holder of the job's lock begin.
+// Begin begins a run under the job's lock.
 func (j Job) Begin(a *Attempt, tries int) Reply {
 	j.Lock.c.tb.Helper()
 	return j.Lock.send("once_begin", j.keys(), "", a.Token, j.window.Milliseconds(), keep, a.Fence, tries)
 }
 
-// Complete writes down that the holder of the job's lock has done it.
+// Complete records the run as completed.
 func (j Job) Complete(a *Attempt, result string) Reply {
 	j.Lock.c.tb.Helper()
 	return j.Lock.send("once_complete", j.keys(), "", a.Token, keep, a.Fence, j.Lock.c.Info.String(), result)

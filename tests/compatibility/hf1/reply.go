@@ -7,7 +7,7 @@ import (
 )
 
 // fields names, for each script and the first word of its reply, the fields that follow NOW. One that ends in
-// "..." is the rest of the reply. share_acquire, share_renew and share_release have those of the mutex's.
+// "..." is the rest of the line. The replies of share_acquire, share_renew and share_release are those of the mutex.
 var fields = map[string]map[string]string{
 	"acquire": {
 		"granted": "PTTL FENCE BLOCK", "held": "PTTL WAITERS VALUE...", "queued": "PTTL SCORE RANK RECEIVERS WHOSE",
@@ -55,7 +55,7 @@ type Reply struct {
 	Lines  []string          // that follow the first
 
 	tb   testing.TB
-	what string // was asked
+	what string // the request, for errors
 	text string
 }
 
@@ -99,7 +99,7 @@ func parse(tb testing.TB, script, what, text string) Reply {
 	return r
 }
 
-// Want fails the test if the reply begins with another word.
+// Want fails the test if the reply's word is another.
 func (r Reply) Want(word string) Reply {
 	r.tb.Helper()
 	if r.Word != word {
@@ -108,7 +108,7 @@ func (r Reply) Want(word string) Reply {
 	return r
 }
 
-// WantError fails the test if the reply is no error that begins so.
+// WantError fails the test if the reply is not an error with that first word.
 func (r Reply) WantError(word string) {
 	r.tb.Helper()
 	if r.Want("error"); !strings.HasPrefix(r.Fields["MESSAGE"], word+" ") {
@@ -153,7 +153,7 @@ func (r Reply) Info() Info {
 	return parseInfo(r.tb, r.Text("INFO"))
 }
 
-// Result returns what follows the first line.
+// Result returns the lines after the first.
 func (r Reply) Result() string { return strings.Join(r.Lines, "\n") }
 
 func (r Reply) number(field, text string) int64 {

@@ -30,7 +30,7 @@ func TakeAll(attempts ...*Attempt) Reply {
 	return r
 }
 
-// TakeBatch takes those of the attempts' locks that are free, and returns which are left, from 1.
+// TakeBatch takes all free locks of the attempts, and returns the numbers of the others, from 1.
 func TakeBatch(attempts ...*Attempt) (left []int64) {
 	c := attempts[0].Lock.c
 	c.tb.Helper()
@@ -71,7 +71,7 @@ func heads(attempts []*Attempt) (heads []any) {
 	return heads
 }
 
-// RenewBatch renews the leases of the attempts, and returns which are left, from 1.
+// RenewBatch renews the leases of the attempts, and returns the numbers of those that it did not, from 1.
 func RenewBatch(attempts ...*Attempt) (left []int64) {
 	first := attempts[0]
 	first.Lock.c.tb.Helper()
@@ -84,7 +84,7 @@ func RenewBatch(attempts ...*Attempt) (left []int64) {
 	return first.Lock.send("batch_renew", keys, "", append(args, first.TTL)...).Want("kept").Ints("LEFT")
 }
 
-// ReleaseBatch gives up those of the attempts' locks for which nobody waits, and returns which are left, from 1.
+// ReleaseBatch gives up all locks of the attempts without waiters, and returns the numbers of the others, from 1.
 func ReleaseBatch(attempts ...*Attempt) (left []int64) {
 	c := attempts[0].Lock.c
 	c.tb.Helper()

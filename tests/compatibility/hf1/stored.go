@@ -12,7 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Info is what a holder says of itself, or a waiter.
+// Info describes a holder or a waiter to people.
 type Info struct {
 	Owner string            `json:"o"`
 	Host  string            `json:"h,omitempty"`
@@ -164,8 +164,8 @@ type Waiter struct {
 	Score   int64
 }
 
-// Waiters reads who is in the lock's queue, and fails the test if that has anything of another form than docs/PROTOCOL.md
-// says: waiters, tombstones, tickets, what was done, a gap.
+// Waiters reads the lock's queue, and fails the test if it has anything but waiters, tombstones, tickets, notes of
+// requests that were carried out, and a gap, as docs/PROTOCOL.md has them.
 func (l *Lock) Waiters() (waiters []Waiter) {
 	tb := l.c.tb
 	tb.Helper()

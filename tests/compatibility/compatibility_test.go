@@ -112,7 +112,7 @@ func same[T comparable](tb testing.TB, what string, got, want T) {
 func isOld(tb testing.TB, h holder, a *hf1.Attempt) {
 	tb.Helper()
 	same(tb, "the holder's fence", h.fence, a.Fence)
-	h.fence, h.ttl, h.waiters, h.weight = 0, 0, 0, 0
+	h.fence, h.ttl, h.mode, h.permits = 0, 0, "", 0
 	same(tb, "the holder", h, holder{owner: "old", host: "host:1", pid: 4711, note: "a:b+"})
 }
 

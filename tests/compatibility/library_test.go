@@ -48,38 +48,40 @@ func library(tb testing.TB, s site, settings ...setting) *process {
 }
 
 // admit admits the server to Strict mode.
-func (p *process) admit() error { return p.c.Init(p.tb.Context(), false) }
+func (p *process) admit() error { return p.c.Admit(p.tb.Context()) }
 
 // lock is a lock of the library's.
 type lock struct {
 	tb testing.TB
 	l  *holdfast.Lock
+	// releaseOwner ends one lease of its owner, if an owner has it.
+	releaseOwner func(context.Context) (left int, err error)
 }
 
-func (p *process) mutex(name string) lock { return lock{p.tb, p.c.Mutex(name)} }
-func (p *process) exact(key string) lock  { return lock{p.tb, p.c.Mutex(key, holdfast.Key(key))} }
+func (p *process) mutex(name string) lock { return lock{tb: p.tb, l: p.c.Mutex(name)} }
+func (p *process) exact(key string) lock  { return lock{tb: p.tb, l: p.c.MutexKey(key)} }
 func (p *process) redisson(name string) lock {
-	return lock{p.tb, p.c.Mutex(name, holdfast.Redisson(name))}
+	return lock{tb: p.tb, l: p.c.RedissonMutex(name)}
 }
 func (p *process) owned(name, id string) lock {
-	return lock{p.tb, p.c.Mutex(name, holdfast.Owner(id), holdfast.Reentrant(true))}
+	return lock{p.tb, p.c.OwnerMutex(name, id), func(ctx context.Context) (int, error) { return p.c.ReleaseOwner(ctx, name, id) }}
 }
-func (p *process) reader(name string) lock { return lock{p.tb, p.c.RWMutex(name).Reader()} }
-func (p *process) writer(name string) lock { return lock{p.tb, p.c.RWMutex(name).Writer()} }
+func (p *process) reader(name string) lock { return lock{tb: p.tb, l: p.c.RWMutex(name).Reader()} }
+func (p *process) writer(name string) lock { return lock{tb: p.tb, l: p.c.RWMutex(name).Writer()} }
 func (p *process) permits(name string, of, n int) lock {
-	return lock{p.tb, p.c.Semaphore(name, of, holdfast.Weight(n)).Lock}
+	return lock{tb: p.tb, l: p.c.Semaphore(name, of).Permits(n)}
 }
-func (p *process) multi(names ...string) lock { return lock{p.tb, p.c.Multi(names)} }
+func (p *process) multi(names ...string) lock { return lock{tb: p.tb, l: p.c.Multi(names)} }
 
 // quorum is the mutex of a name on the servers of all processes, with a node timeout for slow machines.
 func quorum(name string, nodes ...*process) lock {
 	tb := nodes[0].tb
 	tb.Helper()
-	return lock{tb, quorumOf(nodes).Mutex(name, holdfast.NodeTimeout(10*time.Second))}
+	return lock{tb: tb, l: quorumOf(nodes).Mutex(name)}
 }
 
 // admitAll admits the servers of all processes as the nodes of a quorum.
-func admitAll(nodes ...*process) error { return quorumOf(nodes).Init(nodes[0].tb.Context(), false) }
+func admitAll(nodes ...*process) error { return quorumOf(nodes).Admit(nodes[0].tb.Context()) }
 
 func quorumOf(nodes []*process) *holdfast.Quorum {
 	tb := nodes[0].tb
@@ -88,7 +90,7 @@ func quorumOf(nodes []*process) *holdfast.Quorum {
 	for _, p := range nodes {
 		clients = append(clients, p.c)
 	}
-	q, err := holdfast.NewQuorum(clients...)
+	q, err := holdfast.NewQuorum(clients, &holdfast.QuorumConfig{NodeTimeout: 10 * time.Second})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -102,13 +104,13 @@ type holder struct {
 	note        string // of its notes the one
 	fence       int64
 	ttl         time.Duration
-	waiters     int
-	weight      int
+	mode        holdfast.Mode
+	permits     int
 	foreign     bool
 }
 
 func toldBy(h holdfast.Holder) holder {
-	return holder{h.Owner, h.Host, h.PID, h.Meta["note"], int64(h.Fence), h.TTL, h.Waiters, h.Weight, h.Foreign}
+	return holder{h.Owner, h.Host, h.PID, h.Meta["note"], int64(h.Fence), h.TTL, h.Mode, h.Permits, h.Foreign}
 }
 
 // refused tries to acquire the lock, which is held, and returns its holder.
@@ -129,7 +131,7 @@ func (l lock) refused() holder {
 func (l lock) mismatched() {
 	l.tb.Helper()
 	_, err := l.l.TryAcquire(l.tb.Context())
-	if !errors.Is(err, holdfast.ErrWrongType) && !errors.Is(err, holdfast.ErrPermits) && !errors.Is(err, holdfast.ErrParties) {
+	if !errors.Is(err, holdfast.ErrMismatch) {
 		l.tb.Errorf("TryAcquire(%q): %v; want a mismatch", l.l.Name(), err)
 	}
 }
@@ -145,15 +147,15 @@ func (l lock) quarantined() {
 // unadmitted tries to acquire the lock while the nodes of the quorum are new.
 func (l lock) unadmitted() {
 	l.tb.Helper()
-	if _, err := l.l.TryAcquire(l.tb.Context()); !errors.Is(err, holdfast.ErrUninitialised) {
-		l.tb.Errorf("TryAcquire(%q): %v; want ErrUninitialised", l.l.Name(), err)
+	if _, err := l.l.TryAcquire(l.tb.Context()); !errors.Is(err, holdfast.ErrNotAdmitted) {
+		l.tb.Errorf("TryAcquire(%q): %v; want ErrNotAdmitted", l.l.Name(), err)
 	}
 }
 
 // holders returns all holders of the lock.
 func (l lock) holders() (all []holder) {
 	l.tb.Helper()
-	told, err := l.l.Holders(l.tb.Context())
+	told, err := backend.HoldersOf(l.tb.Context(), l.l)
 	if err != nil {
 		l.tb.Fatalf("Holders(%q): %v", l.l.Name(), err)
 	}
@@ -166,7 +168,7 @@ func (l lock) holders() (all []holder) {
 // holder returns a holder of the lock.
 func (l lock) holder() holder {
 	l.tb.Helper()
-	h, err := l.l.Holder(l.tb.Context())
+	h, err := backend.HolderOf(l.tb.Context(), l.l)
 	if err != nil {
 		l.tb.Fatalf("Holder(%q): %v", l.l.Name(), err)
 	}
@@ -243,12 +245,12 @@ func (w waiting) giveUp() {
 	}
 }
 
-func (g granted) fence() int64 { return int64(g.l.Token()) }
+func (g granted) fence() int64 { return int64(g.l.Fence()) }
 
 // fences returns the fence of each lock, by name.
 func (g granted) fences() map[string]int64 {
 	fences := map[string]int64{}
-	for name, fence := range g.l.Tokens() {
+	for name, fence := range g.l.Fences() {
 		fences[name] = int64(fence)
 	}
 	return fences
@@ -312,7 +314,7 @@ func (p *process) resize(name string, of, permits int) {
 // disown ends one lease of the lock's owner.
 func (l lock) disown() (left int) {
 	l.tb.Helper()
-	left, err := l.l.ReleaseOwner(l.tb.Context())
+	left, err := l.releaseOwner(l.tb.Context())
 	if err != nil {
 		l.tb.Fatalf("ReleaseOwner(%q): %v", l.l.Name(), err)
 	}
@@ -332,7 +334,7 @@ func (p *process) every(name string, d time.Duration) job {
 
 // slot is the job of that name, in the window of that name.
 func (p *process) slot(name, slot string) job {
-	return job{p.tb, p.c.Once(name, holdfast.SlotKey(slot, time.Hour))}
+	return job{p.tb, p.c.Once(name, holdfast.Slot(slot, time.Hour))}
 }
 
 // run is a run that was completed.
@@ -406,7 +408,7 @@ func (l latch) reset() {
 // parties returns the owners of the parties that have joined.
 func (l latch) parties() (owners []string) {
 	l.tb.Helper()
-	all, err := l.l.Parties(l.tb.Context())
+	all, err := backend.HoldersOf(l.tb.Context(), l.l)
 	if err != nil {
 		l.tb.Fatalf("Parties: %v", err)
 	}
@@ -420,11 +422,11 @@ func (l latch) parties() (owners []string) {
 func (l latch) wait() <-chan string {
 	ended := make(chan string, 1)
 	go func() {
-		var incomplete *holdfast.IncompleteError
+		var incomplete *holdfast.LatchIncompleteError
 		switch err := l.l.Wait(l.tb.Context()); {
 		case err == nil:
 			ended <- "open"
-		case errors.Is(err, holdfast.ErrReset):
+		case errors.Is(err, holdfast.ErrLatchReset):
 			ended <- "reset"
 		case errors.As(err, &incomplete):
 			ended <- fmt.Sprint("missing ", incomplete.Missing)
@@ -443,11 +445,11 @@ type latchParty struct {
 
 func (l latch) join() latchParty {
 	l.tb.Helper()
-	p, err := l.l.Join(l.tb.Context())
+	p, err := l.l.Register(l.tb.Context())
 	if err != nil {
 		l.tb.Fatalf("Join: %v", err)
 	}
-	return latchParty{granted{l.tb, p.Lease}, p}
+	return latchParty{granted{l.tb, p.Lease()}, p}
 }
 
 // countDown counts the party down.
@@ -492,7 +494,7 @@ func (b barrier) join() <-chan barrierParty {
 			close(joined)
 			return
 		}
-		joined <- barrierParty{granted{b.tb, p.Lease}, p}
+		joined <- barrierParty{granted{b.tb, p.Lease()}, p}
 	}()
 	return joined
 }
@@ -501,7 +503,7 @@ func (b barrier) join() <-chan barrierParty {
 func (p barrierParty) await() <-chan string {
 	ended := make(chan string, 1)
 	go func() {
-		var broken *holdfast.BrokenError
+		var broken *holdfast.BarrierBrokenError
 		switch phase, err := p.p.Await(p.tb.Context()); {
 		case err == nil:
 			ended <- fmt.Sprint("phase ", phase)

@@ -135,10 +135,10 @@ const (
 
 // lossTexts say the reasons to people.
 var lossTexts = map[LossReason]string{
-	LossExpired:     "it has expired",
-	LossUnreachable: "it was not renewed in time",
-	LossTaken:       "the lock is taken or deleted",
-	LossBound:       "MaxHold or MaxRenewals ended it",
+	LossExpired:     "expired",
+	LossUnreachable: "not renewed",
+	LossTaken:       "taken or deleted",
+	LossBound:       "hold limit reached",
 }
 
 // LostError says that a lease is, or may be, no longer its holder's. It matches ErrLost.

@@ -99,7 +99,9 @@ func do(ctx context.Context, lease Lease, f func(ctx context.Context) error) (er
 		stop()
 		released := lease.Release(ctx)
 		cancel(ErrReleased)
-		err = errors.Join(err, released)
+		if released != nil {
+			err = errors.Join(err, released)
+		}
 	}()
 	return f(work)
 }

@@ -16,7 +16,7 @@ var usedAs = map[string]string{
 	redisson.name:  "a lock in the format of Redisson's RLock",
 	reader.name:    "a read-write lock",
 	semaphore.name: "a semaphore",
-	owned.name:     "an owner's lock (Owner with Reentrant)",
+	owned.name:     "an owner's lock (OwnerMutex)",
 	latch.name:     "a latch",
 	barrier.name:   "a barrier",
 }

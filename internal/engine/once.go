@@ -84,7 +84,7 @@ func (c *Client) Once(name string, w Window, opts ...Option) *Once {
 func (w Window) check() error {
 	switch {
 	case w == Window{}:
-		return errors.New("the window is missing: Every or SlotKey")
+		return errors.New("the window is missing: Every or Slot")
 	case w.every && (w.length < time.Millisecond || w.length > maxMaxTTL):
 		return fmt.Errorf("a window of %s is not possible; 1ms to %s is", w.length, maxMaxTTL)
 	case w.every:

@@ -38,7 +38,7 @@ func (c *Client) strictFlags() string {
 // Strict.
 func (c *Client) Init(ctx context.Context, force bool) error {
 	if !c.cfg.Strict {
-		return fmt.Errorf("%w: Init needs a client with Config.Strict", ErrInvalid)
+		return fmt.Errorf("%w: only a client with Config.Strict admits a server", ErrInvalid)
 	}
 	mode := ""
 	if force {

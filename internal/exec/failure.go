@@ -165,7 +165,7 @@ var advice = map[error]string{
 	ErrReadOnly:      " (connect to the master, or through Sentinel or Cluster)",
 	ErrUnsupported:   " (Redis 7.0 or Valkey 7.2 is needed; for a Cluster, a Cluster client)",
 	ErrQuarantine:    " (Acquire waits for its end; for a server that is new, run \"holdfast init\" once)",
-	ErrUninitialised: " (Quorum.Init admits it)",
+	ErrUninitialised: " (Quorum.Admit admits it)",
 	ErrReplicas:      " (check the replicas: INFO replication)",
 	ErrOutOfMemory:   " (raise maxmemory or free some)",
 	ErrWritesRefused: " (check its replicas and its disk)",

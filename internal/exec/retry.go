@@ -115,17 +115,18 @@ func (s *Server) Unheard(ctx context.Context, op, name string, sent time.Time) e
 
 // IsSilent reports whether a server that has answered before has left a request, sent then, unanswered for so long that
 // something is wrong with it, or with the way to it.
-func (s *Server) IsSilent(sent time.Time) bool {
-	return time.Since(sent) > max(100*time.Millisecond, 4*s.RTT.Mean())
-}
+func (s *Server) IsSilent(sent time.Time) bool { return time.Since(sent) > s.slowest() }
 
-// Patience is how long a server may take to answer before something seems to be wrong: the first time, with a new
-// connection, for longer.
+// slowest is how long an answer takes at most unless something is wrong.
+func (s *Server) slowest() time.Duration { return max(100*time.Millisecond, 4*s.RTT.Mean()) }
+
+// Patience is how long a caller waits for an answer that has no other time for it: for longer at first contact, which takes a
+// new connection.
 func (s *Server) Patience() time.Duration {
 	if s.Info() == nil {
 		return min(time.Second, s.cfg.CommandTimeout)
 	}
-	return max(100*time.Millisecond, 4*s.RTT.Mean())
+	return s.slowest()
 }
 
 // staysReadOnly reports whether a server that refuses writes is most likely a replica, and not a master that was

@@ -46,9 +46,9 @@ func main() {
 	for _, addr := range os.Args[2:] {
 		nodes = append(nodes, open(addr, &holdfast.Config{Strict: true, CommandTimeout: 10 * time.Second}))
 	}
-	quorum, err := holdfast.NewQuorum(nodes...)
+	quorum, err := holdfast.NewQuorum(nodes, nil)
 	if err == nil {
-		err = quorum.Init(context.Background(), false)
+		err = quorum.Admit(context.Background())
 	}
 	if err != nil {
 		log.Fatal(err)

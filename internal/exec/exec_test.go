@@ -82,8 +82,8 @@ func within(t *testing.T, d driver.Driver, f func(t *testing.T, w *world)) {
 var (
 	loading = driver.ReplyError("LOADING Redis is loading the dataset in memory")
 	denied  = driver.ReplyError("NOPERM this user has no permissions")
-	noRoute = fmt.Errorf("%w: no route", driver.ErrNotSent)
-	broken  = errors.New("connection reset")
+	errNoRoute = fmt.Errorf("%w: no route", driver.ErrNotSent)
+	errBroken  = errors.New("connection reset")
 )
 
 // failing answers n calls with err, and then with a reply.
@@ -102,8 +102,8 @@ func TestDoRepeatsWhatMayPass(t *testing.T) {
 		unanswered bool
 	}{
 		"a server that loads":     {loading, false},
-		"nothing that was sent":   {noRoute, false},
-		"a connection that broke": {broken, true},
+		"nothing that was sent":   {errNoRoute, false},
+		"a connection that broke": {errBroken, true},
 	} {
 		f := &fake{answer: failing(3, c.err)}
 		within(t, f, func(t *testing.T, w *world) {
@@ -244,7 +244,7 @@ func TestWhatWasAchievedHasToBeConfirmed(t *testing.T) {
 func TestConnectIsShared(t *testing.T) {
 	f := &fake{probe: func(ctx context.Context, n int) error {
 		time.Sleep(time.Second)
-		return broken
+		return errBroken
 	}}
 	within(t, f, func(t *testing.T, w *world) {
 		began := time.Now()

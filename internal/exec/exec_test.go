@@ -80,8 +80,8 @@ func within(t *testing.T, d driver.Driver, f func(t *testing.T, w *world)) {
 }
 
 var (
-	loading = driver.ReplyError("LOADING Redis is loading the dataset in memory")
-	denied  = driver.ReplyError("NOPERM this user has no permissions")
+	loading    = driver.ReplyError("LOADING Redis is loading the dataset in memory")
+	denied     = driver.ReplyError("NOPERM this user has no permissions")
 	errNoRoute = fmt.Errorf("%w: no route", driver.ErrNotSent)
 	errBroken  = errors.New("connection reset")
 )

@@ -135,10 +135,7 @@ func (acq *acquirer) run() {
 func (acq *acquirer) next() *waiter {
 	acq.queue.mu.Lock()
 	defer acq.queue.mu.Unlock()
-	if acq.looking != nil {
-		close(acq.looking)
-		acq.looking = nil
-	}
+	acq.endLook()
 	head := acq.queue.head()
 	if head == nil {
 		acq.queue.acquirer = nil
@@ -180,6 +177,9 @@ func (acq *acquirer) ask(mode string) (any, error) {
 	acq.queue.mu.Lock()
 	defer acq.queue.mu.Unlock()
 	acq.queue.noteOutcome(err)
+	if _, granted := got.(*hold); !granted { // else once it is delivered
+		acq.endLook()
+	}
 	return got, err
 }
 

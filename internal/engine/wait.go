@@ -84,6 +84,14 @@ func (acq *acquirer) lookOnceMore() <-chan struct{} {
 	return acq.lastLook
 }
 
+// endLook tells waiters whose time is up that the server has been asked once more. Guarded by the queue.
+func (acq *acquirer) endLook() {
+	if acq.looking != nil {
+		close(acq.looking)
+		acq.looking = nil
+	}
+}
+
 // AcquireBy implements Lock.
 func (l *target) AcquireBy(ctx context.Context, end time.Time) (Lease, error) {
 	if end.IsZero() {

@@ -1,0 +1,257 @@
+package virtual
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/holdfasttest"
+)
+
+// who is a lock's holder in tests of those who wait for it.
+const who = "the holder"
+
+// kinds makes a lock of each kind that callers wait for, with options.
+var kinds = map[string]func(c *holdfast.Client, options ...holdfast.WaitOption) *holdfast.Lock{
+	"mutex": func(c *holdfast.Client, o ...holdfast.WaitOption) *holdfast.Lock {
+		return c.Mutex("a", of[holdfast.MutexOption](o)...)
+	},
+	"key": func(c *holdfast.Client, o ...holdfast.WaitOption) *holdfast.Lock {
+		return c.MutexKey("k", of[holdfast.MutexOption](o)...)
+	},
+	"redisson": func(c *holdfast.Client, o ...holdfast.WaitOption) *holdfast.Lock {
+		return c.RedissonMutex("r", of[holdfast.MutexOption](o)...)
+	},
+	"writer": func(c *holdfast.Client, o ...holdfast.WaitOption) *holdfast.Lock {
+		return c.RWMutex("rw").Writer(of[holdfast.RWMutexOption](o)...)
+	},
+	"permit": func(c *holdfast.Client, o ...holdfast.WaitOption) *holdfast.Lock {
+		return c.Semaphore("s", 1, of[holdfast.SemaphoreOption](o)...).Permits(1)
+	},
+	"several": func(c *holdfast.Client, o ...holdfast.WaitOption) *holdfast.Lock {
+		return c.Multi([]string{"b", "a"}, of[holdfast.MultiOption](o)...)
+	},
+}
+
+// of returns options that fit all kinds as those of one.
+func of[Kind any](options []holdfast.WaitOption) []Kind {
+	var kind []Kind
+	for _, o := range options {
+		kind = append(kind, any(o).(Kind))
+	}
+	return kind
+}
+
+// Whose time is up while the lock is held is told by whom, leaves the queue, and has waited for no longer.
+func TestWaitEndsWhileTheLockIsHeld(t *testing.T) {
+	for kind, lock := range kinds {
+		for way, options := range map[string][]holdfast.WaitOption{
+			"queued": {holdfast.Wait(3 * time.Second)}, "at once": {holdfast.Wait(0)},
+		} {
+			t.Run(kind+", "+way, func(t *testing.T) {
+				eachWay(t, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
+					lease := acquire(t, lock(client(t, srv), holdfast.Owner(who)))
+					limit := 3 * time.Second
+					if way == "at once" {
+						limit = 0
+					}
+					c := configured(t, srv, cfg)
+					for turn := range 2 { // before the client knows the server, and after
+						began := time.Now()
+						got, err := lock(c, options...).Acquire(t.Context())
+						var held *holdfast.HeldError
+						if !errors.As(err, &held) || !errors.Is(err, holdfast.ErrHeld) || errors.Is(err, holdfast.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
+							t.Fatalf("turn %d: Acquire: %v, %v; want ErrHeld", turn, got, err)
+						}
+						if kind != "several" && held.Name != lease.Name() || kind == "several" && held.Name != "a" || held.Holder.Owner != who {
+							t.Errorf("turn %d: the error names %q, held by %+v", turn, held.Name, held.Holder)
+						}
+						if took := time.Since(began); took < limit || took > limit+time.Second {
+							t.Errorf("turn %d: it waited for %s; want %s", turn, took, limit)
+						}
+					}
+					if s, err := lock(client(t, srv)).Status(t.Context()); err != nil || len(s.Waiters) != 0 {
+						t.Errorf("%d wait still: %v", len(s.Waiters), err)
+					}
+					release(t, lease)
+					release(t, acquire(t, lock(c)))
+				})
+			})
+		}
+	}
+}
+
+// Each goroutine of a process has its own patience.
+func TestWaitEndsInLine(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
+		c := client(t, srv)
+		lease := acquire(t, c.Mutex("a"))
+		patient := wait(t, c.Mutex("a"))
+		time.Sleep(time.Second)
+		began := time.Now()
+		if _, err := c.Mutex("a", holdfast.Wait(2*time.Second)).Acquire(t.Context()); !errors.Is(err, holdfast.ErrHeld) || time.Since(began) > 3*time.Second {
+			t.Errorf("Acquire behind another: %v, after %s", err, time.Since(began))
+		}
+		release(t, lease)
+		patient.served(t, time.Second)
+	})
+}
+
+// A lock that was granted to a waiter which does not know of it is had when its time is up.
+func TestAGrantThatWasNotHeardIsFoundWhenTimeIsUp(t *testing.T) {
+	for kind, lock := range kinds {
+		if kind == "key" || kind == "redisson" {
+			continue // whose waiters ask again and again
+		}
+		t.Run(kind, func(t *testing.T) {
+			bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
+				lease := acquire(t, lock(client(t, srv)))
+				c := client(t, srv, newDeaf)
+				got := wait(t, lock(c, holdfast.Wait(3*time.Second)))
+				time.Sleep(1500 * time.Millisecond)
+				release(t, lease)
+				<-got.done
+				if got.err != nil {
+					t.Fatalf("Acquire: %v", got.err)
+				}
+				if got.lease.Fence() <= lease.Fence() {
+					t.Errorf("fence %d follows %d", got.lease.Fence(), lease.Fence())
+				}
+				time.Sleep(time.Minute)
+				if err := got.lease.Err(); err != nil {
+					t.Errorf("a minute later: %v", err)
+				}
+				release(t, got.lease)
+			})
+		})
+	}
+}
+
+// Whose time is up while the server does not answer is told so, and not that anybody holds the lock.
+func TestWaitEndsInSilence(t *testing.T) {
+	for kind, lock := range kinds {
+		t.Run(kind, func(t *testing.T) {
+			eachWay(t, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
+				var d moody
+				c := configured(t, srv, cfg, d.wrap)
+				release(t, acquire(t, lock(c))) // the server is known
+				d.hangs.Store(true)
+				silent := func(what string, l *holdfast.Lock, limit time.Duration) {
+					t.Helper()
+					began := time.Now()
+					_, err := l.Acquire(t.Context())
+					if !errors.Is(err, holdfast.ErrUnavailable) || errors.Is(err, holdfast.ErrHeld) || errors.Is(err, context.DeadlineExceeded) {
+						t.Errorf("%s: %v", what, err)
+					}
+					if took := time.Since(began); took < limit || took > limit+200*time.Millisecond {
+						t.Errorf("%s: it waited for %s; want %s", what, took, limit)
+					}
+				}
+				silent("from the beginning", lock(c, holdfast.Wait(time.Second)), time.Second)
+				silent("at once", lock(c, holdfast.Wait(0)), 0)
+				d.hangs.Store(false)
+				lease := acquire(t, lock(client(t, srv)))
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				_, _ = lock(c).Acquire(ctx)
+				cancel()
+				time.AfterFunc(time.Second, func() { d.hangs.Store(true) })
+				silent("while it is queued", lock(c, holdfast.Wait(2*time.Second)), 2*time.Second)
+				d.hangs.Store(false)
+				release(t, lease)
+			})
+		})
+	}
+}
+
+// What the server answers at last counts, if it is that it does not work just now.
+func TestWaitEndsWhileTheServerRefuses(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
+		var d moody
+		c := client(t, srv, d.wrap)
+		lease := acquire(t, client(t, srv).Mutex("a"))
+		waiting := wait(t, c.Mutex("a", holdfast.Wait(time.Minute)))
+		d.refuses.Store(driver.ReplyError("LOADING the server is loading"))
+		<-waiting.done
+		var server *holdfast.ServerError
+		if !errors.Is(waiting.err, holdfast.ErrUnavailable) || !errors.As(waiting.err, &server) || server.Code != "LOADING" {
+			t.Errorf("Acquire: %v", waiting.err)
+		}
+		d.refuses.Store(driver.ReplyError(""))
+		release(t, lease)
+	})
+}
+
+// The context of the caller ends the wait, too, and is told of.
+func TestWaitEndsWithTheContext(t *testing.T) {
+	for kind, lock := range kinds {
+		t.Run(kind, func(t *testing.T) {
+			bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
+				lease := acquire(t, lock(client(t, srv)))
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				if _, err := lock(client(t, srv), holdfast.Wait(time.Minute)).Acquire(ctx); err != context.DeadlineExceeded {
+					t.Errorf("Acquire: %v; want the context's error", err)
+				}
+				release(t, lease)
+			})
+		})
+	}
+}
+
+// A poller's time is up in the same way.
+func TestWaitBoundsPollers(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
+		lease := acquire(t, client(t, srv).Mutex("a", holdfast.Owner(who)))
+		c := configured(t, srv, holdfast.Config{PollInterval: 300 * time.Millisecond})
+		for limit, l := range map[time.Duration]*holdfast.Lock{
+			time.Second: c.Mutex("a", holdfast.Wait(time.Second)),
+			0:           c.Mutex("a", holdfast.Wait(0)),
+			time.Minute: c.Mutex("a", holdfast.Wait(time.Minute), holdfast.Poll(time.Hour)),
+		} {
+			began := time.Now()
+			_, err := l.Acquire(t.Context())
+			var held *holdfast.HeldError
+			if took := time.Since(began); !errors.As(err, &held) || held.Holder.Owner != who || took < limit || took > limit+100*time.Millisecond {
+				t.Errorf("Acquire: %v after %s; want ErrHeld after %s", err, took, limit)
+			}
+		}
+		got := wait(t, c.Mutex("a", holdfast.Wait(time.Minute)))
+		time.Sleep(time.Second)
+		release(t, lease)
+		got.served(t, time.Second)
+	})
+}
+
+// Who waits for another run of a job does so for a limited time, and runs it for as long as that takes.
+func TestWaitBoundsJobs(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
+		job := func(options ...holdfast.OnceOption) *holdfast.Once {
+			return client(t, srv).Once("j", holdfast.Every(time.Hour), options...)
+		}
+		running, over := make(chan struct{}), make(chan error, 1)
+		go func() {
+			_, err := job(holdfast.Owner(who), holdfast.Wait(time.Second)).Do(t.Context(), func(context.Context, *holdfast.Lease) (string, error) {
+				close(running)
+				time.Sleep(time.Minute)
+				return "", errors.New("it failed")
+			})
+			over <- err
+		}()
+		<-running
+		began := time.Now()
+		_, err := job(holdfast.Wait(2*time.Second)).Do(t.Context(), func(context.Context, *holdfast.Lease) (string, error) {
+			t.Error("two run it")
+			return "", nil
+		})
+		var held *holdfast.HeldError
+		if !errors.As(err, &held) || held.Name != "j" || held.Holder.Owner != who || time.Since(began) > 3*time.Second {
+			t.Errorf("Do while another runs it: %v after %s", err, time.Since(began))
+		}
+		if err := <-over; err == nil || errors.Is(err, holdfast.ErrHeld) {
+			t.Errorf("Do: %v", err)
+		}
+	})
+}

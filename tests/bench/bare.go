@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	_ "embed"
 	"fmt"
 	"io"
 	"os"
@@ -11,18 +10,16 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/rueidis"
-)
 
-//go:embed compare_and_delete.lua
-var compareAndDelete string
+	"github.com/holdfast-go/holdfast/cmd/holdfast/measure"
+)
 
 var (
-	deleteByGoredis = redis.NewScript(compareAndDelete)
-	deleteByRueidis = rueidis.NewLuaScript(compareAndDelete)
+	deleteByGoredis = redis.NewScript(measure.CompareAndDelete)
+	deleteByRueidis = rueidis.NewLuaScript(measure.CompareAndDelete)
 )
 
-// bare is the lock that everybody takes for the floor: no fence, no renewal, and it polls
-// where it has to wait.
+// bare is the usual lock, which is the floor: it has no fence and no renewal, and waiters poll.
 type bare struct {
 	set    func(ctx context.Context, key, token string) (bool, error)
 	delete func(ctx context.Context, key, token string) error

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/holdfast-go/holdfast/cmd/holdfast/measure"
 	"github.com/holdfast-go/holdfast/tests/internal/harness"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
@@ -110,10 +111,10 @@ func parse(args []string, stderr io.Writer) (o options, err error) {
 	return o, err
 }
 
-// takes says whether the contestant was asked for.
+// takes reports whether the contestant was asked for.
 func (o options) takes(c contestant) bool { return o.only == nil || slices.Contains(o.only, c.name) }
 
-// takesJava says whether there is a turn of a contestant in Java.
+// takesJava reports whether a contestant in Java has a turn.
 func (o options) takesJava() bool {
 	for _, c := range o.cells {
 		for _, who := range contestants {
@@ -125,7 +126,7 @@ func (o options) takesJava() bool {
 	return false
 }
 
-// compare measures, and prints what came of it.
+// compare measures, and prints the results.
 func compare(ctx context.Context, o options, stdout, stderr io.Writer) error {
 	h := &harness.TB{}
 	defer h.Close()
@@ -133,7 +134,7 @@ func compare(ctx context.Context, o options, stdout, stderr io.Writer) error {
 	var err error
 	about := surroundings{began: time.Now(), loadBefore: load()}
 	h.Guard(func() {
-		v := &venue{h: h, bin: server.One(h), dir: h.TempDir(), sites: map[string]site{}, delayers: map[string]*worker{}, behind: map[string]string{}}
+		v := &rig{h: h, bin: server.One(h), dir: h.TempDir(), sites: map[string]site{}, delayers: map[string]*worker{}, delayed: map[string]string{}}
 		defer v.endDelayers()
 		if v.self, err = os.Executable(); err != nil {
 			return
@@ -150,7 +151,7 @@ func compare(ctx context.Context, o options, stdout, stderr io.Writer) error {
 				fmt.Fprintf(stderr, "\n!!! Redisson is NOT MEASURED: %s\n\n", java.missing)
 			}
 		}
-		r, err = measure(ctx, v, o, stderr)
+		r, err = takeTurns(ctx, v, o, stderr)
 	})
 	if err = errors.Join(err, h.Err()); err != nil {
 		return err
@@ -167,14 +168,13 @@ func compare(ctx context.Context, o options, stdout, stderr io.Writer) error {
 	return os.WriteFile(o.svg, []byte(plot(r)), 0o644)
 }
 
-// measure has all contestants take their turns, all once in every round, in an order that
-// changes from round to round.
-func measure(ctx context.Context, v *venue, o options, stderr io.Writer) (results, error) {
+// takeTurns has each contestant take a turn in every round, in an order that changes from round to round.
+func takeTurns(ctx context.Context, v *rig, o options, stderr io.Writer) (results, error) {
 	r := results{}
 	number := 0
 	for i, c := range o.cells {
 		if i > 0 && c.kind != o.cells[i-1].kind {
-			v.endJVM() // threads of turns that are over may go on in it, and send commands
+			v.endJVM() // threads of earlier turns may still run in it, and send commands
 		}
 		var taking []contestant
 		for _, who := range contestants {
@@ -185,13 +185,13 @@ func measure(ctx context.Context, v *venue, o options, stderr io.Writer) (result
 		rounds := map[string][]figures{}
 		for round := range c.rounds {
 			fmt.Fprintf(stderr, "%s: round %d of %d\n", c.name, round+1, c.rounds)
-			for _, who := range rotated(taking, round) {
+			for _, who := range measure.Rotated(taking, round) {
 				number++
 				f, err := turn(ctx, v, who, c, number)
 				if ctx.Err() != nil {
 					return nil, ctx.Err()
 				}
-				if err != nil { // the others go on
+				if err != nil { // the others continue
 					fmt.Fprintf(stderr, "%s: %s: %v\n", c.name, who.name, err)
 					f = figures{"errors": 1}
 				}

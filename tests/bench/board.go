@@ -7,22 +7,22 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/history"
 )
 
-// board is memory that all processes of a turn share. It tells of overlaps, and how long it
-// takes from one holder to the next, without asking the server anything.
+// board is memory that all processes of a turn share. It notices overlaps, and how long the lock takes from one holder to
+// the next, without asking the server.
 type board struct {
-	inside   atomic.Int64 // holders; a reader counts 1, any other exclusive
-	over     atomic.Int64 // 1 once the turn is: what is cancelled then may overlap
+	inside   atomic.Int64 // holders; a reader counts 1, any other counts exclusive
+	over     atomic.Int64 // 1 when the turn is over: acquires that are then cancelled may overlap
 	waiting  atomic.Int64 // goroutines
-	released atomic.Int64 // when the latest holder called release, if somebody waited then; else 0
+	released atomic.Int64 // when the last holder called release; 0 if nobody was waiting then
 	overlaps atomic.Int64 // grants beside another holder, unless both are readers
 }
 
 const boardSize = 5 * 8
 
-// exclusive is above any number of readers.
+// exclusive is more than any number of readers.
 const exclusive = 1 << 32
 
-// share is what a holder counts inside.
+// share is what a holder counts.
 func share(reads bool) int64 {
 	if reads {
 		return 1
@@ -30,8 +30,7 @@ func share(reads bool) int64 {
 	return exclusive
 }
 
-// enter is called by who has the lock now. It tells how long ago the last one before called
-// release, if it was waited for.
+// enter is called by a new holder. It returns how long ago the last holder called release, if somebody was waiting then.
 func (b *board) enter(reads bool) (handover time.Duration, ok bool) {
 	now, mine := history.Now(), share(reads)
 	inside := b.inside.Add(mine)
@@ -42,7 +41,7 @@ func (b *board) enter(reads bool) (handover time.Duration, ok bool) {
 	return time.Duration(now - released), released != 0 && inside == mine
 }
 
-// leave is called just before release.
+// leave is called by a holder just before it releases.
 func (b *board) leave(reads bool) {
 	if b.inside.Add(-share(reads)) == 0 && b.waiting.Load() > 0 {
 		b.released.Store(history.Now())

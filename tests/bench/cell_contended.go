@@ -8,10 +8,9 @@ import (
 	"time"
 )
 
-// contended has all goroutines want one lock, until the turn is over for the first process
-// that finds so. It is also the workload of one, where there is a single process, and
-// nobody holds the lock for any time; and of read and readwrite, where goroutines are readers
-// or writers of one lock.
+// contended has all goroutines compete for one lock, until the first process finds that the turn is over. It is also the
+// workload of the cell one, with a single process and holds of no time, and of read and readwrite, where goroutines are
+// readers or writers.
 func contended(ctx context.Context, l locker, j job, b *board, start func() error) (outcome, error) {
 	var o outcome
 	if err := cycle(ctx, side(l, j, fmt.Sprintf("%s-ready-%d", j.Names, j.Process), 0)); err != nil {
@@ -47,7 +46,7 @@ func contended(ctx context.Context, l locker, j job, b *board, start func() erro
 	return r.outcome, nil
 }
 
-// side is a goroutine's handle of a lock: a mutex, or a side of a read-write lock.
+// side returns a goroutine's handle of a lock: a mutex, or a side of a read-write lock.
 func side(l locker, j job, name string, goroutine int) lock {
 	switch {
 	case j.Readers == 0:
@@ -59,7 +58,7 @@ func side(l locker, j job, name string, goroutine int) lock {
 	}
 }
 
-// rivalry is what the goroutines of a process have in common.
+// rivalry is what the goroutines of a process share.
 type rivalry struct {
 	job   job
 	board *board
@@ -68,7 +67,7 @@ type rivalry struct {
 	outcome outcome
 }
 
-// compete takes the lock again and again until ctx ends, and returns how often it got it.
+// compete acquires and releases the lock until ctx ends, and returns how often it did.
 func (r *rivalry) compete(ctx context.Context, l lock, reads bool) (cycles int, err error) {
 	for {
 		if r.job.Think > 0 {
@@ -82,7 +81,7 @@ func (r *rivalry) compete(ctx context.Context, l lock, reads bool) (cycles int, 
 		err := l.acquire(ctx)
 		r.board.waiting.Add(-1)
 		if err != nil {
-			// Whoever got nothing until the end has waited, too.
+			// A wait that the end cut short is a wait, too.
 			r.sample(time.Since(asked), 0, false, reads)
 			if ctx.Err() != nil {
 				return cycles, nil
@@ -108,7 +107,7 @@ func (r *rivalry) compete(ctx context.Context, l lock, reads bool) (cycles int, 
 }
 
 func (r *rivalry) sample(wait, handover time.Duration, passed, reads bool) {
-	if r.job.Hold == 0 { // too many, and only the rate counts
+	if r.job.Hold == 0 { // there are too many samples, and only the rate matters
 		return
 	}
 	r.mu.Lock()

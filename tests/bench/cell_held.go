@@ -6,17 +6,18 @@ import (
 	"fmt"
 	"runtime"
 	"sync"
-	"sync/atomic"
 	"time"
+
+	"github.com/holdfast-go/holdfast/cmd/holdfast/measure"
 )
 
-// held takes many locks, has them renewed for a time, and releases them.
+// held acquires many locks, holds them for a time, in which they are renewed, and releases them.
 func held(ctx context.Context, l locker, j job, _ *board, start func() error) (outcome, error) {
 	ready := make([]lock, j.Goroutines)
 	for g := range ready {
 		ready[g] = l.lock(fmt.Sprintf("%s-ready-%d", j.Names, g))
 	}
-	o := spin(ctx, ready, 200*time.Millisecond, false) // connections are no part of leases
+	o := spin(ctx, ready, 200*time.Millisecond, false) // connections do not count as part of leases
 	if o.Errors > 0 {
 		return o, errors.New(o.Error)
 	}
@@ -29,13 +30,13 @@ func held(ctx context.Context, l locker, j job, _ *board, start func() error) (o
 	if err := start(); err != nil {
 		return o, err
 	}
-	before := memory()
+	before := measure.MemoryInUse()
 	read := meter()
 	began := time.Now()
 	var mu sync.Mutex // guards o
 	inParallel(j, func(i int) {
 		taken := l.lock(names[i]).(lease)
-		for err := taken.acquire(ctx); err != nil; err = taken.acquire(ctx) { // renewals may be all that the machine can do
+		for err := taken.acquire(ctx); err != nil; err = taken.acquire(ctx) { // the machine may be busy with renewals
 			mu.Lock()
 			o.fail(err)
 			mu.Unlock()
@@ -45,10 +46,10 @@ func held(ctx context.Context, l locker, j job, _ *board, start func() error) (o
 	for until := time.Now().Add(j.For); time.Now().Before(until); time.Sleep(50 * time.Millisecond) {
 		o.Goroutines = max(o.Goroutines, runtime.NumGoroutine())
 	}
-	after := memory()
+	after := measure.MemoryInUse()
 	n := float64(j.Leases)
 	o.LeaseHeap = (float64(after.HeapAlloc) - float64(before.HeapAlloc)) / n
-	o.LeaseStack = max(float64(after.StackInuse)-float64(before.StackInuse), 0) / n // those of the warm-up may be gone
+	o.LeaseStack = max(float64(after.StackInuse)-float64(before.StackInuse), 0) / n // the warm-up's may be gone
 	inParallel(j, func(i int) {
 		gone := leases[i].lost()
 		err := leases[i].release()
@@ -64,24 +65,7 @@ func held(ctx context.Context, l locker, j job, _ *board, start func() error) (o
 	return o, nil
 }
 
-// inParallel calls f for each of the leases, by the job's goroutines.
+// inParallel calls f for each lease, from the job's goroutines.
 func inParallel(j job, f func(i int)) {
-	var next atomic.Int64
-	var all sync.WaitGroup
-	for range j.Goroutines {
-		all.Go(func() {
-			for i := int(next.Add(1)) - 1; i < j.Leases; i = int(next.Add(1)) - 1 {
-				f(i)
-			}
-		})
-	}
-	all.Wait()
-}
-
-// memory is what is in use once garbage is collected.
-func memory() (m runtime.MemStats) {
-	runtime.GC()
-	runtime.GC() // what finalizers and pools let go
-	runtime.ReadMemStats(&m)
-	return m
+	_ = measure.InParallel(j.Goroutines, j.Leases, func(i int) error { f(i); return nil })
 }

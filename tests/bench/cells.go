@@ -12,13 +12,13 @@ type cell struct {
 	rounds     int
 	processes  int
 	goroutines int // of each process
-	readers    int // of the goroutines, where the lock is a read-write lock
+	readers    int // of the goroutines, if the lock is a read-write lock
 	leases     int
 	time       time.Duration
 	hold       time.Duration
 	think      time.Duration
-	roundTrip  time.Duration // to the server and back, besides what this machine takes
-	warm       time.Duration // processor time of a process that has all turns, before its first
+	roundTrip  time.Duration // to the server and back, besides the time that this machine takes
+	warm       time.Duration // processor time that a process that has all turns uses before the first
 }
 
 // levels are the numbers of goroutines of the free cells.
@@ -29,7 +29,7 @@ func freeCell(goroutines int) string { return fmt.Sprint("free/", goroutines) }
 // farLevels are the numbers of goroutines of the far cells.
 var farLevels = []int{1, 8, 32, 128, 512}
 
-// roundTrips are those of the far cells: of a server in the same data centre, and of one in another zone.
+// roundTrips are the round trips of the far cells: to a server in the same data centre, and in another zone.
 var roundTrips = []time.Duration{500 * time.Microsecond, 2500 * time.Microsecond}
 
 func farCell(roundTrip time.Duration, goroutines int) string {
@@ -42,10 +42,10 @@ func readCell(processes int) string { return fmt.Sprint("read/", processes) }
 
 const clusterCell = "cluster/512"
 
-// size is how much of a run there is.
+// size is the size of a run.
 type size struct {
 	rounds, contendedRounds int
-	short, contended, hold  time.Duration // turns; short ones are those of free, far, one, read, quorum and cluster
+	short, contended, hold  time.Duration // of turns; short ones are in free, far, one, read, quorum and cluster
 	leases                  int
 	warm                    time.Duration
 }
@@ -55,13 +55,13 @@ var (
 	quick = size{rounds: 1, contendedRounds: 1, short: 100 * time.Millisecond, contended: 700 * time.Millisecond, hold: 3500 * time.Millisecond, leases: 1000, warm: 500 * time.Millisecond}
 )
 
-// cells are all cells of a run of this size.
+// cells returns the cells of a run of this size.
 func (s size) cells() []cell {
 	var all []cell
 	for _, n := range levels {
 		rounds := s.rounds
 		if n == 1 && rounds > 1 {
-			rounds *= 3 // a median of latencies, which a round moves more than rates
+			rounds *= 3 // latencies vary more from round to round than rates
 		}
 		all = append(all, cell{kind: "free", name: freeCell(n), rounds: rounds, processes: 1, goroutines: n, time: s.short})
 	}
@@ -70,7 +70,7 @@ func (s size) cells() []cell {
 			all = append(all, cell{kind: "far", name: farCell(trip, n), rounds: (s.rounds + 1) / 2, processes: 1, goroutines: n, roundTrip: trip, time: s.short})
 		}
 	}
-	// A hold that lasts no time would reward locks that let the one in who has just left.
+	// Without a time to hold, locks that let in again the goroutine that has just left would win.
 	all = append(all,
 		cell{kind: "contended", name: "contended", rounds: s.contendedRounds, processes: 8, goroutines: 16, time: s.contended, hold: time.Millisecond, think: 10 * time.Millisecond},
 		cell{kind: "one", name: "one", rounds: s.rounds, processes: 1, goroutines: 64, time: s.short},
@@ -88,7 +88,7 @@ func (s size) cells() []cell {
 	return all
 }
 
-// merged is the cell in one process, with all goroutines.
+// merged returns the cell with all goroutines in one process.
 func (c cell) merged() cell {
 	c.goroutines, c.readers, c.processes = c.goroutines*c.processes, c.readers*c.processes, 1
 	return c
@@ -109,7 +109,7 @@ func (c cell) job(of contestant, process int) job {
 	}
 }
 
-// limit is how long a turn may take, on a machine that stalls.
+// limit is how long a turn may take on a machine that stalls.
 func (c cell) limit() time.Duration {
 	return 2*c.time + 4*c.warm + time.Minute + time.Duration(c.leases)*time.Millisecond
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
-// sham is a locker whose locks let in as many at once as its channel holds.
+// sham is a locker whose locks have as many holders at once as its channel has room for.
 type sham chan struct{}
 
 func (s sham) lock(string) lock { return s }
@@ -33,7 +33,7 @@ func (s sham) reader(string) lock { return s }
 
 func (s sham) writer(string) lock { return s }
 
-// compete has 4 goroutines want a lock that lets in so many, again until enough was seen.
+// compete has 4 goroutines compete for a lock with room for so many holders, until enough was seen.
 func compete(t *testing.T, room, readers int, enough func(outcome, *board) bool) (o outcome, b *board) {
 	t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); {
@@ -50,15 +50,15 @@ func compete(t *testing.T, room, readers int, enough func(outcome, *board) bool)
 			return o, b
 		}
 	}
-	t.Fatal("nothing of the kind was seen in 30 s")
+	t.Fatal("it was not seen in 30 s")
 	return
 }
 
-func TestALockThatLetsTwoInIsFoundOut(t *testing.T) {
+func TestALockWithTwoHoldersIsFound(t *testing.T) {
 	compete(t, 2, 0, func(_ outcome, b *board) bool { return b.overlaps.Load() > 0 })
 }
 
-func TestAReadWriteLockThatLetsAWriterInAmongReadersIsFoundOut(t *testing.T) {
+func TestAReadWriteLockWithAWriterAmongReadersIsFound(t *testing.T) {
 	compete(t, 2, 3, func(_ outcome, b *board) bool { return b.overlaps.Load() > 0 })
 }
 
@@ -82,7 +82,7 @@ func TestWritersCyclesAndWaitsAreCountedApart(t *testing.T) {
 	}
 }
 
-// The scripts of Redisson's read lock count holders, and leave nothing behind.
+// The scripts of Redisson's read lock count holders, and leave no keys.
 func TestTheScriptsOfRedissonsReadLock(t *testing.T) {
 	s := server.Start(t, server.One(t))
 	for name, open := range map[string]func(job) (locker, error){"go-redis": redissonScriptsOverGoredis, "rueidis": redissonScriptsOverRueidis} {
@@ -92,7 +92,7 @@ func TestTheScriptsOfRedissonsReadLock(t *testing.T) {
 		}
 		defer l.close()
 		readers := []lock{l.(sharer).reader("lock"), l.(sharer).reader("lock")}
-		for _, left := range []int64{3, 5} { // the mode and a holder of the hash; a timeout each
+		for _, left := range []int64{3, 5} { // the hash has the mode and a field for each holder; each has a timeout
 			if err := readers[(left-3)/2].acquire(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -116,7 +116,7 @@ func TestTheScriptsOfRedissonsReadLock(t *testing.T) {
 	}
 }
 
-// Only when the last of several readers leaves is anything handed over.
+// The lock is handed over only when the last of several readers leaves.
 func TestAHandOverIsFromTheLastHolderToTheFirst(t *testing.T) {
 	b, _, err := newBoard(t.TempDir(), 1)
 	if err != nil {
@@ -142,7 +142,7 @@ func TestAHandOverIsFromTheLastHolderToTheFirst(t *testing.T) {
 	}
 }
 
-func TestALockThatExcludesIsNotBlamed(t *testing.T) {
+func TestALockThatExcludesHasNoOverlaps(t *testing.T) {
 	began := time.Now()
 	o, b := compete(t, 1, 0, func(o outcome, _ *board) bool { return o.Cycles > 10 && len(o.Handovers) > 10 })
 	if n := b.overlaps.Load(); n > 0 {

@@ -13,30 +13,29 @@ import (
 // ttl is the lease time of every contestant's locks.
 const ttl = 10 * time.Second
 
-// pollInterval is how often those look that were tuned to poll, and the bare commands.
+// pollInterval is how often the bare commands poll, and the peers that are tuned to poll.
 const pollInterval = 2 * time.Millisecond
 
-// locker is a contestant in one process: what takes locks by name.
+// locker is a contestant in one process: it has locks by name.
 type locker interface {
 	lock(name string) lock
 	close()
 }
 
-// sharer is a locker that has read-write locks, too.
+// sharer is a locker that also has read-write locks.
 type sharer interface {
 	locker
 	reader(name string) lock
 	writer(name string) lock
 }
 
-// lock is one goroutine's handle of a lock, so that none of them has to allocate what
-// remembers that it is held.
+// lock is one goroutine's handle of a lock. It remembers that the lock is held, so that a cycle need not allocate for that.
 type lock interface {
 	acquire(ctx context.Context) error // waits
 	release() error
 }
 
-// lease is a lock that is renewed by itself while it is held.
+// lease is a lock that is renewed while it is held.
 type lease interface {
 	lock
 	lost() bool
@@ -46,29 +45,28 @@ type role int
 
 const (
 	ours  role = iota
-	floor      // the bare two commands
+	floor      // the two bare commands
 	peer
 )
 
 type contestant struct {
 	name     string
 	role     role
-	client   string // which Redis client it uses
+	client   string // the Redis client that it uses
 	notified bool   // waiters are told when the lock is free: they do not poll
-	apart    bool   // local hand-over is off
-	only     string // the cells that it takes part in, with commas; all if empty
-	sends    string // a command that it sends besides scripts
-	java     bool   // it is java/Contestant.java, in one process, which has all turns
+	noLocal  bool   // local hand-over is off
+	only     string // the cells that it takes part in, separated by commas; all if empty
+	sends    string // a command that it sends, besides scripts
+	java     bool   // it is java/Contestant.java: one process, which has all turns
 	open     func(j job) (locker, error)
 }
 
-// contestants are all that are compared. redsync and redislock do not renew by themselves, and
-// have no part in held.
+// contestants are all that are compared. redsync and redislock do not renew locks, so they are not in held.
 var contestants = []contestant{
 	{name: "holdfast-goredis", role: ours, client: "go-redis", notified: true, open: holdfastOverGoredis(0)},
-	{name: "holdfast-goredis-nolocal", role: ours, client: "go-redis", notified: true, apart: true, only: "contended,one", open: holdfastOverGoredis(-1)},
+	{name: "holdfast-goredis-nolocal", role: ours, client: "go-redis", notified: true, noLocal: true, only: "contended,one", open: holdfastOverGoredis(-1)},
 	{name: "holdfast-rueidis", role: ours, client: "rueidis", notified: true, open: holdfastOverRueidis(0)},
-	{name: "holdfast-rueidis-nolocal", role: ours, client: "rueidis", notified: true, apart: true, only: "contended,one", open: holdfastOverRueidis(-1)},
+	{name: "holdfast-rueidis-nolocal", role: ours, client: "rueidis", notified: true, noLocal: true, only: "contended,one", open: holdfastOverRueidis(-1)},
 	{name: "bare-goredis", role: floor, client: "go-redis", only: "free,far,contended,one,cluster", sends: "set", open: bareGoredis},
 	{name: "bare-goredis-autopipeline", role: floor, client: "go-redis", only: "free", sends: "set", open: bareAutoPipeline},
 	{name: "bare-rueidis", role: floor, client: "rueidis", only: "free,far,contended,one,cluster", sends: "set", open: bareRueidis},
@@ -87,13 +85,13 @@ func named(name string) contestant {
 	return contestants[slices.IndexFunc(contestants, func(c contestant) bool { return c.name == name })]
 }
 
-// in says whether the contestant takes part in a cell of this kind.
+// in reports whether the contestant takes part in cells of this kind.
 func (c contestant) in(kind string) bool {
 	return c.only == "" || slices.Contains(strings.Split(c.only, ","), kind)
 }
 
-// dialGoredis and dialRueidis are the clients of all who use them, as they are by default.
-// Several addresses are those of a Cluster.
+// dialGoredis and rueidisOption make clients with their defaults, for all contestants that use them. Several addresses are
+// those of a Cluster.
 func dialGoredis(addrs []string) redis.UniversalClient {
 	return redis.NewUniversalClient(&redis.UniversalOptions{Addrs: addrs})
 }

@@ -11,11 +11,11 @@ import (
 // delayerArgument makes the program a delayer: bench delayer ADDR DURATION.
 const delayerArgument = "delayer"
 
-// delayer stands for a network: it forwards connections to a server, and what is sent on them, in either direction,
-// arrives after a constant time. It says the address at which it listens, and ends with its standard input.
+// delayer simulates a network: it forwards connections to a server, and delays what is sent in either direction by a
+// constant time. It prints the address at which it listens, and ends with its standard input.
 //
-// Everything is delayed equally, so what arrives is one queue. Its thread sleeps in the system: in a process
-// that has nothing else to do, Go's timers are a millisecond late.
+// Because all packets have the same delay, one queue keeps them in order. The thread that delivers them sleeps in a
+// system call: in a process that is otherwise idle, Go's timers are a millisecond late.
 func delayer(args []string, stdin io.Reader, stdout io.Writer) error {
 	if len(args) != 2 {
 		return fmt.Errorf("usage: bench %s ADDR DURATION", delayerArgument)
@@ -28,9 +28,9 @@ func delayer(args []string, stdin io.Reader, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
-	runtime.GOMAXPROCS(runtime.NumCPU() + 1) // one is asleep
-	way := make(chan packet, 1<<16)
-	go deliver(way)
+	runtime.GOMAXPROCS(runtime.NumCPU() + 1) // one thread sleeps
+	queue := make(chan packet, 1<<16)
+	go deliver(queue)
 	go func() {
 		for {
 			client, err := listener.Accept()
@@ -42,8 +42,8 @@ func delayer(args []string, stdin io.Reader, stdout io.Writer) error {
 				client.Close()
 				continue
 			}
-			go forward(client, server, delay, way)
-			go forward(server, client, delay, way)
+			go forward(client, server, delay, queue)
+			go forward(server, client, delay, queue)
 		}
 	}()
 	fmt.Fprintln(stdout, listener.Addr())
@@ -51,32 +51,32 @@ func delayer(args []string, stdin io.Reader, stdout io.Writer) error {
 	return err
 }
 
-// packet is some bytes on their way; none: the end of the connection.
+// packet is bytes that are under way. A packet without data is the end of the connection.
 type packet struct {
 	to   net.Conn
 	data []byte
 	due  time.Time
 }
 
-func forward(from, to net.Conn, delay time.Duration, way chan<- packet) {
+func forward(from, to net.Conn, delay time.Duration, queue chan<- packet) {
 	buffer := make([]byte, 64<<10)
 	for {
 		n, err := from.Read(buffer)
 		due := time.Now().Add(delay)
 		if n > 0 {
-			way <- packet{to, append([]byte(nil), buffer[:n]...), due}
+			queue <- packet{to, append([]byte(nil), buffer[:n]...), due}
 		}
 		if err != nil {
-			way <- packet{to, nil, due}
+			queue <- packet{to, nil, due}
 			return
 		}
 	}
 }
 
-func deliver(way <-chan packet) {
+func deliver(queue <-chan packet) {
 	runtime.LockOSThread()
 	sharpen()
-	for p := range way {
+	for p := range queue {
 		if left := time.Until(p.due); left > 0 {
 			sleep(left)
 		}
@@ -84,6 +84,6 @@ func deliver(way <-chan packet) {
 			p.to.Close()
 			continue
 		}
-		_, _ = p.to.Write(p.data) // of a connection that has ended its readers tell
+		_, _ = p.to.Write(p.data) // if the connection has ended, its reader notices
 	}
 }

@@ -6,6 +6,7 @@ require (
 	github.com/bsm/redislock v0.9.4
 	github.com/go-redsync/redsync/v4 v4.18.1
 	github.com/holdfast-go/holdfast v0.0.0
+	github.com/holdfast-go/holdfast/cmd/holdfast v0.0.0
 	github.com/holdfast-go/holdfast/holdfastgoredis v0.0.0
 	github.com/holdfast-go/holdfast/holdfastrueidis v0.0.0
 	github.com/holdfast-go/holdfast/tests v0.0.0
@@ -21,6 +22,7 @@ require (
 
 replace (
 	github.com/holdfast-go/holdfast => ../..
+	github.com/holdfast-go/holdfast/cmd/holdfast => ../../cmd/holdfast
 	github.com/holdfast-go/holdfast/holdfastgoredis => ../../holdfastgoredis
 	github.com/holdfast-go/holdfast/holdfastrueidis => ../../holdfastrueidis
 	github.com/holdfast-go/holdfast/holdfasttest => ../../holdfasttest

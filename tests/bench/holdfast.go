@@ -28,11 +28,11 @@ func holdfastOverRueidis(localHandovers int) func(job) (locker, error) {
 	}
 }
 
-// holdfastLocker has one client; or one for each node, and the quorum of them.
+// holdfastLocker has one client, or a client for each node and their quorum.
 type holdfastLocker struct {
 	clients []*holdfast.Client
 	quorum  *holdfast.Quorum
-	after   []func() // what is left to close
+	closers []func() // called after the clients are closed
 }
 
 func newHoldfast(j job, localHandovers int, connect func([]string, *holdfast.Config) (*holdfast.Client, func(), error)) (*holdfastLocker, error) {
@@ -46,21 +46,21 @@ func newHoldfast(j job, localHandovers int, connect func([]string, *holdfast.Con
 	}
 	l := &holdfastLocker{}
 	for _, addrs := range places {
-		c, after, err := connect(addrs, cfg)
+		c, closer, err := connect(addrs, cfg)
 		if err != nil {
 			return nil, err
 		}
-		l.clients, l.after = append(l.clients, c), append(l.after, after)
+		l.clients, l.closers = append(l.clients, c), append(l.closers, closer)
 	}
 	if j.Kind != "quorum" {
 		return l, nil
 	}
 	var err error
-	l.quorum, err = holdfast.NewQuorum(l.clients, &holdfast.QuorumConfig{NodeTimeout: ttl / 20}) // as long as redsync waits
+	l.quorum, err = holdfast.NewQuorum(l.clients, &holdfast.QuorumConfig{NodeTimeout: ttl / 20}) // redsync waits that long
 	return l, err
 }
 
-// admit makes new servers the nodes of a quorum.
+// admit admits new servers to a quorum.
 func admit(ctx context.Context, addrs []string) error {
 	l, err := holdfastOverGoredis(0)(job{Kind: "quorum", Addrs: addrs})
 	if err != nil {
@@ -88,7 +88,7 @@ func (l *holdfastLocker) writer(name string) lock {
 func (l *holdfastLocker) close() {
 	for i, c := range l.clients {
 		_ = c.Close(context.Background())
-		l.after[i]()
+		l.closers[i]()
 	}
 }
 
@@ -102,7 +102,7 @@ func (l *holdfastLock) acquire(ctx context.Context) (err error) {
 	return err
 }
 
-// quorumLock is asked for again when too few nodes answered in time, as redsync does by itself.
+// quorumLock tries again if too few nodes answered in time, as redsync does by itself.
 type quorumLock struct{ holdfastLock }
 
 func (l *quorumLock) acquire(ctx context.Context) error {

@@ -2,12 +2,12 @@ package main
 
 import "time"
 
-// job is what a process of a contestant has to do in one turn.
+// job is what a contestant's process does in one turn.
 type job struct {
 	Contestant string
 	Kind       string   // of the cell
 	Addrs      []string // the servers'
-	Board      string   // a file: see board
+	Board      string   // a file; see board
 	Names      string   // begins the name of every lock of this turn
 	Process    int
 	Goroutines int
@@ -15,27 +15,26 @@ type job struct {
 	For        time.Duration
 	Hold       time.Duration // of each cycle
 	Think      time.Duration // at most, before each cycle
-	Warm       time.Duration // processor time, before the first turn of a process that has them all
+	Warm       time.Duration // processor time to use before the first turn, for a process that has all turns
 	Leases     int           // of held
 }
 
-// outcome is what a process has measured, between "go" and the last release. Times are
-// nanoseconds.
+// outcome is what a process measured between "go" and the last release. Times are in nanoseconds.
 type outcome struct {
-	Cycles  int           // locked and unlocked
-	Written int           // of them, writers' cycles in readwrite
-	Took    time.Duration // until the last goroutine ended that did not fail
+	Cycles  int           // acquires and releases
+	Written int           // the cycles of writers in readwrite
+	Took    time.Duration // until the last goroutine that did not fail had ended
 	CPU     time.Duration // of the process, user and system
 	Mallocs uint64        // allocations of the process
 
-	Latencies []time.Duration `json:",omitempty"` // of the cycles, of a lone goroutine or to a server that is far
-	Handovers []time.Duration `json:",omitempty"` // from the call of release, by whatever process, to this one's running
-	Waits     []time.Duration `json:",omitempty"` // from the call of acquire to its return, or to the end of the turn; not a writer's
-	Writers   []time.Duration `json:",omitempty"` // the same of writers, in readwrite
+	Latencies []time.Duration `json:",omitempty"` // of the cycles, with one goroutine or a far server
+	Handovers []time.Duration `json:",omitempty"` // from the call of release, in any process, to the next holder's first step, in this one
+	Waits     []time.Duration `json:",omitempty"` // from the call of acquire to its return or the end of the turn; without writers
+	Writers   []time.Duration `json:",omitempty"` // the same for writers, in readwrite
 	Grants    []int           `json:",omitempty"` // of each goroutine
 
-	Lost       int     // leases that did not last
-	Goroutines int     // at most, while the leases were held
+	Lost       int     // leases that were lost
+	Goroutines int     // the most while the leases were held
 	LeaseHeap  float64 // bytes of heap for each lease
 	LeaseStack float64 // bytes of stacks for each lease
 

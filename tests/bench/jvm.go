@@ -16,21 +16,21 @@ import (
 //go:embed java/Contestant.java
 var contestantJava []byte
 
-// jvm is what runs the contestants in Java.
+// jvm says how to run the contestant in Java.
 type jvm struct {
 	command  []string
 	redisson string // its version
-	missing  string // why there is no command
+	missing  string // why it cannot be run
 }
 
-// setUpInterop fetches the libraries that the tests of locks shared with Java use, pinned there.
+// setUpInterop fetches the pinned libraries with which tests share locks with Java.
 const setUpInterop = "../interop/setup.sh"
 
-// findJava gets ready what runs java/Contestant.java, compiled into a folder. It is no error that
-// there is no JVM, or no libraries to be had.
+// findJava compiles java/Contestant.java into a folder. It is not an error if there is no JVM, or if the libraries cannot
+// be fetched.
 func findJava(ctx context.Context, dir string) (jvm, error) {
-	if runtime.GOOS != "linux" { // elsewhere System.nanoTime is not the board's clock
-		return jvm{missing: "its processes share a clock with others on Linux only"}, nil
+	if runtime.GOOS != "linux" { // on other systems, System.nanoTime is not the board's clock
+		return jvm{missing: "it shares a clock with other processes only on Linux"}, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, 8*time.Minute)
 	defer cancel()
@@ -48,7 +48,7 @@ func findJava(ctx context.Context, dir string) (jvm, error) {
 	libraries := filepath.Join(strings.TrimSpace(string(folder)), "lib")
 	jars, err := filepath.Glob(filepath.Join(libraries, "redisson-*.jar"))
 	if err != nil || len(jars) != 1 {
-		return jvm{}, fmt.Errorf("%s has not one redisson-*.jar: %v", libraries, jars)
+		return jvm{}, fmt.Errorf("%s does not have exactly one redisson-*.jar: %v", libraries, jars)
 	}
 	path := libraries + "/*"
 	source := filepath.Join(dir, "Contestant.java")

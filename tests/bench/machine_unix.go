@@ -5,7 +5,6 @@ package main
 import (
 	"os"
 	"syscall"
-	"time"
 	"unsafe"
 )
 
@@ -21,13 +20,4 @@ func openBoard(path string) (*board, error) {
 		return nil, err
 	}
 	return (*board)(unsafe.Pointer(&memory[0])), nil
-}
-
-// cpuTime is what this process has used so far, user and system.
-func cpuTime() time.Duration {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		panic("bench: getrusage: " + err.Error())
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

@@ -1,13 +1,14 @@
-// Bench measures locks beside the bare two commands of the canonical lock (SET NX PX, and a
-// script that compares and deletes) and beside other libraries, on one server, all
-// contestants in turn in one run. Figures are worth comparing within a run only.
+// Bench compares locks with the two bare commands of the usual lock (SET NX PX, and a script that compares and deletes)
+// and with other libraries. All contestants take turns on one server in one run. Only figures of the same run can be
+// compared.
 //
-// Every turn of a contestant runs in processes of its own, so that processor time and memory
-// are its own. Such a process reads a job from its standard input, as a line of JSON; gets
-// ready, and says "ready" on its standard output; is told "go"; measures, and prints an
-// outcome as a line of JSON. The bench is its own such program; java/Contestant.java is another, which
-// knows the fields of job and outcome, and the board, which is a file of five 64-bit counters that the
-// processes of a turn map into memory.
+// Every turn of a contestant has processes of its own, so that their processor time and memory can be measured. Such a
+// process reads a job from its standard input, as a line of JSON; prepares itself, and prints "ready"; reads "go";
+// measures, and prints an outcome as a line of JSON. The bench itself is such a program. java/Contestant.java is another,
+// which knows the fields of job and outcome, and the board: a file of five 64-bit counters that the processes of a turn
+// map into memory.
+//
+// What it shares with "holdfast bench" is in cmd/holdfast/measure.
 package main
 
 import (

@@ -14,8 +14,8 @@ import (
 	"github.com/redis/rueidis/rueidislock"
 )
 
-// again calls try until it succeeds, fails otherwise than by the lock being held, or ctx
-// ends: some give up after so many tries of their own.
+// again calls try until it succeeds, ctx ends, or it fails with another error than taken: some peers give up after a
+// number of tries.
 func again(ctx context.Context, taken error, try func() error) error {
 	for {
 		err := try()
@@ -40,7 +40,7 @@ type redsyncLocker struct {
 	options []redsync.Option
 }
 
-// newRedsync has a pool for each server.
+// newRedsync makes a pool for each server.
 func newRedsync(j job, options ...redsync.Option) *redsyncLocker {
 	l := &redsyncLocker{options: append(options, redsync.WithExpiry(ttl))}
 	var pools []redsyncredis.Pool
@@ -79,7 +79,7 @@ func (l *redsyncLock) release() error {
 	return err
 }
 
-// openRedislock retries as the package's documentation shows.
+// openRedislock retries as in the package's documentation.
 func openRedislock(j job) (locker, error) {
 	return newRedislock(j, func() redislock.RetryStrategy {
 		return redislock.LimitRetry(redislock.LinearBackoff(100*time.Millisecond), 3)
@@ -93,7 +93,7 @@ func openRedislockTuned(j job) (locker, error) {
 type redislockLocker struct {
 	rdb   redis.UniversalClient
 	c     *redislock.Client
-	retry func() redislock.RetryStrategy // has a state, so that each Obtain wants one
+	retry func() redislock.RetryStrategy // a strategy has state, so each Obtain needs its own
 }
 
 func newRedislock(j job, retry func() redislock.RetryStrategy) *redislockLocker {
@@ -114,7 +114,7 @@ type redislockLock struct {
 func (l *redislockLock) acquire(ctx context.Context) error {
 	return again(ctx, redislock.ErrNotObtained, func() (err error) {
 		l.held, err = l.l.c.Obtain(ctx, l.name, ttl, &redislock.Options{RetryStrategy: l.l.retry()})
-		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil { // it waits for a TTL at most
+		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil { // it waits for at most the TTL
 			return redislock.ErrNotObtained
 		}
 		return err
@@ -123,9 +123,8 @@ func (l *redislockLock) acquire(ctx context.Context) error {
 
 func (l *redislockLock) release() error { return l.held.Release(context.Background()) }
 
-// openRueidislock has commands time out after a time other than the default of 20 ms if it is
-// not 0. An acquire whose command has timed out is not begun again until a message about
-// the lock arrives, and where nobody else wants the lock, none does.
+// openRueidislock sets the timeout of commands, which is 20 ms by default; 0 leaves it. If a command of an acquire times
+// out, rueidislock does not retry until a message about the lock arrives, and none does if nobody else wants the lock.
 func openRueidislock(timeout time.Duration) func(job) (locker, error) {
 	return func(j job) (locker, error) {
 		l, err := rueidislock.NewLocker(rueidislock.LockerOption{

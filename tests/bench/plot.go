@@ -4,13 +4,14 @@ import (
 	"fmt"
 	"math"
 	"strings"
+
+	"github.com/holdfast-go/holdfast/cmd/holdfast/measure"
 )
 
-// Colours of lines, which also differ in their dashes: Holdfast's are whole.
+// colours are those of the lines. Holdfast's lines are solid, the others dashed.
 var colours = []string{"#0b6e4f", "#08a045", "#c1121f", "#e36414", "#fb8b24", "#5f0f40", "#3a0ca3", "#4361ee", "#577590"}
 
-// plot draws the rates of the free cells over the number of goroutines, both logarithmic,
-// as an SVG image.
+// plot returns an SVG image of the free cells' rates by the number of goroutines, on logarithmic scales.
 func plot(r results) string {
 	const (
 		width, height            = 860, 480
@@ -35,7 +36,7 @@ func plot(r results) string {
 	say(`<rect width="100%%" height="100%%" fill="white"/>`)
 	for decade := from; decade <= to; decade++ {
 		at := y(math.Pow(10, decade))
-		say(`<path d="M%d %.1fH%d" stroke="#ddd"/><text x="%d" y="%.1f" text-anchor="end">%s</text>`, left, at, right, left-6, at+4, short(math.Pow(10, decade)))
+		say(`<path d="M%d %.1fH%d" stroke="#ddd"/><text x="%d" y="%.1f" text-anchor="end">%s</text>`, left, at, right, left-6, at+4, measure.Figure(math.Pow(10, decade)))
 	}
 	for _, n := range levels {
 		say(`<path d="M%.1f %dV%d" stroke="#ddd"/><text x="%.1f" y="%d" text-anchor="middle">%d</text>`, x(n), top, bottom, x(n), bottom+16, n)

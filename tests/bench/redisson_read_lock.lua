@@ -1,8 +1,9 @@
--- Takes a read lock as the script of Redisson's RedissonReadLock.tryLockInnerAsync does: the
--- same commands in the same order.
--- KEYS: the lock, a hash; what the keys of this holder's timeouts begin with.
--- ARGV: lease time in ms, the holder, the holder as a writer.
--- Replies nil if it was taken, or for how many ms the writer's lease lasts.
+-- redisson_read_lock.lua: acquires a read lock with the commands of Redisson's RedissonReadLock.tryLockInnerAsync, in
+-- the same order.
+--
+-- KEYS    [1] lock: a hash  [2] beginning of the keys of this holder's timeouts
+-- ARGV    [1] lease time in ms  [2] holder  [3] holder as a writer
+-- Returns nil if it was acquired, otherwise how many ms the writer's lease lasts
 local mode = redis.call("hget", KEYS[1], "mode")
 if not mode then
   local timeout = KEYS[2] .. ":1"

@@ -1,9 +1,10 @@
--- Releases a read lock as the script of Redisson's RedissonReadLock.unlockInnerAsync does: the
--- same commands in the same order, but for the latch that keeps a repeated release from counting
--- twice: a GET and a SET, and a DEL that Redisson sends afterwards.
--- KEYS: the lock, a hash; its channel; what the keys of this holder's timeouts begin with; what
--- those of all holders begin with. ARGV: the message for waiters, the holder.
--- Replies nil if the lock is not the holder's, 1 if nobody has it any more, 0 if somebody has.
+-- redisson_read_unlock.lua: releases a read lock with the commands of Redisson's RedissonReadLock.unlockInnerAsync, in
+-- the same order, but without the latch that keeps a repeated release from counting twice: a GET and a SET, and a DEL
+-- that Redisson sends afterwards.
+--
+-- KEYS    [1] lock: a hash  [2] its channel  [3] beginning of the keys of this holder's timeouts  [4] of all holders'
+-- ARGV    [1] message for waiters  [2] holder
+-- Returns nil if the holder does not have the lock, 1 if nobody has it any more, 0 if somebody does
 local mode = redis.call("hget", KEYS[1], "mode")
 if not mode then
   redis.call("publish", KEYS[2], ARGV[1])

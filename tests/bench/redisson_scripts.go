@@ -14,8 +14,8 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// The two scripts of Redisson's read lock, as RedissonReadLock.class of redisson 4.7.0 has them
-// but for what the second says.
+// The two scripts of Redisson's read lock, as in RedissonReadLock.class of redisson 4.7.0, with a difference that the
+// second describes.
 var (
 	//go:embed redisson_read_lock.lua
 	redissonReadLock string
@@ -23,10 +23,10 @@ var (
 	redissonReadUnlock string
 )
 
-// redissonScripts sends the scripts of Redisson's read lock, and nothing else: no renewal, and
-// no subscription. Who has to wait for a writer polls.
+// redissonScripts sends only the scripts of Redisson's read lock: there are no renewals and no subscriptions, and a reader
+// that waits for a writer polls.
 type redissonScripts struct {
-	lockScript   func(ctx context.Context, keys, args []string) error // a nil reply is nobody's error
+	lockScript   func(ctx context.Context, keys, args []string) error // a nil reply is an error for which isNil is true
 	unlockScript func(ctx context.Context, keys, args []string) error
 	isNil        func(error) bool
 	end          func()

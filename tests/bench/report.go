@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"math"
 	"os"
 	"runtime"
 	"runtime/debug"
@@ -11,19 +10,21 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/holdfast-go/holdfast/cmd/holdfast/measure"
 )
 
-// surroundings are what a run depends on besides the contestants.
+// surroundings are what the figures depend on, besides the contestants.
 type surroundings struct {
 	began                 time.Time
 	took                  time.Duration
 	server                string
-	redisson              string // its version; empty if it had no turn
+	redisson              string // its version; "" if it had no turn
 	missing               string // why it had none
 	loadBefore, loadAfter string
 }
 
-// load is the machine's load average over a minute, where the system tells.
+// load returns the machine's load average over a minute, if the system has it.
 func load() string {
 	text, err := os.ReadFile("/proc/loadavg")
 	if err != nil {
@@ -59,7 +60,7 @@ func write(w io.Writer, about surroundings, o options, r results, found []standi
 	fmt.Fprintln(w)
 }
 
-// versions are those of the clients and the peers.
+// versions returns the versions of the clients and the peers.
 func versions() (all []string) {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -96,7 +97,7 @@ func writeFree(w io.Writer, r results) {
 		for _, n := range levels {
 			row = append(row, rate(r[freeCell(n)][c.name]))
 		}
-		t.add(append(row, short(r[freeCell(1)][c.name]["p50_us"]), figure(r[freeCell(64)][c.name], "allocs"))...)
+		t.add(append(row, measure.Figure(r[freeCell(1)][c.name]["p50_us"]), figure(r[freeCell(64)][c.name], "allocs"))...)
 	}
 	t.write(w)
 }
@@ -113,7 +114,7 @@ func writeFar(w io.Writer, r results) {
 			for _, n := range farLevels {
 				f, cell := r[farCell(trip, n)][c.name], ""
 				if f.measured() {
-					cell, any = fmt.Sprintf("%s (%s)", short(f["rate"]), short(f["p50_us"])), true
+					cell, any = fmt.Sprintf("%s (%s)", measure.Figure(f["rate"]), measure.Figure(f["p50_us"])), true
 				}
 				row = append(row, cell)
 			}
@@ -129,8 +130,8 @@ func writeContended(w io.Writer, r results) {
 	t := table{head: []string{"contended", "hand-over p50, µs", "p99, µs", "wait p99, ms", "longest, ms", "Jain", "cycles/s", "Redis CPU, µs", "client CPU, µs", "commands"}}
 	for _, c := range contestants {
 		if f := r["contended"][c.name]; f.measured() {
-			t.add(c.name, short(f["handover_us"]), short(f["handover99_us"]), short(f["wait99_us"]/1e3), short(f["longest_us"]/1e3),
-				fmt.Sprintf("%.3f", f["jain"]), short(f["rate"]), short(f["redis_us"]), short(f["client_us"]), short(f["commands"]))
+			t.add(c.name, measure.Figure(f["handover_us"]), measure.Figure(f["handover99_us"]), measure.Figure(f["wait99_us"]/1e3), measure.Figure(f["longest_us"]/1e3),
+				fmt.Sprintf("%.3f", f["jain"]), measure.Figure(f["rate"]), measure.Figure(f["redis_us"]), measure.Figure(f["client_us"]), measure.Figure(f["commands"]))
 		}
 	}
 	t.write(w)
@@ -140,7 +141,7 @@ func writeOne(w io.Writer, r results) {
 	t := table{head: []string{"one process", "cycles/s", "Redis CPU, µs", "client CPU, µs", "commands"}}
 	for _, c := range contestants {
 		if f := r["one"][c.name]; f.measured() {
-			t.add(c.name, short(f["rate"]), short(f["redis_us"]), short(f["client_us"]), short(f["commands"]))
+			t.add(c.name, measure.Figure(f["rate"]), measure.Figure(f["redis_us"]), measure.Figure(f["client_us"]), measure.Figure(f["commands"]))
 		}
 	}
 	t.write(w)
@@ -150,7 +151,7 @@ func writeHeld(w io.Writer, r results) {
 	t := table{head: []string{"held", "lost", "goroutines", "heap bytes a lease", "stack bytes a lease", "Redis CPU a lock, µs", "client CPU a lock, µs"}}
 	for _, c := range contestants {
 		if f := r["held"][c.name]; f.measured() {
-			t.add(c.name, short(f["lost"]), short(f["goroutines"]), short(f["lease_heap"]), short(f["lease_stack"]), short(f["redis_us"]), short(f["client_us"]))
+			t.add(c.name, measure.Figure(f["lost"]), measure.Figure(f["goroutines"]), measure.Figure(f["lease_heap"]), measure.Figure(f["lease_stack"]), measure.Figure(f["redis_us"]), measure.Figure(f["client_us"]))
 		}
 	}
 	t.write(w)
@@ -161,7 +162,7 @@ func writeRead(w io.Writer, r results) {
 	for _, c := range contestants {
 		one, eight := r[readCell(1)][c.name], r[readCell(8)][c.name]
 		if one.measured() || eight.measured() {
-			t.add(c.name, rate(one), short(one["commands"]), rate(eight), short(eight["commands"]))
+			t.add(c.name, rate(one), measure.Figure(one["commands"]), rate(eight), measure.Figure(eight["commands"]))
 		}
 	}
 	t.write(w)
@@ -171,8 +172,8 @@ func writeReadWrite(w io.Writer, r results) {
 	t := table{head: []string{"readwrite", "cycles/s", "of writers", "readers' wait p99, ms", "writers', ms", "longest, ms", "Redis CPU, µs", "client CPU, µs", "commands"}}
 	for _, c := range contestants {
 		if f := r["readwrite"][c.name]; f.measured() {
-			t.add(c.name, short(f["rate"]), short(f["written"]), short(f["wait99_us"]/1e3), short(f["writer99_us"]/1e3), short(f["longest_us"]/1e3),
-				short(f["redis_us"]), short(f["client_us"]), short(f["commands"]))
+			t.add(c.name, measure.Figure(f["rate"]), measure.Figure(f["written"]), measure.Figure(f["wait99_us"]/1e3), measure.Figure(f["writer99_us"]/1e3), measure.Figure(f["longest_us"]/1e3),
+				measure.Figure(f["redis_us"]), measure.Figure(f["client_us"]), measure.Figure(f["commands"]))
 		}
 	}
 	t.write(w)
@@ -183,7 +184,7 @@ func writeQuorum(w io.Writer, r results) {
 	for _, c := range contestants {
 		alone, many := r[quorumCell(1)][c.name], r[quorumCell(64)][c.name]
 		if alone.measured() || many.measured() {
-			t.add(c.name, rate(alone), short(alone["p50_us"]), rate(many), short(many["commands"]))
+			t.add(c.name, rate(alone), measure.Figure(alone["p50_us"]), rate(many), measure.Figure(many["commands"]))
 		}
 	}
 	t.write(w)
@@ -193,29 +194,29 @@ func writeCluster(w io.Writer, r results) {
 	t := table{head: []string{"Cluster of 3, 512 goroutines", "cycles/s", "CPU µs of all Redis", "of the client", "commands", "allocations"}}
 	for _, c := range contestants {
 		if f := r[clusterCell][c.name]; f.measured() {
-			t.add(c.name, short(f["rate"]), short(f["redis_us"]), short(f["client_us"]), short(f["commands"]), short(f["allocs"]))
+			t.add(c.name, measure.Figure(f["rate"]), measure.Figure(f["redis_us"]), measure.Figure(f["client_us"]), measure.Figure(f["commands"]), measure.Figure(f["allocs"]))
 		}
 	}
 	t.write(w)
 }
 
-// figure is empty where it was not measured.
+// figure writes a figure; "" if it was not measured.
 func figure(f figures, name string) string {
 	if _, ok := f[name]; !ok {
 		return ""
 	}
-	return short(f[name])
+	return measure.Figure(f[name])
 }
 
-// rate is a turn's rate and what a cycle of it takes.
+// rate writes a turn's rate, and the processor time of its cycles.
 func rate(f figures) string {
 	if !f.measured() {
 		return ""
 	}
-	return fmt.Sprintf("%s (%s + %s)", short(f["rate"]), short(f["redis_us"]), short(f["client_us"]))
+	return fmt.Sprintf("%s (%s + %s)", measure.Figure(f["rate"]), measure.Figure(f["redis_us"]), measure.Figure(f["client_us"]))
 }
 
-// writeFaults says who let two in at once, and whose calls failed.
+// writeFaults lists overlaps, errors and lost leases.
 func writeFaults(w io.Writer, o options, r results) {
 	fmt.Fprintln(w)
 	none := true
@@ -249,30 +250,12 @@ func writeStandings(w io.Writer, found []standing) {
 				reached = "yes"
 			}
 		}
-		t.add(s.What, short(s.Value), aim, reached)
+		t.add(s.What, measure.Figure(s.Value), aim, reached)
 	}
 	t.write(w)
 }
 
-// short is a number with no more digits than it is worth, thousands apart.
-func short(v float64) string {
-	switch a := math.Abs(v); {
-	case a >= 1000:
-		digits := strconv.FormatFloat(v, 'f', 0, 64)
-		for i := len(digits) - 3; i > 0; i -= 3 {
-			digits = digits[:i] + "," + digits[i:]
-		}
-		return digits
-	case a >= 100 || v == math.Trunc(v):
-		return strconv.FormatFloat(v, 'f', 0, 64)
-	case a >= 10:
-		return strconv.FormatFloat(v, 'f', 1, 64)
-	default:
-		return strconv.FormatFloat(v, 'f', 2, 64)
-	}
-}
-
-// table is one in Markdown. Without rows it is not written.
+// table is a table in Markdown. It is not written if it has no rows.
 type table struct {
 	head []string
 	rows [][]string

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/holdfast-go/holdfast/cmd/holdfast/measure"
 )
 
 func TestStandings(t *testing.T) {
@@ -29,7 +31,7 @@ func TestStandings(t *testing.T) {
 		"quorum/1":    {"holdfast-goredis": {"rate": 1, "p50_us": 100}, "redsync": {"rate": 1, "p50_us": 125}},
 		"quorum/64":   {"holdfast-goredis": {"rate": 300}, "redsync": {"rate": 100}},
 		"cluster/512": {"holdfast-rueidis": {"rate": 90}, "bare-rueidis": {"rate": 100}, "holdfast-goredis": {"rate": 90}, "bare-goredis": {"rate": 100}},
-		"held":        {"holdfast-goredis": {"errors": 1}}, // a turn that did not end has lost nothing, and shows nothing
+		"held":        {"holdfast-goredis": {"errors": 1}}, // a turn that did not finish shows nothing
 	}) {
 		found[s.What] = s
 	}
@@ -37,8 +39,8 @@ func TestStandings(t *testing.T) {
 		"free/1: holdfast-rueidis over bare-rueidis":                                         "0.95 yes",
 		"free/1: holdfast-rueidis over the best peer, redsync":                               "1.90",
 		"p50 of a lone cycle: holdfast-rueidis over bare-rueidis":                            "1.30 no",
-		"contended, hand-over p50: holdfast-goredis-nolocal over the best peer, rueidislock": "0.75 no",  // of those that notify
-		"contended, longest wait: holdfast-goredis-nolocal over the best peer, redislock":    "0.25 yes", // of those that exclude
+		"contended, hand-over p50: holdfast-goredis-nolocal over the best peer, rueidislock": "0.75 no",  // of the peers that notify
+		"contended, longest wait: holdfast-goredis-nolocal over the best peer, redislock":    "0.25 yes", // of the peers without overlaps
 		"contended, Jain's index: holdfast-goredis-nolocal":                                  "0.50 no",
 		"far/500µs/8, p50: holdfast-rueidis over the best peer, redislock":                   "1.04 yes",
 		"far/500µs/8: holdfast-rueidis over the best peer, redislock":                        "0.90 no",
@@ -53,12 +55,12 @@ func TestStandings(t *testing.T) {
 		"cluster/512: holdfast-rueidis over bare-rueidis":                                    "0.90 yes",
 	} {
 		s, ok := found[what]
-		if got := short(s.Value) + verdict(s); !ok || got != want {
+		if got := measure.Figure(s.Value) + verdict(s); !ok || got != want {
 			t.Errorf("%s: got %q; want %q", what, got, want)
 		}
 		delete(found, what)
 	}
-	// Nothing is said of what was not measured.
+	// There is no standing without its figures.
 	if len(found) > 0 {
 		t.Errorf("besides: %v", found)
 	}
@@ -99,7 +101,7 @@ func TestPlotIsXML(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotThereIsRefused(t *testing.T) {
+func TestUnknownNamesAreRefused(t *testing.T) {
 	for args, want := range map[string]string{"-cells=fre": `no cells in "fre"`, "-only=redsync,holdfast": `no contestant "holdfast"`} {
 		var said bytes.Buffer
 		if code := bench(t.Context(), []string{args}, nil, io.Discard, &said); code != 2 || !strings.Contains(said.String(), want) {
@@ -108,9 +110,9 @@ func TestWhatIsNotThereIsRefused(t *testing.T) {
 	}
 }
 
-// The whole of it, with a server and processes, but few of each.
+// The whole bench, but in little time.
 func TestBench(t *testing.T) {
-	t.Setenv("GORACE", "atexit_sleep_ms=0") // else every process takes a second to end
+	t.Setenv("GORACE", "atexit_sleep_ms=0") // otherwise every process takes a second to end
 	var out, said bytes.Buffer
 	args := []string{"-quick", "-for", "50ms", "-leases", "50", "-only", "holdfast-goredis,bare-goredis,rueidislock-1s,redsync,redisson-scripts-goredis", "-svg", filepath.Join(t.TempDir(), "free.svg")}
 	if code := bench(t.Context(), args, nil, &out, &said); code != 0 {
@@ -129,7 +131,7 @@ func TestBench(t *testing.T) {
 	} {
 		cell, name, _ := strings.Cut(turn, " ")
 		f := all.Medians[cell][name]
-		// A machine that stands still may leave no time for a cycle, but in held.
+		// If the machine stands still, there may be no time for a cycle, except in held.
 		if f["client_us"] == 0 || cell == "held" && f["rate"] == 0 || f["overlaps"]+f["lost"] > 0 {
 			t.Errorf("%s: %v; %s", turn, f, &said)
 		}
@@ -139,7 +141,7 @@ func TestBench(t *testing.T) {
 	}
 }
 
-// The contestant in Java, in every cell that it knows.
+// The contestant in Java, in each of its cells.
 func TestRedisson(t *testing.T) {
 	java, err := findJava(t.Context(), t.TempDir())
 	if err != nil {

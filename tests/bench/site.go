@@ -10,8 +10,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
-// site is the servers that a cell is measured on: one, the masters of a Cluster, or the nodes of
-// a quorum.
+// site is the servers on which a cell is measured: one, the masters of a Cluster, or the nodes of a quorum.
 type site []*server.Server
 
 func (s site) addrs() (all []string) {
@@ -21,7 +20,7 @@ func (s site) addrs() (all []string) {
 	return all
 }
 
-// cpu is what all of them have used.
+// cpu returns the processor time that all of them have used.
 func (s site) cpu() (sum time.Duration) {
 	for _, one := range s {
 		sum += one.CPU()
@@ -29,8 +28,8 @@ func (s site) cpu() (sum time.Duration) {
 	return sum
 }
 
-// sent is how many commands all of them have run that take or release locks: scripts, what stands in for one, and
-// one other.
+// sent returns how many commands that acquire or release locks all of them have run: scripts, a command that replaces a
+// script, and one other.
 func (s site) sent(other string) (sum int64) {
 	for _, one := range s {
 		for command, n := range one.CommandStats() {
@@ -42,22 +41,22 @@ func (s site) sent(other string) (sum int64) {
 	return sum
 }
 
-// venue is what the turns of a run take place with.
-type venue struct {
+// rig is what the turns of a run work with.
+type rig struct {
 	h     *harness.TB
 	bin   server.Binary
 	dir   string   // for boards
 	self  string   // this program
-	java  []string // runs a contestant in Java; nil where there is no JVM
-	jvm   *worker  // that runs; or nil
+	java  []string // runs the contestant in Java; nil without a JVM
+	jvm   *worker  // while it runs
 	sites map[string]site
 
-	delayers map[string]*worker // by what they delay, and for how long
-	behind   map[string]string  // the same: where they listen
+	delayers map[string]*worker // by address and delay
+	delayed  map[string]string  // their own addresses
 }
 
-// delayed returns addresses that lead to these, each way with a delay.
-func (v *venue) delayed(addrs []string, delay time.Duration) (all []string, err error) {
+// delay returns addresses that lead to these with a delay in each direction.
+func (v *rig) delay(addrs []string, delay time.Duration) (all []string, err error) {
 	for _, addr := range addrs {
 		key := fmt.Sprint(addr, " ", delay)
 		if v.delayers[key] == nil {
@@ -70,21 +69,21 @@ func (v *venue) delayed(addrs []string, delay time.Duration) (all []string, err 
 			if err != nil {
 				return nil, fmt.Errorf("the delayer of %s does not start: %w", addr, err)
 			}
-			v.behind[key] = strings.TrimSpace(line)
+			v.delayed[key] = strings.TrimSpace(line)
 		}
-		all = append(all, v.behind[key])
+		all = append(all, v.delayed[key])
 	}
 	return all, nil
 }
 
-func (v *venue) endDelayers() {
+func (v *rig) endDelayers() {
 	for _, w := range v.delayers {
 		w.end()
 	}
 }
 
-// endJVM ends the JVM, if it runs.
-func (v *venue) endJVM() {
+// endJVM ends the JVM if it runs.
+func (v *rig) endJVM() {
 	if v.jvm != nil {
 		v.jvm.kill() // it has nothing to finish
 		v.jvm.end()
@@ -92,8 +91,8 @@ func (v *venue) endJVM() {
 	}
 }
 
-// site returns the servers for a kind of cell, which are started when it is the first.
-func (v *venue) site(ctx context.Context, kind string) site {
+// site returns the servers for a kind of cell, and starts them if it is the first of that kind.
+func (v *rig) site(ctx context.Context, kind string) site {
 	form := "one server"
 	if kind == "quorum" || kind == "cluster" {
 		form = kind

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// sharpen has the calling thread woken when its time has come, and not up to 50 µs later.
+// sharpen makes sleeps of the calling thread end in time, and not up to 50 µs later.
 func sharpen() {
 	const setTimerSlack = 29 // PR_SET_TIMERSLACK
 	_, _, _ = syscall.RawSyscall(syscall.SYS_PRCTL, setTimerSlack, 1, 0)
@@ -13,5 +13,5 @@ func sharpen() {
 
 func sleep(d time.Duration) {
 	ts := syscall.NsecToTimespec(int64(d))
-	_ = syscall.Nanosleep(&ts, nil) // a signal may wake it early
+	_ = syscall.Nanosleep(&ts, nil) // a signal may end it early
 }

@@ -6,19 +6,18 @@ import (
 	"strings"
 )
 
-// standing is how Holdfast does in one respect, beside the floor or the best peer or in
-// itself, and what is aimed at.
+// standing is a figure of Holdfast, in itself or relative to the floor or the best peer, and the aim for it.
 type standing struct {
 	What    string   `json:"what"`
 	Value   float64  `json:"value"`
-	Want    *float64 `json:"want,omitempty"` // nil: nothing
+	Want    *float64 `json:"want,omitempty"` // nil if there is no aim
 	AtMost  bool     `json:"atMost,omitempty"`
 	Reached *bool    `json:"reached,omitempty"`
 }
 
-// standings are as far as the results have what they take.
+// standings returns those for which the results have the figures.
 func standings(r results) []standing {
-	s := &scribe{results: r}
+	s := &comparison{results: r}
 	s.free()
 	s.far()
 	s.contended()
@@ -31,16 +30,16 @@ func standings(r results) []standing {
 	return s.all
 }
 
-// scribe collects standings.
-type scribe struct {
+// comparison collects standings.
+type comparison struct {
 	results results
 	all     []standing
 }
 
-// wants are the rates that are aimed at, over the bare commands, at each of levels.
+// wants are the aims for rates relative to the bare commands, at each of the levels.
 var wants = map[string][]float64{"rueidis": {0.9, 1.0, 1.1, 1.6, 1.3}, "go-redis": {0.9, 1.0, 2.0, 4.5, 5}}
 
-func (s *scribe) free() {
+func (s *comparison) free() {
 	for _, c := range ourNames("free") {
 		bare := bareOf(c)
 		for i, n := range levels {
@@ -69,7 +68,7 @@ func (s *scribe) free() {
 	}
 }
 
-func (s *scribe) far() {
+func (s *comparison) far() {
 	for _, c := range ourNames("far") {
 		for _, trip := range roundTrips {
 			for _, n := range farLevels {
@@ -87,11 +86,11 @@ func (s *scribe) far() {
 	}
 }
 
-func (s *scribe) contended() {
+func (s *comparison) contended() {
 	const cell = "contended"
 	for _, c := range ourNames(cell) {
 		most := 0.2
-		if c.apart {
+		if c.noLocal {
 			most = 0.6
 		}
 		for _, m := range []struct {
@@ -113,13 +112,13 @@ func (s *scribe) contended() {
 	}
 }
 
-func (s *scribe) one() {
+func (s *comparison) one() {
 	const cell = "one"
 	best := s.best(cell, "rate", true, peers)
 	for _, c := range ourNames(cell) {
 		ratio, ok := s.over(cell, "rate", c.name, best)
 		what := fmt.Sprintf("one process: %s over the best peer, %s", c.name, best)
-		if c.apart {
+		if c.noLocal {
 			s.note(ok, what, ratio)
 		} else {
 			s.atLeast(ok, what, ratio, 30)
@@ -127,7 +126,7 @@ func (s *scribe) one() {
 	}
 }
 
-func (s *scribe) held() {
+func (s *comparison) held() {
 	const cell = "held"
 	for _, c := range ourNames(cell) {
 		lost, ok := s.figure(cell, c.name, "lost")
@@ -145,7 +144,7 @@ func (s *scribe) held() {
 	}
 }
 
-func (s *scribe) read() {
+func (s *comparison) read() {
 	for _, c := range ourNames("read") {
 		scripts := "redisson-scripts-" + strings.ReplaceAll(c.client, "-", "")
 		for _, m := range []struct {
@@ -158,7 +157,7 @@ func (s *scribe) read() {
 	}
 }
 
-func (s *scribe) readWrite() {
+func (s *comparison) readWrite() {
 	const cell = "readwrite"
 	best := s.best(cell, "rate", true, peers)
 	for _, c := range ourNames(cell) {
@@ -169,7 +168,7 @@ func (s *scribe) readWrite() {
 	}
 }
 
-func (s *scribe) quorum() {
+func (s *comparison) quorum() {
 	for _, c := range ourNames("quorum") {
 		ratio, ok := s.over(quorumCell(64), "rate", c.name, "redsync")
 		s.atLeast(ok, quorumCell(64)+": "+c.name+" over redsync", ratio, 3)
@@ -178,7 +177,7 @@ func (s *scribe) quorum() {
 	}
 }
 
-func (s *scribe) cluster() {
+func (s *comparison) cluster() {
 	for _, c := range ourNames("cluster") {
 		bare := bareOf(c)
 		ratio, ok := s.over(clusterCell, "rate", c.name, bare)
@@ -199,20 +198,20 @@ func ourNames(kind string) (all []contestant) {
 	return all
 }
 
-// bareOf is the floor of a contestant's client.
+// bareOf returns the bare commands over a contestant's client.
 func bareOf(c contestant) string {
 	return contestants[slices.IndexFunc(contestants, func(b contestant) bool {
 		return b.role == floor && b.client == c.client
 	})].name
 }
 
-func (s *scribe) figure(cell, name, figure string) (float64, bool) {
+func (s *comparison) figure(cell, name, figure string) (float64, bool) {
 	f := s.results[cell][name]
 	return f[figure], f.measured()
 }
 
-// over is the ratio of two contestants' figures, and false where there is none.
-func (s *scribe) over(cell, figure, a, b string) (float64, bool) {
+// over returns the ratio of two contestants' figures; false if one was not measured.
+func (s *comparison) over(cell, figure, a, b string) (float64, bool) {
 	above, ok := s.figure(cell, a, figure)
 	below, found := s.figure(cell, b, figure)
 	if !ok || !found || below == 0 {
@@ -221,9 +220,9 @@ func (s *scribe) over(cell, figure, a, b string) (float64, bool) {
 	return above / below, true
 }
 
-// best is the name of who does best, with the highest or the lowest figure, among some; those
-// that let two in at once do not count. It is empty where nobody has that figure.
-func (s *scribe) best(cell, figure string, highest bool, among func(contestant) bool) string {
+// best returns which of some contestants has the highest or the lowest figure. Contestants with overlaps do not count. It
+// returns "" if none has the figure.
+func (s *comparison) best(cell, figure string, highest bool, among func(contestant) bool) string {
 	name, best := "", 0.0
 	for _, c := range contestants {
 		f := s.results[cell][c.name]
@@ -237,22 +236,22 @@ func (s *scribe) best(cell, figure string, highest bool, among func(contestant) 
 	return name
 }
 
-func (s *scribe) atLeast(ok bool, what string, value, want float64) {
+func (s *comparison) atLeast(ok bool, what string, value, want float64) {
 	s.judge(ok, what, value, want, false, value >= want)
 }
 
-func (s *scribe) atMost(ok bool, what string, value, want float64) {
+func (s *comparison) atMost(ok bool, what string, value, want float64) {
 	s.judge(ok, what, value, want, true, value <= want)
 }
 
-func (s *scribe) judge(ok bool, what string, value, want float64, atMost, reached bool) {
+func (s *comparison) judge(ok bool, what string, value, want float64, atMost, reached bool) {
 	if ok {
 		s.all = append(s.all, standing{What: what, Value: value, Want: &want, AtMost: atMost, Reached: &reached})
 	}
 }
 
-// note is a standing without an aim.
-func (s *scribe) note(ok bool, what string, value float64) {
+// note adds a standing without an aim.
+func (s *comparison) note(ok bool, what string, value float64) {
 	if ok {
 		s.all = append(s.all, standing{What: what, Value: value})
 	}

@@ -14,15 +14,15 @@ import (
 	"slices"
 	"time"
 
+	"github.com/holdfast-go/holdfast/cmd/holdfast/measure"
 	"github.com/holdfast-go/holdfast/tests/internal/child"
-	"github.com/holdfast-go/holdfast/tests/internal/history"
 )
 
 // workerArgument makes the program a process of a contestant.
 const workerArgument = "worker"
 
-// turn has a contestant's processes do their part of a cell, and tells what that took.
-func turn(ctx context.Context, v *venue, c contestant, of cell, number int) (figures, error) {
+// turn runs a contestant's processes for a cell, and returns the figures.
+func turn(ctx context.Context, v *rig, c contestant, of cell, number int) (figures, error) {
 	ctx, cancel := context.WithTimeout(ctx, of.limit())
 	defer cancel()
 	b, path, err := newBoard(v.dir, number)
@@ -32,7 +32,7 @@ func turn(ctx context.Context, v *venue, c contestant, of cell, number int) (fig
 	s := v.site(ctx, of.kind)
 	addrs := s.addrs()
 	if of.roundTrip > 0 {
-		if addrs, err = v.delayed(addrs, of.roundTrip/2); err != nil {
+		if addrs, err = v.delay(addrs, of.roundTrip/2); err != nil {
 			return nil, err
 		}
 	}
@@ -46,7 +46,7 @@ func turn(ctx context.Context, v *venue, c contestant, of cell, number int) (fig
 			return
 		}
 		if c.java {
-			v.jvm = nil // it may be anywhere
+			v.jvm = nil // its state is unknown
 		}
 		for _, w := range workers {
 			w.end()
@@ -67,7 +67,7 @@ func turn(ctx context.Context, v *venue, c contestant, of cell, number int) (fig
 	}
 	for _, w := range workers {
 		if line, err := w.out.ReadString('\n'); line != "ready\n" {
-			return nil, fmt.Errorf("%s does not get ready: %q: %w", c.name, line, err)
+			return nil, fmt.Errorf("%s did not get ready: %q: %w", c.name, line, err)
 		}
 	}
 	cpu, sent := s.cpu(), s.sent(c.sends)
@@ -81,7 +81,7 @@ func turn(ctx context.Context, v *venue, c contestant, of cell, number int) (fig
 		var o outcome
 		line, err := w.out.ReadBytes('\n')
 		if err = errors.Join(err, json.Unmarshal(line, &o)); err != nil {
-			return nil, fmt.Errorf("%s does not finish: %w", c.name, err)
+			return nil, fmt.Errorf("%s did not finish: %w", c.name, err)
 		}
 		if o.Errors > 0 {
 			fmt.Fprintf(os.Stderr, "%s: %s: %d errors, such as %s\n", of.name, c.name, o.Errors, o.Error)
@@ -102,10 +102,10 @@ func newBoard(dir string, number int) (*board, string, error) {
 	return b, path, err
 }
 
-// faults are figures that are counted, and should be 0.
+// faults are figures that should be 0.
 var faults = []string{"overlaps", "errors", "lost"}
 
-// account makes figures of what the processes of a turn found, and of what the server spent.
+// account computes the figures of a turn from the outcomes of its processes and from what the server used.
 func account(outcomes []outcome, redisCPU time.Duration, sent, overlaps int) figures {
 	var all outcome
 	var longest time.Duration
@@ -132,18 +132,18 @@ func account(outcomes []outcome, redisCPU time.Duration, sent, overlaps int) fig
 	cycles := float64(max(all.Cycles, 1))
 	f := figures{
 		"rate":          float64(all.Cycles) / all.Took.Seconds(),
-		"redis_us":      micros(redisCPU) / cycles,
-		"client_us":     micros(all.CPU) / cycles,
+		"redis_us":      measure.Micros(redisCPU) / cycles,
+		"client_us":     measure.Micros(all.CPU) / cycles,
 		"commands":      float64(sent) / cycles,
 		"allocs":        float64(all.Mallocs) / cycles,
-		"p50_us":        micros(percentile(all.Latencies, 50)),
-		"handover_us":   micros(percentile(all.Handovers, 50)),
-		"handover99_us": micros(percentile(all.Handovers, 99)),
-		"wait99_us":     micros(percentile(all.Waits, 99)),
-		"writer99_us":   micros(percentile(all.Writers, 99)),
-		"longest_us":    micros(longest),
+		"p50_us":        percentile(all.Latencies, 50),
+		"handover_us":   percentile(all.Handovers, 50),
+		"handover99_us": percentile(all.Handovers, 99),
+		"wait99_us":     percentile(all.Waits, 99),
+		"writer99_us":   percentile(all.Writers, 99),
+		"longest_us":    measure.Micros(longest),
 		"written":       float64(all.Written) / all.Took.Seconds(),
-		"jain":          history.Jain(all.Grants),
+		"jain":          measure.Jain(all.Grants),
 		"goroutines":    float64(all.Goroutines),
 		"lease_heap":    all.LeaseHeap,
 		"lease_stack":   all.LeaseStack,
@@ -153,14 +153,17 @@ func account(outcomes []outcome, redisCPU time.Duration, sent, overlaps int) fig
 	}
 	for name, value := range f {
 		f[name] = math.Round(value*1000) / 1000
-		if value == 0 && !slices.Contains(faults, name) { // the cell knows no such figure
+		if value == 0 && !slices.Contains(faults, name) { // the cell does not have this figure
 			delete(f, name)
 		}
 	}
 	return f
 }
 
-func micros(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 }
+// percentile returns a percentile of times, in microseconds.
+func percentile(times []time.Duration, p float64) float64 {
+	return measure.Micros(measure.Percentiles(times, p)[0])
+}
 
 // worker is a process of a contestant.
 type worker struct {
@@ -169,8 +172,8 @@ type worker struct {
 	out *bufio.Reader
 }
 
-// hire returns a process of a contestant that waits for a job: a new one, or the JVM.
-func (v *venue) hire(c contestant) (w *worker, err error) {
+// hire returns a contestant's process that waits for a job: a new one, or the JVM.
+func (v *rig) hire(c contestant) (w *worker, err error) {
 	if !c.java {
 		return start(v.self, workerArgument)
 	}
@@ -199,7 +202,7 @@ func start(program string, args ...string) (w *worker, err error) {
 
 func (w *worker) kill() { _ = w.cmd.Process.Kill() }
 
-// end waits for the process, which ends by itself without input, or is killed when its time is over.
+// end waits for the process, which ends with its input, or is killed after its time.
 func (w *worker) end() {
 	_ = w.in.Close()
 	_ = w.cmd.Wait()

@@ -7,10 +7,12 @@ import (
 	"fmt"
 	"io"
 	"runtime"
+
+	"github.com/holdfast-go/holdfast/cmd/holdfast/measure"
 )
 
-// workload is what a process does in a cell. It gets ready, calls start, which returns
-// when it is told to go, and measures from there on.
+// workload is what a process does in a cell. It prepares itself, calls start, which returns when the process is told to
+// go, and then measures.
 type workload func(ctx context.Context, l locker, j job, b *board, start func() error) (outcome, error)
 
 var workloads = map[string]workload{
@@ -19,7 +21,7 @@ var workloads = map[string]workload{
 	"held": held,
 }
 
-// work is a process of a contestant: see the package's comment.
+// work is a contestant's process. See the package's comment.
 func work(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
 	in := bufio.NewReader(stdin)
 	line, err := in.ReadBytes('\n')
@@ -53,13 +55,14 @@ func work(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
 	return nil
 }
 
-// meter begins to measure what the process uses; read ends that.
+// meter begins to measure what the process uses. read stops.
 func meter() (read func(o *outcome)) {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	cpu := cpuTime()
+	cpu, _ := measure.ProcessCPU() // 0 on systems that have no board, either
 	return func(o *outcome) {
-		o.CPU = cpuTime() - cpu
+		used, _ := measure.ProcessCPU()
+		o.CPU = used - cpu
 		runtime.ReadMemStats(&after)
 		o.Mallocs = after.Mallocs - before.Mallocs
 	}

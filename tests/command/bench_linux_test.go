@@ -211,7 +211,7 @@ func TestBenchFindsOverlaps(t *testing.T) {
 		if subscribed != 4 {
 			t.Errorf("%d clients have waited, want 4", subscribed)
 		}
-		const want = "times two holders of the bare lock at once"
+		const want = "overlaps of two holders of the bare lock"
 		if !strings.Contains(r.Error, want) || !strings.Contains(b.stderr.String(), want) {
 			t.Errorf("not told: %q, %s", r.Error, &b.stderr)
 		}
@@ -231,7 +231,7 @@ func TestBenchFindsLostLeases(t *testing.T) {
 			t.Fatal(err)
 		}
 		r := b.ends(1)
-		if r.Held == nil || r.Held.Lost != 1 || r.Held.Leases != 100 || !strings.Contains(r.Error, "1 of 100 leases lost, held") {
+		if r.Held == nil || r.Held.Lost != 1 || r.Held.Leases != 100 || !strings.Contains(r.Error, "1 of 100 leases lost (held)") {
 			t.Errorf("the report: %s", &b.stdout)
 		}
 	})
@@ -263,7 +263,7 @@ func TestBenchInACluster(t *testing.T) {
 		if r.Mode != "cluster" || len(r.Free) != 1 || r.Contended == nil || r.Held == nil || r.Held.Leases != 50 {
 			t.Errorf("the report: %s", &b.stdout)
 		}
-		if !strings.Contains(strings.Join(r.LeftOut, "\n"), "server CPU: it is a Cluster, of several servers") {
+		if !strings.Contains(strings.Join(r.LeftOut, "\n"), "server CPU: a Cluster has several servers") {
 			t.Errorf("left out: %q", r.LeftOut)
 		}
 		if keys := benchKeys(t, "", nodes...); len(keys) > 0 {
@@ -313,7 +313,7 @@ func TestBenchAsALocker(t *testing.T) {
 				}
 				want := "server CPU: this user may not send INFO"
 				if len(servers) > 1 {
-					want = "server CPU: it is a Cluster, of several servers"
+					want = "server CPU: a Cluster has several servers"
 				}
 				if !slices.Contains(r.LeftOut, want) {
 					t.Errorf("left out: %q", r.LeftOut)

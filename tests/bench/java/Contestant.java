@@ -25,15 +25,14 @@ import org.redisson.api.RedissonClient;
 import org.redisson.config.Config;
 
 /**
- * The process of the contestant Redisson, in the cells free, contended and readwrite: what worker.go,
- * cell_free.go and cell_contended.go are to the others. It does a job after another, so that what is
- * used often is compiled but once. Redisson has its defaults, but for the lease time; its watchdog
- * renews locks.
+ * The process of the contestant Redisson, in the cells free, contended and readwrite. It corresponds to worker.go,
+ * cell_free.go and cell_contended.go. It does one job after another, so that code is compiled only once. Redisson has
+ * its defaults, except for the lease time; its watchdog renews locks.
  */
 public final class Contestant {
   private static final long TTL_MS = 10_000; // as in contestants.go
 
-  /** The job, as job.go has it. Times are nanoseconds. */
+  /** The job, as in job.go. Times are in nanoseconds. */
   static final class Job {
     @SerializedName("Kind") String kind;
     @SerializedName("Addrs") List<String> addrs;
@@ -47,7 +46,7 @@ public final class Contestant {
     @SerializedName("Warm") long warm;
   }
 
-  /** The outcome, as job.go has it. */
+  /** The outcome, as in job.go. */
   static final class Outcome {
     @SerializedName("Cycles") long cycles;
     @SerializedName("Written") long written;
@@ -67,7 +66,7 @@ public final class Contestant {
     }
   }
 
-  /** The counters that all processes of a turn share, as board.go has them. */
+  /** The counters that all processes of a turn share, as in board.go. */
   static final class Board {
     private static final VarHandle LONG =
         MethodHandles.byteBufferViewVarHandle(long[].class, ByteOrder.nativeOrder());
@@ -102,7 +101,7 @@ public final class Contestant {
       add(WAITING, n);
     }
 
-    /** Returns how long ago the last holder called release, or -1 if it was not waited for. */
+    /** Returns how long ago the last holder called release, or -1 if nobody was waiting then. */
     long enter(boolean reads) {
       long now = System.nanoTime();
       long mine = reads ? 1 : EXCLUSIVE;
@@ -124,7 +123,7 @@ public final class Contestant {
   private final Job job;
   private final Board board;
   private final RedissonClient redisson;
-  private final Runnable start; // tells that this process is ready, and waits for the word
+  private final Runnable start; // says that this process is ready, and waits for "go"
 
   private Contestant(Job job, RedissonClient redisson, Runnable start) throws Exception {
     this.job = job;
@@ -140,8 +139,8 @@ public final class Contestant {
   }
 
   /**
-   * Uses the locks as the cells do until that has taken some processor time, in which they are
-   * compiled. A busy machine takes longer for it.
+   * Uses the locks as the cells do, until that has taken some processor time, so that they are compiled. This takes
+   * longer on a busy machine.
    */
   private void warm() throws InterruptedException {
     long end = System.nanoTime() + 4 * job.warm;
@@ -160,7 +159,7 @@ public final class Contestant {
     }
   }
 
-  /** Threads take and release a lock each, of their own. */
+  /** Each thread acquires and releases a lock of its own. */
   private Outcome free() throws InterruptedException {
     List<RLock> locks = new ArrayList<>();
     for (int i = 0; i < job.threads; i++) {
@@ -217,7 +216,7 @@ public final class Contestant {
   private volatile boolean over;
   private final Outcome outcome = new Outcome(); // of contended; guarded by itself
 
-  /** Threads want one lock, or the sides of one read-write lock. */
+  /** Threads compete for one lock, or for the sides of one read-write lock. */
   private Outcome contended() throws InterruptedException {
     List<Thread> threads = new ArrayList<>();
     for (int i = 0; i < job.threads; i++) {
@@ -313,7 +312,7 @@ public final class Contestant {
     }
   }
 
-  /** Sleeps so many nanoseconds; an interrupt ends it. Thread.sleep knows milliseconds only. */
+  /** Sleeps for some nanoseconds, or until an interrupt. Thread.sleep takes only milliseconds. */
   private static void pause(long nanos) {
     long end = System.nanoTime() + nanos;
     for (long left = nanos; left > 0 && !Thread.currentThread().isInterrupted(); left = end - System.nanoTime()) {
@@ -349,6 +348,6 @@ public final class Contestant {
       }
       System.out.println(gson.toJson(job.kind.equals("free") ? c.free() : c.contended()));
     }
-    Runtime.getRuntime().halt(0); // Redisson's threads go on
+    Runtime.getRuntime().halt(0); // Redisson's threads still run
   }
 }

@@ -7,14 +7,16 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/holdfast-go/holdfast/cmd/holdfast/measure"
 )
 
-// Contended is what a lock costs that all want.
+// Contended is what one lock costs that everybody wants.
 type Contended struct {
 	Clients    int             `json:"clients"`
 	Goroutines int             `json:"goroutines"` // of each client
 	Hold       Number          `json:"hold_ms"`
-	Think      Number          `json:"think_ms"` // at most, before each cycle
+	Think      Number          `json:"think_ms"` // at most, before each acquire
 	Poll       Number          `json:"bare_poll_ms"`
 	Rounds     int             `json:"rounds"`
 	Turn       int64           `json:"turn_ms"`
@@ -23,23 +25,24 @@ type Contended struct {
 	Ratios     ContendedRatios `json:"ratios"`
 }
 
-// Rivals are medians of the rounds; the longest wait and the counts are of all of them.
+// Rivals is how one way served those who want the lock: medians over the rounds, but for counts, which are sums, and
+// the longest wait of all rounds.
 type Rivals struct {
-	Rate       Number `json:"handovers_per_s"` // to somebody who waited
-	P50        Number `json:"handover_p50_us"` // from the call of release to the next holder's running
+	Rate       Number `json:"handovers_per_s"` // to a waiter
+	P50        Number `json:"handover_p50_us"` // from the call of Release to the next holder's first step
 	P99        Number `json:"handover_p99_us"`
 	Between    int    `json:"handovers_between_clients"`
-	BetweenP50 Number `json:"between_clients_p50_us"` // of the hand-overs from one client to another
+	BetweenP50 Number `json:"between_clients_p50_us"`
 	BetweenP99 Number `json:"between_clients_p99_us"`
 	Longest    Number `json:"longest_wait_ms"`
-	Jain       Number `json:"jain"`          // of all goroutines
-	Server     Number `json:"server_cpu_us"` // of a grant
+	Jain       Number `json:"jain"`          // over all goroutines
+	Server     Number `json:"server_cpu_us"` // for a grant
 	Client     Number `json:"client_cpu_us"`
 	Overlaps   int    `json:"overlaps"`
 	Lost       int    `json:"lost"`
 }
 
-// ContendedRatios are those of Holdfast over the bare commands, round by round.
+// ContendedRatios are the ratios of Rivals' figures.
 type ContendedRatios struct {
 	Rate       Ratio `json:"handovers_per_s"`
 	P50        Ratio `json:"handover_p50"`
@@ -50,54 +53,77 @@ type ContendedRatios struct {
 	Client     Ratio `json:"client_cpu"`
 }
 
-// contended has goroutines of several clients want one lock.
-func (b *bench) contended(ctx context.Context) error {
-	ways := b.ways(b.sites[0])
-	rivals := map[string][]acquire{}
-	for i, w := range ways {
-		name := b.name("contended-" + w.name)
-		for _, s := range b.sites {
-			locks := b.ways(s)[i].locks
-			for range goroutines {
-				rivals[w.name] = append(rivals[w.name], locks(name))
+var rivalColumns = []column[Rivals, ContendedRatios]{
+	{func(r *Rivals) *Number { return &r.Rate }, func(q *ContendedRatios) *Ratio { return &q.Rate }},
+	{func(r *Rivals) *Number { return &r.P50 }, func(q *ContendedRatios) *Ratio { return &q.P50 }},
+	{func(r *Rivals) *Number { return &r.P99 }, func(q *ContendedRatios) *Ratio { return &q.P99 }},
+	{func(r *Rivals) *Number { return &r.BetweenP50 }, func(q *ContendedRatios) *Ratio { return &q.BetweenP50 }},
+	{func(r *Rivals) *Number { return &r.BetweenP99 }, func(q *ContendedRatios) *Ratio { return &q.BetweenP99 }},
+	{func(r *Rivals) *Number { return &r.Jain }, nil},
+	{func(r *Rivals) *Number { return &r.Server }, func(q *ContendedRatios) *Ratio { return &q.Server }},
+	{func(r *Rivals) *Number { return &r.Client }, func(q *ContendedRatios) *Ratio { return &q.Client }},
+}
+
+// The rivals of contended. Without a time to hold, locks that let in again the goroutine that has just left would win.
+const (
+	contendedClients    = 4
+	contendedGoroutines = 8 // of each client
+	holdTime            = time.Millisecond
+	thinkTime           = 10 * time.Millisecond // at most
+)
+
+// contended is the experiment in which goroutines of several clients compete for one lock.
+type contended struct {
+	*rig
+	plan   plan
+	rivals [2][]acquire // of each way: one lock, client by client
+}
+
+func newContended(g *rig, p plan) *contended {
+	c := &contended{rig: g, plan: p}
+	for way := range c.rivals {
+		name := g.names.add("contended-" + wayNames[way])
+		for _, client := range g.clients {
+			for range contendedGoroutines {
+				c.rivals[way] = append(c.rivals[way], client.ways[way](name))
 			}
 		}
 	}
-	rounds := map[string][]Rivals{}
-	all := map[string][]Rivals{} // also of rounds that did not end
-	defer func() { b.report.Contended = b.sumContended(rounds, all) }()
-	for round := range b.plan.contendedRounds {
-		b.progress("contended: round %d of %d", round+1, b.plan.contendedRounds)
-		pair := map[string]Rivals{}
-		for _, w := range rotated(ways, round) {
-			r, err := b.rivalry(ctx, rivals[w.name])
-			all[w.name] = append(all[w.name], r)
-			if err != nil {
-				return err
-			}
-			pair[w.name] = r
+	return c
+}
+
+func (c *contended) run(ctx context.Context, r *Report) error {
+	var rounds, unfinished [][2]Rivals
+	defer func() { r.Contended = c.sumUp(rounds, unfinished) }()
+	for round := range c.plan.contendedRounds {
+		c.progress("contended: round %d of %d", round+1, c.plan.contendedRounds)
+		turns, err := takeTurns(round, func(way int) (Rivals, error) { return c.turn(ctx, c.rivals[way]) })
+		if err != nil {
+			unfinished = append(unfinished, turns)
+			return err
 		}
-		for name, r := range pair {
-			rounds[name] = append(rounds[name], r)
-		}
+		rounds = append(rounds, turns)
 	}
 	return nil
 }
 
-// rivalry is a turn: locks are all of one name, those of one client after those of the other.
-func (b *bench) rivalry(ctx context.Context, locks []acquire) (Rivals, error) {
-	for first := 0; first < len(locks); first += goroutines { // connections, subscriptions
-		if err := cycle(ctx, locks[first]); err != nil && !lost(err) {
+// turn has goroutines compete for one lock. Its result also counts if it returns an error.
+func (c *contended) turn(ctx context.Context, locks []acquire) (Rivals, error) {
+	for first := 0; first < len(locks); first += contendedGoroutines { // connects and subscribes
+		if err := cycle(ctx, locks[first]); err != nil && !isLoss(err) {
 			return Rivals{}, err
 		}
 	}
-	before := b.meter(ctx)
-	o, err := compete(ctx, locks, b.plan.contended)
-	server, client := b.meter(ctx).since(before)
-	r := Rivals{Overlaps: o.overlaps, Lost: o.lost, Jain: jain(o.grants), Longest: unmeasured, Between: len(o.between)}
+	before := c.cpu.reading(ctx)
+	o, err := compete(ctx, locks, c.plan.contendedTurn)
+	server, client := c.cpu.reading(ctx).since(before)
+	r := Rivals{Overlaps: o.overlaps, Lost: o.lost, Jain: unmeasured, Longest: unmeasured, Between: len(o.between)}
 	grants := 0
 	for _, n := range o.grants {
 		grants += n
+	}
+	if grants > 0 {
+		r.Jain = Number(measure.Jain(o.grants))
 	}
 	r.Server, r.Client = per(server, grants), per(client, grants)
 	r.Rate = Number(float64(len(o.handovers)) / o.took.Seconds())
@@ -109,30 +135,30 @@ func (b *bench) rivalry(ctx context.Context, locks []acquire) (Rivals, error) {
 	return r, err
 }
 
-// competed is what came of compete.
-type competed struct {
-	handovers, between []time.Duration // all; those between clients
-	waits              []time.Duration // also of who got nothing until the end
+// competition is the result of compete.
+type competition struct {
+	handovers, between []time.Duration // all, and those between clients
+	waits              []time.Duration // including those that the end cut short
 	grants             []int           // of each goroutine
 	took               time.Duration
 	overlaps, lost     int
 }
 
-// compete has a goroutine for each lock, which are all of one name, take it again and again
-// for the time d, or until ctx or one of them ends with an error.
-func compete(ctx context.Context, locks []acquire, d time.Duration) (competed, error) {
+// compete has a goroutine for each handle of one lock acquire and release it for the time d, or until ctx ends or one
+// of them has an error.
+func compete(ctx context.Context, locks []acquire, d time.Duration) (competition, error) {
 	within, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	over := fmt.Errorf("%w: the turn is over", context.Canceled)
 	defer time.AfterFunc(d, func() { end(over) }).Stop()
 	board := newBoard()
-	o := competed{grants: make([]int, len(locks))}
+	o := competition{grants: make([]int, len(locks))}
 	var mu sync.Mutex // guards o
 	began := time.Now()
-	var all sync.WaitGroup
+	var running sync.WaitGroup
 	for i, take := range locks {
-		all.Go(func() {
-			rival := rival{client: i / goroutines, take: take, board: board}
+		running.Go(func() {
+			rival := rival{client: i / contendedGoroutines, take: take, board: board}
 			if err := rival.compete(within); err != nil {
 				end(err)
 			}
@@ -151,7 +177,7 @@ func compete(ctx context.Context, locks []acquire, d time.Duration) (competed, e
 	}
 	<-within.Done()
 	o.took = time.Since(began)
-	all.Wait()
+	running.Wait()
 	o.overlaps = board.overlaps
 	if err := context.Cause(within); err != over {
 		return o, err
@@ -159,7 +185,7 @@ func compete(ctx context.Context, locks []acquire, d time.Duration) (competed, e
 	return o, nil
 }
 
-// rival is one goroutine that wants the lock.
+// rival is a goroutine that competes for the lock.
 type rival struct {
 	client int
 	take   acquire
@@ -170,13 +196,13 @@ type rival struct {
 	handovers    []handover
 }
 
-// compete takes the lock until ctx ends, and returns nil then.
+// compete acquires and releases the lock until ctx ends, and then returns nil.
 func (r *rival) compete(ctx context.Context) error {
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(rand.N(think)):
+		case <-time.After(rand.N(thinkTime)):
 		}
 		asked := time.Now()
 		r.board.wait()
@@ -195,9 +221,9 @@ func (r *rival) compete(ctx context.Context) error {
 			r.handovers = append(r.handovers, h)
 		}
 		r.grants++
-		time.Sleep(hold)
+		time.Sleep(holdTime)
 		r.board.leave(r.client, l)
-		if err := l.Release(ctx); lost(err) {
+		if err := l.Release(ctx); isLoss(err) {
 			r.lost++
 		} else if err != nil {
 			return err
@@ -205,66 +231,43 @@ func (r *rival) compete(ctx context.Context) error {
 	}
 }
 
-// sumContended makes one of the rounds, and has what must not happen from all; nil if there was
-// neither.
-func (b *bench) sumContended(rounds, all map[string][]Rivals) *Contended {
-	mine, bare := rounds[ours], rounds[floor]
-	faults := 0
-	for _, r := range slices.Concat(all[ours], all[floor]) {
-		faults += r.Overlaps + r.Lost
+// sumUp sums up the rounds. Overlaps and losses count in unfinished rounds, too. It returns nil if there is nothing
+// to report.
+func (c *contended) sumUp(rounds, unfinished [][2]Rivals) *Contended {
+	sums, ratios := sumUp(rivalColumns, rounds)
+	for way := range sums {
+		sums[way].Longest = unmeasured
 	}
-	if len(mine) == 0 && faults == 0 {
+	for _, round := range rounds {
+		for way, r := range round {
+			sum := &sums[way]
+			if r.Longest.measured() && !(sum.Longest >= r.Longest) { // true if sum.Longest is NaN
+				sum.Longest = r.Longest
+			}
+			sum.Between += r.Between
+		}
+	}
+	faults := 0
+	for _, round := range slices.Concat(rounds, unfinished) {
+		for way, r := range round {
+			sums[way].Overlaps += r.Overlaps
+			sums[way].Lost += r.Lost
+			faults += r.Overlaps + r.Lost
+		}
+	}
+	if len(rounds) == 0 && faults == 0 {
 		return nil
 	}
-	over := func(figure func(Rivals) Number) Ratio { return ratio(column(mine, figure), column(bare, figure)) }
 	return &Contended{
-		Clients:    clients,
-		Goroutines: goroutines,
-		Hold:       micros(hold) / 1e3,
-		Think:      micros(think) / 1e3,
-		Poll:       micros(pollInterval) / 1e3,
-		Rounds:     len(mine),
-		Turn:       b.plan.contended.Milliseconds(),
-		Holdfast:   sumRivals(mine, all[ours]),
-		Bare:       sumRivals(bare, all[floor]),
-		Ratios: ContendedRatios{
-			Rate:       over(func(r Rivals) Number { return r.Rate }),
-			P50:        over(func(r Rivals) Number { return r.P50 }),
-			P99:        over(func(r Rivals) Number { return r.P99 }),
-			BetweenP50: over(func(r Rivals) Number { return r.BetweenP50 }),
-			BetweenP99: over(func(r Rivals) Number { return r.BetweenP99 }),
-			Server:     over(func(r Rivals) Number { return r.Server }),
-			Client:     over(func(r Rivals) Number { return r.Client }),
-		},
+		Clients:    contendedClients,
+		Goroutines: contendedGoroutines,
+		Hold:       micros(holdTime) / 1e3,
+		Think:      micros(thinkTime) / 1e3,
+		Poll:       micros(barePoll) / 1e3,
+		Rounds:     len(rounds),
+		Turn:       c.plan.contendedTurn.Milliseconds(),
+		Holdfast:   sums[ours],
+		Bare:       sums[floor],
+		Ratios:     ratios,
 	}
-}
-
-func sumRivals(rounds, all []Rivals) Rivals {
-	sum := Rivals{Longest: unmeasured}
-	for _, m := range []struct {
-		to     *Number
-		figure func(Rivals) Number
-	}{
-		{&sum.Rate, func(r Rivals) Number { return r.Rate }},
-		{&sum.P50, func(r Rivals) Number { return r.P50 }},
-		{&sum.P99, func(r Rivals) Number { return r.P99 }},
-		{&sum.BetweenP50, func(r Rivals) Number { return r.BetweenP50 }},
-		{&sum.BetweenP99, func(r Rivals) Number { return r.BetweenP99 }},
-		{&sum.Jain, func(r Rivals) Number { return r.Jain }},
-		{&sum.Server, func(r Rivals) Number { return r.Server }},
-		{&sum.Client, func(r Rivals) Number { return r.Client }},
-	} {
-		*m.to = median(column(rounds, m.figure))
-	}
-	for _, r := range rounds {
-		if r.Longest.measured() && !(sum.Longest >= r.Longest) { // also if there was none so far
-			sum.Longest = r.Longest
-		}
-		sum.Between += r.Between
-	}
-	for _, r := range all {
-		sum.Overlaps += r.Overlaps
-		sum.Lost += r.Lost
-	}
-	return sum
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/holdfast-go/holdfast"
 )
 
-// fake is a lock in memory, which ends the turn, with errEnough, after some releases: so no
-// test depends on how much there is time for. A broken one lets everybody in.
+// fake is a lock in memory. After 200 releases it ends the turn with errEnough, so that no test depends on time. A
+// broken one lets everybody in.
 type fake struct {
 	broken bool
 	fail   error // of releases
@@ -62,9 +62,9 @@ func (l *fakeLease) Release(context.Context) error {
 	return l.f.fail
 }
 
-// locks has one for each goroutine of a turn.
+// locks returns a handle for each goroutine of a turn.
 func (f *fake) locks() (all []acquire) {
-	for range clients * goroutines {
+	for range contendedClients * contendedGoroutines {
 		all = append(all, f.acquire)
 	}
 	return all
@@ -79,11 +79,11 @@ func TestABrokenLockOverlaps(t *testing.T) {
 	r := &Report{Contended: &Contended{Holdfast: Rivals{Overlaps: o.overlaps}}}
 	var fault *FaultError
 	if err := verdict(r, holdfast.ErrLost); !errors.As(err, &fault) || !fault.Overlaps || len(r.Faults) != 1 {
-		t.Errorf("it leads to %v, and faults %q", err, r.Faults)
+		t.Errorf("the verdict is %v, and the faults are %q", err, r.Faults)
 	}
 	var text strings.Builder
-	if err := r.Write(&text); err != nil || !strings.Contains(text.String(), "FAULT: ") || strings.Contains(text.String(), "No two held") {
-		t.Errorf("%v: the report does not tell:\n%s", err, &text)
+	if err := r.Write(&text); err != nil || !strings.Contains(text.String(), "FAULT: ") || strings.Contains(text.String(), "No overlaps") {
+		t.Errorf("%v: the report does not say so:\n%s", err, &text)
 	}
 }
 
@@ -102,17 +102,17 @@ func TestALockThatWorksDoesNotOverlap(t *testing.T) {
 	}
 }
 
-// Holders that have been told of the loss do not count: the other has the lock by right.
-func TestOverlapsAreOfThoseWhoBelieve(t *testing.T) {
-	told := &fakeLease{err: holdfast.ErrLost}
+// A holder that knows of its loss does not count: the other one holds the lock rightly.
+func TestHoldersThatKnowOfTheirLossDoNotOverlap(t *testing.T) {
+	knows := &fakeLease{err: holdfast.ErrLost}
 	for _, c := range []struct {
 		what        string
 		first, next *fakeLease
 		want        int
 	}{
-		{"two that believe", &fakeLease{}, &fakeLease{}, 1},
-		{"the first was told", told, &fakeLease{}, 0},
-		{"the second was told", &fakeLease{}, told, 0},
+		{"neither knows", &fakeLease{}, &fakeLease{}, 1},
+		{"the first knows", knows, &fakeLease{}, 0},
+		{"the second knows", &fakeLease{}, knows, 0},
 	} {
 		b := newBoard()
 		b.wait()
@@ -123,7 +123,7 @@ func TestOverlapsAreOfThoseWhoBelieve(t *testing.T) {
 			t.Errorf("%s: %d overlaps", c.what, b.overlaps)
 		}
 	}
-	b := newBoard() // one that stays while others come and go
+	b := newBoard() // one holder stays while others come and go
 	for range 3 {
 		b.wait()
 	}
@@ -136,7 +136,7 @@ func TestOverlapsAreOfThoseWhoBelieve(t *testing.T) {
 	}
 }
 
-// Only releases for which somebody waited count, each once.
+// Only releases with a waiter count, each once.
 func TestHandoversAreFromReleaseToNextHolder(t *testing.T) {
 	b := newBoard()
 	a, c, d := &fakeLease{}, &fakeLease{}, &fakeLease{}
@@ -163,7 +163,7 @@ func TestHandoversAreFromReleaseToNextHolder(t *testing.T) {
 	b.wait()
 	b.giveUp()
 	if b.leave(1, a); !b.released.IsZero() {
-		t.Error("who has given up is waited for")
+		t.Error("one that gave up still counts as waiting")
 	}
 }
 
@@ -175,8 +175,8 @@ func TestErrorsEndATurnAndLossesDoNot(t *testing.T) {
 		lost       bool
 	}{
 		{"another error", errServer, errServer, false},
-		{"a lease that was lost", holdfast.ErrLost, errEnough, true},
-		{"a bare lock that was gone", errGone, errEnough, true},
+		{"a lost lease", holdfast.ErrLost, errEnough, true},
+		{"a lost bare lock", errBareLost, errEnough, true},
 	} {
 		f := newFake(t, false)
 		f.fail = c.fail
@@ -186,9 +186,9 @@ func TestErrorsEndATurnAndLossesDoNot(t *testing.T) {
 		}
 		f = newFake(t, false)
 		f.fail = c.fail
-		s, err := spin(f.ctx, []acquire{f.acquire}, time.Hour)
-		if !errors.Is(err, c.want) || (s.lost > 0) != c.lost || len(s.latencies) > 0 {
-			t.Errorf("free, %s: %v, %d lost, %d cycles", c.what, err, s.lost, len(s.latencies))
+		s, lost, err := spin(f.ctx, []acquire{f.acquire}, time.Hour)
+		if !errors.Is(err, c.want) || (lost > 0) != c.lost || s.Cycles > 0 {
+			t.Errorf("free, %s: %v, %d lost, %d cycles", c.what, err, lost, s.Cycles)
 		}
 	}
 }
@@ -200,12 +200,12 @@ func TestTurnsEndByThemselves(t *testing.T) {
 	}
 	f = newFake(t, false)
 	f.releases.Store(1000) // never enough
-	if o, err := spin(f.ctx, []acquire{f.acquire}, 10*time.Millisecond); err != nil || o.took < 10*time.Millisecond {
-		t.Errorf("after %s: %v", o.took, err)
+	if s, _, err := spin(f.ctx, []acquire{f.acquire}, 10*time.Millisecond); err != nil || s.Took < 10*time.Millisecond {
+		t.Errorf("after %s: %v", s.Took, err)
 	}
 }
 
-// What was taken is released, and counted, also when not all could be taken.
+// All leases that were taken are counted and released, even if not all could be taken.
 func TestHeldCountsLostAndRenewedLeases(t *testing.T) {
 	var mu sync.Mutex
 	now := time.Now()
@@ -217,35 +217,35 @@ func TestHeldCountsLostAndRenewedLeases(t *testing.T) {
 			mu.Lock()
 			defer mu.Unlock()
 			if taken++; taken > 90 {
-				return nil, errGone
+				return nil, errBareLost
 			}
 			l := &timedLease{until: now}
 			leases = append(leases, l)
 			return l, nil
 		}
 	}
-	g := &granted{leases: make([]lease, len(takes)), deadlines: make([]time.Time, len(takes))}
-	if err := g.take(t.Context(), takes, now.Add(time.Hour)); !errors.Is(err, errGone) {
+	set := newLeaseSet(len(takes))
+	if err := set.take(t.Context(), takes, now.Add(time.Hour)); !errors.Is(err, errBareLost) {
 		t.Fatal(err)
 	}
-	if len(leases) != 90 || g.n.Load() != 90 {
-		t.Fatalf("%d leases, of which it knows %d", len(leases), g.n.Load())
+	if len(leases) != 90 || set.granted.Load() != 90 {
+		t.Fatalf("%d leases, %d of them counted", len(leases), set.granted.Load())
 	}
 	for i, l := range leases {
 		switch {
 		case i < 5:
-			l.err = holdfast.ErrLost // it knows
+			l.err = holdfast.ErrLost // and the holder knows
 		case i < 12:
-			l.release = holdfast.ErrLost // it is told
+			l.release = holdfast.ErrLost // which its release tells
 		case i < 50:
 			l.until = now.Add(time.Second)
 		}
 	}
-	if n := g.renewed(); n != 38 {
+	if n := set.renewed(); n != 38 {
 		t.Errorf("%d renewed, want 38", n)
 	}
-	if gone, err := g.release(t.Context()); gone != 12 || err != nil {
-		t.Errorf("%d lost, %v; want 12", gone, err)
+	if lost, err := set.release(t.Context()); lost != 12 || err != nil {
+		t.Errorf("%d lost, %v; want 12", lost, err)
 	}
 	for i, l := range leases {
 		if l.released != 1 {
@@ -255,10 +255,10 @@ func TestHeldCountsLostAndRenewedLeases(t *testing.T) {
 	r := &Report{Held: &Held{Leases: 90, Lost: 12}}
 	var fault *FaultError
 	if err := verdict(r, nil); !errors.As(err, &fault) || fault.Overlaps {
-		t.Errorf("it leads to %v", err)
+		t.Errorf("the verdict is %v", err)
 	}
-	if err := verdict(r, errGone); !errors.Is(err, errGone) {
-		t.Errorf("with another error it leads to %v", err)
+	if err := verdict(r, errBareLost); !errors.Is(err, errBareLost) {
+		t.Errorf("with another error the verdict is %v", err)
 	}
 }
 

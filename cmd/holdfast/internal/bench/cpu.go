@@ -11,48 +11,49 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfast-go/holdfast/internal/printable"
+
+	"github.com/holdfast-go/holdfast/cmd/holdfast/measure"
 )
 
-// serverCPU asks a server how much processor time it has used. What it cannot tell, it is
-// not asked for again.
+// serverCPU asks a server for its processor time, and stops asking once the server cannot tell.
 type serverCPU struct {
-	rdb    redis.UniversalClient
-	reason string // why it does not tell; "" if it does
+	rdb     redis.UniversalClient
+	unknown string // why the server cannot tell; "" if it can
 }
 
 func newServerCPU(rdb redis.UniversalClient) *serverCPU {
 	s := &serverCPU{rdb: rdb}
 	if _, cluster := rdb.(*redis.ClusterClient); cluster {
-		s.reason = "it is a Cluster, of several servers"
+		s.unknown = "a Cluster has several servers"
 	}
 	return s
 }
 
-// read returns what the server has used, for all its users, since it started.
+// read returns the processor time that the server has used since its start, for all its users.
 func (s *serverCPU) read(ctx context.Context) (used time.Duration, ok bool) {
-	if s.reason != "" {
+	if s.unknown != "" {
 		return 0, false
 	}
 	text, err := s.rdb.Info(ctx, "cpu").Result()
-	var refused redis.Error
+	var answer redis.Error
 	switch {
-	case errors.As(err, &refused) && strings.HasPrefix(refused.Error(), "NOPERM"):
-		s.reason = "this user may not send INFO"
+	case errors.As(err, &answer) && strings.HasPrefix(answer.Error(), "NOPERM"):
+		s.unknown = "this user may not send INFO"
 		return 0, false
-	case errors.As(err, &refused):
-		s.reason = fmt.Sprintf("INFO: %s", printable.Line(refused.Error(), 120))
+	case errors.As(err, &answer):
+		s.unknown = fmt.Sprintf("INFO: %s", printable.Line(answer.Error(), 120))
 		return 0, false
-	case err != nil: // of the way to the server
+	case err != nil: // the connection failed; the next call may succeed
 		return 0, false
 	}
 	if used, err = parseCPU(text); err != nil {
-		s.reason = printable.Line(err.Error(), 120)
+		s.unknown = printable.Line(err.Error(), 120)
 		return 0, false
 	}
 	return used, true
 }
 
-// parseCPU adds up what INFO cpu has of the process itself.
+// parseCPU adds up the fields of INFO cpu that are about the server process itself.
 func parseCPU(text string) (used time.Duration, err error) {
 	found := 0
 	for line := range strings.SplitSeq(text, "\n") {
@@ -62,37 +63,37 @@ func parseCPU(text string) (used time.Duration, err error) {
 		}
 		seconds, err := strconv.ParseFloat(value, 64)
 		if err != nil {
-			return 0, fmt.Errorf("in INFO, %s is %q", name, value)
+			return 0, fmt.Errorf("INFO has %s %q", name, value)
 		}
 		found++
 		used += time.Duration(seconds * float64(time.Second))
 	}
 	if found != 2 {
-		return 0, errors.New("the server's INFO does not tell")
+		return 0, errors.New("the server's INFO does not have it")
 	}
 	return used, nil
 }
 
-// meter measures processor time: of the server, and of this process.
-type meter struct {
+// cpuReading is the processor time that the server and this process had used at one moment.
+type cpuReading struct {
 	server, client     time.Duration
 	serverOK, clientOK bool
 }
 
-func (b *bench) meter(ctx context.Context) (m meter) {
-	m.server, m.serverOK = b.cpu.read(ctx)
-	m.client, m.clientOK = clientCPU()
-	return m
+func (s *serverCPU) reading(ctx context.Context) (r cpuReading) {
+	r.server, r.serverOK = s.read(ctx)
+	r.client, r.clientOK = measure.ProcessCPU()
+	return r
 }
 
-// since returns what was used since before, in µs.
-func (m meter) since(before meter) (server, client Number) {
+// since returns the processor time used since an earlier reading, in µs.
+func (r cpuReading) since(before cpuReading) (server, client Number) {
 	server, client = unmeasured, unmeasured
-	if m.serverOK && before.serverOK && m.server >= before.server { // else it was restarted
-		server = micros(m.server - before.server)
+	if r.serverOK && before.serverOK && r.server >= before.server { // less after a restart
+		server = micros(r.server - before.server)
 	}
-	if m.clientOK && before.clientOK {
-		client = micros(m.client - before.client)
+	if r.clientOK && before.clientOK {
+		client = micros(r.client - before.client)
 	}
 	return server, client
 }

@@ -4,33 +4,33 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/holdfast-go/holdfast/cmd/holdfast/measure"
 )
 
 // Free is what locks cost that nobody else wants.
 type Free struct {
-	Goroutines int   `json:"goroutines"`
-	Rounds     int   `json:"rounds"`
-	Turn       int64 `json:"turn_ms"`
-	Holdfast   Cycle `json:"holdfast"`
-	Bare       Cycle `json:"bare"`
-	// Ratios are of Holdfast over the bare commands.
-	Ratios CycleRatios `json:"ratios"`
+	Goroutines int         `json:"goroutines"`
+	Rounds     int         `json:"rounds"`
+	Turn       int64       `json:"turn_ms"`
+	Holdfast   Cycle       `json:"holdfast"`
+	Bare       Cycle       `json:"bare"`
+	Ratios     CycleRatios `json:"ratios"` // of Holdfast to the bare commands
 }
 
-// Cycle is lock and unlock: medians of the rounds.
+// Cycle is what it costs to acquire and release once. Its figures are medians over the rounds.
 type Cycle struct {
 	Rate   Number `json:"cycles_per_s"`
 	P50    Number `json:"p50_us"`
 	P99    Number `json:"p99_us"`
-	Server Number `json:"server_cpu_us"` // of a cycle
+	Server Number `json:"server_cpu_us"`
 	Client Number `json:"client_cpu_us"`
-	Lost   int    `json:"lost"` // leases, which nobody should have taken; of all rounds
+	Lost   int    `json:"lost"` // leases lost in all rounds, though nobody else wanted them
 }
 
-// CycleRatios are those of each figure.
+// CycleRatios are the ratios of Cycle's figures.
 type CycleRatios struct {
 	Rate   Ratio `json:"cycles_per_s"`
 	P50    Ratio `json:"p50"`
@@ -39,149 +39,113 @@ type CycleRatios struct {
 	Client Ratio `json:"client_cpu"`
 }
 
-// free measures all levels in each round, at each both ways one right after the other.
-func (b *bench) free(ctx context.Context) error {
-	ways := b.ways(b.sites[0])
-	locks := map[string][]acquire{}
-	for _, w := range ways {
-		for g := range slices.Max(b.cfg.Levels) {
-			locks[w.name] = append(locks[w.name], w.locks(b.name(fmt.Sprintf("free-%s-%d", w.name, g))))
+var cycleColumns = []column[Cycle, CycleRatios]{
+	{func(c *Cycle) *Number { return &c.Rate }, func(r *CycleRatios) *Ratio { return &r.Rate }},
+	{func(c *Cycle) *Number { return &c.P50 }, func(r *CycleRatios) *Ratio { return &r.P50 }},
+	{func(c *Cycle) *Number { return &c.P99 }, func(r *CycleRatios) *Ratio { return &r.P99 }},
+	{func(c *Cycle) *Number { return &c.Server }, func(r *CycleRatios) *Ratio { return &r.Server }},
+	{func(c *Cycle) *Number { return &c.Client }, func(r *CycleRatios) *Ratio { return &r.Client }},
+}
+
+// free is the experiment in which each goroutine has a lock to itself.
+type free struct {
+	*rig
+	plan  plan
+	locks [2][]acquire // of each way, as many as the highest level has goroutines
+}
+
+func newFree(g *rig, p plan) *free {
+	f := &free{rig: g, plan: p}
+	for way, lock := range g.clients[0].ways {
+		for n := range slices.Max(p.levels) {
+			f.locks[way] = append(f.locks[way], lock(g.names.add(fmt.Sprintf("free-%s-%d", wayNames[way], n))))
 		}
 	}
-	rounds := make([]map[string][]Cycle, len(b.cfg.Levels))
-	for level := range rounds {
-		rounds[level] = map[string][]Cycle{}
-	}
-	defer func() { b.report.Free = b.sumFree(rounds) }()
-	for round := range b.plan.freeRounds {
-		for level, n := range b.cfg.Levels {
-			b.progress("free, %s: round %d of %d", plural(n, "goroutine"), round+1, b.plan.freeRounds)
-			pair := map[string]Cycle{}
-			for _, w := range rotated(ways, round) {
-				c, err := b.spinning(ctx, locks[w.name][:n])
-				if err != nil {
-					return err
-				}
-				pair[w.name] = c
+	return f
+}
+
+// run has turns of all levels in every round.
+func (f *free) run(ctx context.Context, r *Report) error {
+	rounds := make([][][2]Cycle, len(f.plan.levels))
+	defer func() { r.Free = f.sumUp(rounds) }()
+	for round := range f.plan.freeRounds {
+		for level, n := range f.plan.levels {
+			f.progress("free, %s: round %d of %d", plural(n, "goroutine"), round+1, f.plan.freeRounds)
+			turns, err := takeTurns(round, func(way int) (Cycle, error) { return f.turn(ctx, f.locks[way][:n]) })
+			if err != nil {
+				return err
 			}
-			for name, c := range pair { // one without the other is none
-				rounds[level][name] = append(rounds[level][name], c)
-			}
+			rounds[level] = append(rounds[level], turns)
 		}
 	}
 	return nil
 }
 
-// spinning is a turn: it warms up, and measures.
-func (b *bench) spinning(ctx context.Context, locks []acquire) (Cycle, error) {
-	if _, err := spin(ctx, locks, b.plan.free/5); err != nil { // connections, scripts, stacks
+func (f *free) turn(ctx context.Context, locks []acquire) (Cycle, error) {
+	if _, _, err := spin(ctx, locks, f.plan.freeTurn/5); err != nil { // connects, loads scripts, grows stacks
 		return Cycle{}, err
 	}
-	before := b.meter(ctx)
-	o, err := spin(ctx, locks, b.plan.free*4/5)
+	before := f.cpu.reading(ctx)
+	spun, lost, err := spin(ctx, locks, f.plan.freeTurn*4/5)
 	if err != nil {
 		return Cycle{}, err
 	}
-	server, client := b.meter(ctx).since(before)
-	c := Cycle{Lost: o.lost, Server: per(server, len(o.latencies)), Client: per(client, len(o.latencies))}
-	c.Rate = Number(float64(len(o.latencies)) / o.took.Seconds())
-	c.P50, c.P99 = quantiles(o.latencies)
+	server, client := f.cpu.reading(ctx).since(before)
+	c := Cycle{Lost: lost, Server: per(server, spun.Cycles), Client: per(client, spun.Cycles)}
+	c.Rate = Number(float64(spun.Cycles) / spun.Took.Seconds())
+	c.P50, c.P99 = quantiles(spun.Latencies)
 	return c, ctx.Err()
 }
 
-// spun is what came of spin.
-type spun struct {
-	latencies []time.Duration // of all cycles
-	took      time.Duration   // until the last goroutine was done
-	lost      int
-}
-
-// spin has a goroutine for each lock take and release it for the time d, once at least, or
-// until ctx or one of them ends with an error.
-func spin(ctx context.Context, locks []acquire, d time.Duration) (spun, error) {
+// spin has a goroutine for each lock acquire and release it for the time d, and counts lost leases. All goroutines end
+// with the first other error, which it returns.
+func spin(ctx context.Context, locks []acquire, d time.Duration) (spun measure.Spun, lost int, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	var stop atomic.Bool
-	began := time.Now()
-	defer time.AfterFunc(d, func() { stop.Store(true) }).Stop()
-	var o spun
-	var mu sync.Mutex // guards o
-	var all sync.WaitGroup
-	for _, take := range locks {
-		all.Go(func() {
-			var latencies []time.Duration
-			gone := 0
-			for first := true; (first || !stop.Load()) && ctx.Err() == nil; first = false {
-				asked := time.Now()
-				err := cycle(ctx, take)
-				if lost(err) {
-					gone++
-					continue
-				}
-				if err != nil {
-					cancel(err)
-					break
-				}
-				latencies = append(latencies, time.Since(asked))
+	var losses atomic.Int64
+	cycles := make([]func() (bool, error), len(locks))
+	for i, take := range locks {
+		cycles[i] = func() (bool, error) {
+			if ctx.Err() != nil {
+				return false, ctx.Err()
 			}
-			mu.Lock()
-			defer mu.Unlock()
-			o.latencies, o.lost = append(o.latencies, latencies...), o.lost+gone
-		})
+			err := cycle(ctx, take)
+			if isLoss(err) {
+				losses.Add(1)
+				return false, nil
+			}
+			if err != nil {
+				cancel(err)
+			}
+			return true, err
+		}
 	}
-	all.Wait()
-	o.took = time.Since(began)
+	spun = measure.Spin(d, true, cycles)
 	if ctx.Err() != nil {
-		return o, context.Cause(ctx)
+		err = context.Cause(ctx)
 	}
-	return o, nil
+	return spun, int(losses.Load()), err
 }
 
-// sumFree makes one of the rounds at each level.
-func (b *bench) sumFree(rounds []map[string][]Cycle) (all []Free) {
-	for level, n := range b.cfg.Levels {
-		mine, bare := rounds[level][ours], rounds[level][floor]
-		if len(mine) == 0 {
+func (f *free) sumUp(rounds [][][2]Cycle) (all []Free) {
+	for level, n := range f.plan.levels {
+		if len(rounds[level]) == 0 {
 			continue
 		}
-		over := func(figure func(Cycle) Number) Ratio { return ratio(column(mine, figure), column(bare, figure)) }
+		sums, ratios := sumUp(cycleColumns, rounds[level])
+		for _, round := range rounds[level] {
+			for way, c := range round {
+				sums[way].Lost += c.Lost
+			}
+		}
 		all = append(all, Free{
 			Goroutines: n,
-			Rounds:     len(mine),
-			Turn:       b.plan.free.Milliseconds(),
-			Holdfast:   sumCycles(mine),
-			Bare:       sumCycles(bare),
-			Ratios: CycleRatios{
-				Rate:   over(func(c Cycle) Number { return c.Rate }),
-				P50:    over(func(c Cycle) Number { return c.P50 }),
-				P99:    over(func(c Cycle) Number { return c.P99 }),
-				Server: over(func(c Cycle) Number { return c.Server }),
-				Client: over(func(c Cycle) Number { return c.Client }),
-			},
+			Rounds:     len(rounds[level]),
+			Turn:       f.plan.freeTurn.Milliseconds(),
+			Holdfast:   sums[ours],
+			Bare:       sums[floor],
+			Ratios:     ratios,
 		})
 	}
 	return all
-}
-
-// column has one figure of all rounds.
-func column[T any](rounds []T, figure func(T) Number) (values []Number) {
-	for _, r := range rounds {
-		values = append(values, figure(r))
-	}
-	return values
-}
-
-func sumCycles(rounds []Cycle) Cycle {
-	over := func(figure func(Cycle) Number) Number { return median(column(rounds, figure)) }
-	sum := Cycle{
-		Rate:   over(func(c Cycle) Number { return c.Rate }),
-		P50:    over(func(c Cycle) Number { return c.P50 }),
-		P99:    over(func(c Cycle) Number { return c.P99 }),
-		Server: over(func(c Cycle) Number { return c.Server }),
-		Client: over(func(c Cycle) Number { return c.Client }),
-	}
-	for _, r := range rounds {
-		sum.Lost += r.Lost
-	}
-	return sum
 }

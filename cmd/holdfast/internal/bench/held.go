@@ -4,102 +4,111 @@ import (
 	"context"
 	"fmt"
 	"runtime"
-	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/holdfast-go/holdfast/cmd/holdfast/measure"
 )
 
-// Held is what leases cost that are held, and renewed.
+// Held is what leases cost that are held and renewed.
 type Held struct {
 	Leases  int   `json:"leases"`
 	Wanted  int   `json:"leases_wanted"`
 	For     int64 `json:"held_ms"`
-	Renewed int   `json:"renewed"` // leases, once or more
+	Renewed int   `json:"renewed"` // leases that were renewed at least once
 	Lost    int   `json:"lost"`
-	// Server and Client are the processor time that a lease takes in a second.
+	// Server and Client are the processor time that a lease takes each second.
 	Server Number `json:"server_cpu_us_per_lease_and_s"`
 	Client Number `json:"client_cpu_us_per_lease_and_s"`
 	Heap   Number `json:"heap_bytes_per_lease"`
 }
 
-// leastTaking is how long the taking of the leases of held may last, in short runs, too.
-const leastTaking = 5 * time.Second
+const (
+	// leastTaking is how long taking the leases may last even in a short run.
+	leastTaking = 5 * time.Second
+	// takers is how many goroutines take and release the leases.
+	takers = 64
+)
 
-// takers is how many goroutines take and release the leases of held.
-const takers = 64
+// held is the experiment in which many leases are held for a time.
+type held struct {
+	*rig
+	plan plan
+}
 
-// held takes leases, has them renewed for a time, and releases them.
-func (b *bench) held(ctx context.Context) error {
-	if b.cfg.Leases == 0 {
+func newHeld(g *rig, p plan) *held { return &held{g, p} }
+
+func (h *held) run(ctx context.Context, r *Report) error {
+	if h.plan.leases == 0 {
 		return nil
 	}
-	b.progress("held: %d leases", b.cfg.Leases)
-	locks := fenced(b.sites[0].locks)
-	takes := make([]acquire, b.cfg.Leases)
+	h.progress("held: %d leases", h.plan.leases)
+	takes := make([]acquire, h.plan.leases)
 	for i := range takes {
-		// The handles are no part of the leases, and live for as long as these.
-		takes[i] = locks(b.name(fmt.Sprint("held-", i)))
+		// The handles do not count as part of the leases, and live as long.
+		takes[i] = h.clients[0].ways[ours](h.names.add(fmt.Sprint("held-", i)))
 	}
-	g := &granted{leases: make([]lease, len(takes)), deadlines: make([]time.Time, len(takes))}
-	empty := heap()
+	defer runtime.KeepAlive(takes)
+	leases := newLeaseSet(len(takes))
+	empty := measure.MemoryInUse()
 	began := time.Now()
-	err := g.take(ctx, takes, began.Add(max(b.plan.held/3, leastTaking)))
-	h := &Held{Leases: int(g.n.Load()), Wanted: len(takes)}
-	h.Heap = per(Number(heap())-Number(empty), h.Leases)
-	if err == nil && h.Leases > 0 {
-		before := b.meter(ctx)
+	err := leases.take(ctx, takes, began.Add(max(h.plan.held/3, leastTaking)))
+	result := &Held{Leases: int(leases.granted.Load()), Wanted: len(takes)}
+	result.Heap = per(Number(measure.MemoryInUse().HeapAlloc)-Number(empty.HeapAlloc), result.Leases)
+	if err == nil && result.Leases > 0 {
+		before := h.cpu.reading(ctx)
 		since := time.Now()
-		g.hold(ctx, max(time.Until(began.Add(b.plan.held)), b.plan.held/3))
+		leases.hold(ctx, max(time.Until(began.Add(h.plan.held)), h.plan.held/3))
 		took := time.Since(since)
-		server, client := b.meter(ctx).since(before)
-		h.For = took.Milliseconds()
-		h.Server, h.Client = per(server/Number(took.Seconds()), h.Leases), per(client/Number(took.Seconds()), h.Leases)
-		h.Renewed = g.renewed()
-		b.report.Held = h
+		server, client := h.cpu.reading(ctx).since(before)
+		result.For = took.Milliseconds()
+		result.Server = per(server/Number(took.Seconds()), result.Leases)
+		result.Client = per(client/Number(took.Seconds()), result.Leases)
+		result.Renewed = leases.renewed()
+		r.Held = result
 	}
-	gone, releasing := g.release(context.WithoutCancel(ctx))
-	h.Lost = gone
-	runtime.KeepAlive(takes)
+	lost, releasing := leases.release(context.WithoutCancel(ctx))
+	result.Lost = lost
 	if err == nil {
 		err = releasing
 	}
-	if err == nil && gone > 0 {
-		err = b.ask(ctx)
+	if err == nil && lost > 0 {
+		err = h.tryLock(ctx) // an error of the server may be why
 	}
 	if err == nil && ctx.Err() == nil {
-		b.tooShort(h)
+		r.LeftOut = append(r.LeftOut, result.notShown()...)
 	}
 	return err
 }
 
-// tooShort says what a run cannot show that held leases for less than their TTL.
-func (b *bench) tooShort(h *Held) {
+// notShown returns what a run that was too short does not show.
+func (h *Held) notShown() []string {
 	if h.Leases == 0 {
-		b.report.LeftOut = append(b.report.LeftOut, "held: no lease was granted in time")
-		return
+		return []string{"held: no lease was granted in time"}
 	}
-	why := ""
 	switch d := time.Duration(h.For) * time.Millisecond; {
 	case d < ttl/3:
-		why = "renewals: they come after a third of the TTL"
+		return []string{fmt.Sprintf("renewals, which begin after a third of the TTL of %s: use --for 1m", ttl)}
 	case d < ttl:
-		why = "leases that would be lost without renewals: held was shorter than the TTL"
-	default:
-		return
+		return []string{fmt.Sprintf("losses for want of renewals, since leases were held for less than the TTL of %s: use --for 1m", ttl)}
 	}
-	b.report.LeftOut = append(b.report.LeftOut, fmt.Sprintf("%s, %s; --for 1m has time for that", why, ttl))
+	return nil
 }
 
-// granted are leases that are held.
-type granted struct {
-	leases    []lease     // in no order, some missing
-	deadlines []time.Time // as they were granted
-	n         atomic.Int64
+// leaseSet is leases that are held together.
+type leaseSet struct {
+	leases    []lease     // nil where none was granted
+	deadlines []time.Time // when they were granted
+	granted   atomic.Int64
 }
 
-// take takes the locks, until all are held, or the time comes, or one fails.
-func (g *granted) take(ctx context.Context, takes []acquire, until time.Time) error {
-	return inParallel(len(takes), func(i int) error {
+func newLeaseSet(n int) *leaseSet {
+	return &leaseSet{leases: make([]lease, n), deadlines: make([]time.Time, n)}
+}
+
+// take acquires the locks until all are held, the time comes, or one fails.
+func (s *leaseSet) take(ctx context.Context, takes []acquire, until time.Time) error {
+	return measure.InParallel(takers, len(takes), func(i int) error {
 		if time.Now().After(until) {
 			return nil
 		}
@@ -107,13 +116,13 @@ func (g *granted) take(ctx context.Context, takes []acquire, until time.Time) er
 		if err != nil {
 			return err
 		}
-		g.leases[i], g.deadlines[i] = l, deadline(l)
-		g.n.Add(1)
+		s.leases[i], s.deadlines[i] = l, deadline(l)
+		s.granted.Add(1)
 		return nil
 	})
 }
 
-// deadline returns when a lease of Holdfast's ends unless it is renewed.
+// deadline returns when a lease of Holdfast expires unless it is renewed.
 func deadline(l lease) time.Time {
 	if l, ok := l.(interface{ Deadline() time.Time }); ok {
 		return l.Deadline()
@@ -121,11 +130,10 @@ func deadline(l lease) time.Time {
 	return time.Time{}
 }
 
-// hold waits for the time d, or until ctx ends, or the first lease is lost: the others do not
-// fare better.
-func (g *granted) hold(ctx context.Context, d time.Duration) {
+// hold waits until d has passed, ctx ends, or the first lease is lost: then the others fare no better.
+func (s *leaseSet) hold(ctx context.Context, d time.Duration) {
 	ended := ctx.Done()
-	for _, l := range g.leases {
+	for _, l := range s.leases {
 		if l, ok := l.(interface{ Context() context.Context }); ok {
 			lost, cancel := context.WithCancel(l.Context())
 			defer cancel()
@@ -140,62 +148,31 @@ func (g *granted) hold(ctx context.Context, d time.Duration) {
 	}
 }
 
-// renewed counts the leases whose deadline has moved.
-func (g *granted) renewed() (n int) {
-	for i, l := range g.leases {
-		if l != nil && l.Err() == nil && deadline(l).After(g.deadlines[i]) {
+// renewed counts the leases whose deadlines have moved.
+func (s *leaseSet) renewed() (n int) {
+	for i, l := range s.leases {
+		if l != nil && l.Err() == nil && deadline(l).After(s.deadlines[i]) {
 			n++
 		}
 	}
 	return n
 }
 
-// release releases all, and counts those that were lost. When the server does not answer, it
-// leaves the others to their TTL.
-func (g *granted) release(ctx context.Context) (gone int, err error) {
+// release releases the leases and counts those that were lost. After another error, the rest is left to expire.
+func (s *leaseSet) release(ctx context.Context) (lost int, err error) {
 	var n atomic.Int64
-	err = inParallel(len(g.leases), func(i int) error {
-		l := g.leases[i]
+	err = measure.InParallel(takers, len(s.leases), func(i int) error {
+		l := s.leases[i]
 		if l == nil {
 			return nil
 		}
 		expired := l.Err() != nil
 		err := l.Release(ctx)
-		if expired || lost(err) {
+		if expired || isLoss(err) {
 			n.Add(1)
 			return nil
 		}
 		return err
 	})
 	return int(n.Load()), err
-}
-
-// inParallel calls f for 0 to n-1, until one fails.
-func inParallel(n int, f func(i int) error) error {
-	var next atomic.Int64
-	var failed error
-	var once sync.Once
-	var all sync.WaitGroup
-	for range takers {
-		all.Go(func() {
-			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
-				if err := f(i); err != nil {
-					once.Do(func() { failed = err })
-					next.Store(int64(n))
-					return
-				}
-			}
-		})
-	}
-	all.Wait()
-	return failed
-}
-
-// heap is how many bytes are in use once garbage is collected.
-func heap() uint64 {
-	var m runtime.MemStats
-	runtime.GC()
-	runtime.GC() // what finalizers and pools let go
-	runtime.ReadMemStats(&m)
-	return m.HeapAlloc
 }

@@ -3,11 +3,12 @@ package bench
 import (
 	"fmt"
 	"io"
-	"math"
 	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
+
+	"github.com/holdfast-go/holdfast/cmd/holdfast/measure"
 )
 
 // Write writes the report for people.
@@ -29,18 +30,19 @@ func (r *Report) Write(w io.Writer) error {
 		fmt.Fprintf(&b, "FAULT: %s\n", what)
 	}
 	if len(r.Faults) == 0 && r.Error == "" {
-		b.WriteString("No two held at once, and no lease was lost.\n")
+		b.WriteString("No overlaps, and no lease lost.\n")
 	}
 	if len(r.Free) == 0 && r.Contended == nil && r.Held == nil {
 		b.WriteString("Nothing was measured.\n")
 		_, err := io.WriteString(w, b.String())
 		return err
 	}
-	b.WriteString(`Turns of both ways followed each other, so that what the server and the machine do
-besides falls on both: go by the ratios, which are medians of the rounds, and expect
-other figures on another day. CPU of the server is that of all its users.
+	b.WriteString(`Turns of the two ways alternate, so that other load on the server or this machine
+affects both. Compare by the ratios, which are medians over the rounds; the other
+figures vary from day to day. Server CPU includes all users of the server.
 `)
-	for line := range strings.Lines(b.String()) { // empty cells end in spaces
+	for line := range strings.Lines(b.String()) {
+		// Empty cells leave spaces at the end.
 		if _, err := io.WriteString(w, strings.TrimRight(line, " \n")+"\n"); err != nil {
 			return err
 		}
@@ -53,21 +55,21 @@ func (r *Report) writeFree(b *strings.Builder) {
 		return
 	}
 	f := r.Free[0]
-	fmt.Fprintf(b, "\nfree: each goroutine locks and unlocks a name of its own;\n%s of %s; CPU of a cycle\n\n", plural(f.Rounds, "round"), millis(f.Turn))
+	fmt.Fprintf(b, "\nfree: each goroutine locks and unlocks a name of its own;\n%s of %s; CPU time per cycle\n\n", plural(f.Rounds, "round"), millis(f.Turn))
 	t := newTable(b, "goroutines", "", "cycles/s", "p50", "p99", "server CPU", "client CPU")
 	for _, f := range r.Free {
 		level := strconv.Itoa(f.Goroutines)
-		for i, c := range []Cycle{f.Holdfast, f.Bare} {
-			t.row(level, []string{ours, floor}[i], figure(c.Rate, ""), duration(c.P50), duration(c.P99), duration(c.Server), duration(c.Client))
+		for way, c := range [2]Cycle{ours: f.Holdfast, floor: f.Bare} {
+			t.row(level, wayNames[way], figure(c.Rate, ""), duration(c.P50), duration(c.P99), duration(c.Server), duration(c.Client))
 			level = ""
 		}
-		median, apart := []string{"", "ratio"}, []string{"", "in rounds"}
+		medians, spans := []string{"", "ratio"}, []string{"", "in rounds"}
 		for _, q := range []Ratio{f.Ratios.Rate, f.Ratios.P50, f.Ratios.P99, f.Ratios.Server, f.Ratios.Client} {
-			median, apart = append(median, times(q.Median)), append(apart, q.span())
+			medians, spans = append(medians, times(q.Median)), append(spans, q.span())
 		}
-		t.row(median...)
+		t.row(medians...)
 		if f.Rounds > 1 {
-			t.row(apart...)
+			t.row(spans...)
 		}
 	}
 	t.end()
@@ -78,10 +80,10 @@ func (r *Report) writeContended(b *strings.Builder) {
 	if c == nil {
 		return
 	}
-	fmt.Fprintf(b, "\ncontended: %d clients of %d goroutines want one name, hold it for %s ms,\n"+
-		"and think for up to %s ms; %s of %s; bare polls every %s ms\n\n", c.Clients, c.Goroutines, figure(c.Hold, ""), figure(c.Think, ""),
+	fmt.Fprintf(b, "\ncontended: %d clients with %d goroutines each compete for one name, hold it for\n"+
+		"%s ms, and think for up to %s ms; %s of %s; bare polls every %s ms\n\n", c.Clients, c.Goroutines, figure(c.Hold, ""), figure(c.Think, ""),
 		plural(c.Rounds, "round"), millis(c.Turn), figure(c.Poll, ""))
-	t := newTable(b, "", ours, floor, "ratio", "in rounds")
+	t := newTable(b, "", wayNames[ours], wayNames[floor], "ratio", "in rounds")
 	h, o, q := c.Holdfast, c.Bare, c.Ratios
 	t.row("hand-overs/s", figure(h.Rate, ""), figure(o.Rate, ""), times(q.Rate.Median), q.Rate.span())
 	t.row("hand-over p50", duration(h.P50), duration(o.P50), times(q.P50.Median), q.P50.span())
@@ -90,12 +92,12 @@ func (r *Report) writeContended(b *strings.Builder) {
 	t.row("p99", duration(h.BetweenP99), duration(o.BetweenP99), times(q.BetweenP99.Median), q.BetweenP99.span())
 	t.row("longest wait", duration(h.Longest*1e3), duration(o.Longest*1e3), "", "")
 	t.row("Jain's index", fixed(h.Jain), fixed(o.Jain), "", "")
-	t.row("server CPU of a grant", duration(h.Server), duration(o.Server), times(q.Server.Median), q.Server.span())
-	t.row("client CPU of a grant", duration(h.Client), duration(o.Client), times(q.Client.Median), q.Client.span())
+	t.row("server CPU per grant", duration(h.Server), duration(o.Server), times(q.Server.Median), q.Server.span())
+	t.row("client CPU per grant", duration(h.Client), duration(o.Client), times(q.Client.Median), q.Client.span())
 	t.row("overlaps", strconv.Itoa(h.Overlaps), strconv.Itoa(o.Overlaps), "", "")
 	t.end()
-	b.WriteString("\nA hand-over lasts from the call of release to the next holder's running. Holdfast's\n" +
-		"waiters are queued, and hand over among the goroutines of a client without the server.\n")
+	b.WriteString("\nA hand-over lasts from the call of Release to the next holder's first step.\n" +
+		"Holdfast's waiters queue; those of one client hand over without the server.\n")
 }
 
 func (r *Report) writeHeld(b *strings.Builder) {
@@ -105,19 +107,19 @@ func (r *Report) writeHeld(b *strings.Builder) {
 	}
 	of := ""
 	if h.Leases < h.Wanted {
-		of = fmt.Sprintf(" (of %s: the others were not granted in time)", figure(Number(h.Wanted), ""))
+		of = fmt.Sprintf(" (of %s; the others were not granted in time)", figure(Number(h.Wanted), ""))
 	}
-	fmt.Fprintf(b, "\nheld: %s leases%s of %s, for %s\n\n", figure(Number(h.Leases), ""), of, millis(r.TTLMillis), millis(h.For))
+	fmt.Fprintf(b, "\nheld: %s leases%s with a TTL of %s, for %s\n\n", figure(Number(h.Leases), ""), of, millis(r.TTLMillis), millis(h.For))
 	t := newTable(b)
 	t.row("lost", strconv.Itoa(h.Lost))
 	t.row("renewed", figure(Number(h.Renewed), ""))
-	t.row("server CPU of a lease and second", duration(h.Server))
-	t.row("client CPU of a lease and second", duration(h.Client))
-	t.row("heap of a lease", figure(h.Heap, " bytes"))
+	t.row("server CPU per lease and second", duration(h.Server))
+	t.row("client CPU per lease and second", duration(h.Client))
+	t.row("heap per lease", figure(h.Heap, " bytes"))
 	t.end()
 }
 
-// table is one with its columns on the right.
+// table is a table whose columns are aligned to the right.
 type table struct{ w *tabwriter.Writer }
 
 func newTable(b *strings.Builder, head ...string) table {
@@ -132,31 +134,18 @@ func (t table) row(cells ...string) { fmt.Fprintln(t.w, strings.Join(cells, "\t"
 
 func (t table) end() { _ = t.w.Flush() } // into memory
 
-// none stands where nothing was measured.
+// none is written for a figure that was not measured.
 const none = "-"
 
-// figure is a number with no more digits than it is worth, thousands apart.
+// figure writes a number with about three digits.
 func figure(n Number, unit string) string {
 	if !n.measured() {
 		return none
 	}
-	v := float64(n)
-	switch a := math.Abs(v); {
-	case a >= 1000:
-		digits := strconv.FormatFloat(v, 'f', 0, 64)
-		for i := len(digits) - 3; i > 0 && digits[i-1] != '-'; i -= 3 {
-			digits = digits[:i] + "," + digits[i:]
-		}
-		return digits + unit
-	case a >= 100 || v == math.Trunc(v):
-		return strconv.FormatFloat(v, 'f', 0, 64) + unit
-	case a >= 10:
-		return strconv.FormatFloat(v, 'f', 1, 64) + unit
-	}
-	return strconv.FormatFloat(v, 'f', 2, 64) + unit
+	return measure.Figure(float64(n)) + unit
 }
 
-// duration is one of so many µs.
+// duration writes a time given in µs.
 func duration(µs Number) string {
 	switch {
 	case µs >= 1e6:
@@ -184,7 +173,7 @@ func fixed(n Number) string {
 	return strconv.FormatFloat(float64(n), 'f', 3, 64)
 }
 
-// span is how far the rounds lie apart.
+// span writes the lowest and the highest ratio of a round.
 func (r Ratio) span() string {
 	if !r.Median.measured() {
 		return none

@@ -2,32 +2,34 @@ package bench
 
 import (
 	"context"
-	_ "embed"
 	"encoding/hex"
 	"errors"
 	"time"
 
-	cryptorand "crypto/rand"
+	"crypto/rand"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/keys"
+
+	"github.com/holdfast-go/holdfast/cmd/holdfast/measure"
 )
 
-// locker makes a lock of a name. One goroutine at a time uses what it makes.
+// locker is a way to lock: it makes a handle of the lock with that name. One goroutine at a time uses a handle.
 type locker func(name string) acquire
 
-// acquire waits until the lock is the caller's.
+// acquire waits until the caller has the lock.
 type acquire func(ctx context.Context) (lease, error)
 
-// lease is held until it is released, or lost.
+// lease is held until it is released or lost.
 type lease interface {
-	// Err tells whether it was lost, as far as the caller can know.
+	// Err returns an error if the holder knows that the lease is lost.
 	Err() error
 	Release(ctx context.Context) error
 }
 
+// cycle acquires and releases.
 func cycle(ctx context.Context, take acquire) error {
 	l, err := take(ctx)
 	if err != nil {
@@ -36,8 +38,8 @@ func cycle(ctx context.Context, take acquire) error {
 	return l.Release(ctx)
 }
 
-// fenced is Holdfast's own.
-func fenced(c *holdfast.Client) locker {
+// holdfastLocker locks with Holdfast.
+func holdfastLocker(c *holdfast.Client) locker {
 	return func(name string) acquire {
 		l := c.Mutex(name)
 		return func(ctx context.Context) (lease, error) {
@@ -50,23 +52,19 @@ func fenced(c *holdfast.Client) locker {
 	}
 }
 
-//go:embed lua/compare_and_delete.lua
-var compareAndDelete string
+var compareAndDelete = redis.NewScript(measure.CompareAndDelete)
 
-var deletion = redis.NewScript(compareAndDelete)
+// barePoll is how long a waiter for a bare lock waits between tries.
+const barePoll = 2 * time.Millisecond
 
-// pollInterval is how long who uses the bare commands waits before another try.
-const pollInterval = 2 * time.Millisecond
+// errBareLost says that a bare lock had expired or was deleted before its release, which is the first to notice.
+var errBareLost = errors.New("the bare lock was lost before its release")
 
-// errGone says that a bare lock had ended before its holder released it. Only the release
-// tells.
-var errGone = errors.New("the bare lock was gone before it was released")
-
-// bare is the canonical lock: SET NX PX, and a script that compares and deletes.
-func bare(rdb redis.UniversalClient, space keys.Space) locker {
+// bareLocker locks with SET NX PX and a script that compares and deletes.
+func bareLocker(rdb redis.UniversalClient, space keys.Space) locker {
 	return func(name string) acquire {
 		var token [16]byte
-		_, _ = cryptorand.Read(token[:]) // never fails, since Go 1.24
+		_, _ = rand.Read(token[:]) // never fails, since Go 1.24
 		set, err := space.Name(name)
 		l := &bareLock{rdb: rdb, key: set.Lock, token: hex.EncodeToString(token[:])}
 		return func(ctx context.Context) (lease, error) {
@@ -78,6 +76,7 @@ func bare(rdb redis.UniversalClient, space keys.Space) locker {
 	}
 }
 
+// bareLock is a bare lock, and the lease of it: it can be held again after its release.
 type bareLock struct {
 	rdb        redis.UniversalClient
 	key, token string
@@ -92,7 +91,7 @@ func (l *bareLock) acquire(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-time.After(pollInterval):
+		case <-time.After(barePoll):
 		}
 	}
 }
@@ -100,12 +99,12 @@ func (l *bareLock) acquire(ctx context.Context) error {
 func (l *bareLock) Err() error { return nil }
 
 func (l *bareLock) Release(ctx context.Context) error {
-	n, err := deletion.Run(context.WithoutCancel(ctx), l.rdb, []string{l.key}, l.token).Int()
+	n, err := compareAndDelete.Run(context.WithoutCancel(ctx), l.rdb, []string{l.key}, l.token).Int()
 	if err == nil && n != 1 {
-		return errGone
+		return errBareLost
 	}
 	return err
 }
 
-// lost reports whether err says that a lock had ended before its release.
-func lost(err error) bool { return errors.Is(err, holdfast.ErrLost) || errors.Is(err, errGone) }
+// isLoss reports whether err says that a lock was lost before its release.
+func isLoss(err error) bool { return errors.Is(err, holdfast.ErrLost) || errors.Is(err, errBareLost) }

@@ -138,7 +138,7 @@ func TestDemoRegister(t *testing.T) {
 	t.Parallel()
 	source := map[bool]string{} // of the script that writes, and of the one that reads
 	for write, file := range map[bool]string{true: "write.lua", false: "read.lua"} {
-		text, err := os.ReadFile(filepath.Join("../../cmd/holdfast/internal/demo/lua", file))
+		text, err := os.ReadFile(filepath.Join("../../cmd/holdfast/internal/demo/worker/lua", file))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -238,13 +238,13 @@ func TestDoctorOfAServerWithoutAPassword(t *testing.T) {
 		}
 	})
 	doctor(t, "redis://"+addr, func(d *diagnosis) {
-		d.consequence(d.expect("password", isWarning, "none is asked for"), "whoever reaches the server")
+		d.consequence(d.expect("password", isWarning, "not required"), "anybody who reaches the server")
 		d.expect("transport", isWarning, "not encrypted")
 	})
 	order(t, s, "ACL", "SETUSER", "locks", "on", ">"+canary, "~*", "&*", "+@all")
 	order(t, s, "CONFIG", "SET", "requirepass", canary)
 	doctor(t, "redis://locks:"+canary+"@"+addr, func(d *diagnosis) {
-		d.expect("password", isOK, "nobody gets in without one")
+		d.expect("password", isOK, "required")
 		d.expect("transport", isWarning, "a password is sent")
 	})
 }

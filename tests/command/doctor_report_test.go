@@ -147,7 +147,7 @@ var checks = sync.OnceValues(func() (ids []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	_, list, _ := strings.Cut(string(help), "\nChecks, by the ids that --json has:\n")
+	_, list, _ := strings.Cut(string(help), "\nChecks, by their ids in --json:\n")
 	list, _, _ = strings.Cut(list, "\n\n")
 	for line := range strings.Lines(list) {
 		ids = append(ids, strings.Fields(line)[0])

@@ -57,7 +57,7 @@ func TestDoctorWithTheLeastRights(t *testing.T) {
 			for id, saw := range map[string]string{"eviction": "noeviction", "memory": "no maxmemory", "connections": "maxclients", "replication": "without replicas"} {
 				d.expect(id, isOK, saw)
 			}
-			d.expect("persistence", isWarning, "snapshots not known (NOPERM for CONFIG GET)")
+			d.expect("persistence", isWarning, "snapshots unknown (NOPERM for CONFIG GET)")
 			d.expect("acl", isUnchecked, "NOPERM for ACL DRYRUN")
 		})
 	})
@@ -92,7 +92,7 @@ func TestDoctorWithMissingRights(t *testing.T) {
 		"publish": {[]any{"~*", "&*", "+@all", "-publish"}, func(d *diagnosis, user string) {
 			d.expect("acl", isWarning, user+" may not: publish")
 			d.expect("pubsub", isWarning, "NOPERM for a script that publishes")
-			d.expect("trial", isWarning, "waiters got a released lock after")
+			d.expect("trial", isWarning, "waiters got a released lock only after")
 		}},
 		"a command of scripts for many locks": {[]any{"~*", "&*", "+@all", "-mget"}, func(d *diagnosis, user string) {
 			d.consequence(d.expect("acl", isWarning, user+" may not: mget"), "locks of many goroutines are released and renewed one by one")

@@ -33,7 +33,7 @@ func TestDoctorOfAHealthyServer(t *testing.T) {
 					d.expect(id, isOK, "")
 				}
 			}
-			d.expect("password", isOK, "nobody gets in without one")
+			d.expect("password", isOK, "required")
 			d.expect("version", isOK, map[bool]string{true: "valkey ", false: "redis "}[bin.Valkey])
 			native := "has none"
 			switch {
@@ -63,9 +63,9 @@ func TestDoctorFindsSettings(t *testing.T) {
 		{
 			{[]any{"maxmemory", "100mb", "maxmemory-policy", "volatile-lru"}, "eviction", isProblem, "volatile-lru with maxmemory 100 MB"},
 			{[]any{"save", "3600 1"}, "persistence", isWarning, `RDB snapshots only, save "3600 1"`},
-			{[]any{"min-replicas-to-write", "1"}, "replication", isProblem, "master with 0 replicas, of which 0 in time"},
+			{[]any{"min-replicas-to-write", "1"}, "replication", isProblem, "master with 0 replicas, 0 of them in time"},
 			{[]any{"busy-reply-threshold", "0"}, "busy-limit", isNote, "never reported"},
-			{[]any{"client-output-buffer-limit", "pubsub 1000 500 10"}, "pubsub-buffer", isNote, "cut off at 1000 B, or 500 B for 10s"},
+			{[]any{"client-output-buffer-limit", "pubsub 1000 500 10"}, "pubsub-buffer", isNote, "disconnected at 1000 B, or 500 B for 10s"},
 		},
 		{
 			{[]any{"maxmemory-policy", "allkeys-random"}, "eviction", isProblem, "allkeys-random"},

@@ -32,7 +32,7 @@ func TestDoctorOfReplication(t *testing.T) {
 		doctor(t, url, func(d *diagnosis) { d.expect("replication", isNote, "min-replicas-max-lag 60") }, "--ttl", "15s")
 		order(t, master, "CONFIG", "SET", "min-replicas-to-write", "2")
 		doctor(t, url, func(d *diagnosis) {
-			d.expect("replication", isProblem, "of which 1 in time; min-replicas-to-write 2")
+			d.expect("replication", isProblem, "1 of them in time; min-replicas-to-write 2")
 			d.expect("trial", isProblem, "NOREPLICAS")
 		})
 		server.StartReplica(t, master.Binary(), master)

@@ -289,7 +289,7 @@ func (r *trial) says(want string) {
 func (r *trial) foundGone() {
 	r.t.Helper()
 	r.says("lost: taken or deleted; the command was ended")
-	if said := r.stderr.String(); strings.Contains(said, "is not being renewed") {
+	if said := r.stderr.String(); strings.Contains(said, "has not been renewed") {
 		r.t.Errorf("it waited for the deadline: %s", said)
 	}
 }
@@ -565,7 +565,7 @@ func TestInterruptedWhileASuccessIsWrittenDown(t *testing.T) {
 		}
 	})
 	r.exits(69)
-	r.says("the command has succeeded, but that was not written down")
+	r.says("the command succeeded, but this could not be recorded")
 }
 
 func TestJobDecidesAboutSignals(t *testing.T) {

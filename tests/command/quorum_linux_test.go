@@ -24,7 +24,7 @@ func startNodes(t testing.TB, n int) nodes {
 	for range n {
 		all = append(all, server.Start(t, server.One(t), server.Conf("requirepass", nodePassword)))
 	}
-	if code, stdout, stderr := invoke(t, all.env(), "init"); code != 0 || stderr != "" || !strings.Contains(stdout, fmt.Sprintf("a quorum of %d nodes, of which %d have to agree", n, n/2+1)) {
+	if code, stdout, stderr := invoke(t, all.env(), "init"); code != 0 || stderr != "" || !strings.Contains(stdout, fmt.Sprintf("a quorum of %d nodes, %d of which must agree", n, n/2+1)) {
 		t.Fatalf("init: exit code %d: %s%s", code, stdout, stderr)
 	}
 	return all
@@ -116,7 +116,7 @@ func TestQuorumRunsEndWithoutAMajority(t *testing.T) {
 		if code != 69 {
 			t.Errorf("without a majority: exit code %d", code)
 		}
-		for _, want := range []string{"2 of 3 nodes have to agree", all[0].Addr(), all[1].Addr(), "connection refused", "holdfast doctor tells"} {
+		for _, want := range []string{"2 of 3 nodes must agree", all[0].Addr(), all[1].Addr(), "connection refused", "see holdfast doctor"} {
 			if !strings.Contains(stderr, want) {
 				t.Errorf("%q is not said: %s", want, stderr)
 			}
@@ -177,7 +177,7 @@ func TestDoctorOfAQuorum(t *testing.T) {
 		twice[0] += " redis://:" + nodePassword + "@" + strings.Replace(a, "127.0.0.1", "localhost", 1) + ", redis://127.0.0.1:1"
 		has(examine(twice, 2), "problem", a+" and localhost", a, strings.Replace(a, "127.0.0.1", "localhost", 1))
 
-		if code, _, stderr := invoke(t, twice, "init"); code != 78 || !strings.Contains(stderr, " are the same server: name each once") {
+		if code, _, stderr := invoke(t, twice, "init"); code != 78 || !strings.Contains(stderr, " are the same server; name each server once") {
 			t.Errorf("init of a server with two names: exit code %d: %s", code, stderr)
 		}
 		all[2].Kill()

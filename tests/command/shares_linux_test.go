@@ -165,7 +165,7 @@ until [ -e $DIR/go ]; do sleep 0.05; done; exit 6`
 						r.foundGone()
 					} else {
 						r.until("it is told", func() bool {
-							return strings.Contains(r.stderr.String(), "the command runs on without the lock (--on-lost="+policy+")")
+							return strings.Contains(r.stderr.String(), "the command continues without the lock (--on-lost="+policy+")")
 						})
 						if policy == "notify" {
 							r.until("USR1", func() bool { return r.file("usr1") })

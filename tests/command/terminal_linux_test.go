@@ -189,7 +189,7 @@ func TestTerminal(t *testing.T) {
 			term.send("until holdfast elect post --leader >/dev/null; do :; done; holdfast elect post -- echo elec''ted\n")
 			term.expect("campaigning for \"post\", led by .*; 1 waiting\n")
 			term.send("\x03")
-			term.expect("holdfast: interrupt while campaigning for \"post\"; no command runs\n")
+			term.expect("holdfast: interrupt while campaigning for \"post\"; no command was running\n")
 			term.send("echo rc=$?\n")
 			term.expect("\nrc=130\n")
 			term.send("kill %1; wait; echo en''ded\n") // the end of the session would not end it

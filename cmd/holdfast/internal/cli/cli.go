@@ -1,4 +1,4 @@
-// Package cli is the holdfast command: a file for each of its commands.
+// Package cli is the command line of holdfast: a file for each command, with its flags, its help, and what it prints.
 package cli
 
 import (
@@ -7,12 +7,13 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/demo"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/console"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/demo/worker"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/keeper"
 )
 
-// command is one of holdfast's commands. Its exec returns nil, an *exitError, or
-// another error for exit code 1.
+// command is one of holdfast's commands. exec returns nil, an *exitcode.Error, or another error, which exits with 1.
 type command struct {
 	name, summary string
 	help          func(io.Writer)
@@ -21,22 +22,21 @@ type command struct {
 
 func commands() []command {
 	return []command{
-		{"demo", "see locks at work: nothing needed, 10 seconds", demoHelp, runDemo},
+		{"demo", "see locks at work in 10 seconds, without a server", demoHelp, runDemo},
 		{"run", "run a command while holding a lock", runHelp, run},
-		{"elect", "lead while running a command; say who leads", electHelp, elect},
-		{"resize", "change how many slots there are", resizeHelp, resize},
-		{"bench", "measure a server: what locks cost on it", benchHelp, runBench},
-		{"doctor", "examine a server: is it safe for locks", doctorHelp, examine},
-		{"init", "admit new servers to Strict mode, or to a quorum", initHelp, initServer},
-		{"dev", "run an embedded server, for development", devHelp, dev},
-		{"version", "say which version this is", versionHelp, version},
+		{"elect", "run a command while leading, or say who leads", electHelp, elect},
+		{"resize", "change the number of slots", resizeHelp, resize},
+		{"bench", "measure what locks cost on a server", benchHelp, runBench},
+		{"doctor", "check whether a server is safe for locks", doctorHelp, examine},
+		{"init", "admit new servers to Strict mode or to a quorum", initHelp, initServers},
+		{"dev", "run an embedded server for development", devHelp, dev},
+		{"version", "print the version", versionHelp, version},
 	}
 }
 
-// Main runs a command line, given without the program's name, and returns the
-// exit code.
+// Main runs a command line, which does not include the program's name, and returns the exit code.
 func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	if code, was := keeper.Hidden(args); was {
+	if code, ok := keeper.Main(args); ok {
 		return code
 	}
 	err := dispatch(ctx, args, stdin, stdout, stderr)
@@ -44,35 +44,39 @@ func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io
 		return 0
 	}
 	code := 1
-	var exit *exitError
+	var exit *exitcode.Error
 	if errors.As(err, &exit) {
-		code = exit.code
-		if exit.err == nil {
+		code = exit.Code
+		if exit.Err == nil {
 			return code
 		}
 	}
-	(&voice{w: stderr}).fail(err)
+	console.New(stderr, console.Normal).Error(err)
 	return code
 }
 
 func dispatch(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) error {
 	if len(args) == 0 {
 		help(stderr)
-		return &exitError{exitUsage, nil}
+		return &exitcode.Error{Code: exitcode.Usage}
 	}
 	switch args[0] {
-	case demo.WorkerArg:
-		return demoWorker(ctx, nil, stdin, stdout, stderr)
+	case worker.Arg:
+		return worker.Main(stdin, stdout, openDemo)
 	case "help", "-h", "--help":
 		return helpFor(args[1:], stdout)
 	case "--version":
-		return version(ctx, nil, stdin, stdout, stderr)
+		args[0] = "version"
 	}
 	c, err := find(args[0])
 	if err != nil {
 		return err
 	}
-	return c.exec(ctx, args[1:], stdin, stdout, stderr)
+	if args = args[1:]; len(args) > 0 && (args[0] == "-h" || args[0] == "--help") {
+		c.help(stdout)
+		return nil
+	}
+	return c.exec(ctx, args, stdin, stdout, stderr)
 }
 
 func find(name string) (command, error) {
@@ -81,7 +85,7 @@ func find(name string) (command, error) {
 			return c, nil
 		}
 	}
-	return command{}, usageError("there is no command %q; see holdfast help", name)
+	return command{}, exitcode.Usagef("there is no command %q; see holdfast help", name)
 }
 
 func helpFor(args []string, stdout io.Writer) error {
@@ -102,5 +106,5 @@ func help(w io.Writer) {
 	for _, c := range commands() {
 		fmt.Fprintf(w, "  %-9s %s\n", c.name, c.summary)
 	}
-	fmt.Fprint(w, "\nholdfast help COMMAND tells more.\n")
+	fmt.Fprint(w, "\nSee holdfast help COMMAND for one of them.\n")
 }

@@ -12,6 +12,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/holdfast-go/holdfast/holdfasttest"
+
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
 )
 
 func devFlags() (flags *pflag.FlagSet, listen *string) {
@@ -24,27 +26,20 @@ func devHelp(w io.Writer) {
 	flags, _ := devFlags()
 	fmt.Fprintf(w, `Usage: holdfast dev [--listen ADDRESS]
 
-Runs a Redis server inside this process until it is interrupted. It is for
-development: it keeps nothing, checks no passwords, and knows no more of Redis
-than locks need.
+Runs a Redis server in this process until it is interrupted. It is for development:
+it stores nothing on disk, checks no passwords, and has only those commands of Redis
+that locks need.
 
 Flags:
 %s
-Exit codes: 0 when interrupted, 64 usage, 71 the address cannot be listened on.
+Exit codes: 0 interrupted, 64 wrong usage, 71 cannot listen on the address.
 `, flags.FlagUsages())
 }
 
 func dev(ctx context.Context, args []string, _ io.Reader, stdout, _ io.Writer) error {
 	flags, listen := devFlags()
-	if wantsHelp(args) {
-		devHelp(stdout)
-		return nil
-	}
-	if err := flags.Parse(args); err != nil {
-		return usageError("%w; see holdfast help dev", err)
-	}
-	if flags.NArg() > 0 {
-		return usageError("holdfast dev takes no arguments; see holdfast help dev")
+	if err := parseOnlyFlags(flags, args); err != nil {
+		return err
 	}
 	addr, err := loopback(*listen)
 	if err != nil {
@@ -54,10 +49,10 @@ func dev(ctx context.Context, args []string, _ io.Reader, stdout, _ io.Writer) e
 	defer stop()
 	server, err := holdfasttest.NewServer(&holdfasttest.ServerConfig{Listen: addr})
 	if err != nil {
-		return &exitError{exitSystem, fmt.Errorf("%w; --listen takes another address", err)}
+		return &exitcode.Error{Code: exitcode.System, Err: fmt.Errorf("%w; choose another address with --listen", err)}
 	}
 	defer server.Close()
-	if _, err := fmt.Fprintf(stdout, `holdfast dev: an embedded server, for development only: it keeps nothing.
+	if _, err := fmt.Fprintf(stdout, `holdfast dev: an embedded server, for development only: it stores nothing on disk.
 listening on %s; ^C ends it.
 
     export HOLDFAST_REDIS=redis://%[1]s
@@ -70,17 +65,17 @@ listening on %s; ^C ends it.
 	return nil
 }
 
-// loopback refuses addresses that others can reach: the server has no passwords.
+// loopback refuses addresses that other machines can reach, because the server has no passwords.
 func loopback(addr string) (string, error) {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
-		return "", usageError("--listen wants HOST:PORT, as in 127.0.0.1:6379")
+		return "", exitcode.Usagef("--listen: want HOST:PORT, such as 127.0.0.1:6379")
 	}
 	if host == "localhost" {
 		host = "127.0.0.1"
 	}
 	if ip := net.ParseIP(host); ip == nil || !ip.IsLoopback() {
-		return "", usageError("--listen %s: only loopback addresses, such as 127.0.0.1; the server has no passwords", addr)
+		return "", exitcode.Usagef("--listen %s: want a loopback address, such as 127.0.0.1:6379, because the server has no passwords", addr)
 	}
 	return net.JoinHostPort(host, port), nil
 }

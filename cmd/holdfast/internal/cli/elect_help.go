@@ -3,6 +3,9 @@ package cli
 import (
 	"fmt"
 	"io"
+
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/connect"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
 )
 
 func electHelp(w io.Writer) {
@@ -11,59 +14,61 @@ func electHelp(w io.Writer) {
        holdfast elect [flags] NAME --watch
 
 Campaigns in the election NAME, and runs CMD while it leads: one CMD at a time on all
-machines. Whoever campaigns waits in line; the next leads when the leader resigns, dies,
+machines. Candidates wait in a queue; the next one leads when the leader resigns, dies,
 or cannot reach the server.
 
   holdfast elect scheduler -- ./scheduler            # lead, or stand by
-  holdfast elect --again scheduler -- ./scheduler    # start it again when it has ended
+  holdfast elect --again scheduler -- ./scheduler    # start it again after it has ended
   holdfast elect scheduler --leader                  # who leads?
   holdfast elect scheduler --watch --json            # a line for each change
 
 Flags:
 %s
 Times are written 90s or 1m30s; a plain number means seconds. The server is the first of
---redis, HOLDFAST_REDIS, REDIS_URL, %s; holdfast help run tells of URLs.
+--redis, HOLDFAST_REDIS, REDIS_URL, %s; holdfast help run describes URLs.
 
 Terms:
-  A term begins with the election, and CMD with it: with HOLDFAST_NAME, HOLDFAST_FENCE (a
-  number that rises from term to term) and HOLDFAST_TTL_MS in its environment. If the
-  term cannot be renewed, CMD and all of its processes are ended before another can lead:
-  TERM --kill-after before the term runs out, KILL just before it does, as with holdfast
-  run; then holdfast campaigns again. It does so, too, while the server cannot be reached;
-  only a server that it has never reached is an error.
-  When CMD has ended by itself, holdfast resigns, and exits with its code. With --again it
-  campaigns again, behind those who wait, a second after the term began at the earliest;
-  but not if INT or QUIT, as of ^C, ended CMD, or it could not be executed.
-  INT, TERM, HUP and QUIT are passed on to CMD; when it has ended, holdfast resigns, and
-  campaigns no more. Who waits leads at once.
-  --terms N ends it after N terms, with the exit code of the last.
+  A term begins with the election. CMD starts with HOLDFAST_NAME, HOLDFAST_FENCE (a number
+  that rises from term to term) and HOLDFAST_TTL_MS in its environment. If the term cannot
+  be renewed, CMD and all of its processes are ended before another candidate can lead:
+  TERM --kill-after before the term ends, KILL just before it ends, as with holdfast run.
+  Then holdfast campaigns again, even while the server cannot be reached. Only a server
+  that it has never reached is an error.
+  When CMD has ended by itself, holdfast resigns, and exits with CMD's exit code. With
+  --again it campaigns again, behind other candidates and at least a second after the term
+  began, unless INT or QUIT, as from ^C, ended CMD, or CMD could not be executed.
+  INT, TERM, HUP and QUIT are passed on to CMD. When CMD has ended, holdfast resigns and
+  exits, and the next candidate leads at once.
+  With --terms N it exits after N terms, with the exit code of the last.
 
 Who leads:
-  --leader prints who leads, --watch prints it now and whenever it changes: it is told by
-  leaders, and polls nobody; of a quorum it asks the nodes once a second. What is printed may be over by then; only CMD is sure to
-  lead. One that died is missed when its term is over, by --ttl at most. --json makes each
-  a line of JSON on standard output: time, name, key, server and leader, which is null or has
-  owner, host, pid, fence, meta, since, ttl_ms and waiters.
-  They look at the lock of NAME, whose key they print if nobody leads, and --json always. A
-  run with --key or --redisson holds another lock, whatever its NAME, and is not seen.
+  --leader prints who leads. --watch prints it now and after every change: leaders announce
+  changes, so nothing is polled, except that the nodes of a quorum are asked once a second.
+  What is printed may already be out of date; only CMD knows that it leads. If a leader
+  dies, this is noticed when its term ends, after --ttl at most. --json prints a line of
+  JSON on standard output: time, name, key, server, and leader, which is null or has owner,
+  host, pid, fence, meta, since, ttl_ms and waiters.
+  They look at the lock of NAME, whose key is printed if nobody leads, and always with
+  --json. A run with --key or --redisson holds another lock, whatever its NAME, and is not
+  seen.
 
-Report (--json with CMD): as that of holdfast run, with terms, how many there were; of the
-  last term, where it is of one.
+Report (--json with CMD): as for holdfast run, and terms, the number of terms. What is about
+  one term is about the last.
 
 Exit codes:
-  CMD's own in its last term; 128+N when signal N killed it; 0 for --leader, if somebody
-  leads, and 1 if nobody does. Otherwise those of holdfast run:
+  CMD's own in its last term; 128+N if signal N killed it. For --leader, 0 if somebody
+  leads, and 1 if nobody does. Otherwise as for holdfast run:
    %d  wrong usage                        %d  the last term (--terms) was lost and CMD ended
-   %d  server unreachable, or no use     %d  --max-runtime was over
+   %d  server unavailable or unusable    %d  --max-runtime was over
    %d  credentials or ACL refused        %d  CMD cannot be executed
    %d  wrong configuration               %d  CMD not found
    %d  the keeper process died           %d  interrupted while campaigning or watching (INT;
    %d  the system cannot start processes       also 129 HUP, 131 QUIT, 143 TERM)
-`, newElectOptions().flags.FlagUsages(), defaultRedis,
-		exitUsage, exitLost,
-		exitUnavailable, exitOvertime,
-		exitRefused, exitNotRunnable,
-		exitConfig, exitNotFound,
-		exitInternal, exitSignal+2,
-		exitSystem)
+`, newElectFlags().flags.FlagUsages(), connect.Default,
+		exitcode.Usage, exitcode.Lost,
+		exitcode.Unavailable, exitcode.Overtime,
+		exitcode.Denied, exitcode.NotRunnable,
+		exitcode.Config, exitcode.NotFound,
+		exitcode.Internal, exitcode.Signal+2,
+		exitcode.System)
 }

@@ -1,167 +1,209 @@
 package cli
 
 import (
-	"errors"
-	"fmt"
-	"io/fs"
-	"os"
-	"os/exec"
-	"path/filepath"
+	"cmp"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/spf13/pflag"
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/keys"
 
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/connect"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/console"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/job"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/keeper"
 )
 
-// jobOptions are the flags and arguments of commands that run a command under a lock.
-type jobOptions struct {
-	name string
-	argv []string
+// jobFlags are the flags and arguments of commands that run a command: run and elect.
+type jobFlags struct {
+	serverFlags
+	name    string
+	job     job.Job
+	meta    []string
+	json    string // the file of the report
+	quiet   bool
+	verbose bool
+	strict  bool
+	maxTTL  time.Duration
+	help    bool
 
-	ttl        time.Duration
-	maxRuntime time.Duration
-	onLost     string
-	killAfter  time.Duration
-	lostCode   int
-	meta       []string
-	json       string
-	shell      bool
-	quiet      bool
-	verbose    bool
-	redis      []string
-	prefix     string
-	strict     bool
-	maxTTL     time.Duration
-	help       bool
-	flags      *pflag.FlagSet
+	nodeTimeout time.Duration // of a quorum; 0 is the default
 }
 
 const (
 	maxTTL = 24 * time.Hour
-	// minTTL leaves room for a renewal, and for the keeper's margins, on a busy
-	// machine.
+	// minTTL leaves time for a renewal, and for the keeper's margins, on a busy machine.
 	minTTL = 500 * time.Millisecond
+	// defaultStrictTTL is the longest lease in Strict mode unless --max-ttl says otherwise, as in the library.
+	defaultStrictTTL = time.Minute
 )
 
-// define adds the flags to those of the command; onLost says what --on-lost does.
-func (o *jobOptions) define(f *pflag.FlagSet, onLost string) {
-	o.killAfter, o.ttl, o.maxTTL = 5*time.Second, 15*time.Second, defaultStrictTTL
-	f.Var((*span)(&o.ttl), "ttl", "lease time `DUR`: how long the lock outlives a machine that dies")
-	f.Var((*span)(&o.maxRuntime), "max-runtime", "end the command after `DUR`; exit code 124")
-	f.StringVar(&o.onLost, "on-lost", string(keeper.Terminate), onLost)
-	f.Var((*span)(&o.killAfter), "kill-after", "from TERM to KILL, `DUR`")
-	f.IntVar(&o.lostCode, "lost-exit-code", exitLost, "exit code `N` when the command was ended because the lock was lost")
+// defineJob defines the flags. onLost is the text of --on-lost.
+func (o *jobFlags) defineJob(onLost string) {
+	j, f := &o.job, o.flags
+	j.KillAfter, j.TTL, j.OnLost, o.maxTTL = 5*time.Second, 15*time.Second, keeper.Terminate, defaultStrictTTL
+	f.Var((*seconds)(&j.TTL), "ttl", "lease time `DUR`: how long the lock outlives a machine that dies")
+	f.Var((*seconds)(&j.MaxRuntime), "max-runtime", "end the command after `DUR`; exit code 124")
+	f.StringVar((*string)(&j.OnLost), "on-lost", string(keeper.Terminate), onLost)
+	f.Var((*seconds)(&j.KillAfter), "kill-after", "time `DUR` from TERM to KILL")
+	f.IntVar(&j.LostCode, "lost-exit-code", exitcode.Lost, "exit code `N` if the command was ended because the lock was lost")
 	f.StringArrayVar(&o.meta, "meta", nil, "a note `K=V` for those who ask who holds the lock; may be repeated")
 	f.StringVar(&o.json, "json", "", "write a report, one JSON object, to `FILE`; without =FILE, to stderr")
-	f.Lookup("json").NoOptDefVal = toStderr
-	f.BoolVarP(&o.shell, "shell", "c", false, "join the arguments and give them to sh -c")
-	f.BoolVarP(&o.quiet, "quiet", "q", false, "say nothing but errors; nothing at all when the lock is held")
-	f.BoolVarP(&o.verbose, "verbose", "v", false, "say what happens with the lock")
-	f.StringArrayVar(&o.redis, "redis", nil, "`URL` of the server: redis://, rediss:// (TLS), unix://, and redis+cluster://\nor redis+sentinel://HOST?master_name=NAME, with &addr=HOST for further ones;\nrepeated for the nodes of a quorum")
-	f.StringVar(&o.prefix, "prefix", "", "`TEXT` that keys begin with (default holdfast:)")
-	f.BoolVar(&o.strict, "strict", false, "Strict mode: no two holders even when the server loses its data; it grants\nnothing for --max-ttl then. For servers that holdfast init has admitted")
-	f.Var((*span)(&o.maxTTL), "max-ttl", "with --strict, the longest lease `DUR` of any program that uses the server")
-	f.BoolVarP(&o.help, "help", "h", false, "show this")
-	o.flags = f
+	f.Lookup("json").NoOptDefVal = job.ToStderr
+	f.BoolVarP(&j.Shell, "shell", "c", false, "join the arguments and give them to sh -c")
+	f.BoolVarP(&o.quiet, "quiet", "q", false, "print only errors, and nothing if the lock is held")
+	f.BoolVarP(&o.verbose, "verbose", "v", false, "print what happens to the lock")
+	o.define("`URL` of the server: redis://, rediss:// (TLS), unix://, and redis+cluster://\nor redis+sentinel://HOST?master_name=NAME, with &addr=HOST for further hosts;\nrepeated for the nodes of a quorum")
+	f.BoolVar(&o.strict, "strict", false, "Strict mode: no two holders even if the server loses its data; afterwards it\ngrants nothing for --max-ttl. For servers that holdfast init has admitted")
+	f.Var((*seconds)(&o.maxTTL), "max-ttl", "with --strict, the longest lease `DUR` of any program that uses the server")
+	f.BoolVarP(&o.help, "help", "h", false, "show this help")
 }
 
-// toStderr is the FILE of --json when none is given.
-const toStderr = "-"
-
-func (o *jobOptions) parse(args []string) error {
-	if err := o.flags.Parse(args); err != nil {
-		return usageError("%w; see holdfast help %s", plain(err), o.flags.Name())
-	}
-	return nil
-}
-
-// takeCommand finds the lock's name before --, and the command after it.
-func (o *jobOptions) takeCommand() error {
+// takeCommand takes the lock's name from before --, and the command from after it.
+func (o *jobFlags) takeCommand() error {
 	f := o.flags
 	usage := "holdfast " + f.Name() + " [flags] NAME -- CMD..."
 	dash := f.ArgsLenAtDash()
 	switch {
 	case dash < 0:
-		return usageError("the command is missing: %s", usage)
+		return exitcode.Usagef("the command is missing: %s", usage)
 	case dash != 1:
-		return usageError("before -- there is one NAME, not %d arguments: %s", dash, usage)
+		return exitcode.Usagef("want one NAME before --, not %d arguments: %s", dash, usage)
 	case f.NArg() == 1:
-		return usageError("there is no command after --")
+		return exitcode.Usagef("there is no command after --: %s", usage)
 	}
-	o.name, o.argv = f.Arg(0), f.Args()[1:]
+	o.name, o.job.Args = f.Arg(0), f.Args()[1:]
 	return nil
 }
 
-// checkJob refuses what makes no sense, and policies other than these.
-func (o *jobOptions) checkJob(policies ...keeper.Policy) error {
-	var names []string
-	for _, p := range policies {
-		names = append(names, string(p))
+// takeNameToAsk takes the lock's name for a question, which runs no command. question is its flag, usage how to ask.
+func (o *jobFlags) takeNameToAsk(question, usage string) error {
+	f := o.flags
+	switch {
+	case f.ArgsLenAtDash() >= 0 && f.NArg() > f.ArgsLenAtDash():
+		return exitcode.Usagef("%s runs no command: leave out -- and what follows", question)
+	case f.NArg() != 1:
+		return exitcode.Usagef("want one NAME, not %d arguments: %s", f.NArg(), usage)
+	case f.Arg(0) == "":
+		return exitcode.Usagef("NAME is empty")
+	case o.json != "" && o.json != job.ToStderr:
+		return exitcode.Usagef("with %s, --json goes to standard output: leave out =FILE", question)
 	}
+	o.name = f.Arg(0)
+	return nil
+}
+
+// checkJob refuses flags that make no sense, and policies other than these.
+func (o *jobFlags) checkJob(policies ...keeper.Policy) error {
+	j := &o.job
 	switch {
 	case o.name == "":
-		return usageError("NAME is empty")
+		return exitcode.Usagef("NAME is empty")
 	case o.quiet && o.verbose:
-		return usageError("--quiet and --verbose: choose one")
-	case !slices.Contains(names, o.onLost):
-		return usageError("--on-lost %q: want one of %s", o.onLost, strings.Join(names, ", "))
-	case o.lostCode < 0 || o.lostCode > 255:
-		return usageError("--lost-exit-code %d: want 0 to 255", o.lostCode)
+		return exitcode.Usagef("--quiet and --verbose: choose one")
+	case !slices.Contains(policies, j.OnLost):
+		var names []string
+		for _, p := range policies {
+			names = append(names, string(p))
+		}
+		return exitcode.Usagef("--on-lost %q: want one of %s", j.OnLost, strings.Join(names, ", "))
+	case j.LostCode < 0 || j.LostCode > 255:
+		return exitcode.Usagef("--lost-exit-code %d: want 0 to 255", j.LostCode)
 	}
 	for _, m := range o.meta {
 		if k, _, ok := strings.Cut(m, "="); !ok || k == "" {
-			return usageError("--meta %q: want KEY=VALUE", m)
+			return exitcode.Usagef("--meta %q: want KEY=VALUE", m)
 		}
 	}
 	return nil
 }
 
-// checkTimes refuses times that do not go together.
-func (o *jobOptions) checkTimes() error {
-	switch {
-	case o.ttl < minTTL || o.ttl > maxTTL:
-		return configError("--ttl %s: want %s to %s", o.ttl, minTTL, maxTTL)
-	case o.ttl < 3*o.killAfter:
-		return configError("--ttl %s is under 3 × --kill-after %s: the command could not be ended in time when the lock is lost", o.ttl, o.killAfter)
+// checkTimes refuses times that do not fit together.
+func (o *jobFlags) checkTimes() error {
+	switch j := &o.job; {
+	case j.TTL < minTTL || j.TTL > maxTTL:
+		return exitcode.Configf("--ttl %s: want %s to %s", j.TTL, minTTL, maxTTL)
+	case j.TTL < 3*j.KillAfter:
+		return exitcode.Configf("--ttl %s is under 3 × --kill-after %s: the command could not be ended in time if the lock is lost", j.TTL, j.KillAfter)
 	}
 	return nil
 }
 
-// executable finds what to execute, before anything is locked for it.
-func (o *jobOptions) executable() (string, error) {
-	if o.shell {
-		o.argv = []string{"sh", "-c", strings.Join(o.argv, " ")}
-		return "/bin/sh", nil
-	}
-	path, err := exec.LookPath(o.argv[0])
+// checkStrict refuses values that do not fit the servers' longest lease.
+func (o *jobFlags) checkStrict(s *connect.Servers) error {
+	strict := o.strict || s.AreQuorum()
 	switch {
-	case err == nil:
-		return path, nil
-	case errors.Is(err, exec.ErrDot):
-		return elsewhere(o.argv[0])
-	case errors.Is(err, exec.ErrNotFound), errors.Is(err, fs.ErrNotExist):
-		return "", &exitError{exitNotFound, fmt.Errorf("%s: command not found", o.argv[0])}
+	case o.flags.Changed("max-ttl") && !strict:
+		return exitcode.Configf("--max-ttl needs --strict, or several servers")
+	case strict && (o.maxTTL < o.job.TTL || o.maxTTL > maxTTL):
+		return exitcode.Configf("--max-ttl %s: want %s (--ttl) to %s", o.maxTTL, o.job.TTL, maxTTL)
+	case strict && o.job.MinHold > o.maxTTL:
+		return exitcode.Configf("--min-hold %s is longer than --max-ttl %s: if interrupted, holdfast could not leave the lock to expire then", o.job.MinHold, o.maxTTL)
 	}
-	var lookup *exec.Error
-	if errors.As(err, &lookup) {
-		err = lookup.Err
-	}
-	return "", &exitError{exitNotRunnable, fmt.Errorf("%s: cannot be executed: %w", o.argv[0], err)}
+	return nil
 }
 
-// elsewhere finds a program in those directories of PATH that do not depend on the working directory, which may be
-// anybody's: an empty element means that one, most often by mistake.
-func elsewhere(name string) (string, error) {
-	for _, dir := range filepath.SplitList(os.Getenv("PATH")) {
-		if !filepath.IsAbs(dir) {
-			continue
-		}
-		if path, err := exec.LookPath(filepath.Join(dir, name)); err == nil {
-			return path, nil
-		}
+// level is the level of the console.
+func (o *jobFlags) level() console.Level {
+	switch {
+	case o.quiet:
+		return console.Quiet
+	case o.verbose:
+		return console.Verbose
 	}
-	return "", &exitError{exitNotFound, fmt.Errorf("%s: command not found, but in the working directory, by an empty or relative element of PATH: say .%c%[1]s if that is meant", name, filepath.Separator)}
+	return console.Normal
+}
+
+// config is the configuration of the library's clients.
+func (o *jobFlags) config(s *connect.Servers, c *console.Console) *holdfast.Config {
+	cfg := &holdfast.Config{MaxTTL: maxTTL, Prefix: o.prefix}
+	if o.strict || s.AreQuorum() {
+		cfg = strictConfig(o.maxTTL, o.prefix)
+	}
+	cfg.Logger = c.Logger()
+	return cfg
+}
+
+// openFor opens the servers of a run, after check has accepted them.
+func (o *jobFlags) openFor(r *job.Run, check func(*connect.Servers) error) (closeAll func(), err error) {
+	s, err := connect.OpenAll(o.redis)
+	if err != nil {
+		return nil, err
+	}
+	return r.Use(s, func() (*connect.Locks, error) {
+		if err := check(s); err != nil {
+			return nil, err
+		}
+		return s.Locks(o.config(s, r.Console), o.nodeTimeout)
+	})
+}
+
+// strictConfig is the configuration of clients in Strict mode whose leases last up to maxTTL.
+func strictConfig(maxTTL time.Duration, prefix string) *holdfast.Config {
+	return &holdfast.Config{Strict: true, MaxTTL: maxTTL, TTL: min(15*time.Second, maxTTL), Prefix: prefix}
+}
+
+// option has the options of locks and elections.
+func (o *jobFlags) option() holdfast.Option {
+	options := []holdfast.Option{holdfast.TTL(o.job.TTL)}
+	for _, m := range o.meta {
+		k, v, _ := strings.Cut(m, "=")
+		options = append(options, holdfast.Meta(k, v))
+	}
+	return holdfast.Options(options...)
+}
+
+// keyOf returns the key of the lock of a name; "" if the name is not valid.
+func (o *jobFlags) keyOf(name string) string {
+	space, err := keys.NewSpace(cmp.Or(o.prefix, "holdfast:"))
+	if err != nil {
+		return ""
+	}
+	set, err := space.Name(name)
+	if err != nil {
+		return ""
+	}
+	return set.Lock
 }

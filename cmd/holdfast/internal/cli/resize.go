@@ -8,90 +8,90 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/connect"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
 )
 
-// resizeOptions are the arguments and flags of holdfast resize.
-type resizeOptions struct {
-	serverOptions
+// resizeFlags are the arguments and flags of holdfast resize.
+type resizeFlags struct {
+	serverFlags
 	name  string
 	slots int
 }
 
-func newResizeOptions() *resizeOptions {
-	o := &resizeOptions{}
-	o.define("resize")
+func newResizeFlags() *resizeFlags {
+	o := &resizeFlags{serverFlags: newServerFlags("resize")}
+	o.define(oneOrMore)
 	return o
 }
 
 func resizeHelp(w io.Writer) {
 	fmt.Fprintf(w, `Usage: holdfast resize [flags] NAME N
 
-Sets how many slots NAME has, for runs with --slots and for programs that use it as a
-semaphore: from then on there are N, whatever number they give. With N = 0 the server
-forgets that, and the number that they give holds again. Nobody loses a slot: where more
-are taken than there are now, none is given until enough have come back.
+Sets the number of slots of NAME, for runs with --slots and for programs that use it as
+a semaphore: from then on there are N slots, whatever number they give. With N = 0 the
+server forgets N, and the number that they give counts again. Nobody loses a slot: if
+more are taken than N, none is granted until enough of them are free.
 
-Runs that give another number than those that run are refused. So, to change it while
-machines are changed over one after another:
-    holdfast resize render 4                      # before the first; all may give 3 or 4
+A run that gives another number than those that are running is refused. To change the
+number on one machine after another:
+    holdfast resize render 4                      # first: runs may now give 3 or 4
     holdfast run --slots 4 render -- ./render.sh  # on one machine after another
-    holdfast resize render 0                      # after the last; all give 4
+    holdfast resize render 0                      # last: all runs give 4
 
 Flags:
 %s
 The server is the first of --redis, HOLDFAST_REDIS, REDIS_URL, %s.
 
-Exit codes: 0 done, %d usage, %d unreachable, %d refused, %d NAME is another kind of lock.
-`, newResizeOptions().flags.FlagUsages(), defaultRedis, exitUsage, exitUnavailable, exitRefused, exitConfig)
+Exit codes: 0 done, %d wrong usage, %d unavailable, %d refused, %d NAME is another kind
+of lock.
+`, newResizeFlags().flags.FlagUsages(), connect.Default, exitcode.Usage, exitcode.Unavailable, exitcode.Denied, exitcode.Config)
 }
 
-func (o *resizeOptions) parse(args []string) error {
-	if err := o.flags.Parse(args); err != nil {
-		return usageError("%w; see holdfast help resize", plain(err))
+func (o *resizeFlags) parse(args []string) error {
+	if err := parse(o.flags, args); err != nil {
+		return err
 	}
 	if n := o.flags.NArg(); n != 2 {
-		return usageError("there are two arguments, not %d: holdfast resize NAME N", n)
+		return exitcode.Usagef("want two arguments, not %d: holdfast resize NAME N", n)
 	}
 	o.name = o.flags.Arg(0)
 	n, err := strconv.Atoi(o.flags.Arg(1))
 	if err != nil || n < 0 {
-		return usageError("%q is no number of slots", o.flags.Arg(1))
+		return exitcode.Usagef("%q is not a number of slots", o.flags.Arg(1))
 	}
 	o.slots = n
 	return nil
 }
 
 func resize(ctx context.Context, args []string, _ io.Reader, stdout, stderr io.Writer) error {
-	if wantsHelp(args) {
-		resizeHelp(stdout)
-		return nil
-	}
-	o := newResizeOptions()
+	o := newResizeFlags()
 	if err := o.parse(args); err != nil {
 		return err
 	}
-	s, v, err := o.open(stderr)
+	s, c, err := o.open(stderr)
 	if err != nil {
 		return err
 	}
-	defer s.close()
-	if n := len(s.all); n > 1 {
-		return configError("%d servers are named, a quorum, and it has no slots: name one server", n)
+	defer s.Close()
+	if s.AreQuorum() {
+		return exitcode.Configf("%d servers are named, a quorum, which has no slots: name one server", len(s.All))
 	}
-	locks, err := s.locker(&holdfast.Config{Prefix: o.prefix, Logger: v.logger()}, 0)
+	locks, err := s.Locks(&holdfast.Config{Prefix: o.prefix, Logger: c.Logger()}, 0)
 	if err != nil {
 		return err
 	}
-	defer locks.close(v, parting)
+	defer locks.Close(connect.CloseTime)
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	// The number that is named here is sent to nobody.
-	if err := locks.clients[0].Semaphore(o.name, max(o.slots, 1)).Resize(ctx, o.slots); err != nil {
-		v.fail(err)
-		return &exitError{failure(err).code, nil}
+	// A semaphore needs a number of permits, but Resize does not send it.
+	if err := locks.Client().Semaphore(o.name, max(o.slots, 1)).Resize(ctx, o.slots); err != nil {
+		c.Error(err)
+		return &exitcode.Error{Code: exitcode.OfLibrary(err).Code}
 	}
 	if o.slots == 0 {
-		_, err = fmt.Fprintf(stdout, "%q has as many slots as those say who use it\n", o.name)
+		_, err = fmt.Fprintf(stdout, "%q has as many slots as its users say\n", o.name)
 	} else {
 		_, err = fmt.Fprintf(stdout, "%q has %d slots\n", o.name, o.slots)
 	}

@@ -2,46 +2,208 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
-	"fmt"
 	"io"
-	"maps"
-	"os"
-	"os/signal"
-	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
 
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/connect"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/job"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/keeper"
 )
 
-// runner is one run of one command.
-type runner struct {
-	*runOptions
-	voice          *voice
-	stdin          io.Reader
-	stdout, stderr io.Writer
+// runFlags are the flags and arguments of holdfast run.
+type runFlags struct {
+	jobFlags
 
-	path   string // what to execute
-	source string // what named the server
-	quorum bool   // there are several
+	try       bool
+	wait      time.Duration
+	busyCode  int
+	ifBusy    string
+	shared    bool
+	exclusive bool
+	slots     count
+	weight    count
+	also      []string
+	once      time.Duration
+	onceKey   string
+	maxTries  count
+	last      bool
+	owner     string
+	lockKey   string
+	redisson  string
+}
 
-	servers *servers
-	locks   *locker
-	take    func(context.Context) (*holdfast.Lease, error) // gets the lock
-	shift   *shift                                         // of --once, or nil
-	office  *office                                        // of elect, or nil
+func newRunFlags() *runFlags {
+	o := &runFlags{jobFlags: jobFlags{serverFlags: newServerFlags("run")}}
+	f := o.flags
+	f.BoolVarP(&o.try, "try", "n", false, "do not wait if the lock is held")
+	f.VarP((*seconds)(&o.wait), "wait", "w", "wait at most `DUR`; 0 is the same as --try (default: no limit)")
+	f.IntVarP(&o.busyCode, "conflict-exit-code", "E", exitcode.Busy, "exit code `N` if the lock is held")
+	f.StringVar(&o.ifBusy, "if-busy", "fail", "`ACTION` if the lock is held: fail, or skip, which exits with 0")
+	f.StringArrayVar(&o.also, "also", nil, "also hold the lock `NAME`, all or none; may be repeated")
+	f.BoolVar(&o.shared, "shared", false, "run beside other runs with --shared, but not beside one with --exclusive")
+	f.BoolVar(&o.exclusive, "exclusive", false, "run alone among runs with --shared and --exclusive")
+	f.Var(&o.slots, "slots", "run if fewer than `N` runs with --slots do; all of them name the same N")
+	f.Var(&o.weight, "weight", "with --slots, take `N` of the slots (default 1)")
+	f.Var((*seconds)(&o.once), "once", "run only if no run with --once was completed in the last `DUR`; failed runs do\nnot count")
+	f.StringVar(&o.onceKey, "once-key", "", "with --once, run only if none was completed with the same `KEY`, such as the\ndate; it is remembered for the DUR of --once")
+	f.Var(&o.maxTries, "max-tries", "with --once, run at most `N` times until one is completed")
+	f.BoolVar(&o.last, "last", false, "say which run with --once was completed last, and run nothing; not with several\nservers")
+	f.Var((*seconds)(&o.job.MinHold), "min-hold", "keep the lock for at least `DUR` from the start of the command, so that a host\nwhose clock is behind does not run the job again; with --strict, or several\nservers, at most --max-ttl")
+	f.StringVar(&o.owner, "owner", "", "run beside other runs of NAME with the same `ID`, ahead of waiters, and beside\nno others")
+	f.StringVar(&o.lockKey, "key", "", "exact `KEY` of the lock, to share it with other programs")
+	f.StringVar(&o.redisson, "redisson", "", "`NAME` of the lock in Java, to share it with Redisson's getLock(NAME)")
+	f.Var((*seconds)(&o.nodeTimeout), "node-timeout", "with several servers, wait at most `DUR` for each in a round (default: a 200th\nof --ttl, 5ms to 50ms, or longer if the nodes are far away)")
+	o.defineJob("`ACTION` if the lock is lost: terminate, kill, notify or ignore; see below")
+	return o
+}
 
-	signals chan os.Signal
-	begun   time.Time
-	report  report
-	kept    bool // the lock is left to its TTL
-	silent  bool // the server did not answer when the lock was wanted
-	stopped bool // a signal that ends programs was passed on to the command
+// parseRun parses a command line. Its errors have exit code 64, or 78 for values that do not fit together.
+func parseRun(args []string) (*runFlags, error) {
+	o := newRunFlags()
+	if err := parse(o.flags, args); err != nil || o.help {
+		return o, err
+	}
+	if o.last {
+		return o, o.checkLast()
+	}
+	if err := o.takeCommand(); err != nil {
+		return o, err
+	}
+	if err := o.checkUsage(); err != nil {
+		return o, err
+	}
+	if o.job.MinHold > maxTTL {
+		return o, exitcode.Configf("--min-hold %s: want at most %s", o.job.MinHold, maxTTL)
+	}
+	return o, o.checkTimes()
+}
+
+func (o *runFlags) checkUsage() error {
+	changed, kind := o.flags.Changed, o.kind()
+	modes := o.shared || o.exclusive
+	switch {
+	case o.try && changed("wait"):
+		return exitcode.Usagef("--try and --wait: choose one")
+	case o.ifBusy != "fail" && o.ifBusy != "skip":
+		return exitcode.Usagef("--if-busy %q: want fail or skip", o.ifBusy)
+	case o.shared && o.exclusive:
+		return exitcode.Usagef("--shared and --exclusive: choose one")
+	case modes && o.slots != 0:
+		return exitcode.Usagef("--slots cannot be used with --shared or --exclusive: choose one")
+	case o.weight != 0 && o.slots == 0:
+		return exitcode.Usagef("--weight needs --slots")
+	case changed("owner") && o.owner == "":
+		return exitcode.Usagef("--owner is empty")
+	case o.owner != "" && (modes || o.slots != 0 || o.once != 0):
+		return exitcode.Usagef("--owner cannot be used with --shared, --exclusive, --slots or --once: choose one")
+	case kind.Several && kind.Foreign != "":
+		return exitcode.Usagef("--key and --redisson are for plain runs: other programs cannot read locks with --shared, --exclusive, --slots or --owner")
+	case changed("key") && changed("redisson"):
+		return exitcode.Usagef("--key and --redisson: choose one; they are two forms of a lock")
+	case o.once != 0 && kind.Foreign != "":
+		return exitcode.Usagef("--once cannot be used with --key or --redisson: other programs do not know which runs were completed")
+	case o.once != 0 && o.job.MinHold != 0:
+		return exitcode.Usagef("--min-hold and --once: choose one; a job that is completed is not run again in its window")
+	case o.shared && o.job.MinHold != 0:
+		return exitcode.Usagef("--min-hold and --shared: choose one; a shared run does not keep another shared run from starting")
+	case o.owner != "" && o.job.MinHold != 0:
+		return exitcode.Usagef("--min-hold and --owner: choose one; a run does not keep another run of its owner from starting")
+	case o.once != 0 && kind.Several:
+		return exitcode.Usagef("--once cannot be used with --shared, --exclusive or --slots: its runs follow one another")
+	case changed("once") && o.once < time.Millisecond:
+		return exitcode.Usagef("--once %s: want at least 1ms", o.once)
+	case o.once == 0 && (o.onceKey != "" || o.maxTries != 0):
+		return exitcode.Usagef("--once-key and --max-tries need --once")
+	case changed("once-key") && o.onceKey == "":
+		return exitcode.Usagef("--once-key is empty")
+	case len(o.also) > 0 && (modes || o.slots != 0 || o.owner != "" || o.once != 0 || kind.Foreign != ""):
+		return exitcode.Usagef("--also is for plain runs: it cannot be used with --shared, --exclusive, --slots, --owner, --once, --key or --redisson")
+	case o.busyCode < 0 || o.busyCode > 255:
+		return exitcode.Usagef("--conflict-exit-code %d: want 0 to 255", o.busyCode)
+	}
+	return o.checkJob(keeper.Terminate, keeper.Kill, keeper.Notify, keeper.Ignore)
+}
+
+// checkServers refuses what these servers do not allow.
+func (o *runFlags) checkServers(s *connect.Servers) error {
+	kind := o.kind()
+	n := len(s.All)
+	if !s.AreQuorum() {
+		if o.nodeTimeout != 0 {
+			return exitcode.Configf("--node-timeout needs several servers")
+		}
+		return o.checkStrict(s)
+	}
+	switch {
+	case kind.Several:
+		return exitcode.Configf("%d servers are named, a quorum, which has no locks for --shared, --exclusive, --slots or --owner: name one server for these", n)
+	case o.once != 0:
+		return exitcode.Configf("%d servers are named, a quorum, which keeps no record of jobs: name one server for --once and --last", n)
+	case len(o.also) > 0:
+		return exitcode.Configf("%d servers are named, a quorum, whose locks have one name each: name one server for --also", n)
+	case kind.Foreign != "":
+		return exitcode.Configf("%d servers are named, a quorum, whose locks other programs cannot read: name one server for --key and --redisson", n)
+	}
+	return o.checkStrict(s)
+}
+
+// kind is the kind of lock that the flags ask for.
+func (o *runFlags) kind() job.Kind {
+	kind := job.Kind{Make: o.lock, Several: o.shared || o.exclusive || o.slots != 0 || o.owner != ""}
+	switch {
+	case o.flags.Changed("redisson"):
+		kind.Foreign = "--redisson"
+	case o.flags.Changed("key"):
+		kind.Foreign = "--key"
+	}
+	return kind
+}
+
+// lock is the lock that the flags ask for.
+func (o *runFlags) lock(l *connect.Locks, option holdfast.Option, wait holdfast.WaitOption) *holdfast.Lock {
+	switch {
+	case o.shared:
+		return l.Client().RWMutex(o.name, option, wait).Reader()
+	case o.exclusive:
+		return l.Client().RWMutex(o.name, option, wait).Writer()
+	case o.slots != 0:
+		return l.Client().Semaphore(o.name, int(o.slots), option, wait).Permits(max(int(o.weight), 1))
+	case len(o.also) > 0:
+		return l.Client().Multi(append([]string{o.name}, o.also...), option, wait)
+	case o.owner != "":
+		return l.Client().OwnerMutex(o.name, o.owner, option, wait)
+	case o.flags.Changed("key"):
+		return l.Client().MutexKey(o.lockKey, option, wait)
+	case o.flags.Changed("redisson"):
+		return l.Client().RedissonMutex(o.redisson, option, wait)
+	}
+	return l.Mutex(o.name, option, wait)
+}
+
+// onceJob is the job of --once.
+func (o *runFlags) onceJob(l *connect.Locks, wait holdfast.WaitOption) *holdfast.Once {
+	window := holdfast.Every(o.once)
+	if o.onceKey != "" {
+		window = holdfast.Slot(o.onceKey, o.once)
+	}
+	options := []holdfast.OnceOption{o.option(), wait}
+	if o.maxTries != 0 {
+		options = append(options, holdfast.MaxTries(int(o.maxTries)))
+	}
+	return l.Client().Once(o.name, window, options...)
+}
+
+func (o *runFlags) patience() job.Wait {
+	switch {
+	case o.try:
+		return 0
+	case o.flags.Changed("wait"):
+		return job.Wait(o.wait)
+	}
+	return job.Forever
 }
 
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) error {
@@ -55,280 +217,33 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	case o.last:
 		return last(ctx, o, stdout, stderr)
 	}
-	return newRunner(o, stdin, stdout, stderr).main(ctx)
-}
-
-func newRunner(o *runOptions, stdin io.Reader, stdout, stderr io.Writer) *runner {
-	return &runner{
-		runOptions: o,
-		voice:      &voice{w: stderr, quiet: o.quiet, verbose: o.verbose},
-		stdin:      stdin, stdout: stdout, stderr: stderr,
-		signals: make(chan os.Signal, 16),
-		begun:   time.Now(),
-		report:  report{Name: o.name, Outcome: outcomeFailed},
-	}
-}
-
-// main runs the command, and says how that went.
-func (r *runner) main(ctx context.Context) error {
-	signal.Notify(r.signals, heard()...)
-	// Until the very end: a signal that comes while the process exits must not become its exit code.
-	defer keeper.ReapOrphans()()
-	out := &spool{w: r.stderr}
-	r.voice.w = out
-	defer out.flush(r.signals)
-
-	exit := r.run(ctx)
-	r.report.ExitCode = exit.code
-	if exit.err != nil {
-		r.report.Error = exit.err.Error()
-		r.voice.fail(exit.err)
-	}
-	if r.json != "" {
-		if err := r.report.write(r.json, out, r.voice); err != nil {
-			r.voice.fail(fmt.Errorf("the report was not written: %w", err))
+	began := time.Now()
+	r := &job.Run{Name: o.name, Also: o.also, Streams: job.Streams{In: stdin, Out: stdout, Err: stderr}}
+	return job.Main(r, o.level(), o.json, func() *exitcode.Error {
+		closeAll, err := o.openFor(r, o.checkServers)
+		if err != nil {
+			return exitcode.As(err)
 		}
-	}
-	if exit.code == 0 {
-		return nil
-	}
-	return &exitError{exit.code, nil}
-}
-
-// run returns how to exit: with a nil err, if nothing is left to say.
-func (r *runner) run(ctx context.Context) *exitError {
-	locks, shut, err := r.open()
-	if err != nil {
-		return asExit(err)
-	}
-	defer shut()
-	if r.path, err = r.executable(); err != nil {
-		return asExit(err)
-	}
-	if err := keeper.Check(); err != nil {
-		return &exitError{exitSystem, err}
-	}
-	if r.office != nil {
-		return r.campaign(ctx, locks)
-	}
-	r.choose()
-	if exit := r.checkNew(ctx); exit != nil {
-		return exit
-	}
-	r.tellOfNamesake(ctx)
-	lease, exit := r.obtain(ctx)
-	if exit != nil {
-		return exit
-	}
-	return r.hold(lease)
-}
-
-// open makes clients of the servers that were named. It does no I/O. shut ends them.
-func (r *runner) open() (locks *locker, shut func(), err error) {
-	s, err := openServers(r.redis)
-	if err != nil {
-		return nil, nil, err
-	}
-	r.voice.secrets = s.secrets()
-	r.servers, r.source, r.quorum = s, s.source, s.quorum()
-	r.report.Server = s.addr()
-	warnOf(r.voice, "instead", s.all...)
-	if err = r.checkServers(len(s.all)); err == nil {
-		locks, err = s.locker(r.config(), r.nodeTimeout)
-	}
-	if err != nil {
-		s.close()
-		return nil, nil, err
-	}
-	r.locks = locks
-	return locks, func() {
-		r.close(locks)
-		s.close()
-	}, nil
-}
-
-// config is that of the clients.
-func (r *runner) config() *holdfast.Config {
-	cfg := &holdfast.Config{MaxTTL: maxTTL, Prefix: r.prefix}
-	if r.strict || r.quorum {
-		cfg = strictConfig(r.maxTTL, r.prefix)
-	}
-	cfg.Logger = r.voice.logger()
-	return cfg
-}
-
-func asExit(err error) *exitError {
-	var exit *exitError
-	if errors.As(err, &exit) {
-		return exit
-	}
-	return &exitError{exitInternal, err}
-}
-
-// close ends the clients. A lock that is kept would make them wait for the end of the
-// lease, and a server that did not answer will not soon.
-func (r *runner) close(locks *locker) {
-	switch {
-	case r.kept:
-	case r.silent:
-		locks.close(r.voice, time.Second)
-	default:
-		locks.close(r.voice, parting)
-	}
-}
-
-// option is that of any lock: several in one.
-func (r *runner) option() holdfast.Option {
-	options := []holdfast.Option{holdfast.TTL(r.ttl)}
-	for _, m := range r.meta {
-		k, v, _ := strings.Cut(m, "=")
-		options = append(options, holdfast.Meta(k, v))
-	}
-	return holdfast.Options(options...)
-}
-
-// hold runs the command under the lease, and ends the lease.
-func (r *runner) hold(lease *holdfast.Lease) *exitError {
-	r.report.Fence = lease.Fence()
-	if fences := lease.Fences(); len(fences) > 1 {
-		r.report.Fences = fences
-	}
-	r.voice.tell("acquired %s, fence %d", strings.TrimPrefix(r.title(), "lock "), lease.Fence())
-	held := time.Now()
-	defer func() { r.report.Held = time.Since(held).Milliseconds() }()
-	s := &session{runner: r, lease: lease}
-	endRoll := r.callRoll(lease)
-	started := time.Now()
-	ended, err := s.run(keeper.Spec{
-		Path: r.path, Args: r.argv, Env: r.environ(os.Environ(), lease.Fences()),
-		Stdin: r.stdin, Stdout: r.stdout, Stderr: r.stderr,
-		OnLost: keeper.Policy(r.onLost), KillAfter: r.killAfter, MaxRuntime: r.maxRuntime,
+		defer closeAll()
+		if exit := o.job.Prepare(); exit != nil {
+			return exit
+		}
+		lock := &job.Lock{
+			Run:    r,
+			Kind:   o.kind(),
+			Option: o.option(),
+			KeyOf:  o.keyOf,
+			Key:    o.lockKey,
+			Wait:   o.patience(),
+			OnBusy: job.OnBusy{Skip: o.ifBusy == "skip", Code: o.busyCode, Quiet: o.quiet},
+			Began:  began,
+		}
+		if exit := r.CheckAdmitted(ctx, o.prefix, o.nodeTimeout); exit != nil {
+			return exit
+		}
+		if o.once != 0 {
+			return r.Once(ctx, &o.job, &job.OnceLock{Lock: lock, MakeOnce: o.onceJob})
+		}
+		return r.UnderLock(ctx, &o.job, lock)
 	})
-	endRoll()
-	if err != nil {
-		r.release(lease)
-		return &exitError{exitSystem, err}
-	}
-	over := time.Now()
-	r.report.Started, r.report.Ended = &started, &over
-	r.report.Ran = over.Sub(started).Milliseconds()
-	exit := r.verdict(ended, s.lost)
-	if r.shift != nil && exit.code == 0 && exit.err == nil {
-		return r.complete(lease)
-	}
-	r.linger(lease, started.Add(r.minHold))
-	if !r.kept {
-		r.release(lease)
-	}
-	return exit
-}
-
-// verdict says how to exit after the command ended.
-func (r *runner) verdict(ended keeper.Event, lost error) *exitError {
-	code := ended.Code
-	if ended.Signal != 0 {
-		code = exitSignal + ended.Signal
-	}
-	r.report.Outcome = outcomeRan
-	switch {
-	case ended.Err != "":
-		r.report.Outcome = outcomeFailed
-		return &exitError{exitInternal, fmt.Errorf("%s; nothing is left of the command", ended.Err)}
-	case ended.Cause == keeper.CauseLost, ended.Cause == keeper.CauseNotRun:
-		r.report.Outcome = outcomeLost
-		if lost == nil {
-			lost = fmt.Errorf("lock %q on %s could not be renewed in time", r.name, r.report.Server)
-		}
-		what := "ended"
-		if ended.Cause == keeper.CauseNotRun {
-			what = "not run"
-		}
-		return &exitError{r.lostCode, fmt.Errorf("%w; the command was %s", lost, what)}
-	case ended.Cause == keeper.CauseMaxRuntime:
-		r.report.Outcome = outcomeOvertime
-		return &exitError{exitOvertime, fmt.Errorf("the command ran for longer than --max-runtime %s, and was ended", r.maxRuntime)}
-	}
-	if lost != nil {
-		r.report.Error = lost.Error()
-	}
-	return &exitError{code, nil}
-}
-
-// linger keeps the lock until the time of --min-hold. Interrupted, it leaves the
-// lock to expire then.
-func (r *runner) linger(lease *holdfast.Lease, until time.Time) {
-	left := time.Until(until)
-	if left <= 0 || lease.Err() != nil {
-		return
-	}
-	r.voice.tell("keeping %q for another %s (--min-hold)", r.name, left.Round(time.Millisecond))
-	timer := time.NewTimer(left)
-	defer timer.Stop()
-	for {
-		select {
-		case <-timer.C:
-			return
-		case <-lease.Done():
-			return // Its release tells why.
-		case sig := <-r.signals:
-			if suspends(sig) {
-				stopGroup()
-			}
-			if !interrupts(sig) {
-				continue
-			}
-		}
-		break
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
-	defer cancel()
-	if err := lease.Extend(ctx, max(time.Until(until), time.Millisecond)); err != nil {
-		r.voice.note("the lock may be free before --min-hold is over: %v", err)
-	}
-	r.kept = true
-	r.voice.note("interrupted; the lock stays until %s (--min-hold)", lease.Deadline().Format(time.TimeOnly))
-}
-
-func (r *runner) release(lease *holdfast.Lease) {
-	var err error
-	if shift := r.shift; shift != nil {
-		r.shift = nil
-		if shift.end(errNotRun); shift.err != errNotRun {
-			err = shift.err
-		}
-	} else {
-		err = lease.Release(context.Background())
-	}
-	switch {
-	case err == nil:
-		r.voice.tell("released %s", strings.TrimPrefix(r.title(), "lock "))
-	case errors.Is(err, holdfast.ErrLost) && r.report.Error == "" && r.report.Outcome == outcomeRan:
-		r.report.Error = err.Error()
-		r.voice.note("warning: %v: another may have held it while the command ran", err)
-	case !errors.Is(err, holdfast.ErrLost):
-		r.voice.note("the lock was not released, and expires within %s: %v", r.ttl, err)
-	}
-}
-
-// environ is the command's environment: with what it may know of its lock, and
-// without the way to the server. The fence is the highest of those of several locks.
-func (r *runner) environ(env []string, fences map[string]uint64) []string {
-	env = slices.DeleteFunc(slices.Clone(env), func(kv string) bool {
-		name, _, _ := strings.Cut(kv, "=")
-		switch name {
-		case "HOLDFAST_REDIS", "HOLDFAST_NAME", "HOLDFAST_FENCE", "HOLDFAST_FENCES", "HOLDFAST_TTL_MS":
-			return true
-		}
-		return name == r.source
-	})
-	fence := slices.Max(slices.Collect(maps.Values(fences)))
-	env = append(env,
-		"HOLDFAST_NAME="+r.name,
-		"HOLDFAST_FENCE="+strconv.FormatUint(fence, 10),
-		"HOLDFAST_TTL_MS="+strconv.FormatInt(r.ttl.Milliseconds(), 10))
-	if len(fences) > 1 {
-		text, _ := json.Marshal(fences) // names and numbers cannot fail
-		env = append(env, "HOLDFAST_FENCES="+string(text))
-	}
-	return env
 }

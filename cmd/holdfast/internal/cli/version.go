@@ -6,33 +6,31 @@ import (
 	"io"
 	"runtime"
 	"runtime/debug"
+
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
 )
 
 // Version is the version of all of Holdfast's modules.
 const Version = "0.1.0"
 
 func versionHelp(w io.Writer) {
-	fmt.Fprint(w, "Usage: holdfast version\n\nPrints the version, and what it was built with and from.\n")
+	fmt.Fprint(w, "Usage: holdfast version\n\nPrints the version, the version of Go, and the commit that was built.\n")
 }
 
 func version(_ context.Context, args []string, _ io.Reader, stdout, _ io.Writer) error {
-	if wantsHelp(args) {
-		versionHelp(stdout)
-		return nil
-	}
 	if len(args) > 0 {
-		return usageError("holdfast version takes no arguments")
+		return exitcode.Usagef("holdfast version takes no arguments")
 	}
 	text := fmt.Sprintf("holdfast %s (%s, %s/%s", Version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 	if info, ok := debug.ReadBuildInfo(); ok {
-		text += fromBuild(info.Settings)
+		text += commit(info.Settings)
 	}
 	_, err := fmt.Fprintln(stdout, text+")")
 	return err
 }
 
-// fromBuild says which commit was built, where Go knows it.
-func fromBuild(settings []debug.BuildSetting) (text string) {
+// commit names the commit that was built, if Go knows it.
+func commit(settings []debug.BuildSetting) (text string) {
 	for _, s := range settings {
 		switch {
 		case s.Key == "vcs.revision":
@@ -42,8 +40,4 @@ func fromBuild(settings []debug.BuildSetting) (text string) {
 		}
 	}
 	return text
-}
-
-func wantsHelp(args []string) bool {
-	return len(args) > 0 && (args[0] == "-h" || args[0] == "--help")
 }

@@ -1,6 +1,5 @@
-// Package demo shows locks at work, and checks them: processes race, one is
-// killed, one is paused, and what they recorded is held against what was
-// promised.
+// Package demo shows locks at work, and checks them: processes compete, one is killed, one is paused, and what all of
+// them recorded is checked against what locks promise.
 package demo
 
 import (
@@ -21,39 +20,39 @@ import (
 	"github.com/holdfast-go/holdfast/holdfastgoredis"
 	"github.com/holdfast-go/holdfast/holdfasttest"
 	"github.com/holdfast-go/holdfast/internal/printable"
-)
 
-// Opener makes a client for the server that a URL names.
-type Opener func(url string) (redis.UniversalClient, error)
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/demo/history"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/demo/screen"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/demo/worker"
+)
 
 // Config says how to run the demo.
 type Config struct {
-	URL     string // of a Redis server; "" starts one inside this process
-	Open    Opener
+	URL     string // of a Redis server; "" starts one in this process
+	Open    worker.Opener
 	Workers int
-	Seed    uint64 // decides who wins, and who meets with an accident
-	NoLock  bool   // leave the lock out, to see what it prevents
+	Seed    uint64 // decides who wins, and who has an accident
+	NoLock  bool   // do without the lock, to show what it prevents
 	Out     io.Writer
-	JSON    bool // print nothing but the summary, as one JSON object
+	JSON    bool // print only the summary, as one JSON object
 }
 
-// The bounds of Config.Workers. Two are needed to take over from each other.
+// Bounds of Config.Workers. At least two are needed, so that one can take over from the other.
 const (
 	MinWorkers = 2
 	MaxWorkers = 32
 )
 
-// ttl is the lease time of the demo's locks: short, so that nobody has to wait
-// long for the end of a lease.
+// ttl is the TTL of the demo's locks: short, so that nobody waits long for a lease to expire.
 const ttl = 1500 * time.Millisecond
 
-// longest bounds the whole demo. What has not happened by then, a check misses.
-const longest = 26 * time.Second
+// maxTime bounds the demo. What has not happened by then is found missing by a check.
+const maxTime = 26 * time.Second
 
-// FailedError says which invariants did not hold.
+// FailedError says which checks failed.
 type FailedError struct {
-	Failed []Check
-	Of     int // so many were checked
+	Failed []history.Check
+	Of     int // how many checks were made
 }
 
 func (e *FailedError) Error() string {
@@ -64,22 +63,21 @@ func (e *FailedError) Error() string {
 	return fmt.Sprintf("%d of %d checks failed: %s", len(e.Failed), e.Of, strings.Join(names, "; "))
 }
 
-// Run runs the demo. It returns a *FailedError when an invariant did not hold;
-// ctx's cause when that ended; otherwise what kept the demo from running. In all
-// cases its processes are gone then, and its keys deleted.
+// Run runs the demo. It returns a *FailedError if a check failed, ctx's cause if ctx ended, and otherwise what kept the
+// demo from running. When it returns, its processes have ended and its keys are deleted.
 func Run(ctx context.Context, cfg Config) (err error) {
-	// Workers are tied to the thread that starts them.
+	// Workers die with the thread that started them.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 
-	url, where := cfg.URL, ""
+	url, name := cfg.URL, ""
 	if url == "" {
 		server, err := holdfasttest.NewServer(&holdfasttest.ServerConfig{Listen: "127.0.0.1:0"})
 		if err != nil {
 			return fmt.Errorf("the embedded server: %w", err)
 		}
 		defer server.Close()
-		url, where = "redis://"+server.Addr(), "embedded server"
+		url, name = "redis://"+server.Addr(), "embedded server"
 	}
 	rdb, err := cfg.Open(url)
 	if err != nil {
@@ -87,33 +85,41 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	}
 	defer rdb.Close()
 	prefix := newPrefix()
-	name, err := tryOut(ctx, rdb, prefix)
+	ownName, err := tryLocks(ctx, rdb, prefix)
 	if err != nil {
 		return interrupted(ctx, err)
 	}
-	if where == "" {
-		where = name
+	if name == "" {
+		name = ownName
 	}
 	defer func() { err = errors.Join(err, deleteKeys(ctx, rdb, prefix)) }()
 
-	d := newDirector(cfg, newStage(cfg), newCrew(brief{
+	shown := cfg.Out
+	if cfg.JSON {
+		shown = io.Discard
+	}
+	n := newNarrator(screen.New(shown))
+	d := newDirector(cfg, n, newProcesses(worker.Assignment{
 		URL: url, Prefix: prefix, TTL: ttl, Seed: cfg.Seed, Locked: !cfg.NoLock,
 	}))
-	d.stage.open(cfg, where)
-	err = d.play(ctx)
-	d.stage.close()
-	d.crew.disband(func(e event) { d.history.events = append(d.history.events, e) })
+	n.open(cfg.Workers, name)
+	err = d.direct(ctx)
+	n.Finish()
+	d.processes.end(d.history.Add)
 	if err == nil {
 		err = d.readRegisters(ctx, rdb)
 	}
 	if err != nil {
 		return interrupted(ctx, err)
 	}
-	return report(cfg, summarize(cfg, where, &d.history, now().sub(d.begun)))
+	s := summarize(cfg, name, &d.history, history.Now().Sub(d.began))
+	if err := s.write(cfg); err != nil {
+		return err
+	}
+	return s.failed()
 }
 
-// interrupted returns why ctx ended, if it has: errors that followed from that
-// are not worth telling.
+// interrupted returns the cause if ctx has ended: other errors only follow from that.
 func interrupted(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -121,21 +127,17 @@ func interrupted(ctx context.Context, err error) error {
 	return err
 }
 
-// newPrefix returns a prefix for keys that no other run has. It begins like
-// other keys of Holdfast, so that one ACL rule covers all.
+// newPrefix returns a prefix for keys that no other run has. It begins like all keys of Holdfast, so that one ACL rule
+// allows them all.
 func newPrefix() string {
 	var id [6]byte
 	_, _ = rand.Read(id[:]) // never fails, since Go 1.24
 	return "holdfast:demo:" + hex.EncodeToString(id[:]) + ":"
 }
 
-// dataKey is the key of the register that a lock guards, in the lock's Cluster
-// slot.
-func dataKey(prefix, lock string) string { return prefix + "data:{" + lock + "}" }
-
-// tryOut takes and releases the locks once: a server that does not do shows
-// before any process is started. It returns what the server calls itself.
-func tryOut(ctx context.Context, rdb redis.UniversalClient, prefix string) (name string, err error) {
+// tryLocks takes and releases the locks, so that a server that cannot be used is found before any process is started.
+// It returns what the server calls itself.
+func tryLocks(ctx context.Context, rdb redis.UniversalClient, prefix string) (name string, err error) {
 	d, err := holdfastgoredis.NewDriver(rdb)
 	if err != nil {
 		return "", err
@@ -145,7 +147,7 @@ func tryOut(ctx context.Context, rdb redis.UniversalClient, prefix string) (name
 		return "", err
 	}
 	defer func() { err = errors.Join(err, locks.Close(context.WithoutCancel(ctx))) }()
-	for _, lock := range []string{lottery, ledger} {
+	for _, lock := range []string{history.Lottery, history.Ledger} {
 		lease, err := locks.Mutex(lock).TryAcquire(ctx)
 		if err != nil {
 			return "", err
@@ -161,24 +163,23 @@ func tryOut(ctx context.Context, rdb redis.UniversalClient, prefix string) (name
 	return printable.Line(fmt.Sprintf("%s %s at %s", info.Server, info.Version, d.Addr()), 200), nil
 }
 
-// deleteKeys deletes all that a run may have left, one by one, since on a
-// Cluster they lie in several slots. The keys of locks are those of
-// docs/PROTOCOL.md.
+// deleteKeys deletes every key that docs/PROTOCOL.md lists, and the registers: one by one, because in a Cluster they are
+// in several slots.
 func deleteKeys(ctx context.Context, rdb redis.UniversalClient, prefix string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*time.Second)
 	defer cancel()
 	keys := []string{prefix + "fence"}
-	for _, lock := range []string{lottery, ledger} {
+	for _, lock := range []string{history.Lottery, history.Ledger} {
 		key := prefix + "{" + lock + "}"
-		keys = append(keys, key, key+":q", key+":f", dataKey(prefix, lock))
+		keys = append(keys, key, key+":q", key+":f", worker.RegisterKey(prefix, lock))
 	}
-	// A request that was on its way when its worker ended can bring a key back.
+	// A request that was under way when its worker ended can bring a key back.
 	for gone := int64(1); gone > 0; {
 		gone = 0
 		for _, key := range keys {
 			n, err := rdb.Del(ctx, key).Result()
 			if err != nil {
-				return fmt.Errorf("keys that begin with %s could not be deleted: %w", prefix, err)
+				return fmt.Errorf("deleting keys that begin with %s: %w", prefix, err)
 			}
 			gone += n
 		}

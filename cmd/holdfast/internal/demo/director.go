@@ -10,65 +10,68 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/demo/format"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/demo/history"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/demo/worker"
 )
 
-// How long the parts of the second act take, beside what the accidents take.
+// How long the parts of the second act take, besides the accidents.
 const (
-	calm     = 1500 * time.Millisecond // of work between two accidents
-	mourning = 700 * time.Millisecond  // until a killed worker is started again
-	agony    = 200 * time.Millisecond  // at least, from the stall of a holder to its accident; less than thrice that
-	slumber  = 500 * time.Millisecond  // for which a paused worker sleeps on when another has the lock
+	workTime    = 1500 * time.Millisecond // before, between and after the accidents
+	restartTime = 700 * time.Millisecond  // from a takeover until the killed worker is started again
+	stallTime   = 200 * time.Millisecond  // from a holder's stall to its accident: this, and up to twice more
+	sleepTime   = 500 * time.Millisecond  // from a takeover until the paused worker is woken
 )
 
-// director makes happen what the demo shows, and records it.
+// director makes the demo happen, and records it.
 type director struct {
-	cfg     Config
-	stage   *stage
-	crew    *crew
-	history history
-	begun   instant
-	rng     *rand.Rand
-	missing map[int]bool // workers whose end was ordered
+	cfg       Config
+	narrator  *narrator
+	processes *processes
+	history   history.History
+	began     history.Instant
+	rng       *rand.Rand
+	ending    map[int]bool // the workers that are to end
 }
 
-func newDirector(cfg Config, s *stage, c *crew) *director {
+func newDirector(cfg Config, n *narrator, p *processes) *director {
 	return &director{
-		cfg:     cfg,
-		stage:   s,
-		crew:    c,
-		history: history{pauses: canPause, locked: !cfg.NoLock},
-		begun:   now(),
-		rng:     rand.New(rand.NewPCG(cfg.Seed, 0)),
-		missing: map[int]bool{},
+		cfg:       cfg,
+		narrator:  n,
+		processes: p,
+		history:   history.History{Pauses: canPause, Locked: !cfg.NoLock},
+		began:     history.Now(),
+		rng:       rand.New(rand.NewPCG(cfg.Seed, 0)),
+		ending:    map[int]bool{},
 	}
 }
 
-// play plays both acts.
-func (d *director) play(ctx context.Context) error {
+// direct directs both acts.
+func (d *director) direct(ctx context.Context) error {
 	watching, stop := context.WithCancel(ctx)
 	var watch sync.WaitGroup
-	watch.Go(func() { d.history.stood = standstill(watching) })
+	watch.Go(func() { d.history.Stood = standstill(watching) })
 	defer watch.Wait()
 	defer stop()
 
-	for worker := 1; worker <= d.cfg.Workers; worker++ {
-		if err := d.crew.start(worker); err != nil {
+	for n := 1; n <= d.cfg.Workers; n++ {
+		if err := d.processes.start(n); err != nil {
 			return err
 		}
 	}
-	if ready, err := d.all(ctx, isReady, 15*time.Second); err != nil {
+	if ready, err := d.awaitAll(ctx, history.Ready, 15*time.Second); err != nil {
 		return err
 	} else if !ready {
 		return errors.New("the worker processes did not start in time")
 	}
-	if err := d.playLottery(ctx); err != nil || d.cfg.NoLock {
+	if err := d.lottery(ctx); err != nil || d.cfg.NoLock {
 		return err
 	}
-	return d.playLedger(ctx)
+	return d.ledger(ctx)
 }
 
-// standstill returns for how long in all this process stood still until ctx ended, and with it, most likely,
-// the whole machine.
+// standstill returns how long this process, and so most likely the machine, stood still until ctx ended.
 func standstill(ctx context.Context) (all time.Duration) {
 	const step, noticeable = 50 * time.Millisecond, 250 * time.Millisecond
 	for last := time.Now(); ; {
@@ -85,116 +88,115 @@ func standstill(ctx context.Context) (all time.Duration) {
 	}
 }
 
-func (d *director) playLottery(ctx context.Context) error {
-	d.stage.lottery(d.cfg)
-	d.crew.orderAll(drawLottery)
-	_, err := d.all(ctx, isRested, 10*time.Second)
+// lottery is the first act.
+func (d *director) lottery(ctx context.Context) error {
+	d.narrator.lottery(d.cfg)
+	d.processes.orderAll(worker.DrawLottery)
+	_, err := d.awaitAll(ctx, history.Finished, 10*time.Second)
 	return err
 }
 
-// playLedger keeps all workers working while accidents happen to two of them.
-func (d *director) playLedger(ctx context.Context) error {
-	d.stage.ledger(&d.history, d.cfg.Workers)
-	d.crew.orderAll(keepLedger)
-	if err := d.pass(ctx, calm); err != nil {
+// ledger is the second act: all workers work, and two of them have accidents.
+func (d *director) ledger(ctx context.Context) error {
+	d.narrator.ledger(&d.history, d.cfg.Workers)
+	d.processes.orderAll(worker.KeepLedger)
+	if err := d.wait(ctx, workTime); err != nil {
 		return err
 	}
-	if err := d.killHolder(ctx); err != nil {
-		return err
+	accidents := []func(context.Context) error{d.killHolder, d.pauseHolder}
+	if !canPause {
+		accidents = accidents[:1]
 	}
-	if err := d.pass(ctx, calm); err != nil {
-		return err
-	}
-	if canPause {
-		if err := d.pauseHolder(ctx); err != nil {
+	for _, accident := range accidents {
+		if err := accident(ctx); err != nil {
 			return err
 		}
-		if err := d.pass(ctx, calm); err != nil {
+		if err := d.wait(ctx, workTime); err != nil {
 			return err
 		}
-	} else {
-		d.stage.say("this system cannot pause a process: that part is left out")
 	}
-	d.crew.orderAll(rest)
-	_, err := d.all(ctx, isRested, 5*time.Second)
+	if !canPause {
+		d.narrator.sayf("this system cannot pause a process: that part is left out")
+	}
+	d.processes.orderAll(worker.Stop)
+	_, err := d.awaitAll(ctx, history.Finished, 5*time.Second)
 	return err
 }
 
-// killHolder kills a worker that holds the lock, and starts it again when
-// another has taken over.
+// killHolder kills a worker that holds the lock, and starts it again after another has taken over.
 func (d *director) killHolder(ctx context.Context) error {
-	victim, err := d.stallSomebody(ctx)
+	victim, err := d.stallWorker(ctx)
 	if err != nil || victim == 0 {
 		return err
 	}
-	d.stage.say("%s to worker %d, which holds the lock in the middle of its work", d.stage.red("kill -9"), victim)
-	d.missing[victim] = true
-	killed := d.note(victim, wasKilled)
-	if err := d.crew.kill(victim); err != nil {
+	d.narrator.sayf("%s to worker %d, which holds the lock in the middle of its work", d.narrator.Red("kill -9"), victim)
+	d.ending[victim] = true
+	killed := d.record(victim, history.Killed)
+	if err := d.processes.kill(victim); err != nil {
 		return err
 	}
-	if err := d.awaitTakeover(ctx, killed, victim, ": the dead worker's lease ran out"); err != nil {
+	if err := d.awaitTakeover(ctx, killed, victim, ": the dead worker's lease expired"); err != nil {
 		return err
 	}
-	if err := d.pass(ctx, mourning); err != nil {
+	if err := d.wait(ctx, restartTime); err != nil {
 		return err
 	}
-	if d.crew.members[victim] != nil {
-		if _, err := d.until(ctx, 5*time.Second, func(e event) bool { return e.Kind == wasBuried && e.Worker == victim }); err != nil {
+	if d.processes.running[victim] != nil {
+		if err := d.awaitOne(ctx, history.Gone, victim); err != nil {
 			return err
 		}
 	}
-	delete(d.missing, victim)
-	if err := d.crew.start(victim); err != nil {
+	delete(d.ending, victim)
+	if err := d.processes.start(victim); err != nil {
 		return err
 	}
-	if _, err := d.until(ctx, 5*time.Second, func(e event) bool { return e.Kind == isReady && e.Worker == victim }); err != nil {
+	if err := d.awaitOne(ctx, history.Ready, victim); err != nil {
 		return err
 	}
-	d.stage.say("worker %d is started again, as a supervisor would do", victim)
-	d.crew.order(victim, keepLedger)
+	d.narrator.sayf("worker %d is started again, as a supervisor would do", victim)
+	d.processes.order(victim, worker.KeepLedger)
 	return nil
 }
 
-// pauseHolder stops a worker that holds the lock for longer than its lease, and
-// wakes it when another has begun to work.
+// pauseHolder pauses a worker that holds the lock for longer than its lease, and wakes it after another has begun to
+// work.
 func (d *director) pauseHolder(ctx context.Context) error {
-	victim, err := d.stallSomebody(ctx)
+	victim, err := d.stallWorker(ctx)
 	if err != nil || victim == 0 {
 		return err
 	}
-	d.stage.say("%s to worker %d: it holds the lock, and sleeps past its lease", d.stage.yellow("kill -STOP"), victim)
-	paused := d.note(victim, wasPaused)
-	if err := d.crew.pause(victim); err != nil {
+	d.narrator.sayf("%s to worker %d: it holds the lock, and sleeps past its lease", d.narrator.Yellow("kill -STOP"), victim)
+	paused := d.record(victim, history.Paused)
+	if err := d.processes.pause(victim); err != nil {
 		return err
 	}
 	if err := d.awaitTakeover(ctx, paused, victim, ", and the ledger notes its fence"); err != nil {
 		return err
 	}
-	if err := d.pass(ctx, slumber); err != nil {
+	if err := d.wait(ctx, sleepTime); err != nil {
 		return err
 	}
-	d.crew.order(victim, goOn) // the first that it sees
-	d.note(victim, wasResumed)
-	if err := d.crew.resume(victim); err != nil {
+	d.processes.order(victim, worker.GoOn) // the first thing that it reads when it wakes
+	d.record(victim, history.Resumed)
+	if err := d.processes.resume(victim); err != nil {
 		return err
 	}
-	d.stage.say("%s to worker %d: it wakes up, and thinks it holds the lock", d.stage.yellow("kill -CONT"), victim)
-	_, err = d.until(ctx, 5*time.Second, func(e event) bool {
+	d.narrator.sayf("%s to worker %d: it wakes up, and believes it has the lock", d.narrator.Yellow("kill -CONT"), victim)
+	_, err = d.await(ctx, 5*time.Second, func(e history.Event) bool {
 		if e.Worker != victim {
 			return false
 		}
 		switch {
-		case e.Kind == isWoken && e.Lost:
-			d.stage.say("  it asks its lease: %s", d.stage.green(e.Text))
-		case e.Kind == isWoken:
-			d.stage.say("  it asks its lease: %s", d.stage.red("still held"))
-		case e.Kind == isWrite && e.Late && e.Refused:
-			d.stage.say("  it writes all the same: %s, fence …%06d is below …%06d",
-				d.stage.green("refused"), e.Fence%1e6, e.Mark%1e6)
+		case e.Kind == history.Woke && e.Lost:
+			d.narrator.sayf("  it asks its lease: %s", d.narrator.Green(e.Text))
+		case e.Kind == history.Woke:
+			d.narrator.sayf("  it asks its lease: %s", d.narrator.Red("still held"))
+		case e.Kind == history.Wrote && e.Late && e.Refused:
+			d.narrator.sayf("  it writes all the same: %s, fence …%06d is below …%06d",
+				d.narrator.Green("refused"), e.Fence%1e6, e.Highest%1e6)
 			return true
-		case e.Kind == isWrite && e.Late:
-			d.stage.say("  it writes all the same: %s", d.stage.red("accepted"))
+		case e.Kind == history.Wrote && e.Late:
+			d.narrator.sayf("  it writes all the same: %s", d.narrator.Red("accepted"))
 			return true
 		}
 		return false
@@ -202,63 +204,68 @@ func (d *director) pauseHolder(ctx context.Context) error {
 	return err
 }
 
-// stallSomebody makes a worker stay in the middle of its work, with the lock. It
-// returns 0 if that did not happen in time.
-func (d *director) stallSomebody(ctx context.Context) (worker int, err error) {
-	worker = 1 + d.rng.IntN(d.cfg.Workers)
-	d.crew.order(worker, stall)
-	stalled, err := d.until(ctx, 5*time.Second, func(e event) bool { return e.Kind == isStall && e.Worker == worker })
+// stallWorker makes a worker stop in the middle of its work while it holds the lock. It returns 0 if that does not
+// happen in time.
+func (d *director) stallWorker(ctx context.Context) (victim int, err error) {
+	victim = 1 + d.rng.IntN(d.cfg.Workers)
+	d.processes.order(victim, worker.Stall)
+	stalled, err := d.await(ctx, 5*time.Second, func(e history.Event) bool { return e.Kind == history.Stalled && e.Worker == victim })
 	if err != nil || !stalled {
 		return 0, err
 	}
-	return worker, d.pass(ctx, agony+time.Duration(d.rng.Int64N(int64(2*agony))))
+	return victim, d.wait(ctx, stallTime+time.Duration(d.rng.Int64N(int64(2*stallTime))))
 }
 
-// awaitTakeover waits until another worker has the lock and has read the ledger.
-func (d *director) awaitTakeover(ctx context.Context, from instant, victim int, why string) error {
-	var granted event
-	_, err := d.until(ctx, 4*ttl, func(e event) bool {
-		if e.Worker == victim || e.At < from {
+// awaitTakeover waits until another worker has the lock, and has read the ledger.
+func (d *director) awaitTakeover(ctx context.Context, since history.Instant, victim int, why string) error {
+	var granted history.Event
+	_, err := d.await(ctx, 4*ttl, func(e history.Event) bool {
+		if e.Worker == victim || e.At < since {
 			return false
 		}
-		if e.Kind == isGrant && granted.At == 0 {
+		if e.Kind == history.Granted && granted.At == 0 {
 			granted = e
-			d.stage.say("worker %d takes over after %s%s", e.Worker, d.stage.green(short(e.At.sub(from))), why)
+			d.narrator.sayf("worker %d takes over after %s%s", e.Worker, d.narrator.Green(format.Duration(e.At.Sub(since))), why)
 		}
-		return e.Kind == isRead
+		return e.Kind == history.Read
 	})
 	return err
 }
 
-// note records what the demo does to a worker, right before it does it.
-func (d *director) note(worker int, k kind) instant {
-	e := event{At: now(), Worker: worker, Kind: k, Lock: ledger}
-	d.history.events = append(d.history.events, e)
+// record records what the demo is about to do to a worker.
+func (d *director) record(n int, k history.Kind) history.Instant {
+	e := history.Event{At: history.Now(), Worker: n, Kind: k, Lock: history.Ledger}
+	d.history.Add(e)
 	return e.At
 }
 
-// pass lets time pass.
-func (d *director) pass(ctx context.Context, t time.Duration) error {
-	_, err := d.until(ctx, t, func(event) bool { return false })
+// wait lets time pass.
+func (d *director) wait(ctx context.Context, t time.Duration) error {
+	_, err := d.await(ctx, t, func(history.Event) bool { return false })
 	return err
 }
 
-// all waits until every worker that is there has reported an event of that kind.
-func (d *director) all(ctx context.Context, k kind, bound time.Duration) (bool, error) {
+// awaitOne waits up to 5 s for an event of a kind from one worker.
+func (d *director) awaitOne(ctx context.Context, k history.Kind, n int) error {
+	_, err := d.await(ctx, 5*time.Second, func(e history.Event) bool { return e.Kind == k && e.Worker == n })
+	return err
+}
+
+// awaitAll waits until every running worker has reported an event of a kind.
+func (d *director) awaitAll(ctx context.Context, k history.Kind, limit time.Duration) (bool, error) {
 	reported := map[int]bool{}
-	return d.until(ctx, bound, func(e event) bool {
+	return d.await(ctx, limit, func(e history.Event) bool {
 		if e.Kind == k {
 			reported[e.Worker] = true
 		}
-		return len(reported) == len(d.crew.members)
+		return len(reported) == len(d.processes.running)
 	})
 }
 
-// until records what is reported until done says so, or so much time has passed
-// that it returns false.
-func (d *director) until(ctx context.Context, bound time.Duration, done func(event) bool) (bool, error) {
-	bound = min(bound, d.begun.add(longest).sub(now()))
-	timeout := time.NewTimer(bound)
+// await handles events until done returns true. After the limit it returns false.
+func (d *director) await(ctx context.Context, limit time.Duration, done func(history.Event) bool) (bool, error) {
+	limit = min(limit, d.began.Add(maxTime).Sub(history.Now()))
+	timeout := time.NewTimer(limit)
 	defer timeout.Stop()
 	frames := time.NewTicker(100 * time.Millisecond)
 	defer frames.Stop()
@@ -269,9 +276,9 @@ func (d *director) until(ctx context.Context, bound time.Duration, done func(eve
 		case <-timeout.C:
 			return false, nil
 		case <-frames.C:
-			d.stage.redraw()
-		case e := <-d.crew.events:
-			if err := d.record(e); err != nil {
+			d.narrator.Redraw()
+		case e := <-d.processes.events:
+			if err := d.handle(e); err != nil {
 				return false, err
 			}
 			if done(e) {
@@ -281,42 +288,41 @@ func (d *director) until(ctx context.Context, bound time.Duration, done func(eve
 	}
 }
 
-// record adds an event to the history. A worker's error, and its end unless that
-// was ordered, end the demo.
-func (d *director) record(e event) error {
-	d.history.events = append(d.history.events, e)
+// handle handles an event of a worker. Its error, or its end unless that was intended, ends the demo.
+func (d *director) handle(e history.Event) error {
+	d.history.Add(e)
 	switch e.Kind {
-	case isError:
+	case history.Failed:
 		return fmt.Errorf("worker %d: %s", e.Worker, e.Text)
-	case wasBuried:
-		d.crew.bury(e.Worker)
-		if !d.missing[e.Worker] {
-			return fmt.Errorf("worker %d ended by itself: %s", e.Worker, e.Text)
+	case history.Gone:
+		delete(d.processes.running, e.Worker)
+		if !d.ending[e.Worker] {
+			return fmt.Errorf("worker %d ended unexpectedly: %s", e.Worker, e.Text)
 		}
-	case isDraw:
-		d.stage.winner(e)
+	case history.Drew:
+		d.narrator.winner(e)
 	}
 	return nil
 }
 
-// readRegisters adds to the history what the registers hold at the end.
+// readRegisters adds to the history what the registers have at the end.
 func (d *director) readRegisters(ctx context.Context, rdb redis.UniversalClient) error {
 	read := func(lock string) (string, error) {
-		text, err := rdb.HGet(ctx, dataKey(d.crew.brief.Prefix, lock), "value").Result()
+		text, err := rdb.HGet(ctx, worker.RegisterKey(d.processes.assignment.Prefix, lock), "value").Result()
 		if errors.Is(err, redis.Nil) {
 			err = nil // nobody wrote
 		}
 		return text, err
 	}
-	names, err := read(lottery)
+	names, err := read(history.Lottery)
 	if err != nil {
 		return err
 	}
-	d.history.winners = split(names)
-	total, err := read(ledger)
+	d.history.Winners = worker.SplitNames(names)
+	total, err := read(history.Ledger)
 	if err != nil || total == "" {
 		return err
 	}
-	d.history.total, err = strconv.Atoi(total)
+	d.history.Total, err = strconv.Atoi(total)
 	return err
 }

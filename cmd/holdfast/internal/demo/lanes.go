@@ -5,22 +5,24 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/demo/format"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/demo/history"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/demo/screen"
 )
 
-// lanes is the picture of the second act: a lane for each worker, time from left
-// to right, and the darker the longer the worker held the lock in that time.
+// lanes is the picture of the second act. Each worker has a lane, in which time goes from left to right. The longer the
+// worker held the lock, the darker the lane.
 type lanes struct {
-	history *history
+	history *history.History
 	workers int
-	begun   instant
-	ended   instant // 0 while it goes on
+	began   history.Instant
 }
 
-// perColumn is the time that a column shows.
-const perColumn = 200 * time.Millisecond
+// columnTime is the time that a column shows.
+const columnTime = 200 * time.Millisecond
 
-// What a column shows: shades for the share of its time in which the worker held
-// the lock, and marks for what happened to the worker.
+// A column shows the share of time in which the worker held the lock, or what happened to the worker.
 var shades = []rune(" ░▒▓█")
 
 const (
@@ -29,26 +31,27 @@ const (
 	pausedMark = 'z'
 )
 
-// draw returns the lines of the picture.
-func (l *lanes) draw(s *stage, columns int) []string {
-	end := l.ended
-	if end == 0 {
-		end = now()
-	}
-	const label, count = 15, 16 // of columns, left and right
-	width := max(min(columns-label-count, 80), 10)
-	shown := int(end.sub(l.begun)/perColumn) + 1
-	first := max(shown-width, 0) // the oldest leave the picture when it is full
-	shown -= first
-	from := l.begun.add(time.Duration(first) * perColumn)
+func (l *lanes) Height() int { return l.workers }
 
-	grants := l.history.grants(ledger)
+func (l *lanes) Draw(s *screen.Screen, columns int) []string {
+	return l.drawUntil(s, columns, history.Now())
+}
+
+func (l *lanes) drawUntil(s *screen.Screen, columns int, end history.Instant) []string {
+	const label, count = 15, 16 // columns left and right of a lane
+	width := max(min(columns-label-count, 80), 10)
+	shown := int(end.Sub(l.began)/columnTime) + 1
+	first := max(shown-width, 0) // the oldest columns leave when the picture is full
+	shown -= first
+	from := l.began.Add(time.Duration(first) * columnTime)
+
+	grants := l.history.Grants(history.Ledger)
 	lines := []string{""}
 	for worker := 1; worker <= l.workers; worker++ {
 		row, total := make([]rune, shown), 0
 		held := make([]time.Duration, shown)
 		for _, g := range grants {
-			if g.worker == worker {
+			if g.Worker == worker {
 				total++
 				addHeld(held, g, from, end)
 			}
@@ -58,20 +61,20 @@ func (l *lanes) draw(s *stage, columns int) []string {
 		}
 		l.mark(row, worker, from, end)
 		lines = append(lines, fmt.Sprintf("   %-10s %s%s %s", fmt.Sprintf("worker %d", worker),
-			l.paint(s, row), strings.Repeat(" ", min(width, shown+1)-shown), s.dim(fmt.Sprintf("%6s turns", thousands(total)))))
+			paint(s, row), strings.Repeat(" ", min(width, shown+1)-shown), s.Dim(fmt.Sprintf("%6s turns", format.Count(total)))))
 	}
-	return append(lines, s.dim(fmt.Sprintf("   %-10s the share of time with the lock   %c killed   %c paused", "", killedMark, pausedMark)))
+	return append(lines, s.Dim(fmt.Sprintf("   %-10s the share of time with the lock   %c killed   %c paused", "", killedMark, pausedMark)))
 }
 
-// addHeld adds the time of a grant to the columns in which it lies.
-func addHeld(held []time.Duration, g grant, from, end instant) {
+// addHeld adds the time of a grant to its columns.
+func addHeld(held []time.Duration, g history.Grant, from, end history.Instant) {
 	until := end
-	if g.released != 0 || g.died != 0 {
-		until = g.end()
+	if g.Released != 0 || g.Died != 0 {
+		until = g.End()
 	}
 	for i := range held {
-		left := from.add(time.Duration(i) * perColumn)
-		if both := min(until, left.add(perColumn)).sub(max(g.at, left)); both > 0 {
+		left := from.Add(time.Duration(i) * columnTime)
+		if both := min(until, left.Add(columnTime)).Sub(max(g.At, left)); both > 0 {
 			held[i] += both
 		}
 	}
@@ -81,49 +84,49 @@ func shade(held time.Duration) rune {
 	if held <= 0 {
 		return shades[0]
 	}
-	share := float64(held) / float64(perColumn)
+	share := float64(held) / float64(columnTime)
 	return shades[min(1+int(share*float64(len(shades)-1)), len(shades)-1)]
 }
 
-// mark writes over the columns in which a worker was dead or paused.
-func (l *lanes) mark(row []rune, worker int, from, end instant) {
-	since := map[kind]instant{}
-	over := func(k kind, until instant, m rune) {
+// mark overwrites the columns in which a worker was dead or paused.
+func (l *lanes) mark(row []rune, worker int, from, end history.Instant) {
+	since := map[history.Kind]history.Instant{}
+	over := func(k history.Kind, until history.Instant, m rune) {
 		for i := range row {
-			left := from.add(time.Duration(i) * perColumn)
-			if begin := since[k]; begin != 0 && left.add(perColumn) > begin && left < until {
+			left := from.Add(time.Duration(i) * columnTime)
+			if begin := since[k]; begin != 0 && left.Add(columnTime) > begin && left < until {
 				row[i] = m
 			}
 		}
 		delete(since, k)
 	}
-	for _, e := range l.history.events {
+	for _, e := range l.history.Events {
 		switch {
 		case e.Worker != worker:
-		case e.Kind == wasKilled, e.Kind == wasPaused:
+		case e.Kind == history.Killed, e.Kind == history.Paused:
 			since[e.Kind] = e.At
-		case e.Kind == isReady:
-			over(wasKilled, e.At, deadMark)
-		case e.Kind == wasResumed:
-			over(wasPaused, e.At, pausedMark)
+		case e.Kind == history.Ready:
+			over(history.Killed, e.At, deadMark)
+		case e.Kind == history.Resumed:
+			over(history.Paused, e.At, pausedMark)
 		}
 	}
-	over(wasKilled, end, deadMark)
-	over(wasPaused, end, pausedMark)
+	over(history.Killed, end, deadMark)
+	over(history.Paused, end, pausedMark)
 	if i := slices.Index(row, deadMark); i >= 0 {
 		row[i] = killedMark
 	}
 }
 
 // paint colors a lane.
-func (l *lanes) paint(s *stage, row []rune) string {
+func paint(s *screen.Screen, row []rune) string {
 	var b strings.Builder
 	for len(row) > 0 {
 		n := 1
 		for n < len(row) && color(row[n]) == color(row[0]) {
 			n++
 		}
-		b.WriteString(s.style(color(row[0]), string(row[:n])))
+		b.WriteString(s.Style(color(row[0]), string(row[:n])))
 		row = row[n:]
 	}
 	return b.String()

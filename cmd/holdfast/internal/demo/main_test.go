@@ -6,12 +6,14 @@ import (
 	"testing"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/demo/worker"
 )
 
-// TestMain makes the test binary a worker when the demo starts it as one.
+// TestMain makes the test binary a worker if the demo starts it as one.
 func TestMain(m *testing.M) {
-	if len(os.Args) == 2 && os.Args[1] == WorkerArg {
-		if err := Work(os.Stdin, os.Stdout, openURL); err != nil {
+	if len(os.Args) == 2 && os.Args[1] == worker.Arg {
+		if err := worker.Main(os.Stdin, os.Stdout, openURL); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}

@@ -7,7 +7,7 @@ import (
 	"os"
 )
 
-// canPause says whether this system can stop a process and let it go on.
+// canPause reports whether this system can pause a process.
 const canPause = false
 
 func pauseProcess(*os.Process) error { return errors.ErrUnsupported }

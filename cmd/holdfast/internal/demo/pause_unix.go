@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// canPause says whether this system can stop a process and let it go on.
+// canPause reports whether this system can pause a process.
 const canPause = true
 
 func pauseProcess(p *os.Process) error { return p.Signal(syscall.SIGSTOP) }

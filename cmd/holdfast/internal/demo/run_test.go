@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"strings"
 	"testing"
 	"time"
@@ -12,9 +13,14 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfast-go/holdfast/holdfasttest"
+
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/demo/history"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/demo/history/historytest"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/demo/screen"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/demo/worker"
 )
 
-// Interrupted in the middle of the second act, it leaves nothing behind.
+// If it is interrupted during the second act, the demo leaves nothing behind.
 func TestRunInterrupted(t *testing.T) {
 	t.Parallel()
 	s, err := holdfasttest.NewServer(&holdfasttest.ServerConfig{Listen: "127.0.0.1:0"})
@@ -26,7 +32,7 @@ func TestRunInterrupted(t *testing.T) {
 	defer rdb.Close()
 	reason := errors.New("the test wants no more")
 	stopped := false
-	for attempt := 0; attempt < 5 && !stopped; attempt++ { // a slow machine may leave the accident no time
+	for attempt := 0; attempt < 5 && !stopped; attempt++ { // on a slow machine there may be no time for the accident
 		ctx, cancel := context.WithCancelCause(context.Background())
 		out := &trigger{at: "kill -9", then: func() { stopped = true; cancel(reason) }}
 		err = Run(ctx, Config{URL: "redis://" + s.Addr(), Open: openURL, Workers: 2, Seed: 3, Out: out})
@@ -43,7 +49,7 @@ func TestRunInterrupted(t *testing.T) {
 	}
 }
 
-// trigger does something when a text is written to it.
+// trigger calls a function when a text is written to it.
 type trigger struct {
 	seen bytes.Buffer
 	at   string
@@ -58,8 +64,8 @@ func (w *trigger) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// A worker that is paused when the demo ends is ended too, without waiting.
-func TestDisbandPausedWorker(t *testing.T) {
+// A worker that is paused when the demo ends is killed without delay.
+func TestPausedWorkersAreEndedAtOnce(t *testing.T) {
 	t.Parallel()
 	if !canPause {
 		t.Skip("this system cannot pause a process")
@@ -69,65 +75,68 @@ func TestDisbandPausedWorker(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	c := newCrew(brief{URL: "redis://" + s.Addr(), Prefix: newPrefix(), TTL: ttl, Locked: true})
-	if err := c.start(1); err != nil {
+	p := newProcesses(worker.Assignment{URL: "redis://" + s.Addr(), Prefix: newPrefix(), TTL: ttl, Locked: true})
+	if err := p.start(1); err != nil {
 		t.Fatal(err)
 	}
-	if e := <-c.events; e.Kind != isReady {
-		t.Fatalf("the worker's first word is %+v", e)
+	if e := <-p.events; e.Kind != history.Ready {
+		t.Fatalf("the worker's first event is %+v", e)
 	}
-	if err := c.pause(1); err != nil {
+	if err := p.pause(1); err != nil {
 		t.Fatal(err)
 	}
-	c.patience = time.Hour
-	var last event
+	p.patience = time.Hour
+	var last history.Event
 	gone := make(chan struct{})
 	go func() {
 		defer close(gone)
-		c.disband(func(e event) { last = e })
+		p.end(func(e history.Event) { last = e })
 	}()
 	select {
 	case <-gone:
 	case <-time.After(time.Minute):
-		t.Fatal("the paused worker is given time to end by itself")
+		t.Fatal("the demo waits for the paused worker to end by itself")
 	}
-	if last.Kind != wasBuried {
+	if last.Kind != history.Gone {
 		t.Errorf("the last event is %+v", last)
 	}
 }
 
-// A worker that ends by itself ends the demo, with what it said.
+// A worker that ends unexpectedly ends the demo with its error.
 func TestWorkerThatFails(t *testing.T) {
 	t.Parallel()
-	d := newDirector(Config{Workers: 2}, newStage(Config{JSON: true}), newCrew(brief{Locked: true}))
-	d.crew.brief.URL = "gopher://"
-	err := d.play(context.Background())
-	d.crew.disband(func(event) {})
+	d := newDirector(Config{Workers: 2}, newNarrator(screen.New(io.Discard)), newProcesses(worker.Assignment{Locked: true, URL: "gopher://"}))
+	err := d.direct(context.Background())
+	d.processes.end(func(history.Event) {})
 	if err == nil || !strings.Contains(err.Error(), "invalid URL scheme") {
 		t.Errorf("error %v", err)
 	}
 }
 
-func TestReport(t *testing.T) {
+func TestSummary(t *testing.T) {
 	for _, test := range []struct {
 		name  string
-		spoil func(*history)
+		spoil func(*history.History)
 		fails string // "" if nothing does
 		says  string
 	}{
-		{"sound", func(*history) {}, "", "\nAll 8 hold, in 9 s."},
-		{"overlap", change(isGrant, 3, func(e *event) { e.At -= 2 * ms }), "1 of 8 checks failed: never two holders at once",
-			"\n   FAILED  never two holders at once\n           lottery: worker 2 got the lock 1.0 ms before worker 1 let go of it\n"},
-		{"two", func(h *history) { h.total--; h.winners = nil }, "2 of 8 checks failed: 10 draws, 10 different winners; no update lost",
-			"\n   FAILED  no update lost\n           4 writes were accepted, and the ledger stands at 3\n"},
+		{"sound", func(*history.History) {}, "", "\nAll 8 hold, in 9 s."},
+		{"overlap", historytest.Change(history.Granted, 3, func(e *history.Event) { e.At -= 2 * historytest.MS }), "1 of 8 checks failed: never two holders at once",
+			"\n   FAILED  never two holders at once\n           lottery: worker 2 got the lock 1.0 ms before worker 1 gave it up\n"},
+		{"two", func(h *history.History) { h.Total--; h.Winners = nil }, "2 of 8 checks failed: 10 draws, 10 different winners; no update lost",
+			"\n   FAILED  no update lost\n           4 writes were accepted, but the ledger has 3\n"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			h := sound()
+			h := historytest.Sound()
 			test.spoil(h)
 			for _, asJSON := range []bool{false, true} {
 				var out bytes.Buffer
 				cfg := Config{Workers: 4, Out: &out, JSON: asJSON}
-				err := report(cfg, summarize(cfg, "somewhere", h, 9*time.Second))
+				s := summarize(cfg, "somewhere", h, 9*time.Second)
+				if err := s.write(cfg); err != nil {
+					t.Fatal(err)
+				}
+				err := s.failed()
 				var failed *FailedError
 				switch {
 				case test.fails == "" && err != nil:
@@ -146,7 +155,7 @@ func TestReport(t *testing.T) {
 					t.Fatal(err)
 				}
 				if sum.OK != (test.fails == "") || len(sum.Checks) != 8 || sum.KillsSurvived != 1 || sum.PausesSurvived != 1 ||
-					sum.StaleLeasesRefused != 1 || sum.StaleWritesRefused != 1 || sum.Draws != places {
+					sum.StaleLeasesRefused != 1 || sum.StaleWritesRefused != 1 || sum.Draws != history.Places {
 					t.Errorf("summary %s", &out)
 				}
 			}

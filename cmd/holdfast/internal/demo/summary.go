@@ -6,72 +6,76 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/demo/format"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/demo/history"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/demo/screen"
 )
 
-// Summary is what a run of the demo comes to.
+// Summary sums up a run of the demo.
 type Summary struct {
-	Server             string     `json:"server"`
-	Workers            int        `json:"workers"`
-	Seed               uint64     `json:"seed"`
-	TTLMillis          int64      `json:"ttl_ms"`
-	TookMillis         int64      `json:"took_ms"`
-	Draws              int        `json:"draws"`
-	Grants             int        `json:"grants"`
-	Handovers          int        `json:"handovers"`
-	HandoverMicros     *Quantiles `json:"handover_us,omitempty"` // call of Release → next holder running
-	KillsSurvived      int        `json:"kills_survived"`
-	AfterKillMillis    []int64    `json:"takeover_after_kill_ms,omitempty"`
-	PausesSurvived     int        `json:"pauses_survived"`
-	AfterPauseMillis   []int64    `json:"takeover_after_pause_ms,omitempty"`
-	StaleLeasesRefused int        `json:"stale_leases_refused"`
-	StaleWritesRefused int        `json:"stale_writes_refused"`
-	LeftOut            []string   `json:"left_out,omitempty"`
-	Checks             []Check    `json:"checks"`
-	OK                 bool       `json:"ok"`
+	Server             string          `json:"server"`
+	Workers            int             `json:"workers"`
+	Seed               uint64          `json:"seed"`
+	TTLMillis          int64           `json:"ttl_ms"`
+	TookMillis         int64           `json:"took_ms"`
+	Draws              int             `json:"draws"`
+	Grants             int             `json:"grants"`
+	Handovers          int             `json:"handovers"`
+	HandoverMicros     *Quantiles      `json:"handover_us,omitempty"` // from the call of Release to the next holder's first step
+	KillsSurvived      int             `json:"kills_survived"`
+	AfterKillMillis    []int64         `json:"takeover_after_kill_ms,omitempty"`
+	PausesSurvived     int             `json:"pauses_survived"`
+	AfterPauseMillis   []int64         `json:"takeover_after_pause_ms,omitempty"`
+	StaleLeasesRefused int             `json:"stale_leases_refused"`
+	StaleWritesRefused int             `json:"stale_writes_refused"`
+	LeftOut            []string        `json:"left_out,omitempty"`
+	Checks             []history.Check `json:"checks"`
+	OK                 bool            `json:"ok"`
 }
 
-// Quantiles of some durations, in microseconds.
+// Quantiles are in microseconds.
 type Quantiles struct {
 	Median int64 `json:"median"`
 	P99    int64 `json:"p99"`
 }
 
-func summarize(cfg Config, where string, h *history, took time.Duration) *Summary {
+func summarize(cfg Config, server string, h *history.History, took time.Duration) *Summary {
 	s := &Summary{
-		Server:     where,
+		Server:     server,
 		Workers:    cfg.Workers,
 		Seed:       cfg.Seed,
 		TTLMillis:  ttl.Milliseconds(),
 		TookMillis: took.Milliseconds(),
-		Draws:      len(h.pick(isDraw)),
-		Grants:     len(h.pick(isGrant)),
-		Checks:     check(h, ttl),
+		Draws:      len(h.Of(history.Drew)),
+		Grants:     len(h.Of(history.Granted)),
+		Checks:     h.Check(ttl),
 		OK:         true,
 	}
 	for _, c := range s.Checks {
 		s.OK = s.OK && c.OK
 	}
-	if h.locked {
-		took := h.handovers()
+	if h.Locked {
+		took := h.Handovers()
 		s.Handovers, s.HandoverMicros = len(took), quantiles(took)
 	}
-	s.KillsSurvived, s.AfterKillMillis = survived(h.takeovers(wasKilled))
-	s.PausesSurvived, s.AfterPauseMillis = survived(h.takeovers(wasPaused))
-	for _, e := range h.pick(isWoken) {
+	s.KillsSurvived, s.AfterKillMillis = survived(h.Takeovers(history.Killed))
+	s.PausesSurvived, s.AfterPauseMillis = survived(h.Takeovers(history.Paused))
+	for _, e := range h.Of(history.Woke) {
 		if e.Lost {
 			s.StaleLeasesRefused++
 		}
 	}
-	for _, e := range h.pick(isWrite) {
+	for _, e := range h.Of(history.Wrote) {
 		if e.Refused {
 			s.StaleWritesRefused++
 		}
 	}
 	switch {
-	case !h.locked:
+	case !h.Locked:
 		s.Grants = 0
-		s.LeftOut = []string{"the lock, as asked for, and with it the second act"}
-	case !h.pauses:
+		s.LeftOut = []string{"the lock (--no-lock), and with it the second act"}
+	case !h.Pauses:
 		s.LeftOut = []string{"the paused holder: this system cannot pause a process"}
 	}
 	return s
@@ -96,7 +100,7 @@ func quantiles(all []time.Duration) *Quantiles {
 	return &Quantiles{Median: at(50), P99: at(99)}
 }
 
-// failed returns what a summary leads to.
+// failed returns a *FailedError if a check failed.
 func (s *Summary) failed() error {
 	if s.OK {
 		return nil
@@ -110,68 +114,65 @@ func (s *Summary) failed() error {
 	return e
 }
 
-// report writes the summary, and returns a *FailedError when it is not good.
-func report(cfg Config, s *Summary) error {
+// write writes the summary.
+func (s *Summary) write(cfg Config) error {
 	if cfg.JSON {
-		if err := json.NewEncoder(cfg.Out).Encode(s); err != nil {
-			return err
-		}
-		return s.failed()
+		return json.NewEncoder(cfg.Out).Encode(s)
 	}
-	newStage(cfg).table(s)
-	return s.failed()
+	s.show(screen.New(cfg.Out))
+	return nil
 }
 
-// table writes the summary for people, in 80 columns.
-func (s *stage) table(sum *Summary) {
-	s.line("")
-	s.line(s.bold("What happened"))
+// show writes the summary for people, in 80 columns.
+func (s *Summary) show(scr *screen.Screen) {
+	scr.Line("")
+	scr.Line(scr.Bold("What happened"))
 	row := func(name string, n int, note string) {
-		s.line(strings.TrimRight(fmt.Sprintf("   %-20s %8s   %s", name, thousands(n), s.dim(note)), " "))
+		scr.Line(strings.TrimRight(fmt.Sprintf("   %-20s %8s   %s", name, format.Count(n), scr.Dim(note)), " "))
 	}
-	row("draws", sum.Draws, "")
-	if q := sum.HandoverMicros; q != nil {
-		row("grants", sum.Grants, "")
-		row("hand-overs", sum.Handovers, "from one process to the next in the queue")
-		s.line(fmt.Sprintf("   %-20s %8s   %s", "hand-over latency", micros(q.Median),
-			s.dim("median; p99 "+micros(q.P99)+"; from Release to the next")))
-		row("kills survived", sum.KillsSurvived, idleNote(sum.AfterKillMillis))
-		row("pauses survived", sum.PausesSurvived, idleNote(sum.AfterPauseMillis))
-		row("stale leases refused", sum.StaleLeasesRefused, "")
-		row("stale writes refused", sum.StaleWritesRefused, "")
+	row("draws", s.Draws, "")
+	if q := s.HandoverMicros; q != nil {
+		row("grants", s.Grants, "")
+		row("hand-overs", s.Handovers, "from one process to the next in the queue")
+		scr.Line(fmt.Sprintf("   %-20s %8s   %s", "hand-over latency", micros(q.Median),
+			scr.Dim("median; p99 "+micros(q.P99)+"; from Release to the next")))
+		row("kills survived", s.KillsSurvived, idleNote(s.AfterKillMillis))
+		row("pauses survived", s.PausesSurvived, idleNote(s.AfterPauseMillis))
+		row("stale leases refused", s.StaleLeasesRefused, "")
+		row("stale writes refused", s.StaleWritesRefused, "")
 	}
-	for _, what := range sum.LeftOut {
-		s.line("   left out: " + what)
+	for _, what := range s.LeftOut {
+		scr.Line("   left out: " + what)
 	}
-	s.line("")
-	s.line(s.bold("What must hold") + s.dim("  (checked from what all processes recorded)"))
-	for _, c := range sum.Checks {
+	scr.Line("")
+	scr.Line(scr.Bold("What must hold") + scr.Dim("  (checked against what all processes recorded)"))
+	for _, c := range s.Checks {
 		if c.OK {
-			s.line(fmt.Sprintf("   %s  %-34s %s", s.green("ok    "), c.Name, s.dim(c.Detail)))
+			scr.Line(fmt.Sprintf("   %s  %-34s %s", scr.Green("ok    "), c.Name, scr.Dim(c.Detail)))
 			continue
 		}
-		s.line(fmt.Sprintf("   %s  %s", s.red("FAILED"), c.Name))
+		scr.Line(fmt.Sprintf("   %s  %s", scr.Red("FAILED"), c.Name))
 		for _, problem := range strings.Split(c.Detail, "; ") {
-			s.line("           " + problem)
+			scr.Line("           " + problem)
 		}
 	}
-	s.line("")
-	if sum.OK {
-		s.line(fmt.Sprintf("%s, in %s. %s", s.green(fmt.Sprintf("All %d hold", len(sum.Checks))),
-			short(time.Duration(sum.TookMillis)*time.Millisecond), s.dim("(demo --no-lock shows the lottery without the lock.)")))
+	scr.Line("")
+	if s.OK {
+		scr.Line(fmt.Sprintf("%s, in %s. %s", scr.Green(fmt.Sprintf("All %d hold", len(s.Checks))),
+			format.Duration(time.Duration(s.TookMillis)*time.Millisecond), scr.Dim("(demo --no-lock shows the lottery without the lock.)")))
 	}
 }
 
-func micros(n int64) string { return short(time.Duration(n) * time.Microsecond) }
+func micros(n int64) string { return format.Duration(time.Duration(n) * time.Microsecond) }
 
-// idleNote says how long the lock lay idle after an accident.
+// idleNote says how long the lock was idle after accidents.
 func idleNote(millis []int64) string {
 	if len(millis) == 0 {
 		return ""
 	}
 	times := make([]string, len(millis))
 	for i, m := range millis {
-		times[i] = short(time.Duration(m) * time.Millisecond)
+		times[i] = format.Duration(time.Duration(m) * time.Millisecond)
 	}
-	return "next holder after " + strings.Join(times, ", ") + "; TTL " + short(ttl)
+	return "next holder after " + strings.Join(times, ", ") + "; TTL " + format.Duration(ttl)
 }

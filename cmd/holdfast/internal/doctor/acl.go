@@ -4,6 +4,8 @@ import (
 	"context"
 	"slices"
 	"strings"
+
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/doctor/report"
 )
 
 // need is a command that locks need, with keys and channels as they use them.
@@ -16,28 +18,24 @@ type need struct {
 type purpose int
 
 const (
-	locking   purpose = iota // of any kind
-	gathering                // releases and renewals go one by one without it
-	waiting                  // waiters poll or look without it
+	locking   purpose = iota // any lock
+	batching                 // releases and renewals go one by one without it
+	notifying                // waiters poll without it
 	sharing                  // read-write locks and semaphores
-	deleting                 // releases that go alone go by a script without it
+	deleting                 // single releases are scripts without it
 )
 
-// needs lists them, as docs/acl does.
-func (n *node) needs() []need {
-	lock, queue, fence := n.probe.Lock, n.probe.Queue, n.x.space.Fence()
-	subscribe, publish, numsub := "subscribe", "publish", "numsub"
-	if n.x.cluster() != nil {
-		fence, subscribe, publish, numsub = n.probe.Fence(), "ssubscribe", "spublish", "shardnumsub"
-	}
+// needs lists what docs/acl lists.
+func (s *subject) needs() []need {
+	lock, queue := s.keys.Lock, s.keys.Queue
 	all := []need{
 		{[]any{"eval", "return 1", "1", lock}, locking},
-		{[]any{"evalsha", strings.Repeat("0", 40), "3", lock, queue, fence}, locking},
+		{[]any{"evalsha", strings.Repeat("0", 40), "3", lock, queue, s.fence}, locking},
 		{[]any{"time"}, locking},
 		{[]any{"get", lock}, locking},
-		{[]any{"mget", lock}, gathering},
+		{[]any{"mget", lock}, batching},
 		{[]any{"set", lock, "x", "px", "1"}, locking},
-		{[]any{"set", fence, "1"}, locking},
+		{[]any{"set", s.fence, "1"}, locking},
 		{[]any{"del", lock}, locking},
 		{[]any{"append", lock, "x"}, locking},
 		{[]any{"exists", queue}, locking},
@@ -50,10 +48,10 @@ func (n *node) needs() []need {
 		{[]any{"zrem", queue, "x"}, locking},
 		{[]any{"zremrangebyscore", queue, "0", "1"}, locking},
 		{[]any{"zscore", queue, "x"}, locking},
-		{[]any{"pubsub", numsub, n.channel}, locking},
-		{[]any{publish, n.channel, "x"}, waiting},
-		{[]any{subscribe, n.channel}, waiting},
-		{[]any{"ping"}, waiting},
+		{[]any{"pubsub", s.words.countSubscribers, s.channel}, locking},
+		{[]any{s.words.publish, s.channel, "x"}, notifying},
+		{[]any{s.words.subscribe, s.channel}, notifying},
+		{[]any{"ping"}, notifying},
 		{[]any{"hget", lock, "last"}, sharing},
 		{[]any{"hmget", lock, "kind"}, sharing},
 		{[]any{"hscan", lock, "0"}, sharing},
@@ -61,64 +59,66 @@ func (n *node) needs() []need {
 		{[]any{"hdel", lock, "fixed"}, sharing},
 		{[]any{"persist", lock}, sharing},
 	}
-	if n.deletes {
+	if s.hasDelifeq {
 		all = append(all, need{[]any{"delifeq", lock, "x"}, deleting})
 	}
 	return all
 }
 
-// permissions has the server say whether this user may send what locks need.
-func (n *node) permissions(ctx context.Context) {
-	user, err := n.rdb.Do(ctx, "acl", "whoami").Text()
+// checkACL asks the server whether this user may send what locks need.
+func (s *subject) checkACL(ctx context.Context) []report.Finding {
+	user, err := s.Client.Do(ctx, "acl", "whoami").Text()
 	if err != nil {
-		n.add(unchecked("acl", "ACL WHOAMI", err))
-		return
+		return []report.Finding{report.ACL.Unchecked("ACL WHOAMI", err)}
 	}
-	refused := map[purpose][]string{}
-	for _, need := range n.needs() {
-		reply, err := n.rdb.Do(ctx, append([]any{"acl", "dryrun", user}, need.command...)...).Text()
+	denied := map[purpose][]string{}
+	for _, need := range s.needs() {
+		reply, err := s.Client.Do(ctx, append([]any{"acl", "dryrun", user}, need.command...)...).Text()
 		if err != nil {
-			f := unchecked("acl", "ACL DRYRUN", err)
+			f := report.ACL.Unchecked("ACL DRYRUN", err)
 			f.Saw += "; the trial shows what fails"
-			n.add(f)
-			return
+			return []report.Finding{f}
 		}
 		if reply != "OK" {
-			refused[need.purpose] = append(refused[need.purpose], need.name(reply))
+			denied[need.purpose] = append(denied[need.purpose], need.name(reply))
 		}
 	}
-	f := Finding{ID: "acl", Severity: OK, Saw: "user " + user + " may send all that locks need"}
-	f.Remedy = "ACL SETUSER " + user + " with the list in docs/SECURITY.md"
-	if len(refused) == 0 {
-		f.Remedy = ""
-		n.add(f)
-		return
-	}
-	f.Severity, f.Saw = Warning, "user "+user+" may not: "+strings.Join(slices.Concat(refused[locking], refused[gathering], refused[waiting], refused[sharing], refused[deleting]), ", ")
-	var consequences []string
-	if refused[locking] != nil {
-		f.Severity = Problem
-		consequences = append(consequences, "locks cannot be acquired, renewed, released or handed over, whichever needs it")
-	} else if refused[waiting] != nil {
-		consequences = append(consequences, "waiters are not notified: they look, or poll, and get the lock late")
-	}
-	if refused[gathering] != nil {
-		consequences = append(consequences, "locks of many goroutines are released and renewed one by one, after they were refused together")
-	}
-	if refused[sharing] != nil {
-		consequences = append(consequences, "read-write locks and semaphores cannot be used; mutexes need none of the commands on hashes")
-	}
-	if refused[deleting] != nil {
-		if len(refused) == 1 {
-			f.Severity = Note
-		}
-		consequences = append(consequences, "each client has one release refused, and sends the others as scripts, which cost the server more")
-	}
-	f.Consequence = strings.Join(consequences, "; ")
-	n.add(f)
+	return []report.Finding{judgeACL(user, denied)}
 }
 
-// name names what is refused, from the reason that the server gives.
+// judgeACL says what follows from the commands that a user may not send.
+func judgeACL(user string, denied map[purpose][]string) report.Finding {
+	if len(denied) == 0 {
+		return report.ACL.OK("user " + user + " may send all commands that locks need")
+	}
+	var consequences []string
+	if denied[locking] != nil {
+		consequences = append(consequences, "locks cannot be acquired, renewed, released or handed over, depending on the command")
+	} else if denied[notifying] != nil {
+		consequences = append(consequences, "waiters are not notified: they poll, and get the lock late")
+	}
+	if denied[batching] != nil {
+		consequences = append(consequences, "locks of many goroutines are released and renewed one by one, after being refused together")
+	}
+	if denied[sharing] != nil {
+		consequences = append(consequences, "read-write locks and semaphores cannot be used; mutexes do not need the commands on hashes")
+	}
+	if denied[deleting] != nil {
+		consequences = append(consequences, "each client has one release refused, and sends the others as scripts, which cost the server more")
+	}
+	finding := report.ACL.Warning
+	switch {
+	case denied[locking] != nil:
+		finding = report.ACL.Problem
+	case len(denied) == 1 && denied[deleting] != nil:
+		finding = report.ACL.Note
+	}
+	commands := slices.Concat(denied[locking], denied[batching], denied[notifying], denied[sharing], denied[deleting])
+	return finding("user "+user+" may not: "+strings.Join(commands, ", "), strings.Join(consequences, "; "),
+		"ACL SETUSER "+user+" with the list in docs/SECURITY.md")
+}
+
+// name names what was denied, given the server's reason.
 func (c need) name(reason string) string {
 	name := c.command[0].(string)
 	if name == "pubsub" {

@@ -2,12 +2,15 @@ package doctor
 
 import (
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
+
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/doctor/report"
 )
 
-// simulate reads a server's clock 20 times within a second, over a way with changing
-// delays, at most delay each. server says what it shows at a time.
+// simulate reads a server's clock 20 times within a second, over a connection with random delays of at most delay.
+// server returns what the clock shows at a time.
 func simulate(rng *rand.Rand, delay time.Duration, server func(time.Duration) time.Duration) (all []sample) {
 	now := time.Duration(0)
 	for range 20 {
@@ -21,20 +24,20 @@ func simulate(rng *rand.Rand, delay time.Duration, server func(time.Duration) ti
 func TestEstimate(t *testing.T) {
 	for name, c := range map[string]struct {
 		server  func(time.Duration) time.Duration
-		offset  time.Duration // at the beginning, to be found within the doubt and what the rate makes of it
-		step    time.Duration // to be found but for what is not certain
+		offset  time.Duration // at the beginning; the estimate may differ by its doubt and by drifted
+		jump    time.Duration // to be found, less what is not certain
 		rate    float64
-		saw     Severity
+		saw     report.Severity
 		drifted time.Duration
 	}{
-		"the same":      {func(t time.Duration) time.Duration { return t }, 0, 0, 0, OK, 0},
-		"ahead":         {func(t time.Duration) time.Duration { return t + 300*time.Millisecond }, 300 * time.Millisecond, 0, 0, OK, 0},
-		"hours behind":  {func(t time.Duration) time.Duration { return t - 2*time.Hour }, -2 * time.Hour, 0, 0, Note, 0},
-		"jumps forward": {jump(200 * time.Millisecond), 0, 200 * time.Millisecond, 0, Problem, 200 * time.Millisecond},
-		"jumps back":    {jump(-time.Minute), 0, -time.Minute, 0, Warning, time.Minute},
-		"slewed a bit":  {func(t time.Duration) time.Duration { return t + t/2000 }, 0, 0, 0.0005, OK, time.Millisecond},
-		"too fast":      {func(t time.Duration) time.Duration { return t + t/20 }, 0, 0, 0.05, Problem, 100 * time.Millisecond},
-		"too slow":      {func(t time.Duration) time.Duration { return t - t/20 }, 0, 0, -0.05, Problem, 100 * time.Millisecond},
+		"the same":      {func(t time.Duration) time.Duration { return t }, 0, 0, 0, report.OK, 0},
+		"ahead":         {func(t time.Duration) time.Duration { return t + 300*time.Millisecond }, 300 * time.Millisecond, 0, 0, report.OK, 0},
+		"hours behind":  {func(t time.Duration) time.Duration { return t - 2*time.Hour }, -2 * time.Hour, 0, 0, report.Note, 0},
+		"jumps forward": {jump(200 * time.Millisecond), 0, 200 * time.Millisecond, 0, report.Problem, 200 * time.Millisecond},
+		"jumps back":    {jump(-time.Minute), 0, -time.Minute, 0, report.Warning, time.Minute},
+		"slewed a bit":  {func(t time.Duration) time.Duration { return t + t/2000 }, 0, 0, 0.0005, report.OK, time.Millisecond},
+		"too fast":      {func(t time.Duration) time.Duration { return t + t/20 }, 0, 0, 0.05, report.Problem, 100 * time.Millisecond},
+		"too slow":      {func(t time.Duration) time.Duration { return t - t/20 }, 0, 0, -0.05, report.Problem, 100 * time.Millisecond},
 	} {
 		for seed := range uint64(200) {
 			samples := simulate(rand.New(rand.NewPCG(seed, 1)), 3*time.Millisecond, c.server)
@@ -42,30 +45,29 @@ func TestEstimate(t *testing.T) {
 			if off := (w.offset - c.offset).Abs(); off > w.doubt+c.drifted {
 				t.Errorf("%s, seed %d: offset %s ± %s, want %s", name, seed, w.offset, w.doubt, c.offset)
 			}
-			if c.step == 0 && w.step != 0 {
-				t.Errorf("%s, seed %d: step %s, and there is none", name, seed, w.step)
+			if c.jump == 0 && w.jump != 0 {
+				t.Errorf("%s, seed %d: jump %s, but there is none", name, seed, w.jump)
 			}
-			// What is certain is less than the step by what round trips and slewing may explain.
-			if c.step != 0 && (w.step.Abs() > c.step.Abs() || (w.step-c.step).Abs() > uncertain(samples)) {
-				t.Errorf("%s, seed %d: step %s, want %s less %s at most", name, seed, w.step, c.step, uncertain(samples))
+			// What is certain is less than the jump, by what round trips and slewing may explain.
+			if c.jump != 0 && (w.jump.Abs() > c.jump.Abs() || (w.jump-c.jump).Abs() > uncertain(samples)) {
+				t.Errorf("%s, seed %d: jump %s, want %s less %s at most", name, seed, w.jump, c.jump, uncertain(samples))
 			}
 			if abs(w.rate-c.rate) > w.rateDoubt+1e-9 {
 				t.Errorf("%s, seed %d: rate %f ± %f, want %f", name, seed, w.rate, w.rateDoubt, c.rate)
 			}
-			if got := judge(w); got.Severity != c.saw {
+			if got := judgeClock(w); got.Severity != c.saw {
 				t.Errorf("%s, seed %d: %+v", name, seed, got)
 			}
 		}
 	}
 }
 
-// uncertain returns by how much at most the step between two samples is larger than what is certain:
-// they show it with the errors of both offsets, of which estimate takes off as much again, and what
-// slewing can do.
+// uncertain returns by how much a jump between two samples may exceed what is certain: the errors of both offsets, once
+// in the samples and once more in what estimate subtracts, and what slewing can do.
 func uncertain(samples []sample) (most time.Duration) {
 	for i := 1; i < len(samples); i++ {
 		s, t := samples[i-1], samples[i]
-		most = max(most, 2*(s.doubt()+t.doubt())+time.Duration(mostSlew*float64(t.received-s.sent)))
+		most = max(most, 2*(s.doubt()+t.doubt())+time.Duration(maxSlew*float64(t.received-s.sent)))
 	}
 	return most
 }
@@ -79,38 +81,37 @@ func jump(d time.Duration) func(time.Duration) time.Duration {
 	}
 }
 
-// Over a slow way nothing is found that is not there.
-func TestEstimateOverASlowWay(t *testing.T) {
+// Over a slow connection, nothing is found that is not there.
+func TestEstimateOverASlowConnection(t *testing.T) {
 	for seed := range uint64(500) {
 		w := estimate(simulate(rand.New(rand.NewPCG(seed, 2)), 200*time.Millisecond, func(t time.Duration) time.Duration { return t }))
-		if f := judge(w); f.Severity != OK || w.offset.Abs() > w.doubt {
+		if f := judgeClock(w); f.Severity != report.OK || w.offset.Abs() > w.doubt {
 			t.Errorf("seed %d: %+v, offset %s ± %s", seed, f, w.offset, w.doubt)
 		}
 	}
 }
 
-// One reading is an offset, and nothing else.
+// A single reading gives only an offset.
 func TestEstimateOfOneSample(t *testing.T) {
 	w := estimate([]sample{{0, 2 * time.Millisecond, 5 * time.Millisecond}})
-	if w.offset != 4*time.Millisecond || w.doubt < time.Millisecond || w.step != 0 || w.rate != 0 {
+	if w.offset != 4*time.Millisecond || w.doubt < time.Millisecond || w.jump != 0 || w.rate != 0 {
 		t.Errorf("%+v", w)
 	}
 }
 
-func TestSpread(t *testing.T) {
-	x := &examination{Config: Config{TTL: 15 * time.Second}}
-	a, b, c := &node{addr: "a"}, &node{addr: "b"}, &node{addr: "c"}
-	near := map[*node]watch{a: {offset: 0, doubt: 1e6}, b: {offset: 150e6, doubt: 1e6}, c: {offset: 70e6, doubt: 1e6}}
-	if f, apart := x.spread(near); apart {
-		t.Errorf("within what a lease can spare: %+v", f)
+func TestCompareClocks(t *testing.T) {
+	const ttl = 15 * time.Second
+	near := map[string]watch{"a": {offset: 0, doubt: 1e6}, "b": {offset: 150e6, doubt: 1e6}, "c": {offset: 70e6, doubt: 1e6}}
+	if found := compareClocks(near, ttl); found != nil {
+		t.Errorf("within what a lease can spare: %+v", found)
 	}
-	far := map[*node]watch{a: {offset: -100e6, doubt: 1e6}, b: {offset: 100e6, doubt: 1e6}, c: {}}
-	f, apart := x.spread(far)
-	if !apart || f.Severity != Warning || len(f.Servers) != 2 || f.Servers[0] != "b" || f.Servers[1] != "a" {
-		t.Errorf("%v %+v", apart, f)
+	far := map[string]watch{"a": {offset: -100e6, doubt: 1e6}, "b": {offset: 100e6, doubt: 1e6}, "c": {}}
+	found := compareClocks(far, ttl)
+	if len(found) != 1 || found[0].Severity != report.Warning || !slices.Equal(found[0].Servers, []string{"b", "a"}) {
+		t.Errorf("%+v", found)
 	}
-	vague := map[*node]watch{a: {offset: -100e6, doubt: 50e6}, b: {offset: 100e6, doubt: 50e6}}
-	if f, apart := x.spread(vague); apart {
-		t.Errorf("not certain: %+v", f)
+	vague := map[string]watch{"a": {offset: -100e6, doubt: 50e6}, "b": {offset: 100e6, doubt: 50e6}}
+	if found := compareClocks(vague, ttl); found != nil {
+		t.Errorf("not certain: %+v", found)
 	}
 }

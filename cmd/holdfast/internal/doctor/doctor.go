@@ -1,5 +1,5 @@
-// Package doctor examines a server, or all those of a Cluster or behind sentinels, and
-// says what about them endangers locks.
+// Package doctor examines a server, or all servers of a Cluster or behind sentinels, or the nodes of a quorum, and says
+// what about them endangers locks.
 package doctor
 
 import (
@@ -7,6 +7,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
@@ -17,50 +18,48 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/holdfastgoredis"
 	"github.com/holdfast-go/holdfast/internal/keys"
+
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/doctor/report"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/doctor/target"
 )
 
-// Config is what is to be examined.
+// Config says what to examine.
 type Config struct {
 	Client   redis.UniversalClient
 	Addr     string                 // without credentials
-	Sentinel *redis.FailoverOptions // of a Client that asks sentinels
-	Prefix   string                 // of keys; "" for the library's
-	TTL      time.Duration          // of the leases that the server is to be good for
-	Watch    time.Duration          // for how long the clocks are watched
+	Sentinel *redis.FailoverOptions // nil unless Client asks sentinels
+	Prefix   string                 // of keys; "" for the library's default
+	TTL      time.Duration          // of the leases that the server must be good for
+	Watch    time.Duration          // how long to watch the clocks
 }
 
-// examination is one under way.
-type examination struct {
-	Config
-	space keys.Space
-	id    string // a random part of names
-	nodes []*node
-	addrs []string // of the nodes, also of those that were lost
-
-	opened []*redis.Client
-
-	mu    sync.Mutex
-	found []Finding
-}
-
-// limit bounds an examination, beside the time for which clocks are watched. Checks
-// that have not been made by then say so.
+// limit bounds an examination, besides the time for which it watches clocks. Checks that are not finished by then are
+// reported as impossible.
 const limit = 30 * time.Second
 
-// Examine examines. Its error says that the server cannot be reached, as the library
-// says it, or that ctx has ended; everything else is a finding.
-func Examine(ctx context.Context, cfg Config) (*Report, error) {
-	x, err := inspect(ctx, cfg)
+// Examine examines a deployment. Its error is the library's if the server is unavailable, or the cause if ctx has
+// ended. Everything else is a finding.
+func Examine(ctx context.Context, cfg Config) (*report.Report, error) {
+	d, err := diagnose(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}
-	report := &Report{Server: cfg.Addr, Mode: x.mode(), Servers: x.addrs}
-	report.conclude(x.found)
-	return report, nil
+	return report.New(cfg.Addr, d.mode, d.addrs, d.findings), nil
 }
 
-// inspect examines one Config's servers, and gives no verdict.
-func inspect(ctx context.Context, cfg Config) (*examination, error) {
+// diagnosis is what was found about one deployment.
+type diagnosis struct {
+	mode     string
+	addrs    []string   // of all servers
+	subjects []*subject // the servers that could be reached
+	findings []report.Finding
+}
+
+// add adds findings.
+func (d *diagnosis) add(found ...report.Finding) { d.findings = append(d.findings, found...) }
+
+// diagnose runs all checks that are about a single deployment.
+func diagnose(ctx context.Context, cfg Config) (*diagnosis, error) {
 	if cfg.Prefix == "" {
 		cfg.Prefix = "holdfast:"
 	}
@@ -68,10 +67,10 @@ func inspect(ctx context.Context, cfg Config) (*examination, error) {
 	if err != nil {
 		return nil, errors.Join(holdfast.ErrInvalid, err)
 	}
-	var random [6]byte
-	_, _ = rand.Read(random[:]) // never fails, since Go 1.24
-	x := &examination{Config: cfg, space: space, id: hex.EncodeToString(random[:])}
-	unusable, err := x.reach(ctx)
+	var id [6]byte
+	_, _ = rand.Read(id[:]) // never fails, since Go 1.24
+	p := &probe{Config: cfg, space: space, id: hex.EncodeToString(id[:])}
+	unsupported, err := p.reach(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -79,49 +78,93 @@ func inspect(ctx context.Context, cfg Config) (*examination, error) {
 	ctx, cancel := context.WithTimeout(ctx, limit+cfg.Watch)
 	defer cancel()
 
-	x.discover(ctx)
-	for _, n := range x.nodes {
-		x.addrs = append(x.addrs, n.addr)
+	deployment := target.New(cfg.Client, cfg.Addr, cfg.Sentinel)
+	defer deployment.Close()
+	d := &diagnosis{mode: deployment.Mode}
+	d.add(deployment.Discover(ctx)...)
+	d.addrs = target.Addrs(deployment.Servers)
+	d.add(load(ctx, deployment)...)
+	if unsupported != nil {
+		d.add(report.Version.Problem(unsupported.Error(), "Holdfast refuses to use this server", "upgrade it to a supported version").On(target.Addrs(deployment.Servers)...))
 	}
-	defer func() {
-		for _, rdb := range x.opened {
-			_ = rdb.Close()
-		}
-	}()
-	x.each(func(n *node) { n.load(ctx) })
-	x.nodes = slices.DeleteFunc(x.nodes, func(n *node) bool { return n.lost })
-	if unusable != nil {
-		x.add(Finding{
-			ID: "version", Severity: Problem, Saw: unusable.Error(),
-			Consequence: "Holdfast refuses to use this server",
-			Remedy:      "upgrade it to a supported version",
-		}.on(x.nodes...))
+	for _, s := range deployment.Servers {
+		d.subjects = append(d.subjects, p.subject(ctx, s, deployment))
 	}
-	x.each(func(n *node) { n.settings(ctx) })
-	whole := x.topology(ctx)
-	x.identity(ctx)
-	x.clocks(ctx)
-	masters := slices.DeleteFunc(slices.Clone(x.nodes), func(n *node) bool { return n.replica })
-	x.eachOf(masters, func(n *node) { n.permissions(ctx) })
-	if unusable == nil && whole {
-		x.eachOf(masters, func(n *node) { n.notifications(ctx) })
-		x.eachOf(masters, func(n *node) { n.trial(ctx) })
+	d.add(each(d.subjects, func(s *subject) []report.Finding { return s.checkFacts(ctx) })...)
+	found, complete := checkTopology(ctx, deployment)
+	d.add(found...)
+	d.add(checkIdentity(ctx, deployment)...)
+	d.add(checkClocks(ctx, d.subjects, cfg.TTL, cfg.Watch)...)
+	masters := slices.DeleteFunc(slices.Clone(d.subjects), func(s *subject) bool { return s.Replica })
+	d.add(each(masters, func(s *subject) []report.Finding { return s.checkACL(ctx) })...)
+	if unsupported == nil && complete {
+		d.add(each(masters, func(s *subject) []report.Finding { return s.checkPubSub(ctx) })...)
+		d.add(each(masters, func(s *subject) []report.Finding { return s.checkTrial(ctx) })...)
 	}
 	if outer.Err() != nil {
 		return nil, context.Cause(outer)
 	}
-	return x, nil
+	return d, nil
 }
 
-// reach has the library find out what the server is. unusable says that it can be
-// reached, but is not supported.
-func (x *examination) reach(ctx context.Context) (unusable, err error) {
-	locks, err := x.client(x.Client)
+// load loads what the servers say about themselves, and removes those that cannot be reached.
+func load(ctx context.Context, d *target.Deployment) (found []report.Finding) {
+	lost := map[*target.Server]bool{}
+	var mu sync.Mutex // guards lost and found
+	var loading sync.WaitGroup
+	for _, s := range d.Servers {
+		loading.Go(func() {
+			if err := s.Load(ctx); err != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				lost[s] = true
+				found = append(found, report.Topology.Warning("cannot be reached from here: "+report.Because("INFO", err),
+					"nothing else about it was examined", checkReachable).On(s.Addr))
+			}
+		})
+	}
+	loading.Wait()
+	d.Servers = slices.DeleteFunc(d.Servers, func(s *target.Server) bool { return lost[s] })
+	return found
+}
+
+const checkReachable = "check that it runs, and that programs that take locks can reach it"
+
+// each runs a check on several servers at once. It returns the findings in the order of the servers, and says on which
+// server each was made.
+func each(subjects []*subject, check func(*subject) []report.Finding) (all []report.Finding) {
+	found := make([][]report.Finding, len(subjects))
+	var checking sync.WaitGroup
+	for i, s := range subjects {
+		checking.Go(func() { found[i] = check(s) })
+	}
+	checking.Wait()
+	for i, s := range subjects {
+		for _, f := range found[i] {
+			all = append(all, f.On(s.Addr))
+		}
+	}
+	return all
+}
+
+// probe is what an examination uses to try out locks.
+type probe struct {
+	Config
+	space keys.Space
+	id    string // a random part of names
+}
+
+// name returns the nth name for a lock.
+func (p *probe) name(n int) string { return fmt.Sprintf("doctor:%s:%d", p.id, n) }
+
+// reach makes the library find out what the server is. unsupported says that it can be reached, but not used.
+func (p *probe) reach(ctx context.Context) (unsupported, err error) {
+	locks, err := p.locks()
 	if err != nil {
 		return nil, err
 	}
-	defer shut(context.WithoutCancel(ctx), locks)
-	_, err = locks.Mutex(x.name(0)).Status(ctx)
+	defer closeAll(context.WithoutCancel(ctx), locks)
+	_, err = locks.Mutex(p.name(0)).Status(ctx)
 	var server *holdfast.ServerError
 	switch {
 	case ctx.Err() != nil:
@@ -133,53 +176,26 @@ func (x *examination) reach(ctx context.Context) (unusable, err error) {
 	case server.Op == "reach":
 		return nil, err
 	}
-	return nil, nil // what does not work shows at the trial
+	return nil, nil // the trial shows what does not work
 }
 
-// client returns a client of the library that says nothing by itself.
-func (x *examination) client(rdb redis.UniversalClient) (*holdfast.Client, error) {
-	return holdfastgoredis.New(rdb, &holdfast.Config{
+// locks returns a client of the library that logs nothing.
+func (p *probe) locks() (*holdfast.Client, error) {
+	return holdfastgoredis.New(p.Client, &holdfast.Config{
 		Logger:            slog.New(slog.DiscardHandler),
 		MaxLocalHandovers: -1,
 		Owner:             "holdfast doctor",
-		Prefix:            x.Prefix,
+		Prefix:            p.Prefix,
 		RetryTimeout:      time.Second,
 		TTL:               trialTTL,
 	})
 }
 
-// shut ends clients, and gives them time to take back what they may have to.
-func shut(ctx context.Context, clients ...*holdfast.Client) {
+// closeAll closes clients of the library, and gives them time to release what they hold.
+func closeAll(ctx context.Context, clients ...*holdfast.Client) {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
 	for _, c := range clients {
 		_ = c.Close(ctx)
 	}
-}
-
-// add adds findings, from any goroutine.
-func (x *examination) add(found ...Finding) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	x.found = append(x.found, found...)
-}
-
-// each calls f for all nodes at once, and waits.
-func (x *examination) each(f func(*node)) { x.eachOf(x.nodes, f) }
-
-func (x *examination) eachOf(nodes []*node, f func(*node)) {
-	var wg sync.WaitGroup
-	for _, n := range nodes {
-		wg.Go(func() { f(n) })
-	}
-	wg.Wait()
-}
-
-// on says where something was found.
-func (f Finding) on(nodes ...*node) Finding {
-	f.Servers = []string{}
-	for _, n := range nodes {
-		f.Servers = append(f.Servers, n.addr)
-	}
-	return f
 }

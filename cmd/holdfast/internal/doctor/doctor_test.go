@@ -17,13 +17,14 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/holdfasttest"
-	"github.com/holdfast-go/holdfast/internal/keys"
+
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/doctor/report"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/doctor/target"
 )
 
-// What real servers, Clusters and sentinels make of an examination is tested in
-// tests/command/doctor_test.go.
+// tests/command/doctor_test.go tests examinations of real servers, Clusters and sentinels.
 
-// documented returns the ACL rules that docs/acl gives to programs that take locks.
+// documented returns the ACL rules of docs/acl for programs that take locks.
 func documented(t *testing.T) []string {
 	t.Helper()
 	text, err := os.ReadFile("../../../../docs/acl/locker.rules")
@@ -40,30 +41,26 @@ func documented(t *testing.T) []string {
 	return rules
 }
 
-// The permissions that are checked are those that are documented.
+// The permissions that are checked are the documented ones.
 func TestNeedsAreThoseOfTheDocumentedACL(t *testing.T) {
-	space, err := keys.NewSpace("holdfast:")
-	if err != nil {
-		t.Fatal(err)
-	}
-	n := &node{x: &examination{space: space}}
+	s := &subject{words: plainWords}
 	needs := map[string]bool{}
-	for _, c := range n.needs() {
+	for _, c := range s.needs() {
 		needs[c.name("")] = true
 	}
 	for _, rule := range documented(t) {
 		command, is := strings.CutPrefix(rule, "+")
 		if is && !needs[command] {
-			t.Errorf("%s is documented, and not asked for", command)
+			t.Errorf("%s is documented, but not checked", command)
 		}
 		delete(needs, command)
 	}
 	if len(needs) > 0 {
-		t.Errorf("asked for, and not documented: %v", needs)
+		t.Errorf("checked, but not documented: %v", needs)
 	}
 }
 
-// Where nothing answers, the library gives up after its RetryTimeout: in virtual time.
+// If nothing answers, the library gives up after its RetryTimeout: in virtual time.
 func TestUnreachable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := holdfasttest.Run(t)
@@ -79,7 +76,7 @@ func TestUnreachable(t *testing.T) {
 			cfg  Config
 			want error
 		}{
-			"nobody there":   {serverAt("127.0.0.1:1", nobody), holdfast.ErrUnavailable},
+			"no server":      {serverAt("127.0.0.1:1", nobody), holdfast.ErrUnavailable},
 			"no password":    {serverAt("127.0.0.1:0", closed(t)), holdfast.ErrDenied},
 			"wrong password": {serverAt("127.0.0.1:0", closed(t), as("default")), holdfast.ErrDenied},
 			"bad prefix":     {badPrefix, holdfast.ErrInvalid},
@@ -99,78 +96,78 @@ func TestUnreachable(t *testing.T) {
 	})
 }
 
-// What the embedded server cannot answer is not checked. In virtual time, no answer is late.
+// What the embedded server cannot answer is reported as not checked. In virtual time, no answer is late.
 func TestEmbeddedServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := holdfasttest.Run(t)
 		r := examine(t, serverAt("127.0.0.1:0", func(o *redis.Options) { o.Dialer = s.Dial }))
-		if r.Worst != Unchecked || r.ExitCode != 3 {
+		if r.Worst != report.Unchecked || r.ExitCode != 3 {
 			t.Errorf("the worst is %s, exit code %d", r.Worst, r.ExitCode)
 		}
 		for _, id := range []string{"trial", "pubsub", "latency", "clock", "version"} {
-			expect(t, r, id, OK, "")
+			expect(t, r, id, report.OK, "")
 		}
 	})
 }
 
 func TestLatency(t *testing.T) {
-	n := &node{x: &examination{Config: Config{TTL: 15 * time.Second}}}
-	for took, want := range map[time.Duration]Severity{
-		time.Millisecond: OK, 499 * time.Millisecond: OK, 501 * time.Millisecond: Warning,
-		4999 * time.Millisecond: Warning, 5001 * time.Millisecond: Problem,
+	for took, want := range map[time.Duration]report.Severity{
+		time.Millisecond: report.OK, 499 * time.Millisecond: report.OK, 501 * time.Millisecond: report.Warning,
+		4999 * time.Millisecond: report.Warning, 5001 * time.Millisecond: report.Problem,
 	} {
-		if f := n.latency(nil, []time.Duration{took}); f.Severity != want || (want != OK) != (f.Remedy != "") {
+		f := judgeLatency(nil, []time.Duration{took}, 15*time.Second)
+		if f.Severity != want || (want != report.OK) != (f.Remedy != "") {
 			t.Errorf("%s: %+v", took, f)
 		}
 	}
 }
 
-// The connection to other machines is judged by address and options; nothing is sent.
+// Connections are judged by addresses and options; nothing is sent.
 func TestTransport(t *testing.T) {
 	for _, c := range []struct {
 		options  redis.Options
-		severity Severity
+		severity report.Severity
 		saw      string
 	}{
-		{redis.Options{Addr: "127.0.0.1:6379"}, OK, "within this machine"},
-		{redis.Options{Addr: "[::1]:6379"}, OK, "within this machine"},
-		{redis.Options{Network: "unix", Addr: "/run/redis.sock"}, OK, "within this machine"},
-		{redis.Options{Addr: "192.0.2.1:6379"}, Warning, "not encrypted"},
-		{redis.Options{Addr: "192.0.2.1:6379", Password: "canary"}, Warning, "a password is sent"},
-		{redis.Options{Addr: "192.0.2.1:6379", TLSConfig: &tls.Config{}}, OK, "TLS"},
-		{redis.Options{Addr: "127.0.0.1:6379", TLSConfig: &tls.Config{InsecureSkipVerify: true}}, Warning, "certificate is not checked"},
+		{redis.Options{Addr: "127.0.0.1:6379"}, report.OK, "within this machine"},
+		{redis.Options{Addr: "[::1]:6379"}, report.OK, "within this machine"},
+		{redis.Options{Network: "unix", Addr: "/run/redis.sock"}, report.OK, "within this machine"},
+		{redis.Options{Addr: "192.0.2.1:6379"}, report.Warning, "not encrypted"},
+		{redis.Options{Addr: "192.0.2.1:6379", Password: "canary"}, report.Warning, "a password is sent"},
+		{redis.Options{Addr: "192.0.2.1:6379", TLSConfig: &tls.Config{}}, report.OK, "TLS"},
+		{redis.Options{Addr: "127.0.0.1:6379", TLSConfig: &tls.Config{InsecureSkipVerify: true}}, report.Warning, "certificate is not verified"},
 	} {
 		rdb := redis.NewClient(&c.options)
-		f := (&node{addr: c.options.Addr, rdb: rdb}).transport(t.Context())
-		if f.Severity != c.severity || !strings.Contains(f.Saw, c.saw) || (f.Severity != OK) != (f.Remedy != "") {
+		f := serverSubject(c.options.Addr, rdb).checkTransport(t.Context())
+		if f.Severity != c.severity || !strings.Contains(f.Saw, c.saw) || (f.Severity != report.OK) != (f.Remedy != "") {
 			t.Errorf("%s: %+v", c.options.Addr, f)
 		}
 		_ = rdb.Close()
 	}
 }
 
-// A server on another machine should ask for a password.
+// A server on another machine should require a password.
 func TestPassword(t *testing.T) {
 	t.Parallel()
 	s := holdfasttest.Run(t)
 	for _, c := range []struct {
 		change   func(*redis.Options)
-		severity Severity
+		severity report.Severity
 		saw      string
 	}{
-		{func(o *redis.Options) { o.Dialer = s.Dial }, Warning, "none is asked for"},
-		{closed(t), OK, "nobody gets in without one"},
+		{func(o *redis.Options) { o.Dialer = s.Dial }, report.Warning, "not required"},
+		{closed(t), report.OK, "required"},
 	} {
 		rdb := serverAt("192.0.2.1:6379", c.change, as("default")).Client.(*redis.Client)
 		defer rdb.Close()
-		f := (&node{addr: "192.0.2.1:6379", rdb: rdb}).password(t.Context())
-		if f.Severity != c.severity || f.Saw != c.saw || (f.Severity != OK) != (f.Remedy != "") {
+		f := serverSubject("192.0.2.1:6379", rdb).checkPassword(t.Context())
+		if f.Severity != c.severity || f.Saw != c.saw || (f.Severity != report.OK) != (f.Remedy != "") {
 			t.Errorf("%+v", f)
 		}
 	}
 }
 
-// closed connects to a server that answers all requests as Redis does before AUTH.
+// closed connects to a server that answers every request as Redis does before AUTH.
 func closed(t *testing.T) func(*redis.Options) {
 	return func(o *redis.Options) {
 		o.Dialer = func(context.Context, string, string) (net.Conn, error) {
@@ -182,7 +179,7 @@ func closed(t *testing.T) func(*redis.Options) {
 					if err != nil {
 						return
 					}
-					for range bytes.Count(request[:n], []byte("*")) { // there is one in each command, and in no word of it
+					for range bytes.Count(request[:n], []byte("*")) { // each command has one, and no word of it does
 						if _, err := server.Write([]byte("-NOAUTH Authentication required.\r\n")); err != nil {
 							return
 						}
@@ -192,4 +189,8 @@ func closed(t *testing.T) func(*redis.Options) {
 			return client, nil
 		}
 	}
+}
+
+func serverSubject(addr string, rdb *redis.Client) *subject {
+	return &subject{Server: &target.Server{Addr: addr, Client: rdb}}
 }

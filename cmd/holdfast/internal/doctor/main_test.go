@@ -11,45 +11,44 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfast-go/holdfast/internal/clock"
+
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/doctor/report"
 )
 
 func TestMain(m *testing.M) {
-	redis.SetLogger(silence{}) // as the command does
-	// The machine's clock of suspensions would run on while virtual time does not.
+	redis.SetLogger(noLogger{}) // as the command does
+	// The clock that counts suspensions would run while virtual time stands still.
 	clock.SetBoot(func() time.Duration { return 0 })
 	m.Run()
 }
 
-type silence struct{}
+type noLogger struct{}
 
-func (silence) Printf(context.Context, string, ...any) {}
+func (noLogger) Printf(context.Context, string, ...any) {}
 
-// examine examines a server, with a short look at its clock.
-func examine(t *testing.T, cfg Config) *Report {
+// examine examines a server, with a short watch of its clock.
+func examine(t *testing.T, cfg Config) *report.Report {
 	t.Helper()
 	r, err := tryToExamine(t, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, f := range r.Findings {
-		if order(f.ID) < 0 {
-			t.Errorf("%s is no check that Checks lists", f.ID)
-		}
-		if f.Servers == nil || f.Saw == "" || f.Severity.rank() < 0 {
+		if f.Servers == nil || f.Saw == "" {
 			t.Errorf("%+v says too little", f)
 		}
-		if f.Severity.rank() >= Note.rank() && (f.Consequence == "" || f.Remedy == "") {
+		if f.Severity != report.OK && f.Severity != report.Unchecked && (f.Consequence == "" || f.Remedy == "") {
 			t.Errorf("%+v lacks its consequence or remedy", f)
 		}
 	}
 	return r
 }
 
-func tryToExamine(t *testing.T, cfg Config) (*Report, error) {
+func tryToExamine(t *testing.T, cfg Config) (*report.Report, error) {
 	t.Helper()
 	t.Cleanup(func() { _ = cfg.Client.Close() })
 	if cfg.TTL == 0 {
-		cfg.TTL = time.Hour // no latency of a busy machine is too long for that
+		cfg.TTL = time.Hour // no latency on a busy machine is too long for that
 	}
 	cfg.Watch = 20 * time.Millisecond
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -76,7 +75,7 @@ func tryToExamine(t *testing.T, cfg Config) (*Report, error) {
 	return r, err
 }
 
-// at makes the configuration for one server.
+// serverAt makes the configuration of one server.
 func serverAt(addr string, change ...func(*redis.Options)) Config {
 	o := &redis.Options{Addr: addr}
 	for _, f := range change {
@@ -85,13 +84,13 @@ func serverAt(addr string, change ...func(*redis.Options)) Config {
 	return Config{Client: redis.NewClient(o), Addr: addr}
 }
 
-// as logs in.
+// as logs in as a user.
 func as(user string) func(*redis.Options) {
 	return func(o *redis.Options) { o.Username, o.Password = user, "canary" }
 }
 
-// expect checks the finding of one check, as SEVERITY and a part of what was seen.
-func expect(t *testing.T, r *Report, id string, severity Severity, saw string) Finding {
+// expect looks for a finding by its check, its severity and a part of what was seen.
+func expect(t *testing.T, r *report.Report, id string, severity report.Severity, saw string) report.Finding {
 	t.Helper()
 	var all []string
 	for _, f := range r.Findings {
@@ -104,5 +103,5 @@ func expect(t *testing.T, r *Report, id string, severity Severity, saw string) F
 		all = append(all, fmt.Sprintf("%s: %s", f.Severity, f.Saw))
 	}
 	t.Errorf("%s: found %q, want %s: %s", id, all, severity, saw)
-	return Finding{}
+	return report.Finding{}
 }

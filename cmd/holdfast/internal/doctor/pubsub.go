@@ -4,67 +4,59 @@ import (
 	"context"
 	_ "embed"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/doctor/report"
 )
 
-//go:embed lua/ring.lua
-var ring string
+//go:embed lua/publish.lua
+var publishScript string
 
-// patience is how long a message may take.
-const patience = 3 * time.Second
+// messageTime is how long a message may take to arrive.
+const messageTime = 3 * time.Second
 
-// notifications sends this machine a message by way of the node, as a release sends one
-// to a waiter.
-func (n *node) notifications(ctx context.Context) {
-	subscribe, flag := n.rdb.Subscribe, ""
-	command := "SUBSCRIBE"
-	if n.x.cluster() != nil {
-		subscribe, flag, command = n.rdb.SSubscribe, "c", "SSUBSCRIBE"
+// checkPubSub subscribes to a channel, and has the server publish a message, as a release does for a waiter.
+func (s *subject) checkPubSub(ctx context.Context) []report.Finding {
+	const (
+		notNotified = "waiters are not notified: they poll, and get the lock late and out of order"
+		bypass      = "connect to the server without the proxy"
+	)
+	failed := func(saw, remedy string) []report.Finding {
+		return []report.Finding{report.PubSub.Warning(saw, notNotified, remedy)}
 	}
-	f := Finding{
-		ID: "pubsub", Severity: Warning,
-		Consequence: "waiters are not notified: they poll, get the lock late and out of order",
-		Remedy:      "let pub/sub reach the server itself, past proxies",
-	}
-	ps := subscribe(ctx, n.channel)
+	ps := s.words.receive(s.Client)(ctx, s.channel)
 	defer ps.Close()
 	if err := receive(ctx, ps, func(m any) bool { _, ok := m.(*redis.Subscription); return ok }); err != nil {
-		f.Saw = because(command, err)
-		if refused(err) {
-			f.Remedy = "give the user subscribe, publish and the channels (docs/SECURITY.md)"
+		saw := report.Because(strings.ToUpper(s.words.subscribe), err)
+		if report.IsDenied(err) {
+			return failed(saw, "give the user subscribe, publish and the channels (docs/SECURITY.md)")
 		}
-		n.add(f)
-		return
+		return failed(saw, bypass)
 	}
 	sent := time.Now()
-	heardBy, err := n.rdb.Eval(ctx, ring, []string{n.probe.Lock}, n.channel, "ring", flag).Int64()
-	if err != nil && !refused(err) {
-		n.add(unchecked("pubsub", "a script that publishes", err))
-		return
-	}
-	if err != nil {
-		f.Saw = because("a script that publishes", err)
-		f.Remedy = "give the user publish, pubsub and the channels (docs/SECURITY.md)"
-		n.add(f)
-		return
+	subscribers, err := s.Client.Eval(ctx, publishScript, []string{s.keys.Lock}, s.channel, "message", s.words.publish, s.words.countSubscribers).Int64()
+	switch {
+	case err != nil && report.IsDenied(err):
+		return failed(report.Because("a script that publishes", err), "give the user publish, pubsub and the channels (docs/SECURITY.md)")
+	case err != nil:
+		return []report.Finding{report.PubSub.Unchecked("a script that publishes", err)}
 	}
 	err = receive(ctx, ps, func(m any) bool { _, ok := m.(*redis.Message); return ok })
 	switch {
-	case heardBy == 0:
-		f.Saw = "the subscription is confirmed, but the server does not have it: a proxy keeps it"
+	case subscribers == 0:
+		return failed("the subscription is confirmed, but the server does not have it: a proxy keeps it", bypass)
 	case err != nil:
-		f.Saw = fmt.Sprintf("the server has the subscription, but a message did not arrive within %s", patience)
-	default:
-		f = Finding{ID: "pubsub", Severity: OK, Saw: "a message arrives after " + short(time.Since(sent))}
+		return failed(fmt.Sprintf("the server has the subscription, but a message did not arrive within %s", messageTime), bypass)
 	}
-	n.add(f)
+	return []report.Finding{report.PubSub.OK("a message arrives after " + short(time.Since(sent)))}
 }
 
 // receive waits for the message that is wanted.
 func receive(ctx context.Context, ps *redis.PubSub, wanted func(any) bool) error {
-	for end := time.Now().Add(patience); ; {
+	for end := time.Now().Add(messageTime); ; {
 		m, err := ps.ReceiveTimeout(ctx, time.Until(end))
 		if err != nil {
 			return err

@@ -12,159 +12,139 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/doctor/report"
 )
 
-// ExamineQuorum examines the nodes of a quorum, each by itself and beside the others. Its
-// error says that none can be reached, or that ctx has ended.
-func ExamineQuorum(ctx context.Context, nodes []Config) (*Report, error) {
-	all, errs := make([]*examination, len(nodes)), make([]error, len(nodes))
-	var wg sync.WaitGroup
+// ExamineQuorum examines the nodes of a quorum, each by itself and all together. Its error says that none can be
+// reached, or is the cause if ctx has ended.
+func ExamineQuorum(ctx context.Context, nodes []Config) (*report.Report, error) {
+	all, errs := make([]*diagnosis, len(nodes)), make([]error, len(nodes))
+	var examining sync.WaitGroup
 	for i, cfg := range nodes {
-		wg.Go(func() { all[i], errs[i] = inspect(ctx, cfg) })
+		examining.Go(func() { all[i], errs[i] = diagnose(ctx, cfg) })
 	}
-	wg.Wait()
+	examining.Wait()
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	q := &quorum{nodes: nodes, need: len(nodes)/2 + 1}
-	report := &Report{Mode: "quorum"}
-	for i, x := range all {
-		report.Servers = append(report.Servers, nodes[i].Addr)
-		if x != nil {
-			q.found = append(q.found, x.found...)
-			q.there = append(q.there, x.nodes...)
+	q := newQuorum(nodes)
+	var found []report.Finding
+	for _, d := range all {
+		if d != nil {
+			found = append(found, d.findings...)
+			q.reachable = append(q.reachable, d.subjects...)
 		}
 	}
-	report.Server = strings.Join(report.Servers, ",")
-	if len(q.there) == 0 {
+	if len(q.reachable) == 0 {
 		return nil, errors.Join(errs...)
 	}
 	for i, err := range errs {
 		if err != nil {
-			q.absent(nodes[i].Addr, err)
+			found = append(found, q.absent(nodes[i].Addr, err))
 		}
 	}
-	q.size()
-	q.apart()
-	q.near()
-	q.admitted(ctx)
-	report.conclude(q.found)
-	return report, nil
+	found = append(found, q.checkSize()...)
+	found = append(found, q.checkMachines()...)
+	found = append(found, q.checkSeparate()...)
+	found = append(found, q.checkNear()...)
+	found = append(found, q.checkAdmitted(ctx)...)
+	return report.New(strings.Join(q.addrs, ","), "quorum", q.addrs, found), nil
 }
 
-// maxNodes is how many nodes a quorum has at most.
+// maxNodes is the most nodes that a quorum has.
 const maxNodes = 31
 
-// quorum is what is found of one.
+// quorum is the nodes of a quorum.
 type quorum struct {
-	nodes []Config
-	need  int     // so many have to agree
-	there []*node // those that can be reached
-	found []Finding
+	addrs     []string
+	ttl       time.Duration
+	need      int        // how many must agree
+	reachable []*subject // the nodes that can be reached
 }
 
-func (q *quorum) add(f Finding, addrs ...string) {
-	f.ID, f.Servers = "quorum", addrs
-	q.found = append(q.found, f)
-}
-
-// absent tells of a node that cannot be reached.
-func (q *quorum) absent(addr string, err error) {
-	f := Finding{
-		Severity: Warning, Saw: strings.TrimPrefix(err.Error(), "holdfast: "),
-		Consequence: fmt.Sprintf("locks can be had while %d of %d nodes agree, which bears fewer failures now", q.need, len(q.nodes)),
-		Remedy:      "see whether it runs, and whether programs that take locks can reach it",
+func newQuorum(nodes []Config) *quorum {
+	q := &quorum{need: len(nodes)/2 + 1}
+	for _, cfg := range nodes {
+		q.addrs, q.ttl = append(q.addrs, cfg.Addr), cfg.TTL
 	}
-	if len(q.there) < q.need {
-		f.Severity, f.Consequence = Problem, fmt.Sprintf("no lock can be had: %d of %d nodes have to agree", q.need, len(q.nodes))
-	}
-	q.add(f, addr)
+	return q
 }
 
-// size examines the number of nodes, and whether one machine has several.
-func (q *quorum) size() {
-	n := len(q.nodes)
+// absent is the finding about a node that cannot be reached.
+func (q *quorum) absent(addr string, err error) report.Finding {
+	saw := strings.TrimPrefix(err.Error(), "holdfast: ")
+	if len(q.reachable) < q.need {
+		return report.Quorum.Problem(saw, fmt.Sprintf("no lock can be acquired: %d of %d nodes must agree", q.need, len(q.addrs)), checkReachable).On(addr)
+	}
+	return report.Quorum.Warning(saw, fmt.Sprintf("locks can be acquired while %d of %d nodes agree, but fewer of them may fail now", q.need, len(q.addrs)), checkReachable).On(addr)
+}
+
+// checkSize checks the number of nodes.
+func (q *quorum) checkSize() []report.Finding {
+	n := len(q.addrs)
+	saw := fmt.Sprintf("%d nodes: a quorum has 3 to %d", n, maxNodes)
+	var f report.Finding
 	switch {
 	case n < 3:
-		q.add(Finding{
-			Severity: Problem, Saw: fmt.Sprintf("%d nodes: a quorum has 3 to %d", n, maxNodes),
-			Consequence: "Holdfast refuses it: no node could fail",
-			Remedy:      "name 3 servers, or one",
-		}, q.addrs()...)
+		f = report.Quorum.Problem(saw, "Holdfast refuses it, because no node could fail", "name 3 servers, or one")
 	case n > maxNodes:
-		q.add(Finding{
-			Severity: Problem, Saw: fmt.Sprintf("%d nodes: a quorum has 3 to %d", n, maxNodes),
-			Consequence: "Holdfast refuses it",
-			Remedy:      fmt.Sprintf("name %d servers at most; 5 or 7 bear enough failures", maxNodes),
-		}, q.addrs()...)
+		f = report.Quorum.Problem(saw, "Holdfast refuses it", fmt.Sprintf("name at most %d servers; 5 or 7 tolerate enough failures", maxNodes))
 	case n%2 == 0:
-		q.add(Finding{
-			Severity: Note, Saw: fmt.Sprintf("%d nodes, of which %d have to agree", n, q.need),
-			Consequence: fmt.Sprintf("%d may fail, as of %d", n-q.need, n-1),
-			Remedy:      fmt.Sprintf("if that is too few, name %d: then %d may", n+1, n+1-q.need),
-		}, q.addrs()...)
+		f = report.Quorum.Note(fmt.Sprintf("%d nodes, %d of which must agree", n, q.need), fmt.Sprintf("%d may fail, as with %d nodes", n-q.need, n-1),
+			fmt.Sprintf("if that is too few, name %d: then %d may fail", n+1, n+1-q.need))
+	default:
+		return nil
 	}
+	return []report.Finding{f.On(q.addrs...)}
+}
+
+// checkMachines checks that no machine has a majority.
+func (q *quorum) checkMachines() (found []report.Finding) {
+	n := len(q.addrs)
 	on := map[string][]string{}
-	for _, addr := range q.addrs() {
+	for _, addr := range q.addrs {
 		if host, _, err := net.SplitHostPort(addr); err == nil {
 			on[host] = append(on[host], addr)
 		}
 	}
 	for host, addrs := range on {
 		if len(addrs) > 1 && len(addrs) > n-q.need {
-			q.add(Finding{
-				Severity: Note, Saw: fmt.Sprintf("%d of %d nodes are on %s", len(addrs), n, host),
-				Consequence: "when this machine fails, no majority is left",
-				Remedy:      "have each node on a machine of its own",
-			}, addrs...)
+			found = append(found, report.Quorum.Note(fmt.Sprintf("%d of %d nodes are on %s", len(addrs), n, host),
+				"if this machine fails, no majority is left", "run each node on a machine of its own").On(addrs...))
 		}
 	}
+	return found
 }
 
-func (q *quorum) addrs() (all []string) {
-	for _, cfg := range q.nodes {
-		all = append(all, cfg.Addr)
-	}
-	return all
-}
-
-// apart examines whether each node is a server of its own.
-func (q *quorum) apart() {
-	for i, n := range q.there {
-		for _, m := range q.there[:i] {
-			f := Finding{Severity: Problem}
-			switch id := n.info["run_id"]; {
-			case id == "":
-				continue
-			case id == m.info["run_id"]:
-				f.Saw = fmt.Sprintf("%s and %s are the same server", m.addr, n.addr)
-				f.Consequence = "it has two votes: when it fails, or loses its data, two nodes do"
-				f.Remedy = "name each server once"
-			case n.info["master_replid"] != "" && n.info["master_replid"] == m.info["master_replid"]:
-				f.Saw = fmt.Sprintf("%s and %s are master and replica, or replicas of one master", m.addr, n.addr)
-				f.Consequence = "they do not vote by themselves, and a replica grants nothing"
-				f.Remedy = "name masters only, none of which has another for its replica"
-			default:
-				continue
+// checkSeparate checks that each node is a server of its own.
+func (q *quorum) checkSeparate() (found []report.Finding) {
+	for i, n := range q.reachable {
+		for _, m := range q.reachable[:i] {
+			switch {
+			case n.ID() == "":
+			case n.ID() == m.ID():
+				found = append(found, report.Quorum.Problem(fmt.Sprintf("%s and %s are the same server", m.Addr, n.Addr),
+					"it has two votes: if it fails or loses its data, two nodes do", "name each server once").On(m.Addr, n.Addr))
+			case n.ReplicationID() != "" && n.ReplicationID() == m.ReplicationID():
+				found = append(found, report.Quorum.Problem(fmt.Sprintf("%s and %s are master and replica, or replicas of one master", m.Addr, n.Addr),
+					"they do not vote independently, and a replica grants nothing", "name only masters, none of which has another as its replica").On(m.Addr, n.Addr))
 			}
-			q.add(f, m.addr, n.addr)
 		}
 	}
+	return found
 }
 
-// nodeTimeout is how long the library waits for a node at most, if NodeTimeout says nothing: it goes by the round
-// trips that it measures, up to this.
+// nodeTimeout is the longest that the library waits for a node without the option NodeTimeout. Within that, it adapts
+// to the round trips that it measures.
 func nodeTimeout(ttl time.Duration) time.Duration { return min(ttl/4, 2*time.Second) }
 
-// near examines whether nodes answer within the time for which they are waited for.
-func (q *quorum) near() {
-	if len(q.nodes) == 0 {
-		return
-	}
-	wait := nodeTimeout(q.nodes[0].TTL)
+// checkNear checks that nodes answer in the time for which the library waits.
+func (q *quorum) checkNear() (found []report.Finding) {
+	wait := nodeTimeout(q.ttl)
 	var late, tight []string
 	var slowest time.Duration
-	for _, n := range q.there {
+	for _, n := range q.reachable {
 		if len(n.pings) == 0 {
 			continue
 		}
@@ -172,101 +152,91 @@ func (q *quorum) near() {
 		slowest = max(slowest, trip)
 		switch {
 		case trip > wait:
-			late = append(late, n.addr)
-		case trip > wait/3: // three times a round trip is what the library waits for
-			tight = append(tight, n.addr)
+			late = append(late, n.Addr)
+		case trip > wait/3: // the library waits for three times a round trip
+			tight = append(tight, n.Addr)
 		}
 	}
-	f := Finding{
-		Severity: Warning, Saw: fmt.Sprintf("a round trip takes up to %s, and a node is waited for %s at most with a TTL of %s", short(slowest), wait, q.nodes[0].TTL),
-		Remedy: "a longer TTL, or nodes nearer by",
-	}
-	if len(late) > 0 {
-		f.Consequence = fmt.Sprintf("the others have to agree without it: locks can be had while %d of them do", q.need)
-		if len(q.nodes)-len(late) < q.need {
-			f.Severity, f.Consequence = Problem, fmt.Sprintf("most locks cannot be had: %d of %d nodes have to agree in time", q.need, len(q.nodes))
-		}
-		q.add(f, late...)
+	saw := fmt.Sprintf("a round trip takes up to %s, and with a TTL of %s the library waits for a node for at most %s", short(slowest), q.ttl, wait)
+	const remedy = "a longer TTL, or nearer nodes"
+	switch {
+	case len(late) > 0 && len(q.addrs)-len(late) < q.need:
+		found = append(found, report.Quorum.Problem(saw, fmt.Sprintf("most locks cannot be acquired: %d of %d nodes must agree in time", q.need, len(q.addrs)), remedy).On(late...))
+	case len(late) > 0:
+		found = append(found, report.Quorum.Warning(saw, fmt.Sprintf("the others must agree without it: locks can be acquired while %d of them do", q.need), remedy).On(late...))
 	}
 	if len(tight) > 0 {
-		f.Severity, f.Consequence = Note, "a vote that takes longer than most comes too late"
-		q.add(f, tight...)
+		found = append(found, report.Quorum.Note(saw, "a vote that takes longer than usual arrives too late", remedy).On(tight...))
 	}
+	return found
 }
 
-// mark is that of incarnation.lua: an incarnation, and until when, by the server's clock, it
-// grants nothing.
-var mark = regexp.MustCompile(`^hf1:([^:]*):(\d+):\d+$`)
+// incarnationMark matches what incarnation.lua writes: an incarnation, and until when, by the server's clock, the
+// server grants nothing.
+var incarnationMark = regexp.MustCompile(`^hf1:([^:]*):(\d+):\d+$`)
 
-// admitted examines whether nodes grant locks, by the marks that they have: nothing is asked
-// of them that would begin a quarantine.
-func (q *quorum) admitted(ctx context.Context) {
+// checkAdmitted checks that nodes grant locks, by reading their marks. It sends nothing that begins a quarantine.
+func (q *quorum) checkAdmitted(ctx context.Context) (found []report.Finding) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	var good, idle []string
-	var found []Finding
-	for _, n := range q.there {
-		state, err := n.standing(ctx)
+	var admitted []string
+	var idle []report.Finding
+	for _, n := range q.reachable {
+		why, remedy, err := n.whyIdle(ctx)
 		switch {
 		case err != nil:
-			f := unchecked("quorum", "GET", err)
-			f.Servers = []string{n.addr}
-			q.found = append(q.found, f)
-		case state.Saw == "":
-			good = append(good, n.addr)
+			found = append(found, report.Quorum.Unchecked("GET", err).On(n.Addr))
+		case why == "":
+			admitted = append(admitted, n.Addr)
 		default:
-			idle = append(idle, n.addr)
-			state.ID, state.Servers = "quorum", []string{n.addr}
-			found = append(found, state)
+			idle = append(idle, report.Quorum.Warning(why, "it grants nothing: the others must agree without it", remedy).On(n.Addr))
 		}
 	}
-	if len(good) > 0 {
-		q.add(Finding{Severity: OK, Saw: "admitted, and not in quarantine"}, good...)
+	if len(admitted) > 0 {
+		found = append(found, report.Quorum.OK("admitted, and not in quarantine").On(admitted...))
 	}
-	for _, f := range found {
-		if len(q.nodes)-len(idle) < q.need {
-			f.Severity = Problem
+	for _, f := range idle {
+		if len(q.addrs)-len(idle) < q.need {
+			f.Severity = report.Problem
 		}
-		q.found = append(q.found, f)
+		found = append(found, f)
 	}
+	return found
 }
 
-// standing says why a node grants nothing; Saw is "" if it does.
-func (n *node) standing(ctx context.Context) (Finding, error) {
-	f := Finding{Severity: Warning, Consequence: "it grants nothing: the others have to agree without it"}
-	if n.infoErr != nil {
-		return f, n.infoErr
+// whyIdle says why a node grants nothing, and what to do; why is "" if it does grant locks.
+func (s *subject) whyIdle(ctx context.Context) (why, remedy string, err error) {
+	if err := s.InfoErr(); err != nil {
+		return "", "", err
 	}
-	self := n.info["run_id"] + "/" + n.info["master_replid"]
-	written, err := n.rdb.Get(ctx, n.x.space.Incarnation()).Result()
+	self := s.ID() + "/" + s.ReplicationID()
+	mark, err := s.Client.Get(ctx, s.probe.space.Incarnation()).Result()
 	if err != nil && !errors.Is(err, redis.Nil) {
-		return f, err
+		return "", "", err
 	}
-	caught, err := n.rdb.Get(ctx, n.x.space.CaughtUp()).Result()
+	caughtUp, err := s.Client.Get(ctx, s.probe.space.CaughtUp()).Result()
 	if err != nil && !errors.Is(err, redis.Nil) {
-		return f, err
+		return "", "", err
 	}
-	now, err := n.rdb.Time(ctx).Result()
+	now, err := s.Client.Time(ctx).Result()
 	if err != nil {
-		return f, err
+		return "", "", err
 	}
-	parts := mark.FindStringSubmatch(written)
-	switch {
-	case parts == nil:
-		f.Saw = "not admitted yet"
-		f.Remedy = "if the quorum is new, holdfast init with all its nodes; one that is replaced, or came back empty, is let in by the others after its quarantine"
-	case parts[1] != self:
-		f.Saw = "restarted, or given its first replica, and nobody has asked it for a lock since"
-		f.Remedy = "it counts again after a quarantine, which begins when somebody asks it for a lock"
-	default:
-		ready, _ := strconv.ParseInt(parts[2], 10, 64)
-		if left := time.UnixMicro(ready).Sub(now); left > 0 {
-			f.Saw = fmt.Sprintf("in quarantine for another %s: it may have lost locks that are still held", left.Round(time.Second))
-			f.Remedy = "wait"
-		} else if caught != self {
-			f.Saw = "not told yet which fences the others have granted"
-			f.Remedy = "whoever asks for a lock next tells it, if a majority of the others can be reached; if a majority has restarted: once all nodes answer; if nodes are new, or have lost their data: holdfast init with all nodes"
-		}
+	parts := incarnationMark.FindStringSubmatch(mark)
+	if parts == nil {
+		return "not admitted yet", "if the quorum is new, run holdfast init with all its nodes; a node that was replaced, or came back empty, is admitted by the others after its quarantine", nil
 	}
-	return f, nil
+	if parts[1] != self {
+		return "restarted, or got its first replica, and has not been asked for a lock since",
+			"it counts again after a quarantine, which begins when somebody asks it for a lock", nil
+	}
+	ready, _ := strconv.ParseInt(parts[2], 10, 64)
+	if left := time.UnixMicro(ready).Sub(now); left > 0 {
+		return fmt.Sprintf("in quarantine for another %s: it may have lost locks that are still held", left.Round(time.Second)), "wait", nil
+	}
+	if caughtUp != self {
+		return "does not know yet which fences the others have granted",
+			"the next program that asks for a lock tells it, if a majority of the others can be reached; if a majority has restarted: once all nodes answer; if nodes are new, or have lost their data: holdfast init with all nodes", nil
+	}
+	return "", "", nil
 }

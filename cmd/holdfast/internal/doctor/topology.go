@@ -7,138 +7,105 @@ import (
 	"strings"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/doctor/report"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/doctor/target"
 )
 
-// topology examines what holds the nodes together. It reports whether this is all of
-// what locks are on, and not a part.
-func (x *examination) topology(ctx context.Context) (whole bool) {
-	switch {
-	case x.Sentinel != nil:
-		x.sentinels(ctx)
-	case x.cluster() != nil:
-		x.slots(ctx)
-	default:
-		return !x.part(ctx)
+// checkTopology checks what connects the servers. It reports whether they are all servers that locks are on.
+func checkTopology(ctx context.Context, d *target.Deployment) (found []report.Finding, complete bool) {
+	switch d.Mode {
+	case "sentinel":
+		return []report.Finding{checkSentinels(ctx, d)}, true
+	case "cluster":
+		return checkSlots(ctx, d), true
 	}
-	return true
+	return checkPart(ctx, d)
 }
 
-// part reports whether the one server is a node among others of a Cluster.
-func (x *examination) part(ctx context.Context) bool {
-	for _, n := range x.nodes {
-		field, err := n.clusterInfo(ctx)
-		if size, _ := strconv.Atoi(field["cluster_size"]); err != nil || size < 2 {
-			continue
+// checkPart checks that a single server is not one of several in a Cluster.
+func checkPart(ctx context.Context, d *target.Deployment) (found []report.Finding, complete bool) {
+	for _, s := range d.Servers {
+		field, err := s.ClusterInfo(ctx)
+		if size, _ := strconv.Atoi(field["cluster_size"]); err == nil && size > 1 {
+			return []report.Finding{report.Topology.Problem("the server is part of a Cluster, but the URL is that of a single server",
+				"only locks whose slots it has can be acquired", "begin the URL with redis+cluster:// or rediss+cluster://").On(s.Addr)}, false
 		}
-		n.add(Finding{
-			ID: "topology", Severity: Problem, Saw: "the server is part of a Cluster, the URL that of one server",
-			Consequence: "only the locks whose slots it has can be had",
-			Remedy:      "begin the URL with redis+cluster:// or rediss+cluster://",
-		})
-		return true
 	}
-	return false
+	return nil, true
 }
 
-func (n *node) clusterInfo(ctx context.Context) (map[string]string, error) {
-	text, err := n.rdb.ClusterInfo(ctx).Result()
-	field := map[string]string{}
-	for line := range strings.Lines(text) {
-		key, value, _ := strings.Cut(strings.TrimSpace(line), ":")
-		field[key] = value
+// checkSlots checks that a Cluster serves all slots.
+func checkSlots(ctx context.Context, d *target.Deployment) []report.Finding {
+	if len(d.Servers) == 0 {
+		return nil // it is reported that they cannot be reached
 	}
-	return field, err
-}
-
-// slots examines whether the Cluster serves all of them.
-func (x *examination) slots(ctx context.Context) {
-	if len(x.nodes) == 0 {
-		return // each says itself that it cannot be reached
-	}
-	field, err := x.nodes[0].clusterInfo(ctx)
+	field, err := d.Servers[0].ClusterInfo(ctx)
 	if err != nil {
-		x.add(unchecked("topology", "CLUSTER INFO", err).on(x.nodes[0]))
-		return
+		return []report.Finding{report.Topology.Unchecked("CLUSTER INFO", err).On(d.Servers[0].Addr)}
 	}
-	masters := 0
-	for _, n := range x.nodes {
-		if !n.replica {
-			masters++
-		}
-	}
-	f := Finding{ID: "topology", Severity: OK, Saw: fmt.Sprintf("%s, %s, all slots served",
-		count(int64(masters), "master"), count(int64(len(x.nodes)-masters), "replica"))}
+	masters := len(d.Masters())
+	f := report.Topology.OK(fmt.Sprintf("%s, %s, all slots served", report.Count(int64(masters), "master"), report.Count(int64(len(d.Servers)-masters), "replica")))
 	if field["cluster_state"] != "ok" || field["cluster_slots_ok"] != "16384" {
-		f.Severity = Problem
-		f.Saw = fmt.Sprintf("cluster_state %s, %s of 16384 slots served", field["cluster_state"], field["cluster_slots_ok"])
-		f.Consequence = "locks in the other slots, or all of them, can neither be had nor renewed"
-		f.Remedy = "CLUSTER NODES shows which nodes have failed; bring them back, or give their slots to others"
+		f = report.Topology.Problem(fmt.Sprintf("cluster_state %s, %s of 16384 slots served", field["cluster_state"], field["cluster_slots_ok"]),
+			"locks in the other slots, or all locks, can be neither acquired nor renewed",
+			"CLUSTER NODES shows which nodes have failed; bring them back, or move their slots")
 	}
-	x.add(f.on(x.nodes...))
+	return []report.Finding{f.On(target.Addrs(d.Servers)...)}
 }
 
-// sentinels examines whether they can agree on a failover.
-func (x *examination) sentinels(ctx context.Context) {
-	var answering []string
-	verdict := ""
-	for _, addr := range x.Sentinel.SentinelAddrs {
-		s, err := x.sentinel(ctx, addr)
-		if err != nil {
-			continue
+// checkSentinels checks that sentinels can agree on a failover.
+func checkSentinels(ctx context.Context, d *target.Deployment) report.Finding {
+	answers, of := d.AskSentinels(ctx)
+	var addrs []string
+	problem := ""
+	for _, a := range answers {
+		addrs = append(addrs, a.Addr)
+		if a.Problem != "" {
+			problem = a.Problem
 		}
-		answering = append(answering, addr)
-		if err := s.CkQuorum(ctx, x.Sentinel.MasterName).Err(); err != nil && !strings.HasPrefix(err.Error(), "NOPERM") {
-			verdict = said(err)
-		}
-		_ = s.Close()
 	}
-	f := Finding{ID: "topology", Severity: OK, Servers: answering,
-		Saw: fmt.Sprintf("%d of %s in the URL answer", len(answering), count(int64(len(x.Sentinel.SentinelAddrs)), "sentinel"))}
-	const consequence = "when the master fails, nobody is promoted: locks can neither be had nor renewed"
+	saw := fmt.Sprintf("%d of %s in the URL answer", len(answers), report.Count(int64(of), "sentinel"))
+	f := report.Topology.OK(saw)
 	switch {
-	case verdict != "":
-		f.Severity, f.Saw, f.Consequence = Warning, f.Saw+"; "+verdict, consequence
-		f.Remedy = "bring the other sentinels back"
-	case len(answering) < len(x.Sentinel.SentinelAddrs):
-		f.Severity, f.Consequence = Warning, "with fewer sentinels, a failover may not come about, or not be found"
-		f.Remedy = "bring the other sentinels back, or correct the URL"
-	case len(answering) == 1:
-		f.Severity, f.Consequence = Note, "while that one is down, programs do not find the master"
-		f.Remedy = "name the others in the URL too, with &addr=HOST:PORT"
+	case problem != "":
+		f = report.Topology.Warning(saw+"; "+problem, "if the master fails, no replica is promoted: locks can be neither acquired nor renewed",
+			"bring the other sentinels back")
+	case len(answers) < of:
+		f = report.Topology.Warning(saw, "with fewer sentinels, a failover may not happen, or programs may not learn of it",
+			"bring the other sentinels back, or correct the URL")
+	case len(answers) == 1:
+		f = report.Topology.Note(saw, "while this one is down, programs cannot find the master", "add the others to the URL, with &addr=HOST:PORT")
 	}
-	x.add(f)
+	return f.On(addrs...)
 }
 
-// identity examines whether connections lead to one server: through a balancer they
-// may not.
-func (x *examination) identity(ctx context.Context) {
-	if x.mode() != "server" || len(x.nodes) == 0 {
-		return
+// checkIdentity checks that all connections lead to the same server. Through a load balancer they may not.
+func checkIdentity(ctx context.Context, d *target.Deployment) []report.Finding {
+	if d.Mode != "server" || len(d.Servers) == 0 {
+		return nil
 	}
-	n := x.nodes[0]
-	if n.infoErr != nil {
-		n.add(unchecked("identity", "INFO", n.infoErr))
-		return
+	s := d.Servers[0]
+	if err := s.InfoErr(); err != nil {
+		return []report.Finding{report.Identity.Unchecked("INFO", err).On(s.Addr)}
 	}
-	const connections = 4
-	ids := map[string]bool{n.info["run_id"]: true}
-	for range connections {
-		rdb := redis.NewClient(alike(n.rdb.Options()))
+	const more = 4
+	ids := map[string]bool{s.ID(): true}
+	for range more {
+		rdb := redis.NewClient(target.SameOptions(s.Client))
 		text, err := rdb.Info(ctx, "server").Result()
 		_ = rdb.Close()
 		if err != nil {
-			n.add(unchecked("identity", "INFO", err))
-			return
+			return []report.Finding{report.Identity.Unchecked("INFO", err).On(s.Addr)}
 		}
 		_, rest, _ := strings.Cut(text, "run_id:")
 		id, _, _ := strings.Cut(rest, "\r\n")
 		ids[id] = true
 	}
-	f := Finding{ID: "identity", Severity: OK, Saw: fmt.Sprintf("%d connections lead to one server", connections+1)}
+	f := report.Identity.OK(fmt.Sprintf("%d connections lead to one server", more+1))
 	if len(ids) > 1 {
-		f.Severity, f.Saw = Problem, fmt.Sprintf("%d connections lead to %d servers", connections+1, len(ids))
-		f.Consequence = "each of them grants the same lock"
-		f.Remedy = "connect to one server, or through Sentinel or Cluster, without a balancer between"
+		f = report.Identity.Problem(fmt.Sprintf("%d connections lead to %d servers", more+1, len(ids)), "each of them grants the same lock",
+			"connect to one server, or through Sentinel or Cluster, without a load balancer")
 	}
-	n.add(f)
+	return []report.Finding{f.On(s.Addr)}
 }

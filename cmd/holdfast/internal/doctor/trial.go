@@ -9,39 +9,41 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/doctor/report"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/doctor/target"
 )
 
 const (
-	// trialTTL is for how long a trial lock can outlive a doctor that dies.
+	// trialTTL is how long a lock of the trial outlives a doctor that dies.
 	trialTTL = 3 * time.Second
-	// cycles is how often things are timed, within enoughTime.
-	cycles     = 100
-	enoughTime = time.Second
+	// timings is how often an operation is timed, if that does not take longer than timingTime.
+	timings    = 100
+	timingTime = time.Second
 	handovers  = 5
-	// slow is what no hand-over takes that is notified, and what twice is no accident.
+	// slow is longer than any notified hand-over takes. If two are slow, that is no accident.
 	slow = trialTTL / 2
 )
 
-// trial takes a lock on the node through all that it can go through, and times it.
-func (n *node) trial(ctx context.Context) {
-	pings, err := timed(ctx, func() error { return n.rdb.Ping(ctx).Err() })
-	if err != nil && unsent(err) {
-		n.add(unchecked("latency", "PING", err), failedTrial(errors.New(because("PING", err))))
-		return
+// checkTrial takes a lock through all that it can go through, and times it.
+func (s *subject) checkTrial(ctx context.Context) []report.Finding {
+	pings, err := timed(ctx, func() error { return s.Client.Ping(ctx).Err() })
+	if err != nil && !isAnswer(err) {
+		return []report.Finding{report.Latency.Unchecked("PING", err), failedTrial(errors.New(report.Because("PING", err)))}
 	}
-	n.pings = pings
-	holder, err := n.x.client(n.x.Client)
+	s.pings = pings
+	holder, err := s.probe.locks()
 	if err != nil {
-		return // reach had the same one
+		return nil // impossible: reach made a client in the same way
 	}
-	waiter, err := n.x.client(n.x.Client)
+	waiter, err := s.probe.locks()
 	if err != nil {
-		return
+		return nil
 	}
-	name := strings.TrimSuffix(strings.TrimPrefix(n.probe.Lock, n.x.Prefix+"{"), "}")
-	defer n.tidy(context.WithoutCancel(ctx), holder, waiter)
+	defer s.cleanUp(context.WithoutCancel(ctx), holder, waiter)
 
-	locks := [2]*holdfast.Lock{holder.Mutex(name), waiter.Mutex(name)}
+	locks := [2]*holdfast.Lock{holder.Mutex(s.name), waiter.Mutex(s.name)}
 	cycle := func() error {
 		lease, err := locks[0].TryAcquire(ctx)
 		if err != nil {
@@ -55,37 +57,39 @@ func (n *node) trial(ctx context.Context) {
 		took, err = timed(ctx, cycle)
 	}
 	if err == nil {
-		err = n.extend(ctx, locks[0])
+		err = extend(ctx, locks[0])
 	}
 	if err != nil {
-		n.add(failedTrial(err))
-		return
+		return []report.Finding{failedTrial(err)}
 	}
-	n.add(n.latency(pings, took))
+	latency := judgeLatency(pings, took, s.ttl)
 	handed, err := handOver(ctx, locks)
 	if err != nil {
-		n.add(failedTrial(err))
-		return
+		return []report.Finding{latency, failedTrial(err)}
 	}
-	f := Finding{ID: "trial", Severity: OK, Saw: fmt.Sprintf("%s; handed over in %s",
-		count(int64(len(took)), "lock")+" acquired and released", short(median(handed)))}
 	if late := len(handed) - 2; late >= 0 && handed[late] > slow {
-		f.Severity, f.Saw = Warning, fmt.Sprintf("waiters got a released lock after %s only", short(handed[late]))
-		f.Consequence = "waiters are not notified: they look when the lease may have ended, or poll"
-		f.Remedy = "see pubsub, acl and latency"
+		return []report.Finding{latency, report.Trial.Warning(fmt.Sprintf("waiters got a released lock only after %s", short(handed[late])),
+			"waiters are not notified: they try when the lease may have expired, or poll", "see pubsub, acl and latency")}
 	}
-	n.add(f)
+	return []report.Finding{latency, report.Trial.OK(fmt.Sprintf("%s acquired and released; handed over in %s",
+		report.Count(int64(len(took)), "lock"), short(median(handed))))}
 }
 
-// tidy ends the clients, and takes away what a trial in a Cluster leaves: a counter.
-func (n *node) tidy(ctx context.Context, clients ...*holdfast.Client) {
-	shut(ctx, clients...)
-	if n.x.cluster() != nil {
-		n.rdb.Del(ctx, n.probe.Fence()) // where it may not, it expires
+// isAnswer reports whether an error is an answer of the server.
+func isAnswer(err error) bool {
+	var reply driver.ReplyError
+	return target.IsAnswer(err) || errors.As(err, &reply)
+}
+
+// cleanUp closes the clients, and deletes the fence counter that a lock in a Cluster leaves.
+func (s *subject) cleanUp(ctx context.Context, clients ...*holdfast.Client) {
+	closeAll(ctx, clients...)
+	if s.inCluster() {
+		s.Client.Del(ctx, s.fence) // if this user may not, it expires
 	}
 }
 
-func (n *node) extend(ctx context.Context, l *holdfast.Lock) error {
+func extend(ctx context.Context, l *holdfast.Lock) error {
 	lease, err := l.TryAcquire(ctx)
 	if err != nil {
 		return err
@@ -93,8 +97,8 @@ func (n *node) extend(ctx context.Context, l *holdfast.Lock) error {
 	return errors.Join(lease.Extend(ctx, trialTTL), lease.Release(ctx))
 }
 
-// handOver has one client wait for what the other holds, and returns how long it
-// took from the release until it had it, sorted.
+// handOver makes one client wait for a lock that the other holds, several times. It returns how long it took from the
+// release until the waiter had the lock, sorted.
 func handOver(ctx context.Context, locks [2]*holdfast.Lock) (took []time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 4*trialTTL)
 	defer cancel()
@@ -108,20 +112,20 @@ func handOver(ctx context.Context, locks [2]*holdfast.Lock) (took []time.Duratio
 			lease *holdfast.Lease
 			err   error
 		}
-		got := make(chan result, 1)
+		acquired := make(chan result, 1)
 		go func() {
 			lease, err := locks[1].Acquire(ctx)
-			got <- result{time.Now(), lease, err}
+			acquired <- result{time.Now(), lease, err}
 		}()
-		queued(ctx, locks[0])
-		begun := time.Now()
+		awaitWaiter(ctx, locks[0])
+		began := time.Now()
 		released := lease.Release(ctx)
-		r := <-got
+		r := <-acquired
 		if r.err != nil {
 			return nil, errors.Join(released, r.err)
 		}
-		took = append(took, r.at.Sub(begun))
-		if r.at.Sub(begun) > slow {
+		took = append(took, r.at.Sub(began))
+		if r.at.Sub(began) > slow {
 			late++
 		}
 		if err := errors.Join(released, r.lease.Release(ctx)); err != nil {
@@ -132,9 +136,8 @@ func handOver(ctx context.Context, locks [2]*holdfast.Lock) (took []time.Duratio
 	return took, nil
 }
 
-// queued waits until somebody waits for the lock; not for long, since one who polls
-// does not stand in the queue.
-func queued(ctx context.Context, l *holdfast.Lock) {
+// awaitWaiter waits until somebody waits for the lock, but not for long: a waiter that polls is not in the queue.
+func awaitWaiter(ctx context.Context, l *holdfast.Lock) {
 	for end := time.Now().Add(trialTTL / 4); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		if s, err := l.Status(ctx); err != nil || !s.Held() || len(s.Waiters) > 0 {
 			return
@@ -142,42 +145,38 @@ func queued(ctx context.Context, l *holdfast.Lock) {
 	}
 }
 
-func failedTrial(err error) Finding {
-	f := Finding{
-		ID: "trial", Severity: Problem, Saw: strings.TrimPrefix(err.Error(), "holdfast: "),
-		Consequence: "programs that take locks here fail in the same way",
-	}
-	f.Remedy = "see the server's log, and the other findings"
+func failedTrial(err error) report.Finding {
+	remedy := "see the server's log, and the other findings"
 	var server *holdfast.ServerError
 	switch {
 	case errors.Is(err, holdfast.ErrDenied):
-		f.Remedy = "give the user what docs/SECURITY.md lists"
-	case errors.As(err, &server) && remedies[server.Code] != "":
-		f.Remedy = remedies[server.Code]
+		remedy = "give the user what docs/SECURITY.md lists"
+	case errors.As(err, &server) && trialRemedies[server.Code] != "":
+		remedy = trialRemedies[server.Code]
 	}
-	return f
+	return report.Trial.Problem(strings.TrimPrefix(err.Error(), "holdfast: "), "programs that take locks here fail in the same way", remedy)
 }
 
-// remedies are for trials that fail, by what the server says.
-var remedies = map[string]string{
+// trialRemedies are what to do about a failed trial, by the server's error code.
+var trialRemedies = map[string]string{
 	"READONLY":   "connect to the master, or through Sentinel or Cluster",
 	"BUSY":       "SCRIPT KILL ends a script that has written nothing",
-	"LOADING":    "wait until it has loaded its data",
+	"LOADING":    "wait until the server has loaded its data",
 	"OOM":        "raise maxmemory, or find what fills it",
-	"NOREPLICAS": "see to its replicas",
-	"MISCONF":    "see to its disk",
+	"NOREPLICAS": "check the server's replicas",
+	"MISCONF":    "check the server's disk",
 }
 
-// timed calls f again and again and returns how long each call took.
+// timed calls f repeatedly, and returns how long each call took, sorted.
 func timed(ctx context.Context, f func() error) (took []time.Duration, err error) {
-	begun := time.Now()
-	for range cycles {
+	began := time.Now()
+	for range timings {
 		sent := time.Now()
 		if err := f(); err != nil {
 			return took, err
 		}
 		took = append(took, time.Since(sent))
-		if time.Since(begun) > enoughTime || ctx.Err() != nil {
+		if time.Since(began) > timingTime || ctx.Err() != nil {
 			break
 		}
 	}
@@ -185,25 +184,21 @@ func timed(ctx context.Context, f func() error) (took []time.Duration, err error
 	return took, nil
 }
 
-// latency compares how long things take with how long a lease lasts.
-func (n *node) latency(pings, took []time.Duration) Finding {
-	f := Finding{ID: "latency", Severity: OK, Saw: fmt.Sprintf("acquire and release %s, p99 %s", short(median(took)), short(p99(took)))}
+// judgeLatency compares how long operations take with the TTL of a lease.
+func judgeLatency(pings, cycles []time.Duration, ttl time.Duration) report.Finding {
+	saw := fmt.Sprintf("acquire and release %s, p99 %s", short(median(cycles)), short(p99(cycles)))
 	if len(pings) > 0 {
-		f.Saw = fmt.Sprintf("PING %s, p99 %s; ", short(median(pings)), short(p99(pings))) + f.Saw
+		saw = fmt.Sprintf("PING %s, p99 %s; ", short(median(pings)), short(p99(pings))) + saw
 	}
-	// A renewal is sent after a third of the TTL, and tried again until the deadline.
-	switch slowest := p99(took); {
-	case slowest > n.x.TTL/3:
-		f.Severity = Problem
-		f.Consequence = fmt.Sprintf("a renewal takes about as long as is left of a TTL of %s: leases are lost", n.x.TTL)
-	case slowest > n.x.TTL/30:
-		f.Severity = Warning
-		f.Consequence = fmt.Sprintf("few tries fit into what is left of a TTL of %s when a renewal fails", n.x.TTL)
+	const remedy = "SLOWLOG GET and LATENCY DOCTOR on the server; a longer TTL; a nearer server"
+	// A renewal is sent after a third of the TTL, and retried until the deadline.
+	switch slowest := p99(cycles); {
+	case slowest > ttl/3:
+		return report.Latency.Problem(saw, fmt.Sprintf("a renewal takes about as long as a lease with a TTL of %s has left: leases are lost", ttl), remedy)
+	case slowest > ttl/30:
+		return report.Latency.Warning(saw, fmt.Sprintf("if a renewal fails, few retries fit into the rest of a TTL of %s", ttl), remedy)
 	}
-	if f.Severity != OK {
-		f.Remedy = "SLOWLOG GET and LATENCY DOCTOR on the server; a longer TTL; a server nearer by"
-	}
-	return f
+	return report.Latency.OK(saw)
 }
 
 func median(sorted []time.Duration) time.Duration { return sorted[len(sorted)/2] }

@@ -6,14 +6,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// systemClock is CLOCK_BOOTTIME, which all processes share and which does not stop while
-// the machine sleeps.
+// systemClock is CLOCK_BOOTTIME, which all processes share, and which goes on while the machine sleeps.
 type systemClock struct{}
 
 func (systemClock) now() instant {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
-		panic("holdfast: CLOCK_BOOTTIME: " + err.Error()) // Linux has it since 2.6.39.
+		panic("holdfast: CLOCK_BOOTTIME: " + err.Error()) // Linux has had it since 2.6.39.
 	}
 	return instant(ts.Nano())
 }
@@ -39,7 +38,7 @@ func (systemClock) newAlarm() (alarm, error) {
 	return a, nil
 }
 
-// timer is an alarm by a timerfd.
+// timer is an alarm made of a timerfd.
 type timer struct {
 	c chan struct{}
 	f *os.File

@@ -5,27 +5,27 @@ import (
 	"time"
 )
 
-// guard is the parent's: it kills a keeper that has not ended its job when the lock may soon be
-// another's, because it was stopped, say. What a dead keeper leaves, the parent ends.
+// guard is the parent's part: it kills a keeper that has not ended its job in time, for example because it was stopped.
+// The parent then ends what the keeper leaves.
 type guard struct {
 	clock clock
-	bell  alarm
+	alarm alarm
 	kill  func()
 	over  chan struct{}
 
-	mu    sync.Mutex
-	plan  plan
-	at    instant // when to kill; 0: never
-	fired bool
+	mu       sync.Mutex
+	schedule schedule
+	at       instant // when to kill; 0: never
+	fired    bool
 }
 
-// newGuard returns one that has no deadline yet. Where kill is nil, a keeper cannot be killed.
+// newGuard returns a guard without a deadline. kill is nil if the keeper cannot be killed.
 func newGuard(clock clock, onLost Policy, killAfter time.Duration, kill func()) (*guard, error) {
-	bell, err := clock.newAlarm()
+	a, err := clock.newAlarm()
 	if err != nil {
 		return nil, err
 	}
-	g := &guard{clock: clock, bell: bell, kill: kill, over: make(chan struct{}), plan: plan{onLost: onLost, killAfter: killAfter}}
+	g := &guard{clock: clock, alarm: a, kill: kill, over: make(chan struct{}), schedule: schedule{onLost: onLost, killAfter: killAfter}}
 	go g.watch()
 	return g, nil
 }
@@ -34,13 +34,13 @@ func newGuard(clock clock, onLost Policy, killAfter time.Duration, kill func()) 
 func (g *guard) move(deadline instant) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.plan.lost {
+	if g.schedule.lost {
 		return
 	}
-	g.plan.move(deadline)
-	at := g.plan.deadline - g.plan.margin()/2
+	g.schedule.move(deadline)
+	at := g.schedule.deadline - g.schedule.margin()/2
 	if now := g.clock.now(); g.at == 0 && at <= now {
-		at = now + g.plan.margin() // The keeper does not let the command run, and needs time to end.
+		at = now + g.schedule.margin() // The keeper does not run the command, and needs time to end.
 	}
 	g.set(at)
 }
@@ -49,13 +49,13 @@ func (g *guard) move(deadline instant) {
 func (g *guard) lose() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.plan.lost {
+	if g.schedule.lost {
 		return
 	}
-	g.plan.lose()
-	at := g.clock.now() + g.plan.margin()
-	if g.plan.onLost == Terminate {
-		at += instant(g.plan.killAfter)
+	g.schedule.lose()
+	at := g.clock.now() + g.schedule.margin()
+	if g.schedule.onLost == Terminate {
+		at += instant(g.schedule.killAfter)
 	}
 	if g.at == 0 || at < g.at {
 		g.set(at)
@@ -63,11 +63,11 @@ func (g *guard) lose() {
 }
 
 func (g *guard) set(at instant) {
-	if g.kill == nil || g.plan.onLost == Notify || g.plan.onLost == Ignore {
-		return // The job runs on.
+	if g.kill == nil || g.schedule.continues() {
+		return
 	}
 	g.at = at
-	g.bell.set(at)
+	g.alarm.set(at)
 }
 
 // end ends the guard, and reports whether it has killed the keeper.
@@ -79,7 +79,7 @@ func (g *guard) end() bool {
 	case <-g.over:
 	default:
 		close(g.over)
-		g.bell.close()
+		g.alarm.close()
 	}
 	return g.fired
 }
@@ -89,7 +89,7 @@ func (g *guard) watch() {
 		select {
 		case <-g.over:
 			return
-		case <-g.bell.rings():
+		case <-g.alarm.rings():
 		}
 		g.mu.Lock()
 		if g.at != 0 && g.clock.now() >= g.at {

@@ -1,21 +1,17 @@
 // Package keeper runs a job that must not outlive its lock.
 //
-// The job is watched by a keeper, which knows the deadline of the lock and ends
-// the job by itself when the deadline comes near. On Linux the keeper is a
-// process of its own, so that it does so even while its parent is stopped, and
-// after its parent was killed. It is a child subreaper: what the job leaves
-// behind, also what called setsid, becomes the keeper's child and is found. If
-// the keeper itself is killed, the kernel kills the command with it
-// (PR_SET_PDEATHSIG) and hands the rest to the parent, a subreaper too, which
-// kills them, and waits for those that it may not kill; a parent that is stopped
-// is continued for that. A keeper that is stopped is continued by each renewal,
-// and by the kernel when it has to act; if it has not ended the job when the
-// deadline is next, its parent kills it. Only a parent and a keeper killed at
-// the same instant leave anything: what the command had started, though not the
-// command itself.
+// A keeper watches the job. It knows the deadline of the lock, and ends the job by itself when the deadline is near.
 //
-// Elsewhere the keeper is a goroutine, and what it ends is the job's process
-// group; on Windows, the command alone.
+// On Linux the keeper is a process, so that it acts even while its parent is stopped, and after its parent was killed.
+// It is a child subreaper: processes that the job leaves behind, even those that called setsid, become its children,
+// where it finds them. If the keeper is killed, the kernel kills the command with it (PR_SET_PDEATHSIG), and hands the
+// rest to the parent, which is a subreaper, too. The parent kills them, and waits for those that it may not kill; the
+// end of the keeper continues a parent that is stopped. A keeper that is stopped is continued by each renewal, and by
+// the kernel when it has to act. If it still has not ended the job just before the deadline, its parent kills it. Only if
+// parent and keeper are killed at the same instant does anything remain: processes that the command had started, but
+// not the command itself.
+//
+// On other systems the keeper is a goroutine. It ends the job's process group, or on Windows the command alone.
 package keeper
 
 import (
@@ -36,14 +32,14 @@ type Policy string
 const (
 	Terminate Policy = "terminate" // TERM at deadline − KillAfter, then KILL before the deadline
 	Kill      Policy = "kill"      // KILL before the deadline
-	Notify    Policy = "notify"    // USR1 to the command at deadline − KillAfter; it runs on
-	Ignore    Policy = "ignore"    // nothing; it runs on
+	Notify    Policy = "notify"    // USR1 to the command at deadline − KillAfter; it continues
+	Ignore    Policy = "ignore"    // nothing; it continues
 )
 
 // Spec describes a job.
 type Spec struct {
-	Path string   // what to execute
-	Args []string // its arguments, beginning with its name
+	Path string   // of the program
+	Args []string // beginning with the program's name
 	Env  []string
 
 	Stdin          io.Reader
@@ -54,13 +50,13 @@ type Spec struct {
 	MaxRuntime time.Duration // 0: no bound
 }
 
-// Cause says why a keeper ended a command that had not ended by itself.
+// Cause says why the keeper ended the command.
 type Cause string
 
 // The causes.
 const (
 	CauseLost       Cause = "lost"        // the lock was lost, or about to be
-	CauseNotRun     Cause = "not-run"     // the lock was lost before the command was let run
+	CauseNotRun     Cause = "not-run"     // the lock was lost before the command began
 	CauseMaxRuntime Cause = "max-runtime" // MaxRuntime was over
 )
 
@@ -69,13 +65,13 @@ type Kind int
 
 // The kinds of events.
 const (
-	Stopped  Kind = iota + 1 // the command was stopped by Signal
-	Losing                   // the deadline came near, and the keeper does as OnLost says
+	Stopped  Kind = iota + 1 // Signal stopped the command
+	Losing                   // the deadline is near, and the keeper does what OnLost says
 	Overtime                 // MaxRuntime is over, and the keeper ends the job
-	Leftover                 // the command ended, but not PIDs; the keeper ends them
-	Denied                   // PIDs cannot be ended for want of permission
-	Ended                    // all of the job ended, or the keeper died (Err). No event follows
-	ready                    // the command waits at the gate
+	Leftover                 // the command has ended, but PIDs have not; the keeper ends them
+	Denied                   // there is no permission to end PIDs
+	Ended                    // the whole job has ended, or the keeper has died (Err); the last event
+	ready                    // the command waits to be released
 	failed                   // the command could not be started (Err)
 )
 
@@ -89,23 +85,23 @@ type Event struct {
 	Err    string // failed; Ended: what went wrong with the keeper, or ""
 }
 
-// Job is a job under a keeper. Its methods are called from one goroutine, and wait for nobody.
+// Job is a job under a keeper. Its methods do not block, and must be called from one goroutine.
 type Job struct {
 	PID    int // of the command, and of its process group
 	clock  clock
 	out    *outbox[order]
 	guard  *guard
-	wake   func() // as link's
+	wake   func() // as in link
 	events chan Event
 }
 
-// link is a parent's hold on its keeper.
+// link is what a parent has of its keeper.
 type link struct {
-	conn  io.ReadWriteCloser
-	kill  func()                   // kills the keeper; nil where it is no process of its own
-	wake  func()                   // continues a keeper that was stopped; nil where kill is
-	wait  func() error             // for the keeper's end
-	sweep func(denied func([]int)) // ends what a dead keeper left, and tells what it may not end, and so waits for
+	conn    io.ReadWriteCloser
+	kill    func()                   // kills the keeper; nil if it is not a process
+	wake    func()                   // continues a stopped keeper; nil if kill is
+	wait    func() error             // waits for the keeper's end
+	cleanUp func(denied func([]int)) // ends the processes of a dead keeper's job, and waits for those that it may not end, after telling denied about them
 }
 
 // order is what a parent tells its keeper.
@@ -125,15 +121,14 @@ type op int
 
 const (
 	opStart    op = iota + 1
-	opRelease     // let the command run
+	opRelease     // run the command
 	opDeadline    // the lock is certain until Deadline
 	opSignal
 	opLost // the lock is lost
 )
 
-// Start starts a keeper and under it the command, which waits at a gate for
-// Release. It fails only if the system cannot start processes: a file that
-// cannot be executed shows after Release, as exit code 126 or 127.
+// Start starts a keeper and the command, which waits for Release. It fails only if the system cannot start processes.
+// A file that cannot be executed shows after Release, by exit code 126 or 127.
 func Start(spec Spec) (*Job, error) {
 	l, err := spawn(spec)
 	if err != nil {
@@ -142,7 +137,7 @@ func Start(spec Spec) (*Job, error) {
 	return begin(l, systemClock{}, spec)
 }
 
-// begin has a keeper start the command.
+// begin makes a keeper start the command.
 func begin(l *link, clock clock, spec Spec) (*Job, error) {
 	j := &Job{clock: clock, wake: l.wake, events: make(chan Event, 16)}
 	dec := gob.NewDecoder(l.conn)
@@ -173,14 +168,14 @@ func begin(l *link, clock clock, spec Spec) (*Job, error) {
 	return j, nil
 }
 
-// listen passes the keeper's events on until it has ended.
+// listen passes on the keeper's events until it has ended.
 func (j *Job) listen(dec *gob.Decoder, l *link) {
 	defer close(j.events)
 	for {
 		var ev Event
 		err := dec.Decode(&ev)
 		if err == nil && ev.Kind == Denied {
-			j.guard.end() // The keeper is at it, and nobody else can do more.
+			j.guard.end() // The keeper is doing all that can be done.
 		}
 		if err == nil && ev.Kind != Ended {
 			j.events <- ev
@@ -191,8 +186,8 @@ func (j *Job) listen(dec *gob.Decoder, l *link) {
 		j.out.close()
 		werr := l.wait()
 		if err != nil {
-			// Only since wait has returned are the keeper's children ours.
-			l.sweep(func(pids []int) { j.events <- Event{Kind: Denied, PIDs: pids} })
+			// The keeper's children become ours only when wait has returned.
+			l.cleanUp(func(pids []int) { j.events <- Event{Kind: Denied, PIDs: pids} })
 			ev = Event{Kind: Ended, Err: "keeper died: " + errors.Join(err, werr).Error()}
 			if killed {
 				ev = Event{Kind: Ended, Signal: int(syscall.SIGKILL), Cause: CauseLost}
@@ -206,14 +201,13 @@ func (j *Job) listen(dec *gob.Decoder, l *link) {
 // Events returns what happens to the job. The channel is closed after Ended.
 func (j *Job) Events() <-chan Event { return j.events }
 
-// Release lets the command run, under a lock that is certain until deadline.
+// Release runs the command under a lock that is certain until deadline.
 func (j *Job) Release(deadline time.Time) { j.until(opRelease, deadline) }
 
 // SetDeadline says that the lock is now certain until t.
 func (j *Job) SetDeadline(t time.Time) {
 	j.until(opDeadline, t)
-	// A keeper that was stopped is to hear of it before it is continued by the end of the last lease that it
-	// knows of.
+	// A stopped keeper must read this before the end of the last lease that it knows of continues it.
 	if j.wake != nil {
 		j.wake()
 	}
@@ -228,23 +222,22 @@ func (j *Job) until(op op, t time.Time) {
 // Signal sends sig to the job's process group.
 func (j *Job) Signal(sig int) { j.out.add(order{Op: opSignal, Signal: sig}) }
 
-// Lost says that the lock is lost: the keeper does as OnLost says, at once.
+// Lost says that the lock is lost: the keeper does at once what OnLost says.
 func (j *Job) Lost() {
 	j.guard.lose()
 	j.out.add(order{Op: opLost})
 }
 
-// toInstant converts t to the clock that keeper and parent have in common. The
-// clock is read first: a pause in between makes the result early, never late.
+// toInstant converts t to the clock that keeper and parent share. It reads that clock first: a pause in between makes
+// the result early, never late.
 func (j *Job) toInstant(t time.Time) instant {
 	now := j.clock.now()
 	return now + instant(time.Until(t))
 }
 
-// Hidden runs args as a keeper or as the stage between a keeper and its
-// command, if that is what they are, and reports whether it did. main calls it
-// before anything else.
-func Hidden(args []string) (code int, was bool) {
+// Main runs a keeper, or a launcher that becomes a keeper's command, if that is what the arguments ask for. It must be
+// called first in main.
+func Main(args []string) (code int, ok bool) {
 	if len(args) == 0 {
 		return 0, false
 	}

@@ -16,18 +16,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The first thread is main's: what runs in another goroutine is on another thread.
+// The first thread belongs to main, so that other goroutines run on other threads.
 func init() { runtime.LockOSThread() }
 
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == launchArg {
 		go func() {
-			code, _ := Hidden(os.Args[1:])
+			code, _ := Main(os.Args[1:])
 			os.Exit(code)
 		}()
 		select {}
 	}
-	if code, was := Hidden(os.Args[1:]); was {
+	if code, ok := Main(os.Args[1:]); ok {
 		os.Exit(code)
 	}
 	if len(os.Args) == 3 && os.Args[1] == deathSignalArg {
@@ -40,23 +40,22 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	// A keeper made with the race detector would sleep for a second at its end.
+	// With the race detector, a keeper would sleep for a second before it exits.
 	os.Setenv("GORACE", "atexit_sleep_ms=0")
 	os.Exit(m.Run())
 }
 
-// deathSignalArg makes the test write to a file what its first thread's parent-death
-// signal is.
+// deathSignalArg makes the test binary write the parent-death signal of its first thread to a file.
 const deathSignalArg = "__death_signal"
 
-// Times are for tests in virtual time (keeper_test.go) and for those of the program
-// (tests/command): here graces and deadlines are so long, or so short, that none can be missed.
+// Tests in virtual time (keeper_test.go) and tests of the program (tests/command) check times. Here, graces and deadlines
+// are so long, or so short, that none can be missed.
 const (
 	never = time.Hour
-	hang  = time.Minute // when a test gives up
+	hang  = time.Minute // after which a test fails
 )
 
-// start runs a shell script as a job. In it, $DIR is a directory of its own.
+// start runs a shell script as a job. $DIR is a directory of its own.
 func start(t *testing.T, spec Spec, script string) (*Job, string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -121,7 +120,7 @@ func awaitFile(t *testing.T, path string) {
 func TestCommandWaitsForRelease(t *testing.T) {
 	t.Parallel()
 	j, dir := start(t, Spec{}, "[ -e $DIR/released ] || exit 9; touch $DIR/ran")
-	time.Sleep(100 * time.Millisecond) // in which a command that does not wait would find no file
+	time.Sleep(100 * time.Millisecond) // a command that does not wait would not find the file
 	if err := os.WriteFile(dir+"/released", nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -144,8 +143,8 @@ func TestCommandNeverRunsPastTheDeadline(t *testing.T) {
 	}
 }
 
-// TestDeadlineEndsTheCommand goes by the system's clock. It requires that the end does not
-// come too early; tests/command judges whether it comes too late.
+// TestDeadlineEndsTheCommand goes by the system's clock. It requires that the end does not come too early; tests/command
+// checks that it does not come too late.
 func TestDeadlineEndsTheCommand(t *testing.T) {
 	t.Parallel()
 	j, _ := start(t, Spec{OnLost: Kill}, "exec sleep 1000") // KILL comes 50 ms before the deadline
@@ -155,7 +154,7 @@ func TestDeadlineEndsTheCommand(t *testing.T) {
 	if early := time.Until(deadline) - 60*time.Millisecond; early > 0 {
 		t.Errorf("got %+v, %s too early", ev, early)
 	}
-	if ev.Kind == Losing { // and not Ended, by the parent, since the keeper did not come to act on a busy machine
+	if ev.Kind == Losing { // on a busy machine, the parent may have ended the job, because the keeper did not get to it
 		ev = await(t, j, Ended)
 	}
 	if ev.Cause != CauseLost || ev.Signal != int(unix.SIGKILL) {
@@ -184,7 +183,7 @@ until [ -e $DIR/go ]; do sleep 0.01; done; exit 7`
 			awaitFile(t, dir+"/up")
 			j.Lost()
 			if c.policy == Ignore {
-				time.Sleep(100 * time.Millisecond) // in which a signal would end it
+				time.Sleep(100 * time.Millisecond) // a signal would end it meanwhile
 				if err := os.WriteFile(dir+"/go", nil, 0o600); err != nil {
 					t.Fatal(err)
 				}
@@ -201,7 +200,7 @@ until [ -e $DIR/go ]; do sleep 0.01; done; exit 7`
 	}
 }
 
-// A child that is forked moves files to numbers that others of its files may have.
+// A forked child moves files to numbers that its other files may have.
 func TestKeepersStartWhileFilesComeAndGo(t *testing.T) {
 	t.Parallel()
 	over := make(chan struct{})
@@ -248,14 +247,13 @@ func TestKeepersStartWhileFilesComeAndGo(t *testing.T) {
 	churn.Wait()
 }
 
-// stubborn leaves processes that do not want to end: in the group, in a session of
-// their own, and below that.
+// stubborn leaves processes that ignore TERM: in the group, in a session of their own, and below that.
 const stubborn = `trap '' TERM
 sleep 1000 &
 setsid sh -c 'trap "" TERM; setsid sh -c "sleep 1000; :" & touch $DIR/up; sleep 1000; :' &
 `
 
-func TestWhatTheCommandLeavesIsEnded(t *testing.T) {
+func TestLeftoversAreEnded(t *testing.T) {
 	t.Parallel()
 	const grace = 200 * time.Millisecond
 	j, _ := start(t, Spec{KillAfter: grace}, stubborn+"until [ -e $DIR/up ]; do sleep 0.01; done; exit 3")
@@ -297,7 +295,7 @@ func TestMaxRuntime(t *testing.T) {
 	}
 }
 
-func TestStoppedCommandHearsTerm(t *testing.T) {
+func TestStoppedCommandGetsTerm(t *testing.T) {
 	t.Parallel()
 	j, dir := start(t, Spec{KillAfter: never}, `trap 'exit 4' TERM; touch $DIR/up; while :; do sleep 0.01; done`)
 	j.Release(time.Now().Add(2 * never))
@@ -314,8 +312,7 @@ func TestStoppedCommandHearsTerm(t *testing.T) {
 	}
 }
 
-// The stage before the command may have moved to a thread whose parent-death signal
-// nobody has set. Here it always has.
+// The launcher may have moved to a thread without a parent-death signal. Here it always has.
 func TestCommandDiesWithItsKeeperOnAnyThread(t *testing.T) {
 	t.Parallel()
 	j, dir := start(t, Spec{}, "exec "+os.Args[0]+" "+deathSignalArg+" $DIR/signal")
@@ -328,9 +325,9 @@ func TestCommandDiesWithItsKeeperOnAnyThread(t *testing.T) {
 	}
 }
 
-// Not in parallel: what is killed with the keeper is every child of the test's.
+// This test does not run in parallel, because every child of the test is killed with the keeper.
 func TestKilledKeeperTakesTheJobAlong(t *testing.T) {
-	// A child of ours that is not the keeper's is to survive.
+	// A child of ours that does not belong to the keeper must survive.
 	bystander, err := os.StartProcess("/bin/sleep", []string{"sleep", "60"}, &os.ProcAttr{})
 	if err != nil {
 		t.Fatal(err)

@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// grace has TERM sent 5 s before the deadline, and KILL half a second before it.
+// With this grace, TERM is sent 5 s before the deadline, and KILL half a second before it.
 const grace = 5 * time.Second
 
-// killed is how a job ends that does not heed TERM.
+// killed is the end of a job that ignores TERM.
 var killed = Event{Signal: 9, Cause: CauseLost}
 
 func TestEachPolicyActsBeforeTheDeadline(t *testing.T) {
@@ -54,7 +54,7 @@ func TestALossIsActedOnAtOnce(t *testing.T) {
 				w.until(10)
 				w.Lost()
 				w.until(11)
-				w.Lost() // is said twice, as when the deadline had come near before
+				w.Lost() // the second time changes nothing
 				w.until(180)
 				w.exit(3)
 				w.happened(c.want...)
@@ -75,7 +75,7 @@ func TestTheDeadlineShortensTheGrace(t *testing.T) {
 	})
 }
 
-func TestACommandThatHeedsTermIsNotKilled(t *testing.T) {
+func TestACommandThatObeysTermIsNotKilled(t *testing.T) {
 	inWorld(t, Spec{OnLost: Terminate, KillAfter: grace}, func(w *world) {
 		w.onTerm = func() { w.exit(4) }
 		w.Release(w.at(100))
@@ -85,15 +85,15 @@ func TestACommandThatHeedsTermIsNotKilled(t *testing.T) {
 	})
 }
 
-func TestRenewalsPutTheEndOff(t *testing.T) {
+func TestRenewalsPostponeTheEnd(t *testing.T) {
 	inWorld(t, Spec{OnLost: Terminate, KillAfter: grace}, func(w *world) {
 		w.Release(w.at(100))
 		w.until(30)
 		w.SetDeadline(w.at(130))
-		w.until(94.9) // for the last time before TERM would come
+		w.until(94.9) // just before TERM would be sent
 		w.SetDeadline(w.at(190))
 		w.until(110)
-		w.SetDeadline(w.at(150)) // an older renewal, late
+		w.SetDeadline(w.at(150)) // an older renewal, which is late
 		w.until(300)
 		w.happened("0s runs", "185s told: losing", "185s TERM", "189.5s KILL", "189.5s told: ended")
 		w.end(killed)
@@ -111,7 +111,7 @@ func TestARenewalComesTooLateForAJobThatIsBeingEnded(t *testing.T) {
 	})
 }
 
-func TestARenewalDoesNotBringBackALossThatWasNotified(t *testing.T) {
+func TestARenewalDoesNotUndoALossThatWasNotified(t *testing.T) {
 	inWorld(t, Spec{OnLost: Notify, KillAfter: grace}, func(w *world) {
 		w.Release(w.at(100))
 		w.until(96)
@@ -134,9 +134,9 @@ func TestWithoutALockNothingRuns(t *testing.T) {
 			})
 			inWorld(t, Spec{OnLost: policy, KillAfter: grace}, func(w *world) {
 				w.until(1)
-				w.Lost() // as an operator's DEL, before the lease was over
+				w.Lost() // as after a DEL, before the lease was over
 				w.until(2)
-				w.Release(w.at(100)) // comes too late
+				w.Release(w.at(100)) // too late
 				w.until(300)
 				w.happened("1s KILL", "1s told: ended")
 				w.end(Event{Signal: 9, Cause: CauseNotRun})
@@ -145,7 +145,7 @@ func TestWithoutALockNothingRuns(t *testing.T) {
 	}
 }
 
-// Where there is too little time left to end the command in.
+// There is too little time left to end the command.
 func TestWithAlmostNoLockNothingRuns(t *testing.T) {
 	inWorld(t, Spec{OnLost: Terminate, KillAfter: grace}, func(w *world) {
 		w.until(99.6)
@@ -155,12 +155,12 @@ func TestWithAlmostNoLockNothingRuns(t *testing.T) {
 	})
 }
 
-// A machine that slept, or a keeper that was stopped: no grace is left.
+// After the machine slept, or the keeper was stopped, no grace remains.
 func TestAKeeperThatWakesUpAfterTheDeadlineKillsAtOnce(t *testing.T) {
 	inWorld(t, Spec{OnLost: Terminate, KillAfter: grace}, func(w *world) {
 		w.Release(w.at(100))
 		w.until(50)
-		w.oversleep(49 * time.Second) // a second before the deadline: half a second of the grace is left
+		w.oversleep(49 * time.Second) // to a second before the deadline: half a second of the grace remains
 		w.happened("0s runs", "99s told: losing", "99s TERM")
 		w.oversleep(time.Hour)
 		w.happened("0s runs", "99s told: losing", "99s TERM", "3699s KILL", "3699s told: ended")
@@ -185,7 +185,7 @@ func TestMaxRuntimeCountsFromTheRelease(t *testing.T) {
 	})
 }
 
-// Of two reasons to end a job the first is told, and the earlier KILL counts.
+// Of two reasons to end a job, the first is reported, and the earlier KILL counts.
 func TestALossAfterMaxRuntime(t *testing.T) {
 	inWorld(t, Spec{OnLost: Terminate, KillAfter: grace, MaxRuntime: 30 * time.Second}, func(w *world) {
 		w.Release(w.at(36))
@@ -200,21 +200,21 @@ func TestALossAfterMaxRuntime(t *testing.T) {
 		w.end(Event{Signal: 9, Cause: CauseMaxRuntime})
 	})
 	inWorld(t, Spec{OnLost: Terminate, KillAfter: grace, MaxRuntime: 30 * time.Second}, func(w *world) {
-		w.Release(w.at(33)) // which is lost first
+		w.Release(w.at(33)) // the lock is lost first
 		w.until(300)
 		w.happened("0s runs", "28s told: losing", "28s TERM", "32.5s KILL", "32.5s told: ended")
 		w.end(killed)
 	})
 }
 
-func TestWhatTheCommandLeavesIsGivenTheGrace(t *testing.T) {
+func TestLeftoversGetTheGrace(t *testing.T) {
 	inWorld(t, Spec{OnLost: Terminate, KillAfter: grace, MaxRuntime: 12 * time.Second}, func(w *world) {
 		w.leaves(5, 6)
 		w.Release(w.at(100))
 		w.until(10)
 		w.exit(3)
 		w.until(300)
-		w.happened("0s runs", "10s told: left [5 6]", "10s TERM", "15s KILL", "15s told: ended")
+		w.happened("0s runs", "10s told: leftover [5 6]", "10s TERM", "15s KILL", "15s told: ended")
 		w.end(Event{Code: 3})
 	})
 	inWorld(t, Spec{OnLost: Kill, KillAfter: grace}, func(w *world) {
@@ -223,12 +223,12 @@ func TestWhatTheCommandLeavesIsGivenTheGrace(t *testing.T) {
 		w.until(10)
 		w.exit(3)
 		w.until(300)
-		w.happened("0s runs", "10s told: left [5 6]", "10s TERM", "11.5s told: losing", "11.5s KILL", "11.5s told: ended")
+		w.happened("0s runs", "10s told: leftover [5 6]", "10s TERM", "11.5s told: losing", "11.5s KILL", "11.5s told: ended")
 		w.end(Event{Code: 3})
 	})
 }
 
-func TestKillIsRepeatedUntilNothingIsLeft(t *testing.T) {
+func TestKillIsRepeatedUntilNothingRemains(t *testing.T) {
 	inWorld(t, Spec{OnLost: Kill, KillAfter: grace}, func(w *world) {
 		w.leaves(5)
 		w.onKill = func() []int { return []int{5} }
@@ -241,7 +241,7 @@ func TestKillIsRepeatedUntilNothingIsLeft(t *testing.T) {
 			"10.126s KILL", "10.254s KILL", "10.51s KILL", "11.01s KILL", "11.51s KILL",
 		}
 		w.happened(all...)
-		// The command dies, and may have handed its children over.
+		// The command dies, and may have handed over its children.
 		w.change(change{signal: 9})
 		w.until(11.601)
 		all = append(all, "11.6s KILL")
@@ -253,7 +253,7 @@ func TestKillIsRepeatedUntilNothingIsLeft(t *testing.T) {
 	})
 }
 
-// Nobody renews the lock when the parent is dead, and until the deadline it is still there.
+// Nobody renews the lock after the parent has died, but it holds until the deadline.
 func TestADeadParentsJobIsEnded(t *testing.T) {
 	for policy, want := range map[Policy][]string{
 		Terminate: {"0s runs", "10s terminal back", "10s TERM", "15s KILL", "15s told: ended"},
@@ -267,7 +267,7 @@ func TestADeadParentsJobIsEnded(t *testing.T) {
 				w.until(10)
 				w.parent.Close()
 				w.until(300)
-				w.happened(want...) // that it ended shows by the end of the connection
+				w.happened(want...) // the end of the connection shows that the parent has died
 			})
 		})
 	}
@@ -280,8 +280,8 @@ func TestADeadParentsJobIsEnded(t *testing.T) {
 	})
 }
 
-// A job that runs on without the lock has no deadline any more.
-func TestADeadParentsJobThatRanOnIsGivenTheGrace(t *testing.T) {
+// A job that continues without the lock has no deadline.
+func TestADeadParentsJobThatContinuedGetsTheGrace(t *testing.T) {
 	inWorld(t, Spec{OnLost: Notify, KillAfter: grace}, func(w *world) {
 		w.Release(w.at(100))
 		w.until(200)
@@ -303,7 +303,7 @@ func TestSignalsAndStopsPassThrough(t *testing.T) {
 		w.exit(5)
 		w.happened("0s runs", "1s signal 2", "1s told: stopped by 19", "2s signal 18", "3s told: ended")
 		w.end(Event{Code: 5})
-		w.Signal(2) // is for nobody
+		w.Signal(2) // reaches nobody
 		w.SetDeadline(w.at(200))
 		w.Lost()
 		w.until(300)
@@ -311,10 +311,10 @@ func TestSignalsAndStopsPassThrough(t *testing.T) {
 	})
 }
 
-// As when holdfast is stopped, and its job is stopped and continued again and again.
-func TestAParentThatDoesNotListenDoesNotKeepTheKeeper(t *testing.T) {
+// For example, holdfast is stopped, and its job is stopped and continued again and again.
+func TestAParentThatDoesNotListenDoesNotBlockTheKeeper(t *testing.T) {
 	inWorld(t, Spec{OnLost: Terminate, KillAfter: grace}, func(w *world) {
-		w.hears <- struct{}{}
+		w.listens <- struct{}{}
 		w.Release(w.at(100))
 		for i := range 1000 {
 			w.change(change{stopped: true, signal: 19})
@@ -322,13 +322,13 @@ func TestAParentThatDoesNotListenDoesNotKeepTheKeeper(t *testing.T) {
 		}
 		w.until(300)
 		w.happened("0s runs", "95s TERM", "99.5s KILL")
-		<-w.hears
+		<-w.listens
 		w.happened("0s runs", "95s TERM", "99.5s KILL", "300s told: stopped by 19", "300s told: losing", "300s told: ended")
 		w.end(killed)
 	})
 }
 
-// slow is a clock that takes a second before and after it is read.
+// slow is a clock that pauses for a second before and after it is read.
 type slow struct{ clock }
 
 func (c slow) now() instant {
@@ -342,12 +342,12 @@ func TestAPauseMakesADeadlineEarlierNeverLater(t *testing.T) {
 		w := &world{began: time.Now()}
 		got := (&Job{clock: slow{w}}).toInstant(w.at(100))
 		if want := instant(100*time.Second) + 1; got > want || got < want-3*second {
-			t.Errorf("100s after the beginning are %s", time.Duration(got))
+			t.Errorf("100s after the beginning is %s", time.Duration(got))
 		}
 	})
 }
 
-// A keeper that was stopped, say: it does nothing, and reads nothing.
+// A stopped keeper, for example, does nothing and reads nothing.
 func TestAKeeperThatDoesNothingIsKilled(t *testing.T) {
 	renewed := func(j *Job, at func(float64) time.Time) {
 		time.Sleep(30 * time.Second)
@@ -384,11 +384,11 @@ func TestAKeeperThatDoesNothingIsKilled(t *testing.T) {
 					_ = gob.NewDecoder(theirs).Decode(&o)
 					_ = gob.NewEncoder(theirs).Encode(Event{Kind: ready, PIDs: []int{7}})
 				}()
-				var killed, swept float64
+				var killed, cleaned float64
 				l := &link{
 					conn: ours, wait: func() error { return nil },
-					kill:  func() { killed = time.Since(w.began).Seconds(); theirs.Close() },
-					sweep: func(func([]int)) { swept = time.Since(w.began).Seconds() },
+					kill:    func() { killed = time.Since(w.began).Seconds(); theirs.Close() },
+					cleanUp: func(func([]int)) { cleaned = time.Since(w.began).Seconds() },
 				}
 				j, err := begin(l, w, Spec{OnLost: c.policy, KillAfter: grace})
 				if err != nil {
@@ -398,8 +398,8 @@ func TestAKeeperThatDoesNothingIsKilled(t *testing.T) {
 				c.what(j, w.at)
 				time.Sleep(time.Hour)
 				synctest.Wait()
-				if killed != c.want || swept != c.want {
-					t.Errorf("killed after %v s, and its children after %v s; want %v s", killed, swept, c.want)
+				if killed != c.want || cleaned != c.want {
+					t.Errorf("killed after %v s, and its children after %v s; want %v s", killed, cleaned, c.want)
 				}
 				if theirs.Close(); c.want == 0 {
 					return

@@ -9,26 +9,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// family knows which children this process has started: keepers. Others were handed over to it, or
-// left by what it was before exec. Whoever starts a child, or signals or reaps one that is no keeper,
-// holds the lock: a number that is signalled is not another's meanwhile.
-var family = struct {
+// keepers are the children that this process has started. Its other children were handed over to it, or were left by
+// the program that it was before exec. The lock is held while a child is started, and while others are signalled or
+// reaped, so that a number that is signalled does not become another process's meanwhile.
+var keepers = struct {
 	sync.Mutex
-	keepers map[int]bool
-}{keepers: map[int]bool{}}
+	pids map[int]bool
+}{pids: map[int]bool{}}
 
-// orphans are the children that are no keepers; the lock is held.
-func orphans() (all []found) {
+// orphans returns the children that are not keepers. The lock is held.
+func orphans() (all []process) {
 	for _, d := range descendants(os.Getpid()) {
-		if d.parent == os.Getpid() && !family.keepers[d.pid] {
+		if d.parent == os.Getpid() && !keepers.pids[d.pid] {
 			all = append(all, d)
 		}
 	}
 	return all
 }
 
-// ReapOrphans reaps, until it is ended, the children that end without anybody waiting for them, as the
-// first process of a container has them.
+// ReapOrphans reaps children that nobody waits for, as the first process of a container has them, until it is ended.
 func ReapOrphans() (end func()) {
 	changed, over := make(chan os.Signal, 1), make(chan struct{})
 	signal.Notify(changed, unix.SIGCHLD)
@@ -49,8 +48,8 @@ func ReapOrphans() (end func()) {
 }
 
 func reapOrphans() {
-	family.Lock()
-	defer family.Unlock()
+	keepers.Lock()
+	defer keepers.Unlock()
 	for _, d := range orphans() {
 		if d.zombie {
 			_, _ = unix.Wait4(d.pid, nil, unix.WNOHANG, nil)
@@ -58,14 +57,14 @@ func reapOrphans() {
 	}
 }
 
-// sweep kills what a dead keeper left to us, until none of it is there. It waits for what it may not
-// kill, and tells denied of it, once.
-func sweep(before map[int]bool, denied func([]int)) {
+// killOrphans kills what a dead keeper left to us, until nothing remains. It waits for processes that it may not kill,
+// and tells denied about them once.
+func killOrphans(before map[int]bool, denied func([]int)) {
 	told := false
 	for pause := time.Millisecond; ; pause = min(2*pause, 500*time.Millisecond) {
-		left, spared := sweepOnce(before)
-		// Processes of others may be hidden (hidepid), and children all the same.
-		if left == 0 && (len(before) > 0 || childless()) {
+		n, spared := killOrphansOnce(before)
+		// Other users' processes may be hidden (hidepid), but they are still children.
+		if n == 0 && (len(before) > 0 || childless()) {
 			return
 		}
 		if len(spared) > 0 && !told {
@@ -76,22 +75,22 @@ func sweep(before map[int]bool, denied func([]int)) {
 	}
 }
 
-// sweepOnce returns how many there were, and those of them that it may not kill. Children of those that die
-// become ours, and are for the next call.
-func sweepOnce(before map[int]bool) (left int, spared []int) {
-	family.Lock()
-	defer family.Unlock()
+// killOrphansOnce returns how many orphans there were, and those that it may not kill. Children of those that die become
+// orphans, too, for the next call.
+func killOrphansOnce(before map[int]bool) (n int, spared []int) {
+	keepers.Lock()
+	defer keepers.Unlock()
 	for _, d := range orphans() {
 		if before[d.pid] {
 			continue
 		}
-		left++
+		n++
 		if unix.Kill(d.pid, unix.SIGKILL) == unix.EPERM {
 			spared = append(spared, d.pid)
 		}
 		_, _ = unix.Wait4(d.pid, nil, unix.WNOHANG, nil)
 	}
-	return left, spared
+	return n, spared
 }
 
 func childless() bool {

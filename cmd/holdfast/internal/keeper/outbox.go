@@ -6,22 +6,22 @@ import (
 	"sync"
 )
 
-// outbox sends messages in order. Its user never waits for the receiver, which may be stopped and read
-// nothing: the job's deadline comes all the same.
+// outbox sends messages in order. Adding one never waits for the receiver, which may be stopped and read nothing: the
+// job's deadline comes all the same.
 type outbox[M any] struct {
-	enc  *gob.Encoder
-	over func(older, newer M) bool // reports whether newer makes older superfluous
+	enc      *gob.Encoder
+	replaces func(older, newer M) bool // reports whether newer makes older superfluous
 
 	mu      sync.Mutex
 	waiting []M
 	closed  bool
-	news    *sync.Cond
-	sent    chan struct{} // closed when nothing more is sent
+	changed *sync.Cond
+	done    chan struct{} // closed when nothing more is sent
 }
 
-func newOutbox[M any](enc *gob.Encoder, over func(older, newer M) bool) *outbox[M] {
-	o := &outbox[M]{enc: enc, over: over, sent: make(chan struct{})}
-	o.news = sync.NewCond(&o.mu)
+func newOutbox[M any](enc *gob.Encoder, replaces func(older, newer M) bool) *outbox[M] {
+	o := &outbox[M]{enc: enc, replaces: replaces, done: make(chan struct{})}
+	o.changed = sync.NewCond(&o.mu)
 	go o.run()
 	return o
 }
@@ -32,25 +32,25 @@ func (o *outbox[M]) add(m M) {
 	if o.closed {
 		return
 	}
-	o.waiting = append(slices.DeleteFunc(o.waiting, func(older M) bool { return o.over(older, m) }), m)
-	o.news.Signal()
+	o.waiting = append(slices.DeleteFunc(o.waiting, func(older M) bool { return o.replaces(older, m) }), m)
+	o.changed.Signal()
 }
 
-// close waits until everything was sent, or cannot be. What is added later is dropped.
+// close waits until all messages have been sent, or cannot be. Messages that are added later are dropped.
 func (o *outbox[M]) close() {
 	o.mu.Lock()
 	o.closed = true
-	o.news.Signal()
+	o.changed.Signal()
 	o.mu.Unlock()
-	<-o.sent
+	<-o.done
 }
 
 func (o *outbox[M]) run() {
-	defer close(o.sent)
+	defer close(o.done)
 	for {
 		o.mu.Lock()
 		for len(o.waiting) == 0 && !o.closed {
-			o.news.Wait()
+			o.changed.Wait()
 		}
 		if len(o.waiting) == 0 {
 			o.mu.Unlock()
@@ -59,7 +59,7 @@ func (o *outbox[M]) run() {
 		m := o.waiting[0]
 		o.waiting = slices.Delete(o.waiting, 0, 1)
 		o.mu.Unlock()
-		// It fails when the other side is gone, which shows by the end of what comes from there.
+		// This fails if the receiver is gone, which its own messages show by their end.
 		_ = o.enc.Encode(m)
 	}
 }

@@ -12,11 +12,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// spawn starts a keeper process. It is in a process group of its own, so that
-// what is meant for ours, by a terminal or by kill, spares it.
+// spawn starts a keeper process, in a process group of its own, so that signals for our group, from a terminal or from
+// kill, do not reach it.
 func spawn(spec Spec) (*link, error) {
-	// Children that we have already, as an exec'ing shell leaves them, are none of
-	// the job's.
+	// Children that we already have, left by a shell that called exec, do not belong to the job.
 	before := map[int]bool{}
 	for _, d := range descendants(os.Getpid()) {
 		before[d.pid] = true
@@ -43,41 +42,41 @@ func spawn(spec Spec) (*link, error) {
 		return nil, err
 	}
 	defer unix.Close(fd)
-	line, err := inheritable(lifeline)
+	lifelineFD, err := inheritable(lifeline)
 	if err != nil {
 		conn.Close()
 		return nil, err
 	}
-	defer unix.Close(line)
-	cmd := exec.Command("/proc/self/exe", keepArg, strconv.Itoa(fd), strconv.Itoa(line))
+	defer unix.Close(lifelineFD)
+	cmd := exec.Command("/proc/self/exe", keepArg, strconv.Itoa(fd), strconv.Itoa(lifelineFD))
 	cmd.Args[0] = "holdfast"
 	cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = spec.Env, spec.Stdin, spec.Stdout, spec.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	family.Lock()
-	defer family.Unlock()
+	keepers.Lock()
+	defer keepers.Unlock()
 	if err := cmd.Start(); err != nil {
 		conn.Close()
 		return nil, fmt.Errorf("start the keeper: %w", err)
 	}
 	pid := cmd.Process.Pid
-	family.keepers[pid] = true
+	keepers.pids[pid] = true
 	return &link{
 		conn: conn,
-		kill: func() { _ = cmd.Process.Kill() }, // It fails if the keeper has ended.
+		kill: func() { _ = cmd.Process.Kill() }, // This fails if the keeper has ended.
 		wake: func() { _ = cmd.Process.Signal(unix.SIGCONT) },
 		wait: func() error {
 			err := cmd.Wait()
-			family.Lock()
-			defer family.Unlock()
-			delete(family.keepers, pid)
+			keepers.Lock()
+			defer keepers.Unlock()
+			delete(keepers.pids, pid)
 			return err
 		},
-		sweep: func(denied func([]int)) { sweep(before, denied) },
+		cleanUp: func(denied func([]int)) { killOrphans(before, denied) },
 	}, nil
 }
 
-// newLifeline returns a pipe whose one end the keeper alone is to have. When that is closed, by the keeper's
-// death, the kernel continues this process: if it is stopped, what the keeper leaves would outlive the lock.
+// newLifeline returns a pipe. Only the keeper has its end lifeline. When the keeper's death closes that, the kernel
+// continues this process; if it stayed stopped, what the keeper leaves would outlive the lock.
 func newLifeline() (watched, lifeline *os.File, err error) {
 	var fds [2]int
 	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil {
@@ -94,7 +93,7 @@ func newLifeline() (watched, lifeline *os.File, err error) {
 	return watched, lifeline, nil
 }
 
-// lifelined is a connection to a keeper that continues this process by its end, until it is closed.
+// lifelined is a connection to a keeper whose end continues this process, until the connection is closed.
 type lifelined struct {
 	*os.File
 	watched *os.File
@@ -105,23 +104,23 @@ func (c *lifelined) Close() error {
 	return c.File.Close()
 }
 
-// keep is the keeper's main function.
+// keep is the keeper process.
 func keep(args []string) int {
-	// The command's parent-death signal comes when this thread ends.
+	// The command gets its parent-death signal when this thread ends.
 	runtime.LockOSThread()
 	if len(args) != 2 {
 		return 2
 	}
 	fd, err := strconv.Atoi(args[0])
-	line, err2 := strconv.Atoi(args[1])
+	lifeline, err2 := strconv.Atoi(args[1])
 	if err != nil || err2 != nil {
 		return 2
 	}
-	// Were they open in the job, their end would not show.
+	// If the job had them open, their end would not show.
 	unix.CloseOnExec(fd)
-	unix.CloseOnExec(line)
-	// Nothing but KILL ends a keeper before its job. Handled signals are the
-	// default ones again in the command; ignored ones (nohup) stay ignored.
+	unix.CloseOnExec(lifeline)
+	// Only KILL ends a keeper before its job. In the command, signals that are handled here have their default action
+	// again, and ignored ones (nohup) stay ignored.
 	sink := make(chan os.Signal, 1)
 	for _, sig := range []os.Signal{
 		unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGUSR1, unix.SIGUSR2,
@@ -136,7 +135,8 @@ func keep(args []string) int {
 		fmt.Fprintln(os.Stderr, "holdfast:", err)
 		return 2
 	}
-	serve(conn, wakingClock{}, stdio{os.Environ(), os.Stdin, os.Stdout, os.Stderr})
+	with := surroundings{os.Environ(), os.Stdin, os.Stdout, os.Stderr}
+	supervise(conn, wakingClock{}, func(o order) (processes, error) { return startCommand(o.Path, o.Args, with) })
 	return 0
 }
 

@@ -4,23 +4,24 @@ package keeper
 
 import "net"
 
-// spawn starts a keeper in this process: it dies with it.
+// spawn starts a keeper in this process, with which it dies.
 func spawn(spec Spec) (*link, error) {
 	ours, theirs := net.Pipe()
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		serve(theirs, systemClock{}, stdio{spec.Env, spec.Stdin, spec.Stdout, spec.Stderr})
+		with := surroundings{spec.Env, spec.Stdin, spec.Stdout, spec.Stderr}
+		supervise(theirs, systemClock{}, func(o order) (processes, error) { return startCommand(o.Path, o.Args, with) })
 		theirs.Close()
 	}()
-	return &link{conn: ours, wait: func() error { <-done; return nil }, sweep: func(func([]int)) {}}, nil
+	return &link{conn: ours, wait: func() error { <-done; return nil }, cleanUp: func(func([]int)) {}}, nil
 }
 
-// keep has no use here.
+// keep is not used here.
 func keep([]string) int { return 2 }
 
-// Check reports nothing: no list of processes is needed here.
+// Check returns nil: a keeper needs no list of processes here.
 func Check() error { return nil }
 
-// ReapOrphans does nothing: orphans are not given to this process here.
+// ReapOrphans does nothing: this process gets no orphans here.
 func ReapOrphans() (end func()) { return func() {} }

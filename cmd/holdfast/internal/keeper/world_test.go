@@ -13,25 +13,25 @@ import (
 	"time"
 )
 
-// world is a keeper and its parent in virtual time, with a command that is played. It notes
-// what happens, and when: "95s TERM" is 95 s after the beginning.
+// world is a keeper and its parent in virtual time, with a simulated command. It notes what happens, and when: "95s TERM"
+// is 95 s after the beginning.
 type world struct {
 	*Job
-	t      *testing.T
-	began  time.Time
-	parent net.Conn      // the parent's end of the connection
-	ended  chan Event    // what Ended said
-	hears  chan struct{} // full: the parent does not hear now
+	t       *testing.T
+	began   time.Time
+	parent  net.Conn      // the parent's end of the connection
+	ended   chan Event    // Ended
+	listens chan struct{} // full while the parent does not listen
 
-	mu    sync.Mutex
-	log   []string
-	slept time.Duration // for which the machine did
-	bells []*virtualAlarm
+	mu     sync.Mutex
+	log    []string
+	slept  time.Duration // of the machine
+	alarms []*virtualAlarm
 
-	heard   chan os.Signal
+	sigs    chan os.Signal
 	changes []change // for reap
-	exited  bool     // the command did
-	others  []int    // what it started, and runs
+	exited  bool     // the command has ended
+	others  []int    // processes that it started
 	onTerm  func()
 	onKill  func() (denied []int)
 }
@@ -40,7 +40,7 @@ type world struct {
 func inWorld(t *testing.T, spec Spec, f func(w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{t: t, began: time.Now(), ended: make(chan Event, 1), heard: make(chan os.Signal, 1), hears: make(chan struct{}, 1)}
+		w := &world{t: t, began: time.Now(), ended: make(chan Event, 1), sigs: make(chan os.Signal, 1), listens: make(chan struct{}, 1)}
 		w.onTerm = func() {}
 		w.onKill = w.die
 		ours, theirs := net.Pipe()
@@ -48,28 +48,28 @@ func inWorld(t *testing.T, spec Spec, f func(w *world)) {
 		over := make(chan struct{})
 		go func() {
 			defer close(over)
-			keepJob(theirs, w, func(order) (processes, error) { return w, nil })
+			supervise(theirs, w, func(order) (processes, error) { return w, nil })
 			theirs.Close()
 		}()
 		var err error
-		w.Job, err = begin(&link{conn: ours, wait: func() error { <-over; return nil }, sweep: func(func([]int)) {}}, w, spec)
+		w.Job, err = begin(&link{conn: ours, wait: func() error { <-over; return nil }, cleanUp: func(func([]int)) {}}, w, spec)
 		if err != nil {
 			t.Fatal(err)
 		}
-		go w.hear()
+		go w.listen()
 		f(w)
 		w.onKill = w.die
-		ours.Close() // which ends what is left
+		ours.Close() // ends what remains
 		<-over
 		synctest.Wait()
 	})
 }
 
-// hear notes events.
-func (w *world) hear() {
+// listen notes events.
+func (w *world) listen() {
 	for ev := range w.Events() {
-		w.hears <- struct{}{}
-		<-w.hears
+		w.listens <- struct{}{}
+		<-w.listens
 		switch ev.Kind {
 		case Stopped:
 			w.note("told: stopped by %d", ev.Signal)
@@ -78,7 +78,7 @@ func (w *world) hear() {
 		case Overtime:
 			w.note("told: overtime")
 		case Leftover:
-			w.note("told: left %v", ev.PIDs)
+			w.note("told: leftover %v", ev.PIDs)
 		case Denied:
 			w.note("told: denied %v", ev.PIDs)
 		case Ended:
@@ -93,22 +93,21 @@ func (w *world) at(seconds float64) time.Time {
 	return w.began.Add(time.Duration(seconds * float64(time.Second)))
 }
 
-// until waits until that time after the beginning, and for all that happens then.
+// until waits until that time after the beginning, and until everything that is due then has happened.
 func (w *world) until(seconds float64) {
 	time.Sleep(time.Until(w.at(seconds)))
 	synctest.Wait()
 }
 
-// oversleep has the machine sleep, during which time goes on for CLOCK_BOOTTIME alone. The
-// alarms that it sleeps past ring when it wakes up.
+// oversleep makes the machine sleep: only CLOCK_BOOTTIME goes on. Alarms that are due meanwhile ring when it wakes up.
 func (w *world) oversleep(d time.Duration) {
 	synctest.Wait()
 	w.mu.Lock()
 	w.slept += d
-	bells := slices.Clone(w.bells)
+	alarms := slices.Clone(w.alarms)
 	w.mu.Unlock()
-	for _, bell := range bells {
-		bell.again()
+	for _, a := range alarms {
+		a.again()
 	}
 	synctest.Wait()
 }
@@ -123,14 +122,14 @@ func (w *world) note(format string, args ...any) {
 	line := fmt.Sprintf("%vs %s", w.elapsed().Seconds(), fmt.Sprintf(format, args...))
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	// KILL follows the end of each process once more, at the same instant.
+	// KILL is repeated at the same instant after the end of each process.
 	if !slices.Contains(w.log, line) {
 		w.log = append(w.log, line)
 	}
 }
 
-// happened requires that just these things have happened. What the keeper does and what it
-// tells reach the log by different ways: things of one instant have no order.
+// happened requires that exactly these things have happened. Things of the same instant have no order, because actions
+// and events of the keeper reach the log in different ways.
 func (w *world) happened(want ...string) {
 	w.t.Helper()
 	synctest.Wait()
@@ -162,7 +161,7 @@ func inTime(a, b string) int {
 	return strings.Compare(a, b)
 }
 
-// end requires that the job has ended so.
+// end requires that the job has ended in this way.
 func (w *world) end(want Event) {
 	w.t.Helper()
 	synctest.Wait()
@@ -184,9 +183,9 @@ func (w *world) now() instant { return instant(w.elapsed()) + 1 }
 func (w *world) newAlarm() (alarm, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	bell := &virtualAlarm{w: w, c: make(chan struct{}, 1)}
-	w.bells = append(w.bells, bell)
-	return bell, nil
+	a := &virtualAlarm{w: w, c: make(chan struct{}, 1)}
+	w.alarms = append(w.alarms, a)
+	return a, nil
 }
 
 type virtualAlarm struct {
@@ -207,7 +206,7 @@ func (a *virtualAlarm) set(at instant) {
 	a.wind()
 }
 
-// again sets it to the same instant, after the clock has leapt.
+// again sets the alarm to the same instant, after the clock has jumped.
 func (a *virtualAlarm) again() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -233,21 +232,21 @@ func (a *virtualAlarm) close() { a.set(0) }
 
 // The processes:
 
-// change has the command stop or end.
+// change makes the command stop or end.
 func (w *world) change(c change) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.changes = append(w.changes, c)
 	select {
-	case w.heard <- os.Interrupt:
+	case w.sigs <- os.Interrupt:
 	default:
 	}
 }
 
-// exit has the command end.
+// exit makes the command end.
 func (w *world) exit(code int) { w.change(change{code: code}) }
 
-// die is how processes take a KILL.
+// die is what KILL does to processes.
 func (w *world) die() (denied []int) {
 	w.leaves()
 	w.mu.Lock()
@@ -259,14 +258,14 @@ func (w *world) die() (denied []int) {
 	return nil
 }
 
-func (w *world) id() int                { return 4711 }
-func (w *world) news() <-chan os.Signal { return w.heard }
-func (w *world) release()               { w.note("runs") }
-func (w *world) signal(sig int)         { w.note("signal %d", sig) }
-func (w *world) notify()                { w.note("USR1") }
-func (w *world) terminate()             { w.note("TERM"); w.onTerm() }
-func (w *world) kill() (denied []int)   { w.note("KILL"); return w.onKill() }
-func (w *world) takeTerminal(group int) { w.note("terminal back") }
+func (w *world) commandPID() int           { return 4711 }
+func (w *world) changed() <-chan os.Signal { return w.sigs }
+func (w *world) release()                  { w.note("runs") }
+func (w *world) signal(sig int)            { w.note("signal %d", sig) }
+func (w *world) notify()                   { w.note("USR1") }
+func (w *world) terminate()                { w.note("TERM"); w.onTerm() }
+func (w *world) kill() (denied []int)      { w.note("KILL"); return w.onKill() }
+func (w *world) takeTerminal(group int)    { w.note("terminal back") }
 
 func (w *world) reap() []change {
 	w.mu.Lock()
@@ -279,20 +278,20 @@ func (w *world) reap() []change {
 	return all
 }
 
-// leaves has these processes run beside the command.
+// leaves makes these processes run beside the command.
 func (w *world) leaves(pids ...int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.others = pids
 }
 
-func (w *world) left() []int {
+func (w *world) remaining() []int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Clone(w.others)
 }
 
-func (w *world) empty() bool {
+func (w *world) gone() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.exited && len(w.others) == 0

@@ -1,6 +1,6 @@
 //go:build unix
 
-// Package tty passes a terminal's foreground from one process group to another.
+// Package tty moves a terminal's foreground between process groups.
 package tty
 
 import (
@@ -14,8 +14,8 @@ type Terminal struct {
 	f *os.File
 }
 
-// Open opens the controlling terminal. It returns nil where there is none, as
-// under cron; the methods of a nil Terminal do nothing.
+// Open opens the controlling terminal. It returns nil if there is none, as under cron; the methods of a nil Terminal do
+// nothing.
 func Open() *Terminal {
 	f, err := os.OpenFile("/dev/tty", os.O_RDWR, 0)
 	if err != nil {
@@ -24,7 +24,7 @@ func Open() *Terminal {
 	return &Terminal{f}
 }
 
-// Close closes it.
+// Close closes the terminal.
 func (t *Terminal) Close() {
 	if t != nil {
 		t.f.Close()
@@ -40,11 +40,11 @@ func (t *Terminal) Foreground(pgid int) bool {
 	return err == nil && fg == pgid
 }
 
-// Pass makes group to the foreground group if group from is. A caller that may
-// be in the background itself ignores SIGTTOU, which would stop it here.
+// Pass makes to the foreground process group if from is. A caller that may be in the background must ignore SIGTTOU,
+// which would stop it here.
 func (t *Terminal) Pass(from, to int) {
 	if t.Foreground(from) {
-		// It fails if the terminal was hung up, and then nobody misses it.
+		// This fails if the terminal was hung up, and then it does not matter.
 		_ = unix.IoctlSetPointerInt(int(t.f.Fd()), unix.TIOCSPGRP, to)
 	}
 }
@@ -53,13 +53,13 @@ func (t *Terminal) Pass(from, to int) {
 func OwnGroup() int {
 	pgid, err := unix.Getpgid(0)
 	if err != nil {
-		panic("holdfast: getpgid of oneself: " + err.Error())
+		panic("holdfast: getpgid of this process: " + err.Error())
 	}
 	return pgid
 }
 
-// Is reports whether f is a terminal that controls this process.
-func Is(f *os.File) bool {
+// IsTerminal reports whether f is the controlling terminal of this process.
+func IsTerminal(f *os.File) bool {
 	_, err := unix.IoctlGetInt(int(f.Fd()), unix.TIOCGPGRP)
 	return err == nil
 }

@@ -1,12 +1,11 @@
 //go:build !unix
 
-// Package tty passes a terminal's foreground from one process group to another,
-// where systems have such a thing: not here.
+// Package tty moves a terminal's foreground between process groups, on systems that have such a thing.
 package tty
 
 import "os"
 
-// Terminal is the controlling terminal of this process: there is none.
+// Terminal is the controlling terminal of this process, which does not exist here.
 type Terminal struct{}
 
 // Open returns nil.
@@ -24,8 +23,8 @@ func (*Terminal) Pass(int, int) {}
 // OwnGroup returns 0.
 func OwnGroup() int { return 0 }
 
-// Is reports whether f is a console.
-func Is(f *os.File) bool {
+// IsTerminal reports whether f is a console.
+func IsTerminal(f *os.File) bool {
 	fi, err := f.Stat()
 	return err == nil && fi.Mode()&os.ModeCharDevice != 0
 }

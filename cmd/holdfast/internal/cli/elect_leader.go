@@ -1,0 +1,92 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/printable"
+
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/job"
+)
+
+// checkLeader refuses what cannot be used with --leader and --watch.
+func (o *electFlags) checkLeader() error {
+	if o.leader && o.watch {
+		return exitcode.Usagef("--leader and --watch: choose one")
+	}
+	question := "--leader"
+	if o.watch {
+		question = "--watch"
+	}
+	if err := o.takeNameToAsk(question, "holdfast elect NAME "+question); err != nil {
+		return err
+	}
+	for _, name := range []string{"again", "terms", "ttl", "max-runtime", "on-lost", "kill-after", "lost-exit-code", "meta", "shell"} {
+		if o.flags.Changed(name) {
+			return exitcode.Usagef("--%s cannot be used with %s", name, question)
+		}
+	}
+	return nil
+}
+
+// leadership is the answer to --leader and --watch.
+type leadership struct {
+	Time   time.Time   `json:"time"`
+	Name   string      `json:"name"`
+	Key    string      `json:"key"` // of the lock that a leader holds
+	Server string      `json:"server"`
+	Leader *job.Holder `json:"leader"` // null if nobody leads
+}
+
+// leader answers --leader and --watch.
+func leader(ctx context.Context, o *electFlags, stdout, stderr io.Writer) error {
+	q := newQuestion(&o.jobFlags, stdout, stderr)
+	closeAll, err := o.openFor(q.Run, o.checkStrict)
+	if err != nil {
+		return err
+	}
+	defer closeAll()
+	election := q.Locks.Election(o.name)
+	return q.ask(ctx, func(ctx context.Context) *exitcode.Error {
+		// Watching waits for a server that cannot be reached. Asking first tells of a wrong address.
+		status, err := election.Status(ctx)
+		if err != nil {
+			return q.Failure(err)
+		}
+		if o.watch {
+			return o.showAll(ctx, q, election)
+		}
+		if exit := o.show(q, status); exit != nil || status.Held() {
+			return exit
+		}
+		return &exitcode.Error{Code: exitcode.None}
+	})
+}
+
+// showAll prints who leads, now and after every change, until ctx ends.
+func (o *electFlags) showAll(ctx context.Context, q *question, election *holdfast.Election) *exitcode.Error {
+	for status, err := range election.Watch(ctx) {
+		if err != nil {
+			return q.Failure(err)
+		}
+		if exit := o.show(q, status); exit != nil {
+			return exit
+		}
+	}
+	return nil
+}
+
+// show prints who leads, if anybody does.
+func (o *electFlags) show(q *question, status holdfast.Status) *exitcode.Error {
+	answer := leadership{Time: time.Now(), Name: o.name, Key: o.keyOf(o.name), Server: q.Servers.Addr()}
+	text := fmt.Sprintf("nobody leads %q (key %s)", o.name, printable.Line(answer.Key, job.MaxShown))
+	if leader, leads := status.Holder(); leads {
+		answer.Leader = job.NewHolder(leader, len(status.Waiters))
+		text = fmt.Sprintf("%s leads %q", job.Describe(leader, answer.Key), o.name)
+	}
+	return q.answer(answer.Time.Format(time.DateTime)+"  "+text+"\n", answer)
+}

@@ -1,0 +1,208 @@
+package connect
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/keys"
+
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
+)
+
+// Servers are the servers that the user names: one, or the nodes of a quorum.
+type Servers struct {
+	All    []*Server
+	Source string // the flag or variable that names them
+}
+
+// OpenAll makes clients of the servers that Named finds, without I/O.
+func OpenAll(flags []string) (*Servers, error) {
+	source, urls := Named(flags)
+	s := &Servers{Source: source}
+	for _, url := range urls {
+		one, err := Open(source, url)
+		if err == nil {
+			s.All = append(s.All, one)
+			if len(urls) > 1 && one.Mode != Single {
+				err = exitcode.Configf("%s names %d servers, a quorum, but %s is a Cluster or behind Sentinel: a node is a single server", source, len(urls), one.Addr)
+			}
+		}
+		if err != nil {
+			s.Close()
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// Close closes the clients.
+func (s *Servers) Close() {
+	for _, one := range s.All {
+		one.Close()
+	}
+}
+
+// AreQuorum reports whether there are several servers.
+func (s *Servers) AreQuorum() bool { return len(s.All) > 1 }
+
+// Addr names all servers, without credentials.
+func (s *Servers) Addr() string {
+	var all []string
+	for _, one := range s.All {
+		all = append(all, one.Addr)
+	}
+	return strings.Join(all, ",")
+}
+
+// Secrets returns the passwords that no text may show.
+func (s *Servers) Secrets() (all []string) {
+	for _, one := range s.All {
+		all = append(all, one.secrets...)
+	}
+	return all
+}
+
+// NeverAdmitted returns the nodes of a quorum that have never been admitted, if they are a majority: then no other
+// node can admit them, and a run would only wait for their quarantine. It waits for at most the timeout; nodes that
+// do not answer by then are reported when the lock is acquired.
+func (s *Servers) NeverAdmitted(ctx context.Context, prefix string, timeout time.Duration) []string {
+	space, err := keys.NewSpace(cmp.Or(prefix, "holdfast:"))
+	if !s.AreQuorum() || err != nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	unmarked := each(s.All, func(one *Server) bool {
+		return errors.Is(one.client.Get(ctx, space.Incarnation()).Err(), redis.Nil)
+	})
+	var addrs []string
+	for i, one := range s.All {
+		if unmarked[i] {
+			addrs = append(addrs, one.Addr)
+		}
+	}
+	if len(addrs) <= len(s.All)/2 {
+		return nil
+	}
+	return addrs
+}
+
+// CheckDistinct returns an error if two nodes are the same server under two names. It ignores nodes that do not
+// answer.
+func (s *Servers) CheckDistinct(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	ids := each(s.All, func(one *Server) string {
+		text, _ := one.client.Info(ctx, "server").Result()
+		_, rest, _ := strings.Cut(text, "run_id:")
+		id, _, _ := strings.Cut(rest, "\r\n")
+		return id
+	})
+	for i, id := range ids {
+		if other := slices.Index(ids, id); id != "" && other < i {
+			return exitcode.Configf("%s and %s are the same server; name each server once", s.All[other].Addr, s.All[i].Addr)
+		}
+	}
+	return nil
+}
+
+// each asks all servers at once, and returns their answers in order.
+func each[T any](all []*Server, ask func(*Server) T) []T {
+	answers := make([]T, len(all))
+	var asking sync.WaitGroup
+	for i, one := range all {
+		asking.Go(func() { answers[i] = ask(one) })
+	}
+	asking.Wait()
+	return answers
+}
+
+// Locks makes locks on one server, or on a quorum.
+type Locks struct {
+	clients []*holdfast.Client
+	quorum  *holdfast.Quorum // nil if there is one server
+}
+
+// Locks makes clients of the library with this configuration. nodeTimeout is how long a quorum waits for a node in a
+// round; 0 means the default.
+func (s *Servers) Locks(cfg *holdfast.Config, nodeTimeout time.Duration) (*Locks, error) {
+	l := &Locks{}
+	for _, one := range s.All {
+		c, err := one.locks(cfg)
+		if err != nil {
+			return nil, exitcode.Configf("%w", err)
+		}
+		l.clients = append(l.clients, c)
+	}
+	if !s.AreQuorum() {
+		return l, nil
+	}
+	var err error
+	if l.quorum, err = holdfast.NewQuorum(l.clients, &holdfast.QuorumConfig{NodeTimeout: nodeTimeout}); err != nil {
+		return nil, exitcode.Configf("%w", err)
+	}
+	return l, nil
+}
+
+// Client returns the client of the one server, for what a quorum does not have.
+func (l *Locks) Client() *holdfast.Client { return l.clients[0] }
+
+// Mutex returns the mutex of a name.
+func (l *Locks) Mutex(name string, option holdfast.Option, wait holdfast.WaitOption) *holdfast.Lock {
+	if l.quorum != nil {
+		return l.quorum.Mutex(name, option, wait)
+	}
+	return l.clients[0].Mutex(name, option, wait)
+}
+
+// Nodes returns the servers of a quorum that hold a lease at the moment.
+func (l *Locks) Nodes(lease *holdfast.Lease) []string { return l.quorum.Nodes(lease) }
+
+// Election returns the election of a name.
+func (l *Locks) Election(name string, opts ...holdfast.ElectionOption) *holdfast.Election {
+	if l.quorum != nil {
+		return l.quorum.Election(name, opts...)
+	}
+	return l.clients[0].Election(name, opts...)
+}
+
+// Admit admits new servers to Strict mode. force ends the quarantine of those that were known.
+func (l *Locks) Admit(ctx context.Context, force bool) error {
+	var to interface {
+		Admit(ctx context.Context) error
+		ForceAdmit(ctx context.Context) error
+	} = l.clients[0]
+	if l.quorum != nil {
+		to = l.quorum
+	}
+	if force {
+		return to.ForceAdmit(ctx)
+	}
+	return to.Admit(ctx)
+}
+
+// CloseTime is how long Close should wait for servers that answer.
+const CloseTime = 3 * time.Second
+
+// Close closes the clients, which release what they still hold, in at most that time.
+func (l *Locks) Close(most time.Duration) error {
+	ctx, cancel := context.WithTimeout(context.Background(), most)
+	defer cancel()
+	closed := make(chan error)
+	for _, c := range l.clients {
+		go func() { closed <- c.Close(ctx) }()
+	}
+	var errs []error
+	for range l.clients {
+		errs = append(errs, <-closed)
+	}
+	return errors.Join(errs...)
+}

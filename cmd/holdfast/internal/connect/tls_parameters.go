@@ -1,0 +1,83 @@
+package connect
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"io/fs"
+	"net/url"
+	"os"
+
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
+)
+
+// tlsParameters are the parameters of a URL that go-redis does not know.
+type tlsParameters struct {
+	authorities *x509.CertPool
+	own         []tls.Certificate
+	serverName  string // "" if the URL does not have it
+}
+
+// takeTLSParameters removes the parameters from u. Errors do not quote the URL.
+func takeTLSParameters(u *url.URL, source string) (p tlsParameters, err error) {
+	query := u.Query()
+	given := map[string]string{}
+	for _, name := range []string{"tls_ca", "tls_cert", "tls_key", "tls_server_name"} {
+		if query.Has(name) {
+			given[name] = query.Get(name)
+			query.Del(name)
+		}
+	}
+	if len(given) > 0 {
+		u.RawQuery = query.Encode()
+		if u.Scheme != "rediss" {
+			return p, exitcode.Configf("the URL in %s has parameters for TLS, but does not begin with rediss", source)
+		}
+	}
+	p.serverName = given["tls_server_name"]
+	if file, ok := given["tls_ca"]; ok {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return p, exitcode.Configf("tls_ca in %s: cannot read the file: %w", source, withoutPath(err))
+		}
+		p.authorities = x509.NewCertPool()
+		if !p.authorities.AppendCertsFromPEM(text) {
+			return p, exitcode.Configf("tls_ca in %s: the file has no certificate in PEM", source)
+		}
+	}
+	cert, hasCert := given["tls_cert"]
+	key, hasKey := given["tls_key"]
+	if hasCert != hasKey {
+		return p, exitcode.Configf("tls_cert and tls_key in %s: one needs the other", source)
+	}
+	if hasCert {
+		pair, err := tls.LoadX509KeyPair(cert, key)
+		if err != nil {
+			return p, exitcode.Configf("tls_cert and tls_key in %s: %w", source, withoutPath(err))
+		}
+		p.own = append(p.own, pair)
+	}
+	return p, nil
+}
+
+// apply adds the parameters to the configuration that go-redis makes for rediss://; it is nil for other schemes. It
+// reports whether the server's certificate is left unverified.
+func (p tlsParameters) apply(c *tls.Config) (unverified bool) {
+	if c == nil {
+		return false
+	}
+	c.RootCAs, c.Certificates = p.authorities, p.own
+	if p.serverName != "" {
+		c.ServerName = p.serverName
+	}
+	return c.InsecureSkipVerify
+}
+
+// withoutPath removes the path, which is part of the URL, from the error of a file.
+func withoutPath(err error) error {
+	var path *fs.PathError
+	if errors.As(err, &path) {
+		return path.Err
+	}
+	return err
+}

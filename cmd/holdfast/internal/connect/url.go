@@ -1,0 +1,160 @@
+package connect
+
+import (
+	"context"
+	"net/url"
+	"os"
+	"regexp"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
+)
+
+// Default is the server that is used if none is named.
+const Default = "redis://127.0.0.1:6379"
+
+// Named returns the URLs of servers, and what names them: the first of the flag --redis, HOLDFAST_REDIS, REDIS_URL and
+// the default.
+func Named(flags []string) (source string, urls []string) {
+	for _, text := range flags {
+		urls = append(urls, splitURLs(text)...)
+	}
+	if len(urls) > 0 {
+		return "--redis", urls
+	}
+	for _, name := range []string{"HOLDFAST_REDIS", "REDIS_URL"} {
+		if urls = splitURLs(os.Getenv(name)); len(urls) > 0 {
+			return name, urls
+		}
+	}
+	return "the default", []string{Default}
+}
+
+// nextURL matches the space between two URLs and the beginning of the second. A URL without "//" is never second: what
+// looks like it may be a password with a space.
+var nextURL = regexp.MustCompile(`[\s,]+([a-z]+(\+[a-z]+)?://)`)
+
+// splitURLs splits a list of URLs with spaces or commas between them.
+func splitURLs(text string) []string {
+	var urls []string
+	for text = strings.TrimSpace(text); text != ""; {
+		next := nextURL.FindStringSubmatchIndex(text)
+		if next == nil {
+			return append(urls, text)
+		}
+		if next[0] > 0 {
+			urls = append(urls, text[:next[0]])
+		}
+		text = text[next[2]:]
+	}
+	return urls
+}
+
+// Open makes a client of the server with this URL, without I/O. source names the URL in errors, which do not quote
+// it: if it is wrong, any part of it may belong to the password.
+func Open(source, text string) (*Server, error) {
+	redis.SetLogger(noLogger{})
+	s := &Server{source: source}
+	if !strings.Contains(text, "://") {
+		text = "redis://" + text
+	}
+	u, err := url.Parse(text)
+	if err != nil || u.Fragment != "" || u.Opaque != "" {
+		hint := ""
+		if strings.ContainsAny(text, " ,") {
+			hint = "; in a list, every URL begins with a scheme such as redis://"
+		}
+		return nil, exitcode.Configf("cannot parse the URL in %s: want redis://HOST:PORT/DB, with USER:PASSWORD@ before HOST "+
+			"if the server needs it, and characters such as / ? # @ %% in the password percent-encoded%s", source, hint)
+	}
+	s.hidePasswords(u)
+	scheme, kind, _ := strings.Cut(u.Scheme, "+")
+	u.Scheme = scheme
+	tls, err := takeTLSParameters(u, source)
+	if err != nil {
+		return nil, err
+	}
+	switch kind {
+	case "":
+		err = s.openSingle(u, tls)
+	case "cluster":
+		err = s.openCluster(u, tls)
+	case "sentinel":
+		err = s.openSentinel(u, tls)
+	default:
+		return nil, exitcode.Configf("the URL in %s does not begin with redis://, rediss:// or unix://, "+
+			"with +cluster or +sentinel before the colon for these", source)
+	}
+	if names := unknownParameters(u, err); names != "" {
+		return nil, exitcode.Configf("the URL in %s has an unknown parameter: %s; see holdfast help run, and those of go-redis", source, names)
+	}
+	if err != nil {
+		return nil, exitcode.Configf("the URL in %s is not one of a Redis server: want redis://, rediss:// or unix://, "+
+			"a number as the database, and parameters that holdfast help run or go-redis lists", source)
+	}
+	if s.client == nil {
+		return nil, exitcode.Configf("the URL in %s names no master: add ?master_name=NAME", source)
+	}
+	return s, nil
+}
+
+func (s *Server) openSingle(u *url.URL, tls tlsParameters) error {
+	o, err := redis.ParseURL(u.String())
+	if err != nil {
+		return err
+	}
+	s.unverified = tls.apply(o.TLSConfig)
+	o.DialerRetries = max(o.DialerRetries, 1) // the library retries, and says why
+	s.client, s.Addr, s.Mode = redis.NewClient(o), o.Addr, Single
+	return nil
+}
+
+func (s *Server) openCluster(u *url.URL, tls tlsParameters) error {
+	o, err := redis.ParseClusterURL(u.String())
+	if err != nil {
+		return err
+	}
+	s.unverified = tls.apply(o.TLSConfig)
+	o.DialerRetries = max(o.DialerRetries, 1) // the library retries, and says why
+	s.client, s.Addr, s.Mode = redis.NewClusterClient(o), strings.Join(o.Addrs, ","), Cluster
+	return nil
+}
+
+// openSentinel leaves the client nil if the URL names no master.
+func (s *Server) openSentinel(u *url.URL, tls tlsParameters) error {
+	o, err := redis.ParseFailoverURL(u.String())
+	if err != nil || o.MasterName == "" {
+		return err
+	}
+	s.unverified = tls.apply(o.TLSConfig)
+	s.client, s.Addr, s.Mode, s.Sentinel = redis.NewFailoverClient(o), strings.Join(o.SentinelAddrs, ","), Sentinel, o
+	return nil
+}
+
+// parameterName matches names that parameters of URLs have.
+var parameterName = regexp.MustCompile(`^[a-zA-Z][a-zA-Z_]{0,31}$`)
+
+// unknownParameters returns the parameters that go-redis does not know, if that is its error. They may be part of a
+// password that contains a question mark: then the host follows, and nothing is returned.
+func unknownParameters(u *url.URL, err error) string {
+	if err == nil || strings.Contains(u.RawQuery, "@") || strings.Contains(u.RawQuery, "%40") {
+		return ""
+	}
+	_, names, unknown := strings.Cut(err.Error(), "unexpected option: ")
+	for name := range strings.SplitSeq(names, ", ") {
+		if !parameterName.MatchString(name) {
+			return ""
+		}
+	}
+	if !unknown {
+		return ""
+	}
+	return names
+}
+
+// noLogger silences go-redis: everything that matters is returned as an error.
+type noLogger struct{}
+
+func (noLogger) Printf(context.Context, string, ...any) {}

@@ -1,0 +1,78 @@
+package connect
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestOpenOne(t *testing.T) {
+	for _, c := range []struct {
+		flag, holdfastRedis, redisURL string
+		source, addr                  string
+	}{
+		{"", "", "", "the default", "127.0.0.1:6379"},
+		{"", "", "redis://c:1", "REDIS_URL", "c:1"},
+		{"", "redis://b:1", "redis://c:1", "HOLDFAST_REDIS", "b:1"},
+		{"redis://a:1", "redis://b:1", "redis://c:1", "--redis", "a:1"},
+		{"a:1", "", "", "--redis", "a:1"},
+		{"a", "", "", "--redis", "a:6379"},
+		{":pass@a", "", "", "--redis", "a:6379"},
+		{"rediss://a:1/3", "", "", "--redis", "a:1"},
+		{"unix:///run/redis.sock", "", "", "--redis", "/run/redis.sock"},
+		{"redis+cluster://a:1?addr=b:2", "", "", "--redis", "a:1,b:2"},
+		{"redis+sentinel://a:1?master_name=m&addr=b:2", "", "", "--redis", "a:1,b:2"},
+	} {
+		t.Setenv("HOLDFAST_REDIS", c.holdfastRedis)
+		t.Setenv("REDIS_URL", c.redisURL)
+		e, err := OpenOne([]string{c.flag})
+		if err != nil {
+			t.Errorf("%+v: %v", c, err)
+			continue
+		}
+		if e.source != c.source || e.Addr != c.addr {
+			t.Errorf("%+v: got %s from %s", c, e.Addr, e.source)
+		}
+		e.Close()
+	}
+}
+
+func TestNamed(t *testing.T) {
+	t.Setenv("REDIS_URL", "redis://c:1")
+	for _, c := range []struct {
+		flags     []string
+		variable  string
+		source    string
+		addresses string
+	}{
+		{nil, "", "REDIS_URL", "redis://c:1"},
+		{nil, " \t", "REDIS_URL", "redis://c:1"},
+		{nil, "redis://a:1 redis://b:1\n rediss+cluster://c ", "HOLDFAST_REDIS", "redis://a:1|redis://b:1|rediss+cluster://c"},
+		{nil, "redis://a:1,redis://:x,y@b:1, unix:///s", "HOLDFAST_REDIS", "redis://a:1|redis://:x,y@b:1|unix:///s"},
+		{nil, "a:1", "HOLDFAST_REDIS", "a:1"},
+		{nil, "a:1,b:1", "HOLDFAST_REDIS", "a:1,b:1"}, // no list
+		{nil, "redis://:pass word@a", "HOLDFAST_REDIS", "redis://:pass word@a"},
+		{[]string{"a:1", "b:1 redis://c:1", ""}, "redis://d", "--redis", "a:1|b:1|redis://c:1"},
+		{[]string{""}, "redis://d", "HOLDFAST_REDIS", "redis://d"},
+	} {
+		t.Setenv("HOLDFAST_REDIS", c.variable)
+		source, urls := Named(c.flags)
+		if got := strings.Join(urls, "|"); source != c.source || got != c.addresses {
+			t.Errorf("%q, %q: %s from %s, want %s from %s", c.flags, c.variable, got, source, c.addresses, c.source)
+		}
+	}
+}
+
+func TestPasswordsOnTheCommandLineAreExposed(t *testing.T) {
+	t.Setenv("HOLDFAST_REDIS", "redis://:secret@a")
+	for flag, want := range map[string]bool{"": false, "redis://a": false, "redis://user@a": false, "redis://:secret@a": true, "redis://:abc@a": true,
+		"redis+sentinel://a?master_name=m&password=secret": true, "redis+sentinel://a?master_name=m": false} {
+		e, err := OpenOne([]string{flag})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e.exposed() != want {
+			t.Errorf("--redis %q: exposed is %v, want %v", flag, e.exposed(), want)
+		}
+		e.Close()
+	}
+}

@@ -1,0 +1,47 @@
+package console
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+	"testing"
+	"unicode"
+)
+
+// Whoever wrote a message, the terminal gets one line of text.
+func TestMessagesAreEscaped(t *testing.T) {
+	const bad = "\x1b[2J\x1b]0;owned\a\u202e\xff\r\nholdfast: released"
+	for what, say := range map[string]func(c *Console){
+		"an error":       func(c *Console) { c.Error(errors.New(bad)) },
+		"a note":         func(c *Console) { c.Notef("%s", bad) },
+		"a detail":       func(c *Console) { c.Detailf("%s", bad) },
+		"a log record":   func(c *Console) { c.Logger().Warn("evicts", "seen", bad) },
+		"a long message": func(c *Console) { c.Notef("%s", strings.Repeat("x", 1<<20)) },
+	} {
+		var said bytes.Buffer
+		say(New(&said, Verbose))
+		line, ended := strings.CutSuffix(said.String(), "\n")
+		if !ended || !strings.HasPrefix(line, "holdfast: ") || len(line) > 20_000 || strings.ContainsFunc(line, func(r rune) bool { return !unicode.IsPrint(r) }) {
+			t.Errorf("%s: %.300q", what, said.String())
+		}
+	}
+}
+
+func TestRedact(t *testing.T) {
+	c := New(nil, Normal)
+	c.Hide("hunter2", "abc")
+	for text, want := range map[string]string{
+		"nothing":                               "nothing",
+		"WRONGPASS hunter2":                     "WRONGPASS [redacted]",
+		"PING abc":                              "PING [redacted]",
+		"'abc' in abcde is abc.":                "'[redacted]' in abcde is [redacted].",
+		"redis://a?master_name=m&password=xyz1": "redis://a?master_name=m&password=[redacted]",
+		"?sentinel_password=x&db=1":             "?sentinel_password=[redacted]&db=1",
+		`parse "redis://user:p@ss@host": x`:     `parse "redis://host": x`,
+		"redis://u:p@a:1 and rediss://u:p@b:1,": "redis://a:1 and rediss://b:1,",
+	} {
+		if got := c.Redact(text); got != want {
+			t.Errorf("%q became %q, want %q", text, got, want)
+		}
+	}
+}

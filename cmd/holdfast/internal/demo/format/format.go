@@ -1,0 +1,34 @@
+// Package format writes numbers and times for people.
+package format
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Duration writes a duration with about three digits.
+func Duration(d time.Duration) string {
+	switch {
+	case d >= time.Second:
+		return withoutZeros(fmt.Sprintf("%.2f", d.Seconds())) + " s"
+	case d >= 10*time.Millisecond:
+		return fmt.Sprintf("%d ms", d.Milliseconds())
+	case d >= time.Millisecond:
+		return fmt.Sprintf("%.1f ms", float64(d.Microseconds())/1000)
+	}
+	return fmt.Sprintf("%d µs", d.Microseconds())
+}
+
+func withoutZeros(number string) string {
+	return strings.TrimSuffix(strings.TrimRight(number, "0"), ".")
+}
+
+// Count writes 1234567 as 1,234,567.
+func Count(n int) string {
+	text := fmt.Sprint(n)
+	for i := len(text) - 3; i > 0; i -= 3 {
+		text = text[:i] + "," + text[i:]
+	}
+	return text
+}

@@ -1,0 +1,24 @@
+package format
+
+import (
+	"testing"
+	"time"
+)
+
+func TestFormat(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		0:                       "0 µs",
+		950 * time.Microsecond:  "950 µs",
+		1500 * time.Microsecond: "1.5 ms",
+		42 * time.Millisecond:   "42 ms",
+		1500 * time.Millisecond: "1.5 s",
+		20 * time.Second:        "20 s",
+	} {
+		if got := Duration(d); got != want {
+			t.Errorf("Duration(%v) = %q, not %q", d, got, want)
+		}
+	}
+	if got := Count(1234567) + " " + Count(123) + " " + Count(0); got != "1,234,567 123 0" {
+		t.Errorf("counts: %s", got)
+	}
+}

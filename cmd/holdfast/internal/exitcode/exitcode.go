@@ -1,0 +1,89 @@
+// Package exitcode has the exit codes of holdfast, and errors that carry one.
+package exitcode
+
+import (
+	"errors"
+	"fmt"
+	"syscall"
+
+	"github.com/holdfast-go/holdfast"
+)
+
+// Exit codes of holdfast, besides those of the commands that it runs. 64 to 78 are those of sysexits.h, 124 to 127
+// those of timeout(1) and shells.
+const (
+	None        = 1 // the answer to a question is nobody, or nothing
+	Usage       = 64
+	Unavailable = 69
+	Internal    = 70
+	System      = 71
+	Busy        = 75
+	Denied      = 77
+	Config      = 78
+	Lost        = 79
+	Tries       = 80
+	Overtime    = 124
+	NotRunnable = 126
+	NotFound    = 127
+	Signal      = 128 // plus the signal's number
+)
+
+// Error is an error that ends holdfast with an exit code. If Err is nil, the user has been told everything.
+type Error struct {
+	Code int
+	Err  error
+}
+
+func (e *Error) Error() string {
+	if e.Err == nil {
+		return fmt.Sprintf("exit code %d", e.Code)
+	}
+	return e.Err.Error()
+}
+
+func (e *Error) Unwrap() error { return e.Err }
+
+// Usagef returns an error for a wrong command line.
+func Usagef(format string, args ...any) *Error {
+	return &Error{Usage, fmt.Errorf(format, args...)}
+}
+
+// Configf returns an error for values that cannot be used, or not together.
+func Configf(format string, args ...any) *Error {
+	return &Error{Config, fmt.Errorf(format, args...)}
+}
+
+// As returns err as an *Error: it is Internal if err carries no other code.
+func As(err error) *Error {
+	var exit *Error
+	if errors.As(err, &exit) {
+		return exit
+	}
+	return &Error{Internal, err}
+}
+
+// OfLibrary gives an error of the library its exit code. ErrHeld and the errors of contexts have codes that depend on
+// the command; they get Unavailable.
+func OfLibrary(err error) *Error {
+	code := Unavailable
+	switch {
+	case errors.Is(err, holdfast.ErrInvalid):
+		code = Usage
+	case errors.Is(err, holdfast.ErrDenied):
+		code = Denied
+	case errors.Is(err, holdfast.ErrMismatch), errors.Is(err, holdfast.ErrUnsupported):
+		code = Config
+	case errors.Is(err, holdfast.ErrLost):
+		code = Lost
+	}
+	return &Error{code, err}
+}
+
+// OfOutput gives a failed write to standard output its exit code. If nobody reads the output any more, holdfast ends
+// as a program that SIGPIPE kills.
+func OfOutput(err error) *Error {
+	if errors.Is(err, syscall.EPIPE) {
+		return &Error{Signal + int(syscall.SIGPIPE), nil}
+	}
+	return &Error{Internal, err}
+}

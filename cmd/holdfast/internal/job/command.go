@@ -1,0 +1,94 @@
+package job
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/keeper"
+)
+
+// Command is what runs under the lock.
+type Command struct {
+	Args       []string
+	Shell      bool          // Args are joined and given to sh -c
+	OnLost     keeper.Policy // what happens to it if the lock is lost
+	KillAfter  time.Duration // from TERM to KILL
+	MaxRuntime time.Duration // 0: no bound
+	LostCode   int           // the exit code if it was ended because the lock was lost
+
+	path string // of the program
+}
+
+// find finds the program.
+func (c *Command) find() error {
+	if c.Shell {
+		c.Args = []string{"sh", "-c", strings.Join(c.Args, " ")}
+		c.path = "/bin/sh"
+		return nil
+	}
+	var err error
+	if c.path, err = exec.LookPath(c.Args[0]); err == nil {
+		return nil
+	}
+	if errors.Is(err, exec.ErrDot) {
+		c.path, err = findOutsideWorkingDirectory(c.Args[0])
+		return err
+	}
+	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
+		return &exitcode.Error{Code: exitcode.NotFound, Err: fmt.Errorf("%s: command not found", c.Args[0])}
+	}
+	var lookup *exec.Error
+	if errors.As(err, &lookup) {
+		err = lookup.Err
+	}
+	return &exitcode.Error{Code: exitcode.NotRunnable, Err: fmt.Errorf("%s: cannot be executed: %w", c.Args[0], err)}
+}
+
+// findOutsideWorkingDirectory searches the absolute directories of PATH. Others depend on the working directory, which
+// anybody may be able to write to; an empty element of PATH means that directory, most often by mistake.
+func findOutsideWorkingDirectory(name string) (string, error) {
+	for _, dir := range filepath.SplitList(os.Getenv("PATH")) {
+		if !filepath.IsAbs(dir) {
+			continue
+		}
+		if path, err := exec.LookPath(filepath.Join(dir, name)); err == nil {
+			return path, nil
+		}
+	}
+	return "", &exitcode.Error{Code: exitcode.NotFound, Err: fmt.Errorf("%s: command not found, except in the working directory, "+
+		"through an empty or relative element of PATH: use .%c%[1]s if that is what you mean", name, filepath.Separator)}
+}
+
+// environment returns the command's environment: with what it may know about its lock, and without the URL of the
+// server. With several locks, HOLDFAST_FENCE is the highest of their fences.
+func environment(env []string, source, name string, ttl time.Duration, fences map[string]uint64) []string {
+	env = slices.DeleteFunc(slices.Clone(env), func(kv string) bool {
+		name, _, _ := strings.Cut(kv, "=")
+		switch name {
+		case "HOLDFAST_REDIS", "HOLDFAST_NAME", "HOLDFAST_FENCE", "HOLDFAST_FENCES", "HOLDFAST_TTL_MS":
+			return true
+		}
+		return name == source
+	})
+	fence := slices.Max(slices.Collect(maps.Values(fences)))
+	env = append(env,
+		"HOLDFAST_NAME="+name,
+		"HOLDFAST_FENCE="+strconv.FormatUint(fence, 10),
+		"HOLDFAST_TTL_MS="+strconv.FormatInt(ttl.Milliseconds(), 10))
+	if len(fences) > 1 {
+		text, _ := json.Marshal(fences) // never fails for names and numbers
+		env = append(env, "HOLDFAST_FENCES="+string(text))
+	}
+	return env
+}

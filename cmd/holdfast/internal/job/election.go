@@ -1,0 +1,160 @@
+package job
+
+import (
+	"context"
+	"fmt"
+	"syscall"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
+)
+
+// Terms says how many terms a candidate leads.
+type Terms struct {
+	Again bool // campaign again after the command has ended by itself
+	Most  int  // 0: no bound
+}
+
+// InElection campaigns, and runs the job while it leads: for one term after another, as terms says.
+func (r *Run) InElection(ctx context.Context, j *Job, election *holdfast.Election, terms Terms) *exitcode.Error {
+	// A server that cannot be reached now is an error; later, it is an outage to be waited out.
+	if _, err := election.Status(ctx); err != nil {
+		return r.Failure(err)
+	}
+	c := newCandidate(ctx, r, election)
+	defer c.withdraw()
+	for {
+		r.report.Error = ""
+		lease, exit := r.obtain(ctx, c, j.TTL, time.Now())
+		if exit != nil {
+			return exit
+		}
+		r.report.Terms++
+		exit, ended := r.hold(j, c, lease)
+		if ended || r.report.Terms == terms.Most || !terms.continues(r.report.Outcome, exit.Code) {
+			return exit
+		}
+		if exit.Err != nil {
+			r.Console.Error(fmt.Errorf("%w; campaigning again", exit.Err))
+		} else {
+			r.Console.Detailf("the command ended with exit code %d; campaigning again", exit.Code)
+		}
+	}
+}
+
+// continues reports whether another term follows one that ended with this outcome and exit code.
+func (t Terms) continues(outcome Outcome, code int) bool {
+	switch outcome {
+	case Lost:
+		return true
+	case Failed:
+		return false
+	}
+	// On a terminal, ^C goes only to the command.
+	interrupted := code == exitcode.Signal+int(syscall.SIGINT) || code == exitcode.Signal+int(syscall.SIGQUIT)
+	return t.Again && !interrupted && code != exitcode.NotRunnable && code != exitcode.NotFound
+}
+
+// candidate is a source of terms. Election.Run holds a term while a function runs, so the function passes the term on
+// and waits until the term is given up.
+type candidate struct {
+	run      *Run
+	election *holdfast.Election
+
+	cancel  context.CancelFunc
+	terms   chan *holdfast.Lease
+	results chan error    // what the function returns
+	over    chan struct{} // closed when Election.Run has returned err
+	err     error
+
+	leading bool      // the function waits for its result
+	elected time.Time // when the last term began
+}
+
+// newCandidate begins to campaign.
+func newCandidate(ctx context.Context, r *Run, e *holdfast.Election) *candidate {
+	c := &candidate{run: r, election: e, terms: make(chan *holdfast.Lease), results: make(chan error), over: make(chan struct{})}
+	ctx, c.cancel = context.WithCancel(ctx)
+	go func() {
+		defer close(c.over)
+		c.err = e.Run(ctx, func(ctx context.Context, term *holdfast.Lease) error {
+			select {
+			case c.terms <- term:
+				return <-c.results
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		})
+	}()
+	return c
+}
+
+// withdraw ends the campaign.
+func (c *candidate) withdraw() {
+	c.cancel()
+	c.resign()
+	<-c.over
+}
+
+// resign ends the current term, if there is one.
+func (c *candidate) resign() {
+	if c.leading {
+		c.leading = false
+		c.results <- holdfast.ErrResign
+	}
+}
+
+// termPause is the least time between the starts of two terms, so that a command that fails at once is not restarted
+// in a tight loop.
+const termPause = time.Second
+
+// acquire resigns, and returns the next term.
+func (c *candidate) acquire(ctx context.Context) (*holdfast.Lease, error) {
+	if c.leading {
+		select {
+		case <-time.After(time.Until(c.elected.Add(termPause))):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+		c.resign()
+	}
+	select {
+	case term := <-c.terms:
+		c.leading, c.elected = true, time.Now()
+		return term, nil
+	case <-c.over:
+		return nil, c.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (c *candidate) release(lease *holdfast.Lease) error { return lease.Release(context.Background()) }
+
+func (c *candidate) complete(*holdfast.Lease, int) (exit *exitcode.Error, recorded bool) {
+	return nil, false
+}
+
+func (c *candidate) refused(_ context.Context, err error) *exitcode.Error { return c.run.Failure(err) }
+
+func (c *candidate) waiting() string {
+	return fmt.Sprintf("campaigning for %q; no command was running", c.run.Name)
+}
+
+// tellWaiting says who leads, until ctx ends.
+func (c *candidate) tellWaiting(ctx context.Context) {
+	r := c.run
+	for status, err := range c.election.Watch(ctx) {
+		leader, leads := status.Holder()
+		switch {
+		case err != nil:
+			r.Console.Notef("campaigning for %q: %v", r.Name, err)
+		case leads && r.isQuorum(): // does not know its waiters
+			r.Console.Notef("campaigning for %q, led by %s", r.Name, Describe(leader, status.Key))
+		case leads:
+			r.Console.Notef("campaigning for %q, led by %s; %d waiting", r.Name, Describe(leader, status.Key), len(status.Waiters))
+		}
+	}
+}

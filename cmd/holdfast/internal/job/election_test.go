@@ -1,0 +1,54 @@
+package job
+
+import (
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+)
+
+func TestAnotherTermFollows(t *testing.T) {
+	for _, c := range []struct {
+		again   bool
+		outcome Outcome
+		code    int
+		want    bool
+	}{
+		{false, Lost, 79, true},
+		{false, Ran, 0, false},
+		{true, Ran, 0, true},
+		{true, Ran, 3, true},
+		{true, Ran, 143, true},
+		{true, Ran, 130, false}, // ^C
+		{true, Ran, 131, false},
+		{true, Ran, 126, false},
+		{true, Ran, 127, false},
+		{true, Overtime, 124, true},
+		{true, Failed, 70, false},
+	} {
+		if got := (Terms{Again: c.again}).continues(c.outcome, c.code); got != c.want {
+			t.Errorf("%+v: got %v", c, got)
+		}
+	}
+}
+
+func TestHoldersAreDescribed(t *testing.T) {
+	since := time.Date(2026, 3, 1, 12, 0, 0, 0, time.Local)
+	a := holdfast.Holder{Owner: "alice", PID: 7, Host: "web 1", Since: since.Add(time.Minute), Mode: holdfast.ModeReader, Meta: map[string]string{"job": "b", "a": "x y"}}
+	b := holdfast.Holder{Owner: "bob", Since: since, Mode: holdfast.ModeWriter}
+	for _, c := range []struct {
+		holders []holdfast.Holder
+		want    string
+	}{
+		{nil, "a holder that is handing it over"},
+		{[]holdfast.Holder{a}, `alice (shared, pid 7 on "web 1", since 2026-03-01 12:01:00, a="x y", job=b)`},
+		{[]holdfast.Holder{a, b}, "bob (exclusive, since 2026-03-01 12:00:00) and 1 other"},
+		{[]holdfast.Holder{a, {Owner: "carol", Since: since}, a}, "carol (since 2026-03-01 12:00:00) and 2 others"},
+		{[]holdfast.Holder{{}}, "somebody"},
+		{[]holdfast.Holder{{Name: "k\n", Foreign: true}}, `another program (key of k\n)`},
+	} {
+		if got := describeAll(c.holders, func(name string) string { return "of " + name }); got != c.want {
+			t.Errorf("got  %s\nwant %s", got, c.want)
+		}
+	}
+}

@@ -1,0 +1,74 @@
+package job
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/printable"
+)
+
+// MaxShown bounds what is shown of a text that others wrote, in bytes.
+const MaxShown = 512
+
+// longest returns the holder that has held the lock for the longest time.
+func longest(holders []holdfast.Holder) holdfast.Holder {
+	return slices.MinFunc(holders, func(a, b holdfast.Holder) int { return a.Since.Compare(b.Since) })
+}
+
+// describeAll describes the holders of a lock, or of several. keyOf returns the key of a lock.
+func describeAll(holders []holdfast.Holder, keyOf func(name string) string) string {
+	if len(holders) == 0 {
+		return "a holder that is handing it over"
+	}
+	first := longest(holders)
+	text := Describe(first, keyOf(first.Name))
+	switch others := len(holders) - 1; others {
+	case 0:
+	case 1:
+		text += " and 1 other"
+	default:
+		text += fmt.Sprintf(" and %d others", others)
+	}
+	return text
+}
+
+// Describe describes a holder of the lock with this key.
+func Describe(h holdfast.Holder, key string) string {
+	if h.Foreign {
+		return fmt.Sprintf("another program (key %s)", printable.Line(key, MaxShown))
+	}
+	text := "somebody"
+	if h.Owner != "" {
+		text = printable.Word(h.Owner, MaxShown)
+	}
+	var about []string
+	switch h.Mode {
+	case holdfast.ModeReader:
+		about = append(about, "shared")
+	case holdfast.ModeWriter:
+		about = append(about, "exclusive")
+	}
+	switch {
+	case h.PID != 0 && h.Host != "":
+		about = append(about, fmt.Sprintf("pid %d on %s", h.PID, printable.Word(h.Host, MaxShown)))
+	case h.PID != 0:
+		about = append(about, fmt.Sprintf("pid %d", h.PID))
+	case h.Host != "":
+		about = append(about, "on "+printable.Word(h.Host, MaxShown))
+	}
+	if !h.Since.IsZero() {
+		about = append(about, "since "+h.Since.Local().Format(time.DateTime))
+	}
+	var meta []string
+	for k, v := range h.Meta {
+		meta = append(meta, printable.Word(k, MaxShown)+"="+printable.Word(v, MaxShown))
+	}
+	slices.Sort(meta)
+	if about = append(about, meta...); len(about) > 0 {
+		text += " (" + strings.Join(about, ", ") + ")"
+	}
+	return text
+}

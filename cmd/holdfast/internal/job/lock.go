@@ -1,0 +1,196 @@
+package job
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/printable"
+
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/connect"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
+)
+
+// Kind is a kind of lock.
+type Kind struct {
+	Make func(locks *connect.Locks, option holdfast.Option, wait holdfast.WaitOption) *holdfast.Lock
+	// Several reports whether several runs can hold the lock at once.
+	Several bool
+	// Foreign is the flag by which the lock is shared with other programs; "" if it is not.
+	Foreign string
+}
+
+// Wait is how long to wait for a lock. 0 is a single try.
+type Wait time.Duration
+
+// Forever waits for as long as it takes.
+const Forever Wait = -1
+
+// option bounds a wait that began then.
+func (w Wait) option(began time.Time) holdfast.WaitOption {
+	if w < 0 {
+		return holdfast.Options()
+	}
+	return holdfast.Wait(max(time.Until(began.Add(time.Duration(w))), 0))
+}
+
+// OnBusy is what a run does if somebody else holds the lock.
+type OnBusy struct {
+	Skip  bool // exit with 0, and say nothing
+	Code  int  // otherwise, the exit code
+	Quiet bool // say nothing
+}
+
+// Lock is the source of a run's only lease: a lock.
+type Lock struct {
+	Run    *Run
+	Kind   Kind
+	Option holdfast.Option
+	KeyOf  func(name string) string // returns the key of the lock of a name, which is another one if Kind is foreign; "" if there is none
+	Key    string                   // the key that a foreign lock was given; "" if none
+	Wait   Wait
+	OnBusy OnBusy
+	Began  time.Time // when the wait began
+}
+
+// lock makes the lock. What is left of Wait bounds an acquire from now on.
+func (l *Lock) lock() *holdfast.Lock {
+	return l.Kind.Make(l.Run.Locks, l.Option, l.Wait.option(l.Began))
+}
+
+func (l *Lock) acquire(ctx context.Context) (*holdfast.Lease, error) {
+	if l.Wait == 0 {
+		return l.lock().TryAcquire(ctx)
+	}
+	return l.lock().Acquire(ctx)
+}
+
+func (l *Lock) release(lease *holdfast.Lease) error { return lease.Release(context.Background()) }
+
+func (l *Lock) complete(*holdfast.Lease, int) (exit *exitcode.Error, recorded bool) {
+	return nil, false
+}
+
+func (l *Lock) waiting() string {
+	return fmt.Sprintf("waiting for %s; the command was not run", l.Run.title())
+}
+
+func (l *Lock) tellWaiting(ctx context.Context) {
+	r := l.Run
+	status, err := l.lock().Status(ctx)
+	switch {
+	case ctx.Err() != nil:
+	case err != nil:
+		r.Console.Notef("waiting for %s: %v", r.title(), err)
+	case !status.Held():
+		r.Console.Notef("waiting for %s, which is being handed over", r.title())
+	case r.isQuorum(): // does not know its waiters
+		r.Console.Notef("waiting for %s, held by %s", r.title(), l.describe(status.Holders))
+	default:
+		r.Console.Notef("waiting for %s, held by %s; %d waiting", r.title(), l.describe(status.Holders), len(status.Waiters))
+	}
+}
+
+func (l *Lock) describe(holders []holdfast.Holder) string {
+	keyOf := l.KeyOf
+	if l.Kind.Foreign != "" {
+		keyOf = func(name string) string { return name }
+	}
+	return describeAll(holders, keyOf)
+}
+
+func (l *Lock) refused(ctx context.Context, err error) *exitcode.Error {
+	r := l.Run
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	var held *holdfast.HeldError
+	if !errors.As(err, &held) {
+		return l.failure(err)
+	}
+	holders, waiting := l.holders(ctx, held)
+	if l.Wait > 0 {
+		return l.busy(holders, waiting, fmt.Sprintf("after --wait %s, %s on %s is still held by", time.Duration(l.Wait), r.title(), r.report.Server))
+	}
+	name := held.Name
+	if l.Kind.Foreign != "" { // such a lock is named by its key
+		name = r.Name
+	}
+	what := fmt.Sprintf("lock %q on %s", name, r.report.Server)
+	if l.Kind.Several && waiting > 0 { // they may be why it was not granted
+		what += fmt.Sprintf(", with %d waiting,", waiting)
+	}
+	return l.busy(holders, waiting, what+" is held by")
+}
+
+// holders returns all holders of a lock that was refused, and how many wait for it. The refusal names only one of the
+// holders, and none if the lock was kept for those who wait.
+func (l *Lock) holders(ctx context.Context, refused *holdfast.HeldError) (all []holdfast.Holder, waiting int) {
+	lock := l.lock()
+	if len(l.Run.Also) > 0 {
+		lock = l.Run.Locks.Client().Mutex(refused.Name)
+	}
+	status, err := lock.Status(ctx)
+	unnamed := refused.Holder.Owner == "" && !refused.Holder.Foreign
+	if err == nil && (l.Kind.Several || unnamed) {
+		return status.Holders, len(status.Waiters)
+	}
+	if unnamed {
+		return nil, 0
+	}
+	return []holdfast.Holder{refused.Holder}, len(status.Waiters)
+}
+
+// busy returns how to exit if others hold the lock, and so many wait for it. heldBy is the beginning of a sentence.
+func (l *Lock) busy(holders []holdfast.Holder, waiting int, heldBy string) *exitcode.Error {
+	r := l.Run
+	if len(holders) > 0 {
+		r.report.Holder = NewHolder(longest(holders), waiting)
+	}
+	if l.OnBusy.Skip {
+		r.report.Outcome = Skipped
+		r.Console.Detailf("%s %s; skipped", heldBy, l.describe(holders))
+		return &exitcode.Error{}
+	}
+	r.report.Outcome = Busy
+	if l.OnBusy.Quiet {
+		return &exitcode.Error{Code: l.OnBusy.Code}
+	}
+	return &exitcode.Error{Code: l.OnBusy.Code, Err: fmt.Errorf("%s %s; the command was not run", heldBy, l.describe(holders))}
+}
+
+// failure is Run.Failure, with advice about foreign locks.
+func (l *Lock) failure(err error) *exitcode.Error {
+	exit := l.Run.Failure(err)
+	if errors.Is(err, holdfast.ErrMismatch) && l.Kind.Foreign != "" {
+		exit.Err = fmt.Errorf("%w; all programs that share a lock use one form: --key is for a string, --redisson for the hash of Redisson's RLock", err)
+	}
+	return exit
+}
+
+// namesakeTime is how long warnOfNamesake waits for the server.
+const namesakeTime = 500 * time.Millisecond
+
+// warnOfNamesake warns if the lock of the run's name is held while the run is about to take a foreign one: people may
+// think that they are the same. It ignores errors.
+func (l *Lock) warnOfNamesake(ctx context.Context) {
+	r := l.Run
+	own := l.KeyOf(r.Name)
+	if l.Kind.Foreign == "" || own == l.Key {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, namesakeTime)
+	defer cancel()
+	status, err := r.Locks.Client().Mutex(r.Name).Status(ctx)
+	by := ""
+	switch holder, held := status.Holder(); {
+	case errors.Is(err, holdfast.ErrMismatch): // by runs with --shared and the like
+	case err != nil, !held:
+		return
+	default:
+		by = " by " + Describe(holder, own)
+	}
+	r.Console.Warnf("%s (key %s) is held%s; with %s, this run takes another lock, and the two do not exclude each other",
+		r.title(), printable.Line(own, MaxShown), by, l.Kind.Foreign)
+}

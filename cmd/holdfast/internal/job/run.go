@@ -1,0 +1,294 @@
+// Package job runs a command under a lock. It acquires the lock, or is elected; has a keeper run the command while the
+// lock is held; and releases the lock. holdfast run and holdfast elect are made of it.
+package job
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/connect"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/console"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/keeper"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/signals"
+)
+
+// Run is one run of holdfast run or holdfast elect: what all its parts share.
+type Run struct {
+	Name    string
+	Also    []string // further locks, held with that of Name
+	Console *console.Console
+	Streams Streams
+	Servers *connect.Servers
+	Locks   *connect.Locks
+
+	report    Report
+	signals   chan os.Signal
+	closeTime time.Duration // for which the library may release what it holds when the run ends
+}
+
+// Streams are the standard streams.
+type Streams struct {
+	In       io.Reader
+	Out, Err io.Writer
+}
+
+// Main runs do, and writes the report to a file if there is one: ToStderr is standard error. It returns how to exit.
+func Main(r *Run, level console.Level, reportFile string, do func() *exitcode.Error) error {
+	r.signals = make(chan os.Signal, 16)
+	signal.Notify(r.signals, signals.Handled()...)
+	// Until the very end: a signal that arrives while the process exits must not change its exit code.
+	defer keeper.ReapOrphans()()
+	spool := console.NewSpool(r.Streams.Err)
+	defer spool.Flush(r.signals)
+	r.Console = console.New(spool, level)
+	r.report = Report{Name: r.Name, Outcome: Failed}
+
+	exit := do()
+	if exit == nil {
+		exit = &exitcode.Error{}
+	}
+	r.report.ExitCode = exit.Code
+	if exit.Err != nil {
+		r.report.Error = exit.Err.Error()
+		r.Console.Error(exit.Err)
+	}
+	if reportFile != "" {
+		r.report.Error = r.Console.Redact(r.report.Error)
+		if err := r.report.write(reportFile, spool); err != nil {
+			r.Console.Error(fmt.Errorf("the report was not written: %w", err))
+		}
+	}
+	if exit.Code == 0 {
+		return nil
+	}
+	return &exitcode.Error{Code: exit.Code}
+}
+
+// Use makes a run use these servers. It does no I/O. makeLocks makes their clients. The run closes the servers, by the
+// function that Use returns, or if Use fails.
+func (r *Run) Use(s *connect.Servers, makeLocks func() (*connect.Locks, error)) (closeAll func(), err error) {
+	r.Servers, r.closeTime = s, connect.CloseTime
+	r.report.Server = s.Addr()
+	r.Console.Hide(s.Secrets()...)
+	for _, warning := range connect.Warnings("instead", s.All...) {
+		r.Console.Warnf("%s", warning)
+	}
+	if r.Locks, err = makeLocks(); err != nil {
+		s.Close()
+		return nil, err
+	}
+	return func() {
+		if r.closeTime > 0 {
+			if err := r.Locks.Close(r.closeTime); err != nil {
+				r.Console.Detailf("closing: %v", err)
+			}
+		}
+		s.Close()
+	}, nil
+}
+
+// CheckAdmitted refuses a quorum that has never been used: see connect.Servers.NeverAdmitted.
+func (r *Run) CheckAdmitted(ctx context.Context, prefix string, nodeTimeout time.Duration) *exitcode.Error {
+	never := r.Servers.NeverAdmitted(ctx, prefix, max(nodeTimeout, 100*time.Millisecond))
+	if len(never) == 0 {
+		return nil
+	}
+	return &exitcode.Error{Code: exitcode.Unavailable, Err: fmt.Errorf("nodes %s have never been admitted to the quorum: if they are new, run holdfast init "+
+		"with all nodes, once; if they lost their data, do so when all earlier leases have expired", strings.Join(never, ", "))}
+}
+
+// title names the locks: lock "a", or locks "a", "b".
+func (r *Run) title() string {
+	if len(r.Also) == 0 {
+		return "lock " + r.quotedNames()
+	}
+	return "locks " + r.quotedNames()
+}
+
+func (r *Run) quotedNames() string {
+	text := fmt.Sprintf("%q", r.Name)
+	for _, name := range r.Also {
+		text += fmt.Sprintf(", %q", name)
+	}
+	return text
+}
+
+// Failure returns how to exit after an error of the library, with advice about flags and servers.
+func (r *Run) Failure(err error) *exitcode.Error {
+	exit := exitcode.OfLibrary(err)
+	if quorum := quorumFailure(err); quorum != nil {
+		exit.Err = quorum
+		return exit
+	}
+	exit.Err = r.Servers.ExplainTLS(err)
+	var server *holdfast.ServerError
+	switch {
+	case errors.As(err, &server) && server.Code == "BADLIMIT":
+		exit.Err = fmt.Errorf("%w; give --slots the number that the other runs give, or change it for all with holdfast resize", err)
+	case errors.Is(err, holdfast.ErrMismatch):
+		exit.Err = fmt.Errorf("%w; if another run holds it: all runs of a NAME are plain ones, or all with --shared or --exclusive, or all with --slots, or all with --owner", err)
+	}
+	return exit
+}
+
+// release releases a lease, and says if it was lost before.
+func (r *Run) release(s source, lease *holdfast.Lease, ttl time.Duration) {
+	err := s.release(lease)
+	switch {
+	case err == nil:
+		r.Console.Detailf("released %s", r.quotedNames())
+	case errors.Is(err, holdfast.ErrLost) && r.report.Error == "" && r.report.Outcome == Ran:
+		r.report.Error = err.Error()
+		r.Console.Warnf("%v; another process may have held the lock while the command ran", err)
+	case !errors.Is(err, holdfast.ErrLost):
+		r.Console.Notef("the lock was not released, and expires within %s: %v", ttl, err)
+	}
+}
+
+func (r *Run) isQuorum() bool { return r.Servers.AreQuorum() }
+
+// Job is a command, and the terms on which it runs under a lease.
+type Job struct {
+	Command
+	TTL     time.Duration // of the lease
+	MinHold time.Duration // for which the lock is kept, from the start of the command
+}
+
+// Prepare finds the program, and checks that a keeper can work here. It is called before anything is locked.
+func (j *Job) Prepare() *exitcode.Error {
+	if err := j.find(); err != nil {
+		return exitcode.As(err)
+	}
+	if err := keeper.Check(); err != nil {
+		return &exitcode.Error{Code: exitcode.System, Err: err}
+	}
+	return nil
+}
+
+// UnderLock waits for a lock, and runs the job under it.
+func (r *Run) UnderLock(ctx context.Context, j *Job, l *Lock) *exitcode.Error {
+	l.warnOfNamesake(ctx)
+	return r.underLease(ctx, j, l, l.Began)
+}
+
+// Once runs the job under a lock unless it is completed already.
+func (r *Run) Once(ctx context.Context, j *Job, o *OnceLock) *exitcode.Error {
+	return r.underLease(ctx, j, o, o.Began)
+}
+
+// underLease runs the job under one lease. began is when the wait for it began.
+func (r *Run) underLease(ctx context.Context, j *Job, s source, began time.Time) *exitcode.Error {
+	lease, exit := r.obtain(ctx, s, j.TTL, began)
+	if exit != nil {
+		return exit
+	}
+	exit, _ = r.hold(j, s, lease)
+	return exit
+}
+
+// hold runs the job under a lease, and then releases the lease. ended reports whether holdfast was told to end.
+func (r *Run) hold(j *Job, s source, lease *holdfast.Lease) (exit *exitcode.Error, ended bool) {
+	r.report.Fence = lease.Fence()
+	fences := lease.Fences()
+	if len(fences) > 1 {
+		r.report.Fences = fences
+	}
+	r.Console.Detailf("acquired %s, fence %d", r.quotedNames(), lease.Fence())
+	held := time.Now()
+	defer func() { r.report.Held = time.Since(held).Milliseconds() }()
+	stopWatch := r.watchNodes(lease)
+	started := time.Now()
+	x := &execution{run: r, job: j, lease: lease}
+	result, err := x.execute(environment(os.Environ(), r.Servers.Source, r.Name, j.TTL, fences))
+	stopWatch()
+	if err != nil {
+		r.release(s, lease, j.TTL)
+		return &exitcode.Error{Code: exitcode.System, Err: err}, false
+	}
+	over := time.Now()
+	r.report.Started, r.report.Ended = &started, &over
+	r.report.Ran = over.Sub(started).Milliseconds()
+	exit = r.verdict(j, result, x.lost)
+	if exit.Code == 0 && exit.Err == nil {
+		if completed, recorded := s.complete(lease, j.LostCode); recorded {
+			return completed, x.told
+		}
+	}
+	if kept := r.linger(lease, started.Add(j.MinHold)); !kept {
+		r.release(s, lease, j.TTL)
+	}
+	return exit, x.told
+}
+
+// verdict returns how to exit after the command has ended; lost says why the lock was lost, or is nil.
+func (r *Run) verdict(j *Job, result keeper.Event, lost error) *exitcode.Error {
+	code := result.Code
+	if result.Signal != 0 {
+		code = exitcode.Signal + result.Signal
+	}
+	r.report.Outcome = Ran
+	switch {
+	case result.Err != "":
+		r.report.Outcome = Failed
+		return &exitcode.Error{Code: exitcode.Internal, Err: fmt.Errorf("%s; the command and its processes were killed", result.Err)}
+	case result.Cause == keeper.CauseLost, result.Cause == keeper.CauseNotRun:
+		r.report.Outcome = Lost
+		if lost == nil {
+			lost = fmt.Errorf("lock %q on %s could not be renewed in time", r.Name, r.report.Server)
+		}
+		what := "ended"
+		if result.Cause == keeper.CauseNotRun {
+			what = "not run"
+		}
+		return &exitcode.Error{Code: j.LostCode, Err: fmt.Errorf("%w; the command was %s", lost, what)}
+	case result.Cause == keeper.CauseMaxRuntime:
+		r.report.Outcome = Overtime
+		return &exitcode.Error{Code: exitcode.Overtime, Err: fmt.Errorf("the command ran for longer than --max-runtime %s, and was ended", j.MaxRuntime)}
+	}
+	if lost != nil {
+		r.report.Error = lost.Error()
+	}
+	return &exitcode.Error{Code: code}
+}
+
+// linger keeps the lock until then, for --min-hold. If a signal interrupts it, it leaves the lock to expire then, and
+// returns true.
+func (r *Run) linger(lease *holdfast.Lease, until time.Time) (kept bool) {
+	left := time.Until(until)
+	if left <= 0 || lease.Err() != nil {
+		return false
+	}
+	r.Console.Detailf("keeping %q for another %s (--min-hold)", r.Name, left.Round(time.Millisecond))
+	timer := time.NewTimer(left)
+	defer timer.Stop()
+	for interrupted := false; !interrupted; {
+		select {
+		case <-timer.C:
+			return false
+		case <-lease.Done():
+			return false // The release says why.
+		case sig := <-r.signals:
+			if signals.Suspends(sig) {
+				signals.StopGroup()
+			}
+			interrupted = signals.EndsProgram(sig)
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	if err := lease.Extend(ctx, max(time.Until(until), time.Millisecond)); err != nil {
+		r.Console.Notef("the lock may be free before --min-hold is over: %v", err)
+	}
+	r.closeTime = 0 // closing would wait for the end of the lease
+	r.Console.Notef("interrupted; the lock stays until %s (--min-hold)", lease.Deadline().Format(time.TimeOnly))
+	return true
+}

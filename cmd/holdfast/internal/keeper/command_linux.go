@@ -1,0 +1,67 @@
+package keeper
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+func self() (string, error) { return "/proc/self/exe", nil }
+
+// commandAttr makes the command lead a process group, and die with the thread that starts it.
+func commandAttr() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+}
+
+// dieWithKeeper is called by the launcher just before exec. The kernel keeps the parent-death signal for each thread:
+// commandAttr has set that of the first thread, but exec keeps that of the thread that calls it, which may be another.
+func dieWithKeeper() error {
+	runtime.LockOSThread() // until exec
+	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(syscall.SIGKILL), 0, 0, 0); err != nil {
+		return fmt.Errorf("ask for a signal at the keeper's death: %w", err)
+	}
+	return nil
+}
+
+// waitFor waits for any child: this process has no children but those of the job.
+func (c *command) waitFor() int { return -1 }
+
+func (c *command) gone() bool { return c.childless }
+
+// terminate sends TERM to the group, and to processes that have left it. It continues stopped processes, so that they
+// receive the signal.
+func (c *command) terminate() {
+	c.toGroup(unix.SIGTERM)
+	c.toGroup(unix.SIGCONT)
+	for _, d := range descendants(os.Getpid()) {
+		if d.group != c.pid || c.reaped {
+			_ = unix.Kill(d.pid, unix.SIGTERM)
+			_ = unix.Kill(d.pid, unix.SIGCONT)
+		}
+	}
+}
+
+// kill sends KILL to the group and to every child, and returns those that may not be killed. Children of those that die
+// become ours, for the next call.
+func (c *command) kill() (denied []int) {
+	c.toGroup(unix.SIGKILL)
+	for _, d := range descendants(os.Getpid()) {
+		// Only the number of a child cannot become another process's meanwhile.
+		if d.parent == os.Getpid() && unix.Kill(d.pid, unix.SIGKILL) == unix.EPERM {
+			denied = append(denied, d.pid)
+		}
+	}
+	return denied
+}
+
+func (c *command) remaining() (pids []int) {
+	for _, d := range descendants(os.Getpid()) {
+		if !d.zombie {
+			pids = append(pids, d.pid)
+		}
+	}
+	return pids
+}

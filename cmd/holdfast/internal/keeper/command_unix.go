@@ -1,0 +1,189 @@
+//go:build unix
+
+package keeper
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strconv"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/tty"
+)
+
+// command is the command, which leads a process group, and the processes that it started.
+type command struct {
+	pid  int
+	sigs chan os.Signal // SIGCHLD
+
+	gate      io.Closer // releases the command
+	reaped    bool      // its number, which is also the group's, may soon be another process's
+	childless bool      // nothing remains to wait for
+}
+
+// startCommand starts a launcher, which waits for release and then becomes the command. So the command has the
+// terminal before it can use it.
+func startCommand(path string, args []string, with surroundings) (*command, error) {
+	files, err := with.files()
+	if err != nil {
+		return nil, err
+	}
+	exe, err := self()
+	if err != nil {
+		return nil, err
+	}
+	r, w, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	c := &command{gate: w, sigs: make(chan os.Signal, 1)}
+	signal.Notify(c.sigs, unix.SIGCHLD)
+	fd, err := inheritable(r)
+	if err == nil {
+		defer unix.Close(fd)
+		argv := append([]string{"holdfast", launchArg, strconv.Itoa(fd), path}, args...)
+		c.pid, err = syscall.ForkExec(exe, argv, &syscall.ProcAttr{
+			Env: with.env, Files: files, Sys: commandAttr(),
+		})
+	}
+	if err != nil {
+		w.Close()
+		return nil, fmt.Errorf("start a process: %w", err)
+	}
+	return c, nil
+}
+
+func (c *command) commandPID() int { return c.pid }
+
+func (c *command) changed() <-chan os.Signal { return c.sigs }
+
+func (s surroundings) files() ([]uintptr, error) {
+	var fds []uintptr
+	for _, v := range []any{s.in, s.out, s.err} {
+		f, ok := v.(*os.File)
+		if !ok {
+			return nil, errors.New("stdin, stdout and stderr must be files")
+		}
+		fds = append(fds, f.Fd())
+	}
+	return fds, nil
+}
+
+// inheritable returns a copy of f that a child has under the same number. The caller closes it.
+//
+// The number is high. Numbers from 3 may be files that the job should inherit, and a forked child moves its own files to
+// the numbers after its stdin, stdout and stderr, whatever is there (syscall.forkAndExecInChild1). It is at least 100 if
+// that many files may be open, otherwise in the upper half of those that may.
+func inheritable(f *os.File) (fd int, err error) {
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	var most unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &most); err != nil {
+		return 0, os.NewSyscallError("getrlimit", err)
+	}
+	least := 100
+	if most.Cur < 200 {
+		least = int(most.Cur) / 2
+	}
+	cerr := raw.Control(func(n uintptr) {
+		fd, err = unix.FcntlInt(n, unix.F_DUPFD, least)
+	})
+	if err := errors.Join(cerr, err); err != nil {
+		return 0, fmt.Errorf("copy a file for a child: %w", err)
+	}
+	return fd, nil
+}
+
+// launch is the launcher. Its arguments are the number of the gate, the program's path, and argv.
+func launch(args []string, stderr io.Writer) int {
+	if len(args) < 3 {
+		return 126
+	}
+	fd, err := strconv.Atoi(args[0])
+	if err != nil {
+		return 126
+	}
+	unix.CloseOnExec(fd)
+	if n, _ := os.NewFile(uintptr(fd), "gate").Read(make([]byte, 1)); n == 0 {
+		return 126 // The keeper has died.
+	}
+	if err := dieWithKeeper(); err != nil {
+		fmt.Fprintln(stderr, "holdfast:", err)
+		return 126
+	}
+	err = syscall.Exec(args[1], args[2:], os.Environ())
+	hint := ""
+	code := 126
+	switch {
+	case errors.Is(err, unix.ENOEXEC):
+		hint = " (a script needs a first line such as #!/bin/sh, or use -c)"
+	case errors.Is(err, unix.ENOENT):
+		hint, code = " (if it is a script, does its interpreter exist?)", 127
+	}
+	fmt.Fprintf(stderr, "holdfast: cannot run %s: %v%s\n", args[1], err, hint)
+	return code
+}
+
+func (c *command) release() {
+	if w, ok := c.gate.(io.Writer); ok {
+		_, _ = w.Write([]byte{1}) // This fails only if the launcher was killed.
+	}
+	c.gate.Close()
+}
+
+// reap reaps processes that have ended, and returns what happened to the command.
+func (c *command) reap() (changes []change) {
+	for {
+		var ws syscall.WaitStatus
+		pid, err := syscall.Wait4(c.waitFor(), &ws, syscall.WNOHANG|syscall.WUNTRACED, nil)
+		switch {
+		case err == unix.EINTR:
+		case err != nil:
+			c.childless = true
+			return changes
+		case pid == 0:
+			return changes
+		case pid != c.pid:
+		case ws.Stopped():
+			changes = append(changes, change{stopped: true, signal: int(ws.StopSignal())})
+		case ws.Signaled():
+			c.reaped = true
+			changes = append(changes, change{signal: int(ws.Signal())})
+		default:
+			c.reaped = true
+			changes = append(changes, change{code: ws.ExitStatus()})
+		}
+	}
+}
+
+func (c *command) signal(sig int) { c.toGroup(unix.Signal(sig)) }
+
+// notify signals only the command: USR1 would kill helpers that do not expect it.
+func (c *command) notify() {
+	if !c.reaped {
+		_ = unix.Kill(c.pid, unix.SIGUSR1)
+	}
+}
+
+// toGroup ignores errors: a group that is gone needs no signal, and kill reports what must not be signalled.
+func (c *command) toGroup(sig unix.Signal) {
+	if !c.reaped {
+		_ = unix.Kill(-c.pid, sig)
+	}
+}
+
+// takeTerminal gives the terminal to group if the job is in its foreground.
+func (c *command) takeTerminal(group int) {
+	signal.Ignore(unix.SIGTTOU)
+	t := tty.Open()
+	t.Pass(c.pid, group)
+	t.Close()
+}

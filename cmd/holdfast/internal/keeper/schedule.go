@@ -1,0 +1,88 @@
+package keeper
+
+import "time"
+
+// instant is a time, in nanoseconds, on a clock that goes on while the machine sleeps. 0 means none.
+type instant int64
+
+const second = instant(time.Second)
+
+// schedule says when a job has to be ended, and how.
+type schedule struct {
+	onLost    Policy
+	killAfter time.Duration
+
+	deadline instant // until which the lock is certain
+	overtime instant // when MaxRuntime is over
+	killAt   instant // when KILL follows the TERM that was sent
+	lost     bool    // what OnLost says was done
+}
+
+// margin is how long before the deadline KILL is sent: time for the kernel to end the processes, and for a busy machine
+// to let the keeper run.
+func (s *schedule) margin() instant {
+	return instant(min(50*time.Millisecond+s.killAfter/10, 500*time.Millisecond))
+}
+
+// continues reports whether the job continues without the lock.
+func (s *schedule) continues() bool { return s.onLost == Notify || s.onLost == Ignore }
+
+// grace is how long a job may take to end after TERM.
+func (s *schedule) grace() time.Duration {
+	if s.onLost == Kill {
+		return 0
+	}
+	return s.killAfter
+}
+
+// lossAt is when the lock counts as lost unless the deadline moves.
+func (s *schedule) lossAt() instant {
+	if s.deadline == 0 || s.lost {
+		return 0
+	}
+	switch s.onLost {
+	case Kill:
+		return s.deadline - s.margin()
+	case Ignore:
+		return s.deadline
+	}
+	return s.deadline - max(instant(s.killAfter), s.margin())
+}
+
+// lose notes that what OnLost says is being done. A job that continues has no deadline any more.
+func (s *schedule) lose() {
+	s.lost = true
+	if s.continues() {
+		s.deadline = 0
+	}
+}
+
+// end schedules KILL: after grace, but before the deadline.
+func (s *schedule) end(now instant, grace time.Duration) {
+	at := now + instant(grace)
+	if s.deadline != 0 {
+		at = min(at, s.deadline-s.margin())
+	}
+	if s.killAt == 0 || at < s.killAt {
+		s.killAt = max(at, 1)
+	}
+}
+
+// move notes a later deadline. It does not help a job that is already being ended.
+func (s *schedule) move(deadline instant) {
+	if s.lost {
+		return
+	}
+	s.deadline = max(s.deadline, deadline)
+}
+
+// next is when there is something to do next, or 0.
+func (s *schedule) next() instant {
+	var next instant
+	for _, at := range []instant{s.lossAt(), s.overtime, s.killAt} {
+		if at != 0 && (next == 0 || at < next) {
+			next = at
+		}
+	}
+	return next
+}

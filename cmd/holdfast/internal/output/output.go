@@ -1,0 +1,78 @@
+// Package output writes what holdfast prints for programs: JSON, and files with reports.
+package output
+
+import (
+	"bytes"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/holdfast-go/holdfast/internal/printable"
+)
+
+// JSON returns one line of JSON, in which characters that do not print are escaped.
+func JSON(value any) ([]byte, error) {
+	var text bytes.Buffer
+	enc := json.NewEncoder(&text)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(value); err != nil {
+		return nil, err
+	}
+	return printable.JSON(text.Bytes()), nil
+}
+
+// WriteJSON writes one line of JSON.
+func WriteJSON(w io.Writer, value any) error {
+	text, err := JSON(value)
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(text)
+	return err
+}
+
+// ReplaceFile writes a file completely or not at all, and does not follow a symbolic link, which somebody else may
+// have put there: it writes another file and renames it. It writes directly to what is not a regular file, such as a
+// pipe or a terminal.
+func ReplaceFile(name string, text []byte) error {
+	mode := fs.FileMode(0o644) // before umask
+	target, err := os.Stat(name)
+	if err == nil && !target.Mode().IsRegular() || isDevice(name) {
+		return os.WriteFile(name, text, mode)
+	}
+	var random [6]byte
+	_, _ = rand.Read(random[:]) // never fails, since Go 1.24
+	next := filepath.Join(filepath.Dir(name), "."+filepath.Base(name)+"."+hex.EncodeToString(random[:]))
+	old, oldErr := os.Lstat(name)
+	replaces := oldErr == nil && old.Mode().IsRegular()
+	f, err := os.OpenFile(next, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	if err != nil {
+		if replaces { // in a directory that we may not write to
+			return os.WriteFile(name, text, mode)
+		}
+		return err
+	}
+	_, err = f.Write(text)
+	if replaces {
+		err = errors.Join(err, f.Chmod(old.Mode().Perm()))
+	}
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(next, name)
+	}
+	if err != nil {
+		_ = os.Remove(next)
+	}
+	return err
+}
+
+// isDevice reports whether the system provides a file with this name, such as /dev/stdout.
+func isDevice(name string) bool {
+	path, err := filepath.Abs(name)
+	return err == nil && (strings.HasPrefix(path, "/dev/") && !strings.HasPrefix(path, "/dev/shm/") || strings.HasPrefix(path, "/proc/"))
+}

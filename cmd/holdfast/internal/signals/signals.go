@@ -1,0 +1,40 @@
+// Package signals knows the signals that holdfast receives, and what each asks for.
+package signals
+
+import (
+	"context"
+	"os"
+	"os/signal"
+)
+
+// Error is the cause of a context that a signal ended.
+type Error struct{ os.Signal }
+
+func (e Error) Error() string { return "stopped by a signal: " + e.String() }
+
+// Context returns a context that ends, with an Error as its cause, when a signal asks the program to end, or when
+// nobody reads its output any more. A second signal has its default effect.
+func Context(ctx context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	received := make(chan os.Signal, 1)
+	for _, sig := range Handled() {
+		if EndsProgram(sig) || IsBrokenPipe(sig) {
+			signal.Notify(received, sig)
+		}
+	}
+	go func() {
+		defer signal.Stop(received)
+		for {
+			select {
+			case sig := <-received:
+				if IsBrokenPipe(sig) && !outputClosed() {
+					continue
+				}
+				cancel(Error{sig})
+			case <-ctx.Done():
+			}
+			return
+		}
+	}()
+	return ctx, func() { cancel(nil) }
+}

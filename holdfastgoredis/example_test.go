@@ -50,7 +50,7 @@ func Example_quorum() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	// For new servers, call quorum.Init(ctx, false) once, by hand.
+	// For new servers, call quorum.Admit(ctx) once, by hand.
 	err = quorum.Mutex("settlement").Do(ctx, func(ctx context.Context, l *holdfast.Lease) error {
 		return post(ctx, l.Fence())
 	})

@@ -18,11 +18,10 @@ import (
 //	locks, err := holdfastgoredis.New(rdb, nil)
 var locks *holdfast.Client
 
-// nodes are such clients of three servers that have nothing to do with each other, each with
-// Config.Strict.
+// nodes are such clients of three independent servers, each with Config.Strict.
 var nodes []*holdfast.Client
 
-// post is what is done under a lock. It takes the fence along.
+// post stands for work under a lock, which passes the fence on.
 func post(ctx context.Context, fence uint64) error { return ctx.Err() }
 
 // One process at a time posts the invoices. The inner ctx ends, with a cause, before the lock can
@@ -45,7 +44,7 @@ func ExampleLock_TryAcquire() {
 	var held *holdfast.HeldError
 	switch {
 	case errors.As(err, &held):
-		fmt.Println("somebody else is at it:", held.Holder.Owner)
+		fmt.Println("held by", held.Holder.Owner)
 		return
 	case err != nil:
 		log.Fatal(err)
@@ -56,6 +55,67 @@ func ExampleLock_TryAcquire() {
 			log.Fatal(err) // lost: stop before the next write
 		}
 		_ = page
+	}
+}
+
+// The caller waits for 5 s at most, and learns why it did not get the lock.
+func ExampleWait() {
+	ctx := context.Background()
+
+	err := locks.Mutex("reindex", holdfast.Wait(5*time.Second)).Do(ctx,
+		func(ctx context.Context, l *holdfast.Lease) error { return post(ctx, l.Fence()) })
+	var held *holdfast.HeldError
+	switch {
+	case errors.As(err, &held):
+		fmt.Printf("%s has it for another %s\n", held.Holder.Owner, held.Holder.TTL)
+	case errors.Is(err, holdfast.ErrQuarantine):
+		fmt.Println("in Strict mode the server grants nothing yet")
+	case errors.Is(err, holdfast.ErrUnavailable):
+		fmt.Println("the server does not answer")
+	case err != nil:
+		log.Fatal(err)
+	}
+}
+
+// A job that is skipped while another process runs it.
+func ExampleLock_TryDo() {
+	ctx := context.Background()
+
+	err := locks.Mutex("cleanup").TryDo(ctx, func(ctx context.Context, l *holdfast.Lease) error {
+		return post(ctx, l.Fence())
+	})
+	if errors.Is(err, holdfast.ErrHeld) {
+		return
+	}
+	if err != nil {
+		log.Fatal(err)
+	}
+}
+
+// A holder that waits for work notices at once if it loses the lock.
+func ExampleLease_Done() {
+	ctx := context.Background()
+	work := make(chan string, 1)
+	work <- "one"
+	close(work)
+
+	lease, err := locks.Mutex("worker").Acquire(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer lease.Release(ctx)
+	for {
+		select {
+		case _, more := <-work:
+			if !more {
+				return
+			}
+			if err := post(lease.Context(ctx), lease.Fence()); err != nil { // ends with ctx, or with the lease
+				log.Fatal(err)
+			}
+		case <-lease.Done():
+			log.Fatal(lease.Err())
+		}
 	}
 }
 
@@ -82,7 +142,7 @@ func ExampleClient_RedissonMutex() {
 	}
 }
 
-// What a holder calls acquires the lock again, with the context that it is given.
+// A function that a holder calls acquires the lock again, with the context that it gets.
 func ExampleReentrant() {
 	ctx := context.Background()
 
@@ -100,8 +160,7 @@ func ExampleReentrant() {
 	}
 }
 
-// Steps of a job, in whatever process, have the lock together. The last one gives up what a
-// step that is gone has left behind.
+// The steps of a job hold the lock together, in any process. The last one ends the lease that a dead step left behind.
 func ExampleClient_ReleaseOwner() {
 	ctx := context.Background()
 
@@ -174,8 +233,8 @@ func ExampleClient_Semaphore() {
 	}
 }
 
-// Money goes from one account to another while nobody else works on either. Whoever moves it
-// the other way round names them in another order, and does not wait for ever.
+// Money moves from one account to another while nobody else works on either. A process that moves it back names the
+// accounts in the other order, and the two do not wait for each other.
 func ExampleClient_Multi() {
 	ctx := context.Background()
 
@@ -206,7 +265,7 @@ func ExampleClient_Once() {
 	log.Printf("%s drew %s at %s", run.Owner, run.Result, run.Time)
 }
 
-// One of all processes schedules; when it dies, another does.
+// One process at a time schedules; when it dies, another does.
 func ExampleElection_Run() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -241,7 +300,7 @@ func ExampleElection_Watch() {
 	}
 }
 
-// Five workers have to be ready before anybody goes on. One that dies is not waited for.
+// Five workers have to be ready before others go on. A worker that dies is not waited for.
 func ExampleClient_Latch() {
 	ctx := context.Background()
 	ready := locks.Latch("warmed-up", 5)
@@ -251,7 +310,7 @@ func ExampleClient_Latch() {
 		if err != nil {
 			return err
 		}
-		defer party.Leave(ctx) // who has not counted down by then is missing
+		defer party.Leave(ctx) // a party that has not counted down by then is missing
 		if err := post(party.Lease().Context(ctx), party.Lease().Fence()); err != nil {
 			return err
 		}
@@ -265,7 +324,7 @@ func ExampleClient_Latch() {
 		}()
 	}
 
-	err := ready.Wait(ctx) // in whoever waits for them
+	err := ready.Wait(ctx) // in each process that waits for them
 	var incomplete *holdfast.LatchIncompleteError
 	switch {
 	case errors.As(err, &incomplete):

@@ -136,6 +136,22 @@ func (term *terminal) shows(re *regexp.Regexp) bool {
 	return true
 }
 
+// foreground tells the shell to continue a job in the foreground, and waits until what it shows then matches. A shell that takes
+// the terminal back from a job can lose what is typed at that moment: it says so, and is told again.
+func (term *terminal) foreground(pattern string) {
+	term.t.Helper()
+	lost := regexp.MustCompile("command not found")
+	shown := regexp.MustCompile(pattern)
+	term.send("fg\n")
+	for began := time.Now(); !term.shows(shown); time.Sleep(10 * time.Millisecond) {
+		term.within(began, pattern)
+		if term.shows(lost) {
+			term.expectPrompt()
+			term.send("fg\n")
+		}
+	}
+}
+
 // foremost is a shell's command that succeeds if the shell has the terminal's foreground.
 const foremost = "{ read -r _ _ _ _ group _ _ front _ </proc/$$/stat; [ $group = $front ]; }"
 
@@ -207,8 +223,7 @@ func TestTerminal(t *testing.T) {
 			term.send("\x1a")
 			term.expect("Stopped")
 			term.expectPrompt()
-			term.send("fg\n")
-			term.expect("holdfast run stopped")
+			term.foreground("holdfast run stopped")
 			term.send("first\n")
 			term.expect("\ngot first")
 			term.send("\x1a")
@@ -217,8 +232,7 @@ func TestTerminal(t *testing.T) {
 			term.send("bg\n")
 			term.expectOfShell("Stopped") // it wants to read
 			term.expectPrompt()
-			term.send("fg\n")
-			term.expect("holdfast run stopped")
+			term.foreground("holdfast run stopped")
 			term.send("second\n")
 			term.expect("\ngot second")
 			term.send("echo rc=$?\n")
@@ -227,8 +241,7 @@ func TestTerminal(t *testing.T) {
 		"started in the background": func(term *terminal) {
 			term.send("holdfast run background -- sh -c 'sleep 0.2; read a; echo got $a' &\n")
 			term.expectOfShell("Stopped")
-			term.send("fg\n")
-			term.expect("holdfast run background")
+			term.foreground("holdfast run background")
 			term.send("text\n")
 			term.expect("\ngot text")
 			term.send("echo rc=$?\n")
@@ -265,8 +278,7 @@ func TestTerminal(t *testing.T) {
 			term.send("\x1a")
 			term.expect("Stopped")
 			term.expectPrompt()
-			term.send("fg\n")
-			term.expect("holdfast run -v queue")
+			term.foreground("holdfast run -v queue")
 			term.script("go", "")
 			term.expect("\nonward")
 		},
@@ -286,8 +298,7 @@ func TestTerminal(t *testing.T) {
 			term.send("holdfast run -w 1m late -- echo next'' one\n")
 			term.expect("\nnext one")
 			term.expectPrompt()
-			term.send("fg\n")
-			term.expect("late")
+			term.foreground("late")
 			term.send("echo rc=$?\n")
 			term.expect("\nrc=79\n")
 		},

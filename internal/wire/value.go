@@ -87,3 +87,36 @@ func plain(value json.RawMessage) (text string) {
 	}
 	return string(value)
 }
+
+// format begins every value of a lock.
+const format = "hf1:"
+
+// Head begins the values of the locks that a token has: the format and the token, each followed by a colon.
+type Head string
+
+// NewHead returns the head of a token.
+func NewHead(token string) Head { return Head(format + token + ":") }
+
+// Token returns the token whose head it is.
+func (h Head) Token() string { return string(h[len(format) : len(h)-1]) }
+
+// AppendGrant appends what the value of a grant begins with: the head and the grant's fence, followed by a colon.
+func (h Head) AppendGrant(text []byte, fence uint64) []byte {
+	text = strconv.AppendUint(append(text, h...), fence, 10)
+	return append(text, ':')
+}
+
+// Value returns the value of a lock that was granted with that fence, at that server time in ms, and that nobody waits
+// for. info is encoded. The lock's key is not shared with other programs: it has no chain of hand-overs.
+func (h Head) Value(fence uint64, granted int64, info string) string {
+	const numbers = 40 // the longest fence and time, with their colons and the chain
+	text := h.AppendGrant(make([]byte, 0, len(h)+numbers+len(info)), fence)
+	text = append(strconv.AppendInt(text, granted, 10), ":0:"...)
+	return string(append(text, info...))
+}
+
+// TokenOf returns the token in a value, whatever else is in it; of another program's value, what stands in its place.
+func TokenOf(value string) string {
+	token, _, _ := strings.Cut(strings.TrimPrefix(value, format), ":")
+	return token
+}

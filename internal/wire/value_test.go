@@ -75,3 +75,36 @@ func TestAFieldOfAnotherTypeLeavesTheOthersReadable(t *testing.T) {
 		}
 	}
 }
+
+func TestHead(t *testing.T) {
+	h := NewHead("token")
+	if h != "hf1:token:" || h.Token() != "token" {
+		t.Errorf("the head is %q, of the token %q", h, h.Token())
+	}
+	if got := string(h.AppendGrant([]byte("x"), 18446744073709551615)); got != "xhf1:token:18446744073709551615:" {
+		t.Errorf("a grant begins with %q", got)
+	}
+}
+
+func TestValueIsRead(t *testing.T) {
+	info := Info{Owner: "o:1", PID: 7}
+	text, err := info.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	value := NewHead("token").Value(42, 1700000000000, text)
+	if want := `hf1:token:42:1700000000000:0:{"o":"o:1","p":7}`; value != want {
+		t.Errorf("the value is %q, want %q", value, want)
+	}
+	got, ok := ParseValue(value)
+	if want := (Value{Token: "token", Fence: 42, Granted: 1700000000000, Info: info}); !ok || !reflect.DeepEqual(got, want) {
+		t.Errorf("it is read as %+v, %v", got, ok)
+	}
+}
+
+func TestValueIsOnePieceOfMemory(t *testing.T) {
+	h, info := NewHead("AAAAAAAAAAAAAAAAAAAAAA"), `{"o":"me"}`
+	if n := testing.AllocsPerRun(100, func() { _ = h.Value(1<<63, 1<<42, info) }); n > 2 {
+		t.Errorf("a value takes %v allocations", n)
+	}
+}

@@ -221,7 +221,7 @@ func (b bench) raw(messages <-chan *redis.Message) string {
 
 func TestScripts(t *testing.T) {
 	for name, test := range map[string]func(b bench){
-		"dropped": func(b bench) {
+		"released by key": func(b bench) {
 			b.expect("kept T", b.eval(script.ReleaseByKey, "", "A"))
 			b.expect("granted T P T 1", b.acquire("t", "A"))
 			b.expect("released T", b.eval(script.ReleaseByKey, "", "A"))

@@ -1,0 +1,589 @@
+package codec
+
+import (
+	"errors"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/script"
+	"github.com/holdfast-go/holdfast/internal/wire"
+)
+
+const (
+	now    = "1700000000000000"
+	nowInt = 1700000000000000
+	info   = `{"o":"me"}`
+	value  = `hf1:A:7:1700000000000:0:{"o":"me"}`
+)
+
+var (
+	mutexKeys  = Keys{Lock: "k", Queue: "q", Fence: "f"}
+	strictKeys = Keys{Lock: "k", Queue: "q", Fence: "f", Mark: "m"}
+	shareKeys  = Keys{Lock: "k", Queue: "q", Fence: "f", Holds: "e"}
+	nodeKeys   = Keys{Lock: "k", Queue: "q", Fence: "f", CaughtUp: "u", Mark: "m"}
+
+	mutexLock  = Lock{Keys: mutexKeys, Flags: Cluster + Shared}
+	strictLock = Lock{Keys: strictKeys, Flags: Strict(time.Minute, 13*time.Second)}
+	shareLock  = Lock{Keys: shareKeys}
+	nodeLock   = Lock{Keys: nodeKeys, Flags: Node + Strict(time.Minute, 0)}
+
+	holder = wire.Value{Token: "A", Fence: 7, Granted: 1700000000000, Info: wire.Info{Owner: "me"}}
+)
+
+func head(word Word) Head { return Head{word, nowInt} }
+
+// sample is a request, what it sends, and what replies to it are read as.
+type sample struct {
+	name   string
+	call   driver.Call
+	parse  func(text string) (any, error)
+	script driver.Script
+	urgent bool
+	keys   string // with a space between two
+	args   []string
+
+	replies map[string]any // by the texts
+	wrong   []string       // replies that are malformed
+}
+
+// of makes a sample of a request.
+func of[R any](name string, q Request[R]) sample {
+	return sample{name: name, call: q.Call(), parse: func(text string) (any, error) {
+		r, err := q.Parse(text)
+		return r, err
+	}}
+}
+
+func (s sample) sends(script driver.Script, keys string, args ...string) sample {
+	s.script, s.keys, s.args = script, keys, args
+	return s
+}
+
+func (s sample) urgently() sample {
+	s.urgent = true
+	return s
+}
+
+func (s sample) reads(replies map[string]any) sample {
+	all := maps.Clone(replies)
+	maps.Copy(all, s.replies)
+	s.replies = all
+	return s
+}
+
+func (s sample) refuses(replies ...string) sample {
+	s.wrong = replies
+	return s
+}
+
+// batchOf makes the sample of a batch that is made item by item.
+func batchOf[B any, P interface {
+	*B
+	Request[BatchReply]
+}](name string, b B, add func(P)) sample {
+	add(&b)
+	return of[BatchReply](name, P(&b))
+}
+
+var share = Share{Kind: Semaphore, Limit: 5, Weight: 2}
+
+var acquireReplies = map[string]any{
+	"granted " + now + " 60000 7 3":   AcquireReply{Head: head(Granted), Grant: Grant{TTL: time.Minute, Fence: 7, Block: 3}},
+	"granted " + now + " -1 7 1":      AcquireReply{Head: head(Granted), Grant: Grant{TTL: -time.Millisecond, Fence: 7, Block: 1}},
+	"held " + now + " 5 2 " + value:   AcquireReply{Head: head(Held), Holder: Holder{TTL: 5 * time.Millisecond, Waiters: 2, Ours: true, Value: holder}},
+	"held " + now + " -2 0 ":          AcquireReply{Head: head(Held), Holder: Holder{TTL: -time.Millisecond}},
+	"held " + now + " 5 0 their text": AcquireReply{Head: head(Held), Holder: Holder{TTL: 5 * time.Millisecond}},
+	"gone " + now:                     AcquireReply{Head: head(Gone)},
+	"late " + now:                     AcquireReply{Head: head(Late)},
+	"quarantined " + now + " 1500":    AcquireReply{Head: head(Quarantined), Refusal: Refusal{Quarantine: 1500 * time.Millisecond}},
+}
+
+var queuedReplies = map[string]any{
+	"queued " + now + " 5 16 1 0 ours":     AcquireReply{Head: head(Queued), Place: Place{TTL: 5 * time.Millisecond, Score: 16, Rank: 1}},
+	"queued " + now + " -1 16 2 1 foreign": AcquireReply{Head: head(Queued), Place: Place{TTL: -time.Millisecond, Score: 16, Rank: 2, Receivers: 1, Foreign: true}},
+	// More than a clock, or an int of 32 bits, can count.
+	"queued " + now + " 9223372036854775807 16 9223372036854775807 1 ours": AcquireReply{Head: head(Queued), Place: Place{TTL: maxDuration, Score: 16, Rank: 1<<31 - 1, Receivers: 1}},
+	"granted " + now + " 60000 7 3":                                        AcquireReply{Head: head(Granted), Grant: Grant{TTL: time.Minute, Fence: 7, Block: 3}},
+	"gone " + now:                                                          AcquireReply{Head: head(Gone)},
+	"late " + now:                                                          AcquireReply{Head: head(Late)},
+}
+
+var renewReplies = map[string]any{
+	"renewed " + now + " 60000 0 0": RenewReply{Head: head(Renewed), Grant: Grant{TTL: time.Minute}},
+	"renewed " + now + " 60000 9 4": RenewReply{Head: head(Renewed), Grant: Grant{TTL: time.Minute, Fence: 9, Block: 4}},
+	"gone " + now:                   RenewReply{Head: head(Gone)},
+}
+
+var batchReplies = map[string]any{
+	"taken " + now + " 7":     BatchReply{Head: head(Taken), Fence: 7},
+	"taken " + now + " 7 2":   BatchReply{Head: head(Taken), Fence: 7, Left: []int{1}},
+	"taken " + now + " 0 1 2": BatchReply{Head: head(Taken), Left: []int{0, 1}},
+}
+
+var run = Run{Completed: 16, Fence: 7, Try: 2, Counts: true, Info: wire.Info{Owner: "me"}, Result: "one\ntwo three"}
+
+var samples = []sample{
+	of("try", &Acquire{Lock: mutexLock, Mode: Try, Token: "A", TTL: time.Minute, NotAfter: 16, Fences: 3, Info: info}).
+		sends(script.Acquire, "k q f", "tck", "A", "60000", "16", "3", info).reads(acquireReplies).
+		refuses("queued "+now+" 5 16 1 0 ours", "deep "+now+" 3", "granted "+now+" 1 0 1", "granted "+now+" 1 7 0", "held "+now+" 5 -1 x", "held "+now+" 5"),
+	of("wait", &Acquire{Lock: strictLock, Mode: Wait, Token: "A", TTL: 1500 * time.Microsecond, Fences: 1, Info: info, Claim: time.Second, Channel: "c"}).
+		sends(script.Acquire, "k q f m", "ws60000+13000", "A", "2", "0", "1", info, "1000", "c", "").reads(queuedReplies).
+		refuses("held "+now+" 5 2 "+value, "quarantined "+now+" 5", "queued "+now+" 5 16 0 0 ours", "queued "+now+" 5 16 1 -1 ours", "queued "+now+" 5 16 1 1 theirs", "queued "+now+" 5 -1 1 1 ours"),
+	of("look", &Acquire{Lock: mutexLock, Mode: Look, Token: "A", TTL: time.Minute, NotAfter: 16, Fences: 3, Info: info, Claim: time.Second, Channel: "c", Score: 15}).
+		sends(script.Acquire, "k q f", "lck", "A", "60000", "16", "3", info, "1000", "c", "15").reads(queuedReplies),
+	of("share try", &ShareAcquire{Acquire{Lock: shareLock, Mode: Try, Token: "A", TTL: time.Minute, Fences: 1, Info: info}, share}).
+		sends(script.ShareAcquire, "k q f e", "t", "A", "60000", "0", "1", info, "sem", "5", "2").reads(acquireReplies),
+	of("share wait", &ShareAcquire{Acquire{Lock: shareLock, Mode: Wait, Token: "A", TTL: time.Minute, Fences: 1, Info: info, Claim: time.Second, Channel: "c"}, Share{Kind: Owned, Limit: 9, Weight: 1, Owner: "o"}}).
+		sends(script.ShareAcquire, "k q f e", "w", "A", "60000", "0", "1", info, "own", "9", "1\no", "1000", "c", "").
+		reads(map[string]any{"deep " + now + " 9": AcquireReply{Head: head(Deep), Holds: 9}}),
+
+	of("release", &Release{Lock: strictLock, Token: "A", Member: "m", Tombstone: 16}).urgently().
+		sends(script.Release, "k q f m", "s60000+13000", "A", "m", "16").
+		reads(map[string]any{"released " + now: ReleaseReply{head(Released)}, "left " + now: ReleaseReply{head(LeftQueue)}, "gone " + now: ReleaseReply{head(Gone)}}).
+		refuses("kept " + now),
+	of("release of a ticket", &Release{Lock: nodeLock, Token: "A", Member: Ticket("123").Member()}).urgently().
+		sends(script.Release, "k q f m", "ns60000+0", "A", "t:123", "0"),
+	of("share release", &ShareRelease{Release{Lock: shareLock, Token: "A"}, Unaware}).urgently().
+		sends(script.ShareRelease, "k q f e", "", "A", "", "0").reads(map[string]any{"released " + now: ReleaseReply{head(Released)}}),
+	of("count-down of a party", &ShareRelease{Release{Lock: shareLock, Token: "A"}, CountedDown}).urgently().
+		sends(script.ShareRelease, "k q f e", "", "A", "", "0", "done"),
+	of("release by key", &ReleaseByKey{Lock: strictLock, Token: "A"}).urgently().
+		sends(script.ReleaseByKey, "k", "s60000+13000", "A").
+		reads(map[string]any{"released " + now: ReleaseReply{head(Released)}, "kept " + now: ReleaseReply{head(Kept)}}).refuses("gone " + now),
+
+	of("renewal", &Renew{Lock: mutexLock, Token: "A", TTL: time.Minute, Fence: 7, FencesAlone: 9, Channel: "c"}).urgently().
+		sends(script.Renew, "k", "ck", "A", "60000", "0", "7").reads(renewReplies).
+		refuses("renewed "+now+" 60000 0 1", "renewed "+now+" 60000 9 -1", "renewed "+now+" 60000 -9 0", "late "+now, "behind "+now+" x"),
+	of("renewal in Strict mode", &Renew{Lock: strictLock, Token: "A", TTL: time.Minute, Fence: 7}).urgently().
+		sends(script.Renew, "k q f m", "s60000+13000", "A", "60000", "0", "7").
+		reads(map[string]any{"absent " + now: RenewReply{Head: head(Absent)}, "quarantined " + now + " 5": RenewReply{Head: head(Quarantined), Refusal: Refusal{Quarantine: 5 * time.Millisecond}}}),
+	of("renewal with fences", &Renew{Lock: mutexLock, Token: "A", TTL: time.Minute, Fence: 7, Fences: 3}).urgently().
+		sends(script.Renew, "k q f", "ck", "A", "60000", "3", "7"),
+	of("renewal with more fences", &Renew{Lock: mutexLock, Token: "A", TTL: time.Minute, Fence: 7, Fences: 3, FencesAlone: 9, Channel: "c"}).urgently().
+		sends(script.Renew, "k q f", "ck", "A", "60000", "3", "7", "9", "c"),
+	of("share renewal", &ShareRenew{Renew{Lock: shareLock, Token: "A", TTL: time.Minute, Fence: 7, FencesAlone: 9}}).urgently().
+		sends(script.ShareRenew, "k e", "", "A", "60000", "0", "7").reads(renewReplies).refuses("absent " + now),
+	of("share renewal with fences", &ShareRenew{Renew{Lock: shareLock, Token: "A", TTL: time.Minute, Fence: 7, Fences: 3, FencesAlone: 9}}).urgently().
+		sends(script.ShareRenew, "k q f e", "", "A", "60000", "3", "7"),
+	of("reassertion", &Reassert{Lock: mutexLock, Token: "A", TTL: time.Minute, NotAfter: 16, Fence: 7, Reserved: 9, Info: info, GrantedAt: 15, Age: time.Second}).urgently().
+		sends(script.Reassert, "k q f", "ck", "A", "60000", "16", "7", "9", info, "15", "1000000").reads(renewReplies).
+		reads(map[string]any{"late " + now: RenewReply{Head: head(Late)}}).refuses("absent "+now, "quarantined "+now+" 5"),
+	of("who holds", &WhoHolds{mutexLock}).sends(script.Holder, "k q f", "ck", "").
+		reads(map[string]any{
+			"held " + now + " 5 2 " + value: HolderReply{Head: head(Held), Holder: Holder{TTL: 5 * time.Millisecond, Waiters: 2, Ours: true, Value: holder}, Waiters: 2},
+			"free " + now + " 2":            HolderReply{Head: head(Free), Waiters: 2},
+		}).refuses("free "+now+" -1", "gone "+now),
+
+	of("several", &MultiAcquire{Flags: Cluster, Locks: []TokenOf{{mutexKeys, "A"}, {Keys{Lock: "k2", Queue: "q2", Fence: "f2"}, "B"}}, TTL: time.Minute, NotAfter: 16, Info: info}).
+		sends(script.MultiAcquire, "k q f k2 q2 f2", "c", "A", "60000", "16", info, "B").
+		reads(map[string]any{
+			"granted " + now + " 60000 7 8":   MultiReply{Head: head(Granted), TTL: time.Minute, Fences: []uint64{7, 8}},
+			"held " + now + " 2 5 1 " + value: MultiReply{Head: head(Held), Index: 1, Holder: Holder{TTL: 5 * time.Millisecond, Waiters: 1, Ours: true, Value: holder}},
+			"queued " + now:                   MultiReply{Head: head(Queued)},
+			"late " + now:                     MultiReply{Head: head(Late)},
+			"quarantined " + now + " 5":       MultiReply{Head: head(Quarantined), Refusal: Refusal{Quarantine: 5 * time.Millisecond}},
+		}).refuses("granted "+now+" 60000 7", "granted "+now+" 60000 7 8 9", "granted "+now+" 60000 7 0", "held "+now+" 0 5 1 x", "held "+now+" 3 5 1 x"),
+	of("several in Strict mode", &MultiAcquire{Locks: []TokenOf{{strictKeys, "A"}, {strictKeys, "B"}}, Mark: "m", TTL: time.Minute, Info: info}).
+		sends(script.MultiAcquire, "k q f k q f m", "", "A", "60000", "0", info, "B"),
+
+	batchOf("batch of alike", NewBatchAcquire(2), func(b *BatchAcquire) {
+		b.Flags, b.Fence, b.NotAfter = Cluster, "f", 16
+		b.Add("a", "qa", "hf1:A:", time.Minute, info)
+		b.Add("b", "qb", "hf1:B:", time.Minute, info)
+	}).sends(script.BatchAcquire, "a b qa qb f", "c", "16", "hf1:A:", "hf1:B:", "60000", info).reads(batchReplies).
+		refuses("taken "+now+" 0", "taken "+now+" 0 1", "taken "+now+" -1 1 2", "taken "+now+" 7 3", "taken "+now+" 7 2 1", "taken "+now+" 7 1 1", "taken "+now+" 7 0", "taken "+now, "behind "+now+" x"),
+	batchOf("batch of different ones", NewBatchAcquire(3), func(b *BatchAcquire) {
+		b.Fence = "f"
+		b.Add("a", "qa", "hf1:A:", time.Minute, info)
+		b.Add("b", "qb", "hf1:B:", time.Minute, info)
+		b.Add("c", "qc", "hf1:C:", time.Second, "{}")
+	}).sends(script.BatchAcquire, "a b c qa qb qc f", "", "0", "hf1:A:", "hf1:B:", "hf1:C:", "60000", "60000", "1000", info, info, "{}"),
+	batchOf("batch of one", NewBatchAcquire(1), func(b *BatchAcquire) {
+		b.Fence = "f"
+		b.Add("a", "qa", "hf1:A:", time.Minute, info)
+	}).sends(script.BatchAcquire, "a qa f", "", "0", "hf1:A:", "60000", info),
+	batchOf("batch on a node", NewNodeBatchAcquire(2), func(b *NodeBatchAcquire) {
+		b.Flags, b.Keys, b.NotAfter = nodeLock.Flags, nodeKeys, 16
+		b.Add("a", "qa", "hf1:A:", time.Minute, "{}")
+		b.Add("b", "qb", "hf1:B:", time.Minute, info)
+	}).sends(script.NodeBatchAcquire, "a b qa qb f u m", "ns60000+0", "16", "hf1:A:", "hf1:B:", "60000", "60000", "{}", info).reads(batchReplies).
+		reads(map[string]any{
+			"quarantined " + now + " 5":    BatchReply{Head: head(Quarantined), Refusal: Refusal{Quarantine: 5 * time.Millisecond}},
+			"behind " + now + " r/i?5+":    BatchReply{Head: head(Behind), Refusal: Refusal{Stands: "r/i?5+"}},
+			"taken " + now + " 7":          BatchReply{Head: head(Taken), Fence: 7},
+			"taken " + now + " 7 1":        BatchReply{Head: head(Taken), Fence: 7, Left: []int{0}},
+			"taken 1700000000000000 0 1 2": BatchReply{Head: head(Taken), Left: []int{0, 1}},
+		}).refuses("gone "+now, "behind "+now, "quarantined "+now),
+	batchOf("batch of releases", NewBatchRelease(2), func(b *BatchRelease) {
+		b.Add("a", "hf1:A:")
+		b.Add("b", "hf1:B:")
+	}).urgently().sends(script.BatchRelease, "a b", "hf1:A:", "hf1:B:").
+		reads(map[string]any{"freed": BatchReply{Head: Head{Word: Freed}}, "freed 2": BatchReply{Head: Head{Word: Freed}, Left: []int{1}}}).
+		refuses("freed 0", "freed 3", "freed 2 2", "freed x", "", "kept", "kept 1"),
+	of("command that releases", &DeleteIfEqual{"a", value}).urgently().sends(script.DeleteIfEqual, "a", value).
+		reads(map[string]any{"1": BatchReply{Head: Head{Word: Freed}}, "0": BatchReply{Head: Head{Word: Freed}, Left: []int{0}}}).
+		refuses("", "2", "freed", "OK"),
+	batchOf("batch of renewals", NewBatchRenew(2), func(b *BatchRenew) {
+		b.Flags = Cluster
+		b.Add("a", "hf1:A:", 7, time.Minute)
+		b.Add("b", "hf1:B:", 18446744073709551615, time.Minute)
+	}).urgently().sends(script.BatchRenew, "a b", "c", "hf1:A:7:", "hf1:B:18446744073709551615:", "60000").
+		reads(map[string]any{"kept " + now: BatchReply{Head: head(Kept)}, "kept " + now + " 1 2": BatchReply{Head: head(Kept), Left: []int{0, 1}}}).
+		refuses("kept "+now+" 3", "kept "+now+" 0", "taken "+now+" 7", "quarantined "+now+" 5"),
+	batchOf("batch of different renewals", NewBatchRenew(3), func(b *BatchRenew) {
+		b.Add("a", "hf1:A:", 7, time.Minute)
+		b.Add("b", "hf1:B:", 8, time.Second)
+		b.Add("c", "hf1:C:", 9, time.Minute)
+	}).urgently().sends(script.BatchRenew, "a b c", "", "hf1:A:7:", "hf1:B:8:", "hf1:C:9:", "60000", "1000", "60000"),
+
+	of("change of weight", &Weigh{Lock: shareLock, Token: "A", Weight: 1, Fence: 7, LeaseFence: 9}).urgently().
+		sends(script.ShareWeigh, "k q f e", "", "A", "1", "7", "9").
+		reads(map[string]any{
+			"weighed " + now + " 60000 9": WeighReply{Head: head(Weighed), TTL: time.Minute, Fence: 9},
+			"held " + now:                 WeighReply{Head: head(Held)},
+			"gone " + now:                 WeighReply{Head: head(Gone)},
+			"quarantined " + now + " 5":   WeighReply{Head: head(Quarantined), Refusal: Refusal{Quarantine: 5 * time.Millisecond}},
+		}).refuses("weighed "+now+" 60000 0", "late "+now),
+	of("holders", &Holders{Lock: shareLock, Cursor: "17", Count: 500, Kind: Semaphore}).
+		sends(script.ShareHolders, "k q f e", "", "", "17", "500", "sem").
+		reads(map[string]any{
+			"holders " + now + " 1 3 5 0": HoldersReply{Head: head(HoldersAre), Waiters: 1, Used: 3, Limit: 5, Next: "0"},
+			"holders " + now + " 1 3 5 9\n5 2 " + value + "\n6 1 hf1:a:b:no": HoldersReply{Head: head(HoldersAre), Waiters: 1, Used: 3, Limit: 5, Next: "9", Holds: []Hold{
+				{Token: "A", TTL: 5 * time.Millisecond, Weight: 2, Ours: true, Value: holder}, {Token: "a", TTL: 6 * time.Millisecond, Weight: 1},
+			}},
+		}).refuses("holders "+now+" 1 3 5", "holders "+now+" 1 3 5 0 x", "holders "+now+" 1 3 5 0\nx 2 "+value, "holders "+now+" 1 3 5 0\n5 2 "+value+"\n5", "held "+now+" 1 3 5 0"),
+	of("holders of any kind", &Holders{Lock: shareLock, Cursor: "0", Count: 10}).sends(script.ShareHolders, "k q f e", "", "", "0", "10"),
+	of("number of permits", &Resize{Lock: shareLock, Kind: Semaphore, Limit: 9}).sends(script.ShareResize, "k q f e", "", "", "sem", "9").
+		reads(map[string]any{"resized " + now + " 9 4": ResizeReply{Head: head(Resized), Limit: 9, Used: 4}}).refuses("resized "+now+" 9", "gone "+now),
+	of("release of an owner", &Disown{Lock: shareLock, ID: "id", Owner: "o", NotAfter: 16}).urgently().
+		sends(script.ShareDisown, "k q f e", "", "id", "o", "16").
+		reads(map[string]any{
+			"released " + now + " 2":        DisownReply{Head: head(Released), Left: 2},
+			"free " + now:                   DisownReply{Head: head(Free)},
+			"late " + now:                   DisownReply{Head: head(Late)},
+			"held " + now + " 5 1 " + value: DisownReply{Head: head(Held), Holder: Holder{TTL: 5 * time.Millisecond, Waiters: 1, Ours: true, Value: holder}},
+		}).refuses("released "+now+" -1", "gone "+now),
+
+	of("count-down", &CountDown{Lock: shareLock, ID: "id", Parties: 3, NotAfter: 16}).sends(script.LatchCount, "k q f e", "", "id", "3", "16").
+		reads(map[string]any{"counted " + now + " 2": CountReply{head(Counted), 2}, "taken " + now + " 2": CountReply{head(Taken), 2}, "late " + now: CountReply{Head: head(Late)}}).
+		refuses("counted "+now+" -1", "gone "+now),
+	of("look at a latch", &LookAtLatch{Lock: shareLock, Parties: 3}).sends(script.LatchLook, "k q f e", "", "", "3", "0").
+		reads(map[string]any{
+			"count " + now + " 16 2 1 5":  LatchReply{Head: head(CountIs), Since: 16, Left: 2, Missing: 1, TTL: 5 * time.Millisecond},
+			"count " + now + " 16 2 1 -1": LatchReply{Head: head(CountIs), Since: 16, Left: 2, Missing: 1, TTL: -time.Millisecond},
+		}).refuses("count "+now+" 0 2 1 5", "count "+now+" 16 -2 1 5", "count "+now+" 16 2 -1 5", "opened "+now+" 1", "reset "+now),
+	of("look at a count", &LookAtLatch{Lock: shareLock, Parties: 3, Since: 16}).sends(script.LatchLook, "k q f e", "", "", "3", "16").
+		reads(map[string]any{"opened " + now + " 1": LatchReply{Head: head(Opened), Missing: 1}, "reset " + now: LatchReply{Head: head(Reset)}}).
+		refuses("opened " + now + " -1"),
+	of("reset", &ResetLatch{Lock: shareLock, ID: "id", Parties: 3, NotAfter: 16}).sends(script.LatchReset, "k q f e", "", "id", "3", "16").
+		reads(map[string]any{"reset " + now: ResetReply{head(Reset)}, "late " + now: ResetReply{head(Late)}}).refuses("gone " + now),
+	of("await", &Await{Lock: shareLock, Token: "A", Number: 1, Phase: 2, Parties: 3, Passed: 4}).sends(script.BarrierAwait, "k q f e", "", "A", "1", "2", "3", "4").
+		reads(map[string]any{
+			"waiting " + now + " 5 2 1":             AwaitReply{Head: head(Waiting), TTL: 5 * time.Millisecond, Phase: 2, Arrived: 1},
+			"tripped " + now + " 2":                 AwaitReply{Head: head(Tripped), Phase: 2},
+			"broken " + now + " 2 3 died " + info:   AwaitReply{Head: head(Broken), Phase: 2, Present: 3, Died: true, Info: wire.Info{Owner: "me"}},
+			"broken " + now + " 2 3 left {\"o\": 1": AwaitReply{Head: head(Broken), Phase: 2, Present: 3},
+			"gone " + now:                           AwaitReply{Head: head(Gone)},
+			"stale " + now:                          AwaitReply{Head: head(Stale)},
+		}).refuses("waiting "+now+" 5 0 1", "tripped "+now+" 0", "broken "+now+" 2 2 left {}", "broken "+now+" 0 2 left {}", "broken "+now+" 2 3 done {}"),
+	of("withdrawal", &Withdraw{Lock: shareLock, Token: "A", Number: 1}).urgently().sends(script.BarrierWithdraw, "k q f e", "", "A", "1").
+		reads(map[string]any{"withdrawn " + now: WithdrawReply{head(Withdrawn)}, "stale " + now: WithdrawReply{head(Stale)}, "gone " + now: WithdrawReply{head(Gone)}}).
+		refuses("released " + now),
+
+	of("look at a job", &LookAtJob{Job: Job{"k", "r", Cluster}, Window: time.Hour}).sends(script.OnceLook, "k r", "c", "", "3600000").
+		reads(map[string]any{
+			"done " + now + " 16 7 2 counts " + info + "\none\ntwo three": LastRunReply{Head: head(Done), Run: run},
+			"done " + now + " 16 7 2 over not JSON":                       LastRunReply{Head: head(Done), Run: Run{Completed: 16, Fence: 7, Try: 2}},
+			"none " + now + " 3":                                          LastRunReply{Head: head(NeverDone), Begun: 3},
+		}).refuses("done "+now+" 0 7 2 counts {}\n", "done "+now+" 16 0 2 counts {}\n", "done "+now+" 16 7 2 perhaps {}\n", "gone "+now),
+	of("begin", &BeginRun{Job: Job{"k", "r", ""}, Token: "A", Window: time.Hour, Keep: time.Minute, Fence: 7, MaxTries: 3}).
+		sends(script.OnceBegin, "k r", "", "A", "3600000", "60000", "7", "3").
+		reads(map[string]any{
+			"begun " + now + " 2": BeginReply{Head: head(Begun), Tries: 2},
+			"spent " + now + " 3": BeginReply{Head: head(Spent), Tries: 3},
+			"used " + now:         BeginReply{Head: head(Used)},
+			"gone " + now:         BeginReply{Head: head(Gone)},
+			"done " + now + " 16 7 2 counts " + info + "\none\ntwo three": BeginReply{Head: head(Done), Run: run},
+		}).refuses("begun "+now+" -1", "begun "+now, "none "+now+" 3"),
+	of("complete", &CompleteRun{Job: Job{"k", "r", ""}, Token: "A", Keep: time.Minute, Fence: 7, Info: info, Result: "one\ntwo"}).
+		sends(script.OnceComplete, "k r", "", "A", "60000", "7", info, "one\ntwo").
+		reads(map[string]any{"completed " + now + " 16 2": CompleteReply{head(Completed), 16, 2}, "gone " + now: CompleteReply{Head: head(Gone)}}).
+		refuses("completed "+now+" 0 2", "completed "+now+" 16"),
+
+	of("vote", &NodeAcquire{Lock: nodeLock, Token: "A", TTL: time.Minute, NotAfter: 16, Info: info, Ticket: "123", Keep: time.Second}).
+		sends(script.NodeAcquire, "k q f u m", "ns60000+0", "A", "60000", "16", info, "123", "1000").
+		reads(map[string]any{
+			"granted " + now + " 60000 7":   NodeAcquireReply{Head: head(Granted), Grant: Grant{TTL: time.Minute, Fence: 7, Block: 1}},
+			"held " + now + " 5 2 " + value: NodeAcquireReply{Head: head(Held), Holder: Holder{TTL: 5 * time.Millisecond, Ours: true, Value: holder}, Ahead: 2},
+			"wanted " + now + " 2":          NodeAcquireReply{Head: head(Wanted), Ahead: 2},
+			"gone " + now:                   NodeAcquireReply{Head: head(Gone)},
+			"late " + now:                   NodeAcquireReply{Head: head(Late)},
+			"quarantined " + now + " 5":     NodeAcquireReply{Head: head(Quarantined), Refusal: Refusal{Quarantine: 5 * time.Millisecond}},
+			"behind " + now + " r/i?5":      NodeAcquireReply{Head: head(Behind), Refusal: Refusal{Stands: "r/i?5"}},
+		}).refuses("granted "+now+" 60000 7 1", "granted "+now+" 60000 0", "wanted "+now+" 0", "queued "+now, "behind "+now+" a b"),
+	of("fence of a grant", &NodeFence{Lock: nodeLock, Token: "A", Fence: 7}).sends(script.NodeFence, "k q f u m", "ns60000+0", "A", "7").
+		reads(map[string]any{
+			"fenced " + now + " 5":      NodeFenceReply{Head: head(Fenced), TTL: 5 * time.Millisecond},
+			"gone " + now:               NodeFenceReply{Head: head(Gone)},
+			"quarantined " + now + " 5": NodeFenceReply{Head: head(Quarantined), Refusal: Refusal{Quarantine: 5 * time.Millisecond}},
+			"behind " + now + " r/i?5":  NodeFenceReply{Head: head(Behind), Refusal: Refusal{Stands: "r/i?5"}},
+		}).refuses("fenced "+now, "late "+now),
+	of("counter of a node", &NodeCounter{nodeLock}).sends(script.NodeCounter, "k q f u m", "ns60000+0", "").
+		reads(map[string]any{
+			"counter " + now + " 7":        NodeCounterReply{Head: head(CounterIs), Counter: 7},
+			"behind " + now + " 7 r/i?5+":  NodeCounterReply{Head: head(Behind), Counter: 7, Refusal: Refusal{Stands: "r/i?5+"}},
+			"quarantined " + now + " 5":    NodeCounterReply{Head: head(Quarantined), Refusal: Refusal{Quarantine: 5 * time.Millisecond}},
+			"counter 1700000000000000 0":   NodeCounterReply{Head: head(CounterIs)},
+			"behind 1700000000000000 0 r?": NodeCounterReply{Head: head(Behind), Refusal: Refusal{Stands: "r?"}},
+		}).refuses("counter "+now+" -1", "counter "+now, "behind "+now+" r/i?5", "raised "+now+" 7"),
+	of("raised counter", &NodeRaise{Lock: nodeLock, Counter: 9, Stands: "r/i?5"}).sends(script.NodeRaise, "k q f u m", "ns60000+0", "", "9", "r/i?5").
+		reads(map[string]any{
+			"raised " + now + " 9":      NodeRaiseReply{Head: head(Raised), Counter: 9},
+			"behind " + now + " r/i?6":  NodeRaiseReply{Head: head(Behind), Refusal: Refusal{Stands: "r/i?6"}},
+			"quarantined " + now + " 5": NodeRaiseReply{Head: head(Quarantined), Refusal: Refusal{Quarantine: 5 * time.Millisecond}},
+		}).refuses("raised "+now+" -1", "counter "+now+" 7"),
+
+	of("adoption", &Adopt{Lock: strictLock, Token: "A", TTL: time.Minute, NotAfter: 9, Info: info, Detached: "B", Fence: 7, Tombstone: 8}).
+		sends(script.Adopt, "k q f m", "s60000+13000", "A", "60000", "9", info, "B", "7", "8").
+		reads(map[string]any{
+			"adopted " + now + " 60000 43": AdoptReply{Head: head(Adopted), TTL: time.Minute, Fence: 43},
+			"gone " + now:                  AdoptReply{Head: head(Gone)},
+			"absent " + now:                AdoptReply{Head: head(Absent)},
+			"late " + now:                  AdoptReply{Head: head(Late)},
+			"quarantined " + now + " 5":    AdoptReply{Head: head(Quarantined), Refusal: Refusal{Quarantine: 5 * time.Millisecond}},
+		}).refuses("adopted "+now+" 60000 0", "adopted "+now+" 60000", "granted "+now+" 60000 43 1"),
+
+	of("init", &Init{Flags: strictLock.Flags, Mark: "m", Mode: AdmitKnown}).sends(script.Init, "m", "fs60000+13000", "").
+		reads(map[string]any{"ready " + now: InitReply{Head: head(Ready)}, "quarantined " + now + " 5": InitReply{Head: head(Quarantined), Refusal: Refusal{Quarantine: 5 * time.Millisecond}}}).
+		refuses("known "+now, "new "+now, "behind "+now+" x"),
+	of("look at a mark", &Init{Flags: strictLock.Flags, Mark: "m", Mode: LookAtMark}).sends(script.Init, "m", "ls60000+13000", "").
+		reads(map[string]any{"known " + now: InitReply{Head: head(Known)}, "new " + now: InitReply{Head: head(Unmarked)}}).refuses("ready " + now),
+	of("settings", &Survey{strictLock}).urgently().sends(script.Survey, "k", "s60000+13000", "").
+		reads(map[string]any{
+			"settings " + now + " 1024 allkeys-lru master": SurveyReply{Head: head(SettingsAre), MaxMemory: 1024, Policy: "allkeys-lru", Role: "master"},
+			"settings " + now + " - - -":                   SurveyReply{Head: head(SettingsAre)},
+			"settings " + now + " lots noeviction slave":   SurveyReply{Head: head(SettingsAre), Policy: "noeviction", Role: "slave"},
+		}).refuses("settings "+now+" 0 noeviction", "settings "+now+" 0 noeviction master x", "gone "+now),
+	of("what a key holds", &WhatIs{shareLock}).sends(script.WhatIs, "k", "", "").
+		reads(map[string]any{"holds " + now + " mutex": WhatIsReply{head(KeyHolds), HoldsMutex}, "holds " + now + " any thing": WhatIsReply{head(KeyHolds), "any thing"}}).
+		refuses("holds "+now, "gone "+now),
+	of("announcement", &Announce{Lock: mutexLock, Channel: "c"}).urgently().sends(script.Announce, "k", "ck", "", "c").
+		reads(map[string]any{"told " + now + " 2": AnnounceReply{head(Told), 2}}).refuses("told "+now+" -1", "told "+now),
+}
+
+func TestRequestsAreTheScriptsCalls(t *testing.T) {
+	for _, s := range samples {
+		want := driver.Call{Script: s.script, Keys: strings.Fields(s.keys), Args: s.args, Urgent: s.urgent}
+		if !reflect.DeepEqual(s.call, want) {
+			t.Errorf("%s sends %s: %q, %q, urgent: %t; want %s: %q, %q, urgent: %t", s.name,
+				s.call.Script.Name, s.call.Keys, s.call.Args, s.call.Urgent, want.Script.Name, want.Keys, want.Args, want.Urgent)
+		}
+	}
+}
+
+func TestRepliesAreRead(t *testing.T) {
+	for _, s := range samples {
+		for text, want := range s.replies {
+			if got, err := s.parse(text); err != nil || !reflect.DeepEqual(got, want) {
+				t.Errorf("%s: %q is read as\n  %+v, %v, want\n  %+v", s.name, text, got, err, want)
+			}
+		}
+	}
+}
+
+func TestEveryScriptHasARequest(t *testing.T) {
+	for _, s := range append(script.All(), script.DeleteIfEqual) {
+		if !slices.ContainsFunc(samples, func(a sample) bool { return a.call.Script.Name == s.Name && len(a.replies) > 0 }) {
+			t.Errorf("no request with replies is tested for %s", s.Name)
+		}
+	}
+}
+
+// malformed expects a reply to be malformed, and what it is read as to be nothing.
+func malformed(t *testing.T, s sample, text string) {
+	t.Helper()
+	if got, err := s.parse(text); err != wire.ErrMalformed || !reflect.ValueOf(got).IsZero() {
+		t.Errorf("%s: %q is read as %+v, %v", s.name, text, got, err)
+	}
+}
+
+func TestMalformedRepliesAreRefused(t *testing.T) {
+	for _, s := range samples {
+		for _, text := range s.wrong {
+			malformed(t, s, text)
+		}
+		for _, text := range []string{"", " ", "nonsense", "nonsense " + now, "gone", "gone x", "gone 0", "gone -1", "gone 9000000000000001"} {
+			malformed(t, s, text)
+		}
+	}
+}
+
+// The last fields of these replies are texts of others, which may be anything, or numbers of items.
+var openEnded = []Word{Held, Done, Broken, HoldersAre, KeyHolds, Taken, Freed, Kept}
+
+func TestRepliesWithMoreOrLessAreRefused(t *testing.T) {
+	for _, s := range samples {
+		for text, reply := range s.replies {
+			word := Word(strings.Fields(text)[0])
+			if s.call.Script.Command != "" {
+				continue
+			}
+			for i := range text {
+				if text[i] == ' ' && i+1 < len(text) && !(slices.Contains(openEnded, word) && strings.Count(text[:i], " ") > 1) {
+					if got, err := s.parse(text[:i]); err == nil && reflect.DeepEqual(got, reply) {
+						t.Errorf("%s: %q is read as %q is", s.name, text[:i], text)
+					}
+				}
+			}
+			if !slices.Contains(openEnded, word) {
+				malformed(t, s, text+" x")
+			}
+		}
+	}
+}
+
+func TestErrorsOfScriptsAreTheirs(t *testing.T) {
+	for _, s := range samples {
+		if s.call.Script.Command != "" {
+			continue
+		}
+		const text = "OOM command not allowed when used memory > 'maxmemory'."
+		var caught wire.ScriptError
+		if _, err := s.parse("error " + text); !errors.As(err, &caught) || string(caught) != text {
+			t.Errorf("%s: the script's error is %v", s.name, err)
+		}
+	}
+}
+
+func TestOnlyAchievementsHaveToBeDurable(t *testing.T) {
+	for _, text := range []string{"granted 1 2 3 4", "adopted 1", "renewed 1", "weighed 1", "begun 1", "completed 1", "counted 1", "released 1", "reset 1", "tripped 1", "waiting 1", "reset"} {
+		if !Achieves(text) {
+			t.Errorf("%q achieves nothing", text)
+		}
+	}
+	for _, text := range []string{"", "held 1", "queued 1", "gone 1", "late 1", "quarantined 1", "taken 1", "error granted", "grante 1", "granted1"} {
+		if Achieves(text) {
+			t.Errorf("%q achieves something", text)
+		}
+	}
+}
+
+func TestNodesThatKeptTheirData(t *testing.T) {
+	for stands, want := range map[string]bool{"": false, "r/i?5": false, "r/i?5+": true} {
+		if got := (Refusal{Stands: stands}).KeptData(); got != want {
+			t.Errorf("a node that stands as %q has kept its data: %t", stands, got)
+		}
+	}
+}
+
+func TestMembers(t *testing.T) {
+	a := Acquire{Token: "A", Claim: 1500 * time.Millisecond, Channel: "c", Info: info}
+	for want, got := range map[string]string{
+		"A\n1500\nc\n" + info:       a.Member(),
+		"A\n1500\nc\n2\n" + info:    (&ShareAcquire{a, share}).Member(),
+		"A\n1500\nc\n1\no\n" + info: (&ShareAcquire{a, Share{Kind: Owned, Weight: 1, Owner: "o"}}).Member(),
+		"t:123":                     Ticket("123").Member(),
+	} {
+		if got != want {
+			t.Errorf("the member is %q, want %q", got, want)
+		}
+	}
+}
+
+// What is asked for often takes few pieces of memory.
+func TestAllocations(t *testing.T) {
+	const n = 64
+	keys := make([]string, n)
+	for i := range keys {
+		keys[i] = strings.Repeat("k", i+1)
+	}
+	head := wire.NewHead("AAAAAAAAAAAAAAAAAAAAAA")
+	var sink driver.Call
+	for name, test := range map[string]struct {
+		most float64
+		f    func()
+	}{
+		"acquire": {3, func() {
+			q := Acquire{Lock: Lock{Keys: mutexKeys}, Mode: Try, Token: "A", TTL: time.Minute, NotAfter: nowInt, Fences: 1, Info: info}
+			sink = q.Call()
+		}},
+		"renew": {3, func() {
+			q := Renew{Lock: mutexLock, Token: "A", TTL: time.Minute, Fence: nowInt}
+			sink = q.Call()
+		}},
+		"batch acquire": {3, func() {
+			b := NewBatchAcquire(n)
+			b.Flags, b.Fence, b.NotAfter = "", "f", nowInt
+			for _, key := range keys {
+				b.Add(key, key, head, time.Minute, info)
+			}
+			sink = b.Call()
+		}},
+		"batch release": {1, func() {
+			b := NewBatchRelease(n)
+			for _, key := range keys {
+				b.Add(key, head)
+			}
+			sink = b.Call()
+		}},
+		"batch renew": {6, func() {
+			b := NewBatchRenew(n)
+			for _, key := range keys {
+				b.Add(key, head, nowInt, time.Minute)
+			}
+			sink = b.Call()
+		}},
+		"replies": {0, func() {
+			a, r := Acquire{Mode: Wait}, Renew{}
+			b, f, k := BatchAcquire{items: acquireItems{n: n}}, BatchRelease{n: n}, BatchRenew{n: n}
+			_, err1 := a.Parse("granted " + now + " 60000 " + now + " 1")
+			_, err2 := a.Parse("queued " + now + " 60000 " + now + " 1 1 ours")
+			_, err3 := r.Parse("renewed " + now + " 60000 0 0")
+			_, err4 := b.Parse("taken " + now + " " + now)
+			_, err5 := f.Parse("freed")
+			_, err6 := k.Parse("kept " + now)
+			if err := errors.Join(err1, err2, err3, err4, err5, err6); err != nil {
+				t.Error(err)
+			}
+		}},
+	} {
+		if got := testing.AllocsPerRun(100, test.f); got > test.most {
+			t.Errorf("%s: %v allocations, want at most %v", name, got, test.most)
+		}
+	}
+	_ = sink
+}
+
+// Nothing that a server sends makes a parser panic, or is half read.
+func FuzzReplies(f *testing.F) {
+	for _, s := range samples {
+		for text := range s.replies {
+			f.Add(text)
+		}
+		for _, text := range s.wrong {
+			f.Add(text)
+		}
+	}
+	f.Add("error WRONGTYPE Operation against a key")
+	f.Fuzz(func(t *testing.T, text string) {
+		for _, s := range samples {
+			got, err := s.parse(text)
+			var caught wire.ScriptError
+			switch {
+			case err == nil:
+				if at := reflect.ValueOf(got).FieldByName("Head").Interface().(Head); at.Word == "" || at.Now < 0 || at.Now == 0 && at.Word != Freed || at.Now > wire.MaxTime {
+					t.Errorf("%s: %q begins with %+v", s.name, text, at)
+				}
+			case err != wire.ErrMalformed && !errors.As(err, &caught):
+				t.Errorf("%s: %q is the error %v", s.name, text, err)
+			case !reflect.ValueOf(got).IsZero():
+				t.Errorf("%s: %q is %v, and read as %+v", s.name, text, err, got)
+			}
+		}
+	})
+}

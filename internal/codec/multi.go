@@ -1,0 +1,82 @@
+package codec
+
+import (
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/script"
+)
+
+// MultiAcquire asks for several mutexes, all or none: multi_acquire.lua.
+type MultiAcquire struct {
+	Flags    Flags
+	Locks    []TokenOf
+	Mark     string // the incarnation mark, in Strict mode; else ""
+	TTL      time.Duration
+	NotAfter int64 // server time, µs
+	Info     string
+}
+
+// TokenOf is a lock and the token that wants it.
+type TokenOf struct {
+	Keys  Keys
+	Token string
+}
+
+// Call returns the script's call.
+func (q *MultiAcquire) Call() driver.Call {
+	words := make([]string, 0, 4*len(q.Locks)+5)
+	for i := range q.Locks {
+		words = q.Locks[i].Keys.appendOwn(words)
+	}
+	if q.Mark != "" {
+		words = append(words, q.Mark)
+	}
+	n := len(words)
+	words = append(words, string(q.Flags), q.Locks[0].Token, milliseconds(q.TTL), decimal(q.NotAfter), q.Info)
+	for _, l := range q.Locks[1:] {
+		words = append(words, l.Token)
+	}
+	return call(script.MultiAcquire, words, n)
+}
+
+// MultiReply is the reply to a request for several locks. Which of its fields counts depends on its word:
+//
+//	Granted       TTL of the lock that expires first, and a fence for each
+//	Held          Holder of the lock with that index
+//	Queued, Late  none: with Queued, each lock has to be asked for by itself
+//	Quarantined   Refusal
+type MultiReply struct {
+	Head
+	TTL     time.Duration
+	Fences  []uint64
+	Index   int
+	Holder  Holder
+	Refusal Refusal
+}
+
+// Parse reads the script's reply.
+func (q *MultiAcquire) Parse(text string) (MultiReply, error) {
+	head, r, err := begin(text)
+	if err != nil {
+		return MultiReply{}, err
+	}
+	reply := MultiReply{Head: head}
+	switch head.Word {
+	case Granted:
+		reply.TTL, reply.Fences = r.ttl(), make([]uint64, len(q.Locks))
+		for i := range reply.Fences {
+			reply.Fences[i] = r.fence(1)
+		}
+	case Held:
+		reply.Index = r.count(1) - 1
+		r.bad = r.bad || reply.Index >= len(q.Locks)
+		reply.Holder = r.holder()
+	case Queued, Late:
+	case Quarantined:
+		reply.Refusal = r.refusal(head.Word)
+	default:
+		r.bad = true
+	}
+	return finish(&r, reply)
+}

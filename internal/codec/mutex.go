@@ -1,0 +1,348 @@
+package codec
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/script"
+)
+
+// Mode is how a lock is asked for.
+type Mode string
+
+const (
+	Try  Mode = "t" // get it now or not at all
+	Wait Mode = "w" // queue if it cannot be granted
+	Look Mode = "l" // a waiter's check
+)
+
+// Acquire asks for a mutex: acquire.lua.
+type Acquire struct {
+	Lock     Lock
+	Mode     Mode
+	Token    string
+	TTL      time.Duration
+	NotAfter int64 // server time, µs; 0 for none
+	Fences   int   // wanted
+	Info     string
+
+	// Of a waiter: with Wait and Look. They are the same in all its requests, or it would stand in the queue twice.
+	Claim   time.Duration
+	Channel string
+	Score   int64 // of the entry whose place this one takes, or that it has; 0 for none
+}
+
+// Call returns the script's call.
+func (q *Acquire) Call() driver.Call { return q.call(script.Acquire, nil) }
+
+func (q *Acquire) call(s driver.Script, share *Share) driver.Call {
+	words := q.Lock.Keys.appendAll(make([]string, 0, maxKeys+12))
+	n := len(words)
+	words = append(words, q.Lock.Flags.in(string(q.Mode)), q.Token, milliseconds(q.TTL), decimal(q.NotAfter), strconv.Itoa(q.Fences), q.Info)
+	if share != nil {
+		words = append(words, share.Kind, strconv.Itoa(share.Limit), share.wanted())
+	}
+	if q.Mode != Try {
+		score := ""
+		if q.Score != 0 {
+			score = decimal(q.Score)
+		}
+		words = append(words, milliseconds(q.Claim), q.Channel, score)
+	}
+	return call(s, words, n)
+}
+
+// Member returns the waiter's member of the queue.
+func (q *Acquire) Member() string { return q.member("") }
+
+// member returns the member of a waiter that asks for more than its info says.
+func (q *Acquire) member(wanted string) string {
+	fields := []string{q.Token, milliseconds(q.Claim), q.Channel, wanted, q.Info}
+	if wanted == "" {
+		fields = append(fields[:3], q.Info)
+	}
+	return strings.Join(fields, "\n")
+}
+
+// AcquireReply is the reply to a request for a lock. Which of its fields counts depends on its word:
+//
+//	Granted      Grant
+//	Held         Holder; to Try
+//	Queued       Place; to Wait and Look
+//	Deep         Holds; to ShareAcquire
+//	Gone, Late   none
+//	Quarantined  Refusal; to Try
+type AcquireReply struct {
+	Head
+	Grant   Grant
+	Holder  Holder
+	Place   Place
+	Holds   int // of the owner
+	Refusal Refusal
+}
+
+// Grant is a lock that was granted.
+type Grant struct {
+	TTL   time.Duration // negative if the lock has no expiry
+	Fence uint64        // the first of the fences that are reserved
+	Block int64         // how many are
+}
+
+// Place is where a waiter stands.
+type Place struct {
+	TTL       time.Duration // what is left until the lock may be free; negative if it has no expiry
+	Score     int64
+	Rank      int // from 1
+	Receivers int // of the waiter's channel, on the lock's server
+	// Foreign says that the holder does not tell this queue when it releases: it is another program, or serves another
+	// queue.
+	Foreign bool
+}
+
+// Parse reads the script's reply.
+func (q *Acquire) Parse(text string) (AcquireReply, error) {
+	head, r, err := begin(text)
+	if err != nil {
+		return AcquireReply{}, err
+	}
+	reply := AcquireReply{Head: head}
+	switch word, waits := head.Word, q.Mode != Try; {
+	case word == Granted:
+		reply.Grant = Grant{TTL: r.ttl(), Fence: r.fence(1), Block: r.number(1)}
+	case word == Held && !waits:
+		reply.Holder = r.holder()
+	case word == Queued && waits:
+		reply.Place = Place{TTL: r.ttl(), Score: r.number(0), Rank: r.count(1), Receivers: r.count(0), Foreign: r.is("foreign", "ours")}
+	case word == Gone, word == Late:
+	case word == Quarantined && !waits:
+		reply.Refusal = r.refusal(word)
+	default:
+		r.bad = true
+	}
+	return finish(&r, reply)
+}
+
+// Release gives up what a token has: release.lua.
+type Release struct {
+	Lock      Lock
+	Token     string
+	Member    string // of the queue, or ""
+	Tombstone int64  // server time, µs, until which an acquire of the token may still arrive; 0 if none can
+}
+
+// Call returns the script's call.
+func (q *Release) Call() driver.Call { return q.call(script.Release, "") }
+
+func (q *Release) call(s driver.Script, how Ending) driver.Call {
+	words := q.Lock.Keys.appendAll(make([]string, 0, maxKeys+5))
+	n := len(words)
+	words = append(words, string(q.Lock.Flags), q.Token, q.Member, decimal(q.Tombstone))
+	if how != "" {
+		words = append(words, string(how))
+	}
+	return urgent(call(s, words, n))
+}
+
+// ReleaseReply is the reply to a release: Released, LeftQueue or Gone; of ReleaseByKey, Released or Kept.
+type ReleaseReply struct{ Head }
+
+// Parse reads the script's reply.
+func (q *Release) Parse(text string) (ReleaseReply, error) {
+	head, err := parseWord(text, Released, LeftQueue, Gone)
+	return ReleaseReply{head}, err
+}
+
+// ReleaseByKey gives up a mutex that nobody waits for: release_by_key.lua.
+type ReleaseByKey struct {
+	Lock  Lock
+	Token string
+}
+
+// Call returns the script's call.
+func (q *ReleaseByKey) Call() driver.Call {
+	return urgent(q.Lock.byKey(script.ReleaseByKey, q.Token))
+}
+
+// Parse reads the script's reply.
+func (q *ReleaseByKey) Parse(text string) (ReleaseReply, error) {
+	head, err := parseWord(text, Released, Kept)
+	return ReleaseReply{head}, err
+}
+
+// Renew makes a lease of a mutex last for at least its TTL: renew.lua.
+type Renew struct {
+	Lock   Lock
+	Token  string
+	TTL    time.Duration
+	Fence  uint64 // of the grant
+	Fences int    // wanted
+	// If no process but the caller's waits, whose waiters listen on Channel, this number of fences is wanted; 0 if that
+	// makes no difference.
+	FencesAlone int
+	Channel     string
+}
+
+// Call returns the script's call.
+func (q *Renew) Call() driver.Call {
+	words, n := q.words()
+	if q.Fences > 0 && q.FencesAlone > 0 {
+		words = append(words, strconv.Itoa(q.FencesAlone), q.Channel)
+	}
+	return urgent(call(script.Renew, words, n))
+}
+
+// words returns the keys and arguments of any renewal, and the number of keys: if no fences are wanted, only those that
+// exist while the lock is held. In a slot that is on the move, a key that does not exist makes the script fail.
+func (q *Renew) words() (words []string, keys int) {
+	words = make([]string, 0, maxKeys+7)
+	if q.Fences == 0 && q.Lock.Keys.Mark == "" {
+		words = q.Lock.Keys.appendLeast(words)
+	} else {
+		words = q.Lock.Keys.appendAll(words)
+	}
+	keys = len(words)
+	return append(words, string(q.Lock.Flags), q.Token, milliseconds(q.TTL), strconv.Itoa(q.Fences), unsigned(q.Fence)), keys
+}
+
+// RenewReply is the reply to a renewal. Which of its fields counts depends on its word:
+//
+//	Renewed       Grant, whose fences are those that were reserved: with Block 0, none
+//	Gone, Absent  none; Absent not of a lock that several may hold
+//	Late          none; of Reassert
+//	Quarantined   Refusal; not of Reassert
+type RenewReply struct {
+	Head
+	Grant   Grant
+	Refusal Refusal
+}
+
+// Parse reads the script's reply.
+func (q *Renew) Parse(text string) (RenewReply, error) {
+	return parseRenewal(text, Gone, Absent, Quarantined)
+}
+
+// parseRenewal reads the reply to a renewal, which may have one of those words instead of Renewed.
+func parseRenewal(text string, others ...Word) (RenewReply, error) {
+	head, r, err := begin(text)
+	if err != nil {
+		return RenewReply{}, err
+	}
+	reply := RenewReply{Head: head}
+	switch word := head.Word; {
+	case word == Renewed:
+		reply.Grant = Grant{TTL: r.ttl(), Fence: r.fence(0), Block: r.number(0)}
+		r.bad = r.bad || reply.Grant.Block > 0 && reply.Grant.Fence == 0
+	case !slices.Contains(others, word):
+		r.bad = true
+	case word == Quarantined:
+		reply.Refusal = r.refusal(word)
+	}
+	return finish(&r, reply)
+}
+
+// Reassert asks for a mutex whose server may have lost it with its other data: reassert.lua.
+type Reassert struct {
+	Lock      Lock
+	Token     string
+	TTL       time.Duration
+	NotAfter  int64  // server time, µs
+	Fence     uint64 // of the grant
+	Reserved  uint64 // the last fence that the grant has reserved
+	Info      string
+	GrantedAt int64         // the server's time, µs, in the reply that granted the lock
+	Age       time.Duration // since that reply's request was sent, or longer
+}
+
+// Call returns the script's call.
+func (q *Reassert) Call() driver.Call {
+	return urgent(q.Lock.onLock(script.Reassert, q.Token, milliseconds(q.TTL), decimal(q.NotAfter),
+		unsigned(q.Fence), unsigned(q.Reserved), q.Info, decimal(q.GrantedAt), decimal(q.Age.Microseconds())))
+}
+
+// Parse reads the script's reply.
+func (q *Reassert) Parse(text string) (RenewReply, error) { return parseRenewal(text, Gone, Late) }
+
+// Adopt takes over a mutex that its holder has detached, for whoever has the ticket: adopt.lua.
+type Adopt struct {
+	Lock     Lock
+	Token    string // new for this request
+	TTL      time.Duration
+	NotAfter int64 // server time, µs; 0 for none
+	Info     string
+
+	Detached  string // the ticket's token
+	Fence     uint64 // the ticket's, which the lock's value has
+	Tombstone int64  // server time, µs, until which an acquire of the ticket's token may still arrive; 0 if none can
+}
+
+// Call returns the script's call.
+func (q *Adopt) Call() driver.Call {
+	return q.Lock.onLock(script.Adopt, q.Token, milliseconds(q.TTL), decimal(q.NotAfter), q.Info,
+		q.Detached, unsigned(q.Fence), decimal(q.Tombstone))
+}
+
+// AdoptReply is the reply to an adoption. Which of its fields counts depends on its word:
+//
+//	Adopted             TTL and Fence, a new one
+//	Gone, Absent, Late  none: the lock is another's, or nobody's, or the request came too late
+//	Quarantined         Refusal
+type AdoptReply struct {
+	Head
+	TTL     time.Duration
+	Fence   uint64
+	Refusal Refusal
+}
+
+// Parse reads the script's reply.
+func (q *Adopt) Parse(text string) (AdoptReply, error) {
+	head, r, err := begin(text)
+	if err != nil {
+		return AdoptReply{}, err
+	}
+	reply := AdoptReply{Head: head}
+	switch head.Word {
+	case Adopted:
+		reply.TTL, reply.Fence = r.ttl(), r.fence(1)
+	case Gone, Absent, Late:
+	case Quarantined:
+		reply.Refusal = r.refusal(head.Word)
+	default:
+		r.bad = true
+	}
+	return finish(&r, reply)
+}
+
+// WhoHolds asks who holds a mutex: holder.lua.
+type WhoHolds struct{ Lock Lock }
+
+// Call returns the script's call.
+func (q *WhoHolds) Call() driver.Call { return q.Lock.onLock(script.Holder, "") }
+
+// HolderReply says who holds a mutex: Held with Holder, or Free with Waiters.
+type HolderReply struct {
+	Head
+	Holder  Holder
+	Waiters int
+}
+
+// Parse reads the script's reply.
+func (q *WhoHolds) Parse(text string) (HolderReply, error) {
+	head, r, err := begin(text)
+	if err != nil {
+		return HolderReply{}, err
+	}
+	reply := HolderReply{Head: head}
+	switch head.Word {
+	case Held:
+		reply.Holder = r.holder()
+		reply.Waiters = reply.Holder.Waiters
+	case Free:
+		reply.Waiters = r.count(0)
+	default:
+		r.bad = true
+	}
+	return finish(&r, reply)
+}

@@ -1,0 +1,163 @@
+package codec
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/script"
+	"github.com/holdfast-go/holdfast/internal/wire"
+)
+
+// Job is what requests about a job's runs concern.
+type Job struct {
+	Lock   string // the key of its lock
+	Record string // the key of its record
+	Flags  Flags
+}
+
+// call makes a call of a script that takes the job's keys, the flags, and those arguments.
+func (j *Job) call(s driver.Script, args ...string) driver.Call {
+	words := append(make([]string, 0, 3+len(args)), j.Lock, j.Record, string(j.Flags))
+	return call(s, append(words, args...), 2)
+}
+
+// Run is a run of a job that was completed.
+type Run struct {
+	Completed int64 // server time, µs
+	Fence     uint64
+	Try       int       // which of its window's tries it was
+	Counts    bool      // in the window that was asked about; otherwise that is over
+	Info      wire.Info // who ran it
+	Result    string
+}
+
+// run reads a run.
+func (r *reader) run() Run {
+	run := Run{Completed: r.number(1), Fence: r.fence(1), Try: r.count(0), Counts: r.is("counts", "over")}
+	info, result, _ := strings.Cut(r.all(), "\n")
+	run.Info, run.Result = wire.ParseInfo(info), result
+	return run
+}
+
+// LookAtJob asks for the latest completed run of a job: once_look.lua.
+type LookAtJob struct {
+	Job    Job
+	Window time.Duration // 0 is forever
+}
+
+// Call returns the script's call.
+func (q *LookAtJob) Call() driver.Call {
+	return q.Job.call(script.OnceLook, "", milliseconds(q.Window))
+}
+
+// LastRunReply says when a job was completed last: Done with Run, or NeverDone with how many runs were begun.
+type LastRunReply struct {
+	Head
+	Run   Run
+	Begun int
+}
+
+// Parse reads the script's reply.
+func (q *LookAtJob) Parse(text string) (LastRunReply, error) {
+	head, r, err := begin(text)
+	if err != nil {
+		return LastRunReply{}, err
+	}
+	reply := LastRunReply{Head: head}
+	switch head.Word {
+	case Done:
+		reply.Run = r.run()
+	case NeverDone:
+		reply.Begun = r.count(0)
+	default:
+		r.bad = true
+	}
+	return finish(&r, reply)
+}
+
+// BeginRun asks whether the holder of a job's lock is to run the job: once_begin.lua.
+type BeginRun struct {
+	Job      Job
+	Token    string
+	Window   time.Duration // 0 is forever
+	Keep     time.Duration // how long the record is kept
+	Fence    uint64        // of the lease
+	MaxTries int           // 0 for any number
+}
+
+// Call returns the script's call.
+func (q *BeginRun) Call() driver.Call {
+	return q.Job.call(script.OnceBegin, q.Token, milliseconds(q.Window), milliseconds(q.Keep), unsigned(q.Fence), strconv.Itoa(q.MaxTries))
+}
+
+// BeginReply says whether a job is to be run. Which of its fields counts depends on its word:
+//
+//	Begun       Tries, with this one
+//	Done        Run
+//	Spent       Tries: as many as are allowed, none of which was completed
+//	Used, Gone  none: with Used, a run under this lease was completed in an earlier window
+type BeginReply struct {
+	Head
+	Tries int
+	Run   Run
+}
+
+// Parse reads the script's reply.
+func (q *BeginRun) Parse(text string) (BeginReply, error) {
+	head, r, err := begin(text)
+	if err != nil {
+		return BeginReply{}, err
+	}
+	reply := BeginReply{Head: head}
+	switch head.Word {
+	case Begun, Spent:
+		reply.Tries = r.count(0)
+	case Done:
+		reply.Run = r.run()
+	case Used, Gone:
+	default:
+		r.bad = true
+	}
+	return finish(&r, reply)
+}
+
+// CompleteRun records that a job was completed: once_complete.lua.
+type CompleteRun struct {
+	Job    Job
+	Token  string
+	Keep   time.Duration // how long the record is kept
+	Fence  uint64        // of the lease
+	Info   string
+	Result string
+}
+
+// Call returns the script's call.
+func (q *CompleteRun) Call() driver.Call {
+	return q.Job.call(script.OnceComplete, q.Token, milliseconds(q.Keep), unsigned(q.Fence), q.Info, q.Result)
+}
+
+// CompleteReply says whether a run counts: Completed, with when, and which try of its window it was; or Gone.
+type CompleteReply struct {
+	Head
+	Completed int64 // server time, µs
+	Try       int
+}
+
+// Parse reads the script's reply.
+func (q *CompleteRun) Parse(text string) (CompleteReply, error) {
+	head, r, err := begin(text)
+	if err != nil {
+		return CompleteReply{}, err
+	}
+	reply := CompleteReply{Head: head}
+	switch head.Word {
+	case Completed:
+		reply.Completed, reply.Try = r.number(1), r.count(0)
+	case Gone:
+	default:
+		r.bad = true
+	}
+	return finish(&r, reply)
+}

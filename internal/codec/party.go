@@ -1,0 +1,189 @@
+package codec
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/script"
+	"github.com/holdfast-go/holdfast/internal/wire"
+)
+
+// CountDown counts down a party of a latch that has not joined: latch_count.lua.
+type CountDown struct {
+	Lock     Lock
+	ID       string // of the request: the same in its repetitions
+	Parties  int
+	NotAfter int64 // server time, µs
+}
+
+// Call returns the script's call.
+func (q *CountDown) Call() driver.Call {
+	return q.Lock.onLock(script.LatchCount, q.ID, strconv.Itoa(q.Parties), decimal(q.NotAfter))
+}
+
+// CountReply is the reply to a count-down: Counted or Taken, with how many parties are left, or Late.
+type CountReply struct {
+	Head
+	Left int
+}
+
+// Parse reads the script's reply.
+func (q *CountDown) Parse(text string) (CountReply, error) {
+	head, r, err := begin(text)
+	if err != nil {
+		return CountReply{}, err
+	}
+	reply := CountReply{Head: head}
+	switch head.Word {
+	case Counted, Taken:
+		reply.Left = r.count(0)
+	case Late:
+	default:
+		r.bad = true
+	}
+	return finish(&r, reply)
+}
+
+// LookAtLatch asks where a latch's count is: latch_look.lua.
+type LookAtLatch struct {
+	Lock    Lock
+	Parties int
+	Since   int64 // the count that is asked about; 0 for the present one
+}
+
+// Call returns the script's call.
+func (q *LookAtLatch) Call() driver.Call {
+	return q.Lock.onLock(script.LatchLook, "", strconv.Itoa(q.Parties), decimal(q.Since))
+}
+
+// LatchReply says where a latch's count is. Which of its fields counts depends on its word:
+//
+//	CountIs  all
+//	Opened   Missing: the count has come to 0; another has begun since
+//	Reset    none: another count has begun, and this one may not have come to 0
+type LatchReply struct {
+	Head
+	Since   int64 // which count it is
+	Left    int   // parties that have not ended
+	Missing int   // parties that ended without counting down
+	// TTL is how long until a party that has joined may have died; negative if none has joined.
+	TTL time.Duration
+}
+
+// Parse reads the script's reply.
+func (q *LookAtLatch) Parse(text string) (LatchReply, error) {
+	head, r, err := begin(text)
+	if err != nil {
+		return LatchReply{}, err
+	}
+	reply := LatchReply{Head: head}
+	switch word, asked := head.Word, q.Since != 0; {
+	case word == CountIs:
+		reply.Since, reply.Left, reply.Missing, reply.TTL = r.number(1), r.count(0), r.count(0), r.ttl()
+	case word == Opened && asked:
+		reply.Missing = r.count(0)
+	case word == Reset && asked:
+	default:
+		r.bad = true
+	}
+	return finish(&r, reply)
+}
+
+// ResetLatch begins a latch's count again, or deletes the latch: latch_reset.lua.
+type ResetLatch struct {
+	Lock     Lock
+	ID       string // of the request: the same in its repetitions
+	Parties  int    // 0 deletes it
+	NotAfter int64  // server time, µs
+}
+
+// Call returns the script's call.
+func (q *ResetLatch) Call() driver.Call {
+	return q.Lock.onLock(script.LatchReset, q.ID, strconv.Itoa(q.Parties), decimal(q.NotAfter))
+}
+
+// ResetReply is the reply to a reset: Reset or Late.
+type ResetReply struct{ Head }
+
+// Parse reads the script's reply.
+func (q *ResetLatch) Parse(text string) (ResetReply, error) {
+	head, err := parseWord(text, Reset, Late)
+	return ResetReply{head}, err
+}
+
+// Await lets a party arrive at a barrier, or look whether it may go on: barrier_await.lua.
+type Await struct {
+	Lock    Lock
+	Token   string // the party's
+	Number  uint64 // of the await, from 1
+	Phase   uint64 // at which it arrives; 0 for that of its previous await, or of its joining
+	Parties int
+	Passed  uint64 // the latest phase that it knows to have tripped, or 0
+}
+
+// Call returns the script's call.
+func (q *Await) Call() driver.Call {
+	return q.Lock.onLock(script.BarrierAwait, q.Token, unsigned(q.Number), unsigned(q.Phase), strconv.Itoa(q.Parties), unsigned(q.Passed))
+}
+
+// AwaitReply is the reply to an await. Which of its fields counts depends on its word:
+//
+//	Waiting      TTL, Phase and Arrived
+//	Tripped      Phase
+//	Broken       Phase, Present, Died and Info
+//	Gone, Stale  none
+type AwaitReply struct {
+	Head
+	Phase   uint64        // the await's
+	TTL     time.Duration // how long until some party may have died
+	Arrived int           // parties
+	Present uint64        // the phase after the broken ones
+	Died    bool          // the party that broke a phase last; otherwise it left
+	Info    wire.Info     // its
+}
+
+// Parse reads the script's reply.
+func (q *Await) Parse(text string) (AwaitReply, error) {
+	head, r, err := begin(text)
+	if err != nil {
+		return AwaitReply{}, err
+	}
+	reply := AwaitReply{Head: head}
+	switch head.Word {
+	case Waiting:
+		reply.TTL, reply.Phase, reply.Arrived = r.ttl(), r.fence(1), r.count(0)
+	case Tripped:
+		reply.Phase = r.fence(1)
+	case Broken:
+		reply.Phase, reply.Present = r.fence(1), r.fence(1)
+		r.bad = r.bad || reply.Present <= reply.Phase
+		reply.Died = r.is("died", "left")
+		reply.Info = wire.ParseInfo(r.all())
+	case Gone, Stale:
+	default:
+		r.bad = true
+	}
+	return finish(&r, reply)
+}
+
+// Withdraw takes an await back: barrier_withdraw.lua.
+type Withdraw struct {
+	Lock   Lock
+	Token  string // the party's
+	Number uint64 // of the await
+}
+
+// Call returns the script's call.
+func (q *Withdraw) Call() driver.Call {
+	return urgent(q.Lock.onLock(script.BarrierWithdraw, q.Token, unsigned(q.Number)))
+}
+
+// WithdrawReply is the reply to a withdrawal: Withdrawn, Stale or Gone.
+type WithdrawReply struct{ Head }
+
+// Parse reads the script's reply.
+func (q *Withdraw) Parse(text string) (WithdrawReply, error) {
+	head, err := parseWord(text, Withdrawn, Stale, Gone)
+	return WithdrawReply{head}, err
+}

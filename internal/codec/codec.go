@@ -193,6 +193,9 @@ type Head struct {
 	Now  int64 // the server's time, µs
 }
 
+// Is reports whether a reply begins with that word.
+func (h Head) Is(word Word) bool { return h.Word == word }
+
 // Refusal says why a server grants nothing now. Its zero value says that it does.
 type Refusal struct {
 	// Quarantine is for how long, in Strict mode, nothing is granted; with Quarantined.

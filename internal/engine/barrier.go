@@ -4,18 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
+	"github.com/holdfast-go/holdfast/internal/codec"
 	"github.com/holdfast-go/holdfast/internal/exec"
-	"github.com/holdfast-go/holdfast/internal/script"
-	"github.com/holdfast-go/holdfast/internal/wire"
 )
 
 // barrier is the lock whose holders are the parties of a barrier.
-var barrier = shared("bar", kind{
+var barrier = shared(codec.Barrier, kind{
 	hasParties: true,
 	check:      func(s *settings) error { return s.checkParties(maxArrivals) },
 })
@@ -150,45 +147,30 @@ func (p *BarrierParty) Await(ctx context.Context) (phase uint64, err error) {
 	defer cancel()
 	defer context.AfterFunc(p.Context(), cancel)()
 	for answered := false; ; answered = true {
-		a, _, err := l.c.call(work, request{
-			op: "await", lock: l, script: script.BarrierAwait, durable: true,
-			args: []string{l.flags(""), p.g.from.token(), strconv.FormatUint(number, 10), strconv.FormatUint(at, 10), strconv.Itoa(l.set.limit), strconv.FormatUint(passed, 10)},
+		a, _, err := ask(work, l.c, request{op: "await", lock: l, durable: true}, &codec.Await{
+			Lock: l.ref(), Token: p.g.from.token(), Number: number, Phase: at, Parties: l.set.limit, Passed: passed,
 		})
-		var rest int64
+		reply := a.reply
 		if err == nil {
-			switch a.Word {
-			case "tripped":
-				var tripped int64
-				if a.Ints(&tripped) != nil || tripped <= 0 {
-					err = l.malformed("await")
-					break
-				}
-				next = uint64(tripped) + 1
-				return uint64(tripped), nil
-			case "broken":
-				broken, present, bad := p.broken(&a)
-				if bad == nil {
-					next = present
-					return 0, broken
-				}
-				err = bad
-			case "gone":
+			switch reply.Word {
+			case codec.Tripped:
+				next = reply.Phase + 1
+				return reply.Phase, nil
+			case codec.Broken:
+				next = reply.Present
+				return 0, p.broken(&reply)
+			case codec.Gone:
 				return 0, p.expelled()
-			case "waiting":
-				var tentative, arrived int64
-				if a.Ints(&rest, &tentative, &arrived) != nil || tentative <= 0 {
-					err = l.malformed("await")
-				} else {
-					at = uint64(tentative)
-					next = at
-				}
-			default:
+			case codec.Waiting:
+				at = reply.Phase
+				next = at
+			case codec.Stale: // of a later await: of none that this party has begun
 				err = l.malformed("await")
 			}
 		}
 		failure := err
 		if err == nil || answered && work.Err() == nil && exec.Passing(exec.KindOf(err)) {
-			err = w.wait(work, err == nil, duration(rest))
+			err = w.wait(work, err == nil, reply.TTL)
 		}
 		if err != nil {
 			if lost := p.Err(); lost != nil {
@@ -221,18 +203,13 @@ func (p *BarrierParty) end(next, passed uint64) {
 	p.awaiting, p.phase, p.passed = false, next, max(p.passed, passed)
 }
 
-// broken returns the error and the current phase of a "broken" reply.
-func (p *BarrierParty) broken(a *exec.Answer) (*BrokenError, uint64, error) {
-	var phase, present int64
-	if a.Ints(&phase, &present) != nil || phase <= 0 || present <= phase {
-		return nil, 0, p.lock().malformed("await")
-	}
-	how, text, _ := strings.Cut(a.Rest(), " ")
-	info := wire.ParseInfo(text)
+// broken returns the error of a phase that is broken.
+func (p *BarrierParty) broken(reply *codec.AwaitReply) *BrokenError {
+	info := reply.Info
 	return &BrokenError{
-		Name: p.Name(), Phase: uint64(phase), Died: how == hasDied.String(),
+		Name: p.Name(), Phase: reply.Phase, Died: reply.Died,
 		Party: Holder{Key: p.lock().keys.Lock, Owner: info.Owner, Host: info.Host, PID: info.PID, Meta: info.Meta},
-	}, uint64(present), nil
+	}
 }
 
 // expelled ends the lease, because the server does not know the party any more, and returns why it
@@ -253,10 +230,8 @@ func (p *BarrierParty) withdraw(number uint64) {
 	l := p.lock()
 	l.c.tasks.Run(func() {
 		for pause := 250 * time.Millisecond; p.Err() == nil; pause = min(2*pause, 5*time.Second) {
-			_, _, err := l.c.call(p.Context(), request{
-				op: "withdraw from", lock: l, script: script.BarrierWithdraw, urgent: true, durable: true,
-				args: []string{l.flags(""), p.g.from.token(), strconv.FormatUint(number, 10)},
-			})
+			_, _, err := ask(p.Context(), l.c, request{op: "withdraw from", lock: l, durable: true},
+				&codec.Withdraw{Lock: l.ref(), Token: p.g.from.token(), Number: number})
 			if err == nil || errors.Is(err, exec.ErrWrongType) {
 				return
 			}

@@ -6,8 +6,8 @@ import (
 	"iter"
 	"time"
 
+	"github.com/holdfast-go/holdfast/internal/codec"
 	"github.com/holdfast-go/holdfast/internal/exec"
-	"github.com/holdfast-go/holdfast/internal/script"
 )
 
 // Election chooses one leader at a time among those who Run for it, on all machines. Who leads
@@ -193,11 +193,8 @@ func (g serverGround) announce() {
 	l := g.l
 	channel := l.c.watchChannelOf(l).Name
 	l.c.tasks.Run(func() {
-		_, _ = exec.Try(context.Background(), l.c.server, l.c.cfg.CommandTimeout, func(ctx context.Context) (exec.Answer, error) {
-			return l.c.send(ctx, request{
-				op: "announce", lock: l, script: script.Announce, urgent: true, lockOnly: true,
-				args: []string{l.flags(""), "", channel},
-			})
+		_, _ = exec.Try(context.Background(), l.c.server, l.c.cfg.CommandTimeout, func(ctx context.Context) (answer[codec.AnnounceReply], error) {
+			return askOnce(ctx, l.c, request{op: "announce", lock: l}, &codec.Announce{Lock: l.ref(), Channel: channel})
 		})
 	})
 }

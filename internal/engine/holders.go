@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"maps"
-	"strconv"
-	"strings"
 	"time"
 
-	"github.com/holdfast-go/holdfast/internal/script"
+	"github.com/holdfast-go/holdfast/internal/codec"
 	"github.com/holdfast-go/holdfast/internal/wire"
 )
 
@@ -45,20 +43,14 @@ func (l *target) Holder(ctx context.Context) (Holder, error) {
 		return Holder{}, err
 	}
 	l.awaitDepartures(ctx)
-	a, _, err := l.c.call(ctx, request{
-		op: "inspect", lock: l, script: script.Holder,
-		args: []string{l.flags(""), ""},
-	})
-	if err != nil {
+	a, _, err := ask(ctx, l.c, request{op: "inspect", lock: l}, &codec.WhoHolds{Lock: l.ref()})
+	switch {
+	case err != nil:
 		return Holder{}, err
-	}
-	switch a.Word {
-	case "free":
+	case a.reply.Word == codec.Free:
 		return Holder{}, ErrNotHeld
-	case "held":
-		return l.parseHolder(&a.Reply)
 	}
-	return Holder{}, l.malformed("inspect")
+	return l.holderOf(&a.reply.Holder), nil
 }
 
 // Holders says who holds the lock: nobody, or, of a mutex, one; of a semaphore or a
@@ -109,6 +101,19 @@ func (l *target) parseHolding(r *wire.Reply) (token string, h Holder, err error)
 	return v.Token, l.holder(duration(pttl), int(waiters), r.Rest()), nil
 }
 
+// holderOf returns who has the lock, as a script says.
+func (l *target) holderOf(h *codec.Holder) Holder { return l.shown(h.TTL, h.Waiters, h.Ours, &h.Value) }
+
+// shown returns the lock's holder, of whom a script says that; the value counts if it is ours.
+func (l *target) shown(ttl time.Duration, waiters int, ours bool, v *wire.Value) Holder {
+	h := Holder{Name: l.name, Form: l.set.kind.form, Key: l.keys.Lock, TTL: ttl, Waiters: waiters, Foreign: !ours}
+	if ours {
+		h.Owner, h.Host, h.PID, h.Meta = v.Info.Owner, v.Info.Host, v.Info.PID, v.Info.Meta
+		h.Fence, h.Since = v.Fence, time.UnixMilli(v.Granted)
+	}
+	return h
+}
+
 // holder makes a Holder of a lock's value.
 func (l *target) holder(ttl time.Duration, waiters int, value string) Holder {
 	h := Holder{Name: l.name, Form: l.set.kind.form, Key: l.keys.Lock, TTL: ttl, Waiters: waiters}
@@ -134,16 +139,16 @@ func (l *target) someHolder(ctx context.Context) (Holder, error) {
 	l.awaitDepartures(ctx)
 	cursor := "0"
 	for count := 10; ; count = min(5*count, holdersPerReply) {
-		some, next, err := l.holdersFrom(ctx, cursor, count)
+		some, err := l.holdersFrom(ctx, cursor, count)
 		switch {
 		case err != nil:
 			return Holder{}, err
-		case len(some) > 0:
-			return some[0].Holder, nil
-		case next == "0":
+		case len(some.Holds) > 0:
+			return l.sharer(&some, 0), nil
+		case some.IsLast():
 			return Holder{}, ErrNotHeld
 		}
-		cursor = next
+		cursor = some.Next
 	}
 }
 
@@ -156,60 +161,33 @@ func (l *target) allHolders(ctx context.Context) ([]Holder, error) {
 	var all []Holder
 	known := map[string]bool{} // by token: the server may return a holder twice
 	for cursor := "0"; ; {
-		some, next, err := l.holdersFrom(ctx, cursor, holdersPerReply)
+		some, err := l.holdersFrom(ctx, cursor, holdersPerReply)
 		if err != nil {
 			return nil, err
 		}
-		for _, h := range some {
-			if !known[h.token] {
-				known[h.token] = true
-				all = append(all, h.Holder)
+		for i, h := range some.Holds {
+			if !known[h.Token] {
+				known[h.Token] = true
+				all = append(all, l.sharer(&some, i))
 			}
 		}
-		if next == "0" {
+		if some.IsLast() {
 			return all, nil
 		}
-		cursor = next
+		cursor = some.Next
 	}
 }
 
-// sharer is one of several holders.
-type sharer struct {
-	Holder
-	token string
+// sharer returns holder i of a reply.
+func (l *target) sharer(some *codec.HoldersReply, i int) Holder {
+	hold := &some.Holds[i]
+	h := l.shown(hold.TTL, some.Waiters, hold.Ours, &hold.Value)
+	h.Weight = hold.Weight
+	return h
 }
 
-// holdersFrom asks for about count holders, from a cursor on. next is the cursor after them, "0" if
-// they are the last.
-func (l *target) holdersFrom(ctx context.Context, cursor string, count int) (some []sharer, next string, err error) {
-	a, _, err := l.c.call(ctx, request{
-		op: "inspect", lock: l, script: script.ShareHolders,
-		args: []string{l.flags(""), "", cursor, strconv.Itoa(count), l.set.kind.name},
-	})
-	if err != nil {
-		return nil, "", err
-	}
-	var waiters, used, limit int64
-	head, lines, _ := strings.Cut(a.Rest(), "\n")
-	fields := wire.Fields(head)
-	if a.Word != "holders" || fields.Ints(&waiters, &used, &limit) != nil || fields.Rest() == "" {
-		return nil, "", l.malformed("inspect")
-	}
-	next = fields.Rest()
-	for line := range strings.SplitSeq(lines, "\n") {
-		if line == "" {
-			continue
-		}
-		var pttl, weight int64
-		fields := wire.Fields(line)
-		if fields.Ints(&pttl, &weight) != nil {
-			return nil, "", l.malformed("inspect")
-		}
-		value := fields.Rest()
-		h := l.holder(duration(pttl), int(waiters), value)
-		h.Weight = int(weight)
-		token, _, _ := strings.Cut(strings.TrimPrefix(value, valueFormat), ":")
-		some = append(some, sharer{h, token})
-	}
-	return some, next, nil
+// holdersFrom asks for about count holders, from a cursor on.
+func (l *target) holdersFrom(ctx context.Context, cursor string, count int) (codec.HoldersReply, error) {
+	a, _, err := ask(ctx, l.c, request{op: "inspect", lock: l}, &codec.Holders{Lock: l.ref(), Cursor: cursor, Count: count, Kind: l.set.kind.name})
+	return a.reply, err
 }

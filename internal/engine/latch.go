@@ -4,15 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 
-	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/codec"
 	"github.com/holdfast-go/holdfast/internal/exec"
-	"github.com/holdfast-go/holdfast/internal/script"
 )
 
 // latch is the lock whose holders are the parties that have joined a latch.
-var latch = shared("latch", kind{
+var latch = shared(codec.Latch, kind{
 	hasParties: true,
 	check:      func(s *settings) error { return s.checkParties(maxPermits) },
 })
@@ -63,18 +61,16 @@ func (l *Latch) Name() string { return l.lock.name }
 // most RetryTimeout. After an Ambiguous error it may still count, until RetryTimeout,
 // CommandTimeout and one second have passed. Other errors are those of Lock.TryAcquire.
 func (l *Latch) CountDown(ctx context.Context) error {
-	a, err := l.change(ctx, "count down", script.LatchCount, l.lock.set.limit)
-	if err != nil {
+	if err := l.lock.ready(ctx); err != nil {
 		return err
 	}
-	var left int64
-	switch {
-	case a.Word != "counted" && a.Word != "taken" || a.Ints(&left) != nil:
-		return l.lock.malformed("count down")
-	case a.Word == "taken":
-		return fmt.Errorf("%w: latch %.64q: the remaining parties, %d, have all joined and count down themselves", ErrHeld, l.lock.name, left)
+	reply, err := askOf(ctx, request{op: "count down", lock: l.lock, durable: true}, func(id string, notAfter int64) codec.Request[codec.CountReply] {
+		return &codec.CountDown{Lock: l.lock.ref(), ID: id, Parties: l.lock.set.limit, NotAfter: notAfter}
+	})
+	if err == nil && reply.Word == codec.Taken {
+		err = fmt.Errorf("%w: latch %.64q: the remaining parties, %d, have all joined and count down themselves", ErrHeld, l.lock.name, reply.Left)
 	}
-	return nil
+	return err
 }
 
 // Reset restarts the count, whatever it was. Waiters get ErrReset if the count had not reached 0,
@@ -94,19 +90,13 @@ func (l *Latch) Delete(ctx context.Context) error { return l.reset(ctx, "delete"
 
 // reset restarts the count with that many parties, or deletes the latch if there are none.
 func (l *Latch) reset(ctx context.Context, op string, parties int) error {
-	a, err := l.change(ctx, op, script.LatchReset, parties)
-	if err == nil && a.Word != "reset" {
-		err = l.lock.malformed(op)
-	}
-	return err
-}
-
-// change sends a request that takes effect once.
-func (l *Latch) change(ctx context.Context, op string, s driver.Script, parties int) (exec.Answer, error) {
 	if err := l.lock.ready(ctx); err != nil {
-		return exec.Answer{}, err
+		return err
 	}
-	return l.lock.callOnce(ctx, request{op: op, script: s, durable: true}, strconv.Itoa(parties))
+	_, err := askOf(ctx, request{op: op, lock: l.lock, durable: true}, func(id string, notAfter int64) codec.Request[codec.ResetReply] {
+		return &codec.ResetLatch{Lock: l.lock.ref(), ID: id, Parties: parties, NotAfter: notAfter}
+	})
+	return err
 }
 
 // Count returns how many parties have yet to count down. At 0 the latch is open.
@@ -115,7 +105,7 @@ func (l *Latch) Count(ctx context.Context) (int, error) {
 		return 0, err
 	}
 	now, err := l.check(ctx, 0)
-	return now.left, err
+	return now.Left, err
 }
 
 // Wait waits until the count is 0. It returns nil if all parties have counted down. It returns an
@@ -142,18 +132,18 @@ func (l *Latch) Wait(ctx context.Context) error {
 	for {
 		now, err := l.check(ctx, since)
 		switch {
-		case err == nil && now.since != since && since != 0:
+		case err == nil && (now.Word == codec.Reset || now.Word == codec.CountIs && now.Since != since && since != 0):
 			return fmt.Errorf("%w: %.64q", ErrReset, lock.name)
-		case err == nil && now.left == 0 && now.missing > 0:
-			return &IncompleteError{Name: lock.name, Missing: now.missing, Parties: lock.set.limit}
-		case err == nil && now.left == 0:
+		case err == nil && now.Left == 0 && now.Missing > 0:
+			return &IncompleteError{Name: lock.name, Missing: now.Missing, Parties: lock.set.limit}
+		case err == nil && now.Left == 0:
 			return nil
 		case err != nil && (since == 0 || ctx.Err() != nil || !exec.Passing(exec.KindOf(err))):
 			return err
 		case err == nil:
-			since = now.since
+			since = now.Since
 		}
-		if over := w.wait(ctx, err == nil, duration(now.rest)); over != nil {
+		if over := w.wait(ctx, err == nil, now.TTL); over != nil {
 			if ctx.Err() != nil {
 				return exec.EndedBy(ctx, err)
 			}
@@ -162,43 +152,11 @@ func (l *Latch) Wait(ctx context.Context) error {
 	}
 }
 
-// latchState is what the server says about a latch.
-type latchState struct {
-	since   int64 // when the count began, which tells one count from another
-	left    int
-	missing int
-	rest    int64 // ms until a party may have died; negative if none has joined
-}
-
 // check asks about the count that began at since or, if since is 0, about the current one.
-func (l *Latch) check(ctx context.Context, since int64) (latchState, error) {
+func (l *Latch) check(ctx context.Context, since int64) (codec.LatchReply, error) {
 	lock := l.lock
-	a, _, err := lock.c.call(ctx, request{
-		op: "inspect", lock: lock, script: script.LatchLook,
-		args: []string{lock.flags(""), "", strconv.Itoa(lock.set.limit), strconv.FormatInt(since, 10)},
-	})
-	if err != nil {
-		return latchState{}, err
-	}
-	now := latchState{since: since}
-	var count, missing int64
-	switch a.Word {
-	case "count":
-		if a.Ints(&now.since, &count, &missing, &now.rest) == nil && now.since > 0 && count >= 0 && missing >= 0 {
-			now.left, now.missing = int(count), int(missing)
-			return now, nil
-		}
-	case "opened":
-		if since != 0 && a.Ints(&missing) == nil && missing >= 0 {
-			now.missing = int(missing)
-			return now, nil
-		}
-	case "reset":
-		if since != 0 {
-			return latchState{}, nil
-		}
-	}
-	return latchState{}, lock.malformed("look at")
+	a, _, err := ask(ctx, lock.c, request{op: "inspect", lock: lock}, &codec.LookAtLatch{Lock: lock.ref(), Parties: lock.set.limit, Since: since})
+	return a.reply, err
 }
 
 // LatchParty is a party that has joined a latch, and its lease.

@@ -230,7 +230,7 @@ func (l *holdLease) Extend(ctx context.Context, ttl time.Duration) error {
 	}
 	var q *exec.Quarantine
 	if errors.As(err, &q) {
-		return h.l.c.quarantineError("renew", l.Name(), quarantined(q.Left))
+		return h.l.c.quarantineError("renew", l.Name(), q.Left)
 	}
 	if err != nil {
 		return h.l.malformed("renew")

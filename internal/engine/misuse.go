@@ -5,20 +5,20 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/holdfast-go/holdfast/internal/codec"
 	"github.com/holdfast-go/holdfast/internal/exec"
-	"github.com/holdfast-go/holdfast/internal/script"
 )
 
 // usedAs describes the locks that a key may hold in place of another, by whatis.lua's names for
 // them.
 var usedAs = map[string]string{
-	"mutex":        "a lock with one holder at a time, such as one of Mutex, Multi, Once or Election",
-	redisson.name:  "a lock in the format of Redisson's RLock",
-	reader.name:    "a read-write lock",
-	semaphore.name: "a semaphore",
-	owned.name:     "an owner's lock (OwnerMutex)",
-	latch.name:     "a latch",
-	barrier.name:   "a barrier",
+	codec.HoldsMutex: "a lock with one holder at a time, such as one of Mutex, Multi, Once or Election",
+	redisson.name:    "a lock in the format of Redisson's RLock",
+	reader.name:      "a read-write lock",
+	semaphore.name:   "a semaphore",
+	owned.name:       "an owner's lock (OwnerMutex)",
+	latch.name:       "a latch",
+	barrier.name:     "a barrier",
 }
 
 // misused is the error of a script that found a key of the wrong kind, with what the key holds.
@@ -61,19 +61,16 @@ func (c *Client) explain(ctx context.Context, locks []*target, err error) {
 		if found.what != "none" && found.key != "" {
 			break
 		}
-		a, askErr := exec.Try(ctx, c.server, c.cfg.CommandTimeout, func(ctx context.Context) (exec.Answer, error) {
-			return c.send(ctx, request{
-				op: "inspect", lock: l, script: script.WhatIs, lockOnly: true,
-				args: []string{l.flags(""), ""},
-			})
+		a, askErr := exec.Try(ctx, c.server, c.cfg.CommandTimeout, func(ctx context.Context) (answer[codec.WhatIsReply], error) {
+			return askOnce(ctx, c, request{op: "inspect", lock: l}, &codec.WhatIs{Lock: l.ref()})
 		})
-		what := a.Rest()
-		if askErr != nil || a.Word != "holds" || what == "unknown" {
+		what := a.reply.What
+		if askErr != nil || what == codec.HoldsUnknown {
 			return
 		}
 		found.key, found.what = l.keys.Lock, ""
 		switch {
-		case what == l.set.kind.form, what == "nothing":
+		case what == l.set.kind.form, what == codec.HoldsNothing:
 			found.what = "none"
 		case usedAs[what] != "":
 			found.what = what

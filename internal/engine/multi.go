@@ -231,7 +231,7 @@ func (l *multi) askAtOnce(ctx context.Context, attempts []*attempt) (grants []*h
 			return nil, true, nil
 		case "quarantined":
 			if q, err := parseQuarantine(&r.Reply); err == nil {
-				return nil, true, c.quarantineError("acquire", l.name, q)
+				return nil, true, c.quarantineError("acquire", l.name, time.Duration(q))
 			}
 		case "held":
 			var i int64

@@ -1,13 +1,14 @@
 package engine
 
 import (
+	"github.com/holdfast-go/holdfast/internal/codec"
 	"github.com/holdfast-go/holdfast/internal/keys"
 	"github.com/holdfast-go/holdfast/internal/script"
 )
 
 // mutex is the kind of lock that has one holder at a time.
 var mutex = single(kind{
-	form: "mutex", place: byName(""), check: unweighted, reserves: true, reasserted: true,
+	form: codec.HoldsMutex, place: byName(""), check: unweighted, reserves: true, reasserted: true,
 	batch: &batchForm{script: script.BatchAcquire, keys: func(l *target) []string { return []string{l.c.fenceOf(l)} }},
 })
 
@@ -15,7 +16,7 @@ var mutex = single(kind{
 // PX ttl. If it has disappeared, its holder does not claim it again: such a program may have held
 // it meanwhile, and nothing would show it.
 var keyed = single(kind{
-	form: "mutex", flags: "k", check: unweighted,
+	form: codec.HoldsMutex, flags: "k", check: unweighted,
 	place: func(space keys.Space, _ string, s *settings) (keys.Set, error) { return space.Exact(s.key) },
 })
 

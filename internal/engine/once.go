@@ -5,15 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strconv"
-	"strings"
 	"time"
 
-	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/codec"
 	"github.com/holdfast-go/holdfast/internal/exec"
 	"github.com/holdfast-go/holdfast/internal/keys"
-	"github.com/holdfast-go/holdfast/internal/script"
-	"github.com/holdfast-go/holdfast/internal/wire"
 )
 
 // Once is a job that is completed at most once in a window, by all processes together. It
@@ -211,29 +207,24 @@ func (o *Once) Begin(ctx context.Context, lease *holdLease) error {
 	if err := o.mine(ctx, lease, "Begin"); err != nil {
 		return err
 	}
-	a, err := o.write(ctx, "begin", script.OnceBegin, lease,
-		o.windowText(), milliseconds(o.window.keep), strconv.FormatUint(lease.fence, 10), strconv.Itoa(o.lock.set.maxTries))
+	reply, err := askOfJob(ctx, o, "begin", true, &codec.BeginRun{
+		Job: o.job(), Token: lease.g.from.token(), Window: o.window.length, Keep: o.window.keep,
+		Fence: lease.fence, MaxTries: o.lock.set.maxTries,
+	})
 	if err != nil {
 		return err
 	}
-	var tries int64
-	switch a.Word {
-	case "begun":
-		return nil
-	case "done":
-		if last, err := o.parse(&a.Reply); err == nil {
-			return &DoneError{o.lock.name, last}
-		}
-	case "spent":
-		if a.Ints(&tries) == nil {
-			return fmt.Errorf("%w: job %q: %d runs in this window have begun, and none was completed", ErrTries, o.lock.name, tries)
-		}
-	case "used":
+	switch reply.Word {
+	case codec.Done:
+		return &DoneError{o.lock.name, runOf(&reply.Run)}
+	case codec.Spent:
+		return fmt.Errorf("%w: job %q: %d runs in this window have begun, and none was completed", ErrTries, o.lock.name, reply.Tries)
+	case codec.Used:
 		return fmt.Errorf("%w: job %q: a run was completed under this lease; for the next window acquire another", ErrInvalid, o.lock.name)
-	case "gone":
+	case codec.Gone:
 		return &LostError{Name: o.lock.name, Reason: LossTaken}
 	}
-	return o.lock.malformed("begin")
+	return nil
 }
 
 // maxResult bounds what a run leaves behind.
@@ -254,22 +245,19 @@ func (o *Once) Complete(ctx context.Context, lease *holdLease, result string) (R
 		tooLong = fmt.Errorf("%w: job %q: its result of %d bytes was left out; at most %d are kept", ErrInvalid, o.lock.name, len(result), maxResult)
 		result = ""
 	}
-	a, err := o.insist(ctx, "complete", script.OnceComplete, lease,
-		milliseconds(o.window.keep), strconv.FormatUint(lease.fence, 10), lease.g.l.set.info, result)
+	s := lease.g.l.set
+	reply, err := o.insist(ctx, lease, &codec.CompleteRun{
+		Job: o.job(), Token: lease.g.from.token(), Keep: o.window.keep, Fence: lease.fence, Info: s.info, Result: result,
+	})
 	if err != nil {
 		return Run{}, err
 	}
-	var done, count int64
-	switch {
-	case a.Word == "gone":
+	if reply.Word == codec.Gone {
 		return Run{}, &LostError{Name: o.lock.name, Reason: LossTaken}
-	case a.Word != "completed" || a.Ints(&done, &count) != nil || done <= 0:
-		return Run{}, o.lock.malformed("complete")
 	}
-	s := lease.g.l.set
 	return Run{
-		Completed: time.UnixMicro(done), Result: result, Owner: s.owner, Host: o.lock.c.host, PID: os.Getpid(),
-		Fence: lease.fence, Try: int(count), Here: true, Counts: true,
+		Completed: time.UnixMicro(reply.Completed), Result: result, Owner: s.owner, Host: o.lock.c.host, PID: os.Getpid(),
+		Fence: lease.fence, Try: reply.Try, Here: true, Counts: true,
 	}, tooLong
 }
 
@@ -291,69 +279,54 @@ func (o *Once) look(ctx context.Context) (Run, error) {
 	if err := o.lock.ready(ctx); err != nil {
 		return Run{}, err
 	}
-	a, err := o.ask(ctx, request{op: "look up", script: script.OnceLook}, "", o.windowText())
-	switch {
-	case err != nil:
+	reply, err := askOfJob(ctx, o, "look up", false, &codec.LookAtJob{Job: o.job(), Window: o.window.length})
+	if err != nil || reply.Word != codec.Done {
 		return Run{}, err
-	case a.Word == "none":
-		return Run{}, nil
-	case a.Word == "done":
-		return o.parse(&a.Reply)
 	}
-	return Run{}, o.lock.malformed("look up")
+	return runOf(&reply.Run), nil
 }
 
-// parse reads what follows in a "done" reply.
-func (o *Once) parse(r *wire.Reply) (Run, error) {
-	var done, fence, try int64
-	if r.Ints(&done, &fence, &try) != nil || done <= 0 || fence <= 0 {
-		return Run{}, o.lock.malformed("look up")
-	}
-	validity, rest, _ := strings.Cut(r.Rest(), " ")
-	text, result, _ := strings.Cut(rest, "\n")
-	info := wire.ParseInfo(text)
+// runOf returns a run that the server knows.
+func runOf(r *codec.Run) Run {
 	return Run{
-		Completed: time.UnixMicro(done), Result: result, Owner: info.Owner, Host: info.Host, PID: info.PID,
-		Fence: uint64(fence), Try: int(try), Counts: validity == "counts",
-	}, nil
+		Completed: time.UnixMicro(r.Completed), Result: r.Result, Owner: r.Info.Owner, Host: r.Info.Host, PID: r.Info.PID,
+		Fence: r.Fence, Try: r.Try, Counts: r.Counts,
+	}
 }
 
-func (o *Once) windowText() string { return milliseconds(o.window.length) }
-
-// write has a holder write to the record.
-func (o *Once) write(ctx context.Context, op string, s driver.Script, lease *holdLease, args ...string) (exec.Answer, error) {
-	return o.ask(ctx, request{op: op, script: s, durable: true}, lease.g.from.token(), args...)
-}
-
-// insist is write of what is not to fail because of something that passes: it is tried for as long as the
-// lease lasts, also beyond RetryTimeout.
-func (o *Once) insist(ctx context.Context, op string, s driver.Script, lease *holdLease, args ...string) (exec.Answer, error) {
+// insist completes a run, which is not to fail because of something that passes: it is tried for as long as the lease
+// lasts, also beyond RetryTimeout.
+func (o *Once) insist(ctx context.Context, lease *holdLease, q *codec.CompleteRun) (codec.CompleteReply, error) {
 	unanswered := false
 	for {
-		a, err := o.write(ctx, op, s, lease, args...)
+		reply, err := askOfJob(ctx, o, "complete", true, q)
 		var failure *exec.Failure
 		if errors.As(err, &failure) {
 			unanswered = unanswered || failure.Ambiguous
 			failure.Ambiguous = unanswered
 		}
 		if err == nil || !exec.Passing(exec.KindOf(err)) {
-			return a, err
+			return reply, err
 		}
 		select {
 		case <-time.After(jitter(200*time.Millisecond, 50)):
 		case <-ctx.Done():
-			return a, err
+			return reply, err
 		case <-lease.Context().Done():
-			return a, err
+			return reply, err
 		}
 	}
 }
 
-func (o *Once) ask(ctx context.Context, rq request, token string, args ...string) (exec.Answer, error) {
-	rq.lock, rq.keys = o.lock, []string{o.lock.keys.Lock, o.record}
-	rq.args = append([]string{o.lock.flags(""), token}, args...)
-	a, _, err := o.lock.c.call(ctx, rq)
-	return a, err
+// job returns the job as requests name it.
+func (o *Once) job() codec.Job {
+	return codec.Job{Lock: o.lock.keys.Lock, Record: o.record, Flags: o.lock.codecFlags()}
+}
+
+// askOfJob sends a request about a job's runs.
+func askOfJob[R any](ctx context.Context, o *Once, op string, durable bool, q codec.Request[R]) (R, error) {
+	a, _, err := ask(ctx, o.lock.c, request{op: op, lock: o.lock, durable: durable, unexplained: true}, q)
+	return a.reply, err
 }
 
 // mine refuses a lease that is not of the job's lock, or is over.

@@ -5,13 +5,13 @@ import (
 	"fmt"
 	"strconv"
 
+	"github.com/holdfast-go/holdfast/internal/codec"
 	"github.com/holdfast-go/holdfast/internal/keys"
-	"github.com/holdfast-go/holdfast/internal/script"
 )
 
 // owned is a mutex that has an owner, who can acquire it again from any process. Each of the
 // owner's leases has a part of it.
-var owned = shared("own", kind{
+var owned = shared(codec.Owned, kind{
 	byOwner: true,
 	share: func(s *settings) (limit, wish string) {
 		limit, wish = byWeight(s)
@@ -50,26 +50,18 @@ func (l *target) ReleaseOwner(ctx context.Context) (left int, err error) {
 	if err := l.ready(ctx); err != nil {
 		return 0, err
 	}
-	a, err := l.callOnce(ctx, request{op: "release", script: script.ShareDisown, urgent: true}, l.set.owner)
-	if err != nil {
+	reply, err := askOf(ctx, request{op: "release", lock: l}, func(id string, notAfter int64) codec.Request[codec.DisownReply] {
+		return &codec.Disown{Lock: l.ref(), ID: id, Owner: l.set.owner, NotAfter: notAfter}
+	})
+	switch {
+	case err != nil:
 		return 0, err
-	}
-	switch a.Word {
-	case "free":
+	case reply.Word == codec.Free:
 		return 0, fmt.Errorf("%w: lock %q has no lease that %q could release", ErrNotHeld, l.name, l.set.owner)
-	case "held":
-		h, err := l.parseHolder(&a.Reply)
-		if err != nil {
-			return 0, err
-		}
-		return 0, &NotOwnerError{Name: l.name, Owner: l.set.owner, Holder: h}
-	case "released":
-		var n int64
-		if a.Ints(&n) == nil {
-			return int(n), nil
-		}
+	case reply.Word == codec.Held:
+		return 0, &NotOwnerError{Name: l.name, Owner: l.set.owner, Holder: l.holderOf(&reply.Holder)}
 	}
-	return 0, l.malformed("release")
+	return reply.Left, nil
 }
 
 // tooDeep returns the error for an owner that has all the leases it may have.

@@ -11,13 +11,14 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/clock"
+	"github.com/holdfast-go/holdfast/internal/codec"
 	"github.com/holdfast-go/holdfast/internal/exec"
 	"github.com/holdfast-go/holdfast/internal/script"
 )
 
 // nodeMutex is a mutex on one node of a quorum: a server that lost its data, or may have, grants and extends nothing.
 var nodeMutex = single(kind{
-	form: "mutex", flags: "n", place: byName(""),
+	form: codec.HoldsMutex, flags: "n", place: byName(""),
 	batch: &batchForm{
 		script: script.NodeBatchAcquire, keys: func(l *target) []string { return l.c.nodeKeys() },
 		refusals: map[string]bool{"quarantined": true, "behind": true},

@@ -156,7 +156,7 @@ func (q *Quorum) raiseRequest(p *target, counter int64, behind string) request {
 func (l *target) quarantineOf(op string, a exec.Answer) error {
 	if a.Word == "quarantined" {
 		if rest, err := parseQuarantine(&a.Reply); err == nil {
-			return l.c.quarantineError(op, l.name, rest)
+			return l.c.quarantineError(op, l.name, time.Duration(rest))
 		}
 	}
 	return l.malformed(op)

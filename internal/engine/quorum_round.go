@@ -248,7 +248,7 @@ func (q *Quorum) declined(l *quorumLock, v vote, said wire.Reply) vote {
 		v.behind = said.Rest()
 		v.err = q.isBehind(v.node, l, exec.ErrQuarantine, errBehind)
 	} else if rest, err := parseQuarantine(&said); err == nil {
-		v.err = p.c.quarantineError("acquire", l.name, rest)
+		v.err = p.c.quarantineError("acquire", l.name, time.Duration(rest))
 	} else {
 		v.err = p.malformed("acquire")
 	}

@@ -3,13 +3,14 @@ package engine
 import (
 	"errors"
 
+	"github.com/holdfast-go/holdfast/internal/codec"
 	"github.com/holdfast-go/holdfast/internal/keys"
 	"github.com/holdfast-go/holdfast/internal/notify"
 )
 
 // redisson is a mutex that is kept as Redisson keeps its RLock, in a hash.
 var redisson = single(kind{
-	name: "redisson", form: "redisson", flags: "kr", overhear: overhearRedisson,
+	name: "redisson", form: codec.HoldsRedisson, flags: "kr", overhear: overhearRedisson,
 	place: func(space keys.Space, _ string, s *settings) (keys.Set, error) {
 		set, err := space.Redisson(s.key)
 		if err == nil {

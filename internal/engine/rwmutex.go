@@ -5,18 +5,17 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"strconv"
 
 	"github.com/holdfast-go/holdfast/internal/clock"
+	"github.com/holdfast-go/holdfast/internal/codec"
 	"github.com/holdfast-go/holdfast/internal/exec"
-	"github.com/holdfast-go/holdfast/internal/script"
 )
 
 // reader and writer are the sides of a read-write lock. A writer wants all of it. The fence of readers is that of the
 // writer before them, and the same for all.
 var (
-	reader = shared("rw", kind{joinable: true, check: ofWeight(1)})
-	writer = shared("rw", kind{exclusive: true, check: ofWeight(everything)})
+	reader = shared(codec.ReadWrite, kind{joinable: true, check: ofWeight(1)})
+	writer = shared(codec.ReadWrite, kind{exclusive: true, check: ofWeight(everything)})
 )
 
 func ofWeight(weight int) func(s *settings) error {
@@ -132,32 +131,21 @@ func (l *holdLease) changeMode(ctx context.Context, as *target) (*holdLease, err
 	if err := l.beginChange(as); err != nil {
 		return nil, err
 	}
-	a, _, err := c.call(ctx, request{
-		op: "weigh", lock: as, script: script.ShareWeigh, urgent: true, durable: true,
-		args: []string{
-			as.flags(""), h.from.token(), strconv.Itoa(as.set.weight),
-			strconv.FormatUint(h.fence, 10), strconv.FormatUint(l.fence, 10),
-		},
+	a, _, err := ask(ctx, c, request{op: "weigh", lock: as, durable: true}, &codec.Weigh{
+		Lock: as.ref(), Token: h.from.token(), Weight: as.set.weight, Fence: h.fence, LeaseFence: l.fence,
 	})
 	if err != nil {
 		return nil, l.abortChange(err)
 	}
-	switch a.Word {
-	case "weighed":
-		var pttl, fence int64
-		if a.Ints(&pttl, &fence) == nil && fence > 0 {
-			return l.finishChange(as, a, pttl, uint64(fence))
-		}
-	case "held":
+	switch a.reply.Word {
+	case codec.Held:
 		return nil, l.undoChange()
-	case "gone":
+	case codec.Gone:
 		return nil, l.abortChange(&LostError{Name: as.name, Reason: LossTaken})
-	case "quarantined":
-		if q, err := parseQuarantine(&a.Reply); err == nil {
-			return nil, l.abortChange(c.quarantineError("weigh", as.name, q))
-		}
+	case codec.Quarantined:
+		return nil, l.abortChange(c.quarantineError("weigh", as.name, a.reply.Refusal.Quarantine))
 	}
-	return nil, l.abortChange(as.malformed("weigh"))
+	return l.finishChange(as, a)
 }
 
 // freeze keeps the grant as it is while it is weighed: it is not renewed, passed on or
@@ -228,11 +216,11 @@ func (l *holdLease) abortChange(err error) error {
 
 // replace ends the lease for another, which has its hold on the server, with another
 // weight.
-func (l *holdLease) finishChange(as *target, a exec.Answer, pttl int64, fence uint64) (*holdLease, error) {
+func (l *holdLease) finishChange(as *target, a answer[codec.WeighReply]) (*holdLease, error) {
 	h := l.g
 	from := *h.from
 	from.l = as
-	term := min(duration(pttl), as.c.cfg.MaxTTL)
+	term := min(a.reply.TTL, as.c.cfg.MaxTTL)
 
 	h.queue.lock()
 	defer h.queue.unlock()
@@ -244,7 +232,7 @@ func (l *holdLease) finishChange(as *target, a exec.Answer, pttl int64, fence ui
 		}
 		return nil, l.ended
 	}
-	next := newHold(&from, h.since, a.Sent, term-drift(term), fence, 1)
+	next := newHold(&from, h.since, a.sent, term-drift(term), a.reply.Fence, 1)
 	next.state = h.before
 	if next.renewals = h.renewals; !h.isClaim() {
 		next.renewals += int32(h.flying) // whose answers nobody waits for

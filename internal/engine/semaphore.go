@@ -4,13 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 
-	"github.com/holdfast-go/holdfast/internal/script"
+	"github.com/holdfast-go/holdfast/internal/codec"
 )
 
 // semaphore is a lock of which each holder has as many permits as it asked for.
-var semaphore = shared("sem", kind{
+var semaphore = shared(codec.Semaphore, kind{
 	check: func(s *settings) error {
 		switch {
 		case s.limit < 1 || s.limit > maxPermits:
@@ -78,12 +77,6 @@ func (s *Semaphore) Resize(ctx context.Context, permits int) error {
 	if err := l.ready(ctx); err != nil {
 		return err
 	}
-	a, _, err := l.c.call(ctx, request{
-		op: "resize", lock: l, script: script.ShareResize,
-		args: []string{l.flags(""), "", l.set.kind.name, strconv.Itoa(permits)},
-	})
-	if err == nil && a.Word != "resized" {
-		err = l.malformed("resize")
-	}
+	_, _, err := ask(ctx, l.c, request{op: "resize", lock: l}, &codec.Resize{Lock: l.ref(), Kind: l.set.kind.name, Limit: permits})
 	return err
 }

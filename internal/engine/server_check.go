@@ -3,11 +3,10 @@ package engine
 import (
 	"context"
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
-	"github.com/holdfast-go/holdfast/internal/script"
+	"github.com/holdfast-go/holdfast/internal/codec"
 )
 
 // checkServer checks once, in the background, whether the server's settings are safe for locks, and
@@ -24,37 +23,29 @@ func (c *Client) checkServer(l *target) {
 		case <-ctx.Done():
 		}
 	})
-	a, _, err := c.call(ctx, request{
-		op: "survey", lock: l, script: script.Survey,
-		args: []string{l.flags(""), ""}, urgent: true, lockOnly: true,
-	})
-	if err != nil || a.Word != "settings" {
+	a, _, err := ask(ctx, c, request{op: "survey", lock: l}, &codec.Survey{Lock: l.ref()})
+	if err != nil {
 		return
 	}
-	for _, w := range unsafeSettings(a.Rest()) {
+	for _, w := range unsafeSettings(&a.reply) {
 		c.warn(w)
 	}
 }
 
-// unsafeSettings returns the warnings that the rest of a "settings" reply gives cause for.
-func unsafeSettings(reply string) (found []warning) {
-	field := strings.Fields(reply)
-	if len(field) != 3 {
-		return nil
-	}
-	maxmemory, err := strconv.ParseUint(field[0], 10, 64)
-	if policy := field[1]; err == nil && maxmemory > 0 && evicts(policy) {
+// unsafeSettings returns the warnings that a server's settings give cause for.
+func unsafeSettings(s *codec.SurveyReply) (found []warning) {
+	if s.MaxMemory > 0 && evicts(s.Policy) {
 		found = append(found, warning{
 			what:        "the server can evict locks when its memory is full",
-			seen:        fmt.Sprintf("maxmemory-policy %s with maxmemory %d", policy, maxmemory),
+			seen:        fmt.Sprintf("maxmemory-policy %s with maxmemory %d", s.Policy, s.MaxMemory),
 			consequence: "a lock can disappear while it is held, and be granted to someone else",
 			remedy:      "set maxmemory-policy to noeviction, or give locks a server of their own",
 		})
 	}
-	if role := field[2]; role == "slave" {
+	if s.Role == "slave" {
 		found = append(found, warning{
 			what:        "the server is a replica",
-			seen:        "role " + role,
+			seen:        "role " + s.Role,
 			consequence: "it refuses writes, so no lock can be acquired",
 			remedy:      "connect to the master, directly or through Sentinel or Cluster",
 		})

@@ -6,8 +6,8 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/clock"
+	"github.com/holdfast-go/holdfast/internal/codec"
 	"github.com/holdfast-go/holdfast/internal/exec"
 	"github.com/holdfast-go/holdfast/internal/script"
 	"github.com/holdfast-go/holdfast/internal/wire"
@@ -18,14 +18,14 @@ import (
 const replicaLag = 13 * time.Second
 
 // strictFlags returns the flags of incarnation.lua.
-func (c *Client) strictFlags() string {
+func (c *Client) strictFlags() codec.Flags {
 	switch {
 	case !c.cfg.Strict:
 		return ""
 	case c.cfg.Quarantine > 0:
-		return "s" + milliseconds(c.cfg.Quarantine) + "+0"
+		return codec.Strict(c.cfg.Quarantine, 0)
 	}
-	return "s" + milliseconds(c.cfg.MaxTTL) + "+" + milliseconds(replicaLag)
+	return codec.Strict(c.cfg.MaxTTL, replicaLag)
 }
 
 // Init admits a server to Strict mode: a server that has not been used with the client's Prefix yet
@@ -40,50 +40,43 @@ func (c *Client) Init(ctx context.Context, force bool) error {
 	if !c.cfg.Strict {
 		return fmt.Errorf("%w: only a client with Config.Strict admits a server", ErrInvalid)
 	}
-	mode := ""
+	mode := codec.Admit
 	if force {
-		mode = "f"
+		mode = codec.AdmitKnown
 	}
 	reply, err := c.askInit(ctx, mode)
-	if err != nil {
-		return err
+	if err == nil && reply.Word == codec.Quarantined {
+		err = c.quarantineError("init", c.space.Incarnation(), reply.Refusal.Quarantine)
 	}
-	mark := c.space.Incarnation()
-	switch reply.Word {
-	case "ready":
-		return nil
-	case "quarantined":
-		if q, err := parseQuarantine(&reply); err == nil {
-			return c.quarantineError("init", mark, q)
-		}
-	}
-	return &exec.Failure{Op: "init", Name: mark, Server: c.server.Addr(), Err: wire.ErrMalformed}
+	return err
 }
 
 // isNew reports whether a server has not been used in Strict mode yet, or has lost its record of
 // that. It changes nothing.
 func (c *Client) isNew(ctx context.Context) (bool, error) {
-	reply, err := c.askInit(ctx, "l")
-	if err == nil && reply.Word != "new" && reply.Word != "known" {
-		err = &exec.Failure{Op: "init", Name: c.space.Incarnation(), Server: c.server.Addr(), Err: wire.ErrMalformed}
-	}
-	return reply.Word == "new", err
+	reply, err := c.askInit(ctx, codec.LookAtMark)
+	return reply.Word == codec.Unmarked, err
 }
 
 // askInit runs init.lua.
-func (c *Client) askInit(ctx context.Context, mode string) (wire.Reply, error) {
+func (c *Client) askInit(ctx context.Context, mode codec.InitMode) (codec.InitReply, error) {
 	if c.isClosing() {
-		return wire.Reply{}, exec.ErrClosed
+		return codec.InitReply{}, exec.ErrClosed
 	}
 	mark := c.space.Incarnation()
 	if err := c.server.Connect(ctx, mark); err != nil {
-		return wire.Reply{}, err
+		return codec.InitReply{}, err
 	}
-	a, _, err := c.server.Do(ctx, exec.Request{
-		Op: "init", Name: mark,
-		Call: driver.Call{Script: script.Init, Keys: []string{mark}, Args: []string{c.strictFlags() + mode, ""}},
-	})
-	return a.Reply, err
+	q := codec.Init{Flags: c.strictFlags(), Mark: mark, Mode: mode}
+	a, _, err := c.server.Do(ctx, exec.Request{Op: "init", Name: mark, Call: q.Call()})
+	if err != nil {
+		return codec.InitReply{}, err
+	}
+	reply, err := q.Parse(a.Text)
+	if err != nil {
+		err = &exec.Failure{Op: "init", Name: mark, Server: c.server.Addr(), Err: wire.ErrMalformed}
+	}
+	return reply, err
 }
 
 // quarantined is the reply that nothing will be granted for that long.
@@ -97,8 +90,8 @@ func parseQuarantine(r *wire.Reply) (quarantined, error) {
 	return quarantined(duration(rest)), nil
 }
 
-func (c *Client) quarantineError(op, name string, q quarantined) error {
-	return &exec.Failure{Op: op, Name: name, Server: c.server.Addr(), Kind: exec.ErrQuarantine, Err: &exec.Quarantine{Left: time.Duration(q)}}
+func (c *Client) quarantineError(op, name string, left time.Duration) error {
+	return &exec.Failure{Op: op, Name: name, Server: c.server.Addr(), Kind: exec.ErrQuarantine, Err: &exec.Quarantine{Left: left}}
 }
 
 // reassertRequest returns the request that claims a lock again, with the hold's own fence, after

@@ -147,7 +147,7 @@ func (l *target) try(ctx context.Context) (*holdLease, error) {
 		return nil, &HeldError{Name: l.name, Holder: got.holder}
 	case quarantined:
 		a.abandon()
-		return nil, l.c.quarantineError("acquire", l.name, got)
+		return nil, l.c.quarantineError("acquire", l.name, time.Duration(got))
 	}
 	a.abandon()
 	return nil, l.malformed("acquire")
@@ -192,5 +192,5 @@ func (l *target) flags(mode string) string {
 		mode += "c"
 	}
 	mode += l.set.kind.flags
-	return mode + l.c.strictFlags()
+	return mode + string(l.c.strictFlags())
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/clock"
+	"github.com/holdfast-go/holdfast/internal/codec"
 )
 
 // deafening is a fake whose subscriptions behave as the test says.
@@ -149,12 +150,13 @@ func TestUnsafeSettings(t *testing.T) {
 		"- - -":                      "",
 		"- volatile-lru master":      "",
 		"-5 volatile-lru master":     "",
-		"1000":                       "",
-		"1000 volatile-lru":          "",
-		"":                           "",
 	} {
+		settings, err := (&codec.Survey{}).Parse("settings 1 " + reply)
+		if err != nil {
+			t.Fatal(err)
+		}
 		var seen []string
-		for _, w := range unsafeSettings(reply) {
+		for _, w := range unsafeSettings(&settings) {
 			seen = append(seen, w.seen)
 		}
 		if got := strings.Join(seen, ", "); got != want {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/holdfast-go/holdfast/driver"
 )
@@ -12,11 +11,9 @@ import (
 // Durability is what has to have a write before it counts.
 type Durability struct {
 	driver.Durability
-	// Achieves has the words with which replies begin that say that something was achieved, which has to be durable.
-	Achieves map[string]bool
+	// Achieves reports whether a reply says that something was achieved, which has to be durable.
+	Achieves func(text string) bool
 }
-
-func (d *Durability) achieves(word string) bool { return d.Achieves[word] }
 
 // unconfirmed is the error of something that the server has carried out, and that is not as durable as it has to be. It
 // matches ErrReplicas.
@@ -51,10 +48,7 @@ func (s *Server) run(ctx context.Context, rq Request) (text string, short, err e
 	}
 	d := rq.Durability.Durability
 	if !rq.Call.Urgent { // asking what counts costs a round trip, which a renewal can do without
-		d.Counts = func(reply string) bool {
-			word, _, _ := strings.Cut(reply, " ")
-			return rq.Durability.achieves(word)
-		}
+		d.Counts = rq.Durability.Achieves
 	}
 	text, reached, err := s.driver.(driver.Durable).RunDurably(ctx, rq.Call, d)
 	var refusal driver.ReplyError

@@ -72,6 +72,7 @@ type Request struct {
 // Answer is a script's reply, and when the request was sent that it answers.
 type Answer struct {
 	wire.Reply
+	Text string
 	Sent clock.Instant
 }
 
@@ -109,12 +110,12 @@ func (s *Server) sendOnce(ctx context.Context, rq Request) (Answer, error) {
 	if err != nil {
 		return Answer{}, err
 	}
-	if short != nil && rq.Durability.achieves(reply.Word) {
+	if short != nil && rq.Durability.Achieves(text) {
 		return Answer{}, short
 	}
 	s.RTT.observe(clock.Mono().Sub(sent.Mono))
 	s.clocks.heard(rq.Slot, sent, reply.Now)
-	return Answer{reply, sent}, nil
+	return Answer{reply, text, sent}, nil
 }
 
 // again begins the error of a script that has only cleared away what others have left: it stops after a bounded number

@@ -124,6 +124,19 @@ type BatchReply struct {
 	Refusal Refusal
 }
 
+// Refuses reports whether all items were refused alike.
+func (r *BatchReply) Refuses() bool { return r.Word == Quarantined || r.Word == Behind }
+
+// Done reports whether item i was done. It is called for all items in turn; of a batch that failed, it returns false.
+func (r *BatchReply) Done(i int) bool {
+	if len(r.Left) > 0 && r.Left[0] == i {
+		// mutants: next-left
+		r.Left = r.Left[1:]
+		return false
+	}
+	return r.Word != "" && !r.Refuses()
+}
+
 // Parse reads the script's reply.
 func (b *BatchAcquire) Parse(text string) (BatchReply, error) { return b.items.parse(text, false) }
 

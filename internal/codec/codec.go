@@ -196,6 +196,9 @@ type Head struct {
 // Is reports whether a reply begins with that word.
 func (h Head) Is(word Word) bool { return h.Word == word }
 
+// Time returns the server's time, µs; 0 if the reply does not have it.
+func (h Head) Time() int64 { return h.Now }
+
 // Refusal says why a server grants nothing now. Its zero value says that it does.
 type Refusal struct {
 	// Quarantine is for how long, in Strict mode, nothing is granted; with Quarantined.

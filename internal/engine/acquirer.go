@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/clock"
+	"github.com/holdfast-go/holdfast/internal/codec"
 	"github.com/holdfast-go/holdfast/internal/exec"
 	"github.com/holdfast-go/holdfast/internal/notify"
 	"github.com/holdfast-go/holdfast/internal/wire"
@@ -46,9 +47,9 @@ type acquirer struct {
 // standing is the answer that an attempt was queued, and the subscription that could notify the
 // attempt when it asked.
 type standing struct {
-	of     *attempt
-	queued queued
-	by     notify.Confirmation
+	of    *attempt
+	place codec.Place
+	by    notify.Confirmation
 }
 
 // maxSleep is the longest time between two checks. The queue's key lives twice as long.
@@ -168,7 +169,7 @@ func (acq *acquirer) listen() {
 }
 
 // ask asks the server for the lock and notes the outcome in the wait queue.
-func (acq *acquirer) ask(mode string) (any, error) {
+func (acq *acquirer) ask(mode codec.Mode) (said, error) {
 	acq.queue.noteAsked()
 	acq.queue.mu.Lock()
 	acq.looking, acq.lastLook = acq.lastLook, nil
@@ -177,7 +178,7 @@ func (acq *acquirer) ask(mode string) (any, error) {
 	acq.queue.mu.Lock()
 	defer acq.queue.mu.Unlock()
 	acq.queue.noteOutcome(err)
-	if _, granted := got.(*hold); !granted { // else once it is delivered
+	if got.hold == nil { // else once it is delivered
 		acq.endLook()
 	}
 	return got, err
@@ -199,12 +200,12 @@ func (acq *acquirer) step() *hold {
 	confirmations := acq.sub.Confirmations()
 	known := acq.standing
 	acq.standing = nil
-	if known != nil && known.of == a && known.queued.receivers > 0 && !known.queued.foreign && acq.sub.Since(known.by) {
-		return acq.sleep(a, known.queued)
+	if known != nil && known.of == a && known.place.Receivers > 0 && !known.place.Foreign && acq.sub.Since(known.by) {
+		return acq.sleep(a, known.place)
 	}
-	mode := modeWait
+	mode := codec.Wait
 	if a.enqueued {
-		mode = modeCheck
+		mode = codec.Look
 	}
 	for _, u := range acq.overheard {
 		u.CatchUp()
@@ -223,31 +224,33 @@ func (acq *acquirer) step() *hold {
 		return nil
 	}
 	acq.answered = true
-	switch got := got.(type) {
-	case *hold:
+	if got.hold != nil {
 		acq.attempt = nil
-		return got
-	case gone:
+		return got.hold
+	}
+	switch got.Word {
+	case codec.Gone:
 		// The server skipped the attempt as dead, or lost its queue.
 		acq.renewAttempt(a.l)
-		if mode == modeWait {
+		if mode == codec.Wait {
 			// The server does not know a token that it was just sent. Do not hammer on it.
 			acq.pause(jitter(500*time.Millisecond, 50))
 		}
 		return nil
-	case queued:
+	case codec.Queued:
+		place := got.Place
 		// mutants: subscription-seen
-		if got.receivers == 0 {
+		if place.Receivers == 0 {
 			acq.subscriptionUnknown = up
 			acq.sub.NotHeard(confirmations)
 			return nil
 		}
 		acq.subscriptionUnknown, acq.pollingSince = false, time.Time{}
 		acq.sub.Heard()
-		if got.foreign && got.rank == 1 && a.l.set.kind.overhear != nil && acq.overheard == nil {
+		if place.Foreign && place.Rank == 1 && a.l.set.kind.overhear != nil && acq.overheard == nil {
 			acq.overheard = a.l.set.kind.overhear(acq.queue.c, a.l, acq.wake)
 		}
-		return acq.sleep(a, got)
+		return acq.sleep(a, place)
 	}
 	acq.failed(a.l.malformed("acquire"))
 	return nil
@@ -285,7 +288,7 @@ func (acq *acquirer) pause(d time.Duration) {
 }
 
 // sleep waits in the server's queue for a notification, or until it is time for another check.
-func (acq *acquirer) sleep(a *attempt, q queued) *hold {
+func (acq *acquirer) sleep(a *attempt, q codec.Place) *hold {
 	d := acq.sleepTime(q)
 	checkAt := time.Now().Add(d)
 	timer := time.NewTimer(d)
@@ -317,7 +320,7 @@ func (acq *acquirer) sleep(a *attempt, q queued) *hold {
 			}
 			// Messages on Redisson's channels matter only while a client of Redisson has
 			// the lock: our own clients announce their releases there, too.
-			if q.foreign && q.rank == 1 && slices.ContainsFunc(acq.overheard, (*notify.Listener).HasMissed) {
+			if q.Foreign && q.Rank == 1 && slices.ContainsFunc(acq.overheard, (*notify.Listener).HasMissed) {
 				return nil
 			}
 		case <-acq.queue.c.closing:
@@ -337,29 +340,29 @@ func (acq *acquirer) sleepsFor(a *attempt) bool {
 // sleepTime returns how long to wait for a notification before the next check. The first in the
 // queue checks when the lock may expire; those behind it a little later, and not all at once. If
 // the holder will not notify us, checks are more frequent.
-func (acq *acquirer) sleepTime(q queued) time.Duration {
+func (acq *acquirer) sleepTime(q codec.Place) time.Duration {
 	switch {
-	case q.rank > 1:
-		d := jitter(min(maxSleepBehind, 2*time.Second*time.Duration(q.rank)), 20)
-		if q.expiry >= 0 {
+	case q.Rank > 1:
+		d := jitter(min(maxSleepBehind, 2*time.Second*time.Duration(q.Rank)), 20)
+		if q.TTL >= 0 {
 			// The waiters ahead of this one may have died together with the holder.
-			after := time.Duration(min(q.rank-1, 2))*100*time.Millisecond + rand.N(300*time.Millisecond)
-			d = min(d, max(q.expiry, minSleepBehind)+after)
+			after := time.Duration(min(q.Rank-1, 2))*100*time.Millisecond + rand.N(300*time.Millisecond)
+			d = min(d, max(q.TTL, minSleepBehind)+after)
 		}
 		return d
-	case q.foreign:
+	case q.Foreign:
 		d := min(max(time.Since(acq.began)/8, 10*time.Millisecond), 250*time.Millisecond)
 		if slices.ContainsFunc(acq.overheard, (*notify.Listener).IsUp) {
 			d = maxSleepRedisson
 		}
-		if q.expiry >= 0 {
-			d = min(d, q.expiry+time.Millisecond)
+		if q.TTL >= 0 {
+			d = min(d, q.TTL+time.Millisecond)
 		}
 		return jitter(d, 20)
-	case q.expiry < 0:
+	case q.TTL < 0:
 		return jitter(maxSleep, 20)
 	}
-	return min(q.expiry, maxSleep) + time.Millisecond + rand.N(10*time.Millisecond)
+	return min(q.TTL, maxSleep) + time.Millisecond + rand.N(10*time.Millisecond)
 }
 
 // untilDue returns how long it is until a standby is due. It counts from the anchor; or from now,
@@ -399,7 +402,7 @@ func (acq *acquirer) poll(up bool) *hold {
 		a = acq.attempt
 		a.abandonPredecessor() // there is no place to keep
 	}
-	got, err := acq.ask(modeTry)
+	got, err := acq.ask(codec.Try)
 	if err != nil {
 		acq.failed(err)
 		return nil
@@ -412,9 +415,9 @@ func (acq *acquirer) poll(up bool) *hold {
 		acq.pollingSince = time.Now()
 	}
 	acq.warnOfPolling()
-	if h, ok := got.(*hold); ok {
+	if got.hold != nil {
 		acq.attempt = nil
-		return h
+		return got.hold
 	}
 	acq.pause(jitter(min(max(time.Since(acq.began)/8, 50*time.Millisecond), time.Second), 20))
 	return nil

@@ -3,13 +3,12 @@ package engine
 import (
 	"context"
 	"fmt"
-	"strconv"
 	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/clock"
+	"github.com/holdfast-go/holdfast/internal/codec"
 	"github.com/holdfast-go/holdfast/internal/exec"
-	"github.com/holdfast-go/holdfast/internal/script"
 	"github.com/holdfast-go/holdfast/internal/wire"
 )
 
@@ -17,7 +16,7 @@ import (
 // without a hold, whatever the server has or gets under that token is taken back.
 type attempt struct {
 	l    *target
-	head string // how the lock's value begins if this attempt has it
+	head wire.Head // how the lock's value begins if this attempt has it
 	*queueEntry
 
 	// unanswered is the latest not-after of requests that were not answered and may still be
@@ -63,16 +62,15 @@ const (
 	hasCountedDown
 )
 
-func (e ending) String() string { return [...]string{"", "left", "died", "done"}[e] }
-
-func (l *target) newAttempt() *attempt {
-	return &attempt{l: l, head: l.c.mint.between(valueFormat, ":", l.keys.Lock, 0), queueEntry: &noEntry}
+func (e ending) word() codec.Ending {
+	return [...]codec.Ending{codec.Unaware, codec.Left, codec.Died, codec.CountedDown}[e]
 }
 
-// valueFormat begins every lock's value. The token and a colon follow.
-const valueFormat = "hf1:"
+func (l *target) newAttempt() *attempt {
+	return &attempt{l: l, head: l.c.mint.head(l.keys.Lock, 0), queueEntry: &noEntry}
+}
 
-func (a *attempt) token() string { return a.head[len(valueFormat) : len(a.head)-1] }
+func (a *attempt) token() string { return a.head.Token() }
 
 // minClaim is the least time that a waiter has to renew a lock that it was handed. It is long
 // enough for a notification that travels slowly, and short enough for the other waiters if the
@@ -83,14 +81,10 @@ const minClaim = 1500 * time.Millisecond
 // anything is sent, and gives the attempt another token.
 func (a *attempt) listen(channel string) {
 	c := a.l.c
-	a.head = c.mint.between(valueFormat, ":", a.l.keys.Lock, waiterBit)
+	a.head = c.mint.head(a.l.keys.Lock, waiterBit)
 	a.queueEntry = &queueEntry{channel: channel}
 	a.claim = min(max(minClaim, 4*c.server.RTT.Mean()), a.l.set.term())
-	a.member = a.token() + "\n" + milliseconds(a.claim) + "\n" + channel + "\n"
-	if a.l.set.kind.isShared() {
-		a.member += a.l.set.wish() + "\n"
-	}
-	a.member += a.l.set.info
+	a.member = a.request(codec.Acquire{}).Member()
 	a.inbox = make(chan wire.Message, 4)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -116,69 +110,60 @@ func (a *attempt) notify(m wire.Message) {
 	}
 }
 
-// Modes of acquire.lua.
-const (
-	modeTry   = "t"
-	modeWait  = "w"
-	modeCheck = "l"
-)
+// acquireRequest asks for a lock, or for a share of one.
+type acquireRequest interface {
+	codec.Request[codec.AcquireReply]
+	Member() string
+}
 
-// maxRank bounds ranks: a place further back makes no difference.
-const maxRank = 1 << 20
+// request completes a request for the lock with what is the same in all of the attempt's requests.
+func (a *attempt) request(q codec.Acquire) acquireRequest {
+	q.Token, q.TTL, q.Info = a.token(), a.l.set.term(), a.l.set.info
+	q.Claim, q.Channel, q.Score = a.claim, a.channel, a.score
+	if a.l.set.kind.isShared() {
+		return &codec.ShareAcquire{Acquire: q, Share: a.l.set.kind.share(a.l.set)}
+	}
+	return &q
+}
 
-// Replies of acquire.lua, besides a *hold and, in Strict mode, quarantined.
-type (
-	heldByOther struct {
-		holder Holder
-	}
-	queued struct {
-		expiry    time.Duration // of the lock; negative if it has none
-		rank      int           // from 1
-		receivers int           // of our channel
-		foreign   bool          // the holder will not notify us: another program, or a client with another queue
-	}
-	gone struct{} // neither holder nor queued
-)
+// said is what the server says to an attempt that asks for its lock: it is granted, or the reply says what else is.
+type said struct {
+	hold *hold // if the lock is granted
+	codec.AcquireReply
+}
 
 // ask asks for the lock and for that many fences.
-func (a *attempt) ask(ctx context.Context, mode string, fences int) (any, error) {
+func (a *attempt) ask(ctx context.Context, mode codec.Mode, fences int) (said, error) {
 	return a.askSince(time.Time{}, ctx, mode, fences)
 }
 
 // askSince is ask for a caller that has been trying since began, if that is not zero.
-func (a *attempt) askSince(began time.Time, ctx context.Context, mode string, fences int) (any, error) {
+func (a *attempt) askSince(began time.Time, ctx context.Context, mode codec.Mode, fences int) (said, error) {
 	c := a.l.c
 	fresh := !a.owed && a.unanswered == 0
 	for range 3 {
 		notAfter := c.notAfter(a.l)
-		args := []string{a.l.flags(mode), a.token(), milliseconds(a.l.set.term()), strconv.FormatInt(notAfter, 10), strconv.Itoa(fences), a.l.set.info}
-		args = append(args, a.l.set.shareArgs()...)
-		if mode != modeTry {
-			score := ""
-			if a.score != 0 {
-				score = strconv.FormatInt(a.score, 10)
-			}
-			args = append(args, milliseconds(a.claim), a.channel, score)
-		}
-		r, unanswered, err := c.call(ctx, request{op: "acquire", lock: a.l, script: a.l.set.kind.acquire, args: args, durable: true, began: began, onFailure: a.onFailure})
-		a.owed = a.owed || mode != modeTry
-		if mode != modeCheck {
+		q := a.request(codec.Acquire{Lock: a.l.ref(), Mode: mode, NotAfter: notAfter, Fences: fences})
+		r, unanswered, err := ask(ctx, c, request{op: "acquire", lock: a.l, durable: true, began: began, onFailure: a.onFailure}, q)
+		a.owed = a.owed || mode != codec.Try
+		if mode != codec.Look {
 			a.sent(unanswered, notAfter)
 		}
 		if err != nil {
-			return nil, err
+			a.owed = a.owed || !r.sent.IsZero() // it was answered, and nobody knows what the answer means
+			return said{}, err
 		}
-		if r.Word == "late" {
+		if r.reply.Word == codec.Late {
 			continue
 		}
-		got, err := a.parse(r)
+		got, err := a.heard(r)
 		// The time in the value is that of this reply only if no other request can have written it.
-		if h, granted := got.(*hold); granted && err == nil && fresh && !unanswered {
-			a.recordLead(h.fence, r.Now)
+		if h := got.hold; h != nil && err == nil && fresh && !unanswered {
+			a.recordLead(h.fence, r.reply.Now)
 		}
 		return got, err
 	}
-	return nil, a.l.clockJumps("acquire")
+	return said{}, a.l.clockJumps("acquire")
 }
 
 // notAfter returns the server time after which no copy of a request that is sent now will be
@@ -210,38 +195,21 @@ func (e unadvised) Error() string { return string(e) }
 // Advice returns none.
 func (unadvised) Advice() string { return "" }
 
-// parse returns what a reply of acquire.lua says: a *hold, heldByOther, queued, gone or
-// quarantined.
-func (a *attempt) parse(r exec.Answer) (any, error) {
-	switch r.Word {
-	case "granted":
+// heard takes the reply to a request for the lock.
+func (a *attempt) heard(r answer[codec.AcquireReply]) (said, error) {
+	switch reply := &r.reply; reply.Word {
+	case codec.Granted:
 		a.owed = true
-		var pttl, fence, block int64
-		if r.Ints(&pttl, &fence, &block) == nil && fence > 0 {
-			return a.granted(r.Sent, clock.Now(), r.Now, pttl, uint64(fence), block)
-		}
-	case "held":
-		if h, err := a.l.parseHolder(&r.Reply); err == nil {
-			return heldByOther{h}, nil
-		}
-	case "queued":
-		var pttl, score, rank, receivers int64
-		if a.queueEntry != &noEntry && r.Ints(&pttl, &score, &rank, &receivers) == nil {
-			a.score, a.enqueued = score, true
-			a.l.c.server.HasWritten()
-			a.anchor = exec.Anchor{Sent: r.Sent, Server: r.Now}
-			return queued{duration(pttl), int(min(rank, maxRank)), int(receivers), r.Rest() == "foreign"}, nil
-		}
-	case "gone":
-		return gone{}, nil
-	case "deep":
-		return nil, a.l.tooDeep()
-	case "quarantined":
-		if q, err := parseQuarantine(&r.Reply); err == nil {
-			return q, nil
-		}
+		h, err := a.granted(r.sent, clock.Now(), reply.Now, reply.Grant.TTL, reply.Grant.Fence, reply.Grant.Block)
+		return said{hold: h}, err
+	case codec.Queued:
+		a.score, a.enqueued = reply.Place.Score, true
+		a.l.c.server.HasWritten()
+		a.anchor = exec.Anchor{Sent: r.sent, Server: reply.Now}
+	case codec.Deep:
+		return said{}, a.l.tooDeep()
 	}
-	return nil, a.l.malformed("acquire")
+	return said{AcquireReply: r.reply}, nil
 }
 
 // recordLead notes by how much that fence is ahead of the time in the lock's value, which is now:
@@ -266,10 +234,10 @@ const errLate = unadvised("the lock was granted, but the reply came after the le
 
 // granted returns the hold of a reply that says the lock is granted. The request was sent at sent,
 // its reply was read at heard, and now is the server time in it.
-func (a *attempt) granted(sent, heard clock.Instant, now, pttl int64, fence uint64, block int64) (*hold, error) {
+func (a *attempt) granted(sent, heard clock.Instant, now int64, ttl time.Duration, fence uint64, block int64) (*hold, error) {
 	term := a.l.set.term()
-	if pttl >= 0 {
-		term = min(duration(pttl), a.l.c.cfg.MaxTTL)
+	if ttl >= 0 {
+		term = min(ttl, a.l.c.cfg.MaxTTL)
 	}
 	// mutants: grant-deadline
 	h := newHold(a, sent, sent, term-drift(term), fence, block)
@@ -432,48 +400,47 @@ func (c *Client) takeBack(l *target, token, member string, tombstone int64, how 
 	}
 }
 
-// release ends whatever the server has under a token, as call does. If the lock's keys are, or may
+// release ends whatever the server has under a token, as ask does. If the lock's keys are, or may
 // be, on different nodes, it deletes the lock's own key, provided that nobody is waiting.
-func (c *Client) release(ctx context.Context, l *target, token, member string, tombstone int64, how ending) (a exec.Answer, unanswered bool, err error) {
+func (c *Client) release(ctx context.Context, l *target, token, member string, tombstone int64, how ending) (reply codec.ReleaseReply, unanswered bool, err error) {
 	return c.releaseSince(time.Now(), ctx, l, token, member, tombstone, how)
 }
 
 // releaseSince is release for a caller that has been trying since began.
-func (c *Client) releaseSince(began time.Time, ctx context.Context, l *target, token, member string, tombstone int64, how ending) (a exec.Answer, unanswered bool, err error) {
-	rq := request{
-		op: "release", lock: l, script: l.set.kind.release, urgent: true, durable: how == hasCountedDown,
-		args: []string{l.flags(""), token, member, strconv.FormatInt(tombstone, 10)},
-	}
-	if l.set.kind.hasParties {
-		rq.args = append(rq.args, how.String())
-	}
-	drop := request{
-		op: "release", lock: l, script: script.ReleaseByKey, urgent: true, lockOnly: true,
-		args: []string{l.flags(""), token},
-	}
-	return exec.PersistSince(began, ctx, c.server, rq.op, l.name, func(ctx context.Context) (exec.Answer, error) {
-		a, err := c.send(ctx, rq)
+func (c *Client) releaseSince(began time.Time, ctx context.Context, l *target, token, member string, tombstone int64, how ending) (reply codec.ReleaseReply, unanswered bool, err error) {
+	rq := request{op: exec.OpRelease, lock: l, durable: how == hasCountedDown}
+	lock := l.ref()
+	release := releaseRequest(l, codec.Release{Lock: lock, Token: token, Member: member, Tombstone: tombstone}, how)
+	return exec.PersistSince(began, ctx, c.server, rq.op, l.name, func(ctx context.Context) (codec.ReleaseReply, error) {
+		a, err := askOnce(ctx, c, rq, release)
 		if !exec.IsDivided(err) || tombstone != 0 || l.set.kind.isShared() {
-			return a, err
+			return a.reply, err
 		}
-		dropped, dropErr := c.send(ctx, drop)
+		dropped, dropErr := askOnce(ctx, c, rq, &codec.ReleaseByKey{Lock: lock, Token: token})
 		if outcome, _ := exec.Classify(dropErr); dropErr != nil && outcome == exec.Unknown {
-			return exec.Answer{}, dropErr
+			return codec.ReleaseReply{}, dropErr
 		}
-		if dropErr == nil && dropped.Word == "released" {
-			return dropped, nil
+		if dropErr == nil && dropped.reply.Word == codec.Released {
+			return dropped.reply, nil
 		}
-		return a, err
+		return a.reply, err
 	})
+}
+
+// releaseRequest returns the request that releases the lock, or the share of it.
+func releaseRequest(l *target, q codec.Release, how ending) codec.Request[codec.ReleaseReply] {
+	if !l.set.kind.isShared() {
+		return &q
+	}
+	share := &codec.ShareRelease{Release: q}
+	if l.set.kind.hasParties {
+		share.Ending = how.word()
+	}
+	return share
 }
 
 // duration converts milliseconds from a script. It caps them, since a server can say more than
 // clocks can count.
 func duration(ms int64) time.Duration {
 	return time.Duration(min(max(ms, -1), maxMaxTTL.Milliseconds()*10)) * time.Millisecond
-}
-
-// milliseconds formats d for a script, rounded up: TTLs are whole milliseconds.
-func milliseconds(d time.Duration) string {
-	return strconv.FormatInt(int64((d+time.Millisecond-1)/time.Millisecond), 10)
 }

@@ -3,15 +3,14 @@ package engine
 import (
 	"context"
 	"errors"
-	"strconv"
 	"sync"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/clock"
+	"github.com/holdfast-go/holdfast/internal/codec"
 	"github.com/holdfast-go/holdfast/internal/exec"
 	"github.com/holdfast-go/holdfast/internal/gather"
-	"github.com/holdfast-go/holdfast/internal/script"
 	"github.com/holdfast-go/holdfast/internal/wire"
 )
 
@@ -137,9 +136,9 @@ func (b *batches) remember(key string) {
 // batchItem is a request for one lock that can be part of a batch.
 type batchItem struct {
 	l        *target
-	head     string // how the lock's value begins
-	notAfter int64  // server time, µs
-	since    int64  // for releases, like fence: time in the lock's value, ms of server time; 0 if not known
+	head     wire.Head // how the lock's value begins
+	notAfter int64     // server time, µs
+	since    int64     // for releases, like fence: time in the lock's value, ms of server time; 0 if not known
 
 	// tell is called when the item is done, and must not block: its caller has other items to
 	// finish. If tell is nil, done receives a value.
@@ -151,13 +150,14 @@ type batchItem struct {
 	heard   clock.Instant
 	now     int64 // server time, µs
 	fence   uint64
-	ok      bool       // the batch did it
-	refusal wire.Reply // of a quorum's node that grants nothing now; otherwise zero
+	ok      bool // the batch did it
+	refused bool // by a quorum's node that grants nothing now
+	refusal codec.Refusal
 	err     error
 }
 
 // newBatchItem returns an item for l, from the client's pool if possible.
-func newBatchItem(l *target, head string) *batchItem {
+func newBatchItem(l *target, head wire.Head) *batchItem {
 	item, known := l.c.batches.pool.Get().(*batchItem)
 	if !known {
 		item = &batchItem{done: make(chan struct{}, 1)}
@@ -208,17 +208,14 @@ func (l *target) plain() bool {
 }
 
 // begin is ask for a new attempt. If the lock looks free, begin asks for it in a batch first.
-func (a *attempt) begin(ctx context.Context, mode string, fences int) (any, error) {
+func (a *attempt) begin(ctx context.Context, mode codec.Mode, fences int) (said, error) {
 	c := a.l.c
 	var began time.Time
 	if fences == 1 && a.l.plain() && !c.cfg.Strict && !a.l.set.isDurable() && !c.batches.isContended(a.l) {
 		began = time.Now()
 		h, err := a.acquireInBatch(ctx)
-		if h != nil {
-			return h, nil
-		}
-		if err != nil {
-			return nil, err
+		if h != nil || err != nil {
+			return said{hold: h}, err
 		}
 	}
 	got, err := a.askSince(began, ctx, mode, fences)
@@ -226,7 +223,7 @@ func (a *attempt) begin(ctx context.Context, mode string, fences int) (any, erro
 	if a.unanswered != 0 && errors.As(err, &se) {
 		se.Ambiguous = true
 	}
-	if _, granted := got.(*hold); granted && a.l.plain() {
+	if got.hold != nil && a.l.plain() {
 		c.batches.note(a.l, false)
 	}
 	return got, err
@@ -271,50 +268,37 @@ func (c *Client) sendAcquires(items []*batchItem) bool {
 }
 
 // acquireBatch returns the batch that acquires the items' locks.
-func (c *Client) acquireBatch(items []*batchItem) exec.Batch {
-	n, l := len(items), items[0].l
-	words := make([]string, 3*n+7)
-	keys, args := words[:2*n:2*n+3], append(words[2*n+3:2*n+3], l.flags(""), "")
-	notAfter, same, patience := items[0].notAfter, true, time.Duration(0)
-	for i, item := range items {
-		keys[i], keys[n+i] = item.l.keys.Lock, item.l.keys.Queue
-		args = append(args, item.head)
+func (c *Client) acquireBatch(items []*batchItem) exec.Batch[codec.BatchReply] {
+	l := items[0].l
+	notAfter, patience := items[0].notAfter, time.Duration(0)
+	for _, item := range items {
 		notAfter, patience = min(notAfter, item.notAfter), max(patience, item.l.set.wait())
-		same = same && item.l.set.term() == l.set.term() && item.l.set.info == l.set.info
 	}
-	args[1] = strconv.FormatInt(notAfter, 10)
-	form := l.set.kind.batch // the same for all items: a client's own mutexes do not gather in Strict mode
-	keys = append(keys, form.keys(l)...)
-	differing := items
-	if same {
-		differing = items[:1]
+	// All items are of one kind: a client's own mutexes do not gather in Strict mode.
+	b := l.set.kind.batch(l, len(items), notAfter)
+	for _, item := range items {
+		b.Add(item.l.keys.Lock, item.l.keys.Queue, item.head, item.l.set.term(), item.l.set.info)
 	}
-	for _, item := range differing {
-		args = append(args, milliseconds(item.l.set.term()))
-	}
-	for _, item := range differing {
-		args = append(args, item.l.set.info)
-	}
-	return exec.Batch{
-		N: n, Slot: c.slot(l), Script: form.script, Keys: keys, Args: args,
-		Word: "taken", Numbers: 1, Refusals: form.refusals, Patience: patience,
-	}
+	return exec.Batch[codec.BatchReply]{Slot: c.slot(l), Script: b, Patience: patience}
 }
 
 // giveBack releases a lock that was granted with that fence, as Client.release does, even if ctx
 // has ended.
-func (a *attempt) giveBack(ctx context.Context, fence uint64, tombstone int64) (got exec.Answer, unanswered bool, err error) {
+func (a *attempt) giveBack(ctx context.Context, fence uint64, tombstone int64) (reply codec.ReleaseReply, unanswered bool, err error) {
 	c := a.l.c
 	began := time.Now()
 	if tombstone == 0 && a.freeable() {
 		var done bool
 		if done, unanswered = a.free(fence); done {
-			return exec.Answer{Reply: wire.Reply{Word: "released"}}, false, nil
+			return released, false, nil
 		}
 	}
-	got, again, err := c.releaseSince(began, context.WithoutCancel(ctx), a.l, a.token(), a.member, tombstone, a.ending)
-	return got, unanswered || again, err
+	reply, again, err := c.releaseSince(began, context.WithoutCancel(ctx), a.l, a.token(), a.member, tombstone, a.ending)
+	return reply, unanswered || again, err
 }
+
+// released is what the release of a lock would reply that a batch has released.
+var released = codec.ReleaseReply{Head: codec.Head{Word: codec.Released}}
 
 // freeable reports whether a batch can release the lock, as far as is known.
 func (a *attempt) freeable() bool { return a.l.plain() && !a.l.c.batches.isContended(a.l) }
@@ -357,42 +341,28 @@ func (c *Client) sendReleases(items []*batchItem) bool {
 }
 
 // releaseBatch returns the batch that releases the items' locks.
-func (c *Client) releaseBatch(items []*batchItem) exec.Batch {
-	n := len(items)
-	words := make([]string, 2*n)
-	keys, args := words[:n:n], words[n:]
-	for i, item := range items {
-		keys[i], args[i] = item.l.keys.Lock, item.head
+func (c *Client) releaseBatch(items []*batchItem) exec.Batch[codec.BatchReply] {
+	release := codec.NewBatchRelease(len(items))
+	for _, item := range items {
+		release.Add(item.l.keys.Lock, item.head)
 	}
-	b := exec.Batch{N: n, Slot: c.slot(items[0].l), Script: script.BatchRelease, Keys: keys, Args: args, Urgent: true, Word: "freed", Timeless: true}
+	b := exec.Batch[codec.BatchReply]{Slot: c.slot(items[0].l), Script: &release}
+	first := items[0]
 	// mutants: native-release
-	if n == 1 && c.server.HasDeleteIfEqual() {
-		b.Value = items[0].value()
+	if len(items) == 1 && first.since != 0 && c.server.HasDeleteIfEqual() {
+		b.Command = &codec.DeleteIfEqual{Lock: first.l.keys.Lock, Value: first.head.Value(first.fence, first.since, first.l.set.info)}
 	}
 	return b
 }
 
 // deliver gives items the outcome of their batch.
-func deliver(items []*batchItem, r exec.Outcomes) {
+func deliver(items []*batchItem, o exec.Outcome[codec.BatchReply]) {
+	reply := &o.Reply
 	for i, item := range items {
-		item.sent, item.heard, item.now, item.err, item.refusal, item.ok = r.Sent, r.Heard, r.Now, r.Err, r.Refusal, r.Done(i)
+		item.sent, item.heard, item.now, item.err, item.ok = o.Sent, o.Heard, reply.Now, o.Err, reply.Done(i)
+		item.refused, item.refusal = reply.Refuses(), reply.Refusal
 		// mutants: fence-of-item
-		item.fence = uint64(r.Number) + uint64(i)
+		item.fence = reply.Fence + uint64(i)
 		item.finish()
 	}
-}
-
-// value returns the value of the lock that the item releases, if nobody waits for the lock; "" if
-// that is not known.
-func (item *batchItem) value() string {
-	if item.since == 0 {
-		return ""
-	}
-	text := make([]byte, 0, len(item.head)+40+len(item.l.set.info))
-	text = append(text, item.head...)
-	text = strconv.AppendUint(text, item.fence, 10)
-	text = append(text, ':')
-	text = strconv.AppendInt(text, item.since, 10)
-	text = append(text, ":0:"...)
-	return string(append(text, item.l.set.info...))
 }

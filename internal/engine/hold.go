@@ -4,14 +4,13 @@ import (
 	"context"
 	"math"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/clock"
+	"github.com/holdfast-go/holdfast/internal/codec"
 	"github.com/holdfast-go/holdfast/internal/exec"
 	"github.com/holdfast-go/holdfast/internal/schedule"
-	"github.com/holdfast-go/holdfast/internal/wire"
 )
 
 // Bounds on what is under way at once.
@@ -335,9 +334,9 @@ func (h *hold) renew() {
 		return
 	}
 	h.mu.Unlock()
-	a, err := h.sendOnce(renewRequest(h, ttl, fences))
-	if rq, ok := h.reassertion(a, err, ttl); ok {
-		a, err = h.sendOnce(rq)
+	a, err := h.sendOnce(h.renewal(ttl, fences))
+	if again := h.reassertion(a, err, ttl); again != nil {
+		a, err = h.sendOnce(again)
 	}
 
 	h.mu.Lock()
@@ -362,7 +361,7 @@ func (h *hold) renew() {
 			return
 		}
 	}
-	h.renewed(a.Sent, clock.Now(), err)
+	h.renewed(a.sent, clock.Now(), err)
 }
 
 // renewed notes the outcome of a renewal that was sent at sent, and plans the next one. The caller
@@ -401,10 +400,10 @@ func (h *hold) renewalAfter(sent clock.Instant, term time.Duration) clock.Instan
 	return at
 }
 
-func (h *hold) sendOnce(rq request) (exec.Answer, error) {
+func (h *hold) sendOnce(q codec.Request[codec.RenewReply]) (answer[codec.RenewReply], error) {
 	c := h.l.c
-	return exec.Try(context.Background(), c.server, c.cfg.CommandTimeout, func(ctx context.Context) (exec.Answer, error) {
-		return c.send(ctx, rq)
+	return exec.Try(context.Background(), c.server, c.cfg.CommandTimeout, func(ctx context.Context) (answer[codec.RenewReply], error) {
+		return askOnce(ctx, c, request{op: "renew", lock: h.l, durable: true}, q)
 	})
 }
 
@@ -413,12 +412,12 @@ func (h *hold) sendOnce(rq request) (exec.Answer, error) {
 const maxReassert = 23 * time.Hour
 
 // reassertion returns the request that claims the lock again if a renewal was answered with
-// "absent", since the server may have lost its data; and whether to send it. It is not sent in
+// "absent", since the server may have lost its data; nil if it is not to be sent: not in
 // Strict mode, which has its quarantine, and not for a key shared with other programs: one of them
 // may have held the lock meanwhile, and nothing would show it.
-func (h *hold) reassertion(a exec.Answer, err error, ttl time.Duration) (request, bool) {
-	if err != nil || a.Word != "absent" {
-		return request{}, false
+func (h *hold) reassertion(a answer[codec.RenewReply], err error, ttl time.Duration) codec.Request[codec.RenewReply] {
+	if err != nil || a.reply.Word != codec.Absent {
+		return nil
 	}
 	c := h.l.c
 	now := clock.Now()
@@ -427,13 +426,17 @@ func (h *hold) reassertion(a exec.Answer, err error, ttl time.Duration) (request
 	remaining := h.valid - now.Sub(h.anchor)
 	// mutants: shared-key-lost
 	if h.state == over || remaining <= 0 || !h.l.set.kind.reasserted || c.cfg.Strict || c.server.InCluster() && now.Sub(h.since) > maxReassert {
-		return request{}, false
+		return nil
 	}
 	// From now on a release leaves a tombstone, in case this request arrives after it.
 	notAfter := c.server.Time(c.slot(h.l)) + remaining.Microseconds()
 	h.from.unanswered = max(h.from.unanswered, notAfter)
 	h.reassertions++
-	return reassertRequest(h, ttl, h.fenceEnd-1, notAfter), true
+	age := clock.Since(h.notHeldBefore())
+	return &codec.Reassert{
+		Lock: h.l.ref(), Token: h.from.token(), TTL: ttl, NotAfter: notAfter,
+		Fence: h.fence, Reserved: h.fenceEnd - 1, Info: h.l.set.info, GrantedAt: h.at, Age: age + drift(age),
+	}
 }
 
 // notHeldBefore returns a time at which the lock was not granted to this hold yet.
@@ -453,42 +456,35 @@ func (h *hold) endRenewal() {
 	}
 }
 
-// renewRequest returns the request that renews h for ttl and reserves that many fences.
-func renewRequest(h *hold, ttl time.Duration, fences int) request {
-	rq := request{
-		op: "renew", lock: h.l, script: h.l.set.kind.renew, urgent: true, lockOnly: fences == 0, durable: true,
-		args: []string{h.l.flags(""), h.from.token(), milliseconds(ttl), strconv.Itoa(fences), strconv.FormatUint(h.fence, 10)},
-	}
+// renewal returns the request that renews the hold for ttl and reserves that many fences.
+func (h *hold) renewal(ttl time.Duration, fences int) codec.Request[codec.RenewReply] {
+	q := codec.Renew{Lock: h.l.ref(), Token: h.from.token(), TTL: ttl, Fence: h.fence, Fences: fences}
 	if fences > 0 && h.l.set.kind.reserves {
-		rq.args = append(rq.args, strconv.Itoa(h.queue.fencesIfAlone(h.l)), h.from.channel)
+		q.FencesAlone, q.Channel = h.queue.fencesIfAlone(h.l), h.from.channel
 	}
-	return rq
+	if h.l.set.kind.isShared() {
+		return &codec.ShareRenew{Renew: q}
+	}
+	return &q
 }
 
-// apply applies a reply of renew.lua. It uses the fences that the reply reserved only if fences is
-// true. If the reply says that the lock is lost, apply returns the loss. The caller holds h.mu.
-func (h *hold) apply(a exec.Answer, final, fences bool) (*LostError, error) {
-	switch a.Word {
-	case "gone", "absent", "late":
+// apply applies the reply to a renewal. It uses the fences that the reply reserved only if fences
+// is true. If the reply says that the lock is lost, apply returns the loss. The caller holds h.mu.
+func (h *hold) apply(a answer[codec.RenewReply], final, fences bool) (*LostError, error) {
+	switch a.reply.Word {
+	case codec.Gone, codec.Absent, codec.Late:
 		return &LostError{Name: h.l.name, Reason: LossTaken}, nil
-	case "quarantined":
-		q, err := parseQuarantine(&a.Reply)
-		if err != nil {
-			return nil, err
-		}
-		return nil, &exec.Quarantine{Left: time.Duration(q)}
-	}
-	var pttl, fence, block int64
-	if a.Word != "renewed" || a.Ints(&pttl, &fence, &block) != nil || block > 0 && fence <= 0 {
-		return nil, wire.ErrMalformed
+	case codec.Quarantined:
+		return nil, &exec.Quarantine{Left: a.reply.Refusal.Quarantine}
 	}
 	h.failure = nil
 	h.final = h.final || final
-	if fences && block > 0 && h.nextFence >= h.fenceEnd && believable(uint64(fence+block), a.Now) {
-		h.nextFence, h.fenceEnd = uint64(fence), uint64(fence)+uint64(block)
-		h.mostPasses = max(h.mostPasses, int32(min(block, aloneFactor*int64(h.mostPasses))))
+	grant := a.reply.Grant
+	if block := uint64(grant.Block); fences && block > 0 && h.nextFence >= h.fenceEnd && believable(grant.Fence+block, a.reply.Now) {
+		h.nextFence, h.fenceEnd = grant.Fence, grant.Fence+block
+		h.mostPasses = max(h.mostPasses, int32(min(grant.Block, aloneFactor*int64(h.mostPasses))))
 	}
-	h.prolong(a.Sent, clock.Now(), min(duration(pttl), h.l.c.cfg.MaxTTL))
+	h.prolong(a.sent, clock.Now(), min(grant.TTL, h.l.c.cfg.MaxTTL))
 	return nil, nil
 }
 

@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"errors"
-	"maps"
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/codec"
@@ -85,22 +84,6 @@ func (l *target) IsHeld(ctx context.Context) (bool, error) {
 	return err == nil, err
 }
 
-// parseHolder reads what follows in a "held" reply.
-func (l *target) parseHolder(r *wire.Reply) (Holder, error) {
-	_, h, err := l.parseHolding(r)
-	return h, err
-}
-
-// parseHolding is parseHolder that also tells the holder's token; "" of another program.
-func (l *target) parseHolding(r *wire.Reply) (token string, h Holder, err error) {
-	var pttl, waiters int64
-	if err := r.Ints(&pttl, &waiters); err != nil {
-		return "", Holder{}, l.malformed("inspect")
-	}
-	v, _ := wire.ParseValue(r.Rest())
-	return v.Token, l.holder(duration(pttl), int(waiters), r.Rest()), nil
-}
-
 // holderOf returns who has the lock, as a script says.
 func (l *target) holderOf(h *codec.Holder) Holder { return l.shown(h.TTL, h.Waiters, h.Ours, &h.Value) }
 
@@ -111,19 +94,6 @@ func (l *target) shown(ttl time.Duration, waiters int, ours bool, v *wire.Value)
 		h.Owner, h.Host, h.PID, h.Meta = v.Info.Owner, v.Info.Host, v.Info.PID, v.Info.Meta
 		h.Fence, h.Since = v.Fence, time.UnixMilli(v.Granted)
 	}
-	return h
-}
-
-// holder makes a Holder of a lock's value.
-func (l *target) holder(ttl time.Duration, waiters int, value string) Holder {
-	h := Holder{Name: l.name, Form: l.set.kind.form, Key: l.keys.Lock, TTL: ttl, Waiters: waiters}
-	v, ours := wire.ParseValue(value)
-	if !ours {
-		h.Foreign = true
-		return h
-	}
-	h.Owner, h.Host, h.PID, h.Meta = v.Info.Owner, v.Info.Host, v.Info.PID, maps.Clone(v.Info.Meta)
-	h.Fence, h.Since = v.Fence, time.UnixMilli(v.Granted)
 	return h
 }
 

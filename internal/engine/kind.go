@@ -3,12 +3,12 @@ package engine
 import (
 	"errors"
 	"fmt"
-	"strconv"
+	"time"
 
-	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/codec"
 	"github.com/holdfast-go/holdfast/internal/keys"
 	"github.com/holdfast-go/holdfast/internal/notify"
-	"github.com/holdfast-go/holdfast/internal/script"
+	"github.com/holdfast-go/holdfast/internal/wire"
 )
 
 // kind is a kind of lock: how the server keeps it, and what can be done with it. Each kind is
@@ -17,19 +17,18 @@ import (
 type kind struct {
 	name  string // in keys and notifications; "" for a mutex
 	form  string // what the lock's key holds, in the words of whatis.lua
-	flags string // of its scripts
-
-	acquire, release, renew driver.Script
+	flags codec.Flags
 
 	// place returns the lock's keys.
 	place func(space keys.Space, name string, s *settings) (keys.Set, error)
 	// check returns an error if a lock of this kind cannot have these settings.
 	check func(s *settings) error
-	// share returns, as scripts take them, how much of the lock there is and how much of it is
-	// wanted. It is nil if one holder has the whole lock.
-	share func(s *settings) (limit, wish string)
-	// batch says how such locks are acquired in batches. It is nil if each is acquired by itself.
-	batch *batchForm
+	// share returns how much of the lock there is and how much of it is wanted. It is nil if one
+	// holder has the whole lock.
+	share func(s *settings) codec.Share
+	// batch begins a batch of n items that acquires such locks, one of which is l. It is nil if each
+	// lock is acquired by itself.
+	batch func(l *target, n int, notAfter int64) acquireBatch
 	// overhear listens to what other programs publish about the lock and calls look when there may
 	// be news. It is nil if they publish nothing.
 	overhear func(c *Client, l *target, look func()) []*notify.Listener
@@ -42,11 +41,10 @@ type kind struct {
 	reasserted bool // a holder claims the lock again if the server has lost it
 }
 
-// batchForm says how locks of a kind are acquired in batches.
-type batchForm struct {
-	script   driver.Script
-	keys     func(l *target) []string // besides each lock's own key and its queue's
-	refusals map[string]bool          // replies that refuse the whole batch; or nil
+// acquireBatch acquires many locks.
+type acquireBatch interface {
+	codec.Request[codec.BatchReply]
+	Add(lock, queue string, head wire.Head, ttl time.Duration, info string)
 }
 
 // isShared reports whether the lock can have several holders.
@@ -67,7 +65,6 @@ func byName(kind string) func(keys.Space, string, *settings) (keys.Set, error) {
 // shared completes a kind of lock that can have several holders, each with a part of it.
 func shared(name string, k kind) kind {
 	k.name, k.form, k.place = name, name, byName(name)
-	k.acquire, k.release, k.renew = script.ShareAcquire, script.ShareRelease, script.ShareRenew
 	if k.share == nil {
 		k.share = byWeight
 	}
@@ -76,13 +73,14 @@ func shared(name string, k kind) kind {
 
 // single completes a kind of lock that is kept as one value and has one holder.
 func single(k kind) kind {
-	k.acquire, k.release, k.renew = script.Acquire, script.Release, script.Renew
 	k.exclusive = true
 	return k
 }
 
 // byWeight is the share function of locks of which each holder has a part.
-func byWeight(s *settings) (limit, wish string) { return strconv.Itoa(s.limit), strconv.Itoa(s.weight) }
+func byWeight(s *settings) codec.Share {
+	return codec.Share{Kind: s.kind.name, Limit: s.limit, Weight: s.weight}
+}
 
 // kinds are the kinds that notifications name.
 var kinds = map[string]*kind{
@@ -131,20 +129,4 @@ func (s *settings) checkParties(most int) error {
 		return fmt.Errorf("the number of parties is %d; it must be between 1 and %d", s.limit, most)
 	}
 	return nil
-}
-
-// shareArgs returns the arguments that tell a script which share of the lock is wanted; none if the
-// lock is not shared.
-func (s *settings) shareArgs() []string {
-	if !s.kind.isShared() {
-		return nil
-	}
-	limit, wish := s.kind.share(s)
-	return []string{s.kind.name, limit, wish}
-}
-
-// wish returns how much of a shared lock is wanted and, for an owner's lock, by whom.
-func (s *settings) wish() string {
-	_, wish := s.kind.share(s)
-	return wish
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/codec"
 	"github.com/holdfast-go/holdfast/internal/exec"
 )
 
@@ -38,7 +39,7 @@ func (f *fake) Run(_ context.Context, call driver.Call) (string, error) {
 		f.fence++
 		f.holders[key] = token
 		return fmt.Sprintf("granted %d %s %d 1", now, call.Args[2], f.fence), nil
-	case call.Script.Name == "acquire" && mode == modeTry:
+	case call.Script.Name == "acquire" && mode == string(codec.Try):
 		return fmt.Sprintf("held %d 1000 0 hf1:%s:1:1:0:{}", now, f.holders[key]), nil
 	case call.Script.Name == "acquire":
 		return fmt.Sprintf("queued %d 5 %d 1 1 ours", now, now), nil

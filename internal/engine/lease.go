@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/clock"
+	"github.com/holdfast-go/holdfast/internal/codec"
 	"github.com/holdfast-go/holdfast/internal/exec"
-	"github.com/holdfast-go/holdfast/internal/wire"
 )
 
 // maxPassing bounds for how long after its grant a lock is passed on within one
@@ -208,9 +208,10 @@ func (l *holdLease) Extend(ctx context.Context, ttl time.Duration) error {
 	// mutants: extension-asked
 	h.extended = h.extended || ttl > h.l.set.ttl
 	h.mu.Unlock()
-	a, _, err := h.l.c.call(ctx, renewRequest(h, ttl, 0))
-	if rq, ok := h.reassertion(a, err, ttl); ok {
-		a, _, err = h.l.c.call(ctx, rq)
+	rq := request{op: "renew", lock: h.l, durable: true}
+	a, _, err := ask(ctx, h.l.c, rq, h.renewal(ttl, 0))
+	if again := h.reassertion(a, err, ttl); again != nil {
+		a, _, err = ask(ctx, h.l.c, rq, again)
 	}
 	if err != nil {
 		return err
@@ -231,9 +232,6 @@ func (l *holdLease) Extend(ctx context.Context, ttl time.Duration) error {
 	var q *exec.Quarantine
 	if errors.As(err, &q) {
 		return h.l.c.quarantineError("renew", l.Name(), q.Left)
-	}
-	if err != nil {
-		return h.l.malformed("renew")
 	}
 	h.plan()
 	l.check()
@@ -311,8 +309,8 @@ func (l *holdLease) releaseWithin(ctx context.Context, how ending) error {
 	if h.from.ending == hasCountedDown {
 		tombstone = max(tombstone, c.notAfter(h.l)) // by which a copy is known
 	}
-	a, unanswered, err := h.from.giveBack(ctx, h.fence, tombstone)
-	return l.gaveBack(a, unanswered, err)
+	reply, unanswered, err := h.from.giveBack(ctx, h.fence, tombstone)
+	return l.gaveBack(reply, unanswered, err)
 }
 
 // releaseFailed is why the release that another call had under way failed; nil if it did not.
@@ -348,18 +346,18 @@ func (l *holdLease) releaseThen(ctx context.Context, done func(error)) {
 	began := time.Now()
 	h.from.freeThen(h.fence, func(freed, unanswered bool) {
 		if freed {
-			done(l.gaveBack(exec.Answer{Reply: wire.Reply{Word: "released"}}, false, nil))
+			done(l.gaveBack(released, false, nil))
 			return
 		}
 		c.tasks.Run(func() {
-			a, again, err := c.releaseSince(began, context.WithoutCancel(ctx), h.l, h.from.token(), h.from.member, 0, h.from.ending)
-			done(l.gaveBack(a, unanswered || again, err))
+			reply, again, err := c.releaseSince(began, context.WithoutCancel(ctx), h.l, h.from.token(), h.from.member, 0, h.from.ending)
+			done(l.gaveBack(reply, unanswered || again, err))
 		})
 	})
 }
 
 // gaveBack takes over what became of the release.
-func (l *holdLease) gaveBack(a exec.Answer, unanswered bool, err error) error {
+func (l *holdLease) gaveBack(reply codec.ReleaseReply, unanswered bool, err error) error {
 	h := l.g
 	if err != nil {
 		h.from.abandon()
@@ -384,7 +382,7 @@ func (l *holdLease) gaveBack(a exec.Answer, unanswered bool, err error) error {
 	}
 	l.released = true
 	switch {
-	case a.Word != "gone":
+	case reply.Word != codec.Gone:
 		return nil
 	case l.troubled().unsure:
 		l.trouble.missed = &exec.Failure{Op: "release", Name: l.Name(), Server: h.l.c.server.Addr(), Ambiguous: true, Kind: exec.ErrUnavailable,

@@ -5,14 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/clock"
-	"github.com/holdfast-go/holdfast/internal/exec"
+	"github.com/holdfast-go/holdfast/internal/codec"
 	"github.com/holdfast-go/holdfast/internal/keys"
-	"github.com/holdfast-go/holdfast/internal/script"
 )
 
 // maxNames bounds how many locks are acquired as one: a script looks at all of them.
@@ -211,65 +209,49 @@ func (l *multi) tryAtOnce(ctx context.Context) (lease *multiLease, busy bool, er
 
 func (l *multi) askAtOnce(ctx context.Context, attempts []*attempt) (grants []*hold, busy bool, err error) {
 	c := l.c
+	q := codec.MultiAcquire{Flags: l.parts[0].flags(), TTL: l.set.term(), Info: l.set.info}
+	for i, a := range attempts {
+		lock := l.parts[i].ref()
+		q.Mark = lock.Keys.Mark
+		q.Locks = append(q.Locks, codec.TokenOf{Keys: lock.Keys, Token: a.token()})
+	}
 	for range 3 {
-		notAfter := c.notAfter(l.parts[0])
-		args := []string{l.parts[0].flags(""), attempts[0].token(), milliseconds(l.set.term()), strconv.FormatInt(notAfter, 10), l.set.info}
-		for _, a := range attempts[1:] {
-			args = append(args, a.token())
-		}
-		r, unanswered, err := c.call(ctx, request{op: "acquire", lock: l.parts[0], script: script.MultiAcquire, more: l.parts[1:], args: args, durable: true})
+		q.NotAfter = c.notAfter(l.parts[0])
+		r, unanswered, err := ask(ctx, c, request{op: "acquire", lock: l.parts[0], more: l.parts[1:], durable: true}, &q)
 		for _, a := range attempts {
-			a.sent(unanswered, notAfter)
+			a.sent(unanswered, q.NotAfter)
+			a.owed = a.owed || err != nil && !r.sent.IsZero() || r.reply.Word == codec.Granted
 		}
 		if err != nil {
 			return nil, false, err
 		}
-		switch r.Word {
-		case "late":
-			continue
-		case "queued":
+		switch r.reply.Word {
+		case codec.Granted:
+			grants, err := grantedAll(attempts, r)
+			return grants, false, err
+		case codec.Queued:
 			return nil, true, nil
-		case "quarantined":
-			if q, err := parseQuarantine(&r.Reply); err == nil {
-				return nil, true, c.quarantineError("acquire", l.name, time.Duration(q))
-			}
-		case "held":
-			var i int64
-			if r.Ints(&i) == nil && i >= 1 && i <= int64(len(l.parts)) {
-				p := l.parts[i-1]
-				if h, err := p.parseHolder(&r.Reply); err == nil {
-					return nil, true, &HeldError{Name: p.name, Holder: h}
-				}
-			}
-		case "granted":
-			return l.grantedAll(attempts, r)
+		case codec.Quarantined:
+			return nil, true, c.quarantineError("acquire", l.name, r.reply.Refusal.Quarantine)
+		case codec.Held:
+			p := l.parts[r.reply.Index]
+			return nil, true, &HeldError{Name: p.name, Holder: p.holderOf(&r.reply.Holder)}
 		}
-		return nil, false, l.parts[0].malformed("acquire")
 	}
 	return nil, false, l.parts[0].clockJumps("acquire")
 }
 
-// grantedAll makes grants of multi_acquire.lua's answer.
-func (l *multi) grantedAll(attempts []*attempt, r exec.Answer) ([]*hold, bool, error) {
-	var pttl int64
-	fences := make([]int64, len(attempts))
-	numbers := []*int64{&pttl}
-	for i, a := range attempts {
-		a.owed = true
-		numbers = append(numbers, &fences[i])
-	}
-	if r.Ints(numbers...) != nil || slices.Min(fences) <= 0 {
-		return nil, false, l.parts[0].malformed("acquire")
-	}
+// grantedAll returns the holds of a reply that says the locks are granted.
+func grantedAll(attempts []*attempt, r answer[codec.MultiReply]) ([]*hold, error) {
 	grants := make([]*hold, len(attempts))
 	for i, a := range attempts {
-		h, err := a.granted(r.Sent, clock.Now(), r.Now, pttl, uint64(fences[i]), 1)
+		h, err := a.granted(r.sent, clock.Now(), r.reply.Now, r.reply.TTL, r.reply.Fences[i], 1)
 		if err != nil {
-			return nil, false, err
+			return nil, err
 		}
 		grants[i] = h
 	}
-	return grants, false, nil
+	return grants, nil
 }
 
 // reentered reports whether ctx is that of a lease of one of the locks.

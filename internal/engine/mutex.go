@@ -3,20 +3,23 @@ package engine
 import (
 	"github.com/holdfast-go/holdfast/internal/codec"
 	"github.com/holdfast-go/holdfast/internal/keys"
-	"github.com/holdfast-go/holdfast/internal/script"
 )
 
 // mutex is the kind of lock that has one holder at a time.
 var mutex = single(kind{
 	form: codec.HoldsMutex, place: byName(""), check: unweighted, reserves: true, reasserted: true,
-	batch: &batchForm{script: script.BatchAcquire, keys: func(l *target) []string { return []string{l.c.fenceOf(l)} }},
+	batch: func(l *target, n int, notAfter int64) acquireBatch {
+		b := codec.NewBatchAcquire(n)
+		b.Flags, b.Fence, b.NotAfter = l.flags(), l.c.fenceOf(l), notAfter
+		return &b
+	},
 })
 
 // keyed is a mutex under a key of the user's choice, shared with programs that use SET key token NX
 // PX ttl. If it has disappeared, its holder does not claim it again: such a program may have held
 // it meanwhile, and nothing would show it.
 var keyed = single(kind{
-	form: codec.HoldsMutex, flags: "k", check: unweighted,
+	form: codec.HoldsMutex, flags: codec.Shared, check: unweighted,
 	place: func(space keys.Space, _ string, s *settings) (keys.Set, error) { return space.Exact(s.key) },
 })
 

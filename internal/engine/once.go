@@ -320,7 +320,7 @@ func (o *Once) insist(ctx context.Context, lease *holdLease, q *codec.CompleteRu
 
 // job returns the job as requests name it.
 func (o *Once) job() codec.Job {
-	return codec.Job{Lock: o.lock.keys.Lock, Record: o.record, Flags: o.lock.codecFlags()}
+	return codec.Job{Lock: o.lock.keys.Lock, Record: o.record, Flags: o.lock.flags()}
 }
 
 // askOfJob sends a request about a job's runs.

@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"fmt"
-	"strconv"
 
 	"github.com/holdfast-go/holdfast/internal/codec"
 	"github.com/holdfast-go/holdfast/internal/keys"
@@ -13,12 +12,13 @@ import (
 // owner's leases has a part of it.
 var owned = shared(codec.Owned, kind{
 	byOwner: true,
-	share: func(s *settings) (limit, wish string) {
-		limit, wish = byWeight(s)
+	share: func(s *settings) codec.Share {
+		share := byWeight(s)
+		share.Owner = s.owner
 		if s.maxDepth > 0 {
-			limit = strconv.Itoa(s.maxDepth)
+			share.Limit = s.maxDepth
 		}
-		return limit, wish + "\n" + s.owner
+		return share
 	},
 	check: func(s *settings) error { return keys.Check("owner", s.owner) },
 })

@@ -13,15 +13,16 @@ import (
 	"github.com/holdfast-go/holdfast/internal/clock"
 	"github.com/holdfast-go/holdfast/internal/codec"
 	"github.com/holdfast-go/holdfast/internal/exec"
-	"github.com/holdfast-go/holdfast/internal/script"
 )
 
 // nodeMutex is a mutex on one node of a quorum: a server that lost its data, or may have, grants and extends nothing.
 var nodeMutex = single(kind{
-	form: codec.HoldsMutex, flags: "n", place: byName(""),
-	batch: &batchForm{
-		script: script.NodeBatchAcquire, keys: func(l *target) []string { return l.c.nodeKeys() },
-		refusals: map[string]bool{"quarantined": true, "behind": true},
+	form: codec.HoldsMutex, flags: codec.Node, place: byName(""),
+	batch: func(l *target, n int, notAfter int64) acquireBatch {
+		b := codec.NewNodeBatchAcquire(n)
+		lock := l.nodeRef()
+		b.Flags, b.Keys, b.NotAfter = lock.Flags, lock.Keys, notAfter
+		return &b
 	},
 	check: func(s *settings) error {
 		if s.reentrant || s.replicas != 0 || s.fsync {
@@ -496,44 +497,42 @@ func (q *Quorum) reach(ctx context.Context, i int, name string) error {
 	return errUnconnected
 }
 
-// ask sends a request, without its flags, to a node, once.
-func (q *Quorum) ask(ctx context.Context, i int, timeout time.Duration, rq request) (exec.Answer, error) {
+// askNode sends a request about a lock to its node i, once.
+func askNode[R any](ctx context.Context, q *Quorum, i int, timeout time.Duration, rq request, m codec.Request[R]) (answer[R], error) {
 	c := q.clients[i]
 	if c.isClosing() {
-		return exec.Answer{}, exec.Unsent(exec.ErrClosed)
+		return answer[R]{}, exec.Unsent(exec.ErrClosed)
 	}
 	waiting, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	if err := q.reach(waiting, i, rq.lock.name); err != nil {
-		return exec.Answer{}, exec.Unsent(err)
+		return answer[R]{}, exec.Unsent(err)
 	}
-	k := rq.lock.keys
-	rq.args = append([]string{rq.lock.flags("")}, rq.args...)
-	rq.keys = append([]string{k.Lock, k.Queue}, c.nodeKeys()...)
 	// The request goes on when nobody waits for its answer any more, so that its connection
 	// stays: a new one takes longer than an answer, and would be given up as well.
-	return exec.Try(waiting, c.server, max(timeout, c.cfg.CommandTimeout), func(ctx context.Context) (exec.Answer, error) { return c.send(ctx, rq) })
+	return exec.Try(waiting, c.server, max(timeout, c.cfg.CommandTimeout), func(ctx context.Context) (answer[R], error) {
+		return askOnce(ctx, c, rq, m)
+	})
 }
 
-// nodeKeys are those that scripts of a quorum's nodes need besides a lock's own.
-func (c *Client) nodeKeys() []string {
-	return []string{c.space.Fence(), c.space.CaughtUp(), c.space.Incarnation()}
-}
-
-// every asks all nodes that want says at once, and returns their answers by node.
-func (q *Quorum) every(ctx context.Context, timeout time.Duration, want func(i int) (request, bool)) ([]exec.Answer, []error) {
-	answers, errs := make([]exec.Answer, len(q.clients)), make([]error, len(q.clients))
+// askNodes asks all nodes at once for which compose returns a request, and returns their replies by node.
+func askNodes[R any](ctx context.Context, l *quorumLock, timeout time.Duration, op string, compose func(i int, p *target) codec.Request[R]) ([]R, []error) {
+	q := l.q
+	replies, errs := slices.Repeat([]R{*new(R)}, len(q.clients)), slices.Repeat([]error{errUnasked}, len(q.clients))
 	var wg sync.WaitGroup
-	for i := range q.clients {
-		rq, wanted := want(i)
-		if !wanted {
-			errs[i] = errUnasked
+	for i, p := range l.parts {
+		m := compose(i, p)
+		if m == nil {
 			continue
 		}
-		wg.Go(func() { answers[i], errs[i] = q.ask(ctx, i, timeout, rq) })
+		wg.Go(func() {
+			var a answer[R]
+			a, errs[i] = askNode(ctx, q, i, timeout, request{op: op, lock: p}, m)
+			replies[i] = a.reply
+		})
 	}
 	wg.Wait()
-	return answers, errs
+	return replies, errs
 }
 
 // errUnasked is of a node that was not asked.

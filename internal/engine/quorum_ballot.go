@@ -120,7 +120,7 @@ func (p *ballot) answered(ctx context.Context, v vote, item *batchItem) {
 			return
 		}
 		v = p.q.unanswered(v, item.err, item.notAfter)
-	case item.refusal.Word != "":
+	case item.refused:
 		v = p.q.declined(p.l, v, item.refusal)
 	case !item.ok:
 		item.l.c.batches.note(item.l, true)

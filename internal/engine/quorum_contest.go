@@ -8,6 +8,9 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/holdfast-go/holdfast/internal/codec"
+	"github.com/holdfast-go/holdfast/internal/exec"
 )
 
 // bid is what one call does to get a lock of a quorum, round by round.
@@ -30,19 +33,19 @@ type terms struct {
 
 // ticket is the place among those who wait for a lock.
 type ticket struct {
-	digits   string
+	place    codec.Ticket
 	carriers []sync.WaitGroup // by node, the votes under way that bring it there
 }
 
 // holdersTicket is that of who holds the lock already, on a majority of other nodes.
-var holdersTicket = ticket{digits: "0"}
+var holdersTicket = ticket{place: codec.FirstTicket}
 
-// words are what a node is told: the ticket, and for how many ms to keep it.
-func (t *terms) words() []string {
+// shown is what a node is shown: the ticket, and for how long to keep it.
+func (t *terms) shown() (place codec.Ticket, keep time.Duration) {
 	if t.ticket == nil {
-		return []string{"", "0"}
+		return codec.NoTicket, 0
 	}
-	return []string{t.ticket.digits, milliseconds(ticketTime + min(t.timeout, ticketTime))}
+	return t.ticket.place, ticketTime + min(t.timeout, ticketTime)
 }
 
 // ticketTime is for how long after its latest round a bid keeps its place, and as long as it waits for a node, but
@@ -91,7 +94,7 @@ func (q *Quorum) contend(ctx context.Context, l *quorumLock, waits bool, limit t
 			return nil, err
 		}
 		if b.said && b.ticket == nil {
-			b.ticket = &ticket{digits: q.newTicket(), carriers: make([]sync.WaitGroup, len(q.clients))}
+			b.ticket = &ticket{place: q.newTicket(), carriers: make([]sync.WaitGroup, len(q.clients))}
 		}
 		longest := longPause
 		if b.said && (!held || b.ahead == 0) {
@@ -152,7 +155,7 @@ func (q *Quorum) observe(i int, d time.Duration) {
 
 // newTicket returns a ticket of now, by the median of the nodes' clocks: those of processes may differ by more,
 // and whoever's is slow would always come first.
-func (q *Quorum) newTicket() string {
+func (q *Quorum) newTicket() codec.Ticket {
 	var clocks []int64
 	for _, c := range q.clients {
 		if c.server.Info() != nil {
@@ -165,7 +168,7 @@ func (q *Quorum) newTicket() string {
 		now = clocks[len(clocks)/2]
 	}
 	// Of the same length, and digits only, so that all nodes order them in the same way.
-	return fmt.Sprintf("%016d%012d", now, rand.Int64N(1e12))
+	return codec.Ticket(fmt.Sprintf("%016d%012d", now, rand.Int64N(1e12)))
 }
 
 // withdraw takes the bid's ticket back.
@@ -178,10 +181,8 @@ func (b *bid) withdraw() {
 		c.tasks.Run(func() {
 			b.ticket.carriers[i].Wait()
 			// A node that is not reached keeps it for a second or two.
-			_, _ = b.q.ask(context.Background(), i, b.timeout, request{
-				op: "release", lock: p, script: p.set.kind.release, urgent: true,
-				args: []string{p.newAttempt().token(), "t:" + b.ticket.digits, "0"},
-			})
+			_, _ = askNode(context.Background(), b.q, i, b.timeout, request{op: exec.OpRelease, lock: p},
+				&codec.Release{Lock: p.nodeRef(), Token: p.newAttempt().token(), Member: b.ticket.place.Member()})
 		})
 	}
 }

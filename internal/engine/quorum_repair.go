@@ -5,14 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/holdfast-go/holdfast/internal/codec"
 	"github.com/holdfast-go/holdfast/internal/exec"
-	"github.com/holdfast-go/holdfast/internal/script"
 )
 
 // refill asks nodes that do not hold a lease's lock for it, from time to time, until all do or
@@ -80,28 +78,25 @@ func (q *Quorum) refillNode(b *multiLease, i int) {
 // as their time, as Init does: of those that have kept their data.
 func (q *Quorum) repair(ctx context.Context, l *quorumLock, behind []vote) error {
 	timeout := max(q.timeout(l), 100*time.Millisecond)
-	answers, errs := q.every(ctx, timeout, func(i int) (request, bool) {
-		return request{op: "raise", lock: l.parts[i], script: script.NodeCounter, args: []string{""}}, true
-	})
+	replies, errs := askNodes(ctx, l, timeout, "raise", counterOf)
 	counter, good := int64(0), 0 // of those that are not behind
 	highest := int64(0)          // of all
 	var lost []int               // nodes that are behind
 	emptied, resting := false, false
-	for i, a := range answers {
-		var n int64
+	for i, reply := range replies {
 		switch {
 		case errs[i] != nil:
-		case a.Word == "counter" && a.Ints(&n) == nil:
+		case reply.Word == codec.CounterIs:
 			good++
-			counter = max(counter, n)
-		case a.Word == "behind" && a.Ints(&n) == nil:
+			counter = max(counter, reply.Counter)
+		case reply.Word == codec.Behind:
 			lost = append(lost, i)
-			emptied = emptied || n == 0 || !strings.HasSuffix(a.Rest(), "+")
+			emptied = emptied || reply.Counter == 0 || !reply.Refusal.KeptData()
 		default:
-			errs[i] = l.parts[i].quarantineOf("acquire", a)
-			resting = resting || errors.Is(errs[i], exec.ErrQuarantine)
+			errs[i] = q.refusal("acquire", l, i, reply.Refusal)
+			resting = true
 		}
-		highest = max(highest, n, a.Now)
+		highest = max(highest, reply.Counter, reply.Now)
 	}
 	switch {
 	// So many share a node with every majority, whichever of its nodes are behind now.
@@ -119,47 +114,33 @@ func (q *Quorum) repair(ctx context.Context, l *quorumLock, behind []vote) error
 			kind, err = exec.ErrUnavailable, errTogether
 		}
 		for _, i := range lost {
-			errs[i] = q.isBehind(i, l, kind, err)
+			errs[i] = q.isBehind("acquire", i, l, kind, err)
 		}
 		return q.tooFew("acquire", l.name, errs)
 	}
-	answers, errs = q.every(ctx, timeout, func(i int) (request, bool) {
+	raised, errs := askNodes(ctx, l, timeout, "raise", func(i int, p *target) codec.Request[codec.NodeRaiseReply] {
 		for _, v := range behind {
 			if v.node == i {
-				return q.raiseRequest(l.parts[i], counter, v.behind), true
+				return &codec.NodeRaise{Lock: p.nodeRef(), Counter: counter, Stands: v.behind}
 			}
 		}
-		return request{}, false
+		return nil
 	})
-	for i, a := range answers {
+	for i, reply := range raised {
 		switch {
 		case errs[i] != nil:
-		case a.Word == "raised":
+		case reply.Word == codec.Raised:
 			return nil // so that another round makes sense
-		case a.Word == "behind": // it has restarted since
-			errs[i] = q.isBehind(i, l, exec.ErrQuarantine, errBehind)
-		default:
-			errs[i] = l.parts[i].quarantineOf("acquire", a)
+		default: // it may have restarted since
+			errs[i] = q.refusal("acquire", l, i, reply.Refusal)
 		}
 	}
 	return q.tooFew("acquire", l.name, errs)
 }
 
-func (q *Quorum) raiseRequest(p *target, counter int64, behind string) request {
-	return request{
-		op: "raise", lock: p, script: script.NodeRaise,
-		args: []string{"", strconv.FormatInt(counter, 10), behind},
-	}
-}
-
-// quarantineOf reads an answer that should be "quarantined".
-func (l *target) quarantineOf(op string, a exec.Answer) error {
-	if a.Word == "quarantined" {
-		if rest, err := parseQuarantine(&a.Reply); err == nil {
-			return l.c.quarantineError(op, l.name, time.Duration(rest))
-		}
-	}
-	return l.malformed(op)
+// counterOf asks a node for its fence counter.
+func counterOf(_ int, p *target) codec.Request[codec.NodeCounterReply] {
+	return &codec.NodeCounter{Lock: p.nodeRef()}
 }
 
 // Init admits new nodes: all that are there, which have to be all. Run it once for a new
@@ -193,46 +174,43 @@ func (q *Quorum) Init(ctx context.Context, force bool) error {
 		return q.tooFew("init", name, errs)
 	}
 	timeout := q.clients[0].cfg.CommandTimeout
-	answers, errs := q.every(ctx, timeout, func(i int) (request, bool) {
-		p := l.parts[i]
-		return request{op: "init", lock: p, script: script.NodeCounter, args: []string{""}}, true
-	})
+	replies, errs := askNodes(ctx, l, timeout, "init", counterOf)
 	var counter int64
 	behind := map[int]string{}
-	for i, a := range answers {
-		var n int64
+	for i, reply := range replies {
 		switch {
 		case errs[i] != nil:
 			continue
-		case a.Word == "behind" && a.Ints(&n) == nil:
-			behind[i] = a.Rest()
-		case a.Word == "counter" && a.Ints(&n) == nil:
-			counter = max(counter, n)
-		default:
-			errs[i] = l.parts[i].quarantineOf("init", a)
+		case reply.Word == codec.Behind:
+			behind[i] = reply.Refusal.Stands
+		case reply.Word == codec.Quarantined:
+			errs[i] = q.refusal("init", l, i, reply.Refusal)
 			var rest *exec.Quarantine
 			if fresh[i] && errors.As(errs[i], &rest) {
 				errs[i] = q.clients[i].server.Failure("init", name, fmt.Errorf("%w: it is empty, and others are not; wait, or use force once no lease is believed in", rest))
 			}
 		}
 		// A majority may have come back with older counters, which tell nothing.
-		counter = max(counter, n, a.Now)
+		counter = max(counter, reply.Counter, reply.Now)
 	}
 	// The second time with what those know that were raised the first time.
 	for range 2 {
 		if failed(errs) {
 			return q.tooFew("init", name, errs)
 		}
-		answers, errs = q.every(ctx, timeout, func(i int) (request, bool) {
-			id, wanted := behind[i]
-			return q.raiseRequest(l.parts[i], counter, id), wanted
-		})
-		for i, a := range answers {
-			var n int64
-			if errs[i] == nil && (a.Word != "raised" || a.Ints(&n) != nil) {
-				errs[i] = l.parts[i].quarantineOf("init", a)
+		var raised []codec.NodeRaiseReply
+		raised, errs = askNodes(ctx, l, timeout, "raise", func(i int, p *target) codec.Request[codec.NodeRaiseReply] {
+			stands, wanted := behind[i]
+			if !wanted {
+				return nil
 			}
-			counter = max(counter, n)
+			return &codec.NodeRaise{Lock: p.nodeRef(), Counter: counter, Stands: stands}
+		})
+		for i, reply := range raised {
+			if errs[i] == nil && reply.Word != codec.Raised {
+				errs[i] = q.refusal("init", l, i, reply.Refusal)
+			}
+			counter = max(counter, reply.Counter)
 		}
 	}
 	if failed(errs) {

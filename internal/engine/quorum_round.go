@@ -5,13 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/clock"
+	"github.com/holdfast-go/holdfast/internal/codec"
 	"github.com/holdfast-go/holdfast/internal/exec"
-	"github.com/holdfast-go/holdfast/internal/script"
 	"github.com/holdfast-go/holdfast/internal/wire"
 )
 
@@ -151,7 +150,7 @@ func newRound() string { return randomText()[:roundLength] }
 // newVote is an attempt of a round at a node. It has a token of its own: a server that has two addresses does not
 // grant twice.
 func (l *target) newVote(round string) *attempt {
-	return &attempt{l: l, head: valueFormat + round + randomText()[roundLength:] + ":", queueEntry: &noEntry}
+	return &attempt{l: l, head: wire.HeadBegin + wire.Head(round+randomText()[roundLength:]) + wire.HeadEnd, queueEntry: &noEntry}
 }
 
 // vote asks one node for the lock.
@@ -168,57 +167,45 @@ func (q *Quorum) vote(ctx context.Context, l *quorumLock, i int, round string, t
 func (q *Quorum) askAlone(ctx context.Context, l *quorumLock, v vote, terms terms) vote {
 	p := l.parts[v.node]
 	c := p.c
-	var a exec.Answer
+	var a answer[codec.NodeAcquireReply]
 	// Again, if it was late: what is known of a node's clock is as old as its last answer.
-	for n := 0; n < 2 && (n == 0 || a.Word == "late"); n++ {
+	for n := 0; n < 2 && (n == 0 || a.reply.Word == codec.Late); n++ {
 		notAfter := p.nodeNotAfter(terms.timeout)
 		if err := ctx.Err(); err != nil {
 			v.err = exec.Unsent(err)
 			return v
 		}
+		place, keep := terms.shown()
 		var err error
-		a, err = q.ask(ctx, v.node, terms.timeout, request{
-			op: "acquire", lock: p, script: script.NodeAcquire,
-			args: append([]string{v.a.token(), milliseconds(p.set.term()), strconv.FormatInt(notAfter, 10), p.set.info}, terms.words()...),
+		a, err = askNode(ctx, q, v.node, terms.timeout, request{op: "acquire", lock: p}, &codec.NodeAcquire{
+			Lock: p.nodeRef(), Token: v.a.token(), TTL: p.set.term(), NotAfter: notAfter, Info: p.set.info, Ticket: place, Keep: keep,
 		})
 		if err != nil {
 			return q.unanswered(v, err, notAfter)
 		}
-		q.observe(v.node, clock.Since(a.Sent))
+		q.observe(v.node, clock.Since(a.sent))
 	}
-	switch a.Word {
-	case "granted":
+	switch reply := &a.reply; reply.Word {
+	case codec.Granted:
 		v.a.owed = true
-		var pttl, fence int64
-		if a.Ints(&pttl, &fence) == nil && fence > 0 {
-			v.g, v.err = v.a.granted(a.Sent, clock.Now(), a.Now, pttl, uint64(fence), 1)
-			v.said = v.g != nil
-			if p.plain() {
-				c.batches.note(p, false)
-			}
-			return v
+		v.g, v.err = v.a.granted(a.sent, clock.Now(), reply.Now, reply.Grant.TTL, reply.Grant.Fence, reply.Grant.Block)
+		v.said = v.g != nil
+		if p.plain() {
+			c.batches.note(p, false)
 		}
-	case "held":
-		if token, h, err := p.parseHolding(&a.Reply); err == nil {
-			v.said, v.ahead, h.Waiters = true, h.Waiters, 0
-			if !q.isReturning(token) {
-				v.holder, v.theirs = &h, token[:min(len(token), roundLength)]
-			}
-			return v
+	case codec.Held:
+		v.said, v.ahead = true, reply.Ahead
+		if token := reply.Holder.Value.Token; !q.isReturning(token) {
+			h := p.holderOf(&reply.Holder)
+			v.holder, v.theirs = &h, token[:min(len(token), roundLength)]
 		}
-	case "wanted":
-		var ahead int64
-		if a.Ints(&ahead) == nil {
-			v.said, v.ahead = true, int(min(ahead, maxRank))
-			return v
-		}
-	case "quarantined", "behind":
-		return q.declined(l, v, a.Reply)
-	case "late", "gone":
+	case codec.Wanted:
+		v.said, v.ahead = true, reply.Ahead
+	case codec.Quarantined, codec.Behind:
+		return q.declined(l, v, reply.Refusal)
+	case codec.Late, codec.Gone:
 		v.err = p.clockJumps("acquire")
-		return v
 	}
-	v.err = p.malformed("acquire")
 	return v
 }
 
@@ -242,17 +229,18 @@ func (q *Quorum) unanswered(v vote, err error, notAfter int64) vote {
 }
 
 // declined is the vote of a node that grants nothing now.
-func (q *Quorum) declined(l *quorumLock, v vote, said wire.Reply) vote {
-	p := l.parts[v.node]
-	if said.Word == "behind" {
-		v.behind = said.Rest()
-		v.err = q.isBehind(v.node, l, exec.ErrQuarantine, errBehind)
-	} else if rest, err := parseQuarantine(&said); err == nil {
-		v.err = p.c.quarantineError("acquire", l.name, time.Duration(rest))
-	} else {
-		v.err = p.malformed("acquire")
-	}
+func (q *Quorum) declined(l *quorumLock, v vote, why codec.Refusal) vote {
+	v.behind = why.Stands
+	v.err = q.refusal("acquire", l, v.node, why)
 	return v
+}
+
+// refusal is the error of a node that grants nothing now.
+func (q *Quorum) refusal(op string, l *quorumLock, i int, why codec.Refusal) error {
+	if why.Stands != "" {
+		return q.isBehind(op, i, l, exec.ErrQuarantine, errBehind)
+	}
+	return q.clients[i].quarantineError(op, l.name, why.Quarantine)
 }
 
 // errHangs is of a node that has not answered for too long to be asked for more.
@@ -303,8 +291,8 @@ var errTogether = errors.New("it has restarted together with a majority, and is 
 // errNew is of a node that is as new as a majority.
 var errNew = errors.New("it is new, or has lost its data, or a majority has restarted of which a node has")
 
-func (q *Quorum) isBehind(i int, l *quorumLock, kind, err error) error {
-	return &exec.Failure{Op: "acquire", Name: l.name, Server: q.clients[i].server.Addr(), Kind: kind, Err: err}
+func (q *Quorum) isBehind(op string, i int, l *quorumLock, kind, err error) error {
+	return &exec.Failure{Op: op, Name: l.name, Server: q.clients[i].server.Addr(), Kind: kind, Err: err}
 }
 
 // elect makes a lease of the votes of a round, if there are enough.
@@ -442,21 +430,22 @@ func (q *Quorum) agree(ctx context.Context, l *quorumLock, timeout time.Duration
 	if known >= q.need {
 		return fence, nil
 	}
-	answers, errs := q.every(ctx, timeout, func(i int) (request, bool) {
+	replies, errs := askNodes(ctx, l, timeout, "acquire", func(i int, p *target) codec.Request[codec.NodeFenceReply] {
 		token, wanted := ours[i]
-		return q.fenceRequest(l.parts[i], token, fence), wanted
+		if !wanted {
+			return nil
+		}
+		return &codec.NodeFence{Lock: p.nodeRef(), Token: token, Fence: fence}
 	})
-	for i, a := range answers {
+	for i, reply := range replies {
 		switch {
 		case errs[i] != nil:
-		case a.Word == "fenced":
+		case reply.Word == codec.Fenced:
 			known++
-		case a.Word == "gone":
+		case reply.Word == codec.Gone:
 			errs[i] = errGone
-		case a.Word == "behind":
-			errs[i] = q.isBehind(i, l, exec.ErrQuarantine, errBehind)
 		default:
-			errs[i] = l.parts[i].quarantineOf("acquire", a)
+			errs[i] = q.refusal("acquire", l, i, reply.Refusal)
 		}
 	}
 	if known < q.need {
@@ -468,40 +457,27 @@ func (q *Quorum) agree(ctx context.Context, l *quorumLock, timeout time.Duration
 // errGone is of a node that lost a lock before it was told the fence.
 var errGone = errors.New("it granted the lock, and has it no more")
 
-func (q *Quorum) fenceRequest(p *target, token string, fence uint64) request {
-	return request{
-		op: "acquire", lock: p, script: script.NodeFence,
-		args: []string{token, strconv.FormatUint(fence, 10)},
-	}
-}
-
 // holders says who holds the lock on a majority of nodes; an error if that is open.
 func (q *Quorum) holders(ctx context.Context, l *quorumLock) ([]Holder, error) {
 	if err := l.ready(ctx); err != nil {
 		return nil, err
 	}
-	answers, errs := q.every(ctx, max(q.timeout(l), 100*time.Millisecond), func(i int) (request, bool) {
-		p := l.parts[i]
-		return request{op: "inspect", lock: p, script: script.Holder, args: []string{""}}, true
+	replies, errs := askNodes(ctx, l, max(q.timeout(l), 100*time.Millisecond), "inspect", func(_ int, p *target) codec.Request[codec.HolderReply] {
+		return &codec.WhoHolds{Lock: p.nodeRef()}
 	})
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	there := 0
 	var all []Holder
-	for i, a := range answers {
+	for i, reply := range replies {
 		if errs[i] != nil {
 			continue
 		}
 		there++
-		if a.Word != "held" {
-			continue
+		if reply.Word == codec.Held {
+			all = append(all, l.parts[i].holderOf(&reply.Holder))
 		}
-		h, err := l.parts[i].parseHolder(&a.Reply)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, h)
 	}
 	if there < q.need {
 		return nil, q.tooFew("inspect", l.name, errs)

@@ -10,7 +10,7 @@ import (
 
 // redisson is a mutex that is kept as Redisson keeps its RLock, in a hash.
 var redisson = single(kind{
-	name: "redisson", form: codec.HoldsRedisson, flags: "kr", overhear: overhearRedisson,
+	name: "redisson", form: codec.HoldsRedisson, flags: codec.Redisson, overhear: overhearRedisson,
 	place: func(space keys.Space, _ string, s *settings) (keys.Set, error) {
 		set, err := space.Redisson(s.key)
 		if err == nil {

@@ -2,12 +2,11 @@ package engine
 
 import (
 	"fmt"
-	"strconv"
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/clock"
+	"github.com/holdfast-go/holdfast/internal/codec"
 	"github.com/holdfast-go/holdfast/internal/exec"
-	"github.com/holdfast-go/holdfast/internal/script"
 )
 
 // canRenewInBatch reports whether renewals of the hold can go in a batch, if they reserve no
@@ -77,36 +76,20 @@ func (c *Client) sendRenewals(holds []*hold) (answered bool) {
 }
 
 // renewBatch returns the batch that renews holds.
-func (c *Client) renewBatch(holds []*hold) exec.Batch {
+func (c *Client) renewBatch(holds []*hold) exec.Batch[codec.BatchReply] {
 	l := holds[0].l
-	keys := make([]string, 0, len(holds))
-	heads := make([]byte, 0, len(holds)*(len(holds[0].from.head)+17)) // in one allocation
-	ends := make([]int, 0, len(holds))
-	differing := holds[:1]
+	b := codec.NewBatchRenew(len(holds))
+	b.Flags = l.flags()
 	for _, h := range holds {
 		h.mu.Lock()
-		keys = append(keys, h.l.keys.Lock)
-		heads = append(strconv.AppendUint(append(heads, h.from.head...), h.fence, 10), ':')
+		b.Add(h.l.keys.Lock, h.from.head, h.fence, h.l.set.ttl)
 		h.mu.Unlock()
-		ends = append(ends, len(heads))
-		if h.l.set.ttl != l.set.ttl {
-			differing = holds
-		}
 	}
-	args := append(make([]string, 0, 2+len(holds)), l.flags(""))
-	text, begin := string(heads), 0
-	for _, end := range ends {
-		args = append(args, text[begin:end])
-		begin = end
-	}
-	for _, h := range differing {
-		args = append(args, milliseconds(h.l.set.ttl))
-	}
-	return exec.Batch{N: len(holds), Slot: c.slot(l), Script: script.BatchRenew, Keys: keys, Args: args, Urgent: true, Word: "kept"}
+	return exec.Batch[codec.BatchReply]{Slot: c.slot(l), Script: &b}
 }
 
 // applyRenewals gives holds the outcome of the batch that renewed them.
-func (c *Client) applyRenewals(holds []*hold, r exec.Outcomes) {
+func (c *Client) applyRenewals(holds []*hold, r exec.Outcome[codec.BatchReply]) {
 	answered := r.Err == nil || !exec.MayBeDone(r.Err) && !exec.RefusesAll(r.Err)
 	now := r.Heard
 	if r.Err != nil {
@@ -116,7 +99,7 @@ func (c *Client) applyRenewals(holds []*hold, r exec.Outcomes) {
 		// A renewal that was refused in a batch may succeed by itself: the server's ACL may
 		// forbid this user the batch's script, or another item's key.
 		h.mu.Lock()
-		if !r.Done(i) && answered {
+		if !r.Reply.Done(i) && answered {
 			h.renewalQueued = true
 			c.renewersFor(h.l).Run(h.renew)
 			h.mu.Unlock()

@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"errors"
-	"strconv"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -12,45 +11,17 @@ import (
 	"github.com/holdfast-go/holdfast/internal/exec"
 )
 
-// request is a script to run for a lock.
+// request is what a script is run for.
 type request struct {
-	op     string // for errors
-	lock   *target
-	script driver.Script
-	args   []string
-	urgent bool
-
-	more     []*target // further locks whose keys the script takes, all of them
-	keys     []string  // the script's keys, if they are not the lock's
-	lockOnly bool      // the script needs neither the lock's queue nor fences
-	durable  bool      // it counts only once it is as durable as the lock's options demand
+	op      string // for errors
+	lock    *target
+	more    []*target // further locks that an error may be about
+	durable bool      // it counts only once it is as durable as the lock's options demand
 
 	unexplained bool // an error may be about another key than a lock's
 
 	began     time.Time   // since when the caller has been trying; zero: from now on
 	onFailure func(error) // called with the error of each try that fails; or nil
-}
-
-// resolve returns the request as package exec takes it.
-func (c *Client) resolve(rq request) exec.Request {
-	out := exec.Request{
-		Op: rq.op, Name: rq.lock.name, Slot: c.slot(rq.lock),
-		Call:  driver.Call{Script: rq.script, Keys: c.keysFor(rq), Args: rq.args, Urgent: rq.urgent},
-		Began: rq.began, Met: rq.onFailure,
-	}
-	if rq.durable && rq.lock.set.isDurable() {
-		out.Durability = &exec.Durability{Durability: rq.lock.set.durability(c.cfg.CommandTimeout), Achieves: codec.Achieves}
-	}
-	return out
-}
-
-// call sends a request until it is answered, as exec.Server.Do does.
-func (c *Client) call(ctx context.Context, rq request) (a exec.Answer, unanswered bool, err error) {
-	a, unanswered, err = c.server.Do(ctx, c.resolve(rq))
-	if err != nil && !rq.urgent && rq.keys == nil {
-		c.explain(ctx, append([]*target{rq.lock}, rq.more...), err)
-	}
-	return a, unanswered, err
 }
 
 // answer is a script's reply, and when the request was sent that it answers.
@@ -95,44 +66,13 @@ func (c *Client) addressed(rq request, call driver.Call) exec.Request {
 	return out
 }
 
-// send sends a request once.
-func (c *Client) send(ctx context.Context, rq request) (exec.Answer, error) {
-	return c.server.Send(ctx, c.resolve(rq))
-}
-
-// callOnce sends a request that takes effect once, however many copies of it are sent. The request
-// has an id of its own, then arg, then the time until which the server remembers the id and after
-// which it carries out no copy. callOnce goes on when ctx ends: otherwise nobody would know whether
-// the request took effect.
-func (l *target) callOnce(ctx context.Context, rq request, arg string) (exec.Answer, error) {
-	rq.lock = l
-	id := randomText()
-	for range 3 {
-		rq.args = []string{l.flags(""), id, arg, strconv.FormatInt(l.c.notAfter(l), 10)}
-		a, unanswered, err := l.c.call(context.WithoutCancel(ctx), rq)
-		unheard := func(kind error) error {
-			return &exec.Failure{Op: rq.op, Name: l.name, Server: l.c.server.Addr(), Ambiguous: true, Kind: kind,
-				Err: errors.New("no copy of the request was answered in time")}
-		}
-		switch {
-		case err == exec.ErrClosed && unanswered:
-			return exec.Answer{}, unheard(exec.ErrClosed)
-		case err != nil || a.Word != "late":
-			return a, err
-		case unanswered: // an earlier copy may have taken effect, and its id be forgotten by now
-			return exec.Answer{}, unheard(exec.ErrUnavailable)
-		}
-	}
-	return exec.Answer{}, l.clockJumps(rq.op)
-}
-
-// askOf sends a request that takes effect once, however many copies of it are sent. make makes it, with an id of its own
+// askOf sends a request that takes effect once, however many copies of it are sent. compose makes it, with an id of its own
 // and the time until which the server remembers the id and after which it carries out no copy. askOf goes on when ctx
 // ends: otherwise nobody would know whether the request took effect.
-func askOf[R interface{ Is(codec.Word) bool }](ctx context.Context, rq request, make func(id string, notAfter int64) codec.Request[R]) (reply R, err error) {
+func askOf[R interface{ Is(codec.Word) bool }](ctx context.Context, rq request, compose func(id string, notAfter int64) codec.Request[R]) (reply R, err error) {
 	l, id := rq.lock, randomText()
 	for range 3 {
-		a, unanswered, err := ask(context.WithoutCancel(ctx), l.c, rq, make(id, l.c.notAfter(l)))
+		a, unanswered, err := ask(context.WithoutCancel(ctx), l.c, rq, compose(id, l.c.notAfter(l)))
 		unheard := func(kind error) error {
 			return &exec.Failure{Op: rq.op, Name: l.name, Server: l.c.server.Addr(), Ambiguous: true, Kind: kind,
 				Err: errors.New("no copy of the request was answered in time")}
@@ -158,33 +98,24 @@ func (l *target) ref() codec.Lock {
 	if l.c.cfg.Strict {
 		k.Mark = l.c.space.Incarnation()
 	}
-	return codec.Lock{Keys: k, Flags: l.codecFlags()}
+	return codec.Lock{Keys: k, Flags: l.flags()}
 }
 
-// codecFlags returns what scripts are told of the lock and its server.
-func (l *target) codecFlags() (f codec.Flags) {
+// nodeRef is ref for a lock on a node of a quorum, which need not have been reached yet: it is not a Cluster.
+func (l *target) nodeRef() codec.Lock {
+	space := l.c.space
+	return codec.Lock{
+		Keys:  codec.Keys{Lock: l.keys.Lock, Queue: l.keys.Queue, Fence: space.Fence(), CaughtUp: space.CaughtUp(), Mark: space.Incarnation()},
+		Flags: l.set.kind.flags + l.c.strictFlags(),
+	}
+}
+
+// flags returns what scripts are told of the lock and its server.
+func (l *target) flags() (f codec.Flags) {
 	if l.c.server.InCluster() {
 		f = codec.Cluster
 	}
-	return f + codec.Flags(l.set.kind.flags) + l.c.strictFlags()
-}
-
-// keysOf returns the keys that a script may need of a lock.
-func (c *Client) keysOf(l *target) []string {
-	k := []string{l.keys.Lock, l.keys.Queue, c.fenceOf(l)}
-	if l.set.kind.isShared() {
-		k = append(k, l.keys.Expiries())
-	}
-	return k
-}
-
-// lockKeysOf returns the keys that a script needs of a lock if it uses neither its queue nor
-// fences.
-func lockKeysOf(l *target) []string {
-	if l.set.kind.isShared() {
-		return []string{l.keys.Lock, l.keys.Expiries()}
-	}
-	return []string{l.keys.Lock}
+	return f + l.set.kind.flags + l.c.strictFlags()
 }
 
 // fenceOf returns the key of the counter that the lock's fences come from.
@@ -193,22 +124,4 @@ func (c *Client) fenceOf(l *target) string {
 		return l.keys.Fence()
 	}
 	return c.space.Fence()
-}
-
-// keysFor returns the keys of a request's script.
-func (c *Client) keysFor(rq request) []string {
-	switch {
-	case rq.keys != nil:
-		return rq.keys
-	case rq.lockOnly && !c.cfg.Strict:
-		return lockKeysOf(rq.lock)
-	}
-	k := c.keysOf(rq.lock)
-	for _, l := range rq.more {
-		k = append(k, c.keysOf(l)...)
-	}
-	if c.cfg.Strict {
-		k = append(k, c.space.Incarnation())
-	}
-	return k
 }

@@ -3,13 +3,10 @@ package engine
 import (
 	"context"
 	"fmt"
-	"strconv"
 	"time"
 
-	"github.com/holdfast-go/holdfast/internal/clock"
 	"github.com/holdfast-go/holdfast/internal/codec"
 	"github.com/holdfast-go/holdfast/internal/exec"
-	"github.com/holdfast-go/holdfast/internal/script"
 	"github.com/holdfast-go/holdfast/internal/wire"
 )
 
@@ -79,31 +76,6 @@ func (c *Client) askInit(ctx context.Context, mode codec.InitMode) (codec.InitRe
 	return reply, err
 }
 
-// quarantined is the reply that nothing will be granted for that long.
-type quarantined time.Duration
-
-func parseQuarantine(r *wire.Reply) (quarantined, error) {
-	var rest int64
-	if err := r.Ints(&rest); err != nil {
-		return 0, err
-	}
-	return quarantined(duration(rest)), nil
-}
-
 func (c *Client) quarantineError(op, name string, left time.Duration) error {
 	return &exec.Failure{Op: op, Name: name, Server: c.server.Addr(), Kind: exec.ErrQuarantine, Err: &exec.Quarantine{Left: left}}
-}
-
-// reassertRequest returns the request that claims a lock again, with the hold's own fence, after
-// the server has lost it. No copy of the request is carried out after notAfter.
-func reassertRequest(h *hold, ttl time.Duration, reserved uint64, notAfter int64) request {
-	age := clock.Since(h.notHeldBefore())
-	return request{
-		op: "renew", lock: h.l, script: script.Reassert, urgent: true, durable: true,
-		args: []string{
-			h.l.flags(""), h.from.token(), milliseconds(ttl), strconv.FormatInt(notAfter, 10),
-			strconv.FormatUint(h.fence, 10), strconv.FormatUint(reserved, 10), h.l.set.info,
-			strconv.FormatInt(h.at, 10), strconv.FormatInt((age + drift(age)).Microseconds(), 10),
-		},
-	}
 }

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/holdfast-go/holdfast/internal/codec"
 	"github.com/holdfast-go/holdfast/internal/exec"
 	"github.com/holdfast-go/holdfast/internal/keys"
 	"github.com/holdfast-go/holdfast/internal/wire"
@@ -133,23 +134,22 @@ func (l *target) queueKey() string {
 // try takes the lock if it is free, without a place in the local line.
 func (l *target) try(ctx context.Context) (*holdLease, error) {
 	a := l.newAttempt()
-	got, err := a.begin(ctx, modeTry, 1)
+	got, err := a.begin(ctx, codec.Try, 1)
 	if err != nil {
 		a.abandon()
 		return nil, err
 	}
-	switch got := got.(type) {
-	case *hold:
-		l.noteUnqueued(got)
-		return got.begin(ctx), nil
-	case heldByOther:
-		a.abandon()
-		return nil, &HeldError{Name: l.name, Holder: got.holder}
-	case quarantined:
-		a.abandon()
-		return nil, l.c.quarantineError("acquire", l.name, time.Duration(got))
+	if got.hold != nil {
+		l.noteUnqueued(got.hold)
+		return got.hold.begin(ctx), nil
 	}
 	a.abandon()
+	switch got.Word {
+	case codec.Held:
+		return nil, &HeldError{Name: l.name, Holder: l.holderOf(&got.Holder)}
+	case codec.Quarantined:
+		return nil, l.c.quarantineError("acquire", l.name, got.Refusal.Quarantine)
+	}
 	return nil, l.malformed("acquire")
 }
 
@@ -184,13 +184,4 @@ func jitter(d time.Duration, percent int) time.Duration {
 
 func (l *target) malformed(op string) error {
 	return &exec.Failure{Op: op, Name: l.name, Server: l.c.server.Addr(), Err: wire.ErrMalformed}
-}
-
-// flags returns a script's flags: its own mode, and those of prelude.lua.
-func (l *target) flags(mode string) string {
-	if l.c.server.InCluster() {
-		mode += "c"
-	}
-	mode += l.set.kind.flags
-	return mode + string(l.c.strictFlags())
 }

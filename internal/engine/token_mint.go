@@ -8,6 +8,8 @@ import (
 	"encoding/binary"
 	"hash/maphash"
 	"sync/atomic"
+
+	"github.com/holdfast-go/holdfast/internal/wire"
 )
 
 // tokenMint makes a client's tokens and recognises them. Anyone who may publish on the client's
@@ -35,20 +37,20 @@ func (t *tokenMint) init() {
 	t.seed = maphash.MakeSeed()
 }
 
-// between makes a token for the lock with that key and returns it between two texts. kind is
-// waiterBit if the attempt waits, otherwise 0.
-func (t *tokenMint) between(before, after, key string, kind uint64) string {
+// head makes a token for the lock with that key and returns its head. kind is waiterBit if the
+// attempt waits, otherwise 0.
+func (t *tokenMint) head(key string, kind uint64) wire.Head {
 	// mutants: new-token
 	number := t.made.Add(1)
 	// Block and text share one allocation: what is passed to the cipher escapes.
-	memory := make([]byte, aes.BlockSize, aes.BlockSize+len(before)+len(after)+base64.RawURLEncoding.EncodedLen(aes.BlockSize))
+	memory := make([]byte, aes.BlockSize, aes.BlockSize+len(wire.HeadBegin)+len(wire.HeadEnd)+base64.RawURLEncoding.EncodedLen(aes.BlockSize))
 	block, text := memory, memory[aes.BlockSize:]
 	binary.BigEndian.PutUint64(block, number|kind)
 	binary.BigEndian.PutUint64(block[8:], maphash.String(t.seed, key))
 	t.block.Encrypt(block, block)
-	text = append(text, before...)
+	text = append(text, wire.HeadBegin...)
 	text = base64.RawURLEncoding.AppendEncode(text, block)
-	return string(append(text, after...))
+	return wire.Head(append(text, wire.HeadEnd...))
 }
 
 // waited reports whether an attempt of this client waited for the lock with that key under the

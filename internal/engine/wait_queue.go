@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/clock"
+	"github.com/holdfast-go/holdfast/internal/codec"
 	"github.com/holdfast-go/holdfast/internal/exec"
 )
 
@@ -131,12 +132,12 @@ func (wq *waitQueue) acquire(ctx context.Context, l *target, end time.Time) (*ho
 func (wq *waitQueue) askFirst(ctx context.Context, l *target) (*holdLease, *waiter, error) {
 	c := wq.c
 	a := l.newAttempt()
-	mode := modeTry
+	mode := codec.Try
 	by, up := c.listening(l)
 	if up {
 		a.listen(by.Channel())
 		a.onFailure = wq.noteFailure
-		mode = modeWait
+		mode = codec.Wait
 	}
 	got, err := a.begin(ctx, mode, 1+wq.fences(l))
 
@@ -144,8 +145,7 @@ func (wq *waitQueue) askFirst(ctx context.Context, l *target) (*holdLease, *wait
 	defer wq.mu.Unlock()
 	wq.asking = false
 	wq.noteOutcome(err)
-	h, granted := got.(*hold)
-	if err != nil || granted {
+	if err != nil || got.hold != nil {
 		if wq.waiting() > 0 {
 			wq.startAcquirer(nil, err == nil)
 		}
@@ -153,19 +153,18 @@ func (wq *waitQueue) askFirst(ctx context.Context, l *target) (*holdLease, *wait
 			a.abandon()
 			return nil, nil, err
 		}
-		lease := wq.keep(h, ctx)
+		lease := wq.keep(got.hold, ctx)
 		wq.admitReaders()
 		return lease, nil, nil
 	}
 	w := wq.join(ctx, l, (*list.List).PushFront)
-	q, waits := got.(queued)
-	if !waits {
+	if got.Word != codec.Queued {
 		a.abandon()
 		wq.startAcquirer(nil, true)
 		return nil, w, nil
 	}
 	wq.startAcquirer(a, true)
-	wq.acquirer.standing = &standing{a, q, by}
+	wq.acquirer.standing = &standing{a, got.Place, by}
 	return nil, w, nil
 }
 

@@ -8,49 +8,33 @@ import (
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/clock"
-	"github.com/holdfast-go/holdfast/internal/script"
-	"github.com/holdfast-go/holdfast/internal/wire"
 )
 
-// Batch is one call for n items. Its reply says which of them it leaves undone.
-type Batch struct {
-	N          int
-	Slot       uint16 // as in Request
-	Script     driver.Script
-	Keys, Args []string
-	Urgent     bool
-	Value      string // if DELIFEQ of the only key, with this value, does the same as the script; else ""
-
-	Word     string          // with which its reply begins
-	Timeless bool            // the reply does not have the time
-	Numbers  int             // that follow, before those of the items that it leaves: 1 or none
-	Refusals map[string]bool // words of replies that refuse all items alike; or nil
-	Patience time.Duration   // with which the callers wait, if it may be longer than CommandTimeout
+// BatchReply is the reply to a batch.
+type BatchReply interface {
+	Time() int64 // the server's, µs; 0 if the reply does not have it
 }
 
-// Outcomes are what became of a batch.
-type Outcomes struct {
-	Sent    clock.Instant
-	Heard   clock.Instant // if it was answered, and the reply has the time
-	Now     int64         // that time, by the server's clock, µs
-	Number  int64
-	Refusal wire.Reply // of all items; or its zero value
-	Err     error      // nothing else is known then
-
-	left []int // in ascending order
+// BatchCall is a call for several items, and reads its reply.
+type BatchCall[R BatchReply] interface {
+	Call() driver.Call
+	Parse(text string) (R, error)
 }
 
-// Done reports whether item i was done. It is called for all items in turn.
-func (o *Outcomes) Done(i int) bool {
-	if o.Err != nil || o.Refusal.Word != "" {
-		return false
-	}
-	if len(o.left) > 0 && o.left[0] == i {
-		// mutants: next-left
-		o.left = o.left[1:]
-		return false
-	}
-	return true
+// Batch is one call for several items.
+type Batch[R BatchReply] struct {
+	Slot     uint16 // as in Request
+	Script   BatchCall[R]
+	Command  BatchCall[R]  // DELIFEQ, if it does the same as the script; or nil
+	Patience time.Duration // with which the callers wait, if it may be longer than CommandTimeout
+}
+
+// Outcome is what became of a batch.
+type Outcome[R BatchReply] struct {
+	Reply R
+	Sent  clock.Instant
+	Heard clock.Instant // if it was answered, and the reply has the time
+	Err   error         // nothing else is known then, but when it was sent
 }
 
 // MayBeDone reports whether a batch that failed so may have been carried out, or may still be, for some of its items.
@@ -60,46 +44,39 @@ func MayBeDone(err error) bool {
 }
 
 // SendAll sends one batch of all items, or, in Cluster mode, where a script can touch one slot only, a batch of each.
-func SendAll[T any](s *Server, all []T, compose func([]T) Batch, tell func([]T, Outcomes)) (answered bool) {
+func SendAll[T any, R BatchReply](s *Server, all []T, compose func([]T) Batch[R], tell func([]T, Outcome[R])) (answered bool) {
 	if len(all) == 1 || !s.InCluster() {
-		return s.sendBatch(compose(all), func(o Outcomes) { tell(all, o) })
+		return sendBatch(s, compose(all), func(o Outcome[R]) { tell(all, o) })
 	}
-	batches := make([]Batch, len(all))
+	batches := make([]Batch[R], len(all))
 	for i := range all {
 		batches[i] = compose(all[i : i+1])
 	}
-	return s.sendApart(batches, func(i int, o Outcomes) { tell(all[i:i+1], o) })
+	return sendApart(s, batches, func(i int, o Outcome[R]) { tell(all[i:i+1], o) })
 }
 
 // sendBatch sends a batch once, and tells once what became of it: its answer, or that it was given up after
 // CommandTimeout, even if the driver does not return then.
-func (s *Server) sendBatch(b Batch, tell func(Outcomes)) (answered bool) {
+func sendBatch[R BatchReply](s *Server, b Batch[R], tell func(Outcome[R])) (answered bool) {
 	work, cancel := context.WithTimeout(context.Background(), max(s.cfg.CommandTimeout, b.Patience))
 	defer cancel()
 	sent := clock.Now()
-	inTime := context.AfterFunc(work, func() { tell(Outcomes{Sent: sent, Err: work.Err()}) })
-	text, err := s.runBatch(work, b)
+	inTime := context.AfterFunc(work, func() { tell(Outcome[R]{Sent: sent, Err: work.Err()}) })
+	by, text, err := runBatch(work, s, b)
 	if !inTime() {
 		return false
 	}
-	o := Outcomes{Sent: sent, Err: err}
-	if err == nil {
-		o.Err = s.parseBatch(b, text, &o)
-	}
-	tell(o)
+	tell(outcome(s, b.Slot, by, sent, text, err))
 	return err == nil
 }
 
 // sendApart sends batches for one server of a Cluster together, and tells of each what sendBatch does.
-func (s *Server) sendApart(all []Batch, tell func(i int, o Outcomes)) (answered bool) {
+func sendApart[R BatchReply](s *Server, all []Batch[R], tell func(i int, o Outcome[R])) (answered bool) {
 	work, cancel := context.WithTimeout(context.Background(), s.cfg.CommandTimeout)
 	defer cancel()
 	calls := make([]driver.Call, len(all))
 	for i, b := range all {
-		calls[i] = b.call()
-		if b.Value != "" {
-			calls[i] = b.command()
-		}
+		calls[i] = b.first().Call()
 	}
 	told := make([]atomic.Bool, len(all))
 	var failed atomic.Bool
@@ -107,81 +84,60 @@ func (s *Server) sendApart(all []Batch, tell func(i int, o Outcomes)) (answered 
 	stop := context.AfterFunc(work, func() {
 		for i := range all {
 			if !told[i].Swap(true) {
-				tell(i, Outcomes{Sent: sent, Err: work.Err()})
+				tell(i, Outcome[R]{Sent: sent, Err: work.Err()})
 			}
 		}
 	})
 	defer stop()
-	conclude := func(i int, text string, err error) {
+	conclude := func(i int, by BatchCall[R], text string, err error) {
 		if err != nil {
 			failed.Store(true)
 		}
-		if told[i].Swap(true) {
-			return
+		if !told[i].Swap(true) {
+			tell(i, outcome(s, all[i].Slot, by, sent, text, err))
 		}
-		o := Outcomes{Sent: sent, Err: err}
-		if err == nil {
-			o.Err = s.parseBatch(all[i], text, &o)
-		}
-		tell(i, o)
 	}
 	var mu sync.Mutex // guards scripted
 	var scripted []int
 	s.runAll(work, calls, func(i int, text string, err error) {
-		if all[i].Value != "" {
-			if isLacking(err) {
-				mu.Lock()
-				defer mu.Unlock()
-				scripted = append(scripted, i)
-				return
-			}
-			text = deleted(text)
+		if all[i].Command != nil && isLacking(err) {
+			mu.Lock()
+			defer mu.Unlock()
+			scripted = append(scripted, i)
+			return
 		}
-		conclude(i, text, err)
+		conclude(i, all[i].first(), text, err)
 	})
 	if len(scripted) > 0 {
 		s.native.Store(false)
 		calls = nil
 		for _, i := range scripted {
-			calls = append(calls, all[i].call())
+			calls = append(calls, all[i].Script.Call())
 		}
-		s.runAll(work, calls, func(n int, text string, err error) { conclude(scripted[n], text, err) })
+		s.runAll(work, calls, func(n int, text string, err error) { conclude(scripted[n], all[scripted[n]].Script, text, err) })
 	}
 	return !failed.Load()
 }
 
-// call returns the batch's script.
-func (b *Batch) call() driver.Call {
-	return driver.Call{Script: b.Script, Keys: b.Keys, Args: b.Args, Urgent: b.Urgent}
-}
-
-// command returns what does the same, if the batch has a value.
-func (b *Batch) command() driver.Call {
-	return driver.Call{Script: script.DeleteIfEqual, Keys: b.Keys, Args: []string{b.Value}, Urgent: b.Urgent}
-}
-
-// deleted returns what a script would reply in place of the command.
-func deleted(reply string) string {
-	switch reply {
-	case "1":
-		return "freed"
-	case "0":
-		return "freed 1"
+// first is the call that is tried first.
+func (b *Batch[R]) first() BatchCall[R] {
+	if b.Command != nil {
+		return b.Command
 	}
-	return reply
+	return b.Script
 }
 
-// runBatch sends a batch, and returns what its script replies. A batch whose command is refused because the server does
-// not have it, or not for this user, goes by the script, and so do all after it.
-func (s *Server) runBatch(ctx context.Context, b Batch) (string, error) {
-	if b.Value != "" {
-		reply, err := s.driver.Run(ctx, b.command())
-		if !isLacking(err) {
-			return deleted(reply), err
-		}
-		s.native.Store(false)
+// runBatch sends a batch, and returns the call that was answered, with its reply. A batch whose command is refused
+// because the server does not have it, or not for this user, goes by the script, and so do all after it.
+func runBatch[R BatchReply](ctx context.Context, s *Server, b Batch[R]) (by BatchCall[R], text string, err error) {
+	by = b.first()
+	text, err = s.driver.Run(ctx, by.Call())
+	if b.Command == nil || !isLacking(err) {
+		return by, text, err
 	}
-	return s.driver.Run(ctx, b.call())
+	s.native.Store(false)
+	text, err = s.driver.Run(ctx, b.Script.Call())
+	return b.Script, text, err
 }
 
 // HasDeleteIfEqual reports whether the server has DELIFEQ, as far as is known.
@@ -199,36 +155,23 @@ func isLacking(err error) bool {
 	return false
 }
 
-func (s *Server) parseBatch(b Batch, text string, o *Outcomes) error {
-	parse := wire.ParseReply
-	if b.Timeless {
-		parse = wire.ParseTimeless
-	}
-	r, err := parse(text)
-	if err != nil {
-		return err
-	}
-	if b.Timeless {
-		s.RTT.observe(clock.Mono().Sub(o.Sent.Mono))
-	} else {
-		o.Heard, o.Now = clock.Now(), r.Now
-		s.RTT.observe(o.Heard.Mono.Sub(o.Sent.Mono))
-		s.clocks.heard(b.Slot, o.Sent, r.Now)
-	}
-	if b.Refusals[r.Word] {
-		o.Refusal = r
-		return nil
-	}
-	if b.Numbers > 0 {
-		err = r.Ints(&o.Number)
-	}
+// outcome reads the reply to a batch that was sent then.
+func outcome[R BatchReply](s *Server, slot uint16, by BatchCall[R], sent clock.Instant, text string, err error) Outcome[R] {
+	o := Outcome[R]{Sent: sent, Err: err}
 	if err == nil {
-		o.left, err = r.Left(b.N)
+		o.Reply, o.Err = by.Parse(text)
 	}
-	if err != nil || r.Word != b.Word || o.Number < 0 {
-		return wire.ErrMalformed
+	if o.Err != nil {
+		return o
 	}
-	return nil
+	if now := o.Reply.Time(); now != 0 {
+		o.Heard = clock.Now()
+		s.RTT.observe(o.Heard.Mono.Sub(sent.Mono))
+		s.clocks.heard(slot, sent, now)
+	} else {
+		s.RTT.observe(clock.Mono().Sub(sent.Mono))
+	}
+	return o
 }
 
 // runAll runs calls that go to one server: together, if the driver can do that.

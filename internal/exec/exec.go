@@ -71,7 +71,6 @@ type Request struct {
 
 // Answer is a script's reply, and when the request was sent that it answers.
 type Answer struct {
-	wire.Reply
 	Text string
 	Sent clock.Instant
 }
@@ -115,7 +114,7 @@ func (s *Server) sendOnce(ctx context.Context, rq Request) (Answer, error) {
 	}
 	s.RTT.observe(clock.Mono().Sub(sent.Mono))
 	s.clocks.heard(rq.Slot, sent, reply.Now)
-	return Answer{reply, text, sent}, nil
+	return Answer{text, sent}, nil
 }
 
 // again begins the error of a script that has only cleared away what others have left: it stops after a bounded number

@@ -42,14 +42,14 @@ func ParseMessage(s string) (Message, error) {
 		if g.Kind == "grant" {
 			g.Kind = ""
 		}
-		if err := r.Ints(&g.Now, &g.Claim, &fence); err != nil || !sane(g.Now) || g.Claim <= 0 || fence <= 0 || r.rest == "" {
+		if err := r.ints(&g.Now, &g.Claim, &fence); err != nil || !sane(g.Now) || g.Claim <= 0 || fence <= 0 || r.rest == "" {
 			return Message{}, ErrMalformed
 		}
 		g.Fence, g.Lock = uint64(fence), r.rest
 		m.Grant = g
 	case "standby":
 		b := &Standby{}
-		if err := r.Ints(&b.Now, &b.Due); err != nil || !sane(b.Now) || !sane(b.Due) {
+		if err := r.ints(&b.Now, &b.Due); err != nil || !sane(b.Now) || !sane(b.Due) {
 			return Message{}, ErrMalformed
 		}
 		m.Standby = b

@@ -32,8 +32,8 @@ func ParseReply(s string) (Reply, error) {
 	return Reply{Word: word, Now: t, rest: rest}, nil
 }
 
-// Ints reads the next fields as numbers, one for each pointer.
-func (r *Reply) Ints(into ...*int64) error {
+// ints reads the next fields as numbers, one for each pointer.
+func (r *Reply) ints(into ...*int64) error {
 	for _, p := range into {
 		field, rest, _ := strings.Cut(r.rest, " ")
 		n, err := strconv.ParseInt(field, 10, 64)
@@ -53,24 +53,6 @@ func ParseTimeless(s string) (Reply, error) {
 	}
 	return Reply{Word: word, rest: rest}, nil
 }
-
-// Left reads the remaining fields of the reply to a batch of that size: which items the script left undone. It returns
-// their indexes, in ascending order.
-func (r *Reply) Left(batch int) ([]int, error) {
-	var left []int
-	for last := -1; r.rest != ""; {
-		var n int64
-		if err := r.Ints(&n); err != nil || n < int64(last)+2 || n > int64(batch) {
-			return nil, ErrMalformed
-		}
-		last = int(n - 1) // numbered from 1 on the wire
-		left = append(left, last)
-	}
-	return left, nil
-}
-
-// Fields returns a Reply that has only fields.
-func Fields(s string) Reply { return Reply{rest: s} }
 
 // Rest returns the fields not read yet, as text.
 func (r *Reply) Rest() string { return r.rest }

@@ -2,7 +2,6 @@ package wire
 
 import (
 	"errors"
-	"reflect"
 	"testing"
 )
 
@@ -12,21 +11,21 @@ func TestReply(t *testing.T) {
 		t.Fatalf("ParseReply = %+v, %v", r, err)
 	}
 	var pttl, waiters int64
-	if err := r.Ints(&pttl, &waiters); err != nil || pttl != -1 || waiters != 2 {
-		t.Errorf("Ints = %v, read %d, %d; want -1, 2", err, pttl, waiters)
+	if err := r.ints(&pttl, &waiters); err != nil || pttl != -1 || waiters != 2 {
+		t.Errorf("ints = %v, read %d, %d; want -1, 2", err, pttl, waiters)
 	}
 	if r.Rest() != "hf1:a b" {
 		t.Errorf("Rest = %q", r.Rest())
 	}
-	if err := r.Ints(&pttl); err != ErrMalformed {
-		t.Errorf("Ints of a field that is no number: %v", err)
+	if err := r.ints(&pttl); err != ErrMalformed {
+		t.Errorf("ints of a field that is no number: %v", err)
 	}
 	r, err = ParseReply("gone 1")
 	if err != nil || r.Rest() != "" {
 		t.Errorf("ParseReply = %+v, %v", r, err)
 	}
-	if err := r.Ints(&pttl); err != ErrMalformed {
-		t.Errorf("Ints of a missing field: %v", err)
+	if err := r.ints(&pttl); err != ErrMalformed {
+		t.Errorf("ints of a missing field: %v", err)
 	}
 
 	_, err = ParseReply("error WRONGTYPE Operation against a key")
@@ -56,33 +55,5 @@ func TestTimelessReply(t *testing.T) {
 		if r, err := ParseTimeless(s); err != want {
 			t.Errorf("ParseTimeless(%q) = %+v, %v; want the script's error %q", s, r, err, want)
 		}
-	}
-}
-
-// Scripts number a batch's items from 1, Left from 0.
-func TestLeft(t *testing.T) {
-	for s, want := range map[string][]int{
-		"":      nil,
-		"1":     {0},
-		"4":     {3},
-		"1 2 4": {0, 1, 3},
-	} {
-		r := Fields(s)
-		if got, err := r.Left(4); err != nil || !reflect.DeepEqual(got, want) || r.Rest() != "" {
-			t.Errorf("Left(4) of %q = %v, %v, Rest = %q; want %v", s, got, err, r.Rest(), want)
-		}
-	}
-	for _, s := range []string{
-		"0", "-1", "5", "2 1", "1 1", "3 4 5", "1 3 2", "x", "1 x", "1.0", " ", " 1", "1  2", "+ 1", "1,2",
-		"4294967297", "9223372036854775807", "9223372036854775808", "-9223372036854775808", "18446744073709551617",
-	} {
-		r := Fields(s)
-		if got, err := r.Left(4); err != ErrMalformed || got != nil {
-			t.Errorf("Left(4) of %q = %v, %v; want ErrMalformed", s, got, err)
-		}
-	}
-	r := Fields("1")
-	if got, err := r.Left(0); err != ErrMalformed {
-		t.Errorf("Left(0) of %q = %v, %v; want ErrMalformed", "1", got, err)
 	}
 }

@@ -88,17 +88,20 @@ func plain(value json.RawMessage) (text string) {
 	return string(value)
 }
 
-// format begins every value of a lock.
-const format = "hf1:"
+// A head is the token between these. HeadBegin begins every value of a lock.
+const (
+	HeadBegin = "hf1:"
+	HeadEnd   = ":"
+)
 
 // Head begins the values of the locks that a token has: the format and the token, each followed by a colon.
 type Head string
 
 // NewHead returns the head of a token.
-func NewHead(token string) Head { return Head(format + token + ":") }
+func NewHead(token string) Head { return Head(HeadBegin + token + HeadEnd) }
 
 // Token returns the token whose head it is.
-func (h Head) Token() string { return string(h[len(format) : len(h)-1]) }
+func (h Head) Token() string { return string(h[len(HeadBegin) : len(h)-len(HeadEnd)]) }
 
 // AppendGrant appends what the value of a grant begins with: the head and the grant's fence, followed by a colon.
 func (h Head) AppendGrant(text []byte, fence uint64) []byte {
@@ -117,6 +120,6 @@ func (h Head) Value(fence uint64, granted int64, info string) string {
 
 // TokenOf returns the token in a value, whatever else is in it; of another program's value, what stands in its place.
 func TokenOf(value string) string {
-	token, _, _ := strings.Cut(strings.TrimPrefix(value, format), ":")
+	token, _, _ := strings.Cut(strings.TrimPrefix(value, HeadBegin), ":")
 	return token
 }

@@ -191,7 +191,7 @@ var All = []Mutant{
 	},
 	{
 		Name: "second-left-taken", About: "of the locks that a batch leaves all but the first count as taken",
-		Edits: []overlay.Edit{line("next-left", "o.left = nil")},
+		Edits: []overlay.Edit{line("next-left", "r.Left = nil")},
 		Tests: []Test{{"virtual", "TestEachLockOfABatchHasItsOwnAnswer"}},
 	},
 	{

@@ -68,7 +68,17 @@ func TestInitAdmitsANewServer(t *testing.T) {
 			t.Errorf("the error does not say what to do: %v", err)
 		}
 		if err := c.Admit(t.Context()); !errors.Is(err, holdfast.ErrQuarantine) {
-			t.Errorf("Init of a server in quarantine: %v", err)
+			t.Errorf("Admit of a server in quarantine: %v", err)
+		}
+		for what, l := range map[string]*holdfast.Lock{
+			"a waiter": c.Mutex("a", holdfast.Wait(time.Second)), "one that does not wait": c.Mutex("a", holdfast.Wait(0)),
+			"a poller": c.Mutex("a", holdfast.Wait(time.Second), holdfast.Poll(100*time.Millisecond)),
+			"several":  c.Multi([]string{"a", "b"}, holdfast.Wait(time.Second)),
+		} {
+			_, err := l.Acquire(t.Context())
+			if left := quarantined(t, err); left < 50*time.Minute || !errors.Is(err, holdfast.ErrUnavailable) {
+				t.Errorf("%s, when its time is up: %v, with %s left", what, err, left)
+			}
 		}
 		if err := c.ForceAdmit(t.Context()); err != nil {
 			t.Error(err)

@@ -294,6 +294,9 @@ func TestOneHolderAtATime(t *testing.T) {
 		if _, err := other.TryAcquire(t.Context()); !errors.As(err, &held) || held.Holder.Owner != "me" {
 			t.Errorf("the error does not say who holds it: %v", err)
 		}
+		if _, err := s.lock(holdfast.Wait(time.Second)).Acquire(t.Context()); !errors.As(err, &held) || held.Holder.Owner != "me" || held.Name != "q" {
+			t.Errorf("a waiter whose time is up: %v", err)
+		}
 		if h, err := backend.HolderOf(t.Context(), other); err != nil || h.Owner != "me" {
 			t.Errorf("Holder: %+v, %v", h, err)
 		}
@@ -850,7 +853,7 @@ func TestFencesRiseWhenAllNodesAreOlder(t *testing.T) {
 	})
 }
 
-// A node that was emptied looks like a new one. Init does not admit it while a lock that it
+// A node that was emptied looks like a new one. Admit does not admit it while a lock that it
 // has lost may be held on the others.
 func TestInitOfANodeThatWasEmptied(t *testing.T) {
 	t.Parallel()

@@ -42,7 +42,7 @@ func (l *locks) Wait(ctx context.Context, w worker.Want) error { return l.latch(
 
 func (l *locks) Count(ctx context.Context, w worker.Want) (int, error) { return l.latch(w).Count(ctx) }
 
-// Tell takes the library at its word: only after an Ambiguous error a request may have been
+// Tell takes the library at its word: only after ErrAmbiguous a request may have been
 // carried out.
 func (l *locks) Tell(err error) worker.Answer {
 	var incomplete *holdfast.LatchIncompleteError

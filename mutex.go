@@ -21,7 +21,7 @@ func (c *Client) MutexKey(key string, opts ...MutexOption) *Lock {
 }
 
 // RedissonMutex returns the mutex that Redisson's getLock(name), an RLock, returns in Java. It is kept as Redisson keeps
-// it, in a hash under exactly this key, and both sides tell each other when it is free. It keeps no Owner and no Meta. Names
+// it, in a hash under exactly this key, and both sides tell each other when it is free. Names
 // with braces that are not a Cluster hash tag's are ErrInvalid.
 func (c *Client) RedissonMutex(name string, opts ...MutexOption) *Lock {
 	return c.mutex(name, resolve(c.queued(), opts), engine.Redisson(name))

@@ -3,7 +3,6 @@ package engine
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/exec"
@@ -204,21 +203,3 @@ type ServerError = exec.Failure
 // QuarantineError says for how long nothing is granted yet in Strict mode. It comes
 // within a *ServerError that matches ErrQuarantine.
 type QuarantineError = exec.Quarantine
-
-// Ambiguous reports whether err leaves open what the server did: the request
-// may have been carried out, but its reply was lost. After an ambiguous acquire
-// the lock, if it was granted, is released in the background or expires with
-// its TTL. After an ambiguous release the lock is most likely free. Of several errors,
-// as errors.Join has them, one that does is enough.
-func Ambiguous(err error) bool {
-	if se, ok := err.(*exec.Failure); ok {
-		return se.Ambiguous
-	}
-	switch err := err.(type) {
-	case interface{ Unwrap() error }:
-		return Ambiguous(err.Unwrap())
-	case interface{ Unwrap() []error }:
-		return slices.ContainsFunc(err.Unwrap(), Ambiguous)
-	}
-	return false
-}

@@ -75,15 +75,6 @@ func (l *target) awaitDepartures(ctx context.Context) {
 	l.c.departing.wait(ctx, l.keys.Queue, max(500*time.Millisecond, 8*l.c.server.RTT.Mean()))
 }
 
-// IsHeld reports whether anybody holds the lock.
-func (l *target) IsHeld(ctx context.Context) (bool, error) {
-	_, err := l.Holder(ctx)
-	if errors.Is(err, ErrNotHeld) {
-		return false, nil
-	}
-	return err == nil, err
-}
-
 // holderOf returns who has the lock, as a script says.
 func (l *target) holderOf(h *codec.Holder) Holder { return l.shown(h.TTL, h.Waiters, h.Ours, &h.Value) }
 

@@ -123,17 +123,6 @@ func (e *DoneError) Is(target error) bool { return target == ErrDone }
 // Lock returns the lock under which the job runs: the Mutex of its name.
 func (o *Once) Lock() Lock { return o.lock }
 
-// Check returns a *DoneError, which matches ErrDone, when the job was completed in this
-// window already, and nil when it was not, as far as the server knows: somebody may be running
-// it. It changes nothing.
-func (o *Once) Check(ctx context.Context) error {
-	last, err := o.look(ctx)
-	if err == nil && last.Counts {
-		err = &DoneError{o.lock.name, last}
-	}
-	return err
-}
-
 // Do runs f, unless the job was completed in this window already, and writes down that it
 // was completed when f returns no error. It waits while another runs it, and runs it if that
 // one fails. It returns the run that counts; Run.Here says whether f was it.

@@ -47,7 +47,7 @@ func Options(opts ...Option) Option {
 // When the time has passed, the error is a *HeldError that names the last known holder, if the server said that the lock is
 // held; it matches ErrQuarantine, if the server grants nothing yet; and ErrUnavailable, if it has not answered what it was
 // asked last. Nothing is left behind. Leaving the queue takes a round trip more: if the server does not answer, at most
-// 0.1 s or four round trips, or 1 s at first contact. A lock that is granted meanwhile is returned.
+// a second, or four round trips if that is longer. A lock that is granted meanwhile is returned.
 //
 // TryAcquire and TryDo ignore it. For a Multi it bounds the whole; for a Once, how long another process's run is waited
 // for. A Quorum that has lost its majority fails after Config.RetryTimeout or d, whichever is shorter.

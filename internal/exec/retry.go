@@ -115,18 +115,14 @@ func (s *Server) Unheard(ctx context.Context, op, name string, sent time.Time) e
 
 // IsSilent reports whether a server that has answered before has left a request, sent then, unanswered for so long that
 // something is wrong with it, or with the way to it.
-func (s *Server) IsSilent(sent time.Time) bool { return time.Since(sent) > s.slowest() }
+func (s *Server) IsSilent(sent time.Time) bool {
+	return time.Since(sent) > max(100*time.Millisecond, 4*s.RTT.Mean())
+}
 
-// slowest is how long an answer takes at most unless something is wrong.
-func (s *Server) slowest() time.Duration { return max(100*time.Millisecond, 4*s.RTT.Mean()) }
-
-// Patience is how long a caller waits for an answer that has no other time for it: for longer at first contact, which takes a
-// new connection.
+// Patience is how long a caller waits for an answer after its own time is up. It is long enough for a server, or a process, that
+// is slow for a moment: who waited for a lock that is held would be told that the server is unavailable.
 func (s *Server) Patience() time.Duration {
-	if s.Info() == nil {
-		return min(time.Second, s.cfg.CommandTimeout)
-	}
-	return s.slowest()
+	return max(min(time.Second, s.cfg.CommandTimeout), 4*s.RTT.Mean())
 }
 
 // staysReadOnly reports whether a server that refuses writes is most likely a replica, and not a master that was

@@ -146,8 +146,8 @@ func TestWaitEndsInSilence(t *testing.T) {
 					if !errors.Is(err, holdfast.ErrUnavailable) || errors.Is(err, holdfast.ErrHeld) || errors.Is(err, context.DeadlineExceeded) {
 						t.Errorf("%s: %v", what, err)
 					}
-					if took := time.Since(began); took < limit || took > limit+200*time.Millisecond {
-						t.Errorf("%s: it waited for %s; want %s", what, took, limit)
+					if took := time.Since(began); took < limit || took > limit+1200*time.Millisecond { // a second for the answer
+						t.Errorf("%s: it waited for %s; want %s and about a second", what, took, limit)
 					}
 				}
 				silent("from the beginning", lock(c, holdfast.Wait(time.Second)), time.Second)

@@ -136,19 +136,33 @@ func (term *terminal) shows(re *regexp.Regexp) bool {
 	return true
 }
 
-// foreground tells the shell to continue a job in the foreground, and waits until what it shows then matches. A shell that takes
-// the terminal back from a job can lose what is typed at that moment: it says so, and is told again.
+// foreground tells the shell to continue a job in the foreground, and waits until what it shows then matches.
 func (term *terminal) foreground(pattern string) {
+	term.t.Helper()
+	term.tell("fg\n", pattern, "")
+}
+
+// background tells the shell to continue a job in the background, and waits until what it shows then matches.
+func (term *terminal) background(pattern string) {
+	term.t.Helper()
+	term.tell("bg\n", pattern, "\n") // it tells of jobs before a prompt
+}
+
+// tell sends a command to the shell, and then poke again and again, until what the shell shows matches. A shell that takes the
+// terminal back from a job can lose what is typed at that moment: it says so, and is told again.
+func (term *terminal) tell(command, pattern, poke string) {
 	term.t.Helper()
 	lost := regexp.MustCompile("command not found")
 	shown := regexp.MustCompile(pattern)
-	term.send("fg\n")
-	for began := time.Now(); !term.shows(shown); time.Sleep(10 * time.Millisecond) {
+	term.send(command)
+	for began := time.Now(); !term.shows(shown); time.Sleep(100 * time.Millisecond) {
 		term.within(began, pattern)
 		if term.shows(lost) {
 			term.expectPrompt()
-			term.send("fg\n")
+			term.send(command)
+			continue
 		}
+		term.send(poke)
 	}
 }
 
@@ -229,8 +243,7 @@ func TestTerminal(t *testing.T) {
 			term.send("\x1a")
 			term.expect("Stopped")
 			term.expectPrompt()
-			term.send("bg\n")
-			term.expectOfShell("Stopped") // it wants to read
+			term.background("Stopped") // it wants to read
 			term.expectPrompt()
 			term.foreground("holdfast run stopped")
 			term.send("second\n")

@@ -42,7 +42,7 @@ func New(d driver.Driver, cfg *Config) (*Client, error) {
 		c.common = append(c.common, engine.Fsync(true))
 	}
 	if cfg.PollInterval != 0 {
-		c.poll = append(c.poll, engine.Poll(cfg.PollInterval, 0))
+		c.poll = append(c.poll, engine.Poll(cfg.PollInterval))
 	}
 	return c, nil
 }

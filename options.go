@@ -99,7 +99,7 @@ func Fsync() DurableOption { return durableOption{change: given(engine.Fsync(tru
 // servers where pub/sub is forbidden. At least 1 ms. A poller has no place in the queue: while others queue, it does not
 // get the lock. Wait bounds how long it polls. Default: Config.PollInterval.
 func Poll(interval time.Duration) PollOption {
-	return pollOption{change: given(engine.Poll(interval, 0))}
+	return pollOption{change: given(engine.Poll(interval))}
 }
 
 // options are those of one lock, as far as this package resolves them.

@@ -36,7 +36,6 @@ type ground interface {
 // Poll only the interval counts: a candidate campaigns however often it did not win.
 func (c *Client) Election(name string, opts ...Option) *Election {
 	given := append([]Option{func(s *settings) { s.apart = true }}, opts...)
-	given = append(given, func(s *settings) { s.pollTries = min(s.pollTries, 0) })
 	l := c.newLock(name, given)
 	return &Election{l, serverGround{l}}
 }

@@ -73,7 +73,7 @@ func poll[L any](ctx context.Context, c *Client, s *settings, end time.Time, try
 			}
 			return none, ctx.Err() // it was answered before
 		}
-		if !errors.Is(err, ErrHeld) && !errors.Is(err, exec.ErrQuarantine) || n == s.pollTries {
+		if !errors.Is(err, ErrHeld) && !errors.Is(err, exec.ErrQuarantine) {
 			return lease, err
 		}
 		select {

@@ -16,7 +16,6 @@ type settings struct {
 	maxHold      time.Duration // 0: no bound
 	maxRenewals  int           // < 0: no bound
 	pollInterval time.Duration // 0: wait for notifications
-	pollTries    int           // <= 0: no bound
 	owner        string
 	owned        bool   // the lock is the owner's, in whatever process
 	key          string // exact key, or ""
@@ -98,17 +97,15 @@ func MaxRenewals(n int) Option {
 	return func(s *settings) { s.maxRenewals = max(n, 0) }
 }
 
-// Poll makes Acquire ask the server every interval, jittered by a tenth,
-// instead of queueing and being notified; it returns ErrHeld after so many
-// tries (0: no bound but the context's). For servers where pub/sub is
-// forbidden. A poller has no place in the queue: while others queue, it does
-// not get the lock.
-func Poll(interval time.Duration, tries int) Option {
+// Poll makes Acquire ask the server every interval, jittered by a tenth, instead of queueing and
+// being notified. It is for servers where pub/sub is forbidden. A poller has no place in the queue:
+// while others are queued, it does not get the lock.
+func Poll(interval time.Duration) Option {
 	return func(s *settings) {
 		if interval <= 0 {
 			interval = -1
 		}
-		s.pollInterval, s.pollTries = interval, tries
+		s.pollInterval = interval
 	}
 }
 

@@ -235,7 +235,7 @@ func (q *Quorum) Nodes(l Lease) []string {
 // Election returns the election of that name, which a majority of the nodes decides. Its options are those of the
 // leader's lease, as of Mutex. Leaders do not announce themselves: Watch looks once a second.
 func (q *Quorum) Election(name string, opts ...Option) *Election {
-	l := q.newLock(name, append(slices.Clone(opts), func(s *settings) { s.pollTries = min(s.pollTries, 0) }))
+	l := q.newLock(name, opts)
 	return &Election{l, quorumGround{l}}
 }
 

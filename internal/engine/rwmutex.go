@@ -27,23 +27,22 @@ func ofWeight(weight int) func(s *settings) error {
 	}
 }
 
-// RWMutex is a lock that any number of readers have at a time, or one writer. Each side is
-// a Lock. Each holder has a lease of its own, so that one that crashed is in nobody's way
-// for longer than its TTL.
+// RWMutex is a lock that can be held by any number of readers or by one writer. Each side is a
+// Lock. Each holder has a lease of its own, so a holder that crashed blocks others for at most its
+// TTL.
 //
-// Readers and writers wait in one queue and are served in its order; readers that
-// stand together in it go in together. So neither side starves: a reader that comes while
-// a writer waits goes in after that writer. Readers of one process that come within
-// 100 ms share one lease on the server.
+// Readers and writers wait in one queue and are served in order; consecutive readers are served
+// together. So neither side starves: a reader that arrives while a writer is waiting is served after
+// that writer. Readers of one process that arrive within 100 ms share one lease on the server.
 //
-// Token of a writer's lease is above those of all earlier leases. Readers that hold the lock
-// at the same time have the same, above that of the last writer, or that of the writer
-// among them that was downgraded.
+// A writer's fence is above those of all earlier leases. Readers that hold the lock at the same time
+// have the same fence: a number above the last writer's or, if a writer among them was downgraded, that
+// writer's.
 type RWMutex struct {
 	read, write *target
 }
 
-// RWMutex returns the read-write lock of that name. Its options are those of both sides.
+// RWMutex returns the read-write lock of that name. The options apply to both sides.
 func (c *Client) RWMutex(name string, opts ...Option) *RWMutex {
 	return &RWMutex{
 		read:  c.newLock(name, slices.Concat(opts, []Option{sided(&reader, 1)})),
@@ -60,21 +59,20 @@ func sided(side *kind, weight int) Option {
 	}
 }
 
-// Reader returns the lock that readers acquire, with further options: a TTL of their own,
-// for instance.
+// Reader returns the lock that readers acquire, with further options, such as a TTL of their own.
 func (rw *RWMutex) Reader(opts ...Option) Lock { return rw.read.With(opts...) }
 
 // Writer returns the lock that writers acquire, with further options.
 func (rw *RWMutex) Writer(opts ...Option) Lock { return rw.write.With(opts...) }
 
-// Downgrade makes a writer's lease a reader's: no other writer comes between, and
-// readers that wait go in. It returns the reader's lease, with the same Token; the writer's
-// is over from the moment of the call, whatever it returns. After an error the lock is given
-// up, in the background if need be; only after ErrInvalid, as when the lock was acquired
-// again within it (Reentrant), is everything as before.
+// Downgrade makes a writer's lease a reader's. No other writer acquires the lock in between, and
+// readers that are waiting acquire it, too. Downgrade returns the reader's lease, which has the same
+// fence. The writer's lease ends when Downgrade is called, whatever it returns. After an error the
+// lock is released, in the background if necessary. ErrInvalid is the exception: nothing has changed
+// then, for instance because the lock was acquired again within the lease (Reentrant).
 //
-// The reader's lease has the options of rw.Reader(), the writer's owner, and the bounds of
-// both: MaxHold counts from the writer's grant, and MaxRenewals goes on counting.
+// The reader's lease has the options of rw.Reader(), the writer's owner, and the bounds of both:
+// MaxHold counts from the writer's grant, and renewals of both leases count for MaxRenewals.
 func (rw *RWMutex) Downgrade(ctx context.Context, writer Lease) (Lease, error) {
 	lease, err := mustBe(writer, rw.write, "Downgrade", "writer")
 	if err != nil {
@@ -83,12 +81,11 @@ func (rw *RWMutex) Downgrade(ctx context.Context, writer Lease) (Lease, error) {
 	return leased(lease.changeMode(ctx, rw.read))
 }
 
-// TryUpgrade makes a reader's lease a writer's if there is no other reader: in waiting for
-// the others to leave, two readers that both want to write would wait for each other for
-// ever. Otherwise it returns a *HeldError, which matches ErrHeld, and the reader's lease is
-// as good as before. It returns the writer's lease, which has a new Token; the reader's is
-// over then, and after any other error. Its options and bounds are as after Downgrade, with
-// those of rw.Writer().
+// TryUpgrade makes a reader's lease a writer's if there is no other reader, and returns the writer's
+// lease, which has a new fence. If there is another reader, it returns a *HeldError, which matches
+// ErrHeld, and the reader's lease goes on. It does not wait for other readers to leave: two readers
+// that did so would wait for each other forever. After success, and after any other error, the
+// reader's lease has ended. Options and bounds are as after Downgrade, with those of rw.Writer().
 func (rw *RWMutex) TryUpgrade(ctx context.Context, reader Lease) (Lease, error) {
 	lease, err := mustBe(reader, rw.read, "TryUpgrade", "readers")
 	if err != nil {

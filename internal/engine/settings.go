@@ -109,8 +109,6 @@ func (s *settings) check(maxTTL time.Duration) error {
 		return fmt.Errorf("a MaxHold below %s is not possible", minTTL)
 	case s.pollInterval != 0 && s.pollInterval < time.Millisecond:
 		return errors.New("the interval of Poll is below 1ms")
-	case s.pollTries < 0:
-		return errors.New("the number of tries of Poll is negative")
 	case s.maxDepth < 0:
 		return errors.New("a MaxDepth below 1 is not possible")
 	case s.maxDepth > 0 && !s.reentrant:

@@ -144,8 +144,8 @@ type competition struct {
 	overlaps, lost     int
 }
 
-// compete has a goroutine for each handle of one lock acquire and release it for the time d, or until ctx ends or one
-// of them has an error.
+// compete starts a goroutine for each handle of one lock. They acquire and release the lock until d has passed, ctx ends,
+// or one of them meets an error.
 func compete(ctx context.Context, locks []acquire, d time.Duration) (competition, error) {
 	within, end := context.WithCancelCause(ctx)
 	defer end(nil)

@@ -422,3 +422,21 @@ func (acq *acquirer) poll(up bool) *hold {
 	acq.pause(jitter(min(max(time.Since(acq.began)/8, 50*time.Millisecond), time.Second), 20))
 	return nil
 }
+
+// lookOnceMore has the server asked once more, for a waiter whose time is up. What it returns is closed when that has
+// ended, and the waiter was served if the lock was granted. Guarded by the queue.
+func (acq *acquirer) lookOnceMore() <-chan struct{} {
+	if acq.lastLook == nil {
+		acq.lastLook = make(chan struct{})
+	}
+	acq.wake()
+	return acq.lastLook
+}
+
+// endLook tells waiters whose time is up that the server has been asked once more. Guarded by the queue.
+func (acq *acquirer) endLook() {
+	if acq.looking != nil {
+		close(acq.looking)
+		acq.looking = nil
+	}
+}

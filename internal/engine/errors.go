@@ -203,3 +203,6 @@ type ServerError = exec.Failure
 // QuarantineError says for how long nothing is granted yet in Strict mode. It comes
 // within a *ServerError that matches ErrQuarantine.
 type QuarantineError = exec.Quarantine
+
+// maxShownWord is the length, in bytes, up to which names that others wrote are shown.
+const maxShownWord = 128

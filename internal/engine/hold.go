@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/clock"
-	"github.com/holdfast-go/holdfast/internal/codec"
 	"github.com/holdfast-go/holdfast/internal/exec"
 	"github.com/holdfast-go/holdfast/internal/schedule"
 )
@@ -82,10 +81,6 @@ func (h *hold) isClaim() bool {
 	return h.state == claimed || h.state == changing && h.before == claimed
 }
 
-// confirmAfter is how long after a hand-over the claim is first renewed. A lock that is released
-// sooner spares the server that command.
-const confirmAfter = 5 * time.Millisecond
-
 // newHold returns a hold that lasts for valid from anchor on and has block fences, from fence on.
 func newHold(a *attempt, since, anchor clock.Instant, valid time.Duration, fence uint64, block int64) *hold {
 	a.l.c.server.HasWritten()
@@ -114,9 +109,6 @@ func (s *settings) term() time.Duration {
 // for this process would not rise from grant to grant while other processes are granted the lock,
 // too.
 func (s *settings) passable() bool { return s.kind.exclusive && s.unbounded() && !s.apart }
-
-// unbounded reports whether a lease is renewed for as long as it is held.
-func (s *settings) unbounded() bool { return s.renew && s.maxHold == 0 && s.maxRenewals < 0 }
 
 // begin starts the renewals and returns the first lease, whose context has the values of ctx.
 func (h *hold) begin(ctx context.Context) *holdLease {
@@ -245,69 +237,6 @@ func (h *hold) capHold() {
 	}
 }
 
-// canRenew reports whether a renewal would make the hold last longer.
-func (h *hold) canRenew() bool {
-	s := h.l.set
-	switch {
-	case h.isClaim():
-		return true
-	case !s.renew, s.maxRenewals >= 0 && int(h.renewals) >= s.maxRenewals:
-		return false
-	}
-	return !h.final
-}
-
-// renewTTL returns the TTL to ask for, want or less. final reports that MaxHold allows no more.
-func (h *hold) renewTTL(want time.Duration) (ttl time.Duration, final bool) {
-	if s := h.l.set; s.maxHold > 0 {
-		remaining := max(s.maxHold-clock.Since(h.since), time.Millisecond)
-		return min(want, remaining), want >= remaining
-	}
-	return want, false
-}
-
-// plan schedules the next call of Due: at the next renewal or at the deadline.
-func (h *hold) plan() { h.planAt(clock.Now()) }
-
-func (h *hold) planAt(now clock.Instant) {
-	at := h.deadline(now)
-	if !h.renewAt.IsZero() {
-		at = min(at, now.Mono.Add(-now.Sub(h.renewAt)))
-	}
-	h.l.c.schedule.Set(&h.entry, at, h)
-}
-
-// Due is called by the scheduler. It starts a renewal, or ends the hold at its deadline.
-func (h *hold) Due(now clock.Instant) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.state == over {
-		return
-	}
-	// mutants: deadline-timer
-	if h.expired(now) {
-		h.lose(h.expiry())
-		return
-	}
-	if !h.renewAt.IsZero() && now.Sub(h.renewAt) >= 0 {
-		// If this renewal is not answered in time, another one is sent: several fit
-		// before the deadline.
-		remaining := h.valid - now.Sub(h.anchor)
-		h.renewAt = now.Add(min(max(remaining/3, 50*time.Millisecond), h.l.c.cfg.CommandTimeout))
-		if h.flying < maxFlying && !h.renewalQueued {
-			h.flying++
-			h.renewalQueued = true
-			h.renewTogether()
-		}
-	}
-	h.planAt(now)
-	// Close retires the holds that it finds with the scheduler. It misses one that is due
-	// just then.
-	if h.l.c.isClosing() {
-		h.retireLocked(exec.ErrClosed)
-	}
-}
-
 // expiry returns the error of a hold that has expired: why no renewal prolonged it.
 func (h *hold) expiry() *LostError {
 	e := &LostError{Name: h.l.name, Reason: LossExpired}
@@ -320,193 +249,6 @@ func (h *hold) expiry() *LostError {
 		e.Reason = LossBound
 	}
 	return e
-}
-
-// renew sends one renewal and applies its reply, however late that is.
-func (h *hold) renew() {
-	h.mu.Lock()
-	h.renewalQueued = false
-	ttl, final := h.renewTTL(h.l.set.ttl)
-	fences, reassertions := h.fencesWanted(), h.reassertions
-	if !h.state.takesRenewals() {
-		defer h.mu.Unlock()
-		h.endRenewal()
-		return
-	}
-	h.mu.Unlock()
-	a, err := h.sendOnce(h.renewal(ttl, fences))
-	if again := h.reassertion(a, err, ttl); again != nil {
-		a, err = h.sendOnce(again)
-	}
-
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.endRenewal()
-	switch h.state {
-	case over:
-		return
-	case changing:
-		if err == nil && !h.isClaim() {
-			h.renewals++
-		}
-		return
-	}
-	if err == nil {
-		var lost *LostError
-		// If the lock was claimed again after this renewal was sent, the server has lost its
-		// data, and may grant the fences that this renewal reserved to others.
-		// mutants: block-from-before
-		if lost, err = h.apply(a, final, h.reassertions == reassertions); lost != nil {
-			h.lose(lost)
-			return
-		}
-	}
-	h.renewed(a.sent, clock.Now(), err)
-}
-
-// renewed notes the outcome of a renewal that was sent at sent, and plans the next one. The caller
-// holds h.mu.
-func (h *hold) renewed(sent, now clock.Instant, err error) {
-	if err != nil {
-		h.failure = h.l.c.server.Failure("renew", h.l.name, err)
-		remaining := h.valid - now.Sub(h.anchor)
-		h.renewAt = now.Add(min(max(remaining/8, 25*time.Millisecond), time.Second))
-	} else {
-		if h.state == claimed {
-			h.state = held
-		} else {
-			h.renewals++
-		}
-		h.renewAt = clock.Instant{}
-		if h.canRenew() {
-			h.renewAt = h.renewalAfter(sent, h.l.set.ttl)
-		}
-	}
-	if h.state == retired {
-		h.renewAt = clock.Instant{}
-	}
-	h.planAt(now)
-}
-
-// renewalAfter returns when to renew after a request that was sent at sent, for term: after about a
-// third of it. Holds that are renewed in batches become due together, at the start of the nearest
-// slot; a slot is a sixteenth of that third.
-func (h *hold) renewalAfter(sent clock.Instant, term time.Duration) clock.Instant {
-	at := sent.Add(jitter(term/3, 5))
-	if h.canRenewInBatch() {
-		slot := max(term/48, 1)
-		at = at.Add(slot/2 - (at.Mono.Sub(h.l.c.epoch)+slot/2)%slot)
-	}
-	return at
-}
-
-func (h *hold) sendOnce(q codec.Request[codec.RenewReply]) (answer[codec.RenewReply], error) {
-	c := h.l.c
-	return exec.Try(context.Background(), c.server, c.cfg.CommandTimeout, func(ctx context.Context) (answer[codec.RenewReply], error) {
-		return askOnce(ctx, c, request{op: "renew", lock: h.l, durable: true}, q)
-	})
-}
-
-// maxReassert bounds the age of a hold that is reasserted in Cluster mode. There a lock's own fence
-// counter expires after a day, so its absence no longer proves that the server lost data.
-const maxReassert = 23 * time.Hour
-
-// reassertion returns the request that claims the lock again if a renewal was answered with
-// "absent", since the server may have lost its data; nil if it is not to be sent: not in
-// Strict mode, which has its quarantine, and not for a key shared with other programs: one of them
-// may have held the lock meanwhile, and nothing would show it.
-func (h *hold) reassertion(a answer[codec.RenewReply], err error, ttl time.Duration) codec.Request[codec.RenewReply] {
-	if err != nil || a.reply.Word != codec.Absent {
-		return nil
-	}
-	c := h.l.c
-	now := clock.Now()
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	remaining := h.valid - now.Sub(h.anchor)
-	// mutants: shared-key-lost
-	if h.state == over || remaining <= 0 || !h.l.set.kind.reasserted || c.cfg.Strict || c.server.InCluster() && now.Sub(h.since) > maxReassert {
-		return nil
-	}
-	// From now on a release leaves a tombstone, in case this request arrives after it.
-	notAfter := c.server.Time(c.slot(h.l)) + remaining.Microseconds()
-	h.from.unanswered = max(h.from.unanswered, notAfter)
-	h.reassertions++
-	age := clock.Since(h.notHeldBefore())
-	return &codec.Reassert{
-		Lock: h.l.ref(), Token: h.from.token(), TTL: ttl, NotAfter: notAfter,
-		Fence: h.fence, Reserved: h.fenceEnd - 1, Info: h.l.set.info, GrantedAt: h.at, Age: age + drift(age),
-	}
-}
-
-// notHeldBefore returns a time at which the lock was not granted to this hold yet.
-func (h *hold) notHeldBefore() clock.Instant {
-	if queued := h.from.anchor.Sent; !queued.IsZero() { // the server said that it was still waiting
-		return queued
-	}
-	return h.since
-}
-
-// endRenewal notes that one renewal less is under way. The caller holds h.mu.
-func (h *hold) endRenewal() {
-	h.flying--
-	if h.flying == 0 && h.landed != nil {
-		close(h.landed)
-		h.landed = nil
-	}
-}
-
-// renewal returns the request that renews the hold for ttl and reserves that many fences.
-func (h *hold) renewal(ttl time.Duration, fences int) codec.Request[codec.RenewReply] {
-	q := codec.Renew{Lock: h.l.ref(), Token: h.from.token(), TTL: ttl, Fence: h.fence, Fences: fences}
-	if fences > 0 && h.l.set.kind.reserves {
-		q.FencesAlone, q.Channel = h.queue.fencesIfAlone(h.l), h.from.channel
-	}
-	if h.l.set.kind.isShared() {
-		return &codec.ShareRenew{Renew: q}
-	}
-	return &q
-}
-
-// apply applies the reply to a renewal. It uses the fences that the reply reserved only if fences
-// is true. If the reply says that the lock is lost, apply returns the loss. The caller holds h.mu.
-func (h *hold) apply(a answer[codec.RenewReply], final, fences bool) (*LostError, error) {
-	switch a.reply.Word {
-	case codec.Gone, codec.Absent, codec.Late:
-		return &LostError{Name: h.l.name, Reason: LossTaken}, nil
-	case codec.Quarantined:
-		return nil, &exec.Quarantine{Left: a.reply.Refusal.Quarantine}
-	}
-	h.failure = nil
-	h.final = h.final || final
-	grant := a.reply.Grant
-	if block := uint64(grant.Block); fences && block > 0 && h.nextFence >= h.fenceEnd && believable(grant.Fence+block, a.reply.Now) {
-		h.nextFence, h.fenceEnd = grant.Fence, grant.Fence+block
-		h.mostPasses = max(h.mostPasses, int32(min(grant.Block, aloneFactor*int64(h.mostPasses))))
-	}
-	h.prolong(a.sent, clock.Now(), min(grant.TTL, h.l.c.cfg.MaxTTL))
-	return nil, nil
-}
-
-// prolong notes that, by the reply to a request sent at sent, the server keeps the lock for term.
-// Replies may arrive in another order than their requests were sent. The request that was sent last
-// knows best what the server has, but an earlier one may have asked for more.
-func (h *hold) prolong(sent, now clock.Instant, term time.Duration) {
-	valid := term - drift(term)
-	if now.Sub(sent) < now.Sub(h.anchor) || valid-now.Sub(sent) > h.valid-now.Sub(h.anchor) {
-		// mutants: renewed-deadline
-		h.anchor, h.valid = sent, valid
-		h.capHold()
-	}
-}
-
-// fencesWanted returns how many fences a renewal should reserve: one for each goroutine of this
-// process that waits for the lock. The caller holds h.mu.
-func (h *hold) fencesWanted() int {
-	if h.queue == nil || !h.l.set.passable() || h.nextFence < h.fenceEnd || h.failure != nil {
-		return 0 // after a failure only the renewal itself matters
-	}
-	return h.queue.fences(h.l)
 }
 
 // lose ends the hold and its leases with err, and releases what the server may still have, in the
@@ -562,13 +304,6 @@ func (h *hold) isLive() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.state != over
-}
-
-// unqueuedFor returns the latest hold that was acquired past the wait queue with that key, or nil.
-func (c *Client) unqueuedFor(key string) *hold {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.unqueued.Get(key)
 }
 
 // stop marks the hold as over and cancels its renewals. The caller holds h.mu.

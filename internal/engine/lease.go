@@ -468,3 +468,55 @@ func (l *holdLease) giveUp(patient bool, how ending) (first prior, done bool, er
 	h.queue.releaseLocked(h)
 	return prior{}, false, nil
 }
+
+// calls are functions that are called when a lease ends.
+type calls struct {
+	last int
+	all  map[int]func(error)
+}
+
+// add adds a function, and returns its number.
+func (c *calls) add(f func(error)) int {
+	if c.all == nil {
+		c.all = map[int]func(error){}
+	}
+	c.last++
+	c.all[c.last] = f
+	return c.last
+}
+
+// make calls all of them.
+func (c *calls) make(err error) {
+	for _, f := range c.all {
+		f(err)
+	}
+	c.all = nil
+}
+
+// WhenOver implements Lease.
+func (l *holdLease) WhenOver(f func(error)) (forget func()) {
+	l.g.mu.Lock()
+	defer l.g.mu.Unlock()
+	l.check()
+	if l.ended != nil {
+		f(l.ended)
+		return func() {}
+	}
+	if l.scope == nil {
+		l.scope = &scope{}
+	}
+	number := l.scope.calls.add(f)
+	return func() {
+		l.g.mu.Lock()
+		defer l.g.mu.Unlock()
+		delete(l.scope.calls.all, number)
+	}
+}
+
+// FenceOf implements Lease.
+func (l *holdLease) FenceOf(string) uint64 { return l.fence }
+
+// String names the lease's lock and its fence.
+func (l *holdLease) String() string {
+	return fmt.Sprintf("holdfast.Lease(%q, fence %d)", l.Name(), l.Token())
+}

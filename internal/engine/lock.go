@@ -3,9 +3,14 @@ package engine
 import (
 	"context"
 	"errors"
+	"fmt"
+	"math/rand/v2"
 	"time"
 
+	"github.com/holdfast-go/holdfast/internal/codec"
 	"github.com/holdfast-go/holdfast/internal/exec"
+	"github.com/holdfast-go/holdfast/internal/keys"
+	"github.com/holdfast-go/holdfast/internal/wire"
 )
 
 // Lock is something that can be acquired: on one server, on several as one, or by a majority of them.
@@ -104,4 +109,350 @@ func do(ctx context.Context, lease Lease, f func(ctx context.Context) error) (er
 		}
 	}()
 	return f(work)
+}
+
+// target is a lock on one server. It is immutable and free to make: it holds no connection, and nothing is sent before
+// it is used.
+type target struct {
+	c    *Client
+	name string
+	keys keys.Set
+	set  *settings // not to be changed: locks share them
+}
+
+// Name returns the lock's name.
+func (l *target) Name() string { return l.name }
+
+// Key returns the lock's key.
+func (l *target) Key() string { return l.keys.Lock }
+
+// Form says what kind of lock it is, as whatis.lua does.
+func (l *target) Form() string { return l.set.kind.form }
+
+// Limit returns how many permits a semaphore has, or parties a latch or a barrier, as their user says; else 0.
+func (l *target) Limit() int {
+	if !l.set.kind.isShared() || l.set.limit == everything {
+		return 0
+	}
+	return l.set.limit
+}
+
+// Now returns about what time it is by the server's clock, once the server has answered something.
+func (l *target) Now() time.Time { return time.UnixMicro(l.c.server.Time(l.c.slot(l))) }
+
+// Acquire waits for the lock until it has it or ctx ends. Waiters are served in the
+// order in which their processes came, and within a process in the order of their
+// calls. A free lock costs one round trip; a waiter sleeps until it is handed the
+// lock, and polls nobody.
+//
+// Errors: ctx.Err() as it is when others had the lock until ctx ended, and a *ServerError
+// that matches both ctx.Err() and, most often, ErrUnavailable when the server had left
+// a request unanswered by then; ErrClosed; ErrInvalid, before any I/O; a *ServerError
+// for what the server, or the way to it, does not allow; with Poll, ErrHeld. After
+// an error the caller has no lock and no place in the queue; what may still be on
+// its way is taken back in the background.
+func (l *target) Acquire(ctx context.Context) (Lease, error) { return l.AcquireBy(ctx, time.Time{}) }
+
+// acquire waits for the lock until ctx ends, or until end if that is not zero.
+func (l *target) acquire(ctx context.Context, end time.Time) (*holdLease, error) {
+	l.c.tasks.Begin() // Close waits for what this brings
+	defer l.c.tasks.End()
+	if err := l.ready(ctx); err != nil {
+		return nil, err
+	}
+	if lease, err := l.reenter(ctx); lease != nil || err != nil {
+		return lease, err
+	}
+	if l.set.pollInterval > 0 {
+		return poll(ctx, l.c, l.set, end, l.try)
+	}
+	return l.c.queueOf(l.queueKey()).acquire(ctx, l, end)
+}
+
+// TryAcquire takes the lock if it is free and nobody queues for it. Otherwise it
+// returns a *HeldError, which matches ErrHeld; in Strict mode ErrQuarantine, when nothing
+// is granted yet. Other errors as those of Acquire.
+func (l *target) TryAcquire(ctx context.Context) (Lease, error) { return leased(l.tryAcquire(ctx)) }
+
+func (l *target) tryAcquire(ctx context.Context) (*holdLease, error) {
+	l.c.tasks.Begin()
+	defer l.c.tasks.End()
+	if err := l.ready(ctx); err != nil {
+		return nil, err
+	}
+	if lease, err := l.reenter(ctx); lease != nil || err != nil {
+		return lease, err
+	}
+	return l.try(ctx)
+}
+
+// ready refuses what cannot work before any I/O, and learns what the server is.
+func (l *target) ready(ctx context.Context) error { return l.c.ready(ctx, l.name, l, l.set.err) }
+
+// ready is that of a lock of that name, of which one is a target; wrong is what is wrong with its name or options.
+func (c *Client) ready(ctx context.Context, name string, one *target, wrong error) error {
+	if wrong != nil {
+		return wrong
+	}
+	if c.isClosing() {
+		return exec.ErrClosed
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := c.server.Connect(ctx, name); err != nil {
+		return err
+	}
+	c.checkOnce.Do(func() { c.tasks.Run(func() { c.checkServer(one) }) })
+	return nil
+}
+
+// interchangeable reports whether holders of l and m cannot be told apart, but by their tokens.
+func (l *target) interchangeable(m *target) bool {
+	if l == m {
+		return true
+	}
+	return l.c == m.c && l.keys == m.keys && (l.set == m.set || l.set.interchangeable(m.set))
+}
+
+func (s *settings) interchangeable(t *settings) bool {
+	a, b := *s, *t
+	a.meta, b.meta = nil, nil // which info has
+	return a == b
+}
+
+// lineKey names the line in which those wait who are in each other's way: not those of other
+// owners with the same name, which are the server's business, or the one who has the lock
+// would wait behind them for itself.
+func (l *target) queueKey() string {
+	if l.set.kind.byOwner {
+		return l.keys.Queue + "\n" + l.set.owner
+	}
+	return l.keys.Queue
+}
+
+// try takes the lock if it is free, without a place in the local line.
+func (l *target) try(ctx context.Context) (*holdLease, error) {
+	a := l.newAttempt()
+	got, err := a.begin(ctx, codec.Try, 1)
+	if err != nil {
+		a.abandon()
+		return nil, err
+	}
+	if got.hold != nil {
+		l.noteUnqueued(got.hold)
+		return got.hold.begin(ctx), nil
+	}
+	a.abandon()
+	switch got.Word {
+	case codec.Held:
+		return nil, &HeldError{Name: l.name, Holder: l.holderOf(&got.Holder)}
+	case codec.Quarantined:
+		return nil, l.c.quarantineError("acquire", l.name, got.Refusal.Quarantine)
+	}
+	return nil, l.malformed("acquire")
+}
+
+// replaces ends the grant that this process had of the lock before, if it has not noticed that it was lost, and
+// notes the one that it has now.
+func (l *target) noteUnqueued(h *hold) {
+	if l.set.kind.isShared() {
+		return
+	}
+	key := l.queueKey()
+	l.c.mu.Lock()
+	wq, tried := l.c.queues.Get(key), l.c.unqueued.Get(key)
+	l.c.unqueued.Set(key, h)
+	h.unqueued = true
+	l.c.mu.Unlock()
+	tried.replacedBy(h)
+	if wq != nil {
+		wq.mu.Lock()
+		defer wq.mu.Unlock()
+		wq.held.replacedBy(h)
+	}
+}
+
+// jitter returns d, up to so many percent longer or shorter.
+func jitter(d time.Duration, percent int) time.Duration {
+	spread := d * time.Duration(percent) / 100
+	if spread <= 0 {
+		return d
+	}
+	return d - spread + rand.N(2*spread)
+}
+
+func (l *target) malformed(op string) error {
+	return &exec.Failure{Op: op, Name: l.name, Server: l.c.server.Addr(), Err: wire.ErrMalformed}
+}
+
+// asking returns the context of requests that are sent until end, if that is not zero: they are answered a little later.
+func (c *Client) asking(ctx context.Context, end time.Time) (context.Context, context.CancelFunc) {
+	if end.IsZero() {
+		return ctx, func() {}
+	}
+	return context.WithDeadline(ctx, end.Add(c.server.Patience()))
+}
+
+// errTimeUp says that a waiter has left because it was not to wait any longer.
+var errTimeUp = errors.New("not acquired in time")
+
+// timeUp returns a channel that is sent to at end; nil if that is zero.
+func timeUp(end time.Time) (_ <-chan time.Time, stop func() bool) {
+	if end.IsZero() {
+		return nil, func() bool { return true }
+	}
+	timer := time.NewTimer(time.Until(end))
+	return timer.C, timer.Stop
+}
+
+// isOver reports whether end has come, if it is not zero.
+func isOver(end time.Time) bool { return !end.IsZero() && !time.Now().Before(end) }
+
+// AcquireBy implements Lock.
+func (l *target) AcquireBy(ctx context.Context, end time.Time) (Lease, error) {
+	if end.IsZero() {
+		return leased(l.acquire(ctx, end))
+	}
+	return acquireBy(ctx, l.c, l.name, end, func(asking context.Context) (Lease, error) { return leased(l.acquire(asking, end)) }, func(asking context.Context) (Lease, error) {
+		if l.c.cfg.Strict { // only a try tells that nothing is granted yet; it can be granted the lock
+			return leased(l.try(asking))
+		}
+		return nil, heldBy(l.name)(l.Holder(asking))
+	})
+}
+
+// held is AcquireBy for what is made of a target's leases.
+func (l *target) held(ctx context.Context, end time.Time) (*holdLease, error) {
+	lease, err := l.AcquireBy(ctx, end)
+	if err != nil {
+		return nil, err
+	}
+	return lease.(*holdLease), nil
+}
+
+// acquireBy acquires a lock until end. withheld tells why it was not granted in time.
+func acquireBy(ctx context.Context, c *Client, name string, end time.Time, acquire, withheld func(asking context.Context) (Lease, error)) (Lease, error) {
+	c.tasks.Begin()
+	defer c.tasks.End()
+	asking, cancel := c.asking(ctx, end)
+	defer cancel()
+	lease, err := acquire(asking)
+	if err == errTimeUp {
+		var cancel context.CancelFunc
+		asking, cancel = context.WithTimeout(ctx, c.server.Patience())
+		defer cancel()
+		lease, err = withheld(asking)
+	}
+	switch {
+	case err != nil && ctx.Err() != nil && asking.Err() != nil && errors.Is(err, ErrHeld):
+		return nil, ctx.Err()
+	case err != nil && asking.Err() != nil && ctx.Err() == nil:
+		return nil, c.unanswered(name, err)
+	}
+	return lease, err
+}
+
+// heldBy returns the error of a lock that was not granted in time, once it was looked up who holds it. A server that
+// does not answer that has answered the waiter.
+func heldBy(name string) func(Holder, error) error {
+	return func(h Holder, err error) error {
+		if err != nil {
+			h = Holder{}
+		}
+		return &HeldError{Name: name, Holder: h}
+	}
+}
+
+// unanswered returns the error of an acquire whose own time ended, and not its caller's context, before the server
+// answered.
+func (c *Client) unanswered(name string, err error) error {
+	var failure *exec.Failure
+	var short *QuorumError
+	switch {
+	case errors.As(err, &failure) && err == error(failure):
+		own := *failure
+		own.Ended = nil
+		return &own
+	case errors.As(err, &short) && err == error(short):
+		own := *short
+		own.ended = nil
+		return &own
+	case errors.Is(err, context.DeadlineExceeded):
+		return &exec.Failure{
+			Op: "acquire", Name: name, Server: c.server.Addr(), Kind: exec.ErrUnavailable, Ambiguous: true,
+			Err: fmt.Errorf("no answer for %s", c.server.Patience().Round(time.Millisecond)),
+		}
+	}
+	return err
+}
+
+// ref returns the lock as requests name it.
+func (l *target) ref() codec.Lock {
+	k := codec.Keys{Lock: l.keys.Lock, Queue: l.keys.Queue, Fence: l.c.fenceOf(l)}
+	if l.set.kind.isShared() {
+		k.Holds = l.keys.Expiries()
+	}
+	if l.c.cfg.Strict {
+		k.Mark = l.c.space.Incarnation()
+	}
+	return codec.Lock{Keys: k, Flags: l.flags()}
+}
+
+// nodeRef is ref for a lock on a node of a quorum, which need not have been reached yet: it is not a Cluster.
+func (l *target) nodeRef() codec.Lock {
+	space := l.c.space
+	return codec.Lock{
+		Keys:  codec.Keys{Lock: l.keys.Lock, Queue: l.keys.Queue, Fence: space.Fence(), CaughtUp: space.CaughtUp(), Mark: space.Incarnation()},
+		Flags: l.set.kind.flags + l.c.strictFlags(),
+	}
+}
+
+// flags returns what scripts are told of the lock and its server.
+func (l *target) flags() (f codec.Flags) {
+	if l.c.server.InCluster() {
+		f = codec.Cluster
+	}
+	return f + l.set.kind.flags + l.c.strictFlags()
+}
+
+// fenceOf returns the key of the counter that the lock's fences come from.
+func (c *Client) fenceOf(l *target) string {
+	if c.server.InCluster() {
+		return l.keys.Fence()
+	}
+	return c.space.Fence()
+}
+
+// replicaLag is how long a master may go on granting without its replicas: min-replicas-max-lag, by
+// default 10 s, and up to 2 s more, since the server counts whole seconds and checks once a second.
+const replicaLag = 13 * time.Second
+
+// strictFlags returns the flags of incarnation.lua.
+func (c *Client) strictFlags() codec.Flags {
+	switch {
+	case !c.cfg.Strict:
+		return ""
+	case c.cfg.Quarantine > 0:
+		return codec.Strict(c.cfg.Quarantine, 0)
+	}
+	return codec.Strict(c.cfg.MaxTTL, replicaLag)
+}
+
+// slot returns the Cluster slot of a lock; 0 outside Cluster mode.
+func (c *Client) slot(l *target) uint16 {
+	if c.server.InCluster() {
+		return keys.Slot(l.keys.Lock)
+	}
+	return 0
+}
+
+// String names the lock.
+func (l target) String() string { return fmt.Sprintf("holdfast.Lock(%q)", l.name) }
+
+// Mutex returns the lock of that name, which has one holder at a time. A name is 1 to 512 bytes of
+// UTF-8 without control characters and does not begin with a closing brace. Mutex sends nothing; a
+// bad name or option is reported as ErrInvalid when the lock is used.
+func (c *Client) Mutex(name string, opts ...Option) *target {
+	return c.newLock(name, opts)
 }

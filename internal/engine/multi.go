@@ -324,3 +324,6 @@ func (l *multi) Holders(ctx context.Context) ([]Holder, error) {
 	}
 	return all, nil
 }
+
+// String names the locks.
+func (s *several) String() string { return fmt.Sprintf("holdfast.Lock(%q)", s.name) }

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -313,4 +314,39 @@ func (m *multiLease) giveUp(ctx context.Context, parts []*holdLease) error {
 		return nil
 	}
 	return errors.Join(errs...)
+}
+
+// WhenOver implements Lease.
+func (m *multiLease) WhenOver(f func(error)) (forget func()) {
+	_ = m.errAt(clock.Now()) // which ends it if its time is up
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.ended != nil {
+		f(m.ended)
+		return func() {}
+	}
+	number := m.calls.add(f)
+	return func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		delete(m.calls.all, number)
+	}
+}
+
+// FenceOf implements Lease.
+func (m *multiLease) FenceOf(lock string) uint64 {
+	if m.quorum != nil {
+		return m.fence
+	}
+	for _, p := range m.parts { // those of a Multi are what they were at first
+		if p.Name() == lock {
+			return p.fence
+		}
+	}
+	return 0
+}
+
+// String names the lease's locks and its fence.
+func (b *multiLease) String() string {
+	return fmt.Sprintf("holdfast.Lease(%q, fence %d)", b.Name(), b.Token())
 }

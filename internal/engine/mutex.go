@@ -22,10 +22,3 @@ var keyed = single(kind{
 	form: codec.HoldsMutex, flags: codec.Shared, check: unweighted,
 	place: func(space keys.Space, _ string, s *settings) (keys.Set, error) { return space.Exact(s.key) },
 })
-
-// Mutex returns the lock of that name, which has one holder at a time. A name is 1 to 512 bytes of
-// UTF-8 without control characters and does not begin with a closing brace. Mutex sends nothing; a
-// bad name or option is reported as ErrInvalid when the lock is used.
-func (c *Client) Mutex(name string, opts ...Option) *target {
-	return c.newLock(name, opts)
-}

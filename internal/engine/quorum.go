@@ -118,14 +118,6 @@ func NodeTimeout(d time.Duration) Option {
 	}
 }
 
-// wait is how long a node is waited for that answers as fast as any.
-func (s *settings) wait() time.Duration {
-	if s.nodeTimeout > 0 {
-		return s.nodeTimeout
-	}
-	return min(max(s.ttl/200, 5*time.Millisecond), 50*time.Millisecond)
-}
-
 // patience is how long the others are waited for once a majority has answered that was asked then.
 func (s *settings) patience(begun time.Time) time.Duration {
 	return max(time.Since(begun), s.wait()/10, time.Millisecond)

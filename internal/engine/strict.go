@@ -10,21 +10,6 @@ import (
 	"github.com/holdfast-go/holdfast/internal/wire"
 )
 
-// replicaLag is how long a master may go on granting without its replicas: min-replicas-max-lag, by
-// default 10 s, and up to 2 s more, since the server counts whole seconds and checks once a second.
-const replicaLag = 13 * time.Second
-
-// strictFlags returns the flags of incarnation.lua.
-func (c *Client) strictFlags() codec.Flags {
-	switch {
-	case !c.cfg.Strict:
-		return ""
-	case c.cfg.Quarantine > 0:
-		return codec.Strict(c.cfg.Quarantine, 0)
-	}
-	return codec.Strict(c.cfg.MaxTTL, replicaLag)
-}
-
 // Init admits a server to Strict mode: a server that has not been used with the client's Prefix yet
 // grants locks at once, not only after a quarantine. Run it by hand, once for each new server. Do
 // not run it whenever a server starts: a server that has lost its data looks like a new one. With

@@ -417,3 +417,106 @@ func (wq *waitQueue) failHead(l *target, err error) {
 		w.results <- result{err: err}
 	}
 }
+
+// awaitLast ends the wait of a waiter whose time is up. Before the first in the queue leaves, the server is asked once
+// more: a grant that is on its way to it is not to be wasted.
+func (wq *waitQueue) awaitLast(ctx context.Context, w *waiter) (*holdLease, error) {
+	wq.mu.Lock()
+	var looked <-chan struct{}
+	if wq.acquirer != nil && wq.head() == w {
+		looked = wq.acquirer.lookOnceMore()
+	}
+	wq.mu.Unlock()
+	if looked != nil {
+		select {
+		case r := <-w.results:
+			return r.lease, r.err
+		case <-looked:
+		case <-ctx.Done():
+		}
+	}
+	wq.mu.Lock()
+	if w.place == nil {
+		wq.mu.Unlock()
+		r := <-w.results
+		return r.lease, r.err
+	}
+	defer wq.mu.Unlock()
+	wq.withdraw(w)
+	switch {
+	case wq.lastFailure != nil:
+		return nil, wq.lastFailure
+	case !wq.unansweredSince.IsZero() && ctx.Err() != nil:
+		return nil, wq.c.server.Unheard(ctx, "acquire", w.l.name, wq.unansweredSince)
+	}
+	return nil, errTimeUp
+}
+
+// withdraw takes a waiter that has not been served out of the queue. Guarded by the queue.
+func (wq *waitQueue) withdraw(w *waiter) {
+	wq.remove(w)
+	if acq := wq.acquirer; acq != nil && acq.leaving == nil && wq.waiting() == 0 {
+		acq.leaving = wq.c.departing.begin(w.l.keys.Queue)
+	}
+}
+
+// departures counts, by the key of the server's queue, the waiters of this client that have given
+// up but may still be in that queue. They are being removed in the background.
+type departures struct {
+	mu      sync.Mutex
+	leaving map[string]*departure
+}
+
+type departure struct {
+	count int
+	done  chan struct{} // closed when count falls to 0
+}
+
+// begin counts one waiter. The returned function ends that.
+func (d *departures) begin(queue string) (end func()) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.leaving == nil {
+		d.leaving = map[string]*departure{}
+	}
+	dep := d.leaving[queue]
+	if dep == nil {
+		dep = &departure{done: make(chan struct{})}
+		d.leaving[queue] = dep
+	}
+	dep.count++
+	return func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		dep.count--
+		if dep.count == 0 {
+			delete(d.leaving, queue)
+			close(dep.done)
+		}
+	}
+}
+
+// wait waits until there are none in that queue, but no longer than limit: the server may not
+// answer.
+func (d *departures) wait(ctx context.Context, queue string, limit time.Duration) {
+	d.mu.Lock()
+	dep := d.leaving[queue]
+	d.mu.Unlock()
+	if dep == nil {
+		return
+	}
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case <-dep.done:
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// unqueuedFor returns the latest hold that was acquired past the wait queue with that key, or nil.
+func (c *Client) unqueuedFor(key string) *hold {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.unqueued.Get(key)
+}

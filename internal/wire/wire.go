@@ -2,7 +2,11 @@
 // not panic, whatever a server sends.
 package wire
 
-import "errors"
+import (
+	"errors"
+	"strconv"
+	"strings"
+)
 
 // MaxTime is the latest server time that is accepted, in µs. It is in the year 2255. Lua's numbers are exact up to it,
 // and the difference of two such times fits in a time.Duration.
@@ -13,3 +17,55 @@ var ErrMalformed = errors.New("malformed reply")
 
 // sane reports whether t, in µs, can be a server's time.
 func sane(t int64) bool { return t > 0 && t <= MaxTime }
+
+// Reply is a script's reply: a word, the server's time, and further fields.
+type Reply struct {
+	Word string
+	Now  int64  // server time, µs
+	rest string // the fields not read yet
+}
+
+// ScriptError is an error that a script caught and returned.
+type ScriptError string
+
+func (e ScriptError) Error() string { return string(e) }
+
+// ParseReply parses the word and the time of a script's reply. It returns a ScriptError if the script reports an error,
+// and ErrMalformed if the reply is not valid.
+func ParseReply(s string) (Reply, error) {
+	word, rest, _ := strings.Cut(s, " ")
+	if word == "error" {
+		return Reply{}, ScriptError(rest)
+	}
+	now, rest, _ := strings.Cut(rest, " ")
+	t, err := strconv.ParseInt(now, 10, 64)
+	if err != nil || !sane(t) {
+		return Reply{}, ErrMalformed
+	}
+	return Reply{Word: word, Now: t, rest: rest}, nil
+}
+
+// ints reads the next fields as numbers, one for each pointer.
+func (r *Reply) ints(into ...*int64) error {
+	for _, p := range into {
+		field, rest, _ := strings.Cut(r.rest, " ")
+		n, err := strconv.ParseInt(field, 10, 64)
+		if err != nil {
+			return ErrMalformed
+		}
+		*p, r.rest = n, rest
+	}
+	return nil
+}
+
+// ParseTimeless is ParseReply for a reply without the server's time.
+func ParseTimeless(s string) (Reply, error) {
+	word, rest, _ := strings.Cut(s, " ")
+	if word == "error" {
+		return Reply{}, ScriptError(rest)
+	}
+	return Reply{Word: word, rest: rest}, nil
+}
+
+// Rest returns the fields not read yet, as text.
+func (r *Reply) Rest() string { return r.rest }

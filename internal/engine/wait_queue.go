@@ -308,7 +308,7 @@ func (wq *waitQueue) noteFailure(err error) {
 
 // noteOutcome notes the outcome of a request. The caller holds wq.mu.
 func (wq *waitQueue) noteOutcome(err error) {
-	if exec.Passing(exec.KindOf(err)) {
+	if err != nil && exec.Passing(exec.KindOf(err)) {
 		wq.lastFailure = err
 		return
 	}

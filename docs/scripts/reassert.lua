@@ -160,10 +160,13 @@ local function answer(main)
   return 'error ' .. reply
 end
 local ttl, not_after, fence, reserved, info = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7]
-local granted_at, age = tonumber(ARGV[8]), tonumber(ARGV[9])
-local later = math.min(fence, granted_at, now - age)
+local granted_at, age, asked = tonumber(ARGV[8]), tonumber(ARGV[9]), tonumber(ARGV[10])
+local later = math.min(fence, granted_at, asked - age)
 local counter_kept = 82800000000
 local function another_had_it()
+  if now < asked then -- another clock, of which the answer says nothing
+    return true
+  end
   local counter = redis.call('GET', KEYS[3])
   if counter then
     return (tonumber(counter) or later) >= later

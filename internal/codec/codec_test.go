@@ -170,8 +170,8 @@ var samples = []sample{
 		sends(script.ShareRenew, "k e", "", "A", "60000", "0", "7").reads(renewReplies).refuses("absent " + now),
 	of("share renewal with fences", &ShareRenew{Renew{Lock: shareLock, Token: "A", TTL: time.Minute, Fence: 7, Fences: 3, FencesAlone: 9}}).urgently().
 		sends(script.ShareRenew, "k q f e", "", "A", "60000", "3", "7"),
-	of("reassertion", &Reassert{Lock: mutexLock, Token: "A", TTL: time.Minute, NotAfter: 16, Fence: 7, Reserved: 9, Info: info, GrantedAt: 15, Age: time.Second}).urgently().
-		sends(script.Reassert, "k q f", "ck", "A", "60000", "16", "7", "9", info, "15", "1000000").reads(renewReplies).
+	of("reassertion", &Reassert{Lock: mutexLock, Token: "A", TTL: time.Minute, NotAfter: 16, Fence: 7, Reserved: 9, Info: info, GrantedAt: 15, Age: time.Second, Asked: 17}).urgently().
+		sends(script.Reassert, "k q f", "ck", "A", "60000", "16", "7", "9", info, "15", "1000000", "17").reads(renewReplies).
 		reads(map[string]any{"late " + now: RenewReply{Head: head(Late)}}).refuses("absent "+now, "quarantined "+now+" 5"),
 	of("who holds", &WhoHolds{mutexLock}).sends(script.Holder, "k q f", "ck", "").
 		reads(map[string]any{

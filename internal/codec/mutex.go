@@ -253,13 +253,14 @@ type Reassert struct {
 	Reserved  uint64 // the last fence that the grant has reserved
 	Info      string
 	GrantedAt int64         // the server's time, µs, in the reply that granted the lock
-	Age       time.Duration // since that reply's request was sent, or longer
+	Age       time.Duration // from the sending of that reply's request to the hearing of Absent, or longer
+	Asked     int64         // the server's time, µs, in the reply Absent
 }
 
 // Call returns the script's call.
 func (q *Reassert) Call() driver.Call {
 	return urgent(q.Lock.onLock(script.Reassert, q.Token, milliseconds(q.TTL), decimal(q.NotAfter),
-		unsigned(q.Fence), unsigned(q.Reserved), q.Info, decimal(q.GrantedAt), decimal(q.Age.Microseconds())))
+		unsigned(q.Fence), unsigned(q.Reserved), q.Info, decimal(q.GrantedAt), decimal(q.Age.Microseconds()), decimal(q.Asked)))
 }
 
 // Parse reads the script's reply.

@@ -191,10 +191,10 @@ func (h *hold) reassertion(a answer[codec.RenewReply], err error, ttl time.Durat
 	notAfter := c.server.Time(c.slot(h.l)) + remaining.Microseconds()
 	h.from.unanswered = max(h.from.unanswered, notAfter)
 	h.reassertions++
-	age := clock.Since(h.notHeldBefore())
+	age := now.Sub(h.notHeldBefore())
 	return &codec.Reassert{
 		Lock: h.l.ref(), Token: h.from.token(), TTL: ttl, NotAfter: notAfter,
-		Fence: h.fence, Reserved: h.fenceEnd - 1, Info: h.l.set.info, GrantedAt: h.at, Age: age + drift(age),
+		Fence: h.fence, Reserved: h.fenceEnd - 1, Info: h.l.set.info, GrantedAt: h.at, Age: age + drift(age), Asked: a.reply.Time(),
 	}
 }
 

@@ -1,7 +1,9 @@
 package dataloss
 
 import (
+	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -216,6 +218,50 @@ func TestAHolderAfterWhomTheClockWentBack(t *testing.T) {
 			})
 			do(t, b.Server, "FLUSHALL")
 			alone(t, clients, wipe)
+		})
+	}
+}
+
+// The clock goes back with the data, another has the lock a moment after its holder took it, and the holder's request for its
+// lock takes far longer to arrive than that moment was.
+func TestAReassertionThatTakesLongToArrive(t *testing.T) {
+	t.Parallel()
+	for _, bin := range server.Binaries(t) {
+		t.Run(bin.Name, func(t *testing.T) {
+			t.Parallel()
+			clock := clockshim.New(t)
+			b := backend.Real(t, bin, clock.Option())
+			p := proxy.New(t, b.Server.Addr())
+			rdb := redis.NewClient(&redis.Options{Addr: p.Addr()})
+			t.Cleanup(func() { _ = rdb.Close() })
+			c, err := holdfastgoredis.New(rdb, &holdfast.Config{CommandTimeout: 20 * time.Second, RetryTimeout: 20 * time.Second})
+			if err != nil {
+				t.Fatal(err)
+			}
+			backend.CloseWith(t, c)
+			do(t, b.Server, "SCRIPT", "LOAD", script.Reassert.Source)
+			mine := backend.Acquire(t, c.Mutex("a", holdfast.TTL(time.Minute)))
+			began := time.Now()
+			clock.Jump(-time.Hour)
+			do(t, b.Server, "FLUSHALL")
+			other := backend.Acquire(t, b.Client(t, nil).Mutex("a"))
+			backend.Release(t, other)
+			moment := time.Since(began)
+
+			held := p.Hold(proxy.Containing("evalsha", script.Reassert.SHA1), proxy.Hang)
+			ctx, cancel := context.WithCancel(t.Context())
+			extended := make(chan struct{})
+			go func() {
+				defer close(extended)
+				_ = mine.Extend(ctx, time.Minute)
+			}()
+			held.Wait(t)
+			time.Sleep(2*moment + 100*time.Millisecond) // the server's clock has to move: it is not virtual
+			if reply := held.Forward(t); !strings.Contains(reply, "gone ") {
+				t.Errorf("fence %d was granted after %d, whose holder has its lock again: %q", other.Fence(), mine.Fence(), reply)
+			}
+			cancel()
+			<-extended
 		})
 	}
 }

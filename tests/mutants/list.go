@@ -228,6 +228,16 @@ var All = []Mutant{
 		Tests: []Test{{"dataloss", "TestAHolderAfterWhomTheClockWentBack"}, {"dataloss", "TestAHolderWhoseFenceLedTheClock"}, {"dataloss", "TestAHolderWhoseNextServersClockIsSlow"}},
 	},
 	{
+		Name: "reasserted-late", About: "the age of a grant is counted back from when the request to have the lock again arrives",
+		Edits: []overlay.Edit{line("had-between", "local later = math.min(fence, granted_at, now - age)")},
+		Tests: []Test{{"dataloss", "TestAReassertionThatTakesLongToArrive"}},
+	},
+	{
+		Name: "reasserted-by-another-clock", About: "a holder takes its lock again from a server whose clock is behind the one that said it was lost",
+		Edits: []overlay.Edit{line("clock-behind", "if false then")},
+		Tests: []Test{{"scripts", "TestScripts"}},
+	},
+	{
 		Name: "adopts-anybodys", About: "a ticket is good for the lock, whoever has that by now",
 		Edits: []overlay.Edit{line("adopt-compare", "if false then")},
 		Tests: []Test{{"scripts", "TestAdopt"}},

@@ -102,7 +102,7 @@ func TestValuesAreBuiltAlike(t *testing.T) {
 			// A server that has lost the lock with its fence counter.
 			b.rdb.FlushAll(t.Context())
 			again := ask(b, codec.Renewed, &codec.Reassert{
-				Lock: l, Token: "A", TTL: time.Minute, NotAfter: b.later(time.Minute), Fence: got.Grant.Fence, Reserved: got.Grant.Fence, Info: info, GrantedAt: got.Now,
+				Lock: l, Token: "A", TTL: time.Minute, NotAfter: b.later(time.Minute), Fence: got.Grant.Fence, Reserved: got.Grant.Fence, Info: info, GrantedAt: got.Now, Asked: got.Now,
 			})
 			b.expectValue("reassertion", b.valueOf(l), value(got.Grant.Fence, again.Now))
 

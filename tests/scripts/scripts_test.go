@@ -313,7 +313,7 @@ func TestScripts(t *testing.T) {
 			value := b.read()
 			fence, soon := strings.Split(value, ":")[2], b.later(time.Minute)
 			reassert := func(token string, notAfter int64, fence string) string {
-				return b.eval(script.Reassert, "", token, 60000, notAfter, fence, fence, info, fence, 0)
+				return b.eval(script.Reassert, "", token, 60000, notAfter, fence, fence, info, fence, 0, b.later(0))
 			}
 			b.expect("renewed T P 0 0", reassert("A", soon, fence)) // nothing was lost
 			b.rdb.Del(b.t.Context(), "{k}")
@@ -346,27 +346,29 @@ func TestScripts(t *testing.T) {
 			b.rdb.Del(b.t.Context(), "{k}")
 			now := b.later(0)
 			for what, c := range map[string]struct {
-				counter, fence, granted, age int64
-				verdict                      string
+				counter, fence, granted, age, asked int64
+				verdict                             string
 			}{
-				"before all":                       {now - 20e6, now - 10e6, now - 10e6, 11e6, "renewed T P 0 0"},
-				"the holder's":                     {now - 10e6, now - 10e6, now - 10e6, 0, "gone T"},
-				"the holder's, at a second asking": {now - 10e6, now - 10e6, now - 9e6, 0, "gone T"},
-				"after the grant, whose fence led": {now - 9e6, now + 9e6, now - 10e6, 0, "gone T"},
-				"after the grant, on a slow clock": {now - 19e6, now - 10e6, now - 10e6, 20e6, "gone T"},
+				"before all":                       {now - 20e6, now - 10e6, now - 10e6, 11e6, now - 1e6, "renewed T P 0 0"},
+				"the holder's":                     {now - 10e6, now - 10e6, now - 10e6, 0, now, "gone T"},
+				"the holder's, at a second asking": {now - 10e6, now - 10e6, now - 9e6, 0, now, "gone T"},
+				"after the grant, whose fence led": {now - 9e6, now + 9e6, now - 10e6, 0, now, "gone T"},
+				"after the grant, on a slow clock": {now - 19e6, now - 10e6, now - 10e6, 20e6, now, "gone T"},
+				"the same, asked long ago":         {now - 19e6, now - 10e6, now - 10e6, 10e6, now - 10e6, "gone T"},
+				"before all, by a slower clock":    {now - 20e6, now - 10e6, now - 10e6, 11e6, now + 60e6, "gone T"},
 			} {
 				b.rdb.Set(b.t.Context(), "{k}:f", c.counter, 0)
 				b.t.Log(what)
-				b.expect(c.verdict, b.eval(script.Reassert, "", "A", 60000, soon, c.fence, c.fence, info, c.granted, c.age))
+				b.expect(c.verdict, b.eval(script.Reassert, "", "A", 60000, soon, c.fence, c.fence, info, c.granted, c.age, c.asked))
 				b.rdb.Del(b.t.Context(), "{k}")
 			}
 			// In Cluster mode a counter ends after a day.
 			b.rdb.Del(b.t.Context(), "{k}:f")
 			for flags, verdict := range map[string]string{"": "renewed T P 0 0", "c": "gone T"} {
-				b.expect(verdict, b.eval(script.Reassert, flags, "A", 60000, soon, now-86400e6, now-86400e6, info, now-86400e6, 0))
+				b.expect(verdict, b.eval(script.Reassert, flags, "A", 60000, soon, now-86400e6, now-86400e6, info, now-86400e6, 0, now))
 				b.rdb.Del(b.t.Context(), "{k}")
 			}
-			b.expect("renewed T P 0 0", b.eval(script.Reassert, "c", "A", 60000, soon, now-80000e6, now-80000e6, info, now-80000e6, 0))
+			b.expect("renewed T P 0 0", b.eval(script.Reassert, "c", "A", 60000, soon, now-80000e6, now-80000e6, info, now-80000e6, 0, now))
 		},
 		"foreign": func(b bench) {
 			b.take()
@@ -504,9 +506,9 @@ func TestScriptsRefuseAReplica(t *testing.T) {
 			"too late for nothing":    nothing(script.Acquire, "t", "C", 60000, b.later(-time.Second), 1, info),
 			"given up":                mutex(script.Acquire, "t", "X", 60000, 0, 1, info),
 			"renewed, not there":      nothing(script.Renew, "", "A", 60000, 0, 7),
-			"asserted too late":       mutex(script.Reassert, "", "C", 60000, b.later(-time.Second), 7, 7, info, 7, 0),
+			"asserted too late":       mutex(script.Reassert, "", "C", 60000, b.later(-time.Second), 7, 7, info, 7, 0, 7),
 			"share: given up":         share(script.ShareAcquire, shared("t", "X")...),
-			"asserted again":          mutex(script.Reassert, "", "C", 60000, b.later(time.Hour), 7, 7, info, 7, 0),
+			"asserted again":          mutex(script.Reassert, "", "C", 60000, b.later(time.Hour), 7, 7, info, 7, 0, 7),
 			"released":                mutex(script.Release, "", "A", "", 0),
 			"released by another":     mutex(script.Release, "", "C", "", 0),
 			"leaves":                  mutex(script.Release, "", "B", member("B"), 0),

@@ -5,7 +5,9 @@
 --         [4] not-after, server time in µs  [5] the fence of the grant
 --         [6] the last fence that the grant has reserved  [7] info
 --         [8] the server's time, µs, in the reply that granted the lock
---         [9] for how many µs, at most, that reply's request has been sent
+--         [9] for how many µs, at most, that reply's request had been sent when
+--         the holder heard that the lock is absent  [10] the server's time, µs, in
+--         the answer that said so
 -- Returns 'renewed NOW PTTL 0 0'  the lock is the token's, with its fence
 --         'gone NOW'              no data was lost, or another has, or may have had, the lock since
 --         'late NOW'              not-after has come: nothing was done
@@ -26,19 +28,24 @@
 
 local ttl, not_after, fence, reserved, info = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7]
 
-local granted_at, age = tonumber(ARGV[8]), tonumber(ARGV[9])
+local granted_at, age, asked = tonumber(ARGV[8]), tonumber(ARGV[9]), tonumber(ARGV[10])
 
 -- A counter of at least this may be that of a later grant, which raised it to its time by the clock of the server
 -- that granted. If that clock runs as before, its time is after granted_at. If this server is another, or its clock was
--- set back, its time is after what this clock showed, or would have shown, when the request was sent.
+-- set back, its time is after what this clock showed, or would have shown, when the request was sent. The age counts
+-- back from the answer: it does not include the time that this request took to arrive.
 -- mutants: had-between
-local later = math.min(fence, granted_at, now - age)
+local later = math.min(fence, granted_at, asked - age)
 
 -- In Cluster mode the counter of a lock expires after a day (µs). Until shortly before, a counter that does not exist
 -- was never written.
 local counter_kept = 82800000000
 
 local function another_had_it()
+  -- mutants: clock-behind
+  if now < asked then -- another clock, of which the answer says nothing
+    return true
+  end
   local counter = redis.call('GET', KEYS[3])
   if counter then
     return (tonumber(counter) or later) >= later

@@ -53,6 +53,8 @@ type options struct {
 	cells []cell
 	only  []string // of the contestants; all if empty
 	svg   string
+
+	against string // another build of this program; or ""
 }
 
 func parse(args []string, stderr io.Writer) (o options, err error) {
@@ -67,6 +69,7 @@ func parse(args []string, stderr io.Writer) (o options, err error) {
 		hurry    = flags.Bool("quick", false, "one short round, about two minutes, to see that everything works")
 		complete = flags.Bool("full", false, "100000 leases in held, for a minute")
 		svg      = flags.String("svg", "", "where to draw the free cells")
+		against  = flags.String("against", "", "another build of this program, whose Holdfast takes turns with this one's")
 	)
 	if err := flags.Parse(args); err != nil {
 		return o, err
@@ -81,7 +84,7 @@ func parse(args []string, stderr io.Writer) (o options, err error) {
 	if *leases > 0 {
 		s.leases = *leases
 	}
-	o.svg = *svg
+	o.svg, o.against = *svg, *against
 	if *only != "" {
 		o.only = strings.Split(*only, ",")
 	}
@@ -112,7 +115,9 @@ func parse(args []string, stderr io.Writer) (o options, err error) {
 }
 
 // takes reports whether the contestant was asked for.
-func (o options) takes(c contestant) bool { return o.only == nil || slices.Contains(o.only, c.name) }
+func (o options) takes(c contestant) bool {
+	return o.only == nil || slices.Contains(o.only, c.builtIn())
+}
 
 // takesJava reports whether a contestant in Java has a turn.
 func (o options) takesJava() bool {
@@ -130,7 +135,7 @@ func (o options) takesJava() bool {
 func compare(ctx context.Context, o options, stdout, stderr io.Writer) error {
 	h := &harness.TB{}
 	defer h.Close()
-	var r results
+	var r, between results
 	var err error
 	about := surroundings{began: time.Now(), loadBefore: load()}
 	h.Guard(func() {
@@ -151,7 +156,7 @@ func compare(ctx context.Context, o options, stdout, stderr io.Writer) error {
 				fmt.Fprintf(stderr, "\n!!! Redisson is NOT MEASURED: %s\n\n", java.missing)
 			}
 		}
-		r, err = takeTurns(ctx, v, o, stderr)
+		r, between, err = takeTurns(ctx, v, o, stderr)
 	})
 	if err = errors.Join(err, h.Err()); err != nil {
 		return err
@@ -159,7 +164,8 @@ func compare(ctx context.Context, o options, stdout, stderr io.Writer) error {
 	about.took, about.loadAfter = time.Since(about.began), load()
 	found := standings(r)
 	write(stdout, about, o, r, found)
-	if err := json.NewEncoder(stdout).Encode(map[string]any{"medians": r, "ratios": found}); err != nil {
+	writeAgainst(stdout, o, between)
+	if err := json.NewEncoder(stdout).Encode(map[string]any{"medians": r, "ratios": found, "against": between}); err != nil {
 		return err
 	}
 	if o.svg == "" || r[freeCell(1)] == nil {
@@ -168,16 +174,17 @@ func compare(ctx context.Context, o options, stdout, stderr io.Writer) error {
 	return os.WriteFile(o.svg, []byte(plot(r)), 0o644)
 }
 
-// takeTurns has each contestant take a turn in every round, in an order that changes from round to round.
-func takeTurns(ctx context.Context, v *rig, o options, stderr io.Writer) (results, error) {
-	r := results{}
+// takeTurns has each contestant take a turn in every round, in an order that changes from round to round. between are
+// the ratios of this build to the other.
+func takeTurns(ctx context.Context, v *rig, o options, stderr io.Writer) (r, between results, err error) {
+	r, between = results{}, results{}
 	number := 0
 	for i, c := range o.cells {
 		if i > 0 && c.kind != o.cells[i-1].kind {
 			v.endJVM() // threads of earlier turns may still run in it, and send commands
 		}
 		var taking []contestant
-		for _, who := range contestants {
+		for _, who := range o.contestants() {
 			if who.in(c.kind) && o.takes(who) && (!who.java || v.java != nil) {
 				taking = append(taking, who)
 			}
@@ -189,7 +196,7 @@ func takeTurns(ctx context.Context, v *rig, o options, stderr io.Writer) (result
 				number++
 				f, err := turn(ctx, v, who, c, number)
 				if ctx.Err() != nil {
-					return nil, ctx.Err()
+					return nil, nil, ctx.Err()
 				}
 				if err != nil { // the others continue
 					fmt.Fprintf(stderr, "%s: %s: %v\n", c.name, who.name, err)
@@ -198,10 +205,13 @@ func takeTurns(ctx context.Context, v *rig, o options, stderr io.Writer) (result
 				rounds[who.name] = append(rounds[who.name], f)
 			}
 		}
-		r[c.name] = map[string]figures{}
+		r[c.name], between[c.name] = map[string]figures{}, map[string]figures{}
 		for name, all := range rounds {
 			r[c.name][name] = summary(all)
+			if other, is := rounds[name+otherBuild]; is {
+				between[c.name][name] = ratios(all, other)
+			}
 		}
 	}
-	return r, nil
+	return r, between, nil
 }

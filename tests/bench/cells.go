@@ -96,7 +96,7 @@ func (c cell) merged() cell {
 
 func (c cell) job(of contestant, process int) job {
 	return job{
-		Contestant: of.name,
+		Contestant: of.builtIn(),
 		Kind:       c.kind,
 		Process:    process,
 		Goroutines: c.goroutines,

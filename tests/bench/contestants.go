@@ -58,6 +58,7 @@ type contestant struct {
 	only     string // the cells that it takes part in, separated by commas; all if empty
 	sends    string // a command that it sends, besides scripts
 	java     bool   // it is java/Contestant.java: one process, which has all turns
+	program  string // another build of this program, whose contestant it is; "" for this one
 	open     func(j job) (locker, error)
 }
 

@@ -174,6 +174,9 @@ type worker struct {
 
 // hire returns a contestant's process that waits for a job: a new one, or the JVM.
 func (v *rig) hire(c contestant) (w *worker, err error) {
+	if c.program != "" {
+		return start(c.program, workerArgument)
+	}
 	if !c.java {
 		return start(v.self, workerArgument)
 	}

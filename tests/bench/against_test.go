@@ -1,0 +1,40 @@
+package main
+
+import (
+	"bytes"
+	"maps"
+	"os"
+	"strings"
+	"testing"
+)
+
+// The ratios are those of rounds, not of medians over all rounds: a machine that slows down halfway changes nothing.
+func TestRatiosAreOfRounds(t *testing.T) {
+	this := []figures{{"rate": 200, "p50_us": 4}, {"rate": 20, "p50_us": 40}, {"rate": 0}}
+	other := []figures{{"rate": 100, "p50_us": 8}, {"rate": 10, "p50_us": 80}, {"rate": 100, "p50_us": 8}}
+	if got, want := ratios(this, other), (figures{"rate": 2, "p50_us": 0.5}); !maps.Equal(got, want) {
+		t.Errorf("got %v; want %v", got, want)
+	}
+}
+
+// The other build is this one, too.
+func TestAgainst(t *testing.T) {
+	t.Setenv("GORACE", "atexit_sleep_ms=0")
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out, said bytes.Buffer
+	args := []string{"-quick", "-for", "50ms", "-cells", "free", "-only", "holdfast-goredis,bare-goredis", "-against", self}
+	if code := bench(t.Context(), args, nil, &out, &said); code != 0 {
+		t.Fatalf("code %d: %s", code, &said)
+	}
+	for _, want := range []string{`"holdfast-goredis-other":{`, "| this build over the other | "} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %q in %s", want, &out)
+		}
+	}
+	if strings.Contains(out.String(), "bare-goredis-other") {
+		t.Errorf("the bare commands of the other build take turns, too: %s", &out)
+	}
+}

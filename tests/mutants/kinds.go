@@ -1,0 +1,66 @@
+package mutants
+
+import (
+	"github.com/holdfast-go/holdfast/tests/internal/campaign"
+	"github.com/holdfast-go/holdfast/tests/internal/overlay"
+)
+
+// Locks in Redisson's form, multi-locks, jobs and elections.
+var kinds = []Mutant{
+	{
+		Name: "redisson-barging", About: "a newcomer takes a free lock in Redisson's form although others queue for it",
+		Subject: campaign.Redisson{},
+		Edits:   []overlay.Edit{part("nobody-waits", " and redis.call('EXISTS', KEYS[2]) == 0", "")},
+		Kinds:   []string{"process-pause-long", "process-killed", "server-pause-long"}, Rules: []campaign.Rule{campaign.Order},
+	},
+	{
+		Name: "redisson-for-ever", About: "a lock in Redisson's form has no expiry, and stays when its holder dies",
+		Subject: campaign.Redisson{},
+		Edits:   []overlay.Edit{line("redisson-expiry", "")},
+		Kinds:   []string{"process-killed"}, Rules: []campaign.Rule{campaign.Wakeup, campaign.Leak},
+	},
+	{
+		Name: "part-kept", About: "a part of several locks is kept when another cannot be had",
+		Subject: campaign.Multi{},
+		Edits:   []overlay.Edit{line("give-back", "_ = lease")},
+		Rules:   []campaign.Rule{campaign.Wakeup, campaign.Leak},
+	},
+	{
+		Name: "no-canonical-order", About: "several locks are acquired in the order in which they are named",
+		Subject: campaign.Multi{},
+		Edits:   []overlay.Edit{line("canonical-order", "slices.SortFunc(order, func(i, j int) int { return i - j })")},
+		Rules:   []campaign.Rule{campaign.Wakeup},
+	},
+	{
+		Name: "failure-counts", About: "a job's run counts though it failed",
+		Subject: campaign.Once{},
+		Edits:   []overlay.Edit{line("job-succeeded", "if err != ErrInvalid {")},
+		Rules:   []campaign.Rule{campaign.Counting},
+	},
+	{
+		Name: "begun-counts", About: "a job's run counts from when it begins, also if its process dies",
+		Subject: campaign.Once{},
+		Edits:   []overlay.Edit{part("count-try", "'last', fence", "'last', fence, 'done', whole(now), 'fence', fence, 'info', '{}', 'result', '', 'count', '1'")},
+		Kinds:   []string{"process-killed"}, Rules: []campaign.Rule{campaign.Counting},
+	},
+	{
+		Name: "completed-unlocked", About: "a run counts though its lock was lost, and another has run the job since",
+		Subject: campaign.Once{},
+		Edits:   []overlay.Edit{line("completion-owner", "if false then"), insert("job-locked", "return nil")},
+		Kinds:   paused, Rules: []campaign.Rule{campaign.Counting},
+	},
+	{
+		Name: "leads-on", About: "a leader does not look whether its lease is over",
+		Subject: campaign.Election{},
+		Edits: []overlay.Edit{
+			part("deadline-by-clock", "l.ended == nil", "!l.g.l.set.apart && l.ended == nil"),
+			insert("deadline-timer", "if h.expired(now) && h.l.set.apart {\n\treturn\n}"),
+		},
+		Kinds: paused, Rules: []campaign.Rule{campaign.Overlap},
+	},
+	{
+		Name: "end-of-term-unannounced", About: "who watches an election is not told that a term has ended",
+		Edits: []overlay.Edit{line("announce-end", "")},
+		Tests: []Test{{"virtual", "TestWatchersHearOfTheEndOfATerm"}},
+	},
+}

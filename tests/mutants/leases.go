@@ -1,0 +1,109 @@
+package mutants
+
+import (
+	"github.com/holdfast-go/holdfast/tests/internal/campaign"
+	"github.com/holdfast-go/holdfast/tests/internal/overlay"
+)
+
+// Deadlines, renewals, releases, leases that are joined or passed on within the process, and the end of a client.
+var leases = []Mutant{
+	{
+		Name: "release-anybodys", About: "release deletes the lock without asking whose it is",
+		Edits: []overlay.Edit{
+			line("release-owner", "if value then"),
+			part("batch-release-owner", "string.find(value, ARGV[i], 1, true) == 1 and ", ""),
+			byScript,
+		},
+		Kinds: paused, Rules: []campaign.Rule{campaign.Overlap},
+	},
+	{
+		Name: "renew-recreates", About: "a renewal brings back a lock that has expired",
+		Edits: []overlay.Edit{
+			insert("renew-absent", "if not value then\n  redis.call('SET', KEYS[1], granted .. '0:0:{}', 'PX', ttl)\n  value = granted\nend"),
+			insert("batch-renew-absent", "if not value then\n  value = ARGV[1 + i] .. '0:0:{}'\n  redis.call('SET', KEYS[i], value, 'PX', 1)\nend"),
+		},
+		Kinds: []string{"server-pause-long", "process-pause-long", "late-replies", "late-copy", "delayed-requests"}, Rules: []campaign.Rule{campaign.Overlap, campaign.Leak, campaign.Wakeup},
+	},
+	{
+		Name: "renew-in-seconds", About: "a renewal counts in whole seconds: less than one deletes the lock, and the answer is that it was renewed",
+		Edits: []overlay.Edit{
+			line("prolong", "redis.call('EXPIRE', KEYS[1], math.floor(pttl / 1000))"),
+			line("batch-prolong", "or redis.call('EXPIRE', KEYS[i], math.floor((ARGV[n + 1 + i] or ARGV[n + 2]) / 1000)) == 0 then"),
+		},
+		Rules: []campaign.Rule{campaign.Overlap},
+	},
+	{
+		Name: "refusal-prolongs", About: "an answer that writes nothing prolongs a lock that is in its last millisecond",
+		Edits: []overlay.Edit{part("master-asked", "-3600000", "1")},
+		Tests: []Test{{"scripts", "TestAnswersDoNotProlong"}},
+	},
+	{
+		Name: "deadline-from-reply", About: "deadlines count from the reply, not from the sending",
+		Edits: []overlay.Edit{
+			part("grant-deadline", "sent, sent", "clock.Now(), clock.Now()"),
+			part("renewed-deadline", "= sent,", "= clock.Now(),"),
+		},
+		Kinds: []string{"delayed-replies", "late-replies", "server-pause", "server-pause-long"}, Rules: []campaign.Rule{campaign.Overlap},
+	},
+	{
+		Name: "batch-deadline-from-reply", About: "what is renewed together lasts from the reply on, not from the sending",
+		Edits: []overlay.Edit{part("kept-from", "r.Sent", "now")},
+		Tests: []Test{{"virtual", "TestALeaseEndsBeforeTheServersWhenRenewalsAreAnsweredLate"}},
+	},
+	{
+		Name: "loss-by-timer", About: "Err trusts a timer that a paused process does not run",
+		Edits: []overlay.Edit{part("deadline-by-clock", "l.ended == nil", "false")},
+		Kinds: []string{"process-pause-long"}, Rules: []campaign.Rule{campaign.Overlap},
+	},
+	{
+		Name: "reentry-not-counted", About: "the first release of a lock that was acquired again gives it up",
+		Edits: []overlay.Edit{line("joined-release", "if h != nil {")},
+		Rules: []campaign.Rule{campaign.Overlap},
+	},
+	{
+		Name: "reentry-never-freed", About: "a lease that was acquired again stays counted when it is released",
+		Edits: []overlay.Edit{line("joined-uncounted", "")},
+		Rules: []campaign.Rule{campaign.Leak, campaign.Wakeup},
+	},
+	{
+		Name: "block-reused", About: "every lease that is passed on within the process has the same fence",
+		Edits: []overlay.Edit{line("next-fence", "")},
+		Rules: []campaign.Rule{campaign.Fences},
+	},
+	{
+		Name: "past-the-reserved", About: "a lease is passed on within the process with fences that were not reserved",
+		Edits: []overlay.Edit{part("reserved-fences", "h.nextFence >= h.fenceEnd && h.flying == 0 || ", "")},
+		Tests: []Test{{"virtual", "TestALockIsNotPassedOnPastTheReservedFences"}},
+	},
+	{
+		Name: "passed-on-when-over", About: "a lease is passed on within the process after its deadline",
+		Edits: []overlay.Edit{
+			line("look-at-release", ""),
+			part("lost-at-release", "h.state == over", "false"),
+			line("pass-on", "if l.ended != ErrReleased {"),
+			part("deadline-by-clock", "l.ended == nil", "false"),
+			part("passing-time", "> maxPassing", "< 0"),
+		},
+		Kinds: paused, Rules: []campaign.Rule{campaign.Overlap, campaign.Fences},
+	},
+	{
+		Name: "extended-passed-on", About: "a lease is passed on that the server may keep for as long as its holder asked for",
+		Edits: []overlay.Edit{line("extension-asked", "")},
+		Tests: []Test{{"virtual", "TestALeaseThatIsBeingExtendedIsNotPassedOn"}},
+	},
+	{
+		Name: "crossed-local-grant-kept", About: "a lease that is passed on to a goroutine which gives up is kept",
+		Edits: []overlay.Edit{line("crossed-local-grant", "_ = r.lease")},
+		Tests: []Test{{"virtual", "TestALeaseThatIsPassedOnToWhoGivesUpGoesOn"}},
+	},
+	{
+		Name: "valid-after-close", About: "a lease that is granted while the client closes stays valid",
+		Edits: []overlay.Edit{line("granted-during-close", "if false {")},
+		Tests: []Test{{"virtual", "TestALeaseThatIsGrantedDuringCloseIsOver"}},
+	},
+	{
+		Name: "goroutine-left", About: "a client's scheduler outlives it",
+		Edits: []overlay.Edit{line("close-schedule", "")},
+		Rules: []campaign.Rule{campaign.Leak},
+	},
+}

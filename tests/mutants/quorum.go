@@ -1,0 +1,79 @@
+package mutants
+
+import (
+	"github.com/holdfast-go/holdfast/tests/internal/campaign"
+	"github.com/holdfast-go/holdfast/tests/internal/overlay"
+)
+
+// Quorums and their nodes.
+var quorum = []Mutant{
+	{
+		Name: "half-a-quorum", About: "N/2 nodes are enough",
+		Subject: campaign.Quorum{},
+		Edits:   []overlay.Edit{part("majority", "n/2 + 1", "n / 2")},
+		Rules:   []campaign.Rule{campaign.Overlap, campaign.Fences},
+	},
+	{
+		Name: "no-incarnation", About: "a node that restarted, or was emptied, grants at once",
+		Subject: campaign.Quorum{},
+		Edits:   []overlay.Edit{insert("node-refusal", "if true then\n  return nil\nend")},
+		Kinds:   []string{"wiped-restart", "flushall"}, Rules: []campaign.Rule{campaign.Overlap, campaign.Fences},
+	},
+	{
+		Name: "fence-told-nobody", About: "a fence is not told to the nodes that are below it",
+		Subject: campaign.Quorum{},
+		Edits:   []overlay.Edit{line("fence-known", "if known >= 0 {")},
+		Kinds:   []string{"server-pause-long", "refused-connections", "lost-reply"}, Rules: []campaign.Rule{campaign.Fences},
+	},
+	{
+		// Who comes so late is past its own deadline, in any history: tests ask the node itself.
+		Name: "second-phase-unowned", About: "a node is told of a fence without asking whose the lock is by then",
+		Edits: []overlay.Edit{line("node-fence-owner", "if false then")},
+		Tests: []Test{{"scripts", "TestNodes"}, {"quorum", "TestNodeLosesTheLockBeforeItIsToldAFence"}},
+	},
+	{
+		Name: "tickets-unread", About: "a node grants a lock although an earlier ticket waits for it",
+		Edits: []overlay.Edit{line("ticket-kept", "if false then")},
+		Tests: []Test{{"scripts", "TestNodes"}},
+	},
+	{
+		Name: "held-by-one-node", About: "a lock of a quorum counts as held when one node names a holder",
+		Edits: []overlay.Edit{part("named-by-a-majority", "most >= q.need", "most >= 1")},
+		Tests: []Test{{"quorum", "TestHeldIsWhatAMajoritySays"}},
+	},
+	{
+		Name: "restarted-majority", About: "a majority that restarted is raised to what those know that answer",
+		Edits: []overlay.Edit{part("all-have-answered", "good+len(lost) == len(q.clients) && ", "")},
+		Tests: []Test{{"quorum", "TestRestartedTogether"}},
+	},
+	{
+		Name: "node-batch-takes-held", About: "a batch takes locks of a node without looking whether they are free",
+		Subject: campaign.Quorum{},
+		Edits:   []overlay.Edit{line("batch-free", "local all = true"), part("batch-set", "'NX', ", "")},
+		Rules:   []campaign.Rule{campaign.Overlap},
+	},
+	{
+		Name: "node-batch-one-fence", About: "all grants of a node's batches have one fence",
+		Subject: campaign.Quorum{},
+		Edits:   []overlay.Edit{line("node-batch-fence", "fence = 5")},
+		Rules:   []campaign.Rule{campaign.Fences},
+	},
+	{
+		// Nothing but a vote of this kind, of a node that was emptied, would show it in a history: tests ask
+		// the node itself.
+		Name: "node-batch-unrefused", About: "a batch takes locks of a node that counts for nothing",
+		Edits: []overlay.Edit{line("node-batch-refused", "if false then")},
+		Tests: []Test{{"scripts", "TestNodeBatches"}},
+	},
+	{
+		Name: "node-batch-not-after", About: "a batch that comes late takes locks of a node",
+		Edits: []overlay.Edit{line("batch-late", "if false then")},
+		Tests: []Test{{"scripts", "TestNodeBatches"}},
+	},
+	{
+		Name: "counter-forgotten", About: "a node that lost its fence counter is not told of those of the others",
+		Subject: campaign.Quorum{},
+		Edits:   []overlay.Edit{line("raise-counter", "local counter = read_counter() or 0")},
+		Kinds:   []string{"older-restart"}, Rules: []campaign.Rule{campaign.Fences},
+	},
+}

@@ -1,0 +1,84 @@
+package mutants
+
+import (
+	"github.com/holdfast-go/holdfast/tests/internal/campaign"
+	"github.com/holdfast-go/holdfast/tests/internal/overlay"
+)
+
+// Acquires, the wait queue, hand-overs, standbys, and attempts that are given up.
+var waiting = []Mutant{
+	{
+		Name: "acquire-not-idempotent", About: "an acquire that is repeated does not know its own lock",
+		Edits: []overlay.Edit{line("own-lock", "if false then")},
+		Kinds: []string{"lost-reply"}, Rules: []campaign.Rule{campaign.Leak, campaign.Wakeup},
+	},
+	{
+		Name: "token-per-process", About: "all acquires of a process have one token",
+		Edits: []overlay.Edit{part("new-token", `t.made.Add(1)`, `uint64(1)`)},
+		Rules: []campaign.Rule{campaign.Overlap, campaign.Fences},
+	},
+	{
+		Name: "no-tombstone", About: "a token that was given up can still acquire when its request comes late",
+		Edits: []overlay.Edit{line("tombstone", "if true then")},
+		Kinds: []string{"late-copy", "delayed-requests"}, Rules: []campaign.Rule{campaign.Leak, campaign.Wakeup},
+	},
+	{
+		Name: "subscribe-after-check", About: "a waiter subscribes after it has looked, and misses what is published between",
+		Edits: []overlay.Edit{
+			line("subscribe-first", "up := true"),
+			line("subscription-seen", "if false {"),
+			line("waiter-listens", "elseif waiter_token then"),
+			part("subscription-cut", "acq.sub.HasMissed() || ", ""),
+		},
+		Rules: []campaign.Rule{campaign.Wakeup, campaign.Leak},
+	},
+	{
+		Name: "hand-over-untold", About: "a release hands the lock over and tells nobody",
+		Edits: []overlay.Edit{part("tell-of-grant", "send(channel,", "send('x' .. channel,")},
+		Rules: []campaign.Rule{campaign.Wakeup, campaign.Leak},
+	},
+	{
+		Name: "mark-forgotten", About: "a waiter does not mark the lock, so that its release does not look at the queue",
+		Edits: []overlay.Edit{line("mark-lock", "kind = 'ours'")},
+		Rules: []campaign.Rule{campaign.Wakeup},
+	},
+	{
+		Name: "last-come-first-served", About: "the youngest waiter is served",
+		Edits: []overlay.Edit{line("waiters-in-order", "return look_at('ZREVRANGEBYSCORE', KEYS[2], '+inf', '0', 'LIMIT', '0', n) or {}")},
+		Rules: []campaign.Rule{campaign.Order},
+	},
+	{
+		Name: "barging", About: "a newcomer takes a free lock although others queue for it",
+		Edits: []overlay.Edit{
+			part("nobody-waits", " and redis.call('EXISTS', KEYS[2]) == 0", ""),
+			part("batch-nobody-waits", ", KEYS[n + i]", ""),
+			part("lone-free", ", KEYS[2]", ""),
+		},
+		Kinds: []string{"process-pause-long", "process-killed", "server-pause-long"}, Rules: []campaign.Rule{campaign.Order},
+	},
+	{
+		Name: "entry-left", About: "a waiter that gives up stays in the queue",
+		Edits: []overlay.Edit{part("take-back", "a.member", `""`)},
+		Kinds: []string{"cancelled-acquires"}, Rules: []campaign.Rule{campaign.Leak, campaign.Wakeup, campaign.Order},
+	},
+	{
+		Name: "crossed-grant-kept", About: "a grant that crosses a cancellation is given back by nobody",
+		Edits: []overlay.Edit{line("take-back", "_ = end")},
+		Kinds: []string{"cancelled-acquires"}, Rules: []campaign.Rule{campaign.Leak, campaign.Wakeup},
+	},
+	{
+		Name: "standby-puts-off", About: "a stand-by lets a waiter sleep for longer than it meant to",
+		Edits: []overlay.Edit{part("standby-earlier", "d < time.Until(checkAt)", "d < time.Until(checkAt) || d > 0")},
+		Tests: []Test{{"virtual", "TestAStandbyDoesNotPutOffALook"}},
+	},
+	{
+		Name: "standby-to-the-dead", About: "a stand-by goes to the first in the queue, whether or not anybody hears it",
+		Edits: []overlay.Edit{line("known-dead", "return false")},
+		Tests: []Test{{"scripts", "TestStandbysGoToTheFirstThatIsAlive"}},
+	},
+	{
+		Name: "late-copy-frees", About: "a late copy of a waiter's request frees the lock that it has got, while the server is in quarantine",
+		Edits: []overlay.Edit{line("quarantined-own", "free_lock()\n    value = nil")},
+		Tests: []Test{{"scripts", "TestALateCopyInQuarantineFreesNothing"}},
+	},
+}

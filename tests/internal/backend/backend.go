@@ -1,5 +1,5 @@
-// Package backend runs a test on every server there is: the embedded one, and each
-// real one that the machine has.
+// Package backend runs a test on every available server: the embedded one and each real one that the machine
+// has.
 package backend
 
 import (
@@ -29,7 +29,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
-// Backend is a server, empty at first.
+// Backend is a server that begins empty.
 type Backend struct {
 	Name   string
 	Server *server.Server // nil for the embedded one
@@ -42,21 +42,21 @@ func Embedded(tb testing.TB) *Backend {
 	return &Backend{Name: "embedded", memory: holdfasttest.Run(tb)}
 }
 
-// Real returns a real server of that kind, started with these options.
+// Real starts a real server of that kind with the given options.
 func Real(tb testing.TB, bin server.Binary, opts ...server.Option) *Backend {
 	tb.Helper()
 	machine.ReportFailure(tb)
 	return &Backend{Name: bin.Name, Server: server.Start(tb, bin, opts...)}
 }
 
-// One returns a real server, for tests in which its kind does not matter.
+// One starts a real server, for tests in which its kind does not matter.
 func One(tb testing.TB, opts ...server.Option) *Backend {
 	tb.Helper()
 	return Real(tb, server.One(tb), opts...)
 }
 
-// Each runs f as a subtest on the embedded server, in virtual time, and on every real one, all at
-// once. The subtests begin when the test that calls it has come to its end.
+// Each runs f as a subtest on the embedded server, in virtual time, and on every real one, all at once. The
+// subtests begin when the calling test function has returned.
 func Each(t *testing.T, f func(t *testing.T, b *Backend)) {
 	t.Run("embedded", func(t *testing.T) {
 		t.Parallel()
@@ -65,8 +65,8 @@ func Each(t *testing.T, f func(t *testing.T, b *Backend)) {
 	EachReal(t, f)
 }
 
-// EachReal runs f as a subtest on every real server, all at once, each started with
-// these options. The subtests begin when the test that calls it has come to its end.
+// EachReal runs f as a subtest on every real server, all at once. Each server is started with the given
+// options. The subtests begin when the calling test function has returned.
 func EachReal(t *testing.T, f func(t *testing.T, b *Backend), opts ...server.Option) {
 	for _, bin := range server.Binaries(t) {
 		t.Run(bin.Name, func(t *testing.T) {
@@ -76,8 +76,8 @@ func EachReal(t *testing.T, f func(t *testing.T, b *Backend), opts ...server.Opt
 	}
 }
 
-// EachUndisturbed is Each for tests that may fail if the machine stands still: an attempt on a real server in
-// which it did is repeated, on a new server. In virtual time there is one attempt.
+// EachUndisturbed is Each for tests that may fail if the machine stands still. An attempt on a real server
+// during which it stood still is repeated on a new server. In virtual time there is one attempt.
 func EachUndisturbed(t *testing.T, f func(t testing.TB, b *Backend)) {
 	t.Run("embedded", func(t *testing.T) {
 		t.Parallel()
@@ -96,40 +96,38 @@ func EachRealUndisturbed(t *testing.T, f func(t testing.TB, b *Backend), opts ..
 	}
 }
 
-// EachInTurn is Each, one server after the other, for tests that look at the whole
-// process.
+// EachInTurn is Each, but tests one server at a time, for tests that look at the whole process.
 func EachInTurn(t *testing.T, f func(t *testing.T, b *Backend)) {
 	t.Run("embedded", func(t *testing.T) { embedded(t, f) })
 	EachRealInTurn(t, f)
 }
 
-// EachRealInTurn is EachReal, one server after the other, for tests that load or measure
-// the machine.
+// EachRealInTurn is EachReal, but tests one server at a time, for tests that load or measure the machine.
 func EachRealInTurn(t *testing.T, f func(t *testing.T, b *Backend), opts ...server.Option) {
 	for _, bin := range server.Binaries(t) {
 		t.Run(bin.Name, func(t *testing.T) { f(t, Real(t, bin, opts...)) })
 	}
 }
 
-// AtOnce lets so many tests run at once, unless -parallel says otherwise, for packages
-// whose tests wait most of the time: for clocks, restarts and deadlines. It is called
-// by TestMain, before anything looks at the flags.
+// AtOnce lets up to n tests run at once, unless -parallel says otherwise. It is for packages whose tests mostly
+// wait for clocks, restarts and deadlines. TestMain calls it before anything looks at the flags.
 func AtOnce(n int) {
 	if err := flag.Set("test.parallel", strconv.Itoa(n)); err != nil {
 		panic(err)
 	}
 }
 
-// options are those of a go-redis client of the server.
+// options returns the options of a go-redis client of the server.
 func (b *Backend) options(change ...func(*redis.Options)) *redis.Options {
-	o := &redis.Options{Addr: "127.0.0.1:0"} // a name would be looked up, in the machine's time
+	o := &redis.Options{Addr: "127.0.0.1:0"} // a name would be looked up, in real time
 	if b.Server != nil {
 		o.Addr = b.Server.Addr()
 	} else {
 		o.Dialer = b.memory.Dial
-		// go-redis has one set of timers for all who wait for a connection, in whatever bubble: nobody waits.
+		// go-redis has one set of timers for all goroutines that wait for a connection, across bubbles. With a
+		// pool this large nobody waits.
 		o.PoolSize = 4096
-		// For them go-redis asks the resolver for the address.
+		// With these notifications go-redis would ask the resolver for the address.
 		o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	}
 	for _, f := range change {
@@ -151,7 +149,7 @@ func (b *Backend) Redis(tb testing.TB, change ...func(*redis.Options)) *redis.Cl
 // Dial connects to the server.
 func (b *Backend) Dial(ctx context.Context) (net.Conn, error) { return dial(ctx, b.options()) }
 
-// watch has the test say, if it fails, which requests of a client with these options were slow.
+// watch makes the test log, if it fails, which requests of a client with these options were slow.
 func watch(tb testing.TB, o *redis.Options) {
 	unwatched := *o
 	o.Dialer = tellSlowest(tb).dialer(func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx, &unwatched) })
@@ -164,18 +162,18 @@ func dial(ctx context.Context, o *redis.Options) (net.Conn, error) {
 	return (&net.Dialer{Timeout: 5 * time.Second}).DialContext(ctx, "tcp", o.Addr)
 }
 
-// Client returns a new holdfast client, with connections of its own, as another
-// process would have. It is closed with the test.
+// Client returns a new holdfast client with connections of its own, like one in another process. It is closed
+// with the test.
 func (b *Backend) Client(tb testing.TB, cfg *holdfast.Config, change ...func(*redis.Options)) *holdfast.Client {
 	tb.Helper()
 	return Open(tb, cfg, b.options(change...))
 }
 
-// envAdapter names the adapter that clients of the tests have: "go-redis", which it is if
-// nothing is said, "rueidis" or "valkey". Not those of tests that are about one adapter.
+// envAdapter names the adapter that the tests' clients use: "go-redis", the default, "rueidis" or "valkey".
+// Tests of one adapter ignore it.
 const envAdapter = "HOLDFAST_TEST_ADAPTER"
 
-// Adapter names the adapter that clients of the tests have: "go-redis", "rueidis" or "valkey".
+// Adapter returns the name of the adapter that the tests' clients use: "go-redis", "rueidis" or "valkey".
 func Adapter(tb testing.TB) string {
 	tb.Helper()
 	switch adapter := os.Getenv(envAdapter); adapter {
@@ -189,15 +187,15 @@ func Adapter(tb testing.TB) string {
 	}
 }
 
-// Pipelines reports whether commands of the tests' clients share a connection: with rueidis, and with valkey-go,
-// which came from it.
+// Pipelines reports whether commands of the tests' clients share a connection, as with rueidis and with
+// valkey-go, which is derived from it.
 func Pipelines(tb testing.TB) bool {
 	tb.Helper()
 	return Adapter(tb) != "go-redis"
 }
 
-// NeedsManyConnections skips a test that is about commands which do not wait for each other:
-// rueidis and valkey-go send all of them over one connection, in order.
+// NeedsManyConnections skips a test about commands that do not wait for each other: rueidis and valkey-go send
+// all of them over one connection, in order.
 func NeedsManyConnections(tb testing.TB) {
 	tb.Helper()
 	if Pipelines(tb) {
@@ -205,7 +203,7 @@ func NeedsManyConnections(tb testing.TB) {
 	}
 }
 
-// NeedsSentinel skips a test that is about Sentinel if the adapter does not support it.
+// NeedsSentinel skips a test about Sentinel if the adapter does not support it.
 func NeedsSentinel(tb testing.TB) {
 	tb.Helper()
 	if Adapter(tb) == "valkey" {
@@ -213,8 +211,8 @@ func NeedsSentinel(tb testing.TB) {
 	}
 }
 
-// Open returns a new holdfast client of a server, closed with the test. With rueidis or valkey-go only the
-// options matter that say where the server is, and as whom to log in.
+// Open returns a new holdfast client of a server, closed with the test. With rueidis or valkey-go, only the
+// options for the server's address and the credentials have an effect.
 func Open(tb testing.TB, cfg *holdfast.Config, o *redis.Options) *holdfast.Client {
 	tb.Helper()
 	return New(tb, cfg, connect(tb, o))
@@ -253,8 +251,8 @@ func connect(tb testing.TB, o *redis.Options) drivertest.Driver {
 	return drivertest.Of(holdfastgoredis.NewDriver(rdb))
 }
 
-// patient returns cfg, where it says nothing of timeouts with such that a busy machine which stands still
-// for two seconds does not reach. Tombstones stand for 15 s with them.
+// patient returns cfg with timeouts, where it sets none, that a busy machine does not reach if it stands still
+// for two seconds. With them, tombstones last for 15 s.
 func patient(cfg *holdfast.Config) *holdfast.Config {
 	var own holdfast.Config
 	if cfg != nil {
@@ -266,8 +264,8 @@ func patient(cfg *holdfast.Config) *holdfast.Config {
 	return &own
 }
 
-// CloseWith closes a client when the test ends; what it still holds is left to expire. In virtual
-// time that is waited for, since a bubble ends only when nothing in it runs any more.
+// CloseWith closes a client when the test ends. What the client still holds is left to expire. In virtual time
+// CloseWith waits for that, since a bubble ends only when nothing in it runs any more.
 func CloseWith(tb testing.TB, c *holdfast.Client) {
 	tb.Cleanup(func() {
 		limit := time.Second
@@ -280,7 +278,7 @@ func CloseWith(tb testing.TB, c *holdfast.Client) {
 	})
 }
 
-// Keys returns the server's keys, sorted, but for the fence counter.
+// Keys returns the server's keys, sorted, without the fence counter.
 func (b *Backend) Keys(tb testing.TB) []string {
 	tb.Helper()
 	return keys(tb, b.Redis(tb))
@@ -297,7 +295,7 @@ func keys(tb testing.TB, rdb *redis.Client) []string {
 	return all
 }
 
-// Cleaned waits until nothing of any lock is left on the server.
+// Cleaned waits until no key of any lock is left on the server.
 func (b *Backend) Cleaned(tb testing.TB) {
 	tb.Helper()
 	rdb := b.Redis(tb)
@@ -309,8 +307,8 @@ func (b *Backend) Cleaned(tb testing.TB) {
 	Eventually(tb, "the keys are gone", func() bool { return len(keys(tb, rdb)) == 0 })
 }
 
-// Eventually waits until f is true: what happens in the background cannot be waited for otherwise. It fails
-// the test after a minute, long past any run on any machine.
+// Eventually waits until f returns true, for effects that happen in the background and cannot be waited for
+// otherwise. It fails the test after a minute, far longer than any run takes.
 func Eventually(tb testing.TB, what string, f func() bool) {
 	tb.Helper()
 	for began := time.Now(); !f(); {
@@ -318,12 +316,12 @@ func Eventually(tb testing.TB, what string, f func() bool) {
 		if took > time.Minute {
 			tb.Fatalf("not within %s: %s\n%s", took.Truncate(time.Second), what, machine.Report(began))
 		}
-		// What takes seconds anyway is not looked at all the time.
+		// Effects that take seconds need not be checked all the time.
 		time.Sleep(min(max(took/50, 2*time.Millisecond), 50*time.Millisecond))
 	}
 }
 
-// Waiters waits until so many processes are queued for the lock.
+// Waiters waits until n processes are queued for the lock.
 func Waiters(tb testing.TB, l *holdfast.Lock, n int) {
 	tb.Helper()
 	Eventually(tb, "the queue has the waiters", func() bool {
@@ -332,7 +330,7 @@ func Waiters(tb testing.TB, l *holdfast.Lock, n int) {
 	})
 }
 
-// Acquire acquires, or fails the test.
+// Acquire acquires the lock, or fails the test.
 func Acquire(tb testing.TB, l *holdfast.Lock) *holdfast.Lease {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(tb.Context(), 20*time.Second)
@@ -345,16 +343,16 @@ func Acquire(tb testing.TB, l *holdfast.Lock) *holdfast.Lease {
 	return lease
 }
 
-// Claim is the time for which a waiter is handed a lock, before it has renewed it.
+// Claim is how long a waiter is handed a lock for, before it has renewed it.
 const Claim = 1500 * time.Millisecond
 
-// Release releases, or fails the test. The lease may have been handed over just before.
+// Release releases the lease, or fails the test. The lease may have been handed over just before.
 func Release(tb testing.TB, l *holdfast.Lease) {
 	tb.Helper()
 	ReleaseSince(tb, time.Now().Add(-Claim), l)
 }
 
-// ReleaseSince is Release of a lease that began after then: when the process stood still since, the claim
+// ReleaseSince is Release for a lease that began after began. If the process has stood still since, the claim
 // of a lock that was handed over may have ended before it was renewed.
 func ReleaseSince(tb testing.TB, began time.Time, l *holdfast.Lease) {
 	tb.Helper()
@@ -363,8 +361,8 @@ func ReleaseSince(tb testing.TB, began time.Time, l *holdfast.Lease) {
 	}
 }
 
-// ReleasedSince is Released of a lease that began after then. It may have ended while it was being
-// released, or when the process stood still since.
+// ReleasedSince is Released for a lease that began after began. The lease may have ended while it was being
+// released, or because the process has stood still since.
 func ReleasedSince(began time.Time, l *holdfast.Lease) error {
 	held, deadline := l.Err() == nil, l.Deadline()
 	err := Released(l)
@@ -374,7 +372,7 @@ func ReleasedSince(began time.Time, l *holdfast.Lease) error {
 	return err
 }
 
-// Released releases. An answer that was not heard is no error if the process stood still meanwhile.
+// Released releases the lease. A missing answer is no error if the process stood still meanwhile.
 func Released(l *holdfast.Lease) error {
 	began := time.Now()
 	err := l.Release(context.Background())
@@ -384,7 +382,7 @@ func Released(l *holdfast.Lease) error {
 	return err
 }
 
-// Start has a goroutine acquire the lock.
+// Start acquires the lock in a goroutine.
 func Start(tb testing.TB, l *holdfast.Lock) <-chan *holdfast.Lease {
 	tb.Helper()
 	leases := make(chan *holdfast.Lease, 1)
@@ -398,7 +396,7 @@ func Start(tb testing.TB, l *holdfast.Lock) <-chan *holdfast.Lease {
 	return leases
 }
 
-// Receive waits for the lease that Start is to bring.
+// Receive waits for the lease from Start.
 func Receive(tb testing.TB, leases <-chan *holdfast.Lease) *holdfast.Lease {
 	tb.Helper()
 	began := time.Now()
@@ -411,7 +409,8 @@ func Receive(tb testing.TB, leases <-chan *holdfast.Lease) *holdfast.Lease {
 			return l
 		case <-time.After(limit):
 		}
-		// Whoever is not told has the lock after 30 s, by looking. On a machine that holds it up that is no proof.
+		// A waiter that is not told gets the lock after 30 s, by looking. On a machine that holds it up that
+		// proves nothing.
 		if took := time.Since(began); took > time.Minute || machine.HeldUp(began) < time.Second {
 			tb.Fatalf("a waiter was not served within %v\n%s", took.Truncate(time.Second), machine.Report(began))
 		}

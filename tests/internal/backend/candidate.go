@@ -10,25 +10,25 @@ import (
 
 // Candidate runs in an election. It leads until it is told what to return.
 type Candidate struct {
-	Terms  chan Term  // that it was elected for
-	Answer chan error // what lead is to return
+	Terms  chan Term  // terms that it was elected for
+	Answer chan error // what lead returns
 	Over   chan error // what Run returned
 }
 
-// Term is what lead is called with.
+// Term is what lead was called with.
 type Term struct {
 	Lease *holdfast.Lease
 	Ctx   context.Context
 }
 
-// Campaign has a goroutine run in an election.
+// Campaign runs a candidate in an election, in a goroutine.
 func Campaign(ctx context.Context, e *holdfast.Election) *Candidate {
 	c := &Candidate{make(chan Term), make(chan error), make(chan error, 1)}
 	go func() {
 		c.Over <- e.Run(ctx, func(ctx context.Context, term *holdfast.Lease) error {
 			select {
 			case c.Terms <- Term{term, ctx}:
-			case <-ctx.Done(): // before anybody asked
+			case <-ctx.Done(): // before anybody asked for it
 				return ctx.Err()
 			}
 			return <-c.Answer
@@ -51,9 +51,8 @@ func (c *Candidate) Elected(tb testing.TB) (*holdfast.Lease, context.Context) {
 	return nil, nil
 }
 
-// Watch watches an election until the test ends. next returns what is seen next: the leader's
-// owner, "" for none. It is seen within half of the time after which a watcher looks that
-// hears nothing.
+// Watch watches an election until the test ends. next returns the next leader that is seen: its owner, or ""
+// for none. It must come within half of the interval at which a watcher looks by itself if it hears nothing.
 func Watch(tb testing.TB, e *holdfast.Election) (next func() string) {
 	tb.Helper()
 	ctx, cancel := context.WithCancel(tb.Context())

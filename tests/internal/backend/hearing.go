@@ -10,11 +10,11 @@ import (
 	"github.com/holdfast-go/holdfast/driver/drivertest"
 )
 
-// Hearing is a driver that keeps the messages of some channels: that a message came is known
-// for certain, where the time in which somebody acts on it says little on a busy machine.
+// Hearing is a driver that keeps the messages of some channels. On a busy machine the arrival of a message is
+// certain evidence; how soon somebody acts on it is not.
 type Hearing struct {
 	drivertest.Driver
-	prefix string // of the channels
+	prefix string // of the channels' names
 
 	mu       sync.Mutex
 	messages []string

@@ -5,17 +5,17 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/options"
 )
 
-// Pair is two who cannot have a lock at the same time.
+// Pair is a pair of locks that two clients cannot hold at the same time.
 type Pair struct {
 	Held, Wanted func(c *holdfast.Client) *holdfast.Lock
-	Seen         func(c *holdfast.Client) *holdfast.Lock // in whose queue who waits is seen
+	Seen         func(c *holdfast.Client) *holdfast.Lock // a waiter shows in its queue
 }
 
-// Alike is a pair that wants the same.
+// Alike returns a pair of which both are the same lock.
 func Alike(lock func(c *holdfast.Client) *holdfast.Lock) Pair { return Pair{lock, lock, lock} }
 
-// Pairs are of every kind of lock but the mutex, by what they are, with these options. All names
-// that begin with "{a}/" are of one Cluster slot.
+// Pairs returns a pair of every kind of lock but the mutex, by kind, with these options. All names that begin
+// with "{a}/" are in one Cluster slot.
 func Pairs(with ...holdfast.DurableOption) map[string]Pair {
 	type client = *holdfast.Client
 	type lock = *holdfast.Lock
@@ -36,7 +36,7 @@ func Pairs(with ...holdfast.DurableOption) map[string]Pair {
 	}
 	return map[string]Pair{
 		"an owner behind another": {owner("one"), owner("other"), owner("one")},
-		// Its key is not made of the name, and is to be in the slot of the others.
+		// Its key is not derived from the name, and must be in the slot of the others.
 		"Redisson's": Alike(func(c client) lock {
 			return c.RedissonMutex("{{a}/r", options.For[holdfast.MutexOption](with)...)
 		}),

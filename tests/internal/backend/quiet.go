@@ -6,8 +6,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// quiet is a logger for go-redis, which tells of every dial that fails: what matters comes
-// back as an error anyway, and what a test says of itself would be lost among it.
+// quiet is a logger for go-redis, which logs every dial that fails. Errors that matter are returned anyway, and
+// a test's own log would be lost among these lines.
 type quiet struct{}
 
 func (quiet) Printf(context.Context, string, ...any) {}

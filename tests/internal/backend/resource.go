@@ -7,15 +7,15 @@ import (
 	"github.com/holdfast-go/holdfast"
 )
 
-// Resource is what a lock protects. It takes a write only with a fence that is not
-// below the highest that it has seen.
+// Resource is what a lock protects. It accepts a write only if its fence is not below the highest that it has
+// seen.
 type Resource struct {
 	mu    sync.Mutex
 	mark  uint64
 	stale int
 }
 
-// Write is refused when a later holder has been here.
+// Write reports whether the write is accepted. It is refused after a later holder's write.
 func (r *Resource) Write(fence uint64) (ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -27,23 +27,22 @@ func (r *Resource) Write(fence uint64) (ok bool) {
 	return true
 }
 
-// Mark is the highest fence that it has seen.
+// Mark returns the highest fence that the resource has seen.
 func (r *Resource) Mark() uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.mark
 }
 
-// Stale is how many writes it has refused.
+// Stale returns how many writes the resource has refused.
 func (r *Resource) Stale() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.stale
 }
 
-// Succeed has the next holder of a lock write, and then the one before it, who is
-// late: only the next one's write may be taken. It reports whether both believed to
-// hold the lock.
+// Succeed makes the next holder of a lock write, and then the holder before it, which is late: only the next
+// one's write may be accepted. Succeed reports whether both believed that they held the lock.
 func (r *Resource) Succeed(tb testing.TB, before, next *holdfast.Lease) (overlap bool) {
 	tb.Helper()
 	overlap = before.Err() == nil && next.Err() == nil

@@ -17,18 +17,18 @@ import (
 	"github.com/holdfast-go/holdfast/internal/script"
 )
 
-// slowest remembers what the connections of a client sent that was answered late, or is not answered
-// yet, for the log of a test that fails.
+// slowest remembers which requests of a client were answered late or are not answered yet, for the log of a
+// test that fails.
 type slowest struct {
 	began time.Time
 
 	mu      sync.Mutex
 	pending map[*request]struct{}
-	done    []*request // the longest ones, longest first
+	done    []*request // the slowest ones, slowest first
 }
 
-// request is what was sent while nothing else of the connection was unanswered: a command, or a
-// pipeline, of which it names the first command.
+// request is what was sent while nothing else on the connection was unanswered: a command, or a pipeline, which
+// is named by its first command.
 type request struct {
 	what   string
 	sent   time.Time
@@ -39,13 +39,13 @@ type request struct {
 // remembered is how many requests are logged.
 const remembered = 5
 
-// reported is of how many clients of a test that is logged. A test may have thousands.
+// reported is how many clients of a test have their requests logged. A test may have thousands.
 const reported = 5
 
-// reports counts those that were logged, by the name of the test.
+// reports counts the clients that were logged, by the name of the test.
 var reports sync.Map
 
-// tellSlowest returns what remembers the slowest requests of a client, and logs them if the test fails.
+// tellSlowest returns a recorder of a client's slowest requests, and logs them if the test fails.
 func tellSlowest(tb testing.TB) *slowest {
 	s := &slowest{began: time.Now(), pending: map[*request]struct{}{}}
 	tb.Cleanup(func() {
@@ -159,8 +159,8 @@ func (s *slowest) report() string {
 	return text.String()
 }
 
-// describe names the first command of what is sent, and the first key of a script or of another command.
-// Nothing else of it: that may be a token or a password.
+// describe names the first command of a request, and the first key of a script or another command. It shows
+// nothing else, which may be a token or a password.
 func describe(p []byte) string {
 	words := firstWords(p, 4)
 	if len(words) == 0 {
@@ -205,5 +205,5 @@ func firstWords(p []byte, n int) (words []string) {
 	return words
 }
 
-// scripts are those that a request is named by.
+// scripts are the scripts by whose names requests are described.
 var scripts = script.All()

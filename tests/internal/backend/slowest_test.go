@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/proxy"
 )
 
-// failing is a test that has failed. What it logs is kept.
+// failing is a test that has failed. It keeps what is logged.
 type failing struct {
 	testing.TB
 	cleanups []func()
@@ -24,7 +24,7 @@ func (f *failing) Cleanup(c func()) { f.cleanups = append(f.cleanups, c) }
 func (f *failing) Failed() bool     { return true }
 func (f *failing) Log(args ...any)  { f.log.WriteString(args[0].(string) + "\n") }
 
-// end runs the cleanups, the latest first, as the end of a test does.
+// end runs the cleanups, the latest first, as at the end of a test.
 func (f *failing) end() string {
 	for i := len(f.cleanups) - 1; i >= 0; i-- {
 		f.cleanups[i]()
@@ -32,8 +32,8 @@ func (f *failing) end() string {
 	return f.log.String()
 }
 
-// A test that fails says which request was late and which was not answered: also of those that go over
-// the driver's own connections. It shows no token.
+// A test that fails logs which request was late and which was not answered, including those on the driver's own
+// connections. It shows no token.
 func TestAFailedTestTellsItsSlowestRequests(t *testing.T) {
 	t.Parallel()
 	b := One(t)
@@ -71,7 +71,7 @@ func TestAFailedTestTellsItsSlowestRequests(t *testing.T) {
 	}
 }
 
-// It says so of a few clients, however many there are.
+// It logs the requests of a few clients, however many there are.
 func TestAFailedTestTellsOfFewClients(t *testing.T) {
 	t.Parallel()
 	f := &failing{TB: t}

@@ -7,12 +7,12 @@ import (
 	"github.com/holdfast-go/holdfast"
 )
 
-// Locked is anything that tells its status: a lock, a latch, an election and so on.
+// Locked is anything that has a status: a lock, a latch, an election and so on.
 type Locked interface {
 	Status(ctx context.Context) (holdfast.Status, error)
 }
 
-// HolderOf returns who holds a lock, one of them if there are several; holdfast.ErrNotHeld if nobody does.
+// HolderOf returns a holder of the lock, or holdfast.ErrNotHeld if there is none.
 func HolderOf(ctx context.Context, l Locked) (holdfast.Holder, error) {
 	s, err := l.Status(ctx)
 	if err != nil {
@@ -25,7 +25,7 @@ func HolderOf(ctx context.Context, l Locked) (holdfast.Holder, error) {
 	return h, nil
 }
 
-// HoldersOf returns all who hold a lock.
+// HoldersOf returns all holders of a lock.
 func HoldersOf(ctx context.Context, l Locked) ([]holdfast.Holder, error) {
 	s, err := l.Status(ctx)
 	return s.Holders, err
@@ -46,18 +46,18 @@ func Waiting(ctx context.Context, l Locked) (int, error) {
 	return len(s.Waiters), err
 }
 
-// HasCode reports whether an error is that of a server which is unavailable, in its own word.
+// HasCode reports whether err says that the server is unavailable, with that code.
 func HasCode(err error, code string) bool {
 	var server *holdfast.ServerError
 	return errors.As(err, &server) && server.Code == code && errors.Is(err, holdfast.ErrUnavailable)
 }
 
-// Code is the word of a server that is unavailable, as an error that Matches compares with.
+// Code is a server's error code, as an error for Matches to compare with.
 type Code string
 
 func (c Code) Error() string { return string(c) }
 
-// Matches is errors.Is, and HasCode if what is wanted is a Code.
+// Matches is errors.Is, or HasCode if want is a Code.
 func Matches(err, want error) bool {
 	if code, is := want.(Code); is {
 		return HasCode(err, string(code))
@@ -65,7 +65,7 @@ func Matches(err, want error) bool {
 	return errors.Is(err, want)
 }
 
-// Renew is the option of a lease that is renewed, or is not.
+// Renew returns the option that makes a lease renewed, or not renewed.
 func Renew(on bool) holdfast.Option {
 	if on {
 		return holdfast.Options()

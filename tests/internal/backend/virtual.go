@@ -9,9 +9,9 @@ import (
 	"github.com/holdfast-go/holdfast/internal/clock"
 )
 
-// Virtual runs f on the embedded server in a bubble of testing/synctest: its time passes as soon as
-// everybody waits for it, so that no wait takes long and nothing is late on a slow machine. With rueidis
-// and valkey-go, whose goroutines outlive a bubble, it skips the test.
+// Virtual runs f on the embedded server in a bubble of testing/synctest. The bubble's time advances as soon as
+// everybody waits for it, so no wait takes long and nothing is late on a slow machine. With rueidis and
+// valkey-go, whose goroutines outlive a bubble, it skips the test.
 func Virtual(t *testing.T, f func(t *testing.T, b *Backend)) {
 	t.Helper()
 	if Pipelines(t) {
@@ -31,9 +31,9 @@ func embedded(t *testing.T, f func(t *testing.T, b *Backend)) {
 	Virtual(t, f)
 }
 
-// stopBootInBubbles makes the library read a clock of suspensions that stands still in bubbles, where
-// the machine's own would run on while virtual time does not. It is set once, for tests in and out
-// of bubbles that run at once.
+// stopBootInBubbles makes the library read a clock of suspensions that stands still in bubbles, where the
+// machine's own would run on while virtual time does not. It is set once, for tests in and out of bubbles that
+// run at the same time.
 var stopBootInBubbles = sync.OnceFunc(func() {
 	clock.SetBoot(func() time.Duration {
 		if virtualTime() {

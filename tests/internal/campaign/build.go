@@ -12,8 +12,8 @@ import (
 	"strings"
 )
 
-// Build builds the worker that the configuration asks for, for several campaigns: it is
-// their Binary until remove is called.
+// Build builds the worker that the configuration asks for. Several campaigns can use it as their Binary until
+// remove is called.
 func Build(ctx context.Context, cfg Config) (binary string, remove func(), err error) {
 	return buildWorker(ctx, cmp.Or(cfg.Worker, workerPackage), cfg.BuildArgs)
 }
@@ -34,8 +34,7 @@ func buildWorker(ctx context.Context, pkg string, args []string) (binary string,
 	return binary, func() { _ = os.RemoveAll(dir) }, nil
 }
 
-// sources is the folder of this package's source: what is tested is built from the
-// checkout that the campaign comes from.
+// sources returns the folder of this package's source: a campaign tests the checkout that it is part of.
 func sources() string {
 	_, file, _, _ := runtime.Caller(0)
 	return filepath.Dir(file)

@@ -1,14 +1,14 @@
-// Package campaign runs histories: random processes use locks on a real server, or several,
-// while faults happen, alone and in pairs, and every history is judged. What a history does
-// follows from a seed; when exactly it does it, does not.
+// Package campaign runs histories: random processes use locks on a real server, or several, while faults
+// happen, alone and in pairs. Every history is judged. A seed decides what a history does, but not exactly
+// when.
 //
-// To join:
+// To add to it:
 //
 //   - A kind of fault is a Kind in one of the kinds_*.go files.
-//   - Another primitive is a Subject, which says how it is asked for, who may hold
-//     it beside whom, what else it promises, and what is to be had when the faults are
-//     over; and worker.Want gets what it needs to be asked for. One whose holder is
-//     called, and not given a lease, is one of the further interfaces of worker.Locks.
+//   - Another primitive is a Subject, which says how it is requested, who may hold it
+//     at the same time, what else it promises, and what must be granted after the
+//     faults. worker.Want gets the fields that a request needs. A primitive that calls
+//     its holder, instead of returning a lease, is a further interface of worker.Locks.
 //   - Another way to lock, such as a broken one, is a package main that calls
 //     worker.Main with its own worker.Opener: Config.Worker. The library with other
 //     sources is built with Config.BuildArgs "-overlay FILE".
@@ -29,41 +29,38 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
-// Config is what a campaign does. The zero value has every kind of fault come about
-// once, on the servers of this machine.
+// Config says what a campaign does. The zero value makes every kind of fault happen once, on the servers of
+// this machine.
 type Config struct {
-	// The campaign ends at the first of these bounds that is reached; without any, at
-	// Once.
+	// The campaign ends at the first of these bounds that it reaches; without any, at Once.
 	For       time.Duration // 0: no bound
 	Histories int           // of this campaign; 0: no bound
-	Pairs     int           // every pair of kinds came about so often; 0: no bound
-	Once      bool          // every kind came about alone
-	// Dir keeps what was found, so that a campaign can go on later. "": nothing is
-	// kept.
+	Pairs     int           // every pair of kinds happened this often; 0: no bound
+	Once      bool          // every kind happened alone
+	// Dir keeps what was found, so that a campaign can be continued later. "": nothing is kept.
 	Dir  string
 	Seed uint64
-	// Lanes is how many histories run at once. Default: 4 for each processor; 2 where a lock
-	// is on several servers.
+	// Lanes is how many histories run at once. Default: 4 for each processor, or 2 if a lock is on several
+	// servers.
 	Lanes   int
 	Servers []server.Binary // default: all of this machine
 	// Kinds are the faults to choose from. Empty: all. Calm: none at all.
 	Kinds []string
 	Calm  bool
-	// Mode is Default by default; locks on several servers are Strict always.
+	// Mode is Default by default. Locks on several servers are always Strict.
 	Mode Mode
 	// Subject is the kind of lock. Default: the mutex.
 	Subject Subject
-	// Worker is the package of the processes that use locks; its main calls
-	// worker.Main. Default: that which uses this library. BuildArgs are further
-	// arguments of go build, such as -race or -overlay.
+	// Worker is the package of the processes that use locks; its main calls worker.Main. Default: the one that
+	// uses this library. BuildArgs are further arguments of go build, such as -race or -overlay.
 	Worker    string
 	BuildArgs []string
-	Binary    string // what Build has built of them; "": it is built for this campaign
-	// StopAtViolation ends the campaign at the first history with a finding; StopAt, if
-	// it is not empty, at the first that breaks one of these rules.
+	Binary    string // built from them by Build; "": it is built for this campaign
+	// StopAtViolation ends the campaign at the first history with a finding. StopAt, if not empty, ends it at
+	// the first history that breaks one of these rules.
 	StopAtViolation bool
 	StopAt          []Rule
-	// Clock makes wall clocks for servers; nil: none jumps.
+	// Clock makes movable wall clocks for servers; nil: no clock jumps.
 	Clock func(testing.TB) Clock
 	// Progress gets a line every few seconds; nil: none.
 	Progress io.Writer
@@ -98,8 +95,8 @@ func (c *Config) fill() (err error) {
 	return nil
 }
 
-// Run runs a campaign until its bounds are reached or ctx ends. Histories that are
-// under way then are finished. A report with findings is not an error.
+// Run runs a campaign until it reaches its bounds or ctx ends. Histories under way are then finished. A report
+// with findings is not an error.
 func Run(ctx context.Context, cfg Config) (*Report, error) {
 	r, err := prepare(ctx, cfg)
 	if err != nil {
@@ -113,8 +110,7 @@ func Run(ctx context.Context, cfg Config) (*Report, error) {
 	return r.report, r.play(func(server string) *Plan { return r.plan(ctx, server) })
 }
 
-// Replay plays the plan of that seed, with all the kinds of the configuration, so many
-// times.
+// Replay plays the plan of that seed the given number of times, with all the kinds of the configuration.
 func Replay(ctx context.Context, cfg Config, seed uint64, times int) (*Report, error) {
 	cfg.Seed = seed
 	r, err := prepare(ctx, cfg)
@@ -136,8 +132,8 @@ func Replay(ctx context.Context, cfg Config, seed uint64, times int) (*Report, e
 type run struct {
 	cfg    *Config
 	begun  time.Time
-	worker string // binary
-	remove func() // it
+	worker string // the binary
+	remove func() // removes it
 	book   *ledger
 
 	mu       sync.Mutex
@@ -149,7 +145,7 @@ type run struct {
 	err      error
 }
 
-// prepare makes all ready that lanes need.
+// prepare prepares everything that lanes need.
 func prepare(ctx context.Context, cfg Config) (*run, error) {
 	if err := cfg.fill(); err != nil {
 		return nil, err
@@ -184,7 +180,7 @@ func (r *run) close() {
 	r.book.close()
 }
 
-// play has every lane play one plan after another until there are none.
+// play makes every lane play plans until next returns nil.
 func (r *run) play(next func(server string) *Plan) error {
 	if r.cfg.Progress != nil {
 		stop := r.showProgress()
@@ -205,7 +201,7 @@ func (r *run) play(next func(server string) *Plan) error {
 	return r.err
 }
 
-// plan draws the next history; nil when there is none.
+// plan draws the next history, or returns nil if there is none.
 func (r *run) plan(ctx context.Context, server string) *Plan {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -225,12 +221,11 @@ func (r *run) plan(ctx context.Context, server string) *Plan {
 	return NewPlan(seed, server, c.Mode, c.Subject, chosen)
 }
 
-// seedOf is the seed of the nth history: below 2^53, so that every reader of JSON gets
-// it right.
+// seedOf returns the seed of the nth history. It is below 2^53, so that every reader of JSON gets it right.
 func seedOf(seed uint64, n int) uint64 { return rand.NewPCG(seed, uint64(n)).Uint64() >> 11 }
 
-// history plays and judges one, and notes what came of it. Trouble that is not the
-// locks' makes it void; it is tried again with the next draw.
+// history plays and judges a plan, and records the outcome. Trouble that is not the locks' fault makes the
+// history void; it is tried again with the next draw.
 func (r *run) history(l *lane, p *Plan) {
 	begun := time.Now()
 	record, err := l.play(context.Background(), p)
@@ -268,7 +263,7 @@ func (c *Config) enough(findings []Finding) bool {
 	})
 }
 
-// count takes a history into the report and, if it is an earlier one, the coverage.
+// count adds a history to the report and, if it is an earlier one, to the coverage.
 func (r *run) count(e Entry) {
 	r.report.add(e)
 	if r.begunNow == 0 && e.counts() {
@@ -277,7 +272,7 @@ func (r *run) count(e Entry) {
 	r.report.Pairs, r.report.LeastPair, r.report.LeastAlone = r.coverage.state()
 }
 
-// mode is what the locks do when a server loses its data.
+// mode returns how the locks deal with a server that loses its data.
 func (c *Config) mode() Mode {
 	if c.subject().Nodes() > 1 {
 		return Strict
@@ -285,7 +280,7 @@ func (c *Config) mode() Mode {
 	return cmp.Or(c.Mode, Default)
 }
 
-// Within reports whether exclusion is promised while a fault of that kind goes on.
+// Within reports whether exclusion is promised during a fault of that kind.
 func (c *Config) Within(k *Kind) bool { return k.Within(c.mode()) }
 
 // subject is the kind of lock that is tested.

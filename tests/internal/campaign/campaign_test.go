@@ -36,11 +36,11 @@ var ready = sync.OnceValues(func() (string, error) {
 	return binary, err
 })
 
-// A slice of a campaign: every kind of fault alone, on servers of every kind. In a
-// soak, as much as there is time for.
+// A slice of a campaign has every kind of fault alone, on every kind of server. In a soak it has as much as
+// there is time for.
 func TestSlice(t *testing.T) {
 	t.Parallel()
-	// Whether a fault finds what it wants to hit is a matter of luck for some kinds.
+	// For some kinds it is a matter of luck whether a fault finds what it wants to hit.
 	cfg := Config{Dir: t.TempDir(), Lanes: 8, Once: true, Histories: 10 * len(kinds), Progress: t.Output()}
 	if soak.Long() {
 		cfg.Once, cfg.Histories, cfg.For = false, 0, soak.Duration(t)
@@ -59,8 +59,7 @@ func TestSlice(t *testing.T) {
 	}
 }
 
-// Every kind of lock has histories. Longer campaigns of those that TestSlice leaves out are in
-// soaks and slices.
+// Every kind of lock has histories. Soaks and slices have longer campaigns of those that TestSlice leaves out.
 func TestEverySubjectIsPlayed(t *testing.T) {
 	t.Parallel()
 	for _, s := range Subjects {
@@ -69,8 +68,8 @@ func TestEverySubjectIsPlayed(t *testing.T) {
 			cfg := Config{Dir: t.TempDir(), Lanes: 2, Histories: 2, Subject: s, Kinds: []string{"server-pause", "process-killed"}}
 			began := time.Now()
 			report := judged(t, cfg)
-			// A history lasts for a second. On a machine that has much else to do little is granted in it, so
-			// that more of them are played, until enough is.
+			// A history lasts for a second. On a busy machine few locks are granted in that time, so more
+			// histories are played until there are enough grants.
 			for report.Grants < 5 && report.Histories+report.Void < 30 && !t.Failed() {
 				report = judged(t, cfg)
 			}
@@ -103,7 +102,7 @@ func judged(t *testing.T, cfg Config) *Report {
 	return report
 }
 
-// A campaign goes on where the one before it in the same folder has ended.
+// A campaign continues the previous one in the same folder.
 func TestCampaignsGoOn(t *testing.T) {
 	t.Parallel()
 	cfg := Config{Dir: t.TempDir(), Lanes: 2, Histories: 2, Seed: 5, Kinds: []string{"script-flush", "cut-connections"}}
@@ -135,8 +134,8 @@ func TestCampaignsGoOn(t *testing.T) {
 	}
 }
 
-// A violation is found, and its history kept, with the command that replays it.
-// tests/mutants has more locks that are broken.
+// A violation is found, and its history is kept, with the command that replays it. tests/mutants has more
+// broken locks.
 func TestViolationsAreKept(t *testing.T) {
 	t.Parallel()
 	list, err := overlay.Write(t.TempDir(), overlay.Line("minted", "return 5, n"))

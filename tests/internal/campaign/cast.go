@@ -20,7 +20,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/machine"
 )
 
-// cast is the processes of a lane. They live on from one history to the next.
+// cast is the processes of a lane. They are reused from one history to the next.
 type cast struct {
 	binary  string
 	harness *harness.TB
@@ -31,7 +31,7 @@ type cast struct {
 	records *records
 }
 
-// records is what the processes of one history say.
+// records is what the processes of one history reported.
 type records struct {
 	mu         sync.Mutex
 	events     bytes.Buffer
@@ -48,14 +48,14 @@ type records struct {
 type member struct {
 	cmd  *exec.Cmd
 	in   io.WriteCloser
-	said *excerpt      // on standard error
-	gone chan struct{} // closed when all that it said has been read
+	said *excerpt      // what it wrote on standard error
+	gone chan struct{} // closed when everything it wrote has been read
 
 	mu   sync.Mutex
 	part *part
 }
 
-// part is a process's part in a history, and what it has answered.
+// part is a process's part in a history, and its answers.
 type part struct {
 	records *records
 	started chan struct{}
@@ -99,7 +99,7 @@ func (m *member) read(out io.Reader) {
 	for lines := bufio.NewReader(out); ; {
 		line, err := lines.ReadBytes('\n')
 		if err != nil {
-			return // and a last line without an end is what a killed process leaves
+			return // a killed process may leave an unfinished last line
 		}
 		if err := m.take(line[0], line[2:]); err != nil {
 			panic(fmt.Sprintf("a worker says %.200q: %v", line, err))
@@ -154,7 +154,7 @@ func (m *member) hasGone() bool {
 	}
 }
 
-// begin has one process carry out each script.
+// begin makes one process carry out each script.
 func (c *cast) begin(scripts []worker.Script) *records {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -181,7 +181,7 @@ func (c *cast) begin(scripts []worker.Script) *records {
 	return c.records
 }
 
-// started waits until a process has begun its part: one that cannot is useless.
+// started waits until a process has begun its part. A process that cannot begin is useless.
 func (c *cast) started(m *member) {
 	if !m.await(m.current().started, 20*time.Second) {
 		m.kill()
@@ -189,10 +189,10 @@ func (c *cast) started(m *member) {
 	}
 }
 
-// playing are the processes of the history under way. Guarded by mu.
+// playing returns the processes of the history under way. Guarded by mu.
 func (c *cast) playing() []*member { return c.members[:len(c.scripts)] }
 
-// send gives an order; that a process is gone shows elsewhere.
+// send gives an order. If the process is gone, that shows elsewhere.
 func (m *member) send(o worker.Order) {
 	text, err := json.Marshal(o)
 	if err != nil {
@@ -234,7 +234,7 @@ func (c *cast) signal(i int, send func(*os.Process) error) {
 	}
 }
 
-// kill ends a process with SIGKILL and waits until all that it said has been read.
+// kill ends a process with SIGKILL and waits until all its output has been read.
 func (c *cast) kill(i int) { c.member(i).kill() }
 
 func (m *member) kill() {
@@ -254,8 +254,8 @@ func (c *cast) replace(i int) {
 	c.members[i].send(worker.Order{Do: worker.Start, Script: &script})
 }
 
-// drain has every process come to the end of its turns. It returns what was not done in
-// time, after what state says then.
+// drain makes every process finish its turns. It returns what was not done in time, followed by what state then
+// returns.
 func (c *cast) drain(patience time.Duration, state func() []string) (stuck []string) {
 	c.mu.Lock()
 	members := c.playing()
@@ -266,7 +266,7 @@ func (c *cast) drain(patience time.Duration, state func() []string) (stuck []str
 	}
 	for _, m := range members {
 		drained := m.await(m.current().drained, time.Until(began.Add(patience)))
-		if !drained && !m.hasGone() { // on a machine that stood still, or is too busy, it takes longer by that
+		if !drained && !m.hasGone() { // if the machine stood still, or is too busy, it takes that much longer
 			drained = m.await(m.current().drained, time.Until(began.Add(patience+machine.HeldUp(began))))
 		}
 		if !drained {
@@ -279,7 +279,7 @@ func (c *cast) drain(patience time.Duration, state func() []string) (stuck []str
 	return stuck
 }
 
-// end has every process close its client. It returns what was not done in time.
+// end makes every process close its client. It returns what was not done in time.
 func (c *cast) end() (stuck []string) {
 	c.mu.Lock()
 	members := c.playing()
@@ -293,13 +293,13 @@ func (c *cast) end() (stuck []string) {
 		}
 		if text := m.said.String(); strings.Contains(text, "DATA RACE") { // of a worker built with -race
 			c.records.races = append(c.records.races, text)
-			m.kill() // so that it is told of once
+			m.kill() // so that it is reported once
 		}
 	}
 	return stuck
 }
 
-// dump ends a process with SIGQUIT, at which it says what its goroutines do.
+// dump ends a process with SIGQUIT, which makes it print its goroutines' stacks.
 func (m *member) dump() string {
 	_ = m.cmd.Process.Signal(syscall.SIGQUIT)
 	select {
@@ -310,7 +310,7 @@ func (m *member) dump() string {
 	return ":\n" + m.said.String()
 }
 
-// excerpt keeps the first of what is written, as much as stacks take.
+// excerpt keeps the beginning of what is written: as much as stacks take.
 type excerpt struct {
 	mu   sync.Mutex
 	text []byte
@@ -335,17 +335,17 @@ func (c *cast) close() {
 	}
 }
 
-// latestCalls returns the calls of all processes, each as it was told of at last.
+// latestCalls returns the calls of all processes, each as it was last reported.
 func (r *records) latestCalls() []worker.Call {
 	return latest(r.calls, func(c worker.Call) source { return source{c.Process, c.ID} })
 }
 
-// latestSteps are the same of what was asked of latches and barriers.
+// latestSteps returns the steps at latches and barriers, in the same way.
 func (r *records) latestSteps() []worker.Step {
 	return latest(r.steps, func(s worker.Step) source { return source{s.Process, s.ID} })
 }
 
-// source tells apart what processes tell of.
+// source tells apart what processes report.
 type source struct {
 	process int
 	id      uint64

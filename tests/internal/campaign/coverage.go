@@ -4,8 +4,8 @@ import (
 	"math/rand/v2"
 )
 
-// coverage counts how often kinds of faults came about, alone and in pairs, and chooses
-// what is to come next. Histories that are under way count.
+// coverage counts how often kinds of faults happened, alone and in pairs, and chooses what comes next.
+// Histories under way count.
 type coverage struct {
 	kinds  []*Kind
 	index  map[string]int
@@ -25,8 +25,7 @@ func newCoverage(kinds []*Kind, seed uint64) *coverage {
 	return c
 }
 
-// draw chooses the kinds of the next history: what was met least, of pairs mostly,
-// and now and then none.
+// draw chooses the kinds of the next history: mostly pairs, the least covered ones, and now and then none.
 func (c *coverage) draw(aloneFirst bool) []*Kind {
 	if len(c.kinds) == 0 {
 		return nil
@@ -55,7 +54,7 @@ func (c *coverage) leastAlone() (kind, n int) {
 	return kind, n
 }
 
-// leastPair chooses among those that were met least.
+// leastPair chooses among the pairs that were covered least.
 func (c *coverage) leastPair() (pair [2]int, n int) {
 	alike := 0
 	for i := range c.kinds {
@@ -76,8 +75,8 @@ func (c *coverage) leastPair() (pair [2]int, n int) {
 	return pair, n
 }
 
-// add counts a history of an earlier campaign. void takes back what draw counted, for a
-// history that does not count.
+// add counts a history of an earlier campaign. void takes back what draw counted, for a history that does not
+// count.
 func (c *coverage) add(names []string) { c.change(names, 1) }
 
 func (c *coverage) void(kinds []*Kind) {
@@ -105,14 +104,14 @@ func (c *coverage) change(names []string, by int) {
 	}
 }
 
-// complete reports whether every kind was met alone, and every pair so often.
+// complete reports whether every kind happened alone, and every pair at least that often.
 func (c *coverage) complete(pairs int) bool {
 	_, alone := c.leastAlone()
 	_, pair := c.leastPair()
 	return (alone > 0 || len(c.kinds) == 0) && (pair >= pairs || len(c.kinds) < 2)
 }
 
-// state returns the number of pairs, and how often the least met pair and kind were.
+// state returns the number of pairs, and how often the least covered pair and kind happened.
 func (c *coverage) state() (pairs, leastPair, leastAlone int) {
 	_, leastPair = c.leastPair()
 	_, leastAlone = c.leastAlone()

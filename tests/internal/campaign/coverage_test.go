@@ -23,7 +23,7 @@ func TestCoverageMeetsEveryPair(t *testing.T) {
 		t.Errorf("%d pairs, %d, %d", pairs, least, alone)
 	}
 
-	// A void history is drawn again, one of an earlier campaign is not.
+	// A void history is drawn again; one of an earlier campaign is not.
 	c.void([]*Kind{kinds[3], kinds[1]})
 	c.void([]*Kind{kinds[3], kinds[1]})
 	if c.complete(3) {

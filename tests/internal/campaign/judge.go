@@ -8,22 +8,22 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/history"
 )
 
-// Rule is what a history broke.
+// Rule names what a history broke.
 type Rule string
 
 const (
 	Overlap    Rule = "overlap"         // two held one lock
 	Fences     Rule = "fence"           // a later grant has no higher fence
-	Order      Rule = "order"           // somebody in the queue was passed
-	Wakeup     Rule = "wake-up"         // a waiter waits although nothing keeps it
-	Leak       Rule = "leak"            // something is left behind
+	Order      Rule = "order"           // a waiter was overtaken
+	Wakeup     Rule = "wake-up"         // a waiter waits although nothing is in its way
+	Leak       Rule = "leak"            // something was left behind
 	Resource   Rule = "resource"        // accesses that no order explains
 	Sequential Rule = "linearizability" // grants that no order explains
-	Race       Rule = "data race"       // in a process that was built to find them
+	Race       Rule = "data race"       // in a process that was built with the race detector
 	StaleWrite Rule = "stale write"     // accepted after a later holder's access
 	Counting   Rule = "once"            // which runs of a job count
 	Counted    Rule = "latch"           // counts that no order explains
-	Phases     Rule = "barrier"         // who passed which phase
+	Phases     Rule = "barrier"         // which party passed which phase
 )
 
 // Finding is a violation.
@@ -32,14 +32,14 @@ type Finding struct {
 	Text string `json:"text"`
 }
 
-// Verdict is what became of a history.
+// Verdict is the outcome of a history.
 type Verdict struct {
 	Findings []Finding `json:"findings,omitempty"`
 	Unknown  int       `json:"unknown,omitempty"` // checks that were not decided
 
 	Operations   int `json:"operations"`
 	Grants       int `json:"grants"`
-	Overlaps     int `json:"overlaps"`      // outside the model
+	Overlaps     int `json:"overlaps"`      // outside of what is promised
 	StaleWrites  int `json:"stale_writes"`  // offered to the resource
 	StaleRefused int `json:"stale_refused"` // by it
 }
@@ -113,10 +113,10 @@ func Judge(r *Record, subject Subject) Verdict {
 	return v
 }
 
-// judgeFences requires that fences rise. Within the model every grant of a whole lock is
-// certainly later than those that were heard of before it; where several may hold, only
-// than those that were heard of before it was asked for: by the process, which may pass
-// on, with an earlier fence, what it does not know to have lost.
+// judgeFences requires that fences rise. Within what is promised, every grant of a whole lock is certainly
+// later than those that were reported before it. If several may hold the lock, it is later only than those
+// reported before it was asked for by the process, which may pass on, with an earlier fence, what it does not
+// know to have lost.
 func judgeFences(v *Verdict, r *Record, subject Subject, within bool) {
 	events := slices.DeleteFunc(slices.Clone(r.Events), func(e history.Event) bool { return e.Granted == 0 || e.Process == 0 })
 	if within {
@@ -150,8 +150,8 @@ func judgeFences(v *Verdict, r *Record, subject Subject, within bool) {
 	}
 }
 
-// joinsAgain reports whether a hold may be one that joined others whom the server has brought back: they
-// had a share of the same lock with the same fence before.
+// joinsAgain reports whether a hold may have joined others that the server has brought back: they had a share
+// of the same lock with the same fence before.
 func (r *Record) joinsAgain(e history.Event) bool {
 	return e.Share != 0 && r.Plan.has(func(k *Kind) bool { return k.BringsBack }) && slices.ContainsFunc(r.Events, func(other history.Event) bool {
 		return other.Share != 0 && other.Name == e.Name && other.Fence == e.Fence && other.Granted != 0 && other.Granted < e.Granted

@@ -30,7 +30,7 @@ func (r *Record) holds(p int, fence uint64, asked, granted, released int64) *Rec
 	return r
 }
 
-// since says when the server was asked for the latest hold.
+// since sets when the server was asked for the latest hold.
 func (r *Record) since(asked int64) *Record {
 	r.Events[len(r.Events)-1].Since = asked
 	return r
@@ -50,7 +50,7 @@ const (
 	write = true
 )
 
-// A judge must acquit the innocent and convict the guilty.
+// A judge acquits the innocent and convicts the guilty.
 func TestJudge(t *testing.T) {
 	fair := func(kinds ...string) *Record {
 		return tell(kinds...).holds(1, 10, 100, 200, 300).holds(2, 20, 150, 310, 400).

@@ -7,45 +7,43 @@ import (
 	"time"
 )
 
-// Kind is a kind of fault. One that is added to kinds takes part in every campaign.
+// Kind is a kind of fault. Every campaign uses all that are in kinds.
 type Kind struct {
 	Name string
-	// Breaks is the assumption that does not hold while this goes on.
+	// Breaks is the assumption that does not hold during the fault.
 	Breaks Assumption
 	// Prepare changes a history's plan so that the fault can happen in it; nil if
 	// nothing needs to be changed.
 	Prepare func(*Plan)
-	// Do makes the fault happen, and ends it before it returns. It calls struck when
-	// the fault has come about.
+	// Do makes the fault happen, and ends it before it returns. It calls struck when the fault has happened.
 	Do func(*Scene)
 
-	// HidesQueue says that the order of the queue cannot be followed: the server's log
-	// ends, or the queue is lost.
+	// HidesQueue says that the order of the queue cannot be followed, because the server's log ends or the
+	// queue is lost.
 	HidesQueue bool
-	// Mutes says that notifications may be lost, and nobody be told of it.
+	// Mutes says that notifications may be lost without anybody being told.
 	Mutes bool
-	// LosesQueue says that the queue is removed, with what it remembers.
+	// LosesQueue says that the queue is removed, with everything that it remembers.
 	LosesQueue bool
-	// ForgetsFences says that the fence counter is lost, or brought back as it was. Fences
-	// rise all the same, unless the server's clock goes back, too.
+	// ForgetsFences says that the fence counter is lost, or set back. Fences still rise, unless the server's
+	// clock is set back, too.
 	ForgetsFences bool
-	// BringsBack says that holds are there again that were given up. Who joins them has their fence.
+	// BringsBack says that holds which were given up exist again. A reader that joins them has their fence.
 	BringsBack bool
-	// Orphans says that it can leave a lock or a place in the queue without an owner
-	// who could give it up.
+	// Orphans says that the fault can leave a lock or a place in the queue whose owner no longer exists.
 	Orphans bool
-	// Waiting says that it befalls those who wait in a queue and are notified.
+	// Waiting says that the fault concerns waiters that are queued and notified.
 	Waiting bool
-	// Slow says that waiters may have to wait for as long as a lock lasts. Without
-	// such faults locks may have a TTL that is longer than a history may take.
+	// Slow says that waiters may have to wait for as long as a lock lasts. Without such faults, locks may have
+	// a TTL longer than a history.
 	Slow bool
 }
 
-// Assumption is one of those on which exclusion rests; docs/GUARANTEES.md has them.
+// Assumption is an assumption on which exclusion rests; docs/GUARANTEES.md has them.
 type Assumption string
 
 const (
-	None     Assumption = ""      // nothing that locks do not have to bear
+	None     Assumption = ""      // locks must withstand it
 	DataKept Assumption = "data"  // the server keeps what it acknowledged
 	OwnKeys  Assumption = "keys"  // nobody else writes to, or removes, a lock's key
 	ClockRun Assumption = "clock" // the server's clock does not jump
@@ -67,8 +65,8 @@ func (k *Kind) Within(m Mode) bool {
 // kinds are all kinds of faults, in the order of reports.
 var kinds = slices.Concat(networkKinds, serverKinds, settingKinds, dataKinds, processKinds)
 
-// Kinds returns the kinds of faults of those names; all, but for those that need what
-// the configuration does not have, if there are no names.
+// Kinds returns the kinds of faults with those names. Without names it returns all, except those that need what
+// the configuration does not have.
 func Kinds(cfg *Config, names ...string) ([]*Kind, error) {
 	var found []*Kind
 	for _, name := range names {
@@ -96,20 +94,19 @@ func Kinds(cfg *Config, names ...string) ([]*Kind, error) {
 	return found, nil
 }
 
-// befalls reports whether a fault of this kind can come about where there are such locks.
+// befalls reports whether a fault of this kind can happen to such locks.
 func befalls(k *Kind, s Subject) bool {
 	return (s.HasExactKeys() || !isStranger(k)) && (s.HasQueue() || !k.Waiting)
 }
 
-// brief and past are how long faults last: shorter than the leases of a history, and
-// longer than its short ones.
+// brief and past are durations of faults: shorter than a history's leases, and longer than its short ones.
 func (s *Scene) brief() time.Duration { return s.between(s.plan.ShortTTL/20, s.plan.ShortTTL/2) }
 
 func (s *Scene) past() time.Duration {
 	return s.plan.ShortTTL + s.between(s.plan.ShortTTL/4, s.plan.ShortTTL)
 }
 
-// aWhile is either.
+// aWhile returns either.
 func (s *Scene) aWhile() time.Duration {
 	return s.between(s.plan.ShortTTL/20, 2*s.plan.ShortTTL)
 }

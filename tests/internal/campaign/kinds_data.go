@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// What happens to the server's data, its clock, and by other programs.
+// dataKinds are faults of the server's data and its clock, and those caused by other programs.
 var dataKinds = []*Kind{
 	{Name: "queue-deleted", Waiting: true, HidesQueue: true, LosesQueue: true, Slow: true, Do: func(s *Scene) { s.delete(s.lock().Queue) }},
 	{Name: "queue-wrong-type", HidesQueue: true, LosesQueue: true, Slow: true, Do: func(s *Scene) {
@@ -38,8 +38,7 @@ var dataKinds = []*Kind{
 	clockJump,
 }
 
-// longestJump bounds for how long what the server was told before its clock jumped back
-// lasts too long.
+// longestJump bounds for how much too long a time lasts that the server was told before its clock jumped back.
 const longestJump = 15 * time.Second
 
 // clockJump needs a clock that can be moved: Config.Clock.
@@ -55,7 +54,7 @@ var clockJump = &Kind{Name: "clock-jump", Breaks: ClockRun, HidesQueue: true, Or
 func olderRestart(s *Scene) {
 	copied := filepath.Join(s.harness.TempDir(), "older")
 	if err := os.CopyFS(copied, os.DirFS(s.appendOnly())); err != nil {
-		return // the other fault of the pair has taken it away
+		return // the other fault of the pair has removed it
 	}
 	s.sleep(s.aWhile())
 	s.restart(func() { s.exchange(copied) })
@@ -68,7 +67,7 @@ func (s *Scene) delete(key string) {
 	}
 }
 
-// shareKeys makes every lock one that has an exact key.
+// shareKeys gives every lock an exact key.
 func shareKeys(p *Plan) {
 	for i := range p.Names {
 		p.Names[i].share()

@@ -7,7 +7,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/proxy"
 )
 
-// What networks do. Faults happen on the way of one process to the server, or on all.
+// networkKinds are faults of the network, between one process and the server or between all and the server.
 var networkKinds = []*Kind{
 	{Name: "lost-reply", Do: func(s *Scene) {
 		for range 1 + s.random.IntN(3) {
@@ -19,8 +19,8 @@ var networkKinds = []*Kind{
 			s.link().Hold(s.script(), s.after())
 		}
 	}},
-	// A copy of an acquire that comes when the other has been answered, and the lock let
-	// go of again, takes it for nobody: nothing tells that from a request.
+	// A copy of an acquire that arrives after the original was answered, and the lock released again, takes the
+	// lock for nobody: a request does not show that it is a copy.
 	{Name: "doubled-request", Orphans: true, Slow: true, Do: func(s *Scene) {
 		for range 1 + s.random.IntN(5) {
 			s.link().Double(s.script())
@@ -31,7 +31,7 @@ var networkKinds = []*Kind{
 		held := s.link().Hold(s.script(), s.after())
 		s.sleep(s.plan.CommandTimeout + s.aWhile())
 		go func() {
-			h := &harness.TB{} // for what is no trouble: nothing was held, or the history is over
+			h := &harness.TB{} // for failures that do not matter: nothing was held, or the history has ended
 			h.Guard(func() { held.Forward(h) })
 		}()
 	}},
@@ -74,7 +74,7 @@ var networkKinds = []*Kind{
 		}
 		s.struck()
 	}},
-	// The server goes on to count the subscribers as receivers.
+	// The server still counts the subscribers as receivers.
 	{Name: "deaf-subscriptions", Waiting: true, Mutes: true, Slow: true, Do: func(s *Scene) { s.during(s.aWhile(), (*proxy.Proxy).Deafen) }},
 }
 

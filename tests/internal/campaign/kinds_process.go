@@ -6,7 +6,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/campaign/worker"
 )
 
-// What happens to the processes that use locks.
+// processKinds are faults of the processes that use locks.
 var processKinds = []*Kind{
 	{Name: "process-pause", Do: func(s *Scene) { s.pauseProcess(s.brief()) }},
 	{Name: "process-pause-long", Do: func(s *Scene) { s.pauseProcess(s.past()) }},

@@ -6,7 +6,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/resp"
 )
 
-// What happens to the server's process and its connections.
+// serverKinds are faults of the server's process and its connections.
 var serverKinds = []*Kind{
 	{Name: "server-pause", Do: func(s *Scene) { s.pauseServer(s.brief()) }},
 	{Name: "server-pause-long", Do: func(s *Scene) { s.pauseServer(s.past()) }},
@@ -50,7 +50,7 @@ func (s *Scene) pauseClients(which string) {
 	s.sleep(d)
 }
 
-// restart kills the server, and starts it again after something was done to its data.
+// restart kills the server, and starts it again after between has changed its data.
 func (s *Scene) restart(between func()) {
 	s.power.Lock()
 	defer s.power.Unlock()
@@ -77,7 +77,7 @@ func busy(s *Scene) {
 		_, _ = c.Receive()
 	}()
 	s.sleep(s.between(60*time.Millisecond, 150*time.Millisecond)) // after 50 ms the server says BUSY
-	for {                                                         // the first to be killed may be another's
+	for {                                                         // the first script that is killed may be another one
 		if killScript(s) {
 			s.struck()
 		}
@@ -89,8 +89,8 @@ func busy(s *Scene) {
 	}
 }
 
-// killScript may come before the script has begun, if clients are paused. Then a busy
-// server does not get to it any more: each try has a connection of its own.
+// killScript may come before the script has begun, if clients are paused. A busy server then does not read from
+// that connection any more, so each try has a connection of its own.
 func killScript(s *Scene) bool {
 	c, err := resp.Dial(s.server.Addr(), 100*time.Millisecond)
 	if err != nil {

@@ -2,11 +2,12 @@ package campaign
 
 import "time"
 
-// What servers refuse for a while, because of how they are set or what they lack.
+// settingKinds are faults that make servers refuse commands for a while, because of their settings or of what
+// they lack.
 var settingKinds = []*Kind{
 	{Name: "out-of-memory", Slow: true, Do: func(s *Scene) { s.set(s.aWhile(), "maxmemory", "1", "0") }},
 	{Name: "no-replicas", Do: func(s *Scene) { s.set(s.aWhile(), "min-replicas-to-write", "1", "0") }},
-	// A replica of nobody: the port refuses.
+	// It becomes a replica of a port that refuses connections.
 	{Name: "read-only", Do: func(s *Scene) {
 		s.do("REPLICAOF", "127.0.0.1", "1")
 		s.sleep(s.aWhile())

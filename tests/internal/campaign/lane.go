@@ -21,13 +21,13 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
-// Clock is a wall clock of a server that can be moved.
+// Clock is a server's wall clock that can be moved.
 type Clock interface {
 	Option() server.Option
 	Jump(time.Duration)
 }
 
-// lane runs histories one after another, on servers and with processes of its own.
+// lane runs histories one at a time, on servers and with processes of its own.
 type lane struct {
 	cfg     *Config
 	binary  server.Binary
@@ -45,15 +45,14 @@ type node struct {
 	clock Clock
 }
 
-// renewal is after how many histories a lane gets other servers, whose log of writes
-// is short again.
+// renewal is after how many histories a lane gets new servers, whose log of writes is short again.
 const renewal = 60
 
 func newLane(cfg *Config, binary server.Binary, workerBinary string) *lane {
 	return &lane{cfg: cfg, binary: binary, worker: workerBinary}
 }
 
-// open makes sure that there are servers.
+// open makes sure that the servers run.
 func (l *lane) open() error {
 	if l.harness != nil && l.played < renewal {
 		return nil
@@ -76,7 +75,7 @@ func (l *lane) start(h *harness.TB) *node {
 	n := &node{}
 	options := []server.Option{
 		server.Conf("appendonly", "yes"),
-		server.Conf("appendfsync", "no"), // what was answered is written, if not on the disk
+		server.Conf("appendfsync", "no"), // a write that was answered is in the file, though perhaps not on the disk
 		server.Conf("auto-aof-rewrite-percentage", "0"),
 		server.Conf("busy-reply-threshold", "50"),
 		server.Conf("enable-debug-command", "yes"),
@@ -96,25 +95,25 @@ func (l *lane) close() {
 	}
 }
 
-// Record is a history as it was recorded.
+// Record is what was recorded of a history.
 type Record struct {
 	Plan     *Plan           `json:"plan"`
 	Events   []history.Event `json:"events"`
 	*records `json:"-"`
 
-	Strikes    []int64  `json:"strikes"`          // of each kind
-	Passed     []string `json:"passed,omitempty"` // waiters who were passed in the queue
+	Strikes    []int64  `json:"strikes"`          // how often each kind struck
+	Passed     []string `json:"passed,omitempty"` // waiters that were overtaken in the queue
 	Fell       []string `json:"fell,omitempty"`   // grants of shares whose fence did not rise
-	Ordered    bool     `json:"ordered"`          // Passed and Fell are all of them
-	Stuck      []string `json:"stuck,omitempty"`  // processes that did not come to their end
-	Left       []string `json:"left,omitempty"`   // on the server
+	Ordered    bool     `json:"ordered"`          // Passed and Fell are complete
+	Stuck      []string `json:"stuck,omitempty"`  // processes that did not finish
+	Left       []string `json:"left,omitempty"`   // left on the server
 	Began      int64    `json:"began"`            // by history.Now
 	FaultsOver int64    `json:"faults_over"`
 	Over       int64    `json:"over"`
 }
 
-// play carries out a plan. An error means that the history is void: the machine or
-// this program failed, not the locks.
+// play carries out a plan. An error means that the history is void: the machine or this program failed, not the
+// locks.
 func (l *lane) play(ctx context.Context, p *Plan) (*Record, error) {
 	if err := l.open(); err != nil {
 		l.close()
@@ -214,8 +213,8 @@ func (l *lane) perform(ctx context.Context, h *harness.TB, r *Record) {
 	r.Events = append(believed(events, r.accesses), strange.events...)
 }
 
-// believed moves deadlines to when the lease was last said to be held, if that was
-// later: then that is what the holder went by.
+// believed moves a deadline to the last time at which the lease was said to be held, if that was later: the
+// holder relied on that.
 func believed(events []history.Event, accesses []worker.Access) []history.Event {
 	latest := map[hold]int64{}
 	for _, x := range accesses {
@@ -231,7 +230,7 @@ func believed(events []history.Event, accesses []worker.Access) []history.Event 
 	return events
 }
 
-// reset makes a server what it was at its start.
+// reset makes a server as it was at its start.
 func (l *lane) reset(tb testing.TB, n *node) {
 	c, err := n.Dial()
 	if err != nil {
@@ -255,7 +254,7 @@ func (l *lane) reset(tb testing.TB, n *node) {
 	}
 }
 
-// leftovers returns what is left on the server when there has been time for it to go.
+// leftovers returns what is left on the server after there was time to remove it.
 func leftovers(look func() []string) (left []string) {
 	for end := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
 		left = look()
@@ -265,7 +264,7 @@ func leftovers(look func() []string) (left []string) {
 	}
 }
 
-// eachNode returns what is found on all nodes.
+// eachNode returns what look finds on all nodes.
 func (l *lane) eachNode(look func(*node) []string) (all []string) {
 	for _, n := range l.nodes {
 		all = append(all, look(n)...)
@@ -273,7 +272,7 @@ func (l *lane) eachNode(look func(*node) []string) (all []string) {
 	return all
 }
 
-// channels returns the subscriptions of clients that have gone.
+// channels returns the subscriptions of clients that no longer exist.
 func (n *node) channels() []string {
 	reply, err := n.Do("PUBSUB", "CHANNELS")
 	if list, _ := reply.([]any); err != nil || len(list) > 0 {
@@ -282,9 +281,8 @@ func (n *node) channels() []string {
 	return nil
 }
 
-// keys returns the keys that are not to be there once all leases have ended: while
-// their clients live, who take back in the background what was not answered. Keys of locks
-// that stay are to have no holds.
+// keys returns the keys that should be gone once all leases have ended and while their clients, which take back
+// unanswered requests in the background, still live. Locks whose keys stay should have no holds.
 func (n *node) keys(h *harness.TB, p *Plan, stays bool) (left []string) {
 	var jumps time.Duration
 	if p.has(func(k *Kind) bool { return k.Breaks == ClockRun }) {
@@ -302,7 +300,7 @@ func (n *node) keys(h *harness.TB, p *Plan, stays bool) (left []string) {
 			continue
 		}
 		if !slices.ContainsFunc(p.Names, func(n Name) bool { return n.Queue == k || n.Key == k }) {
-			// A client of a server that had this port before can have found this one.
+			// A client of an earlier server on this port may have found this one.
 			h.Fatalf("somebody else uses this server: key %v", k)
 		}
 		ttl, _ := n.Do("PTTL", k)
@@ -326,7 +324,7 @@ func (n *node) keys(h *harness.TB, p *Plan, stays bool) (left []string) {
 	return left
 }
 
-// state describes the locks on the server, for those who ask why somebody waits.
+// state describes the locks on the server, to explain why a process waits.
 func (l *lane) state(p *Plan) []string {
 	return l.eachNode(func(n *node) (text []string) {
 		for _, of := range p.Names {
@@ -339,7 +337,7 @@ func (l *lane) state(p *Plan) []string {
 	})
 }
 
-// value is what a lock's key holds.
+// value returns the value of a lock's key.
 func (n *node) value(key any) any {
 	value, err := n.Do("GET", key)
 	if err != nil {
@@ -348,7 +346,7 @@ func (n *node) value(key any) any {
 	return value
 }
 
-// isHeld reports whether a lock that several may hold has holds whose time is not over.
+// isHeld reports whether a lock that several may hold has holds that have not expired.
 func (n *node) isHeld(key any) bool {
 	now, err1 := n.Do("TIME")
 	fields, err2 := n.Do("HVALS", key)

@@ -10,10 +10,9 @@ import (
 	"github.com/holdfast-go/holdfast/internal/exec"
 )
 
-// Election chooses one leader at a time among those who Run for it, on all machines. Who leads
-// holds the Mutex of its name; the others wait in its queue, and the first of them leads when
-// the leader resigns, or when its lease ends because it crashed or cannot reach the
-// server.
+// Election chooses one leader at a time among its candidates on all machines. The leader holds the Mutex of the election's
+// name; the other candidates wait in its queue. The first of them becomes the leader if the leader resigns, or if its lease
+// ends because it crashed or cannot reach the server.
 type Election struct {
 	lock Lock
 	ground
@@ -23,37 +22,33 @@ type Election struct {
 type ground interface {
 	ready(ctx context.Context) error
 	leader(ctx context.Context) (Holder, error)
-	mayPass(err error) bool  // whether what an Acquire met is a reason to campaign on
-	isOutage(err error) bool // whether looking again would mend what a look met
-	announce()               // makes those who watch look, in the background
+	mayPass(err error) bool  // whether to campaign again after an Acquire returned err
+	isOutage(err error) bool // whether looking again may help after a look returned err
+	announce()               // makes watchers look, in the background
 	differ(a, b *Holder) bool
-	// follow returns how Watch waits for a reason to look again, as watcher.wait says, until stop.
+	// follow returns the function with which Watch waits for a reason to look again, like watcher.wait, until stop.
 	follow() (wait func(ctx context.Context, seen bool, ttl time.Duration) error, stop func(), err error)
 	closing() <-chan struct{}
 }
 
-// Election returns the election of that name. Its options are those of the leader's lease. Of
-// Poll only the interval counts: a candidate campaigns however often it did not win.
+// Election returns the election of that name. Its options are those of the leader's lease.
 func (c *Client) Election(name string, opts ...Option) *Election {
 	given := append([]Option{func(s *settings) { s.apart = true }}, opts...)
 	l := c.newLock(name, given)
 	return &Election{l, serverGround{l}}
 }
 
-// Lock returns the lock that leaders hold.
+// Lock returns the lock that the leader holds.
 func (e *Election) Lock() Lock { return e.lock }
 
-// Run campaigns, and calls lead whenever it is elected: once for each term, one term after
-// another, until ctx ends or lead returns for another reason than the end of its term. The
-// context that lead gets ends, with a cause, when the term does: at the lease's deadline at
-// the latest, which is before anybody else can lead. lead should return then; there is no
-// other term before it does. term.Token rises from term to term, and tells resources
-// which of two leaders is the later.
+// Run campaigns and calls lead once for each term it wins, until ctx ends or lead returns for a reason other than the end
+// of its term. The context that lead gets ends, with a cause, when the term does: at the lease's deadline at the latest,
+// which is before anyone else can lead. lead should return then; the next term does not begin before it does. term.Token
+// rises from term to term and tells resources which of two leaders is the later one.
 //
-// Run campaigns again if again says so, which is told what lead returned and whether the term was lost; and while the
-// server cannot be reached. It returns ctx.Err() when ctx ended; otherwise what lead returned, also nil; or an error of
-// Acquire that campaigning on would not mend. The lease is released then, and the next in
-// line leads.
+// Run campaigns again if again returns true, given lead's error and whether the term was lost, and while the server is
+// unavailable. It returns ctx.Err() if ctx ended; otherwise what lead returned, even nil; or an error of Acquire that
+// campaigning again would not clear. By then the lease is released, and the next candidate leads.
 func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, term Lease) error, again func(err error, lost bool) bool) error {
 	for {
 		term, err := e.lock.Acquire(ctx)
@@ -78,7 +73,7 @@ func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, term 
 	}
 }
 
-// serve has lead serve one term. more says that there may be another.
+// serve calls lead for one term. more reports whether there may be another.
 func (e *Election) serve(ctx context.Context, term Lease, lead func(context.Context, Lease) error, again func(error, bool) bool) (more bool, err error) {
 	e.announce()
 	// mutants: announce-end
@@ -97,7 +92,7 @@ func (e *Election) serve(ctx context.Context, term Lease, lead func(context.Cont
 	return false, err
 }
 
-// pause waits for a moment, after an error that may pass.
+// pause waits for a moment after a transient error.
 func (e *Election) pause(ctx context.Context) error {
 	select {
 	case <-time.After(jitter(500*time.Millisecond, 50)):
@@ -109,17 +104,15 @@ func (e *Election) pause(ctx context.Context) error {
 	}
 }
 
-// Leader says who leads: ErrNotHeld if nobody does. It changes nothing.
+// Leader returns the leader, or ErrNotHeld if there is none. It changes nothing.
 func (e *Election) Leader(ctx context.Context) (Holder, error) { return e.leader(ctx) }
 
-// Watch yields who leads: at once, and whenever that changes; nil when nobody does. It is
-// notified of changes by leaders; it looks for itself when the lease of a leader that it
-// knows may have ended, so that one that crashed is missed within its TTL, and every 30 s,
-// since notifications can be lost. Changes that follow each other closely may be seen as one.
+// Watch yields the leader at once and whenever it changes; nil if there is none. Leaders notify it of changes. It also
+// looks when the known leader's lease may have ended, so a crashed leader is missed within its TTL, and every 30 s, since
+// notifications can be lost. Changes in quick succession may be seen as one.
 //
-// It ends when ctx does, and with an error that looking again would not mend, which it yields:
-// ErrClosed, when the client closes. It outlives outages, also one in which it begins; what it
-// yielded last may be over meanwhile.
+// It ends when ctx does, or after yielding an error that looking again would not clear: ErrClosed if the client is closed.
+// It survives outages, even one that it begins in; during an outage, the leader it yielded last may no longer lead.
 func (e *Election) Watch(ctx context.Context) iter.Seq2[*Holder, error] {
 	return func(yield func(*Holder, error) bool) {
 		for err := e.ready(ctx); err != nil; err = e.ready(ctx) {
@@ -187,7 +180,7 @@ func (g serverGround) mayPass(err error) bool {
 
 func (g serverGround) isOutage(err error) bool { return exec.Passing(exec.KindOf(err)) }
 
-// announce does not tell what it meets: those who watch look from time to time anyway.
+// announce drops its errors: watchers look from time to time anyway.
 func (g serverGround) announce() {
 	l := g.l
 	channel := l.c.watchChannelOf(l).Name

@@ -11,9 +11,9 @@ import (
 
 // What happened to a lock. Test for these with errors.Is.
 var (
-	// ErrHeld says that somebody else holds the lock, or is queued for it. It
-	// is returned by TryAcquire, and by Acquire with Poll when its tries are
-	// used up; nothing is left behind. errors.As with *HeldError tells who.
+	// ErrHeld says that someone else holds the lock or is queued for it.
+	// TryAcquire returns it, and Acquire when its time to wait has passed;
+	// nothing is left behind. errors.As with *HeldError tells who.
 	ErrHeld = errors.New("holdfast: lock is held")
 	// ErrLost says that the lease is no longer, or may no longer be, the
 	// caller's: it expired, was taken or deleted, or the server could not be
@@ -24,7 +24,7 @@ var (
 	ErrReleased = errors.New("holdfast: lease released")
 	// ErrNotHeld is returned by Holder, and by ReleaseOwner, when nobody holds the lock.
 	ErrNotHeld = errors.New("holdfast: lock is not held")
-	// ErrNotOwner says that another owner holds the lock, which therefore was not released.
+	// ErrNotOwner says that another owner holds the lock, so it was not released.
 	// errors.As with *NotOwnerError tells who.
 	ErrNotOwner = errors.New("holdfast: lock is another owner's")
 	// ErrClosed says that the Client was closed.
@@ -32,19 +32,18 @@ var (
 	// ErrDepth says that a Reentrant lock was acquired within itself more often than
 	// MaxDepth allows. What is held stays held.
 	ErrDepth = errors.New("holdfast: lock acquired too often within itself")
-	// ErrDone says that a job of Once was completed in this window already. errors.As with
+	// ErrDone says that a job of Once has already been completed in this window. errors.As with
 	// *DoneError tells when, and by whom.
 	ErrDone = errors.New("holdfast: job is done already")
-	// ErrTries says that a job of Once has been tried in this window as often as MaxTries
-	// allows, and was not completed.
+	// ErrTries says that a job of Once has failed in this window as often as MaxTries allows.
 	ErrTries = errors.New("holdfast: job has failed too often")
 	// ErrIncomplete says that a latch is open, but that some of its parties never counted
 	// down. errors.As with *IncompleteError tells how many.
 	ErrIncomplete = errors.New("holdfast: latch is open, but not all parties have counted down")
-	// ErrReset says that a latch was begun anew while its caller waited for it.
+	// ErrReset says that a latch was reset while the caller waited for it.
 	ErrReset = errors.New("holdfast: latch was begun anew")
-	// ErrBroken says that not all parties of a barrier have arrived, because one of them
-	// left or died. errors.As with *BrokenError tells which, and at what phase.
+	// ErrBroken says that a barrier's phase cannot complete because a party left or died.
+	// errors.As with *BrokenError tells which party, and which phase.
 	ErrBroken = errors.New("holdfast: barrier is broken")
 	// ErrNotDone is returned by Once.Last when no completed run is known.
 	ErrNotDone = errors.New("holdfast: job was not done yet")
@@ -52,20 +51,20 @@ var (
 	ErrInvalid = errors.New("holdfast: invalid argument")
 )
 
-// What the server, or the way to it, had to say. An operation that fails with
+// Failures of the server or of the connection to it. An operation that fails with
 // one of these took no lock. Test for these with errors.Is; they come wrapped
 // in a *ServerError, which names the lock and the server.
 var (
 	// ErrUnavailable says that the server could not be reached, or did not
 	// answer in time.
 	ErrUnavailable = exec.ErrUnavailable
-	// ErrAuth says that the server wants credentials, or refused those given.
+	// ErrAuth says that the server requires credentials, or rejected those given.
 	ErrAuth = exec.ErrAuth
 	// ErrPermission says that the server's ACL denies a command, key or
 	// channel that locks need.
 	ErrPermission = exec.ErrPermission
-	// ErrWrongType says that a key which the lock needs holds another kind of
-	// value, or another kind of lock.
+	// ErrWrongType says that a key of the lock holds another kind of value, or
+	// another kind of lock.
 	ErrWrongType = exec.ErrWrongType
 	// ErrPermits says that a semaphore has another number of permits than the caller
 	// says, or fewer than it wants at once: see Semaphore.
@@ -81,21 +80,21 @@ var (
 	ErrOutOfMemory = exec.ErrOutOfMemory
 	// ErrBusy says that the server is busy with another script.
 	ErrBusy = exec.ErrBusy
-	// ErrWritesRefused says that the server refuses writes for want of good
-	// replicas (NOREPLICAS) or because it cannot persist (MISCONF).
+	// ErrWritesRefused says that the server refuses writes because it has too few
+	// good replicas (NOREPLICAS) or cannot persist (MISCONF).
 	ErrWritesRefused = exec.ErrWritesRefused
-	// ErrQuarantine says that in Strict mode nothing is granted yet, because the
-	// server may have lost locks. errors.As with *QuarantineError tells for how long.
+	// ErrQuarantine says that the server grants nothing yet, in Strict mode, because it
+	// may have lost locks. errors.As with *QuarantineError tells how long that lasts.
 	ErrQuarantine = exec.ErrQuarantine
-	// ErrUninitialised says that a majority of a Quorum's nodes is new, or has restarted and a node
-	// among them has lost its data: Quorum.Init admits them. It comes after the quarantine of these nodes, for whose
-	// end Acquire waits.
+	// ErrUninitialised says that a majority of a Quorum's nodes is new, or has restarted and one of
+	// those has lost its data: Quorum.Init admits them. Acquire returns it after it has waited for
+	// the end of these nodes' quarantine.
 	ErrUninitialised = exec.ErrUninitialised
-	// ErrReplicas says that too few replicas, or disks, have confirmed the lock in time
+	// ErrReplicas says that too few replicas or disks confirmed the lock in time
 	// (MinReplicas, Fsync).
 	ErrReplicas = exec.ErrReplicas
-	// ErrUnsupported says that the server is older than Redis 7.0 or
-	// Valkey 7.2, or lacks something that locks need.
+	// ErrUnsupported says that the server is older than Redis 7.0 or Valkey 7.2, or
+	// lacks a feature that locks need.
 	ErrUnsupported = exec.ErrUnsupported
 )
 
@@ -118,7 +117,7 @@ func (e *HeldError) Error() string {
 	return fmt.Sprintf("holdfast: lock %q is held by %s for %s", e.Name, h.who(), ttlText(h.TTL))
 }
 
-// who says who a holder is that has told anything of it.
+// who describes a holder that has given at least one of its names.
 func (h Holder) who() string {
 	owner := "somebody"
 	if h.Owner != "" {
@@ -200,9 +199,9 @@ func (e *LostError) Unwrap() error { return e.Err }
 // ServerError is an operation that the server, or the way to it, made fail.
 type ServerError = exec.Failure
 
-// QuarantineError says for how long nothing is granted yet in Strict mode. It comes
-// within a *ServerError that matches ErrQuarantine.
+// QuarantineError says how much longer a Strict server grants nothing. It is wrapped
+// in a *ServerError that matches ErrQuarantine.
 type QuarantineError = exec.Quarantine
 
-// maxShownWord is the length, in bytes, up to which names that others wrote are shown.
+// maxShownWord is how many bytes of a name that another program wrote are shown.
 const maxShownWord = 128

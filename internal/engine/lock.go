@@ -42,10 +42,10 @@ type Lease interface {
 
 	Err() error
 	Context() context.Context
-	// WhenOver calls f when the lease ends, or at once if it has, with what Err returns from then on. Whatever ends the
-	// lease waits for f, which does not block and calls nothing of the lease but FenceOf. After forget, f is not called.
+	// WhenOver calls f when the lease ends, or at once if it has ended, with what Err returns from then on. The end of the
+	// lease waits for f, which must not block and may call nothing of the lease but FenceOf. After forget, f is not called.
 	WhenOver(f func(error)) (forget func())
-	// Within returns ctx for callers that hold the lease, with which they may acquire the lock again if it is reentrant.
+	// Within returns a copy of ctx with which holders of the lease can acquire the lock again if it is reentrant.
 	Within(ctx context.Context) context.Context
 	Token() uint64
 	Tokens() map[string]uint64  // by the names of locks
@@ -56,7 +56,7 @@ type Lease interface {
 	Release(ctx context.Context) error
 }
 
-// leased returns a lease of one of its kinds as a Lease, which is nil after an error.
+// leased returns the lease as a Lease; nil if there is an error.
 func leased[L Lease](lease L, err error) (Lease, error) {
 	if err != nil {
 		return nil, err
@@ -64,7 +64,7 @@ func leased[L Lease](lease L, err error) (Lease, error) {
 	return lease, nil
 }
 
-// poll tries at an interval.
+// poll calls try at an interval until it succeeds, end comes or ctx ends.
 func poll[L any](ctx context.Context, c *Client, s *settings, end time.Time, try func(context.Context) (L, error)) (L, error) {
 	var none L
 	limit, stop := timeUp(end)
@@ -126,10 +126,10 @@ func (l *target) Name() string { return l.name }
 // Key returns the lock's key.
 func (l *target) Key() string { return l.keys.Lock }
 
-// Form says what kind of lock it is, as whatis.lua does.
+// Form returns the kind of lock, in the words of whatis.lua.
 func (l *target) Form() string { return l.set.kind.form }
 
-// Limit returns how many permits a semaphore has, or parties a latch or a barrier, as their user says; else 0.
+// Limit returns the permits of a semaphore, or the parties of a latch or barrier, as the caller gave them; otherwise 0.
 func (l *target) Limit() int {
 	if !l.set.kind.isShared() || l.set.limit == everything {
 		return 0
@@ -137,20 +137,18 @@ func (l *target) Limit() int {
 	return l.set.limit
 }
 
-// Now returns about what time it is by the server's clock, once the server has answered something.
+// Now returns about what the server's clock shows, once the server has answered something.
 func (l *target) Now() time.Time { return time.UnixMicro(l.c.server.Time(l.c.slot(l))) }
 
-// Acquire waits for the lock until it has it or ctx ends. Waiters are served in the
-// order in which their processes came, and within a process in the order of their
-// calls. A free lock costs one round trip; a waiter sleeps until it is handed the
-// lock, and polls nobody.
+// Acquire waits until it has the lock or ctx ends. The server serves processes in the order in
+// which they came, and a process serves its goroutines in the order of their calls. A free lock
+// costs one round trip; a waiter sleeps until the lock is handed to it.
 //
-// Errors: ctx.Err() as it is when others had the lock until ctx ended, and a *ServerError
-// that matches both ctx.Err() and, most often, ErrUnavailable when the server had left
-// a request unanswered by then; ErrClosed; ErrInvalid, before any I/O; a *ServerError
-// for what the server, or the way to it, does not allow; with Poll, ErrHeld. After
-// an error the caller has no lock and no place in the queue; what may still be on
-// its way is taken back in the background.
+// If ctx ends while others hold the lock, the error is ctx.Err(). If the server had not answered a
+// request by then, it is a *ServerError that matches ctx.Err() and, most often, ErrUnavailable.
+// Other errors are ErrClosed; ErrInvalid, before any I/O; and a *ServerError if the server or the
+// connection to it fails. After an error the caller has no lock and no place in the queue; a
+// request that is still under way is undone in the background.
 func (l *target) Acquire(ctx context.Context) (Lease, error) { return l.AcquireBy(ctx, time.Time{}) }
 
 // acquire waits for the lock until ctx ends, or until end if that is not zero.
@@ -169,9 +167,9 @@ func (l *target) acquire(ctx context.Context, end time.Time) (*holdLease, error)
 	return l.c.queueOf(l.queueKey()).acquire(ctx, l, end)
 }
 
-// TryAcquire takes the lock if it is free and nobody queues for it. Otherwise it
-// returns a *HeldError, which matches ErrHeld; in Strict mode ErrQuarantine, when nothing
-// is granted yet. Other errors as those of Acquire.
+// TryAcquire takes the lock if it is free and nobody is queued for it. Otherwise it
+// returns a *HeldError, which matches ErrHeld, or in Strict mode ErrQuarantine if the server
+// grants nothing yet. Other errors are those of Acquire.
 func (l *target) TryAcquire(ctx context.Context) (Lease, error) { return leased(l.tryAcquire(ctx)) }
 
 func (l *target) tryAcquire(ctx context.Context) (*holdLease, error) {
@@ -186,10 +184,11 @@ func (l *target) tryAcquire(ctx context.Context) (*holdLease, error) {
 	return l.try(ctx)
 }
 
-// ready refuses what cannot work before any I/O, and learns what the server is.
+// ready returns an error if the lock cannot be acquired, before any I/O if possible. It connects to the server.
 func (l *target) ready(ctx context.Context) error { return l.c.ready(ctx, l.name, l, l.set.err) }
 
-// ready is that of a lock of that name, of which one is a target; wrong is what is wrong with its name or options.
+// ready is target.ready for a lock that consists of several targets, one of which is given. wrong is the error of its name or
+// options.
 func (c *Client) ready(ctx context.Context, name string, one *target, wrong error) error {
 	if wrong != nil {
 		return wrong
@@ -207,7 +206,7 @@ func (c *Client) ready(ctx context.Context, name string, one *target, wrong erro
 	return nil
 }
 
-// interchangeable reports whether holders of l and m cannot be told apart, but by their tokens.
+// interchangeable reports whether holders of l and m differ only in their tokens.
 func (l *target) interchangeable(m *target) bool {
 	if l == m {
 		return true
@@ -217,13 +216,12 @@ func (l *target) interchangeable(m *target) bool {
 
 func (s *settings) interchangeable(t *settings) bool {
 	a, b := *s, *t
-	a.meta, b.meta = nil, nil // which info has
+	a.meta, b.meta = nil, nil // info includes them
 	return a == b
 }
 
-// lineKey names the line in which those wait who are in each other's way: not those of other
-// owners with the same name, which are the server's business, or the one who has the lock
-// would wait behind them for itself.
+// queueKey returns the key of the local wait queue. Each owner has a queue of its own: an owner that holds the lock does
+// not wait for itself, so it must not wait behind another owner.
 func (l *target) queueKey() string {
 	if l.set.kind.byOwner {
 		return l.keys.Queue + "\n" + l.set.owner
@@ -231,7 +229,7 @@ func (l *target) queueKey() string {
 	return l.keys.Queue
 }
 
-// try takes the lock if it is free, without a place in the local line.
+// try takes the lock if it is free, past the local wait queue.
 func (l *target) try(ctx context.Context) (*holdLease, error) {
 	a := l.newAttempt()
 	got, err := a.begin(ctx, codec.Try, 1)
@@ -253,8 +251,8 @@ func (l *target) try(ctx context.Context) (*holdLease, error) {
 	return nil, l.malformed("acquire")
 }
 
-// replaces ends the grant that this process had of the lock before, if it has not noticed that it was lost, and
-// notes the one that it has now.
+// noteUnqueued records a hold that was acquired past the wait queue. If this process still believes in an earlier hold of
+// the lock, that one is lost.
 func (l *target) noteUnqueued(h *hold) {
 	if l.set.kind.isShared() {
 		return
@@ -273,7 +271,7 @@ func (l *target) noteUnqueued(h *hold) {
 	}
 }
 
-// jitter returns d, up to so many percent longer or shorter.
+// jitter returns d, made longer or shorter by up to that many percent.
 func jitter(d time.Duration, percent int) time.Duration {
 	spread := d * time.Duration(percent) / 100
 	if spread <= 0 {
@@ -286,7 +284,8 @@ func (l *target) malformed(op string) error {
 	return &exec.Failure{Op: op, Name: l.name, Server: l.c.server.Addr(), Err: wire.ErrMalformed}
 }
 
-// asking returns the context of requests that are sent until end, if that is not zero: they are answered a little later.
+// asking returns the context for requests that are sent until end, unless that is zero. It ends a little later, so that
+// they can be answered.
 func (c *Client) asking(ctx context.Context, end time.Time) (context.Context, context.CancelFunc) {
 	if end.IsZero() {
 		return ctx, func() {}
@@ -294,10 +293,10 @@ func (c *Client) asking(ctx context.Context, end time.Time) (context.Context, co
 	return context.WithDeadline(ctx, end.Add(c.server.Patience()))
 }
 
-// errTimeUp says that a waiter has left because it was not to wait any longer.
+// errTimeUp says that a waiter's time to wait has passed.
 var errTimeUp = errors.New("not acquired in time")
 
-// timeUp returns a channel that is sent to at end; nil if that is zero.
+// timeUp returns a channel that receives a value at end; nil if end is zero.
 func timeUp(end time.Time) (_ <-chan time.Time, stop func() bool) {
 	if end.IsZero() {
 		return nil, func() bool { return true }
@@ -306,7 +305,7 @@ func timeUp(end time.Time) (_ <-chan time.Time, stop func() bool) {
 	return timer.C, timer.Stop
 }
 
-// isOver reports whether end has come, if it is not zero.
+// isOver reports whether end has passed; false if end is zero.
 func isOver(end time.Time) bool { return !end.IsZero() && !time.Now().Before(end) }
 
 // AcquireBy implements Lock.

@@ -13,10 +13,10 @@ import (
 	"github.com/holdfast-go/holdfast/internal/keys"
 )
 
-// maxNames bounds how many locks are acquired as one: a script looks at all of them.
+// maxNames bounds how many locks are acquired as one, since one script looks at all of them.
 const maxNames = 256
 
-// several are locks that are acquired as one. They are as they were named, or on the servers of a quorum.
+// several are locks that are acquired as one: those that the user named, or the same one on each server of a quorum.
 type several struct {
 	c     *Client // of the first
 	name  string
@@ -25,16 +25,16 @@ type several struct {
 	err   error // what is wrong with names or options
 }
 
-// Name returns the name of all of them.
+// Name returns the name for all of them.
 func (s *several) Name() string { return s.name }
 
 // Limit returns 0.
 func (s *several) Limit() int { return 0 }
 
-// Form says what kind of lock each is.
+// Form returns the kind of each of the locks.
 func (s *several) Form() string { return s.set.kind.form }
 
-// Now returns about what time it is by the clock of the first one's server, once it has answered something.
+// Now returns about what the clock of the first lock's server shows, once that server has answered something.
 func (s *several) Now() time.Time { return time.UnixMicro(s.c.server.Time(0)) }
 
 // multi is a lock that is several mutexes at once.
@@ -43,19 +43,16 @@ type multi struct{ several }
 // Key returns "".
 func (l *multi) Key() string { return "" }
 
-// Multi returns a lock that is several Mutexes at once, all or none: those of 2 to 256
-// names, each a name once. Who wants one of them alone, or others with it, waits for the same
-// Mutex.
+// Multi returns a lock that is the Mutexes of 2 to 256 different names at once, all or none. Callers that want one of these
+// names alone, or with others, wait for the same Mutex.
 //
-// When all are free, one round trip takes them (on a Cluster, where the names lie in one
-// slot: those that begin with the same "{tag}" do). Otherwise they are acquired in an order
-// that is the same for everybody, whatever order they are named in, each through its queue,
-// while those that come before are held: so no two callers wait for each other, and none
-// starves. Who acquires more locks within the lease keeps to an order himself. Locks of an
-// owner, Owner with Reentrant, are always acquired one after another, never at once.
+// If all are free, one round trip takes them; on a Cluster this needs names in one slot, such as those that begin with the
+// same "{tag}". Otherwise they are acquired one by one, each through its queue, while the earlier ones are held. The order
+// is the same for all callers, whatever order they name the locks in, so no two callers wait for each other, and none
+// starves. A caller that acquires further locks within the lease has to keep to an order of its own.
 //
-// The lease is lost when one of the locks is; the others are renewed no longer then, and
-// end with Release or their TTL. Lease.Tokens has the fence of each. The leases are
+// The lease is lost if one of the locks is. The others are then no longer renewed, and end with Release or their TTL.
+// Lease.Tokens has the fence of each. The leases are
 // renewed, since the first may have to wait for the last: Renew(false), MaxHold,
 // MaxRenewals, Key and Redisson are refused.
 func (c *Client) Multi(names []string, opts ...Option) Lock {
@@ -71,7 +68,7 @@ func (c *Client) Multi(names []string, opts ...Option) Lock {
 	return l
 }
 
-// check refuses locks that cannot be acquired as one.
+// check returns an error if the locks cannot be acquired as one.
 func (l *multi) check() error {
 	if n := len(l.parts); n < 2 || n > maxNames {
 		return fmt.Errorf("Multi of %d names is not possible; of 2 to %d it is", n, maxNames)
@@ -111,7 +108,7 @@ func (l *multi) AcquireBy(ctx context.Context, end time.Time) (Lease, error) {
 	})
 }
 
-// first returns the first of all holders, if there is one.
+// first returns the first holder of any of the locks, if there is one.
 func first(all []Holder, err error) (Holder, error) {
 	if err != nil || len(all) == 0 {
 		return Holder{}, err
@@ -136,7 +133,7 @@ func (l *multi) ready(ctx context.Context) error {
 	return l.c.ready(ctx, l.name, l.parts[0], nil)
 }
 
-// acquire acquires all parts: at once if it can, or else one after another.
+// acquire acquires all parts: at once if possible, otherwise one by one.
 func (l *multi) acquire(ctx context.Context, end time.Time) (*multiLease, error) {
 	l.c.tasks.Begin() // Close waits for what this brings
 	defer l.c.tasks.End()
@@ -158,8 +155,8 @@ func (l *multi) acquire(ctx context.Context, end time.Time) (*multiLease, error)
 	}
 }
 
-// ordered returns the locks in the order in which everybody acquires them, and where each
-// stands among those that were named.
+// ordered returns the locks in the order in which every caller acquires them, and the position of each among the names
+// that were given.
 func (l *multi) ordered() []int {
 	order := make([]int, len(l.parts))
 	for i := range order {
@@ -170,7 +167,7 @@ func (l *multi) ordered() []int {
 	return order
 }
 
-// try takes all parts if nobody has one of them or waits for it.
+// try takes all parts if nobody holds or waits for any of them.
 func (l *multi) try(ctx context.Context) (*multiLease, error) {
 	lease, busy, err := l.tryAtOnce(ctx)
 	if lease != nil || err != nil || !busy {
@@ -183,8 +180,8 @@ func (l *multi) try(ctx context.Context) (*multiLease, error) {
 	return lease, err
 }
 
-// tryAtOnce takes all parts by one script. busy says that this is not possible now, or never
-// with these locks, though it may be for one after another; with an error if it says why.
+// tryAtOnce takes all parts with one script. busy reports that this is not possible now, or never with these locks, though
+// taking them one by one may be; the error, if any, says why.
 func (l *multi) tryAtOnce(ctx context.Context) (lease *multiLease, busy bool, err error) {
 	if l.set.kind.isShared() || l.reentered(ctx) || !l.inOneSlot() {
 		return nil, true, nil
@@ -254,7 +251,7 @@ func grantedAll(attempts []*attempt, r answer[codec.MultiReply]) ([]*hold, error
 	return grants, nil
 }
 
-// reentered reports whether ctx is that of a lease of one of the locks.
+// reentered reports whether ctx was made from a lease of one of the locks.
 func (l *multi) reentered(ctx context.Context) bool {
 	return l.set.reentrant && slices.ContainsFunc(l.parts, func(p *target) bool { return ctx.Value(p.entry()) != nil })
 }
@@ -268,10 +265,10 @@ func (l *multi) inOneSlot() bool {
 	return !slices.ContainsFunc(l.parts, func(p *target) bool { return keys.Slot(p.keys.Lock) != first })
 }
 
-// errStartOver says that a lock was lost while others were waited for.
+// errStartOver says that a lock was lost while the caller waited for the others.
 var errStartOver = errors.New("lost while others were waited for")
 
-// inOrder takes one lock after another. Nothing is left of them after an error.
+// inOrder takes the locks one by one. After an error, none is held.
 func (l *multi) inOrder(ctx context.Context, take func(*target, context.Context) (Lease, error)) (_ *multiLease, err error) {
 	leases := make([]*holdLease, len(l.parts))
 	waiting, cancel := context.WithCancelCause(ctx)
@@ -299,7 +296,7 @@ func (l *multi) inOrder(ctx context.Context, take func(*target, context.Context)
 	return (&multiLease{of: &l.several, need: len(leases)}).begin(ctx, leases), nil
 }
 
-// giveBack releases, in the background, the locks that were had before another failed.
+// giveBack releases, in the background, the locks that were acquired before another one failed.
 func (l *multi) giveBack(leases []*holdLease) {
 	for _, lease := range leases {
 		if lease != nil {
@@ -309,7 +306,7 @@ func (l *multi) giveBack(leases []*holdLease) {
 	}
 }
 
-// Holders says who holds each of the locks.
+// Holders returns the holders of all the locks.
 func (l *multi) Holders(ctx context.Context) ([]Holder, error) {
 	if err := l.ready(ctx); err != nil {
 		return nil, err

@@ -12,15 +12,12 @@ import (
 	"github.com/holdfast-go/holdfast/internal/keys"
 )
 
-// Once is a job that is completed at most once in a window, by all processes together. It
-// runs under the Mutex of its name; that it was completed is written down by the server
-// while the lock is still held, so that of two who come at the same time the later learns it.
-// A run that fails, or whose process dies or loses the lock, does not count: the next one
-// tries.
+// Once is a job that all processes together complete at most once in a window. It runs under the Mutex of its name. The
+// server records the completion while the lock is still held, so the next holder sees it. A run does not count if it fails,
+// or if its process dies or loses the lock: the next caller tries again.
 //
-// The job should be such that a run which was ended in the middle, or which was completed
-// without its being written down, does no harm when it is repeated: the lock's Token tells
-// the resource which run is the later. What was written down is lost with the server's data.
+// Repeating a run that stopped halfway, or that completed but was not recorded, should do no harm: the lease's Token tells
+// the resource which of two runs is the later one. The record is lost with the server's data.
 type Once struct {
 	lock   *target
 	window Window
@@ -36,25 +33,22 @@ type Window struct {
 	keep   time.Duration
 }
 
-// Every is a window that a completed run begins: for so long, by the server's clock, no
-// other begins. It is to be longer than the clocks differ that start the job, and shorter
-// than the time from the end of one run to the start of the next: for a job that
-// cron starts once a day and that takes an hour, 12 hours are good. At least 1 ms, at most 10
+// Every returns a window that begins when a run completes: for d, by the server's clock, no other run begins. Choose d
+// longer than the difference between the clocks that start the job, and shorter than the time from the end of one run to
+// the start of the next: 12 hours for a job that cron starts once a day and that takes an hour. At least 1 ms, at most 10
 // years.
 func Every(d time.Duration) Window { return Window{every: true, length: d, keep: d + keepRecord} }
 
-// keepRecord is for how long, after its window, is known when a job was completed.
+// keepRecord is how long after its window a completion stays on record.
 const keepRecord = 30 * 24 * time.Hour
 
-// SlotKey is a window with a name, such as the hour for which the job is due, "2026-11-22T02":
-// hosts whose clocks differ agree on it. In 1 to 512 bytes of UTF-8 without control
-// characters. The server remembers it for so long after its last try, 1 ms to 10 years:
-// longer than anybody may ask for the same slot.
+// SlotKey returns a window with a name, such as the hour for which the job is due, "2026-11-22T02": hosts agree on it even
+// if their clocks differ. The key is 1 to 512 bytes of UTF-8 without control characters. The server remembers it until keep
+// after its last try, 1 ms to 10 years; choose keep so that nobody asks for the same slot later than that.
 func SlotKey(key string, keep time.Duration) Window { return Window{slot: key, keep: keep} }
 
-// MaxTries bounds how often a job of Once is begun in one window, by all processes together:
-// after so many runs that failed there are no more, and ErrTries. At least 1. Default: no
-// bound.
+// MaxTries bounds how often all processes together begin a job of Once in one window: after n failed runs, the next one
+// gets ErrTries. At least 1. Default: no bound.
 func MaxTries(n int) Option {
 	return func(s *settings) {
 		if n <= 0 {
@@ -66,7 +60,7 @@ func MaxTries(n int) Option {
 
 // Once returns the job of that name. Its options are those of its lock, and MaxTries.
 func (c *Client) Once(name string, w Window, opts ...Option) *Once {
-	// What is on its way when a run is over must not be carried out for the next one, which
+	// A request that is under way when a run ends must not take effect for the next run, which
 	// would have the same token if the lock were passed on within the process.
 	given := []Option{func(s *settings) { s.once, s.apart = true, true }}
 	o := &Once{lock: c.newLock(name, append(given, opts...)), window: w}
@@ -101,13 +95,13 @@ type Run struct {
 	Host      string
 	PID       int
 	Fence     uint64 // of its lease
-	Try       int    // which of its window's tries it was, from 1
+	Try       int    // its number among the tries of its window, from 1
 	Counts    bool   // it was completed in this window
-	// Here says that it is the one of this call; otherwise it was done before.
+	// Here reports whether this call ran it; otherwise it was done before.
 	Here bool
 }
 
-// DoneError says that a job was completed in this window already. It matches ErrDone.
+// DoneError says that a job has already been completed in this window. It matches ErrDone.
 type DoneError struct {
 	Name string
 	Run  Run
@@ -123,26 +117,25 @@ func (e *DoneError) Is(target error) bool { return target == ErrDone }
 // Lock returns the lock under which the job runs: the Mutex of its name.
 func (o *Once) Lock() Lock { return o.lock }
 
-// Do runs f, unless the job was completed in this window already, and writes down that it
-// was completed when f returns no error. It waits while another runs it, and runs it if that
-// one fails. It returns the run that counts; Run.Here says whether f was it.
+// Do runs f unless the job has already been completed in this window, and records the completion if f returns no error. It
+// waits while another process runs the job, and runs f if that process fails. It returns the run that counts; Run.Here
+// reports whether that was f.
 //
-// Errors are f's, and those of Acquire and Release: one that matches ErrLost if the lock
-// was lost while f ran, which then does not count, whatever f did; ErrTries. After an error in
-// writing down that f was completed, it may count or not; the lock is given up in any case.
-// When f returns no error, that is written down also if ctx has ended, and tried for as long as
-// the lease lasts.
-// The context that f gets is that of Lock.Do. When f panics, the run does not count.
+// Errors are those of f, Acquire and Release, and ErrTries. If the lock was lost while f ran, the error matches ErrLost and
+// the run does not count, whatever f did. If recording the completion fails, the run may or may not count. The lock is
+// released in every case. A completion is recorded even if ctx has ended, and retried as long as the lease lasts.
+//
+// f gets the context that Lock.Do gives. If f panics, the run does not count.
 func (o *Once) Do(ctx context.Context, f func(ctx context.Context, lease Lease) (result string, err error)) (Run, error) {
 	return o.DoBy(ctx, time.Time{}, f)
 }
 
-// DoBy is Do that waits no longer than until end, if that is not zero, while another runs the job: see Lock.AcquireBy.
+// DoBy is Do, but waits for another process's run only until end, unless end is zero: see Lock.AcquireBy.
 func (o *Once) DoBy(ctx context.Context, end time.Time, f func(ctx context.Context, lease Lease) (result string, err error)) (Run, error) {
 	return o.do(ctx, end, func(ctx context.Context) (*holdLease, error) { return o.lock.held(ctx, end) }, f)
 }
 
-// TryDo is Do, but returns ErrHeld when another runs the job just now.
+// TryDo is Do, but returns ErrHeld if another process is running the job.
 func (o *Once) TryDo(ctx context.Context, f func(ctx context.Context, lease Lease) (result string, err error)) (Run, error) {
 	return o.do(ctx, time.Time{}, o.lock.tryAcquire, f)
 }
@@ -179,7 +172,7 @@ func (o *Once) do(ctx context.Context, end time.Time, acquire func(context.Conte
 		result, err := f(ctx, lease)
 		// mutants: job-succeeded
 		if err == nil {
-			// Also when ctx ended while f finished: it was done.
+			// Even if ctx ended while f finished: the work was done.
 			run, err = o.Complete(context.WithoutCancel(ctx), lease, result)
 		}
 		return err
@@ -187,11 +180,10 @@ func (o *Once) do(ctx context.Context, end time.Time, acquire func(context.Conte
 	return run, err
 }
 
-// Begin says whether the job is to be run now, by who holds its lock, and counts the try. It
-// is for those who have reasons not to use Do. It returns nil if so; a *DoneError, which
-// matches ErrDone; ErrTries; a *LostError; ErrInvalid when a run was completed under this lease
-// in an earlier window: a lease is for one; another error when the server could not be asked:
-// the try may count then. But for a *LostError, the lease is held in any case.
+// Begin counts a try and returns nil if the holder of the job's lock should run the job now. It is for callers that cannot
+// use Do. Otherwise it returns a *DoneError, which matches ErrDone; ErrTries; a *LostError; or ErrInvalid if a run was
+// completed under this lease in an earlier window, since a lease is for one run. If the server did not answer, the error
+// says so and the try may count. Except after a *LostError, the lease is still held.
 func (o *Once) Begin(ctx context.Context, lease *holdLease) error {
 	if err := o.mine(ctx, lease, "Begin"); err != nil {
 		return err
@@ -216,15 +208,14 @@ func (o *Once) Begin(ctx context.Context, lease *holdLease) error {
 	return nil
 }
 
-// maxResult bounds what a run leaves behind.
+// maxResult bounds the result of a run, in bytes.
 const maxResult = 64 << 10
 
-// Complete writes down that the job was completed, by who holds its lock and has begun it. It
-// returns a *LostError when the lock is not the caller's any more: the run does not count then,
-// and another may have begun. While the server cannot do it, it tries again until the lease or ctx
-// ends. After another error it may count, now or when a request that is
-// still under way arrives, until the lease is over. A result longer than 64 KiB is left out, and
-// ErrInvalid returned; the run counts.
+// Complete records that the holder of the job's lock has completed the run that it began. It returns a *LostError if the
+// lock is no longer the caller's: the run does not count, and another may have begun. While the server is unavailable,
+// Complete retries until the lease or ctx ends. After any other error the run may count, now or when a request that is still
+// under way arrives, until the lease is over. A result longer than 64 KiB is left out and Complete returns ErrInvalid; the
+// run counts.
 func (o *Once) Complete(ctx context.Context, lease *holdLease, result string) (Run, error) {
 	if err := o.mine(ctx, lease, "Complete"); err != nil {
 		return Run{}, err
@@ -250,8 +241,8 @@ func (o *Once) Complete(ctx context.Context, lease *holdLease, result string) (R
 	}, tooLong
 }
 
-// Last returns the latest run that was completed, also one of an earlier window, for 30 days
-// after that; of a SlotKey, the run for that slot. ErrNotDone if there is none.
+// Last returns the latest completed run, even one of an earlier window, for 30 days after that window; with a SlotKey, the
+// run for that slot. It returns ErrNotDone if there is none.
 func (o *Once) Last(ctx context.Context) (Run, error) {
 	last, err := o.look(ctx)
 	if err == nil && last.Completed.IsZero() {
@@ -260,7 +251,7 @@ func (o *Once) Last(ctx context.Context) (Run, error) {
 	return last, err
 }
 
-// look returns the latest run of which the server knows; a zero Run if there is none.
+// look returns the latest run on record; a zero Run if there is none.
 func (o *Once) look(ctx context.Context) (Run, error) {
 	if o.err != nil {
 		return Run{}, o.err
@@ -275,7 +266,7 @@ func (o *Once) look(ctx context.Context) (Run, error) {
 	return runOf(&reply.Run), nil
 }
 
-// runOf returns a run that the server knows.
+// runOf returns a run from the server's record of it.
 func runOf(r *codec.Run) Run {
 	return Run{
 		Completed: time.UnixMicro(r.Completed), Result: r.Result, Owner: r.Info.Owner, Host: r.Info.Host, PID: r.Info.PID,
@@ -283,8 +274,8 @@ func runOf(r *codec.Run) Run {
 	}
 }
 
-// insist completes a run, which is not to fail because of something that passes: it is tried for as long as the lease
-// lasts, also beyond RetryTimeout.
+// insist records a completion. A transient failure does not end it: it retries as long as the lease lasts, even beyond
+// RetryTimeout.
 func (o *Once) insist(ctx context.Context, lease *holdLease, q *codec.CompleteRun) (codec.CompleteReply, error) {
 	unanswered := false
 	for {
@@ -318,7 +309,7 @@ func askOfJob[R any](ctx context.Context, o *Once, op string, durable bool, q co
 	return a.reply, err
 }
 
-// mine refuses a lease that is not of the job's lock, or is over.
+// mine returns an error if the lease is not one of the job's lock, or is over.
 func (o *Once) mine(ctx context.Context, lease *holdLease, what string) error {
 	if o.err != nil {
 		return o.err

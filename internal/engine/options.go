@@ -12,8 +12,8 @@ import (
 // Option changes one lock.
 type Option func(*settings)
 
-// settings are a lock's options, resolved. Comparable, so that two goroutines
-// that want the same lock in the same way can pass it on between them.
+// settings are a lock's resolved options. They are comparable: goroutines whose locks have equal settings can pass
+// the lock on among themselves.
 type settings struct {
 	ttl          time.Duration
 	renew        bool
@@ -21,39 +21,39 @@ type settings struct {
 	maxRenewals  int           // < 0: no bound
 	pollInterval time.Duration // 0: wait for notifications
 	owner        string
-	owned        bool   // the lock is the owner's, in whatever process
+	owned        bool   // the lock is the owner's, in any process
 	key          string // exact key, or ""
-	as           *kind  // what Key or Redisson make of a mutex; or nil
+	as           *kind  // the kind that Key or Redisson turn a mutex into; or nil
 	meta         *metaList
 	reentrant    bool
 	maxDepth     int           // 0: no bound
 	once         bool          // for a Once
 	maxTries     int           // of a Once; 0: no bound
 	nodeTimeout  time.Duration // of a quorum's lock, 0: by the TTL
-	apart        bool          // each lease is one of the server's: none is passed on within the process
+	apart        bool          // each lease is granted by the server: none is passed on within the process
 
 	kind   *kind
-	limit  int // of the weights of all holders, where several may hold
+	limit  int // of the holders' weights in all, if several may hold the lock
 	weight int
 
 	replicas     int
 	fsync        bool
-	confirmation time.Duration // how long replicas, or disks, are waited for; 0: the default
+	confirmation time.Duration // how long to wait for replicas or disks; 0: the default
 
 	info  string // of the holder, as it stands in the lock's value
 	wrong error  // what Refuse said
 	err   error  // what is wrong with the lock's name or options
 }
 
-// choices are the settings of the latest locks, for others to share: one of a lock can be made for each of a
+// settingsCache has the settings of the latest locks, for equal ones to share: a program may make a lock for each of a
 // million leases.
 type settingsCache struct {
 	latest [8]atomic.Pointer[settings]
 	next   atomic.Uint32
 }
 
-// share returns s, which nobody changes any more, or what is equal to it. Notes are most often of one lease, and
-// are not compared.
+// share returns s, which must not change any more, or equal settings from the cache. Settings with notes are most often
+// for a single lease, and are not cached.
 func (c *settingsCache) share(s *settings) *settings {
 	if s.meta != nil {
 		return s
@@ -67,13 +67,13 @@ func (c *settingsCache) share(s *settings) *settings {
 	return s
 }
 
-// metaList is a list of what Meta gave, latest first.
+// metaList is the list of the notes that Meta added, latest first.
 type metaList struct {
 	key, value string
 	next       *metaList
 }
 
-// Refuse makes the lock meet ErrInvalid, for that reason, when it is used.
+// Refuse makes every use of the lock fail with ErrInvalid, for that reason.
 func Refuse(why error) Option { return func(s *settings) { s.wrong = why } }
 
 // TTL sets the lease time: how long the lock outlives a holder that crashed.
@@ -116,7 +116,7 @@ func Poll(interval time.Duration) Option {
 // Owner names the holder to people who ask who holds the lock. Default: Config.Owner.
 func Owner(name string) Option { return func(s *settings) { s.owner = name } }
 
-// OwnedBy makes a Mutex an owner's, who can acquire it again in whatever process.
+// OwnedBy makes a Mutex an owner's, who can acquire it again from any process.
 func OwnedBy(owner string) Option {
 	return func(s *settings) { s.owner, s.owned, s.reentrant = owner, true, true }
 }
@@ -129,23 +129,22 @@ func Key(exact string) Option {
 	return func(s *settings) { s.key, s.as = exact, &keyed }
 }
 
-// Redisson makes the lock that which Redisson, of Java, has under this name: what
-// getLock(name), an RLock, returns there. It is kept as Redisson keeps it, in a hash, under
-// exactly this key, and both sides tell each other when it is free. Of Key and Redisson the
-// last one counts. Names with braces that are not a Cluster hash tag's are refused.
+// Redisson makes the lock the one that Redisson's getLock(name), an RLock, returns in Java.
+// It is kept as Redisson keeps it, in a hash under exactly this key, and each side notifies
+// the other when the lock is free. If both Key and Redisson are given, the last one counts. A
+// name with braces that are not a Cluster hash tag's is refused.
 func Redisson(name string) Option {
 	return func(s *settings) { s.key, s.as = name, &redisson }
 }
 
-// MinReplicas makes every grant and every renewal count only once n replicas have
-// received it, within the timeout (at most Config.CommandTimeout; 0: that, or 1 s, with Fsync 1.7 s), by WAIT. When
-// too few have, Acquire gives the lock back and returns ErrReplicas; a renewal that they
-// do not confirm does not extend the lease. It makes it less likely that a failover loses
-// the lock, but not impossible: a replica without it can still be promoted. Default 0.
+// MinReplicas makes a grant or renewal count only once n replicas have received it (WAIT) within the timeout, which is at
+// most Config.CommandTimeout; 0 means that, or 1 s if that is shorter, or with Fsync 1.7 s. If too few replicas confirm a
+// grant, Acquire gives the lock back and returns ErrReplicas; a renewal that they do not confirm does not extend the lease.
+// A failover is then less likely to lose the lock, but still can: a replica without it may be promoted. Default 0.
 //
-// A latch's counts and resets, and arrivals at a barrier, are confirmed, too, or return ErrReplicas;
-// they may count all the same. The order of the queue is not confirmed; a lock that is passed on within the process
-// is as durable as it was.
+// Counts and resets of a latch, and arrivals at a barrier, are confirmed in the same way. If they return ErrReplicas, they
+// may count all the same. The order of the queue is not confirmed. A lock that is passed on within the process is as
+// durable as it was.
 func MinReplicas(n int, timeout time.Duration) Option {
 	return func(s *settings) {
 		s.replicas = n
@@ -155,12 +154,12 @@ func MinReplicas(n int, timeout time.Duration) Option {
 	}
 }
 
-// Fsync makes every grant and every renewal count only once it is in the append-only
-// file, on disk, of the master and of as many replicas as MinReplicas says, by WAITAOF.
-// It needs appendonly yes, and Redis 7.2 or Valkey. With appendfsync everysec, the server's own
-// default, each grant and each renewal can take a second and more, which is why 1.7 s are waited for
-// it unless MinReplicas has another timeout, and why a TTL below 6 s makes no sense; with always it
-// takes as long as the disk; with no, nothing is ever confirmed. Default false.
+// Fsync makes a grant or renewal count only once it is in the append-only file, on disk, of the master and of as many
+// replicas as MinReplicas says (WAITAOF). It needs appendonly yes, and Redis 7.2 or Valkey. Default false.
+//
+// With appendfsync everysec, the server's default, a grant or renewal can take more than a second. The default timeout is
+// therefore 1.7 s, and a TTL below 6 s makes no sense. With always it takes as long as the disk; with no, nothing is ever
+// confirmed.
 func Fsync(on bool) Option { return func(s *settings) { s.fsync = on } }
 
 // Meta adds a note for people who ask who holds the lock. All notes together,
@@ -169,8 +168,7 @@ func Meta(key, value string) Option {
 	return func(s *settings) { s.meta = &metaList{key, value, s.meta} }
 }
 
-// newLock resolves options. What is wrong with them shows when the lock is used, as
-// ErrInvalid.
+// newLock returns the lock with these options. If they are invalid, every use of the lock returns ErrInvalid.
 func (c *Client) newLock(name string, opts []Option) *target {
 	l := &target{c: c, name: name, set: &c.defaults}
 	if len(opts) > 0 {
@@ -186,7 +184,7 @@ func (l *target) With(opts ...Option) *target {
 	return m.resolved()
 }
 
-// choose gives the lock settings of its own.
+// choose applies options to a copy of the lock's settings.
 func (l *target) choose(opts []Option) {
 	own := *l.set
 	for _, o := range opts {
@@ -204,7 +202,7 @@ func (l *target) resolved() *target {
 	return l
 }
 
-// refuse has the lock meet an error, or nil, when it is used.
+// refuse makes every use of the lock return err, unless that is nil.
 func (l *target) refuse(err error) {
 	own := *l.set
 	own.err = err
@@ -259,7 +257,7 @@ func (l *target) resolve() (err error) {
 	return err
 }
 
-// check refuses what makes no sense for any lock.
+// check returns an error if the settings make no sense for any lock.
 func (s *settings) check(maxTTL time.Duration) error {
 	switch {
 	case s.wrong != nil:

@@ -11,16 +11,15 @@ import (
 	"github.com/holdfast-go/holdfast/internal/exec"
 )
 
-// maxPassing bounds for how long after its grant a lock is passed on within one
-// process, while others may be waiting for it. A process that stalls for less keeps its
-// turn: goroutines that miss it wait for another round.
+// maxPassing bounds how long after its grant a lock is passed on within one process while other processes may be
+// waiting for it. A process that stalls for less keeps its turn: otherwise its goroutines would wait for another round.
 const maxPassing = 100 * time.Millisecond
 
-// patience is how long, besides four round trips, a release waits for a renewal under
-// way, so that the lease can be passed on after it.
+// patience is how long, besides four round trips, a release waits for a renewal that is under way, so that the lock can
+// be passed on after it.
 const patience = 50 * time.Millisecond
 
-// Lease is a lock that is held. Its methods may be called by many goroutines.
+// holdLease is one lease of a hold. It is safe for concurrent use.
 type holdLease struct {
 	g      *hold
 	fence  uint64
@@ -42,7 +41,7 @@ type scope struct {
 	calls  calls
 }
 
-// trouble is what a release has to remember that is called twice, or fails.
+// trouble is the state of a release that is called twice, or fails.
 type trouble struct {
 	answered chan struct{} // closed when the one under way is answered; nil if nobody waits for it
 	unsure   bool          // one that was not answered may have been carried out
@@ -50,7 +49,7 @@ type trouble struct {
 	missed   error         // when the server knew the lease no more
 }
 
-// troubled is the lease's trouble, to write to.
+// troubled returns the lease's trouble, which it makes if there is none.
 func (l *holdLease) troubled() *trouble {
 	if l.trouble == nil {
 		l.trouble = &trouble{}
@@ -64,54 +63,44 @@ func (l *holdLease) Name() string { return l.lock().name }
 // Owner returns the owner's name, as set by Owner or Config.Owner.
 func (l *holdLease) Owner() string { return l.lock().set.owner }
 
-// lock is what the lease is of.
+// lock returns the lock that is held.
 func (l *holdLease) lock() *target {
 	return l.g.l
 }
 
-// Token returns the fence: a number above those of all earlier leases of this lock; readers
-// that hold it at the same time have the same (see RWMutex), and so have an owner's leases
-// (see Reentrant).
-// A resource that refuses writes with a lower one than it has seen is safe from
-// holders that are late. It survives the loss of the server's data, unless the
-// server's clock went back too.
-//
-// Of Multi it is the highest of Tokens, and rises from lease to lease of the same names; it does not
-// compare with that of a lease of one of them. Give a resource that of the lock which guards it.
+// Token returns the fence: a number above those of all earlier leases of this lock. Readers that hold the lock at the same
+// time have the same fence (see RWMutex), and so have an owner's leases (see Reentrant). Fences go on rising after the
+// server has lost its data, unless its clock went back too.
 func (l *holdLease) Token() uint64 {
 	return l.fence
 }
 
-// Tokens returns the fence of each lock of the lease, by its name: of one, or, with Multi, of
-// several. A resource that one of the locks guards is to be given that one's.
+// Tokens returns the fence of each lock of the lease, by the lock's name.
 func (l *holdLease) Tokens() map[string]uint64 {
 	return map[string]uint64{l.Name(): l.fence}
 }
 
-// IsShared reports whether others may hold the lock with the same Token: whether the lease is a
-// reader's, of an RWMutex. An owner's leases (see Reentrant) have the same, too, but one owner.
+// IsShared reports whether other holders may have the same fence: whether the lease is a reader's, of an RWMutex. An
+// owner's leases (see Reentrant) have the same fence, too, but one owner.
 func (l *holdLease) IsShared() bool { return l.lock().set.kind.joinable }
 
-// Deadline returns the local time until which the lease is certainly held unless it
-// is renewed or released: when it was last asked for, plus its TTL, less 1% and 2 ms
-// for drift. It has a monotonic reading. A lock that was handed over begins with a
-// claim of 1.5 s or so, which the first renewal, sent after 5 ms, makes a TTL; Extend waits
-// for that.
+// Deadline returns the local time until which the lease is certainly held unless it is renewed or released: when the last
+// successful request for it was sent, plus its TTL, less 1% and 2 ms for drift. It has a monotonic reading. A lock that was
+// handed over begins with a claim of about 1.5 s; the first renewal, after 5 ms, makes that a TTL, and Extend waits for it.
 func (l *holdLease) Deadline() time.Time {
 	l.g.mu.Lock()
 	defer l.g.mu.Unlock()
 	return l.g.deadline(clock.Now()).Time()
 }
 
-// Err returns nil while the lease is held; then ErrReleased, ErrClosed, or a
-// *LostError, which matches ErrLost. It compares clocks itself, so it tells the truth
-// also to a process that was paused past the deadline; on Linux, to a machine that was
-// suspended, too. It sends nothing.
+// Err returns nil while the lease is held; then ErrReleased, ErrClosed, or a *LostError, which matches ErrLost. It compares
+// clocks itself, so it is right even in a process that was paused past the deadline, and on Linux after the machine was
+// suspended. It sends nothing.
 func (l *holdLease) Err() error {
 	return l.errAt(clock.Now())
 }
 
-// errAt is Err of a lease that is not made of others, by clocks that were just read.
+// errAt is Err by clocks that were read a moment ago.
 func (l *holdLease) errAt(now clock.Instant) error {
 	l.g.mu.Lock()
 	defer l.g.mu.Unlock()
@@ -119,7 +108,7 @@ func (l *holdLease) errAt(now clock.Instant) error {
 	return l.ended
 }
 
-// look ends the lease if its time is up.
+// check ends the lease if its deadline has passed. The caller holds l.g.mu.
 func (l *holdLease) check() { l.checkAt(clock.Now()) }
 
 func (l *holdLease) checkAt(now clock.Instant) {
@@ -129,9 +118,8 @@ func (l *holdLease) checkAt(now clock.Instant) {
 	}
 }
 
-// Context returns a context that ends when the lease does, with Err's error as its
-// cause: at the deadline at the latest, and before that when the server says that
-// the lock is lost. It has the values of the context with which the lock was acquired,
+// Context returns a context that ends when the lease does, with Err's error as its cause: at the deadline at the latest,
+// and earlier if the server says that the lock is lost. It has the values of the context with which the lock was acquired,
 // but does not end with it.
 func (l *holdLease) Context() context.Context {
 	l.g.mu.Lock()
@@ -149,8 +137,8 @@ func (l *holdLease) Context() context.Context {
 	return l.scope.ctx
 }
 
-// whenEnded has f called when the lease ends, or now if it has. It is for leases that others are made
-// of, which have no context of their own. f does not block.
+// whenEnded calls f when the lease ends, or now if it has ended. It is for leases that are parts of a multiLease and have
+// no context of their own. f must not block.
 func (l *holdLease) whenEnded(f func()) {
 	l.g.mu.Lock()
 	defer l.g.mu.Unlock()
@@ -161,7 +149,7 @@ func (l *holdLease) whenEnded(f func()) {
 	l.scope = &scope{cancel: func(error) { f() }}
 }
 
-// finish ends the lease, once.
+// end ends the lease; further calls do nothing. The caller holds l.g.mu.
 func (l *holdLease) end(err error) {
 	if l.ended != nil {
 		return
@@ -176,7 +164,7 @@ func (l *holdLease) end(err error) {
 	l.scope.calls.make(err)
 }
 
-// checkExtension refuses a TTL that no lease can have.
+// checkExtension returns an error if no lease can have this TTL.
 func (c *Client) checkExtension(name string, ttl time.Duration) error {
 	if most := c.cfg.MaxTTL; ttl < time.Millisecond || ttl > most {
 		return fmt.Errorf("%w: lock %q: Extend by %s; from 1ms to %s is allowed", ErrInvalid, name, ttl, most)
@@ -184,9 +172,8 @@ func (c *Client) checkExtension(name string, ttl time.Duration) error {
 	return nil
 }
 
-// Extend makes the lease last at least ttl from now, without shortening it, and no
-// longer than MaxHold allows. Renewals go on as before. After ErrLost the lease is
-// over; after another error it lasts as long as before, or longer.
+// Extend makes the lease last at least ttl from now. It never shortens the lease, and never extends it beyond MaxHold.
+// Renewals go on as before. After ErrLost the lease is over; after another error it lasts as long as before, or longer.
 func (l *holdLease) Extend(ctx context.Context, ttl time.Duration) error {
 	if err := l.g.l.c.checkExtension(l.Name(), ttl); err != nil {
 		return err
@@ -204,7 +191,7 @@ func (l *holdLease) Extend(ctx context.Context, ttl time.Duration) error {
 		return l.ended
 	}
 	ttl, final := h.renewTTL(ttl)
-	// From now on, whatever the answer is: nobody else is to be passed a lock that the server may keep for so long.
+	// From now on, whatever the answer is: a lock that the server may keep for so long must not be passed on.
 	// mutants: extension-asked
 	h.extended = h.extended || ttl > h.l.set.ttl
 	h.mu.Unlock()
@@ -238,28 +225,26 @@ func (l *holdLease) Extend(ctx context.Context, ttl time.Duration) error {
 	return l.ended
 }
 
-// Release gives the lock up: to the next in the queue, if there is one. It works with
-// a context that has ended, for as long as RetryTimeout; the deadline of one that has not
-// ended bounds how long the call waits. Released again, it returns
-// nil; a call while another is under way has that one's outcome. It returns a *LostError, which matches ErrLost, when the lease was no longer the
-// caller's; another error when the server could not be asked: the release is then
-// tried on in the background, and may be repeated.
+// Release gives the lock up, to the first waiter in the queue if there is one. If ctx has ended, Release still works, for at
+// most RetryTimeout; otherwise ctx's deadline bounds how long the call waits. A second Release returns nil; a call while
+// another is under way returns that one's outcome. If the lease was no longer the caller's, Release returns a *LostError,
+// which matches ErrLost. If the server does not answer, it returns another error and retries in the background; the caller
+// may call it again.
 //
-// The lease is over from the moment of the call, whatever it returns. Where others have
-// the lock with it, readers of this process or those who acquired it again (Reentrant), it
-// stays held until the last of them releases it.
+// The lease is over from the moment of the call, whatever Release returns. If readers of this process, or holders that
+// acquired the lock again (Reentrant), share the hold, the lock stays held until the last of them releases it.
 func (l *holdLease) Release(ctx context.Context) error {
 	return l.release(ctx, hasLeft)
 }
 
-// release is Release of a lease that is not made of others.
+// release is Release for a party that ends in that way.
 func (l *holdLease) release(ctx context.Context, how ending) error {
 	c := l.g.l.c
 	end, bounded := ctx.Deadline()
 	if !bounded || ctx.Err() != nil {
 		return l.releaseWithin(context.WithoutCancel(ctx), how)
 	}
-	// It goes on, when the time is up, until the server has answered.
+	// After ctx's deadline the release goes on in the background until the server has answered.
 	began := time.Now()
 	ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), end)
 	over := make(chan error, 1)
@@ -280,7 +265,7 @@ func (l *holdLease) release(ctx context.Context, how ending) error {
 	}
 }
 
-// releaseWithin is release that takes as long as it takes.
+// releaseWithin is release without a bound on how long it takes.
 func (l *holdLease) releaseWithin(ctx context.Context, how ending) error {
 	h := l.g
 	c := h.l.c
@@ -313,7 +298,7 @@ func (l *holdLease) releaseWithin(ctx context.Context, how ending) error {
 	return l.gaveBack(reply, unanswered, err)
 }
 
-// releaseFailed is why the release that another call had under way failed; nil if it did not.
+// releaseFailed returns why another call's release failed; nil if it did not fail.
 func (l *holdLease) releaseFailed() error {
 	l.g.mu.Lock()
 	defer l.g.mu.Unlock()
@@ -323,8 +308,8 @@ func (l *holdLease) releaseFailed() error {
 	return l.trouble.failed
 }
 
-// releaseThen is Release that returns at once, and calls done, in any goroutine, when it would have
-// returned: of a lock that nobody is known to wait for, in none of its own.
+// releaseThen is Release, but returns at once and calls done, in any goroutine, with what Release would have returned. If
+// nobody is known to wait for the lock, it starts no goroutine.
 func (l *holdLease) releaseThen(ctx context.Context, done func(error)) {
 	h := l.g
 	c := h.l.c
@@ -356,7 +341,7 @@ func (l *holdLease) releaseThen(ctx context.Context, done func(error)) {
 	})
 }
 
-// gaveBack takes over what became of the release.
+// gaveBack records the outcome of the release, and returns the error for the caller.
 func (l *holdLease) gaveBack(reply codec.ReleaseReply, unanswered bool, err error) error {
 	h := l.g
 	if err != nil {
@@ -393,15 +378,14 @@ func (l *holdLease) gaveBack(reply codec.ReleaseReply, unanswered bool, err erro
 	return l.trouble.missed
 }
 
-// prior is what must happen before a lease can be given up: nothing, or one of these is closed.
+// prior is what a release has to wait for: nothing, or the closing of one of these channels.
 type prior struct {
 	landed   <-chan struct{} // no renewal is under way
 	released <-chan struct{} // another call has released the lease, or failed
 }
 
-// giveUp passes the lease on within the process if it may, which is all then; or ends
-// it, so that its release can be sent. first is what must happen before either; if
-// not patient, only what must.
+// giveUp passes the lock on within the process if that is allowed, and is then done. Otherwise it ends the lease, so that
+// its release can be sent. first is what to wait for before calling again; without patience, only what is unavoidable.
 func (l *holdLease) giveUp(patient bool, how ending) (first prior, done bool, err error) {
 	h := l.g
 	h.queue.lock()
@@ -444,8 +428,8 @@ func (l *holdLease) giveUp(patient bool, how ending) (first prior, done bool, er
 	if l.ended == nil {
 		next := h.queue.successor(h, now)
 		if next != nil && h.flying > 0 && patient {
-			// The goroutine that is passed the lease must not meet an answer that
-			// was on its way to this one.
+			// An answer to a renewal that is under way must not reach the next
+			// lease.
 			if h.landed == nil {
 				h.landed = make(chan struct{})
 			}
@@ -475,7 +459,7 @@ type calls struct {
 	all  map[int]func(error)
 }
 
-// add adds a function, and returns its number.
+// add adds a function and returns its number.
 func (c *calls) add(f func(error)) int {
 	if c.all == nil {
 		c.all = map[int]func(error){}
@@ -485,7 +469,7 @@ func (c *calls) add(f func(error)) int {
 	return c.last
 }
 
-// make calls all of them.
+// make calls all of the functions.
 func (c *calls) make(err error) {
 	for _, f := range c.all {
 		f(err)

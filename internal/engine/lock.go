@@ -321,7 +321,7 @@ func (l *target) AcquireBy(ctx context.Context, end time.Time) (Lease, error) {
 	})
 }
 
-// held is AcquireBy for what is made of a target's leases.
+// held is AcquireBy for callers that need the target's own type of lease.
 func (l *target) held(ctx context.Context, end time.Time) (*holdLease, error) {
 	lease, err := l.AcquireBy(ctx, end)
 	if err != nil {
@@ -330,7 +330,7 @@ func (l *target) held(ctx context.Context, end time.Time) (*holdLease, error) {
 	return lease.(*holdLease), nil
 }
 
-// acquireBy acquires a lock until end. withheld tells why it was not granted in time.
+// acquireBy acquires a lock until end. withheld returns why it was not granted in time.
 func acquireBy(ctx context.Context, c *Client, name string, end time.Time, acquire, withheld func(asking context.Context) (Lease, error)) (Lease, error) {
 	c.tasks.Begin()
 	defer c.tasks.End()
@@ -352,8 +352,8 @@ func acquireBy(ctx context.Context, c *Client, name string, end time.Time, acqui
 	return lease, err
 }
 
-// heldBy returns the error of a lock that was not granted in time, once it was looked up who holds it. A server that
-// does not answer that has answered the waiter.
+// heldBy returns a function that makes the error of a lock that was not granted in time, from the answer to the question
+// who holds it. If that question fails, the lock is still known to be held: the server said so to the waiter.
 func heldBy(name string) func(Holder, error) error {
 	return func(h Holder, err error) error {
 		if err != nil {
@@ -363,8 +363,8 @@ func heldBy(name string) func(Holder, error) error {
 	}
 }
 
-// unanswered returns the error of an acquire whose own time ended, and not its caller's context, before the server
-// answered.
+// unanswered returns the error of an acquire whose time to wait passed, while its caller's context had not ended, before
+// the server answered.
 func (c *Client) unanswered(name string, err error) error {
 	var failure *exec.Failure
 	var short *QuorumError

@@ -14,7 +14,7 @@ import (
 // barrier is the lock whose holders are the parties of a barrier.
 var barrier = shared(codec.Barrier, kind{
 	hasParties: true,
-	check:      func(s *settings) error { return s.checkParties(maxArrivals) },
+	check:      atMost(maxArrivals),
 })
 
 // Barrier is where a number of parties wait for each other, again and again: no party begins its
@@ -27,7 +27,6 @@ type Barrier struct {
 
 // Barrier returns the barrier of that name, for 1 to 10,000 parties. All that use it at the same
 // time must give the same number, or they get ErrParties. The options are for the parties' leases.
-// Key, Weight, Reentrant and Poll are not possible.
 func (c *Client) Barrier(name string, parties int, opts ...Option) *Barrier {
 	given := []Option{func(s *settings) { s.kind, s.limit, s.weight = &barrier, parties, 1 }}
 	return &Barrier{c.newLock(name, append(given, opts...))}

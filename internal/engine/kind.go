@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"errors"
 	"fmt"
 	"time"
 
@@ -21,7 +20,7 @@ type kind struct {
 
 	// place returns the lock's keys.
 	place func(space keys.Space, name string, s *settings) (keys.Set, error)
-	// check returns an error if a lock of this kind cannot have these settings.
+	// check returns an error if a lock of this kind cannot have these settings; or it is nil.
 	check func(s *settings) error
 	// share returns how much of the lock there is and how much of it is wanted. It is nil if one
 	// holder has the whole lock.
@@ -105,28 +104,12 @@ const maxPermits = 1_000_000
 // maxArrivals bounds the parties of a barrier, all of which ask the server each time that it trips.
 const maxArrivals = 10_000
 
-// errWeight is the error of a Weight for a lock that has no permits.
-var errWeight = errors.New("Weight is for semaphores only")
-
-// unweighted refuses a Weight.
-func unweighted(s *settings) error {
-	if s.weight != 0 {
-		return errWeight
+// atMost returns the check of a latch or a barrier, which has 1 to most parties.
+func atMost(most int) func(s *settings) error {
+	return func(s *settings) error {
+		if s.limit < 1 || s.limit > most {
+			return fmt.Errorf("the number of parties is %d; it must be between 1 and %d", s.limit, most)
+		}
+		return nil
 	}
-	return nil
-}
-
-// checkParties checks the settings of a latch or a barrier, which has at most that many parties.
-func (s *settings) checkParties(most int) error {
-	switch {
-	case s.weight != 1:
-		return errWeight
-	case s.pollInterval != 0:
-		return errors.New("Poll is not for latches and barriers: without pub/sub they check once a second anyway")
-	case s.reentrant:
-		return errors.New("Reentrant is not for latches and barriers: their parties are counted")
-	case s.limit < 1 || s.limit > most:
-		return fmt.Errorf("the number of parties is %d; it must be between 1 and %d", s.limit, most)
-	}
-	return nil
 }

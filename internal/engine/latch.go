@@ -12,7 +12,7 @@ import (
 // latch is the lock whose holders are the parties that have joined a latch.
 var latch = shared(codec.Latch, kind{
 	hasParties: true,
-	check:      func(s *settings) error { return s.checkParties(maxPermits) },
+	check:      atMost(maxPermits),
 })
 
 // Latch counts down parties that have something to do before others go on. The count begins with
@@ -27,7 +27,7 @@ type Latch struct {
 
 // Latch returns the latch of that name, for 1 to 1,000,000 parties. All that use it must give the
 // same number, or they get ErrParties. The options are for the leases of parties that join the
-// latch. Key, Weight, Reentrant and Poll are not possible.
+// latch.
 func (c *Client) Latch(name string, parties int, opts ...Option) *Latch {
 	given := []Option{func(s *settings) { s.kind, s.limit, s.weight = &latch, parties, 1 }}
 	return &Latch{c.newLock(name, append(given, opts...))}

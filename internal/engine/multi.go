@@ -78,10 +78,6 @@ func (l *multi) check() error {
 		switch {
 		case p.set.err != nil:
 			return p.set.err
-		case p.set.kind.isShared() && !p.set.kind.byOwner:
-			return errors.New("Weight has a meaning for semaphores only")
-		case p.set.as != nil:
-			return errors.New("Key and Redisson name one lock, and Multi has several")
 		case !p.set.unbounded():
 			return errors.New("Multi needs leases that are renewed without a bound: the first has to wait for the last")
 		case named[p.name]:

@@ -21,9 +21,7 @@ type settings struct {
 	maxRenewals  int           // < 0: no bound
 	pollInterval time.Duration // 0: wait for notifications
 	owner        string
-	owned        bool   // the lock is the owner's, in any process
 	key          string // exact key, or ""
-	as           *kind  // the kind that Key or Redisson turn a mutex into; or nil
 	meta         *metaList
 	reentrant    bool
 	maxDepth     int           // 0: no bound
@@ -118,7 +116,10 @@ func Owner(name string) Option { return func(s *settings) { s.owner = name } }
 
 // OwnedBy makes a Mutex an owner's, who can acquire it again from any process.
 func OwnedBy(owner string) Option {
-	return func(s *settings) { s.owner, s.owned, s.reentrant = owner, true, true }
+	return func(s *settings) {
+		s.kind, s.limit, s.weight = &owned, everything, 1
+		s.owner, s.reentrant = owner, true
+	}
 }
 
 // Key makes the lock live under exactly this key, instead of one made from
@@ -126,15 +127,14 @@ func OwnedBy(owner string) Option {
 // form: SET key token NX PX ttl, and a script that compares and deletes. A key with a
 // closing brace that is not a Cluster hash tag's is refused.
 func Key(exact string) Option {
-	return func(s *settings) { s.key, s.as = exact, &keyed }
+	return func(s *settings) { s.kind, s.key = &keyed, exact }
 }
 
 // Redisson makes the lock the one that Redisson's getLock(name), an RLock, returns in Java.
-// It is kept as Redisson keeps it, in a hash under exactly this key, and each side notifies
-// the other when the lock is free. If both Key and Redisson are given, the last one counts. A
-// name with braces that are not a Cluster hash tag's is refused.
+// It is kept as Redisson keeps it, in a hash under exactly this key, and each side notifies the
+// other when the lock is free. A name with braces that are not a Cluster hash tag's is refused.
 func Redisson(name string) Option {
-	return func(s *settings) { s.key, s.as = name, &redisson }
+	return func(s *settings) { s.kind, s.key = &redisson, name }
 }
 
 // MinReplicas makes a grant or renewal count only once n replicas have received it (WAIT) within the timeout, which is at
@@ -214,22 +214,16 @@ func (l *target) resolve() (err error) {
 		return err
 	}
 	s := l.set
-	switch {
-	case s.owned && s.kind == &mutex && s.as == nil:
-		s.kind, s.limit, s.weight = &owned, everything, 1
-	case s.as != nil && s.kind != &mutex:
-		return errors.New("Key and Redisson have a meaning for a Mutex only: no other program knows how this lock is kept")
-	case s.as != nil:
-		s.kind = s.as
-	}
 	if l.keys, err = s.kind.place(l.c.space, l.name, s); err != nil {
 		return err
 	}
 	if err := s.check(l.c.cfg.MaxTTL); err != nil {
 		return err
 	}
-	if err := s.kind.check(s); err != nil {
-		return err
+	if s.kind.check != nil {
+		if err := s.kind.check(s); err != nil {
+			return err
+		}
 	}
 	if err := s.checkDurability(l.c.cfg.CommandTimeout); err != nil {
 		return err
@@ -276,12 +270,6 @@ func (s *settings) check(maxTTL time.Duration) error {
 		return errors.New("MaxDepth has a meaning for Reentrant locks only")
 	case s.maxTries < 0:
 		return errors.New("MaxTries below 1 is not possible")
-	case s.maxTries > 0 && !s.once:
-		return errors.New("MaxTries has a meaning for Once only")
-	case s.once && s.reentrant:
-		return errors.New("Reentrant has no meaning for Once: within a run there is no other")
-	case s.apart && s.reentrant:
-		return errors.New("Reentrant has no meaning for an Election: within a term there is no other")
 	case s.nodeTimeout != 0 && s.kind != &nodeMutex:
 		return errors.New("NodeTimeout has a meaning for a lock of a Quorum only")
 	case s.nodeTimeout < 0 || s.nodeTimeout > s.ttl/4:

@@ -28,7 +28,7 @@ var nodeMutex = single(kind{
 		if s.reentrant || s.replicas != 0 || s.fsync {
 			return errors.New("Reentrant, MinReplicas, Fsync, Key and Redisson are not for locks of a Quorum")
 		}
-		return unweighted(s)
+		return nil
 	},
 })
 

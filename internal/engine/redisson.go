@@ -1,8 +1,6 @@
 package engine
 
 import (
-	"errors"
-
 	"github.com/holdfast-go/holdfast/internal/codec"
 	"github.com/holdfast-go/holdfast/internal/keys"
 	"github.com/holdfast-go/holdfast/internal/notify"
@@ -17,12 +15,6 @@ var redisson = single(kind{
 			set = set.For("redisson")
 		}
 		return set, err
-	},
-	check: func(s *settings) error {
-		if s.once {
-			return errors.New("Redisson is not for Once: no other program knows about its runs")
-		}
-		return unweighted(s)
 	},
 })
 

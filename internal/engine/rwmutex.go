@@ -14,18 +14,9 @@ import (
 // reader and writer are the sides of a read-write lock. A writer wants all of it. The fence of readers is that of the
 // writer before them, and the same for all.
 var (
-	reader = shared(codec.ReadWrite, kind{joinable: true, check: ofWeight(1)})
-	writer = shared(codec.ReadWrite, kind{exclusive: true, check: ofWeight(everything)})
+	reader = shared(codec.ReadWrite, kind{joinable: true})
+	writer = shared(codec.ReadWrite, kind{exclusive: true})
 )
-
-func ofWeight(weight int) func(s *settings) error {
-	return func(s *settings) error {
-		if s.weight != weight {
-			return errWeight
-		}
-		return nil
-	}
-}
 
 // RWMutex is a lock that can be held by any number of readers or by one writer. Each side is a
 // Lock. Each holder has a lease of its own, so a holder that crashed blocks others for at most its
@@ -51,12 +42,7 @@ func (c *Client) RWMutex(name string, opts ...Option) *RWMutex {
 }
 
 func sided(side *kind, weight int) Option {
-	return func(s *settings) {
-		if s.weight != 0 && s.kind == &mutex {
-			weight = -1
-		}
-		s.kind, s.limit, s.weight = side, everything, weight
-	}
+	return func(s *settings) { s.kind, s.limit, s.weight = side, everything, weight }
 }
 
 // Reader returns the lock that readers acquire, with further options, such as a TTL of their own.
@@ -117,7 +103,7 @@ func (l *target) inheriting(from *target) *target {
 	if own.maxRenewals < 0 || old.maxRenewals >= 0 && old.maxRenewals < own.maxRenewals {
 		own.maxRenewals = old.maxRenewals
 	}
-	own.owner, own.owned, own.meta, own.info = old.owner, old.owned, old.meta, old.info
+	own.owner, own.meta, own.info = old.owner, old.meta, old.info
 	return &target{c: l.c, name: l.name, keys: l.keys, set: &own}
 }
 

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/holdfast-go/holdfast/internal/codec"
@@ -16,8 +15,6 @@ var semaphore = shared(codec.Semaphore, kind{
 			return fmt.Errorf("the number of permits is %d; it must be between 1 and %d", s.limit, maxPermits)
 		case s.weight < 1 || s.weight > maxPermits:
 			return fmt.Errorf("%d permits at once are not possible; between 1 and %d are", s.weight, maxPermits)
-		case s.reentrant:
-			return errors.New("Reentrant is not for semaphores: their permits are counted")
 		}
 		return nil
 	},
@@ -55,12 +52,7 @@ func (s *Semaphore) Permits(n int, opts ...Option) Lock {
 // acquire gets ErrPermits. The server decides that, since Resize may have overruled the number that
 // the caller gives. Default 1.
 func Weight(n int) Option {
-	return func(s *settings) {
-		if n <= 0 || s.kind == &reader || s.kind == &writer { // whose weights are fixed
-			n = -1
-		}
-		s.weight = n
-	}
+	return func(s *settings) { s.weight = n }
 }
 
 // Resize sets the number of permits for good: from then on the server's number counts, even if

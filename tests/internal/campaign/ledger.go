@@ -23,8 +23,8 @@ type Entry struct {
 	Mode     Mode      `json:"mode"`
 	Subject  string    `json:"subject"`
 	Kinds    []string  `json:"kinds"`
-	Strikes  []int64   `json:"strikes"` // how often each came about
-	Within   bool      `json:"within"`  // the model
+	Strikes  []int64   `json:"strikes"` // how often each struck
+	Within   bool      `json:"within"`  // within what is promised
 	Revision string    `json:"revision"`
 	Began    time.Time `json:"began"`
 
@@ -40,13 +40,13 @@ func entryOf(p *Plan, began time.Time) Entry {
 
 var currentRevision = sync.OnceValue(revision)
 
-// counts reports whether the history shows how locks bear its faults: it is not void,
-// and they came about.
+// counts reports whether the history shows how locks withstand its faults: it is not void, and the faults
+// happened.
 func (e *Entry) counts() bool {
 	return e.Void == "" && len(e.Strikes) == len(e.Kinds) && !slices.Contains(e.Strikes, 0)
 }
 
-// Replayed is the command that plays the history's plan again.
+// Replayed returns the command that plays the history's plan again.
 func (e *Entry) Replayed() string {
 	kinds := "none"
 	if len(e.Kinds) > 0 {
@@ -55,7 +55,7 @@ func (e *Entry) Replayed() string {
 	return fmt.Sprintf("go run ./cmd/campaign -replay %d -kinds %s -servers %s -mode %s -subject %s -histories 20", e.Seed, kinds, e.Server, e.Mode, e.Subject)
 }
 
-// ledger is the file to which histories are added, and what it had at first.
+// ledger is the file to which histories are added, and what it contained at first.
 type ledger struct {
 	dir     string
 	file    *os.File // nil if nothing is kept
@@ -79,7 +79,7 @@ func openLedger(cfg *Config) (*ledger, error) {
 	return b, err
 }
 
-// read takes in the histories of this mode and subject.
+// read reads the histories of this mode and subject.
 func (b *ledger) read(path string, cfg *Config) error {
 	file, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -115,7 +115,7 @@ func (b *ledger) write(e Entry) error {
 	return err
 }
 
-// keep writes all that is known of a history into a folder of its own.
+// keep writes everything known about a history into a folder of its own.
 func (b *ledger) keep(r *Record, e *Entry) string {
 	if b.dir == "" {
 		return ""

@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/history"
 )
 
-// deciding bounds one check; histories are small enough that none comes near it.
+// deciding bounds one check; histories are so small that none comes near it.
 const deciding = 30 * time.Second
 
 func decide(v *Verdict, rule Rule, name string, model porcupine.Model, operations []porcupine.Operation) {
@@ -24,7 +24,7 @@ func decide(v *Verdict, rule Rule, name string, model porcupine.Model, operation
 	}
 }
 
-// byName groups what has a name, and keeps the order.
+// byName groups a list by name, and keeps the order.
 func byName[T any](list []T, name func(T) string) map[string][]T {
 	groups := map[string][]T{}
 	for _, x := range list {
@@ -33,9 +33,8 @@ func byName[T any](list []T, name func(T) string) map[string][]T {
 	return groups
 }
 
-// judgeModel requires that grants and ends of holds can be put in an order that the
-// lock's model allows. A hold can end at any moment from which on its holder knows
-// that it ends.
+// judgeModel requires that grants and ends of holds can be put in an order that the lock's model allows. A hold
+// can end at any moment after its holder knows that it ends.
 func judgeModel(v *Verdict, events []history.Event, model porcupine.Model) {
 	for name, events := range byName(events, func(e history.Event) string { return e.Name }) {
 		var operations []porcupine.Operation
@@ -55,7 +54,7 @@ func judgeModel(v *Verdict, events []history.Event, model porcupine.Model) {
 	}
 }
 
-// outcome is what an access brought.
+// outcome is the result of an access.
 type outcome struct {
 	ok    bool
 	value uint64
@@ -76,8 +75,7 @@ type update struct {
 	read, write *worker.Access
 }
 
-// updateModel is the guarded resource as its users want it to be: what they read stays
-// until they write.
+// updateModel is the guarded resource as its users want it: a value that they read stays until they write.
 var updateModel = porcupine.Model{
 	Init: func() any { return uint64(0) },
 	Step: func(state, input, _ any) (bool, any) {
@@ -90,8 +88,8 @@ var updateModel = porcupine.Model{
 	},
 }
 
-// judgeRegisters requires that the accesses to each register, and the updates that
-// they make up, happened in some order.
+// judgeRegisters requires that the accesses to each register, and the updates that they form, happened in some
+// order.
 func judgeRegisters(v *Verdict, r *Record) {
 	for name, accesses := range byName(r.accesses, func(x worker.Access) string { return x.Name }) {
 		var single []porcupine.Operation
@@ -103,7 +101,7 @@ func judgeRegisters(v *Verdict, r *Record) {
 	}
 }
 
-// updates pairs every accepted read with the accepted write that its holder made next.
+// updates pairs every accepted read with its holder's next accepted write.
 func updates(accesses []worker.Access) []porcupine.Operation {
 	var all []porcupine.Operation
 	for _, mine := range byHold(accesses) {
@@ -150,9 +148,9 @@ func byHold(accesses []worker.Access) map[hold][]worker.Access {
 	return holds
 }
 
-// judgeStaleWrites counts the writes that were called after a later holder had had
-// access, and requires that all were refused. A holder is later if it has the higher
-// fence, or had asked for the lock only when the other had it, and has not joined earlier ones.
+// judgeStaleWrites counts the writes that were called after a later holder's access, and requires that all of
+// them were refused. A holder is later if it has the higher fence, or asked for the lock only after the other
+// one had it, and has not joined earlier holders.
 func judgeStaleWrites(v *Verdict, r *Record) {
 	granted := map[hold]history.Event{}
 	for _, e := range r.Events {

@@ -9,8 +9,8 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/campaign/worker"
 )
 
-// Plan is all that is decided about a history before it begins. It follows from seed,
-// server, mode, kinds and subject.
+// Plan is everything that is decided about a history before it begins. It follows from seed, server, mode,
+// kinds and subject.
 type Plan struct {
 	Seed    uint64   `json:"seed"`
 	Server  string   `json:"server"`
@@ -18,8 +18,8 @@ type Plan struct {
 	Subject string   `json:"subject"`
 	Kinds   []string `json:"kinds"`
 
-	Active         time.Duration   `json:"active"`      // how long goroutines begin new turns
-	ShortTTL       time.Duration   `json:"short_ttl"`   // by which faults are measured
+	Active         time.Duration   `json:"active"`      // for how long goroutines begin new turns
+	ShortTTL       time.Duration   `json:"short_ttl"`   // the unit of the faults' durations
 	LongestTTL     time.Duration   `json:"longest_ttl"` // of a lock
 	CommandTimeout time.Duration   `json:"command_timeout"`
 	Names          []Name          `json:"names"`
@@ -29,7 +29,7 @@ type Plan struct {
 	kinds []*Kind
 }
 
-// Name is a lock, and its keys on the server.
+// Name is a lock with its keys on the server.
 type Name struct {
 	Name   string `json:"name"`
 	Shared bool   `json:"shared"` // has an exact key
@@ -37,19 +37,19 @@ type Name struct {
 	Queue  string `json:"queue"`
 }
 
-// record begins the keys of what is known of the runs of a job whose lock this is.
+// record returns how the keys begin that record the runs of a job whose lock this is.
 func (n *Name) record() string { return strings.TrimSuffix(n.Queue, ":q") + ":once" }
 
-// Fault is a fault, and when it begins.
+// Fault is a fault and the time at which it begins.
 type Fault struct {
 	Kind string        `json:"kind"`
 	At   time.Duration `json:"at"`
 	Seed uint64        `json:"seed"`
-	Node int           `json:"node,omitempty"` // the server that it befalls, from 1; 0: all, at once
+	Node int           `json:"node,omitempty"` // the server that it strikes, from 1; 0: all, at once
 }
 
-// longTTL is a lease so long that a history would be given up before it ends: a waiter
-// that nobody wakes is found.
+// longTTL is longer than a history may take, so that a waiter which nobody wakes is found before the lease
+// ends.
 const longTTL = time.Minute
 
 // NewPlan draws a plan.
@@ -135,7 +135,7 @@ func (n *Name) share() {
 	n.Queue = "holdfast:{" + n.Key + "}:key:q"
 }
 
-// Within reports whether exclusion is promised in all of the history.
+// Within reports whether exclusion is promised in the whole history.
 func (p *Plan) Within() bool {
 	for _, k := range p.kinds {
 		if !k.Within(p.Mode) {
@@ -145,13 +145,13 @@ func (p *Plan) Within() bool {
 	return true
 }
 
-// fencesMayFall reports whether the server may lose its counter and go back in time, which
-// is the one case in which fences need not rise.
+// fencesMayFall reports whether the server may lose its counter and its clock may go back, the one case in
+// which fences need not rise.
 func (p *Plan) fencesMayFall() bool {
 	return p.has(func(k *Kind) bool { return k.ForgetsFences }) && p.has(func(k *Kind) bool { return k.Breaks == ClockRun })
 }
 
-// has reports whether some kind of fault of the history has a property.
+// has reports whether any kind of fault in the history has a property.
 func (p *Plan) has(property func(*Kind) bool) bool {
 	for _, k := range p.kinds {
 		if property(k) {
@@ -161,32 +161,32 @@ func (p *Plan) has(property func(*Kind) bool) bool {
 	return false
 }
 
-// longestLook is when those look for themselves who wait at a latch or a barrier, and are not
-// notified: also when what they wait for is lost.
+// longestLook is the longest time after which a waiter at a latch or a barrier looks by itself if it is not
+// notified, also when what it waits for is lost.
 const longestLook = 31 * time.Second
 
-// patience is how long a waiter may have to wait once the faults have ended and nothing
-// new begins. A lock without an owner expires; a notification that was lost is made up
-// for by a look, 2 s times the rank later, at most 20% more; a subscription is up again
-// within 2 s; commands under way take their time. The rest is for a slow machine.
+// patience is how long a waiter may have to wait once the faults have ended and nothing new begins. A lock
+// without an owner expires; a look makes up for a lost notification, after 2 s times the rank and at most 20%
+// more; a subscription is up again within 2 s; commands under way take their time. The rest is for a slow
+// machine.
 func (p *Plan) patience() time.Duration {
 	if p.LongestTTL > time.Second {
-		return 20 * time.Second // and no look sooner than 30 s helps who was not woken
+		return 20 * time.Second // a waiter that is not woken does not look before 30 s
 	}
 	var extra time.Duration
 	if p.has(func(k *Kind) bool { return k.Breaks == ClockRun }) {
 		extra = 2 * longestJump
 	}
-	if p.Mode == Strict { // its quarantines
+	if p.Mode == Strict { // for its quarantines
 		extra += time.Duration(len(p.Faults)) * p.Processes[0].MaxTTL
 	}
 	if p.Processes[0].Finally != nil && p.Processes[0].Finally[0].Parties > 0 && p.has(func(k *Kind) bool { return k.Mutes || k.Breaks != None }) {
 		extra += longestLook
 	}
 	looks := time.Duration(len(p.Processes)+1) * 2400 * time.Millisecond
-	for _, want := range p.Processes[0].Finally { // that of one process after that of another
+	for _, want := range p.Processes[0].Finally { // one process follows another
 		extra += time.Duration(len(p.Processes)) * want.TTL
-		if want.NodeTimeout > 0 { // which a busy machine needs many tries to keep
+		if want.NodeTimeout > 0 { // a busy machine needs many tries to meet it
 			extra += 20 * time.Second
 		}
 	}

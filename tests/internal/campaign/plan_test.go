@@ -54,7 +54,7 @@ func TestPlansMakeRoomForTheirFaults(t *testing.T) {
 	}
 }
 
-// Every kind of lock has plans that suit it.
+// Every kind of lock has suitable plans.
 func TestPlansSuitTheirSubject(t *testing.T) {
 	for _, s := range Subjects {
 		chosen, err := Kinds(&Config{Subject: s})

@@ -12,8 +12,8 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/history"
 )
 
-// registers are the guarded resource: for each lock a number, and the highest fence
-// that was seen, below which nothing is accepted. Reading raises the mark, too.
+// registers are the guarded resource. For each lock they have a number and the highest fence seen so far, below
+// which nothing is accepted. Reading raises that mark, too.
 type registers struct {
 	socket string
 
@@ -83,7 +83,7 @@ func (r *registers) access(x *worker.Access) {
 	r.served = append(r.served, served)
 }
 
-// access is the register's rule: what it becomes, whether it accepts, and what is read.
+// access is the register's rule: its next value, whether it accepts, and what is read.
 func (g register) access(fence uint64, write bool, value uint64) (after register, ok bool, read uint64) {
 	switch {
 	case fence < g.mark:
@@ -94,7 +94,7 @@ func (g register) access(fence uint64, write bool, value uint64) (after register
 	return register{fence, g.value}, true, g.value
 }
 
-// unheard returns the accesses whose processes did not live to see the answer.
+// unheard returns the accesses whose processes died before the answer.
 func (r *registers) unheard(heard []worker.Access) []worker.Access {
 	type id struct {
 		process int

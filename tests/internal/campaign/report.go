@@ -12,18 +12,18 @@ import (
 	"time"
 )
 
-// Report is what a campaign found, together with those that it goes on with.
+// Report is what a campaign found, including the campaigns that it continues.
 type Report struct {
 	Mode       Mode           `json:"mode"`
 	Subject    string         `json:"subject"` // the kind of lock
 	Revision   string         `json:"revision"`
 	Seed       uint64         `json:"seed"`
-	Servers    map[string]int `json:"servers"` // histories on each
+	Servers    map[string]int `json:"servers"` // histories on each server
 	Histories  int            `json:"histories"`
-	Calm       int            `json:"calm"` // of them without a fault
+	Calm       int            `json:"calm"` // of these, without a fault
 	Alone      int            `json:"alone"`
 	Paired     int            `json:"paired"`
-	Void       int            `json:"void"` // not counted: trouble that was not the locks'
+	Void       int            `json:"void"` // not counted: trouble that was not the locks' fault
 	Operations int            `json:"operations"`
 	Grants     int            `json:"grants"`
 	Kinds      int            `json:"kinds"`
@@ -33,12 +33,12 @@ type Report struct {
 	Violations int            `json:"violations"` // histories with findings
 	Unknown    int            `json:"unknown"`
 
-	Outside      int            `json:"outside"`       // histories outside the model
-	Overlapped   int            `json:"overlapped"`    // of them with overlaps
-	Overlaps     map[string]int `json:"overlaps"`      // outside the model, by kind
+	Outside      int            `json:"outside"`       // histories outside of what is promised
+	Overlapped   int            `json:"overlapped"`    // of these, with overlaps
+	Overlaps     map[string]int `json:"overlaps"`      // outside of what is promised, by kind
 	StaleWrites  int            `json:"stale_writes"`  // offered to the resource
 	StaleRefused int            `json:"stale_refused"` // by it
-	StaleOutside int            `json:"stale_outside"` // of those offered, outside the model
+	StaleOutside int            `json:"stale_outside"` // of those offered, outside of what is promised
 	Longest      time.Duration  `json:"longest"`       // history
 	Mean         time.Duration  `json:"mean"`          // history
 	Took         time.Duration  `json:"took"`          // this campaign
@@ -50,7 +50,7 @@ type Report struct {
 	sum   time.Duration
 }
 
-// row is what is told of a kind of fault.
+// row is what is reported of a kind of fault.
 type row struct{ histories, struck, violations, overlaps, stale int }
 
 func newReport(cfg *Config, kinds []*Kind) *Report {

@@ -15,26 +15,26 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
-// Scene is what a fault can reach: the history that is going on. Of several servers, one.
+// Scene is what a fault can reach: the history under way and, of several servers, one.
 type Scene struct {
 	ctx     context.Context // ends when the history is given up
 	random  *rand.Rand
 	plan    *Plan
 	server  *server.Server
 	clock   Clock       // nil without one
-	turns   *sync.Mutex // held by whoever pauses or ends a process
-	power   *sync.Mutex // held by whoever pauses or ends the server; the same, where it is the only one
+	turns   *sync.Mutex // held while a process is paused or ended
+	power   *sync.Mutex // held while the server is paused or ended; shared by servers that must not be down together
 	harness *harness.TB
-	proxies []*proxy.Proxy // before the server, one for each process
+	proxies []*proxy.Proxy // in front of the server, one for each process
 	cast    *cast
 	strange *strangers
 	strikes *atomic.Int64
 }
 
-// struck notes that the fault has come about.
+// struck records that the fault has happened.
 func (s *Scene) struck() { s.strikes.Add(1) }
 
-// sleep waits, unless the history is given up.
+// sleep waits for d, or until the history is given up.
 func (s *Scene) sleep(d time.Duration) {
 	select {
 	case <-time.After(d):
@@ -46,16 +46,15 @@ func (s *Scene) between(low, high time.Duration) time.Duration {
 	return low + time.Duration(s.random.Int64N(int64(max(high-low, 1))))
 }
 
-// do sends a command that is the fault to the server. The other fault of the pair may
-// have ended that.
+// do sends the server a command that is the fault. The other fault of the pair may make it fail.
 func (s *Scene) do(args ...any) {
 	if _, err := s.server.Do(args...); err == nil {
 		s.struck()
 	}
 }
 
-// undo sends a command that ends the fault, until the server takes it: the other fault
-// of the pair may be in the way.
+// undo sends a command that ends the fault until the server accepts it: the other fault of the pair may be in
+// the way.
 func (s *Scene) undo(args ...any) {
 	for end := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
 		_, err := s.server.Do(args...)
@@ -75,7 +74,7 @@ func (s *Scene) set(d time.Duration, name, value, usual string) {
 	s.undo("CONFIG", "SET", name, usual)
 }
 
-// links are the ways of some processes to the server: of one, or of all.
+// links returns the connections of some processes to the server: of one, or of all.
 func (s *Scene) links() []*proxy.Proxy {
 	if s.random.IntN(2) == 0 {
 		return s.proxies
@@ -84,10 +83,10 @@ func (s *Scene) links() []*proxy.Proxy {
 	return s.proxies[i : i+1]
 }
 
-// link is the way of one process to the server.
+// link returns the connection of one process to the server.
 func (s *Scene) link() *proxy.Proxy { return s.proxies[s.random.IntN(len(s.proxies))] }
 
-// script matches one of the next scripts that are sent, or a command that stands in for one.
+// script matches one of the next scripts, or a command that stands in for one.
 func (s *Scene) script() proxy.Match {
 	skip := s.random.IntN(4) // not always the first
 	evalsha, delifeq := proxy.Containing("evalsha"), proxy.Containing("delifeq")
@@ -113,7 +112,7 @@ func (s *Scene) after() proxy.After {
 // lock chooses one of the locks.
 func (s *Scene) lock() *Name { return &s.plan.Names[s.random.IntN(len(s.plan.Names))] }
 
-// admin returns a connection for several commands, or nil if the server has none now.
+// admin returns a connection for several commands, or nil if the server accepts none now.
 func (s *Scene) admin() *resp.Conn {
 	c, err := s.server.Dial()
 	if err != nil {
@@ -122,10 +121,10 @@ func (s *Scene) admin() *resp.Conn {
 	return c
 }
 
-// appendOnly is the folder of the server's log of writes.
+// appendOnly returns the folder of the server's log of writes.
 func (s *Scene) appendOnly() string { return filepath.Join(s.server.Dir(), "appendonlydir") }
 
-// exchange replaces the log of a server that has ended: by a copy, or by nothing.
+// exchange replaces the log of a server that has ended with a copy, or with nothing.
 func (s *Scene) exchange(copied string) {
 	if err := os.RemoveAll(s.appendOnly()); err != nil {
 		s.harness.Error(err)

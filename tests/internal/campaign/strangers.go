@@ -17,7 +17,7 @@ type strangers struct {
 
 const compareAndDelete = "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) else return 0 end"
 
-// poll has one try to hold a lock again and again for a while.
+// poll makes a stranger try to hold a lock, again and again for a while.
 func (g *strangers) poll(s *Scene, n *Name) {
 	c := s.admin()
 	if c == nil {
@@ -44,7 +44,7 @@ func (g *strangers) poll(s *Scene, n *Name) {
 		released := history.Now()
 		g.add(history.Event{Name: n.Name, Asked: asked, Granted: granted, Released: released, Deadline: deadline})
 		if s.random.IntN(8) == 0 {
-			continue // it has crashed, and expires
+			continue // it crashes, and its lock expires
 		}
 		if _, err := c.Do("EVAL", compareAndDelete, 1, n.Key, token); err != nil {
 			return

@@ -10,37 +10,36 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/history"
 )
 
-// Subject is a kind of lock that campaigns can test: how it is asked for, and who may
-// hold it beside whom.
+// Subject is a kind of lock that campaigns can test: how it is requested, and who may hold it at the same time.
 type Subject interface {
 	Name() string
-	// Draw returns ways in which one process asks for the lock of that name.
+	// Draw returns ways in which one process requests the lock with that name.
 	Draw(random *rand.Rand, p *Plan, n Name) []worker.Want
-	// Overlaps returns holds that were not to be at the same time.
+	// Overlaps returns holds that must not have existed at the same time.
 	Overlaps(events []history.Event) []history.Violation
 	// ShareFence reports whether these two may have the same fence.
 	ShareFence(a, b history.Event) bool
-	// FencesTellTurns reports whether a holder that asked later has the higher fence. Where
-	// several are served at once, the server's order alone decides, and a goroutine may be
-	// given what another of its process had been granted long since.
+	// FencesTellTurns reports whether a holder that asked later has the higher fence. If several are served at
+	// once, the server's order alone decides, and a goroutine may be given what was granted to another
+	// goroutine of its process long before.
 	FencesTellTurns() bool
-	// HasQueue reports whether waiters stand in the server's queue.
+	// HasQueue reports whether waiters are in the server's queue.
 	HasQueue() bool
-	// Nodes is how many servers a lock is on.
+	// Nodes returns how many servers a lock is on.
 	Nodes() int
 	// Prepare changes a history's plan, once its locks are drawn, so that it suits this kind.
 	Prepare(p *Plan)
-	// Finally returns what each process is to get when the faults are over.
+	// Finally returns what each process must be granted after the faults.
 	Finally(p *Plan) []worker.Want
-	// Judge looks for what breaks a promise of this kind of lock alone.
+	// Judge looks for violations of what only this kind of lock promises.
 	Judge(v *Verdict, r *Record)
 	// HasExactKeys reports whether the lock can be shared with programs that know only SET.
 	HasExactKeys() bool
-	// Stays reports whether the lock's key stays when nobody has a lease of it.
+	// Stays reports whether the lock's key stays after the last lease.
 	Stays() bool
-	// Queue is the key of the queue of the lock with that key.
+	// Queue returns the key of the queue of the lock with that key.
 	Queue(key string) string
-	// Model is the lock as a sequential object, whose operations are Taken and Given.
+	// Model returns the lock as a sequential object, whose operations are Taken and Given.
 	Model() porcupine.Model
 }
 
@@ -57,7 +56,7 @@ type (
 // Subjects are all kinds of locks.
 var Subjects = []Subject{Mutex{}, Redisson{}, ReadWrite{}, Permits{}, Owned{}, Multi{}, Once{}, Election{}, Quorum{}, Latch{}, Barrier{}}
 
-// alone is what is common to locks that stand on one server, with a queue.
+// alone is common to locks that are on one server and have a queue.
 type alone struct{}
 
 func (alone) HasQueue() bool { return true }
@@ -77,8 +76,8 @@ type Mutex struct{ alone }
 
 func (Mutex) Name() string { return "mutex" }
 
-// Draw returns one or two ways, so that goroutines of a process may or may not be able
-// to pass the lock on.
+// Draw returns one or two ways, so that goroutines of a process may or may not be able to pass the lock on to
+// each other.
 func (Mutex) Draw(random *rand.Rand, p *Plan, n Name) []worker.Want {
 	var wants []worker.Want
 	for range 1 + random.IntN(2) {
@@ -92,7 +91,7 @@ func (Mutex) Draw(random *rand.Rand, p *Plan, n Name) []worker.Want {
 	return wants
 }
 
-// drawWant draws how long a lock is wanted, and how it is waited for.
+// drawWant draws for how long a lock is wanted, and how the process waits for it.
 func drawWant(random *rand.Rand, p *Plan, n Name) worker.Want {
 	w := worker.Want{Name: n.Name, TTL: p.LongestTTL, Weight: 1 + random.IntN(4)}
 	if p.LongestTTL == p.ShortTTL && random.IntN(3) == 0 {
@@ -123,7 +122,7 @@ func (Mutex) HasExactKeys() bool { return true }
 
 func (Mutex) Queue(key string) string { return key + ":q" }
 
-// mutexState is nobody's when holder is 0.
+// mutexState is a free mutex if holder is 0.
 type mutexState struct {
 	holder int
 	fence  uint64

@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/history"
 )
 
-// crowded is what is common to latches and barriers.
+// crowded is common to latches and barriers.
 type crowded struct{ alone }
 
 func (crowded) FencesTellTurns() bool { return false }
@@ -21,7 +21,7 @@ func (crowded) ShareFence(_, _ history.Event) bool { return false }
 
 func (crowded) HasExactKeys() bool { return false }
 
-// countSteps counts what is neither a grant nor its end.
+// countSteps counts the steps that are neither grants nor ends of grants.
 func countSteps(v *Verdict, steps []worker.Step) {
 	for _, s := range steps {
 		if s.Ended != 0 && s.Do != worker.Join && s.Do != worker.Leave {
@@ -30,9 +30,9 @@ func countSteps(v *Verdict, steps []worker.Step) {
 	}
 }
 
-// Barrier is where a number of parties wait for each other, phase after phase. There are never
-// more parties than that at a time. In the end each process passes each barrier once more, with
-// the help of as many others as that takes.
+// Barrier makes a number of parties wait for each other, phase after phase. There are never more parties than
+// that at a time. In the end each process passes each barrier once more, with the help of as many others as
+// that takes.
 type Barrier struct{ crowded }
 
 func (Barrier) Name() string { return "barrier" }
@@ -70,7 +70,7 @@ func (Barrier) Model() porcupine.Model {
 
 func (Barrier) Queue(key string) string { return key + ":bar" }
 
-// Judge looks at what parties were told of phases.
+// Judge checks what parties were told of phases.
 func (Barrier) Judge(v *Verdict, r *Record) {
 	steps := r.latestSteps()
 	countSteps(v, steps)
@@ -91,32 +91,32 @@ func (Barrier) Judge(v *Verdict, r *Record) {
 
 // party is what a party of a barrier was told.
 type party struct {
-	join, end worker.Step // end has no ID if it did not come to that
+	join, end worker.Step // end has no ID if the party did not end
 	arrivals  []arrival
 }
 
-// arrival is what a party has awaited, from its first call to the one that told it of a phase. It
-// can have arrived at any time between.
+// arrival is one await of a party, from its first call to the one that told it of a phase. The party can have
+// arrived at any time in between.
 type arrival struct {
 	*party
 	from, to int64
 	phase    uint64 // 0: it was told of none
 	broken   bool
-	died     bool // who broke it
+	died     bool // how its breaker ended
 }
 
-// barrier is what is known of the parties of one.
+// barrier is what is known of a barrier's parties.
 type barrier struct {
 	name    string
 	parties []*party
-	joins   []worker.Step // also those that brought no lease
+	joins   []worker.Step // including those without a lease
 }
 
 func barrierOf(name string, steps []worker.Step) *barrier {
 	b := &barrier{name: name}
 	slices.SortFunc(steps, func(a, b worker.Step) int { return cmp.Compare(a.Begun, b.Begun) })
 	parties := map[source]*party{}
-	waiting := map[*party]int64{} // since when
+	waiting := map[*party]int64{} // the time since which each waits
 	for _, s := range steps {
 		p := parties[source{s.Process, s.Party}]
 		switch s.Do {
@@ -149,8 +149,8 @@ func barrierOf(name string, steps []worker.Step) *barrier {
 	return b
 }
 
-// judgeTurns requires that a party is told of each phase once, and of one after the other: which
-// only one that broke may be followed by others that nobody tells it of.
+// judgeTurns requires that a party is told of each phase once, and of all phases in order. Only a broken phase
+// may be followed by others of which it is not told.
 func (b *barrier) judgeTurns(v *Verdict) {
 	for _, p := range b.parties {
 		var last arrival
@@ -166,8 +166,8 @@ func (b *barrier) judgeTurns(v *Verdict) {
 	}
 }
 
-// judgeCrowds requires that at some time before a party passed a phase all parties there are to
-// be had arrived at it, and had not been told of it yet.
+// judgeCrowds requires that, at some time before a party passed a phase, as many parties as the barrier has had
+// arrived and had not been told of the phase yet.
 func (b *barrier) judgeCrowds(v *Verdict) {
 	b.each(func(a arrival) {
 		if a.phase == 0 || a.broken {
@@ -180,7 +180,7 @@ func (b *barrier) judgeCrowds(v *Verdict) {
 			}
 		})
 		most := 0
-		for _, last := range with { // to arrive
+		for _, last := range with { // of those to arrive
 			at := max(last.from, a.from)
 			there := map[*party]bool{}
 			for _, o := range with {
@@ -204,9 +204,8 @@ func (b *barrier) each(f func(arrival)) {
 	}
 }
 
-// judgeOutcomes requires that a phase which one party passed is broken for no other. Phases have
-// the same numbers again when nobody has been a party meanwhile: not between two that were
-// parties at the same time.
+// judgeOutcomes requires that a phase which one party passed is broken for no other. Numbers of phases repeat
+// only after a time without parties: not for two that were parties at the same time.
 func (b *barrier) judgeOutcomes(v *Verdict) {
 	b.each(func(a arrival) {
 		b.each(func(o arrival) {
@@ -217,7 +216,7 @@ func (b *barrier) judgeOutcomes(v *Verdict) {
 	})
 }
 
-// over is when the party ceased to believe that it was one, as far as is known.
+// over returns when the party stopped believing that it was one, as far as is known.
 func (p *party) over() int64 {
 	if p.end.ID != 0 {
 		return min(p.end.Begun, p.end.Deadline)
@@ -225,16 +224,16 @@ func (p *party) over() int64 {
 	return p.join.Deadline
 }
 
-// meets reports whether two certainly were parties at the same time.
+// meets reports whether both were certainly parties at the same time.
 func (p *party) meets(o *party) bool {
 	return max(p.join.Ended, o.join.Ended) < min(p.over(), o.over())
 }
 
-// judgeCauses requires that a phase was broken by somebody.
+// judgeCauses requires that somebody broke each broken phase.
 func (b *barrier) judgeCauses(v *Verdict) {
 	for _, p := range b.parties {
-		// The phase did not end before. Who joins may be given what the server gave to
-		// another goroutine of the process, who had asked earlier.
+		// The phase did not end before. A party that joins may be given what the server granted to another
+		// goroutine of its process, which asked earlier.
 		var since int64
 		for _, a := range p.arrivals {
 			if a.broken && !b.hasCause(a, since) {

@@ -6,17 +6,17 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/campaign/worker"
 )
 
-// passes has the party that joined as the nth step pass a phase.
+// passes makes the party that joined as the nth step pass a phase.
 func (r *Record) passes(nth, phase uint64, begun, ended int64) *Record {
 	return r.step(worker.Step{Do: worker.Await, Party: nth, Begun: begun, Ended: ended, Answer: worker.Answer{Outcome: worker.Achieved, Phase: phase}})
 }
 
-// breaks has it be told that a phase is broken.
+// breaks tells the party that a phase is broken.
 func (r *Record) breaks(nth, phase uint64, died bool, begun, ended int64) *Record {
 	return r.step(worker.Step{Do: worker.Await, Party: nth, Begun: begun, Ended: ended, Answer: worker.Answer{Outcome: worker.Broken, Phase: phase, Died: died}})
 }
 
-// cancels has it give up.
+// cancels makes the party give up.
 func (r *Record) cancels(nth uint64, begun, ended int64) *Record {
 	return r.step(worker.Step{Do: worker.Await, Party: nth, Begun: begun, Ended: ended, Answer: worker.Answer{Outcome: worker.Undone}})
 }

@@ -6,9 +6,9 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/campaign/worker"
 )
 
-// Election has terms for grants: from when a leader is called to when it has returned, or was
-// told that its term is over, or its process would have been. There is one leader at a time,
-// the fences of terms rise, and after the faults each process leads once more.
+// Election has terms in place of grants. A term lasts from the call of a leader until that has returned, was
+// told that its term is over, or would have been told. There is one leader at a time, the fences of terms rise,
+// and after the faults each process leads once more.
 type Election struct{ Mutex }
 
 func (Election) Name() string { return "election" }

@@ -14,23 +14,23 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/history"
 )
 
-// Latch is a count that others wait for. Some count it down, some join it first, some wait, look
-// or reset it. What they are told must follow from some order of all that, and of what may have
-// been carried out though nobody heard of it. Who waits always comes back in the end: there is
-// somebody then who counts down.
+// Latch is a count that processes wait for. Some count it down, some join it first, some wait for it, look at
+// it or reset it. What they are told must follow from some order of these steps, and of those that may have
+// been carried out although nobody was told. A waiter always returns in the end, since somebody then counts
+// down.
 type Latch struct{ crowded }
 
 func (Latch) Name() string { return "latch" }
 
-// longestParties is how many parties a latch has at most.
+// longestParties is the largest number of parties of a latch.
 const longestParties = 5
 
-// partiesOf is how many parties a latch has, for all who use it in this history.
+// partiesOf returns how many parties a latch has for all its users in this history.
 func partiesOf(p *Plan, name string) int {
 	return 2 + rand.New(rand.NewPCG(p.Seed, uint64(name[0]))).IntN(longestParties-1)
 }
 
-// Draw returns a way to do everything there is to do.
+// Draw returns a way for each operation.
 func (Latch) Draw(random *rand.Rand, p *Plan, n Name) []worker.Want {
 	wants := []worker.Want{drawParty(random, p, n, worker.Joining), drawParty(random, p, n, worker.Joining)}
 	for share, weight := range map[worker.Share]int{worker.Counting: 4, worker.Waiting: 3, worker.Looking: 3, worker.Resetting: 1} {
@@ -58,8 +58,8 @@ func (Latch) Finally(p *Plan) (wants []worker.Want) {
 	return wants
 }
 
-// Overlaps finds nothing: who had joined before a Reset believes to be a party until its next
-// renewal, when others have joined.
+// Overlaps finds nothing: a party that joined before a Reset believes that it is a party until its next
+// renewal, when others have already joined.
 func (Latch) Overlaps([]history.Event) []history.Violation { return nil }
 
 func (Latch) Model() porcupine.Model {
@@ -68,13 +68,13 @@ func (Latch) Model() porcupine.Model {
 
 func (Latch) Queue(key string) string { return key + ":latch" }
 
-// Stays is so for a day.
+// Stays returns true: the key stays for a day.
 func (Latch) Stays() bool { return true }
 
 func (Latch) Judge(v *Verdict, r *Record) {
 	steps := r.latestSteps()
 	countSteps(v, steps)
-	// The queue remembers what was counted.
+	// The queue remembers which requests were counted.
 	if r.Plan.has(func(k *Kind) bool { return k.Breaks != None || k.LosesQueue }) {
 		return
 	}
@@ -84,7 +84,8 @@ func (Latch) Judge(v *Verdict, r *Record) {
 	}
 }
 
-// judgeAnew requires that who was told of a reset has waited while one was, or may have been.
+// judgeAnew requires that a waiter which was told of a reset waited during one, or during one that may have
+// happened.
 func judgeAnew(v *Verdict, name string, steps []worker.Step) {
 	for _, w := range steps {
 		if w.Do == worker.Wait && w.Outcome == worker.Anew && !slices.ContainsFunc(steps, func(s worker.Step) bool {
@@ -95,8 +96,8 @@ func judgeAnew(v *Verdict, name string, steps []worker.Step) {
 	}
 }
 
-// The operations of a latch's model: a step that was answered, and the number of its party; and
-// these, of which nobody knows whether and when they come about, from some moment on.
+// These are the operations of a latch's model: a step that was answered, with the number of its party; and some
+// that may happen at any time after a given moment, or never.
 type (
 	latchStep struct {
 		worker.Step
@@ -104,15 +105,15 @@ type (
 	}
 	lateCount struct{} // a count-down that was not answered
 	lateReset struct{}
-	lateSeat  struct{} // whose Join brought no lease: it may be a party for a while
-	lateParty struct{} // and be missing from the end of that lease on
+	lateSeat  struct{} // a Join without a lease: it may be a party for a while
+	lateParty struct{} // and be missing after that lease
 	lateEnd   struct { // of a party
 		party int
 		as    partyState
 	}
 )
 
-// partyState is what may become of a party.
+// partyState is what may happen to a party.
 type partyState byte
 
 const (
@@ -121,12 +122,12 @@ const (
 	mayCount            // or may have counted down
 )
 
-// mayBeRepeated is the least time after which a request is sent again.
+// mayBeRepeated is the shortest time after which a request is sent again.
 const mayBeRepeated = int64(5 * time.Millisecond)
 
-// ghosts is how often a Join may have brought a lease that was over before anybody heard of it: for
-// each TTL that it takes, and when it brings none in the end. orphans says that it may be carried
-// out again when it has been answered.
+// ghosts returns how many leases a Join may have got that ended before anybody was told: one for each TTL that
+// it takes, and one if it brings none in the end. orphans says that it may be carried out again after it was
+// answered.
 func ghosts(s worker.Step, orphans bool) int {
 	took := s.Ended - s.Begun
 	n := int(took / s.TTL)
@@ -141,7 +142,7 @@ func ghosts(s worker.Step, orphans bool) int {
 	return n + 1
 }
 
-// latchOperations makes operations of steps.
+// latchOperations turns steps into operations.
 func latchOperations(steps []worker.Step, p *Plan) (all []porcupine.Operation) {
 	calm, orphans := len(p.kinds) == 0, p.has(func(k *Kind) bool { return k.Orphans })
 	between := func(input any, from, to int64) {
@@ -156,7 +157,7 @@ func latchOperations(steps []worker.Step, p *Plan) (all []porcupine.Operation) {
 	}
 	for i, s := range steps {
 		n := i + 1 // of the party, if it is one
-		// Who finds it full may find those of whom nobody has heard.
+		// A process that finds the latch full may have found parties that were never told.
 		answered := s.Outcome == worker.Achieved || s.Outcome == worker.Full && calm
 		if s.Do == worker.Join {
 			for n := range ghosts(s, orphans) {
@@ -168,7 +169,7 @@ func latchOperations(steps []worker.Step, p *Plan) (all []porcupine.Operation) {
 		case s.Do == worker.Join && s.Outcome == worker.Achieved:
 			between(latchStep{s, n}, s.Begun, s.Ended)
 			end, known := ends[source{s.Process, s.ID}]
-			heard := s.Ended + 1 // a lease may be over by the time it is heard of
+			heard := s.Ended + 1 // a lease may be over by the time its holder is told
 			switch {
 			case !known:
 				from(lateEnd{n, mayGo}, max(s.Deadline, heard))
@@ -192,16 +193,16 @@ func latchOperations(steps []worker.Step, p *Plan) (all []porcupine.Operation) {
 	return all
 }
 
-// latchState is where a latch may be.
+// latchState is a possible state of a latch.
 type latchState struct {
 	count, missing int
-	parties        string // that have joined: their numbers, as runes, times 3, and a partyState
-	// How many of what may come yet.
+	parties        string // the numbers of those that joined, as runes: 3 times the number plus a partyState
+	// How many of each may still happen.
 	counts, resets, ghosts int
-	seats                  int // that may be taken by those of whom nobody has heard
+	seats                  int // that may be taken by parties that were never told
 }
 
-// party returns where in s.parties a party is, or -1.
+// party returns the index of a party in s.parties, or -1.
 func (s latchState) party(n int) int {
 	return strings.IndexFunc(s.parties, func(p rune) bool { return int(p)/3 == n })
 }
@@ -235,7 +236,7 @@ func (s latchState) anew(parties int) latchState {
 	return s
 }
 
-// later returns what it may become by one of the things that may come.
+// later returns the states that may follow by one of the pending operations.
 func (s latchState) later(parties int) (all []latchState) {
 	if s.counts > 0 && !s.full() {
 		t := s.counted(0)
@@ -264,7 +265,7 @@ func (s latchState) later(parties int) (all []latchState) {
 	return all
 }
 
-// step returns what an operation makes of it; false if that cannot be.
+// step returns the state after an operation, or false if the operation is impossible.
 func (s latchState) step(input any, parties int) (latchState, bool) {
 	switch op := input.(type) {
 	case lateCount:
@@ -303,20 +304,20 @@ func (s latchState) step(input any, parties int) (latchState, bool) {
 			return s.anew(parties), true
 		case worker.Look:
 			return s, op.Left == s.count
-		case worker.Wait: // Missing is 0 unless it was told of them
+		case worker.Wait: // Missing is 0 unless parties were missing
 			return s, s.count == 0 && op.Missing == s.missing
 		}
 	}
 	return s, true
 }
 
-// covers reports whether whatever may become of t may become of s: what may come yet need not.
+// covers reports whether every future of t is also a future of s: pending operations need not happen.
 func (s latchState) covers(t latchState) bool {
 	return s.count == t.count && s.missing == t.missing && s.parties == t.parties && s.seats == t.seats &&
 		s.counts >= t.counts && s.resets >= t.resets && s.ghosts >= t.ghosts
 }
 
-// include adds a state to others, none of which covers another, unless one covers it.
+// include adds a state to a set in which no state covers another, unless one of them covers it.
 func include(states []latchState, t latchState) (all []latchState, added bool) {
 	if slices.ContainsFunc(states, func(s latchState) bool { return s.covers(t) }) {
 		return states, false
@@ -324,7 +325,7 @@ func include(states []latchState, t latchState) (all []latchState, added bool) {
 	return append(slices.DeleteFunc(states, t.covers), t), true
 }
 
-// latchModel has the states in which the latch may be for its state: a []latchState in order.
+// latchModel returns a model whose state is the list of states in which the latch may be.
 func latchModel(parties int) porcupine.Model {
 	return porcupine.Model{
 		Init: func() any { return []latchState{{count: parties}} },

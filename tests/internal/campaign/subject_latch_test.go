@@ -11,7 +11,7 @@ import (
 // ofTwo is the name of a latch that has two parties in the plans that tell draws.
 const ofTwo = "e"
 
-// step adds what was asked of a latch or a barrier.
+// step adds a step at a latch or a barrier.
 func (r *Record) step(s worker.Step) *Record {
 	s.ID, s.Process, s.Name = uint64(len(r.records.steps)+1), 1, ofTwo
 	if s.Do == worker.Join {
@@ -21,27 +21,27 @@ func (r *Record) step(s worker.Step) *Record {
 	return r
 }
 
-// asks adds something that was answered.
+// asks adds a step that was answered.
 func (r *Record) asks(do worker.Doing, told worker.Outcome, begun, ended int64) *Record {
 	return r.step(worker.Step{Do: do, Begun: begun, Ended: ended, Answer: worker.Answer{Outcome: told}})
 }
 
-// looks adds a look at how many are left.
+// looks adds a look at the number that is left.
 func (r *Record) looks(left int, begun, ended int64) *Record {
 	return r.step(worker.Step{Do: worker.Look, Begun: begun, Ended: ended, Answer: worker.Answer{Outcome: worker.Achieved, Left: left}})
 }
 
-// misses adds a wait that was told that some are missing.
+// misses adds a wait that was told that some parties are missing.
 func (r *Record) misses(missing int, begun, ended int64) *Record {
 	return r.step(worker.Step{Do: worker.Wait, Begun: begun, Ended: ended, Answer: worker.Answer{Outcome: worker.Incomplete, Missing: missing}})
 }
 
-// joins adds a party, whose lease ends at a time.
+// joins adds a party whose lease ends at deadline.
 func (r *Record) joins(begun, ended, deadline int64) *Record {
 	return r.step(worker.Step{Do: worker.Join, Deadline: deadline, Begun: begun, Ended: ended, Answer: worker.Answer{Outcome: worker.Achieved}})
 }
 
-// ends has the party that joined as the nth step count down, or leave.
+// ends makes the party that joined as the nth step count down, or leave.
 func (r *Record) ends(nth uint64, counting bool, told worker.Outcome, begun, ended, deadline int64) *Record {
 	return r.step(worker.Step{Do: worker.Leave, Party: nth, Counting: counting, Deadline: deadline, Begun: begun, Ended: ended, Answer: worker.Answer{Outcome: told}})
 }
@@ -122,7 +122,7 @@ func convicted(t *testing.T, name string, r *Record, s Subject, rule Rule, guilt
 	}
 }
 
-// What may come yet, however much it is, does not make a history too hard to judge.
+// However much may still happen, a history does not become too hard to judge.
 func TestLatchesAreDecided(t *testing.T) {
 	r := tell("lost-reply")
 	for i := range int64(300) {

@@ -6,24 +6,23 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/campaign/worker"
 )
 
-// Multi is several mutexes that are held as one. Each is judged as a mutex, also beside those
-// who want it alone: what was kept of a lock that was not granted, and callers who wait for
-// each other, keep others waiting for ever.
+// Multi is several mutexes that are held as one. Each is judged as a mutex, together with holders that want it
+// alone. A lock that was kept although the others were not granted, or callers that wait for each other, would
+// keep others waiting forever.
 type Multi struct{ Mutex }
 
 func (Multi) Name() string { return "multi" }
 
 func (Multi) HasExactKeys() bool { return false }
 
-// Prepare makes sure that there is more than one lock.
+// Prepare ensures that there is more than one lock.
 func (Multi) Prepare(p *Plan) {
 	if len(p.Names) == 1 {
 		p.Names = append(p.Names, Name{Name: "b", Key: "holdfast:{b}", Queue: "holdfast:{b}:q"})
 	}
 }
 
-// Draw returns ways to have the lock together with others, in any order, and at times a way
-// to have it alone.
+// Draw returns ways to hold the lock together with others, in any order, and sometimes a way to hold it alone.
 func (Multi) Draw(random *rand.Rand, p *Plan, n Name) []worker.Want {
 	var wants []worker.Want
 	for range 1 + random.IntN(2) {
@@ -39,7 +38,7 @@ func (Multi) Draw(random *rand.Rand, p *Plan, n Name) []worker.Want {
 	return wants
 }
 
-// together makes a want one of its lock and others.
+// together turns a want of one lock into one of that lock and others.
 func together(w worker.Want, random *rand.Rand, names []Name) worker.Want {
 	w.Share = worker.Together
 	for _, i := range random.Perm(len(names)) {
@@ -52,7 +51,7 @@ func together(w worker.Want, random *rand.Rand, names []Name) worker.Want {
 	return w
 }
 
-// Finally is all locks at once.
+// Finally returns a want of all locks at once.
 func (Multi) Finally(p *Plan) []worker.Want {
 	w := worker.Want{Name: p.Names[0].Name, Share: worker.Together, TTL: p.LongestTTL}
 	for _, n := range p.Names[1:] {

@@ -10,8 +10,8 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/campaign/worker"
 )
 
-// Once is a job that is completed at most once in a window. Its runs are judged as holds of its
-// lock; and which of them count, by what the calls that wanted it done were told.
+// Once is a job that is completed at most once in a window. Its runs are judged as holds of its lock. Which of
+// them count is judged by what calls of Do were told.
 type Once struct{ Mutex }
 
 func (Once) Name() string { return "once" }
@@ -26,7 +26,7 @@ func (Once) Draw(random *rand.Rand, p *Plan, n Name) []worker.Want {
 	return wants
 }
 
-// onceWant makes a want one of a job, whose windows are alike for all who want it.
+// onceWant turns a want into one of a job, whose windows are the same for all.
 func onceWant(p *Plan, n Name, w worker.Want) worker.Want {
 	fixed := rand.New(rand.NewPCG(p.Seed, uint64(n.Name[0])))
 	w.Share = worker.Job
@@ -38,8 +38,7 @@ func onceWant(p *Plan, n Name, w worker.Want) worker.Want {
 	return w
 }
 
-// Finally is each job once more, in all its windows: one that no run was completed in is not
-// closed by those that failed.
+// Finally returns each job once more, in all its windows: a failed run does not close a window.
 func (Once) Finally(p *Plan) (wants []worker.Want) {
 	for _, n := range p.Names {
 		wants = append(wants, onceWant(p, n, worker.Want{Name: n.Name, TTL: p.LongestTTL}))
@@ -47,10 +46,10 @@ func (Once) Finally(p *Plan) (wants []worker.Want) {
 	return wants
 }
 
-// Judge requires that no two runs count in one window, and that one which counts was completed:
-// neither failed, nor ended with its process.
+// Judge requires that at most one run counts in a window, and that it was completed: that it neither failed nor
+// ended with its process.
 func (Once) Judge(v *Verdict, r *Record) {
-	// What was completed is known to the server alone.
+	// Only the server knows what was completed.
 	if r.Plan.has(func(k *Kind) bool { return k.Breaks != None }) {
 		return
 	}
@@ -70,7 +69,7 @@ func (Once) Judge(v *Verdict, r *Record) {
 	}
 }
 
-// judgeCounted requires that whatever counts was completed, with that result.
+// judgeCounted requires that a run which counts was completed, with that result.
 func judgeCounted(v *Verdict, calls []worker.Call) {
 	for _, c := range calls {
 		if c.Done == nil {
@@ -90,7 +89,7 @@ func judgeCounted(v *Verdict, calls []worker.Call) {
 
 // judgeSlot requires that one run counts, and that none begins once that is known.
 func judgeSlot(v *Verdict, calls []worker.Call) {
-	var first worker.Call // that returned, and told which run counts
+	var first worker.Call // the first that returned and was told which run counts
 	for _, c := range calls {
 		if c.Done != nil && (first.Done == nil || c.Returned < first.Returned) {
 			first = c
@@ -109,7 +108,7 @@ func judgeSlot(v *Verdict, calls []worker.Call) {
 	}
 }
 
-// judgeIntervals requires that a window lies between runs that count.
+// judgeIntervals requires that at least a window lies between runs that count.
 func judgeIntervals(v *Verdict, calls []worker.Call) {
 	counted := map[uint64]worker.Call{}
 	for _, c := range calls {

@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/campaign/worker"
 )
 
-// calls adds what calls that want a job done say.
+// call adds what calls of Do reported.
 func (r *Record) call(calls ...worker.Call) *Record {
 	for _, c := range calls {
 		c.ID, c.Name = uint64(len(r.records.calls)), "a"
@@ -18,25 +18,25 @@ func (r *Record) call(calls ...worker.Call) *Record {
 	return r
 }
 
-// ran is a call that ran the job, from held to finished, and was told at returned that this counts.
+// ran is a call that ran the job, from held to finished, and was told at returned that its run counts.
 func ran(slot string, fence uint64, held, finished, returned int64) worker.Call {
 	c := worker.Call{Slot: slot, Window: 100 * time.Microsecond, Fence: fence, Held: held, Finished: finished, Result: fmt.Sprint(fence)}
 	return told(c, fence, returned)
 }
 
-// told has a call be told that a run counts, whose time is its fence.
+// told makes a call be told that a run counts, whose time is its fence.
 func told(c worker.Call, fence uint64, returned int64) worker.Call {
 	c.Returned = returned
 	c.Done = &worker.Done{Fence: fence, Result: fmt.Sprint(fence), At: int64(fence), Here: c.Fence == fence}
 	return c
 }
 
-// failed is a call that ran the job, which failed, or was ended with its process.
+// failed is a call whose run failed, or ended with its process.
 func failed(slot string, fence uint64, held int64) worker.Call {
 	return worker.Call{Slot: slot, Window: 100 * time.Microsecond, Fence: fence, Held: held, Result: fmt.Sprint(fence), Error: "it failed"}
 }
 
-// unsure is a call that ran the job, but does not know whether that counts.
+// unsure is a call that ran the job, but does not know whether its run counts.
 func unsure(slot string, fence uint64, held, finished int64) worker.Call {
 	return worker.Call{Slot: slot, Fence: fence, Held: held, Finished: finished, Result: fmt.Sprint(fence)}
 }
@@ -75,7 +75,7 @@ func TestJudgeOfJobs(t *testing.T) {
 	}
 }
 
-// What is told of a call later takes the place of what was told before.
+// A later report of a call replaces the earlier one.
 func TestLatestCalls(t *testing.T) {
 	r := tell().call(failed("s", 10, 1), ran("s", 20, 5, 6, 7))
 	first := r.records.calls[0]
@@ -89,7 +89,7 @@ func TestLatestCalls(t *testing.T) {
 	}
 }
 
-// Terms, locks that are held together, and those of a quorum, are judged as holds of mutexes.
+// Terms, locks that are held together, and a quorum's locks are judged like holds of mutexes.
 func TestJudgeOfWholeLocks(t *testing.T) {
 	for _, s := range []Subject{Multi{}, Once{}, Election{}, Quorum{}} {
 		for name, c := range map[string]struct {

@@ -14,10 +14,10 @@ type Owned struct{ alone }
 
 func (Owned) Name() string { return "owned" }
 
-// owners is how many want the lock.
+// owners is the number of owners that want the lock.
 const owners = 3
 
-// Draw returns ways of one owner, or of two.
+// Draw returns ways for one owner or two.
 func (Owned) Draw(random *rand.Rand, p *Plan, n Name) []worker.Want {
 	var wants []worker.Want
 	for range 1 + random.IntN(2) {
@@ -39,7 +39,7 @@ func (Owned) HasExactKeys() bool { return false }
 
 func (Owned) Queue(key string) string { return key + ":own" }
 
-// ownedState is an owner and its holds; nobody's when there are none.
+// ownedState is an owner and its holds; the lock is free if there are none.
 type ownedState struct {
 	owner, holds int
 	fence        uint64
@@ -53,10 +53,10 @@ func (Owned) Model() porcupine.Model {
 			switch op := input.(type) {
 			case Taken:
 				if s.holds > 0 && s.owner == op.Share {
-					// The fence may also be one of holds that nobody has heard of.
+					// The fence may also be one of holds that were never reported.
 					return op.Fence >= s.fence, ownedState{s.owner, s.holds + 1, op.Fence}
 				}
-				// The owner of before may have had others meanwhile, of which nobody has heard.
+				// The previous owner may have held it again meanwhile, without any report.
 				rises := op.Fence > s.fence || op.Fence == s.fence && s.owner == op.Share
 				return s.holds == 0 && rises, ownedState{op.Share, 1, op.Fence}
 			case Given:

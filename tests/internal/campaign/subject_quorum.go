@@ -7,13 +7,13 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/campaign/worker"
 )
 
-// Quorum is the lock over several independent servers. Faults befall one of them, or at times
-// all; two faults may take two. Fences rise from grant to grant. That a majority which has
-// restarted needs to be admitted again is left to the first process, once faults are over and
-// no lease of before is believed in; then each process is granted each lock.
+// Quorum is the lock over several independent servers. A fault strikes one of them, or sometimes all; two
+// faults may strike two. Fences rise from grant to grant. A majority that restarted must be admitted again: the
+// first process does that once the faults are over and no earlier lease is believed in. Then each process is
+// granted each lock.
 type Quorum struct{ Mutex }
 
-// nodes of a quorum.
+// nodes is the number of nodes of a quorum.
 const nodes = 3
 
 func (Quorum) Name() string { return "quorum" }
@@ -24,9 +24,9 @@ func (Quorum) HasExactKeys() bool { return false }
 
 func (Quorum) Nodes() int { return nodes }
 
-// Prepare leaves nodes time to answer, a quarter of the TTL at most; and to come back from
-// their quarantine while there is more to come. Connections are not given up soon: on a busy
-// machine, processes that set up new ones to three servers again and again do nothing else.
+// Prepare gives nodes time to answer, up to a quarter of the TTL, and to return from their quarantine before
+// the history ends. Connections are not given up soon: on a busy machine, processes that keep opening new ones
+// to three servers get nothing else done.
 func (Quorum) Prepare(p *Plan) {
 	p.CommandTimeout += 1500 * time.Millisecond
 	p.ShortTTL += 600 * time.Millisecond
@@ -40,7 +40,7 @@ func (Quorum) Draw(random *rand.Rand, p *Plan, n Name) []worker.Want {
 	if random.IntN(4) > 0 { // otherwise it is the default
 		w.NodeTimeout = w.TTL / 4
 	}
-	if random.IntN(3) == 0 { // for long enough to be held when most nodes lose it
+	if random.IntN(3) == 0 { // for so long that it is still held when most nodes lose it
 		w.Hold = w.TTL / 2
 	}
 	return []worker.Want{w}

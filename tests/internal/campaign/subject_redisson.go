@@ -6,8 +6,8 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/campaign/worker"
 )
 
-// Redisson is the mutex in the form in which Redisson keeps its lock. Programs that know only SET
-// do not share it; Redisson's own clients are for other tests.
+// Redisson is the mutex in Redisson's form. Programs that know only SET do not share it. Other tests have
+// Redisson's own clients.
 type Redisson struct{ Mutex }
 
 func (Redisson) Name() string { return "redisson" }

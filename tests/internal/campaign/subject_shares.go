@@ -9,12 +9,12 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/history"
 )
 
-// ReadWrite is the read-write lock: readers hold a share of 1, writers all of it.
+// ReadWrite is the read-write lock: a reader holds a share of 1, a writer the whole lock.
 type ReadWrite struct{ alone }
 
 func (ReadWrite) Name() string { return "rwmutex" }
 
-// everyone is more than all goroutines of a history.
+// everyone exceeds the number of goroutines of a history.
 const everyone = 1000
 
 // Draw returns ways to read and a way to write.
@@ -43,7 +43,7 @@ func (ReadWrite) Queue(key string) string { return key + ":rw" }
 
 func (ReadWrite) Model() porcupine.Model {
 	return sharesModel(everyone, func(s sharesState, op Taken) bool {
-		// Readers share a fence, also with some that nobody has heard of; never with a writer.
+		// Readers share a fence, also with readers that were never reported, but never with a writer.
 		return op.Fence > s.fence || op.Share != 0 && op.Fence == s.fence && op.Fence > s.whole
 	})
 }
@@ -82,15 +82,15 @@ func (Permits) Model() porcupine.Model {
 	return sharesModel(permits, func(sharesState, Taken) bool { return true })
 }
 
-// sharesState is how much is held of a lock, and the highest fence that was granted: at
-// all, and with all of the lock.
+// sharesState is how much of a lock is held, and the highest fence that was granted: in all, and with the whole
+// lock.
 type sharesState struct {
 	used         int
 	fence, whole uint64
 }
 
-// sharesModel is a lock of which so much can be held at once. rises says whether a grant may
-// have its fence.
+// sharesModel is a lock of which up to whole can be held at once. rises reports whether a grant may have its
+// fence.
 func sharesModel(whole int, rises func(sharesState, Taken) bool) porcupine.Model {
 	share := func(n int) int {
 		if n == 0 {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// shares says how much the latest hold is of its lock.
+// shares sets how much of its lock the latest hold is.
 func (r *Record) shares(n int) *Record {
 	r.Events[len(r.Events)-1].Share = n
 	return r

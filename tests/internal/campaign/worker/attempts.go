@@ -6,7 +6,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/history"
 )
 
-// attempts record one attempt to get locks: of several, each by itself.
+// attempts records one attempt to get locks; several locks have one record each.
 type attempts []*history.Attempt
 
 // ask begins an attempt.
@@ -55,7 +55,7 @@ func (all attempts) released(deadline time.Time) {
 	}
 }
 
-// fencesOf are the fences of a lease, by the names of its locks.
+// fencesOf returns the fences of a lease, by the names of its locks.
 func fencesOf(w Want, lease Lease) map[string]uint64 {
 	if several, ok := lease.(Several); ok && w.With != nil {
 		return several.Fences()

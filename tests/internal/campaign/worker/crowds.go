@@ -9,30 +9,30 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/history"
 )
 
-// Step is something that is asked of a latch or a barrier. It is told of when it begins, and
-// again when it is over; the latest counts. Times are history.Now's.
+// Step is a step at a latch or a barrier. It is reported when it begins, and again when it is over; the latest
+// report counts. Times are history.Now's.
 type Step struct {
-	ID        uint64 `json:"id"` // of the step in its process
+	ID        uint64 `json:"id"` // of the step within its process
 	Process   int    `json:"process"`
 	Goroutine int    `json:"goroutine"`
 	Name      string `json:"name"`
 	Do        Doing  `json:"do"`
-	Party     uint64 `json:"party,omitempty"`    // the step by which the party joined that does it
-	Counting  bool   `json:"counting,omitempty"` // a party that ends has been told to count down
-	Deadline  int64  `json:"deadline,omitempty"` // of the party's lease, before it ends, or once it has joined
-	TTL       int64  `json:"ttl,omitempty"`      // of it, in ns, when it joins
+	Party     uint64 `json:"party,omitempty"`    // the step by which its party joined
+	Counting  bool   `json:"counting,omitempty"` // the party that ends was told to count down
+	Deadline  int64  `json:"deadline,omitempty"` // of the party's lease, before it ends or after it has joined
+	TTL       int64  `json:"ttl,omitempty"`      // of the lease, in ns, when the party joins
 
 	Begun int64 `json:"begun"`
-	Ended int64 `json:"ended,omitempty"` // 0: its process did not live to see the answer
+	Ended int64 `json:"ended,omitempty"` // 0: its process died before the answer
 	Answer
 }
 
-// Doing is what a Step asks for.
+// Doing is what a Step does.
 type Doing string
 
 const (
 	Join  Doing = "join"
-	Leave Doing = "leave" // a party's end, also by counting down
+	Leave Doing = "leave" // a party ends, also by counting down
 	Count Doing = "count"
 	Reset Doing = "reset"
 	Wait  Doing = "wait"
@@ -40,27 +40,27 @@ const (
 	Await Doing = "await"
 )
 
-// Answer is what became of a Step.
+// Answer is the outcome of a Step.
 type Answer struct {
 	Outcome Outcome `json:"outcome,omitempty"`
-	Left    int     `json:"left,omitempty"`    // the count that was seen
+	Left    int     `json:"left,omitempty"`    // the count seen
 	Missing int     `json:"missing,omitempty"` // if Incomplete
-	Phase   uint64  `json:"phase,omitempty"`   // that was passed, or is Broken
-	Died    bool    `json:"died,omitempty"`    // who broke it; otherwise it has left
+	Phase   uint64  `json:"phase,omitempty"`   // the phase that was passed or broken
+	Died    bool    `json:"died,omitempty"`    // the party that broke it died; otherwise it left
 }
 
 // Outcome is how a Step ends.
 type Outcome string
 
 const (
-	Unsure     Outcome = "" // it may have been carried out, or may be yet
+	Unsure     Outcome = "" // it may have been carried out, or may be later
 	Achieved   Outcome = "achieved"
-	Undone     Outcome = "undone"     // certainly
-	Full       Outcome = "full"       // nobody can join, or count down in the place of those who have
+	Undone     Outcome = "undone"     // it was certainly not carried out
+	Full       Outcome = "full"       // nobody can join, or count down in place of a party
 	Incomplete Outcome = "incomplete" // it is open, but some are missing
 	Anew       Outcome = "anew"       // the count was reset
-	Broken     Outcome = "broken"     // a phase
-	Lost       Outcome = "lost"       // the party's lease
+	Broken     Outcome = "broken"     // a phase was broken
+	Lost       Outcome = "lost"       // the party's lease was lost
 )
 
 // begin begins a step.
@@ -70,7 +70,7 @@ func (r *routine) begin(w Want, s Step) Step {
 	return s
 }
 
-// end ends a step, which has met err.
+// end ends a step that returned err.
 func (r *routine) end(ctx context.Context, s Step, err error) Step {
 	s.Ended = history.Now()
 	told := r.crowds().Tell(err)
@@ -109,7 +109,7 @@ func (r *routine) look(ctx context.Context, w Want) (err error) {
 	return err
 }
 
-// wait waits until a latch is open. In the end it returns nil only then.
+// wait waits until a latch is open. While finishing, it returns nil only then.
 func (r *routine) wait(ctx context.Context, w Want) error {
 	over, cancel := context.WithCancel(context.Background())
 	helper := r.helper(w, over, func(h *routine) { _ = h.countDown(over, w) })
@@ -124,12 +124,12 @@ func (r *routine) wait(ctx context.Context, w Want) error {
 	return err
 }
 
-// longestAlone is when a waiter gets help at the latest: somebody has to come for whom it waits.
+// longestAlone bounds how long a waiter waits before somebody comes to help it.
 const longestAlone = 300 * time.Millisecond
 
-// helper has another goroutine do something from some time on, at the latest from the draining
-// on, again and again until over ends. What it does must not wake anybody who should have
-// been woken by what was done before.
+// helper makes another goroutine do something again and again until over ends. It begins after a while, at the
+// latest when the process drains. What it does must not wake anybody who should have been woken by an earlier
+// step.
 func (r *routine) helper(w Want, over context.Context, do func(*routine)) *sync.WaitGroup {
 	h := &routine{part: r.part, number: r.number, random: rand.New(rand.NewPCG(r.random.Uint64(), 1))}
 	alone := upTo(r.random, longestAlone)
@@ -166,7 +166,7 @@ func (r *routine) join(ctx context.Context, w Want) (party Party, joined Step, a
 	return party, r.end(ctx, s, nil), a, nil
 }
 
-// leave ends a party, which counts down, or does not.
+// leave ends a party, which counts down if counting.
 func (r *routine) leave(w Want, party Party, joined Step, a attempts, counting bool) {
 	deadline := party.Deadline()
 	a.released(deadline)
@@ -177,13 +177,13 @@ func (r *routine) leave(w Want, party Party, joined Step, a attempts, counting b
 		end = party.CountDown
 	}
 	err := end(ctx)
-	if counting && err != nil { // it asks again
+	if counting && err != nil { // it counts down again
 		err = end(ctx)
 	}
 	r.end(ctx, s, err)
 }
 
-// linger lets a party do what it has joined for.
+// linger gives a party time for its work.
 func (r *routine) linger(party Party, d time.Duration) {
 	select {
 	case <-time.After(d):
@@ -192,7 +192,7 @@ func (r *routine) linger(party Party, d time.Duration) {
 	}
 }
 
-// takePart is a latch's party.
+// takePart acts as a party of a latch.
 func (r *routine) takePart(ctx context.Context, w Want) error {
 	party, joined, a, err := r.join(ctx, w)
 	if err != nil {
@@ -207,8 +207,8 @@ func (r *routine) takePart(ctx context.Context, w Want) error {
 	return nil
 }
 
-// meet is a barrier's party for some phases. It returns nil when it has passed one. In the end it
-// does not leave before that, unless it loses its lease.
+// meet acts as a party of a barrier for some phases. It returns nil after it has passed one. While finishing,
+// it does not leave before that, unless it loses its lease.
 func (r *routine) meet(ctx context.Context, w Want) error {
 	party, joined, a, err := r.join(ctx, w)
 	if err != nil {
@@ -225,8 +225,8 @@ func (r *routine) meet(ctx context.Context, w Want) error {
 	}
 }
 
-// await awaits a phase of a barrier. Others come to await it, too, as many as are needed, if it
-// takes long. They stay until this party has passed: nothing else is to wake it.
+// await awaits a phase of a barrier. If it takes long, as many others as are needed come to await it, too. They
+// stay until this party has passed, so that nothing else wakes it.
 func (r *routine) await(w Want, party Party, joined Step) (s Step, err error) {
 	over, cancel := context.WithCancel(context.Background())
 	var helpers []*sync.WaitGroup
@@ -246,7 +246,7 @@ func (r *routine) await(w Want, party Party, joined Step) (s Step, err error) {
 	return s, err
 }
 
-// stand is a barrier's party, and awaits phases, until ctx ends.
+// stand acts as a party of a barrier, and awaits phases, until ctx ends.
 func (r *routine) stand(ctx context.Context, w Want) {
 	w.Try, w.Fixed, w.MaxHold = false, false, 0
 	party, joined, a, err := r.join(ctx, w)

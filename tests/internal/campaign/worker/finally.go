@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// finish asks for what is to be had in the end, when the faults are over: for as long as it
-// takes. The campaign's patience bounds that.
+// finish requests what must be granted after the faults, for as long as it takes. The campaign's patience
+// bounds that.
 func (p *part) finish() {
 	r := &routine{part: p, number: p.script.Goroutines, random: rand.New(rand.NewPCG(p.script.Seed, 1<<32)), resource: &resource{socket: p.script.Resource}}
 	defer r.resource.close()
@@ -22,8 +22,8 @@ func (p *part) finish() {
 	}
 }
 
-// insist does something until it succeeds, less and less often: what is asked in vain, given up
-// and taken back can keep a busy machine so busy that nothing is answered in time.
+// insist repeats something until it succeeds, with growing pauses: requests that fail and are taken back can
+// load a busy machine so much that nothing is answered in time.
 func (p *part) insist(do func() error) {
 	begun := time.Now()
 	for pause := 20 * time.Millisecond; ; pause = min(2*pause, 2*time.Second) {
@@ -36,7 +36,7 @@ func (p *part) insist(do func() error) {
 		if !ok || !p.script.Operator || !q.NeedAdmission(err) {
 			continue
 		}
-		// Who is to admit servers has to know that no lease of before is believed in.
+		// Before the servers are admitted, no earlier lease may be believed in.
 		time.Sleep(p.script.MaxTTL - time.Since(begun))
 		ctx, cancel := context.WithTimeout(context.Background(), closing)
 		if err := p.client().Admit(ctx); err != nil {
@@ -46,7 +46,7 @@ func (p *part) insist(do func() error) {
 	}
 }
 
-// tried notes that a job was asked for, for finish.
+// tried records that a job was requested, for finish.
 func (p *part) tried(name, slot string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

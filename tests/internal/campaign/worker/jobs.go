@@ -9,21 +9,21 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/history"
 )
 
-// Call is one call that wants a job done. It is told of whenever it gets further; the
-// latest counts. Times are history.Now's.
+// Call is one call of Do. It is reported whenever it gets further; the latest report counts. Times are
+// history.Now's.
 type Call struct {
-	ID        uint64        `json:"id"` // of the call in its process
+	ID        uint64        `json:"id"` // of the call within its process
 	Process   int           `json:"process"`
 	Goroutine int           `json:"goroutine"`
 	Name      string        `json:"name"`
 	Slot      string        `json:"slot,omitempty"`
 	Window    time.Duration `json:"window,omitempty"` // if it has no slot
 
-	Fence    uint64 `json:"fence,omitempty"`    // of the run that it was; 0: it has not run the job
-	Held     int64  `json:"held,omitempty"`     // when it began, before a look at the lease; 0: that was over
-	Result   string `json:"result,omitempty"`   // of it
-	Finished int64  `json:"finished,omitempty"` // when it was about to say so; 0: it failed, or was ended
-	Returned int64  `json:"returned,omitempty"` // 0: its process did not live to see the answer
+	Fence    uint64 `json:"fence,omitempty"`    // of its own run; 0: it has not run the job
+	Held     int64  `json:"held,omitempty"`     // when the run began, before it checked the lease; 0: the lease was over
+	Result   string `json:"result,omitempty"`   // of its own run
+	Finished int64  `json:"finished,omitempty"` // when it was about to report success; 0: it failed, or its process ended
+	Returned int64  `json:"returned,omitempty"` // 0: its process died before the answer
 	Done     *Done  `json:"done,omitempty"`     // nil after an error
 	Error    string `json:"error,omitempty"`
 }
@@ -33,11 +33,11 @@ type Done struct {
 	Fence  uint64 `json:"fence"`
 	Result string `json:"result"`
 	At     int64  `json:"at"`  // in µs, by the server's clock
-	Try    int    `json:"try"` // in its window
+	Try    int    `json:"try"` // within its window
 	Here   bool   `json:"here"`
 }
 
-// slot is the window with a name that it is time for, by the clock that all processes share.
+// slot returns the name of the present window, by the clock that all processes share.
 func (w *Want) slot() string {
 	if !w.Slots {
 		return ""
@@ -45,10 +45,10 @@ func (w *Want) slot() string {
 	return fmt.Sprint(history.Now() / int64(w.Window))
 }
 
-// errJob is of runs that fail.
+// errJob is the error of runs that fail.
 var errJob = errors.New("the job failed")
 
-// job wants a job done, which fails now and then, or does not look whether its lease is lost.
+// job calls Do with a job that fails now and then, or does not notice the loss of its lease.
 func (r *routine) job(ctx context.Context, w Want, slot string) error {
 	p := r.part
 	c := Call{ID: p.calls.Add(1), Process: pid, Goroutine: r.number, Name: w.Name, Slot: slot, Window: w.Window}
@@ -61,7 +61,7 @@ func (r *routine) job(ctx context.Context, w Want, slot string) error {
 		p.say.line(CallLine, c)
 		_, lost := r.use(w, a, lease)
 		a = nil
-		if w.Fixed && w.TTL < time.Second && r.chance(10) { // it takes longer than its lease
+		if w.Fixed && w.TTL < time.Second && r.chance(10) { // the run takes longer than its lease
 			select {
 			case <-time.After(w.TTL + w.TTL/4):
 			case <-p.draining:
@@ -89,7 +89,7 @@ func (r *routine) job(ctx context.Context, w Want, slot string) error {
 	return err
 }
 
-// lead is elected, for a term or several.
+// lead campaigns for one term or several.
 func (r *routine) lead(ctx context.Context, w Want) error {
 	p := r.part
 	a := r.ask(w)

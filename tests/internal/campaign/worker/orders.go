@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Order is a line that a worker reads: what to do next.
+// Order is a line that tells a worker what to do next.
 type Order struct {
 	Do     Verb          `json:"do"`
 	Script *Script       `json:"script,omitempty"` // to Start
@@ -18,8 +18,8 @@ type Verb string
 const (
 	Start  Verb = "start"  // carry out the script; answered by Started
 	Cancel Verb = "cancel" // end the contexts of all acquires under way
-	Reopen Verb = "reopen" // close the client, and go on with a new one
-	Hog    Verb = "hog"    // occupy all threads, as a collection of garbage can
+	Reopen Verb = "reopen" // close the client, and continue with a new one
+	Hog    Verb = "hog"    // occupy all threads, as a garbage collection can
 	Drain  Verb = "drain"  // begin nothing new; answered by Drained when all is done
 	End    Verb = "end"    // close the client; answered by Ended
 )
@@ -28,8 +28,8 @@ const (
 type Script struct {
 	Setting
 
-	Admit      bool   `json:"admit,omitempty"`    // the servers, first of all
-	Operator   bool   `json:"operator,omitempty"` // admits them again when they need it in the end
+	Admit      bool   `json:"admit,omitempty"`    // admits the servers, before everything else
+	Operator   bool   `json:"operator,omitempty"` // admits them again, in the end, if they need it
 	Seed       uint64 `json:"seed"`
 	Resource   string `json:"resource"` // socket of the guarded resource
 	Goroutines int    `json:"goroutines"`
@@ -37,21 +37,20 @@ type Script struct {
 
 	Hold  time.Duration `json:"hold"`  // at most
 	Think time.Duration `json:"think"` // at most
-	// Patience is the longest time after which an acquire is cancelled. Impatient is
-	// how many of a hundred are.
+	// Patience is the longest time after which an acquire is cancelled. Impatient is the percentage that are.
 	Patience  time.Duration `json:"patience"`
 	Impatient int           `json:"impatient"`
-	// Overdue is how many of a hundred turns are held past the TTL, Extending how many
-	// extend the lease.
+	// Overdue is the percentage of turns that are held past the TTL, Extending the percentage that extend the
+	// lease.
 	Overdue   int `json:"overdue"`
 	Extending int `json:"extending"`
 
-	// Finally are asked for when all turns have ended, each until it is granted; and of jobs
-	// each that was asked for, until it is done.
+	// Finally is requested when all turns have ended, each until it is granted; and each job that was
+	// requested, until it is done.
 	Finally []Want `json:"finally,omitempty"`
 }
 
-// A worker's answers are lines of a letter, a space, and JSON.
+// A worker's answers are lines: a letter, a space, and JSON.
 const (
 	EventLine   = 'e' // a history.Event
 	AccessLine  = 'a' // an Access
@@ -66,7 +65,7 @@ const (
 
 // Access is an access to the guarded resource. Times are history.Now's.
 type Access struct {
-	ID        uint64 `json:"id"` // of the access in its process
+	ID        uint64 `json:"id"` // of the access within its process
 	Process   int    `json:"process"`
 	Goroutine int    `json:"goroutine"`
 	Name      string `json:"name"`
@@ -75,12 +74,12 @@ type Access struct {
 	Value     uint64 `json:"value"`          // written or, if accepted, read
 	OK        bool   `json:"ok"`             // accepted
 	Late      bool   `json:"late,omitempty"` // made although the lease was known to be over
-	Held      int64  `json:"held,omitempty"` // before the look at the lease that allowed it
+	Held      int64  `json:"held,omitempty"` // before the check of the lease that allowed it
 	Call      int64  `json:"call"`
-	Return    int64  `json:"return,omitempty"` // 0: its process did not live to see the answer
+	Return    int64  `json:"return,omitempty"` // 0: its process died before the answer
 }
 
-// End is when the access had its effect at the latest.
+// End returns the latest time at which the access took effect.
 func (x Access) End() int64 {
 	if x.Return == 0 {
 		return math.MaxInt64
@@ -105,5 +104,5 @@ type Ended struct {
 	Close  string `json:"close,omitempty"` // error of Close
 	Before int    `json:"before"`          // goroutines
 	After  int    `json:"after"`
-	Stacks string `json:"stacks,omitempty"` // of goroutines, if some were left behind
+	Stacks string `json:"stacks,omitempty"` // of goroutines, if any were left
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/history"
 )
 
-// part is a script that is being carried out.
+// part is a script being carried out.
 type part struct {
 	script Script
 	open   Opener
@@ -28,10 +28,10 @@ type part struct {
 
 	mu      sync.Mutex
 	locks   Locks
-	retired sync.WaitGroup // clients on their way out
-	errs    error          // of their ends
+	retired sync.WaitGroup // clients that are closing
+	errs    error          // of closing them
 	cancels map[int]context.CancelFunc
-	slots   map[string]map[string]bool // of the jobs that were asked for, by name
+	slots   map[string]map[string]bool // of the jobs that were requested, by name
 }
 
 func begin(open Opener, s Script, say *speaker) (*part, error) {
@@ -60,7 +60,7 @@ func begin(open Opener, s Script, say *speaker) (*part, error) {
 	return p, nil
 }
 
-// routine is one goroutine's work: turn after turn until the draining.
+// routine is one goroutine's work: turn after turn until the process drains.
 func (p *part) routine(g int) {
 	s := p.script
 	random := rand.New(rand.NewPCG(s.Seed, uint64(g)))
@@ -100,7 +100,7 @@ func (p *part) client() Locks {
 	return p.locks
 }
 
-// reopen goes on with a new client, and closes the old one under its users.
+// reopen continues with a new client, and closes the old one while it is in use.
 func (p *part) reopen() {
 	fresh, err := p.open(p.script.Setting)
 	if err != nil {
@@ -141,7 +141,7 @@ func (p *part) cancelAll() {
 	}
 }
 
-// context returns the context of a goroutine's next acquire.
+// context returns the context for a goroutine's next acquire.
 func (p *part) context(g int) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(context.Background())
 	p.mu.Lock()

@@ -9,8 +9,8 @@ import (
 
 var pid = os.Getpid()
 
-// resource is a connection to the guarded resource. A request is an Access, the answer
-// the same with OK and, for a read, Value.
+// resource is a connection to the guarded resource. A request is an Access; the answer is the same with OK and,
+// for a read, Value.
 type resource struct {
 	socket string
 	conn   net.Conn

@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/history"
 )
 
-// routine is what one goroutine needs for its turns.
+// routine is the state of one goroutine's turns.
 type routine struct {
 	part     *part
 	number   int
@@ -17,10 +17,10 @@ type routine struct {
 	resource *resource
 }
 
-// chance is true in so many of a hundred cases.
+// chance returns true with the given probability.
 func (r *routine) chance(percent int) bool { return r.random.IntN(100) < percent }
 
-// want chooses how to ask.
+// want chooses how to request a lock.
 func (r *routine) want() Want {
 	wants := r.part.script.Wants
 	sum := 0
@@ -36,7 +36,7 @@ func (r *routine) want() Want {
 	panic("unreachable")
 }
 
-// turn asks for a lock once, and uses it if it is granted.
+// turn requests a lock once, and uses it if it is granted.
 func (r *routine) turn() {
 	p := r.part
 	w := r.want()
@@ -48,7 +48,7 @@ func (r *routine) turn() {
 	_ = r.get(ctx, w)
 }
 
-// get asks for a lock, in the way that is used for its kind, and uses it if it is granted.
+// get requests a lock in the way of its kind, and uses it if it is granted.
 func (r *routine) get(ctx context.Context, w Want) error {
 	switch w.Share {
 	case Job:
@@ -73,7 +73,7 @@ func (r *routine) get(ctx context.Context, w Want) error {
 	return r.acquire(ctx, w)
 }
 
-// acquire asks for a lock, uses it if it is granted, and releases it.
+// acquire requests a lock, uses it if it is granted, and releases it.
 func (r *routine) acquire(ctx context.Context, w Want) error {
 	p := r.part
 	a := r.ask(w)
@@ -92,8 +92,7 @@ func (r *routine) acquire(ctx context.Context, w Want) error {
 	return nil
 }
 
-// use uses what was granted, until it is to be given back or was lost. The lease that it
-// returns is what is left.
+// use uses what was granted until it should be given back or was lost. It returns the lease that remains.
 func (r *routine) use(w Want, a attempts, lease Lease) (rest Lease, lost bool) {
 	fences := fencesOf(w, lease)
 	a.granted(w, lease)
@@ -103,8 +102,8 @@ func (r *routine) use(w Want, a attempts, lease Lease) (rest Lease, lost bool) {
 	}
 	a.released(lease.Deadline())
 	if lost {
-		// Who does not look would write now. The resource has to refuse that, if
-		// somebody else was there meanwhile.
+		// A holder that does not check its lease would write now. The resource must refuse that if another
+		// holder had access meanwhile.
 		select {
 		case <-time.After(upTo(r.random, w.TTL/4)):
 		case <-r.part.draining:
@@ -152,7 +151,7 @@ func (r *routine) hold(w Want, a attempts, lease Lease) (lost bool) {
 	}
 }
 
-// again acquires the lock again, gives one of the two leases up, and goes on with the other.
+// again acquires the lock again, releases one of the two leases, and continues with the other.
 func (r *routine) again(w Want, a attempts, outer Lease, held Reentrant) (rest Lease, lost bool) {
 	inner, err := held.Again()
 	if err != nil {
@@ -181,8 +180,8 @@ func (r *routine) extend(w Want, a attempts, lease Lease) bool {
 	return true
 }
 
-// access reads or writes the guarded resource of each lock, as far as the holder may. The
-// lease was held at some time after held; 0: it is known to be over.
+// access reads or writes the guarded resource of each lock, as far as the holder may. The lease was held at
+// some time after held; 0: it is known to be over.
 func (r *routine) access(w Want, fences map[string]uint64, write bool, held int64) {
 	if w.Share == Permits || w.Share == Owned || w.Share == Reading && write {
 		return

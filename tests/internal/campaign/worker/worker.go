@@ -12,8 +12,7 @@ import (
 	"time"
 )
 
-// Main obeys the orders on standard input until that ends, and answers on standard
-// output.
+// Main obeys the orders on standard input until it ends, and answers on standard output.
 func Main(open Opener) {
 	if err := obey(open, os.Stdin, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "campaign worker:", err)
@@ -58,8 +57,7 @@ func obey(open Opener, in io.Reader, out io.Writer) error {
 	}
 }
 
-// speaker writes lines, each in one Write, so that a process that is killed leaves
-// what it knew.
+// speaker writes each line in one Write, so that a process that is killed leaves what it knew.
 type speaker struct {
 	mu  sync.Mutex
 	out io.Writer
@@ -100,8 +98,7 @@ func hog(d time.Duration) {
 	}
 }
 
-// settled waits until as many goroutines are left as there were, for a while, and
-// returns how many there are.
+// settled waits for a while until no more goroutines are left than before, and returns how many are left.
 func settled(before int) int {
 	for end := time.Now().Add(15 * time.Second); ; time.Sleep(2 * time.Millisecond) {
 		if n := runtime.NumGoroutine(); n <= before || time.Now().After(end) {
@@ -110,7 +107,7 @@ func settled(before int) int {
 	}
 }
 
-// closing bounds a Close: nothing that is held then is held for longer.
+// closing bounds Close: nothing that is held then lasts longer.
 const closing = 20 * time.Second
 
 func closeLocks(l Locks) error {

@@ -23,7 +23,7 @@ type Scene struct {
 	server  *server.Server
 	clock   Clock       // nil without one
 	turns   *sync.Mutex // held while a process is paused or ended
-	power   *sync.Mutex // held while the server is paused or ended; shared by servers that must not be down together
+	power   *sync.Mutex // held while the server is paused or ended; the same as turns if there is only one server
 	harness *harness.TB
 	proxies []*proxy.Proxy // in front of the server, one for each process
 	cast    *cast

@@ -1,5 +1,4 @@
-// Package child starts processes that do not outlive the test that started
-// them, even when that is killed.
+// Package child starts processes that do not outlive the test that started them, even if the test is killed.
 package child
 
 import (
@@ -8,9 +7,9 @@ import (
 	"sync"
 )
 
-// Start starts cmd as cmd.Start does. On Linux the kernel kills it with SIGKILL
-// when this process ends, in whatever way, and an interrupt typed at a terminal does
-// not reach it; elsewhere only the test's own cleaning up ends it.
+// Start starts cmd as cmd.Start does. On Linux the kernel kills it with SIGKILL when this process ends for any
+// reason, and an interrupt typed at a terminal does not reach it. Elsewhere only the test's own cleanup ends
+// it.
 func Start(cmd *exec.Cmd) error {
 	tie(cmd)
 	startOnce.Do(func() { go starter() })
@@ -29,9 +28,8 @@ var (
 	startOnce sync.Once
 )
 
-// starter starts the commands, on a thread that lives as long as the process:
-// the kernel sends the signal at the end of the thread that forked, and the Go
-// runtime ends idle threads when it likes (golang/go#27505).
+// starter starts the commands, on a thread that lives as long as the process: the kernel sends the signal when
+// the thread that forked ends, and the Go runtime may end idle threads at any time (golang/go#27505).
 func starter() {
 	runtime.LockOSThread()
 	for s := range starts {

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// asParent makes the test binary start a cat on its own standard input and
-// output, say so, and wait to be killed.
+// asParent makes the test binary start a cat on its own standard input and output, report that, and wait to be
+// killed.
 const asParent = "HOLDFAST_CHILD_TEST_PARENT"
 
 func TestMain(m *testing.M) {
@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 	if err := Start(cmd); err != nil {
 		panic(err)
 	}
-	_ = cmd.Wait() // until this process is killed; with nothing to wait for, the runtime would end it
+	_ = cmd.Wait() // until this process is killed; if nothing waited, the runtime would end it
 	os.Exit(1)
 }
 
@@ -55,8 +55,8 @@ func TestChildDiesWithItsParent(t *testing.T) {
 		t.Fatalf("the child echoed %q, %v", line, err)
 	}
 
-	// The pipe to read from ends only when parent and child are both gone. The
-	// pipe to write to stays open, so that cat has no reason of its own to end.
+	// The pipe that is read ends only when parent and child have both ended. The pipe that is written stays
+	// open, so that cat has no reason of its own to end.
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -72,8 +72,8 @@ func TestChildDiesWithItsParent(t *testing.T) {
 	}
 }
 
-// A goroutine that ends while it is locked to its thread ends the thread too:
-// a child that was forked there would be killed.
+// A goroutine that ends while it is locked to its thread ends the thread, too, and so would kill a child forked
+// there.
 func TestChildOutlivesTheThreadThatAskedForIt(t *testing.T) {
 	cmd := exec.Command("sleep", "60")
 	started := make(chan error)

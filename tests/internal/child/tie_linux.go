@@ -10,6 +10,6 @@ func tie(cmd *exec.Cmd) {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
 	}
 	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
-	// ^C at a terminal is for the parent, which may have something to finish.
+	// ^C at a terminal is for the parent, which may have work to finish.
 	cmd.SysProcAttr.Setpgid = true
 }

@@ -1,5 +1,5 @@
-// Package clockshim starts servers whose wall clock the test can move while they run.
-// Linux only, and it needs a C compiler; elsewhere tests that use it are skipped.
+// Package clockshim starts servers whose wall clock the test can move while they run. It works on Linux only,
+// and needs a C compiler; elsewhere it skips the tests that use it.
 package clockshim
 
 import (
@@ -21,8 +21,8 @@ import (
 //go:embed preload/clock.c
 var source []byte
 
-// lookInterval is how long a server may go without a look at the clock: Valkey 9.1 adds
-// monotonic time to what it saw, for as long.
+// lookInterval is how long a server may go without reading the clock: Valkey 9.1 adds monotonic time to its
+// latest reading for that long.
 const lookInterval = time.Millisecond
 
 // Clock is the wall clock of a server.
@@ -33,8 +33,7 @@ type Clock struct {
 	offset  time.Duration
 }
 
-// New returns a clock that shows the right time. It skips the test where there is no
-// way to move a server's clock.
+// New returns a clock that shows the right time. It skips the test if the server's clock cannot be moved.
 func New(tb testing.TB) *Clock {
 	tb.Helper()
 	if err := Available(); err != nil {
@@ -53,7 +52,7 @@ func New(tb testing.TB) *Clock {
 	return c
 }
 
-// Available returns nil where a server's clock can be moved, or why it cannot.
+// Available returns nil if a server's clock can be moved, or the reason why it cannot.
 func Available() error {
 	if runtime.GOOS != "linux" {
 		return fmt.Errorf("a server's clock is moved by LD_PRELOAD, on Linux; this is %s", runtime.GOOS)
@@ -64,7 +63,7 @@ func Available() error {
 	return nil
 }
 
-// Option makes a server look at this clock.
+// Option makes a server use this clock.
 func (c *Clock) Option() server.Option {
 	return func(s *server.Server) {
 		server.Env("LD_PRELOAD", c.library)(s)
@@ -72,14 +71,14 @@ func (c *Clock) Option() server.Option {
 	}
 }
 
-// Jump moves the clock by d. The server has seen it when Jump returns.
+// Jump moves the clock by d. The server has read it when Jump returns.
 func (c *Clock) Jump(d time.Duration) {
 	c.offset += d
 	c.set(c.offset, 0)
 }
 
-// JumpAtEveryLook moves the clock by d whenever the server looks at it, which some do
-// once a millisecond at most; until the next Jump, which counts from where this began.
+// JumpAtEveryLook moves the clock by d whenever the server reads it, which some servers do at most once a
+// millisecond. The next Jump ends that, and counts from the time when it began.
 func (c *Clock) JumpAtEveryLook(d time.Duration) {
 	c.set(c.offset, d)
 }
@@ -99,7 +98,7 @@ func (c *Clock) set(offset, step time.Duration) {
 	time.Sleep(2 * lookInterval)
 }
 
-// compiled returns the library that is preloaded. It is made once for each process.
+// compiled returns the library that is preloaded. It is compiled once in each process.
 var compiled = sync.OnceValues(func() ([]byte, error) {
 	dir, err := os.MkdirTemp("", "clockshim")
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
-// shown is what the server's clock shows, beyond ours.
+// shown returns how far the server's clock is ahead of ours.
 func shown(t *testing.T, s *server.Server, command ...any) time.Duration {
 	t.Helper()
 	reply, err := s.Do(command...)
@@ -44,7 +44,7 @@ func TestEveryServersClockMoves(t *testing.T) {
 			}
 			c.Jump(-c.offset)
 
-			// What has an expiry goes by the same clock.
+			// Expiries follow the same clock.
 			for _, jump := range []time.Duration{-2 * time.Minute, 4 * time.Minute} {
 				if _, err := s.Do("SET", "key", "value", "PX", 60_000); err != nil {
 					t.Fatal(err)
@@ -63,7 +63,7 @@ func TestEveryServersClockMoves(t *testing.T) {
 			c.JumpAtEveryLook(time.Minute)
 			before := shown(t, s, inScript...)
 			time.Sleep(2 * lookInterval)
-			if after := shown(t, s, inScript...); after < before+time.Minute-20*time.Second { // of which the answer may take some
+			if after := shown(t, s, inScript...); after < before+time.Minute-20*time.Second { // the answer may take some of that
 				t.Errorf("off by %s, and at the next look by %s", before, after)
 			}
 		})

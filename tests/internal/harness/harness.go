@@ -1,5 +1,4 @@
-// Package harness lets programs that are no tests use what is made for tests: servers,
-// proxies.
+// Package harness lets programs that are not tests use the tests' servers and proxies.
 package harness
 
 import (
@@ -10,10 +9,10 @@ import (
 	"testing"
 )
 
-// TB is the testing.TB of servers and proxies in a program. It collects what they report:
-// trouble of the machine, not of the locks.
+// TB is the testing.TB of servers and proxies in a program. It collects the failures that they report, which
+// are the machine's and not the locks'.
 type TB struct {
-	testing.TB // nil: what is not implemented here is not used
+	testing.TB // nil: methods that TB lacks are not called
 
 	mu       sync.Mutex
 	trouble  []error
@@ -64,7 +63,7 @@ func (h *TB) note(err error) {
 	h.trouble = append(h.trouble, err)
 }
 
-// Guard calls f and notes what it reports as fatal.
+// Guard calls f and records a fatal failure that it reports.
 func (h *TB) Guard(f func()) {
 	defer func() {
 		switch p := recover().(type) {

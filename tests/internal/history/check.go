@@ -7,20 +7,19 @@ import (
 	"time"
 )
 
-// Rule is what a history breaks.
+// Rule names what a history breaks.
 type Rule string
 
 const (
-	// Exclusion: two held the same lock at the same moment.
+	// Exclusion: two processes held the same lock at the same time.
 	Exclusion Rule = "overlap"
 	// Fencing: a later grant has no greater fence.
 	Fencing Rule = "fence"
-	// Sense: a record contradicts itself, so that the test is broken.
+	// Sense: a record contradicts itself, so the test is broken.
 	Sense Rule = "record"
 )
 
-// Violation says where a history breaks a rule. Of a rule about one event,
-// Second is that event too.
+// Violation says where a history breaks a rule. For a rule about one event, Second is that event too.
 type Violation struct {
 	Rule   Rule
 	First  Event
@@ -45,9 +44,8 @@ func who(e Event) string { return fmt.Sprintf("process %d goroutine %d", e.Proce
 
 // Check returns every violation of a history, of any number of locks.
 //
-// A lock is held from its grant to its release or its deadline, whichever is
-// first; the end does not belong to the time. An event that overlaps earlier
-// ones is reported once, with the one of them that ends last.
+// A lock is held from its grant until its release or its deadline, whichever comes first, excluding that
+// moment. An event that overlaps earlier ones is reported once, with the one of them that ends last.
 func Check(events []Event) []Violation {
 	var violations []Violation
 	for _, grants := range byName(events) {
@@ -58,7 +56,7 @@ func Check(events []Event) []Violation {
 	return violations
 }
 
-// byName returns the grants of each lock, in their order.
+// byName returns the grants of each lock, in order.
 func byName(events []Event) [][]Event {
 	locks := make(map[string][]Event)
 	var names []string
@@ -80,12 +78,12 @@ func byName(events []Event) [][]Event {
 	return all
 }
 
-// Strangers returns the grants that overlap one of somebody else's, where Share says whose each
-// is, and each may have several.
+// Strangers returns the grants that overlap one of another owner. Share is the number of the owner, who may
+// have several.
 func Strangers(events []Event) []Violation {
 	var violations []Violation
 	for _, grants := range byName(events) {
-		latest := map[int]Event{} // to end, by whose it is
+		latest := map[int]Event{} // to end, by owner
 		for _, e := range grants {
 			if !e.held() {
 				continue
@@ -103,9 +101,9 @@ func Strangers(events []Event) []Violation {
 	return violations
 }
 
-// SharedFences returns the grants of locks that several may hold whose fences are not right:
-// equal to that of another, unless joint says that these two may have the same; or, if they are to
-// rise, lower than that of an earlier one. And records that contradict themselves.
+// SharedFences returns the grants, of locks that several may hold, whose fences are wrong: equal to that of
+// another grant, unless joint says that these two may have the same; or, if they must rise, lower than that of
+// an earlier grant. It also returns records that contradict themselves.
 func SharedFences(events []Event, rise bool, joint func(a, b Event) bool) []Violation {
 	var violations []Violation
 	for _, grants := range byName(events) {
@@ -160,7 +158,7 @@ func checkExclusion(grants []Event) []Violation {
 	return violations
 }
 
-// Crowding returns the grants with which more of a lock was held than there is of it.
+// Crowding returns the grants with which more than the whole of a lock was held.
 func Crowding(events []Event, whole int) []Violation {
 	share := func(e Event) int {
 		if e.Share == 0 {
@@ -192,9 +190,8 @@ func Crowding(events []Event, whole int) []Violation {
 	return violations
 }
 
-// checkFences compares each fence with the greatest before it. A grant that was
-// heard of too late to be held may be heard of out of order; its fence still
-// must be nobody else's.
+// checkFences compares each fence with the greatest before it. A grant that was reported too late to be held
+// may be reported out of order, but its fence must still be unique.
 func checkFences(grants []Event) []Violation {
 	var violations []Violation
 	owners := make(map[uint64]Event)

@@ -96,7 +96,7 @@ func TestViolationsSayWhoAndWhen(t *testing.T) {
 	}
 }
 
-// The sweep must find exactly the events that a look at every pair finds.
+// The sweep finds exactly the events that a comparison of every pair finds.
 func TestSweepAgreesWithAllPairs(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	clean := 0
@@ -138,7 +138,7 @@ func TestSweepAgreesWithAllPairs(t *testing.T) {
 	}
 }
 
-// sharing is an event of process p that has such a share.
+// sharing is an event of process p with such a share.
 func sharing(p, share int, fence uint64, granted, released int64) Event {
 	e := grant(p, fence, granted, released, 1000)
 	e.Share = share

@@ -18,8 +18,7 @@ func TestAtAgreesWithNow(t *testing.T) {
 	}
 }
 
-// What Now reads must be the clock that other processes read, not only one
-// that runs as fast.
+// Now reads the clock that other processes read, not just one that runs as fast.
 func TestNowIsTheSharedClock(t *testing.T) {
 	const tolerance = int64(100 * time.Microsecond)
 	best := int64(1 << 62)

@@ -10,17 +10,16 @@ import (
 type Report struct {
 	Grants      int
 	GaveUp      int
-	LongestWait time.Duration // of an attempt, whether it was granted or given up
-	MeanWait    time.Duration // of those granted
+	LongestWait time.Duration // of any attempt, granted or given up
+	MeanWait    time.Duration // of granted attempts
 
 	// Jain is Jain's index of fairness over the number of grants of each
 	// goroutine.
 	Jain float64
 
-	// Overtakes counts the grants that went past an attempt of another process
-	// that was in front in the lock's queue and that was granted later. It
-	// knows only attempts whose place was recorded. First in, first out
-	// between processes is 0.
+	// Overtakes counts the grants that overtook an attempt of another process which was ahead in the lock's
+	// queue and was granted later. It knows only attempts whose place was recorded. If processes are served
+	// first in, first out, it is 0.
 	Overtakes int
 }
 
@@ -39,7 +38,7 @@ func Fairness(events []Event) Report {
 			grants[w]++
 		case e.GaveUp != 0:
 			r.GaveUp++
-			grants[w] += 0 // who asks and never gets is part of the picture
+			grants[w] += 0 // a goroutine without a grant counts, too
 		default:
 			continue
 		}
@@ -55,9 +54,9 @@ func Fairness(events []Event) Report {
 	return r
 }
 
-// Jain is Jain's index of fairness over the number of grants of each goroutine: 1 when
-// all got as many, 1/n when one of n got all, 0 when nobody got any.
-// (R. Jain, D. Chiu, W. Hawe: A Quantitative Measure of Fairness, 1984)
+// Jain is Jain's index of fairness over the number of grants of each goroutine: 1 if all have the same number,
+// 1/n if one of n has all, 0 if there are none. (R. Jain, D. Chiu, W. Hawe: A Quantitative Measure of Fairness,
+// 1984)
 func Jain(grants []int) float64 {
 	var sum, squares float64
 	for _, n := range grants {
@@ -70,8 +69,8 @@ func Jain(grants []int) float64 {
 	return sum * sum / (float64(len(grants)) * squares)
 }
 
-// overtakes goes back from the last grant and remembers the foremost place of
-// those granted later, and the foremost of any other process than that one's.
+// overtakes goes backwards from the last grant. It remembers the foremost place of all later grants, and the
+// foremost place of any other process.
 func overtakes(grants []Event) int {
 	count := 0
 	var first, second Event // Order 0: none yet

@@ -77,7 +77,7 @@ func TestOvertakesAgreeWithAllPairs(t *testing.T) {
 		var events []Event
 		for i, o := range order {
 			e := grant(1+random.IntN(3), uint64(i), int64(i+1), 0, int64(i+2))
-			e.Order = uint64(o) // 0, unknown, is one of them
+			e.Order = uint64(o) // 0, which means unknown, is one of them
 			events = append(events, e)
 		}
 		want := 0

@@ -15,8 +15,7 @@ import (
 	"time"
 )
 
-// Recorder records the attempts of one process. It is for any number of
-// goroutines.
+// Recorder records the attempts of one process. Any number of goroutines may use it.
 type Recorder struct {
 	mu     sync.Mutex
 	out    io.Writer
@@ -24,19 +23,17 @@ type Recorder struct {
 	events []Event
 }
 
-// NewRecorder returns a Recorder that also writes to out, unless that is nil: a
-// line of JSON whenever an attempt gets further, in one Write, so that a
-// process that is killed leaves what it knew.
+// NewRecorder returns a Recorder that also writes to out, unless out is nil: a line of JSON whenever an attempt
+// gets further. Each line is one Write, so that a process that is killed leaves what it knew.
 func NewRecorder(out io.Writer) *Recorder { return &Recorder{out: out} }
 
-// Attempt is one attempt to get a lock. It is for one goroutine at a time.
+// Attempt is one attempt to get a lock. One goroutine at a time may use it.
 type Attempt struct {
 	recorder *Recorder
 	event    Event
 }
 
-// Ask begins an attempt. It is to be called right before Acquire, by the
-// goroutine with that number in this process.
+// Ask begins an attempt. The goroutine with that number in this process calls it right before Acquire.
 func (r *Recorder) Ask(goroutine int, name string) *Attempt {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -57,8 +54,8 @@ func (a *Attempt) GaveUp() {
 	a.record()
 }
 
-// Granted is to be called right after Acquire, with the lease's fence and
-// deadline, and the attempt's place in the queue where it is known, else 0.
+// Granted is called right after Acquire, with the lease's fence and deadline, and the attempt's place in the
+// queue, or 0 if that is unknown.
 func (a *Attempt) Granted(fence uint64, deadline time.Time, order uint64) {
 	a.event.Granted = Now()
 	a.event.Fence = fence
@@ -67,24 +64,23 @@ func (a *Attempt) Granted(fence uint64, deadline time.Time, order uint64) {
 	a.record()
 }
 
-// Share records how much of the lock the attempt is for, if that is not all of it.
+// Share records how much of the lock the attempt is for, if not all of it.
 func (a *Attempt) Share(n int) { a.event.Share = n }
 
-// Since records when the server was asked for what was granted: a lease that is passed on
-// within its process is as old as what it was passed on of. It is to be called before
-// Granted.
+// Since records when the server was asked for what was granted. A lease that is passed on within its process is
+// as old as the hold that it belongs to. Since is called before Granted.
 func (a *Attempt) Since(asked time.Time) { a.event.Since = At(asked) }
 
-// Extended records the deadline after a renewal. Without it, of a holder that is
-// killed only the deadline of its grant is known: Check then takes it to have
-// ended earlier than it may have, and never reports an overlap that was none.
+// Extended records the deadline after a renewal. Without it, only the deadline at the grant is known of a
+// holder that is killed. Check then takes the hold to have ended earlier than it may have, and never reports a
+// false overlap.
 func (a *Attempt) Extended(deadline time.Time) {
 	a.event.Deadline = At(deadline)
 	a.record()
 }
 
-// Released is to be called right before Release, with the deadline that the
-// lease has then, or when the holder has learnt that the lock is lost.
+// Released is called right before Release, with the lease's deadline at that time, or when the holder has
+// learned that the lock is lost.
 func (a *Attempt) Released(deadline time.Time) {
 	a.event.Released = Now()
 	a.event.Deadline = At(deadline)
@@ -113,8 +109,8 @@ func (r *Recorder) Events() ([]Event, error) {
 	return slices.Clone(r.events), r.err
 }
 
-// Read reads what Recorders wrote, of one process or of several one after the
-// other. It ignores a last line without an end, which a killed process leaves.
+// Read reads what Recorders wrote, of one process or of several in succession. It ignores an unfinished last
+// line, which a killed process leaves.
 func Read(in io.Reader) ([]Event, error) {
 	type attempt struct {
 		process int

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// lapse lets some time pass on the clock, however coarse it is.
+// lapse lets the clock advance, however coarse it is.
 func lapse() {
 	for began := Now(); Now() == began; {
 		time.Sleep(time.Microsecond)

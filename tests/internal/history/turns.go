@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// Turns returns the grants whose fences do not tell whose turn came later, of a lock that
-// several may hold: what is granted of it is above what was last granted of all of it, and what
-// is granted of all of it above everything before.
+// Turns returns the grants of a lock that several may hold whose fences do not show whose turn came later. A
+// grant of a part must be above the latest grant of the whole, and a grant of the whole above every earlier
+// grant.
 func Turns(events []Event) []Violation {
 	var violations []Violation
 	for _, grants := range byName(events) {
@@ -35,9 +35,9 @@ func Turns(events []Event) []Violation {
 	return violations
 }
 
-// Later returns the grants that were asked for when one with a higher fence had been heard of:
-// of the server, if it is known when that was (Attempt.Since), else by the goroutine. It is for
-// locks of which goroutines that wait are not given what others were granted before they came.
+// Later returns the grants that were asked for after a grant with a higher fence was known: to the server, if
+// that time was recorded (Attempt.Since), or else to the goroutine. It is for locks whose waiting goroutines
+// are never given what was granted to others before they came.
 func Later(events []Event) []Violation {
 	var violations []Violation
 	for _, heard := range byName(events) {
@@ -58,7 +58,7 @@ func Later(events []Event) []Violation {
 	return violations
 }
 
-// Twins returns the grants that have the fence of another one of the same lock.
+// Twins returns the grants that have the same fence as another one of the same lock.
 func Twins(events []Event) []Violation {
 	var violations []Violation
 	for _, grants := range byName(events) {
@@ -73,7 +73,7 @@ func Twins(events []Event) []Violation {
 	return violations
 }
 
-// since is when what was granted was asked for, at the latest.
+// since returns the latest time at which the grant can have been asked for.
 func (e Event) since() int64 {
 	if e.Since != 0 {
 		return min(e.Since, e.Asked)

@@ -2,7 +2,7 @@ package history
 
 import "testing"
 
-// share makes an event one of a part of the lock.
+// share makes an event hold a part of the lock.
 func share(e Event, n int) Event {
 	e.Share = n
 	return e

@@ -11,15 +11,15 @@ import (
 	"time"
 )
 
-// UndisturbedTest is Undisturbed for a whole test, of things with timeouts of a second or more, such as
-// the claim of a lock that is handed over.
+// UndisturbedTest is Undisturbed for a whole test, with timeouts of a second or more, such as the claim of a
+// lock that is handed over.
 func UndisturbedTest(t *testing.T, f func(t testing.TB)) {
 	t.Helper()
 	n := 0
 	Undisturbed(t, func() error { n++; return try(t, n, f) })
 }
 
-// UnhurriedTest is Unhurried for a whole test, of deadlines that are multiples of unit.
+// UnhurriedTest is Unhurried for a whole test, with deadlines that are multiples of unit.
 func UnhurriedTest(t *testing.T, unit time.Duration, f func(t testing.TB, unit time.Duration)) {
 	t.Helper()
 	n := 0
@@ -29,8 +29,8 @@ func UnhurriedTest(t *testing.T, unit time.Duration, f func(t testing.TB, unit t
 	})
 }
 
-// Unexcused fails a test for good, also in an attempt that may be repeated. It is for what no stall of
-// the machine excuses, such as a fence that does not rise.
+// Unexcused fails a test for good, even in an attempt that could be repeated. It is for failures that no stall
+// of the machine excuses, such as a fence that does not rise.
 func Unexcused(tb testing.TB, format string, args ...any) {
 	tb.Helper()
 	if a, ok := tb.(*attempt); ok {
@@ -83,8 +83,8 @@ func try(t *testing.T, n int, f func(t testing.TB)) error {
 	return errors.New(strings.Join(a.failures, "\n"))
 }
 
-// do calls f on a goroutine, which FailNow and Skip end, and waits for it. It reports whether the test
-// was skipped.
+// do calls f on a goroutine, which FailNow and Skip end, and waits for it. It reports whether f skipped the
+// test.
 func (a *attempt) do(f func()) (skipped bool) {
 	done := make(chan struct{})
 	go func() {

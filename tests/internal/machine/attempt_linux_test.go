@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// An attempt has a context and cleanups of its own, and whatever ends it ends only it, also from a
-// goroutine that it started.
+// An attempt has a context and cleanups of its own. FailNow ends only the attempt, also if a goroutine that it
+// started calls it.
 func TestAnAttemptIsATestOfItsOwn(t *testing.T) {
 	var order []string
 	err := try(t, 2, func(t testing.TB) {
@@ -32,7 +32,7 @@ func TestAnAttemptIsATestOfItsOwn(t *testing.T) {
 	if !slices.Equal(order, []string{"last", "first"}) {
 		t.Errorf("the cleanups ran as %q", order)
 	}
-	// What is unexcused fails the test itself, not only the attempt.
+	// An unexcused failure fails the test itself, not only the attempt.
 	var outer failing
 	outer.TB = t
 	Unexcused(&attempt{TB: &outer}, "fence %d follows %d", 1, 2)

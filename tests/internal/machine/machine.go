@@ -1,6 +1,6 @@
-// Package machine watches the machine while tests run on it. A shared machine stands still at
-// times, for seconds, or gives a process a fraction of a processor. A test may judge time only
-// by what it measured of the machine meanwhile, and here it finds that out.
+// Package machine watches the machine while tests run on it. A shared machine sometimes stands still for
+// seconds, or gives a process a fraction of a processor. A test may judge time only by what this package
+// measured meanwhile.
 package machine
 
 import (
@@ -15,11 +15,10 @@ import (
 )
 
 const (
-	// step is how long the watch sleeps between two looks at the clock.
+	// step is how long the watch sleeps between two readings of the clock.
 	step = 10 * time.Millisecond
 
-	// noticeable is the delay that excuses a test which names no other: half of the shortest
-	// timeout in these tests.
+	// noticeable is the delay that excuses a test by default: half of the shortest timeout in these tests.
 	noticeable = 300 * time.Millisecond
 
 	// kept bounds how many delays the watch remembers.
@@ -32,7 +31,7 @@ type delay struct {
 	by  time.Duration
 }
 
-// watch is a goroutine that does nothing but sleep, and so learns how late sleepers wake up.
+// watch is a goroutine that only sleeps, and so learns how late sleepers wake up.
 type watch struct {
 	beats  atomic.Int64 // how often it has woken up
 	mu     sync.Mutex
@@ -43,12 +42,12 @@ var watching = start()
 
 func start() *watch {
 	w := &watch{}
-	last := time.Now() // not the goroutine's first look, before which the process may have stood still
+	last := time.Now() // not the goroutine's first reading, before which the process may have stood still
 	go func() {
 		for {
 			time.Sleep(step)
 			now := time.Now()
-			// What is below a step is the timer's own.
+			// Delays shorter than a step are the timer's own.
 			if by := now.Sub(last) - step; by > step {
 				w.note(delay{now, by})
 			}
@@ -83,7 +82,7 @@ func (w *watch) since(then time.Time) []delay {
 // in the year 2000. Nothing is ever late there.
 func virtual(t time.Time) bool { return t.Year() < 2020 }
 
-// settle waits until the watch, too, has woken up from a delay that has just ended for the caller.
+// settle waits until the watch has also woken up from a delay that has just ended for the caller.
 func settle() {
 	for next := watching.beats.Load() + 2; watching.beats.Load() < next; {
 		time.Sleep(step)
@@ -103,7 +102,7 @@ func Longest(then time.Time) time.Duration {
 	return longest
 }
 
-// HeldUp returns by how much sleepers of this process woke up too late since then, added up.
+// HeldUp returns the sum of the delays with which this process's sleepers woke up since then.
 func HeldUp(then time.Time) time.Duration {
 	if virtual(then) {
 		return 0
@@ -116,16 +115,15 @@ func HeldUp(then time.Time) time.Duration {
 	return sum
 }
 
-// Stalled reports whether the process stood still for 300 ms or longer since then, or was held up for more than half of the
-// time: one that takes many steps is as late then.
+// Stalled reports whether, since then, the process stood still for 300 ms or longer, or was held up for more
+// than half of the time, which delays a process that takes many steps as much.
 func Stalled(then time.Time) bool {
 	took := time.Since(then)
 	return Longest(then) >= noticeable || HeldUp(then) > took/2
 }
 
-// Undisturbed requires that f returns nil, which has timeouts of a second or more run out or not
-// run out. An attempt that failed proves nothing if the process stood still meanwhile, and is
-// repeated.
+// Undisturbed requires that f returns nil. f depends on timeouts of a second or more. An attempt that fails
+// proves nothing if the process stood still meanwhile, and is repeated.
 func Undisturbed(tb testing.TB, f func() error) {
 	tb.Helper()
 	for range 10 {
@@ -142,10 +140,10 @@ func Undisturbed(tb testing.TB, f func() error) {
 	tb.Fatal("the machine stood still in each of ten attempts")
 }
 
-// Unhurried requires that f returns nil, whose deadlines and timeouts are multiples of unit. An
-// attempt that failed counts only if the process was held up by less than a quarter of unit
-// meanwhile. Otherwise it is repeated with a unit of twice the length, up to 32 times the first:
-// what holds on any machine that is fast enough for its timeouts is found out on a slow one, too.
+// Unhurried requires that f returns nil. Its deadlines and timeouts are multiples of unit. An attempt that
+// fails counts only if the process was held up for less than a quarter of unit meanwhile. Otherwise it is
+// repeated with twice the unit, up to 32 times the first. So a slow machine, too, shows what holds on every
+// machine that is fast enough for its timeouts.
 func Unhurried(tb testing.TB, unit time.Duration, f func(unit time.Duration) error) {
 	tb.Helper()
 	for last := 32 * unit; ; unit *= 2 {
@@ -162,8 +160,8 @@ func Unhurried(tb testing.TB, unit time.Duration, f func(unit time.Duration) err
 	}
 }
 
-// Rest sleeps for d, and again while the process was held up meanwhile: afterwards whatever could go
-// on without the caller has done so, and waits.
+// Rest sleeps for d, and again if the process was held up meanwhile. Afterwards everything that could go on
+// without the caller has done so, and waits.
 func Rest(d time.Duration) {
 	for range 20 {
 		began := time.Now()
@@ -184,7 +182,7 @@ func ReportFailure(tb testing.TB) {
 	})
 }
 
-// Report says what the machine did since then, for the log of a test that failed.
+// Report returns what the machine did since then, for the log of a test that failed.
 func Report(then time.Time) string {
 	if virtual(then) {
 		return "the machine: the time was virtual, so nothing was late"
@@ -208,7 +206,7 @@ func Report(then time.Time) string {
 	return text
 }
 
-// load is how many processes want a processor, where the system tells.
+// load returns how many processes want a processor, if the system tells.
 func load() string {
 	text, err := os.ReadFile("/proc/loadavg")
 	if err != nil {

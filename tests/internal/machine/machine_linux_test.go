@@ -44,7 +44,7 @@ func TestOnlyAProcessThatStoodStillIsExcused(t *testing.T) {
 	if report := Report(began); !strings.Contains(report, "stood still for ") {
 		t.Errorf("the report does not say that it stood still: %s", report)
 	}
-	for range 5 { // it may happen
+	for range 5 { // a stall may happen
 		if !Stalled(time.Now()) {
 			return
 		}
@@ -52,7 +52,7 @@ func TestOnlyAProcessThatStoodStillIsExcused(t *testing.T) {
 	t.Error("the process is seen to stand still, and did not")
 }
 
-// failing is a test that fails and goes on.
+// failing is a test that fails and continues.
 type failing struct {
 	testing.TB
 	fatal  bool

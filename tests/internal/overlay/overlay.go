@@ -48,7 +48,7 @@ func Part(place, old, text string) Edit {
 // Insert puts text in front of the line at a place.
 func Insert(place, text string) Edit { return Edit{Place: place, kind: inserting, text: text} }
 
-// Places returns FILE:LINE of each place of the library by its name, FILE from the library's root.
+// Places returns FILE:LINE of each place of the library, by name. FILE is relative to the library's root.
 func Places() (map[string]string, error) {
 	found, err := find(root())
 	if err != nil {
@@ -61,12 +61,11 @@ func Places() (map[string]string, error) {
 	return where, nil
 }
 
-// Files returns the texts of the files that the edits change, by the files' names from the
-// library's root, with slashes.
+// Files returns the texts of the files that the edits change, by file name relative to the library's root, with
+// slashes.
 func Files(edits ...Edit) (map[string]string, error) { return files(root(), edits...) }
 
-// Write writes the edited files, and the list of them that -overlay wants, to dir. It
-// returns the name of the list.
+// Write writes the edited files and the list for -overlay to dir, and returns the name of the list.
 func Write(dir string, edits ...Edit) (list string, err error) {
 	edited, err := Files(edits...)
 	if err != nil {
@@ -93,7 +92,7 @@ func files(root string, edits ...Edit) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	// An edit changes no line's index: what it adds becomes part of a line that is there.
+	// An edit changes no line's index: text that it adds becomes part of an existing line.
 	lines := map[string][]string{}
 	for _, e := range edits {
 		p, ok := places[e.Place]
@@ -137,27 +136,27 @@ func indented(line, text string) string {
 	return indent + strings.ReplaceAll(text, "\n", "\n"+indent)
 }
 
-// place is where a marker is.
+// place is the position of a marker.
 type place struct {
-	file  string // from the root, with slashes
+	file  string // relative to the root, with slashes
 	index int    // of the marker's line, from 0
 }
 
-// String gives the number of the line that is marked.
+// String returns the file and the number of the marked line.
 func (p place) String() string { return fmt.Sprintf("%s:%d", p.file, p.index+2) }
 
 var (
-	// What looks like a marker must be one: a misspelled marker would be missed nowhere.
+	// A line that looks like a marker must be one, or a misspelled marker would go unnoticed.
 	likeMarker = regexp.MustCompile(`(//|--)\s*mutants?:`)
 	markers    = map[string]*regexp.Regexp{
 		".go":  regexp.MustCompile(`^\s*// mutants: ([a-z0-9]+(?:-[a-z0-9]+)*)$`),
 		".lua": regexp.MustCompile(`^\s*-- mutants: ([a-z0-9]+(?:-[a-z0-9]+)*)$`),
 	}
-	// A marker above such a line has lost the one that it named.
+	// A marker above such a line no longer marks any code.
 	noCode = regexp.MustCompile(`^\s*(//.*|--.*|[\]})]*,?|end[\]})]*,?|else)$`)
 )
 
-// find finds the markers in the library's sources, which tests are not.
+// find finds the markers in the library's sources, except for tests.
 func find(root string) (map[string]place, error) {
 	found := map[string]place{}
 	return found, filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
@@ -205,7 +204,7 @@ func find(root string) (map[string]place, error) {
 	})
 }
 
-// root is the library's folder.
+// root returns the library's folder.
 func root() string {
 	_, file, _, _ := runtime.Caller(0)
 	return filepath.Join(filepath.Dir(file), "..", "..", "..")

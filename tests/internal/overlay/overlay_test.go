@@ -13,7 +13,7 @@ const (
 	luaFile = "-- b.lua: a script.\n\nlocal function main()\n  -- mutants: answer\n  return 'yes'\nend\n"
 )
 
-// tree makes a library of these files, in pairs of name and text.
+// tree makes a library of the given files, in pairs of name and text.
 func tree(t *testing.T, pairs ...string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -34,7 +34,7 @@ func TestEditsChangeTheLinesThatAreNamed(t *testing.T) {
 	for _, test := range []struct {
 		about    string
 		edits    []Edit
-		from, to []string // what each edit replaces, in either file, by what
+		from, to []string // what each edit replaces, and by what, in either file
 	}{
 		{"a line", []Edit{Line("bound", "if true {")}, []string{"if x > 1 {"}, []string{"if true {"}},
 		{"a line without text", []Edit{Line("sum", "")}, []string{"\t\tx = x + 1"}, []string{"\t\t"}},
@@ -120,7 +120,7 @@ func TestWrongMarkersAreRefused(t *testing.T) {
 	}
 }
 
-// Tests have no places; the tests of this package would be full of them.
+// Tests have no places; this package's tests would be full of them.
 func TestOnlyTheLibrarysSourcesAreSearched(t *testing.T) {
 	dir := tree(t, "a.go", goFile, "a_test.go", goFile, "tests/b.go", goFile, ".soak/c.go", goFile, "testdata/d.lua", luaFile, "docs/e.md", goFile, "tests.go", "package a\n\n// mutants: more\nvar a = 1\n")
 	found, err := find(dir)

@@ -31,7 +31,7 @@ type Authority struct {
 // Pair is a certificate and its key, as files in PEM.
 type Pair struct{ Cert, Key string }
 
-// NewAuthority makes an authority that nobody else trusts.
+// NewAuthority makes an authority that only the test trusts.
 func NewAuthority(tb testing.TB, name string) *Authority {
 	tb.Helper()
 	a := &Authority{tb: tb}
@@ -49,7 +49,7 @@ func NewAuthority(tb testing.TB, name string) *Authority {
 	return a
 }
 
-// Issue makes a certificate for a host name or an IP address, which is valid until then.
+// Issue makes a certificate for a host name or an IP address, valid until then.
 func (a *Authority) Issue(host string, until time.Time) Pair {
 	a.tb.Helper()
 	key := newKey(a.tb)
@@ -71,14 +71,14 @@ func (a *Authority) Issue(host string, until time.Time) Pair {
 	return Pair{write(a.tb, "CERTIFICATE", der), write(a.tb, "EC PRIVATE KEY", secret)}
 }
 
-// Pool returns the authority as what a client trusts.
+// Pool returns a pool with the authority, for clients that trust it.
 func (a *Authority) Pool() *x509.CertPool {
 	pool := x509.NewCertPool()
 	pool.AddCert(a.cert)
 	return pool
 }
 
-// Load returns the pair as a client or a server uses it.
+// Load loads the pair for a client or a server.
 func (p Pair) Load(tb testing.TB) tls.Certificate {
 	tb.Helper()
 	c, err := tls.LoadX509KeyPair(p.Cert, p.Key)
@@ -116,9 +116,8 @@ func write(tb testing.TB, kind string, der []byte) string {
 	return file
 }
 
-// Listen has a server listen with TLS as well, and returns the address. Where trusted is
-// not nil, clients need a certificate of that authority. It skips the test, loudly, when
-// the server was built without TLS.
+// Listen makes a server listen with TLS as well, and returns the address. If trusted is not nil, clients need a
+// certificate of that authority. It skips the test, loudly, if the server was built without TLS.
 func Listen(tb testing.TB, s *server.Server, pair Pair, trusted *Authority) (addr string) {
 	tb.Helper()
 	if known, err := s.Do("CONFIG", "GET", "tls-port"); err != nil {
@@ -131,7 +130,7 @@ func Listen(tb testing.TB, s *server.Server, pair Pair, trusted *Authority) (add
 		auth, ca = "yes", trusted.File
 	}
 	var last error
-	for range 10 { // somebody else may take the port
+	for range 10 { // another process may take the port
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			tb.Fatal(err)

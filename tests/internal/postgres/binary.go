@@ -14,8 +14,7 @@ import (
 var ErrMissing = errors.New("no PostgreSQL server to test with: install one (tests/ensure-postgres.sh does), " +
 	"or name the folder of its programs in HOLDFAST_TEST_POSTGRES")
 
-// places are where packages put the programs, outside PATH: one folder for each
-// version.
+// places are where packages install the programs, outside PATH: one folder for each version.
 var places = []string{
 	"/usr/lib/postgresql/*/bin",         // Debian
 	"/usr/pgsql-*/bin",                  // PostgreSQL's own for Fedora and RHEL
@@ -24,8 +23,8 @@ var places = []string{
 	"/usr/local/opt/postgresql*/bin",
 }
 
-// find returns the folder of PostgreSQL's programs: that which HOLDFAST_TEST_POSTGRES
-// names, that in PATH, or the latest that a package has left.
+// find returns the folder of PostgreSQL's programs: the one that HOLDFAST_TEST_POSTGRES names, the one in PATH,
+// or the latest that a package has installed.
 func find() (string, error) {
 	if dir := os.Getenv("HOLDFAST_TEST_POSTGRES"); dir != "" {
 		if !complete(dir) {
@@ -57,7 +56,7 @@ func complete(dir string) bool {
 	return true
 }
 
-// version returns the first number in a folder's name, 0 when there is none.
+// version returns the first number in a folder's name, or 0 if there is none.
 func version(dir string) int {
 	digit := func(c byte) bool { return '0' <= c && c <= '9' }
 	for i := range len(dir) {

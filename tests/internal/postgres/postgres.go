@@ -1,5 +1,5 @@
-// Package postgres starts a real PostgreSQL server for tests: a private one, in a
-// temporary folder, reached by a Unix socket in there.
+// Package postgres starts a real PostgreSQL server for tests: a private one in a temporary folder, which it
+// listens in on a Unix socket.
 package postgres
 
 import (
@@ -29,16 +29,15 @@ const (
 // role owns every database.
 const role = "holdfast"
 
-// Server is one server. It persists nothing: its folder goes when it stops.
+// Server is one server. It persists nothing: its folder is removed when it stops.
 type Server struct {
 	dir   string
 	cmd   *exec.Cmd
 	ended chan struct{} // closed when the process has been waited for
 }
 
-// Start starts a server and waits until it answers. The error matches ErrMissing when
-// this machine has no PostgreSQL. The server ends with Stop, and on Linux with this
-// process, in whatever way that ends.
+// Start starts a server and waits until it answers. The error matches ErrMissing if this machine has no
+// PostgreSQL. The server ends with Stop and, on Linux, with this process, for whatever reason that ends.
 func Start() (*Server, error) {
 	bin, err := find()
 	if err != nil {
@@ -91,7 +90,7 @@ func (s *Server) launch(bin string) error {
 	}
 	s.cmd = cmd
 	go func() {
-		_ = cmd.Wait() // how it ended is in the log
+		_ = cmd.Wait() // the log says how it ended
 		close(s.ended)
 	}()
 	return s.ready()
@@ -120,8 +119,8 @@ func (s *Server) ready() error {
 	}
 }
 
-// DSN returns what to open a database with, with these parameters of the session, such
-// as default_transaction_isolation.
+// DSN returns the data source name of a database, with these parameters of the session, such as
+// default_transaction_isolation.
 func (s *Server) DSN(database string, parameters map[string]string) string {
 	q := url.Values{"host": {s.dir}, "user": {role}, "sslmode": {"disable"}}
 	for name, value := range parameters {
@@ -141,7 +140,7 @@ func (s *Server) Create(ctx context.Context, database string) error {
 	return err
 }
 
-// Stop ends the server, whoever is connected, and removes its folder.
+// Stop ends the server, even with clients connected, and removes its folder.
 func (s *Server) Stop() error {
 	var err error
 	if s.cmd != nil {

@@ -60,7 +60,7 @@ func TestBinariesAreFound(t *testing.T) {
 	if got, err := find(); got != dir || err != nil {
 		t.Errorf("find = %q, %v; want %q", got, err, dir)
 	}
-	// Nine comes before fifteen.
+	// Version 9 is earlier than 15.
 	for dir, want := range map[string]int{"/usr/lib/postgresql/9.6/bin": 9, "/usr/lib/postgresql/15/bin": 15, "/usr/bin": 0} {
 		if got := version(dir); got != want {
 			t.Errorf("version(%q) = %d, want %d", dir, got, want)

@@ -10,9 +10,8 @@ import (
 	"syscall"
 )
 
-// unprivileged makes a folder the property of the user as which PostgreSQL is to run, and
-// returns the attributes of such a process. PostgreSQL refuses to run as root: then it is the
-// user that its package made, or nobody.
+// unprivileged gives a folder to the user that PostgreSQL runs as, and returns the attributes of such a
+// process. PostgreSQL refuses to run as root. For root, that user is the one that its package made, or nobody.
 func unprivileged(dir string) (func() *syscall.SysProcAttr, error) {
 	if os.Geteuid() != 0 {
 		return func() *syscall.SysProcAttr { return nil }, nil

@@ -12,9 +12,8 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/resp"
 )
 
-// link is a connection of a client, and the one to the server that belongs to
-// it. For each direction one goroutine reads and one writes, so that a delay
-// holds up no reading.
+// link is a client's connection and the corresponding one to the server. Each direction has a goroutine that
+// reads and one that writes, so that a delay holds up no reading.
 type link struct {
 	proxy    *Proxy
 	client   net.Conn
@@ -22,13 +21,13 @@ type link struct {
 	requests chan packet
 	replies  chan packet
 	cutOnce  sync.Once
-	broken   chan struct{}        // closed when what is on its way is lost
+	broken   chan struct{}        // closed when everything on its way is lost
 	loss     atomic.Pointer[Trap] // gets the replies instead of the client
 
 	subscribed atomic.Bool
 }
 
-// packet is some bytes on their way, to arrive at their time.
+// packet is some bytes on their way, due at a time.
 type packet struct {
 	data []byte
 	due  time.Time
@@ -45,9 +44,8 @@ func newLink(p *Proxy, client, server net.Conn) *link {
 	}
 }
 
-// run returns when both connections have ended. The end of the client is
-// passed on to the server behind the requests that are on their way; the end
-// of the server to the client behind the replies.
+// run returns when both connections have ended. It passes the client's end on to the server behind the requests
+// that are on their way, and the server's end to the client behind the replies.
 func (l *link) run() {
 	var pumps sync.WaitGroup
 	pumps.Go(l.readRequests)
@@ -55,7 +53,7 @@ func (l *link) run() {
 	pumps.Go(func() {
 		l.deliver(l.requests, l.server)
 		if half, ok := l.server.(*net.TCPConn); ok {
-			_ = half.CloseWrite() // fails when the server has gone already
+			_ = half.CloseWrite() // fails if the server has already gone
 		}
 	})
 	pumps.Go(func() {
@@ -77,7 +75,7 @@ func (l *link) cut() {
 func (l *link) readRequests() {
 	defer close(l.requests)
 	in := bufio.NewReader(l.client)
-	deaf := false // a request was held: what follows it gets no further either
+	deaf := false // a request was held: nothing that follows it passes either
 	for {
 		request, err := resp.ReadRequest(in)
 		if err != nil {
@@ -127,8 +125,8 @@ func (l *link) send(to chan<- packet, data []byte, delay *atomic.Int64) {
 	}
 }
 
-// deliver writes packets, each at its time, until there are no more. When the
-// other side has gone it discards them, so that nobody waits for room.
+// deliver writes packets, each at its time, until there are no more. If the other side has gone it discards
+// them, so that no sender waits for room.
 func (l *link) deliver(packets <-chan packet, to net.Conn) {
 	gone := false
 	for pk := range packets {

@@ -1,6 +1,5 @@
-// Package proxy is a TCP proxy between a client and a Redis server that does
-// to requests and replies what networks do: it delays them, loses them, brings
-// them late or twice, and breaks connections.
+// Package proxy is a TCP proxy between a client and a Redis server that does to requests and replies what
+// networks do: it delays them, loses them, delivers them late or twice, and breaks connections.
 package proxy
 
 import (
@@ -46,29 +45,27 @@ func New(tb testing.TB, target string) *Proxy {
 	return p
 }
 
-// Addr is where clients connect, host:port.
+// Addr returns the address for clients, host:port.
 func (p *Proxy) Addr() string { return p.listener.Addr().String() }
 
-// DelayRequests makes requests that arrive from now on reach the server after
-// d; zero ends it. A delayed request still arrives when its client has gone,
-// as it does in a network; only Cut loses it.
+// DelayRequests makes requests that arrive from now on reach the server after d; zero ends that. As in a
+// network, a delayed request still arrives if its client has gone; only Cut loses it.
 func (p *Proxy) DelayRequests(d time.Duration) { p.requestDelay.Store(int64(d)) }
 
-// DelayReplies makes replies that arrive from now on reach the client after d;
-// zero ends it.
+// DelayReplies makes replies that arrive from now on reach the client after d; zero ends that.
 func (p *Proxy) DelayReplies(d time.Duration) { p.replyDelay.Store(int64(d)) }
 
-// SwallowReplies discards, while on, all that the server sends.
+// SwallowReplies discards, while on, everything that the server sends.
 func (p *Proxy) SwallowReplies(on bool) { p.swallow.Store(on) }
 
-// Deafen discards, while on, what the server sends on connections with subscriptions:
-// it goes on to count them as receivers.
+// Deafen discards, while on, what the server sends on connections with subscriptions. The server still counts
+// them as receivers.
 func (p *Proxy) Deafen(on bool) { p.deafen.Store(on) }
 
 // Refuse closes, while on, every new connection at once.
 func (p *Proxy) Refuse(on bool) { p.refuse.Store(on) }
 
-// Cut cuts all connections, and loses what is on its way in them.
+// Cut cuts all connections, and loses everything on its way in them.
 func (p *Proxy) Cut() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -77,7 +74,7 @@ func (p *Proxy) Cut() {
 	}
 }
 
-// CutSubscriptions cuts the connections on which there is, or was, a subscription.
+// CutSubscriptions cuts the connections that have, or had, a subscription.
 func (p *Proxy) CutSubscriptions() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -56,7 +56,7 @@ func expectCut(t *testing.T, err error) {
 	}
 }
 
-// eventually waits until the server gives a reply that takes others a while.
+// eventually waits until the server's reply is the wanted one.
 func eventually(t *testing.T, s *server.Server, want any, args ...any) {
 	t.Helper()
 	for limit := time.Now().Add(30 * time.Second); time.Now().Before(limit); time.Sleep(10 * time.Millisecond) {
@@ -211,7 +211,7 @@ func TestRefuse(t *testing.T) {
 	expect(t, dial(t, p, 30*time.Second), "PONG", "PING")
 }
 
-// Neither a server that does not answer nor a delay may hold up the end.
+// Neither a silent server nor a delay may hold up the end.
 func TestEndsAtOnce(t *testing.T) {
 	s := server.Start(t, server.One(t))
 	before := runtime.NumGoroutine()

@@ -10,12 +10,12 @@ import (
 
 const trapTimeout = 30 * time.Second
 
-// Match picks a request by its bytes on the wire, in which the arguments stand
-// as they are. It is called by one goroutine at a time.
+// Match picks a request by its bytes on the wire, which contain the arguments verbatim. One goroutine at a time
+// calls it.
 type Match func(request []byte) bool
 
-// Containing matches requests in which all of the parts occur, such as the
-// name of a command or of a key, a token, or the digest of a script.
+// Containing matches requests that contain all of the parts, such as the name of a command or of a key, a
+// token, or the digest of a script.
 func Containing(parts ...string) Match {
 	return func(request []byte) bool {
 		return !slices.ContainsFunc(parts, func(part string) bool {
@@ -24,7 +24,7 @@ func Containing(parts ...string) Match {
 	}
 }
 
-// After is what becomes of the client's connection after a fault.
+// After says what happens to the client's connection after a fault.
 type After int
 
 const (
@@ -40,38 +40,35 @@ const (
 	hold
 )
 
-// Trap is a fault that happens once, to the next request that matches. Of two
-// traps that match, the one set first is sprung.
+// Trap is a fault that happens once, to the next request that matches. If two traps match, the one that was set
+// first is sprung.
 type Trap struct {
 	proxy   *Proxy
 	match   Match
 	fault   fault
 	after   After
-	caught  chan struct{} // closed when the request is there
+	caught  chan struct{} // closed when the request has come
 	request []byte        // set before caught is closed
-	reply   chan string   // what the server said and the client does not hear
+	reply   chan string   // what the server answered and the client does not receive
 }
 
-// LoseReply lets the next matching request pass and loses the reply: the
-// server has done what it was told, and the client does not know. All replies
-// that follow on the connection are lost too; with Cut it ends at the first.
+// LoseReply lets the next matching request pass and loses the reply: the server has carried it out, and the
+// client does not know. All later replies on the connection are lost, too; with Cut it ends at the first.
 func (p *Proxy) LoseReply(m Match, after After) *Trap {
 	return p.set(&Trap{match: m, fault: loseReply, after: after})
 }
 
-// Double sends the next matching request to the server twice. The second copy
-// has a connection of its own, on which there was no AUTH and no SELECT; either
-// may be the first to arrive.
+// Double sends the next matching request to the server twice. The second copy has a connection of its own,
+// without AUTH and SELECT; either may arrive first.
 func (p *Proxy) Double(m Match) *Trap {
 	return p.set(&Trap{match: m, fault: double})
 }
 
-// Held is a request that the proxy keeps back.
+// Held is a request that the proxy holds back.
 type Held struct{ trap *Trap }
 
-// Hold keeps the next matching request back, until Forward. The client's
-// connection ends or hangs, so that the client may try again on another one;
-// with Hang nothing that it sends after the request gets to the server.
+// Hold holds the next matching request back until Forward. The client's connection ends or hangs, so that the
+// client may try again on another one. With Hang, nothing that it sends after the request reaches the server.
 func (p *Proxy) Hold(m Match, after After) Held {
 	return Held{p.set(&Trap{match: m, fault: hold, after: after})}
 }
@@ -86,9 +83,8 @@ func (t *Trap) Wait(tb testing.TB) {
 	}
 }
 
-// Reply waits until the server has answered, to the second copy of a doubled
-// request, and returns the first bytes of the reply that the client does not
-// hear.
+// Reply waits until the server has answered (the second copy, if the request was doubled), and returns the
+// first bytes of the reply that the client does not receive.
 func (t *Trap) Reply(tb testing.TB) string {
 	tb.Helper()
 	t.Wait(tb)
@@ -107,10 +103,8 @@ func (h Held) Wait(tb testing.TB) {
 	h.trap.Wait(tb)
 }
 
-// Forward sends the request to the server at last, on a connection of its own
-// on which there was no AUTH and no SELECT, and returns the first bytes of the
-// reply. It waits for the request to come. Every further call sends another
-// copy.
+// Forward sends the request to the server, on a connection of its own without AUTH and SELECT, and returns the
+// first bytes of the reply. It waits for the request to come. Every further call sends another copy.
 func (h Held) Forward(tb testing.TB) string {
 	tb.Helper()
 	h.trap.Wait(tb)
@@ -129,7 +123,7 @@ func (p *Proxy) set(t *Trap) *Trap {
 	return t
 }
 
-// spring returns the trap for a request, which from then on is no longer set.
+// spring returns the trap for a request, and unsets it.
 func (p *Proxy) spring(request []byte) *Trap {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -142,8 +136,7 @@ func (p *Proxy) spring(request []byte) *Trap {
 	return t
 }
 
-// takeRequest does what is to be done when the request is there, and reports
-// whether it keeps it from the server.
+// takeRequest springs the trap when the request has come, and reports whether it keeps it from the server.
 func (t *Trap) takeRequest(l *link, request []byte) bool {
 	t.request = request
 	close(t.caught)
@@ -164,7 +157,7 @@ func (t *Trap) takeRequest(l *link, request []byte) bool {
 	return t.fault == hold
 }
 
-// takeReply gets a reply that the client is not to hear.
+// takeReply gets a reply that the client must not receive.
 func (t *Trap) takeReply(l *link, reply []byte) {
 	select {
 	case t.reply <- string(reply):

@@ -1,6 +1,5 @@
-// Package queuelog judges who was granted a lock by what the server says of its queue, not
-// by what clients saw of it: whether grants passed somebody who was queued, and whether
-// fences rose.
+// Package queuelog judges grants by what the server shows of its queue, not by what clients saw: whether grants
+// overtook somebody in the queue, and whether fences rose.
 package queuelog
 
 import (
@@ -18,20 +17,20 @@ import (
 
 // Lock is a lock to follow.
 type Lock struct {
-	Name       string // in what is found
+	Name       string // in the findings
 	Key, Queue string
 }
 
-// Findings are what is wrong with what was granted.
+// Findings are what is wrong with the grants.
 type Findings struct {
-	Passed []string // a grant passed somebody who was queued
-	Fell   []string // a fence was not above the one before
-	Whole  bool     // the server has told everything. If not, more may be wrong
+	Passed []string // grants that overtook somebody in the queue
+	Fell   []string // grants whose fence was not above the previous one
+	Whole  bool     // the server has shown everything; if not, more may be wrong
 	Grants int
 }
 
-// Log follows the queues of locks as the server's scripts change them, in the order in
-// which they do. Locks without such queues show nothing here.
+// Log follows the queues of locks as the server's scripts change them, in order. It sees nothing of locks
+// without such queues.
 type Log struct {
 	server *server.Server
 	conn   *resp.Conn
@@ -46,13 +45,13 @@ type Log struct {
 // line is the queue of one lock.
 type line struct {
 	name    string
-	owned   bool             // an owner that has the lock is let in again past those who wait
+	owned   bool             // an owner that has the lock is admitted again past its waiters
 	entries map[string]entry // by member
-	first   map[place]int    // when a place was first taken
-	left    map[string]int   // the order of tokens that left the queue
-	holds   map[string]bool  // by token, where several may hold the lock
-	holder  string           // the token of a mutex in Redisson's form, which is written again to be marked
-	fence   uint64           // the highest that was granted there
+	first   map[place]int    // when each place was first taken
+	left    map[string]int   // the order in which tokens left the queue
+	holds   map[string]bool  // by token, if several may hold the lock
+	holder  string           // the token of a mutex in Redisson's form, which is written again to mark it
+	fence   uint64           // the highest that was granted
 }
 
 type entry struct {
@@ -60,7 +59,7 @@ type entry struct {
 	order int
 }
 
-// place is what a process keeps when it has to queue again.
+// place is what a process keeps if it has to queue again.
 type place struct {
 	process int
 	score   string
@@ -109,12 +108,12 @@ func (l *Log) read() {
 	}
 }
 
-// End ends it, and returns what is wrong.
+// End stops following, and returns what is wrong.
 func (l *Log) End() Findings {
 	if l.conn == nil {
 		return Findings{}
 	}
-	// What the server did before this is in the log when the log shows this.
+	// When this mark appears in the log, everything that the server did earlier has appeared.
 	mark := fmt.Sprintf("end of log %p", l)
 	if _, err := l.server.Do("ECHO", mark); err == nil {
 		for end := time.Now().Add(5 * time.Second); time.Now().Before(end) && !l.seen(mark); time.Sleep(time.Millisecond) {
@@ -135,7 +134,7 @@ func (l *Log) seen(mark string) bool {
 	return l.lines[mark] != nil || !l.found.Whole
 }
 
-// step takes in a line of MONITOR: 1700000000.123456 [0 lua] "ZADD" "key" ...
+// step processes a line of MONITOR: 1700000000.123456 [0 lua] "ZADD" "key" ...
 func (l *Log) step(text string) {
 	_, words, ok := strings.Cut(text, "] ")
 	if !ok {
@@ -188,7 +187,7 @@ func (l *Log) step(text string) {
 			if !ok || q.holds[token] {
 				continue
 			}
-			// Readers that are there at the same time share a fence.
+			// Readers that hold the lock at the same time share a fence.
 			if fence < q.fence || fence == q.fence && len(q.holds) == 0 {
 				l.found.Fell = append(l.found.Fell, fmt.Sprintf("lock %q: %.6s was granted fence %d after fence %d", q.name, token, fence, q.fence))
 			}
@@ -209,13 +208,13 @@ func (l *Log) step(text string) {
 	}
 }
 
-// fenceOf reads the fence of a hold of a lock that several may have, EXPIRY:WEIGHT:FENCE:...
+// fenceOf reads the fence of a hold in a lock that several may hold, EXPIRY:WEIGHT:FENCE:...
 func fenceOf(value string) (fence uint64, ok bool) {
 	part := strings.SplitN(value, ":", 4)
 	if len(part) != 4 {
 		return 0, false
 	}
-	if _, err := strconv.ParseUint(part[0], 10, 64); err != nil { // such as what a barrier knows of who broke it
+	if _, err := strconv.ParseUint(part[0], 10, 64); err != nil { // for instance a barrier's record of who broke it
 		return 0, false
 	}
 	fence, err := strconv.ParseUint(part[2], 10, 64)
@@ -247,7 +246,7 @@ func (q *line) leave(member string) {
 	}
 }
 
-// granted looks whom a grant passes. A token that was never queued is last.
+// granted returns whom a grant overtook. A token that was never queued is last.
 func (q *line) granted(token string) (passed []string) {
 	order, queued := q.left[token]
 	for _, e := range q.entries {
@@ -264,8 +263,8 @@ func tokenOf(value string) (token string, ours bool) {
 	return token, ours
 }
 
-// unquote splits what MONITOR shows of a command. Valkey 8.1 leaves quotes in an argument as they are,
-// which is no reason to miss the arguments behind it.
+// unquote splits a command as MONITOR shows it. Valkey 8.1 does not escape quotes in an argument; the arguments
+// behind it must still be found.
 func unquote(words string) (args []string) {
 	words, ok := strings.CutPrefix(words, `"`)
 	if !ok {
@@ -287,5 +286,5 @@ func unquote(words string) (args []string) {
 	return args
 }
 
-// quotes matches what is escaped, and quotes that are not.
+// quotes matches escaped characters, and quotes that are not escaped.
 var quotes = regexp.MustCompile(`\\.|"`)

@@ -99,7 +99,7 @@ func TestLogOfShares(t *testing.T) {
 	}
 }
 
-// Every server shows what scripts do as the log expects it.
+// Every server shows the commands of scripts as the log expects them.
 func TestLogOfServers(t *testing.T) {
 	for _, b := range server.Binaries(t) {
 		t.Run(b.Name, func(t *testing.T) {

@@ -1,6 +1,5 @@
-// Package resp is a very small client of the Redis protocol, version 2. Tests
-// look at a server through it, so that what they see does not depend on the
-// library under test nor on its client.
+// Package resp is a very small client of the Redis protocol, version 2. Tests look at a server through it, so
+// that what they see depends neither on the library under test nor on its client.
 package resp
 
 import (
@@ -19,15 +18,15 @@ type Error string
 
 func (e Error) Error() string { return string(e) }
 
-// Conn is one connection to a server. It is for one goroutine at a time.
+// Conn is one connection to a server. One goroutine at a time may use it.
 type Conn struct {
 	net     net.Conn
 	in      *bufio.Reader
 	timeout time.Duration
 }
 
-// Dial connects to addr. The timeout bounds the dialling, every Send and every
-// Receive; a connection on which one of them has timed out is of no more use.
+// Dial connects to addr. The timeout bounds the dialling, every Send and every Receive. After one of them has
+// timed out the connection is useless.
 func Dial(addr string, timeout time.Duration) (*Conn, error) {
 	c, err := net.DialTimeout("tcp", addr, timeout)
 	if err != nil {
@@ -47,8 +46,8 @@ func (c *Conn) Do(args ...any) (any, error) {
 	return c.Receive()
 }
 
-// Send writes a command and does not wait for its reply. Arguments other than
-// strings and byte slices are written as fmt.Sprint shows them.
+// Send writes a command and does not wait for its reply. Arguments other than strings and byte slices are
+// written as fmt.Sprint formats them.
 func (c *Conn) Send(args ...any) error {
 	if err := c.net.SetWriteDeadline(time.Now().Add(c.timeout)); err != nil {
 		return err
@@ -57,9 +56,8 @@ func (c *Conn) Send(args ...any) error {
 	return err
 }
 
-// Receive waits for the next reply: a string, an int64, a nil, or a []any of
-// these, in which errors appear as values of type Error. An error reply comes
-// back as an Error.
+// Receive waits for the next reply: a string, an int64, nil, or a []any of these, in which errors are values of
+// type Error. An error reply is returned as an Error.
 func (c *Conn) Receive() (any, error) {
 	if err := c.net.SetReadDeadline(time.Now().Add(c.timeout)); err != nil {
 		return nil, err
@@ -96,7 +94,7 @@ func Request(args ...any) []byte {
 func ReadRequest(r *bufio.Reader) ([]byte, error) {
 	raw, err := r.ReadBytes('\n')
 	if err != nil || raw[0] != '*' {
-		return raw, err // raw[0] is another byte in an inline command
+		return raw, err // in an inline command raw[0] is another byte
 	}
 	count, err := length(raw)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// Binary is a program that speaks as a Redis server.
+// Binary is a program that serves the Redis protocol.
 type Binary struct {
 	Name   string // "redis-7.0", "valkey-8.1", or as HOLDFAST_TEST_SERVERS says
 	Path   string // a command that takes redis-server's arguments
@@ -22,19 +22,18 @@ type Binary struct {
 	Minor  int
 }
 
-// All finds the servers of this machine: redis-server and valkey-server in
-// PATH, and those of HOLDFAST_TEST_SERVERS, a list NAME=PATH,NAME=PATH. Of two
-// with one name the first counts. It is an error when there is none, or when
-// one that HOLDFAST_TEST_SERVERS names does not run.
+// All finds the servers of this machine: redis-server and valkey-server in PATH, and those of
+// HOLDFAST_TEST_SERVERS, a list NAME=PATH,NAME=PATH. If two have one name, the first counts. It is an error if
+// there is none, or if one that HOLDFAST_TEST_SERVERS names does not run.
 func All() ([]Binary, error) { return found() }
 
 var found = sync.OnceValues(func() ([]Binary, error) {
 	return find(os.Getenv("HOLDFAST_TEST_SERVERS"))
 })
 
-// Binaries returns what All finds; under -short only the first that HOLDFAST_TEST_SERVERS names, or
-// else the first in PATH. The test fails when there is no server: a suite that passes because it tested
-// nothing is worse than one that fails.
+// Binaries returns what All finds; with -short only the first that HOLDFAST_TEST_SERVERS names, or else the
+// first in PATH. Without a server the test fails: a suite that passes because it tested nothing is worse than
+// one that fails.
 func Binaries(tb testing.TB) []Binary {
 	tb.Helper()
 	all, err := All()
@@ -56,8 +55,8 @@ func One(tb testing.TB) Binary {
 	return Binaries(tb)[0]
 }
 
-// AtLeast reports whether the server is of this Redis version or a later one.
-// Valkey counts as Redis 7.2, from which it was forked.
+// AtLeast reports whether the server has this Redis version or a later one. Valkey counts as Redis 7.2, from
+// which it was forked.
 func (b Binary) AtLeast(major, minor int) bool {
 	if b.Valkey {
 		b.Major, b.Minor = 7, 2

@@ -16,13 +16,12 @@ func StartCluster(tb testing.TB, bin Binary, masters int, opts ...Option) []*Ser
 	return startNodes(tb, bin, masters, masters, opts)
 }
 
-// startNodes starts a cluster of so many nodes, of which the first are masters. The
-// others have no part in it yet.
+// startNodes starts a cluster of all nodes, the first of which are masters. The others have no role yet.
 func startNodes(tb testing.TB, bin Binary, all, masters int, opts []Option) []*Server {
 	tb.Helper()
 	opts = append([]Option{
 		Conf("cluster-enabled", "yes"),
-		Conf("cluster-announce-ip", "127.0.0.1"), // else a node learns its own address from others, late
+		Conf("cluster-announce-ip", "127.0.0.1"), // otherwise a node learns its own address from others, and late
 		Conf("cluster-node-timeout", "2000"),
 	}, opts...)
 	nodes := make([]*Server, all)
@@ -37,7 +36,7 @@ func startNodes(tb testing.TB, bin Binary, all, masters int, opts []Option) []*S
 	for _, node := range nodes {
 		err := node.awaitFor(agreeTimeout, "cluster", func() error {
 			err := clusterComplete(node, all, masters)
-			// On a machine that stood still a greeting was given up, and is not repeated.
+			// On a machine that stood still, a greeting was given up, and is not repeated.
 			if err != nil && time.Since(introduced) > 10*time.Second {
 				introduced = introduce(tb, nodes)
 			}
@@ -50,7 +49,7 @@ func startNodes(tb testing.TB, bin Binary, all, masters int, opts []Option) []*S
 	return nodes
 }
 
-// introduce has all nodes meet the first.
+// introduce makes all nodes meet the first.
 func introduce(tb testing.TB, nodes []*Server) time.Time {
 	tb.Helper()
 	for _, node := range nodes[1:] {
@@ -59,8 +58,8 @@ func introduce(tb testing.TB, nodes []*Server) time.Time {
 	return time.Now()
 }
 
-// slotsOf is the command that gives the i-th of n servers its slots. It names
-// each: ADDSLOTSRANGE came with Redis 7.
+// slotsOf returns the command that gives the i-th of n servers its slots. It names each slot: ADDSLOTSRANGE
+// came with Redis 7.
 func slotsOf(i, n int) []any {
 	command := []any{"CLUSTER", "ADDSLOTS"}
 	for slot := i * slots / n; slot < (i+1)*slots/n; slot++ {

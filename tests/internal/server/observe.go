@@ -9,10 +9,9 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/resp"
 )
 
-// Do runs a command on a connection of its own and returns the reply: a
-// string, an int64, a nil or a []any of these, or a resp.Error. It waits for
-// the reply up to 10 s. Commands about their own connection, such as WAIT after
-// a write, want Dial.
+// Do runs a command on a connection of its own and returns the reply: a string, an int64, nil or a []any of
+// these, or a resp.Error. It waits for the reply for up to 10 s. Commands about their own connection, such as
+// WAIT after a write, need Dial.
 func (s *Server) Do(args ...any) (any, error) {
 	c, err := s.Dial()
 	if err != nil {
@@ -22,8 +21,7 @@ func (s *Server) Do(args ...any) (any, error) {
 	return c.Do(args...)
 }
 
-// Dial opens a connection to the server, for commands that need one that
-// stays. The caller closes it.
+// Dial opens a connection to the server, for commands that need the same one. The caller closes it.
 func (s *Server) Dial() (*resp.Conn, error) {
 	c, err := resp.Dial(s.Addr(), replyTimeout)
 	if err != nil {
@@ -39,8 +37,8 @@ func (s *Server) Dial() (*resp.Conn, error) {
 	return c, nil
 }
 
-// Info returns the fields of a section of INFO. It is nil, and the test has
-// failed, when the server does not answer.
+// Info returns the fields of a section of INFO. If the server does not answer, it fails the test and returns
+// nil.
 func (s *Server) Info(section string) map[string]string {
 	s.tb.Helper()
 	fields, err := s.info(section)
@@ -50,16 +48,16 @@ func (s *Server) Info(section string) map[string]string {
 	return fields
 }
 
-// CommandStats returns how often each command has run since the server started
-// or CONFIG RESETSTAT ran. Names are in small letters; subcommands look like
-// "client|kill". What a script calls counts, beside the script itself.
+// CommandStats returns how often each command has run since the server started or CONFIG RESETSTAT ran. Names
+// are lower case; subcommands look like "client|kill". Commands that a script calls count, and so does the
+// script.
 func (s *Server) CommandStats() map[string]int64 {
 	s.tb.Helper()
 	return s.commandStats("calls")
 }
 
-// Rejections returns how often each command was refused before it ran: for want of
-// permission or memory, or in a cluster because its keys are, or may be, elsewhere.
+// Rejections returns how often each command was refused before it ran, for lack of permission or memory, or in
+// a cluster because its keys are, or may be, elsewhere.
 func (s *Server) Rejections() map[string]int64 {
 	s.tb.Helper()
 	return s.commandStats("rejected_calls")

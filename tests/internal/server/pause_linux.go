@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// pause returns only when the kernel says that the process has stopped: its
-// threads get there one by one, and may serve a request meanwhile.
+// pause returns only when the kernel says that the process has stopped: its threads stop one by one, and may
+// serve a request meanwhile.
 func pause(pid int) error {
 	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
 		return err
@@ -20,7 +20,7 @@ func pause(pid int) error {
 		if err != nil {
 			return err
 		}
-		// The name, in parentheses, may hold anything; the state follows it.
+		// The name, in parentheses, may contain anything; the state follows it.
 		state = string(stat[strings.LastIndexByte(string(stat), ')')+1:])
 		if strings.HasPrefix(state, " T") {
 			return nil

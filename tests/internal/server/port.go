@@ -12,23 +12,23 @@ import (
 // busOffset is how far above its port a server of a cluster talks to others.
 const busOffset = 10000
 
-// reservations are the ports that this process has had. They stay reserved to its end, since clients
-// outlive their servers: one that looks for its own must not meet another test's, which counts commands.
+// reservations are the ports that this process has used. They stay reserved until it ends, since clients
+// outlive their servers: a client that looks for its own server must not meet that of another test, which
+// counts commands.
 var reservations struct {
 	sync.Mutex
 	all []io.Closer
 }
 
-// reservePort picks a port between 10000 and 19999 that nobody listens on, nor on
-// its cluster bus, and that is no other test's as long as this process runs: a server
-// that is down for a moment finds its port free again. Outgoing connections have
-// higher ports.
+// reservePort picks a port between 10000 and 19999 on which, and on whose cluster bus, nobody listens. No other
+// test gets it while this process runs: a server that is down for a moment finds its port free again. Outgoing
+// connections have higher ports.
 func reservePort() (int, error) {
 	var err error
 	for range 100 {
 		port := 10000 + rand.IntN(10000)
-		// Servers listen on TCP; the UDP port of the same number says that it is
-		// taken, to the tests of other processes too.
+		// Servers listen on TCP; listening on the UDP port of the same number tells the tests of other
+		// processes that it is taken.
 		udp, err1 := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port})
 		if err1 != nil {
 			err = err1

@@ -13,8 +13,8 @@ func StartReplica(tb testing.TB, bin Binary, master *Server, opts ...Option) *Se
 	opts = append([]Option{Conf("replicaof", fmt.Sprintf("127.0.0.1 %d", master.port))}, opts...)
 	replica := Start(tb, bin, opts...)
 	err := replica.await("link to its master", func() error {
-		// The replica calls the link up earlier than the master, which keeps
-		// its writes back until it knows that the replica has loaded.
+		// The replica reports the link as up earlier than the master, which holds its writes back until it
+		// knows that the replica has loaded.
 		info, err := master.info("replication")
 		if err != nil {
 			return err
@@ -32,7 +32,7 @@ func StartReplica(tb testing.TB, bin Binary, master *Server, opts ...Option) *Se
 	return replica
 }
 
-// AwaitInStep waits until the replicas of a master have all that it has written.
+// AwaitInStep waits until a master's replicas have everything that it has written.
 func (s *Server) AwaitInStep() {
 	s.tb.Helper()
 	err := s.awaitFor(agreeTimeout, "replicas in step", func() error {
@@ -57,15 +57,14 @@ func (s *Server) AwaitInStep() {
 
 // SentinelGroup is a master with a replica and a sentinel that watches both.
 type SentinelGroup struct {
-	Name     string // of the master, as clients ask the sentinel for it
+	Name     string // of the master, by which clients ask the sentinel for it
 	Master   *Server
 	Replica  *Server
 	Sentinel *Server
 }
 
-// StartSentinel starts a master, a replica and a sentinel with a quorum of one,
-// which takes the master for down after a second, and waits until the sentinel
-// has found the replica. The options go to master and replica.
+// StartSentinel starts a master, a replica and a sentinel with a quorum of one, which considers the master down
+// after a second. It waits until the sentinel has found the replica. The options apply to master and replica.
 func StartSentinel(tb testing.TB, bin Binary, opts ...Option) *SentinelGroup {
 	tb.Helper()
 	g := &SentinelGroup{Name: "holdfast"}

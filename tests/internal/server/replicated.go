@@ -15,9 +15,8 @@ type Cluster struct {
 	tb testing.TB
 }
 
-// StartReplicatedCluster starts a cluster of so many masters, with one replica each,
-// and waits until the replicas are in step. A node that is silent for a second is
-// taken for down.
+// StartReplicatedCluster starts a cluster of masters with one replica each, and waits until the replicas are in
+// step. A node that is silent for a second is considered down.
 func StartReplicatedCluster(tb testing.TB, bin Binary, masters int, opts ...Option) *Cluster {
 	tb.Helper()
 	opts = append([]Option{
@@ -39,8 +38,8 @@ func StartReplicatedCluster(tb testing.TB, bin Binary, masters int, opts ...Opti
 	return c
 }
 
-// AwaitReplicas waits until every node that runs is a master with slots or in step
-// with one, and all of them know that.
+// AwaitReplicas waits until every running node is a master with slots or in step with one, and all of them know
+// that.
 func (c *Cluster) AwaitReplicas() {
 	c.tb.Helper()
 	masters := len(c.Nodes) / 2
@@ -70,7 +69,7 @@ func (c *Cluster) AwaitReplicas() {
 	}
 }
 
-// Addrs are the nodes' addresses.
+// Addrs returns the nodes' addresses.
 func (c *Cluster) Addrs() []string {
 	var addrs []string
 	for _, n := range c.Nodes {
@@ -79,8 +78,8 @@ func (c *Cluster) Addrs() []string {
 	return addrs
 }
 
-// Owner waits until all nodes that answer name one master of a slot, and returns it.
-// Nodes of except do not count, nor are they asked: they are down, or paused.
+// Owner waits until all nodes that answer name the same master of a slot, and returns it. Nodes in except,
+// which are down or paused, neither count nor are asked.
 func (c *Cluster) Owner(slot int, except ...*Server) *Server {
 	c.tb.Helper()
 	asked := slices.DeleteFunc(c.running(), func(s *Server) bool { return slices.Contains(except, s) })
@@ -110,7 +109,7 @@ func (c *Cluster) Owner(slot int, except ...*Server) *Server {
 	return owner
 }
 
-// Masters are the nodes that have slots, as the first that runs sees it.
+// Masters returns the nodes that have slots, according to the first that runs.
 func (c *Cluster) Masters() []*Server {
 	c.tb.Helper()
 	nodes, err := c.view(c.running()[0])
@@ -126,7 +125,7 @@ func (c *Cluster) Masters() []*Server {
 	return masters
 }
 
-// ReplicaOf returns the replica of a master that runs.
+// ReplicaOf returns the replica of a running master.
 func (c *Cluster) ReplicaOf(master *Server) *Server {
 	c.tb.Helper()
 	nodes, err := c.view(master)
@@ -143,15 +142,14 @@ func (c *Cluster) ReplicaOf(master *Server) *Server {
 	return nil
 }
 
-// Failover makes a replica the master, in agreement with the master that is: no
-// write is lost.
+// Failover makes a replica the master in agreement with the present master, so that no write is lost.
 func (c *Cluster) Failover(replica *Server) {
 	c.tb.Helper()
 	must(c.tb, replica, "CLUSTER", "FAILOVER")
 }
 
-// Patience makes nodes that run take others for down that are silent for so long. A test in which no master
-// dies just then has no use for a second: a machine that is busy would have replicas take over.
+// Patience sets after how much silence running nodes consider others down. A second does not suit a test in
+// which no master is to die at that time: on a busy machine replicas would take over.
 func (c *Cluster) Patience(d time.Duration) {
 	c.tb.Helper()
 	for _, s := range c.running() {
@@ -183,7 +181,7 @@ func (c *Cluster) id(s *Server) string {
 type clusterNode struct {
 	id, addr string
 	of       string // id of its master
-	master   bool   // that is not taken for down
+	master   bool   // that is not considered down
 	myself   bool
 	slots    [][2]int
 }
@@ -192,7 +190,7 @@ func (n clusterNode) owns(slot int) bool {
 	return slices.ContainsFunc(n.slots, func(r [2]int) bool { return r[0] <= slot && slot <= r[1] })
 }
 
-// view asks a node what it knows of all.
+// view returns what a node knows of all nodes.
 func (c *Cluster) view(s *Server) ([]clusterNode, error) {
 	reply, err := s.Do("CLUSTER", "NODES")
 	if err != nil {
@@ -215,7 +213,7 @@ func (c *Cluster) view(s *Server) ([]clusterNode, error) {
 		for _, text := range f[8:] {
 			var r [2]int
 			switch n, _ := fmt.Sscanf(text, "%d-%d", &r[0], &r[1]); n {
-			case 0: // a slot on the move, in brackets
+			case 0: // a slot that is being moved, in brackets
 				continue
 			case 1:
 				r[1] = r[0]

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Move is the move of a slot from one master of a cluster to another, in the steps
-// of redis-cli --cluster reshard.
+// Move is the move of a slot from one master of a cluster to another, in the steps of redis-cli --cluster
+// reshard.
 type Move struct {
 	From, To *Server
 
@@ -14,8 +14,7 @@ type Move struct {
 	slot int
 }
 
-// StartMove begins to move a slot. Keys that are not there are looked for at the new
-// owner from now on.
+// StartMove begins to move a slot. From now on keys that do not exist are looked for at the new owner.
 func (c *Cluster) StartMove(slot int, to *Server) *Move {
 	c.tb.Helper()
 	m := &Move{From: c.Owner(slot), To: to, c: c, slot: slot}
@@ -24,7 +23,7 @@ func (c *Cluster) StartMove(slot int, to *Server) *Move {
 	return m
 }
 
-// Keys moves up to n keys, one after another, and returns which.
+// Keys moves up to n keys, one by one, and returns them.
 func (m *Move) Keys(n int) []string {
 	m.c.tb.Helper()
 	reply, err := m.From.Do("CLUSTER", "GETKEYSINSLOT", m.slot, n)
@@ -39,13 +38,13 @@ func (m *Move) Keys(n int) []string {
 	return moved
 }
 
-// Key moves one key, if it is there.
+// Key moves one key, if it exists.
 func (m *Move) Key(key string) {
 	m.c.tb.Helper()
 	must(m.c.tb, m.From, "MIGRATE", "127.0.0.1", m.To.port, key, 0, 5000)
 }
 
-// Finish moves what is left, and makes all masters know the new owner.
+// Finish moves the remaining keys, and tells all masters of the new owner.
 func (m *Move) Finish() {
 	m.c.tb.Helper()
 	for len(m.Keys(10)) > 0 {
@@ -59,8 +58,8 @@ func (m *Move) Finish() {
 // MovesAtomically reports whether the server can move slots by itself.
 func (b Binary) MovesAtomically() bool { return b.Valkey && b.Major >= 9 }
 
-// MoveAtomically has a slot's owner move it with CLUSTER MIGRATESLOTS, which copies
-// it as to a replica and then hands it over at one moment, and waits for that.
+// MoveAtomically makes a slot's owner move it with CLUSTER MIGRATESLOTS, which copies it as to a replica and
+// then hands it over at one moment, and waits until that is done.
 func (c *Cluster) MoveAtomically(slot int, to *Server) {
 	c.tb.Helper()
 	from := c.Owner(slot)

@@ -9,17 +9,16 @@ import (
 
 // Sentinels is a master with replicas, and the sentinels that watch them.
 type Sentinels struct {
-	Name     string    // of the master, as clients ask the sentinels for it
-	Servers  []*Server // that hold data; the first is the master at the start
+	Name     string    // of the master, by which clients ask the sentinels for it
+	Servers  []*Server // the servers with data; the first is the master at the start
 	Watchers []*Server // the sentinels
 
 	tb testing.TB
 }
 
-// StartSentinels starts a master with so many replicas, and so many sentinels of
-// which a majority has to agree, and waits until all know each other. Sentinels take
-// a server for down after a second and a half: on a busy machine one that is well may not
-// answer for half a second. The options go to master and replicas.
+// StartSentinels starts a master with replicas, and sentinels of which a majority has to agree. It waits until
+// all know each other. Sentinels consider a server down after a second and a half: on a busy machine a healthy
+// one may not answer for half a second. The options apply to master and replicas.
 func StartSentinels(tb testing.TB, bin Binary, replicas, sentinels int, opts ...Option) *Sentinels {
 	tb.Helper()
 	g := &Sentinels{Name: "holdfast", tb: tb}
@@ -58,7 +57,7 @@ func (g *Sentinels) sees(w *Server, replicas, others int) error {
 	return nil
 }
 
-// Addrs are the sentinels' addresses.
+// Addrs returns the sentinels' addresses.
 func (g *Sentinels) Addrs() []string {
 	var addrs []string
 	for _, w := range g.Watchers {
@@ -67,9 +66,9 @@ func (g *Sentinels) Addrs() []string {
 	return addrs
 }
 
-// Failover has a sentinel make a replica the master, as an operator does, and waits until
-// it has. It asks again while the sentinel is not ready for that, after another failover, and
-// when it gives up, since the others have made what it chose a replica again.
+// Failover makes a sentinel promote a replica, as an operator would, and waits until that is done. It asks
+// again while the sentinel is not ready, after another failover, and if the sentinel gives up because the
+// others have demoted its choice again.
 func (g *Sentinels) Failover() {
 	g.tb.Helper()
 	w, old := g.Watchers[0], ""
@@ -93,14 +92,14 @@ func (g *Sentinels) Failover() {
 	}
 }
 
-// named is the address of the master that a sentinel names.
+// named returns the address of the master that a sentinel names.
 func (g *Sentinels) named(w *Server) (string, error) {
 	reply, err := w.Do("SENTINEL", "GET-MASTER-ADDR-BY-NAME", g.Name)
 	return join(reply), err
 }
 
-// NextMaster waits until all sentinels name another master than old, which itself
-// says that it is, and returns it.
+// NextMaster waits until all sentinels name a master other than old, which considers itself one, too, and
+// returns it.
 func (g *Sentinels) NextMaster(old *Server) *Server {
 	g.tb.Helper()
 	var master *Server
@@ -124,8 +123,8 @@ func (g *Sentinels) NextMaster(old *Server) *Server {
 	return master
 }
 
-// AwaitReplica waits until s is a replica that is in step with its master. On a busy machine
-// sentinels may have taken its master for down, and s for the next; they are told to choose another then.
+// AwaitReplica waits until s is a replica in step with its master. On a busy machine sentinels may have
+// considered its master down, and made s the next; then they are told to choose another.
 func (g *Sentinels) AwaitReplica(s *Server) {
 	g.tb.Helper()
 	err := s.awaitFor(agreeTimeout, "role of a replica", func() error {
@@ -134,7 +133,7 @@ func (g *Sentinels) AwaitReplica(s *Server) {
 			return nil
 		}
 		if named, unknown := g.named(g.Watchers[0]); unknown == nil && named == s.Addr() {
-			_, _ = g.Watchers[0].Do("SENTINEL", "FAILOVER", g.Name) // refused while one is under way
+			_, _ = g.Watchers[0].Do("SENTINEL", "FAILOVER", g.Name) // refused while a failover is under way
 		}
 		return err
 	})
@@ -143,8 +142,7 @@ func (g *Sentinels) AwaitReplica(s *Server) {
 	}
 }
 
-// hasRole reports as an error that a server has another role, or, of a replica, that
-// it has no link to its master.
+// hasRole returns an error if a server has another role or, for a replica, no link to its master.
 func hasRole(s *Server, want string) error {
 	info, err := s.info("replication")
 	if err != nil {
@@ -159,7 +157,7 @@ func hasRole(s *Server, want string) error {
 	return nil
 }
 
-// join makes an address of the host and port of a reply.
+// join returns the address in a reply that has a host and a port.
 func join(reply any) string {
 	var parts []string
 	all, _ := reply.([]any)
@@ -169,8 +167,8 @@ func join(reply any) string {
 	return strings.Join(parts, ":")
 }
 
-// Forsake makes replicas miss what master writes from now on, until Resume: they are
-// paused, and their links are closed, so that nothing waits for them in a socket.
+// Forsake makes replicas miss everything that master writes from now on, until Resume: it pauses them and
+// closes their links, so that nothing waits for them in a socket.
 func Forsake(master *Server, replicas ...*Server) {
 	master.tb.Helper()
 	for _, r := range replicas {

@@ -20,15 +20,14 @@ import (
 
 const (
 	readyTimeout = time.Minute     // a server starts in 50 ms; a loaded machine takes its time
-	agreeTimeout = 2 * time.Minute // several servers agree in seconds, and begin again when they do not; sentinels rest for 30 s when the machine stood still
+	agreeTimeout = 2 * time.Minute // several servers agree within seconds, and start over if they do not; sentinels rest for 30 s after the machine stood still
 	stopTimeout  = 30 * time.Second
-	replyTimeout = 10 * time.Second // a server that is well answers within that
+	replyTimeout = 10 * time.Second // a healthy server answers within that
 	pollInterval = 5 * time.Millisecond
 )
 
-// Server is one server process. Its methods may be called from any goroutine
-// while the test runs; of Stop, Kill, Restart, Pause and Resume one at a time.
-// What they cannot do they report as an error of the test.
+// Server is one server process. While the test runs, its methods may be called from any goroutine, but only one
+// of Stop, Kill, Restart, Pause and Resume at a time. A method that fails reports an error of the test.
 type Server struct {
 	tb       testing.TB
 	bin      Binary
@@ -40,27 +39,26 @@ type Server struct {
 	sentinel bool
 
 	mu   sync.Mutex
-	proc *process // the last one started
+	proc *process // the latest one started
 }
 
 // process is one run of the server.
 type process struct {
 	cmd    *exec.Cmd
 	ended  chan struct{} // closed when the process has been waited for
-	wanted bool          // we ended it ourselves; guarded by Server.mu
+	wanted bool          // this package ended it; guarded by Server.mu
 }
 
 // Option changes how a server starts.
 type Option func(*Server)
 
-// Conf adds a line to the server's configuration file, such as
-// Conf("appendonly", "yes"). The value is written as it is: one with spaces
-// that is to be one argument brings its own quotes.
+// Conf adds a line to the server's configuration file, such as Conf("appendonly", "yes"). The value is written
+// verbatim: one with spaces that is a single argument must bring its own quotes.
 func Conf(key, value string) Option {
 	return func(s *Server) {
 		s.conf = append(s.conf, key+" "+value)
 		if key == "requirepass" {
-			s.password = value // Do has to know it
+			s.password = value // for Do
 		}
 	}
 }
@@ -70,18 +68,16 @@ func Env(key, value string) Option {
 	return func(s *Server) { s.env = append(s.env, key+"="+value) }
 }
 
-// Start starts a server that persists nothing unless an option says so, waits
-// until it answers, and ends it when the test ends. When the test has failed,
-// the end of the server's log is shown. A server that ends by itself fails the
-// test.
+// Start starts a server that persists nothing unless an option says so, waits until it answers, and ends it
+// when the test ends. If the test has failed, the end of the server's log is shown. A server that ends by
+// itself fails the test.
 func Start(tb testing.TB, bin Binary, opts ...Option) *Server {
 	tb.Helper()
 	s := &Server{tb: tb, bin: bin, dir: tb.TempDir()}
 	for _, opt := range opts {
 		opt(s)
 	}
-	// Another process, which is no test of ours, may take the port between the look at
-	// it and the start.
+	// A process that is not one of these tests may take the port before the server does.
 	var err error
 	for range 5 {
 		if s.port, err = reservePort(); err != nil {
@@ -102,24 +98,23 @@ func Start(tb testing.TB, bin Binary, opts ...Option) *Server {
 	return nil
 }
 
-// Addr is the server's address, host:port. It stays the same over restarts.
+// Addr returns the server's address, host:port. It stays the same across restarts.
 func (s *Server) Addr() string { return "127.0.0.1:" + strconv.Itoa(s.port) }
 
-// Binary is the program that runs.
+// Binary returns the program that runs.
 func (s *Server) Binary() Binary { return s.bin }
 
-// Dir is the server's working folder, where its RDB and AOF files are.
+// Dir returns the server's working folder, which has its RDB and AOF files.
 func (s *Server) Dir() string { return s.dir }
 
-// Pid is the process id of the server, or of its last run.
+// Pid returns the process id of the server, or of its latest run.
 func (s *Server) Pid() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.proc.cmd.Process.Pid
 }
 
-// Stop ends the server as an operator does, with SIGTERM, and waits for it. A
-// paused server is resumed first.
+// Stop ends the server with SIGTERM, as an operator would, and waits for it. A paused server is resumed first.
 func (s *Server) Stop() {
 	s.tb.Helper()
 	s.Resume()
@@ -133,8 +128,7 @@ func (s *Server) Stop() {
 	}
 }
 
-// Kill ends the server with SIGKILL and waits for it. A server that has ended
-// already is left alone.
+// Kill ends the server with SIGKILL and waits for it. It does nothing to a server that has already ended.
 func (s *Server) Kill() {
 	s.tb.Helper()
 	p := s.expectEnd()
@@ -146,9 +140,8 @@ func (s *Server) Kill() {
 	}
 }
 
-// Restart starts the server again, on its port and in its folder, and waits
-// until it answers and has loaded its data. A server that still runs is killed
-// first. Of the configuration it has what it started with, or what CONFIG
+// Restart starts the server again, on its port and in its folder, and waits until it answers and has loaded its
+// data. A server that still runs is killed first. The configuration is the one it started with, or what CONFIG
 // REWRITE wrote.
 func (s *Server) Restart() {
 	s.tb.Helper()
@@ -158,8 +151,8 @@ func (s *Server) Restart() {
 	}
 }
 
-// Pause stops the server with SIGSTOP, and returns when it has stopped. Its
-// connections stay open, and the kernel goes on accepting new ones for it.
+// Pause stops the server with SIGSTOP, and returns when it has stopped. Its connections stay open, and the
+// kernel still accepts new ones for it.
 func (s *Server) Pause() {
 	s.tb.Helper()
 	if err := pause(s.Pid()); err != nil {
@@ -167,7 +160,7 @@ func (s *Server) Pause() {
 	}
 }
 
-// Resume lets a paused server go on. One that runs is not affected.
+// Resume lets a paused server go on. It does nothing to one that runs.
 func (s *Server) Resume() {
 	s.tb.Helper()
 	if err := resume(s.Pid()); err != nil && !s.current().hasEnded() {
@@ -195,7 +188,7 @@ func (s *Server) launch() error {
 	}
 	p := &process{cmd: cmd, ended: make(chan struct{})}
 	go func() {
-		_ = cmd.Wait() // how it ended is in the log
+		_ = cmd.Wait() // the log says how it ended
 		close(p.ended)
 	}()
 	s.mu.Lock()
@@ -227,7 +220,7 @@ func (s *Server) config() string {
 	return strings.Join(slices.Concat(conf, s.conf), "\n") + "\n"
 }
 
-// ready waits until this very process answers, not another that got the port.
+// ready waits until this very process answers, not another one that got the port.
 func (s *Server) ready(p *process) error {
 	return s.await("an answer", func() error {
 		if p.hasEnded() {
@@ -247,7 +240,7 @@ func (s *Server) ready(p *process) error {
 	})
 }
 
-// permanent is an error that waiting does not cure.
+// permanent is an error that does not pass by waiting.
 type permanent struct{ error }
 
 // await repeats probe until it succeeds.
@@ -278,7 +271,7 @@ func (s *Server) current() *process {
 	return s.proc
 }
 
-// expectEnd notes that the end of the process is our doing.
+// expectEnd records that this package ends the process.
 func (s *Server) expectEnd() *process {
 	s.mu.Lock()
 	defer s.mu.Unlock()

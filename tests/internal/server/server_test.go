@@ -21,7 +21,7 @@ func expect(t *testing.T, s *Server, want any, args ...any) {
 	}
 }
 
-// gone reports whether nobody listens at addr any more, after a short wait.
+// gone reports, after a short wait, whether nobody listens at addr any more.
 func gone(addr string) bool {
 	for limit := time.Now().Add(30 * time.Second); time.Now().Before(limit); time.Sleep(10 * time.Millisecond) {
 		c, err := net.Dial("tcp", addr)
@@ -101,7 +101,7 @@ func TestPause(t *testing.T) {
 	s.Resume()
 	expect(t, s, "PONG", "PING")
 	s.Pause()
-	s.Stop() // must not wait for a process that cannot hear
+	s.Stop() // must not wait for a process that cannot react
 }
 
 func TestPassword(t *testing.T) {
@@ -117,8 +117,7 @@ func TestPassword(t *testing.T) {
 	}
 }
 
-// The test binary starts itself with one of these to see how a test ends that
-// has a server.
+// The test binary starts itself with one of these, to show how a test with a server ends.
 const (
 	endingVar = "HOLDFAST_SERVER_TEST_ENDING"
 	endFail   = "fail"
@@ -174,8 +173,7 @@ func TestServerEndsWithTheTest(t *testing.T) {
 		t.Run(ending, func(t *testing.T) {
 			t.Parallel()
 			cmd := exec.Command(os.Args[0], "-test.run=^TestEnding$", "-test.v")
-			// Its temporary files go to a folder of ours: a killed process
-			// leaves them.
+			// Its temporary files go to a folder of this test: a killed process leaves them behind.
 			cmd.Env = append(os.Environ(), endingVar+"="+ending, "TMPDIR="+t.TempDir())
 			out, err := cmd.CombinedOutput()
 			if err == nil {

@@ -1,4 +1,4 @@
-// Package soak says how long a test that could run for ever is to run.
+// Package soak says how long a test runs that could run forever.
 package soak
 
 import (
@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// slice is how much of every storm runs with the ordinary tests.
+// slice is how much of every storm the ordinary tests run.
 const slice = 5 * time.Second
 
-// Duration is how long one storm lasts: 5 s, or what HOLDFAST_SOAK says, such
-// as "30m"; "make soak" sets it.
+// Duration returns how long one storm lasts: 5 s, or what HOLDFAST_SOAK says, such as "30m"; "make soak" sets
+// it.
 func Duration(tb testing.TB) time.Duration {
 	tb.Helper()
 	text := os.Getenv("HOLDFAST_SOAK")
@@ -25,6 +25,5 @@ func Duration(tb testing.TB) time.Duration {
 	return d
 }
 
-// Long reports whether this is a soak, which may also judge what a noisy machine
-// spoils now and then.
+// Long reports whether this is a soak, which may also judge what a noisy machine spoils now and then.
 func Long() bool { return os.Getenv("HOLDFAST_SOAK") != "" }

@@ -16,11 +16,11 @@ type await struct {
 	called, returned int64
 	how              outcome
 	phase            uint64
-	breaker          string // whose end has broken it
-	died             bool   // that is, not left
+	breaker          string // the party whose end has broken it
+	died             bool   // it died; otherwise it left
 }
 
-// outcome is what became of a phase for a party.
+// outcome is how a phase ended for a party.
 type outcome string
 
 const (
@@ -29,11 +29,11 @@ const (
 	isOpen     outcome = ""
 )
 
-// stay is for how long a party stays at a barrier.
+// stay says for how long a party stays at a barrier.
 type stay int
 
 const (
-	passes  stay = iota // some phases
+	passes  stay = iota // for some phases
 	finally             // until all have passed one more phase with it
 	attends             // until its context ends
 )
@@ -43,7 +43,7 @@ func (h *hand) barrier(i int) *holdfast.Barrier {
 	return h.p.client.Barrier(n.name, n.parties, h.wants[i].option())
 }
 
-// atBarrier is a party for a while; or one that dies.
+// atBarrier acts as a party for a while, or as one that dies.
 func (h *hand) atBarrier(i int, ctx context.Context, try, last bool) {
 	switch {
 	case last:
@@ -55,7 +55,7 @@ func (h *hand) atBarrier(i int, ctx context.Context, try, last bool) {
 	}
 }
 
-// enter becomes a party.
+// enter makes the hand a party.
 func (h *hand) enter(i int, ctx context.Context, try bool) (*party, *holdfast.BarrierParty, error) {
 	q := h.joins(i)
 	b := h.barrier(i)
@@ -76,7 +76,7 @@ func (h *hand) enter(i int, ctx context.Context, try bool) (*party, *holdfast.Ba
 	return q, p, err
 }
 
-// party joins the barrier, and arrives at one phase after another.
+// party joins the barrier, and arrives at phase after phase.
 func (h *hand) party(i int, ctx context.Context, try bool, how stay) {
 	e, began := h.asks(i), time.Now()
 	q, p, err := h.enter(i, ctx, try)
@@ -123,7 +123,7 @@ func (h *hand) arrives(i int, ctx context.Context, q *party, p *holdfast.Barrier
 			return
 		}
 		if how == attends {
-			time.Sleep(300 * time.Millisecond) // else a barrier that waits for nobody is passed all the time
+			time.Sleep(300 * time.Millisecond) // otherwise a barrier that waits for nobody would be passed all the time
 		}
 		until, cancel := ctx, context.CancelFunc(func() {})
 		if how == passes && chance(h.rand, 25) {
@@ -147,7 +147,7 @@ func (h *hand) arrives(i int, ctx context.Context, q *party, p *holdfast.Barrier
 	}
 }
 
-// prepare is what a party does before it arrives; false when it is to leave.
+// prepare is a party's pause before it arrives. It returns false if the party is to leave.
 func (h *hand) prepare(d time.Duration, lease *holdfast.Lease) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -161,7 +161,7 @@ func (h *hand) prepare(d time.Duration, lease *holdfast.Lease) bool {
 	return false
 }
 
-// await arrives at a phase, and notes what it is told of it.
+// await arrives at a phase, and records what it is told.
 func (h *hand) await(i int, ctx context.Context, q *party, p *holdfast.BarrierParty) error {
 	began := time.Now()
 	a := await{party: q, called: h.now()}
@@ -189,7 +189,7 @@ func (h *hand) await(i int, ctx context.Context, q *party, p *holdfast.BarrierPa
 	return err
 }
 
-// dieAtBarrier has a process die that is a party, and has arrived or not.
+// dieAtBarrier makes a process die as a party, before or after it has arrived.
 func (h *hand) dieAtBarrier(i int, ctx context.Context) {
 	h.doomed(i, func(d *hand) (*party, *holdfast.Lease) {
 		q, p, err := d.enter(i, ctx, false)
@@ -203,14 +203,14 @@ func (h *hand) dieAtBarrier(i int, ctx context.Context) {
 	})
 }
 
-// visit is a party's way through one phase: an await, and those before it that it gave up.
+// visit is a party's way through one phase: the await that ended it, and earlier ones that it gave up.
 type visit struct {
 	party *party
-	spans []span // in which it may have arrived
+	spans []span // in which the party may have arrived
 	last  await
 }
 
-// visits returns what a barrier's parties did, in each one's order.
+// visits returns what a barrier's parties did, each party's visits in order.
 func (c *crowd) visits(n name, calm bool) []visit {
 	byParty := map[*party][]await{}
 	for _, a := range c.awaits {
@@ -244,8 +244,7 @@ func (c *crowd) visits(n name, calm bool) []visit {
 	return all
 }
 
-// atOnce is how many visits that may have been part of this one's phase there were at one
-// moment of it, at most.
+// atOnce returns the largest number of visits that may have been part of this one's phase at the same moment.
 func (v visit) atOnce(all []visit) int {
 	var others [][]span
 	moments := []int64{}
@@ -318,7 +317,7 @@ func (c *crowd) atBarrier(n name, calm bool) []string {
 	return found
 }
 
-// nearby returns the visits of parties that may have been there together with that of all[k].
+// nearby returns the visits of parties that may have been there at the same time as that of all[k].
 func nearby(all []visit, k int) []visit {
 	var near []visit
 	q := all[k].party
@@ -330,8 +329,8 @@ func nearby(all []visit, k int) []visit {
 	return near
 }
 
-// ended reports whether a party may have broken a phase since then, as somebody was told: also one
-// that did not know that it was one, having been handed its place and not heard of that in time.
+// ended reports whether a party may have broken a phase since then, as somebody was told. It may be a party
+// that did not know it was one, because it was told too late that it was handed its place.
 func (c *crowd) ended(n name, a await, since int64) bool {
 	for _, q := range c.parties {
 		switch {
@@ -345,7 +344,7 @@ func (c *crowd) ended(n name, a await, since int64) bool {
 	return false
 }
 
-// sleepers finds, where nothing is wrong, those who await what is over.
+// sleepers finds, in a calm world, parties that await a phase which has ended.
 func (c *crowd) sleepers(n name, tell func(t int64, format string, args ...any)) {
 	const idle, deaf = int64(maxIdle), int64(maxDeaf)
 	for _, a := range c.awaits {

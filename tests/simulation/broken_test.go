@@ -15,17 +15,17 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/soak"
 )
 
-// broken is a lock with one thing wrong, made by what stands between library and
-// driver: no code of the library knows of it.
+// broken is a lock with one thing wrong. A layer between library and driver breaks it; no code of the library
+// knows of it.
 type broken struct {
 	name  string
 	wrap  func(drivertest.Driver) drivertest.Driver
-	find  string // what the violation must say, so that it is this mistake that is found
+	find  string // part of the violation, which shows that this very mistake was found
 	where Temper
 	form  form // of all locks; "" leaves it to the seed
 }
 
-// The checks that find things.
+// These are the checks that find violations.
 const (
 	believes = "believes"
 	fences   = "fence:"
@@ -160,7 +160,7 @@ func TestBrokenLocksAreFound(t *testing.T) {
 	}
 }
 
-// TestLostLocksAreNoMistake shows that it is the second phase that is found to be broken, and not that
+// TestLostLocksAreNoMistake shows that TestBrokenLocksAreFound finds the broken second phase, and not that
 // locks are lost before it.
 func TestLostLocksAreNoMistake(t *testing.T) {
 	for seed := uint64(1); seed <= 3; seed++ {
@@ -173,8 +173,7 @@ func TestLostLocksAreNoMistake(t *testing.T) {
 	}
 }
 
-// TestBrokenScriptsAreBroken shows that what is to be replaced is there: a rewriting
-// that finds nothing would break nothing.
+// TestBrokenScriptsAreBroken shows that every replacement finds its text: otherwise it would break nothing.
 func TestBrokenScriptsAreBroken(t *testing.T) {
 	for _, b := range brokenLocks {
 		d, ok := b.wrap(nil).(*rewritten)
@@ -195,7 +194,7 @@ func TestBrokenScriptsAreBroken(t *testing.T) {
 	}
 }
 
-// rewriting replaces something in the script of that name, or in all that have it.
+// rewriting replaces something in the script with that name, or in all that contain it.
 func rewriting(name, old, new string) func(drivertest.Driver) drivertest.Driver {
 	return func(d drivertest.Driver) drivertest.Driver { return &rewritten{d, name, old, new} }
 }
@@ -215,13 +214,14 @@ func (d *rewritten) rewrite(s driver.Script) driver.Script {
 }
 
 func (d *rewritten) Run(ctx context.Context, call driver.Call) (string, error) {
-	if call.Script.Command != "" && d.name == "batch_release" { // it is the script in its place that is broken
+	if call.Script.Command != "" && d.name == "batch_release" { // the script that stands in for it is broken
 		return "", driver.ReplyError("ERR unknown command")
 	}
 	return d.Driver.Run(ctx, driver.Call{Script: d.rewrite(call.Script), Keys: call.Keys, Args: call.Args, Urgent: call.Urgent})
 }
 
-// native is a server that has DELIFEQ, and carries this out instead: then, and later again if that is not zero.
+// native is a server with DELIFEQ that carries out something else instead: at once, and again later if later is
+// not zero.
 type native struct {
 	drivertest.Driver
 	source string
@@ -247,8 +247,8 @@ func (d native) Run(ctx context.Context, call driver.Call) (string, error) {
 	return do()
 }
 
-// changed tells the library of other terms than those that the server gave, so that
-// it computes other deadlines. took is how long the answer took.
+// changed tells the library other terms than the server gave, so that it computes other deadlines. took is how
+// long the answer took.
 func changed(term func(term, took time.Duration) time.Duration) func(drivertest.Driver) drivertest.Driver {
 	return func(d drivertest.Driver) drivertest.Driver { return &lying{d, term} }
 }
@@ -273,8 +273,7 @@ func (d *lying) Run(ctx context.Context, call driver.Call) (string, error) {
 	return strings.Join(words, " "), nil
 }
 
-// twice sends a script again once it was answered; or a copy of it some time later, of which
-// nobody hears.
+// twice sends a script again after it was answered, or a copy of it some time later, whose answer is dropped.
 type twice struct {
 	drivertest.Driver
 	name  string
@@ -293,8 +292,8 @@ func (d twice) Run(ctx context.Context, call driver.Call) (string, error) {
 	return d.Driver.Run(ctx, call)
 }
 
-// agreeable is a quorum's first node where it agrees to everything, and keeps nothing: so one node less
-// than a majority has the lock.
+// agreeable is a quorum's first node that agrees to everything and keeps nothing. So one node fewer than a
+// majority has the lock.
 type agreeable struct{ drivertest.Driver }
 
 func (d agreeable) Run(ctx context.Context, call driver.Call) (string, error) {
@@ -318,7 +317,7 @@ func (d agreeable) Run(ctx context.Context, call driver.Call) (string, error) {
 	return d.Driver.Run(ctx, call)
 }
 
-// certain takes every other batch for one that was not sent. It is on its way still.
+// certain reports every other batch as not sent, although it is on its way.
 type certain struct{ drivertest.Driver }
 
 var batched atomic.Int64
@@ -331,7 +330,7 @@ func (d certain) Run(ctx context.Context, call driver.Call) (string, error) {
 	return d.Driver.Run(ctx, call)
 }
 
-// bereft is a quorum's node that loses a lock before it is told of its fence.
+// bereft is a quorum's node that loses a lock before it is told the fence.
 type bereft struct{ drivertest.Driver }
 
 var lost = driver.NewScript("test", "redis.call('DEL', KEYS[1]) return ''")
@@ -345,7 +344,7 @@ func (d bereft) Run(ctx context.Context, call driver.Call) (string, error) {
 	return d.Driver.Run(ctx, call)
 }
 
-// deaf loses all messages.
+// deaf drops all messages.
 type deaf struct{ drivertest.Driver }
 
 func (d deaf) Subscribe(s driver.Subscription) (cancel func()) {
@@ -353,7 +352,7 @@ func (d deaf) Subscribe(s driver.Subscription) (cancel func()) {
 	return d.Driver.Subscribe(s)
 }
 
-// silent keeps every other release to itself.
+// silent drops every other release.
 type silent struct{ drivertest.Driver }
 
 var released atomic.Int64

@@ -10,10 +10,10 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/history"
 )
 
-// gathers reports whether goroutines wait for each other there, not for a lock.
+// gathers reports whether goroutines wait for each other, not for a lock.
 func (f form) gathers() bool { return f == latch || f == barrier }
 
-// keeps is for how long the server keeps what nobody uses any more: a latch, for a day.
+// keeps returns how long the server keeps what is no longer used: a latch for a day.
 func (p plan) keeps() time.Duration {
 	for _, n := range p.names {
 		if n.form == latch {
@@ -27,25 +27,25 @@ func (p plan) keeps() time.Duration {
 type crowd struct {
 	parties []*party
 	steps   []*step // at latches
-	looks   []look  // the same
-	awaits  []await // at barriers, each party's in their order
+	looks   []look  // at latches
+	awaits  []await // at barriers, in each party's order
 }
 
-// party is one that has joined, or wanted to. Times as in history.Event.
+// party is one that has joined, or tried to. Times are as in history.Event.
 type party struct {
 	name, owner string
 	asked       int64
-	granted     int64 // 0: it never knew that it was one
+	granted     int64 // 0: it never knew that it was a party
 	left        int64 // when it called Release, or CountDown; 0: it never did
-	ended       int64 // when it stopped to believe that it was one
-	gone        int64 // from when on the server has nothing of it any more
-	died        bool  // with its process, while it was one, by doom
+	ended       int64 // when it stopped believing that it was a party
+	gone        int64 // when the server dropped the last of it
+	died        bool  // its process was killed while it was a party, by doomed
 }
 
-// forever is when what nobody knows the end of ends.
+// forever is an end that nobody knows.
 const forever = math.MaxInt64
 
-// joins notes that somebody wants to be a party.
+// joins records that somebody tries to become a party.
 func (h *hand) joins(i int) *party {
 	q := &party{name: h.w.plan.names[i].name, owner: h.p.owner, asked: h.now(), gone: forever}
 	h.w.mu.Lock()
@@ -55,33 +55,33 @@ func (h *hand) joins(i int) *party {
 	return q
 }
 
-// ends notes that a party is one no longer, as far as it knows.
+// ends records that a party has ended, as far as it knows.
 func (h *hand) ends(q *party, lease *holdfast.Lease) {
 	h.w.mu.Lock()
 	defer h.w.mu.Unlock()
 	q.ended = min(h.now(), h.at(lease.Deadline()))
 }
 
-// overlaps reports whether two were parties at the same time.
+// overlaps reports whether both were parties at the same time.
 func (q *party) overlaps(o *party) bool {
 	return q.granted != 0 && o.granted != 0 && max(q.granted, o.granted) < min(q.ended, o.ended)
 }
 
-// patience is for how long a request that was given up may still be carried out: until its
-// not-after, which is the server's time as the client knows it from an answer that may have been
-// slow, and from whose clock its own has drifted since.
+// patience returns how long a request that was given up may still be carried out: until its not-after. That is
+// server time as the client computes it from an answer that may have been slow, and since which its clock has
+// drifted.
 func (h *hand) patience() int64 {
 	c, rate := h.w.plan.processes[h.p.number].config, h.w.plan.rate
 	drift := max(0, 1-rate) * float64(h.now())
 	return int64((float64(c.RetryTimeout+2*c.CommandTimeout+time.Second) + drift) / rate)
 }
 
-// lasts is for how long the server keeps a lease of so long, by the clients' clocks.
+// lasts returns how long the server keeps a lease of that length, by the clients' clocks.
 func (h *hand) lasts(ttl time.Duration) int64 {
 	return int64(float64(ttl)/h.w.plan.rate) + int64(2*time.Millisecond)
 }
 
-// another is a hand with a process of its own, which wants everything in one way.
+// another returns a hand with a process of its own, which wants everything in the same way.
 func (w *World) another(process int, role string, wanted want) *hand {
 	p := w.client(process)
 	h := &hand{w: w, p: p, rand: random(w.plan.seed, role, p.host), calm: w.plan.temper == Calm}
@@ -91,8 +91,8 @@ func (w *World) another(process int, role string, wanted want) *hand {
 	return h
 }
 
-// doomed lets a process join that dies as a party, whatever the temper of the world: those who
-// wait for it do so until its lease is over. live is what it does until then.
+// doomed makes a process join and die as a party, whatever the world's temper. Those who wait for the party do
+// so until its lease is over. live is what the process does until then.
 func (h *hand) doomed(i int, live func(d *hand) (*party, *holdfast.Lease)) *party {
 	d := h.w.another(h.p.number, "doomed", want{ttl: between(h.rand, 2*time.Second, time.Minute), renew: true, maxRenewals: -1, share: 1})
 	defer h.w.ended.Go(func() { h.w.bury(d.p) })
@@ -108,7 +108,7 @@ func (h *hand) doomed(i int, live func(d *hand) (*party, *holdfast.Lease)) *part
 	now := h.now()
 	q.died = lease.Err() == nil
 	e.Deadline = h.at(lease.Deadline())
-	e.Released = max(e.Deadline, e.Granted) // nobody was told that it has died
+	e.Released = max(e.Deadline, e.Granted) // nobody was told that it died
 	q.ended = min(now, e.Deadline)
 	if q.died {
 		q.gone = now + h.lasts(d.wants[i].ttl)
@@ -123,8 +123,8 @@ func (h *hand) doomed(i int, live func(d *hand) (*party, *holdfast.Lease)) *part
 	return q
 }
 
-// attend has others come when the faults are over, who leave when all hands are done: without
-// them, those who come last would wait for parties that do not come.
+// attend makes others come when the faults are over, and leave when all hands are done. Without them, the last
+// hands would wait for parties that never come.
 func (w *World) attend(i int) {
 	n := w.plan.names[i]
 	many := 1
@@ -154,7 +154,7 @@ func (w *World) attend(i int) {
 	}
 }
 
-// judgeStep finds out whether what is asked of a latch or a barrier may have failed like this.
+// judgeStep judges whether a step at a latch or a barrier may have failed like this.
 func (h *hand) judgeStep(ctx context.Context, i int, lease *holdfast.Lease, err error, began time.Time) {
 	var lost *holdfast.LostError
 	switch {
@@ -180,7 +180,7 @@ func (w *World) crowding() []string {
 	return found
 }
 
-// passed is how many waits came to their end.
+// passed returns how many waits were completed.
 func (c *crowd) passed() int {
 	n := 0
 	for _, l := range c.looks {
@@ -196,12 +196,11 @@ func (c *crowd) passed() int {
 	return n
 }
 
-// maxDeaf is for how long those who wait may not know that a party has joined, and so when it
-// may have died.
+// maxDeaf is how long a waiter may not know that a party has joined, and so when the party may have died.
 const maxDeaf = 30 * time.Second
 
-// untilReset ends events of a latch's parties when it may have been reset: they are parties no
-// longer then, and learn of that with their next renewal.
+// untilReset ends events of a latch's parties at a reset that may have happened: they are no longer parties
+// then, and learn of it with their next renewal.
 func (c *crowd) untilReset(name string, events []history.Event) []history.Event {
 	for i := range events {
 		e := &events[i]

@@ -31,7 +31,7 @@ const (
 	scriptFlush kind = "script flush"
 )
 
-// Those that no lock on one server survives.
+// Kinds that no lock on one server survives.
 const (
 	wipe         kind = "restart without data" // a minority of a quorum's nodes may, also by FLUSHALL:
 	emptying     kind = "data flushed"
@@ -43,27 +43,27 @@ const (
 var (
 	rough = []kind{slowAll, slowOne, cutOne, cutAll, lostRequest, lostReply, stalled, swallowUp, swallowDown, refused,
 		partition, pause, serverPause, restart, crash, closing, scriptFlush}
-	// A counter of fences that is lost while the clock goes back is beyond every
-	// promise, so the two families do not meet.
+	// If the fence counter is lost and the clock goes back, nothing is promised. So the two families are not
+	// combined.
 	losses = []kind{wipe, deletion}
 	clocks = []kind{clockForward, clockBack}
 )
 
-// fault is something that befalls a world.
+// fault is a fault that strikes a world.
 type fault struct {
 	number  int
 	at      time.Duration
 	kind    kind
 	process int
 	lasts   time.Duration
-	nodes   []int // that it befalls
+	nodes   []int // that it strikes
 }
 
 func (f fault) String() string {
 	return fmt.Sprintf("%s: %s, process %d, %s, servers %v", f.at, f.kind, f.process, f.lasts, f.nodes)
 }
 
-// newFaults draws what befalls a world, and when.
+// newFaults draws the faults of a world, and their times.
 func newFaults(r *rand.Rand, p plan) []fault {
 	every := between(r, 15*time.Second, 10*time.Minute)
 	beyond := losses
@@ -92,7 +92,7 @@ func newFaults(r *rand.Rand, p plan) []fault {
 	}
 }
 
-// befall lets faults happen, each at its time, until the world ends.
+// befall makes the faults happen, each at its time, until the world ends.
 func (w *World) befall() {
 	for _, f := range w.plan.faults {
 		if !w.sleepUntil(f.at) {
@@ -107,8 +107,8 @@ func (w *World) befall() {
 	}
 }
 
-// strike lets one fault befall a server, or the ways to it; false if there was nothing for it to
-// befall.
+// strike makes one fault strike a server, or the connections to it. It returns false if there was nothing to
+// strike.
 func (w *World) strike(f fault, number int, r *rand.Rand) bool {
 	node := w.nodes[number]
 	n, server, now := node.network, node.server, time.Now()
@@ -121,7 +121,7 @@ func (w *World) strike(f fault, number int, r *rand.Rand) bool {
 			return false
 		}
 	}
-	// one changes one of the victim's connections, of those that are in use.
+	// one changes one of the victim's connections that are in use.
 	t := trouble{node: number, host: -1, until: end.Add(aftermath)}
 	if victim != nil {
 		t.host = victim.host

@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/options"
 )
 
-// form is the kind of lock that a name is of.
+// form is the kind of lock that a name has.
 type form string
 
 // The forms.
@@ -23,7 +23,7 @@ const (
 	owned     form = "owned"
 	elected   form = "election"
 	once      form = "once"
-	redisson  form = "redisson" // a mutex that Redisson's clients take, too
+	redisson  form = "redisson" // a mutex that Redisson's clients use, too
 	latch     form = "latch"
 	barrier   form = "barrier"
 )
@@ -33,14 +33,14 @@ func (f form) exclusive() bool {
 	return f == mutual || f == elected || f == once || f == redisson || f == agreed
 }
 
-// permits is how many a semaphore has, everyone more than all goroutines of a world.
+// permits is a semaphore's number of permits; everyone exceeds the number of goroutines of a world.
 const (
 	permits  = 4
 	everyone = 1000
 )
 
-// drawForms decides which names are of another form than the mutex, and what each goroutine
-// wants of them. It has sources of its own, so that the rest of a world is what it is.
+// drawForms decides which names have another form than the mutex, and what each goroutine wants of them. It has
+// random sources of its own, so that the rest of the world stays as it is.
 func (p *plan) drawForms(o Options) {
 	for i := range p.names {
 		n := &p.names[i]
@@ -52,7 +52,7 @@ func (p *plan) drawForms(o Options) {
 		case o.Form != "":
 			n.form, n.key, n.foreign = o.Form, "", false
 		case n.key != "":
-			n.form = [...]form{mutual, redisson}[r.IntN(2)] // other programs know no other
+			n.form = [...]form{mutual, redisson}[r.IntN(2)] // other programs know no other form
 		}
 		if n.form.gathers() {
 			n.parties = 2 + r.IntN(3)
@@ -69,7 +69,7 @@ func (p *plan) drawForms(o Options) {
 				if n.form.gathers() {
 					want.poll = 0 // nobody polls there
 					if chance(r, 85) {
-						// All who wait look whenever the lease of one of them may be over.
+						// Every waiter looks whenever a party's lease may have ended.
 						want.ttl = max(want.ttl, 10*time.Second)
 					}
 				}
@@ -78,8 +78,7 @@ func (p *plan) drawForms(o Options) {
 	}
 }
 
-// drawSeveral decides which names are taken as one lock, too: in every third world that has
-// Mutexes enough.
+// drawSeveral decides which names are also acquired as one lock, in every third world with enough Mutexes.
 func (p *plan) drawSeveral(o Options) {
 	if !chance(random(p.seed, "several"), 33) && !o.Several {
 		return
@@ -95,8 +94,8 @@ func (p *plan) drawSeveral(o Options) {
 	}
 }
 
-// draw returns how much of a lock a goroutine wants: 0 is all of it; of a lock that owners have
-// it says which owner wants it.
+// draw returns how much of a lock a goroutine wants; 0 is all of it. For an owner's lock it returns which owner
+// wants it.
 func (f form) draw(r *rand.Rand, process int) int {
 	switch f {
 	case readWrite:
@@ -113,7 +112,7 @@ func (f form) draw(r *rand.Rand, process int) int {
 	return 0
 }
 
-// lock is the lock that a goroutine wants so.
+// lock returns the lock as a goroutine wants it.
 func (n name) lock(c *holdfast.Client, w want) *holdfast.Lock {
 	mutex := waitOptions[holdfast.MutexOption](w)
 	switch n.form {
@@ -136,7 +135,7 @@ func (n name) lock(c *holdfast.Client, w want) *holdfast.Lock {
 	return c.Mutex(n.name, mutex...)
 }
 
-// election and job are what goroutines want of those forms.
+// election and job return what goroutines want of those forms.
 func (n name) election(c *holdfast.Client, w want) *holdfast.Election {
 	return c.Election(n.name, options.For[holdfast.ElectionOption](w.queued())...)
 }
@@ -145,12 +144,12 @@ func (n name) job(c *holdfast.Client, w want) *holdfast.Once {
 	return c.Once(n.name, holdfast.Every(n.window()), waitOptions[holdfast.OnceOption](w)...)
 }
 
-// window is for how long a completed run of a job counts.
+// window returns how long a completed run of a job counts.
 func (n name) window() time.Duration { return n.every / 2 }
 
 func (w want) owner() string { return "owner-" + strconv.Itoa(w.share) }
 
-// check returns what in a name's history must not be.
+// check returns the violations in a name's history.
 func (n name) check(events []history.Event) []history.Violation {
 	switch n.form {
 	case readWrite:
@@ -169,7 +168,7 @@ func (n name) check(events []history.Event) []history.Violation {
 	return history.Check(events)
 }
 
-// holdOf returns for how long the server keeps a lock for its holder of that name, and what it
+// holdOf returns how long the server keeps a lock for the holder with that owner's name, and what that holder
 // has of the lock.
 func (w *World) holdOf(i int, owner string) (left time.Duration, what string) {
 	if form := w.plan.names[i].form; form.exclusive() {

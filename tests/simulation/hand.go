@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/history"
 )
 
-// hand is a goroutine that takes and releases locks.
+// hand is a goroutine that acquires and releases locks.
 type hand struct {
 	w      *World
 	p      *incarnation
@@ -21,7 +21,7 @@ type hand struct {
 	locks  []*holdfast.Lock // by name
 	wants  []want
 	calm   bool
-	joined int64 // when it asked to be a latch's party for the last time
+	joined int64 // when it last asked to be a latch's party
 }
 
 func newHand(w *World, p *incarnation, number int) *hand {
@@ -33,11 +33,10 @@ func newHand(w *World, p *incarnation, number int) *hand {
 	return h
 }
 
-// work takes one name after another in its bursts, until the faults are over; and then
-// each once more.
+// work uses one name after another in its bursts until the faults are over, and then each name once more.
 func (h *hand) work() {
 	for {
-		i := 0 // mostly: the others are held for longer
+		i := 0 // mostly the first: the others are held for longer
 		if chance(h.rand, 40) {
 			i = h.rand.IntN(len(h.w.plan.names))
 		}
@@ -61,13 +60,13 @@ func (h *hand) work() {
 	}
 }
 
-// lastly is the way in which a lock is taken when the faults are over.
+// lastly is how a lock is acquired after the faults.
 const lastly = "lastly waits"
 
 // gone reports whether the client was closed.
 func (h *hand) gone() bool { return h.w.incarnation(h.p.number) != h.p }
 
-// sleep sleeps; false when there is no more work.
+// sleep sleeps. It returns false if there is no more work.
 func (h *hand) sleep(d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -81,7 +80,7 @@ func (h *hand) sleep(d time.Duration) bool {
 	}
 }
 
-// turn takes a lock once, in one way or another; false when there is no more work.
+// turn acquires a lock once, in one way or another. It returns false if there is no more work.
 func (h *hand) turn(i int) bool {
 	ctx, way := h.p.ctx, "waits"
 	try := chance(h.rand, 15)
@@ -102,7 +101,7 @@ func (h *hand) turn(i int) bool {
 	return h.sleep(between(h.rand, time.Millisecond, time.Second))
 }
 
-// attempt takes a lock, holds it and releases it.
+// attempt acquires a lock, holds it and releases it.
 func (h *hand) attempt(i int, ctx context.Context, try bool, way string) {
 	switch h.w.plan.names[i].form {
 	case elected:
@@ -140,7 +139,7 @@ func (h *hand) attempt(i int, ctx context.Context, try bool, way string) {
 	}
 }
 
-// several takes several names as one lock, in an order of its own, and holds them as the one.
+// several acquires several names as one lock, in an order of its own, and holds them as one.
 func (h *hand) several(i int, ctx context.Context, try bool) {
 	var names []string
 	var events []history.Event
@@ -189,12 +188,12 @@ func (h *hand) several(i int, ctx context.Context, try bool) {
 	h.release(i, lease)
 }
 
-// asks is the record of somebody who asks now.
+// asks returns the record of an attempt that begins now.
 func (h *hand) asks(i int) history.Event {
 	return history.Event{Process: h.p.host, Goroutine: h.number, Name: h.w.plan.names[i].name, Share: h.wants[i].share, Asked: h.now()}
 }
 
-// refused records that an attempt brought nothing.
+// refused records that an attempt failed.
 func (h *hand) refused(e history.Event, i int, ctx context.Context, try bool, err error, what string, begun time.Time) {
 	e.GaveUp = h.now()
 	h.w.record(e, !try && h.wants[i].poll == 0)
@@ -202,7 +201,7 @@ func (h *hand) refused(e history.Event, i int, ctx context.Context, try bool, er
 	h.judgeRefusal(ctx, i, try, err, time.Since(begun))
 }
 
-// have holds a lease that was got, and records that; false if the process crashed meanwhile.
+// have holds a lease and records that. It returns false if the process crashed meanwhile.
 func (h *hand) have(e history.Event, i int, lease *holdfast.Lease, queued bool) bool {
 	e.Granted, e.Fence, e.Deadline = h.now(), lease.Fence(), h.at(lease.Deadline())
 	h.note("%s: granted %d after %s", lease.Name(), e.Fence, time.Duration(e.Granted-e.Asked))
@@ -217,11 +216,11 @@ func (h *hand) have(e history.Event, i int, lease *holdfast.Lease, queued bool) 
 	return true
 }
 
-// campaign leads for a term, or for another if the first was lost.
+// campaign leads for one term, or for another if the first was lost.
 func (h *hand) campaign(i int, ctx context.Context) {
 	e, begun := h.asks(i), time.Now()
 	queued := h.wants[i].poll == 0
-	led := false // since it asked for the last time
+	led := false // since it last asked
 	err := h.w.plan.names[i].election(h.p.client, h.wants[i]).Run(ctx, func(ctx context.Context, term *holdfast.Lease) error {
 		if h.p.dead.Load() {
 			return nil
@@ -235,17 +234,17 @@ func (h *hand) campaign(i int, ctx context.Context) {
 	})
 	switch {
 	case h.p.dead.Load(), err == nil:
-	case led: // the term was not given up as it should
+	case led: // the term was not given up as it should have been
 		h.judgeRefusal(ctx, i, false, err, time.Since(begun))
 	default:
 		h.refused(e, i, ctx, false, err, "campaigns for "+h.locks[i].Name(), begun)
 	}
 }
 
-// errJob is how a run of a job fails.
+// errJob is the error of a failed run.
 var errJob = errors.New("the job failed")
 
-// job runs a job, unless it was done in its window.
+// job runs a job, unless it was completed in its window.
 func (h *hand) job(i int, ctx context.Context, try bool) {
 	e, begun := h.asks(i), time.Now()
 	o := h.w.plan.names[i].job(h.p.client, h.wants[i])
@@ -283,7 +282,7 @@ func (h *hand) job(i int, ctx context.Context, try bool) {
 	}
 }
 
-// judgeRefusal finds out whether an acquire may have failed like this.
+// judgeRefusal judges whether an acquire may have failed like this.
 func (h *hand) judgeRefusal(ctx context.Context, i int, try bool, err error, took time.Duration) {
 	switch {
 	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
@@ -294,13 +293,13 @@ func (h *hand) judgeRefusal(ctx context.Context, i int, try bool, err error, too
 	case errors.Is(err, holdfast.ErrClosed) && h.gone():
 	case errors.Is(err, holdfast.ErrUnavailable) && !h.calm:
 	case errors.Is(err, holdfast.ErrUnavailable) && took >= h.wants[i].term()*99/100-2*time.Millisecond:
-		// The way there and back takes longer than the lease lasts.
+		// The round trip takes longer than the lease lasts.
 	default:
 		h.w.finding("%s, goroutine %d: Acquire of %s: %v", h.p.owner, h.number, h.locks[i].Name(), err)
 	}
 }
 
-// hold holds a lease for a while, and says why no longer.
+// hold holds a lease for a while, and returns why it stopped.
 func (h *hand) hold(i int, lease *holdfast.Lease) (why string) {
 	n := h.w.plan.names[i]
 	until := time.Now().Add(between(h.rand, n.hold[0], n.hold[1]))
@@ -348,13 +347,13 @@ func (h *hand) hold(i int, lease *holdfast.Lease) (why string) {
 	}
 }
 
-// judgeLoss finds out whether a lease may have ended by itself.
+// judgeLoss judges whether a lease may have ended by itself.
 func (h *hand) judgeLoss(i int, lease *holdfast.Lease, err error) {
 	var lost *holdfast.LostError
 	switch {
 	case errors.As(err, &lost):
 		h.w.count("lost: " + string(lost.Reason))
-		// Of a quorum's nodes, one that lost what it had may be the last to be missed.
+		// Of a quorum's nodes, the one that is missed last may have lost its data.
 		if lost.Reason == holdfast.LossTaken && h.w.plan.temper != Wild && !h.expellable(i) && (h.calm || len(h.p.ways) == 1) {
 			h.w.finding("%s: the server took %s with fence %d away", h.p.owner, lease.Name(), lease.Fence())
 		}
@@ -364,8 +363,8 @@ func (h *hand) judgeLoss(i int, lease *holdfast.Lease, err error) {
 	}
 }
 
-// believe compares what the holder believes with what the server has: while Err is
-// nil, the lock is the holder's there, and for longer than its deadline.
+// believe compares what the holder believes with the server: while Err is nil, the lock is the holder's there,
+// and lasts longer than its deadline.
 func (h *hand) believe(i int, lease *holdfast.Lease) {
 	if h.w.plan.temper == Wild || lease.Err() != nil || h.expellable(i) {
 		return
@@ -385,7 +384,7 @@ func (h *hand) believe(i int, lease *holdfast.Lease) {
 	}
 }
 
-// release releases a lease: mostly once, sometimes with a context that has ended.
+// release releases a lease: usually once, sometimes with a context that has ended.
 func (h *hand) release(i int, lease *holdfast.Lease) error {
 	ctx := context.Background()
 	if chance(h.rand, 20) {
@@ -415,18 +414,18 @@ func (h *hand) release(i int, lease *holdfast.Lease) error {
 
 func (h *hand) note(format string, args ...any) { h.w.note(h.p.host, h.number, format, args...) }
 
-// now is the time since the world began, in ns, and above 0.
+// now returns the time since the world began, in ns, above 0.
 func (h *hand) now() int64           { return h.at(time.Now()) }
 func (h *hand) at(t time.Time) int64 { return int64(t.Sub(h.w.begun)) + 1 }
 
-// brief is an error's first words, the same for every process that runs this world.
+// brief returns an error's first words, which are the same for every process that runs this world.
 func brief(err error) string {
 	var held *holdfast.HeldError
 	if errors.As(err, &held) {
 		return fmt.Sprintf("held by %q for %s", held.Holder.Owner, held.Holder.TTL)
 	}
 	if errors.Is(err, holdfast.ErrUnavailable) {
-		return "unavailable" // of two timeouts at one moment, either may be told of
+		return "unavailable" // of two timeouts at the same moment, either may be reported
 	}
 	return err.Error()
 }

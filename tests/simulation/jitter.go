@@ -2,7 +2,7 @@
 
 package simulation
 
-// Replayable says that this build draws the library's jitter from the seed, too.
+// Replayable reports whether this build draws the library's jitter from the seed, too.
 const Replayable = false
 
 // seedJitter leaves the library's jitter as it is.

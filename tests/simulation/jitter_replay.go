@@ -14,7 +14,7 @@ import (
 //go:linkname globalRand math/rand/v2.globalRand
 var globalRand *rand.Rand
 
-// Replayable says that this build draws the library's jitter from the seed, too.
+// Replayable reports whether this build draws the library's jitter from the seed, too.
 const Replayable = true
 
 // seedJitter makes the library's jitter that of a seed, until undo.

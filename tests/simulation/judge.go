@@ -10,17 +10,17 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/history"
 )
 
-// Result is what became of a world.
+// Result is the outcome of a world.
 type Result struct {
 	Seed       uint64
 	Temper     Temper
 	Simulated  time.Duration // until the faults were over
 	Busy       time.Duration // of that, while somebody held or wanted a lock
-	Nodes      int           // of a quorum; 0 if there is one server
+	Nodes      int           // of a quorum; 0 for one server
 	Grants     int
-	Passed     int            // waits for a latch or a phase of a barrier that came to their end
+	Passed     int            // completed waits for a latch or for a phase of a barrier
 	Commands   int            // scripts sent
-	Faults     map[string]int // that befell it, by kind
+	Faults     map[string]int // that struck, by kind
 	Outcomes   map[string]int // of attempts and leases
 	Overlaps   int            // in a wild world
 	Violations []string
@@ -29,7 +29,7 @@ type Result struct {
 	Log        []string
 }
 
-// record keeps an attempt. One that is queued must not wait for a lock that is free.
+// record adds an attempt. A queued one must not wait for a lock that is free.
 func (w *World) record(e history.Event, queued bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -38,11 +38,11 @@ func (w *World) record(e history.Event, queued bool) {
 	w.queued[e.ID] = queued
 }
 
-// jobRun is a run of a job. Times as in history.Event.
+// jobRun is a run of a job. Times are as in history.Event.
 type jobRun struct {
 	name         string
 	begun, ended int64
-	told         int64 // when it was known to have been completed; 0 if it never was
+	told         int64 // when it was known to be completed; 0 if it never was
 }
 
 func (w *World) ran(r jobRun) {
@@ -51,8 +51,8 @@ func (w *World) ran(r jobRun) {
 	w.jobs = append(w.jobs, r)
 }
 
-// doneAgain finds runs that began although one had been completed in their window. The server
-// counts it by its own clock, from some time between the run's end and when that was told.
+// doneAgain finds runs that began although one had been completed in their window. The server counts the window
+// by its own clock, from some time between the run's end and the report of it.
 func (w *World) doneAgain() []string {
 	var found []string
 	for _, n := range w.plan.names {
@@ -90,12 +90,12 @@ func (w *World) judge() Result {
 		case v.Rule == history.Exclusion && w.plan.temper == Wild:
 			r.Overlaps++
 		case v.Rule == history.Fencing && w.plan.temper == Wild && v.Second.Share != 0 && v.First.Fence != v.Second.Fence:
-			// Who believes in a lock that was deleted lets others of its process in.
+			// A holder that believes in a lock which was deleted admits others of its process.
 		default:
 			r.Violations = append(r.Violations, fmt.Sprintf("%s: %s: %v", time.Duration(v.Second.Granted), v.Rule, v))
 		}
 	}
-	if w.plan.temper == Calm && w.plan.several == nil { // who waits for several has some already, of which nobody knows
+	if w.plan.temper == Calm && w.plan.several == nil { // a goroutine that waits for several already has some, unrecorded
 		r.Violations = append(r.Violations, w.idleLocks()...)
 	}
 	if w.plan.temper != Wild {
@@ -109,7 +109,7 @@ func (w *World) judge() Result {
 	}
 	r.Passed = w.crowd.passed()
 	r.Busy = busy(w.events, w.plan.length)
-	// What happens at the same moment to several has no order.
+	// Lines of the same moment have no order.
 	slices.SortStableFunc(w.lines, func(a, b line) int {
 		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.process, b.process), cmp.Compare(a.goroutine, b.goroutine))
 	})
@@ -141,10 +141,10 @@ func (w *World) check() []history.Violation {
 	return all
 }
 
-// span is a time, in ns since the world began.
+// span is a period, in ns since the world began.
 type span struct{ from, to int64 }
 
-// merge returns what spans cover, in order and without overlaps.
+// merge returns the time that spans cover, in order and without overlaps.
 func merge(spans []span) []span {
 	slices.SortFunc(spans, func(a, b span) int { return cmp.Compare(a.from, b.from) })
 	var all []span
@@ -158,7 +158,7 @@ func merge(spans []span) []span {
 	return all
 }
 
-// busy is how long somebody held or wanted a lock.
+// busy returns how long somebody held or wanted a lock.
 func busy(events []history.Event, length time.Duration) time.Duration {
 	var spans []span
 	for _, e := range events {
@@ -175,8 +175,8 @@ func busy(events []history.Event, length time.Duration) time.Duration {
 	return time.Duration(total)
 }
 
-// maxIdle is for how long, where nothing is wrong, a lock that somebody waits for may
-// be held by nobody: some round trips. A lease that ends by itself is given back.
+// maxIdle is how long, in a calm world, a lock with a waiter may be free: some round trips. A lease that ends
+// by itself is released.
 const maxIdle = 3 * time.Second
 
 // idleLocks finds locks that were free while somebody waited for them.

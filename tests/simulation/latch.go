@@ -9,16 +9,16 @@ import (
 	"github.com/holdfast-go/holdfast"
 )
 
-// step is what may have changed a latch's count, some time from its beginning until an end.
+// step may have changed a latch's count, at some time between its beginning and an end.
 type step struct {
 	name        string
 	from, until int64
-	sure        bool // it has happened; otherwise it may have
+	sure        bool // it did happen; otherwise it may have
 	counts      bool // a party has counted down
-	misses      bool // one has ended without
+	misses      bool // a party has ended without counting down
 	resets      bool
-	party       *party        // whose it is, if that had joined
-	lag         time.Duration // for which those who wait may not know of it
+	party       *party        // the party that ended, if it had joined
+	lag         time.Duration // for how long waiters may not know of it
 }
 
 // look is what somebody was told of a latch.
@@ -26,17 +26,17 @@ type look struct {
 	name             string
 	called, returned int64
 	told             told
-	number           int // what is told with it
+	number           int // the number in the answer
 }
 
-// told is what a latch tells.
+// told is what a latch answers.
 type told string
 
 const (
 	open       told = "open"
 	incomplete told = "incomplete"
 	begunAnew  told = "reset"
-	left       told = "left"  // so many
+	left       told = "left"  // so many are left
 	taken      told = "taken" // all that are left have joined
 	nothing    told = ""
 )
@@ -46,7 +46,7 @@ func (h *hand) latch(i int) *holdfast.Latch {
 	return h.p.client.Latch(n.name, n.parties, h.wants[i].option())
 }
 
-// step notes that something begins that may change a latch.
+// step records that a step begins which may change a latch.
 func (h *hand) step(i int, s step) *step {
 	s.name, s.from, s.until = h.w.plan.names[i].name, h.now(), forever
 	h.w.mu.Lock()
@@ -55,7 +55,7 @@ func (h *hand) step(i int, s step) *step {
 	return &s
 }
 
-// settle notes what became of a step that is asked for once.
+// settle records the outcome of a step that is requested once.
 func (h *hand) settle(s *step, err error) {
 	h.w.mu.Lock()
 	defer h.w.mu.Unlock()
@@ -66,12 +66,12 @@ func (h *hand) settle(s *step, err error) {
 		s.until = h.now()
 	case errors.Is(err, holdfast.ErrAmbiguous), errors.Is(err, holdfast.ErrClosed):
 		s.until = s.from + h.patience()
-	default: // refused, or not sent
+	default: // it was refused, or not sent
 		s.until = -1
 	}
 }
 
-// looks notes what somebody was told.
+// looks records what somebody was told.
 func (h *hand) looks(l look) {
 	l.returned = h.now()
 	h.w.mu.Lock()
@@ -79,8 +79,7 @@ func (h *hand) looks(l look) {
 	h.w.crowd.looks = append(h.w.crowd.looks, l)
 }
 
-// atLatch does one of the things that are done at a latch; at last it makes sure that those
-// who wait go on.
+// atLatch does one of the things that are done at a latch. In the end it makes sure that waiters get on.
 func (h *hand) atLatch(i int, ctx context.Context, last bool) {
 	if last {
 		h.countDown(i, ctx)
@@ -126,7 +125,7 @@ func (h *hand) reset(i int, ctx context.Context) {
 	h.did(i, ctx, "resets", err, began)
 }
 
-// did notes and judges what was asked for.
+// did records and judges a step.
 func (h *hand) did(i int, ctx context.Context, what string, err error, began time.Time) {
 	if h.p.dead.Load() {
 		return
@@ -161,7 +160,7 @@ func (h *hand) waitFor(i int, ctx context.Context) bool {
 	return seen.told == open || seen.told == incomplete
 }
 
-// count asks how many parties are left, and reports whether none is.
+// count asks how many parties are left, and reports whether there are none.
 func (h *hand) count(i int, ctx context.Context) bool {
 	l, began := h.latch(i), time.Now()
 	seen := look{name: l.Name(), called: h.now(), told: left}
@@ -175,7 +174,7 @@ func (h *hand) count(i int, ctx context.Context) bool {
 	return seen.number == 0
 }
 
-// join becomes a party of a latch; s is what its end may be.
+// join becomes a party of a latch. s is the step with which the party may end.
 func (h *hand) join(i int, ctx context.Context) (q *party, s *step, p *holdfast.LatchParty, err error) {
 	q = h.joins(i)
 	s = h.step(i, step{misses: true, party: q})
@@ -183,8 +182,8 @@ func (h *hand) join(i int, ctx context.Context) (q *party, s *step, p *holdfast.
 	h.w.mu.Lock()
 	defer h.w.mu.Unlock()
 	now := h.now()
-	// A copy of the request that was carried out, and not heard of before its lease was over, was a
-	// party as well, and died.
+	// If a copy of the request was carried out, and its lease ended before the answer arrived, the copy was a
+	// party, too, and died.
 	for before := now - q.asked; !h.calm && before >= int64(h.wants[i].term()); before -= int64(h.wants[i].term()) {
 		h.w.crowd.steps = append(h.w.crowd.steps, &step{name: s.name, from: q.asked, until: now, misses: true})
 	}
@@ -194,7 +193,7 @@ func (h *hand) join(i int, ctx context.Context) (q *party, s *step, p *holdfast.
 		q.gone = s.until
 	case errors.Is(err, holdfast.ErrHeld):
 		s.until, q.gone = -1, -1
-	case err != nil: // it may be one all the same, if it cannot be taken back
+	case err != nil: // it may be a party all the same, if it cannot be taken back
 		s.until = now + h.patience() + h.lasts(h.wants[i].ttl)
 		q.gone = s.until
 	default:
@@ -204,7 +203,7 @@ func (h *hand) join(i int, ctx context.Context) (q *party, s *step, p *holdfast.
 	return q, s, p, err
 }
 
-// takePart joins the latch, and mostly counts down.
+// takePart joins the latch, and usually counts down.
 func (h *hand) takePart(i int, ctx context.Context) {
 	e, began := h.asks(i), time.Now()
 	q, s, p, err := h.join(i, ctx)
@@ -267,7 +266,7 @@ func (h *hand) countsDown(i int, p *holdfast.LatchParty) error {
 	}
 }
 
-// dieAtLatch has a process die that has joined.
+// dieAtLatch makes a process die that has joined.
 func (h *hand) dieAtLatch(i int, ctx context.Context) {
 	var s *step
 	q := h.doomed(i, func(d *hand) (*party, *holdfast.Lease) {
@@ -285,8 +284,8 @@ func (h *hand) dieAtLatch(i int, ctx context.Context) {
 	s.from, s.until, s.sure, s.lag = q.ended, q.gone, true, maxDeaf
 }
 
-// expellable reports whether the server may have taken a lease away: that of a latch's party, if
-// somebody has reset the latch since it joined.
+// expellable reports whether the server may have taken a lease away: it may if the holder is a latch's party
+// and somebody reset the latch after it joined.
 func (h *hand) expellable(i int) bool {
 	n := h.w.plan.names[i]
 	if n.form != latch {
@@ -302,8 +301,8 @@ func (h *hand) expellable(i int) bool {
 	return false
 }
 
-// since is when the count that is there from that time on may have begun: not before the call
-// of the last reset that was over by then.
+// since returns the earliest beginning of the count that exists from t on: the call of the last reset that had
+// returned by then.
 func (c *crowd) since(name string, t int64) int64 {
 	since := int64(0)
 	for _, s := range c.steps {
@@ -314,7 +313,7 @@ func (c *crowd) since(name string, t int64) int64 {
 	return since
 }
 
-// may is how many parties may have ended, like that, of a count that was there at called, or
+// may returns how many parties may have ended, with a matching step, in a count that existed at called or
 // later, until returned.
 func (c *crowd) may(name string, called, returned int64, like func(s *step) bool) int {
 	since, n := c.since(name, called), 0
@@ -326,8 +325,8 @@ func (c *crowd) may(name string, called, returned int64, like func(s *step) bool
 	return n
 }
 
-// must is how many parties have ended, like that, at called, of the count that is there until
-// returned. Those who joined an earlier one are no parties of it.
+// must returns how many parties had certainly ended, with a matching step, at called, in the count that exists
+// until returned. Parties that joined an earlier count do not belong to it.
 func (c *crowd) must(name string, called, returned int64, like func(s *step) bool) int {
 	since, n := int64(0), 0
 	for _, s := range c.steps {
@@ -401,7 +400,7 @@ func (c *crowd) atLatch(n name, calm bool) []string {
 	return found
 }
 
-// resetWithin reports whether a latch may have been reset then.
+// resetWithin reports whether a latch may have been reset in that period.
 func (c *crowd) resetWithin(name string, from, until int64) bool {
 	for _, s := range c.steps {
 		if s.name == name && s.resets && s.from <= until && s.until >= from {
@@ -411,7 +410,7 @@ func (c *crowd) resetWithin(name string, from, until int64) bool {
 	return false
 }
 
-// joinedWithin reports whether there may have been a party then.
+// joinedWithin reports whether there may have been a party in that period.
 func (c *crowd) joinedWithin(name string, from, until int64) bool {
 	for _, q := range c.parties {
 		if q.name == name && q.asked <= until && q.gone >= from {

@@ -11,33 +11,33 @@ import (
 	"time"
 )
 
-// network is everything between the processes and the server. All of it is in memory;
-// time passes only while everybody waits.
+// network is everything between the processes and the server. It is all in memory. Time passes only while
+// everybody waits.
 type network struct {
 	seed   uint64
-	accept func(*end)    // hands the server's end of a connection over
-	mean   time.Duration // of the time one way, on a quick connection
+	accept func(*end)    // takes the server's end of a new connection
+	mean   time.Duration // of the delay one way, on a fast connection
 
 	mu        sync.Mutex
-	links     []*link // open, in the order of their dialling
+	links     []*link // open, in the order in which they were dialled
 	dialled   map[int]uint64
 	hosts     map[int]*host
 	slow      slowness
 	downUntil time.Time // nobody listens
-	paused    time.Time // until when the server's process is
+	paused    time.Time // until when the server's process is paused
 	healed    bool
 }
 
 // host is one process's side of the network.
 type host struct {
-	dead    bool      // killed: nothing comes from it, nothing goes to it
-	paused  time.Time // until when the process is
+	dead    bool      // killed: nothing comes from it or goes to it
+	paused  time.Time // until when the process is paused
 	refused time.Time // until when its dials are refused
 	cutOff  time.Time // until when nothing gets through
 	slow    slowness
 }
 
-// slowness makes every delay so many times as long, until then.
+// slowness multiplies every delay until a time.
 type slowness struct {
 	factor float64
 	until  time.Time
@@ -63,12 +63,12 @@ func (n *network) hostOf(process int) *host {
 	return h
 }
 
-// dialTimeout is that of go-redis's own dialer.
+// dialTimeout is the timeout of go-redis's own dialer.
 const dialTimeout = 5 * time.Second
 
-// dial opens a connection for a process: two round trips, unless something is in its
-// way. One is for go-redis's handshake, which takes no time: go-redis holds a mutex
-// meanwhile, and a bubble's clock stands while somebody waits for one.
+// dial opens a connection for a process. That takes two round trips, unless something is in the way. One is for
+// go-redis's handshake, which itself takes no time here: go-redis holds a mutex meanwhile, and a bubble's clock
+// stands still while somebody waits for a mutex.
 func (n *network) dial(ctx context.Context, process int) (net.Conn, error) {
 	n.mu.Lock()
 	h := n.hostOf(process)
@@ -81,7 +81,7 @@ func (n *network) dial(ctx context.Context, process int) (net.Conn, error) {
 		at = h.cutOff
 	}
 	if n.paused.After(at) && !n.downUntil.After(now) {
-		at = now.Add(2 * l.mean) // the system accepts for a server that is paused
+		at = now.Add(2 * l.mean) // the operating system accepts for a paused server
 	}
 	n.mu.Unlock()
 
@@ -112,8 +112,7 @@ func (n *network) dial(ctx context.Context, process int) (net.Conn, error) {
 	return &end{link: l, in: l.down, out: l.up}, nil
 }
 
-// linksOf returns the open connections of a process, oldest first; all for a negative
-// one.
+// linksOf returns the open connections of a process, oldest first; of all processes if the number is negative.
 func (n *network) linksOf(process int) []*link {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -135,8 +134,8 @@ func (n *network) set(f func()) {
 	f()
 }
 
-// heal ends everything that is wrong but with the dead. Connections that lose what is
-// sent on them are cut: whoever uses them would find out in time.
+// heal ends every trouble except for the dead. It cuts connections that lose what is sent on them, as their
+// users would find out in time.
 func (n *network) heal() {
 	n.set(func() {
 		n.healed = true
@@ -150,35 +149,35 @@ func (n *network) heal() {
 	}
 }
 
-// link is a connection: two streams, with delays of its own, so that what goes over
-// one connection passes what goes over another.
+// link is a connection. Its two streams have delays of their own, so what is sent over one connection can
+// overtake what is sent over another.
 type link struct {
 	network  *network
 	process  int
-	number   uint64 // among those that the process dialled
+	number   uint64 // among those that its process dialled
 	host     *host
 	mean     time.Duration
 	up, down *stream
 
 	// Guarded by network.mu.
-	stalled time.Time // until when nothing lands
+	stalled time.Time // until when nothing arrives
 	trap    trap
-	closed  int       // ends
-	ended   time.Time // when the first was
+	closed  int       // ends that are closed
+	ended   time.Time // when the first end was closed
 	used    bool      // for more than the handshake
 }
 
-// trap is what awaits the next thing that is sent on a connection.
+// trap strikes the next thing that is sent on a connection.
 type trap int
 
 const (
 	noTrap      trap = iota
-	loseRequest      // the connection breaks before the request is there
-	loseReply        // the connection breaks before the reply is there
+	loseRequest      // the connection breaks before the request arrives
+	loseReply        // the connection breaks before the reply arrives
 )
 
-// A link's mean delay is from a quarter of the network's to slowestLink times as long; no
-// delay of it is longer than maxDelay times that, but for faults.
+// A link's mean delay is between a quarter of the network's and slowestLink times that. Except for faults, no
+// delay exceeds maxDelay times the mean.
 const (
 	slowestLink = 8
 	maxDelay    = 1.5
@@ -193,7 +192,7 @@ func newLink(n *network, process int, number uint64, h *host) *link {
 	return l
 }
 
-// lands draws when something that is sent now lands.
+// lands draws when something that is sent now arrives.
 func (l *link) lands(up bool, r *rand.Rand) time.Time {
 	l.network.mu.Lock()
 	defer l.network.mu.Unlock()
@@ -203,10 +202,10 @@ func (l *link) lands(up bool, r *rand.Rand) time.Time {
 	return l.leaving(time.Now(), up).Add(l.delay(r))
 }
 
-// maxSpike is by how much a message is late whose first packet is lost.
+// maxSpike is how late a message is whose first packet was lost.
 const maxSpike = 250 * time.Millisecond
 
-// delay draws the time one way. Guarded by the network, as leaving is.
+// delay draws the delay one way. Guarded by the network, like leaving.
 func (l *link) delay(r *rand.Rand) time.Duration {
 	now := time.Now()
 	d := float64(l.mean) * (0.5 + (maxDelay-0.5)*r.Float64())
@@ -216,7 +215,7 @@ func (l *link) delay(r *rand.Rand) time.Duration {
 	return time.Duration(d*l.network.slow.at(now)*l.host.slow.at(now)) + time.Duration(r.IntN(1000))
 }
 
-// leaving is when something that is sent now leaves.
+// leaving returns when something that is sent now leaves.
 func (l *link) leaving(now time.Time, up bool) time.Time {
 	if up && l.host.paused.After(now) {
 		return l.host.paused
@@ -224,7 +223,7 @@ func (l *link) leaving(now time.Time, up bool) time.Time {
 	return now
 }
 
-// landing is when something lands that is due then: whoever is paused reads later.
+// landing returns when something arrives that is due then: a paused process reads later.
 func (l *link) landing(at time.Time, up bool) time.Time {
 	n := l.network
 	n.mu.Lock()
@@ -257,20 +256,20 @@ func (l *link) lately(d time.Duration) bool {
 	return l.closed == 0 || time.Since(l.ended) < d
 }
 
-// sprung reports whether the trap awaits what is sent in that direction.
+// sprung reports whether the trap strikes what is sent in that direction.
 func (l *link) sprung(up bool) bool {
 	l.network.mu.Lock()
 	defer l.network.mu.Unlock()
 	return l.trap == loseRequest && up || l.trap == loseReply && !up
 }
 
-// cut breaks the connection: what is in flight is lost, and both ends know.
+// cut breaks the connection: everything in flight is lost, and both ends learn of it.
 func (l *link) cut() {
 	l.up.end(syscall.ECONNRESET)
 	l.down.end(syscall.ECONNRESET)
 }
 
-// heal lets everything through that waits, and cuts a connection that loses things.
+// heal delivers everything that is delayed, and cuts a connection that loses data.
 func (l *link) heal() {
 	l.network.set(func() { l.stalled, l.trap = time.Time{}, noTrap })
 	broken := false
@@ -290,7 +289,7 @@ type end struct {
 	link    *link
 	in, out *stream
 	once    sync.Once
-	arrived func() // called before what has landed is read; may be nil
+	arrived func() // called before data that has arrived is read; may be nil
 }
 
 func (e *end) Read(p []byte) (int, error) {
@@ -312,10 +311,10 @@ func (e *end) Write(p []byte) (int, error) {
 	return e.out.write(p)
 }
 
-// SyscallConn is for go-redis, which looks at a connection that was idle before it uses it.
+// SyscallConn is for go-redis, which checks an idle connection before it uses it.
 func (e *end) SyscallConn() (syscall.RawConn, error) { return socket{e.in}, nil }
 
-// socket says whether anything came on a connection that is read by nobody at the moment.
+// socket tells whether anything arrived on an idle connection.
 type socket struct{ in *stream }
 
 func (s socket) Read(func(fd uintptr) bool) error  { return s.in.idle() }
@@ -349,7 +348,7 @@ func (e *end) SetWriteDeadline(time.Time) error { return nil }
 func (e *end) LocalAddr() net.Addr              { return address{} }
 func (e *end) RemoteAddr() net.Addr             { return address{} }
 
-// address is everybody's.
+// address is the address of every end.
 type address struct{}
 
 func (address) Network() string { return "tcp" }

@@ -13,48 +13,47 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/options"
 )
 
-// random returns a source of its own for everything that has a name: what one part of
-// a world draws does not depend on what others draw, nor on the order in which
-// goroutines run.
+// random returns a random source for everything that has a name. What one part of a world draws depends neither
+// on what others draw nor on the order in which goroutines run.
 func random(seed uint64, name ...any) *rand.Rand {
 	h := fnv.New64a()
 	fmt.Fprint(h, name...)
 	return rand.New(rand.NewPCG(seed, h.Sum64()))
 }
 
-// between draws a duration whose logarithm is evenly spread.
+// between draws a duration whose logarithm is uniformly distributed.
 func between(r *rand.Rand, low, high time.Duration) time.Duration {
 	return time.Duration(float64(low) * math.Pow(float64(high)/float64(low), r.Float64()))
 }
 
 func chance(r *rand.Rand, percent int) bool { return r.IntN(100) < percent }
 
-// Temper says what befalls a world.
+// Temper says which faults strike a world.
 type Temper string
 
 // The tempers.
 const (
-	// Calm: nothing but delays, and clocks at different rates.
+	// Calm: only delays, and clocks at different rates.
 	Calm Temper = "calm"
 	// Rough: every fault that locks must survive.
 	Rough Temper = "rough"
-	// Wild: also faults that no lock on one server survives: data lost, clocks that
-	// jump. Overlaps are counted there; they are no violations.
+	// Wild: also faults that no lock on one server survives, such as lost data and clocks that jump. Overlaps
+	// are counted there; they are not violations.
 	Wild Temper = "wild"
 )
 
-// plan is a world before it begins, all of it drawn from the seed.
+// plan is a world before it begins. All of it is drawn from the seed.
 type plan struct {
 	seed      uint64
 	temper    Temper
 	length    time.Duration
 	delay     time.Duration // mean, one way
 	rate      float64       // of the server's clock
-	deletes   int           // how often the server is started with DELIFEQ: 0, once, or whenever it is
-	nodes     []serverClock // of a quorum; nil if there is one server
+	deletes   int           // how many of the server's starts are with DELIFEQ: none, the first, or all
+	nodes     []serverClock // of a quorum; nil for one server
 	maxTTL    time.Duration // of a quorum
 	names     []name
-	several   []int // of the names, that are also taken as one lock, if there are any
+	several   []int // the names, if any, that are also acquired as one lock
 	processes []process
 	faults    []fault
 }
@@ -64,10 +63,10 @@ type name struct {
 	name string
 	key  string // exact, or ""
 
-	// Who wants it comes in bursts: every so often, within so long, for some turns.
+	// The demand for a name comes in bursts: a burst every so often, spread over some time, of some turns.
 	every, spread time.Duration
 	turns         int
-	hold          [2]time.Duration // the least and the most
+	hold          [2]time.Duration // shortest and longest
 	foreign       bool             // other programs hold it, too: those that know only SET, or Redisson's
 	form          form
 	parties       int // of a latch or a barrier
@@ -79,12 +78,12 @@ type process struct {
 	workers []worker
 }
 
-// worker is a goroutine and how it takes the names.
+// worker is a goroutine and how it acquires each name.
 type worker struct {
 	wants []want // by name
 }
 
-// want is how a goroutine takes a lock.
+// want is how a goroutine acquires a lock.
 type want struct {
 	ttl         time.Duration
 	renew       bool
@@ -94,10 +93,10 @@ type want struct {
 	tries       int
 	share       int           // see form.draw
 	nodeTimeout time.Duration // of a quorum
-	patient     bool          // it is not exceeded but by faults
+	patient     bool          // only faults exceed it
 }
 
-// term is for how long the server grants it.
+// term returns how long the server grants the lock for.
 func (w want) term() time.Duration {
 	if w.maxHold > 0 {
 		return min(w.ttl, w.maxHold)
@@ -105,7 +104,7 @@ func (w want) term() time.Duration {
 	return w.ttl
 }
 
-// option is the option of any lock: several in one.
+// option returns the options of any lock, as one.
 func (w want) option() holdfast.Option {
 	opts := []holdfast.Option{holdfast.TTL(w.ttl)}
 	if !w.renew {
@@ -120,7 +119,7 @@ func (w want) option() holdfast.Option {
 	return holdfast.Options(opts...)
 }
 
-// queued are the options of a lock that is waited for in a queue, or polled.
+// queued returns the options of a lock that is waited for, in the queue or by polling.
 func (w want) queued() []holdfast.PollOption {
 	opts := []holdfast.PollOption{w.option()}
 	if w.poll > 0 {
@@ -129,7 +128,7 @@ func (w want) queued() []holdfast.PollOption {
 	return opts
 }
 
-// waitOptions are options of a kind of lock that callers wait for, a poller for so many tries.
+// waitOptions returns the options of a kind of lock that callers wait for; a poller gets a number of tries.
 func waitOptions[Kind any](w want) []Kind {
 	all := options.For[Kind](w.queued())
 	if w.poll > 0 && w.tries > 0 {
@@ -166,7 +165,7 @@ func newPlan(seed uint64, o Options) plan {
 	p.drawSeveral(o)
 	p.drawQuorum(o)
 	if p.temper == Calm {
-		// Nothing may go wrong there: no command may take longer than its timeout.
+		// Nothing may fail in a calm world: no command may take longer than its timeout.
 		p.delay = min(p.delay, 2*time.Millisecond)
 		for i := range p.processes {
 			c := &p.processes[i].config
@@ -180,9 +179,8 @@ func newPlan(seed uint64, o Options) plan {
 	return p
 }
 
-// lengthenTerms has every term of an election last for longer than the slowest way there and
-// back: who campaigns does so until it leads, and of a shorter term it hears when that is
-// over. Acquire fails then.
+// lengthenTerms makes every term of an election longer than the slowest round trip. A candidate campaigns until
+// it leads, and would learn of a shorter term only when that is over, when Acquire would fail.
 func (p plan) lengthenTerms() {
 	least := time.Duration(2*slowestLink*maxDelay*1.02*float64(p.delay)) + 10*time.Millisecond
 	for i, n := range p.names {
@@ -204,7 +202,7 @@ func (p plan) lengthenTerms() {
 func newName(r *rand.Rand, i int) name {
 	n := name{name: string(rune('a' + i))}
 	switch {
-	case i == 0: // one that is wanted most of the time
+	case i == 0: // a name that is wanted most of the time
 		n.hold = [2]time.Duration{20 * time.Millisecond, between(r, 5*time.Second, 30*time.Second)}
 		n.every, n.spread, n.turns = between(r, 30*time.Second, 90*time.Second), between(r, time.Second, 30*time.Second), 1+r.IntN(2)
 	case chance(r, 50): // short jobs, many at a time
@@ -227,7 +225,7 @@ func newProcess(r *rand.Rand, names []name) process {
 		RetryTimeout:      between(r, time.Second, 6*time.Second),
 		MaxLocalHandovers: []int{0, 0, 0, -1, 3}[r.IntN(5)],
 	}}
-	// Not drawn: worlds without batches stay what their seeds made them before there were any.
+	// This is not drawn: worlds without batches stay as their seeds made them before batches existed.
 	p.config.MaxBatch = []int{0, 0, -1, 1, 2}[p.config.CommandTimeout%5]
 	var alike []want
 	for _, n := range names {
@@ -247,7 +245,7 @@ func newProcess(r *rand.Rand, names []name) process {
 
 func newWant(r *rand.Rand, n name) want {
 	w := want{renew: true, maxRenewals: -1}
-	// Short leases of long holds cost a renewal every third of one: not many have them.
+	// Short leases of long holds cost a renewal in every third of the lease, so few wants have them.
 	short := n.hold[1] / 6
 	if chance(r, 15) {
 		short = n.hold[1] / 30
@@ -267,7 +265,7 @@ func newWant(r *rand.Rand, n name) want {
 	return w
 }
 
-// longest is the longest time for which a lock can be left to itself.
+// longest returns the longest time for which a lock can be left without a holder that acts.
 func (p plan) longest() time.Duration {
 	longest := foreignTTL
 	for _, process := range p.processes {
@@ -280,7 +278,7 @@ func (p plan) longest() time.Duration {
 	return longest
 }
 
-// extension is the most by which Extend is used to multiply a TTL.
+// extension is the largest factor of a TTL in a call of Extend.
 const extension = 2
 
 func (p plan) String() string {

@@ -13,18 +13,16 @@ import (
 	"github.com/holdfast-go/holdfast"
 )
 
-// agreed is the form of locks that a majority of several servers hands out. All of a world's are
-// of it, or none.
+// agreed is the form of locks that a majority of several servers grants. All locks of a world have it, or none.
 const agreed form = "quorum"
 
-// serverClock is at which rate a server's clock runs, and how much more it shows than the
-// clients'.
+// serverClock is the rate of a server's clock, and how far it is ahead of the clients'.
 type serverClock struct {
 	rate  float64
 	shows time.Duration
 }
 
-// clocks are those of the world's servers.
+// clocks returns the clocks of the world's servers.
 func (p plan) clocks() []serverClock {
 	if p.nodes != nil {
 		return p.nodes
@@ -32,28 +30,28 @@ func (p plan) clocks() []serverClock {
 	return []serverClock{{rate: p.rate}}
 }
 
-// need is how many nodes are a majority.
+// need returns how many nodes are a majority.
 func (p plan) need() int { return len(p.nodes)/2 + 1 }
 
-// worstTrip is the longest time there and back, but for faults and packets that are lost.
+// worstTrip returns the longest round trip, except for faults and lost packets.
 func (p plan) worstTrip() time.Duration {
 	return time.Duration(2 * slowestLink * maxDelay * float64(p.delay))
 }
 
-// patience is how long a node is waited for that certainly answers in that time: also to who has
-// to dial, and to send the script itself; and of what is sent, two packets are lost.
+// patience returns how long to wait for a node that certainly answers in that time, even if the process has to
+// dial and to send the script itself, and two packets are lost.
 func (p plan) patience() time.Duration { return 4*p.worstTrip() + 2*maxSpike + time.Millisecond }
 
-// drawQuorum makes every eighth world one of several servers. Its leases last for longer than
-// the node timeouts that such a world needs, and not for so long that nodes which restart are
-// never back. Holds are short, since who waits asks all nodes several times a second.
+// drawQuorum makes every eighth world one of several servers. Its leases last longer than the node timeouts
+// that such a world needs, but not so long that restarted nodes never return. Holds are short, since a waiter
+// asks all nodes several times a second.
 func (p *plan) drawQuorum(o Options) {
 	r := random(p.seed, "quorum")
 	if drawn := r.IntN(8) == 0; o.Form != agreed && (o.Form != "" || !drawn) {
 		return
 	}
 	for range 3 + 2*r.IntN(2) {
-		// What they show does not matter.
+		// The time that these clocks show does not matter.
 		p.nodes = append(p.nodes, serverClock{1 + 0.018*(r.Float64()-0.5), time.Duration((r.Float64() - 0.5) * float64(2*time.Hour))})
 	}
 	p.several = nil
@@ -82,7 +80,7 @@ func (p *plan) drawQuorum(o Options) {
 	}
 }
 
-// agree makes a goroutine's wish one of a quorum: patient, or with a node timeout that a slow
+// agree turns a goroutine's want into one of a quorum, which is patient or has a node timeout that a slow
 // connection may exceed.
 func (w *want) agree(r *rand.Rand, p *plan, longest time.Duration) {
 	w.poll = 0
@@ -98,11 +96,11 @@ func (w *want) agree(r *rand.Rand, p *plan, longest time.Duration) {
 	w.nodeTimeout = between(r, least, w.ttl/4)
 }
 
-// fixed reports whether a lease is not renewed without a bound, and so not taken on further nodes.
+// fixed reports whether a lease is not renewed without a bound, and so does not get further nodes.
 func (w want) fixed() bool { return !w.renew || w.maxHold > 0 || w.maxRenewals >= 0 }
 
-// aim decides which servers a fault befalls: one, some or all. Some more restart or lose what
-// they have than in other worlds.
+// aim decides which servers a fault strikes: one, some or all. More of them restart or lose their data than in
+// other worlds.
 func (p plan) aim(faults []fault) {
 	for i := range faults {
 		f := &faults[i]
@@ -117,7 +115,7 @@ func (p plan) aim(faults []fault) {
 		}
 		f.nodes = r.Perm(len(p.nodes))
 		switch {
-		case f.kind == crash || f.kind == closing: // of a process, with all its connections
+		case f.kind == crash || f.kind == closing: // it strikes a process, with all its connections
 			f.nodes = f.nodes[:1]
 		case f.kind == pause || chance(r, 20):
 		case chance(r, 20):
@@ -128,8 +126,8 @@ func (p plan) aim(faults []fault) {
 	}
 }
 
-// spring has a node lose its data, if a fault waits for that, as soon as a lease has no more nodes
-// than it needs, and gets no more: the next who asks has it, if that node counts.
+// spring makes a node lose its data, if such a fault is pending, as soon as a lease has only as many nodes as
+// it needs and gets no more. If that node counted, the next process that asks would get the lock.
 func (w *World) spring(addresses []string, lease *holdfast.Lease) {
 	if len(addresses) > w.plan.need() || w.armed.Load() == 0 {
 		return
@@ -148,7 +146,7 @@ func (w *World) spring(addresses []string, lease *holdfast.Lease) {
 // operator is the host from which nodes are admitted.
 const operator = -100
 
-// operatorDo calls f with a quorum client of its own.
+// operatorDo calls f with a quorum of clients of its own.
 func (w *World) operatorDo(f func(q *holdfast.Quorum) error) error {
 	p := &incarnation{host: operator}
 	cfg := w.plan.processes[0].config
@@ -167,10 +165,10 @@ func (w *World) admit() error {
 	return w.operatorDo(func(q *holdfast.Quorum) error { return q.Admit(w.patience) })
 }
 
-// operate admits a majority that was lost, once no lease of before is believed in any more. Only
-// in wild worlds there is one.
+// operate admits a lost majority once no earlier lease is believed in any more. Majorities are lost only in
+// wild worlds.
 func (w *World) operate() {
-	since := time.Time{} // when a majority was found to be lost
+	since := time.Time{} // when a majority was found lost
 	for {
 		over := !w.sleepUntil(time.Since(w.begun) + time.Second)
 		lost := w.behind(-1) >= w.plan.need()
@@ -192,7 +190,7 @@ func (w *World) operate() {
 	}
 }
 
-// mark returns the incarnation for which a node has a mark, and until when it is in quarantine.
+// mark returns the incarnation for which a node has a mark, and the end of its quarantine.
 func (w *World) mark(n *node) (id string, ready time.Time) {
 	text, _ := n.server.value(w.space.Incarnation())
 	fields := strings.Split(text, ":")
@@ -206,14 +204,14 @@ func (w *World) mark(n *node) (id string, ready time.Time) {
 	return fields[1], time.UnixMicro(µs)
 }
 
-// isBehind reports whether a node counts for nothing until it is caught up.
+// isBehind reports whether a node does not count until it is caught up.
 func (w *World) isBehind(n *node) bool {
 	id, _ := w.mark(n)
 	known, _ := n.server.value(w.space.CaughtUp())
 	return !strings.HasPrefix(id, n.server.runID()+"/") || known != id
 }
 
-// behind is how many nodes are, but for that one.
+// behind returns how many nodes are behind, apart from one.
 func (w *World) behind(but int) int {
 	behind := 0
 	for i, n := range w.nodes {
@@ -224,14 +222,13 @@ func (w *World) behind(but int) int {
 	return behind
 }
 
-// mayRestart reports whether a node may restart, or lose its data: a minority may, and in wild
-// worlds all.
+// mayRestart reports whether a node may restart, or lose its data: a minority may and, in wild worlds, all may.
 func (w *World) mayRestart(i int) bool {
 	return len(w.nodes) == 1 || w.plan.temper == Wild || w.behind(i) < len(w.nodes)-w.plan.need()
 }
 
-// keeps reports whether a node gives a lock to nobody else for so long: it is the owner's there,
-// or the node counts for nothing until then.
+// keeps reports whether a node grants a lock to nobody else for that long: it is the owner's there, or the node
+// does not count until then.
 func (w *World) keeps(n *node, i int, owner string, left time.Duration) bool {
 	there := func(d time.Duration) bool { return time.Duration(float64(d)/n.server.rate) >= left }
 	value, ttl := n.server.value(w.key(i))
@@ -240,13 +237,13 @@ func (w *World) keeps(n *node, i int, owner string, left time.Duration) bool {
 	}
 	id, ready := w.mark(n)
 	if !strings.HasPrefix(id, n.server.runID()+"/") {
-		return there(w.plan.maxTTL) // when it is noticed
+		return there(w.plan.maxTTL) // when that is noticed
 	}
 	return there(ready.Sub(n.server.now()))
 }
 
-// believeMajority compares what the holder believes with what the nodes have: while Err is nil, the
-// lock is its own on a majority, and for longer than its deadline.
+// believeMajority compares what the holder believes with the nodes: while Err is nil, the lock is its own on a
+// majority, and lasts longer than its deadline.
 func (h *hand) believeMajority(i int, lease *holdfast.Lease) {
 	left := time.Until(lease.Deadline())
 	if left <= 0 {
@@ -267,9 +264,9 @@ func (h *hand) believeMajority(i int, lease *holdfast.Lease) {
 	}
 }
 
-// ballot takes a lock of the quorum, holds it and releases it. The owner has a name of its own,
-// so that nodes tell which lease they have. When the faults are over, and it can be had, it tries
-// until it has it.
+// ballot acquires a lock of the quorum, holds it and releases it. The owner has a name of its own, by which
+// nodes show which lease they have. After the faults, if the lock can be acquired, ballot tries until it
+// succeeds.
 func (h *hand) ballot(i int, ctx context.Context, try bool, way string) {
 	n, want := h.w.plan.names[i], h.wants[i]
 	for {
@@ -299,7 +296,7 @@ func (h *hand) ballot(i int, ctx context.Context, try bool, way string) {
 		h.w.record(e, !try)
 		h.note("%s %s: %s after %s", way, n.name, brief(err), time.Since(begun))
 		h.judgeMinority(ctx, i, try, err, begun)
-		// Rounds begin until RetryTimeout is over, and after one pause more.
+		// Rounds begin until RetryTimeout is over, and once more after a pause.
 		longest := h.w.plan.processes[h.p.number].config.RetryTimeout + 300*time.Millisecond
 		if took := time.Since(begun); try && !time.Now().After(away) && took > longest+2*want.nodeTimeout+time.Millisecond {
 			h.w.finding("%s, goroutine %d: a majority of nodes is away, and TryAcquire of %s takes %s to fail, with a node timeout of %s",
@@ -313,7 +310,7 @@ func (h *hand) ballot(i int, ctx context.Context, try bool, way string) {
 	}
 }
 
-// judgeMinority finds out whether an acquire may have failed like this.
+// judgeMinority judges whether an acquire may have failed like this.
 func (h *hand) judgeMinority(ctx context.Context, i int, try bool, err error, begun time.Time) {
 	var few *holdfast.QuorumError
 	if !errors.As(err, &few) {
@@ -336,8 +333,8 @@ func (h *hand) judgeMinority(ctx context.Context, i int, try bool, err error, be
 	}
 }
 
-// contested reports whether a node said that others want the lock. While there are faults, what it granted
-// them may stand for as long as their TTL, since they cannot give it back; TryAcquire waits for RetryTimeout only.
+// contested reports whether a node said that others want the lock. During faults, locks that it granted to them
+// may last for as long as their TTL, since they cannot give them back; TryAcquire waits for RetryTimeout only.
 func contested(few *holdfast.QuorumError, node int) bool {
 	return slices.ContainsFunc(few.Nodes, func(n *holdfast.NodeError) bool {
 		said := n.Error()
@@ -345,15 +342,15 @@ func contested(few *holdfast.QuorumError, node int) bool {
 	})
 }
 
-// reached notes that the process has reached nodes.
+// reached records that the process has reached nodes.
 func (p *incarnation) reached(addresses []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.addresses = slices.Compact(slices.Sorted(slices.Values(append(p.addresses, addresses...))))
 }
 
-// awayAll is until when a majority of nodes is away for a process for certain, which has reached
-// each before; the zero time if that is open, or one has restarted.
+// awayAll returns until when a majority of nodes is certainly away for a process that had reached each of them.
+// It returns the zero time if that is unknown, or if a node has restarted.
 func (w *World) awayAll(p *incarnation) time.Time {
 	p.mu.Lock()
 	known := len(p.addresses)
@@ -372,16 +369,16 @@ func (w *World) awayAll(p *incarnation) time.Time {
 	return until[w.plan.need()-1]
 }
 
-// trouble is that a node is away, or may be, for a process.
+// trouble is a period in which a node is, or may be, away for a process.
 type trouble struct {
 	node  int
-	host  int // -1: all
+	host  int // -1: all hosts
 	until time.Time
-	link  *link // it lasts for as long as that is open, too; or nil
+	link  *link // if not nil, the trouble also lasts for as long as this link is open
 }
 
-// aftermath is for how long after a fault a process may still count the node as away: requests that
-// nobody answered are given up then.
+// aftermath is how long after a fault a process may still count the node as away: until requests without an
+// answer are given up.
 const aftermath = 40 * time.Second
 
 func (w *World) ail(t trouble) {
@@ -393,7 +390,7 @@ func (w *World) ail(t trouble) {
 	w.troubles = append(w.troubles, t)
 }
 
-// watch notes which nodes are behind, more often than one can be and be caught up, until ctx ends.
+// watch records which nodes are behind until ctx ends, often enough to see each of them before it is caught up.
 func (w *World) watch(ctx context.Context) {
 	for ; ctx.Err() == nil; time.Sleep(time.Second) {
 		for i, n := range w.nodes {

@@ -15,7 +15,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/history"
 )
 
-// What Redisson 4.7.0 sends for an RLock: to take it, to give it up, and, where it was given no
+// These are the scripts that Redisson 4.7.0 sends for an RLock: to acquire it, to release it and, without a
 // lease time, to renew it.
 var (
 	redissonLock = redis.NewScript(`if ((redis.call('exists', KEYS[1]) == 0) or (redis.call('hexists', KEYS[1], ARGV[2]) == 1)) then
@@ -32,7 +32,7 @@ else redis.call('del', KEYS[1]); redis.call(ARGV[4], KEYS[2], ARGV[1]); redis.ca
 redis.call('pexpire', KEYS[1], ARGV[1]); return 1; end; return 0;`)
 )
 
-// java is a thread of a program that takes a name's lock with Redisson.
+// java is a thread of a program that acquires a name's lock with Redisson.
 type java struct {
 	w     *World
 	rdb   *redis.Client
@@ -41,8 +41,8 @@ type java struct {
 	calls int
 }
 
-// javaProgram is a client of Redisson's with one thread. It waits until it is told that the lock is
-// free, or the lease that it was told of is over.
+// javaProgram is a client of Redisson with one thread. It waits until it is told that the lock is free, or
+// until the lease that it was told of is over.
 func (w *World) javaProgram(i int) {
 	n := w.plan.names[i]
 	host := -1 - i
@@ -92,11 +92,11 @@ func (w *World) javaProgram(i int) {
 		e.Released, e.Deadline = at(time.Now()), at(deadline)
 		w.record(e, true)
 		w.note(host, 0, "%s: a client of Redisson's held it for %s", n.name, time.Duration(e.Released-e.Granted))
-		_ = j.unlock() // else it expires
+		_ = j.unlock() // otherwise it expires
 	}
 }
 
-// ears is a Sink that hears that a lock is free, or may have been meanwhile.
+// ears is a Sink that hears that a lock is free, or may have become free.
 type ears chan struct{}
 
 func (e ears) Up() { e.Message("") }
@@ -110,7 +110,7 @@ func (e ears) Message(string) {
 	}
 }
 
-// lock waits for the lock, and returns until when it certainly has it.
+// lock waits for the lock, and returns the time until which it certainly has it.
 func (j *java) lock(free ears) (deadline time.Time, ok bool) {
 	for {
 		sent := time.Now()
@@ -133,7 +133,7 @@ func (j *java) lock(free ears) (deadline time.Time, ok bool) {
 	}
 }
 
-// lockAgain takes the lock that the thread has once more, so that it has to give it up twice.
+// lockAgain acquires the lock that the thread already has, so that it must release it twice.
 func (j *java) lockAgain(deadline time.Time) (bool, time.Time) {
 	sent := time.Now()
 	if _, err := j.run(redissonLock, []string{j.key}, foreignTTL.Milliseconds(), j.field); !errors.Is(err, redis.Nil) {

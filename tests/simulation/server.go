@@ -13,8 +13,8 @@ import (
 	"github.com/alicebob/miniredis/v2/server"
 )
 
-// redisServer is miniredis with a clock of its own, which can run at another rate than
-// the clients', and jump; and with an INFO that tells a restart.
+// redisServer is miniredis with a clock of its own, which can run at another rate than the clients', and jump,
+// and with an INFO that shows a restart.
 type redisServer struct {
 	redis *miniredis.Miniredis
 
@@ -22,16 +22,16 @@ type redisServer struct {
 	begun time.Time
 	rate  float64 // of its clock
 	step  time.Duration
-	name  string // tells it from other servers
+	name  string // distinguishes it from other servers
 	lives int    // how often it was started
-	// deletes is how often it is started with DELIFEQ, as Valkey 9 has it; after that with an older program.
+	// deletes is how many of its starts are with DELIFEQ, like Valkey 9; later ones are with an older program.
 	deletes int
 }
 
-// newServer starts a server whose clock shows so much more than the clients'.
+// newServer starts a server whose clock is ahead of the clients' by step.
 func newServer(name string, rate float64, step time.Duration, deletes int) (*redisServer, error) {
 	s := &redisServer{redis: miniredis.NewMiniRedis(), begun: time.Now(), rate: rate, step: step, name: name, lives: 1, deletes: deletes}
-	conn, err := s.redis.Dial() // a server in memory starts with its first connection
+	conn, err := s.redis.Dial() // the miniredis in memory starts with its first connection
 	if err != nil {
 		return nil, err
 	}
@@ -42,7 +42,7 @@ func newServer(name string, rate float64, step time.Duration, deletes int) (*red
 	return s, nil
 }
 
-// now is what its clock shows.
+// now returns what its clock shows.
 func (s *redisServer) now() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -50,7 +50,7 @@ func (s *redisServer) now() time.Time {
 	return s.begun.Add(time.Duration(float64(real)*s.rate) + s.step)
 }
 
-// tick tells miniredis the time; to be called before it does anything.
+// tick sets miniredis's time; it is called before miniredis does anything.
 func (s *redisServer) tick() { s.redis.SetTime(s.now()) }
 
 // jump sets the clock forward, or back.
@@ -82,7 +82,7 @@ func (s *redisServer) value(key string) (string, time.Duration) {
 	return v, s.redis.TTL(key)
 }
 
-// redissonValue is value of a lock that is kept as Redisson keeps it.
+// redissonValue is value for a lock in Redisson's form.
 func (s *redisServer) redissonValue(key string) (string, time.Duration) {
 	return s.hash(key)["holdfast"], s.redis.TTL(key)
 }
@@ -106,7 +106,7 @@ func (s *redisServer) keys() []string {
 	return s.redis.Keys()
 }
 
-// restart makes it another incarnation, which knows no scripts. Its data are what they were.
+// restart makes it another incarnation, which knows no scripts. Its data stay.
 func (s *redisServer) restart() {
 	s.mu.Lock()
 	s.lives++
@@ -114,7 +114,7 @@ func (s *redisServer) restart() {
 	s.do("SCRIPT", "FLUSH")
 }
 
-// runID is of the server since it was started.
+// runID returns the run id of the present start.
 func (s *redisServer) runID() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -128,11 +128,11 @@ func (s *redisServer) has() bool {
 	return s.lives <= s.deletes
 }
 
-// deleteIfEqual is what DELIFEQ does.
+// deleteIfEqual is a script that does the same as DELIFEQ.
 const deleteIfEqual = "return redis.call('GET', KEYS[1]) == ARGV[1] and redis.call('DEL', KEYS[1]) or 0"
 
-// answer answers what miniredis does not, also from within scripts: the HELLO without arguments by
-// which the adapter asks what the server is, INFO, and DELIFEQ.
+// answer answers what miniredis does not, also within scripts: INFO, DELIFEQ, and HELLO without arguments, by
+// which the adapter asks what the server is.
 func (s *redisServer) answer(c *server.Peer, command string, args ...string) bool {
 	switch {
 	case command == "HELLO" && len(args) == 0:
@@ -156,7 +156,7 @@ func (s *redisServer) answer(c *server.Peer, command string, args ...string) boo
 	return true
 }
 
-// info is what a master without replicas says in these sections, as far as the library reads it.
+// info returns these sections of a master without replicas, as far as the library reads them.
 func (s *redisServer) info(sections []string) string {
 	id := s.runID()
 	var b strings.Builder

@@ -21,7 +21,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/soak"
 )
 
-// What a run is told by its environment. HOLDFAST_SOAK makes it as long as it says.
+// Environment variables of a run. HOLDFAST_SOAK sets its length.
 const (
 	envSeed  = "HOLDFAST_SIMULATE_SEED"  // of the first world, or of TestWorld's
 	envHours = "HOLDFAST_SIMULATE_HOURS" // to simulate
@@ -29,22 +29,22 @@ const (
 	envShard = "HOLDFAST_SIMULATE_SHARD" // for a process of TestSimulation: "first step hours duration"
 )
 
-// slice is how many hours run with the ordinary tests. The race detector takes ten times the time.
+// slice is how many hours the ordinary tests run. The race detector makes that ten times slower.
 const (
 	slice     = 25.0
 	sliceRace = 3.0
 )
 
 func TestMain(m *testing.M) {
-	// One goroutine runs at a time, as in a bubble all but those at the same moment do:
-	// so nearly everything is replayed alike, and worlds run in as many processes.
+	// One goroutine runs at a time, as in a bubble, except for those that wake at the same moment. So nearly
+	// everything can be replayed, and several processes run worlds in parallel.
 	runtime.GOMAXPROCS(1)
 	debug.SetGCPercent(400)
 	redis.SetLogger(quiet{})
 	os.Exit(m.Run())
 }
 
-// quiet is a logger for go-redis, which tells of every dial that fails.
+// quiet is a logger for go-redis, which logs every dial that fails.
 type quiet struct{}
 
 func (quiet) Printf(context.Context, string, ...any) {}
@@ -86,8 +86,7 @@ func TestSimulation(t *testing.T) {
 	}
 }
 
-// TestEveryForm runs worlds in which all locks are of one form; those that are drawn have some
-// of each.
+// TestEveryForm runs worlds in which all locks have one form; worlds as drawn mix them.
 func TestEveryForm(t *testing.T) {
 	first := firstSeed(t)
 	tempers, length := []Temper{Rough, Calm, Wild}, 20*time.Minute
@@ -112,7 +111,7 @@ func TestEveryForm(t *testing.T) {
 	}
 }
 
-// firstSeed is the seed that was asked for, or another one every time.
+// firstSeed returns the seed that was asked for, or else a random one.
 func firstSeed(t *testing.T) uint64 {
 	text := os.Getenv(envSeed)
 	if text == "" {
@@ -136,13 +135,13 @@ type run struct {
 	reported time.Time
 }
 
-// The lines that a process of TestSimulation prints.
+// Lines that a process of TestSimulation prints.
 const (
 	beginning = "simulation begins "
 	result    = "simulation result "
 )
 
-// shard runs a process that runs worlds, and adds them up.
+// shard runs a process that runs worlds, and adds up their results.
 func (r *run) shard(shard string) {
 	cmd := exec.Command(os.Args[0], "-test.run=^TestSimulation$", "-test.timeout=0")
 	cmd.Env = append(os.Environ(), envShard+"="+shard)
@@ -191,18 +190,18 @@ func (r *run) add(text string) {
 	defer r.mu.Unlock()
 	r.summary.Add(w.Result)
 	if time.Since(r.reported) > 10*time.Second {
-		r.report(0, "so far ") // the processor time of processes is known when they end
+		r.report(0, "so far ") // the processor time of processes is known only when they end
 	}
 }
 
-// report tells how far it is.
+// report logs how far the run is.
 func (r *run) report(cpu time.Duration, when string) {
 	r.reported = time.Now()
 	r.summary.Took(time.Since(r.begun), cpu)
 	r.t.Logf("%s%s", when, &r.summary)
 }
 
-// replay is the command that runs a world again.
+// replay returns the command that runs a world again.
 func replay(seed string) string {
 	exactly := "exactly but for what happens at the same moment"
 	if !Replayable {
@@ -215,7 +214,7 @@ func replay(seed string) string {
 	return fmt.Sprintf("again, %s:\n%s go test -tags replay -ldflags=-checklinkname=0 -count=1 -run 'TestWorld$' -v ./simulation", exactly, which)
 }
 
-// world is a Result as it goes from process to process.
+// world is a Result as processes send it.
 type world struct{ Result }
 
 func (w world) MarshalJSON() ([]byte, error) {
@@ -250,7 +249,7 @@ func runShard(t *testing.T, shard string) {
 	}
 }
 
-// TestWorld runs the world of one seed, and with -v tells all about it.
+// TestWorld runs the world of one seed and, with -v, logs all of it.
 func TestWorld(t *testing.T) {
 	seed := uint64(1)
 	if os.Getenv(envSeed) != "" {
@@ -270,9 +269,8 @@ func TestWorld(t *testing.T) {
 	}
 }
 
-// TestReplay runs worlds twice. In a build for replay most have the same log both
-// times, to the nanosecond; some not, where goroutines that wake at the same moment
-// run in another order.
+// TestReplay runs worlds twice. In a build for replay most have the same log both times, to the nanosecond.
+// Some do not, because goroutines that woke at the same moment ran in another order.
 func TestReplay(t *testing.T) {
 	worlds, same := uint64(4), 0
 	if raceDetector {

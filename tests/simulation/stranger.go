@@ -11,10 +11,10 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/history"
 )
 
-// foreignTTL is for how long a program takes a lock that knows only SET.
+// foreignTTL is the TTL of a lock of a program that knows only SET.
 const foreignTTL = 20 * time.Second
 
-// compareAndDelete is how such programs release.
+// compareAndDelete is how such programs release a lock.
 var compareAndDelete = redis.NewScript(`if redis.call("GET", KEYS[1]) == ARGV[1] then return redis.call("DEL", KEYS[1]) end return 0`)
 
 // stranger is a program that shares a name's key.
@@ -33,7 +33,7 @@ func (w *World) oldProgram(i int) {
 	r := random(w.plan.seed, "stranger", i)
 	rdb := redis.NewClient(&redis.Options{
 		Addr:       "127.0.0.1:0",
-		MaxRetries: -1, // a SET that is sent again meets its own lock
+		MaxRetries: -1, // a repeated SET would meet its own lock
 		Dialer:     func(ctx context.Context, _, _ string) (net.Conn, error) { return w.network.dial(ctx, host) },
 	})
 	defer rdb.Close()
@@ -48,7 +48,7 @@ func (w *World) oldProgram(i int) {
 		if err != nil || !ok {
 			continue
 		}
-		// With the allowance for drift that such programs should make, and seldom do.
+		// The deadline has the allowance for drift that such programs should make, and seldom do.
 		deadline := sent.Add(foreignTTL - foreignTTL/50)
 		e.Granted, e.Deadline = at(time.Now()), at(deadline)
 		if hold := min(between(r, n.hold[0], n.hold[1]), foreignTTL/2); time.Until(deadline) > hold {
@@ -58,7 +58,7 @@ func (w *World) oldProgram(i int) {
 		w.record(e, false)
 		w.note(host, 0, "%s: a stranger held it for %s", n.name, time.Duration(e.Released-e.Granted))
 		ctx, cancel = context.WithTimeout(context.Background(), 2*time.Second)
-		_ = compareAndDelete.Run(ctx, rdb, []string{n.key}, token).Err() // else it expires
+		_ = compareAndDelete.Run(ctx, rdb, []string{n.key}, token).Err() // otherwise it expires
 		cancel()
 	}
 }

@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// stream is one direction of a connection: what is written at one end lands at the
-// other after a delay, in order. Writing never waits: a server that waited for a reader
-// with its lock held would stop the bubble's clock. It has one reader at a time.
+// stream is one direction of a connection: data written at one end arrives at the other after a delay, in
+// order. Writing never blocks: a server that waited for a reader while it holds its lock would stop the
+// bubble's clock. It has one reader at a time.
 type stream struct {
 	link  *link
 	up    bool // from the client to the server
@@ -22,17 +22,17 @@ type stream struct {
 	mu       sync.Mutex
 	rand     *rand.Rand
 	flights  []flight
-	last     time.Time // when the latest flight lands
+	last     time.Time // when the latest flight arrives
 	deadline time.Time // of reads
-	swallow  bool      // what is written from now on is lost
-	gone     error     // what reads return instead of what is in flight; nil while it works
+	swallow  bool      // data written from now on is lost
+	gone     error     // the error that reads return instead of data in flight; nil while the stream works
 }
 
-// flight is what is on its way.
+// flight is data on its way.
 type flight struct {
-	at   time.Time // when it lands, unless somebody is paused or stalled then
+	at   time.Time // when it arrives, unless a process is paused or the link is stalled then
 	data []byte
-	end  bool // no data, but the end of the stream
+	end  bool // the end of the stream instead of data
 }
 
 func newStream(l *link, up bool, r *rand.Rand) *stream {
@@ -41,7 +41,7 @@ func newStream(l *link, up bool, r *rand.Rand) *stream {
 	return s
 }
 
-// read waits for something to land.
+// read waits for data to arrive.
 func (s *stream) read(p []byte) (int, error) {
 	for {
 		n, wait, err := s.take(p)
@@ -61,7 +61,7 @@ func (s *stream) read(p []byte) (int, error) {
 	}
 }
 
-// take reads what has landed, or tells how long to wait; negative for no bound.
+// take reads data that has arrived, or returns how long to wait; negative for no bound.
 func (s *stream) take(p []byte) (n int, wait time.Duration, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -108,7 +108,7 @@ func (s *stream) idle() error {
 	return nil
 }
 
-// errLanded is met where nothing should come.
+// errLanded is the error if data arrives where none should.
 var errLanded = errors.New("something has come on an idle connection")
 
 // write sends data on its way.
@@ -124,8 +124,8 @@ func (s *stream) write(data []byte) (int, error) {
 	return len(data), nil
 }
 
-// finish sends the end of the stream on its way. One that is swallowed is found out
-// when the other end's system asks whether anybody is there.
+// finish sends the end of the stream. If that is swallowed, it is found out when the other end's system checks
+// whether the peer is still there.
 func (s *stream) finish() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -144,8 +144,7 @@ func (s *stream) send(f flight) {
 	s.poke()
 }
 
-// landingTime draws when something that is sent now lands. What a paused process
-// sends, it sends when it goes on.
+// landingTime draws when something that is sent now arrives. A paused process sends when it goes on.
 func (s *stream) landingTime() time.Time {
 	at := s.link.lands(s.up, s.rand)
 	if at.Before(s.last) {
@@ -155,7 +154,7 @@ func (s *stream) landingTime() time.Time {
 	return at
 }
 
-// end makes reads return err, now.
+// end makes reads return err at once.
 func (s *stream) end(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

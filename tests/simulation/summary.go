@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Summary adds up worlds.
+// Summary adds up the results of worlds.
 type Summary struct {
 	Worlds     int            `json:"worlds"`
 	Hours      float64        `json:"simulated_hours"`
@@ -19,7 +19,7 @@ type Summary struct {
 	Passed     int            `json:"passed"`   // waits for a latch or a phase of a barrier
 	Commands   int            `json:"commands"` // scripts sent
 	Faults     map[string]int `json:"faults"`
-	Outcomes   map[string]int `json:"outcomes"` // of leases that were not released, by reason
+	Outcomes   map[string]int `json:"outcomes"` // leases that were not released, by reason
 	Wild       int            `json:"worlds_outside_the_model"`
 	Overlaps   int            `json:"overlaps_outside_the_model"`
 	Violations int            `json:"violations"`
@@ -30,7 +30,7 @@ type Summary struct {
 	Replayable bool           `json:"replayable"`
 }
 
-// Add adds a world.
+// Add adds a world's result.
 func (s *Summary) Add(r Result) {
 	s.Worlds++
 	s.Hours += r.Simulated.Hours()
@@ -59,7 +59,7 @@ func (s *Summary) Add(r Result) {
 	}
 }
 
-// String is for people.
+// String returns text for people.
 func (s *Summary) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%.1f h simulated, %.1f h busy, %.2f h/s", s.Hours, s.Busy, s.Hours/s.Seconds)
@@ -79,7 +79,7 @@ func (s *Summary) String() string {
 	return b.String()
 }
 
-// JSON is one line for programs.
+// JSON returns one line for programs.
 func (s *Summary) JSON() string {
 	text, err := json.Marshal(s)
 	if err != nil {
@@ -88,6 +88,5 @@ func (s *Summary) JSON() string {
 	return string(text)
 }
 
-// Took notes for how long a run went on, and how much processor time it took; 0 if that
-// is not known.
+// Took sets how long a run took, and how much processor time; 0 if that is unknown.
 func (s *Summary) Took(d, cpu time.Duration) { s.Seconds, s.CPU = d.Seconds(), cpu.Seconds() }

@@ -25,16 +25,16 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/history"
 )
 
-// World is one server, its clients and what befalls them, in a bubble of its own.
+// World is one server, its clients and the faults that strike them, in a bubble of its own.
 type World struct {
 	plan  plan
-	wrap  func(drivertest.Driver) drivertest.Driver // nil, or what breaks the lock
+	wrap  func(drivertest.Driver) drivertest.Driver // breaks the lock, if not nil
 	begun time.Time
-	*node // the first of nodes; but for quorums the only one
+	*node // the first of nodes; the only one unless the world is a quorum's
 	nodes []*node
 	space keys.Space
 
-	draining chan struct{} // closed when the faults are over and nobody begins anew
+	draining chan struct{} // closed when the faults are over, so that nobody begins anything new
 	patience context.Context
 	ended    sync.WaitGroup // everything but the main goroutine
 	commands atomic.Int64
@@ -45,7 +45,7 @@ type World struct {
 	present  []*incarnation // by process; nil while it is down
 	born     int
 	events   []history.Event
-	queued   map[uint64]bool // events of waiters that have a place in the queue
+	queued   map[uint64]bool // events of waiters with a place in the queue
 	jobs     []jobRun
 	crowd    crowd
 	lines    []line
@@ -60,7 +60,7 @@ type node struct {
 	network *network
 }
 
-// incarnation is a client, from its start to its end: a process, as the server sees it.
+// incarnation is a client from its start to its end: a process, as the server sees it.
 type incarnation struct {
 	number int // of the process
 	host   int // on the network: every incarnation has its own
@@ -69,11 +69,11 @@ type incarnation struct {
 	client *holdfast.Client // of the first
 
 	mu        sync.Mutex
-	quorums   map[time.Duration]*holdfast.Quorum // of all nodes, by how long they wait for one
+	quorums   map[time.Duration]*holdfast.Quorum // of all nodes, by node timeout
 	addresses []string                           // of nodes that it has reached
-	ctx       context.Context                    // ends when it does
+	ctx       context.Context                    // ends when the process does
 	end       context.CancelFunc
-	dead      atomic.Bool // it crashed: what it does now does not count
+	dead      atomic.Bool // it crashed: what it does from now on does not count
 	idle      sync.WaitGroup
 }
 
@@ -83,12 +83,12 @@ type way struct {
 	client *holdfast.Client
 }
 
-// Options change a world. Its zero value changes nothing.
+// Options change a world. The zero value changes nothing.
 type Options struct {
 	Temper Temper        // instead of what the seed says
 	Length time.Duration // at most
 	Form   form          // of all locks, instead of what the seed says
-	// Several has them taken together, too, where they are Mutexes.
+	// Several makes names that are Mutexes also acquired together.
 	Several bool
 	// Wrap puts something between clients and their driver.
 	Wrap func(drivertest.Driver) drivertest.Driver
@@ -110,7 +110,7 @@ func Run(t *testing.T, seed uint64, o Options) Result {
 }
 
 func (w *World) run() (err error) {
-	w.begun, w.draining = time.Now(), make(chan struct{}) // a bubble knows its own channels only
+	w.begun, w.draining = time.Now(), make(chan struct{}) // a bubble can use only its own channels
 	for i, c := range w.plan.clocks() {
 		s, err := newServer(strconv.Itoa(i), c.rate, c.shows, w.plan.deletes)
 		if err != nil {
@@ -155,7 +155,7 @@ func (w *World) run() (err error) {
 	w.result.Simulated = w.plan.length
 	w.result.Commands = int(w.commands.Load())
 
-	// The faults are over. Whoever waits must be served, and be served again.
+	// The faults are over. Every waiter must be served, and then served again.
 	for _, n := range w.nodes {
 		n.network.heal()
 	}
@@ -173,25 +173,25 @@ func (w *World) run() (err error) {
 		w.finding("nobody may wait for longer than %s after the faults, and somebody did", w.bound())
 	}
 
-	// What nobody released has expired then, and so have queues and tombstones.
+	// By now everything that was not released has expired, and so have queues and tombstones.
 	time.Sleep(w.bound() + w.plan.keeps())
 	w.checkLeftovers()
 	return nil
 }
 
-// errStuck ends what has waited for too long.
+// errStuck ends what has waited too long.
 var errStuck = errors.New("not served although nothing is wrong any more")
 
-// bound is how long it may take, after the faults, until everybody was served: what a
-// dead holder left expires; the queue is looked at every 36 s at most; each waiter may
-// have to be found dead or hanging, at a claim apiece.
+// bound returns how long it may take after the faults until everybody was served: what a dead holder left
+// expires; the queue is looked at every 36 s or sooner; each waiter may have to be found dead or hanging, which
+// takes a claim each.
 func (w *World) bound() time.Duration {
 	waiters := 0
 	for _, p := range w.plan.processes {
 		waiters += len(p.workers)
 	}
 	b := w.plan.longest() + 2*time.Minute + time.Duration(waiters)*3*time.Second
-	b += 3 * w.plan.maxTTL // a quorum's nodes may be in quarantine, and its majority be lost
+	b += 3 * w.plan.maxTTL // a quorum's nodes may be in quarantine, and its majority may be lost
 	for _, f := range w.plan.faults {
 		if f.kind == clockBack {
 			b += f.lasts
@@ -200,7 +200,7 @@ func (w *World) bound() time.Duration {
 	return b
 }
 
-// start starts a process, and its goroutines.
+// start starts a process and its goroutines.
 func (w *World) start(number int) {
 	p := w.client(number)
 	w.mu.Lock()
@@ -218,7 +218,7 @@ func (w *World) start(number int) {
 	w.ended.Go(func() { w.bury(p) })
 }
 
-// client makes a client as that process has it, and connects it with the network.
+// client makes a client for that process, and connects it to the network.
 func (w *World) client(number int) *incarnation {
 	w.mu.Lock()
 	host := w.born
@@ -237,10 +237,10 @@ func (w *World) connect(p *incarnation, cfg holdfast.Config) {
 	var clients []*holdfast.Client
 	for i, n := range w.nodes {
 		rdb := redis.NewClient(&redis.Options{
-			Addr:   "127.0.0.1:" + strconv.Itoa(i), // go-redis looks names up, outside the bubble
+			Addr:   "127.0.0.1:" + strconv.Itoa(i), // go-redis would look names up, outside the bubble
 			Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) { return n.network.dial(ctx, p.host) },
-			// Who waits for a connection does so with a timer of an earlier bubble, which is
-			// fatal: go-redis keeps its timers for the next.
+			// A goroutine that waits for a connection uses a timer of an earlier bubble, which is fatal:
+			// go-redis keeps its timers and reuses them.
 			PoolSize: 1000,
 		})
 		var d drivertest.Driver = counting{drivertest.Of(holdfastgoredis.NewDriver(rdb)), &w.commands}
@@ -256,7 +256,7 @@ func (w *World) connect(p *incarnation, cfg holdfast.Config) {
 	p.client = clients[0]
 }
 
-// quorum returns the process's quorum that waits so long for a node; 0 means the default.
+// quorum returns the process's quorum with that node timeout; 0 means the default.
 func (p *incarnation) quorum(nodeTimeout time.Duration) *holdfast.Quorum {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -278,7 +278,7 @@ func (p *incarnation) quorum(nodeTimeout time.Duration) *holdfast.Quorum {
 	return q
 }
 
-// bury closes what a process had, when its goroutines are done.
+// bury closes what a process had, once its goroutines are done.
 func (w *World) bury(p *incarnation) {
 	p.idle.Wait()
 	p.end()
@@ -294,7 +294,7 @@ func (w *World) bury(p *incarnation) {
 	}
 }
 
-// incarnation returns a process as it is now; nil while it is down.
+// incarnation returns the present incarnation of a process, or nil while it is down.
 func (w *World) incarnation(number int) *incarnation {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -307,7 +307,7 @@ func (w *World) crash(p *incarnation, down time.Duration) {
 	w.again(p, down)
 }
 
-// kill ends a process, with all that it has.
+// kill ends a process, with everything that it has.
 func (w *World) kill(p *incarnation) {
 	p.dead.Store(true)
 	for _, n := range w.nodes {
@@ -319,7 +319,7 @@ func (w *World) kill(p *incarnation) {
 	p.end()
 }
 
-// close closes a process's client under its goroutines, and starts it again later.
+// close closes a process's client while goroutines use it, and starts the process again later.
 func (w *World) close(p *incarnation, down time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), down)
 	var closed sync.WaitGroup
@@ -348,8 +348,7 @@ func (w *World) again(p *incarnation, down time.Duration) {
 	})
 }
 
-// sleepUntil sleeps until so long after the beginning; false when the faults are over
-// before that.
+// sleepUntil sleeps until that time after the beginning. It returns false if the faults are over before that.
 func (w *World) sleepUntil(at time.Duration) bool {
 	timer := time.NewTimer(at - time.Since(w.begun))
 	defer timer.Stop()
@@ -361,7 +360,7 @@ func (w *World) sleepUntil(at time.Duration) bool {
 	}
 }
 
-// key returns the key under which a name's lock lives.
+// key returns the key of a name's lock.
 func (w *World) key(i int) string {
 	n := w.plan.names[i]
 	if n.key != "" {
@@ -374,7 +373,7 @@ func (w *World) key(i int) string {
 	return k.Lock
 }
 
-// checkLeftovers looks for what should be gone when all clients are closed and every
+// checkLeftovers looks for keys and connections that should be gone, after all clients are closed and every
 // lease would have expired.
 func (w *World) checkLeftovers() {
 	stays := []string{w.space.Fence()}
@@ -383,7 +382,7 @@ func (w *World) checkLeftovers() {
 	}
 	for i, n := range w.nodes {
 		for _, k := range n.server.keys() {
-			if !slices.Contains(stays, k) && !strings.HasSuffix(k, ":once") { // which is known for 30 days
+			if !slices.Contains(stays, k) && !strings.HasSuffix(k, ":once") { // which is kept for 30 days
 				w.finding("the key %q is left on server %d", k, i)
 			}
 		}
@@ -391,8 +390,8 @@ func (w *World) checkLeftovers() {
 			w.finding("the channels %q are left on server %d", channels, i)
 		}
 		for _, l := range n.network.linksOf(-1) {
-			// go-redis forgets to close a connection whose handshake fails: it marks it as
-			// closed before. In a process of its own the garbage collector closes it.
+			// go-redis does not close a connection whose handshake fails, because it has already marked it as
+			// closed. In a real process the garbage collector closes it.
 			if l.used {
 				w.finding("connection %d of p%d to server %d is left, with %d of its ends closed", l.number, l.process, i, l.closed)
 			}
@@ -400,7 +399,7 @@ func (w *World) checkLeftovers() {
 	}
 }
 
-// counting counts scripts.
+// counting is a driver that counts scripts.
 type counting struct {
 	drivertest.Driver
 	n *atomic.Int64
@@ -428,7 +427,7 @@ func (l line) String() string {
 	return b.String()
 }
 
-// note logs something; of nobody if process is negative.
+// note logs a line; process is negative if it belongs to none.
 func (w *World) note(process, goroutine int, format string, args ...any) {
 	l := line{time.Since(w.begun), process, goroutine, fmt.Sprintf(format, args...)}
 	w.mu.Lock()
@@ -436,7 +435,7 @@ func (w *World) note(process, goroutine int, format string, args ...any) {
 	w.lines = append(w.lines, l)
 }
 
-// finding logs something that must not be.
+// finding logs a violation.
 func (w *World) finding(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	w.note(-1, -1, "VIOLATION: %s", text)

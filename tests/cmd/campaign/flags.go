@@ -15,8 +15,8 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
-// campaigning runs a campaign as the arguments say, and returns the exit code: 1 when
-// there were violations, 2 when it could not be run.
+// campaigning runs a campaign as the arguments say, and returns the exit code: 1 if there were violations, 2 if
+// the campaign could not be run.
 func campaigning(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	flags := flag.NewFlagSet("campaign", flag.ContinueOnError)
 	flags.SetOutput(stderr)
@@ -106,7 +106,7 @@ func campaigning(ctx context.Context, args []string, stdout, stderr io.Writer) i
 	return 0
 }
 
-// subjects are the names of all kinds of locks.
+// subjects returns the names of all kinds of locks.
 func subjects() string {
 	var names []string
 	for _, s := range campaign.Subjects {

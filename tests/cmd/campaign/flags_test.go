@@ -42,7 +42,7 @@ func TestWrongUse(t *testing.T) {
 	}
 }
 
-// A few histories, and one of them again.
+// It plays a few histories, and replays one of them.
 func TestCampaigning(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "kept")
 	for _, args := range []string{
@@ -51,7 +51,7 @@ func TestCampaigning(t *testing.T) {
 		"-json -histories 1 -kinds script-flush",
 	} {
 		t.Run(args[:strings.Index(args, " ")], func(t *testing.T) {
-			t.Parallel() // most of it is waiting
+			t.Parallel() // it mostly waits
 			var out, errs bytes.Buffer
 			if code := campaigning(t.Context(), strings.Fields(args), &out, &errs); code != 0 {
 				t.Errorf("%s: exit code %d: %s", args, code, errs.String())

@@ -1,4 +1,4 @@
-// Campaign runs random histories with faults against real servers, and judges each.
+// Campaign runs random histories with faults against real servers, and judges each history.
 package main
 
 import (

@@ -12,7 +12,7 @@ func (l *locks) latch(w worker.Want) *holdfast.Latch {
 	return l.client.Latch(w.Name, w.Parties, optionOf(w))
 }
 
-// Join is Join or TryJoin.
+// Join calls Join or TryJoin.
 func (l *locks) Join(ctx context.Context, w worker.Want) (worker.Party, error) {
 	if w.Share == worker.Joining {
 		latch := l.latch(w)
@@ -42,8 +42,7 @@ func (l *locks) Wait(ctx context.Context, w worker.Want) error { return l.latch(
 
 func (l *locks) Count(ctx context.Context, w worker.Want) (int, error) { return l.latch(w).Count(ctx) }
 
-// Tell takes the library at its word: only after ErrAmbiguous a request may have been
-// carried out.
+// Tell takes the library at its word: a request may have been carried out only if the error is ErrAmbiguous.
 func (l *locks) Tell(err error) worker.Answer {
 	var incomplete *holdfast.LatchIncompleteError
 	var broken *holdfast.BarrierBrokenError
@@ -64,7 +63,7 @@ func (l *locks) Tell(err error) worker.Answer {
 	return worker.Answer{Outcome: worker.Undone}
 }
 
-// party is that of a latch or of a barrier.
+// party is a party of a latch or a barrier.
 type party struct {
 	lease
 	latch   *holdfast.LatchParty

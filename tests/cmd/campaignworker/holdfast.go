@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/options"
 )
 
-// locks are those of one client of the library.
+// locks are the locks of one client of the library.
 type locks struct {
 	rdb    *redis.Client
 	client *holdfast.Client
@@ -35,12 +35,12 @@ func openAt(s worker.Setting, addr string) (*locks, error) {
 		MaxLocalHandovers: s.LocalHandovers,
 		MaxTTL:            s.MaxTTL,
 		Strict:            s.Mode == "strict",
-		TTL:               s.MaxTTL, // every lock has its own
+		TTL:               s.MaxTTL, // every lock has its own TTL
 	})
 	return &locks{rdb, client}, err
 }
 
-// optionOf is the option of any lock: several in one.
+// optionOf returns the options of any lock, as one.
 func optionOf(w worker.Want) holdfast.Option {
 	all := []holdfast.Option{holdfast.TTL(w.TTL)}
 	if w.Fixed {
@@ -52,7 +52,7 @@ func optionOf(w worker.Want) holdfast.Option {
 	return holdfast.Options(all...)
 }
 
-// waitingOptionsOf are the options of a lock that is waited for in a queue, or polled.
+// waitingOptionsOf returns the options of a lock that is waited for, in the queue or by polling.
 func waitingOptionsOf(w worker.Want) []holdfast.PollOption {
 	all := []holdfast.PollOption{optionOf(w)}
 	if w.Poll > 0 {
@@ -61,7 +61,7 @@ func waitingOptionsOf(w worker.Want) []holdfast.PollOption {
 	return all
 }
 
-// mutexOptionsOf are the options of a mutex of any form.
+// mutexOptionsOf returns the options of a mutex of any form.
 func mutexOptionsOf(w worker.Want) []holdfast.MutexOption {
 	all := options.For[holdfast.MutexOption](waitingOptionsOf(w))
 	if w.Again {
@@ -121,7 +121,7 @@ func (l *locks) Close(ctx context.Context) error {
 	return errors.Join(l.client.Close(ctx), l.rdb.Close())
 }
 
-// Do is Once.Do, or Once.TryDo.
+// Do calls Once.Do or Once.TryDo.
 func (l *locks) Do(ctx context.Context, w worker.Want, slot string, job func(worker.Lease) (string, error)) (worker.Done, error) {
 	window := holdfast.Every(w.Window)
 	if slot != "" {
@@ -136,7 +136,7 @@ func (l *locks) Do(ctx context.Context, w worker.Want, slot string, job func(wor
 	return worker.Done{Fence: run.Fence, Result: run.Result, At: run.Time.UnixMicro(), Try: run.Try, Here: run.Here}, err
 }
 
-// Lead is Election.Run.
+// Lead calls Election.Run.
 func (l *locks) Lead(ctx context.Context, w worker.Want, lead func(worker.Lease) bool) error {
 	return l.client.Election(w.Name, options.For[holdfast.ElectionOption](waitingOptionsOf(w))...).Run(ctx, func(_ context.Context, term *holdfast.Lease) error {
 		if lead(lease{Lease: term}) {

@@ -17,7 +17,7 @@ type quorum struct {
 	clients []*holdfast.Client
 
 	mu  sync.Mutex
-	all map[time.Duration]*holdfast.Quorum // by how long they wait for a node
+	all map[time.Duration]*holdfast.Quorum // by node timeout
 }
 
 func openQuorum(s worker.Setting) (worker.Locks, error) {
@@ -32,7 +32,7 @@ func openQuorum(s worker.Setting) (worker.Locks, error) {
 	return q, nil
 }
 
-// waiting returns the quorum that waits so long for a node.
+// waiting returns the quorum with that node timeout.
 func (q *quorum) waiting(nodeTimeout time.Duration) (*holdfast.Quorum, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -64,7 +64,7 @@ func (q *quorum) Admit(ctx context.Context) error {
 
 func (q *quorum) NeedAdmission(err error) bool { return errors.Is(err, holdfast.ErrNotAdmitted) }
 
-// Close closes all clients at once: a lease of several nodes ends when most of them do.
+// Close closes all clients at once, since a lease of several nodes ends when most of them do.
 func (q *quorum) Close(ctx context.Context) error {
 	closed := make(chan error, len(q.nodes))
 	for _, l := range q.nodes {

@@ -1,5 +1,6 @@
-// Walk does one thing with a lock, so that the functions that it passes can be counted: tests/walks.sh builds it with
-// coverage and runs it once for each walk. Counting begins when all is set up, and ends with the walk.
+// Walk does one thing with a lock, so that the functions that it passes can be counted: tests/walks.sh builds
+// it with coverage and runs it once for each walk. Counting begins when everything is set up, and ends with the
+// walk.
 package main
 
 import (
@@ -16,13 +17,13 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// walker is what walks are made with.
+// walker is what walks use.
 type walker struct {
 	addr         string
 	mine, theirs *holdfast.Client // two processes
 }
 
-// walks set up, and return what is counted.
+// walks prepare a walk, and return the part that is counted.
 var walks = map[string]func(w *walker) (walk func()){
 	"acquire": func(w *walker) func() {
 		w.release(w.acquire(w.mine, "warm"))
@@ -70,7 +71,7 @@ var walks = map[string]func(w *walker) (walk func()){
 			for lease.Err() == nil {
 				time.Sleep(10 * time.Millisecond)
 			}
-			time.Sleep(100 * time.Millisecond) // what the server may still have is given back
+			time.Sleep(100 * time.Millisecond) // the remains on the server are given back
 		}
 	},
 }

@@ -75,7 +75,7 @@ func (s site) cleaned(tb testing.TB) {
 	})
 }
 
-// sendOnce has a go-redis client send each request once.
+// sendOnce makes a go-redis client send each request once.
 func sendOnce(o *redis.Options) { o.MaxRetries = -1 }
 
 // receive receives from a channel. It fails the test after 20 s, before a waiter that missed its message would look by

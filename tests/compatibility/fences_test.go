@@ -5,15 +5,15 @@ import (
 	"testing"
 )
 
-// Fences rise across both sides: with blocks that either reserves, and with leases that the library passes on within
-// its process.
+// Fences rise across both sides, with blocks that either side reserves, and with leases that the library passes
+// on within its process.
 func TestFencesRiseAcrossBoth(t *testing.T) {
 	each(t, func(t testing.TB, s site) {
 		ours, theirs := library(t, s).mutex("a job"), recorded(t, s).Mutex("a job")
 		var (
 			mu     sync.Mutex
-			fences []int64 // of all grants, in their order, each with the last of its block
-			passed int     // leases that have another fence than the server knows
+			fences []int64 // of all grants, in order, each with the last of its block
+			passed int     // leases whose fence is not the one that the server knows
 		)
 		note := func(fence, block int64) {
 			mu.Lock()

@@ -8,7 +8,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 )
 
-// kind is a kind of lock: one that the recorded client wants, and one of the library that excludes it.
+// kind is a kind of lock: the recorded client's and the library's, which exclude each other.
 type kind struct {
 	old    func(c *hf1.Client) *hf1.Lock
 	new    func(p *process) lock
@@ -160,7 +160,7 @@ func handsOverToRecorded(t testing.TB, s site, k kind) {
 	same(t, "the place of the same request", a.Queue().Want("queued").Int("SCORE"), queued.Int("SCORE"))
 	a.Look().Want("queued")
 	ours.waiters(1)
-	// A lease that was marked is extended as any other.
+	// A lease whose lock was marked can be extended like any other.
 	lease.extend(2 * term)
 	for _, h := range theirs.Holders() {
 		if h.TTL < term {
@@ -205,7 +205,7 @@ func TestAWaiterThatGivesUpLeavesTheQueue(t *testing.T) {
 	})
 }
 
-// A holder whose lock the other side took learns that it is lost, and its requests change nothing.
+// A holder whose lock the other side took learns that, and its requests change nothing.
 func TestATakenLockIsLost(t *testing.T) {
 	eachKind(t, func(t testing.TB, s site, k kind) {
 		theirs, ours := k.old(recorded(t, s)), k.new(library(t, s))

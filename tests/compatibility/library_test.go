@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 )
 
-// This file has every call of the library.
+// This file has all calls of the library.
 
 // term is the TTL of both sides' leases, longer than a test takes: a lock that changes hands was handed over.
 const term = 5 * time.Minute
@@ -50,7 +50,7 @@ func library(tb testing.TB, s site, settings ...setting) *process {
 // admit admits the server to Strict mode.
 func (p *process) admit() error { return p.c.Admit(p.tb.Context()) }
 
-// lock is a lock of the library's.
+// lock is one of the library's locks.
 type lock struct {
 	tb testing.TB
 	l  *holdfast.Lock
@@ -73,7 +73,8 @@ func (p *process) permits(name string, of, n int) lock {
 }
 func (p *process) multi(names ...string) lock { return lock{tb: p.tb, l: p.c.Multi(names)} }
 
-// quorum is the mutex of a name on the servers of all processes, with a node timeout for slow machines.
+// quorum returns the mutex with that name on the servers of all processes, with a node timeout for slow
+// machines.
 func quorum(name string, nodes ...*process) lock {
 	tb := nodes[0].tb
 	tb.Helper()
@@ -101,7 +102,7 @@ func quorumOf(nodes []*process) *holdfast.Quorum {
 type holder struct {
 	owner, host string
 	pid         int
-	note        string // of its notes the one
+	note        string // one of its notes
 	fence       int64
 	ttl         time.Duration
 	mode        holdfast.Mode
@@ -113,7 +114,7 @@ func toldBy(h holdfast.Holder) holder {
 	return holder{h.Owner, h.Host, h.PID, h.Meta["note"], int64(h.Fence), h.TTL, h.Mode, h.Permits, h.Foreign}
 }
 
-// refused tries to acquire the lock, which is held, and returns its holder.
+// refused tries to acquire a lock that is held, and returns its holder.
 func (l lock) refused() holder {
 	l.tb.Helper()
 	var held *holdfast.HeldError
@@ -127,7 +128,7 @@ func (l lock) refused() holder {
 	return toldBy(held.Holder)
 }
 
-// mismatched tries to acquire the lock, whose key has another kind of lock, or another number of permits.
+// mismatched tries to acquire a lock whose key has another kind of lock, or another number of permits.
 func (l lock) mismatched() {
 	l.tb.Helper()
 	_, err := l.l.TryAcquire(l.tb.Context())
@@ -175,13 +176,13 @@ func (l lock) holder() holder {
 	return toldBy(h)
 }
 
-// waiters waits until so many processes wait for the lock.
+// waiters waits until n processes wait for the lock.
 func (l lock) waiters(n int) {
 	l.tb.Helper()
 	backend.Waiters(l.tb, l.l, n)
 }
 
-// granted is a lease of the library's.
+// granted is one of the library's leases.
 type granted struct {
 	tb testing.TB
 	l  *holdfast.Lease
@@ -192,7 +193,7 @@ func (l lock) acquire() granted {
 	return granted{l.tb, backend.Acquire(l.tb, l.l)}
 }
 
-// try takes the lock, which is free.
+// try acquires the lock, which is free.
 func (l lock) try() granted {
 	l.tb.Helper()
 	lease, err := l.l.TryAcquire(l.tb.Context())
@@ -236,7 +237,7 @@ func (w waiting) granted() granted {
 	return granted{w.tb, backend.Receive(w.tb, w.leases)}
 }
 
-// giveUp ends the acquire, which has not brought a lease.
+// giveUp ends an acquire that has not returned a lease.
 func (w waiting) giveUp() {
 	w.tb.Helper()
 	w.cancel()
@@ -261,7 +262,7 @@ func (g granted) release() {
 	backend.Release(g.tb, g.l)
 }
 
-// extend has the lease last for so long.
+// extend makes the lease last for ttl.
 func (g granted) extend(ttl time.Duration) {
 	g.tb.Helper()
 	if err := g.l.Extend(g.tb.Context(), ttl); err != nil {
@@ -327,12 +328,12 @@ type job struct {
 	o  *holdfast.Once
 }
 
-// every is the job of that name, in windows of that length.
+// every returns the job with that name, in windows of length d.
 func (p *process) every(name string, d time.Duration) job {
 	return job{p.tb, p.c.Once(name, holdfast.Every(d))}
 }
 
-// slot is the job of that name, in the window of that name.
+// slot returns the job with that name, in the window with that name.
 func (p *process) slot(name, slot string) job {
 	return job{p.tb, p.c.Once(name, holdfast.Slot(slot, time.Hour))}
 }
@@ -372,7 +373,7 @@ func (j job) refused() {
 	}
 }
 
-// latch is a latch of the library's.
+// latch is one of the library's latches.
 type latch struct {
 	tb testing.TB
 	l  *holdfast.Latch
@@ -460,7 +461,7 @@ func (p latchParty) countDown() {
 	}
 }
 
-// barrier is a barrier of the library's.
+// barrier is one of the library's barriers.
 type barrier struct {
 	tb testing.TB
 	b  *holdfast.Barrier
@@ -470,7 +471,7 @@ func (p *process) barrier(name string, parties int) barrier {
 	return barrier{p.tb, p.c.Barrier(name, parties)}
 }
 
-// refused tries to join the barrier, which has all its parties.
+// refused tries to join the barrier, which is full.
 func (b barrier) refused() {
 	b.tb.Helper()
 	if _, err := b.b.TryJoin(b.tb.Context()); !errors.Is(err, holdfast.ErrHeld) {
@@ -532,7 +533,7 @@ func (p *process) lead(name string) (term granted, resign func()) {
 	}
 }
 
-// watch watches an election. next returns the next leader that it sees, "" for none.
+// watch watches an election. next returns the next leader that it sees, or "" for none.
 func (p *process) watch(name string) (next func() string) {
 	p.tb.Helper()
 	return backend.Watch(p.tb, p.c.Election(name))

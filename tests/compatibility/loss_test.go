@@ -7,8 +7,8 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 )
 
-// After a loss of data either side asserts its lock again, with the same fence, unless the other has held the lock
-// since.
+// After a loss of data either side claims its lock again, with the same fence, unless the other has held the
+// lock since.
 func TestLocksAreAssertedAgain(t *testing.T) {
 	each(t, func(t testing.TB, s site) {
 		theirs := recorded(t, s).Mutex("a job")
@@ -16,7 +16,7 @@ func TestLocksAreAssertedAgain(t *testing.T) {
 		rdb := s.Redis(t)
 		lose := func() {
 			rdb.FlushAll(t.Context())
-			time.Sleep(time.Millisecond) // virtual time stands still otherwise, and fences with it
+			time.Sleep(time.Millisecond) // otherwise virtual time would stand still, and fences with it
 		}
 
 		kept := ours.acquire()

@@ -7,8 +7,8 @@ import (
 	"github.com/holdfast-go/holdfast/tests/compatibility/hf1"
 )
 
-// A job is done once by both together, in a window that a run begins and in one that has a name; and each is told
-// of the other's run.
+// Both sides together do a job once, in a window that begins with a run and in a named one, and each learns of
+// the other's run.
 func TestAJobIsDoneOnceByBoth(t *testing.T) {
 	t.Parallel()
 	for name, k := range map[string]struct {
@@ -28,7 +28,7 @@ func TestAJobIsDoneOnceByBoth(t *testing.T) {
 			each(t, func(t testing.TB, s site) {
 				p, c := library(t, s), recorded(t, s)
 
-				// The recorded client does it, at its second try; the library waits meanwhile.
+				// The recorded client does it, at its second try, while the library waits.
 				theirs, ours := k.old(c, "theirs"), k.new(p, "theirs")
 				a := theirs.Lock.New(term)
 				a.Try().Want("granted")
@@ -46,7 +46,7 @@ func TestAJobIsDoneOnceByBoth(t *testing.T) {
 				got := receive(t, "the run that counts", runs)
 				same(t, "the run that the library knows", got, run{false, "old", "a\nresult", a.Fence, 2})
 
-				// The library does it, after a run that failed and one of the recorded client's that did.
+				// The library does it, after a failed run of its own and one of the recorded client's.
 				theirs, ours = k.old(c, "ours"), k.new(p, "ours")
 				ours.fail()
 				same(t, "the tries", theirs.Look().Want("none").Int("TRIES"), 1)

@@ -8,8 +8,8 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 )
 
-// waitAt has the library wait for a latch, and returns when it has looked at the present count: a look makes the
-// latch last for a day.
+// waitAt makes the library wait for a latch, and returns when it has looked at the present count: a look makes
+// the latch last for a day.
 func waitAt(tb testing.TB, s site, ours latch, l *hf1.Lock) (ended <-chan string) {
 	tb.Helper()
 	const less = 23 * time.Hour
@@ -33,7 +33,7 @@ func TestALatchOfBoth(t *testing.T) { each(t, shareALatch) }
 
 func shareALatch(t testing.TB, s site) {
 	ours, theirs := library(t, s).latch("ready", 4), recorded(t, s).Latch("ready", 4)
-	// The last is the recorded client.
+	// The recorded client is last.
 	ended := waitAt(t, s, ours, theirs)
 	id := hf1.NewToken()
 	theirs.CountDown(id).Want("counted")
@@ -57,7 +57,7 @@ func shareALatch(t testing.TB, s site) {
 	same(t, "how the library waited", receive(t, "the end of a wait", ended), "open")
 	same(t, "how the library finds it", <-ours.wait(), "open")
 
-	// The last is the library.
+	// The library is last.
 	ear := theirs.Watch()
 	theirs.Reset(4).Want("reset")
 	ear.Changed()
@@ -79,7 +79,7 @@ func shareALatch(t testing.TB, s site) {
 	same(t, "how the library waited", receive(t, "the end of a wait", ended), "reset")
 	theirs.LookAt(since).Want("reset")
 
-	// Parties of both that leave are missing.
+	// Parties that leave are missing, whichever side they are on.
 	ended = waitAt(t, s, ours, theirs)
 	a = theirs.New(term)
 	a.Try().Want("granted")
@@ -91,7 +91,7 @@ func shareALatch(t testing.TB, s site) {
 	same(t, "how the library waited", receive(t, "the end of a wait", ended), "missing 2")
 	same(t, "the missing parties", theirs.LookAt(0).Want("count").Int("MISSING"), 2)
 
-	// Another number of parties is refused by both; a latch is deleted by either.
+	// Both refuse another number of parties; either deletes a latch.
 	recorded(t, s).Latch("ready", 3).LookAt(0).WantError("BADPARTIES")
 	theirs.Reset(0).Want("reset")
 	same(t, "the count of a latch that was deleted", ours.count(), 4)
@@ -117,7 +117,7 @@ func shareABarrier(t testing.TB, s site) {
 	ear.Changed()
 	same(t, "the phase", a.Await(1, 0, 0).Want("tripped").Int("PHASE"), 1)
 
-	// The recorded client does; before that it takes an arrival back.
+	// The recorded client does. Earlier it takes an arrival back.
 	a.Await(2, 2, 1).Want("waiting")
 	a.Withdraw(2).Want("withdrawn")
 	a.Await(2, 2, 1).Want("stale")
@@ -162,7 +162,7 @@ func shareABarrier(t testing.TB, s site) {
 	s.cleaned(t)
 }
 
-// Leaders of both sides follow each other, and either side announces its own to the other's watchers.
+// Leaders of both sides succeed each other, and either side announces its own to the other's watchers.
 func TestAnElectionOfBoth(t *testing.T) { each(t, shareAnElection) }
 
 func shareAnElection(t testing.TB, s site) {
@@ -171,7 +171,7 @@ func shareAnElection(t testing.TB, s site) {
 	same(t, "the leader", next(), "")
 	a := theirs.New(term)
 	a.Try().Want("granted")
-	// The library looks when its subscription has begun, too.
+	// The library also looks when its subscription has begun.
 	backend.Eventually(t, "the library hears of leaders", func() bool { return theirs.Announce().Want("told").Int("RECEIVERS") == 1 })
 	same(t, "the leader", next(), "old")
 	candidate := library(t, s)

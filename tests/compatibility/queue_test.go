@@ -9,13 +9,14 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 )
 
-// waitFor waits until so many are in a lock's queue, dead ones too.
+// waitFor waits until n entries, including dead ones, are in a lock's queue.
 func waitFor(tb testing.TB, l *hf1.Lock, n int) {
 	tb.Helper()
 	backend.Eventually(tb, fmt.Sprintf("%d are in the queue", n), func() bool { return len(l.Waiters()) == n })
 }
 
-// both are locks of which all want the same, another owner each, as the recorded client and the library have it.
+// both are locks as the recorded client and the library have them; in each, all want the same but have owners
+// of their own.
 var both = map[string]kind{
 	"mutex": kinds["mutex"],
 	"owner": {
@@ -26,8 +27,7 @@ var both = map[string]kind{
 	"permits": kinds["permits"],
 }
 
-// Recorded clients and the library stand in one queue, are served in the order in which they came, and have fences
-// that rise.
+// Recorded clients and the library are in one queue, are served in order, and have fences that rise.
 func TestOneQueue(t *testing.T) {
 	t.Parallel()
 	for name, k := range both {
@@ -62,7 +62,8 @@ func TestOneQueue(t *testing.T) {
 	}
 }
 
-// The first waiter behind one that is handed the lock is told when to look, in case that one dies before it renews.
+// When the first waiter is handed the lock, the next one is told when to look, in case the first dies before it
+// renews.
 func TestStandBy(t *testing.T) {
 	t.Parallel()
 	for name, k := range both {
@@ -83,7 +84,7 @@ func TestStandBy(t *testing.T) {
 				lease := w.granted()
 				same(t, "the rank", second.Look().Want("queued").Int("RANK"), 1)
 
-				// The library's do.
+				// The library's scripts tell it.
 				lease.release()
 				second.Granted()
 				m = third.StandBy()
@@ -97,8 +98,8 @@ func TestStandBy(t *testing.T) {
 	}
 }
 
-// The library looks when a standby says so, not later: a recorded client that dies with the lock costs it the claim
-// and no more.
+// The library looks when a standby says so, no later: a recorded client that dies with the lock costs it no
+// more than the claim.
 func TestTheLibraryStandsBy(t *testing.T) {
 	t.Parallel()
 	for name, k := range both {
@@ -156,7 +157,7 @@ func TestDeadWaitersAreDropped(t *testing.T) {
 	}
 }
 
-// A tombstone of the recorded client outlives what the library does with the lock, and keeps nobody else out.
+// A tombstone of the recorded client outlives what the library does with the lock, and is in nobody else's way.
 func TestTombstones(t *testing.T) {
 	t.Parallel()
 	for name, k := range both {
@@ -185,7 +186,7 @@ func TestTombstones(t *testing.T) {
 	}
 }
 
-// Neither side passes a waiter of the other: a lock that is free while somebody waits goes to the first in the queue.
+// Neither side overtakes a waiter of the other: a free lock with waiters goes to the first of them.
 func TestNobodyPassesAWaiter(t *testing.T) {
 	t.Parallel()
 	for name, k := range both {

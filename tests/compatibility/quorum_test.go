@@ -31,7 +31,7 @@ func (n nodes) recorded(tb testing.TB) (clients []*hf1.Client) {
 	return clients
 }
 
-// round are attempts at the lock of a name at all nodes, whose tokens begin alike.
+// round returns attempts at the lock with that name at all nodes, whose tokens have one beginning.
 func round(clients []*hf1.Client, name string) (votes []*hf1.Attempt) {
 	begin := hf1.NewToken()[:18]
 	for _, c := range clients {
@@ -58,7 +58,7 @@ func fenced(votes []*hf1.Attempt) int64 {
 	return f
 }
 
-// won takes the lock at all nodes. The library's release may still be on its way to some.
+// won acquires the lock at all nodes. The library's release may still be on its way to some.
 func won(tb testing.TB, clients []*hf1.Client, name string) (votes []*hf1.Attempt) {
 	tb.Helper()
 	backend.Eventually(tb, "all nodes vote for the recorded client", func() bool {
@@ -79,7 +79,7 @@ func won(tb testing.TB, clients []*hf1.Client, name string) (votes []*hf1.Attemp
 	return votes
 }
 
-// Nodes of a quorum vote for one of both, and their fences rise.
+// The nodes of a quorum vote for one of the two sides, and their fences rise.
 func TestAQuorumOfBoth(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -116,7 +116,7 @@ func TestAQuorumOfBoth(t *testing.T) {
 // standsForm is the entry of a new node that is behind.
 var standsForm = regexp.MustCompile(`^[0-9a-f]{40}/[0-9a-f]{40}\?\d{16,}$`)
 
-// raise raises the fence counters of new nodes by the recorded client.
+// raise raises the fence counters of new nodes with the recorded client.
 func raise(t testing.TB, n nodes, clients []*hf1.Client) {
 	highest, stands := int64(0), make([]string, len(clients))
 	for i, c := range clients {
@@ -137,7 +137,7 @@ func shareAQuorum(t testing.TB, n nodes) {
 	clients := n.recorded(t)
 	ours := quorum("a job", n.library(t)...)
 
-	// The recorded client has it.
+	// The recorded client has the lock.
 	votes := won(t, clients, "a job")
 	first := fenced(votes)
 	same(t, "the holder", ours.refused().owner, "old")
@@ -156,7 +156,7 @@ func shareAQuorum(t testing.TB, n nodes) {
 	lease := w.granted()
 	rising(t, first, lease.fence())
 
-	// The library has it.
+	// The library has the lock.
 	same(t, "nodes that know the library's fence", count(clients, func(c *hf1.Client) bool {
 		return c.Mutex("any").Counter().Want("counter").Int("COUNTER") >= lease.fence()
 	}) >= 2, true)
@@ -165,7 +165,7 @@ func shareAQuorum(t testing.TB, n nodes) {
 		t.Errorf("the nodes %v have tokens of one round", held)
 	}
 
-	// The ticket of the recorded client is earlier than that of the library's next.
+	// The recorded client's ticket is earlier than the library's next one.
 	ticket := fmt.Sprintf("%016d%012d", clients[0].Now(), 1)
 	votes = round(clients, "a job")
 	for _, i := range held {
@@ -193,7 +193,7 @@ func shareAQuorum(t testing.TB, n nodes) {
 	}
 	lease = w.granted()
 
-	// A vote for several locks leaves one that the library holds.
+	// A vote for several locks does not take one that the library holds.
 	for _, i := range majority(t, clients, "a job") {
 		both := []*hf1.Attempt{clients[i].Mutex("a job").New(term), clients[i].Mutex("another").New(term)}
 		wantLeft(t, "taken", hf1.VoteBatch(both...), 1)
@@ -201,7 +201,7 @@ func shareAQuorum(t testing.TB, n nodes) {
 	}
 	lease.release()
 
-	// The library gets two nodes, and stores the fence on the one that has counted less.
+	// The library gets two nodes, and stores the fence on the one whose counter is lower.
 	votes = won(t, clients, "a job")
 	last := fenced(votes)
 	rising(t, lease.fence(), last)
@@ -223,7 +223,7 @@ func shareAQuorum(t testing.TB, n nodes) {
 	votes[2].Release().Want("released")
 }
 
-// ahead returns how many earlier tickets a node has, or -1 if it granted the lock, which is given back.
+// ahead returns how many earlier tickets a node has, or -1 if it granted the lock, which ahead gives back.
 func ahead(a *hf1.Attempt, ticket string) int64 {
 	r := a.Vote(ticket, 60_000)
 	if r.Word == "granted" {
@@ -233,8 +233,8 @@ func ahead(a *hf1.Attempt, ticket string) int64 {
 	return r.Int("AHEAD")
 }
 
-// majority returns the nodes that have a token of the library's latest round. Another may still have one of an earlier
-// round, which is being given back.
+// majority returns the nodes that have a token of the library's latest round. Another node may still have one
+// of an earlier round, which is being given back.
 func majority(tb testing.TB, clients []*hf1.Client, name string) (most []int) {
 	tb.Helper()
 	rounds := map[string][]int{}

@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/compatibility/hf1"
 )
 
-// The recording has its scripts unchanged, and imports nothing of the library.
+// The recording's scripts are unchanged, and it imports nothing of the library.
 func TestTheRecordingIsAsItWas(t *testing.T) {
 	t.Parallel()
 	if err := hf1.Verify(); err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 )
 
-// attempts are attempts at the mutexes of names.
+// attempts returns attempts at the mutexes with these names.
 func attempts(c *hf1.Client, names ...string) (all []*hf1.Attempt) {
 	for _, name := range names {
 		all = append(all, c.Mutex(name).New(term))
@@ -17,19 +17,19 @@ func attempts(c *hf1.Client, names ...string) (all []*hf1.Attempt) {
 	return all
 }
 
-// Either side takes several locks at once or none, beside the other's mutexes and several locks.
+// Either side acquires several locks at once or none, alongside the other's mutexes and multi-locks.
 func TestSeveralAtOnce(t *testing.T) {
 	each(t, func(t testing.TB, s site) {
 		p, c := library(t, s), recorded(t, s)
 		ours := p.multi("b", "a", "c")
 
-		// The recorded client has all.
+		// The recorded client has all locks.
 		all := attempts(c, "a", "b", "c")
 		hf1.TakeAll(all...).Want("granted")
 		isOld(t, p.mutex("b").refused(), all[1])
 		same(t, "the holder of one of several", ours.refused().owner, "old")
 		w := ours.wait()
-		p.mutex("a").waiters(1) // its order is that of the names
+		p.mutex("a").waiters(1) // it acquires them in the order of their names
 		for _, a := range all {
 			a.Renew().Want("renewed")
 			a.Release().Want("released")
@@ -41,7 +41,7 @@ func TestSeveralAtOnce(t *testing.T) {
 			isNew(t, c.Mutex(name).New(term).Try().Want("held").Value(), fences[name])
 		}
 
-		// The library has all.
+		// The library has all locks.
 		r := hf1.TakeAll(attempts(c, "d", "b")...).Want("held")
 		same(t, "which is held", r.Int("I"), 2)
 		isNew(t, r.Value(), fences["b"])
@@ -52,7 +52,7 @@ func TestSeveralAtOnce(t *testing.T) {
 		next.Granted()
 		rising(t, fences["b"], next.Fence)
 
-		// One that is held keeps all from either, and is waited for while the others are held.
+		// One held lock keeps either side from all of them, and is waited for while the others are held.
 		w = ours.wait()
 		p.mutex("b").waiters(1)
 		isNew(t, c.Mutex("a").New(term).Try().Want("held").Value(), p.mutex("a").holder().fence)
@@ -73,7 +73,7 @@ func manyNames() (names []string) {
 	return names
 }
 
-// The recorded scripts for many locks take, renew and release the recorded client's locks, and leave those that the
+// The recorded batch scripts acquire, renew and release the recorded client's locks, and leave those that the
 // library holds or waits for.
 func TestManyInOneCall(t *testing.T) {
 	each(t, func(t testing.TB, s site) {
@@ -89,7 +89,7 @@ func TestManyInOneCall(t *testing.T) {
 			}
 		}
 		for _, a := range all {
-			a.TTL *= 2 // a lock that lasts for the TTL already is left
+			a.TTL *= 2 // they leave a lock that already lasts for the TTL
 		}
 		wantLeft(t, "renewed", hf1.RenewBatch(all...), 4)
 		for n, a := range all {
@@ -117,7 +117,7 @@ func TestManyAtATime(t *testing.T) {
 		p, c := library(t, s), recorded(t, s)
 		held := c.Mutex("job-3").New(term)
 		held.Try().Want("granted")
-		for range 2 { // the second time over connections that are there
+		for range 2 { // the second time over existing connections
 			var waits []waiting
 			for _, name := range manyNames() {
 				waits = append(waits, p.mutex(name).wait())

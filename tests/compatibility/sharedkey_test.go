@@ -8,11 +8,11 @@ import (
 	"github.com/holdfast-go/holdfast/tests/compatibility/hf1"
 )
 
-// sharedKeys are the forms of a mutex whose key other programs may have, too.
+// sharedKeys are the forms of a mutex whose key other programs may use, too.
 var sharedKeys = []string{"exact key", "exact key with a hash tag", "exact key of a name", "Redisson's"}
 
-// Both sides count the hand-overs in a row: after eight there is a gap, and the next waiter is told to look at its end.
-// In virtual time hand-overs take no time.
+// Both sides count successive hand-overs: after eight there is a gap, and the next waiter is told to look at
+// its end. In virtual time hand-overs take no time.
 func TestTheChainIsCountedByBoth(t *testing.T) {
 	t.Parallel()
 	for _, name := range sharedKeys {
@@ -46,7 +46,7 @@ func TestTheChainIsCountedByBoth(t *testing.T) {
 					chain(string(n[0] + 1))
 				}
 
-				// The ninth: by the recorded scripts.
+				// The ninth hand-over is by the recorded scripts.
 				w := ours.wait()
 				waitFor(t, theirs, 1)
 				released := time.Now()
@@ -59,7 +59,7 @@ func TestTheChainIsCountedByBoth(t *testing.T) {
 				}
 				chain("0")
 
-				// By the library, after 50 ms.
+				// The ninth is by the library, after 50 ms.
 				a = theirs.New(term)
 				a.Queue().Want("queued")
 				time.Sleep(100 * time.Millisecond)
@@ -77,7 +77,7 @@ func TestTheChainIsCountedByBoth(t *testing.T) {
 	}
 }
 
-// Clients with different prefixes share an exact key. Each side knows that the other has a queue of its own.
+// Clients with different prefixes share an exact key. Each side knows that the other has its own queue.
 func TestAnotherPrefixKeepsOutAndIsKeptOut(t *testing.T) {
 	t.Parallel()
 	for _, name := range sharedKeys {

@@ -93,11 +93,11 @@ func sharePermits(t testing.TB, s site) {
 	one.Try().Want("granted")
 	rising(t, two.fence(), one.Fence)
 	p.permits("a pool", 3, 1).refused()
-	// Another number of permits is refused by both.
+	// Both refuse another number of permits.
 	p.permits("a pool", 4, 1).mismatched()
 	c.Permits("a pool", 4, 1).New(term).Try().WantError("BADLIMIT")
 
-	// A waiter that wants one permit does not pass one that wants three.
+	// A waiter for one permit does not overtake one for three.
 	many := p.permits("a pool", 3, 3).queue()
 	few := c.Permits("a pool", 3, 1).New(term)
 	same(t, "the rank", few.Queue().Want("queued").Int("RANK"), 2)
@@ -110,7 +110,7 @@ func sharePermits(t testing.TB, s site) {
 	few.Granted()
 	rising(t, one.Fence, three.fence(), few.Fence)
 
-	// Once either has set the number, the numbers that clients name no longer count.
+	// Once either side has set the number, those that clients name no longer count.
 	few.Lock.Resize(1).Want("resized")
 	p.permits("a pool", 3, 1).refused()
 	p.resize("a pool", 3, 2)
@@ -123,8 +123,8 @@ func sharePermits(t testing.TB, s site) {
 	s.cleaned(t)
 }
 
-// Processes of both sides with one owner hold the lock together, past other waiters, and either side can end a hold of
-// the other.
+// Processes of one owner on both sides hold the lock together, ahead of other waiters, and either side can end
+// a hold of the other.
 func TestAnOwnerInBoth(t *testing.T) { each(t, shareAnOwner) }
 
 func shareAnOwner(t testing.TB, s site) {
@@ -142,12 +142,13 @@ func shareAnOwner(t testing.TB, s site) {
 	late := theirs.New(term)
 	late.Bury().Want("gone")
 
-	// A step of the library's ends the recorded one's hold, and the other way round: that with the least time left.
+	// The library's step ends the recorded hold, and the other way round: always the hold with the least time
+	// left.
 	short := theirs.New(term / 2)
 	short.Try().Want("granted")
 	same(t, "the holds that are left", ours.disown(), 2)
 	short.Renew().Want("gone")
-	a.TTL *= 2 // so that the library's ends before
+	a.TTL *= 2 // so that the library's ends first
 	a.Renew().Want("renewed")
 	a.Lock.New(2 * term).Try().Want("granted")
 	a.Lock.New(2 * term).Try().Want("granted")
@@ -171,7 +172,7 @@ func shareAnOwner(t testing.TB, s site) {
 	late.Try().Want("gone")
 }
 
-// A name is of one kind at a time, for both.
+// For both, a name has one kind of lock at a time.
 func TestOneKindAtATime(t *testing.T) {
 	each(t, func(t testing.TB, s site) {
 		p, c := library(t, s), recorded(t, s)

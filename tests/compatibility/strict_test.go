@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
-// eachReal runs f on every real server, without -short.
+// eachReal runs f on every real server. It skips the test if -short is set.
 func eachReal(t *testing.T, f func(t testing.TB, s site)) {
 	t.Helper()
 	t.Parallel()
@@ -32,8 +32,8 @@ func markOf(tb testing.TB, s site, c *hf1.Client) string {
 	return mark
 }
 
-// In Strict mode either side goes by an incarnation mark that the other has written, and neither grants a lock before
-// the quarantine ends. Each prefix has a mark of its own.
+// In Strict mode either side honours an incarnation mark that the other has written, and neither grants a lock
+// before the quarantine ends. Each prefix has its own mark.
 func TestStrictModeOfBoth(t *testing.T) {
 	eachReal(t, func(t testing.TB, s site) {
 		s.strict = true
@@ -56,7 +56,7 @@ func TestStrictModeOfBoth(t *testing.T) {
 		c.Init("f").Want("ready")
 		p.mutex("a job").acquire().release()
 
-		// The recorded client is.
+		// The recorded client is the first.
 		s.prefix = "two:"
 		p, c = library(t, s), recorded(t, s)
 		c.Mutex("a job").New(term).Try().Want("quarantined")

@@ -18,7 +18,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/soak"
 )
 
-// eachWithClock runs f on every real server, all at once, with the server's clock.
+// eachWithClock runs f on every real server, all at once, and lets it move the server's clock.
 func eachWithClock(t *testing.T, f func(t *testing.T, b *backend.Backend, clock *clockshim.Clock)) {
 	t.Parallel()
 	for _, bin := range server.Binaries(t) {
@@ -30,8 +30,7 @@ func eachWithClock(t *testing.T, f func(t *testing.T, b *backend.Backend, clock 
 	}
 }
 
-// taken requires that the holder is told that its lock was taken from it: by the server, that is, and
-// so before its lease was over.
+// taken requires that the server told the holder that its lock was taken, and so before the lease ended.
 func taken(t *testing.T, lease *holdfast.Lease) {
 	t.Helper()
 	select {
@@ -47,8 +46,8 @@ func taken(t *testing.T, lease *holdfast.Lease) {
 
 const jump = 2 * time.Minute
 
-// Row 11: the server's clock jumps forward, and every lock expires. The next one gets
-// it before the holder is told; the resource is to refuse the holder.
+// Row 11: the server's clock jumps forward, and every lock expires. The next holder gets the lock before the
+// old one is told; the resource must refuse the old one.
 func TestServersClockJumpsForward(t *testing.T) {
 	eachWithClock(t, func(t *testing.T, b *backend.Backend, clock *clockshim.Clock) {
 		const ttl = 6 * time.Second
@@ -88,8 +87,8 @@ func TestServersClockJumpsForward(t *testing.T) {
 	})
 }
 
-// The queue expires with the locks. Those who wait come back to it at their next look,
-// to their old places. Whoever comes first has the lock.
+// The queue expires with the locks. Its waiters return to their old places at their next look. The first that
+// looks gets the lock.
 func TestWaitersOutliveAJumpForward(t *testing.T) {
 	eachWithClock(t, func(t *testing.T, b *backend.Backend, clock *clockshim.Clock) {
 		const ttl = 6 * time.Second
@@ -125,7 +124,7 @@ func TestWaitersOutliveAJumpForward(t *testing.T) {
 				t.FailNow()
 			}
 			t.Logf("waiter %d is served %s after the jump", s.n+1, time.Since(begun))
-			// Whoever is the first to look has the lock. The others come back meanwhile.
+			// The first waiter that looks has the lock. The others return meanwhile.
 			if before == holder {
 				backend.Waiters(t, b.Client(t, nil).Mutex("a"), 2)
 			} else if s.n != waiters[0] {
@@ -141,8 +140,8 @@ func TestWaitersOutliveAJumpForward(t *testing.T) {
 	})
 }
 
-// The first in the queue hangs, and the one behind it knows the server's clock from
-// before the jump: it must not wait for that one's end by the old time.
+// The first in the queue hangs, and the second knows the server's clock from before the jump. It must not wait
+// until the first one's claim ends by the old time.
 func TestAJumpForwardDoesNotHoldUpTheRunnerUp(t *testing.T) {
 	eachWithClock(t, func(t *testing.T, b *backend.Backend, clock *clockshim.Clock) {
 		l := b.Client(t, nil).Mutex("a")
@@ -156,7 +155,7 @@ func TestAJumpForwardDoesNotHoldUpTheRunnerUp(t *testing.T) {
 		clock.Jump(40 * time.Second) // the queue lives for a minute
 		p.SwallowReplies(true)
 		backend.Release(t, holder)
-		lease := backend.Receive(t, next) // which waits for less than 40s; the claim before it is 1.5s
+		lease := backend.Receive(t, next) // it waits for less than 40s; the claim before it is 1.5s
 		p.SwallowReplies(false)
 		p.Cut()
 		backend.Release(t, lease)
@@ -165,7 +164,7 @@ func TestAJumpForwardDoesNotHoldUpTheRunnerUp(t *testing.T) {
 	})
 }
 
-// Row 12: the server's clock jumps back, and every lock stands for longer.
+// Row 12: the server's clock jumps back, and every lock lasts longer.
 func TestServersClockJumpsBack(t *testing.T) {
 	eachWithClock(t, func(t *testing.T, b *backend.Backend, clock *clockshim.Clock) {
 		const ttl = 6 * time.Second
@@ -182,7 +181,7 @@ func TestServersClockJumpsBack(t *testing.T) {
 		p.Cut()
 		clock.Jump(-jump)
 
-		// Who is alive notices nothing.
+		// A live holder notices nothing.
 		begun := time.Now()
 		backend.Release(t, handed)
 		lease := backend.Receive(t, heir)
@@ -197,7 +196,7 @@ func TestServersClockJumpsBack(t *testing.T) {
 		within(t, rdb, alive)
 		backend.Release(t, alive)
 
-		// What nobody releases stands for its TTL and the jump, and says so.
+		// A lock that nobody releases lasts for its TTL plus the jump, and its TTL shows that.
 		<-crashed.Done()
 		still(t, next, 3*time.Second)
 		h, err := backend.HolderOf(t.Context(), b.Client(t, nil).Mutex("a"))
@@ -206,8 +205,7 @@ func TestServersClockJumpsBack(t *testing.T) {
 		}
 		t.Logf("a lock of %s, which should have ended, lasts for another %s", ttl, h.TTL)
 
-		// By force: whoever comes next gets those going who wait. Else they see it at
-		// their next look.
+		// An operator deletes it: the next acquire wakes the waiters. Otherwise they notice at their next look.
 		rdb.Del(t.Context(), "holdfast:{a}")
 		begun = time.Now()
 		if !soak.Long() {
@@ -219,7 +217,7 @@ func TestServersClockJumpsBack(t *testing.T) {
 			lease = <-next
 		}
 		t.Logf("served %s after the release by force", time.Since(begun))
-		if d := time.Since(begun); d > jump/2 { // it looks every 30s, and else when the lock would have expired
+		if d := time.Since(begun); d > jump/2 { // it looks every 30s, and when the lock would have expired
 			t.Errorf("served %s after the release by force\n%s", d, machine.Report(begun))
 		}
 		if lease.Fence() <= crashed.Fence() {
@@ -230,8 +228,8 @@ func TestServersClockJumpsBack(t *testing.T) {
 	})
 }
 
-// A counter that leads the clock gives fences one at a time: locks go from process to
-// process as before, and within a process hardly any more.
+// A counter ahead of the clock issues fences one at a time: locks pass from process to process as before, but
+// are hardly passed on within a process any more.
 func TestFencesRiseAfterAJumpBack(t *testing.T) {
 	eachWithClock(t, func(t *testing.T, b *backend.Backend, clock *clockshim.Clock) {
 		const goroutines, cycles = 8, 20
@@ -250,7 +248,7 @@ func TestFencesRiseAfterAJumpBack(t *testing.T) {
 							t.Error(err)
 							return
 						}
-						// A claim does not outlast a machine that stands still.
+						// A claim does not outlast a stall of the machine.
 						if !mu.TryLock() {
 							if lease.Err() == nil && !machine.Stalled(began) {
 								t.Error("two are inside")
@@ -288,7 +286,7 @@ func TestFencesRiseAfterAJumpBack(t *testing.T) {
 	})
 }
 
-// The clock jumps between a request and the copy of it that comes late.
+// The clock jumps between a request and its late copy.
 func TestLateCopiesAfterAJump(t *testing.T) {
 	eachWithClock(t, func(t *testing.T, server *backend.Backend, clock *clockshim.Clock) {
 		b := &place{Backend: server, clock: clock}
@@ -315,19 +313,19 @@ func TestLateCopiesAfterAJump(t *testing.T) {
 			t.Run("back", func(t *testing.T) {
 				held := p.Hold(running(w.acquire, "a"), proxy.Cut)
 				backend.Release(t, backend.Acquire(t, c.Mutex("a")))
-				clock.Jump(-jump) // the tombstone stands for as long as not-after is to come
+				clock.Jump(-jump) // the tombstone lasts until not-after has passed
 				if reply := held.Forward(t); !w.refused(reply, "gone") {
 					t.Errorf("the late copy is answered %q", reply)
 				}
 				orphan(t)
-				// Nobody is held up by it.
+				// It is in nobody's way.
 				backend.Release(t, backend.Acquire(t, b.Client(t, nil).Mutex("a")))
 				if pttl := b.Redis(t).PTTL(t.Context(), "holdfast:{a}:q").Val(); pttl > jump+patient.RetryTimeout+10*time.Second || pttl < jump-time.Minute {
 					t.Errorf("the tombstone has %s left", pttl)
 				}
 				clock.Jump(jump)
 				b.Cleaned(t)
-				do(t, b.Server, "FLUSHALL") // what has expired is there again when the clock goes back
+				do(t, b.Server, "FLUSHALL") // keys that have expired exist again when the clock goes back
 			})
 			t.Run("back before the request was given up", func(t *testing.T) {
 				held := p.Hold(running(w.acquire, "a"), proxy.Hang)
@@ -355,7 +353,7 @@ func TestLateCopiesAfterAJump(t *testing.T) {
 	})
 }
 
-// An acquire is late by the server's clock each time it is sent.
+// An acquire is late, by the server's clock, each time it is sent.
 func TestAClockThatJumpsAllTheTimeIsAnError(t *testing.T) {
 	eachWithClock(t, func(t *testing.T, b *backend.Backend, clock *clockshim.Clock) {
 		p := proxy.New(t, b.Server.Addr())
@@ -376,8 +374,9 @@ func TestAClockThatJumpsAllTheTimeIsAnError(t *testing.T) {
 	})
 }
 
-// A slot that moves takes the expiries of shares along as its master's clock showed them, and the key's own as a time
-// that is left: a node with another clock ends the shares of those who do not renew earlier, or later, by the difference.
+// A slot that moves takes the expiries of shares along as absolute times by its master's clock, and the key's
+// own as a remaining time. A node with another clock ends shares that are not renewed earlier or later, by the
+// difference.
 func TestSharesThatMoveToAnotherClock(t *testing.T) {
 	eachWithClock(t, func(t *testing.T, b *backend.Backend, clock *clockshim.Clock) {
 		c := b.Client(t, nil)
@@ -430,11 +429,11 @@ func TestSharesThatMoveToAnotherClock(t *testing.T) {
 		if err := lease.Extend(t.Context(), 10*time.Minute); err != nil {
 			t.Errorf("renewed before its end by the new clock: %v", err)
 		}
-		clock.Jump(6 * time.Minute) // past the end that it had before
+		clock.Jump(6 * time.Minute) // past its earlier end
 		refused(writer, "it was renewed")
 		backend.Release(t, lease)
 
-		// As GUARANTEES says, "A change of servers is such a jump": the fence tells who is late.
+		// As GUARANTEES says, "A change of servers is such a jump": the fence shows which holder is late.
 		reader, writer = locks("ahead", 10*time.Minute)
 		lease = backend.Acquire(t, reader)
 		moves("ahead", 11*time.Minute)
@@ -449,7 +448,7 @@ func TestSharesThatMoveToAnotherClock(t *testing.T) {
 		moves("behind", -10*time.Minute)
 		clock.Jump(4 * time.Minute)
 		refused(writer, "its TTL is not over")
-		clock.Jump(2 * time.Minute) // its key has nobody else's share, and ends with the time that was left
+		clock.Jump(2 * time.Minute) // the key has no other share, and ends after the remaining time
 		backend.Release(t, backend.Acquire(t, writer))
 	})
 }

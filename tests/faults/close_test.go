@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/proxy"
 )
 
-// A renewal is under way that nothing answers.
+// A renewal that nothing answers is under way.
 func TestCloseEndsWithItsContextWhileACommandHangs(t *testing.T) {
 	t.Parallel()
 	b := backend.One(t)
@@ -33,7 +33,7 @@ func closeWhileARenewalHangs(t *testing.T, p *proxy.Proxy, c *holdfast.Client, w
 		if !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("Close: %v", err)
 		}
-	case <-time.After(20 * time.Second): // it would be CommandTimeout, at least
+	case <-time.After(20 * time.Second): // it would take CommandTimeout at least
 		t.Error("Close does not return")
 		p.Cut()
 	}

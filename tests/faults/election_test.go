@@ -37,8 +37,8 @@ func TestWatchBegunInAnOutage(t *testing.T) {
 	})
 }
 
-// A watcher whose look is not answered looks again soon, and not only when it hears of
-// something: the leader may have crashed.
+// A watcher whose look is not answered looks again soon, not only when it hears something: the leader may have
+// crashed.
 func TestWatcherLooksAgainSoonAfterAnOutage(t *testing.T) {
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {

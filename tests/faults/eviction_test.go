@@ -31,8 +31,8 @@ func TestEviction(t *testing.T) {
 	})
 }
 
-// evicts has a held lock evicted, and a newcomer come. It returns false if the holder was
-// before the newcomer, and has its lock again; or the waiter was.
+// evicts evicts a held lock, and then a newcomer acquires it. It returns false if the holder's renewal came
+// before the newcomer, and took the lock again, or if the waiter came first.
 func evicts(t *testing.T, b *backend.Backend, policy string) bool {
 	const ttl = 6 * time.Second
 	rdb := b.Redis(t)
@@ -59,8 +59,8 @@ func evicts(t *testing.T, b *backend.Backend, policy string) bool {
 		t.Errorf("%s: the fence counter: %d", policy, counter)
 	}
 
-	// A newcomer finds neither lock nor queue; the waiter comes back to its queue
-	// when the lock it saw would have expired.
+	// A newcomer finds neither lock nor queue. The waiter returns to its queue when the lock that it saw would
+	// have expired.
 	newcomer, err := b.Client(t, nil).Mutex("a").TryAcquire(t.Context())
 	if errors.Is(err, holdfast.ErrHeld) {
 		if err := holder.Release(t.Context()); err != nil && !errors.Is(err, holdfast.ErrLost) {

@@ -1,6 +1,5 @@
-// Package faults makes things go wrong, one at a time, on real servers: replies are
-// lost, requests come late or twice, servers refuse, stall and forget. The numbers are
-// those of the rows of docs/GUARANTEES.md.
+// Package faults tests one fault at a time on real servers: replies are lost, requests come late or twice,
+// servers refuse, stall and forget. Row numbers are those of docs/GUARANTEES.md.
 package faults
 
 import (
@@ -21,19 +20,19 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/soak"
 )
 
-// impatient gives up soon, for faults that last until it has. What a client sends is not carried out
-// later than the sum of its timeouts and a second.
+// impatient is for clients that give up soon, and for faults that last until then. Nothing that a client sends
+// is carried out later than the sum of its timeouts plus a second.
 var impatient = holdfast.Config{CommandTimeout: time.Second, RetryTimeout: 4 * time.Second}
 
-// steady is for requests that are not answered: it tries again so soon that this need not last long,
-// but not so soon that a machine which stands still for two seconds makes faults of its own.
+// steady is for requests that are not answered. It tries again soon, so that the fault can be short, but not so
+// soon that a machine which stands still for two seconds causes faults of its own.
 var steady = holdfast.Config{CommandTimeout: 3 * time.Second, RetryTimeout: lasting()}
 
-// patient is for connections that are cut, which it notices at once.
+// patient is for connections that are cut, which a client notices at once.
 var patient = holdfast.Config{CommandTimeout: 4 * time.Second, RetryTimeout: lasting()}
 
-// through returns a client whose connections lead through p, with its scripts loaded: also those that
-// it has no need of yet.
+// through returns a client whose connections go through p. All scripts are loaded, including those that it does
+// not need yet.
 func through(t *testing.T, p *proxy.Proxy, cfg holdfast.Config, change ...func(*redis.Options)) *holdfast.Client {
 	t.Helper()
 	o := &redis.Options{Addr: p.Addr()}
@@ -58,8 +57,8 @@ func through(t *testing.T, p *proxy.Proxy, cfg holdfast.Config, change ...func(*
 	return c
 }
 
-// way is how the requests of a client's mutexes go out, where nobody waits: in batches, or each by
-// itself. These are the scripts that do them.
+// way is how a client sends requests for its mutexes when nobody waits: in batches, or one by one. These are
+// the scripts for that.
 type way struct {
 	name                    string
 	batch                   int // Config.Batch
@@ -69,10 +68,10 @@ type way struct {
 var (
 	batched = way{"in batches", 0, script.BatchAcquire, script.BatchRelease, script.BatchRenew}
 	single  = way{"each by itself", -1, script.Acquire, script.Release, script.Renew}
-	shared  = way{"", -1, script.ShareAcquire, script.ShareRelease, script.ShareRenew} // which know no batches
+	shared  = way{"", -1, script.ShareAcquire, script.ShareRelease, script.ShareRenew} // they know no batches
 )
 
-// eachWay runs f with a client through p for each of the ways.
+// eachWay runs f with a client through p in each of the ways.
 func eachWay(t *testing.T, p *proxy.Proxy, cfg holdfast.Config, f func(t *testing.T, c *holdfast.Client, w way)) {
 	t.Helper()
 	for _, w := range []way{batched, single} {
@@ -83,23 +82,22 @@ func eachWay(t *testing.T, p *proxy.Proxy, cfg holdfast.Config, f func(t *testin
 	}
 }
 
-// form is a kind of lock, under a name, and how its requests go out.
+// form is a kind of lock under a name, and how its requests are sent.
 type form struct {
 	way
 	enqueue     script.Script
 	key         string // the lock's
-	lock, rival lockOf // who has the rival's keeps out who wants the lock
+	lock, rival lockOf // the holder of the rival's lock keeps out the other
 }
 
-// namedKey is the key of the lock "a", of whatever kind.
+// namedKey is the key of the lock "a" of any kind.
 const namedKey = "holdfast:{a}"
 
 func (w form) isMutex() bool { return w.enqueue == script.Acquire && w.key == namedKey }
 
 type lockOf func(c *holdfast.Client, opts ...holdfast.Option) *holdfast.Lock
 
-// forms are all kinds of locks that are one lock of one server. Elections and jobs hold a
-// mutex.
+// forms returns all kinds of locks that are one lock on one server. Elections and jobs hold a mutex.
 func forms() []form {
 	mutex := func(more ...holdfast.Option) lockOf {
 		return func(c *holdfast.Client, opts ...holdfast.Option) *holdfast.Lock {
@@ -140,8 +138,7 @@ func forms() []form {
 	return all
 }
 
-// eachForm runs f for each kind of lock, on a server of its own, with a client whose connections
-// lead through p.
+// eachForm runs f for each kind of lock, on a server of its own, with a client whose connections go through p.
 func eachForm(t *testing.T, cfg holdfast.Config, f func(t *testing.T, b *place, p *proxy.Proxy, c *holdfast.Client, w form)) {
 	t.Helper()
 	eachServer(t, forms(), func(t *testing.T, b *place, w form) {
@@ -152,7 +149,7 @@ func eachForm(t *testing.T, cfg holdfast.Config, f func(t *testing.T, b *place, 
 	})
 }
 
-// eachKind is eachForm without the proxy, and with the mutex once.
+// eachKind is eachForm without the proxy, and has the mutex once.
 func eachKind(t *testing.T, f func(t *testing.T, b *place, w form), opts ...server.Option) {
 	t.Helper()
 	all := forms()
@@ -160,8 +157,8 @@ func eachKind(t *testing.T, f func(t *testing.T, b *place, w form), opts ...serv
 	eachServer(t, slices.Delete(all, 1, 2), f, opts...)
 }
 
-// eachServer runs f with a server for each of these: on every real one in a soak; else the first of
-// them, which is the mutex, and the others on one.
+// eachServer runs f with a server for each form: in a soak on every real one; otherwise on every real one for
+// the first form, the mutex, and on one for the others.
 func eachServer(t *testing.T, forms []form, f func(t *testing.T, b *place, w form), opts ...server.Option) {
 	t.Helper()
 	for _, w := range forms {
@@ -178,8 +175,8 @@ func eachServer(t *testing.T, forms []form, f func(t *testing.T, b *place, w for
 	}
 }
 
-// refused reports whether a copy that came too late was answered that it did nothing: a batch of one
-// lock by its number, a command by 0, and a single script by that word.
+// refused reports whether the reply says that a late copy did nothing: for a batch of one lock its number, for
+// a command 0, for a single script that word.
 func (w way) refused(reply, word string) bool {
 	if w.batch < 0 {
 		return strings.Contains(reply, word)
@@ -187,7 +184,7 @@ func (w way) refused(reply, word string) bool {
 	return strings.Contains(reply, "taken") && strings.HasSuffix(reply, " 0 1\r\n") || strings.HasSuffix(reply, "freed 1\r\n") || reply == ":0\r\n"
 }
 
-// granted reports whether an acquire of one lock is answered that it has it.
+// granted reports whether the reply says that the one lock is granted.
 func (w way) granted(reply string) bool {
 	if w.batch < 0 {
 		return strings.Contains(reply, "granted")
@@ -195,7 +192,7 @@ func (w way) granted(reply string) bool {
 	return strings.Contains(reply, "taken") && !w.refused(reply, "")
 }
 
-// acquiring matches an acquire of a mutex, and releasing a release, whichever way it goes out first.
+// acquiring matches an acquire of a mutex in any way.
 func acquiring(name string) proxy.Match {
 	return either(running(batched.acquire, name), running(single.acquire, name))
 }
@@ -204,8 +201,8 @@ func releasing(name string) proxy.Match {
 	return either(batched.releasing(name), single.releasing(name))
 }
 
-// releasing matches a release of a mutex that goes out this way. Where the server has a command for it, one
-// that goes alone has no need of the script for batches.
+// releasing matches a release of a mutex in this way. If the server has a command for it, a single release does
+// not need the script for batches.
 func (w way) releasing(name string) proxy.Match {
 	if w.batch < 0 {
 		return running(w.release, name)
@@ -222,8 +219,8 @@ func running(s script.Script, name string) proxy.Match {
 	return proxy.Containing("evalsha", s.SHA1, "{"+name+"}")
 }
 
-// within checks that a holder believes no more than the server grants: its deadline is
-// not past the expiry of the key.
+// within checks that a holder does not believe in more than the server grants: its deadline is not past the
+// expiry of the key.
 func within(t *testing.T, rdb *redis.Client, lease *holdfast.Lease) {
 	t.Helper()
 	deadline := lease.Deadline()
@@ -234,7 +231,7 @@ func within(t *testing.T, rdb *redis.Client, lease *holdfast.Lease) {
 	notPast(t, lease, deadline, pttl)
 }
 
-// notPast requires that the deadline is not past the expiry of what is held for so long.
+// notPast requires that the deadline is not past the expiry of what is held for that long.
 func notPast(t *testing.T, lease *holdfast.Lease, deadline time.Time, pttl time.Duration) {
 	t.Helper()
 	after := time.Now()
@@ -243,13 +240,13 @@ func notPast(t *testing.T, lease *holdfast.Lease, deadline time.Time, pttl time.
 	}
 }
 
-// within checks the same of a lock of that form.
+// within checks the same for a lock of that form.
 func (w form) within(t *testing.T, b *place, lease *holdfast.Lease) {
 	t.Helper()
 	deadline := lease.Deadline()
 	h, err := backend.HolderOf(t.Context(), w.lock(b.Client(t, nil)))
 	if lease.Err() != nil {
-		return // it believes nothing; whoever releases it is told
+		return // it believes in nothing; its release reports the loss
 	}
 	if err != nil || h.Foreign || h.TTL <= 0 {
 		t.Fatalf("the holder is %+v, %v", h, err)
@@ -257,7 +254,7 @@ func (w form) within(t *testing.T, b *place, lease *holdfast.Lease) {
 	notPast(t, lease, deadline, h.TTL)
 }
 
-// Row 3, and what a retry meets: the server has done it, and the reply is lost.
+// Row 3, and what a retry meets: the server has carried out the request, and the reply is lost.
 func TestLostReplies(t *testing.T) {
 	t.Parallel()
 	for what, after := range map[string]proxy.After{"connection cut": proxy.Cut, "silence": proxy.Hang} {
@@ -320,7 +317,7 @@ func lostReplies(t *testing.T, b *place, p *proxy.Proxy, c *holdfast.Client, w f
 	if w.batch < 0 {
 		return
 	}
-	// The batch leaves the lock to its waiter, and nobody hears of that.
+	// The batch leaves the lock to its waiter, and nobody is told.
 	t.Run("release of a lock that is waited for", func(t *testing.T) {
 		lease := backend.Acquire(t, w.lock(c))
 		defer waiterServed(t, b, w)()
@@ -332,8 +329,8 @@ func lostReplies(t *testing.T, b *place, p *proxy.Proxy, c *holdfast.Client, w f
 	})
 }
 
-// waiterServed has another process wait for the lock, and returns what requires that it is served,
-// and leaves nothing.
+// waiterServed makes another process wait for the lock. It returns a function that requires that the waiter is
+// served, and leaves nothing.
 func waiterServed(t *testing.T, b *place, w form) func() {
 	t.Helper()
 	l := w.rival(b.Client(t, nil))
@@ -346,8 +343,7 @@ func waiterServed(t *testing.T, b *place, w form) func() {
 	}
 }
 
-// Row 33: the first copy is late, a second one gets the lock and releases it, and then
-// the first one arrives.
+// Row 33: the first copy is late; a second one acquires the lock and releases it; then the first one arrives.
 func TestLateCopies(t *testing.T) {
 	t.Parallel()
 	eachForm(t, patient, lateCopies)
@@ -389,7 +385,7 @@ func lateCopies(t *testing.T, b *place, p *proxy.Proxy, c *holdfast.Client, w fo
 		backend.Waiters(t, w.lock(c), 0)
 		backend.Release(t, blocker)
 		b.Cleaned(t)
-		// Until it acquires it again the client takes the lock for one that others want.
+		// The client takes the lock for a contended one until it acquires it again.
 		backend.Release(t, backend.Acquire(t, w.lock(c)))
 	})
 	t.Run("cancelled", func(t *testing.T) {
@@ -469,13 +465,13 @@ func doubledCommands(t *testing.T, b *place, p *proxy.Proxy, c *holdfast.Client,
 		last = lease.Fence()
 		w.within(t, b, lease)
 		if w.batch == 0 {
-			// A batch does nothing for a lock that is waited for.
+			// A batch does nothing to a lock that has a waiter.
 			doubled = p.Double(w.releasing("a"))
 			if err := lease.Release(t.Context()); err != nil && !errors.Is(err, holdfast.ErrLost) {
 				t.Errorf("Release: %v", err)
 			}
 			doubled.Reply(t)
-			// The client may take the lock for one that is waited for, until it acquires it again.
+			// The client may take the lock for a contended one until it acquires it again.
 			backend.Release(t, backend.Acquire(t, w.lock(c)))
 			continue
 		}

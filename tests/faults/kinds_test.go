@@ -17,7 +17,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
-// severalThrough returns a client through p, and three locks as one that it has had already.
+// severalThrough returns a client through p, and three locks as one, which it has already acquired once.
 func severalThrough(t *testing.T, b *place, p *proxy.Proxy, cfg holdfast.Config, opts ...holdfast.MultiOption) (*holdfast.Client, *holdfast.Lock) {
 	t.Helper()
 	c := b.through(t, p, cfg)
@@ -25,7 +25,7 @@ func severalThrough(t *testing.T, b *place, p *proxy.Proxy, cfg holdfast.Config,
 	return c, c.Multi([]string{"c", "a", "b"}, opts...)
 }
 
-// free requires that none of the locks is held, by anybody.
+// free requires that nobody holds any of the locks.
 func free(t *testing.T, b *place, names ...string) {
 	t.Helper()
 	for _, name := range names {
@@ -35,8 +35,8 @@ func free(t *testing.T, b *place, names ...string) {
 	}
 }
 
-// Row 3 for several locks as one: whatever reply is lost, all of them are had or none, and all
-// come back.
+// Row 3 for several locks as one: whichever reply is lost, all of them are acquired or none, and all are
+// released.
 func TestLostRepliesToSeveral(t *testing.T) {
 	t.Parallel()
 	eachPlace(t, func(t *testing.T, b *place) {
@@ -101,7 +101,8 @@ func TestLostRepliesToSeveral(t *testing.T) {
 	})
 }
 
-// Row 33: a copy that comes when the lease is over takes nothing. Doubled ones take the same.
+// Row 33: a copy that comes after the lease acquires nothing. Both copies of a doubled request acquire the
+// same.
 func TestLateAndDoubledCopiesForSeveral(t *testing.T) {
 	t.Parallel()
 	eachPlace(t, func(t *testing.T, b *place) {
@@ -109,7 +110,7 @@ func TestLateAndDoubledCopiesForSeveral(t *testing.T) {
 		_, all := severalThrough(t, b, p, patient)
 		held := p.Hold(running(script.MultiAcquire, "a"), proxy.Cut)
 		backend.Release(t, backend.Acquire(t, all))
-		for _, when := range []string{"at once", "after a while"} { // there are tombstones, and are none
+		for _, when := range []string{"at once", "after a while"} { // with tombstones, and without
 			if reply := held.Forward(t); strings.Contains(reply, "granted") {
 				t.Errorf("the late copy is answered, %s, with %q", when, reply)
 			}
@@ -166,7 +167,7 @@ func TestReplyForSeveralPastTheDeadline(t *testing.T) {
 	})
 }
 
-// Row 5: whatever has been had when the context ends is given back.
+// Row 5: when the context ends, all locks acquired so far are released.
 func TestSeveralCancelledInTheMiddle(t *testing.T) {
 	t.Parallel()
 	eachPlace(t, func(t *testing.T, b *place) {
@@ -176,7 +177,7 @@ func TestSeveralCancelledInTheMiddle(t *testing.T) {
 		p.DelayReplies(20 * time.Millisecond)
 		for i := range 30 {
 			taken := (*holdfast.Lease)(nil)
-			if i%2 == 1 { // one after another, then
+			if i%2 == 1 { // then they are acquired one by one
 				taken = backend.Acquire(t, other.Mutex("c"))
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i*4)*time.Millisecond)
@@ -202,13 +203,13 @@ func TestSeveralCancelledInTheMiddle(t *testing.T) {
 	})
 }
 
-// One of several locks is lost: who waits for all has them when the others are given up, by
-// their holder or by their TTL; not before the holder has been told.
+// One of several locks is lost. A waiter for all of them gets them when the others are released or expire, but
+// not before the holder has been told.
 func TestSeveralAreTakenOverWhenOneIsLost(t *testing.T) {
 	t.Parallel()
 	eachPlace(t, func(t *testing.T, b *place) {
 		for _, released := range []bool{true, false} {
-			const ttl = 6 * time.Second // for as long a tombstone stays, so that the holder does not take the lock again
+			const ttl = 6 * time.Second // a tombstone lasts that long, so that the holder does not take the lock again
 			names := []string{"a", "b", "c"}
 			lease := backend.Acquire(t, b.Client(t, nil).Multi(names, holdfast.TTL(ttl)))
 			next := backend.Start(t, b.Client(t, nil).Multi(names))
@@ -240,7 +241,7 @@ func TestSeveralAreTakenOverWhenOneIsLost(t *testing.T) {
 // succeeds is a run of a job.
 func succeeds(context.Context, *holdfast.Lease) (string, error) { return "done", nil }
 
-// jobThrough returns a job, in windows of that name, whose scripts the server has.
+// jobThrough returns a job by its window's name. The server has its scripts.
 func jobThrough(t *testing.T, p *proxy.Proxy) func(window string) *holdfast.Once {
 	t.Helper()
 	c := through(t, p, steady)
@@ -251,7 +252,7 @@ func jobThrough(t *testing.T, p *proxy.Proxy) func(window string) *holdfast.Once
 	return job
 }
 
-// Row 3 for jobs: a begin counts once, and a completion is known to be its own.
+// Row 3 for jobs: a begin counts once, and a completion is recognized as the caller's own.
 func TestLostRepliesToJobs(t *testing.T) {
 	t.Parallel()
 	eachPlace(t, func(t *testing.T, b *place) {
@@ -279,8 +280,8 @@ func TestLostRepliesToJobs(t *testing.T) {
 	})
 }
 
-// Row 33 for jobs: what comes when the run is over changes nothing, not even when another run
-// has begun; and doubled, it counts once.
+// Row 33 for jobs: a copy that comes after the run changes nothing, not even if another run has begun; both
+// copies of a doubled request count once.
 func TestLateAndDoubledCopiesForJobs(t *testing.T) {
 	t.Parallel()
 	eachPlace(t, func(t *testing.T, b *place) {
@@ -288,7 +289,8 @@ func TestLateAndDoubledCopiesForJobs(t *testing.T) {
 		job := jobThrough(t, p)
 		fails := errors.New("fails")
 		for _, s := range []script.Script{script.OnceBegin, script.OnceComplete} {
-			// The first run's is late, and fails after its begin; the second is completed.
+			// The first run's completion is late, and fails after the second run's begin; the second run is
+			// completed.
 			window := "late " + s.Name
 			held := p.Hold(running(s, "j"), proxy.Cut)
 			first, err := job(window).Do(t.Context(), func(context.Context, *holdfast.Lease) (string, error) {
@@ -339,7 +341,7 @@ func TestLateAndDoubledCopiesForJobs(t *testing.T) {
 	})
 }
 
-// A late completion of a run that lost its lock is none, whoever has the lock by then.
+// A late completion of a run that lost its lock has no effect, whoever has the lock by then.
 func TestLateCompletionOfALostRun(t *testing.T) {
 	t.Parallel()
 	eachPlace(t, func(t *testing.T, b *place) {
@@ -370,8 +372,8 @@ func TestLateCompletionOfALostRun(t *testing.T) {
 	})
 }
 
-// An election goes on when the server was away for longer than a term lasts: nobody's Run ends,
-// a leader is told in time, and the terms after it have higher fences.
+// An election survives an outage that is longer than a term: no Run returns, a leader is told in time, and
+// later terms have higher fences.
 func TestElectionsOutliveAnOutage(t *testing.T) {
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
@@ -392,13 +394,13 @@ func TestElectionsOutliveAnOutage(t *testing.T) {
 		if cause := context.Cause(leading); !errors.Is(cause, holdfast.ErrLost) || time.Now().Before(term.Deadline()) {
 			t.Errorf("the term until %s ends at %s with %v", term.Deadline(), time.Now(), cause)
 		}
-		third := stand() // who has never reached the server
+		third := stand() // it has never reached the server
 		first.Answer <- context.Cause(leading)
-		time.Sleep(impatient.RetryTimeout + 200*time.Millisecond) // longer than an operation tries for
+		time.Sleep(impatient.RetryTimeout + 200*time.Millisecond) // longer than an operation is retried
 		began := time.Now()
 		b.Server.Restart()
 		last := term.Fence()
-		for range 3 { // in whatever order they come back
+		for range 3 { // in whatever order they return
 			var c *backend.Candidate
 			var next backend.Term
 			select {
@@ -418,7 +420,7 @@ func TestElectionsOutliveAnOutage(t *testing.T) {
 			c.Answer <- nil
 		}
 		for _, c := range []*backend.Candidate{first, second, third} {
-			// A claim does not outlast a machine that stands still.
+			// A claim does not outlast a stall of the machine.
 			if err := <-c.Over; err != nil && !(errors.Is(err, holdfast.ErrLost) && machine.Stalled(began)) {
 				t.Errorf("Run: %v", err)
 			}
@@ -429,7 +431,7 @@ func TestElectionsOutliveAnOutage(t *testing.T) {
 	}, server.Conf("appendonly", "yes"), server.Conf("appendfsync", "always"))
 }
 
-// A leader whose resignation was not answered is followed all the same.
+// A leader whose resignation was not answered is succeeded all the same.
 func TestLostReplyToAResignation(t *testing.T) {
 	t.Parallel()
 	eachPlace(t, func(t *testing.T, b *place) {
@@ -455,7 +457,7 @@ func TestLostReplyToAResignation(t *testing.T) {
 	})
 }
 
-// Who may not subscribe looks once a second, and no more often.
+// A watcher that may not subscribe looks once a second, and no more often.
 func TestWatchWithoutPubSub(t *testing.T) {
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
@@ -473,7 +475,7 @@ func TestWatchWithoutPubSub(t *testing.T) {
 		see("one")
 		before, begun := b.Server.CommandStats()["evalsha"], time.Now()
 		time.Sleep(6 * time.Second)
-		// Both clients may also look at the settings, in the background, once.
+		// Both clients may also check the settings, in the background, once.
 		if n, most := b.Server.CommandStats()["evalsha"]-before, 4+int64(time.Since(begun).Seconds()); n > most {
 			t.Errorf("it has looked %d times within %s", n, time.Since(begun))
 		}

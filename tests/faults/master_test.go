@@ -11,12 +11,12 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
-// Row 10: the replica is the master now, and the old one can still be reached. It has
-// no replica left and refuses writes.
+// Row 10: the replica has become the master, and the old master can still be reached. It has no replica left,
+// and refuses writes.
 func TestAnOldMasterRefusesWrites(t *testing.T) {
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
-		const ttl = 9 * time.Second // so that a renewal has been refused before it is over
+		const ttl = 9 * time.Second // so that a renewal has been refused before it ends
 		replica := server.StartReplica(t, b.Server.Binary(), b.Server)
 		do(t, b.Server, "CONFIG", "SET", "min-replicas-to-write", "1")
 		var r backend.Resource
@@ -47,7 +47,7 @@ func TestAnOldMasterRefusesWrites(t *testing.T) {
 				t.Errorf("%s: %v", what, err)
 			}
 		}
-		// On the new master the lock stands until its TTL is over: nobody renews it there.
+		// On the new master the lock lasts until its TTL is over: nobody renews it there.
 		moved := &backend.Backend{Name: b.Name, Server: replica}
 		next := backend.Acquire(t, moved.Client(t, nil).Mutex("a"))
 		overlap := r.Succeed(t, lease, next)
@@ -57,7 +57,7 @@ func TestAnOldMasterRefusesWrites(t *testing.T) {
 			t.Errorf("the lease ended: %v", lease.Err())
 		}
 
-		// The holder, the waiter and the late release go on asking, but not all the time.
+		// The holder, the waiter and the late release keep asking, but not all the time.
 		select {
 		case err := <-gaveUp:
 			t.Fatalf("the waiter gave up: %v", err)

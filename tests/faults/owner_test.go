@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/proxy"
 )
 
-// What is sent again counts once: an owner's leases, and their ends.
+// Repeated requests of owners' leases, and of their ends, count once.
 func TestLostRepliesCountOnce(t *testing.T) {
 	t.Parallel()
 	b := backend.One(t)
@@ -59,14 +59,14 @@ func TestLostRepliesCountOnce(t *testing.T) {
 				t.Errorf("ReleaseOwner of the last: %d, %v; want 0", left, err)
 			}
 			for _, lease := range []*holdfast.Lease{first, second} {
-				_ = lease.Release(t.Context()) // which of them is over, the server chose
+				_ = lease.Release(t.Context()) // the server chose which of them is over
 			}
 			count(0)
 		})
 	}
 }
 
-// Nor does one that found nobody, or another owner, at first.
+// A late copy that found nobody, or another owner, at first ends nothing either.
 func TestLateCopyOfReleaseOwnerThatEndedNothing(t *testing.T) {
 	t.Parallel()
 	b := backend.One(t)
@@ -99,7 +99,7 @@ func TestLateCopyOfReleaseOwnerThatEndedNothing(t *testing.T) {
 	}
 }
 
-// It goes on when its context ends: what it did is told.
+// ReleaseOwner goes on when its context ends, and reports what it did.
 func TestReleaseOwnerWithAContextThatEnds(t *testing.T) {
 	t.Parallel()
 	b := backend.One(t)
@@ -123,7 +123,7 @@ func TestReleaseOwnerWithAContextThatEnds(t *testing.T) {
 	}
 }
 
-// A request to release by the owner's name that comes late ends nothing of what came since.
+// A late request to release by the owner's name ends nothing that came later.
 func TestLateCopyOfReleaseOwner(t *testing.T) {
 	t.Parallel()
 	b := backend.One(t)

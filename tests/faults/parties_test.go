@@ -21,8 +21,8 @@ func left(t *testing.T, l *holdfast.Latch, want int) {
 	}
 }
 
-// What is sent again, because its reply was lost, counts once; so does a copy that the network
-// makes, and one that comes late.
+// A request that is sent again, because its reply was lost, counts once; so does one that the network doubles,
+// and one that comes late.
 func TestCountDownsThatAreRepeated(t *testing.T) {
 	t.Parallel()
 	b := backend.One(t)
@@ -89,8 +89,8 @@ func TestCountDownsThatAreRepeated(t *testing.T) {
 	left(t, l, 9)
 }
 
-// A party that does not know whether it counts, or knows that it does not, is not told that it
-// does when it asks again.
+// A party that does not know whether it counts, or knows that it does not, is not told that it does when it
+// asks again.
 func TestCountDownsThatCameTooLate(t *testing.T) {
 	t.Parallel()
 	b := backend.One(t)
@@ -109,7 +109,7 @@ func TestCountDownsThatCameTooLate(t *testing.T) {
 	}
 	for what, lost := range map[string]bool{"it does not know": true, "it knows": false} {
 		party := join()
-		if err := seen.Reset(t.Context()); err != nil { // which it is not told yet
+		if err := seen.Reset(t.Context()); err != nil { // it is not told of that yet
 			t.Fatal(err)
 		}
 		if lost {
@@ -127,8 +127,8 @@ func TestCountDownsThatCameTooLate(t *testing.T) {
 	}
 }
 
-// A count-down that a client has sent when it is closed may count, and one of a client that was
-// closed before does not: the error tells which.
+// A count-down that was sent when its client is closed may count; one of a client that was closed earlier does
+// not. The error tells which.
 func TestCountDownsOfAClientThatIsClosed(t *testing.T) {
 	t.Parallel()
 	b := backend.One(t)
@@ -156,7 +156,7 @@ func TestCountDownsOfAClientThatIsClosed(t *testing.T) {
 	left(t, seen, 1)
 }
 
-// Who could not join, because the reply was lost, is no party: nothing is counted for it.
+// A caller that could not join, because the reply was lost, is no party: nothing is counted for it.
 func TestJoinThatFails(t *testing.T) {
 	t.Parallel()
 	b := backend.One(t)
@@ -201,7 +201,7 @@ func TestJoinThatFails(t *testing.T) {
 	}
 }
 
-// arrive has a goroutine await.
+// arrive awaits in a goroutine.
 func arrive(ctx context.Context, p *holdfast.BarrierParty) <-chan uint64 {
 	over := make(chan uint64, 1)
 	go func() {
@@ -219,7 +219,7 @@ func wantPhase(t *testing.T, want uint64, all ...<-chan uint64) {
 			if phase != want {
 				t.Errorf("Await returns %d, want %d", phase, want)
 			}
-		case <-time.After(20 * time.Second): // whoever hears nothing looks after 30s
+		case <-time.After(20 * time.Second): // a party that hears nothing looks after 30s
 			t.Fatal("a party was not woken")
 		}
 	}
@@ -233,7 +233,7 @@ func arrived(t *testing.T, b *backend.Backend, want string) {
 	})
 }
 
-// An arrival counts once, also if its reply is lost, and not at all once it was given up.
+// An arrival counts once, even if its reply is lost, and not at all once it was given up.
 func TestAwaitsThatAreRepeated(t *testing.T) {
 	t.Parallel()
 	b := backend.One(t)
@@ -250,7 +250,7 @@ func TestAwaitsThatAreRepeated(t *testing.T) {
 	arrived(t, b, "1")
 	wantPhase(t, 1, first, arrive(t.Context(), two))
 
-	lost := p.LoseReply(running(script.BarrierAwait, "a"), proxy.Cut) // of who comes first
+	lost := p.LoseReply(running(script.BarrierAwait, "a"), proxy.Cut) // of the first party
 	first = arrive(t.Context(), one)
 	lost.Wait(t)
 	arrived(t, b, "1")
@@ -263,7 +263,7 @@ func TestAwaitsThatAreRepeated(t *testing.T) {
 
 	second := arrive(t.Context(), two)
 	arrived(t, b, "1")
-	lost = p.LoseReply(running(script.BarrierAwait, "a"), proxy.Cut) // of who comes last
+	lost = p.LoseReply(running(script.BarrierAwait, "a"), proxy.Cut) // of the last party
 	wantPhase(t, 3, arrive(t.Context(), one), second)
 	if reply := lost.Reply(t); !strings.Contains(reply, "tripped") {
 		t.Errorf("the lost reply was %q", reply)
@@ -286,11 +286,11 @@ func TestAwaitsThatAreRepeated(t *testing.T) {
 	wantPhase(t, 4, first, arrive(t.Context(), two))
 }
 
-// Messages that are lost hang nobody.
+// Lost messages leave nobody hanging.
 func TestLostMessagesToThoseWhoWait(t *testing.T) {
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
-		// While the subscriptions are interrupted. Nothing else wakes anybody for 30s.
+		// The messages are lost while the subscriptions are interrupted. Nothing else wakes anybody for 30s.
 		rdb := b.Redis(t)
 		for range 5 {
 			c, other := b.Client(t, nil), b.Client(t, nil)
@@ -329,7 +329,7 @@ func TestLostMessagesToThoseWhoWait(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		// Where nothing may be published, they look when a lease may be over.
+		// If nothing may be published, waiters look when a lease may have ended.
 		do(t, b.Server, "ACL", "SETUSER", "default", "-publish")
 		one, err := b.Client(t, nil).Barrier("a", 2, holdfast.TTL(5*time.Second)).Join(t.Context())
 		if err != nil {

@@ -15,14 +15,14 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
-// place is a server on which requests get lost, late and doubled. Its clock is set forward to when
-// tombstones end, where this machine can do that; elsewhere they are waited for.
+// place is a server on which requests are lost, late and doubled. If this machine allows, its clock is set
+// forward to when tombstones end; otherwise the tests wait.
 type place struct {
 	*backend.Backend
 	clock *clockshim.Clock // nil if it cannot be moved
 
-	// clients are told the new time: or else their next acquire would be too late by the server's
-	// clock, and a trap for it would catch that one.
+	// clients must learn the new time: otherwise their next acquire would be too late by the server's clock,
+	// and a trap for it would catch that one.
 	clients []*holdfast.Client
 }
 
@@ -54,7 +54,7 @@ func eachPlace(t *testing.T, f func(t *testing.T, b *place)) {
 	}
 }
 
-// through returns a client whose connections lead through p.
+// through returns a client whose connections go through p.
 func (b *place) through(t *testing.T, p *proxy.Proxy, cfg holdfast.Config) *holdfast.Client {
 	t.Helper()
 	c := through(t, p, cfg)
@@ -62,8 +62,8 @@ func (b *place) through(t *testing.T, p *proxy.Proxy, cfg holdfast.Config) *hold
 	return c
 }
 
-// lasting is a time for which requests are tried again. Tombstones last for longer than that, and are
-// waited for where no clock can be moved.
+// lasting returns how long requests are retried. Tombstones last longer; if no clock can be moved, tests wait
+// for that.
 func lasting() time.Duration {
 	if clockshim.Available() == nil {
 		return 20 * time.Second
@@ -71,8 +71,7 @@ func lasting() time.Duration {
 	return 4 * time.Second
 }
 
-// Cleaned waits until nothing of any lock is left on the server but tombstones, and then until they
-// are gone, too.
+// Cleaned waits until only tombstones of locks are left on the server, and then until they have ended, too.
 func (b *place) Cleaned(t *testing.T) {
 	t.Helper()
 	rdb := b.Redis(t)
@@ -87,8 +86,7 @@ func (b *place) Cleaned(t *testing.T) {
 	b.Backend.Cleaned(t)
 }
 
-// buried reports whether these keys are of queues that have nothing but tombstones, and when the last
-// of them ends.
+// buried reports whether these keys are queues with nothing but tombstones, and when the last of those ends.
 func buried(t *testing.T, rdb *redis.Client, keys []string) (rest time.Duration, ok bool) {
 	t.Helper()
 	for _, key := range keys {
@@ -118,7 +116,7 @@ func buried(t *testing.T, rdb *redis.Client, keys []string) (rest time.Duration,
 	return rest, true
 }
 
-// pass has so much time pass on the server.
+// pass lets d pass on the server.
 func (b *place) pass(t *testing.T, d time.Duration) {
 	t.Helper()
 	if b.clock == nil {

@@ -14,14 +14,14 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/machine"
 )
 
-// scripts is how many the server has run, and commands that stood in for one.
+// scripts returns how many scripts the server has run, including commands that stand in for one.
 func scripts(b *backend.Backend) int64 {
 	stats := b.Server.CommandStats()
 	return stats["evalsha"] + stats["delifeq"]
 }
 
-// Two goroutines have one Lock. What one releases twice, or too late, is its own lease,
-// also when the other was handed the lock within the process, with the same token.
+// Two goroutines share a Lock. If one releases twice, or too late, that affects only its own lease, even if the
+// other was passed the lock within the process, with the same token.
 func TestAReleaseIsOfItsOwnLeaseOnly(t *testing.T) {
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
@@ -39,7 +39,7 @@ func TestAReleaseIsOfItsOwnLeaseOnly(t *testing.T) {
 		t.Run("twice", func(t *testing.T) {
 			for range 5 {
 				began := time.Now()
-				// The first has no fence left to pass the lease on with; the second may.
+				// The first has no fence left to pass the lease on with; the second may have one.
 				first := backend.Acquire(t, l)
 				next := [...]<-chan *holdfast.Lease{backend.Start(t, l), backend.Start(t, l)}
 				backend.Waiters(t, l, 1)
@@ -76,12 +76,12 @@ func TestAReleaseIsOfItsOwnLeaseOnly(t *testing.T) {
 	})
 }
 
-// Neither a release, whatever the moment, nor a loss leaves a renewal behind.
+// After a release, at whatever moment, or a loss, no renewal goes on.
 func TestNothingIsRenewedAfterTheEnd(t *testing.T) {
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		const ttl = 6 * time.Second
-		const interval = ttl / 3 // of renewals, jittered by a twentieth
+		const interval = ttl / 3 // of renewals, with a jitter of a twentieth
 		c := b.Client(t, nil)
 		renewed := func() int64 {
 			before := scripts(b)
@@ -89,7 +89,7 @@ func TestNothingIsRenewedAfterTheEnd(t *testing.T) {
 			return scripts(b) - before
 		}
 		t.Run("released", func(t *testing.T) {
-			// One that is under way when the machine stands still is counted later.
+			// A renewal that is under way when the machine stands still is counted later.
 			machine.Undisturbed(t, func() error {
 				var leases []*holdfast.Lease
 				for n := range 40 {
@@ -121,7 +121,7 @@ func TestNothingIsRenewedAfterTheEnd(t *testing.T) {
 	})
 }
 
-// An error is no reason to stop renewing, nor are many.
+// Errors, however many, are no reason to stop renewing.
 func TestRenewalsGoOnAfterErrors(t *testing.T) {
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
@@ -141,13 +141,13 @@ func TestRenewalsGoOnAfterErrors(t *testing.T) {
 	})
 }
 
-// Who waits behind a waiter that died does not ask all the time whether it is gone.
+// A waiter behind a dead one does not keep asking whether it is gone.
 func TestADeadHeadCostsNoCommands(t *testing.T) {
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		rdb := b.Redis(t)
 		holder := backend.Acquire(t, b.Client(t, nil).Mutex("a", holdfast.TTL(time.Minute)))
-		// It has come just now: one that came long ago is dropped by the next that comes.
+		// The dead one has just come: one that came long ago is dropped by the next that comes.
 		dead := redis.Z{Score: float64(rdb.Time(t.Context()).Val().UnixMicro()), Member: "dead\n1500\nholdfast:c:dead\n{}"}
 		if err := rdb.ZAdd(t.Context(), "holdfast:{a}:q", dead).Err(); err != nil {
 			t.Fatal(err)
@@ -158,14 +158,14 @@ func TestADeadHeadCostsNoCommands(t *testing.T) {
 			backend.Waiters(t, b.Client(t, nil).Mutex("a"), n+2)
 		}
 		machine.Undisturbed(t, func() error {
-			// Every client looks at the settings once, in the background.
+			// Every client checks the settings once, in the background.
 			before, now := int64(-1), scripts(b)
 			for tries := 0; now != before && tries < 20; tries++ {
 				time.Sleep(500 * time.Millisecond)
 				before, now = now, scripts(b)
 			}
 			time.Sleep(2 * time.Second)
-			if n := scripts(b) - before; n > 3 { // a look each, at most
+			if n := scripts(b) - before; n > 3 { // at most one look each
 				return fmt.Errorf("%d scripts in 2s", n)
 			}
 			return nil

@@ -18,7 +18,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/proxy"
 )
 
-// refuseWrites makes the server answer writes with NOREPLICAS, or stops it.
+// refuseWrites makes the server refuse writes with NOREPLICAS, or accept them again.
 func refuseWrites(t *testing.T, b *backend.Backend, on bool) {
 	t.Helper()
 	replicas := "0"
@@ -28,7 +28,7 @@ func refuseWrites(t *testing.T, b *backend.Backend, on bool) {
 	do(t, b.Server, "CONFIG", "SET", "min-replicas-to-write", replicas)
 }
 
-// tombstones is how many the lock's queue has.
+// tombstones returns how many tombstones the lock's queue has.
 func tombstones(t *testing.T, rdb *redis.Client) int64 {
 	t.Helper()
 	n, err := rdb.ZCount(t.Context(), "holdfast:{a}:q", "-inf", "(0").Result()
@@ -38,8 +38,8 @@ func tombstones(t *testing.T, rdb *redis.Client) int64 {
 	return n
 }
 
-// cancelled acquires a lock through p and gives up while the request is on its way. It
-// returns the request when the server has the tombstone for it.
+// cancelled acquires a lock through p, and gives up while the request is on its way. It returns the request
+// once the server has its tombstone.
 func cancelled(t *testing.T, p *proxy.Proxy, l *holdfast.Lock, rdb *redis.Client) proxy.Held {
 	t.Helper()
 	held := p.Hold(acquiring(l.Name()), proxy.Hang)
@@ -59,7 +59,7 @@ func cancelled(t *testing.T, p *proxy.Proxy, l *holdfast.Lock, rdb *redis.Client
 	return held
 }
 
-// Nobody calls Release again: the lock must not keep its waiter for the rest of its TTL.
+// Nobody calls Release again; the lock must not keep its waiter waiting for the rest of its TTL.
 func TestRefusedReleaseIsDoneInTheBackground(t *testing.T) {
 	t.Parallel()
 	b := backend.One(t)
@@ -90,7 +90,7 @@ func TestRefusedReleaseIsDoneInTheBackground(t *testing.T) {
 	}
 }
 
-// What the background has done by then is no loss of the lease.
+// If the background release was carried out meanwhile, that is not a loss of the lease.
 func TestReleaseRepeatedAfterARefusalIsAmbiguous(t *testing.T) {
 	t.Parallel()
 	b := backend.One(t)
@@ -113,7 +113,7 @@ func TestReleaseRepeatedAfterARefusalIsAmbiguous(t *testing.T) {
 	}
 }
 
-// A try that was answered may have an unanswered copy on its way.
+// A try that was answered may still have an unanswered copy on its way.
 func TestLateCopyOfATryThatFoundTheLockHeldTakesNothing(t *testing.T) {
 	t.Parallel()
 	b := onePlace(t)
@@ -133,7 +133,7 @@ func TestLateCopyOfATryThatFoundTheLockHeldTakesNothing(t *testing.T) {
 	})
 }
 
-// The lock is the token's again, but not the lease's: somebody may have had it between.
+// The token has the lock again, but the lease does not: somebody may have held it in between.
 func TestDeletedLockThatALateCopyBringsBackIsLost(t *testing.T) {
 	t.Parallel()
 	b := onePlace(t)
@@ -151,15 +151,15 @@ func TestDeletedLockThatALateCopyBringsBackIsLost(t *testing.T) {
 	})
 }
 
-// The waiter is handed the lock for a claim, and learns of it from the answer to its
-// repeated enqueue, as if it had just taken it.
+// The waiter is handed the lock for a claim. It learns that from the answer to its repeated enqueue, as if it
+// had just acquired it.
 func TestLockHandedOverBehindALostReplyIsAWholeLease(t *testing.T) {
 	t.Parallel()
 	b := backend.One(t)
 	for name, renew := range map[string]bool{"renewed": true, "not renewed": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			const ttl = 12 * time.Second // of which a claim is an eighth
+			const ttl = 12 * time.Second // a claim is an eighth of it
 			p := proxy.New(t, b.Server.Addr())
 			c := through(t, p, holdfast.Config{CommandTimeout: 800 * time.Millisecond})
 			lease := backend.Acquire(t, b.Client(t, nil).Mutex(name))
@@ -183,7 +183,7 @@ func TestLockHandedOverBehindALostReplyIsAWholeLease(t *testing.T) {
 	}
 }
 
-// A crashed waiter's entry is in the queue, which nobody keeps alive.
+// A crashed waiter's entry is in the queue, and nobody keeps the queue alive.
 func TestTombstoneOutlivesTheQueueOfADeadWaiter(t *testing.T) {
 	t.Parallel()
 	b := onePlace(t)
@@ -210,7 +210,7 @@ func TestTombstoneOutlivesTheQueueOfADeadWaiter(t *testing.T) {
 	b.Cleaned(t)
 }
 
-// A client that tries for long has a tombstone that stands for long.
+// A client with a long RetryTimeout has a tombstone that lasts as long.
 func TestEnqueueDoesNotShortenTheLifeOfATombstone(t *testing.T) {
 	t.Parallel()
 	b := backend.One(t)
@@ -232,10 +232,10 @@ func TestEnqueueDoesNotShortenTheLifeOfATombstone(t *testing.T) {
 	}
 }
 
-// slowly has go-redis wait for answers for as long as the client does.
+// slowly makes go-redis wait for answers as long as the client does.
 func slowly(o *redis.Options) { o.ReadTimeout = 5 * time.Minute }
 
-// Answers take less time than a lease lasts, and more than its share for one try.
+// Answers take less time than a lease lasts, but more than one try may take.
 func TestRenewalsOnASlowWayKeepTheLease(t *testing.T) {
 	t.Parallel()
 	b := backend.One(t)
@@ -260,7 +260,7 @@ func TestRenewalsOnASlowWayKeepTheLease(t *testing.T) {
 	})
 }
 
-// The server has done both; only one knows of the hour, and it was sent first.
+// The server has carried out both. Only the one that was sent first asked for an hour.
 func TestExtendAnsweredAfterALaterRenewalCounts(t *testing.T) {
 	backend.NeedsManyConnections(t)
 	t.Parallel()
@@ -268,7 +268,7 @@ func TestExtendAnsweredAfterALaterRenewalCounts(t *testing.T) {
 	p := proxy.New(t, b.Server.Addr())
 	c := through(t, p, holdfast.Config{CommandTimeout: 5 * time.Minute}, slowly) // one try, however slow
 	machine.Unhurried(t, 500*time.Millisecond, func(unit time.Duration) error {
-		// No second renewal tells what the server has.
+		// No second renewal may tell what the server has.
 		lease, err := c.Mutex("a", holdfast.TTL(6*unit), holdfast.MaxRenewals(1)).Acquire(t.Context())
 		if err != nil {
 			return err

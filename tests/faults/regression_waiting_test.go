@@ -23,7 +23,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
-// still fails the test when the wait for a lease ends within d.
+// still fails the test if the wait for a lease ends within d.
 func still(t *testing.T, waiting <-chan *holdfast.Lease, d time.Duration) {
 	t.Helper()
 	select {
@@ -33,7 +33,7 @@ func still(t *testing.T, waiting <-chan *holdfast.Lease, d time.Duration) {
 	}
 }
 
-// A waiter looks for itself when the lock may have expired, and the server refuses it.
+// A waiter looks when the lock may have expired, and the server refuses.
 func TestQueuedWaiterOutlivesRefusals(t *testing.T) {
 	t.Parallel()
 	b := backend.One(t)
@@ -44,11 +44,11 @@ func TestQueuedWaiterOutlivesRefusals(t *testing.T) {
 	refuseWrites(t, b, true)
 	still(t, next, ttl+impatient.RetryTimeout)
 	refuseWrites(t, b, false)
-	backend.Release(t, backend.Receive(t, next)) // a refused look is not followed by a rest of 30s
+	backend.Release(t, backend.Receive(t, next)) // after a refused look it does not rest for 30s
 	b.Cleaned(t)
 }
 
-// A poller is in no queue, and waits all the same.
+// A poller is in no queue, but it waits all the same.
 func TestPollingWaiterOutlivesOutagesAndRefusals(t *testing.T) {
 	t.Parallel()
 	b := backend.One(t)
@@ -58,8 +58,8 @@ func TestPollingWaiterOutlivesOutagesAndRefusals(t *testing.T) {
 	lease := backend.Acquire(t, b.Client(t, nil).Mutex("a", holdfast.TTL(time.Minute)))
 	before := b.Server.CommandStats()["evalsha"]
 	next := backend.Start(t, c.Mutex("a"))
-	// Others are the looks at the settings, and the try before it waits. Of five more, all
-	// but the last are answered, or it would have given up.
+	// Other scripts are the checks of the settings, and the try before it waits. Of five more, all but the last
+	// were answered, or it would have given up.
 	backend.Eventually(t, "it polls", func() bool { return b.Server.CommandStats()["evalsha"] >= before+8 })
 
 	p.SwallowReplies(true)
@@ -74,7 +74,7 @@ func TestPollingWaiterOutlivesOutagesAndRefusals(t *testing.T) {
 	b.Cleaned(t)
 }
 
-// The goroutine that is next has asked for the TTL of its lock, not for the other's.
+// The next goroutine has asked for its own lock's TTL, not for the other's.
 func TestExtendedLeaseIsNotPassedOnWithinTheProcess(t *testing.T) {
 	t.Parallel()
 	b := backend.One(t)
@@ -94,7 +94,7 @@ func TestExtendedLeaseIsNotPassedOnWithinTheProcess(t *testing.T) {
 		case lease = <-next[1]:
 			second = next[0]
 		}
-		// The renewal that makes a lease of the claim brings a fence for the next.
+		// The renewal that turns the claim into a lease reserves a fence for the next one.
 		backend.Eventually(t, "the claim is a lease", func() bool { return lease.Err() != nil || time.Until(lease.Deadline()) > ttl/2 })
 		if err := lease.Extend(t.Context(), time.Hour); err != nil && !(errors.Is(err, holdfast.ErrLost) && machine.Stalled(began)) {
 			t.Fatal(err)
@@ -112,8 +112,7 @@ func TestExtendedLeaseIsNotPassedOnWithinTheProcess(t *testing.T) {
 	b.Cleaned(t)
 }
 
-// A lease may be passed on within the process once its renewal is answered, and this
-// one never is.
+// A lease may be passed on within the process only once its renewal is answered. This one never is.
 func TestHangingRenewalDoesNotHoldUpRelease(t *testing.T) {
 	backend.NeedsManyConnections(t)
 	t.Parallel()
@@ -122,7 +121,7 @@ func TestHangingRenewalDoesNotHoldUpRelease(t *testing.T) {
 	l := through(t, p, holdfast.Config{CommandTimeout: time.Minute}).Mutex("a")
 	t.Cleanup(p.Cut) // a command that hangs would keep the client from closing
 	other := b.Client(t, nil).Mutex("a")
-	// A claim cannot be made longer than 1.5s, and is not waited for here.
+	// A claim cannot be longer than 1.5s, and the test does not wait for its end.
 	machine.Undisturbed(t, func() (verdict error) {
 		began := time.Now()
 		lease := backend.Acquire(t, other)
@@ -145,7 +144,7 @@ func TestHangingRenewalDoesNotHoldUpRelease(t *testing.T) {
 		}
 		begun := time.Now()
 		backend.ReleaseSince(t, began, lease)
-		if d := time.Since(begun); d > time.Second { // not the rest of the claim, nor CommandTimeout
+		if d := time.Since(begun); d > time.Second { // neither the rest of the claim nor CommandTimeout
 			verdict = fmt.Errorf("Release took %s", d)
 		}
 		lease = backend.Receive(t, first)
@@ -174,7 +173,7 @@ func TestSuspensionEndsLeasesOnWakingUp(t *testing.T) {
 	}
 	slept.Store(int64(time.Hour))
 	limit := time.After(30 * time.Second) // renewals are due in 200s, the end of the other one in ten minutes
-	for _, ctx := range contexts {        // before Err, which ends them, too
+	for _, ctx := range contexts {        // before Err, which would end them, too
 		select {
 		case <-ctx.Done():
 			var lost *holdfast.LostError
@@ -193,8 +192,8 @@ func TestSuspensionEndsLeasesOnWakingUp(t *testing.T) {
 	b.Cleaned(t)
 }
 
-// While a Cluster's slot moves, scripts whose keys are not all there are refused: a
-// lock that nobody waits for has no queue.
+// While a Cluster's slot moves, scripts some of whose keys are elsewhere are refused; a lock without waiters
+// has no queue.
 func TestRenewalsInASlotOnTheMove(t *testing.T) {
 	t.Parallel()
 	nodes := server.StartCluster(t, server.One(t), 2)
@@ -218,7 +217,7 @@ func TestRenewalsInASlotOnTheMove(t *testing.T) {
 	}
 
 	slot := keys.Slot(key)
-	slices.SortFunc(nodes, func(a, b *server.Server) int { // the one that has the key first
+	slices.SortFunc(nodes, func(a, b *server.Server) int { // the node that has the key comes first
 		return int(do(t, b, "CLUSTER", "COUNTKEYSINSLOT", slot).(int64) - do(t, a, "CLUSTER", "COUNTKEYSINSLOT", slot).(int64))
 	})
 	from, to := nodes[0], nodes[1]

@@ -34,7 +34,7 @@ func do(t *testing.T, s *server.Server, args ...any) any {
 func TestServerPausedPastTheTTL(t *testing.T) {
 	t.Parallel()
 	eachKind(t, func(t *testing.T, b *place, w form) {
-		const ttl = 6 * time.Second // so that a renewal has failed before it is over, also on a machine that stands still
+		const ttl = 6 * time.Second // so that a renewal has failed before it ends, even on a machine that stands still
 		lease := backend.Acquire(t, w.lock(b.Client(t, &impatient), holdfast.TTL(ttl)))
 		next := backend.Start(t, w.rival(b.Client(t, nil)))
 		backend.Waiters(t, w.lock(b.Client(t, nil)), 1)
@@ -58,7 +58,7 @@ func TestServerPausedPastTheTTL(t *testing.T) {
 	})
 }
 
-// A server that is restarted with its data does not cost a waiter its wait.
+// A restart of the server with its data does not end a waiter's wait.
 func TestWaitersOutliveARestart(t *testing.T) {
 	t.Parallel()
 	eachKind(t, func(t *testing.T, b *place, w form) {
@@ -66,7 +66,7 @@ func TestWaitersOutliveARestart(t *testing.T) {
 		next := backend.Start(t, w.rival(b.Client(t, &impatient)))
 		backend.Waiters(t, w.lock(b.Client(t, nil)), 1)
 		b.Server.Stop()
-		time.Sleep(impatient.RetryTimeout + 200*time.Millisecond) // longer than an operation tries for
+		time.Sleep(impatient.RetryTimeout + 200*time.Millisecond) // longer than an operation is retried
 		b.Server.Restart()
 		backend.Waiters(t, w.lock(b.Client(t, nil)), 1)
 		backend.Release(t, lease)
@@ -129,7 +129,7 @@ func TestScriptFlush(t *testing.T) {
 						inside.Unlock()
 						return nil
 					})
-					// A claim does not outlast a machine that stands still.
+					// A claim does not outlast a stall of the machine.
 					if err != nil && !(errors.Is(err, holdfast.ErrLost) && machine.Stalled(began)) {
 						t.Error(err)
 					}
@@ -145,7 +145,7 @@ func TestScriptFlush(t *testing.T) {
 func TestBusyScript(t *testing.T) {
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
-		// Each try is answered, even by a busy machine: the error is the server's.
+		// Even a busy machine answers each try: the error is the server's.
 		cfg := holdfast.Config{CommandTimeout: 20 * time.Second, RetryTimeout: 600 * time.Millisecond}
 		c := b.Client(t, &cfg)
 		backend.Release(t, backend.Acquire(t, c.Mutex("a")))
@@ -199,7 +199,7 @@ func TestRefusals(t *testing.T) {
 		want error
 		make func(t *testing.T) *redis.Options // of a server that refuses so
 	}
-	// A server that answers is given time: else the error would be that it does not.
+	// The client waits long enough for a server that answers: otherwise the error would be that it does not.
 	patient := holdfast.Config{CommandTimeout: 20 * time.Second, RetryTimeout: 600 * time.Millisecond}
 	started := func(t *testing.T, opts ...server.Option) *server.Server { return server.Start(t, bin(t), opts...) }
 	acl := func(rules ...any) func(t *testing.T) *redis.Options {
@@ -241,7 +241,7 @@ func TestRefusals(t *testing.T) {
 		{"loading", backend.Code("LOADING"), func(t *testing.T) *redis.Options {
 			s := started(t, server.Conf("enable-debug-command", "yes"), server.Conf("rdbcompression", "no"))
 			do(t, s, "EVAL", "for n = 1, 8000 do redis.call('SET', 'k' .. n, string.rep('x', 1000)) end", 0)
-			// Reloads, 10 ms a key, and answers after each: longer than the test needs.
+			// The server reloads, at 10 ms a key, and answers after each key: that takes longer than the test.
 			do(t, s, "CONFIG", "SET", "key-load-delay", "10000", "loading-process-events-interval-bytes", "1024")
 			conn, err := s.Dial()
 			if err != nil {
@@ -314,8 +314,8 @@ func TestKilledConnections(t *testing.T) {
 				next := backend.Start(t, w.rival(waiter))
 				backend.Waiters(t, w.lock(holder), 1)
 				do(t, b.Server, "CLIENT", "KILL", "TYPE", kind)
-				// The release may find the waiter deaf: it must come back by itself, not when
-				// it looks after 30s.
+				// The release may find the waiter without a subscription. It must return by itself, before it
+				// would look after 30s.
 				if err := lease.Release(t.Context()); err != nil && !errors.Is(err, holdfast.ErrAmbiguous) {
 					t.Fatal(err)
 				}
@@ -326,7 +326,7 @@ func TestKilledConnections(t *testing.T) {
 	})
 }
 
-// Row 23: deadlines count from the sending, however long the server holds requests up.
+// Row 23: deadlines count from the sending, however long the server holds requests back.
 func TestClientPause(t *testing.T) {
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
@@ -378,12 +378,12 @@ func TestExhaustedPool(t *testing.T) {
 	})
 }
 
-// Row 26: the lock is deleted under its holder. FLUSHALL is in tests/dataloss.
+// Row 26: a held lock is deleted. FLUSHALL is in tests/dataloss.
 func TestDeletedLocks(t *testing.T) {
 	t.Parallel()
 	eachKind(t, func(t *testing.T, b *place, w form) {
 		commands := [][]any{{"DEL", w.key}}
-		if w.isMutex() { // where another kind of key is found, renewals fail
+		if w.isMutex() { // with another kind of key there, renewals fail
 			commands = append(commands, []any{"SET", w.key, "theirs", "PX", "60000"})
 		}
 		for _, command := range commands {
@@ -396,7 +396,7 @@ func TestDeletedLocks(t *testing.T) {
 	})
 }
 
-// Row 35, the channel: a waiter's channel cannot be published to.
+// Row 35, the channel: publishing on a waiter's channel is forbidden.
 func TestHandoverWithoutPermissionToPublish(t *testing.T) {
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
@@ -417,14 +417,14 @@ func TestHandoverWithoutPermissionToPublish(t *testing.T) {
 				t.Errorf("%v: a phantom grant", rules)
 			case <-time.After(20 * time.Millisecond):
 			}
-			// Anybody's next contact gets things going again.
+			// The next request of anybody serves the queue again.
 			lease = backend.Acquire(t, b.Client(t, nil).Mutex("a"))
 			backend.Release(t, lease)
 		}
 	})
 }
 
-// Where pub/sub is forbidden, waiters poll.
+// If pub/sub is forbidden, waiters poll.
 func TestWaitingWithoutPubSub(t *testing.T) {
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {

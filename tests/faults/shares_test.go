@@ -12,8 +12,8 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/proxy"
 )
 
-// Row 15 for locks that several may hold: holds go on past the time at which the first of
-// them would have expired, which is when all of them are looked at.
+// Row 15 for locks that several may hold: holds outlast the time at which the first of them would have expired,
+// when all of them are checked.
 func TestOutOfMemoryWithShares(t *testing.T) {
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
@@ -56,7 +56,7 @@ func TestOutOfMemoryWithShares(t *testing.T) {
 	})
 }
 
-// A release does not need memory either, when it is the first to look at all holds.
+// A release does not need memory either if it is the first to check all holds.
 func TestReleaseOfAShareWithoutMemory(t *testing.T) {
 	t.Parallel()
 	eachPlace(t, func(t *testing.T, b *place) {
@@ -65,7 +65,7 @@ func TestReleaseOfAShareWithoutMemory(t *testing.T) {
 		if err := lease.Extend(t.Context(), time.Minute); err != nil {
 			t.Fatal(err)
 		}
-		b.pass(t, ttl) // past what it had at first
+		b.pass(t, ttl) // past its first expiry
 		do(t, b.Server, "CONFIG", "SET", "maxmemory", "1")
 		backend.Release(t, lease)
 		do(t, b.Server, "CONFIG", "SET", "maxmemory", "0")
@@ -73,8 +73,8 @@ func TestReleaseOfAShareWithoutMemory(t *testing.T) {
 	})
 }
 
-// The token is the same before and after: what was sent for the writer that it was must
-// not make a reader of the writer that it is again.
+// The token stays the same. A request that was sent for the earlier writer must not make the present writer a
+// reader.
 func TestLateCopyOfADowngradeLetsNobodyIn(t *testing.T) {
 	t.Parallel()
 	b := onePlace(t)
@@ -100,7 +100,7 @@ func TestLateCopyOfADowngradeLetsNobodyIn(t *testing.T) {
 	b.Cleaned(t)
 }
 
-// Nor may an upgrade that was repeated make a writer of a reader.
+// Nor may a repeated upgrade turn a reader into a writer.
 func TestLateCopyOfAnUpgradeKeepsNobodyOut(t *testing.T) {
 	t.Parallel()
 	b := onePlace(t)

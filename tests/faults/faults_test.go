@@ -157,8 +157,8 @@ func eachKind(t *testing.T, f func(t *testing.T, b *place, w form), opts ...serv
 	eachServer(t, slices.Delete(all, 1, 2), f, opts...)
 }
 
-// eachServer runs f with a server for each form: in a soak on every real one; otherwise on every real one for
-// the first form, the mutex, and on one for the others.
+// eachServer runs f with a server for each form: for the mutex, and in a soak for all forms, on every real
+// one; otherwise on one.
 func eachServer(t *testing.T, forms []form, f func(t *testing.T, b *place, w form), opts ...server.Option) {
 	t.Helper()
 	for _, w := range forms {

@@ -166,7 +166,7 @@ func TestLostRepliesToChangesOfWeight(t *testing.T) {
 	b.Cleaned(t)
 }
 
-// An upgrade is a grant: without its replicas it is none.
+// An upgrade is a grant: without the confirmation of replicas it fails.
 func TestUpgradeThatReplicasDoNotConfirm(t *testing.T) {
 	t.Parallel()
 	b := onePlace(t)

@@ -1,5 +1,5 @@
-// Package leaks uses locks a great many times, in every way that can leave something
-// behind, and looks at what is left.
+// Package leaks uses locks a great many times, in every way that can leave something behind, and checks what is
+// left.
 package leaks
 
 import (
@@ -22,16 +22,14 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/soak"
 )
 
-// maxGrowth is by how much the heap may be larger at the end. Pools of connections, and
-// maps that have been full, keep some of what they had. What is lost in every cycle
-// shows: from 50 bytes on, and in a soak from a byte on.
+// maxGrowth is by how much the heap may have grown at the end. Pools of connections, and maps that have been
+// full, keep some of their memory. A leak in every cycle shows from 50 bytes on, and in a soak from a byte on.
 const maxGrowth = 512 << 10
 
-// Row 30: a million acquires, of which many are given up, whose locks are deleted,
-// whose connections are killed or whose clients are closed. Everything is then as it
-// was: goroutines, heap, keys, channels and connections.
+// Row 30: a million acquires. Many of them are given up, locks are deleted, connections are killed and clients
+// are closed. Afterwards everything is as before: goroutines, heap, keys, channels and connections.
 func TestNothingIsLeftOfManyCycles(t *testing.T) {
-	cycles, others := 10_000, 2_000 // what leaks in the client does so with any server
+	cycles, others := 10_000, 2_000 // a leak in the client shows with any server
 	if soak.Long() {
 		cycles, others = 1_000_000, 100_000
 	}
@@ -47,7 +45,7 @@ func TestNothingIsLeftOfManyCycles(t *testing.T) {
 			t.Fatal(err)
 		}
 		u.lasting = lasting
-		u.rounds(t, cycles/5) // what is made once, is made
+		u.rounds(t, cycles/5) // everything that is made once has been made
 		warm := look(t, u.observer)
 		begun := time.Now()
 		u.rounds(t, cycles)
@@ -97,7 +95,7 @@ func TestNothingIsLeftOfManyCycles(t *testing.T) {
 // patient has a timeout that a machine which stands still for two seconds does not reach.
 var patient = holdfast.Config{CommandTimeout: 4 * time.Second}
 
-// small keeps the buffers of idle connections from hiding what leaks.
+// small makes buffers of idle connections too small to hide a leak.
 func small(o *redis.Options) { o.ReadBufferSize, o.WriteBufferSize, o.PoolSize = 4096, 4096, 8 }
 
 func options(b *backend.Backend) *redis.Options {
@@ -106,7 +104,7 @@ func options(b *backend.Backend) *redis.Options {
 	return o
 }
 
-// picture is what there is at a moment.
+// picture is what exists at a moment.
 type picture struct {
 	goroutines  int
 	heap        uint64 // bytes in use after a collection
@@ -121,7 +119,7 @@ func (p picture) String() string {
 func look(t *testing.T, observer *redis.Client) picture {
 	t.Helper()
 	runtime.GC()
-	runtime.GC() // what pools keep for one more collection
+	runtime.GC() // pools keep some things for one more collection
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	channels, err := observer.PubSubChannels(t.Context(), "*").Result()
@@ -140,19 +138,19 @@ func connections(t *testing.T, observer *redis.Client) int {
 	return strings.Count(list, "\n")
 }
 
-// use is what is done to one server.
+// use is a test's use of one server.
 type use struct {
 	b        *backend.Backend
 	observer *redis.Client
-	lasting  *holdfast.Client // that is not closed between rounds
+	lasting  *holdfast.Client // not closed between rounds
 
-	clients, kills int // rounds do these one at a time
+	clients, kills int // done in rounds by one goroutine at a time
 	cycles         atomic.Int64
 
 	granted, gaveUp, held, lost, closed, unsure atomic.Int64
 }
 
-// rounds does at least so many cycles, with a further client for every few hundred.
+// rounds does at least that many cycles, with a further client for every few hundred.
 func (u *use) rounds(t *testing.T, cycles int) {
 	t.Helper()
 	for end := u.cycles.Load() + int64(cycles); u.cycles.Load() < end && !t.Failed(); {
@@ -224,8 +222,8 @@ func (u *use) kill(t *testing.T, kind string) {
 	}
 }
 
-// cycle acquires one of a few locks, or one that nobody else ever uses. It reports
-// whether the client is of use still.
+// cycle acquires one of a few locks, or one that nothing else ever uses. It reports whether the client can
+// still be used.
 func (u *use) cycle(t *testing.T, c *holdfast.Client) bool {
 	n := u.cycles.Add(1)
 	l := c.Mutex(fmt.Sprint("shared", rand.N(6)))
@@ -234,7 +232,7 @@ func (u *use) cycle(t *testing.T, c *holdfast.Client) bool {
 	var lease *holdfast.Lease
 	var err error
 	switch way {
-	case 0, 1, 2: // gives up, mostly
+	case 0, 1, 2: // usually it gives up
 		short, cancel := context.WithTimeout(ctx, rand.N(2*time.Millisecond))
 		lease, err = l.Acquire(short)
 		cancel()
@@ -252,7 +250,7 @@ func (u *use) cycle(t *testing.T, c *holdfast.Client) bool {
 			u.observer.Del(ctx, "holdfast:{"+l.Name()+"}")
 		}
 		if way%2 == 0 {
-			lease.Context(context.Background()) // is made when it is asked for
+			lease.Context(context.Background()) // the context is made when it is asked for
 		}
 		err = lease.Release(ctx)
 	}

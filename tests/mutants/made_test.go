@@ -20,9 +20,9 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/overlay"
 )
 
-// The library still has the places that each mutant changes, and what it puts there still fits:
-// known at once, not first when it is hunted. A script that fails for a misspelled name would be
-// found out, too, for the wrong reason.
+// The library still has the places that each mutant changes, and the new text still fits. That is checked now,
+// and not only when the mutant is hunted. A script that fails because of a misspelled name would be found, too,
+// but for the wrong reason.
 func TestEveryMutantCanBeMade(t *testing.T) {
 	if _, err := overlay.Places(); err != nil {
 		t.Fatal(err)
@@ -71,8 +71,8 @@ func TestEveryMutantCanBeMade(t *testing.T) {
 	}
 }
 
-// A name that no required fragment declares would be found first when that line runs. Each fragment has to
-// require what it uses itself, so that it does not depend on what its scripts require besides.
+// A name that no required fragment declares would be noticed only when that line runs. Each fragment must
+// require what it uses itself, so that it does not depend on what else its scripts require.
 func TestEveryScriptDeclaresWhatItUses(t *testing.T) {
 	scripts := readScripts(t)
 	for file := range scripts {
@@ -92,7 +92,7 @@ func TestEveryScriptDeclaresWhatItUses(t *testing.T) {
 	}
 }
 
-// A marker that no mutant uses would be taken for one.
+// A marker that no mutant uses would suggest that there is one.
 func TestEveryPlaceHasItsMutant(t *testing.T) {
 	places, err := overlay.Places()
 	if err != nil {
@@ -111,7 +111,8 @@ func TestEveryPlaceHasItsMutant(t *testing.T) {
 	}
 }
 
-// packagesOf returns the import paths of the packages of Go files, which have names from the library's root.
+// packagesOf returns the import paths of the packages of Go files, whose names are relative to the library's
+// root.
 func packagesOf(files map[string]string) (packages []string) {
 	for file := range files {
 		p := path.Join("github.com/holdfast-go/holdfast", path.Dir(file))
@@ -140,7 +141,7 @@ func declares(t *testing.T, folder, test string) bool {
 	return false
 }
 
-// scripts are the texts of the library's Lua files, by their names from its root.
+// scripts are the texts of the library's Lua files, by name relative to its root.
 type scripts map[string]string
 
 const scriptFolder = "internal/script/"
@@ -162,7 +163,7 @@ func readScripts(t *testing.T) scripts {
 	return s
 }
 
-// with returns the scripts with edited files, of which some may be no scripts.
+// with returns the scripts with edited files, some of which may not be scripts.
 func (s scripts) with(edited map[string]string) scripts {
 	all := maps.Clone(s)
 	for file, text := range edited {

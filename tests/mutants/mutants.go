@@ -1,8 +1,7 @@
-// Package mutants has locks that are broken on purpose, and campaigns that must find
-// each of them out: a campaign that finds nothing says something only if it would have
-// found these. What campaigns cannot show, tests must. The library's own are built from its sources with a few lines changed
-// on the way to the compiler; the others, which people write and articles warn of,
-// are in naiveworker.
+// Package mutants has locks that are broken on purpose. Campaigns must find each of them: a campaign that finds
+// nothing proves something only if it would have found these. Where campaigns cannot, tests must. The library's
+// own mutants are built from its sources with a few lines changed on the way to the compiler. The others, which
+// people write and articles warn of, are in naiveworker.
 package mutants
 
 import (
@@ -27,17 +26,17 @@ type Mutant struct {
 	Subject campaign.Subject
 	Edits   []overlay.Edit
 	Naive   string   // a lock of naiveworker; "" for the library with Edits
-	Kinds   []string // of faults that bring it to light; none: it fails on a calm day
-	// Rules are those of which it breaks one. What else is found does not count.
+	Kinds   []string // faults that reveal it; none: it fails without faults
+	// Rules are the rules of which it breaks at least one. Other findings do not count.
 	Rules []campaign.Rule
-	// Tests are for a mutant that is not for campaigns: each of them must fail with it.
+	// Tests, if any, take the place of campaigns: each of them must fail with the mutant.
 	Tests []Test
 }
 
 // Test is a test of a package in tests.
 type Test struct{ Package, Name string }
 
-// Verdict is what a campaign made of a mutant.
+// Verdict is the outcome of a campaign against a mutant.
 type Verdict struct {
 	Seed       uint64
 	Found      bool
@@ -112,7 +111,7 @@ func hunt(ctx context.Context, m Mutant, cfg campaign.Config) (Verdict, error) {
 	return v, nil
 }
 
-// examine runs a mutant's tests, as often as there are seeds.
+// examine runs a mutant's tests once for each seed.
 func examine(ctx context.Context, m Mutant, dir string, seeds ...uint64) (verdicts []Verdict, err error) {
 	list, err := overlay.Write(dir, m.Edits...)
 	if err != nil {

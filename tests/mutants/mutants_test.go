@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/soak"
 )
 
-// quick are those that are hunted in a short slice: found soon, and by different rules.
+// quick are the mutants of a short slice: they are found soon, and by different rules.
 var quick = []string{"release-anybodys", "last-come-first-served", "one-fence", "goroutine-left", "exists-then-set", "half-a-quorum", "counted-for-another", "one-party-fewer"}
 
 // rounds is how many campaigns of a soak must find each mutant.
@@ -45,7 +45,7 @@ func chosen(t *testing.T) []Mutant {
 // atOnce bounds how many mutants are hunted at the same time: campaigns mostly wait.
 const atOnce = 4
 
-// Every mutant is found out, whatever the seed.
+// Every mutant is found, whatever the seed.
 func TestMutantsAreFoundOut(t *testing.T) {
 	mutants, servers, times := chosen(t), server.Binaries(t), 1
 	if soak.Long() {
@@ -90,8 +90,7 @@ func TestMutantsAreFoundOut(t *testing.T) {
 	t.Logf("mutants: %d of %d campaigns found their mutant, of %d, within %d histories, in %s", found, hunts, len(mutants), slowest, time.Since(begun).Round(time.Second))
 }
 
-// What is not broken is not accused: the naive lock that takes and gives as it should, and
-// the library on calm days.
+// Sound locks are acquitted: the naive lock that is written correctly, and the library without faults.
 func TestTheInnocentAreAcquitted(t *testing.T) {
 	calm := 12
 	if soak.Long() {
@@ -103,7 +102,7 @@ func TestTheInnocentAreAcquitted(t *testing.T) {
 
 func acquitLibrary(t *testing.T, servers []server.Binary, calm int) {
 	if !soak.Long() {
-		t.Parallel() // histories wait most of the time
+		t.Parallel() // histories mostly wait
 	}
 	report, err := campaign.Run(t.Context(), campaign.Config{Servers: servers, Histories: calm, Calm: true, Progress: t.Output()})
 	if err != nil {
@@ -127,7 +126,7 @@ func acquitNaive(t *testing.T, servers []server.Binary, calm int) {
 	}
 	for _, e := range report.Failures {
 		for _, f := range e.Findings {
-			// It queues nowhere, and may leave a lock that it was cancelled for.
+			// It has no queue, and a cancelled acquire may leave a lock.
 			if f.Rule != campaign.Order && f.Rule != campaign.Wakeup && f.Rule != campaign.Leak {
 				t.Errorf("the naive lock that takes and gives as it should: %v", f)
 			}

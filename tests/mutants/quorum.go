@@ -26,7 +26,7 @@ var quorum = []Mutant{
 		Kinds:   []string{"server-pause-long", "refused-connections", "lost-reply"}, Rules: []campaign.Rule{campaign.Fences},
 	},
 	{
-		// Who comes so late is past its own deadline, in any history: tests ask the node itself.
+		// In any history, a process that is so late is past its own deadline. So tests ask the node itself.
 		Name: "second-phase-unowned", About: "a node is told of a fence without asking whose the lock is by then",
 		Edits: []overlay.Edit{line("node-fence-owner", "if false then")},
 		Tests: []Test{{"scripts", "TestNodes"}, {"quorum", "TestNodeLosesTheLockBeforeItIsToldAFence"}},
@@ -59,8 +59,8 @@ var quorum = []Mutant{
 		Rules:   []campaign.Rule{campaign.Fences},
 	},
 	{
-		// Nothing but a vote of this kind, of a node that was emptied, would show it in a history: tests ask
-		// the node itself.
+		// In a history, only a vote of this kind from a node that was emptied would show it. So tests ask the
+		// node itself.
 		Name: "node-batch-unrefused", About: "a batch takes locks of a node that counts for nothing",
 		Edits: []overlay.Edit{line("node-batch-refused", "if false then")},
 		Tests: []Test{{"scripts", "TestNodeBatches"}},

@@ -17,8 +17,8 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
-// split gives each of as many processes as there are nodes a way to them on which, in the first round, each is
-// granted its own node before any of them asks another.
+// split gives each of as many processes as there are nodes its own connections to them. In the first round each
+// process is granted its own node before any of them asks another node.
 func (s *site) split() (all []*holdfast.Lock) {
 	var granted sync.WaitGroup
 	granted.Add(len(s.nodes))
@@ -32,8 +32,8 @@ func (s *site) split() (all []*holdfast.Lock) {
 	return all
 }
 
-// All try at once, each nearest to another node, so that nobody gets a majority at first: one of them has the
-// lock in the end, and the others are told who.
+// All try at once, each nearest to another node, so that nobody gets a majority at first. In the end one of
+// them has the lock, and the others are told who has it.
 func TestAllTryAtOnce(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{3, 5} {
@@ -41,7 +41,7 @@ func TestAllTryAtOnce(t *testing.T) {
 			t.Run(fmt.Sprint(bin.Name, ", ", n, " nodes"), func(t *testing.T) {
 				t.Parallel()
 				s := open(t, bin, n, age)
-				s.retryTimeout = 10 * time.Minute // so that no slow machine reaches it
+				s.retryTimeout = 10 * time.Minute // so long that no slow machine reaches it
 				type result struct {
 					lease *holdfast.Lease
 					err   error
@@ -84,11 +84,12 @@ func TestAllTryAtOnce(t *testing.T) {
 	}
 }
 
-// Who finds that nodes name different holders, none of them a majority's, is not told that the lock is held.
+// If nodes name different holders, and none of them has a majority, the caller is not told that the lock is
+// held.
 func TestHeldIsWhatAMajoritySays(t *testing.T) {
 	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
-		// What is left of two who died before they could give it back.
+		// These are the remains of two holders that died before they could give them back.
 		var values []any
 		for _, owner := range []string{"one", "two"} {
 			lease := acquireOn(t, s.lock(holdfast.Owner(owner), holdfast.NoRenew()), 3)
@@ -113,7 +114,7 @@ func TestHeldIsWhatAMajoritySays(t *testing.T) {
 				t.Errorf("the error does not say %q: %v", want, err)
 			}
 		}
-		// Who waits has it once one of them is over.
+		// A waiter gets the lock once one of them has expired.
 		waiting := backend.Start(t, s.lock())
 		backend.Eventually(t, "it waits", func() bool { return s.tickets() == 3 })
 		if _, err := s.nodes[0].Do("DEL", "holdfast:{q}"); err != nil {
@@ -127,7 +128,7 @@ func TestHeldIsWhatAMajoritySays(t *testing.T) {
 	})
 }
 
-// tickets is on how many nodes anybody waits for the lock.
+// tickets returns on how many nodes anybody waits for the lock.
 func (s *site) tickets() (n int) {
 	s.t.Helper()
 	for _, node := range s.nodes {
@@ -146,20 +147,20 @@ func (s *site) tickets() (n int) {
 	return n
 }
 
-// A process that comes back for the lock whenever it has released it does not pass another that waits.
+// A process that asks again as soon as it has released the lock does not overtake a waiter.
 func TestNobodyPassesAWaiter(t *testing.T) {
 	t.Parallel()
 	for _, bin := range server.Binaries(t) {
 		t.Run(bin.Name, func(t *testing.T) {
 			t.Parallel()
-			// A ticket lasts for a second after its owner has asked.
+			// A ticket lasts for a second after its owner's latest request.
 			machine.UndisturbedTest(t, func(tb testing.TB) {
 				s := open(t, bin, 3, age)
 				ctx, cancel := context.WithCancel(tb.Context())
 				var grants atomic.Int64
 				var busy sync.WaitGroup
 				greedy := s.quorum(10 * time.Second)
-				for range 2 { // goroutines, so that one follows the other at once
+				for range 2 { // goroutines, so that one asks as soon as the other has released
 					busy.Go(func() {
 						l := greedy.Mutex("q")
 						for ctx.Err() == nil {
@@ -188,7 +189,7 @@ func TestNobodyPassesAWaiter(t *testing.T) {
 								tb.Fatal("no lease")
 							}
 						default:
-							if known < 0 && votes.Load() > 9 { // three rounds, of which the first tells it that it has to wait
+							if known < 0 && votes.Load() > 9 { // three rounds: in the first it learns that it has to wait
 								known = grants.Load()
 							}
 							if known >= 0 && grants.Load() > known+3 {
@@ -204,7 +205,7 @@ func TestNobodyPassesAWaiter(t *testing.T) {
 	}
 }
 
-// Who gives up while it waits leaves the lock to those behind it at once.
+// A waiter that gives up makes way at once for those behind it.
 func TestWaiterGivesUp(t *testing.T) {
 	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {

@@ -10,7 +10,8 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 )
 
-// One leads at a time, also while a minority is away; the next does when it resigns; and who watches sees both.
+// There is one leader at a time, also while a minority of nodes is away. When it resigns, the next one leads.
+// Watchers see both.
 func TestElection(t *testing.T) {
 	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {

@@ -13,12 +13,12 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/proxy"
 )
 
-// Nodes that are further away than the default node timeout for the TTL are locked, also over new
-// connections, and when they do not know the scripts.
+// Nodes that are farther away than the default node timeout for the TTL can be locked, even over new
+// connections, and if they do not know the scripts.
 func TestFarNodes(t *testing.T) {
 	t.Parallel()
 	each(t, 3, 10*time.Second, func(t *testing.T, s *site) {
-		s.retryTimeout = 10 * time.Minute // a slow machine has many rounds
+		s.retryTimeout = 10 * time.Minute // a slow machine needs many rounds
 		var links []*proxy.Proxy
 		for _, node := range s.nodes {
 			link := proxy.New(t, node.Addr())
@@ -39,7 +39,7 @@ func TestFarNodes(t *testing.T) {
 				if err != nil {
 					t.Fatalf("TryAcquire: %v", err)
 				}
-				// On a slow machine it may be lost by then.
+				// On a slow machine the lease may be lost by then.
 				if err := lease.Release(t.Context()); err != nil && !errors.Is(err, holdfast.ErrLost) && !errors.Is(err, holdfast.ErrUnavailable) {
 					t.Errorf("Release: %v", err)
 				}
@@ -49,8 +49,8 @@ func TestFarNodes(t *testing.T) {
 	})
 }
 
-// cutOff is a quorum two of whose nodes cannot be reached, and what lets them be; votes counts how often nodes are
-// asked for locks.
+// cutOff returns a quorum two of whose nodes cannot be reached, and a function that ends that; votes counts how
+// often nodes are asked for locks.
 func (s *site) cutOff(votes *atomic.Int64) (q *holdfast.Quorum, mend func()) {
 	var links []*proxy.Proxy
 	for i, node := range s.nodes {
@@ -67,7 +67,7 @@ func (s *site) cutOff(votes *atomic.Int64) (q *holdfast.Quorum, mend func()) {
 	}
 }
 
-// A majority that is away for less than RetryTimeout is waited for, by who tries, too.
+// A majority that is away for less than RetryTimeout is waited for, even by TryAcquire.
 func TestMajorityComesBack(t *testing.T) {
 	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
@@ -99,7 +99,7 @@ func TestMajorityComesBack(t *testing.T) {
 	})
 }
 
-// Whose context ends while there is no majority is told both.
+// If the context ends while there is no majority, the error says both.
 func TestContextEndsWithoutAMajority(t *testing.T) {
 	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
@@ -122,7 +122,7 @@ func TestContextEndsWithoutAMajority(t *testing.T) {
 	})
 }
 
-// What waiting does not mend is told at once, if it is a majority's.
+// An error that waiting does not cure is returned at once, if a majority reports it.
 func TestMajorityRefuses(t *testing.T) {
 	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {

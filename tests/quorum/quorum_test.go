@@ -1,5 +1,5 @@
-// Package quorum tests locks over several independent servers, which are killed, paused and
-// emptied. There is no embedded server here: it does not tell which incarnation it is.
+// Package quorum tests locks over several independent servers, which are killed, paused and emptied. It does
+// not use the embedded server, which has no incarnations.
 package quorum
 
 import (
@@ -32,27 +32,27 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	backend.AtOnce(20) // most of each is waiting
+	backend.AtOnce(20) // the tests mostly wait
 	os.Exit(m.Run())
 }
 
-// term is the longest lease, and so the quarantine: where what is not given back has to be
-// noticed, an age.
+// term is the longest lease, and so the quarantine. It is very long where a test must notice locks that were
+// not given back.
 const (
 	term = 6 * time.Second
 	age  = time.Hour
 )
 
-// site is some servers, the nodes of a quorum, and the TTL of its locks.
+// site is some servers, the nodes of a quorum, with the TTL of its locks.
 type site struct {
 	t     *testing.T
 	bin   server.Binary
 	nodes []*server.Server
 	ttl   time.Duration
-	wrap  func(i int, d drivertest.Driver) drivertest.Driver // of the clients of nodes; or nil
+	wrap  func(i int, d drivertest.Driver) drivertest.Driver // around the clients' drivers; may be nil
 
-	commandTimeout time.Duration      // 4 s if it is 0, which a machine that stands still for two does not reach
-	retryTimeout   time.Duration      // the default if it is 0
+	commandTimeout time.Duration      // 0: 4 s, which a machine that stands still for two seconds does not reach
+	retryTimeout   time.Duration      // 0: the default
 	clients        []*holdfast.Client // of the latest quorum
 }
 
@@ -67,7 +67,7 @@ func open(t *testing.T, bin server.Binary, n int, ttl time.Duration) *site {
 	return s
 }
 
-// admit is Admit, or ForceAdmit, again if nodes were too slow to answer.
+// admit calls Admit or ForceAdmit, again if nodes were too slow to answer.
 func admit(t *testing.T, q *holdfast.Quorum, force bool) error {
 	t.Helper()
 	for limit := time.Now().Add(time.Minute); ; {
@@ -91,7 +91,7 @@ func start(t *testing.T, bin server.Binary, n int) *site {
 	return s
 }
 
-// quorum is one process's. It waits for a node for so long in a round, if that is given.
+// quorum returns the quorum of a new process, with the node timeout if one is given.
 func (s *site) quorum(nodeTimeout ...time.Duration) *holdfast.Quorum {
 	s.t.Helper()
 	var addrs []string
@@ -101,7 +101,7 @@ func (s *site) quorum(nodeTimeout ...time.Duration) *holdfast.Quorum {
 	return s.quorumOf(addrs, nodeTimeout...)
 }
 
-// through is the quorum of a process whose way to each node is a proxy.
+// through returns the quorum of a process that reaches each node through a proxy.
 func (s *site) through(links []*proxy.Proxy, nodeTimeout ...time.Duration) *holdfast.Quorum {
 	s.t.Helper()
 	var addrs []string
@@ -132,7 +132,7 @@ func (s *site) quorumOf(addrs []string, nodeTimeout ...time.Duration) *holdfast.
 	return s.waiting(nodeTimeout...)
 }
 
-// waiting is the quorum of the latest clients that waits so long for a node.
+// waiting returns the quorum of the latest clients, with the node timeout if one is given.
 func (s *site) waiting(nodeTimeout ...time.Duration) *holdfast.Quorum {
 	s.t.Helper()
 	cfg := &holdfast.QuorumConfig{}
@@ -149,13 +149,13 @@ func (s *site) waiting(nodeTimeout ...time.Duration) *holdfast.Quorum {
 	return q
 }
 
-// quorums are all that were made.
+// quorums are all quorums that were made.
 var quorums struct {
 	sync.Mutex
 	all []*holdfast.Quorum
 }
 
-// nodesOf returns the nodes that hold a lease, of whatever quorum it is.
+// nodesOf returns the nodes that hold a lease of any quorum.
 func nodesOf(lease *holdfast.Lease) []string {
 	quorums.Lock()
 	all := quorums.all
@@ -168,7 +168,7 @@ func nodesOf(lease *holdfast.Lease) []string {
 	return nil
 }
 
-// lock is one of a process of its own, with a node timeout that a slow machine keeps.
+// lock returns the lock of a new process, with a node timeout that a slow machine keeps.
 func (s *site) lock(opts ...holdfast.QuorumOption) *holdfast.Lock {
 	s.t.Helper()
 	return s.lockWaiting(min(s.ttl/4, 10*time.Second), opts...)
@@ -180,7 +180,7 @@ func (s *site) lockWaiting(nodeTimeout time.Duration, opts ...holdfast.QuorumOpt
 	return s.quorum(nodeTimeout).Mutex("q", opts...)
 }
 
-// acquire takes the lock, again if nodes were too slow to answer.
+// acquire acquires the lock, again if nodes were too slow to answer.
 func acquire(t *testing.T, l *holdfast.Lock) *holdfast.Lease {
 	t.Helper()
 	lease, err := acquired(t, l)
@@ -200,7 +200,7 @@ func acquired(t *testing.T, l *holdfast.Lock) (*holdfast.Lease, error) {
 	}
 }
 
-// acquireOn takes a lock that is not renewed on so many nodes, again if one was slower than the others.
+// acquireOn acquires a lock that is not renewed on n nodes, again if one was slower than the others.
 func acquireOn(t *testing.T, l *holdfast.Lock, n int) *holdfast.Lease {
 	t.Helper()
 	for limit := time.Now().Add(time.Minute); ; {
@@ -235,8 +235,8 @@ func (s *site) addrs() []string {
 	return all
 }
 
-// eachUnhurried runs a test with n nodes of every kind of server whose leases last for term, which may be lost on a
-// machine that is slow: f returns an error then, and is called again with longer ones.
+// eachUnhurried runs a test with n nodes of every kind of server, whose leases last for term. A slow machine
+// may lose them; then f returns an error, and is called again with longer leases.
 func eachUnhurried(t *testing.T, n int, f func(t *testing.T, s *site) error) {
 	t.Helper()
 	for _, bin := range server.Binaries(t) {
@@ -247,7 +247,7 @@ func eachUnhurried(t *testing.T, n int, f func(t *testing.T, s *site) error) {
 	}
 }
 
-// agree waits until so many nodes hold the lease's lock.
+// agree waits until n nodes hold the lease's lock.
 func agree(t *testing.T, lease *holdfast.Lease, n int) {
 	t.Helper()
 	if err := agreed(lease, n); err != nil {
@@ -256,7 +256,7 @@ func agree(t *testing.T, lease *holdfast.Lease, n int) {
 }
 
 func agreed(lease *holdfast.Lease, n int) error {
-	// A node that comes back does so after its quarantine.
+	// A node returns after its quarantine.
 	for limit := time.Now().Add(time.Minute); len(nodesOf(lease)) != n; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(limit) || lease.Err() != nil {
 			return fmt.Errorf("%q agree, not %d; the lease: %w", nodesOf(lease), n, lease.Err())
@@ -317,11 +317,11 @@ func TestOneHolderAtATime(t *testing.T) {
 	})
 }
 
-// Clients have names of their own by default. A lock has one, on all nodes.
+// Clients have names of their own by default. A lock has one name, on all nodes.
 func TestHolderWithoutAName(t *testing.T) {
 	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
-		// Without renewals, which would notice a node that has lost it.
+		// It is not renewed: a renewal would notice a node that has lost it.
 		lease := acquireOn(t, s.lock(holdfast.NoRenew()), 3)
 		observer := s.lockWaiting(time.Second)
 		wantHeld(t, observer)
@@ -332,7 +332,7 @@ func TestHolderWithoutAName(t *testing.T) {
 		if held, err := backend.IsHeld(t.Context(), observer); err == nil && !held {
 			t.Error("it is not held")
 		}
-		// One that has the lock is out of sight, and one never got it.
+		// One node that has the lock cannot be reached, and one never had it.
 		if _, err := s.nodes[2].Do("DEL", "holdfast:{q}"); err != nil {
 			t.Fatal(err)
 		}
@@ -347,7 +347,7 @@ func TestHolderWithoutAName(t *testing.T) {
 	})
 }
 
-// The nodes' clocks may part from what was known of them while nobody asks.
+// The nodes' clocks may drift from what was known of them while nobody asks.
 func TestClocksPartWhileNothingIsAsked(t *testing.T) {
 	t.Parallel()
 	for _, bin := range server.Binaries(t) {
@@ -375,14 +375,14 @@ func TestClocksPartWhileNothingIsAsked(t *testing.T) {
 	}
 }
 
-// cleaned checks that nothing is left of any lock on the nodes that run.
+// cleaned checks that no running node has a key of any lock left.
 func (s *site) cleaned() {
 	s.t.Helper()
-	// Tombstones stay for a node timeout and a second.
+	// Tombstones last for a node timeout and a second.
 	for limit := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
 		var left []any
 		for _, node := range s.nodes {
-			keys, _ := node.Do("KEYS", "holdfast:{*") // nothing, of one that is down
+			keys, _ := node.Do("KEYS", "holdfast:{*") // a node that is down has none
 			list, _ := keys.([]any)
 			left = append(left, list...)
 		}
@@ -407,8 +407,8 @@ func TestLeaseIsRenewed(t *testing.T) {
 	})
 }
 
-// A minority of nodes that are down is in nobody's way; without a majority nothing is
-// granted, and nothing is left.
+// A minority of nodes that are down is in nobody's way. Without a majority nothing is granted, and nothing is
+// left.
 func TestNodesAreDown(t *testing.T) {
 	t.Parallel()
 	each(t, 5, age, func(t *testing.T, s *site) {
@@ -424,7 +424,7 @@ func TestNodesAreDown(t *testing.T) {
 		agree(t, lease, 3)
 		wantHeld(t, s.lock())
 		backend.Release(t, lease)
-		backend.Release(t, acquire(t, s.lock())) // by one who has never seen the two
+		backend.Release(t, acquire(t, s.lock())) // by a process that has never seen the two
 		s.nodes[2].Kill()
 		for what, l := range map[string]*holdfast.Lock{"one who knew them": l, "one who did not": s.lock()} {
 			_, err := l.Acquire(t.Context())
@@ -442,8 +442,8 @@ func TestNodesAreDown(t *testing.T) {
 	})
 }
 
-// That a lock is held is what a majority says: one node that does, of which the others are
-// away, is no majority.
+// A lock counts as held if a majority says so. If one node says so and the others are away, that is no
+// majority.
 func TestHeldWithoutAMajority(t *testing.T) {
 	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
@@ -462,7 +462,7 @@ func TestHeldWithoutAMajority(t *testing.T) {
 	})
 }
 
-// Who gets one node of three has nothing, and leaves nothing.
+// A process that gets one node of three has nothing, and leaves nothing.
 func TestMinorityIsGivenBack(t *testing.T) {
 	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
@@ -495,9 +495,8 @@ func TestMinorityIsGivenBack(t *testing.T) {
 	})
 }
 
-// A node that lost its counter does not grant before it knows what a majority of the others
-// know: of those that go on, one may have missed all that was granted. Fences rise though they
-// are ahead of the clock.
+// A node that lost its counter grants nothing before it knows the counters of a majority of the others: each
+// single one may have missed all grants. Fences rise, although they are ahead of the clock.
 func TestRestartedNodeIsToldTheFences(t *testing.T) {
 	t.Parallel()
 	eachUnhurried(t, 3, func(t *testing.T, s *site) error {
@@ -529,7 +528,7 @@ func TestRestartedNodeIsToldTheFences(t *testing.T) {
 		}
 		s.nodes[1].Resume()
 		lease := acquire(t, s.lock())
-		if err := agreed(lease, 3); err != nil { // else it has been told
+		if err := agreed(lease, 3); err != nil { // otherwise it has been told
 			return err
 		}
 		counter, err := s.nodes[0].Do("GET", "holdfast:fence")
@@ -537,7 +536,7 @@ func TestRestartedNodeIsToldTheFences(t *testing.T) {
 			t.Errorf("its counter is %v, %v; %d was granted before", counter, err, last)
 		}
 		backend.Release(t, lease)
-		s.nodes[1].Pause() // which alone knew all
+		s.nodes[1].Pause() // the only one that knew all fences
 		lease = acquire(t, s.lockWaiting(200*time.Millisecond))
 		if lease.Fence() <= last {
 			t.Errorf("fence %d follows %d", lease.Fence(), last)
@@ -548,7 +547,7 @@ func TestRestartedNodeIsToldTheFences(t *testing.T) {
 	})
 }
 
-// A lease is lost with its majority, and told so.
+// If a lease loses its majority, it is lost, and its holder is told.
 func TestMajorityIsLost(t *testing.T) {
 	t.Parallel()
 	eachUnhurried(t, 3, func(t *testing.T, s *site) error {
@@ -576,7 +575,7 @@ func TestMajorityIsLost(t *testing.T) {
 	})
 }
 
-// takenFrom has another program take the lease's lock on a node, and the lease notice.
+// takenFrom makes another program take the lease's lock on a node, and waits until the lease notices.
 func (s *site) takenFrom(lease *holdfast.Lease, node int) {
 	s.t.Helper()
 	if _, err := s.nodes[node].Do("SET", "holdfast:{q}", "theirs", "PX", "3600000"); err != nil {
@@ -588,8 +587,8 @@ func (s *site) takenFrom(lease *holdfast.Lease, node int) {
 	})
 }
 
-// What is left of a lease that has lost a minority is released; that the rest did not answer
-// is no loss.
+// A lease that has lost a minority is released on its remaining nodes. That the lost ones do not answer is no
+// loss.
 func TestReleaseOfALeaseThatLostAMinority(t *testing.T) {
 	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
@@ -606,7 +605,7 @@ func TestReleaseOfALeaseThatLostAMinority(t *testing.T) {
 	})
 }
 
-// The deadline is that of a majority that is left, not of nodes that are lost.
+// The deadline is that of the majority that remains, not that of lost nodes.
 func TestDeadlineIsOfTheNodesThatAreLeft(t *testing.T) {
 	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
@@ -627,7 +626,7 @@ func TestDeadlineIsOfTheNodesThatAreLeft(t *testing.T) {
 	})
 }
 
-// slowProbe is a driver over which it takes long to find out what the server is.
+// slowProbe is a driver that takes long to find out what the server is.
 type slowProbe struct {
 	drivertest.Driver
 	until <-chan struct{}
@@ -641,8 +640,7 @@ func (d slowProbe) Probe(ctx context.Context) (driver.ServerInfo, error) {
 	return d.Driver.Probe(ctx)
 }
 
-// A process that has reached a majority does not wait for a node that it cannot reach, whichever
-// that is.
+// A process that has reached a majority does not wait for a node that it cannot reach, whichever node that is.
 func TestMajorityIsReachedBeforeTheRest(t *testing.T) {
 	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
@@ -666,8 +664,8 @@ func TestMajorityIsReachedBeforeTheRest(t *testing.T) {
 	})
 }
 
-// A process that has reached a majority, of which one node does not grant, waits for those that it
-// is still reaching: they make another.
+// If one node of the majority that a process has reached does not grant, the process waits for those that it is
+// still reaching: they make another majority.
 func TestNodesThatAreBeingReachedCount(t *testing.T) {
 	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
@@ -702,7 +700,7 @@ func (d onFence) Run(ctx context.Context, call driver.Call) (string, error) {
 	return d.Driver.Run(ctx, call)
 }
 
-// That a context ended while nodes were told of a fence says nothing of the nodes.
+// If a context ends while nodes are told of a fence, that says nothing about the nodes.
 func TestContextEndsWhileNodesAreToldAFence(t *testing.T) {
 	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
@@ -727,7 +725,7 @@ func TestContextEndsWhileNodesAreToldAFence(t *testing.T) {
 	})
 }
 
-// Clients that are closed while nodes are told of a fence say so, and wait for no lease that nobody
+// A client that is closed while nodes are told of a fence says so, and does not wait for a lease that nobody
 // has.
 func TestCloseWhileNodesAreToldAFence(t *testing.T) {
 	t.Parallel()
@@ -762,7 +760,7 @@ func TestCloseWhileNodesAreToldAFence(t *testing.T) {
 	})
 }
 
-// What a node says that lost the lock before it was told of a fence is no riddle.
+// A node that lost the lock before it was told of a fence answers in a way that the client understands.
 func TestNodeLosesTheLockBeforeItIsToldAFence(t *testing.T) {
 	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
@@ -794,7 +792,7 @@ func TestNodeLosesTheLockBeforeItIsToldAFence(t *testing.T) {
 	})
 }
 
-// ahead sets a node's fence counter ahead of those of the others.
+// ahead sets a node's fence counter ahead of the others'.
 func (s *site) ahead(i int, d time.Duration) {
 	s.t.Helper()
 	if _, err := s.nodes[i].Do("SET", "holdfast:fence", fmt.Sprint(time.Now().Add(d).UnixMicro())); err != nil {
@@ -802,7 +800,7 @@ func (s *site) ahead(i int, d time.Duration) {
 	}
 }
 
-// Nodes that nobody has admitted grant nothing, and are named.
+// Nodes that nobody has admitted grant nothing, and are named in the error.
 func TestUninitialisedNodes(t *testing.T) {
 	t.Parallel()
 	for _, bin := range server.Binaries(t) {
@@ -816,7 +814,7 @@ func TestUninitialisedNodes(t *testing.T) {
 			if !errors.Is(err, holdfast.ErrNotAdmitted) || !strings.Contains(err.Error(), s.nodes[1].Addr()) {
 				t.Errorf("Acquire on new nodes: %v", err)
 			}
-			// A third node can be in quarantine still when two say that they are new.
+			// A third node may still be in quarantine when two say that they are new.
 			q := s.quorum()
 			backend.Eventually(t, "they are admitted", func() bool { return q.Admit(t.Context()) == nil })
 			backend.Release(t, acquire(t, s.lock()))
@@ -824,8 +822,8 @@ func TestUninitialisedNodes(t *testing.T) {
 	}
 }
 
-// Nodes that all come back as they were earlier know of no later fence. Fences rise all the same
-// once they are admitted.
+// If all nodes come back with older data, they know no later fence. Fences rise all the same once they are
+// admitted.
 func TestFencesRiseWhenAllNodesAreOlder(t *testing.T) {
 	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
@@ -853,14 +851,14 @@ func TestFencesRiseWhenAllNodesAreOlder(t *testing.T) {
 	})
 }
 
-// A node that was emptied looks like a new one. Admit does not admit it while a lock that it
-// has lost may be held on the others.
+// A node that was emptied looks like a new one. Admit does not admit it while a lock that it has lost may be
+// held on the others.
 func TestInitOfANodeThatWasEmptied(t *testing.T) {
 	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
 		lease := acquire(t, s.lock())
 		agree(t, lease, 3)
-		if _, err := s.nodes[2].Do("DEL", "holdfast:{q}"); err != nil { // as one that it did not reach
+		if _, err := s.nodes[2].Do("DEL", "holdfast:{q}"); err != nil { // as if it had not been reached
 			t.Fatal(err)
 		}
 		if _, err := s.nodes[0].Do("FLUSHALL"); err != nil {
@@ -875,7 +873,7 @@ func TestInitOfANodeThatWasEmptied(t *testing.T) {
 			t.Errorf("two have the lock, on %q and %q", nodesOf(lease), nodesOf(other))
 			_ = other.Release(t.Context())
 		}
-		_ = lease.Release(t.Context()) // of which one node is left
+		_ = lease.Release(t.Context()) // of which one node remains
 		if err := admit(t, s.quorum(), true); err != nil {
 			t.Errorf("Init with force: %v", err)
 		}
@@ -883,8 +881,8 @@ func TestInitOfANodeThatWasEmptied(t *testing.T) {
 	})
 }
 
-// A node that comes back empty is in quarantine, then told of the fences, and then holds what
-// the others hold.
+// A node that comes back empty is first in quarantine, is then told the fences, and then holds what the others
+// hold.
 func TestNodeComesBackEmpty(t *testing.T) {
 	t.Parallel()
 	eachUnhurried(t, 3, func(t *testing.T, s *site) error {
@@ -908,7 +906,7 @@ func TestNodeComesBackEmpty(t *testing.T) {
 		if since := time.Since(restarting); since < s.ttl {
 			t.Errorf("it agreed %s after its restart, within the quarantine of %s", since, s.ttl)
 		}
-		// One of those that know the fence is away now.
+		// Now one of those that know the fence is away.
 		s.nodes[1].Kill()
 		if err := agreed(lease, 2); err != nil {
 			return err
@@ -925,7 +923,7 @@ func TestNodeComesBackEmpty(t *testing.T) {
 	})
 }
 
-// Who has lost the majority gives nodes that come back nothing, though they would take it.
+// A lease that has lost its majority is not extended to nodes that come back, though they would grant it.
 func TestNodesAreNotRefilledWithoutAMajority(t *testing.T) {
 	t.Parallel()
 	eachUnhurried(t, 3, func(t *testing.T, s *site) error {
@@ -944,7 +942,7 @@ func TestNodesAreNotRefilledWithoutAMajority(t *testing.T) {
 		if err := lease.Err(); !errors.Is(err, holdfast.ErrLost) {
 			t.Errorf("without a majority: %v", err)
 		}
-		time.Sleep(s.ttl/4 + time.Second) // past the drift, and all that was sent to them
+		time.Sleep(s.ttl/4 + time.Second) // past the drift, and everything that was sent to them
 		for _, node := range away {
 			node.Resume()
 		}
@@ -980,7 +978,7 @@ func (d *before) Run(ctx context.Context, call driver.Call) (string, error) {
 	return d.Driver.Run(ctx, call)
 }
 
-// Who waits goes on waiting when a node is emptied while it is told of the fences.
+// A waiter goes on waiting if a node is emptied while it is told the fences.
 func TestNodeIsEmptiedWhileItIsRaised(t *testing.T) {
 	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
@@ -995,7 +993,7 @@ func TestNodeIsEmptiedWhileItIsRaised(t *testing.T) {
 					_, _ = s.nodes[0].Do("FLUSHALL")
 					close(emptied)
 				}}
-			case 1: // whose vote is missing until then
+			case 1: // its vote is missing until then
 				return &before{Driver: d, script: script.NodeAcquire, do: func() {
 					select {
 					case <-emptied:
@@ -1011,8 +1009,8 @@ func TestNodeIsEmptiedWhileItIsRaised(t *testing.T) {
 	})
 }
 
-// Two nodes are killed, and come back without data, in turn, under the load of several
-// processes: no two hold the lock at a time, and fences rise.
+// Two nodes are killed in turn, and come back without data, while several processes use the lock: two never
+// hold it at the same time, and fences rise.
 func TestNodesKilledInTurnUnderLoad(t *testing.T) {
 	t.Parallel()
 	each(t, 5, term, func(t *testing.T, s *site) {
@@ -1063,15 +1061,14 @@ func TestNodesKilledInTurnUnderLoad(t *testing.T) {
 	})
 }
 
-// dallying is the context of an acquire whose process stops for a while after it has sent its
-// first request.
+// dallying is the context of an acquire whose process pauses after it has sent its first request.
 type dallying struct {
 	context.Context
 	looks  atomic.Int32
 	rested chan struct{} // closed when it goes on
 }
 
-// Err is asked at the beginning, and before each sending.
+// Err is called at the beginning, and before each sending.
 func (d *dallying) Err() error {
 	if d.looks.Add(1) > 2 {
 		<-d.rested
@@ -1079,8 +1076,8 @@ func (d *dallying) Err() error {
 	return d.Context.Err()
 }
 
-// A process that stops between its requests for longer than its locks last makes no lease of
-// grants that are over and others that are not: whoever had the lock meanwhile has a higher fence.
+// A process that stops between its requests for longer than its locks last must not make a lease of grants some
+// of which are over: another process may have held the lock meanwhile, with a higher fence.
 func TestStopsBetweenItsRequests(t *testing.T) {
 	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
@@ -1095,13 +1092,13 @@ func TestStopsBetweenItsRequests(t *testing.T) {
 	})
 }
 
-// stopsBetweenItsRequests is false if the time was not enough.
+// stopsBetweenItsRequests returns false if the time was too short.
 func (s *site) stopsBetweenItsRequests(ttl time.Duration) bool {
 	s.t.Helper()
 	t := s.t
 	slow := s.lockWaiting(ttl/4, holdfast.TTL(ttl))
 	_ = acquire(t, slow).Release(t.Context())
-	// Others, each with a way to two of the nodes.
+	// The others reach two of the nodes each.
 	away := server.Start(t, s.bin)
 	away.Kill()
 	var others []*holdfast.Lock
@@ -1142,7 +1139,7 @@ func (s *site) stopsBetweenItsRequests(ttl time.Duration) bool {
 		return false
 	}
 
-	// When that grant is over another has the lock.
+	// When that grant is over, another process has the lock.
 	lease := acquire(t, others[first])
 	backend.Release(t, lease)
 
@@ -1162,8 +1159,8 @@ func (s *site) stopsBetweenItsRequests(ttl time.Duration) bool {
 	return true
 }
 
-// A node that hangs while it is asked, and grants when nobody waits for its answer any more,
-// is given the lock's end, too.
+// A node that hangs while it is asked, and grants when nobody waits for its answer any more, is also sent the
+// release.
 func TestNodeHangs(t *testing.T) {
 	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
@@ -1184,8 +1181,8 @@ func TestNodeHangs(t *testing.T) {
 	})
 }
 
-// A node that is asked on a new connection answers later than its timeout, and on that
-// connection in time when it is asked again.
+// A node that is asked on a new connection answers after its timeout. When it is asked again on that
+// connection, it answers in time.
 func TestConnectionsOutliveTheNodeTimeout(t *testing.T) {
 	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
@@ -1225,14 +1222,14 @@ func (d counted) Run(ctx context.Context, call driver.Call) (string, error) {
 	return d.Driver.Run(ctx, call)
 }
 
-// A waiter does not ask a node that hangs more and more.
+// A waiter does not ask a node that hangs more and more often.
 func TestWaitingWhileANodeHangs(t *testing.T) {
 	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
 		lease := acquire(t, s.lock())
 		agree(t, lease, 3)
 		votes := make([]atomic.Int64, 3)
-		s.commandTimeout = time.Minute // so that no slow machine reaches it: what is unanswered stays so
+		s.commandTimeout = time.Minute // so long that no slow machine reaches it: requests stay unanswered
 		s.wrap = func(i int, d drivertest.Driver) drivertest.Driver { return counted{d, &votes[i]} }
 		var l *holdfast.Lock
 		machine.Unhurried(t, 50*time.Millisecond, func(patience time.Duration) error {
@@ -1252,7 +1249,7 @@ func TestWaitingWhileANodeHangs(t *testing.T) {
 			go func() {
 				defer close(over)
 				for ctx.Err() == nil {
-					_, _ = l.Acquire(ctx) // again, when nodes were too slow to answer
+					_, _ = l.Acquire(ctx) // again, if nodes were too slow to answer
 				}
 			}()
 			rounds := votes[0].Load() + 25
@@ -1307,7 +1304,7 @@ func TestGoroutinesOfOneProcessAreServedInOrder(t *testing.T) {
 				t.Errorf("goroutine %d is served in place %d", got, want)
 			}
 		}
-		// Who leaves passes the turn on.
+		// A waiter that leaves passes the turn on.
 		lease = acquire(t, l)
 		ctx, cancel := context.WithCancel(t.Context())
 		failed := make(chan error, 1)
@@ -1336,7 +1333,7 @@ func TestFixedLeases(t *testing.T) {
 	})
 }
 
-// A server that is named twice, by two addresses, counts once.
+// A server that is named by two addresses counts once.
 func TestOneServerByTwoAddresses(t *testing.T) {
 	t.Parallel()
 	for _, bin := range server.Binaries(t) {

@@ -14,10 +14,10 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
-// brief is the longest lease where a quarantine is waited for.
+// brief is the longest lease in tests that wait for a quarantine.
 const brief = 3 * time.Second
 
-// lasting are nodes that keep their data, of which each has counted further than its clock.
+// lasting starts nodes that keep their data, each of whose counters is ahead of its clock.
 func lasting(t *testing.T, bin server.Binary) *site {
 	t.Helper()
 	s := &site{t: t, bin: bin, ttl: brief}
@@ -35,13 +35,13 @@ func lasting(t *testing.T, bin server.Binary) *site {
 	return s
 }
 
-// last acquires and releases a few times, and returns the last fence.
+// last acquires and releases the lock a few times, and returns the last fence.
 func (s *site) last() (fence uint64) {
 	s.t.Helper()
 	for range 3 {
 		lease := acquire(s.t, s.lock())
 		fence = lease.Fence()
-		_ = lease.Release(s.t.Context()) // it may be over, on a slow machine
+		_ = lease.Release(s.t.Context()) // on a slow machine it may be over
 	}
 	return fence
 }
@@ -57,13 +57,13 @@ func eachLasting(t *testing.T, f func(t *testing.T, s *site)) {
 	}
 }
 
-// All nodes restart, one after another, and nobody asks for a lock meanwhile: they vouch for each other once all
-// are there.
+// All nodes restart, one by one, and nobody asks for a lock meanwhile. They vouch for each other once all are
+// back.
 func TestRollingRestart(t *testing.T) {
 	t.Parallel()
 	eachLasting(t, func(t *testing.T, s *site) {
 		last := s.last()
-		for range 2 { // the second time before anybody was caught up
+		for range 2 { // the second time before any node was caught up
 			for _, node := range s.nodes {
 				node.Restart()
 			}
@@ -77,8 +77,8 @@ func TestRollingRestart(t *testing.T) {
 	})
 }
 
-// With one node away, or one that has lost its data, the others do not vouch for themselves: it may be the one that
-// knew the latest fence.
+// If one node is away, or has lost its data, the others do not vouch for themselves: it may have been the one
+// that knew the latest fence.
 func TestRestartedTogether(t *testing.T) {
 	t.Parallel()
 	eachLasting(t, func(t *testing.T, s *site) {

@@ -17,7 +17,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
-// Of seven nodes three may be away, and no more.
+// Three of seven nodes may be away, and no more.
 func TestSevenNodes(t *testing.T) {
 	t.Parallel()
 	s := open(t, server.One(t), 7, age)
@@ -43,13 +43,14 @@ func TestSevenNodes(t *testing.T) {
 	s.cleaned()
 }
 
-// Of four nodes one may be away, and two processes with two nodes each have no majority: three are one.
+// One of four nodes may be away. Two processes with two nodes each have no majority; three nodes are one.
 func TestFourNodes(t *testing.T) {
 	t.Parallel()
 	for _, bin := range server.Binaries(t) {
 		t.Run(bin.Name, func(t *testing.T) {
 			t.Parallel()
-			// Only of the last step: a node that restarts is in quarantine, for as long as a lease may last.
+			// Only the last step is repeated: a node that restarts is in quarantine for as long as a lease may
+			// last.
 			machine.Unhurried(t, term, func(unit time.Duration) error {
 				s := open(t, bin, 4, unit)
 				lease := acquire(t, s.lock())
@@ -78,7 +79,7 @@ func TestFourNodes(t *testing.T) {
 					t.Errorf("two of four nodes: %v, %v", lease, err)
 				}
 				s.nodes[1].Resume()
-				// Two of the three others tell the one that comes back empty.
+				// Two of the three others tell the fences to the one that comes back empty.
 				s.nodes[0].Restart()
 				s.nodes[3].Kill()
 				lease = acquire(t, s.lock())
@@ -103,12 +104,13 @@ func asks(s driver.Script) bool {
 	return s.SHA1 == script.NodeAcquire.SHA1 || s.SHA1 == script.NodeBatchAcquire.SHA1
 }
 
-// left reports whether a node that was asked for one lock in a batch left it: it is asked by itself then.
+// left reports whether a node that was asked for one lock in a batch left it; it is then asked for that lock
+// alone.
 func left(reply string) bool {
 	return strings.HasPrefix(reply, "taken ") && len(strings.Fields(reply)) > 3
 }
 
-// hanging is a node that is asked for locks, and answers when it is woken.
+// hanging is a node that answers a request for locks only when it is woken.
 type hanging struct {
 	drivertest.Driver
 	woken chan struct{}
@@ -125,8 +127,8 @@ func (d hanging) Run(ctx context.Context, call driver.Call) (string, error) {
 	return d.Driver.Run(ctx, call)
 }
 
-// Nodes that do not answer cost an acquire their timeout, not that of a command, and what they
-// grant after it is given back.
+// Nodes that do not answer cost an acquire their node timeout, not CommandTimeout, and what they grant later is
+// given back.
 func TestHangingMajority(t *testing.T) {
 	t.Parallel()
 	s := open(t, server.One(t), 3, age)
@@ -154,8 +156,8 @@ func TestHangingMajority(t *testing.T) {
 	backend.Release(t, acquire(t, s.lock()))
 }
 
-// splitting is a node of one of three processes. In the first round each process is granted its
-// own node before any of them asks another.
+// splitting is a node of one of three processes. In the first round each process is granted its own node before
+// any of them asks another node.
 type splitting struct {
 	drivertest.Driver
 	mine    bool
@@ -184,8 +186,8 @@ func (d splitting) Run(ctx context.Context, call driver.Call) (reply string, err
 	return reply, err
 }
 
-// Three processes that have one node each, and so none of them a majority, try again at other
-// times, and all have the lock in the end.
+// Three processes that get one node each, and so no majority, try again at different times, and in the end all
+// of them get the lock.
 func TestSplitVotes(t *testing.T) {
 	t.Parallel()
 	s := open(t, server.One(t), 3, age)
@@ -233,7 +235,7 @@ func TestSplitVotes(t *testing.T) {
 	}
 	mu.Lock()
 	defer mu.Unlock()
-	// Who was refused first may have given back by the time that the others ask.
+	// The process that was refused first may have given its node back before the others ask.
 	if grants < 3 || refusals < 1 {
 		t.Errorf("the votes were not split: %d grants, %d refusals in the first round", grants, refusals)
 	}

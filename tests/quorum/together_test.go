@@ -21,13 +21,13 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
-// gate is a node that is asked for locks, and once it is shut does not answer before it is opened.
+// gate is a node that, once it is shut, does not answer requests for locks until it is opened.
 type gate struct {
 	drivertest.Driver
 	shut   atomic.Bool
 	opened chan struct{}
-	locks  atomic.Int64 // that it was asked for in batches
-	asked  atomic.Int64 // how often
+	locks  atomic.Int64 // asked for in batches
+	asked  atomic.Int64 // number of batches
 }
 
 func (d *gate) Run(ctx context.Context, call driver.Call) (string, error) {
@@ -41,7 +41,8 @@ func (d *gate) Run(ctx context.Context, call driver.Call) (string, error) {
 	return d.Driver.Run(ctx, call)
 }
 
-// gated is a quorum that knows its nodes, with such a gate before each, shut; and what opens them.
+// gated returns a quorum that knows its nodes, the shut gates in front of them, and a function that opens the
+// gates.
 func (s *site) gated() (*holdfast.Quorum, []*gate, func()) {
 	opened := make(chan struct{})
 	all := make([]*gate, len(s.nodes))
@@ -60,7 +61,7 @@ func (s *site) gated() (*holdfast.Quorum, []*gate, func()) {
 	return q, all, func() { close(opened) }
 }
 
-// crowded waits until all nodes are asked, and so many callers wait for them.
+// crowded waits until all nodes are asked, and that many callers wait for them.
 func crowded(t *testing.T, all []*gate, callers int) {
 	t.Helper()
 	for i, g := range all {
@@ -69,8 +70,8 @@ func crowded(t *testing.T, all []*gate, callers int) {
 	blocked(t, "(*ballot).wait", callers)
 }
 
-// blocked waits until so many goroutines that the caller's has started wait in a function of the library: only
-// a look inside shows that they have come so far.
+// blocked waits until n goroutines that the caller's has started wait in a function of the library: only their
+// stacks show that they have come that far.
 func blocked(t *testing.T, function string, n int) {
 	t.Helper()
 	stacks := make([]byte, 16<<20)
@@ -88,7 +89,7 @@ func blocked(t *testing.T, function string, n int) {
 	})
 }
 
-// crowd acquires so many locks, all at once, and returns their leases.
+// crowd acquires n locks at once, and returns their leases.
 func crowd(t *testing.T, q *holdfast.Quorum, n int, begun func(), opts ...holdfast.QuorumOption) []*holdfast.Lease {
 	t.Helper()
 	leases := make([]*holdfast.Lease, n)
@@ -111,7 +112,7 @@ func crowd(t *testing.T, q *holdfast.Quorum, n int, begun func(), opts ...holdfa
 	return leases
 }
 
-// Locks that are wanted while a node is asked for others go to it together.
+// Requests for locks that come while a node is being asked for others go to it together.
 func TestManyLocksAtOnce(t *testing.T) {
 	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
@@ -150,8 +151,8 @@ func TestManyLocksAtOnce(t *testing.T) {
 	})
 }
 
-// Nodes that take locks and are not heard cost the acquires their timeout, and have the locks taken back:
-// no copy that comes later takes them again.
+// Nodes that grant locks while their answers are lost cost the acquires their timeout, and have the locks taken
+// back. No late copy acquires them again.
 func TestAnswersToManyLocksAreLost(t *testing.T) {
 	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
@@ -190,7 +191,7 @@ func TestAnswersToManyLocksAreLost(t *testing.T) {
 	})
 }
 
-// What a node refuses to all it is not asked for by each.
+// A node that refuses every request is not asked again for each lock.
 func TestRefusedTogether(t *testing.T) {
 	t.Parallel()
 	s := open(t, server.One(t), 3, age)
@@ -201,7 +202,7 @@ func TestRefusedTogether(t *testing.T) {
 	leases := crowd(t, q, 40, func() {
 		crowded(t, gates, 40)
 		open()
-	}, holdfast.NoRenew()) // else the node would be asked again for each lease
+	}, holdfast.NoRenew()) // otherwise the node would be asked again for each lease
 	asked := gates[0].asked.Load()
 	for _, lease := range leases {
 		if n := len(nodesOf(lease)); n != 2 {
@@ -217,7 +218,7 @@ func TestRefusedTogether(t *testing.T) {
 	s.cleaned()
 }
 
-// One of several locks that another process has is told so, and keeps nobody else waiting.
+// If another process has one of several locks, only that acquire is told so, and nobody else waits for it.
 func TestOneOfManyIsHeld(t *testing.T) {
 	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
@@ -250,12 +251,12 @@ func TestOneOfManyIsHeld(t *testing.T) {
 	})
 }
 
-// tally counts the scripts that nodes are sent, by name.
+// tally counts the scripts that are sent to nodes, by name.
 type tally struct {
 	drivertest.Driver
 	mu   *sync.Mutex
 	sent map[string]int
-	late *time.Duration // what the slowest answer took
+	late *time.Duration // duration of the slowest answer
 }
 
 func (d tally) Run(ctx context.Context, call driver.Call) (string, error) {
@@ -268,12 +269,12 @@ func (d tally) Run(ctx context.Context, call driver.Call) (string, error) {
 	return reply, err
 }
 
-// Who acquires a lock that was just released in its process does not meet that one: each node is asked once
-// to take it and once to give it up.
+// An acquire of a lock that was just released in the same process does not compete with it: each node is asked
+// once to grant it and once to release it.
 func TestReleasedBeforeItIsAcquired(t *testing.T) {
 	t.Parallel()
-	// A node that is a second later than a majority is not waited for: rounds in which a server took half of
-	// that prove nothing.
+	// A node that is a second slower than a majority is not waited for. So rounds in which a server took half
+	// of that prove nothing.
 	machine.Undisturbed(t, func() error {
 		for range 10 {
 			late, err := releasedBefore(t)
@@ -286,7 +287,7 @@ func TestReleasedBeforeItIsAcquired(t *testing.T) {
 	})
 }
 
-// releasedBefore also returns what the slowest answer took.
+// releasedBefore also returns the duration of the slowest answer.
 func releasedBefore(t *testing.T) (time.Duration, error) {
 	s := open(t, server.One(t), 5, age)
 	var mu sync.Mutex
@@ -333,7 +334,7 @@ func releasedBefore(t *testing.T) (time.Duration, error) {
 	return late, nil
 }
 
-// A caller who gives up while nodes have not answered has the locks that they grant then taken back.
+// If a caller gives up while nodes have not answered, the locks that they grant then are taken back.
 func TestManyAreGivenUp(t *testing.T) {
 	t.Parallel()
 	s := open(t, server.One(t), 3, age)

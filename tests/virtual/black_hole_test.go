@@ -16,7 +16,8 @@ import (
 	"github.com/holdfast-go/holdfast/holdfasttest"
 )
 
-// hole is a way to a server that can forget the connections there are: what is sent on them is swallowed, without a word.
+// hole is a network path to a server that can forget its connections: whatever is sent on them is swallowed
+// silently.
 type hole struct {
 	srv   *holdfasttest.Server
 	trip  time.Duration
@@ -52,8 +53,8 @@ func (c forgotten) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// When an address moves, or a firewall forgets, all connections of a pool are dead at once. No lease is lost for it,
-// however many connections releases had opened.
+// When an address moves, or a firewall forgets its connections, all connections of a pool are dead at once. No
+// lease is lost, however many connections releases had opened.
 func TestLeasesOutliveConnectionsThatAreAllDead(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 		const ttl, goroutines = 15 * time.Second, 60

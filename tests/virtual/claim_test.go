@@ -36,8 +36,8 @@ func (d *promising) Subscribe(s driver.Subscription) (cancel func()) {
 	return d.Driver.Subscribe(s)
 }
 
-// A published grant is true but for its claim, which is far longer than the waiter asked for. The server ends the lock
-// after the claim that was asked for, so the lease must end by then, too.
+// The published grant is true except for its claim, which is far longer than the waiter asked for. The server
+// ends the lock after the claim that was asked for, so the lease must end by then, too.
 func TestAPublishedClaimIsNoLongerThanTheOneAskedFor(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 		var d promising

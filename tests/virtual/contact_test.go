@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-go/holdfast/holdfasttest"
 )
 
-// absent is a driver of a server whose port is closed, or that swallows packets.
+// absent is the driver of a server whose port is closed, or that swallows packets.
 type absent struct {
 	drivertest.Driver
 	swallows bool
@@ -30,8 +30,8 @@ func (d *absent) Probe(ctx context.Context) (driver.ServerInfo, error) {
 	return driver.ServerInfo{}, fmt.Errorf("%w: connection refused", driver.ErrNotSent)
 }
 
-// Who needs a server for the first time shares one attempt to reach it with all who need it, and no error names
-// another's lock.
+// All callers that need a server for the first time share one attempt to reach it, and no error names another
+// caller's lock.
 func TestFirstContactIsShared(t *testing.T) {
 	for what, swallows := range map[string]bool{"refused": false, "swallowed": true} {
 		t.Run(what, func(t *testing.T) {
@@ -59,7 +59,7 @@ func TestFirstContactIsShared(t *testing.T) {
 						t.Error(err)
 					}
 				}
-				// RetryTimeout, and a command's that has just begun then.
+				// RetryTimeout, and a command's timeout that begins at its end.
 				if d := time.Since(began); d > 5*time.Second+100*time.Millisecond {
 					t.Errorf("%d callers are told after %s", callers, d)
 				}
@@ -71,7 +71,7 @@ func TestFirstContactIsShared(t *testing.T) {
 	}
 }
 
-// What was met is told also to whoever waits for less long than it is tried.
+// A caller that waits for a shorter time than the attempt lasts is also told what it met.
 func TestFirstContactThatIsNotWaitedFor(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 		d := &absent{}
@@ -85,7 +85,7 @@ func TestFirstContactThatIsNotWaitedFor(t *testing.T) {
 	})
 }
 
-// Close does not wait for a server that nobody has reached.
+// Close does not wait for a server that was never reached.
 func TestCloseEndsTheFirstContact(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 		d := &absent{swallows: true}

@@ -80,7 +80,7 @@ func (m *mortals) kill() {
 	}
 }
 
-// kindsOfLocks are locks that one may have at a time, with a TTL.
+// kindsOfLocks are the locks that one process may hold at a time, with a TTL.
 var kindsOfLocks = map[string]func(c *holdfast.Client, ttl time.Duration) *holdfast.Lock{
 	"mutex": func(c *holdfast.Client, ttl time.Duration) *holdfast.Lock { return c.Mutex("a", holdfast.TTL(ttl)) },
 	"exact key": func(c *holdfast.Client, ttl time.Duration) *holdfast.Lock {
@@ -97,8 +97,8 @@ var kindsOfLocks = map[string]func(c *holdfast.Client, ttl time.Duration) *holdf
 	},
 }
 
-// Whoever waits behind those that died together with the holder has the lock within TTL + 1 s, however many
-// they are, and whenever they die.
+// A waiter behind waiters that died with the holder gets the lock within TTL + 1 s, however many they are, and
+// whenever they died.
 func TestAHolderDiesWithTheFirstWaiters(t *testing.T) {
 	for kind, lock := range kindsOfLocks {
 		for _, dead := range []int{0, 1, 6} {
@@ -126,8 +126,7 @@ func TestAHolderDiesWithTheFirstWaiters(t *testing.T) {
 	}
 }
 
-// Another program has the key, and tells nobody when it deletes it. The first waiter that is alive is the one
-// that has to ask often.
+// Another program has the key, and tells nobody when it deletes it. So the first live waiter must ask often.
 func TestTheFirstWaitersDieWhileAnotherProgramHasTheKey(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 		other := redis.NewClient(&redis.Options{Addr: "127.0.0.1:0", Dialer: srv.Dial})

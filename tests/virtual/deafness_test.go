@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-go/holdfast/holdfasttest"
 )
 
-// unheard is a driver before which a proxy confirms subscriptions itself: the server has none of them.
+// unheard is a driver behind a proxy that confirms subscriptions itself: the server has none of them.
 type unheard struct {
 	drivertest.Driver
 	scripts, subscriptions *atomic.Int64
@@ -35,8 +35,8 @@ func (d unheard) RunAll(ctx context.Context, calls []driver.Call, tell func(i in
 	d.Driver.RunAll(ctx, calls, tell)
 }
 
-// Waiters of many locks, whose one channel the server does not know, poll, and keep neither the server
-// nor each other busy.
+// Waiters of many locks whose one channel is unknown to the server poll, and keep neither the server nor each
+// other busy.
 func TestManyWaitersWhomTheServerDoesNotKnow(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 		const locks = 10
@@ -54,8 +54,8 @@ func TestManyWaitersWhomTheServerDoesNotKnow(t *testing.T) {
 		subscriptions.Store(0)
 		const minutes = 2
 		time.Sleep(minutes * time.Minute)
-		// A second between two polls, less a tenth of jitter; and a few attempts to be heard every 30 s, of
-		// which one more than there are such times may fall into the minutes.
+		// A second between two polls, less a tenth for jitter, and a few attempts to be heard every 30 s, one
+		// more of which may fall into these minutes.
 		if most := int64(locks * minutes * 60 * 5 / 4); scripts.Load() > most {
 			t.Errorf("%d scripts in %d minutes; %d polls a second are at most %d", scripts.Load(), minutes, locks, most)
 		}

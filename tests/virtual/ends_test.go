@@ -17,8 +17,8 @@ import (
 	"github.com/holdfast-go/holdfast/holdfasttest"
 )
 
-// A key that is shared can have been a foreign program's since the server lost its data: who had it has lost it,
-// though the counter of fences is gone, too.
+// After a loss of the server's data, a foreign program may have taken a shared key. So the earlier holder has
+// lost it, although the fence counter is gone, too.
 func TestASharedKeyIsNotTakenAgainAfterALossOfData(t *testing.T) {
 	eachWay(t, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
 		const ttl = 10 * time.Second
@@ -40,7 +40,7 @@ func TestASharedKeyIsNotTakenAgainAfterALossOfData(t *testing.T) {
 	})
 }
 
-// Who watches an election hears of the end of a term when it ends, whether another follows or not.
+// Watchers of an election hear of the end of a term when it ends, whether or not another term follows.
 func TestWatchersHearOfTheEndOfATerm(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 		election := func() *holdfast.Election { return client(t, srv).Election("e", holdfast.TTL(10*time.Minute)) }
@@ -59,7 +59,7 @@ func TestWatchersHearOfTheEndOfATerm(t *testing.T) {
 		}()
 		next := func(leads bool) {
 			t.Helper()
-			// Looks that nobody asks for come after 30 s.
+			// A watcher that hears nothing looks after 30 s.
 			select {
 			case status := <-seen:
 				if status.Held() != leads {
@@ -133,8 +133,8 @@ func TestALeaseThatIsGrantedDuringCloseIsOver(t *testing.T) {
 	})
 }
 
-// A lease that is passed on to a goroutine which gives up at the same time goes to the next. One processor at a time
-// makes that likely: who has given up does not run before the lease was passed on.
+// A lease that is passed on to a goroutine which gives up at the same time goes to the next one. With one
+// processor that is likely: the goroutine that gives up does not run before the lease was passed on.
 func TestALeaseThatIsPassedOnToWhoGivesUpGoesOn(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
@@ -167,7 +167,7 @@ func TestALeaseThatIsPassedOnToWhoGivesUpGoesOn(t *testing.T) {
 			if third.err != nil {
 				t.Fatal(third.err)
 			}
-			if third.lease.Fence() > first.lease.Fence()+1 { // the one between has been the second's
+			if third.lease.Fence() > first.lease.Fence()+1 { // the fence in between was the second's
 				crossed++
 			}
 			release(t, third.lease)
@@ -192,7 +192,7 @@ func (d *overheard) Run(ctx context.Context, call driver.Call) (string, error) {
 	return d.Driver.Run(ctx, call)
 }
 
-// A client that is closed does nothing any more, also if it is granted a lock just then that it has waited for.
+// A client that is closed starts nothing more, even if it is granted a lock at that moment.
 func TestAGrantThatComesAfterCloseBeginsNothing(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 		rdb := server(t, srv)

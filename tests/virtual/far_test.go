@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-go/holdfast/holdfasttest"
 )
 
-// overseas is a driver whose server answers a round trip later.
+// overseas is the driver of a server that answers a round trip later.
 type overseas struct {
 	drivertest.Driver
 	trip time.Duration
@@ -24,13 +24,13 @@ func (d overseas) Run(ctx context.Context, call driver.Call) (string, error) {
 	return reply, err
 }
 
-// However many goroutines lock at a server that is far away, none of them waits for the round trip of others.
+// However many goroutines use locks on a distant server, none of them waits for the round trips of others.
 func TestACycleTakesTwoRoundTripsHoweverManyAreUnderWay(t *testing.T) {
 	const trip, goroutines, cycles = 2500 * time.Microsecond, 60, 5
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 		c := client(t, srv, func(d drivertest.Driver) drivertest.Driver { return overseas{d, trip} })
 		release(t, acquire(t, c.Mutex("warm")))
-		ctx, cancel := context.WithCancel(t.Context()) // as contexts of programs can be
+		ctx, cancel := context.WithCancel(t.Context()) // as programs' contexts may be
 		defer cancel()
 		var all sync.WaitGroup
 		for n := range goroutines {

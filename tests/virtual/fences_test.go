@@ -36,7 +36,7 @@ func counter(t *testing.T, rdb *redis.Client) uint64 {
 	return n
 }
 
-// A process passes a lock on only with fences that it has reserved. The counter leads the clock here, as
+// A process passes a lock on only with fences that it has reserved. Here the counter is ahead of the clock, as
 // after the clock went back: fences are reserved one by one, and the next process gets the one after the last.
 func TestALockIsNotPassedOnPastTheReservedFences(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
@@ -67,8 +67,8 @@ func TestALockIsNotPassedOnPastTheReservedFences(t *testing.T) {
 	})
 }
 
-// batched is a driver that takes a moment, and notes of the replies to batches how many locks the largest was of,
-// and how many one has left at most.
+// batched is a driver that takes a moment. From the replies to batches it records the size of the largest, and
+// the largest number of locks that one left.
 type batched struct {
 	drivertest.Driver
 	mu            sync.Mutex
@@ -87,8 +87,8 @@ func (d *batched) Run(ctx context.Context, call driver.Call) (string, error) {
 	return reply, err
 }
 
-// Of locks that are asked for together each has what the server says of that one: the fence that stands in its
-// value, or that it is another's, however many of them are.
+// Each lock in a batch gets its own answer: the fence in its value, or that another holder has it, however many
+// locks the batch has.
 func TestEachLockOfABatchHasItsOwnAnswer(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 		var way batched
@@ -98,7 +98,7 @@ func TestEachLockOfABatchHasItsOwnAnswer(t *testing.T) {
 		}), client(t, srv), server(t, srv)
 		const locks = 30
 		taken := func(i int) bool { return i%3 == 1 }
-		release(t, acquire(t, c.Mutex("first"))) // c knows the server
+		release(t, acquire(t, c.Mutex("first"))) // c has reached the server
 		var theirs []*holdfast.Lease
 		for i := range locks {
 			if taken(i) {
@@ -136,8 +136,8 @@ func TestEachLockOfABatchHasItsOwnAnswer(t *testing.T) {
 	})
 }
 
-// A counter that expired would begin anew at the server's clock, which can have gone back. Whatever raises it
-// leaves it without an expiry.
+// A counter that expired would begin again at the server's clock, which may have gone back. So everything that
+// raises it leaves it without an expiry.
 func TestTheFenceCounterStays(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 		rdb := server(t, srv)

@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 )
 
-// leisurely is a server to which releases take a while.
+// leisurely is the driver of a server that releases take a while to reach.
 type leisurely struct{ drivertest.Driver }
 
 func (d leisurely) Run(ctx context.Context, call driver.Call) (string, error) {
@@ -23,7 +23,7 @@ func (d leisurely) Run(ctx context.Context, call driver.Call) (string, error) {
 	return d.Driver.Run(ctx, call)
 }
 
-// Whoever gave up waiting is told who has the lock, and how many wait: itself is not among them.
+// A caller that gave up waiting is told who has the lock, and how many wait, itself excluded.
 func TestAWaiterThatGaveUpIsNotCounted(t *testing.T) {
 	for what, lock := range map[string]func(c *holdfast.Client) *holdfast.Lock{
 		"mutex":     func(c *holdfast.Client) *holdfast.Lock { return c.Mutex("a") },

@@ -29,8 +29,8 @@ func (d *distant) Run(ctx context.Context, call driver.Call) (string, error) {
 	return reply, err
 }
 
-// A grant whose reply comes past the deadline is a failure for whoever wanted so short a
-// lease. It is none for the goroutine that is first in the line by then.
+// A grant whose reply comes after the deadline is a failure for the caller that wanted so short a lease, but
+// not for the goroutine that is first in the wait queue by then.
 func TestALateReplyIsNoFailureOfSomebodyElse(t *testing.T) {
 	eachWay(t, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
 		lease := acquire(t, client(t, srv).Mutex("a"))
@@ -39,7 +39,7 @@ func TestALateReplyIsNoFailureOfSomebodyElse(t *testing.T) {
 			way.Driver = d
 			return &way
 		})
-		// Without renewals it must be confirmed that it was handed the lock.
+		// Without renewals the lock must be confirmed after a hand-over.
 		first := wait(t, c.Mutex("a", holdfast.TTL(50*time.Millisecond), holdfast.NoRenew()))
 		second := wait(t, c.Mutex("a"))
 		way.on.Store(true)
@@ -51,8 +51,8 @@ func TestALateReplyIsNoFailureOfSomebodyElse(t *testing.T) {
 	})
 }
 
-// The same of a lock that was free: the grant is given back at once, though the server would keep
-// the lock for another millisecond.
+// The same holds for a lock that was free: the grant is given back at once, though the server would keep the
+// lock for another millisecond.
 func TestAGrantPastItsDeadlineIsGivenBack(t *testing.T) {
 	eachWay(t, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
 		var way distant

@@ -10,8 +10,8 @@ import (
 	"github.com/holdfast-go/holdfast/internal/script"
 )
 
-// A tombstone that ends in the same microsecond in which a copy of its acquire arrives
-// lets it pass: the copy has to refuse itself.
+// A tombstone that ends in the very microsecond in which a copy of its acquire arrives lets the copy pass: the
+// copy must refuse itself.
 func TestACopyAtItsNotAfterIsLate(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 		rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:0", Dialer: srv.Dial})
@@ -27,7 +27,7 @@ func TestACopyAtItsNotAfterIsLate(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		notAfter := now.UnixMicro() // which it stays, as nobody sleeps
+		notAfter := now.UnixMicro() // it stays that time, as nobody sleeps
 		if reply := eval(script.Release, "", "A", "", notAfter); !strings.HasPrefix(reply, "gone") {
 			t.Errorf("the release is answered %q", reply)
 		}

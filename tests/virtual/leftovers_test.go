@@ -13,8 +13,8 @@ import (
 	"github.com/holdfast-go/holdfast/holdfasttest"
 )
 
-// far is the driver of a server that answers no renewals, and takes a while to release a lock: it notes how
-// many releases are under way at once at most, and counts them.
+// far is the driver of a server that answers no renewals, and takes a while to release a lock. It counts the
+// releases, and records how many are under way at once.
 type far struct {
 	drivertest.Driver
 	flying, most, all *atomic.Int64
@@ -36,7 +36,7 @@ func (d far) Run(ctx context.Context, call driver.Call) (string, error) {
 	return d.Driver.Run(ctx, call)
 }
 
-// Many leases that are lost together are taken back few at a time, and all of them.
+// If many leases are lost together, all of them are taken back, a few at a time.
 func TestLostLeasesAreTakenBackFewAtATime(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 		var flying, most, all atomic.Int64

@@ -13,8 +13,7 @@ import (
 	"github.com/holdfast-go/holdfast/holdfasttest"
 )
 
-// Prefix and name may both be of the greatest length: the notification that the lock was
-// handed over has both.
+// Prefix and name may both have the greatest length; the notification of a hand-over has both.
 func TestWaitersForTheLongestNameAreNotified(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 		longest := func() *holdfast.Lock {

@@ -13,8 +13,8 @@ import (
 	"github.com/holdfast-go/holdfast/holdfasttest"
 )
 
-// eager counts the looks of waiters. Before who queues hears that it does, it can interrupt
-// subscriptions for a moment, or have the server not know of them.
+// eager counts the looks of waiters. Before a waiter hears that it is queued, eager can interrupt subscriptions
+// for a moment, or make the server not know them.
 type eager struct {
 	drivertest.Driver
 	mu         sync.Mutex
@@ -52,8 +52,8 @@ func (d *eager) Run(ctx context.Context, call driver.Call) (string, error) {
 	return reply, err
 }
 
-// A waiter that has just heard how it stands does not ask again, unless a notification may have been
-// lost since it asked.
+// A waiter that was just told its place does not ask again, unless a notification may have been lost since it
+// asked.
 func TestAWaiterLooksOnlyIfItMayHaveMissedSomething(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 		d := &eager{}

@@ -13,8 +13,8 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 )
 
-// moving is the driver of a server on which, until then, a job's lock and its record are in different places, as
-// while their slot moves.
+// moving is the driver of a server on which, until a given time, a job's lock and its record are on different
+// nodes, as while their slot moves.
 type moving struct {
 	drivertest.Driver
 	until time.Time
@@ -27,8 +27,8 @@ func (d moving) Run(ctx context.Context, call driver.Call) (string, error) {
 	return d.Driver.Run(ctx, call)
 }
 
-// A run that was done is written down as such also if that takes longer than RetryTimeout, as long as it has its
-// lock; and then for no longer than a request that was begun under it is sent again.
+// A completed run is recorded even if that takes longer than RetryTimeout, as long as it has its lock, and
+// after that no longer than a request which was begun under the lock is repeated.
 func TestACompletedJobIsWrittenDownWhileItsLeaseLasts(t *testing.T) {
 	const retrying = 3 * time.Second // the default of Config.RetryTimeout
 	for _, c := range []struct {
@@ -68,7 +68,7 @@ func TestACompletedJobIsWrittenDownWhileItsLeaseLasts(t *testing.T) {
 	}
 }
 
-// hesitant is the driver of a server that takes its time before it says whether a run may begin.
+// hesitant is the driver of a server that takes its time to answer whether a run may begin.
 type hesitant struct{ drivertest.Driver }
 
 func (d hesitant) Run(ctx context.Context, call driver.Call) (string, error) {
@@ -79,8 +79,7 @@ func (d hesitant) Run(ctx context.Context, call driver.Call) (string, error) {
 	return d.Driver.Run(ctx, call)
 }
 
-// A job that a client's Close keeps from beginning tells so, and not of a context that is none of its
-// caller's.
+// If Close keeps a job from beginning, the error says so, and names no context other than the caller's.
 func TestAJobThatCannotBeginBecauseOfClose(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 		c := client(t, srv, func(d drivertest.Driver) drivertest.Driver { return hesitant{d} })

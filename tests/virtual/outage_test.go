@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-go/holdfast/holdfasttest"
 )
 
-// failing is a driver whose server is out of reach, for a while.
+// failing is a driver whose server cannot be reached for a while.
 type failing struct {
 	drivertest.Driver
 	after atomic.Int32 // acquires
@@ -26,8 +26,7 @@ func (d *failing) Run(ctx context.Context, call driver.Call) (string, error) {
 	return d.Driver.Run(ctx, call)
 }
 
-// A waiter whose first request was answered outlives an outage that begins just then, before
-// it is queued.
+// A waiter whose first request was answered survives an outage that begins before it is queued.
 func TestAWaiterOutlivesAnOutageThatBeginsAfterItsFirstTry(t *testing.T) {
 	eachWay(t, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
 		lease := acquire(t, client(t, srv).Mutex("a"))

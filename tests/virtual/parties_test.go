@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-go/holdfast/holdfasttest"
 )
 
-// deaf is a driver whose subscriptions look as if they were there, and bring nothing.
+// deaf is a driver whose subscriptions appear to work, and deliver nothing.
 type deaf struct{ drivertest.Driver }
 
 func (d deaf) Subscribe(s driver.Subscription) (cancel func()) {
@@ -22,15 +22,15 @@ func (d deaf) Subscribe(s driver.Subscription) (cancel func()) {
 
 func newDeaf(d drivertest.Driver) drivertest.Driver { return deaf{d} }
 
-// soon is a context for what is to come to its end.
+// soon returns a context for operations that must end.
 func soon(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }
 
-// Who is told nothing of a latch that opens looks after 30 s, and of a party that has died when
-// its lease is over.
+// A waiter that is not told that a latch has opened looks after 30 s; of a party that has died it learns when
+// the party's lease is over.
 func TestWaitersThatAreToldNothing(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 		c := client(t, srv)
@@ -56,7 +56,7 @@ func TestWaitersThatAreToldNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// Another that looks finds out, and so does one that has looked after the party joined.
+		// A second waiter's look shows it, and so does a look after the party joined.
 		late := client(t, srv, newDeaf).Latch("l", 1)
 		if err := late.Wait(soon(t)); !errors.Is(err, holdfast.ErrLatchIncomplete) {
 			t.Errorf("Wait: %v", err)
@@ -73,8 +73,7 @@ func TestWaitersThatAreToldNothing(t *testing.T) {
 	})
 }
 
-// A party of a barrier that dies is waited for until its lease is over, not longer, and its
-// place is taken by who waits for it then.
+// A barrier waits for a dead party until its lease is over, no longer. Then a waiting party takes its place.
 func TestBarrierWaitsForADeadPartyForItsLease(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 		join := func(wrap func(drivertest.Driver) drivertest.Driver, opts ...holdfast.BarrierOption) *holdfast.BarrierParty {
@@ -97,7 +96,7 @@ func TestBarrierWaitsForADeadPartyForItsLease(t *testing.T) {
 			t.Errorf("a party with a lease of 9s is waited for %s", d)
 		}
 		two := <-next
-		if d := time.Since(began); d > 12*time.Second { // it is told nothing of its claim
+		if d := time.Since(began); d > 12*time.Second { // it is not told of its claim
 			t.Errorf("its place is taken after %s", d)
 		}
 		done := make(chan error, 1)

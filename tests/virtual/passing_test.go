@@ -17,11 +17,11 @@ import (
 	"github.com/holdfast-go/holdfast/holdfasttest"
 )
 
-// delayed is a driver by which a request, or the answer to one, is on its way until it is let go.
+// delayed is a driver that holds back a request, or its answer, until it is let go.
 type delayed struct {
 	drivertest.Driver
-	request, answer func(s driver.Script, args []string) bool // which are; or nil
-	held            chan struct{}                             // closed when one is on its way
+	request, answer func(s driver.Script, args []string) bool // which requests or answers; may be nil
+	held            chan struct{}                             // closed when one is held back
 	letGo           chan struct{}                             // closed to let it go
 }
 
@@ -37,7 +37,7 @@ func (d *delayed) wrap(inner drivertest.Driver) drivertest.Driver {
 func (d *delayed) hold(which func(driver.Script, []string) bool, s driver.Script, args []string) {
 	select {
 	case <-d.held:
-		return // one has been
+		return // one has been held back
 	default:
 	}
 	if which != nil && which(s, args) {
@@ -53,7 +53,7 @@ func (d *delayed) Run(ctx context.Context, call driver.Call) (string, error) {
 	return reply, err
 }
 
-// inLine has a goroutine acquire the lock, and returns when it stands in line for it.
+// inLine acquires the lock in a goroutine, and returns when that is in the wait queue.
 func inLine(t *testing.T, l *holdfast.Lock) *waiting {
 	t.Helper()
 	w := &waiting{done: make(chan struct{})}
@@ -65,8 +65,8 @@ func inLine(t *testing.T, l *holdfast.Lock) *waiting {
 	return w
 }
 
-// A holder reserves fences for a goroutine that waits. The server loses its data, and the holder asserts its lock
-// again, before it hears of them. The counter knows nothing of those fences, and its clock is behind them.
+// A holder reserves fences for a waiting goroutine. Before it hears of them, the server loses its data, and the
+// holder claims its lock again. The counter knows nothing of those fences, and its clock is behind them.
 func TestFencesThatWereReservedBeforeALossAreNotUsed(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 		const ttl = 150 * time.Millisecond
@@ -106,8 +106,8 @@ func TestFencesThatWereReservedBeforeALossAreNotUsed(t *testing.T) {
 	})
 }
 
-// A lease is released while it is being extended to more than the TTL. The goroutine that waits did not ask for
-// so long: if its process died, everybody would wait for that.
+// A lease is released while it is being extended beyond the TTL. The waiting goroutine did not ask for so much:
+// if its process died, everybody would wait for the extended time.
 func TestALeaseThatIsBeingExtendedIsNotPassedOn(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 		const ttl, long = 10 * time.Second, 20 * time.Minute
@@ -119,7 +119,7 @@ func TestALeaseThatIsBeingExtendedIsNotPassedOn(t *testing.T) {
 		}
 		lock := configured(t, srv, holdfast.Config{MaxTTL: time.Hour}, d.wrap).Mutex("a", holdfast.TTL(ttl))
 
-		// The second lease has fences reserved for the third.
+		// The second lease has reserved fences for the third.
 		first := acquire(t, lock)
 		second, third := inLine(t, lock), inLine(t, lock)
 		release(t, first)
@@ -146,7 +146,7 @@ func TestALeaseThatIsBeingExtendedIsNotPassedOn(t *testing.T) {
 	})
 }
 
-// lying is a driver whose server tells of fences from another, as if somebody had written them to a lock.
+// lying is a driver whose server tells fences of another, as if somebody had written them to a lock.
 type lying struct {
 	drivertest.Driver
 	fence string
@@ -167,7 +167,7 @@ func (d lying) Run(ctx context.Context, call driver.Call) (string, error) {
 	return strings.Join(words, " "), err
 }
 
-// A fence that is too high is shown to nobody: it would shut out all who come after it, wherever it was seen.
+// A fence that is too high is shown to nobody: wherever it was seen, it would shut out all later holders.
 func TestFencesBeyondBelief(t *testing.T) {
 	const forged = 8_999_999_999_999_000
 	eachWay(t, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {

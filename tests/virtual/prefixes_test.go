@@ -34,7 +34,7 @@ func prefixed(t *testing.T, srv *holdfasttest.Server, prefix string, wrap ...fun
 	return configured(t, srv, holdfast.Config{Prefix: prefix}, wrap...)
 }
 
-// named makes a client's lock of the name n; keyed and redisson return functions that make one by its key.
+// named returns a client's lock with the name n; keyed and redisson return functions that make one by its key.
 func named(c *holdfast.Client) *holdfast.Lock { return c.Mutex("n") }
 
 func keyed(key string) func(c *holdfast.Client) *holdfast.Lock {
@@ -45,8 +45,8 @@ func redisson(name string) func(c *holdfast.Client) *holdfast.Lock {
 	return func(c *holdfast.Client) *holdfast.Lock { return c.RedissonMutex(name) }
 }
 
-// Clients with different prefixes have different queues for one key: who releases it tells nobody in the
-// other queue. Its first waiter polls, also after the one before it has left.
+// Clients with different prefixes have different queues for one key, and a release by one tells nobody in the
+// other queue. The first waiter there polls, even if the one before it has left.
 func TestOneKeyUnderTwoPrefixes(t *testing.T) {
 	for what, locks := range map[string]struct {
 		holder, waiter func(c *holdfast.Client) *holdfast.Lock
@@ -81,8 +81,8 @@ func TestOneKeyUnderTwoPrefixes(t *testing.T) {
 	}
 }
 
-// A waiter for the key of a holder that hands it over asks no more often than for a name. The holder can
-// call the lock otherwise: its queue is the same.
+// A waiter for a key whose holder hands it over asks no more often than for a name, even if the holder's lock
+// has another name: its queue is the same.
 func TestAKeyUnderOnePrefixIsNotPolled(t *testing.T) {
 	for what, locks := range map[string]struct {
 		holder, waiter func(c *holdfast.Client) *holdfast.Lock
@@ -101,7 +101,7 @@ func TestAKeyUnderOnePrefixIsNotPolled(t *testing.T) {
 					asked.Driver = d
 					return asked
 				}))
-				// By the holder's request, then by hand-overs: each writes a value.
+				// The value is written by the holder's request first, and then by hand-overs.
 				var lease *holdfast.Lease
 				for turn := range 3 {
 					if turn == 0 {
@@ -131,7 +131,7 @@ func TestAKeyUnderOnePrefixIsNotPolled(t *testing.T) {
 	}
 }
 
-// A client of an earlier version does not say which queue it serves. It may be another.
+// A client of an earlier version does not say which queue it serves, so it may be another one.
 func TestAHolderThatDoesNotNameItsQueue(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 		rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:0", Dialer: srv.Dial})

@@ -17,10 +17,10 @@ import (
 	"github.com/holdfast-go/holdfast/holdfasttest"
 )
 
-// voiceless is a proxy that knows no pub/sub.
+// voiceless is a proxy without pub/sub.
 type voiceless struct {
 	srv                             *holdfasttest.Server
-	subscribed                      func(client net.Conn) // a client asks to be
+	subscribed                      func(client net.Conn) // called if a client subscribes
 	scripts, subscriptions, dialled atomic.Int64
 }
 
@@ -58,8 +58,8 @@ func (p *voiceless) dial(ctx context.Context, network, addr string) (net.Conn, e
 	return theirs, nil
 }
 
-// Behind a proxy without pub/sub waiters poll, whatever it does to those who subscribe: they get their locks, and
-// keep nobody busy.
+// Behind a proxy without pub/sub waiters poll, whatever it does to subscribers. They get their locks, and keep
+// nobody busy.
 func TestWaitersBehindAProxyWithoutPubSub(t *testing.T) {
 	for what, subscribed := range map[string]func(client net.Conn){
 		"refuses":  func(c net.Conn) { _, _ = io.WriteString(c, "-ERR unknown command 'subscribe'\r\n") },

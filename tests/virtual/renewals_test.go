@@ -26,7 +26,7 @@ func (d renewals) Run(ctx context.Context, call driver.Call) (string, error) {
 	return d.Driver.Run(ctx, call)
 }
 
-// Leases that were acquired one after another are renewed together.
+// Leases that were acquired at different times are renewed together.
 func TestRenewalsWaitForEachOther(t *testing.T) {
 	eachWay(t, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
 		var calls atomic.Int64
@@ -44,7 +44,8 @@ func TestRenewalsWaitForEachOther(t *testing.T) {
 		calls.Store(0)
 		const periods = 6
 		time.Sleep(periods * ttl / 3)
-		// Three for each of the sixteen slots of a period, since the first of a slot do not wait.
+		// There are three calls for each of the sixteen slots of a period, since the first of a slot do not
+		// wait.
 		if got := calls.Load(); cfg.MaxBatch == 0 && got > periods*16*3 || got < periods || cfg.MaxBatch < 0 && got < periods*n*9/10 {
 			t.Errorf("%d leases were renewed with %d calls in %d periods", n, got, periods)
 		}
@@ -57,7 +58,7 @@ func TestRenewalsWaitForEachOther(t *testing.T) {
 	})
 }
 
-// hanging is the driver of a server that answers no renewals for a time, and counts those of one lock.
+// hanging is the driver of a server that answers no renewals for a time. It counts those of one lock.
 type hanging struct {
 	drivertest.Driver
 	hangs         *atomic.Bool
@@ -76,7 +77,7 @@ func (d hanging) Run(ctx context.Context, call driver.Call) (string, error) {
 	return d.Driver.Run(ctx, call)
 }
 
-// Behind many renewals that hang, others are tried again later, and not each by itself.
+// Behind many renewals that hang, others are retried later, and not each by itself.
 func TestRenewalsBehindManyThatHangArePutOff(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 		var hangs atomic.Bool
@@ -108,8 +109,8 @@ func TestRenewalsBehindManyThatHangArePutOff(t *testing.T) {
 	})
 }
 
-// A lock that is handed over, and held for a moment, costs no renewal; held for longer, its claim is made
-// a lease before anybody would miss it.
+// A lock that was handed over and is held for a moment costs no renewal. If it is held longer, its claim is
+// renewed in time.
 func TestAClaimIsRenewedOnceItIsHeldForAWhile(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 		var calls atomic.Int64
@@ -157,8 +158,7 @@ func (d tardy) Run(ctx context.Context, call driver.Call) (string, error) {
 	return reply, err
 }
 
-// A renewal counts from when it was sent, not from when its answer comes: no lease lasts longer than the server
-// keeps its lock.
+// A renewal counts from its sending, not from its answer: no lease lasts longer than the server keeps its lock.
 func TestALeaseEndsBeforeTheServersWhenRenewalsAreAnsweredLate(t *testing.T) {
 	eachWay(t, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
 		const ttl, late = 10 * time.Second, 1500 * time.Millisecond
@@ -174,7 +174,7 @@ func TestALeaseEndsBeforeTheServersWhenRenewalsAreAnsweredLate(t *testing.T) {
 				last = at
 			}
 			for _, lease := range leases {
-				// The server expires a key when the millisecond that it names has come.
+				// The server expires a key as soon as the millisecond that it names begins.
 				left := rdb.PTTL(t.Context(), "holdfast:{"+lease.Name()+"}").Val()
 				if own := time.Until(lease.Deadline()); own > left {
 					t.Fatalf("the lease of %s lasts for another %s, its lock for %s", lease.Name(), own, left)

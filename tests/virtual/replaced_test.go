@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-go/holdfast/holdfasttest"
 )
 
-// slow is a driver whose acquires go out late, for a while.
+// slow is a driver whose acquires are sent late for a while.
 type slow struct {
 	drivertest.Driver
 	on atomic.Bool
@@ -25,7 +25,7 @@ func (d *slow) Run(ctx context.Context, call driver.Call) (string, error) {
 	return d.Driver.Run(ctx, call)
 }
 
-// inOrder waits until both have had the lock, the first before the second.
+// inOrder waits until both have had the lock, first before second.
 func inOrder(t *testing.T, first, second *waiting) {
 	t.Helper()
 	select {
@@ -38,8 +38,8 @@ func inOrder(t *testing.T, first, second *waiting) {
 	second.served(t, time.Second)
 }
 
-// When the first goroutine of a process leaves, and the next one wants other options, the
-// process asks anew. It keeps its place meanwhile, although the lock becomes free.
+// If the first waiting goroutine of a process leaves, and the next one wants other options, the process asks
+// again. It keeps its place, although the lock becomes free meanwhile.
 func TestNobodyPassesAProcessThatAsksAnew(t *testing.T) {
 	eachWay(t, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
 		lease := acquire(t, client(t, srv).Mutex("a"))
@@ -59,7 +59,7 @@ func TestNobodyPassesAProcessThatAsksAnew(t *testing.T) {
 	})
 }
 
-// The same when the lock was granted to the goroutine that has left.
+// The same holds if the lock was granted to the goroutine that has left.
 func TestNobodyPassesAProcessWhoseGrantFindsNobody(t *testing.T) {
 	eachWay(t, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
 		lease := acquire(t, client(t, srv).Mutex("a"))
@@ -68,7 +68,7 @@ func TestNobodyPassesAProcessWhoseGrantFindsNobody(t *testing.T) {
 			way.Driver = d
 			return &way
 		})
-		// Without renewals it must be confirmed that it was handed the lock.
+		// Without renewals the lock must be confirmed after a hand-over.
 		leaving := wait(t, c.Mutex("a", holdfast.TTL(20*time.Second), holdfast.NoRenew()))
 		staying := wait(t, c.Mutex("a", holdfast.TTL(10*time.Second)))
 		behind := wait(t, client(t, srv).Mutex("a"))

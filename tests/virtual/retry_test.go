@@ -19,7 +19,7 @@ func (d busy) Run(_ context.Context, _ driver.Call) (string, error) {
 	return "", driver.ReplyError("BUSY a script is running")
 }
 
-// What may pass is tried again for RetryTimeout, 3 s unless set: the last time at its end.
+// A failure that may pass is retried for RetryTimeout, 3 s unless set, the last time at its end.
 func TestTheLastTryComesAtTheEndOfRetryTimeout(t *testing.T) {
 	eachWay(t, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
 		l := configured(t, srv, cfg, func(d drivertest.Driver) drivertest.Driver { return busy{d} }).Mutex("a")

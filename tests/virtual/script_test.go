@@ -9,8 +9,8 @@ import (
 	"github.com/holdfast-go/holdfast/holdfasttest"
 )
 
-// A key does not expire while a script runs, as it does not on a real server: a script that
-// has read it would write what is left of it, without an expiry.
+// As on a real server, a key does not expire while a script runs. Otherwise a script that has read the key
+// would write the remaining time, and leave the key without an expiry.
 func TestKeysDoNotExpireWithinAScript(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{Addr: "embedded", Dialer: holdfasttest.Run(t).Dial, ReadTimeout: -1})
 	t.Cleanup(func() { _ = rdb.Close() })

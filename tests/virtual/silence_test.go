@@ -15,11 +15,11 @@ import (
 	"github.com/holdfast-go/holdfast/holdfasttest"
 )
 
-// moody is the driver of a server that hangs, or refuses, when it is told to.
+// moody is the driver of a server that hangs, or refuses, on demand.
 type moody struct {
 	drivertest.Driver
 	hangs   atomic.Bool
-	refuses atomic.Value // a driver.ReplyError; "" or none if it does not
+	refuses atomic.Value // a driver.ReplyError; "" or none if it does not refuse
 	singles atomic.Int64 // renewals that were not in a batch
 }
 
@@ -77,14 +77,14 @@ func TestCloseAfterManyLeasesWereLostInSilence(t *testing.T) {
 		if err := c.Close(context.Background()); err != nil {
 			t.Error(err)
 		}
-		// And what is under way then, for a CommandTimeout.
+		// Requests that are under way then last for another CommandTimeout.
 		if d := time.Since(began); d > ttl+2*time.Second+100*time.Millisecond {
 			t.Errorf("Close takes %s after leases of %s were lost", d, ttl)
 		}
 	})
 }
 
-// A server that refuses everything for a while is sent batches of renewals, and not each of them again.
+// A server that refuses everything for a while is sent renewals in batches, not one by one.
 func TestRenewalsToAServerThatRefuses(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 		var d moody
@@ -98,7 +98,7 @@ func TestRenewalsToAServerThatRefuses(t *testing.T) {
 		d.refuses.Store(driver.ReplyError("BUSY Redis is busy running a script."))
 		time.Sleep(8 * time.Second)
 		d.refuses.Store(driver.ReplyError(""))
-		// One that is left over goes by itself.
+		// A single one that is left over is sent by itself.
 		if n := d.singles.Load(); n > 10 {
 			t.Errorf("%d renewals by themselves", n)
 		}
@@ -112,7 +112,7 @@ func TestRenewalsToAServerThatRefuses(t *testing.T) {
 	})
 }
 
-// A deadline bounds how long Release waits, not what becomes of the lock.
+// A deadline bounds how long Release waits; the lock is released all the same.
 func TestReleaseWithADeadline(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 		var d moody
@@ -141,7 +141,7 @@ func TestReleaseWithADeadline(t *testing.T) {
 	})
 }
 
-// Calls of Release while another is under way have its outcome.
+// Calls of Release while another is under way return its outcome.
 func TestReleasesAtOnceInAnOutage(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 		var d moody
@@ -158,7 +158,7 @@ func TestReleasesAtOnceInAnOutage(t *testing.T) {
 				t.Errorf("Release: %v", err)
 			}
 		}
-		// RetryTimeout, and a command's that has just begun then.
+		// RetryTimeout, and a command's timeout that begins at its end.
 		if d := time.Since(began); d > 5*time.Second+100*time.Millisecond {
 			t.Errorf("%d calls take %s", calls, d)
 		}
@@ -167,8 +167,8 @@ func TestReleasesAtOnceInAnOutage(t *testing.T) {
 	})
 }
 
-// Acquires that are cancelled while the server hangs do not pile up: few at a time are taken back, and what their
-// locks have is gone soon after it answers again. Close does not wait for one after the other.
+// Acquires that are cancelled while the server hangs do not pile up. They are taken back a few at a time, and
+// their locks are gone soon after the server answers again. Close does not wait for one after another.
 func TestManyAreCancelledInSilence(t *testing.T) {
 	for what, opts := range map[string][]holdfast.MutexOption{"together": nil, "by themselves": {holdfast.MaxHold(time.Hour)}} {
 		t.Run(what, func(t *testing.T) {
@@ -181,7 +181,7 @@ func TestManyAreCancelledInSilence(t *testing.T) {
 				for i := range locks {
 					locks[i] = c.Mutex(fmt.Sprint(i), opts...)
 				}
-				release(t, acquire(t, locks[0])) // the server is known
+				release(t, acquire(t, locks[0])) // the server has been reached
 				held := acquire(t, other.Mutex("1"))
 				waiting := wait(t, locks[1])
 				d.hangs.Store(true)
@@ -199,7 +199,7 @@ func TestManyAreCancelledInSilence(t *testing.T) {
 						time.Sleep(10 * time.Millisecond)
 					}
 				}
-				// Calls that are not answered go on for a CommandTimeout.
+				// Calls without an answer last for a CommandTimeout.
 				if n := runtime.NumGoroutine() - before; n > 1000 {
 					t.Errorf("%d goroutines after %d acquires that were cancelled", n, names*each)
 				}

@@ -21,7 +21,7 @@ type belated struct {
 
 	mu            sync.Mutex
 	subscriptions int
-	polls         int // acquires that ask for no place in the queue
+	polls         int // acquires without a place in the queue
 }
 
 func (d *belated) wrap(inner drivertest.Driver) drivertest.Driver {
@@ -51,7 +51,7 @@ func (d *belated) Run(ctx context.Context, call driver.Call) (string, error) {
 	return d.Driver.Run(ctx, call)
 }
 
-// A subscription that takes less than three seconds to be confirmed is waited for, however many wait: nobody polls, and
+// If a subscription takes less than three seconds to be confirmed, all waiters wait for it: nobody polls, and
 // it is not opened again.
 func TestASlowSubscriptionIsWaitedFor(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
@@ -65,7 +65,7 @@ func TestASlowSubscriptionIsWaitedFor(t *testing.T) {
 			waits = append(waits, inLine(t, waiter.Mutex(fmt.Sprint("lock", i))))
 		}
 		d.mu.Lock()
-		d.polls = 0 // the first request of each
+		d.polls = 0 // each waiter's first request
 		d.mu.Unlock()
 		time.Sleep(10 * time.Second)
 		d.mu.Lock()

@@ -30,9 +30,9 @@ func (d mute) Run(ctx context.Context, call driver.Call) (string, error) {
 
 func dying(d drivertest.Driver) drivertest.Driver { return mute{d} }
 
-// A waiter that finds the lock free when it looks takes it without being handed it. The
-// next in the queue is the first then, and must be told when to look, as it is when
-// the lock is handed over: until then it looks as rarely as suits its old rank.
+// A waiter that finds the lock free when it looks acquires it without a hand-over. The next in the queue is
+// then first, and must be told when to look, as in a hand-over: until then it looks only as often as suits its
+// old rank.
 func TestFirstWaiterIsServedAfterAHolderThatFoundTheLockAndDied(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 		acquire(t, client(t, srv, dying).Mutex("a", holdfast.TTL(5*time.Second), holdfast.NoRenew()))
@@ -47,8 +47,8 @@ func TestFirstWaiterIsServedAfterAHolderThatFoundTheLockAndDied(t *testing.T) {
 	})
 }
 
-// A standby, which may be late, or anybody's who may publish, does not have a waiter look later than it would
-// without.
+// A standby, which may be late, or forged by anybody who may publish, does not make a waiter look later than it
+// would without it.
 func TestAStandbyDoesNotPutOffALook(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 		observer := redis.NewClient(&redis.Options{Addr: "127.0.0.1:0", Dialer: srv.Dial})

@@ -15,7 +15,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/clock"
 )
 
-// suspendable is bubble, with a machine that f can suspend.
+// suspendable is bubble on a machine that f can suspend.
 func suspendable(t *testing.T, f func(t *testing.T, srv *holdfasttest.Server, suspend func(time.Duration))) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -26,7 +26,7 @@ func suspendable(t *testing.T, f func(t *testing.T, srv *holdfasttest.Server, su
 	})
 }
 
-// What is left when the machine wakes up is enough for a renewal.
+// When the machine wakes up, enough of the lease is left for a renewal.
 func TestLeaseIsRenewedAfterASuspensionShorterThanItself(t *testing.T) {
 	suspendable(t, func(t *testing.T, srv *holdfasttest.Server, suspend func(time.Duration)) {
 		lease := acquire(t, client(t, srv).Mutex("a", holdfast.TTL(10*time.Minute)))
@@ -45,7 +45,7 @@ func TestLeaseIsRenewedAfterASuspensionShorterThanItself(t *testing.T) {
 	})
 }
 
-// unreachable is a server that renewals do not reach.
+// unreachable is the driver of a server that renewals do not reach.
 type unreachable struct{ drivertest.Driver }
 
 func (d unreachable) Run(ctx context.Context, call driver.Call) (string, error) {
@@ -55,7 +55,7 @@ func (d unreachable) Run(ctx context.Context, call driver.Call) (string, error) 
 	return d.Driver.Run(ctx, call)
 }
 
-// What is left when the machine wakes up is measured by the clock that went on.
+// When the machine wakes up, the rest of the lease is measured by the clock that went on.
 func TestContextEndsOnTimeAfterASuspensionShorterThanTheLease(t *testing.T) {
 	for name, cfg := range ways {
 		t.Run(name, func(t *testing.T) {

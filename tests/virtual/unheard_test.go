@@ -21,14 +21,14 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 )
 
-// quiet is a logger for go-redis, which would tell of each of the connections that fail here.
+// quiet is a logger for go-redis, which would log each connection that fails here.
 type quiet struct{}
 
 func (quiet) Printf(context.Context, string, ...any) {}
 
 func init() { redis.SetLogger(quiet{}) }
 
-// way is the way to a server, which can break.
+// way is the network path to a server, which can break.
 type way struct {
 	srv *holdfasttest.Server
 
@@ -41,9 +41,9 @@ type state int
 
 const (
 	well    state = iota
-	refused       // nobody listens there any more
+	refused       // nobody listens any more
 	hung          // connections are accepted, and nothing is answered
-	stuck         // scripts are not answered; subscriptions stand
+	stuck         // scripts are not answered; subscriptions stay
 )
 
 func (w *way) become(s state) {
@@ -74,7 +74,7 @@ func (w *way) dial(ctx context.Context, network, addr string) (net.Conn, error) 
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.state == refused { // since then; who closed the others does not know this one
+	if w.state == refused { // since then; the function that closed the others does not know this one
 		_ = conn.Close()
 		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
 	}
@@ -82,7 +82,7 @@ func (w *way) dial(ctx context.Context, network, addr string) (net.Conn, error) 
 	return travelled{conn, w}, nil
 }
 
-// travelled is a connection whose server does not hear what it is sent while the way is hung.
+// travelled is a connection whose server does not receive anything while the way is hung.
 type travelled struct {
 	net.Conn
 	way *way
@@ -109,7 +109,7 @@ func (d halting) Run(ctx context.Context, call driver.Call) (string, error) {
 	return d.Driver.Run(ctx, call)
 }
 
-// client returns a new client that goes this way.
+// client returns a new client that uses this way.
 func (w *way) client(t *testing.T, cfg holdfast.Config) *holdfast.Client {
 	t.Helper()
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:0", Dialer: w.dial, DialerRetries: 1, PoolSize: 4096})
@@ -127,8 +127,8 @@ func (w *way) client(t *testing.T, cfg holdfast.Config) *holdfast.Client {
 	return c
 }
 
-// A service that waits for a lock for a second answers 409 if others have it, and 503 if the server is
-// out of order: the error of an Acquire tells which it was.
+// A service that waits for a lock for a second answers 409 if others have it, and 503 if the server is out of
+// order. The error of Acquire says which it was.
 func TestAnOutageDoesNotLookLikeABusyLock(t *testing.T) {
 	const patience = time.Second
 	within := func(t *testing.T, l *holdfast.Lock) error {
@@ -195,15 +195,16 @@ func TestAnOutageDoesNotLookLikeABusyLock(t *testing.T) {
 				l := w.client(t, cfg).Mutex("a")
 				lease := acquire(t, client(t, w.srv).Mutex("a", holdfast.TTL(time.Hour)))
 				t.Cleanup(func() { release(t, lease) })
-				first := wait(t, l) // which goes on
+				first := wait(t, l) // it goes on
 				t.Cleanup(func() { first.cancel(); <-first.done })
 				if broken == hung {
-					// go-redis waits for a subscription's connection with a mutex locked, for which a bubble's time stands still.
+					// go-redis waits for a subscription's connection while it holds a mutex, for which a
+					// bubble's time stands still.
 					w.become(stuck)
 				} else {
 					w.become(broken)
 				}
-				time.Sleep(time.Minute) // in which it has found out
+				time.Sleep(time.Minute) // by then it has noticed
 				return within(t, l)
 			},
 		} {
@@ -214,7 +215,7 @@ func TestAnOutageDoesNotLookLikeABusyLock(t *testing.T) {
 						t.Fatalf("want an error that matches ErrUnavailable, got %v", err)
 					}
 					parts := []string{`"a`, "127.0.0.1:0", said}
-					if strings.HasPrefix(what, "behind") { // what the other met, it is told itself
+					if strings.HasPrefix(what, "behind") { // it tells the outage that the other met as its own
 						parts = parts[:2]
 					}
 					for _, part := range parts {
@@ -261,7 +262,7 @@ func TestAnOutageDoesNotLookLikeABusyLock(t *testing.T) {
 	})
 }
 
-// That a command's own time is over is no matter of the caller's context, which lives.
+// A timeout of a single command is not a matter of the caller's context, which has not ended.
 func TestAnUnansweredCommandDoesNotLookLikeTheCallersDeadline(t *testing.T) {
 	for what, broken := range map[string]state{"refused": refused, "hung": hung} {
 		t.Run(what, func(t *testing.T) {

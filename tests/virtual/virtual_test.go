@@ -1,5 +1,5 @@
-// Package virtual tests what takes minutes: in bubbles of testing/synctest, where time
-// passes as soon as everybody waits for it.
+// Package virtual tests what takes minutes, in bubbles of testing/synctest, where time advances as soon as
+// everybody waits for it.
 package virtual
 
 import (
@@ -24,16 +24,16 @@ import (
 func bubble(t *testing.T, f func(t *testing.T, srv *holdfasttest.Server)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		// The clock that runs through suspension is not virtual.
+		// The clock that runs during suspension is not virtual.
 		t.Cleanup(clock.SetBoot(func() time.Duration { return 0 }))
 		f(t, holdfasttest.Run(t))
 	})
 }
 
-// ways are the ways in which a client's requests go out, as Config.Batch has it.
+// ways are the ways of sending a client's requests, set by Config.Batch.
 var ways = map[string]holdfast.Config{"in batches": {}, "each by itself": {MaxBatch: -1}}
 
-// eachWay is bubble, once for each of the ways in which requests go out.
+// eachWay is bubble, once for each way of sending requests.
 func eachWay(t *testing.T, f func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config)) {
 	t.Helper()
 	for name, cfg := range ways {
@@ -46,8 +46,7 @@ func eachWay(t *testing.T, f func(t *testing.T, srv *holdfasttest.Server, cfg ho
 // does reports whether the script does that for mutexes, for one or for many.
 func does(s driver.Script, what string) bool { return s.Name == what || s.Name == "batch_"+what }
 
-// client returns a new client, as another process would have. wrap may put something
-// between it and its driver.
+// client returns a new client, like one in another process. wrap may put something between it and its driver.
 func client(t *testing.T, srv *holdfasttest.Server, wrap ...func(drivertest.Driver) drivertest.Driver) *holdfast.Client {
 	t.Helper()
 	return configured(t, srv, holdfast.Config{}, wrap...)
@@ -56,8 +55,8 @@ func client(t *testing.T, srv *holdfasttest.Server, wrap ...func(drivertest.Driv
 // configured is client with a configuration.
 func configured(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config, wrap ...func(drivertest.Driver) drivertest.Driver) *holdfast.Client {
 	t.Helper()
-	// go-redis looks a name up, in the machine's time; and has one set of timers for all who wait for
-	// a connection, in whatever bubble.
+	// go-redis would look a name up in real time, and has one set of timers for all goroutines that wait for a
+	// connection, across bubbles.
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:0", Dialer: srv.Dial, PoolSize: 4096})
 	t.Cleanup(func() { _ = rdb.Close() })
 	d := drivertest.Of(holdfastgoredis.NewDriver(rdb))
@@ -82,12 +81,12 @@ func configured(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config, wra
 type waiting struct {
 	cancel context.CancelFunc
 	done   chan struct{} // closed when it has returned
-	at     time.Time     // when it did
+	at     time.Time     // when it returned
 	lease  *holdfast.Lease
 	err    error
 }
 
-// wait has a goroutine acquire the lock, and returns when it waits.
+// wait acquires the lock in a goroutine, and returns when that waits.
 func wait(t *testing.T, l *holdfast.Lock) *waiting {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -137,8 +136,8 @@ func release(t *testing.T, l *holdfast.Lease) {
 	}
 }
 
-// The one behind a waiter that leaves is told to look when the lock may expire. It must
-// look before that, too: nobody else keeps the queue alive.
+// A waiter is told to look when the lock may expire, because the one before it leaves. It must look before
+// that, too: nobody else keeps the queue alive.
 func TestWaiterWhoMovesUpStaysInTheQueue(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 		ttl := holdfast.TTL(10 * time.Minute)
@@ -156,7 +155,7 @@ func TestWaiterWhoMovesUpStaysInTheQueue(t *testing.T) {
 	})
 }
 
-// refusing is a server that refuses releases for a while.
+// refusing is the driver of a server that refuses releases for a while.
 type refusing struct {
 	drivertest.Driver
 	on atomic.Bool
@@ -169,7 +168,7 @@ func (d *refusing) Run(ctx context.Context, call driver.Call) (string, error) {
 	return d.Driver.Run(ctx, call)
 }
 
-// A refused release is tried on for as long as the lock may stand.
+// A refused release is retried for as long as the lock may last.
 func TestBackgroundReleaseOutlivesALongRefusal(t *testing.T) {
 	eachWay(t, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
 		var server refusing
@@ -189,7 +188,7 @@ func TestBackgroundReleaseOutlivesALongRefusal(t *testing.T) {
 	})
 }
 
-// A client that nobody has waited on for a minute hears on no channel.
+// If no lock of a client has had a waiter for a minute, the client has no subscription.
 func TestAnIdleSubscriptionIsClosed(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 		observer := redis.NewClient(&redis.Options{Addr: "127.0.0.1:0", Dialer: srv.Dial})

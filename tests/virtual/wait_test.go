@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-go/holdfast/holdfasttest"
 )
 
-// who is a lock's holder in tests of those who wait for it.
+// who is a lock's holder in tests of its waiters.
 const who = "the holder"
 
 // kinds makes a lock of each kind that callers wait for, with options.
@@ -36,7 +36,7 @@ var kinds = map[string]func(c *holdfast.Client, options ...holdfast.WaitOption) 
 	},
 }
 
-// of returns options that fit all kinds as those of one.
+// of returns options that fit all kinds as those of one kind.
 func of[Kind any](options []holdfast.WaitOption) []Kind {
 	var kind []Kind
 	for _, o := range options {
@@ -45,7 +45,8 @@ func of[Kind any](options []holdfast.WaitOption) []Kind {
 	return kind
 }
 
-// Whose time is up while the lock is held is told by whom, leaves the queue, and has waited for no longer.
+// A caller whose time is up while the lock is held is told who holds it, leaves the queue, and has waited no
+// longer.
 func TestWaitEndsWhileTheLockIsHeld(t *testing.T) {
 	for kind, lock := range kinds {
 		for way, options := range map[string][]holdfast.WaitOption{
@@ -59,7 +60,7 @@ func TestWaitEndsWhileTheLockIsHeld(t *testing.T) {
 						limit = 0
 					}
 					c := configured(t, srv, cfg)
-					for turn := range 2 { // before the client knows the server, and after
+					for turn := range 2 { // before the client has reached the server, and after
 						began := time.Now()
 						got, err := lock(c, options...).Acquire(t.Context())
 						var held *holdfast.HeldError
@@ -84,7 +85,7 @@ func TestWaitEndsWhileTheLockIsHeld(t *testing.T) {
 	}
 }
 
-// Each goroutine of a process has its own patience.
+// Each goroutine of a process has its own time limit.
 func TestWaitEndsInLine(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 		c := client(t, srv)
@@ -100,11 +101,11 @@ func TestWaitEndsInLine(t *testing.T) {
 	})
 }
 
-// A lock that was granted to a waiter which does not know of it is had when its time is up.
+// If a waiter was granted the lock and does not know it, it gets the lock when its time is up.
 func TestAGrantThatWasNotHeardIsFoundWhenTimeIsUp(t *testing.T) {
 	for kind, lock := range kinds {
 		if kind == "key" || kind == "redisson" {
-			continue // whose waiters ask again and again
+			continue // their waiters ask again and again
 		}
 		t.Run(kind, func(t *testing.T) {
 			bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
@@ -130,14 +131,14 @@ func TestAGrantThatWasNotHeardIsFoundWhenTimeIsUp(t *testing.T) {
 	}
 }
 
-// Whose time is up while the server does not answer is told so, and not that anybody holds the lock.
+// A caller whose time is up while the server does not answer is told that, and not that the lock is held.
 func TestWaitEndsInSilence(t *testing.T) {
 	for kind, lock := range kinds {
 		t.Run(kind, func(t *testing.T) {
 			eachWay(t, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
 				var d moody
 				c := configured(t, srv, cfg, d.wrap)
-				release(t, acquire(t, lock(c))) // the server is known
+				release(t, acquire(t, lock(c))) // the server has been reached
 				d.hangs.Store(true)
 				silent := func(what string, l *holdfast.Lock, limit time.Duration) {
 					t.Helper()
@@ -166,7 +167,7 @@ func TestWaitEndsInSilence(t *testing.T) {
 	}
 }
 
-// What the server answers at last counts, if it is that it does not work just now.
+// If the server's last answer is that it does not work just now, that is the error.
 func TestWaitEndsWhileTheServerRefuses(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 		var d moody
@@ -184,7 +185,7 @@ func TestWaitEndsWhileTheServerRefuses(t *testing.T) {
 	})
 }
 
-// The context of the caller ends the wait, too, and is told of.
+// The caller's context ends the wait, too, and the error says so.
 func TestWaitEndsWithTheContext(t *testing.T) {
 	for kind, lock := range kinds {
 		t.Run(kind, func(t *testing.T) {
@@ -225,7 +226,7 @@ func TestWaitBoundsPollers(t *testing.T) {
 	})
 }
 
-// Who waits for another run of a job does so for a limited time, and runs it for as long as that takes.
+// Waiting for another run of a job is bounded; running the job itself is not.
 func TestWaitBoundsJobs(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 		job := func(options ...holdfast.OnceOption) *holdfast.Once {

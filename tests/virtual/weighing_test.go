@@ -26,7 +26,7 @@ func (d shareRenewals) Run(ctx context.Context, call driver.Call) (string, error
 	return d.Driver.Run(ctx, call)
 }
 
-// A lease that is downgraded and upgraded again has its owner and what is left of its bounds.
+// A lease that is downgraded and upgraded again keeps its owner, and the rest of its bounds.
 func TestBoundsOutliveDowngradeAndUpgrade(t *testing.T) {
 	const ttl = 6 * time.Second
 	for name, on := range map[string]func(rw *holdfast.RWMutex, opts ...holdfast.RWMutexOption) *holdfast.Lock{
@@ -86,7 +86,7 @@ func TestBoundsOutliveDowngradeAndUpgrade(t *testing.T) {
 	}
 }
 
-// slowWeigh is the driver of a server that answers a weighing late.
+// slowWeigh is the driver of a server that answers a change of mode late.
 type slowWeigh struct {
 	drivertest.Driver
 	by time.Duration
@@ -100,7 +100,7 @@ func (d slowWeigh) Run(ctx context.Context, call driver.Call) (string, error) {
 	return reply, err
 }
 
-// Whoever is told too late that a lease was downgraded, or upgraded, has lost it.
+// If the answer that a lease was downgraded, or upgraded, comes too late, the lease is lost.
 func TestALeaseThatEndsWhileItIsWeighed(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 		c := client(t, srv, func(d drivertest.Driver) drivertest.Driver { return slowWeigh{d, 1500 * time.Millisecond} })

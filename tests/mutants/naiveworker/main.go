@@ -1,6 +1,5 @@
-// Naiveworker is a process of a campaign that locks as many programs do: it polls, and
-// what it does not know about locks is what the campaign must find out. The lock is
-// chosen when this is built, with -ldflags "-X main.which=NAME".
+// Naiveworker is a process of a campaign that locks as many programs do: it polls, and the campaign must find
+// what it does wrong. The lock is chosen at build time, with -ldflags "-X main.which=NAME".
 package main
 
 import (
@@ -20,7 +19,7 @@ import (
 
 var which = "correct"
 
-// way is how a lock is taken and given back.
+// way is how a lock is acquired and released.
 type way struct {
 	token   func() string
 	take    func(c *client, ctx context.Context, key, token string, ttl time.Duration) (bool, error)
@@ -28,7 +27,7 @@ type way struct {
 	neverUp bool // Err does not know that leases end
 }
 
-// correct is the canonical form: one command to take, a script that compares to give.
+// correct is the canonical form: one command to acquire, a script that compares to release.
 var correct = way{
 	token: rand.Text,
 	take: func(c *client, ctx context.Context, key, token string, ttl time.Duration) (bool, error) {
@@ -59,7 +58,7 @@ var ways = map[string]way{
 			return true, c.rdb.PExpire(ctx, key, ttl).Err()
 		},
 	},
-	// As the documentation of SETNX once had it, but for the clocks.
+	// As the documentation of SETNX once had it, except for the clocks.
 	"getset-client-clocks": {
 		take: func(c *client, ctx context.Context, key, _ string, ttl time.Duration) (bool, error) {
 			now := time.Now().Add(c.skew)
@@ -89,7 +88,7 @@ var ways = map[string]way{
 	"plain-del": {
 		give: func(c *client, ctx context.Context, key, _ string) error { return c.rdb.Del(ctx, key).Err() },
 	},
-	// Two that ask in the same millisecond believe that what is there is their own.
+	// Two processes that ask in the same millisecond both believe that the lock is their own.
 	"millisecond-tokens": {
 		token: func() string { return strconv.FormatInt(time.Now().UnixMilli(), 10) },
 		take: func(c *client, ctx context.Context, key, token string, ttl time.Duration) (bool, error) {
@@ -114,7 +113,7 @@ func ignoreNil(err error) error {
 type client struct {
 	way
 	rdb  *redis.Client
-	skew time.Duration // of this process' clock
+	skew time.Duration // of this process's clock
 }
 
 func main() {
@@ -200,7 +199,7 @@ func (l *lease) Err() error {
 
 func (l *lease) Done() <-chan struct{} { return l.ctx.Done() }
 
-// Deadline of a holder that is never told is far away: so long it believes.
+// Deadline returns a time far away: a holder that is never told believes in its lease until then.
 func (l *lease) Deadline() time.Time {
 	if l.c.neverUp {
 		return l.deadline.Add(time.Hour)

@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 )
 
-// join makes a party of the barrier "b", by a client of its own.
+// join joins the barrier "b" with a client of its own.
 func join(t testing.TB, b *backend.Backend, parties int, opts ...holdfast.BarrierOption) *holdfast.BarrierParty {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
@@ -25,7 +25,7 @@ func join(t testing.TB, b *backend.Backend, parties int, opts ...holdfast.Barrie
 	return party
 }
 
-// arrival is what an Await brings.
+// arrival is the outcome of an Await.
 type arrival struct {
 	phase uint64
 	err   error
@@ -40,7 +40,7 @@ func await(ctx context.Context, p *holdfast.BarrierParty) <-chan arrival {
 	return over
 }
 
-// arrivals waits for what several bring.
+// arrivals waits for several outcomes.
 func arrivals(t testing.TB, all ...<-chan arrival) (got []arrival) {
 	t.Helper()
 	for _, over := range all {
@@ -54,7 +54,7 @@ func arrivals(t testing.TB, all ...<-chan arrival) (got []arrival) {
 	return got
 }
 
-// tripped expects all to have passed that phase.
+// tripped requires that all have passed that phase.
 func tripped(t testing.TB, phase uint64, all ...<-chan arrival) {
 	t.Helper()
 	for _, a := range arrivals(t, all...) {
@@ -64,7 +64,7 @@ func tripped(t testing.TB, phase uint64, all ...<-chan arrival) {
 	}
 }
 
-// broken expects all to be told that this party broke that phase.
+// broken requires that all were told which party broke that phase.
 func broken(t testing.TB, phase uint64, who string, died bool, all ...<-chan arrival) {
 	t.Helper()
 	for _, a := range arrivals(t, all...) {
@@ -75,7 +75,7 @@ func broken(t testing.TB, phase uint64, who string, died bool, all ...<-chan arr
 	}
 }
 
-// waiting waits until so many have arrived at the present phase.
+// waiting waits until that many parties have arrived at the present phase.
 func waiting(t testing.TB, b *backend.Backend, want string) {
 	t.Helper()
 	rdb := b.Redis(t)
@@ -108,7 +108,7 @@ func TestBarrierTrips(t *testing.T) {
 	})
 }
 
-// In many rounds nobody goes on before all have arrived, and nobody is a phase ahead.
+// In many rounds, no party goes on before all have arrived, and none is a phase ahead.
 func TestBarrierOfMany(t *testing.T) {
 	t.Parallel()
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
@@ -158,7 +158,7 @@ func TestBarrierOfMany(t *testing.T) {
 	})
 }
 
-// Who leaves, or dies, breaks the phase for all; another takes its place, and all goes on.
+// A party that leaves, or dies, breaks the phase for all. Another one takes its place, and the barrier goes on.
 func TestBarrierBreaks(t *testing.T) {
 	t.Parallel()
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
@@ -172,7 +172,7 @@ func TestBarrierBreaks(t *testing.T) {
 		if _, err := dying.Await(t.Context()); !errors.Is(err, holdfast.ErrLost) {
 			t.Errorf("Await of who has died: %v", err)
 		}
-		broken(t, 1, "dying", true, await(t.Context(), two)) // who was not there when it broke
+		broken(t, 1, "dying", true, await(t.Context(), two)) // a party that was not waiting when the phase broke
 
 		leaving := join(t, b, 3, holdfast.Owner("leaving"))
 		first, second := await(t.Context(), one), await(t.Context(), two)
@@ -182,7 +182,7 @@ func TestBarrierBreaks(t *testing.T) {
 
 		three := join(t, b, 3)
 		tripped(t, 3, await(t.Context(), one), await(t.Context(), two), await(t.Context(), three))
-		// Several at once: each of the others is told of the first phase that it missed.
+		// Several leave at once: each of the others is told of the first phase that it missed.
 		backend.Release(t, two.Lease())
 		backend.Release(t, three.Lease())
 		first = await(t.Context(), one)
@@ -194,7 +194,7 @@ func TestBarrierBreaks(t *testing.T) {
 	})
 }
 
-// An arrival that is given up does not count; what has tripped is told later.
+// An arrival that is given up does not count; a phase that has tripped is reported later.
 func TestBarrierAwaitIsGivenUp(t *testing.T) {
 	t.Parallel()
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
@@ -218,7 +218,7 @@ func TestBarrierAwaitIsGivenUp(t *testing.T) {
 	})
 }
 
-// At whatever moment an Await is given up, each party passes each phase once.
+// Whenever an Await is given up, each party passes each phase once.
 func TestBarrierAwaitIsGivenUpAtAnyTime(t *testing.T) {
 	t.Parallel()
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
@@ -233,8 +233,8 @@ func TestBarrierAwaitIsGivenUpAtAnyTime(t *testing.T) {
 				joined.Wait()
 				for phase := uint64(1); phase <= phases; phase++ {
 					arrived[phase].Add(1)
-					// Each time with more patience: requests that are given up go on, and many of
-					// them at once would take longer than any of these times.
+					// Each time it waits longer: requests that are given up go on, and many of them at once
+					// would take longer than any of these times.
 					for patience := 2 * time.Millisecond; ; patience += patience / 4 {
 						ctx, cancel := context.WithTimeout(t.Context(), rand.N(patience)+time.Millisecond)
 						got, err := party.Await(ctx)
@@ -260,7 +260,7 @@ func TestBarrierAwaitIsGivenUpAtAnyTime(t *testing.T) {
 	})
 }
 
-// There are no more parties than there may be; others wait for a place.
+// A barrier admits no more parties than it has places; others wait for one.
 func TestBarrierHasSoManyParties(t *testing.T) {
 	t.Parallel()
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
@@ -290,7 +290,7 @@ func TestBarrierHasSoManyParties(t *testing.T) {
 		broken(t, 1, "two", false, first)
 		tripped(t, 2, await(t.Context(), one), await(t.Context(), <-third))
 
-		// One that gives up while it waits for a place breaks nothing.
+		// A party that gives up while it waits for a place breaks nothing.
 		ctx, cancel := context.WithCancel(t.Context())
 		over := make(chan error, 1)
 		go func() {
@@ -309,7 +309,7 @@ func TestBarrierHasSoManyParties(t *testing.T) {
 	})
 }
 
-// A party whose place the server does not know any more is told so.
+// A party whose place the server no longer has is told so.
 func TestBarrierThatIsLost(t *testing.T) {
 	t.Parallel()
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {

@@ -18,8 +18,8 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
-// through returns a client whose commands go through a proxy, and are known to the server: it
-// has taken and given up a lock.
+// through returns a client whose commands go through a proxy. It has acquired and released a lock, so the
+// server has its scripts.
 func through(t testing.TB, b *backend.Backend, cfg *holdfast.Config) (*holdfast.Client, *proxy.Proxy) {
 	t.Helper()
 	p := proxy.New(t, b.Server.Addr())
@@ -29,13 +29,13 @@ func through(t testing.TB, b *backend.Backend, cfg *holdfast.Config) (*holdfast.
 	return c, p
 }
 
-// scripts is how many scripts the server has run, and commands that do the same as one.
+// scripts returns how many scripts the server has run, including commands that do the same as one.
 func scripts(s *server.Server) int64 {
 	stats := s.CommandStats()
 	return stats["eval"] + stats["evalsha"] + stats["delifeq"]
 }
 
-// crowd has so many goroutines each do something, and returns when all are done.
+// crowd runs do in n goroutines, and returns when all are done.
 func crowd(n int, do func(i int)) {
 	var all sync.WaitGroup
 	for i := range n {
@@ -44,7 +44,7 @@ func crowd(n int, do func(i int)) {
 	all.Wait()
 }
 
-// many acquires so many locks at once, and releases them at once; it returns their fences.
+// many acquires n locks at once, and releases them at once. It returns their fences.
 func many(t testing.TB, c *holdfast.Client, n int, opts ...holdfast.MutexOption) []uint64 {
 	t.Helper()
 	leases, fences := make([]*holdfast.Lease, n), make([]uint64, n)
@@ -67,7 +67,7 @@ func many(t testing.TB, c *holdfast.Client, n int, opts ...holdfast.MutexOption)
 	return fences
 }
 
-// rise expects fences of names to be above those before, and all of them to differ.
+// rise requires that each name's fence is above the one before, and that all fences differ.
 func rise(t testing.TB, before, after []uint64) {
 	t.Helper()
 	of := map[uint64]int{}
@@ -81,8 +81,8 @@ func rise(t testing.TB, before, after []uint64) {
 	}
 }
 
-// Locks that many goroutines acquire at the same time go out together, and so do releases. A way
-// to the server that takes longer than it takes them all to ask makes the time the same.
+// Locks that many goroutines acquire at the same time are requested together, and so are releases. They ask at
+// the same time because the server is farther away than it takes them all to ask.
 func TestManyLocksTakeFewCommands(t *testing.T) {
 	t.Parallel()
 	backend.EachRealUndisturbed(t, func(t testing.TB, b *backend.Backend) {
@@ -104,7 +104,7 @@ func TestManyLocksTakeFewCommands(t *testing.T) {
 	})
 }
 
-// With one in each, or without batches, everything is the same but for how many commands there are.
+// With batches of one, or without batches, only the number of commands differs.
 func TestBatchesOfOneAndNone(t *testing.T) {
 	for _, size := range []int{-1, 1, 2, 1000} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
@@ -137,12 +137,12 @@ func TestBatchesOfOneAndNone(t *testing.T) {
 	}
 }
 
-// Either way each lock has a command to itself, and one only.
+// Either way each lock has one command to itself.
 func TestBatchesOfOneAndNoneCostTheSame(t *testing.T) {
 	t.Parallel()
 	backend.EachRealUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		for _, size := range []int{-1, 1} {
-			// Each client surveys the server; that it has, the server is to say of this one.
+			// Each client surveys the server. The server must show that this one has done so.
 			if err := b.Redis(t).ScriptFlush(t.Context()).Err(); err != nil {
 				t.Fatal(err)
 			}
@@ -159,8 +159,8 @@ func TestBatchesOfOneAndNoneCostTheSame(t *testing.T) {
 	})
 }
 
-// A lock that a batch has left goes by itself from then on, until it was free when it did: it costs
-// a command more once, and not each time.
+// A lock that a batch has left is requested alone from then on, until such a request finds it free. So it costs
+// one further command, and only once.
 func TestAContendedLockIsLeftOnce(t *testing.T) {
 	t.Parallel()
 	backend.EachRealUndisturbed(t, func(t testing.TB, b *backend.Backend) {
@@ -173,7 +173,7 @@ func TestAContendedLockIsLeftOnce(t *testing.T) {
 		}
 		backend.Release(t, backend.Acquire(t, c.Mutex("warm")))
 		warm := backend.Acquire(t, c.Mutex("warm"))
-		held("warm") // all scripts are known to the server then, but for one that its own command does for
+		held("warm") // then the server has all scripts, except for one that its own command replaces
 		backend.Release(t, warm)
 		if err := b.Redis(t).ScriptLoad(t.Context(), script.BatchRelease.Source).Err(); err != nil {
 			t.Fatal(err)
@@ -198,15 +198,15 @@ func TestAContendedLockIsLeftOnce(t *testing.T) {
 		for range 2 {
 			cost(2, func() { backend.Release(t, backend.Acquire(t, c.Mutex("m"))) })
 		}
-		// Forgotten: what a batch leaves costs two again.
+		// Now it is no longer remembered: a lock that a batch leaves costs two commands again.
 		lease = backend.Acquire(t, c.Mutex("m"))
 		cost(2, func() { held("m") })
 		backend.Release(t, lease)
 	})
 }
 
-// A caller whose context ends while the batch is under way is let go at once. What the batch
-// brings it is given back, and the others in it have theirs.
+// A caller whose context ends while the batch is under way returns at once. What the batch was granted for it
+// is given back, and the other callers get their locks.
 func TestCancelledInABatch(t *testing.T) {
 	t.Parallel()
 	backend.NeedsManyConnections(t)
@@ -227,11 +227,11 @@ func TestCancelledInABatch(t *testing.T) {
 			result <- err
 		}
 		for i := range goroutines {
-			// The lock whose reply is lost is the last one that is asked for.
+			// The last lock that is requested is the one whose reply is lost.
 			go use(t.Context(), fmt.Sprint("kept", i), staying)
 			go use(ctx, fmt.Sprint("left", goroutines-1-i), leaving)
 		}
-		lost.Reply(t) // the server has done what it was told
+		lost.Reply(t) // the server has carried out the request
 		if n := scripts(b.Server) - before; n > goroutines {
 			t.Errorf("%d scripts: they have not gone together", n)
 		}
@@ -245,7 +245,7 @@ func TestCancelledInABatch(t *testing.T) {
 				t.Errorf("who has left: %v", err)
 			}
 		}
-		// Far less than the time for which a reply is waited for.
+		// This is far less than the time that a client waits for a reply.
 		if took := time.Since(began); cancelled == 0 || took > 5*time.Second+machine.HeldUp(began) {
 			t.Errorf("%d were let go, after %v\n%s", cancelled, took, machine.Report(began))
 		}
@@ -268,8 +268,8 @@ func TestCancelledInABatch(t *testing.T) {
 	})
 }
 
-// A batch that is refused whole, since its user may not touch one of the keys, serves the others
-// all the same: acquires, renewals and releases.
+// If a batch is refused as a whole, since its user may not access one of the keys, the others are served all
+// the same: acquires, renewals and releases.
 func TestABatchWithAForbiddenLock(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIPPED: part of make test-all")
@@ -309,7 +309,7 @@ func TestABatchWithAForbiddenLock(t *testing.T) {
 			}
 			leases[i] = lease
 		})
-		// One that is held becomes forbidden: the others are renewed, and released.
+		// Access to a held lock is withdrawn: the others are still renewed, and released.
 		allow("~holdfast:{m1*", "~holdfast:{m2*", "~holdfast:{m3*", "~holdfast:{m4}*")
 		mine := func(i int) bool { return i%10 != 5 && (i == 4 || i == 1 || i == 2 || i == 3 || i >= 10) }
 		time.Sleep(20 * time.Second) // two TTLs
@@ -327,7 +327,7 @@ func TestABatchWithAForbiddenLock(t *testing.T) {
 	})
 }
 
-// Many leases are kept by few commands.
+// A few commands keep many leases.
 func TestManyLeasesAreRenewedByFewCommands(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIPPED: part of make test-all")
@@ -335,7 +335,7 @@ func TestManyLeasesAreRenewedByFewCommands(t *testing.T) {
 	t.Parallel()
 	backend.EachRealUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		c, p := through(t, b, nil)
-		p.DelayReplies(10 * time.Millisecond) // that of a server which is not beside us
+		p.DelayReplies(10 * time.Millisecond) // like that of a remote server
 		const leases, ttl = 2000, 6 * time.Second
 		all := make([]*holdfast.Lease, leases)
 		crowd(leases, func(i int) {
@@ -373,8 +373,8 @@ func TestManyLeasesAreRenewedByFewCommands(t *testing.T) {
 	})
 }
 
-// A client that closes with a batch under way, and others behind it, waits for what it brings, and
-// leaves nothing.
+// A client that closes while a batch is under way, and others wait behind it, waits for its outcome, and leaves
+// nothing.
 func TestCloseWithBatchesUnderWay(t *testing.T) {
 	t.Parallel()
 	backend.EachRealUndisturbed(t, func(t testing.TB, b *backend.Backend) {
@@ -402,7 +402,7 @@ func TestCloseWithBatchesUnderWay(t *testing.T) {
 				t.Errorf("an acquire under way: %v", err)
 			}
 		}
-		held.Forward(t) // late: a copy of what was asked in vain
+		held.Forward(t) // late: a copy of a request that failed
 		backend.Eventually(t, "locks are left behind", func() bool {
 			return len(b.Redis(t).Keys(t.Context(), "holdfast:{m*}").Val()) == 0
 		})

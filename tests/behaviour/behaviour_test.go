@@ -15,8 +15,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// queue has a goroutine acquire the lock, and returns when so many processes wait on
-// the server.
+// queue acquires the lock in a goroutine, and returns when that many processes wait on the server.
 func queue(t testing.TB, l *holdfast.Lock, waiters int) <-chan *holdfast.Lease {
 	t.Helper()
 	leases := backend.Start(t, l)

@@ -19,8 +19,8 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/machine"
 )
 
-// counting counts the commands of all drivers that share it; apart, what there is more of on a slow machine: renewals of
-// locks that are held for long, and looks of those who wait for long.
+// counting counts the commands of all drivers that share it. It counts separately those of which a slow machine
+// has more: renewals of locks that are held for long, and looks of waiters that wait for long.
 type counting struct {
 	drivertest.Driver
 	sent, renewals, looks *atomic.Int64
@@ -38,13 +38,12 @@ func (d counting) Run(ctx context.Context, call driver.Call) (string, error) {
 	return d.Driver.Run(ctx, call)
 }
 
-// A lock that is handed from client to client costs as many commands each time, however many
-// wait for it.
+// Each hand-over from client to client costs the same number of commands, however many clients wait.
 func TestACrowdCostsNoMoreCommands(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIPPED: part of make test-all")
 	}
-	// So many clients connect at once.
+	// That many clients connect at once.
 	patience := holdfast.Config{CommandTimeout: 30 * time.Second, RetryTimeout: time.Minute}
 	backend.EachRealInTurn(t, func(t *testing.T, b *backend.Backend) {
 		machine.UndisturbedTest(t, func(t testing.TB) {
@@ -62,8 +61,8 @@ func TestACrowdCostsNoMoreCommands(t *testing.T) {
 					backend.CloseWith(t, c)
 					clients = append(clients, c)
 				}
-				// What is sent until everybody waits, and once somebody no longer does, is another matter.
-				// Only who holds the lock counts hand-overs.
+				// Commands that are sent before everybody waits, and after somebody no longer does, are another
+				// matter. Only the holder counts hand-overs.
 				first, last := n, 2*n+500
 				handovers, before, after := 0, int64(0), int64(0)
 				began := time.Now()
@@ -80,7 +79,7 @@ func TestACrowdCostsNoMoreCommands(t *testing.T) {
 				wg.Wait()
 				cost = append(cost, float64(after-before)/float64(last-first))
 				t.Logf("%d clients wait: %.2f commands a hand-over, %d renewals and %d looks in all", waiting, cost[len(cost)-1], renewals.Load(), looks.Load())
-				// Nobody looks twice within half a second.
+				// No waiter looks twice within half a second.
 				if n, most := looks.Load(), int64(waiting)*int64(1+time.Since(began)/(500*time.Millisecond)); n > most {
 					t.Errorf("%d clients wait: %d looks, want %d at most", waiting, n, most)
 				}
@@ -97,7 +96,7 @@ func TestACrowdCostsNoMoreCommands(t *testing.T) {
 	})
 }
 
-// compete has a client take the lock again and again until turn says that it is over.
+// compete makes a client acquire the lock again and again until turn returns false.
 func compete(t testing.TB, c *holdfast.Client, turn func() (over bool)) {
 	for over := false; !over; {
 		lease, err := c.Mutex("m").Acquire(t.Context())
@@ -114,7 +113,7 @@ func compete(t testing.TB, c *holdfast.Client, turn func() (over bool)) {
 	}
 }
 
-// turn counts a hand-over. It is called by who holds the lock.
+// turn counts a hand-over. The holder calls it.
 func turn(handovers *int, first, last int, before, after *int64, sent *atomic.Int64) (over bool) {
 	switch *handovers++; *handovers {
 	case first:

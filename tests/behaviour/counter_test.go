@@ -10,8 +10,8 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 )
 
-// Somebody sets the fence counter so far ahead that a resource which has seen a fence after it would refuse everybody
-// for good. Nobody is granted such a fence; who holds a lock keeps it, and gives it up.
+// Somebody sets the fence counter so far ahead that a resource which has seen a later fence would refuse
+// everybody for good. Nobody is granted such a fence; a holder keeps its lock, and can release it.
 func TestACounterThatSomebodyHasSet(t *testing.T) {
 	t.Parallel()
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
@@ -48,7 +48,7 @@ func TestACounterThatSomebodyHasSet(t *testing.T) {
 			t.Errorf("locks are half taken: %q", keys)
 		}
 		rdb.Del(t.Context(), counter)
-		time.Sleep(time.Millisecond) // in virtual time it would be the same moment still
+		time.Sleep(time.Millisecond) // in virtual time it would still be the same moment
 		next := backend.Acquire(t, c.Mutex("held"))
 		if next.Fence() <= held.Fence() {
 			t.Errorf("fence %d follows %d", next.Fence(), held.Fence())

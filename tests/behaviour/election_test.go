@@ -16,7 +16,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/machine"
 )
 
-// election is one of the test's, by a client of its own.
+// election returns the test's election, with a client of its own.
 func election(t testing.TB, b *backend.Backend, opts ...holdfast.ElectionOption) *holdfast.Election {
 	return b.Client(t, nil).Election("e", opts...)
 }
@@ -39,7 +39,7 @@ func TestLeadersFollowEachOther(t *testing.T) {
 		third := backend.Campaign(t.Context(), election(t, b))
 		backend.Waiters(t, lock, 2)
 
-		first.Answer <- holdfast.ErrResign // behind the third
+		first.Answer <- holdfast.ErrResign // it is behind the third now
 		after, ctx := second.Elected(t)
 		if err := term.Err(); !errors.Is(err, holdfast.ErrReleased) || after.Fence() <= term.Fence() || ctx.Err() != nil {
 			machine.Unexcused(t, "fence %d follows %d; the term before: %v, the one now: %v", after.Fence(), term.Fence(), err, ctx.Err())
@@ -66,7 +66,7 @@ func TestLeadersFollowEachOther(t *testing.T) {
 	})
 }
 
-// Who loses the lease leads no longer, and campaigns again.
+// A leader that loses its lease no longer leads, and campaigns again.
 func TestLeaderThatIsDeposed(t *testing.T) {
 	t.Parallel()
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
@@ -139,7 +139,7 @@ func TestACandidateThatPollsGoesOn(t *testing.T) {
 	})
 }
 
-// Never do two lead, whoever resigns, is deposed or leaves; and everybody gets to lead.
+// There are never two leaders, whoever resigns, is deposed or leaves; and everybody gets to lead.
 func TestOneLeaderAtATime(t *testing.T) {
 	t.Parallel()
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
@@ -175,7 +175,7 @@ func TestOneLeaderAtATime(t *testing.T) {
 	})
 }
 
-// heard waits until somebody is subscribed to what leaders announce.
+// heard waits until somebody has subscribed to the announcements of leaders.
 func heard(t testing.TB, b *backend.Backend) {
 	t.Helper()
 	rdb := b.Redis(t)
@@ -208,7 +208,7 @@ func TestWatchSeesEveryChange(t *testing.T) {
 		see("two")
 		two.Answer <- nil
 		see("")
-		// One that crashes tells nobody.
+		// A leader that crashes tells nobody.
 		backend.Acquire(t, b.Client(t, nil).Mutex("e", holdfast.Owner("three"), holdfast.NoRenew(), holdfast.TTL(6*time.Second)))
 		one = backend.Campaign(t.Context(), election(t, b, holdfast.Owner("four")))
 		one.Elected(t)
@@ -222,8 +222,8 @@ func TestWatchSeesEveryChange(t *testing.T) {
 	})
 }
 
-// A leader that crashes is missed without a word from anybody.
-// mortal is a driver of which nothing is heard any more once it is dead.
+// A leader that crashes is missed without being announced. mortal is a driver of which nothing is heard any
+// more once it is dead.
 type mortal struct {
 	drivertest.Driver
 	dead atomic.Bool
@@ -293,7 +293,7 @@ func TestWatchEndsWithItsContext(t *testing.T) {
 	})
 }
 
-// Who watches is told that the client closes.
+// A watcher is told that the client closes.
 func TestWatchEndsWithItsClient(t *testing.T) {
 	t.Parallel()
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
@@ -305,7 +305,7 @@ func TestWatchEndsWithItsClient(t *testing.T) {
 				break
 			}
 			go func() {
-				heard(t, b) // and so it rests, or is about to
+				heard(t, b) // so it rests, or is about to
 				closed <- c.Close(t.Context())
 			}()
 		}

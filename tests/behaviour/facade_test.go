@@ -12,8 +12,8 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 )
 
-// A context that is made from a lease ends with its parent or with the lease, whichever is first, says why, and has the
-// parent's values.
+// A context that is made from a lease ends with its parent or with the lease, whichever comes first, says why,
+// and has the parent's values.
 func TestContextsOfALease(t *testing.T) {
 	t.Parallel()
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
@@ -60,7 +60,7 @@ func TestContextsOfALease(t *testing.T) {
 	})
 }
 
-// What only the function says comes out of Do as it is; with a release that fails, both come.
+// Do returns the function's own error unchanged, or together with that of a failed release.
 func TestDoReturnsWhatTheFunctionDoes(t *testing.T) {
 	t.Parallel()
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
@@ -77,7 +77,7 @@ func TestDoReturnsWhatTheFunctionDoes(t *testing.T) {
 			if !errors.Is(err, failure) || !errors.Is(err, holdfast.ErrLost) {
 				t.Errorf("%s, with a lease that is lost: %v", what, err)
 			}
-			// A lock within it that is held is told apart.
+			// An ErrHeld of another lock that the function acquires can be told apart.
 			other := backend.Acquire(t, b.Client(t, nil).Mutex("b"))
 			err = do(t.Context(), func(ctx context.Context, _ *holdfast.Lease) error {
 				return b.Client(t, nil).Mutex("b").TryDo(ctx, nil)
@@ -95,7 +95,7 @@ func TestDoReturnsWhatTheFunctionDoes(t *testing.T) {
 	})
 }
 
-// Each handle names itself, and tells its status, which changes nothing.
+// Each handle has its name, and returns its status, which changes nothing.
 func TestStatusOfEachKind(t *testing.T) {
 	t.Parallel()
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
@@ -171,7 +171,7 @@ func TestStatusOfEachKind(t *testing.T) {
 	})
 }
 
-// Nothing that fmt prints of what a client hands out has a token in it.
+// Nothing that fmt prints of a client's values contains a token.
 func TestWhatIsPrintedIsNoSecret(t *testing.T) {
 	t.Parallel()
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {

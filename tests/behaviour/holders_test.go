@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 )
 
-// census is a driver that counts the holders of whom its server tells.
+// census is a driver that counts the holders that its server lists.
 type census struct {
 	drivertest.Driver
 	told atomic.Int64
@@ -28,7 +28,7 @@ func (d *census) Run(ctx context.Context, call driver.Call) (string, error) {
 	return reply, err
 }
 
-// To find one holder, the server is asked for a few, however many there are.
+// To find one holder, the client asks the server for a few, however many there are.
 func TestOneOfManyHoldersIsFoundAmongAFew(t *testing.T) {
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
@@ -36,13 +36,13 @@ func TestOneOfManyHoldersIsFoundAmongAFew(t *testing.T) {
 		d := &census{Driver: b.Hearing(t, "no channel")}
 		c := backend.New(t, &holdfast.Config{MaxLocalHandovers: -1}, d) // readers of one process are several holders
 		soon := holdfast.Wait(time.Millisecond)
-		for kind, locks := range map[string][2]*holdfast.Lock{ // that is held, and that is wanted
-			// Nobody has to renew them.
+		for kind, locks := range map[string][2]*holdfast.Lock{ // one that is held, and one that is wanted
+			// With these TTLs nobody has to renew them.
 			"semaphore":       {c.Semaphore("s", n, holdfast.TTL(time.Hour)).Permits(1), c.Semaphore("s", n).Permits(1, soon)},
 			"read-write lock": {c.RWMutex("rw", holdfast.TTL(time.Hour)).Reader(), c.RWMutex("rw").Writer(soon)},
 		} {
 			l := locks[0]
-			for range n { // one by one: a slow machine takes longer for all at once than they have
+			for range n { // one by one: a slow machine takes too long for all at once
 				lease, err := l.TryAcquire(t.Context())
 				if err != nil {
 					t.Fatalf("%s: %v", kind, err)

@@ -16,8 +16,8 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 )
 
-// unreachable is a client whose server cannot be reached: what it refuses, it
-// refuses before any I/O.
+// unreachable returns a client whose server cannot be reached, to show that it refuses invalid input before any
+// I/O.
 func unreachable(t testing.TB) *holdfast.Client {
 	t.Helper()
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})

@@ -10,8 +10,8 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 )
 
-// A name that others use as another kind of lock is not to be deleted, but to be used as what it is: the error says
-// what that is.
+// If others use a name as another kind of lock, the caller should not delete that but use it as what it is, so
+// the error says what it is.
 func TestAnotherKindOfLockIsNamed(t *testing.T) {
 	t.Parallel()
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {

@@ -14,20 +14,20 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/machine"
 )
 
-// countdown is a latch of the test's, by a client of its own.
+// countdown returns the test's latch, with a client of its own.
 func countdown(t testing.TB, b *backend.Backend, parties int, opts ...holdfast.LatchOption) *holdfast.Latch {
 	return b.Client(t, nil).Latch("l", parties, append([]holdfast.LatchOption{holdfast.TTL(time.Minute)}, opts...)...)
 }
 
-// waitFor has a goroutine wait for a latch.
+// waitFor waits for a latch in a goroutine.
 func waitFor(ctx context.Context, l *holdfast.Latch) <-chan error {
 	over := make(chan error, 1)
 	go func() { over <- l.Wait(ctx) }()
 	return over
 }
 
-// within waits for what a waiter gets. A machine that stalls takes a while; it is less than the
-// time after which a waiter looks that hears nothing.
+// within waits for a waiter's outcome. A machine that stalls may take a while; the limit is less than the time
+// after which a waiter that hears nothing looks.
 func within(t testing.TB, over <-chan error) error {
 	t.Helper()
 	select {
@@ -39,7 +39,7 @@ func within(t testing.TB, over <-chan error) error {
 	}
 }
 
-// watched waits until so many processes are told of changes.
+// watched waits until that many processes are subscribed to changes.
 func watched(t testing.TB, b *backend.Backend, name string, n int64) {
 	t.Helper()
 	channel, rdb := "holdfast:c:w:holdfast:{"+name+"}", b.Redis(t)
@@ -49,7 +49,7 @@ func watched(t testing.TB, b *backend.Backend, name string, n int64) {
 	})
 }
 
-// begun waits until somebody has looked at a latch that nobody has used before: that waiter knows which
+// begun waits until somebody has looked at a latch that nobody has used before: then that waiter knows which
 // count it waits for.
 func begun(t testing.TB, b *backend.Backend, name string) {
 	t.Helper()
@@ -87,7 +87,7 @@ func TestLatchOpens(t *testing.T) {
 			}
 			count(t, l, left)
 		}
-		for _, over := range []<-chan error{one, two, waitFor(t.Context(), l)} { // and who comes late
+		for _, over := range []<-chan error{one, two, waitFor(t.Context(), l)} { // including one that comes late
 			if err := within(t, over); err != nil {
 				t.Errorf("Wait: %v", err)
 			}
@@ -99,7 +99,7 @@ func TestLatchOpens(t *testing.T) {
 	})
 }
 
-// Nobody passes before all have counted down, and nobody sleeps on after that.
+// No waiter passes before all have counted down, and none sleeps on after that.
 func TestLatchOfMany(t *testing.T) {
 	t.Parallel()
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
@@ -206,7 +206,7 @@ func TestLatchOfParties(t *testing.T) {
 	})
 }
 
-// Who leaves, or dies, is waited for no longer, and who waits is told.
+// A party that leaves, or dies, is no longer waited for, and waiters are told.
 func TestLatchOfPartiesThatEnd(t *testing.T) {
 	t.Parallel()
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
@@ -245,8 +245,8 @@ func TestLatchOfPartiesThatEnd(t *testing.T) {
 	})
 }
 
-// A party that the latch has been reset under is told so however often it counts down, also when
-// it is the first to ask the server.
+// A party whose latch was reset is told so however often it counts down, even if it is the first to ask the
+// server.
 func TestCountDownOfAPartyAfterAReset(t *testing.T) {
 	t.Parallel()
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
@@ -270,7 +270,7 @@ func TestCountDownOfAPartyAfterAReset(t *testing.T) {
 	})
 }
 
-// A latch that was deleted leaves nothing for long, and its name is free for a count of any number.
+// A deleted latch leaves nothing for long, and its name is free for a count of any number.
 func TestLatchDelete(t *testing.T) {
 	t.Parallel()
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
@@ -360,7 +360,7 @@ func TestLatchReset(t *testing.T) {
 	})
 }
 
-// What the server has lost is not waited for as if nobody had ever counted down.
+// A waiter does not wait for a count that the server has lost as if nobody had counted down.
 func TestLatchThatIsLost(t *testing.T) {
 	t.Parallel()
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
@@ -370,7 +370,7 @@ func TestLatchThatIsLost(t *testing.T) {
 		begun(t, b, "l")
 		count(t, l, 2)
 		b.Redis(t).Del(t.Context(), "holdfast:{l}")
-		if err := l.Reset(t.Context()); err != nil { // or any other that has them look
+		if err := l.Reset(t.Context()); err != nil { // or anything else that makes them look
 			t.Fatal(err)
 		}
 		if err := within(t, over); !errors.Is(err, holdfast.ErrLatchReset) {
@@ -379,7 +379,7 @@ func TestLatchThatIsLost(t *testing.T) {
 	})
 }
 
-// A waiter leaves no trace; a latch lives for a day after its last use.
+// A waiter leaves no trace; a latch lasts for a day after its last use.
 func TestLatchWaitersThatGiveUp(t *testing.T) {
 	t.Parallel()
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
@@ -408,7 +408,7 @@ func TestLatchWaitersThatGiveUp(t *testing.T) {
 	})
 }
 
-// One name is one kind of lock.
+// A name has one kind of lock.
 func TestLatchesAndBarriersAreNoOtherLocks(t *testing.T) {
 	t.Parallel()
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {

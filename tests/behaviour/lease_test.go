@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/machine"
 )
 
-// lossOf waits for a lease to be lost and returns how.
+// lossOf waits until a lease is lost, and returns how.
 func lossOf(t testing.TB, l *holdfast.Lease) *holdfast.LostError {
 	t.Helper()
 	select {
@@ -50,8 +50,7 @@ func TestALeaseThatIsNotRenewedEndsWithItsTTL(t *testing.T) {
 	})
 }
 
-// A deadline is the TTL after the sending of the request, less 1% and 2 ms for clocks
-// that run at different speeds.
+// A deadline is the TTL after the request was sent, less 1% and 2 ms for clocks that run at different speeds.
 func TestDeadlinesAllowForDrift(t *testing.T) {
 	t.Parallel()
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
@@ -75,7 +74,7 @@ func TestDeadlinesAllowForDrift(t *testing.T) {
 		after = time.Now()
 		check("extended")
 
-		// Handed over, the claim of 1.5 s is all there is at first.
+		// After a hand-over, the lease is at first only the claim of 1.5 s.
 		next := queue(t, b.Client(t, nil).Mutex("m", holdfast.TTL(ttl)), 1)
 		before = time.Now()
 		backend.Release(t, lease)
@@ -112,7 +111,7 @@ func TestARenewedLeaseOutlivesItsTTL(t *testing.T) {
 		if err := lease.Extend(t.Context(), time.Second); err != holdfast.ErrReleased {
 			t.Errorf("Extend after Release: %v", err)
 		}
-		backend.Release(t, lease) // again is harmless
+		backend.Release(t, lease) // a second release is harmless
 	})
 }
 
@@ -129,7 +128,7 @@ func TestRenewalsAreBounded(t *testing.T) {
 			if lost := lossOf(t, lease); lost.Reason != holdfast.LossBound {
 				return fmt.Errorf("MaxRenewals: lost: %s", lost.Reason)
 			}
-			// Two renewals at a third of the TTL each; less what drift takes.
+			// There were two renewals, at a third of the TTL each; drift takes some of that.
 			if d := lease.Deadline().Sub(start); d < ttl+ttl/2 {
 				return fmt.Errorf("MaxRenewals(2): over after %s", d)
 			}
@@ -152,7 +151,7 @@ func TestRenewalsAreBounded(t *testing.T) {
 			if d := lease.Deadline().Sub(got); d > bound || d < bound/2 {
 				return fmt.Errorf("MaxHold(%s): over after %s", bound, d)
 			}
-			// The server does not keep it longer either.
+			// The server does not keep the lock longer either.
 			if left, err := b.Redis(t).PTTL(t.Context(), "holdfast:{d}").Result(); err != nil || left > bound/20 {
 				return fmt.Errorf("MaxHold(%s): the key lives on for %s (%v)", bound, left, err)
 			}
@@ -174,7 +173,7 @@ func TestABoundedOrFixedLeaseIsHandedOver(t *testing.T) {
 			before := time.Now()
 			backend.Release(t, lease)
 			lease = backend.Receive(t, leases)
-			// What is not renewed is whole from the beginning.
+			// A lease that is not renewed has its full length from the beginning.
 			if d := lease.Deadline().Sub(before); name != "bounded" && d < 48*time.Second {
 				t.Errorf("%s: returned with %s left", name, d)
 			}
@@ -254,7 +253,7 @@ func TestAStrangersLockIsLeftAlone(t *testing.T) {
 		for name, taken := range map[string]string{"ours": "", "foreign": "a-token-of-theirs"} {
 			lease := backend.Acquire(t, c.Mutex(name, holdfast.TTL(time.Minute)))
 			key := "holdfast:{" + name + "}"
-			if taken == "" { // by another holder of ours, after an operator deleted the first one's
+			if taken == "" { // by another holder of ours, after an operator deleted the first one's lock
 				rdb.Del(t.Context(), key)
 				backend.Acquire(t, b.Client(t, nil).Mutex(name, holdfast.TTL(time.Minute)))
 				taken = rdb.Get(t.Context(), key).Val()
@@ -325,14 +324,14 @@ func TestACancelledHeadPassesItsPlaceOn(t *testing.T) {
 				}
 				heir <- l
 			}()
-			machine.Rest(100 * time.Millisecond) // until it is in line
+			machine.Rest(100 * time.Millisecond) // until it is in the wait queue
 		}
 		later := queue(t, b.Client(t, nil).Mutex("m"), 2)
 		cancel()
 		<-gone
 		backend.Release(t, lease)
 		backend.Release(t, backend.Receive(t, heir))
-		// The next in that process wants it otherwise, and comes after the other process.
+		// The next waiter in that process wants other options, and comes after the other process.
 		backend.Release(t, backend.Receive(t, later))
 		backend.Release(t, backend.Receive(t, heir))
 		if keys := b.Keys(t); len(keys) != 0 {
@@ -351,12 +350,12 @@ func TestFencesRise(t *testing.T) {
 			func() {}, // after a release
 			func() { rdb.Del(t.Context(), "holdfast:{m}") },                     // a deletion
 			func() { rdb.Del(t.Context(), "holdfast:fence") },                   // the loss of the counter
-			func() { rdb.FlushAll(t.Context()) },                                // of everything
+			func() { rdb.FlushAll(t.Context()) },                                // the loss of everything
 			func() { rdb.IncrBy(t.Context(), "holdfast:fence", 3_600_000_000) }, // a counter an hour ahead
 			func() {},
 		}) {
 			prepare()
-			time.Sleep(time.Millisecond) // a lost counter begins anew at the server's time, which passes
+			time.Sleep(time.Millisecond) // a lost counter begins anew at the server's time, which must advance
 			lease := backend.Acquire(t, c.Mutex("m"))
 			if lease.Fence() <= last {
 				machine.Unexcused(t, "step %d: fence %d follows %d", what, lease.Fence(), last)
@@ -381,8 +380,8 @@ func TestFencesRiseAfterAnExpiry(t *testing.T) {
 	})
 }
 
-// A process that is granted a lock which it has, as far as it knows, has lost it: the older lease ends at once,
-// however it was acquired.
+// A process that is granted a lock which, as far as it knows, it still holds has lost it: the older lease ends
+// at once, however it was acquired.
 func TestANewGrantEndsTheLeaseBeforeIt(t *testing.T) {
 	t.Parallel()
 	ways := map[string]func(*holdfast.Lock, context.Context) (*holdfast.Lease, error){

@@ -16,7 +16,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 )
 
-// several are the locks of these names as one, of a client of their own.
+// several returns the locks with these names as one, with a client of their own.
 func several(t testing.TB, b *backend.Backend, names ...string) *holdfast.Lock {
 	return b.Client(t, nil).Multi(names)
 }
@@ -104,7 +104,7 @@ func TestMultiTellsEachFence(t *testing.T) {
 	})
 }
 
-// It waits for each in its queue, and holds what it has meanwhile.
+// It waits for each lock in its queue, and holds the others meanwhile.
 func TestMultiWaitsInTheQueues(t *testing.T) {
 	t.Parallel()
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
@@ -126,7 +126,7 @@ func TestMultiWaitsInTheQueues(t *testing.T) {
 	})
 }
 
-// Whatever it had is free again when it does not get the rest.
+// If it does not get all locks, those that it had are free again.
 func TestMultiCancelledLeavesNothing(t *testing.T) {
 	t.Parallel()
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
@@ -176,8 +176,7 @@ func TestMultiLosesOneWhileItWaits(t *testing.T) {
 	})
 }
 
-// When one is lost, the lease is; the others are not given away before their time, unless it
-// is released.
+// If one lock is lost, the lease is lost. The others are not released before their time, unless the lease is.
 func TestMultiIsLostWithOne(t *testing.T) {
 	t.Parallel()
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
@@ -214,10 +213,9 @@ func TestMultiIsLostWithOne(t *testing.T) {
 	})
 }
 
-// Callers that name the locks in any order, several together and single ones, never wait for
-// each other in a circle, and never hold the same.
-// A lease that was acquired again, as one of several, outlives the loss of these. Once it is
-// released, nothing is renewed for what is lost.
+// Callers that name the locks in any order, several together and single ones, never wait for each other in a
+// circle, and never hold the same lock. A lease of a lock that was acquired again, as one of several, outlives
+// the loss of these. Once it is released, nothing that is lost is renewed.
 func TestMultiIsLostWithinAnotherLease(t *testing.T) {
 	t.Parallel()
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
@@ -248,7 +246,7 @@ func TestMultiIsLostWithinAnotherLease(t *testing.T) {
 		backend.Release(t, outer)
 		b.Cleaned(t)
 		outer, _ = lose(10 * time.Second)
-		_ = outer.Release(t.Context()) // a slow machine can have lost it
+		_ = outer.Release(t.Context()) // a slow machine may have lost it
 		b.Cleaned(t)
 	})
 }

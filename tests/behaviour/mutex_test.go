@@ -48,8 +48,8 @@ func TestAFreeLockCostsOneRoundTrip(t *testing.T) {
 	t.Parallel()
 	backend.EachRealUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		l := b.Client(t, nil).Mutex("m")
-		backend.Release(t, backend.Acquire(t, l)) // finds the server out, and loads the scripts
-		surveyed(t, b)                            // once for a client, and no part of an acquire
+		backend.Release(t, backend.Acquire(t, l)) // connects to the server, and loads the scripts
+		surveyed(t, b)                            // once for a client, not as part of an acquire
 		before := b.Server.CommandStats()
 		const cycles = 20
 		for range cycles {
@@ -123,7 +123,7 @@ func TestGoroutinesOfOneProcessAreServedInOrder(t *testing.T) {
 					t.Error(err)
 				}
 			}()
-			// Only a look inside would show that the goroutine is in line.
+			// Only the library's internals would show that the goroutine is in the wait queue.
 			machine.Rest(100 * time.Millisecond)
 		}
 		if waiting, err := backend.Waiting(t.Context(), l); err != nil || waiting != 1 {
@@ -149,7 +149,7 @@ func TestTryAcquireDoesNotPassWaiters(t *testing.T) {
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		backend.Acquire(t, b.Client(t, nil).Mutex("m"))
 		leases := queue(t, b.Client(t, nil).Mutex("m"), 1)
-		// Free, and not for us: the first in the queue does not even know yet.
+		// The lock is free, but not for us: the first in the queue does not even know yet.
 		b.Redis(t).Del(t.Context(), "holdfast:{m}")
 		if _, err := b.Client(t, nil).Mutex("m").TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrHeld) {
 			t.Errorf("TryAcquire past a waiter: %v", err)
@@ -251,8 +251,8 @@ func TestPoll(t *testing.T) {
 	t.Parallel()
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		lease := backend.Acquire(t, b.Client(t, nil).Mutex("m"))
-		poller := b.Client(t, &holdfast.Config{CommandTimeout: 4 * time.Second, RetryTimeout: 4 * time.Second}) // its tombstones stand for some seconds
-		if _, err := poller.Mutex("m").TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrHeld) {             // it knows the server from now on
+		poller := b.Client(t, &holdfast.Config{CommandTimeout: 4 * time.Second, RetryTimeout: 4 * time.Second}) // its tombstones last for some seconds
+		if _, err := poller.Mutex("m").TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrHeld) {             // now it has reached the server
 			t.Errorf("TryAcquire: %v", err)
 		}
 		if _, err := poller.Mutex("m", holdfast.Poll(time.Millisecond), holdfast.Wait(3*time.Millisecond)).Acquire(t.Context()); !errors.Is(err, holdfast.ErrHeld) {
@@ -272,7 +272,7 @@ func TestPoll(t *testing.T) {
 		if err := <-got; err != nil {
 			t.Errorf("Acquire of a lock that became free: %v", err)
 		}
-		// The try that the context ended has left a tombstone for a while.
+		// The try whose context ended has left a tombstone for a while.
 		backend.Eventually(t, "nothing is left but the lock", func() bool {
 			return slices.Equal(b.Keys(t), []string{"holdfast:{m}"})
 		})

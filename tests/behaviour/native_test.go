@@ -32,8 +32,8 @@ func eachNative(t *testing.T, f func(t testing.TB, b *backend.Backend)) {
 	})
 }
 
-// releasing returns how often a lock was released by the server's own command, by the script for many, and by
-// the one for one lock, since the last call of it.
+// releasing returns how many releases were by the server's own command, by the batch script, and by the script
+// for one lock, since its last call.
 func releasing(s *server.Server) func() string {
 	var before map[string]int64
 	count := func() map[string]int64 {
@@ -48,8 +48,8 @@ func releasing(s *server.Server) func() string {
 	}
 }
 
-// A release that goes alone is one DELIFEQ; of a lock for which somebody has come to wait, one that does nothing, and
-// the script that hands it over. Several that go together are one script.
+// A single release is one DELIFEQ. If a waiter has come, that does nothing, and the script that hands the lock
+// over follows. Several releases together are one script.
 func TestAReleaseThatGoesAloneIsOneCommand(t *testing.T) {
 	t.Parallel()
 	eachNative(t, func(t testing.TB, b *backend.Backend) {
@@ -74,7 +74,7 @@ func TestAReleaseThatGoesAloneIsOneCommand(t *testing.T) {
 		began := time.Now()
 		backend.Release(t, lease)
 		next := backend.Receive(t, waiting)
-		if took := time.Since(began); took > 10*time.Second+machine.HeldUp(began) { // by itself it looks after 30 s
+		if took := time.Since(began); took > 10*time.Second+machine.HeldUp(began) { // by itself a waiter looks after 30 s
 			t.Errorf("a waiter is handed the lock after %v\n%s", took, machine.Report(began))
 		}
 		if got := since(); !strings.HasPrefix(got, "1 DELIFEQ,") {
@@ -82,7 +82,7 @@ func TestAReleaseThatGoesAloneIsOneCommand(t *testing.T) {
 		}
 		backend.Release(t, next)
 
-		// Many at once, on a way that takes longer than it takes them to ask.
+		// Many ask at once, and the server is farther away than it takes them all to ask.
 		const goroutines = 40
 		leases := make([]*holdfast.Lease, goroutines)
 		for i := range leases {
@@ -104,7 +104,7 @@ func TestAReleaseThatGoesAloneIsOneCommand(t *testing.T) {
 	})
 }
 
-// Which form a lock's value has is known of plain mutexes only, that a request took which was answered: others are
+// Only for plain mutexes that were acquired by an answered request is the form of the value known; others are
 // released by scripts.
 func TestLocksWhoseValueIsNotKnownAreReleasedByScripts(t *testing.T) {
 	t.Parallel()
@@ -125,7 +125,7 @@ func TestLocksWhoseValueIsNotKnownAreReleasedByScripts(t *testing.T) {
 				t.Errorf("%s: %s", what, got)
 			}
 		}
-		// By itself, because it was contended; and again, when it is not.
+		// The lock is requested alone because it was contended, and again after that has passed.
 		held := backend.Acquire(t, other.Mutex("g"))
 		if _, err := c.Mutex("g").TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrHeld) {
 			t.Errorf("a lock that is held: %v", err)
@@ -139,7 +139,7 @@ func TestLocksWhoseValueIsNotKnownAreReleasedByScripts(t *testing.T) {
 				t.Errorf("contended before: %s", got)
 			}
 		}
-		// Handed over by the server.
+		// The server hands this lock over.
 		lease := backend.Acquire(t, other.Mutex("f"))
 		waiting := queue(t, c.Mutex("f"), 1)
 		backend.Release(t, lease)
@@ -153,7 +153,7 @@ func TestLocksWhoseValueIsNotKnownAreReleasedByScripts(t *testing.T) {
 	})
 }
 
-// The fence may be ahead of the clock, as it is where fences were reserved in vain.
+// The fence may be ahead of the clock, as after fences were reserved in vain.
 func TestReleaseWithAFenceThatLeadsTheClock(t *testing.T) {
 	t.Parallel()
 	eachNative(t, func(t testing.TB, b *backend.Backend) {
@@ -178,7 +178,7 @@ func TestReleaseWithAFenceThatLeadsTheClock(t *testing.T) {
 	})
 }
 
-// A user who may not use the command releases by scripts, as does everybody from then on: it is refused once.
+// If the user may not use the command, releases go by scripts from then on: the command is refused once.
 func TestReleasesWithoutPermissionForTheCommand(t *testing.T) {
 	t.Parallel()
 	eachNative(t, func(t testing.TB, b *backend.Backend) {
@@ -213,7 +213,7 @@ func (d *aging) Run(ctx context.Context, call driver.Call) (string, error) {
 	return d.Driver.Run(ctx, call)
 }
 
-// What is no refusal for good is no reason to do without the command: another server may be the master.
+// A refusal that may pass is no reason to give up the command: another server may become the master.
 func TestAServerThatIsReplacedByAnOlderOne(t *testing.T) {
 	t.Parallel()
 	eachNative(t, func(t testing.TB, b *backend.Backend) {
@@ -234,7 +234,7 @@ func TestAServerThatIsReplacedByAnOlderOne(t *testing.T) {
 			}
 		}
 		use(3)
-		// Refused for the moment.
+		// It is refused for the moment.
 		lease := backend.Acquire(t, c.Mutex("m"))
 		for _, want := range []any{"1", "0"} {
 			if _, err := b.Server.Do("CONFIG", "SET", "min-replicas-to-write", want); err != nil {
@@ -256,7 +256,7 @@ func TestAServerThatIsReplacedByAnOlderOne(t *testing.T) {
 	})
 }
 
-// A copy of the command that comes late, or twice, ends nobody else's lock.
+// A copy of the command that comes late, or twice, releases nobody else's lock.
 func TestALateCopyOfTheCommandDoesNothing(t *testing.T) {
 	t.Parallel()
 	eachNative(t, func(t testing.TB, b *backend.Backend) {

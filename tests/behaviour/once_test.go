@@ -17,7 +17,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/machine"
 )
 
-// job is one that is done once an hour, by a client of its own.
+// job returns a job that is done once an hour, with a client of its own.
 func job(t testing.TB, b *backend.Backend, opts ...holdfast.OnceOption) *holdfast.Once {
 	return b.Client(t, nil).Once("j", holdfast.Every(time.Hour), opts...)
 }
@@ -28,7 +28,7 @@ var errBroken = errors.New("broken")
 func succeed(context.Context, *holdfast.Lease) (string, error) { return "fine", nil }
 func fail(context.Context, *holdfast.Lease) (string, error)    { return "", errBroken }
 
-// mustNotRun is a run that is one too many.
+// mustNotRun is a run that must not happen.
 func mustNotRun(t testing.TB) func(context.Context, *holdfast.Lease) (string, error) {
 	return func(context.Context, *holdfast.Lease) (string, error) {
 		t.Error("it runs again")
@@ -53,7 +53,7 @@ func TestOnceIsDoneOnce(t *testing.T) {
 			t.Fatalf("Do: %+v, %v", run, err)
 		}
 		run.Here = false
-		lease := backend.Acquire(t, b.Client(t, nil).Mutex("j")) // which nobody needs any more
+		lease := backend.Acquire(t, b.Client(t, nil).Mutex("j")) // nobody needs it any more
 		defer backend.Release(t, lease)
 		for what, do := range map[string]func() (holdfast.Completion, error){
 			"Do":    func() (holdfast.Completion, error) { return job(t, b).Do(t.Context(), mustNotRun(t)) },
@@ -67,7 +67,7 @@ func TestOnceIsDoneOnce(t *testing.T) {
 	})
 }
 
-// By a window that is over, and by the name of another slot, it is done again.
+// In another window, or in a slot with another name, the job is done again.
 func TestOnceIsDoneAgainInAnotherWindow(t *testing.T) {
 	t.Parallel()
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
@@ -83,7 +83,7 @@ func TestOnceIsDoneAgainInAnotherWindow(t *testing.T) {
 			t.Errorf("after its window: %+v, %v", second, err)
 		}
 		if _, err := c.Once("j", holdfast.Every(time.Hour)).Do(t.Context(), mustNotRun(t)); err != nil {
-			t.Error(err) // the window is the caller's
+			t.Error(err) // each caller's window counts for itself
 		}
 		slot := func(name string) *holdfast.Once { return c.Once("j", holdfast.Slot(name, time.Hour)) }
 		for _, name := range []string{"2026-11-22", "2026-11-23", "{odd} one"} {
@@ -97,7 +97,7 @@ func TestOnceIsDoneAgainInAnotherWindow(t *testing.T) {
 	})
 }
 
-// What fails, or panics, or loses the lock, does not count.
+// A run that fails, panics or loses the lock does not count.
 func TestOnceFailedRunsDoNotCount(t *testing.T) {
 	t.Parallel()
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
@@ -122,7 +122,7 @@ func TestOnceFailedRunsDoNotCount(t *testing.T) {
 	})
 }
 
-// What was finished counts, though nobody waits for it any more.
+// A completed run counts, even if nobody waits for it any more.
 func TestOnceWithAContextThatEnds(t *testing.T) {
 	t.Parallel()
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
@@ -158,7 +158,7 @@ func TestOnceMaxTries(t *testing.T) {
 		if run, err := job(t, b, holdfast.MaxTries(4)).Do(t.Context(), succeed); err != nil || run.Try != 4 {
 			t.Errorf("a fourth try of four: %+v, %v", run, err)
 		}
-		// In the next window all tries are there again.
+		// The next window has all tries again.
 		short := b.Client(t, nil).Once("k", holdfast.Every(20*time.Millisecond), holdfast.MaxTries(1))
 		for range 3 {
 			if _, err := short.Do(t.Context(), fail); !errors.Is(err, errBroken) {
@@ -176,7 +176,7 @@ func TestOnceMaxTries(t *testing.T) {
 	})
 }
 
-// Who comes while another runs it waits; for TryDo it is held.
+// A caller that comes while another runs the job waits; TryDo returns ErrHeld.
 func TestOnceWaitsForWhoRunsIt(t *testing.T) {
 	t.Parallel()
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
@@ -215,7 +215,7 @@ func TestOnceWaitsForWhoRunsIt(t *testing.T) {
 	})
 }
 
-// Many processes, of which runs fail at random: exactly one run is completed in a window.
+// Many processes run a job that fails at random: exactly one run is completed in a window.
 func TestOnceOfMany(t *testing.T) {
 	t.Parallel()
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
@@ -236,8 +236,8 @@ func TestOnceOfMany(t *testing.T) {
 	})
 }
 
-// runByMany has three goroutines of each client run the job in that window, and returns what must not be
-// unless a lease was lost in the middle of its use.
+// runByMany makes three goroutines of each client run the job in that window. It returns the violations, unless
+// a lease was lost while it was in use.
 func runByMany(t testing.TB, clients []*holdfast.Client, window holdfast.Window) error {
 	var running, completed atomic.Int32
 	var wg sync.WaitGroup
@@ -268,7 +268,7 @@ func runByMany(t testing.TB, clients []*holdfast.Client, window holdfast.Window)
 	wg.Wait()
 	want := int32(1)
 	if _, err := clients[0].Once("j", window).Last(t.Context()); errors.Is(err, holdfast.ErrOnceNone) {
-		want = 0 // all have failed
+		want = 0 // all tries have failed
 	}
 	switch n := completed.Load(); {
 	case n > 1:
@@ -284,7 +284,7 @@ func runByMany(t testing.TB, clients []*holdfast.Client, window holdfast.Window)
 	return errors.Join(all...)
 }
 
-// A result that is too long costs the result, not the run.
+// If a result is too long, the result is lost, not the run.
 func TestOnceWithALongResult(t *testing.T) {
 	t.Parallel()
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
@@ -299,7 +299,7 @@ func TestOnceWithALongResult(t *testing.T) {
 	})
 }
 
-// What is known of a job's runs is nobody's lock, whatever its windows and locks are called.
+// A job's record is never a lock, whatever its windows and the locks are named.
 func TestRecordsAreBesideLocksOfAnyName(t *testing.T) {
 	t.Parallel()
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
@@ -354,7 +354,7 @@ func TestOnceRefuses(t *testing.T) {
 	}
 }
 
-// A run whose lease ended before it could be written down does not count, however it ended.
+// A run whose lease ended before it could be recorded does not count, however it ended.
 func TestARunThatGaveItsLeaseUpDoesNotCount(t *testing.T) {
 	t.Parallel()
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {

@@ -15,13 +15,13 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/machine"
 )
 
-// ownedBy is an owner's lock, of a client of its own.
+// ownedBy returns an owner's lock, with a client of its own.
 func ownedBy(t testing.TB, b *backend.Backend, owner string, opts ...holdfast.MutexOption) *holdfast.Lock {
 	return b.Client(t, nil).OwnerMutex("a", owner, opts...)
 }
 
-// An owner acquires again from any process, past those who queue, with the same fence, and
-// the lock is held until its last lease is released, in any order.
+// An owner acquires again from any process, past waiters, with the same fence. The lock is held until its last
+// lease is released, in any order.
 func TestOwnerSpansProcesses(t *testing.T) {
 	t.Parallel()
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
@@ -33,7 +33,7 @@ func TestOwnerSpansProcesses(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			leases := []*holdfast.Lease{first, tried, backend.Acquire(t, here)} // the last by no context of the first
+			leases := []*holdfast.Lease{first, tried, backend.Acquire(t, here)} // the last under a context that is not the first one's
 			for _, lease := range leases {
 				if lease.Fence() != first.Fence() || lease.Owner() != "order-7" {
 					t.Errorf("a lease of %q has the fence %d, the first %d", lease.Owner(), lease.Fence(), first.Fence())
@@ -57,8 +57,8 @@ func TestOwnerSpansProcesses(t *testing.T) {
 	})
 }
 
-// What is acquired under a lease's context joins it, and is no business of the server's; under
-// another owner's it does not.
+// An acquire under a lease's context joins the lease without the server; under another owner's lease it does
+// not.
 func TestOwnersContext(t *testing.T) {
 	t.Parallel()
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
@@ -80,8 +80,8 @@ func TestOwnersContext(t *testing.T) {
 	})
 }
 
-// Goroutines of one process wait in one line for each owner: who has the lock is not kept from
-// it by those who wait for it.
+// Goroutines of one process have a wait queue for each owner: the owner that has the lock does not wait behind
+// those that wait for it.
 func TestOwnersDoNotWaitBehindEachOther(t *testing.T) {
 	t.Parallel()
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
@@ -90,7 +90,7 @@ func TestOwnersDoNotWaitBehindEachOther(t *testing.T) {
 		yours := c.OwnerMutex("a", "you")
 		lease := backend.Acquire(t, mine)
 		first := queue(t, yours, 1)
-		second := backend.Start(t, yours) // in this process's line
+		second := backend.Start(t, yours) // in this process's wait queue
 		inner := backend.Acquire(t, mine)
 		backend.Release(t, lease)
 		wantAsleep(t, "another owner", first)
@@ -105,8 +105,8 @@ func TestOwnersDoNotWaitBehindEachOther(t *testing.T) {
 	})
 }
 
-// An owner's waiters in several processes all have the lock once one of them has, also those
-// who stand behind another owner's.
+// All waiters of an owner, in any process, get the lock once one of them does, even those behind another
+// owner's.
 func TestOwnersWaitersEnterTogether(t *testing.T) {
 	t.Parallel()
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
@@ -228,7 +228,7 @@ func TestOwnedLockIsNoMutex(t *testing.T) {
 	})
 }
 
-// Several names of one owner: Multi takes them one after another.
+// If one owner holds several names, Multi still acquires them one by one.
 func TestAnOwnersNameMakesNoLockItsOwn(t *testing.T) {
 	t.Parallel()
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
@@ -251,8 +251,8 @@ func TestAnOwnersNameMakesNoLockItsOwn(t *testing.T) {
 	})
 }
 
-// Owners, each in two processes, acquire and acquire again: no two of them have the lock at
-// once, and fences rise from one to the next.
+// Owners with two processes each acquire the lock, and acquire it again. Two owners never have it at once, and
+// fences rise from one to the next.
 func TestOwnersInAStorm(t *testing.T) {
 	t.Parallel()
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
@@ -315,7 +315,7 @@ func TestOwnersInAStorm(t *testing.T) {
 							}
 							leave()
 							_ = lease.Release(ctx)
-							time.Sleep(rand.N(2 * time.Millisecond)) // let others have their turn
+							time.Sleep(rand.N(2 * time.Millisecond)) // lets others have their turn
 						}
 					})
 				}

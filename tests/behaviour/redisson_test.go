@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/machine"
 )
 
-// A release by a client of Redisson is told: we hear each, on every kind of server.
+// Redisson's clients announce a release: we hear each, on every kind of server.
 func TestRedissonsReleaseIsHeard(t *testing.T) {
 	t.Parallel()
 	backend.EachRealUndisturbed(t, func(t testing.TB, b *backend.Backend) {
@@ -28,7 +28,7 @@ func TestRedissonsReleaseIsHeard(t *testing.T) {
 			backend.Eventually(t, "we hear what Redisson's clients hear", func() bool {
 				return b.Redis(t).PubSubNumSub(t.Context(), theirs.channel()).Val()[theirs.channel()] == 1
 			})
-			// What was published before the mark, such as our own releases, has come when the mark has.
+			// Everything published before the mark, such as our own releases, has arrived when the mark has.
 			mark := "mark " + token
 			b.Redis(t).Publish(t.Context(), theirs.channel(), mark)
 			backend.Eventually(t, "we hear the mark", func() bool { return d.Heard(mark) })
@@ -39,7 +39,7 @@ func TestRedissonsReleaseIsHeard(t *testing.T) {
 	})
 }
 
-// What is heard wakes a waiter at once. It would look by itself after most of a second.
+// A release that is heard wakes a waiter at once. By itself the waiter would look after most of a second.
 func TestRedissonsReleaseWakesAWaiter(t *testing.T) {
 	t.Parallel()
 	backend.Virtual(t, func(t *testing.T, b *backend.Backend) {
@@ -51,7 +51,7 @@ func TestRedissonsReleaseWakesAWaiter(t *testing.T) {
 				t.Fatal("a free lock is not to be had")
 			}
 			leases := backend.Start(t, l)
-			time.Sleep(5 * time.Second) // until it rests for as long as it ever does
+			time.Sleep(5 * time.Second) // until its pauses are as long as they get
 			released := time.Now()
 			theirs.unlock(t, token)
 			lease := backend.Receive(t, leases)
@@ -63,7 +63,7 @@ func TestRedissonsReleaseWakesAWaiter(t *testing.T) {
 	})
 }
 
-// Programs that tell nobody of a release are looked after: every 300 ms, at least.
+// For programs that announce no release, a waiter looks at least every 300 ms.
 func TestAReleaseThatIsNotToldIsFoundSoon(t *testing.T) {
 	t.Parallel()
 	backend.Virtual(t, func(t *testing.T, b *backend.Backend) {
@@ -93,7 +93,7 @@ func TestRedissonsLockHasAllThatAMutexHas(t *testing.T) {
 		l := func(c *holdfast.Client, opts ...holdfast.MutexOption) *holdfast.Lock {
 			return c.RedissonMutex("orders", opts...)
 		}
-		// A lock that was handed over is only claimed for a moment, until it is renewed.
+		// A lock that was handed over has only a short claim until it is renewed.
 		machine.Undisturbed(t, func() error {
 			b.Redis(t).FlushAll(t.Context())
 			first := backend.Acquire(t, l(b.Client(t, nil), holdfast.Owner("me"), holdfast.Meta("k", "v")))
@@ -114,7 +114,7 @@ func TestRedissonsLockHasAllThatAMutexHas(t *testing.T) {
 			if left := b.Redis(t).PTTL(t.Context(), "orders").Val(); left > time.Minute || left < time.Minute-time.Since(extended)-2*time.Millisecond {
 				return fmt.Errorf("extended to a minute %s ago, it lasts for %s", time.Since(extended), left)
 			}
-			// As RLock.forceUnlock does.
+			// RLock.forceUnlock does the same.
 			b.Redis(t).Del(t.Context(), "orders")
 			if err := second.Extend(t.Context(), time.Minute); !errors.Is(err, holdfast.ErrLost) {
 				return fmt.Errorf("Extend of a lock that was deleted: %v", err)
@@ -127,7 +127,7 @@ func TestRedissonsLockHasAllThatAMutexHas(t *testing.T) {
 	})
 }
 
-// The same key in two forms is an error, not a lock of its own for each.
+// A key in two forms is an error, not two locks.
 func TestRedissonsLockIsNoOthers(t *testing.T) {
 	t.Parallel()
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {

@@ -15,7 +15,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/machine"
 )
 
-// reentrant is a lock of a client of its own.
+// reentrant returns a lock with a client of its own.
 func reentrant(t testing.TB, b *backend.Backend, opts ...holdfast.MutexOption) *holdfast.Lock {
 	return b.Client(t, nil).Mutex("a", append(opts, holdfast.Reentrant())...)
 }
@@ -33,7 +33,7 @@ func again(t testing.TB, l *holdfast.Lock, within *holdfast.Lease) *holdfast.Lea
 	return lease
 }
 
-// What is acquired again is held until all of it is released, in any order.
+// A lock that was acquired again is held until all its leases are released, in any order.
 func TestReentrantIsHeldUntilTheLastRelease(t *testing.T) {
 	t.Parallel()
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
@@ -69,7 +69,7 @@ func TestReentrantIsHeldUntilTheLastRelease(t *testing.T) {
 	})
 }
 
-// Acquiring again asks the server nothing.
+// Acquiring again sends nothing to the server.
 func TestReentrantCostsNoRoundTrip(t *testing.T) {
 	t.Parallel()
 	backend.EachRealUndisturbed(t, func(t testing.TB, b *backend.Backend) {
@@ -85,7 +85,7 @@ func TestReentrantCostsNoRoundTrip(t *testing.T) {
 			backend.Release(t, tried)
 			backend.Release(t, lease)
 		}
-		// The one may be the survey of the server's settings, at a client's first use.
+		// One may be the survey of the server's settings at a client's first use.
 		if n := b.Server.CommandStats()["evalsha"] - before; n > 1 {
 			t.Errorf("the server ran %d scripts", n)
 		}
@@ -115,8 +115,7 @@ func TestReentrantDo(t *testing.T) {
 	})
 }
 
-// Only the context makes one a holder: not the process, nor the client, nor the name; and
-// not without the option.
+// Only the context makes a caller a holder: not the process, the client or the name; and only with the option.
 func TestReentrantNeedsTheHoldersContext(t *testing.T) {
 	t.Parallel()
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
@@ -157,8 +156,7 @@ func TestReentrantNeedsTheHoldersContext(t *testing.T) {
 	})
 }
 
-// A lock that is lost is lost to all who have acquired it again; who does so afterwards
-// waits as others do.
+// If the lock is lost, all its leases are. A caller that acquires it afterwards waits like others.
 func TestReentrantIsLostToAll(t *testing.T) {
 	t.Parallel()
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
@@ -200,14 +198,14 @@ func TestReentrantDepth(t *testing.T) {
 		if !errors.Is(err, holdfast.ErrDepth) || lease != nil || !strings.Contains(err.Error(), `"a"`) {
 			t.Errorf("a third lease: %v, %v; want ErrDepth", lease, err)
 		}
-		backend.Release(t, again(t, l, first)) // beside the second, not within it
+		backend.Release(t, again(t, l, first)) // within the first, not within the second
 		backend.Release(t, second)
 		backend.Release(t, first)
 		b.Cleaned(t)
 	})
 }
 
-// A reader acquires again past a writer who waits: it would wait for itself.
+// A reader can acquire again past a waiting writer: otherwise it would wait for itself.
 func TestReentrantReadersAndWriters(t *testing.T) {
 	t.Parallel()
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
@@ -248,12 +246,12 @@ func TestReentrantReadersAndWriters(t *testing.T) {
 	})
 }
 
-// Goroutines that a holder starts acquire the lock again, and release it, in no order,
-// while other processes' wait.
+// Goroutines that a holder starts acquire the lock again, and release it, in any order, while other processes
+// wait.
 func TestReentrantUnderLoad(t *testing.T) {
 	t.Parallel()
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
-		var inside atomic.Int64 // who has the lock
+		var inside atomic.Int64 // the owner of the lock
 		var all sync.WaitGroup
 		for who := range int64(4) {
 			l := reentrant(t, b)
@@ -270,7 +268,7 @@ func TestReentrantUnderLoad(t *testing.T) {
 						within.Go(func() {
 							lease, err := l.Acquire(first.Context(context.Background()))
 							if err != nil {
-								return // the first was released before
+								return // the first was released earlier
 							}
 							time.Sleep(rand.N(time.Millisecond))
 							if now := inside.Load(); now != who && lease.Err() == nil {

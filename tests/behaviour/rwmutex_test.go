@@ -15,7 +15,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/machine"
 )
 
-// readers and writers of one name, each side a lock of a client of its own.
+// readers and writers return a side of one lock, with a client of its own.
 func readers(t testing.TB, b *backend.Backend, opts ...holdfast.RWMutexOption) *holdfast.Lock {
 	return b.Client(t, nil).RWMutex("a", opts...).Reader()
 }
@@ -24,7 +24,7 @@ func writers(t testing.TB, b *backend.Backend, opts ...holdfast.RWMutexOption) *
 	return b.Client(t, nil).RWMutex("a", opts...).Writer()
 }
 
-// wantHeld requires that the lock cannot be had at once.
+// wantHeld requires that TryAcquire fails because the lock is held.
 func wantHeld(t testing.TB, l *holdfast.Lock) {
 	t.Helper()
 	lease, err := l.TryAcquire(t.Context())
@@ -75,8 +75,7 @@ func TestReadersShareAndWritersDoNot(t *testing.T) {
 	})
 }
 
-// Neither side starves: all go in the order in which they came, neighbouring readers
-// together.
+// Neither side starves: all are served in the order in which they came, adjacent readers together.
 func TestReadersAndWritersTakeTurns(t *testing.T) {
 	t.Parallel()
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
@@ -94,7 +93,7 @@ func TestReadersAndWritersTakeTurns(t *testing.T) {
 		one, two := backend.Receive(t, r1), backend.Receive(t, r2)
 		wantAsleep(t, "a writer behind readers", w1)
 		wantAsleep(t, "a reader behind a writer", r3)
-		wantHeld(t, readers(t, b)) // nobody passes who waits
+		wantHeld(t, readers(t, b)) // nobody overtakes a waiter
 		backend.Release(t, one)
 		wantAsleep(t, "a writer behind readers", w1)
 		backend.Release(t, two)
@@ -130,7 +129,7 @@ func TestReadersGoInWhenTheWriterBeforeThemGivesUp(t *testing.T) {
 	})
 }
 
-// A reader that died is in the way for its own TTL, whatever others do meanwhile.
+// A dead reader is in the way for its own TTL, whatever others do meanwhile.
 func TestADeadReaderIsGoneAfterItsTTL(t *testing.T) {
 	t.Parallel()
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
@@ -180,20 +179,20 @@ func TestAWriterGetsInWhenTheLastReaderDies(t *testing.T) {
 	})
 }
 
-// A writer that comes while readers come and go without a pause gets in before all readers that
-// come after it: those that were there first are all that it waits for.
+// A writer gets the lock before all readers that come after it, even if readers come and go without a pause: it
+// waits only for those that came earlier.
 func TestAWriterWaitsForTheReadersBeforeItOnly(t *testing.T) {
 	t.Parallel()
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		const hold = 50 * time.Millisecond
-		var queued, over atomic.Bool // the writer is; the stream is
+		var queued, over atomic.Bool // the writer is queued; the stream is over
 		defer over.Store(true)
 		var mu sync.Mutex
-		var after []uint64 // fences of readers that came when it was
+		var after []uint64 // fences of readers that came after that
 		var reading atomic.Int64
 		var wg sync.WaitGroup
 		for range 4 {
-			// Readers of one process that share a lease pass writers for 100 ms.
+			// Readers of one process that share a lease overtake writers for 100 ms.
 			l := b.Client(t, &holdfast.Config{MaxLocalHandovers: -1}).RWMutex("a").Reader()
 			for range 2 {
 				wg.Go(func() {
@@ -286,8 +285,8 @@ func TestDowngradeLeavesNoGap(t *testing.T) {
 	})
 }
 
-// A writer to which the lock was passed on within the process has a later fence than the
-// grant. Readers that join it have that one.
+// A writer to which the lock was passed on within the process has a later fence than the grant. Readers that
+// join it get that fence.
 func TestDowngradeOfAWriterThatTheLockWasPassedOnTo(t *testing.T) {
 	t.Parallel()
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
@@ -295,7 +294,7 @@ func TestDowngradeOfAWriterThatTheLockWasPassedOnTo(t *testing.T) {
 		blocked := backend.Acquire(t, writers(t, b))
 		first, second := backend.Start(t, rw.Writer()), backend.Start(t, rw.Writer())
 		backend.Waiters(t, rw.Writer(), 1)
-		machine.Rest(20 * time.Millisecond) // so that one stands behind the other
+		machine.Rest(20 * time.Millisecond) // so that they are queued in this order
 		backend.Release(t, blocked)
 		var before, writer *holdfast.Lease
 		select {
@@ -379,8 +378,8 @@ func TestUpgradeOfALoneReader(t *testing.T) {
 	})
 }
 
-// Readers of one process that come together are one holder to the server, and the lock is
-// held until the last of them is done.
+// Readers of one process that come together are one holder to the server. The lock is held until the last of
+// them is done.
 func TestReadersOfAProcessShareALease(t *testing.T) {
 	t.Parallel()
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
@@ -391,7 +390,7 @@ func TestReadersOfAProcessShareALease(t *testing.T) {
 			waiting = append(waiting, backend.Start(t, rw.Reader()))
 		}
 		backend.Waiters(t, rw.Writer(), 1)
-		machine.Rest(20 * time.Millisecond) // so that the others stand behind the first
+		machine.Rest(20 * time.Millisecond) // so that the others are queued behind the first
 		backend.Release(t, blocked)
 		var leases []*holdfast.Lease
 		for _, w := range waiting {
@@ -417,8 +416,8 @@ func TestReadersOfAProcessShareALease(t *testing.T) {
 	})
 }
 
-// Close takes the lock from nobody who may still be working: nor from the others, when one
-// of the readers that share a lease is done.
+// Close takes the lock from nobody who may still be working, even if one of the readers that share a lease is
+// done.
 func TestCloseWaitsForAllReadersThatShareALease(t *testing.T) {
 	t.Parallel()
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
@@ -489,8 +488,8 @@ func TestKindsOfLocksAreNotMixedUp(t *testing.T) {
 	})
 }
 
-// A storm of readers and writers of several processes: never two writers, never a
-// writer beside a reader, and every reader sees what the last writer wrote.
+// In a storm of readers and writers of several processes there are never two writers, or a writer and a reader,
+// and every reader sees what the last writer wrote.
 func TestReadersAndWritersInAStorm(t *testing.T) {
 	t.Parallel()
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
@@ -499,7 +498,7 @@ func TestReadersAndWritersInAStorm(t *testing.T) {
 	})
 }
 
-// storm returns what must not be unless a lease was lost in the middle of its use.
+// storm returns the violations, unless a lease was lost while it was in use.
 func storm(t testing.TB, b *backend.Backend) error {
 	var mu sync.Mutex // guards wrong
 	var wrong []error

@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 )
 
-// permits is a permit of a semaphore that has n, and manyPermits so many of them, by a client of their own.
+// permits returns one permit of a semaphore with n, and manyPermits several, each with a client of its own.
 func permits(t testing.TB, b *backend.Backend, n int, opts ...holdfast.SemaphoreOption) *holdfast.Lock {
 	return manyPermits(t, b, n, 1, opts...)
 }
@@ -47,7 +47,7 @@ func TestSemaphoreCountsItsPermits(t *testing.T) {
 	})
 }
 
-// Who wants many is not passed by those who want few.
+// Waiters for few permits do not overtake one for many.
 func TestSemaphoreDoesNotStarveTheHeavy(t *testing.T) {
 	t.Parallel()
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
@@ -57,7 +57,7 @@ func TestSemaphoreDoesNotStarveTheHeavy(t *testing.T) {
 		backend.Waiters(t, s, 1)
 		light := backend.Start(t, permits(t, b, 3))
 		backend.Waiters(t, s, 2)
-		wantHeld(t, permits(t, b, 3)) // though a permit is free
+		wantHeld(t, permits(t, b, 3)) // although a permit is free
 		backend.Release(t, one)
 		wantAsleep(t, "the heavy one", heavy)
 		wantAsleep(t, "the light one behind it", light)
@@ -139,7 +139,7 @@ func TestResize(t *testing.T) {
 		if keys := b.Keys(t); len(keys) != 1 {
 			t.Errorf("keys after a resize: %q; want what remembers it", keys)
 		}
-		only := backend.Acquire(t, permits(t, b, 7)) // what clients name is ignored
+		only := backend.Acquire(t, permits(t, b, 7)) // numbers that clients name are ignored
 		wantHeld(t, s.Permits(1))
 		resize(0)
 		backend.Release(t, only)
@@ -153,8 +153,8 @@ func TestResize(t *testing.T) {
 	})
 }
 
-// Programs that name another number are deployed one after another, with no moment at which nobody
-// holds a permit: once the new number is set, both are served; in the end it can be forgotten again.
+// Programs that name another number are deployed one by one, and at every moment somebody holds a permit. Once
+// the new number is set, both are served; in the end it can be unset again.
 func TestPermitsChangeInARollingDeploy(t *testing.T) {
 	t.Parallel()
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
@@ -173,7 +173,7 @@ func TestPermitsChangeInARollingDeploy(t *testing.T) {
 		held = append(held, backend.Acquire(t, after()))
 		wantHeld(t, before())
 		wantHeld(t, after())
-		for i, lock := range []func() *holdfast.Lock{after, before, after, after} { // the old leave, and once more one comes
+		for i, lock := range []func() *holdfast.Lock{after, before, after, after} { // the old ones leave, and another one comes
 			backend.Release(t, held[i])
 			held[i] = backend.Acquire(t, lock())
 		}
@@ -195,7 +195,8 @@ func TestPermitsChangeInARollingDeploy(t *testing.T) {
 	})
 }
 
-// Where the number was set, what the caller names does not count, also not for how much it may take at once.
+// Once the number is set, the one that the caller names does not count, also for how much it may acquire at
+// once.
 func TestWeightIsComparedWithThePermitsThatThereAre(t *testing.T) {
 	t.Parallel()
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
@@ -224,8 +225,8 @@ func TestWeightIsComparedWithThePermitsThatThereAre(t *testing.T) {
 	})
 }
 
-// A waiter that wants more than there are after a resize learns it, and does not
-// block those behind it.
+// A waiter that wants more permits than there are after a resize is told so, and does not block those behind
+// it.
 func TestResizeBelowWhatAWaiterWants(t *testing.T) {
 	t.Parallel()
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
@@ -255,7 +256,7 @@ func TestResizeBelowWhatAWaiterWants(t *testing.T) {
 	})
 }
 
-// What clients name holds again at once, also for those who wait, while others hold permits.
+// The numbers that clients name count again at once, also for waiters, while others hold permits.
 func TestResizeTo0WhilePermitsAreHeld(t *testing.T) {
 	t.Parallel()
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
@@ -282,7 +283,7 @@ func TestResizeTo0WhilePermitsAreHeld(t *testing.T) {
 	})
 }
 
-// What one waiter cannot have is no reason to fail the others of its process.
+// If one waiter wants too much, the others of its process do not fail.
 func TestWaiterThatWantsTooMuchFailsAlone(t *testing.T) {
 	t.Parallel()
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {

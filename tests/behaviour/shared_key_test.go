@@ -24,10 +24,10 @@ type stranger interface {
 	holds(t testing.TB, token string) bool
 }
 
-// sharedKey makes our lock of a key that other programs know.
+// sharedKey makes our lock for a key that other programs use.
 type sharedKey func(c *holdfast.Client, key string, opts ...holdfast.MutexOption) *holdfast.Lock
 
-// sharings are the ways to share a lock with other programs: ours, and theirs.
+// sharings are the ways to share a lock with other programs, with our lock and theirs.
 var sharings = map[string]struct {
 	ours   sharedKey
 	theirs func(rdb *redis.Client, key string) stranger
@@ -36,8 +36,8 @@ var sharings = map[string]struct {
 	"redisson":  {(*holdfast.Client).RedissonMutex, func(rdb *redis.Client, key string) stranger { return rlock{rdb, key} }},
 }
 
-// canonical is SET key token NX PX ttl, and a script that
-// compares and deletes, as https://redis.io/docs/latest/commands/set/ has it.
+// canonical is SET key token NX PX ttl, and a script that compares and deletes, as
+// https://redis.io/docs/latest/commands/set/ recommends.
 type canonical struct {
 	rdb *redis.Client
 	key string
@@ -68,8 +68,8 @@ func (c canonical) holds(t testing.TB, token string) bool {
 	return c.rdb.Get(t.Context(), c.key).Val() == token
 }
 
-// rlock does what Redisson's RLock does when one thread locks and unlocks. Redisson itself is
-// in tests/interop.
+// rlock does what Redisson's RLock does when one thread locks and unlocks. The real Redisson is in
+// tests/interop.
 type rlock struct {
 	rdb *redis.Client
 	key string
@@ -184,7 +184,7 @@ func TestSharedKeySurvivesCrashes(t *testing.T) {
 		const ttl = 5 * time.Second
 		theirs := strange(b.Redis(t), "k")
 		l := shared(b.Client(t, nil), "k")
-		// Theirs: never released.
+		// Theirs is never released.
 		start := time.Now()
 		if !theirs.try(t, "x", ttl) {
 			t.Fatal("SET NX of a free key failed")
@@ -194,7 +194,7 @@ func TestSharedKeySurvivesCrashes(t *testing.T) {
 			t.Errorf("we were let in after %s of their %s", d, ttl)
 		}
 		backend.Release(t, lease)
-		// Ours: not renewed, not released.
+		// Ours is neither renewed nor released.
 		start = time.Now()
 		backend.Acquire(t, shared(b.Client(t, nil), "k", holdfast.TTL(ttl), holdfast.NoRenew()))
 		for !theirs.try(t, "y", time.Minute) {
@@ -203,15 +203,15 @@ func TestSharedKeySurvivesCrashes(t *testing.T) {
 			}
 			time.Sleep(5 * time.Millisecond)
 		}
-		// Our lease ends, and gives the key back, earlier than the key by what clocks may drift: 1% and 2 ms.
+		// Our lease ends, and gives the key back, earlier than the key expires, by the drift that clocks may
+		// have: 1% and 2 ms.
 		if d := time.Since(start); d < ttl-ttl/50 {
 			t.Errorf("they were let in after %s of our %s", d, ttl)
 		}
 	})
 }
 
-// Both sides hammer one counter that only the lock guards, and the side that polls
-// gets its turns.
+// Both sides increment a counter that only the lock guards, and the side that polls gets its turns.
 func TestSharedKeyUnderLoad(t *testing.T) {
 	t.Parallel()
 	eachSharing(t, func(t testing.TB, b *backend.Backend, shared sharedKey, strange func(*redis.Client, string) stranger) {
@@ -263,7 +263,7 @@ func TestSharedKeyUnderLoad(t *testing.T) {
 	})
 }
 
-// While ours hand over to each other without a pause, a program that polls gets in.
+// While our clients hand over to each other without a pause, a program that polls gets the lock.
 func TestHandoversLeaveGapsOnASharedKey(t *testing.T) {
 	t.Parallel()
 	eachSharing(t, func(t testing.TB, b *backend.Backend, shared sharedKey, strange func(*redis.Client, string) stranger) {
@@ -303,7 +303,7 @@ func TestKeysOfAnotherTypeAreRefused(t *testing.T) {
 		for _, key := range []string{"holdfast:{m}", "holdfast:{m}:q", "holdfast:fence"} {
 			rdb.FlushAll(t.Context())
 			rdb.HSet(t.Context(), key, "a", "b")
-			if key == "holdfast:{m}:q" { // looked at only if it is there
+			if key == "holdfast:{m}:q" { // checked only if it exists
 				rdb.Set(t.Context(), "holdfast:{m}", "theirs", 0)
 			}
 			l := b.Client(t, nil).Mutex("m")

@@ -22,11 +22,11 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/machine"
 )
 
-// Nothing is left of clients whose goroutines gave up, lost their locks, and went away:
-// no goroutine, key, channel or connection.
+// Nothing is left of clients whose goroutines gave up or lost their locks, and which were closed: no goroutine,
+// key, channel or connection.
 func TestNothingIsLeftBehind(t *testing.T) {
 	inTurn := backend.EachInTurn
-	if testing.Short() { // on real servers it waits for long, and nothing can run beside it
+	if testing.Short() { // on real servers it waits for long, and nothing else can run meanwhile
 		inTurn = func(t *testing.T, f func(t *testing.T, b *backend.Backend)) {
 			t.Run("embedded", func(t *testing.T) { backend.Virtual(t, f) })
 		}
@@ -34,7 +34,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 	inTurn(t, func(t *testing.T, b *backend.Backend) {
 		observer := b.Redis(t, func(o *redis.Options) { o.PoolSize = 1 })
 		observer.Ping(t.Context())
-		// What starts once in a process, here or in go-redis, is there when goroutines are counted first.
+		// What starts once in a process, here or in go-redis, has started when goroutines are first counted.
 		warm := b.Redis(t)
 		c, err := holdfastgoredis.New(warm, nil)
 		if err != nil {
@@ -55,7 +55,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 			var clients []*holdfast.Client
 			for range 3 {
 				rdb := b.Redis(t)
-				c, err := holdfastgoredis.New(rdb, &holdfast.Config{CommandTimeout: 4 * time.Second, RetryTimeout: 500 * time.Millisecond}) // tombstones stand for 5.5 s
+				c, err := holdfastgoredis.New(rdb, &holdfast.Config{CommandTimeout: 4 * time.Second, RetryTimeout: 500 * time.Millisecond}) // tombstones last for 5.5 s
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -106,8 +106,8 @@ func TestNothingIsLeftBehind(t *testing.T) {
 	})
 }
 
-// givenUp has a client wait for a lock that is held, and give up. It returns under which token it waited, on
-// which channel.
+// givenUp makes a client wait for a held lock, and give up. It returns the token under which it waited, and its
+// channel.
 func givenUp(t testing.TB, b *backend.Backend, holder, waiter *holdfast.Lock, queue string) (token, channel string) {
 	t.Helper()
 	rdb := b.Redis(t)
@@ -136,8 +136,8 @@ func givenUp(t testing.TB, b *backend.Backend, holder, waiter *holdfast.Lock, qu
 	return token, channel
 }
 
-// A grant that reaches a client when it has given up waiting is given back; one that it never waited for is not,
-// whoever has the lock.
+// A grant that reaches a client after it has given up waiting is given back. One that it never waited for is
+// not, whoever has the lock.
 func TestAGrantThatNobodyWantsIsGivenBack(t *testing.T) {
 	t.Parallel()
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
@@ -153,7 +153,7 @@ func TestAGrantThatNobodyWantsIsGivenBack(t *testing.T) {
 		rdb.Set(t.Context(), "holdfast:{made up}", value("stray"), time.Hour)
 		never := []string{"holdfast:{n}", "holdfast:{made up}", "holdfast:{theirs}", "holdfast:{ours}"}
 		rdb.Set(t.Context(), "holdfast:{m}", value(token), time.Hour)
-		// Until the client has the answer to its own departure, it takes that for the end of what is left.
+		// Until the client has the answer to its own release, it takes that for the end of the matter.
 		backend.Eventually(t, "the stray lock is released", func() bool {
 			for _, key := range never {
 				rdb.Publish(t.Context(), channel, "hf1 grant "+tokenOf(key)+" 1 3600000 7 "+key)
@@ -178,7 +178,7 @@ func TestAGrantThatNobodyWantsIsGivenBack(t *testing.T) {
 	})
 }
 
-// Who is told of a grant with a fence that no server would give asks the server, and waits on.
+// A waiter that is told of a grant with an impossible fence asks the server, and goes on waiting.
 func TestAForgedFenceIsNotBelieved(t *testing.T) {
 	t.Parallel()
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
@@ -198,7 +198,7 @@ func TestAForgedFenceIsNotBelieved(t *testing.T) {
 		for _, fence := range []int64{1<<63 - 1, 8_999_999_999_999_000, now + time.Minute.Microseconds(), 1} {
 			rdb.Publish(t.Context(), channel, fmt.Sprintf("hf1 grant %s %d 1500 %d holdfast:{m}", token, now, fence))
 		}
-		// A message that comes after them finds it waiting still.
+		// A later message still finds it waiting.
 		rdb.Publish(t.Context(), channel, "hf1 standby "+token+fmt.Sprintf(" %d %d", now, now))
 		backend.Release(t, held)
 		lease := <-waiter
@@ -209,7 +209,7 @@ func TestAForgedFenceIsNotBelieved(t *testing.T) {
 	})
 }
 
-// While another process waits, a lock is passed on within a process no more often than it may be.
+// While another process waits, a lock is passed on within a process only a bounded number of times.
 func TestLocalHandoversAreFewWhileOthersWait(t *testing.T) {
 	t.Parallel()
 	backend.EachRealUndisturbed(t, func(t testing.TB, b *backend.Backend) {
@@ -221,8 +221,8 @@ func TestLocalHandoversAreFewWhileOthersWait(t *testing.T) {
 		defer stop()
 		var mu sync.Mutex
 		inARow, longest := 0, 0
-		// turn has the lock. While it holds it it waits until both processes are in the queue, so that
-		// whoever is next knows of the other.
+		// turn holds the lock. Meanwhile it waits until both processes are in the queue, so that the next
+		// holder knows of the other process.
 		turn := func(c *holdfast.Client, queued int) bool {
 			lease, err := c.Mutex("m").Acquire(ctx)
 			if err != nil {
@@ -274,7 +274,7 @@ func TestLocalHandoversAreFewWhileOthersWait(t *testing.T) {
 	})
 }
 
-// Goroutines of one process pass the lock on without the server, within the bounds.
+// Goroutines of one process pass the lock on without the server, within bounds.
 func TestLocalHandovers(t *testing.T) {
 	backend.EachRealInTurn(t, func(t *testing.T, b *backend.Backend) {
 		for _, limit := range []int{-1, 4, 0} {
@@ -313,7 +313,7 @@ func TestLocalHandovers(t *testing.T) {
 			switch {
 			case limit < 0 && each < 2:
 				t.Errorf("switched off: %.2f scripts a cycle", each)
-			case limit == 4 && (each < 0.03 || each > 1.5): // a chain is of 64 at most, with two scripts
+			case limit == 4 && (each < 0.03 || each > 1.5): // a chain has at most 64, with two scripts
 				t.Errorf("at most 4, or 64 where nobody else waits: %.3f scripts a cycle", each)
 			case limit == 0 && each > 0.6:
 				t.Errorf("by default: %.2f scripts a cycle", each)

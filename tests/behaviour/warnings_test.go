@@ -19,7 +19,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
-// journal is what a client has logged.
+// journal is a client's log.
 type journal struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -41,8 +41,7 @@ func (j *journal) config() *holdfast.Config {
 	return &holdfast.Config{Logger: slog.New(slog.NewTextHandler(j, nil))}
 }
 
-// surveyed waits until a client has looked at the server's settings: the server knows
-// the script then.
+// surveyed waits until a client has checked the server's settings: the server then has the script.
 func surveyed(t testing.TB, b *backend.Backend) {
 	t.Helper()
 	backend.Eventually(t, "the settings were looked at", func() bool {
@@ -51,7 +50,7 @@ func surveyed(t testing.TB, b *backend.Backend) {
 	})
 }
 
-// use acquires and releases some locks, from several goroutines.
+// use acquires and releases some locks in several goroutines.
 func use(t testing.TB, c *holdfast.Client) {
 	var wg sync.WaitGroup
 	for _, name := range []string{"a", "b", "a", "b"} {
@@ -75,7 +74,7 @@ func expectWarnings(t testing.TB, said string, want ...string) {
 	}
 }
 
-// Settings that make locks unsafe are told of, once; others are not.
+// A client warns once of settings that make locks unsafe, and not of others.
 func TestWarnsOfUnsafeSettings(t *testing.T) {
 	for name, c := range map[string]struct {
 		conf []server.Option
@@ -110,7 +109,7 @@ func TestWarnsOfUnsafeSettings(t *testing.T) {
 	}
 }
 
-// The embedded server does not tell its settings.
+// The embedded server does not reveal its settings.
 func TestNoWarningsOnTheEmbeddedServer(t *testing.T) {
 	var said journal
 	client := backend.Embedded(t).Client(t, said.config())
@@ -121,8 +120,7 @@ func TestNoWarningsOnTheEmbeddedServer(t *testing.T) {
 	expectWarnings(t, said.String())
 }
 
-// A user without INFO gets locks, no warning and no error, and leaves no entry in the
-// server's ACL LOG.
+// A user without INFO gets locks, no warning and no error, and leaves no entry in the server's ACL LOG.
 func TestWithoutPermissionForTheSettings(t *testing.T) {
 	t.Parallel()
 	backend.EachRealUndisturbed(t, func(t testing.TB, b *backend.Backend) {
@@ -144,7 +142,7 @@ func TestWithoutPermissionForTheSettings(t *testing.T) {
 	}, server.Conf("maxmemory", "100mb"), server.Conf("maxmemory-policy", "allkeys-lru"))
 }
 
-// A replica refuses the lock, and the user also hears what to do about it.
+// A replica refuses the lock, and the error also says what to do about it.
 func TestWarnsOfAReplica(t *testing.T) {
 	t.Parallel()
 	backend.EachRealUndisturbed(t, func(t testing.TB, b *backend.Backend) {
@@ -169,7 +167,7 @@ func TestWarnsOfAReplica(t *testing.T) {
 	})
 }
 
-// binary returns the server of that name.
+// binary returns the server with that name.
 func binary(t testing.TB, name string) server.Binary {
 	t.Helper()
 	for _, bin := range server.Binaries(t) {
@@ -181,8 +179,8 @@ func binary(t testing.TB, name string) server.Binary {
 	return server.Binary{}
 }
 
-// astray is a connection whose subscriptions end at another server, as with a proxy
-// that deals with pub/sub itself.
+// astray is a connection whose subscriptions end at another server, as with a proxy that handles pub/sub
+// itself.
 type astray struct {
 	net.Conn
 	other string
@@ -200,7 +198,7 @@ func (a *astray) Write(p []byte) (int, error) {
 	return a.Conn.Write(p)
 }
 
-// Whoever waits without being notified hears of it, once; the lock is had all the same.
+// A waiter that is not notified causes one warning, and gets the lock all the same.
 func TestWarnsOfPolling(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(t testing.TB, b *backend.Backend, o *redis.Options)

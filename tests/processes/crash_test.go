@@ -17,8 +17,8 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/soak"
 )
 
-// inTime requires that what began then has taken no longer than limit: and a second, and twice as long as
-// this process was held up, which others may have been, too.
+// inTime requires that what began at begun has taken no longer than limit, plus a second, plus twice the time
+// for which this process was held up, since others may have been, too.
 func inTime(t *testing.T, what string, begun time.Time, limit time.Duration) {
 	t.Helper()
 	took := time.Since(begun)
@@ -27,7 +27,7 @@ func inTime(t *testing.T, what string, begun time.Time, limit time.Duration) {
 	}
 }
 
-// Row 1: a holder that was paused past its deadline knows it at its first look.
+// Row 1: a holder that was paused past its deadline knows that when it first looks.
 func TestPausedHolder(t *testing.T) {
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
@@ -42,8 +42,8 @@ func TestPausedHolder(t *testing.T) {
 			t.Errorf("fence %d follows %d", second, first)
 		}
 		inTime(t, "serving the next", begun, ttl)
-		// That the server has granted it to another says that the deadline is past.
-		paused.send("err") // is read as soon as it goes on
+		// The server has granted the lock to another process, so the deadline is past.
+		paused.send("err") // it reads this as soon as it goes on
 		paused.signal(syscall.SIGCONT)
 		paused.answer("lost")
 		paused.send("release")
@@ -76,8 +76,8 @@ func TestKilledHolder(t *testing.T) {
 	})
 }
 
-// Whatever an owner had acquired in a process that is killed ends with its TTL, at any depth,
-// and nothing that the owner has elsewhere.
+// Everything that an owner acquired in a process that is killed ends with its TTL, at any depth, but nothing
+// that the owner has elsewhere.
 func TestKilledOwners(t *testing.T) {
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
@@ -106,7 +106,7 @@ func TestKilledOwners(t *testing.T) {
 			t.Errorf("fence %d follows %d", second, first)
 		}
 
-		stranger.kill() // with a minute to go: now its owner gives up what it had
+		stranger.kill() // with a minute to go: now its owner releases what it had
 		if left, err := b.Client(t, nil).ReleaseOwner(t.Context(), "a", "you"); err != nil || left != 0 {
 			t.Errorf("ReleaseOwner for a process that was killed: %d, %v; want 0", left, err)
 		}
@@ -124,7 +124,7 @@ func TestKilledOwners(t *testing.T) {
 	})
 }
 
-// A reader is killed, and in the way of a writer for its own TTL, whatever that of others is.
+// A reader that is killed is in a writer's way for its own TTL, whatever other TTLs are.
 func TestKilledReader(t *testing.T) {
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
@@ -152,8 +152,8 @@ func waitForWaiters(t *testing.T, b *backend.Backend, n int) {
 	backend.Waiters(t, b.Client(t, nil).Mutex("a"), n)
 }
 
-// What the first in the queue costs those behind it when it is killed, or, row 31,
-// paused with the grant in its socket.
+// How much the first in the queue delays those behind it if it is killed, or, row 31, paused with the grant in
+// its socket.
 func TestDeadAndPausedHeads(t *testing.T) {
 	t.Parallel()
 	inTurn(t, func(t *testing.T, b *backend.Backend) {
@@ -169,7 +169,7 @@ func TestDeadAndPausedHeads(t *testing.T) {
 			}
 			slices.Sort(costs)
 			t.Logf("from the release past a dead head: %v", costs)
-			// What is asked for is 10ms, and measured, not tested: machines are slow at times.
+			// The goal of 10ms is measured, not tested: machines are sometimes slow.
 			if soak.Long() && costs[len(costs)/2] > 500*time.Millisecond {
 				t.Errorf("a dead head costs %v", costs)
 			}
@@ -188,7 +188,7 @@ func TestDeadAndPausedHeads(t *testing.T) {
 			begun := time.Now()
 			holder.send("release")
 			holder.answer("released")
-			// It is handed to the head for the claim, not for the TTL.
+			// The head is handed the lock for the claim, not for the TTL.
 			h, err := backend.HolderOf(t.Context(), b.Client(t, nil).Mutex("a"))
 			if err != nil && !errors.Is(err, holdfast.ErrNotHeld) {
 				t.Fatal(err)
@@ -199,9 +199,9 @@ func TestDeadAndPausedHeads(t *testing.T) {
 			second := next.fence()
 			t.Logf("from the release past a paused head, which has a claim of %s: %s", claim, time.Since(begun))
 			inTime(t, "serving the next", begun, claim)
-			// It does not think that it holds when it wakes, but gets its turn.
+			// When it wakes, it does not believe that it holds the lock, but it gets its turn.
 			head.signal(syscall.SIGCONT)
-			time.Sleep(300 * time.Millisecond) // in which it would say so
+			time.Sleep(300 * time.Millisecond) // by then it would have said so
 			next.send("err")
 			next.answer("held")
 			select {
@@ -218,9 +218,9 @@ func TestDeadAndPausedHeads(t *testing.T) {
 	})
 }
 
-// passDeadHead has a holder release a lock for which a process waits behind one that is dead, and returns
-// what that cost. It must go to the living one at once: the dead one must not have it for its claim. If the
-// machine takes so long that a claim may have ended, nothing is seen.
+// passDeadHead releases a lock for which a live process waits behind a dead one, and returns what that cost.
+// The live one must get the lock at once: the dead one must not have it for its claim. If the machine is so
+// slow that a claim may have ended, the attempt shows nothing.
 func passDeadHead(t *testing.T, b *backend.Backend) (cost time.Duration, seen bool) {
 	t.Helper()
 	addr := b.Server.Addr()
@@ -254,7 +254,7 @@ func passDeadHead(t *testing.T, b *backend.Backend) (cost time.Duration, seen bo
 	return cost, seen
 }
 
-// claimOfHead is for how long the first in the queue is handed the lock.
+// claimOfHead returns how long the first in the queue is handed the lock for.
 func claimOfHead(t *testing.T, b *backend.Backend) time.Duration {
 	t.Helper()
 	first, err := b.Redis(t).ZRange(t.Context(), "holdfast:{a}:q", 0, 0).Result()

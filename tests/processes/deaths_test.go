@@ -27,19 +27,19 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/soak"
 )
 
-// kind is a kind of lock, as guests use it, and what its history has to be like.
+// kind is a kind of lock as guests use it, and what is required of its history.
 type kind struct {
 	name    string
 	nodes   int // servers; 0 for one
 	config  holdfast.Config
 	turns   func(g *table, goroutine int) func()
 	judge   func(events []history.Event, completed []completion) []string
-	locks   func(c *holdfast.Client) []*holdfast.Lock // that nobody holds in the end
-	stays   []string                                  // in the names of keys that are not of locks
-	skipped bool                                      // by those who find it done by another
+	locks   func(c *holdfast.Client) []*holdfast.Lock // nobody holds them in the end
+	stays   []string                                  // parts of the names of keys that are not locks
+	skipped bool                                      // turns may be skipped, if another has done the job
 }
 
-// kinds are all of them. Whatever is added here is stormed.
+// kinds returns all of them. Every kind in it is part of the storms.
 func kinds() []kind {
 	exclusive := func(events []history.Event, _ []completion) []string { return told(history.Check(events)) }
 	a := func(c *holdfast.Client) []*holdfast.Lock { return []*holdfast.Lock{c.Mutex("a")} }
@@ -52,13 +52,13 @@ func kinds() []kind {
 		{
 			name: "rwmutex", turns: rwmutexTurns,
 			judge: func(events []history.Event, _ []completion) []string {
-				// All readers that there can be are fewer than this.
+				// There are fewer readers than this.
 				return told(history.Crowding(events, 1000), history.Turns(events), written(events))
 			},
 			locks: func(c *holdfast.Client) []*holdfast.Lock { return []*holdfast.Lock{c.RWMutex("a").Writer()} },
 		},
 		{
-			// Nobody passes permits on within the process, so that fences tell the server's order.
+			// Permits are not passed on within a process, so that fences show the server's order.
 			name: "semaphore", config: holdfast.Config{MaxLocalHandovers: -1}, turns: semaphoreTurns,
 			judge: func(events []history.Event, _ []completion) []string {
 				return told(history.Crowding(events, permits), history.Twins(events), history.Later(events))
@@ -111,7 +111,7 @@ func (k kind) client(rdb *redis.Client) (*holdfast.Client, error) {
 	return holdfastgoredis.New(rdb, &k.config)
 }
 
-// told is what violations say.
+// told returns violations as text.
 func told(violations ...[]history.Violation) (all []string) {
 	for _, v := range slices.Concat(violations...) {
 		all = append(all, v.String())
@@ -119,13 +119,13 @@ func told(violations ...[]history.Violation) (all []string) {
 	return all
 }
 
-// written returns what is wrong with the writers of a history, taken by themselves.
+// written returns what is wrong with the writers of a history, ignoring readers.
 func written(events []history.Event) []history.Violation {
 	return history.Check(slices.DeleteFunc(slices.Clone(events), func(e history.Event) bool { return e.Share != 0 }))
 }
 
-// repeated returns runs that were completed in a window in which another was: in the slot of
-// that name, or within a window of its end by the server's clock.
+// repeated returns runs that were completed in a window with an earlier completed run: in the same slot or, by
+// the server's clock, within a window after its end.
 func repeated(completed []completion) (wrong []string) {
 	slots := map[string]completion{}
 	var last completion
@@ -146,15 +146,14 @@ func repeated(completed []completion) (wrong []string) {
 	return wrong
 }
 
-// storms is how many members of each fate a storm has at a time, how many die, and in which
-// time.
+// storms says how many members of each fate a storm has at a time, how many die, and in which time.
 type storms struct {
 	survivors, mortals, deaths int
 	duration                   time.Duration
 }
 
-// Processes that take turns with a lock are killed at random moments, and others come in their
-// place. Who survives goes on, no two hold what one may, and nothing is left of anybody.
+// Processes that take turns with a lock are killed at random moments, and others take their places. Survivors
+// go on, no more hold the lock than may, and nothing is left of any of them.
 func TestEveryLockOutlivesItsDead(t *testing.T) {
 	program, servers := os.Args[0], []server.Binary{server.One(t)}
 	s := storms{survivors: 3, mortals: 3, deaths: 100, duration: time.Minute}
@@ -210,7 +209,7 @@ func (s storms) rage(t *testing.T, program string, bin server.Binary, k kind) {
 	outlast(t, survivors, guestGoroutines, 0, k.skipped)
 
 	begun := time.Now()
-	var doomed sync.WaitGroup // who does not keep the others waiting for its next turn
+	var doomed sync.WaitGroup // waiting for it must not delay the others
 	for killed, at := range moments(s.deaths, s.duration) {
 		time.Sleep(time.Until(begun.Add(at)))
 		if killed%4 == 1 {
@@ -259,7 +258,7 @@ func (s storms) rage(t *testing.T, program string, bin server.Binary, k kind) {
 	}
 }
 
-// moments draws when processes die.
+// moments draws the times at which processes die.
 func moments(n int, d time.Duration) []time.Duration {
 	var all []time.Duration
 	for range n {
@@ -269,7 +268,7 @@ func moments(n int, d time.Duration) []time.Duration {
 	return all
 }
 
-// exist leaves out the files that were not made, by those who died at once.
+// exist leaves out files that do not exist, of members that died at once.
 func exist(t *testing.T, paths []string) (some []string) {
 	t.Helper()
 	for _, path := range paths {
@@ -286,8 +285,8 @@ func exist(t *testing.T, paths []string) (some []string) {
 // routine is a goroutine of a member.
 type routine struct{ process, goroutine int }
 
-// outlast waits until every one of so many goroutines of each survivor has had a turn since then; or, if
-// turns may be skipped, has skipped one.
+// outlast waits until every goroutine of each survivor has had a turn since now or, if turns may be skipped,
+// has skipped one.
 func outlast(t *testing.T, survivors []*member, goroutines int, since int64, skipped bool) {
 	t.Helper()
 	served := map[routine]bool{}
@@ -308,7 +307,7 @@ func outlast(t *testing.T, survivors []*member, goroutines int, since int64, ski
 	}
 }
 
-// completions reads what was written of runs; the last line of who was killed may have no end.
+// completions reads the recorded runs. The last line of a process that was killed may be unfinished.
 func completions(t *testing.T, files []string) (all []completion) {
 	t.Helper()
 	for _, file := range files {
@@ -337,7 +336,7 @@ func (k kind) cleaned(t *testing.T, c *holdfast.Client, rdb *redis.Client) {
 	for begun := time.Now(); ; time.Sleep(20 * time.Millisecond) {
 		left = left[:0]
 		for _, l := range k.locks(c) {
-			// Who died in the queue stands there until somebody is served.
+			// A waiter that died stays in the queue until somebody is served.
 			lease, err := l.TryAcquire(t.Context())
 			if err == nil {
 				err = lease.Release(t.Context())

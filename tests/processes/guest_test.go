@@ -22,10 +22,10 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/history"
 )
 
-// What a guest holds is in the way of others for so long when it dies.
+// guestTTL is how long what a guest holds is in the way of others when it dies.
 const guestTTL = time.Second
 
-// guestGoroutines are those of one guest that take turns.
+// guestGoroutines is how many goroutines of a guest take turns.
 const guestGoroutines = 2
 
 // guest is a worker of the storms in which processes die. It takes turns with a kind of lock,
@@ -79,7 +79,7 @@ type table struct {
 	clients []*holdfast.Client
 	record  *history.Recorder
 	ctx     context.Context // until the guest is dismissed
-	doomed  atomic.Bool     // it is to die while it holds something
+	doomed  atomic.Bool     // it must die while it holds something
 	running sync.WaitGroup
 
 	mu        sync.Mutex
@@ -100,7 +100,7 @@ func (g *table) complete(c completion) {
 	must(g.completed.Encode(c))
 }
 
-// tolerable ends the guest, unless a machine that stalls explains the error.
+// tolerable ends the guest, unless a stall of the machine explains the error.
 func tolerable(err error) {
 	if errors.Is(err, holdfast.ErrLost) || errors.Is(err, holdfast.ErrUnavailable) || errors.Is(err, holdfast.ErrAmbiguous) {
 		return
@@ -108,7 +108,7 @@ func tolerable(err error) {
 	must(err)
 }
 
-// work is what is done under a lock.
+// work is what a holder does.
 func (g *table) work() {
 	time.Sleep(rand.N(4 * time.Millisecond))
 	if g.doomed.Load() {
@@ -117,7 +117,7 @@ func (g *table) work() {
 	}
 }
 
-// hold takes a lock once, or so much of it.
+// hold acquires a lock, or a share of it, once.
 func (g *table) hold(goroutine int, l *holdfast.Lock, share int, during func(*holdfast.Lease)) {
 	a := g.record.Ask(goroutine, l.Name())
 	a.Share(share)
@@ -133,7 +133,7 @@ func (g *table) hold(goroutine int, l *holdfast.Lock, share int, during func(*ho
 	tolerable(lease.Release(context.Background()))
 }
 
-// mutex is acquired again within itself, by every other turn.
+// mutexTurns acquires the mutex again within itself in every other turn.
 func mutexTurns(g *table, n int) func() {
 	l := g.clients[0].Mutex("a", holdfast.TTL(guestTTL), holdfast.Reentrant())
 	return func() {
@@ -145,7 +145,7 @@ func mutexTurns(g *table, n int) func() {
 			inner, err := l.Acquire(outer.Context(context.Background()))
 			if err != nil {
 				if lost := outer.Err(); lost != nil && errors.Is(err, context.Canceled) {
-					err = lost // which ended the context
+					err = lost // it ended the context
 				}
 				tolerable(err)
 				return
@@ -190,7 +190,7 @@ func semaphoreTurns(g *table, n int) func() {
 	}
 }
 
-// owners is how many processes own a lock together, each as one of several.
+// owners is the number of processes that own a lock together, each as one of several owners.
 const owners = 3
 
 func ownerTurns(g *table, n int) func() {
@@ -240,13 +240,12 @@ func multiTurns(g *table, n int) func() {
 	}
 }
 
-// window is how long a job is done for that is completed.
+// window is how long a completed job counts.
 const window = 40 * time.Millisecond
 
 var errFails = errors.New("the run fails")
 
-// onceTurns runs one job in windows that its runs begin, and one in windows that have names, by
-// clocks that differ.
+// onceTurns runs one job in windows that begin with its runs, and one in named windows, by clocks that differ.
 func onceTurns(g *table, n int) func() {
 	skew := time.Duration(os.Getpid()%3) * window / 3
 	return func() {
@@ -282,7 +281,7 @@ func onceTurns(g *table, n int) func() {
 	}
 }
 
-// electionTurns is one candidate a goroutine, and one observer.
+// electionTurns has one candidate for each goroutine, and one observer.
 func electionTurns(g *table, n int) func() {
 	e := g.clients[0].Election("a", holdfast.TTL(guestTTL))
 	if n == 0 {

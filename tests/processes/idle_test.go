@@ -16,7 +16,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
-// processorTime is what this process has used so far.
+// processorTime returns how much processor time this process has used.
 func processorTime(t *testing.T) time.Duration {
 	t.Helper()
 	var u syscall.Rusage
@@ -26,7 +26,7 @@ func processorTime(t *testing.T) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// Who waits sleeps, and so does the server.
+// A waiter sleeps, and so does the server.
 func TestWaitingTakesNoProcessorTime(t *testing.T) {
 	const clients, goroutines = 5, 10
 	ctx, cancel := context.WithCancel(t.Context())
@@ -49,7 +49,7 @@ func TestWaitingTakesNoProcessorTime(t *testing.T) {
 		}
 		all = append(all, b)
 	}
-	// Who polls does so in every second; a collection of garbage, say, falls into one.
+	// A poller would use processor time in every second; a garbage collection, say, falls into one.
 	for second := 1; ; second++ {
 		var servers, before []time.Duration
 		var scripts, sent []int64

@@ -26,7 +26,7 @@ type member struct {
 	cmd   *exec.Cmd
 	file  string
 	input io.WriteCloser
-	read  int // so much of the file is known
+	read  int // how much of the file was read
 }
 
 // enlist starts a member: program in that role, with the file and these arguments.
@@ -55,8 +55,8 @@ func enlist(t *testing.T, program, role string, args ...string) *member {
 
 var enlisted atomic.Int64
 
-// untilDismissed returns a context that ends when the member is to end. A line of input means
-// that it is doomed.
+// untilDismissed returns a context that ends when the member should end. A line of input means that it is
+// doomed.
 func untilDismissed(doomed *atomic.Bool) context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() {
@@ -68,7 +68,7 @@ func untilDismissed(doomed *atomic.Bool) context.Context {
 	return ctx
 }
 
-// dismiss has members end, and requires that they do and have met no error.
+// dismiss ends members, and requires that they end without an error.
 func dismiss(t *testing.T, members []*member) {
 	t.Helper()
 	for _, m := range members {
@@ -77,7 +77,7 @@ func dismiss(t *testing.T, members []*member) {
 	for _, m := range members {
 		late := time.AfterFunc(time.Minute, func() {
 			t.Errorf("process %d does not end", m.cmd.Process.Pid)
-			_ = m.cmd.Process.Signal(syscall.SIGQUIT) // which shows where it is
+			_ = m.cmd.Process.Signal(syscall.SIGQUIT) // it prints its stacks
 		})
 		if err := m.cmd.Wait(); err != nil {
 			t.Errorf("process %d: %v", m.cmd.Process.Pid, err)
@@ -93,7 +93,7 @@ func (m *member) kill() {
 	m.killed()
 }
 
-// doom has a member kill itself in the middle of its next turn, and waits for that.
+// doom makes a member kill itself in the middle of its next turn, and waits for that.
 func (m *member) doom() {
 	m.t.Helper()
 	late := time.AfterFunc(3*time.Minute, func() {
@@ -115,11 +115,11 @@ func (m *member) killed() {
 	}
 }
 
-// news returns what a member has written since it was last asked.
+// news returns what a member has written since the last call.
 func (m *member) news() []history.Event {
 	m.t.Helper()
 	text, err := os.ReadFile(m.file)
-	if err != nil && !os.IsNotExist(err) { // not begun yet
+	if err != nil && !os.IsNotExist(err) { // it has not begun yet
 		m.t.Fatal(err)
 	}
 	text = text[min(m.read, len(text)):]
@@ -132,7 +132,7 @@ func (m *member) news() []history.Event {
 	return events
 }
 
-// files are where the members have written their histories.
+// files returns the files with the members' histories.
 func files(members []*member) []string {
 	var all []string
 	for _, m := range members {

@@ -33,14 +33,15 @@ func mortal(args []string) {
 	must(err)
 	c := dial(args[0])
 	lease, err := c.Mutex("a", holdfast.TTL(ttl)).Acquire(context.Background())
-	for errors.Is(err, holdfast.ErrUnavailable) { // to so many at once
+	for errors.Is(err, holdfast.ErrUnavailable) { // for so many at once
 		lease, err = c.Mutex("a", holdfast.TTL(ttl)).Acquire(context.Background())
 	}
 	must(err)
 	granted := time.Now()
 	fmt.Println(os.Getpid(), "granted", lease.Fence())
 	time.Sleep(5 * time.Millisecond)
-	// On a busy machine an answer may be late, and on one that stood still a claim over before its renewal.
+	// On a busy machine an answer may be late, and on one that stood still a claim may be over before its
+	// renewal.
 	if err := lease.Release(context.Background()); !excused(err, lease, granted) {
 		must(err)
 	}
@@ -52,7 +53,7 @@ func mortal(args []string) {
 type crowd struct {
 	members []*exec.Cmd
 	number  map[int]int   // of a member in members, by pid
-	said    <-chan saying // by anybody
+	said    <-chan saying // by any of them
 }
 
 // saying is a line of one of them: "PID WORD NUMBER".
@@ -104,7 +105,7 @@ func gather(t *testing.T, program, role string, n int, args ...string) *crowd {
 
 func (c *crowd) kill(i int) { _ = c.members[i].Process.Kill() }
 
-// queue returns the members that the server has in its queue, in their order.
+// queue returns the members in the server's queue, in order.
 func (c *crowd) queue(t *testing.T, b *backend.Backend) (order []int) {
 	t.Helper()
 	reply, err := b.Server.Do("ZRANGEBYSCORE", "holdfast:{a}:q", 0, "+inf")
@@ -134,11 +135,10 @@ func light(t *testing.T) string {
 	return program
 }
 
-// Row 32: a crowd of processes wants one lock, and half of it is killed: on the way to
-// the queue, in it, when its turn comes, while it holds the lock. The other half gets
-// the lock, in the order of the queue.
+// Row 32: a crowd of processes wants one lock, and half of it is killed: on the way to the queue, in the queue,
+// when its turn comes, and while it holds the lock. The other half gets the lock in the order of the queue.
 func TestACrowdThatDies(t *testing.T) {
-	program, each := os.Args[0], backend.EachReal // it waits most of the time, for leases of the dead to end
+	program, each := os.Args[0], backend.EachReal // it mostly waits for leases of the dead to end
 	if soak.Long() {
 		program, each = light(t), backend.EachRealInTurn
 	}
@@ -184,11 +184,11 @@ func TestACrowdThatDies(t *testing.T) {
 		}
 		gathered := time.Since(begun)
 
-		// The others die at some time before their turn, or about then. A few die when
-		// they have the lock; those behind them live: when both die, nobody looks for up
-		// to 36 s. A soak has time for that.
+		// The others die at some time before their turn, or around it. A few die while they have the lock.
+		// Those behind these live: if both died, nobody would look for up to 36 s, for which only a soak has
+		// time.
 		holders := 1 + size/200
-		deaths := map[int][]int{} // by how many grants there have been
+		deaths := map[int][]int{} // by the number of grants so far
 		holding := map[int]bool{}
 		place := map[int]int{}
 		for p, i := range order {
@@ -263,7 +263,7 @@ func TestACrowdThatDies(t *testing.T) {
 			lease, err := newcomer.TryAcquire(t.Context())
 			return err == nil && lease.Release(t.Context()) == nil
 		})
-		// A tombstone is left where an answer was not heard.
+		// A tombstone is left if an answer was not heard.
 		if rdb.Exists(t.Context(), "holdfast:{a}").Val() != 0 || rdb.ZCount(t.Context(), "holdfast:{a}:q", "0", "+inf").Val() != 0 {
 			t.Error("the lock or waiters are left")
 		}

@@ -22,10 +22,10 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/soak"
 )
 
-// partyTTL is how long those who wait may wait for who has died.
+// partyTTL is how long a waiter may have to wait for a dead party.
 const partyTTL = 5 * time.Second
 
-// say is a line for the test.
+// say prints a line for the test.
 func say(word string, number uint64) { fmt.Println(os.Getpid(), word, number) }
 
 // counts is a party of the latch "a". It says "joined", and, told to by a signal, "counting",
@@ -42,7 +42,7 @@ func counts(args []string) {
 	c := dial(args[0])
 	l := c.Latch("a", parties, holdfast.TTL(partyTTL))
 	party, err := l.Register(context.Background())
-	for errors.Is(err, holdfast.ErrUnavailable) { // to so many at once
+	for errors.Is(err, holdfast.ErrUnavailable) { // for so many at once
 		party, err = l.Register(context.Background())
 	}
 	must(err)
@@ -60,7 +60,7 @@ func counts(args []string) {
 	must(c.Close(context.Background()))
 }
 
-// plague is how many of a crowd die in what time, and the program that they run.
+// plague returns how many of a crowd die in what time, and the program that they run.
 func plague(t *testing.T) (program string, deaths int, d time.Duration) {
 	if soak.Long() {
 		return light(t), 100, time.Minute
@@ -68,8 +68,8 @@ func plague(t *testing.T) (program string, deaths int, d time.Duration) {
 	return os.Args[0], 20, 5 * time.Second
 }
 
-// A latch is waited for until every party has counted down, or has died and its lease is over;
-// who waits is told how many have.
+// A waiter waits for a latch until every party has counted down, or has died and its lease is over, and is told
+// how many are missing.
 func TestLatchOfACrowdThatDies(t *testing.T) {
 	t.Parallel()
 	inTurn(t, func(t *testing.T, b *backend.Backend) {
@@ -103,8 +103,8 @@ func TestLatchOfACrowdThatDies(t *testing.T) {
 			opened, openedAt = time.Now(), history.Now()
 			over <- err
 		}()
-		// Those who die are told to count down when the storm begins, the others when half of it
-		// is over, so that some of them are the last.
+		// Those that die are told to count down when the storm begins, the others when half of it is over, so
+		// that some of them are last.
 		tell := func(i int) { _ = c.members[i].Process.Signal(syscall.SIGUSR1) }
 		var last time.Time
 		end := time.Now().Add(d)
@@ -125,7 +125,7 @@ func TestLatchOfACrowdThatDies(t *testing.T) {
 				c.kill(i)
 				killed[i], last = true, time.Now()
 			case s, more := <-said:
-				if !more { // all have ended, and some are to be killed yet
+				if !more { // all have ended, and some should still be killed
 					said = nil
 					continue
 				}
@@ -148,7 +148,7 @@ func TestLatchOfACrowdThatDies(t *testing.T) {
 				t.Errorf("process %d: %v", i, err)
 			}
 		}
-		var least, most, survived int // that are missing
+		var least, most, survived int // missing parties
 		for i := range size {
 			switch s := state[i]; {
 			case s.word == "counted" && i < deaths:
@@ -186,7 +186,7 @@ func TestLatchOfACrowdThatDies(t *testing.T) {
 	})
 }
 
-// within waits for what a waiter gets.
+// within waits for a waiter's outcome.
 func within(t *testing.T, over <-chan error) error {
 	t.Helper()
 	select {
@@ -210,7 +210,7 @@ func arrives(args []string) {
 	c := dial(args[0])
 	barrier := c.Barrier("a", parties, holdfast.TTL(partyTTL))
 	party, err := barrier.Join(ctx)
-	for errors.Is(err, holdfast.ErrUnavailable) { // to so many at once
+	for errors.Is(err, holdfast.ErrUnavailable) { // for so many at once
 		party, err = barrier.Join(ctx)
 	}
 	must(err)
@@ -237,19 +237,19 @@ func arrives(args []string) {
 	}
 }
 
-// gate is what the parties of a barrier have said.
+// gate is what the parties of a barrier have reported.
 type gate struct {
 	t       *testing.T
 	parties int
 	latest  map[int]saying          // outcome of each process
-	awaits  map[int]int             // place of its latest "awaits" in all that was said
+	awaits  map[int]int             // position of its latest "awaits" in all reports
 	passed  map[uint64]map[int]bool // by phase
-	first   map[uint64]int          // place of the first who has passed
-	broken  map[uint64]int          // by how many
+	first   map[uint64]int          // position of the first that passed
+	broken  map[uint64]int          // by phase: how many were told
 	said    int
 }
 
-// hear checks what a process says against what others have said.
+// hear checks a report against what others have reported.
 func (g *gate) hear(s saying) {
 	pid := s.pid
 	g.said++
@@ -296,8 +296,8 @@ func (g *gate) recovered() bool {
 	return 0 < broken && broken < passed
 }
 
-// Parties die, and those who wait for a place take theirs: no phase is passed by some and
-// broken for others, none before all have arrived, and the survivors go on.
+// Parties die, and waiters take their places: no phase is passed by some and broken for others, none is passed
+// before all have arrived, and the survivors go on.
 func TestBarrierOfACrowdThatDies(t *testing.T) {
 	t.Parallel()
 	inTurn(t, func(t *testing.T, b *backend.Backend) {
@@ -309,7 +309,7 @@ func TestBarrierOfACrowdThatDies(t *testing.T) {
 			t: t, parties: parties, latest: map[int]saying{}, awaits: map[int]int{},
 			passed: map[uint64]map[int]bool{}, first: map[uint64]int{}, broken: map[uint64]int{},
 		}
-		// Of those who wait for a place, too.
+		// Some of those that wait for a place die, too.
 		fate := map[int]bool{}
 		for _, i := range rand.Perm(size)[:deaths] {
 			fate[i] = true
@@ -321,7 +321,7 @@ func TestBarrierOfACrowdThatDies(t *testing.T) {
 				lost++
 			}
 		}
-		// The storm begins when the first phase has come to its end.
+		// The storm begins when the first phase has ended.
 		for len(g.latest) == 0 {
 			select {
 			case s := <-c.said:
@@ -330,8 +330,8 @@ func TestBarrierOfACrowdThatDies(t *testing.T) {
 				t.Fatal("no phase comes to its end")
 			}
 		}
-		// First those who are in, and others; the rest when a phase is passed again: either half breaks
-		// one, also where a machine stalls, and has all deaths of a half in one phase.
+		// First some of the present parties and some waiters die; the rest die once a phase is passed again. So
+		// either half breaks a phase, even if a machine stalls and all deaths of a half fall into one phase.
 		var victims []int
 		for i := range fate {
 			if _, in := g.latest[c.members[i].Process.Pid]; in {
@@ -362,7 +362,7 @@ func TestBarrierOfACrowdThatDies(t *testing.T) {
 		for _, s := range g.latest {
 			newest = max(newest, s.number)
 		}
-		const further = 2 // phases that every survivor is to pass
+		const further = 2 // how many phases every survivor must still pass
 		proceeded, phases := map[int]bool{}, map[int]int{}
 		var took time.Duration
 		for deadline := time.After(2 * time.Minute); len(proceeded) < parties && lost == 0; {

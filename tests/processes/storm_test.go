@@ -87,7 +87,7 @@ func storm(args []string) {
 
 func sentFile(file string) string { return file + ".sent" }
 
-// tally is a Driver that counts how often scripts are sent, by name.
+// tally is a Driver that counts the scripts that are sent, by name.
 type tally struct {
 	drivertest.Driver
 	mu   sync.Mutex
@@ -112,8 +112,8 @@ func (d *tally) RunAll(ctx context.Context, calls []driver.Call, tell func(i int
 	d.Driver.RunAll(ctx, calls, tell)
 }
 
-// sent adds up what members have sent: all, and renewals, which are sent of locks that are held for longer
-// than some milliseconds.
+// sent adds up the scripts that members have sent: all, and renewals, which are sent for locks that are held
+// for more than some milliseconds.
 func sent(t *testing.T, members []*member) (all, renewals int) {
 	t.Helper()
 	for _, m := range members {
@@ -142,15 +142,15 @@ func must(err error) {
 	}
 }
 
-// weather is what a storm was like.
+// weather is the outcome of a storm.
 type weather struct {
 	history.Report
-	scripts float64 // that were sent for each turn, but for renewals
+	scripts float64 // for each turn, without renewals
 	long    int     // waits of more than 1.5 times the mean
 	turns   int     // of processes
 }
 
-// turns counts the turns of processes in a history of one lock.
+// turns counts the processes' turns in a history of one lock.
 func turns(events []history.Event) (turns int) {
 	granted := slices.DeleteFunc(slices.Clone(events), func(e history.Event) bool { return e.Granted == 0 })
 	slices.SortFunc(granted, func(a, b history.Event) int { return cmp.Compare(a.Fence, b.Fence) })
@@ -164,12 +164,12 @@ func turns(events []history.Event) (turns int) {
 	return turns
 }
 
-// lines counts those that files have.
+// lines counts the lines of files.
 func lines(t *testing.T, files []string) (n int) {
 	t.Helper()
 	for _, f := range files {
 		text, err := os.ReadFile(f)
-		if err != nil && !os.IsNotExist(err) { // not begun yet
+		if err != nil && !os.IsNotExist(err) { // it has not begun yet
 			t.Fatal(err)
 		}
 		n += bytes.Count(text, []byte("\n"))
@@ -177,13 +177,13 @@ func lines(t *testing.T, files []string) (n int) {
 	return n
 }
 
-// between returns the events that were granted between these times, and how fair their number was to
-// all goroutines that events tell of.
+// between returns the events that were granted between these times, and how fairly their number was distributed
+// over all goroutines of the history.
 func between(events []history.Event, from, to int64) (some []history.Event, jain float64) {
 	grants := map[routine]int{}
 	for _, e := range events {
 		who := routine{e.Process, e.Goroutine}
-		grants[who] += 0 // who gets none is part of the picture
+		grants[who] += 0 // a goroutine without a grant counts, too
 		if from < e.Granted && e.Granted < to {
 			some = append(some, e)
 			grants[who]++
@@ -192,8 +192,8 @@ func between(events []history.Event, from, to int64) (some []history.Event, jain
 	return some, history.Jain(slices.Collect(maps.Values(grants)))
 }
 
-// rage has so many processes storm on a server for a time, and for as many grants for each
-// goroutine, from when all have begun; and checks their history and what the server tells.
+// rage makes processes storm a server for a time, and for a number of grants for each goroutine, counted from
+// when all have begun. It checks their history and the server's log.
 func rage(t *testing.T, b *backend.Backend, processes, goroutines int, duration time.Duration, grants int) weather {
 	t.Helper()
 	queue := queuelog.Follow(b.Server, queuelog.Lock{Name: "a", Key: "holdfast:{a}", Queue: "holdfast:{a}:q"})
@@ -205,7 +205,7 @@ func rage(t *testing.T, b *backend.Backend, processes, goroutines int, duration 
 	outlast(t, members, goroutines, 0, false)
 	from, began, before := history.Now(), time.Now(), lines(t, all)
 	time.Sleep(duration)
-	// A grant is two lines, the second of which comes with the release.
+	// A grant is two lines, the second of which is written at the release.
 	for ; lines(t, all)-before < 2*grants*processes*goroutines; time.Sleep(100 * time.Millisecond) {
 		if time.Since(began) > duration+2*time.Minute {
 			t.Errorf("only %d grants in %s\n%s", (lines(t, all)-before)/2, time.Since(began), machine.Report(began))
@@ -259,8 +259,8 @@ func inTurn(t *testing.T, f func(t *testing.T, b *backend.Backend)) {
 	backend.EachReal(t, f)
 }
 
-// Many processes want one lock. Nobody overlaps, fences rise, nobody passes who is queued,
-// and everybody gets a turn as often as the others.
+// Many processes want one lock. Holds never overlap, fences rise, nobody in the queue is overtaken, and all get
+// equally many turns.
 func TestStorm(t *testing.T) {
 	inTurn(t, func(t *testing.T, b *backend.Backend) {
 		const processes, goroutines = 8, 16
@@ -268,8 +268,8 @@ func TestStorm(t *testing.T) {
 		if w.Jain < 0.95 {
 			t.Errorf("Jain's index of fairness is %.3f", w.Jain)
 		}
-		// Judged in a soak only: a machine that stalls in the middle of a turn makes
-		// those wait another round whom the turn was to serve.
+		// This is judged only in a soak: if the machine stalls in the middle of a turn, those that the turn
+		// should have served wait for another round.
 		if soak.Long() && w.long > 0 {
 			t.Errorf("%d of %d waits were more than 1.5 times the mean of %s", w.long, w.Grants, w.MeanWait)
 		}
@@ -277,11 +277,10 @@ func TestStorm(t *testing.T) {
 	})
 }
 
-// Waiting costs the server nothing: each turn takes as many commands, however many
-// processes wait.
+// Waiting costs the server nothing: each turn takes the same number of commands, however many processes wait.
 func TestNobodyPolls(t *testing.T) {
 	inTurn(t, func(t *testing.T, b *backend.Backend) {
-		// Processes that are held up renew their claims, and look when others' have ended.
+		// Processes that are held up renew their claims, and look when the claims of others have ended.
 		machine.Undisturbed(t, func() error {
 			few := rage(t, b, 2, 4, time.Second, 8)
 			many := rage(t, b, 8, 4, time.Second, 8)

@@ -44,15 +44,15 @@ func TestMain(m *testing.M) {
 	case "arrives":
 		arrives(os.Args[1:])
 	default:
-		backend.AtOnce(10) // most of each is waiting
+		backend.AtOnce(10) // the tests mostly wait
 		os.Exit(m.Run())
 	}
 }
 
-// patient is a configuration with a timeout that a machine which stands still for two seconds does not reach.
+// patient has a timeout that a machine which stands still for two seconds does not reach.
 var patient = holdfast.Config{CommandTimeout: 4 * time.Second}
 
-// dial returns a client of the server at addr, as any program would have it.
+// dial returns a client of the server at addr, as any program would make it.
 func dial(addr string) *holdfast.Client {
 	c, err := holdfastgoredis.New(redis.NewClient(&redis.Options{Addr: addr}), &patient)
 	if err != nil {
@@ -61,8 +61,8 @@ func dial(addr string) *holdfast.Client {
 	return c
 }
 
-// excused reports whether the release of a lease that was granted then may fail so: its answer was not heard,
-// or its time was over, in a process that was held up. A lease that is lost before its deadline is none of these.
+// excused reports whether the release of a lease that was granted then may fail like this: the process was held
+// up, so the answer was missed, or the lease expired. A lease that is lost before its deadline is not excused.
 func excused(err error, lease *holdfast.Lease, granted time.Time) bool {
 	if errors.Is(err, holdfast.ErrAmbiguous) {
 		return true
@@ -166,7 +166,7 @@ func (w *worker) send(command string) {
 	}
 }
 
-// answer waits for the next answer and requires how it begins.
+// answer waits for the next answer, and requires that it begins with want.
 func (w *worker) answer(want string) string {
 	w.t.Helper()
 	select {
@@ -181,7 +181,7 @@ func (w *worker) answer(want string) string {
 	return ""
 }
 
-// fence is the fence of an answer "granted FENCE".
+// fence returns the fence of an answer "granted FENCE".
 func (w *worker) fence() (n uint64) {
 	w.t.Helper()
 	if _, err := fmt.Sscanf(w.answer("granted"), "granted %d", &n); err != nil {
@@ -199,8 +199,7 @@ func (w *worker) signal(s syscall.Signal) {
 	}
 }
 
-// pause stops the worker, and returns when it has stopped: until then it may read a
-// message.
+// pause stops the worker, and returns when it has stopped: until then it may read a message.
 func (w *worker) pause() {
 	w.t.Helper()
 	w.signal(syscall.SIGSTOP)

@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/soak"
 )
 
-// losses returns how often a test is to make a server lose its data.
+// losses returns how often a test should make a server lose its data.
 func losses() int {
 	if soak.Long() {
 		return 50
@@ -21,16 +21,15 @@ func losses() int {
 	return 2
 }
 
-// succession is a lock with its holder and a waiter, who comes after it when the server
-// has lost the lock.
+// succession is a lock with its holder and a waiter, which gets the lock after the server has lost it.
 type succession struct {
 	resource backend.Resource
 	holder   *holdfast.Lease
-	next     chan *holdfast.Lease // nil when there is an error
-	overlap  bool                 // the holder was not told yet; set before next is sent
+	next     chan *holdfast.Lease // nil after an error
+	overlap  bool                 // the holder had not been told yet; set before next is sent
 }
 
-// successions begins so many, on locks that no other has.
+// successions begins that many, each on a lock of its own.
 func successions(t *testing.T, holders, waiters *holdfast.Client, ttl time.Duration, n int) []*succession {
 	t.Helper()
 	var all []*succession
@@ -53,9 +52,9 @@ func successions(t *testing.T, holders, waiters *holdfast.Client, ttl time.Durat
 	return all
 }
 
-// settle has every waiter take over, and every holder told, by a renewal if the server
-// was back soon enough. It returns how many held their lock at the same time, and adds
-// the fences to those that have been seen. The client looks who has the locks.
+// settle waits until every waiter has taken over and every holder has been told, or has renewed its lease if
+// the server came back soon enough. It returns how many holders overlapped, and adds the fences to those seen
+// so far. The client checks who holds the locks.
 func settle(t *testing.T, c *holdfast.Client, all []*succession, outage, ttl time.Duration, seen map[uint64]bool) (overlaps int) {
 	t.Helper()
 	for _, s := range all {
@@ -75,7 +74,7 @@ func settle(t *testing.T, c *holdfast.Client, all []*succession, outage, ttl tim
 			return again
 		})
 		if again {
-			// It was back before the waiter, and took its lock again.
+			// The holder came back before the waiter, and took its lock again.
 			backend.Release(t, s.holder)
 			backend.Release(t, backend.Receive(t, s.next))
 			continue
@@ -124,9 +123,8 @@ func TestRestartWithoutData(t *testing.T) {
 	})
 }
 
-// Row 8, without Strict mode: the server comes back with what it had some time before:
-// locks that were released since are held again, later ones are gone, and the fence
-// counter is what it was.
+// Row 8, without Strict mode: the server comes back with older data. Locks that were released since then are
+// held again, later ones are gone, and the fence counter has its old value.
 func TestRestartFromAnOlderAOF(t *testing.T) {
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
@@ -136,7 +134,7 @@ func TestRestartFromAnOlderAOF(t *testing.T) {
 		seen := map[uint64]bool{}
 		overlaps := 0
 		for range losses() {
-			// It is there again after the restart, in the way of a waiter until it expires.
+			// It exists again after the restart, in a waiter's way until it expires.
 			old := backend.Acquire(t, early.Mutex("0", holdfast.TTL(4*time.Second)))
 			other := backend.Acquire(t, early.Mutex("old", holdfast.TTL(time.Minute)))
 			copyAOF(t, b.Server)
@@ -153,7 +151,7 @@ func TestRestartFromAnOlderAOF(t *testing.T) {
 			if h, err := backend.HolderOf(t.Context(), early.Mutex("old")); err != nil || h.Fence != other.Fence() {
 				t.Fatalf("the old lock is not back: %+v, %v; the counter was %s", h, err, counter)
 			}
-			// Whose lock that was knows that it has released it.
+			// Its earlier holder knows that it has released it.
 			if err := old.Err(); err != holdfast.ErrReleased {
 				t.Errorf("the lease that was released: %v", err)
 			}
@@ -161,15 +159,15 @@ func TestRestartFromAnOlderAOF(t *testing.T) {
 				t.Errorf("fence %d was issued twice", old.Fence())
 			}
 			overlaps += settle(t, waiters, all, outage, ttl, seen)
-			b.Redis(t).Del(t.Context(), "holdfast:{old}") // by force; it would end with its TTL
+			b.Redis(t).Del(t.Context(), "holdfast:{old}") // by force; otherwise it would end with its TTL
 		}
 		t.Logf("%d restarts from an older AOF, %d locks each: %d overlaps; every late write was refused", losses(), locks, overlaps)
 		b.Cleaned(t)
 	}, server.Conf("appendonly", "yes"), server.Conf("appendfsync", "always"))
 }
 
-// Row 9, without Strict mode: the master dies, and the replica that follows it has
-// missed the locks. What Strict is for: leases do overlap then.
+// Row 9, without Strict mode: the master dies, and the replica that succeeds it has missed the locks. Leases do
+// overlap then; Strict mode is for that.
 func TestFailoverToAReplicaThatMissedTheLock(t *testing.T) {
 	t.Parallel()
 	for _, bin := range server.Binaries(t) {
@@ -188,7 +186,7 @@ func TestFailoverToAReplicaThatMissedTheLock(t *testing.T) {
 					return do(t, replica, "EXISTS", "holdfast:{replicated}") == int64(1)
 				})
 				p.lag()
-				// Not renewed, the holder is not told.
+				// A holder that does not renew is not told.
 				untold := backend.Acquire(t, holders.Mutex(fmt.Sprint("untold", n), holdfast.TTL(time.Minute), holdfast.NoRenew()))
 				all := successions(t, holders, waiters, ttl, locks)
 				if n := do(t, replica, "EXISTS", "holdfast:{0}", "holdfast:{0}:q"); n != int64(0) {

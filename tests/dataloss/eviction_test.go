@@ -10,9 +10,9 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/history"
 )
 
-// Row 14 under load: a server that is short of memory evicts a lock, its queue, and, where the policy lets it, the
-// fence counter, again and again. Two may have the lock at a time, which are counted; fences rise all the same, whoever
-// waits is served, and nothing is left.
+// Row 14 under load: a server that is short of memory evicts a lock, its queue and, if the policy allows, the
+// fence counter, again and again. Holders may overlap, and are counted. Still, fences rise, every waiter is
+// served, and nothing is left.
 func TestEvictionUnderLoad(t *testing.T) {
 	t.Parallel()
 	for _, policy := range []string{"volatile-random", "allkeys-lru"} {
@@ -41,7 +41,7 @@ func TestEvictionUnderLoad(t *testing.T) {
 					t.Fatal(err)
 				}
 				for _, v := range history.Check(events) {
-					// Of two who were granted it at about the same time, the first can hear of it last.
+					// If two were granted it at about the same time, the first may have been told last.
 					crossed := v.Rule == history.Fencing && v.Second.Fence != v.First.Fence && v.Second.Asked < v.First.Granted
 					if v.Rule != history.Exclusion && !crossed {
 						t.Error(v)

@@ -12,15 +12,15 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
-// loss is a way in which a server loses what clients do.
+// loss is a way in which a server loses clients' data.
 type loss struct {
 	client func(*holdfast.Config) *holdfast.Client
 	master *server.Server // until then
-	before func()         // from now on it is lost
+	before func()         // everything from now on is lost
 	lose   func()
 }
 
-// eachLoss runs f with every way to lose data, on every server.
+// eachLoss runs f with every kind of loss, on every server.
 func eachLoss(t *testing.T, f func(t *testing.T, l loss)) {
 	for how, open := range map[string]func(t *testing.T, bin server.Binary) loss{
 		"restart without data": func(t *testing.T, bin server.Binary) loss {
@@ -47,15 +47,15 @@ func eachLoss(t *testing.T, f func(t *testing.T, l loss)) {
 	}
 }
 
-// oldMasterDead are Strict clients where no old master goes on.
+// oldMasterDead returns the configuration of Strict clients for servers whose old master never goes on.
 func oldMasterDead() *holdfast.Config {
 	cfg := strict(term)
 	cfg.Quarantine = term
 	return cfg
 }
 
-// Rows 7, 9 and 26 for every kind of lock: after a loss of data nobody is granted any before the
-// longest lease has ended, and who held one does not believe in it any more then.
+// Rows 7, 9 and 26 for every kind of lock: after a loss of data nothing is granted before the longest lease has
+// ended, and by then no earlier holder believes in its lock.
 func TestStrictHoldsForEveryKind(t *testing.T) {
 	t.Parallel()
 	eachLoss(t, func(t *testing.T, l loss) {
@@ -80,7 +80,7 @@ func everyKindIsKept(t *testing.T, holder, other *holdfast.Client, before, lose 
 	for what, pair := range pairs {
 		backend.Eventually(t, "the server answers", func() bool {
 			lease, err := pair.Wanted(other).TryAcquire(t.Context())
-			if err == nil { // so long has it taken to come here
+			if err == nil { // so long did it take to come here
 				grantedAfter(t, what, lease.Fence(), losing)
 				if held[what].Err() == nil {
 					t.Errorf("%s: both have it, the second with fence %d", what, lease.Fence())
@@ -114,8 +114,8 @@ func everyKindIsKept(t *testing.T, holder, other *holdfast.Client, before, lose 
 	leader.Answer <- nil
 }
 
-// grantedAfter requires that a lock was granted no earlier than the quarantine after a loss of data allows:
-// its fence is the server's time of the grant, in µs.
+// grantedAfter requires that a lock was granted no earlier than the quarantine after a loss of data allows. Its
+// fence is the server's time of the grant, in µs.
 func grantedAfter(t *testing.T, what string, fence uint64, losing time.Time) {
 	t.Helper()
 	if d := time.UnixMicro(int64(fence)).Sub(losing); d < term {
@@ -123,8 +123,8 @@ func grantedAfter(t *testing.T, what string, fence uint64, losing time.Time) {
 	}
 }
 
-// A run whose lock was lost with the server's data does not count, and the next waits for the end
-// of the quarantine.
+// A run whose lock was lost with the server's data does not count, and the next run waits for the end of the
+// quarantine.
 func TestStrictJobsAfterALossOfData(t *testing.T) {
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
@@ -149,8 +149,8 @@ func TestStrictJobsAfterALossOfData(t *testing.T) {
 	})
 }
 
-// Whatever kind of lock it is: one that the replicas have not confirmed is not given, and not
-// kept, and neither does a run count of which they do not know.
+// For every kind of lock: a lock that the replicas have not confirmed is neither granted nor kept, and a run
+// does not count if they have not confirmed it.
 func TestMinReplicasHoldsForEveryKind(t *testing.T) {
 	t.Parallel()
 	for _, bin := range server.Binaries(t) {

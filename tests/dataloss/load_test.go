@@ -1,5 +1,5 @@
-// Package dataloss has servers lose locks that somebody holds: by a restart without
-// data or with older data, by a failover to a replica that missed them, by FLUSHALL.
+// Package dataloss makes servers lose locks that are held: by a restart without data or with older data, by a
+// failover to a replica that missed them, by FLUSHALL.
 package dataloss
 
 import (
@@ -16,7 +16,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/history"
 )
 
-// load is clients that take the same lock in turn, and what they have had of it.
+// load is clients that acquire the same lock in turn, and their history.
 type load struct {
 	t        *testing.T
 	recorder *history.Recorder
@@ -29,20 +29,20 @@ type load struct {
 	quarantines []quarantine // that have begun
 
 	mu     sync.Mutex
-	latest time.Time // grant
+	latest time.Time // latest grant
 }
 
-// quarantine is a time in which the server grants nothing, by its clock.
+// quarantine is a period in which the server grants nothing, by its own clock.
 type quarantine struct{ began, ready time.Time }
 
-// trier is the configuration of a client that takes the lock as soon as the server gives
-// it: it tries again and again, and does not wait for servers.
+// trier returns the configuration of a client that acquires the lock as soon as the server grants it: it tries
+// again and again, and does not wait for servers.
 func trier(cfg holdfast.Config) *holdfast.Config {
 	cfg.RetryTimeout = 20 * time.Millisecond
 	return &cfg
 }
 
-// try takes the lock whenever it is free.
+// try acquires the lock whenever it is free.
 func (ld *load) try(c *holdfast.Client, hold time.Duration, opts ...holdfast.MutexOption) {
 	ld.running.Go(func() {
 		for ld.ctx.Err() == nil {
@@ -52,8 +52,8 @@ func (ld *load) try(c *holdfast.Client, hold time.Duration, opts ...holdfast.Mut
 	})
 }
 
-// startLoad has each client acquire the lock again and again, and hold it for up to
-// hold, or until it is lost.
+// startLoad makes each client acquire the lock again and again, and hold it for up to hold, or until it is
+// lost.
 func startLoad(t *testing.T, clients []*holdfast.Client, hold time.Duration, opts ...holdfast.MutexOption) *load {
 	ld := &load{t: t, recorder: history.NewRecorder(nil)}
 	ld.ctx, ld.stop = context.WithCancel(context.Background())
@@ -79,7 +79,7 @@ func (ld *load) turn(n int, acquire func(context.Context) (*holdfast.Lease, erro
 	if err != nil {
 		attempt.GaveUp()
 		if ld.ctx.Err() == nil && !errors.Is(err, holdfast.ErrHeld) {
-			time.Sleep(5 * time.Millisecond) // the server refuses everything just now
+			time.Sleep(5 * time.Millisecond) // the server refuses everything at the moment
 		}
 		return
 	}
@@ -96,17 +96,17 @@ func (ld *load) turn(n int, acquire func(context.Context) (*holdfast.Lease, erro
 	}
 	ld.resource.Write(lease.Fence())
 	attempt.Released(lease.Deadline())
-	_ = lease.Release(context.Background()) // fails when the lock was lost, which is no surprise here
+	_ = lease.Release(context.Background()) // it fails if the lock was lost, which is expected here
 }
 
-// latestGrant is when the latest grant was heard of.
+// latestGrant returns when the latest grant was reported.
 func (ld *load) latestGrant() time.Time {
 	ld.mu.Lock()
 	defer ld.mu.Unlock()
 	return ld.latest
 }
 
-// awaitGrant waits for a grant after that time, and returns when it was.
+// awaitGrant waits for a grant after that time, and returns its time.
 func (ld *load) awaitGrant(after time.Time) time.Time {
 	ld.t.Helper()
 	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
@@ -119,8 +119,8 @@ func (ld *load) awaitGrant(after time.Time) time.Time {
 	}
 }
 
-// judge ends the load and returns the overlaps. Fences that do not rise fail the test, and grants within a
-// quarantine: a fence is the server's time of the grant, in µs.
+// judge ends the load and returns the overlaps. It fails the test if fences do not rise, or if there was a
+// grant within a quarantine: a fence is the server's time of the grant, in µs.
 func (ld *load) judge() (overlaps []history.Violation) {
 	ld.t.Helper()
 	ld.end()

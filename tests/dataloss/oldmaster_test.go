@@ -12,12 +12,12 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
-// part promotes the replica of a pair just when its master has heard of it, for the last
-// time. The master is not told: neither that it has another now, nor that it has gone.
+// part promotes the replica of a pair just after its master has heard from it for the last time. The master is
+// told nothing: neither that there is another master, nor that its replica has gone.
 func (p *pair) part() {
 	p.t.Helper()
 	old, heir := p.servers[0], p.servers[1]
-	// WAIT has the master ask its replica, which answers at once.
+	// WAIT makes the master ask its replica, which answers at once.
 	one := (&backend.Backend{Server: old}).Redis(p.t, func(o *redis.Options) { o.PoolSize = 1 })
 	ask := func(patience time.Duration) int64 {
 		one.Set(p.t.Context(), "asked", "", 0)
@@ -27,7 +27,7 @@ func (p *pair) part() {
 		p.t.Fatal("the replica does not answer")
 	}
 	p.to[0].DelayRequests(time.Hour)
-	if ask(20*time.Millisecond) != 0 { // this answer holds up the end of the connection
+	if ask(20*time.Millisecond) != 0 { // this answer delays the end of the connection
 		p.t.Fatal("the master hears its replica")
 	}
 	p.to[0].SwallowReplies(true)
@@ -50,8 +50,8 @@ func awaitGrant(t *testing.T, l *holdfast.Lock) *holdfast.Lease {
 	return lease
 }
 
-// Until a master misses its replica it goes on granting. What it grants last must have
-// ended before the replica, which was promoted meanwhile, grants anything.
+// A master grants locks until it misses its replica. Its last leases must have ended before the replica, which
+// was promoted meanwhile, grants anything.
 func TestStrictOverlapsNothingWhenTheOldMasterGoesOn(t *testing.T) {
 	t.Parallel()
 	for _, bin := range server.Binaries(t) {
@@ -96,7 +96,7 @@ func oldMasterGoesOn(t *testing.T, bin server.Binary) bool {
 			_ = lease.Release(t.Context()) // may be refused
 		}
 		if err == nil {
-			_ = next.Release(t.Context()) // which may be over
+			_ = next.Release(t.Context()) // it may be over
 			return grants > 0
 		}
 		if !errors.Is(err, holdfast.ErrQuarantine) && !soShort(err) {
@@ -105,13 +105,13 @@ func oldMasterGoesOn(t *testing.T, bin server.Binary) bool {
 	}
 }
 
-// soShort reports whether an error is of a lease that was so short that it was over when its reply came,
-// or of one that is there still after that.
+// soShort reports whether an error says that the lease was so short that it ended before its reply, or that the
+// lock still existed after that.
 func soShort(err error) bool {
 	return errors.Is(err, holdfast.ErrHeld) || errors.Is(err, holdfast.ErrUnavailable)
 }
 
-// acquireShort acquires a lock for so short a time, and releases it.
+// acquireShort acquires a lock for a very short time, and releases it.
 func acquireShort(t *testing.T, l *holdfast.Lock) {
 	t.Helper()
 	backend.Eventually(t, "the lock is granted", func() bool {
@@ -126,9 +126,8 @@ func acquireShort(t *testing.T, l *holdfast.Lock) {
 	})
 }
 
-// A master that was paused, and replaced, answers what it has received before it has
-// looked whether it still has its replica. A lock that the replica has to confirm is not
-// given.
+// A master that was paused, and replaced, answers requests that it has received before it checks whether it
+// still has its replica. A lock that the replica must confirm is not granted.
 func TestStrictOverlapsNothingWhenTheOldMasterWakesUp(t *testing.T) {
 	t.Parallel()
 	for _, bin := range server.Binaries(t) {
@@ -156,7 +155,7 @@ func TestStrictOverlapsNothingWhenTheOldMasterWakesUp(t *testing.T) {
 				lease, err := before.Mutex("a", confirmed).TryAcquire(t.Context())
 				answer <- result{lease, err}
 			}()
-			time.Sleep(20 * time.Millisecond) // for the request to be there; later it would be refused
+			time.Sleep(20 * time.Millisecond) // until the request has arrived; later it would be refused
 			p.servers[0].Resume()
 			r := <-answer
 			if r.lease != nil && r.lease.Err() == nil && next.Err() == nil {

@@ -17,9 +17,9 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
-// Rows 7, 9 and 26 for latches and barriers: after a loss of data nobody joins one before the longest
-// lease has ended, and no party of before believes in it then. Who waits at a latch is told that its
-// count is lost, and counts are taken meanwhile.
+// Rows 7, 9 and 26 for latches and barriers: after a loss of data nobody joins before the longest lease has
+// ended, and by then no earlier party believes in its place. A waiter at a latch is told that its count is
+// lost; meanwhile parties can count down.
 func TestStrictHoldsForParties(t *testing.T) {
 	t.Parallel()
 	eachLoss(t, func(t *testing.T, l loss) {
@@ -39,7 +39,7 @@ func TestStrictHoldsForParties(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// The server knows the script by then: one that it does not know is in its log, too.
+		// By now the server has the script: a script that it does not have would be in its log, too.
 		if _, err := latch.Count(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -91,8 +91,8 @@ func TestStrictHoldsForParties(t *testing.T) {
 	})
 }
 
-// With MinReplicas a latch's count, and who is a party, is told to nobody before the replicas have
-// it; also when what is asked was carried out before, and not answered.
+// With MinReplicas, nobody is told a latch's count, or who is a party, before the replicas have it, even if the
+// request was carried out earlier and not answered.
 func TestMinReplicasHoldsForParties(t *testing.T) {
 	t.Parallel()
 	for _, bin := range server.Binaries(t) {
@@ -169,7 +169,7 @@ func TestMinReplicasHoldsForParties(t *testing.T) {
 			lost.Wait(t)
 			replica.Resume()
 
-			// What was not confirmed is there nevertheless, once.
+			// What was not confirmed exists nevertheless, once.
 			backend.Eventually(t, "the replica has it", func() bool { return do(t, replica, "HGET", "holdfast:{l}", "count") == "7" })
 			other, err := c.Barrier("b", 2, confirmed).Join(t.Context())
 			if err != nil {

@@ -20,7 +20,7 @@ import (
 
 const mark = "holdfast:incarnation"
 
-// strict has leases so short that a quarantine is bearable.
+// strict has leases so short that a test can wait for a quarantine.
 func strict(maxTTL time.Duration) *holdfast.Config {
 	return &holdfast.Config{Strict: true, MaxTTL: maxTTL, TTL: maxTTL}
 }
@@ -58,7 +58,7 @@ func TestInitAdmitsANewServer(t *testing.T) {
 		backend.Release(t, backend.Acquire(t, c.Mutex("a")))
 		initialise(t, c) // the same again
 
-		// A mark that is gone tells of lost data, whoever removed it.
+		// A missing mark means lost data, whoever removed it.
 		do(t, b.Server, "DEL", mark)
 		_, err := c.Mutex("a").TryAcquire(t.Context())
 		if left := quarantined(t, err); left < 50*time.Minute || left > time.Hour {
@@ -94,7 +94,7 @@ func TestAServerThatIsNotInitialisedIsInQuarantine(t *testing.T) {
 		c := b.Client(t, strict(term))
 		_, err := c.Mutex("a").TryAcquire(t.Context())
 		quarantined(t, err)
-		// Who waits is queued meanwhile, and served in turn.
+		// Waiters are queued meanwhile, and served in turn.
 		first, rdb := backend.Start(t, c.Mutex("a")), b.Redis(t)
 		backend.Eventually(t, "the first is queued", func() bool {
 			n, err := rdb.ZCard(t.Context(), "holdfast:{a}:q").Result()
@@ -112,7 +112,7 @@ func TestAServerThatIsNotInitialisedIsInQuarantine(t *testing.T) {
 	})
 }
 
-// Nothing is handed over in quarantine, and nothing is lost by it.
+// In quarantine nothing is handed over, and nothing is lost by that.
 func TestReleaseInQuarantineHandsNothingOver(t *testing.T) {
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
@@ -130,9 +130,9 @@ func TestReleaseInQuarantineHandsNothingOver(t *testing.T) {
 	})
 }
 
-// A waiter is handed the lock and does not hear of it; then the server cannot vouch for
-// what it has granted. The waiter asks, and has its place in the queue again when the claim is over. After
-// the quarantine it has its turn, once.
+// A waiter is handed the lock and does not hear of it; then the server cannot vouch for its grants. The waiter
+// asks, and has its place in the queue again when the claim is over. After the quarantine it gets its turn,
+// once.
 func TestAWaiterThatOwnsTheLockInQuarantine(t *testing.T) {
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
@@ -172,12 +172,12 @@ func waiterOwnsTheLockInQuarantine(t *testing.T, b *backend.Backend, name string
 		p.Deafen(false)
 		p.CutSubscriptions()
 		for _, waiter := range []<-chan *holdfast.Lease{first, second} {
-			_ = backend.Receive(t, waiter).Release(t.Context()) // which may be over
+			_ = backend.Receive(t, waiter).Release(t.Context()) // it may be over
 		}
 		return false
 	}
 	p.Deafen(false)
-	p.CutSubscriptions() // the waiter looks once it is subscribed again
+	p.CutSubscriptions() // the waiter looks when it is subscribed again
 	backend.Eventually(t, "what the waiter was handed is over", func() bool {
 		return do(t, b.Server, "EXISTS", mark, "holdfast:{"+name+"}") == int64(1)
 	})
@@ -203,13 +203,13 @@ func waiterOwnsTheLockInQuarantine(t *testing.T, b *backend.Backend, name string
 	return true
 }
 
-// The same, when it is the reply to its request that is lost, and the request is sent again.
+// The same, if the reply to its request is lost, and the request is sent again.
 func TestAnAcquireThatIsRepeatedInQuarantine(t *testing.T) {
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		p := proxy.New(t, b.Server.Addr())
 		cfg := strict(term)
-		cfg.CommandTimeout = 500 * time.Millisecond // which runs out once
+		cfg.CommandTimeout = 500 * time.Millisecond // it runs out once
 		cfg.RetryTimeout = 20 * time.Second
 		c := b.Client(t, strict(term))
 		hasty := b.Client(t, cfg, func(o *redis.Options) { o.Addr = p.Addr() })
@@ -256,8 +256,8 @@ func TestAnAcquireThatIsRepeatedInQuarantine(t *testing.T) {
 	})
 }
 
-// A lease that the server still knows is renewed in quarantine: without replicas nobody
-// else can have granted anything.
+// A lease that the server still knows is renewed in quarantine: without replicas nobody else can have granted
+// anything.
 func TestRenewalsGoOnInQuarantine(t *testing.T) {
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
@@ -281,7 +281,7 @@ func TestRenewalsGoOnInQuarantine(t *testing.T) {
 	})
 }
 
-// The first replica makes a server another incarnation, which may have an old master.
+// The first replica makes a server another incarnation, which might have an old master.
 func TestTheFirstReplicaEndsLeases(t *testing.T) {
 	t.Parallel()
 	for _, bin := range server.Binaries(t) {
@@ -300,7 +300,7 @@ func TestTheFirstReplicaEndsLeases(t *testing.T) {
 	}
 }
 
-// A replica may have been told to take writes, which its master does not see.
+// A replica may have been made writable; its master does not see those writes.
 func TestStrictGrantsNothingOnAReplica(t *testing.T) {
 	t.Parallel()
 	for _, bin := range server.Binaries(t) {
@@ -347,7 +347,7 @@ func TestQuarantineIsAsLongAsTheLongestKnown(t *testing.T) {
 	})
 }
 
-// Where a replica was promoted, or there are any, the master before may go on for as long as it does not miss them.
+// If a replica was promoted, or if there are replicas, an earlier master may go on until it misses them.
 func TestQuarantineIsLongerWhereThereAreReplicas(t *testing.T) {
 	t.Parallel()
 	const lag = 13 * time.Second
@@ -364,7 +364,7 @@ func TestQuarantineIsLongerWhereThereAreReplicas(t *testing.T) {
 			if d := left(t, c); d > time.Hour {
 				t.Errorf("without replicas: a quarantine of %s", d)
 			}
-			// A replica of nobody, which is promoted.
+			// It becomes a replica of a port where nobody listens, and is promoted.
 			do(t, b.Server, "REPLICAOF", "127.0.0.1", "1")
 			do(t, b.Server, "REPLICAOF", "NO", "ONE")
 			if d := left(t, c); d <= time.Hour || d > time.Hour+lag {
@@ -379,7 +379,7 @@ func TestQuarantineIsLongerWhereThereAreReplicas(t *testing.T) {
 			if d := left(t, b.Client(t, strict(time.Hour))); d <= time.Hour || d > time.Hour+lag {
 				t.Errorf("with a replica: a quarantine of %s; want up to %s", d, time.Hour+lag)
 			}
-			// Who says for how long there is one knows that no old master goes on.
+			// A user who sets the quarantine knows that no old master goes on.
 			cfg := strict(2 * time.Hour)
 			cfg.Quarantine = 2 * time.Hour
 			if d := left(t, b.Client(t, cfg)); d <= time.Hour || d > 2*time.Hour {
@@ -389,8 +389,8 @@ func TestQuarantineIsLongerWhereThereAreReplicas(t *testing.T) {
 	}
 }
 
-// A client whose leases can last for longer than those for which a server is in quarantine may have granted
-// such before that began.
+// A client whose leases can last longer than the server's quarantine may have been granted one before that
+// began.
 func TestAQuarantineIsLengthenedForLongerLeases(t *testing.T) {
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
@@ -404,7 +404,7 @@ func TestAQuarantineIsLengthenedForLongerLeases(t *testing.T) {
 				t.Errorf("a quarantine of %s is left; want up to %s", left, step.term)
 			}
 		}
-		// Once it is over, longer leases than were known begin no other: there were none before it.
+		// Once the quarantine is over, longer leases start no other: there were none before it.
 		if err := short.ForceAdmit(t.Context()); err != nil {
 			t.Fatal(err)
 		}

@@ -18,7 +18,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
-// renewed waits until a lease has been renewed once more than it is.
+// renewed waits until a lease has been renewed once more.
 func renewed(t *testing.T, lease *holdfast.Lease) {
 	t.Helper()
 	before := lease.Deadline()
@@ -28,7 +28,7 @@ func renewed(t *testing.T, lease *holdfast.Lease) {
 	}
 }
 
-// lost waits until the holder is told.
+// lost waits until the holder is told of the loss.
 func lost(t *testing.T, what string, lease *holdfast.Lease) {
 	t.Helper()
 	select {
@@ -41,8 +41,7 @@ func lost(t *testing.T, what string, lease *holdfast.Lease) {
 	}
 }
 
-// The server loses everything under a holder, which takes its lock again, with the fence
-// that it had.
+// The server loses everything under a holder, which claims its lock again, with the same fence.
 func TestAHolderAssertsItsLockAgain(t *testing.T) {
 	t.Parallel()
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
@@ -75,14 +74,14 @@ func TestAHolderAssertsItsLockAgain(t *testing.T) {
 	})
 }
 
-// What must not be asserted again is lost.
+// A lock that must not be claimed again is lost.
 func TestALockThatMayHaveBeenAnothersIsLost(t *testing.T) {
 	t.Parallel()
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		const ttl = 1500 * time.Millisecond
 		rdb, peer := b.Redis(t), b.Client(t, nil)
 		shared := peer.MutexKey("{shared}")
-		// The server loses everything, and another takes the lock, before its holder has it again.
+		// The server loses everything, and another process acquires the lock before its holder claims it.
 		take := func() (lease *holdfast.Lease) {
 			backend.Eventually(t, "another takes it", func() (ok bool) {
 				rdb.FlushAll(t.Context())
@@ -113,15 +112,15 @@ func TestALockThatMayHaveBeenAnothersIsLost(t *testing.T) {
 				backend.Release(t, l)
 			}
 		}
-		// A foreign program can have had it, which leaves no trace.
+		// A foreign program may have held it, which leaves no trace.
 		lease := backend.Acquire(t, b.Client(t, nil).MutexKey("{shared}", holdfast.TTL(ttl)))
 		rdb.FlushAll(t.Context())
 		lost(t, "a shared key", lease)
 	})
 }
 
-// A request to have the lock again is kept back, the lease is released, and the request
-// arrives after that: the tombstone answers it.
+// A request to claim the lock again is held back, the lease is released, and then the request arrives: the
+// tombstone answers it.
 func TestALateReassertionBringsNothingBack(t *testing.T) {
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
@@ -134,7 +133,7 @@ func TestALateReassertionBringsNothingBack(t *testing.T) {
 		}
 		backend.CloseWith(t, c)
 		lease := backend.Acquire(t, c.Mutex("a", holdfast.TTL(30*time.Second)))
-		// The first that a server without the script sees has its source.
+		// The first such request that a server without the script receives contains its source.
 		held := p.Hold(proxy.Containing("evalsha", script.Reassert.SHA1), proxy.Hang)
 		do(t, b.Server, "SCRIPT", "LOAD", script.Reassert.Source)
 		do(t, b.Server, "DEL", "holdfast:{a}", "holdfast:fence")
@@ -148,7 +147,7 @@ func TestALateReassertionBringsNothingBack(t *testing.T) {
 	})
 }
 
-// The holder of a lock that a lagging replica does not have goes on after the failover.
+// After a failover to a lagging replica that lacks the lock, its holder claims it again.
 func TestAHolderAssertsItsLockAgainAfterAFailover(t *testing.T) {
 	t.Parallel()
 	for _, bin := range server.Binaries(t) {
@@ -167,8 +166,8 @@ func TestAHolderAssertsItsLockAgainAfterAFailover(t *testing.T) {
 	}
 }
 
-// between has another process take the lock that the first holds, after its server has lost its data, and
-// release it; the first then asks for its lock again. lose loses the data.
+// After the server has lost its data, between makes another process acquire the lock that the first one holds,
+// and release it; then the first one claims its lock again. lose loses the data.
 func between(t *testing.T, clients func() *holdfast.Client, lose func()) {
 	t.Helper()
 	mine := backend.Acquire(t, clients().Mutex("a", holdfast.TTL(time.Minute)))
@@ -181,7 +180,7 @@ func between(t *testing.T, clients func() *holdfast.Client, lose func()) {
 	}
 }
 
-// alone has nobody take the lock meanwhile: its holder goes on, and fences rise after it.
+// alone lets nobody acquire the lock meanwhile: its holder goes on, and later fences are higher.
 func alone(t *testing.T, clients func() *holdfast.Client, lose func()) {
 	t.Helper()
 	mine := backend.Acquire(t, clients().Mutex("a", holdfast.TTL(time.Minute)))
@@ -222,8 +221,8 @@ func TestAHolderAfterWhomTheClockWentBack(t *testing.T) {
 	}
 }
 
-// The clock goes back with the data, another has the lock a moment after its holder took it, and the holder's request for its
-// lock takes far longer to arrive than that moment was.
+// The clock goes back with the data, another process acquires the lock a moment after its holder did, and the holder's
+// request for its lock takes far longer to arrive than that moment lasted.
 func TestAReassertionThatTakesLongToArrive(t *testing.T) {
 	t.Parallel()
 	for _, bin := range server.Binaries(t) {
@@ -266,7 +265,7 @@ func TestAReassertionThatTakesLongToArrive(t *testing.T) {
 	}
 }
 
-// The counter is lost, and the next fence is below the holder's, which led the server's clock.
+// The counter is lost, and the next fence is below the holder's, which was ahead of the server's clock.
 func TestAHolderWhoseFenceLedTheClock(t *testing.T) {
 	t.Parallel()
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {

@@ -15,8 +15,8 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
-// inSoShortATime does what the replica has to confirm within a time that a slow machine may exceed, until
-// it has.
+// inSoShortATime repeats f, which the replica must confirm within a time that a slow machine may exceed, until
+// it succeeds.
 func inSoShortATime[T any](t *testing.T, f func(context.Context) (T, error)) (got T) {
 	t.Helper()
 	backend.Eventually(t, "the replica confirms it in time", func() bool {
@@ -29,7 +29,7 @@ func inSoShortATime[T any](t *testing.T, f func(context.Context) (T, error)) (go
 	return got
 }
 
-// A lock that the replicas have not confirmed is not given, and not kept.
+// A lock that the replicas have not confirmed is neither granted nor kept.
 func TestMinReplicas(t *testing.T) {
 	t.Parallel()
 	for _, bin := range server.Binaries(t) {
@@ -73,7 +73,7 @@ func TestMinReplicas(t *testing.T) {
 			if !errors.Is(err, holdfast.ErrReplicas) {
 				t.Errorf("Acquire without the replica: %v", err)
 			}
-			// Nor is a lock that is handed over a lease before the replica has it.
+			// A lock that is handed over is no lease either before the replica has it.
 			plain := backend.Acquire(t, c.Mutex("d"))
 			handed := make(chan error, 1)
 			go func() {
@@ -95,7 +95,7 @@ func TestMinReplicas(t *testing.T) {
 	}
 }
 
-// A lock is on disk before it is given.
+// A lock is on disk before it is granted.
 func TestFsync(t *testing.T) {
 	t.Parallel()
 	tested := false
@@ -132,8 +132,8 @@ func TestFsync(t *testing.T) {
 	}
 }
 
-// With the timeouts that clients have by default, a lock that has to be on disk can be had of a server that writes
-// there once a second, as servers do by default.
+// With the default timeouts of clients, a lock that must be on disk can be acquired from a server that syncs
+// once a second, which is the default of servers.
 func TestFsyncOnceASecond(t *testing.T) {
 	t.Parallel()
 	for _, bin := range server.Binaries(t) {
@@ -150,16 +150,16 @@ func TestFsyncOnceASecond(t *testing.T) {
 				if tries == 5*want {
 					t.Fatalf("%d of %d acquires succeeded; the disk is too slow for this test", granted, tries)
 				}
-				// Each begins when the one before is on disk, and so waits for about a second.
+				// Each begins when the previous one is on disk, and so waits for about a second.
 				lease, err := c.Mutex(fmt.Sprint("a", tries), holdfast.Fsync()).TryAcquire(t.Context())
 				if err == nil {
 					granted++
 					backend.Release(t, lease)
 					continue
 				}
-				// The machine's disk may be what is slow: as long as it takes now, no default waits.
+				// The machine's disk may be slow: no default would wait as long as it takes now.
 				var took time.Duration
-				for i := range 4 { // the first of them may be written together with what has just been
+				for i := range 4 { // the first of them may be written together with earlier data
 					begun := time.Now()
 					do(t, s, "SET", "measured", i)
 					do(t, s, "WAITAOF", 1, 0, 10_000)
@@ -173,8 +173,8 @@ func TestFsyncOnceASecond(t *testing.T) {
 	}
 }
 
-// The script was carried out, and then the server refused to wait for the disk or the
-// replicas. The lock is given back, and nobody else in the line has to do with it.
+// The script was carried out, and then the server refused to wait for the disk or the replicas. The lock is
+// given back, and nobody else in the queue is affected.
 func TestALockIsGivenBackWhenWaitingIsRefused(t *testing.T) {
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {

@@ -12,8 +12,8 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
-// In Strict mode a server that restarts with all its data grants nothing for a while, as it could not know; who holds
-// a lock keeps it, and who waits has it in the end.
+// In Strict mode a server that restarts with all its data grants nothing for a while, since it cannot know that
+// they are complete. A holder keeps its lock, and a waiter gets it in the end.
 func TestStrictLeasesOutliveARestartThatKeepsThem(t *testing.T) {
 	t.Parallel()
 	for how, opts := range map[string][]server.Option{
@@ -34,7 +34,7 @@ func TestStrictLeasesOutliveARestartThatKeepsThem(t *testing.T) {
 				}
 				backend.Waiters(t, holder.Mutex("m"), 1)
 				losing := time.Now()
-				b.Server.Stop() // it writes what it has
+				b.Server.Stop() // it saves its data
 				b.Server.Restart()
 				_, err := other.Mutex("free").TryAcquire(t.Context())
 				quarantined(t, err)
@@ -62,7 +62,7 @@ func TestStrictLeasesOutliveARestartThatKeepsThem(t *testing.T) {
 	}
 }
 
-// DEBUG RELOAD writes a server's data and reads it again: nothing is lost, and there is no quarantine.
+// DEBUG RELOAD saves a server's data and loads them again: nothing is lost, and there is no quarantine.
 func TestStrictLeasesOutliveAReload(t *testing.T) {
 	t.Parallel()
 	for _, bin := range server.Binaries(t) {
@@ -96,13 +96,13 @@ func TestStrictLeasesOutliveAReload(t *testing.T) {
 	}
 }
 
-// A user whose right to INFO is taken away gets no lock in Strict mode any more, and keeps none past its deadline. It is
-// told why, and can give up what it has.
+// A user who loses the right to INFO gets no more locks in Strict mode, and keeps none past its deadline. The
+// error says why, and locks can still be released.
 func TestStrictWithoutInfoFromNowOn(t *testing.T) {
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		do(t, b.Server, "ACL", "SETUSER", "u", "on", ">x", "~*", "&*", "+@all")
-		// Renewals, which go on in vain, come late.
+		// Renewals, which keep failing, are rare with these settings.
 		long := &holdfast.Config{Strict: true, MaxTTL: time.Minute, TTL: time.Minute, CommandTimeout: 6 * time.Second}
 		c := b.Client(t, long, func(o *redis.Options) { o.Username, o.Password = "u", "x" })
 		other := b.Client(t, long)
@@ -134,7 +134,8 @@ func TestStrictWithoutInfoFromNowOn(t *testing.T) {
 			}
 			backend.Release(t, next)
 		}
-		// It cannot be handed over by one who does not know whether data was lost: who waits has it by looking.
+		// A client that does not know whether data was lost cannot hand the lock over: the waiter gets it by
+		// looking.
 		if err := handed.Release(t.Context()); err != nil {
 			t.Errorf("Release of what another waits for: %v", err)
 		}

@@ -23,34 +23,33 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/soak"
 )
 
-// term is the longest lease in these tests, and so the quarantine: longer than machines stand still. In those
-// in which servers lose data again and again it is loadTerm. Clients that could not reach the server
-// for a while are back within it.
+// term is the longest lease in these tests, and so the quarantine: longer than machines stand still. It is
+// loadTerm in tests in which servers lose data again and again. Clients that could not reach the server for a
+// while reach it again within it.
 const (
 	term     = 5 * time.Second
 	loadTerm = 3 * time.Second
 )
 
 func TestMain(m *testing.M) {
-	backend.AtOnce(12) // most of each is waiting
+	backend.AtOnce(12) // the tests mostly wait
 	os.Exit(m.Run())
 }
 
-// How often the server loses data: over all servers, in a soak, and for each of them
-// otherwise.
+// How often the server loses its data: over all servers in a soak, and for each of them otherwise.
 const (
 	wipesInSoak, wipes         = 1000, 3
 	failoversInSoak, failovers = 500, 1
 )
 
-// verdict sums up what the tests of one kind have seen on all servers.
+// verdict adds up the results of one test on all servers.
 type verdict struct {
 	mu       sync.Mutex
 	losses   int
 	grants   int64
 	overlaps int
 	stale    int
-	longest  time.Duration // past the end of a quarantine
+	longest  time.Duration // after the end of a quarantine
 }
 
 func (v *verdict) add(ld *load, losses, overlaps int) {
@@ -68,8 +67,8 @@ func (v *verdict) waited(d time.Duration) {
 	v.longest = max(v.longest, d)
 }
 
-// eachLane runs f on every server; in a soak in several lanes each, so that in sum there
-// are as many losses as asked for.
+// eachLane runs f on every server. In a soak each has several lanes, so that together there are as many losses
+// as asked for.
 func eachLane(t *testing.T, inSoak, otherwise int, f func(t *testing.T, bin server.Binary, losses int)) {
 	binaries, lanes, losses := server.Binaries(t), 1, otherwise
 	if soak.Long() {
@@ -86,8 +85,8 @@ func eachLane(t *testing.T, inSoak, otherwise int, f func(t *testing.T, bin serv
 	}
 }
 
-// Rows 7, 8 and 26: a server that comes back empty, or as it was some time ago, or is
-// emptied, grants nothing until the longest lease has ended.
+// Rows 7, 8 and 26: a server that comes back empty or with older data, or is emptied, grants nothing until the
+// longest lease has ended.
 func TestStrictOverlapsNothingWhenDataIsLost(t *testing.T) {
 	t.Parallel()
 	var all verdict
@@ -121,9 +120,9 @@ func TestStrictOverlapsNothingWhenDataIsLost(t *testing.T) {
 	all.report(t, "wipes")
 }
 
-// awaitEnd waits until the quarantine that follows a mark is over, and the lock was
-// granted. It returns how long that took. A promoted replica can have a mark that is still
-// older, until somebody asks for the lock: only one of its own tells the end.
+// awaitEnd waits until the quarantine that follows a mark is over, and the lock was granted. It returns how
+// long that took. A promoted replica may have an even older mark until somebody asks for the lock: only a mark
+// of its own shows the end.
 func (ld *load) awaitEnd(s *server.Server, mark string) time.Duration {
 	ld.t.Helper()
 	rdb := redis.NewClient(&redis.Options{Addr: s.Addr()})
@@ -143,8 +142,8 @@ func (ld *load) awaitEnd(s *server.Server, mark string) time.Duration {
 	return ld.awaitGrant(ready).Sub(ready)
 }
 
-// report says what was seen, in a line that a soak's report quotes. How long waiters
-// waited is judged in a soak only.
+// report logs the result in a line that a soak's report quotes. How long waiters waited is judged only in a
+// soak.
 func (v *verdict) report(t *testing.T, what string) {
 	t.Helper()
 	t.Logf("strict: %d %s, %d grants, %d overlaps, %d stale writes offered and refused, granted at most %s after the end of a quarantine",
@@ -156,8 +155,7 @@ func (v *verdict) report(t *testing.T, what string) {
 
 func aof(s *server.Server) string { return filepath.Join(s.Dir(), "appendonlydir") }
 
-// copyAOF keeps the data as it is now; restoreAOF brings it back to a server that does
-// not run.
+// copyAOF saves the present data; restoreAOF restores them to a server that does not run.
 func copyAOF(t *testing.T, s *server.Server) { replace(t, aof(s)+".old", aof(s)) }
 
 func restoreAOF(t *testing.T, s *server.Server) { replace(t, aof(s), aof(s)+".old") }
@@ -179,8 +177,7 @@ func replace(t *testing.T, to, from string) {
 	}
 }
 
-// pair is two servers, of which one is the master, and the other gets its writes
-// through a proxy.
+// pair is two servers: a master, and a replica that gets its writes through a proxy.
 type pair struct {
 	t       *testing.T
 	servers [2]*server.Server
@@ -202,7 +199,7 @@ func startPair(t *testing.T, bin server.Binary, replica ...server.Option) *pair 
 	return p
 }
 
-// follow makes the server that is not the master its replica.
+// follow makes the other server the master's replica.
 func (p *pair) follow() {
 	p.t.Helper()
 	m := p.master.Load()
@@ -216,7 +213,7 @@ func (p *pair) follow() {
 	})
 }
 
-// client returns a client of whatever server is the master.
+// client returns a client of the present master.
 func (p *pair) client(cfg *holdfast.Config) *holdfast.Client {
 	p.t.Helper()
 	if cfg == nil {
@@ -234,10 +231,10 @@ func (p *pair) client(cfg *holdfast.Config) *holdfast.Client {
 	return c
 }
 
-// lag keeps from the replica what is written from now on. The master does not notice.
+// lag keeps everything written from now on from the replica. The master does not notice.
 func (p *pair) lag() { p.to[p.master.Load()].SwallowReplies(true) }
 
-// fail kills the master, and promotes the other.
+// fail kills the master, and promotes the other server.
 func (p *pair) fail() {
 	p.t.Helper()
 	m := p.master.Load()

@@ -11,17 +11,17 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 )
 
-// adopters is the INFO of those who adopt a lock, which is not that of its first holder.
+// adopters is the INFO of adopters, which differs from that of the first holder.
 const adopters = `{"o":"you"}`
 
-// ticket is what stands for a lock that was detached.
+// ticket stands for a lock that was detached.
 type ticket struct {
 	token, fence string
 	// tombstone is the server time until which an acquire of the token may still arrive.
 	tombstone int64
 }
 
-// detach renews the lock of a token, as its holder does before it gives a ticket away.
+// detach renews a token's lock, as its holder does before it gives a ticket away.
 func (b bench) detach(token string) ticket {
 	b.t.Helper()
 	b.expect("renewed T P 0 0", b.renew(token, 60000, 0))
@@ -38,7 +38,7 @@ func (b bench) fence() string {
 	return fields[2]
 }
 
-// adopt has a token adopt a ticket's lock for a minute.
+// adopt adopts a ticket's lock under a token, for a minute.
 func (b bench) adopt(token string, of ticket) string {
 	b.t.Helper()
 	return b.eval(script.Adopt, b.adoption("", token, of, 60000, b.later(time.Minute))...)
@@ -65,7 +65,7 @@ func TestAdopt(t *testing.T) {
 			if got := b.fence(); number(got) < number(of.fence)+3 {
 				b.t.Errorf("the fence is %s; %s was one of three", got, of.fence)
 			}
-			// The holder of before, and the ticket, can do nothing more.
+			// The earlier holder, and the ticket, can do nothing more.
 			b.expect("gone T", b.extend(of))
 			b.expect("gone T", b.release("A", "", 0))
 			b.expect("kept T", b.eval(script.ReleaseByKey, "", "A"))
@@ -85,7 +85,7 @@ func TestAdopt(t *testing.T) {
 			b.expect("absent T", b.adopt("M", of))
 			b.acquire("t", "B")
 			b.expect("gone T", b.adopt("M", of))
-			b.expect("gone T", b.adopt("N", of)) // whoever had it does not get it again
+			b.expect("gone T", b.adopt("N", of)) // neither token gets the lock again
 			b.expect("renewed T P 0 0", b.renew("B", 60000, 0))
 		},
 		"by all at once": func(b bench) {
@@ -151,7 +151,7 @@ func TestAdopt(t *testing.T) {
 			b.expect("late T", b.eval(script.Adopt, b.adoption("", "N", of, 60000, b.later(-time.Second))...))
 			b.expect("renewed T P 0 0", b.extend(of))
 			b.expect("adopted T P T", b.eval(script.Adopt, b.adoption("", "N", of, 60000, 0)...))
-			// A copy that comes late has its lock already.
+			// A late copy finds that it already has the lock.
 			b.expect("adopted T P T", b.eval(script.Adopt, b.adoption("", "N", of, 60000, b.later(-time.Second))...))
 		},
 		"given up": func(b bench) {
@@ -159,8 +159,8 @@ func TestAdopt(t *testing.T) {
 			of := b.detach("A")
 			b.expect("gone T", b.release("N", "", b.later(time.Minute)))
 			b.expect("gone T", b.adopt("N", of))
-			b.expect("adopted T P T", b.adopt("M", of)) // the ticket is as good as before
-			// A request that was carried out is undone, and the ticket is spent.
+			b.expect("adopted T P T", b.adopt("M", of)) // the ticket is still valid
+			// A request that was carried out is undone, and the ticket is used up.
 			b.expect("released T", b.release("M", "", b.later(time.Minute)))
 			b.expect("gone T", b.adopt("M", of))
 			b.expect("absent T", b.adopt("L", of))
@@ -169,13 +169,13 @@ func TestAdopt(t *testing.T) {
 			b.acquire("t", "A")
 			of := b.detach("A")
 			of.tombstone = b.later(time.Minute)
-			b.expect("granted T P T 1", b.acquire("t", "A")) // a copy that comes before it is adopted
+			b.expect("granted T P T 1", b.acquire("t", "A")) // a copy that comes before the adoption
 			b.expect("adopted T P T", b.adopt("N", of))
 			b.expect("gone T", b.acquire("t", "A"))
 			b.expect("released T", b.release("N", "", 0))
 			b.expect("gone T", b.acquire("t", "A"))
 			b.expect("gone T", b.acquire("w", "A"))
-			b.expect("granted T P T 1", b.acquire("t", "B")) // nobody else is kept out
+			b.expect("granted T P T 1", b.acquire("t", "B")) // the tombstone keeps nobody else out
 		},
 		"of another grant": func(b bench) {
 			b.acquire("t", "A")
@@ -199,7 +199,7 @@ func TestAdopt(t *testing.T) {
 			b.expect("released T", b.release("N", "", 0))
 			b.expect("hf1 grant B T P T {k}", b.heard(first))
 			b.expect("hf1 standby C T T", b.heard(second))
-			// Who waits for a ticket's lock gets it when the ticket expires.
+			// A waiter for a ticket's lock gets it when the ticket expires.
 			of = b.detach("B")
 			b.rdb.Del(b.t.Context(), "{k}")
 			b.expect("absent T", b.adopt("M", of))
@@ -236,7 +236,7 @@ func TestAdopt(t *testing.T) {
 				b.t.Errorf("the chain became %q; it was %q", got, before)
 			}
 			b.release("N", "", 0)
-			// One that was acquired by its name has none yet.
+			// A lock that was acquired by its name has no such flag yet.
 			b.acquire("t", "A")
 			of = b.detach("A")
 			b.expect("adopted T P T", b.eval(script.Adopt, b.adoption("k", "N", of, 60000, 0)...))
@@ -257,7 +257,7 @@ func TestAdopt(t *testing.T) {
 			b.listen("B")
 			b.expect("queued T P T 1 1 ours", b.acquire("wk", "B"))
 			adopt(of)
-			// The adopter serves its own queue: those in the other have to look for themselves.
+			// The adopter serves its own queue: waiters in the other one must look by themselves.
 			b.expect("queued T P T 1 1 foreign", b.acquire("lk", "B"))
 		},
 		"with a counter that leads": func(b bench) {
@@ -317,7 +317,7 @@ func TestAdopt(t *testing.T) {
 	}
 }
 
-// nothingIsLeft reports whether the lock has left nothing but its fence counter.
+// nothingIsLeft requires that the lock has left only its fence counter.
 func (b bench) nothingIsLeft() {
 	b.t.Helper()
 	if n := b.rdb.Exists(b.t.Context(), "{k}", "{k}:q").Val(); n != 0 {
@@ -325,8 +325,8 @@ func (b bench) nothingIsLeft() {
 	}
 }
 
-// In Strict mode an adoption is a grant: what a server has after a loss of data may be older than what was
-// adopted, and released, and had by another.
+// In Strict mode an adoption is a grant: after a loss of data the server may have an older state, from before
+// the lock was adopted, released and acquired by another.
 func TestNothingIsAdoptedInQuarantine(t *testing.T) {
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, back *backend.Backend) {
@@ -352,12 +352,12 @@ func TestNothingIsAdoptedInQuarantine(t *testing.T) {
 		adopt := func() string { return strict(script.Adopt, b.adoption(flags, "N", of, 60000, 0)...) }
 		b.rdb.Del(t.Context(), "mark")
 		b.expect("quarantined T P", adopt())
-		b.expect("renewed T P 0 0", strict(script.Renew, flags, "A", 60000, 0, of.fence)) // the ticket can be kept meanwhile
+		b.expect("renewed T P 0 0", strict(script.Renew, flags, "A", 60000, 0, of.fence)) // the ticket can be extended meanwhile
 		ready()
 		b.expect("adopted T P T", adopt())
 		value := b.read()
 		b.rdb.Del(t.Context(), "mark")
-		b.expect("quarantined T P", adopt()) // also sent again
+		b.expect("quarantined T P", adopt()) // also when sent again
 		if got := b.read(); got != value {
 			t.Errorf("the lock became %q; it was %q", got, value)
 		}

@@ -12,15 +12,15 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 )
 
-// crowd runs scripts for many locks, whose fences one counter counts, and the scripts that
-// such a lock is left to. A lock and who wants it are written NAME/TOKEN.
+// crowd runs batch scripts for many locks with one fence counter, and the single scripts for the locks that a
+// batch leaves. A lock and its token are written NAME/TOKEN.
 type crowd struct{ bench }
 
 func (c crowd) ask(s script.Script, keys []string, args ...any) (string, error) {
 	return c.rdb.Eval(c.t.Context(), s.Source, keys, args...).Text()
 }
 
-// said is ask of a server that has to answer.
+// said is ask for a server that must answer.
 func (c crowd) said(s script.Script, keys []string, args ...any) string {
 	c.t.Helper()
 	reply, err := c.ask(s, keys, args...)
@@ -30,10 +30,10 @@ func (c crowd) said(s script.Script, keys []string, args ...any) string {
 	return reply
 }
 
-// seen is a reply without what differs between runs.
+// seen returns a reply without the parts that differ between runs.
 func seen(reply string) string { return volatile.ReplaceAllString(reply, "T") }
 
-// locks returns the keys of locks, those of their queues, and heads with that after the token.
+// locks returns the keys of locks, the keys of their queues, and heads in which after(lock) follows the token.
 func locks(all []string, after func(lock string) string) (keys, queues []string, heads []any) {
 	for _, one := range all {
 		name, token, _ := strings.Cut(one, "/")
@@ -45,13 +45,13 @@ func locks(all []string, after func(lock string) string) (keys, queues []string,
 
 func nothing(string) string { return "" }
 
-// request is what batch_acquire.lua is given.
+// request returns the keys and arguments of batch_acquire.lua.
 func (c crowd) request(flags string, notAfter int64, all ...string) (keys []string, args []any) {
 	keys, queues, heads := locks(all, nothing)
 	return append(append(keys, queues...), "fence"), append(append([]any{flags, notAfter}, heads...), 60000, info)
 }
 
-// take asks for locks together, and returns the reply as it is.
+// take acquires locks together, and returns the reply unchanged.
 func (c crowd) take(all ...string) string {
 	c.t.Helper()
 	keys, args := c.request("", c.later(time.Minute), all...)
@@ -64,14 +64,14 @@ func (c crowd) free(all ...string) string {
 	return c.said(script.BatchRelease, keys, heads...)
 }
 
-// keep renews the leases of locks together, with the fences that they have.
+// keep renews the leases of locks together, with their present fences.
 func (c crowd) keep(ttl int, all ...string) string {
 	c.t.Helper()
 	keys, _, heads := locks(all, func(key string) string { return c.fence(key) + ":" })
 	return seen(c.said(script.BatchRenew, keys, append(append([]any{""}, heads...), ttl)...))
 }
 
-// alone asks a script that sees to one lock.
+// alone runs a script for a single lock.
 func (c crowd) alone(s script.Script, flags, lock string, args ...any) string {
 	c.t.Helper()
 	name, token, _ := strings.Cut(lock, "/")
@@ -83,7 +83,7 @@ func (c crowd) acquire(lock string) string {
 	return c.alone(script.Acquire, "t", lock, 60000, 0, 1, info)
 }
 
-// wait queues for a lock, as somebody who listens.
+// wait queues for a lock, as a waiter with a subscription.
 func (c crowd) wait(lock string) {
 	c.t.Helper()
 	_, token, _ := strings.Cut(lock, "/")
@@ -93,7 +93,7 @@ func (c crowd) wait(lock string) {
 
 func (c crowd) value(key string) string { return c.rdb.Get(c.t.Context(), key).Val() }
 
-// fence is that of a lock's holder; "0" if there is none.
+// fence returns the fence of a lock's holder, or "0" if there is none.
 func (c crowd) fence(key string) string {
 	if part := strings.Split(c.value(key), ":"); len(part) > 2 && part[0] == "hf1" {
 		return part[2]
@@ -101,7 +101,7 @@ func (c crowd) fence(key string) string {
 	return "0"
 }
 
-// has expects the lock to have the value of that holder, with a full minute before it.
+// has requires that the lock has that holder's value, with a full minute left.
 func (c crowd) has(lock string, fence int64) {
 	c.t.Helper()
 	name, token, _ := strings.Cut(lock, "/")
@@ -111,7 +111,7 @@ func (c crowd) has(lock string, fence int64) {
 	}
 }
 
-// only expects no lock to be there but those.
+// only requires that no other locks exist.
 func (c crowd) only(keys ...string) {
 	c.t.Helper()
 	if n, there := c.rdb.Keys(c.t.Context(), "{*}").Val(), c.rdb.Exists(c.t.Context(), keys...).Val(); len(n) != len(keys) || int(there) != len(keys) {
@@ -119,7 +119,7 @@ func (c crowd) only(keys ...string) {
 	}
 }
 
-// first is the fence with which a reply to batch_acquire.lua begins.
+// first returns the fence with which a reply of batch_acquire.lua begins.
 func first(reply string) int64 { return number(strings.Fields(reply)[2]) }
 
 func TestBatchScripts(t *testing.T) {
@@ -135,7 +135,7 @@ func TestBatchScripts(t *testing.T) {
 				c.t.Errorf("the counter is %s after fences from %d on", got, fence)
 			}
 			c.only("{a}", "{b}", "{c}")
-			// The same again, by itself: it is told the fence that it has.
+			// The same request again, alone, is answered with the fence that it has.
 			c.expect(fmt.Sprintf("granted T P %d 1", fence+1), volatile.ReplaceAllStringFunc(c.acquire("b/B"), func(n string) string {
 				if n == fmt.Sprint(fence+1) {
 					return n
@@ -143,7 +143,7 @@ func TestBatchScripts(t *testing.T) {
 				return "T"
 			}))
 			c.has("b/B", fence+1)
-			// And together with others: it is left, and nothing happens to it.
+			// Together with others it is left, and nothing changes.
 			c.expect("taken T T 1 3", seen(c.take("a/A", "d/D", "c/C")))
 			c.has("a/A", fence)
 			c.expect("kept T", c.keep(90000, "b/B", "c/C"))
@@ -171,7 +171,7 @@ func TestBatchScripts(t *testing.T) {
 			_, _, fenced := locks([]string{"a/A", "b/B"}, func(key string) string { return c.fence(key) + ":" })
 			c.expect("kept T", seen(c.said(script.BatchRenew, keys, append(append([]any{""}, fenced...), 120000, 150000)...)))
 			expect(120000, 150000)
-			// Another token, with the fences that these have.
+			// Another token, with the present fences, changes nothing.
 			_, _, others := locks([]string{"a/X", "b/B"}, func(key string) string { return c.fence(key) + ":" })
 			c.expect("kept T 1", seen(c.said(script.BatchRenew, keys, append(append([]any{""}, others...), 180000)...)))
 			expect(120000, 180000)
@@ -198,7 +198,7 @@ func TestBatchScripts(t *testing.T) {
 			if left := c.rdb.PTTL(c.t.Context(), "{ever}").Val(); left != -1 {
 				c.t.Errorf("a lock without an expiry has %d ms", left)
 			}
-			// What the others say, to whom these are left.
+			// These are the replies of the single scripts for the locks that were left.
 			c.expect("granted T P T 1", seen(c.acquire("ours/A")))
 			c.expect("held T P 0 hf1:X:T:T:0:"+info, seen(c.acquire("others/A")))
 			c.expect("held T P 0 theirs", seen(c.acquire("foreign/A")))
@@ -211,31 +211,31 @@ func TestBatchScripts(t *testing.T) {
 			c.acquire("waited/A")
 			c.wait("waited/W")
 			c.expect("taken T 0 1", seen(c.take("waited/A")))
-			c.expect("kept T", c.keep(90000, "waited/A")) // the mark is no hindrance
+			c.expect("kept T", c.keep(90000, "waited/A")) // the mark does not matter
 			if !strings.HasSuffix(c.value("{waited}"), "+") {
 				c.t.Error("the mark is gone")
 			}
 			c.expect("freed 1", c.free("waited/A"))
-			c.expect("released T", seen(c.alone(script.Release, "", "waited/A", "", 0))) // hands over
+			c.expect("released T", seen(c.alone(script.Release, "", "waited/A", "", 0))) // it hands over
 			if got := c.value("{waited}"); !strings.HasPrefix(got, "hf1:W:") {
 				c.t.Errorf("after the hand-over the lock is %q", got)
 			}
-			c.expect("freed", c.free("waited/W")) // nobody waits now
+			c.expect("freed", c.free("waited/W")) // nobody waits any more
 
-			// A lock that is free while somebody waits.
+			// A lock can be free while somebody waits.
 			c.acquire("passed/A")
 			c.wait("passed/V")
 			c.rdb.Del(c.t.Context(), "{passed}")
 			c.expect("taken T 0 1", seen(c.take("passed/B")))
-			c.expect("held T P 0 hf1:V:T:T:0:"+info, seen(c.acquire("passed/B"))) // serves who waits
+			c.expect("held T P 0 hf1:V:T:T:0:"+info, seen(c.acquire("passed/B"))) // it serves the waiter
 
-			// One that was given up, and of which copies may come.
+			// A token was given up, and copies of its request may still come.
 			c.expect("gone T", seen(c.alone(script.Release, "", "over/A", "", c.later(time.Hour))))
 			c.expect("taken T T 1", seen(c.take("over/A", "beside/A")))
 			c.expect("gone T", seen(c.acquire("over/A")))
 			c.expect("granted T P T 1", seen(c.acquire("over/B")))
 
-			// A queue that is over.
+			// A queue has expired.
 			c.rdb.ZAdd(c.t.Context(), "{past}:q", redis.Z{Score: 1, Member: member("P")})
 			c.rdb.PExpire(c.t.Context(), "{past}:q", 20*time.Millisecond)
 			backend.Eventually(c.t, "the queue stays", func() bool {
@@ -248,7 +248,7 @@ func TestBatchScripts(t *testing.T) {
 			c.expect("taken T T 2 4 5", seen(reply))
 			c.has("a/A", first(reply))
 			c.has("b/C", first(reply)+2)
-			// It lasts for so long already; or, where the clock goes on during a script, a ms less.
+			// The lock already lasts that long, or a ms less if the clock advances during a script.
 			if said := c.keep(90000, "a/A", "a/B", "a/A"); said != "kept T 2 3" && said != "kept T 2" {
 				c.t.Errorf("a lock twice in a batch: %q", said)
 			}
@@ -261,7 +261,7 @@ func TestBatchScripts(t *testing.T) {
 		},
 		"too late": func(c crowd) {
 			now := c.later(0)
-			for _, notAfter := range []int64{now - 1_000_000, now} { // it is later than now when the script runs
+			for _, notAfter := range []int64{now - 1_000_000, now} { // it is earlier than the time at which the script runs
 				keys, args := c.request("", notAfter, "a/A", "b/B")
 				c.expect("taken T 0 1 2", seen(c.said(script.BatchAcquire, keys, args...)))
 			}
@@ -327,7 +327,7 @@ func TestBatchScripts(t *testing.T) {
 			if got := c.fence("{b}"); got != fmt.Sprint(ahead+2) {
 				c.t.Errorf("fence %s follows %d", got, ahead+1)
 			}
-			// The fence that there is would be the first one's, and that is held.
+			// The present fence would be for the first lock, and that is held.
 			c.expect("taken T T 1 2", seen(c.take("a/X", "c/C")))
 			c.only("{a}", "{b}")
 			c.expect("taken T 0 1", seen(c.take("a/X")))
@@ -376,7 +376,7 @@ func TestBatchScripts(t *testing.T) {
 		},
 		"whose it is": func(c crowd) {
 			c.take("a/AB", "b/A")
-			// A token that begins another one is not that; nor does one stand elsewhere in a value.
+			// A token that begins like another is not the other; nor does a token count elsewhere in a value.
 			c.expect("freed 1 2", c.free("a/A", "b/AB"))
 			c.rdb.Set(c.t.Context(), "{c}", "xhf1:A:1:1:0:{}", time.Minute)
 			c.expect("freed 1", c.free("c/A"))
@@ -427,7 +427,7 @@ func TestBatchScripts(t *testing.T) {
 	}
 }
 
-// A server that is out of memory grants nothing, and not by halves; but leases go on, and end.
+// A server without memory grants nothing, not even part of a batch; but leases can be renewed and released.
 func TestBatchesWithoutMemory(t *testing.T) {
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, back *backend.Backend) {
@@ -460,7 +460,7 @@ func TestBatchesWithoutMemory(t *testing.T) {
 	})
 }
 
-// A batch with a key that its user may not touch is refused whole, before it has done anything.
+// A batch with a key that its user may not access is refused as a whole, before it has any effect.
 func TestBatchWithAForbiddenKey(t *testing.T) {
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, back *backend.Backend) {
@@ -478,8 +478,8 @@ func TestBatchWithAForbiddenKey(t *testing.T) {
 	})
 }
 
-// A replica does nothing for a batch, and says so as servers do: pools of connections
-// understand that. What it would do nothing about it may leave.
+// A replica refuses a batch with the error that servers use, which connection pools understand. If there is
+// nothing to do, it may leave the locks.
 func TestBatchesRefuseAReplica(t *testing.T) {
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, back *backend.Backend) {
@@ -491,7 +491,7 @@ func TestBatchesRefuseAReplica(t *testing.T) {
 		keys, _, heads := locks([]string{"a/A", "b/B"}, nothing)
 		_, _, renewed := locks([]string{"a/A", "b/B"}, func(key string) string { return c.fence(key) + ":" })
 		_, _, strangers := locks([]string{"a/X", "b/X"}, nothing)
-		if err := c.rdb.ReplicaOf(t.Context(), "127.0.0.1", "1").Err(); err != nil { // where nobody is
+		if err := c.rdb.ReplicaOf(t.Context(), "127.0.0.1", "1").Err(); err != nil { // nobody listens there
 			t.Fatal(err)
 		}
 		for what, ask := range map[string]func() (string, error){

@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 )
 
-// ask sends a request, and returns its reply, whose first word has to be this.
+// ask sends a request, and returns its reply, whose first word must be want.
 func ask[R any](b bench, want codec.Word, q codec.Request[R]) R {
 	b.t.Helper()
 	call := q.Call()
@@ -33,7 +33,7 @@ func ask[R any](b bench, want codec.Word, q codec.Request[R]) R {
 	return reply
 }
 
-// The keys and flags of the locks that requests are about. Those of nodes are nodeKeys and nodeFlags.
+// These are the keys and flags of locks. Those of nodes are nodeKeys and nodeFlags.
 func mutexOf(name string) codec.Lock {
 	return codec.Lock{Keys: codec.Keys{Lock: "{" + name + "}", Queue: "{" + name + "}:q", Fence: "fence"}}
 }
@@ -50,12 +50,12 @@ func nodeLockOf(name string) codec.Lock {
 	return l
 }
 
-// infos are encoded infos that a careless format would mix up with the fields of a value or of a member.
+// infos are encoded infos that a careless parser would confuse with the fields of a value or of a member.
 var infos = []string{
 	info, `{"o":"a:b+","h":"é\n","p":7,"m":{"":"hf1:"}}`, `{"o":""}`, "", "not JSON",
 }
 
-// acquireOf asks for a lock for a minute.
+// acquireOf returns a request for a lock for a minute.
 func acquireOf(l codec.Lock, mode codec.Mode, token, info string) codec.Acquire {
 	return codec.Acquire{
 		Lock: l, Mode: mode, Token: token, TTL: time.Minute, Fences: 1, Info: info,
@@ -75,7 +75,8 @@ func (b bench) expectValue(about, got string, want ...string) {
 	}
 }
 
-// One lock's value is built by scripts, and by the library, which deletes by it: byte for byte alike.
+// The scripts build a lock's value, and so does the library, which deletes by it. Both are the same, byte for
+// byte.
 func TestValuesAreBuiltAlike(t *testing.T) {
 	t.Parallel()
 	backend.Each(t, func(t *testing.T, back *backend.Backend) {
@@ -94,12 +95,12 @@ func TestValuesAreBuiltAlike(t *testing.T) {
 			waiter := acquireOf(l, codec.Wait, "B", info)
 			ask(b, codec.Queued, &waiter)
 			b.expectValue("acquire of a lock that is waited for", b.valueOf(l), want+"+")
-			// A hand-over.
+			// The lock is handed over.
 			released := ask(b, codec.Released, &codec.Release{Lock: l, Token: "A"})
 			fence := uint64(number(strings.Split(b.valueOf(l), ":")[2]))
 			b.expectValue("hand-over", b.valueOf(l), wire.NewHead("B").Value(fence, released.Now/1000, info))
 
-			// A server that has lost the lock with its fence counter.
+			// The server has lost the lock together with its fence counter.
 			b.rdb.FlushAll(t.Context())
 			again := ask(b, codec.Renewed, &codec.Reassert{
 				Lock: l, Token: "A", TTL: time.Minute, NotAfter: b.later(time.Minute), Fence: got.Grant.Fence, Reserved: got.Grant.Fence, Info: info, GrantedAt: got.Now, Asked: got.Now,
@@ -126,7 +127,7 @@ func TestValuesAreBuiltAlike(t *testing.T) {
 				}
 			}
 
-			// A hold, in the form of a value.
+			// A hold has the form of a value.
 			h := codec.ShareAcquire{Acquire: acquireOf(shareOf("s"), codec.Try, "A", info), Share: codec.Share{Kind: codec.Semaphore, Limit: 3, Weight: 2}}
 			hold := ask(b, codec.Granted, &h)
 			k := shareOf("s").Keys
@@ -157,7 +158,7 @@ func TestValuesOnNodesAreBuiltAlike(t *testing.T) {
 	})
 }
 
-// serves admits a new node of a quorum, and has it grant locks.
+// serves admits a new node of a quorum, so that it grants locks.
 func (b bench) serves(l codec.Lock) {
 	b.t.Helper()
 	ask(b, codec.Ready, &codec.Init{Flags: l.Flags, Mark: l.Keys.Mark})
@@ -165,7 +166,7 @@ func (b bench) serves(l codec.Lock) {
 	ask(b, codec.Raised, &codec.NodeRaise{Lock: l, Counter: behind.Counter, Stands: behind.Refusal.Stands})
 }
 
-// A waiter's member is built by scripts, and by the library, which leaves the queue by it.
+// The scripts build a waiter's member, and so does the library, which leaves the queue by it.
 func TestMembersAreBuiltAlike(t *testing.T) {
 	t.Parallel()
 	backend.Each(t, func(t *testing.T, back *backend.Backend) {
@@ -196,7 +197,7 @@ func TestMembersAreBuiltAlike(t *testing.T) {
 	})
 }
 
-// What scripts say is what the codec reads: each script, with most of its words.
+// The codec reads the replies of every script, with most of its words.
 func TestCodecReadsWhatScriptsReply(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]func(b bench){
@@ -289,7 +290,7 @@ func TestCodecReadsWhatScriptsReply(t *testing.T) {
 			if r := ask(b, codec.Held, &other); r.Index != 1 || r.Holder.Value.Token != "A2" {
 				b.t.Errorf("held by %+v", r)
 			}
-			ask(b, codec.Queued, q) // one of its own is gone
+			ask(b, codec.Queued, q) // a request of its own is gone
 		},
 		"batches": func(b bench) {
 			take := codec.NewBatchAcquire(2)

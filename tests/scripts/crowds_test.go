@@ -15,10 +15,10 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 )
 
-// most is how many dead holders, or waiters, a script may remove.
+// most is how many dead holders, or waiters, a script may remove at once.
 const most = 500
 
-// crowd has so many holders take a share, and returns their tokens.
+// crowd makes n holders acquire a share, and returns their tokens.
 func (l shares) crowd(n int, weight any) (tokens []string) {
 	l.t.Helper()
 	for i := range n {
@@ -27,7 +27,7 @@ func (l shares) crowd(n int, weight any) (tokens []string) {
 	if err := l.rdb.ScriptLoad(l.t.Context(), script.ShareAcquire.Source).Err(); err != nil {
 		l.t.Fatal(err)
 	}
-	// Many at once: on a slow machine the first would be over before the last has come.
+	// Several ask at once: on a slow machine the first lease would otherwise expire before the last begins.
 	for some := range slices.Chunk(tokens, 8) {
 		_, _ = l.rdb.Pipelined(l.t.Context(), func(p redis.Pipeliner) error {
 			for _, token := range some {
@@ -42,7 +42,7 @@ func (l shares) crowd(n int, weight any) (tokens []string) {
 	return tokens
 }
 
-// age has the holds of those tokens end now.
+// age makes the holds of those tokens expire now.
 func (l shares) age(tokens []string) {
 	l.t.Helper()
 	over := strconv.FormatInt(l.later(0), 10)
@@ -59,15 +59,15 @@ func (l shares) age(tokens []string) {
 	}
 }
 
-// inSteps repeats a call for as long as it is answered that there is more to clear away, and returns the
-// last reply. size is what each call may make smaller by no more than most.
+// inSteps repeats a call while its reply says that there is more to remove, and returns the last reply. Each
+// call may reduce size by no more than most.
 func inSteps(t *testing.T, size func() int64, call func() string) (reply string, steps int) {
 	t.Helper()
 	for {
 		before := size()
 		reply = call()
 		after := size()
-		if before-after > most+1 { // with one that was looked at by itself
+		if before-after > most+1 { // plus one that was checked by itself
 			t.Errorf("one call removes %d at once", before-after)
 		}
 		steps++
@@ -80,8 +80,7 @@ func inSteps(t *testing.T, size func() int64, call func() string) (reply string,
 	}
 }
 
-// A crowd of holders that has died is cleared away in steps, and nobody is told anything else before that is
-// done.
+// A crowd of dead holders is removed in steps, and until that is done no other answer is given.
 func TestDeadHoldersAreRemovedInSteps(t *testing.T) {
 	t.Parallel()
 	backend.Each(t, func(t *testing.T, back *backend.Backend) {
@@ -117,7 +116,7 @@ func TestDeadHoldersAreRemovedInSteps(t *testing.T) {
 	})
 }
 
-// A renewal does not clear away what others have left.
+// A renewal does not remove what others have left.
 func TestRenewalsRemoveNobody(t *testing.T) {
 	t.Parallel()
 	backend.Each(t, func(t *testing.T, back *backend.Backend) {
@@ -141,14 +140,14 @@ func TestRenewalsRemoveNobody(t *testing.T) {
 	})
 }
 
-// Nothing that one client asks for makes the server look at all holders.
+// No request makes the server go through all holders.
 func TestNoScriptLooksAtAllHolders(t *testing.T) {
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, back *backend.Backend) {
 		b := newBench(t, back)
 		l := readWrite(b)
 		crowd := l.crowd(700, 1)     // more than a server keeps in one piece
-		l.release(crowd[699], "", 0) // the last, whom the next would be told of
+		l.release(crowd[699], "", 0) // the last one, which the next would be told of
 		owned := shares{b, "own", everything}
 		lookAtAll := regexp.MustCompile(`(?m)^cmdstat_(hgetall|hvals):.*$`)
 		expect := func(want string, call func() string) {
@@ -185,7 +184,7 @@ func TestNoScriptLooksAtAllHolders(t *testing.T) {
 	})
 }
 
-// Page by page all holders are told.
+// All holders can be read page by page.
 func TestHoldersInPages(t *testing.T) {
 	t.Parallel()
 	backend.Each(t, func(t *testing.T, back *backend.Backend) {
@@ -217,7 +216,7 @@ func TestHoldersInPages(t *testing.T) {
 	})
 }
 
-// The index lasts for as long as the holds that are in it, and is made anew when it was lost.
+// The index lasts as long as the holds in it, and is rebuilt if it was lost.
 func TestTheIndexOfHolds(t *testing.T) {
 	t.Parallel()
 	backend.Each(t, func(t *testing.T, back *backend.Backend) {
@@ -269,7 +268,7 @@ func TestTheIndexOfHolds(t *testing.T) {
 	})
 }
 
-// deadWaiters puts waiters into the queue whom nobody hears.
+// deadWaiters adds waiters to the queue that hear nothing.
 func (b bench) deadWaiters(n int, score int64, more string) {
 	b.t.Helper()
 	scores := []any{"ZADD", "{k}:q"}
@@ -281,8 +280,8 @@ func (b bench) deadWaiters(n int, score int64, more string) {
 	}
 }
 
-// A queue of dead waiters is cleared away in steps. Where whoever began with it has no reason to go on, the
-// latest waiter that lives is told to.
+// A queue of dead waiters is removed in steps. If the client that began has no reason to go on, the latest live
+// waiter is told to.
 func TestDeadWaitersAreRemovedInSteps(t *testing.T) {
 	t.Parallel()
 	backend.Each(t, func(t *testing.T, back *backend.Backend) {
@@ -314,14 +313,14 @@ func TestDeadWaitersAreRemovedInSteps(t *testing.T) {
 				t.Errorf("%s: the last waiter is answered %q", kind, reply)
 			}
 			word := map[string]string{"mutex": "grant", "rw": "rw"}[kind]
-			for { // it may be told to look before
+			for { // it may be told to look earlier
 				if got := b.heard(first); !strings.HasPrefix(got, "hf1 standby ") {
 					b.expect("hf1 "+word+" first T P T {k}", got)
 					break
 				}
 			}
 
-			// Nobody is there who lives, and somebody tries.
+			// No waiter is alive, and somebody tries.
 			b.rdb.FlushAll(t.Context())
 			b.deadWaiters(2*most+100, b.later(0), more)
 			reply, steps = inSteps(t, size, func() string { return acquire("t", "B") })
@@ -333,7 +332,7 @@ func TestDeadWaitersAreRemovedInSteps(t *testing.T) {
 	})
 }
 
-// Whoever enters a queue removes some of those who stand there dead for long, but nobody else.
+// A waiter that enters a queue removes some that have been dead for long, and nobody else.
 func TestEnteringAQueueRemovesOldDeadWaiters(t *testing.T) {
 	t.Parallel()
 	backend.Each(t, func(t *testing.T, back *backend.Backend) {

@@ -11,8 +11,8 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 )
 
-// In the gap after a chain of hand-overs nobody of ours gets the lock, whoever asks: those
-// who are there when it begins, those who come, and those before whom the first leaves.
+// In the gap after a chain of hand-overs none of our clients gets the lock: neither those that wait when it
+// begins, nor those that come, nor those whose predecessor leaves.
 func TestGap(t *testing.T) {
 	t.Parallel()
 	backend.Each(t, func(t *testing.T, back *backend.Backend) {
@@ -24,7 +24,7 @@ func TestGap(t *testing.T) {
 			"one comes":        {{script.Acquire, comes}},
 			"the first leaves": {{script.Acquire, comes}, {script.Release, []any{"k", "B", member("B"), 0}}},
 		} {
-			// A machine that stalls can be too late for a gap.
+			// If the machine stalls, the test may be too late for a gap.
 			seen := false
 			for n := 0; n < 100 && !seen; n++ {
 				back.Redis(t).FlushAll(t.Context())
@@ -51,9 +51,10 @@ type call struct {
 	args   []any
 }
 
-// together sends scripts at once, so that the server runs one right after the other. It returns what it
-// answered, how long that took by its own clock from the first on, and whether the lock was free then. The embedded
-// server answers before it has read all, over connections that hold nothing back; its time stands still meanwhile.
+// together sends scripts at once, so that the server runs one right after the other. It returns the replies,
+// how long that took by the server's clock from the first reply on, and whether the lock was free then. The
+// embedded server answers before it has read everything, over connections that delay nothing, and its time
+// stands still meanwhile.
 func (b bench) together(back *backend.Backend, calls []call) (replies []string, took time.Duration, free bool) {
 	b.t.Helper()
 	if back.Server == nil {
@@ -84,7 +85,8 @@ func (b bench) together(back *backend.Backend, calls []call) (replies []string, 
 // timeOf returns the server's time in a reply.
 func timeOf(reply string) int64 { return number(strings.Fields(reply)[1]) }
 
-// After the gap the first gets the lock, and a gap that a clock has put far off is none.
+// After the gap the first waiter gets the lock. A gap whose end a clock has moved far into the future does not
+// count.
 func TestGapEnds(t *testing.T) {
 	t.Parallel()
 	backend.Each(t, func(t *testing.T, back *backend.Backend) {
@@ -98,7 +100,7 @@ func TestGapEnds(t *testing.T) {
 		b.expect("released T", b.release("B", "", 0))
 		backend.Eventually(t, "the gap is forgotten", func() bool { return b.rdb.Exists(t.Context(), "{k}:q").Val() == 0 })
 
-		// A queue that was gone, with all who waited, does not stay because of a gap.
+		// A queue that was lost, with all its waiters, is not kept because of a gap.
 		b.acquire("tk", "A")
 		b.acquire("wk", "B")
 		b.rdb.Del(t.Context(), "{k}:q")

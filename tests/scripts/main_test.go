@@ -8,6 +8,6 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	backend.AtOnce(16) // most of each is waiting for keys to expire
+	backend.AtOnce(16) // the tests mostly wait for keys to expire
 	os.Exit(m.Run())
 }

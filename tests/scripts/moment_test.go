@@ -7,8 +7,8 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 )
 
-// What a script answers without writing leaves a key's expiry as it is, also in its last moment: on Redis 7.0, a key
-// lives on while a script runs, and the time from which PEXPIRE counts goes on.
+// A reply without a write leaves a key's expiry unchanged, even in the key's last moment: on Redis 7.0 a key
+// stays alive while a script runs, although the time from which PEXPIRE counts advances.
 func TestAnswersDoNotProlong(t *testing.T) {
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {

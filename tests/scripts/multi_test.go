@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 )
 
-// both asks for the locks {k} and {k}2, by tokens T1 and T2.
+// both acquires the locks {k} and {k}2 under the tokens T1 and T2.
 func (b bench) both(token string, notAfter int64) (string, error) {
 	b.t.Helper()
 	keys := []string{"{k}", "{k}:q", "{k}:f", "{k}2", "{k}2:q", "{k}2:f"}
@@ -41,7 +41,7 @@ func TestMulti(t *testing.T) {
 		"again, with one lost": func(b bench, ask func(string) string) {
 			b.expect("granted T P T T", ask("A"))
 			b.expect("released T", b.release("A1", "", 0))
-			b.expect("queued T", ask("A")) // nothing comes back
+			b.expect("queued T", ask("A")) // no late copy takes effect
 			b.expect("free T 0", b.eval(script.Holder, "", "x"))
 		},
 		"lasts as long as it did": func(b bench, ask func(string) string) {
@@ -67,7 +67,7 @@ func TestMulti(t *testing.T) {
 			b.expect("gone T", b.release("A1", "", b.later(time.Hour)))
 			b.expect("queued T", ask("A"))
 			b.expect("free T 0", b.eval(script.Holder, "", "x"))
-			b.expect("granted T P T T", ask("B")) // a tombstone is in nobody else's way
+			b.expect("granted T P T T", ask("B")) // a tombstone keeps nobody else out
 		},
 		"late": func(b bench, _ func(string) string) {
 			reply, err := b.both("A", b.later(-time.Second))
@@ -81,7 +81,7 @@ func TestMulti(t *testing.T) {
 			b.rdb.HSet(b.t.Context(), "{k}2", "a", "b")
 			b.expect("error WRONGTYPE Operation against a key holding the wrong kind of value", ask("A"))
 			b.rdb.Del(b.t.Context(), "{k}2")
-			b.rdb.Set(b.t.Context(), "{k}2:f", "-1", 0) // met after the first lock was taken
+			b.rdb.Set(b.t.Context(), "{k}2:f", "-1", 0) // found after the first lock was taken
 			b.expect("error BADFENCE the fence counter is not a number that fences can follow", ask("A"))
 			if n := b.rdb.Exists(b.t.Context(), "{k}", "{k}2").Val(); n != 0 {
 				b.t.Errorf("%d of the locks are taken", n)
@@ -138,7 +138,7 @@ func TestMultiRefusesAReplica(t *testing.T) {
 		if _, err := b.both("A", soon); err != nil {
 			t.Fatal(err)
 		}
-		if err := b.rdb.ReplicaOf(t.Context(), "127.0.0.1", "1").Err(); err != nil { // where nobody is
+		if err := b.rdb.ReplicaOf(t.Context(), "127.0.0.1", "1").Err(); err != nil { // nobody listens there
 			t.Fatal(err)
 		}
 		for _, token := range []string{"A", "B"} {

@@ -12,24 +12,24 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 )
 
-// voters are those who ask one node of a quorum for many locks; a lock and who wants it are written
-// NAME/TOKEN. The node is that of bench.node.
+// voters request many locks of one node of a quorum, which is that of bench.node. A lock and its token are
+// written NAME/TOKEN.
 type voters struct{ crowd }
 
-// ballot is what node_batch_acquire.lua is given.
+// ballot returns the keys and arguments of node_batch_acquire.lua.
 func (v voters) ballot(notAfter int64, all ...string) (keys []string, args []any) {
 	keys, args = v.request(nodeFlags, notAfter, all...)
 	return append(keys[:len(keys)-1], nodeKeys[2:]...), args
 }
 
-// take asks for locks together, and returns the reply as it is.
+// take acquires locks together, and returns the reply unchanged.
 func (v voters) take(all ...string) string {
 	v.t.Helper()
 	keys, args := v.ballot(v.later(time.Minute), all...)
 	return v.said(script.NodeBatchAcquire, keys, args...)
 }
 
-// alone asks for one lock by itself.
+// alone acquires a single lock.
 func (v voters) alone(lock string) string {
 	v.t.Helper()
 	name, token, _ := strings.Cut(lock, "/")
@@ -37,7 +37,7 @@ func (v voters) alone(lock string) string {
 	return seen(v.said(script.NodeAcquire, keys, nodeFlags, token, 60000, v.later(time.Minute), info, "", 0))
 }
 
-// over ends a token, of which copies may come.
+// over ends a token of which copies may still come.
 func (v voters) over(lock string) {
 	v.t.Helper()
 	name, token, _ := strings.Cut(lock, "/")
@@ -45,13 +45,13 @@ func (v voters) over(lock string) {
 	v.expect("gone T", seen(v.said(script.Release, keys, nodeFlags, token, "", v.later(time.Hour))))
 }
 
-// serving makes it a node that counts, and whose counter is 7.
+// serving makes the node serve, with a counter of 7.
 func (v voters) serving() {
 	v.t.Helper()
 	v.expect("raised T 7", v.node(script.NodeRaise, "", 7, v.admit()))
 }
 
-// counts expects the node's counter.
+// counts requires that the node's counter has this value.
 func (v voters) counts(want int64) {
 	v.t.Helper()
 	if got := v.value(nodeKeys[2]); got != fmt.Sprint(want) {
@@ -59,7 +59,7 @@ func (v voters) counts(want int64) {
 	}
 }
 
-// holds expects locks to be there, and no others.
+// holds requires that these locks exist, and no others.
 func (v voters) holds(names ...string) {
 	v.t.Helper()
 	for _, name := range names {
@@ -84,7 +84,7 @@ func TestNodeBatches(t *testing.T) {
 			}
 			v.expect("raised T 0", v.node(script.NodeRaise, "", 0, id))
 			now := v.later(0)
-			reply := v.take("a/A", "b/B") // of the time, where nobody has a counter
+			reply := v.take("a/A", "b/B") // without a counter, fences begin at the time
 			v.expect("taken T T", seen(reply))
 			if got := first(reply); got <= now || got > v.later(time.Minute) {
 				v.t.Errorf("the first fence is %d at %d", got, now)
@@ -99,7 +99,7 @@ func TestNodeBatches(t *testing.T) {
 				v.has(lock, int64(8+i))
 			}
 			v.holds("a", "b", "c")
-			v.expect("granted T P 9", v.alone("b/B")) // who asks again is told what it has
+			v.expect("granted T P 9", v.alone("b/B")) // a repeated request is told what it has
 			v.expect("taken T 11 1 3", seen(v.take("a/A", "d/D", "c/X")))
 			v.has("a/A", 8)
 			v.has("d/D", 12)
@@ -116,7 +116,7 @@ func TestNodeBatches(t *testing.T) {
 			v.expect("taken T 9 1 3 4 6 7", seen(v.take("held/A", "a/A", "over/A", "foreign/A", "b/A", "hash/A", "a/A")))
 			v.has("a/A", 10)
 			v.has("b/A", 13)
-			v.counts(15) // what was not taken is nobody's
+			v.counts(15) // locks that were not granted are free
 			v.holds("held", "a", "b", "foreign", "hash")
 			v.expect("held T P 0 hf1:X:8:T:0:"+info, v.alone("held/A"))
 			v.expect("gone T", v.alone("over/A"))
@@ -152,7 +152,7 @@ func TestNodeBatches(t *testing.T) {
 		"restarted": func(v voters) {
 			v.serving()
 			v.expect("taken T 8", seen(v.take("a/A")))
-			// As if its data were those of another incarnation.
+			// Its data seem to be those of another incarnation.
 			v.rdb.Set(v.t.Context(), nodeKeys[4], fmt.Sprintf("hf1:run/repl:%d:60000", v.later(-time.Hour)), 0)
 			v.expect("quarantined T P", seen(v.take("a/A", "b/B")))
 			v.counts(8)
@@ -211,7 +211,7 @@ func TestNodeBatchesRefuseAReplica(t *testing.T) {
 		v := voters{crowd{newBench(t, back)}}
 		v.serving()
 		keys, args := v.ballot(v.later(time.Minute), "a/A", "b/B")
-		if err := v.rdb.ReplicaOf(t.Context(), "127.0.0.1", "1").Err(); err != nil { // where nobody is
+		if err := v.rdb.ReplicaOf(t.Context(), "127.0.0.1", "1").Err(); err != nil { // nobody listens there
 			t.Fatal(err)
 		}
 		if _, err := v.ask(script.NodeBatchAcquire, keys, args...); !redis.HasErrorPrefix(err, "READONLY") {

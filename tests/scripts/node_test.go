@@ -32,13 +32,13 @@ func (b bench) vote(token string) string {
 	return b.waits(token, "")
 }
 
-// waits is a vote with a ticket.
+// waits votes with a ticket.
 func (b bench) waits(token, ticket string) string {
 	b.t.Helper()
 	return b.node(script.NodeAcquire, token, 60000, b.later(time.Minute), info, ticket, 60000)
 }
 
-// admit ends the quarantine of a new node, and returns how it stands.
+// admit ends the quarantine of a new node, and returns its state.
 func (b bench) admit() string {
 	b.t.Helper()
 	if err := b.rdb.Eval(b.t.Context(), script.Init.Source, []string{"{k}:mark"}, nodeFlags+"f", "").Err(); err != nil {
@@ -47,7 +47,7 @@ func (b bench) admit() string {
 	return b.behind()
 }
 
-// behind returns how a node stands that is behind.
+// behind returns the state of a node that is behind.
 func (b bench) behind() string {
 	b.t.Helper()
 	reply, err := b.rdb.Eval(b.t.Context(), script.NodeCounter.Source, nodeKeys, nodeFlags, "").Text()
@@ -77,7 +77,7 @@ func TestNodes(t *testing.T) {
 			b.expect("new T", look()) // it has left no mark
 			b.vote("A")
 			b.expect("known T", look())
-			b.expect("quarantined T P", b.vote("A")) // it has ended nothing
+			b.expect("quarantined T P", b.vote("A")) // it has not ended the quarantine
 		},
 		"new": func(b bench) {
 			b.expect("quarantined T P", b.vote("A"))
@@ -92,7 +92,7 @@ func TestNodes(t *testing.T) {
 			b.expect(behind, b.vote("A"))
 			b.expect("raised T 0", b.node(script.NodeRaise, "", 0, id))
 			b.expect("counter T 0", b.node(script.NodeCounter, ""))
-			b.expect("granted T P T", b.vote("A")) // of the time, where nobody has a counter
+			b.expect("granted T P T", b.vote("A")) // without a counter, fences begin at the time
 		},
 		"grants": func(b bench) {
 			id := b.admit()
@@ -132,23 +132,23 @@ func TestNodes(t *testing.T) {
 			b.expect("wanted T 1", b.waits("C", "21"))
 			b.expect("granted T P 9", b.waits("B", "11"))
 			b.expect("released T", b.release("B", "", 0))
-			b.expect("wanted T 1", b.waits("C", "21")) // who was granted it may have to come again
+			b.expect("wanted T 1", b.waits("C", "21")) // the token that was granted it may have to come again
 			b.expect("left T", b.release("X", "t:11", 0))
 			b.expect("left T", b.release("X", "t:22", 0))
-			b.expect("granted T P 10", b.waits("F", "0")) // before all others
+			b.expect("granted T P 10", b.waits("F", "0")) // ahead of all others
 			b.expect("released T", b.release("F", "", 0))
 			b.expect("granted T P 11", b.waits("C", "21"))
 			b.expect("released T", b.release("C", "", b.later(time.Second)))
 			b.expect("gone T", b.waits("C", "31"))
 			b.expect("late T", b.node(script.NodeAcquire, "A", 60000, b.later(-time.Second), info, "12", 60000)) // leaves no ticket
 			b.expect("wanted T 1", b.vote("E"))
-			b.rdb.ZAdd(b.t.Context(), "{k}:q", redis.Z{Score: -float64(b.later(-time.Second)), Member: "t:21"}) // is over
+			b.rdb.ZAdd(b.t.Context(), "{k}:q", redis.Z{Score: -float64(b.later(-time.Second)), Member: "t:21"}) // it has expired
 			b.expect("granted T P 12", b.vote("E"))
 		},
 		"restarted": func(b bench) {
 			b.node(script.NodeRaise, "", 7, b.admit())
 			b.expect("granted T P 8", b.vote("A"))
-			// As if its data were those of another incarnation.
+			// Its data seem to be those of another incarnation.
 			b.rdb.Set(b.t.Context(), "{k}:mark", fmt.Sprintf("hf1:run/repl:%d:60000", b.later(-time.Hour)), 0)
 			b.expect("quarantined T P", b.vote("A"))
 			b.expect("quarantined T P", b.node(script.NodeFence, "A", 20))
@@ -164,7 +164,7 @@ func TestNodes(t *testing.T) {
 				b.t.Errorf("a new node has kept data: %s", id)
 			}
 			b.node(script.NodeRaise, "", 7, id)
-			// As if it had restarted, twice.
+			// It seems to have restarted, twice.
 			for _, known := range []string{"run/repl", "run/repl?5+"} {
 				b.rdb.Set(b.t.Context(), "{k}:caught", known, 0)
 				stands := b.behind()
@@ -188,7 +188,7 @@ func TestNodes(t *testing.T) {
 				b.t.Fatal(err)
 			}
 			second := b.admit()
-			// What was read before that is not good for it any more.
+			// What was read before this is no longer valid.
 			b.expect(volatile.ReplaceAllString("behind T "+second, "T"), b.node(script.NodeRaise, "", 7, first))
 			b.expect(volatile.ReplaceAllString("behind T "+second, "T"), b.vote("A"))
 			b.expect("raised T 9", b.node(script.NodeRaise, "", 9, second))
@@ -239,7 +239,7 @@ func TestNodesRefuseAReplica(t *testing.T) {
 		b.node(script.NodeRaise, "", 7, id)
 		b.vote("A")
 		soon := b.later(time.Minute)
-		if err := b.rdb.ReplicaOf(t.Context(), "127.0.0.1", "1").Err(); err != nil { // where nobody is
+		if err := b.rdb.ReplicaOf(t.Context(), "127.0.0.1", "1").Err(); err != nil { // nobody listens there
 			t.Fatal(err)
 		}
 		for what, ask := range map[string]*redis.Cmd{

@@ -41,14 +41,14 @@ func TestOnce(t *testing.T) {
 			b.expect("begun T 1", b.begin("A", 0, "7", 0))
 			b.expect("begun T 1", b.begin("A", 0, "7", 0)) // the same again
 			b.expect("none T 1", b.once(script.OnceLook, "", "", 0))
-			b.expect("gone T", b.complete("B", "8", "")) // another's
+			b.expect("gone T", b.complete("B", "8", "")) // another holder's
 			b.expect("completed T T 1", b.complete("A", "7", "one\ntwo three"))
 			b.expect("completed T T 1", b.complete("A", "7", "again")) // the same again
 			if left := b.rdb.PTTL(b.t.Context(), "{k}:once").Val().Milliseconds(); !b.below(left, keep) {
 				b.t.Errorf("it is kept for %d ms", left)
 			}
 			b.release("A", "", 0)
-			b.expect("completed T T 1", b.complete("A", "7", "late")) // though the lock is not A's any more
+			b.expect("completed T T 1", b.complete("A", "7", "late")) // although A no longer has the lock
 			b.expect("done T T 7 1 counts "+info+"\none\ntwo three", b.once(script.OnceLook, "", "", 0))
 			b.acquire("t", "B")
 			b.expect("done T T 7 1 counts "+info+"\none\ntwo three", b.begin("B", 0, "8", 1))
@@ -132,7 +132,7 @@ func TestOnce(t *testing.T) {
 	}
 }
 
-// A run that was completed can be written down when the server is out of memory.
+// A completed run can be recorded when the server is out of memory.
 func TestOnceOutOfMemory(t *testing.T) {
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, back *backend.Backend) {
@@ -155,7 +155,7 @@ func TestOnceRefusesAReplica(t *testing.T) {
 		b := newBench(t, back)
 		b.acquire("t", "A")
 		b.begin("A", 0, "7", 0)
-		if err := b.rdb.ReplicaOf(t.Context(), "127.0.0.1", "1").Err(); err != nil { // where nobody is
+		if err := b.rdb.ReplicaOf(t.Context(), "127.0.0.1", "1").Err(); err != nil { // nobody listens there
 			t.Fatal(err)
 		}
 		keys := []string{"{k}", "{k}:once"}

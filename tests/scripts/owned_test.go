@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 )
 
-// owned is a lock that owners have.
+// owned returns an owner's lock.
 func owned(b bench) shares { return shares{b, "own", everything} }
 
 // enter acquires it for an owner.
@@ -21,7 +21,7 @@ func (l shares) enter(mode, token, owner string) string {
 	return l.eval(script.ShareAcquire, l.arguments(mode, token, "1\n"+owner, ordinary)...)
 }
 
-// disown ends a hold of an owner's.
+// disown ends a hold of an owner.
 func (l shares) disown(request, owner string) string {
 	l.t.Helper()
 	return l.eval(script.ShareDisown, "", request, owner, l.later(time.Minute))
@@ -37,7 +37,7 @@ func TestOwned(t *testing.T) {
 		"again": func(b bench) {
 			l := owned(b)
 			b.expect("granted T P T 1", l.enter("t", "A", "me"))
-			b.expect("granted T P T 1", l.enter("t", "A", "me")) // the same, not again
+			b.expect("granted T P T 1", l.enter("t", "A", "me")) // a repetition does not count
 			b.rdb.Incr(b.t.Context(), "{k}:f")                   // another lock's grant
 			b.expect("granted T P T 1", l.enter("t", "B", "me"))
 			b.expect("granted T P T 1", l.enter("w", "C", "me"))
@@ -65,7 +65,7 @@ func TestOwned(t *testing.T) {
 			b.expect("deep T 2", l.enter("w", "C", "me"))
 			b.expect("granted T P T 1", l.enter("t", "B", "me"))
 			b.expect("held T P 0 hf1:B:T:T:0:"+info, l.enter("t", "X", "you"))
-			b.expect("granted T P T 1", owned(b).enter("t", "C", "me")) // who allows more
+			b.expect("granted T P T 1", owned(b).enter("t", "C", "me")) // one that allows more holds
 			l.held("A", "B", "C")
 		},
 		"an id that looks like a hold": func(b bench) {
@@ -79,7 +79,7 @@ func TestOwned(t *testing.T) {
 			l.exist(1) // the tombstones of the requests
 		},
 		"expired": func(b bench) {
-			// One hold of the owner's ends by itself, the other goes on.
+			// One hold of the owner expires, the other stays.
 			l := owned(b)
 			over := l.brief("A", "1\nme", 50)
 			b.expect("granted T P T 1", l.enter("t", "B", "me"))
@@ -100,7 +100,7 @@ func TestOwned(t *testing.T) {
 			b.expect("queued T P T 1 1 ours", l.enter("w", "X", "you"))
 			b.expect("queued T P T 2 1 ours", l.enter("w", "Y", "her"))
 			b.expect("queued T P T 3 0 ours", l.enter("w", "deaf", "you"))
-			b.expect("granted T P T 1", l.enter("w", "C", "me")) // past them
+			b.expect("granted T P T 1", l.enter("w", "C", "me")) // past the waiters
 			b.expect("released T", l.release("A", "", 0))
 			l.silent(x, "X")
 			b.expect("queued T P T 4 1 ours", l.enter("w", "B", "you"))
@@ -126,7 +126,7 @@ func TestOwned(t *testing.T) {
 			l.enter("t", "A", "me")
 			y := b.listen("Y")
 			b.expect("queued T P T 1 1 ours", l.enter("w", "Y", "her"))
-			// Queued while another had the lock, which is its owner's since.
+			// It was queued while another owner had the lock, which is now its own owner's.
 			b.rdb.ZAdd(b.t.Context(), "{k}:q", redis.Z{Score: 1, Member: queuedFor("B", "me")})
 			b.expect("granted T P T 1", l.enter("l", "B", "me"))
 			b.expect("hf1 standby Y T T", b.heard(y))
@@ -147,8 +147,8 @@ func TestOwned(t *testing.T) {
 			b.expect("hf1 own C T P T {k}", b.heard(c))
 		},
 		"a hold that ends sooner": func(b bench) {
-			// The first in the queue counts on what it was told, and is told of what was
-			// taken past it.
+			// The first in the queue relies on the time that it was told, and is told again when an acquire
+			// overtakes it.
 			l := owned(b)
 			l.enter("t", "A", "me")
 			x := b.listen("X")
@@ -185,7 +185,7 @@ func TestOwned(t *testing.T) {
 			l.brief("B", "1\nme", claim)
 			b.expect("held T P 0 hf1:B:T:T:0:"+info, l.disown("r2", "you"))
 			l.held("A", "B")
-			b.expect("released T 1", l.disown("r3", "me")) // B's would end first
+			b.expect("released T 1", l.disown("r3", "me")) // B's would expire first
 			l.held("A")
 			b.expect("released T 1", l.disown("r3", "me")) // the same again
 			l.held("A")

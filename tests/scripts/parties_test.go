@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 )
 
-// parties is a latch or a barrier of so many, {k}.
+// parties is the latch or barrier {k} with a number of parties.
 type parties struct {
 	bench
 	kind string
@@ -24,7 +24,7 @@ func (p parties) join(token string, ttl int) string {
 	return p.eval(script.ShareAcquire, "t", token, ttl, 0, 1, info, p.kind, p.n, 1)
 }
 
-// end ends a party, how it says.
+// end ends a party in the way that how says.
 func (p parties) end(token, how string) string {
 	p.t.Helper()
 	return p.eval(script.ShareRelease, "", token, "", p.later(time.Minute), how)
@@ -65,7 +65,7 @@ func (p parties) field(name string) string {
 	return value
 }
 
-// told subscribes to what those hear who wait, and returns how many messages have come.
+// told subscribes to the waiters' channel, and returns a function that requires how many messages have come.
 func (p parties) told() func(want int) {
 	p.t.Helper()
 	ps := p.rdb.Subscribe(p.t.Context(), "c:w:{k}")
@@ -103,7 +103,7 @@ func (p parties) dead(token string) {
 	backend.Eventually(p.t, "the hold has expired", func() bool { return p.later(0) > expiry })
 }
 
-// kept expects the latch to last for so many ms.
+// kept requires that the latch lasts for ms.
 func (p parties) kept(ms int64) {
 	p.t.Helper()
 	if left := p.rdb.PTTL(p.t.Context(), "{k}").Val().Milliseconds(); !p.below(left, ms) {
@@ -145,7 +145,7 @@ func TestLatch(t *testing.T) {
 			l.expect("gone T", l.end("C", "done"))
 			l.expect("gone T", l.end("C", "done"))
 			l.expect("count T T 1 0 P", l.look("0"))
-			l.rdb.PExpire(l.t.Context(), "{k}", 30*time.Second) // as after a day without another use
+			l.rdb.PExpire(l.t.Context(), "{k}", 30*time.Second) // as if a day had passed without another use
 			l.expect("renewed T P 0 0", l.eval(script.ShareRenew, "", "B", 60000, 0, shares{l.bench, l.kind, l.n}.hold("B").fence))
 			l.kept(60000)
 			l.expect("released T", l.end("B", "done"))
@@ -196,7 +196,7 @@ func TestLatch(t *testing.T) {
 			l.expect("gone T", l.join("A", 60000)) // a late copy
 			l.expect("granted T 10 T 1", l.join("D", 10))
 			l.dead("D")
-			if got := l.look("0"); !strings.HasPrefix(got, "count T T 2 1 ") { // who looks sees it
+			if got := l.look("0"); !strings.HasPrefix(got, "count T T 2 1 ") { // a look shows it
 				l.t.Errorf("after a death: %s", got)
 			}
 			l.expect("gone T", l.end("D", "done"))
@@ -208,7 +208,7 @@ func TestLatch(t *testing.T) {
 			l.expect("count T T 0 3 -1", l.look("0"))
 			told(1)
 		},
-		// A release of another's, or any script but a renewal, finds who has died, and tells.
+		// Another party's release, or any script but a renewal, finds the dead party, and announces it.
 		"dies": func(l parties) {
 			told := l.told()
 			l.expect("granted T P T 1", l.join("A", 60000))
@@ -221,7 +221,7 @@ func TestLatch(t *testing.T) {
 			told(1)
 			l.expect("count T T 0 2 -1", l.look("0"))
 		},
-		// Whoever waited for a count that had opened is told so, although the latch was deleted since.
+		// A waiter for a count that had opened is told so, even if the latch has been deleted since.
 		"deleted": func(l parties) {
 			remove := func(id string) string {
 				return l.eval(script.LatchReset, "", id, 0, l.later(time.Minute))
@@ -265,7 +265,7 @@ func TestLatch(t *testing.T) {
 			l.expect("counted T 2", l.count("C"))
 			l.expect("reset T", l.reset("R")) // the same again
 			l.expect("count T T 2 0 -1", l.look("0"))
-			l.expect("gone T", l.end("B", "done")) // of the first
+			l.expect("gone T", l.end("B", "done")) // of the first count
 			second := l.field("since")
 			if second <= first {
 				l.t.Errorf("the count of %s follows that of %s", second, first)
@@ -275,7 +275,7 @@ func TestLatch(t *testing.T) {
 			l.expect("released T", l.end("E", "left"))
 			l.expect("reset T", l.reset("S"))
 			l.expect("opened T 1", l.look(second))
-			l.expect("reset T", l.reset("T")) // which had not opened: the second still counts
+			l.expect("reset T", l.reset("T")) // that had not opened: the second still counts
 			l.expect("opened T 1", l.look(second))
 			l.expect("reset T", l.look(first))
 			five := parties{l.bench, l.kind, 5}
@@ -292,12 +292,12 @@ func TestLatch(t *testing.T) {
 			if n := l.rdb.Exists(l.t.Context(), "{k}", "{k}:q").Val(); n != 0 {
 				l.t.Errorf("%d keys", n)
 			}
-			l.expect("reset T", l.look("1795225854057495")) // of a count that is lost
+			l.expect("reset T", l.look("1795225854057495")) // of a count that was lost
 			if n := l.rdb.Exists(l.t.Context(), "{k}", "{k}:q").Val(); n != 0 {
 				l.t.Errorf("%d keys after a look", n)
 			}
 		},
-		// What need not be remembered any more is forgotten, however often it is counted down.
+		// Requests that need not be remembered any more are forgotten, however often the latch is counted down.
 		"counts on": func(l parties) {
 			for _, id := range []string{"d:old", "x:old"} {
 				l.rdb.ZAdd(l.t.Context(), "{k}:q", redis.Z{Score: float64(-l.later(-time.Second)), Member: id})
@@ -373,11 +373,11 @@ func TestBarrier(t *testing.T) {
 			b.expect("waiting T P 1 1", b.await("A", 1, 0))
 			b.expect("granted T 10 T 1", b.join("C", 10))
 			b.dead("C")
-			b.expect("broken T 1 2 died "+info, b.await("A", 1, 1)) // who looks sees it
+			b.expect("broken T 1 2 died "+info, b.await("A", 1, 1)) // a look shows it
 			told(1)
 			b.expect("broken T 1 2 died "+info, b.await("A", 1, 1))
 			b.expect("waiting T P 2 1", b.await("A", 2, 2))
-			b.expect("broken T 1 2 died "+info, b.await("B", 1, 0)) // which was one when it broke
+			b.expect("broken T 1 2 died "+info, b.await("B", 1, 0)) // it was a party when the phase broke
 			b.expect("granted T P T 1", b.join("D", 60000))
 			b.expect("waiting T P 2 2", b.await("D", 1, 0))
 			b.expect("released T", b.end("D", "left")) // with its arrival
@@ -392,7 +392,7 @@ func TestBarrier(t *testing.T) {
 			b.expect("granted T P T 1", b.join("F", 60000))
 			b.expect("tripped T 3", b.await("F", 1, 0))
 			b.expect("tripped T 3", b.await("A", 3, 3))
-			// Two phases that break, and a party that has seen neither.
+			// Two phases break, and one party has seen neither.
 			b.expect("released T", b.end("B", "left"))
 			b.expect("released T", b.end("F", "died"))
 			b.expect("broken T 4 6 died "+info, b.await("A", 4, 4))
@@ -409,14 +409,14 @@ func TestBarrier(t *testing.T) {
 			b.expect("withdrawn T", b.withdraw("A", 1))
 			b.expect("withdrawn T", b.withdraw("A", 1)) // the same again
 			b.expect("stale T", b.await("A", 1, 0))     // a late copy
-			b.expect("withdrawn T", b.withdraw("B", 1)) // before it came
+			b.expect("withdrawn T", b.withdraw("B", 1)) // before the arrival
 			b.expect("stale T", b.await("B", 1, 0))
 			b.expect("waiting T P 1 1", b.await("B", 2, 0))
-			b.expect("stale T", b.withdraw("B", 1)) // late itself
+			b.expect("stale T", b.withdraw("B", 1)) // it is late itself
 			b.expect("waiting T P 1 1", b.await("B", 3, 1))
 			b.expect("waiting T P 1 2", b.await("C", 1, 0))
 			b.expect("tripped T 1", b.await("A", 2, 1))
-			b.expect("withdrawn T", b.withdraw("B", 3)) // what has tripped has tripped
+			b.expect("withdrawn T", b.withdraw("B", 3)) // a phase that has tripped stays so
 			b.expect("tripped T 1", b.await("B", 4, 1))
 			b.expect("withdrawn T", b.withdraw("C", 1))
 			b.expect("tripped T 1", b.await("C", 2, 0))
@@ -435,7 +435,7 @@ func TestBarrier(t *testing.T) {
 			b.expect("released T", b.end("A", "left"))
 			b.expect("hf1 bar D T P T {k}", b.heard(messages))
 			b.expect("waiting T P 2 1", b.await("D", 1, 0)) // it came when the first was broken
-			// Who waits is served by a party that finds another dead.
+			// A party that finds another one dead serves the waiter.
 			b.expect("released T", b.end("B", "left"))
 			b.expect("granted T 300 T 1", b.join("X", 300))
 			messages = b.listen("E")
@@ -446,7 +446,7 @@ func TestBarrier(t *testing.T) {
 			b.expect("broken T 1 4 died "+info, b.await("C", 1, 0))
 			b.expect("hf1 bar E T P T {k}", b.heard(messages))
 		},
-		// A failover has lost that a phase tripped, which one party was told.
+		// A failover has lost the trip of a phase of which one party was told.
 		"loses a phase": func(b parties) {
 			for _, token := range []string{"A", "B", "C"} {
 				b.expect("granted T P T 1", b.join(token, 60000))
@@ -465,7 +465,7 @@ func TestBarrier(t *testing.T) {
 			b.expect("waiting T P 2 2", b.await("A", 2, 2))
 			b.expect("tripped T 2", b.await("B", 2, 2))
 		},
-		// Whoever may publish can have a client send a release for any token.
+		// Anybody who may publish can make a client send a release for any token.
 		"a token that is the name of another field": func(b parties) {
 			b.expect("granted T P T 1", b.join("A", 60000))
 			b.expect("waiting T P 1 1", b.await("A", 1, 0))
@@ -492,7 +492,7 @@ func TestBarrier(t *testing.T) {
 	}
 }
 
-// What has begun can come to its end without memory.
+// What has begun can be ended without memory.
 func TestPartiesOutOfMemory(t *testing.T) {
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, back *backend.Backend) {
@@ -554,7 +554,7 @@ func TestPartiesRefuseAReplica(t *testing.T) {
 		if err := scripts["counted before"]("{k}"); err != nil {
 			t.Fatal(err)
 		}
-		if err := b.rdb.ReplicaOf(t.Context(), "127.0.0.1", "1").Err(); err != nil { // where nobody is
+		if err := b.rdb.ReplicaOf(t.Context(), "127.0.0.1", "1").Err(); err != nil { // nobody listens there
 			t.Fatal(err)
 		}
 		for what, ask := range scripts {

@@ -10,8 +10,8 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 )
 
-// A waiter's request that comes late, when it has the lock and the server has come to be in quarantine, as when
-// its first replica comes, takes nothing from it.
+// A waiter has the lock when the server enters quarantine, for instance because its first replica connects. A
+// late request of that waiter changes nothing.
 func TestALateCopyInQuarantineFreesNothing(t *testing.T) {
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, back *backend.Backend) {
@@ -64,7 +64,7 @@ func TestALateCopyInQuarantineFreesNothing(t *testing.T) {
 			if reply := send("t", "A"); !strings.HasPrefix(reply, "quarantined ") {
 				t.Errorf("%s: %s", kind, reply)
 			}
-			// Whoever had not heard of it is told when the quarantine is over.
+			// A waiter that was not told of it is told when the quarantine is over.
 			ready()
 			b.expect("granted T P T 1", send("l", "A"))
 		}

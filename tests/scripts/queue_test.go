@@ -11,8 +11,8 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 )
 
-// A lock is taken in the millisecond in which the last tombstone ended: what is left of that
-// is rounded up to a zero with a sign, which is not a number to the server.
+// A lock is acquired in the very millisecond in which the last tombstone ended: the remaining time is rounded
+// up to a zero with a sign, which the server does not accept as a number.
 func TestATombstoneThatHasJustEnded(t *testing.T) {
 	t.Parallel()
 	backend.Each(t, func(t *testing.T, back *backend.Backend) {
@@ -26,7 +26,7 @@ func TestATombstoneThatHasJustEnded(t *testing.T) {
 			if !strings.HasPrefix(reply, "granted ") {
 				t.Fatalf("the reply is %q", reply)
 			}
-			// A machine that stalls can be too late.
+			// If the machine stalls, the test may be too late.
 			seen = timeOf(reply)-ended < time.Millisecond.Microseconds()
 		}
 		if !seen {
@@ -35,7 +35,7 @@ func TestATombstoneThatHasJustEnded(t *testing.T) {
 	})
 }
 
-// A queue stays for a minute after each enqueue and each look, and no shorter than its tombstones need.
+// A queue lasts for a minute after each enqueue and each look, and as long as its tombstones need.
 func TestAQueueOutlastsTheTimeBetweenLooks(t *testing.T) {
 	t.Parallel()
 	backend.Each(t, func(t *testing.T, back *backend.Backend) {

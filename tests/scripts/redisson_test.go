@@ -13,8 +13,8 @@ import (
 
 const redissonChannel = "redisson_lock__channel:{k}"
 
-// redissonHears returns a function that says what Redisson's clients were told of the lock
-// since it was called last.
+// redissonHears returns a function that returns what Redisson's clients were told of the lock since its last
+// call.
 func (b bench) redissonHears() func() []string {
 	b.t.Helper()
 	ps := b.rdb.Subscribe(b.t.Context(), redissonChannel)
@@ -36,7 +36,7 @@ func (b bench) redissonHears() func() []string {
 	}
 }
 
-// holds reports whether the hash is that of a lock which token has.
+// holds requires that the hash is that of a lock held by token.
 func (b bench) holds(token string) {
 	b.t.Helper()
 	hash := b.rdb.HGetAll(b.t.Context(), "{k}").Val()
@@ -118,8 +118,7 @@ func TestRedissonsForm(t *testing.T) {
 	})
 }
 
-// A client of Redisson that enters again, or has a lock without an expiry, is a holder like
-// any other.
+// A client of Redisson that has entered again, or whose lock has no expiry, is a holder like any other.
 func TestRedissonsHoldersAreForeign(t *testing.T) {
 	t.Parallel()
 	backend.Each(t, func(t *testing.T, back *backend.Backend) {
@@ -134,7 +133,7 @@ func TestRedissonsHoldersAreForeign(t *testing.T) {
 		b.expect("queued T -1 T 1 1 foreign", b.acquire("wk", "A"))
 		b.expect("absent T", func() string { b.rdb.Del(t.Context(), "{k}"); return b.eval(script.Renew, "k", "A", 10, 0, 0) }())
 		b.expect("granted T P T 1", b.acquire("lk", "A"))
-		// Nobody of theirs enters a hash of ours: they look for their own field.
+		// Their clients do not enter a hash of ours: they look for their own field.
 		if b.rdb.HExists(t.Context(), "{k}", theirs).Val() || !maps.Equal(b.rdb.HGetAll(t.Context(), "{k}").Val(), map[string]string{"A:1": "1", "holdfast": b.read()}) {
 			t.Errorf("our hash is %q", b.rdb.HGetAll(t.Context(), "{k}").Val())
 		}

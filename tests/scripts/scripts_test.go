@@ -1,5 +1,5 @@
-// Package scripts tests each script by itself: the same calls, with the same replies,
-// on the embedded server and on every real one. docs/PROTOCOL.md describes them.
+// Package scripts tests each script by itself: the same calls, with the same replies, on the embedded server
+// and on every real one. docs/PROTOCOL.md describes the scripts.
 package scripts
 
 import (
@@ -28,13 +28,13 @@ func newBench(t *testing.T, back *backend.Backend) bench {
 	return bench{t, back.Redis(t), time.Now(), plain}
 }
 
-// form is how a mutex is kept.
+// form is how a mutex is stored.
 type form struct {
 	name    string
 	flag    string // of scripts
 	grant   string // the word of notifications
-	foreign string // of another program's lock, as replies have it
-	// field is where in the key the value is; "" where the key is the value.
+	foreign string // how replies show another program's lock
+	// field is the hash field of the value, or "" if the key itself has the value.
 	field string
 }
 
@@ -44,7 +44,7 @@ var (
 	theirs = "8743c9c0-0795-4907-87fd-6c719a6b4586:1" // a thread of a Redisson client
 )
 
-// read returns the value of the lock, "" if there is none.
+// read returns the value of the lock, or "" if there is none.
 func (b bench) read() string {
 	b.t.Helper()
 	if b.field != "" {
@@ -53,7 +53,7 @@ func (b bench) read() string {
 	return b.rdb.Get(b.t.Context(), "{k}").Val()
 }
 
-// mark marks the lock, as if somebody waited.
+// mark marks the lock, as if it had a waiter.
 func (b bench) mark() {
 	b.t.Helper()
 	if b.field != "" {
@@ -63,7 +63,7 @@ func (b bench) mark() {
 	b.rdb.Append(b.t.Context(), "{k}", "+")
 }
 
-// take has another program take the lock.
+// take makes another program take the lock.
 func (b bench) take() {
 	b.t.Helper()
 	if b.field == "" {
@@ -87,7 +87,7 @@ func (b bench) theirsIsIntact() {
 	}
 }
 
-// spoil makes the lock's key one of another type.
+// spoil gives the lock's key another type.
 func (b bench) spoil() {
 	b.t.Helper()
 	if b.field != "" {
@@ -97,19 +97,19 @@ func (b bench) spoil() {
 	b.rdb.HSet(b.t.Context(), "{k}", "a", "b")
 }
 
-// below reports whether ms is what is left of so many: no more, and less only by the time
-// that the test has taken.
+// below reports whether ms is what remains of the duration of: no more, and less only by the time that the test
+// has taken.
 func (b bench) below(ms, of int64) bool {
 	return ms <= of && ms >= of-time.Since(b.began).Milliseconds()-2
 }
 
-// claim is what waiters ask for, in ms: less than a TTL, so that one is not taken for the other.
+// claim is the waiters' claim in ms. It is less than a TTL, so that the two cannot be confused.
 const claim = 30000
 
 const info = `{"o":"me"}`
 
-// volatile matches what differs between runs: the server's time in µs, today's or, in virtual time, the
-// year 2000's; and fences made of it.
+// volatile matches what differs between runs: the server's time in µs, of today or, in virtual time, of the
+// year 2000; and fences made of it.
 var volatile = regexp.MustCompile(`\b(1\d{15}|946\d{12})\b`)
 
 func (b bench) eval(s script.Script, args ...any) string {
@@ -117,7 +117,7 @@ func (b bench) eval(s script.Script, args ...any) string {
 	return volatile.ReplaceAllString(b.run(s, args...), "T")
 }
 
-// keysFor returns the keys of the lock as that script takes them.
+// keysFor returns the keys of the lock for that script.
 func keysFor(s script.Script) []string {
 	keys := []string{"{k}", "{k}:q", "{k}:f"}
 	if strings.Contains(s.Source, "local expiries") || s.Name == script.ShareHolders.Name {
@@ -126,7 +126,7 @@ func keysFor(s script.Script) []string {
 	return keys
 }
 
-// run returns a reply as it is.
+// run returns a reply unchanged.
 func (b bench) run(s script.Script, args ...any) string {
 	b.t.Helper()
 	if b.flag != "" {
@@ -141,7 +141,7 @@ func (b bench) run(s script.Script, args ...any) string {
 
 func (b bench) expect(want, got string) {
 	b.t.Helper()
-	// What is left of a minute or a claim.
+	// This is the rest of a minute or of a claim.
 	got = regexp.MustCompile(`\b\d{5}\b`).ReplaceAllStringFunc(got, func(digits string) string {
 		if ms := number(digits); b.below(ms, 60000) || b.below(ms, claim) {
 			return "P"
@@ -190,8 +190,8 @@ func (b bench) later(d time.Duration) int64 {
 	return now.Add(d).UnixMicro()
 }
 
-// listen subscribes to a waiter's channel. What comes is read at once: publishing to
-// somebody who does not read holds up the embedded server.
+// listen subscribes to a waiter's channel. Messages are read at once: publishing to a subscriber that does not
+// read would block the embedded server.
 func (b bench) listen(token string) <-chan *redis.Message {
 	b.t.Helper()
 	ps := b.rdb.Subscribe(b.t.Context(), "channel-"+token)
@@ -207,7 +207,7 @@ func (b bench) heard(messages <-chan *redis.Message) string {
 	return volatile.ReplaceAllString(b.raw(messages), "T")
 }
 
-// raw returns a message as it is.
+// raw returns a message unchanged.
 func (b bench) raw(messages <-chan *redis.Message) string {
 	b.t.Helper()
 	select {
@@ -253,7 +253,7 @@ func TestScripts(t *testing.T) {
 			b.release("W", member("W"), 0)
 			alone("renewed T P T 5")
 			b.release("X", member("X"), b.later(time.Minute))
-			alone("renewed T P T 80") // a tombstone waits for nothing
+			alone("renewed T P T 80") // a tombstone does not count as a waiter
 			b.expect("gone T", b.release("B", "", 0))
 			b.expect("kept T", b.eval(script.ReleaseByKey, "", "B"))
 			b.expect("released T", b.release("A", "", 0))
@@ -290,7 +290,7 @@ func TestScripts(t *testing.T) {
 			second := b.listen("D")
 			b.acquire("w", "D")
 			b.rdb.Del(b.t.Context(), "{k}")
-			b.expect("granted T P T 1", b.acquire("l", "C")) // answered, not notified
+			b.expect("granted T P T 1", b.acquire("l", "C")) // it is answered, not notified
 			b.expect("hf1 standby D T T", b.heard(second))   // in case C is dead soon
 		},
 		"tombstone": func(b bench) {
@@ -300,7 +300,7 @@ func TestScripts(t *testing.T) {
 			b.expect("granted T P T 1", b.acquire("t", "B"))
 			b.expect("released T", b.release("B", "", 0))
 			b.rdb.Del(b.t.Context(), "{k}:q")
-			b.expect("gone T", b.release("A", "", b.later(-time.Second))) // past already
+			b.expect("gone T", b.release("A", "", b.later(-time.Second))) // already past
 			b.expect("granted T P T 1", b.acquire("t", "A"))
 		},
 		"late": func(b bench) {
@@ -317,7 +317,7 @@ func TestScripts(t *testing.T) {
 			}
 			b.expect("renewed T P 0 0", reassert("A", soon, fence)) // nothing was lost
 			b.rdb.Del(b.t.Context(), "{k}")
-			b.expect("gone T", reassert("A", soon, fence)) // an operator's doing
+			b.expect("gone T", reassert("A", soon, fence)) // an operator deleted it
 			b.rdb.Del(b.t.Context(), "{k}:f")
 			b.expect("late T", reassert("A", b.later(-time.Second), fence))
 			b.eval(script.Release, "", "A", "", soon)
@@ -328,12 +328,12 @@ func TestScripts(t *testing.T) {
 			if got := strings.Split(b.read(), ":")[2]; got != fence {
 				b.t.Errorf("the fence became %s; it was %s", got, fence)
 			}
-			b.expect("gone T", reassert("B", soon, fence)) // another's
+			b.expect("gone T", reassert("B", soon, fence)) // another token's
 			b.expect("released T", b.release("A", "", 0))
 			b.acquire("t", "B")
 			b.expect("released T", b.release("B", "", 0))
-			b.expect("gone T", reassert("A", soon, fence)) // another has had it
-			// A fence ahead of the clock: the counter is put back, so that fences rise.
+			b.expect("gone T", reassert("A", soon, fence)) // another holder has had it
+			// The fence is ahead of the clock: the counter is set back, so fences still rise.
 			b.rdb.Del(b.t.Context(), "{k}:f")
 			ahead := fmt.Sprint(b.later(time.Hour))
 			b.expect("renewed T P 0 0", reassert("A", soon, ahead))
@@ -342,7 +342,7 @@ func TestScripts(t *testing.T) {
 			if got := strings.Split(b.read(), ":")[2]; got <= ahead {
 				b.t.Errorf("fence %s follows %s", got, ahead)
 			}
-			// What the counter may be of a grant that came after the holder's.
+			// The counter may be that of a grant after the holder's.
 			b.rdb.Del(b.t.Context(), "{k}")
 			now := b.later(0)
 			for what, c := range map[string]struct {
@@ -362,7 +362,7 @@ func TestScripts(t *testing.T) {
 				b.expect(c.verdict, b.eval(script.Reassert, "", "A", 60000, soon, c.fence, c.fence, info, c.granted, c.age, c.asked))
 				b.rdb.Del(b.t.Context(), "{k}")
 			}
-			// In Cluster mode a counter ends after a day.
+			// In Cluster mode a counter expires after a day.
 			b.rdb.Del(b.t.Context(), "{k}:f")
 			for flags, verdict := range map[string]string{"": "renewed T P 0 0", "c": "gone T"} {
 				b.expect(verdict, b.eval(script.Reassert, flags, "A", 60000, soon, now-86400e6, now-86400e6, info, now-86400e6, 0, now))
@@ -392,7 +392,7 @@ func TestScripts(t *testing.T) {
 				b.eval(script.Release, "k", fmt.Sprint(n), "", 0)
 				if b.rdb.Exists(b.t.Context(), "{k}").Val() == 0 {
 					gaps++
-					b.acquire("lk", fmt.Sprint(n+1)) // what the standby is for
+					b.acquire("lk", fmt.Sprint(n+1)) // the lock that the standby is for
 				}
 			}
 			if gaps == 0 {
@@ -410,7 +410,7 @@ func TestScripts(t *testing.T) {
 			if n := b.rdb.Exists(b.t.Context(), "{k}").Val(); n != 0 {
 				b.t.Error("the lock is half taken")
 			}
-			// A counter far ahead of the clock is drawn from one by one.
+			// A counter far ahead of the clock issues fences one at a time.
 			b.rdb.Set(b.t.Context(), "{k}:f", b.later(time.Hour), 0)
 			b.expect("granted T P T 1", b.eval(script.Acquire, "t", "A", 60000, 0, 50, info))
 		},
@@ -428,7 +428,7 @@ func TestScripts(t *testing.T) {
 	}
 }
 
-// The embedded server tells nothing of its settings; a real one does.
+// The embedded server reveals no settings; a real one does.
 func TestSurvey(t *testing.T) {
 	t.Parallel()
 	backend.Each(t, func(t *testing.T, back *backend.Backend) {
@@ -448,9 +448,8 @@ func TestSurvey(t *testing.T) {
 	})
 }
 
-// A replica answers nothing but what is asked of whoever holds a lock: what it knows may
-// be over, and a client that it answered would stay with it. The error is one of the
-// server's, which pools of connections understand.
+// A replica answers only questions about holders: its data may be outdated, and a client that it answered would
+// stay with it. The error is one of the server's, which connection pools understand.
 func TestScriptsRefuseAReplica(t *testing.T) {
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, back *backend.Backend) {
@@ -480,7 +479,7 @@ func TestScriptsRefuseAReplica(t *testing.T) {
 				return b.rdb.Eval(t.Context(), s.Source, []string{"{n}", "{n}:q", "{k}:f", "{n}:q:e"}, args...).Err()
 			}
 		}
-		b.listen("B") // or it is removed
+		b.listen("B") // otherwise it would be removed
 		for _, write := range []func() error{
 			mutex(script.Release, "", "X", "", b.later(time.Hour)), share(script.ShareRelease, "", "X", "", b.later(time.Hour)),
 			mutex(script.Acquire, "t", "A", 60000, 0, 1, info), mutex(script.Acquire, wait("w", "B")...),
@@ -490,7 +489,7 @@ func TestScriptsRefuseAReplica(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := b.rdb.ReplicaOf(t.Context(), "127.0.0.1", "1").Err(); err != nil { // where nobody is
+		if err := b.rdb.ReplicaOf(t.Context(), "127.0.0.1", "1").Err(); err != nil { // nobody listens there
 			t.Fatal(err)
 		}
 		for what, ask := range map[string]func() error{
@@ -545,7 +544,7 @@ func TestScriptsRefuseAReplica(t *testing.T) {
 	})
 }
 
-// What has a lock's name is told by our own format, on every server.
+// The kind of lock that has a name is returned in our own format, on every server.
 func TestWhatIs(t *testing.T) {
 	t.Parallel()
 	backend.Each(t, func(t *testing.T, back *backend.Backend) {

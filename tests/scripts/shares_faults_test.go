@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 )
 
-// share takes a share of a lock of that kind and limit.
+// share acquires a share of a lock of that kind and limit.
 func (b bench) share(mode, token, kind string, limit, weight int) string {
 	b.t.Helper()
 	args := []any{mode, token, 60000, 0, 1, info, kind, limit, weight}
@@ -22,7 +22,7 @@ func (b bench) share(mode, token, kind string, limit, weight int) string {
 
 func TestFaultsOfShares(t *testing.T) {
 	for name, test := range map[string]func(b bench){
-		// Whoever may publish can have a client send a release for any token.
+		// Anybody who may publish can make a client send a release for any token.
 		"a token that is the name of another field": func(b bench) {
 			b.expect("granted T P T 1", b.share("t", "A", "sem", 1, 1))
 			before := b.rdb.HGetAll(b.t.Context(), "{k}").Val()
@@ -38,7 +38,7 @@ func TestFaultsOfShares(t *testing.T) {
 				b.t.Errorf("the lock has become %v; it was %v", now, before)
 			}
 		},
-		// A counter that is put back, as by a replica that was behind, is no fence.
+		// A counter that was set back, as by a replica that lagged, is not a fence.
 		"a reader after a counter was put back": func(b bench) {
 			fence := func() string { return b.rdb.HGet(b.t.Context(), "{k}", "fence").Val() }
 			b.expect("granted T P T 1", b.share("t", "A", "rw", 1e9, 1e9))
@@ -53,7 +53,7 @@ func TestFaultsOfShares(t *testing.T) {
 			b.rdb.Set(b.t.Context(), "{k}:f", "9999999999999999", 0)
 			b.expect("error BADFENCE the fence counter is not a number that fences can follow", b.share("t", "C", "rw", 1e9, 1))
 		},
-		// Others had it for longer than they needed; the key lasts for as long as they could have.
+		// Dead holders with longer leases have gone; the key lasts as long as those could have.
 		"the dead do not say what a lock is": func(b bench) {
 			for _, next := range []struct {
 				kind  string

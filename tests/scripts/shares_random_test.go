@@ -16,9 +16,9 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 )
 
-// model is what the lock should be after each call, if no hold expires.
+// model is the expected state of the lock after each call, if no hold expires.
 type model struct {
-	named int // the limit that those who use the lock name
+	named int // the limit that requests name
 	limit int
 	fixed bool
 	holds map[string]int // by token: the weight
@@ -40,14 +40,14 @@ func (m *model) used() (sum int) {
 
 func (m *model) room(weight int) bool { return m.used()+weight <= m.limit }
 
-// exists reports whether there is a hash, which says what the limit is.
+// exists reports whether the hash exists, which has the limit.
 func (m *model) exists() bool { return m.fixed || len(m.holds) > 0 }
 
 func (m *model) place(token string) int {
 	return slices.IndexFunc(m.queue, func(w waiter) bool { return w.token == token })
 }
 
-// serve gives to those who wait what there is room for. self is answered, and so not dead.
+// serve serves waiters while there is room. self is the caller, and so not dead.
 func (m *model) serve(self string) {
 	for len(m.queue) > 0 {
 		w := m.queue[0]
@@ -62,7 +62,7 @@ func (m *model) serve(self string) {
 	}
 }
 
-// acquire returns the first word of the answer.
+// acquire returns the first word of the reply.
 func (m *model) acquire(mode, token string, weight int) string {
 	if !m.exists() {
 		m.limit = m.named
@@ -87,7 +87,7 @@ func (m *model) acquire(mode, token string, weight int) string {
 	if m.place(token) < 0 {
 		m.queue = append(m.queue, waiter{token, weight})
 	}
-	// With nobody before it and room for it, this is a grant at once.
+	// If nobody is ahead and there is room, the lock is granted at once.
 	if m.serve(token); m.holds[token] == 0 {
 		return "queued"
 	}
@@ -142,7 +142,7 @@ type world struct {
 	shares
 	*rand.Rand
 	tokens []string
-	calls  []string // for a failure
+	calls  []string // for the message of a failure
 }
 
 func (w *world) fail(format string, args ...any) {
@@ -150,7 +150,7 @@ func (w *world) fail(format string, args ...any) {
 	w.t.Fatalf("%s\n  after %d calls, the last of which are\n  %s", fmt.Sprintf(format, args...), len(w.calls), strings.Join(w.calls[max(0, len(w.calls)-12):], "\n  "))
 }
 
-// weight is one that somebody may want.
+// weight draws a weight that a request may have.
 func (w *world) weight() int {
 	if w.kind == "rw" {
 		return []int{1, 1, everything}[w.IntN(3)]
@@ -166,7 +166,7 @@ func (w *world) call(s script.Script, args ...any) (word, reply string) {
 	return word, reply
 }
 
-// state is the lock at one moment.
+// state is the state of the lock at one moment.
 type state struct {
 	hash  map[string]string
 	holds map[string]hold
@@ -175,7 +175,7 @@ type state struct {
 	pttl  time.Duration
 }
 
-// look reads the state, and checks what is true of every one.
+// look reads the state, and checks its invariants.
 func (w *world) look() state {
 	w.t.Helper()
 	ctx := w.t.Context()
@@ -210,11 +210,11 @@ func (w *world) look() state {
 		w.fail("next is %d, a hold expires at %d: %q", next, earliest, s.hash)
 	}
 	fixed := s.hash["fixed"] != ""
-	const forEver = -1 // as go-redis has it; -2 is a key that expired just now
+	const forEver = -1 // go-redis's value; -2 means a key that has just expired
 	if fixed != (s.pttl == forEver) {
 		w.fail("the lock lasts for %v: %q", s.pttl, s.hash)
 	}
-	// A server counts whole ms, from when a script began.
+	// A server counts whole ms, from the start of a script.
 	if rest := time.Duration(longest-s.now) * time.Microsecond; !fixed && s.pttl < rest-3*time.Millisecond {
 		w.fail("the lock lasts for %v, a hold for %v: %q", s.pttl, rest, s.hash)
 	}
@@ -224,13 +224,13 @@ func (w *world) look() state {
 	return s
 }
 
-// step makes one call of a random script, of which the model knows the answer.
+// step makes one call of a random script, whose reply the model knows.
 func (w *world) step(m *model, ttl func() int, last state) {
 	token := w.tokens[w.IntN(len(w.tokens))]
 	weight := w.weight()
 	modes := []string{"t", "w", "l"}
 	if i := slices.IndexFunc(last.queue, func(q waiter) bool { return q.token == token }); i >= 0 {
-		weight, modes = last.queue[i].weight, modes[1:] // one acquire has one weight, and does not try while it waits
+		weight, modes = last.queue[i].weight, modes[1:] // an acquire keeps its weight, and does not try while it waits
 	}
 	want, word := "", ""
 	switch n := w.IntN(20); {
@@ -264,7 +264,7 @@ func (w *world) step(m *model, ttl func() int, last state) {
 	case n < 19 && w.kind == "sem" && m.alive != nil:
 		limit := w.IntN(w.limit + 2)
 		if len(m.holds) > 0 {
-			limit = max(limit, 1) // after 0, who comes next says: TestShares has that
+			limit = max(limit, 1) // after 0, the next request sets it: TestShares has that
 		}
 		want = m.resize(limit)
 		word, _ = w.call(script.ShareResize, "", "", w.kind, limit)
@@ -281,7 +281,7 @@ func (w *world) step(m *model, ttl func() int, last state) {
 	}
 }
 
-// fences checks those of the holds that are new.
+// fences checks the fences of new holds.
 func (w *world) fences(before, after state, highest *int64) {
 	w.t.Helper()
 	for token, h := range after.holds {
@@ -307,8 +307,8 @@ func (w *world) fences(before, after state, highest *int64) {
 	}
 }
 
-// TestSharesAtRandom calls the scripts at random. Where no hold expires, answers, holds and
-// queue are those of the model; where they do, what is true of every state still is.
+// TestSharesAtRandom calls the scripts at random. If no hold expires, replies, holds and queue are those of the
+// model; if holds expire, the invariants still hold.
 func TestSharesAtRandom(t *testing.T) {
 	for name, c := range map[string]struct {
 		kind   string
@@ -330,7 +330,7 @@ func TestSharesAtRandom(t *testing.T) {
 				b := newBench(t, back)
 				w := &world{shares: shares{b, c.kind, c.limit}, Rand: rand.New(rand.NewPCG(seed, 0)), tokens: strings.Split("ABCDEF", "")}
 				m := &model{named: c.limit, holds: map[string]int{}, alive: map[string]bool{}}
-				for _, token := range w.tokens[:4] { // the others hear nothing
+				for _, token := range w.tokens[:4] { // the others have no subscription
 					m.alive[token] = true
 					messages := b.listen(token)
 					go func() {
@@ -364,7 +364,7 @@ func TestSharesAtRandom(t *testing.T) {
 	}
 }
 
-// compare expects the lock to be as the model says.
+// compare requires that the lock is as the model says.
 func (w *world) compare(m *model, s state) {
 	w.t.Helper()
 	holds := map[string]int{}

@@ -14,20 +14,20 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 )
 
-// shares is a lock that several may hold at once, as those who use it name it.
+// shares is a lock that several may hold at once, as its users request it.
 type shares struct {
 	bench
 	kind  string
 	limit int
 }
 
-// everything is what a writer weighs.
+// everything is a writer's weight.
 const everything = 1_000_000_000
 
 func readWrite(b bench) shares            { return shares{b, "rw", everything} }
 func semaphore(b bench, limit int) shares { return shares{b, "sem", limit} }
 
-// A demand is what the arguments of an acquire say besides mode, token and weight.
+// A demand is the arguments of an acquire besides mode, token and weight.
 type demand struct {
 	ttl      int // ms
 	notAfter int64
@@ -70,7 +70,7 @@ func (l shares) resize(limit int) string {
 	return l.eval(script.ShareResize, "", "", l.kind, limit)
 }
 
-// holders returns the reply with its holders in order.
+// holders returns the reply with its holders sorted.
 func (l shares) holders() string {
 	l.t.Helper()
 	lines := strings.Split(l.eval(script.ShareHolders, "", "x", 0, 500), "\n")
@@ -81,7 +81,7 @@ func (l shares) holders() string {
 	return strings.Join(lines, "\n")
 }
 
-// heavy is the member of the queue for a waiter of that weight.
+// heavy returns the queue's member for a waiter with that weight.
 func heavy(token string, weight int) string {
 	return token + "\n" + strconv.Itoa(claim) + "\nchannel-" + token + "\n" + strconv.Itoa(weight) + "\n" + info
 }
@@ -92,7 +92,7 @@ type hold struct {
 
 var holdPattern = regexp.MustCompile(`^(\d+):(\d+):(\d+):\d+:`)
 
-// parseHolds returns the holds that a lock's hash has.
+// parseHolds returns the holds in a lock's hash.
 func parseHolds(hash map[string]string) map[string]hold {
 	all := map[string]hold{}
 	for token, value := range hash {
@@ -123,7 +123,7 @@ func (l shares) hold(token string) hold {
 	return l.holds()[token]
 }
 
-// held expects these tokens, and no others, to have holds.
+// held requires that exactly these tokens have holds.
 func (l shares) held(tokens ...string) {
 	l.t.Helper()
 	var got []string
@@ -136,7 +136,7 @@ func (l shares) held(tokens ...string) {
 	}
 }
 
-// lasts expects a hold to last for so many ms, and the lock at least as long.
+// lasts requires that a hold lasts for ms, and the lock at least as long.
 func (l shares) lasts(token string, ms int64) {
 	l.t.Helper()
 	rest := l.hold(token).expiry/1000 - l.later(0)/1000
@@ -148,7 +148,7 @@ func (l shares) lasts(token string, ms int64) {
 	}
 }
 
-// exist expects so many of the lock and its queue to be there.
+// exist requires how many of the lock and its queue exist.
 func (l shares) exist(want int64) {
 	l.t.Helper()
 	if n := l.rdb.Exists(l.t.Context(), "{k}", "{k}:q").Val(); n != want {
@@ -156,7 +156,7 @@ func (l shares) exist(want int64) {
 	}
 }
 
-// brief takes a share for some ms, and returns the server's time when it is over.
+// brief acquires a share for some ms, and returns the server's time when it expires.
 func (l shares) brief(token string, weight any, ms int) (over int64) {
 	l.t.Helper()
 	d := ordinary
@@ -167,16 +167,16 @@ func (l shares) brief(token string, weight any, ms int) (over int64) {
 	return l.hold(token).expiry
 }
 
-// past waits for the server's clock to have come to some time.
+// past waits until the server's clock has reached a time.
 func (l shares) past(over int64) {
 	l.t.Helper()
 	backend.Eventually(l.t, "the clock goes on", func() bool { return l.later(0) > over })
 }
 
-// silent expects that nothing was sent to a waiter, now that a call has been answered.
+// silent requires that nothing was sent to a waiter, now that a call has been answered.
 func (l shares) silent(messages <-chan *redis.Message, token string) {
 	l.t.Helper()
-	// What was sent before this comes before it.
+	// Messages that were sent earlier arrive before this one.
 	l.rdb.Publish(l.t.Context(), "channel-"+token, "nothing else")
 	l.expect("nothing else", l.heard(messages))
 }
@@ -195,7 +195,7 @@ func TestShares(t *testing.T) {
 			}
 			b.expect("held T P 0 hf1:W:T:T:0:"+info, l.acquire("t", "V", everything))
 			b.expect("held T P 0 hf1:W:T:T:0:"+info, l.acquire("t", "A", 1))
-			// Whoever names another limit, or weighs more, is told of the lock, not of a semaphore.
+			// A request with another limit, or a larger weight, is told of the lock, not of a semaphore.
 			b.expect("error BADLIMIT the lock has room for 1000000000 for those who use it now, not 5", shares{b, "rw", 5}.acquire("t", "A", 1))
 			b.expect("error BADLIMIT the lock has room for 1000000000, and 1000000001 are wanted at once", l.acquire("t", "A", everything+1))
 			b.expect("gone T", l.release("A", "", 0))
@@ -214,7 +214,7 @@ func TestShares(t *testing.T) {
 			b.expect("held T P 0 hf1:C:T:T:0:"+info, l.acquire("t", "W", everything))
 			b.expect("holders T 0 2 1000000000 0\nP 1 hf1:B:T:T:0:"+info+"\nP 1 hf1:C:T:T:0:"+info, l.holders())
 			b.expect("released T", l.release("C", "", 0))
-			b.expect("held T P 0 hf1:B:T:T:0:"+info, l.acquire("t", "W", everything)) // C was the last
+			b.expect("held T P 0 hf1:B:T:T:0:"+info, l.acquire("t", "W", everything)) // C was the last holder
 			b.expect("released T", l.release("B", "", 0))
 			b.expect("granted T P T 1", l.acquire("t", "W", everything))
 			if second := l.hold("W").fence; second <= first {
@@ -232,7 +232,7 @@ func TestShares(t *testing.T) {
 			if a, b := l.hold("A").fence, l.hold("B").fence; a >= b {
 				l.t.Errorf("fence %d follows %d", b, a)
 			}
-			b.expect("granted T P T 1", l.acquire("t", "A", 2)) // not twice
+			b.expect("granted T P T 1", l.acquire("t", "A", 2)) // it does not count twice
 			b.expect("holders T 0 3 3 0\nP 2 hf1:A:T:T:0:"+info+"\nP 1 hf1:B:T:T:0:"+info, l.holders())
 			five := semaphore(b, 5)
 			other := "error BADLIMIT the semaphore has 3 permits for those who use it now, not 5"
@@ -302,12 +302,12 @@ func TestShares(t *testing.T) {
 			}
 		},
 		"the last one expired": func(b bench) {
-			// The key outlives the hold that is left, as the other one would have lasted longer.
+			// The key outlives the remaining hold, since the other one would have lasted longer.
 			left := func() {
 				b.rdb.Del(b.t.Context(), "{k}")
 				l := semaphore(b, 3)
 				l.acquire("t", "A", 1)
-				over := l.brief("B", 2, 2000) // long enough for A to go first
+				over := l.brief("B", 2, 2000) // long enough for A to expire first
 				b.expect("released T", l.release("A", "", 0))
 				l.past(over)
 				l.exist(1)
@@ -345,7 +345,7 @@ func TestShares(t *testing.T) {
 			}
 			b.expect("granted T P T 1", l.acquire("l", "1", 1)) // confirms the claim
 			l.lasts("1", 60000)
-			b.expect("held T P 2 hf1:1:T:T:0:"+info, l.acquire("t", "4", 1)) // does not pass V
+			b.expect("held T P 2 hf1:1:T:T:0:"+info, l.acquire("t", "4", 1)) // does not overtake V
 			b.expect("queued T P T 2 1 ours", l.acquire("l", "3", 1))
 			b.expect("released T", l.release("1", "", 0))
 			l.silent(writer, "V")
@@ -380,11 +380,11 @@ func TestShares(t *testing.T) {
 			b.expect("queued T P T 1 1 ours", l.acquire("w", "3", 3))
 			b.expect("queued T P T 2 1 ours", l.acquire("w", "1", 1))
 			b.expect("queued T P T 3 0 ours", l.acquire("w", "deaf", 1))
-			b.expect("released T", l.release("B", "", 0)) // room for 1
+			b.expect("released T", l.release("B", "", 0)) // there is room for 1
 			b.expect("held T P 3 hf1:A:T:T:0:"+info, l.acquire("t", "C", 1))
 			b.expect("queued T P T 4 0 ours", l.acquire("w", "C", 1))
 			b.expect("queued T P T 2 1 ours", l.acquire("l", "1", 1))
-			b.expect("left T", l.release("C", heavy("C", 1), 0)) // lets nobody in
+			b.expect("left T", l.release("C", heavy("C", 1), 0)) // it makes no room
 			l.silent(three, "3")
 			l.silent(one, "1")
 			b.expect("left T", l.release("3", heavy("3", 3), 0))
@@ -397,7 +397,7 @@ func TestShares(t *testing.T) {
 			four := b.listen("4")
 			b.expect("queued T P T 2 1 ours", l.acquire("w", "4", 3))
 			b.expect("left T", l.release("3", heavy("3", 3), 0))
-			b.expect("hf1 standby 4 T T", b.heard(four)) // the first one now
+			b.expect("hf1 standby 4 T T", b.heard(four)) // now it is first
 			b.expect("released T", l.release("A", "", 0))
 			b.expect("released T", l.release("1", "", 0))
 			b.expect("hf1 "+l.kind+" 4 T P T {k}", b.heard(four))
@@ -413,7 +413,7 @@ func TestShares(t *testing.T) {
 			b.expect("granted T P T 1", l.acquire("t", "2", 1))
 			b.expect("queued T P T 1 0 ours", l.acquire("w", "3", 3))
 			b.expect("queued T P T 1 1 ours", l.acquire("w", "1", 2))
-			b.expect("hf1 standby 1 T T", b.heard(one)) // the first one now
+			b.expect("hf1 standby 1 T T", b.heard(one)) // now it is first
 			b.expect("released T", l.release("2", "", 0))
 			b.expect("hf1 "+l.kind+" 1 T P T {k}", b.heard(one))
 		},
@@ -425,21 +425,21 @@ func TestShares(t *testing.T) {
 			l.acquire("w", "2", 1)
 			l.acquire("w", "V", everything)
 			b.rdb.Del(b.t.Context(), "{k}")
-			b.expect("granted T P T 1", l.acquire("l", "2", 1)) // answered, not notified
+			b.expect("granted T P T 1", l.acquire("l", "2", 1)) // it is answered, not notified
 			b.expect("hf1 "+l.kind+" 1 T P T {k}", b.heard(one))
 			b.expect("hf1 standby V T T", b.heard(writer))
 			l.silent(two, "2")
 			l.held("1", "2")
 			l.lasts("2", 60000)
 			b.rdb.Del(b.t.Context(), "{k}")
-			// A newcomer does not pass the waiter, but serves it.
+			// A newcomer does not overtake the waiter, but serves it.
 			b.expect("held T P 0 hf1:V:T:T:0:"+info, l.acquire("t", "3", 1))
 			b.expect("hf1 rw V T P T {k}", b.heard(writer))
 			l.acquire("w", "1", 1)
 			l.acquire("w", "2", everything)
 			b.rdb.Del(b.t.Context(), "{k}")
 			b.expect("left T", l.release("1", heavy("1", 1), 0))
-			b.expect("hf1 standby 2 T T", b.heard(two)) // to find out how many there are
+			b.expect("hf1 standby 2 T T", b.heard(two)) // to learn how many there are
 			b.expect("left T", l.release("2", heavy("2", everything), 0))
 			l.exist(0)
 		},
@@ -456,7 +456,7 @@ func TestShares(t *testing.T) {
 			b.expect("left T", l.release("C", heavy("C", 1), b.later(time.Hour)))
 			b.expect("gone T", l.acquire("w", "C", 1))
 			b.rdb.Del(b.t.Context(), "{k}", "{k}:q")
-			b.expect("gone T", l.release("A", "", b.later(-time.Second))) // past already
+			b.expect("gone T", l.release("A", "", b.later(-time.Second))) // already past
 			b.expect("granted T P T 1", l.acquire("t", "A", 1))
 		},
 		"late": func(b bench) {
@@ -468,10 +468,10 @@ func TestShares(t *testing.T) {
 			b.expect("late T", ask("w", "A", -time.Second))
 			l.exist(0)
 			b.expect("granted T P T 1", ask("t", "A", time.Hour))
-			b.expect("granted T P T 1", ask("t", "A", -time.Second)) // which it has
+			b.expect("granted T P T 1", ask("t", "A", -time.Second)) // it has that already
 			b.expect("late T", ask("w", "B", -time.Second))
 			b.expect("queued T P T 1 0 ours", ask("w", "B", time.Hour))
-			b.expect("queued T P T 1 0 ours", ask("l", "B", -time.Second)) // creates nothing
+			b.expect("queued T P T 1 0 ours", ask("l", "B", -time.Second)) // it creates nothing
 		},
 		"foreign": func(b bench) {
 			l := readWrite(b)
@@ -530,7 +530,7 @@ func TestShares(t *testing.T) {
 			}
 			b.expect("holders T 0 3 3 0\nP 1 hf1:A:T:T:0:"+info+"\nP 1 hf1:B:T:T:0:"+info+"\nP 1 hf1:C:T:T:0:"+info, l.holders())
 			b.rdb.Set(b.t.Context(), "{k}:f", "no fence", 0)
-			b.expect("renewed T P 0 0", l.renew("A", 60000, 5)) // as good without
+			b.expect("renewed T P 0 0", l.renew("A", 60000, 5)) // as good as without
 		},
 		"weighed": func(b bench) {
 			l := readWrite(b)
@@ -553,7 +553,7 @@ func TestShares(t *testing.T) {
 				b.t.Errorf("the reader has the fence %d, the writer before it %d", fence, first.fence)
 			}
 			b.expect("held T", l.weigh("W", everything))
-			b.expect("held T P 1 hf1:W:T:T:0:"+info, l.acquire("t", "2", 1)) // does not pass V
+			b.expect("held T P 1 hf1:W:T:T:0:"+info, l.acquire("t", "2", 1)) // does not overtake V
 			b.expect("released T", l.release("1", "", 0))
 			b.expect("left T", l.release("V", heavy("V", everything), 0))
 			b.expect("weighed T P T", l.weigh("W", everything))
@@ -590,7 +590,7 @@ func TestShares(t *testing.T) {
 			l.exist(0)
 			b.expect("resized T 2 0", l.resize(2))
 			forGood()
-			b.expect("granted T P T 1", l.acquire("t", "A", 2)) // whatever it names
+			b.expect("granted T P T 1", l.acquire("t", "A", 2)) // whatever limit it names
 			forGood()
 			b.expect("held T P 0 hf1:A:T:T:0:"+info, semaphore(b, 9).acquire("t", "B", 1))
 			b.expect("error BADLIMIT the semaphore has 2 permits, and 3 are wanted at once", l.acquire("t", "B", 3))
@@ -604,12 +604,12 @@ func TestShares(t *testing.T) {
 			forGood()
 			b.expect("granted T P T 1", l.acquire("t", "A", 1))
 
-			// Below what is held.
+			// The new limit is below what is held.
 			one, two := b.listen("1"), b.listen("2")
 			b.expect("queued T P T 1 1 ours", l.acquire("w", "2", 2))
 			b.expect("queued T P T 2 1 ours", l.acquire("w", "1", 1))
 			b.expect("resized T 1 2", l.resize(1))
-			b.expect("hf1 standby 2 T T", b.heard(two)) // wants more than there are
+			b.expect("hf1 standby 2 T T", b.heard(two)) // it wants more than there are
 			b.expect("hf1 standby 1 T T", b.heard(one))
 			b.expect("error BADLIMIT the semaphore has 1 permits, and 2 are wanted at once", l.acquire("l", "2", 2))
 			b.expect("released T", l.release("A", "", 0))
@@ -618,7 +618,7 @@ func TestShares(t *testing.T) {
 			b.expect("released T", l.release("B", "", 0))
 			b.expect("hf1 "+l.kind+" 1 T P T {k}", b.heard(one))
 
-			// And above.
+			// The new limit is above what is held.
 			b.expect("queued T P T 1 1 ours", l.acquire("w", "2", 1))
 			b.expect("resized T 3 2", l.resize(3))
 			b.expect("hf1 "+l.kind+" 2 T P T {k}", b.heard(two))
@@ -630,7 +630,7 @@ func TestShares(t *testing.T) {
 			if pttl := b.rdb.PTTL(b.t.Context(), "{k}").Val(); pttl < 0 {
 				b.t.Errorf("the lock's PTTL is %v", pttl)
 			}
-			b.expect("granted T P T 1", semaphore(b, 9).acquire("t", "A", 1)) // who says how many there are
+			b.expect("granted T P T 1", semaphore(b, 9).acquire("t", "A", 1)) // a request that names their number
 			b.expect("error BADLIMIT the semaphore has 9 permits for those who use it now, not 3", l.acquire("t", "B", 1))
 			b.expect("released T", l.release("A", "", 0))
 			b.expect("released T", l.release("1", "", 0))
@@ -666,8 +666,8 @@ func TestShares(t *testing.T) {
 	}
 }
 
-// What ends or prolongs a hold works when the server is out of memory, also when a time has
-// come at which some hold might have expired.
+// Requests that end or prolong a hold work when the server is out of memory, even at a time when some hold may
+// have expired.
 func TestSharesOutOfMemory(t *testing.T) {
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, back *backend.Backend) {

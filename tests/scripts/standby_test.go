@@ -10,13 +10,13 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 )
 
-// queueing is what a kind of lock calls its scripts with.
+// queueing is how the scripts of a kind of lock are called.
 type queueing struct {
 	acquire func(mode, token string) string
 	member  func(token string) string
 	release func(token, member string) string
 	more    string // in a waiter's member
-	word    string // of a grant
+	word    string // of a grant's message
 }
 
 func queueings(b bench) map[string]queueing {
@@ -40,8 +40,8 @@ func queueings(b bench) map[string]queueing {
 	}
 }
 
-// Whoever has to look when the lock may be free is the first waiter that is alive, however many before it are
-// dead, and is told that it is the first.
+// The waiter that must look when the lock may be free is the first live one, however many dead ones are ahead
+// of it, and it is told that it is first.
 func TestStandbysGoToTheFirstThatIsAlive(t *testing.T) {
 	t.Parallel()
 	backend.Each(t, func(t *testing.T, back *backend.Backend) {
@@ -49,7 +49,7 @@ func TestStandbysGoToTheFirstThatIsAlive(t *testing.T) {
 		for _, dead := range []int{1, 6, 99, 300} {
 			for kind, q := range queueings(b) {
 				what := fmt.Sprintf("%s, %d dead", kind, dead)
-				// begin has A hold the lock, and B and C wait behind those who are dead.
+				// begin makes A hold the lock, and B and C wait behind dead waiters.
 				begin := func(where string, before ...string) (second, third func() string) {
 					b.rdb.FlushAll(t.Context())
 					b.expect("granted T P T 1", q.acquire("t", "A"))
@@ -57,7 +57,7 @@ func TestStandbysGoToTheFirstThatIsAlive(t *testing.T) {
 						q.acquire("w", token)
 					}
 					b.deadWaiters(dead, b.later(time.Second), q.more)
-					// A subscription of its own each time: nothing of before is heard.
+					// Each has its own subscription, so no earlier message is heard.
 					named := func(token string) (string, func() string) {
 						token += "/" + what + "/" + where
 						messages := b.listen(token)
@@ -71,7 +71,7 @@ func TestStandbysGoToTheFirstThatIsAlive(t *testing.T) {
 						switch {
 						case len(before) > 0:
 							rank += dead
-						case kind == "mutex": // others remove the dead at the head, whenever they look at it
+						case kind == "mutex": // others remove the dead at the head whenever they check it
 							rank += dead - min(dead, 100)
 						}
 						b.expect("queued T P T "+strconv.Itoa(rank)+" 1 ours", q.acquire("w", name))
@@ -81,26 +81,26 @@ func TestStandbysGoToTheFirstThatIsAlive(t *testing.T) {
 				name := func(token, where string) string { return token + "/" + what + "/" + where }
 				told := func(second, third func() string, where string) {
 					t.Helper()
-					if kind == "mutex" && dead > 100 { // the latest does as well
+					if kind == "mutex" && dead > 100 { // the latest one will do
 						b.expect("hf1 standby "+name("C", where)+" T T", third())
 						return
 					}
 					b.expect("hf1 standby "+name("B", where)+" T T", second())
 				}
 
-				// The first leaves.
+				// The first waiter leaves.
 				x := b.listen("X")
 				second, third := begin("left", "X")
 				b.expect("left T", q.release("X", q.member("X")))
 				told(second, third, "left")
 
-				// It is handed the lock.
+				// The first waiter is handed the lock.
 				second, third = begin("handed", "X")
 				b.expect("released T", q.release("A", ""))
 				b.expect("hf1 "+q.word+" X T P T {k}", b.heard(x))
 				told(second, third, "handed")
 
-				// It finds the lock free.
+				// The first waiter finds the lock free.
 				second, third = begin("found", "X")
 				if kind == "mutex" {
 					b.rdb.Del(t.Context(), "{k}")
@@ -110,7 +110,7 @@ func TestStandbysGoToTheFirstThatIsAlive(t *testing.T) {
 				b.expect("granted T P T 1", q.acquire("l", "X"))
 				told(second, third, "found")
 
-				// The first that is alive leaves.
+				// The first live waiter leaves.
 				_, third = begin("gone")
 				b.expect("left T", q.release(name("B", "gone"), q.member(name("B", "gone"))))
 				if dead <= 99 {
@@ -119,7 +119,7 @@ func TestStandbysGoToTheFirstThatIsAlive(t *testing.T) {
 			}
 		}
 
-		// Strict mode, and a gap for other programs, are for mutexes only.
+		// Only mutexes have Strict mode, and a gap for other programs.
 		b.rdb.FlushAll(t.Context())
 		b.acquire("tk", "A")
 		b.deadWaiters(6, b.later(0), "")

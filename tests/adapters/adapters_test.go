@@ -1,5 +1,5 @@
-// Package adapters runs the drivers' conformance suite, and what only real servers behind
-// proxies, Clusters and sentinels show, with every adapter.
+// Package adapters runs the drivers' conformance suite with every adapter, and tests that need real servers
+// behind proxies, Clusters and sentinels.
 package adapters
 
 import (
@@ -30,20 +30,20 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
-// dialer makes a connection to the one server that there is.
+// dialer makes a connection to the only server.
 type dialer func(ctx context.Context) (net.Conn, error)
 
-// wires makes a connection to one of several servers, under its address.
+// wires makes a connection to one of several servers, by its address.
 type wires func(ctx context.Context, addr string) (net.Conn, error)
 
-// adapter makes drivers, over clients as a program would make them.
+// adapter makes drivers with clients as a program would make them.
 type adapter struct {
 	single   func(t *testing.T, protocol int, dial dialer) drivertest.Driver
 	cluster  func(t *testing.T, addrs []string, dial wires) drivertest.Driver
 	sentinel func(t *testing.T, master, sentinel string) drivertest.Driver // nil if it does not support Sentinel
 }
 
-// patience is how long a client waits for a server that is there, on a machine that stands still for seconds.
+// patience is how long a client waits for a running server, on a machine that may stand still for seconds.
 const patience = 10 * time.Second
 
 var adapters = map[string]adapter{
@@ -101,7 +101,7 @@ var adapters = map[string]adapter{
 	},
 }
 
-// goRedis is a driver over a client that is closed with the test.
+// goRedis returns a driver over a client that is closed with the test.
 func goRedis(t *testing.T, rdb redis.UniversalClient) drivertest.Driver {
 	t.Cleanup(func() { _ = rdb.Close() })
 	return drivertest.Of(holdfastgoredis.NewDriver(rdb))
@@ -127,8 +127,8 @@ func direct(ctx context.Context, addr string) (net.Conn, error) {
 	return new(net.Dialer).DialContext(ctx, "tcp", addr)
 }
 
-// client returns a client over a driver, closed with the test. Its timeouts are longer than a machine
-// stands still; a command that hangs is repeated.
+// client returns a client over a driver, closed with the test. Its timeouts are longer than a stall of the
+// machine; a command that hangs is repeated.
 func client(t *testing.T, d drivertest.Driver) *holdfast.Client {
 	t.Helper()
 	c, err := holdfast.New(d, &holdfast.Config{CommandTimeout: 4 * time.Second, RetryTimeout: 30 * time.Second})
@@ -162,7 +162,7 @@ func TestConformance(t *testing.T) {
 				conforms := func(t *testing.T, b *backend.Backend) {
 					drivertest.Run(t, func(t *testing.T) driver.Driver { return a.single(t, protocol, b.Dial) }, peer{t, b.Redis(t)})
 				}
-				// The suite has subtests, which virtual time does not allow.
+				// The suite has subtests, which a bubble does not allow.
 				t.Run("embedded", func(t *testing.T) { conforms(t, backend.Embedded(t)) })
 				backend.EachReal(t, conforms)
 			})
@@ -170,7 +170,7 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// With options that lead to no server, or to replicas only, no client is made.
+// Options that lead to no server, or only to replicas, are refused.
 func TestRueidisOptionsThatAreRefused(t *testing.T) {
 	for says, o := range map[string]rueidis.ClientOption{
 		"InitAddress": {},
@@ -196,7 +196,8 @@ func TestValkeyOptionsThatAreRefused(t *testing.T) {
 	}
 }
 
-// The program's addresses are its own, even if its client is to shuffle them, which it does in place.
+// The program's list of addresses stays as it is, even if its client is to shuffle them, which it does in
+// place.
 func TestAddressesStayInTheirOrder(t *testing.T) {
 	t.Parallel()
 	fail := func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error) {
@@ -237,7 +238,7 @@ func TestAddressesStayInTheirOrder(t *testing.T) {
 	}
 }
 
-// A script whose reply is lost is not sent again behind our back: it could act twice.
+// A script whose reply is lost is not repeated by the client library: it could take effect twice.
 func TestScriptIsSentOnce(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, a adapter) {
@@ -264,8 +265,7 @@ func TestScriptIsSentOnce(t *testing.T) {
 	})
 }
 
-// What waits for replicas is sent with the script, and the script counts whatever becomes of
-// that.
+// The wait for replicas is sent with the script, and the script counts whatever the outcome of the wait.
 func TestRunDurably(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, a adapter) {
@@ -282,7 +282,7 @@ func TestRunDurably(t *testing.T) {
 		if n, err := s.Do("GET", "n"); err != nil || n != "2" {
 			t.Errorf("the script ran %v times (%v), want 2", n, err)
 		}
-		// No fsync can be waited for where there is no append-only file.
+		// Without an append-only file there is no fsync to wait for.
 		reply, _, err := d.RunDurably(t.Context(), driver.Call{Script: count, Keys: []string{"n"}}, driver.Durability{Fsync: true, Timeout: 10 * time.Millisecond})
 		var sent driver.ReplyError
 		if reply != "3" || !errors.As(err, &sent) {
@@ -291,7 +291,7 @@ func TestRunDurably(t *testing.T) {
 	})
 }
 
-// A connection whose other end is gone without a word is given up.
+// A connection whose peer has vanished silently is given up.
 func TestHangingConnectionIsGivenUp(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, a adapter) {
@@ -357,9 +357,8 @@ func TestSentinel(t *testing.T) {
 	})
 }
 
-// A connection to a server that is a replica by now is given up: every other that is
-// made leads to the master, but that one would be used again and again. What such a
-// server says of locks is not believed.
+// A connection to a server that has become a replica is given up. Every other new connection leads to the
+// master, but that one would be used again and again. What such a server says about locks is not believed.
 func TestMasterThatWasDemotedIsLeft(t *testing.T) {
 	t.Parallel()
 	long(t)
@@ -384,10 +383,10 @@ func TestMasterThatWasDemotedIsLeft(t *testing.T) {
 					master.Store(old)
 					c := client(t, a.single(t, 3, func(ctx context.Context) (net.Conn, error) { return to(master.Load().Addr())(ctx) }))
 					held := backend.Acquire(t, lock(c, "held"))
-					backend.Release(t, backend.Acquire(t, lock(c, "other"))) // all of the client's connections are there
+					backend.Release(t, backend.Acquire(t, lock(c, "other"))) // all of the client's connections exist
 					old.AwaitInStep()
 					follow(heir, "NO", "ONE")
-					follow(old, "127.0.0.1", "1") // where nobody is: it knows only what was
+					follow(old, "127.0.0.1", "1") // nobody listens there: it knows only old data
 					master.Store(heir)
 
 					backend.Release(t, backend.Acquire(t, lock(c, "a")))

@@ -22,14 +22,14 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
-// access is how a program is told to reach a server.
+// access is how a program reaches a server.
 type access struct {
 	addr, password string
 	tls            *tls.Config
 	dial           func(ctx context.Context) (net.Conn, error) // nil: as usual
 }
 
-// open makes a client of each adapter, which would try again for an hour.
+// open makes a client of each adapter, which would retry for an hour.
 func (a access) open(t *testing.T, adapter string) *holdfast.Client {
 	t.Helper()
 	var d drivertest.Driver
@@ -67,9 +67,9 @@ func (a access) open(t *testing.T, adapter string) *holdfast.Client {
 	return c
 }
 
-// What waiting does not mend is told at once, and says what it is: a server that cannot show that it is who it
-// should be, a name that nobody has, a replica, wrong credentials. Were it tried again, the test
-// would wait for an hour.
+// An error that waiting does not cure is returned at once, and says what it is: a server that cannot prove its
+// identity, a name that does not resolve, a replica, wrong credentials. If it were retried, the test would wait
+// for an hour.
 func TestWhatCannotPassIsToldAtOnce(t *testing.T) {
 	t.Parallel()
 	s := server.Start(t, server.One(t), server.Conf("requirepass", "canary"))

@@ -12,11 +12,11 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
-// spoiled is a connection on which something follows the server's next reply.
+// spoiled is a connection on which something unexpected follows the server's next reply.
 type spoiled struct {
 	net.Conn
 	next    *atomic.Pointer[string]
-	forever string // goes on and on
+	forever string // repeated endlessly
 }
 
 func (c *spoiled) Read(p []byte) (int, error) {
@@ -33,8 +33,8 @@ func (c *spoiled) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// What a server sends that no client library survives ends the connection, and nothing else: a reply that nobody asked
-// for, and arrays within arrays without end.
+// If a server sends what no client library can handle, a reply that nobody asked for or endlessly nested
+// arrays, only the connection ends.
 func TestAServerCannotEndTheProgram(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, a adapter) {
@@ -64,7 +64,7 @@ func TestAServerCannotEndTheProgram(t *testing.T) {
 				for range 3 {
 					backend.Eventually(t, "scripts are answered", eval)
 					trap.Store(&text)
-					eval() // is answered, or not
+					eval() // it is answered, or not
 					backend.Eventually(t, "the reply is spoiled", func() bool { return eval() && trap.Load() == nil })
 				}
 				// Subscriptions have connections of their own.
@@ -72,7 +72,7 @@ func TestAServerCannotEndTheProgram(t *testing.T) {
 				defer d.Subscribe(u.of("holdfast:c:x", false))()
 				next(t, u.up)
 				trap.Store(&text)
-				for range 2 { // what was spoiled is opened anew
+				for range 2 { // a spoiled connection is opened again
 					_, _ = s.Do("PUBLISH", "holdfast:c:x", "hello")
 					eval()
 				}

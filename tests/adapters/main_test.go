@@ -8,7 +8,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	backend.AtOnce(8) // most of each is waiting
+	backend.AtOnce(8) // the tests mostly wait
 	os.Exit(m.Run())
 }
 

@@ -19,8 +19,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
-// claiming is a driver whose server says that it is of this version, if that is not empty. It counts how
-// often DELIFEQ is asked for.
+// claiming is a driver whose server claims this version, if it is not empty. It counts calls of DELIFEQ.
 type claiming struct {
 	drivertest.Driver
 	server, version string
@@ -42,8 +41,8 @@ func (d claiming) Probe(ctx context.Context) (driver.ServerInfo, error) {
 	return info, err
 }
 
-// A release has the same results by the server's own command and by the script, also where a server says
-// that it has the command and does not: it is asked for once then.
+// A release has the same results by the server's own command and by the script, even if a server claims to have
+// the command and does not: then it is tried once.
 func TestReleasesByCommandAndByScriptAgree(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, a adapter) {
@@ -72,7 +71,7 @@ func TestReleasesByCommandAndByScriptAgree(t *testing.T) {
 	})
 }
 
-// releases gives up locks in all the states in which they can be.
+// releases releases locks in all the states that they can have.
 func releases(t *testing.T, b *backend.Backend, c *holdfast.Client) {
 	t.Helper()
 	ctx, rdb, other := t.Context(), b.Redis(t), b.Client(t, nil)
@@ -111,7 +110,7 @@ func releases(t *testing.T, b *backend.Backend, c *holdfast.Client) {
 		t.Errorf("%v, with fence %d after %d, is handed the lock after %v", next, next.Fence(), lease.Fence(), took)
 	}
 	backend.Release(t, next)
-	backend.Release(t, acquire()) // it is not known to be contended after this
+	backend.Release(t, acquire()) // after this it is not considered contended
 
 	lease = acquire()
 	rdb.Del(ctx, key)
@@ -148,7 +147,7 @@ func releases(t *testing.T, b *backend.Backend, c *holdfast.Client) {
 	b.Cleaned(t)
 }
 
-// In a Cluster each release is a command, which goes to the node that has the lock, alone or with others.
+// In a Cluster each release is a command, which goes to the node of the lock, alone or with others.
 func TestReleasesInACluster(t *testing.T) {
 	t.Parallel()
 	long(t)
@@ -158,7 +157,7 @@ func TestReleasesInACluster(t *testing.T) {
 				nodes := server.StartCluster(t, bin, 3)
 				c := client(t, a.cluster(t, addrsOf(nodes), direct))
 				const names = 100 // in slots of all masters
-				// When an acquire is not answered in time, the release goes by script.
+				// If an acquire is not answered in time, the release goes by script.
 				machine.Undisturbed(t, func() error {
 					for _, n := range nodes {
 						if _, err := n.Do("CONFIG", "RESETSTAT"); err != nil {
@@ -194,7 +193,7 @@ func TestReleasesInACluster(t *testing.T) {
 	})
 }
 
-// Nor is a DELIFEQ sent again behind our back.
+// The client library does not repeat DELIFEQ either.
 func TestDelifeqIsSentOnce(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, a adapter) {

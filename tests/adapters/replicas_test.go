@@ -13,13 +13,13 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
-// Those who wait for replicas that are not there leave connections to renewals and releases, also to
-// those that wait for replicas themselves.
+// Requests that wait for missing replicas leave connections to renewals and releases, even to those that wait
+// for replicas themselves.
 func TestWhoWaitsForReplicasLeavesConnections(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, a adapter) {
-		// Who waits is given up after the client's own timeout of some seconds. On a machine that takes as long
-		// to have them all wait, nothing is seen.
+		// A request that waits is given up after the client's own timeout of some seconds. If a machine takes
+		// that long until all of them wait, the attempt shows nothing.
 		for range 20 {
 			if seen := urgentAmongWaiting(t, a); seen || t.Failed() {
 				return
@@ -47,7 +47,7 @@ func urgentAmongWaiting(t *testing.T, a adapter) (seen bool) {
 			returned <- struct{}{}
 		}()
 	}
-	// As many wait as will.
+	// As many wait as can.
 	blocked, since := "", time.Now()
 	backend.Eventually(t, "they wait for replicas", func() bool {
 		if n := s.Info("clients")["blocked_clients"]; n != blocked {
@@ -82,7 +82,7 @@ func urgentAmongWaiting(t *testing.T, a adapter) (seen bool) {
 	return true
 }
 
-// What another has is told at once, whatever replicas there are not.
+// A caller is told at once that another has the lock, whatever replicas are missing.
 func TestAHeldLockKeepsNobodyWaitingForReplicas(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, a adapter) {

@@ -16,7 +16,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
-// ups says when a subscription is confirmed, and what comes.
+// ups tells when a subscription is confirmed, and which messages come.
 type ups struct {
 	up       chan struct{}
 	messages chan string
@@ -24,7 +24,7 @@ type ups struct {
 
 func newUps() ups { return ups{make(chan struct{}, 1000), make(chan string, 1000)} }
 
-// of is the subscription to a channel of which u is told.
+// of returns the subscription to a channel that reports to u.
 func (u ups) of(channel string, sharded bool) driver.Subscription {
 	return driver.Subscription{
 		Channel: channel, Sharded: sharded,
@@ -32,7 +32,7 @@ func (u ups) of(channel string, sharded bool) driver.Subscription {
 	}
 }
 
-// next waits for what is to come. On a busy machine that takes its time.
+// next waits for the next value, which may take a while on a busy machine.
 func next[T any](t *testing.T, from <-chan T) (got T) {
 	t.Helper()
 	select {
@@ -43,7 +43,7 @@ func next[T any](t *testing.T, from <-chan T) (got T) {
 	return got
 }
 
-// subscribed subscribes to channels, and waits until all are confirmed. It returns what ends each.
+// subscribed subscribes to channels, and waits until all are confirmed. It returns the functions that end them.
 func subscribed(t *testing.T, d drivertest.Driver, channels []string, sharded bool) (ends []func()) {
 	t.Helper()
 	var all []ups
@@ -58,7 +58,7 @@ func subscribed(t *testing.T, d drivertest.Driver, channels []string, sharded bo
 	return ends
 }
 
-// channels are names of so many, in as many slots.
+// channels returns n names in as many slots.
 func channels(n int) (all []string) {
 	for i := range n {
 		all = append(all, fmt.Sprintf("holdfast:{%d}:q:c", i))
@@ -66,7 +66,7 @@ func channels(n int) (all []string) {
 	return all
 }
 
-// deaf are the channels to which nobody is subscribed at a server.
+// deaf returns the channels without a subscriber at a server.
 func deaf(t *testing.T, s *server.Server, command string, channels ...string) (none []any) {
 	t.Helper()
 	words := []any{"PUBSUB", command}
@@ -85,7 +85,7 @@ func deaf(t *testing.T, s *server.Server, command string, channels ...string) (n
 	return none
 }
 
-// listening are the ids of a server's connections that are there for subscriptions.
+// listening returns the ids of a server's connections for subscriptions.
 func listening(t *testing.T, s *server.Server) (ids []string) {
 	t.Helper()
 	list, err := s.Do("CLIENT", "LIST", "TYPE", "PUBSUB")
@@ -98,9 +98,9 @@ func listening(t *testing.T, s *server.Server) (ids []string) {
 	return ids
 }
 
-// A subscription that is closed and opened again at once is there: the end of the one does not
-// overtake the beginning of the other. Of one whose connection was cut, as clients do that are held up
-// for long enough, nothing is said.
+// A subscription that is closed and opened again at once exists: the end of the first does not overtake the
+// beginning of the second. Nothing is claimed about one whose connection was cut, as clients do if they are
+// held up for long.
 func TestSubscribingAgainAtOnce(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, a adapter) {
@@ -117,7 +117,7 @@ func TestSubscribingAgainAtOnce(t *testing.T) {
 					end()
 					connections := listening(t, s)
 					end = subscribed(t, d, []string{channel}, false)[0]
-					for range 5 { // what is late may come still
+					for range 5 { // late messages may still come
 						if len(deaf(t, s, "NUMSUB", channel)) > 0 {
 							if len(connections) > 0 && slices.Equal(listening(t, s), connections) {
 								lost++
@@ -136,8 +136,8 @@ func TestSubscribingAgainAtOnce(t *testing.T) {
 	})
 }
 
-// All channels of a server share a connection: the number of names is not bounded by that of the
-// connections that a server takes.
+// All channels of a server share a connection, so the number of names is not bounded by the number of
+// connections that a server accepts.
 func TestSubscriptionsShareAConnection(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, a adapter) {
@@ -168,7 +168,8 @@ func TestSubscriptionsShareAConnectionToEachMaster(t *testing.T) {
 	})
 }
 
-// An address leads to another server, and what leads to the old one, which is a replica by now, stays open and is silent.
+// An address now leads to another server. A connection to the old server, which has become a replica, stays
+// open and silent.
 func TestSubscriptionFollowsAnAddress(t *testing.T) {
 	t.Parallel()
 	long(t)

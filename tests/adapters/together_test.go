@@ -29,16 +29,16 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
-// count tells how often it has run with its key.
+// count returns how often it has run with its key.
 var count = driver.NewScript("test", "return 'run ' .. redis.call('INCR', KEYS[1])")
 
-// outcome is what a driver told of a call.
+// outcome is what a driver reported of a call.
 type outcome struct {
 	reply string
 	err   error
 }
 
-// evalAll has a driver run calls, and returns what it told of each, which has to be once.
+// evalAll makes a driver run calls, and returns their outcomes, each of which must be reported once.
 func evalAll(t *testing.T, ctx context.Context, d drivertest.Driver, calls []driver.Call, urgent bool) []outcome {
 	t.Helper()
 	var mu sync.Mutex
@@ -59,7 +59,7 @@ func evalAll(t *testing.T, ctx context.Context, d drivertest.Driver, calls []dri
 	return all
 }
 
-// counts are calls of count with each of the keys.
+// counts returns calls of count with each of the keys.
 func counts(keys []string) []driver.Call {
 	var calls []driver.Call
 	for _, key := range keys {
@@ -68,7 +68,7 @@ func counts(keys []string) []driver.Call {
 	return calls
 }
 
-// keysOf are so many keys in slots of the n-th of three masters that share the slots in order.
+// keysOf returns keys in slots of the n-th of three masters that share the slots in order.
 func keysOf(n, many int) (all []string) {
 	for i := 0; len(all) < many; i++ {
 		key := fmt.Sprintf("{k%d}", i)
@@ -79,7 +79,7 @@ func keysOf(n, many int) (all []string) {
 	return all
 }
 
-// runs is how often count has run with a key.
+// runs returns how often count has run with a key.
 func runs(t *testing.T, s *server.Server, key string) string {
 	t.Helper()
 	n, err := s.Do("GET", key)
@@ -92,7 +92,7 @@ func runs(t *testing.T, s *server.Server, key string) string {
 	return fmt.Sprint(n)
 }
 
-// warm has a driver know the Cluster, with both of the ways that it may have.
+// warm makes a driver reach the Cluster, in both of the ways that it may use.
 func warm(t *testing.T, d drivertest.Driver) {
 	t.Helper()
 	t.Cleanup(func() { _ = d.Close() })
@@ -129,7 +129,7 @@ func TestNodesOfACluster(t *testing.T) {
 	})
 }
 
-// A script that waits for replicas runs where its key has gone, and WAIT with it; once.
+// A script that waits for replicas runs on the node to which its key has moved, followed by WAIT, once.
 func TestRunDurablyWhileASlotMoves(t *testing.T) {
 	t.Parallel()
 	long(t)
@@ -145,13 +145,13 @@ func TestRunDurablyWhileASlotMoves(t *testing.T) {
 					t.Fatal(err)
 				}
 				m := c.StartMove(int(keys.Slot(key)), c.Nodes[1])
-				for round := 1; round <= 3; round++ { // before its key has gone, and after, where the script is not loaded, and is
+				for round := 1; round <= 3; round++ { // before its key has moved and after, with the script not loaded, and loaded
 					if reply, reached, err := d.RunDurably(t.Context(), driver.Call{Script: count, Keys: []string{key}}, want); reply != fmt.Sprint("run ", round) || reached.Replicas != 1 || err != nil {
 						t.Errorf("round %d: %q, %+v, %v", round, reply, reached, err)
 					}
 					m.Key(key)
 				}
-				// Of keys that are not all there the new node says so, and runs nothing.
+				// If the keys are not all there, the new node says so, and runs nothing.
 				var told driver.ReplyError
 				if reply, _, err := d.RunDurably(t.Context(), driver.Call{Script: count, Keys: []string{key, key + "there"}}, want); !errors.As(err, &told) || !strings.HasPrefix(string(told), "TRYAGAIN") {
 					t.Errorf("keys of which one is not there: %q, %v; want TRYAGAIN", reply, err)
@@ -166,8 +166,8 @@ func TestRunDurablyWhileASlotMoves(t *testing.T) {
 	})
 }
 
-// Scripts are sent together of which one is not loaded, one fails, and some have keys that are
-// elsewhere by now, or are about to be.
+// Several scripts are sent together: one is not loaded, one fails, and some have keys that have moved, or are
+// about to move.
 func TestRunAllWhileSlotsMove(t *testing.T) {
 	t.Parallel()
 	long(t)
@@ -179,7 +179,7 @@ func TestRunAllWhileSlotsMove(t *testing.T) {
 				d := a.cluster(t, c.Addrs(), direct)
 				warm(t, d)
 				const unloaded, wrong, asked, divided = 1, 3, 6, 8
-				moved := []int{4, 5} // before each round another, which the driver cannot know of yet
+				moved := []int{4, 5} // another one before each round, of which the driver cannot know yet
 				all := keysOf(0, 12)
 				slot := func(i int) int { return int(keys.Slot(all[i])) }
 				c.StartMove(slot(asked), to)
@@ -219,7 +219,8 @@ func TestRunAllWhileSlotsMove(t *testing.T) {
 					}
 					refused += n
 				}
-				// A driver that looks at the slots by itself may know of a moved one after all, but not of both.
+				// A driver that refreshes the slots by itself may know of a slot that has moved, but not of
+				// both.
 				if refused < 5 {
 					t.Errorf("%d scripts were refused; want one of a slot that was moved, too", refused)
 				}
@@ -231,7 +232,7 @@ func TestRunAllWhileSlotsMove(t *testing.T) {
 	})
 }
 
-// A connection breaks while many scripts are on it: each ran once at most, and everybody is told.
+// A connection breaks while many scripts are on it: each ran at most once, and every caller is told.
 func TestRunAllOnAConnectionThatBreaks(t *testing.T) {
 	t.Parallel()
 	long(t)
@@ -284,7 +285,7 @@ func TestRunAllOnAConnectionThatBreaks(t *testing.T) {
 	})
 }
 
-// through has one of several servers reached through a proxy.
+// through makes connections to one of several servers go through a proxy.
 func through(p *proxy.Proxy, s *server.Server) wires {
 	return func(ctx context.Context, addr string) (net.Conn, error) {
 		if addr == s.Addr() {
@@ -294,7 +295,7 @@ func through(p *proxy.Proxy, s *server.Server) wires {
 	}
 }
 
-// What finds no connection was not sent.
+// Scripts that find no connection were not sent.
 func TestRunAllWithoutAConnection(t *testing.T) {
 	t.Parallel()
 	long(t)
@@ -337,7 +338,7 @@ func TestRunAllWithoutAConnection(t *testing.T) {
 	})
 }
 
-// A server that lets nobody in refuses all.
+// A server that rejects the credentials refuses all scripts.
 func TestRunAllWithAWrongPassword(t *testing.T) {
 	t.Parallel()
 	s := server.Start(t, server.One(t))
@@ -353,8 +354,8 @@ func TestRunAllWithAWrongPassword(t *testing.T) {
 	}
 }
 
-// A master that hangs does not hold up the locks of the others: what is asked of it is not answered
-// for minutes, and meanwhile theirs are acquired and released again and again.
+// A master that hangs does not hold up the locks of the others: it does not answer for minutes, while theirs
+// are acquired and released again and again.
 func TestMasterThatHangsHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
 	long(t)
@@ -407,7 +408,7 @@ func TestMasterThatHangsHoldsUpNoOther(t *testing.T) {
 		}()
 		select {
 		case <-done:
-			// Each of the ten being held up for a second would show.
+			// If each of the ten were held up for a second, that would show.
 			if took := time.Since(began); took > 5*usual+5*time.Second+2*machine.HeldUp(began) {
 				t.Errorf("the cycles with the other masters took %v, and %v before\n%s", took, usual, machine.Report(began))
 			}
@@ -423,7 +424,7 @@ func TestMasterThatHangsHoldsUpNoOther(t *testing.T) {
 	})
 }
 
-// Where no node was ever reached, none is known to send the scripts to: each of them is told so.
+// If no node was ever reached, there is none to send the scripts to, and each caller is told so.
 func TestRunAllOfAClusterThatWasNeverReached(t *testing.T) {
 	t.Parallel()
 	const nobody = "127.0.0.1:1"

@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 )
 
-// Acquires leave a quarter of the application's connections to itself; in a Cluster they use few.
+// Acquires leave a quarter of the connections to the application; in a Cluster they use few.
 func TestWidthIsPartOfThePool(t *testing.T) {
 	single := func(o redis.Options) drivertest.Driver {
 		o.Addr = "127.0.0.1:1"
@@ -42,7 +42,7 @@ func TestWidthIsPartOfThePool(t *testing.T) {
 	}
 }
 
-// What the application uses now is not there for acquires.
+// Connections that the application uses now are not available to acquires.
 func TestWidthIsLessWhatTheApplicationUses(t *testing.T) {
 	b := backend.Embedded(t)
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:0", Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) { return b.Dial(ctx) }, PoolSize: 20})

@@ -19,7 +19,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
-// benching is a holdfast bench that is under way.
+// benching is a holdfast bench under way.
 type benching struct {
 	t      testing.TB
 	cmd    *exec.Cmd
@@ -49,7 +49,7 @@ func bench(t testing.TB, url string, args ...string) *benching {
 	return b
 }
 
-// benchReport is what tests want to know of a report.
+// benchReport is the part of a report that tests read.
 type benchReport struct {
 	Mode, Keys string
 	Free       []struct{ Goroutines int }
@@ -61,7 +61,7 @@ type benchReport struct {
 	ExitCode   int `json:"exit_code"`
 }
 
-// ends waits for the end, with that exit code, and returns the report.
+// ends requires that the bench ends with that exit code, and returns the report.
 func (b *benching) ends(code int) (r benchReport) {
 	b.t.Helper()
 	select {
@@ -81,7 +81,7 @@ func (b *benching) ends(code int) (r benchReport) {
 	return r
 }
 
-// reaches waits until a key of that part of the run is there.
+// reaches waits until a key of that part of the run exists.
 func (b *benching) reaches(s *server.Server, part string) {
 	b.t.Helper()
 	for limit := time.Now().Add(2 * hang); len(benchKeys(b.t, part, s)) == 0; time.Sleep(time.Millisecond) {
@@ -115,7 +115,7 @@ func TestBenchStopsWhenItIsAskedTo(t *testing.T) {
 	long(t)
 	t.Parallel()
 	for _, c := range []struct {
-		part, takes     string // long enough for what is asked for to be heard in that part
+		part, takes     string // long enough to hear the wanted line in that part
 		free, contended bool
 	}{
 		{"free-bare", "2m", false, false},
@@ -174,8 +174,8 @@ func TestBenchWhoseServerDies(t *testing.T) {
 	}
 }
 
-// Where the server forgets locks, two hold at once, and it is told. (With Holdfast it takes
-// luck: the holder's own goroutines come next, and are told of the loss.)
+// If the server forgets locks, two hold one at once, and the bench reports that. (With Holdfast it takes luck:
+// the holder's own goroutines come next, and are told of the loss.)
 func TestBenchFindsOverlaps(t *testing.T) {
 	long(t)
 	t.Parallel()
@@ -190,7 +190,7 @@ func TestBenchFindsOverlaps(t *testing.T) {
 		b.reaches(s, "contended")
 		ctx, cancel := context.WithCancel(t.Context())
 		var forgetting sync.WaitGroup
-		subscribed := 0 // clients at once
+		subscribed := 0 // clients at the same time
 		forgetting.Go(func() {
 			for ; ctx.Err() == nil; time.Sleep(time.Millisecond) {
 				if _, err := conn.Do("EVAL", `for _, key in ipairs(redis.call("KEYS", "holdfast:{bench:*:contended*}")) do redis.call("DEL", key) end`, "0"); err != nil {
@@ -218,8 +218,8 @@ func TestBenchFindsOverlaps(t *testing.T) {
 	})
 }
 
-// Leases that somebody has deleted are counted, and told. (Had the server lost all its data,
-// their holders would take them again.)
+// Leases that somebody has deleted are counted, and reported. (If the server lost all its data, their holders
+// would claim them again.)
 func TestBenchFindsLostLeases(t *testing.T) {
 	long(t)
 	t.Parallel()
@@ -272,7 +272,7 @@ func TestBenchInACluster(t *testing.T) {
 	})
 }
 
-// All that a locker lacks is the server's CPU: no other command of a bench is refused.
+// A locker lacks only the permission for the server's CPU time: no other command of a bench is refused.
 func TestBenchAsALocker(t *testing.T) {
 	long(t)
 	t.Parallel()
@@ -319,7 +319,8 @@ func TestBenchAsALocker(t *testing.T) {
 					t.Errorf("left out: %q", r.LeftOut)
 				}
 				for _, s := range servers {
-					// The library asks for INFO and CONFIG when it looks for unsafe settings, as for every locker.
+					// The library asks for INFO and CONFIG when it checks for unsafe settings, for every
+					// locker.
 					for command, n := range s.Rejections() {
 						if n > 0 && !strings.HasPrefix(command, "info") && !strings.HasPrefix(command, "config") {
 							t.Errorf("%d of %s were refused", n, command)
@@ -334,7 +335,7 @@ func TestBenchAsALocker(t *testing.T) {
 	}
 }
 
-// Whatever a server answers, the password is not shown.
+// Whatever a server answers, the bench does not show the password.
 func TestBenchShowsNoPassword(t *testing.T) {
 	long(t)
 	t.Parallel()
@@ -364,7 +365,7 @@ func TestBenchShowsNoPassword(t *testing.T) {
 	}
 }
 
-// On a terminal it says what it does, in a line that is gone at the end.
+// On a terminal it shows its progress, in a line that is gone at the end.
 func TestBenchShowsProgress(t *testing.T) {
 	long(t)
 	t.Parallel()

@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 )
 
-// The processes of the demo do not carry the password, which they read from a pipe.
+// The processes of the demo read the password from a pipe, and do not show it.
 func TestWorkersOfTheDemoDoNotCarryThePassword(t *testing.T) {
 	t.Parallel()
 	url, _ := demoOn(t)
@@ -37,7 +37,7 @@ func TestWorkersOfTheDemoDoNotCarryThePassword(t *testing.T) {
 			}
 			text, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
 			if err != nil {
-				continue // it has gone
+				continue // it has ended
 			}
 			seen++
 			for entry := range strings.SplitSeq(string(text), "\x00") {

@@ -25,7 +25,7 @@ func demoOn(t *testing.T) (url string, s *server.Server) {
 	return "redis://:" + canary + "@" + s.Addr(), s
 }
 
-// On a machine with nothing but holdfast, the demo shows everything and finds it good.
+// On a machine with nothing but holdfast, the demo shows everything and succeeds.
 func TestDemo(t *testing.T) {
 	t.Parallel()
 	play(t, "", `Holdfast demo  4 processes, embedded server, lease time 1\.5 s`, func() []string { return nil }, "--seed", "1")
@@ -40,8 +40,8 @@ func TestDemoOnARealServer(t *testing.T) {
 	play(t, url, `Holdfast demo  3 processes, .+, lease time 1\.5 s`, func() []string { return left(t, s) }, "--redis", "env", "--workers", "3", "--seed", "2")
 }
 
-// play runs the whole demo. It gives itself 26 s, and checks what happened by then: on a machine that
-// stood still meanwhile it may miss something, and is played again.
+// play runs the whole demo. It limits itself to 26 s, and then checks what happened. On a machine that stood
+// still meanwhile it may miss something, and is played again.
 func play(t *testing.T, url, title string, left func() []string, flags ...string) {
 	t.Helper()
 	machine.Undisturbed(t, func() error {
@@ -99,7 +99,7 @@ func play(t *testing.T, url, title string, left func() []string, flags ...string
 func TestDemoInterrupted(t *testing.T) {
 	t.Parallel()
 	url, s := demoOn(t)
-	// The demo leaves an accident out that it could not bring about in time.
+	// The demo leaves out an accident that it could not cause in time.
 	machine.Undisturbed(t, func() error {
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 		defer cancel()
@@ -133,10 +133,10 @@ func TestDemoInterrupted(t *testing.T) {
 	})
 }
 
-// The register of the demo's ledger refuses a fence that is lower than one that it has seen.
+// The register of the demo's ledger refuses a fence lower than one that it has seen.
 func TestDemoRegister(t *testing.T) {
 	t.Parallel()
-	source := map[bool]string{} // of the script that writes, and of the one that reads
+	source := map[bool]string{} // of the script that writes (true) and the one that reads
 	for write, file := range map[bool]string{true: "write.lua", false: "read.lua"} {
 		text, err := os.ReadFile(filepath.Join("../../cmd/holdfast/internal/demo/worker/lua", file))
 		if err != nil {
@@ -150,12 +150,12 @@ func TestDemoRegister(t *testing.T) {
 			fence int64
 			write string // "" reads
 			want  string
-			mark  int64 // of the refusal
+			mark  int64 // in the refusal
 		}{
 			{fence: first, want: ""},
 			{fence: first, write: "one"},
 			{fence: first + 2, want: "one"},
-			{fence: first, write: "late", mark: first + 2}, // only a read came between
+			{fence: first, write: "late", mark: first + 2}, // there was only a read in between
 			{fence: first + 1, mark: first + 2},
 			{fence: first + 2, write: "two"},
 			{fence: first + 3, write: "three"},

@@ -15,7 +15,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
-// relay is one connection through something between a client and a server.
+// relay is one connection that passes through something between a client and a server.
 type relay struct {
 	t       *testing.T
 	client  net.Conn
@@ -26,8 +26,8 @@ type relay struct {
 	server net.Conn
 }
 
-// between starts a listener that passes connections on to where target says. request and
-// reply, if they are not nil, see what passes; reply changes it, as chunks that came at once.
+// between starts a listener that passes connections on to target. request and reply, if not nil, see what
+// passes; reply may change it, in the chunks in which it arrives.
 func between(t *testing.T, target func() string, request func(*relay, []byte), reply func([]byte) []byte) (addr string) {
 	return accepting(t, "127.0.0.1", func(client net.Conn) {
 		r := &relay{t: t, client: client, request: request, reply: reply}
@@ -51,7 +51,7 @@ func between(t *testing.T, target func() string, request func(*relay, []byte), r
 	})
 }
 
-// accepting serves connections to an address of this machine until the test ends.
+// accepting serves connections to a local address until the test ends.
 func accepting(t *testing.T, host string, serve func(net.Conn)) (addr string) {
 	t.Helper()
 	l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
@@ -74,7 +74,7 @@ func accepting(t *testing.T, host string, serve func(net.Conn)) (addr string) {
 	return l.Addr().String()
 }
 
-// connect leads the relay to another server.
+// connect connects the relay to another server.
 func (r *relay) connect(addr string) bool {
 	next, err := net.Dial("tcp", addr)
 	if err != nil {
@@ -91,7 +91,7 @@ func (r *relay) connect(addr string) bool {
 	return true
 }
 
-// replies passes on what a server says, and ends the client's connection with that server's.
+// replies passes on the server's replies, and ends the client's connection with the server's.
 func (r *relay) replies(from net.Conn) {
 	buffer := make([]byte, 64<<10)
 	for {
@@ -114,7 +114,7 @@ func (r *relay) replies(from net.Conn) {
 
 func always(addr string) func() string { return func() string { return addr } }
 
-// What is between the doctor and a server can make it look like another one.
+// Something between the doctor and a server can make that look like another server.
 func TestDoctorThroughSomethingElse(t *testing.T) {
 	t.Parallel()
 	s, other := server.Start(t, server.One(t)), server.Start(t, server.One(t))
@@ -154,7 +154,7 @@ func TestDoctorThroughSomethingElse(t *testing.T) {
 			t.Skip("SKIPPED: part of make test-all")
 		}
 		t.Parallel()
-		// A lock is acquired and released in 180 ms at least: more than a third of the TTL.
+		// A lock is acquired and released in 180 ms at least, which is more than a third of the TTL.
 		change := regexp.MustCompile(`(?i)^\*\d+\r\n\$7\r\n(evalsha|delifeq)\r\n`)
 		url := through(func(_ *relay, raw []byte) {
 			if change.Match(raw) {
@@ -184,7 +184,7 @@ func TestDoctorThroughSomethingElse(t *testing.T) {
 	})
 	t.Run("an unknown server", func(t *testing.T) {
 		t.Parallel()
-		kind := regexp.MustCompile(`(\$6\r\nserver\r\n\$\d+\r\n)[rv]`) // of redis or valkey
+		kind := regexp.MustCompile(`(\$6\r\nserver\r\n\$\d+\r\n)[rv]`) // the first letter of redis or valkey
 		url := through(nil, func(p []byte) []byte { return kind.ReplaceAll(p, []byte("${1}b")) })
 		doctor(t, url, func(d *diagnosis) {
 			d.expect("version", isNote, map[bool]string{true: "balkey", false: "bedis"}[s.Binary().Valkey])
@@ -194,7 +194,7 @@ func TestDoctorThroughSomethingElse(t *testing.T) {
 		t.Parallel()
 		now := regexp.MustCompile(`^(\*2\r\n\$10\r\n)(\d{10})`)
 		info := regexp.MustCompile(`(?i)^\*\d+\r\n\$4\r\ninfo\r\n`)
-		var readings atomic.Int64 // since INFO, which the doctor asks for before it watches the clock
+		var readings atomic.Int64 // since INFO, which the doctor sends before it checks the clock
 		url := through(func(_ *relay, raw []byte) {
 			if info.Match(raw) {
 				readings.Store(0)
@@ -212,8 +212,8 @@ func TestDoctorThroughSomethingElse(t *testing.T) {
 	})
 }
 
-// A server on another machine should ask for a password. This one is on this machine, and goes
-// by the address that others use.
+// A server on another machine should require a password. This one is on this machine, but has the address that
+// others use.
 func TestDoctorOfAServerWithoutAPassword(t *testing.T) {
 	t.Parallel()
 	host := ""

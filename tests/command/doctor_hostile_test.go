@@ -14,11 +14,11 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
-// The report's texts can be printed, whatever a server says, and its errors show no part of a password that they
-// repeat.
+// Whatever a server says, the report's texts can be printed, and its errors show no part of a password that
+// they repeat.
 func TestDoctorReportsWhatServersSayEscaped(t *testing.T) {
 	t.Parallel()
-	password := strings.Repeat(canary+"-", 16) // of which a server repeats the first 128 characters
+	password := strings.Repeat(canary+"-", 16) // a server repeats its first 128 characters
 	s := server.Start(t, server.One(t), server.Conf("requirepass", password))
 	addr := accepting(t, "127.0.0.1", func(client net.Conn) {
 		server, err := net.Dial("tcp", s.Addr())

@@ -29,7 +29,7 @@ type diagnosis struct {
 	// Unchecked are the checks for which the exit code is 3.
 	Unchecked []string
 
-	wrong []error // what does not meet expectations
+	wrong []error // differences from what is expected
 }
 
 type finding struct {
@@ -37,7 +37,7 @@ type finding struct {
 	Servers                                []string
 }
 
-// The severities, the mildest first.
+// The severities, mildest first.
 const (
 	isOK        = "ok"
 	isUnchecked = "not checked"
@@ -48,12 +48,11 @@ const (
 
 var severities = []string{isOK, isUnchecked, isNote, isWarning, isProblem}
 
-// canary is the password in these tests, which no output shows.
+// canary is the password in these tests. No output shows it.
 const canary = "canary-7531"
 
-// doctor runs holdfast doctor for the server of url, and has judge compare its report with what is
-// expected. The program's own timeouts can run out while the machine stands still; only then is it
-// run again.
+// doctor runs holdfast doctor for the server of url, and lets judge compare its report with what is expected.
+// The program's own timeouts may run out while the machine stands still; only then is it run again.
 func doctor(t *testing.T, url string, judge func(d *diagnosis), flags ...string) {
 	t.Helper()
 	machine.Undisturbed(t, func() error {
@@ -71,16 +70,15 @@ func doctor(t *testing.T, url string, judge func(d *diagnosis), flags ...string)
 	})
 }
 
-// runDoctor runs holdfast doctor to its end, with a short look at the clock, and for a lease time
-// beside which no latency of a busy machine is long.
+// runDoctor runs holdfast doctor to its end. It checks the clock only briefly, and has a lease time so long
+// that no latency of a busy machine matters.
 func runDoctor(t *testing.T, url string, flags ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	return runWith(t, url, append([]string{"doctor", "--clock", "20ms", "--ttl", "24h"}, flags...)...)
 }
 
-// runWith runs holdfast to its end, with HOLDFAST_REDIS for the only way to a server. It fails
-// the test if the output shows the password, or that a password was taken out of it: the command
-// knows better than to rely on that.
+// runWith runs holdfast to its end, with HOLDFAST_REDIS as the only way to a server. It fails the test if the
+// output shows the password, or shows that one was removed: the command must not rely on that.
 func runWith(t *testing.T, url string, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
@@ -101,7 +99,7 @@ func runWith(t *testing.T, url string, args ...string) (code int, stdout, stderr
 	return cmd.ProcessState.ExitCode(), out.String(), said.String()
 }
 
-// command returns holdfast with HOLDFAST_REDIS for the only way to a server.
+// command returns holdfast with HOLDFAST_REDIS as the only way to a server.
 func command(ctx context.Context, url string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "holdfast", args...)
 	cmd.Env = append(slices.DeleteFunc(os.Environ(), func(kv string) bool {
@@ -111,7 +109,7 @@ func command(ctx context.Context, url string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// check looks for what any report has to be like.
+// check checks what holds for every report.
 func (d *diagnosis) check(code int) {
 	if code != d.ExitCode {
 		d.complain("exit code %d, and the report says %d", code, d.ExitCode)
@@ -162,7 +160,7 @@ func (d *diagnosis) complain(format string, args ...any) {
 	d.wrong = append(d.wrong, fmt.Errorf(format, args...))
 }
 
-// expect looks for the finding of a check, with this severity and a part of what was seen.
+// expect returns the finding of a check, which must have this severity and contain saw.
 func (d *diagnosis) expect(id, severity, saw string) finding {
 	var all []string
 	for _, f := range d.Findings {
@@ -178,14 +176,14 @@ func (d *diagnosis) expect(id, severity, saw string) finding {
 	return finding{}
 }
 
-// consequence compares the beginning of what a finding says to follow for locks.
+// consequence requires that a finding's consequence for locks begins like this.
 func (d *diagnosis) consequence(f finding, begins string) {
 	if !strings.HasPrefix(f.Consequence, begins) {
 		d.complain("%s: the consequence is %q, want %q", f.ID, f.Consequence, begins)
 	}
 }
 
-// on compares the servers on which something was found.
+// on requires that these are the finding's servers.
 func (d *diagnosis) on(f finding, servers ...string) {
 	if !slices.Equal(f.Servers, servers) {
 		d.complain("%s: found on %q, want %q", f.ID, f.Servers, servers)
@@ -200,7 +198,7 @@ func order(t *testing.T, s *server.Server, words ...any) {
 	}
 }
 
-// left returns all keys of servers, and for how long they are there still, and deletes them.
+// left returns all keys of servers, with how long they will still exist, and deletes them.
 func left(t *testing.T, servers ...*server.Server) (keys []string) {
 	t.Helper()
 	for _, s := range servers {

@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
-// documented returns the ACL rules that docs/acl gives to programs that take locks.
+// documented returns the ACL rules in docs/acl for programs that use locks.
 func documented(t *testing.T) []any {
 	t.Helper()
 	text, err := os.ReadFile("../../docs/acl/locker.rules")
@@ -26,13 +26,13 @@ func documented(t *testing.T) []any {
 	return rules
 }
 
-// as is the URL of a server for a user with the password canary.
+// as returns the URL of a server for a user with the password canary.
 func as(user string, s *server.Server) string {
 	return "redis://" + user + ":" + canary + "@" + s.Addr()
 }
 
-// A user with the least rights gets no problem and no warning. What it may not ask is
-// not checked, and the report says why.
+// A user with the least rights gets neither problems nor warnings. Questions that it may not ask are not
+// checked, and the report says why.
 func TestDoctorWithTheLeastRights(t *testing.T) {
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
@@ -51,7 +51,7 @@ func TestDoctorWithTheLeastRights(t *testing.T) {
 				d.expect(id, isOK, "")
 			}
 		})
-		// INFO has some of what CONFIG GET tells.
+		// INFO shows some of what CONFIG GET does.
 		order(t, b.Server, "ACL", "SETUSER", "locks", "+info", "+acl|whoami")
 		doctor(t, as("locks", b.Server), func(d *diagnosis) {
 			for id, saw := range map[string]string{"eviction": "noeviction", "memory": "no maxmemory", "connections": "maxclients", "replication": "without replicas"} {
@@ -63,7 +63,7 @@ func TestDoctorWithTheLeastRights(t *testing.T) {
 	})
 }
 
-// A user lacks something that locks need.
+// A user lacks a right that locks need.
 func TestDoctorWithMissingRights(t *testing.T) {
 	t.Parallel()
 	s := server.Start(t, server.One(t))
@@ -104,7 +104,7 @@ func TestDoctorWithMissingRights(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if testing.Short() && (name == "channels" || name == "publish") { // waiters poll in the trial, for seconds
+			if testing.Short() && (name == "channels" || name == "publish") { // waiters poll in the trial, which takes seconds
 				t.Skip("SKIPPED: part of make test-all")
 			}
 			t.Parallel()
@@ -115,7 +115,7 @@ func TestDoctorWithMissingRights(t *testing.T) {
 	}
 }
 
-// Locks do not need the command that newer servers have for a release.
+// Locks do not need the command by which newer servers release them.
 func TestDoctorWithoutDeletingByValue(t *testing.T) {
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {

@@ -16,8 +16,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
-// On a server with all settings as they should be, the doctor finds nothing, looks at everything,
-// and leaves nothing.
+// On a server with good settings, the doctor finds nothing, checks everything, and leaves nothing.
 func TestDoctorOfAHealthyServer(t *testing.T) {
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
@@ -58,7 +57,7 @@ func TestDoctorFindsSettings(t *testing.T) {
 		set               []any // CONFIG SET
 		id, severity, saw string
 	}
-	// In each round, settings that do not affect each other's findings. They stay for the next.
+	// The settings of a round do not affect each other's findings. They stay for the next round.
 	rounds := [][]setting{
 		{
 			{[]any{"maxmemory", "100mb", "maxmemory-policy", "volatile-lru"}, "eviction", isProblem, "volatile-lru with maxmemory 100 MB"},
@@ -87,7 +86,7 @@ func TestDoctorFindsSettings(t *testing.T) {
 		{
 			{[]any{"maxmemory", "0"}, "eviction", isOK, "noeviction"},
 			{[]any{"appendfsync", "always"}, "persistence", isOK, "fsync always"},
-			{[]any{"maxclients", "105"}, "connections", isWarning, "of maxclients 105"}, // beside 95 that the test opens
+			{[]any{"maxclients", "105"}, "connections", isWarning, "of maxclients 105"}, // besides the 95 that the test opens
 		},
 	}
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
@@ -113,7 +112,7 @@ func TestDoctorFindsSettings(t *testing.T) {
 	})
 }
 
-// The doctor tells what a server has counted: keys that it evicted, connections that it refused.
+// The doctor reports what a server has counted: keys that it evicted, connections that it refused.
 func TestDoctorTellsCounters(t *testing.T) {
 	t.Parallel()
 	s := server.Start(t, server.One(t), server.Conf("maxmemory", "3mb"), server.Conf("maxmemory-policy", "allkeys-lru"))
@@ -167,7 +166,7 @@ func TestDoctorOfAFullServer(t *testing.T) {
 	doctor(t, "redis://"+s.Addr(), func(d *diagnosis) { d.expect("trial", isProblem, "out of memory") })
 }
 
-// There is no report where there is nothing to examine.
+// Without a server to examine there is no report.
 func TestDoctorReachesNoServer(t *testing.T) {
 	t.Parallel()
 	s := server.Start(t, server.One(t), server.Conf("requirepass", canary))
@@ -189,7 +188,7 @@ func TestDoctorReachesNoServer(t *testing.T) {
 	}
 }
 
-// An interrupted examination ends, and has no report.
+// An interrupted examination ends without a report.
 func TestDoctorInterrupted(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -205,7 +204,7 @@ func TestDoctorInterrupted(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	conn, err := l.Accept() // from a doctor that is under way, and gets no answer
+	conn, err := l.Accept() // from a doctor under way, which gets no answer
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/soak"
 )
 
-// A master and its replica, each as a program may reach it.
+// The doctor examines a master and its replica, reached in each way that a program may use.
 func TestDoctorOfReplication(t *testing.T) {
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
@@ -43,7 +43,7 @@ func TestDoctorOfReplication(t *testing.T) {
 	})
 }
 
-// some returns servers for what takes long: all in a soak, otherwise the last.
+// some returns servers for long tests: all in a soak, otherwise the last.
 func some(t *testing.T) []server.Binary {
 	all := server.Binaries(t)
 	if soak.Long() {
@@ -89,13 +89,13 @@ func TestDoctorOfACluster(t *testing.T) {
 				}
 			})
 
-			// Reached as if it were a single server.
+			// Here it is reached as if it were a single server.
 			doctor(t, "redis://"+nodes[0].Addr(), func(d *diagnosis) { d.expect("topology", isProblem, "part of a Cluster") })
 		})
 	}
 }
 
-// A master is down, and nobody has its slots.
+// A master is down, and no other has its slots.
 func TestDoctorOfAClusterWithAHole(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIPPED: part of make test-all")
@@ -113,7 +113,7 @@ func TestDoctorOfAClusterWithAHole(t *testing.T) {
 		}
 	}
 	backend.Eventually(t, "the others agree that it failed", all("cluster_slots_fail:5462"))
-	for _, s := range others { // which, when the machine stands still, are not to take each other for failed
+	for _, s := range others { // if the machine stands still, they must not consider each other failed
 		order(t, s, "CONFIG", "SET", "cluster-node-timeout", "60000")
 	}
 	backend.Eventually(t, "the others do without it", func() bool { return all("cluster_state:fail")() && all("cluster_slots_ok:10922")() })
@@ -124,7 +124,7 @@ func TestDoctorOfAClusterWithAHole(t *testing.T) {
 	})
 }
 
-// Behind a sentinel there are a master and a replica.
+// The doctor examines a master and a replica behind a sentinel.
 func TestDoctorBehindASentinel(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIPPED: part of make test-all")
@@ -134,7 +134,7 @@ func TestDoctorBehindASentinel(t *testing.T) {
 		t.Run(bin.Name, func(t *testing.T) {
 			t.Parallel()
 			g := server.StartSentinel(t, bin)
-			// A machine that stands still is no reason for a failover here.
+			// A stall of the machine must not cause a failover here.
 			order(t, g.Sentinel, "SENTINEL", "SET", g.Name, "down-after-milliseconds", "60000")
 			order(t, g.Replica, "CONFIG", "SET", "maxmemory", "100mb", "maxmemory-policy", "volatile-lru")
 			backend.Eventually(t, "the replica follows", func() bool { return g.Replica.Info("replication")["master_link_status"] == "up" })

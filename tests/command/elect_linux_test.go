@@ -19,7 +19,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
-// lead is a job that writes down its terms, and ends when it is told to.
+// lead is a job that records its terms, and ends when it is told to.
 const lead = `
 echo $HOLDFAST_FENCE >>$DIR/terms; touch $DIR/up
 until [ -e $DIR/go ]; do sleep 0.05; done; exit 3`
@@ -30,13 +30,13 @@ func stand(t testing.TB, redis interface{ Addr() string }, script string, flags 
 	return beginAs(t, "elect", t.Name(), redis, script, flags...)
 }
 
-// queues waits until so many wait to lead.
+// queues waits until n candidates wait to lead.
 func (r *trial) queues(redis *server.Server, n int64) {
 	r.t.Helper()
 	r.waits(redis, "q", n)
 }
 
-// leads waits for its nth term, in which nobody of others leads.
+// leads waits for its nth term, during which none of others leads.
 func (r *trial) leads(term int, others ...*trial) {
 	r.t.Helper()
 	r.until(fmt.Sprint("it leads for term ", term), func() bool { return len(r.terms()) >= term })
@@ -47,13 +47,13 @@ func (r *trial) leads(term int, others ...*trial) {
 	}
 }
 
-// terms are the fences of its terms.
+// terms returns the fences of its terms.
 func (r *trial) terms() []string {
 	text, _ := os.ReadFile(filepath.Join(r.dir, "terms"))
 	return strings.Fields(string(text))
 }
 
-// rise fails unless fences rise.
+// rise requires that fences rise.
 func rise(t testing.TB, fences ...string) {
 	t.Helper()
 	if !slices.IsSortedFunc(fences, func(a, b string) int {
@@ -66,7 +66,7 @@ func rise(t testing.TB, fences ...string) {
 	}
 }
 
-// Short terms.
+// These flags make terms short.
 var shortTerms = []string{"--ttl=6s", "--kill-after=1s"}
 
 func TestLeaderKilled(t *testing.T) {
@@ -94,7 +94,7 @@ func TestLeaderKilled(t *testing.T) {
 	})
 }
 
-// A leader that is stopped is followed by the next; when it goes on, it stands in line.
+// When a leader is stopped, the next one leads. When it goes on, it queues again.
 func TestLeaderStopped(t *testing.T) {
 	long(t)
 	t.Parallel()
@@ -118,12 +118,12 @@ func TestLeaderStopped(t *testing.T) {
 	})
 }
 
-// A leader that is told to end resigns when its command has ended; one that waits leaves.
+// A leader that is told to end resigns when its command has ended. A candidate that waits leaves.
 func TestLeaderInterrupted(t *testing.T) {
 	t.Parallel()
 	machine.UndisturbedTest(t, func(t testing.TB) {
 		redis := server.Start(t, server.One(t))
-		// It has children that hear nothing, and waits for them with the lock.
+		// It has children that ignore signals, and waits for them while it holds the lock.
 		first := stand(t, redis, `setsid sleep 1000 & trap 'exit 5' TERM; touch $DIR/up; while :; do sleep 0.05; done`, "--ttl=1h", "--again")
 		first.up()
 		second := stand(t, redis, lead, "--ttl=1h")
@@ -142,7 +142,7 @@ func TestLeaderInterrupted(t *testing.T) {
 	})
 }
 
-// One that begins again does so behind those who wait, after its term is over.
+// A leader that campaigns again after its term queues behind the waiting candidates.
 func TestLeaderBeginsAgain(t *testing.T) {
 	t.Parallel()
 	machine.UndisturbedTest(t, func(t testing.TB) {
@@ -152,7 +152,7 @@ func TestLeaderBeginsAgain(t *testing.T) {
 		first.leads(1)
 		second := stand(t, redis, lead, again...)
 		second.queues(redis, 1)
-		first.end() // and so each of its terms ends at once
+		first.end() // so each of its terms ends at once
 		second.leads(1, first)
 		second.queues(redis, 1)
 		second.end()
@@ -162,7 +162,7 @@ func TestLeaderBeginsAgain(t *testing.T) {
 	})
 }
 
-// TestLeadersAreSeen watches leaders come and go, one by kill -9.
+// TestLeadersAreSeen watches leaders come and go, one of them by kill -9.
 func TestLeadersAreSeen(t *testing.T) {
 	long(t)
 	t.Parallel()

@@ -1,5 +1,5 @@
-// Package command tests the holdfast command as its users run it: the program itself, its exit
-// codes, what it prints, and what becomes of the jobs that it started.
+// Package command tests the holdfast command as its users run it: the program itself, its exit codes, its
+// output, and how the jobs that it started end.
 package command
 
 import (
@@ -25,12 +25,12 @@ import (
 
 // TestMain builds holdfast and puts it first in PATH.
 func TestMain(m *testing.M) {
-	backend.AtOnce(16) // most of each is waiting
+	backend.AtOnce(16) // the tests mostly wait
 	os.Exit(withHoldfast(m))
 }
 
-// withHoldfast builds it beside the test's own program: in the folder that the go command
-// removes even if it is interrupted, or the tests run into their timeout.
+// withHoldfast builds it beside the test's own program, in the folder that the go command removes even if it is
+// interrupted, or if the tests time out.
 func withHoldfast(m *testing.M) int {
 	self, err := os.Executable()
 	if err != nil {
@@ -58,9 +58,9 @@ func withHoldfast(m *testing.M) int {
 // source is the program's module.
 var source = filepath.Join("..", "..", "cmd", "holdfast")
 
-// uses is called by every test that runs holdfast. The go command repeats the verdict of tests
-// whose code, and files that they opened in their own module, are the same. Here it is told of the
-// program's sources, by names that begin like those of the tests' module.
+// Every test that runs holdfast calls uses. The go command caches the result of tests whose code, and whose
+// opened files in their own module, are unchanged. uses tells it of the program's sources, under names that
+// begin like those of the tests' module.
 func uses(t testing.TB) {
 	t.Helper()
 	if err := sources(); err != nil {
@@ -77,14 +77,14 @@ var sources = sync.OnceValue(func() error {
 		if err == nil {
 			_, err = os.Stat(here + string(filepath.Separator) + path)
 		}
-		if errors.Is(err, fs.ErrNotExist) { // anymore: somebody edits
+		if errors.Is(err, fs.ErrNotExist) { // somebody is editing and has removed it
 			return nil
 		}
 		return err
 	})
 })
 
-// TestScripts runs testdata/*.txtar, which show every exit code and what is said.
+// TestScripts runs testdata/*.txtar, which show every exit code and message.
 func TestScripts(t *testing.T) {
 	t.Parallel()
 	closed := server.Start(t, server.One(t), server.Conf("requirepass", "canary-7531"),
@@ -100,11 +100,11 @@ func TestScripts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			machine.UndisturbedTest(t, func(t testing.TB) {
-				// Its own, so that no script meets another's locks.
+				// Each script has a server of its own, so that it meets no locks of another.
 				open := server.Start(t, server.One(t))
 				var nodes []string
 				for range 3 {
-					if name == "quorum" || name == "bench" { // which name them
+					if name == "quorum" || name == "bench" { // these scripts name the servers
 						nodes = append(nodes, server.Start(t, server.One(t)).Addr())
 					}
 				}
@@ -124,7 +124,7 @@ func TestScripts(t *testing.T) {
 	}
 }
 
-// script runs one of them. The command redis talks to the server.
+// script runs one script. Its command redis talks to the server.
 func script(t testing.TB, file string, redis *server.Server, setup func(*testscript.Env)) {
 	t.Helper()
 	uses(t)
@@ -158,7 +158,7 @@ func script(t testing.TB, file string, redis *server.Server, setup func(*testscr
 	})
 }
 
-// scripting is a test as testscript wants it, in which there is one script.
+// scripting is a test with one script, in the form that testscript needs.
 type scripting struct {
 	testing.TB
 	work   string // its folder
@@ -169,8 +169,8 @@ func (s *scripting) Run(_ string, f func(testscript.T)) { f(s) }
 func (s *scripting) Parallel()                          {}
 func (s *scripting) Verbose() bool                      { return testing.Verbose() }
 
-// FailNow ends what the script has started, for which testscript would wait: jobs that nobody
-// tells to end any more.
+// FailNow ends everything that the script has started and that nobody else ends any more: otherwise testscript
+// would wait for it.
 func (s *scripting) FailNow() {
 	s.failed = true
 	if s.work != "" {
@@ -183,8 +183,7 @@ func (s *scripting) FailNow() {
 	s.TB.FailNow()
 }
 
-// processesWith lists the processes that have this in their environment, where the system
-// shows that.
+// processesWith lists the processes with this variable in their environment, if the system shows that.
 func processesWith(variable string) (pids []int) {
 	proc, err := os.Open("/proc")
 	if err != nil {
@@ -205,7 +204,7 @@ func processesWith(variable string) (pids []int) {
 	return pids
 }
 
-// Log is told what the script did, after FailNow if it failed.
+// Log gets the log of the script, after FailNow if it failed.
 func (s *scripting) Log(args ...any) {
 	if s.failed {
 		s.Error(args...)
@@ -241,7 +240,7 @@ func await(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// exited waits for an exit code to be written to a file, which a shell makes before it writes: exited FILE
+// exited waits until an exit code is written to a file. A shell creates the file before it writes: exited FILE
 func exited(ts *testscript.TestScript, _ bool, args []string) {
 	until(ts, "no exit code in "+args[0], func() bool {
 		text, _ := os.ReadFile(ts.MkAbs(args[0]))
@@ -257,7 +256,7 @@ func said(ts *testscript.TestScript, _ bool, args []string) {
 	})
 }
 
-// until waits for something to become true.
+// until waits until ok returns true.
 func until(ts *testscript.TestScript, otherwise string, ok func() bool) {
 	for limit := time.Now().Add(hang); !ok(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(limit) {

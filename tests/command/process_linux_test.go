@@ -25,7 +25,7 @@ import (
 // trial is one holdfast process and a folder for its job, $DIR.
 type trial struct {
 	t      testing.TB
-	name   string // of the lock
+	name   string // the lock's
 	dir    string
 	cmd    *exec.Cmd
 	stderr transcript
@@ -33,7 +33,7 @@ type trial struct {
 	done   chan struct{} // closed thereafter
 }
 
-// transcript is what a process has said, also while it runs.
+// transcript is what a process has printed, also while it runs.
 type transcript struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -51,10 +51,10 @@ func (s *transcript) String() string {
 	return s.text.String()
 }
 
-// stubborn is a shell script for a job that does not want to end: it ignores TERM, and has
-// processes in its group, in a session of their own, and below that. It says in $DIR/up that
-// all of them run. Each writes down that it is alive, and when the first two got a TERM, by a
-// clock that all processes have in common: see uptime.
+// stubborn is a shell script for a job that does not want to end: it ignores TERM, and has processes in its
+// group, in a session of their own, and further down. It creates $DIR/up when all of them run. Each records
+// that it is alive, and the first two record when they got a TERM, by a clock that all processes share: see
+// uptime.
 const stubborn = `
 now() { read -r up _ </proc/uptime; echo $up >>$DIR/$1; }
 trap 'now term' TERM
@@ -66,7 +66,7 @@ setsid sh -c '
 	while :; do now alive-session; sleep 0.1; done' &
 while :; do now alive; sleep 0.1; done`
 
-// uptime is the time since the machine started, which the keeper goes by, and jobs write down.
+// uptime returns the time since the machine started, which the keeper uses, and which jobs record.
 func uptime(t testing.TB) time.Duration {
 	t.Helper()
 	text, err := os.ReadFile("/proc/uptime")
@@ -85,7 +85,7 @@ func seconds(t testing.TB, text string) time.Duration {
 	return d
 }
 
-// moment is what a job wrote down last in that file, or 0.
+// moment returns the latest time that a job has recorded in that file, or 0.
 func (r *trial) moment(name string) time.Duration {
 	r.t.Helper()
 	text, _ := os.ReadFile(filepath.Join(r.dir, name))
@@ -96,7 +96,7 @@ func (r *trial) moment(name string) time.Duration {
 	return seconds(r.t, lines[len(lines)-1])
 }
 
-// told fails unless a stubborn job got a TERM.
+// told requires that a stubborn job got a TERM.
 func (r *trial) told() {
 	r.t.Helper()
 	if !r.file("term") || !r.file("term-session") {
@@ -104,24 +104,24 @@ func (r *trial) told() {
 	}
 }
 
-// diedBy waits for the end of a stubborn job, and fails if it lived past the deadline.
+// diedBy waits for the end of a stubborn job, and requires that it was not after the deadline.
 func (r *trial) diedBy(deadline time.Duration) {
 	r.t.Helper()
 	r.gone()
 	r.notAfter(deadline, "alive", "alive-session", "alive-below")
 }
 
-// toldBy fails unless a stubborn job got a TERM, and in time.
+// toldBy requires that a stubborn job got a TERM by the deadline.
 func (r *trial) toldBy(deadline time.Duration) {
 	r.t.Helper()
 	r.told()
 	r.notAfter(deadline, "term", "term-session")
 }
 
-// notAfter fails if what was written down last in these files came after the deadline.
+// notAfter requires that the latest times in these files are not after the deadline.
 func (r *trial) notAfter(deadline time.Duration, names ...string) {
 	r.t.Helper()
-	const step = 10 * time.Millisecond // of that clock
+	const step = 10 * time.Millisecond // the clock's resolution
 	for _, name := range names {
 		if late := r.moment(name) - deadline; late > step {
 			r.t.Errorf("%q is %s too late", name, late)
@@ -129,14 +129,14 @@ func (r *trial) notAfter(deadline time.Duration, names ...string) {
 	}
 }
 
-// begin starts holdfast run with the given flags and a script for sh -c. redis is
-// a server or the way to it.
+// begin starts holdfast run with the given flags and a script for sh -c. redis is a server, or a proxy in front
+// of it.
 func begin(t testing.TB, redis interface{ Addr() string }, script string, flags ...string) *trial {
 	t.Helper()
 	return beginAs(t, "run", t.Name(), redis, script, flags...)
 }
 
-// beginAs starts one of holdfast's commands that run others, for a lock of that name.
+// beginAs starts one of holdfast's commands that run others, for the lock with that name.
 func beginAs(t testing.TB, command, name string, redis interface{ Addr() string }, script string, flags ...string) *trial {
 	t.Helper()
 	args := append([]string{"holdfast", command}, flags...)
@@ -152,7 +152,7 @@ func launch(t testing.TB, name string, redis interface{ Addr() string }, args ..
 	r.cmd.Env = append(os.Environ(), "DIR="+r.dir, "HOLDFAST_REDIS=redis://"+redis.Addr(), "GORACE=atexit_sleep_ms=0")
 	r.cmd.Stderr = &r.stderr
 	r.cmd.WaitDelay = 5 * time.Second
-	// In a process group of its own. If the test is killed, so is it, and its keeper ends the job.
+	// It has a process group of its own. If the test is killed, so is holdfast, and its keeper ends the job.
 	if err := child.Start(r.cmd); err != nil {
 		t.Fatal(err)
 	}
@@ -174,16 +174,15 @@ func launch(t testing.TB, name string, redis interface{ Addr() string }, args ..
 	return r
 }
 
-// alive lists the processes of the trial: those with its folder in their
-// environment.
+// alive lists the trial's processes: those with its folder in their environment.
 func (r *trial) alive() []int { return processesWith("DIR=" + r.dir) }
 
-// job lists those of them that are neither holdfast nor its keeper.
+// job lists the processes that are neither holdfast nor its keeper.
 func (r *trial) job() []int {
 	return slices.DeleteFunc(r.alive(), func(pid int) bool { return pid == r.cmd.Process.Pid || isKeeper(pid) })
 }
 
-// keeper is the pid of the keeper, or 0.
+// keeper returns the pid of the keeper, or 0.
 func (r *trial) keeper() int {
 	for _, pid := range r.alive() {
 		if isKeeper(pid) {
@@ -205,17 +204,17 @@ func (r *trial) signal(pid int, sig syscall.Signal) {
 	}
 }
 
-// stop stops a process, and waits until all of it has stopped.
+// stop stops a process, and waits until all its threads have stopped.
 func (r *trial) stop(pid int) {
 	r.t.Helper()
 	r.until("it has stopped", func() bool {
-		r.signal(pid, unix.SIGSTOP) // again if it was continued meanwhile
+		r.signal(pid, unix.SIGSTOP) // again, if it was continued meanwhile
 		state := r.state(pid)
 		return state == "" || state == "T" || state == "Z"
 	})
 }
 
-// state is the letter that the system has for what a process does, or nothing if there is none.
+// state returns the system's letter for the state of a process, or "" if there is none.
 func (r *trial) state(pid int) string {
 	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
@@ -229,7 +228,7 @@ func (r *trial) file(name string) bool {
 	return err == nil
 }
 
-// write makes a file that the job waits for.
+// write creates a file that the job waits for.
 func (r *trial) write(name string) {
 	r.t.Helper()
 	if err := os.WriteFile(filepath.Join(r.dir, name), nil, 0o600); err != nil {
@@ -237,12 +236,12 @@ func (r *trial) write(name string) {
 	}
 }
 
-// until waits for what must happen.
+// until waits until ok returns true.
 func (r *trial) until(what string, ok func() bool) {
 	r.t.Helper()
 	pause := 5 * time.Millisecond
 	for began := time.Now(); !ok(); time.Sleep(pause) {
-		pause = min(pause*3/2, 50*time.Millisecond) // some look at all processes
+		pause = min(pause*3/2, 50*time.Millisecond) // some go through all processes
 		if time.Since(began) > hang {
 			r.t.Fatalf("not within %s: %s; left: %v", hang, what, r.alive())
 		}
@@ -276,7 +275,7 @@ func (r *trial) exits(want int) {
 	}
 }
 
-// says fails unless holdfast said so.
+// says requires that holdfast printed want.
 func (r *trial) says(want string) {
 	r.t.Helper()
 	if said := r.stderr.String(); !strings.Contains(said, want) {
@@ -284,8 +283,8 @@ func (r *trial) says(want string) {
 	}
 }
 
-// foundGone fails unless the job was ended because a renewal found the lock gone, and not
-// because the deadline came near.
+// foundGone requires that the job was ended because a renewal found the lock gone, and not because the deadline
+// was near.
 func (r *trial) foundGone() {
 	r.t.Helper()
 	r.says("lost: taken or deleted; the command was ended")
@@ -294,7 +293,7 @@ func (r *trial) foundGone() {
 	}
 }
 
-// key is the lock's on the server.
+// key returns the lock's key on the server.
 func (r *trial) key() string { return "holdfast:{" + r.name + "}" }
 
 // lose deletes the lock.
@@ -305,17 +304,17 @@ func (r *trial) lose(redis *server.Server) {
 	}
 }
 
-// leasesOf are flags for leases of three units, TERM one unit before their end, and KILL a
-// bit before their end.
+// leasesOf returns flags for leases of three units, with TERM one unit before their end, and KILL shortly
+// before it.
 func leasesOf(unit time.Duration) []string {
 	return []string{"--ttl", (3 * unit).String(), "--kill-after", unit.String()}
 }
 
-// graceOf are flags for a grace so long, and a lease whose end is far.
+// graceOf returns flags for a grace of d, and a lease that ends much later.
 func graceOf(d time.Duration) []string { return []string{"--ttl=6h", "--kill-after", d.String()} }
 
-// unit is the first length of the unit of these tests. KILL comes a quarter of a second before
-// the end of leases of three.
+// unit is the initial unit of these tests. KILL comes a quarter of a second before the end of a lease of three
+// units.
 const unit = 2 * time.Second
 
 func TestServerPausedWhileTheJobRuns(t *testing.T) {
@@ -325,7 +324,7 @@ func TestServerPausedWhileTheJobRuns(t *testing.T) {
 		r := begin(t, redis, stubborn, leasesOf(unit)...)
 		r.up()
 		redis.Pause()
-		paused := uptime(t) // and no renewal is answered from now on
+		paused := uptime(t) // from now on no renewal is answered
 		r.diedBy(paused + 3*unit)
 		r.toldBy(paused + 2*unit + unit/4)
 		redis.Resume()
@@ -348,7 +347,7 @@ func TestHoldfastStoppedWhileTheJobRuns(t *testing.T) {
 	})
 }
 
-// A keeper that is stopped is continued when it has to act, and when its job's lock is renewed.
+// A stopped keeper is continued when it has to act, and when its job's lock is renewed.
 func TestHoldfastAndKeeperStoppedWhileTheJobRuns(t *testing.T) {
 	t.Parallel()
 	redis := server.Start(t, server.One(t))
@@ -390,7 +389,7 @@ func TestKeeperKilled(t *testing.T) {
 	r.exits(70)
 }
 
-// holdfast kills a keeper that was stopped, when it could not renew the lock.
+// holdfast kills a stopped keeper if it could not renew the lock.
 func TestKeeperStoppedWhileTheJobRuns(t *testing.T) {
 	t.Parallel()
 	machine.UnhurriedTest(t, unit, func(t testing.TB, unit time.Duration) {
@@ -405,7 +404,7 @@ func TestKeeperStoppedWhileTheJobRuns(t *testing.T) {
 	})
 }
 
-// What a killed keeper leaves is its parent's to end: the keeper's death continues one that is stopped.
+// The parent of a killed keeper ends what that leaves; the keeper's death continues a stopped parent.
 func TestKeeperKilledWhileHoldfastIsStopped(t *testing.T) {
 	t.Parallel()
 	r := begin(t, server.Start(t, server.One(t)), stubborn, graceOf(time.Hour)...)
@@ -417,14 +416,14 @@ func TestKeeperKilledWhileHoldfastIsStopped(t *testing.T) {
 	r.exits(70)
 }
 
-// What a killed keeper leaves and holdfast may not kill, it waits for, and keeps the lock.
+// If holdfast may not kill what a killed keeper leaves, it waits for it, and keeps the lock.
 func TestKeeperKilledWhoseJobIsAnotherUsers(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("setpriv"); err != nil || os.Getuid() != 0 {
 		t.Skip("SKIPPED: needs setpriv, and root to run it")
 	}
 	redis := server.Start(t, server.One(t))
-	// Without this capability root may not signal others' processes, either.
+	// Without this capability even root may not signal others' processes.
 	r := launch(t, t.Name(), redis, "setpriv", "--bounding-set=-kill", "--inh-caps=-kill", "--", "holdfast", "run", "--ttl=6s", "--kill-after=1s", t.Name(), "--",
 		"setpriv", "--reuid=65534", "--clear-groups", "--", "sh", "-c", "sleep 1000; :")
 	r.until("the job is another user's", func() bool {
@@ -444,8 +443,8 @@ func TestKeeperKilledWhoseJobIsAnotherUsers(t *testing.T) {
 	r.exits(70)
 }
 
-// TestLockHandedOverSlowly delays the renewal of a lock that was handed over, and at
-// first is good for less than --kill-after.
+// TestLockHandedOverSlowly delays the renewal of a lock that was handed over, and that is first held for less
+// than --kill-after.
 func TestLockHandedOverSlowly(t *testing.T) {
 	t.Parallel()
 	machine.UndisturbedTest(t, func(t testing.TB) {
@@ -462,8 +461,7 @@ func TestLockHandedOverSlowly(t *testing.T) {
 	})
 }
 
-// TestHoldfastAndKeeperKilled shows the most that can be hoped for then: the command
-// itself dies with the keeper.
+// TestHoldfastAndKeeperKilled shows the best possible outcome: the command itself dies with the keeper.
 func TestHoldfastAndKeeperKilled(t *testing.T) {
 	t.Parallel()
 	r := begin(t, server.Start(t, server.One(t)), stubborn+"; : the command", graceOf(time.Hour)...)
@@ -481,8 +479,8 @@ func TestHoldfastAndKeeperKilled(t *testing.T) {
 	})
 }
 
-// TestProcessGroupKilled does as a shell that kills a whole pipeline: the keeper is
-// in a group of its own.
+// TestProcessGroupKilled does what a shell does that kills a whole pipeline: the keeper is in a group of its
+// own.
 func TestProcessGroupKilled(t *testing.T) {
 	t.Parallel()
 	r := begin(t, server.Start(t, server.One(t)), stubborn, graceOf(500*time.Millisecond)...)
@@ -492,7 +490,7 @@ func TestProcessGroupKilled(t *testing.T) {
 	r.exits(-1)
 }
 
-// The next renewal finds the lock gone, while the lease would be good for longer.
+// The next renewal finds the lock gone, although the lease would last longer.
 func TestLockDeletedWhileTheJobRuns(t *testing.T) {
 	t.Parallel()
 	redis := server.Start(t, server.One(t))
@@ -506,7 +504,7 @@ func TestLockDeletedWhileTheJobRuns(t *testing.T) {
 	})
 }
 
-// The command is told at the end of --max-runtime, and killed after the grace.
+// The command gets TERM at the end of --max-runtime, and is killed after the grace.
 func TestMaxRuntimeOfAStubbornJob(t *testing.T) {
 	t.Parallel()
 	redis := server.Start(t, server.One(t))
@@ -518,7 +516,7 @@ func TestMaxRuntimeOfAStubbornJob(t *testing.T) {
 	})
 }
 
-// unlessIgnored skips a test where holdfast ignores the signal, as the test itself does.
+// unlessIgnored skips a test if holdfast would ignore the signal, because the test itself does.
 func unlessIgnored(t testing.TB, sig os.Signal) {
 	t.Helper()
 	if signal.Ignored(sig) {
@@ -535,7 +533,7 @@ func TestSignalsReachTheJob(t *testing.T) {
 		t.Run(sig.String(), func(t *testing.T) {
 			t.Parallel()
 			unlessIgnored(t, sig)
-			// What is in a session of its own hears nothing of it, and is ended after it.
+			// A process in a session of its own does not get the signal, and is ended afterwards.
 			r := begin(t, redis, `ulimit -c 0; setsid sleep 1000 & touch $DIR/up; exec sleep 1000`)
 			r.up()
 			r.signal(r.cmd.Process.Pid, sig)
@@ -544,8 +542,7 @@ func TestSignalsReachTheJob(t *testing.T) {
 	}
 }
 
-// A job that is done is written down as such for as long as its lock is held; who does not want to wait for that
-// says so with a signal.
+// A completed job is recorded while its lock is held. A signal ends the wait for that.
 func TestInterruptedWhileASuccessIsWrittenDown(t *testing.T) {
 	t.Parallel()
 	redis := server.Start(t, server.One(t))
@@ -615,7 +612,7 @@ func TestIgnoredSignalsStayIgnored(t *testing.T) {
 	}
 }
 
-// A server that swallows what it is sent does not make a wait much longer.
+// A server that swallows requests does not make a wait much longer.
 func TestWaitForASilentServerEnds(t *testing.T) {
 	t.Parallel()
 	machine.UndisturbedTest(t, func(t testing.TB) {
@@ -627,7 +624,7 @@ func TestWaitForASilentServerEnds(t *testing.T) {
 	})
 }
 
-// clog makes a pipe in the trial's folder that is full, and returns the end to read it from.
+// clog makes a full pipe in the trial's folder, and returns its reading end.
 func (r *trial) clog(name string) *os.File {
 	r.t.Helper()
 	path := filepath.Join(r.dir, name)
@@ -649,7 +646,7 @@ func (r *trial) clog(name string) *os.File {
 	return f
 }
 
-// What holdfast says while nobody reads it, as on a terminal after ^S, keeps neither the job nor the lock.
+// If nobody reads holdfast's output, as on a terminal after ^S, it holds up neither the job nor the lock.
 func TestOutputThatNobodyReads(t *testing.T) {
 	t.Parallel()
 	redis := server.Start(t, server.One(t))
@@ -687,8 +684,8 @@ func TestOutputThatNobodyReads(t *testing.T) {
 	})
 }
 
-// unshared makes the arguments of a program run it as the first of a PID namespace of its own, which
-// takes root, or a kernel that gives it to users.
+// unshared returns arguments that run a program as the first of a PID namespace of its own, which needs root,
+// or a kernel that allows it to users.
 func unshared(t testing.TB, flags ...string) []string {
 	t.Helper()
 	args := append([]string{"unshare", "--user", "--map-root-user", "--pid", "--fork", "--kill-child"}, flags...)
@@ -698,7 +695,7 @@ func unshared(t testing.TB, flags ...string) []string {
 	return append(args, "--")
 }
 
-// The /proc of another namespace does not show what the job starts.
+// The /proc of another namespace does not show the processes that the job starts.
 func TestForeignProcIsRefused(t *testing.T) {
 	t.Parallel()
 	redis := server.Start(t, server.One(t))
@@ -711,14 +708,14 @@ func TestForeignProcIsRefused(t *testing.T) {
 	if keys, err := redis.Do("DBSIZE"); err != nil || keys != int64(0) {
 		t.Errorf("keys on the server: %v, %v: something was locked, or counted", keys, err)
 	}
-	// With its own it does.
+	// Its own does.
 	ns := launch(t, t.Name()+"-own", redis, append(unshared(t, "--mount-proc"), "holdfast", "run", "--kill-after=200ms", t.Name()+"-own", "--",
 		"sh", "-c", "setsid sleep 1000 & exit 3")...)
 	ns.exits(3)
 	ns.says("left processes running")
 }
 
-// zombies lists the children of a process that have ended and that nobody has waited for.
+// zombies lists the ended children of a process for which nobody has waited.
 func zombies(t testing.TB, parent int) (pids []int) {
 	t.Helper()
 	stats, err := filepath.Glob("/proc/[0-9]*/stat")
@@ -736,8 +733,8 @@ func zombies(t testing.TB, parent int) (pids []int) {
 	return pids
 }
 
-// Children that are not the keeper, such as the first process of a container is given, are reaped: while
-// holdfast waits for the lock, too, and while the job runs.
+// Children other than the keeper, such as those that the first process of a container is given, are reaped
+// while holdfast waits for the lock and while the job runs.
 func TestOrphansAreReaped(t *testing.T) {
 	t.Parallel()
 	redis := server.Start(t, server.One(t))

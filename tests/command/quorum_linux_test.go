@@ -11,10 +11,10 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
-// The nodes' password, which nothing may show.
+// nodePassword is the nodes' password. No output shows it.
 const nodePassword = "canary-8642"
 
-// nodes are servers of a quorum, and the way to them.
+// nodes are the servers of a quorum.
 type nodes []*server.Server
 
 // startNodes starts nodes, and admits them.
@@ -30,7 +30,7 @@ func startNodes(t testing.TB, n int) nodes {
 	return all
 }
 
-// env names the nodes.
+// env returns the variable that names the nodes.
 func (n nodes) env() []string {
 	var urls []string
 	for _, s := range n {
@@ -39,15 +39,15 @@ func (n nodes) env() []string {
 	return []string{"HOLDFAST_REDIS=" + strings.Join(urls, " ")}
 }
 
-// Addr is what begin puts after redis://, with the nodes that follow.
+// Addr returns what begin puts after redis://: the first node, followed by the others.
 func (n nodes) Addr() string {
 	return strings.TrimPrefix(n.env()[0], "HOLDFAST_REDIS=redis://")
 }
 
-// patientNodes are given what a slow machine needs.
+// patientNodes are flags for a slow machine.
 var patientNodes = []string{"--ttl=12s", "--kill-after=1s", "--node-timeout=3s"}
 
-// pttl is how long a node has the test's lock.
+// pttl returns for how long a node has the test's lock.
 func pttl(t testing.TB, s *server.Server) int64 {
 	t.Helper()
 	n, err := s.Do("PTTL", "holdfast:{"+t.Name()+"}")
@@ -66,7 +66,7 @@ func TestQuorumRunsGoOnWithoutAMinority(t *testing.T) {
 		first.up()
 		second := begin(t, all, alone(first), patientNodes...)
 		all[2].Kill()
-		// Both of the others renew it.
+		// Both other nodes renew it.
 		for _, s := range all[:2] {
 			before := pttl(t, s)
 			first.until("it is renewed", func() bool {
@@ -81,9 +81,9 @@ func TestQuorumRunsGoOnWithoutAMinority(t *testing.T) {
 		second.up()
 		second.end()
 		second.exits(0)
-		third := begin(t, all, "exit 7", patientNodes...) // by one who has never seen the third node
+		third := begin(t, all, "exit 7", patientNodes...) // by a process that has never seen the third node
 		third.exits(7)
-		for _, r := range []*trial{second, third} { // the first had the lock there, too
+		for _, r := range []*trial{second, third} { // the first held the lock there, too
 			said := r.stderr.String()
 			r.says(fmt.Sprintf("node %s does not answer; lock %q is held on 2 of 3 nodes", all[2].Addr(), t.Name()))
 			if strings.Contains(said, nodePassword) {
@@ -164,7 +164,7 @@ func TestDoctorOfAQuorum(t *testing.T) {
 		}
 		a, b, c := all[0].Addr(), all[1].Addr(), all[2].Addr()
 
-		good := examine(all.env(), 1) // since nothing is persisted
+		good := examine(all.env(), 1) // because nothing is persisted
 		has(good, "ok", "admitted, and not in quarantine", a, b, c)
 		has(good, "note", "3 of 3 nodes are on 127.0.0.1", a, b, c)
 		if good.Worst != "warning" || fmt.Sprint(good.Servers) != fmt.Sprint([]string{a, b, c}) {

@@ -27,7 +27,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/soak"
 )
 
-// invoke runs holdfast to its end, with no other way to a server than env has.
+// invoke runs holdfast to its end, with no way to a server other than env.
 func invoke(t testing.TB, env []string, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	uses(t)
@@ -60,7 +60,7 @@ func TestCommandOverTLS(t *testing.T) {
 	}
 	own := "&tls_cert=" + mine.Cert + "&tls_key=" + mine.Key
 	const warning = "warning: the server's certificate is not verified"
-	machine.UndisturbedTest(t, func(t testing.TB) { // how a connection fails is told unless a timeout comes first
+	machine.UndisturbedTest(t, func(t testing.TB) { // the reason why a connection fails is shown unless a timeout comes first
 		var wg sync.WaitGroup
 		for _, c := range []struct {
 			what, url string
@@ -83,7 +83,7 @@ func TestCommandOverTLS(t *testing.T) {
 			{"a key that is none", "rediss://" + addr + "?tls_cert=" + mine.Cert + "&tls_key=" + rubbish, 78, "tls_cert and tls_key"},
 			{"a certificate without its key", "rediss://" + addr + "?tls_cert=" + mine.Cert, 78, "one needs the other"},
 		} {
-			wg.Go(func() { // most of each is waiting
+			wg.Go(func() { // they mostly wait
 				code, _, stderr := invoke(t, []string{"HOLDFAST_REDIS=" + c.url}, "run", "-w", "1m", "tls", "--", "true")
 				if code != c.code || !strings.Contains(stderr, c.says) || c.says == "" && stderr != "" {
 					t.Errorf("%s: exit code %d, want %d; said %q, want %q", c.what, code, c.code, stderr, c.says)
@@ -108,7 +108,7 @@ func TestCommandOverTLS(t *testing.T) {
 	}
 }
 
-// Whatever a lock's value says of its holder, a terminal is shown text, and a program JSON.
+// Whatever a lock's value says of its holder, a terminal is shown harmless text, and a program JSON.
 func TestHostileHolders(t *testing.T) {
 	long(t)
 	t.Parallel()
@@ -156,8 +156,7 @@ func TestHostileHolders(t *testing.T) {
 	}
 }
 
-// echoing starts a server that knows no command, and says so as servers do: with the
-// arguments.
+// echoing starts a server that knows no command, and answers as servers do: with the arguments.
 func echoing(t testing.TB) (addr string) {
 	return listening(t, func(conn net.Conn) {
 		r := bufio.NewReader(conn)
@@ -172,7 +171,7 @@ func echoing(t testing.TB) (addr string) {
 	})
 }
 
-// silent starts a server that says nothing.
+// silent starts a server that answers nothing.
 func silent(t testing.TB) (addr string) {
 	return listening(t, func(conn net.Conn) { _, _ = bufio.NewReader(conn).ReadString(0) })
 }
@@ -199,12 +198,12 @@ func listening(t testing.TB, serve func(net.Conn)) (addr string) {
 	return l.Addr().String()
 }
 
-// What a node of a quorum answers to a run that looks why it does not agree is shown as one line, and without what it
-// repeats of the password.
+// If a run asks a node of a quorum why it does not grant, the node's answer is shown as one line, without the
+// parts of the password that it repeats.
 func TestWhatANodeSaysIsShownAsText(t *testing.T) {
 	t.Parallel()
 	all := nodes{server.Start(t, server.One(t)), server.Start(t, server.One(t))}
-	password := strings.Repeat("kanarie-7531-", 16) // of which a server repeats the first 128 characters
+	password := strings.Repeat("kanarie-7531-", 16) // a server repeats its first 128 characters
 	echo := listening(t, func(conn net.Conn) {
 		lines := bufio.NewReader(conn)
 		for {
@@ -230,7 +229,7 @@ func TestWhatANodeSaysIsShownAsText(t *testing.T) {
 	}
 }
 
-// No command shows the password, whatever befalls it on its way.
+// No command shows the password, whatever happens on the way.
 func TestNoCommandShowsThePassword(t *testing.T) {
 	t.Parallel()
 	const user = "zeisig"
@@ -283,13 +282,13 @@ func TestNoCommandShowsThePassword(t *testing.T) {
 			} {
 				brief := c.what == "works" || c.what == "wrong user" || c.what == "not encoded"
 				if (n > 0 && !soak.Long() || testing.Short()) && !brief {
-					continue // these fail alike, whatever the password
+					continue // these fail in the same way, whatever the password
 				}
 				wait := "200ms"
 				if c.codes[0] == 0 || c.codes[0] == 77 {
-					wait = "1m" // the server answers, in its time
+					wait = "1m" // the server answers, but slowly
 				}
-				wg.Go(func() { // most of each is waiting
+				wg.Go(func() { // they mostly wait
 					report := filepath.Join(t.TempDir(), "report.json")
 					run := []string{"run", "-v", "-w", wait, "--json=" + report, strings.ReplaceAll(c.what, " ", "-"), "--", "sh", "-c", "env; cat /proc/$$/cmdline /proc/$PPID/cmdline /proc/$PPID/environ"}
 					for _, args := range [][]string{run, slices.Insert(slices.Clone(run), 1, "--redis", c.url)} {
@@ -301,7 +300,7 @@ func TestNoCommandShowsThePassword(t *testing.T) {
 						if !slices.Contains(c.codes, code) {
 							t.Errorf("%s: exit code %d, want one of %v: %s", c.what, code, c.codes, stderr)
 						}
-						text, _ := os.ReadFile(report) // there is none when the command line is refused
+						text, _ := os.ReadFile(report) // there is no report if the command line is refused
 						check(t, "run", stdout, stderr, string(text))
 					}
 					if c.what == "wrong user" || c.what == "repeats arguments" || c.what == "works" && soak.Long() {
@@ -315,8 +314,8 @@ func TestNoCommandShowsThePassword(t *testing.T) {
 	}
 }
 
-// While a job runs, the password is in the environment of the process that its user
-// started, and in no other process; the token is in none.
+// While a job runs, the password is in the environment of the process that its user started, and of no other
+// process; the token is in none.
 func TestProcessesDoNotCarrySecrets(t *testing.T) {
 	t.Parallel()
 	const password = "kanarie-7531"
@@ -340,7 +339,7 @@ func TestProcessesDoNotCarrySecrets(t *testing.T) {
 		for _, file := range []string{"cmdline", "environ", "comm"} {
 			text, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", pid, file))
 			if (errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ESRCH)) && pid != r.cmd.Process.Pid {
-				continue // one that the shell had started, and that has ended since
+				continue // a process that the shell started, and that has ended
 			}
 			if err != nil {
 				t.Fatal(err)
@@ -366,7 +365,7 @@ func TestProcessesDoNotCarrySecrets(t *testing.T) {
 	}
 }
 
-// credentialed is a server's address with a password before it.
+// credentialed is a server's address with a password in front of it.
 type credentialed struct {
 	*server.Server
 	password string

@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
-// patient is a shell script for a job that ends when it is told to, and says so.
+// patient is a shell script for a job that ends when it is told to, and records that.
 const patient = `
 echo $HOLDFAST_FENCE >$DIR/fence; touch $DIR/up
 until [ -e $DIR/go ]; do sleep 0.05; done
@@ -24,7 +24,7 @@ func (r *trial) end() {
 	r.write("go")
 }
 
-// alone is a patient job that fails if those of others run when it begins.
+// alone returns a patient job that fails if the others' jobs run when it begins.
 func alone(others ...*trial) string {
 	var script strings.Builder
 	for _, r := range others {
@@ -33,7 +33,7 @@ func alone(others ...*trial) string {
 	return script.String() + patient
 }
 
-// queued is how many wait for the test's lock, which is of that kind.
+// queued returns how many wait for the test's lock, which is of that kind.
 func queued(t testing.TB, redis *server.Server, kind string) any {
 	t.Helper()
 	n, err := redis.Do("ZCARD", "holdfast:{"+t.Name()+"}:"+kind)
@@ -67,14 +67,14 @@ func TestSharedAndExclusiveRuns(t *testing.T) {
 			t.Errorf("two shared runs beside each other have fences %s and %s", a, b)
 		}
 		first.end()
-		first.exits(0) // and who is served by its release has left the queue
+		first.exits(0) // the waiter that its release serves has left the queue
 		if n := queued(t, redis, "rw"); n != int64(2) {
 			t.Errorf("%v wait while a shared run is left, want 2", n)
 		}
 		second.end()
 		second.exits(0)
 		writer.up()
-		if late.file("up") && !late.file("over") { // it can have passed a writer that was slow to take its turn
+		if late.file("up") && !late.file("over") { // it may have overtaken a writer that was slow to take its turn
 			t.Error("an exclusive run is not alone")
 		}
 		writer.end()
@@ -113,8 +113,8 @@ func TestSlotOfAKilledRunComesBack(t *testing.T) {
 	})
 }
 
-// A renewal finds the lock gone when the leases are good for another two thirds: it is this, and
-// not the deadline, that ends the jobs.
+// When a renewal finds the lock gone, the leases would last for another two thirds: the renewal, not the
+// deadline, ends the jobs.
 func TestSharedLockDeletedWhileJobsRun(t *testing.T) {
 	long(t)
 	t.Parallel()
@@ -143,7 +143,7 @@ func TestSharedLockDeletedWhileJobsRun(t *testing.T) {
 	}
 }
 
-// Whatever kind of lock is lost, --on-lost says what becomes of the job.
+// Whatever kind of lock is lost, --on-lost says what happens to the job.
 func TestOnLostOfEveryKind(t *testing.T) {
 	long(t)
 	t.Parallel()

@@ -57,7 +57,7 @@ func openTerminal(t testing.TB, redis *server.Server) *terminal {
 		}
 	}()
 	t.Cleanup(func() {
-		// The end of the session's leader hangs the terminal up: its jobs end too.
+		// The death of the session's leader hangs up the terminal, which ends its jobs, too.
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 		select {
@@ -86,7 +86,7 @@ func (term *terminal) script(name, text string) {
 	}
 }
 
-// expect waits until what was shown since the last call matches.
+// expect waits until the output since the last call matches.
 func (term *terminal) expect(pattern string) {
 	term.t.Helper()
 	re := regexp.MustCompile(pattern)
@@ -95,14 +95,14 @@ func (term *terminal) expect(pattern string) {
 	}
 }
 
-// expectPrompt waits until the shell is ready for a line. While it takes the terminal back from a job, what is sent can be
-// lost.
+// expectPrompt waits until the shell is ready for a line. While it takes the terminal back from a job, input
+// may be lost.
 func (term *terminal) expectPrompt() {
 	term.t.Helper()
 	term.expect(`\$ $`)
 }
 
-// expectOfShell is expect of what a shell tells before a prompt, such as that a job of it has stopped.
+// expectOfShell is expect for what a shell reports before a prompt, such as that a job has stopped.
 func (term *terminal) expectOfShell(pattern string) {
 	term.t.Helper()
 	re := regexp.MustCompile(pattern)
@@ -122,7 +122,7 @@ func (term *terminal) within(began time.Time, pattern string) {
 	term.t.Fatalf("not within %s: %q in %q", hang, pattern, term.seen.String())
 }
 
-// shows reports whether what was shown since it last did so matches.
+// shows reports whether the output since the last match matches.
 func (term *terminal) shows(re *regexp.Regexp) bool {
 	term.mu.Lock()
 	defer term.mu.Unlock()
@@ -136,20 +136,20 @@ func (term *terminal) shows(re *regexp.Regexp) bool {
 	return true
 }
 
-// foreground tells the shell to continue a job in the foreground, and waits until what it shows then matches.
+// foreground makes the shell continue a job in the foreground, and waits until its output then matches.
 func (term *terminal) foreground(pattern string) {
 	term.t.Helper()
 	term.tell("fg\n", pattern, "")
 }
 
-// background tells the shell to continue a job in the background, and waits until what it shows then matches.
+// background makes the shell continue a job in the background, and waits until its output then matches.
 func (term *terminal) background(pattern string) {
 	term.t.Helper()
-	term.tell("bg\n", pattern, "\n") // it tells of jobs before a prompt
+	term.tell("bg\n", pattern, "\n") // the shell reports jobs before a prompt
 }
 
-// tell sends a command to the shell, and then poke again and again, until what the shell shows matches. A shell that takes the
-// terminal back from a job can lose what is typed at that moment: it says so, and is told again.
+// tell sends a command to the shell, and then poke repeatedly, until the shell's output matches. A shell that
+// takes the terminal back from a job may lose input at that moment: it says so, and the command is sent again.
 func (term *terminal) tell(command, pattern, poke string) {
 	term.t.Helper()
 	lost := regexp.MustCompile("command not found")
@@ -166,10 +166,10 @@ func (term *terminal) tell(command, pattern, poke string) {
 	}
 }
 
-// foremost is a shell's command that succeeds if the shell has the terminal's foreground.
+// foremost is a shell command that succeeds if the shell is in the terminal's foreground.
 const foremost = "{ read -r _ _ _ _ group _ _ front _ </proc/$$/stat; [ $group = $front ]; }"
 
-// holds has the shell hold a lock in the background until there is a file go.
+// holds makes the shell hold a lock in the background until a file named go exists.
 func (term *terminal) holds(run string) {
 	term.t.Helper()
 	term.send("holdfast run " + run + " -- sh -c 'touch up; until [ -e go ]; do sleep 0.05; done' & until [ -e up ]; do sleep 0.05; done; echo he''ld\n")
@@ -271,7 +271,7 @@ func TestTerminal(t *testing.T) {
 		"a script gets its terminal back": func(term *terminal) {
 			term.script("script", "holdfast run back -- sh -c 'read a; echo got $a'; read b; echo got $b")
 			term.send("sh script\n")
-			term.send("\n") // should it come before the terminal is set up
+			term.send("\n") // in case it comes before the terminal is set up
 			term.expect("got")
 			term.send("text\n")
 			term.expect("got text\n")

@@ -5,8 +5,7 @@ import (
 	"time"
 )
 
-// hang is when a test gives up waiting for what must happen. Nothing that is right takes as
-// long, and what is wrong takes longer.
+// hang is how long a test waits before it fails. Nothing that works takes so long, and failures take longer.
 const hang = time.Minute
 
 // long marks a test that takes long, or loads the machine.

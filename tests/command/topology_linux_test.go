@@ -11,8 +11,8 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
-// kinds are those of locks, each by two jobs of which the second waits for the first, and
-// runs though that one fails.
+// kinds are the kinds of locks, each with two jobs. The second waits for the first, and runs although that one
+// fails.
 var kinds = []struct {
 	name, command, queue string
 	first, second        []string
@@ -26,9 +26,8 @@ var kinds = []struct {
 	{"election", "elect", "q", nil, nil},
 }
 
-// outlast runs, for each kind of lock, a job that ends when it is told to, and has another wait
-// for the same lock. The master, which has the names that here says, is replaced while the one
-// runs and the other waits.
+// outlast runs, for each kind of lock, a job that ends when it is told to, and another that waits for the same
+// lock. Meanwhile the master, which here describes, is replaced.
 func outlast(t testing.TB, url string, master *server.Server, here func(name string) bool, replace func()) {
 	t.Helper()
 	const job = "echo $HOLDFAST_FENCE >$DIR/fence; touch $DIR/up; "

@@ -17,7 +17,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
-// step is a block of shell, and what the document says that it prints.
+// step is a block of shell commands, with the output that the document shows.
 type step struct{ shell, prints string }
 
 // byHand returns the blocks of that section of docs/PROTOCOL.md.
@@ -45,7 +45,8 @@ func byHand(t *testing.T, docs string) (steps []step) {
 	return steps
 }
 
-// What docs/PROTOCOL.md has under "By hand" works as it is pasted into bash, and prints what stands there.
+// The commands in docs/PROTOCOL.md under "By hand" work if they are pasted into bash, and print what the
+// document shows.
 func TestByHandWorksAsItIsPasted(t *testing.T) {
 	docs, err := filepath.Abs(filepath.Join("..", "..", "docs"))
 	if err != nil {
@@ -70,7 +71,7 @@ func TestByHandWorksAsItIsPasted(t *testing.T) {
 				t.Fatal(err)
 			}
 			_, port, _ := net.SplitHostPort(s.Addr())
-			programs := t.TempDir() // whose redis-cli has this server as its default
+			programs := t.TempDir() // redis-cli in this folder has this server as its default
 			command := fmt.Sprintf("#!/bin/sh\nexec %s -p %s \"$@\"\n", cli, port)
 			if err := os.WriteFile(filepath.Join(programs, "redis-cli"), []byte(command), 0o700); err != nil {
 				t.Fatal(err)
@@ -110,9 +111,8 @@ func TestByHandWorksAsItIsPasted(t *testing.T) {
 
 var digits = regexp.MustCompile(`\d+`)
 
-// alike compares what was printed with what the document shows. Times and fences are others each time, and
-// what is the same number there is the same here: known has which. What is left of a lease is anything up
-// to what it was at first.
+// alike compares printed output with what the document shows. Times and fences differ each time, but equal
+// numbers there are equal here; known has them. The rest of a lease may be anything up to its full length.
 func alike(want, got string, known map[string]string) error {
 	if w, g := digits.ReplaceAllString(want, "0"), digits.ReplaceAllString(got, "0"); w != g {
 		return fmt.Errorf("not the same words")

@@ -1,6 +1,5 @@
-// Package examples runs the examples of the library's documentation. The library knows no client
-// of Redis, so that they cannot run where they stand: they are made a program with one here, by
-// go run -overlay.
+// Package examples runs the examples of the library's documentation. The library imports no client of Redis, so
+// they cannot run where they are: go run -overlay combines them here with a program that has one.
 package examples
 
 import (
@@ -16,8 +15,8 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
-// program is what the examples are called by: with the servers' addresses as its arguments, of
-// which the first is that of locks, and the others are those of nodes.
+// program calls the examples. Its arguments are the servers' addresses: first that of the locks' server, then
+// those of nodes.
 const program = `package main
 
 import (
@@ -79,7 +78,7 @@ func TestExamplesRun(t *testing.T) {
 		t.Fatalf("only %d examples: %q", len(names), names)
 	}
 
-	replace := map[string]string{} // both are there for the go command only
+	replace := map[string]string{} // only the go command sees them
 	for name, text := range map[string]string{
 		"examples.go": strings.Replace(string(source), clause, "package main\n", 1),
 		"main.go":     fmt.Sprintf(program, calls),
@@ -100,7 +99,7 @@ func TestExamplesRun(t *testing.T) {
 	}
 
 	args := []string{"run", "-overlay", overlay}
-	if raceDetector { // then what the program consists of has been built for it
+	if raceDetector { // then everything that the program consists of has been built with it
 		args = append(args, "-race")
 	}
 	args = append(args, "./program")

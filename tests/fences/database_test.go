@@ -21,8 +21,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/postgres"
 )
 
-// database is a database with a table of marks and a ledger, which has one row with a
-// mark of its own.
+// database is a database with a table of marks and a ledger, which has one row with a mark of its own.
 type database struct {
 	*sql.DB
 	name  string
@@ -30,7 +29,7 @@ type database struct {
 	dsn   func(parameters map[string]string) string // of PostgreSQL
 }
 
-// schema is the DDL of fence.SQL and fence.Table, as their documents give it.
+// schema is the DDL of fence.SQL and fence.Table, as in their documentation.
 var schema = []string{
 	`CREATE TABLE holdfast_marks (resource TEXT PRIMARY KEY, fence BIGINT NOT NULL, owner TEXT NOT NULL)`,
 	`CREATE TABLE ledger (
@@ -44,7 +43,7 @@ var schema = []string{
 // cluster is the PostgreSQL that all tests share.
 var cluster = sync.OnceValues(postgres.Start)
 
-// started is it, once it was started.
+// started is that server, once it was started.
 var started atomic.Pointer[postgres.Server]
 
 var databases atomic.Int64
@@ -67,8 +66,7 @@ func openPostgres(t *testing.T, parameters map[string]string) *database {
 	return prepare(t, &database{name: "postgres", style: fence.Dollar, dsn: dsn}, "pgx", dsn(parameters))
 }
 
-// openSQLite opens a new file. A statement that meets another's write lock waits for so
-// long, then it fails.
+// openSQLite opens a new file. A statement that meets another's write lock waits for patience, and then fails.
 func openSQLite(t *testing.T, patience time.Duration) *database {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "db")
@@ -102,7 +100,7 @@ func (d *database) marks() *fence.SQL { return &fence.SQL{DB: d.DB, Placeholders
 
 func (d *database) ledger() *fence.Table { return &fence.Table{Name: "ledger", Placeholders: d.style} }
 
-// begin begins a transaction that is rolled back with the test, at the latest.
+// begin begins a transaction that is rolled back with the test at the latest.
 func (d *database) begin(t *testing.T) *sql.Tx {
 	t.Helper()
 	tx, err := d.BeginTx(context.Background(), nil)
@@ -129,8 +127,8 @@ func execute(t *testing.T, db fence.DB, statement string) {
 	}
 }
 
-// conflict reports whether a transaction failed because of another, and is to be
-// repeated: a serialization failure of PostgreSQL, a lock of SQLite.
+// conflict reports whether a transaction failed because of another, and should be repeated: a serialization
+// failure of PostgreSQL, or a lock of SQLite.
 func conflict(err error) bool {
 	var pg *pgconn.PgError
 	var lite *sqlite.Error

@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 )
 
-// lease is one that has its stamp for ever, as a late holder believes.
+// lease is a lease that keeps its stamp for ever, as a late holder believes.
 type lease struct{ stamp fence.Stamp }
 
 func (l lease) Name() string  { return l.stamp.Lock }
@@ -21,7 +21,7 @@ func (l lease) Fences() map[string]uint64 { return map[string]uint64{l.Name(): l
 
 func (l lease) IsShared() bool { return l.stamp.Shared }
 
-// Two web servers that share their marks: each refuses what the other knows to be stale.
+// Two web servers share their marks: each refuses a fence that the other knows to be stale.
 func TestWebServersShareTheirMarks(t *testing.T) {
 	t.Parallel()
 	t.Run("sqlite", func(t *testing.T) { shareMarks(t, openSQLite(t, 0).marks()) })

@@ -19,15 +19,14 @@ import (
 // roleVariable makes the test binary a holder instead of running tests.
 const roleVariable = "HOLDFAST_FENCES_ROLE"
 
-// The roles of a holder, which is to be paused.
+// The roles of a holder that will be paused.
 const (
 	between = "between transactions"
 	within  = "within a transaction"
 )
 
-// hold acquires the lock, raises the mark and says "holding". When it is sent a line, it
-// writes, without a look at its lease: a paused process has no chance to. It says
-// "written", "stale", or what else became of it.
+// hold acquires the lock, raises the mark and prints "holding". When it gets a line, it writes without a look
+// at its lease, as a paused process would. It prints "written", "stale", or another outcome.
 func hold() {
 	err := lateWrite(os.Getenv(roleVariable), os.Args[1], os.Args[2])
 	switch {

@@ -29,19 +29,19 @@ func TestAPausedHolderIsRefusedByPostgres(t *testing.T) {
 	}
 }
 
-// One that is paused within a transaction keeps the mark locked. The next waits until the
-// server ends the paused one's session; what that had written is undone.
+// A holder that is paused within a transaction keeps the mark locked. The next holder waits until the server
+// ends the paused one's session, which undoes its writes.
 func TestAHolderPausedWithinATransactionIsCutOff(t *testing.T) {
 	t.Parallel()
-	// Longer than a machine stands still: the holder has to get as far as that.
+	// This is longer than a machine stands still, since the holder must get that far.
 	total, said := pauseHolder(t, within, map[string]string{"idle_in_transaction_session_timeout": "3000"})
 	if total != 101 || !strings.HasPrefix(said, "error") {
 		t.Errorf("total is %d, the paused holder says %q", total, said)
 	}
 }
 
-// pauseHolder has a holder with these parameters paused, adds 1 to the total of 100
-// meanwhile, and lets it go on. It returns the total after that, and what the holder says.
+// pauseHolder pauses a holder with these parameters, adds 1 to the total of 100 meanwhile, and lets it go on.
+// It returns the total after that, and what the holder prints.
 func pauseHolder(t *testing.T, role string, parameters map[string]string) (total int64, said string) {
 	d := openPostgres(t, nil)
 	b := &backend.Backend{Server: server.Start(t, server.One(t))}
@@ -86,7 +86,7 @@ func pauseHolder(t *testing.T, role string, parameters map[string]string) (total
 	if err := cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	// Its renewals stop, so the lock comes free.
+	// Its renewals stop, so the lock becomes free.
 	lease := backend.Acquire(t, b.Client(t, nil).Mutex("ledger"))
 	stamp, err := fence.Of(lease)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 )
 
-// resources are the ways in which a resource can be guarded: each says whether a lease is let in.
+// resources are the ways to guard a resource. Each function reports whether a lease is accepted.
 func resources(t *testing.T, b *backend.Backend, d *database) map[string]func(l fence.Lease) error {
 	t.Helper()
 	raise := func(m fence.Marks) func(fence.Lease) error {
@@ -58,8 +58,8 @@ type late struct{ *holdfast.Lease }
 
 func (late) Err() error { return nil }
 
-// Readers that hold the lock together are let in beside each other, whoever comes first, and so is a
-// writer that has become one of them; none of them after the next writer.
+// Readers that hold the lock together are accepted in any order, and so is a writer that has become one of
+// them; after the next writer none of them is.
 func TestReadersDoNotShutEachOtherOut(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(t *testing.T, d *database) {
@@ -104,7 +104,7 @@ func TestReadersDoNotShutEachOtherOut(t *testing.T) {
 	})
 }
 
-// Leases that nobody shares a fence with are told apart where two have the same, as after a loss of data.
+// Leases that do not share a fence are told apart even if two have the same one, as after a loss of data.
 func TestOnlyReadersShareAFence(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(t *testing.T, d *database) {

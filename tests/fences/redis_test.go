@@ -28,7 +28,7 @@ func by(owner string, number uint64) fence.Stamp {
 	return fence.Stamp{Lock: "ledger", Fence: number, Owner: owner}
 }
 
-// refused requires that err is the refusal of s by this mark.
+// refused requires that err is the refusal of s because of this mark.
 func refused(t *testing.T, err error, s fence.Stamp, mark fence.Mark) {
 	t.Helper()
 	var stale *fence.StaleError
@@ -37,7 +37,7 @@ func refused(t *testing.T, err error, s fence.Stamp, mark fence.Mark) {
 	}
 }
 
-// taken requires that a write was.
+// taken requires that a write was accepted.
 func taken(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
@@ -45,7 +45,7 @@ func taken(t *testing.T, err error) {
 	}
 }
 
-// eachRedis runs f on every kind of server, with a client that knows of no fences.
+// eachRedis runs f on every kind of server, with a client that knows nothing of fences.
 func eachRedis(t *testing.T, f func(t *testing.T, d drivertest.Driver, rdb redis.UniversalClient)) {
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		f(t, driverOf(t, b.Redis(t)), b.Redis(t))
@@ -89,7 +89,7 @@ func TestRedisSet(t *testing.T) {
 		if v := get(t, rdb, mark); err != nil || v != "10 b c" || rdb.PTTL(ctx, mark).Val() != -1 {
 			t.Errorf("the mark %q is %q, %v", mark, v, err)
 		}
-		// Beyond 2^53 a float cannot tell these.
+		// Beyond 2^53 floating-point numbers cannot tell these apart.
 		taken(t, r.Raise(ctx, by("a", math.MaxInt64-1), "total"))
 		taken(t, r.Raise(ctx, by("a", math.MaxInt64), "total"))
 		refused(t, r.Raise(ctx, by("a", math.MaxInt64-1), "total"), by("a", math.MaxInt64-1), fence.Mark{Fence: math.MaxInt64, Owner: "a"})
@@ -97,8 +97,7 @@ func TestRedisSet(t *testing.T) {
 	})
 }
 
-// A new holder raises the mark before it reads: then the earlier one cannot change what
-// was read.
+// A new holder raises the mark before it reads, so that the earlier one cannot change what was read.
 func TestRedisRaise(t *testing.T) {
 	t.Parallel()
 	eachRedis(t, func(t *testing.T, d drivertest.Driver, rdb redis.UniversalClient) {
@@ -252,7 +251,7 @@ func TestFencesInACluster(t *testing.T) {
 	t.Parallel()
 	for _, bin := range server.Binaries(t) {
 		t.Run(bin.Name, func(t *testing.T) {
-			t.Parallel() // its nodes take their time to meet
+			t.Parallel() // its nodes take a while to meet
 			nodes := server.StartCluster(t, bin, 3)
 			rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{nodes[0].Addr()}})
 			t.Cleanup(func() { _ = rdb.Close() })
@@ -273,8 +272,7 @@ func TestFencesInACluster(t *testing.T) {
 	}
 }
 
-// Holders that write whenever they like, late ones too: what is written never goes
-// back to an earlier fence.
+// Holders write at any time, even late. What is written never goes back to an earlier fence.
 func TestRedisUnderManyHolders(t *testing.T) {
 	t.Parallel()
 	eachRedis(t, func(t *testing.T, d drivertest.Driver, rdb redis.UniversalClient) {
@@ -290,8 +288,8 @@ func TestRedisUnderManyHolders(t *testing.T) {
 	})
 }
 
-// many has so many holders write, each so often, at once. It returns how many writes were
-// taken (true), and how many refused as stale.
+// many makes several holders write at once, each several times. It returns how many writes were accepted
+// (true), and how many were refused as stale.
 func many(t *testing.T, holders, times int, write func(owner string) error) map[bool]int {
 	outcomes := map[bool]int{}
 	var mu sync.Mutex
@@ -314,8 +312,8 @@ func many(t *testing.T, holders, times int, write func(owner string) error) map[
 	return outcomes
 }
 
-// rises requires a log of fences that never fall, as long as there were successes, and
-// that some were refused.
+// rises requires a log of fences that never fall, with as many entries as successes, and that some writes were
+// refused.
 func rises(t *testing.T, log []string, outcomes map[bool]int) {
 	t.Helper()
 	numbers := make([]uint64, len(log))

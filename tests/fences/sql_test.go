@@ -135,8 +135,8 @@ var guards = map[string]func(d *database, ctx context.Context, tx fence.DB, s fe
 	},
 }
 
-// Two transactions at once, the first not yet ended when the second raises the mark: the
-// second waits, and then sees what the first has done.
+// The second of two concurrent transactions raises the mark while the first has not ended: it waits, and then
+// sees what the first has done.
 func TestConcurrentTransactionsOnPostgres(t *testing.T) {
 	t.Parallel()
 	for _, level := range []string{"read committed", "repeatable read", "serializable"} {
@@ -172,7 +172,7 @@ func race(t *testing.T, d *database, raise raiseIn, level string, known, lowFirs
 		first, second = second, first
 	}
 	tx1, tx2 := d.begin(t), d.begin(t)
-	waiting := number(t, tx2, "SELECT pg_backend_pid()") // which also takes the snapshot of the stricter levels
+	waiting := number(t, tx2, "SELECT pg_backend_pid()") // it also takes the snapshot of the stricter levels
 	taken(t, raise(d, ctx, tx1, first))
 	execute(t, tx1, "UPDATE ledger SET total = total + 1 WHERE id = 1")
 	answer := make(chan error, 1)
@@ -188,7 +188,7 @@ func race(t *testing.T, d *database, raise raiseIn, level string, known, lowFirs
 	err := <-answer
 
 	if commit && level != "read committed" {
-		// The second cannot see the first: it fails, and tells when it is repeated.
+		// The second cannot see the first. It fails, and finds out when it is repeated.
 		if !conflict(err) || errors.Is(err, fence.ErrStale) {
 			t.Fatalf("%v; want a serialization failure", err)
 		}
@@ -216,11 +216,11 @@ func race(t *testing.T, d *database, raise raiseIn, level string, known, lowFirs
 	if lowFirst {
 		refused(t, raise(d, ctx, d, first), first, fence.Mark{Fence: second.Fence, Owner: second.Owner})
 	} else {
-		taken(t, raise(d, ctx, d, first)) // whose mark went back with it
+		taken(t, raise(d, ctx, d, first)) // its mark went back with it
 	}
 }
 
-// SQLite has one writer: the second is refused while the first goes on, in whichever order.
+// SQLite has one writer: the second is refused while the first has not ended, in either order.
 func TestConcurrentTransactionsOnSQLite(t *testing.T) {
 	t.Parallel()
 	for guard, raise := range guards {
@@ -245,7 +245,7 @@ func TestConcurrentTransactionsOnSQLite(t *testing.T) {
 					} else {
 						taken(t, tx1.Rollback())
 					}
-					// One that has read before the first ended cannot write on that.
+					// A transaction that has read before the first ended cannot write after that.
 					err := raise(d, ctx, d, second)
 					if commit && !lowFirst {
 						refused(t, err, second, fence.Mark{Fence: first.Fence, Owner: first.Owner})
@@ -258,8 +258,8 @@ func TestConcurrentTransactionsOnSQLite(t *testing.T) {
 	}
 }
 
-// A transaction that has read before it raises the mark, while another wrote, fails: it
-// cannot write what it computed from something old.
+// A transaction that reads before it raises the mark, while another one writes, fails: it cannot write what it
+// computed from outdated data.
 func TestReadingBeforeRaisingFailsOnSQLite(t *testing.T) {
 	t.Parallel()
 	d := openSQLite(t, 0)
@@ -274,9 +274,8 @@ func TestReadingBeforeRaisingFailsOnSQLite(t *testing.T) {
 	}
 }
 
-// Many transactions that read, compute and write, at every isolation level, with
-// fences in any order: no update is lost, and the order in which they commit never
-// goes back to an earlier fence.
+// Many transactions read, compute and write, at every isolation level, with fences in any order: no update is
+// lost, and the order of their commits never goes back to an earlier fence.
 func TestDatabasesUnderManyHolders(t *testing.T) {
 	t.Parallel()
 	t.Run("sqlite", func(t *testing.T) { crowd(t, openSQLite(t, time.Minute)) })
@@ -318,8 +317,8 @@ func crowd(t *testing.T, d *database) {
 	}
 }
 
-// post reads the total and the end of the log, and writes what follows from them: statements
-// that know nothing of fences.
+// post reads the total and the end of the log, and writes what follows from them, in statements that know
+// nothing of fences.
 func post(ctx context.Context, tx *sql.Tx, s fence.Stamp) error {
 	var total, last int64
 	if err := tx.QueryRowContext(ctx, "SELECT total FROM ledger WHERE id = 1").Scan(&total); err != nil {
@@ -336,7 +335,7 @@ func post(ctx context.Context, tx *sql.Tx, s fence.Stamp) error {
 	return err
 }
 
-// repeat calls f until it fails for no other transaction's sake.
+// repeat calls f until it does not fail because of another transaction.
 func repeat(f func() error) error {
 	for {
 		if err := f(); !conflict(err) {

@@ -1,8 +1,8 @@
 //go:build linux
 
-// Package interop tests locks that programs in other languages share with ours: Java with Jedis
-// and with Redisson, Python with Redis' own client. They run as they would anywhere, in
-// processes of their own: rival.go. Linux only: there one clock is read by all.
+// Package interop tests locks that programs in other languages share with ours: Java with Jedis and with
+// Redisson, Python with Redis's own client. They run as usual, in processes of their own: see rival.go. Linux
+// only, where all programs can read one clock.
 package interop
 
 import (
@@ -34,15 +34,15 @@ func TestMain(m *testing.M) {
 		hold(os.Args[1:])
 		return
 	}
-	backend.AtOnce(6) // programs take their time to start, and wait for each other
+	backend.AtOnce(6) // programs take a while to start, and wait for each other
 	os.Exit(m.Run())
 }
 
-// form is how a program keeps a lock.
+// form is how a program stores a lock.
 type form struct {
-	name     string // as the programs call it
+	name     string // the program's name for it
 	language string
-	poll     time.Duration // how often the program asks for a lock that is held, if it polls
+	poll     time.Duration // how often the program asks for a held lock, if it polls
 	ours     func(c *holdfast.Client, key string, opts ...holdfast.MutexOption) *holdfast.Lock
 }
 
@@ -62,23 +62,23 @@ const (
 	channel = "redisson_lock__channel:{" + key + "}"
 )
 
-// table is where a rival and ours meet.
+// table is where a rival and our clients meet.
 type table struct {
 	form
 	nodes []*server.Server
-	open  func(t *testing.T) redis.UniversalClient // as another process of ours has it
+	open  func(t *testing.T) redis.UniversalClient // for another process of ours
 	rdb   redis.UniversalClient
 	them  *rival
 }
 
-// lock returns the lock as another process of ours has it.
+// lock returns the lock as another process of ours would have it.
 func (on *table) lock(t *testing.T, opts ...holdfast.MutexOption) *holdfast.Lock {
 	t.Helper()
 	l, _ := on.hearing(t, opts...)
 	return l
 }
 
-// hearing is lock, and the driver, which knows what comes on the channel of Redisson's clients.
+// hearing returns that lock, and its driver, which records what comes on the channel of Redisson's clients.
 func (on *table) hearing(t *testing.T, opts ...holdfast.MutexOption) (*holdfast.Lock, *backend.Hearing) {
 	t.Helper()
 	d := backend.Hear(drivertest.Of(holdfastgoredis.NewDriver(on.open(t))), channel)
@@ -90,7 +90,7 @@ func (on *table) free(t *testing.T) bool {
 	return on.rdb.Exists(t.Context(), key).Val() == 0
 }
 
-// What is proven of each form.
+// claims are what is proven of each form.
 var claims = []struct {
 	name string
 	told bool // only of Redisson
@@ -102,7 +102,7 @@ var claims = []struct {
 	{"their waiter is woken", false, theirWaiterIsWoken},
 	{"they get their turn", false, theyGetTheirTurn},
 	{"both count to the same", false, bothCountToTheSame},
-	{"crashes", false, crashes}, // the last: it starts other programs, which end with it
+	{"crashes", false, crashes}, // it comes last: it starts other programs, which end with it
 }
 
 func TestSharing(t *testing.T) {
@@ -124,7 +124,7 @@ func TestSharing(t *testing.T) {
 						continue
 					}
 					if !t.Run(c.name, func(t *testing.T) { c.f(t, on) }) {
-						return // the program may be anywhere
+						return // the program may be in any state
 					}
 				}
 			}
@@ -140,8 +140,7 @@ func binaries(t *testing.T) []server.Binary {
 	return []server.Binary{server.One(t)}
 }
 
-// In a Cluster, Redisson's clients have sharded channels, unless they are told to have
-// ordinary ones.
+// In a Cluster, Redisson's clients use sharded channels, unless they are told to use ordinary ones.
 func TestSharingInACluster(t *testing.T) {
 	t.Parallel()
 	program := setUp(t, "java")
@@ -177,7 +176,7 @@ func neitherReleasesTheOthers(t *testing.T, on *table) {
 	}
 	backend.Release(t, lease)
 
-	// Ours expires, and they get it.
+	// Our lock expires, and they get it.
 	late := backend.Acquire(t, on.lock(t, holdfast.NoRenew(), holdfast.TTL(500*time.Millisecond)))
 	on.them.expect(t, "granted", "acquire 60000")
 	if err := late.Release(t.Context()); !errors.Is(err, holdfast.ErrLost) {
@@ -196,7 +195,7 @@ func neitherReleasesTheOthers(t *testing.T, on *table) {
 	}
 }
 
-// A thread of Redisson's that enters its lock twice has to leave it twice.
+// A Redisson thread that locks its lock twice must unlock it twice.
 func entersAgain(t *testing.T, on *table) {
 	l := on.lock(t)
 	on.them.expect(t, "granted", "acquire 60000")
@@ -214,12 +213,12 @@ func entersAgain(t *testing.T, on *table) {
 	}
 }
 
-// turns is how many waits a median is made of.
+// turns is how many waits a median is taken of.
 const turns = 9
 
-// Ours sleeps until they release. That Redisson's clients tell of it is known by what ours hears;
-// that ours wakes up at once then, and looks often where nobody tells, is shown in virtual time, in
-// tests/behaviour.
+// Our client sleeps until they release. What it hears shows that Redisson's clients announce that. Tests in
+// tests/behaviour show, in virtual time, that it then wakes up at once, and that it looks often if nobody
+// announces releases.
 func ourWaiterIsWoken(t *testing.T, on *table) {
 	ours := int64(1) // subscriptions
 	if len(on.nodes) > 1 {
@@ -238,7 +237,7 @@ func ourWaiterIsWoken(t *testing.T, on *table) {
 			t.Error("a release is told of that has not been")
 		}
 		released := on.them.expect(t, "released", "release")
-		lease := backend.Receive(t, leases) // far sooner than their lock would end
+		lease := backend.Receive(t, leases) // long before their lock would expire
 		waits = append(waits, time.Duration(history.Now()-released))
 		if on.told() {
 			backend.Eventually(t, "ours is told of their release", func() bool { return d.Heard("0") })
@@ -248,13 +247,13 @@ func ourWaiterIsWoken(t *testing.T, on *table) {
 	tell(t, on.name+": ours has the lock after their release", waits)
 }
 
-// listeners waits until so many hear of releases.
+// listeners waits until n clients are subscribed to releases.
 func (on *table) listeners(t *testing.T, n int64) {
 	t.Helper()
 	backend.Eventually(t, "those who wait hear Redisson's channel", func() bool { return on.listening(t) >= n })
 }
 
-// listening returns how many hear of releases, in a Cluster on any node.
+// listening returns how many clients are subscribed to releases, in a Cluster on any node.
 func (on *table) listening(t *testing.T) (heard int64) {
 	t.Helper()
 	for _, node := range on.nodes {
@@ -269,8 +268,8 @@ func (on *table) listening(t *testing.T) (heard int64) {
 	return heard
 }
 
-// They sleep until ours releases, or poll. Redisson, if it were not told, would wait for what is
-// left of five minutes: far longer than an answer is waited for.
+// They sleep until our client releases, or poll. If Redisson were not told, it would wait for the rest of five
+// minutes, far longer than the test waits for an answer.
 func theirWaiterIsWoken(t *testing.T, on *table) {
 	l := on.lock(t, holdfast.TTL(5*time.Minute))
 	var waits []time.Duration
@@ -288,19 +287,19 @@ func theirWaiterIsWoken(t *testing.T, on *table) {
 	tell(t, on.name+": they have the lock after our release", waits)
 }
 
-// tell prints waits. How long they are says more of the machine than of the locks.
+// tell logs waits. Their length says more about the machine than about the locks.
 func tell(t *testing.T, what string, waits []time.Duration) {
 	t.Helper()
 	slices.Sort(waits)
 	t.Logf("%s after %s, the median of %d; at most %s", what, waits[len(waits)/2].Round(10*time.Microsecond), len(waits), waits[len(waits)-1].Round(10*time.Microsecond))
 }
 
-// mostPassed is how often ours may have the lock while they wait. What they wait for is counted in
-// turns of ours, which take longer on a slow machine, too: they have it after two seconds, at most,
-// where nothing is slow.
+// mostPassed is how often our clients may hold the lock while they wait. Their wait is measured in turns of
+// ours, which take longer on a slow machine, too: if nothing is slow, they get the lock after two seconds at
+// most.
 const mostPassed = 500
 
-// While ours hand the lock over to each other without end, they get their turn.
+// While our clients hand the lock over to each other without end, they get their turn.
 func theyGetTheirTurn(t *testing.T, on *table) {
 	ctx, stop := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
@@ -320,7 +319,7 @@ func theyGetTheirTurn(t *testing.T, on *table) {
 	defer wg.Wait()
 	defer stop()
 	var waits []time.Duration
-	var passed []int64 // how often ours handed it over while they waited
+	var passed []int64 // how often our clients handed it over while they waited
 	for range turns {
 		before := handed.Load()
 		backend.Eventually(t, "ours hand over to each other again", func() bool { return handed.Load() > before+20 })
@@ -338,10 +337,10 @@ func theyGetTheirTurn(t *testing.T, on *table) {
 	}
 }
 
-// Both sides add to a counter that nothing but the lock guards.
+// Both sides add to a counter that only the lock guards.
 func bothCountToTheSame(t *testing.T, on *table) { allCountToTheSame(t, on, on.them) }
 
-// All programs that know the string, and ours, add to one counter together.
+// All programs that use the string form, and our clients, add to one counter.
 func TestAllCountToTheSame(t *testing.T) {
 	t.Parallel()
 	for _, bin := range binaries(t) {
@@ -355,7 +354,7 @@ func TestAllCountToTheSame(t *testing.T) {
 		var rivals []*rival
 		for _, f := range forms {
 			if !f.told() {
-				// As often as each other: who asks seldom would have it seldom.
+				// All poll equally often: a program that asks rarely would rarely get the lock.
 				rivals = append(rivals, start(t, setUp(t, f.language), f.name, s.Addr(), key, 5*time.Millisecond))
 			}
 		}
@@ -363,7 +362,7 @@ func TestAllCountToTheSame(t *testing.T) {
 	}
 }
 
-// allCountToTheSame goes on until all had turns. A hold that the machine stood still for may have ended
+// allCountToTheSame goes on until all had turns. A hold during which the machine stood still may have ended
 // before it was used.
 func allCountToTheSame(t *testing.T, on *table, rivals ...*rival) {
 	for last := soak.Duration(t) / 3; ; last *= 2 {
@@ -382,7 +381,7 @@ func allCountToTheSame(t *testing.T, on *table, rivals ...*rival) {
 	}
 }
 
-// countTogether returns an error if the lock did not keep them apart, and who had few turns.
+// countTogether returns an error if the lock did not keep them apart, and the programs that had few turns.
 func countTogether(t *testing.T, on *table, last time.Duration, rivals ...*rival) (few string, err error) {
 	const counter = "counter"
 	on.rdb.Del(t.Context(), counter)
@@ -418,8 +417,8 @@ func countTogether(t *testing.T, on *table, last time.Duration, rivals ...*rival
 	return few, err
 }
 
-// hammer has goroutines of two clients add to the counter. What it returns waits for their end, and
-// returns what they did, and what failed.
+// hammer makes goroutines of two clients add to the counter. The returned function waits until they have ended,
+// and returns what they did, and what failed.
 func (on *table) hammer(t *testing.T, last time.Duration, counter string) func() ([]history.Event, error) {
 	recorder := history.NewRecorder(nil)
 	var wg sync.WaitGroup
@@ -456,7 +455,7 @@ func (on *table) hammer(t *testing.T, last time.Duration, counter string) func()
 	}
 }
 
-// count adds 1, as programs do that rely on a lock.
+// count adds 1 like a program that relies on a lock.
 func count(ctx context.Context, rdb redis.UniversalClient, counter string) error {
 	n, err := rdb.Get(ctx, counter).Int()
 	if err != nil && !errors.Is(err, redis.Nil) {
@@ -466,7 +465,7 @@ func count(ctx context.Context, rdb redis.UniversalClient, counter string) error
 	return rdb.Set(ctx, counter, strconv.Itoa(n+1), 0).Err()
 }
 
-// A holder that is killed keeps the lock for what is left of its TTL, and no longer.
+// A holder that is killed keeps the lock for the rest of its TTL, no longer.
 func crashes(t *testing.T, on *table) {
 	theirsDies := func(renewed bool) func(unit time.Duration) error {
 		return func(unit time.Duration) error {
@@ -513,7 +512,7 @@ func crashes(t *testing.T, on *table) {
 	})
 }
 
-// waiting waits until ours queues for the lock. It returns the lease if there is no need to.
+// waiting waits until our client is queued for the lock. It returns the lease if that was granted already.
 func (on *table) waiting(t *testing.T, leases <-chan *holdfast.Lease) (early *holdfast.Lease) {
 	l := on.lock(t)
 	backend.Eventually(t, "ours waits", func() bool {
@@ -528,15 +527,15 @@ func (on *table) waiting(t *testing.T, leases <-chan *holdfast.Lease) (early *ho
 	return early
 }
 
-// expiry returns when the lock will be free if nobody renews it; now if it is.
+// expiry returns when the lock will be free unless it is renewed, or the present time if it is free.
 func (on *table) expiry(t *testing.T) int64 {
 	t.Helper()
-	now := history.Now() // before it is asked: a machine may stall
+	now := history.Now() // before the request: a machine may stall
 	left := on.rdb.PTTL(t.Context(), key).Val()
 	return now + max(left, 0).Nanoseconds()
 }
 
-// early judges when somebody got the lock of a holder that had been killed.
+// early judges when somebody got the lock of a holder that was killed.
 func (on *table) early(t *testing.T, who string, began time.Time, granted, expiry int64) error {
 	t.Helper()
 	late := time.Duration(granted - expiry)

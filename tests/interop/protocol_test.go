@@ -25,11 +25,11 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/soak"
 )
 
-// side is one of a lock that both know: how the program calls it, and how it is ours. Its locks have the
+// side is one side of a lock that both know: the program's name for it, and our lock. Its locks have the
 // program's name.
 type side struct {
 	kind  string
-	share int // of everyone, 0 for all of it
+	share int // of everyone; 0 for all of it
 	ours  func(c *holdfast.Client, name string, options holdfast.Option) *holdfast.Lock
 }
 
@@ -48,7 +48,7 @@ var (
 // shares has how much of the lock each kind has.
 var shares = map[string]int{aMutex.kind: aMutex.share, aReader.kind: aReader.share, aWriter.kind: aWriter.share}
 
-// everyone is more readers than there are.
+// everyone exceeds the number of readers.
 const everyone = 1000
 
 // peer is a program that does what docs/PROTOCOL.md says, with the scripts that docs/scripts has. A side's kind
@@ -61,7 +61,7 @@ type peer struct {
 	open func(t *testing.T) redis.UniversalClient
 }
 
-// A client in Python that was written from docs/PROTOCOL.md locks beside ours.
+// A client in Python that was written from docs/PROTOCOL.md shares locks with ours.
 func TestAClientWrittenFromTheProtocol(t *testing.T) {
 	t.Parallel()
 	program := slices.Clone(setUp(t, "python"))
@@ -96,7 +96,7 @@ func TestAClientWrittenFromTheProtocol(t *testing.T) {
 	}
 }
 
-// lock returns a lock as another process of ours has it.
+// lock returns a lock as another process of ours would have it.
 func (p *peer) lock(t *testing.T, s side, opts ...holdfast.Option) *holdfast.Lock {
 	t.Helper()
 	return s.ours(backend.New(t, nil, drivertest.Of(holdfastgoredis.NewDriver(p.open(t)))), p.name, holdfast.Options(opts...))
@@ -115,7 +115,7 @@ func keepsOut(t *testing.T, p *peer, s side) {
 	backend.Release(t, lease)
 }
 
-// Nobody would have the lock so soon who has to wait for the end of a lease.
+// A waiter that had to wait for the end of a lease would not get the lock so soon.
 func handsOver(t *testing.T, p *peer, s side) {
 	l := p.lock(t, s, holdfast.TTL(5*time.Minute))
 	p.expect(t, "granted", fmt.Sprintf("acquire %s 300000", s.kind))
@@ -154,7 +154,7 @@ func weighs(t *testing.T, p *peer) {
 	backend.Release(t, backend.Acquire(t, reader))
 }
 
-// The server loses its data while the program holds a lock, and has the lock again after the next renewal.
+// The server loses its data while the program holds a lock; the next renewal claims the lock again.
 func assertsAgain(t *testing.T, p *peer) {
 	l, rdb := p.lock(t, aMutex), p.open(t)
 	machine.Undisturbed(t, func() error {
@@ -174,8 +174,8 @@ func assertsAgain(t *testing.T, p *peer) {
 	})
 }
 
-// countsWith has threads and goroutines of both add to a counter that nothing but the lock guards, and readers
-// see that it stands still. It goes on until all had turns.
+// countsWith makes threads and goroutines of both sides add to a counter that only the lock guards, while
+// readers see that it does not change. It goes on until all had turns.
 func countsWith(t *testing.T, p *peer, sides ...side) {
 	for last := soak.Duration(t) / 3; ; last *= 2 {
 		few := ""
@@ -225,7 +225,7 @@ func (p *peer) countTogether(t *testing.T, last time.Duration, sides []side) (fe
 	return few, err
 }
 
-// turnsOf reads what became of a hammer.
+// turnsOf reads the outcome of a hammer.
 func (p *peer) turnsOf(t *testing.T, last time.Duration) (events []history.Event) {
 	t.Helper()
 	for {
@@ -252,8 +252,8 @@ func (p *peer) turnsOf(t *testing.T, last time.Duration) (events []history.Event
 	}
 }
 
-// hammerOurs has goroutines of two clients do the same, for as long as the program does. What it returns waits for
-// their end, and returns what they did, and what failed.
+// hammerOurs makes goroutines of two clients do the same, for as long as the program does. The returned
+// function waits until they have ended, and returns what they did, and what failed.
 func (p *peer) hammerOurs(t *testing.T, last time.Duration, counter string, sides []side) func() ([]history.Event, error) {
 	recorder, rdb := history.NewRecorder(nil), p.open(t)
 	var wg sync.WaitGroup

@@ -25,11 +25,11 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/history"
 )
 
-// languages holds what setUp found out, once for each.
+// languages holds the result of setUp for each language.
 var languages sync.Map
 
-// setUp returns how a program in that language is run. It skips the test where what that
-// needs cannot be had, and fails it where the program does not compile.
+// setUp returns the command that runs a program in that language. It skips the test if something that this
+// needs is not available, and fails it if the program does not compile.
 func setUp(t *testing.T, language string) []string {
 	t.Helper()
 	type result struct {
@@ -112,14 +112,14 @@ func run(t *testing.T, command []string, env ...string) *rival {
 	return r
 }
 
-// starting and hanging are how long a program may take to start, and to answer: virtual machines
-// and interpreters start slowly on a machine that has much to do.
+// starting and hanging are how long a program may take to start, and to answer: virtual machines and
+// interpreters start slowly on a busy machine.
 const (
 	starting = 3 * time.Minute
 	hanging  = time.Minute
 )
 
-// end kills it, if that was not done.
+// end kills the program, unless that was already done.
 func (r *rival) end(t *testing.T) {
 	if r.cmd.ProcessState != nil {
 		return
@@ -133,7 +133,7 @@ func (r *rival) end(t *testing.T) {
 	}
 }
 
-// kill ends it as the kernel ends what takes too much memory.
+// kill kills it, as the kernel kills a process that uses too much memory.
 func (r *rival) kill(t *testing.T) {
 	t.Helper()
 	r.end(t)
@@ -152,7 +152,7 @@ func (r *rival) send(t *testing.T, command string) {
 	}
 }
 
-// line waits for a line: far longer than anything takes that works.
+// line waits for a line, far longer than anything that works takes.
 func (r *rival) line(t *testing.T, what string, within time.Duration) []string {
 	t.Helper()
 	select {
@@ -167,7 +167,7 @@ func (r *rival) line(t *testing.T, what string, within time.Duration) []string {
 	return nil
 }
 
-// answer waits for an answer, which has to be that word, and returns its time.
+// answer waits for an answer, which must be that word, and returns its time.
 func (r *rival) answer(t *testing.T, want string) int64 {
 	t.Helper()
 	line := r.line(t, want, hanging)
@@ -186,7 +186,7 @@ func (r *rival) expect(t *testing.T, want, command string) int64 {
 	return r.answer(t, want)
 }
 
-// hammer has the program add to a counter. turns returns what it did.
+// hammer makes the program add to a counter. turns returns what it did.
 func (r *rival) hammer(t *testing.T, threads int, last time.Duration, counter string) {
 	t.Helper()
 	r.send(t, fmt.Sprintf("hammer %d %d 60000 %s", threads, last.Milliseconds(), counter))
@@ -237,7 +237,7 @@ func startHolder(t *testing.T, on *table, ttl time.Duration) *rival {
 	return r
 }
 
-// hold is what it does.
+// hold is what that process does.
 func hold(args []string) {
 	name, addr := args[0], args[1]
 	ttl, err := time.ParseDuration(args[2])

@@ -22,15 +22,15 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/machine"
 )
 
-// job is what a role is there for. It works on locks whose names begin with its
-// name, as that user, and returns the first error that it meets.
+// job is what a role is for. It works as that user on locks whose names begin with its name, and returns the
+// first error.
 type job struct {
 	site
 	t    *testing.T
-	name string // of the user, too
-	// deaf says that the user may not subscribe: its waiters poll, and do not queue.
+	name string // the user's name, too
+	// deaf says that the user may not subscribe: its waiters poll, and are not queued.
 	deaf bool
-	// forget has the servers forget their scripts before the user needs one.
+	// forget makes the servers forget their scripts before the user needs one.
 	forget bool
 }
 
@@ -38,14 +38,14 @@ func (j job) lock(c *holdfast.Client, step string, ttl time.Duration) *holdfast.
 	return c.Mutex(j.name+"/"+step, holdfast.TTL(ttl))
 }
 
-// waiter has a goroutine acquire the lock as the user, and returns when it is queued,
-// or has failed; a deaf one, after a while.
+// waiter acquires the lock as the user, in a goroutine, and returns when that is queued, or has failed; if the
+// user is deaf, after a while.
 func (j job) waiter(ctx context.Context, operator, user *holdfast.Client, step string) <-chan error {
 	j.t.Helper()
 	return j.queue(ctx, j.lock(operator, step, time.Second), j.lock(user, step, 20*time.Second))
 }
 
-// queue does that for any lock, which the operator sees as seen.
+// queue does that for any lock. The operator watches the queue through seen.
 func (j job) queue(ctx context.Context, seen, wanted *holdfast.Lock) <-chan error {
 	j.t.Helper()
 	done := make(chan error, 1)
@@ -86,9 +86,8 @@ func result(done <-chan error) error {
 	}
 }
 
-// locking takes a lock that is free, is refused one that is held, waits for one and is
-// handed it, is woken when one is found free, and leaves a queue; and it uses locks that
-// several may hold.
+// locking acquires a free lock, is refused a held one, waits for one and is handed it, is woken when one is
+// found free, and leaves a queue. It also uses locks that several may hold.
 func locking(j job) error {
 	ctx := context.Background()
 	operator, one, two := j.client(j.t, ""), j.client(j.t, j.name), j.client(j.t, j.name)
@@ -110,7 +109,7 @@ func locking(j job) error {
 		return err
 	}
 
-	// Renewed.
+	// It is renewed.
 	err = lasting(func(ttl time.Duration) error {
 		lease, err := j.lock(one, "renewed", ttl).Acquire(ctx)
 		if err != nil {
@@ -127,7 +126,7 @@ func locking(j job) error {
 		return err
 	}
 
-	// Handed over.
+	// It is handed over.
 	lease, err = j.lock(one, "held", 10*time.Second).Acquire(ctx)
 	if err != nil {
 		return err
@@ -140,8 +139,8 @@ func locking(j job) error {
 		return err
 	}
 
-	// Found free while somebody is queued: by another, in one of three times at least, or by
-	// the waiter itself, if it looks just then.
+	// The lock is found free while somebody is queued: at least once in three times by another client, or by
+	// the waiter itself, if it looks at that moment.
 	for times := 3; times > 0; {
 		lease, err = j.lock(one, "found", 20*time.Second).Acquire(ctx)
 		if err != nil {
@@ -152,8 +151,8 @@ func locking(j job) error {
 			return err
 		}
 		passing, err := j.lock(one, "found", 20*time.Second).TryAcquire(ctx)
-		// The waiter may have looked just before that, had the lock, and not have said so yet. Who was
-		// passed by says nothing while the lock is held.
+		// The waiter may have looked just before that, and have the lock, but not have said so yet. While the
+		// lock is held, it does not matter who was overtaken.
 		for end := time.Now().Add(15 * time.Second); err == nil && !j.deaf && len(waiting) == 0 && time.Now().Before(end); {
 			time.Sleep(10 * time.Millisecond)
 		}
@@ -178,7 +177,7 @@ func locking(j job) error {
 		_ = lease.Release(ctx) // it is lost
 	}
 
-	// Given up.
+	// A waiter gives up.
 	lease, err = j.lock(one, "left", 20*time.Second).Acquire(ctx)
 	if err != nil {
 		return err
@@ -202,7 +201,7 @@ func locking(j job) error {
 	return counting(j)
 }
 
-// What is made of mutexes needs no more than they do: several locks as one, jobs and elections.
+// Multi-locks, jobs and elections, which are made of mutexes, need no more rights than mutexes.
 func TestLockersCanDoWhatIsMadeOfLocks(t *testing.T) {
 	t.Parallel()
 	everySite(t, func(t *testing.T, s site) {
@@ -216,7 +215,7 @@ func TestLockersCanDoWhatIsMadeOfLocks(t *testing.T) {
 	})
 }
 
-// takingSeveral takes two locks at once, and waits for them one after another.
+// takingSeveral acquires two locks at once, and then waits for them one by one.
 func takingSeveral(j job) error {
 	ctx := context.Background()
 	operator, one, two := j.client(j.t, ""), j.client(j.t, j.name), j.client(j.t, j.name)
@@ -232,7 +231,7 @@ func takingSeveral(j job) error {
 	return result(waiting)
 }
 
-// runningOnce runs a job, finds it done, and looks up when that was.
+// runningOnce runs a job, finds it done, and asks when that was.
 func runningOnce(j job) error {
 	ctx := context.Background()
 	window := holdfast.Slot("monday", time.Minute)
@@ -252,7 +251,7 @@ func runningOnce(j job) error {
 	return nil
 }
 
-// electing leads, while another waits to and a third one, who hears of it, watches.
+// electing leads, while another candidate waits and a third client watches.
 func electing(j job) error {
 	of := func() *holdfast.Election {
 		return j.client(j.t, j.name).Election(j.name+"/election", holdfast.TTL(time.Minute))
@@ -272,8 +271,8 @@ func electing(j job) error {
 	return errors.Join(<-first.Over, <-second.Over)
 }
 
-// readingAndWriting has readers hold a lock together, makes one of them the writer and
-// a reader again, and lets another reader in then.
+// readingAndWriting makes readers hold a lock together, makes one of them the writer and a reader again, and
+// then lets another reader in.
 func readingAndWriting(j job) error {
 	ctx := context.Background()
 	of := func(user string) *holdfast.RWMutex {
@@ -312,8 +311,8 @@ func readingAndWriting(j job) error {
 	return reader.Release(ctx)
 }
 
-// counting takes a permit of a semaphore beside one that is held, once that of somebody
-// who died has expired, and resizes the semaphore.
+// counting acquires a permit of a semaphore while another is held, once that of a dead holder has expired, and
+// resizes the semaphore.
 func counting(j job) error {
 	ctx := context.Background()
 	of := func() *holdfast.Semaphore {
@@ -350,7 +349,7 @@ func counting(j job) error {
 	return held.Release(ctx)
 }
 
-// inspecting sees who holds and who waits, who of several holds, and lists names.
+// inspecting shows holders and waiters, also of a lock with several holders, and lists names.
 func inspecting(j job) error {
 	ctx := context.Background()
 	operator, user := j.client(j.t, ""), j.client(j.t, j.name)
@@ -362,7 +361,7 @@ func inspecting(j job) error {
 		j.do(j.t, "SCRIPT", "FLUSH")
 	}
 	s, err := user.Mutex(j.name + "/seen").Status(ctx)
-	// A waiter whose subscription is slow polls for a while, and is in no queue then.
+	// A waiter whose subscription is slow polls for a while, and is not queued then.
 	for end := time.Now().Add(time.Minute); err == nil && len(s.Waiters) == 0 && len(waiter) == 0 && time.Now().Before(end); {
 		time.Sleep(10 * time.Millisecond)
 		s, err = user.Mutex(j.name + "/seen").Status(ctx)
@@ -416,7 +415,7 @@ func list(ctx context.Context, rdb redis.UniversalClient) (names []string, err e
 	return names, scan(ctx, rdb.(*redis.Client))
 }
 
-// denied makes a server's NOPERM the library's error, as the library does.
+// denied turns a server's NOPERM into the library's error, as the library does.
 func denied(err error) error {
 	if redis.HasErrorPrefix(err, "NOPERM") {
 		return fmt.Errorf("%w: %w", holdfast.ErrDenied, err)
@@ -424,7 +423,7 @@ func denied(err error) error {
 	return err
 }
 
-// breaking does what inspecting does, and deletes a lock, which its holder is told.
+// breaking does what inspecting does, and deletes a lock, whose holder is told.
 func breaking(j job) error {
 	if err := inspecting(j); err != nil {
 		return err
@@ -443,8 +442,8 @@ func breaking(j job) error {
 	})
 }
 
-// lasting calls f with a TTL, and again with twice the TTL if a lease expired because the process was
-// held up so that it could not be renewed in time.
+// lasting calls f with a TTL, and again with twice the TTL if a lease expired because the process was held up
+// and could not renew it in time.
 func lasting(f func(ttl time.Duration) error) error {
 	for ttl := 6 * time.Second; ; ttl *= 2 {
 		began := time.Now()
@@ -462,16 +461,15 @@ var jobs = []struct {
 	do   func(job) error
 }{{"locker", locking}, {"inspector", inspecting}, {"breaker", breaking}}
 
-// Every role can do what it is for, and has no rule that it does not need: without any
-// one of them something fails, with an error that says so, or, where docs/acl says that
-// the rule is optional, nothing does.
+// Every role can do what it is for, and has no unnecessary rule: without any one of them something fails, and
+// the error says so, or nothing fails if docs/acl says that the rule is optional.
 func TestRolesHaveWhatTheyNeedAndNoMore(t *testing.T) {
 	t.Parallel()
 	everySite(t, func(t *testing.T, s site) {
 		for _, kind := range jobs {
 			role := s.role(t, kind.role)
 			s.user(t, role.name, role.texts())
-			// Before the others: eval is needed only while the server does not know a script.
+			// This rule comes first: eval is needed only while the server lacks a script.
 			without := func(left rule) {
 				name := role.name + "-without-" + left.text
 				t.Run(name, func(t *testing.T) {
@@ -509,8 +507,8 @@ func TestRolesHaveWhatTheyNeedAndNoMore(t *testing.T) {
 	})
 }
 
-// silence has the user wait for so long that its subscription is asked whether it is
-// alive, which it may not be. The waiter gets the lock all the same.
+// silence makes the user wait for so long that its subscription is checked with PING, which it may not send.
+// The waiter gets the lock all the same.
 func (j job) silence() {
 	operator := j.client(j.t, "")
 	lease := backend.Acquire(j.t, j.lock(operator, "silent", time.Minute))
@@ -535,7 +533,7 @@ func (j job) silence() {
 	}
 }
 
-// run runs a script of the library as a user, as somebody who knows how.
+// run runs a script of the library as a user, like somebody who knows how.
 func (s site) run(t *testing.T, user string, sc script.Script, name string, args ...string) (string, error) {
 	t.Helper()
 	space, err := keys.NewSpace("holdfast:")
@@ -559,8 +557,8 @@ func (s site) run(t *testing.T, user string, sc script.Script, name string, args
 	return d.Run(t.Context(), driver.Call{Script: sc, Keys: all, Args: args})
 }
 
-// What a role is not for, it cannot do, however it tries: through the library, with
-// the library's scripts and a token that it has read, or by plain commands.
+// A role cannot do what it is not for, in any way: through the library, with the library's scripts and a token
+// that it has read, or by plain commands.
 func TestRolesCannotDoMore(t *testing.T) {
 	t.Parallel()
 	everySite(t, func(t *testing.T, s site) {
@@ -633,7 +631,7 @@ func TestRolesCannotDoMore(t *testing.T) {
 	})
 }
 
-// strangers has every role try keys outside of the prefix.
+// strangers makes every role try keys outside the prefix.
 func (s site) strangers(t *testing.T) {
 	ctx := t.Context()
 	s.redis(t, "").Set(ctx, "payroll", "42", 0)
@@ -646,7 +644,7 @@ func (s site) strangers(t *testing.T) {
 				t.Errorf("%s: %v: %v, %v", kind.role, command, reply, err)
 			}
 		}
-		// A key that is named inside of a script.
+		// The key is named inside a script.
 		if reply, err := rdb.Do(ctx, "EVAL", "return redis.call('GET', 'payroll')", 1, "holdfast:{payroll}").Result(); err == nil {
 			t.Errorf("%s: GET within a script: %v", kind.role, reply)
 		}

@@ -28,7 +28,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/soak"
 )
 
-// hostileValues are what a program that can write a lock's key could put there.
+// hostileValues are values that a program could write into a lock's key.
 var hostileValues = []string{
 	`hf1:t:7:1700000000000:0:{"o":"\u001b[2J\u001b]0;owned\u0007","h":"\u009b31m","p":-1,"m":{"\u202e":"\u2066x","` + "\x7f" + `":""}}`,
 	`hf1:t:7:1700000000000:0:{"o":"x (pid 1 on y) for good: ` + "\r\n" + `holdfast: released","h":"\n"}+`,
@@ -43,13 +43,13 @@ var hostileValues = []string{
 	`hf1:t:7:1700000000000:99999999999999999999@99999999999999999999:{"o":"x"}+`,
 }
 
-// What others write is shown, if at all, so that neither terminals nor people are led
-// astray; and locks are as they are, whatever is in them.
+// Text that others write is shown, if at all, in a form that misleads neither terminals nor people. Whatever it
+// contains, locks work.
 func TestHostileValues(t *testing.T) {
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		if b.Name != server.One(t).Name && !soak.Long() {
-			return // to every server they are bytes
+			return // every server treats them as bytes
 		}
 		c := b.Client(t, &unhurried)
 		rdb := b.Redis(t)
@@ -85,11 +85,11 @@ func TestHostileValues(t *testing.T) {
 				if now := rdb.Get(ctx, key).Val(); now != value {
 					t.Errorf("%.60q has become %.60q", value, now)
 				}
-				// One that is waited for may be marked, and is had when it goes.
+				// A lock with a waiter may be marked, and is acquired when the value is gone.
 				next := backend.Start(t, l)
 				backend.Waiters(t, l, 1)
 				rdb.Del(ctx, key)
-				if i%8 == 0 { // a foreign or an hf1 one; it takes up to 250 ms and to a look
+				if i%8 == 0 { // a foreign value or an hf1 one; the wait takes up to 250 ms plus a look
 					c2 := b.Client(t, &unhurried)
 					var l2 *holdfast.Lock
 					if l2 = c2.Mutex(name); exact {
@@ -107,9 +107,8 @@ func TestHostileValues(t *testing.T) {
 	})
 }
 
-// A server that does not know a command answers with its arguments: to EVALSHA, with a
-// token; to AUTH, with the password. Commands are renamed where people want them
-// hidden.
+// A server that does not know a command answers with its arguments: for EVALSHA, a token; for AUTH, the
+// password. Operators rename commands to hide them.
 func TestArgumentsThatAServerRepeatsAreNotShown(t *testing.T) {
 	t.Parallel()
 	s := server.Start(t, server.One(t), server.Conf("rename-command", `EVALSHA ""`), server.Conf("rename-command", `EVAL ""`))
@@ -141,12 +140,12 @@ func TestArgumentsThatAServerRepeatsAreNotShown(t *testing.T) {
 	}
 }
 
-// printed is a value in all the ways in which values are printed and logged.
+// printed returns a value in all the ways in which values are printed and logged.
 func printed(v any) []string {
 	var texts []string
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%d"} {
 		if _, isErr := v.(error); isErr && (verb == "%#v" || verb == "%d" || verb == "%x") {
-			continue // which ask for what the value is made of
+			continue // these show what the value is made of
 		}
 		texts = append(texts, fmt.Sprintf(verb, v), fmt.Sprintf(verb, []any{v}), fmt.Sprintf(verb, struct{ V any }{v}))
 	}
@@ -159,8 +158,7 @@ func printed(v any) []string {
 	return append(texts, log.String())
 }
 
-// No token, no client's channel, no password: neither in what is printed of anything that
-// the library gives out, nor in its errors.
+// No token, channel of a client or password appears when values of the library are printed, or in its errors.
 func TestSecretsAreNotPrinted(t *testing.T) {
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
@@ -212,7 +210,7 @@ func TestSecretsAreNotPrinted(t *testing.T) {
 		values := map[string]any{
 			"client": c, "lock": l, "lease": lease, "driver": d, "holder": holder, "held": heldErr, "a lock's value": *l,
 		}
-		// Errors of every kind, of this very lock.
+		// These are errors of every kind, about this very lock.
 		leave()
 		<-gone
 		plain.Set(ctx, "holdfast:{a}", "another's", 0)
@@ -236,7 +234,7 @@ func TestSecretsAreNotPrinted(t *testing.T) {
 			}
 			for _, text := range printed(v) {
 				if strings.Contains(what, "permission") {
-					// The server names the user whom it refuses, and people need to know.
+					// The server names the user that it refuses, and people need to know.
 					text = strings.ReplaceAll(text, "User "+user, "")
 				}
 				for _, secret := range secrets {
@@ -257,7 +255,7 @@ func TestSecretsAreNotPrinted(t *testing.T) {
 	})
 }
 
-// What the library prints of itself says what it is.
+// When values of the library are printed, they say what they are.
 func TestWhatIsPrinted(t *testing.T) {
 	t.Parallel()
 	s := server.Start(t, server.One(t))
@@ -288,7 +286,7 @@ func TestWhatIsPrinted(t *testing.T) {
 	backend.Release(t, lease)
 }
 
-// A driver that somebody prints does not show the options that it was made with.
+// A printed driver does not show the options that it was made with.
 func TestDriversDoNotShowPasswords(t *testing.T) {
 	t.Parallel()
 	const password = "kanarie-7531"

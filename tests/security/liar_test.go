@@ -21,18 +21,18 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/soak"
 )
 
-// liar is a server that answers scripts, and notifies whoever subscribes, with lies.
+// liar is a server that answers scripts with lies, and sends lies to subscribers.
 type liar struct {
 	replies, news tape
 	evals, told   atomic.Int64
 	down          context.Context // ends the notifications
 
 	mu    sync.Mutex
-	token string // the latest that it was told
+	token string // the latest that it received
 	key   string
 }
 
-// tape has a byte for every choice of a word or a number, over and over again.
+// tape has a byte for every choice of a word or a number. It repeats.
 type tape struct {
 	bytes []byte
 	at    atomic.Int64
@@ -45,7 +45,7 @@ func (d *tape) byte() byte {
 	return d.bytes[int(d.at.Add(1)-1)%len(d.bytes)]
 }
 
-// number is one that might be forgotten about.
+// number returns a number that programs may fail to expect.
 func (d *tape) number() string {
 	now := time.Now().UnixMicro()
 	all := []int64{
@@ -59,7 +59,7 @@ func (d *tape) number() string {
 	return fmt.Sprint(all[b%len(all)])
 }
 
-// reply is a script's, more often than not of a form that could be one.
+// reply returns a script's reply, which usually has a possible form.
 func (d *tape) reply() (string, error) {
 	word := []string{"granted", "held", "queued", "gone", "late", "renewed", "released", "left", "free", "taken", "freed", "kept", "error", "raw", "fail", "refuse", "slow"}[int(d.byte())%17]
 	switch word {
@@ -95,7 +95,7 @@ var (
 	longOwner = "hf1:t:1:1:0:{\"o\":\"" + strings.Repeat("o", 100_000) + "\"}+"
 )
 
-// rubbish is text that terminals obey, people believe and programs stumble over.
+// rubbish returns text that terminals obey, people believe and programs cannot handle.
 func (d *tape) rubbish() string {
 	return []string{
 		"", " ", "ours", "foreign", "\x1b[2J\x07", "\u202egnp.exe", "\xff\xfe", manyXs, "OOM \x00", "BUSY", "LOADING",
@@ -173,7 +173,7 @@ func (d *liar) Subscribe(sink driver.Subscription) (cancel func()) {
 	return cancel
 }
 
-// message is a notification, for somebody there or not.
+// message returns a notification, for an existing waiter or not.
 func (d *liar) message() string {
 	d.mu.Lock()
 	token, key := d.token, d.key
@@ -192,8 +192,8 @@ func (d *liar) message() string {
 	return "hf1 grant " + token + " " + d.news.number() + " " + d.news.number() + " " + d.news.number() + " " + key
 }
 
-// lie has a client work with a server that answers so, and checks that it does not panic,
-// hang, hammer on the server, believe what cannot be, nor show what must not be shown.
+// lie makes a client work with a server that answers like this. It checks that the client does not panic, hang
+// or flood the server, does not believe the impossible, and does not show secrets.
 func lie(t *testing.T, replies, news []byte) {
 	synctest.Test(t, func(t *testing.T) {
 		t.Cleanup(clock.SetBoot(func() time.Duration { return 0 }))
@@ -261,7 +261,7 @@ func lie(t *testing.T, replies, news []byte) {
 		check("Close", began, 3*time.Minute, nil)
 		end()
 		synctest.Wait()
-		// What comes on a subscription is a reason to look, or to give something back.
+		// A message on a subscription is a reason to look, or to give something back.
 		took := time.Since(begun)
 		if most := 1000 + int64(200*took.Seconds()) + 8*d.told.Load(); d.evals.Load() > most {
 			t.Errorf("%d scripts within %s, after %d notifications", d.evals.Load(), took, d.told.Load())
@@ -281,9 +281,9 @@ func presentable(t *testing.T, what string, err error) {
 	}
 }
 
-// FuzzLyingServer looks for replies and notifications that bring a client down.
+// FuzzLyingServer looks for replies and notifications that break a client.
 func FuzzLyingServer(f *testing.F) {
-	for word := range byte(14) { // every word for ever, with as many fields as it has
+	for word := range byte(14) { // every word for ever, with the right number of fields
 		for n := word % 8; n < 24; n += 8 {
 			f.Add([]byte{word, 1, 4, n, n, n, n, 1}, []byte{4, 255})
 		}
@@ -293,7 +293,7 @@ func FuzzLyingServer(f *testing.F) {
 	f.Fuzz(lie)
 }
 
-// A server that answers at random.
+// The server answers at random.
 func TestALyingServer(t *testing.T) {
 	seeds := uint64(40)
 	if soak.Long() {
@@ -310,8 +310,8 @@ func TestALyingServer(t *testing.T) {
 	}
 }
 
-// flood is a server that answers one release, of what a waiter has given up, and no other. It can send
-// the client any number of grants.
+// flood is a server that answers only one release: that of what a waiter has given up. It can send the client
+// any number of grants.
 type flood struct {
 	liar
 	sink       driver.Subscription
@@ -330,7 +330,7 @@ func (d *flood) Run(ctx context.Context, call driver.Call) (string, error) {
 		return fmt.Sprintf("taken %d 0 1", now), nil
 	}
 	if call.Script.Name != "release" {
-		if strings.Contains(call.Args[0], "t") { // who only tries is not queued
+		if strings.Contains(call.Args[0], "t") { // a caller that only tries is not queued
 			return fmt.Sprintf("held %d 15000 1 ", now), nil
 		}
 		d.token, d.key = call.Args[1], call.Keys[0]
@@ -355,7 +355,7 @@ func (d *flood) Subscribe(sink driver.Subscription) (cancel func()) {
 	return cancel
 }
 
-// sends tells the client 20,000 times that a lock was granted to a token.
+// sends sends the client 20,000 messages that a lock was granted to a token.
 func (d *flood) sends(token, key string) {
 	for range 20_000 {
 		d.sink.Message(fmt.Sprintf("hf1 grant %s %d 9223372036854775807 1 %s", token, time.Now().UnixMicro(), key))
@@ -363,8 +363,8 @@ func (d *flood) sends(token, key string) {
 	synctest.Wait()
 }
 
-// Whoever may publish on a client's channel can have it send releases of what it waited for, and gave up,
-// a few at a time; and none of other tokens, nor of other locks.
+// Somebody who may publish on a client's channel can make it release what it waited for and gave up, a few at a
+// time, but no other tokens or locks.
 func TestAFloodOfStrayGrantsIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		t.Cleanup(clock.SetBoot(func() time.Duration { return 0 }))
@@ -400,7 +400,7 @@ func TestAFloodOfStrayGrantsIsBounded(t *testing.T) {
 	})
 }
 
-// usher is a server that tells also those who only try that they are queued.
+// usher is a server that tells even callers which only try that they are queued.
 type usher struct{ flood }
 
 func (d *usher) Run(_ context.Context, call driver.Call) (string, error) {
@@ -411,7 +411,7 @@ func (d *usher) Run(_ context.Context, call driver.Call) (string, error) {
 	return fmt.Sprintf("queued %d 15000 %d 1 1 ours", now, now), nil
 }
 
-// Who asked for no place in the queue has none, whatever the server says: it would wait for news
+// A caller that did not ask for a place in the queue has none, whatever the server says: it would wait for news
 // that nobody could send it.
 func TestWhoOnlyTriesIsNotQueued(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -13,8 +13,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
-// snippet is a command of a document, with the lines that follow it up to the end of its block: those that
-// somebody pastes.
+// snippet is a command in a document, with the following lines up to the end of its block, as people paste it.
 type snippet struct {
 	file  string
 	lines []string

@@ -10,9 +10,9 @@ import (
 	"github.com/holdfast-go/holdfast"
 )
 
-// What a locker needs besides for locks of Redisson's, docs/SECURITY.md says. Without the
-// channel nobody is told of releases, and nothing else is different. When a permission is
-// missing in the middle of a script, no lock is left behind that nobody has.
+// docs/SECURITY.md says what a locker needs besides for Redisson's locks. Without the channel nobody is told of
+// releases, and nothing else changes. If a permission is missing in the middle of a script, no lock without a
+// holder is left behind.
 func TestRedissonsLocksUnderAnACL(t *testing.T) {
 	t.Parallel()
 	everySite(t, func(t *testing.T, s site) {

@@ -20,9 +20,8 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/resp"
 )
 
-// answering starts a server that says what it is, and answers every script with the same
-// bytes. Where they are not a whole reply, the client waits for more, or the connection
-// is closed.
+// answering starts a server that answers the handshake properly, and every script with the same bytes. If they
+// are not a whole reply, the client waits for more, or the connection is closed.
 func answering(t *testing.T, reply string, hangUp bool) (addr string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -63,10 +62,10 @@ func answering(t *testing.T, reply string, hangUp bool) (addr string) {
 	return l.Addr().String()
 }
 
-// Replies that are not what a script's can be: of any type, malformed, and cut short.
+// These replies cannot be a script's: they have any type, are malformed, or are cut short.
 func TestRepliesOfAnyForm(t *testing.T) {
 	cfg := holdfast.Config{CommandTimeout: 200 * time.Millisecond, RetryTimeout: 200 * time.Millisecond}
-	before := heap() // of other tests' clients, which know all commands of their servers
+	before := heap() // of other tests' clients, which keep all commands of their servers
 	var wg sync.WaitGroup
 	for i, reply := range []string{
 		"+OK\r\n", "+\r\n", "+granted 1 2\r\n", ":7\r\n", ":-9223372036854775809\r\n", "$-1\r\n", "$0\r\n\r\n", "$-5\r\n", "$x\r\n", "*-1\r\n", "*0\r\n", "*-7\r\n",
@@ -76,7 +75,7 @@ func TestRepliesOfAnyForm(t *testing.T) {
 		"$10000000\r\nerror " + strings.Repeat("\x1b", 9_999_994) + "\r\n", "$5000000\r\nheld 1700000000000000 1 1 " + strings.Repeat("v", 4_999_973) + "\r\n",
 	} {
 		for _, hangUp := range []bool{false, true} {
-			wg.Go(func() { // most of each is waiting
+			wg.Go(func() { // they mostly wait
 				what := fmt.Sprintf("%d, %.40q, hanging up %v", i, reply, hangUp)
 				rdb := redis.NewClient(&redis.Options{Addr: answering(t, reply, hangUp), ReadTimeout: 200 * time.Millisecond, DialerRetries: 1})
 				t.Cleanup(func() { _ = rdb.Close() })
@@ -88,7 +87,7 @@ func TestRepliesOfAnyForm(t *testing.T) {
 				defer func() {
 					ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 					defer cancel()
-					_ = c.Close(ctx) // what is asked in the background gets large replies, too
+					_ = c.Close(ctx) // background requests get large replies, too
 				}()
 				began := time.Now()
 				_, err = c.Mutex("a").TryAcquire(t.Context())
@@ -98,7 +97,7 @@ func TestRepliesOfAnyForm(t *testing.T) {
 				default:
 					t.Errorf("%s is a lock", what)
 				}
-				if took := time.Since(began); took > 2*time.Minute { // it ends by itself, and not with a context
+				if took := time.Since(began); took > 2*time.Minute { // it ends by itself, not with a context
 					t.Errorf("%s took %s\n%s", what, took, machine.Report(began))
 				}
 			})
@@ -108,7 +107,7 @@ func TestRepliesOfAnyForm(t *testing.T) {
 	backend.Eventually(t, "no more than 100 MB are kept", func() bool { return heap() <= before+100<<20 })
 }
 
-// heap is how much is kept.
+// heap returns how much memory is in use.
 func heap() uint64 {
 	var m runtime.MemStats
 	runtime.GC()

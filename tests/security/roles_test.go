@@ -1,6 +1,5 @@
-// Package security tests what users of a server may do and may not, what goes over the
-// wire, what is said, and what becomes of a client whose server or whose neighbours are
-// hostile. docs/SECURITY.md is what it holds against.
+// Package security tests what users of a server may and may not do, what goes over the wire, what is shown, and
+// how a client behaves with a hostile server or hostile neighbours. docs/SECURITY.md makes the promises.
 package security
 
 import (
@@ -29,7 +28,7 @@ const docs = "../../docs"
 // rule is one permission of a role.
 type rule struct {
 	text     string
-	optional bool // things work without it, if less well
+	optional bool // everything works without it, if less well
 }
 
 // role is the rules of docs/acl.
@@ -71,7 +70,7 @@ func (r role) without(left rule) []string {
 
 func (r role) texts() []string { return r.without(rule{}) }
 
-// TestMain keeps go-redis quiet about servers that have gone.
+// TestMain collects go-redis's log about servers that have gone.
 func TestMain(m *testing.M) {
 	redis.SetLogger(said)
 	backend.AtOnce(24)
@@ -102,7 +101,7 @@ func (l *log) String() string {
 type site struct {
 	nodes   []*server.Server
 	cluster bool
-	patient bool // what takes seconds is tested, too
+	patient bool // tests that take seconds are included
 }
 
 // everySite runs f on every kind of server, alone and as a Cluster.
@@ -119,7 +118,7 @@ func everySite(t *testing.T, f func(t *testing.T, s site)) {
 	}
 }
 
-// role reads the ACL that a role has here.
+// role reads the ACL that a role has on this site.
 func (s site) role(t *testing.T, name string) role {
 	if s.cluster {
 		name += "-cluster"
@@ -149,7 +148,7 @@ func (s site) user(t *testing.T, name string, rules []string) {
 	s.do(t, command...)
 }
 
-// redis returns a client for a user; "" is the operator, who may do anything.
+// redis returns a client for a user; "" is the operator, who may do everything.
 func (s site) redis(t *testing.T, user string) redis.UniversalClient {
 	o := &redis.UniversalOptions{IsClusterMode: s.cluster}
 	for _, n := range s.nodes {
@@ -163,7 +162,7 @@ func (s site) redis(t *testing.T, user string) redis.UniversalClient {
 	return rdb
 }
 
-// unhurried is for servers that answer: a refusal is told at once, and what is slow is the machine.
+// unhurried is for servers that answer: a refusal comes at once, and if something is slow, it is the machine.
 var unhurried = holdfast.Config{CommandTimeout: 20 * time.Second, RetryTimeout: 40 * time.Second}
 
 // client returns a holdfast client for a user.
@@ -174,7 +173,7 @@ func (s site) client(t *testing.T, user string) *holdfast.Client {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		// What a user that lacks something holds still, is not waited for.
+		// Locks that a user still holds without the right to release them are not waited for.
 		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
 		defer cancel()
 		_ = c.Close(ctx)

@@ -31,8 +31,8 @@ func overTLS(t *testing.T, addr string, c *tls.Config) *holdfast.Client {
 	return locks
 }
 
-// Whatever a client does goes through TLS as its user set it up: acquires, which use the
-// user's connections, and renewals, releases and subscriptions, which use others.
+// Everything that a client sends goes through TLS as its user set it up: acquires, which use the user's
+// connections, and renewals, releases and subscriptions, which use others.
 func TestEveryConnectionUsesTheUsersTLS(t *testing.T) {
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
@@ -52,7 +52,7 @@ func TestEveryConnectionUsesTheUsersTLS(t *testing.T) {
 		backend.Waiters(t, one.Mutex("a"), 1)
 		backend.Release(t, lease)
 		lease = backend.Receive(t, next)
-		// A claim is of 1.5s, and renewed at once.
+		// A claim lasts for 1.5s, and is renewed at once.
 		backend.Eventually(t, "the claim is renewed", func() bool { return time.Until(lease.Deadline()) > 5*time.Second })
 		backend.Release(t, lease)
 		clients, err := b.Server.Do("CLIENT", "LIST", "TYPE", "pubsub")
@@ -62,14 +62,14 @@ func TestEveryConnectionUsesTheUsersTLS(t *testing.T) {
 	})
 }
 
-// In a Cluster, too.
+// The same holds in a Cluster.
 func TestEveryConnectionToAClusterUsesTheUsersTLS(t *testing.T) {
 	t.Parallel()
 	authority := pki.NewAuthority(t, "authority")
 	hour := time.Now().Add(time.Hour)
 	node := server.StartCluster(t, server.One(t), 1)[0]
 	addr := pki.Listen(t, node, authority.Issue("redis.test", hour), authority)
-	// The node tells clients the port that it began with.
+	// The node announces its initial port to clients.
 	slots := func(context.Context) ([]redis.ClusterSlot, error) {
 		return []redis.ClusterSlot{{End: 16383, Nodes: []redis.ClusterNode{{Addr: addr}}}}, nil
 	}
@@ -94,7 +94,7 @@ func TestEveryConnectionToAClusterUsesTheUsersTLS(t *testing.T) {
 	backend.Release(t, backend.Receive(t, next))
 }
 
-// A server, or a client, that cannot show who it is, is refused, and the error says why.
+// A server, or a client, that cannot prove its identity is refused, and the error says why.
 func TestWhoCannotShowACertificateIsRefused(t *testing.T) {
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
@@ -119,8 +119,8 @@ func TestWhoCannotShowACertificateIsRefused(t *testing.T) {
 			{"another host", good, trusting(func(c *tls.Config) { c.ServerName = "other.test" }), "not other.test"},
 			{"an address for a name", good, trusting(func(c *tls.Config) { c.ServerName = "127.0.0.1" }), "cannot validate certificate for 127.0.0.1"},
 			{"an expired certificate", authority.Issue("redis.test", time.Now().Add(-time.Hour)), trusting(func(*tls.Config) {}), "expired"},
-			// With TLS 1.3 a server says so after the handshake, and closes: what the client
-			// gets to read is a matter of luck.
+			// With TLS 1.3 a server says so after the handshake, and closes: it is a matter of luck what the
+			// client can read.
 			{"no client certificate", good, trusting(func(c *tls.Config) { c.Certificates = nil }), " "},
 			{"no client certificate, TLS 1.2", good, trusting(func(c *tls.Config) { c.Certificates, c.MaxVersion = nil, tls.VersionTLS12 }), "remote error: tls:"},
 			{"a stranger's client certificate", good, trusting(func(c *tls.Config) {

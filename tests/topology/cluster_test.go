@@ -7,8 +7,8 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
-// Nothing is lost where a master and its replica agree on a failover, and where keys
-// move: not a lease, and nobody ever shares a lock.
+// If a master and its replica agree on a failover, and if keys move, nothing is lost: no lease, and no two ever
+// hold a lock.
 func TestClusterKeepsLocksUnderLoad(t *testing.T) {
 	each(t, func(t *testing.T, bin server.Binary) {
 		c := startCluster(t, bin)
@@ -39,7 +39,7 @@ func TestClusterKeepsLocksUnderLoad(t *testing.T) {
 	})
 }
 
-// A master dies, and its replica takes its place, perhaps without the last writes.
+// A master dies, and its replica takes over, perhaps without the last writes.
 func TestClusterCrashUnderLoad(t *testing.T) {
 	each(t, func(t *testing.T, bin server.Binary) {
 		c := startCluster(t, bin)
@@ -68,8 +68,8 @@ func TestClusterCrashUnderLoad(t *testing.T) {
 	})
 }
 
-// move moves a slot key by key, so slowly that the keys of a lock are on different nodes
-// for a while, and locks come and go meanwhile.
+// move moves a slot key by key, so slowly that the keys of a lock are on different nodes for a while, while
+// locks are acquired and released.
 func move(c *server.Cluster, slot int) {
 	m := c.StartMove(slot, otherMaster(c, slot))
 	for range 5 {
@@ -78,8 +78,8 @@ func move(c *server.Cluster, slot int) {
 	m.Finish()
 }
 
-// calm reports whether so many commands are what a load may send in that time in vain:
-// some tries of each goroutine at once, and a few each second.
+// calm reports whether a load may send that many failing commands in that time: some tries of each goroutine at
+// once, and a few each second.
 func calm(n int64, d time.Duration) bool {
 	return n < int64(loadClients*loadGoroutines*(40+20*d.Seconds()))
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
-// Leases that replicas, or disks, have to confirm are renewed where their keys are, while their slot is on the
-// move, and confirmed there.
+// Leases that replicas, or disks, must confirm are renewed on the node that has their keys, and confirmed
+// there, while their slot moves.
 func TestConfirmedLeasesOutliveASlotOnTheMove(t *testing.T) {
 	each(t, func(t *testing.T, bin server.Binary) {
 		c := startCluster(t, bin)

@@ -13,9 +13,9 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
-// Fifty parties of five programs meet at a barrier and at latches, round after round, while their slot moves from
-// master to master, key by key, and a replica takes its master's place; fifty others do so on another master. Nobody
-// goes on before all have come, none is left behind, and each counts once.
+// Fifty parties in five programs meet at a barrier and at latches, round after round, while their slot moves
+// from master to master, key by key, and a replica replaces its master; fifty others do so on another master.
+// No party goes on before all have come, none is left behind, and each counts once.
 func TestACrowdOfPartiesInACluster(t *testing.T) {
 	each(t, func(t *testing.T, bin server.Binary) {
 		c := startCluster(t, bin)
@@ -50,13 +50,13 @@ const (
 type crowd struct {
 	t      *testing.T
 	name   string
-	stop   atomic.Bool  // the round in which the first party sees it is the last
+	stop   atomic.Bool  // the round in which the first party notices is the last
 	last   atomic.Int64 // that round, or 0
-	rounds atomic.Int64 // that the first party has been through
+	rounds atomic.Int64 // that the first party has completed
 	over   chan struct{}
 
 	mu      sync.Mutex
-	arrived map[string]int // parties that have arrived at the barrier or a latch, in a round
+	arrived map[string]int // parties that have arrived at the barrier or a latch in a round
 }
 
 func newCrowd(t *testing.T, c *server.Cluster, name string) *crowd {
@@ -70,7 +70,7 @@ func newCrowd(t *testing.T, c *server.Cluster, name string) *crowd {
 	})
 	var clients []*holdfast.Client
 	for range crowdClients {
-		// A slot on the move refuses what names keys on both sides; on a slow machine for long.
+		// During a move, a slot refuses scripts with keys on both sides; on a slow machine that takes long.
 		clients = append(clients, clusterOf(c).client(t, &holdfast.Config{CommandTimeout: 6 * time.Second, RetryTimeout: 2 * time.Minute}))
 	}
 	t.Cleanup(cancel)
@@ -78,7 +78,7 @@ func newCrowd(t *testing.T, c *server.Cluster, name string) *crowd {
 		all.Go(func() {
 			if err := w.attend(ctx, clients[i%crowdClients], i); err != nil && ctx.Err() == nil {
 				t.Errorf("crowd %s, party %d: %v", name, i, err)
-				cancel() // the others would wait for it
+				cancel() // otherwise the others would wait for it
 			}
 		})
 	}
@@ -116,7 +116,7 @@ func (w *crowd) attend(ctx context.Context, c *holdfast.Client, i int) error {
 		if err := w.complete(at); err != nil {
 			return err
 		}
-		if i == 0 && round > 1 { // by now all have gone on from it
+		if i == 0 && round > 1 { // by now all have left it
 			if err := latch(round - 1).Delete(ctx); err != nil {
 				return fmt.Errorf("round %d: delete: %w", round, err)
 			}
@@ -167,7 +167,7 @@ func (w *crowd) arrive(place string, round int64) string {
 	return at
 }
 
-// complete requires that all parties have arrived at a place, which one goes on from.
+// complete requires that all parties have arrived at a place that a party leaves.
 func (w *crowd) complete(at string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -177,7 +177,7 @@ func (w *crowd) complete(at string) error {
 	return nil
 }
 
-// goesOn waits until so many rounds are over.
+// goesOn waits until that many more rounds are over.
 func (w *crowd) goesOn(rounds int64) {
 	w.t.Helper()
 	w.until(fmt.Sprintf("round %d", rounds), func() bool { return w.rounds.Load() >= rounds })
@@ -197,7 +197,8 @@ func (w *crowd) ends() {
 	w.t.Logf("crowd %s: %d rounds", w.name, w.rounds.Load())
 }
 
-// until waits for the crowd, for no longer than soon does: parties that are told of nothing look for themselves after 30 s.
+// until waits for the crowd, no longer than soon does: parties that are told nothing look by themselves after
+// 30 s.
 func (w *crowd) until(what string, f func() bool) {
 	w.t.Helper()
 	for began := time.Now(); !f(); time.Sleep(2 * time.Millisecond) {

@@ -19,7 +19,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
-// tunnelled is a connection by a tunnel, or a proxy: wherever it leads, its other end has the same address.
+// tunnelled is a connection through a tunnel, or a proxy: wherever it leads, it has the same remote address.
 type tunnelled struct{ net.Conn }
 
 func (tunnelled) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 1080} }
@@ -36,8 +36,8 @@ func tunnelOf(ctx context.Context, addr string, _ *net.Dialer, _ *tls.Config) (n
 	return tunnel(ctx, "tcp", addr)
 }
 
-// Where a dialer gives all connections one remote address, clients leave a master that was replaced and stays
-// alive, and waiters follow a slot to its next master.
+// If all connections of a dialer have one remote address, clients still leave a master that was replaced and
+// stays alive, and waiters follow a slot to its next master.
 func TestMastersThatShareARemoteAddress(t *testing.T) {
 	each(t, func(t *testing.T, bin server.Binary) {
 		t.Run("Sentinel", func(t *testing.T) {

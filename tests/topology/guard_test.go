@@ -2,8 +2,8 @@ package topology
 
 import "sync"
 
-// guard is what the locks protect: one value a name, that refuses writes with a lower
-// fence than it has seen.
+// guard is what the locks protect: one value for each name. It refuses writes with a lower fence than it has
+// seen.
 type guard struct {
 	mu    sync.Mutex
 	marks map[string]uint64

@@ -23,9 +23,9 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
-// A master of a Cluster that nobody replaces hangs, or is cut off from some of the clients, while locks on all masters
-// are held and waited for. Its leases end by their deadlines, and nobody holds beside them; the locks of the other
-// masters are renewed, handed over and granted meanwhile; and afterwards all of its locks are granted again.
+// A master of a Cluster that is not replaced hangs, or is cut off from some clients, while locks on all masters
+// are held and waited for. Its leases end by their deadlines, without overlaps; the locks of other masters are
+// renewed, handed over and granted meanwhile; and afterwards all its locks are granted again.
 func TestAnIsolatedMaster(t *testing.T) {
 	each(t, func(t *testing.T, bin server.Binary) {
 		t.Run("it hangs", func(t *testing.T) {
@@ -37,7 +37,7 @@ func TestAnIsolatedMaster(t *testing.T) {
 		t.Run("it is cut off", func(t *testing.T) {
 			t.Parallel()
 			w := newIsland(t, bin)
-			// What was sent meanwhile is lost, as are the connections.
+			// Requests that were sent meanwhile are lost, and so are the connections.
 			w.isolate = func() {
 				w.proxy.SwallowReplies(true)
 				w.proxy.DelayRequests(time.Hour)
@@ -56,14 +56,14 @@ func TestAnIsolatedMaster(t *testing.T) {
 // unhurried lets a master that stands still for two seconds answer.
 var unhurried = &holdfast.Config{CommandTimeout: 6 * time.Second, RetryTimeout: 8 * time.Second}
 
-// island is a Cluster of three masters without replicas, of which the first is to be isolated.
+// island is a Cluster of three masters without replicas, the first of which will be isolated.
 type island struct {
 	t     *testing.T
 	nodes []*server.Server
-	proxy *proxy.Proxy // before the first master
+	proxy *proxy.Proxy // in front of the first master
 
 	isolate, heal func()
-	near          *holdfast.Client // reaches the first master all the time; or nil
+	near          *holdfast.Client // reaches the first master at all times; may be nil
 
 	mine, others []string // names of locks on the first master, and on the others
 	record       *history.Recorder
@@ -85,7 +85,7 @@ func newIsland(t *testing.T, bin server.Binary) *island {
 	return w
 }
 
-// open opens clients that reach the first master by p, or, if that is nil, without a detour.
+// open returns an opener of clients that reach the first master through p, or directly if p is nil.
 func (w *island) open(p *proxy.Proxy) opener {
 	var addrs []string
 	for _, s := range w.nodes {
@@ -124,7 +124,7 @@ type tenure struct {
 	attempt *history.Attempt
 }
 
-// take acquires. What it is told while the master is away may be that nobody answers: then it asks again.
+// take acquires a lock. If it is told that the master does not answer, it asks again.
 func (w *island) take(c *holdfast.Client, name string, ttl time.Duration) *tenure {
 	for w.t.Context().Err() == nil {
 		a := w.record.Ask(int(w.asked.Add(1)), name)
@@ -148,7 +148,7 @@ func (w *island) start(c *holdfast.Client, name string, ttl time.Duration) <-cha
 	return got
 }
 
-// await waits for what start is to bring.
+// await waits for the lease from start.
 func (w *island) await(got <-chan *tenure, name, when string) (of *tenure) {
 	w.t.Helper()
 	backend.Eventually(w.t, name+" is granted "+when, func() bool {
@@ -165,14 +165,14 @@ func (w *island) await(got <-chan *tenure, name, when string) (of *tenure) {
 	return of
 }
 
-// leave releases.
+// leave releases a lease.
 func (w *island) leave(of *tenure) {
 	w.t.Helper()
 	of.attempt.Released(of.Deadline())
 	backend.Release(w.t, of.Lease)
 }
 
-// ends waits until a lease is lost, which Err is to say from the deadline on.
+// ends waits until a lease is lost, which Err must report from the deadline on.
 func (of *tenure) ends(t *testing.T) {
 	t.Helper()
 	backend.Eventually(t, "the lease of "+of.Name()+" ends", func() bool {
@@ -228,8 +228,8 @@ func (w *island) run() {
 		before[i] = held[i].Deadline()
 	}
 
-	// Those on its side of the cut have its locks when the leases are over: not before, and with a higher fence, which the
-	// history shows.
+	// Clients on the master's side of the cut get its locks when the leases are over: not earlier, and with a
+	// higher fence, which the history shows.
 	var nearby []<-chan *tenure
 	if w.near != nil {
 		for _, name := range w.mine {

@@ -10,8 +10,8 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
-// A job that is done while its lock and its record are on different nodes, for longer than RetryTimeout, counts
-// when its slot has moved, and is not done again.
+// A job is completed while its lock and its record are on different nodes for longer than RetryTimeout. It
+// counts once its slot has moved, and is not done again.
 func TestAJobIsDoneWhileItsSlotIsOnTheMove(t *testing.T) {
 	each(t, func(t *testing.T, bin server.Binary) {
 		c := startCluster(t, bin)

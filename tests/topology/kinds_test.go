@@ -10,8 +10,8 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
-// play is a lock of every kind that one client holds and another waits for, and an election with
-// a leader, one who waits, and one who watches.
+// play is a lock of every kind, which one client holds and another waits for, and an election with a leader, a
+// candidate that waits, and a watcher.
 type play struct {
 	t             *testing.T
 	queues        map[string]*queue
@@ -43,8 +43,8 @@ func newPlay(t *testing.T, open opener) *play {
 	return p
 }
 
-// passes requires that all locks go on to those who wait for them, that the next leads, and that
-// who watches hears of it.
+// passes requires that all locks pass to their waiters, that the next candidate leads, and that the watcher
+// hears of it.
 func (p *play) passes(after string) {
 	p.t.Helper()
 	for what, q := range p.queues {
@@ -55,7 +55,7 @@ func (p *play) passes(after string) {
 	if next.Fence() <= p.term.Fence() {
 		p.t.Errorf("after %s: the leader with fence %d follows the one with %d", after, next.Fence(), p.term.Fence())
 	}
-	for { // between the two nobody leads, for a moment
+	for { // in between there is no leader for a moment
 		got := p.sees()
 		if got == "second" {
 			break
@@ -105,7 +105,7 @@ func TestEveryKindBehindSentinels(t *testing.T) {
 	})
 }
 
-// A job that was completed is done after a failover, too.
+// A completed job is still completed after a failover.
 func TestOnceRemembersOverAFailover(t *testing.T) {
 	each(t, func(t *testing.T, bin server.Binary) {
 		g := server.StartSentinels(t, bin, 2, 3)
@@ -130,8 +130,8 @@ func TestOnceRemembersOverAFailover(t *testing.T) {
 	})
 }
 
-// While a slot is on the move key by key, a shared lock in it without a queue cannot be given up:
-// a script that names the queue is refused. It is given up when the slot has moved.
+// While a slot moves key by key, a shared lock in it without a queue cannot be released: a script with the
+// queue's key is refused. It is released when the slot has moved.
 func TestSharesInASlotOnTheMove(t *testing.T) {
 	each(t, func(t *testing.T, bin server.Binary) {
 		c := startCluster(t, bin)

@@ -20,45 +20,45 @@ import (
 )
 
 const (
-	loadClients    = 4 // each with connections of its own, as so many processes
+	loadClients    = 4 // each with connections of its own, like a process
 	loadGoroutines = 6 // of each client
 	hotName        = "hot"
 
-	// bound is by when everything goes on after a fault is over.
+	// bound is how soon everything goes on after a fault.
 	bound = 30 * time.Second
 )
 
-// promise is what a fault leaves of a lock's promises.
+// promise is what remains of a lock's promises during a fault.
 type promise struct {
 	ttl       time.Duration // of leases
 	handovers int           // Config.LocalHandovers
-	overlaps  bool          // locks can be lost, and have two holders at a time, which are counted
+	overlaps  bool          // locks may be lost, and have two holders at a time, which are counted
 }
 
 var (
-	// lossless is of faults in which no write is lost. Leases last longer than the test
-	// waits: an orphan lock, or a waiter that is not heard, would show.
+	// lossless is for faults in which no write is lost. Leases last longer than the test waits, so that an
+	// orphaned lock, or a waiter that is not notified, would show.
 	lossless = promise{ttl: term}
-	// lossy is of failovers, in which the last writes can be lost. A lock whose release
-	// was lost is there until its TTL. Goroutines do not pass locks on among themselves,
-	// which they do without asking the server, and so with a fence of the time before.
+	// lossy is for failovers, in which the last writes may be lost. A lock whose release was lost exists until
+	// its TTL ends. Goroutines do not pass locks on among themselves, since they do that without the server,
+	// and so with a fence from before the failover.
 	lossy = promise{ttl: 5 * time.Second, handovers: -1, overlaps: true}
 )
 
-// load is many goroutines of several clients that lock, write what they guard, and
-// unlock: one name that all want, and others that a few share, at times two of them at once.
+// load is many goroutines of several clients that acquire locks, write what these guard, and release them: one
+// name that all want, and others that a few share, sometimes two of them at once.
 type load struct {
 	t *testing.T
 	promise
 	names []string
 
-	client *holdfast.Client // beside the load, to look
+	client *holdfast.Client // apart from the load, for checks
 	record *history.Recorder
 	guard  guard
 	turns  []atomic.Int64 // of each goroutine
 
 	mu     sync.Mutex
-	errors map[string]int // that clients met, by what they are
+	errors map[string]int // of clients, by what they are
 	lost   int            // leases, of which their holders were told
 
 	ctx  context.Context
@@ -94,8 +94,7 @@ func startLoad(t *testing.T, open opener, names []string, p promise) *load {
 	return ld
 }
 
-// work takes turns. One goroutine of two clients wants a lock that is held for so long
-// that it has to be renewed.
+// work takes turns. One goroutine of each of two clients holds a lock so long that it has to be renewed.
 func (ld *load) work(c *holdfast.Client, goroutine int) {
 	for ld.ctx.Err() == nil {
 		switch {
@@ -114,7 +113,7 @@ func (ld *load) work(c *holdfast.Client, goroutine int) {
 	}
 }
 
-// turn takes a lock, which is that of these names, once, and records what became of it.
+// turn acquires a lock, which has these names, once, and records the outcome.
 func (ld *load) turn(l *holdfast.Lock, goroutine int, hold time.Duration, names ...string) {
 	ctx, cancel := context.WithTimeout(context.Background(), 4*bound)
 	defer cancel()
@@ -155,9 +154,8 @@ func (ld *load) turn(l *holdfast.Lock, goroutine int, hold time.Duration, names 
 	ld.turns[goroutine].Add(1)
 }
 
-// meets counts an error. One that callers cannot tell from others by its type is a
-// failure, and so is a wait without an end. Where nothing is to be lost, no lock is gone
-// before its deadline; after that, a release that took so long may find it gone.
+// meets counts an error. It is a failure if callers cannot tell it from others by its type, or if it is an
+// endless wait. If nothing may be lost, no lock is gone before its deadline; a later release may find it gone.
 func (ld *load) meets(op string, err error, deadline time.Time) {
 	var lost *holdfast.LostError
 	var server *holdfast.ServerError
@@ -187,7 +185,7 @@ func (ld *load) meets(op string, err error, deadline time.Time) {
 	}
 }
 
-// goesOn requires that every goroutine gets a turn soon.
+// goesOn requires that every goroutine soon gets a turn.
 func (ld *load) goesOn(after string) {
 	ld.t.Helper()
 	begun := time.Now()
@@ -242,13 +240,13 @@ func (ld *load) stopped() {
 		grants, longest.Round(time.Millisecond), ld.lost, overlaps, ld.guard.refused(), ld.met())
 }
 
-// crossed reports whether two masters may have granted a lock at about the same time, the
-// earlier grant being heard of later: then its fence is the lower one, as it should be.
+// crossed reports whether two masters may have granted a lock at about the same time, with the earlier grant
+// reported later: then it has the lower fence, as it should.
 func crossed(first, second history.Event) bool {
 	return second.Fence != first.Fence && second.Asked < first.Granted
 }
 
-// wants is the lock that a goroutine waits for, or had last.
+// wants returns the lock that a goroutine waits for, or had last.
 func (ld *load) wants(goroutine int) string {
 	events, _ := ld.record.Events()
 	name := ""

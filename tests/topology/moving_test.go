@@ -12,8 +12,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
-// Row 24: a slot is on its way to another master, and stays so for as long as the test
-// likes.
+// Row 24: a slot is being moved to another master for as long as the test likes.
 func TestLocksInASlotOnTheMove(t *testing.T) {
 	each(t, func(t *testing.T, bin server.Binary) {
 		c := startCluster(t, bin)
@@ -23,7 +22,7 @@ func TestLocksInASlotOnTheMove(t *testing.T) {
 				return c.Mutex(name, opts...)
 			})
 		})
-		// Its key is the name alone, which has the slot that the mutex's has.
+		// Its key is the bare name, which is in the mutex's slot.
 		t.Run("Redisson's", func(t *testing.T) {
 			locksInASlotOnTheMove(t, c, all[4:], true, func(c *holdfast.Client, name string, opts ...holdfast.MutexOption) *holdfast.Lock {
 				return c.RedissonMutex(name, opts...)
@@ -40,7 +39,7 @@ func locksInASlotOnTheMove(t *testing.T, c *server.Cluster, names []string, shar
 		return backend.Alike(func(c *holdfast.Client) *holdfast.Lock { return lock(c, name, holdfast.TTL(term)) })
 	}
 
-	// Neither has a queue, which so counts as another node's.
+	// Neither lock has a queue, so that key counts as another node's.
 	t.Run("released before the key moves, and after", func(t *testing.T) {
 		name, slot := name(0)
 		l := lock(open.client(t, nil), name, holdfast.TTL(term))
@@ -61,7 +60,7 @@ func locksInASlotOnTheMove(t *testing.T, c *server.Cluster, names []string, shar
 		}
 	})
 
-	// The script that hands the lock over empties the queue, which is then not there.
+	// The script that hands the lock over empties the queue, which then does not exist.
 	t.Run("handed over before its keys move", func(t *testing.T) {
 		name, slot := name(1)
 		q := newQueueOf(t, open, waited(name))
@@ -71,8 +70,8 @@ func locksInASlotOnTheMove(t *testing.T, c *server.Cluster, names []string, shar
 			m.Finish()
 			return
 		}
-		// It stays free for a moment, so that other programs can have it; and nobody can take a
-		// free lock in such a slot.
+		// The lock stays free for a moment, so that other programs can acquire it; a free lock in such a slot
+		// cannot be acquired.
 		time.Sleep(100 * time.Millisecond) // longer than a chain of hand-overs
 		backend.Release(t, q.lease)
 		m.Finish()
@@ -83,29 +82,29 @@ func locksInASlotOnTheMove(t *testing.T, c *server.Cluster, names []string, shar
 		backend.Release(t, next)
 	})
 
-	// The new owner of the keys does not hear those who wait, until the slot is its
-	// own. From then on they are in its queue.
+	// The new owner of the keys does not have the waiters' subscriptions until the slot is its own. From then
+	// on they are in its queue.
 	t.Run("waited for while its keys are elsewhere", func(t *testing.T) {
 		name, slot := name(2)
 		q := newQueueOf(t, open, waited(name))
 		m := c.StartMove(slot, other(slot))
 		for len(m.Keys(10)) > 0 {
 		}
-		var said bytes.Buffer // by one logger, to be read when its client is closed
+		var said bytes.Buffer // by one logger; read when its client is closed
 		polling := open.client(t, &holdfast.Config{Logger: slog.New(slog.NewTextHandler(&said, nil))})
 		late := backend.Start(t, lock(polling, name, holdfast.TTL(term)))
-		time.Sleep(time.Second) // time enough to see that nobody hears it
+		time.Sleep(time.Second) // time enough to show that it hears nothing
 		m.Finish()
 		backend.Waiters(t, q.l, 2)
 		backend.Release(t, q.lease)
-		// Who has subscribed to the new owner first is served first.
+		// The waiter that subscribes to the new owner first is served first.
 		for range 2 {
 			backend.Release(t, soon(t, "a waiter is not served", q.next, late))
 		}
 		if err := polling.Close(t.Context()); err != nil {
 			t.Error(err)
 		}
-		if said.Len() > 0 { // what passes is no reason to look for a proxy
+		if said.Len() > 0 { // a failure that passes is no reason to suspect a proxy
 			t.Errorf("it was said: %s", &said)
 		}
 	})
@@ -117,7 +116,7 @@ func locksInASlotOnTheMove(t *testing.T, c *server.Cluster, names []string, shar
 		before, begun := rejected(c), time.Now()
 		lease, err := lock(client, name).Acquire(t.Context())
 		took, n := time.Since(begun), rejected(c)-before
-		// What the server cannot do is said in time, in a few tries.
+		// The caller is told in time, after a few tries, what the server cannot do.
 		if err == nil {
 			t.Errorf("acquired, with a queue that may be elsewhere: %v", lease)
 		} else if kind := kindOf(err); kind != holdfast.ErrUnavailable {
@@ -132,8 +131,8 @@ func locksInASlotOnTheMove(t *testing.T, c *server.Cluster, names []string, shar
 	})
 }
 
-// A client whose view of the Cluster is out of date subscribes to a node that is a
-// replica by now, and would accept that.
+// A client whose view of the Cluster is out of date would subscribe to a node that has become a replica and
+// accepts that.
 func TestWaitersDoNotSubscribeToReplicas(t *testing.T) {
 	each(t, func(t *testing.T, bin server.Binary) {
 		c := startCluster(t, bin)
@@ -148,7 +147,7 @@ func TestWaitersDoNotSubscribeToReplicas(t *testing.T) {
 		c.Owner(slotOf(name), master)
 		next := backend.Start(t, l)
 		backend.Waiters(t, l, 1)
-		// Not heard, it would go out of the queue, and poll.
+		// If it were not heard, it would leave the queue, and poll.
 		owner := c.Owner(slotOf(name))
 		before, begun := owner.CommandStats()["evalsha"], time.Now()
 		time.Sleep(time.Second)
@@ -162,7 +161,7 @@ func TestWaitersDoNotSubscribeToReplicas(t *testing.T) {
 	})
 }
 
-// A script is carried out once by whoever has its key, however often it is redirected.
+// A script runs once, on the node that has its key, however often it is redirected.
 func TestRedirectedScriptsRunOnce(t *testing.T) {
 	each(t, func(t *testing.T, bin server.Binary) {
 		c := startCluster(t, bin)

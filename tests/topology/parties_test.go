@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
-// arrive has a goroutine await.
+// arrive awaits in a goroutine.
 func arrive(t *testing.T, p *holdfast.BarrierParty) <-chan uint64 {
 	over := make(chan uint64, 1)
 	go func() {
@@ -33,12 +33,11 @@ func wantPhase(t *testing.T, want uint64, all ...<-chan uint64) {
 	}
 }
 
-// Those who wait at a latch or a barrier are woken by the master of its slot, also after it
-// was replaced.
+// Waiters at a latch or a barrier are woken by the master of its slot, even after that was replaced.
 func TestPartiesInACluster(t *testing.T) {
 	each(t, func(t *testing.T, bin server.Binary) {
 		c := startCluster(t, bin)
-		for _, name := range []string{"b", "c"} { // of different masters, most likely
+		for _, name := range []string{"b", "c"} { // most likely of different masters
 			meet(t, clusterOf(c), name, func() {})
 		}
 		slot := slotOf("{a}/any")
@@ -72,8 +71,8 @@ func TestPartiesBehindSentinels(t *testing.T) {
 	})
 }
 
-// meet has two parties meet at a barrier and at a latch of that name. One waits while the
-// master is replaced.
+// meet makes two parties meet at a barrier and at a latch with that name. One waits while the master is
+// replaced.
 func meet(t *testing.T, open opener, name string, replace func()) {
 	t.Helper()
 	join := func() *holdfast.BarrierParty {
@@ -93,7 +92,7 @@ func meet(t *testing.T, open opener, name string, replace func()) {
 		t.Fatal(err)
 	}
 	first := arrive(t, one)
-	time.Sleep(100 * time.Millisecond) // so that it waits, most likely
+	time.Sleep(100 * time.Millisecond) // so that it most likely waits
 	replace()
 	two := join() // by the new master
 	wantPhase(t, 1, arrive(t, two), first)

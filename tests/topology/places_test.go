@@ -17,7 +17,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
-// ofURL opens clients of a server by its URL, with each adapter.
+// ofURL returns openers of clients for a server's URL, one for each adapter.
 func ofURL(url string) map[string]opener {
 	return map[string]opener{
 		"go-redis": func(t *testing.T) drivertest.Driver {
@@ -44,7 +44,7 @@ func ofURL(url string) map[string]opener {
 	}
 }
 
-// occupied requires that of a server's databases those have keys that are wanted, and none else.
+// occupied requires that exactly the wanted databases of a server have keys.
 func occupied(t *testing.T, s *server.Server, want map[int]bool) {
 	t.Helper()
 	for db, want := range want {
@@ -57,8 +57,8 @@ func occupied(t *testing.T, s *server.Server, want map[int]bool) {
 	}
 }
 
-// Every kind of lock over a Unix socket, and in a database that is not the first, beside those of
-// the same names in another.
+// Every kind of lock works over a Unix socket, and in a database other than the first, together with locks of
+// the same names in another one.
 func TestEveryKindOverASocketAndInDatabases(t *testing.T) {
 	each(t, func(t *testing.T, bin server.Binary) {
 		dir, err := os.MkdirTemp("", "holdfast") // a socket's name may have 107 characters
@@ -83,7 +83,7 @@ func TestEveryKindOverASocketAndInDatabases(t *testing.T) {
 	})
 }
 
-// Every kind of lock for a user who has by itself no right at all: each command is allowed by one of
+// Every kind of lock works for a user whose root permissions allow nothing: each command is allowed by one of
 // several selectors.
 func TestEveryKindWithSelectors(t *testing.T) {
 	each(t, func(t *testing.T, bin server.Binary) {
@@ -102,11 +102,11 @@ func TestEveryKindWithSelectors(t *testing.T) {
 	})
 }
 
-// Every kind of lock in a database of a Cluster that is not the first, which Valkey has since 9: beside those
-// of the same names in the first, over failovers and moves of their slot.
+// Every kind of lock works in a Cluster's database other than the first, which Valkey has since 9, together
+// with locks of the same names in the first, across failovers and moves of their slot.
 func TestEveryKindInADatabaseOfACluster(t *testing.T) {
 	each(t, func(t *testing.T, bin server.Binary) {
-		if !bin.MovesAtomically() { // which came with it
+		if !bin.MovesAtomically() { // Clusters have had databases since then
 			t.Skipf("SKIPPED: %s has one database in a Cluster; Valkey 9 can have more", bin.Name)
 		}
 		c := server.StartReplicatedCluster(t, bin, 3, server.Conf("cluster-databases", "16"))

@@ -16,9 +16,9 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
-// A master is replaced while many want locks. Replication is asynchronous, so that two
-// holders at a time are possible; they are counted. Everything else holds: whoever waits
-// is served, holders are told, fences rise, errors have their types.
+// A master is replaced while many clients want locks. Replication is asynchronous, so there may be two holders
+// at a time, which are counted. Everything else holds: every waiter is served, holders are told, fences rise,
+// errors have their types.
 func TestSentinelUnderLoad(t *testing.T) {
 	t.Parallel()
 	for what, replace := range map[string]func(g *server.Sentinels, master *server.Server){
@@ -57,9 +57,8 @@ func TestSentinelUnderLoad(t *testing.T) {
 	}
 }
 
-// The replicas have missed a grant when one of them becomes the master. Another gets the
-// lock: that is outside of what is promised. The holder is told by its next renewal, and
-// what it writes before that is refused.
+// The replicas have missed a grant when one of them becomes the master. Another client gets the lock, which is
+// outside of what is promised. The holder is told by its next renewal, and its writes before that are refused.
 func TestHoldersAreToldOfLocksThatAFailoverLost(t *testing.T) {
 	each(t, func(t *testing.T, bin server.Binary) {
 		g := server.StartSentinels(t, bin, 2, 3)
@@ -87,7 +86,7 @@ func TestHoldersAreToldOfLocksThatAFailoverLost(t *testing.T) {
 		if written.write("a", lease.Fence()) {
 			t.Error("the write of the holder that lost the lock is not refused")
 		}
-		// In place of the next renewal, which comes a third of the TTL after the first.
+		// This takes the place of the next renewal, which comes a third of the TTL after the first.
 		var lost *holdfast.LostError
 		if err := lease.Extend(t.Context(), time.Minute); !errors.As(err, &lost) || lost.Reason != holdfast.LossTaken {
 			t.Errorf("the holder is told: %v", err)
@@ -102,8 +101,8 @@ func TestHoldersAreToldOfLocksThatAFailoverLost(t *testing.T) {
 	})
 }
 
-// With min-replicas-to-write, a master whose replicas have left it, perhaps because they
-// have another, grants nothing that they would miss.
+// With min-replicas-to-write, a master that its replicas have left, perhaps for another master, grants nothing
+// that they would miss.
 func TestAMasterWithoutReplicasGrantsNothing(t *testing.T) {
 	each(t, func(t *testing.T, bin server.Binary) {
 		g := server.StartSentinels(t, bin, 2, 3, server.Conf("min-replicas-to-write", "1"), server.Conf("min-replicas-max-lag", "1"))
@@ -126,8 +125,8 @@ func TestAMasterWithoutReplicasGrantsNothing(t *testing.T) {
 	})
 }
 
-// One sentinel of three hangs, or answers and has not heard of the failover; the old master stays one, and takes writes.
-// The client follows the others, as if there were no other.
+// One sentinel of three hangs, or answers and has not heard of the failover; the old master remains one, and
+// accepts writes. The client follows the other sentinels.
 func TestOneBadSentinelIsOutvoted(t *testing.T) {
 	t.Parallel()
 	for what, bad := range map[string]func(t *testing.T, g *server.Sentinels) (addr string){
@@ -165,7 +164,7 @@ func TestOneBadSentinelIsOutvoted(t *testing.T) {
 				g.NextMaster(old)
 				begun := time.Now()
 				awaitLeft(t, old)
-				// Within a second, and what dialling and asking take.
+				// It takes up to a second, plus the time for dialling and asking.
 				if took, bound := time.Since(begun), 5*time.Second; took > bound+2*machine.HeldUp(begun) {
 					t.Errorf("clients are with the old master for %s after the failover\n%s", took, machine.Report(begun))
 				}
@@ -178,7 +177,7 @@ func TestOneBadSentinelIsOutvoted(t *testing.T) {
 	}
 }
 
-// staleSentinel is a sentinel that names the same master for ever.
+// staleSentinel is a sentinel that always names the same master.
 func staleSentinel(t *testing.T, master string) (addr string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

@@ -12,14 +12,14 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
-// In a Cluster each name counts its fences by itself, and the masters' clocks differ. Whoever holds one of
-// the names after a lease of several must not be shut out by the fence of another.
+// In a Cluster each name has its own fence counter, and the masters' clocks differ. A holder of one name that
+// comes after a lease of several must not be shut out by the fence of another name.
 func TestFencesOfSeveralNamesGuardEachItsOwn(t *testing.T) {
 	each(t, func(t *testing.T, bin server.Binary) {
 		c := startCluster(t, bin)
 		locks := clusterOf(c).client(t, nil)
 		const ahead, behind = "a", "b"
-		// As a master leaves it whose clock is a minute ahead of the other's.
+		// This is the counter after a master whose clock was a minute ahead.
 		lead := time.Now().Add(time.Minute).UnixMicro()
 		owner := c.Owner(slotOf(ahead))
 		if _, err := owner.Do("SET", "holdfast:{"+ahead+"}:f", strconv.FormatInt(lead, 10)); err != nil {

@@ -9,13 +9,13 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
-// Locks that several may hold work in a Cluster: all of one name is in one slot, and
-// waiters are woken by its master, also after it was replaced.
+// Locks that several may hold work in a Cluster: all keys of a name are in one slot, and its master wakes the
+// waiters, even after it was replaced.
 func TestSharesInACluster(t *testing.T) {
 	each(t, func(t *testing.T, bin server.Binary) {
 		c := startCluster(t, bin)
 		open := clusterOf(c)
-		for _, name := range []string{"a", "b", "c"} { // of different masters, most likely
+		for _, name := range []string{"a", "b", "c"} { // most likely of different masters
 			rw := func() *holdfast.RWMutex {
 				return open.client(t, nil).RWMutex(name, holdfast.TTL(term))
 			}

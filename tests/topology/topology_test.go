@@ -1,6 +1,6 @@
-// Package topology tests locks on servers as they are run in production: a master
-// with replicas that sentinels watch, and a Cluster whose masters have replicas. Masters
-// are killed, paused and replaced, and slots move, while locks are held and waited for.
+// Package topology tests locks on servers as in production: a master with replicas and sentinels, and a Cluster
+// whose masters have replicas. Masters are killed, paused and replaced, and slots move, while locks are held
+// and waited for.
 package topology
 
 import (
@@ -27,11 +27,11 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/soak"
 )
 
-// opener makes a driver with a client of its own, as another program would have it.
+// opener makes a driver with a client of its own, like another program.
 type opener func(t *testing.T) drivertest.Driver
 
-// clusterOf opens clients that learn by themselves that slots have moved only after the
-// test: what happens meanwhile is the driver's doing.
+// clusterOf opens clients that refresh the slots by themselves only after the test: until then the driver must
+// do it.
 func clusterOf(c *server.Cluster) opener {
 	return func(t *testing.T) drivertest.Driver {
 		switch backend.Adapter(t) {
@@ -44,8 +44,8 @@ func clusterOf(c *server.Cluster) opener {
 	}
 }
 
-// startCluster starts a cluster of three masters with a replica each. No machine that stalls is a reason for
-// replicas to take over, but where fails says.
+// startCluster starts a cluster of three masters with a replica each. Replicas do not take over because the
+// machine stalls, but only where fails says.
 func startCluster(t *testing.T, bin server.Binary) *server.Cluster {
 	t.Helper()
 	c := server.StartReplicatedCluster(t, bin, 3)
@@ -53,7 +53,7 @@ func startCluster(t *testing.T, bin server.Binary) *server.Cluster {
 	return c
 }
 
-// fails has a slot's master fail, which its replica is to notice, and waits until that has taken its place.
+// fails makes a slot's master fail, so that its replica notices, and waits until the replica has replaced it.
 func fails(c *server.Cluster, slot int, fail func(master *server.Server)) (master *server.Server) {
 	master = c.Owner(slot)
 	master.AwaitInStep()
@@ -65,7 +65,7 @@ func fails(c *server.Cluster, slot int, fail func(master *server.Server)) (maste
 
 func sentinelsOf(g *server.Sentinels) opener { return sentinelsAt(g, g.Addrs()) }
 
-// sentinelsAt opens clients that are told of sentinels at these addresses.
+// sentinelsAt opens clients that know sentinels at these addresses.
 func sentinelsAt(g *server.Sentinels, addrs []string) opener {
 	return func(t *testing.T) drivertest.Driver {
 		backend.NeedsSentinel(t)
@@ -76,7 +76,7 @@ func sentinelsAt(g *server.Sentinels, addrs []string) opener {
 	}
 }
 
-// goRedis is a driver over a client that is closed with the test.
+// goRedis returns a driver over a client that is closed with the test.
 func goRedis(t *testing.T, rdb redis.UniversalClient) drivertest.Driver {
 	t.Cleanup(func() { _ = rdb.Close() })
 	return drivertest.Of(holdfastgoredis.NewDriver(rdb))
@@ -93,10 +93,10 @@ func (open opener) client(t *testing.T, cfg *holdfast.Config) *holdfast.Client {
 	return c
 }
 
-// slotOf is the Cluster slot of a lock.
+// slotOf returns the Cluster slot of a lock.
 func slotOf(name string) int { return int(keys.Slot("holdfast:{" + name + "}")) }
 
-// names are names of so many locks, which in a Cluster all its masters share.
+// names returns names of n locks, which are spread over all masters of a Cluster.
 func names(n int) []string {
 	var all []string
 	for i := range n {
@@ -105,14 +105,14 @@ func names(n int) []string {
 	return all
 }
 
-// otherMaster is a master to which a slot can move.
+// otherMaster returns a master to which a slot can move.
 func otherMaster(c *server.Cluster, slot int) *server.Server {
 	owner := c.Owner(slot)
 	return slices.DeleteFunc(c.Masters(), func(s *server.Server) bool { return s == owner })[0]
 }
 
-// rejected is how many scripts the nodes that run have refused unseen: those that are
-// redirected, and those that are to be sent again later.
+// rejected returns how many scripts the running nodes have refused without running them: those that are
+// redirected, and those that must be sent again later.
 func rejected(c *server.Cluster) (n int64) {
 	for _, s := range c.Nodes {
 		for command, rejected := range s.Rejections() {
@@ -141,8 +141,8 @@ func atoi(text string) int64 {
 	return n
 }
 
-// each runs f on the servers that the machine has: on all in a soak; else on the first,
-// and on the Valkey that can do most.
+// each runs f on the machine's servers: on all in a soak; otherwise on the first, and on the most capable
+// Valkey.
 func each(t *testing.T, f func(t *testing.T, bin server.Binary)) {
 	t.Parallel()
 	all := server.Binaries(t)
@@ -170,6 +170,6 @@ func each(t *testing.T, f func(t *testing.T, bin server.Binary)) {
 }
 
 func TestMain(m *testing.M) {
-	backend.AtOnce(4 * runtime.GOMAXPROCS(0)) // most of each is waiting for failovers
+	backend.AtOnce(4 * runtime.GOMAXPROCS(0)) // the tests mostly wait for failovers
 	os.Exit(m.Run())
 }

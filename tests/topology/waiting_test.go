@@ -12,10 +12,10 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
-// term is longer than a test may take: whoever waits for a lease to expire fails.
+// term is longer than a test may take: a waiter that waits for a lease to expire fails.
 const term = 2 * time.Minute
 
-// queue is a lock that one client holds and another waits for, asleep in the queue.
+// queue is a lock that one client holds, and another waits for in the queue.
 type queue struct {
 	t     *testing.T
 	l     *holdfast.Lock
@@ -38,8 +38,7 @@ func newQueueOf(t *testing.T, open opener, pair backend.Pair) *queue {
 	return q
 }
 
-// passes releases the lock and requires that the waiter gets it soon, not when a
-// lease expires.
+// passes releases the lock and requires that the waiter gets it soon, not when a lease expires.
 func (q *queue) passes(after string) {
 	q.t.Helper()
 	if err := q.lease.Err(); err != nil {
@@ -54,7 +53,7 @@ func (q *queue) passes(after string) {
 	}
 	took := time.Since(begun)
 	q.t.Logf("after %s: from the release to the next holder %s", after, took.Round(time.Millisecond))
-	// A server that is silent may use up the time for tries; others follow then.
+	// A silent server may use up the time for retries; then others follow.
 	switch err := <-released; {
 	case err == nil:
 	case kindOf(err) == holdfast.ErrUnavailable:
@@ -68,8 +67,8 @@ func (q *queue) passes(after string) {
 	backend.Release(q.t, next)
 }
 
-// soon waits for what is to come without anybody's looking again, which those who wait do after 30 s or more,
-// or a lease's end: for 20 s, and twice as long as the process was held up.
+// soon waits for events that must come without a further look, which waiters take after 30 s or more, and
+// before a lease ends: for 20 s plus twice as long as the process was held up.
 func soon[T any](t *testing.T, otherwise string, all ...<-chan T) (got T) {
 	t.Helper()
 	for begun := time.Now(); ; time.Sleep(time.Millisecond) {
@@ -134,8 +133,7 @@ func TestSentinelWaitersHearTheNextMaster(t *testing.T) {
 	for what, replace := range map[string]func(g *server.Sentinels, master *server.Server){
 		"death":   func(_ *server.Sentinels, master *server.Server) { master.Kill() },
 		"silence": func(_ *server.Sentinels, master *server.Server) { master.Pause() },
-		// The old master stays one, and takes writes, as every old master does until a
-		// sentinel gets round to telling it.
+		// The old master remains one, and accepts writes, like every old master until a sentinel tells it.
 		"failover": func(g *server.Sentinels, master *server.Server) {
 			if _, err := master.Do("ACL", "SETUSER", "default", "-replicaof", "-slaveof"); err != nil {
 				t.Error(err)
@@ -165,7 +163,7 @@ func TestSentinelWaitersHearTheNextMaster(t *testing.T) {
 	}
 }
 
-// awaitLeft waits until no client is connected to a server but sentinels and replicas.
+// awaitLeft waits until only sentinels and replicas are connected to a server.
 func awaitLeft(t *testing.T, s *server.Server) {
 	t.Helper()
 	backend.Eventually(t, "clients leave the old master", func() bool {

@@ -30,8 +30,11 @@
 
 mtype = { none, acquire, adopt };				/* requests */
 mtype = { pending, adopted, gone, late };			/* answers */
+/* The first holder's hold and an adopter's have the states held and over of internal/engine/hold.go. To
+ * detach a lock, its holder renews it, and ends the lease once that is answered: renewing and renewed are
+ * held still, detached and lost are over and not released yet. An adopter that gives up is over, too. */
 mtype = { held, renewing, renewed, detached, lost, over };	/* the first holder */
-mtype = { idle, asking, holding, ending, dead };		/* an adopter */
+mtype = { idle, asking, dead };					/* an adopter; and held, over */
 
 /* The server. Times are countdowns in ticks of its clock: 0 is now, -1 is past. */
 byte owner = TICKET;
@@ -91,7 +94,7 @@ bool ticket_is_kept = true;
 #endif
 
 #define first_believes	(first == held || first == renewing || first == renewed)
-#define believes(A)	(stage[A] == holding)
+#define believes(A)	(stage[A] == held)
 #define trusted(T)	(first_believes && (T) == TICKET || rival_believes && (T) == RIVAL || \
 			 believes(0) && (T) == owned_by(OWN(0)) || believes(1) && (T) == owned_by(OWN(1)))
 #define in_force	(owner == TICKET && same_grant)	/* what the ticket stands for */
@@ -337,11 +340,11 @@ end:	do
 	:: d_step { answer[me] != none && !compared[me] ->
 		answer[me] = none; unheard[me] = true; lapsed[me] = false;
 		printf("%d: a request or its answer was lost\n", me) }
-	:: d_step { stage[me] == asking && answer[me] == none && unheard[me] -> stage[me] = ending; printf("%d gives up\n", me) }
+	:: d_step { stage[me] == asking && answer[me] == none && unheard[me] -> stage[me] = over; printf("%d gives up\n", me) }
 
 	/* It reads an answer. One that comes past the deadline is no lease. */
 	:: d_step { answer[me] == adopted ->
-		stage[me] = (lapsed[me] -> ending : holding);
+		stage[me] = (lapsed[me] -> over : held);
 		answer[me] = none; lapsed[me] = false;
 		printf("%d reads that it has adopted the lock\n", me);
 		check() }
@@ -358,9 +361,9 @@ end:	do
 		printf("%d reads that it was late\n", me) }
 
 	/* It ends its lease. The release is sent until it is answered. */
-	:: d_step { stage[me] == holding -> stage[me] = ending; printf("%d ends its lease\n", me); check() }
-	:: d_step { stage[me] == holding -> stage[me] = dead; printf("%d dies\n", me); check() }
-	:: d_step { stage[me] == ending ->
+	:: d_step { stage[me] == held -> stage[me] = over; printf("%d ends its lease\n", me); check() }
+	:: d_step { stage[me] == held -> stage[me] = dead; printf("%d dies\n", me); check() }
+	:: d_step { stage[me] == over ->
 		printf("%d releases\n", me);
 #ifdef BREAK_RELEASE_WITHOUT_TOMBSTONE
 		not_after[me] = -1;

@@ -5,7 +5,7 @@
  * lock, the lock is its own.
  *
  * Mirrors the expiries in acquire.lua, hand_over.lua, renew.lua and release.lua;
- * attempt.granted, attempt.claimed, grant.apply, grant.tick, Lease.Err, Lease.Extend.
+ * attempt.granted, attempt.holdFromMessage, hold.apply, hold.prolong, hold.Due, Lease.Err, Lease.Extend.
  * README.md says what is left out, and what each BREAK_ macro breaks.
  */
 
@@ -37,7 +37,20 @@
 #endif
 
 mtype = { none, sent, granted, queued, gone, renewed };		/* requests and their answers */
-mtype = { idle, asking, resting, holding, ending };		/* the process */
+mtype = { idle, asking, resting };				/* the process, without a hold */
+
+/*
+ * The process's hold has the states of internal/engine/hold.go (type state). What a release
+ * does follows from them.
+ *	claimed	handed over by message. Its first renewal makes it held
+ *	held	renewed until it is released, or lost
+ *	retired	the client closes: its lease has ended, the lock is still to be released. It is renewed no
+ *		more, but answers to renewals still count
+ *	over	released, lost or expired. Its release is sent, and the server drops the lock if it is its own
+ * The fifth, changing, is one of read-write locks: shares.pml.
+ */
+mtype = { claimed, held, retired, over };
+#define steady	(stage == claimed || stage == held)	/* isSteady */
 mtype = { nobody, process, other };
 
 /* The server. */
@@ -76,9 +89,9 @@ bool believer_owns_lock = true;
 bool other_keeps_its_lock = true;
 
 #ifdef BREAK_LOSS_BY_TIMER_ONLY
-#define believes	(stage == holding)
+#define believes	steady
 #else
-#define believes	(stage == holding && left > 0)	/* Err compares clocks */
+#define believes	(steady && left > 0)	/* Err compares clocks */
 #endif
 
 inline check() {
@@ -96,9 +109,9 @@ inline leaves(TO) {
 	}
 }
 
-/* over: the lease has ended for the process; a release is owed. */
-inline over() {
-	stage = ending; left = 0; lease_age = 0; message = false; message_run = 0;
+/* stop is hold.stop: the hold is over, and its release is owed. */
+inline stop() {
+	stage = over; left = 0; lease_age = 0; message = false; message_run = 0;
 	anchor_age = 0; anchor_run = 0;
 	for (i : 0 .. RENEWALS - 1) {
 		wire[i].current = false;
@@ -115,11 +128,11 @@ inline forget(I) {
 
 inline end_ask() { ask = none; ask_age = 0; ask_run = 0; ask_pttl = 0 }
 
-/* begin makes a lease that is valid for V, counted from a request sent AGE ago. */
-inline begin(V, AGE) {
+/* begin makes a hold in the state STATE, valid for V, counted from a request sent AGE ago. */
+inline begin(STATE, V, AGE) {
 	left = V;
 	lease_age = AGE;
-	stage = holding; message = false; message_run = 0; anchor_age = 0; anchor_run = 0
+	stage = STATE; message = false; message_run = 0; anchor_age = 0; anchor_run = 0
 }
 
 inline up(T, MAX) {
@@ -172,10 +185,10 @@ inline close_up(I) {
 	od
 }
 
-/* take_over is grant.apply: the answer that was sent for last counts, or that which gives more. */
+/* take_over is hold.apply: of several answers, that to the latest request counts, or one that gives more. */
 inline take_over(I) {
 	if
-	:: wire[I].state == gone -> printf("process: is told that it lost the lock\n"); over()
+	:: wire[I].state == gone -> printf("process: is told that it lost the lock\n"); stop()
 	:: wire[I].state == renewed ->
 #ifdef BREAK_DEADLINE_FROM_REPLY
 		valid = wire[I].ttl - drift(wire[I].ttl);
@@ -185,6 +198,10 @@ inline take_over(I) {
 		if
 		:: wire[I].age < lease_age || valid > left ->
 			left = (valid > 0 -> valid : 0); lease_age = wire[I].age
+		:: else
+		fi;
+		if
+		:: stage == claimed -> stage = held
 		:: else
 		fi;
 		printf("process: reads that it is renewed, for %d\n", left);
@@ -230,7 +247,7 @@ inline process_tick() {
 	:: else
 	fi;
 	if
-	:: stage == holding -> up(lease_age, LONG)
+	:: steady || stage == retired -> up(lease_age, LONG)
 	:: else
 	fi;
 	if
@@ -278,8 +295,8 @@ active proctype model() {
 		valid = ask_pttl - drift(ask_pttl) - ask_age;
 #endif
 		if
-		:: valid > 0 -> begin(valid, ask_age); printf("process: reads that it is granted, for %d\n", valid)
-		:: else -> over(); printf("process: reads a grant too late\n")
+		:: valid > 0 -> begin(held, valid, ask_age); printf("process: reads that it is granted, for %d\n", valid)
+		:: else -> stop(); printf("process: reads a grant too late\n")
 		fi;
 		end_ask();
 		check() }
@@ -297,7 +314,7 @@ active proctype model() {
 		valid = CLAIM - drift(CLAIM);
 #endif
 		if
-		:: 4 * valid >= CLAIM -> printf("process: reads a grant, for %d\n", valid); begin(valid, anchor_age)
+		:: 4 * valid >= CLAIM -> printf("process: reads a grant, for %d\n", valid); begin(claimed, valid, anchor_age)
 		:: else ->
 			printf("process: reads a grant that it confirms\n");
 			message = false; message_run = 0; stage = asking; ask = sent
@@ -331,9 +348,10 @@ active proctype model() {
 	:: d_step { wire[2].state != none -> forget(2); printf("a renewal or its answer is lost\n"); check() }
 #endif
 
-	/* It notices its deadline, or releases. The release reaches the server. */
-	:: d_step { stage == holding -> printf("process: ends its lease\n"); over(); check() }
-	:: d_step { stage == ending ->
+	/* Its client closes. It notices its deadline, or releases. The release reaches the server. */
+	:: d_step { steady -> printf("process: closes\n"); stage = retired; check() }
+	:: d_step { steady || stage == retired -> printf("process: ends its hold\n"); stop(); check() }
+	:: d_step { stage == over ->
 		printf("server: releases\n");
 #ifdef BREAK_PLAIN_DEL
 		leaves(nobody);

@@ -4,9 +4,9 @@
  * rise over all leases, one lease at a time is believed in, and an answer that was meant for
  * one lease never ends another's.
  *
- * Mirrors Lease.giveUp, Lease.Release, line.successor, line.pass; grant.renew, apply, lose;
- * mint.lua, renew.lua and release.lua. README.md says what is left out, and what each BREAK_
- * macro breaks.
+ * Mirrors holdLease.giveUp, Lease.Release, waitQueue.successor and pass, hold.renew, apply and
+ * lose; mint.lua, renew.lua and release.lua. README.md says what is left out, and what each
+ * BREAK_ macro breaks.
  */
 
 #ifndef RENEWALS
@@ -30,15 +30,25 @@ mtype owner = nobody;
 byte counter;			/* the last fence issued */
 byte value_fence;		/* in the lock's value */
 
-/* The process: at most one grant at a time. */
-bool granted;			/* it has a grant, and the grant is not over */
+/*
+ * The process has at most one hold at a time, in the states of internal/engine/hold.go (type state).
+ *	none	it has no hold, or has released it
+ *	claimed	handed over by message, with one fence. Its first renewal makes it held
+ *	held	granted in a reply, or renewed
+ *	retired	the client closes: the lease has ended, and is not passed on, but not released yet
+ *	over	released or lost; the release is sent
+ * The fifth, changing, is one of read-write locks: shares.pml.
+ */
+mtype = { claimed, held, retired, over };
+mtype state = none;
+#define steady	(state == claimed || state == held)	/* isSteady: the lease may be passed on */
+#define live	(steady || state == retired)
 byte grant_fence;
 byte next, limit;			/* of the block */
 byte passed;
 byte lease;			/* the fence of the lease that is held, 0 for none */
 bool expired;			/* the deadline is past, by the clock */
-bool releasing;			/* the release was sent */
-byte release_of;		/* the grant that it is for */
+byte release_of;		/* the fence of the hold that the release is for */
 
 typedef renewal {
 	mtype state = none;
@@ -58,7 +68,7 @@ bool passed_while_valid = true;
 bool not_passed_after_release = true;
 bool answer_meets_its_lease = true;
 
-#define believes	(granted && lease > 0 && !expired)
+#define believes	(steady && lease > 0 && !expired)
 #if RENEWALS == 2
 #define flying		(wire[0].state != none && wire[0].grant == grant_fence || wire[1].state != none && wire[1].grant == grant_fence)
 #define any_room	(wire[0].state == none || wire[1].state == none)
@@ -83,9 +93,9 @@ inline forget(I) {
 	wire[I].state = none; wire[I].fences = 0; wire[I].first = 0; wire[I].grant = 0; wire[I].lease = 0
 }
 
-/* over: nothing is sent for the grant any more but its release. */
-inline over() {
-	granted = false; lease = 0; expired = false; releasing = true; release_of = grant_fence;
+/* stop is hold.stop: nothing is sent for the hold any more but its release. */
+inline stop() {
+	state = over; lease = 0; expired = false; release_of = grant_fence;
 #if !defined(BREAK_BLOCK_OUTLIVES_GRANT) && !defined(BREAK_PASSED_AFTER_RELEASE)
 	next = 0; limit = 0;
 #endif
@@ -108,12 +118,16 @@ inline carry_out(I) {
 
 inline take_over(I) {
 	if
-	:: granted && wire[I].grant == grant_fence ->
+	:: live && wire[I].grant == grant_fence ->
 		answer_meets_its_lease = wire[I].lease == lease;
 		assert(answer_meets_its_lease);
 		if
-		:: wire[I].state == gone -> printf("process: is told that it lost the lock\n"); over()
+		:: wire[I].state == gone -> printf("process: is told that it lost the lock\n"); stop()
 		:: else ->
+			if
+			:: state == claimed -> state = held
+			:: else
+			fi;
 			if
 			:: wire[I].fences > 0 && next >= limit ->
 				next = wire[I].first; limit = wire[I].first + wire[I].fences
@@ -128,11 +142,11 @@ inline take_over(I) {
 active proctype model() {
 end:	do
 	/* The lock is granted to the process, with a block or by message; or to another. */
-	:: atomic { owner == nobody && !granted && !releasing && counter + BLOCK <= FENCES ->
-		owner = process; grant_fence = counter + 1; value_fence = grant_fence; granted = true;
+	:: atomic { owner == nobody && state == none && counter + BLOCK <= FENCES ->
+		owner = process; grant_fence = counter + 1; value_fence = grant_fence;
 		if
-		:: counter = counter + BLOCK
-		:: counter = counter + 1
+		:: state = held; counter = counter + BLOCK
+		:: state = claimed; counter = counter + 1
 		fi;
 #ifdef BREAK_BLOCK_OUTLIVES_GRANT
 		if
@@ -153,7 +167,7 @@ end:	do
 	:: d_step { owner == other -> owner = nobody; value_fence = 0; printf("other: is gone\n"); check() }
 
 	/* It renews, and wants fences when it has none left. */
-	:: d_step { granted && any_room && counter < FENCES ->
+	:: d_step { steady && any_room && counter < FENCES ->
 		i = 0;
 		do
 		:: wire[i].state == none -> break
@@ -186,33 +200,37 @@ end:	do
 #else
 #define landed	(!flying)
 #endif
-#ifdef BREAK_PASSED_AFTER_RELEASE
-	:: d_step { (granted || releasing) && next < limit && passed < PASSES && in_time && landed ->
+#if defined(BREAK_PASSED_AFTER_RELEASE)
+#define may_pass	(steady || state == over)
+#elif defined(BREAK_PASSED_WHEN_RETIRED)
+#define may_pass	live
 #else
-	:: d_step { granted && next < limit && passed < PASSES && in_time && landed ->
+#define may_pass	steady
 #endif
-		passed_while_valid = !expired;
-		assert(passed_while_valid);
-		not_passed_after_release = !releasing;
+	:: d_step { may_pass && next < limit && passed < PASSES && in_time && landed ->
+		not_passed_after_release = state != over;
 		assert(not_passed_after_release);
+		passed_while_valid = steady && !expired;
+		assert(passed_while_valid);
 		passed++;
 		issue(next); lease = next; next++;
 		printf("process: passes the lease on, fence %d\n", lease);
 		check() }
 
-	/* Or the lease ends, by a release or by its deadline. The release reaches the server. */
-	:: d_step { granted -> printf("process: ends its lease\n"); over(); check() }
-	:: d_step { releasing ->
+	/* Or the client closes; or the hold ends, by a release or by its deadline. The release reaches the server. */
+	:: d_step { steady -> printf("process: closes\n"); state = retired; check() }
+	:: d_step { live -> printf("process: ends its hold\n"); stop(); check() }
+	:: d_step { state == over ->
 		if
 		:: owner == process && value_fence == release_of -> owner = nobody; value_fence = 0
 		:: else
 		fi;
-		releasing = false; release_of = 0;
+		state = none; release_of = 0;
 		printf("server: releases\n");
 		check() }
 
 	/* The deadline passes, whether somebody notices or not; then the lock may expire. */
-	:: d_step { granted && !expired -> expired = true; printf("the deadline passes\n"); check() }
+	:: d_step { live && !expired -> expired = true; printf("the deadline passes\n"); check() }
 	:: d_step { owner == process && !believes ->
 		owner = nobody; value_fence = 0; printf("server: the lock expires\n"); check() }
 	od

@@ -3,9 +3,9 @@
  * subscriptions and die, for ever. Nobody is passed; nobody sleeps while the lock is free and
  * something that was not lost could have told it; nothing is left of whoever went.
  *
- * Mirrors acquire.lua, release.lua and hand_over.lua; campaign.step, rest, take and
- * renewAttempt; hub.join, Up and awaitUp. README.md says what is left out, and what each
- * BREAK_ macro breaks.
+ * Mirrors acquire.lua, release.lua and hand_over.lua; acquirer.step, sleep, accept and
+ * renewAttempt; Notifier.Hear, Listener.IsUp and AwaitUp. README.md says what is left out, and
+ * what each BREAK_ macro breaks.
  */
 
 #ifndef N
@@ -45,8 +45,11 @@
 #define ALL (N + DEAD)
 #define FREE ALL
 #define FORMER(P) (ALL + 1 + (P))	/* the attempt that P has replaced */
-mtype = { idle, trying, joining, asking, resting, holding, ending, dead };
-mtype = { unanswered, granted, held, queued, gone, released };
+mtype = { idle, trying, joining, asking, resting, dead };
+mtype = { unanswered, granted, taken, queued, gone, released };	/* taken: the reply "held" */
+/* A process with a hold is in two of the hold's states (internal/engine/hold.go). held is also a claimed one;
+ * over is also a retired one, and an attempt that is taken back. */
+mtype = { held, over };
 
 /* The server. */
 byte owner = FREE;
@@ -307,7 +310,7 @@ inline run_acquire(P, T) {
 	:: else ->
 		if
 		:: T ->
-			answer[P] = held;
+			answer[P] = taken;
 			if
 			:: owner == FREE ->
 				serve(FREE);
@@ -415,11 +418,11 @@ inline check() {
 		assert(no_orphan_lock);
 		no_orphan_lock = !(owner == FORMER(i) && !former[i]);
 		assert(no_orphan_lock);
-		no_ghost_in_queue = !(in_queue[i] && (stage[i] == idle || stage[i] == trying || stage[i] == holding));
+		no_ghost_in_queue = !(in_queue[i] && (stage[i] == idle || stage[i] == trying || stage[i] == held));
 		assert(no_ghost_in_queue);
 		no_ghost_in_queue = !(former_queued[i] && !former[i]);
 		assert(no_ghost_in_queue);
-		believer_owns_lock = !(stage[i] == holding && owner != i);
+		believer_owns_lock = !(stage[i] == held && owner != i);
 		assert(believer_owns_lock);
 		no_phantom_grant = !(grant[i] && !lapsed[i] && owner != i);
 		assert(no_phantom_grant);
@@ -432,7 +435,7 @@ inline check() {
 inline clear(P) {
 	answer[P] = unanswered; due[P] = false; standby[P] = false; grant[P] = false; lapsed[P] = false
 }
-inline hold(P) { clear(P); forgo(P); stage[P] = holding; placed[P] = false; waiting[P] = false; replacing[P] = false }
+inline hold(P) { clear(P); forgo(P); stage[P] = held; placed[P] = false; waiting[P] = false; replacing[P] = false }
 
 #define me _pid
 
@@ -444,7 +447,7 @@ end:	do
 		printf("%d would wait\n", me); stage[me] = asking; waiting[me] = true }
 	:: d_step { stage[me] == trying && answer[me] == unanswered ->
 		run_acquire(me, true); printf("%d is answered %e\n", me, answer[me]); check() }
-	:: atomic { stage[me] == trying && answer[me] == held ->
+	:: atomic { stage[me] == trying && answer[me] == taken ->
 		clear(me);
 		if
 		:: stage[me] = idle
@@ -453,7 +456,7 @@ end:	do
 	:: d_step { (stage[me] == trying || stage[me] == asking) && answer[me] == granted && !lapsed[me] ->
 		hold(me); printf("%d holds the lock\n", me); check() }
 	:: d_step { (stage[me] == trying || stage[me] == asking) && answer[me] == granted && lapsed[me] ->
-		clear(me); stage[me] = ending; printf("%d is late\n", me); check() }
+		clear(me); stage[me] = over; printf("%d is late\n", me); check() }
 
 	/* It subscribes, and when that is confirmed asks for a place, or looks. */
 #ifdef BREAK_SUBSCRIBED_AFTER_CHECK
@@ -490,20 +493,20 @@ end:	do
 	:: d_step { stage[me] == resting && all_quiet -> stage[me] = asking; due[me] = false; printf("%d looks after long\n", me) }
 
 	/* It releases, or leaves, whatever it is doing. */
-	:: d_step { stage[me] == holding || stage[me] == resting || stage[me] == asking || stage[me] == joining ->
-		clear(me); stage[me] = ending; replacing[me] = false; printf("%d ends\n", me); check() }
-	:: d_step { stage[me] == ending && answer[me] == unanswered ->
+	:: d_step { stage[me] == held || stage[me] == resting || stage[me] == asking || stage[me] == joining ->
+		clear(me); stage[me] = over; replacing[me] = false; printf("%d ends\n", me); check() }
+	:: d_step { stage[me] == over && answer[me] == unanswered ->
 		run_release(me, false);
 		printf("%d is answered %e\n", me, answer[me]);
 		release_is_done = owner != me;
 		check() }
-	:: d_step { stage[me] == ending && answer[me] == unanswered && failures < FAILURES && owner == me && mark ->
+	:: d_step { stage[me] == over && answer[me] == unanswered && failures < FAILURES && owner == me && mark ->
 		run_release(me, true);
 		printf("%d is answered %e; the hand-over failed\n", me, answer[me]);
 		release_is_done = owner != me;
 		assert(release_is_done);
 		check() }
-	:: d_step { stage[me] == ending && answer[me] == released ->
+	:: d_step { stage[me] == over && answer[me] == released ->
 		clear(me); forgo(me); stage[me] = idle; placed[me] = false; waiting[me] = false; replacing[me] = false; check() }
 
 	/* Another attempt takes the place of this one, which is queued, or has been given the lock. */
@@ -535,7 +538,7 @@ end:	do
 		check() }
 
 	/* It stops for longer than its lease lasts. */
-	:: d_step { lapses < LAPSES && stage[me] == holding -> lapses++; stage[me] = ending; printf("%d loses its lease\n", me); check() }
+	:: d_step { lapses < LAPSES && stage[me] == held -> lapses++; stage[me] = over; printf("%d loses its lease\n", me); check() }
 
 	/* It dies; sooner or later, or never, the server sees its connection closed. */
 	:: d_step { crashes < CRASHES && stage[me] != dead ->
@@ -559,7 +562,7 @@ end:	do
 		printf("the lock of %d's former attempt expires\n", me); check() }
 
 	/* Its lock expires, when it does not believe in it: lease.pml shows that. */
-	:: d_step { owner == me && stage[me] != holding ->
+	:: d_step { owner == me && stage[me] != held ->
 		lapsed[me] = grant[me] || answer[me] == granted;
 		free_lock(); expired = true;
 		printf("the lock of %d expires\n", me); check() }

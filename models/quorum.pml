@@ -3,7 +3,8 @@
  * moment. A lease is held while a majority is; its fence is above those of all leases before.
  *
  * Mirrors node_acquire.lua, node_fence.lua, node_counter.lua, node_raise.lua and the quarantine
- * of incarnation.lua; Quorum.round, elect, agree, refillNode and mend, bundle.err and add.
+ * of incarnation.lua; bid.round and elect, Quorum.agree, refillNode and repair, multiLease.errAt
+ * and add.
  * README.md says what is left out, and what each BREAK_ macro breaks.
  */
 
@@ -51,7 +52,8 @@ byte counter[N];
 mtype state[N] = serving;
 byte mark[N];			/* which loss it was told of, and is to be caught up after */
 
-/* The clients. What a client has at a node is a lease of its own, of the present attempt. */
+/* The clients. What a client has at a node is a hold of its own, of the present attempt: held while it is
+ * granted and not over (internal/engine/hold.go). */
 typedef part {
 	bool granted;		/* it was granted, and the answer was read */
 	bool over;		/* its deadline has passed since */

@@ -4,8 +4,8 @@
  * the queue once the last copy of its requests is gone.
  *
  * Mirrors acquire.lua and release.lua, the fence check of renew.lua; attempt.ask,
- * attempt.abandon, Client.takeBack, Lease.Release and persist (call.go). README.md says what
- * is left out, and what each BREAK_ macro breaks.
+ * attempt.abandon, Client.takeBack, Lease.Release and exec.Persist. README.md says what is left
+ * out, and what each BREAK_ macro breaks.
  */
 
 #ifndef TOKENS
@@ -25,8 +25,12 @@
 #define RIVAL	(TOKENS + 1)
 
 mtype = { none, try, wait, look, release };
-mtype = { pending, granted, held, queued, gone, late, released };
-mtype = { idle, asking, resting, holding, ending };
+mtype = { pending, granted, taken, queued, gone, late, released };	/* taken: the reply "held" */
+/* The process: without a hold, then in two of the hold's states (internal/engine/hold.go). held is also a
+ * claimed one, which differs in time alone; over is also a retired one, which is released later, and an
+ * attempt that is taken back. */
+mtype = { idle, asking, resting };
+mtype = { held, over };
 
 /* The server. Times are countdowns in ticks of its clock: 0 is now, -1 is past. */
 byte owner = FREE;
@@ -82,7 +86,7 @@ bool renewal_keeps_the_grant = true;
 #define past(N) false
 #endif
 
-#define believes(T)	((T) == RIVAL && rival_believes || (T) == token && stage == holding)
+#define believes(T)	((T) == RIVAL && rival_believes || (T) == token && stage == held)
 #define acquires(I, T)	(wire[I].token == T && (wire[I].kind == try || wire[I].kind == wait))
 #define may_arrive(T)	(answer == pending && acquires(0, T) || acquires(1, T) || acquires(2, T) || acquires(3, T))
 #define room		(wire[LATE].kind == none)
@@ -104,7 +108,7 @@ inline check() {
 			no_ghost_in_queue = !(ended[k] && in_queue[k] && !may_arrive(k));
 			assert(no_ghost_in_queue)
 		}
-		believer_owns_lock = deletions || !(stage == holding && owner != token || rival_believes && owner != RIVAL);
+		believer_owns_lock = deletions || !(stage == held && owner != token || rival_believes && owner != RIVAL);
 		assert(believer_owns_lock);
 		i = 0; k = 0; chosen = 0; said = none
 	}
@@ -165,7 +169,7 @@ inline run_acquire(T, M, N) {
 		:: M != look && past(N) -> said = late
 		:: M == look && !in_queue[T] -> said = gone
 		:: M == try && !past(N) ->
-			said = held;
+			said = taken;
 			if
 			:: owner == FREE ->
 				hand_over(0);
@@ -281,7 +285,7 @@ inline give_back() {
 #ifdef BREAK_NOTHING_OWED_UNANSWERED
 	:: stage == asking -> end_token()
 #endif
-	:: else -> stage = ending; owed = false; same_grant = false; forget_message()
+	:: else -> stage = over; owed = false; same_grant = false; forget_message()
 	fi
 }
 
@@ -343,15 +347,15 @@ active proctype model() {
 		said = answer; printf("process: reads %e\n", said);
 		no_answer();
 		if
-		:: stage == ending -> end_token()
+		:: stage == over -> end_token()
 		:: stage == asking && said == late -> chosen = mode; end_call(); begin_call(chosen)
 		:: stage == asking && said != late ->
 			end_call();
 			if
 			:: said == granted && lapsed -> give_back()	/* past its deadline */
-			:: said == granted && !lapsed -> stage = holding; same_grant = !broken; owed = true; forget_message()
+			:: said == granted && !lapsed -> stage = held; same_grant = !broken; owed = true; forget_message()
 			:: said == queued -> stage = resting
-			:: said == held || said == gone ->
+			:: said == taken || said == gone ->
 				if
 				:: owed -> give_back()
 				:: else -> end_token()
@@ -365,24 +369,24 @@ active proctype model() {
 		printf("process: reads a grant\n");
 		if
 		:: lapsed -> begin_call(look)
-		:: else -> stage = holding; same_grant = !broken
+		:: else -> stage = held; same_grant = !broken
 		fi;
 		forget_message();
 		check() }
 
 	/* It renews; it releases, leaves, or loses its lease. */
 #ifdef BREAK_RENEWAL_OF_ANY_FENCE
-	:: atomic { stage == holding && owner == token ->
+	:: atomic { stage == held && owner == token ->
 #else
-	:: atomic { stage == holding && owner == token && same_grant ->
+	:: atomic { stage == held && owner == token && same_grant ->
 #endif
 		renewal_keeps_the_grant = same_grant;
 		assert(renewal_keeps_the_grant) }
-	:: atomic { stage == holding || stage == resting ->
+	:: atomic { stage == held || stage == resting ->
 		printf("process: ends token %d\n", token);
 		give_back();
 		check() }
-	:: atomic { stage == ending && answer == none ->
+	:: atomic { stage == over && answer == none ->
 #ifdef BREAK_RELEASE_WITHOUT_TOMBSTONE
 		post(release, -1);
 #else

@@ -6,8 +6,8 @@
  * its own hold.
  *
  * Mirrors share_acquire.lua, share_release.lua, share_renew.lua and share_weigh.lua, serve and
- * sweep of shares.lua; campaign.step, rest and take; hub.join, Up and awaitUp. README.md says
- * what is left out, and what each BREAK_ macro breaks.
+ * sweep of shares.lua; acquirer.step, sleep and accept; holdLease.changeMode; Notifier.Hear,
+ * Listener.IsUp and AwaitUp. README.md says what is left out, and what each BREAK_ macro breaks.
  */
 
 #ifndef N
@@ -38,8 +38,11 @@
 /* Numbers from N on are dead waiters, which have nothing but an entry. */
 #define ALL (N + DEAD)
 #define NOBODY ALL
-mtype = { idle, trying, joining, asking, resting, holding, ending, dead };
-mtype = { unanswered, granted, held, queued, gone, released };
+mtype = { idle, trying, joining, asking, resting, dead };
+mtype = { unanswered, granted, taken, queued, gone, released };	/* taken: the reply "held" */
+/* A process with a hold is in three of the hold's states (internal/engine/hold.go). held is also a claimed one;
+ * changing is between reader and writer; over is also a retired one, and an attempt that is taken back. */
+mtype = { held, changing, over };
 
 typedef process_state {
 	/* On the server. */
@@ -237,7 +240,7 @@ inline run_acquire(P, T) {
 			first_waiter(NOBODY); room(P);
 			if
 			:: first == NOBODY && flag -> admit(P); word = granted
-			:: else -> word = held
+			:: else -> word = taken
 			fi
 		:: !T && p[P].placed && !p[P].in_queue -> word = gone
 		:: !T && !p[P].placed && first == NOBODY && flag -> admit(P); word = granted
@@ -293,7 +296,7 @@ inline run_release(P) {
 }
 
 /* quiet: P does nothing unless it is told, or looks after long. */
-#define quiet(P)	(p[P].stage == dead || p[P].stage == idle || p[P].stage == holding || p[P].stage == resting && p[P].heard && \
+#define quiet(P)	(p[P].stage == dead || p[P].stage == idle || p[P].stage == held || p[P].stage == resting && p[P].heard && \
 			 !p[P].grant && !p[P].standby && !p[P].missed && !(p[P].due && p[P].rung))
 #if N == 2
 #define all_quiet	(quiet(0) && quiet(1))
@@ -303,11 +306,13 @@ inline run_release(P) {
 #define all_quiet	(quiet(0) && quiet(1) && quiet(2) && quiet(3))
 #endif
 
-/* A hold expires when nobody believes in it, as lease.pml shows for a lock; whatever the others do. */
+/* A hold expires when nobody believes in it, as lease.pml shows for a lock; whatever the others do.
+ * While it changes sides its deadline stands as before. */
+#define lasts(P)	(p[P].stage == held || p[P].stage == changing)
 #ifdef BREAK_ONE_TTL
-#define may_expire(P)	(p[0].stage != holding && p[1].stage != holding && p[N - 1].stage != holding)
+#define may_expire(P)	(!lasts(0) && !lasts(1) && !lasts(N - 1))
 #else
-#define may_expire(P)	(p[P].stage != holding)
+#define may_expire(P)	(!lasts(P))
 #endif
 
 /*
@@ -355,9 +360,9 @@ inline check() {
 		assert(not_behind_itself);
 		no_orphan_hold = !(p[i].hold && (p[i].stage == idle || p[i].stage == joining && !p[i].placed));
 		assert(no_orphan_hold);
-		no_ghost_in_queue = !(p[i].in_queue && (p[i].stage == idle || p[i].stage == trying || p[i].stage == holding));
+		no_ghost_in_queue = !(p[i].in_queue && (p[i].stage == idle || p[i].stage == trying || lasts(i)));
 		assert(no_ghost_in_queue);
-		believer_has_hold = !(p[i].stage == holding && !p[i].hold);
+		believer_has_hold = !(lasts(i) && !p[i].hold);
 		assert(believer_has_hold);
 		no_phantom_grant = !(p[i].grant && !p[i].lapsed && !p[i].hold);
 		assert(no_phantom_grant);
@@ -375,7 +380,7 @@ inline check() {
 inline clear(P) {
 	p[P].answer = unanswered; p[P].due = false; p[P].rung = false; p[P].standby = false; p[P].grant = false; p[P].lapsed = false
 }
-inline take(P) { clear(P); forgo(P); p[P].stage = holding; p[P].placed = false }
+inline take(P) { clear(P); forgo(P); p[P].stage = held; p[P].placed = false }
 
 /* ring: the timers of those go off that wait for a hold to expire. */
 inline ring() {
@@ -397,12 +402,12 @@ end:	do :: atomic { if
 		p[me].stage = asking; p[me].writer = true; printf("%d would write\n", me) }
 	:: d_step { is(trying) && p[me].answer == unanswered ->
 		run_acquire(me, true); p[me].answer = word; printf("%d is answered %e\n", me, word) }
-	:: d_step { is(trying) && p[me].answer == held -> clear(me); p[me].stage = idle; p[me].writer = false }
-	:: d_step { is(trying) && p[me].answer == held -> clear(me); p[me].stage = joining; printf("%d joins\n", me) }
+	:: d_step { is(trying) && p[me].answer == taken -> clear(me); p[me].stage = idle; p[me].writer = false }
+	:: d_step { is(trying) && p[me].answer == taken -> clear(me); p[me].stage = joining; printf("%d joins\n", me) }
 	:: d_step { (is(trying) || is(asking)) && p[me].answer == granted && !p[me].lapsed ->
 		take(me); printf("%d has a hold\n", me) }
 	:: d_step { (is(trying) || is(asking)) && p[me].answer == granted && p[me].lapsed ->
-		clear(me); p[me].stage = ending; printf("%d is late\n", me) }
+		clear(me); p[me].stage = over; printf("%d is late\n", me) }
 
 	/* It subscribes, and when that is confirmed asks for a place, or looks. */
 #ifdef BREAK_SUBSCRIBED_AFTER_CHECK
@@ -439,11 +444,11 @@ end:	do :: atomic { if
 	:: d_step { is(resting) && all_quiet -> p[me].stage = asking; p[me].due = false; p[me].rung = false; printf("%d looks after long\n", me) }
 
 	/* It releases, or leaves, whatever it is doing. */
-	:: d_step { is(holding) || is(resting) || is(asking) || is(joining) ->
-		clear(me); p[me].stage = ending; printf("%d ends\n", me) }
-	:: d_step { is(ending) && p[me].answer == unanswered ->
+	:: d_step { lasts(me) || is(resting) || is(asking) || is(joining) ->
+		clear(me); p[me].stage = over; printf("%d ends\n", me) }
+	:: d_step { is(over) && p[me].answer == unanswered ->
 		run_release(me); p[me].answer = word; printf("%d has released, or left\n", me) }
-	:: d_step { is(ending) && p[me].answer == released ->
+	:: d_step { is(over) && p[me].answer == released ->
 		clear(me); forgo(me); p[me].stage = idle; p[me].placed = false; p[me].writer = false }
 
 #if COPIES > 0
@@ -452,7 +457,7 @@ end:	do :: atomic { if
 		copies++; p[me].answer = unanswered; p[me].due = false; printf("%d asks again\n", me) }
 	/* It gives up, while a sending is under way. That comes late. */
 	:: d_step { copies < COPIES && (is(trying) || is(asking)) && !p[me].placed && p[me].answer == unanswered ->
-		copies++; clear(me); p[me].copy = true; p[me].stage = ending; printf("%d gives up on its request\n", me) }
+		copies++; clear(me); p[me].copy = true; p[me].stage = over; printf("%d gives up on its request\n", me) }
 	:: d_step { p[me].copy ->
 		run_acquire(me, false); p[me].due = false; printf("a late request of %d is answered %e\n", me, word);
 		p[me].copy = false; p[me].buried = false }
@@ -460,24 +465,30 @@ end:	do :: atomic { if
 #endif
 
 #if WEIGHS > 0
-	/* It becomes a reader, without a gap; or a writer, if it is alone. */
-	:: d_step { is(holding) && p[me].writer ->
-		p[me].writer = false;
+	/* It becomes a reader, without a gap; or a writer, if it is alone. If its hold is gone, it is over. */
+	:: d_step { is(held) -> p[me].stage = changing; printf("%d asks to change sides\n", me) }
+	:: d_step { is(changing) && p[me].answer == unanswered && p[me].hold ->
+		if
+		:: p[me].writer ->
+			p[me].writer = false;
 #ifndef BREAK_DOWNGRADES_SILENTLY
-		serve(NOBODY, false);
+			serve(NOBODY, false);
 #endif
-		printf("%d reads from now on\n", me) }
-	:: d_step { is(holding) && !p[me].writer ->
-		p[me].writer = true;
-		room(me);
+			flag = true
+		:: else ->
+			p[me].writer = true;
+			room(me);
 #ifndef BREAK_UPGRADE_NOT_ALONE
-		p[me].writer = flag;
+			p[me].writer = flag
 #endif
-		printf("%d would write from now on\n", me) }
+		fi;
+		p[me].answer = (flag -> granted : taken);
+		printf("%d is answered %e\n", me, p[me].answer) }
+	:: d_step { is(changing) && p[me].answer != unanswered -> clear(me); p[me].stage = held; printf("%d has changed sides, or not\n", me) }
 #endif
 
 	/* It stops for longer than its lease lasts. */
-	:: d_step { lapses < LAPSES && is(holding) -> lapses++; p[me].stage = ending; printf("%d loses its lease\n", me) }
+	:: d_step { lapses < LAPSES && lasts(me) -> lapses++; clear(me); p[me].stage = over; printf("%d loses its lease\n", me) }
 
 	/* It dies; sooner or later, or never, the server sees its connection closed. */
 	:: d_step { crashes < CRASHES && !is(dead) ->

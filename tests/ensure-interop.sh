@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
-# ensure-interop.sh: makes sure, if it can, that there are the programs in other languages
-# that share locks with ours (tests/interop). It installs no language: where there is none, or
-# a package cannot be had, it says so and succeeds, and those tests are skipped then. It fails when
-# a program does not compile.
+# ensure-interop.sh: builds, if possible, the programs in other languages that share locks with ours
+# (tests/interop). It installs no language: if one is missing, or a package is not available, it says
+# so and succeeds, and those tests are skipped. It fails if a program does not compile.
 set -uo pipefail
 cd "$(dirname "$0")/interop" || exit 1
 

@@ -1,12 +1,11 @@
 #!/usr/bin/env bash
-# ensure-postgres.sh: makes sure, if it can, that there is a PostgreSQL to test
-# fences with.
+# ensure-postgres.sh: installs, if possible, a PostgreSQL for the tests of fences.
 #
-# It does nothing when HOLDFAST_TEST_POSTGRES names one or when one is found.
+# It does nothing if HOLDFAST_TEST_POSTGRES names one, or if it finds one.
 # Otherwise it installs one with the system's package manager, as root or with
-# a sudo that asks no password. A service that the package starts is of no
-# concern: tests start servers of their own. When none can be had it says so and
-# succeeds: those tests are skipped then.
+# a sudo that asks no password. A service that the package starts does not
+# matter: tests start servers of their own. If none is available it says so and
+# succeeds, and those tests are skipped.
 set -uo pipefail
 . "$(dirname "$0")/packages.sh"
 
@@ -14,7 +13,7 @@ present() {
   local bin
   [ -n "${HOLDFAST_TEST_POSTGRES:-}" ] && return
   command -v postgres >/dev/null && return
-  # As tests/internal/postgres/binary.go.
+  # The same as in tests/internal/postgres/binary.go.
   for bin in /usr/lib/postgresql/*/bin /usr/pgsql-*/bin /usr/libexec/postgresql* \
     /opt/homebrew/opt/postgresql*/bin /usr/local/opt/postgresql*/bin; do
     [ -x "$bin/initdb" ] && [ -x "$bin/postgres" ] && return

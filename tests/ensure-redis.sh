@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# ensure-redis.sh: makes sure that there is a server to test with.
+# ensure-redis.sh: installs a server to test with, if there is none.
 #
-# It does nothing when HOLDFAST_TEST_SERVERS names servers or when redis-server
-# or valkey-server is in PATH. Otherwise it installs one with the system's
-# package manager, as root or with a sudo that asks no password. A service that
-# the package starts is of no concern: tests start servers of their own.
+# It does nothing if HOLDFAST_TEST_SERVERS names servers, or if redis-server or
+# valkey-server is in PATH. Otherwise it installs one with the system's package
+# manager, as root or with a sudo that asks no password. A service that the
+# package starts does not matter: tests start servers of their own.
 set -uo pipefail
 . "$(dirname "$0")/packages.sh"
 

@@ -1,6 +1,6 @@
-# packages.sh: is sourced by scripts that need a program. They say in present, a function,
-# whether it is there, and in packages what to install: a package manager and its
-# packages in each line, the better ones of a manager first.
+# packages.sh: sourced by scripts that need a program. Their function present succeeds if the
+# program exists, and their variable packages says what to install: a package manager and its
+# packages in each line, a manager's better ones first.
 
 as_root() {
   if [ "$(id -u)" = 0 ]; then "$@"; else sudo -n "$@"; fi
@@ -35,7 +35,7 @@ install_packages() {
   return 1
 }
 
-# ensure WHAT: succeeds if WHAT is there, or was installed.
+# ensure WHAT: succeeds if WHAT exists, or was installed.
 ensure() {
   present && return
   echo "${0##*/}: no $1: installing" >&2

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # stalls.sh PACKAGE [FLAG...]: runs the tests of a package of this module, such as ./behaviour, under the
-# race detector, while all their processes, servers included, stand still together for two seconds
-# now and then: what shared machines do. For Linux, as root. Sentinels do not work on such a machine:
-# theirs fail.
+# race detector. Now and then all their processes, including servers, stand still together for two
+# seconds, as on shared machines. For Linux, as root. Sentinels do not work on such a machine, so their
+# tests fail.
 #
 # stalls.sh COMMAND...: does the same to any command, in the root of the repository: stalls.sh make test
 set -euo pipefail

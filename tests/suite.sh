@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# suite.sh STEP... | soak TIME | slice TIME: runs the steps, all of them even when one fails, then says
-# in one line each how they went, and again what the failed ones had to say. It fails when
-# one has failed. The Makefile calls it, and sets the versions that it uses.
+# suite.sh STEP... | soak TIME | slice TIME: runs all steps, even if one fails, and then prints a line
+# with the result of each, and the complaints of those that failed again. It fails if a step has
+# failed. The Makefile calls it, and sets the versions that it uses.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 root=$PWD
@@ -12,8 +12,8 @@ trap '[ -z "$behind" ] || kill -- -"$behind" 2>/dev/null; rm -rf "$scratch"' EXI
 summary=()
 failed=0
 
-# complaints FILE: of what a step printed, failed tests and the lines that follow each; its
-# last lines, if no test failed.
+# complaints FILE: the failed tests in a step's output, each with the lines that follow; or the last
+# lines of the output, if no test failed.
 complaints() {
   awk '/^ *--- FAIL|^panic:|DATA RACE/ { left = 15 } left > 0 { left--; print }' "$1" | cut -c1-400 | head -150 >"$scratch/complaints"
   [ -s "$scratch/complaints" ] || tail -15 "$1" >"$scratch/complaints"
@@ -44,7 +44,7 @@ run_behind() {
   set +m
 }
 
-# What it takes is counted from its beginning to here.
+# Its time is counted from its beginning until now.
 await_behind() {
   local verdict=ok
   [ -n "$behind" ] || return 0
@@ -73,9 +73,9 @@ format() {
   [ -z "$files" ] || { printf 'not formatted with gofmt:\n%s\n' "$files"; return 1; }
 }
 
-# What a person waits for: without the race detector, which would take the time twice; on one server;
-# without what is marked testing.Short, and without the packages that are slow to build or to run. One
-# call of the go command, so that it builds some packages while others wait.
+# The tests that a person waits for: without the race detector, which would double the time; on one
+# server; without tests that testing.Short skips, and without packages that are slow to build or to run.
+# They are one call of the go command, so that it builds some packages while others wait.
 quick() {
   go test -short -vet=off -p 4 $TESTFLAGS $(quick_packages)
 }
@@ -85,12 +85,12 @@ quick_packages() {
   (cd tests && go list ./adapters ./behaviour ./command ./compatibility ./scripts ./virtual ./internal/... | grep -vE '/internal/(campaign|clockshim|postgres)')
 }
 
-# In test-all, those that load the machine, or count what is there, run one at a time after the
-# others. The simulation, whose time is its own, runs behind all.
+# In test-all, tests that load the machine, or count what exists, run one at a time after the others.
+# The simulation, which has its own time, runs in the background.
 alone='/tests/(leaks|processes|internal/campaign|cmd/campaign)$'
 aside='/tests/simulation$'
 
-# packages FOLDER PATTERN: of the module there, those that match.
+# packages FOLDER PATTERN: the packages of the module there that match.
 packages() {
   (cd "$1" && go list ./... | grep -E "$2")
 }
@@ -108,7 +108,7 @@ everything() {
   await_behind
 }
 
-# Where servers change places, the adapters differ most. The other tests of both adapters are in tests/adapters.
+# The adapters differ most when servers are replaced. The other tests of both adapters are in tests/adapters.
 rueidis() {
   HOLDFAST_TEST_ADAPTER=rueidis HOLDFAST_TEST_SERVERS='' go test -race -vet=off $TESTFLAGS ./topology
 }
@@ -129,7 +129,7 @@ goredis_newest() {
     GOWORK=off go test -race -vet=off $TESTFLAGS -modfile="$scratch/go.mod" ./adapters
 }
 
-# What campaigns found is kept here, so that the next soak goes on with it.
+# The findings of campaigns are kept here, so that the next soak continues them.
 kept=$root/.soak
 
 # seconds TIME: 90s, 30m or 1h, as a number of seconds.
@@ -154,7 +154,7 @@ hunt() {
   run "campaign of the $lock, $1 mode, $2" tests tell go run ./cmd/campaign -subject "$lock" -mode "$1" -for "$2" -dir "$kept/$1"
 }
 
-# What makes worlds of the simulation that can be played again: tests/simulation/README.md.
+# Flags that make worlds of the simulation replayable: tests/simulation/README.md.
 replayable='-tags replay -ldflags=-checklinkname=0'
 
 # longer TIME FLAGS PACKAGE [ARGUMENT...]: the tests of a package at their full length.
@@ -164,7 +164,7 @@ longer() {
   run "go test $package at full length" tests tell env HOLDFAST_SOAK="$time" go test $flags -count=1 -v -timeout 0 "$package" "$@"
 }
 
-# The lines by which the parts of a soak sum up, and reports of campaigns.
+# The summary lines of the parts of a soak, and the reports of campaigns.
 report() {
   printf '\n=== what the soak has shown ===\n'
   grep -E '^ +[a-z_]+_test\.go:[0-9]+: (mutants|strict|[0-9]+ cycles|[0-9]+ processes|[0-9]+ grants)' "$kept/output" | sed -E 's/^ +[a-z_]+_test\.go:[0-9]+: //'
@@ -198,9 +198,9 @@ soak() { # soak TIME
   report
 }
 
-# slice TIME: the whole of it takes 23 minutes: campaigns of every lock, 100 simulated hours, locks that the
-# simulation has to find broken, and every mutant. In less time there is less of campaigns and of
-# simulated hours, and a handful of mutants.
+# slice TIME: a whole slice takes 23 minutes: campaigns of every lock, 100 simulated hours, broken locks
+# that the simulation must find, and every mutant. In less time it has shorter campaigns, fewer simulated
+# hours, and a handful of mutants.
 slice() {
   local all whole=$((23 * 60)) hours=100 mutants=all
   all=$(seconds "$1") || exit

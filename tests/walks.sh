@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# walks.sh counts what a lock's way through the library passes: the functions of the library that run, and the files,
-# packages and types that they are in, for each walk of tests/cmd/walk. Adapters and the embedded server do not count.
+# walks.sh counts, for each walk of tests/cmd/walk, the functions of the library that run, and the files, packages
+# and types that they are in. Adapters and the embedded server do not count.
 set -euo pipefail
 cd "$(dirname "$0")"
 dir=$(mktemp -d)

@@ -74,7 +74,7 @@ func urgentAmongWaiting(t *testing.T, a adapter) (seen bool) {
 			}
 		case <-returned:
 			if took := time.Since(asked); took > time.Second && machine.HeldUp(asked) < took/4 {
-				t.Errorf("who waits for replicas is before what is urgent, for %s", took)
+				t.Errorf("requests that wait for replicas held up urgent ones, for %s", took)
 			}
 			return false
 		}

@@ -170,7 +170,7 @@ func TestBarrierBreaks(t *testing.T) {
 			t.Error("the phase breaks while all parties hold their leases")
 		}
 		if _, err := dying.Await(t.Context()); !errors.Is(err, holdfast.ErrLost) {
-			t.Errorf("Await of who has died: %v", err)
+			t.Errorf("Await of a party that has died: %v", err)
 		}
 		broken(t, 1, "dying", true, await(t.Context(), two)) // a party that was not waiting when the phase broke
 

@@ -123,7 +123,7 @@ func TestBatchesOfOneAndNone(t *testing.T) {
 				next := queue(t, b.Client(t, &holdfast.Config{MaxBatch: size}).Mutex("m0"), 1)
 				backend.Eventually(t, "it outlives its TTL", func() bool { return lease.Err() != nil || time.Now().After(granted.Add(ttl/3)) })
 				if err := lease.Err(); err != nil {
-					t.Errorf("Batch %d: a lease that is to be renewed: %v", size, err)
+					t.Errorf("Batch %d: a lease that should be renewed: %v", size, err)
 				}
 				backend.Release(t, lease)
 				after := backend.Receive(t, next)
@@ -242,7 +242,7 @@ func TestCancelledInABatch(t *testing.T) {
 			case errors.Is(err, context.Canceled):
 				cancelled++
 			case err != nil:
-				t.Errorf("who has left: %v", err)
+				t.Errorf("a caller that has left: %v", err)
 			}
 		}
 		// This is far less than the time that a client waits for a reply.
@@ -255,7 +255,7 @@ func TestCancelledInABatch(t *testing.T) {
 			lease, err := another.Mutex(fmt.Sprint("left", i)).Acquire(soon)
 			stop()
 			if err != nil {
-				t.Errorf("what was left: %v", err)
+				t.Errorf("a lock that was left: %v", err)
 				continue
 			}
 			backend.Release(t, lease)

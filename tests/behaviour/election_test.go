@@ -100,7 +100,7 @@ func TestElectionEndsWithItsContext(t *testing.T) {
 		backend.Waiters(t, b.Client(t, nil).Mutex("e"), 1)
 		cancel()
 		if err := <-waiting.Over; err != context.Canceled {
-			t.Errorf("Run of who waits: %v", err)
+			t.Errorf("Run of a candidate that waits: %v", err)
 		}
 		<-term.Done()
 		leading.Answer <- nil

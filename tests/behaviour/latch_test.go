@@ -173,7 +173,7 @@ func TestLatchOfParties(t *testing.T) {
 			t.Errorf("Join of a third of two: %v", err)
 		}
 		if err := l.CountDown(t.Context()); !errors.Is(err, holdfast.ErrHeld) {
-			t.Errorf("CountDown in the place of who has joined: %v", err)
+			t.Errorf("CountDown in the place of a party: %v", err)
 		}
 		count(t, l, 2)
 		if all, err := backend.HoldersOf(t.Context(), l); err != nil || len(all) != 2 {
@@ -184,11 +184,11 @@ func TestLatchOfParties(t *testing.T) {
 		}
 		for what, err := range map[string]error{"CountDown": one.CountDown(t.Context()), "Release": one.Leave(t.Context())} {
 			if err != nil {
-				t.Errorf("%s of who has counted down: %v", what, err)
+				t.Errorf("%s of a party that has counted down: %v", what, err)
 			}
 		}
 		if err := one.Lease().Err(); !errors.Is(err, holdfast.ErrReleased) {
-			t.Errorf("the lease of who has counted down: %v", err)
+			t.Errorf("the lease of a party that has counted down: %v", err)
 		}
 		count(t, l, 1)
 		if all, err := backend.HoldersOf(t.Context(), l); err != nil || len(all) != 1 || all[0].Owner != "two" {
@@ -222,7 +222,7 @@ func TestLatchOfPartiesThatEnd(t *testing.T) {
 		}
 		backend.Release(t, leaving.Lease())
 		if err := leaving.CountDown(t.Context()); !errors.Is(err, holdfast.ErrReleased) {
-			t.Errorf("CountDown of who has left: %v", err)
+			t.Errorf("CountDown of a party that has left: %v", err)
 		}
 		if err := l.CountDown(t.Context()); err != nil {
 			t.Fatal(err)
@@ -236,7 +236,7 @@ func TestLatchOfPartiesThatEnd(t *testing.T) {
 			t.Error("the latch opens while a party holds its lease")
 		}
 		if err := dying.CountDown(t.Context()); !errors.Is(err, holdfast.ErrLost) {
-			t.Errorf("CountDown of who has died: %v", err)
+			t.Errorf("CountDown of a party that has died: %v", err)
 		}
 		if err := l.Wait(t.Context()); !errors.Is(err, holdfast.ErrLatchIncomplete) {
 			t.Errorf("Wait of who comes late: %v", err)
@@ -342,7 +342,7 @@ func TestLatchReset(t *testing.T) {
 		}
 		<-party.Lease().Done()
 		if err := party.CountDown(t.Context()); !errors.Is(err, holdfast.ErrLost) {
-			t.Errorf("CountDown of a party of before: %v", err)
+			t.Errorf("CountDown of an earlier party: %v", err)
 		}
 		count(t, three, 3)
 		for range 3 {

@@ -164,10 +164,10 @@ func TestReleaseOwner(t *testing.T) {
 		}
 		for _, lease := range []*holdfast.Lease{one, two} {
 			if err := lease.Extend(t.Context(), time.Minute); !errors.Is(err, holdfast.ErrLost) {
-				t.Errorf("Extend of what was released by the owner's name: %v; want ErrLost", err)
+				t.Errorf("Extend of a lease that ReleaseOwner released: %v; want ErrLost", err)
 			}
 			if err := lease.Release(t.Context()); !errors.Is(err, holdfast.ErrLost) {
-				t.Errorf("Release of what was released by the owner's name: %v; want ErrLost", err)
+				t.Errorf("Release of a lease that ReleaseOwner released: %v; want ErrLost", err)
 			}
 		}
 		if err := last.Err(); err != nil {
@@ -310,7 +310,7 @@ func TestOwnersInAStorm(t *testing.T) {
 									leave()
 									_ = inner.Release(ctx)
 								} else if ctx.Err() == nil {
-									t.Errorf("TryAcquire of who has it: %v", err)
+									t.Errorf("TryAcquire by the owner that has it: %v", err)
 								}
 							}
 							leave()

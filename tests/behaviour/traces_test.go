@@ -314,7 +314,7 @@ func TestLocalHandovers(t *testing.T) {
 			case limit < 0 && each < 2:
 				t.Errorf("switched off: %.2f scripts a cycle", each)
 			case limit == 4 && (each < 0.03 || each > 1.5): // a chain has at most 64, with two scripts
-				t.Errorf("at most 4, or 64 where nobody else waits: %.3f scripts a cycle", each)
+				t.Errorf("at most 4, or 64 if no other process waits: %.3f scripts a cycle", each)
 			case limit == 0 && each > 0.6:
 				t.Errorf("by default: %.2f scripts a cycle", each)
 			}

@@ -138,7 +138,7 @@ func TestBenchStopsWhenItIsAskedTo(t *testing.T) {
 					t.Errorf("the report: %+v", r)
 				}
 				if (len(r.Free) > 0) != c.free || (r.Contended != nil) != c.contended {
-					t.Errorf("what was measured until then is not what is told: %s", &b.stdout)
+					t.Errorf("the report differs from what was measured until then: %s", &b.stdout)
 				}
 				if keys := benchKeys(t, "", s); len(keys) > 0 {
 					t.Errorf("left behind: %v", keys)
@@ -164,7 +164,7 @@ func TestBenchWhoseServerDies(t *testing.T) {
 					t.Errorf("the report: %+v", r)
 				}
 				if (len(r.Free) > 0) != (part != "free") || part == "held" && r.Contended == nil {
-					t.Errorf("what was measured until then is not what is told: %s", &b.stdout)
+					t.Errorf("the report differs from what was measured until then: %s", &b.stdout)
 				}
 				if said := b.stderr.String(); !strings.Contains(said, s.Addr()+": server is unavailable") {
 					t.Errorf("it says %s", said)

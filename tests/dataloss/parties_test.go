@@ -61,7 +61,7 @@ func TestStrictHoldsForParties(t *testing.T) {
 		backend.Eventually(t, "the server answers", func() bool {
 			party, err := late.Register(t.Context())
 			if err == nil && counts.Lease().Err() == nil {
-				t.Errorf("a party with fence %d joins the latch beside one of before", party.Lease().Fence())
+				t.Errorf("a party with fence %d joins the latch while an earlier one believes in its place", party.Lease().Fence())
 			}
 			return err == nil || errors.Is(err, holdfast.ErrQuarantine)
 		})
@@ -77,7 +77,7 @@ func TestStrictHoldsForParties(t *testing.T) {
 		}
 		grantedAfter(t, "the barrier", next.Lease().Fence(), losing)
 		if meets.Lease().Err() == nil || counts.Lease().Err() == nil {
-			t.Errorf("parties of before: %v, %v", meets.Lease().Err(), counts.Lease().Err())
+			t.Errorf("earlier parties: %v, %v", meets.Lease().Err(), counts.Lease().Err())
 		}
 		if next.Lease().Fence() <= meets.Lease().Fence() {
 			t.Errorf("fence %d follows %d", next.Lease().Fence(), meets.Lease().Fence())

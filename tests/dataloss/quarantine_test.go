@@ -141,7 +141,7 @@ func TestAWaiterThatOwnsTheLockInQuarantine(t *testing.T) {
 				return
 			}
 		}
-		t.Error("this machine was too slow each time: the waiter no longer had what it was handed")
+		t.Error("this machine was too slow each time: the waiter had lost the lock again")
 	})
 }
 

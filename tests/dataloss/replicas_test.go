@@ -115,7 +115,7 @@ func TestFsync(t *testing.T) {
 			restoreAOF(t, s)
 			s.Restart()
 			if h, err := backend.HolderOf(t.Context(), c.Mutex("a")); err != nil || h.Fence != lease.Fence() {
-				t.Errorf("what was on disk when the lock was granted has it held by %+v, %v", h, err)
+				t.Errorf("on the disk as it was when the lock was granted, its holder is %+v, %v", h, err)
 			}
 			backend.Release(t, lease)
 

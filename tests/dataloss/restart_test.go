@@ -43,7 +43,7 @@ func TestStrictLeasesOutliveARestartThatKeepsThem(t *testing.T) {
 						return lease.Err() != nil || lease.Deadline().After(losing.Add(2*term+time.Second))
 					})
 					if err := lease.Err(); err != nil {
-						t.Errorf("%s: the lease of before: %v", what, err)
+						t.Errorf("%s: the earlier lease: %v", what, err)
 					}
 				}
 				for what, lease := range held {
@@ -82,7 +82,7 @@ func TestStrictLeasesOutliveAReload(t *testing.T) {
 				backend.Release(t, backend.Acquire(t, other.Mutex("free")))
 				for what, lease := range held {
 					if err := lease.Err(); err != nil {
-						t.Errorf("%s: the lease of before: %v", what, err)
+						t.Errorf("%s: the earlier lease: %v", what, err)
 					}
 					backend.Release(t, lease)
 					next := backend.Receive(t, waiting[what])

@@ -70,7 +70,7 @@ func TestAnOldMasterRefusesWrites(t *testing.T) {
 		}
 		cancel()
 		if err := <-gaveUp; !errors.Is(err, context.Canceled) || !backend.HasCode(err, "NOREPLICAS") {
-			t.Errorf("the waiter: want its context's error, with what it met, got %v", err)
+			t.Errorf("the waiter: want its context's error, with that of the server, got %v", err)
 		}
 		backend.Release(t, next)
 		moved.Cleaned(t)

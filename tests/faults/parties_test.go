@@ -321,7 +321,7 @@ func TestLostMessagesToThoseWhoWait(t *testing.T) {
 					t.Errorf("Wait: %v", err)
 				}
 			case <-time.After(20 * time.Second):
-				t.Fatal("who waits for the latch was not woken")
+				t.Fatal("the waiter at the latch was not woken")
 			}
 			backend.Release(t, one.Lease())
 			backend.Release(t, two.Lease())

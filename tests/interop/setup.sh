@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # setup.sh java|python: fetches what the programs of that folder need, compiles them,
-# and prints the folder where they are then, in the user's cache. What is there already is
-# not made again.
+# and prints their folder, which is in the user's cache. Programs that exist are not compiled
+# again.
 #
-# It exits with 3, and says why, when a program or a package that is needed cannot be had: there is
-# nothing to test with then. For ten minutes after that it does not try again. Whatever else is
-# not 0 is a failure: a program that does not compile, for instance.
+# It exits with 3, and says why, if a program or a package that it needs is not available: then there
+# is nothing to test with. For ten minutes after that it does not try again. Any other code that is
+# not 0 is a failure, such as a program that does not compile.
 set -uo pipefail
 cd "$(dirname "$0")/${1:?java or python}" || exit 1
 
@@ -33,8 +33,7 @@ fetch() {
   return 1
 }
 
-# unpack has Maven put the libraries into lib: from what it has already, or else from where it
-# gets them.
+# unpack makes Maven put the libraries into lib, from its cache or else from its repository.
 unpack() {
   local maven=(mvn -q -B -f "$PWD/pom.xml" dependency:copy-dependencies "-DoutputDirectory=$made/lib")
   "${maven[@]}" -o >/dev/null 2>&1 </dev/null || fetch 4 "${maven[@]}"
@@ -47,7 +46,7 @@ make_java() {
 
 make_python() {
   fetch 3 python3 -m venv "$made/venv" || unavailable "python3 cannot make a venv"
-  # Exactly these files: they need nothing else.
+  # The programs need exactly these files.
   fetch 2 "$made/venv/bin/python" -m pip install -q --disable-pip-version-check --no-deps --require-hashes -r requirements.txt ||
     unavailable "pip did not get the packages"
   "$made/venv/bin/python" -c 'import redis' >&2

@@ -8,12 +8,12 @@ import (
 // Batches of acquires, renewals and releases.
 var batches = []Mutant{
 	{
-		Name: "batch-barging", About: "a batch takes a free lock although others queue for it",
+		Name: "batch-barging", About: "a batch acquires a free lock although others queue for it",
 		Edits: []overlay.Edit{part("batch-nobody-waits", ", KEYS[n + i]", ""), part("lone-free", ", KEYS[2]", "")},
 		Kinds: []string{"process-pause-long", "process-killed", "server-pause-long"}, Rules: []campaign.Rule{campaign.Order},
 	},
 	{
-		Name: "batch-takes-held", About: "a batch takes locks without looking whether they are free",
+		Name: "batch-takes-held", About: "a batch acquires locks without checking whether they are free",
 		Edits: []overlay.Edit{
 			line("batch-free", "local all = true"),
 			part("batch-set", "'NX', ", ""),
@@ -22,7 +22,7 @@ var batches = []Mutant{
 		Rules: []campaign.Rule{campaign.Overlap},
 	},
 	{
-		Name: "batch-not-after", About: "a batch that comes late takes locks for those who have given up",
+		Name: "batch-not-after", About: "a late batch acquires locks for callers that have given up",
 		Edits: []overlay.Edit{
 			line("batch-late", "if false then"),
 			part("lone-free", "tonumber(at) >= tonumber(ARGV[2]) or ", ""),
@@ -45,12 +45,12 @@ var batches = []Mutant{
 		Tests: []Test{{"virtual", "TestEachLockOfABatchHasItsOwnAnswer"}},
 	},
 	{
-		Name: "second-left-taken", About: "of the locks that a batch leaves all but the first count as taken",
+		Name: "second-left-taken", About: "only the first of the locks that a batch leaves counts as left",
 		Edits: []overlay.Edit{line("next-left", "r.Left = nil")},
 		Tests: []Test{{"virtual", "TestEachLockOfABatchHasItsOwnAnswer"}},
 	},
 	{
-		Name: "batch-frees-anybodys", About: "a batch deletes locks without asking whose they are",
+		Name: "batch-frees-anybodys", About: "a batch deletes locks without checking whose they are",
 		Edits: []overlay.Edit{part("batch-release-owner", "string.find(value, ARGV[i], 1, true) == 1 and ", ""), byScript},
 		Kinds: []string{"late-copy"}, Rules: []campaign.Rule{campaign.Overlap},
 	},

@@ -5,7 +5,7 @@ import "github.com/holdfast-go/holdfast/tests/internal/overlay"
 // Quarantine, and locks that are claimed again after the server lost its data.
 var dataloss = []Mutant{
 	{
-		Name: "replicas-not-waited-for", About: "a quarantine is no longer where a master before this one may go on for a while",
+		Name: "replicas-not-waited-for", About: "a quarantine is not longer if an earlier master may go on for a while",
 		Edits: []overlay.Edit{part("replicas-wait", " + (others and replica_lag or 0)", "")},
 		Tests: []Test{{"dataloss", "TestQuarantineIsLongerWhereThereAreReplicas"}},
 	},
@@ -15,12 +15,12 @@ var dataloss = []Mutant{
 		Tests: []Test{{"dataloss", "TestAQuarantineIsLengthenedForLongerLeases"}},
 	},
 	{
-		Name: "shared-key-reasserted", About: "a key that is shared is taken again after the server has lost its data",
+		Name: "shared-key-reasserted", About: "a shared key is claimed again after the server has lost its data",
 		Edits: []overlay.Edit{part("shared-key-lost", "!h.l.set.kind.reasserted", "h.l.set.kind.isShared()")},
 		Tests: []Test{{"virtual", "TestASharedKeyIsNotTakenAgainAfterALossOfData"}},
 	},
 	{
-		Name: "reasserted-past-another", About: "a holder takes its lock again after a loss of data unless a later fence is there",
+		Name: "reasserted-past-another", About: "a holder claims its lock again after a loss of data unless the counter is above its fence",
 		Edits: []overlay.Edit{line("had-between", "local later = fence")},
 		Tests: []Test{{"dataloss", "TestAHolderAfterWhomTheClockWentBack"}, {"dataloss", "TestAHolderWhoseFenceLedTheClock"}, {"dataloss", "TestAHolderWhoseNextServersClockIsSlow"}},
 	},
@@ -30,7 +30,7 @@ var dataloss = []Mutant{
 		Tests: []Test{{"dataloss", "TestAReassertionThatTakesLongToArrive"}},
 	},
 	{
-		Name: "reasserted-by-another-clock", About: "a holder takes its lock again from a server whose clock is behind the one that said it was lost",
+		Name: "reasserted-by-another-clock", About: "a holder claims its lock again from a server whose clock is behind that of the server that reported the loss",
 		Edits: []overlay.Edit{line("clock-behind", "if false then")},
 		Tests: []Test{{"scripts", "TestScripts"}},
 	},

@@ -8,7 +8,7 @@ import (
 // Locks in Redisson's form, multi-locks, jobs and elections.
 var kinds = []Mutant{
 	{
-		Name: "redisson-barging", About: "a newcomer takes a free lock in Redisson's form although others queue for it",
+		Name: "redisson-barging", About: "a newcomer acquires a free lock in Redisson's form although others queue for it",
 		Subject: campaign.Redisson{},
 		Edits:   []overlay.Edit{part("nobody-waits", " and redis.call('EXISTS', KEYS[2]) == 0", "")},
 		Kinds:   []string{"process-pause-long", "process-killed", "server-pause-long"}, Rules: []campaign.Rule{campaign.Order},
@@ -20,7 +20,7 @@ var kinds = []Mutant{
 		Kinds:   []string{"process-killed"}, Rules: []campaign.Rule{campaign.Wakeup, campaign.Leak},
 	},
 	{
-		Name: "part-kept", About: "a part of several locks is kept when another cannot be had",
+		Name: "part-kept", About: "some of several locks are kept if another cannot be acquired",
 		Subject: campaign.Multi{},
 		Edits:   []overlay.Edit{line("give-back", "_ = lease")},
 		Rules:   []campaign.Rule{campaign.Wakeup, campaign.Leak},
@@ -32,25 +32,25 @@ var kinds = []Mutant{
 		Rules:   []campaign.Rule{campaign.Wakeup},
 	},
 	{
-		Name: "failure-counts", About: "a job's run counts though it failed",
+		Name: "failure-counts", About: "a job's run counts although it failed",
 		Subject: campaign.Once{},
 		Edits:   []overlay.Edit{line("job-succeeded", "if err != ErrInvalid {")},
 		Rules:   []campaign.Rule{campaign.Counting},
 	},
 	{
-		Name: "begun-counts", About: "a job's run counts from when it begins, also if its process dies",
+		Name: "begun-counts", About: "a job's run counts from its beginning, even if its process dies",
 		Subject: campaign.Once{},
 		Edits:   []overlay.Edit{part("count-try", "'last', fence", "'last', fence, 'done', whole(now), 'fence', fence, 'info', '{}', 'result', '', 'count', '1'")},
 		Kinds:   []string{"process-killed"}, Rules: []campaign.Rule{campaign.Counting},
 	},
 	{
-		Name: "completed-unlocked", About: "a run counts though its lock was lost, and another has run the job since",
+		Name: "completed-unlocked", About: "a run counts although its lock was lost, and another has run the job since",
 		Subject: campaign.Once{},
 		Edits:   []overlay.Edit{line("completion-owner", "if false then"), insert("job-locked", "return nil")},
 		Kinds:   paused, Rules: []campaign.Rule{campaign.Counting},
 	},
 	{
-		Name: "leads-on", About: "a leader does not look whether its lease is over",
+		Name: "leads-on", About: "a leader does not check whether its lease is over",
 		Subject: campaign.Election{},
 		Edits: []overlay.Edit{
 			part("deadline-by-clock", "l.ended == nil", "!l.g.l.set.apart && l.ended == nil"),
@@ -59,7 +59,7 @@ var kinds = []Mutant{
 		Kinds: paused, Rules: []campaign.Rule{campaign.Overlap},
 	},
 	{
-		Name: "end-of-term-unannounced", About: "who watches an election is not told that a term has ended",
+		Name: "end-of-term-unannounced", About: "watchers of an election are not told that a term has ended",
 		Edits: []overlay.Edit{line("announce-end", "")},
 		Tests: []Test{{"virtual", "TestWatchersHearOfTheEndOfATerm"}},
 	},

@@ -8,7 +8,7 @@ import (
 // Deadlines, renewals, releases, leases that are joined or passed on within the process, and the end of a client.
 var leases = []Mutant{
 	{
-		Name: "release-anybodys", About: "release deletes the lock without asking whose it is",
+		Name: "release-anybodys", About: "a release deletes the lock without checking whose it is",
 		Edits: []overlay.Edit{
 			line("release-owner", "if value then"),
 			part("batch-release-owner", "string.find(value, ARGV[i], 1, true) == 1 and ", ""),
@@ -25,7 +25,7 @@ var leases = []Mutant{
 		Kinds: []string{"server-pause-long", "process-pause-long", "late-replies", "late-copy", "delayed-requests"}, Rules: []campaign.Rule{campaign.Overlap, campaign.Leak, campaign.Wakeup},
 	},
 	{
-		Name: "renew-in-seconds", About: "a renewal counts in whole seconds: less than one deletes the lock, and the answer is that it was renewed",
+		Name: "renew-in-seconds", About: "a renewal counts in whole seconds: less than one deletes the lock, and the reply says that it was renewed",
 		Edits: []overlay.Edit{
 			line("prolong", "redis.call('EXPIRE', KEYS[1], math.floor(pttl / 1000))"),
 			line("batch-prolong", "or redis.call('EXPIRE', KEYS[i], math.floor((ARGV[n + 1 + i] or ARGV[n + 2]) / 1000)) == 0 then"),
@@ -33,7 +33,7 @@ var leases = []Mutant{
 		Rules: []campaign.Rule{campaign.Overlap},
 	},
 	{
-		Name: "refusal-prolongs", About: "an answer that writes nothing prolongs a lock that is in its last millisecond",
+		Name: "refusal-prolongs", About: "a reply without a write prolongs a lock in its last millisecond",
 		Edits: []overlay.Edit{part("master-asked", "-3600000", "1")},
 		Tests: []Test{{"scripts", "TestAnswersDoNotProlong"}},
 	},
@@ -46,7 +46,7 @@ var leases = []Mutant{
 		Kinds: []string{"delayed-replies", "late-replies", "server-pause", "server-pause-long"}, Rules: []campaign.Rule{campaign.Overlap},
 	},
 	{
-		Name: "batch-deadline-from-reply", About: "what is renewed together lasts from the reply on, not from the sending",
+		Name: "batch-deadline-from-reply", About: "leases that are renewed together last from the reply on, not from the sending",
 		Edits: []overlay.Edit{part("kept-from", "r.Sent", "now")},
 		Tests: []Test{{"virtual", "TestALeaseEndsBeforeTheServersWhenRenewalsAreAnsweredLate"}},
 	},
@@ -56,7 +56,7 @@ var leases = []Mutant{
 		Kinds: []string{"process-pause-long"}, Rules: []campaign.Rule{campaign.Overlap},
 	},
 	{
-		Name: "reentry-not-counted", About: "the first release of a lock that was acquired again gives it up",
+		Name: "reentry-not-counted", About: "the first release of a lock that was acquired again frees it",
 		Edits: []overlay.Edit{line("joined-release", "if h != nil {")},
 		Rules: []campaign.Rule{campaign.Overlap},
 	},
@@ -87,7 +87,7 @@ var leases = []Mutant{
 		Kinds: paused, Rules: []campaign.Rule{campaign.Overlap, campaign.Fences},
 	},
 	{
-		Name: "extended-passed-on", About: "a lease is passed on that the server may keep for as long as its holder asked for",
+		Name: "extended-passed-on", About: "a lease is passed on although its holder has extended it beyond the TTL",
 		Edits: []overlay.Edit{line("extension-asked", "")},
 		Tests: []Test{{"virtual", "TestALeaseThatIsBeingExtendedIsNotPassedOn"}},
 	},

@@ -9,11 +9,11 @@ var naive = []Mutant{
 		Rules: []campaign.Rule{campaign.Overlap},
 	},
 	{
-		Name: "setnx-then-expire", About: "two commands: SETNX, then PEXPIRE; a crash between leaves the lock for ever", Naive: "setnx-then-expire",
+		Name: "setnx-then-expire", About: "two commands: SETNX, then PEXPIRE; a crash in between leaves the lock for ever", Naive: "setnx-then-expire",
 		Kinds: []string{"process-killed", "lost-request"}, Rules: []campaign.Rule{campaign.Wakeup, campaign.Leak},
 	},
 	{
-		Name: "getset-client-clocks", About: "the time of expiry is in the value, by the clients' clocks, and taken with GETSET", Naive: "getset-client-clocks",
+		Name: "getset-client-clocks", About: "the time of expiry is in the value, by the clients' clocks, and the lock is acquired with GETSET", Naive: "getset-client-clocks",
 		Rules: []campaign.Rule{campaign.Overlap},
 	},
 	{

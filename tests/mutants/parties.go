@@ -14,7 +14,7 @@ var parties = []Mutant{
 		Kinds:   []string{"lost-reply"}, Rules: []campaign.Rule{campaign.Counted},
 	},
 	{
-		Name: "counted-for-another", About: "who has not joined a latch counts down in the place of a party that has",
+		Name: "counted-for-another", About: "a caller that has not joined a latch counts down in the place of a party that has",
 		Subject: campaign.Latch{},
 		Edits:   []overlay.Edit{part("seats-taken", "seats > 0 and used >= seats", "false")},
 		Rules:   []campaign.Rule{campaign.Counted},
@@ -26,7 +26,7 @@ var parties = []Mutant{
 		Rules:   []campaign.Rule{campaign.Wakeup},
 	},
 	{
-		Name: "dead-awaited", About: "a latch's party that died is waited for for ever",
+		Name: "dead-awaited", About: "a latch waits for ever for a party that died",
 		Subject: campaign.Latch{},
 		Edits:   []overlay.Edit{part("share-expired", "<= now", "<= now and kind ~= 'latch'")},
 		Kinds:   []string{"process-killed"}, Rules: []campaign.Rule{campaign.Wakeup},
@@ -38,7 +38,7 @@ var parties = []Mutant{
 		Kinds:   []string{"process-killed", "process-pause-long"}, Rules: []campaign.Rule{campaign.Counted},
 	},
 	{
-		Name: "one-party-fewer", About: "a barrier lets its parties pass when one has not arrived",
+		Name: "one-party-fewer", About: "a barrier lets its parties pass although one has not arrived",
 		Subject: campaign.Barrier{},
 		Edits:   []overlay.Edit{line("all-arrived", "if arrived < limit - 1 then")},
 		Rules:   []campaign.Rule{campaign.Phases},

@@ -8,7 +8,7 @@ import (
 // Quorums and their nodes.
 var quorum = []Mutant{
 	{
-		Name: "half-a-quorum", About: "N/2 nodes are enough",
+		Name: "half-a-quorum", About: "half of the nodes are enough",
 		Subject: campaign.Quorum{},
 		Edits:   []overlay.Edit{part("majority", "n/2 + 1", "n / 2")},
 		Rules:   []campaign.Rule{campaign.Overlap, campaign.Fences},
@@ -20,14 +20,14 @@ var quorum = []Mutant{
 		Kinds:   []string{"wiped-restart", "flushall"}, Rules: []campaign.Rule{campaign.Overlap, campaign.Fences},
 	},
 	{
-		Name: "fence-told-nobody", About: "a fence is not told to the nodes that are below it",
+		Name: "fence-told-nobody", About: "nodes with lower counters are not told the fence",
 		Subject: campaign.Quorum{},
 		Edits:   []overlay.Edit{line("fence-known", "if known >= 0 {")},
 		Kinds:   []string{"server-pause-long", "refused-connections", "lost-reply"}, Rules: []campaign.Rule{campaign.Fences},
 	},
 	{
 		// In any history, a process that is so late is past its own deadline. So tests ask the node itself.
-		Name: "second-phase-unowned", About: "a node is told of a fence without asking whose the lock is by then",
+		Name: "second-phase-unowned", About: "a node takes a fence without checking whose the lock is by then",
 		Edits: []overlay.Edit{line("node-fence-owner", "if false then")},
 		Tests: []Test{{"scripts", "TestNodes"}, {"quorum", "TestNodeLosesTheLockBeforeItIsToldAFence"}},
 	},
@@ -37,17 +37,17 @@ var quorum = []Mutant{
 		Tests: []Test{{"scripts", "TestNodes"}},
 	},
 	{
-		Name: "held-by-one-node", About: "a lock of a quorum counts as held when one node names a holder",
+		Name: "held-by-one-node", About: "a quorum's lock counts as held if one node names a holder",
 		Edits: []overlay.Edit{part("named-by-a-majority", "most >= q.need", "most >= 1")},
 		Tests: []Test{{"quorum", "TestHeldIsWhatAMajoritySays"}},
 	},
 	{
-		Name: "restarted-majority", About: "a majority that restarted is raised to what those know that answer",
+		Name: "restarted-majority", About: "the counters of a restarted majority are raised although not all nodes have answered",
 		Edits: []overlay.Edit{part("all-have-answered", "good+len(lost) == len(q.clients) && ", "")},
 		Tests: []Test{{"quorum", "TestRestartedTogether"}},
 	},
 	{
-		Name: "node-batch-takes-held", About: "a batch takes locks of a node without looking whether they are free",
+		Name: "node-batch-takes-held", About: "a batch acquires locks of a node without checking whether they are free",
 		Subject: campaign.Quorum{},
 		Edits:   []overlay.Edit{line("batch-free", "local all = true"), part("batch-set", "'NX', ", "")},
 		Rules:   []campaign.Rule{campaign.Overlap},
@@ -61,17 +61,17 @@ var quorum = []Mutant{
 	{
 		// In a history, only a vote of this kind from a node that was emptied would show it. So tests ask the
 		// node itself.
-		Name: "node-batch-unrefused", About: "a batch takes locks of a node that counts for nothing",
+		Name: "node-batch-unrefused", About: "a batch acquires locks of a node that does not count",
 		Edits: []overlay.Edit{line("node-batch-refused", "if false then")},
 		Tests: []Test{{"scripts", "TestNodeBatches"}},
 	},
 	{
-		Name: "node-batch-not-after", About: "a batch that comes late takes locks of a node",
+		Name: "node-batch-not-after", About: "a late batch acquires locks of a node",
 		Edits: []overlay.Edit{line("batch-late", "if false then")},
 		Tests: []Test{{"scripts", "TestNodeBatches"}},
 	},
 	{
-		Name: "counter-forgotten", About: "a node that lost its fence counter is not told of those of the others",
+		Name: "counter-forgotten", About: "a node that lost its fence counter is not told the others' counters",
 		Subject: campaign.Quorum{},
 		Edits:   []overlay.Edit{line("raise-counter", "local counter = read_counter() or 0")},
 		Kinds:   []string{"older-restart"}, Rules: []campaign.Rule{campaign.Fences},

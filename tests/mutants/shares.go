@@ -14,13 +14,13 @@ var shares = []Mutant{
 		Rules:   []campaign.Rule{campaign.Overlap},
 	},
 	{
-		Name: "one-ttl-for-all", About: "all holders have one TTL: who died holds on while others renew",
+		Name: "one-ttl-for-all", About: "all holders have one TTL: a dead one holds on while others renew",
 		Subject: campaign.ReadWrite{},
 		Edits:   []overlay.Edit{line("share-expired", "if false then")},
 		Kinds:   []string{"process-killed"}, Rules: []campaign.Rule{campaign.Wakeup, campaign.Leak},
 	},
 	{
-		Name: "permits-leak", About: "the permits of who died stay taken",
+		Name: "permits-leak", About: "the permits of a dead holder stay taken",
 		Subject: campaign.Permits{},
 		Edits: []overlay.Edit{
 			part("share-expired", "<= now", "<= now and kind ~= 'sem'"),
@@ -35,19 +35,19 @@ var shares = []Mutant{
 		Rules:   []campaign.Rule{campaign.Overlap},
 	},
 	{
-		Name: "light-first", About: "who wants little passes who wants much",
+		Name: "light-first", About: "a waiter for few permits overtakes one for many",
 		Subject: campaign.Permits{},
 		Edits:   []overlay.Edit{part("share-nobody-waits", " and not first_waiter()", "")},
 		Rules:   []campaign.Rule{campaign.Order},
 	},
 	{
-		Name: "owner-not-asked", About: "whoever has an owner's lock lets everybody in",
+		Name: "owner-not-asked", About: "an owner that has the lock lets everybody in",
 		Subject: campaign.Owned{},
 		Edits:   []overlay.Edit{part("same-owner", " and owner == lock_owner", "")},
 		Rules:   []campaign.Rule{campaign.Overlap},
 	},
 	{
-		Name: "owner-counted-once", About: "an owner's second lease is not counted: the first that is released gives the lock up",
+		Name: "owner-counted-once", About: "an owner's second lease is not counted: the first release frees the lock",
 		Subject: campaign.Owned{},
 		Edits:   []overlay.Edit{line("add-weight", "used = kind == 'own' and 1 or used + weight")},
 		Rules:   []campaign.Rule{campaign.Overlap},

@@ -5,22 +5,22 @@ import "github.com/holdfast-go/holdfast/tests/internal/overlay"
 // Locks that another process adopts.
 var tickets = []Mutant{
 	{
-		Name: "adopts-anybodys", About: "a ticket is good for the lock, whoever has that by now",
+		Name: "adopts-anybodys", About: "a ticket is valid whoever has the lock by now",
 		Edits: []overlay.Edit{line("adopt-compare", "if false then")},
 		Tests: []Test{{"scripts", "TestAdopt"}},
 	},
 	{
-		Name: "adopted-twice", About: "whoever adopts a lock has it under the ticket's token, which others have, too",
+		Name: "adopted-twice", About: "an adopted lock keeps the ticket's token, which others have, too",
 		Edits: []overlay.Edit{line("adopt-swap", "write_lock(detached, value, pttl)")},
 		Tests: []Test{{"scripts", "TestAdopt"}},
 	},
 	{
-		Name: "adoption-not-idempotent", About: "an adoption that is sent again does not know its own lock",
+		Name: "adoption-not-idempotent", About: "a repeated adoption does not recognize its own lock",
 		Edits: []overlay.Edit{line("adopt-own", "if false then")},
 		Tests: []Test{{"scripts", "TestAdopt"}},
 	},
 	{
-		Name: "adopted-after-giving-up", About: "an adoption that was given up is carried out when it comes late",
+		Name: "adopted-after-giving-up", About: "an adoption that was given up is carried out if it comes late",
 		Edits: []overlay.Edit{line("adopt-given-up", "if false then")},
 		Tests: []Test{{"scripts", "TestAdopt"}},
 	},
@@ -30,27 +30,27 @@ var tickets = []Mutant{
 		Tests: []Test{{"scripts", "TestAdopt"}},
 	},
 	{
-		Name: "adoption-shortens", About: "a lock lasts for less after it is adopted than before",
+		Name: "adoption-shortens", About: "an adoption shortens the time that a lock lasts",
 		Edits: []overlay.Edit{line("adopt-expiry", "local pttl = ttl")},
 		Tests: []Test{{"scripts", "TestAdopt"}},
 	},
 	{
-		Name: "adopted-fence-kept", About: "whoever adopts a lock has the fence of the holder before",
+		Name: "adopted-fence-kept", About: "an adopted lock keeps the fence of its earlier holder",
 		Edits: []overlay.Edit{line("adopt-fence", "local fence = tonumber(ARGV[7])")},
 		Tests: []Test{{"scripts", "TestAdopt"}},
 	},
 	{
-		Name: "ticket-without-tombstone", About: "a ticket's token can acquire again once its lock was adopted",
+		Name: "ticket-without-tombstone", About: "a ticket's token can acquire again after the adoption",
 		Edits: []overlay.Edit{line("adopt-tombstone", "")},
 		Tests: []Test{{"scripts", "TestAdopt"}},
 	},
 	{
-		Name: "adoption-unmarks", About: "a lock that is adopted is not marked any more, so that its release does not look at the queue",
+		Name: "adoption-unmarks", About: "an adopted lock loses its mark, so its release does not check the queue",
 		Edits: []overlay.Edit{line("adopt-mark", "local marked = false")},
 		Tests: []Test{{"scripts", "TestAdopt"}},
 	},
 	{
-		Name: "adopted-in-quarantine", About: "a lock is adopted although another may hold what it became",
+		Name: "adopted-in-quarantine", About: "a lock is adopted in quarantine, when another process may hold it",
 		Edits: []overlay.Edit{line("adopt-quarantined", "if false then")},
 		Tests: []Test{{"scripts", "TestNothingIsAdoptedInQuarantine"}},
 	},

@@ -8,7 +8,7 @@ import (
 // Acquires, the wait queue, hand-overs, standbys, and attempts that are given up.
 var waiting = []Mutant{
 	{
-		Name: "acquire-not-idempotent", About: "an acquire that is repeated does not know its own lock",
+		Name: "acquire-not-idempotent", About: "a repeated acquire does not recognize its own lock",
 		Edits: []overlay.Edit{line("own-lock", "if false then")},
 		Kinds: []string{"lost-reply"}, Rules: []campaign.Rule{campaign.Leak, campaign.Wakeup},
 	},
@@ -18,12 +18,12 @@ var waiting = []Mutant{
 		Rules: []campaign.Rule{campaign.Overlap, campaign.Fences},
 	},
 	{
-		Name: "no-tombstone", About: "a token that was given up can still acquire when its request comes late",
+		Name: "no-tombstone", About: "a token that was given up still acquires if its request comes late",
 		Edits: []overlay.Edit{line("tombstone", "if true then")},
 		Kinds: []string{"late-copy", "delayed-requests"}, Rules: []campaign.Rule{campaign.Leak, campaign.Wakeup},
 	},
 	{
-		Name: "subscribe-after-check", About: "a waiter subscribes after it has looked, and misses what is published between",
+		Name: "subscribe-after-check", About: "a waiter subscribes after it has looked, and misses messages in between",
 		Edits: []overlay.Edit{
 			line("subscribe-first", "up := true"),
 			line("subscription-seen", "if false {"),
@@ -38,7 +38,7 @@ var waiting = []Mutant{
 		Rules: []campaign.Rule{campaign.Wakeup, campaign.Leak},
 	},
 	{
-		Name: "mark-forgotten", About: "a waiter does not mark the lock, so that its release does not look at the queue",
+		Name: "mark-forgotten", About: "a waiter does not mark the lock, so its release does not check the queue",
 		Edits: []overlay.Edit{line("mark-lock", "kind = 'ours'")},
 		Rules: []campaign.Rule{campaign.Wakeup},
 	},
@@ -48,7 +48,7 @@ var waiting = []Mutant{
 		Rules: []campaign.Rule{campaign.Order},
 	},
 	{
-		Name: "barging", About: "a newcomer takes a free lock although others queue for it",
+		Name: "barging", About: "a newcomer acquires a free lock although others queue for it",
 		Edits: []overlay.Edit{
 			part("nobody-waits", " and redis.call('EXISTS', KEYS[2]) == 0", ""),
 			part("batch-nobody-waits", ", KEYS[n + i]", ""),
@@ -62,22 +62,22 @@ var waiting = []Mutant{
 		Kinds: []string{"cancelled-acquires"}, Rules: []campaign.Rule{campaign.Leak, campaign.Wakeup, campaign.Order},
 	},
 	{
-		Name: "crossed-grant-kept", About: "a grant that crosses a cancellation is given back by nobody",
+		Name: "crossed-grant-kept", About: "a grant that crosses a cancellation is not given back",
 		Edits: []overlay.Edit{line("take-back", "_ = end")},
 		Kinds: []string{"cancelled-acquires"}, Rules: []campaign.Rule{campaign.Leak, campaign.Wakeup},
 	},
 	{
-		Name: "standby-puts-off", About: "a stand-by lets a waiter sleep for longer than it meant to",
+		Name: "standby-puts-off", About: "a standby lets a waiter sleep longer than it would without",
 		Edits: []overlay.Edit{part("standby-earlier", "d < time.Until(checkAt)", "d < time.Until(checkAt) || d > 0")},
 		Tests: []Test{{"virtual", "TestAStandbyDoesNotPutOffALook"}},
 	},
 	{
-		Name: "standby-to-the-dead", About: "a stand-by goes to the first in the queue, whether or not anybody hears it",
+		Name: "standby-to-the-dead", About: "a standby goes to the first in the queue, even if that is dead",
 		Edits: []overlay.Edit{line("known-dead", "return false")},
 		Tests: []Test{{"scripts", "TestStandbysGoToTheFirstThatIsAlive"}},
 	},
 	{
-		Name: "late-copy-frees", About: "a late copy of a waiter's request frees the lock that it has got, while the server is in quarantine",
+		Name: "late-copy-frees", About: "while the server is in quarantine, a late copy of a waiter's request frees the waiter's lock",
 		Edits: []overlay.Edit{line("quarantined-own", "free_lock()\n    value = nil")},
 		Tests: []Test{{"scripts", "TestALateCopyInQuarantineFreesNothing"}},
 	},

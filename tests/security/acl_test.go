@@ -117,7 +117,7 @@ func locking(j job) error {
 		}
 		for first := lease.Deadline(); !lease.Deadline().After(first); time.Sleep(5 * time.Millisecond) {
 			if err := lease.Err(); err != nil {
-				return fmt.Errorf("a lease that is to be renewed: %w", err)
+				return fmt.Errorf("a lease that should be renewed: %w", err)
 			}
 		}
 		return lease.Release(ctx)

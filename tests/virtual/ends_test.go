@@ -223,7 +223,7 @@ func TestAGrantThatComesAfterCloseBeginsNothing(t *testing.T) {
 			d.sink.Message(grant)
 			time.Sleep(10 * time.Second)
 			if n := d.scripts.Load() - before; (n > 0) == closed {
-				t.Errorf("%d scripts follow a grant to who has given up; the client is closed: %v", n, closed)
+				t.Errorf("%d scripts follow a grant to a waiter that has given up; the client is closed: %v", n, closed)
 			}
 		}
 		release(t, lease)

@@ -130,7 +130,7 @@ func TestCampaignsGoOn(t *testing.T) {
 		}
 	}
 	if second.LeastAlone+second.LeastPair < 1 {
-		t.Errorf("what was met by the first campaign does not count: %+v", second)
+		t.Errorf("the first campaign's faults do not count: %+v", second)
 	}
 }
 

@@ -16,7 +16,7 @@ func TestCoverageMeetsEveryPair(t *testing.T) {
 	}
 	for pair, n := range c.pairs {
 		if n < 3 || n > 4 {
-			t.Errorf("pair %v was met %d times", pair, n)
+			t.Errorf("pair %v happened %d times", pair, n)
 		}
 	}
 	if pairs, least, alone := c.state(); pairs != 28 || least != 3 || alone < 1 {

@@ -19,7 +19,7 @@ func TestStartSentinels(t *testing.T) {
 			}
 			master := g.NextMaster(old)
 			if reply, err := master.Do("GET", "missed"); reply != nil || err != nil {
-				t.Errorf("the new master has what it was to miss: %v, %v", reply, err)
+				t.Errorf("the new master has the write that it should miss: %v, %v", reply, err)
 			}
 			old.Restart()
 			g.AwaitReplica(old)

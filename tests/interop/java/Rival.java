@@ -22,7 +22,7 @@ import redis.clients.jedis.params.SetParams;
 public final class Rival {
   /** A lock as one thread uses it. */
   interface Lock {
-    /** Waits for the lock; a TTL of 0 is for one that is renewed, where there is such. */
+    /** Waits for the lock. With a TTL of 0 the lock is renewed, if the program can do that. */
     void acquire(long ttl) throws InterruptedException;
 
     boolean tryAcquire(long ttl);
@@ -31,7 +31,7 @@ public final class Rival {
     boolean release();
   }
 
-  /** What a program has of a server: locks and values. */
+  /** A program's view of a server: locks and values. */
   interface Server {
     Lock lock();
 
@@ -40,7 +40,7 @@ public final class Rival {
     void set(String key, String value);
   }
 
-  /** The form that most programs use that have Jedis; two ways to take the lock. */
+  /** The form that most programs with Jedis use, with two ways to acquire the lock. */
   record Jedis(JedisPooled jedis, String key, long poll, boolean oneCommand) implements Server {
     private static final String TAKE =
         "if redis.call('setnx', KEYS[1], ARGV[1]) == 1 then"
@@ -166,7 +166,7 @@ public final class Rival {
     return new WithRedisson(Redisson.create(config), key);
   }
 
-  /** Adds to a counter that nothing but the lock guards, in many threads, until the time is over. */
+  /** Adds to a counter that only the lock guards, in many threads, until the time is over. */
   private static void hammer(Server server, int threads, long millis, long ttl, String counter)
       throws InterruptedException {
     long end = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(millis);

@@ -1,8 +1,8 @@
 """A client of Holdfast's protocol, written from docs/PROTOCOL.md: mutexes and read-write locks on one server,
-outside Cluster and Strict mode. It shows that the document is enough; what it leaves out is polling where no
-message can be heard, fences for hand-overs within the process, and the scripts for many locks.
+outside Cluster and Strict mode. It shows that the document is enough. It leaves out polling without messages, fences
+for hand-overs within the process, and the scripts for many locks.
 
-Threads may use it. Times are in seconds of clock(), or as a name says.
+It is safe for threads. Times are in seconds of clock(), unless a name says otherwise.
 """
 
 import base64
@@ -32,7 +32,7 @@ HOPELESS = ("WRONGTYPE", "BADKIND", "NOSTRICT")
 
 
 class Held(Exception):
-    """Another has the lock."""
+    """Another holder has the lock."""
 
 
 class Lost(Exception):
@@ -40,7 +40,7 @@ class Lost(Exception):
 
 
 class Failed(Exception):
-    """What the server said, or that it said nothing. unanswered: a copy may have been carried out, or may still be."""
+    """An error of the server, or a missing answer. unanswered: a copy was carried out perhaps, or may be later."""
 
     def __init__(self, text, unanswered=False):
         super().__init__(text)
@@ -115,7 +115,7 @@ class Client:
         return self.server_time_us() + int((RETRY_TIMEOUT + COMMAND_TIMEOUT + 1) * 1e6)
 
     def send(self, script, keys, args):
-        """Sends a script once; again, for as long as it has only cleared away what others have left."""
+        """Sends a script once, and repeats it while it has only removed what others have left."""
         while True:
             sent = clock()
             text = self.evaluate(script, keys, args)
@@ -145,7 +145,7 @@ class Client:
             raise Failed("no answer: %r" % e, unanswered=True)
 
     def call(self, script, keys, args):
-        """Sends a script until it is answered, while what it meets looks temporary."""
+        """Sends a script until it is answered, while its failures look temporary."""
         end, pause, unanswered = clock() + RETRY_TIMEOUT, 0.010, False
         while True:
             try:
@@ -304,7 +304,7 @@ class Lock:
         raise Held(reply.rest)
 
     def acquire(self):
-        """Waits for the lock. Threads of this process wait in a line, of which the first is in the server's queue."""
+        """Waits for the lock. Of the threads of this process that wait, the first is in the server's queue."""
         with self.c.mutex:
             line = self.c.lines.setdefault((self.key, self.weight), threading.Lock())
         with line:
@@ -358,7 +358,7 @@ class Lock:
                     self.give_up(other)
 
     def sleep(self, w, reply):
-        """Sleeps in the queue, until there is a lease or a reason to look."""
+        """Sleeps in the queue until there is a lease or a reason to look."""
         pttl_ms, w.score, rank, receivers = reply.ints(4)
         w.placed, w.anchor = True, (reply.sent, reply.now_us)
         if rank > 1:
@@ -386,7 +386,7 @@ class Lock:
             until = min(until, due + random.uniform(0, 0.020))
 
     def claimed(self, w, grant):
-        """The lease of a message, if that can be believed, and is good for long enough."""
+        """Returns the lease of a message, if the message is credible and the lease lasts long enough."""
         sent, then_us = w.anchor
         claim = min(grant.claim_ms, w.claim_ms) / 1000
         since = clock() - sent
@@ -397,7 +397,7 @@ class Lock:
         return Lease(self, w, grant.fence, grant, sent + since + left)
 
     def give_up(self, w):
-        """Ends what the server has, or may get, of a token."""
+        """Releases everything that the server has, or may get, under a token."""
         with self.c.mutex:
             if self.c.waiting.pop(w.token, None):
                 self.forget(w.token)
@@ -405,7 +405,7 @@ class Lock:
             in_background(self.take_back, w.token, w.member, w.tombstone_us)
 
     def forget(self, token):
-        """Notes a token that has waited, and has nothing any more. Guarded by the client."""
+        """Records a token that has waited, and has nothing any more. Guarded by the client."""
         self.c.over[token] = self
         if len(self.c.over) > 10_000:
             del self.c.over[next(iter(self.c.over))]
@@ -496,7 +496,7 @@ class Lease:
                 raise Lost("taken")
 
     def weigh(self, weight):
-        """Makes a writer a reader, or a reader a writer. It is False if there is no room; then all is as before."""
+        """Makes a writer a reader, or a reader a writer. Returns False, and changes nothing, if there is no room."""
         lock = self.lock
         with self.mutex:
             if not self.is_held():

@@ -63,8 +63,8 @@ mtype answer[2] = none;		/* to the request under way; pending until it has arriv
 short not_after[2] = -1;
 bool unheard[2];		/* a sending of this request was given up */
 bool lapsed[2];			/* the lock that the answer gives has expired since, or was deleted */
-bool compared[2];		/* only if the script takes two steps */
-bool ended[RIVAL];		/* tokens of which an adopter wants nothing any more */
+bool compared[2];		/* only in BREAK_TWO_STEPS */
+bool ended[RIVAL];		/* tokens that an adopter is done with */
 
 bool rival_believes;
 byte deletions;
@@ -72,7 +72,7 @@ byte deletions;
 byte i;
 mtype said = none;
 
-/* The properties. Each is true but in a state that breaks it. */
+/* The properties. Each is true except in a state that breaks it. */
 byte adopter;			/* the token that has adopted the lock */
 bool adopted_once = true;
 bool adopts_the_grant = true;
@@ -119,7 +119,7 @@ inline check() {
 	i = 0; said = none
 }
 
-/* free_lock takes the lock from whoever has it. */
+/* free_lock takes the lock from its owner. */
 inline free_lock() {
 	lapsed[0] = lapsed[0] || answer[0] == adopted;
 	lapsed[1] = lapsed[1] || answer[1] == adopted;
@@ -342,7 +342,7 @@ end:	do
 		printf("%d: a request or its answer was lost\n", me) }
 	:: d_step { stage[me] == asking && answer[me] == none && unheard[me] -> stage[me] = over; printf("%d gives up\n", me) }
 
-	/* It reads an answer. One that comes past the deadline is no lease. */
+	/* It reads an answer. One that comes after the deadline brings no lease. */
 	:: d_step { answer[me] == adopted ->
 		stage[me] = (lapsed[me] -> over : held);
 		answer[me] = none; lapsed[me] = false;

@@ -1,8 +1,7 @@
 /*
- * lease.pml: one process's deadlines against the server's expiry. Its requests, their answers
- * and its grants take as long as they like, renewals overtake each other, the process stops
- * whenever it likes, and its clock is slower than the server's. While it believes to hold the
- * lock, the lock is its own.
+ * lease.pml: one process's deadlines and the server's expiry. Requests, answers and grants take
+ * any time, renewals overtake each other, the process may stop at any moment, and its clock is
+ * slower than the server's. While the process believes that it holds the lock, the lock is its own.
  *
  * Mirrors the expiries in acquire.lua, hand_over.lua, renew.lua and release.lua;
  * attempt.granted, attempt.holdFromMessage, hold.apply, hold.prolong, hold.Due, Lease.Err, Lease.Extend.
@@ -28,7 +27,7 @@
 #ifndef STRIDE
 #define STRIDE EXTENDED	/* the process's clock misses at most one tick in so many: drift */
 #endif
-#define LONG ((CLAIM - 1) * STRIDE)	/* as good as for ever: no lease that old is believed in */
+#define LONG ((CLAIM - 1) * STRIDE)	/* stands for any longer time: no lease that old is believed in */
 
 #ifdef BREAK_NO_DRIFT
 #define drift(D) 0
@@ -55,7 +54,7 @@ mtype = { nobody, process, other };
 
 /* The server. */
 mtype owner = nobody;
-byte pttl;			/* until the process's lock expires */
+byte pttl;			/* time until the process's lock expires */
 bool in_queue;
 
 /* The process. */
@@ -76,7 +75,7 @@ typedef renewal {
 	mtype state = none;
 	byte age;		/* since it was sent */
 	byte ttl;		/* asked for, then that of its answer */
-	bool current;		/* the lease that it was sent for goes on */
+	bool current;		/* the hold that it was sent for still exists */
 	bool good		/* the lock is still that of the grant that it was sent for */
 }
 renewal wire[RENEWALS];
@@ -100,7 +99,7 @@ inline check() {
 	valid = 0; age = 0; ran = 0; i = 0
 }
 
-/* leaves: the lock is the process's no longer. */
+/* leaves: the lock is no longer the process's. */
 inline leaves(TO) {
 	other_keeps_its_lock = !(owner == other);
 	owner = TO; pttl = 0;
@@ -172,7 +171,7 @@ inline carry_out(I) {
 	fi
 }
 
-/* close_up moves renewals to the front, so that states that differ in that alone are one. */
+/* close_up moves renewals to the front, so that states which differ only in their places are one. */
 inline close_up(I) {
 	i = I;
 	do

@@ -1,8 +1,8 @@
 /*
  * local.pml: goroutines of one process pass a lease on among themselves, with fences from a
  * reserved block, while renewals are under way and other processes want the lock. Fences
- * rise over all leases, one lease at a time is believed in, and an answer that was meant for
- * one lease never ends another's.
+ * rise over all leases, one lease at a time is believed in, and an answer to one lease's request
+ * never ends another lease.
  *
  * Mirrors holdLease.giveUp, Lease.Release, waitQueue.successor and pass, hold.renew, apply and
  * lose; mint.lua, renew.lua and release.lua. README.md says what is left out, and what each
@@ -52,7 +52,7 @@ byte release_of;		/* the fence of the hold that the release is for */
 
 typedef renewal {
 	mtype state = none;
-	byte fences;		/* asked for; in the answer how many were got */
+	byte fences;		/* asked for; in the answer, reserved */
 	byte first;
 	byte grant;		/* the fence of the grant that it was sent for */
 	byte lease		/* that was held when it was sent */
@@ -166,7 +166,7 @@ end:	do
 		check() }
 	:: d_step { owner == other -> owner = nobody; value_fence = 0; printf("other: is gone\n"); check() }
 
-	/* It renews, and wants fences when it has none left. */
+	/* It renews, and asks for fences if it has none left. */
 	:: d_step { steady && any_room && counter < FENCES ->
 		i = 0;
 		do

@@ -1,7 +1,7 @@
 /*
  * queue.pml: several processes queue for one lock, wait, are handed it, leave, lose their
- * subscriptions and die, for ever. Nobody is passed; nobody sleeps while the lock is free and
- * something that was not lost could have told it; nothing is left of whoever went.
+ * subscriptions and die, for ever. Nobody is overtaken; nobody sleeps while the lock is free if a
+ * message that was not lost could have woken it; a process that leaves leaves nothing behind.
  *
  * Mirrors acquire.lua, release.lua and hand_over.lua; acquirer.step, sleep, accept and
  * renewAttempt; Notifier.Hear, Listener.IsUp and AwaitUp. README.md says what is left out, and
@@ -37,7 +37,7 @@
 #endif
 
 #ifndef TIE
-#define TIE 0		/* who comes first of two entries in one place: 0 the former attempt's */
+#define TIE 0		/* which of two entries in one place is first: 0 the former attempt's */
 #endif
 
 /* Numbers below N are processes; those from N on are dead waiters, which have nothing but an entry. An
@@ -57,7 +57,7 @@ bool mark;
 bool expired;		/* the lock is free because it expired */
 bool in_queue[ALL];
 bool former_queued[ALL];	/* the entry of the attempt that was replaced, in the same place */
-byte place[ALL] = ALL;	/* who comes when, by score: first those with low ones */
+byte place[ALL] = ALL;	/* the order, by score: low ones first */
 bool heard[ALL];	/* the server has its subscription; never for dead waiters */
 
 /* The processes. */

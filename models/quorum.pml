@@ -1,6 +1,6 @@
 /*
- * quorum.pml: a lock over N independent servers, of which each may lose all that it has at any
- * moment. A lease is held while a majority is; its fence is above those of all leases before.
+ * quorum.pml: a lock over N independent servers, each of which may lose all its data at any moment.
+ * A lease is held while its holds at a majority are; its fence is above those of all earlier leases.
  *
  * Mirrors node_acquire.lua, node_fence.lua, node_counter.lua, node_raise.lua and the quarantine
  * of incarnation.lua; bid.round and elect, Quorum.agree, refillNode and repair, multiLease.errAt
@@ -45,12 +45,12 @@
 mtype = { serving, quarantined, behind };	/* nodes */
 mtype = { asking, raising, holding };		/* clients */
 
-/* The nodes. The lock of a token that is over is as good as free: that it is not yet only
- * keeps others from being granted the node, which may keep from asking. */
+/* The nodes. The lock of a token that is over counts as free. Until it is, it only keeps others
+ * from being granted the node, and they need not ask anyway. */
 byte owner[N] = FREE;
 byte counter[N];
 mtype state[N] = serving;
-byte mark[N];			/* which loss it was told of, and is to be caught up after */
+byte mark[N];			/* the loss that it was told of, and must be caught up after */
 
 /* The clients. What a client has at a node is a hold of its own, of the present attempt: held while it is
  * granted and not over (internal/engine/hold.go). */
@@ -64,7 +64,7 @@ part at[CLIENTS * N];
 mtype stage[CLIENTS] = asking;
 byte fence[CLIENTS];		/* to be known by a majority */
 
-/* Whoever mends a node that is behind; and a raise of its that is late. */
+/* The client that mends a node which is behind; and a late raise of its. */
 bool target[N], mending;	/* the node */
 bool told[N];			/* others that told it their counters */
 byte target_mark, best;		/* the highest of them */
@@ -89,8 +89,8 @@ inline count(C) {
 }
 
 /*
- * Nodes are alike, and so are clients: of states that differ in their names alone, one is
- * visited. NAMED leaves them their names: stories do.
+ * Nodes are alike, and so are clients: of states that differ only in their names, one is visited.
+ * NAMED keeps the names, for stories.
  */
 #define KEY(C, X)	(((PART(C, X).granted * 2 + PART(C, X).over) << 4) + PART(C, X).fence)
 #define key(X)		((KEY(0, X) << 24) + (KEY(1, X) << 18) + (owner[X] << 16) + (state[X] << 14) + (counter[X] << 10) + \
@@ -199,7 +199,7 @@ inline known(C, FENCE) {
 	}
 }
 
-/* begin makes a lease of C's parts, if all that its fence was made of are held still. */
+/* begin makes a lease of C's parts, if all parts that its fence was made of are still held. */
 inline begin(C, FENCE) {
 	k = 0; sum = 0;
 	for (i : 0 .. N - 1) {
@@ -247,8 +247,8 @@ inline mended() {
 }
 inline late_over(X) { late = false; late_target[X] = false; late_mark = 0; late_best = 0 }
 
-/* What a client has to do with a node. A request that is carried out is answered at once; what
- * is late is as good as not answered: README.md. */
+/* What a client does with a node. A request that is carried out is answered at once; a late answer
+ * counts as none: README.md. */
 #define C	(_pid / N)
 #define X	(_pid % N)
 active [CLIENTS * N] proctype pair() {
@@ -263,7 +263,7 @@ end:	do :: atomic { if
 			printf("%d is granted node %d, with %d\n", C, X, counter[X])
 		:: else
 		fi }
-	/* It has the node know the fence. */
+	/* It tells the node the fence. */
 	:: d_step { stage[C] == raising && state[X] == serving && PART(C, X).granted && PART(C, X).fence < fence[C] &&
 #ifdef BREAK_RAISED_UNOWNED
 		true ->
@@ -334,7 +334,7 @@ end:	do :: atomic { if
 	/* An acquire comes late, or again, or its answer is lost. */
 	:: d_step { state[me] == serving && owner[me] == FREE && counter[me] < TOP ->
 		counter[me]++; printf("node %d grants what nobody hears of\n", me) }
-	/* It loses all. */
+	/* It loses all its data. */
 	:: d_step { losses < LOSSES ->
 		losses++;
 		mark[me]++;
@@ -347,7 +347,7 @@ end:	do :: atomic { if
 #endif
 		owner[me] = FREE; counter[me] = 0; state[me] = quarantined;
 		printf("node %d is emptied\n", me) }
-	/* Its quarantine is over when no lease of before is believed in. */
+	/* Its quarantine is over when no earlier lease is believed in. */
 	:: d_step { state[me] == quarantined ->
 		k = 0;
 #ifndef BREAK_NO_QUARANTINE

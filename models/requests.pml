@@ -1,7 +1,7 @@
 /*
  * requests.pml: the scripts of one process are lost, come late, and are sent again, while a
- * rival uses the same lock. What the process has ended neither holds the lock nor stands in
- * the queue once the last copy of its requests is gone.
+ * rival uses the same lock. A token that the process has ended neither holds the lock nor is in the
+ * queue once the last copy of its requests is gone.
  *
  * Mirrors acquire.lua and release.lua, the fence check of renew.lua; attempt.ask,
  * attempt.abandon, Client.takeBack, Lease.Release and exec.Persist. README.md says what is left
@@ -9,7 +9,7 @@
  */
 
 #ifndef TOKENS
-#define TOKENS 1	/* attempts of the process, one after another; 1 or 2 */
+#define TOKENS 1	/* successive attempts of the process; 1 or 2 */
 #endif
 #ifndef LATE
 #define LATE 2		/* sendings that nobody waits for any more and that may still arrive; up to 3 */
@@ -58,7 +58,7 @@ bool unheard;			/* a sending of the call under way was given up */
 short unanswered = -1;		/* the largest not-after of acquires that went unanswered */
 bool owed;			/* the server has, or may have, something of this token */
 bool message;			/* a grant for the token waits in the inbox */
-bool ended[TOKENS + 2];		/* tokens of which the process wants nothing any more */
+bool ended[TOKENS + 2];		/* tokens that the process is done with */
 bool same_grant;		/* the lock has the fence of the lease: it was kept without a break */
 
 bool rival_believes;
@@ -69,7 +69,7 @@ byte i, k;
 byte chosen;
 mtype said = none;
 
-/* The properties. Each is true but in a state that breaks it. */
+/* The properties. Each is true except in a state that breaks it. */
 bool no_orphan_lock = true;
 bool no_ghost_in_queue = true;
 bool believer_owns_lock = true;
@@ -227,8 +227,8 @@ inline copy(I, J) {
 	wire[I].kind = wire[J].kind; wire[I].token = wire[J].token; wire[I].not_after = wire[J].not_after
 }
 
-/* keep puts the first sending among the late ones. They stand in one order, so that states
- * that differ in that alone are one. */
+/* keep puts the first sending among the late ones, in a fixed order, so that states which differ
+ * only in their order are one. */
 #define weight(I)	(wire[I].kind * 100 + wire[I].token * 10 + wire[I].not_after)
 inline keep() {
 	i = 1;
@@ -332,7 +332,7 @@ active proctype model() {
 		:: true
 		fi;
 		check() }
-	/* The same, when it was lost, or when its answer was. */
+	/* The same, if it or its answer was lost. */
 	:: atomic { answer != none ->
 		unheard = true; no_answer();
 		printf("process: a request or its answer was lost\n");
@@ -364,7 +364,7 @@ active proctype model() {
 		fi;
 		check() }
 
-	/* A grant by message. What has lapsed is confirmed by a look, which finds that out. */
+	/* A grant by message. A look shows whether it has lapsed. */
 	:: atomic { stage == resting && message ->
 		printf("process: reads a grant\n");
 		if

@@ -1,9 +1,8 @@
 /*
- * shares.pml: several processes read and write under one read-write lock, wait, are let in,
- * leave, lose their subscriptions and die, for ever. A writer is alone; nobody is passed; readers
- * that stand together go in together; nobody sleeps while there is room for the first and
- * something that was not lost could have told it; who dies is in nobody's way for longer than
- * its own hold.
+ * shares.pml: several processes read and write under one read-write lock, wait, are granted it,
+ * leave, lose their subscriptions and die, for ever. A writer is alone; nobody is overtaken; adjacent
+ * readers are granted it together; nobody sleeps while there is room for the first waiter if a message
+ * that was not lost could have woken it; a dead process is in the way only until its own hold expires.
  *
  * Mirrors share_acquire.lua, share_release.lua, share_renew.lua and share_weigh.lua, serve and
  * sweep of shares.lua; acquirer.step, sleep and accept; holdLease.changeMode; Notifier.Hear,
@@ -49,7 +48,7 @@ typedef process_state {
 	bool hold;		/* it has a hold, with an expiry of its own */
 	bool writer;		/* it weighs all; a reader weighs 1 */
 	bool in_queue;
-	byte place;		/* from 1; who comes when, by score. 0 for none */
+	byte place;		/* from 1: the order, by score; 0 for none */
 	bool heard;		/* the server has its subscription */
 	bool buried;		/* the tombstone of its token */
 
@@ -249,13 +248,16 @@ inline run_acquire(P, T) {
 			p[P].in_queue = true;
 			serve(P, false);
 			word = (done -> granted : queued);
-			/* What it is to wait for, if it reads this. */
+			/* What it waits for, if it reads this. */
 			first_waiter(NOBODY);
 			p[P].due = word == queued && first == P; p[P].rung = false;
 			bereft = bereft && !p[P].due
 		fi
 	fi
 }
+
+/* lose_hold ends P's hold without P. What it is told of that hold later comes too late. */
+inline lose_hold(P) { p[P].lapsed = p[P].grant || p[P].answer == granted; p[P].hold = false }
 
 /* run_release is share_release.lua for P, with its member of the queue. */
 inline run_release(P) {
@@ -275,7 +277,7 @@ inline run_release(P) {
 			k = (p[i].hold && !p[i].writer && !p[P].writer -> i : k)
 		}
 		if
-		:: k != NOBODY -> p[k].hold = false
+		:: k != NOBODY -> lose_hold(k)
 		:: else
 		fi;
 #endif
@@ -316,8 +318,8 @@ inline run_release(P) {
 #endif
 
 /*
- * Processes are alike: of states that differ in their names alone, one is visited. NAMED leaves
- * them their names: stories do.
+ * Processes are alike: of states that differ only in their names, one is visited. NAMED keeps the
+ * names, for stories.
  */
 #define key(P)	((p[P].stage << 20) + (p[P].answer << 16) + (p[P].place << 13) + (p[P].hold << 12) + (p[P].writer << 11) + \
 		 (p[P].in_queue << 10) + (p[P].heard << 9) + (p[P].buried << 8) + (p[P].placed << 7) + (p[P].missed << 6) + \
@@ -382,7 +384,7 @@ inline clear(P) {
 }
 inline take(P) { clear(P); forgo(P); p[P].stage = held; p[P].placed = false }
 
-/* ring: the timers of those go off that wait for a hold to expire. */
+/* ring: the timers of all that wait for a hold to expire go off. */
 inline ring() {
 	for (i : 0 .. N - 1) {
 		p[i].rung = p[i].rung || p[i].due || p[i].standby
@@ -465,7 +467,7 @@ end:	do :: atomic { if
 #endif
 
 #if WEIGHS > 0
-	/* It becomes a reader, without a gap; or a writer, if it is alone. If its hold is gone, it is over. */
+	/* A writer becomes a reader without a gap; a reader becomes a writer if it is alone. */
 	:: d_step { is(held) -> p[me].stage = changing; printf("%d asks to change sides\n", me) }
 	:: d_step { is(changing) && p[me].answer == unanswered && p[me].hold ->
 		if
@@ -487,7 +489,7 @@ end:	do :: atomic { if
 	:: d_step { is(changing) && p[me].answer != unanswered -> clear(me); p[me].stage = held; printf("%d has changed sides, or not\n", me) }
 #endif
 
-	/* It stops for longer than its lease lasts. */
+	/* It stops for longer than its lease. */
 	:: d_step { lapses < LAPSES && lasts(me) -> lapses++; clear(me); p[me].stage = over; printf("%d loses its lease\n", me) }
 
 	/* It dies; sooner or later, or never, the server sees its connection closed. */
@@ -505,11 +507,13 @@ end:	do :: atomic { if
 		losses++; excused = true; p[me].grant = false; p[me].standby = false; printf("a message to %d is lost\n", me) }
 
 	:: d_step { p[me].hold && may_expire(me) ->
-		p[me].lapsed = p[me].grant || p[me].answer == granted;
-		p[me].hold = false;
+		lose_hold(me);
 #ifdef BREAK_FIRST_EXPIRY_ENDS_ALL
 		for (i : 0 .. N - 1) {
-			p[i].hold = false
+			if
+			:: p[i].hold -> lose_hold(i)
+			:: else
+			fi
 		}
 #endif
 		ring();

@@ -2,8 +2,10 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"maps"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -17,15 +19,19 @@ func TestRatiosAreOfRounds(t *testing.T) {
 	}
 }
 
-// The other build is this one, too.
+// The other build is this one, too, behind a script that leaves a trace.
 func TestAgainst(t *testing.T) {
 	t.Setenv("GORACE", "atexit_sleep_ms=0")
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
+	trace, other := filepath.Join(t.TempDir(), "trace"), filepath.Join(t.TempDir(), "other")
+	if err := os.WriteFile(other, fmt.Appendf(nil, "#!/bin/sh\necho >>'%s'\nexec '%s' \"$@\"\n", trace, self), 0o700); err != nil {
+		t.Fatal(err)
+	}
 	var out, said bytes.Buffer
-	args := []string{"-quick", "-for", "50ms", "-cells", "free", "-only", "holdfast-goredis,bare-goredis", "-against", self}
+	args := []string{"-quick", "-for", "50ms", "-cells", "free", "-only", "holdfast-goredis,bare-goredis", "-against", other}
 	if code := bench(t.Context(), args, nil, &out, &said); code != 0 {
 		t.Fatalf("code %d: %s", code, &said)
 	}
@@ -36,5 +42,9 @@ func TestAgainst(t *testing.T) {
 	}
 	if strings.Contains(out.String(), "bare-goredis-other") {
 		t.Errorf("the bare commands of the other build take turns, too: %s", &out)
+	}
+	ran, err := os.ReadFile(trace)
+	if turns := bytes.Count(ran, []byte("\n")); err != nil || turns != len(levels) {
+		t.Errorf("the other build had %d turns, want %d: %v", turns, len(levels), err)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"slices"
 	"strings"
 	"time"
@@ -106,6 +107,11 @@ func parse(args []string, stderr io.Writer) (o options, err error) {
 	for _, name := range o.only {
 		if !slices.ContainsFunc(contestants, func(c contestant) bool { return c.name == name }) {
 			err = fmt.Errorf("no contestant %q", name)
+		}
+	}
+	if o.against != "" {
+		if _, notFound := exec.LookPath(o.against); notFound != nil {
+			err = fmt.Errorf("-against: %w", notFound)
 		}
 	}
 	if err != nil {

@@ -102,7 +102,7 @@ func TestPlotIsXML(t *testing.T) {
 }
 
 func TestUnknownNamesAreRefused(t *testing.T) {
-	for args, want := range map[string]string{"-cells=fre": `no cells in "fre"`, "-only=redsync,holdfast": `no contestant "holdfast"`} {
+	for args, want := range map[string]string{"-cells=fre": `no cells in "fre"`, "-only=redsync,holdfast": `no contestant "holdfast"`, "-against=nonesuch": "-against: "} {
 		var said bytes.Buffer
 		if code := bench(t.Context(), []string{args}, nil, io.Discard, &said); code != 2 || !strings.Contains(said.String(), want) {
 			t.Errorf("%s: got code %d, %q; want 2, %q", args, code, &said, want)

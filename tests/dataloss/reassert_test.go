@@ -10,7 +10,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/holdfastgoredis"
 	"github.com/holdfast-go/holdfast/internal/script"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 	"github.com/holdfast-go/holdfast/tests/internal/clockshim"
@@ -125,13 +124,7 @@ func TestALateReassertionBringsNothingBack(t *testing.T) {
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		p := proxy.New(t, b.Server.Addr())
-		rdb := redis.NewClient(&redis.Options{Addr: p.Addr()})
-		t.Cleanup(func() { _ = rdb.Close() })
-		c, err := holdfastgoredis.New(rdb, &holdfast.Config{CommandTimeout: 600 * time.Millisecond, RetryTimeout: 20 * time.Second})
-		if err != nil {
-			t.Fatal(err)
-		}
-		backend.CloseWith(t, c)
+		c := b.Client(t, &holdfast.Config{CommandTimeout: 600 * time.Millisecond, RetryTimeout: 20 * time.Second}, func(o *redis.Options) { o.Addr = p.Addr() })
 		lease := backend.Acquire(t, c.Mutex("a", holdfast.TTL(30*time.Second)))
 		// The first such request that a server without the script receives contains its source.
 		held := p.Hold(proxy.Containing("evalsha", script.Reassert.SHA1), proxy.Hang)
@@ -231,13 +224,7 @@ func TestAReassertionThatTakesLongToArrive(t *testing.T) {
 			clock := clockshim.New(t)
 			b := backend.Real(t, bin, clock.Option())
 			p := proxy.New(t, b.Server.Addr())
-			rdb := redis.NewClient(&redis.Options{Addr: p.Addr()})
-			t.Cleanup(func() { _ = rdb.Close() })
-			c, err := holdfastgoredis.New(rdb, &holdfast.Config{CommandTimeout: 20 * time.Second, RetryTimeout: 20 * time.Second})
-			if err != nil {
-				t.Fatal(err)
-			}
-			backend.CloseWith(t, c)
+			c := b.Client(t, &holdfast.Config{CommandTimeout: 20 * time.Second, RetryTimeout: 20 * time.Second}, func(o *redis.Options) { o.Addr = p.Addr() })
 			do(t, b.Server, "SCRIPT", "LOAD", script.Reassert.Source)
 			mine := backend.Acquire(t, c.Mutex("a", holdfast.TTL(time.Minute)))
 			began := time.Now()

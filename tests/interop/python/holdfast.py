@@ -467,7 +467,7 @@ class Lease:
                 self.w.tombstone_us = max(self.w.tombstone_us, not_after_us)
                 age = clock() - self.since
                 age_us = int((age + drift(age)) * 1e6)
-                args = ["", token, lock.ttl_ms, not_after_us, self.fence, self.fence, lock.c.info, self.granted_us, age_us]
+                args = ["", token, lock.ttl_ms, not_after_us, self.fence, self.fence, lock.c.info, self.granted_us, age_us, reply.now_us]
                 reply = lock.c.send("reassert", lock.keys, args)
         except Failed:
             return min(max((self.deadline - clock()) / 8, 0.025), 1)

@@ -264,8 +264,8 @@ func patient(cfg *holdfast.Config) *holdfast.Config {
 	return &own
 }
 
-// CloseWith closes a client when the test ends. What the client still holds is left to expire. In virtual time
-// CloseWith waits for that, since a bubble ends only when nothing in it runs any more.
+// CloseWith closes a client when the test ends. CloseWith waits a second for the client's leases. In virtual
+// time it waits until they have expired, since a bubble ends only when all its goroutines have ended.
 func CloseWith(tb testing.TB, c *holdfast.Client) {
 	tb.Cleanup(func() {
 		limit := time.Second
@@ -409,8 +409,8 @@ func Receive(tb testing.TB, leases <-chan *holdfast.Lease) *holdfast.Lease {
 			return l
 		case <-time.After(limit):
 		}
-		// A waiter that is not told gets the lock after 30 s, by looking. On a machine that holds it up that
-		// proves nothing.
+		// A waiter that misses its notification gets the lock when it looks by itself, after 30 s. If the
+		// machine held the process up meanwhile, a late lease proves nothing.
 		if took := time.Since(began); took > time.Minute || machine.HeldUp(began) < time.Second {
 			tb.Fatalf("a waiter was not served within %v\n%s", took.Truncate(time.Second), machine.Report(began))
 		}

@@ -51,8 +51,9 @@ func (c *Candidate) Elected(tb testing.TB) (*holdfast.Lease, context.Context) {
 	return nil, nil
 }
 
-// Watch watches an election until the test ends. next returns the next leader that is seen: its owner, or ""
-// for none. It must come within half of the interval at which a watcher looks by itself if it hears nothing.
+// Watch watches an election until the test ends. next waits for the next leader that the watcher reports, and
+// returns its owner, or "" if there is none. It fails the test after half of the interval at which a watcher
+// that hears nothing looks by itself.
 func Watch(tb testing.TB, e *holdfast.Election) (next func() string) {
 	tb.Helper()
 	ctx, cancel := context.WithCancel(tb.Context())

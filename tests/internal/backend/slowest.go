@@ -27,8 +27,8 @@ type slowest struct {
 	done    []*request // the slowest ones, slowest first
 }
 
-// request is what was sent while nothing else on the connection was unanswered: a command, or a pipeline, which
-// is named by its first command.
+// request is a command, or a pipeline named by its first command, that was sent when no other request on the
+// connection was unanswered.
 type request struct {
 	what   string
 	sent   time.Time

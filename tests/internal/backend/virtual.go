@@ -31,9 +31,9 @@ func embedded(t *testing.T, f func(t *testing.T, b *Backend)) {
 	Virtual(t, f)
 }
 
-// stopBootInBubbles makes the library read a clock of suspensions that stands still in bubbles, where the
-// machine's own would run on while virtual time does not. It is set once, for tests in and out of bubbles that
-// run at the same time.
+// stopBootInBubbles makes the library's boot clock stand still in bubbles. The machine's own boot clock would
+// run on there while virtual time stands still. The clock is replaced only once, because tests in and out of
+// bubbles run at the same time.
 var stopBootInBubbles = sync.OnceFunc(func() {
 	clock.SetBoot(func() time.Duration {
 		if virtualTime() {

@@ -224,8 +224,8 @@ func (r *run) plan(ctx context.Context, server string) *Plan {
 // seedOf returns the seed of the nth history. It is below 2^53, so that every reader of JSON gets it right.
 func seedOf(seed uint64, n int) uint64 { return rand.NewPCG(seed, uint64(n)).Uint64() >> 11 }
 
-// history plays and judges a plan, and records the outcome. Trouble that is not the locks' fault makes the
-// history void; it is tried again with the next draw.
+// history plays and judges a plan, and records the outcome. If something other than the locks fails, the
+// history is void, and does not count as coverage of its faults.
 func (r *run) history(l *lane, p *Plan) {
 	begun := time.Now()
 	record, err := l.play(context.Background(), p)

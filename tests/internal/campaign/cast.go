@@ -254,8 +254,8 @@ func (c *cast) replace(i int) {
 	c.members[i].send(worker.Order{Do: worker.Start, Script: &script})
 }
 
-// drain makes every process finish its turns. It returns what was not done in time, followed by what state then
-// returns.
+// drain makes every process finish its turns. If some do not finish in time, it returns the result of state and
+// a description of each of them.
 func (c *cast) drain(patience time.Duration, state func() []string) (stuck []string) {
 	c.mu.Lock()
 	members := c.playing()
@@ -279,7 +279,7 @@ func (c *cast) drain(patience time.Duration, state func() []string) (stuck []str
 	return stuck
 }
 
-// end makes every process close its client. It returns what was not done in time.
+// end makes every process close its client. It returns a description of each process that did not end in time.
 func (c *cast) end() (stuck []string) {
 	c.mu.Lock()
 	members := c.playing()
@@ -310,7 +310,7 @@ func (m *member) dump() string {
 	return ":\n" + m.said.String()
 }
 
-// excerpt keeps the beginning of what is written: as much as stacks take.
+// excerpt keeps the first 256 KiB written to it, enough for the stacks of all goroutines.
 type excerpt struct {
 	mu   sync.Mutex
 	text []byte

@@ -75,8 +75,7 @@ func (c *coverage) leastPair() (pair [2]int, n int) {
 	return pair, n
 }
 
-// add counts a history of an earlier campaign. void takes back what draw counted, for a history that does not
-// count.
+// add counts a history of an earlier campaign. void undoes the count of draw for a history that does not count.
 func (c *coverage) add(names []string) { c.change(names, 1) }
 
 func (c *coverage) void(kinds []*Kind) {

@@ -113,10 +113,10 @@ func Judge(r *Record, subject Subject) Verdict {
 	return v
 }
 
-// judgeFences requires that fences rise. Within what is promised, every grant of a whole lock is certainly
-// later than those that were reported before it. If several may hold the lock, it is later only than those
-// reported before it was asked for by the process, which may pass on, with an earlier fence, what it does not
-// know to have lost.
+// judgeFences requires that fences rise. Where exclusion is promised, every grant of a whole lock is later than
+// all grants reported before it. If several may hold the lock, a grant is certainly later only than those
+// reported before its process requested it: a process may pass on a hold, with its earlier fence, before it
+// learns that the hold is lost.
 func judgeFences(v *Verdict, r *Record, subject Subject, within bool) {
 	events := slices.DeleteFunc(slices.Clone(r.Events), func(e history.Event) bool { return e.Granted == 0 || e.Process == 0 })
 	if within {
@@ -150,8 +150,8 @@ func judgeFences(v *Verdict, r *Record, subject Subject, within bool) {
 	}
 }
 
-// joinsAgain reports whether a hold may have joined others that the server has brought back: they had a share
-// of the same lock with the same fence before.
+// joinsAgain reports whether a hold may have joined earlier holds that the server has brought back: shares of
+// the same lock with the same fence.
 func (r *Record) joinsAgain(e history.Event) bool {
 	return e.Share != 0 && r.Plan.has(func(k *Kind) bool { return k.BringsBack }) && slices.ContainsFunc(r.Events, func(other history.Event) bool {
 		return other.Share != 0 && other.Name == e.Name && other.Fence == e.Fence && other.Granted != 0 && other.Granted < e.Granted

@@ -21,7 +21,7 @@ type Kind struct {
 	// HidesQueue says that the order of the queue cannot be followed, because the server's log ends or the
 	// queue is lost.
 	HidesQueue bool
-	// Mutes says that notifications may be lost without anybody being told.
+	// Mutes says that notifications may be lost without an error.
 	Mutes bool
 	// LosesQueue says that the queue is removed, with everything that it remembers.
 	LosesQueue bool
@@ -65,8 +65,8 @@ func (k *Kind) Within(m Mode) bool {
 // kinds are all kinds of faults, in the order of reports.
 var kinds = slices.Concat(networkKinds, serverKinds, settingKinds, dataKinds, processKinds)
 
-// Kinds returns the kinds of faults with those names. Without names it returns all, except those that need what
-// the configuration does not have.
+// Kinds returns the kinds of faults with those names. Without names it returns all kinds that are possible with
+// the configuration.
 func Kinds(cfg *Config, names ...string) ([]*Kind, error) {
 	var found []*Kind
 	for _, name := range names {

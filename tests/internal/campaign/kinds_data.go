@@ -38,7 +38,8 @@ var dataKinds = []*Kind{
 	clockJump,
 }
 
-// longestJump bounds for how much too long a time lasts that the server was told before its clock jumped back.
+// longestJump bounds a jump of the clock. A TTL that was set before the clock jumped back lasts too long by up
+// to this much.
 const longestJump = 15 * time.Second
 
 // clockJump needs a clock that can be moved: Config.Clock.

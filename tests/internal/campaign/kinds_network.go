@@ -19,8 +19,8 @@ var networkKinds = []*Kind{
 			s.link().Hold(s.script(), s.after())
 		}
 	}},
-	// A copy of an acquire that arrives after the original was answered, and the lock released again, takes the
-	// lock for nobody: a request does not show that it is a copy.
+	// A copy of an acquire may arrive after the original was answered and the lock was released. It then takes
+	// the lock for nobody, since the server cannot tell a copy from a new request.
 	{Name: "doubled-request", Orphans: true, Slow: true, Do: func(s *Scene) {
 		for range 1 + s.random.IntN(5) {
 			s.link().Double(s.script())

@@ -45,7 +45,7 @@ type node struct {
 	clock Clock
 }
 
-// renewal is after how many histories a lane gets new servers, whose log of writes is short again.
+// renewal is the number of histories after which a lane gets new servers, whose logs of writes are short again.
 const renewal = 60
 
 func newLane(cfg *Config, binary server.Binary, workerBinary string) *lane {
@@ -213,8 +213,8 @@ func (l *lane) perform(ctx context.Context, h *harness.TB, r *Record) {
 	r.Events = append(believed(events, r.accesses), strange.events...)
 }
 
-// believed moves a deadline to the last time at which the lease was said to be held, if that was later: the
-// holder relied on that.
+// believed extends a deadline to the last time at which the lease reported that it was held, because the holder
+// relied on that.
 func believed(events []history.Event, accesses []worker.Access) []history.Event {
 	latest := map[hold]int64{}
 	for _, x := range accesses {
@@ -254,7 +254,7 @@ func (l *lane) reset(tb testing.TB, n *node) {
 	}
 }
 
-// leftovers returns what is left on the server after there was time to remove it.
+// leftovers calls look until it finds nothing, for at most 20 s, and returns its last result.
 func leftovers(look func() []string) (left []string) {
 	for end := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
 		left = look()
@@ -281,8 +281,9 @@ func (n *node) channels() []string {
 	return nil
 }
 
-// keys returns the keys that should be gone once all leases have ended and while their clients, which take back
-// unanswered requests in the background, still live. Locks whose keys stay should have no holds.
+// keys returns the keys that should not exist once all leases have ended. The clients still live, since they
+// take back unanswered requests in the background. If stays is true, the keys of locks may exist, but without
+// holds.
 func (n *node) keys(h *harness.TB, p *Plan, stays bool) (left []string) {
 	var jumps time.Duration
 	if p.has(func(k *Kind) bool { return k.Breaks == ClockRun }) {

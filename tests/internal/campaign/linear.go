@@ -34,7 +34,7 @@ func byName[T any](list []T, name func(T) string) map[string][]T {
 }
 
 // judgeModel requires that grants and ends of holds can be put in an order that the lock's model allows. A hold
-// can end at any moment after its holder knows that it ends.
+// can end at any moment after its release was called or its deadline passed.
 func judgeModel(v *Verdict, events []history.Event, model porcupine.Model) {
 	for name, events := range byName(events, func(e history.Event) string { return e.Name }) {
 		var operations []porcupine.Operation

@@ -37,7 +37,7 @@ type Name struct {
 	Queue  string `json:"queue"`
 }
 
-// record returns how the keys begin that record the runs of a job whose lock this is.
+// record returns the prefix of the keys that record the runs of the job with this lock.
 func (n *Name) record() string { return strings.TrimSuffix(n.Queue, ":q") + ":once" }
 
 // Fault is a fault and the time at which it begins.
@@ -48,8 +48,8 @@ type Fault struct {
 	Node int           `json:"node,omitempty"` // the server that it strikes, from 1; 0: all, at once
 }
 
-// longTTL is longer than a history may take, so that a waiter which nobody wakes is found before the lease
-// ends.
+// longTTL is longer than a history may take. A waiter that nobody wakes thus cannot be saved by the end of the
+// lease.
 const longTTL = time.Minute
 
 // NewPlan draws a plan.

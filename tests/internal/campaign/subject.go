@@ -19,9 +19,9 @@ type Subject interface {
 	Overlaps(events []history.Event) []history.Violation
 	// ShareFence reports whether these two may have the same fence.
 	ShareFence(a, b history.Event) bool
-	// FencesTellTurns reports whether a holder that asked later has the higher fence. If several are served at
-	// once, the server's order alone decides, and a goroutine may be given what was granted to another
-	// goroutine of its process long before.
+	// FencesTellTurns reports whether a holder that asked later has the higher fence. It does not if several
+	// waiters are served at once, in an order that only the server knows, or if a goroutine may get a grant
+	// that another goroutine of its process requested long before.
 	FencesTellTurns() bool
 	// HasQueue reports whether waiters are in the server's queue.
 	HasQueue() bool

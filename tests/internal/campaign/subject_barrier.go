@@ -30,9 +30,8 @@ func countSteps(v *Verdict, steps []worker.Step) {
 	}
 }
 
-// Barrier makes a number of parties wait for each other, phase after phase. There are never more parties than
-// that at a time. In the end each process passes each barrier once more, with the help of as many others as
-// that takes.
+// Barrier makes a number of parties wait for each other, phase after phase. There are never more parties at a
+// time. In the end each process passes each barrier once more, with helpers as the other parties.
 type Barrier struct{ crowded }
 
 func (Barrier) Name() string { return "barrier" }
@@ -149,8 +148,8 @@ func barrierOf(name string, steps []worker.Step) *barrier {
 	return b
 }
 
-// judgeTurns requires that a party is told of each phase once, and of all phases in order. Only a broken phase
-// may be followed by others of which it is not told.
+// judgeTurns requires that a party is told of every phase once, in order. It may miss phases only after a
+// broken one.
 func (b *barrier) judgeTurns(v *Verdict) {
 	for _, p := range b.parties {
 		var last arrival
@@ -166,8 +165,8 @@ func (b *barrier) judgeTurns(v *Verdict) {
 	}
 }
 
-// judgeCrowds requires that, at some time before a party passed a phase, as many parties as the barrier has had
-// arrived and had not been told of the phase yet.
+// judgeCrowds requires that before a party passed a phase there was a moment at which all the barrier's parties
+// had arrived and none of them had been told of the phase.
 func (b *barrier) judgeCrowds(v *Verdict) {
 	b.each(func(a arrival) {
 		if a.phase == 0 || a.broken {
@@ -204,8 +203,8 @@ func (b *barrier) each(f func(arrival)) {
 	}
 }
 
-// judgeOutcomes requires that a phase which one party passed is broken for no other. Numbers of phases repeat
-// only after a time without parties: not for two that were parties at the same time.
+// judgeOutcomes requires that a phase which one party passed is broken for no other. Phase numbers repeat only
+// after a time without parties, so it compares parties that certainly met.
 func (b *barrier) judgeOutcomes(v *Verdict) {
 	b.each(func(a arrival) {
 		b.each(func(o arrival) {
@@ -232,8 +231,9 @@ func (p *party) meets(o *party) bool {
 // judgeCauses requires that somebody broke each broken phase.
 func (b *barrier) judgeCauses(v *Verdict) {
 	for _, p := range b.parties {
-		// The phase did not end before. A party that joins may be given what the server granted to another
-		// goroutine of its process, which asked earlier.
+		// A phase cannot have ended before the party's previous arrival. The first phase has no such bound: the
+		// party may have been given a place that the server granted long before to another goroutine of its
+		// process.
 		var since int64
 		for _, a := range p.arrivals {
 			if a.broken && !b.hasCause(a, since) {

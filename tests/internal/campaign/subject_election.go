@@ -6,8 +6,8 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/campaign/worker"
 )
 
-// Election has terms in place of grants. A term lasts from the call of a leader until that has returned, was
-// told that its term is over, or would have been told. There is one leader at a time, the fences of terms rise,
+// Election has terms in place of grants. A term begins when the leader's function is called. It ends when that
+// function returns or when the term's deadline passes. There is one leader at a time, the fences of terms rise,
 // and after the faults each process leads once more.
 type Election struct{ Mutex }
 

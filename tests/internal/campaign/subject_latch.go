@@ -15,9 +15,8 @@ import (
 )
 
 // Latch is a count that processes wait for. Some count it down, some join it first, some wait for it, look at
-// it or reset it. What they are told must follow from some order of these steps, and of those that may have
-// been carried out although nobody was told. A waiter always returns in the end, since somebody then counts
-// down.
+// it or reset it. Some order of these steps, and of unanswered ones that the server may have carried out, must
+// explain all answers. In the end every waiter returns, since others then count the latch down.
 type Latch struct{ crowded }
 
 func (Latch) Name() string { return "latch" }
@@ -84,7 +83,7 @@ func (Latch) Judge(v *Verdict, r *Record) {
 	}
 }
 
-// judgeAnew requires that a waiter which was told of a reset waited during one, or during one that may have
+// judgeAnew requires that a waiter which was told of a reset waited while a reset happened or may have
 // happened.
 func judgeAnew(v *Verdict, name string, steps []worker.Step) {
 	for _, w := range steps {
@@ -125,9 +124,9 @@ const (
 // mayBeRepeated is the shortest time after which a request is sent again.
 const mayBeRepeated = int64(5 * time.Millisecond)
 
-// ghosts returns how many leases a Join may have got that ended before anybody was told: one for each TTL that
-// it takes, and one if it brings none in the end. orphans says that it may be carried out again after it was
-// answered.
+// ghosts returns how many leases a Join may have been granted that ended before the party learned of them: one
+// for each TTL that the call took, and one more if it returned no lease. orphans says that the server may carry
+// the request out again after its answer.
 func ghosts(s worker.Step, orphans bool) int {
 	took := s.Ended - s.Begun
 	n := int(took / s.TTL)

@@ -7,8 +7,8 @@ import (
 )
 
 // Multi is several mutexes that are held as one. Each is judged as a mutex, together with holders that want it
-// alone. A lock that was kept although the others were not granted, or callers that wait for each other, would
-// keep others waiting forever.
+// alone. If one lock were kept when the others are not granted, or if callers waited for each other, some
+// waiter would wait forever.
 type Multi struct{ Mutex }
 
 func (Multi) Name() string { return "multi" }

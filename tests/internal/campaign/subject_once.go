@@ -10,8 +10,8 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/campaign/worker"
 )
 
-// Once is a job that is completed at most once in a window. Its runs are judged as holds of its lock. Which of
-// them count is judged by what calls of Do were told.
+// Once is a job that is completed at most once in a window. Its runs are judged as holds of its lock. The
+// results of Do show which runs count.
 type Once struct{ Mutex }
 
 func (Once) Name() string { return "once" }

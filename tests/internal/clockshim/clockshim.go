@@ -78,7 +78,7 @@ func (c *Clock) Jump(d time.Duration) {
 }
 
 // JumpAtEveryLook moves the clock by d whenever the server reads it, which some servers do at most once a
-// millisecond. The next Jump ends that, and counts from the time when it began.
+// millisecond. The next Jump ends that, and counts from the offset before these moves.
 func (c *Clock) JumpAtEveryLook(d time.Duration) {
 	c.set(c.offset, d)
 }

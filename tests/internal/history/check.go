@@ -101,9 +101,9 @@ func Strangers(events []Event) []Violation {
 	return violations
 }
 
-// SharedFences returns the grants, of locks that several may hold, whose fences are wrong: equal to that of
-// another grant, unless joint says that these two may have the same; or, if they must rise, lower than that of
-// an earlier grant. It also returns records that contradict themselves.
+// SharedFences returns the grants of locks that several may hold whose fences are wrong. A fence is wrong if
+// another grant has it, unless joint says that these two may share it. If rise is true, a fence is also wrong
+// if it is lower than that of an earlier grant. SharedFences also returns records that contradict themselves.
 func SharedFences(events []Event, rise bool, joint func(a, b Event) bool) []Violation {
 	var violations []Violation
 	for _, grants := range byName(events) {

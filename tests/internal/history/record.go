@@ -67,13 +67,12 @@ func (a *Attempt) Granted(fence uint64, deadline time.Time, order uint64) {
 // Share records how much of the lock the attempt is for, if not all of it.
 func (a *Attempt) Share(n int) { a.event.Share = n }
 
-// Since records when the server was asked for what was granted. A lease that is passed on within its process is
-// as old as the hold that it belongs to. Since is called before Granted.
+// Since records when the process requested the grant from the server. A lease that is passed on within its
+// process is as old as the hold that it belongs to. Since is called before Granted.
 func (a *Attempt) Since(asked time.Time) { a.event.Since = At(asked) }
 
-// Extended records the deadline after a renewal. Without it, only the deadline at the grant is known of a
-// holder that is killed. Check then takes the hold to have ended earlier than it may have, and never reports a
-// false overlap.
+// Extended records the deadline after a renewal. If it is not called before a holder is killed, only the
+// deadline at the grant is known. Check may then miss an overlap, but reports no false one.
 func (a *Attempt) Extended(deadline time.Time) {
 	a.event.Deadline = At(deadline)
 	a.record()

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// lapse lets the clock advance, however coarse it is.
+// lapse waits until the clock has advanced. Some clocks are coarse.
 func lapse() {
 	for began := Now(); Now() == began; {
 		time.Sleep(time.Microsecond)

@@ -35,9 +35,9 @@ func Turns(events []Event) []Violation {
 	return violations
 }
 
-// Later returns the grants that were asked for after a grant with a higher fence was known: to the server, if
-// that time was recorded (Attempt.Since), or else to the goroutine. It is for locks whose waiting goroutines
-// are never given what was granted to others before they came.
+// Later returns the grants that were requested after a grant with a higher fence was reported. The request
+// counts from Attempt.Since, if that was recorded, or else from the call. Later is for locks whose goroutines
+// never get a grant that was made to another goroutine before they asked.
 func Later(events []Event) []Violation {
 	var violations []Violation
 	for _, heard := range byName(events) {

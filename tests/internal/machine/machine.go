@@ -116,7 +116,7 @@ func HeldUp(then time.Time) time.Duration {
 }
 
 // Stalled reports whether, since then, the process stood still for 300 ms or longer, or was held up for more
-// than half of the time, which delays a process that takes many steps as much.
+// than half of the time: to a process that takes many steps, many short delays are as bad as a long one.
 func Stalled(then time.Time) bool {
 	took := time.Since(then)
 	return Longest(then) >= noticeable || HeldUp(then) > took/2
@@ -142,8 +142,8 @@ func Undisturbed(tb testing.TB, f func() error) {
 
 // Unhurried requires that f returns nil. Its deadlines and timeouts are multiples of unit. An attempt that
 // fails counts only if the process was held up for less than a quarter of unit meanwhile. Otherwise it is
-// repeated with twice the unit, up to 32 times the first. So a slow machine, too, shows what holds on every
-// machine that is fast enough for its timeouts.
+// repeated with twice the unit, up to 32 times the first, with which every failure counts. So f can pass on a
+// slow machine, too.
 func Unhurried(tb testing.TB, unit time.Duration, f func(unit time.Duration) error) {
 	tb.Helper()
 	for last := 32 * unit; ; unit *= 2 {
@@ -160,8 +160,8 @@ func Unhurried(tb testing.TB, unit time.Duration, f func(unit time.Duration) err
 	}
 }
 
-// Rest sleeps for d, and again if the process was held up meanwhile. Afterwards everything that could go on
-// without the caller has done so, and waits.
+// Rest sleeps for d, and again if the process was held up meanwhile. Afterwards all other goroutines have gone
+// as far as they can without the caller.
 func Rest(d time.Duration) {
 	for range 20 {
 		began := time.Now()

@@ -136,7 +136,7 @@ func (p *Proxy) spring(request []byte) *Trap {
 	return t
 }
 
-// takeRequest springs the trap when the request has come, and reports whether it keeps it from the server.
+// takeRequest springs the trap on a request, and reports whether the trap keeps the request from the server.
 func (t *Trap) takeRequest(l *link, request []byte) bool {
 	t.request = request
 	close(t.caught)

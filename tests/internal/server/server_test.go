@@ -21,7 +21,7 @@ func expect(t *testing.T, s *Server, want any, args ...any) {
 	}
 }
 
-// gone reports, after a short wait, whether nobody listens at addr any more.
+// gone waits up to 30 s until nobody listens at addr any more, and reports whether that happened.
 func gone(addr string) bool {
 	for limit := time.Now().Add(30 * time.Second); time.Now().Before(limit); time.Sleep(10 * time.Millisecond) {
 		c, err := net.Dial("tcp", addr)

@@ -25,5 +25,5 @@ func Duration(tb testing.TB) time.Duration {
 	return d
 }
 
-// Long reports whether this is a soak, which may also judge what a noisy machine spoils now and then.
+// Long reports whether this is a soak. A soak may include checks that fail now and then on a noisy machine.
 func Long() bool { return os.Getenv("HOLDFAST_SOAK") != "" }

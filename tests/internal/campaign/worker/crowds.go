@@ -109,7 +109,7 @@ func (r *routine) look(ctx context.Context, w Want) (err error) {
 	return err
 }
 
-// wait waits until a latch is open. While finishing, it returns nil only then.
+// wait waits until a latch is open, and returns nil only then.
 func (r *routine) wait(ctx context.Context, w Want) error {
 	over, cancel := context.WithCancel(context.Background())
 	helper := r.helper(w, over, func(h *routine) { _ = h.countDown(over, w) })
@@ -128,8 +128,8 @@ func (r *routine) wait(ctx context.Context, w Want) error {
 const longestAlone = 300 * time.Millisecond
 
 // helper makes another goroutine do something again and again until over ends. It begins after a while, at the
-// latest when the process drains. What it does must not wake anybody who should have been woken by an earlier
-// step.
+// latest when the process drains. The helper must not wake a waiter that an earlier step should have woken:
+// that would hide a lost notification.
 func (r *routine) helper(w Want, over context.Context, do func(*routine)) *sync.WaitGroup {
 	h := &routine{part: r.part, number: r.number, random: rand.New(rand.NewPCG(r.random.Uint64(), 1))}
 	alone := upTo(r.random, longestAlone)
@@ -207,8 +207,8 @@ func (r *routine) takePart(ctx context.Context, w Want) error {
 	return nil
 }
 
-// meet acts as a party of a barrier for some phases. It returns nil after it has passed one. While finishing,
-// it does not leave before that, unless it loses its lease.
+// meet acts as a party of a barrier for some phases. It returns the error of its last await, so nil if it
+// passed that phase.
 func (r *routine) meet(ctx context.Context, w Want) error {
 	party, joined, a, err := r.join(ctx, w)
 	if err != nil {

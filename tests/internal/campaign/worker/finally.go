@@ -36,7 +36,7 @@ func (p *part) insist(do func() error) {
 		if !ok || !p.script.Operator || !q.NeedAdmission(err) {
 			continue
 		}
-		// Before the servers are admitted, no earlier lease may be believed in.
+		// The servers may be admitted only when every earlier lease is over.
 		time.Sleep(p.script.MaxTTL - time.Since(begun))
 		ctx, cancel := context.WithTimeout(context.Background(), closing)
 		if err := p.client().Admit(ctx); err != nil {

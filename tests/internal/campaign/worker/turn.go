@@ -92,7 +92,8 @@ func (r *routine) acquire(ctx context.Context, w Want) error {
 	return nil
 }
 
-// use uses what was granted until it should be given back or was lost. It returns the lease that remains.
+// use uses a granted lease until it is lost or should be released. It returns the lease that is left to
+// release.
 func (r *routine) use(w Want, a attempts, lease Lease) (rest Lease, lost bool) {
 	fences := fencesOf(w, lease)
 	a.granted(w, lease)

@@ -329,8 +329,8 @@ func nearby(all []visit, k int) []visit {
 	return near
 }
 
-// ended reports whether a party may have broken a phase since then, as somebody was told. It may be a party
-// that did not know it was one, because it was told too late that it was handed its place.
+// ended reports whether the breaker that an await names may have broken the phase since then. The breaker may
+// not know that it was a party: it may have learned too late that it was handed its place.
 func (c *crowd) ended(n name, a await, since int64) bool {
 	for _, q := range c.parties {
 		switch {

@@ -67,9 +67,9 @@ func (q *party) overlaps(o *party) bool {
 	return q.granted != 0 && o.granted != 0 && max(q.granted, o.granted) < min(q.ended, o.ended)
 }
 
-// patience returns how long a request that was given up may still be carried out: until its not-after. That is
-// server time as the client computes it from an answer that may have been slow, and since which its clock has
-// drifted.
+// patience returns how long a request that was given up may still be carried out: until its not-after. The
+// client computes the not-after, which is server time, from an earlier answer. That answer may have been slow,
+// and the clocks have drifted since.
 func (h *hand) patience() int64 {
 	c, rate := h.w.plan.processes[h.p.number].config, h.w.plan.rate
 	drift := max(0, 1-rate) * float64(h.now())
@@ -196,7 +196,8 @@ func (c *crowd) passed() int {
 	return n
 }
 
-// maxDeaf is how long a waiter may not know that a party has joined, and so when the party may have died.
+// maxDeaf is how long a waiter may go without learning that a party has joined, and thus when the party's lease
+// ends.
 const maxDeaf = 30 * time.Second
 
 // untilReset ends events of a latch's parties at a reset that may have happened: they are no longer parties

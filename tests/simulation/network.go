@@ -134,8 +134,8 @@ func (n *network) set(f func()) {
 	f()
 }
 
-// heal ends every trouble except for the dead. It cuts connections that lose what is sent on them, as their
-// users would find out in time.
+// heal ends every trouble except for the dead. It cuts connections that lose data, since their users would in
+// time find out.
 func (n *network) heal() {
 	n.set(func() {
 		n.healed = true

@@ -179,8 +179,8 @@ func newPlan(seed uint64, o Options) plan {
 	return p
 }
 
-// lengthenTerms makes every term of an election longer than the slowest round trip. A candidate campaigns until
-// it leads, and would learn of a shorter term only when that is over, when Acquire would fail.
+// lengthenTerms makes every term of an election longer than the slowest round trip. A candidate would learn of
+// a shorter term only after its end. Acquire fails in that case, but a candidate campaigns on.
 func (p plan) lengthenTerms() {
 	least := time.Duration(2*slowestLink*maxDelay*1.02*float64(p.delay)) + 10*time.Millisecond
 	for i, n := range p.names {

@@ -165,8 +165,7 @@ func (w *World) admit() error {
 	return w.operatorDo(func(q *holdfast.Quorum) error { return q.Admit(w.patience) })
 }
 
-// operate admits a lost majority once no earlier lease is believed in any more. Majorities are lost only in
-// wild worlds.
+// operate admits a lost majority once every earlier lease is over. Majorities are lost only in wild worlds.
 func (w *World) operate() {
 	since := time.Time{} // when a majority was found lost
 	for {
@@ -227,8 +226,8 @@ func (w *World) mayRestart(i int) bool {
 	return len(w.nodes) == 1 || w.plan.temper == Wild || w.behind(i) < len(w.nodes)-w.plan.need()
 }
 
-// keeps reports whether a node grants a lock to nobody else for that long: it is the owner's there, or the node
-// does not count until then.
+// keeps reports whether a node will not grant a lock to another owner for that long, because it has the owner's
+// lease or does not count until then.
 func (w *World) keeps(n *node, i int, owner string, left time.Duration) bool {
 	there := func(d time.Duration) bool { return time.Duration(float64(d)/n.server.rate) >= left }
 	value, ttl := n.server.value(w.key(i))

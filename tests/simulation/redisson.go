@@ -41,8 +41,8 @@ type java struct {
 	calls int
 }
 
-// javaProgram is a client of Redisson with one thread. It waits until it is told that the lock is free, or
-// until the lease that it was told of is over.
+// javaProgram is a client of Redisson with one thread. It waits for a notification that the lock is free, or
+// until the holder's lease is over by the server's last answer.
 func (w *World) javaProgram(i int) {
 	n := w.plan.names[i]
 	host := -1 - i

@@ -182,9 +182,9 @@ func (w *World) run() (err error) {
 // errStuck ends what has waited too long.
 var errStuck = errors.New("not served although nothing is wrong any more")
 
-// bound returns how long it may take after the faults until everybody was served: what a dead holder left
-// expires; the queue is looked at every 36 s or sooner; each waiter may have to be found dead or hanging, which
-// takes a claim each.
+// bound returns how long it may take after the faults to serve every waiter: a dead holder's lock expires; the
+// queue is looked at every 36 s or sooner; each waiter may have to be found dead or hanging, which takes a
+// claim each.
 func (w *World) bound() time.Duration {
 	waiters := 0
 	for _, p := range w.plan.processes {

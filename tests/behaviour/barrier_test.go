@@ -182,7 +182,7 @@ func TestBarrierBreaks(t *testing.T) {
 
 		three := join(t, b, 3)
 		tripped(t, 3, await(t.Context(), one), await(t.Context(), two), await(t.Context(), three))
-		// Several leave at once: each of the others is told of the first phase that it missed.
+		// Several parties leave at once: each of the others learns of the first phase that it missed.
 		backend.Release(t, two.Lease())
 		backend.Release(t, three.Lease())
 		first = await(t.Context(), one)

@@ -110,7 +110,7 @@ func sharePermits(t testing.TB, s site) {
 	few.Granted()
 	rising(t, one.Fence, three.fence(), few.Fence)
 
-	// Once either side has set the number, those that clients name no longer count.
+	// Once either side has set the number of permits, the numbers that clients give are ignored.
 	few.Lock.Resize(1).Want("resized")
 	p.permits("a pool", 3, 1).refused()
 	p.resize("a pool", 3, 2)

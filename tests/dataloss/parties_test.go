@@ -169,7 +169,7 @@ func TestMinReplicasHoldsForParties(t *testing.T) {
 			lost.Wait(t)
 			replica.Resume()
 
-			// What was not confirmed exists nevertheless, once.
+			// A count that was not confirmed exists nevertheless, once.
 			backend.Eventually(t, "the replica has it", func() bool { return do(t, replica, "HGET", "holdfast:{l}", "count") == "7" })
 			other, err := c.Barrier("b", 2, confirmed).Join(t.Context())
 			if err != nil {

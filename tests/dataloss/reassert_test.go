@@ -27,7 +27,7 @@ func renewed(t *testing.T, lease *holdfast.Lease) {
 	}
 }
 
-// lost waits until the holder is told of the loss.
+// lost waits until the lease has ended, and requires that it was lost.
 func lost(t *testing.T, what string, lease *holdfast.Lease) {
 	t.Helper()
 	select {

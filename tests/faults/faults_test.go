@@ -231,7 +231,7 @@ func within(t *testing.T, rdb *redis.Client, lease *holdfast.Lease) {
 	notPast(t, lease, deadline, pttl)
 }
 
-// notPast requires that the deadline is not past the expiry of what is held for that long.
+// notPast requires that the deadline is not past the expiry of a key with that TTL.
 func notPast(t *testing.T, lease *holdfast.Lease, deadline time.Time, pttl time.Duration) {
 	t.Helper()
 	after := time.Now()

@@ -90,7 +90,7 @@ func (on *table) free(t *testing.T) bool {
 	return on.rdb.Exists(t.Context(), key).Val() == 0
 }
 
-// claims are what is proven of each form.
+// claims are the properties that the tests prove of each form.
 var claims = []struct {
 	name string
 	told bool // only of Redisson

@@ -119,7 +119,7 @@ func told(violations ...[]history.Violation) (all []string) {
 	return all
 }
 
-// written returns what is wrong with the writers of a history, ignoring readers.
+// written returns the faults of a history's writers; it ignores readers.
 func written(events []history.Event) []history.Violation {
 	return history.Check(slices.DeleteFunc(slices.Clone(events), func(e history.Event) bool { return e.Share != 0 }))
 }

@@ -103,7 +103,7 @@ func TestLatchOfACrowdThatDies(t *testing.T) {
 			opened, openedAt = time.Now(), history.Now()
 			over <- err
 		}()
-		// Those that die are told to count down when the storm begins, the others when half of it is over, so
+		// The parties that die get the order to count down when the storm begins, the others when half of it is over, so
 		// that some of them are last.
 		tell := func(i int) { _ = c.members[i].Process.Signal(syscall.SIGUSR1) }
 		var last time.Time

@@ -347,7 +347,7 @@ func TestHolderWithoutAName(t *testing.T) {
 	})
 }
 
-// The nodes' clocks may drift from what was known of them while nobody asks.
+// The nodes' clocks may drift while no client asks for their time.
 func TestClocksPartWhileNothingIsAsked(t *testing.T) {
 	t.Parallel()
 	for _, bin := range server.Binaries(t) {

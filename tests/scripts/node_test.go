@@ -188,7 +188,7 @@ func TestNodes(t *testing.T) {
 				b.t.Fatal(err)
 			}
 			second := b.admit()
-			// What was read before this is no longer valid.
+			// Values read earlier are no longer valid.
 			b.expect(volatile.ReplaceAllString("behind T "+second, "T"), b.node(script.NodeRaise, "", 7, first))
 			b.expect(volatile.ReplaceAllString("behind T "+second, "T"), b.vote("A"))
 			b.expect("raised T 9", b.node(script.NodeRaise, "", 9, second))

@@ -492,7 +492,7 @@ func TestBarrier(t *testing.T) {
 	}
 }
 
-// What has begun can be ended without memory.
+// A party that has begun can end even if the server is out of memory.
 func TestPartiesOutOfMemory(t *testing.T) {
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, back *backend.Backend) {

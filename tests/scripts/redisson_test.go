@@ -36,7 +36,7 @@ func (b bench) redissonHears() func() []string {
 	}
 }
 
-// holds requires that the hash is that of a lock held by token.
+// holds requires that the hash is a lock that the token holds.
 func (b bench) holds(token string) {
 	b.t.Helper()
 	hash := b.rdb.HGetAll(b.t.Context(), "{k}").Val()

@@ -604,7 +604,7 @@ func TestShares(t *testing.T) {
 			forGood()
 			b.expect("granted T P T 1", l.acquire("t", "A", 1))
 
-			// The new limit is below what is held.
+			// The new limit is below the number of permits held.
 			one, two := b.listen("1"), b.listen("2")
 			b.expect("queued T P T 1 1 ours", l.acquire("w", "2", 2))
 			b.expect("queued T P T 2 1 ours", l.acquire("w", "1", 1))
@@ -618,7 +618,7 @@ func TestShares(t *testing.T) {
 			b.expect("released T", l.release("B", "", 0))
 			b.expect("hf1 "+l.kind+" 1 T P T {k}", b.heard(one))
 
-			// The new limit is above what is held.
+			// The new limit is above the number of permits held.
 			b.expect("queued T P T 1 1 ours", l.acquire("w", "2", 1))
 			b.expect("resized T 3 2", l.resize(3))
 			b.expect("hf1 "+l.kind+" 2 T P T {k}", b.heard(two))

@@ -58,7 +58,7 @@ type load struct {
 	turns  []atomic.Int64 // of each goroutine
 
 	mu     sync.Mutex
-	errors map[string]int // of clients, by what they are
+	errors map[string]int // of clients, by their text
 	lost   int            // leases, of which their holders were told
 
 	ctx  context.Context

@@ -71,7 +71,7 @@ func TestFirstContactIsShared(t *testing.T) {
 	}
 }
 
-// A caller that waits for a shorter time than the attempt lasts is also told what it met.
+// A caller that waits for less time than the attempt takes gets the attempt's error, too.
 func TestFirstContactThatIsNotWaitedFor(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 		d := &absent{}

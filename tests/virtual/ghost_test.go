@@ -23,7 +23,7 @@ func (d leisurely) Run(ctx context.Context, call driver.Call) (string, error) {
 	return d.Driver.Run(ctx, call)
 }
 
-// A caller that gave up waiting is told who has the lock, and how many wait, itself excluded.
+// The error of a caller that gave up waiting names the holder, and the number of waiters without the caller.
 func TestAWaiterThatGaveUpIsNotCounted(t *testing.T) {
 	for what, lock := range map[string]func(c *holdfast.Client) *holdfast.Lock{
 		"mutex":     func(c *holdfast.Client) *holdfast.Lock { return c.Mutex("a") },

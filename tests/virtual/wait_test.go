@@ -131,7 +131,7 @@ func TestAGrantThatWasNotHeardIsFoundWhenTimeIsUp(t *testing.T) {
 	}
 }
 
-// A caller whose time is up while the server does not answer is told that, and not that the lock is held.
+// If the server does not answer when a caller's time is up, the error says so. It does not say that the lock is held.
 func TestWaitEndsInSilence(t *testing.T) {
 	for kind, lock := range kinds {
 		t.Run(kind, func(t *testing.T) {

@@ -218,7 +218,7 @@ func TestBarrierAwaitIsGivenUp(t *testing.T) {
 	})
 }
 
-// Whenever an Await is given up, each party passes each phase once.
+// Each party passes each phase once, at whatever moments its Awaits are given up.
 func TestBarrierAwaitIsGivenUpAtAnyTime(t *testing.T) {
 	t.Parallel()
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
@@ -233,8 +233,8 @@ func TestBarrierAwaitIsGivenUpAtAnyTime(t *testing.T) {
 				joined.Wait()
 				for phase := uint64(1); phase <= phases; phase++ {
 					arrived[phase].Add(1)
-					// Each time it waits longer: requests that are given up go on, and many of them at once
-					// would take longer than any of these times.
+					// Each try waits longer: a request that is given up goes on, and many of them at once would
+					// outlast every short wait.
 					for patience := 2 * time.Millisecond; ; patience += patience / 4 {
 						ctx, cancel := context.WithTimeout(t.Context(), rand.N(patience)+time.Millisecond)
 						got, err := party.Await(ctx)
@@ -309,7 +309,7 @@ func TestBarrierHasSoManyParties(t *testing.T) {
 	})
 }
 
-// A party whose place the server no longer has is told so.
+// If the server loses a party's place, the party is told.
 func TestBarrierThatIsLost(t *testing.T) {
 	t.Parallel()
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {

@@ -82,7 +82,7 @@ func rise(t testing.TB, before, after []uint64) {
 }
 
 // Locks that many goroutines acquire at the same time are requested together, and so are releases. They ask at
-// the same time because the server is farther away than it takes them all to ask.
+// the same time because a round trip to the server takes longer than it takes all of them to ask.
 func TestManyLocksTakeFewCommands(t *testing.T) {
 	t.Parallel()
 	backend.EachRealUndisturbed(t, func(t testing.TB, b *backend.Backend) {
@@ -142,7 +142,8 @@ func TestBatchesOfOneAndNoneCostTheSame(t *testing.T) {
 	t.Parallel()
 	backend.EachRealUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		for _, size := range []int{-1, 1} {
-			// Each client surveys the server. The server must show that this one has done so.
+			// Each client surveys the server. Without its script, the server can show that this client has done
+			// so.
 			if err := b.Redis(t).ScriptFlush(t.Context()).Err(); err != nil {
 				t.Fatal(err)
 			}
@@ -159,8 +160,8 @@ func TestBatchesOfOneAndNoneCostTheSame(t *testing.T) {
 	})
 }
 
-// A lock that a batch has left is requested alone from then on, until such a request finds it free. So it costs
-// one further command, and only once.
+// A lock that a batch has left is requested alone from then on, until such a request finds it free. That costs
+// one further command, once.
 func TestAContendedLockIsLeftOnce(t *testing.T) {
 	t.Parallel()
 	backend.EachRealUndisturbed(t, func(t testing.TB, b *backend.Backend) {
@@ -173,7 +174,7 @@ func TestAContendedLockIsLeftOnce(t *testing.T) {
 		}
 		backend.Release(t, backend.Acquire(t, c.Mutex("warm")))
 		warm := backend.Acquire(t, c.Mutex("warm"))
-		held("warm") // then the server has all scripts, except for one that its own command replaces
+		held("warm") // now the server has all scripts, except BatchRelease if its own command replaces that
 		backend.Release(t, warm)
 		if err := b.Redis(t).ScriptLoad(t.Context(), script.BatchRelease.Source).Err(); err != nil {
 			t.Fatal(err)
@@ -198,15 +199,15 @@ func TestAContendedLockIsLeftOnce(t *testing.T) {
 		for range 2 {
 			cost(2, func() { backend.Release(t, backend.Acquire(t, c.Mutex("m"))) })
 		}
-		// Now it is no longer remembered: a lock that a batch leaves costs two commands again.
+		// Now the client has forgotten the contention: a lock that a batch leaves costs two commands again.
 		lease = backend.Acquire(t, c.Mutex("m"))
 		cost(2, func() { held("m") })
 		backend.Release(t, lease)
 	})
 }
 
-// A caller whose context ends while the batch is under way returns at once. What the batch was granted for it
-// is given back, and the other callers get their locks.
+// A caller whose context ends while the batch is under way returns at once. Its lock is given back if the batch
+// is granted it, and the other callers get theirs.
 func TestCancelledInABatch(t *testing.T) {
 	t.Parallel()
 	backend.NeedsManyConnections(t)
@@ -227,7 +228,7 @@ func TestCancelledInABatch(t *testing.T) {
 			result <- err
 		}
 		for i := range goroutines {
-			// The last lock that is requested is the one whose reply is lost.
+			// The reply that is lost is the one for left0, which is requested last.
 			go use(t.Context(), fmt.Sprint("kept", i), staying)
 			go use(ctx, fmt.Sprint("left", goroutines-1-i), leaving)
 		}
@@ -262,14 +263,14 @@ func TestCancelledInABatch(t *testing.T) {
 		}
 		for range goroutines {
 			if err := <-staying; err != nil {
-				t.Errorf("who stays: %v", err)
+				t.Errorf("a caller that stays: %v", err)
 			}
 		}
 	})
 }
 
-// If a batch is refused as a whole, since its user may not access one of the keys, the others are served all
-// the same: acquires, renewals and releases.
+// If a batch is refused as a whole because the user may not access one of its keys, the other locks are served
+// all the same: acquires, renewals and releases.
 func TestABatchWithAForbiddenLock(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIPPED: part of make test-all")
@@ -373,8 +374,7 @@ func TestManyLeasesAreRenewedByFewCommands(t *testing.T) {
 	})
 }
 
-// A client that closes while a batch is under way, and others wait behind it, waits for its outcome, and leaves
-// nothing.
+// A client that is closed while a batch is under way and others wait behind it leaves no locks behind.
 func TestCloseWithBatchesUnderWay(t *testing.T) {
 	t.Parallel()
 	backend.EachRealUndisturbed(t, func(t testing.TB, b *backend.Backend) {

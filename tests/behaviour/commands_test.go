@@ -19,8 +19,8 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/machine"
 )
 
-// counting counts the commands of all drivers that share it. It counts separately those of which a slow machine
-// has more: renewals of locks that are held for long, and looks of waiters that wait for long.
+// counting counts the commands of all drivers that share it. A slow machine sends more renewals of locks that
+// are held for long, and more looks of waiters that wait for long, so it counts these separately.
 type counting struct {
 	drivertest.Driver
 	sent, renewals, looks *atomic.Int64
@@ -61,8 +61,8 @@ func TestACrowdCostsNoMoreCommands(t *testing.T) {
 					backend.CloseWith(t, c)
 					clients = append(clients, c)
 				}
-				// Commands that are sent before everybody waits, and after somebody no longer does, are another
-				// matter. Only the holder counts hand-overs.
+				// Commands do not count before everybody waits, or after somebody has stopped. Only the holder
+				// counts hand-overs, so the counters need no mutex.
 				first, last := n, 2*n+500
 				handovers, before, after := 0, int64(0), int64(0)
 				began := time.Now()

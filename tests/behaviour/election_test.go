@@ -39,7 +39,7 @@ func TestLeadersFollowEachOther(t *testing.T) {
 		third := backend.Campaign(t.Context(), election(t, b))
 		backend.Waiters(t, lock, 2)
 
-		first.Answer <- holdfast.ErrResign // it is behind the third now
+		first.Answer <- holdfast.ErrResign // it queues behind the third now
 		after, ctx := second.Elected(t)
 		if err := term.Err(); !errors.Is(err, holdfast.ErrReleased) || after.Fence() <= term.Fence() || ctx.Err() != nil {
 			machine.Unexcused(t, "fence %d follows %d; the term before: %v, the one now: %v", after.Fence(), term.Fence(), err, ctx.Err())
@@ -105,7 +105,7 @@ func TestElectionEndsWithItsContext(t *testing.T) {
 		<-term.Done()
 		leading.Answer <- nil
 		if err := <-leading.Over; err != context.Canceled {
-			t.Errorf("Run of who leads: %v", err)
+			t.Errorf("Run of the leader: %v", err)
 		}
 		b.Cleaned(t)
 	})
@@ -222,8 +222,8 @@ func TestWatchSeesEveryChange(t *testing.T) {
 	})
 }
 
-// A leader that crashes is missed without being announced. mortal is a driver of which nothing is heard any
-// more once it is dead.
+// mortal is a driver that answers nothing once it is dead. Nobody announces that a leader has crashed: watchers
+// must notice by themselves.
 type mortal struct {
 	drivertest.Driver
 	dead atomic.Bool
@@ -305,7 +305,7 @@ func TestWatchEndsWithItsClient(t *testing.T) {
 				break
 			}
 			go func() {
-				heard(t, b) // so it rests, or is about to
+				heard(t, b) // the watcher rests by now, or is about to
 				closed <- c.Close(t.Context())
 			}()
 		}

@@ -60,7 +60,7 @@ func TestContextsOfALease(t *testing.T) {
 	})
 }
 
-// Do returns the function's own error unchanged, or together with that of a failed release.
+// Do returns the function's own error unchanged, or joined with the error of a failed release.
 func TestDoReturnsWhatTheFunctionDoes(t *testing.T) {
 	t.Parallel()
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
@@ -77,7 +77,8 @@ func TestDoReturnsWhatTheFunctionDoes(t *testing.T) {
 			if !errors.Is(err, failure) || !errors.Is(err, holdfast.ErrLost) {
 				t.Errorf("%s, with a lease that is lost: %v", what, err)
 			}
-			// An ErrHeld of another lock that the function acquires can be told apart.
+			// If the function fails to acquire another lock, the caller can tell its ErrHeld from one of Do's
+			// own lock.
 			other := backend.Acquire(t, b.Client(t, nil).Mutex("b"))
 			err = do(t.Context(), func(ctx context.Context, _ *holdfast.Lease) error {
 				return b.Client(t, nil).Mutex("b").TryDo(ctx, nil)

@@ -10,8 +10,8 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 )
 
-// If others use a name as another kind of lock, the caller should not delete that but use it as what it is, so
-// the error says what it is.
+// If a name is in use as another kind of lock, the caller should use it as that kind, not delete it. So the
+// error names the kind.
 func TestAnotherKindOfLockIsNamed(t *testing.T) {
 	t.Parallel()
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {

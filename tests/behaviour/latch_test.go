@@ -26,7 +26,7 @@ func waitFor(ctx context.Context, l *holdfast.Latch) <-chan error {
 	return over
 }
 
-// within waits for a waiter's outcome. A machine that stalls may take a while; the limit is less than the time
+// within waits for a waiter's outcome. Its limit allows for a machine that stalls, and is shorter than the time
 // after which a waiter that hears nothing looks.
 func within(t testing.TB, over <-chan error) error {
 	t.Helper()
@@ -239,7 +239,7 @@ func TestLatchOfPartiesThatEnd(t *testing.T) {
 			t.Errorf("CountDown of a party that has died: %v", err)
 		}
 		if err := l.Wait(t.Context()); !errors.Is(err, holdfast.ErrLatchIncomplete) {
-			t.Errorf("Wait of who comes late: %v", err)
+			t.Errorf("a late Wait: %v", err)
 		}
 		count(t, l, 0)
 	})
@@ -270,7 +270,7 @@ func TestCountDownOfAPartyAfterAReset(t *testing.T) {
 	})
 }
 
-// A deleted latch leaves nothing for long, and its name is free for a count of any number.
+// A deleted latch leaves nothing behind for long, and its name is free for a latch with any count.
 func TestLatchDelete(t *testing.T) {
 	t.Parallel()
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
@@ -288,7 +288,7 @@ func TestLatchDelete(t *testing.T) {
 			}
 		}
 		if err := within(t, over); !errors.Is(err, holdfast.ErrLatchReset) {
-			t.Errorf("whoever waits is told %v", err)
+			t.Errorf("the waiter is told %v", err)
 		}
 		if err := party.CountDown(t.Context()); !errors.Is(err, holdfast.ErrLost) {
 			t.Errorf("CountDown of a party: %v", err)
@@ -360,7 +360,7 @@ func TestLatchReset(t *testing.T) {
 	})
 }
 
-// A waiter does not wait for a count that the server has lost as if nobody had counted down.
+// If the server loses a latch, its waiters are told; they do not wait for a full count again.
 func TestLatchThatIsLost(t *testing.T) {
 	t.Parallel()
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
@@ -370,7 +370,7 @@ func TestLatchThatIsLost(t *testing.T) {
 		begun(t, b, "l")
 		count(t, l, 2)
 		b.Redis(t).Del(t.Context(), "holdfast:{l}")
-		if err := l.Reset(t.Context()); err != nil { // or anything else that makes them look
+		if err := l.Reset(t.Context()); err != nil { // anything that makes waiters look would do
 			t.Fatal(err)
 		}
 		if err := within(t, over); !errors.Is(err, holdfast.ErrLatchReset) {

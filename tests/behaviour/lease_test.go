@@ -380,8 +380,8 @@ func TestFencesRiseAfterAnExpiry(t *testing.T) {
 	})
 }
 
-// A process that is granted a lock which, as far as it knows, it still holds has lost it: the older lease ends
-// at once, however it was acquired.
+// If a process is granted a lock that it believes it still holds, it had lost it: the older lease ends at once,
+// however it was acquired.
 func TestANewGrantEndsTheLeaseBeforeIt(t *testing.T) {
 	t.Parallel()
 	ways := map[string]func(*holdfast.Lock, context.Context) (*holdfast.Lease, error){

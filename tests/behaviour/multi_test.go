@@ -119,7 +119,7 @@ func TestMultiWaitsInTheQueues(t *testing.T) {
 		wantAsleep(t, "all of them", leases)
 		backend.Release(t, d)
 		lease := backend.Receive(t, leases)
-		wantAsleep(t, "who wants one of them", behind)
+		wantAsleep(t, "the waiter for one of them", behind)
 		backend.Release(t, lease)
 		backend.Release(t, backend.Receive(t, behind))
 		b.Cleaned(t)
@@ -176,7 +176,7 @@ func TestMultiLosesOneWhileItWaits(t *testing.T) {
 	})
 }
 
-// If one lock is lost, the lease is lost. The others are not released before their time, unless the lease is.
+// If one lock is lost, the lease is lost. The other locks stay held until they expire or the lease is released.
 func TestMultiIsLostWithOne(t *testing.T) {
 	t.Parallel()
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
@@ -213,9 +213,8 @@ func TestMultiIsLostWithOne(t *testing.T) {
 	})
 }
 
-// Callers that name the locks in any order, several together and single ones, never wait for each other in a
-// circle, and never hold the same lock. A lease of a lock that was acquired again, as one of several, outlives
-// the loss of these. Once it is released, nothing that is lost is renewed.
+// If a lock is acquired again as one of several, its first lease outlives the loss of the several. Once the
+// first lease is released, nothing is renewed any more.
 func TestMultiIsLostWithinAnotherLease(t *testing.T) {
 	t.Parallel()
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
@@ -251,6 +250,8 @@ func TestMultiIsLostWithinAnotherLease(t *testing.T) {
 	})
 }
 
+// Callers that name the locks in any order, several together and single ones, never wait for each other in a
+// circle, and never hold the same lock.
 func TestMultiNeverDeadlocks(t *testing.T) {
 	t.Parallel()
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {

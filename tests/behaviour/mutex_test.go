@@ -123,7 +123,7 @@ func TestGoroutinesOfOneProcessAreServedInOrder(t *testing.T) {
 					t.Error(err)
 				}
 			}()
-			// Only the library's internals would show that the goroutine is in the wait queue.
+			// Only the library's internals show whether the goroutine is in the wait queue, so the test rests.
 			machine.Rest(100 * time.Millisecond)
 		}
 		if waiting, err := backend.Waiting(t.Context(), l); err != nil || waiting != 1 {

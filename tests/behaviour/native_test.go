@@ -32,8 +32,8 @@ func eachNative(t *testing.T, f func(t testing.TB, b *backend.Backend)) {
 	})
 }
 
-// releasing returns how many releases were by the server's own command, by the batch script, and by the script
-// for one lock, since its last call.
+// releasing returns a function that reports how many releases since its last call used the server's own
+// command, the batch script, and the script for one lock.
 func releasing(s *server.Server) func() string {
 	var before map[string]int64
 	count := func() map[string]int64 {
@@ -82,7 +82,7 @@ func TestAReleaseThatGoesAloneIsOneCommand(t *testing.T) {
 		}
 		backend.Release(t, next)
 
-		// Many ask at once, and the server is farther away than it takes them all to ask.
+		// Many ask at once, and a round trip to the server takes longer than it takes all of them to ask.
 		const goroutines = 40
 		leases := make([]*holdfast.Lease, goroutines)
 		for i := range leases {
@@ -104,8 +104,8 @@ func TestAReleaseThatGoesAloneIsOneCommand(t *testing.T) {
 	})
 }
 
-// Only for plain mutexes that were acquired by an answered request is the form of the value known; others are
-// released by scripts.
+// The client knows the form of the value only for plain mutexes that an answered request acquired. It releases
+// other locks by scripts, and so does a client without batches.
 func TestLocksWhoseValueIsNotKnownAreReleasedByScripts(t *testing.T) {
 	t.Parallel()
 	eachNative(t, func(t testing.TB, b *backend.Backend) {
@@ -125,7 +125,7 @@ func TestLocksWhoseValueIsNotKnownAreReleasedByScripts(t *testing.T) {
 				t.Errorf("%s: %s", what, got)
 			}
 		}
-		// The lock is requested alone because it was contended, and again after that has passed.
+		// The lock is requested alone because it was contended, and in a batch again after that.
 		held := backend.Acquire(t, other.Mutex("g"))
 		if _, err := c.Mutex("g").TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrHeld) {
 			t.Errorf("a lock that is held: %v", err)

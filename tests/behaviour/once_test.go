@@ -53,7 +53,7 @@ func TestOnceIsDoneOnce(t *testing.T) {
 			t.Fatalf("Do: %+v, %v", run, err)
 		}
 		run.Here = false
-		lease := backend.Acquire(t, b.Client(t, nil).Mutex("j")) // nobody needs it any more
+		lease := backend.Acquire(t, b.Client(t, nil).Mutex("j")) // no caller needs it any more
 		defer backend.Release(t, lease)
 		for what, do := range map[string]func() (holdfast.Completion, error){
 			"Do":    func() (holdfast.Completion, error) { return job(t, b).Do(t.Context(), mustNotRun(t)) },
@@ -83,7 +83,7 @@ func TestOnceIsDoneAgainInAnotherWindow(t *testing.T) {
 			t.Errorf("after its window: %+v, %v", second, err)
 		}
 		if _, err := c.Once("j", holdfast.Every(time.Hour)).Do(t.Context(), mustNotRun(t)); err != nil {
-			t.Error(err) // each caller's window counts for itself
+			t.Error(err) // each caller's own window decides
 		}
 		slot := func(name string) *holdfast.Once { return c.Once("j", holdfast.Slot(name, time.Hour)) }
 		for _, name := range []string{"2026-11-22", "2026-11-23", "{odd} one"} {
@@ -209,7 +209,7 @@ func TestOnceWaitsForWhoRunsIt(t *testing.T) {
 				t.Errorf("Do: %v; want %v", err, outcome)
 			}
 			if run := <-runs; run.Here || outcome == nil && run.Result != "first" {
-				t.Errorf("who waited has %+v", run)
+				t.Errorf("the caller that waited has %+v", run)
 			}
 		}
 	})

@@ -33,7 +33,7 @@ func TestOwnerSpansProcesses(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			leases := []*holdfast.Lease{first, tried, backend.Acquire(t, here)} // the last under a context that is not the first one's
+			leases := []*holdfast.Lease{first, tried, backend.Acquire(t, here)} // the last one not under the first one's context
 			for _, lease := range leases {
 				if lease.Fence() != first.Fence() || lease.Owner() != "order-7" {
 					t.Errorf("a lease of %q has the fence %d, the first %d", lease.Owner(), lease.Fence(), first.Fence())
@@ -81,7 +81,7 @@ func TestOwnersContext(t *testing.T) {
 }
 
 // Goroutines of one process have a wait queue for each owner: the owner that has the lock does not wait behind
-// those that wait for it.
+// owners that wait for it.
 func TestOwnersDoNotWaitBehindEachOther(t *testing.T) {
 	t.Parallel()
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {

@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/machine"
 )
 
-// Redisson's clients announce a release: we hear each, on every kind of server.
+// Redisson's clients announce their releases, and we hear each of them on every kind of server.
 func TestRedissonsReleaseIsHeard(t *testing.T) {
 	t.Parallel()
 	backend.EachRealUndisturbed(t, func(t testing.TB, b *backend.Backend) {
@@ -22,7 +22,7 @@ func TestRedissonsReleaseIsHeard(t *testing.T) {
 		for n := range 9 {
 			token := strconv.Itoa(n)
 			if !theirs.try(t, token, time.Minute) {
-				t.Fatal("a free lock is not to be had")
+				t.Fatal("a free lock is not granted")
 			}
 			leases := queue(t, l, 1)
 			backend.Eventually(t, "we hear what Redisson's clients hear", func() bool {
@@ -39,7 +39,7 @@ func TestRedissonsReleaseIsHeard(t *testing.T) {
 	})
 }
 
-// A release that is heard wakes a waiter at once. By itself the waiter would look after most of a second.
+// A release that is heard wakes a waiter at once. By itself the waiter would look only after most of a second.
 func TestRedissonsReleaseWakesAWaiter(t *testing.T) {
 	t.Parallel()
 	backend.Virtual(t, func(t *testing.T, b *backend.Backend) {
@@ -48,7 +48,7 @@ func TestRedissonsReleaseWakesAWaiter(t *testing.T) {
 		for n := range 20 {
 			token := strconv.Itoa(n)
 			if !theirs.try(t, token, time.Minute) {
-				t.Fatal("a free lock is not to be had")
+				t.Fatal("a free lock is not granted")
 			}
 			leases := backend.Start(t, l)
 			time.Sleep(5 * time.Second) // until its pauses are as long as they get
@@ -72,7 +72,7 @@ func TestAReleaseThatIsNotToldIsFoundSoon(t *testing.T) {
 		for n, held := range []time.Duration{20 * time.Millisecond, time.Second, 10 * time.Second, time.Minute} {
 			token := strconv.Itoa(n)
 			if !theirs.try(t, token, time.Hour) {
-				t.Fatal("a free lock is not to be had")
+				t.Fatal("a free lock is not granted")
 			}
 			leases := backend.Start(t, l)
 			time.Sleep(held)

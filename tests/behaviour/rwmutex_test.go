@@ -188,7 +188,7 @@ func TestAWriterWaitsForTheReadersBeforeItOnly(t *testing.T) {
 		var queued, over atomic.Bool // the writer is queued; the stream is over
 		defer over.Store(true)
 		var mu sync.Mutex
-		var after []uint64 // fences of readers that came after that
+		var after []uint64 // fences of readers that came after the writer was queued
 		var reading atomic.Int64
 		var wg sync.WaitGroup
 		for range 4 {
@@ -416,8 +416,7 @@ func TestReadersOfAProcessShareALease(t *testing.T) {
 	})
 }
 
-// Close takes the lock from nobody who may still be working, even if one of the readers that share a lease is
-// done.
+// Close does not release a shared lease until all of its readers are done: some of them may still be working.
 func TestCloseWaitsForAllReadersThatShareALease(t *testing.T) {
 	t.Parallel()
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {

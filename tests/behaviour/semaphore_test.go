@@ -93,10 +93,10 @@ func TestSemaphoresOfDifferentSize(t *testing.T) {
 		three, five := permits(t, b, 3), permits(t, b, 5)
 		lease := backend.Acquire(t, three)
 		if _, err := five.TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrMismatch) {
-			t.Errorf("TryAcquire by who thinks that there are 5: %v; want ErrPermits", err)
+			t.Errorf("TryAcquire by a client that names 5: %v; want ErrMismatch", err)
 		}
 		if _, err := five.Acquire(t.Context()); !errors.Is(err, holdfast.ErrMismatch) {
-			t.Errorf("Acquire by who thinks that there are 5: %v; want ErrPermits", err)
+			t.Errorf("Acquire by a client that names 5: %v; want ErrMismatch", err)
 		}
 		if err := lease.Extend(t.Context(), time.Minute); err != nil {
 			t.Errorf("Extend: %v", err)
@@ -133,7 +133,7 @@ func TestResize(t *testing.T) {
 		wantHeld(t, s.Permits(1))
 		heavy := manyPermits(t, b, 2, 2)
 		if _, err := heavy.Acquire(t.Context()); !errors.Is(err, holdfast.ErrMismatch) {
-			t.Errorf("Acquire of 2 permits where there is 1: %v; want ErrPermits", err)
+			t.Errorf("Acquire of 2 permits where there is 1: %v; want ErrMismatch", err)
 		}
 		backend.Release(t, three)
 		if keys := b.Keys(t); len(keys) != 1 {
@@ -154,7 +154,7 @@ func TestResize(t *testing.T) {
 }
 
 // Programs that name another number are deployed one by one, and at every moment somebody holds a permit. Once
-// the new number is set, both are served; in the end it can be unset again.
+// the new number is set, old and new programs are served; in the end it can be unset again.
 func TestPermitsChangeInARollingDeploy(t *testing.T) {
 	t.Parallel()
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
@@ -165,7 +165,7 @@ func TestPermitsChangeInARollingDeploy(t *testing.T) {
 			held = append(held, backend.Acquire(t, before()))
 		}
 		if _, err := after().TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrMismatch) {
-			t.Errorf("who names 4 before the number was set: %v; want ErrPermits", err)
+			t.Errorf("a client that names 4 before the number was set: %v; want ErrMismatch", err)
 		}
 		if err := s.Resize(t.Context(), 4); err != nil {
 			t.Fatal(err)
@@ -186,7 +186,7 @@ func TestPermitsChangeInARollingDeploy(t *testing.T) {
 		held[0] = backend.Acquire(t, after())
 		wantHeld(t, after())
 		if _, err := before().TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrMismatch) {
-			t.Errorf("who still names 3: %v; want ErrPermits", err)
+			t.Errorf("a client that still names 3: %v; want ErrMismatch", err)
 		}
 		for _, l := range held {
 			backend.Release(t, l)
@@ -195,15 +195,15 @@ func TestPermitsChangeInARollingDeploy(t *testing.T) {
 	})
 }
 
-// Once the number is set, the one that the caller names does not count, also for how much it may acquire at
-// once.
+// Once the number is set on the server, the caller's own number is ignored, also as the limit of a single
+// acquire.
 func TestWeightIsComparedWithThePermitsThatThereAre(t *testing.T) {
 	t.Parallel()
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		heavy := manyPermits(t, b, 2, 5)
 		for what, f := range map[string]func(context.Context) (*holdfast.Lease, error){"Acquire": heavy.Acquire, "TryAcquire": heavy.TryAcquire} {
 			if _, err := f(t.Context()); !errors.Is(err, holdfast.ErrMismatch) {
-				t.Errorf("%s of 5 of 2 permits: %v; want ErrPermits", what, err)
+				t.Errorf("%s of 5 of 2 permits: %v; want ErrMismatch", what, err)
 			}
 		}
 		s := b.Client(t, nil).Semaphore("s", 2)
@@ -247,7 +247,7 @@ func TestResizeBelowWhatAWaiterWants(t *testing.T) {
 		backend.Release(t, backend.Receive(t, light))
 		backend.Release(t, one)
 		if err := <-failed; !errors.Is(err, holdfast.ErrMismatch) {
-			t.Errorf("the heavy one: %v; want ErrPermits", err)
+			t.Errorf("the heavy one: %v; want ErrMismatch", err)
 		}
 		if err := s.Resize(t.Context(), 0); err != nil {
 			t.Fatal(err)
@@ -275,7 +275,7 @@ func TestResizeTo0WhilePermitsAreHeld(t *testing.T) {
 		two := backend.Receive(t, next)
 		wantHeld(t, permits(t, b, 2))
 		if _, err := permits(t, b, 3).TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrMismatch) {
-			t.Errorf("TryAcquire by who thinks that there are 3: %v; want ErrPermits", err)
+			t.Errorf("TryAcquire by a client that names 3: %v; want ErrMismatch", err)
 		}
 		backend.Release(t, one)
 		backend.Release(t, two)
@@ -302,7 +302,7 @@ func TestWaiterThatWantsTooMuchFailsAlone(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := <-failed; !errors.Is(err, holdfast.ErrMismatch) {
-			t.Errorf("the heavy one: %v; want ErrPermits", err)
+			t.Errorf("the heavy one: %v; want ErrMismatch", err)
 		}
 		backend.Release(t, backend.Receive(t, light))
 		backend.Release(t, one)

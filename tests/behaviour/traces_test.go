@@ -22,7 +22,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/machine"
 )
 
-// Nothing is left of clients whose goroutines gave up or lost their locks, and which were closed: no goroutine,
+// Clients whose goroutines gave up or lost their locks leave nothing behind once they are closed: no goroutine,
 // key, channel or connection.
 func TestNothingIsLeftBehind(t *testing.T) {
 	inTurn := backend.EachInTurn
@@ -136,8 +136,8 @@ func givenUp(t testing.TB, b *backend.Backend, holder, waiter *holdfast.Lock, qu
 	return token, channel
 }
 
-// A grant that reaches a client after it has given up waiting is given back. One that it never waited for is
-// not, whoever has the lock.
+// A client gives back a grant that reaches it after it has given up waiting. It does not give back a lock that
+// it never waited for, whoever holds it.
 func TestAGrantThatNobodyWantsIsGivenBack(t *testing.T) {
 	t.Parallel()
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
@@ -153,7 +153,8 @@ func TestAGrantThatNobodyWantsIsGivenBack(t *testing.T) {
 		rdb.Set(t.Context(), "holdfast:{made up}", value("stray"), time.Hour)
 		never := []string{"holdfast:{n}", "holdfast:{made up}", "holdfast:{theirs}", "holdfast:{ours}"}
 		rdb.Set(t.Context(), "holdfast:{m}", value(token), time.Hour)
-		// Until the client has the answer to its own release, it takes that for the end of the matter.
+		// The client ignores the grant while its own earlier release is unanswered, so the messages are
+		// repeated.
 		backend.Eventually(t, "the stray lock is released", func() bool {
 			for _, key := range never {
 				rdb.Publish(t.Context(), channel, "hf1 grant "+tokenOf(key)+" 1 3600000 7 "+key)
@@ -313,7 +314,7 @@ func TestLocalHandovers(t *testing.T) {
 			switch {
 			case limit < 0 && each < 2:
 				t.Errorf("switched off: %.2f scripts a cycle", each)
-			case limit == 4 && (each < 0.03 || each > 1.5): // a chain has at most 64, with two scripts
+			case limit == 4 && (each < 0.03 || each > 1.5): // a chain has at most 64 hand-overs, and costs two scripts
 				t.Errorf("at most 4, or 64 if no other process waits: %.3f scripts a cycle", each)
 			case limit == 0 && each > 0.6:
 				t.Errorf("by default: %.2f scripts a cycle", each)

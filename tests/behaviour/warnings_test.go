@@ -179,8 +179,7 @@ func binary(t testing.TB, name string) server.Binary {
 	return server.Binary{}
 }
 
-// astray is a connection whose subscriptions end at another server, as with a proxy that handles pub/sub
-// itself.
+// astray is a connection whose subscriptions go to another server, as with a proxy that handles pub/sub itself.
 type astray struct {
 	net.Conn
 	other string

@@ -54,7 +54,7 @@ func successions(t *testing.T, holders, waiters *holdfast.Client, ttl time.Durat
 
 // settle waits until every waiter has taken over and every holder has been told, or has renewed its lease if
 // the server came back soon enough. It returns how many holders overlapped, and adds the fences to those seen
-// so far. The client checks who holds the locks.
+// so far. It asks c who holds the locks.
 func settle(t *testing.T, c *holdfast.Client, all []*succession, outage, ttl time.Duration, seen map[uint64]bool) (overlaps int) {
 	t.Helper()
 	for _, s := range all {
@@ -134,7 +134,7 @@ func TestRestartFromAnOlderAOF(t *testing.T) {
 		seen := map[uint64]bool{}
 		overlaps := 0
 		for range losses() {
-			// It exists again after the restart, in a waiter's way until it expires.
+			// It exists again after the restart, and keeps a waiter out until it expires.
 			old := backend.Acquire(t, early.Mutex("0", holdfast.TTL(4*time.Second)))
 			other := backend.Acquire(t, early.Mutex("old", holdfast.TTL(time.Minute)))
 			copyAOF(t, b.Server)
@@ -151,7 +151,7 @@ func TestRestartFromAnOlderAOF(t *testing.T) {
 			if h, err := backend.HolderOf(t.Context(), early.Mutex("old")); err != nil || h.Fence != other.Fence() {
 				t.Fatalf("the old lock is not back: %+v, %v; the counter was %s", h, err, counter)
 			}
-			// Its earlier holder knows that it has released it.
+			// Its earlier holder knows that the lease is released.
 			if err := old.Err(); err != holdfast.ErrReleased {
 				t.Errorf("the lease that was released: %v", err)
 			}
@@ -166,8 +166,8 @@ func TestRestartFromAnOlderAOF(t *testing.T) {
 	}, server.Conf("appendonly", "yes"), server.Conf("appendfsync", "always"))
 }
 
-// Row 9, without Strict mode: the master dies, and the replica that succeeds it has missed the locks. Leases do
-// overlap then; Strict mode is for that.
+// Row 9, without Strict mode: the master dies, and the replica that succeeds it has missed the locks. Leases
+// may overlap then, which Strict mode prevents.
 func TestFailoverToAReplicaThatMissedTheLock(t *testing.T) {
 	t.Parallel()
 	for _, bin := range server.Binaries(t) {

@@ -41,7 +41,8 @@ func TestEvictionUnderLoad(t *testing.T) {
 					t.Fatal(err)
 				}
 				for _, v := range history.Check(events) {
-					// If two were granted it at about the same time, the first may have been told last.
+					// If two clients were granted the lock at about the same time, the first may have been told
+					// last.
 					crossed := v.Rule == history.Fencing && v.Second.Fence != v.First.Fence && v.Second.Asked < v.First.Granted
 					if v.Rule != history.Exclusion && !crossed {
 						t.Error(v)

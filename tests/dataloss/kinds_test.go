@@ -15,8 +15,8 @@ import (
 // loss is a way in which a server loses clients' data.
 type loss struct {
 	client func(*holdfast.Config) *holdfast.Client
-	master *server.Server // until then
-	before func()         // everything from now on is lost
+	master *server.Server // until the loss
+	before func()         // everything written after it is lost
 	lose   func()
 }
 
@@ -80,7 +80,7 @@ func everyKindIsKept(t *testing.T, holder, other *holdfast.Client, before, lose 
 	for what, pair := range pairs {
 		backend.Eventually(t, "the server answers", func() bool {
 			lease, err := pair.Wanted(other).TryAcquire(t.Context())
-			if err == nil { // so long did it take to come here
+			if err == nil { // it took so long to come here
 				grantedAfter(t, what, lease.Fence(), losing)
 				if held[what].Err() == nil {
 					t.Errorf("%s: both have it, the second with fence %d", what, lease.Fence())

@@ -27,7 +27,7 @@ func (p *pair) part() {
 		p.t.Fatal("the replica does not answer")
 	}
 	p.to[0].DelayRequests(time.Hour)
-	if ask(20*time.Millisecond) != 0 { // this answer delays the end of the connection
+	if ask(20*time.Millisecond) != 0 { // the replica's answer waits in the proxy, and the end of the connection behind it
 		p.t.Fatal("the master hears its replica")
 	}
 	p.to[0].SwallowReplies(true)
@@ -126,8 +126,8 @@ func acquireShort(t *testing.T, l *holdfast.Lock) {
 	})
 }
 
-// A master that was paused, and replaced, answers requests that it has received before it checks whether it
-// still has its replica. A lock that the replica must confirm is not granted.
+// A master that was paused and replaced wakes up. It answers the requests that it has received before it checks
+// whether it still has its replica. A lock that the replica must confirm is not granted.
 func TestStrictOverlapsNothingWhenTheOldMasterWakesUp(t *testing.T) {
 	t.Parallel()
 	for _, bin := range server.Binaries(t) {

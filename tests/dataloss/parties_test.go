@@ -39,7 +39,7 @@ func TestStrictHoldsForParties(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// By now the server has the script: a script that it does not have would be in its log, too.
+		// From now on the server has the script: a request for a missing script would be in its slow log, too.
 		if _, err := latch.Count(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -169,7 +169,7 @@ func TestMinReplicasHoldsForParties(t *testing.T) {
 			lost.Wait(t)
 			replica.Resume()
 
-			// A count that was not confirmed exists nevertheless, once.
+			// The changes that were not confirmed exist nevertheless, once each.
 			backend.Eventually(t, "the replica has it", func() bool { return do(t, replica, "HGET", "holdfast:{l}", "count") == "7" })
 			other, err := c.Barrier("b", 2, confirmed).Join(t.Context())
 			if err != nil {

@@ -131,7 +131,7 @@ func TestReleaseInQuarantineHandsNothingOver(t *testing.T) {
 }
 
 // A waiter is handed the lock and does not hear of it; then the server cannot vouch for its grants. The waiter
-// asks, and has its place in the queue again when the claim is over. After the quarantine it gets its turn,
+// asks, and returns to its place in the queue when the claim is over. After the quarantine it gets its turn,
 // once.
 func TestAWaiterThatOwnsTheLockInQuarantine(t *testing.T) {
 	t.Parallel()
@@ -203,7 +203,7 @@ func waiterOwnsTheLockInQuarantine(t *testing.T, b *backend.Backend, name string
 	return true
 }
 
-// The same, if the reply to its request is lost, and the request is sent again.
+// The same holds if the reply to the waiter's request is lost, and the request is sent again.
 func TestAnAcquireThatIsRepeatedInQuarantine(t *testing.T) {
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
@@ -256,8 +256,8 @@ func TestAnAcquireThatIsRepeatedInQuarantine(t *testing.T) {
 	})
 }
 
-// A lease that the server still knows is renewed in quarantine: without replicas nobody else can have granted
-// anything.
+// A lease that the server still knows is renewed in quarantine: without replicas no other server can have
+// granted anything.
 func TestRenewalsGoOnInQuarantine(t *testing.T) {
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
@@ -295,7 +295,7 @@ func TestTheFirstReplicaEndsLeases(t *testing.T) {
 			do(t, b.Server, "CONFIG", "SET", "min-replicas-to-write", "1")
 			_, err := c.Mutex("b").TryAcquire(t.Context())
 			quarantined(t, err)
-			lost(t, "a lease of before", lease)
+			lost(t, "an earlier lease", lease)
 		})
 	}
 }
@@ -347,7 +347,7 @@ func TestQuarantineIsAsLongAsTheLongestKnown(t *testing.T) {
 	})
 }
 
-// If a replica was promoted, or if there are replicas, an earlier master may go on until it misses them.
+// If a server was promoted, or has replicas, an earlier master may go on granting until it misses its replicas.
 func TestQuarantineIsLongerWhereThereAreReplicas(t *testing.T) {
 	t.Parallel()
 	const lag = 13 * time.Second
@@ -404,7 +404,7 @@ func TestAQuarantineIsLengthenedForLongerLeases(t *testing.T) {
 				t.Errorf("a quarantine of %s is left; want up to %s", left, step.term)
 			}
 		}
-		// Once the quarantine is over, longer leases start no other: there were none before it.
+		// Once the quarantine is over, a client with longer leases starts no other: none was granted before it.
 		if err := short.ForceAdmit(t.Context()); err != nil {
 			t.Fatal(err)
 		}

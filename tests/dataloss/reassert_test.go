@@ -111,7 +111,7 @@ func TestALockThatMayHaveBeenAnothersIsLost(t *testing.T) {
 				backend.Release(t, l)
 			}
 		}
-		// A foreign program may have held it, which leaves no trace.
+		// A foreign program may have held the key, and would have left no trace.
 		lease := backend.Acquire(t, b.Client(t, nil).MutexKey("{shared}", holdfast.TTL(ttl)))
 		rdb.FlushAll(t.Context())
 		lost(t, "a shared key", lease)

@@ -15,8 +15,8 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
-// inSoShortATime repeats f, which the replica must confirm within a time that a slow machine may exceed, until
-// it succeeds.
+// inSoShortATime repeats f until it succeeds: a slow machine may take longer than the replica has to confirm
+// it.
 func inSoShortATime[T any](t *testing.T, f func(context.Context) (T, error)) (got T) {
 	t.Helper()
 	backend.Eventually(t, "the replica confirms it in time", func() bool {
@@ -73,7 +73,7 @@ func TestMinReplicas(t *testing.T) {
 			if !errors.Is(err, holdfast.ErrReplicas) {
 				t.Errorf("Acquire without the replica: %v", err)
 			}
-			// A lock that is handed over is no lease either before the replica has it.
+			// A lock that is handed over is not a lease either until the replica has it.
 			plain := backend.Acquire(t, c.Mutex("d"))
 			handed := make(chan error, 1)
 			go func() {

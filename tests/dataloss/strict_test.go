@@ -25,7 +25,7 @@ import (
 
 // term is the longest lease in these tests, and so the quarantine: longer than machines stand still. It is
 // loadTerm in tests in which servers lose data again and again. Clients that could not reach the server for a
-// while reach it again within it.
+// while reach it again within that time.
 const (
 	term     = 5 * time.Second
 	loadTerm = 3 * time.Second

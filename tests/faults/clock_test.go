@@ -30,7 +30,7 @@ func eachWithClock(t *testing.T, f func(t *testing.T, b *backend.Backend, clock 
 	}
 }
 
-// taken requires that the server told the holder that its lock was taken, and so before the lease ended.
+// taken requires that the holder learns from the server that its lock was taken, before the lease expires.
 func taken(t *testing.T, lease *holdfast.Lease) {
 	t.Helper()
 	select {
@@ -318,7 +318,7 @@ func TestLateCopiesAfterAJump(t *testing.T) {
 					t.Errorf("the late copy is answered %q", reply)
 				}
 				orphan(t)
-				// It is in nobody's way.
+				// The tombstone is in nobody's way.
 				backend.Release(t, backend.Acquire(t, b.Client(t, nil).Mutex("a")))
 				if pttl := b.Redis(t).PTTL(t.Context(), "holdfast:{a}:q").Val(); pttl > jump+patient.RetryTimeout+10*time.Second || pttl < jump-time.Minute {
 					t.Errorf("the tombstone has %s left", pttl)
@@ -374,9 +374,9 @@ func TestAClockThatJumpsAllTheTimeIsAnError(t *testing.T) {
 	})
 }
 
-// A slot that moves takes the expiries of shares along as absolute times by its master's clock, and the key's
-// own as a remaining time. A node with another clock ends shares that are not renewed earlier or later, by the
-// difference.
+// When a slot moves, the expiries of shares go along as absolute times by the old master's clock, but the key's
+// own expiry as a remaining time. A node with another clock ends shares earlier or later by the difference,
+// unless they are renewed.
 func TestSharesThatMoveToAnotherClock(t *testing.T) {
 	eachWithClock(t, func(t *testing.T, b *backend.Backend, clock *clockshim.Clock) {
 		c := b.Client(t, nil)

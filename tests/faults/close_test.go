@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/proxy"
 )
 
-// A renewal that nothing answers is under way.
+// A renewal that is never answered is under way.
 func TestCloseEndsWithItsContextWhileACommandHangs(t *testing.T) {
 	t.Parallel()
 	b := backend.One(t)

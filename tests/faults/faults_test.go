@@ -68,7 +68,7 @@ type way struct {
 var (
 	batched = way{"in batches", 0, script.BatchAcquire, script.BatchRelease, script.BatchRenew}
 	single  = way{"each by itself", -1, script.Acquire, script.Release, script.Renew}
-	shared  = way{"", -1, script.ShareAcquire, script.ShareRelease, script.ShareRenew} // they know no batches
+	shared  = way{"", -1, script.ShareAcquire, script.ShareRelease, script.ShareRenew} // shares have no batches
 )
 
 // eachWay runs f with a client through p in each of the ways.
@@ -87,7 +87,7 @@ type form struct {
 	way
 	enqueue     script.Script
 	key         string // the lock's
-	lock, rival lockOf // the holder of the rival's lock keeps out the other
+	lock, rival lockOf // while rival is held, lock is not granted
 }
 
 // namedKey is the key of the lock "a" of any kind.
@@ -157,8 +157,8 @@ func eachKind(t *testing.T, f func(t *testing.T, b *place, w form), opts ...serv
 	eachServer(t, slices.Delete(all, 1, 2), f, opts...)
 }
 
-// eachServer runs f with a server for each form: for the mutex, and in a soak for all forms, on every real
-// one; otherwise on one.
+// eachServer runs f with a server for each form. The mutex, and in a soak every form, runs on every real
+// server; the others run on one.
 func eachServer(t *testing.T, forms []form, f func(t *testing.T, b *place, w form), opts ...server.Option) {
 	t.Helper()
 	for _, w := range forms {
@@ -175,8 +175,8 @@ func eachServer(t *testing.T, forms []form, f func(t *testing.T, b *place, w for
 	}
 }
 
-// refused reports whether the reply says that a late copy did nothing: for a batch of one lock its number, for
-// a command 0, for a single script that word.
+// refused reports whether the reply says that a late copy did nothing: it has the lock's number for a batch of
+// one lock, 0 for a command, and word for a single script.
 func (w way) refused(reply, word string) bool {
 	if w.batch < 0 {
 		return strings.Contains(reply, word)
@@ -231,7 +231,7 @@ func within(t *testing.T, rdb *redis.Client, lease *holdfast.Lease) {
 	notPast(t, lease, deadline, pttl)
 }
 
-// notPast requires that the deadline is not past the expiry of a key with that TTL.
+// notPast requires that the deadline is not past the expiry of a lock that lasts for pttl from now.
 func notPast(t *testing.T, lease *holdfast.Lease, deadline time.Time, pttl time.Duration) {
 	t.Helper()
 	after := time.Now()
@@ -246,7 +246,7 @@ func (w form) within(t *testing.T, b *place, lease *holdfast.Lease) {
 	deadline := lease.Deadline()
 	h, err := backend.HolderOf(t.Context(), w.lock(b.Client(t, nil)))
 	if lease.Err() != nil {
-		return // it believes in nothing; its release reports the loss
+		return // the holder knows of the loss; its release reports it
 	}
 	if err != nil || h.Foreign || h.TTL <= 0 {
 		t.Fatalf("the holder is %+v, %v", h, err)
@@ -385,7 +385,7 @@ func lateCopies(t *testing.T, b *place, p *proxy.Proxy, c *holdfast.Client, w fo
 		backend.Waiters(t, w.lock(c), 0)
 		backend.Release(t, blocker)
 		b.Cleaned(t)
-		// The client takes the lock for a contended one until it acquires it again.
+		// The client remembers the lock as contended until it acquires it again.
 		backend.Release(t, backend.Acquire(t, w.lock(c)))
 	})
 	t.Run("cancelled", func(t *testing.T) {
@@ -471,7 +471,7 @@ func doubledCommands(t *testing.T, b *place, p *proxy.Proxy, c *holdfast.Client,
 				t.Errorf("Release: %v", err)
 			}
 			doubled.Reply(t)
-			// The client may take the lock for a contended one until it acquires it again.
+			// The client may remember the lock as contended until it acquires it again.
 			backend.Release(t, backend.Acquire(t, w.lock(c)))
 			continue
 		}

@@ -102,7 +102,7 @@ func TestLostRepliesToSeveral(t *testing.T) {
 }
 
 // Row 33: a copy that comes after the lease acquires nothing. Both copies of a doubled request acquire the
-// same.
+// locks once.
 func TestLateAndDoubledCopiesForSeveral(t *testing.T) {
 	t.Parallel()
 	eachPlace(t, func(t *testing.T, b *place) {

@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/proxy"
 )
 
-// Repeated requests of owners' leases, and of their ends, count once.
+// Requests that acquire or end an owner's lease count once if they are repeated.
 func TestLostRepliesCountOnce(t *testing.T) {
 	t.Parallel()
 	b := backend.One(t)
@@ -66,7 +66,8 @@ func TestLostRepliesCountOnce(t *testing.T) {
 	}
 }
 
-// A late copy that found nobody, or another owner, at first ends nothing either.
+// If a request to release by the owner's name found no holder, or another owner, its late copy ends nothing
+// either.
 func TestLateCopyOfReleaseOwnerThatEndedNothing(t *testing.T) {
 	t.Parallel()
 	b := backend.One(t)
@@ -123,7 +124,7 @@ func TestReleaseOwnerWithAContextThatEnds(t *testing.T) {
 	}
 }
 
-// A late request to release by the owner's name ends nothing that came later.
+// A late request to release by the owner's name ends no lease that was acquired later.
 func TestLateCopyOfReleaseOwner(t *testing.T) {
 	t.Parallel()
 	b := backend.One(t)

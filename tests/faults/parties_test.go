@@ -89,8 +89,8 @@ func TestCountDownsThatAreRepeated(t *testing.T) {
 	left(t, l, 9)
 }
 
-// A party that does not know whether it counts, or knows that it does not, is not told that it does when it
-// asks again.
+// If a party's count-down failed, or may have failed, a repeated one returns the same error: it never reports
+// that the party counts.
 func TestCountDownsThatCameTooLate(t *testing.T) {
 	t.Parallel()
 	b := backend.One(t)

@@ -15,8 +15,8 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
-// place is a server on which requests are lost, late and doubled. If this machine allows, its clock is set
-// forward to when tombstones end; otherwise the tests wait.
+// place is a server on which requests are lost, late and doubled. If this machine allows it, its clock is set
+// forward to the time at which tombstones end; otherwise the tests wait.
 type place struct {
 	*backend.Backend
 	clock *clockshim.Clock // nil if it cannot be moved
@@ -63,7 +63,7 @@ func (b *place) through(t *testing.T, p *proxy.Proxy, cfg holdfast.Config) *hold
 }
 
 // lasting returns how long requests are retried. Tombstones last longer; if no clock can be moved, tests wait
-// for that.
+// until they end.
 func lasting() time.Duration {
 	if clockshim.Available() == nil {
 		return 20 * time.Second

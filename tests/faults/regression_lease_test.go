@@ -76,7 +76,7 @@ func TestAReleaseIsOfItsOwnLeaseOnly(t *testing.T) {
 	})
 }
 
-// After a release, at whatever moment, or a loss, no renewal goes on.
+// After a loss, or a release at whatever moment, nothing is renewed.
 func TestNothingIsRenewedAfterTheEnd(t *testing.T) {
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {

@@ -260,7 +260,7 @@ func TestRenewalsOnASlowWayKeepTheLease(t *testing.T) {
 	})
 }
 
-// The server has carried out both. Only the one that was sent first asked for an hour.
+// The server has carried out both requests. Only the Extend, which was sent first, asked for an hour.
 func TestExtendAnsweredAfterALaterRenewalCounts(t *testing.T) {
 	backend.NeedsManyConnections(t)
 	t.Parallel()
@@ -268,7 +268,7 @@ func TestExtendAnsweredAfterALaterRenewalCounts(t *testing.T) {
 	p := proxy.New(t, b.Server.Addr())
 	c := through(t, p, holdfast.Config{CommandTimeout: 5 * time.Minute}, slowly) // one try, however slow
 	machine.Unhurried(t, 500*time.Millisecond, func(unit time.Duration) error {
-		// No second renewal may tell what the server has.
+		// A second renewal would tell the client how long the lock really lasts.
 		lease, err := c.Mutex("a", holdfast.TTL(6*unit), holdfast.MaxRenewals(1)).Acquire(t.Context())
 		if err != nil {
 			return err

@@ -192,8 +192,8 @@ func TestSuspensionEndsLeasesOnWakingUp(t *testing.T) {
 	b.Cleaned(t)
 }
 
-// While a Cluster's slot moves, scripts some of whose keys are elsewhere are refused; a lock without waiters
-// has no queue.
+// While a Cluster's slot moves, a script is refused if some of its keys are not on the node. The queue of a
+// lock without waiters does not exist, and counts as such a key.
 func TestRenewalsInASlotOnTheMove(t *testing.T) {
 	t.Parallel()
 	nodes := server.StartCluster(t, server.One(t), 2)

@@ -145,7 +145,7 @@ func TestScriptFlush(t *testing.T) {
 func TestBusyScript(t *testing.T) {
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
-		// Even a busy machine answers each try: the error is the server's.
+		// Each try is answered, even on a busy machine, so the error is the server's.
 		cfg := holdfast.Config{CommandTimeout: 20 * time.Second, RetryTimeout: 600 * time.Millisecond}
 		c := b.Client(t, &cfg)
 		backend.Release(t, backend.Acquire(t, c.Mutex("a")))
@@ -199,7 +199,7 @@ func TestRefusals(t *testing.T) {
 		want error
 		make func(t *testing.T) *redis.Options // of a server that refuses so
 	}
-	// The client waits long enough for a server that answers: otherwise the error would be that it does not.
+	// The client waits long enough for the server's answer: otherwise it would report that there is none.
 	patient := holdfast.Config{CommandTimeout: 20 * time.Second, RetryTimeout: 600 * time.Millisecond}
 	started := func(t *testing.T, opts ...server.Option) *server.Server { return server.Start(t, bin(t), opts...) }
 	acl := func(rules ...any) func(t *testing.T) *redis.Options {
@@ -383,7 +383,7 @@ func TestDeletedLocks(t *testing.T) {
 	t.Parallel()
 	eachKind(t, func(t *testing.T, b *place, w form) {
 		commands := [][]any{{"DEL", w.key}}
-		if w.isMutex() { // with another kind of key there, renewals fail
+		if w.isMutex() { // a key of the wrong type would make renewals of the other kinds fail
 			commands = append(commands, []any{"SET", w.key, "theirs", "PX", "60000"})
 		}
 		for _, command := range commands {

@@ -12,8 +12,8 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/proxy"
 )
 
-// Row 15 for locks that several may hold: holds outlast the time at which the first of them would have expired,
-// when all of them are checked.
+// Row 15 for locks that several may hold: the server checks all holds when the first of them would have
+// expired, and they outlast that.
 func TestOutOfMemoryWithShares(t *testing.T) {
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
@@ -56,7 +56,7 @@ func TestOutOfMemoryWithShares(t *testing.T) {
 	})
 }
 
-// A release does not need memory either if it is the first to check all holds.
+// A release needs no memory, even if it is the first to check all holds.
 func TestReleaseOfAShareWithoutMemory(t *testing.T) {
 	t.Parallel()
 	eachPlace(t, func(t *testing.T, b *place) {

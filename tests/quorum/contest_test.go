@@ -17,8 +17,8 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
-// split gives each of as many processes as there are nodes its own connections to them. In the first round each
-// process is granted its own node before any of them asks another node.
+// split makes as many processes as there are nodes, each with its own connections to all of them. In the first
+// round each process is granted its own node before any of them asks another node.
 func (s *site) split() (all []*holdfast.Lock) {
 	var granted sync.WaitGroup
 	granted.Add(len(s.nodes))
@@ -128,7 +128,7 @@ func TestHeldIsWhatAMajoritySays(t *testing.T) {
 	})
 }
 
-// tickets returns on how many nodes anybody waits for the lock.
+// tickets returns the number of nodes on which anybody waits for the lock.
 func (s *site) tickets() (n int) {
 	s.t.Helper()
 	for _, node := range s.nodes {

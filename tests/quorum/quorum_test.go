@@ -347,7 +347,7 @@ func TestHolderWithoutAName(t *testing.T) {
 	})
 }
 
-// The nodes' clocks may drift while no client asks for their time.
+// While nobody asks, the nodes' clocks may drift from what the client knows of them.
 func TestClocksPartWhileNothingIsAsked(t *testing.T) {
 	t.Parallel()
 	for _, bin := range server.Binaries(t) {
@@ -426,7 +426,7 @@ func TestNodesAreDown(t *testing.T) {
 		backend.Release(t, lease)
 		backend.Release(t, acquire(t, s.lock())) // by a process that has never seen the two
 		s.nodes[2].Kill()
-		for what, l := range map[string]*holdfast.Lock{"one who knew them": l, "one who did not": s.lock()} {
+		for what, l := range map[string]*holdfast.Lock{"a process that knew them": l, "a process that did not": s.lock()} {
 			_, err := l.Acquire(t.Context())
 			var q *holdfast.QuorumError
 			if !errors.Is(err, holdfast.ErrUnavailable) || !errors.As(err, &q) || len(q.Nodes) < 3 {
@@ -587,8 +587,8 @@ func (s *site) takenFrom(lease *holdfast.Lease, node int) {
 	})
 }
 
-// A lease that has lost a minority is released on its remaining nodes. That the lost ones do not answer is no
-// loss.
+// A lease that has lost a minority is released on its remaining nodes. If the lost nodes do not answer, that is
+// not a loss of the lease.
 func TestReleaseOfALeaseThatLostAMinority(t *testing.T) {
 	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
@@ -1076,8 +1076,8 @@ func (d *dallying) Err() error {
 	return d.Context.Err()
 }
 
-// A process that stops between its requests for longer than its locks last must not make a lease of grants some
-// of which are over: another process may have held the lock meanwhile, with a higher fence.
+// A process that stops between its requests for longer than its locks last must not count its grants as a lease
+// if some of them are over: another process may have held the lock meanwhile, with a higher fence.
 func TestStopsBetweenItsRequests(t *testing.T) {
 	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
@@ -1151,7 +1151,7 @@ func (s *site) stopsBetweenItsRequests(ttl time.Duration) bool {
 	case late != nil && late.Fence() <= lease.Fence():
 		t.Errorf("fence %d follows %d", late.Fence(), lease.Fence())
 	case err != nil && !errors.Is(err, holdfast.ErrUnavailable):
-		t.Errorf("who stopped: %v", err)
+		t.Errorf("the process that stopped: %v", err)
 	}
 	if late != nil {
 		_ = late.Release(t.Context())
@@ -1222,7 +1222,7 @@ func (d counted) Run(ctx context.Context, call driver.Call) (string, error) {
 	return d.Driver.Run(ctx, call)
 }
 
-// A waiter does not ask a node that hangs more and more often.
+// If a node hangs, a waiter does not ask it more and more often.
 func TestWaitingWhileANodeHangs(t *testing.T) {
 	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {

@@ -17,7 +17,7 @@ import (
 // brief is the longest lease in tests that wait for a quarantine.
 const brief = 3 * time.Second
 
-// lasting starts nodes that keep their data, each of whose counters is ahead of its clock.
+// lasting starts nodes that keep their data, each with a counter ahead of its clock.
 func lasting(t *testing.T, bin server.Binary) *site {
 	t.Helper()
 	s := &site{t: t, bin: bin, ttl: brief}

@@ -70,7 +70,7 @@ func crowded(t *testing.T, all []*gate, callers int) {
 	blocked(t, "(*ballot).wait", callers)
 }
 
-// blocked waits until n goroutines that the caller's has started wait in a function of the library: only their
+// blocked waits until n goroutines, started by the caller's, wait in a function of the library: only their
 // stacks show that they have come that far.
 func blocked(t *testing.T, function string, n int) {
 	t.Helper()

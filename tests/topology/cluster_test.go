@@ -7,8 +7,8 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
-// If a master and its replica agree on a failover, and if keys move, nothing is lost: no lease, and no two ever
-// hold a lock.
+// If a master and its replica agree on a failover, or keys move, no lease is lost, and no lock ever has two
+// holders.
 func TestClusterKeepsLocksUnderLoad(t *testing.T) {
 	each(t, func(t *testing.T, bin server.Binary) {
 		c := startCluster(t, bin)

@@ -23,7 +23,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
-// A master of a Cluster that is not replaced hangs, or is cut off from some clients, while locks on all masters
+// A Cluster's master hangs, or is cut off from some clients, and is not replaced, while locks on all masters
 // are held and waited for. Its leases end by their deadlines, without overlaps; the locks of other masters are
 // renewed, handed over and granted meanwhile; and afterwards all its locks are granted again.
 func TestAnIsolatedMaster(t *testing.T) {
@@ -241,7 +241,7 @@ func (w *island) run() {
 	}
 	var beside []*tenure
 	for i, got := range nearby {
-		beside = append(beside, w.await(got, w.mine[i], "by its master to one who reaches it"))
+		beside = append(beside, w.await(got, w.mine[i], "by its master to a client that reaches it"))
 	}
 	for i := len(w.mine); i < len(all); i++ {
 		backend.Eventually(t, "the lease of "+all[i]+" is renewed", func() bool { return held[i].Deadline().After(before[i]) })
@@ -257,7 +257,7 @@ func (w *island) run() {
 	for i, name := range w.mine {
 		select {
 		case of := <-next[i]:
-			t.Errorf("%q is granted to one who cannot reach its master: %v", name, of)
+			t.Errorf("%q is granted to a client that cannot reach its master: %v", name, of)
 		default:
 		}
 	}
@@ -265,7 +265,7 @@ func (w *island) run() {
 	w.heal()
 	for _, of := range beside {
 		if err := of.Err(); err != nil {
-			t.Errorf("%q, of one who could reach the master: %v", of.Name(), err)
+			t.Errorf("%q, of a client that could reach the master: %v", of.Name(), err)
 		}
 		w.leave(of)
 	}

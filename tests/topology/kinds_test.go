@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
-// play is a lock of every kind, which one client holds and another waits for, and an election with a leader, a
+// play has a lock of every kind, held by one client and wanted by another, and an election with a leader, a
 // candidate that waits, and a watcher.
 type play struct {
 	t             *testing.T

@@ -58,7 +58,7 @@ type load struct {
 	turns  []atomic.Int64 // of each goroutine
 
 	mu     sync.Mutex
-	errors map[string]int // of clients, by their text
+	errors map[string]int // errors of clients, by kind
 	lost   int            // leases, of which their holders were told
 
 	ctx  context.Context

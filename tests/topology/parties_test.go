@@ -104,7 +104,7 @@ func meet(t *testing.T, open opener, name string, replace func()) {
 	if err := party.CountDown(t.Context()); err != nil {
 		t.Errorf("CountDown: %v", err)
 	}
-	if err := soon(t, "who waits for the latch is not woken", opened); err != nil {
+	if err := soon(t, "the waiter at the latch is not woken", opened); err != nil {
 		t.Errorf("Wait: %v", err)
 	}
 }

@@ -57,8 +57,8 @@ func TestSentinelUnderLoad(t *testing.T) {
 	}
 }
 
-// The replicas have missed a grant when one of them becomes the master. Another client gets the lock, which is
-// outside of what is promised. The holder is told by its next renewal, and its writes before that are refused.
+// The replicas have missed a grant when one of them becomes the master. Another client gets the lock, which the
+// guarantees do not exclude. The holder is told by its next renewal, and its writes before that are refused.
 func TestHoldersAreToldOfLocksThatAFailoverLost(t *testing.T) {
 	each(t, func(t *testing.T, bin server.Binary) {
 		g := server.StartSentinels(t, bin, 2, 3)
@@ -125,8 +125,8 @@ func TestAMasterWithoutReplicasGrantsNothing(t *testing.T) {
 	})
 }
 
-// One sentinel of three hangs, or answers and has not heard of the failover; the old master remains one, and
-// accepts writes. The client follows the other sentinels.
+// One of three sentinels hangs, or answers without having heard of the failover. The old master remains a
+// master, and accepts writes. The client follows the other sentinels.
 func TestOneBadSentinelIsOutvoted(t *testing.T) {
 	t.Parallel()
 	for what, bad := range map[string]func(t *testing.T, g *server.Sentinels) (addr string){

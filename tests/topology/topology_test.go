@@ -44,8 +44,8 @@ func clusterOf(c *server.Cluster) opener {
 	}
 }
 
-// startCluster starts a cluster of three masters with a replica each. Replicas do not take over because the
-// machine stalls, but only where fails says.
+// startCluster starts a cluster of three masters with a replica each. A replica takes over only if a test calls
+// fails, not because the machine stalls.
 func startCluster(t *testing.T, bin server.Binary) *server.Cluster {
 	t.Helper()
 	c := server.StartReplicatedCluster(t, bin, 3)

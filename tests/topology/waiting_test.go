@@ -53,7 +53,7 @@ func (q *queue) passes(after string) {
 	}
 	took := time.Since(begun)
 	q.t.Logf("after %s: from the release to the next holder %s", after, took.Round(time.Millisecond))
-	// A silent server may use up the time for retries; then others follow.
+	// A silent server may use up the time for retries; then the release goes on in the background.
 	switch err := <-released; {
 	case err == nil:
 	case kindOf(err) == holdfast.ErrUnavailable:
@@ -133,7 +133,7 @@ func TestSentinelWaitersHearTheNextMaster(t *testing.T) {
 	for what, replace := range map[string]func(g *server.Sentinels, master *server.Server){
 		"death":   func(_ *server.Sentinels, master *server.Server) { master.Kill() },
 		"silence": func(_ *server.Sentinels, master *server.Server) { master.Pause() },
-		// The old master remains one, and accepts writes, like every old master until a sentinel tells it.
+		// The old master remains a master, and accepts writes, like every old master until a sentinel tells it.
 		"failover": func(g *server.Sentinels, master *server.Server) {
 			if _, err := master.Do("ACL", "SETUSER", "default", "-replicaof", "-slaveof"); err != nil {
 				t.Error(err)

@@ -22,8 +22,8 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/soak"
 )
 
-// maxGrowth is by how much the heap may have grown at the end. Pools of connections, and maps that have been
-// full, keep some of their memory. A leak in every cycle shows from 50 bytes on, and in a soak from a byte on.
+// maxGrowth is how much the heap may have grown at the end. Pools of connections, and maps that have been full,
+// keep some of their memory. A leak in every cycle shows from 50 bytes on, and in a soak from a byte on.
 const maxGrowth = 512 << 10
 
 // Row 30: a million acquires. Many of them are given up, locks are deleted, connections are killed and clients
@@ -45,7 +45,7 @@ func TestNothingIsLeftOfManyCycles(t *testing.T) {
 			t.Fatal(err)
 		}
 		u.lasting = lasting
-		u.rounds(t, cycles/5) // everything that is made once has been made
+		u.rounds(t, cycles/5) // so that everything that is made only once exists
 		warm := look(t, u.observer)
 		begun := time.Now()
 		u.rounds(t, cycles)
@@ -104,7 +104,7 @@ func options(b *backend.Backend) *redis.Options {
 	return o
 }
 
-// picture is what exists at a moment.
+// picture records what exists at one moment.
 type picture struct {
 	goroutines  int
 	heap        uint64 // bytes in use after a collection

@@ -11,7 +11,7 @@ var All = slices.Concat(
 	leases, waiting, fences, dataloss, batches, tickets, shares, kinds, quorum, parties, naive,
 )
 
-// Short names, for what most of the lists consist of. The places are markers in the library's
+// Short names for the constructors that most of the lists consist of. The places are markers in the library's
 // sources: "mutants: release-owner".
 var (
 	line   = overlay.Line

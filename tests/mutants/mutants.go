@@ -1,7 +1,7 @@
 // Package mutants has locks that are broken on purpose. Campaigns must find each of them: a campaign that finds
-// nothing proves something only if it would have found these. Where campaigns cannot, tests must. The library's
-// own mutants are built from its sources with a few lines changed on the way to the compiler. The others, which
-// people write and articles warn of, are in naiveworker.
+// nothing proves something only if it would have found these. If campaigns cannot find a mutant, tests must.
+// The library's own mutants are built from its sources with a few lines changed on the way to the compiler. The
+// others, which people write and articles warn of, are in naiveworker.
 package mutants
 
 import (

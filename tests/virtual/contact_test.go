@@ -71,7 +71,7 @@ func TestFirstContactIsShared(t *testing.T) {
 	}
 }
 
-// A caller that waits for less time than the attempt takes gets the attempt's error, too.
+// If a caller gives up before the attempt ends, its error also says why the server was not reached.
 func TestFirstContactThatIsNotWaitedFor(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 		d := &absent{}

@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-go/holdfast/holdfasttest"
 )
 
-// overseas is the driver of a server that answers a round trip later.
+// overseas is the driver of a server that answers after the time of a round trip.
 type overseas struct {
 	drivertest.Driver
 	trip time.Duration

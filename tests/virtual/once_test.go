@@ -27,8 +27,8 @@ func (d moving) Run(ctx context.Context, call driver.Call) (string, error) {
 	return d.Driver.Run(ctx, call)
 }
 
-// A completed run is recorded even if that takes longer than RetryTimeout, as long as it has its lock, and
-// after that no longer than a request which was begun under the lock is repeated.
+// A completed run is recorded even if that takes longer than RetryTimeout. The client tries for as long as the
+// run has its lock; after that it only repeats a request that it began under the lock.
 func TestACompletedJobIsWrittenDownWhileItsLeaseLasts(t *testing.T) {
 	const retrying = 3 * time.Second // the default of Config.RetryTimeout
 	for _, c := range []struct {

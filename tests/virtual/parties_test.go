@@ -29,8 +29,8 @@ func soon(t *testing.T) context.Context {
 	return ctx
 }
 
-// A waiter that is not told that a latch has opened looks after 30 s; of a party that has died it learns when
-// the party's lease is over.
+// A waiter that is not told that a latch has opened looks after 30 s; it learns that a party has died when the
+// party's lease is over.
 func TestWaitersThatAreToldNothing(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 		c := client(t, srv)

@@ -146,7 +146,7 @@ func TestALeaseThatIsBeingExtendedIsNotPassedOn(t *testing.T) {
 	})
 }
 
-// lying is a driver whose server tells fences of another, as if somebody had written them to a lock.
+// lying is a driver that replaces the fences in replies, as if somebody had written another fence to a lock.
 type lying struct {
 	drivertest.Driver
 	fence string

@@ -45,8 +45,8 @@ func redisson(name string) func(c *holdfast.Client) *holdfast.Lock {
 	return func(c *holdfast.Client) *holdfast.Lock { return c.RedissonMutex(name) }
 }
 
-// Clients with different prefixes have different queues for one key, and a release by one tells nobody in the
-// other queue. The first waiter there polls, even if the one before it has left.
+// Clients with different prefixes have different queues for one key, and a release by a client of one queue
+// tells nobody in the other. The first waiter there polls, even if the one before it has left.
 func TestOneKeyUnderTwoPrefixes(t *testing.T) {
 	for what, locks := range map[string]struct {
 		holder, waiter func(c *holdfast.Client) *holdfast.Lock
@@ -81,8 +81,8 @@ func TestOneKeyUnderTwoPrefixes(t *testing.T) {
 	}
 }
 
-// A waiter for a key whose holder hands it over asks no more often than for a name, even if the holder's lock
-// has another name: its queue is the same.
+// A waiter for a key whose holder hands it over asks no more often than a waiter for a name, even if the
+// holder's lock has another name: its queue is the same.
 func TestAKeyUnderOnePrefixIsNotPolled(t *testing.T) {
 	for what, locks := range map[string]struct {
 		holder, waiter func(c *holdfast.Client) *holdfast.Lock
@@ -131,7 +131,7 @@ func TestAKeyUnderOnePrefixIsNotPolled(t *testing.T) {
 	}
 }
 
-// A client of an earlier version does not say which queue it serves, so it may be another one.
+// A client of an earlier version does not say which queue it serves, so it may serve another one.
 func TestAHolderThatDoesNotNameItsQueue(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 		rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:0", Dialer: srv.Dial})

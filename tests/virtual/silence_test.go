@@ -141,7 +141,7 @@ func TestReleaseWithADeadline(t *testing.T) {
 	})
 }
 
-// Calls of Release while another is under way return its outcome.
+// A Release that is called while another is under way returns the other's outcome.
 func TestReleasesAtOnceInAnOutage(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 		var d moody

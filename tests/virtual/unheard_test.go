@@ -215,7 +215,7 @@ func TestAnOutageDoesNotLookLikeABusyLock(t *testing.T) {
 						t.Fatalf("want an error that matches ErrUnavailable, got %v", err)
 					}
 					parts := []string{`"a`, "127.0.0.1:0", said}
-					if strings.HasPrefix(what, "behind") { // it tells the outage that the other met as its own
+					if strings.HasPrefix(what, "behind") { // it reports the outage that the other met as its own
 						parts = parts[:2]
 					}
 					for _, part := range parts {

@@ -36,7 +36,7 @@ var kinds = map[string]func(c *holdfast.Client, options ...holdfast.WaitOption) 
 	},
 }
 
-// of returns options that fit all kinds as those of one kind.
+// of returns options, which must fit all kinds, as options of one kind.
 func of[Kind any](options []holdfast.WaitOption) []Kind {
 	var kind []Kind
 	for _, o := range options {
@@ -131,7 +131,7 @@ func TestAGrantThatWasNotHeardIsFoundWhenTimeIsUp(t *testing.T) {
 	}
 }
 
-// If the server does not answer when a caller's time is up, the error says so. It does not say that the lock is held.
+// If a caller's time is up while the server does not answer, the error says so, not that the lock is held.
 func TestWaitEndsInSilence(t *testing.T) {
 	for kind, lock := range kinds {
 		t.Run(kind, func(t *testing.T) {
@@ -167,7 +167,7 @@ func TestWaitEndsInSilence(t *testing.T) {
 	}
 }
 
-// If the server's last answer is that it does not work just now, that is the error.
+// If the server's last answer is that it cannot serve requests for the moment, the caller gets that error.
 func TestWaitEndsWhileTheServerRefuses(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 		var d moody

@@ -28,6 +28,9 @@ var (
 	// ErrNotOwner is returned by ReleaseOwner when another owner holds the lock, which was not released. errors.As with
 	// *HeldError tells who.
 	ErrNotOwner = errors.New("holdfast: lock is another owner's")
+	// ErrDeadlock says that a lock was acquired with a context made from a lease of it, by Lease.Context or Do, which that
+	// acquire would wait for. It is returned at once; what is held stays held. Lock.Acquire says for which locks.
+	ErrDeadlock = errors.New("holdfast: caller holds the lock")
 	// ErrDepth says that a Reentrant lock was acquired within itself more often than MaxDepth allows. What is held stays
 	// held.
 	ErrDepth = errors.New("holdfast: lock is nested too deep")
@@ -245,6 +248,7 @@ var happened = []struct{ engine, own error }{
 	{engine.ErrClosed, ErrClosed},
 	{engine.ErrNotHeld, ErrNotHeld},
 	{engine.ErrNotOwner, ErrNotOwner},
+	{engine.ErrDeadlock, ErrDeadlock},
 	{engine.ErrDepth, ErrDepth},
 	{engine.ErrInvalid, ErrInvalid},
 	{engine.ErrTries, ErrOnceExhausted},

@@ -27,8 +27,9 @@ func newLease(e engine.Lease, err error) (*Lease, error) {
 func (l *Lease) Err() error { return l.leave(l.e.Err()) }
 
 // Context returns a context that ends with parent or with the lease, whichever is first. If the lease ends it, its cause
-// (context.Cause) is Err: at the deadline at the latest, and earlier if the server says that the lock is lost. A Reentrant
-// lock can be acquired again under it.
+// (context.Cause) is Err: at the deadline at the latest, and earlier if the server says that the lock is lost. It
+// carries the lease: a Reentrant lock can be acquired again with it, and for another lock of the same name that is
+// ErrDeadlock.
 func (l *Lease) Context(parent context.Context) context.Context {
 	ctx, end := l.scope(parent)
 	if parent.Done() != nil {

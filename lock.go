@@ -20,12 +20,18 @@ type Lock struct {
 // When the limit of Wait passes, see there. What the server, or the way to it, does not allow is a *ServerError; a bad name
 // or option is ErrInvalid, before anything is sent; after Client.Close it is ErrClosed. After an error the caller has no
 // lock and no place in the queue; what may still be on its way is taken back in the background.
+//
+// A ctx that was made from a lease's (Lease.Context, or f's of Do) carries that lease. If the lease is still held and is one
+// of this lock, of the same Client, the acquire would wait for itself: the error is ErrDeadlock, at once. So it is for
+// readers, too, within a lease of either side: a reader within a reader waits for itself when a writer has queued between
+// them. A Reentrant lock is acquired again instead. Permits of a Semaphore can be taken within others of it, unless there are
+// not as many. A Multi is refused if one of its locks is held so.
 func (l *Lock) Acquire(ctx context.Context) (*Lease, error) {
 	return newLease(l.e.AcquireBy(ctx, l.wait.end()))
 }
 
 // TryAcquire takes the lock if it is free and nobody is queued for it; otherwise it returns a *HeldError at once, in Strict
-// mode ErrQuarantine when nothing is granted yet. It ignores Wait. Other errors are those of Acquire.
+// mode ErrQuarantine when nothing is granted yet. It ignores Wait. Other errors are those of Acquire, also ErrDeadlock.
 func (l *Lock) TryAcquire(ctx context.Context) (*Lease, error) {
 	return newLease(l.e.TryAcquire(ctx))
 }

@@ -13,6 +13,7 @@ import (
 
 // barrier is the lock whose holders are the parties of a barrier.
 var barrier = shared(codec.Barrier, kind{
+	nesting:    waitsForRoom,
 	hasParties: true,
 	check:      atMost(maxArrivals),
 })

@@ -29,6 +29,8 @@ var (
 	ErrNotOwner = errors.New("holdfast: lock is another owner's")
 	// ErrClosed says that the Client was closed.
 	ErrClosed = exec.ErrClosed
+	// ErrDeadlock says that a lock was acquired within a lease of it for which that acquire would wait.
+	ErrDeadlock = errors.New("holdfast: caller holds the lock")
 	// ErrDepth says that a Reentrant lock was acquired within itself more often than
 	// MaxDepth allows. What is held stays held.
 	ErrDepth = errors.New("holdfast: lock acquired too often within itself")

@@ -32,6 +32,8 @@ type kind struct {
 	// be news. It is nil if they publish nothing.
 	overhear func(c *Client, l *target, look func()) []*notify.Listener
 
+	nesting nesting // what an acquire does within a lease of the same lock
+
 	exclusive  bool // one holder at a time, whose fence is above all earlier ones
 	joinable   bool // goroutines of one process share a hold
 	byOwner    bool // an owner has the lock, from any process, and does not wait for itself

@@ -11,6 +11,7 @@ import (
 
 // latch is the lock whose holders are the parties that have joined a latch.
 var latch = shared(codec.Latch, kind{
+	nesting:    neverWaits,
 	hasParties: true,
 	check:      atMost(maxPermits),
 })

@@ -45,7 +45,8 @@ type Lease interface {
 	// WhenOver calls f when the lease ends, or at once if it has ended, with what Err returns from then on. The end of the
 	// lease waits for f, which must not block and may call nothing of the lease but FenceOf. After forget, f is not called.
 	WhenOver(f func(error)) (forget func())
-	// Within returns a copy of ctx with which holders of the lease can acquire the lock again if it is reentrant.
+	// Within returns a context made from ctx that carries the lease: with it the lock can be acquired again if it is
+	// reentrant; otherwise an acquire that would wait for the lease is refused.
 	Within(ctx context.Context) context.Context
 	Token() uint64
 	Tokens() map[string]uint64  // by the names of locks

@@ -179,7 +179,10 @@ func (l *multi) try(ctx context.Context) (*multiLease, error) {
 // tryAtOnce takes all parts with one script. busy reports that this is not possible now, or never with these locks, though
 // taking them one by one may be; the error, if any, says why.
 func (l *multi) tryAtOnce(ctx context.Context) (lease *multiLease, busy bool, err error) {
-	if l.set.kind.isShared() || l.reentered(ctx) || !l.inOneSlot() {
+	if again, err := l.reenters(ctx); err != nil || again {
+		return nil, err == nil, err
+	}
+	if l.set.kind.isShared() || !l.inOneSlot() {
 		return nil, true, nil
 	}
 	attempts := make([]*attempt, len(l.parts))
@@ -247,9 +250,17 @@ func grantedAll(attempts []*attempt, r answer[codec.MultiReply]) ([]*hold, error
 	return grants, nil
 }
 
-// reentered reports whether ctx was made from a lease of one of the locks.
-func (l *multi) reentered(ctx context.Context) bool {
-	return l.set.reentrant && slices.ContainsFunc(l.parts, func(p *target) bool { return ctx.Value(p.entry()) != nil })
+// reenters reports whether one of the locks is acquired again within a lease of it that ctx carries. It returns ErrDeadlock
+// if one of them would wait for such a lease.
+func (s *several) reenters(ctx context.Context) (again bool, err error) {
+	for _, p := range s.parts {
+		outer, err := p.outer(ctx)
+		if err != nil {
+			return false, err
+		}
+		again = again || outer != nil
+	}
+	return again, nil
 }
 
 // inOneSlot reports whether one script can take all the locks.

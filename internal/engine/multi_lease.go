@@ -55,14 +55,6 @@ func (m *multiLease) Err() error { return m.errAt(clock.Now()) }
 // Context returns a context that ends when the lease does, with its error as the cause.
 func (m *multiLease) Context() context.Context { return m.ctx }
 
-// Within implements Lease: each of the locks may be acquired again.
-func (m *multiLease) Within(ctx context.Context) context.Context {
-	for _, p := range m.snapshot() {
-		ctx = p.Within(ctx)
-	}
-	return ctx
-}
-
 // Token returns the highest fence.
 func (m *multiLease) Token() uint64 { return slices.Max(slices.Collect(maps.Values(m.Tokens()))) }
 

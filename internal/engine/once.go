@@ -141,6 +141,9 @@ func (o *Once) TryDo(ctx context.Context, f func(ctx context.Context, lease Leas
 }
 
 func (o *Once) do(ctx context.Context, end time.Time, acquire func(context.Context) (*holdLease, error), f func(context.Context, Lease) (string, error)) (Run, error) {
+	if _, err := o.lock.outer(ctx); err != nil {
+		return Run{}, err
+	}
 	asking, stop := o.lock.c.asking(ctx, end)
 	last, err := o.look(asking)
 	timeUp := asking.Err() != nil && ctx.Err() == nil

@@ -12,7 +12,7 @@ import (
 // Whatever ends the lock for one of the leases ends it for all. Default false.
 //
 // The writer of an RWMutex may also acquire it for reading. A reader that wants to write gets
-// ErrInvalid: use TryUpgrade.
+// ErrDeadlock: use TryUpgrade.
 //
 // A Mutex with Owner and Reentrant belongs to that owner, in whatever process. A caller that gives
 // the same owner acquires it again in one round trip, without waiting and ahead of everyone in the
@@ -36,52 +36,21 @@ func MaxDepth(n int) Option {
 	}
 }
 
-// contextKey is the key under which a context carries the innermost lease of a lock.
-type contextKey struct {
-	c     *Client
-	kind  string
-	lock  string
-	owner string // of an owner's lock; otherwise ""
-}
-
-func (l *target) entry() contextKey {
-	e := contextKey{l.c, l.set.kind.name, l.keys.Lock, ""}
-	if l.set.kind.byOwner {
-		e.owner = l.set.owner
-	}
-	return e
-}
-
-// Within returns ctx with the lease, so that callers that have the context can acquire the lock
-// again.
-func (l *holdLease) Within(ctx context.Context) context.Context {
-	if !l.g.l.set.reentrant {
-		return ctx
-	}
-	return context.WithValue(ctx, l.g.l.entry(), l)
-}
-
-// reenter makes another lease out of the one that ctx carries. It returns nil if ctx carries none,
-// or if that one has ended.
+// reenter makes another lease out of the one that ctx carries. It returns nil if ctx carries none that is held, and
+// ErrDeadlock if the lock would wait for one that ctx carries.
 func (l *target) reenter(ctx context.Context) (*holdLease, error) {
-	if !l.set.reentrant {
-		return nil, nil
-	}
-	outer, _ := ctx.Value(l.entry()).(*holdLease)
+	outer, err := l.outer(ctx)
 	if outer == nil {
-		return nil, nil
+		return nil, err
 	}
 	h := outer.g
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	outer.check()
 	switch {
 	case outer.ended != nil:
 		return nil, nil
 	case h.state == changing:
 		return nil, fmt.Errorf("%w: lock %q cannot be acquired again while its lease is being upgraded or downgraded", ErrInvalid, l.name)
-	case h.l.set.kind.joinable && !l.set.kind.joinable:
-		return nil, fmt.Errorf("%w: lock %q: a reader cannot acquire it for writing; use TryUpgrade", ErrInvalid, l.name)
 	case l.set.maxDepth > 0 && int(outer.depth)+1 >= l.set.maxDepth:
 		return nil, fmt.Errorf("%w: lock %q: its leases are nested %d deep already, the most that MaxDepth allows", ErrDepth, l.name, l.set.maxDepth)
 	}

@@ -9,6 +9,7 @@ import (
 
 // semaphore is a lock of which each holder has as many permits as it asked for.
 var semaphore = shared(codec.Semaphore, kind{
+	nesting: waitsForRoom,
 	check: func(s *settings) error {
 		switch {
 		case s.limit < 1 || s.limit > maxPermits:

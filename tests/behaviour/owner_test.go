@@ -57,8 +57,8 @@ func TestOwnerSpansProcesses(t *testing.T) {
 	})
 }
 
-// An acquire under a lease's context joins the lease without the server; under another owner's lease it does
-// not.
+// An acquire under a lease's context joins the lease without the server; under another owner's lease it is
+// refused, since it would wait for that.
 func TestOwnersContext(t *testing.T) {
 	t.Parallel()
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
@@ -70,7 +70,7 @@ func TestOwnersContext(t *testing.T) {
 		if all, err := backend.HoldersOf(t.Context(), mine); err != nil || len(all) != 1 {
 			t.Errorf("Holders: %v, %v; want one", all, err)
 		}
-		if got, err := yours.TryAcquire(lease.Context(context.Background())); !errors.Is(err, holdfast.ErrHeld) {
+		if got, err := yours.TryAcquire(lease.Context(context.Background())); !errors.Is(err, holdfast.ErrDeadlock) {
 			t.Errorf("another owner with the holder's context: %v, %v", got, err)
 		}
 		backend.Release(t, lease)

@@ -66,6 +66,21 @@ var leases = []Mutant{
 		Rules: []campaign.Rule{campaign.Leak, campaign.Wakeup},
 	},
 	{
+		Name: "deadlock-unnoticed", About: "a caller waits for its own lease",
+		Edits: []overlay.Edit{line("waits-for-itself", "continue")},
+		Tests: []Test{{"behaviour", "TestAnAcquireWithinItsOwnLeaseFailsAtOnce"}},
+	},
+	{
+		Name: "deadlock-of-the-dead", About: "a lease that is over counts as one that the caller waits for",
+		Edits: []overlay.Edit{part("ended-lease", " || lease.Err() != nil", "")},
+		Tests: []Test{{"behaviour", "TestALeaseThatIsOverIsNoDeadlock"}},
+	},
+	{
+		Name: "own-permits-uncounted", About: "a caller waits for permits that it has itself",
+		Edits: []overlay.Edit{part("own-permits", "taken+", "")},
+		Tests: []Test{{"behaviour", "TestAnAcquireWithinItsOwnLeaseFailsAtOnce"}},
+	},
+	{
 		Name: "block-reused", About: "every lease that is passed on within the process has the same fence",
 		Edits: []overlay.Edit{line("next-fence", "")},
 		Rules: []campaign.Rule{campaign.Fences},

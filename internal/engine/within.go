@@ -1,0 +1,131 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"slices"
+)
+
+// within is a context that carries a lease: work with it, or with a context made from it, is done within the lease.
+type within struct {
+	context.Context
+	lease *holdLease  // nil if it is a multiLease
+	multi *multiLease // or nil
+}
+
+// withinKey is the key under which a within finds itself.
+type withinKey struct{}
+
+func (w *within) Value(key any) any {
+	if key == (withinKey{}) {
+		return w
+	}
+	return w.Context.Value(key)
+}
+
+// leases returns the leases that this context carries itself.
+func (w *within) leases() []*holdLease {
+	if w.multi != nil {
+		return w.multi.snapshot()
+	}
+	return []*holdLease{w.lease}
+}
+
+// Within implements Lease.
+func (l *holdLease) Within(ctx context.Context) context.Context {
+	return &within{Context: ctx, lease: l}
+}
+
+// Within implements Lease.
+func (m *multiLease) Within(ctx context.Context) context.Context {
+	return &within{Context: ctx, multi: m}
+}
+
+// nesting says what an acquire of a lock does within a lease of the same lock.
+type nesting byte
+
+const (
+	waitsForItself nesting = iota // or may do so, once others are queued
+	waitsForRoom                  // for itself, if it wants more than the lock has besides
+	neverWaits
+)
+
+// outer returns the innermost lease that ctx carries, is held, and lets l be acquired again within it (Reentrant); nil if
+// there is none. It returns ErrDeadlock if an acquire of l would wait for a lease that ctx carries. A context without leases
+// costs nothing.
+func (l *target) outer(ctx context.Context) (*holdLease, error) {
+	w, _ := ctx.Value(withinKey{}).(*within)
+	var own []*holdLease // of which the lock may have more
+	for ; w != nil; w, _ = w.Context.Value(withinKey{}).(*within) {
+		for _, lease := range w.leases() {
+			switch {
+			// mutants: ended-lease
+			case !lease.isOf(l) || lease.Err() != nil:
+			case l.canReenter(lease):
+				return lease, nil
+			case l.set.kind.nesting == waitsForItself:
+				// mutants: waits-for-itself
+				return nil, l.deadlock(lease)
+			case l.set.kind.nesting == waitsForRoom && !slices.Contains(own, lease):
+				own = append(own, lease)
+			}
+		}
+	}
+	if len(own) > 0 {
+		return nil, l.checkRoom(ctx, own)
+	}
+	return nil, nil
+}
+
+// isOf reports whether the lease is one of the lock's, on either side of a read-write lock.
+func (l *holdLease) isOf(lock *target) bool {
+	have := l.lock()
+	return have.c == lock.c && have.keys.Lock == lock.keys.Lock && have.set.kind.name == lock.set.kind.name
+}
+
+// canReenter reports whether the lock can be acquired again within a lease of it.
+func (l *target) canReenter(outer *holdLease) bool {
+	have, want := outer.lock().set, l.set
+	switch {
+	case !have.reentrant || !want.reentrant:
+		return false
+	case want.kind.byOwner:
+		return have.owner == want.owner
+	}
+	return want.kind.joinable || !have.kind.joinable
+}
+
+// deadlock returns the error of an acquire within a lease that it would wait for.
+func (l *target) deadlock(outer *holdLease) error {
+	have, advice := outer.lock().set, "make it Reentrant, or use a context that is not made from the lease's"
+	switch {
+	case have.kind.joinable && !l.set.kind.joinable:
+		advice = "a reader becomes a writer by TryUpgrade"
+	case l.set.kind.byOwner:
+		advice = fmt.Sprintf("that lease is of owner %q", have.owner)
+	}
+	return fmt.Errorf("%w: lock %q is acquired within a lease of it (fence %d): %s", ErrDeadlock, l.name, outer.fence, advice)
+}
+
+// checkRoom returns ErrDeadlock if the lock has no room for what l wants besides what these leases have, even if nobody else
+// holds any of it.
+func (l *target) checkRoom(ctx context.Context, own []*holdLease) error {
+	taken := int64(0)
+	for _, lease := range own {
+		taken += int64(lease.lock().set.weight)
+	}
+	room := int64(l.set.limit)
+	// mutants: own-permits
+	if taken+int64(l.set.weight) <= room {
+		return nil
+	}
+	// Resize may have overruled the caller's number. If the server does not answer, the acquire will say so.
+	some, err := l.holdersFrom(ctx, "0", 1)
+	if err == nil && some.Limit > 0 {
+		room = some.Limit
+	}
+	if err != nil || taken+int64(l.set.weight) <= room || int64(l.set.weight) > room {
+		return nil
+	}
+	return fmt.Errorf("%w: lock %q: %d of %d are wanted within leases that have %d of them", ErrDeadlock, l.name, l.set.weight, room, taken)
+}

@@ -1,0 +1,241 @@
+package behaviour
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/tests/internal/backend"
+)
+
+// wantDeadlock expects that l cannot be acquired with ctx in any way, and that the error names the lock.
+func wantDeadlock(t testing.TB, what string, l *holdfast.Lock, ctx context.Context, name string) {
+	t.Helper()
+	never := func(context.Context, *holdfast.Lease) error {
+		t.Errorf("%s: the function was called", what)
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second) // for a lock that waits for itself
+	defer cancel()
+	for way, acquire := range map[string]func() error{
+		"Acquire":    func() error { _, err := l.Acquire(ctx); return err },
+		"TryAcquire": func() error { _, err := l.TryAcquire(ctx); return err },
+		"Do":         func() error { return l.Do(ctx, never) },
+		"TryDo":      func() error { return l.TryDo(ctx, never) },
+	} {
+		if err := acquire(); !errors.Is(err, holdfast.ErrDeadlock) || !strings.Contains(err.Error(), `"`+name+`"`) {
+			t.Fatalf("%s: %s: %v; want ErrDeadlock of %q", what, way, err, name)
+		}
+	}
+}
+
+// inLease acquires l with ctx and returns a context that carries its lease, too.
+func inLease(t testing.TB, l *holdfast.Lock, ctx context.Context) context.Context {
+	t.Helper()
+	lease, err := l.Acquire(ctx)
+	if err != nil {
+		t.Fatalf("%s: %v", l, err)
+	}
+	t.Cleanup(func() { _ = lease.Release(context.Background()) })
+	return lease.Context(ctx)
+}
+
+// An acquire that would wait for the caller's own lease fails at once.
+func TestAnAcquireWithinItsOwnLeaseFailsAtOnce(t *testing.T) {
+	t.Parallel()
+	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
+		c := b.Client(t, nil)
+		ctx := context.Background()
+		rw := c.RWMutex("rw")
+		again := c.RWMutex("rw-again", holdfast.Reentrant())
+		for what, test := range map[string]struct {
+			outer, inner *holdfast.Lock
+			name         string
+		}{
+			"a mutex":                         {c.Mutex("a"), c.Mutex("a", holdfast.TTL(time.Minute)), "a"},
+			"a mutex that polls":              {c.Mutex("poll"), c.Mutex("poll", holdfast.Poll(10*time.Millisecond)), "poll"},
+			"a mutex with a limit":            {c.Mutex("limit"), c.Mutex("limit", holdfast.Wait(0)), "limit"},
+			"a Reentrant mutex, not again":    {c.Mutex("b", holdfast.Reentrant()), c.Mutex("b"), "b"},
+			"a mutex, Reentrant within":       {c.Mutex("c"), c.Mutex("c", holdfast.Reentrant()), "c"},
+			"a mutex by its key":              {c.MutexKey("key"), c.MutexKey("key"), "key"},
+			"a mutex of Redisson's":           {c.RedissonMutex("rl"), c.RedissonMutex("rl"), "rl"},
+			"another owner":                   {c.OwnerMutex("own", "x"), c.OwnerMutex("own", "y"), "own"},
+			"a writer within a writer":        {rw.Writer(), rw.Writer(), "rw"},
+			"a reader within a writer":        {rw.Writer(), rw.Reader(), "rw"},
+			"a writer within a reader":        {rw.Reader(), rw.Writer(), "rw"},
+			"a reader within a reader":        {rw.Reader(), rw.Reader(), "rw"},
+			"a Reentrant writer in a reader":  {again.Reader(), again.Writer(), "rw-again"},
+			"all permits and one more":        {c.Semaphore("s", 2).Permits(2), c.Semaphore("s", 2).Permits(1), "s"},
+			"a permit and then all":           {c.Semaphore("s", 2).Permits(1), c.Semaphore("s", 2).Permits(2), "s"},
+			"one of several":                  {c.Multi([]string{"m1", "m2"}), c.Mutex("m2"), "m2"},
+			"several, of which one is held":   {c.Mutex("n2"), c.Multi([]string{"n1", "n2"}), "n2"},
+			"several, all Reentrant but held": {c.Mutex("o2"), c.Multi([]string{"o1", "o2"}, holdfast.Reentrant()), "o2"},
+		} {
+			lease := backend.Acquire(t, test.outer)
+			elsewhere := inLease(t, c.Mutex("elsewhere, "+what), lease.Context(ctx))
+			wantDeadlock(t, what, test.inner, lease.Context(ctx), test.name)
+			wantDeadlock(t, what+", further in", test.inner, context.WithoutCancel(elsewhere), test.name)
+			if err := lease.Err(); err != nil {
+				t.Errorf("%s: the lease is over: %v", what, err)
+			}
+			backend.Release(t, lease)
+		}
+		err := c.Mutex("d").Do(ctx, func(ctx context.Context, _ *holdfast.Lease) error {
+			wantDeadlock(t, "in Do", c.Mutex("d"), ctx, "d")
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A caller may acquire what it does not wait for: other locks, with other clients, without its lease's context, and what
+// is left of a semaphore.
+func TestWhatIsNoDeadlock(t *testing.T) {
+	t.Parallel()
+	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
+		c, other := b.Client(t, nil), b.Client(t, nil)
+		ctx := context.Background()
+		lease := backend.Acquire(t, c.Mutex("a"))
+		work := lease.Context(ctx)
+		inLease(t, c.Mutex("b"), work)
+		inLease(t, c.RWMutex("rw").Reader(), work)
+		for what, try := range map[string]func() error{
+			"another client's":                func() error { _, err := other.Mutex("a").TryAcquire(work); return err },
+			"without the context":             func() error { _, err := c.Mutex("a").TryAcquire(ctx); return err },
+			"one of several, held without it": func() error { _, err := c.Multi([]string{"b", "x"}).TryAcquire(work); return err },
+		} {
+			if err := try(); !errors.Is(err, holdfast.ErrHeld) {
+				t.Errorf("%s: %v; want ErrHeld", what, err)
+			}
+		}
+		s := c.Semaphore("s", 3)
+		one := inLease(t, s.Permits(1), ctx)
+		two := inLease(t, s.Permits(1), one)
+		lease2, err := s.Permits(1).TryAcquire(two)
+		if err != nil {
+			t.Fatalf("the last of three permits: %v", err)
+		}
+		wantDeadlock(t, "a fourth permit", s.Permits(1), lease2.Context(two), "s")
+		// Each lease counts once, however often the context was made from it.
+		backend.Release(t, lease2)
+		twice, err := s.Permits(1).TryAcquire(inLease(t, c.Mutex("c"), lease.Context(lease.Context(two))))
+		if err != nil {
+			t.Fatalf("within contexts of the same lease: %v", err)
+		}
+		backend.Release(t, twice)
+	})
+}
+
+// Resize overrules the number of permits that a caller gives, and so what it can wait for.
+func TestTheServersNumberOfPermitsDecidesWhatIsADeadlock(t *testing.T) {
+	t.Parallel()
+	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
+		s := b.Client(t, nil).Semaphore("s", 1)
+		if err := s.Resize(t.Context(), 2); err != nil {
+			t.Fatal(err)
+		}
+		one := inLease(t, s.Permits(1), context.Background())
+		two := inLease(t, s.Permits(1), one)
+		wantDeadlock(t, "a third permit of two", s.Permits(1), two, "s")
+	})
+}
+
+// A lease that is over is waited for by nobody.
+func TestALeaseThatIsOverIsNoDeadlock(t *testing.T) {
+	t.Parallel()
+	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
+		c := b.Client(t, nil)
+		ctx := context.Background()
+		for what, end := range map[string]func(l *holdfast.Lease){
+			"released": func(l *holdfast.Lease) { backend.Release(t, l) },
+			"lost": func(l *holdfast.Lease) {
+				b.Redis(t).Del(ctx, "holdfast:{a}")
+				if err := l.Extend(ctx, time.Minute); !errors.Is(err, holdfast.ErrLost) {
+					t.Fatalf("Extend: %v; want ErrLost", err)
+				}
+			},
+		} {
+			lease := backend.Acquire(t, c.Mutex("a"))
+			work := context.WithoutCancel(lease.Context(ctx))
+			end(lease)
+			next, err := c.Mutex("a").Acquire(work)
+			if err != nil {
+				t.Fatalf("within a lease that was %s: %v", what, err)
+			}
+			backend.Release(t, next)
+		}
+		// A nested lease that is over does not hide the one around it.
+		l := c.Mutex("b", holdfast.Reentrant())
+		outer := backend.Acquire(t, l)
+		inner, err := l.Acquire(outer.Context(ctx))
+		if err != nil {
+			t.Fatal(err)
+		}
+		work := context.WithoutCancel(inner.Context(outer.Context(ctx)))
+		backend.Release(t, inner)
+		again, err := l.TryAcquire(work)
+		if err != nil {
+			t.Fatalf("within the outer lease: %v", err)
+		}
+		wantDeadlock(t, "without Reentrant", c.Mutex("b"), work, "b")
+		backend.Release(t, again)
+		backend.Release(t, outer)
+		b.Cleaned(t)
+	})
+}
+
+// A job of Once, an election and a barrier are refused within themselves, too.
+func TestRunsAndTermsWithinThemselvesFailAtOnce(t *testing.T) {
+	t.Parallel()
+	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
+		c := b.Client(t, nil)
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second) // for a lock that waits for itself
+		defer cancel()
+		job := c.Once("job", holdfast.Every(time.Hour))
+		_, err := job.Do(ctx, func(ctx context.Context, _ *holdfast.Lease) (string, error) {
+			_, err := job.Do(ctx, func(context.Context, *holdfast.Lease) (string, error) { return "", nil })
+			if !errors.Is(err, holdfast.ErrDeadlock) {
+				t.Errorf("a job within its own run: %v; want ErrDeadlock", err)
+			}
+			return "", err
+		})
+		if !errors.Is(err, holdfast.ErrDeadlock) {
+			t.Errorf("the job: %v", err)
+		}
+		e := c.Election("e")
+		err = e.Run(ctx, func(ctx context.Context, _ *holdfast.Lease) error {
+			return e.Run(ctx, func(context.Context, *holdfast.Lease) error { return nil })
+		})
+		if !errors.Is(err, holdfast.ErrDeadlock) || !strings.Contains(err.Error(), `"e"`) {
+			t.Errorf("an election within its own term: %v; want ErrDeadlock", err)
+		}
+		barrier := c.Barrier("b", 2)
+		first, err := barrier.Join(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		inFirst := first.Lease().Context(ctx)
+		second, err := barrier.Join(inFirst)
+		if err != nil {
+			t.Fatalf("the second of two parties: %v", err)
+		}
+		if _, err := barrier.Join(second.Lease().Context(inFirst)); !errors.Is(err, holdfast.ErrDeadlock) {
+			t.Errorf("a third party of two: %v; want ErrDeadlock", err)
+		}
+		_, _ = second.Leave(ctx), first.Leave(ctx)
+		latch := c.Latch("l", 1)
+		party, err := latch.Register(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := latch.Register(party.Lease().Context(ctx)); !errors.Is(err, holdfast.ErrHeld) {
+			t.Errorf("a second party of one: %v; want ErrHeld, since Register does not wait", err)
+		}
+		_ = party.Leave(ctx)
+	})
+}

@@ -230,6 +230,7 @@ func arrives(args []string) {
 			_ = party.Leave(context.Background())
 			must(c.Close(context.Background()))
 			return
+		case errors.Is(err, holdfast.ErrUnavailable): // for so many at once; the arrival is taken back
 		default:
 			must(err)
 		}

@@ -45,7 +45,9 @@ func (s *Server) AwaitInStep() {
 			if !ok && i > 0 {
 				return nil
 			}
-			if !strings.Contains(replica, ",offset="+info["master_repl_offset"]+",") {
+			// One that still waits for its first copy is at 0, and so is a master that has written nothing since.
+			online := strings.Contains(replica, ",state=online,")
+			if !online || !strings.Contains(replica, ",offset="+info["master_repl_offset"]+",") {
 				return fmt.Errorf("replica %d is %q, the master at %s", i, replica, info["master_repl_offset"])
 			}
 		}

@@ -329,7 +329,11 @@ func (d *flood) Run(ctx context.Context, call driver.Call) (string, error) {
 	if call.Script.Name == "batch_acquire" {
 		return fmt.Sprintf("taken %d 0 1", now), nil
 	}
-	if call.Script.Name != "release" {
+	switch call.Script.Name {
+	case "release":
+	case "survey": // it runs beside the acquires
+		return "", driver.ReplyError("ERR unknown")
+	default:
 		if strings.Contains(call.Args[0], "t") { // a caller that only tries is not queued
 			return fmt.Sprintf("held %d 15000 1 ", now), nil
 		}

@@ -1,0 +1,147 @@
+package redistest
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// conn is a connection that speaks version 2 of the Redis protocol.
+type conn struct {
+	net net.Conn
+	in  *bufio.Reader
+}
+
+func dial(ctx context.Context, socket string) (*conn, error) {
+	var d net.Dialer
+	c, err := d.DialContext(ctx, "unix", socket)
+	if err != nil {
+		return nil, err
+	}
+	return &conn{c, bufio.NewReader(c)}, nil
+}
+
+func (c *conn) close() { _ = c.net.Close() }
+
+// do sends a command and returns its reply. The connection is of no use after an error that is not a driver.ReplyError.
+func (c *conn) do(ctx context.Context, args ...string) (any, error) {
+	if err := c.send(ctx, args); err != nil {
+		return nil, err
+	}
+	return c.receive()
+}
+
+// send writes commands. ctx's deadline bounds this, and the receiving of the replies.
+func (c *conn) send(ctx context.Context, commands ...[]string) error {
+	deadline, _ := ctx.Deadline()
+	if err := c.net.SetDeadline(deadline); err != nil {
+		return err
+	}
+	var b []byte
+	for _, args := range commands {
+		b = fmt.Appendf(b, "*%d\r\n", len(args))
+		for _, arg := range args {
+			b = fmt.Appendf(b, "$%d\r\n%s\r\n", len(arg), arg)
+		}
+	}
+	_, err := c.net.Write(b)
+	return inTime(err)
+}
+
+// receive returns the next reply, or the error that the server sent in its place.
+func (c *conn) receive() (any, error) {
+	reply, err := c.read()
+	if err != nil {
+		return nil, inTime(err)
+	}
+	if refused, is := reply.(driver.ReplyError); is {
+		return nil, refused
+	}
+	return reply, nil
+}
+
+// inTime makes the error of a deadline that has passed that of a context.
+func inTime(err error) error {
+	var timeout net.Error
+	if errors.As(err, &timeout) && timeout.Timeout() {
+		return fmt.Errorf("%w: %w", context.DeadlineExceeded, err)
+	}
+	return err
+}
+
+// read reads a reply: a string, an int64, nil, a driver.ReplyError, or a []any of these.
+func (c *conn) read() (any, error) {
+	line, err := c.in.ReadString('\n')
+	if err != nil {
+		return nil, err
+	}
+	line = strings.TrimSuffix(line, "\r\n")
+	if line == "" {
+		return nil, errMalformed
+	}
+	kind, rest := line[0], line[1:]
+	switch kind {
+	case '+':
+		return rest, nil
+	case '-':
+		return driver.ReplyError(rest), nil
+	}
+	n, err := strconv.ParseInt(rest, 10, 64)
+	switch {
+	case err != nil:
+		return nil, errMalformed
+	case kind == ':':
+		return n, nil
+	case n < 0:
+		return nil, nil
+	case kind == '$':
+		body := make([]byte, n+2)
+		_, err := io.ReadFull(c.in, body)
+		return string(body[:n]), err
+	case kind == '*':
+		items := make([]any, n)
+		for i := range items {
+			if items[i], err = c.read(); err != nil {
+				return nil, err
+			}
+		}
+		return items, nil
+	}
+	return nil, errMalformed
+}
+
+var errMalformed = errors.New("redistest: malformed reply")
+
+// text returns a reply as text; that of several items has one on a line.
+func text(reply any) string {
+	switch r := reply.(type) {
+	case nil:
+		return ""
+	case []any:
+		lines := make([]string, len(r))
+		for i, item := range r {
+			lines[i] = text(item)
+		}
+		return strings.Join(lines, "\n")
+	}
+	return fmt.Sprint(reply)
+}
+
+// clock reads the reply to TIME.
+func clock(reply any) (time.Time, error) {
+	parts := strings.Split(text(reply), "\n")
+	if len(parts) != 2 {
+		return time.Time{}, errMalformed
+	}
+	s, err1 := strconv.ParseInt(parts[0], 10, 64)
+	us, err2 := strconv.ParseInt(parts[1], 10, 64)
+	return time.Unix(s, us*1000), errors.Join(err1, err2)
+}

@@ -1,0 +1,200 @@
+package redistest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/pubsub"
+)
+
+// Driver reaches a Server. It keeps a connection for each call that is under way, and one for subscriptions.
+type Driver struct {
+	s    *Server
+	subs *pubsub.Pool
+
+	mu   sync.Mutex
+	idle []*conn
+}
+
+// Driver returns a new driver for the server. Nothing is sent.
+func (s *Server) Driver() *Driver {
+	d := &Driver{s: s}
+	d.subs = pubsub.New(subscriber{s}, d.Run)
+	return d
+}
+
+// Addr returns the path of the server's socket.
+func (d *Driver) Addr() string { return d.s.socket() }
+
+// Close closes all connections.
+func (d *Driver) Close() error {
+	d.subs.Stop()
+	d.subs.Wait()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, c := range d.idle {
+		c.close()
+	}
+	return nil
+}
+
+// Subscribe opens a subscription until cancel is called.
+func (d *Driver) Subscribe(sub driver.Subscription) (cancel func()) { return d.subs.Subscribe(sub) }
+
+// Probe asks the server what it is.
+func (d *Driver) Probe(ctx context.Context) (info driver.ServerInfo, err error) {
+	err = d.use(ctx, func(c *conn) error {
+		hello, err := c.do(ctx, "HELLO", "2")
+		if err != nil {
+			return err
+		}
+		fields := strings.Split(text(hello), "\n")
+		for i := 0; i+1 < len(fields); i += 2 {
+			switch fields[i] {
+			case "server":
+				info.Server = fields[i+1]
+			case "version":
+				info.Version = fields[i+1]
+			}
+		}
+		now, err := c.do(ctx, "TIME")
+		if err != nil {
+			return err
+		}
+		info.Time, err = clock(now)
+		return err
+	})
+	return info, err
+}
+
+// Run sends a script or a command.
+func (d *Driver) Run(ctx context.Context, call driver.Call) (reply string, err error) {
+	err = d.use(ctx, func(c *conn) error {
+		reply, err = run(ctx, c, call)
+		return err
+	})
+	return reply, err
+}
+
+// RunAll sends several together, and again those scripts that the server did not know.
+func (d *Driver) RunAll(ctx context.Context, calls []driver.Call, tell func(i int, reply string, err error)) {
+	replies, errs := make([]string, len(calls)), make([]error, len(calls))
+	answered := 0
+	err := d.use(ctx, func(c *conn) error {
+		commands := make([][]string, len(calls))
+		for i, call := range calls {
+			commands[i] = command(call, false)
+		}
+		if err := c.send(ctx, commands...); err != nil {
+			return err
+		}
+		for i := range calls {
+			reply, err := c.receive()
+			if isBroken(err) {
+				return err
+			}
+			replies[i], errs[i] = text(reply), err
+			answered++
+		}
+		return nil
+	})
+	for i, call := range calls {
+		switch {
+		case i >= answered:
+			errs[i] = err
+		case isNoScript(errs[i]):
+			replies[i], errs[i] = d.Run(ctx, call)
+		}
+		tell(i, replies[i], errs[i])
+	}
+}
+
+// RunDurably sends a script and waits for replicas or disks on the same connection.
+func (d *Driver) RunDurably(ctx context.Context, call driver.Call, want driver.Durability) (reply string, reached driver.Confirmation, err error) {
+	err = d.use(ctx, func(c *conn) error {
+		if reply, err = run(ctx, c, call); err != nil || want.Counts != nil && !want.Counts(reply) {
+			return err
+		}
+		replicas, timeout := strconv.Itoa(want.Replicas), strconv.FormatInt(want.Timeout.Milliseconds(), 10)
+		if want.Fsync {
+			n, err := c.do(ctx, "WAITAOF", "1", replicas, timeout)
+			counts := strings.Split(text(n), "\n")
+			if err == nil && len(counts) == 2 {
+				reached.Fsync = counts[0] == "1"
+				reached.Replicas, err = strconv.Atoi(counts[1])
+			}
+			return err
+		}
+		n, err := c.do(ctx, "WAIT", replicas, timeout)
+		if err == nil {
+			reached.Replicas, err = strconv.Atoi(text(n))
+		}
+		return err
+	})
+	return reply, reached, err
+}
+
+// use calls f with a connection, which is kept unless f returns an error that did not come from the server.
+func (d *Driver) use(ctx context.Context, f func(c *conn) error) error {
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("%w: %w", driver.ErrNotSent, err)
+	}
+	d.mu.Lock()
+	var c *conn
+	if n := len(d.idle); n > 0 {
+		c, d.idle = d.idle[n-1], d.idle[:n-1]
+	}
+	d.mu.Unlock()
+	if c == nil {
+		var err error
+		if c, err = dial(ctx, d.s.socket()); err != nil {
+			return fmt.Errorf("%w: %w", driver.ErrNotSent, err)
+		}
+	}
+	err := f(c)
+	if isBroken(err) {
+		c.close()
+		return err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.idle = append(d.idle, c)
+	return err
+}
+
+// run sends a script by its hash, and whole if the server does not know it.
+func run(ctx context.Context, c *conn, call driver.Call) (string, error) {
+	reply, err := c.do(ctx, command(call, false)...)
+	if isNoScript(err) {
+		reply, err = c.do(ctx, command(call, true)...)
+	}
+	return text(reply), err
+}
+
+// command is a call as the server takes it: of a script, its hash or the whole.
+func command(call driver.Call, whole bool) []string {
+	head := []string{"EVALSHA", call.Script.SHA1, strconv.Itoa(len(call.Keys))}
+	switch {
+	case call.Script.Command != "":
+		head = []string{call.Script.Command}
+	case whole:
+		head = []string{"EVAL", call.Script.Source, strconv.Itoa(len(call.Keys))}
+	}
+	return slices.Concat(head, call.Keys, call.Args)
+}
+
+func isNoScript(err error) bool {
+	refused, is := err.(driver.ReplyError)
+	return is && strings.HasPrefix(string(refused), "NOSCRIPT")
+}
+
+// isBroken reports whether a connection is of no use after this error.
+func isBroken(err error) bool {
+	_, refused := err.(driver.ReplyError)
+	return err != nil && !refused
+}

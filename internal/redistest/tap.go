@@ -1,0 +1,30 @@
+package redistest
+
+import (
+	"context"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// Tap is a driver whose calls a test can watch, delay, fail and answer.
+type Tap struct {
+	*Driver
+	// On is called in place of Run, which is next.
+	On func(ctx context.Context, call driver.Call, next Run) (string, error)
+}
+
+// Run runs a script, as driver.Driver does.
+type Run func(ctx context.Context, call driver.Call) (string, error)
+
+// Run calls On.
+func (t Tap) Run(ctx context.Context, call driver.Call) (string, error) {
+	return t.On(ctx, call, t.Driver.Run)
+}
+
+// RunAll calls On for each call.
+func (t Tap) RunAll(ctx context.Context, calls []driver.Call, tell func(i int, reply string, err error)) {
+	for i, call := range calls {
+		reply, err := t.Run(ctx, call)
+		tell(i, reply, err)
+	}
+}

@@ -1,0 +1,293 @@
+package holdfast_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+)
+
+// doing is Do or TryDo of a lock.
+type doing func(context.Context, func(context.Context, *holdfast.Lease) error) error
+
+func TestDoReturnsWhatTheFunctionReturns(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	l := s.client().Mutex("m")
+	failure := errors.New("no luck")
+	for what, do := range map[string]doing{"Do": l.Do, "TryDo": l.TryDo} {
+		for _, result := range []error{nil, failure} {
+			var work context.Context
+			err := do(t.Context(), func(ctx context.Context, lease *holdfast.Lease) error {
+				work = ctx
+				wantHeld(t, s.client().Mutex("m"))
+				if ctx.Err() != nil || lease.Err() != nil {
+					t.Errorf("%s: the context of work has ended: %v; the lease: %v", what, ctx.Err(), lease.Err())
+				}
+				return result
+			})
+			if err != result {
+				t.Errorf("%s: %v; want %v", what, err, result)
+			}
+			if context.Cause(work) != holdfast.ErrReleased {
+				t.Errorf("%s: afterwards its context's cause is %v", what, context.Cause(work))
+			}
+		}
+		err := do(t.Context(), func(context.Context, *holdfast.Lease) error {
+			s.steal("m")
+			return failure
+		})
+		if !errors.Is(err, failure) || !errors.Is(err, holdfast.ErrLost) {
+			t.Errorf("%s, whose lock was lost: %v; want both errors", what, err)
+		}
+		s.give("m")
+	}
+}
+
+func TestDoReleasesWhenTheFunctionPanics(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	l := s.client().Mutex("m")
+	func() {
+		defer func() {
+			if p := recover(); p != "no luck" {
+				t.Errorf("the panic is %v", p)
+			}
+		}()
+		_ = l.Do(t.Context(), func(context.Context, *holdfast.Lease) error { panic("no luck") })
+	}()
+	release(t, acquire(t, s.client().Mutex("m")))
+}
+
+func TestDoDoesNotCallTheFunctionWithoutTheLock(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	lease := acquire(t, s.client().Mutex("m"))
+	l := s.client().Mutex("m", holdfast.Wait(0))
+	for what, do := range map[string]doing{"Do": l.Do, "TryDo": l.TryDo} {
+		err := do(t.Context(), func(context.Context, *holdfast.Lease) error {
+			t.Errorf("%s calls its function", what)
+			return nil
+		})
+		want(t, what, err, holdfast.ErrHeld)
+	}
+	release(t, lease)
+}
+
+// The function's context ends when the lease is lost, and says why.
+func TestDoEndsTheContextWithTheLease(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	err := s.client().Mutex("m").Do(t.Context(), func(ctx context.Context, lease *holdfast.Lease) error {
+		s.steal("m")
+		want(t, "Extend", lease.Extend(ctx, time.Hour), holdfast.ErrLost)
+		<-ctx.Done()
+		return context.Cause(ctx)
+	})
+	want(t, "Do", err, holdfast.ErrLost)
+}
+
+func TestAcquireGivesUpWithItsContext(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	lease := acquire(t, s.client().Mutex("m"))
+	l := s.client().Mutex("m")
+	ctx, cancel := context.WithCancel(t.Context())
+	waiting := start(t, func(context.Context) (*holdfast.Lease, error) { return l.Acquire(ctx) })
+	awaitWaiters(t, l, 1)
+	behind := s.client().Mutex("m")
+	next := start(t, behind.Acquire)
+	awaitWaiters(t, l, 2)
+	cancel()
+	if got := receive(t, waiting); got.err != context.Canceled {
+		t.Errorf("Acquire whose context ended: %v", got.err)
+	}
+	awaitWaiters(t, l, 1)
+	release(t, lease)
+	release(t, succeeded(t, next)) // it does not wait for the one that gave up
+	for what, acquire := range map[string]func(context.Context) (*holdfast.Lease, error){"Acquire": l.Acquire, "TryAcquire": l.TryAcquire} {
+		if _, err := acquire(ctx); err != context.Canceled {
+			t.Errorf("%s with a context that has ended: %v", what, err)
+		}
+	}
+	s.cleaned()
+}
+
+func TestWaitBoundsAcquire(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	lease := acquire(t, s.client().Mutex("m", holdfast.Owner("first")))
+	for _, d := range []time.Duration{0, 20 * time.Millisecond} {
+		_, err := s.client().Mutex("m", holdfast.Wait(d)).Acquire(t.Context())
+		var held *holdfast.HeldError
+		if !errors.As(err, &held) || held.Name != "m" || held.Holder.Owner != "first" {
+			t.Errorf("Acquire with Wait(%s): %v; want a HeldError that names the holder", d, err)
+		}
+	}
+	if n := len(status(t, s.client().Mutex("m")).Waiters); n != 0 {
+		t.Errorf("%d waiters are left in the queue", n)
+	}
+	release(t, lease)
+	for _, d := range []time.Duration{0, time.Hour} {
+		release(t, acquire(t, s.client().Mutex("m", holdfast.Wait(d))))
+	}
+	_, err := s.client().Mutex("m", holdfast.Wait(-1)).Acquire(t.Context())
+	want(t, "Acquire with a negative Wait", err, holdfast.ErrInvalid)
+}
+
+func TestReentrantLockIsAcquiredAgainWithinItsLease(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	c := s.client()
+	l := c.Mutex("m", holdfast.Reentrant(), holdfast.MaxDepth(3))
+	outer := acquire(t, l)
+	ctx := outer.Context(t.Context())
+	inner, err := l.Acquire(ctx)
+	if err != nil {
+		t.Fatalf("Acquire within the lease: %v", err)
+	}
+	innermost, err := l.TryAcquire(inner.Context(t.Context()))
+	if err != nil {
+		t.Fatalf("TryAcquire within the lease: %v", err)
+	}
+	if inner.Fence() != outer.Fence() || innermost.Fence() != outer.Fence() {
+		t.Errorf("the fences are %d, %d and %d", outer.Fence(), inner.Fence(), innermost.Fence())
+	}
+	_, err = l.Acquire(innermost.Context(t.Context()))
+	want(t, "a fourth lease of three", err, holdfast.ErrDepth)
+	wantHeld(t, l) // without the lease's context
+	_, err = c.Mutex("m").Acquire(ctx)
+	want(t, "Acquire within the lease without the option", err, holdfast.ErrDeadlock)
+	release(t, outer, innermost)
+	wantHeld(t, s.client().Mutex("m"))
+	release(t, inner)
+	s.cleaned()
+
+	err = l.Do(t.Context(), func(ctx context.Context, _ *holdfast.Lease) error {
+		return l.TryDo(ctx, func(context.Context, *holdfast.Lease) error { return nil })
+	})
+	if err != nil {
+		t.Errorf("Do within Do: %v", err)
+	}
+}
+
+// What ends a reentrant lock ends it for all its leases.
+func TestReentrantLeasesAreLostTogether(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	l := s.client().Mutex("m", holdfast.Reentrant())
+	outer := acquire(t, l)
+	inner, err := l.Acquire(outer.Context(t.Context()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.steal("m")
+	want(t, "Extend", inner.Extend(t.Context(), time.Hour), holdfast.ErrLost)
+	for _, lease := range []*holdfast.Lease{outer, inner} {
+		want(t, "Err", lease.Err(), holdfast.ErrLost)
+		want(t, "Release", lease.Release(t.Context()), holdfast.ErrLost)
+	}
+}
+
+func TestBadArgumentsAreInvalid(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	c := s.client()
+	long := strings.Repeat("x", 513)
+	for what, l := range map[string]*holdfast.Lock{
+		"an empty name":                c.Mutex(""),
+		"a long name":                  c.Mutex(long),
+		"a name with a newline":        c.Mutex("a\nb"),
+		"a name that is not UTF-8":     c.Mutex("\xff"),
+		"a name that begins with }":    c.Mutex("}a"),
+		"a TTL of 0":                   c.Mutex("m", holdfast.TTL(0)),
+		"a TTL beyond MaxTTL":          c.Mutex("m", holdfast.TTL(25*time.Hour)),
+		"a short MaxHold":              c.Mutex("m", holdfast.MaxHold(time.Millisecond)),
+		"an empty owner":               c.Mutex("m", holdfast.Owner("")),
+		"long notes":                   c.Mutex("m", holdfast.Meta("k", strings.Repeat("x", 2000))),
+		"a short poll":                 c.Mutex("m", holdfast.Poll(time.Microsecond)),
+		"MaxDepth without Reentrant":   c.Mutex("m", holdfast.MaxDepth(2)),
+		"a depth of 0":                 c.Mutex("m", holdfast.Reentrant(), holdfast.MaxDepth(0)),
+		"negative MinReplicas":         c.Mutex("m", holdfast.MinReplicas(-1, 0)),
+		"a long timeout of replicas":   c.Mutex("m", holdfast.MinReplicas(1, time.Hour)),
+		"an empty owner of a mutex":    c.OwnerMutex("m", ""),
+		"a semaphore of 0":             c.Semaphore("s", 0).Permits(1),
+		"0 permits":                    c.Semaphore("s", 1).Permits(0),
+		"one name":                     c.Multi([]string{"a"}),
+		"a name twice":                 c.Multi([]string{"a", "b", "a"}),
+		"NoRenew of several":           c.Multi([]string{"a", "b"}, holdfast.NoRenew()),
+		"MaxHold of several":           c.Multi([]string{"a", "b"}, holdfast.MaxHold(time.Minute)),
+		"MaxRenewals of several":       c.Multi([]string{"a", "b"}, holdfast.MaxRenewals(1)),
+		"an empty name among several":  c.Multi([]string{"a", ""}),
+		"a reader with a TTL of 0":     c.RWMutex("rw").Reader(holdfast.TTL(0)),
+		"a key with half a hash tag":   c.MutexKey("a}"),
+		"a Redisson name with a brace": c.RedissonMutex("a}b"),
+	} {
+		_, err1 := l.Acquire(t.Context())
+		_, err2 := l.TryAcquire(t.Context())
+		_, err3 := l.Status(t.Context())
+		for _, err := range []error{err1, err2, err3} {
+			want(t, what, err, holdfast.ErrInvalid)
+		}
+	}
+	s.cleaned()
+}
+
+func TestStatusSaysWhoHoldsAndWaits(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	l := s.client(func(cfg *holdfast.Config) { cfg.Owner = "from Config" }).Mutex("m", holdfast.Meta("k", "v"))
+	got := status(t, l)
+	if got.Held() || got.Name != "m" || got.Key != s.key("m") || got.Kind != holdfast.KindMutex || got.Time.IsZero() {
+		t.Errorf("Status of a free lock: %+v", got)
+	}
+	if h, held := got.Holder(); held {
+		t.Errorf("the holder of a free lock: %+v", h)
+	}
+	lease := acquire(t, l)
+	other := s.client().Mutex("m")
+	next := start(t, other.Acquire)
+	awaitWaiters(t, l, 1)
+	got = status(t, other)
+	h, held := got.Holder()
+	if !held || !got.Held() || got.Fence != lease.Fence() || h.Owner != "from Config" || h.Meta["k"] != "v" || h.Mode != holdfast.ModeExclusive ||
+		h.Fence != lease.Fence() || h.Foreign || h.Name != "m" {
+		t.Errorf("Status of a lock that is held: %+v", got)
+	}
+	release(t, lease)
+	release(t, succeeded(t, next))
+}
+
+// Nothing that fmt prints of a handle has the token in it, which is a secret.
+func TestPrintedHandlesHaveNoToken(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	c := s.client()
+	l := c.Mutex("m")
+	lease := acquire(t, l)
+	fields := strings.Split(s.do("GET", s.key("m")), ":")
+	if len(fields) < 2 || len(fields[1]) < 20 {
+		t.Fatalf("the lock's value has no token: %q", fields)
+	}
+	for _, handle := range []any{c, l, lease, c.RWMutex("rw"), c.Semaphore("s", 1)} {
+		for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%d"} {
+			if text := fmt.Sprintf(verb, handle); strings.Contains(text, fields[1]) {
+				t.Errorf("%s of a %T shows the token: %s", verb, handle, text)
+			}
+		}
+	}
+	if got, want := fmt.Sprint(l), `holdfast.Lock("m")`; got != want {
+		t.Errorf("a lock is printed as %s, want %s", got, want)
+	}
+	if got, want := fmt.Sprint(lease), fmt.Sprintf(`holdfast.Lease("m", fence %d)`, lease.Fence()); got != want {
+		t.Errorf("a lease is printed as %s, want %s", got, want)
+	}
+	if l.Name() != "m" || lease.Name() != "m" {
+		t.Errorf("the lock's name is %q, the lease's %q", l.Name(), lease.Name())
+	}
+	release(t, lease)
+}

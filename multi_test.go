@@ -1,0 +1,166 @@
+package holdfast_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+)
+
+func TestMultiIsAllOrNothing(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	c := s.client()
+	names := []string{"c", "a", "b"}
+	all := s.client().Multi(names)
+	for _, name := range names {
+		taken := acquire(t, c.Mutex(name))
+		_, err := all.TryAcquire(t.Context())
+		var held *holdfast.HeldError
+		if !errors.As(err, &held) || held.Name != name || held.Holder.Fence != taken.Fence() {
+			t.Errorf("TryAcquire while %q is held: %v", name, err)
+		}
+		_, err = s.client().Multi(names, holdfast.Wait(10*time.Millisecond)).Acquire(t.Context())
+		if !errors.As(err, &held) || held.Name != name {
+			t.Errorf("Acquire while %q is held: %v", name, err)
+		}
+		for _, other := range names {
+			if other != name {
+				release(t, acquire(t, c.Mutex(other)))
+			}
+		}
+		release(t, taken)
+	}
+	lease, err := all.TryAcquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		wantHeld(t, c.Mutex(name))
+	}
+	fences := lease.Fences()
+	if len(fences) != 3 || lease.Fence() != max(fences["a"], fences["b"], fences["c"]) || lease.IsShared() {
+		t.Errorf("the fences are %v, the highest is %d", fences, lease.Fence())
+	}
+	release(t, lease, lease)
+	want(t, "Err", lease.Err(), holdfast.ErrReleased)
+	s.cleaned()
+}
+
+// It waits for each lock in that lock's queue, and holds the earlier ones meanwhile.
+func TestMultiWaitsInTheQueues(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	c := s.client()
+	a, b := acquire(t, c.Mutex("a")), acquire(t, c.Mutex("b"))
+	next := start(t, s.client().Multi([]string{"b", "a"}).Acquire)
+	awaitWaiters(t, c.Mutex("a"), 1)
+	behind := start(t, s.client().Mutex("a").Acquire)
+	awaitWaiters(t, c.Mutex("a"), 2)
+	release(t, a)
+	awaitWaiters(t, c.Mutex("b"), 1)
+	wantWaiting(t, "the one behind", behind)
+	release(t, b)
+	release(t, succeeded(t, next))
+	release(t, succeeded(t, behind))
+	s.cleaned()
+}
+
+func TestMultiGivesUpWithItsContext(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	c := s.client()
+	b := acquire(t, c.Mutex("b"))
+	ctx, cancel := context.WithCancel(t.Context())
+	l := s.client().Multi([]string{"a", "b"})
+	waiting := start(t, func(context.Context) (*holdfast.Lease, error) { return l.Acquire(ctx) })
+	awaitWaiters(t, c.Mutex("b"), 1)
+	wantHeld(t, c.Mutex("a"))
+	cancel()
+	if got := receive(t, waiting); got.err != context.Canceled {
+		t.Errorf("Acquire: %v", got.err)
+	}
+	awaitRelease(t, c.Mutex("a"))
+	release(t, b)
+	s.cleaned()
+}
+
+// The lease is lost with one of its locks.
+func TestMultiIsLostWithOne(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	l := s.client().Multi([]string{"a", "b", "c"})
+	lease := acquire(t, l)
+	work := lease.Context(t.Context())
+	s.steal("b")
+	want(t, "Extend", lease.Extend(t.Context(), time.Hour), holdfast.ErrLost)
+	receive(t, work.Done())
+	receive(t, lease.Done())
+	var lost *holdfast.LostError
+	if err := lease.Err(); !errors.As(err, &lost) || lost.Name != "b" || lost.Fence != lease.Fences()["b"] || lost.Reason != holdfast.LossTaken {
+		t.Errorf("Err: %+v", lost)
+	}
+	want(t, "the cause", context.Cause(work), holdfast.ErrLost)
+	want(t, "Release", lease.Release(t.Context()), holdfast.ErrLost)
+	s.give("b")
+	s.cleaned()
+}
+
+func TestMultiIsExtended(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	lease := acquire(t, s.client().Multi([]string{"a", "b"}))
+	before := lease.Deadline()
+	if err := lease.Extend(t.Context(), time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	if got := lease.Deadline(); got.Sub(before) < 30*time.Minute {
+		t.Errorf("the deadline was %s and is %s", before, got)
+	}
+	want(t, "Extend by nothing", lease.Extend(t.Context(), 0), holdfast.ErrInvalid)
+	release(t, lease)
+	want(t, "Extend after Release", lease.Extend(t.Context(), time.Hour), holdfast.ErrReleased)
+}
+
+func TestMultiIsReentrant(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	l := s.client().Multi([]string{"a", "b"}, holdfast.Reentrant())
+	err := l.Do(t.Context(), func(ctx context.Context, outer *holdfast.Lease) error {
+		return l.TryDo(ctx, func(_ context.Context, inner *holdfast.Lease) error {
+			if inner.Fence() != outer.Fence() {
+				t.Errorf("the fences are %d and %d", outer.Fence(), inner.Fence())
+			}
+			return nil
+		})
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	s.cleaned()
+}
+
+func TestNamesAndStatusOfSeveral(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	l := s.client().Multi([]string{"b", "a"}, holdfast.Owner("me"))
+	if got := status(t, l); got.Held() {
+		t.Errorf("Status before: %+v", got)
+	}
+	lease := acquire(t, l)
+	got := status(t, l)
+	if len(got.Holders) != 2 || got.Key != "" || got.Name != l.Name() {
+		t.Errorf("Status: %+v", got)
+	}
+	for _, h := range got.Holders {
+		if h.Owner != "me" || h.Fence != lease.Fences()[h.Name] {
+			t.Errorf("a holder: %+v", h)
+		}
+	}
+	if lease.Name() != l.Name() || lease.Owner() != "me" || l.String() == "" || lease.String() == "" {
+		t.Errorf("%s is called %q, its lease %q, of %q", l, l.Name(), lease.Name(), lease.Owner())
+	}
+	release(t, lease)
+}

@@ -1,0 +1,215 @@
+package holdfast_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+)
+
+var errBroken = errors.New("broken")
+
+// job is what a Once runs.
+type job = func(context.Context, *holdfast.Lease) (string, error)
+
+func succeeds(context.Context, *holdfast.Lease) (string, error) { return "fine", nil }
+func fails(context.Context, *holdfast.Lease) (string, error)    { return "", errBroken }
+
+// mustNotRun is a job that must not run.
+func mustNotRun(t *testing.T) job {
+	return func(context.Context, *holdfast.Lease) (string, error) {
+		t.Error("the job runs again")
+		return "", nil
+	}
+}
+
+func TestOnceIsCompletedOnce(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	once := func() *holdfast.Once { return s.client().Once("j", holdfast.Every(time.Hour), holdfast.Owner("me")) }
+	_, err := once().Last(t.Context())
+	want(t, "Last before any run", err, holdfast.ErrOnceNone)
+	var fence uint64
+	first, err := once().Do(t.Context(), func(_ context.Context, lease *holdfast.Lease) (string, error) {
+		fence = lease.Fence()
+		wantHeld(t, s.client().Mutex("j"))
+		return "42 rows", nil
+	})
+	if err != nil || !first.Here || !first.Current || first.Result != "42 rows" || first.Owner != "me" || first.PID != os.Getpid() ||
+		first.Fence != fence || first.Try != 1 || first.Time.IsZero() {
+		t.Fatalf("Do: %+v, %v", first, err)
+	}
+	first.Here = false
+	lease := acquire(t, s.client().Mutex("j")) // what is done needs no lock
+	for what, call := range map[string]func() (holdfast.Completion, error){
+		"Do":    func() (holdfast.Completion, error) { return once().Do(t.Context(), mustNotRun(t)) },
+		"TryDo": func() (holdfast.Completion, error) { return once().TryDo(t.Context(), mustNotRun(t)) },
+		"Last":  func() (holdfast.Completion, error) { return once().Last(t.Context()) },
+	} {
+		if got, err := call(); err != nil || got != first {
+			t.Errorf("%s: %+v, %v; want %+v", what, got, err, first)
+		}
+	}
+	release(t, lease)
+}
+
+// Each slot is a window of its own.
+func TestSlots(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	c := s.client()
+	for _, name := range []string{"2026-11-22T02", "2026-11-22T03", "{odd} one"} {
+		slot := c.Once("j", holdfast.Slot(name, time.Hour))
+		if got, err := slot.Do(t.Context(), succeeds); err != nil || !got.Here || got.Try != 1 {
+			t.Errorf("slot %q: %+v, %v", name, got, err)
+		}
+		if got, err := slot.TryDo(t.Context(), mustNotRun(t)); err != nil || got.Here || got.Result != "fine" {
+			t.Errorf("slot %q again: %+v, %v", name, got, err)
+		}
+	}
+}
+
+// A run that fails, panics or loses the lock does not count.
+func TestOnceRunsAgainAfterAFailure(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	once := s.client().Once("j", holdfast.Every(time.Hour))
+	got, err := once.Do(t.Context(), fails)
+	if err != errBroken || got != (holdfast.Completion{}) {
+		t.Errorf("a run that fails: %+v, %v", got, err)
+	}
+	func() {
+		defer func() { _ = recover() }()
+		_, _ = once.TryDo(t.Context(), func(context.Context, *holdfast.Lease) (string, error) { panic("broken") })
+	}()
+	got, err = once.Do(t.Context(), func(context.Context, *holdfast.Lease) (string, error) {
+		s.steal("j")
+		return "too late", nil
+	})
+	if !errors.Is(err, holdfast.ErrLost) || got != (holdfast.Completion{}) {
+		t.Errorf("a run that lost the lock: %+v, %v", got, err)
+	}
+	s.give("j")
+	if got, err := once.Do(t.Context(), succeeds); err != nil || !got.Here || got.Try != 4 {
+		t.Errorf("the run after three that failed: %+v, %v", got, err)
+	}
+}
+
+func TestMaxTries(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	c := s.client()
+	once := c.Once("j", holdfast.Every(time.Hour), holdfast.MaxTries(2))
+	for range 2 {
+		_, err := once.Do(t.Context(), fails)
+		want(t, "a run that fails", err, errBroken)
+	}
+	_, err := once.Do(t.Context(), mustNotRun(t))
+	want(t, "a third try of two", err, holdfast.ErrOnceExhausted)
+	_, err = once.TryDo(t.Context(), mustNotRun(t))
+	want(t, "a third try of two", err, holdfast.ErrOnceExhausted)
+	if got, err := c.Once("j", holdfast.Every(time.Hour), holdfast.MaxTries(3)).Do(t.Context(), succeeds); err != nil || got.Try != 3 {
+		t.Errorf("a third try of three: %+v, %v", got, err)
+	}
+}
+
+// A caller that comes while another process runs the job waits for the outcome.
+func TestOnceWaitsForWhoRunsIt(t *testing.T) {
+	t.Parallel()
+	for _, result := range []error{nil, errBroken} {
+		s := newSpace(t)
+		once := func() *holdfast.Once { return s.client().Once("j", holdfast.Every(time.Hour)) }
+		var next <-chan outcome[holdfast.Completion]
+		_, err := once().Do(t.Context(), func(context.Context, *holdfast.Lease) (string, error) {
+			_, err := once().TryDo(t.Context(), mustNotRun(t))
+			want(t, "TryDo while another runs it", err, holdfast.ErrHeld)
+			_, err = s.client().Once("j", holdfast.Every(time.Hour), holdfast.Wait(0)).Do(t.Context(), mustNotRun(t))
+			want(t, "Do with Wait(0) while another runs it", err, holdfast.ErrHeld)
+			waiting := once()
+			next = start(t, func(ctx context.Context) (holdfast.Completion, error) { return waiting.Do(ctx, succeeds) })
+			awaitWaiters(t, waiting, 1)
+			return "first", result
+		})
+		if err != result {
+			t.Errorf("Do: %v; want %v", err, result)
+		}
+		if got := succeeded(t, next); got.Here != (result != nil) {
+			t.Errorf("the run that counts for the waiter, after %v: %+v", result, got)
+		}
+	}
+}
+
+// What was completed counts, although its caller's context has ended.
+func TestOnceOfAContextThatEnds(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	once := s.client().Once("j", holdfast.Every(time.Hour))
+	ctx, cancel := context.WithCancel(t.Context())
+	got, err := once.Do(ctx, func(work context.Context, _ *holdfast.Lease) (string, error) {
+		cancel()
+		receive(t, work.Done())
+		return "done", nil
+	})
+	if err != nil || !got.Here {
+		t.Errorf("Do: %+v, %v", got, err)
+	}
+	if got, err := once.Last(t.Context()); err != nil || got.Result != "done" {
+		t.Errorf("Last: %+v, %v", got, err)
+	}
+}
+
+func TestOnceOfALongResult(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	once := s.client().Once("j", holdfast.Every(time.Hour))
+	_, err := once.Do(t.Context(), func(context.Context, *holdfast.Lease) (string, error) { return strings.Repeat("x", 64<<10+1), nil })
+	want(t, "a result of more than 64 KiB", err, holdfast.ErrInvalid)
+	if got, err := once.Do(t.Context(), mustNotRun(t)); err != nil || got.Result != "" {
+		t.Errorf("Do after that: %+v, %v", got, err)
+	}
+}
+
+func TestOnceRefuses(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	c := s.client()
+	for what, once := range map[string]*holdfast.Once{
+		"no name":            c.Once("", holdfast.Every(time.Hour)),
+		"a window of 0":      c.Once("j", holdfast.Every(0)),
+		"a window of ages":   c.Once("j", holdfast.Every(11*365*24*time.Hour)),
+		"a slot's odd name":  c.Once("j", holdfast.Slot("a\nb", time.Hour)),
+		"a slot of no name":  c.Once("j", holdfast.Slot("", time.Hour)),
+		"a forgetful slot":   c.Once("j", holdfast.Slot("s", 0)),
+		"no window":          c.Once("j", holdfast.Window{}),
+		"no tries":           c.Once("j", holdfast.Every(time.Hour), holdfast.MaxTries(0)),
+		"a TTL of 0":         c.Once("j", holdfast.Every(time.Hour), holdfast.TTL(0)),
+		"a wait without end": c.Once("j", holdfast.Every(time.Hour), holdfast.Wait(-1)),
+	} {
+		_, err := once.Do(t.Context(), mustNotRun(t))
+		want(t, what, err, holdfast.ErrInvalid)
+		_, err = once.TryDo(t.Context(), mustNotRun(t))
+		want(t, what, err, holdfast.ErrInvalid)
+	}
+}
+
+func TestStatusOfAJob(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	once := s.client().Once("j", holdfast.Every(time.Hour))
+	_, err := once.Do(t.Context(), func(_ context.Context, lease *holdfast.Lease) (string, error) {
+		if got := status(t, once); once.Name() != "j" || got.Kind != holdfast.KindMutex || got.Fence != lease.Fence() {
+			t.Errorf("Status of %s: %+v", once.Name(), got)
+		}
+		return "", nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	if got := status(t, once); got.Held() {
+		t.Errorf("Status afterwards: %+v", got)
+	}
+}

@@ -1,0 +1,235 @@
+package holdfast_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+)
+
+func TestReadersShareAndWritersDoNot(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	here, there := s.client().RWMutex("rw"), s.client().RWMutex("rw")
+	one, two := acquire(t, here.Reader()), acquire(t, there.Reader())
+	if one.Fence() != two.Fence() || !one.IsShared() || !two.IsShared() {
+		t.Errorf("readers at the same time have the fences %d and %d; shared: %t and %t", one.Fence(), two.Fence(), one.IsShared(), two.IsShared())
+	}
+	wantHeld(t, there.Writer())
+	release(t, one)
+	wantHeld(t, there.Writer())
+	release(t, two)
+	writer := acquire(t, there.Writer())
+	if writer.Fence() <= one.Fence() || writer.IsShared() {
+		t.Errorf("the writer's fence %d follows %d; shared: %t", writer.Fence(), one.Fence(), writer.IsShared())
+	}
+	wantHeld(t, here.Reader())
+	wantHeld(t, here.Writer())
+	release(t, writer)
+	s.cleaned()
+}
+
+// Neither side starves: a reader that comes while a writer waits goes in after it.
+func TestReadersAndWritersAreServedInOrder(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	client := func() *holdfast.RWMutex { return s.client().RWMutex("rw") }
+	rw := client()
+	reading := acquire(t, rw.Reader())
+	writer := start(t, client().Writer().Acquire)
+	awaitWaiters(t, rw, 1)
+	third := start(t, client().Reader().Acquire)
+	awaitWaiters(t, rw, 2)
+	fourth := start(t, client().Reader().Acquire)
+	awaitWaiters(t, rw, 3)
+	wantHeld(t, rw.Reader())
+
+	release(t, reading)
+	writing := succeeded(t, writer)
+	wantWaiting(t, "a reader", third)
+	release(t, writing)
+	a, b := succeeded(t, third), succeeded(t, fourth) // together
+	if a.Fence() != b.Fence() || a.Fence() <= writing.Fence() {
+		t.Errorf("the readers' fences are %d and %d, after the writer's %d", a.Fence(), b.Fence(), writing.Fence())
+	}
+	release(t, a, b)
+	s.cleaned()
+}
+
+func TestReadersOfAProcessGoInTogether(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	rw := s.client().RWMutex("rw")
+	writing := acquire(t, s.client().RWMutex("rw").Writer())
+	var readers []<-chan outcome[*holdfast.Lease]
+	for range 5 {
+		readers = append(readers, start(t, rw.Reader().Acquire))
+	}
+	awaitWaiters(t, rw, 1)
+	release(t, writing)
+	var leases []*holdfast.Lease
+	for _, r := range readers {
+		leases = append(leases, succeeded(t, r))
+	}
+	for i, lease := range leases {
+		if lease.Fence() != leases[0].Fence() {
+			t.Errorf("the readers have the fences %d and %d", leases[0].Fence(), lease.Fence())
+		}
+		wantHeld(t, s.client().RWMutex("rw").Writer())
+		release(t, leases[i])
+	}
+	release(t, acquire(t, rw.Writer()))
+	s.cleaned()
+}
+
+func TestDowngradeLeavesNoGap(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	rw, other := s.client().RWMutex("rw"), s.client().RWMutex("rw")
+	writing := acquire(t, rw.Writer())
+	reader := start(t, s.client().RWMutex("rw").Reader().Acquire)
+	awaitWaiters(t, rw, 1)
+	writer := start(t, other.Writer().Acquire)
+	awaitWaiters(t, rw, 2)
+
+	reading, err := rw.Downgrade(t.Context(), writing)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if reading.Fence() != writing.Fence() || !reading.IsShared() {
+		t.Errorf("the fence was %d and is %d; shared: %t", writing.Fence(), reading.Fence(), reading.IsShared())
+	}
+	want(t, "the writer's lease", writing.Err(), holdfast.ErrReleased)
+	second := succeeded(t, reader) // a reader that waits goes in
+	wantWaiting(t, "another writer", writer)
+	release(t, reading, second)
+	release(t, succeeded(t, writer))
+	s.cleaned()
+}
+
+func TestTryUpgrade(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	rw := s.client().RWMutex("rw")
+	reading, other := acquire(t, rw.Reader()), acquire(t, s.client().RWMutex("rw").Reader())
+	_, err := rw.TryUpgrade(t.Context(), reading)
+	want(t, "TryUpgrade beside another reader", err, holdfast.ErrHeld)
+	if err := reading.Err(); err != nil {
+		t.Errorf("the reader's lease after it was refused: %v", err)
+	}
+	release(t, other)
+	writing, err := rw.TryUpgrade(t.Context(), reading)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if writing.Fence() <= reading.Fence() || writing.IsShared() {
+		t.Errorf("the writer's fence %d follows %d; shared: %t", writing.Fence(), reading.Fence(), writing.IsShared())
+	}
+	want(t, "the reader's lease", reading.Err(), holdfast.ErrReleased)
+	wantHeld(t, s.client().RWMutex("rw").Reader())
+	_, err = rw.TryUpgrade(t.Context(), reading)
+	want(t, "TryUpgrade of a lease that is over", err, holdfast.ErrReleased)
+	release(t, writing)
+	s.cleaned()
+}
+
+// Downgrade and TryUpgrade take the other side's lease of the same lock; otherwise nothing changes.
+func TestChangesOfSideRefuseOtherLeases(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	c := s.client()
+	rw := c.RWMutex("rw")
+	for what, l := range map[string]*holdfast.Lock{
+		"a mutex":           c.Mutex("m"),
+		"another RWMutex":   c.RWMutex("other").Writer(),
+		"several locks":     c.Multi([]string{"a", "b"}),
+		"the wrong options": c.RWMutex("rw").Writer(),
+	} {
+		lease := acquire(t, l)
+		to := rw
+		if what == "the wrong options" {
+			to = c.RWMutex("rw", holdfast.TTL(0))
+		}
+		_, err := to.Downgrade(t.Context(), lease)
+		want(t, "Downgrade with "+what, err, holdfast.ErrInvalid)
+		_, err = to.TryUpgrade(t.Context(), lease)
+		if what != "the wrong options" {
+			want(t, "TryUpgrade with "+what, err, holdfast.ErrInvalid)
+		}
+		if lease.Err() != nil {
+			t.Errorf("the lease of %s: %v", what, lease.Err())
+		}
+		release(t, lease)
+	}
+	s.cleaned()
+}
+
+// A change of sides that cannot reach the lock any more loses it.
+func TestDowngradeOfALostLease(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	rw := s.client().RWMutex("rw")
+	for what, f := range map[string]func() error{
+		"Downgrade": func() error {
+			lease := acquire(t, rw.Writer())
+			s.do("DEL", s.key("rw"))
+			_, err := rw.Downgrade(t.Context(), lease)
+			_ = lease.Release(t.Context())
+			return err
+		},
+		"TryUpgrade": func() error {
+			lease := acquire(t, rw.Reader())
+			s.do("DEL", s.key("rw"))
+			_, err := rw.TryUpgrade(t.Context(), lease)
+			_ = lease.Release(t.Context())
+			return err
+		},
+	} {
+		want(t, what, f(), holdfast.ErrLost)
+	}
+}
+
+// The writer may also read; a reader that wants to write has TryUpgrade.
+func TestReentrantReadersAndWriters(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	rw := s.client().RWMutex("rw", holdfast.Reentrant())
+	err := rw.Writer().Do(t.Context(), func(ctx context.Context, writing *holdfast.Lease) error {
+		return rw.Reader().TryDo(ctx, func(ctx context.Context, reading *holdfast.Lease) error {
+			if reading.Fence() != writing.Fence() {
+				t.Errorf("the fences are %d and %d", writing.Fence(), reading.Fence())
+			}
+			_, err := rw.Downgrade(ctx, writing)
+			want(t, "Downgrade while the lock is acquired again within", err, holdfast.ErrInvalid)
+			return writing.Err()
+		})
+	})
+	if err != nil {
+		t.Errorf("a writer that reads: %v", err)
+	}
+	err = rw.Reader().Do(t.Context(), func(ctx context.Context, _ *holdfast.Lease) error {
+		_, err := rw.Writer().TryAcquire(ctx)
+		return err
+	})
+	want(t, "a reader that writes", err, holdfast.ErrDeadlock)
+	s.cleaned()
+}
+
+func TestStatusOfAnRWMutex(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	rw := s.client().RWMutex("rw", holdfast.TTL(time.Hour))
+	if rw.Name() != "rw" {
+		t.Errorf("its name is %q", rw.Name())
+	}
+	for mode, side := range map[holdfast.Mode]*holdfast.Lock{holdfast.ModeReader: rw.Reader(), holdfast.ModeWriter: rw.Writer(holdfast.Owner("me"))} {
+		lease := acquire(t, side)
+		got := status(t, rw)
+		h, held := got.Holder()
+		if !held || got.Kind != holdfast.KindRWMutex || h.Mode != mode || h.Owner != lease.Owner() || h.Fence != lease.Fence() || h.TTL < time.Minute {
+			t.Errorf("Status with a %s: %+v", mode, got)
+		}
+		release(t, lease)
+	}
+}

@@ -1,0 +1,120 @@
+package holdfast_test
+
+import (
+	"testing"
+
+	"github.com/holdfast-go/holdfast"
+)
+
+func TestSemaphoreCountsItsPermits(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	semaphore := func() *holdfast.Semaphore { return s.client().Semaphore("s", 3) }
+	one, two := acquire(t, semaphore().Permits(1)), acquire(t, semaphore().Permits(2))
+	if two.Fence() <= one.Fence() {
+		t.Errorf("fence %d follows %d", two.Fence(), one.Fence())
+	}
+	wantHeld(t, semaphore().Permits(1))
+	release(t, one)
+	wantHeld(t, semaphore().Permits(2))
+	again := acquire(t, semaphore().Permits(1))
+	release(t, two, again)
+	s.cleaned()
+}
+
+// A waiter that wants many permits is not passed by those that want few.
+func TestSemaphoreServesInOrder(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	semaphore := func() *holdfast.Semaphore { return s.client().Semaphore("s", 3) }
+	one, two := acquire(t, semaphore().Permits(1)), acquire(t, semaphore().Permits(1))
+	heavy := start(t, semaphore().Permits(3).Acquire)
+	awaitWaiters(t, semaphore(), 1)
+	wantHeld(t, semaphore().Permits(1)) // though one is free
+	light := start(t, semaphore().Permits(1).Acquire)
+	awaitWaiters(t, semaphore(), 2)
+	release(t, one)
+	wantWaiting(t, "the heavy one", heavy)
+	wantWaiting(t, "the light one", light)
+	release(t, two)
+	all := succeeded(t, heavy)
+	wantWaiting(t, "the light one", light)
+	release(t, all)
+	release(t, succeeded(t, light))
+	s.cleaned()
+}
+
+// Programs that disagree about the number of permits are told so.
+func TestSemaphoresOfDifferentSizes(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	c := s.client()
+	lease := acquire(t, c.Semaphore("s", 3).Permits(1))
+	want(t, "another number while a permit is held", tryAcquire(t, c.Semaphore("s", 4).Permits(1)), holdfast.ErrMismatch)
+	_, err := c.Semaphore("s", 4).Permits(1).Acquire(t.Context())
+	want(t, "another number while a permit is held", err, holdfast.ErrMismatch)
+	release(t, lease)
+	release(t, acquire(t, c.Semaphore("s", 4).Permits(1)))
+	want(t, "more permits than there are", tryAcquire(t, c.Semaphore("s", 4).Permits(5)), holdfast.ErrMismatch)
+	s.cleaned()
+}
+
+func TestResize(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	sem := s.client().Semaphore("s", 2)
+	resize := func(n int) {
+		t.Helper()
+		if err := sem.Resize(t.Context(), n); err != nil {
+			t.Fatalf("Resize to %d: %v", n, err)
+		}
+	}
+	one, two := acquire(t, sem.Permits(1)), acquire(t, s.client().Semaphore("s", 2).Permits(1))
+	next := start(t, s.client().Semaphore("s", 2).Permits(1).Acquire)
+	awaitWaiters(t, sem, 1)
+	resize(3)
+	three := succeeded(t, next)
+
+	resize(1) // nobody loses a permit, and none is granted until enough have come back
+	for _, lease := range []*holdfast.Lease{one, two, three} {
+		if err := lease.Err(); err != nil {
+			t.Errorf("a lease after a Resize below what is held: %v", err)
+		}
+	}
+	release(t, one, two)
+	wantHeld(t, sem.Permits(1))
+	_, err := sem.Permits(2).Acquire(t.Context())
+	want(t, "more permits than there are now", err, holdfast.ErrMismatch)
+	release(t, three)
+	lease := acquire(t, s.client().Semaphore("s", 9).Permits(1)) // what clients say does not matter
+	wantHeld(t, sem.Permits(1))
+	release(t, lease)
+
+	resize(0) // what they say matters again
+	lease = acquire(t, s.client().Semaphore("s", 9).Permits(9))
+	want(t, "the former number", tryAcquire(t, sem.Permits(1)), holdfast.ErrMismatch)
+	release(t, lease)
+	for _, n := range []int{-1, 1_000_001} {
+		want(t, "Resize out of bounds", sem.Resize(t.Context(), n), holdfast.ErrInvalid)
+	}
+	s.cleaned()
+}
+
+func TestStatusOfASemaphore(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	sem := s.client().Semaphore("s", 5)
+	one, two := acquire(t, sem.Permits(2)), acquire(t, s.client().Semaphore("s", 5).Permits(1))
+	got := status(t, sem)
+	permits := 0
+	for _, h := range got.Holders {
+		permits += h.Permits
+		if h.Mode != holdfast.ModePermits {
+			t.Errorf("a holder: %+v", h)
+		}
+	}
+	if sem.Name() != "s" || got.Name != "s" || got.Kind != holdfast.KindSemaphore || got.Limit != 5 || len(got.Holders) != 2 || permits != 3 || got.Fence != two.Fence() {
+		t.Errorf("Status: %+v", got)
+	}
+	release(t, one, two)
+}

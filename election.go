@@ -62,16 +62,12 @@ func (e *Election) Leader(ctx context.Context) (Holder, error) {
 // one in which it begins; what it yielded last may be over meanwhile.
 func (e *Election) Watch(ctx context.Context) iter.Seq2[Status, error] {
 	return func(yield func(Status, error) bool) {
-		for leader, err := range e.e.Watch(ctx) {
+		for s, err := range e.e.Watch(ctx) {
 			if err != nil {
 				yield(Status{}, leave(err))
 				return
 			}
-			var holders []engine.Holder
-			if leader != nil {
-				holders = append(holders, *leader)
-			}
-			if !yield(newStatus(e.e.Lock(), holders), nil) {
+			if !yield(newStatus(&s), nil) {
 				return
 			}
 		}

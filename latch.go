@@ -82,16 +82,7 @@ func (l *Latch) Delete(ctx context.Context) error { return leave(l.e.Delete(ctx)
 func (l *Latch) Name() string { return l.e.Name() }
 
 // Status says which parties have registered and not counted down yet, and how many are left. It changes nothing.
-func (l *Latch) Status(ctx context.Context) (Status, error) {
-	s, err := statusOf(ctx, l.e.Lock())
-	if err == nil {
-		s.Count, err = l.Count(ctx)
-	}
-	if err != nil {
-		return Status{}, err
-	}
-	return s, nil
-}
+func (l *Latch) Status(ctx context.Context) (Status, error) { return statusOf(ctx, l.e.Lock()) }
 
 // LatchParty is a registered party of a latch.
 type LatchParty struct {

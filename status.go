@@ -12,12 +12,17 @@ type Status struct {
 	Name    string
 	Key     string // "" of several locks
 	Kind    Kind
-	Holders []Holder  // none: it is free
-	Waiters []Waiter  // in their order
-	Limit   int       // permits of a semaphore, parties of a latch or barrier, else 0
-	Count   int       // parties of a latch that have not counted down, else 0
-	Fence   uint64    // of the latest grant
-	Time    time.Time // by the server's clock
+	Holders []Holder // none: it is free. Of more than 100,000, so many
+	// Waiters are those in the server's queue, in their order. Of more than 1,000, they are the first. Servers of a Quorum
+	// have no queue. Processes that died without leaving are among them until it would be their turn, or for some minutes.
+	Waiters []Waiter
+	Waiting int // how many wait, of which Waiters has the first
+	// Limit is the number of permits of a semaphore, or of parties of a latch or barrier, as the server has it; if it has
+	// none, because nobody uses the lock, as the caller has it. Of other locks it is 0.
+	Limit int
+	Count int       // parties of a latch that have not counted down, else 0
+	Fence uint64    // of the latest grant; 0 of a mutex that is free
+	Time  time.Time // by the server's clock
 }
 
 // Held reports whether anybody holds the lock.
@@ -48,7 +53,8 @@ type Holder struct {
 	Foreign bool          // another program holds it: only Name and TTL are known
 }
 
-// Waiter is a process that waits for a lock, with one or more goroutines.
+// Waiter is a process that waits for a lock, with one or more goroutines. Its program wrote Owner, Host and Meta: escape
+// them before you display them.
 type Waiter struct {
 	Owner   string
 	Host    string
@@ -69,8 +75,13 @@ const (
 	KindRedisson  Kind = "redisson"
 	KindRWMutex   Kind = "rwmutex"
 	KindSemaphore Kind = "semaphore"
+	KindMulti     Kind = "multi"    // in events only
+	KindOnce      Kind = "once"     // in events only
+	KindElection  Kind = "election" // in events only
 	KindLatch     Kind = "latch"
 	KindBarrier   Kind = "barrier"
+	KindQuorum    Kind = "quorum"  // in events only
+	KindForeign   Kind = "foreign" // what another program has put where the lock would be
 )
 
 // Mode is how a lock is held or wanted.
@@ -88,30 +99,30 @@ const (
 // kinds are the engine's names of kinds of locks.
 var kinds = map[string]Kind{
 	"mutex": KindMutex, "own": KindOwner, "redisson": KindRedisson, "rw": KindRWMutex, "sem": KindSemaphore,
-	"latch": KindLatch, "bar": KindBarrier,
+	"latch": KindLatch, "bar": KindBarrier, "foreign": KindForeign,
 }
 
 func statusOf(ctx context.Context, l engine.Lock) (Status, error) {
-	holders, err := l.Holders(ctx)
+	s, err := l.Status(ctx)
 	if err != nil {
 		return Status{}, leave(err)
 	}
-	return newStatus(l, holders), nil
+	return newStatus(&s), nil
 }
 
-// maxWaiters bounds the waiters of one lock in a Status, since a server can name any number.
-const maxWaiters = 10_000
-
-func newStatus(l engine.Lock, holders []engine.Holder) Status {
-	s := Status{Name: l.Name(), Key: l.Key(), Kind: kinds[l.Form()], Limit: l.Limit(), Time: l.Now()}
-	waiters := map[string]int{} // by the lock's key
-	for _, h := range holders {
-		s.Holders = append(s.Holders, holder(h))
-		s.Fence = max(s.Fence, h.Fence)
-		waiters[h.Key] = h.Waiters
+func newStatus(of *engine.Status) Status {
+	s := Status{
+		Name: of.Name, Key: of.Key, Kind: kinds[of.Form], Waiting: of.Waiting, Limit: of.Limit, Count: of.Count, Fence: of.Fence,
+		Time: of.Time,
 	}
-	for _, n := range waiters {
-		s.Waiters = append(s.Waiters, make([]Waiter, min(max(n, 0), maxWaiters))...)
+	for _, h := range of.Holders {
+		s.Holders = append(s.Holders, holder(h))
+	}
+	for _, w := range of.Waiters {
+		mode, permits := modeOf(kinds[w.Form], w.Weight)
+		s.Waiters = append(s.Waiters, Waiter{
+			Owner: w.Owner, Host: w.Host, PID: w.PID, Meta: w.Meta, Mode: mode, Permits: permits, Since: w.Since,
+		})
 	}
 	return s
 }
@@ -121,19 +132,27 @@ func holder(h engine.Holder) Holder {
 		Name: h.Name, Owner: h.Owner, Host: h.Host, PID: h.PID, Meta: h.Meta, Fence: h.Fence, Since: h.Since, TTL: h.TTL,
 		Foreign: h.Foreign,
 	}
-	switch kind := kinds[h.Form]; {
-	case h.Foreign, kind == "":
-	case kind == KindRWMutex && h.Weight == 1:
-		own.Mode = ModeReader
-	case kind == KindRWMutex && h.Weight > 1:
-		own.Mode = ModeWriter
-	case kind == KindRWMutex: // the server did not say which
-	case kind == KindSemaphore:
-		own.Mode, own.Permits = ModePermits, h.Weight
-	case kind == KindLatch, kind == KindBarrier:
-		own.Mode = ModeParty
-	default:
-		own.Mode = ModeExclusive
+	if !h.Foreign {
+		own.Mode, own.Permits = modeOf(kinds[h.Form], h.Weight)
 	}
 	return own
+}
+
+// modeOf returns how a lock of that kind is held or wanted with that weight, and of a semaphore how many permits that is.
+func modeOf(kind Kind, weight int) (mode Mode, permits int) {
+	switch {
+	case kind == "":
+		return "", 0
+	case kind == KindRWMutex && weight == 1:
+		return ModeReader, 0
+	case kind == KindRWMutex && weight > 1:
+		return ModeWriter, 0
+	case kind == KindRWMutex: // the server did not say which
+		return "", 0
+	case kind == KindSemaphore:
+		return ModePermits, weight
+	case kind == KindLatch, kind == KindBarrier:
+		return ModeParty, 0
+	}
+	return ModeExclusive, 0
 }

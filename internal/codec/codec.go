@@ -167,6 +167,7 @@ const (
 	SettingsAre Word = "settings"
 	Spent       Word = "spent"
 	Stale       Word = "stale"
+	StatusIs    Word = "status"
 	Taken       Word = "taken"
 	Told        Word = "told"
 	Tripped     Word = "tripped"

@@ -258,6 +258,28 @@ var samples = []sample{
 			}},
 		}).refuses("holders "+now+" 1 3 5", "holders "+now+" 1 3 5 0 x", "holders "+now+" 1 3 5 0\nx 2 "+value, "holders "+now+" 1 3 5 0\n5 2 "+value+"\n5", "held "+now+" 1 3 5 0"),
 	of("holders of any kind", &Holders{Lock: shareLock, Cursor: "0", Count: 10}).sends(script.ShareHolders, "k q f e", "", "", "0", "10"),
+	of("status", &Status{Lock: shareLock, Kind: Semaphore, Cursor: "17", Holds: 500, Waiters: 2}).
+		sends(script.Status, "k q", "", "", "sem", "17", "500", "2").
+		reads(map[string]any{
+			"status " + now + " nothing 0 0 -1 0 0 0": StatusReply{Head: head(StatusIs), Kind: HoldsNothing, Count: -1, Next: "0"},
+			"status " + now + " foreign 0 0 -1 1 0 1\n-1 0 \n15 0 " + info: StatusReply{
+				Head: head(StatusIs), Kind: HoldsForeign, Count: -1, Queued: 1, Next: "0", Holds: []Hold{{TTL: -time.Millisecond}},
+				Waiters: []Waiter{{Since: 15, Info: holder.Info}},
+			},
+			"status " + now + " sem 7 5 -1 100000 9 2\n5 2 " + value + "\n6 1 hf1:a:b:no\n15 3 " + info + "\n9000000000000001 0 {": StatusReply{
+				Head: head(StatusIs), Kind: Semaphore, Fence: 7, Limit: 5, Count: -1, Queued: 100000, Next: "9",
+				Holds: []Hold{
+					{Token: "A", TTL: 5 * time.Millisecond, Weight: 2, Ours: true, Value: holder}, {Token: "a", TTL: 6 * time.Millisecond, Weight: 1},
+				},
+				Waiters: []Waiter{{Since: 15, Weight: 3, Info: holder.Info}, {Since: wire.MaxTime}},
+			},
+		}).refuses(
+		"status "+now+" sem 7 5 -1 3 0", "status "+now+" sem 7 5 -2 3 0 0", "status "+now+" sem 7 5 -1 3 0 0 x", "status "+now+" sem 7 5 -1 3 0 1",
+		"status "+now+" sem 7 5 -1 3 0 0\n1 0 \n2 0 \n3 0 ", // more waiters than were asked for
+		"status "+now+" sem 7 5 -1 1 0 0\n1 0 \n2 0 ",       // more than there are
+		"status "+now+" sem 7 5 -1 1 0 0\n-1 0 ", "status "+now+" sem 7 5 -1 1 0 1\nx 0 ", "status "+now+" sem 7 5 -1 1 0 9999999999\n5 2 "+value,
+		"holders "+now+" sem 7 5 -1 0 0 0",
+	),
 	of("number of permits", &Resize{Lock: shareLock, Kind: Semaphore, Limit: 9}).sends(script.ShareResize, "k q f e", "", "", "sem", "9").
 		reads(map[string]any{"resized " + now + " 9 4": ResizeReply{Head: head(Resized), Limit: 9, Used: 4}}).refuses("resized "+now+" 9", "gone "+now),
 	of("release of an owner", &Disown{Lock: shareLock, ID: "id", Owner: "o", NotAfter: 16}).urgently().
@@ -424,7 +446,7 @@ func TestMalformedRepliesAreRefused(t *testing.T) {
 }
 
 // The last fields of these replies are texts of others, which may be anything, or numbers of items.
-var openEnded = []Word{Held, Done, Broken, HoldersAre, KeyHolds, Taken, Freed, Kept}
+var openEnded = []Word{Held, Done, Broken, HoldersAre, KeyHolds, StatusIs, Taken, Freed, Kept}
 
 func TestRepliesWithMoreOrLessAreRefused(t *testing.T) {
 	for _, s := range samples {

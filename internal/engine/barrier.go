@@ -62,9 +62,6 @@ func (b *Barrier) Lock() Lock { return b.lock }
 // Name returns the barrier's name.
 func (b *Barrier) Name() string { return b.lock.name }
 
-// Parties returns those that have joined the barrier, in no particular order. It changes nothing.
-func (b *Barrier) Parties(ctx context.Context) ([]Holder, error) { return b.lock.Holders(ctx) }
-
 // Join makes the caller a party. If the barrier has all its parties, Join waits until one leaves or
 // dies; those that wait are served in order. Errors are those of Lock.Acquire.
 func (b *Barrier) Join(ctx context.Context) (*BarrierParty, error) {
@@ -208,7 +205,7 @@ func (p *BarrierParty) broken(reply *codec.AwaitReply) *BrokenError {
 	info := reply.Info
 	return &BrokenError{
 		Name: p.Name(), Phase: reply.Phase, Died: reply.Died,
-		Party: Holder{Key: p.lock().keys.Lock, Owner: info.Owner, Host: info.Host, PID: info.PID, Meta: info.Meta},
+		Party: Holder{Owner: info.Owner, Host: info.Host, PID: info.PID, Meta: info.Meta},
 	}
 }
 

@@ -21,7 +21,6 @@ type Election struct {
 // ground is where an election is held: on one server, or on a quorum.
 type ground interface {
 	ready(ctx context.Context) error
-	leader(ctx context.Context) (Holder, error)
 	mayPass(err error) bool  // whether to campaign again after an Acquire returned err
 	isOutage(err error) bool // whether looking again may help after a look returned err
 	announce()               // makes watchers look, in the background
@@ -105,16 +104,22 @@ func (e *Election) pause(ctx context.Context) error {
 }
 
 // Leader returns the leader, or ErrNotHeld if there is none. It changes nothing.
-func (e *Election) Leader(ctx context.Context) (Holder, error) { return e.leader(ctx) }
+func (e *Election) Leader(ctx context.Context) (Holder, error) {
+	s, err := e.lock.Status(ctx)
+	if err != nil {
+		return Holder{}, err
+	}
+	return s.Holder()
+}
 
-// Watch yields the leader at once and whenever it changes; nil if there is none. Leaders notify it of changes. It also
+// Watch yields the election's status at once and whenever the leader changes. Leaders notify it of changes. It also
 // looks when the known leader's lease may have ended, so a crashed leader is missed within its TTL, and every 30 s, since
 // notifications can be lost. Changes in quick succession may be seen as one.
 //
 // It ends when ctx does, or after yielding an error that looking again would not clear: ErrClosed if the client is closed.
 // It survives outages, even one that it begins in; during an outage, the leader it yielded last may no longer lead.
-func (e *Election) Watch(ctx context.Context) iter.Seq2[*Holder, error] {
-	return func(yield func(*Holder, error) bool) {
+func (e *Election) Watch(ctx context.Context) iter.Seq2[Status, error] {
+	return func(yield func(Status, error) bool) {
 		for err := e.ready(ctx); err != nil; err = e.ready(ctx) {
 			if e.isOutage(err) {
 				err = e.pause(ctx)
@@ -123,42 +128,42 @@ func (e *Election) Watch(ctx context.Context) iter.Seq2[*Holder, error] {
 			case ctx.Err() != nil:
 				return
 			case err != nil:
-				yield(nil, err)
+				yield(Status{}, err)
 				return
 			}
 		}
 		wait, stop, err := e.follow()
 		if err != nil {
-			yield(nil, err)
+			yield(Status{}, err)
 			return
 		}
 		defer stop()
 		var last *Holder
 		for first := true; ; {
-			leader, err := e.Leader(ctx)
+			s, err := e.lock.Status(ctx)
 			seen, ttl := true, time.Duration(-1)
 			switch {
 			case ctx.Err() != nil:
 				return
-			case errors.Is(err, ErrNotHeld):
-				if (first || last != nil) && !yield(nil, nil) {
-					return
-				}
-				first, last = false, nil
-			case err == nil:
-				if (first || last == nil || e.differ(last, &leader)) && !yield(&leader, nil) {
-					return
-				}
-				first, last, ttl = false, &leader, leader.TTL
-			case !e.isOutage(err):
-				yield(nil, err)
+			case err != nil && !e.isOutage(err):
+				yield(Status{}, err)
 				return
-			default:
+			case err != nil:
 				seen = false
+			default:
+				var leader *Holder
+				if len(s.Holders) > 0 {
+					leader, ttl = &s.Holders[0], s.Holders[0].TTL
+				}
+				changed := (last == nil) != (leader == nil) || last != nil && e.differ(last, leader)
+				if (first || changed) && !yield(s, nil) {
+					return
+				}
+				first, last = false, leader
 			}
 			if err := wait(ctx, seen, ttl); err != nil {
 				if ctx.Err() == nil {
-					yield(nil, err)
+					yield(Status{}, err)
 				}
 				return
 			}
@@ -170,8 +175,6 @@ func (e *Election) Watch(ctx context.Context) iter.Seq2[*Holder, error] {
 type serverGround struct{ l *target }
 
 func (g serverGround) ready(ctx context.Context) error { return g.l.ready(ctx) }
-
-func (g serverGround) leader(ctx context.Context) (Holder, error) { return g.l.Holder(ctx) }
 
 func (g serverGround) mayPass(err error) bool {
 	kind := exec.KindOf(err)

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/codec"
@@ -14,7 +13,6 @@ import (
 type Holder struct {
 	Name  string // the lock's
 	Form  string // of the lock: see Lock.Form
-	Key   string // the lock's key
 	Owner string // Owner or Config.Owner; "" when Foreign
 	Host  string
 	PID   int
@@ -25,8 +23,7 @@ type Holder struct {
 	Fence   uint64
 	Since   time.Time     // by the server's clock
 	TTL     time.Duration // what is left; negative when the key has no expiry
-	Waiters int           // processes in the queue; not this one, if all its waiters have given up
-	Foreign bool          // another program holds it: only Key, TTL and Waiters are known
+	Foreign bool          // another program holds it: only TTL is known
 	// Weight is how many permits of a semaphore it has; of a read-write lock, 1 is a
 	// reader and more a writer. 0 for a mutex.
 	Weight int
@@ -52,23 +49,6 @@ func (l *target) Holder(ctx context.Context) (Holder, error) {
 	return l.holderOf(&a.reply.Holder), nil
 }
 
-// Holders says who holds the lock: nobody, or, of a mutex, one; of a semaphore or a
-// read-write lock, all that do, in no order. It changes nothing. Many holders are asked for some hundreds at a time, so that the server has time
-// for others: of those that come or go meanwhile, some are told and some are not.
-func (l *target) Holders(ctx context.Context) ([]Holder, error) {
-	if !l.set.kind.isShared() {
-		h, err := l.Holder(ctx)
-		if errors.Is(err, ErrNotHeld) {
-			return nil, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		return []Holder{h}, nil
-	}
-	return l.allHolders(ctx)
-}
-
 // awaitDepartures has those of this client left the queue that have given up: nobody is to be counted as
 // waiting whose Acquire has returned.
 func (l *target) awaitDepartures(ctx context.Context) {
@@ -76,11 +56,11 @@ func (l *target) awaitDepartures(ctx context.Context) {
 }
 
 // holderOf returns who has the lock, as a script says.
-func (l *target) holderOf(h *codec.Holder) Holder { return l.shown(h.TTL, h.Waiters, h.Ours, &h.Value) }
+func (l *target) holderOf(h *codec.Holder) Holder { return l.shown(h.TTL, h.Ours, &h.Value) }
 
 // shown returns the lock's holder, of whom a script says that; the value counts if it is ours.
-func (l *target) shown(ttl time.Duration, waiters int, ours bool, v *wire.Value) Holder {
-	h := Holder{Name: l.name, Form: l.set.kind.form, Key: l.keys.Lock, TTL: ttl, Waiters: waiters, Foreign: !ours}
+func (l *target) shown(ttl time.Duration, ours bool, v *wire.Value) Holder {
+	h := Holder{Name: l.name, Form: l.set.kind.form, TTL: ttl, Foreign: !ours}
 	if ours {
 		h.Owner, h.Host, h.PID, h.Meta = v.Info.Owner, v.Info.Host, v.Info.PID, v.Info.Meta
 		h.Fence, h.Since = v.Fence, time.UnixMilli(v.Granted)
@@ -105,7 +85,7 @@ func (l *target) someHolder(ctx context.Context) (Holder, error) {
 		case err != nil:
 			return Holder{}, err
 		case len(some.Holds) > 0:
-			return l.sharer(&some, 0), nil
+			return l.sharer(&some.Holds[0]), nil
 		case some.IsLast():
 			return Holder{}, ErrNotHeld
 		}
@@ -113,36 +93,9 @@ func (l *target) someHolder(ctx context.Context) (Holder, error) {
 	}
 }
 
-// allHolders is Holders for a lock that can have several.
-func (l *target) allHolders(ctx context.Context) ([]Holder, error) {
-	if err := l.ready(ctx); err != nil {
-		return nil, err
-	}
-	l.awaitDepartures(ctx)
-	var all []Holder
-	known := map[string]bool{} // by token: the server may return a holder twice
-	for cursor := "0"; ; {
-		some, err := l.holdersFrom(ctx, cursor, holdersPerReply)
-		if err != nil {
-			return nil, err
-		}
-		for i, h := range some.Holds {
-			if !known[h.Token] {
-				known[h.Token] = true
-				all = append(all, l.sharer(&some, i))
-			}
-		}
-		if some.IsLast() {
-			return all, nil
-		}
-		cursor = some.Next
-	}
-}
-
-// sharer returns holder i of a reply.
-func (l *target) sharer(some *codec.HoldersReply, i int) Holder {
-	hold := &some.Holds[i]
-	h := l.shown(hold.TTL, some.Waiters, hold.Ours, &hold.Value)
+// sharer returns the holder that has a hold.
+func (l *target) sharer(hold *codec.Hold) Holder {
+	h := l.shown(hold.TTL, hold.Ours, &hold.Value)
 	h.Weight = hold.Weight
 	return h
 }

@@ -203,7 +203,3 @@ func (p *LatchParty) Lease() Lease { return p.holdLease }
 func (p *LatchParty) CountDown(ctx context.Context) error {
 	return p.release(ctx, hasCountedDown)
 }
-
-// Parties returns those that have joined the latch and have not counted down yet, in no particular
-// order. It changes nothing.
-func (l *Latch) Parties(ctx context.Context) ([]Holder, error) { return l.lock.Holders(ctx) }

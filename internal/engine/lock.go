@@ -16,10 +16,6 @@ import (
 // Lock is something that can be acquired: on one server, on several as one, or by a majority of them.
 type Lock interface {
 	Name() string
-	Key() string  // "" of several locks
-	Form() string // what kind of lock it is, as whatis.lua says
-	Limit() int   // permits of a semaphore, parties of a latch or barrier, as their user says; else 0
-	Now() time.Time
 	String() string
 
 	// Acquire waits for the lock until ctx ends.
@@ -30,8 +26,8 @@ type Lock interface {
 	AcquireBy(ctx context.Context, end time.Time) (Lease, error)
 	// TryAcquire takes the lock if it is free and nobody is queued for it.
 	TryAcquire(ctx context.Context) (Lease, error)
-	// Holders returns who holds the lock, in no order.
-	Holders(ctx context.Context) ([]Holder, error)
+	// Status says who holds the lock and who waits for it. It changes nothing.
+	Status(ctx context.Context) (Status, error)
 }
 
 // Lease is a lock that is held: a hold's, or that of several locks.
@@ -123,23 +119,6 @@ type target struct {
 
 // Name returns the lock's name.
 func (l *target) Name() string { return l.name }
-
-// Key returns the lock's key.
-func (l *target) Key() string { return l.keys.Lock }
-
-// Form returns the kind of lock, in the words of whatis.lua.
-func (l *target) Form() string { return l.set.kind.form }
-
-// Limit returns the permits of a semaphore, or the parties of a latch or barrier, as the caller gave them; otherwise 0.
-func (l *target) Limit() int {
-	if !l.set.kind.isShared() || l.set.limit == everything {
-		return 0
-	}
-	return l.set.limit
-}
-
-// Now returns about what the server's clock shows, once the server has answered something.
-func (l *target) Now() time.Time { return time.UnixMicro(l.c.server.Time(l.c.slot(l))) }
 
 // Acquire waits until it has the lock or ctx ends. The server serves processes in the order in
 // which they came, and a process serves its goroutines in the order of their calls. A free lock

@@ -28,20 +28,8 @@ type several struct {
 // Name returns the name for all of them.
 func (s *several) Name() string { return s.name }
 
-// Limit returns 0.
-func (s *several) Limit() int { return 0 }
-
-// Form returns the kind of each of the locks.
-func (s *several) Form() string { return s.set.kind.form }
-
-// Now returns about what the clock of the first lock's server shows, once that server has answered something.
-func (s *several) Now() time.Time { return time.UnixMicro(s.c.server.Time(0)) }
-
 // multi is a lock that is several mutexes at once.
 type multi struct{ several }
-
-// Key returns "".
-func (l *multi) Key() string { return "" }
 
 // Multi returns a lock that is the Mutexes of 2 to 256 different names at once, all or none. Callers that want one of these
 // names alone, or with others, wait for the same Mutex.
@@ -100,7 +88,7 @@ func (l *multi) AcquireBy(ctx context.Context, end time.Time) (Lease, error) {
 		if l.c.cfg.Strict { // only a try tells that nothing is granted yet; it can be granted the locks
 			return leased(l.try(asking))
 		}
-		return nil, heldBy(l.name)(first(l.Holders(asking)))
+		return nil, heldBy(l.name)(l.holder(asking))
 	})
 }
 
@@ -313,18 +301,30 @@ func (l *multi) giveBack(leases []*holdLease) {
 	}
 }
 
-// Holders returns the holders of all the locks.
-func (l *multi) Holders(ctx context.Context) ([]Holder, error) {
-	if err := l.ready(ctx); err != nil {
-		return nil, err
-	}
-	var all []Holder
+// holder returns the holder of the first of the locks that has one.
+func (l *multi) holder(ctx context.Context) (Holder, error) {
 	for _, p := range l.parts {
-		holders, err := p.Holders(ctx)
-		if err != nil {
-			return nil, err
+		if h, err := p.Holder(ctx); !errors.Is(err, ErrNotHeld) {
+			return h, err
 		}
-		all = append(all, holders...)
+	}
+	return Holder{}, ErrNotHeld
+}
+
+// Status returns the holders and waiters of all the locks.
+func (l *multi) Status(ctx context.Context) (Status, error) {
+	if err := l.ready(ctx); err != nil {
+		return Status{}, err
+	}
+	all := Status{Name: l.name, Form: l.set.kind.form}
+	for _, p := range l.parts {
+		s, err := p.Status(ctx)
+		if err != nil {
+			return Status{}, err
+		}
+		all.Holders, all.Waiters = append(all.Holders, s.Holders...), append(all.Waiters, s.Waiters...)
+		all.Waiting += s.Waiting
+		all.Fence, all.Time = max(all.Fence, s.Fence), s.Time
 	}
 	return all, nil
 }

@@ -236,14 +236,6 @@ type quorumGround struct{ l *quorumLock }
 
 func (g quorumGround) ready(ctx context.Context) error { return g.l.ready(ctx) }
 
-func (g quorumGround) leader(ctx context.Context) (Holder, error) {
-	all, err := g.l.Holders(ctx)
-	if err == nil && len(all) == 0 {
-		err = ErrNotHeld
-	}
-	return first(all, err)
-}
-
 func (g quorumGround) mayPass(err error) bool { return g.l.q.curable(err) }
 
 func (g quorumGround) isOutage(err error) bool { return g.l.q.curable(err) }

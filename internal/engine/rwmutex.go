@@ -148,7 +148,7 @@ func (l *holdLease) beginChange(as *target) error {
 	case h.isJoined() && as.set.kind == &reader:
 		return fmt.Errorf("%w: lock %q: it was acquired again within the lease, and cannot be downgraded before that is released", ErrInvalid, as.name)
 	case h.isJoined():
-		return &HeldError{Name: as.name, Holder: Holder{Key: as.keys.Lock, Owner: as.set.owner, Host: as.c.host, PID: os.Getpid()}}
+		return &HeldError{Name: as.name, Holder: Holder{Owner: as.set.owner, Host: as.c.host, PID: os.Getpid()}}
 	}
 	if as.set.kind == &reader {
 		l.end(ErrReleased)
@@ -178,7 +178,7 @@ func (l *holdLease) undoChange() error {
 		h.renewAt = clock.Now()
 	}
 	h.plan()
-	return &HeldError{Name: l.Name(), Holder: Holder{Key: h.l.keys.Lock}}
+	return &HeldError{Name: l.Name()}
 }
 
 // abort ends the lease because of an error of its weighing, after which it is not known

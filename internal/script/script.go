@@ -9,7 +9,7 @@
 //	once      jobs that run once
 //	node      a quorum's servers
 //	election  the observers of an election
-//	server    a server's settings, and what its keys hold
+//	server    a server's settings, and the state of a lock of any kind
 //
 // The folder fragments has the code that scripts share. A script begins with the fragments that it names
 // (see Assemble).
@@ -45,6 +45,7 @@ var (
 	Survey       = load("survey")
 	Announce     = load("announce")
 	WhatIs       = load("whatis")
+	Status       = load("status")
 )
 
 // The scripts for many mutexes in one call. They do the common case, and leave all else to those of one.
@@ -100,7 +101,7 @@ var (
 // All returns the scripts. DeleteIfEqual is a command, and not among them.
 func All() []Script {
 	return []Script{
-		Acquire, MultiAcquire, BatchAcquire, BatchRelease, BatchRenew, Release, ReleaseByKey, Renew, Reassert, Adopt, Holder, Init, Survey, WhatIs,
+		Acquire, MultiAcquire, BatchAcquire, BatchRelease, BatchRenew, Release, ReleaseByKey, Renew, Reassert, Adopt, Holder, Init, Survey, WhatIs, Status,
 		ShareAcquire, ShareRelease, ShareRenew, ShareWeigh, ShareHolders, ShareResize, ShareDisown,
 		OnceLook, OnceBegin, OnceComplete, Announce,
 		LatchCount, LatchLook, LatchReset, BarrierAwait, BarrierWithdraw,

@@ -43,7 +43,7 @@ func Waiting(ctx context.Context, l Locked) (int, error) {
 	if err == nil && !s.Held() {
 		err = holdfast.ErrNotHeld
 	}
-	return len(s.Waiters), err
+	return s.Waiting, err
 }
 
 // HasCode reports whether err says that the server is unavailable, with that code.

@@ -1,0 +1,88 @@
+package codec
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/script"
+	"github.com/holdfast-go/holdfast/internal/wire"
+)
+
+// Status asks who holds a lock, some holders at a time, and who waits for it: status.lua.
+type Status struct {
+	Lock    Lock
+	Kind    string // the lock's, as WhatIsReply has it; "" for any, and then Waiters does not count
+	Cursor  string // "0", or the reply's Next
+	Holds   int    // about how many to look at
+	Waiters int    // how many to tell at most
+}
+
+// Call returns the script's call.
+func (q *Status) Call() driver.Call {
+	words := []string{
+		q.Lock.Keys.Lock, q.Lock.Keys.Queue,
+		string(q.Lock.Flags), "", q.Kind, q.Cursor, strconv.Itoa(q.Holds), strconv.Itoa(q.Waiters),
+	}
+	return call(script.Status, words, 2)
+}
+
+// HoldsForeign is the kind of a lock that this library did not write.
+const HoldsForeign = "foreign"
+
+// StatusReply has some of a lock's holders, and its first waiters: StatusIs.
+type StatusReply struct {
+	Head
+	Kind    string // HoldsNothing, HoldsMutex, HoldsRedisson, a kind of lock that several may hold, or HoldsForeign
+	Fence   uint64 // of the latest grant; 0 if only a hold says it
+	Limit   int    // of all weights; 0 if the server has none
+	Count   int    // of a latch: how many parties have not counted down; -1 if the server has none
+	Queued  int    // how many wait
+	Next    string
+	Holds   []Hold
+	Waiters []Waiter // the first of those that wait
+}
+
+// IsLast reports whether there are no more holders to ask for.
+func (r *StatusReply) IsLast() bool { return r.Next == "0" }
+
+// Waiter is an entry of a lock's queue.
+type Waiter struct {
+	Since  int64 // server time, µs
+	Weight int   // 0 of a lock with one holder
+	Info   wire.Info
+}
+
+// Parse reads the script's reply. It refuses more waiters than were asked for.
+func (q *Status) Parse(text string) (StatusReply, error) {
+	head, r, err := begin(text)
+	if err != nil {
+		return StatusReply{}, err
+	}
+	lines := r.rest
+	r.rest, lines, _ = strings.Cut(lines, "\n")
+	r.bad = head.Word != StatusIs
+	reply := StatusReply{
+		Head: head, Kind: r.text(), Fence: r.fence(0), Limit: r.count(0), Count: r.count(-1), Queued: r.count(0), Next: r.text(),
+	}
+	holds := r.count(0)
+	r.bad = r.bad || r.rest != ""
+	for lines != "" && !r.bad {
+		r.rest, lines, _ = strings.Cut(lines, "\n")
+		switch {
+		case len(reply.Holds) < holds:
+			reply.Holds = append(reply.Holds, r.hold())
+		case len(reply.Waiters) < q.Waiters:
+			reply.Waiters = append(reply.Waiters, r.waiter())
+		default:
+			r.bad = true
+		}
+	}
+	r.bad = r.bad || len(reply.Holds) < holds || len(reply.Waiters) > reply.Queued
+	return finish(&r, reply)
+}
+
+// waiter reads a waiter.
+func (r *reader) waiter() Waiter {
+	return Waiter{Since: min(r.number(0), wire.MaxTime), Weight: r.count(0), Info: wire.ParseInfo(r.all())}
+}

@@ -1,0 +1,125 @@
+package engine
+
+import (
+	"context"
+	"time"
+
+	"github.com/holdfast-go/holdfast/internal/codec"
+)
+
+// Status is what the server knows about a lock.
+type Status struct {
+	Name    string
+	Key     string   // "" of several locks
+	Form    string   // what kind of lock it is, as whatis.lua says; or codec.HoldsForeign
+	Holders []Holder // the first maxHolders
+	Waiters []Waiter // the first maxWaiters, in their order
+	Waiting int      // how many wait
+	Limit   int      // of the weights of all holders; 0 if there is none
+	Count   int      // of a latch: parties that have not counted down; else 0
+	Fence   uint64   // of the latest grant
+	Time    time.Time
+}
+
+// Waiter is a process in the queue of a lock. Its program, or whoever can write the queue, wrote Owner, Host and Meta:
+// escape them before you show them.
+type Waiter struct {
+	Form   string // of the lock
+	Owner  string
+	Host   string
+	PID    int
+	Meta   map[string]string
+	Weight int       // as Holder has it
+	Since  time.Time // by the server's clock
+}
+
+// A server can name any number of holders and waiters, in any number of replies. An honest one needs maxPages for
+// 5,000,000 holders.
+const (
+	maxWaiters = 1000
+	maxHolders = 100_000
+	maxPages   = 10_000
+)
+
+// Status says who holds the lock and who waits for it. Many holders are asked for some hundreds at a time, so that the
+// server has time for others: of those that come or go meanwhile, some are told and some are not.
+func (l *target) Status(ctx context.Context) (Status, error) {
+	if err := l.ready(ctx); err != nil {
+		return Status{}, err
+	}
+	l.awaitDepartures(ctx)
+	s := Status{Name: l.name, Key: l.keys.Lock}
+	known := map[string]bool{} // by token: the server may return a holder twice
+	q := codec.Status{Lock: l.ref(), Kind: l.set.kind.form, Cursor: "0", Holds: holdersPerReply, Waiters: maxWaiters}
+	for range maxPages {
+		a, _, err := ask(ctx, l.c, request{op: "inspect", lock: l}, &q)
+		if err != nil {
+			return Status{}, err
+		}
+		if q.Cursor == "0" {
+			l.describe(&s, &a.reply)
+		}
+		for _, hold := range a.reply.Holds {
+			if len(s.Holders) < maxHolders && !known[hold.Token] {
+				known[hold.Token] = true
+				h := l.sharer(&hold)
+				s.Holders, s.Fence = append(s.Holders, h), max(s.Fence, h.Fence)
+			}
+		}
+		if a.reply.IsLast() || len(s.Holders) == maxHolders {
+			return s, nil
+		}
+		q.Cursor, q.Waiters = a.reply.Next, 0
+	}
+	return Status{}, l.malformed("inspect")
+}
+
+// describe sets all but the holders, from the first reply.
+func (l *target) describe(s *Status, r *codec.StatusReply) {
+	kind := l.set.kind
+	s.Form, s.Fence, s.Waiting, s.Time = kind.form, r.Fence, r.Queued, time.UnixMicro(r.Now)
+	if r.Kind == codec.HoldsForeign || r.Kind == codec.HoldsMutex && len(r.Holds) > 0 && !r.Holds[0].Ours {
+		s.Form = codec.HoldsForeign
+	}
+	// mutants: limit-of-the-server
+	s.Limit = r.Limit
+	if s.Limit == 0 && kind.isShared() && !kind.byOwner { // the server has none: the next user's counts
+		s.Limit = l.set.limit
+	}
+	if s.Limit == everything {
+		s.Limit = 0
+	}
+	if s.Count = max(r.Count, 0); r.Count < 0 && kind == &latch {
+		s.Count = s.Limit
+	}
+	for _, w := range r.Waiters {
+		s.Waiters = append(s.Waiters, Waiter{
+			Form: kind.form, Owner: w.Info.Owner, Host: w.Info.Host, PID: w.Info.PID, Meta: w.Info.Meta,
+			Weight: w.Weight, Since: time.UnixMicro(min(w.Since, r.Now)),
+		})
+	}
+}
+
+// Holder returns the first holder: ErrNotHeld if there is none.
+func (s *Status) Holder() (Holder, error) {
+	if len(s.Holders) == 0 {
+		return Holder{}, ErrNotHeld
+	}
+	return s.Holders[0], nil
+}
+
+// Status says who holds the lock on a majority of nodes; an error if that is open. Nodes do not know who waits.
+func (l *quorumLock) Status(ctx context.Context) (Status, error) {
+	holders, err := l.Holders(ctx)
+	if err != nil {
+		return Status{}, err
+	}
+	s := Status{Name: l.name, Key: l.Key(), Form: l.set.kind.form, Holders: holders, Time: time.UnixMicro(l.c.server.Time(0))}
+	for _, h := range holders {
+		s.Fence = h.Fence
+		if h.Foreign {
+			s.Form = codec.HoldsForeign
+		}
+	}
+	return s, nil
+}

@@ -1,0 +1,261 @@
+package behaviour
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/tests/internal/backend"
+)
+
+// candidate is somebody who wants a lock.
+type candidate struct {
+	owner string
+	// enter acquires the lock, and returns once it has it and ctx has ended.
+	enter   func(ctx context.Context, c *holdfast.Client) error
+	mode    holdfast.Mode
+	permits int
+}
+
+// acquires returns the enter function of a lock.
+func acquires(lock func(c *holdfast.Client) *holdfast.Lock) func(context.Context, *holdfast.Client) error {
+	return func(ctx context.Context, c *holdfast.Client) error {
+		return lock(c).Do(ctx, func(context.Context, *holdfast.Lease) error {
+			<-ctx.Done()
+			return nil
+		})
+	}
+}
+
+// Status names who holds a lock and who waits for it, in the order in which they came.
+func TestStatusNamesWaitersInTheirOrder(t *testing.T) {
+	t.Parallel()
+	names := []string{"zoe", "max", "ada", "pip"} // in no order of their own
+	const hour, note = time.Hour, "note"
+	type contest struct {
+		kind       holdfast.Kind
+		name       string
+		candidates []candidate // the first gets the lock
+		limit      int
+		// seen is the lock as another program sees it, which may have another idea of it.
+		seen func(c *holdfast.Client) backend.Locked
+	}
+	exclusive := func(kind holdfast.Kind, seen func(*holdfast.Client) backend.Locked, enter ...func(context.Context, *holdfast.Client) error) contest {
+		all := contest{kind: kind, seen: seen}
+		for i, name := range names {
+			all.candidates = append(all.candidates, candidate{owner: name, enter: enter[i%len(enter)], mode: holdfast.ModeExclusive})
+		}
+		return all
+	}
+	mutex := func(kind holdfast.Kind, of func(c *holdfast.Client) *holdfast.Lock) contest {
+		return exclusive(kind, func(c *holdfast.Client) backend.Locked { return of(c) }, acquires(of))
+	}
+	permits := func(n, of int) func(c *holdfast.Client) *holdfast.Lock {
+		return func(c *holdfast.Client) *holdfast.Lock { return c.Semaphore("s", of, holdfast.TTL(hour)).Permits(n) }
+	}
+	reader := acquires(func(c *holdfast.Client) *holdfast.Lock { return c.RWMutex("rw", holdfast.TTL(hour)).Reader() })
+	writer := acquires(func(c *holdfast.Client) *holdfast.Lock { return c.RWMutex("rw", holdfast.TTL(hour)).Writer() })
+	join := func(ctx context.Context, c *holdfast.Client) error {
+		party, err := c.Barrier("b", 1, holdfast.TTL(hour)).Join(ctx)
+		if err == nil {
+			<-ctx.Done()
+			err = party.Leave(context.Background())
+		}
+		return err
+	}
+	contests := map[string]contest{
+		"mutex": mutex(holdfast.KindMutex, func(c *holdfast.Client) *holdfast.Lock {
+			return c.Mutex("m", holdfast.TTL(hour), holdfast.Meta(note, "x"))
+		}),
+		"exact key": mutex(holdfast.KindMutex, func(c *holdfast.Client) *holdfast.Lock { return c.MutexKey("k", holdfast.TTL(hour)) }),
+		"Redisson":  mutex(holdfast.KindRedisson, func(c *holdfast.Client) *holdfast.Lock { return c.RedissonMutex("r", holdfast.TTL(hour)) }),
+		"once": exclusive(holdfast.KindMutex, func(c *holdfast.Client) backend.Locked { return c.Once("o", holdfast.Every(hour)) },
+			func(ctx context.Context, c *holdfast.Client) error {
+				_, err := c.Once("o", holdfast.Every(hour), holdfast.TTL(hour)).Do(ctx, func(context.Context, *holdfast.Lease) (string, error) {
+					<-ctx.Done()
+					return "", nil
+				})
+				return err
+			}),
+		"election": exclusive(holdfast.KindMutex, func(c *holdfast.Client) backend.Locked { return c.Election("e") },
+			func(ctx context.Context, c *holdfast.Client) error {
+				return c.Election("e", holdfast.TTL(hour)).Run(ctx, func(context.Context, *holdfast.Lease) error {
+					<-ctx.Done()
+					return nil
+				})
+			}),
+		"read-write lock": {
+			kind: holdfast.KindRWMutex, seen: func(c *holdfast.Client) backend.Locked { return c.RWMutex("rw") },
+			candidates: []candidate{
+				{"zoe", reader, holdfast.ModeReader, 0}, {"max", writer, holdfast.ModeWriter, 0},
+				{"ada", reader, holdfast.ModeReader, 0}, {"pip", writer, holdfast.ModeWriter, 0},
+			},
+		},
+		"semaphore": {
+			kind: holdfast.KindSemaphore, limit: 5, seen: func(c *holdfast.Client) backend.Locked { return c.Semaphore("s", 99) },
+			candidates: []candidate{
+				{"zoe", acquires(permits(3, 5)), holdfast.ModePermits, 3}, {"max", acquires(permits(5, 5)), holdfast.ModePermits, 5},
+				{"ada", acquires(permits(1, 5)), holdfast.ModePermits, 1},
+			},
+		},
+		"barrier": {
+			kind: holdfast.KindBarrier, limit: 1, seen: func(c *holdfast.Client) backend.Locked { return c.Barrier("b", 99) },
+			candidates: []candidate{{"zoe", join, holdfast.ModeParty, 0}, {"max", join, holdfast.ModeParty, 0}, {"ada", join, holdfast.ModeParty, 0}},
+		},
+	}
+	owners := contest{kind: holdfast.KindOwner, seen: func(c *holdfast.Client) backend.Locked { return c.OwnerMutex("own", "nobody") }}
+	for _, name := range names {
+		owners.candidates = append(owners.candidates, candidate{owner: name, mode: holdfast.ModeExclusive, enter: acquires(func(c *holdfast.Client) *holdfast.Lock {
+			return c.OwnerMutex("own", name, holdfast.TTL(hour))
+		})})
+	}
+	contests["owner"] = owners
+
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		for what, test := range contests {
+			watch := test.seen(b.Client(t, nil))
+			ctx, cancel := context.WithCancel(t.Context())
+			over := make(chan error, len(test.candidates))
+			for i, w := range test.candidates {
+				c := b.Client(t, &holdfast.Config{Owner: w.owner})
+				go func() { over <- w.enter(ctx, c) }()
+				backend.Eventually(t, fmt.Sprintf("%s: %s waits or holds", what, w.owner), func() bool {
+					s, err := watch.Status(ctx)
+					return err == nil && s.Held() && s.Waiting == i
+				})
+			}
+			s, err := watch.Status(ctx)
+			if err != nil || s.Kind != test.kind || s.Limit != test.limit || s.Waiting != len(test.candidates)-1 || len(s.Waiters) != s.Waiting || len(s.Holders) != 1 {
+				t.Fatalf("%s: the status is %+v, %v", what, s, err)
+			}
+			h, first := s.Holders[0], test.candidates[0]
+			if h.Owner != first.owner || h.Mode != first.mode || h.Permits != first.permits || h.Fence != s.Fence || h.Since.After(s.Time) || h.TTL <= 0 {
+				t.Errorf("%s: the holder is %+v", what, h)
+			}
+			for i, w := range s.Waiters {
+				want := test.candidates[i+1]
+				if w.Owner != want.owner || w.Mode != want.mode || w.Permits != want.permits || w.PID != os.Getpid() || w.Host == "" {
+					t.Errorf("%s: waiter %d is %+v, want %s", what, i, w, want.owner)
+				}
+				if w.Since.After(s.Time) || w.Since.Before(h.Since) || i > 0 && w.Since.Before(s.Waiters[i-1].Since) {
+					t.Errorf("%s: %s waits since %s, and it is %s", what, w.Owner, w.Since, s.Time)
+				}
+				if what == "mutex" && w.Meta[note] != "x" {
+					t.Errorf("%s: waiter %d is %+v", what, i, w)
+				}
+			}
+			again, err := watch.Status(ctx) // asking has changed nothing
+			for i := range again.Waiters {
+				if i < len(s.Waiters) && again.Waiters[i].Owner != s.Waiters[i].Owner {
+					t.Errorf("%s: waiter %d was %+v, and is %+v", what, i, s.Waiters[i], again.Waiters[i])
+				}
+			}
+			if err != nil || again.Fence != s.Fence || again.Waiting != s.Waiting {
+				t.Errorf("%s: the status was %+v, and is %+v, %v", what, s, again, err)
+			}
+			cancel()
+			for range test.candidates {
+				<-over
+			}
+		}
+	})
+}
+
+// A semaphore's permits are as many as the server has, if it has a number.
+func TestStatusTellsTheServersLimit(t *testing.T) {
+	t.Parallel()
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		c := b.Client(t, nil)
+		mine, other := c.Semaphore("s", 3), c.Semaphore("s", 8)
+		limits := func(want int, of *holdfast.Semaphore) {
+			t.Helper()
+			if s, err := of.Status(t.Context()); err != nil || s.Limit != want {
+				t.Errorf("the status is %+v, %v; want the limit %d", s, err, want)
+			}
+		}
+		limits(3, mine)
+		limits(8, other)
+		lease := backend.Acquire(t, mine.Permits(1))
+		limits(3, other)
+		if err := mine.Resize(t.Context(), 5); err != nil {
+			t.Fatal(err)
+		}
+		limits(5, mine)
+		limits(5, other)
+		backend.Release(t, lease)
+		limits(5, other)
+
+		latch, bigger := c.Latch("l", 2), c.Latch("l", 9)
+		counts := func(limit, count int, of *holdfast.Latch) {
+			t.Helper()
+			if s, err := of.Status(t.Context()); err != nil || s.Limit != limit || s.Count != count {
+				t.Errorf("the status is %+v, %v; want %d of %d", s, err, count, limit)
+			}
+		}
+		counts(9, 9, bigger) // and this has begun no count
+		counts(2, 2, latch)
+		for left := 1; left >= 0; left-- {
+			if err := latch.CountDown(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			counts(2, left, bigger)
+		}
+	})
+}
+
+// What other programs put where a lock would be is foreign, whatever it is.
+func TestStatusOfWhatIsForeign(t *testing.T) {
+	t.Parallel()
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		c, rdb := b.Client(t, nil), b.Redis(t)
+		rdb.Set(t.Context(), "string", "theirs", time.Minute)
+		rdb.Set(t.Context(), "later", "hf2:a:b", 0)
+		rdb.Set(t.Context(), "broken", "hf1:a:b", 0)
+		rdb.HSet(t.Context(), "hash", "kind", "none of ours")
+		rdb.RPush(t.Context(), "list", "x")
+		for _, key := range []string{"string", "later", "broken", "hash", "list"} {
+			s, err := c.MutexKey(key).Status(t.Context())
+			h, held := s.Holder()
+			if err != nil || !held || s.Kind != holdfast.KindForeign || len(s.Holders) != 1 || !h.Foreign || h.Owner != "" || h.Mode != "" ||
+				(h.TTL > 0) != (key == "string") || s.Fence != 0 {
+				t.Errorf("%s: the status is %+v, %v", key, s, err)
+			}
+		}
+		rdb.HSet(t.Context(), "r", "8743c9c0-0795-4907-87fd-6c719a6b4586:1", 1)
+		if s, err := c.RedissonMutex("r").Status(t.Context()); err != nil || s.Kind != holdfast.KindRedisson || len(s.Holders) != 1 || !s.Holders[0].Foreign {
+			t.Errorf("the lock of a Redisson client: %+v, %v", s, err)
+		}
+	})
+}
+
+// Of a long queue, the first are told, and how many there are in all.
+func TestStatusOfALongQueue(t *testing.T) {
+	t.Parallel()
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		c, rdb := b.Client(t, nil), b.Redis(t)
+		const n = 3000
+		scores := []any{"ZADD", "holdfast:{m}:q"}
+		for i := range n {
+			scores = append(scores, 1000+i, fmt.Sprintf("token%d\n1\nnowhere\n{\"o\":\"w%d\"}", i, i))
+		}
+		if err := rdb.Do(t.Context(), scores...).Err(); err != nil {
+			t.Fatal(err)
+		}
+		s, err := c.Mutex("m").Status(t.Context())
+		if err != nil || s.Waiting != n || len(s.Waiters) != 1000 {
+			t.Fatalf("%d of %d waiters, %v", len(s.Waiters), s.Waiting, err)
+		}
+		if i := slices.IndexFunc(s.Waiters, func(w holdfast.Waiter) bool { return w.Mode != holdfast.ModeExclusive }); i >= 0 {
+			t.Errorf("waiter %d is %+v", i, s.Waiters[i])
+		}
+		for i, w := range s.Waiters {
+			if w.Owner != fmt.Sprint("w", i) {
+				t.Fatalf("waiter %d is %+v", i, w)
+			}
+		}
+	})
+}

@@ -63,4 +63,14 @@ var kinds = []Mutant{
 		Edits: []overlay.Edit{line("announce-end", "")},
 		Tests: []Test{{"virtual", "TestWatchersHearOfTheEndOfATerm"}},
 	},
+	{
+		Name: "status-reversed", About: "a status tells the waiters in the wrong order",
+		Edits: []overlay.Edit{line("status-in-order", "local all = redis.call('ZREVRANGEBYSCORE', KEYS[2], '+inf', '0', 'WITHSCORES', 'LIMIT', '0', n)")},
+		Tests: []Test{{"scripts", "TestStatusOfAMutex"}, {"behaviour", "TestStatusNamesWaitersInTheirOrder"}},
+	},
+	{
+		Name: "limit-of-the-caller", About: "a status has the number of permits that its caller says",
+		Edits: []overlay.Edit{line("limit-of-the-server", "s.Limit = l.set.limit")},
+		Tests: []Test{{"behaviour", "TestStatusTellsTheServersLimit"}, {"behaviour", "TestStatusNamesWaitersInTheirOrder"}},
+	},
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -372,7 +373,7 @@ func inspecting(j job) error {
 	if len(waiter) > 0 {
 		return fmt.Errorf("the waiter waits no longer: %w", <-waiter)
 	}
-	if h, _ := s.Holder(); h.Owner != "the operator" || len(s.Waiters) != 1 || h.TTL <= 0 {
+	if h, _ := s.Holder(); h.Owner != "the operator" || len(s.Waiters) != 1 || s.Waiters[0].PID != os.Getpid() || h.TTL <= 0 {
 		return fmt.Errorf("seen: %+v", s)
 	}
 	if held, err := backend.IsHeld(ctx, user.Mutex(j.name+"/free")); held || err != nil {

@@ -404,6 +404,80 @@ func TestAFloodOfStrayGrantsIsBounded(t *testing.T) {
 	})
 }
 
+// gossip is a server that tells of holders and waiters for ever, as many as tell returns at a time.
+type gossip struct {
+	flood
+	tell  func(page int) string // what follows the server's time
+	pages atomic.Int64
+}
+
+func (d *gossip) Run(_ context.Context, call driver.Call) (string, error) {
+	if call.Script.Name != "status" {
+		return "", driver.ReplyError("ERR not asked")
+	}
+	return fmt.Sprintf("status %d %s", time.Now().UnixMicro(), d.tell(int(d.pages.Add(1)))), nil
+}
+
+// Whatever a server tells, a status is bounded, and so is what is asked for it.
+func TestAStatusIsBounded(t *testing.T) {
+	holders := func(n int, line func(i int) string) string {
+		var b strings.Builder
+		for i := range n {
+			b.WriteString("\n" + line(i))
+		}
+		return b.String()
+	}
+	for what, test := range map[string]struct {
+		tell    func(page int) string
+		refused bool
+		holders int
+		pages   int64
+	}{
+		"other holders for ever": {
+			tell: func(page int) string {
+				return "rw 1 1000000000 -1 0 7 1000" + holders(1000, func(i int) string { return fmt.Sprintf("1 1 hf1:%d-%d:1:1:0:{}", page, i) })
+			},
+			holders: 100_000, pages: 100,
+		},
+		"the same holder for ever": {
+			tell:    func(int) string { return "rw 1 1000000000 -1 0 7 1\n1 1 hf1:A:1:1:0:{}" },
+			refused: true, pages: 10_000,
+		},
+		"nobody for ever": {tell: func(int) string { return "nothing 1 1 -1 0 7 0" }, refused: true, pages: 10_000},
+		"more waiters than were asked for": {
+			tell: func(int) string {
+				return "nothing 1 1 -1 2000 0 0" + holders(2000, func(int) string { return "1 1 {}" })
+			},
+			refused: true, pages: 1,
+		},
+		"holders that are not there": {tell: func(int) string { return "rw 1 1 -1 0 0 2147483647" }, refused: true, pages: 1},
+		"a lock of another kind":     {tell: func(int) string { return "sem 9223372036854775807 9223372036854775807 9 2147483648 0 0" }, pages: 1},
+	} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				t.Cleanup(clock.SetBoot(func() time.Duration { return 0 }))
+				down, end := context.WithCancel(context.Background())
+				defer end()
+				d := &gossip{flood: flood{liar: liar{down: down}}, tell: test.tell}
+				c, err := holdfast.New(d, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				s, err := c.RWMutex("a").Status(t.Context())
+				if (err != nil) != test.refused || len(s.Holders) != test.holders || d.pages.Load() != test.pages {
+					t.Errorf("%d holders after %d requests, %v; want %d after %d", len(s.Holders), d.pages.Load(), err, test.holders, test.pages)
+				}
+				if err != nil {
+					presentable(t, "Status", err)
+				}
+				if err := c.Close(t.Context()); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
 // usher is a server that tells even callers which only try that they are queued.
 type usher struct{ flood }
 

@@ -72,7 +72,7 @@ func TestEveryKindOverASocketAndInDatabases(t *testing.T) {
 		for adapter := range overTCP {
 			three, four := newPlay(t, overTCP[adapter]), newPlay(t, overSocket[adapter])
 			for db, open := range map[int]opener{3: overTCP[adapter], 4: overSocket[adapter]} {
-				if s, err := open.client(t, nil).RWMutex("{a}/rw").Status(t.Context()); err != nil || !s.Held() || len(s.Waiters) != 1 {
+				if s, err := open.client(t, nil).RWMutex("{a}/rw").Status(t.Context()); err != nil || !s.Held() || len(s.Waiters) != 1 || s.Waiters[0].PID != os.Getpid() {
 					t.Errorf("%s: in the database %d the status of a lock with one waiter is %+v, %v", adapter, db, s, err)
 				}
 			}

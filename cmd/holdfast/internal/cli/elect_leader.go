@@ -40,6 +40,8 @@ type leadership struct {
 	Key    string      `json:"key"` // of the lock that a leader holds
 	Server string      `json:"server"`
 	Leader *job.Holder `json:"leader"` // null if nobody leads
+	// Candidates are the first of those that wait to lead, in their order.
+	Candidates []job.Waiter `json:"candidates,omitempty"`
 }
 
 // leader answers --leader and --watch.
@@ -82,11 +84,14 @@ func (o *electFlags) showAll(ctx context.Context, q *question, election *holdfas
 
 // show prints who leads, if anybody does.
 func (o *electFlags) show(q *question, status holdfast.Status) *exitcode.Error {
-	answer := leadership{Time: time.Now(), Name: o.name, Key: o.keyOf(o.name), Server: q.Servers.Addr()}
+	answer := leadership{Time: time.Now(), Name: o.name, Key: o.keyOf(o.name), Server: q.Servers.Addr(), Candidates: job.NewWaiters(status.Waiters)}
 	text := fmt.Sprintf("nobody leads %q (key %s)", o.name, printable.Line(answer.Key, job.MaxShown))
 	if leader, leads := status.Holder(); leads {
-		answer.Leader = job.NewHolder(leader, len(status.Waiters))
+		answer.Leader = job.NewHolder(leader, status.Waiting)
 		text = fmt.Sprintf("%s leads %q", job.Describe(leader, answer.Key), o.name)
+	}
+	if len(status.Waiters) > 0 {
+		text += fmt.Sprintf("; %d waiting, first %s", status.Waiting, job.DescribeWaiter(status.Waiters[0]))
 	}
 	return q.answer(answer.Time.Format(time.DateTime)+"  "+text+"\n", answer)
 }

@@ -139,7 +139,7 @@ func handOver(ctx context.Context, locks [2]*holdfast.Lock) (took []time.Duratio
 // awaitWaiter waits until somebody waits for the lock, but not for long: a waiter that polls is not in the queue.
 func awaitWaiter(ctx context.Context, l *holdfast.Lock) {
 	for end := time.Now().Add(trialTTL / 4); time.Now().Before(end); time.Sleep(time.Millisecond) {
-		if s, err := l.Status(ctx); err != nil || !s.Held() || len(s.Waiters) > 0 {
+		if s, err := l.Status(ctx); err != nil || !s.Held() || s.Waiting > 0 {
 			return
 		}
 	}

@@ -154,7 +154,7 @@ func (c *candidate) tellWaiting(ctx context.Context) {
 		case leads && r.isQuorum(): // does not know its waiters
 			r.Console.Notef("campaigning for %q, led by %s", r.Name, Describe(leader, status.Key))
 		case leads:
-			r.Console.Notef("campaigning for %q, led by %s; %d waiting", r.Name, Describe(leader, status.Key), len(status.Waiters))
+			r.Console.Notef("campaigning for %q, led by %s; %d waiting", r.Name, Describe(leader, status.Key), status.Waiting)
 		}
 	}
 }

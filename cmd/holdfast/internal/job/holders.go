@@ -72,3 +72,8 @@ func Describe(h holdfast.Holder, key string) string {
 	}
 	return text
 }
+
+// DescribeWaiter describes a process that waits for a lock.
+func DescribeWaiter(w holdfast.Waiter) string {
+	return Describe(holdfast.Holder{Owner: w.Owner, Host: w.Host, PID: w.PID, Meta: w.Meta, Since: w.Since}, "")
+}

@@ -89,7 +89,7 @@ func (l *Lock) tellWaiting(ctx context.Context) {
 	case r.isQuorum(): // does not know its waiters
 		r.Console.Notef("waiting for %s, held by %s", r.title(), l.describe(status.Holders))
 	default:
-		r.Console.Notef("waiting for %s, held by %s; %d waiting", r.title(), l.describe(status.Holders), len(status.Waiters))
+		r.Console.Notef("waiting for %s, held by %s; %d waiting", r.title(), l.describe(status.Holders), status.Waiting)
 	}
 }
 
@@ -134,12 +134,12 @@ func (l *Lock) holders(ctx context.Context, refused *holdfast.HeldError) (all []
 	status, err := lock.Status(ctx)
 	unnamed := refused.Holder.Owner == "" && !refused.Holder.Foreign
 	if err == nil && (l.Kind.Several || unnamed) {
-		return status.Holders, len(status.Waiters)
+		return status.Holders, status.Waiting
 	}
 	if unnamed {
 		return nil, 0
 	}
-	return []holdfast.Holder{refused.Holder}, len(status.Waiters)
+	return []holdfast.Holder{refused.Holder}, status.Waiting
 }
 
 // busy returns how to exit if others hold the lock, and so many wait for it. heldBy is the beginning of a sentence.

@@ -83,6 +83,23 @@ func NewHolder(h holdfast.Holder, waiters int) *Holder {
 	return r
 }
 
+// Waiter is a process that waits for a lock.
+type Waiter struct {
+	Owner string            `json:"owner,omitempty"`
+	Host  string            `json:"host,omitempty"`
+	PID   int               `json:"pid,omitempty"`
+	Meta  map[string]string `json:"meta,omitempty"`
+	Since time.Time         `json:"since"`
+}
+
+// NewWaiters returns the report of those that wait for a lock, in their order.
+func NewWaiters(waiters []holdfast.Waiter) (all []Waiter) {
+	for _, w := range waiters {
+		all = append(all, Waiter{Owner: w.Owner, Host: w.Host, PID: w.PID, Meta: w.Meta, Since: w.Since})
+	}
+	return all
+}
+
 // ToStderr, in place of the name of a file, is standard error.
 const ToStderr = "-"
 

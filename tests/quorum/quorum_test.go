@@ -300,6 +300,11 @@ func TestOneHolderAtATime(t *testing.T) {
 		if h, err := backend.HolderOf(t.Context(), other); err != nil || h.Owner != "me" {
 			t.Errorf("Holder: %+v, %v", h, err)
 		}
+		status, err := other.Status(t.Context())
+		if err != nil || status.Name != "q" || status.Key != "holdfast:{q}" || status.Kind != holdfast.KindMutex || len(status.Holders) != 1 ||
+			status.Holders[0].Mode != holdfast.ModeExclusive || status.Fence != status.Holders[0].Fence || status.Waiting != 0 || status.Waiters != nil {
+			t.Errorf("Status: %+v, %v", status, err)
+		}
 		if err := lease.Extend(t.Context(), term); err != nil {
 			t.Errorf("Extend: %v", err)
 		}

@@ -2,6 +2,7 @@ package topology
 
 import (
 	"context"
+	"os"
 	"testing"
 	"time"
 
@@ -39,7 +40,16 @@ func newPlay(t *testing.T, open opener) *play {
 		t.Errorf("%q is seen to lead", got)
 	}
 	p.second = stand("second")
-	backend.Waiters(t, open.client(t, nil).Mutex("{a}/e"), 1)
+	observer := open.client(t, nil)
+	backend.Waiters(t, observer.Mutex("{a}/e"), 1)
+	s, err := p.election.Status(t.Context())
+	if h, _ := s.Holder(); err != nil || h.Owner != "first" || len(s.Waiters) != 1 || s.Waiters[0].Owner != "second" {
+		t.Errorf("the election's status is %+v, %v", s, err)
+	}
+	s, err = observer.RWMutex("{a}/rw").Status(t.Context())
+	if err != nil || !s.Held() || len(s.Waiters) != 1 || s.Waiters[0].Mode == "" || s.Waiters[0].PID != os.Getpid() {
+		t.Errorf("the status of a read-write lock is %+v, %v", s, err)
+	}
 	return p
 }
 

@@ -96,6 +96,9 @@ func (s *space) cleaned() {
 // patience bounds waits for what has to happen. It is for tests that hang.
 const patience = time.Minute
 
+// mortal is the TTL of leases that are to end by themselves. It is long enough for a grant to arrive in time.
+const mortal = 2 * time.Second
+
 // eventually waits until f returns true.
 func eventually(t *testing.T, what string, f func() bool) {
 	t.Helper()

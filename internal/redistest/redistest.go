@@ -8,8 +8,11 @@
 package redistest
 
 import (
+	"flag"
 	"fmt"
 	"os"
+	"runtime"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -21,11 +24,17 @@ var shared struct {
 	err    error
 }
 
-// Main runs the tests, ends the server that Shared started, and exits.
+// atOnce is how many parallel tests run at the same time: they wait for a server or for time more than they compute.
+const atOnce = 16
+
+// Main, called before anything looks at the flags, runs the tests, ends the server that Shared started, and exits.
 func Main(m *testing.M) {
+	if err := flag.Set("test.parallel", strconv.Itoa(max(atOnce, runtime.GOMAXPROCS(0)))); err != nil {
+		panic(err)
+	}
 	code := m.Run()
 	if shared.server != nil {
-		shared.server.stop()
+		shared.server.Stop()
 	}
 	os.Exit(code)
 }
@@ -50,7 +59,7 @@ func Start(tb testing.TB) *Server {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	tb.Cleanup(s.stop)
+	tb.Cleanup(s.Stop)
 	return s
 }
 

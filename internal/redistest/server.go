@@ -49,7 +49,7 @@ func start(program string) (*Server, error) {
 		return nil, err
 	}
 	if err := s.ready(); err != nil {
-		s.stop()
+		s.Stop()
 		return nil, err
 	}
 	return s, nil
@@ -92,8 +92,8 @@ func (s *Server) ready() error {
 	}
 }
 
-// stop ends the server and removes its folder.
-func (s *Server) stop() {
+// Stop ends the server and removes its folder. It may be called again.
+func (s *Server) Stop() {
 	_ = s.cmd.Process.Kill()
 	<-s.ended
 	_ = os.RemoveAll(s.dir)

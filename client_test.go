@@ -1,0 +1,252 @@
+package holdfast_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/redistest"
+)
+
+func TestNewRefuses(t *testing.T) {
+	t.Parallel()
+	d := redistest.Shared(t).Driver()
+	for what, cfg := range map[string]holdfast.Config{
+		"a prefix with a brace":  {Prefix: "a{b}"},
+		"a negative TTL":         {TTL: -1},
+		"a TTL beyond MaxTTL":    {TTL: time.Hour, MaxTTL: time.Minute},
+		"an absurd MaxTTL":       {MaxTTL: math.MaxInt64},
+		"a short CommandTimeout": {CommandTimeout: time.Millisecond},
+		"a short RetryTimeout":   {RetryTimeout: time.Millisecond},
+		"an absurd RetryTimeout": {RetryTimeout: math.MaxInt64},
+		"negative MinReplicas":   {MinReplicas: -1},
+		"a short ReplicaTimeout": {MinReplicas: 1, ReplicaTimeout: time.Microsecond},
+		"a long ReplicaTimeout":  {MinReplicas: 1, ReplicaTimeout: 3 * time.Second},
+		"a short PollInterval":   {PollInterval: time.Microsecond},
+		"a short Quarantine":     {Strict: true, MaxTTL: time.Minute, Quarantine: time.Second},
+	} {
+		_, err := holdfast.New(d, &cfg)
+		want(t, what, err, holdfast.ErrInvalid)
+	}
+	_, err := holdfast.New(nil, nil)
+	want(t, "no driver", err, holdfast.ErrInvalid)
+	for _, cfg := range []holdfast.Config{{MinReplicas: 1}, {Fsync: true}} {
+		_, err := holdfast.New(struct{ driver.Driver }{d}, &cfg)
+		want(t, "a driver that cannot wait for replicas", err, holdfast.ErrInvalid)
+	}
+	if _, err := holdfast.New(d, nil); err != nil {
+		t.Errorf("New without a Config: %v", err)
+	}
+}
+
+func TestConfigHasTheDefaultsOfItsLocks(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	c := s.client(func(cfg *holdfast.Config) { cfg.Owner, cfg.TTL = "me", time.Hour })
+	lease := acquire(t, c.Mutex("m"))
+	if h, _ := status(t, c.Mutex("m")).Holder(); h.Owner != "me" || lease.Owner() != "me" || h.TTL < 30*time.Minute {
+		t.Errorf("the holder is %+v", h)
+	}
+	release(t, lease)
+	if text := c.String(); !strings.Contains(text, "socket") || fmt.Sprint(c) != text {
+		t.Errorf("the client is printed as %s", text)
+	}
+	want(t, "a TTL beyond MaxTTL", tryAcquire(t, s.client(func(cfg *holdfast.Config) { cfg.MaxTTL = time.Minute }).Mutex("m", holdfast.TTL(time.Hour))), holdfast.ErrInvalid)
+}
+
+// Locks go with or without commands that many of them share, and with or without hand-over within the process.
+func TestBatchesAndLocalHandoversCanBeTurnedOff(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	c := s.client(func(cfg *holdfast.Config) { cfg.MaxBatch, cfg.MaxLocalHandovers = -1, -1 })
+	lease := acquire(t, c.Mutex("m"))
+	next, after := start(t, c.Mutex("m").Acquire), start(t, s.client().Mutex("m").Acquire)
+	awaitWaiters(t, c.Mutex("m"), 2)
+	for range 2 {
+		release(t, lease)
+		select {
+		case got := <-next:
+			lease, next = got.value, nil
+		case got := <-after:
+			lease, after = got.value, nil
+		case <-time.After(patience):
+			t.Fatal("nobody has the lock")
+		}
+	}
+	release(t, lease)
+	s.cleaned()
+}
+
+// Many locks at a time are acquired and released by few commands.
+func TestManyLocksAtATime(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	c := s.client()
+	leases := make([]<-chan outcome[*holdfast.Lease], 200)
+	for i := range leases {
+		leases[i] = start(t, c.Mutex(fmt.Sprint("m", i)).Acquire)
+	}
+	released := make([]<-chan outcome[struct{}], len(leases))
+	for i := range leases {
+		lease := succeeded(t, leases[i])
+		released[i] = start(t, func(ctx context.Context) (struct{}, error) { return struct{}{}, lease.Release(ctx) })
+	}
+	for _, over := range released {
+		succeeded(t, over)
+	}
+	s.cleaned()
+}
+
+// Waiters of a client that closes give up. Its leases say so, and are not given away before they are released.
+func TestClose(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	c := s.client()
+	lease := acquire(t, c.Mutex("m"))
+	work := lease.Context(t.Context())
+	other := acquire(t, s.client().Mutex("other"))
+	waiting := start(t, c.Mutex("other").Acquire)
+	awaitWaiters(t, c.Mutex("other"), 1)
+	closed := make(chan error, 2)
+	for range 2 {
+		go func() { closed <- c.Close(t.Context()) }()
+	}
+	want(t, "a waiter", receive(t, waiting).err, holdfast.ErrClosed)
+	receive(t, work.Done())
+	want(t, "the cause of the work's end", context.Cause(work), holdfast.ErrClosed)
+	want(t, "Err", lease.Err(), holdfast.ErrClosed)
+	_, err := c.Mutex("third").Acquire(t.Context())
+	want(t, "Acquire of a client that closes", err, holdfast.ErrClosed)
+	wantWaiting(t, "Close", closed)
+	wantHeld(t, s.client().Mutex("m"))
+	release(t, lease)
+	for range 2 {
+		if err := receive(t, closed); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+	}
+	awaitWaiters(t, s.client().Mutex("other"), 0)
+	release(t, other)
+	s.cleaned()
+}
+
+// Close waits for a lease that is not released until its context ends.
+func TestCloseGivesUpWithItsContext(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	c, err := holdfast.New(s.server.Driver(), &holdfast.Config{Prefix: s.prefix, TTL: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	acquire(t, c.Mutex("m"))
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	want(t, "Close", c.Close(ctx), context.DeadlineExceeded)
+	if got := s.do("PTTL", s.key("m")); got == "-1" || got == "-2" {
+		t.Errorf("the lock that was left has the TTL %s", got)
+	}
+}
+
+// A server is new to Strict mode until it is admitted: it grants nothing.
+func TestStrict(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	strict := func(cfg *holdfast.Config) { cfg.Strict, cfg.MaxTTL, cfg.TTL = true, time.Minute, 30*time.Second }
+	c := s.client(strict)
+	_, err := c.Mutex("m").TryAcquire(t.Context())
+	var refused *holdfast.ServerError
+	if !errors.Is(err, holdfast.ErrQuarantine) || !errors.Is(err, holdfast.ErrUnavailable) || !errors.As(err, &refused) || refused.RetryAfter <= 0 {
+		t.Errorf("TryAcquire on a new server: %v", err)
+	}
+	_, err = c.Mutex("m", holdfast.Wait(10*time.Millisecond)).Acquire(t.Context())
+	want(t, "Acquire on a new server", err, holdfast.ErrQuarantine)
+	want(t, "Admit of a server in quarantine", c.Admit(t.Context()), holdfast.ErrQuarantine)
+	if err := c.ForceAdmit(t.Context()); err != nil {
+		t.Fatalf("ForceAdmit: %v", err)
+	}
+	lease := acquire(t, c.Mutex("m"))
+	if err := lease.Extend(t.Context(), time.Minute); err != nil {
+		t.Error(err)
+	}
+	release(t, lease)
+	release(t, acquire(t, c.RWMutex("rw").Reader()), acquire(t, c.Multi([]string{"a", "b"})))
+
+	fresh := newSpace(t)
+	c = fresh.client(strict)
+	for range 2 {
+		if err := c.Admit(t.Context()); err != nil {
+			t.Fatalf("Admit: %v", err)
+		}
+	}
+	release(t, acquire(t, c.Mutex("m")))
+	want(t, "Admit by a client that is not Strict", newSpace(t).client().Admit(t.Context()), holdfast.ErrInvalid)
+}
+
+// Without replicas no lock is confirmed by any, and none is left behind.
+func TestMinReplicas(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	few := func(cfg *holdfast.Config) { cfg.RetryTimeout = 20 * time.Millisecond }
+	for what, l := range map[string]*holdfast.Lock{
+		"by option": s.client(few).Mutex("m", holdfast.MinReplicas(1, 5*time.Millisecond)),
+		"by Config": s.client(few, func(cfg *holdfast.Config) { cfg.MinReplicas, cfg.ReplicaTimeout = 1, 5*time.Millisecond }).Mutex("m"),
+	} {
+		_, err := l.TryAcquire(t.Context())
+		want(t, what, err, holdfast.ErrReplicas)
+		want(t, what, err, holdfast.ErrUnavailable)
+		awaitRelease(t, l)
+	}
+	// Without an append-only file nothing gets to the disk, and old servers have no WAITAOF.
+	for what, l := range map[string]*holdfast.Lock{
+		"by option": s.client(few).Mutex("m", holdfast.Fsync()), "by Config": s.client(few, func(cfg *holdfast.Config) { cfg.Fsync = true }).Mutex("m"),
+	} {
+		if _, err := l.TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrUnsupported) && !errors.Is(err, holdfast.ErrReplicas) {
+			t.Errorf("Fsync %s: %v", what, err)
+		}
+		awaitRelease(t, l)
+	}
+}
+
+// The Logger is told once of settings of the server under which locks are unsafe.
+func TestLogger(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	for _, setting := range [][2]string{{"maxmemory", "100mb"}, {"maxmemory-policy", "allkeys-lru"}} {
+		if _, err := server.Do("CONFIG", "SET", setting[0], setting[1]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lines := make(chan string, 100)
+	c, err := holdfast.New(server.Driver(), &holdfast.Config{Logger: slog.New(slog.NewTextHandler(writer(lines), nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		release(t, acquire(t, c.Mutex("m")))
+	}
+	if line := receive(t, lines); !strings.Contains(line, "level=WARN") || !strings.Contains(line, "maxmemory-policy") {
+		t.Errorf("it is told %s", line)
+	}
+	if err := c.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if n := len(lines); n > 0 {
+		t.Errorf("it is told %d times more: %s", n, <-lines)
+	}
+}
+
+// writer sends each line that is written.
+type writer chan<- string
+
+func (w writer) Write(b []byte) (int, error) {
+	w <- string(bytes.TrimSpace(b))
+	return len(b), nil
+}

@@ -1,0 +1,193 @@
+package holdfast_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+)
+
+// candidate runs for an election.
+type candidate struct {
+	terms  chan term  // one for each time it is elected
+	answer chan error // what its lead returns
+	over   chan error // what Run returned
+}
+
+type term struct {
+	ctx   context.Context
+	lease *holdfast.Lease
+}
+
+func campaign(ctx context.Context, e *holdfast.Election) *candidate {
+	c := &candidate{make(chan term), make(chan error), make(chan error, 1)}
+	go func() {
+		c.over <- e.Run(ctx, func(ctx context.Context, lease *holdfast.Lease) error {
+			c.terms <- term{ctx, lease}
+			return <-c.answer
+		})
+	}()
+	return c
+}
+
+func TestLeadersFollowEachOther(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	e := s.client().Election("e", holdfast.Owner("first"))
+	_, err := e.Leader(t.Context())
+	want(t, "Leader while nobody leads", err, holdfast.ErrNotHeld)
+	first := campaign(t.Context(), e)
+	one := receive(t, first.terms)
+	if h, err := s.client().Election("e").Leader(t.Context()); err != nil || h.Owner != "first" || h.Fence != one.lease.Fence() {
+		t.Errorf("Leader: %+v, %v", h, err)
+	}
+	second := campaign(t.Context(), s.client().Election("e"))
+	awaitWaiters(t, e, 1)
+
+	first.answer <- holdfast.ErrResign // it campaigns again, behind the second
+	two := receive(t, second.terms)
+	if two.lease.Fence() <= one.lease.Fence() || two.ctx.Err() != nil {
+		t.Errorf("fence %d follows %d; the term: %v", two.lease.Fence(), one.lease.Fence(), two.ctx.Err())
+	}
+	if cause := context.Cause(one.ctx); cause != holdfast.ErrReleased {
+		t.Errorf("the first term ended with %v", cause)
+	}
+	awaitWaiters(t, e, 1)
+	second.answer <- errBroken // for good
+	if err := receive(t, second.over); err != errBroken {
+		t.Errorf("Run: %v; want what lead returned", err)
+	}
+	receive(t, first.terms)
+	first.answer <- nil
+	if err := receive(t, first.over); err != nil {
+		t.Errorf("Run: %v", err)
+	}
+	s.cleaned()
+}
+
+// A leader that is deposed learns it, and campaigns again.
+func TestADeposedLeaderCampaignsAgain(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	c := campaign(t.Context(), s.client().Election("e"))
+	for _, answer := range []error{nil, holdfast.ErrLost, context.Canceled} {
+		now := receive(t, c.terms)
+		s.steal("e")
+		want(t, "Extend of a term that is lost", now.lease.Extend(t.Context(), time.Hour), holdfast.ErrLost)
+		receive(t, now.ctx.Done())
+		want(t, "the cause of the term's end", context.Cause(now.ctx), holdfast.ErrLost)
+		s.give("e")
+		c.answer <- answer
+	}
+	receive(t, c.terms)
+	c.answer <- context.Canceled // the term is not lost
+	if err := receive(t, c.over); !errors.Is(err, context.Canceled) {
+		t.Errorf("Run: %v", err)
+	}
+}
+
+func TestAnElectionEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	e := s.client().Election("e")
+	leading := campaign(ctx, e)
+	now := receive(t, leading.terms)
+	waiting := campaign(ctx, s.client().Election("e"))
+	awaitWaiters(t, e, 1)
+	cancel()
+	receive(t, now.ctx.Done())
+	leading.answer <- nil
+	receive(t, leading.over)
+	if err := receive(t, waiting.over); err != context.Canceled {
+		t.Errorf("Run of a candidate: %v", err)
+	}
+	s.cleaned()
+}
+
+func TestWatchSeesWhoLeads(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	seen := make(chan string)
+	ctx, cancel := context.WithCancel(t.Context())
+	watched := make(chan struct{})
+	e := s.client().Election("e")
+	go func() {
+		defer close(watched)
+		for status, err := range e.Watch(ctx) {
+			h, _ := status.Holder()
+			if err != nil || status.Name != "e" {
+				t.Errorf("Watch yields %+v, %v", status, err)
+			}
+			select {
+			case seen <- h.Owner:
+			case <-ctx.Done():
+			}
+		}
+	}()
+	see := func(want string) {
+		t.Helper()
+		for {
+			switch receive(t, seen) { // it may look twice
+			case want:
+				return
+			case "":
+			default:
+				t.Fatalf("it does not see %q lead", want)
+			}
+		}
+	}
+	see("")
+	eventually(t, "the watcher is subscribed", func() bool { return s.watchers("e") == 1 })
+	one := campaign(t.Context(), s.client().Election("e", holdfast.Owner("one")))
+	receive(t, one.terms)
+	see("one")
+	one.answer <- nil
+	receive(t, one.over)
+	see("")
+	two := campaign(t.Context(), s.client().Election("e", holdfast.Owner("two")))
+	receive(t, two.terms)
+	see("two")
+	cancel()
+	receive(t, watched)
+	two.answer <- nil
+	receive(t, two.over)
+}
+
+// A watcher is told that its client closes.
+func TestWatchEndsWithItsClient(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	c := s.client()
+	var last error
+	closed := make(chan error, 1)
+	for _, err := range c.Election("e").Watch(t.Context()) {
+		if last = err; err != nil {
+			break
+		}
+		go func() { closed <- c.Close(t.Context()) }()
+	}
+	want(t, "the last of Watch", last, holdfast.ErrClosed)
+	if err := receive(t, closed); err != nil {
+		t.Errorf("Close: %v", err)
+	}
+}
+
+func TestElectionRefuses(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	c := s.client()
+	for what, e := range map[string]*holdfast.Election{"no name": c.Election(""), "a TTL of 0": c.Election("e", holdfast.TTL(0))} {
+		_, err := e.Leader(t.Context())
+		want(t, what, err, holdfast.ErrInvalid)
+		want(t, what, e.Run(t.Context(), func(context.Context, *holdfast.Lease) error { return nil }), holdfast.ErrInvalid)
+		for _, err := range e.Watch(t.Context()) {
+			want(t, what, err, holdfast.ErrInvalid)
+		}
+	}
+	if e := c.Election("e"); e.Name() != "e" || status(t, e).Kind != holdfast.KindMutex {
+		t.Errorf("%q: %+v", e.Name(), status(t, e))
+	}
+}

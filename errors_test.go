@@ -1,0 +1,195 @@
+package holdfast_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/redistest"
+)
+
+// What a server, or the way to it, answers is a ServerError that matches what to do about it.
+func TestServerErrors(t *testing.T) {
+	t.Parallel()
+	all := []error{holdfast.ErrUnavailable, holdfast.ErrReplicas, holdfast.ErrQuarantine, holdfast.ErrDenied, holdfast.ErrMismatch,
+		holdfast.ErrNotAdmitted, holdfast.ErrUnsupported, holdfast.ErrAmbiguous, holdfast.ErrHeld, holdfast.ErrLost}
+	for _, c := range []struct {
+		err  error
+		code string
+		is   []error
+	}{
+		{driver.ReplyError("LOADING Redis is loading the dataset in memory"), "LOADING", []error{holdfast.ErrUnavailable}},
+		{driver.ReplyError("READONLY You can't write against a read only replica."), "READONLY", []error{holdfast.ErrUnavailable}},
+		{driver.ReplyError("OOM command not allowed when used memory > 'maxmemory'."), "OOM", []error{holdfast.ErrUnavailable}},
+		{driver.ReplyError("BUSY Redis is busy running a script."), "BUSY", []error{holdfast.ErrUnavailable}},
+		{driver.ReplyError("MISCONF Redis is configured to save RDB snapshots"), "MISCONF", []error{holdfast.ErrUnavailable}},
+		{driver.ReplyError("NOREPLICAS Not enough good replicas to write."), "NOREPLICAS", []error{holdfast.ErrUnavailable}},
+		{driver.ReplyError("NOAUTH Authentication required."), "NOAUTH", []error{holdfast.ErrDenied}},
+		{driver.ReplyError("WRONGPASS invalid username-password pair"), "WRONGPASS", []error{holdfast.ErrDenied}},
+		{driver.ReplyError("NOPERM this user has no permissions to run the 'evalsha' command"), "NOPERM", []error{holdfast.ErrDenied}},
+		{driver.ReplyError("ERR unknown command 'evalsha'"), "ERR", []error{holdfast.ErrUnsupported}},
+		{io.ErrUnexpectedEOF, "", []error{holdfast.ErrUnavailable, holdfast.ErrAmbiguous}},
+		{fmt.Errorf("%w: %w", driver.ErrNotSent, &net.OpError{Op: "dial", Err: errBroken}), "", []error{holdfast.ErrUnavailable}},
+	} {
+		s := newSpace(t)
+		l := s.tapped(func(ctx context.Context, call driver.Call, next redistest.Run) (string, error) {
+			if strings.Contains(call.Script.Name, "acquire") {
+				return "", c.err
+			}
+			return next(ctx, call)
+		}, func(cfg *holdfast.Config) { cfg.RetryTimeout = 5 * time.Millisecond }).Mutex("m")
+		_, err := l.TryAcquire(t.Context())
+		var refused *holdfast.ServerError
+		if !errors.As(err, &refused) || !errors.Is(err, c.err) {
+			t.Errorf("%v becomes %#v", c.err, err)
+			continue
+		}
+		if refused.Op != "acquire" || refused.Name != "m" || refused.Server == "" || refused.Code != c.code || refused.Err == nil || refused.RetryAfter != 0 {
+			t.Errorf("%v becomes %+v", c.err, refused)
+		}
+		var matches []error
+		for _, target := range all {
+			if errors.Is(err, target) {
+				matches = append(matches, target)
+			}
+		}
+		if fmt.Sprint(matches) != fmt.Sprint(c.is) {
+			t.Errorf("%v matches %v, want %v", err, matches, c.is)
+		}
+		if text := err.Error(); !strings.HasPrefix(text, "holdfast: ") || !strings.Contains(text, `"m"`) || !strings.Contains(text, refused.Server) {
+			t.Errorf("the text names neither lock nor server: %s", text)
+		}
+	}
+}
+
+// When the context of an Acquire ends that the server has not answered, the error says both.
+func TestAcquireOfAServerThatDoesNotAnswer(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	up := make(chan struct{})
+	l := s.tapped(func(ctx context.Context, call driver.Call, next redistest.Run) (string, error) {
+		select {
+		case <-up:
+			return next(ctx, call)
+		case <-ctx.Done():
+			return "", ctx.Err()
+		}
+	}).Mutex("m")
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	_, err := l.Acquire(ctx)
+	want(t, "Acquire", err, context.DeadlineExceeded)
+	want(t, "Acquire", err, holdfast.ErrUnavailable)
+	var refused *holdfast.ServerError
+	if !errors.As(err, &refused) || refused.Code != "" || refused.Name != "m" {
+		t.Errorf("Acquire: %+v", err)
+	}
+	close(up)
+	s.cleaned()
+}
+
+// A reply that was lost does not leave the lock with nobody.
+func TestALostReplyLeavesNoLock(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	l := s.tapped(func(ctx context.Context, call driver.Call, next redistest.Run) (string, error) {
+		reply, err := next(ctx, call)
+		if strings.Contains(call.Script.Name, "acquire") {
+			return "", io.ErrUnexpectedEOF
+		}
+		return reply, err
+	}, func(cfg *holdfast.Config) { cfg.RetryTimeout = 20 * time.Millisecond }).Mutex("m")
+	_, err := l.TryAcquire(t.Context())
+	want(t, "TryAcquire", err, holdfast.ErrAmbiguous)
+	release(t, acquire(t, s.client().Mutex("m")))
+	s.cleaned()
+}
+
+// A key that holds something else is not touched.
+func TestKeysOfAnotherType(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	c := s.client()
+	s.do("LPUSH", s.key("m"), "x")
+	for what, l := range map[string]*holdfast.Lock{"a mutex": c.Mutex("m"), "a reader": c.RWMutex("m").Reader(), "a permit": c.Semaphore("m", 1).Permits(1), "several": c.Multi([]string{"m", "n"})} {
+		_, err := l.TryAcquire(t.Context())
+		want(t, "TryAcquire of "+what, err, holdfast.ErrMismatch)
+		_, err = l.Acquire(t.Context())
+		want(t, "Acquire of "+what, err, holdfast.ErrMismatch)
+	}
+	if got := s.do("LLEN", s.key("m")); got != "1" {
+		t.Errorf("the list has %s items", got)
+	}
+	release(t, acquire(t, c.Mutex("n")))
+}
+
+func TestKindsOfLocksAreNotMixedUp(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	c := s.client()
+	kinds := map[string]*holdfast.Lock{
+		"Mutex": c.Mutex("m"), "OwnerMutex": c.OwnerMutex("m", "me"), "reader": c.RWMutex("m").Reader(), "writer": c.RWMutex("m").Writer(), "Semaphore": c.Semaphore("m", 2).Permits(1),
+	}
+	for held, l := range kinds {
+		lease := acquire(t, l)
+		for kind, other := range kinds {
+			if kind == held || kind == "reader" && held == "writer" || kind == "writer" && held == "reader" {
+				continue
+			}
+			_, err := other.TryAcquire(t.Context())
+			want(t, kind+" while it is a "+held, err, holdfast.ErrMismatch)
+		}
+		release(t, lease)
+	}
+	s.cleaned()
+}
+
+func TestTextsOfErrors(t *testing.T) {
+	t.Parallel()
+	for want, err := range map[string]error{
+		`holdfast: lock "m" is held by me (pid 7 on host) for 5s unless renewed`: &holdfast.HeldError{Name: "m", Holder: holdfast.Holder{Owner: "me", PID: 7, Host: "host", TTL: 5 * time.Second}},
+		`holdfast: lock "m" is held by me (pid 7) for 5s unless renewed`:         &holdfast.HeldError{Name: "m", Holder: holdfast.Holder{Owner: "me", PID: 7, TTL: 5 * time.Second}},
+		`holdfast: lock "m" is held by me for good: its key has no expiry`:       &holdfast.HeldError{Name: "m", Holder: holdfast.Holder{Owner: "me", TTL: -1}},
+		`holdfast: lock "m" is held by another program for 5s unless renewed`:    &holdfast.HeldError{Name: "m", Holder: holdfast.Holder{Foreign: true, TTL: 5 * time.Second}},
+		`holdfast: lock "m" is held by others, too`:                              &holdfast.HeldError{Name: "m"},
+		`holdfast: lease of "m" lost: expired`:                                   &holdfast.LostError{Name: "m", Reason: holdfast.LossExpired},
+		`holdfast: lease of "m" lost: not renewed: broken`:                       &holdfast.LostError{Name: "m", Reason: holdfast.LossUnreachable, Err: errBroken},
+		`holdfast: lease of "m" lost: some reason`:                               &holdfast.LostError{Name: "m", Reason: "some reason"},
+		`holdfast: acquire "m" on host: broken`:                                  &holdfast.ServerError{Op: "acquire", Name: "m", Server: "host", Err: errBroken},
+		`holdfast: acquire "m": too few nodes answered as they should; 2 of 3 have to: node a; node b: broken`: &holdfast.QuorumError{
+			Op: "acquire", Name: "m", Need: 2, Of: 3, Nodes: []*holdfast.NodeError{{Server: "a"}, {Server: "b", Err: errBroken}}},
+		`holdfast: latch "l" is open, but 1 of 2 parties never counted down: they left or died`: &holdfast.LatchIncompleteError{Name: "l", Missing: 1, Parties: 2},
+		`holdfast: phase 3 of barrier "b" is broken: party me has died`:                         &holdfast.BarrierBrokenError{Name: "b", Phase: 3, Party: holdfast.Holder{Owner: "me"}, Died: true},
+		`holdfast: phase 3 of barrier "b" is broken: party somebody has left`:                   &holdfast.BarrierBrokenError{Name: "b", Phase: 3},
+	} {
+		if got := err.Error(); got != want {
+			t.Errorf("%T is\n%s, want\n%s", err, got, want)
+		}
+	}
+	for err, target := range map[error]error{
+		&holdfast.HeldError{}: holdfast.ErrHeld, &holdfast.LostError{}: holdfast.ErrLost, &holdfast.LatchIncompleteError{}: holdfast.ErrLatchIncomplete,
+		&holdfast.BarrierBrokenError{}: holdfast.ErrBarrierBroken, &holdfast.LostError{Err: errBroken}: errBroken,
+		&holdfast.ServerError{Err: errBroken}: errBroken, &holdfast.QuorumError{Nodes: []*holdfast.NodeError{{Err: errBroken}}}: errBroken,
+	} {
+		want(t, fmt.Sprintf("a %T", err), err, target)
+		if target != holdfast.ErrClosed && errors.Is(err, holdfast.ErrClosed) {
+			t.Errorf("a %T matches ErrClosed", err)
+		}
+	}
+}
+
+// What others wrote cannot change a terminal or fill a log.
+func TestTextsShowOthersNamesSafely(t *testing.T) {
+	t.Parallel()
+	err := &holdfast.HeldError{Name: "m", Holder: holdfast.Holder{Owner: "\x1b[2J\n" + strings.Repeat("x", 10_000), PID: 1}}
+	if text := err.Error(); strings.ContainsAny(text, "\x1b\n") || len(text) > 500 {
+		t.Errorf("the text is %q", text)
+	}
+}

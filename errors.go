@@ -8,6 +8,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/engine"
 	"github.com/holdfast-go/holdfast/internal/exec"
 	"github.com/holdfast-go/holdfast/internal/printable"
+	"github.com/holdfast-go/holdfast/internal/quorum"
 )
 
 // What happened to a lock. Test for these with errors.Is.
@@ -303,7 +304,7 @@ func translate(err error) (_ error, changed bool) {
 		return &LatchIncompleteError{e.Name, e.Missing, e.Parties}, true
 	case *engine.BrokenError:
 		return &BarrierBrokenError{e.Name, e.Phase, holder(e.Party), e.Died}, true
-	case *engine.QuorumError:
+	case *quorum.Error:
 		return newQuorumError(e), true
 	case *exec.Failure:
 		return newServerError(e), true
@@ -371,7 +372,7 @@ func newServerError(f *exec.Failure) *ServerError {
 	return e
 }
 
-func newQuorumError(q *engine.QuorumError) *QuorumError {
+func newQuorumError(q *quorum.Error) *QuorumError {
 	e := &QuorumError{Op: q.Op, Name: q.Name, Need: q.Need, Of: q.Of, ended: q.Ended()}
 	for _, n := range q.Nodes {
 		e.Nodes = append(e.Nodes, &NodeError{n.Server, leave(n.Err)})

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/engine"
+	"github.com/holdfast-go/holdfast/internal/quorum"
 )
 
 // Quorum hands out locks that a majority of independent servers agrees on (Redlock): with 5 nodes, while 3 do. So a lock
@@ -19,7 +20,7 @@ import (
 // fence counter raised to that of a majority of the others; clients see to that. Where a majority has restarted, all nodes
 // have to answer for that, with their data. New nodes are admitted with Admit.
 type Quorum struct {
-	e      *engine.Quorum
+	e      *quorum.Quorum
 	common []engine.Option
 }
 
@@ -46,7 +47,7 @@ func NewQuorum(clients []*Client, cfg *QuorumConfig) (*Quorum, error) {
 		}
 		nodes[i] = c.e
 	}
-	e, err := engine.NewQuorum(nodes...)
+	e, err := quorum.New(nodes...)
 	if err != nil {
 		return nil, leave(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/codec"
 	"github.com/holdfast-go/holdfast/internal/exec"
 	"github.com/holdfast-go/holdfast/internal/notify"
+	"github.com/holdfast-go/holdfast/internal/schedule"
 	"github.com/holdfast-go/holdfast/internal/wire"
 )
 
@@ -216,7 +217,7 @@ func (acq *acquirer) step() *hold {
 	if err != nil && replaces && errors.Is(err, ErrDepth) {
 		// If the predecessor was handed the lock, it counts as one of the owner's leases until
 		// it is taken back.
-		acq.pause(jitter(100*time.Millisecond, 50))
+		acq.pause(schedule.Jitter(100*time.Millisecond, 50))
 		return nil
 	}
 	if err != nil {
@@ -234,7 +235,7 @@ func (acq *acquirer) step() *hold {
 		acq.renewAttempt(a.l)
 		if mode == codec.Wait {
 			// The server does not know a token that it was just sent. Do not hammer on it.
-			acq.pause(jitter(500*time.Millisecond, 50))
+			acq.pause(schedule.Jitter(500*time.Millisecond, 50))
 		}
 		return nil
 	case codec.Queued:
@@ -263,7 +264,7 @@ func (acq *acquirer) failed(err error) {
 	own := errors.Is(err, errLate) || errors.Is(err, exec.ErrReplicas) || errors.Is(err, exec.ErrPermits) ||
 		errors.Is(err, exec.ErrParties) || errors.Is(err, ErrDepth)
 	if acq.answered && !own && exec.Passing(exec.KindOf(err)) {
-		acq.pause(jitter(500*time.Millisecond, 50))
+		acq.pause(schedule.Jitter(500*time.Millisecond, 50))
 		return
 	}
 	l := acq.attempt.l
@@ -343,7 +344,7 @@ func (acq *acquirer) sleepsFor(a *attempt) bool {
 func (acq *acquirer) sleepTime(q codec.Place) time.Duration {
 	switch {
 	case q.Rank > 1:
-		d := jitter(min(maxSleepBehind, 2*time.Second*time.Duration(q.Rank)), 20)
+		d := schedule.Jitter(min(maxSleepBehind, 2*time.Second*time.Duration(q.Rank)), 20)
 		if q.TTL >= 0 {
 			// The waiters ahead of this one may have died together with the holder.
 			after := time.Duration(min(q.Rank-1, 2))*100*time.Millisecond + rand.N(300*time.Millisecond)
@@ -358,9 +359,9 @@ func (acq *acquirer) sleepTime(q codec.Place) time.Duration {
 		if q.TTL >= 0 {
 			d = min(d, q.TTL+time.Millisecond)
 		}
-		return jitter(d, 20)
+		return schedule.Jitter(d, 20)
 	case q.TTL < 0:
-		return jitter(maxSleep, 20)
+		return schedule.Jitter(maxSleep, 20)
 	}
 	return min(q.TTL, maxSleep) + time.Millisecond + rand.N(10*time.Millisecond)
 }
@@ -419,7 +420,7 @@ func (acq *acquirer) poll(up bool) *hold {
 		acq.attempt = nil
 		return got.hold
 	}
-	acq.pause(jitter(min(max(time.Since(acq.began)/8, 50*time.Millisecond), time.Second), 20))
+	acq.pause(schedule.Jitter(min(max(time.Since(acq.began)/8, 50*time.Millisecond), time.Second), 20))
 	return nil
 }
 

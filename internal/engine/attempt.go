@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/clock"
 	"github.com/holdfast-go/holdfast/internal/codec"
 	"github.com/holdfast-go/holdfast/internal/exec"
+	"github.com/holdfast-go/holdfast/internal/schedule"
 	"github.com/holdfast-go/holdfast/internal/wire"
 )
 
@@ -397,7 +398,7 @@ func (c *Client) takeBack(l *target, token, member string, tombstone int64, how 
 			return false
 		}
 		select {
-		case <-time.After(jitter(pause, 20)):
+		case <-time.After(schedule.Jitter(pause, 20)):
 		case <-ctx.Done():
 			return false
 		case <-c.closing:

@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/internal/codec"
 	"github.com/holdfast-go/holdfast/internal/exec"
+	"github.com/holdfast-go/holdfast/internal/schedule"
 )
 
 // barrier is the lock whose holders are the parties of a barrier.
@@ -233,7 +234,7 @@ func (p *BarrierParty) withdraw(number uint64) {
 				return
 			}
 			select {
-			case <-time.After(jitter(pause, 20)):
+			case <-time.After(schedule.Jitter(pause, 20)):
 			case <-p.Context().Done():
 			case <-l.c.closing:
 				return

@@ -8,27 +8,31 @@ import (
 
 	"github.com/holdfast-go/holdfast/internal/codec"
 	"github.com/holdfast-go/holdfast/internal/exec"
+	"github.com/holdfast-go/holdfast/internal/schedule"
 )
 
 // Election chooses one leader at a time among its candidates on all machines. The leader holds the Mutex of the election's
 // name; the other candidates wait in its queue. The first of them becomes the leader if the leader resigns, or if its lease
 // ends because it crashed or cannot reach the server.
 type Election struct {
-	lock Lock
-	ground
+	lock   Lock
+	ground Ground
 }
 
-// ground is where an election is held: on one server, or on a quorum.
-type ground interface {
-	ready(ctx context.Context) error
-	mayPass(err error) bool  // whether to campaign again after an Acquire returned err
-	isOutage(err error) bool // whether looking again may help after a look returned err
-	announce()               // makes watchers look, in the background
-	differ(a, b *Holder) bool
-	// follow returns the function with which Watch waits for a reason to look again, like watcher.wait, until stop.
-	follow() (wait func(ctx context.Context, seen bool, ttl time.Duration) error, stop func(), err error)
-	closing() <-chan struct{}
+// Ground is where an election is held: on one server, or on a quorum.
+type Ground interface {
+	Ready(ctx context.Context) error
+	MayPass(err error) bool  // whether to campaign again after an Acquire returned err
+	IsOutage(err error) bool // whether looking again may help after a look returned err
+	Announce()               // makes watchers look, in the background
+	Differ(a, b *Holder) bool
+	// Follow returns the function with which Watch waits for a reason to look again, like watcher.wait, until stop.
+	Follow() (wait func(ctx context.Context, seen bool, ttl time.Duration) error, stop func(), err error)
+	Closing() <-chan struct{}
 }
+
+// NewElection returns an election whose leader holds a lock, on a ground of another package.
+func NewElection(lock Lock, ground Ground) *Election { return &Election{lock, ground} }
 
 // Election returns the election of that name. Its options are those of the leader's lease.
 func (c *Client) Election(name string, opts ...Option) *Election {
@@ -54,7 +58,7 @@ func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, term 
 		switch {
 		case ctx.Err() != nil && err != nil:
 			return ctx.Err()
-		case err != nil && !e.mayPass(err):
+		case err != nil && !e.ground.MayPass(err):
 			return err
 		case err != nil:
 			if err := e.pause(ctx); err != nil {
@@ -74,9 +78,9 @@ func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, term 
 
 // serve calls lead for one term. more reports whether there may be another.
 func (e *Election) serve(ctx context.Context, term Lease, lead func(context.Context, Lease) error, again func(error, bool) bool) (more bool, err error) {
-	e.announce()
+	e.ground.Announce()
 	// mutants: announce-end
-	defer e.announce()
+	defer e.ground.Announce()
 	released := do(ctx, term, func(ctx context.Context) error {
 		err = lead(ctx, term)
 		return nil
@@ -94,11 +98,11 @@ func (e *Election) serve(ctx context.Context, term Lease, lead func(context.Cont
 // pause waits for a moment after a transient error.
 func (e *Election) pause(ctx context.Context) error {
 	select {
-	case <-time.After(jitter(500*time.Millisecond, 50)):
+	case <-time.After(schedule.Jitter(500*time.Millisecond, 50)):
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-e.closing():
+	case <-e.ground.Closing():
 		return exec.ErrClosed
 	}
 }
@@ -120,8 +124,8 @@ func (e *Election) Leader(ctx context.Context) (Holder, error) {
 // It survives outages, even one that it begins in; during an outage, the leader it yielded last may no longer lead.
 func (e *Election) Watch(ctx context.Context) iter.Seq2[Status, error] {
 	return func(yield func(Status, error) bool) {
-		for err := e.ready(ctx); err != nil; err = e.ready(ctx) {
-			if e.isOutage(err) {
+		for err := e.ground.Ready(ctx); err != nil; err = e.ground.Ready(ctx) {
+			if e.ground.IsOutage(err) {
 				err = e.pause(ctx)
 			}
 			switch {
@@ -132,7 +136,7 @@ func (e *Election) Watch(ctx context.Context) iter.Seq2[Status, error] {
 				return
 			}
 		}
-		wait, stop, err := e.follow()
+		wait, stop, err := e.ground.Follow()
 		if err != nil {
 			yield(Status{}, err)
 			return
@@ -145,7 +149,7 @@ func (e *Election) Watch(ctx context.Context) iter.Seq2[Status, error] {
 			switch {
 			case ctx.Err() != nil:
 				return
-			case err != nil && !e.isOutage(err):
+			case err != nil && !e.ground.IsOutage(err):
 				yield(Status{}, err)
 				return
 			case err != nil:
@@ -155,7 +159,7 @@ func (e *Election) Watch(ctx context.Context) iter.Seq2[Status, error] {
 				if len(s.Holders) > 0 {
 					leader, ttl = &s.Holders[0], s.Holders[0].TTL
 				}
-				changed := (last == nil) != (leader == nil) || last != nil && e.differ(last, leader)
+				changed := (last == nil) != (leader == nil) || last != nil && e.ground.Differ(last, leader)
 				if (first || changed) && !yield(s, nil) {
 					return
 				}
@@ -174,17 +178,17 @@ func (e *Election) Watch(ctx context.Context) iter.Seq2[Status, error] {
 // serverGround is an election on one server.
 type serverGround struct{ l *target }
 
-func (g serverGround) ready(ctx context.Context) error { return g.l.ready(ctx) }
+func (g serverGround) Ready(ctx context.Context) error { return g.l.ready(ctx) }
 
-func (g serverGround) mayPass(err error) bool {
+func (g serverGround) MayPass(err error) bool {
 	kind := exec.KindOf(err)
 	return exec.Passing(kind) || kind == exec.ErrQuarantine || kind == exec.ErrReplicas
 }
 
-func (g serverGround) isOutage(err error) bool { return exec.Passing(exec.KindOf(err)) }
+func (g serverGround) IsOutage(err error) bool { return exec.Passing(exec.KindOf(err)) }
 
-// announce drops its errors: watchers look from time to time anyway.
-func (g serverGround) announce() {
+// Announce drops its errors: watchers look from time to time anyway.
+func (g serverGround) Announce() {
 	l := g.l
 	channel := l.c.watchChannelOf(l).Name
 	l.c.tasks.Run(func() {
@@ -194,9 +198,9 @@ func (g serverGround) announce() {
 	})
 }
 
-func (g serverGround) differ(a, b *Holder) bool { return a.Fence != b.Fence || a.Foreign != b.Foreign }
+func (g serverGround) Differ(a, b *Holder) bool { return a.Fence != b.Fence || a.Foreign != b.Foreign }
 
-func (g serverGround) follow() (wait func(context.Context, bool, time.Duration) error, stop func(), err error) {
+func (g serverGround) Follow() (wait func(context.Context, bool, time.Duration) error, stop func(), err error) {
 	w, err := g.l.c.watch(g.l)
 	if err != nil {
 		return nil, nil, err
@@ -204,4 +208,4 @@ func (g serverGround) follow() (wait func(context.Context, bool, time.Duration) 
 	return w.wait, w.leave, nil
 }
 
-func (g serverGround) closing() <-chan struct{} { return g.l.c.closing }
+func (g serverGround) Closing() <-chan struct{} { return g.l.c.closing }

@@ -116,11 +116,11 @@ func (e *HeldError) Error() string {
 	if h.Owner == "" && h.PID == 0 && h.Host == "" {
 		return fmt.Sprintf("holdfast: lock %q is held by others, too", e.Name)
 	}
-	return fmt.Sprintf("holdfast: lock %q is held by %s for %s", e.Name, h.who(), ttlText(h.TTL))
+	return fmt.Sprintf("holdfast: lock %q is held by %s for %s", e.Name, h.Who(), ttlText(h.TTL))
 }
 
-// who describes a holder that has given at least one of its names.
-func (h Holder) who() string {
+// Who describes a holder that has given at least one of its names.
+func (h Holder) Who() string {
 	owner := "somebody"
 	if h.Owner != "" {
 		owner = printable.Word(h.Owner, maxShownWord)
@@ -155,7 +155,7 @@ type NotOwnerError struct {
 
 func (e *NotOwnerError) Error() string {
 	return fmt.Sprintf("holdfast: lock %q is not held by %s, but by %s for %s", e.Name,
-		printable.Word(e.Owner, maxShownWord), e.Holder.who(), ttlText(e.Holder.TTL))
+		printable.Word(e.Owner, maxShownWord), e.Holder.Who(), ttlText(e.Holder.TTL))
 }
 
 // Is makes a NotOwnerError match ErrNotOwner.

@@ -185,7 +185,7 @@ func (h *hold) removeLease(l *holdLease) bool {
 	return true
 }
 
-// endLease ends one lease with err, because the multiLease that it is part of has ended. The lease
+// endLease ends one lease with err, because the JointLease that it is part of has ended. The lease
 // remains one of the hold's until it is released.
 func (h *hold) endLease(l *holdLease, err error) {
 	h.mu.Lock()

@@ -137,7 +137,7 @@ func (l *holdLease) Context() context.Context {
 	return l.scope.ctx
 }
 
-// whenEnded calls f when the lease ends, or now if it has ended. It is for leases that are parts of a multiLease and have
+// whenEnded calls f when the lease ends, or now if it has ended. It is for leases that are parts of a JointLease and have
 // no context of their own. f must not block.
 func (l *holdLease) whenEnded(f func()) {
 	l.g.mu.Lock()

@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/codec"
 	"github.com/holdfast-go/holdfast/internal/exec"
 	"github.com/holdfast-go/holdfast/internal/keys"
+	"github.com/holdfast-go/holdfast/internal/schedule"
 	"github.com/holdfast-go/holdfast/internal/wire"
 )
 
@@ -64,14 +64,14 @@ func leased[L Lease](lease L, err error) (Lease, error) {
 // poll calls try at an interval until it succeeds, end comes or ctx ends.
 func poll[L any](ctx context.Context, c *Client, s *settings, end time.Time, try func(context.Context) (L, error)) (L, error) {
 	var none L
-	limit, stop := timeUp(end)
+	limit, stop := TimeUp(end)
 	defer stop()
 	for n := 1; ; n++ {
 		asked := time.Now()
 		lease, err := try(ctx)
 		if n > 1 && err != nil && ctx.Err() != nil && !c.server.IsSilent(asked) {
-			if isOver(end) {
-				return none, errTimeUp
+			if IsOver(end) {
+				return none, ErrTimeUp
 			}
 			return none, ctx.Err() // it was answered before
 		}
@@ -79,11 +79,11 @@ func poll[L any](ctx context.Context, c *Client, s *settings, end time.Time, try
 			return lease, err
 		}
 		select {
-		case <-time.After(jitter(s.pollInterval, 10)):
+		case <-time.After(schedule.Jitter(s.pollInterval, 10)):
 		case <-limit:
 			return none, err
 		case <-ctx.Done():
-			if isOver(end) {
+			if IsOver(end) {
 				return none, err
 			}
 			return none, ctx.Err()
@@ -251,15 +251,6 @@ func (l *target) noteUnqueued(h *hold) {
 	}
 }
 
-// jitter returns d, made longer or shorter by up to that many percent.
-func jitter(d time.Duration, percent int) time.Duration {
-	spread := d * time.Duration(percent) / 100
-	if spread <= 0 {
-		return d
-	}
-	return d - spread + rand.N(2*spread)
-}
-
 func (l *target) malformed(op string) error {
 	return &exec.Failure{Op: op, Name: l.name, Server: l.c.server.Addr(), Err: wire.ErrMalformed}
 }
@@ -273,11 +264,11 @@ func (c *Client) asking(ctx context.Context, end time.Time) (context.Context, co
 	return context.WithDeadline(ctx, end.Add(c.server.Patience()))
 }
 
-// errTimeUp says that a waiter's time to wait has passed.
-var errTimeUp = errors.New("not acquired in time")
+// ErrTimeUp says that a waiter's time to wait has passed.
+var ErrTimeUp = errors.New("not acquired in time")
 
-// timeUp returns a channel that receives a value at end; nil if end is zero.
-func timeUp(end time.Time) (_ <-chan time.Time, stop func() bool) {
+// TimeUp returns a channel that receives a value at end; nil if end is zero.
+func TimeUp(end time.Time) (_ <-chan time.Time, stop func() bool) {
 	if end.IsZero() {
 		return nil, func() bool { return true }
 	}
@@ -285,8 +276,8 @@ func timeUp(end time.Time) (_ <-chan time.Time, stop func() bool) {
 	return timer.C, timer.Stop
 }
 
-// isOver reports whether end has passed; false if end is zero.
-func isOver(end time.Time) bool { return !end.IsZero() && !time.Now().Before(end) }
+// IsOver reports whether end has passed; false if end is zero.
+func IsOver(end time.Time) bool { return !end.IsZero() && !time.Now().Before(end) }
 
 // AcquireBy implements Lock.
 func (l *target) AcquireBy(ctx context.Context, end time.Time) (Lease, error) {
@@ -317,7 +308,7 @@ func acquireBy(ctx context.Context, c *Client, name string, end time.Time, acqui
 	asking, cancel := c.asking(ctx, end)
 	defer cancel()
 	lease, err := acquire(asking)
-	if err == errTimeUp {
+	if err == ErrTimeUp {
 		var cancel context.CancelFunc
 		asking, cancel = context.WithTimeout(ctx, c.server.Patience())
 		defer cancel()
@@ -347,15 +338,13 @@ func heldBy(name string) func(Holder, error) error {
 // the server answered.
 func (c *Client) unanswered(name string, err error) error {
 	var failure *exec.Failure
-	var short *QuorumError
+	if e, ok := err.(interface{ WithoutEnd() error }); ok { // of package quorum
+		return e.WithoutEnd()
+	}
 	switch {
 	case errors.As(err, &failure) && err == error(failure):
 		own := *failure
 		own.Ended = nil
-		return &own
-	case errors.As(err, &short) && err == error(short):
-		own := *short
-		own.ended = nil
 		return &own
 	case errors.Is(err, context.DeadlineExceeded):
 		return &exec.Failure{
@@ -376,15 +365,6 @@ func (l *target) ref() codec.Lock {
 		k.Mark = l.c.space.Incarnation()
 	}
 	return codec.Lock{Keys: k, Flags: l.flags()}
-}
-
-// nodeRef is ref for a lock on a node of a quorum, which need not have been reached yet: it is not a Cluster.
-func (l *target) nodeRef() codec.Lock {
-	space := l.c.space
-	return codec.Lock{
-		Keys:  codec.Keys{Lock: l.keys.Lock, Queue: l.keys.Queue, Fence: space.Fence(), CaughtUp: space.CaughtUp(), Mark: space.Incarnation()},
-		Flags: l.set.kind.flags + l.c.strictFlags(),
-	}
 }
 
 // flags returns what scripts are told of the lock and its server.

@@ -118,7 +118,7 @@ func (l *multi) ready(ctx context.Context) error {
 }
 
 // acquire acquires all parts: at once if possible, otherwise one by one.
-func (l *multi) acquire(ctx context.Context, end time.Time) (*multiLease, error) {
+func (l *multi) acquire(ctx context.Context, end time.Time) (*JointLease, error) {
 	l.c.tasks.Begin() // Close waits for what this brings
 	defer l.c.tasks.End()
 	if err := l.ready(ctx); err != nil {
@@ -152,7 +152,7 @@ func (l *multi) ordered() []int {
 }
 
 // try takes all parts if nobody holds or waits for any of them.
-func (l *multi) try(ctx context.Context) (*multiLease, error) {
+func (l *multi) try(ctx context.Context) (*JointLease, error) {
 	lease, busy, err := l.tryAtOnce(ctx)
 	if lease != nil || err != nil || !busy {
 		return lease, err
@@ -166,7 +166,7 @@ func (l *multi) try(ctx context.Context) (*multiLease, error) {
 
 // tryAtOnce takes all parts with one script. busy reports that this is not possible now, or never with these locks, though
 // taking them one by one may be; the error, if any, says why.
-func (l *multi) tryAtOnce(ctx context.Context) (lease *multiLease, busy bool, err error) {
+func (l *multi) tryAtOnce(ctx context.Context) (lease *JointLease, busy bool, err error) {
 	if again, err := l.reenters(ctx); err != nil || again {
 		return nil, err == nil, err
 	}
@@ -188,7 +188,7 @@ func (l *multi) tryAtOnce(ctx context.Context) (lease *multiLease, busy bool, er
 	for i, h := range grants {
 		leases[i] = h.begin(ctx)
 	}
-	return (&multiLease{of: &l.several, need: len(leases)}).begin(ctx, leases), false, nil
+	return (&JointLease{of: &l.several, need: len(leases)}).begin(ctx, leases), false, nil
 }
 
 func (l *multi) askAtOnce(ctx context.Context, attempts []*attempt) (grants []*hold, busy bool, err error) {
@@ -264,7 +264,7 @@ func (l *multi) inOneSlot() bool {
 var errStartOver = errors.New("lost while others were waited for")
 
 // inOrder takes the locks one by one. After an error, none is held.
-func (l *multi) inOrder(ctx context.Context, take func(*target, context.Context) (Lease, error)) (_ *multiLease, err error) {
+func (l *multi) inOrder(ctx context.Context, take func(*target, context.Context) (Lease, error)) (_ *JointLease, err error) {
 	leases := make([]*holdLease, len(l.parts))
 	waiting, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -288,7 +288,7 @@ func (l *multi) inOrder(ctx context.Context, take func(*target, context.Context)
 		stop := context.AfterFunc(lease.Context(), func() { cancel(errStartOver) })
 		defer stop()
 	}
-	return (&multiLease{of: &l.several, need: len(leases)}).begin(ctx, leases), nil
+	return (&JointLease{of: &l.several, need: len(leases)}).begin(ctx, leases), nil
 }
 
 // giveBack releases, in the background, the locks that were acquired before another one failed.

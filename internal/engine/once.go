@@ -10,6 +10,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/codec"
 	"github.com/holdfast-go/holdfast/internal/exec"
 	"github.com/holdfast-go/holdfast/internal/keys"
+	"github.com/holdfast-go/holdfast/internal/schedule"
 )
 
 // Once is a job that all processes together complete at most once in a window. It runs under the Mutex of its name. The
@@ -292,7 +293,7 @@ func (o *Once) insist(ctx context.Context, lease *holdLease, q *codec.CompleteRu
 			return reply, err
 		}
 		select {
-		case <-time.After(jitter(200*time.Millisecond, 50)):
+		case <-time.After(schedule.Jitter(200*time.Millisecond, 50)):
 		case <-ctx.Done():
 			return reply, err
 		case <-lease.Context().Done():

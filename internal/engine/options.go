@@ -314,11 +314,3 @@ func (s *settings) checkDurability(commandTimeout time.Duration) error {
 	}
 	return nil
 }
-
-// wait is how long a node is waited for that answers as fast as any.
-func (s *settings) wait() time.Duration {
-	if s.nodeTimeout > 0 {
-		return s.nodeTimeout
-	}
-	return min(max(s.ttl/200, 5*time.Millisecond), 50*time.Millisecond)
-}

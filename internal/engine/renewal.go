@@ -9,6 +9,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/clock"
 	"github.com/holdfast-go/holdfast/internal/codec"
 	"github.com/holdfast-go/holdfast/internal/exec"
+	"github.com/holdfast-go/holdfast/internal/schedule"
 )
 
 // confirmAfter is how long after a hand-over the claim is first renewed. A lock that is released
@@ -151,7 +152,7 @@ func (h *hold) renewed(sent, now clock.Instant, err error) {
 // third of it. Holds that are renewed in batches become due together, at the start of the nearest
 // slot; a slot is a sixteenth of that third.
 func (h *hold) renewalAfter(sent clock.Instant, term time.Duration) clock.Instant {
-	at := sent.Add(jitter(term/3, 5))
+	at := sent.Add(schedule.Jitter(term/3, 5))
 	if h.canRenewInBatch() {
 		slot := max(term/48, 1)
 		at = at.Add(slot/2 - (at.Mono.Sub(h.l.c.epoch)+slot/2)%slot)

@@ -107,19 +107,3 @@ func (s *Status) Holder() (Holder, error) {
 	}
 	return s.Holders[0], nil
 }
-
-// Status says who holds the lock on a majority of nodes; an error if that is open. Nodes do not know who waits.
-func (l *quorumLock) Status(ctx context.Context) (Status, error) {
-	holders, err := l.Holders(ctx)
-	if err != nil {
-		return Status{}, err
-	}
-	s := Status{Name: l.name, Key: l.Key(), Form: l.set.kind.form, Holders: holders, Time: time.UnixMicro(l.c.server.Time(0))}
-	for _, h := range holders {
-		s.Fence = h.Fence
-		if h.Foreign {
-			s.Form = codec.HoldsForeign
-		}
-	}
-	return s, nil
-}

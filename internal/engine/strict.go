@@ -33,9 +33,9 @@ func (c *Client) Init(ctx context.Context, force bool) error {
 	return err
 }
 
-// isNew reports whether a server has not been used in Strict mode yet, or has lost its record of
+// IsNew reports whether a server has not been used in Strict mode yet, or has lost its record of
 // that. It changes nothing.
-func (c *Client) isNew(ctx context.Context) (bool, error) {
+func (c *Client) IsNew(ctx context.Context) (bool, error) {
 	reply, err := c.askInit(ctx, codec.LookAtMark)
 	return reply.Word == codec.Unmarked, err
 }

@@ -257,7 +257,7 @@ func (wq *waitQueue) releaseLocked(h *hold) {
 
 // await waits for what the acquirer, or a holder in this process, gives w, until end if that is not zero.
 func (wq *waitQueue) await(ctx context.Context, w *waiter, end time.Time) (*holdLease, error) {
-	limit, stop := timeUp(end)
+	limit, stop := TimeUp(end)
 	defer stop()
 	select {
 	case r := <-w.results:
@@ -265,7 +265,7 @@ func (wq *waitQueue) await(ctx context.Context, w *waiter, end time.Time) (*hold
 	case <-limit:
 		return wq.awaitLast(ctx, w)
 	case <-ctx.Done():
-		if isOver(end) {
+		if IsOver(end) {
 			return wq.awaitLast(ctx, w)
 		}
 	}
@@ -449,7 +449,7 @@ func (wq *waitQueue) awaitLast(ctx context.Context, w *waiter) (*holdLease, erro
 	case !wq.unansweredSince.IsZero() && ctx.Err() != nil:
 		return nil, wq.c.server.Unheard(ctx, "acquire", w.l.name, wq.unansweredSince)
 	}
-	return nil, errTimeUp
+	return nil, ErrTimeUp
 }
 
 // withdraw takes a waiter that has not been served out of the queue. Guarded by the queue.

@@ -9,8 +9,8 @@ import (
 // within is a context that carries a lease: work with it, or with a context made from it, is done within the lease.
 type within struct {
 	context.Context
-	lease *holdLease  // nil if it is a multiLease
-	multi *multiLease // or nil
+	lease *holdLease  // nil if it is a JointLease
+	multi *JointLease // or nil
 }
 
 // withinKey is the key under which a within finds itself.
@@ -37,7 +37,7 @@ func (l *holdLease) Within(ctx context.Context) context.Context {
 }
 
 // Within implements Lease.
-func (m *multiLease) Within(ctx context.Context) context.Context {
+func (m *JointLease) Within(ctx context.Context) context.Context {
 	return &within{Context: ctx, multi: m}
 }
 

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// The function that is given to notify is called once when the lease ends. If the lease has already
-// ended, notify says so and does not call it. A quorum relies on that to pass a process's turn on.
+// The function that is given to Notify is called once when the lease ends. If the lease has already
+// ended, Notify says so and does not call it. A quorum relies on that to pass a process's turn on.
 func TestNotifyCallsOnceWhenAMultiLeaseEnds(t *testing.T) {
 	c, err := New(&fake{holders: map[string]string{}}, nil)
 	if err != nil {
@@ -37,9 +37,9 @@ func TestNotifyCallsOnceWhenAMultiLeaseEnds(t *testing.T) {
 	var calls atomic.Int32
 	call := func() { calls.Add(1) }
 	p := part()
-	m := &multiLease{of: &several{c: c, name: "a", set: l.set}, need: 1}
+	m := &JointLease{of: &several{c: c, name: "a", set: l.set}, need: 1}
 	lease := m.begin(t.Context(), []*holdLease{p})
-	if !m.notify(call) || calls.Load() != 0 {
+	if !m.Notify(call) || calls.Load() != 0 {
 		t.Errorf("while the lease is held: called %d times", calls.Load())
 	}
 	for range 2 {
@@ -48,25 +48,25 @@ func TestNotifyCallsOnceWhenAMultiLeaseEnds(t *testing.T) {
 		}
 	}
 	settle(&calls, 1, "released twice")
-	if m.notify(call) {
-		t.Error("notify is true for a lease that has ended")
+	if m.Notify(call) {
+		t.Error("Notify is true for a lease that has ended")
 	}
 	settle(&calls, 1, "after the lease has ended")
 
-	for range 2000 { // notify or the end may be first
+	for range 2000 { // Notify or the end may be first
 		calls.Store(0)
-		p, m := part(), &multiLease{of: &several{c: c, name: "a", set: l.set}, need: 1}
+		p, m := part(), &JointLease{of: &several{c: c, name: "a", set: l.set}, need: 1}
 		m.begin(t.Context(), []*holdLease{p})
 		var late bool
 		var wg sync.WaitGroup
-		wg.Go(func() { late = !m.notify(call) })
+		wg.Go(func() { late = !m.Notify(call) })
 		wg.Go(func() {
 			_ = p.Release(context.Background())
 			_ = m.Err()
 		})
 		wg.Wait()
 		if late {
-			calls.Add(1) // the caller of notify passes the turn on
+			calls.Add(1) // the caller of Notify passes the turn on
 		}
 		settle(&calls, 1, "when the lease ended meanwhile")
 		_ = m.Err()

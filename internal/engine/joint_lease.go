@@ -13,15 +13,14 @@ import (
 	"github.com/holdfast-go/holdfast/internal/exec"
 )
 
-// multiLease is several leases, its parts, that are held as one: it lasts while enough of them do.
-type multiLease struct {
+// JointLease is several leases, its parts, that are held as one: it lasts while enough of them do.
+type JointLease struct {
 	of     *several
-	need   int         // how many parts must be held
-	quorum *quorumLock // whose lease it is; or nil
-	fence  uint64      // of a quorum's lease
-	round  string      // the round in which a quorum's lease was acquired
-	onEnd  func()      // called once, when the lease ends; if it is released, when that is done; or nil
-	onLoss func()      // called when a part ends but the lease does not; or nil
+	need   int               // how many parts must be held
+	voted  bool              // the parts are the nodes' of a quorum: it is one lock, with one fence
+	fence  uint64            // if voted
+	onEnd  func()            // called once, when the lease ends; if it is released, when that is done; or nil
+	onLoss func(*JointLease) // called when a part ends but the lease does not; or nil
 
 	ctx    context.Context
 	cancel context.CancelCauseFunc
@@ -33,8 +32,27 @@ type multiLease struct {
 	endedAt time.Time
 }
 
+// JoinNodes makes one lease, with that fence, of what nodes of a quorum have granted. It lasts while need of them do. of is
+// the lock on one of the nodes. onLoss, unless it is nil, is called when a node loses the lock but the lease is held.
+func JoinNodes(ctx context.Context, of *NodeLock, need int, fence uint64, granted []*NodeAttempt, onLoss func(*JointLease)) *JointLease {
+	parts := make([]*holdLease, len(granted))
+	for i, v := range granted {
+		parts[i] = v.h.begin(ctx)
+	}
+	m := &JointLease{of: &several{c: of.l.c, name: of.l.name, set: of.l.set}, need: need, voted: true, fence: fence, onLoss: onLoss}
+	return m.begin(ctx, parts)
+}
+
+// Add adds what another node has granted. If the lease has ended, it gives that back.
+func (m *JointLease) Add(v *NodeAttempt) {
+	p := v.h.begin(m.ctx)
+	if m.Err() != nil || !m.add(p) {
+		_ = p.Release(context.Background())
+	}
+}
+
 // begin makes one lease of parts, and returns it.
-func (m *multiLease) begin(ctx context.Context, parts []*holdLease) *multiLease {
+func (m *JointLease) begin(ctx context.Context, parts []*holdLease) *JointLease {
 	m.parts = parts
 	m.ctx, m.cancel = context.WithCancelCause(m.Within(context.WithoutCancel(ctx)))
 	for _, p := range parts {
@@ -44,39 +62,39 @@ func (m *multiLease) begin(ctx context.Context, parts []*holdLease) *multiLease 
 }
 
 // Name returns the lock's name; of several locks, all names, with commas between them.
-func (m *multiLease) Name() string { return m.of.name }
+func (m *JointLease) Name() string { return m.of.name }
 
 // Owner returns the owner's name.
-func (m *multiLease) Owner() string { return m.of.set.owner }
+func (m *JointLease) Owner() string { return m.of.set.owner }
 
 // Err implements Lease.
-func (m *multiLease) Err() error { return m.errAt(clock.Now()) }
+func (m *JointLease) Err() error { return m.errAt(clock.Now()) }
 
 // Context returns a context that ends when the lease does, with its error as the cause.
-func (m *multiLease) Context() context.Context { return m.ctx }
+func (m *JointLease) Context() context.Context { return m.ctx }
 
 // Token returns the highest fence.
-func (m *multiLease) Token() uint64 { return slices.Max(slices.Collect(maps.Values(m.Tokens()))) }
+func (m *JointLease) Token() uint64 { return slices.Max(slices.Collect(maps.Values(m.Tokens()))) }
 
 // IsShared returns false.
-func (m *multiLease) IsShared() bool { return false }
+func (m *JointLease) IsShared() bool { return false }
 
 // watch makes the lease end with p if too few parts are left then.
-func (m *multiLease) watch(p *holdLease) {
+func (m *JointLease) watch(p *holdLease) {
 	p.whenEnded(func() {
 		if m.ctx.Err() != nil {
 			return // it has ended already
 		}
 		go func() {
 			if m.Err() == nil && m.onLoss != nil {
-				m.onLoss()
+				m.onLoss(m)
 			}
 		}()
 	})
 }
 
 // add adds a part. It returns false if the lease has ended.
-func (m *multiLease) add(p *holdLease) bool {
+func (m *JointLease) add(p *holdLease) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.ended != nil {
@@ -88,19 +106,19 @@ func (m *multiLease) add(p *holdLease) bool {
 }
 
 // snapshot returns all parts, including those that have ended.
-func (m *multiLease) snapshot() []*holdLease {
+func (m *JointLease) snapshot() []*holdLease {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return slices.Clone(m.parts)
 }
 
 // heldParts returns the parts that are held.
-func (m *multiLease) heldParts() []*holdLease {
+func (m *JointLease) heldParts() []*holdLease {
 	now := clock.Now()
 	return slices.DeleteFunc(m.snapshot(), func(p *holdLease) bool { return p.errAt(now) != nil })
 }
 
-func (m *multiLease) errAt(now clock.Instant) error {
+func (m *JointLease) errAt(now clock.Instant) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.ended != nil {
@@ -119,16 +137,16 @@ func (m *multiLease) errAt(now clock.Instant) error {
 		return nil
 	}
 	var lost *LostError
-	if errors.As(last, &lost) && m.quorum != nil {
+	if errors.As(last, &lost) && m.voted {
 		last = &LostError{Name: m.of.name, Reason: lost.Reason, Err: lost.Err}
 	}
 	m.end(last)
 	return m.ended
 }
 
-// notify makes the lease call f when it ends. It returns false if the lease has ended; f is not
+// Notify makes the lease call f when it ends. It returns false if the lease has ended; f is not
 // called then.
-func (m *multiLease) notify(f func()) bool {
+func (m *JointLease) Notify(f func()) bool {
 	if m.Err() != nil {
 		return false
 	}
@@ -141,7 +159,7 @@ func (m *multiLease) notify(f func()) bool {
 // end ends the lease with err. Goroutines that work under the lease may not know that yet. So
 // unless the lease was released, the parts that are left are not released: they last until the
 // caller releases the lease, or they expire. The caller holds m.mu.
-func (m *multiLease) end(err error) {
+func (m *JointLease) end(err error) {
 	if m.ended != nil {
 		return
 	}
@@ -159,7 +177,7 @@ func (m *multiLease) end(err error) {
 }
 
 // Deadline returns when too few parts will be left, or when the lease ended, if that was earlier.
-func (m *multiLease) Deadline() time.Time {
+func (m *JointLease) Deadline() time.Time {
 	for {
 		over := m.Err() != nil
 		parts := m.snapshot()
@@ -183,8 +201,8 @@ func (m *multiLease) Deadline() time.Time {
 }
 
 // Tokens returns the fence of each lock, by its name.
-func (m *multiLease) Tokens() map[string]uint64 {
-	if m.quorum != nil {
+func (m *JointLease) Tokens() map[string]uint64 {
+	if m.voted {
 		return map[string]uint64{m.of.name: m.fence}
 	}
 	all := map[string]uint64{}
@@ -194,19 +212,18 @@ func (m *multiLease) Tokens() map[string]uint64 {
 	return all
 }
 
-// nodes returns the servers of the parts that are held, in alphabetical order.
-func (m *multiLease) nodes() []string {
-	var all []string
+// Nodes returns the clients of the servers on which a part is held.
+func (m *JointLease) Nodes() []*Client {
+	var all []*Client
 	for _, p := range m.heldParts() {
-		all = append(all, p.g.l.c.server.Addr())
+		all = append(all, p.g.l.c)
 	}
-	slices.Sort(all)
-	return slices.Compact(all)
+	return all
 }
 
 // each calls f for all parts at once. It returns nil as soon as enough calls have succeeded. If too
 // few do, it returns their errors, joined, once all have returned.
-func (m *multiLease) each(parts []*holdLease, f func(*holdLease) error) error {
+func (m *JointLease) each(parts []*holdLease, f func(*holdLease) error) error {
 	results := make(chan error, len(parts))
 	for _, p := range parts {
 		p.g.l.c.tasks.Run(func() { results <- f(p) })
@@ -228,7 +245,7 @@ func (m *multiLease) each(parts []*holdLease, f func(*holdLease) error) error {
 }
 
 // Extend extends all parts, at once.
-func (m *multiLease) Extend(ctx context.Context, ttl time.Duration) error {
+func (m *JointLease) Extend(ctx context.Context, ttl time.Duration) error {
 	if err := m.of.c.checkExtension(m.of.name, ttl); err != nil {
 		return err
 	}
@@ -243,7 +260,7 @@ func (m *multiLease) Extend(ctx context.Context, ttl time.Duration) error {
 }
 
 // Release releases all parts; after a loss, those that are left.
-func (m *multiLease) Release(ctx context.Context) error {
+func (m *JointLease) Release(ctx context.Context) error {
 	// Parts that were lost earlier do not matter while the lease is held.
 	now := clock.Now()
 	parts := slices.DeleteFunc(m.snapshot(), func(p *holdLease) bool { return errors.Is(p.errAt(now), ErrLost) })
@@ -271,7 +288,7 @@ func (m *multiLease) Release(ctx context.Context) error {
 // giveUp releases all parts at once. When enough releases have succeeded, the others have as long
 // again to finish: whoever acquires the lock next would find it held on their servers. If too few
 // succeed, giveUp returns the errors, joined.
-func (m *multiLease) giveUp(ctx context.Context, parts []*holdLease) error {
+func (m *JointLease) giveUp(ctx context.Context, parts []*holdLease) error {
 	begun := time.Now()
 	patience := time.NewTimer(time.Hour)
 	patience.Stop() // the last release that is needed starts it
@@ -309,7 +326,7 @@ func (m *multiLease) giveUp(ctx context.Context, parts []*holdLease) error {
 }
 
 // WhenOver implements Lease.
-func (m *multiLease) WhenOver(f func(error)) (forget func()) {
+func (m *JointLease) WhenOver(f func(error)) (forget func()) {
 	_ = m.errAt(clock.Now()) // which ends it if its time is up
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -326,8 +343,8 @@ func (m *multiLease) WhenOver(f func(error)) (forget func()) {
 }
 
 // FenceOf implements Lease.
-func (m *multiLease) FenceOf(lock string) uint64 {
-	if m.quorum != nil {
+func (m *JointLease) FenceOf(lock string) uint64 {
+	if m.voted {
 		return m.fence
 	}
 	for _, p := range m.parts { // those of a Multi are what they were at first
@@ -339,6 +356,6 @@ func (m *multiLease) FenceOf(lock string) uint64 {
 }
 
 // String names the lease's locks and its fence.
-func (b *multiLease) String() string {
+func (b *JointLease) String() string {
 	return fmt.Sprintf("holdfast.Lease(%q, fence %d)", b.Name(), b.Token())
 }

@@ -1,4 +1,4 @@
-package engine
+package quorum
 
 import (
 	"context"
@@ -7,14 +7,15 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/engine"
 	"github.com/holdfast-go/holdfast/internal/exec"
 )
 
-// poll is one round of votes. It has no goroutine for each: those that gather with others' are
+// ballot is one round of votes. It has no goroutine for each: those that gather with others' are
 // counted by who sent them.
 type ballot struct {
 	q     *Quorum
-	l     *quorumLock
+	l     *lock
 	round string
 	terms
 	begun time.Time
@@ -31,10 +32,9 @@ type ballot struct {
 	over    bool          // which is at its end, or nobody waits for a majority any more
 }
 
-// paper is a vote that was asked for together with others, until it is answered.
+// pendingVote is a vote that was asked for together with others, until it is answered.
 type pendingVote struct {
-	e        *batchItem
-	a        *attempt
+	a        *engine.NodeAttempt // nil if there is none
 	notAfter int64
 }
 
@@ -43,7 +43,7 @@ func (b *bid) poll(ctx context.Context) *ballot {
 	q, l := b.q, b.l
 	n := len(q.clients)
 	p := &ballot{
-		q: q, l: l, round: newRound(), terms: b.terms, begun: time.Now(), timer: time.NewTimer(b.timeout), news: make(chan struct{}, 1),
+		q: q, l: l, round: engine.NewRound(), terms: b.terms, begun: time.Now(), timer: time.NewTimer(b.timeout), news: make(chan struct{}, 1),
 		votes: make([]vote, 0, n), pending: make([]pendingVote, n), open: n,
 	}
 	for i := range q.clients {
@@ -59,28 +59,24 @@ func (b *bid) poll(ctx context.Context) *ballot {
 
 // ask asks one node: together with what others want of it, unless it has to be asked by itself.
 func (p *ballot) ask(ctx context.Context, i int) {
-	l := p.l.parts[i]
-	c := l.c
-	v := vote{node: i, a: l.newVote(p.round)}
+	l, c := p.l.parts[i], p.q.clients[i]
+	v := vote{node: i, a: l.Attempt(p.round)}
 	err := ctx.Err()
 	switch {
 	case err != nil:
 		v.err = exec.Unsent(err)
 		p.count(v)
-	case !p.q.answers(wish{i, l.keys.Lock}):
+	case !p.q.answers(wish{i, l.Key()}):
 		v.err = exec.Unsent(errHangs)
 		p.count(v)
-	case p.ticket != nil || c.server.Info() == nil || c.isClosing() || !l.plain() || c.batches.isContended(l):
+	case p.ticket != nil || c.Server().Info() == nil || isDone(c.Closing()) || !l.IsBatchable():
 		p.askByItself(ctx, v)
 	default:
-		item := newBatchItem(l, v.a.head)
-		item.notAfter = l.nodeNotAfter(p.timeout)
-		item.tell = func(item *batchItem) { p.answered(ctx, v, item) }
+		notAfter := p.q.notAfter(i, p.timeout)
 		p.mu.Lock()
-		p.pending[i] = pendingVote{item, v.a, item.notAfter}
+		p.pending[i] = pendingVote{v.a, notAfter}
 		p.mu.Unlock()
-		all, _ := c.groupsFor(l)
-		all.takes.Add(item)
+		v.a.AskTogether(notAfter, func(said engine.NodeAnswer) { p.answered(ctx, v, said, notAfter) })
 	}
 }
 
@@ -91,45 +87,42 @@ func (p *ballot) askByItself(ctx context.Context, v vote) {
 		p.ticket.carriers[v.node].Add(1)
 		over = p.ticket.carriers[v.node].Done
 	}
-	v.a.l.c.tasks.Run(func() {
+	p.q.clients[v.node].Tasks().Run(func() {
 		defer over()
 		p.count(p.q.askAlone(ctx, p.l, v, p.terms))
 	})
 }
 
 // answered takes what a node that was asked for several locks said of this one, unless it is too late.
-func (p *ballot) answered(ctx context.Context, v vote, item *batchItem) {
+func (p *ballot) answered(ctx context.Context, v vote, said engine.NodeAnswer, notAfter int64) {
 	p.mu.Lock()
-	late := p.pending[v.node].e != item
+	late := p.pending[v.node].a != v.a
 	if !late {
 		p.pending[v.node] = pendingVote{}
 	}
 	p.mu.Unlock()
-	defer item.recycle()
-	if item.err == nil {
-		p.q.observe(v.node, item.heard.Sub(item.sent))
+	if said.Err == nil {
+		p.q.observe(v.node, said.Heard.Sub(said.Sent))
 	}
 	switch {
 	case late:
 		return
-	case item.err == driver.ErrNotSent:
+	case said.Err == driver.ErrNotSent:
 		v.err = exec.Unsent(errHangs)
-	case item.err != nil:
-		if outcome, _ := exec.Classify(item.err); outcome == exec.Refused {
+	case said.Err != nil:
+		if outcome, _ := exec.Classify(said.Err); outcome == exec.Refused {
 			p.askByItself(ctx, v) // it may be for another's sake
 			return
 		}
-		v = p.q.unanswered(v, item.err, item.notAfter)
-	case item.refused:
-		v = p.q.declined(p.l, v, item.refusal)
-	case !item.ok:
-		item.l.c.batches.note(item.l, true)
+		v = p.q.unanswered(p.l, v, said.Err, notAfter)
+	case said.Refused:
+		v = p.q.declined(p.l, v, said.Refusal)
+	case !said.Granted:
+		p.l.parts[v.node].NoteContended(true)
 		p.askByItself(ctx, v)
 		return
 	default:
-		v.a.owed = true
-		v.g, v.err = v.a.granted(item.sent, item.heard, item.now, -1, item.fence, 1)
-		v.said = v.g != nil
+		v.take(said.NodeGrant)
 	}
 	p.count(v)
 }
@@ -140,15 +133,15 @@ func (p *ballot) count(v vote) {
 	defer p.mu.Unlock()
 	p.open--
 	p.votes = append(p.votes, v)
-	if v.g != nil {
+	if v.a.IsGranted() {
 		p.granted++
 	}
 	if v.said {
 		p.said++
 	}
-	if v.g != nil && p.granted == p.q.need && !p.over {
+	if v.a.IsGranted() && p.granted == p.q.need && !p.over {
 		p.patient = true
-		p.timer.Reset(p.l.set.patience(p.begun))
+		p.timer.Reset(p.l.first().Patience(p.begun))
 	}
 	if p.open == 0 || p.isEnough() {
 		p.tell()
@@ -208,8 +201,8 @@ func (p *ballot) expire() {
 		asked := p.pending[i]
 		p.pending[i] = pendingVote{}
 		p.mu.Unlock()
-		if asked.e != nil {
-			p.count(p.q.unanswered(vote{node: i, a: asked.a}, context.DeadlineExceeded, asked.notAfter))
+		if asked.a != nil {
+			p.count(p.q.unanswered(p.l, vote{node: i, a: asked.a}, context.DeadlineExceeded, asked.notAfter))
 		}
 	}
 }
@@ -225,7 +218,7 @@ func (p *ballot) end() ([]vote, int) {
 	return slices.Clip(p.votes), p.open
 }
 
-// rest waits for votes that are missing, and returns all but the first n.
+// await waits for votes that are missing, and returns all but the first n.
 func (p *ballot) await(n int) []vote {
 	p.timer.Reset(p.timeout - time.Since(p.begun))
 	defer p.timer.Stop()

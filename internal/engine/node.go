@@ -1,0 +1,263 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/holdfast-go/holdfast/internal/clock"
+	"github.com/holdfast-go/holdfast/internal/codec"
+	"github.com/holdfast-go/holdfast/internal/exec"
+	"github.com/holdfast-go/holdfast/internal/wire"
+)
+
+// This file is what package quorum uses of the engine besides its locks' interfaces: the lock on one node, the attempt to
+// get it, and the lease that several such attempts make.
+
+// nodeMutex is a mutex on one node of a quorum: a server that lost its data, or may have, grants and extends nothing.
+var nodeMutex = single(kind{
+	form: codec.HoldsMutex, flags: codec.Node, place: byName(""),
+	batch: func(l *target, n int, notAfter int64) acquireBatch {
+		b := codec.NewNodeBatchAcquire(n)
+		lock := l.nodeRef()
+		b.Flags, b.Keys, b.NotAfter = lock.Flags, lock.Keys, notAfter
+		return &b
+	},
+	check: func(s *settings) error {
+		if s.reentrant || s.replicas != 0 || s.fsync {
+			return errors.New("Reentrant, MinReplicas, Fsync, Key and Redisson are not for locks of a Quorum")
+		}
+		return nil
+	},
+})
+
+// NodeTimeout bounds how long a node of a quorum is waited for in one round. From 1 ms to a
+// quarter of the TTL. Default: a 200th of the TTL, 5 to 50 ms, and at least six times as long as the
+// slowest node takes to answer; twice as long after each round without a majority; up to a
+// quarter of the TTL, and Config.CommandTimeout.
+func NodeTimeout(d time.Duration) Option {
+	return func(s *settings) {
+		if d < time.Millisecond {
+			d = -1
+		}
+		s.nodeTimeout = d
+	}
+}
+
+// wait is how long a node is waited for that answers as fast as any.
+func (s *settings) wait() time.Duration {
+	if s.nodeTimeout > 0 {
+		return s.nodeTimeout
+	}
+	return min(max(s.ttl/200, 5*time.Millisecond), 50*time.Millisecond)
+}
+
+// patience is how long the others are waited for once a majority has answered that was asked then.
+func (s *settings) patience(begun time.Time) time.Duration {
+	return max(time.Since(begun), s.wait()/10, time.Millisecond)
+}
+
+// Config returns the client's configuration, with its defaults filled in.
+func (c *Client) Config() Config { return c.cfg }
+
+// Server returns the client's server.
+func (c *Client) Server() *exec.Server { return c.server }
+
+// Tasks returns what Close waits for.
+func (c *Client) Tasks() *exec.Tasks { return &c.tasks }
+
+// Closing returns a channel that is closed when Close is called.
+func (c *Client) Closing() <-chan struct{} { return c.closing }
+
+// NodeLock is a mutex on one node of a quorum.
+type NodeLock struct{ l *target }
+
+// NodeLock returns the lock of that name on the client's server, for that owner unless an option names another.
+func (c *Client) NodeLock(name, owner string, opts []Option) *NodeLock {
+	given := append([]Option{Owner(owner)}, opts...)
+	given = append(given, func(s *settings) { s.kind, s.apart = &nodeMutex, true })
+	return &NodeLock{c.newLock(name, given)}
+}
+
+// Err returns what is wrong with the lock's name or options.
+func (n *NodeLock) Err() error { return n.l.set.err }
+
+// Key returns the lock's key.
+func (n *NodeLock) Key() string { return n.l.keys.Lock }
+
+// Ref returns the lock as requests name it. The node need not have been reached yet: it is not a Cluster.
+func (n *NodeLock) Ref() codec.Lock { return n.l.nodeRef() }
+
+func (l *target) nodeRef() codec.Lock {
+	space := l.c.space
+	return codec.Lock{
+		Keys:  codec.Keys{Lock: l.keys.Lock, Queue: l.keys.Queue, Fence: space.Fence(), CaughtUp: space.CaughtUp(), Mark: space.Incarnation()},
+		Flags: l.set.kind.flags + l.c.strictFlags(),
+	}
+}
+
+// TTL returns the TTL of the lock's leases.
+func (n *NodeLock) TTL() time.Duration { return n.l.set.ttl }
+
+// IsUnbounded reports whether a lease is renewed for as long as it is held.
+func (n *NodeLock) IsUnbounded() bool { return n.l.set.unbounded() }
+
+// IsPolled reports whether the lock is to be acquired by Poll.
+func (n *NodeLock) IsPolled() bool { return n.l.set.pollInterval > 0 }
+
+// Timeout returns how long a node is waited for that answers as fast as any. given says that it was an option.
+func (n *NodeLock) Timeout() (d time.Duration, given bool) {
+	return n.l.set.wait(), n.l.set.nodeTimeout > 0
+}
+
+// Patience returns how long the others are waited for once a majority has answered that was asked then.
+func (n *NodeLock) Patience(begun time.Time) time.Duration { return n.l.set.patience(begun) }
+
+// HolderOf returns who has the lock, as the node says.
+func (n *NodeLock) HolderOf(h *codec.Holder) Holder { return n.l.holderOf(h) }
+
+// LateError returns the error of a grant that was over before it could count.
+func (n *NodeLock) LateError() error {
+	return &exec.Failure{Op: "acquire", Name: n.l.name, Server: n.l.c.server.Addr(), Kind: exec.ErrUnavailable, Err: errLate}
+}
+
+// ClockJumpsError returns the error of a request for the lock of which every copy arrived too late to be carried out.
+func (n *NodeLock) ClockJumpsError() error { return n.l.clockJumps("acquire") }
+
+// Poll acquires the lock that this one is a part of by a call of try at every interval of its option Poll, until end if that
+// is not zero.
+func (n *NodeLock) Poll(ctx context.Context, end time.Time, try func(context.Context) (Lease, error)) (Lease, error) {
+	return poll(ctx, n.l.c, n.l.set, end, try)
+}
+
+// AcquireBy implements Lock.AcquireBy for the lock that this one is a part of: by acquire, which returns ErrTimeUp at end,
+// and holders, which says who has it then.
+func (n *NodeLock) AcquireBy(ctx context.Context, end time.Time, acquire func(asking context.Context) (Lease, error), holders func(asking context.Context) ([]Holder, error)) (Lease, error) {
+	if end.IsZero() {
+		return acquire(ctx)
+	}
+	return acquireBy(ctx, n.l.c, n.l.name, end, acquire, func(asking context.Context) (Lease, error) {
+		return nil, heldBy(n.l.name)(first(holders(asking)))
+	})
+}
+
+// IsBatchable reports whether a batch can acquire the lock: nobody else is known to want it.
+func (n *NodeLock) IsBatchable() bool { return n.l.plain() && !n.l.c.batches.isContended(n.l) }
+
+// NoteContended remembers whether others want the lock, which a batch then leaves.
+func (n *NodeLock) NoteContended(contended bool) {
+	if n.l.plain() {
+		n.l.c.batches.note(n.l, contended)
+	}
+}
+
+// AskNode sends a request about the lock once. It waits for the answer until ctx ends; the request goes on for timeout, or
+// for Config.CommandTimeout if that is longer, so that its connection stays: a new one takes longer than an answer, and would
+// be given up as well.
+func AskNode[R any](ctx context.Context, n *NodeLock, timeout time.Duration, op string, m codec.Request[R]) (reply R, sent clock.Instant, err error) {
+	c := n.l.c
+	a, err := exec.Try(ctx, c.server, max(timeout, c.cfg.CommandTimeout), func(ctx context.Context) (answer[R], error) {
+		return askOnce(ctx, c, request{op: op, lock: n.l}, m)
+	})
+	return a.reply, a.sent, err
+}
+
+// roundLength is how much of a token names its round. The tokens of one round begin with it, and so do those with
+// which a lease that it brought is taken on further nodes: whether nodes name the same holder shows by that alone, since
+// what they say was not said at the same moment.
+const roundLength = 18
+
+// NewRound names a round of attempts, one for each node.
+func NewRound() string { return randomText()[:roundLength] }
+
+// RoundOf returns the round of a token.
+func RoundOf(token string) string { return token[:min(len(token), roundLength)] }
+
+// NodeAttempt is one token's attempt to get a NodeLock. It ends with JoinNodes, JointLease.Add or Abandon.
+type NodeAttempt struct {
+	a *attempt
+	h *hold // nil until it is granted
+}
+
+// Attempt returns an attempt of a round at the node. It has a token of its own: a server that has two addresses does not
+// grant twice.
+func (n *NodeLock) Attempt(round string) *NodeAttempt {
+	return &NodeAttempt{a: &attempt{l: n.l, head: wire.HeadBegin + wire.Head(round+randomText()[roundLength:]) + wire.HeadEnd, queueEntry: &noEntry}}
+}
+
+// Token returns the attempt's token.
+func (v *NodeAttempt) Token() string { return v.a.token() }
+
+// Request returns the request for the lock, of which no copy is carried out after that time of the server, in µs.
+func (v *NodeAttempt) Request(notAfter int64) codec.NodeAcquire {
+	l := v.a.l
+	return codec.NodeAcquire{Lock: l.nodeRef(), Token: v.Token(), TTL: l.set.term(), NotAfter: notAfter, Info: l.set.info}
+}
+
+// NodeGrant is what a node says of a lock that it grants.
+type NodeGrant struct {
+	Sent, Heard clock.Instant // when the request was sent, and its reply was read
+	Now         int64         // server time in the reply, µs
+	TTL         time.Duration // < 0: as it was asked for
+	Fence       uint64
+	Block       int64 // of fences
+}
+
+// NodeAnswer is what became of a request that went together with others.
+type NodeAnswer struct {
+	Err     error         // it was not sent, not answered, or refused
+	Refused bool          // the node grants nothing now:
+	Refusal codec.Refusal // for this reason
+	Granted bool          // if not, it has to be asked by a request for this lock alone
+	NodeGrant
+}
+
+// AskTogether asks for the lock together with what others want of the node. tell is called with the answer, and must not
+// block.
+func (v *NodeAttempt) AskTogether(notAfter int64, tell func(NodeAnswer)) {
+	l := v.a.l
+	item := newBatchItem(l, v.a.head)
+	item.notAfter = notAfter
+	item.tell = func(item *batchItem) {
+		defer item.recycle()
+		tell(NodeAnswer{item.err, item.refused, item.refusal, item.ok, NodeGrant{item.sent, item.heard, item.now, -1, item.fence, 1}})
+	}
+	groups, _ := l.c.groupsFor(l)
+	groups.takes.Add(item)
+}
+
+// Take takes what the node has granted. It returns an error if that cannot count.
+func (v *NodeAttempt) Take(g NodeGrant) (err error) {
+	v.a.owed = true
+	v.h, err = v.a.granted(g.Sent, g.Heard, g.Now, g.TTL, g.Fence, g.Block)
+	return err
+}
+
+// IsGranted reports whether the node has granted the lock.
+func (v *NodeAttempt) IsGranted() bool { return v.h != nil }
+
+// Fence returns the fence of a lock that is granted.
+func (v *NodeAttempt) Fence() uint64 { return v.h.fence }
+
+// Expired reports whether a grant has expired.
+func (v *NodeAttempt) Expired(now clock.Instant) bool { return v.h.expired(now) }
+
+// NoteUnanswered notes that a request was not answered that the node may carry out until then, in µs of its time.
+func (v *NodeAttempt) NoteUnanswered(notAfter int64) { v.a.sent(true, notAfter) }
+
+// IsOwed reports whether the node has, or may have, something under the token.
+func (v *NodeAttempt) IsOwed() bool { return v.a.owed }
+
+// WhenSettled has f called once the attempt is given back, before earlier ones. Nothing is given back unless IsOwed.
+func (v *NodeAttempt) WhenSettled(f func()) {
+	earlier := v.a.settled
+	v.a.settled = func() {
+		f()
+		if earlier != nil {
+			earlier()
+		}
+	}
+}
+
+// Abandon gives back, in the background, what the node has or may get under the token.
+func (v *NodeAttempt) Abandon() { v.a.abandon() }

@@ -1,0 +1,23 @@
+package engine
+
+import (
+	"testing"
+	"time"
+)
+
+// A node of a quorum is waited for by the TTL, within bounds; and by NodeTimeout, if that is given.
+func TestNodeTimeoutIsByTheTTL(t *testing.T) {
+	for _, c := range []struct{ ttl, given, want time.Duration }{
+		{100 * time.Millisecond, 0, 5 * time.Millisecond},
+		{time.Second, 0, 5 * time.Millisecond},
+		{4 * time.Second, 0, 20 * time.Millisecond},
+		{10 * time.Second, 0, 50 * time.Millisecond},
+		{time.Hour, 0, 50 * time.Millisecond},
+		{time.Hour, time.Second, time.Second},
+		{10 * time.Second, time.Millisecond, time.Millisecond},
+	} {
+		if got := (&settings{ttl: c.ttl, nodeTimeout: c.given}).wait(); got != c.want {
+			t.Errorf("with a TTL of %s, and NodeTimeout %s, a node is waited for for %s; want %s", c.ttl, c.given, got, c.want)
+		}
+	}
+}

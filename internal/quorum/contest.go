@@ -1,0 +1,153 @@
+package quorum
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/holdfast-go/holdfast/internal/engine"
+	"github.com/holdfast-go/holdfast/internal/schedule"
+)
+
+// bid is what one call does to get a lock of a quorum, round by round.
+type bid struct {
+	q     *Quorum
+	l     *lock
+	onEnd func() // called when its lease is over; or nil
+	terms        // of the next round
+
+	// Of the latest round:
+	said  bool // a majority of the nodes did, of the lock
+	ahead int  // how many wait before it
+}
+
+// The pauses between rounds: the first, and the longest while a majority names a holder; of who is the next, or
+// while nobody holds the lock, no longer than brisk. Each is up to a half longer or shorter.
+const (
+	shortPause = 5 * time.Millisecond
+	briskPause = 50 * time.Millisecond
+	longPause  = 200 * time.Millisecond
+)
+
+// acquire takes the lock, trying again while others have it.
+func (q *Quorum) acquire(ctx context.Context, l *lock, end time.Time) (*lease, error) {
+	key := l.key()
+	if err := q.take(ctx, key, end); err != nil {
+		return nil, err
+	}
+	lease, err := q.contend(ctx, l, true, end, func() { q.pass(key) })
+	if lease == nil {
+		q.pass(key)
+	}
+	return lease, err
+}
+
+// try takes the lock if nobody has it.
+func (q *Quorum) try(ctx context.Context, l *lock) (*lease, error) {
+	return q.contend(ctx, l, false, time.Time{}, nil)
+}
+
+// contend takes the lock: round by round until ctx ends, or limit has come, if it waits. Otherwise until a majority of nodes
+// names another holder, or RetryTimeout is over. Without a majority that answers, both try for RetryTimeout.
+//
+// Of contenders none of whom gets a majority all give back what they got. From then on they have tickets, which
+// nodes remember, and a node grants the lock only to the earliest that it knows: once all know that one, it has it.
+func (q *Quorum) contend(ctx context.Context, l *lock, waits bool, limit time.Time, onEnd func()) (*lease, error) {
+	b := &bid{q: q, l: l, onEnd: onEnd, terms: terms{timeout: q.timeout(l)}}
+	end := time.Now().Add(l.c.Config().RetryTimeout)
+	var unheard *Error // of the latest rounds, if no majority answered
+	for pause := shortPause; ; pause *= 2 {
+		lease, err := b.try(ctx)
+		if lease != nil {
+			b.withdraw()
+			return lease, nil
+		}
+		held := errors.Is(err, engine.ErrHeld)
+		if ctx.Err() != nil && !(held && engine.IsOver(limit)) {
+			b.withdraw()
+			return nil, unheard.endedBy(ctx)
+		}
+		answered := held || b.said || q.quarantined(err)
+		if answered {
+			unheard = nil
+			if waits {
+				end = time.Now().Add(l.c.Config().RetryTimeout)
+			}
+		} else if errors.As(err, &unheard) {
+			b.timeout = q.longer(l, b.timeout)
+		}
+		if !held && !q.curable(err) || answered && !b.said && !waits || held && !waits || engine.IsOver(limit) || time.Now().After(end) {
+			b.withdraw()
+			return nil, err
+		}
+		if b.said && b.ticket == nil {
+			b.ticket = &ticket{place: q.newTicket(), carriers: make([]sync.WaitGroup, len(q.clients))}
+		}
+		longest := longPause
+		if b.said && (!held || b.ahead == 0) {
+			longest = briskPause
+		}
+		pause = min(pause, longest)
+		rest := schedule.Jitter(pause, 50)
+		if !limit.IsZero() {
+			rest = min(rest, time.Until(limit))
+		}
+		select {
+		case <-time.After(rest):
+		case <-ctx.Done():
+			b.withdraw()
+			return nil, unheard.endedBy(ctx)
+		}
+	}
+}
+
+// try takes the lock if a majority of nodes gives it, in a round; in two, if nodes had to be told the fences of the
+// others before.
+func (b *bid) try(ctx context.Context) (*lease, error) {
+	q := b.q
+	b.said = false
+	if err := q.ready(ctx, b.l); err != nil {
+		return nil, err
+	}
+	lease, votes, err := b.round(ctx)
+	b.note(votes)
+	var behind []vote
+	for _, v := range votes {
+		if v.behind != "" {
+			behind = append(behind, v)
+		}
+	}
+	switch {
+	case len(behind) == 0:
+	case err == nil:
+		if q.repairing.CompareAndSwap(false, true) { // many may have met the same nodes
+			q.clients[behind[0].node].Tasks().Run(func() {
+				defer q.repairing.Store(false)
+				_ = q.repair(context.Background(), b.l, behind)
+			})
+		}
+	case !errors.Is(err, engine.ErrHeld):
+		if err = q.repair(ctx, b.l, behind); err == nil {
+			lease, votes, err = b.round(ctx)
+			b.note(votes)
+		}
+	}
+	if lease == nil && ctx.Err() != nil {
+		return nil, ctx.Err() // of which nodes that did not answer say nothing
+	}
+	return lease, err
+}
+
+// note notes what the nodes said of the lock.
+func (b *bid) note(votes []vote) {
+	n := 0
+	b.ahead = 0
+	for _, v := range votes {
+		if v.said {
+			n++
+			b.ahead = max(b.ahead, v.ahead)
+		}
+	}
+	b.said = n >= b.q.need
+}

@@ -1,0 +1,200 @@
+package quorum
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/holdfast-go/holdfast/internal/codec"
+	"github.com/holdfast-go/holdfast/internal/engine"
+	"github.com/holdfast-go/holdfast/internal/exec"
+)
+
+// Error says that too few nodes agreed, and what the others had to say. It matches
+// what any of their errors matches: ErrUnavailable, ErrQuarantine, ErrPermission, ...; but not
+// ErrHeld, which is what comes when a majority names a holder.
+type Error struct {
+	Op    string // "acquire", "init", ...
+	Name  string // the lock's
+	Nodes []NodeError
+	Need  int // so many have to agree
+	Of    int // so many
+
+	ended error // that of the caller's context, if it ended before a majority answered
+}
+
+// NodeError is what a node of a quorum had to say.
+type NodeError struct {
+	Server string // address, without credentials
+	Err    error
+}
+
+func (e *Error) Error() string {
+	var all []string
+	for _, n := range e.Nodes {
+		all = append(all, n.Err.Error())
+	}
+	text := fmt.Sprintf("holdfast: %s %q: too few nodes answered as they should; %d of %d have to: %s", e.Op, e.Name, e.Need, e.Of, strings.Join(all, "; "))
+	if e.ended != nil {
+		text += "; " + e.ended.Error()
+	}
+	return text
+}
+
+// Ended returns the error of the caller's context, if it ended before a majority answered.
+func (e *Error) Ended() error { return e.ended }
+
+// endedBy is the error of an acquire whose context has ended, after rounds in which that was met; or nothing.
+func (e *Error) endedBy(ctx context.Context) error {
+	if e == nil {
+		return ctx.Err()
+	}
+	ended := *e
+	ended.ended = ctx.Err()
+	return &ended
+}
+
+// WithoutEnd returns the error without that of the caller's context.
+func (e *Error) WithoutEnd() error {
+	own := *e
+	own.ended = nil
+	return &own
+}
+
+// Unwrap returns the nodes' errors and, if it has ended, that of the caller's context.
+func (e *Error) Unwrap() []error {
+	var all []error
+	if e.ended != nil {
+		all = append(all, e.ended)
+	}
+	for _, n := range e.Nodes {
+		all = append(all, n.Err)
+	}
+	return all
+}
+
+// tooFew is the error of too few answers.
+func (q *Quorum) tooFew(op, name string, errs []error) error {
+	e := &Error{Op: op, Name: name, Need: q.need, Of: len(q.clients)}
+	for i, err := range errs {
+		if err == nil || err == errUnasked {
+			continue
+		}
+		var known *exec.Failure
+		if !errors.As(err, &known) && !errors.Is(err, exec.ErrClosed) {
+			err = q.clients[i].Server().Failure(op, name, err)
+		}
+		e.Nodes = append(e.Nodes, NodeError{q.clients[i].Server().Addr(), err})
+	}
+	return e
+}
+
+// curable reports whether a majority may be had later: too few nodes refuse for good.
+func (q *Quorum) curable(err error) bool {
+	var e *Error
+	if !errors.As(err, &e) {
+		return false
+	}
+	lost := 0
+	for _, n := range e.Nodes {
+		var se *exec.Failure
+		kind := exec.KindOf(n.Err)
+		switch {
+		case errors.As(n.Err, &se) && se.Op == exec.OpReach && exec.Hopeless(n.Err), kind != exec.ErrQuarantine && !exec.Temporary(kind) && !errors.As(n.Err, new(contestedError)):
+			lost++
+		}
+	}
+	return lost <= len(q.clients)-q.need
+}
+
+// quarantined reports whether waiting will bring a majority.
+func (q *Quorum) quarantined(err error) bool {
+	var e *Error
+	if !errors.As(err, &e) || errors.Is(err, exec.ErrUninitialised) {
+		return false
+	}
+	away := 0
+	for _, n := range e.Nodes {
+		if !errors.Is(n.Err, exec.ErrQuarantine) {
+			away++
+		}
+	}
+	return away <= len(q.clients)-q.need && away < len(e.Nodes)
+}
+
+// refusal is the error of a node that grants nothing now.
+func (q *Quorum) refusal(op string, l *lock, i int, why codec.Refusal) error {
+	if why.Stands != "" {
+		return q.isBehind(op, i, l, exec.ErrQuarantine, errBehind)
+	}
+	return q.isBehind(op, i, l, exec.ErrQuarantine, &exec.Quarantine{Left: why.Quarantine})
+}
+
+func (q *Quorum) isBehind(op string, i int, l *lock, kind, err error) error {
+	return &exec.Failure{Op: op, Name: l.name, Server: q.clients[i].Server().Addr(), Kind: kind, Err: err}
+}
+
+// late is the error of a round that took longer than its grants last.
+func (q *Quorum) late(l *lock) error {
+	return &Error{Op: "acquire", Name: l.name, Need: q.need, Of: len(q.clients), Nodes: []NodeError{{l.c.Server().Addr(), l.first().LateError()}}}
+}
+
+// refused says why too few nodes granted: a majority names who has the lock; or too few nodes are there, or
+// agree.
+func (q *Quorum) refused(l *lock, votes []vote) error {
+	// mutants: named-by-a-majority
+	if held, most := foremost(votes); most >= q.need {
+		return &engine.HeldError{Name: l.name, Holder: *held}
+	}
+	errs := make([]error, len(q.clients))
+	for _, v := range votes {
+		errs[v.node] = v.err
+		if v.said && !v.a.IsGranted() {
+			errs[v.node] = contested(q.clients[v.node], l.name, v.holder)
+		}
+	}
+	return q.tooFew("acquire", l.name, errs)
+}
+
+// contestedError is what a node says that has given its vote to another, or keeps it for one, while no majority
+// names a holder.
+type contestedError struct{ text string }
+
+func (e contestedError) Error() string { return e.text }
+
+// Is makes it match ErrUnavailable: it is not said that anybody holds the lock.
+func (contestedError) Is(target error) bool { return target == exec.ErrUnavailable }
+
+func contested(c *engine.Client, name string, holder *engine.Holder) error {
+	text := "others want the lock, too, and no majority has it yet"
+	switch {
+	case holder == nil:
+	case holder.Foreign:
+		text = "another program has the lock there, and too few others name it"
+	default:
+		text = fmt.Sprintf("it names %s as the holder, and too few others do", holder.Who())
+	}
+	return &exec.Failure{Op: "acquire", Name: name, Server: c.Server().Addr(), Err: contestedError{text}}
+}
+
+// errUnconnected is of a node that was not reached yet.
+var errUnconnected = errors.New("it was not reached yet")
+
+// errUnasked is of a node that was not asked.
+var errUnasked = errors.New("not asked")
+
+// errHangs is of a node that has not answered for too long to be asked for more.
+var errHangs = errors.New("earlier requests for the lock are unanswered still")
+
+// errBehind is of a node that restarted, or is new.
+var errBehind = errors.New("it has restarted, and has not been told yet which fences the others have granted")
+
+// errTogether is of a node that restarted together with a majority, of which not all have answered yet.
+var errTogether = errors.New("it has restarted together with a majority, and is told the fences once all nodes answer")
+
+// errNew is of a node that is as new as a majority.
+var errNew = errors.New("it is new, or has lost its data, or a majority has restarted of which a node has")
+
+// errGone is of a node that lost a lock before it was told the fence.
+var errGone = errors.New("it granted the lock, and has it no more")

@@ -1,0 +1,88 @@
+package quorum
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/holdfast-go/holdfast/internal/codec"
+	"github.com/holdfast-go/holdfast/internal/engine"
+	"github.com/holdfast-go/holdfast/internal/exec"
+)
+
+// Init admits new nodes: all that are there, which have to be all. Run it once for a new
+// quorum, by hand; and after a majority has lost its data, for which the others cannot vouch, once
+// no lease of before is believed in any more: with force, which ends the quarantine of nodes
+// that were known. A node that is replaced, or comes back empty, while a majority
+// goes on needs no Init, but a quarantine.
+//
+// Where any node is known already, one that is not may have held locks and lost them: without
+// force it gets the quarantine that it would have without Init, for which Init does not wait.
+// It then returns a *Error that matches ErrQuarantine and names the node: call it again
+// when that is over.
+func (q *Quorum) Init(ctx context.Context, force bool) error {
+	const name = "quorum"
+	l := q.newLock(name, nil)
+	if l.err != nil {
+		return l.err
+	}
+	// One that is new is admitted at once only if all are: the mark that is missing may be one
+	// that was lost, together with locks that the others vouch for.
+	fresh := make([]bool, len(q.clients))
+	errs := q.onEach(func(i int, c *engine.Client) (err error) {
+		fresh[i], err = c.IsNew(ctx)
+		return err
+	})
+	if !failed(errs) && (force || !slices.Contains(fresh, false)) {
+		errs = q.onEach(func(_ int, c *engine.Client) error { return c.Init(ctx, force) })
+		clear(fresh)
+	}
+	if failed(errs) {
+		return q.tooFew("init", name, errs)
+	}
+	timeout := q.clients[0].Config().CommandTimeout
+	replies, errs := askNodes(ctx, l, timeout, "init", counterOf)
+	var counter int64
+	behind := map[int]string{}
+	for i, reply := range replies {
+		switch {
+		case errs[i] != nil:
+			continue
+		case reply.Word == codec.Behind:
+			behind[i] = reply.Refusal.Stands
+		case reply.Word == codec.Quarantined:
+			errs[i] = q.refusal("init", l, i, reply.Refusal)
+			var rest *exec.Quarantine
+			if fresh[i] && errors.As(errs[i], &rest) {
+				errs[i] = q.clients[i].Server().Failure("init", name, fmt.Errorf("%w: it is empty, and others are not; wait, or use force once no lease is believed in", rest))
+			}
+		}
+		// A majority may have come back with older counters, which tell nothing.
+		counter = max(counter, reply.Counter, reply.Now)
+	}
+	// The second time with what those know that were raised the first time.
+	for range 2 {
+		if failed(errs) {
+			return q.tooFew("init", name, errs)
+		}
+		var raised []codec.NodeRaiseReply
+		raised, errs = askNodes(ctx, l, timeout, "raise", func(i int, p *engine.NodeLock) codec.Request[codec.NodeRaiseReply] {
+			stands, wanted := behind[i]
+			if !wanted {
+				return nil
+			}
+			return &codec.NodeRaise{Lock: p.Ref(), Counter: counter, Stands: stands}
+		})
+		for i, reply := range raised {
+			if errs[i] == nil && reply.Word != codec.Raised {
+				errs[i] = q.refusal("init", l, i, reply.Refusal)
+			}
+			counter = max(counter, reply.Counter)
+		}
+	}
+	if failed(errs) {
+		return q.tooFew("init", name, errs)
+	}
+	return nil
+}

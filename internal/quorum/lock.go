@@ -1,0 +1,163 @@
+package quorum
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/holdfast-go/holdfast/internal/codec"
+	"github.com/holdfast-go/holdfast/internal/engine"
+)
+
+// lock is a lock that a majority of nodes grants.
+type lock struct {
+	q     *Quorum
+	name  string
+	c     *engine.Client     // of the first node
+	parts []*engine.NodeLock // by node
+	err   error              // what is wrong with the name or options
+}
+
+func (q *Quorum) newLock(name string, opts []engine.Option) *lock {
+	l := &lock{q: q, name: name, c: q.clients[0]}
+	// One owner on all nodes: clients that were not given one have another each.
+	owner := l.c.Config().Owner
+	for _, c := range q.clients {
+		l.parts = append(l.parts, c.NodeLock(name, owner, opts))
+	}
+	l.err = l.first().Err()
+	return l
+}
+
+// first is the lock on the first node. All nodes' have the same options.
+func (l *lock) first() *engine.NodeLock { return l.parts[0] }
+
+// Name returns the lock's name.
+func (l *lock) Name() string { return l.name }
+
+// String names the lock.
+func (l *lock) String() string { return fmt.Sprintf("holdfast.Lock(%q)", l.name) }
+
+// key is what the lock has on each node.
+func (l *lock) key() string { return l.first().Key() }
+
+// Acquire implements engine.Lock.
+func (l *lock) Acquire(ctx context.Context) (engine.Lease, error) {
+	return l.AcquireBy(ctx, time.Time{})
+}
+
+// AcquireBy implements engine.Lock.
+func (l *lock) AcquireBy(ctx context.Context, end time.Time) (engine.Lease, error) {
+	return l.first().AcquireBy(ctx, end, func(asking context.Context) (engine.Lease, error) { return l.acquire(asking, end) }, l.holders)
+}
+
+func (l *lock) acquire(ctx context.Context, end time.Time) (engine.Lease, error) {
+	l.c.Tasks().Begin() // Close waits for what this brings
+	defer l.c.Tasks().End()
+	if err := l.ready(ctx); err != nil {
+		return nil, err
+	}
+	if l.first().IsPolled() {
+		return l.first().Poll(ctx, end, l.try)
+	}
+	return leased(l.q.acquire(ctx, l, end))
+}
+
+// TryAcquire implements engine.Lock.
+func (l *lock) TryAcquire(ctx context.Context) (engine.Lease, error) {
+	l.c.Tasks().Begin()
+	defer l.c.Tasks().End()
+	if err := l.ready(ctx); err != nil {
+		return nil, err
+	}
+	return l.try(ctx)
+}
+
+func (l *lock) try(ctx context.Context) (engine.Lease, error) { return leased(l.q.try(ctx, l)) }
+
+// Status says who holds the lock on a majority of nodes; an error if that is open. Nodes do not know who waits.
+func (l *lock) Status(ctx context.Context) (engine.Status, error) {
+	holders, err := l.holders(ctx)
+	if err != nil {
+		return engine.Status{}, err
+	}
+	s := engine.Status{Name: l.name, Key: l.key(), Form: codec.HoldsMutex, Holders: holders, Time: time.UnixMicro(l.c.Server().Time(0))}
+	for _, h := range holders {
+		s.Fence = h.Fence
+		if h.Foreign {
+			s.Form = codec.HoldsForeign
+		}
+	}
+	return s, nil
+}
+
+// holders says who holds the lock on a majority of nodes; an error if that is open.
+func (l *lock) holders(ctx context.Context) ([]engine.Holder, error) {
+	if err := l.ready(ctx); err != nil {
+		return nil, err
+	}
+	q := l.q
+	replies, errs := askNodes(ctx, l, max(q.timeout(l), 100*time.Millisecond), "inspect", func(_ int, p *engine.NodeLock) codec.Request[codec.HolderReply] {
+		return &codec.WhoHolds{Lock: p.Ref()}
+	})
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	there := 0
+	var all []engine.Holder
+	for i, reply := range replies {
+		if errs[i] != nil {
+			continue
+		}
+		there++
+		if reply.Word == codec.Held {
+			all = append(all, l.parts[i].HolderOf(&reply.Holder))
+		}
+	}
+	if there < q.need {
+		return nil, q.tooFew("inspect", l.name, errs)
+	}
+	most := 0
+	for _, h := range all {
+		same := 0
+		for _, other := range all {
+			if h.Owner == other.Owner && h.Host == other.Host && h.PID == other.PID && h.Foreign == other.Foreign {
+				same++
+			}
+		}
+		if same >= q.need {
+			return []engine.Holder{h}, nil
+		}
+		most = max(most, same)
+	}
+	if most > 0 && most+len(q.clients)-there >= q.need { // those that did not answer may have it, too
+		return nil, q.tooFew("inspect", l.name, errs)
+	}
+	return nil, nil
+}
+
+// ready refuses what cannot work before any I/O, and learns what the nodes are.
+func (l *lock) ready(ctx context.Context) error {
+	if l.err != nil {
+		return l.err
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return l.q.ready(ctx, l)
+}
+
+// lease is a lease of a quorum's lock: those of a majority of nodes.
+type lease struct {
+	*engine.JointLease
+	l     *lock
+	round string // in which it was acquired
+}
+
+// leased returns the lease as one of the engine; nil if there is an error.
+func leased(l *lease, err error) (engine.Lease, error) {
+	if err != nil {
+		return nil, err
+	}
+	return l, nil
+}

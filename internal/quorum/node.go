@@ -1,0 +1,178 @@
+package quorum
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/holdfast-go/holdfast/internal/clock"
+	"github.com/holdfast-go/holdfast/internal/codec"
+	"github.com/holdfast-go/holdfast/internal/engine"
+	"github.com/holdfast-go/holdfast/internal/exec"
+)
+
+// node is what is known of one server.
+type node struct {
+	connecting chan struct{} // closed when that has ended; nil if it was not begun
+	err        error         // of the latest try to connect
+	trip       time.Duration // about how long it takes to answer; 0 if that is not known
+}
+
+// ready waits until enough nodes are known to be there, or known not to be.
+func (q *Quorum) ready(ctx context.Context, l *lock) error {
+	closed := 0
+	for _, c := range q.clients {
+		if isDone(c.Closing()) {
+			closed++
+		}
+	}
+	if closed > len(q.clients)-q.need {
+		return exec.ErrClosed
+	}
+	for i := range q.clients {
+		q.connect(i, l.name)
+	}
+	for {
+		known, settled := 0, 0
+		q.mu.Lock()
+		next := q.settled
+		for i, c := range q.clients {
+			n := &q.nodes[i]
+			switch {
+			case c.Server().Info() != nil:
+				known++
+				settled++
+			case isDone(n.connecting):
+				settled++
+			}
+		}
+		q.mu.Unlock()
+		if known >= q.need || settled == len(q.clients) {
+			return nil
+		}
+		select {
+		case <-next:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func isDone(ch <-chan struct{}) bool {
+	select {
+	case <-ch:
+		return true
+	default:
+		return false
+	}
+}
+
+// connect finds out what a node is, in the background, unless that is under way. It returns what
+// is closed when that has ended; nil if it is known.
+func (q *Quorum) connect(i int, name string) <-chan struct{} {
+	c := q.clients[i]
+	if c.Server().Info() != nil {
+		return nil
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	n := &q.nodes[i]
+	if n.connecting != nil && !isDone(n.connecting) {
+		return n.connecting
+	}
+	over := make(chan struct{})
+	n.connecting = over
+	c.Tasks().Run(func() {
+		server, err := exec.Try(context.Background(), c.Server(), c.Config().CommandTimeout, c.Server().Probe)
+		if err == nil {
+			q.observe(i, max(clock.Since(server.Sent)/probeTrips, 1))
+			err = c.Server().Use(server, name)
+		} else {
+			err = c.Server().Failure(exec.OpReach, name, err)
+		}
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		n.err = err
+		close(over)
+		close(q.settled)
+		q.settled = make(chan struct{})
+	})
+	return over
+}
+
+// probeTrips is how many round trips a probe takes on a new connection: TCP, a client's greeting, and two commands.
+const probeTrips = 4
+
+// reach waits until it is known what a node is. A majority may be known without it, and not grant.
+func (q *Quorum) reach(ctx context.Context, i int, name string) error {
+	over := q.connect(i, name)
+	if over == nil {
+		return nil
+	}
+	select {
+	case <-over:
+	case <-ctx.Done():
+	}
+	if q.clients[i].Server().Info() != nil {
+		return nil
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if err := q.nodes[i].err; err != nil {
+		return err
+	}
+	return errUnconnected
+}
+
+// askNode sends a request about a lock to its node i, once. It returns when that was sent.
+func askNode[R any](ctx context.Context, l *lock, i int, timeout time.Duration, op string, m codec.Request[R]) (reply R, sent clock.Instant, err error) {
+	q := l.q
+	if isDone(q.clients[i].Closing()) {
+		return reply, sent, exec.Unsent(exec.ErrClosed)
+	}
+	waiting, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	if err := q.reach(waiting, i, l.name); err != nil {
+		return reply, sent, exec.Unsent(err)
+	}
+	return engine.AskNode(waiting, l.parts[i], timeout, op, m)
+}
+
+// askNodes asks all nodes at once for which compose returns a request, and returns their replies by node.
+func askNodes[R any](ctx context.Context, l *lock, timeout time.Duration, op string, compose func(i int, p *engine.NodeLock) codec.Request[R]) ([]R, []error) {
+	q := l.q
+	replies, errs := slices.Repeat([]R{*new(R)}, len(q.clients)), slices.Repeat([]error{errUnasked}, len(q.clients))
+	var wg sync.WaitGroup
+	for i, p := range l.parts {
+		m := compose(i, p)
+		if m == nil {
+			continue
+		}
+		wg.Go(func() {
+			replies[i], _, errs[i] = askNode(ctx, l, i, timeout, op, m)
+		})
+	}
+	wg.Wait()
+	return replies, errs
+}
+
+// onEach calls f for all nodes at once, and returns what it returns, by node.
+func (q *Quorum) onEach(f func(i int, c *engine.Client) error) []error {
+	errs := make([]error, len(q.clients))
+	var wg sync.WaitGroup
+	for i, c := range q.clients {
+		wg.Add(1)
+		c.Tasks().Run(func() {
+			defer wg.Done()
+			errs[i] = f(i, c)
+		})
+	}
+	wg.Wait()
+	return errs
+}
+
+// failed reports whether any node that was asked answered with an error.
+func failed(errs []error) bool {
+	return slices.ContainsFunc(errs, func(err error) bool { return err != nil && err != errUnasked })
+}

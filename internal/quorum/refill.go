@@ -1,0 +1,63 @@
+package quorum
+
+import (
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/holdfast-go/holdfast/internal/schedule"
+)
+
+// refill asks nodes that do not hold a lease's lock for it, from time to time, until all do or
+// it is over. That a majority does is known by its deadlines: nobody else can have it there.
+func (q *Quorum) refill(b *lease, refilling *atomic.Bool) {
+	l := b.l
+	for pause := 50 * time.Millisecond; ; pause = min(2*pause, l.first().TTL()/3) {
+		select {
+		case <-time.After(schedule.Jitter(pause, 20)):
+		case <-b.Context().Done():
+			return
+		}
+		missing := q.missing(b)
+		if len(missing) == 0 {
+			refilling.Store(false)
+			if missing = q.missing(b); len(missing) == 0 || !refilling.CompareAndSwap(false, true) {
+				return
+			}
+		}
+		for _, i := range missing {
+			if b.Err() != nil {
+				return
+			}
+			q.refillNode(b, i)
+		}
+	}
+}
+
+// missing are the nodes that do not hold a lease's lock.
+func (q *Quorum) missing(b *lease) []int {
+	there := b.Nodes()
+	var all []int
+	for i, c := range q.clients {
+		if !slices.Contains(there, c) {
+			all = append(all, i)
+		}
+	}
+	return all
+}
+
+func (q *Quorum) refillNode(b *lease, i int) {
+	q.begin()
+	defer q.end()
+	v := q.vote(b.Context(), b.l, i, b.round, terms{&holdersTicket, q.timeout(b.l)})
+	if v.behind != "" {
+		_ = q.repair(b.Context(), b.l, []vote{v})
+	}
+	if !v.a.IsGranted() {
+		q.giveBack(v)
+		return
+	}
+	// Its counter can be below the lease's fence; what has to know that fence is a majority,
+	// which does.
+	b.Add(v.a)
+}

@@ -1,0 +1,80 @@
+package quorum
+
+import (
+	"context"
+	"time"
+
+	"github.com/holdfast-go/holdfast/internal/codec"
+	"github.com/holdfast-go/holdfast/internal/engine"
+	"github.com/holdfast-go/holdfast/internal/exec"
+)
+
+// repair raises the fence counters of nodes that restarted to what a majority of the others
+// has, read after their quarantine; or, if a majority has restarted, to what all nodes have, and show
+// as their time, as Init does: of those that have kept their data.
+func (q *Quorum) repair(ctx context.Context, l *lock, behind []vote) error {
+	timeout := max(q.timeout(l), 100*time.Millisecond)
+	replies, errs := askNodes(ctx, l, timeout, "raise", counterOf)
+	counter, good := int64(0), 0 // of those that are not behind
+	highest := int64(0)          // of all
+	var lost []int               // nodes that are behind
+	emptied, resting := false, false
+	for i, reply := range replies {
+		switch {
+		case errs[i] != nil:
+		case reply.Word == codec.CounterIs:
+			good++
+			counter = max(counter, reply.Counter)
+		case reply.Word == codec.Behind:
+			lost = append(lost, i)
+			emptied = emptied || reply.Counter == 0 || !reply.Refusal.KeptData()
+		default:
+			errs[i] = q.refusal("acquire", l, i, reply.Refusal)
+			resting = true
+		}
+		highest = max(highest, reply.Counter, reply.Now)
+	}
+	switch {
+	// So many share a node with every majority, whichever of its nodes are behind now.
+	case good >= len(q.clients)-q.need+1:
+	// mutants: all-have-answered
+	case good+len(lost) == len(q.clients) && !emptied:
+		counter = highest
+	default:
+		kind, err := exec.ErrQuarantine, errBehind
+		switch {
+		case len(lost) < q.need, resting: // another may show what it is then
+		case emptied:
+			kind, err = exec.ErrUninitialised, errNew
+		default:
+			kind, err = exec.ErrUnavailable, errTogether
+		}
+		for _, i := range lost {
+			errs[i] = q.isBehind("acquire", i, l, kind, err)
+		}
+		return q.tooFew("acquire", l.name, errs)
+	}
+	raised, errs := askNodes(ctx, l, timeout, "raise", func(i int, p *engine.NodeLock) codec.Request[codec.NodeRaiseReply] {
+		for _, v := range behind {
+			if v.node == i {
+				return &codec.NodeRaise{Lock: p.Ref(), Counter: counter, Stands: v.behind}
+			}
+		}
+		return nil
+	})
+	for i, reply := range raised {
+		switch {
+		case errs[i] != nil:
+		case reply.Word == codec.Raised:
+			return nil // so that another round makes sense
+		default: // it may have restarted since
+			errs[i] = q.refusal("acquire", l, i, reply.Refusal)
+		}
+	}
+	return q.tooFew("acquire", l.name, errs)
+}
+
+// counterOf asks a node for its fence counter.
+func counterOf(_ int, p *engine.NodeLock) codec.Request[codec.NodeCounterReply] {
+	return &codec.NodeCounter{Lock: p.Ref()}
+}

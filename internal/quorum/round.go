@@ -1,0 +1,142 @@
+package quorum
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/holdfast-go/holdfast/internal/clock"
+	"github.com/holdfast-go/holdfast/internal/codec"
+	"github.com/holdfast-go/holdfast/internal/engine"
+	"github.com/holdfast-go/holdfast/internal/exec"
+)
+
+// round asks every node once.
+func (b *bid) round(ctx context.Context) (*lease, []vote, error) {
+	q, l := b.q, b.l
+	q.begin() // a vote is a lock, which is to be taken back or held
+	defer q.end()
+	p := b.poll(ctx)
+	for !p.enough() && p.wait(ctx) {
+	}
+	votes, open := p.end()
+	if open > 0 {
+		q.begin()
+		l.c.Tasks().Run(func() {
+			defer q.end()
+			for _, v := range p.await(len(votes)) {
+				q.giveBack(v)
+			}
+		})
+	}
+	var granted []vote
+	for _, v := range votes {
+		if v.a.IsGranted() {
+			granted = append(granted, v)
+		}
+	}
+	lease, err := b.elect(ctx, p.round, votes, granted)
+	for _, v := range votes {
+		if err != nil || !v.a.IsGranted() {
+			q.giveBack(v)
+		}
+	}
+	return lease, votes, err
+}
+
+// elect makes a lease of the votes of a round, if there are enough.
+func (b *bid) elect(ctx context.Context, round string, votes, granted []vote) (*lease, error) {
+	q, l := b.q, b.l
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if len(granted) < q.need {
+		return nil, q.refused(l, votes)
+	}
+	fence, err := q.agree(ctx, l, b.timeout, granted)
+	if err != nil {
+		return nil, err
+	}
+	// A node counts for the fence while nobody else can have been granted it since, nor can it
+	// serve again after a loss of its counter: until the grant's deadline.
+	now := clock.Now()
+	if slices.ContainsFunc(granted, func(v vote) bool { return v.a.Expired(now) }) {
+		return nil, q.late(l)
+	}
+	parts := make([]*engine.NodeAttempt, len(granted))
+	for i, v := range granted {
+		parts[i] = v.a
+	}
+	var refilling atomic.Bool
+	var refill func(*engine.JointLease)
+	if l.first().IsUnbounded() {
+		refill = func(joint *engine.JointLease) {
+			if refilling.CompareAndSwap(false, true) {
+				l.c.Tasks().Run(func() { q.refill(&lease{joint, l, round}, &refilling) })
+			}
+		}
+	}
+	joint := engine.JoinNodes(ctx, l.first(), q.need, fence, parts, refill)
+	if !joint.Notify(b.onEnd) {
+		err := joint.Err()
+		_ = joint.Release(context.Background()) // its nodes have leases, for which Close would wait
+		if errors.Is(err, exec.ErrClosed) {
+			return nil, exec.ErrClosed
+		}
+		return nil, q.late(l)
+	}
+	if len(parts) < len(q.clients) && refill != nil {
+		refill(joint)
+	}
+	return &lease{joint, l, round}, nil
+}
+
+// agree finds a fence that is above all that a majority has granted before, and that a
+// majority knows by then: of those that the nodes have stored, the one that a majority does
+// not exceed. Every fence that was granted before is known to a majority; one of its nodes is
+// among these, and has stored a higher one since.
+func (q *Quorum) agree(ctx context.Context, l *lock, timeout time.Duration, granted []vote) (uint64, error) {
+	fences := make([]uint64, len(granted))
+	for i, v := range granted {
+		fences[i] = v.a.Fence()
+	}
+	slices.Sort(fences)
+	fence := fences[q.need-1]
+	ours := map[int]string{}
+	known := 0
+	for _, v := range granted {
+		if v.a.Fence() >= fence {
+			known++
+		} else {
+			ours[v.node] = v.a.Token()
+		}
+	}
+	// mutants: fence-known
+	if known >= q.need {
+		return fence, nil
+	}
+	replies, errs := askNodes(ctx, l, timeout, "acquire", func(i int, p *engine.NodeLock) codec.Request[codec.NodeFenceReply] {
+		token, wanted := ours[i]
+		if !wanted {
+			return nil
+		}
+		return &codec.NodeFence{Lock: p.Ref(), Token: token, Fence: fence}
+	})
+	for i, reply := range replies {
+		switch {
+		case errs[i] != nil:
+		case reply.Word == codec.Fenced:
+			known++
+		case reply.Word == codec.Gone:
+			errs[i] = errGone
+		default:
+			errs[i] = q.refusal("acquire", l, i, reply.Refusal)
+		}
+	}
+	if known < q.need {
+		return 0, q.tooFew("acquire", l.name, errs)
+	}
+	return fence, ctx.Err()
+}

@@ -1,0 +1,75 @@
+package quorum
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/holdfast-go/holdfast/internal/codec"
+	"github.com/holdfast-go/holdfast/internal/engine"
+	"github.com/holdfast-go/holdfast/internal/exec"
+)
+
+// ticket is the place among those who wait for a lock.
+type ticket struct {
+	place    codec.Ticket
+	carriers []sync.WaitGroup // by node, the votes under way that bring it there
+}
+
+// holdersTicket is that of who holds the lock already, on a majority of other nodes.
+var holdersTicket = ticket{place: codec.FirstTicket}
+
+// terms are those on which nodes are asked in one round.
+type terms struct {
+	ticket  *ticket       // nil at first
+	timeout time.Duration // how long a node is waited for
+}
+
+// shown is what a node is shown: the ticket, and for how long to keep it.
+func (t *terms) shown() (place codec.Ticket, keep time.Duration) {
+	if t.ticket == nil {
+		return codec.NoTicket, 0
+	}
+	return t.ticket.place, ticketTime + min(t.timeout, ticketTime)
+}
+
+// ticketTime is for how long after its latest round a bid keeps its place, and as long as it waits for a node, but
+// at most twice that: several times the longest pause between rounds.
+const ticketTime = time.Second
+
+// newTicket returns a ticket of now, by the median of the nodes' clocks: those of processes may differ by more,
+// and whoever's is slow would always come first.
+func (q *Quorum) newTicket() codec.Ticket {
+	var clocks []int64
+	for _, c := range q.clients {
+		if c.Server().Info() != nil {
+			clocks = append(clocks, c.Server().Time(0))
+		}
+	}
+	slices.Sort(clocks)
+	now := int64(0)
+	if len(clocks) > 0 {
+		now = clocks[len(clocks)/2]
+	}
+	// Of the same length, and digits only, so that all nodes order them in the same way.
+	return codec.Ticket(fmt.Sprintf("%016d%012d", now, rand.Int64N(1e12)))
+}
+
+// withdraw takes the bid's ticket back.
+func (b *bid) withdraw() {
+	if b.ticket == nil {
+		return
+	}
+	for i, c := range b.q.clients {
+		c.Tasks().Run(func() {
+			b.ticket.carriers[i].Wait()
+			// A node that is not reached keeps it for a second or two.
+			p := b.l.parts[i]
+			_, _, _ = askNode(context.Background(), b.l, i, b.timeout, exec.OpRelease,
+				&codec.Release{Lock: p.Ref(), Token: p.Attempt(engine.NewRound()).Token(), Member: b.ticket.place.Member()})
+		})
+	}
+}

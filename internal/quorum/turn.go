@@ -1,0 +1,61 @@
+package quorum
+
+import (
+	"context"
+	"time"
+
+	"github.com/holdfast-go/holdfast/internal/engine"
+)
+
+// turn is whose turn it is in this process to have a lock.
+type turn struct {
+	free chan struct{} // holds an item when it is nobody's
+	refs int
+}
+
+// take waits for the process's turn to have the lock.
+func (q *Quorum) take(ctx context.Context, key string, end time.Time) error {
+	limit, stop := engine.TimeUp(end)
+	defer stop()
+	q.mu.Lock()
+	t := q.turns[key]
+	if t == nil {
+		t = &turn{free: make(chan struct{}, 1)}
+		t.free <- struct{}{}
+		q.turns[key] = t
+	}
+	t.refs++
+	q.mu.Unlock()
+	select {
+	case <-t.free:
+		return nil
+	case <-limit:
+		q.leave(key)
+		return engine.ErrTimeUp
+	case <-ctx.Done():
+		q.leave(key)
+		if engine.IsOver(end) {
+			return engine.ErrTimeUp
+		}
+		return ctx.Err()
+	}
+}
+
+// pass gives the turn to the next.
+func (q *Quorum) pass(key string) {
+	q.mu.Lock()
+	t := q.turns[key]
+	q.mu.Unlock()
+	t.free <- struct{}{}
+	q.leave(key)
+}
+
+func (q *Quorum) leave(key string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	t := q.turns[key]
+	t.refs--
+	if t.refs == 0 {
+		delete(q.turns, key)
+	}
+}

@@ -1,0 +1,117 @@
+package quorum
+
+import (
+	"context"
+
+	"github.com/holdfast-go/holdfast/internal/clock"
+	"github.com/holdfast-go/holdfast/internal/codec"
+	"github.com/holdfast-go/holdfast/internal/engine"
+	"github.com/holdfast-go/holdfast/internal/exec"
+)
+
+// vote is what one node answered to who wants a lock.
+type vote struct {
+	node   int
+	a      *engine.NodeAttempt // which says whether it is granted
+	holder *engine.Holder      // who has it instead; nil if that is an attempt of this process that is being given back
+	theirs string              // the round by which the holder got it
+	said   bool                // it granted, or said why the lock is not to be had
+	ahead  int                 // how many with earlier tickets wait at the node
+	behind string              // how it stands, if its fence counter has to be raised before it grants
+	err    error               // why it did neither
+}
+
+// take takes what the node has granted.
+func (v *vote) take(g engine.NodeGrant) {
+	v.err = v.a.Take(g)
+	v.said = v.a.IsGranted()
+}
+
+// vote asks one node for the lock.
+func (q *Quorum) vote(ctx context.Context, l *lock, i int, round string, terms terms) vote {
+	v := vote{node: i, a: l.parts[i].Attempt(round)}
+	if !q.answers(wish{i, l.parts[i].Key()}) {
+		v.err = exec.Unsent(errHangs)
+		return v
+	}
+	return q.askAlone(ctx, l, v, terms)
+}
+
+// askAlone asks a node for the lock by itself.
+func (q *Quorum) askAlone(ctx context.Context, l *lock, v vote, terms terms) vote {
+	p := l.parts[v.node]
+	var reply codec.NodeAcquireReply
+	var sent clock.Instant
+	// Again, if it was late: what is known of a node's clock is as old as its last answer.
+	for n := 0; n < 2 && (n == 0 || reply.Word == codec.Late); n++ {
+		notAfter := q.notAfter(v.node, terms.timeout)
+		if err := ctx.Err(); err != nil {
+			v.err = exec.Unsent(err)
+			return v
+		}
+		request := v.a.Request(notAfter)
+		request.Ticket, request.Keep = terms.shown()
+		var err error
+		if reply, sent, err = askNode(ctx, l, v.node, terms.timeout, "acquire", &request); err != nil {
+			return q.unanswered(l, v, err, notAfter)
+		}
+		q.observe(v.node, clock.Since(sent))
+	}
+	switch reply.Word {
+	case codec.Granted:
+		v.take(engine.NodeGrant{Sent: sent, Heard: clock.Now(), Now: reply.Now, TTL: reply.Grant.TTL, Fence: reply.Grant.Fence, Block: reply.Grant.Block})
+		p.NoteContended(false)
+	case codec.Held:
+		v.said, v.ahead = true, reply.Ahead
+		if token := reply.Holder.Value.Token; !q.isReturning(token) {
+			h := p.HolderOf(&reply.Holder)
+			v.holder, v.theirs = &h, engine.RoundOf(token)
+		}
+	case codec.Wanted:
+		v.said, v.ahead = true, reply.Ahead
+	case codec.Quarantined, codec.Behind:
+		return q.declined(l, v, reply.Refusal)
+	case codec.Late, codec.Gone:
+		v.err = p.ClockJumpsError()
+	}
+	return v
+}
+
+// unanswered is the vote of a node that was asked with that not-after, and answered with an error, or
+// not at all.
+func (q *Quorum) unanswered(l *lock, v vote, err error, notAfter int64) vote {
+	if outcome, _ := exec.Classify(err); outcome == exec.Unknown {
+		w := wish{v.node, l.parts[v.node].Key()}
+		v.a.NoteUnanswered(notAfter)
+		q.noteHanging(w, 1)
+		v.a.WhenSettled(func() { q.noteHanging(w, -1) })
+	}
+	v.err = err
+	return v
+}
+
+// declined is the vote of a node that grants nothing now.
+func (q *Quorum) declined(l *lock, v vote, why codec.Refusal) vote {
+	v.behind = why.Stands
+	v.err = q.refusal("acquire", l, v.node, why)
+	return v
+}
+
+// foremost is the holder whom most nodes name, and how many do.
+func foremost(votes []vote) (holder *engine.Holder, most int) {
+	for _, v := range votes {
+		if v.holder == nil {
+			continue
+		}
+		same := 0
+		for _, other := range votes {
+			if other.holder != nil && v.theirs == other.theirs {
+				same++
+			}
+		}
+		if same > most {
+			holder, most = v.holder, same
+		}
+	}
+	return holder, most
+}

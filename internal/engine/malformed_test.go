@@ -1,0 +1,190 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/redistest"
+	"github.com/holdfast-go/holdfast/internal/wire"
+)
+
+func TestMain(m *testing.M) { redistest.Main(m) }
+
+// garbler is a driver that carries a script out and spoils its reply.
+type garbler struct {
+	script string // whose replies are spoilt
+	reply  string // what takes their place
+	spoilt atomic.Int32
+	off    atomic.Bool // no longer
+}
+
+func (g *garbler) answer(ctx context.Context, call driver.Call, next redistest.Run) (string, error) {
+	reply, err := next(ctx, call)
+	if call.Script.Name == g.script && err == nil && !g.off.Load() {
+		g.spoilt.Add(1)
+		return g.reply, nil
+	}
+	return reply, err
+}
+
+// A reply that a script cannot give is an error of the operation. Nobody knows what the server did: what it may have given
+// is taken back, what is held stays held, and others get the lock.
+func TestMalformedReplies(t *testing.T) {
+	s := redistest.Shared(t)
+	ctx := t.Context()
+	// got takes what an acquire returned.
+	got := func(lease Lease, err error) error {
+		if err == nil {
+			err = lease.Release(ctx)
+		}
+		return err
+	}
+	// within calls f while a lock is held, and releases the lock once replies are sound again.
+	within := func(t *testing.T, g *garbler, l Lock, f func(Lease) error) error {
+		g.off.Store(true)
+		lease, err := l.Acquire(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		g.off.Store(false)
+		err = f(lease)
+		g.off.Store(true)
+		if err := lease.Release(ctx); err != nil && !errors.Is(err, ErrLost) && !errors.Is(err, ErrReleased) {
+			t.Errorf("Release: %v", err)
+		}
+		return err
+	}
+	for what, c := range map[string]struct {
+		script string
+		do     func(t *testing.T, c *Client, g *garbler) error
+	}{
+		"Acquire by itself": {"acquire", func(_ *testing.T, c *Client, _ *garbler) error {
+			return got(c.Mutex("m").Acquire(ctx))
+		}},
+		"TryAcquire by itself": {"acquire", func(_ *testing.T, c *Client, _ *garbler) error {
+			return got(c.Mutex("m").TryAcquire(ctx))
+		}},
+		"Acquire in a batch": {"batch_acquire", func(_ *testing.T, c *Client, _ *garbler) error { return got(c.Mutex("m").Acquire(ctx)) }},
+		"Acquire of several": {"multi_acquire", func(_ *testing.T, c *Client, _ *garbler) error { return got(c.Multi([]string{"m", "n"}).Acquire(ctx)) }},
+		"Acquire of a permit": {"share_acquire", func(_ *testing.T, c *Client, _ *garbler) error {
+			return got(c.Semaphore("m", 3).Permits(2).Acquire(ctx))
+		}},
+		"TryAcquire of a reader": {"share_acquire", func(_ *testing.T, c *Client, _ *garbler) error { return got(c.RWMutex("m").Reader().TryAcquire(ctx)) }},
+		"Extend": {"renew", func(t *testing.T, c *Client, g *garbler) error {
+			return within(t, g, c.Mutex("m"), func(l Lease) error {
+				err := l.Extend(ctx, time.Hour)
+				if l.Err() != nil {
+					t.Errorf("after Extend the lease is over: %v", l.Err())
+				}
+				return err
+			})
+		}},
+		"Extend of a permit": {"share_renew", func(t *testing.T, c *Client, g *garbler) error {
+			return within(t, g, c.Semaphore("m", 3).Permits(1), func(l Lease) error { return l.Extend(ctx, time.Hour) })
+		}},
+		"TryUpgrade": {"share_weigh", func(t *testing.T, c *Client, g *garbler) error {
+			rw := c.RWMutex("m")
+			return within(t, g, rw.Reader(), func(l Lease) error { return got(rw.TryUpgrade(ctx, l)) })
+		}},
+		"Downgrade": {"share_weigh", func(t *testing.T, c *Client, g *garbler) error {
+			rw := c.RWMutex("m")
+			return within(t, g, rw.Writer(), func(l Lease) error { return got(rw.Downgrade(ctx, l)) })
+		}},
+		"Resize": {"share_resize", func(_ *testing.T, c *Client, _ *garbler) error { return c.Semaphore("m", 3).Resize(ctx, 0) }},
+		"ReleaseOwner": {"share_disown", func(t *testing.T, c *Client, g *garbler) error {
+			l := c.Mutex("m", OwnedBy("me"))
+			return within(t, g, l, func(Lease) error { _, err := l.ReleaseOwner(ctx); return err })
+		}},
+		"CountDown":      {"latch_count", func(_ *testing.T, c *Client, _ *garbler) error { return c.Latch("latch", 2).CountDown(ctx) }},
+		"Count":          {"latch_look", func(_ *testing.T, c *Client, _ *garbler) error { _, err := c.Latch("latch", 2).Count(ctx); return err }},
+		"Wait":           {"latch_look", func(_ *testing.T, c *Client, _ *garbler) error { return c.Latch("latch", 2).Wait(ctx) }},
+		"Reset":          {"latch_reset", func(_ *testing.T, c *Client, _ *garbler) error { return c.Latch("latch", 2).Reset(ctx) }},
+		"Join a barrier": {"share_acquire", func(_ *testing.T, c *Client, _ *garbler) error { _, err := c.Barrier("m", 2).Join(ctx); return err }},
+		"Await": {"barrier_await", func(t *testing.T, c *Client, g *garbler) error {
+			g.off.Store(true)
+			party, err := c.Barrier("m", 1).Join(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			g.off.Store(false)
+			_, err = party.Await(ctx)
+			g.off.Store(true)
+			if err := party.Release(ctx); err != nil {
+				t.Errorf("Release: %v", err)
+			}
+			return err
+		}},
+		"Do, at the beginning": {"once_begin", func(t *testing.T, c *Client, _ *garbler) error {
+			_, err := c.Once("m", Every(time.Hour)).Do(ctx, func(context.Context, Lease) (string, error) {
+				t.Error("the job runs")
+				return "", nil
+			})
+			return err
+		}},
+		"Do, at the end": {"once_complete", func(_ *testing.T, c *Client, _ *garbler) error {
+			_, err := c.Once("m", Every(time.Hour)).Do(ctx, func(context.Context, Lease) (string, error) { return "", nil })
+			return err
+		}},
+		"Last": {"once_look", func(_ *testing.T, c *Client, _ *garbler) error {
+			_, err := c.Once("m", Every(time.Hour)).Last(ctx)
+			return err
+		}},
+		"Init": {"init", func(_ *testing.T, c *Client, _ *garbler) error { return c.Init(ctx, false) }},
+	} {
+		for _, reply := range []string{"", "nonsense", "nonsense 1795615249741793", "granted 1795615249741793 x", "granted 1795615249741793 -1 -1 -1", "renewed 17956152497417930000000000 1 1 1"} {
+			t.Run(what+"/"+reply, func(t *testing.T) {
+				t.Parallel()
+				g := &garbler{script: c.script, reply: reply}
+				ttl := 2 * time.Minute // what is not taken back stays for longer than the test waits
+				if c.script == "init" {
+					ttl = time.Minute
+				}
+				cfg := &Config{Prefix: redistest.Prefix(), TTL: ttl, CommandTimeout: 10 * time.Second, RetryTimeout: 20 * time.Millisecond, Strict: c.script == "init"}
+				if c.script == "acquire" || c.script == "renew" {
+					cfg.Batch = -1
+				}
+				client, err := New(redistest.Tap{Driver: s.Driver(), On: g.answer}, cfg)
+				if err != nil {
+					t.Fatal(err)
+				}
+				err = c.do(t, client, g)
+				if g.spoilt.Load() == 0 {
+					t.Fatalf("no reply of %s was spoilt: %v", c.script, err)
+				}
+				if c.script == "batch_acquire" { // locks that a batch leaves are asked for one by one
+					if err != nil {
+						t.Errorf("it returns %v", err)
+					}
+				} else if !errors.Is(err, wire.ErrMalformed) {
+					t.Errorf("it returns %v; want ErrMalformed", err)
+				}
+				g.off.Store(true)
+				if err := client.Close(ctx); err != nil {
+					t.Errorf("Close: %v", err)
+				}
+				if c.script == "init" {
+					return
+				}
+				// Whatever the server did, the lock is free for others now.
+				other, err := New(s.Driver(), &Config{Prefix: cfg.Prefix})
+				if err != nil {
+					t.Fatal(err)
+				}
+				free, cancel := context.WithTimeout(ctx, ttl/2)
+				defer cancel()
+				for _, name := range []string{"m", "n"} {
+					if err := got(other.Mutex(name).Acquire(free)); err != nil {
+						t.Errorf("Acquire of %q by another: %v", name, err)
+					}
+				}
+				if err := other.Close(ctx); err != nil {
+					t.Errorf("Close: %v", err)
+				}
+			})
+		}
+	}
+}

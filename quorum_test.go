@@ -1,0 +1,231 @@
+package holdfast_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/redistest"
+)
+
+// ensemble is some independent servers.
+type ensemble struct {
+	t     *testing.T
+	nodes []*redistest.Server
+	down  bool // some of them are
+}
+
+func newEnsemble(t *testing.T) *ensemble {
+	t.Helper()
+	e := &ensemble{t: t}
+	for range 3 {
+		e.nodes = append(e.nodes, redistest.Start(t))
+	}
+	return e
+}
+
+// stop ends a server.
+func (e *ensemble) stop(i int) {
+	e.nodes[i].Stop()
+	e.down = true
+}
+
+// clients returns a new client of each server: together they are another process.
+func (e *ensemble) clients(change ...func(*holdfast.Config)) (all []*holdfast.Client) {
+	e.t.Helper()
+	for _, node := range e.nodes {
+		cfg := &holdfast.Config{Strict: true, MaxTTL: time.Minute, TTL: 20 * time.Second, CommandTimeout: time.Second, RetryTimeout: 10 * time.Second}
+		for _, f := range change {
+			f(cfg)
+		}
+		c, err := holdfast.New(node.Driver(), cfg)
+		if err != nil {
+			e.t.Fatal(err)
+		}
+		e.t.Cleanup(func() {
+			ctx, cancel := context.WithTimeout(context.Background(), patience)
+			defer cancel()
+			if e.down || e.t.Failed() {
+				cancel() // what a server that is down has of a lease is not waited for
+			}
+			if err := c.Close(ctx); err != nil && ctx.Err() == nil {
+				e.t.Errorf("Close: %v", err)
+			}
+		})
+		all = append(all, c)
+	}
+	return all
+}
+
+// quorum returns a new process's quorum of the servers. A machine that is slow for a moment makes no node count as down.
+func (e *ensemble) quorum(change ...func(*holdfast.Config)) *holdfast.Quorum {
+	e.t.Helper()
+	q, err := holdfast.NewQuorum(e.clients(change...), &holdfast.QuorumConfig{NodeTimeout: time.Second})
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	return q
+}
+
+// admitted returns servers that a quorum has admitted.
+func admitted(t *testing.T) *ensemble {
+	t.Helper()
+	e := newEnsemble(t)
+	if err := e.quorum().Admit(t.Context()); err != nil {
+		t.Fatalf("Admit: %v", err)
+	}
+	return e
+}
+
+func TestAQuorumsMutexHasOneHolder(t *testing.T) {
+	t.Parallel()
+	e := admitted(t)
+	q, there := e.quorum(), e.quorum().Mutex("m")
+	l := q.Mutex("m", holdfast.Owner("me"))
+	lease := acquire(t, l)
+	if n := len(q.Nodes(lease)); n < 2 {
+		t.Errorf("%d of 3 nodes hold the lease", n)
+	}
+	_, err := there.TryAcquire(t.Context())
+	var held *holdfast.HeldError
+	if !errors.As(err, &held) || held.Name != "m" || held.Holder.Owner != "me" {
+		t.Errorf("TryAcquire of a lock that is held: %v", err)
+	}
+	got := status(t, there)
+	if h, is := got.Holder(); !is || h.Owner != "me" || got.Name != "m" || got.Kind != holdfast.KindMutex {
+		t.Errorf("Status: %+v", got)
+	}
+	if err := lease.Extend(t.Context(), time.Minute); err != nil {
+		t.Errorf("Extend: %v", err)
+	}
+	next := start(t, there.Acquire)
+	wantWaiting(t, "a waiter", next)
+	release(t, lease)
+	after := succeeded(t, next)
+	if after.Fence() <= lease.Fence() {
+		t.Errorf("fence %d follows %d", after.Fence(), lease.Fence())
+	}
+	if nodes := q.Nodes(after); nodes != nil {
+		t.Errorf("the nodes of another quorum's lease are %q", nodes)
+	}
+	release(t, after)
+}
+
+// A lock outlives a node, and no lock is granted without a majority.
+func TestAQuorumNeedsAMajority(t *testing.T) {
+	t.Parallel()
+	e := admitted(t)
+	q := e.quorum()
+	lease := acquire(t, q.Mutex("m"))
+	e.stop(0)
+	if err := lease.Extend(t.Context(), 30*time.Second); err != nil {
+		t.Errorf("Extend with 2 of 3 nodes: %v", err)
+	}
+	wantHeld(t, e.quorum().Mutex("m"))
+	release(t, lease)
+	next := acquire(t, q.Mutex("m"))
+	if next.Fence() <= lease.Fence() {
+		t.Errorf("fence %d follows %d", next.Fence(), lease.Fence())
+	}
+	release(t, next)
+
+	e.stop(1)
+	_, err := e.quorum(func(cfg *holdfast.Config) { cfg.RetryTimeout = 50 * time.Millisecond }).Mutex("m").Acquire(t.Context())
+	var few *holdfast.QuorumError
+	if !errors.As(err, &few) || !errors.Is(err, holdfast.ErrUnavailable) || few.Name != "m" || few.Need != 2 || few.Of != 3 || len(few.Nodes) < 2 {
+		t.Fatalf("Acquire with 1 of 3 nodes: %v", err)
+	}
+	for _, node := range few.Nodes {
+		if node.Server == "" || !strings.Contains(err.Error(), node.Server) {
+			t.Errorf("the error does not say which nodes: %v", err)
+		}
+	}
+}
+
+// New nodes grant nothing before they are admitted.
+func TestAQuorumAdmitsItsNodes(t *testing.T) {
+	t.Parallel()
+	e := newEnsemble(t)
+	hasty := func(cfg *holdfast.Config) { cfg.RetryTimeout = 50 * time.Millisecond }
+	_, err := e.quorum(hasty).Mutex("m").TryAcquire(t.Context())
+	var few *holdfast.QuorumError
+	if !errors.As(err, &few) || !errors.Is(err, holdfast.ErrQuarantine) {
+		t.Errorf("TryAcquire on new nodes: %v", err)
+	}
+	want(t, "Admit of nodes in quarantine", e.quorum().Admit(t.Context()), holdfast.ErrQuarantine)
+	if err := e.quorum().ForceAdmit(t.Context()); err != nil {
+		t.Fatalf("ForceAdmit: %v", err)
+	}
+	release(t, acquire(t, e.quorum().Mutex("m")))
+	e.stop(2)
+	want(t, "Admit without one node", e.quorum(hasty).Admit(t.Context()), holdfast.ErrUnavailable)
+}
+
+func TestAQuorumElectsALeader(t *testing.T) {
+	t.Parallel()
+	e := admitted(t)
+	election := e.quorum().Election("e", holdfast.Owner("first"))
+	_, err := election.Leader(t.Context())
+	want(t, "Leader while nobody leads", err, holdfast.ErrNotHeld)
+	first := campaign(t.Context(), election)
+	one := receive(t, first.terms)
+	if h, err := e.quorum().Election("e").Leader(t.Context()); err != nil || h.Owner != "first" {
+		t.Errorf("Leader: %+v, %v", h, err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	for status, err := range e.quorum().Election("e").Watch(ctx) {
+		if h, _ := status.Holder(); err != nil || h.Owner != "first" {
+			t.Errorf("Watch yields %+v, %v", status, err)
+		}
+		cancel()
+	}
+	second := campaign(t.Context(), e.quorum().Election("e"))
+	first.answer <- nil
+	if two := receive(t, second.terms); two.lease.Fence() <= one.lease.Fence() {
+		t.Errorf("fence %d follows %d", two.lease.Fence(), one.lease.Fence())
+	}
+	second.answer <- nil
+	for _, c := range []*candidate{first, second} {
+		if err := receive(t, c.over); err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	}
+}
+
+func TestNewQuorumRefuses(t *testing.T) {
+	t.Parallel()
+	e := newEnsemble(t)
+	clients := e.clients()
+	other := func(i int, change func(*holdfast.Config)) []*holdfast.Client {
+		all := append([]*holdfast.Client(nil), clients...)
+		all[i] = e.clients(change)[i]
+		return all
+	}
+	for what, all := range map[string][]*holdfast.Client{
+		"no clients":     nil,
+		"two clients":    clients[:2],
+		"a nil client":   {clients[0], nil, clients[2]},
+		"a server twice": {clients[0], clients[1], clients[1]},
+		"not Strict":     other(0, func(cfg *holdfast.Config) { cfg.Strict = false }),
+		"another MaxTTL": other(1, func(cfg *holdfast.Config) { cfg.MaxTTL = 2 * time.Minute }),
+		"MinReplicas":    other(2, func(cfg *holdfast.Config) { cfg.MinReplicas = 1 }),
+		"Fsync":          other(2, func(cfg *holdfast.Config) { cfg.Fsync = true }),
+	} {
+		_, err := holdfast.NewQuorum(all, nil)
+		want(t, what, err, holdfast.ErrInvalid)
+	}
+	_, err := holdfast.NewQuorum(clients, &holdfast.QuorumConfig{NodeTimeout: time.Microsecond})
+	want(t, "a short NodeTimeout", err, holdfast.ErrInvalid)
+	q, err := holdfast.NewQuorum(clients, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, l := range map[string]*holdfast.Lock{"no name": q.Mutex(""), "a TTL of 0": q.Mutex("m", holdfast.TTL(0)), "a TTL beyond MaxTTL": q.Mutex("m", holdfast.TTL(time.Hour))} {
+		want(t, what, tryAcquire(t, l), holdfast.ErrInvalid)
+	}
+	want(t, "MinReplicas of an election", q.Election("e", holdfast.MinReplicas(1, 0)).Run(t.Context(), nil), holdfast.ErrInvalid)
+}

@@ -17,7 +17,7 @@ var (
 	ErrHeld = errors.New("holdfast: lock is held")
 	// ErrLost says that the lease is, or may be, no longer the caller's. errors.As with *LostError tells why.
 	ErrLost = errors.New("holdfast: lease lost")
-	// ErrReleased says that the lease's holder has released it. It is also the cause with which its context ends then.
+	// ErrReleased says that the lease's holder has released or detached it. It is also the cause with which its context ends then.
 	ErrReleased = errors.New("holdfast: lease released")
 	// ErrClosed says that Client.Close was called.
 	ErrClosed = errors.New("holdfast: client is closed")

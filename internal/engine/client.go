@@ -51,6 +51,7 @@ type Client struct {
 	cleanups   exec.Limiter // of releases of lost leases
 	cache      settingsCache
 	departing  departures
+	detached   detachments
 
 	mu       sync.Mutex
 	queues   compact.Map[string, *waitQueue]

@@ -65,7 +65,7 @@ type state uint8
 const (
 	claimed  state = iota // handed over for a short time; its first renewal makes it held
 	held                  // renewed until it is released
-	changing              // between reader and writer: neither renewed, nor passed on, nor joined
+	changing              // between reader and writer, or being detached: neither renewed, nor passed on, nor joined
 	retired               // its leases have ended but are not all released: no longer renewed
 	over                  // released or lost: at most its release is still sent
 )

@@ -40,6 +40,7 @@ type kind struct {
 	hasParties bool // how a lease ends matters to others
 	reserves   bool // a renewal can reserve fences for goroutines that come later
 	reasserted bool // a holder claims the lock again if the server has lost it
+	carried    bool // a lease can be detached, and adopted by another process
 }
 
 // acquireBatch acquires many locks.

@@ -166,8 +166,13 @@ func (l *holdLease) end(err error) {
 
 // checkExtension returns an error if no lease can have this TTL.
 func (c *Client) checkExtension(name string, ttl time.Duration) error {
+	return c.checkTerm("Extend by", name, ttl)
+}
+
+// checkTerm returns an error if no lock can be kept for so long. what is what it was to be kept by.
+func (c *Client) checkTerm(what, name string, ttl time.Duration) error {
 	if most := c.cfg.MaxTTL; ttl < time.Millisecond || ttl > most {
-		return fmt.Errorf("%w: lock %q: Extend by %s; from 1ms to %s is allowed", ErrInvalid, name, ttl, most)
+		return fmt.Errorf("%w: lock %q: %s %s; from 1ms to %s is allowed", ErrInvalid, name, what, ttl, most)
 	}
 	return nil
 }
@@ -197,7 +202,7 @@ func (l *holdLease) Extend(ctx context.Context, ttl time.Duration) error {
 	h.mu.Unlock()
 	rq := request{op: "renew", lock: h.l, durable: true}
 	a, _, err := ask(ctx, h.l.c, rq, h.renewal(ttl, 0))
-	if again := h.reassertion(a, err, ttl); again != nil {
+	if again := h.reassertion(a, err, ttl, false); again != nil {
 		a, _, err = ask(ctx, h.l.c, rq, again)
 	}
 	if err != nil {

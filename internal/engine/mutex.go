@@ -7,7 +7,7 @@ import (
 
 // mutex is the kind of lock that has one holder at a time.
 var mutex = single(kind{
-	form: codec.HoldsMutex, place: byName(""), reserves: true, reasserted: true,
+	form: codec.HoldsMutex, place: byName(""), reserves: true, reasserted: true, carried: true,
 	batch: func(l *target, n int, notAfter int64) acquireBatch {
 		b := codec.NewBatchAcquire(n)
 		b.Flags, b.Fence, b.NotAfter = l.flags(), l.c.fenceOf(l), notAfter
@@ -19,6 +19,6 @@ var mutex = single(kind{
 // PX ttl. If it has disappeared, its holder does not claim it again: such a program may have held
 // it meanwhile, and nothing would show it.
 var keyed = single(kind{
-	form: codec.HoldsMutex, flags: codec.Shared,
+	form: codec.HoldsMutex, flags: codec.Shared, carried: true,
 	place: func(space keys.Space, _ string, s *settings) (keys.Set, error) { return space.Exact(s.key) },
 })

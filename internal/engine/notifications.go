@@ -66,7 +66,10 @@ func (c *Client) notified(payload string) {
 	switch {
 	case a != nil && (m.Grant == nil || m.Grant.Kind == a.l.set.kind.name):
 		a.notify(m)
-	case m.Grant != nil && c.mint.waited(m.Token, m.Grant.Lock): // this client has waited for it, and given up
+	case m.Grant != nil && c.mint.waited(m.Token, m.Grant.Lock): // this client has waited for it, and given up or detached it
+		if c.detached.mayHave(m.Token, m.Grant.Now) {
+			return
+		}
 		select {
 		case c.strays <- struct{}{}:
 		default:

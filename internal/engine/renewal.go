@@ -95,7 +95,7 @@ func (h *hold) renew() {
 	}
 	h.mu.Unlock()
 	a, err := h.sendOnce(h.renewal(ttl, fences))
-	if again := h.reassertion(a, err, ttl); again != nil {
+	if again := h.reassertion(a, err, ttl, false); again != nil {
 		a, err = h.sendOnce(again)
 	}
 
@@ -174,8 +174,9 @@ const maxReassert = 23 * time.Hour
 // reassertion returns the request that claims the lock again if a renewal was answered with
 // "absent", since the server may have lost its data; nil if it is not to be sent: not in
 // Strict mode, which has its quarantine, and not for a key shared with other programs: one of them
-// may have held the lock meanwhile, and nothing would show it.
-func (h *hold) reassertion(a answer[codec.RenewReply], err error, ttl time.Duration) codec.Request[codec.RenewReply] {
+// may have held the lock meanwhile, and nothing would show it. While the hold is being detached, nobody sends it but
+// detach: the token of a detached lease claims nothing.
+func (h *hold) reassertion(a answer[codec.RenewReply], err error, ttl time.Duration, detaching bool) codec.Request[codec.RenewReply] {
 	if err != nil || a.reply.Word != codec.Absent {
 		return nil
 	}
@@ -185,7 +186,7 @@ func (h *hold) reassertion(a answer[codec.RenewReply], err error, ttl time.Durat
 	defer h.mu.Unlock()
 	remaining := h.valid - now.Sub(h.anchor)
 	// mutants: shared-key-lost
-	if h.state == over || remaining <= 0 || !h.l.set.kind.reasserted || c.cfg.Strict || c.server.InCluster() && now.Sub(h.since) > maxReassert {
+	if h.state == over || !detaching && h.state == changing || remaining <= 0 || !h.l.set.kind.reasserted || c.cfg.Strict || c.server.InCluster() && now.Sub(h.since) > maxReassert {
 		return nil
 	}
 	// From now on a release leaves a tombstone, in case this request arrives after it.

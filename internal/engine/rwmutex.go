@@ -122,7 +122,7 @@ func (l *holdLease) changeMode(ctx context.Context, as *target) (*holdLease, err
 	}
 	switch a.reply.Word {
 	case codec.Held:
-		return nil, l.undoChange()
+		return nil, l.undoChange(&HeldError{Name: l.Name()})
 	case codec.Gone:
 		return nil, l.abortChange(&LostError{Name: as.name, Reason: LossTaken})
 	case codec.Quarantined:
@@ -159,8 +159,8 @@ func (l *holdLease) beginChange(as *target) error {
 	return nil
 }
 
-// thaw ends freeze with nothing changed.
-func (l *holdLease) undoChange() error {
+// undoChange ends a change with nothing changed, for that reason. It returns the reason, or why the lease has ended.
+func (l *holdLease) undoChange(why error) error {
 	h := l.g
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -178,7 +178,7 @@ func (l *holdLease) undoChange() error {
 		h.renewAt = clock.Now()
 	}
 	h.plan()
-	return &HeldError{Name: l.Name()}
+	return why
 }
 
 // abort ends the lease because of an error of its weighing, after which it is not known

@@ -41,6 +41,9 @@ func NewSpace(prefix string) (Space, error) {
 	return Space{prefix}, nil
 }
 
+// Prefix returns what the keys begin with.
+func (s Space) Prefix() string { return s.prefix }
+
 // Fence returns the key of the fence counter that all locks share outside Cluster mode.
 func (s Space) Fence() string { return s.prefix + "fence" }
 

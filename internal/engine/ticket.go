@@ -1,0 +1,336 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/holdfast-go/holdfast/internal/clock"
+	"github.com/holdfast-go/holdfast/internal/codec"
+	"github.com/holdfast-go/holdfast/internal/exec"
+	"github.com/holdfast-go/holdfast/internal/wire"
+)
+
+// Ticket carries a lock that its holder has detached to another process.
+type Ticket = wire.Ticket
+
+// ParseTicket reads the text of a ticket.
+func ParseTicket(text string) (*Ticket, error) {
+	t, err := wire.ParseTicket(text)
+	if err != nil {
+		return nil, fmt.Errorf("%w: the ticket cannot be read: %w", ErrInvalid, err)
+	}
+	return &t, nil
+}
+
+// Detach ends a lease with ErrReleased, and has the server keep the lock for ttl at least. Whoever gets the ticket can
+// adopt the lock. After an error there is no ticket, and the lease goes on unless it is over anyway.
+//
+// It returns ErrInvalid, before anything is sent, for a lease of another kind of lock than a mutex, for that of a job or a
+// term, and for one that others share.
+func Detach(ctx context.Context, lease Lease, ttl time.Duration) (*Ticket, error) {
+	l, single := lease.(*holdLease)
+	if !single || !l.lock().set.carriable() {
+		return nil, fmt.Errorf("%w: lock %q: only a lease of a Mutex or MutexKey can be detached", ErrInvalid, lease.Name())
+	}
+	return l.detach(ctx, ttl)
+}
+
+// carriable reports whether a lease can be detached. That of a job or of a term belongs to what goes on under it.
+func (s *settings) carriable() bool { return s.kind.carried && !s.apart }
+
+// detach is Detach for a lease that may be detached by its kind.
+//
+// There is no ticket while the lease is held, so no two processes believe in the lock. Before that, the lock is neither
+// renewed nor passed on: once there is a ticket, nothing is sent for its token from here.
+func (l *holdLease) detach(ctx context.Context, ttl time.Duration) (*Ticket, error) {
+	h, c := l.g, l.g.l.c
+	if err := c.checkTerm("Detach for", l.Name(), ttl); err != nil {
+		return nil, err
+	}
+	if err := l.Err(); err != nil {
+		return nil, err
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	term, err := l.beginDetach(ttl)
+	if err != nil {
+		return nil, err
+	}
+	rq := request{op: "detach", lock: h.l, durable: true}
+	a, _, err := ask(ctx, c, rq, h.renewal(term, 0))
+	if again := h.reassertion(a, err, term, true); again != nil {
+		a, _, err = ask(ctx, c, rq, again)
+	}
+	if err != nil {
+		return nil, l.undoChange(err)
+	}
+	return l.finishDetach(a)
+}
+
+// beginDetach stops renewing and passing on, and returns for how long the server is to keep the lock.
+func (l *holdLease) beginDetach(ttl time.Duration) (term time.Duration, err error) {
+	h := l.g
+	h.queue.lock()
+	defer h.queue.unlock()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	now := clock.Now()
+	l.checkAt(now)
+	switch {
+	case l.ended != nil:
+		return 0, l.ended
+	case h.state == changing:
+		return 0, fmt.Errorf("%w: lock %q: the lease is being detached already", ErrInvalid, l.Name())
+	// mutants: detach-nested
+	case h.isJoined():
+		return 0, fmt.Errorf("%w: lock %q: it was acquired again within the lease, and cannot be detached before that is released", ErrInvalid, l.Name())
+	}
+	// While the lock is the token's, a late copy of its acquire changes nothing.
+	term = max(ttl, h.valid-now.Sub(h.anchor), h.l.c.untilTombstone(h.l, h.from.unanswered))
+	// If there will be no ticket, the server may still keep the lock for so long.
+	h.extended = h.extended || term > h.l.set.ttl
+	// mutants: detach-freezes
+	h.before, h.state, h.renewAt = h.state, changing, clock.Instant{}
+	h.plan()
+	return term, nil
+}
+
+// untilTombstone returns how long a tombstone would last from now on.
+func (c *Client) untilTombstone(l *target, tombstone int64) time.Duration {
+	if tombstone == 0 {
+		return 0
+	}
+	return max(time.Duration(tombstone-c.server.Time(c.slot(l)))*time.Microsecond, 0)
+}
+
+// finishDetach ends the lease, if the server keeps the lock, and makes the ticket.
+func (l *holdLease) finishDetach(a answer[codec.RenewReply]) (*Ticket, error) {
+	h, c := l.g, l.g.l.c
+	t, err := l.leaveBehind(a)
+	if t == nil {
+		return nil, l.undoChange(err)
+	}
+	h.from.forget()
+	h.uncount()
+	// mutants: ticket-tombstone
+	if c.untilTombstone(h.l, t.Tombstone) == 0 {
+		t.Tombstone = 0
+	}
+	return t, nil
+}
+
+// leaveBehind ends the lease and its hold without releasing the lock, and returns the ticket. It returns none if the lock
+// is not kept, or if the lease was over before.
+func (l *holdLease) leaveBehind(a answer[codec.RenewReply]) (*Ticket, error) {
+	h, c := l.g, l.g.l.c
+	h.queue.lock()
+	defer h.queue.unlock()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	// mutants: detached-lost
+	l.check()
+	if l.ended != nil {
+		return nil, l.ended
+	}
+	lost, err := h.apply(a, false, false)
+	var q *exec.Quarantine
+	switch {
+	case lost != nil:
+		h.lose(lost)
+		return nil, lost
+	case errors.As(err, &q):
+		return nil, c.quarantineError("detach", l.Name(), q.Left)
+	}
+	if h.from.inbox != nil {
+		// mutants: detached-message
+		c.detached.add(h.from.token(), c.server.Time(c.slot(h.l)))
+	}
+	// mutants: detach-ends
+	l.end(ErrReleased)
+	l.released = true
+	h.stop()
+	h.queue.releaseLocked(h)
+	t := &Ticket{Prefix: c.space.Prefix(), Lock: h.l.name, Exact: h.l.set.key != "", Token: h.from.token()}
+	// mutants: ticket-fence
+	t.Fence, t.Tombstone = h.fence, h.from.unanswered
+	return t, nil
+}
+
+// detachments are the tokens that waited for their locks here and were detached since. A message that grants one its lock
+// may be late. The lock is the ticket's by then, and must not be released.
+type detachments struct {
+	mu            sync.Mutex
+	recent, older map[string]struct{}
+	dropped       int64 // server time, µs, until which the tokens were detached that are in neither
+}
+
+// maxDetached bounds how many are remembered.
+const maxDetached = 10_000
+
+// add notes that a token was detached by that server time, µs.
+func (d *detachments) add(token string, now int64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.recent == nil || len(d.recent) >= maxDetached/2 {
+		if len(d.older) > 0 {
+			d.dropped = max(d.dropped, now)
+		}
+		d.older, d.recent = d.recent, map[string]struct{}{}
+	}
+	d.recent[token] = struct{}{}
+}
+
+// mayHave reports whether the token of a message, sent at that server time, may have been detached since.
+func (d *detachments) mayHave(token string, sent int64) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	_, recent := d.recent[token]
+	_, older := d.older[token]
+	return recent || older || sent <= d.dropped
+}
+
+// carried returns the lock that a ticket is for, with these options.
+func (c *Client) carried(t *Ticket, opts []Option) (*target, error) {
+	switch {
+	case t == nil:
+		return nil, fmt.Errorf("%w: the ticket is empty", ErrInvalid)
+	case t.Prefix != c.space.Prefix():
+		return nil, fmt.Errorf("%w: lock %q: the ticket is for clients with the prefix %q; this one has %q", ErrInvalid, t.Lock, t.Prefix, c.space.Prefix())
+	}
+	if t.Exact {
+		opts = append([]Option{Key(t.Lock)}, opts...)
+	}
+	return c.newLock(t.Lock, opts), nil
+}
+
+// Adopt takes over the lock of a ticket, with a token and a fence of its own. It does not wait: in quarantine it returns
+// an error that matches exec.ErrQuarantine, and the ticket is as good as before. ErrLost says that it is good no more. After
+// an error that leaves open whether the lock was adopted, the lock is given back in the background.
+func (c *Client) Adopt(ctx context.Context, t *Ticket, opts ...Option) (Lease, error) {
+	l, err := c.carried(t, opts)
+	if err != nil {
+		return nil, err
+	}
+	c.tasks.Begin() // Close waits for what this brings
+	defer c.tasks.End()
+	if err := l.ready(ctx); err != nil {
+		return nil, err
+	}
+	a := l.newAttempt()
+	h, err := a.adopt(ctx, t)
+	if err != nil {
+		// mutants: adoption-taken-back
+		a.abandon()
+		return nil, a.adoptionFailed(ctx, err)
+	}
+	// mutants: adopted-noted
+	l.noteUnqueued(h)
+	return h.begin(ctx), nil
+}
+
+// adopt asks for the lock of a ticket.
+func (a *attempt) adopt(ctx context.Context, t *Ticket) (*hold, error) {
+	l, c := a.l, a.l.c
+	for range 3 {
+		notAfter := c.notAfter(l)
+		fresh := a.unanswered == 0
+		// mutants: adopt-request
+		q := &codec.Adopt{Lock: l.ref(), Token: a.token(), TTL: l.set.term(), NotAfter: notAfter, Info: l.set.info, Detached: t.Token, Fence: t.Fence, Tombstone: t.Tombstone}
+		r, unanswered, err := ask(ctx, c, request{op: "adopt", lock: l, durable: true}, q)
+		// mutants: adoption-unanswered
+		a.sent(unanswered, notAfter)
+		if err != nil {
+			a.owed = a.owed || !r.sent.IsZero() // it was answered, and nobody knows what the answer means
+			return nil, err
+		}
+		switch reply := &r.reply; reply.Word {
+		case codec.Late:
+			continue
+		case codec.Quarantined:
+			return nil, c.quarantineError("adopt", l.name, reply.Refusal.Quarantine)
+		case codec.Gone, codec.Absent:
+			return nil, c.spent(l, t, reply.Word)
+		}
+		a.owed = true
+		// mutants: adopted-fence
+		h, err := a.granted(r.sent, clock.Now(), r.reply.Now, r.reply.TTL, r.reply.Fence, 1)
+		// The time in the value is that of this reply only if no other request can have written it.
+		if err == nil && fresh && !unanswered {
+			a.recordLead(h.fence, r.reply.Now)
+		}
+		return h, err
+	}
+	return nil, l.clockJumps("adopt")
+}
+
+// adoptionFailed returns the error of an adoption. If the lock may have been adopted, it is a *Failure that says so.
+func (a *attempt) adoptionFailed(ctx context.Context, err error) error {
+	if errors.Is(err, ErrLost) {
+		return err // whatever went unanswered, the ticket is good no more
+	}
+	var f *exec.Failure
+	if errors.As(err, &f) {
+		f.Op, f.Ambiguous = "adopt", a.owed
+		return f
+	}
+	if !a.owed {
+		return err
+	}
+	f = &exec.Failure{Op: "adopt", Name: a.l.name, Server: a.l.c.server.Addr(), Kind: exec.ErrUnavailable, Ambiguous: true, Ended: ctx.Err(),
+		Err: errors.New("it was given up before it was answered; if the lock was adopted, it is being released")}
+	if errors.Is(err, exec.ErrClosed) {
+		f.Kind = exec.ErrClosed
+	}
+	return f
+}
+
+// spent returns the error of a ticket that is good no more. A late copy of its token's acquire may have brought back a lock
+// that was deleted, or may still do so: that is taken back in the background.
+func (c *Client) spent(l *target, t *Ticket, word codec.Word) error {
+	// mutants: spent-ticket
+	if c.untilTombstone(l, t.Tombstone) > 0 {
+		end := c.patienceFor(l)
+		c.reclaimersOf(l).run(func(hopeless bool) bool {
+			return !hopeless && c.takeBack(l, t.Token, "", t.Tombstone, unaware, end)
+		})
+	}
+	lost := &LostError{Name: l.name, Reason: LossTaken}
+	if word == codec.Absent {
+		lost.Reason = LossExpired
+	}
+	return lost
+}
+
+// ExtendTicket has the server keep the lock of a ticket for ttl at least. The ticket stays as it is, whatever comes of it.
+// ErrLost says that it is good no more.
+func (c *Client) ExtendTicket(ctx context.Context, t *Ticket, ttl time.Duration, opts ...Option) error {
+	l, err := c.carried(t, opts)
+	if err != nil {
+		return err
+	}
+	if err := c.checkTerm("ExtendTicket by", l.name, ttl); err != nil {
+		return err
+	}
+	c.tasks.Begin()
+	defer c.tasks.End()
+	if err := l.ready(ctx); err != nil {
+		return err
+	}
+	// mutants: extend-ticket
+	q := &codec.Renew{Lock: l.ref(), Token: t.Token, Fence: t.Fence, TTL: ttl}
+	r, _, err := ask(ctx, c, request{op: "renew", lock: l, durable: true}, q)
+	if err != nil {
+		return err
+	}
+	switch r.reply.Word {
+	case codec.Gone, codec.Absent:
+		return c.spent(l, t, r.reply.Word)
+	case codec.Quarantined:
+		return c.quarantineError("renew", l.name, r.reply.Refusal.Quarantine)
+	}
+	return nil
+}

@@ -1,0 +1,392 @@
+package behaviour
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/tests/internal/backend"
+)
+
+// detach detaches a lease for a minute, and carries the ticket to another process.
+func detach(t testing.TB, lease *holdfast.Lease) (ticket holdfast.Ticket) {
+	t.Helper()
+	made, err := lease.Detach(t.Context(), time.Minute)
+	if err != nil {
+		t.Fatalf("Detach: %v", err)
+	}
+	text, err := made.MarshalText()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := ticket.UnmarshalText(text); err != nil {
+		t.Fatal(err)
+	}
+	return ticket
+}
+
+// adopt adopts a lock, or fails the test.
+func adopt(t testing.TB, c *holdfast.Client, ticket holdfast.Ticket, opts ...holdfast.Option) *holdfast.Lease {
+	t.Helper()
+	lease, err := c.Adopt(t.Context(), ticket, opts...)
+	if err != nil {
+		t.Fatalf("Adopt: %v", err)
+	}
+	return lease
+}
+
+// used fails the test unless the ticket is good no more.
+func used(t testing.TB, c *holdfast.Client, ticket holdfast.Ticket, want holdfast.LossReason) {
+	t.Helper()
+	_, adopted := c.Adopt(t.Context(), ticket)
+	for what, err := range map[string]error{"Adopt": adopted, "ExtendTicket": c.ExtendTicket(t.Context(), ticket, time.Minute)} {
+		var lost *holdfast.LostError
+		if !errors.Is(err, holdfast.ErrLost) || !errors.As(err, &lost) || lost.Name != ticket.Name() || lost.Reason != want {
+			t.Errorf("%s with a ticket that is good no more: %v", what, err)
+		}
+	}
+}
+
+// A lock goes from one process to another, past all who wait, and with a new fence. One process gets it.
+func TestALockIsCarriedToAnotherProcess(t *testing.T) {
+	t.Parallel()
+	for kind, lock := range map[string]func(c *holdfast.Client) *holdfast.Lock{
+		"by name": func(c *holdfast.Client) *holdfast.Lock { return c.Mutex("a") },
+		"by key":  func(c *holdfast.Client) *holdfast.Lock { return c.MutexKey("a") },
+	} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			backend.Each(t, func(t *testing.T, b *backend.Backend) {
+				first, second, third := b.Client(t, nil), b.Client(t, &holdfast.Config{Owner: "heir"}), b.Client(t, nil)
+				lease := backend.Acquire(t, lock(first))
+				work := lease.Context(t.Context())
+				here := backend.Start(t, lock(first))
+				backend.Waiters(t, lock(first), 1)
+				there := backend.Start(t, lock(third))
+				backend.Waiters(t, lock(first), 2)
+
+				ticket := detach(t, lease)
+				if err := lease.Err(); err != holdfast.ErrReleased || context.Cause(work) != holdfast.ErrReleased {
+					t.Errorf("a detached lease: %v, its context: %v", err, context.Cause(work))
+				}
+				if err := lease.Release(t.Context()); err != nil {
+					t.Errorf("Release of a detached lease: %v", err)
+				}
+				if err := lease.Extend(t.Context(), time.Minute); err != holdfast.ErrReleased {
+					t.Errorf("Extend of a detached lease: %v", err)
+				}
+				if _, err := lease.Detach(t.Context(), time.Minute); err != holdfast.ErrReleased {
+					t.Errorf("Detach of a detached lease: %v", err)
+				}
+				if _, err := lock(second).TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrHeld) {
+					t.Errorf("TryAcquire of a detached lock: %v", err)
+				}
+				if ticket.Name() != lock(first).Name() {
+					t.Errorf("the ticket is for %q", ticket.Name())
+				}
+
+				heir := adopt(t, second, ticket)
+				used(t, first, ticket, holdfast.LossTaken)
+				used(t, second, ticket, holdfast.LossTaken)
+				if heir.Err() != nil || heir.Fence() <= lease.Fence() || heir.Owner() != "heir" || heir.Name() != lock(first).Name() {
+					t.Errorf("adopted %s of %q: %v; it had fence %d before", heir, heir.Owner(), heir.Err(), lease.Fence())
+				}
+				status, err := lock(third).Status(t.Context())
+				if h, held := status.Holder(); err != nil || !held || h.Owner != "heir" || h.Fence != heir.Fence() || len(status.Waiters) != 2 {
+					t.Errorf("%+v, %v", status, err)
+				}
+				if err := heir.Extend(t.Context(), time.Minute); err != nil {
+					t.Errorf("Extend of an adopted lease: %v", err)
+				}
+				select {
+				case <-here:
+					t.Error("a goroutine of the first process has the lock, too")
+				case <-there:
+					t.Error("a waiter has the lock, too")
+				default:
+				}
+				backend.Release(t, heir)
+				next := backend.Receive(t, here)
+				if next.Fence() <= heir.Fence() {
+					t.Errorf("a waiter has fence %d, after %d", next.Fence(), heir.Fence())
+				}
+				backend.Release(t, next)
+				backend.Release(t, backend.Receive(t, there))
+				used(t, third, ticket, holdfast.LossExpired)
+				b.Cleaned(t)
+			})
+		})
+	}
+}
+
+// A lock can go back and forth, also within a process.
+func TestALockIsCarriedAgain(t *testing.T) {
+	t.Parallel()
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		clients := []*holdfast.Client{b.Client(t, nil), b.Client(t, &holdfast.Config{MaxBatch: -1})}
+		lease := backend.Acquire(t, clients[0].Mutex("a"))
+		for i := range 6 {
+			fence := lease.Fence()
+			lease = adopt(t, clients[(i+1)/2%2], detach(t, lease))
+			if lease.Fence() <= fence {
+				t.Errorf("fence %d after %d", lease.Fence(), fence)
+			}
+		}
+		backend.Release(t, lease)
+		backend.Release(t, backend.Acquire(t, clients[1].Mutex("a")))
+		b.Cleaned(t)
+	})
+}
+
+// What cannot be detached is refused before anything is sent, and goes on as it was.
+func TestWhatCannotBeDetached(t *testing.T) {
+	t.Parallel()
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		c := b.Client(t, nil)
+		refused := func(what string, l *holdfast.Lease, ttl time.Duration) {
+			t.Helper()
+			ticket, err := l.Detach(t.Context(), ttl)
+			if !errors.Is(err, holdfast.ErrInvalid) || !strings.Contains(err.Error(), l.Name()) || ticket != (holdfast.Ticket{}) {
+				t.Errorf("%s: Detach: %v, %v", what, ticket, err)
+			}
+			if err := l.Err(); err != nil {
+				t.Errorf("%s: %v after Detach was refused", what, err)
+			}
+		}
+		for what, l := range map[string]*holdfast.Lock{
+			"a reader":  c.RWMutex("r").Reader(),
+			"a writer":  c.RWMutex("w").Writer(),
+			"permits":   c.Semaphore("s", 3).Permits(1),
+			"an owner":  c.OwnerMutex("o", "somebody"),
+			"Redisson":  c.RedissonMutex("redisson"),
+			"two locks": c.Multi([]string{"m1", "m2"}),
+		} {
+			lease := backend.Acquire(t, l)
+			refused(what, lease, time.Minute)
+			backend.Release(t, lease)
+		}
+		if _, err := c.Once("job", holdfast.Every(time.Hour)).Do(t.Context(), func(_ context.Context, l *holdfast.Lease) (string, error) {
+			refused("a job", l, time.Minute)
+			return "", nil
+		}); err != nil {
+			t.Error(err)
+		}
+		if err := c.Election("term").Run(t.Context(), func(_ context.Context, term *holdfast.Lease) error {
+			refused("a term", term, time.Minute)
+			return errors.New("enough")
+		}); err == nil || err.Error() != "enough" {
+			t.Error(err)
+		}
+		party, err := c.Latch("latch", 2).Register(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		refused("a party of a latch", party.Lease(), time.Minute)
+		_ = party.Leave(t.Context())
+		member, err := c.Barrier("barrier", 2).Join(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		refused("a party of a barrier", member.Lease(), time.Minute)
+		_ = member.Leave(t.Context())
+
+		nested := c.Mutex("nested", holdfast.Reentrant())
+		outer := backend.Acquire(t, nested)
+		inner, err := nested.TryAcquire(outer.Context(t.Context()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		refused("a lease with another within", outer, time.Minute)
+		refused("a lease within another", inner, time.Minute)
+		for _, ttl := range []time.Duration{0, -time.Second, time.Millisecond - 1, 25 * time.Hour} {
+			refused(ttl.String(), outer, ttl)
+		}
+		backend.Release(t, inner)
+		backend.Release(t, adopt(t, c, detach(t, outer)))
+	})
+}
+
+// Arguments that make no sense are refused, whatever the server is.
+func TestTicketsOfOthers(t *testing.T) {
+	t.Parallel()
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		c, stranger := b.Client(t, nil), b.Client(t, &holdfast.Config{Prefix: "other:"})
+		ticket := detach(t, backend.Acquire(t, c.Mutex("a")))
+		invalid := func(what string, err error) {
+			t.Helper()
+			if !errors.Is(err, holdfast.ErrInvalid) {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+		_, err := stranger.Adopt(t.Context(), ticket)
+		invalid("Adopt with another prefix", err)
+		invalid("ExtendTicket with another prefix", stranger.ExtendTicket(t.Context(), ticket, time.Minute))
+		_, err = c.Adopt(t.Context(), holdfast.Ticket{})
+		invalid("Adopt with an empty ticket", err)
+		invalid("ExtendTicket with an empty ticket", c.ExtendTicket(t.Context(), holdfast.Ticket{}, time.Minute))
+		_, err = c.Adopt(t.Context(), ticket, holdfast.TTL(time.Millisecond))
+		invalid("Adopt with a TTL that is too short", err)
+		invalid("ExtendTicket for no time", c.ExtendTicket(t.Context(), ticket, 0))
+		invalid("ExtendTicket for too long", c.ExtendTicket(t.Context(), ticket, 25*time.Hour))
+		_, err = holdfast.Ticket{}.MarshalText()
+		invalid("MarshalText of an empty ticket", err)
+		backend.Release(t, adopt(t, c, ticket))
+		b.Cleaned(t)
+	})
+}
+
+// A ticket lasts as long as it was said, and as long as it is extended; nothing shortens it. When it has expired, the lock
+// goes to those who wait.
+func TestTicketsExpire(t *testing.T) {
+	t.Parallel()
+	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
+		c, other := b.Client(t, nil), b.Client(t, nil)
+		left := func() time.Duration {
+			t.Helper()
+			status, err := c.Mutex("a").Status(t.Context())
+			h, held := status.Holder()
+			if err != nil || !held {
+				t.Fatalf("%+v, %v", status, err)
+			}
+			return h.TTL
+		}
+		lease := backend.Acquire(t, c.Mutex("a", holdfast.TTL(10*time.Second)))
+		ticket, err := lease.Detach(t.Context(), time.Millisecond)
+		if d := left(); err != nil || d < 2*time.Second || d > 10*time.Second {
+			t.Errorf("detached for 1ms from a lease of 10s, the lock has %s left; %v", d, err)
+		}
+		for _, ttl := range []time.Duration{time.Hour, time.Minute} {
+			if err := c.ExtendTicket(t.Context(), ticket, ttl); err != nil {
+				t.Error(err)
+			}
+			if d := left(); d < 50*time.Minute || d > time.Hour {
+				t.Errorf("extended by %s, the lock has %s left", ttl, d)
+			}
+		}
+		heir := adopt(t, other, ticket, holdfast.TTL(10*time.Second))
+		if d := time.Until(heir.Deadline()); d < 50*time.Minute || d > time.Hour {
+			t.Errorf("the adopted lease has %s left", d)
+		}
+		backend.Release(t, heir)
+
+		lease = backend.Acquire(t, c.Mutex("a", holdfast.TTL(2*time.Second)))
+		next := backend.Start(t, other.Mutex("a"))
+		if ticket, err = lease.Detach(t.Context(), 3*time.Second); err != nil {
+			t.Fatal(err)
+		}
+		lease = backend.Receive(t, next)
+		used(t, c, ticket, holdfast.LossTaken)
+		backend.Release(t, lease)
+		used(t, c, ticket, holdfast.LossExpired)
+		b.Cleaned(t)
+	})
+}
+
+// An adopted lease has the options of the adoption, and those of the client.
+func TestOptionsOfAnAdoption(t *testing.T) {
+	t.Parallel()
+	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
+		c := b.Client(t, nil)
+		carry := func(opts ...holdfast.Option) *holdfast.Lease {
+			t.Helper()
+			// As short as it can be, so that the options decide.
+			lease := backend.Acquire(t, c.Mutex("a", holdfast.TTL(5*time.Second), holdfast.Meta("step", "one")))
+			ticket, err := lease.Detach(t.Context(), time.Millisecond)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return adopt(t, c, ticket, opts...)
+		}
+		heir := carry(holdfast.TTL(time.Minute), holdfast.Owner("heir"), holdfast.Meta("step", "two"))
+		status, err := c.Mutex("a").Status(t.Context())
+		if h, _ := status.Holder(); err != nil || h.Owner != "heir" || h.Meta["step"] != "two" || h.TTL < 30*time.Second {
+			t.Errorf("%+v, %v", status, err)
+		}
+		backend.Release(t, heir)
+		for what, want := range map[string]struct {
+			opts []holdfast.Option
+			why  holdfast.LossReason
+		}{
+			"NoRenew":     {[]holdfast.Option{holdfast.TTL(time.Second), holdfast.NoRenew()}, holdfast.LossExpired},
+			"MaxHold":     {[]holdfast.Option{holdfast.TTL(time.Second), holdfast.MaxHold(2 * time.Second)}, holdfast.LossBound},
+			"MaxRenewals": {[]holdfast.Option{holdfast.TTL(time.Second), holdfast.MaxRenewals(2)}, holdfast.LossBound},
+		} {
+			if lost := lossOf(t, carry(want.opts...)); lost.Reason != want.why || lost.Fence == 0 {
+				t.Errorf("%s: lost: %+v", what, lost)
+			}
+			backend.Release(t, backend.Acquire(t, c.Mutex("a")))
+		}
+		b.Cleaned(t)
+	})
+}
+
+// What Do's function detaches is not released when it returns.
+func TestDoMayDetach(t *testing.T) {
+	t.Parallel()
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		c := b.Client(t, nil)
+		var ticket holdfast.Ticket
+		err := c.Mutex("a").Do(t.Context(), func(ctx context.Context, l *holdfast.Lease) (err error) {
+			if ticket, err = l.Detach(ctx, time.Minute); err == nil && context.Cause(ctx) != holdfast.ErrReleased {
+				t.Errorf("the context has ended with %v", context.Cause(ctx))
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		backend.Release(t, adopt(t, c, ticket))
+		b.Cleaned(t)
+	})
+}
+
+// However a ticket is printed or logged, its secret is not shown. As text it is whole.
+func TestTicketsAreSecret(t *testing.T) {
+	t.Parallel()
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		lease := backend.Acquire(t, b.Client(t, nil).Mutex("a"))
+		value := b.Redis(t).Get(t.Context(), "holdfast:{a}").Val()
+		token := strings.Split(value, ":")[1]
+		ticket := detach(t, lease)
+		text, _ := ticket.MarshalText()
+		type job struct {
+			carried holdfast.Ticket
+			Public  *holdfast.Ticket
+		}
+		var logged bytes.Buffer
+		for _, h := range []slog.Handler{slog.NewTextHandler(&logged, nil), slog.NewJSONHandler(&logged, nil)} {
+			slog.New(h).Info("carry", "ticket", ticket, slog.Group("g", "ticket", &ticket))
+		}
+		shown := []string{logged.String(), ticket.String()}
+		for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%d", "%p"} {
+			shown = append(shown, fmt.Sprintf(verb, ticket), fmt.Sprintf(verb, &ticket), fmt.Sprintf(verb, job{ticket, &ticket}), fmt.Sprintf(verb, &job{ticket, &ticket}))
+		}
+		var broken holdfast.Ticket
+		err := broken.UnmarshalText(text[:len(text)-4])
+		if !errors.Is(err, holdfast.ErrInvalid) || broken != (holdfast.Ticket{}) {
+			t.Errorf("a ticket that was cut off: %v, %v", broken, err)
+		}
+		shown = append(shown, err.Error())
+		for _, s := range shown {
+			if strings.Contains(s, token) || strings.Contains(s, fmt.Sprintf("%x", token)) || strings.Contains(s, string(text[5:25])) {
+				t.Errorf("a ticket's secret is shown: %s", s)
+			}
+		}
+		if ticket.String() != `holdfast.Ticket("a")` || (holdfast.Ticket{}).String() != "holdfast.Ticket(none)" || (holdfast.Ticket{}).Name() != "" {
+			t.Errorf("%v, %v", ticket, holdfast.Ticket{})
+		}
+		encoded, err := json.Marshal(map[string]any{"ticket": ticket})
+		var decoded struct{ Ticket holdfast.Ticket }
+		if err != nil || json.Unmarshal(encoded, &decoded) != nil {
+			t.Fatalf("%s, %v", encoded, err)
+		}
+		backend.Release(t, adopt(t, b.Client(t, nil), decoded.Ticket))
+	})
+}

@@ -14,6 +14,7 @@
 // [Client.MutexKey] and [Client.RedissonMutex] are shared with other programs. Made of locks are [Client.Once], a job that
 // is completed once; [Client.Election], which chooses a leader; [Client.Latch], which opens when parties have counted down;
 // and [Client.Barrier], where parties wait for each other. [NewQuorum] makes locks that a majority of servers agrees on.
+// [Lease.Detach] and [Client.Adopt] carry a mutex to another process.
 //
 // A handle, such as a [Lock], is immutable, free to make and safe for concurrent use. Making it sends nothing: a bad name
 // or option shows as [ErrInvalid] when it is used. A name is 1 to 512 bytes of UTF-8 without control characters, and does

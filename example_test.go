@@ -251,6 +251,42 @@ func ExampleClient_Multi() {
 	}
 }
 
+// A web server accepts an order, and a worker fulfils it. Nobody else touches the order until the worker is done.
+func ExampleLease_Detach() {
+	ctx := context.Background()
+
+	// In the web server.
+	lease, err := locks.Mutex("order/17").Acquire(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	ticket, err := lease.Detach(ctx, 10*time.Minute) // for the worker to begin
+	if err != nil {
+		_ = lease.Release(ctx)
+		log.Fatal(err)
+	}
+	text, err := ticket.MarshalText() // a secret: it gives its bearer the lock
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	// In the worker.
+	var received holdfast.Ticket
+	if err := received.UnmarshalText(text); err != nil {
+		log.Fatal(err)
+	}
+	lease, err = locks.Adopt(ctx, received)
+	if errors.Is(err, holdfast.ErrLost) {
+		return // another worker has it, or it waited for too long
+	} else if err != nil {
+		log.Fatal(err)
+	}
+	defer lease.Release(ctx)
+	if err := post(lease.Context(ctx), lease.Fence()); err != nil {
+		log.Fatal(err)
+	}
+}
+
 // Every host starts the draw at about the same time; it is drawn once a day.
 func ExampleClient_Once() {
 	ctx := context.Background()

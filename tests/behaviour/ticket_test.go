@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -388,5 +390,101 @@ func TestTicketsAreSecret(t *testing.T) {
 			t.Fatalf("%s, %v", encoded, err)
 		}
 		backend.Release(t, adopt(t, b.Client(t, nil), decoded.Ticket))
+	})
+}
+
+// Of all who have a ticket one adopts the lock, however many try at once.
+func TestOneOfManyAdopts(t *testing.T) {
+	t.Parallel()
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		clients := []*holdfast.Client{b.Client(t, nil), b.Client(t, nil), b.Client(t, nil)}
+		for range 20 {
+			ticket := detach(t, backend.Acquire(t, clients[0].Mutex("a")))
+			heirs := make(chan *holdfast.Lease, 12)
+			var all sync.WaitGroup
+			for i := range cap(heirs) {
+				all.Go(func() {
+					heir, err := clients[i%len(clients)].Adopt(t.Context(), ticket)
+					switch {
+					case err == nil:
+						heirs <- heir
+					case !errors.Is(err, holdfast.ErrLost):
+						t.Errorf("Adopt: %v", err)
+					}
+				})
+			}
+			all.Wait()
+			close(heirs)
+			if len(heirs) != 1 {
+				t.Errorf("%d have adopted the lock", len(heirs))
+			}
+			for heir := range heirs {
+				backend.Release(t, heir)
+			}
+		}
+		b.Cleaned(t)
+	})
+}
+
+// A lock goes around between processes while others wait for it, and goroutines of each pass it on among themselves. At
+// most one believes in it at a time, and nobody is left waiting.
+func TestARelay(t *testing.T) {
+	t.Parallel()
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		clients := []*holdfast.Client{b.Client(t, nil), b.Client(t, nil), b.Client(t, &holdfast.Config{MaxBatch: -1})}
+		var believers, turns atomic.Int64
+		var latest atomic.Uint64
+		hold := func(l *holdfast.Lease) {
+			if n := believers.Add(1); n > 1 {
+				t.Errorf("%d believe in the lock", n)
+			}
+			if before := latest.Swap(l.Fence()); before >= l.Fence() {
+				t.Errorf("fence %d after %d", l.Fence(), before)
+			}
+			turns.Add(1)
+			believers.Add(-1)
+		}
+		tickets := make(chan holdfast.Ticket)
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		var runners, bearers sync.WaitGroup
+		for i := range 6 {
+			c := clients[i%len(clients)]
+			runners.Go(func() {
+				for range 15 {
+					lease := backend.Acquire(t, c.Mutex("a"))
+					hold(lease)
+					ticket, err := lease.Detach(t.Context(), time.Minute)
+					if err != nil {
+						t.Errorf("Detach: %v", err)
+						return
+					}
+					tickets <- ticket
+				}
+			})
+			bearers.Go(func() {
+				for {
+					select {
+					case ticket := <-tickets:
+						heir, err := c.Adopt(t.Context(), ticket)
+						if err != nil {
+							t.Errorf("Adopt: %v", err)
+							continue
+						}
+						hold(heir)
+						backend.Release(t, heir)
+					case <-ctx.Done():
+						return
+					}
+				}
+			})
+		}
+		runners.Wait()
+		stop()
+		bearers.Wait()
+		if turns.Load() != 2*6*15 {
+			t.Errorf("%d turns", turns.Load())
+		}
+		b.Cleaned(t)
 	})
 }

@@ -1,0 +1,499 @@
+package virtual
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/driver/drivertest"
+	"github.com/holdfast-go/holdfast/holdfasttest"
+	"github.com/holdfast-go/holdfast/tests/internal/backend"
+)
+
+// between is a driver that has something done with each request.
+type between struct {
+	drivertest.Driver
+	mu    sync.Mutex
+	run   func(call driver.Call, send func() (string, error)) (string, error) // nil: send
+	calls []string                                                            // names of the scripts that were run
+}
+
+func (d *between) wrap(inner drivertest.Driver) drivertest.Driver {
+	d.Driver = inner
+	return d
+}
+
+func (d *between) Run(ctx context.Context, call driver.Call) (string, error) {
+	d.mu.Lock()
+	d.calls = append(d.calls, call.Script.Name)
+	run := d.run
+	d.mu.Unlock()
+	send := func() (string, error) { return d.Driver.Run(context.WithoutCancel(ctx), call) }
+	if run == nil {
+		return send()
+	}
+	return run(call, send)
+}
+
+func (d *between) handle(f func(call driver.Call, send func() (string, error)) (string, error)) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.run = f
+}
+
+// since returns which scripts were run since it was called last, but for those that waiters look with.
+func (d *between) since() (calls []string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, name := range d.calls {
+		if name != "acquire" {
+			calls = append(calls, name)
+		}
+	}
+	d.calls = nil
+	return calls
+}
+
+var errNoAnswer = context.DeadlineExceeded // as a driver returns it: the request may have been carried out
+
+// detach detaches a lease.
+func detach(t *testing.T, l *holdfast.Lease, ttl time.Duration) holdfast.Ticket {
+	t.Helper()
+	ticket, err := l.Detach(t.Context(), ttl)
+	if err != nil {
+		t.Fatalf("Detach: %v", err)
+	}
+	return ticket
+}
+
+// isHeld reports whether the lock "a" is held.
+func isHeld(t *testing.T, c *holdfast.Client) bool {
+	t.Helper()
+	held, err := backend.IsHeld(t.Context(), c.Mutex("a"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return held
+}
+
+// Once a lease is detached, its process neither renews nor releases it, nor hands it to its own goroutines. When the
+// ticket expires, the lock is theirs.
+func TestADetachedLeaseIsLeftAlone(t *testing.T) {
+	eachWay(t, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
+		var d between
+		c := configured(t, srv, cfg, d.wrap)
+		// A lock that was handed over, and passed on within the process, is no different.
+		lease := acquire(t, client(t, srv).Mutex("a"))
+		before, handed, here := wait(t, c.Mutex("a")), wait(t, c.Mutex("a")), wait(t, c.Mutex("a"))
+		release(t, lease)
+		before.served(t, time.Second)
+		<-handed.done
+		if handed.err != nil {
+			t.Fatal(handed.err)
+		}
+		began := time.Now()
+		ticket := detach(t, handed.lease, time.Hour)
+		release(t, handed.lease)
+		d.since()
+		time.Sleep(59 * time.Minute)
+		if calls := d.since(); len(calls) > 0 {
+			t.Errorf("the process of a detached lease ran %v", calls)
+		}
+		if !isHeld(t, c) {
+			t.Error("the lock is free before the ticket has expired")
+		}
+		<-here.done
+		if here.err != nil || here.at.Sub(began) < time.Hour || here.at.Sub(began) > time.Hour+2*time.Second {
+			t.Errorf("a waiter got the lock after %s: %v", here.at.Sub(began), here.err)
+		}
+		if here.lease.Fence() <= handed.lease.Fence() {
+			t.Errorf("it has fence %d after %d", here.lease.Fence(), handed.lease.Fence())
+		}
+		if _, err := c.Adopt(t.Context(), ticket); !errors.Is(err, holdfast.ErrLost) {
+			t.Errorf("Adopt: %v", err)
+		}
+		release(t, here.lease)
+	})
+}
+
+// A message by which the lock was granted may come late. The lock is the ticket's by then.
+func TestALateMessageDoesNotReleaseADetachedLock(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
+		d := &echoing{}
+		c := client(t, srv, d.wrap)
+		lease := acquire(t, client(t, srv).Mutex("a"))
+		w := wait(t, c.Mutex("a"))
+		release(t, lease)
+		<-w.done
+		if w.err != nil {
+			t.Fatal(w.err)
+		}
+		ticket := detach(t, w.lease, time.Hour)
+		time.Sleep(time.Minute)
+		if d.echoes.Load() != 1 || !isHeld(t, c) {
+			t.Errorf("after %d late messages the lock is held: %v", d.echoes.Load(), isHeld(t, c))
+		}
+		heir, err := c.Adopt(t.Context(), ticket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		release(t, heir)
+	})
+}
+
+// echoing is a driver on whose channels each grant comes once more, later.
+type echoing struct {
+	drivertest.Driver
+	echoes atomic.Int64
+}
+
+func (d *echoing) wrap(inner drivertest.Driver) drivertest.Driver {
+	d.Driver = inner
+	return d
+}
+
+func (d *echoing) Subscribe(s driver.Subscription) (cancel func()) {
+	told := s.Message
+	s.Message = func(payload string) {
+		told(payload)
+		if strings.HasPrefix(payload, "hf1 grant ") {
+			go func() {
+				time.Sleep(10 * time.Second)
+				d.echoes.Add(1)
+				told(payload)
+			}()
+		}
+	}
+	return d.Driver.Subscribe(s)
+}
+
+// If the server does not say that it keeps the lock, there is no ticket, and the lease goes on and is renewed.
+func TestALeaseThatCannotBeDetachedGoesOn(t *testing.T) {
+	for what, c := range map[string]struct {
+		run     func(call driver.Call, send func() (string, error)) (string, error)
+		timeout time.Duration
+		want    error
+	}{
+		"the request is lost": {func(driver.Call, func() (string, error)) (string, error) { return "", errNoAnswer }, time.Hour, holdfast.ErrUnavailable},
+		"the reply is lost": {func(_ driver.Call, send func() (string, error)) (string, error) {
+			_, _ = send()
+			return "", errNoAnswer
+		}, time.Hour, holdfast.ErrUnavailable},
+		"the server refuses": {func(driver.Call, func() (string, error)) (string, error) {
+			return "", driver.ReplyError("NOPERM no permission")
+		}, time.Hour, holdfast.ErrDenied},
+		"the context ends": {func(_ driver.Call, send func() (string, error)) (string, error) {
+			time.Sleep(time.Second)
+			return send()
+		}, 100 * time.Millisecond, context.DeadlineExceeded},
+	} {
+		t.Run(what, func(t *testing.T) {
+			eachWay(t, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
+				var d between
+				lease := acquire(t, configured(t, srv, cfg, d.wrap).Mutex("a", holdfast.TTL(time.Minute)))
+				d.handle(c.run)
+				ctx, cancel := context.WithTimeout(t.Context(), c.timeout)
+				ticket, err := lease.Detach(ctx, time.Hour)
+				cancel()
+				d.handle(nil)
+				if !errors.Is(err, c.want) || ticket != (holdfast.Ticket{}) {
+					t.Errorf("Detach: %v, %v", ticket, err)
+				}
+				d.since()
+				time.Sleep(10 * time.Minute)
+				if err := lease.Err(); err != nil || len(d.since()) < 20 {
+					t.Errorf("ten minutes later: %v", err)
+				}
+				next := detach(t, lease, time.Minute) // the next try may succeed
+				heir, err := client(t, srv).Adopt(t.Context(), next)
+				if err != nil {
+					t.Fatal(err)
+				}
+				release(t, heir)
+				if isHeld(t, client(t, srv)) {
+					t.Error("the lock is held still")
+				}
+			})
+		})
+	}
+}
+
+// A lease that ends while it is being detached is over, and no ticket is made, whatever the server answers.
+func TestALeaseThatEndsWhileItIsDetached(t *testing.T) {
+	eachWay(t, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
+		for what, c := range map[string]struct {
+			end  func(lease *holdfast.Lease)
+			late time.Duration
+			want error
+		}{
+			"it is released": {func(l *holdfast.Lease) { _ = l.Release(t.Context()) }, 500 * time.Millisecond, holdfast.ErrReleased},
+			"it expires":     {func(*holdfast.Lease) {}, 2500 * time.Millisecond, holdfast.ErrLost},
+		} {
+			cfg := cfg
+			cfg.CommandTimeout = 10 * time.Second
+			var d between
+			lease := acquire(t, configured(t, srv, cfg, d.wrap).Mutex("a", holdfast.TTL(2*time.Second), holdfast.NoRenew()))
+			d.handle(func(call driver.Call, send func() (string, error)) (string, error) {
+				reply, err := send()
+				if strings.HasPrefix(call.Script.Name, "renew") {
+					time.Sleep(c.late)
+				}
+				return reply, err
+			})
+			go func() {
+				time.Sleep(100 * time.Millisecond)
+				c.end(lease)
+			}()
+			if ticket, err := lease.Detach(t.Context(), time.Hour); !errors.Is(err, c.want) || ticket != (holdfast.Ticket{}) {
+				t.Errorf("%s: Detach: %v, %v", what, ticket, err)
+			}
+			if err := lease.Err(); !errors.Is(err, c.want) {
+				t.Errorf("%s: %v", what, err)
+			}
+			d.handle(nil)
+			time.Sleep(time.Second)
+			if isHeld(t, client(t, srv)) {
+				t.Errorf("%s: the lock is held still", what)
+			}
+		}
+	})
+}
+
+// Nobody shares a lease that is being detached: it is detached once.
+func TestALeaseIsDetachedOnce(t *testing.T) {
+	eachWay(t, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
+		var d between
+		c := configured(t, srv, cfg, d.wrap)
+		l := c.Mutex("a", holdfast.Reentrant(), holdfast.TTL(time.Minute))
+		lease := acquire(t, l)
+		d.handle(func(_ driver.Call, send func() (string, error)) (string, error) {
+			time.Sleep(time.Second)
+			return send()
+		})
+		tickets := make(chan holdfast.Ticket)
+		go func() {
+			ticket, err := lease.Detach(t.Context(), time.Minute)
+			if err != nil {
+				t.Error(err)
+			}
+			tickets <- ticket
+		}()
+		synctest.Wait()
+		if _, err := lease.Detach(t.Context(), time.Minute); !errors.Is(err, holdfast.ErrInvalid) {
+			t.Errorf("Detach of a lease that is being detached: %v", err)
+		}
+		if _, err := l.TryAcquire(lease.Context(t.Context())); !errors.Is(err, holdfast.ErrInvalid) {
+			t.Errorf("TryAcquire within it: %v", err)
+		}
+		if err := lease.Err(); err != nil {
+			t.Errorf("before there is a ticket: %v", err)
+		}
+		heir, err := c.Adopt(t.Context(), <-tickets)
+		if err != nil {
+			t.Fatal(err)
+		}
+		release(t, heir)
+	})
+}
+
+// An adoption whose reply is lost is asked for again, and is the same one.
+func TestAnAdoptionIsAskedForAgain(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
+		ticket := detach(t, acquire(t, client(t, srv).Mutex("a")), time.Minute)
+		var d between
+		var replies []string
+		d.handle(func(call driver.Call, send func() (string, error)) (string, error) {
+			reply, err := send()
+			if call.Script.Name != "adopt" {
+				return reply, err
+			}
+			replies = append(replies, reply)
+			if len(replies) < 3 {
+				return "", errNoAnswer
+			}
+			return reply, err
+		})
+		heir, err := client(t, srv, d.wrap).Adopt(t.Context(), ticket)
+		if err != nil || len(replies) != 3 {
+			t.Fatalf("Adopt: %v, after %q", err, replies)
+		}
+		for _, r := range replies {
+			if last := replies[2]; r[strings.LastIndexByte(r, ' '):] != last[strings.LastIndexByte(last, ' '):] {
+				t.Errorf("the fences differ: %q", replies)
+			}
+		}
+		release(t, heir)
+		if isHeld(t, client(t, srv)) {
+			t.Error("the lock is held still")
+		}
+	})
+}
+
+// An adopter that gives up leaves nothing: what it may have adopted is given back, and a request of it that comes later
+// adopts nothing. The ticket is used up, or as good as before.
+func TestAnAdoptionThatIsGivenUp(t *testing.T) {
+	for what, c := range map[string]struct {
+		carriedOut bool // at once; otherwise when the caller has left
+		cancel     bool // by its caller; otherwise it runs into its deadline
+	}{
+		"it was carried out, cancelled": {true, true}, "it was carried out, deadline": {true, false},
+		"it comes late, cancelled": {false, true}, "it comes late, deadline": {false, false},
+	} {
+		t.Run(what, func(t *testing.T) {
+			bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
+				ticket := detach(t, acquire(t, client(t, srv).Mutex("a")), time.Hour)
+				var d between
+				late := make(chan string, 10)
+				d.handle(func(call driver.Call, send func() (string, error)) (string, error) {
+					if call.Script.Name != "adopt" {
+						return send()
+					}
+					if c.carriedOut {
+						_, _ = send()
+						time.Sleep(time.Minute)
+						return "", errNoAnswer
+					}
+					go func() {
+						time.Sleep(4 * time.Second) // and before its not-after
+						reply, _ := send()
+						late <- reply
+					}()
+					time.Sleep(time.Minute)
+					return "", errNoAnswer
+				})
+				adopter := client(t, srv, d.wrap)
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				if c.cancel {
+					ctx, cancel = context.WithCancel(t.Context())
+					time.AfterFunc(time.Second, cancel)
+				}
+				defer cancel()
+				if _, err := adopter.Adopt(ctx, ticket); !errors.Is(err, holdfast.ErrAmbiguous) || !errors.Is(err, ctx.Err()) {
+					t.Errorf("Adopt: %v", err)
+				}
+				time.Sleep(10 * time.Second)
+				d.handle(nil)
+				if c.carriedOut {
+					if isHeld(t, adopter) {
+						t.Error("the lock is held still")
+					}
+					if _, err := adopter.Adopt(t.Context(), ticket); !errors.Is(err, holdfast.ErrLost) {
+						t.Errorf("Adopt: %v", err)
+					}
+					return
+				}
+				if reply := <-late; !strings.HasPrefix(reply, "gone ") {
+					t.Errorf("the late request was answered %q", reply)
+				}
+				heir, err := adopter.Adopt(t.Context(), ticket)
+				if err != nil {
+					t.Fatal(err)
+				}
+				release(t, heir)
+			})
+		})
+	}
+}
+
+// An adoption whose reply comes past the deadline is given back.
+func TestAnAdoptionPastItsDeadlineIsGivenBack(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
+		lease := acquire(t, client(t, srv).Mutex("a", holdfast.TTL(time.Second)))
+		ticket := detach(t, lease, time.Millisecond)
+		var d between
+		d.handle(func(call driver.Call, send func() (string, error)) (string, error) {
+			reply, err := send()
+			if call.Script.Name == "adopt" {
+				time.Sleep(1500 * time.Millisecond)
+			}
+			return reply, err
+		})
+		c := client(t, srv, d.wrap)
+		if _, err := c.Adopt(t.Context(), ticket, holdfast.TTL(1400*time.Millisecond)); !errors.Is(err, holdfast.ErrUnavailable) || !errors.Is(err, holdfast.ErrAmbiguous) {
+			t.Errorf("Adopt: %v", err)
+		}
+		synctest.Wait()
+		if isHeld(t, c) {
+			t.Error("the lock is held still")
+		}
+	})
+}
+
+// A copy of the first holder's acquire that comes late takes nothing: neither after an adoption, nor if the lock was
+// deleted, and never once the ticket has expired, for the lock is kept until no copy can come.
+func TestALateAcquireOfADetachedLock(t *testing.T) {
+	for what, use := range map[string]func(t *testing.T, c *holdfast.Client, srv *holdfasttest.Server, ticket holdfast.Ticket){
+		"it was adopted and released": func(t *testing.T, c *holdfast.Client, _ *holdfasttest.Server, ticket holdfast.Ticket) {
+			heir, err := c.Adopt(t.Context(), ticket)
+			if err != nil {
+				t.Fatal(err)
+			}
+			release(t, heir)
+		},
+		"it was deleted": func(t *testing.T, c *holdfast.Client, srv *holdfasttest.Server, ticket holdfast.Ticket) {
+			server(t, srv).Del(t.Context(), "holdfast:{a}")
+			if _, err := c.Adopt(t.Context(), ticket); !errors.Is(err, holdfast.ErrLost) {
+				t.Errorf("Adopt: %v", err)
+			}
+		},
+		"the ticket is not used": func(t *testing.T, c *holdfast.Client, _ *holdfasttest.Server, _ holdfast.Ticket) {
+			time.Sleep(time.Second)
+			if !isHeld(t, c) {
+				t.Error("the lock is free, though a copy of its acquire may come")
+			}
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			eachWay(t, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
+				var d repeating
+				holder := configured(t, srv, cfg, d.wrap)
+				if isHeld(t, holder) { // which connects
+					t.Fatal("it is held")
+				}
+				d.on.Store(true)
+				lease := acquire(t, holder.Mutex("a", holdfast.TTL(500*time.Millisecond)))
+				ticket := detach(t, lease, time.Millisecond)
+				c := client(t, srv)
+				use(t, c, srv, ticket)
+				reply := <-d.late
+				if what == "the ticket is not used" {
+					time.Sleep(10 * time.Second) // until the ticket has expired
+				}
+				if isHeld(t, c) {
+					t.Errorf("a late copy of the acquire has taken the lock: it was answered %q", reply)
+				}
+			})
+		})
+	}
+}
+
+// repeating is a driver of which the first acquire is not answered, and is carried out 3 s later.
+type repeating struct {
+	drivertest.Driver
+	on   atomic.Bool
+	late chan string
+}
+
+func (d *repeating) wrap(inner drivertest.Driver) drivertest.Driver {
+	d.Driver, d.late = inner, make(chan string, 1)
+	return d
+}
+
+func (d *repeating) Run(ctx context.Context, call driver.Call) (string, error) {
+	if does(call.Script, "acquire") && d.on.Swap(false) {
+		go func() {
+			time.Sleep(3 * time.Second)
+			reply, _ := d.Driver.Run(context.WithoutCancel(ctx), call)
+			d.late <- reply
+		}()
+		return "", errNoAnswer
+	}
+	return d.Driver.Run(ctx, call)
+}

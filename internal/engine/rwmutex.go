@@ -174,6 +174,7 @@ func (l *holdLease) undoChange(why error) error {
 	if l.ended != nil {
 		return l.ended
 	}
+	// mutants: undone-renewed
 	if h.canRenew() {
 		h.renewAt = clock.Now()
 	}

@@ -39,7 +39,10 @@ func Detach(ctx context.Context, lease Lease, ttl time.Duration) (*Ticket, error
 }
 
 // carriable reports whether a lease can be detached. That of a job or of a term belongs to what goes on under it.
-func (s *settings) carriable() bool { return s.kind.carried && !s.apart }
+func (s *settings) carriable() bool {
+	// mutants: detach-apart
+	return s.kind.carried && !s.apart
+}
 
 // detach is Detach for a lease that may be detached by its kind.
 //
@@ -90,6 +93,7 @@ func (l *holdLease) beginDetach(ttl time.Duration) (term time.Duration, err erro
 		return 0, fmt.Errorf("%w: lock %q: it was acquired again within the lease, and cannot be detached before that is released", ErrInvalid, l.Name())
 	}
 	// While the lock is the token's, a late copy of its acquire changes nothing.
+	// mutants: detach-term
 	term = max(ttl, h.valid-now.Sub(h.anchor), h.l.c.untilTombstone(h.l, h.from.unanswered))
 	// If there will be no ticket, the server may still keep the lock for so long.
 	h.extended = h.extended || term > h.l.set.ttl
@@ -152,6 +156,7 @@ func (l *holdLease) leaveBehind(a answer[codec.RenewReply]) (*Ticket, error) {
 	// mutants: detach-ends
 	l.end(ErrReleased)
 	l.released = true
+	// mutants: detach-stops
 	h.stop()
 	h.queue.releaseLocked(h)
 	t := &Ticket{Prefix: c.space.Prefix(), Lock: h.l.name, Exact: h.l.set.key != "", Token: h.from.token()}
@@ -198,6 +203,7 @@ func (c *Client) carried(t *Ticket, opts []Option) (*target, error) {
 	switch {
 	case t == nil:
 		return nil, fmt.Errorf("%w: the ticket is empty", ErrInvalid)
+	// mutants: ticket-prefix
 	case t.Prefix != c.space.Prefix():
 		return nil, fmt.Errorf("%w: lock %q: the ticket is for clients with the prefix %q; this one has %q", ErrInvalid, t.Lock, t.Prefix, c.space.Prefix())
 	}

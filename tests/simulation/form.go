@@ -26,11 +26,12 @@ const (
 	redisson  form = "redisson" // a mutex that Redisson's clients use, too
 	latch     form = "latch"
 	barrier   form = "barrier"
+	carried   form = "carried" // a mutex that goes from one process to another
 )
 
 // exclusive reports whether the lock is a Mutex.
 func (f form) exclusive() bool {
-	return f == mutual || f == elected || f == once || f == redisson || f == agreed
+	return f == mutual || f == carried || f == elected || f == once || f == redisson || f == agreed
 }
 
 // permits is a semaphore's number of permits; everyone exceeds the number of goroutines of a world.
@@ -53,6 +54,9 @@ func (p *plan) drawForms(o Options) {
 			n.form, n.key, n.foreign = o.Form, "", false
 		case n.key != "":
 			n.form = [...]form{mutual, redisson}[r.IntN(2)] // other programs know no other form
+		}
+		if n.form == mutual && o.Form == "" && chance(random(p.seed, "carried", i), 30) {
+			n.form = carried
 		}
 		if n.form.gathers() {
 			n.parties = 2 + r.IntN(3)

@@ -119,24 +119,26 @@ func (h *hand) attempt(i int, ctx context.Context, try bool, way string) {
 	case agreed:
 		h.ballot(i, ctx, try, way)
 		return
+	case carried:
+		h.relay(i, ctx, try, way)
+		return
 	}
-	l := h.locks[i]
-	e := h.asks(i)
-	begun := time.Now()
-	var lease *holdfast.Lease
-	var err error
-	if try {
-		lease, err = l.TryAcquire(ctx)
-	} else {
-		lease, err = l.Acquire(ctx)
-	}
+	e, begun := h.asks(i), time.Now()
+	lease, err := h.acquire(i, ctx, try)
 	switch {
 	case h.p.dead.Load():
 	case err != nil:
-		h.refused(e, i, ctx, try, err, fmt.Sprintf("%s %s", way, l.Name()), begun)
+		h.refused(e, i, ctx, try, err, fmt.Sprintf("%s %s", way, h.locks[i].Name()), begun)
 	case h.have(e, i, lease, !try && h.wants[i].poll == 0):
 		h.release(i, lease)
 	}
+}
+
+func (h *hand) acquire(i int, ctx context.Context, try bool) (*holdfast.Lease, error) {
+	if try {
+		return h.locks[i].TryAcquire(ctx)
+	}
+	return h.locks[i].Acquire(ctx)
 }
 
 // several acquires several names as one lock, in an order of its own, and holds them as one.

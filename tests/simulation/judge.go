@@ -183,7 +183,7 @@ const maxIdle = 3 * time.Second
 func (w *World) idleLocks() []string {
 	var found []string
 	for _, n := range w.plan.names {
-		var held, wanted []span
+		held, wanted := w.transit(n.name), []span(nil)
 		for _, e := range w.events {
 			switch {
 			case e.Name != n.name:

@@ -93,7 +93,7 @@ func TestEveryForm(t *testing.T) {
 	if raceDetector {
 		tempers, length = tempers[:1], 5*time.Minute
 	}
-	for _, f := range []form{mutual, readWrite, counted, owned, elected, once, redisson, latch, barrier, agreed} {
+	for _, f := range []form{mutual, readWrite, counted, owned, elected, once, redisson, latch, barrier, agreed, carried} {
 		for i, temper := range tempers {
 			seed := first + uint64(i)
 			r := Run(t, seed, Options{Temper: temper, Length: length, Form: f, Several: true})
@@ -105,6 +105,9 @@ func TestEveryForm(t *testing.T) {
 			}
 			if f.gathers() && r.Passed == 0 {
 				t.Errorf("%s, %s, seed %d: nobody passed", f, temper, seed)
+			}
+			if f == carried && r.Outcomes["adopted"] == 0 {
+				t.Errorf("%s, %s, seed %d: nothing was adopted", f, temper, seed)
 			}
 			t.Logf("%s, %s, seed %d: %d grants, %d passed, %d commands, %d overlaps outside the model", f, temper, seed, r.Grants, r.Passed, r.Commands, r.Overlaps)
 		}

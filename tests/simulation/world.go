@@ -41,17 +41,18 @@ type World struct {
 	hands    atomic.Int64 // that have not ended
 	armed    atomic.Int64 // faults that wait for a lease on few of a quorum's nodes
 
-	mu       sync.Mutex
-	present  []*incarnation // by process; nil while it is down
-	born     int
-	events   []history.Event
-	queued   map[uint64]bool // events of waiters with a place in the queue
-	jobs     []jobRun
-	crowd    crowd
-	lines    []line
-	findings []string
-	troubles []trouble // of a quorum's nodes
-	result   Result
+	mu        sync.Mutex
+	present   []*incarnation // by process; nil while it is down
+	born      int
+	events    []history.Event
+	queued    map[uint64]bool // events of waiters with a place in the queue
+	jobs      []jobRun
+	carriages []*carriage
+	crowd     crowd
+	lines     []line
+	findings  []string
+	troubles  []trouble // of a quorum's nodes
+	result    Result
 }
 
 // node is a server, and the network between it and the processes.
@@ -356,6 +357,16 @@ func (w *World) sleepUntil(at time.Duration) bool {
 	case <-timer.C:
 		return true
 	case <-w.draining:
+		return false
+	}
+}
+
+// isDraining reports whether the faults are over.
+func (w *World) isDraining() bool {
+	select {
+	case <-w.draining:
+		return true
+	default:
 		return false
 	}
 }

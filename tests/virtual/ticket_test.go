@@ -3,6 +3,7 @@ package virtual
 import (
 	"context"
 	"errors"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -120,6 +121,100 @@ func TestADetachedLeaseIsLeftAlone(t *testing.T) {
 			t.Errorf("Adopt: %v", err)
 		}
 		release(t, here.lease)
+	})
+}
+
+// A lease that was passed on within its process is adopted like any other, though the lock's value has an earlier fence.
+func TestALeaseThatWasPassedOnIsDetached(t *testing.T) {
+	eachWay(t, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
+		c := configured(t, srv, cfg)
+		lease := acquire(t, client(t, srv).Mutex("a"))
+		first, second := wait(t, c.Mutex("a")), wait(t, c.Mutex("a"))
+		release(t, lease)
+		first.served(t, time.Second)
+		<-second.done
+		if second.err != nil {
+			t.Fatal(second.err)
+		}
+		value := server(t, srv).Get(t.Context(), "holdfast:{a}").Val()
+		if fence := strings.Split(value, ":")[2]; fence == strconv.FormatUint(second.lease.Fence(), 10) {
+			t.Fatalf("it was not passed on: %q", value)
+		}
+		heir, err := client(t, srv).Adopt(t.Context(), detach(t, second.lease, time.Minute))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if heir.Fence() <= second.lease.Fence() {
+			t.Errorf("it is adopted with fence %d, after %d", heir.Fence(), second.lease.Fence())
+		}
+		release(t, heir)
+	})
+}
+
+// A machine that was suspended while a lease was being detached notices that it is too late, whatever the answer is.
+func TestALeaseThatIsDetachedInASuspension(t *testing.T) {
+	suspendable(t, func(t *testing.T, srv *holdfasttest.Server, suspend func(time.Duration)) {
+		var d between
+		lease := acquire(t, client(t, srv, d.wrap).Mutex("a", holdfast.TTL(time.Minute)))
+		d.handle(func(_ driver.Call, send func() (string, error)) (string, error) {
+			reply, err := send()
+			suspend(2 * time.Minute)
+			return reply, err
+		})
+		if ticket, err := lease.Detach(t.Context(), time.Hour); !errors.Is(err, holdfast.ErrLost) || ticket != (holdfast.Ticket{}) {
+			t.Errorf("Detach: %v, %v", ticket, err)
+		}
+		d.handle(nil)
+		synctest.Wait()
+		if isHeld(t, client(t, srv)) {
+			t.Error("the lock is held still")
+		}
+	})
+}
+
+// A lease of which the server has lost the lock is claimed again, as by a renewal, and detached.
+func TestALeaseIsDetachedAfterALossOfData(t *testing.T) {
+	eachWay(t, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
+		lease := acquire(t, configured(t, srv, cfg).Mutex("a"))
+		server(t, srv).FlushAll(t.Context())
+		ticket := detach(t, lease, time.Minute)
+		heir, err := client(t, srv).Adopt(t.Context(), ticket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if heir.Fence() <= lease.Fence() {
+			t.Errorf("it is adopted with fence %d, after %d", heir.Fence(), lease.Fence())
+		}
+		release(t, heir)
+
+		// With an exact key another program may have had it.
+		lease = acquire(t, configured(t, srv, cfg).MutexKey("k"))
+		server(t, srv).FlushAll(t.Context())
+		if _, err := lease.Detach(t.Context(), time.Minute); !errors.Is(err, holdfast.ErrLost) || !errors.Is(lease.Err(), holdfast.ErrLost) {
+			t.Errorf("Detach: %v", err)
+		}
+	})
+}
+
+// If a process adopts a lock of which it still believes to have an earlier lease, that lease is lost at once.
+func TestAnAdoptionEndsAnEarlierLease(t *testing.T) {
+	eachWay(t, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
+		c, other := configured(t, srv, cfg), client(t, srv)
+		for _, get := range []func(context.Context) (*holdfast.Lease, error){c.Mutex("a").Acquire, c.Mutex("a").TryAcquire} {
+			earlier, err := get(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			server(t, srv).Del(t.Context(), "holdfast:{a}")
+			heir, err := c.Adopt(t.Context(), detach(t, acquire(t, other.Mutex("a")), time.Minute))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if earlier.Err() == nil || heir.Err() != nil {
+				t.Errorf("the earlier lease: %v; the adopted one: %v", earlier.Err(), heir.Err())
+			}
+			release(t, heir)
+		}
 	})
 }
 

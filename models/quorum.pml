@@ -3,7 +3,7 @@
  * A lease is held while its holds at a majority are; its fence is above those of all earlier leases.
  *
  * Mirrors node_acquire.lua, node_fence.lua, node_counter.lua, node_raise.lua and the quarantine
- * of incarnation.lua; bid.round and elect, Quorum.agree, refillNode and repair, multiLease.errAt
+ * of incarnation.lua; bid.round and elect, Quorum.agree, refillNode and repair, JointLease.errAt
  * and add.
  * README.md says what is left out, and what each BREAK_ macro breaks.
  */

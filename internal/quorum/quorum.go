@@ -74,12 +74,12 @@ func New(clients ...*engine.Client) (*Quorum, error) {
 // that reaches no majority, before it fails with an *Error; also with one when ctx ends
 // before, which then matches ctx's error, too.
 //
-// Lease.Nodes tells which servers agree. Nodes that did not at first, or came back, are asked
-// again while the lease lasts. Token rises from lease to lease of the name, and is known to a
-// majority before the lease is returned.
+// Nodes tells which servers agree. Those that did not at first, or came back, are asked again while
+// the lease lasts. The fence rises from lease to lease of the name, and is known to a majority
+// before the lease is returned.
 //
-// Holder, Holders and IsHeld go by what a majority of nodes says. When nodes that do not answer
-// could make one, they fail with an *Error.
+// Status goes by what a majority of nodes says. When nodes that do not answer could make one, it
+// fails with an *Error.
 func (q *Quorum) Mutex(name string, opts ...engine.Option) engine.Lock { return q.newLock(name, opts) }
 
 // Nodes returns the addresses of the servers that hold a lease of the quorum at the moment, in alphabetical order; none

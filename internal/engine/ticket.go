@@ -174,7 +174,7 @@ type detachments struct {
 }
 
 // maxDetached bounds how many are remembered.
-const maxDetached = 10_000
+const maxDetached = 1000
 
 // add notes that a token was detached by that server time, µs.
 func (d *detachments) add(token string, now int64) {

@@ -222,6 +222,15 @@ func (u *use) kill(t *testing.T, kind string) {
 	}
 }
 
+// carry detaches a lease and adopts the lock, as another process would. It returns the lease that is left, if any.
+func carry(ctx context.Context, c *holdfast.Client, lease *holdfast.Lease) (*holdfast.Lease, error) {
+	ticket, err := lease.Detach(ctx, 10*time.Second)
+	if err != nil {
+		return lease, err
+	}
+	return c.Adopt(ctx, ticket)
+}
+
 // cycle acquires one of a few locks, or one that nothing else ever uses. It reports whether the client can
 // still be used.
 func (u *use) cycle(t *testing.T, c *holdfast.Client) bool {
@@ -252,7 +261,12 @@ func (u *use) cycle(t *testing.T, c *holdfast.Client) bool {
 		if way%2 == 0 {
 			lease.Context(context.Background()) // the context is made when it is asked for
 		}
-		err = lease.Release(ctx)
+		if way == 5 || way == 7 {
+			lease, err = carry(ctx, c, lease)
+		}
+		if lease != nil {
+			err = lease.Release(ctx)
+		}
 	}
 	switch {
 	case err == nil:

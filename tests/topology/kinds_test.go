@@ -20,6 +20,12 @@ type play struct {
 	term          *holdfast.Lease
 	sees          func() string
 	election      *holdfast.Election
+
+	// A lock was detached, which one client is to adopt, and another waits for.
+	detached *holdfast.Lease
+	ticket   holdfast.Ticket
+	adopter  *holdfast.Client
+	waits    <-chan *holdfast.Lease
 }
 
 func newPlay(t *testing.T, open opener) *play {
@@ -28,6 +34,7 @@ func newPlay(t *testing.T, open opener) *play {
 	for what, pair := range backend.Pairs(holdfast.TTL(term)) {
 		p.queues[what] = newQueueOf(t, open, pair)
 	}
+	p.carries(open)
 	stand := func(owner string) *backend.Candidate {
 		e := open.client(t, &holdfast.Config{Owner: owner}).Election("{a}/e", holdfast.TTL(term))
 		return backend.Campaign(t.Context(), e)
@@ -53,10 +60,50 @@ func newPlay(t *testing.T, open opener) *play {
 	return p
 }
 
+// carries detaches a lock.
+func (p *play) carries(open opener) {
+	p.t.Helper()
+	lock := func(c *holdfast.Client) *holdfast.Lock { return c.Mutex("{a}/carried", holdfast.TTL(term)) }
+	holder, waiter := open.client(p.t, nil), open.client(p.t, nil)
+	// An adoption that was given up would use the ticket up.
+	p.adopter = open.client(p.t, &holdfast.Config{RetryTimeout: time.Minute})
+	p.detached = backend.Acquire(p.t, lock(holder))
+	p.waits = backend.Start(p.t, lock(waiter))
+	backend.Waiters(p.t, lock(p.adopter), 1)
+	var err error
+	if p.ticket, err = p.detached.Detach(p.t.Context(), term); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// adopts requires that the lock that was detached can be adopted, and passes to the waiter.
+func (p *play) adopts(after string) {
+	p.t.Helper()
+	var heir *holdfast.Lease
+	backend.Eventually(p.t, "the lock is adopted after "+after, func() (done bool) {
+		var err error
+		heir, err = p.adopter.Adopt(p.t.Context(), p.ticket)
+		if err != nil && kindOf(err) != holdfast.ErrUnavailable {
+			p.t.Fatalf("after %s: Adopt: %v", after, err)
+		}
+		return err == nil
+	})
+	if heir.Fence() <= p.detached.Fence() {
+		p.t.Errorf("after %s: adopted with fence %d after %d", after, heir.Fence(), p.detached.Fence())
+	}
+	backend.Release(p.t, heir)
+	next := soon(p.t, "who waits for the lock that was adopted is not served", p.waits)
+	if next == nil {
+		p.t.Fatal("no lease")
+	}
+	backend.Release(p.t, next)
+}
+
 // passes requires that all locks pass to their waiters, that the next candidate leads, and that the watcher
 // hears of it.
 func (p *play) passes(after string) {
 	p.t.Helper()
+	p.adopts(after)
 	for what, q := range p.queues {
 		q.passes(after + ", " + what)
 	}

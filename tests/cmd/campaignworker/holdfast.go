@@ -73,7 +73,7 @@ func mutexOptionsOf(w worker.Want) []holdfast.MutexOption {
 func (l *locks) Acquire(ctx context.Context, w worker.Want) (worker.Lease, error) {
 	var lock *holdfast.Lock
 	switch w.Share {
-	case worker.Whole:
+	case worker.Whole, worker.Carried:
 		lock = l.mutex(w)
 	case worker.Reading:
 		lock = l.readWrite(w).Reader()
@@ -146,9 +146,38 @@ func (l *locks) Lead(ctx context.Context, w worker.Want, lead func(worker.Lease)
 	})
 }
 
+// Adopt calls Client.Adopt.
+func (l *locks) Adopt(ctx context.Context, w worker.Want, text string) (_ worker.Lease, good bool, err error) {
+	var ticket holdfast.Ticket
+	if err := ticket.UnmarshalText([]byte(text)); err != nil {
+		return nil, false, err
+	}
+	got, err := l.client.Adopt(ctx, ticket, optionOf(w))
+	if err != nil {
+		return nil, !errors.Is(err, holdfast.ErrLost), err
+	}
+	return adopted{lease{Lease: got}}, true, nil
+}
+
+// adopted is a lease that cannot be acquired again: the options of an adoption do not make it Reentrant.
+type adopted struct{ lease }
+
+// Again is not for it.
+func (adopted) Again() {}
+
 type lease struct {
 	*holdfast.Lease
 	lock *holdfast.Lock
+}
+
+// Detach calls Lease.Detach.
+func (l lease) Detach(ctx context.Context, ttl time.Duration) (string, error) {
+	ticket, err := l.Lease.Detach(ctx, ttl)
+	if err != nil {
+		return "", err
+	}
+	text, err := ticket.MarshalText()
+	return string(text), err
 }
 
 func (l lease) Again() (worker.Lease, error) {

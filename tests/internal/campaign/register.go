@@ -12,14 +12,15 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/history"
 )
 
-// registers are the guarded resource. For each lock they have a number and the highest fence seen so far, below
+// registers are the guarded resource, and where processes leave tickets for each other. For each lock they have a number and the highest fence seen so far, below
 // which nothing is accepted. Reading raises that mark, too.
 type registers struct {
 	socket string
 
-	mu     sync.Mutex
-	values map[string]register
-	served []worker.Access
+	mu      sync.Mutex
+	values  map[string]register
+	served  []worker.Access
+	tickets map[string][]string // that were left, by name
 }
 
 type register struct {
@@ -50,7 +51,7 @@ func newRegisters(h *harness.TB) *registers {
 func (r *registers) reset() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.values, r.served = map[string]register{}, nil
+	r.values, r.served, r.tickets = map[string]register{}, nil, map[string][]string{}
 }
 
 func (r *registers) serve(conn net.Conn) {
@@ -75,6 +76,17 @@ func (r *registers) serve(conn net.Conn) {
 func (r *registers) access(x *worker.Access) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	left := r.tickets[x.Name]
+	switch {
+	case x.Carry == worker.Put:
+		r.tickets[x.Name] = append(left, x.Ticket)
+		return
+	case x.Carry == worker.Pick && len(left) > 0:
+		r.tickets[x.Name], x.Ticket = left[1:], left[0]
+		return
+	case x.Carry == worker.Pick:
+		return
+	}
 	reg := r.values[x.Name]
 	reg, x.OK, x.Value = reg.access(x.Fence, x.Write, x.Value)
 	r.values[x.Name] = reg

@@ -54,7 +54,7 @@ type (
 )
 
 // Subjects are all kinds of locks.
-var Subjects = []Subject{Mutex{}, Redisson{}, ReadWrite{}, Permits{}, Owned{}, Multi{}, Once{}, Election{}, Quorum{}, Latch{}, Barrier{}}
+var Subjects = []Subject{Mutex{}, Redisson{}, ReadWrite{}, Permits{}, Owned{}, Carried{}, Multi{}, Once{}, Election{}, Quorum{}, Latch{}, Barrier{}}
 
 // alone is common to locks that are on one server and have a queue.
 type alone struct{}

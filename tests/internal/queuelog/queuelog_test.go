@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/holdfast-go/holdfast/internal/script"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
@@ -28,10 +29,22 @@ func TestLog(t *testing.T) {
 	redissons := func(token, value string) string {
 		return fmt.Sprintf(`1700000000.000001 [0 lua] "HSET" "L" "%s:1" "1" "holdfast" "hf1:%s:7:1:0:{}%s"`, token, token, value)
 	}
+	run := func(s script.Script) string {
+		return fmt.Sprintf(`1700000000.000001 [0 127.0.0.1:1] "evalsha" "%s" "3" "L" "Q" "F"`, s.SHA1)
+	}
+	source := func(s script.Script) string {
+		return fmt.Sprintf(`1700000000.000001 [0 127.0.0.1:1] "EVAL" %q "3" "L" "Q" "F"`, s.Source)
+	}
 	for name, c := range map[string]struct {
 		log  []string
 		want int
 	}{
+		"adopted past the queue":        {[]string{enter(1, "A", 1), run(script.Adopt), grant("B")}, 0},
+		"adopted, by the source":        {[]string{enter(1, "A", 1), source(script.Adopt), grant("B")}, 0},
+		"adopted, then acquired":        {[]string{enter(1, "A", 1), run(script.Adopt), grant("B"), run(script.Acquire), grant("C")}, 1},
+		"acquired, by the source":       {[]string{enter(1, "A", 1), source(script.Acquire), grant("B")}, 1},
+		"released to one that was last": {[]string{enter(1, "A", 1), run(script.Adopt), grant("B"), enter(2, "C", 2), run(script.Release), leave(2, "C"), grant("C")}, 1},
+
 		"in Redisson's form, passed":     {[]string{enter(1, "A", 1), redissons("B", "")}, 1},
 		"in Redisson's form, in turn":    {[]string{enter(1, "A", 1), leave(1, "A"), redissons("A", "")}, 0},
 		"in Redisson's form, and marked": {[]string{redissons("A", ""), enter(2, "B", 2), redissons("A", "+")}, 0},

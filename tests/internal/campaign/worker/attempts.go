@@ -38,7 +38,9 @@ func (all attempts) gaveUp() {
 func (all attempts) granted(w Want, lease Lease) {
 	fences, deadline := fencesOf(w, lease), lease.Deadline()
 	for i, name := range w.Names() {
-		all[i].Since(deadline.Add(-(w.TTL - w.TTL/100 - 2*time.Millisecond)))
+		if !w.adopted {
+			all[i].Since(deadline.Add(-(w.TTL - w.TTL/100 - 2*time.Millisecond)))
+		}
 		all[i].Granted(fences[name], deadline, 0)
 	}
 }

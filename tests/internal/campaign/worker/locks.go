@@ -65,6 +65,17 @@ type Elections interface {
 	Lead(ctx context.Context, w Want, lead func(Lease) (again bool)) error
 }
 
+// Carriers are Locks that another process can take over, by a ticket.
+type Carriers interface {
+	// Adopt takes over the lock of a ticket. good reports whether the ticket may still be good after an error.
+	Adopt(ctx context.Context, w Want, ticket string) (lease Lease, good bool, err error)
+}
+
+// Detachable is a Lease whose lock can be carried to another process.
+type Detachable interface {
+	Detach(ctx context.Context, ttl time.Duration) (ticket string, err error)
+}
+
 // Crowds are Locks at which parties wait for each other: latches and barriers.
 type Crowds interface {
 	// Join makes the caller a party, of a latch without waiting.
@@ -102,6 +113,8 @@ const (
 	Permits Share = "permits" // of a semaphore
 
 	Owned Share = "owned" // the lock of an owner that spans processes
+
+	Carried Share = "carried" // a mutex that goes from process to process
 
 	Together Share = "together" // several mutexes, as one
 	Job      Share = "job"      // the lock of a job that is run once in a window
@@ -143,4 +156,6 @@ type Want struct {
 	Slots       bool          `json:"slots,omitempty"`        // its windows have names
 	NodeTimeout time.Duration `json:"node_timeout,omitempty"` // of a quorum
 	Parties     int           `json:"parties,omitempty"`      // of a latch or a barrier
+
+	adopted bool // the lease may last for longer than the TTL, as the ticket did
 }

@@ -63,7 +63,7 @@ const (
 	EndedLine   = 'z' // an Ended
 )
 
-// Access is an access to the guarded resource. Times are history.Now's.
+// Access is an access to the guarded resource, by which processes also hand each other tickets. Times are history.Now's.
 type Access struct {
 	ID        uint64 `json:"id"` // of the access within its process
 	Process   int    `json:"process"`
@@ -71,9 +71,11 @@ type Access struct {
 	Name      string `json:"name"`
 	Fence     uint64 `json:"fence"`
 	Write     bool   `json:"write,omitempty"`
-	Value     uint64 `json:"value"`          // written or, if accepted, read
-	OK        bool   `json:"ok"`             // accepted
-	Late      bool   `json:"late,omitempty"` // made although the lease was known to be over
+	Value     uint64 `json:"value"`           // written or, if accepted, read
+	OK        bool   `json:"ok"`              // accepted
+	Late      bool   `json:"late,omitempty"`  // made although the lease was known to be over
+	Carry     string `json:"carry,omitempty"` // no access: put or pick a ticket
+	Ticket    string `json:"ticket,omitempty"`
 	Held      int64  `json:"held,omitempty"` // before the check of the lease that allowed it
 	Call      int64  `json:"call"`
 	Return    int64  `json:"return,omitempty"` // 0: its process died before the answer

@@ -21,7 +21,9 @@ type part struct {
 	before int // goroutines
 
 	draining chan struct{}
+	drained  chan struct{} // closed when all turns have ended
 	running  sync.WaitGroup
+	bearing  sync.WaitGroup
 	accesses atomic.Uint64
 	calls    atomic.Uint64
 	steps    atomic.Uint64
@@ -40,6 +42,7 @@ func begin(open Opener, s Script, say *speaker) (*part, error) {
 		record:   history.NewRecorder(events{say}),
 		before:   runtime.NumGoroutine(),
 		draining: make(chan struct{}),
+		drained:  make(chan struct{}),
 		cancels:  map[int]context.CancelFunc{},
 		slots:    map[string]map[string]bool{},
 	}
@@ -56,6 +59,11 @@ func begin(open Opener, s Script, say *speaker) (*part, error) {
 	}
 	for g := range s.Goroutines {
 		p.running.Go(func() { p.routine(g) })
+	}
+	for i, w := range s.Wants {
+		if w.Share == Carried {
+			p.bearing.Go(func() { p.bear(s.Goroutines+1+i, w) })
+		}
 	}
 	return p, nil
 }
@@ -80,6 +88,8 @@ func (p *part) drain() {
 	close(p.draining)
 	go func() {
 		p.running.Wait()
+		close(p.drained)
+		p.bearing.Wait()
 		p.finish()
 		p.say.line(DrainedLine, struct{}{})
 	}()

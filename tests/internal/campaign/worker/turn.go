@@ -92,7 +92,7 @@ func (r *routine) acquire(ctx context.Context, w Want) error {
 	return nil
 }
 
-// use uses a granted lease until it is lost or should be released. It returns the lease that is left to
+// use uses a granted lease until it is lost, detached or should be released. It returns the lease that is left to
 // release.
 func (r *routine) use(w Want, a attempts, lease Lease) (rest Lease, lost bool) {
 	fences := fencesOf(w, lease)
@@ -101,7 +101,14 @@ func (r *routine) use(w Want, a attempts, lease Lease) (rest Lease, lost bool) {
 	if held, ok := lease.(Reentrant); ok && w.Again && !lost {
 		lease, lost = r.again(w, a, lease, held)
 	}
+	ticket := ""
+	if w.Share == Carried && !lost {
+		ticket = r.detach(w, lease)
+	}
 	a.released(lease.Deadline())
+	if ticket != "" {
+		r.put(w.Name, ticket)
+	}
 	if lost {
 		// A holder that does not check its lease would write now. The resource must refuse that if another
 		// holder had access meanwhile.

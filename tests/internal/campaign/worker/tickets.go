@@ -1,0 +1,82 @@
+package worker
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+)
+
+// What an Access that is none does with tickets for its name.
+const (
+	Put  = "put"  // its own, for any process
+	Pick = "pick" // any that was put there; the answer has it, or none
+)
+
+// bear adopts the locks for which tickets were left, by this process or another, until all turns of this one have
+// ended and none is left. So each ticket of a process that lives is used, or has expired.
+func (p *part) bear(number int, w Want) {
+	r := &routine{part: p, number: number, random: rand.New(rand.NewPCG(p.script.Seed, uint64(number))), resource: &resource{socket: p.script.Resource}}
+	defer r.resource.close()
+	for {
+		over := false
+		select {
+		case <-p.drained:
+			over = true
+		default:
+		}
+		ticket := r.ticket(Pick, w.Name, "")
+		switch {
+		case ticket != "":
+			r.adopt(w, ticket)
+		case over:
+			return
+		}
+		time.Sleep(upTo(r.random, 5*time.Millisecond))
+	}
+}
+
+// adopt adopts a lock, uses it and releases it, or detaches it again.
+func (r *routine) adopt(w Want, ticket string) {
+	p := r.part
+	a := r.ask(w)
+	lease, good, err := p.client().(Carriers).Adopt(context.Background(), w, ticket)
+	if err != nil {
+		a.gaveUp()
+		p.say.line(FailureLine, Failure{"adopt", err.Error()})
+		if good {
+			r.put(w.Name, ticket)
+		}
+		return
+	}
+	w.adopted = true
+	lease, _ = r.use(w, a, lease)
+	if err := lease.Release(context.Background()); err != nil {
+		p.say.line(FailureLine, Failure{"release", err.Error()})
+	}
+}
+
+// detach detaches a lease now and then, and returns the ticket; "" if there is none. Once the process drains, nobody else
+// may be left to adopt the lock.
+func (r *routine) detach(w Want, lease Lease) (ticket string) {
+	if r.part.isDraining() || !r.chance(50) {
+		return ""
+	}
+	ticket, err := lease.(Detachable).Detach(context.Background(), time.Millisecond+upTo(r.random, w.TTL))
+	if err != nil {
+		r.part.say.line(FailureLine, Failure{"detach", err.Error()})
+		return ""
+	}
+	return ticket
+}
+
+// put leaves a ticket for any process.
+func (r *routine) put(name, ticket string) { r.ticket(Put, name, ticket) }
+
+func (r *routine) ticket(what, name, ticket string) string {
+	x := Access{Process: pid, Goroutine: r.number, Name: name, Carry: what, Ticket: ticket}
+	if err := r.resource.access(&x); err != nil {
+		r.part.say.line(FailureLine, Failure{"resource", err.Error()})
+		return ""
+	}
+	return x.Ticket
+}

@@ -131,18 +131,28 @@ const (
 	LossExpired LossReason = "expired"
 	// LossUnreachable: renewals failed until the deadline.
 	LossUnreachable LossReason = "unreachable"
-	// LossTaken: the lock is somebody else's, or gone from the server.
+	// LossDeleted: the lock is gone from the server: it was deleted, or lost with the server's data. Somebody may have held
+	// it since.
+	LossDeleted LossReason = "deleted"
+	// LossTaken: the lock is somebody else's.
 	LossTaken LossReason = "taken"
+	// LossBroken: an operator broke it.
+	LossBroken LossReason = "broken"
 	// LossBound: MaxHold or MaxRenewals ended it.
 	LossBound LossReason = "bound"
+	// LossSuperseded: Client.ReleaseOwner, Latch.Reset or Latch.Delete ended it.
+	LossSuperseded LossReason = "superseded"
 )
 
 // lossTexts say the reasons to people.
 var lossTexts = map[LossReason]string{
 	LossExpired:     "expired",
 	LossUnreachable: "not renewed",
-	LossTaken:       "taken or deleted",
+	LossDeleted:     "the lock was deleted",
+	LossTaken:       "somebody else has the lock",
+	LossBroken:      "broken by an operator",
 	LossBound:       "hold limit reached",
+	LossSuperseded:  "ended on purpose",
 }
 
 // LostError says that a lease is, or may be, no longer its holder's. It matches ErrLost.
@@ -150,7 +160,10 @@ type LostError struct {
 	Name   string
 	Fence  uint64 // of the lease; 0 if it never had one
 	Reason LossReason
-	Err    error // error of the last renewal, or nil
+	// By is who broke or superseded it, as far as the server knows: of ReleaseOwner the owner, in whose name any process may
+	// call it; of a latch "". Others wrote it: escape it before you display it.
+	By  string
+	Err error // error of the last renewal, or nil
 }
 
 func (e *LostError) Error() string {
@@ -159,6 +172,9 @@ func (e *LostError) Error() string {
 		why = string(e.Reason)
 	}
 	text := fmt.Sprintf("holdfast: lease of %q lost: %s", e.Name, why)
+	if e.By != "" {
+		text += " by " + printable.Word(e.By, maxWord)
+	}
 	if e.Err != nil {
 		text += ": " + e.Err.Error()
 	}
@@ -299,7 +315,7 @@ func translate(err error) (_ error, changed bool) {
 	case *engine.NotOwnerError:
 		return &reworded{e.Error(), []error{ErrNotOwner, &HeldError{e.Name, holder(e.Holder)}}}, true
 	case *engine.LostError:
-		return &LostError{Name: e.Name, Reason: LossReason(e.Reason), Err: leave(e.Err)}, true
+		return &LostError{Name: e.Name, Reason: LossReason(e.Reason), By: e.By, Err: leave(e.Err)}, true
 	case *engine.IncompleteError:
 		return &LatchIncompleteError{e.Name, e.Missing, e.Parties}, true
 	case *engine.BrokenError:

@@ -68,9 +68,9 @@ func (l *Latch) Count(ctx context.Context) (int, error) {
 	return n, leave(err)
 }
 
-// Reset begins the count anew, whatever it was. Waiters of a count that was not 0 get ErrLatchReset, others go on.
-// Registered parties lose their leases. It resets once, however often the request has to be sent; what is said of
-// CountDown's errors holds here, too.
+// Reset begins the count anew, whatever it was. Waiters of a count that was not 0 get ErrLatchReset, others go on. Registered
+// parties lose their leases (LossSuperseded); each is told by its next renewal, or when it counts down. It resets once,
+// however often the request has to be sent; what is said of CountDown's errors holds here, too.
 func (l *Latch) Reset(ctx context.Context) error { return leave(l.e.Reset(ctx)) }
 
 // Delete removes the latch from the server, where it would stay until nobody had used it for a day. Whoever uses its name

@@ -62,9 +62,10 @@ local function answer(main)
 end
 local window, keep, fence, most = tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5], tonumber(ARGV[6])
 local function main()
-  if not is_mine(redis.call('GET', KEYS[1])) then
+  local value = redis.call('GET', KEYS[1])
+  if not is_mine(value) then
     on_master()
-    return 'gone ' .. whole(now)
+    return (value and 'gone ' or 'absent ') .. whole(now)
   end
   local f = redis.call('HMGET', record, 'done', 'tries', 'first', 'last', 'fence')
   local done, tries, first = f[1] and tonumber(f[1]), tonumber(f[2] or 0), f[3] and tonumber(f[3])

@@ -65,7 +65,7 @@ local function main()
   local value = redis.call('GET', KEYS[1])
   if not is_mine(value) then
     on_master()
-    return 'gone ' .. whole(now)
+    return (value and 'gone ' or 'absent ') .. whole(now)
   end
   redis.call('HDEL', record, 'tries', 'first')
   local count = f[5] == fence and f[4] or '1'

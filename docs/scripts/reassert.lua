@@ -188,7 +188,7 @@ local function main()
   end
   if value or another_had_it() or redis.call('ZSCORE', KEYS[2], 'x:' .. token) then
     on_master()
-    return 'gone ' .. whole(now)
+    return (value and 'gone ' or 'absent ') .. whole(now)
   end
   if reserved >= now then
     store_counter(reserved)

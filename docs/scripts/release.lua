@@ -437,6 +437,6 @@ local function main()
     on_master()
   end
   leave_tombstone(until_time)
-  return (left and 'left ' or 'gone ') .. whole(now)
+  return (left and 'left ' or value and 'gone ' or 'absent ') .. whole(now)
 end
 return answer(main)

@@ -246,7 +246,7 @@ local function in_parts(command, key, arguments)
   end
 end
 local function complete_index()
-  if redis.call('ZCOUNT', expiries, '-inf', '+inf') >= holds then
+  if redis.call('ZCOUNT', expiries, '0', '+inf') >= holds then
     return
   end
   local cursor, scores, known = '0', {}, {}
@@ -266,10 +266,19 @@ local function complete_index()
   in_parts('ZADD', expiries, scores)
   redis.call('PEXPIRE', expiries, whole(math.max(redis.call('PTTL', KEYS[1]), stays() and latch_ttl or 0)))
 end
+local function delete_lock()
+  redis.call('DEL', KEYS[1])
+  if kind == 'own' then
+    redis.call('ZREMRANGEBYSCORE', expiries, '(' .. whole(-now), '(0')
+    redis.call('ZREMRANGEBYSCORE', expiries, '0', '+inf')
+  else
+    redis.call('DEL', expiries)
+  end
+end
 local function sweep()
   insist()
   complete_index()
-  local over = redis.call('ZRANGEBYSCORE', expiries, '-inf', at, 'LIMIT', '0', most_removed)
+  local over = redis.call('ZRANGEBYSCORE', expiries, '0', at, 'LIMIT', '0', most_removed)
   local gone, marks, dead = {}, {}, nil
   for i = 1, #over, 200 do
     local last = math.min(i + 199, #over)
@@ -284,13 +293,13 @@ local function sweep()
   end
   holds = holds - #gone
   if holds == 0 and not stays() then
-    redis.call('DEL', KEYS[1], expiries)
+    delete_lock()
     next_expiry, common_fence = 9e15, nil
     return
   end
   in_parts('HDEL', KEYS[1], gone)
   in_parts('ZREM', expiries, over)
-  next_expiry = tonumber(redis.call('ZRANGE', expiries, '0', '0', 'WITHSCORES')[2] or 9e15)
+  next_expiry = tonumber(redis.call('ZRANGEBYSCORE', expiries, '0', '+inf', 'WITHSCORES', 'LIMIT', '0', '1')[2] or 9e15)
   redis.call('HSET', KEYS[1], 'used', whole(used), 'holds', whole(holds), 'next', whole(next_expiry))
   if dead then
     if kind == 'bar' then
@@ -425,7 +434,7 @@ local function dismiss(hold_token, hold)
 end
 local function tidy()
   if used == 0 and not stays() then
-    redis.call('DEL', KEYS[1], expiries)
+    delete_lock()
   elseif removed[1] then
     redis.call('ZREM', expiries, unpack(removed))
   end

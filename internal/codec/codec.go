@@ -168,6 +168,7 @@ const (
 	Spent       Word = "spent"
 	Stale       Word = "stale"
 	StatusIs    Word = "status"
+	Superseded  Word = "superseded"
 	Taken       Word = "taken"
 	Told        Word = "told"
 	Tripped     Word = "tripped"

@@ -167,12 +167,13 @@ var samples = []sample{
 	of("renewal with more fences", &Renew{Lock: mutexLock, Token: "A", TTL: time.Minute, Fence: 7, Fences: 3, FencesAlone: 9, Channel: "c"}).urgently().
 		sends(script.Renew, "k q f", "ck", "A", "60000", "3", "7", "9", "c"),
 	of("share renewal", &ShareRenew{Renew{Lock: shareLock, Token: "A", TTL: time.Minute, Fence: 7, FencesAlone: 9}}).urgently().
-		sends(script.ShareRenew, "k e", "", "A", "60000", "0", "7").reads(renewReplies).refuses("absent " + now),
+		sends(script.ShareRenew, "k e", "", "A", "60000", "0", "7").reads(renewReplies).
+		reads(map[string]any{"absent " + now: RenewReply{Head: head(Absent)}, "superseded " + now: RenewReply{Head: head(Superseded)}}),
 	of("share renewal with fences", &ShareRenew{Renew{Lock: shareLock, Token: "A", TTL: time.Minute, Fence: 7, Fences: 3, FencesAlone: 9}}).urgently().
 		sends(script.ShareRenew, "k q f e", "", "A", "60000", "3", "7"),
 	of("reassertion", &Reassert{Lock: mutexLock, Token: "A", TTL: time.Minute, NotAfter: 16, Fence: 7, Reserved: 9, Info: info, GrantedAt: 15, Age: time.Second, Asked: 17}).urgently().
 		sends(script.Reassert, "k q f", "ck", "A", "60000", "16", "7", "9", info, "15", "1000000", "17").reads(renewReplies).
-		reads(map[string]any{"late " + now: RenewReply{Head: head(Late)}}).refuses("absent "+now, "quarantined "+now+" 5"),
+		reads(map[string]any{"late " + now: RenewReply{Head: head(Late)}, "absent " + now: RenewReply{Head: head(Absent)}}).refuses("superseded "+now, "quarantined "+now+" 5"),
 	of("who holds", &WhoHolds{mutexLock}).sends(script.Holder, "k q f", "ck", "").
 		reads(map[string]any{
 			"held " + now + " 5 2 " + value: HolderReply{Head: head(Held), Holder: Holder{TTL: 5 * time.Millisecond, Waiters: 2, Ours: true, Value: holder}, Waiters: 2},

@@ -146,12 +146,13 @@ func (q *Release) call(s driver.Script, how Ending) driver.Call {
 	return urgent(call(s, words, n))
 }
 
-// ReleaseReply is the reply to a release: Released, LeftQueue or Gone; of ReleaseByKey, Released or Kept.
+// ReleaseReply is the reply to a release: Released, LeftQueue, Gone or Absent; of ShareRelease also Superseded; of
+// ReleaseByKey, Released or Kept.
 type ReleaseReply struct{ Head }
 
 // Parse reads the script's reply.
 func (q *Release) Parse(text string) (ReleaseReply, error) {
-	head, err := parseWord(text, Released, LeftQueue, Gone)
+	head, err := parseWord(text, Released, LeftQueue, Gone, Absent)
 	return ReleaseReply{head}, err
 }
 
@@ -210,7 +211,8 @@ func (q *Renew) words() (words []string, keys int) {
 // RenewReply is the reply to a renewal. Which of its fields counts depends on its word:
 //
 //	Renewed       Grant, whose fences are those that were reserved: with Block 0, none
-//	Gone, Absent  none; Absent not of a lock that several may hold
+//	Gone, Absent  none
+//	Superseded    none; of ShareRenew
 //	Late          none; of Reassert
 //	Quarantined   Refusal; not of Reassert
 type RenewReply struct {
@@ -264,7 +266,9 @@ func (q *Reassert) Call() driver.Call {
 }
 
 // Parse reads the script's reply.
-func (q *Reassert) Parse(text string) (RenewReply, error) { return parseRenewal(text, Gone, Late) }
+func (q *Reassert) Parse(text string) (RenewReply, error) {
+	return parseRenewal(text, Gone, Absent, Late)
+}
 
 // Adopt takes over a mutex that its holder has detached, for whoever has the ticket: adopt.lua.
 type Adopt struct {

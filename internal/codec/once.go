@@ -97,7 +97,8 @@ func (q *BeginRun) Call() driver.Call {
 //	Begun       Tries, with this one
 //	Done        Run
 //	Spent       Tries: as many as are allowed, none of which was completed
-//	Used, Gone  none: with Used, a run under this lease was completed in an earlier window
+//	Used        none: a run under this lease was completed in an earlier window
+//	Gone, Absent  none
 type BeginReply struct {
 	Head
 	Tries int
@@ -116,7 +117,7 @@ func (q *BeginRun) Parse(text string) (BeginReply, error) {
 		reply.Tries = r.count(0)
 	case Done:
 		reply.Run = r.run()
-	case Used, Gone:
+	case Used, Gone, Absent:
 	default:
 		r.bad = true
 	}
@@ -138,7 +139,7 @@ func (q *CompleteRun) Call() driver.Call {
 	return q.Job.call(script.OnceComplete, q.Token, milliseconds(q.Keep), unsigned(q.Fence), q.Info, q.Result)
 }
 
-// CompleteReply says whether a run counts: Completed, with when, and which try of its window it was; or Gone.
+// CompleteReply says whether a run counts: Completed, with when, and which try of its window it was; or Gone or Absent.
 type CompleteReply struct {
 	Head
 	Completed int64 // server time, µs
@@ -155,7 +156,7 @@ func (q *CompleteRun) Parse(text string) (CompleteReply, error) {
 	switch head.Word {
 	case Completed:
 		reply.Completed, reply.Try = r.number(1), r.count(0)
-	case Gone:
+	case Gone, Absent:
 	default:
 		r.bad = true
 	}

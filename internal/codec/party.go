@@ -132,7 +132,7 @@ func (q *Await) Call() driver.Call {
 //	Waiting      TTL, Phase and Arrived
 //	Tripped      Phase
 //	Broken       Phase, Present, Died and Info
-//	Gone, Stale  none
+//	Gone, Absent, Stale  none
 type AwaitReply struct {
 	Head
 	Phase   uint64        // the await's
@@ -160,7 +160,7 @@ func (q *Await) Parse(text string) (AwaitReply, error) {
 		r.bad = r.bad || reply.Present <= reply.Phase
 		reply.Died = r.is("died", "left")
 		reply.Info = wire.ParseInfo(r.all())
-	case Gone, Stale:
+	case Gone, Absent, Stale:
 	default:
 		r.bad = true
 	}

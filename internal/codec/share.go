@@ -75,6 +75,12 @@ const (
 // Call returns the script's call.
 func (q *ShareRelease) Call() driver.Call { return q.call(script.ShareRelease, q.Ending) }
 
+// Parse reads the script's reply.
+func (q *ShareRelease) Parse(text string) (ReleaseReply, error) {
+	head, err := parseWord(text, Released, LeftQueue, Gone, Absent, Superseded)
+	return ReleaseReply{head}, err
+}
+
 // ShareRenew makes a hold last for at least its TTL: share_renew.lua. FencesAlone makes no difference to it.
 type ShareRenew struct{ Renew }
 
@@ -86,7 +92,7 @@ func (q *ShareRenew) Call() driver.Call {
 
 // Parse reads the script's reply.
 func (q *ShareRenew) Parse(text string) (RenewReply, error) {
-	return parseRenewal(text, Gone, Quarantined)
+	return parseRenewal(text, Gone, Absent, Superseded, Quarantined)
 }
 
 // Weigh changes the weight of a hold: share_weigh.lua.
@@ -106,7 +112,8 @@ func (q *Weigh) Call() driver.Call {
 // WeighReply is the reply to a change of weight. Which of its fields counts depends on its word:
 //
 //	Weighed      TTL and Fence
-//	Held, Gone   none: with Held nothing has changed
+//	Held         none: nothing has changed
+//	Gone, Absent none
 //	Quarantined  Refusal
 type WeighReply struct {
 	Head
@@ -125,7 +132,7 @@ func (q *Weigh) Parse(text string) (WeighReply, error) {
 	switch head.Word {
 	case Weighed:
 		reply.TTL, reply.Fence = r.ttl(), r.fence(1)
-	case Held, Gone:
+	case Held, Gone, Absent:
 	case Quarantined:
 		reply.Refusal = r.refusal(head.Word)
 	default:

@@ -157,8 +157,8 @@ func (p *BarrierParty) Await(ctx context.Context) (phase uint64, err error) {
 			case codec.Broken:
 				next = reply.Present
 				return 0, p.broken(&reply)
-			case codec.Gone:
-				return 0, p.expelled()
+			case codec.Gone, codec.Absent:
+				return 0, p.expelled(reply.Word)
 			case codec.Waiting:
 				at = reply.Phase
 				next = at
@@ -210,15 +210,15 @@ func (p *BarrierParty) broken(reply *codec.AwaitReply) *BrokenError {
 	}
 }
 
-// expelled ends the lease, because the server does not know the party any more, and returns why it
-// has ended.
-func (p *BarrierParty) expelled() error {
+// expelled ends the lease, because the server says with that word that it does not know the party any more, and returns
+// why it has ended.
+func (p *BarrierParty) expelled(word codec.Word) error {
 	h := p.g
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	p.check()
 	if p.ended == nil {
-		h.lose(&LostError{Name: p.Name(), Reason: LossTaken})
+		h.lose(h.l.missing(word))
 	}
 	return p.ended
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/holdfast-go/holdfast/internal/codec"
 	"github.com/holdfast-go/holdfast/internal/exec"
 	"github.com/holdfast-go/holdfast/internal/printable"
 )
@@ -169,8 +170,12 @@ const (
 	// LossExpired: the deadline passed. The lease was not renewed, or its
 	// process or machine slept through the renewal.
 	LossExpired LossReason = "expired"
-	// LossTaken: the server says that the lock is somebody else's, or gone.
+	// LossTaken: the server says that the lock is somebody else's.
 	LossTaken LossReason = "taken"
+	// LossDeleted: the server says that nobody has the lock.
+	LossDeleted LossReason = "deleted"
+	// LossSuperseded: ReleaseOwner or Latch.Reset ended the lease.
+	LossSuperseded LossReason = "superseded"
 	// LossUnreachable: renewals failed until the deadline passed.
 	LossUnreachable LossReason = "unreachable"
 	// LossBound: MaxHold or MaxRenewals ended the renewals.
@@ -182,14 +187,34 @@ const (
 type LostError struct {
 	Name   string
 	Reason LossReason
-	Err    error // what renewals met last, or nil
+	By     string // who did it, if that is known
+	Err    error  // what renewals met last, or nil
 }
 
 func (e *LostError) Error() string {
+	if e.By != "" {
+		return fmt.Sprintf("holdfast: lease of %q lost: %s by %s", e.Name, e.Reason, printable.Word(e.By, maxShownWord))
+	}
 	if e.Err != nil {
 		return fmt.Sprintf("holdfast: lease of %q lost: %s: %v", e.Name, e.Reason, e.Err)
 	}
 	return fmt.Sprintf("holdfast: lease of %q lost: %s", e.Name, e.Reason)
+}
+
+// missing returns the error of a lease that the server does not know any more, as it says.
+func (l *target) missing(word codec.Word) *LostError {
+	lost := &LostError{Name: l.name, Reason: LossTaken}
+	switch word {
+	// mutants: deleted-or-taken
+	case codec.Absent, codec.Late: // Late follows Absent
+		lost.Reason = LossDeleted
+	case codec.Superseded:
+		lost.Reason = LossSuperseded
+		if l.set.kind.byOwner {
+			lost.By = l.set.owner // in whose name ReleaseOwner was called
+		}
+	}
+	return lost
 }
 
 // Is makes a LostError match ErrLost.

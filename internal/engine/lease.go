@@ -372,13 +372,13 @@ func (l *holdLease) gaveBack(reply codec.ReleaseReply, unanswered bool, err erro
 	}
 	l.released = true
 	switch {
-	case reply.Word != codec.Gone:
+	case reply.Word == codec.Released, reply.Word == codec.LeftQueue:
 		return nil
 	case l.troubled().unsure:
 		l.trouble.missed = &exec.Failure{Op: "release", Name: l.Name(), Server: h.l.c.server.Addr(), Ambiguous: true, Kind: exec.ErrUnavailable,
 			Err: errors.New("an earlier try was not answered; the lock is no longer this lease's, which that try may have brought about")}
 	default:
-		l.trouble.missed = &LostError{Name: l.Name(), Reason: LossTaken}
+		l.trouble.missed = h.l.missing(reply.Word)
 	}
 	return l.trouble.missed
 }

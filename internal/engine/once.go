@@ -206,8 +206,8 @@ func (o *Once) Begin(ctx context.Context, lease *holdLease) error {
 		return fmt.Errorf("%w: job %q: %d runs in this window have begun, and none was completed", ErrTries, o.lock.name, reply.Tries)
 	case codec.Used:
 		return fmt.Errorf("%w: job %q: a run was completed under this lease; for the next window acquire another", ErrInvalid, o.lock.name)
-	case codec.Gone:
-		return &LostError{Name: o.lock.name, Reason: LossTaken}
+	case codec.Gone, codec.Absent:
+		return o.lock.missing(reply.Word)
 	}
 	return nil
 }
@@ -236,8 +236,8 @@ func (o *Once) Complete(ctx context.Context, lease *holdLease, result string) (R
 	if err != nil {
 		return Run{}, err
 	}
-	if reply.Word == codec.Gone {
-		return Run{}, &LostError{Name: o.lock.name, Reason: LossTaken}
+	if reply.Word != codec.Completed {
+		return Run{}, o.lock.missing(reply.Word)
 	}
 	return Run{
 		Completed: time.UnixMicro(reply.Completed), Result: result, Owner: s.owner, Host: o.lock.c.host, PID: os.Getpid(),

@@ -233,8 +233,8 @@ func (h *hold) renewal(ttl time.Duration, fences int) codec.Request[codec.RenewR
 // is true. If the reply says that the lock is lost, apply returns the loss. The caller holds h.mu.
 func (h *hold) apply(a answer[codec.RenewReply], final, fences bool) (*LostError, error) {
 	switch a.reply.Word {
-	case codec.Gone, codec.Absent, codec.Late:
-		return &LostError{Name: h.l.name, Reason: LossTaken}, nil
+	case codec.Gone, codec.Absent, codec.Late, codec.Superseded:
+		return h.l.missing(a.reply.Word), nil
 	case codec.Quarantined:
 		return nil, &exec.Quarantine{Left: a.reply.Refusal.Quarantine}
 	}

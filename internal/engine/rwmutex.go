@@ -123,8 +123,8 @@ func (l *holdLease) changeMode(ctx context.Context, as *target) (*holdLease, err
 	switch a.reply.Word {
 	case codec.Held:
 		return nil, l.undoChange(&HeldError{Name: l.Name()})
-	case codec.Gone:
-		return nil, l.abortChange(&LostError{Name: as.name, Reason: LossTaken})
+	case codec.Gone, codec.Absent:
+		return nil, l.abortChange(as.missing(a.reply.Word))
 	case codec.Quarantined:
 		return nil, l.abortChange(c.quarantineError("weigh", as.name, a.reply.Refusal.Quarantine))
 	}

@@ -49,7 +49,7 @@ func TestContextsOfALease(t *testing.T) {
 			<-work.Done()
 			<-lease.Done()
 			var lost *holdfast.LostError
-			if !errors.As(context.Cause(work), &lost) || lost.Fence == 0 || lost.Fence != lease.Fences()[lost.Name] || lost.Reason != holdfast.LossTaken {
+			if !errors.As(context.Cause(work), &lost) || lost.Fence == 0 || lost.Fence != lease.Fences()[lost.Name] || lost.Reason != holdfast.LossDeleted {
 				t.Errorf("%s: with the loss it ends with %v, %+v; the fences are %v", kind, context.Cause(work), lost, lease.Fences())
 			}
 			if err := lease.Err(); err.Error() != lost.Error() {

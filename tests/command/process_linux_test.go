@@ -287,8 +287,11 @@ func (r *trial) says(want string) {
 // was near.
 func (r *trial) foundGone() {
 	r.t.Helper()
-	r.says("lost: taken or deleted; the command was ended")
-	if said := r.stderr.String(); strings.Contains(said, "has not been renewed") {
+	said := r.stderr.String()
+	if !strings.Contains(said, "lost: the lock was deleted; the command was ended") && !strings.Contains(said, "lost: somebody else has the lock; the command was ended") {
+		r.t.Errorf("said %q, want that the lock was found gone", said)
+	}
+	if strings.Contains(said, "has not been renewed") {
 		r.t.Errorf("it waited for the deadline: %s", said)
 	}
 }

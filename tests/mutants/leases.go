@@ -81,6 +81,21 @@ var leases = []Mutant{
 		Tests: []Test{{"behaviour", "TestAnAcquireWithinItsOwnLeaseFailsAtOnce"}},
 	},
 	{
+		Name: "deleted-as-taken", About: "the holder of a lock that was deleted is told that others have it",
+		Edits: []overlay.Edit{part("deleted-or-taken", "codec.Absent, ", "")},
+		Tests: []Test{{"behaviour", "TestALockThatWasDeletedIsToldFromOneThatWasTaken"}, {"behaviour", "TestADeletionIsToldInEveryWay"}},
+	},
+	{
+		Name: "shares-deleted-as-taken", About: "whoever had a share of a lock that was deleted is told that others have it",
+		Edits: []overlay.Edit{part("share-absent", "used == 0 and 'absent ' or ", "")},
+		Tests: []Test{{"behaviour", "TestALockThatWasDeletedIsToldFromOneThatWasTaken"}, {"scripts", "TestShares"}},
+	},
+	{
+		Name: "superseded-unnoted", About: "nobody knows that ReleaseOwner has ended a lease",
+		Edits: []overlay.Edit{line("superseded-noted", "")},
+		Tests: []Test{{"behaviour", "TestReleaseOwnerSupersedesALease"}, {"scripts", "TestOwned"}},
+	},
+	{
 		Name: "block-reused", About: "every lease that is passed on within the process has the same fence",
 		Edits: []overlay.Edit{line("next-fence", "")},
 		Rules: []campaign.Rule{campaign.Fences},

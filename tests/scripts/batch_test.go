@@ -230,7 +230,7 @@ func TestBatchScripts(t *testing.T) {
 			c.expect("held T P 0 hf1:V:T:T:0:"+info, seen(c.acquire("passed/B"))) // it serves the waiter
 
 			// A token was given up, and copies of its request may still come.
-			c.expect("gone T", seen(c.alone(script.Release, "", "over/A", "", c.later(time.Hour))))
+			c.expect("absent T", seen(c.alone(script.Release, "", "over/A", "", c.later(time.Hour))))
 			c.expect("taken T T 1", seen(c.take("over/A", "beside/A")))
 			c.expect("gone T", seen(c.acquire("over/A")))
 			c.expect("granted T P T 1", seen(c.acquire("over/B")))

@@ -254,7 +254,7 @@ func TestCodecReadsWhatScriptsReply(t *testing.T) {
 			ask(b, codec.Granted, asks(codec.Try, "A"))
 			ask(b, codec.Released, &codec.ReleaseByKey{Lock: l, Token: "A"})
 			ask(b, codec.Late, &codec.Reassert{Lock: l, Token: "A", TTL: time.Minute, NotAfter: 1, Fence: 7, Reserved: 7, Info: info, GrantedAt: 7})
-			ask(b, codec.Gone, &codec.Reassert{Lock: l, Token: "A", TTL: time.Minute, NotAfter: b.later(time.Minute), Fence: 7, Reserved: 7, Info: info, GrantedAt: 7})
+			ask(b, codec.Absent, &codec.Reassert{Lock: l, Token: "A", TTL: time.Minute, NotAfter: b.later(time.Minute), Fence: 7, Reserved: 7, Info: info, GrantedAt: 7})
 			if got := ask(b, codec.KeyHolds, &codec.WhatIs{Lock: l}).What; got != codec.HoldsNothing {
 				b.t.Errorf("the key holds %q", got)
 			}
@@ -449,8 +449,8 @@ func TestCodecReadsWhatScriptsReply(t *testing.T) {
 			if r := ask(b, codec.NeverDone, &codec.LookAtJob{Job: job, Window: time.Hour}); r.Begun != 0 {
 				b.t.Errorf("never done: %+v", r)
 			}
-			ask(b, codec.Gone, begins("A", 7))
-			ask(b, codec.Gone, completes(7))
+			ask(b, codec.Absent, begins("A", 7))
+			ask(b, codec.Absent, completes(7))
 			q := acquireOf(l, codec.Try, "A", info)
 			ask(b, codec.Granted, &q)
 			if r := ask(b, codec.Begun, begins("A", 7)); r.Tries != 1 {

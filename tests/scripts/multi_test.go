@@ -64,7 +64,7 @@ func TestMulti(t *testing.T) {
 			b.expect("free T 1", b.eval(script.Holder, "", "x"))
 		},
 		"tombstone": func(b bench, ask func(string) string) {
-			b.expect("gone T", b.release("A1", "", b.later(time.Hour)))
+			b.expect("absent T", b.release("A1", "", b.later(time.Hour)))
 			b.expect("queued T", ask("A"))
 			b.expect("free T 0", b.eval(script.Holder, "", "x"))
 			b.expect("granted T P T T", ask("B")) // a tombstone keeps nobody else out

@@ -42,7 +42,7 @@ func (v voters) over(lock string) {
 	v.t.Helper()
 	name, token, _ := strings.Cut(lock, "/")
 	keys := append([]string{"{" + name + "}", "{" + name + "}:q"}, nodeKeys[2], nodeKeys[4])
-	v.expect("gone T", seen(v.said(script.Release, keys, nodeFlags, token, "", v.later(time.Hour))))
+	v.expect("absent T", seen(v.said(script.Release, keys, nodeFlags, token, "", v.later(time.Hour))))
 }
 
 // serving makes the node serve, with a counter of 7.

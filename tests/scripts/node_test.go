@@ -113,7 +113,7 @@ func TestNodes(t *testing.T) {
 		"late, and given up": func(b bench) {
 			b.node(script.NodeRaise, "", 7, b.admit())
 			b.expect("late T", b.node(script.NodeAcquire, "A", 60000, b.later(-time.Second), info, "", 0))
-			b.expect("gone T", b.release("A", "", b.later(time.Hour)))
+			b.expect("absent T", b.release("A", "", b.later(time.Hour)))
 			b.expect("gone T", b.vote("A"))
 			b.expect("counter T 7", b.node(script.NodeCounter, ""))
 			b.expect("granted T P 8", b.vote("B"))

@@ -36,7 +36,7 @@ func TestOnce(t *testing.T) {
 	for name, test := range map[string]func(b bench){
 		"completed": func(b bench) {
 			b.expect("none T 0", b.once(script.OnceLook, "", "", 0))
-			b.expect("gone T", b.begin("A", 0, "7", 0))
+			b.expect("absent T", b.begin("A", 0, "7", 0))
 			b.acquire("t", "A")
 			b.expect("begun T 1", b.begin("A", 0, "7", 0))
 			b.expect("begun T 1", b.begin("A", 0, "7", 0)) // the same again

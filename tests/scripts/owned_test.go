@@ -189,6 +189,10 @@ func TestOwned(t *testing.T) {
 			l.held("A")
 			b.expect("released T 1", l.disown("r3", "me")) // the same again
 			l.held("A")
+			b.expect("superseded T", b.eval(script.ShareRenew, "", "B", 60000, 0, 1))
+			b.expect("superseded T", l.release("B", "", 0))
+			b.expect("gone T", l.release("B", "", 0)) // whose holder knows by now
+			b.expect("gone T", b.eval(script.ShareRenew, "", "C", 60000, 0, 1))
 			x := b.listen("X")
 			l.enter("w", "X", "you")
 			b.expect("late T", b.eval(script.ShareDisown, "", "r4", "me", 1))
@@ -197,7 +201,7 @@ func TestOwned(t *testing.T) {
 			b.expect("hf1 own X T P T {k}", b.heard(x))
 			b.expect("released T 0", l.disown("r5", "me"))
 			l.held("X")
-			b.expect("gone T", l.release("A", "", 0))
+			b.expect("superseded T", l.release("A", "", 0))
 		},
 		"another kind": func(b bench) {
 			l := owned(b)

@@ -81,7 +81,7 @@ func TestRedissonsForm(t *testing.T) {
 
 		b.expect("released T", b.eval(script.Release, "", "B", "", 0))
 		expect("released", "0")
-		b.expect("gone T", b.eval(script.Release, "", "B", "", 0))
+		b.expect("absent T", b.eval(script.Release, "", "B", "", 0))
 		expect("released again")
 
 		b.acquire("tk", "A")

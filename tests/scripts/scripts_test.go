@@ -257,7 +257,7 @@ func TestScripts(t *testing.T) {
 			b.expect("gone T", b.release("B", "", 0))
 			b.expect("kept T", b.eval(script.ReleaseByKey, "", "B"))
 			b.expect("released T", b.release("A", "", 0))
-			b.expect("gone T", b.release("A", "", 0))
+			b.expect("absent T", b.release("A", "", 0))
 			b.expect("absent T", b.renew("A", 10, 0))
 		},
 		"queue": func(b bench) {
@@ -294,13 +294,13 @@ func TestScripts(t *testing.T) {
 			b.expect("hf1 standby D T T", b.heard(second))   // in case C is dead soon
 		},
 		"tombstone": func(b bench) {
-			b.expect("gone T", b.release("A", "", b.later(time.Hour)))
+			b.expect("absent T", b.release("A", "", b.later(time.Hour)))
 			b.expect("gone T", b.acquire("t", "A"))
 			b.expect("gone T", b.acquire("w", "A"))
 			b.expect("granted T P T 1", b.acquire("t", "B"))
 			b.expect("released T", b.release("B", "", 0))
 			b.rdb.Del(b.t.Context(), "{k}:q")
-			b.expect("gone T", b.release("A", "", b.later(-time.Second))) // already past
+			b.expect("absent T", b.release("A", "", b.later(-time.Second))) // already past
 			b.expect("granted T P T 1", b.acquire("t", "A"))
 		},
 		"late": func(b bench) {
@@ -317,11 +317,11 @@ func TestScripts(t *testing.T) {
 			}
 			b.expect("renewed T P 0 0", reassert("A", soon, fence)) // nothing was lost
 			b.rdb.Del(b.t.Context(), "{k}")
-			b.expect("gone T", reassert("A", soon, fence)) // an operator deleted it
+			b.expect("absent T", reassert("A", soon, fence)) // an operator deleted it
 			b.rdb.Del(b.t.Context(), "{k}:f")
 			b.expect("late T", reassert("A", b.later(-time.Second), fence))
 			b.eval(script.Release, "", "A", "", soon)
-			b.expect("gone T", reassert("A", soon, fence)) // released meanwhile
+			b.expect("absent T", reassert("A", soon, fence)) // released meanwhile
 			b.rdb.Del(b.t.Context(), "{k}:q")
 			b.expect("renewed T P 0 0", reassert("A", soon, fence))
 			b.expect("renewed T P 0 0", reassert("A", soon, fence)) // the same again
@@ -332,7 +332,7 @@ func TestScripts(t *testing.T) {
 			b.expect("released T", b.release("A", "", 0))
 			b.acquire("t", "B")
 			b.expect("released T", b.release("B", "", 0))
-			b.expect("gone T", reassert("A", soon, fence)) // another holder has had it
+			b.expect("absent T", reassert("A", soon, fence)) // another holder has had it
 			// The fence is ahead of the clock: the counter is set back, so fences still rise.
 			b.rdb.Del(b.t.Context(), "{k}:f")
 			ahead := fmt.Sprint(b.later(time.Hour))
@@ -350,12 +350,12 @@ func TestScripts(t *testing.T) {
 				verdict                             string
 			}{
 				"before all":                       {now - 20e6, now - 10e6, now - 10e6, 11e6, now - 1e6, "renewed T P 0 0"},
-				"the holder's":                     {now - 10e6, now - 10e6, now - 10e6, 0, now, "gone T"},
-				"the holder's, at a second asking": {now - 10e6, now - 10e6, now - 9e6, 0, now, "gone T"},
-				"after the grant, whose fence led": {now - 9e6, now + 9e6, now - 10e6, 0, now, "gone T"},
-				"after the grant, on a slow clock": {now - 19e6, now - 10e6, now - 10e6, 20e6, now, "gone T"},
-				"the same, asked long ago":         {now - 19e6, now - 10e6, now - 10e6, 10e6, now - 10e6, "gone T"},
-				"before all, by a slower clock":    {now - 20e6, now - 10e6, now - 10e6, 11e6, now + 60e6, "gone T"},
+				"the holder's":                     {now - 10e6, now - 10e6, now - 10e6, 0, now, "absent T"},
+				"the holder's, at a second asking": {now - 10e6, now - 10e6, now - 9e6, 0, now, "absent T"},
+				"after the grant, whose fence led": {now - 9e6, now + 9e6, now - 10e6, 0, now, "absent T"},
+				"after the grant, on a slow clock": {now - 19e6, now - 10e6, now - 10e6, 20e6, now, "absent T"},
+				"the same, asked long ago":         {now - 19e6, now - 10e6, now - 10e6, 10e6, now - 10e6, "absent T"},
+				"before all, by a slower clock":    {now - 20e6, now - 10e6, now - 10e6, 11e6, now + 60e6, "absent T"},
 			} {
 				b.rdb.Set(b.t.Context(), "{k}:f", c.counter, 0)
 				b.t.Log(what)
@@ -364,7 +364,7 @@ func TestScripts(t *testing.T) {
 			}
 			// In Cluster mode a counter expires after a day.
 			b.rdb.Del(b.t.Context(), "{k}:f")
-			for flags, verdict := range map[string]string{"": "renewed T P 0 0", "c": "gone T"} {
+			for flags, verdict := range map[string]string{"": "renewed T P 0 0", "c": "absent T"} {
 				b.expect(verdict, b.eval(script.Reassert, flags, "A", 60000, soon, now-86400e6, now-86400e6, info, now-86400e6, 0, now))
 				b.rdb.Del(b.t.Context(), "{k}")
 			}

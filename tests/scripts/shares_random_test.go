@@ -102,7 +102,7 @@ func (m *model) release(token string) string {
 	}
 	i := m.place(token)
 	if i < 0 {
-		return "gone"
+		return m.missing()
 	}
 	known := m.exists()
 	if m.queue = slices.Delete(m.queue, i, i+1); i == 0 && known {
@@ -111,11 +111,19 @@ func (m *model) release(token string) string {
 	return "left"
 }
 
+// missing is the answer to a token without a hold.
+func (m *model) missing() string {
+	if len(m.holds) == 0 {
+		return "absent"
+	}
+	return "gone"
+}
+
 func (m *model) weigh(token string, weight int) string {
 	before, ok := m.holds[token]
 	switch {
 	case !ok:
-		return "gone"
+		return m.missing()
 	case weight > before && !m.room(weight-before):
 		return "held"
 	}
@@ -249,7 +257,7 @@ func (w *world) step(m *model, ttl func() int, last state) {
 		want = m.release(token)
 		word, _ = w.call(script.ShareRelease, "", token, member, 0)
 	case n < 16:
-		want = "gone"
+		want = m.missing()
 		fence := last.holds[token].fence
 		if w.IntN(5) == 0 {
 			fence++

@@ -200,7 +200,7 @@ func TestShares(t *testing.T) {
 			b.expect("error BADLIMIT the lock has room for 1000000000, and 1000000001 are wanted at once", l.acquire("t", "A", everything+1))
 			b.expect("gone T", l.release("A", "", 0))
 			b.expect("released T", l.release("W", "", 0))
-			b.expect("gone T", l.release("W", "", 0))
+			b.expect("absent T", l.release("W", "", 0))
 			l.exist(0)
 
 			b.expect("granted T P T 1", l.acquire("t", "A", 1))
@@ -313,7 +313,7 @@ func TestShares(t *testing.T) {
 				l.exist(1)
 			}
 			left()
-			b.expect("gone T", semaphore(b, 3).release("B", "", 0))
+			b.expect("absent T", semaphore(b, 3).release("B", "", 0))
 			semaphore(b, 3).exist(0)
 			left()
 			b.expect("granted T P T 1", semaphore(b, 5).acquire("t", "C", 5))
@@ -445,7 +445,7 @@ func TestShares(t *testing.T) {
 		},
 		"tombstone": func(b bench) {
 			l := readWrite(b)
-			b.expect("gone T", l.release("A", "", b.later(time.Hour)))
+			b.expect("absent T", l.release("A", "", b.later(time.Hour)))
 			b.expect("gone T", l.acquire("t", "A", 1))
 			b.expect("gone T", l.acquire("w", "A", 1))
 			b.expect("granted T P T 1", l.acquire("t", "B", 1))
@@ -456,7 +456,7 @@ func TestShares(t *testing.T) {
 			b.expect("left T", l.release("C", heavy("C", 1), b.later(time.Hour)))
 			b.expect("gone T", l.acquire("w", "C", 1))
 			b.rdb.Del(b.t.Context(), "{k}", "{k}:q")
-			b.expect("gone T", l.release("A", "", b.later(-time.Second))) // already past
+			b.expect("absent T", l.release("A", "", b.later(-time.Second))) // already past
 			b.expect("granted T P T 1", l.acquire("t", "A", 1))
 		},
 		"late": func(b bench) {
@@ -502,7 +502,7 @@ func TestShares(t *testing.T) {
 		},
 		"renewed": func(b bench) {
 			l := semaphore(b, 3)
-			b.expect("gone T", l.renew("A", 60000, 0))
+			b.expect("absent T", l.renew("A", 60000, 0))
 			l.exist(0)
 			over := l.brief("A", 1, 2000)
 			first := l.hold("A")
@@ -534,7 +534,7 @@ func TestShares(t *testing.T) {
 		},
 		"weighed": func(b bench) {
 			l := readWrite(b)
-			b.expect("gone T", l.weigh("W", 1))
+			b.expect("absent T", l.weigh("W", 1))
 			l.exist(0)
 			l.acquire("t", "W", everything)
 			first := l.hold("W")

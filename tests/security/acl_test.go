@@ -436,7 +436,7 @@ func breaking(j job) error {
 		}
 		<-lease.Done()
 		var lost *holdfast.LostError
-		if !errors.As(lease.Err(), &lost) || lost.Reason != holdfast.LossTaken {
+		if !errors.As(lease.Err(), &lost) || lost.Reason != holdfast.LossDeleted {
 			return fmt.Errorf("the holder is told %w", lease.Err())
 		}
 		return nil

@@ -349,6 +349,11 @@ func (h *hand) hold(i int, lease *holdfast.Lease) (why string) {
 	}
 }
 
+// said reports whether the server said that the lease was lost.
+func said(lost *holdfast.LostError) bool {
+	return lost.Reason == holdfast.LossTaken || lost.Reason == holdfast.LossDeleted || lost.Reason == holdfast.LossSuperseded
+}
+
 // judgeLoss judges whether a lease may have ended by itself.
 func (h *hand) judgeLoss(i int, lease *holdfast.Lease, err error) {
 	var lost *holdfast.LostError
@@ -356,7 +361,7 @@ func (h *hand) judgeLoss(i int, lease *holdfast.Lease, err error) {
 	case errors.As(err, &lost):
 		h.w.count("lost: " + string(lost.Reason))
 		// Of a quorum's nodes, the one that is missed last may have lost its data.
-		if lost.Reason == holdfast.LossTaken && h.w.plan.temper != Wild && !h.expellable(i) && (h.calm || len(h.p.ways) == 1) {
+		if said(lost) && h.w.plan.temper != Wild && !h.expellable(i) && (h.calm || len(h.p.ways) == 1) {
 			h.w.finding("%s: the server took %s with fence %d away", h.p.owner, lease.Name(), lease.Fence())
 		}
 	case errors.Is(err, holdfast.ErrClosed) && h.gone():

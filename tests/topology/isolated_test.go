@@ -191,7 +191,7 @@ func (of *tenure) ends(t *testing.T) {
 	})
 	of.attempt.Released(of.Deadline())
 	var lost *holdfast.LostError
-	if err := of.Err(); !errors.As(err, &lost) || lost.Reason == holdfast.LossTaken {
+	if err := of.Err(); !errors.As(err, &lost) || lost.Reason == holdfast.LossTaken || lost.Reason == holdfast.LossDeleted {
 		t.Errorf("the lease of %q has ended with %v", of.Name(), err)
 	}
 	if cause := context.Cause(of.Context(context.Background())); !errors.Is(cause, holdfast.ErrLost) {

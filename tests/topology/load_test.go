@@ -163,7 +163,7 @@ func (ld *load) meets(op string, err error, deadline time.Time) {
 	switch {
 	case errors.As(err, &lost):
 		what = "lost: " + string(lost.Reason)
-		if lost.Reason == holdfast.LossTaken && !ld.overlaps && time.Now().Before(deadline) {
+		if (lost.Reason == holdfast.LossTaken || lost.Reason == holdfast.LossDeleted) && !ld.overlaps && time.Now().Before(deadline) {
 			ld.t.Errorf("%s: %v, though nothing was to be lost", op, err)
 		}
 	case errors.As(err, &server) && kindOf(err) != nil:

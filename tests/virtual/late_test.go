@@ -28,7 +28,7 @@ func TestACopyAtItsNotAfterIsLate(t *testing.T) {
 			t.Fatal(err)
 		}
 		notAfter := now.UnixMicro() // it stays that time, as nobody sleeps
-		if reply := eval(script.Release, "", "A", "", notAfter); !strings.HasPrefix(reply, "gone") {
+		if reply := eval(script.Release, "", "A", "", notAfter); !strings.HasPrefix(reply, "absent") {
 			t.Errorf("the release is answered %q", reply)
 		}
 		if reply := eval(script.BatchAcquire, "", notAfter, "hf1:A:", 60000, `{"o":"me"}`); !strings.HasPrefix(reply, "taken") || !strings.HasSuffix(reply, " 0 1") {

@@ -1,7 +1,9 @@
 -- shares.lua: a lock that several may hold at once.
 --
 -- KEYS[4], or the second of two KEYS, is the index of its holds: a sorted set of their tokens,
--- scored by their expiries.
+-- scored by their expiries. Of an owned lock, a member 's:TOKEN' says that share_disown.lua has ended that hold. Its score
+-- is the negated expiry of the hold, until which it is kept. Of a latch, the index keeps the tokens of parties that
+-- latch_reset.lua has ended.
 --
 -- Each hold has a weight and its own expiry. The weights of all holds stay within the limit. A writer of a
 -- read-write lock weighs the whole limit; a semaphore's limit is the number of its permits; an owned
@@ -62,7 +64,7 @@ end
 -- Rebuilds the index and the sums from the holds if the index lacks some: it was evicted, or deleted by
 -- hand. An index that has too many does no harm.
 local function complete_index()
-  if redis.call('ZCOUNT', expiries, '-inf', '+inf') >= holds then
+  if redis.call('ZCOUNT', expiries, '0', '+inf') >= holds then
     return
   end
   local cursor, scores, known = '0', {}, {}
@@ -83,11 +85,22 @@ local function complete_index()
   redis.call('PEXPIRE', expiries, whole(math.max(redis.call('PTTL', KEYS[1]), stays() and latch_ttl or 0)))
 end
 
+-- Deletes the lock, which has no hold. The index of an owned lock keeps what it says of holds that were ended.
+local function delete_lock()
+  redis.call('DEL', KEYS[1])
+  if kind == 'own' then
+    redis.call('ZREMRANGEBYSCORE', expiries, '(' .. whole(-now), '(0')
+    redis.call('ZREMRANGEBYSCORE', expiries, '0', '+inf')
+  else
+    redis.call('DEL', expiries)
+  end
+end
+
 -- Removes expired holds, as many as a script may.
 local function sweep()
   insist()
   complete_index()
-  local over = redis.call('ZRANGEBYSCORE', expiries, '-inf', at, 'LIMIT', '0', most_removed)
+  local over = redis.call('ZRANGEBYSCORE', expiries, '0', at, 'LIMIT', '0', most_removed)
   local gone, marks, dead = {}, {}, nil
   for i = 1, #over, 200 do
     local last = math.min(i + 199, #over)
@@ -103,13 +116,13 @@ local function sweep()
   end
   holds = holds - #gone
   if holds == 0 and not stays() then
-    redis.call('DEL', KEYS[1], expiries)
+    delete_lock()
     next_expiry, common_fence = 9e15, nil
     return
   end
   in_parts('HDEL', KEYS[1], gone)
   in_parts('ZREM', expiries, over)
-  next_expiry = tonumber(redis.call('ZRANGE', expiries, '0', '0', 'WITHSCORES')[2] or 9e15)
+  next_expiry = tonumber(redis.call('ZRANGEBYSCORE', expiries, '0', '+inf', 'WITHSCORES', 'LIMIT', '0', '1')[2] or 9e15)
   redis.call('HSET', KEYS[1], 'used', whole(used), 'holds', whole(holds), 'next', whole(next_expiry))
   if dead then
     if kind == 'bar' then
@@ -286,7 +299,7 @@ end
 -- Deletes the keys if no hold is left; otherwise takes removed holds out of the index.
 local function tidy()
   if used == 0 and not stays() then
-    redis.call('DEL', KEYS[1], expiries)
+    delete_lock()
   elseif removed[1] then
     redis.call('ZREM', expiries, unpack(removed))
   end

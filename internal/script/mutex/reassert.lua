@@ -9,7 +9,8 @@
 --         the holder heard that the lock is absent  [10] the server's time, µs, in
 --         the answer that said so
 -- Returns 'renewed NOW PTTL 0 0'  the lock is the token's, with its fence
---         'gone NOW'              no data was lost, or another has, or may have had, the lock since
+--         'gone NOW'              another has the lock
+--         'absent NOW'            nobody has the lock, but no data was lost, or another may have had the lock since
 --         'late NOW'              not-after has come: nothing was done
 --         'error MESSAGE'
 --
@@ -69,7 +70,7 @@ local function main()
   end
   if value or another_had_it() or redis.call('ZSCORE', KEYS[2], 'x:' .. token) then
     on_master()
-    return 'gone ' .. whole(now)
+    return (value and 'gone ' or 'absent ') .. whole(now)
   end
   -- The next fence is at least the server's time, so only a counter that led the clock has to be restored.
   if reserved >= now then

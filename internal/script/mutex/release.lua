@@ -7,7 +7,8 @@
 --             still arrive, 0 if none can
 -- Returns 'released NOW'  the lock was the token's
 --         'left NOW'      the token was queued
---         'gone NOW'      neither
+--         'gone NOW'      neither; another has the lock
+--         'absent NOW'    neither; nobody has the lock
 --         'error MESSAGE' the lock may still be the token's
 --
 -- Invariants: a release never fails because of the hand-over: if that fails, the lock
@@ -116,7 +117,7 @@ local function main()
     on_master()
   end
   leave_tombstone(until_time)
-  return (left and 'left ' or 'gone ') .. whole(now)
+  return (left and 'left ' or value and 'gone ' or 'absent ') .. whole(now)
 end
 
 return answer(main)

@@ -7,7 +7,8 @@
 --         'done NOW COMPLETED FENCE TRY counts INFO\nRESULT'  it was completed already
 --         'spent NOW TRIES'   as many tries have failed as are allowed
 --         'used NOW'          a run under this lease was completed, in a window that is over
---         'gone NOW'          the lock is not the token's
+--         'gone NOW'          the lock is another's
+--         'absent NOW'        nobody has the lock
 --         'error MESSAGE'
 --
 -- Invariants: only a holder begins; a completed run that counts is not begun again; a lease completes
@@ -21,9 +22,10 @@
 local window, keep, fence, most = tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5], tonumber(ARGV[6])
 
 local function main()
-  if not is_mine(redis.call('GET', KEYS[1])) then
+  local value = redis.call('GET', KEYS[1])
+  if not is_mine(value) then
     on_master()
-    return 'gone ' .. whole(now)
+    return (value and 'gone ' or 'absent ') .. whole(now)
   end
   local f = redis.call('HMGET', record, 'done', 'tries', 'first', 'last', 'fence')
   local done, tries, first = f[1] and tonumber(f[1]), tonumber(f[2] or 0), f[3] and tonumber(f[3])

@@ -5,7 +5,8 @@
 --         [4] the lease's fence  [5] info  [6] result
 -- Returns 'completed NOW COMPLETED TRY'  COMPLETED is the server's time (µs) when it was
 --             recorded
---         'gone NOW'    the lock is not the token's: another may have begun
+--         'gone NOW'    the lock is another's, who may have begun
+--         'absent NOW'  nobody has the lock: another may have begun and ended
 --         'error MESSAGE'
 --
 -- Invariants: a run whose lock was lost does not count; sent twice, it is recorded once.
@@ -30,7 +31,7 @@ local function main()
   -- mutants: completion-owner
   if not is_mine(value) then
     on_master()
-    return 'gone ' .. whole(now)
+    return (value and 'gone ' or 'absent ') .. whole(now)
   end
   -- The next try is the first of another window. HDEL comes first, because it works even if the server
   -- is out of memory, and so does everything after a script's first write.

@@ -13,6 +13,7 @@
 --         'broken NOW PHASE PRESENT left|died INFO'  a party ended before it had arrived at
 --             that phase, or before all others had; INFO is of the last that did so
 --         'gone NOW'   the token is no party's
+--         'absent NOW'  nor is any other
 --         'stale NOW'  the await was withdrawn, or the party is at a later one
 --         'error MESSAGE'
 --
@@ -33,7 +34,7 @@ local function main()
   local hold = load('bar', tonumber(ARGV[5]))
   if not hold then
     on_master()
-    return 'gone ' .. whole(now)
+    return (used == 0 and 'absent ' or 'gone ') .. whole(now)
   end
   load_phase()
   -- The waiter for a place that is free now may be dead, too.

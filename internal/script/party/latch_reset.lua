@@ -30,12 +30,13 @@ local function main()
   load('latch')
   insist()
   complete_index()
+  -- The index keeps the tokens: shares.lua tells their holders by it that the latch was reset.
   in_parts('HDEL', KEYS[1], redis.call('ZRANGE', expiries, '0', '-1'))
-  redis.call('DEL', expiries)
   if parties > 0 then
     begin_count(parties)
   elseif redis.call('EXISTS', KEYS[1]) == 1 then
     delete_count()
+    redis.call('PEXPIRE', expiries, deleted_latch_ttl)
   end
   remember('d:' .. token, not_after)
   tell('latch')

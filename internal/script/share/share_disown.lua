@@ -13,7 +13,7 @@
 --
 -- Invariants: another owner's holds are not touched; if the request is sent twice, one hold is ended, or
 -- none if the first run ended none: until not-after the queue has a tombstone of the request's token,
--- written before anything else.
+-- written before anything else. The hold's client is told that it was ended on purpose, as shares.lua says.
 
 -- requires prelude
 -- requires shares
@@ -28,7 +28,7 @@ local owner, not_after = ARGV[3], tonumber(ARGV[4])
 local function soonest()
   complete_index()
   while true do
-    local hold_token = redis.call('ZRANGE', expiries, '0', '0')[1]
+    local hold_token = redis.call('ZRANGEBYSCORE', expiries, '0', '+inf', 'LIMIT', '0', '1')[1]
     local hold = hold_token and redis.call('HGET', KEYS[1], hold_token)
     if not hold_token or hold then
       return hold_token, hold
@@ -68,7 +68,10 @@ local function main()
   end
   insist()
   leave_tombstone(not_after)
-  dismiss(soonest())
+  local ended, hold = soonest()
+  dismiss(ended, hold)
+  -- mutants: superseded-noted
+  redis.call('ZADD', expiries, '-' .. string.match(hold, '^%d+'), 's:' .. ended)
   local reply = released()
   pcall(serve_or_notify)
   tidy()

@@ -10,7 +10,9 @@
 --             '' if it never knew that it was one
 -- Returns 'released NOW'  the token had a hold, or an earlier sending of this request counted it down
 --         'left NOW'      the token was queued
---         'gone NOW'      neither
+--         'gone NOW'      neither; others have the lock
+--         'absent NOW'    neither; nobody has the lock
+--         'superseded NOW'  neither: share_disown.lua or latch_reset.lua has ended the hold
 --         'error MESSAGE' the token may still have what it had
 --
 -- Invariants: as release.lua: only the token's own hold is touched, and a release never fails because of
@@ -20,6 +22,7 @@
 -- requires queue
 -- requires parties
 -- requires shares
+-- requires share_missing
 -- requires tombstone
 -- requires serve_or_notify
 -- requires answer
@@ -59,7 +62,14 @@ local function main()
     on_master()
   end
   leave_tombstone(until_time)
-  return (left and 'left ' or 'gone ') .. whole(now)
+  if left then
+    return 'left ' .. whole(now)
+  end
+  local reply = missing()
+  if kind ~= 'latch' and is_superseded() then
+    redis.call('ZREM', expiries, 's:' .. token) -- the holder knows now
+  end
+  return reply
 end
 
 return answer(main)

@@ -5,7 +5,9 @@
 -- ARGV    [1] flags as in prelude.lua  [2] token  [3] TTL, ms  [4] fences wanted, or 0
 --         [5] the fence of the grant
 -- Returns 'renewed NOW PTTL FENCE BLOCK'  the first fence and how many there are
---         'gone NOW'                      the hold does not exist
+--         'gone NOW'                      the hold does not exist; others have the lock
+--         'absent NOW'                    the hold does not exist; nobody has the lock
+--         'superseded NOW'                share_disown.lua or latch_reset.lua has ended the hold
 --         'quarantined NOW REST'          Strict mode: nothing is renewed for so many ms
 --         'error MESSAGE'
 --
@@ -15,6 +17,7 @@
 -- requires prelude
 -- requires mint
 -- requires shares
+-- requires share_missing
 -- requires incarnation
 -- requires answer
 
@@ -29,7 +32,7 @@ local function main()
   local hold = load_own()
   if not hold or string.match(hold, '^%d+:%d+:(%d+):') ~= ARGV[5] then
     on_master()
-    return 'gone ' .. whole(now)
+    return missing()
   end
   local pttl = prolong_hold(hold, ttl)
   local fence, n = 0, 0

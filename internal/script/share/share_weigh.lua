@@ -8,6 +8,7 @@
 -- Returns 'weighed NOW PTTL FENCE'
 --         'held NOW'              there is no room for the weight; nothing was changed
 --         'gone NOW'              the hold does not exist, or its weight was changed since
+--         'absent NOW'            the hold does not exist; nobody has the lock
 --         'quarantined NOW REST'  Strict mode: nothing is granted for so many ms
 --         'error MESSAGE'         nothing was changed
 --
@@ -29,7 +30,7 @@ local function main()
   local hold = load()
   if not hold then
     on_master()
-    return 'gone ' .. whole(now)
+    return (used == 0 and 'absent ' or 'gone ') .. whole(now)
   end
   local expiry, weight, fence = parse_hold(hold)
   if fence ~= had and not (fence > had and weight == wanted) then

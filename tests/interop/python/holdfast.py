@@ -27,6 +27,8 @@ UNAVAILABLE = (
     "no answer", "LOADING", "BUSY", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "ERR max number of clients",
     "ERR Script attempted to access a non local key",
 )
+# The replies that say that a lease is over.
+LOST = ("gone", "absent", "superseded")
 REFUSED = ("OOM", "NOREPLICAS", "MISCONF")
 HOPELESS = ("WRONGTYPE", "BADKIND", "NOSTRICT")
 
@@ -462,7 +464,7 @@ class Lease:
         lock, token = self.lock, self.w.token
         try:
             reply = lock.c.send(lock.family + "renew", lock.least_keys, ["", token, lock.ttl_ms, 0, self.fence])
-            if reply.word == "absent" and clock() < self.deadline:
+            if reply.word == "absent" and lock.family == "" and clock() < self.deadline:
                 not_after_us = lock.c.server_time_us() + int((self.deadline - clock()) * 1e6)
                 self.w.tombstone_us = max(self.w.tombstone_us, not_after_us)
                 age = clock() - self.since
@@ -492,8 +494,8 @@ class Lease:
             except Failed:
                 in_background(lock.take_back, w.token, w.member, w.tombstone_us)
                 raise
-            if reply.word == "gone" and not reply.unanswered:
-                raise Lost("taken")
+            if reply.word in LOST and not reply.unanswered:
+                raise Lost(reply.word)
 
     def weigh(self, weight):
         """Makes a writer a reader, or a reader a writer. Returns False, and changes nothing, if there is no room."""

@@ -1,0 +1,186 @@
+package behaviour
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/tests/internal/backend"
+)
+
+// told is a way in which a holder learns that its lease is lost.
+var told = map[string]func(ctx context.Context, l *holdfast.Lease) error{
+	"Extend":  func(ctx context.Context, l *holdfast.Lease) error { return l.Extend(ctx, time.Minute) },
+	"Release": func(ctx context.Context, l *holdfast.Lease) error { return l.Release(ctx) },
+	"a renewal": func(_ context.Context, l *holdfast.Lease) error {
+		<-l.Done()
+		return l.Err()
+	},
+}
+
+// wantLoss expects that err says that the lease was lost for that reason, and who did it.
+func wantLoss(t testing.TB, what string, err error, reason holdfast.LossReason, by string) {
+	t.Helper()
+	var lost *holdfast.LostError
+	if !errors.As(err, &lost) || lost.Reason != reason || lost.By != by {
+		t.Errorf("%s: %v, %+v; want %q by %q", what, err, lost, reason, by)
+	}
+	if by != "" && !strings.Contains(err.Error(), "by "+by) {
+		t.Errorf("%s: %q does not say who did it", what, err)
+	}
+}
+
+// A holder is told whether its lock was deleted or somebody else has it.
+func TestALockThatWasDeletedIsToldFromOneThatWasTaken(t *testing.T) {
+	t.Parallel()
+	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
+		c, other := b.Client(t, nil), b.Client(t, nil)
+		ttl := holdfast.TTL(3 * time.Second)
+		rdb, ctx := b.Redis(t), context.Background()
+		for kind, lock := range map[string]func(c *holdfast.Client) *holdfast.Lock{
+			"mutex":     func(c *holdfast.Client) *holdfast.Lock { return c.Mutex("a", ttl) },
+			"key":       func(c *holdfast.Client) *holdfast.Lock { return c.MutexKey("holdfast:{a}", ttl) },
+			"redisson":  func(c *holdfast.Client) *holdfast.Lock { return c.RedissonMutex("holdfast:{a}", ttl) },
+			"owner":     func(c *holdfast.Client) *holdfast.Lock { return c.OwnerMutex("a", fmt.Sprintf("%p", c), ttl) },
+			"reader":    func(c *holdfast.Client) *holdfast.Lock { return c.RWMutex("a", ttl).Reader() },
+			"writer":    func(c *holdfast.Client) *holdfast.Lock { return c.RWMutex("a", ttl).Writer() },
+			"semaphore": func(c *holdfast.Client) *holdfast.Lock { return c.Semaphore("a", 1, ttl).Permits(1) },
+		} {
+			for way, tell := range told {
+				lease := backend.Acquire(t, lock(c))
+				rdb.Del(ctx, "holdfast:{a}")
+				wantLoss(t, kind+" that was deleted, told by "+way, tell(ctx, lease), holdfast.LossDeleted, "")
+				rdb.Del(ctx, "holdfast:{a}")
+
+				lease = backend.Acquire(t, lock(c))
+				rdb.Del(ctx, "holdfast:{a}")
+				next := backend.Acquire(t, lock(other))
+				wantLoss(t, kind+" that was taken, told by "+way, tell(ctx, lease), holdfast.LossTaken, "")
+				backend.Release(t, next)
+			}
+		}
+	})
+}
+
+// A party of a barrier and a run of a job are told of a deletion, too; so is one who changes a mode.
+func TestADeletionIsToldInEveryWay(t *testing.T) {
+	t.Parallel()
+	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
+		c, rdb, ctx := b.Client(t, nil), b.Redis(t), context.Background()
+		party, err := c.Barrier("bar", 2).Join(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rdb.Del(ctx, "holdfast:{bar}")
+		_, err = party.Await(ctx)
+		wantLoss(t, "Await", err, holdfast.LossDeleted, "")
+
+		rw := c.RWMutex("rw")
+		writer := backend.Acquire(t, rw.Writer())
+		rdb.Del(ctx, "holdfast:{rw}")
+		_, err = rw.Downgrade(ctx, writer)
+		wantLoss(t, "Downgrade", err, holdfast.LossDeleted, "")
+
+		_, err = c.Once("job", holdfast.Every(time.Hour)).Do(ctx, func(ctx context.Context, _ *holdfast.Lease) (string, error) {
+			return "", rdb.Del(ctx, "holdfast:{job}").Err()
+		})
+		wantLoss(t, "the completion of a job", err, holdfast.LossDeleted, "")
+
+		_, err = c.Once("job", holdfast.Every(time.Hour)).Do(ctx, func(ctx context.Context, _ *holdfast.Lease) (string, error) {
+			return "", rdb.Set(ctx, "holdfast:{job}", "another's", time.Minute).Err()
+		})
+		wantLoss(t, "the completion of a job whose lock is another's", err, holdfast.LossTaken, "")
+	})
+}
+
+// The holder whose lease ReleaseOwner ends is told so, also if the lock has another holder by then, or none, and if
+// other leases of the owner end first.
+func TestReleaseOwnerSupersedesALease(t *testing.T) {
+	t.Parallel()
+	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
+		c, other := b.Client(t, nil), b.Client(t, nil)
+		ctx := context.Background()
+		long := c.OwnerMutex("a", "job-7", holdfast.TTL(time.Minute))
+		short := c.OwnerMutex("a", "job-7", holdfast.TTL(3*time.Second))
+		release := func() {
+			t.Helper()
+			if _, err := other.ReleaseOwner(ctx, "a", "job-7"); err != nil {
+				t.Fatalf("ReleaseOwner: %v", err)
+			}
+		}
+		for way, tell := range told {
+			lease := backend.Acquire(t, short)
+			release()
+			wantLoss(t, "the only lease, told by "+way, tell(ctx, lease), holdfast.LossSuperseded, "job-7")
+
+			kept := backend.Acquire(t, long)
+			lease = backend.Acquire(t, short)
+			second := backend.Acquire(t, short)
+			release()
+			release()
+			wantLoss(t, "one of three, told by "+way, tell(ctx, lease), holdfast.LossSuperseded, "job-7")
+			backend.Release(t, kept)
+			wantLoss(t, "the last to be told by "+way, tell(ctx, second), holdfast.LossSuperseded, "job-7")
+
+			lease = backend.Acquire(t, short)
+			next := backend.Start(t, other.OwnerMutex("a", "job-8"))
+			backend.Waiters(t, long, 1)
+			release()
+			after := backend.Receive(t, next)
+			wantLoss(t, "a lease whose lock another owner has, told by "+way, tell(ctx, lease), holdfast.LossSuperseded, "job-7")
+			backend.Release(t, after)
+		}
+		b.Cleaned(t)
+	})
+}
+
+// A party of a latch that was reset or deleted is told so, and one of a latch that an operator deleted is told that.
+func TestResetSupersedesTheParties(t *testing.T) {
+	t.Parallel()
+	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
+		c, ctx := b.Client(t, nil), context.Background()
+		latch := c.Latch("l", 2, holdfast.TTL(3*time.Second))
+		told := map[string]func(p *holdfast.LatchParty) error{
+			"CountDown": func(p *holdfast.LatchParty) error { return p.CountDown(ctx) },
+			"Leave":     func(p *holdfast.LatchParty) error { return p.Leave(ctx) },
+			"a renewal": func(p *holdfast.LatchParty) error { <-p.Lease().Done(); return p.Lease().Err() },
+		}
+		for how, end := range map[string]func() error{
+			"reset":   func() error { return latch.Reset(ctx) },
+			"deleted": func() error { return latch.Delete(ctx) },
+			"deleted by an operator": func() error {
+				return b.Redis(t).Del(ctx, "holdfast:{l}").Err()
+			},
+		} {
+			reason := holdfast.LossSuperseded
+			if strings.Contains(how, "operator") {
+				reason = holdfast.LossDeleted
+			}
+			for way, tell := range told {
+				party, err := latch.Register(ctx)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := end(); err != nil {
+					t.Fatal(err)
+				}
+				wantLoss(t, "a party of a latch that was "+how+", told by "+way, tell(party), reason, "")
+			}
+			// A party that has left is none of those whose leases were ended.
+			party, err := latch.Register(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := party.CountDown(ctx); err != nil {
+				t.Errorf("CountDown after the latch was %s: %v", how, err)
+			}
+			if err := latch.Reset(ctx); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}

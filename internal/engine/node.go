@@ -96,6 +96,12 @@ func (l *target) nodeRef() codec.Lock {
 	}
 }
 
+// CheckNesting returns ErrDeadlock if an acquire would wait for a lease that ctx carries.
+func (n *NodeLock) CheckNesting(ctx context.Context) error {
+	_, err := n.l.outer(ctx)
+	return err
+}
+
 // TTL returns the TTL of the lock's leases.
 func (n *NodeLock) TTL() time.Duration { return n.l.set.ttl }
 

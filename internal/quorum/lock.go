@@ -54,7 +54,7 @@ func (l *lock) AcquireBy(ctx context.Context, end time.Time) (engine.Lease, erro
 func (l *lock) acquire(ctx context.Context, end time.Time) (engine.Lease, error) {
 	l.c.Tasks().Begin() // Close waits for what this brings
 	defer l.c.Tasks().End()
-	if err := l.ready(ctx); err != nil {
+	if err := l.mayAcquire(ctx); err != nil {
 		return nil, err
 	}
 	if l.first().IsPolled() {
@@ -67,10 +67,23 @@ func (l *lock) acquire(ctx context.Context, end time.Time) (engine.Lease, error)
 func (l *lock) TryAcquire(ctx context.Context) (engine.Lease, error) {
 	l.c.Tasks().Begin()
 	defer l.c.Tasks().End()
-	if err := l.ready(ctx); err != nil {
+	if err := l.mayAcquire(ctx); err != nil {
 		return nil, err
 	}
 	return l.try(ctx)
+}
+
+// mayAcquire is ready for an acquire, which is also refused within a lease that it would wait for.
+func (l *lock) mayAcquire(ctx context.Context) error {
+	if err := l.ready(ctx); err != nil {
+		return err
+	}
+	for _, p := range l.parts {
+		if err := p.CheckNesting(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (l *lock) try(ctx context.Context) (engine.Lease, error) { return leased(l.q.try(ctx, l)) }

@@ -16,7 +16,7 @@ func NoRenew() Option { return common(engine.Renew(false)) }
 // MaxHold ends the lease, with ErrLost, at most d after the grant. At least 5 ms. Default: no bound.
 func MaxHold(d time.Duration) Option { return common(engine.MaxHold(d)) }
 
-// MaxRenewals ends the lease, with ErrLost, one TTL after the nth renewal. Default: no bound.
+// MaxRenewals ends the lease, with ErrLost, one TTL after the nth renewal. At least 1. Default: no bound.
 func MaxRenewals(n int) Option { return common(engine.MaxRenewals(n)) }
 
 // Owner names the holder to people who ask who holds the lock. It is not empty. Default: Config.Owner. An OwnerMutex has

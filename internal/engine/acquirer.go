@@ -378,7 +378,7 @@ func (a *attempt) untilDue(s *wire.Standby) time.Duration {
 // if the lease may not begin with a claim, which no replica has confirmed: the next check confirms
 // it then.
 func (acq *acquirer) accept(a *attempt, n *wire.Grant) *hold {
-	if !a.l.set.renew || a.l.set.maxRenewals == 0 || a.l.set.isDurable() {
+	if !a.l.set.renew || a.l.set.isDurable() {
 		return nil
 	}
 	// As far as we know this process holds the lock. Only the server's own reply may end that:

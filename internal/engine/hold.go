@@ -50,6 +50,8 @@ type hold struct {
 	renewalQueued bool          // one of them is not sent yet
 	reassertions  uint8         // how often the lock was claimed again after the server lost data
 
+	bounds *bounds // if they are not those of the lock's options, and from the grant on; or nil
+
 	unqueued bool // it is in Client.unqueued
 	counted  bool // it is in Client.holds, which Close waits for
 	state    state
@@ -109,6 +111,9 @@ func (s *settings) term() time.Duration {
 // for this process would not rise from grant to grant while other processes are granted the lock,
 // too.
 func (s *settings) passable() bool { return s.kind.exclusive && s.unbounded() && !s.apart }
+
+// isPassable is passable for the hold, which may have bounds of its own.
+func (h *hold) isPassable() bool { return h.bounds == nil && h.l.set.passable() }
 
 // begin starts the renewals and returns the first lease, whose context has the values of ctx.
 func (h *hold) begin(ctx context.Context) *holdLease {
@@ -232,20 +237,20 @@ func (h *hold) deadline(now clock.Instant) clock.Reading {
 
 // capHold makes the hold end when MaxHold does.
 func (h *hold) capHold() {
-	if bound := h.l.set.maxHold; bound > 0 {
-		h.valid = min(h.valid, h.since.Add(bound).Sub(h.anchor))
+	if b := h.bound(); b.maxHold > 0 {
+		h.valid = min(h.valid, b.since.Add(b.maxHold).Sub(h.anchor))
 	}
 }
 
 // expiry returns the error of a hold that has expired: why no renewal prolonged it.
 func (h *hold) expiry() *LostError {
 	e := &LostError{Name: h.l.name, Reason: LossExpired}
-	switch s := h.l.set; {
+	switch b := h.bound(); {
 	case h.failure != nil:
 		e.Reason, e.Err = LossUnreachable, h.failure
 	case h.renewalQueued:
 		e.Reason, e.Err = LossUnreachable, &exec.Failure{Op: "renew", Name: h.l.name, Server: h.l.c.server.Addr(), Kind: exec.ErrUnavailable, Err: errPutOff}
-	case s.renew && (s.maxHold > 0 || s.maxRenewals >= 0) && !h.canRenew():
+	case b.renew && (b.maxHold > 0 || b.maxRenewals >= 0) && !h.canRenew():
 		e.Reason = LossBound
 	}
 	return e

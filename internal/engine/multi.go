@@ -29,7 +29,10 @@ type several struct {
 func (s *several) Name() string { return s.name }
 
 // multi is a lock that is several mutexes at once.
-type multi struct{ several }
+type multi struct {
+	several
+	bounds *bounds // from the moment on at which all are held; nil if there are none
+}
 
 // Multi returns a lock that is the Mutexes of 2 to 256 different names at once, all or none. Callers that want one of these
 // names alone, or with others, wait for the same Mutex.
@@ -40,11 +43,11 @@ type multi struct{ several }
 // starves. A caller that acquires further locks within the lease has to keep to an order of its own.
 //
 // The lease is lost if one of the locks is. The others are then no longer renewed, and end with Release or their TTL.
-// Lease.Tokens has the fence of each. The leases are
-// renewed, since the first may have to wait for the last: Renew(false), MaxHold,
-// MaxRenewals, Key and Redisson are refused.
+// Lease.Tokens has the fence of each. Renew(false), MaxHold and MaxRenewals apply from the moment on at which all locks are
+// held: until then each is renewed, since the first may have to wait for the last. A lock that is acquired again
+// (Reentrant) keeps the bounds of the lease around it. Key and Redisson are refused.
 func (c *Client) Multi(names []string, opts ...Option) Lock {
-	l := &multi{several{c: c, name: strings.Join(names, ", "), set: &c.defaults}}
+	l := &multi{several: several{c: c, name: strings.Join(names, ", "), set: &c.defaults}}
 	for _, name := range names {
 		l.parts = append(l.parts, c.newLock(name, opts))
 	}
@@ -52,8 +55,18 @@ func (c *Client) Multi(names []string, opts ...Option) Lock {
 		l.err = fmt.Errorf("%w: locks %.64q: %w", ErrInvalid, l.name, err)
 		return l
 	}
-	l.set = l.parts[0].set
+	if l.set = l.parts[0].set; !l.set.unbounded() {
+		l.bounds = &bounds{renew: l.set.renew, maxHold: l.set.maxHold, maxRenewals: l.set.maxRenewals}
+		for i, p := range l.parts {
+			l.parts[i] = p.With(unbounded)
+		}
+	}
 	return l
+}
+
+// unbounded makes a lock one that is renewed without a bound. The server keeps it no longer than before.
+func unbounded(s *settings) {
+	s.ttl, s.renew, s.maxHold, s.maxRenewals = s.term(), true, 0, -1
 }
 
 // check returns an error if the locks cannot be acquired as one.
@@ -66,8 +79,6 @@ func (l *multi) check() error {
 		switch {
 		case p.set.err != nil:
 			return p.set.err
-		case !p.set.unbounded():
-			return errors.New("Multi needs leases that are renewed without a bound: the first has to wait for the last")
 		case named[p.name]:
 			return fmt.Errorf("%q is named twice", p.name)
 		}
@@ -188,7 +199,21 @@ func (l *multi) tryAtOnce(ctx context.Context) (lease *JointLease, busy bool, er
 	for i, h := range grants {
 		leases[i] = h.begin(ctx)
 	}
-	return (&JointLease{of: &l.several, need: len(leases)}).begin(ctx, leases), false, nil
+	return l.begin(ctx, leases, grants[0].since), false, nil
+}
+
+// begin makes one lease of those of all locks, which were held at since, and bounds it.
+func (l *multi) begin(ctx context.Context, leases []*holdLease, since clock.Instant) *JointLease {
+	if l.bounds != nil {
+		b := *l.bounds
+		b.since = since
+		for _, lease := range leases {
+			if lease.depth == 0 {
+				lease.g.setBounds(b)
+			}
+		}
+	}
+	return (&JointLease{of: &l.several, need: len(leases)}).begin(ctx, leases)
 }
 
 func (l *multi) askAtOnce(ctx context.Context, attempts []*attempt) (grants []*hold, busy bool, err error) {
@@ -288,7 +313,23 @@ func (l *multi) inOrder(ctx context.Context, take func(*target, context.Context)
 		stop := context.AfterFunc(lease.Context(), func() { cancel(errStartOver) })
 		defer stop()
 	}
-	return (&JointLease{of: &l.several, need: len(leases)}).begin(ctx, leases), nil
+	since := clock.Now()
+	if l.bounds != nil && !l.bounds.renew {
+		// Each of the locks has been held for some time. The lease is to have its full TTL.
+		all := &JointLease{of: &l.several, need: len(leases)}
+		// mutants: full-ttl
+		err := all.each(leases, func(lease *holdLease) error { return lease.Extend(waiting, lease.lock().set.ttl) })
+		switch {
+		case err == nil:
+		case ctx.Err() != nil:
+			return nil, ctx.Err()
+		case errors.Is(err, ErrLost), context.Cause(waiting) == errStartOver:
+			return nil, errStartOver
+		default:
+			return nil, err
+		}
+	}
+	return l.begin(ctx, leases, since), nil
 }
 
 // giveBack releases, in the background, the locks that were acquired before another one failed.

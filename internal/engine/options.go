@@ -18,7 +18,7 @@ type settings struct {
 	ttl          time.Duration
 	renew        bool
 	maxHold      time.Duration // 0: no bound
-	maxRenewals  int           // < 0: no bound
+	maxRenewals  int           // < 0: no bound; not 0
 	pollInterval time.Duration // 0: wait for notifications
 	owner        string
 	key          string // exact key, or ""
@@ -94,7 +94,7 @@ func MaxHold(d time.Duration) Option {
 }
 
 // MaxRenewals bounds how often the lease is renewed: it ends, with ErrLost, a
-// TTL after the nth renewal. Default: no bound.
+// TTL after the nth renewal. At least 1. Default: no bound.
 func MaxRenewals(n int) Option {
 	return func(s *settings) { s.maxRenewals = max(n, 0) }
 }
@@ -262,6 +262,8 @@ func (s *settings) check(maxTTL time.Duration) error {
 		return fmt.Errorf("a TTL of %s is not allowed; at most %s is (Config.MaxTTL)", s.ttl, maxTTL)
 	case s.maxHold != 0 && s.maxHold < minTTL:
 		return fmt.Errorf("a MaxHold below %s is not possible", minTTL)
+	case s.maxRenewals == 0:
+		return errors.New("a MaxRenewals below 1 is not possible; NoRenew renews never")
 	case s.pollInterval != 0 && s.pollInterval < time.Millisecond:
 		return errors.New("the interval of Poll is below 1ms")
 	case s.maxDepth < 0:

@@ -19,13 +19,56 @@ const confirmAfter = 5 * time.Millisecond
 // unbounded reports whether a lease is renewed for as long as it is held.
 func (s *settings) unbounded() bool { return s.renew && s.maxHold == 0 && s.maxRenewals < 0 }
 
+// bounds say for how long a hold is renewed.
+type bounds struct {
+	renew       bool
+	maxHold     time.Duration // 0: no bound
+	maxRenewals int           // < 0: no bound
+	since       clock.Instant // from when on maxHold and renewals count
+}
+
+// bound returns the hold's bounds.
+func (h *hold) bound() bounds {
+	if h.bounds != nil {
+		return *h.bounds
+	}
+	s := h.l.set
+	return bounds{s.renew, s.maxHold, s.maxRenewals, h.since}
+}
+
+// setBounds bounds the hold, which had no bounds. Renewals that were sent before b.since do not count, even if they are
+// answered later.
+func (h *hold) setBounds(b bounds) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.state == over {
+		return
+	}
+	before := h.valid
+	h.bounds, h.renewals = &b, 0
+	h.capHold()
+	h.final = h.valid < before
+	if !h.canRenew() {
+		h.renewAt = clock.Instant{}
+	}
+	h.plan()
+}
+
+// countRenewal counts a renewal that was sent then.
+func (h *hold) countRenewal(sent clock.Instant) {
+	// mutants: renewals-before-all
+	if sent.Sub(h.bound().since) >= 0 {
+		h.renewals++
+	}
+}
+
 // canRenew reports whether a renewal would make the hold last longer.
 func (h *hold) canRenew() bool {
-	s := h.l.set
+	b := h.bound()
 	switch {
 	case h.isClaim():
 		return true
-	case !s.renew, s.maxRenewals >= 0 && int(h.renewals) >= s.maxRenewals:
+	case !b.renew, b.maxRenewals >= 0 && int(h.renewals) >= b.maxRenewals:
 		return false
 	}
 	return !h.final
@@ -33,8 +76,8 @@ func (h *hold) canRenew() bool {
 
 // renewTTL returns the TTL to ask for, want or less. final reports that MaxHold allows no more.
 func (h *hold) renewTTL(want time.Duration) (ttl time.Duration, final bool) {
-	if s := h.l.set; s.maxHold > 0 {
-		remaining := max(s.maxHold-clock.Since(h.since), time.Millisecond)
+	if b := h.bound(); b.maxHold > 0 {
+		remaining := max(b.maxHold-clock.Since(b.since), time.Millisecond)
 		return min(want, remaining), want >= remaining
 	}
 	return want, false
@@ -88,7 +131,7 @@ func (h *hold) renew() {
 	h.renewalQueued = false
 	ttl, final := h.renewTTL(h.l.set.ttl)
 	fences, reassertions := h.fencesWanted(), h.reassertions
-	if !h.state.takesRenewals() {
+	if !h.state.takesRenewals() || !h.canRenew() {
 		defer h.mu.Unlock()
 		h.endRenewal()
 		return
@@ -107,7 +150,7 @@ func (h *hold) renew() {
 		return
 	case changing:
 		if err == nil && !h.isClaim() {
-			h.renewals++
+			h.countRenewal(a.sent)
 		}
 		return
 	}
@@ -135,7 +178,7 @@ func (h *hold) renewed(sent, now clock.Instant, err error) {
 		if h.state == claimed {
 			h.state = held
 		} else {
-			h.renewals++
+			h.countRenewal(sent)
 		}
 		h.renewAt = clock.Instant{}
 		if h.canRenew() {
@@ -264,7 +307,7 @@ func (h *hold) prolong(sent, now clock.Instant, term time.Duration) {
 // fencesWanted returns how many fences a renewal should reserve: one for each goroutine of this
 // process that waits for the lock. The caller holds h.mu.
 func (h *hold) fencesWanted() int {
-	if h.queue == nil || !h.l.set.passable() || h.nextFence < h.fenceEnd || h.failure != nil {
+	if h.queue == nil || !h.isPassable() || h.nextFence < h.fenceEnd || h.failure != nil {
 		return 0 // after a failure only the renewal itself matters
 	}
 	return h.queue.fences(h.l)
@@ -273,7 +316,7 @@ func (h *hold) fencesWanted() int {
 // canRenewInBatch reports whether renewals of the hold can go in a batch, if they reserve no
 // fences.
 func (h *hold) canRenewInBatch() bool {
-	return h.l.plain() && h.l.set.maxHold == 0 && !h.l.c.cfg.Strict && !h.l.set.isDurable()
+	return h.l.plain() && h.bound().maxHold == 0 && !h.l.c.cfg.Strict && !h.l.set.isDurable()
 }
 
 // nextRenewalFitsBatch reports whether the next renewal can go in a batch. The caller holds h.mu.
@@ -323,7 +366,7 @@ func (c *Client) sendRenewals(holds []*hold) (answered bool) {
 	for _, h := range holds {
 		h.mu.Lock()
 		h.renewalQueued = false
-		if !h.state.takesRenewals() {
+		if !h.state.takesRenewals() || !h.canRenew() {
 			h.endRenewal()
 		} else {
 			live = append(live, h)

@@ -366,7 +366,7 @@ func (wq *waitQueue) successor(h *hold, now clock.Instant) *waiter {
 		return nil
 	}
 	// mutants: passing-time
-	if h.passed >= h.mostPasses || now.Sub(h.since) > maxPassing || !h.l.set.passable() {
+	if h.passed >= h.mostPasses || now.Sub(h.since) > maxPassing || !h.isPassable() {
 		return nil
 	}
 	w := wq.head()

@@ -51,6 +51,8 @@ func TestBadInputIsRefusedBeforeIO(t *testing.T) {
 		"a TTL beyond MaxTTL":        c.Mutex("a", holdfast.TTL(25*time.Hour)),
 		"the longest TTL":            c.Mutex("a", holdfast.TTL(math.MaxInt64)),
 		"MaxHold of 0":               c.Mutex("a", holdfast.MaxHold(0)),
+		"MaxRenewals of 0":           c.Mutex("a", holdfast.MaxRenewals(0)),
+		"negative MaxRenewals":       c.Mutex("a", holdfast.MaxRenewals(-1)),
 		"an empty owner":             c.Mutex("a", holdfast.Owner("")),
 		"long meta":                  c.Mutex("a", holdfast.Meta("k", long)),
 		"a polling interval of 0":    c.Mutex("a", holdfast.Poll(0)),

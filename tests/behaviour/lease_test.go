@@ -164,9 +164,8 @@ func TestABoundedOrFixedLeaseIsHandedOver(t *testing.T) {
 	t.Parallel()
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		for name, opts := range map[string][]holdfast.MutexOption{
-			"fixed":       {holdfast.TTL(time.Minute), holdfast.NoRenew()},
-			"no renewals": {holdfast.TTL(time.Minute), holdfast.MaxRenewals(0)},
-			"bounded":     {holdfast.TTL(time.Minute), holdfast.MaxHold(36 * time.Second)},
+			"fixed":   {holdfast.TTL(time.Minute), holdfast.NoRenew()},
+			"bounded": {holdfast.TTL(time.Minute), holdfast.MaxHold(36 * time.Second)},
 		} {
 			lease := backend.Acquire(t, b.Client(t, nil).Mutex(name))
 			leases := queue(t, b.Client(t, nil).Mutex(name, opts...), 1)

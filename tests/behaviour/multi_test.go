@@ -14,6 +14,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/machine"
 )
 
 // several returns the locks with these names as one, with a client of their own.
@@ -369,9 +370,8 @@ func TestMultiOfBadNames(t *testing.T) {
 		"a name twice":    c.Multi([]string{"a", "b", "a"}),
 		"an empty name":   c.Multi([]string{"a", ""}),
 		"a long name":     c.Multi([]string{"a", strings.Repeat("x", 1<<20)}),
-		"no renewals":     c.Multi([]string{"a", "b"}, holdfast.NoRenew()),
-		"a bound":         c.Multi([]string{"a", "b"}, holdfast.MaxHold(time.Minute)),
-		"some renewals":   c.Multi([]string{"a", "b"}, holdfast.MaxRenewals(3)),
+		"no time":         c.Multi([]string{"a", "b"}, holdfast.MaxHold(0)),
+		"no renewals":     c.Multi([]string{"a", "b"}, holdfast.MaxRenewals(0)),
 		"too short a TTL": c.Multi([]string{"a", "b"}, holdfast.TTL(time.Millisecond)),
 	} {
 		_, err := l.TryAcquire(t.Context())
@@ -416,5 +416,62 @@ func TestMultiWhenTheClientCloses(t *testing.T) {
 		}
 		backend.Release(t, taken)
 		b.Cleaned(t)
+	})
+}
+
+// Bounds end the leases of all locks, and the server does not keep any of them longer, whether they were acquired at once
+// or one after another.
+func TestMultiIsBounded(t *testing.T) {
+	t.Parallel()
+	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
+		c, other := b.Client(t, nil), b.Client(t, nil)
+		for name, test := range map[string]struct {
+			bound  holdfast.MultiOption
+			thirds int // of the TTL that the lease lasts at most, but for a bit
+			reason holdfast.LossReason
+		}{
+			"NoRenew":     {holdfast.NoRenew(), 3, holdfast.LossExpired},
+			"MaxRenewals": {holdfast.MaxRenewals(2), 5, holdfast.LossBound},
+			"MaxHold":     {nil, 4, holdfast.LossBound},
+		} {
+			for _, waits := range []bool{false, true} {
+				machine.Unhurried(t, 900*time.Millisecond, func(ttl time.Duration) error {
+					bound := test.bound
+					if bound == nil {
+						bound = holdfast.MaxHold(ttl * 4 / 3)
+					}
+					l := c.Multi([]string{"a", "b"}, holdfast.TTL(ttl), bound)
+					var lease *holdfast.Lease
+					if waits {
+						blocking := backend.Acquire(t, other.Mutex("b"))
+						leases := backend.Start(t, l)
+						backend.Waiters(t, other.Mutex("b"), 1)
+						time.Sleep(ttl)
+						backend.Release(t, blocking)
+						lease = backend.Receive(t, leases)
+					} else {
+						lease = backend.Acquire(t, l)
+					}
+					got := time.Now()
+					if lost := lossOf(t, lease); lost.Reason != test.reason {
+						return fmt.Errorf("%s: lost: %s", name, lost.Reason)
+					}
+					_ = lease.Release(t.Context())
+					least := ttl*time.Duration(test.thirds)/3 - ttl/4
+					if waits {
+						least -= ttl / 3 // the first renewal may follow at once
+					}
+					if d := lease.Deadline().Sub(got); d < least || d > ttl*time.Duration(test.thirds+1)/3 {
+						return fmt.Errorf("%s, waits %t: over after %s, TTL %s", name, waits, d, ttl)
+					}
+					next, err := other.Multi([]string{"a", "b"}).Acquire(t.Context())
+					if err != nil {
+						return err
+					}
+					backend.Release(t, next)
+					return nil
+				})
+			}
+		}
 	})
 }

@@ -96,6 +96,16 @@ var leases = []Mutant{
 		Tests: []Test{{"behaviour", "TestReleaseOwnerSupersedesALease"}, {"scripts", "TestOwned"}},
 	},
 	{
+		Name: "renewals-before-all-counted", About: "a renewal that was under way when the last of several locks was granted counts for MaxRenewals",
+		Edits: []overlay.Edit{line("renewals-before-all", "if true {")},
+		Tests: []Test{{"virtual", "TestBoundsOfSeveralLocksCountFromWhenAllAreHeld"}},
+	},
+	{
+		Name: "several-without-full-ttl", About: "several locks that are not renewed last for what the first has left",
+		Edits: []overlay.Edit{line("full-ttl", "var err error; _ = all")},
+		Tests: []Test{{"virtual", "TestBoundsOfSeveralLocksCountFromWhenAllAreHeld"}},
+	},
+	{
 		Name: "block-reused", About: "every lease that is passed on within the process has the same fence",
 		Edits: []overlay.Edit{line("next-fence", "")},
 		Rules: []campaign.Rule{campaign.Fences},

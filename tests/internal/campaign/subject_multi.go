@@ -26,9 +26,7 @@ func (Multi) Prepare(p *Plan) {
 func (Multi) Draw(random *rand.Rand, p *Plan, n Name) []worker.Want {
 	var wants []worker.Want
 	for range 1 + random.IntN(2) {
-		w := drawWant(random, p, n)
-		w.Fixed, w.MaxHold = false, 0
-		wants = append(wants, together(w, random, p.Names))
+		wants = append(wants, together(drawWant(random, p, n), random, p.Names))
 	}
 	if random.IntN(2) == 0 {
 		w := drawWant(random, p, n)

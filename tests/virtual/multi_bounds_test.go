@@ -1,0 +1,120 @@
+package virtual
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/driver/drivertest"
+	"github.com/holdfast-go/holdfast/holdfasttest"
+)
+
+// slowRenewals notes when mutexes are renewed, and delays the answers.
+type slowRenewals struct {
+	drivertest.Driver
+	delay time.Duration
+	begun chan string // receives the key of a renewal, if somebody listens
+
+	mu   sync.Mutex
+	sent map[string][]time.Time // by key
+}
+
+func (d *slowRenewals) Run(ctx context.Context, call driver.Call) (string, error) {
+	if !does(call.Script, "renew") {
+		return d.Driver.Run(ctx, call)
+	}
+	reply, err := d.Driver.Run(ctx, call)
+	d.mu.Lock()
+	for _, key := range call.Keys {
+		d.sent[key] = append(d.sent[key], time.Now())
+		select {
+		case d.begun <- key:
+		default:
+		}
+	}
+	d.mu.Unlock()
+	time.Sleep(d.delay)
+	return reply, err
+}
+
+// since returns how many renewals of a key were sent from then on.
+func (d *slowRenewals) since(key string, from time.Time) int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(slices.DeleteFunc(slices.Clone(d.sent[key]), func(at time.Time) bool { return at.Before(from) }))
+}
+
+// Bounds of several locks apply from the moment on at which all are held: what happened while the caller waited for the
+// last of them does not count, even if a renewal is still under way then.
+func TestBoundsOfSeveralLocksCountFromWhenAllAreHeld(t *testing.T) {
+	const ttl = 12 * time.Second
+	for name, test := range map[string]struct {
+		bound    holdfast.MultiOption
+		lasts    time.Duration // at least; at most a tenth more
+		renewals int           // of each lock, after all are held
+		reason   holdfast.LossReason
+	}{
+		"NoRenew":        {holdfast.NoRenew(), ttl * 95 / 100, 0, holdfast.LossExpired},
+		"MaxRenewals(1)": {holdfast.MaxRenewals(1), ttl, 1, holdfast.LossBound},
+		"MaxRenewals(3)": {holdfast.MaxRenewals(3), ttl * 5 / 3, 3, holdfast.LossBound},
+		"MaxHold short":  {holdfast.MaxHold(ttl / 2), ttl * 49 / 100, -1, holdfast.LossBound},
+		"MaxHold long":   {holdfast.MaxHold(3 * ttl), ttl * 29 / 10, -1, holdfast.LossBound},
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachWay(t, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
+				d := &slowRenewals{delay: 200 * time.Millisecond, begun: make(chan string), sent: map[string][]time.Time{}}
+				c := configured(t, srv, cfg, func(inner drivertest.Driver) drivertest.Driver { d.Driver = inner; return d })
+				other := client(t, srv)
+				l := c.Multi([]string{"a", "b"}, holdfast.TTL(ttl), test.bound)
+				check := func(how string, lease *holdfast.Lease, from time.Time) {
+					t.Helper()
+					begun := time.Now()
+					<-lease.Done()
+					lasted := time.Since(begun)
+					var lost *holdfast.LostError
+					if !errors.As(lease.Err(), &lost) || lost.Reason != test.reason {
+						t.Errorf("%s: the lease ended with %v; want %q", how, lease.Err(), test.reason)
+					}
+					if most := max(test.lasts*11/10, test.lasts+ttl/3*2); lasted < test.lasts || lasted > most {
+						t.Errorf("%s: the lease lasted %s; want %s to %s", how, lasted, test.lasts, most)
+					}
+					for _, key := range []string{"holdfast:{a}", "holdfast:{b}"} {
+						// A lock that was handed over is confirmed by one more.
+						if n := d.since(key, from); test.renewals >= 0 && (n < test.renewals || n > test.renewals+1) {
+							t.Errorf("%s: %s was renewed %d times; want %d", how, key, n, test.renewals)
+						}
+					}
+					if n := d.since("holdfast:{a}", from); test.renewals >= 0 && n != test.renewals && test.reason == holdfast.LossBound {
+						t.Errorf("%s: the first lock was renewed %d times; want %d", how, n, test.renewals)
+					}
+					_ = lease.Release(context.Background())
+					time.Sleep(ttl)
+				}
+				from := time.Now()
+				check("at once", acquire(t, l), from)
+
+				blocking := acquire(t, other.Mutex("b"))
+				w := wait(t, l)
+				for range 5 { // the fifth renewal of a is under way
+					for <-d.begun != "holdfast:{a}" {
+					}
+				}
+				if test.renewals == 0 {
+					time.Sleep(ttl / 4) // part of the TTL of a is over
+				}
+				time.Sleep(time.Millisecond)
+				release(t, blocking)
+				<-w.done
+				if w.err != nil {
+					t.Fatal(w.err)
+				}
+				check("after a wait", w.lease, w.at.Add(-time.Microsecond))
+			})
+		})
+	}
+}

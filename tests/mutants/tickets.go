@@ -1,6 +1,9 @@
 package mutants
 
-import "github.com/holdfast-go/holdfast/tests/internal/overlay"
+import (
+	"github.com/holdfast-go/holdfast/tests/internal/campaign"
+	"github.com/holdfast-go/holdfast/tests/internal/overlay"
+)
 
 // Locks that another process adopts.
 var tickets = []Mutant{
@@ -61,8 +64,8 @@ var tickets = []Mutant{
 	},
 	{
 		Name: "adopter-believes-old-fence", About: "an adopted lease has the fence of the ticket",
+		Subject: campaign.Carried{}, Rules: []campaign.Rule{campaign.Fences},
 		Edits: []overlay.Edit{part("adopted-fence", "r.reply.Fence", "t.Fence")},
-		Tests: []Test{{"behaviour", "TestALockIsCarriedToAnotherProcess"}, {"behaviour", "TestARelay"}},
 	},
 	{
 		Name: "detached-and-held", About: "a detached lease is believed in",

@@ -131,7 +131,12 @@ func TestALeaseThatWasPassedOnIsDetached(t *testing.T) {
 		lease := acquire(t, client(t, srv).Mutex("a"))
 		first, second := wait(t, c.Mutex("a")), wait(t, c.Mutex("a"))
 		release(t, lease)
-		first.served(t, time.Second)
+		<-first.done
+		if first.err != nil {
+			t.Fatal(first.err)
+		}
+		time.Sleep(20 * time.Millisecond) // until the first renewal has reserved a fence
+		release(t, first.lease)
 		<-second.done
 		if second.err != nil {
 			t.Fatal(second.err)

@@ -226,6 +226,30 @@ func TestALeaseThatIsTakenIsLost(t *testing.T) {
 	}
 }
 
+// A mutex outlives a server that has lost its data: its renewal takes it again.
+func TestALeaseOutlivesTheServersData(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	l := s.client().Mutex("m", holdfast.TTL(6*time.Second))
+	lease := acquire(t, l)
+	for key := range strings.Lines(s.do("KEYS", s.prefix+"*")) {
+		s.do("DEL", strings.TrimSpace(key))
+	}
+	eventually(t, "the lock is there again", func() bool {
+		if err := lease.Err(); err != nil {
+			t.Fatalf("Err: %v", err)
+		}
+		return s.do("EXISTS", s.key("m")) == "1"
+	})
+	wantHeld(t, s.client().Mutex("m"))
+	release(t, lease)
+	next := acquire(t, s.client().Mutex("m"))
+	if next.Fence() <= lease.Fence() {
+		t.Errorf("fence %d follows %d", next.Fence(), lease.Fence())
+	}
+	release(t, next)
+}
+
 // A release that the server does not answer is repeated; until then the lock is not known to be free.
 func TestAReleaseIsTriedAgain(t *testing.T) {
 	t.Parallel()

@@ -69,9 +69,11 @@ func TestDoDoesNotCallTheFunctionWithoutTheLock(t *testing.T) {
 	lease := acquire(t, s.client().Mutex("m"))
 	l := s.client().Mutex("m", holdfast.Wait(0))
 	for what, do := range map[string]doing{"Do": l.Do, "TryDo": l.TryDo} {
-		err := do(t.Context(), func(context.Context, *holdfast.Lease) error {
-			t.Errorf("%s calls its function", what)
-			return nil
+		err := answered(t, func() error {
+			return do(t.Context(), func(context.Context, *holdfast.Lease) error {
+				t.Errorf("%s calls its function", what)
+				return nil
+			})
 		})
 		want(t, what, err, holdfast.ErrHeld)
 	}
@@ -122,7 +124,8 @@ func TestWaitBoundsAcquire(t *testing.T) {
 	s := newSpace(t)
 	lease := acquire(t, s.client().Mutex("m", holdfast.Owner("first")))
 	for _, d := range []time.Duration{0, 20 * time.Millisecond} {
-		_, err := s.client().Mutex("m", holdfast.Wait(d)).Acquire(t.Context())
+		l := s.client().Mutex("m", holdfast.Wait(d))
+		err := answered(t, func() error { _, err := l.Acquire(t.Context()); return err })
 		var held *holdfast.HeldError
 		if !errors.As(err, &held) || held.Name != "m" || held.Holder.Owner != "first" {
 			t.Errorf("Acquire with Wait(%s): %v; want a HeldError that names the holder", d, err)
@@ -133,7 +136,13 @@ func TestWaitBoundsAcquire(t *testing.T) {
 	}
 	release(t, lease)
 	for _, d := range []time.Duration{0, time.Hour} {
-		release(t, acquire(t, s.client().Mutex("m", holdfast.Wait(d))))
+		l := s.client().Mutex("m", holdfast.Wait(d))
+		err := answered(t, func() error {
+			return l.Do(t.Context(), func(_ context.Context, lease *holdfast.Lease) error { return lease.Err() })
+		})
+		if err != nil {
+			t.Errorf("Do with Wait(%s) of a free lock: %v", d, err)
+		}
 	}
 	_, err := s.client().Mutex("m", holdfast.Wait(-1)).Acquire(t.Context())
 	want(t, "Acquire with a negative Wait", err, holdfast.ErrInvalid)
@@ -235,6 +244,22 @@ func TestBadArgumentsAreInvalid(t *testing.T) {
 		}
 	}
 	s.cleaned()
+}
+
+// Options makes one option of several, for locks of all kinds.
+func TestOptionsCombinesOptions(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	c := s.client()
+	both := holdfast.Options(holdfast.Owner("me"), holdfast.Meta("k", "first"), holdfast.Options(holdfast.Meta("k", "later")))
+	for _, l := range []*holdfast.Lock{c.Mutex("m", both), c.RWMutex("rw", both).Reader(), c.Semaphore("s", 2).Permits(1, both), c.Multi([]string{"a", "b"}, both)} {
+		lease := acquire(t, l)
+		if h, _ := status(t, l).Holder(); h.Owner != "me" || h.Meta["k"] != "later" {
+			t.Errorf("the holder of %s is %+v", l, h)
+		}
+		release(t, lease)
+	}
+	want(t, "a bad option among others", tryAcquire(t, c.Mutex("m", holdfast.Options(holdfast.Owner("me"), holdfast.TTL(0)))), holdfast.ErrInvalid)
 }
 
 func TestStatusSaysWhoHoldsAndWaits(t *testing.T) {

@@ -22,7 +22,8 @@ func TestMultiIsAllOrNothing(t *testing.T) {
 		if !errors.As(err, &held) || held.Name != name || held.Holder.Fence != taken.Fence() {
 			t.Errorf("TryAcquire while %q is held: %v", name, err)
 		}
-		_, err = s.client().Multi(names, holdfast.Wait(10*time.Millisecond)).Acquire(t.Context())
+		bounded := s.client().Multi(names, holdfast.Wait(10*time.Millisecond))
+		err = answered(t, func() error { _, err := bounded.Acquire(t.Context()); return err })
 		if !errors.As(err, &held) || held.Name != name {
 			t.Errorf("Acquire while %q is held: %v", name, err)
 		}

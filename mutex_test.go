@@ -1,12 +1,17 @@
 package holdfast_test
 
 import (
+	"context"
 	"errors"
 	"os"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/redistest"
 )
 
 func TestAMutexHasOneHolder(t *testing.T) {
@@ -101,23 +106,35 @@ func TestTryAcquireDoesNotPassWaiters(t *testing.T) {
 	release(t, succeeded(t, next))
 }
 
-// A waiter that polls has no place in the queue, and gets the lock when it is free.
+// A waiter that polls asks again and again, has no place in the queue, and gets the lock when it is free.
 func TestAPollerGetsTheLock(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
+	var asked atomic.Int32
+	count := func(ctx context.Context, call driver.Call, next redistest.Run) (string, error) {
+		if strings.Contains(call.Script.Name, "acquire") {
+			asked.Add(1)
+		}
+		return next(ctx, call)
+	}
 	polling := func(cfg *holdfast.Config) { cfg.PollInterval = time.Millisecond }
 	lease := acquire(t, s.client().Mutex("m"))
 	for what, l := range map[string]*holdfast.Lock{
-		"by option": s.client().Mutex("m", holdfast.Poll(time.Millisecond)),
-		"by Config": s.client(polling).Mutex("m"),
+		"by option": s.tapped(count).Mutex("m", holdfast.Poll(time.Millisecond)),
+		"by Config": s.tapped(count, polling).Mutex("m"),
 	} {
+		asked.Store(0)
 		next := start(t, l.Acquire)
+		eventually(t, "it asks again and again", func() bool { return asked.Load() > 5 })
 		if n := len(status(t, l).Waiters); n != 0 {
 			t.Errorf("a poller %s is queued: %d waiters", what, n)
 		}
 		release(t, lease)
 		lease = succeeded(t, next)
 	}
+	l := s.client().Mutex("m", holdfast.Poll(time.Millisecond), holdfast.Wait(10*time.Millisecond))
+	err := answered(t, func() error { _, err := l.Acquire(soon(t)); return err })
+	want(t, "Acquire of a poller whose time is up", err, holdfast.ErrHeld)
 	release(t, lease)
 	s.cleaned()
 }
@@ -180,7 +197,7 @@ func TestRedissonMutexIsAHash(t *testing.T) {
 
 func tryAcquire(t *testing.T, l *holdfast.Lock) error {
 	t.Helper()
-	lease, err := l.TryAcquire(t.Context())
+	lease, err := l.TryAcquire(soon(t))
 	if err == nil {
 		release(t, lease)
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -37,7 +39,7 @@ func (e *ensemble) stop(i int) {
 func (e *ensemble) clients(change ...func(*holdfast.Config)) (all []*holdfast.Client) {
 	e.t.Helper()
 	for _, node := range e.nodes {
-		cfg := &holdfast.Config{Strict: true, MaxTTL: time.Minute, TTL: 20 * time.Second, CommandTimeout: time.Second, RetryTimeout: 10 * time.Second}
+		cfg := &holdfast.Config{Strict: true, MaxTTL: time.Minute, TTL: 50 * time.Second, CommandTimeout: 10 * time.Second, RetryTimeout: 30 * time.Second}
 		for _, f := range change {
 			f(cfg)
 		}
@@ -63,7 +65,7 @@ func (e *ensemble) clients(change ...func(*holdfast.Config)) (all []*holdfast.Cl
 // quorum returns a new process's quorum of the servers. A machine that is slow for a moment makes no node count as down.
 func (e *ensemble) quorum(change ...func(*holdfast.Config)) *holdfast.Quorum {
 	e.t.Helper()
-	q, err := holdfast.NewQuorum(e.clients(change...), &holdfast.QuorumConfig{NodeTimeout: time.Second})
+	q, err := holdfast.NewQuorum(e.clients(change...), &holdfast.QuorumConfig{NodeTimeout: 10 * time.Second})
 	if err != nil {
 		e.t.Fatal(err)
 	}
@@ -114,6 +116,41 @@ func TestAQuorumsMutexHasOneHolder(t *testing.T) {
 	release(t, after)
 }
 
+// Processes that want the lock at the same time take turns.
+func TestTheProcessesOfAQuorumTakeTurns(t *testing.T) {
+	t.Parallel()
+	e := admitted(t)
+	const processes, turns = 4, 3
+	var holders atomic.Int32
+	var mu sync.Mutex
+	var last uint64
+	var all sync.WaitGroup
+	for range processes {
+		l := e.quorum().Mutex("m")
+		all.Go(func() {
+			for range turns {
+				err := l.Do(soon(t), func(_ context.Context, lease *holdfast.Lease) error {
+					if n := holders.Add(1); n != 1 {
+						t.Errorf("%d processes hold the lock", n)
+					}
+					defer holders.Add(-1)
+					mu.Lock()
+					defer mu.Unlock()
+					if lease.Fence() <= last {
+						t.Errorf("fence %d follows %d", lease.Fence(), last)
+					}
+					last = lease.Fence()
+					return nil
+				})
+				if err != nil {
+					t.Errorf("Do: %v", err)
+				}
+			}
+		})
+	}
+	all.Wait()
+}
+
 // A lock outlives a node, and no lock is granted without a majority.
 func TestAQuorumNeedsAMajority(t *testing.T) {
 	t.Parallel()
@@ -121,7 +158,7 @@ func TestAQuorumNeedsAMajority(t *testing.T) {
 	q := e.quorum()
 	lease := acquire(t, q.Mutex("m"))
 	e.stop(0)
-	if err := lease.Extend(t.Context(), 30*time.Second); err != nil {
+	if err := lease.Extend(t.Context(), time.Minute); err != nil {
 		t.Errorf("Extend with 2 of 3 nodes: %v", err)
 	}
 	wantHeld(t, e.quorum().Mutex("m"))
@@ -149,8 +186,7 @@ func TestAQuorumNeedsAMajority(t *testing.T) {
 func TestAQuorumAdmitsItsNodes(t *testing.T) {
 	t.Parallel()
 	e := newEnsemble(t)
-	hasty := func(cfg *holdfast.Config) { cfg.RetryTimeout = 50 * time.Millisecond }
-	_, err := e.quorum(hasty).Mutex("m").TryAcquire(t.Context())
+	_, err := e.quorum().Mutex("m").TryAcquire(t.Context())
 	var few *holdfast.QuorumError
 	if !errors.As(err, &few) || !errors.Is(err, holdfast.ErrQuarantine) {
 		t.Errorf("TryAcquire on new nodes: %v", err)
@@ -161,6 +197,7 @@ func TestAQuorumAdmitsItsNodes(t *testing.T) {
 	}
 	release(t, acquire(t, e.quorum().Mutex("m")))
 	e.stop(2)
+	hasty := func(cfg *holdfast.Config) { cfg.RetryTimeout = 50 * time.Millisecond }
 	want(t, "Admit without one node", e.quorum(hasty).Admit(t.Context()), holdfast.ErrUnavailable)
 }
 

@@ -131,7 +131,7 @@ type outcome[T any] struct {
 func start[T any](t *testing.T, f func(context.Context) (T, error)) <-chan outcome[T] {
 	over := make(chan outcome[T], 1)
 	go func() {
-		v, err := f(t.Context())
+		v, err := f(soon(t))
 		over <- outcome[T]{v, err}
 	}()
 	return over
@@ -157,9 +157,16 @@ func wantWaiting[T any](t *testing.T, who string, from <-chan T) {
 	}
 }
 
+// soon returns a context for calls that must not take for ever.
+func soon(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	t.Cleanup(cancel)
+	return ctx
+}
+
 func acquire(t *testing.T, l *holdfast.Lock) *holdfast.Lease {
 	t.Helper()
-	lease, err := l.Acquire(t.Context())
+	lease, err := l.Acquire(soon(t))
 	if err != nil {
 		t.Fatalf("Acquire of %s: %v", l, err)
 	}
@@ -171,6 +178,19 @@ func release(t *testing.T, leases ...*holdfast.Lease) {
 	for _, l := range leases {
 		if err := l.Release(t.Context()); err != nil {
 			t.Fatalf("Release of %s: %v", l, err)
+		}
+	}
+}
+
+// answered calls f until the server answers it in time. How long a bounded wait allows for that is no matter of the tests, and a
+// machine can be slower.
+func answered(t *testing.T, f func() error) error {
+	t.Helper()
+	for end := time.Now().Add(patience); ; {
+		err := f()
+		var refused *holdfast.ServerError
+		if !errors.As(err, &refused) || !errors.Is(err, holdfast.ErrUnavailable) || refused.Code != "" || time.Now().After(end) {
+			return err
 		}
 	}
 }
@@ -204,7 +224,7 @@ func awaitRelease(t *testing.T, l locked) {
 // wantHeld requires that a lock is somebody else's.
 func wantHeld(t *testing.T, l *holdfast.Lock) {
 	t.Helper()
-	if lease, err := l.TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrHeld) {
+	if lease, err := l.TryAcquire(soon(t)); !errors.Is(err, holdfast.ErrHeld) {
 		t.Errorf("TryAcquire of %s: %v, %v; want ErrHeld", l, lease, err)
 	}
 }

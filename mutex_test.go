@@ -188,10 +188,12 @@ func TestRedissonMutexIsAHash(t *testing.T) {
 	if h, is := status(t, l).Holder(); !is || !h.Foreign {
 		t.Errorf("Status of Redisson's own lock: %+v", h)
 	}
+	channel := "redisson_lock__channel:{" + key + "}"
 	next = start(t, l.Acquire)
+	eventually(t, "the waiter listens as Redisson's do", func() bool { return s.do("PUBSUB", "NUMSUB", channel) == channel+"\n1" })
 	wantWaiting(t, "a waiter for Redisson's lock", next)
 	s.do("DEL", key)
-	s.do("PUBLISH", "redisson_lock__channel:{"+key+"}", "0") // as Redisson's unlock does
+	s.do("PUBLISH", channel, "0") // as Redisson's unlock does
 	release(t, succeeded(t, next))
 }
 

@@ -53,7 +53,8 @@ const everyone = 1000
 
 // peer is a program that does what docs/PROTOCOL.md says, with the scripts that docs/scripts has. A side's kind
 // follows its commands, which are otherwise a rival's; "released" and "granted" are followed by the time and the fence.
-// "weigh KIND" is answered "weighed" or "held"; "hammer KIND,KIND THREADS ..." by turns of each kind, with that before the
+// "weigh KIND" is answered "weighed" or "held"; "detach MS" by "detached", the time and a ticket, which "adopt TICKET MS"
+// adopts; "hammer KIND,KIND THREADS ..." by turns of each kind, with that before the
 // thread's number.
 type peer struct {
 	*rival
@@ -85,6 +86,7 @@ func TestAClientWrittenFromTheProtocol(t *testing.T) {
 			{"each hands over to the other", func(t *testing.T, p *peer) { handsOver(t, p, aMutex); handsOver(t, p, aWriter) }},
 			{"a hold changes its weight", weighs},
 			{"a lock is asserted again", assertsAgain},
+			{"a lock is carried to and fro", carries},
 			{"both count to the same", func(t *testing.T, p *peer) { countsWith(t, p, aMutex) }},
 			{"both read and write", func(t *testing.T, p *peer) { countsWith(t, p, aReader, aWriter) }},
 		} {
@@ -152,6 +154,52 @@ func weighs(t *testing.T, p *peer) {
 	}
 	p.expect(t, "released", "release")
 	backend.Release(t, backend.Acquire(t, reader))
+}
+
+// A lock is detached by one side and adopted by the other, while a third process waits for it.
+func carries(t *testing.T, p *peer) {
+	l := p.lock(t, aMutex, holdfast.TTL(5*time.Minute))
+	ours := backend.New(t, nil, drivertest.Of(holdfastgoredis.NewDriver(p.open(t))))
+	lease := backend.Acquire(t, l)
+	waits := backend.Start(t, p.lock(t, aMutex))
+	backend.Waiters(t, l, 1)
+	for range 2 {
+		ticket, err := lease.Detach(t.Context(), time.Minute)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := ticket.MarshalText()
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.send(t, fmt.Sprintf("adopt %s 300000", text))
+		adopted := p.line(t, "granted", hanging)
+		if adopted[0] != "granted" || number(t, adopted[2]) <= int64(lease.Fence()) {
+			t.Fatalf("of a lock that had fence %d they say %q", lease.Fence(), adopted)
+		}
+		if _, err := ours.Adopt(t.Context(), ticket); !errors.Is(err, holdfast.ErrLost) {
+			t.Errorf("Adopt with a ticket that they have used: %v", err)
+		}
+		p.expect(t, "lost", fmt.Sprintf("adopt %s 300000", text))
+		p.send(t, "detach 60000")
+		detached := p.line(t, "detached", hanging)
+		if detached[0] != "detached" {
+			t.Fatalf("they say %q", detached)
+		}
+		var theirs holdfast.Ticket
+		if err := theirs.UnmarshalText([]byte(detached[2])); err != nil {
+			t.Fatal(err)
+		}
+		if lease, err = ours.Adopt(t.Context(), theirs); err != nil {
+			t.Fatal(err)
+		}
+		if int64(lease.Fence()) <= number(t, adopted[2]) {
+			t.Errorf("adopted with fence %d after %s", lease.Fence(), adopted[2])
+		}
+		p.expect(t, "lost", fmt.Sprintf("adopt %s 300000", detached[2]))
+	}
+	backend.Release(t, lease)
+	backend.Release(t, backend.Receive(t, waits))
 }
 
 // The server loses its data while the program holds a lock; the next renewal claims the lock again.

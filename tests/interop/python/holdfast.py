@@ -1,4 +1,4 @@
-"""A client of Holdfast's protocol, written from docs/PROTOCOL.md: mutexes and read-write locks on one server,
+"""A client of Holdfast's protocol, written from docs/PROTOCOL.md: mutexes, read-write locks and tickets on one server,
 outside Cluster and Strict mode. It shows that the document is enough. It leaves out polling without messages, fences
 for hand-overs within the process, and the scripts for many locks.
 
@@ -65,6 +65,21 @@ def new_token():
     return base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=")
 
 
+def written(lock, token, fence, tombstone_us):
+    """A ticket as text."""
+    fields = " ".join(["name", token, str(fence), str(tombstone_us), lock.key])
+    return "hf1t." + base64.urlsafe_b64encode(fields.encode()).decode().rstrip("=")
+
+
+def read(text):
+    """The name of a ticket's lock, its token, fence and tombstone."""
+    fields = base64.urlsafe_b64decode(text.removeprefix("hf1t.") + "=" * (-len(text.removeprefix("hf1t.")) % 4)).decode()
+    kind, token, fence, tombstone_us, place = fields.split(" ", 4)
+    if not text.startswith("hf1t.") or kind != "name" or not place.startswith(PREFIX + "{") or not place.endswith("}"):
+        raise ValueError("not a ticket for a name of this prefix")
+    return place[len(PREFIX) + 1:-1], token, int(fence), int(tombstone_us)
+
+
 def in_background(f, *args):
     threading.Thread(target=f, args=args, daemon=True).start()
 
@@ -108,6 +123,17 @@ class Client:
 
     def writer(self, name, ttl):
         return Lock(self, name, ttl, EVERYTHING)
+
+    def adopt(self, text, ttl):
+        """Takes over the lock of a ticket."""
+        name, token, fence, tombstone_us = read(text)
+        lock = self.mutex_lock(name, ttl)
+        w = Waiter(lock)
+        try:
+            return lock.adopt(w, token, fence, tombstone_us).begin(lock.ttl_ms / 3000)
+        except (Failed, Lost):
+            lock.give_up(w)
+            raise
 
     def server_time_us(self):
         sent, now_us = self.anchor
@@ -285,9 +311,30 @@ class Lock:
                 return reply
         raise Failed("no answer: the server's clock jumps")
 
+    def adopt(self, w, token, fence, tombstone_us):
+        for _ in range(3):
+            not_after_us, unanswered = self.c.not_after_us(), True
+            try:
+                args = ["", w.token, self.ttl_ms, not_after_us, self.c.info, token, fence, tombstone_us]
+                reply = self.c.call("adopt", self.keys, args)
+                unanswered = reply.unanswered
+            except Failed as e:
+                unanswered = e.unanswered
+                raise
+            finally:
+                if unanswered:
+                    w.owed, w.tombstone_us = True, max(w.tombstone_us, not_after_us)
+            if reply.word == "adopted":
+                return self.granted(w, reply)
+            if reply.word in LOST:
+                if tombstone_us > reply.now_us:
+                    in_background(self.take_back, token, "", tombstone_us)
+                raise Lost(reply.word)
+        raise Failed("no answer: the server's clock jumps")
+
     def granted(self, w, reply):
         w.owed = True
-        pttl_ms, fence, _ = reply.ints(3)
+        pttl_ms, fence = reply.ints(2)
         lease = Lease(self, w, fence, reply, reply.sent + pttl_ms / 1000 - drift(pttl_ms / 1000))
         if clock() >= lease.deadline:
             raise Failed("no answer in time: the lock was granted, but the reply came past the deadline")
@@ -496,6 +543,24 @@ class Lease:
                 raise
             if reply.word in LOST and not reply.unanswered:
                 raise Lost(reply.word)
+
+    def detach(self, ttl):
+        """Ends the lease, and returns a ticket, for which the server keeps the lock."""
+        lock, w = self.lock, self.w
+        with self.mutex:  # it is not renewed meanwhile
+            if not self.is_held():
+                raise Lost(self.ended)
+            late_us = max(w.tombstone_us - lock.c.server_time_us(), 0)
+            ttl_ms = max(int(ttl * 1000), late_us // 1000 + 1)
+            reply = lock.c.call("renew", lock.least_keys, ["", w.token, ttl_ms, 0, self.fence])
+            if reply.word in LOST:
+                self.end(reply.word)
+            if not self.is_held():
+                raise Lost(self.ended)
+            # Not end: a message that grants its token the lock is to be ignored from now on.
+            self.ended = "detached"
+            self.stop.set()
+            return written(lock, w.token, self.fence, w.tombstone_us if late_us else 0)
 
     def weigh(self, weight):
         """Makes a writer a reader, or a reader a writer. Returns False, and changes nothing, if there is no room."""

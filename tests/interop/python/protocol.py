@@ -58,6 +58,11 @@ def main(address, scripts, name):
                 before = time.monotonic_ns()
                 lease.release()
                 say("released", before)
+            elif word[0] == "detach":
+                say("detached", time.monotonic_ns(), lease.detach(int(word[1]) / 1000))
+            elif word[0] == "adopt":
+                lease = client.adopt(word[1], int(word[2]) / 1000)
+                say("granted", time.monotonic_ns(), lease.fence)
             elif word[0] == "weigh":
                 say("weighed" if lease.weigh(1 if word[1] == "reader" else holdfast.EVERYTHING) else "held", time.monotonic_ns(), lease.fence)
             elif word[0] == "hammer":

@@ -18,8 +18,10 @@ type Config struct {
 	// says (WAITAOF). The option of the same name does it for one lock, and tells what it needs. Default false.
 	Fsync bool
 
-	// Logger is told, at level WARN, of settings under which locks are unsafe or slow: once for each client and finding.
-	// Default: slog.Default(), as it is then; slog.New(slog.DiscardHandler) silences it.
+	// Logger is told of lost leases (at level INFO if they are LossSuperseded, else WARN) and of the server when it stops
+	// answering, at level WARN; when it answers again, at level INFO; and, at level WARN, of settings under which locks are unsafe or slow: once for each client and finding. It also
+	// hears, at level ERROR, of an Observer that panics. Default: slog.Default(), as it is then;
+	// slog.New(slog.DiscardHandler) silences it.
 	Logger *slog.Logger
 
 	// MaxBatch bounds how many mutexes one command acquires, releases or renews. Commands are shared by calls that come
@@ -38,6 +40,9 @@ type Config struct {
 	// MinReplicas makes a grant or renewal count only once that many replicas have it (WAIT). The option of the same name
 	// does it for one lock, and tells what that is worth. Default 0.
 	MinReplicas int
+
+	// Observers are told what happens to locks, in this order. Default none, which costs nothing.
+	Observers []*Observer
 
 	// Owner names this process to people who ask who holds a lock. Default: host, process id, random characters.
 	Owner string
@@ -93,6 +98,7 @@ func (c *Config) engine() (*engine.Config, error) {
 		LocalHandovers: c.MaxLocalHandovers,
 		Logger:         c.Logger,
 		MaxTTL:         c.MaxTTL,
+		Observer:       newObserver(c.Observers, c.Logger),
 		Owner:          c.Owner,
 		Prefix:         c.Prefix,
 		Quarantine:     c.Quarantine,

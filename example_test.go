@@ -8,15 +8,20 @@ import (
 	"os"
 	"os/signal"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
 )
 
 // locks is what New has returned, for a client of Redis that the program has:
 //
 //	locks, err := holdfastgoredis.New(rdb, nil)
 var locks *holdfast.Client
+
+// server is what an adapter's New makes of the program's client.
+var server driver.Driver
 
 // nodes are such clients of three independent servers, each with Config.Strict.
 var nodes []*holdfast.Client
@@ -121,6 +126,35 @@ func ExampleLease_Done() {
 
 // A lock that other programs take with SET key token NX PX ttl, and release with a
 // script that compares and deletes.
+// Acquires and leases are counted, and how many are held now.
+func ExampleObserver() {
+	var granted, refused, held, lost atomic.Int64
+	counts := &holdfast.Observer{
+		AcquireEnd: func(_ context.Context, e holdfast.AcquireEvent) {
+			if e.Err != nil {
+				refused.Add(1)
+				return
+			}
+			granted.Add(1)
+			held.Add(1)
+		},
+		Released: func(context.Context, holdfast.LeaseEvent) { held.Add(-1) },
+		Lost: func(_ context.Context, e holdfast.LeaseEvent) {
+			held.Add(-1)
+			lost.Add(1) // by e.Reason, e.Kind and e.Mode, in a metric
+		},
+	}
+	// As is holdfastgoredis.New(rdb, cfg).
+	locks, err := holdfast.New(server, &holdfast.Config{Observers: []*holdfast.Observer{counts}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	err = locks.Mutex("invoices").Do(context.Background(), func(ctx context.Context, l *holdfast.Lease) error {
+		return post(ctx, l.Fence())
+	})
+	fmt.Println(granted.Load(), "granted,", refused.Load(), "refused,", held.Load(), "held,", lost.Load(), "lost:", err)
+}
+
 func ExampleClient_MutexKey() {
 	ctx := context.Background()
 

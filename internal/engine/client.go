@@ -96,6 +96,7 @@ func New(d driver.Driver, cfg *Config) (*Client, error) {
 	client.server = exec.New(d, exec.Config{
 		CommandTimeout: c.CommandTimeout, RetryTimeout: c.RetryTimeout,
 		Tasks: &client.tasks, Closing: client.closing, Accept: client.accept,
+		Lost: client.serverLost, Found: client.serverFound,
 	})
 	client.defaults = settings{
 		ttl:         c.TTL,
@@ -267,13 +268,16 @@ type Config struct {
 	// negative: never.
 	LocalHandovers int
 
-	// Logger is told, at level WARN, of settings of the server that make locks unsafe or slow, once
-	// for each Client and finding. Default: slog.Default() at that time.
+	// Logger is told of settings of the server that make locks unsafe or slow, once for each Client
+	// and finding, of lost leases, and of outages. Default: slog.Default() at that time.
 	// slog.New(slog.DiscardHandler) silences it.
 	Logger *slog.Logger
 
 	// MaxTTL bounds the TTL of every lease. Default 24 h, in Strict mode 1 min.
 	MaxTTL time.Duration
+
+	// Observer is told what happens to locks. Default nil: nobody is.
+	Observer *Observer
 
 	// Owner names this process to people who ask who holds a lock. Default: host name, process id
 	// and a few random characters.

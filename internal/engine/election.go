@@ -36,7 +36,7 @@ func NewElection(lock Lock, ground Ground) *Election { return &Election{lock, gr
 
 // Election returns the election of that name. Its options are those of the leader's lease.
 func (c *Client) Election(name string, opts ...Option) *Election {
-	given := append([]Option{func(s *settings) { s.apart = true }}, opts...)
+	given := append([]Option{func(s *settings) { s.apart, s.seenAs = true, SeenAsElection }}, opts...)
 	l := c.newLock(name, given)
 	return &Election{l, serverGround{l}}
 }

@@ -219,6 +219,12 @@ func (h *hold) hasLease() bool {
 	return h.lease.ended == nil || slices.ContainsFunc(h.joinedLeases(), func(l *holdLease) bool { return l.ended == nil })
 }
 
+// hasBeliever reports whether somebody relies on a lease of the hold that is not part of another. The caller holds h.mu.
+func (h *hold) hasBeliever() bool {
+	relies := func(l *holdLease) bool { return l.ended == nil && !l.part }
+	return relies(h.lease) || slices.ContainsFunc(h.joinedLeases(), relies)
+}
+
 // endLeases ends all leases with err. The caller holds h.mu.
 func (h *hold) endLeases(err error) {
 	h.lease.end(err)
@@ -233,6 +239,13 @@ func (h *hold) expired(now clock.Instant) bool { return now.Sub(h.anchor) >= h.v
 // may have stood still since the anchor, while the machine was suspended.
 func (h *hold) deadline(now clock.Instant) clock.Reading {
 	return now.Mono.Add(h.valid - now.Sub(h.anchor))
+}
+
+// remaining returns how long the hold lasts unless it is renewed.
+func (h *hold) remaining() time.Duration {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.valid - clock.Since(h.anchor)
 }
 
 // capHold makes the hold end when MaxHold does.
@@ -259,9 +272,13 @@ func (h *hold) expiry() *LostError {
 // lose ends the hold and its leases with err, and releases what the server may still have, in the
 // background. The caller holds h.mu.
 func (h *hold) lose(err *LostError) {
+	believed := h.hasBeliever()
 	h.endLeases(err)
 	h.stop()
+	// mutants: tell-loss
+	h.observeLoss(err)
 	c := h.l.c
+	subject, fence := h.l.subject(), h.lease.fence
 	end := time.Now().Add(h.l.set.term()) // by then whatever the server has of it has expired
 	c.tasks.Run(func() {
 		h.queue.release(h)
@@ -270,6 +287,10 @@ func (h *hold) lose(err *LostError) {
 			h.from.forget()
 			h.uncount()
 		})
+		h.flushLoss(err)
+		if believed {
+			c.logLoss(subject, fence, err)
+		}
 	})
 }
 

@@ -25,11 +25,12 @@ type JointLease struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 
-	mu      sync.Mutex
-	calls   calls
-	parts   []*holdLease // of Multi, in the order in which the locks were named
-	ended   error
-	endedAt time.Time
+	mu       sync.Mutex
+	calls    calls
+	parts    []*holdLease // of Multi, in the order in which the locks were named
+	ended    error
+	endedAt  time.Time
+	observed *observation // what observers are told of it; nil if nobody is
 }
 
 // JoinNodes makes one lease, with that fence, of what nodes of a quorum have granted. It lasts while need of them do. of is
@@ -102,6 +103,9 @@ func (m *JointLease) add(p *holdLease) bool {
 	}
 	m.parts = append(slices.DeleteFunc(m.parts, func(old *holdLease) bool { return old.g.l == p.g.l }), p)
 	m.watch(p)
+	if m.observed != nil {
+		p.observeAsPart(m.observed)
+	}
 	return true
 }
 
@@ -166,6 +170,10 @@ func (m *JointLease) end(err error) {
 	m.ended, m.endedAt = err, time.Now()
 	m.cancel(err)
 	m.calls.make(err)
+	if lost, is := err.(*LostError); is {
+		m.observed.lost(lost)
+		m.of.c.tasks.Run(func() { m.tellLoss(lost) })
+	}
 	if err != ErrReleased {
 		for _, p := range m.parts {
 			p.g.endLease(p, err)
@@ -174,6 +182,15 @@ func (m *JointLease) end(err error) {
 	if m.onEnd != nil {
 		m.onEnd()
 	}
+}
+
+// tellLoss tells that the lease was lost.
+func (m *JointLease) tellLoss(lost *LostError) {
+	m.mu.Lock()
+	observed := m.observed
+	m.mu.Unlock()
+	observed.flush()
+	m.of.c.logLoss(m.of.subject(), m.Token(), lost)
 }
 
 // Deadline returns when too few parts will be left, or when the lease ended, if that was earlier.
@@ -279,6 +296,11 @@ func (m *JointLease) Release(ctx context.Context) error {
 	if onEnd != nil {
 		onEnd()
 	}
+	m.mu.Lock()
+	observed := m.observed
+	m.mu.Unlock()
+	observed.released(HandoverNone, err)
+	observed.flush()
 	if errors.Is(lost, ErrLost) {
 		return lost
 	}

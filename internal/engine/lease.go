@@ -26,12 +26,14 @@ type holdLease struct {
 	origin context.Context // under which it was acquired
 
 	// Guarded by g.mu.
-	ended     error    // nil while it is held
-	scope     *scope   // of Context; nil until somebody asks for it
-	trouble   *trouble // with the release; nil while there is none
-	depth     int32    // leases of this lock under whose context it was acquired
-	released  bool     // nothing is left to release
-	releasing bool     // the release is under way
+	ended     error        // nil while it is held
+	scope     *scope       // of Context; nil until somebody asks for it
+	trouble   *trouble     // with the release; nil while there is none
+	observed  *observation // what observers are told of it; nil if nobody is
+	depth     int32        // leases of this lock under whose context it was acquired
+	released  bool         // nothing is left to release
+	releasing bool         // the release is under way
+	part      bool         // it is part of a JointLease
 }
 
 // scope is a context that ends with a lease.
@@ -142,6 +144,7 @@ func (l *holdLease) Context() context.Context {
 func (l *holdLease) whenEnded(f func()) {
 	l.g.mu.Lock()
 	defer l.g.mu.Unlock()
+	l.part = true
 	if l.ended != nil {
 		f()
 		return
@@ -208,6 +211,7 @@ func (l *holdLease) Extend(ctx context.Context, ttl time.Duration) error {
 	if err != nil {
 		return err
 	}
+	defer h.flush()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if l.ended != nil || h.state == over {
@@ -277,6 +281,7 @@ func (l *holdLease) releaseWithin(ctx context.Context, how ending) error {
 	for patient := true; ; {
 		first, done, err := l.giveUp(patient, how)
 		if done {
+			l.flush()
 			return err
 		}
 		if first.landed == nil && first.released == nil {
@@ -321,6 +326,7 @@ func (l *holdLease) releaseThen(ctx context.Context, done func(error)) {
 	first, finished, err := l.giveUp(true, hasLeft)
 	switch {
 	case finished:
+		l.flush()
 		done(err)
 		return
 	case first != (prior{}) || h.from.unanswered != 0 || !h.from.freeable():
@@ -348,6 +354,15 @@ func (l *holdLease) releaseThen(ctx context.Context, done func(error)) {
 
 // gaveBack records the outcome of the release, and returns the error for the caller.
 func (l *holdLease) gaveBack(reply codec.ReleaseReply, unanswered bool, err error) error {
+	err = l.noteOutcome(reply, unanswered, err)
+	l.flush()
+	if lost, is := err.(*LostError); is && !l.part && l.g.from.ending != unaware {
+		l.g.l.c.logLoss(l.lock().subject(), l.fence, lost)
+	}
+	return err
+}
+
+func (l *holdLease) noteOutcome(reply codec.ReleaseReply, unanswered bool, err error) (outcome error) {
 	h := l.g
 	if err != nil {
 		h.from.abandon()
@@ -358,6 +373,7 @@ func (l *holdLease) gaveBack(reply codec.ReleaseReply, unanswered bool, err erro
 
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	defer func() { l.endObserved(HandoverNone, outcome) }()
 	l.releasing = false
 	if l.trouble != nil && l.trouble.answered != nil {
 		close(l.trouble.answered)
@@ -425,6 +441,7 @@ func (l *holdLease) giveUp(patient bool, how ending) (first prior, done bool, er
 	}
 	if h.state != over && h.removeLease(l) { // also when the client closes
 		l.end(ErrReleased)
+		l.endObserved(HandoverNone, nil)
 		l.released = true
 		h.retireIfIdle()
 		return prior{}, true, nil
@@ -442,6 +459,7 @@ func (l *holdLease) giveUp(patient bool, how ending) (first prior, done bool, er
 		}
 		if next != nil && h.flying == 0 {
 			l.end(ErrReleased)
+			l.endObserved(HandoverLocal, nil)
 			l.released = true
 			h.passed++
 			h.queue.pass(next, h.newLease(next.ctx))

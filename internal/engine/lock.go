@@ -51,6 +51,9 @@ type Lease interface {
 	Deadline() time.Time
 	Extend(ctx context.Context, ttl time.Duration) error
 	Release(ctx context.Context) error
+
+	// observeBy makes o the lease's observation.
+	observeBy(o *observation)
 }
 
 // leased returns the lease as a Lease; nil if there is an error.
@@ -78,6 +81,7 @@ func poll[L any](ctx context.Context, c *Client, s *settings, end time.Time, try
 		if !errors.Is(err, ErrHeld) && !errors.Is(err, exec.ErrQuarantine) {
 			return lease, err
 		}
+		c.observing(ctx).wait(0, holderIn(err))
 		select {
 		case <-time.After(schedule.Jitter(s.pollInterval, 10)):
 		case <-limit:
@@ -91,6 +95,15 @@ func poll[L any](ctx context.Context, c *Client, s *settings, end time.Time, try
 			return none, exec.ErrClosed
 		}
 	}
+}
+
+// holderIn returns the holder that a *HeldError names; zero of another error.
+func holderIn(err error) Holder {
+	var held *HeldError
+	if errors.As(err, &held) {
+		return held.Holder
+	}
+	return Holder{}
 }
 
 // do calls f with a context that ends when ctx or the lease does, and releases the lease.
@@ -153,6 +166,14 @@ func (l *target) acquire(ctx context.Context, end time.Time) (*holdLease, error)
 func (l *target) TryAcquire(ctx context.Context) (Lease, error) { return leased(l.tryAcquire(ctx)) }
 
 func (l *target) tryAcquire(ctx context.Context) (*holdLease, error) {
+	o := l.c.observe(ctx, l, true)
+	lease, err := l.tryUnseen(o.within(ctx))
+	_, _ = o.end(leased(lease, err))
+	return lease, err
+}
+
+// tryUnseen is tryAcquire of which observers are not told.
+func (l *target) tryUnseen(ctx context.Context) (*holdLease, error) {
 	l.c.tasks.Begin()
 	defer l.c.tasks.End()
 	if err := l.ready(ctx); err != nil {
@@ -281,6 +302,12 @@ func IsOver(end time.Time) bool { return !end.IsZero() && !time.Now().Before(end
 
 // AcquireBy implements Lock.
 func (l *target) AcquireBy(ctx context.Context, end time.Time) (Lease, error) {
+	o := l.c.observe(ctx, l, false)
+	return o.end(l.acquireUnseen(o.within(ctx), end))
+}
+
+// acquireUnseen is AcquireBy of which observers are not told.
+func (l *target) acquireUnseen(ctx context.Context, end time.Time) (Lease, error) {
 	if end.IsZero() {
 		return leased(l.acquire(ctx, end))
 	}

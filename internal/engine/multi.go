@@ -92,6 +92,12 @@ func (l *multi) Acquire(ctx context.Context) (Lease, error) { return l.AcquireBy
 
 // AcquireBy implements Lock.
 func (l *multi) AcquireBy(ctx context.Context, end time.Time) (Lease, error) {
+	o := l.c.observe(ctx, l, false)
+	return o.end(l.acquireUnseen(o.within(ctx), end))
+}
+
+// acquireUnseen is AcquireBy of which observers are not told.
+func (l *multi) acquireUnseen(ctx context.Context, end time.Time) (Lease, error) {
 	if end.IsZero() {
 		return leased(l.acquire(ctx, end))
 	}
@@ -113,6 +119,12 @@ func first(all []Holder, err error) (Holder, error) {
 
 // TryAcquire implements Lock.
 func (l *multi) TryAcquire(ctx context.Context) (Lease, error) {
+	o := l.c.observe(ctx, l, true)
+	return o.end(l.tryUnseen(o.within(ctx)))
+}
+
+// tryUnseen is TryAcquire of which observers are not told.
+func (l *multi) tryUnseen(ctx context.Context) (Lease, error) {
 	l.c.tasks.Begin()
 	defer l.c.tasks.End()
 	if err := l.ready(ctx); err != nil {
@@ -143,7 +155,7 @@ func (l *multi) acquire(ctx context.Context, end time.Time) (*JointLease, error)
 		return lease, err
 	}
 	for {
-		lease, err := l.inOrder(ctx, func(p *target, ctx context.Context) (Lease, error) { return p.AcquireBy(ctx, end) })
+		lease, err := l.inOrder(ctx, func(p *target, ctx context.Context) (Lease, error) { return p.acquireUnseen(ctx, end) })
 		if !errors.Is(err, errStartOver) {
 			return lease, err
 		}
@@ -168,7 +180,7 @@ func (l *multi) try(ctx context.Context) (*JointLease, error) {
 	if lease != nil || err != nil || !busy {
 		return lease, err
 	}
-	lease, err = l.inOrder(ctx, (*target).TryAcquire)
+	lease, err = l.inOrder(ctx, func(p *target, ctx context.Context) (Lease, error) { return leased(p.tryUnseen(ctx)) })
 	if errors.Is(err, errStartOver) {
 		err = &LostError{Name: l.name, Reason: LossExpired}
 	}

@@ -74,9 +74,24 @@ type NodeLock struct{ l *target }
 
 // NodeLock returns the lock of that name on the client's server, for that owner unless an option names another.
 func (c *Client) NodeLock(name, owner string, opts []Option) *NodeLock {
-	given := append([]Option{Owner(owner)}, opts...)
+	given := append([]Option{Owner(owner), func(s *settings) { s.seenAs = SeenAsQuorum }}, opts...)
 	given = append(given, func(s *settings) { s.kind, s.apart = &nodeMutex, true })
 	return &NodeLock{c.newLock(name, given)}
+}
+
+// AsElection makes observers see the lock as an election.
+func AsElection() Option { return func(s *settings) { s.seenAs = SeenAsElection } }
+
+// Observed tells observers of f as an acquire of the quorum's lock. f gets the context in which Waits finds them.
+func (n *NodeLock) Observed(ctx context.Context, try bool, f func(context.Context) (Lease, error)) (Lease, error) {
+	o := n.l.c.observe(ctx, n.l, try)
+	return o.end(f(o.within(ctx)))
+}
+
+// Waits tells observers that an acquire with that context has to wait for others, unless they were told before. held is the
+// error of a try, which may name the holder, or nil.
+func (n *NodeLock) Waits(ctx context.Context, ahead int, held error) {
+	n.l.c.observing(ctx).wait(ahead, holderIn(held))
 }
 
 // Err returns what is wrong with the lock's name or options.

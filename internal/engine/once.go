@@ -63,7 +63,7 @@ func MaxTries(n int) Option {
 func (c *Client) Once(name string, w Window, opts ...Option) *Once {
 	// A request that is under way when a run ends must not take effect for the next run, which
 	// would have the same token if the lock were passed on within the process.
-	given := []Option{func(s *settings) { s.once, s.apart = true, true }}
+	given := []Option{func(s *settings) { s.once, s.apart, s.seenAs = true, true, SeenAsOnce }}
 	o := &Once{lock: c.newLock(name, append(given, opts...)), window: w}
 	if err := w.check(); err != nil {
 		o.err = fmt.Errorf("%w: job %.64q: %w", ErrInvalid, name, err)

@@ -142,6 +142,7 @@ func (h *hold) renew() {
 		a, err = h.sendOnce(again)
 	}
 
+	defer h.flush()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.endRenewal()
@@ -174,6 +175,7 @@ func (h *hold) renewed(sent, now clock.Instant, err error) {
 		h.failure = h.l.c.server.Failure("renew", h.l.name, err)
 		remaining := h.valid - now.Sub(h.anchor)
 		h.renewAt = now.Add(min(max(remaining/8, 25*time.Millisecond), time.Second))
+		h.observeRenewal(now, 0, h.failure)
 	} else {
 		if h.state == claimed {
 			h.state = held
@@ -297,11 +299,13 @@ func (h *hold) apply(a answer[codec.RenewReply], final, fences bool) (*LostError
 // knows best what the server has, but an earlier one may have asked for more.
 func (h *hold) prolong(sent, now clock.Instant, term time.Duration) {
 	valid := term - drift(term)
+	slack := h.valid - now.Sub(h.anchor)
 	if now.Sub(sent) < now.Sub(h.anchor) || valid-now.Sub(sent) > h.valid-now.Sub(h.anchor) {
 		// mutants: renewed-deadline
 		h.anchor, h.valid = sent, valid
 		h.capHold()
 	}
+	h.observeRenewal(now, slack, nil)
 }
 
 // fencesWanted returns how many fences a renewal should reserve: one for each goroutine of this
@@ -337,6 +341,7 @@ func putOff(holds []*hold) {
 			h.renewed(now, now, errPutOff)
 		}
 		h.mu.Unlock()
+		h.flush()
 	}
 }
 
@@ -419,5 +424,6 @@ func (c *Client) applyRenewals(holds []*hold, r exec.Outcome[codec.BatchReply]) 
 			h.renewed(r.Sent, now, r.Err)
 		}
 		h.mu.Unlock()
+		h.flush()
 	}
 }

@@ -64,7 +64,7 @@ func (rw *RWMutex) Downgrade(ctx context.Context, writer Lease) (Lease, error) {
 	if err != nil {
 		return nil, err
 	}
-	return leased(lease.changeMode(ctx, rw.read))
+	return lease.changeSeen(ctx, rw.read, false)
 }
 
 // TryUpgrade makes a reader's lease a writer's if there is no other reader, and returns the writer's
@@ -77,7 +77,7 @@ func (rw *RWMutex) TryUpgrade(ctx context.Context, reader Lease) (Lease, error) 
 	if err != nil {
 		return nil, err
 	}
-	return leased(lease.changeMode(ctx, rw.write))
+	return lease.changeSeen(ctx, rw.write, true)
 }
 
 // mustBe refuses a lease of another lock.
@@ -105,6 +105,14 @@ func (l *target) inheriting(from *target) *target {
 	}
 	own.owner, own.meta, own.info = old.owner, old.meta, old.info
 	return &target{c: l.c, name: l.name, keys: l.keys, set: &own}
+}
+
+// changeSeen is changeMode as observers see it: an acquire of the lock's other side, within which this lease is released.
+func (l *holdLease) changeSeen(ctx context.Context, as *target, try bool) (Lease, error) {
+	o := as.c.observe(ctx, as, try)
+	next, err := l.changeMode(o.within(ctx), as)
+	l.flush()
+	return o.end(leased(next, err))
 }
 
 // weigh makes the lease one of as, which has another weight.
@@ -152,6 +160,7 @@ func (l *holdLease) beginChange(as *target) error {
 	}
 	if as.set.kind == &reader {
 		l.end(ErrReleased)
+		l.endObserved(HandoverNone, nil)
 		l.released = true
 	}
 	h.before, h.state, h.renewAt = h.state, changing, clock.Instant{}
@@ -227,6 +236,7 @@ func (l *holdLease) finishChange(as *target, a answer[codec.WeighReply]) (*holdL
 		return nil, &exec.Failure{Op: "weigh", Name: as.name, Server: as.c.server.Addr(), Kind: exec.ErrUnavailable, Err: errLate}
 	}
 	l.end(ErrReleased)
+	l.endObserved(HandoverNone, nil)
 	l.released = true
 	h.stop()
 	h.mu.Unlock()

@@ -35,7 +35,9 @@ func Detach(ctx context.Context, lease Lease, ttl time.Duration) (*Ticket, error
 	if !single || !l.lock().set.carriable() {
 		return nil, fmt.Errorf("%w: lock %q: only a lease of a Mutex or MutexKey can be detached", ErrInvalid, lease.Name())
 	}
-	return l.detach(ctx, ttl)
+	t, err := l.detach(ctx, ttl)
+	l.flush()
+	return t, err
 }
 
 // carriable reports whether a lease can be detached. That of a job or of a term belongs to what goes on under it.
@@ -155,6 +157,7 @@ func (l *holdLease) leaveBehind(a answer[codec.RenewReply]) (*Ticket, error) {
 	}
 	// mutants: detach-ends
 	l.end(ErrReleased)
+	l.endObserved(HandoverNone, nil)
 	l.released = true
 	// mutants: detach-stops
 	h.stop()
@@ -221,6 +224,14 @@ func (c *Client) Adopt(ctx context.Context, t *Ticket, opts ...Option) (Lease, e
 	if err != nil {
 		return nil, err
 	}
+	o := c.observe(ctx, l, true)
+	o.came(HandoverServer)
+	return o.end(leased(l.adopt(o.within(ctx), t)))
+}
+
+// adopt is Adopt of which observers are not told.
+func (l *target) adopt(ctx context.Context, t *Ticket) (*holdLease, error) {
+	c := l.c
 	c.tasks.Begin() // Close waits for what this brings
 	defer c.tasks.End()
 	if err := l.ready(ctx); err != nil {

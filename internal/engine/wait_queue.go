@@ -3,6 +3,7 @@ package engine
 import (
 	"container/list"
 	"context"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -44,6 +45,13 @@ type waiter struct {
 type result struct {
 	lease *holdLease
 	err   error
+	came  Handover
+}
+
+// take returns what the waiter got.
+func (w *waiter) take(r result) (*holdLease, error) {
+	w.l.c.observing(w.ctx).came(r.came)
+	return r.lease, r.err
 }
 
 // queueOf returns the wait queue with that key, and takes a reference to it.
@@ -108,13 +116,20 @@ func (wq *waitQueue) acquire(ctx context.Context, l *target, end time.Time) (*ho
 		}
 	}
 	var w *waiter
+	var ahead int
+	var holder Holder
 	if !wq.asking && wq.acquirer == nil && wq.held == nil && wq.waiting() == 0 {
 		wq.asking, wq.unansweredSince = true, time.Now()
 		wq.mu.Unlock()
 		var lease *holdLease
 		var err error
-		if lease, w, err = wq.askFirst(ctx, l); w == nil {
+		var got said
+		if lease, w, got, err = wq.askFirst(ctx, l); w == nil {
 			return lease, err
+		}
+		ahead = got.Place.Rank - 1
+		if got.Word == codec.Held {
+			holder = l.holderOf(&got.Holder)
 		}
 	} else {
 		w = wq.join(ctx, l, (*list.List).PushBack)
@@ -122,14 +137,16 @@ func (wq *waitQueue) acquire(ctx context.Context, l *target, end time.Time) (*ho
 			wq.startAcquirer(nil, false)
 			wq.acquirer.join(l)
 		}
+		holder = wq.holderHere(l)
 		wq.mu.Unlock()
 	}
+	wq.c.observing(ctx).wait(ahead, holder)
 	return wq.await(ctx, w, end)
 }
 
 // askFirst asks the server for the lock. If the lock is held, askFirst puts a waiter at the head of
 // the queue and returns it.
-func (wq *waitQueue) askFirst(ctx context.Context, l *target) (*holdLease, *waiter, error) {
+func (wq *waitQueue) askFirst(ctx context.Context, l *target) (*holdLease, *waiter, said, error) {
 	c := wq.c
 	a := l.newAttempt()
 	mode := codec.Try
@@ -151,21 +168,21 @@ func (wq *waitQueue) askFirst(ctx context.Context, l *target) (*holdLease, *wait
 		}
 		if err != nil {
 			a.abandon()
-			return nil, nil, err
+			return nil, nil, said{}, err
 		}
 		lease := wq.keep(got.hold, ctx)
 		wq.admitReaders()
-		return lease, nil, nil
+		return lease, nil, said{}, nil
 	}
 	w := wq.join(ctx, l, (*list.List).PushFront)
 	if got.Word != codec.Queued {
 		a.abandon()
 		wq.startAcquirer(nil, true)
-		return nil, w, nil
+		return nil, w, got, nil
 	}
 	wq.startAcquirer(a, true)
 	wq.acquirer.standing = &standing{a, got.Place, by}
-	return nil, w, nil
+	return nil, w, got, nil
 }
 
 // fences returns how many of the waiters one hold could serve in turn, at most.
@@ -185,6 +202,18 @@ const aloneFactor = 16
 // is at most twice what the last hold used.
 func (wq *waitQueue) fencesIfAlone(l *target) int {
 	return min(max(wq.fences(l), 2*int(wq.passedLast.Load())), aloneFactor*wq.c.cfg.LocalHandovers)
+}
+
+// holderHere returns the holder of the lock if that is this process, as far as the queue knows. The caller holds wq.mu.
+func (wq *waitQueue) holderHere(l *target) Holder {
+	if l.c.cfg.Observer == nil || !wq.held.isLive() {
+		return Holder{}
+	}
+	h := wq.held
+	return Holder{
+		Name: l.name, Form: l.set.kind.form, Owner: h.l.set.owner, Host: l.c.host, PID: os.Getpid(),
+		Fence: h.fence, Since: time.UnixMicro(h.at), TTL: h.remaining(),
+	}
 }
 
 // keep makes h the queue's hold and returns its first lease. The caller holds wq.mu.
@@ -261,7 +290,7 @@ func (wq *waitQueue) await(ctx context.Context, w *waiter, end time.Time) (*hold
 	defer stop()
 	select {
 	case r := <-w.results:
-		return r.lease, r.err
+		return w.take(r)
 	case <-limit:
 		return wq.awaitLast(ctx, w)
 	case <-ctx.Done():
@@ -379,7 +408,7 @@ func (wq *waitQueue) successor(h *hold, now clock.Instant) *waiter {
 // pass gives w a lease. The caller holds wq.mu.
 func (wq *waitQueue) pass(w *waiter, lease *holdLease) {
 	wq.remove(w)
-	w.results <- result{lease: lease}
+	w.results <- result{lease: lease, came: HandoverLocal}
 }
 
 // deliver gives a hold from the server to the first waiter. It returns false if there is no waiter,
@@ -392,7 +421,11 @@ func (wq *waitQueue) deliver(h *hold) bool {
 		return false
 	}
 	wq.remove(w) // first, so that keep does not count it as waiting
-	w.results <- result{lease: wq.keep(h, w.ctx)}
+	came := HandoverNone
+	if h.from.enqueued {
+		came = HandoverServer
+	}
+	w.results <- result{lease: wq.keep(h, w.ctx), came: came}
 	wq.admitReaders()
 	return true
 }
@@ -430,7 +463,7 @@ func (wq *waitQueue) awaitLast(ctx context.Context, w *waiter) (*holdLease, erro
 	if looked != nil {
 		select {
 		case r := <-w.results:
-			return r.lease, r.err
+			return w.take(r)
 		case <-looked:
 		case <-ctx.Done():
 		}
@@ -438,8 +471,7 @@ func (wq *waitQueue) awaitLast(ctx context.Context, w *waiter) (*holdLease, erro
 	wq.mu.Lock()
 	if w.place == nil {
 		wq.mu.Unlock()
-		r := <-w.results
-		return r.lease, r.err
+		return w.take(<-w.results)
 	}
 	defer wq.mu.Unlock()
 	wq.withdraw(w)

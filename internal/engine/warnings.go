@@ -44,10 +44,7 @@ func (c *Client) warn(w warning) {
 	if !c.warnings.isFirst(w.what) {
 		return
 	}
-	logger := c.cfg.Logger
-	if logger == nil {
-		logger = slog.Default()
-	}
+	logger := c.logger()
 	c.tasks.Run(func() {
 		logger.LogAttrs(context.Background(), slog.LevelWarn, "holdfast: "+w.what,
 			slog.String("server", c.server.Addr()),

@@ -60,9 +60,13 @@ func SendAll[T any, R BatchReply](s *Server, all []T, compose func([]T) Batch[R]
 func sendBatch[R BatchReply](s *Server, b Batch[R], tell func(Outcome[R])) (answered bool) {
 	work, cancel := context.WithTimeout(context.Background(), max(s.cfg.CommandTimeout, b.Patience))
 	defer cancel()
-	sent := clock.Now()
-	inTime := context.AfterFunc(work, func() { tell(Outcome[R]{Sent: sent, Err: work.Err()}) })
+	sent, trying := clock.Now(), s.trying()
+	inTime := context.AfterFunc(work, func() {
+		s.tried(trying, work.Err())
+		tell(Outcome[R]{Sent: sent, Err: work.Err()})
+	})
 	by, text, err := runBatch(work, s, b)
+	s.tried(trying, err)
 	if !inTime() {
 		return false
 	}
@@ -80,8 +84,9 @@ func sendApart[R BatchReply](s *Server, all []Batch[R], tell func(i int, o Outco
 	}
 	told := make([]atomic.Bool, len(all))
 	var failed atomic.Bool
-	sent := clock.Now()
+	sent, trying := clock.Now(), s.trying()
 	stop := context.AfterFunc(work, func() {
+		s.tried(trying, work.Err())
 		for i := range all {
 			if !told[i].Swap(true) {
 				tell(i, Outcome[R]{Sent: sent, Err: work.Err()})
@@ -90,6 +95,7 @@ func sendApart[R BatchReply](s *Server, all []Batch[R], tell func(i int, o Outco
 	})
 	defer stop()
 	conclude := func(i int, by BatchCall[R], text string, err error) {
+		s.tried(trying, err)
 		if err != nil {
 			failed.Store(true)
 		}

@@ -81,8 +81,10 @@ func Try[T any](ctx context.Context, s *Server, timeout time.Duration, f func(co
 		err   error
 	}
 	results := make(chan result, 1)
+	sent := s.trying()
 	s.cfg.Tasks.Run(func() {
 		value, err := f(work)
+		s.tried(sent, err)
 		results <- result{value, err}
 		cancel()
 	})
@@ -96,6 +98,7 @@ func Try[T any](ctx context.Context, s *Server, timeout time.Duration, f func(co
 		case r := <-results: // whose end ended work
 			return r.value, r.err
 		default:
+			s.tried(sent, work.Err())
 			return none, work.Err()
 		}
 	}

@@ -33,7 +33,7 @@ const (
 // acquire takes the lock, trying again while others have it.
 func (q *Quorum) acquire(ctx context.Context, l *lock, end time.Time) (*lease, error) {
 	key := l.key()
-	if err := q.take(ctx, key, end); err != nil {
+	if err := q.take(ctx, key, end, func() { l.first().Waits(ctx, 0, nil) }); err != nil {
 		return nil, err
 	}
 	lease, err := q.contend(ctx, l, true, end, func() { q.pass(key) })
@@ -80,6 +80,9 @@ func (q *Quorum) contend(ctx context.Context, l *lock, waits bool, limit time.Ti
 		if !held && !q.curable(err) || answered && !b.said && !waits || held && !waits || engine.IsOver(limit) || time.Now().After(end) {
 			b.withdraw()
 			return nil, err
+		}
+		if waits && answered {
+			l.first().Waits(ctx, b.ahead, err)
 		}
 		if b.said && b.ticket == nil {
 			b.ticket = &ticket{place: q.newTicket(), carriers: make([]sync.WaitGroup, len(q.clients))}

@@ -12,7 +12,7 @@ import (
 // Election returns the election of that name, which a majority of the nodes decides. Its options are those of the
 // leader's lease, as of Mutex. Leaders do not announce themselves: Watch looks once a second.
 func (q *Quorum) Election(name string, opts ...engine.Option) *engine.Election {
-	l := q.newLock(name, opts)
+	l := q.newLock(name, append([]engine.Option{engine.AsElection()}, opts...))
 	return engine.NewElection(l, ground{l})
 }
 

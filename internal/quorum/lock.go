@@ -48,7 +48,9 @@ func (l *lock) Acquire(ctx context.Context) (engine.Lease, error) {
 
 // AcquireBy implements engine.Lock.
 func (l *lock) AcquireBy(ctx context.Context, end time.Time) (engine.Lease, error) {
-	return l.first().AcquireBy(ctx, end, func(asking context.Context) (engine.Lease, error) { return l.acquire(asking, end) }, l.holders)
+	return l.first().Observed(ctx, false, func(ctx context.Context) (engine.Lease, error) {
+		return l.first().AcquireBy(ctx, end, func(asking context.Context) (engine.Lease, error) { return l.acquire(asking, end) }, l.holders)
+	})
 }
 
 func (l *lock) acquire(ctx context.Context, end time.Time) (engine.Lease, error) {
@@ -65,6 +67,10 @@ func (l *lock) acquire(ctx context.Context, end time.Time) (engine.Lease, error)
 
 // TryAcquire implements engine.Lock.
 func (l *lock) TryAcquire(ctx context.Context) (engine.Lease, error) {
+	return l.first().Observed(ctx, true, l.tryAcquire)
+}
+
+func (l *lock) tryAcquire(ctx context.Context) (engine.Lease, error) {
 	l.c.Tasks().Begin()
 	defer l.c.Tasks().End()
 	if err := l.mayAcquire(ctx); err != nil {

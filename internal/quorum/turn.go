@@ -13,8 +13,8 @@ type turn struct {
 	refs int
 }
 
-// take waits for the process's turn to have the lock.
-func (q *Quorum) take(ctx context.Context, key string, end time.Time) error {
+// take waits for the process's turn to have the lock. If it is another's, it calls onWait first.
+func (q *Quorum) take(ctx context.Context, key string, end time.Time, onWait func()) error {
 	limit, stop := engine.TimeUp(end)
 	defer stop()
 	q.mu.Lock()
@@ -26,6 +26,12 @@ func (q *Quorum) take(ctx context.Context, key string, end time.Time) error {
 	}
 	t.refs++
 	q.mu.Unlock()
+	select {
+	case <-t.free:
+		return nil
+	default:
+	}
+	onWait()
 	select {
 	case <-t.free:
 		return nil

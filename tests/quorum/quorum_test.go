@@ -51,6 +51,7 @@ type site struct {
 	ttl   time.Duration
 	wrap  func(i int, d drivertest.Driver) drivertest.Driver // around the clients' drivers; may be nil
 
+	observers      []*holdfast.Observer
 	commandTimeout time.Duration      // 0: 4 s, which a machine that stands still for two seconds does not reach
 	retryTimeout   time.Duration      // 0: the default
 	clients        []*holdfast.Client // of the latest quorum
@@ -121,7 +122,7 @@ func (s *site) quorumOf(addrs []string, nodeTimeout ...time.Duration) *holdfast.
 		if s.wrap != nil {
 			d = s.wrap(i, d)
 		}
-		c, err := holdfast.New(d, &holdfast.Config{Strict: true, MaxTTL: s.ttl, TTL: s.ttl, CommandTimeout: cmp.Or(s.commandTimeout, 4*time.Second), RetryTimeout: s.retryTimeout})
+		c, err := holdfast.New(d, &holdfast.Config{Strict: true, MaxTTL: s.ttl, TTL: s.ttl, CommandTimeout: cmp.Or(s.commandTimeout, 4*time.Second), RetryTimeout: s.retryTimeout, Observers: s.observers})
 		if err != nil {
 			s.t.Fatal(err)
 		}

@@ -45,3 +45,15 @@ func TestRedact(t *testing.T) {
 		}
 	}
 }
+
+// The command reports losses and outages itself, with what it does about them.
+func TestLossesAreNoNotes(t *testing.T) {
+	var said bytes.Buffer
+	log := New(&said, Normal).Logger()
+	log.Warn("holdfast: lease lost", "lock", "x")
+	log.Warn("holdfast: server does not answer", "server", "x")
+	log.Info("holdfast: server answers again", "server", "x")
+	if said.Len() > 0 {
+		t.Errorf("%q", said.String())
+	}
+}

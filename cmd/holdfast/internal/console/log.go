@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// Logger returns a logger whose warnings and errors become notes.
+// Logger returns a logger whose warnings and errors become notes, but for those of lost leases and outages: whatever the
+// command does about these, it reports itself.
 func (c *Console) Logger() *slog.Logger { return slog.New(logHandler{c}) }
 
 // logHandler handles the library's records, which have no groups.
@@ -17,6 +18,9 @@ func (h logHandler) Enabled(_ context.Context, level slog.Level) bool {
 }
 
 func (h logHandler) Handle(_ context.Context, r slog.Record) error {
+	if r.Message == "holdfast: lease lost" || r.Message == "holdfast: server does not answer" {
+		return nil
+	}
 	parts := []string{strings.TrimPrefix(r.Message, "holdfast: ")}
 	r.Attrs(func(a slog.Attr) bool {
 		parts = append(parts, a.Key+": "+a.Value.String())

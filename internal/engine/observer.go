@@ -1,0 +1,429 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/holdfast-go/holdfast/internal/clock"
+	"github.com/holdfast-go/holdfast/internal/exec"
+)
+
+// Observer is told what happens to locks. Any function may be nil. They are called while no mutex is held, and must neither
+// block nor panic.
+type Observer struct {
+	// AcquireStart returns the context that the other functions get; it ends with no other.
+	AcquireStart  func(ctx context.Context, e AcquireEvent) context.Context
+	AcquireQueued func(ctx context.Context, e AcquireEvent)
+	AcquireEnd    func(ctx context.Context, e AcquireEvent)
+
+	Renewed     func(ctx context.Context, e LeaseEvent)
+	RenewFailed func(ctx context.Context, e LeaseEvent)
+	Lost        func(ctx context.Context, e LeaseEvent)
+	Released    func(ctx context.Context, e LeaseEvent)
+
+	ServerLost  func(server string, err error)
+	ServerFound func(server string, down time.Duration)
+}
+
+// Subject is the lock that an event is about.
+type Subject struct {
+	Name   string
+	Kind   string // its Form, or one of the words below
+	Weight int    // as in Holder
+	Owner  string
+}
+
+// The kinds that only observers know.
+const (
+	SeenAsMulti    = "multi"
+	SeenAsOnce     = "once"
+	SeenAsElection = "election"
+	SeenAsQuorum   = "quorum"
+)
+
+// Handover says how a lock passes from one holder to the next.
+type Handover string
+
+// How a lock came to its holder, or where it went.
+const (
+	HandoverNone   Handover = ""
+	HandoverServer Handover = "server"
+	HandoverLocal  Handover = "local"
+)
+
+// AcquireEvent describes an acquire.
+type AcquireEvent struct {
+	Subject
+	Try   bool // it does not wait
+	Start time.Time
+
+	Ahead  int    // processes that are queued before this one, as far as known
+	Holder Holder // who holds the lock, as far as known
+
+	Waited   time.Duration
+	Handover Handover
+	Fence    uint64
+	Err      error // nil if the lock was granted
+}
+
+// LeaseEvent describes something that happened to a lease.
+type LeaseEvent struct {
+	Subject
+	Fence    uint64
+	Granted  time.Time
+	Deadline time.Time     // of Renewed and RenewFailed
+	Slack    time.Duration // of Renewed: what was left
+	Held     time.Duration // of Lost and Released
+	Handover Handover      // of Released
+	Reason   LossReason    // of Lost
+	Err      error
+}
+
+// observation is what observers are told of one acquire, and of the lease that it brings. It is also the context of the
+// acquire: the caller's own, in which the engine finds the observation. All its methods may be called on nil, which
+// observes nothing.
+//
+// What happens to a lease is added under the mutexes of whatever it happens to, and told by flush, when these have been
+// unlocked: by whoever finds that nobody else does so at the time. So the events of a lease are told one at a time and in
+// their order, mostly by the goroutine that brought them about, and none has a goroutine of its own.
+type observation struct {
+	context.Context
+
+	c       *Client
+	told    context.Context // for observers
+	acquire AcquireEvent
+	queued  bool
+
+	// Set when the lease is granted.
+	granted time.Time
+	joint   *JointLease // nil if the lease is a hold's
+
+	mu     sync.Mutex
+	events []leaseNews // that are to be told
+	busy   bool        // a goroutine tells them
+	over   bool        // the last one, that the lease was lost or released, was added
+}
+
+// leaseNews is an event of a lease, and the function that is to be told of it.
+type leaseNews struct {
+	tell  func(context.Context, LeaseEvent)
+	event LeaseEvent
+}
+
+// observationKey is the key under which an observation finds itself.
+type observationKey struct{}
+
+func (o *observation) Value(key any) any {
+	if key == (observationKey{}) {
+		return o
+	}
+	return o.Context.Value(key)
+}
+
+// observing returns the observation of the acquire whose context that is, or nil.
+func (c *Client) observing(ctx context.Context) *observation {
+	if c.cfg.Observer == nil {
+		return nil
+	}
+	o, _ := ctx.Value(observationKey{}).(*observation)
+	return o
+}
+
+// observable is a lock of which observers are told.
+type observable interface{ subject() Subject }
+
+// observe tells observers that an acquire begins. It returns nil if there are none.
+func (c *Client) observe(ctx context.Context, l observable, try bool) *observation {
+	if c.cfg.Observer == nil {
+		return nil
+	}
+	o := &observation{Context: ctx, c: c, told: context.WithoutCancel(ctx), busy: true}
+	o.acquire = AcquireEvent{Subject: l.subject(), Try: try, Start: time.Now()}
+	if start := c.cfg.Observer.AcquireStart; start != nil {
+		o.told = context.WithoutCancel(start(ctx, o.acquire))
+	}
+	return o
+}
+
+// within returns the context for the observed acquire: the caller's if nobody observes it.
+func (o *observation) within(ctx context.Context) context.Context {
+	if o == nil {
+		return ctx
+	}
+	return o
+}
+
+// wait tells that the acquire has to wait for others. Only the first call counts.
+func (o *observation) wait(ahead int, holder Holder) {
+	if o == nil || o.queued {
+		return
+	}
+	o.queued = true
+	if tell := o.c.cfg.Observer.AcquireQueued; tell != nil {
+		e := o.acquire
+		e.Ahead, e.Holder = max(ahead, 0), holder
+		tell(o.told, e)
+	}
+}
+
+// came notes how the lock came.
+func (o *observation) came(how Handover) {
+	if o != nil {
+		o.acquire.Handover = how
+	}
+}
+
+// end tells how the acquire ended, and returns that. From now on observers are told of the lease.
+func (o *observation) end(lease Lease, err error) (Lease, error) {
+	if o == nil {
+		return lease, err
+	}
+	o.granted = time.Now()
+	e := o.acquire
+	e.Waited, e.Err = o.granted.Sub(e.Start), err
+	if err == nil {
+		lease.observeBy(o)
+		e.Subject, e.Fence = o.acquire.Subject, o.acquire.Fence
+	} else {
+		e.Handover, e.Holder = HandoverNone, holderIn(err)
+	}
+	// mutants: tell-end
+	if tell := o.c.cfg.Observer.AcquireEnd; tell != nil {
+		tell(o.told, e)
+	}
+	o.tellAll()
+	return lease, err
+}
+
+// add adds an event of the lease, unless the lease is over.
+func (o *observation) add(tell func(context.Context, LeaseEvent), e LeaseEvent) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.over || tell == nil {
+		return
+	}
+	o.addLocked(tell, e)
+}
+
+// addLocked is add under o.mu.
+func (o *observation) addLocked(tell func(context.Context, LeaseEvent), e LeaseEvent) {
+	e.Subject, e.Fence, e.Granted = o.acquire.Subject, o.acquire.Fence, o.granted
+	// mutants: told-later
+	o.events = append(o.events, leaseNews{tell, e})
+}
+
+// addLast adds the event with which the lease ends. Only the first call counts.
+func (o *observation) addLast(tell func(context.Context, LeaseEvent), e LeaseEvent) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	// mutants: one-end
+	if o.over {
+		return
+	}
+	o.over = true
+	if tell != nil {
+		e.Held = time.Since(o.granted)
+		o.addLocked(tell, e)
+	}
+}
+
+// lost adds that the lease was lost.
+func (o *observation) lost(err *LostError) {
+	if o != nil {
+		o.addLast(o.c.cfg.Observer.Lost, LeaseEvent{Reason: err.Reason, Err: err})
+	}
+}
+
+// released adds that the lease was released: to whom, or why that failed.
+func (o *observation) released(to Handover, err error) {
+	if o == nil {
+		return
+	}
+	var lost *LostError
+	if errors.As(err, &lost) {
+		o.lost(lost)
+		return
+	}
+	o.addLast(o.c.cfg.Observer.Released, LeaseEvent{Handover: to, Err: err})
+}
+
+// flush tells the events that were added, unless somebody else is doing that. The caller holds no mutex.
+func (o *observation) flush() {
+	if o == nil {
+		return
+	}
+	o.mu.Lock()
+	if o.busy || len(o.events) == 0 {
+		o.mu.Unlock()
+		return
+	}
+	o.busy = true
+	o.mu.Unlock()
+	o.tellAll()
+}
+
+// tellAll tells events until there are none left.
+func (o *observation) tellAll() {
+	for {
+		o.mu.Lock()
+		if len(o.events) == 0 {
+			o.busy, o.events = false, nil
+			o.mu.Unlock()
+			return
+		}
+		next := o.events[0]
+		o.events = o.events[1:]
+		o.mu.Unlock()
+		if o.joint != nil && !next.event.Deadline.IsZero() {
+			next.event.Deadline = o.joint.Deadline()
+		}
+		next.tell(o.told, next.event)
+	}
+}
+
+// subject implements observable.
+func (l *target) subject() Subject {
+	kind := l.set.seenAs
+	if kind == "" {
+		kind = l.set.kind.form
+	}
+	return Subject{Name: l.name, Kind: kind, Weight: l.set.weight, Owner: l.set.owner}
+}
+
+// observeBy implements Lease.
+func (l *holdLease) observeBy(o *observation) {
+	l.g.mu.Lock()
+	defer l.g.mu.Unlock()
+	o.acquire.Subject, o.acquire.Fence = l.lock().subject(), l.fence
+	l.observed = o
+	// It may be over already.
+	if lost, is := l.ended.(*LostError); is {
+		o.lost(lost)
+	}
+}
+
+// endObserved adds that the lease was released, unless it is part of another. The caller holds g.mu.
+func (l *holdLease) endObserved(to Handover, err error) {
+	if o := l.observed; o != nil && o.joint == nil {
+		o.released(to, err)
+	}
+}
+
+// flush tells what has happened to the lease.
+func (l *holdLease) flush() {
+	if l.g.l.c.cfg.Observer == nil {
+		return
+	}
+	l.g.mu.Lock()
+	o := l.observed
+	l.g.mu.Unlock()
+	o.flush()
+}
+
+// observations returns those of the hold's leases. The caller holds h.mu.
+func (h *hold) observations() (all []*observation) {
+	if h.l.c.cfg.Observer == nil || h.lease == nil {
+		return nil
+	}
+	if h.lease.observed != nil {
+		all = append(all, h.lease.observed)
+	}
+	for _, l := range h.joinedLeases() {
+		if l.observed != nil {
+			all = append(all, l.observed)
+		}
+	}
+	return all
+}
+
+// flush tells what has happened to the hold's leases. The caller holds no mutex.
+func (h *hold) flush() {
+	if h.l.c.cfg.Observer == nil {
+		return
+	}
+	h.mu.Lock()
+	all := h.observations()
+	h.mu.Unlock()
+	for _, o := range all {
+		o.flush()
+	}
+}
+
+// observeRenewal adds that the hold was renewed, when slack was left of it, or why not. The caller holds h.mu.
+func (h *hold) observeRenewal(now clock.Instant, slack time.Duration, err error) {
+	for _, o := range h.observations() {
+		e := LeaseEvent{Deadline: h.deadline(now).Time(), Slack: slack, Err: err}
+		tell := o.c.cfg.Observer.Renewed
+		if err != nil {
+			tell, e.Slack = o.c.cfg.Observer.RenewFailed, 0
+		}
+		o.add(tell, e)
+	}
+}
+
+// observeLoss adds that the hold was lost. The caller holds h.mu.
+func (h *hold) observeLoss(err *LostError) {
+	for _, o := range h.observations() {
+		if o.joint == nil {
+			o.lost(err)
+		}
+	}
+}
+
+// flushLoss tells that the hold was lost.
+func (h *hold) flushLoss(err *LostError) {
+	if h.l.c.cfg.Observer == nil {
+		return
+	}
+	h.mu.Lock()
+	all := h.observations()
+	h.mu.Unlock()
+	for _, o := range all {
+		if o.joint != nil {
+			o.joint.partOver(err)
+		}
+		o.flush()
+	}
+}
+
+// subject implements observable.
+func (s *several) subject() Subject {
+	kind := s.set.seenAs
+	if kind == "" {
+		kind = SeenAsMulti
+	}
+	return Subject{Name: s.name, Kind: kind, Owner: s.set.owner}
+}
+
+// observeBy implements Lease.
+func (m *JointLease) observeBy(o *observation) {
+	fence := m.Token()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	o.acquire.Subject, o.acquire.Fence, o.joint = m.of.subject(), fence, m
+	m.observed = o
+	for _, p := range m.parts {
+		p.observeAsPart(o)
+	}
+	if lost, is := m.ended.(*LostError); is {
+		o.lost(lost)
+	}
+}
+
+// observeAsPart makes o the observation of a lease that the lease is part of.
+func (l *holdLease) observeAsPart(o *observation) {
+	l.g.mu.Lock()
+	defer l.g.mu.Unlock()
+	l.observed = o
+}
+
+// partOver adds that the lease was lost, if the client was closed before: it then went on until a part expired.
+func (m *JointLease) partOver(err *LostError) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.ended == exec.ErrClosed {
+		m.observed.lost(err)
+	}
+}

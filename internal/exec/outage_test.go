@@ -1,0 +1,75 @@
+package exec
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// watched returns a server, and what counts how often it was lost and found.
+func watched(f *fake) (s *Server, lost, found *atomic.Int32) {
+	lost, found = new(atomic.Int32), new(atomic.Int32)
+	s = New(f, Config{
+		CommandTimeout: time.Second, RetryTimeout: 10 * time.Second, Tasks: &Tasks{}, Closing: make(chan struct{}),
+		Lost: func(error) { lost.Add(1) }, Found: func(time.Duration) { found.Add(1) },
+	})
+	return s, lost, found
+}
+
+// send sends something that takes so long, and ends in that.
+func send(s *Server, took time.Duration, err error) {
+	_, _ = Try(context.Background(), s, time.Second, func(context.Context) (int, error) {
+		time.Sleep(took)
+		return 0, err
+	})
+}
+
+func TestAServerIsLostOnceAndFoundOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, lost, found := watched(&fake{})
+		for range 10 {
+			send(s, 0, errBroken)
+			time.Sleep(time.Second)
+		}
+		if n := lost.Load(); n != 1 {
+			t.Errorf("it was lost %d times", n)
+		}
+		for range 2 {
+			send(s, 0, nil)
+			synctest.Wait()
+		}
+		if n := found.Load(); n != 1 {
+			t.Errorf("it was found %d times", n)
+		}
+		send(s, 2*time.Second, nil) // it hangs for longer than one attempt may take
+		synctest.Wait()
+		if n := lost.Load(); n != 2 {
+			t.Errorf("it was lost %d times", n)
+		}
+		time.Sleep(time.Minute)
+		if n := found.Load(); n != 2 { // by the late answer
+			t.Errorf("it was found %d times", n)
+		}
+	})
+}
+
+func TestAServerIsNotLostWhileItAnswersOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, lost, found := watched(&fake{})
+		for range 10 {
+			go send(s, 900*time.Millisecond, errBroken)
+			time.Sleep(500 * time.Millisecond)
+			send(s, 0, nil)
+		}
+		time.Sleep(time.Minute)
+		send(s, 0, errBroken) // once, as when an idle connection was closed
+		send(s, 0, nil)
+		send(s, 0, errBroken)
+		synctest.Wait()
+		if lost.Load() != 0 || found.Load() != 0 {
+			t.Errorf("it was lost %d times", lost.Load())
+		}
+	})
+}

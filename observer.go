@@ -1,0 +1,225 @@
+package holdfast
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"time"
+
+	"github.com/holdfast-go/holdfast/internal/engine"
+)
+
+// Observer is told what happens to locks, for logs, metrics and traces: see [Config.Observers]. Any function may be nil.
+//
+// No lock is held while a function runs, so it may call anything of this package but Client.Close. It is called by the
+// goroutine that acquires, renews or releases, and must not block. For each lease the functions are called one at a time and
+// in order: AcquireStart, AcquireQueued at most once, AcquireEnd; if the lock was granted, Renewed and RenewFailed any number
+// of times; then either Lost or Released, and nothing more. AcquireEnd is called before the acquire returns. Released is
+// called when the server has answered, and most often before Release returns; Client.Close waits for all of them.
+//
+// Every lease counts: each of the nested leases of a Reentrant lock, the readers that share a hold, each term of an Election,
+// and the lease of a party of a Latch or Barrier. A Multi or Quorum is one acquire and one lease; only Renewed and
+// RenewFailed come for each of its parts. RWMutex.Downgrade and TryUpgrade are an acquire of the other side; the first lease
+// is released meanwhile, unless TryUpgrade fails with ErrHeld. A Quorum tells the observers of its first client.
+//
+// A function that panics is logged with its stack, at level ERROR, and changes nothing about the lock.
+type Observer struct {
+	// AcquireStart is called when an acquire begins, with the caller's context. The other functions get the values of the
+	// context it returns, and so do those of later Observers; the caller's code does not. A nil context counts as ctx.
+	AcquireStart func(ctx context.Context, e AcquireEvent) context.Context
+	// AcquireQueued is called when the acquire has to wait for others.
+	AcquireQueued func(ctx context.Context, e AcquireEvent)
+	// AcquireEnd is called when the lock was granted, or, with Err set, was not. Each AcquireStart has one.
+	AcquireEnd func(ctx context.Context, e AcquireEvent)
+	// Renewed is called when a lease was renewed or extended.
+	Renewed func(ctx context.Context, e LeaseEvent)
+	// RenewFailed is called when a try to renew failed. It is tried again until the deadline.
+	RenewFailed func(ctx context.Context, e LeaseEvent)
+	// Lost is called when a lease was lost. Each granted lease ends with Lost or Released. A lease that is not released after
+	// Client.Close is lost when it expires.
+	Lost func(ctx context.Context, e LeaseEvent)
+	// Released is called when a lease was released or detached. If the server did not answer a release (Err), the lease is over, too.
+	Released func(ctx context.Context, e LeaseEvent)
+	// ServerLost is called when the server stops answering, or does not answer at first: once for each outage. An error that
+	// the server sends is an answer, and so is any answer of a node of a Cluster.
+	ServerLost func(e ServerEvent)
+	// ServerFound is called when it answers again.
+	ServerFound func(e ServerEvent)
+}
+
+// AcquireEvent describes an acquire: the upper fields from the start, the lower ones as they become known.
+type AcquireEvent struct {
+	Name    string // of Multi, all names, with commas between them
+	Kind    Kind
+	Mode    Mode
+	Permits int // of a semaphore, else 0
+	Owner   string
+	Try     bool // it does not wait: TryAcquire, TryDo, TryJoin, TryUpgrade, Latch.Register, Client.Adopt
+	Start   time.Time
+
+	Ahead    int           // AcquireQueued: how many other processes are queued ahead of this one, as far as known
+	Holder   Holder        // AcquireQueued, and ErrHeld: who holds it, as far as known; else zero
+	Waited   time.Duration // AcquireEnd: since Start
+	Handover Handover      // AcquireEnd: how the lock came
+	Fence    uint64        // AcquireEnd: of the lease
+	Err      error         // AcquireEnd: nil if granted; else what the acquire returns
+}
+
+// LeaseEvent describes something that happened to a lease.
+type LeaseEvent struct {
+	Name    string
+	Kind    Kind
+	Mode    Mode
+	Permits int // of a semaphore, else 0
+	Owner   string
+	Fence   uint64
+	Granted time.Time // local time
+
+	Deadline time.Time     // Renewed, RenewFailed: until when it is held now
+	Slack    time.Duration // Renewed: how much was left of the lease when the renewal was confirmed
+	Held     time.Duration // Lost, Released: since Granted
+	Handover Handover      // Released: HandoverLocal if another goroutine of this process has the lock now
+	Reason   LossReason    // Lost
+	Err      error         // RenewFailed; Lost: a *LostError; Released: why the release failed, or nil
+}
+
+// ServerEvent describes a server that was lost or found.
+type ServerEvent struct {
+	Server string        // its address, without credentials
+	Down   time.Duration // ServerFound: how long it was unreachable
+	Err    error         // ServerLost: the last error
+}
+
+// Handover says how a lock passes from one holder to the next.
+type Handover string
+
+// How a lock came to its holder, or where it went.
+const (
+	HandoverNone   Handover = ""       // it was free, or nobody waited, as far as known
+	HandoverServer Handover = "server" // the server passed it between processes, or a Ticket did
+	HandoverLocal  Handover = "local"  // goroutines of one process passed it on, or share it as readers
+)
+
+// newObserver returns the engine's observer, which tells all of these; nil if there are none.
+func newObserver(given []*Observer, logger *slog.Logger) *engine.Observer {
+	var all observers
+	for _, o := range given {
+		if o != nil {
+			all.list = append(all.list, o)
+		}
+	}
+	if len(all.list) == 0 {
+		return nil
+	}
+	all.logger = logger
+	return &engine.Observer{
+		AcquireStart:  all.acquireStart,
+		AcquireQueued: tell(all, func(o *Observer) func(context.Context, AcquireEvent) { return o.AcquireQueued }, newAcquireEvent),
+		AcquireEnd:    tell(all, func(o *Observer) func(context.Context, AcquireEvent) { return o.AcquireEnd }, newAcquireEvent),
+		Renewed:       tell(all, func(o *Observer) func(context.Context, LeaseEvent) { return o.Renewed }, newLeaseEvent),
+		RenewFailed:   tell(all, func(o *Observer) func(context.Context, LeaseEvent) { return o.RenewFailed }, newLeaseEvent),
+		Lost:          tell(all, func(o *Observer) func(context.Context, LeaseEvent) { return o.Lost }, newLeaseEvent),
+		Released:      tell(all, func(o *Observer) func(context.Context, LeaseEvent) { return o.Released }, newLeaseEvent),
+		ServerLost: func(server string, err error) {
+			all.tellServer(func(o *Observer) func(ServerEvent) { return o.ServerLost }, ServerEvent{Server: server, Err: leave(err)})
+		},
+		ServerFound: func(server string, down time.Duration) {
+			all.tellServer(func(o *Observer) func(ServerEvent) { return o.ServerFound }, ServerEvent{Server: server, Down: down})
+		},
+	}
+}
+
+// observers are those of one client.
+type observers struct {
+	list   []*Observer
+	logger *slog.Logger
+}
+
+func (all observers) acquireStart(ctx context.Context, e engine.AcquireEvent) context.Context {
+	event := newAcquireEvent(e)
+	for _, o := range all.list {
+		if o.AcquireStart != nil {
+			all.guard(func() {
+				if next := o.AcquireStart(ctx, event); next != nil {
+					ctx = next
+				}
+			})
+		}
+	}
+	return ctx
+}
+
+// tell returns a function that tells an event to all observers that want it; nil if none does.
+func tell[E, Own any](all observers, of func(*Observer) func(context.Context, Own), own func(E) Own) func(context.Context, E) {
+	var wanted []func(context.Context, Own)
+	for _, o := range all.list {
+		if f := of(o); f != nil {
+			wanted = append(wanted, f)
+		}
+	}
+	if wanted == nil {
+		return nil
+	}
+	return func(ctx context.Context, e E) {
+		event := own(e)
+		for _, f := range wanted {
+			all.guard(func() { f(ctx, event) })
+		}
+	}
+}
+
+func (all observers) tellServer(of func(*Observer) func(ServerEvent), e ServerEvent) {
+	for _, o := range all.list {
+		if f := of(o); f != nil {
+			all.guard(func() { f(e) })
+		}
+	}
+}
+
+// guard calls a function of an Observer. Its panic must not unwind whoever acquires or renews a lock.
+func (all observers) guard(f func()) {
+	defer func() {
+		// mutants: observer-panics
+		if what := recover(); what != nil {
+			logger := all.logger
+			if logger == nil {
+				logger = slog.Default()
+			}
+			logger.Error("holdfast: an Observer panicked", "panic", fmt.Sprint(what), "stack", string(debug.Stack()))
+		}
+	}()
+	f()
+}
+
+func newAcquireEvent(e engine.AcquireEvent) AcquireEvent {
+	s := newSubject(e.Subject)
+	own := AcquireEvent{
+		Name: s.Name, Kind: s.Kind, Mode: s.Mode, Permits: s.Permits, Owner: s.Owner, Try: e.Try, Start: e.Start,
+		Ahead: e.Ahead, Waited: e.Waited, Handover: Handover(e.Handover), Fence: e.Fence, Err: leave(e.Err),
+	}
+	if e.Holder.Name != "" {
+		own.Holder = holder(e.Holder)
+	}
+	return own
+}
+
+func newLeaseEvent(e engine.LeaseEvent) LeaseEvent {
+	own := newSubject(e.Subject)
+	own.Fence, own.Granted, own.Deadline, own.Slack, own.Held = e.Fence, e.Granted, e.Deadline, e.Slack, e.Held
+	own.Handover, own.Reason, own.Err = Handover(e.Handover), LossReason(e.Reason), leave(e.Err)
+	if lost, is := own.Err.(*LostError); is && lost.Fence == 0 {
+		lost.Fence = e.Fence
+	}
+	return own
+}
+
+// newSubject returns an event that says of which lock it is.
+func newSubject(s engine.Subject) LeaseEvent {
+	h := holder(engine.Holder{Form: s.Kind, Weight: s.Weight})
+	own := LeaseEvent{Name: s.Name, Kind: kinds[s.Kind], Mode: h.Mode, Permits: h.Permits, Owner: s.Owner}
+	if own.Kind == "" { // one that only observers know
+		own.Kind, own.Mode = Kind(s.Kind), ModeExclusive
+	}
+	return own
+}

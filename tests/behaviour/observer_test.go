@@ -1,0 +1,569 @@
+package behaviour
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/recorder"
+)
+
+// observed returns a client with a recorder of what its observers are told. When the test ends, the client has been closed,
+// and the record is checked.
+func observed(t testing.TB, b *backend.Backend, cfg holdfast.Config) (*holdfast.Client, *recorder.Recorder) {
+	t.Helper()
+	r := &recorder.Recorder{}
+	t.Cleanup(func() { r.Check(t) })
+	cfg.Observers = append(cfg.Observers, nil, r.Observer())
+	return b.Client(t, &cfg), r
+}
+
+// eventually waits until the events of the latest acquire of a lease are these; renewals do not count.
+func eventually(t testing.TB, r *recorder.Recorder, want ...string) *recorder.Acquire {
+	t.Helper()
+	var last *recorder.Acquire
+	backend.Eventually(t, "the events "+strings.Join(want, ", "), func() bool {
+		last = r.Latest(t)
+		got := slices.DeleteFunc(slices.Clone(last.Events), func(e string) bool { return e == "Renewed" })
+		return slices.Equal(got, want)
+	})
+	return last
+}
+
+func TestObserversOfEveryKindOfLock(t *testing.T) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		ctx := context.Background()
+		c, r := observed(t, b, holdfast.Config{Owner: "me"})
+		rw, sem := c.RWMutex("rw"), c.Semaphore("semaphore", 5)
+		lock := func(l *holdfast.Lock) func() error {
+			return func() error {
+				return l.Do(ctx, func(context.Context, *holdfast.Lease) error { return nil })
+			}
+		}
+		for _, k := range []struct {
+			name    string
+			kind    holdfast.Kind
+			mode    holdfast.Mode
+			permits int
+			try     bool
+			use     func() error
+		}{
+			{"mutex", holdfast.KindMutex, holdfast.ModeExclusive, 0, false, lock(c.Mutex("mutex"))},
+			{"mutex", holdfast.KindMutex, holdfast.ModeExclusive, 0, true, func() error {
+				return c.Mutex("mutex").TryDo(ctx, func(context.Context, *holdfast.Lease) error { return nil })
+			}},
+			{"key", holdfast.KindMutex, holdfast.ModeExclusive, 0, false, lock(c.MutexKey("key"))},
+			{"redisson", holdfast.KindRedisson, holdfast.ModeExclusive, 0, false, lock(c.RedissonMutex("redisson"))},
+			{"owner", holdfast.KindOwner, holdfast.ModeExclusive, 0, false, lock(c.OwnerMutex("owner", "me"))},
+			{"rw", holdfast.KindRWMutex, holdfast.ModeReader, 0, false, lock(rw.Reader())},
+			{"rw", holdfast.KindRWMutex, holdfast.ModeWriter, 0, false, lock(rw.Writer())},
+			{"semaphore", holdfast.KindSemaphore, holdfast.ModePermits, 3, false, lock(sem.Permits(3))},
+			{"a, b", holdfast.KindMulti, holdfast.ModeExclusive, 0, false, lock(c.Multi([]string{"a", "b"}))},
+			{"once", holdfast.KindOnce, holdfast.ModeExclusive, 0, false, func() error {
+				_, err := c.Once("once", holdfast.Every(time.Hour)).Do(ctx, func(context.Context, *holdfast.Lease) (string, error) { return "", nil })
+				return err
+			}},
+			{"election", holdfast.KindElection, holdfast.ModeExclusive, 0, false, func() error {
+				return c.Election("election").Run(ctx, func(context.Context, *holdfast.Lease) error { return nil })
+			}},
+			{"latch", holdfast.KindLatch, holdfast.ModeParty, 0, true, func() error {
+				party, err := c.Latch("latch", 2).Register(ctx)
+				if err != nil {
+					return err
+				}
+				return party.CountDown(ctx)
+			}},
+			{"barrier", holdfast.KindBarrier, holdfast.ModeParty, 0, false, func() error {
+				party, err := c.Barrier("barrier", 2).Join(ctx)
+				if err != nil {
+					return err
+				}
+				return party.Leave(ctx)
+			}},
+		} {
+			before := len(r.Acquires())
+			if err := k.use(); err != nil {
+				t.Fatalf("%s: %v", k.kind, err)
+			}
+			a := eventually(t, r, "AcquireStart", "AcquireEnd", "Released")
+			if n := len(r.Acquires()) - before; n != 1 {
+				t.Errorf("%s: %d acquires were observed", k.kind, n)
+			}
+			for what, e := range map[string]*holdfast.AcquireEvent{"AcquireStart": &a.Start, "AcquireEnd": a.End} {
+				if e.Name != k.name || e.Kind != k.kind || e.Mode != k.mode || e.Permits != k.permits || e.Owner != "me" || e.Try != k.try || e.Start.IsZero() {
+					t.Errorf("%s: %+v", what, *e)
+				}
+			}
+			if a.End.Handover != holdfast.HandoverNone || a.End.Err != nil || a.End.Waited < 0 {
+				t.Errorf("AcquireEnd: %+v", *a.End)
+			}
+			if l := a.Last; l.Permits != k.permits || l.Owner != "me" || l.Handover != holdfast.HandoverNone || l.Err != nil || l.Reason != "" || l.Held < 0 {
+				t.Errorf("Released: %+v", *l)
+			}
+		}
+	})
+}
+
+func TestObserversOfAWaiterOfAnotherProcess(t *testing.T) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		other, here := b.Client(t, &holdfast.Config{Owner: "other"}), holdfast.Config{}
+		c, r := observed(t, b, here)
+		held := backend.Acquire(t, other.Mutex("x"))
+		leases := queue(t, c.Mutex("x"), 1)
+		backend.Release(t, held)
+		lease := backend.Receive(t, leases)
+		a := r.Latest(t)
+		switch {
+		case a.Queued == nil:
+			t.Error("AcquireQueued was not called")
+		case a.Queued.Ahead != 0 || a.Queued.Holder.Owner != "" && a.Queued.Holder.Owner != "other":
+			t.Errorf("AcquireQueued: %+v", *a.Queued)
+		}
+		if a.End.Handover != holdfast.HandoverServer || a.End.Fence != lease.Fence() {
+			t.Errorf("AcquireEnd: %+v", *a.End)
+		}
+		backend.Release(t, lease)
+		eventually(t, r, "AcquireStart", "AcquireQueued", "AcquireEnd", "Released")
+	})
+}
+
+func TestObserversOfAWaiterOfTheSameProcess(t *testing.T) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		c, r := observed(t, b, holdfast.Config{Owner: "me"})
+		// A renewal reserves fences for the waiter, so that the lock can be passed on.
+		first := backend.Acquire(t, c.Mutex("x"))
+		leases := queue(t, c.Mutex("x"), 1)
+		if err := first.Extend(context.Background(), time.Second); err != nil {
+			t.Fatal(err)
+		}
+		a := r.Latest(t)
+		if a.Queued == nil || a.Queued.Holder.Owner != "me" || a.Queued.Holder.Fence != first.Fence() || a.Queued.Holder.TTL <= 0 || a.Queued.Holder.Mode != holdfast.ModeExclusive {
+			t.Errorf("AcquireQueued: %+v", a.Queued)
+		}
+		backend.Release(t, first)
+		second := backend.Receive(t, leases)
+		a = r.Latest(t)
+		if by := a.End.Handover; by == holdfast.HandoverNone {
+			t.Error("AcquireEnd does not say how the lock came")
+		}
+		if from := r.Acquires()[0].Last; (from.Handover == holdfast.HandoverLocal) != (a.End.Handover == holdfast.HandoverLocal) {
+			t.Errorf("the lock went as %q and came as %q", from.Handover, a.End.Handover)
+		}
+		backend.Release(t, second)
+	})
+}
+
+func TestObserversOfAnAcquireThatFails(t *testing.T) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		c, r := observed(t, b, holdfast.Config{})
+		other := b.Client(t, &holdfast.Config{Owner: "other"})
+		held := backend.Acquire(t, other.Mutex("x"))
+		_, err := c.Mutex("x").TryAcquire(context.Background())
+		a := eventually(t, r, "AcquireStart", "AcquireEnd")
+		if !errors.Is(err, holdfast.ErrHeld) || !errors.Is(a.End.Err, holdfast.ErrHeld) || !a.End.Try || a.End.Holder.Owner != "other" || a.End.Fence != 0 || a.End.Holder.Fence != held.Fence() {
+			t.Errorf("%v; AcquireEnd: %+v", err, *a.End)
+		}
+
+		ctx, cancel := context.WithCancel(context.Background())
+		failed := make(chan error)
+		go func() {
+			_, err := c.Mutex("x").Acquire(ctx)
+			failed <- err
+		}()
+		backend.Waiters(t, c.Mutex("x"), 1)
+		cancel()
+		if err := <-failed; err != context.Canceled {
+			t.Error(err)
+		}
+		a = eventually(t, r, "AcquireStart", "AcquireQueued", "AcquireEnd")
+		if a.End.Err != context.Canceled || a.End.Waited < 0 || a.Start.Try {
+			t.Errorf("AcquireEnd: %+v", *a.End)
+		}
+
+		if _, err = c.Mutex("x", holdfast.Wait(time.Millisecond)).Acquire(context.Background()); !errors.Is(err, holdfast.ErrHeld) {
+			t.Error(err)
+		}
+		if a = eventually(t, r, "AcquireStart", "AcquireQueued", "AcquireEnd"); a.End.Holder.Owner != "other" {
+			t.Errorf("AcquireEnd: %+v", *a.End)
+		}
+
+		if _, err = c.Mutex("").Acquire(context.Background()); !errors.Is(err, holdfast.ErrInvalid) {
+			t.Error(err)
+		}
+		if a = eventually(t, r, "AcquireStart", "AcquireEnd"); !errors.Is(a.End.Err, holdfast.ErrInvalid) {
+			t.Errorf("AcquireEnd: %+v", *a.End)
+		}
+
+		go func() {
+			_, err := c.Mutex("x").Acquire(context.Background())
+			failed <- err
+		}()
+		backend.Waiters(t, other.Mutex("x"), 1)
+		if err := c.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+		if err := <-failed; !errors.Is(err, holdfast.ErrClosed) {
+			t.Error(err)
+		}
+		if a = eventually(t, r, "AcquireStart", "AcquireQueued", "AcquireEnd"); !errors.Is(a.End.Err, holdfast.ErrClosed) {
+			t.Errorf("AcquireEnd: %+v", *a.End)
+		}
+		backend.Release(t, held)
+	})
+}
+
+func TestObserversOfALostLease(t *testing.T) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		var log journal
+		c, r := observed(t, b, holdfast.Config{Owner: "me", Logger: log.config().Logger})
+		for reason, l := range map[holdfast.LossReason]*holdfast.Lock{
+			holdfast.LossExpired: c.Mutex("expires", holdfast.TTL(20*time.Millisecond), holdfast.NoRenew()),
+			holdfast.LossBound:   c.Mutex("bounded", holdfast.MaxHold(20*time.Millisecond)),
+		} {
+			lease := backend.Acquire(t, l)
+			<-lease.Done()
+			a := eventually(t, r, "AcquireStart", "AcquireEnd", "Lost")
+			var lost *holdfast.LostError
+			if e := a.Last; e.Reason != reason || !errors.As(e.Err, &lost) || lost.Fence != lease.Fence() || lost.Name != l.Name() || e.Held <= 0 || e.Owner != "me" {
+				t.Errorf("Lost: %+v", *e)
+			}
+			if err := lease.Release(context.Background()); !errors.Is(err, holdfast.ErrLost) {
+				t.Error(err)
+			}
+		}
+
+		// Somebody deletes the lock; the release notices.
+		lease := backend.Acquire(t, c.Mutex("deleted"))
+		b.Redis(t).FlushDB(context.Background())
+		if err := lease.Release(context.Background()); !errors.Is(err, holdfast.ErrLost) {
+			t.Error(err)
+		}
+		eventually(t, r, "AcquireStart", "AcquireEnd", "Lost")
+
+		// Somebody ends an owner's lease.
+		lease = backend.Acquire(t, c.OwnerMutex("owned", "me", holdfast.TTL(100*time.Millisecond)))
+		if _, err := b.Client(t, nil).ReleaseOwner(context.Background(), "owned", "me"); err != nil {
+			t.Error(err)
+		}
+		<-lease.Done()
+		if a := eventually(t, r, "AcquireStart", "AcquireEnd", "Lost"); a.Last.Reason != holdfast.LossSuperseded {
+			t.Errorf("Lost: %+v", *a.Last)
+		}
+		backend.Eventually(t, "the losses are logged", func() bool {
+			return strings.Contains(log.String(), `level=INFO msg="holdfast: lease lost" lock=owned reason=superseded`) && strings.Count(log.String(), "level=WARN") == 3
+		})
+
+		// One of several locks is lost, and with it all.
+		lease = backend.Acquire(t, c.Multi([]string{"a", "b"}, holdfast.TTL(100*time.Millisecond)))
+		for _, key := range b.Keys(t) {
+			b.Redis(t).Set(context.Background(), key, "another program's", time.Minute)
+		}
+		<-lease.Done()
+		a := eventually(t, r, "AcquireStart", "AcquireEnd", "Lost")
+		if a.Last.Kind != holdfast.KindMulti || a.Last.Name != "a, b" {
+			t.Errorf("Lost: %+v", *a.Last)
+		}
+		_ = lease.Release(context.Background())
+	})
+}
+
+func TestObserversOfRenewals(t *testing.T) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		c, r := observed(t, b, holdfast.Config{})
+		lease := backend.Acquire(t, c.Mutex("x"))
+		if err := lease.Extend(context.Background(), time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		a := r.Latest(t)
+		if len(a.Leases) != 1 {
+			t.Fatalf("told was %v", a.Events)
+		}
+		e := a.Leases[0]
+		if !e.Deadline.Equal(lease.Deadline()) || e.Slack <= 0 || e.Slack > 15*time.Second || e.Err != nil || e.Fence != lease.Fence() || e.Granted.IsZero() {
+			t.Errorf("Renewed: %+v", e)
+		}
+		backend.Release(t, lease)
+
+		backend.Eventually(t, "a renewal of several locks", func() bool {
+			lease := backend.Acquire(t, c.Multi([]string{"a", "b"}, holdfast.TTL(time.Second)))
+			defer backend.Release(t, lease)
+			if err := lease.Extend(context.Background(), time.Minute); err != nil {
+				t.Fatal(err)
+			}
+			a := r.Latest(t)
+			for _, e := range a.Leases {
+				if e.Name != "a, b" || e.Kind != holdfast.KindMulti || e.Deadline.IsZero() {
+					t.Errorf("Renewed: %+v", e)
+				}
+			}
+			return len(a.Leases) >= 2
+		})
+	})
+}
+
+func TestObserversOfAChangeOfMode(t *testing.T) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		ctx := context.Background()
+		c, r := observed(t, b, holdfast.Config{})
+		rw := c.RWMutex("x")
+		writer := backend.Acquire(t, rw.Writer())
+		reader, err := rw.Downgrade(ctx, writer)
+		if err != nil {
+			t.Fatal(err)
+		}
+		other := backend.Acquire(t, b.Client(t, nil).RWMutex("x").Reader())
+		if _, err := rw.TryUpgrade(ctx, reader); !errors.Is(err, holdfast.ErrHeld) {
+			t.Fatal(err)
+		}
+		backend.Release(t, other)
+		again, err := rw.TryUpgrade(ctx, reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		backend.Release(t, again)
+		eventually(t, r, "AcquireStart", "AcquireEnd", "Released")
+		type change struct {
+			mode holdfast.Mode
+			try  bool
+			held bool
+		}
+		var got []change
+		for _, a := range r.Acquires() {
+			got = append(got, change{a.Start.Mode, a.Start.Try, errors.Is(a.End.Err, holdfast.ErrHeld)})
+		}
+		if want := []change{{"writer", false, false}, {"reader", false, false}, {"writer", true, true}, {"writer", true, false}}; !slices.Equal(got, want) {
+			t.Errorf("the acquires were %v, not %v", got, want)
+		}
+	})
+}
+
+func TestObserversOfLeasesWithinALease(t *testing.T) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		c, r := observed(t, b, holdfast.Config{})
+		l := c.Mutex("x", holdfast.Reentrant())
+		err := l.Do(context.Background(), func(ctx context.Context, outer *holdfast.Lease) error {
+			return l.Do(ctx, func(_ context.Context, inner *holdfast.Lease) error {
+				all := r.Acquires()
+				if len(all) != 2 || all[0].End.Fence != outer.Fence() || all[1].End.Fence != inner.Fence() {
+					t.Errorf("%d acquires were observed", len(all))
+				}
+				return nil
+			})
+		})
+		if err != nil {
+			t.Error(err)
+		}
+		if all := r.Acquires(); all[0].Last == nil || all[1].Last == nil {
+			t.Error("a lease has no last event")
+		}
+	})
+}
+
+func TestALeaseThatIsReleasedAfterTheClientBeganToClose(t *testing.T) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		c, r := observed(t, b, holdfast.Config{})
+		released, kept := backend.Acquire(t, c.Mutex("released")), backend.Acquire(t, c.Multi([]string{"a", "b"}, holdfast.TTL(50*time.Millisecond)))
+		closed := make(chan error)
+		go func() { closed <- c.Close(context.Background()) }()
+		<-released.Done()
+		<-kept.Done()
+		backend.Release(t, released)
+		if err := <-closed; err != nil {
+			t.Error(err)
+		}
+		// Close has waited for all observers.
+		all := r.Acquires()
+		if a := all[0]; a.Last == nil || a.Lost {
+			t.Errorf("of the lease that was released, told was %v", a.Events)
+		}
+		if a := all[1]; a.Last == nil || !a.Lost || a.Last.Reason != holdfast.LossExpired {
+			t.Errorf("of the lease that was not released, told was %v", a.Events)
+		}
+	})
+}
+
+// Whatever an observer calls of the locks, it does not wait for itself. (In virtual time, which stands still while somebody
+// waits for a mutex, the test would not end.)
+func TestObserversAreCalledWithoutALock(t *testing.T) {
+	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+		ctx := context.Background()
+		var c *holdfast.Client
+		var lease atomic.Pointer[holdfast.Lease]
+		type key string
+		var used sync.Map // the names of events for which it was tried
+		called := make(chan string, 100)
+		use := func(ctx context.Context, what string) {
+			if ctx.Value(key("inside")) != nil {
+				return
+			}
+			if _, again := used.LoadOrStore(what, true); again {
+				return
+			}
+			ctx = context.WithValue(context.Background(), key("inside"), true)
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				if l := lease.Load(); l != nil {
+					_, _, _ = l.Err(), l.Deadline(), l.Context(ctx)
+					_ = l.Extend(ctx, time.Second)
+				}
+				_, _ = c.Mutex("x").Status(ctx)
+				if l, err := c.Mutex("x").TryAcquire(ctx); err == nil {
+					_ = l.Release(ctx)
+				}
+			}()
+			select {
+			case <-done:
+			case <-time.After(time.Minute):
+				t.Errorf("what %s calls waits for it", what)
+			}
+			called <- what
+		}
+		c = b.Client(t, &holdfast.Config{Observers: []*holdfast.Observer{{
+			AcquireStart: func(ctx context.Context, _ holdfast.AcquireEvent) context.Context {
+				use(ctx, "AcquireStart")
+				return ctx
+			},
+			AcquireQueued: func(ctx context.Context, _ holdfast.AcquireEvent) { use(ctx, "AcquireQueued") },
+			AcquireEnd:    func(ctx context.Context, _ holdfast.AcquireEvent) { use(ctx, "AcquireEnd") },
+			Renewed:       func(ctx context.Context, _ holdfast.LeaseEvent) { use(ctx, "Renewed") },
+			Lost:          func(ctx context.Context, _ holdfast.LeaseEvent) { use(ctx, "Lost") },
+			Released:      func(ctx context.Context, _ holdfast.LeaseEvent) { use(ctx, "Released") },
+		}}})
+		came := map[string]bool{}
+		expect := func(what string) {
+			t.Helper()
+			for !came[what] {
+				select {
+				case got := <-called:
+					came[got] = true
+				case <-time.After(2 * time.Minute):
+					t.Fatalf("%s did not return", what)
+				}
+			}
+		}
+		go func() { lease.Store(backend.Acquire(t, c.Mutex("x"))) }()
+		expect("AcquireStart")
+		expect("AcquireEnd")
+		backend.Eventually(t, "the lease", func() bool { return lease.Load() != nil })
+		leases := backend.Start(t, c.Mutex("x"))
+		expect("AcquireQueued")
+		go func() { _ = lease.Load().Extend(ctx, time.Second) }()
+		expect("Renewed")
+		go func() { _ = lease.Load().Release(ctx) }()
+		expect("Released")
+		second := backend.Receive(t, leases)
+		lease.Store(second)
+		b.Redis(t).FlushDB(ctx)
+		go func() { _ = second.Release(ctx) }()
+		expect("Lost")
+	})
+}
+
+func TestAnObserverThatPanics(t *testing.T) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		var log journal
+		first := &holdfast.Observer{
+			AcquireStart: func(context.Context, holdfast.AcquireEvent) context.Context { panic("start") },
+			AcquireEnd:   func(context.Context, holdfast.AcquireEvent) { panic("end") },
+			Released:     func(context.Context, holdfast.LeaseEvent) { panic("released") },
+		}
+		c, r := observed(t, b, holdfast.Config{Observers: []*holdfast.Observer{first}, Logger: log.config().Logger})
+		l := c.Mutex("x")
+		for range 2 {
+			if err := l.Do(context.Background(), func(context.Context, *holdfast.Lease) error { return nil }); err != nil {
+				t.Fatal(err)
+			}
+		}
+		eventually(t, r, "AcquireStart", "AcquireEnd", "Released")
+		if err := c.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+		for _, what := range []string{"panic=start", "panic=end", "panic=released", "observer_test.go"} {
+			if !strings.Contains(log.String(), what) {
+				t.Errorf("the log lacks %q:\n%s", what, log.String())
+			}
+		}
+	})
+}
+
+// values are the contexts' of observers, not of the caller.
+func TestTheContextsOfObservers(t *testing.T) {
+	b := backend.Embedded(t)
+	type key string
+	var log []string
+	see := func(who string) *holdfast.Observer {
+		note := func(ctx context.Context, what string) {
+			var have []string
+			for _, k := range []key{"caller", "first", "second"} {
+				if ctx.Value(k) != nil {
+					have = append(have, string(k))
+				}
+			}
+			log = append(log, who+" "+what+": "+strings.Join(have, " "))
+		}
+		return &holdfast.Observer{
+			AcquireStart: func(ctx context.Context, _ holdfast.AcquireEvent) context.Context {
+				note(ctx, "start")
+				return context.WithValue(ctx, key(who), true)
+			},
+			AcquireEnd: func(ctx context.Context, _ holdfast.AcquireEvent) { note(ctx, "end") },
+			Released:   func(ctx context.Context, _ holdfast.LeaseEvent) { note(ctx, "released") },
+		}
+	}
+	c := b.Client(t, &holdfast.Config{Observers: []*holdfast.Observer{see("first"), see("second")}})
+	ctx := context.WithValue(context.Background(), key("caller"), true)
+	err := c.Mutex("x").Do(ctx, func(ctx context.Context, lease *holdfast.Lease) error {
+		for _, ctx := range []context.Context{ctx, lease.Context(ctx)} {
+			if ctx.Value(key("caller")) == nil || ctx.Value(key("first")) != nil {
+				t.Error("the caller's context has not just the caller's values")
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		"first start: caller", "second start: caller first",
+		"first end: caller first second", "second end: caller first second",
+		"first released: caller first second", "second released: caller first second",
+	}
+	if !slices.Equal(log, want) {
+		t.Errorf("told was\n%s\nnot\n%s", strings.Join(log, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+func TestObserversOfALockThatIsCarried(t *testing.T) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		ctx := context.Background()
+		c, r := observed(t, b, holdfast.Config{})
+		ticket, err := backend.Acquire(t, c.Mutex("x")).Detach(ctx, time.Minute)
+		if err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, r, "AcquireStart", "AcquireEnd", "Released")
+		lease, err := c.Adopt(ctx, ticket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if a := eventually(t, r, "AcquireStart", "AcquireEnd"); !a.Start.Try || a.Start.Name != "x" || a.End.Handover != holdfast.HandoverServer || a.End.Fence != lease.Fence() {
+			t.Errorf("AcquireEnd: %+v", *a.End)
+		}
+		backend.Release(t, lease)
+		eventually(t, r, "AcquireStart", "AcquireEnd", "Released")
+		if _, err = c.Adopt(ctx, ticket); !errors.Is(err, holdfast.ErrLost) {
+			t.Error(err)
+		}
+		if a := eventually(t, r, "AcquireStart", "AcquireEnd"); !errors.Is(a.End.Err, holdfast.ErrLost) || a.End.Handover != holdfast.HandoverNone {
+			t.Errorf("AcquireEnd: %+v", *a.End)
+		}
+	})
+}

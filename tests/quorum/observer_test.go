@@ -1,0 +1,80 @@
+package quorum
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/recorder"
+)
+
+// A lock of a quorum is one acquire and one lease to observers, also if one of its nodes loses it.
+func TestObservers(t *testing.T) {
+	t.Parallel()
+	each(t, 3, age, func(t *testing.T, s *site) {
+		var r recorder.Recorder
+		t.Cleanup(func() { r.Check(t) })
+		other := s.quorum(10 * time.Second)
+		s.observers = []*holdfast.Observer{r.Observer()}
+		q := s.quorum(10 * time.Second)
+		held := backend.Acquire(t, other.Mutex("q", holdfast.Owner("other")))
+		if _, err := q.Mutex("q").TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrHeld) {
+			t.Error(err)
+		}
+		leases := backend.Start(t, q.Mutex("q"))
+		backend.Eventually(t, "the acquire waits", func() bool { return r.Latest(t).Queued != nil })
+		backend.Release(t, held)
+		lease := backend.Receive(t, leases)
+		if err := lease.Extend(t.Context(), age); err != nil {
+			t.Error(err)
+		}
+		backend.Release(t, lease)
+		err := q.Election("q").Run(t.Context(), func(_ context.Context, term *holdfast.Lease) error { return nil })
+		if err != nil {
+			t.Error(err)
+		}
+
+		all := r.Acquires()
+		if len(all) != 3 {
+			t.Fatalf("%d acquires were observed", len(all))
+		}
+		if a := all[0]; !a.Start.Try || a.Start.Kind != holdfast.KindQuorum || !errors.Is(a.End.Err, holdfast.ErrHeld) || a.End.Holder.Owner != "other" {
+			t.Errorf("of the first, told was %+v, %+v", a.Start, *a.End)
+		}
+		if a := all[1]; a.Start.Try || a.Queued.Holder.Owner != "other" || a.End.Err != nil || a.End.Fence != lease.Fence() || a.Last == nil || a.Lost || a.Last.Kind != holdfast.KindQuorum {
+			t.Errorf("of the second, told was %v", a.Events)
+		} else if !slices.Contains(a.Events, "Renewed") {
+			t.Errorf("the extension was not told: %v", a.Events)
+		}
+		if a := all[2]; a.Start.Kind != holdfast.KindElection || a.Last == nil {
+			t.Errorf("of the third, told was %+v, %v", a.Start, a.Events)
+		}
+	})
+}
+
+// A lease of a quorum is lost when a majority of its nodes is, and only then.
+func TestObserversOfALossOfAMajority(t *testing.T) {
+	t.Parallel()
+	each(t, 3, term, func(t *testing.T, s *site) {
+		var r recorder.Recorder
+		t.Cleanup(func() { r.Check(t) })
+		s.observers = []*holdfast.Observer{r.Observer()}
+		lease := backend.Acquire(t, s.quorum().Mutex("q"))
+		s.nodes[0].Kill()
+		backend.Eventually(t, "a renewal failed", func() bool { return slices.Contains(r.Latest(t).Events, "RenewFailed") })
+		if a := r.Latest(t); a.Last != nil {
+			t.Errorf("with a majority of nodes, told was %v", a.Events)
+		}
+		s.nodes[1].Kill()
+		<-lease.Done()
+		backend.Eventually(t, "the loss was told", func() bool { return r.Latest(t).Lost })
+		if e := r.Latest(t).Last; e.Kind != holdfast.KindQuorum || e.Name != "q" || !errors.Is(e.Err, holdfast.ErrLost) {
+			t.Errorf("Lost: %+v", *e)
+		}
+		_ = lease.Release(context.Background())
+	})
+}

@@ -1,0 +1,251 @@
+package virtual
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/driver/drivertest"
+	"github.com/holdfast-go/holdfast/holdfasttest"
+	"github.com/holdfast-go/holdfast/tests/internal/recorder"
+)
+
+// journal is a client's log.
+type journal struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (j *journal) Write(p []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.Write(p)
+}
+
+// lines returns the lines of the log with that level, without their time.
+func (j *journal) lines(level string) (all []string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, line := range strings.Split(j.text.String(), "\n") {
+		if _, said, is := strings.Cut(line, "level="+level+" "); is {
+			all = append(all, said)
+		}
+	}
+	return all
+}
+
+func (j *journal) logger() *slog.Logger { return slog.New(slog.NewTextHandler(j, nil)) }
+
+// away is a driver whose server does not answer while it is away: requests fail at once, or hang.
+type away struct {
+	drivertest.Driver
+	away, hangs atomic.Bool
+}
+
+func (d *away) Run(ctx context.Context, call driver.Call) (string, error) {
+	switch {
+	case !d.away.Load():
+		return d.Driver.Run(ctx, call)
+	case d.hangs.Load():
+		<-ctx.Done()
+		return "", ctx.Err()
+	}
+	return "", fmt.Errorf("%w: connection refused", driver.ErrNotSent)
+}
+
+// An outage is told once, however many requests fail in it, and so is its end. A lease that is lost in it is told, too.
+func TestObserversOfAnOutage(t *testing.T) {
+	for _, hangs := range []bool{false, true} {
+		t.Run(fmt.Sprintf("hangs %v", hangs), func(t *testing.T) {
+			eachWay(t, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
+				var r recorder.Recorder
+				var log journal
+				var way away
+				way.hangs.Store(hangs)
+				cfg.Observers, cfg.Logger = []*holdfast.Observer{r.Observer()}, log.logger()
+				t.Cleanup(func() { r.Check(t) })
+				c := configured(t, srv, cfg, func(d drivertest.Driver) drivertest.Driver {
+					way.Driver = d
+					return &way
+				})
+				short, long := acquire(t, c.Mutex("short", holdfast.Owner("me"))), acquire(t, c.Mutex("long", holdfast.TTL(10*time.Minute)))
+				began := time.Now()
+				way.away.Store(true)
+				time.Sleep(time.Minute)
+				if told := r.Servers(); len(told) != 1 || !strings.HasPrefix(told[0], "lost 127.0.0.1:0: ") {
+					t.Errorf("during the outage, told was %q", told)
+				}
+				if err := short.Err(); !errors.Is(err, holdfast.ErrLost) {
+					t.Error(err)
+				}
+				if _, err := c.Mutex("other").TryAcquire(context.Background()); !errors.Is(err, holdfast.ErrUnavailable) {
+					t.Error(err)
+				}
+				way.away.Store(false)
+				time.Sleep(time.Minute) // in which something is sent
+				release(t, long)
+				down := time.Since(began)
+				time.Sleep(time.Second)
+				if told := r.Servers(); len(told) != 2 || !strings.HasPrefix(told[1], "found 127.0.0.1:0 after ") {
+					t.Errorf("after an outage of at most %s, told was %q", down, told)
+				}
+				all := r.Acquires()
+				var failed, renewed int
+				for i, e := range all[0].Events {
+					switch e {
+					case "RenewFailed":
+						failed++
+					case "Renewed":
+						renewed++
+					case "Lost":
+						if i != len(all[0].Events)-1 {
+							t.Error("something followed")
+						}
+					}
+				}
+				if failed == 0 || !all[0].Lost || all[0].Last.Reason != holdfast.LossUnreachable || all[0].Last.Held < 10*time.Second || all[0].Last.Held > 16*time.Second {
+					t.Errorf("of the lease that was lost, told was %v, at last %+v", all[0].Events, all[0].Last)
+				}
+				for _, e := range all[0].Leases {
+					if e.Err != nil && (!errors.Is(e.Err, holdfast.ErrUnavailable) || e.Deadline.Before(began)) {
+						t.Errorf("RenewFailed: %+v", e)
+					}
+				}
+				if a := all[1]; a.Lost || a.Last == nil {
+					t.Errorf("of the lease that outlived the outage, told was %v", a.Events)
+				}
+				if a := all[2]; a.End == nil || !errors.Is(a.End.Err, holdfast.ErrUnavailable) {
+					t.Errorf("of the acquire that failed, told was %v", a.Events)
+				}
+				warnings := log.lines("WARN")
+				if len(warnings) != 2 || !strings.HasPrefix(warnings[0], `msg="holdfast: server does not answer" server=127.0.0.1:0 error=`) ||
+					!strings.HasPrefix(warnings[1], fmt.Sprintf(`msg="holdfast: lease lost" lock=short reason=unreachable fence=%d owner=me server=127.0.0.1:0 error=`, short.Fence())) {
+					t.Errorf("the warnings were %q", warnings)
+				}
+				if said := log.lines("INFO"); len(said) != 1 || !strings.HasPrefix(said[0], `msg="holdfast: server answers again" server=127.0.0.1:0 down=`) {
+					t.Errorf("the news were %q", said)
+				}
+			})
+		})
+	}
+}
+
+// broken is a driver that loses some requests, and the replies to some.
+type broken struct {
+	drivertest.Driver
+	every atomic.Int64 // one of so many; 0 for none
+}
+
+func (d *broken) Run(ctx context.Context, call driver.Call) (string, error) {
+	every := d.every.Load()
+	if every == 0 {
+		return d.Driver.Run(ctx, call)
+	}
+	switch rand.N(3 * every) {
+	case 0:
+		return "", fmt.Errorf("%w: connection refused", driver.ErrNotSent)
+	case 1:
+		_, _ = d.Driver.Run(ctx, call)
+		return "", errors.New("connection reset by peer")
+	case 2:
+		<-ctx.Done()
+		return "", ctx.Err()
+	}
+	return d.Driver.Run(ctx, call)
+}
+
+// Whatever befalls requests, locks and callers, each AcquireStart has one AcquireEnd, and each lease that was granted ends
+// with one Lost or Released, after which nothing comes.
+func TestEveryAcquireAndEveryLeaseHasOneEnd(t *testing.T) {
+	eachWay(t, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
+		var r recorder.Recorder
+		cfg.Observers, cfg.Logger = []*holdfast.Observer{r.Observer()}, slog.New(slog.DiscardHandler)
+		cfg.TTL, cfg.CommandTimeout, cfg.RetryTimeout = 2*time.Second, 500*time.Millisecond, time.Second
+		t.Cleanup(func() { r.Check(t) })
+		var ways []*broken
+		var all []*holdfast.Client
+		for range 2 {
+			all = append(all, configured(t, srv, cfg, func(d drivertest.Driver) drivertest.Driver {
+				ways = append(ways, &broken{Driver: d})
+				return ways[len(ways)-1]
+			}))
+		}
+		for _, w := range ways {
+			w.every.Store(15)
+		}
+		var wg sync.WaitGroup
+		var granted, failed atomic.Int64
+		for i := range 24 {
+			c := all[i%len(all)]
+			wg.Go(func() {
+				for range 40 {
+					lease, err := someLock(c).Acquire(short(t))
+					if err != nil {
+						failed.Add(1)
+						time.Sleep(rand.N(time.Second))
+						continue
+					}
+					granted.Add(1)
+					switch rand.N(8) {
+					case 0:
+						time.Sleep(rand.N(6 * time.Second)) // it may be lost
+					case 1:
+						_ = lease.Extend(short(t), 3*time.Second)
+					case 2:
+						srv.FlushAll()
+					}
+					for range 1 + rand.N(2) {
+						go func() { _ = lease.Release(short(t)) }()
+					}
+				}
+			})
+		}
+		wg.Wait()
+		for _, w := range ways {
+			w.every.Store(0)
+		}
+		for i, c := range all { // which are lost when the client closes, and nobody releases them
+			acquire(t, c.Semaphore("kept", 4).Permits(1))
+			acquire(t, c.Multi([]string{fmt.Sprint("first of ", i), fmt.Sprint("second of ", i)}))
+		}
+		if granted.Load() == 0 || failed.Load() == 0 {
+			t.Errorf("%d acquires were granted, %d failed", granted.Load(), failed.Load())
+		}
+	})
+}
+
+// short returns a context that may end soon.
+func short(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), rand.N(3*time.Second))
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// someLock returns a lock of any kind.
+func someLock(c *holdfast.Client) *holdfast.Lock {
+	name := string('a' + rune(rand.N(3)))
+	switch rand.N(8) {
+	case 0:
+		return c.RWMutex("rw" + name).Reader()
+	case 1:
+		return c.RWMutex("rw" + name).Writer()
+	case 2:
+		return c.Semaphore("sem"+name, 4).Permits(1 + rand.N(3))
+	case 3:
+		return c.Multi([]string{"a", "b", "c"}[:2+rand.N(2)])
+	case 4:
+		return c.OwnerMutex("own"+name, "owner"+name)
+	case 5:
+		return c.Mutex(name, holdfast.MaxHold(time.Second))
+	}
+	return c.Mutex(name)
+}

@@ -131,8 +131,8 @@ const (
 	LossExpired LossReason = "expired"
 	// LossUnreachable: renewals failed until the deadline.
 	LossUnreachable LossReason = "unreachable"
-	// LossDeleted: the lock is gone from the server: it was deleted, or lost with the server's data. Somebody may have held
-	// it since.
+	// LossDeleted: the lock is gone from the server: it was deleted, as by Latch.Delete, or lost with the server's data.
+	// Somebody may have held it since.
 	LossDeleted LossReason = "deleted"
 	// LossTaken: the lock is somebody else's.
 	LossTaken LossReason = "taken"
@@ -140,7 +140,7 @@ const (
 	LossBroken LossReason = "broken"
 	// LossBound: MaxHold or MaxRenewals ended it.
 	LossBound LossReason = "bound"
-	// LossSuperseded: Client.ReleaseOwner, Latch.Reset or Latch.Delete ended it.
+	// LossSuperseded: Client.ReleaseOwner or Latch.Reset ended it.
 	LossSuperseded LossReason = "superseded"
 )
 

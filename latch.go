@@ -75,7 +75,7 @@ func (l *Latch) Reset(ctx context.Context) error { return leave(l.e.Reset(ctx)) 
 
 // Delete removes the latch from the server, where it would stay until nobody had used it for a day. Whoever uses its name
 // next begins a count, with as many parties as it says. For waiters and registered parties it is as Reset, whose errors it
-// has. What waiters have to be told stays for a minute.
+// has; the parties' reason is LossDeleted. What waiters have to be told stays for a minute.
 func (l *Latch) Delete(ctx context.Context) error { return leave(l.e.Delete(ctx)) }
 
 // Name returns the latch's name.

@@ -275,6 +275,12 @@ local function delete_lock()
     redis.call('DEL', expiries)
   end
 end
+local function let_index_end()
+  local last = (look_at('ZRANGE', expiries, '-1', '-1', 'WITHSCORES') or {})[2]
+  if last then
+    redis.call('PEXPIRE', expiries, whole(math.max(math.ceil((last - now) / 1000), 1)))
+  end
+end
 local function sweep()
   insist()
   complete_index()
@@ -299,6 +305,9 @@ local function sweep()
   end
   in_parts('HDEL', KEYS[1], gone)
   in_parts('ZREM', expiries, over)
+  if holds == 0 then
+    let_index_end()
+  end
   next_expiry = tonumber(redis.call('ZRANGEBYSCORE', expiries, '0', '+inf', 'WITHSCORES', 'LIMIT', '0', '1')[2] or 9e15)
   redis.call('HSET', KEYS[1], 'used', whole(used), 'holds', whole(holds), 'next', whole(next_expiry))
   if dead then
@@ -389,10 +398,12 @@ end
 local function extend_keys(ttl)
   if not fixed and redis.call('PTTL', KEYS[1]) < ttl then
     redis.call('PEXPIRE', KEYS[1], ttl)
-    redis.call('PEXPIRE', expiries, ttl)
+    if holds > 0 then
+      redis.call('PEXPIRE', expiries, ttl)
+    end
   end
   local kept = math.max(ttl, latch_ttl)
-  if stays() and redis.call('PTTL', expiries) < kept then
+  if stays() and holds > 0 and redis.call('PTTL', expiries) < kept then
     redis.call('PEXPIRE', expiries, whole(kept))
   end
 end
@@ -437,6 +448,9 @@ local function tidy()
     delete_lock()
   elseif removed[1] then
     redis.call('ZREM', expiries, unpack(removed))
+    if holds == 0 then
+      let_index_end()
+    end
   end
 end
 local function prolong_hold(hold, ttl)
@@ -537,10 +551,13 @@ local function main()
   complete_index()
   in_parts('HDEL', KEYS[1], redis.call('ZRANGE', expiries, '0', '-1'))
   if parties > 0 then
+    let_index_end()
     begin_count(parties)
-  elseif redis.call('EXISTS', KEYS[1]) == 1 then
-    delete_count()
-    redis.call('PEXPIRE', expiries, deleted_latch_ttl)
+  else
+    redis.call('DEL', expiries)
+    if redis.call('EXISTS', KEYS[1]) == 1 then
+      delete_count()
+    end
   end
   remember('d:' .. token, not_after)
   tell('latch')

@@ -138,7 +138,7 @@ func TestReleaseOwnerSupersedesALease(t *testing.T) {
 	})
 }
 
-// A party of a latch that was reset or deleted is told so, and one of a latch that an operator deleted is told that.
+// A party of a latch that was reset is told so, and one of a latch that was deleted is told that.
 func TestResetSupersedesTheParties(t *testing.T) {
 	t.Parallel()
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
@@ -157,7 +157,7 @@ func TestResetSupersedesTheParties(t *testing.T) {
 			},
 		} {
 			reason := holdfast.LossSuperseded
-			if strings.Contains(how, "operator") {
+			if strings.HasPrefix(how, "deleted") {
 				reason = holdfast.LossDeleted
 			}
 			for way, tell := range told {

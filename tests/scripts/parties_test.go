@@ -247,9 +247,9 @@ func TestLatch(t *testing.T) {
 			l.expect("granted T P T 1", l.join("D", 60000))
 			l.expect("reset T", remove("V"))
 			l.expect("reset T", l.look(begun))
-			l.expect("superseded T", l.end("D", "done"))
-			if kept := l.rdb.PTTL(l.t.Context(), "{k}:q:e").Val(); kept > time.Minute {
-				l.t.Errorf("the index is kept for %s", kept)
+			l.expect("absent T", l.end("D", "done"))
+			if n := l.rdb.Exists(l.t.Context(), "{k}:q:e").Val(); n != 0 {
+				l.t.Error("the index is still there")
 			}
 			l.expect("granted T P T 1", l.join("E", 60000))
 			l.expect("count T T 3 0 P", l.look("0"))
@@ -265,6 +265,12 @@ func TestLatch(t *testing.T) {
 			l.expect("counted T 2", l.count("C"))
 			l.expect("reset T", l.reset("R")) // the same again
 			l.expect("count T T 2 0 -1", l.look("0"))
+			l.expect("granted T P T 1", l.join("X", 60000))
+			l.expect("released T", l.end("X", ""))
+			l.expect("count T T 2 0 -1", l.look("0"))
+			if kept := l.rdb.PTTL(l.t.Context(), "{k}:q:e").Val(); kept <= 0 || kept > time.Minute {
+				l.t.Errorf("the token of a party that the reset has ended is kept for %s", kept)
+			}
 			l.expect("superseded T", l.end("B", "done")) // of the first count
 			second := l.field("since")
 			if second <= first {

@@ -30,13 +30,16 @@ local function main()
   load('latch')
   insist()
   complete_index()
-  -- The index keeps the tokens: shares.lua tells their holders by it that the latch was reset.
   in_parts('HDEL', KEYS[1], redis.call('ZRANGE', expiries, '0', '-1'))
   if parties > 0 then
+    -- The index keeps the tokens for a while: share_missing.lua tells by it that the latch was reset.
+    let_index_end()
     begin_count(parties)
-  elseif redis.call('EXISTS', KEYS[1]) == 1 then
-    delete_count()
-    redis.call('PEXPIRE', expiries, deleted_latch_ttl)
+  else
+    redis.call('DEL', expiries)
+    if redis.call('EXISTS', KEYS[1]) == 1 then
+      delete_count()
+    end
   end
   remember('d:' .. token, not_after)
   tell('latch')

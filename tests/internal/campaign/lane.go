@@ -300,7 +300,8 @@ func (n *node) keys(h *harness.TB, p *Plan, stays bool) (left []string) {
 		if k == "holdfast:fence" || k == "holdfast:incarnation" || k == "holdfast:caughtup" || slices.ContainsFunc(p.Names, isRecord) {
 			continue
 		}
-		if !slices.ContainsFunc(p.Names, func(n Name) bool { return n.Queue == k || n.Key == k }) {
+		isIndex := slices.ContainsFunc(p.Names, func(n Name) bool { return n.Queue+":e" == k })
+		if !isIndex && !slices.ContainsFunc(p.Names, func(n Name) bool { return n.Queue == k || n.Key == k }) {
 			// A client of an earlier server on this port may have found this one.
 			h.Fatalf("somebody else uses this server: key %v", k)
 		}
@@ -313,6 +314,7 @@ func (n *node) keys(h *harness.TB, p *Plan, stays bool) (left []string) {
 		waiters, err := n.Do("ZCOUNT", k, 0, "+inf")
 		switch {
 		case ttl == int64(-2): // gone meanwhile
+		case isIndex && rest > 0 && rest <= 2*p.LongestTTL+jumps: // of holds that were ended by another
 		case isQueue && err == nil && rest > 0 && (waiters == int64(0) || orphans) && rest <= time.Minute+jumps:
 		case !isQueue && rest > 0 && (orphans || p.has(isStranger)) && rest <= 2*p.LongestTTL+jumps:
 		case !isQueue && rest > 0 && stays && rest <= 24*time.Hour+jumps && (orphans || !n.isHeld(k)):

@@ -257,7 +257,7 @@ func newWant(r *rand.Rand, n name) want {
 	case 2:
 		w.maxHold = between(r, max(n.hold[0], 10*time.Millisecond), 2*n.hold[1])
 	case 3:
-		w.maxRenewals = r.IntN(4)
+		w.maxRenewals = 1 + r.IntN(3)
 	}
 	if chance(r, 8) {
 		w.poll, w.tries = between(r, max(10*time.Millisecond, n.hold[1]/200), 4*time.Second), r.IntN(20)

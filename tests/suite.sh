@@ -175,12 +175,13 @@ soak() { # soak TIME
   local all
   all=$(seconds "$1")
   mkdir -p "$kept" && : >"$kept/output"
-  hunt default $((all * 7 / 24))s
+  hunt default $((all / 4))s
   hunt strict $((all / 12 + 5))s
   hunt default $((all / 24 + 5))s redisson
   hunt default $((all / 12 + 5))s rwmutex
   hunt default $((all / 12 + 5))s semaphore
   hunt default $((all / 24 + 5))s owned
+  hunt default $((all / 24 + 5))s carried
   hunt default $((all / 24 + 5))s multi
   hunt default $((all / 24 + 5))s once
   hunt default $((all / 24 + 5))s election
@@ -209,12 +210,13 @@ slice() {
   fi
   share() { echo "$((1 + $1 * all / whole))s"; }
   mkdir -p "$kept" && : >"$kept/output"
-  hunt default "$(share 80)"
+  hunt default "$(share 60)"
   hunt strict "$(share 40)"
   hunt default "$(share 20)" redisson
   hunt default "$(share 30)" rwmutex
   hunt default "$(share 30)" semaphore
   hunt default "$(share 20)" owned
+  hunt default "$(share 20)" carried
   hunt default "$(share 20)" multi
   hunt default "$(share 20)" once
   hunt default "$(share 20)" election

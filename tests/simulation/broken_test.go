@@ -40,6 +40,8 @@ const (
 	sleeping = "waited for although"
 	dead     = "which had died"
 	later    = "later than"
+	reused   = "adopted twice"
+	unused   = "that nobody had used"
 	anything = ""
 )
 
@@ -93,6 +95,10 @@ var brokenLocks = []broken{
 	{"an owner's second lease is not counted", rewriting("", "used = used + weight\n  write_hold", "used = 1\n  write_hold"), overlaps, Calm, owned},
 	{"an owner's lease has a fence of its own that is of before", rewriting("", "fence, n = common_fence, 1", "fence, n = common_fence - 1, 1"), fences, Calm, owned},
 	{"no share is handed over", rewriting("share_release", "pcall(serve_or_notify)", "pcall(first_waiter)"), idle, Calm, counted},
+
+	{"a ticket is good whoever has the lock", rewriting("adopt", "string.sub(value, 1, #ticket) ~= ticket", "false"), reused, Calm, carried},
+	{"a ticket is good for nothing", rewriting("adopt", "if not value then", "if true then"), unused, Calm, carried},
+	{"an adopted lock has no new fence", rewriting("adopt", "local fence = mint(1)", "local fence = tonumber(ARGV[7])"), fences, Calm, carried},
 
 	{"several locks are taken although one is held", rewriting("multi_acquire", "elseif value then\n      return nil, nil, 'held '", "elseif false then\n      return nil, nil, 'held '"), believes, Calm, mutual},
 	{"a run that was completed does not count", rewriting("once_begin", "if counts(done, window) then", "if false then"), again, Calm, once},
@@ -185,7 +191,7 @@ func TestBrokenScriptsAreBroken(t *testing.T) {
 		}
 		found := false
 		for _, s := range []script.Script{script.Acquire, script.Renew, script.Release, script.BatchAcquire, script.BatchRelease, script.BatchRenew, script.ShareAcquire, script.ShareRelease, script.MultiAcquire, script.OnceBegin,
-			script.LatchCount, script.LatchLook, script.LatchReset, script.BarrierAwait, script.BarrierWithdraw, script.NodeAcquire, script.NodeBatchAcquire, script.NodeFence} {
+			script.LatchCount, script.LatchLook, script.LatchReset, script.BarrierAwait, script.BarrierWithdraw, script.NodeAcquire, script.NodeBatchAcquire, script.NodeFence, script.Adopt} {
 			found = found || d.rewrite(s).Source != s.Source
 		}
 		if !found {

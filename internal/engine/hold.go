@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"context"
 	"math"
 	"slices"
 	"sync"
@@ -33,8 +32,8 @@ type hold struct {
 	entry schedule.Entry
 
 	mu            sync.Mutex
-	lease         *holdLease    // the current one
-	joined        *[]*holdLease // more leases at the same time, of other readers or of the same holder; nil until there is one
+	lease         *holdLease    // the current one; nil before begin
+	more          *more         // what only some holds have; nil until something is needed of it
 	since         clock.Instant // local time of the grant, about
 	anchor        clock.Instant // when the request was sent that valid counts from
 	valid         time.Duration // how long the hold lasts, from anchor
@@ -42,15 +41,12 @@ type hold struct {
 	fenceEnd      uint64        // end of the reserved fences, exclusive
 	renewAt       clock.Instant // when to renew; zero for never. Until begin: when isLate was called
 	failure       *exec.Failure // of the latest renewal; nil after a success
-	landed        chan struct{} // closed when flying drops to 0; nil if nobody waits for that
 	passed        int32         // how often the lock was passed on within the process
 	mostPasses    int32         // bound of passed
 	renewals      int32         // how often it was renewed
 	flying        int8          // renewals under way
 	renewalQueued bool          // one of them is not sent yet
 	reassertions  uint8         // how often the lock was claimed again after the server lost data
-
-	bounds *bounds // if they are not those of the lock's options, and from the grant on; or nil
 
 	unqueued bool // it is in Client.unqueued
 	counted  bool // it is in Client.holds, which Close waits for
@@ -59,6 +55,15 @@ type hold struct {
 	final    bool  // the server keeps the lock for as long as MaxHold allows
 	extended bool  // Extend asked for more than the lock's TTL
 	kept     bool  // it has a reference to its wait queue; guarded by the queue
+
+	first holdLease // with it, since a hold without a lease is of no use: one allocation instead of two
+}
+
+// more is what only some holds have.
+type more struct {
+	leases []*holdLease  // besides hold.lease at the same time, of other readers or of the same holder
+	landed chan struct{} // closed when flying drops to 0; nil if nobody waits for that
+	bounds *bounds       // if they are not those of the lock's options, and from the grant on; or nil
 }
 
 // state is the stage of a hold's life. What a release does follows from it.
@@ -113,13 +118,15 @@ func (s *settings) term() time.Duration {
 func (s *settings) passable() bool { return s.kind.exclusive && s.unbounded() && !s.apart }
 
 // isPassable is passable for the hold, which may have bounds of its own.
-func (h *hold) isPassable() bool { return h.bounds == nil && h.l.set.passable() }
+func (h *hold) isPassable() bool {
+	return (h.more == nil || h.more.bounds == nil) && h.l.set.passable()
+}
 
-// begin starts the renewals and returns the first lease, whose context has the values of ctx.
-func (h *hold) begin(ctx context.Context) *holdLease {
+// begin starts the renewals and returns the first lease.
+func (h *hold) begin() *holdLease {
 	c := h.l.c
 	h.mu.Lock()
-	lease := h.newLease(ctx)
+	lease := h.newLease()
 	c.holds.Begin()
 	h.counted = true
 	now := h.renewAt
@@ -144,31 +151,41 @@ func (h *hold) begin(ctx context.Context) *holdLease {
 
 // newLease makes the lease that has the lock from now on, with the next fence. The caller holds
 // h.mu.
-func (h *hold) newLease(ctx context.Context) *holdLease {
-	h.lease = &holdLease{g: h, fence: h.nextFence, origin: ctx}
+func (h *hold) newLease() *holdLease {
+	if h.lease == nil {
+		h.lease = &h.first
+	} else {
+		h.lease = new(holdLease)
+	}
+	h.lease.g, h.lease.fence = h, h.nextFence
 	// mutants: next-fence
 	h.nextFence++
 	return h.lease
 }
 
 // join makes another lease that shares the lock, with the given fence. The caller holds h.mu.
-func (h *hold) join(ctx context.Context, fence uint64) *holdLease {
-	lease := &holdLease{g: h, fence: fence, origin: ctx}
-	if h.joined == nil {
-		h.joined = new([]*holdLease)
-	}
-	*h.joined = append(*h.joined, lease)
+func (h *hold) join(fence uint64) *holdLease {
+	lease := &holdLease{g: h, fence: fence}
+	h.needMore().leases = append(h.more.leases, lease)
 	return lease
+}
+
+// needMore returns h.more, which it makes if there is none. The caller holds h.mu.
+func (h *hold) needMore() *more {
+	if h.more == nil {
+		h.more = &more{}
+	}
+	return h.more
 }
 
 func (h *hold) isJoined() bool { return len(h.joinedLeases()) > 0 }
 
 // joinedLeases returns the leases besides h.lease.
 func (h *hold) joinedLeases() []*holdLease {
-	if h.joined == nil {
+	if h.more == nil {
 		return nil
 	}
-	return *h.joined
+	return h.more.leases
 }
 
 // removeLease removes l if the hold has other leases, and reports whether it did. The caller holds
@@ -178,7 +195,7 @@ func (h *hold) removeLease(l *holdLease) bool {
 	if !h.isJoined() {
 		return false
 	}
-	others := *h.joined
+	others := h.more.leases
 	last := others[len(others)-1]
 	if h.lease == l {
 		h.lease = last
@@ -186,7 +203,7 @@ func (h *hold) removeLease(l *holdLease) bool {
 		others[slices.Index(others, l)] = last
 	}
 	// mutants: joined-uncounted
-	*h.joined = others[:len(others)-1]
+	h.more.leases = others[:len(others)-1]
 	return true
 }
 

@@ -38,7 +38,7 @@ type JointLease struct {
 func JoinNodes(ctx context.Context, of *NodeLock, need int, fence uint64, granted []*NodeAttempt, onLoss func(*JointLease)) *JointLease {
 	parts := make([]*holdLease, len(granted))
 	for i, v := range granted {
-		parts[i] = v.h.begin(ctx)
+		parts[i] = v.h.begin()
 	}
 	m := &JointLease{of: &several{c: of.l.c, name: of.l.name, set: of.l.set}, need: need, voted: true, fence: fence, onLoss: onLoss}
 	return m.begin(ctx, parts)
@@ -46,7 +46,7 @@ func JoinNodes(ctx context.Context, of *NodeLock, need int, fence uint64, grante
 
 // Add adds what another node has granted. If the lease has ended, it gives that back.
 func (m *JointLease) Add(v *NodeAttempt) {
-	p := v.h.begin(m.ctx)
+	p := v.h.begin()
 	if m.Err() != nil || !m.add(p) {
 		_ = p.Release(context.Background())
 	}

@@ -21,26 +21,41 @@ const patience = 50 * time.Millisecond
 
 // holdLease is one lease of a hold. It is safe for concurrent use.
 type holdLease struct {
-	g      *hold
-	fence  uint64
-	origin context.Context // under which it was acquired
+	g     *hold
+	fence uint64
 
 	// Guarded by g.mu.
-	ended     error        // nil while it is held
-	scope     *scope       // of Context; nil until somebody asks for it
-	trouble   *trouble     // with the release; nil while there is none
-	observed  *observation // what observers are told of it; nil if nobody is
-	depth     int32        // leases of this lock under whose context it was acquired
-	released  bool         // nothing is left to release
-	releasing bool         // the release is under way
-	part      bool         // it is part of a JointLease
+	ended     error    // nil while it is held
+	scope     *scope   // who is to learn of its end; nil until somebody wants to
+	trouble   *trouble // with the release; nil while there is none
+	depth     int32    // leases of this lock under whose context it was acquired
+	released  bool     // nothing is left to release
+	releasing bool     // the release is under way
+	part      bool     // it is part of a JointLease
 }
 
-// scope is a context that ends with a lease.
+// scope is who is to learn of a lease's end.
 type scope struct {
-	ctx    context.Context // nil until somebody asks for it
-	cancel context.CancelCauseFunc
-	calls  calls
+	ctx      context.Context // that ends with it; nil until somebody asks for it
+	cancel   context.CancelCauseFunc
+	calls    calls
+	observed *observation // what observers are told of the lease; nil if nobody is
+}
+
+// scoped returns the lease's scope, which it makes if there is none. The caller holds l.g.mu.
+func (l *holdLease) scoped() *scope {
+	if l.scope == nil {
+		l.scope = &scope{}
+	}
+	return l.scope
+}
+
+// observed returns what observers are told of the lease; nil if nobody is told. The caller holds l.g.mu.
+func (l *holdLease) observed() *observation {
+	if l.scope == nil {
+		return nil
+	}
+	return l.scope.observed
 }
 
 // trouble is the state of a release that is called twice, or fails.
@@ -121,16 +136,12 @@ func (l *holdLease) checkAt(now clock.Instant) {
 }
 
 // Context returns a context that ends when the lease does, with Err's error as its cause: at the deadline at the latest,
-// and earlier if the server says that the lock is lost. It has the values of the context with which the lock was acquired,
-// but does not end with it.
+// and earlier if the server says that the lock is lost. It carries the lease, and no other values.
 func (l *holdLease) Context() context.Context {
 	l.g.mu.Lock()
 	defer l.g.mu.Unlock()
-	if l.scope == nil {
-		l.scope = &scope{}
-	}
-	if l.scope.ctx == nil {
-		l.scope.ctx, l.scope.cancel = context.WithCancelCause(l.Within(context.WithoutCancel(l.origin)))
+	if l.scoped().ctx == nil {
+		l.scope.ctx, l.scope.cancel = context.WithCancelCause(l.Within(context.Background()))
 		l.check()
 		if l.ended != nil {
 			l.scope.cancel(l.ended)
@@ -149,7 +160,7 @@ func (l *holdLease) whenEnded(f func()) {
 		f()
 		return
 	}
-	l.scope = &scope{cancel: func(error) { f() }}
+	l.scoped().cancel = func(error) { f() }
 }
 
 // end ends the lease; further calls do nothing. The caller holds l.g.mu.
@@ -452,17 +463,17 @@ func (l *holdLease) giveUp(patient bool, how ending) (first prior, done bool, er
 		if next != nil && h.flying > 0 && patient {
 			// An answer to a renewal that is under way must not reach the next
 			// lease.
-			if h.landed == nil {
-				h.landed = make(chan struct{})
+			if h.needMore().landed == nil {
+				h.more.landed = make(chan struct{})
 			}
-			return prior{landed: h.landed}, false, nil
+			return prior{landed: h.more.landed}, false, nil
 		}
 		if next != nil && h.flying == 0 {
 			l.end(ErrReleased)
 			l.endObserved(HandoverLocal, nil)
 			l.released = true
 			h.passed++
-			h.queue.pass(next, h.newLease(next.ctx))
+			h.queue.pass(next, h.newLease())
 			return prior{}, true, nil
 		}
 	}
@@ -509,10 +520,7 @@ func (l *holdLease) WhenOver(f func(error)) (forget func()) {
 		f(l.ended)
 		return func() {}
 	}
-	if l.scope == nil {
-		l.scope = &scope{}
-	}
-	number := l.scope.calls.add(f)
+	number := l.scoped().calls.add(f)
 	return func() {
 		l.g.mu.Lock()
 		defer l.g.mu.Unlock()

@@ -240,7 +240,7 @@ func (l *target) try(ctx context.Context) (*holdLease, error) {
 	}
 	if got.hold != nil {
 		l.noteUnqueued(got.hold)
-		return got.hold.begin(ctx), nil
+		return got.hold.begin(), nil
 	}
 	a.abandon()
 	switch got.Word {

@@ -209,7 +209,7 @@ func (l *multi) tryAtOnce(ctx context.Context) (lease *JointLease, busy bool, er
 	}
 	leases := make([]*holdLease, len(grants))
 	for i, h := range grants {
-		leases[i] = h.begin(ctx)
+		leases[i] = h.begin()
 	}
 	return l.begin(ctx, leases, grants[0].since), false, nil
 }

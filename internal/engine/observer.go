@@ -297,7 +297,7 @@ func (l *holdLease) observeBy(o *observation) {
 	l.g.mu.Lock()
 	defer l.g.mu.Unlock()
 	o.acquire.Subject, o.acquire.Fence = l.lock().subject(), l.fence
-	l.observed = o
+	l.scoped().observed = o
 	// It may be over already.
 	if lost, is := l.ended.(*LostError); is {
 		o.lost(lost)
@@ -306,7 +306,7 @@ func (l *holdLease) observeBy(o *observation) {
 
 // endObserved adds that the lease was released, unless it is part of another. The caller holds g.mu.
 func (l *holdLease) endObserved(to Handover, err error) {
-	if o := l.observed; o != nil && o.joint == nil {
+	if o := l.observed(); o != nil && o.joint == nil {
 		o.released(to, err)
 	}
 }
@@ -317,7 +317,7 @@ func (l *holdLease) flush() {
 		return
 	}
 	l.g.mu.Lock()
-	o := l.observed
+	o := l.observed()
 	l.g.mu.Unlock()
 	o.flush()
 }
@@ -327,12 +327,12 @@ func (h *hold) observations() (all []*observation) {
 	if h.l.c.cfg.Observer == nil || h.lease == nil {
 		return nil
 	}
-	if h.lease.observed != nil {
-		all = append(all, h.lease.observed)
+	if o := h.lease.observed(); o != nil {
+		all = append(all, o)
 	}
 	for _, l := range h.joinedLeases() {
-		if l.observed != nil {
-			all = append(all, l.observed)
+		if o := l.observed(); o != nil {
+			all = append(all, o)
 		}
 	}
 	return all
@@ -416,7 +416,7 @@ func (m *JointLease) observeBy(o *observation) {
 func (l *holdLease) observeAsPart(o *observation) {
 	l.g.mu.Lock()
 	defer l.g.mu.Unlock()
-	l.observed = o
+	l.scoped().observed = o
 }
 
 // partOver adds that the lease was lost, if the client was closed before: it then went on until a part expired.

@@ -54,7 +54,7 @@ func (l *target) reenter(ctx context.Context) (*holdLease, error) {
 	case l.set.maxDepth > 0 && int(outer.depth)+1 >= l.set.maxDepth:
 		return nil, fmt.Errorf("%w: lock %q: its leases are nested %d deep already, the most that MaxDepth allows", ErrDepth, l.name, l.set.maxDepth)
 	}
-	lease := h.join(ctx, outer.fence)
+	lease := h.join(outer.fence)
 	lease.depth = outer.depth + 1
 	return lease, nil
 }

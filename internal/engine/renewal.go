@@ -29,8 +29,8 @@ type bounds struct {
 
 // bound returns the hold's bounds.
 func (h *hold) bound() bounds {
-	if h.bounds != nil {
-		return *h.bounds
+	if h.more != nil && h.more.bounds != nil {
+		return *h.more.bounds
 	}
 	s := h.l.set
 	return bounds{s.renew, s.maxHold, s.maxRenewals, h.since}
@@ -45,7 +45,7 @@ func (h *hold) setBounds(b bounds) {
 		return
 	}
 	before := h.valid
-	h.bounds, h.renewals = &b, 0
+	h.needMore().bounds, h.renewals = &b, 0
 	h.capHold()
 	h.final = h.valid < before
 	if !h.canRenew() {
@@ -256,9 +256,9 @@ func (h *hold) notHeldBefore() clock.Instant {
 // endRenewal notes that one renewal less is under way. The caller holds h.mu.
 func (h *hold) endRenewal() {
 	h.flying--
-	if h.flying == 0 && h.landed != nil {
-		close(h.landed)
-		h.landed = nil
+	if h.flying == 0 && h.more != nil && h.more.landed != nil {
+		close(h.more.landed)
+		h.more.landed = nil
 	}
 }
 

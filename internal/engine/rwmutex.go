@@ -243,9 +243,9 @@ func (l *holdLease) finishChange(as *target, a answer[codec.WeighReply]) (*holdL
 
 	var lease *holdLease
 	if h.queue == nil {
-		lease = next.begin(l.origin)
+		lease = next.begin()
 	} else {
-		lease = h.queue.keep(next, l.origin)
+		lease = h.queue.keep(next)
 		h.queue.admitReaders()
 	}
 	h.queue.releaseLocked(h)

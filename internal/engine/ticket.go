@@ -246,7 +246,7 @@ func (l *target) adopt(ctx context.Context, t *Ticket) (*holdLease, error) {
 	}
 	// mutants: adopted-noted
 	l.noteUnqueued(h)
-	return h.begin(ctx), nil
+	return h.begin(), nil
 }
 
 // adopt asks for the lock of a ticket.

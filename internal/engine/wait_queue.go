@@ -110,7 +110,7 @@ func (wq *waitQueue) acquire(ctx context.Context, l *target, end time.Time) (*ho
 	defer wq.unref()
 	wq.mu.Lock()
 	if wq.waiting() == 0 {
-		if lease := wq.joinReaders(ctx, l); lease != nil {
+		if lease := wq.joinReaders(l); lease != nil {
 			wq.mu.Unlock()
 			return lease, nil
 		}
@@ -170,7 +170,7 @@ func (wq *waitQueue) askFirst(ctx context.Context, l *target) (*holdLease, *wait
 			a.abandon()
 			return nil, nil, said{}, err
 		}
-		lease := wq.keep(got.hold, ctx)
+		lease := wq.keep(got.hold)
 		wq.admitReaders()
 		return lease, nil, said{}, nil
 	}
@@ -217,7 +217,7 @@ func (wq *waitQueue) holderHere(l *target) Holder {
 }
 
 // keep makes h the queue's hold and returns its first lease. The caller holds wq.mu.
-func (wq *waitQueue) keep(h *hold, ctx context.Context) *holdLease {
+func (wq *waitQueue) keep(h *hold) *holdLease {
 	h.queue, h.kept = wq, true
 	if !h.l.set.kind.isShared() {
 		wq.held.replacedBy(h)
@@ -229,13 +229,13 @@ func (wq *waitQueue) keep(h *hold, ctx context.Context) *holdLease {
 		wq.readers = h
 	}
 	wq.ref()
-	return h.begin(ctx)
+	return h.begin()
 }
 
 // joinReaders returns a lease that shares the hold of other readers of this process, for a caller
 // that nobody is waiting ahead of. It returns nil if there is no such hold or if it is not recent.
 // The caller holds wq.mu.
-func (wq *waitQueue) joinReaders(ctx context.Context, l *target) *holdLease {
+func (wq *waitQueue) joinReaders(l *target) *holdLease {
 	h := wq.readers
 	if h == nil || !l.interchangeable(h.l) {
 		return nil
@@ -247,14 +247,14 @@ func (wq *waitQueue) joinReaders(ctx context.Context, l *target) *holdLease {
 		h.lease.ended != nil || wq.c.cfg.LocalHandovers < 0 || !h.l.set.unbounded() || wq.c.isClosing() {
 		return nil
 	}
-	return h.join(ctx, h.fence)
+	return h.join(h.fence)
 }
 
 // admitReaders gives the readers at the head of the queue leases of the latest readers' hold. The
 // caller holds wq.mu.
 func (wq *waitQueue) admitReaders() {
 	for w := wq.head(); w != nil; w = wq.head() {
-		lease := wq.joinReaders(w.ctx, w.l)
+		lease := wq.joinReaders(w.l)
 		if lease == nil {
 			return
 		}
@@ -425,7 +425,7 @@ func (wq *waitQueue) deliver(h *hold) bool {
 	if h.from.enqueued {
 		came = HandoverServer
 	}
-	w.results <- result{lease: wq.keep(h, w.ctx), came: came}
+	w.results <- result{lease: wq.keep(h), came: came}
 	wq.admitReaders()
 	return true
 }

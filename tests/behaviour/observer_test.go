@@ -421,7 +421,7 @@ func TestObserversAreCalledWithoutALock(t *testing.T) {
 			}()
 			select {
 			case <-done:
-			case <-time.After(time.Minute):
+			case <-time.After(20 * time.Second):
 				t.Errorf("what %s calls waits for it", what)
 			}
 			called <- what
@@ -444,7 +444,7 @@ func TestObserversAreCalledWithoutALock(t *testing.T) {
 				select {
 				case got := <-called:
 					came[got] = true
-				case <-time.After(2 * time.Minute):
+				case <-time.After(time.Minute):
 					t.Fatalf("%s did not return", what)
 				}
 			}
@@ -565,5 +565,52 @@ func TestObserversOfALockThatIsCarried(t *testing.T) {
 		if a := eventually(t, r, "AcquireStart", "AcquireEnd"); !errors.Is(a.End.Err, holdfast.ErrLost) || a.End.Handover != holdfast.HandoverNone {
 			t.Errorf("AcquireEnd: %+v", *a.End)
 		}
+	})
+}
+
+// Goroutines of a process pass the lock on until it is another's turn. Each that passes it on is told so, and so is each that
+// gets it.
+func TestObserversOfHandoversWithinAProcess(t *testing.T) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		c, r := observed(t, b, holdfast.Config{})
+		other := b.Client(t, nil)
+		backend.Eventually(t, "a hand-over within the process", func() bool {
+			before := len(r.Acquires())
+			held := backend.Acquire(t, other.Mutex("x"))
+			var all []<-chan *holdfast.Lease
+			for range 4 {
+				all = append(all, backend.Start(t, c.Mutex("x")))
+			}
+			backend.Eventually(t, "four are queued", func() bool {
+				n := 0
+				for _, a := range r.Acquires()[before:] {
+					if a.Queued != nil {
+						n++
+					}
+				}
+				return n == 4
+			})
+			backend.Release(t, held)
+			for _, leases := range all {
+				go func() { backend.Release(t, backend.Receive(t, leases)) }()
+			}
+			backend.Eventually(t, "all are released", func() bool {
+				return !slices.ContainsFunc(r.Acquires()[before:], func(a *recorder.Acquire) bool { return a.Last == nil })
+			})
+			came, went, ways := 0, 0, map[holdfast.Handover]int{}
+			for _, a := range r.Acquires()[before:] {
+				ways[a.End.Handover]++
+				if a.End.Handover == holdfast.HandoverLocal {
+					came++
+				}
+				if a.Last.Handover == holdfast.HandoverLocal {
+					went++
+				}
+			}
+			if came != went || ways[holdfast.HandoverServer] == 0 {
+				t.Errorf("the lock came in these ways: %v; %d passed it on", ways, went)
+			}
+			return came > 0
+		})
 	})
 }

@@ -188,6 +188,10 @@ func TestEveryAcquireAndEveryLeaseHasOneEnd(t *testing.T) {
 			c := all[i%len(all)]
 			wg.Go(func() {
 				for range 40 {
+					if rand.N(4) == 0 {
+						useOther(t, c)
+						continue
+					}
 					lease, err := someLock(c).Acquire(short(t))
 					if err != nil {
 						failed.Add(1)
@@ -228,6 +232,61 @@ func short(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), rand.N(3*time.Second))
 	t.Cleanup(cancel)
 	return ctx
+}
+
+// useOther uses something that is made of locks.
+func useOther(t *testing.T, c *holdfast.Client) {
+	ctx, work := short(t), func(ctx context.Context) {
+		select {
+		case <-ctx.Done():
+		case <-time.After(rand.N(4 * time.Second)):
+		}
+	}
+	switch rand.N(6) {
+	case 0:
+		_, _ = c.Once("once", holdfast.Every(time.Second)).Do(ctx, func(ctx context.Context, _ *holdfast.Lease) (string, error) {
+			work(ctx)
+			return "", nil
+		})
+	case 1:
+		_ = c.Election("election").Run(ctx, func(ctx context.Context, _ *holdfast.Lease) error {
+			work(ctx)
+			return nil
+		})
+	case 2:
+		if party, err := c.Latch("latch", 5).Register(ctx); err == nil {
+			work(ctx)
+			_ = party.CountDown(ctx)
+			_ = party.Leave(ctx)
+		}
+		_ = c.Latch("latch", 5).Reset(ctx)
+	case 3:
+		if party, err := c.Barrier("barrier", 3).Join(ctx); err == nil {
+			_, _ = party.Await(ctx)
+			_ = party.Leave(ctx)
+		}
+	case 4:
+		rw := c.RWMutex("rwa")
+		if lease, err := rw.Writer().Acquire(ctx); err == nil {
+			if reader, err := rw.Downgrade(ctx, lease); err == nil {
+				work(ctx)
+				if writer, err := rw.TryUpgrade(ctx, reader); err == nil {
+					_ = writer.Release(ctx)
+				}
+				_ = reader.Release(ctx)
+			}
+			_ = lease.Release(ctx)
+		}
+	case 5:
+		if lease, err := c.Mutex("a").Acquire(ctx); err == nil {
+			if ticket, err := lease.Detach(ctx, time.Second); err == nil {
+				if next, err := c.Adopt(ctx, ticket); err == nil {
+					_ = next.Release(ctx)
+				}
+			}
+			_ = lease.Release(ctx)
+		}
+	}
 }
 
 // someLock returns a lock of any kind.

@@ -122,11 +122,19 @@ func (h *hold) isPassable() bool {
 	return (h.more == nil || h.more.bounds == nil) && h.l.set.passable()
 }
 
-// begin starts the renewals and returns the first lease.
+// begin starts the renewals and returns the first lease. If the hold is over already,
+// because the server has granted the lock again, so is the lease.
 func (h *hold) begin() *holdLease {
 	c := h.l.c
 	h.mu.Lock()
-	lease := h.newLease()
+	lease := h.lease
+	if lease == nil {
+		lease = h.newLease()
+	}
+	if h.state == over {
+		h.mu.Unlock()
+		return lease
+	}
 	c.holds.Begin()
 	h.counted = true
 	now := h.renewAt

@@ -254,7 +254,12 @@ func (l *target) try(ctx context.Context) (*holdLease, error) {
 
 // noteUnqueued records a hold that was acquired past the wait queue. If this process still believes in an earlier hold of
 // the lock, that one is lost.
+//
+// From then on h can be replaced in the same way, even before it begins: so it has its first lease, which ends then.
 func (l *target) noteUnqueued(h *hold) {
+	h.mu.Lock()
+	h.newLease()
+	h.mu.Unlock()
 	if l.set.kind.isShared() {
 		return
 	}

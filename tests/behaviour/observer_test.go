@@ -597,9 +597,8 @@ func TestObserversOfHandoversWithinAProcess(t *testing.T) {
 			backend.Eventually(t, "all are released", func() bool {
 				return !slices.ContainsFunc(r.Acquires()[before:], func(a *recorder.Acquire) bool { return a.Last == nil })
 			})
-			came, went, ways := 0, 0, map[holdfast.Handover]int{}
+			came, went := 0, 0
 			for _, a := range r.Acquires()[before:] {
-				ways[a.End.Handover]++
 				if a.End.Handover == holdfast.HandoverLocal {
 					came++
 				}
@@ -607,8 +606,8 @@ func TestObserversOfHandoversWithinAProcess(t *testing.T) {
 					went++
 				}
 			}
-			if came != went || ways[holdfast.HandoverServer] == 0 {
-				t.Errorf("the lock came in these ways: %v; %d passed it on", ways, went)
+			if came != went {
+				t.Errorf("%d passed the lock on, and %d got it", went, came)
 			}
 			return came > 0
 		})

@@ -74,9 +74,10 @@ func (l *Lease) IsShared() bool { return l.e.IsShared() }
 // with a claim of about 1.5 s, which the first renewal, sent after 5 ms, makes a TTL; Extend waits for that.
 func (l *Lease) Deadline() time.Time { return l.e.Deadline() }
 
-// Extend makes the lease last at least ttl from now, from 1 ms to Config.MaxTTL. It never shortens the lease, and does not
-// go beyond MaxHold. Renewals go on as before. After ErrLost the lease is over; after another error it lasts as long as
-// before, or longer.
+// Extend makes the lease last at least ttl from now, from 1 ms to Config.MaxTTL. It does not go beyond MaxHold, and never
+// makes the server keep the lock for less than before; Deadline is then reckoned anew from the server's answer, which can
+// put it a fraction of a millisecond earlier. Renewals go on as before. After ErrLost the lease is over; after another error
+// it lasts as long as before, or longer.
 func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 	return l.leave(l.e.Extend(ctx, ttl))
 }
@@ -84,7 +85,8 @@ func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 // Release gives the lock up: to the first in the queue, if there is one. It works after ctx has ended, for as long as
 // Config.RetryTimeout; the deadline of a ctx that has not ended bounds how long the call waits. A second call returns nil,
 // and one while another is under way has that one's outcome. ErrLost says that the lease had been lost before. After
-// ErrUnavailable the release is retried in the background, and Release may be called again.
+// ErrUnavailable the release is retried in the background, and Release may be called again: ErrAmbiguous then says that the
+// lock is no longer the lease's, most likely because an earlier try has released it.
 //
 // The lease is over from the moment of the call, whatever it returns. Where others hold the lock with it, readers of this
 // process or leases that are nested (Reentrant), the lock stays held until the last of them is released.

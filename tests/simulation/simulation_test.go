@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -204,6 +205,16 @@ func (r *run) report(cpu time.Duration, when string) {
 	r.t.Logf("%s%s", when, &r.summary)
 }
 
+// chosenForm returns the form that the environment names; "" leaves it to the seeds.
+func chosenForm(t *testing.T) form {
+	known := []form{"", mutual, readWrite, counted, owned, elected, once, redisson, latch, barrier, carried, agreed}
+	chosen := form(os.Getenv(envForm))
+	if !slices.Contains(known, chosen) {
+		t.Fatalf("%s is %q; it can be one of %q", envForm, chosen, known[1:])
+	}
+	return chosen
+}
+
 // replay returns the command that runs a world again.
 func replay(seed string) string {
 	exactly := "exactly but for what happens at the same moment"
@@ -242,7 +253,7 @@ func runShard(t *testing.T, shard string) {
 	begun := time.Now()
 	for done := 0.0; done < hours && (limit == 0 || time.Since(begun) < limit); seed += step {
 		fmt.Printf("%s%d\n", beginning, seed)
-		r := Run(t, seed, Options{Form: form(os.Getenv(envForm))})
+		r := Run(t, seed, Options{Form: chosenForm(t)})
 		done += r.Simulated.Hours()
 		line, err := json.Marshal(world{r})
 		if err != nil {
@@ -259,7 +270,7 @@ func TestWorld(t *testing.T) {
 		seed = firstSeed(t)
 	}
 	begun := time.Now()
-	r := Run(t, seed, Options{Form: form(os.Getenv(envForm))})
+	r := Run(t, seed, Options{Form: chosenForm(t)})
 	if testing.Verbose() {
 		fmt.Printf("%s\n%s\n", r.Plan, strings.Join(r.Log, "\n"))
 	}

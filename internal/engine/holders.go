@@ -52,7 +52,8 @@ func (l *target) Holder(ctx context.Context) (Holder, error) {
 // awaitDepartures has those of this client left the queue that have given up: nobody is to be counted as
 // waiting whose Acquire has returned.
 func (l *target) awaitDepartures(ctx context.Context) {
-	l.c.departing.wait(ctx, l.keys.Queue, max(500*time.Millisecond, 8*l.c.server.RTT.Mean()))
+	patience := max(500*time.Millisecond, min(8*l.c.server.RTT.Mean(), l.c.cfg.CommandTimeout))
+	l.c.departing.wait(ctx, l.keys.Queue, patience)
 }
 
 // holderOf returns who has the lock, as a script says.

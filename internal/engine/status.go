@@ -50,9 +50,10 @@ func (l *target) Status(ctx context.Context) (Status, error) {
 	l.awaitDepartures(ctx)
 	s := Status{Name: l.name, Key: l.keys.Lock}
 	known := map[string]bool{} // by token: the server may return a holder twice
+	rq := request{op: "inspect", lock: l, began: time.Now()} // all pages have the time of one request to fail in
 	q := codec.Status{Lock: l.ref(), Kind: l.set.kind.form, Cursor: "0", Holds: holdersPerReply, Waiters: maxWaiters}
 	for range maxPages {
-		a, _, err := ask(ctx, l.c, request{op: "inspect", lock: l}, &q)
+		a, _, err := ask(ctx, l.c, rq, &q)
 		if err != nil {
 			return Status{}, err
 		}

@@ -317,6 +317,7 @@ func FuzzLyingServer(f *testing.F) {
 		f.Add([]byte{word, 1, 0, 1}, []byte{4, 4})
 		f.Add([]byte{word, 1, 4, 5, 3, 1, 3, 0, 0}, []byte{3, 9, 1, 2, 6})
 	}
+	f.Add([]byte("2\xbb%\x1e\b+0"), []byte("g")) // slow to answer, so that a waiter's departure is waited for
 	f.Fuzz(lie)
 }
 

@@ -49,7 +49,7 @@ func (l *target) Status(ctx context.Context) (Status, error) {
 	}
 	l.awaitDepartures(ctx)
 	s := Status{Name: l.name, Key: l.keys.Lock}
-	known := map[string]bool{} // by token: the server may return a holder twice
+	known := map[string]bool{}                               // by token: the server may return a holder twice
 	rq := request{op: "inspect", lock: l, began: time.Now()} // all pages have the time of one request to fail in
 	q := codec.Status{Lock: l.ref(), Kind: l.set.kind.form, Cursor: "0", Holds: holdersPerReply, Waiters: maxWaiters}
 	for range maxPages {

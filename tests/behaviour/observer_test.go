@@ -220,12 +220,13 @@ func TestObserversOfAnAcquireThatFails(t *testing.T) {
 }
 
 func TestObserversOfALostLease(t *testing.T) {
+	t.Parallel()
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		var log journal
 		c, r := observed(t, b, holdfast.Config{Owner: "me", Logger: log.config().Logger})
 		for reason, l := range map[holdfast.LossReason]*holdfast.Lock{
-			holdfast.LossExpired: c.Mutex("expires", holdfast.TTL(20*time.Millisecond), holdfast.NoRenew()),
-			holdfast.LossBound:   c.Mutex("bounded", holdfast.MaxHold(20*time.Millisecond)),
+			holdfast.LossExpired: c.Mutex("expires", holdfast.TTL(2*time.Second), holdfast.NoRenew()),
+			holdfast.LossBound:   c.Mutex("bounded", holdfast.MaxHold(2*time.Second)),
 		} {
 			lease := backend.Acquire(t, l)
 			<-lease.Done()
@@ -248,7 +249,7 @@ func TestObserversOfALostLease(t *testing.T) {
 		eventually(t, r, "AcquireStart", "AcquireEnd", "Lost")
 
 		// Somebody ends an owner's lease.
-		lease = backend.Acquire(t, c.OwnerMutex("owned", "me", holdfast.TTL(100*time.Millisecond)))
+		lease = backend.Acquire(t, c.OwnerMutex("owned", "me", holdfast.TTL(6*time.Second)))
 		if _, err := b.Client(t, nil).ReleaseOwner(context.Background(), "owned", "me"); err != nil {
 			t.Error(err)
 		}
@@ -257,11 +258,11 @@ func TestObserversOfALostLease(t *testing.T) {
 			t.Errorf("Lost: %+v", *a.Last)
 		}
 		backend.Eventually(t, "the losses are logged", func() bool {
-			return strings.Contains(log.String(), `level=INFO msg="holdfast: lease lost" lock=owned reason=superseded`) && strings.Count(log.String(), "level=WARN") == 3
+			return strings.Contains(log.String(), `level=INFO msg="holdfast: lease lost" lock=owned reason=superseded`) && strings.Count(log.String(), `level=WARN msg="holdfast: lease lost"`) == 3
 		})
 
 		// One of several locks is lost, and with it all.
-		lease = backend.Acquire(t, c.Multi([]string{"a", "b"}, holdfast.TTL(100*time.Millisecond)))
+		lease = backend.Acquire(t, c.Multi([]string{"a", "b"}, holdfast.TTL(6*time.Second)))
 		for _, key := range b.Keys(t) {
 			b.Redis(t).Set(context.Background(), key, "another program's", time.Minute)
 		}

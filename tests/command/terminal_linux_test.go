@@ -247,7 +247,7 @@ func TestTerminal(t *testing.T) {
 			term.expectPrompt()
 			term.foreground("holdfast run stopped")
 			term.send("second\n")
-			term.expect("\ngot second")
+			term.expect("\ngot b?second") // the b of a "bg" that the shell lost may come here
 			term.send("echo rc=$?\n")
 			term.expect("\nrc=0\n")
 		},

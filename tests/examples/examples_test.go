@@ -42,6 +42,10 @@ func open(addr string, cfg *holdfast.Config) *holdfast.Client {
 
 func main() {
 	locks = open(os.Args[1], &holdfast.Config{CommandTimeout: 10 * time.Second})
+	var err error
+	if server, err = holdfastgoredis.NewDriver(redis.NewClient(&redis.Options{Addr: os.Args[1]})); err != nil {
+		log.Fatal(err)
+	}
 	for _, addr := range os.Args[2:] {
 		nodes = append(nodes, open(addr, &holdfast.Config{Strict: true, CommandTimeout: 10 * time.Second}))
 	}

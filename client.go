@@ -18,7 +18,7 @@ type Client struct {
 
 // New returns a client that reaches its server through a driver. Programs call an adapter's New, such as
 // holdfastgoredis.New; New itself is for authors of drivers. It sends nothing: a server that cannot be reached, or is too
-// old, shows at the first use. A nil cfg means the defaults. A Config that makes no sense is [ErrInvalid].
+// old, shows at the first use. A nil cfg means the defaults. A Config that is not valid is [ErrInvalid].
 func New(d driver.Driver, cfg *Config) (*Client, error) {
 	if cfg == nil {
 		cfg = &Config{}
@@ -57,7 +57,7 @@ func (c *Client) Admit(ctx context.Context) error { return leave(c.e.Init(ctx, f
 func (c *Client) ForceAdmit(ctx context.Context) error { return leave(c.e.Init(ctx, true)) }
 
 // Close ends the client. Waiters return [ErrClosed] and leave their queues; the contexts of leases end with the cause
-// ErrClosed, and nothing is renewed any more. Close then waits until every lease was released, or has expired, or ctx ends:
+// ErrClosed, and nothing is renewed any more. Close then waits until every lease was released or has expired; if ctx ends first, it returns ctx's error:
 // a lock is not given away under a holder that may still be working. What is not released expires with its TTL. The
 // driver's own connections are closed after that; a client that the program passed to an adapter stays open. A second Close
 // waits for the first.

@@ -18,9 +18,9 @@ type Config struct {
 	// says (WAITAOF). The option of the same name does it for one lock, and tells what it needs. Default false.
 	Fsync bool
 
-	// Logger is told of lost leases (at level INFO if they are LossSuperseded, else WARN) and of the server when it stops
-	// answering, at level WARN; when it answers again, at level INFO; and, at level WARN, of settings under which locks are unsafe or slow: once for each client and finding. It also
-	// hears, at level ERROR, of an Observer that panics. Default: slog.Default(), as it is then;
+	// Logger is told of lost leases, at level WARN (INFO if they are LossSuperseded); of a server that stops answering, at
+	// level WARN, and answers again, at level INFO; of settings under which locks are unsafe or slow, at level WARN, once for
+	// each client and finding; and of an Observer that panics, at level ERROR. Default: slog.Default() at the time of New;
 	// slog.New(slog.DiscardHandler) silences it.
 	Logger *slog.Logger
 

@@ -11,7 +11,7 @@
 //
 // [Client.Mutex] is a lock that one holder has at a time, [Client.RWMutex] one for readers and writers, [Client.Semaphore]
 // a number of permits, and [Client.Multi] several names as one lock. [Client.OwnerMutex] belongs to an owner in any process;
-// [Client.MutexKey] and [Client.RedissonMutex] are shared with other programs. Made of locks are [Client.Once], a job that
+// [Client.MutexKey] and [Client.RedissonMutex] are shared with other programs. Built on locks are [Client.Once], a job that
 // is completed once; [Client.Election], which chooses a leader; [Client.Latch], which opens when parties have counted down;
 // and [Client.Barrier], where parties wait for each other. [NewQuorum] makes locks that a majority of servers agrees on.
 // [Lease.Detach] and [Client.Adopt] carry a mutex to another process.

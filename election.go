@@ -58,7 +58,7 @@ func (e *Election) Leader(ctx context.Context) (Holder, error) {
 // one that crashed is missed within its TTL, and every 30 s, since notifications can be lost. Changes that follow each other
 // closely may be seen as one. Of a Quorum it looks once a second.
 //
-// It ends with an error that would not pass, which it yields: ErrClosed, when the client closes. It outlives outages, also
+// It ends with a permanent error, which it yields: ErrClosed, when the client closes. It outlives outages, also
 // one in which it begins; what it yielded last may be over meanwhile.
 func (e *Election) Watch(ctx context.Context) iter.Seq2[Status, error] {
 	return func(yield func(Status, error) bool) {

@@ -227,7 +227,7 @@ func (e *ServerError) Unwrap() []error {
 // It matches ErrLatchIncomplete.
 type LatchIncompleteError struct {
 	Name    string
-	Missing int // so many of them
+	Missing int // how many never counted down
 	Parties int
 }
 

@@ -124,8 +124,6 @@ func ExampleLease_Done() {
 	}
 }
 
-// A lock that other programs take with SET key token NX PX ttl, and release with a
-// script that compares and deletes.
 // Acquires and leases are counted, and how many are held now.
 func ExampleObserver() {
 	var granted, refused, held, lost atomic.Int64
@@ -155,6 +153,8 @@ func ExampleObserver() {
 	fmt.Println(granted.Load(), "granted,", refused.Load(), "refused,", held.Load(), "held,", lost.Load(), "lost:", err)
 }
 
+// A lock that other programs take with SET key token NX PX ttl, and release with a
+// script that compares and deletes.
 func ExampleClient_MutexKey() {
 	ctx := context.Background()
 

@@ -16,9 +16,9 @@ type Lock struct {
 // the order in which they came, and the goroutines of one process in the order of their calls. A free lock costs one round
 // trip; a waiter sleeps until it is handed the lock.
 //
-// When ctx ends, the error is ctx's; if the server was not answering, it also matches ErrUnavailable and is a *ServerError.
+// When ctx ends, the error is ctx's; if the server was not answering, as far as the client knows, it also matches ErrUnavailable and is a *ServerError.
 // If the server does not answer and ctx's deadline leaves no time for another try, ErrUnavailable comes before it.
-// When the limit of Wait passes, see there. What the server, or the way to it, does not allow is a *ServerError; a bad name
+// What the error is when the limit of Wait passes, Wait says. What the server, or the way to it, does not allow is a *ServerError; a bad name
 // or option is ErrInvalid, before anything is sent; after Client.Close it is ErrClosed. After an error the caller has no
 // lock and no place in the queue; what may still be on its way is taken back in the background.
 //

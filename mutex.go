@@ -30,7 +30,7 @@ func (c *Client) RedissonMutex(name string, opts ...MutexOption) *Lock {
 // OwnerMutex returns the mutex that an owner can acquire again from any process, without waiting, past all who queue, by
 // one round trip. The server counts the owner's leases, each of which has a TTL of its own: one whose process crashed
 // counts no longer than that. All leases that overlap have the same fence. The last release gives the lock up;
-// Client.ReleaseOwner ends a lease without having it. So a job's last step can give up what an earlier one took.
+// Client.ReleaseOwner ends a lease that the caller does not hold. So a job's last step can give up what an earlier one took.
 //
 // The owner's name is not a secret, but it is all that is needed: 1 to 512 bytes of UTF-8 without control characters. An
 // OwnerMutex is another kind of lock than a Mutex: programs that use one name in both ways get ErrMismatch while it is held.
@@ -53,14 +53,14 @@ func (c *Client) mutex(name string, o options, own ...engine.Option) *Lock {
 }
 
 // ReleaseOwner ends one lease of an OwnerMutex's owner, in whatever process it is, and returns how many are left. It ends
-// the lease that would expire first. That is likely to be one that a process left behind which is no more; but a lease with
+// the lease that would expire first. That is most often one left behind by a process that has died; but a lease with
 // a shorter TTL, or a waiter that was handed the lock a moment ago, comes before it, and so may the caller's own. Leases
 // that are nested end together, and count as one. The holder is told, with ErrLost (LossSuperseded), by its next renewal;
 // one that is not renewed any more believes in its lease until its deadline. With the last lease the lock goes to the first
 // in the queue.
 //
-// ErrNotHeld says that nobody holds the lock: it has expired, or was released. ErrNotOwner says that another owner does,
-// and errors.As with *HeldError tells who. Neither changes anything. Once begun, ReleaseOwner works also when ctx ends, for
+// ErrNotHeld says that nobody holds the lock: it has expired, or was released. ErrNotOwner says that another owner does;
+// it also matches ErrHeld, and errors.As with *HeldError tells who. Neither changes anything. Once begun, ReleaseOwner continues even if ctx ends, for
 // as long as Config.RetryTimeout. After ErrAmbiguous the lease may have been ended: calling again could end another.
 func (c *Client) ReleaseOwner(ctx context.Context, name, owner string) (left int, err error) {
 	left, err = c.e.Mutex(name, engine.OwnedBy(owner)).ReleaseOwner(ctx)

@@ -24,9 +24,9 @@ type Window struct {
 	e engine.Window
 }
 
-// Every is a window that begins with a completed run and lasts d, by the server's clock. It is to be longer than the clocks
-// differ that start the job, and shorter than the time from the end of one run to the start of the next: for a job that
-// cron starts once a day and that takes an hour, 12 hours are good. From 1 ms to 10 years.
+// Every is a window that begins with a completed run and lasts d, by the server's clock. Choose d longer than the clocks of
+// the hosts that start the job differ, and shorter than the time from the end of one run to the start of the next: for a
+// job that cron starts once a day and that takes an hour, 12 hours is a good choice. From 1 ms to 10 years.
 func Every(d time.Duration) Window { return Window{engine.Every(d)} }
 
 // Slot is a window with a name, such as "2026-11-22T02", the hour for which the job is due: hosts whose clocks differ agree

@@ -1,6 +1,7 @@
 package holdfast
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -36,7 +37,7 @@ func Meta(key, value string) Option { return common(engine.Meta(key, value)) }
 func Options(opts ...Option) Option {
 	return commonOption{change: func(o *options) {
 		for _, one := range opts {
-			one.apply(o)
+			o.take(one)
 		}
 	}}
 }
@@ -129,6 +130,14 @@ type option interface {
 	apply(o *options)
 }
 
+// take applies an option.
+func (o *options) take(one option) {
+	if one == nil {
+		one = given(engine.Refuse(errors.New("an option is nil")))
+	}
+	one.apply(o)
+}
+
 // change is what an option does.
 type change func(o *options)
 
@@ -148,7 +157,7 @@ func resolve[O option](base options, opts []O) options {
 	}
 	all := &options{given: append([]engine.Option(nil), base.given...), wait: base.wait, named: base.named}
 	for _, o := range opts {
-		o.apply(all)
+		all.take(o)
 	}
 	return *all
 }

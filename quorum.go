@@ -32,8 +32,8 @@ type QuorumConfig struct {
 	NodeTimeout time.Duration
 }
 
-// NewQuorum returns the quorum of these clients' servers: 3 to 31, best an odd number, all Strict. Of 4 as of 3 one may be
-// down: a majority of 4 is 3. The caller closes the clients, after the leases were released. Nothing is sent. Clients that
+// NewQuorum returns the quorum of these clients' servers: 3 to 31, best an odd number, all Strict. With 4 nodes, as with 3,
+// only one may be down: a majority of 4 is 3. The caller closes the clients, after the leases were released. Nothing is sent. Clients that
 // do not fit are ErrInvalid: two of one server, with another MaxTTL each, or with MinReplicas or Fsync, which a quorum has
 // its nodes for. A nil cfg means the defaults.
 func NewQuorum(clients []*Client, cfg *QuorumConfig) (*Quorum, error) {
@@ -66,8 +66,8 @@ func NewQuorum(clients []*Client, cfg *QuorumConfig) (*Quorum, error) {
 // Waiters of one process are served in order.
 //
 // TryAcquire returns ErrHeld when a majority of nodes names the same holder. While others want the lock, too, and nobody has
-// a majority, it tries again, for Config.RetryTimeout at most. As long does an acquire that reaches no majority, before it
-// fails with a *QuorumError; also with one when ctx ends before, which then matches ctx's error, too.
+// a majority, it tries again, for Config.RetryTimeout at most. An acquire that reaches no majority retries for the same time,
+// and then fails with a *QuorumError; so it does when ctx ends before that, and the error then also matches ctx's.
 //
 // Nodes that did not agree at first, or came back, are asked again while the lease lasts. The fence rises from lease to lease
 // of the name, and is known to a majority before the lease is returned. Status goes by what a majority of nodes says; when

@@ -52,7 +52,7 @@ func (rw *RWMutex) Downgrade(ctx context.Context, writer *Lease) (*Lease, error)
 }
 
 // TryUpgrade makes a reader's lease a writer's if there is no other reader; otherwise it returns ErrHeld, and nothing has
-// changed. It does not wait: two readers that both want to write would wait for each other for ever. It returns the writer's
+// changed. It does not wait: two readers that both want to write would wait for each other forever. It returns the writer's
 // lease, which has a new fence; the reader's is over then, and after any other error. Options and bounds are as after
 // Downgrade, with those of rw.Writer().
 func (rw *RWMutex) TryUpgrade(ctx context.Context, reader *Lease) (*Lease, error) {

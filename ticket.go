@@ -71,7 +71,7 @@ func (t Ticket) Format(s fmt.State, _ rune) { _, _ = fmt.Fprint(s, t.String()) }
 func (t Ticket) LogValue() slog.Value { return slog.StringValue(t.String()) }
 
 // Detach ends the lease here, with ErrReleased, and keeps the lock held for ttl at least, until whoever gets the ticket
-// adopts it: another process, most often. In between nobody believes to hold the lock, and nobody else gets it. If nobody
+// adopts it: another process, most often. In between nobody believes they hold the lock, and nobody else gets it. If nobody
 // adopts it in time, it is free. The ttl is from 1 ms to Config.MaxTTL; the lock is never held for less than the lease would
 // have lasted. Client.ExtendTicket keeps it longer.
 //
@@ -96,8 +96,8 @@ func (l *Lease) Detach(ctx context.Context, ttl time.Duration) (Ticket, error) {
 // detached, and so are those of c's Config. If the ticket had more time left than the TTL, the lease begins with that,
 // though no longer than Config.MaxTTL.
 //
-// A ticket is adopted once, by one caller, in whatever process. ErrLost says that it is good no more, for it was adopted, it
-// has expired, or the lock was deleted. A ticket for another Config.Prefix, and an empty one, are ErrInvalid. Adopt does not
+// A ticket is adopted once, by one caller, in whatever process. ErrLost says that it is no longer valid: it was adopted, it has
+// expired, or the lock was deleted. A ticket for another Config.Prefix, and an empty one, are ErrInvalid. Adopt does not
 // wait: when a Strict server grants nothing yet, it returns ErrQuarantine, and the ticket is as good as before.
 //
 // Adopt asks again while the server is not available, for at most Config.RetryTimeout or until ctx ends; however often it

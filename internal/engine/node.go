@@ -25,7 +25,7 @@ var nodeMutex = single(kind{
 	},
 	check: func(s *settings) error {
 		if s.reentrant || s.replicas != 0 || s.fsync {
-			return errors.New("Reentrant, MinReplicas, Fsync, Key and Redisson are not for locks of a Quorum")
+			return errors.New("Reentrant, MinReplicas and Fsync are not for locks of a Quorum")
 		}
 		return nil
 	},

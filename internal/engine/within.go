@@ -97,7 +97,7 @@ func (l *target) canReenter(outer *holdLease) bool {
 
 // deadlock returns the error of an acquire within a lease that it would wait for.
 func (l *target) deadlock(outer *holdLease) error {
-	have, advice := outer.lock().set, "make it Reentrant, or use a context that is not made from the lease's"
+	have, advice := outer.lock().set, "it would wait for itself; work within the lease that the caller has"
 	switch {
 	case have.kind.joinable && !l.set.kind.joinable:
 		advice = "a reader becomes a writer by TryUpgrade"

@@ -47,6 +47,8 @@ func TestBadInputIsRefusedBeforeIO(t *testing.T) {
 		"a TTL of 0":                 c.Mutex("a", holdfast.TTL(0)),
 		"a negative TTL":             c.Mutex("a", holdfast.TTL(-time.Second)),
 		"a TTL that drift uses up":   c.Mutex("a", holdfast.TTL(2*time.Millisecond)),
+		"no option":                  c.Mutex("a", nil),
+		"no option among options":    c.Mutex("a", holdfast.Options(nil)),
 		"a TTL below 1ms":            c.Mutex("a", holdfast.TTL(time.Millisecond-1)),
 		"a TTL beyond MaxTTL":        c.Mutex("a", holdfast.TTL(25*time.Hour)),
 		"the longest TTL":            c.Mutex("a", holdfast.TTL(math.MaxInt64)),

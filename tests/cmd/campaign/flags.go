@@ -100,7 +100,7 @@ func campaigning(ctx context.Context, args []string, stdout, stderr io.Writer) i
 	switch {
 	case err != nil:
 		return fail(err)
-	case report.Violations > 0 || report.Unknown > 0:
+	case report.Violations > 0 || report.Inconclusive():
 		return 1
 	}
 	return 0

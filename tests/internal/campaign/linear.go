@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/history"
 )
 
-// deciding bounds one check; histories are so small that none comes near it.
+// deciding bounds one check. Few histories come near it: those in which many requests were not answered.
 const deciding = 30 * time.Second
 
 func decide(v *Verdict, rule Rule, name string, model porcupine.Model, operations []porcupine.Operation) {

@@ -31,7 +31,7 @@ type Report struct {
 	LeastPair  int            `json:"least_pair"`
 	LeastAlone int            `json:"least_alone"`
 	Violations int            `json:"violations"` // histories with findings
-	Unknown    int            `json:"unknown"`
+	Unknown    int            `json:"unknown"`    // checks that were given up: see Inconclusive
 
 	Outside      int            `json:"outside"`       // histories outside of what is promised
 	Overlapped   int            `json:"overlapped"`    // of these, with overlaps
@@ -49,6 +49,11 @@ type Report struct {
 	rows  map[string]*row
 	sum   time.Duration
 }
+
+// Inconclusive reports whether so many checks were given up that the campaign says little: more than one, and more than one
+// for every four histories. A check that is given up has found nothing, neither that all is well nor that it is not: the more
+// requests stay unanswered, on a machine that is slow, the more orders it has to try.
+func (r *Report) Inconclusive() bool { return r.Unknown > 1 && 4*r.Unknown > r.Histories }
 
 // row is what is reported of a kind of fault.
 type row struct{ histories, struck, violations, overlaps, stale int }

@@ -278,14 +278,14 @@ func (m *JointLease) Extend(ctx context.Context, ttl time.Duration) error {
 
 // Release releases all parts; after a loss, those that are left.
 func (m *JointLease) Release(ctx context.Context) error {
-	// Parts that were lost earlier do not matter while the lease is held.
 	now := clock.Now()
-	parts := slices.DeleteFunc(m.snapshot(), func(p *holdLease) bool { return errors.Is(p.errAt(now), ErrLost) })
 	lost := m.errAt(now)
-	if lost != nil {
-		parts = m.snapshot() // they have ended with the lease
-	}
 	m.mu.Lock()
+	parts := slices.Clone(m.parts) // under the mutex that the end is under: none is added afterwards
+	if lost == nil {
+		// Those that were lost earlier do not matter while the lease is held; otherwise they have ended with it.
+		parts = slices.DeleteFunc(parts, func(p *holdLease) bool { return errors.Is(p.errAt(now), ErrLost) })
+	}
 	var onEnd func()
 	if m.ended == nil {
 		onEnd, m.onEnd = m.onEnd, nil // it is called below, once the parts are released

@@ -73,3 +73,38 @@ func TestNotifyCallsOnceWhenAMultiLeaseEnds(t *testing.T) {
 		settle(&calls, 1, "when the lease had ended")
 	}
 }
+// A node that grants its part while the lease is being released keeps nothing.
+func TestAPartAddedDuringAReleaseIsReleased(t *testing.T) {
+	c, err := New(&fake{holders: map[string]string{}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close(t.Context())
+	a, b := c.Mutex("a"), c.Mutex("b")
+	part := func(l *target) *holdLease {
+		lease, err := l.held(t.Context(), time.Time{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return lease
+	}
+	for range 5000 {
+		m := (&JointLease{of: &several{c: c, name: "a", set: a.set}, need: 1}).begin(t.Context(), []*holdLease{part(a)})
+		late := part(b)
+		var all sync.WaitGroup
+		all.Go(func() {
+			if !m.add(late) {
+				_ = late.Release(context.Background())
+			}
+		})
+		if err := m.Release(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		all.Wait()
+		for limit := time.Now().Add(time.Second); late.Err() == nil; time.Sleep(time.Millisecond) {
+			if time.Now().After(limit) {
+				t.Fatal("the part is still held, and renewed, although the lease has been released")
+			}
+		}
+	}
+}

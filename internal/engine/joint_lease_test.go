@@ -73,6 +73,7 @@ func TestNotifyCallsOnceWhenAMultiLeaseEnds(t *testing.T) {
 		settle(&calls, 1, "when the lease had ended")
 	}
 }
+
 // A node that grants its part while the lease is being released keeps nothing.
 func TestAPartAddedDuringAReleaseIsReleased(t *testing.T) {
 	c, err := New(&fake{holders: map[string]string{}}, nil)

@@ -203,6 +203,23 @@ func TestOwned(t *testing.T) {
 			l.held("X")
 			b.expect("superseded T", l.release("A", "", 0))
 		},
+		"notes of ended holds": func(b bench) {
+			// One hold of the owner lasts; others die and are ended, again and again. Nobody asks for these any more, so
+			// what the index says of them goes once they would have expired.
+			l := owned(b)
+			l.enter("t", "A", "me")
+			var over int64
+			for _, token := range []string{"B", "C", "D", "E"} {
+				over = l.brief(token, "1\nme", 2500)
+				b.expect("released T 1", l.disown("r"+token, "me"))
+			}
+			l.past(over)
+			l.brief("F", "1\nme", 20000)
+			b.expect("released T 1", l.disown("rF", "me"))
+			if n := b.rdb.ZCount(b.t.Context(), keysFor(script.ShareDisown)[3], "-inf", "(0").Val(); n != 1 {
+				b.t.Errorf("the index has %d notes of holds that were ended, all but one of which would have expired by now", n)
+			}
+		},
 		"another kind": func(b bench) {
 			l := owned(b)
 			wrong := "error BADKIND the key holds another kind of lock, or something else"

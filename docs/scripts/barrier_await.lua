@@ -398,12 +398,9 @@ end
 local function extend_keys(ttl)
   if not fixed and redis.call('PTTL', KEYS[1]) < ttl then
     redis.call('PEXPIRE', KEYS[1], ttl)
-    if holds > 0 then
-      redis.call('PEXPIRE', expiries, ttl)
-    end
   end
-  local kept = math.max(ttl, latch_ttl)
-  if stays() and holds > 0 and redis.call('PTTL', expiries) < kept then
+  local kept = stays() and math.max(ttl, latch_ttl) or ttl
+  if holds > 0 and redis.call('PTTL', expiries) < kept then
     redis.call('PEXPIRE', expiries, whole(kept))
   end
 end

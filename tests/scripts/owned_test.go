@@ -220,6 +220,21 @@ func TestOwned(t *testing.T) {
 				b.t.Errorf("the index has %d notes of holds that were ended, all but one of which would have expired by now", n)
 			}
 		},
+		"notes end with an index that was made anew": func(b bench) {
+			l := owned(b)
+			l.enter("t", "A", "me")
+			l.brief("B", "1\nme", 20000)
+			b.expect("released T", l.release("A", "", 0))
+			b.rdb.Del(b.t.Context(), keysFor(script.ShareDisown)[3]) // evicted
+			if got := l.renew("B", 15000, 0); !strings.HasPrefix(got, "renewed T ") {
+				b.t.Error(got)
+			}
+			b.expect("released T 0", l.disown("r", "me"))
+			l.exist(1)
+			if n := b.rdb.PTTL(b.t.Context(), keysFor(script.ShareDisown)[3]).Val(); n == -1 {
+				b.t.Errorf("nothing ends the index of a lock that nobody holds: %v", b.rdb.ZRangeWithScores(b.t.Context(), keysFor(script.ShareDisown)[3], 0, -1).Val())
+			}
+		},
 		"another kind": func(b bench) {
 			l := owned(b)
 			wrong := "error BADKIND the key holds another kind of lock, or something else"

@@ -253,12 +253,10 @@ local function extend_keys(ttl)
   -- mutants: outlast-shares
   if not fixed and redis.call('PTTL', KEYS[1]) < ttl then
     redis.call('PEXPIRE', KEYS[1], ttl)
-    if holds > 0 then
-      redis.call('PEXPIRE', expiries, ttl)
-    end
   end
-  local kept = math.max(ttl, latch_ttl)
-  if stays() and holds > 0 and redis.call('PTTL', expiries) < kept then
+  -- The index by itself: one that was evicted, and begins again here, has no expiry.
+  local kept = stays() and math.max(ttl, latch_ttl) or ttl
+  if holds > 0 and redis.call('PTTL', expiries) < kept then
     redis.call('PEXPIRE', expiries, whole(kept))
   end
 end

@@ -322,9 +322,13 @@ func (l *holdLease) flush() {
 	o.flush()
 }
 
+// isObserved reports whether observers may be told of the hold: its client's or, if it is a vote for a quorum's lock, those
+// of the quorum's first client.
+func (h *hold) isObserved() bool { return h.l.c.cfg.Observer != nil || h.l.set.kind == &nodeMutex }
+
 // observations returns those of the hold's leases. The caller holds h.mu.
 func (h *hold) observations() (all []*observation) {
-	if h.l.c.cfg.Observer == nil || h.lease == nil {
+	if !h.isObserved() || h.lease == nil {
 		return nil
 	}
 	if o := h.lease.observed(); o != nil {
@@ -340,7 +344,7 @@ func (h *hold) observations() (all []*observation) {
 
 // flush tells what has happened to the hold's leases. The caller holds no mutex.
 func (h *hold) flush() {
-	if h.l.c.cfg.Observer == nil {
+	if !h.isObserved() {
 		return
 	}
 	h.mu.Lock()
@@ -374,7 +378,7 @@ func (h *hold) observeLoss(err *LostError) {
 
 // flushLoss tells that the hold was lost.
 func (h *hold) flushLoss(err *LostError) {
-	if h.l.c.cfg.Observer == nil {
+	if !h.isObserved() {
 		return
 	}
 	h.mu.Lock()

@@ -78,3 +78,26 @@ func TestObserversOfALossOfAMajority(t *testing.T) {
 		_ = lease.Release(context.Background())
 	})
 }
+
+// The observers of the first client are told of renewals on all nodes, and of a lease that expires after the clients were
+// closed, even if the first node has no part in it.
+func TestObserversWithoutTheFirstNode(t *testing.T) {
+	t.Parallel()
+	each(t, 3, term, func(t *testing.T, s *site) {
+		var r recorder.Recorder
+		t.Cleanup(func() { r.Check(t) })
+		s.observers = []*holdfast.Observer{r.Observer()}
+		q := s.quorum(time.Second)
+		s.nodes[0].Kill()
+		lease := backend.Acquire(t, q.Mutex("q"))
+		backend.Eventually(t, "a renewal", func() bool { return slices.Contains(r.Latest(t).Events, "Renewed") })
+		for _, c := range s.clients {
+			go func() { _ = c.Close(context.Background()) }()
+		}
+		<-lease.Done()
+		backend.Eventually(t, "the end", func() bool { return r.Latest(t).Last != nil })
+		if a := r.Latest(t); !a.Lost {
+			t.Errorf("told was %v", a.Events)
+		}
+	})
+}

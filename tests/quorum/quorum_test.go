@@ -51,10 +51,10 @@ type site struct {
 	ttl   time.Duration
 	wrap  func(i int, d drivertest.Driver) drivertest.Driver // around the clients' drivers; may be nil
 
-	observers      []*holdfast.Observer
-	commandTimeout time.Duration      // 0: 4 s, which a machine that stands still for two seconds does not reach
-	retryTimeout   time.Duration      // 0: the default
-	clients        []*holdfast.Client // of the latest quorum
+	observers      []*holdfast.Observer // of the first client, which tells of the quorum's locks
+	commandTimeout time.Duration        // 0: 4 s, which a machine that stands still for two seconds does not reach
+	retryTimeout   time.Duration        // 0: the default
+	clients        []*holdfast.Client   // of the latest quorum
 }
 
 // open starts nodes, and admits them.
@@ -122,7 +122,11 @@ func (s *site) quorumOf(addrs []string, nodeTimeout ...time.Duration) *holdfast.
 		if s.wrap != nil {
 			d = s.wrap(i, d)
 		}
-		c, err := holdfast.New(d, &holdfast.Config{Strict: true, MaxTTL: s.ttl, TTL: s.ttl, CommandTimeout: cmp.Or(s.commandTimeout, 4*time.Second), RetryTimeout: s.retryTimeout, Observers: s.observers})
+		cfg := &holdfast.Config{Strict: true, MaxTTL: s.ttl, TTL: s.ttl, CommandTimeout: cmp.Or(s.commandTimeout, 4*time.Second), RetryTimeout: s.retryTimeout}
+		if i == 0 {
+			cfg.Observers = s.observers
+		}
+		c, err := holdfast.New(d, cfg)
 		if err != nil {
 			s.t.Fatal(err)
 		}

@@ -278,6 +278,7 @@ func (m *JointLease) Extend(ctx context.Context, ttl time.Duration) error {
 
 // Release releases all parts; after a loss, those that are left.
 func (m *JointLease) Release(ctx context.Context) error {
+	defer m.of.c.telling()()
 	now := clock.Now()
 	lost := m.errAt(now)
 	m.mu.Lock()

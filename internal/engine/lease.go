@@ -198,6 +198,7 @@ func (l *holdLease) Extend(ctx context.Context, ttl time.Duration) error {
 		return err
 	}
 	h := l.g
+	defer h.l.c.telling()()
 	if err := l.Err(); err != nil {
 		return err
 	}
@@ -260,6 +261,7 @@ func (l *holdLease) Release(ctx context.Context) error {
 // release is Release for a party that ends in that way.
 func (l *holdLease) release(ctx context.Context, how ending) error {
 	c := l.g.l.c
+	defer c.telling()()
 	end, bounded := ctx.Deadline()
 	if !bounded || ctx.Err() != nil {
 		return l.releaseWithin(context.WithoutCancel(ctx), how)

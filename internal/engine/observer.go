@@ -139,12 +139,22 @@ func (c *Client) observe(ctx context.Context, l observable, try bool) *observati
 	if c.cfg.Observer == nil {
 		return nil
 	}
+	c.tasks.Begin() // until end
 	o := &observation{Context: ctx, c: c, told: context.WithoutCancel(ctx), busy: true}
 	o.acquire = AcquireEvent{Subject: l.subject(), Try: try, Start: time.Now()}
 	if start := c.cfg.Observer.AcquireStart; start != nil {
 		o.told = context.WithoutCancel(start(ctx, o.acquire))
 	}
 	return o
+}
+
+// telling has Close wait, until end is called, for what a caller's goroutine tells observers. Without observers it does nothing.
+func (c *Client) telling() (end func()) {
+	if c.cfg.Observer == nil {
+		return func() {}
+	}
+	c.tasks.Begin()
+	return c.tasks.End
 }
 
 // within returns the context for the observed acquire: the caller's if nobody observes it.
@@ -180,6 +190,7 @@ func (o *observation) end(lease Lease, err error) (Lease, error) {
 	if o == nil {
 		return lease, err
 	}
+	defer o.c.tasks.End()
 	o.granted = time.Now()
 	e := o.acquire
 	e.Waited, e.Err = o.granted.Sub(e.Start), err

@@ -614,3 +614,50 @@ func TestObserversOfHandoversWithinAProcess(t *testing.T) {
 		})
 	})
 }
+
+// Close returns when the functions have: what they write to may be closed afterwards.
+func TestCloseWaitsForObservers(t *testing.T) {
+	ctx := context.Background()
+	b := backend.Embedded(t)
+	for _, what := range []string{"AcquireEnd", "Released", "Released by Detach", "Released of Multi"} {
+		t.Run(what, func(t *testing.T) {
+			entered, leave := make(chan struct{}), make(chan struct{})
+			var left atomic.Bool
+			wait := func() {
+				close(entered)
+				<-leave
+				left.Store(true)
+			}
+			o := &holdfast.Observer{}
+			if what == "AcquireEnd" {
+				o.AcquireEnd = func(context.Context, holdfast.AcquireEvent) { wait() }
+			} else {
+				o.Released = func(context.Context, holdfast.LeaseEvent) { wait() }
+			}
+			c := b.Client(t, &holdfast.Config{Observers: []*holdfast.Observer{o}})
+			switch what {
+			case "AcquireEnd":
+				held := backend.Acquire(t, b.Client(t, nil).Mutex("x"))
+				defer backend.Release(t, held)
+				go func() { _, _ = c.Mutex("x").TryAcquire(ctx) }()
+			case "Released":
+				lease := backend.Acquire(t, c.Mutex("x"))
+				go func() { _ = lease.Release(ctx) }()
+			case "Released by Detach":
+				lease := backend.Acquire(t, c.Mutex("y"))
+				go func() { _, _ = lease.Detach(ctx, time.Second) }()
+			case "Released of Multi":
+				lease := backend.Acquire(t, c.Multi([]string{"a", "b"}))
+				go func() { _ = lease.Release(ctx) }()
+			}
+			<-entered
+			time.AfterFunc(300*time.Millisecond, func() { close(leave) })
+			if err := c.Close(ctx); err != nil {
+				t.Error(err)
+			}
+			if !left.Load() {
+				t.Error("Close has returned while the function runs")
+			}
+		})
+	}
+}

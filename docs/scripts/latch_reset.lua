@@ -548,6 +548,7 @@ local function main()
   complete_index()
   in_parts('HDEL', KEYS[1], redis.call('ZRANGE', expiries, '0', '-1'))
   if parties > 0 then
+    redis.call('ZREMRANGEBYSCORE', expiries, '-inf', at)
     let_index_end()
     begin_count(parties)
   else

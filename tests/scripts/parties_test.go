@@ -175,6 +175,21 @@ func TestLatch(t *testing.T) {
 			l.expect("counted T 3", l.count("D"))
 			l.expect("counted T 2", l.count("E"))
 		},
+		"reset again and again": func(l parties) {
+			// Each time before anybody's hold expires, so that none is swept out.
+			l.expect("granted T P T 1", l.join("long", 60000))
+			l.expect("reset T", l.reset("R"))
+			for _, token := range []string{"A", "B", "C"} {
+				l.expect("granted T 1500 T 1", l.join(token, 1500))
+				l.expect("reset T", l.reset("R"+token))
+			}
+			time.Sleep(1600 * time.Millisecond)
+			l.expect("granted T P T 1", l.join("D", 60000))
+			l.expect("reset T", l.reset("RD"))
+			if all := l.rdb.ZRange(l.t.Context(), "{k}:q:e", 0, -1).Val(); len(all) != 2 {
+				l.t.Errorf("the index has %q, of which only two would not have expired", all)
+			}
+		},
 		"refused, and a copy comes when there is room": func(l parties) {
 			for _, token := range []string{"A", "B", "C"} {
 				l.expect("granted T P T 1", l.join(token, 60000))

@@ -32,7 +32,9 @@ local function main()
   complete_index()
   in_parts('HDEL', KEYS[1], redis.call('ZRANGE', expiries, '0', '-1'))
   if parties > 0 then
-    -- The index keeps the tokens for a while: share_missing.lua tells by it that the latch was reset.
+    -- The index keeps the tokens for as long as their holds would have lasted: share_missing.lua tells by it that
+    -- the latch was reset.
+    redis.call('ZREMRANGEBYSCORE', expiries, '-inf', at)
     let_index_end()
     begin_count(parties)
   else

@@ -1,7 +1,6 @@
 package exec
 
 import (
-	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -147,8 +146,6 @@ func (e *Failure) Advice() string {
 		return " (is it a Redis or Valkey server, and does it want TLS on this port?)"
 	case e.Kind == ErrUnsupported && strings.HasPrefix(e.Err.Error(), "NOSTRICT"):
 		return "" // it says what is missing
-	case e.Kind == ErrUnsupported && isShort && short.disk:
-		return " (Fsync needs Redis 7.2 or Valkey)"
 	case e.Kind == ErrReplicas && isShort && short.disk:
 		return " (check appendonly and appendfsync of the master and its replicas: INFO persistence)"
 	case e.Kind == ErrPermission && strings.Contains(e.Err.Error(), "can't run this command"):
@@ -193,7 +190,10 @@ func Classify(err error) (fate Fate, kind error) {
 	switch {
 	case errors.As(err, &short):
 		// The server may have refused to wait after it had carried out the script.
-		return Unknown, cmp.Or(short.refusal(), ErrReplicas)
+		if errors.As(short.err, &reply) && kindOf(string(reply)) != nil {
+			return Unknown, kindOf(string(reply))
+		}
+		return Unknown, ErrReplicas
 	case errors.As(err, &reply):
 		return Refused, kindOf(string(reply))
 	case errors.As(err, &quarantine):

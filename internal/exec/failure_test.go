@@ -45,7 +45,6 @@ func TestAdviceFitsWhatWasMet(t *testing.T) {
 		"replicas":            {"acquire", ErrReplicas, shortfall(driver.Durability{Replicas: 2}, driver.Confirmation{Replicas: 1}), replicas, disks},
 		"replicas' disks":     {"acquire", ErrReplicas, shortfall(synced, driver.Confirmation{Replicas: 1, Fsync: true}), disks, replicas},
 		"the master's disk":   {"acquire", ErrReplicas, shortfall(synced, driver.Confirmation{Replicas: 2}), disks, replicas},
-		"no WAITAOF":          {"acquire", ErrUnsupported, unconfirmed{driver.ReplyError("ERR unknown command 'waitaof'"), true}, "Fsync needs Redis 7.2", version},
 		"a key of other type": {"acquire", ErrWrongType, driver.ReplyError("WRONGTYPE Operation against a key holding the wrong kind of value"), "choose another name", "delete"},
 	} {
 		err := (&Failure{Op: c.op, Name: "a", Server: "host:1", Kind: c.kind, Err: c.err}).Error()
@@ -54,19 +53,6 @@ func TestAdviceFitsWhatWasMet(t *testing.T) {
 		}
 		if c.want == "" && strings.HasSuffix(err, ")") {
 			t.Errorf("%s: there is no next step: %s", what, err)
-		}
-	}
-}
-
-// A server that cannot wait for disks is not one whose disks are slow: trying again does not help.
-func TestARefusalToWaitIsOfItsKind(t *testing.T) {
-	for err, want := range map[error]error{
-		unconfirmed{driver.ReplyError("ERR unknown command 'waitaof'"), true}: ErrUnsupported,
-		unconfirmed{driver.ReplyError("ERR something else"), true}:            ErrReplicas,
-		unconfirmed{errors.New("1 of 2 replicas within 1s"), false}:           ErrReplicas,
-	} {
-		if fate, kind := Classify(err); fate != Unknown || kind != want || errors.Is(err, ErrReplicas) != (want == ErrReplicas) {
-			t.Errorf("%v: fate %d, kind %v, matches ErrReplicas: %t", err, fate, kind, errors.Is(err, ErrReplicas))
 		}
 	}
 }

@@ -373,7 +373,7 @@ type Durability struct {
 }
 
 // unconfirmed is the error of something that the server has carried out, and that is not as durable as it has to be. It
-// matches ErrReplicas, unless the server refused to wait, for a reason of a known kind.
+// matches ErrReplicas.
 type unconfirmed struct {
 	err  error
 	disk bool // because of a disk, the master's or a replica's
@@ -381,15 +381,7 @@ type unconfirmed struct {
 
 func (e unconfirmed) Error() string { return "not confirmed: " + e.err.Error() }
 
-func (e unconfirmed) Is(target error) bool { return target == ErrReplicas && e.refusal() == nil }
-
-// refusal is the kind of the server's refusal to wait; nil if it did not refuse, or for a reason of no known kind.
-func (e unconfirmed) refusal() error {
-	if reply, is := as[driver.ReplyError](e.err); is {
-		return kindOf(string(reply))
-	}
-	return nil
-}
+func (e unconfirmed) Is(target error) bool { return target == ErrReplicas }
 
 func (e unconfirmed) Unwrap() error { return e.err }
 

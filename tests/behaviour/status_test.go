@@ -38,7 +38,6 @@ func TestStatusNamesWaitersInTheirOrder(t *testing.T) {
 	const hour, note = time.Hour, "note"
 	type contest struct {
 		kind       holdfast.Kind
-		name       string
 		candidates []candidate // the first gets the lock
 		limit      int
 		// seen is the lock as another program sees it, which may have another idea of it.

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -183,18 +184,42 @@ func binary(t testing.TB, name string) server.Binary {
 type astray struct {
 	net.Conn
 	other string
+
+	mu  sync.Mutex
+	led net.Conn // to the other server; nil before that
 }
+
+func (a *astray) present() net.Conn {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.led != nil {
+		return a.led
+	}
+	return a.Conn
+}
+
+func (a *astray) Read(p []byte) (int, error) { return a.present().Read(p) }
+
+func (a *astray) Close() error { return a.present().Close() }
+
+func (a *astray) SetDeadline(t time.Time) error { return a.present().SetDeadline(t) }
+
+func (a *astray) SetReadDeadline(t time.Time) error { return a.present().SetReadDeadline(t) }
+
+func (a *astray) SetWriteDeadline(t time.Time) error { return a.present().SetWriteDeadline(t) }
 
 func (a *astray) Write(p []byte) (int, error) {
 	if bytes.Contains(p, []byte("\r\nsubscribe\r\n")) {
-		_ = a.Conn.Close()
+		_ = a.present().Close()
 		conn, err := net.Dial("tcp", a.other)
 		if err != nil {
 			return 0, err
 		}
-		a.Conn = conn
+		a.mu.Lock()
+		a.led = conn
+		a.mu.Unlock()
 	}
-	return a.Conn.Write(p)
+	return a.present().Write(p)
 }
 
 // A waiter that is not notified causes one warning, and gets the lock all the same.
@@ -214,7 +239,7 @@ func TestWarnsOfPolling(t *testing.T) {
 			o.Protocol = 2
 			o.Dialer = func(_ context.Context, network, addr string) (net.Conn, error) {
 				conn, err := net.Dial(network, addr)
-				return &astray{conn, other}, err
+				return &astray{Conn: conn, other: other}, err
 			}
 		}, "the server does not have it"},
 	} {

@@ -133,7 +133,8 @@ func (a *attempt) request(q codec.Acquire) acquireRequest {
 	return &q
 }
 
-// said is what the server says to an attempt that asks for its lock: it is granted, or the reply says what else is.
+// said is what the server says to an attempt that asks for its lock: it is granted, or the reply says what else is. The reply
+// is large, and would make every stack on the way of a free lock grow.
 type said struct {
 	hold *hold // if the lock is granted
 	codec.AcquireReply

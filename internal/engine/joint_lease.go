@@ -44,7 +44,7 @@ func JoinNodes(ctx context.Context, of *NodeLock, need int, fence uint64, grante
 	return m.begin(ctx, parts)
 }
 
-// Add adds what another node has granted. If the lease has ended, it gives that back.
+// Add adds another node's grant. If the lease has ended, Add releases the grant.
 func (m *JointLease) Add(v *NodeAttempt) {
 	p := v.h.begin()
 	if m.Err() != nil || !m.add(p) {
@@ -282,9 +282,9 @@ func (m *JointLease) Release(ctx context.Context) error {
 	now := clock.Now()
 	lost := m.errAt(now)
 	m.mu.Lock()
-	parts := slices.Clone(m.parts) // under the mutex that the end is under: none is added afterwards
+	parts := slices.Clone(m.parts) // under the same mutex as the end, so that no part is added in between
 	if lost == nil {
-		// Those that were lost earlier do not matter while the lease is held; otherwise they have ended with it.
+		// While the lease is held, parts that were lost earlier do not matter. Otherwise all have ended with it.
 		parts = slices.DeleteFunc(parts, func(p *holdLease) bool { return errors.Is(p.errAt(now), ErrLost) })
 	}
 	var onEnd func()

@@ -74,7 +74,7 @@ func TestNotifyCallsOnceWhenAMultiLeaseEnds(t *testing.T) {
 	}
 }
 
-// A node that grants its part while the lease is being released keeps nothing.
+// If a node grants its part while the lease is being released, that part is released too.
 func TestAPartAddedDuringAReleaseIsReleased(t *testing.T) {
 	c, err := New(&fake{holders: map[string]string{}}, nil)
 	if err != nil {

@@ -84,7 +84,7 @@ func byWeight(s *settings) codec.Share {
 	return codec.Share{Kind: s.kind.name, Limit: s.limit, Weight: s.weight}
 }
 
-// kinds are the kinds that notifications name.
+// kinds are the kinds that notifications name, without those of locks that are kept as one value.
 var kinds = map[string]*kind{
 	redisson.name: &redisson, reader.name: &reader, semaphore.name: &semaphore, owned.name: &owned, barrier.name: &barrier,
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/clock"
 )
 
-// Without observers nothing is allocated for them, and a lease has one pointer more.
+// Without observers nothing is allocated for them, and a hold with its lease is as large as before.
 func TestNoObserverCostsNothing(t *testing.T) {
 	c := &Client{}
 	l := &target{c: c, set: &settings{kind: &mutex}}

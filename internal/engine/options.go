@@ -29,7 +29,7 @@ type settings struct {
 	maxTries     int           // of a Once; 0: no bound
 	nodeTimeout  time.Duration // of a quorum's lock, 0: by the TTL
 	apart        bool          // each lease is granted by the server: none is passed on within the process
-	seenAs       string        // what observers are told the lock is, if not what it is to the server
+	seenAs       string        // the kind that observers are told, if it is not the server's
 
 	kind   *kind
 	limit  int // of the holders' weights in all, if several may hold the lock

@@ -48,7 +48,7 @@ type result struct {
 	came  Handover
 }
 
-// take returns what the waiter got.
+// take returns the waiter's result, and notes how the lock came.
 func (w *waiter) take(r result) (*holdLease, error) {
 	w.l.c.observing(w.ctx).came(r.came)
 	return r.lease, r.err

@@ -211,11 +211,11 @@ func (l *multi) tryAtOnce(ctx context.Context) (lease *JointLease, busy bool, er
 	for i, h := range grants {
 		leases[i] = h.begin()
 	}
-	return l.begin(ctx, leases, grants[0].since), false, nil
+	return l.begin(leases, grants[0].since), false, nil
 }
 
-// begin makes one lease of those of all locks, which were held at since, and bounds it.
-func (l *multi) begin(ctx context.Context, leases []*holdLease, since clock.Instant) *JointLease {
+// begin makes one lease from the leases of all locks. Its bounds count from since, when all were held.
+func (l *multi) begin(leases []*holdLease, since clock.Instant) *JointLease {
 	if l.bounds != nil {
 		b := *l.bounds
 		b.since = since
@@ -225,7 +225,7 @@ func (l *multi) begin(ctx context.Context, leases []*holdLease, since clock.Inst
 			}
 		}
 	}
-	return (&JointLease{of: &l.several, need: len(leases)}).begin(ctx, leases)
+	return (&JointLease{of: &l.several, need: len(leases)}).begin(leases)
 }
 
 func (l *multi) askAtOnce(ctx context.Context, attempts []*attempt) (grants []*hold, busy bool, err error) {
@@ -341,7 +341,7 @@ func (l *multi) inOrder(ctx context.Context, take func(*target, context.Context)
 			return nil, err
 		}
 	}
-	return l.begin(ctx, leases, since), nil
+	return l.begin(leases, since), nil
 }
 
 // giveBack releases, in the background, the locks that were acquired before another one failed.

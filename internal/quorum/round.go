@@ -78,7 +78,7 @@ func (b *bid) elect(ctx context.Context, round string, votes, granted []vote) (*
 			}
 		}
 	}
-	joint := engine.JoinNodes(ctx, l.first(), q.need, fence, parts, refill)
+	joint := engine.JoinNodes(l.first(), q.need, fence, parts, refill)
 	if !joint.Notify(b.onEnd) {
 		err := joint.Err()
 		_ = joint.Release(context.Background()) // Close would wait for the leases on its nodes

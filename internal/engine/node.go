@@ -16,7 +16,8 @@ import (
 
 // nodeMutex is a mutex on one node of a quorum: a server that lost its data, or may have, grants and extends nothing.
 var nodeMutex = single(kind{
-	form: codec.HoldsMutex, flags: codec.Node, place: byName(""),
+	isVote: true,
+	form:   codec.HoldsMutex, flags: codec.Node, place: byName(""),
 	batch: func(l *target, n int, notAfter int64) acquireBatch {
 		b := codec.NewNodeBatchAcquire(n)
 		lock := l.nodeRef()

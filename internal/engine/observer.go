@@ -333,9 +333,9 @@ func (l *holdLease) flush() {
 	o.flush()
 }
 
-// isObserved reports whether observers may be told of the hold: its client's or, if it is a vote for a quorum's lock, those
-// of the quorum's first client.
-func (h *hold) isObserved() bool { return h.l.c.cfg.Observer != nil || h.l.set.kind == &nodeMutex }
+// isObserved reports whether the hold may have observers: its client's or, for a vote for a quorum's lock, those of the
+// quorum's first client.
+func (h *hold) isObserved() bool { return h.l.c.cfg.Observer != nil || h.l.set.kind.isVote }
 
 // observations returns those of the hold's leases. The caller holds h.mu.
 func (h *hold) observations() (all []*observation) {

@@ -273,7 +273,7 @@ func (s *settings) check(maxTTL time.Duration) error {
 		return errors.New("MaxDepth has a meaning for Reentrant locks only")
 	case s.maxTries < 0:
 		return errors.New("MaxTries below 1 is not possible")
-	case s.nodeTimeout != 0 && s.kind != &nodeMutex:
+	case s.nodeTimeout != 0 && !s.kind.isVote:
 		return errors.New("NodeTimeout has a meaning for a lock of a Quorum only")
 	case s.nodeTimeout < 0 || s.nodeTimeout > s.ttl/4:
 		return fmt.Errorf("a NodeTimeout of %s is not possible; 1ms to a quarter of the TTL, %s, is", s.nodeTimeout, s.ttl)

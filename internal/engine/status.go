@@ -90,7 +90,7 @@ func (l *target) describe(s *Status, r *codec.StatusReply) {
 	if s.Limit == everything {
 		s.Limit = 0
 	}
-	if s.Count = max(r.Count, 0); r.Count < 0 && kind == &latch {
+	if s.Count = max(r.Count, 0); r.Count < 0 && kind.counts {
 		s.Count = s.Limit
 	}
 	for _, w := range r.Waiters {

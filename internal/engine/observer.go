@@ -166,14 +166,17 @@ func (o *observation) within(ctx context.Context) context.Context {
 }
 
 // wait tells that the acquire has to wait for others. Only the first call counts.
-func (o *observation) wait(ahead int, holder Holder) {
+func (o *observation) wait(ahead int, holder *Holder) {
 	if o == nil || o.queued {
 		return
 	}
 	o.queued = true
 	if tell := o.c.cfg.Observer.AcquireQueued; tell != nil {
 		e := o.acquire
-		e.Ahead, e.Holder = max(ahead, 0), holder
+		e.Ahead = max(ahead, 0)
+		if holder != nil {
+			e.Holder = *holder
+		}
 		tell(o.told, e)
 	}
 }
@@ -198,7 +201,10 @@ func (o *observation) end(lease Lease, err error) (Lease, error) {
 		lease.observeBy(o)
 		e.Subject, e.Fence = o.acquire.Subject, o.acquire.Fence
 	} else {
-		e.Handover, e.Holder = HandoverNone, holderIn(err)
+		e.Handover = HandoverNone
+		if holder := holderIn(err); holder != nil {
+			e.Holder = *holder
+		}
 	}
 	// mutants: tell-end
 	if tell := o.c.cfg.Observer.AcquireEnd; tell != nil {

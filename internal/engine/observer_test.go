@@ -21,7 +21,7 @@ func TestNoObserverCostsNothing(t *testing.T) {
 		if o.within(ctx) != ctx || c.observing(ctx) != nil {
 			t.Error("there is an observation")
 		}
-		o.wait(1, Holder{})
+		o.wait(1, nil)
 		o.came(HandoverLocal)
 		_, _ = o.end(nil, ErrHeld)
 		h.observeRenewal(clock.Now(), time.Second, nil)

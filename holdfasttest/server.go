@@ -105,7 +105,11 @@ func (s *Server) Dial(ctx context.Context, network, addr string) (net.Conn, erro
 	case <-s.stopped:
 		return nil, errors.New("holdfasttest: server closed")
 	default:
-		return s.redis.Dial()
+		pipe, err := s.redis.Dial()
+		if err != nil {
+			return nil, err
+		}
+		return &conn{Conn: pipe}, nil
 	}
 }
 

@@ -64,7 +64,7 @@ local function answer(main)
   end
   return 'error ' .. reply
 end
-local wanted = ARGV[3]
+local wanted, queue = ARGV[3], KEYS[2]
 local weighed = { rw = true, sem = true, own = true, latch = true, bar = true }
 local lines = {}
 local function number(text)
@@ -114,7 +114,7 @@ local function add_holds()
   return page[1]
 end
 local function add_waiters(n)
-  local all = redis.call('ZRANGEBYSCORE', KEYS[2], '0', '+inf', 'WITHSCORES', 'LIMIT', '0', n)
+  local all = redis.call('ZRANGEBYSCORE', queue, '0', '+inf', 'WITHSCORES', 'LIMIT', '0', n)
   for i = 1, #all, 2 do
     local _, _, _, info = parse_waiter(all[i])
     local weight
@@ -127,8 +127,29 @@ local function add_waiters(n)
     add(number(all[i + 1]) .. ' ' .. number(weight) .. ' ' .. string.sub(info or '', 1, 2048))
   end
 end
+local function waiting(key)
+  return redis.call('ZCOUNT', key, '0', '+inf')
+end
+local function choose(kind)
+  local kinds = {}
+  for word in string.gmatch(wanted, '%S+') do
+    kinds[#kinds + 1] = word
+  end
+  wanted = ''
+  local known = kind ~= 'nothing' and kind ~= 'foreign'
+  for i, of in ipairs(kinds) do
+    if of == kind or not known and waiting(KEYS[i + 1]) > 0 then
+      wanted, queue = of, KEYS[i + 1]
+      break
+    end
+  end
+  return kind == 'nothing' and wanted ~= '' and wanted or kind
+end
 local function main()
   local kind, value, f = look()
+  if string.find(wanted, ' ', 1, true) then
+    kind = choose(kind)
+  end
   if wanted ~= '' and kind ~= wanted and kind ~= 'nothing' and kind ~= 'foreign' then
     error('BADKIND the key holds another kind of lock, or something else', 0)
   end
@@ -140,7 +161,7 @@ local function main()
   end
   local holds, count = #lines, f and f[4] and number(f[4]) or '-1'
   f = f or {}
-  local queued = redis.call('ZCOUNT', KEYS[2], '0', '+inf')
+  local queued = waiting(queue)
   if wanted ~= '' then
     add_waiters(ARGV[6])
   end

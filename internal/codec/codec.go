@@ -151,6 +151,7 @@ const (
 	HoldersAre  Word = "holders"
 	KeyHolds    Word = "holds"
 	Kept        Word = "kept"
+	KeysAre     Word = "keys"
 	Known       Word = "known"
 	Late        Word = "late"
 	LeftQueue   Word = "left"

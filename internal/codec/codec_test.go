@@ -95,9 +95,9 @@ var share = Share{Kind: Semaphore, Limit: 5, Weight: 2}
 var acquireReplies = map[string]any{
 	"granted " + now + " 60000 7 3":   AcquireReply{Head: head(Granted), Grant: Grant{TTL: time.Minute, Fence: 7, Block: 3}},
 	"granted " + now + " -1 7 1":      AcquireReply{Head: head(Granted), Grant: Grant{TTL: -time.Millisecond, Fence: 7, Block: 1}},
-	"held " + now + " 5 2 " + value:   AcquireReply{Head: head(Held), Holder: &Holder{TTL: 5 * time.Millisecond, Waiters: 2, Ours: true, Value: holder}},
-	"held " + now + " -2 0 ":          AcquireReply{Head: head(Held), Holder: &Holder{TTL: -time.Millisecond}},
-	"held " + now + " 5 0 their text": AcquireReply{Head: head(Held), Holder: &Holder{TTL: 5 * time.Millisecond}},
+	"held " + now + " 5 2 " + value:   AcquireReply{Head: head(Held), Holder: Holder{TTL: 5 * time.Millisecond, Waiters: 2, Ours: true, Value: holder}},
+	"held " + now + " -2 0 ":          AcquireReply{Head: head(Held), Holder: Holder{TTL: -time.Millisecond}},
+	"held " + now + " 5 0 their text": AcquireReply{Head: head(Held), Holder: Holder{TTL: 5 * time.Millisecond}},
 	"gone " + now:                     AcquireReply{Head: head(Gone)},
 	"late " + now:                     AcquireReply{Head: head(Late)},
 	"quarantined " + now + " 1500":    AcquireReply{Head: head(Quarantined), Refusal: Refusal{Quarantine: 1500 * time.Millisecond}},
@@ -281,6 +281,17 @@ var samples = []sample{
 		"status "+now+" sem 7 5 -1 1 0 0\n-1 0 ", "status "+now+" sem 7 5 -1 1 0 1\nx 0 ", "status "+now+" sem 7 5 -1 1 0 9999999999\n5 2 "+value,
 		"holders "+now+" sem 7 5 -1 0 0 0",
 	),
+	of("status of a lock of any kind", &Status{Lock: shareLock, Kind: HoldsMutex, Others: []Queue{{Semaphore, "s"}, {Owned, "o"}}, Cursor: "0", Holds: 500}).
+		sends(script.Status, "k q s o", "", "", "mutex sem own", "0", "500", "0").
+		reads(map[string]any{
+			"status " + now + " own 0 0 -1 3 0 0": StatusReply{Head: head(StatusIs), Kind: Owned, Count: -1, Queued: 3, Next: "0"},
+		}),
+	of("scan", &Scan{Flags: Cluster, On: "k", Cursor: "17", Count: 500, Match: "p:*", Begin: []string{"p:{", "p:key:"}}).
+		sends(script.Scan, "k", "c", "", "17", "500", "p:*", "p:{", "p:key:").
+		reads(map[string]any{
+			"keys " + now + " 0":               ScanReply{Head: head(KeysAre), Next: "0"},
+			"keys " + now + " 9\np:{a b}\np:c": ScanReply{Head: head(KeysAre), Next: "9", Keys: []string{"p:{a b}", "p:c"}},
+		}).refuses("keys "+now, "keys "+now+" ", "keys "+now+" 0 x", "holds "+now+" 0"),
 	of("number of permits", &Resize{Lock: shareLock, Kind: Semaphore, Limit: 9}).sends(script.ShareResize, "k q f e", "", "", "sem", "9").
 		reads(map[string]any{"resized " + now + " 9 4": ResizeReply{Head: head(Resized), Limit: 9, Used: 4}}).refuses("resized "+now+" 9", "gone "+now),
 	of("release of an owner", &Disown{Lock: shareLock, ID: "id", Owner: "o", NotAfter: 16}).urgently().
@@ -447,7 +458,7 @@ func TestMalformedRepliesAreRefused(t *testing.T) {
 }
 
 // The last fields of these replies are texts of others, which may be anything, or numbers of items.
-var openEnded = []Word{Held, Done, Broken, HoldersAre, KeyHolds, StatusIs, Taken, Freed, Kept}
+var openEnded = []Word{Held, Done, Broken, HoldersAre, KeyHolds, StatusIs, Taken, Freed, Kept, KeysAre}
 
 func TestRepliesWithMoreOrLessAreRefused(t *testing.T) {
 	for _, s := range samples {

@@ -9,34 +9,41 @@ import (
 	"github.com/holdfast-go/holdfast/internal/wire"
 )
 
-// Status asks who holds a lock, a page of holders at a time, and who waits for it: status.lua.
+// Status asks who holds a lock, some holders at a time, and who waits for it: status.lua.
 type Status struct {
 	Lock    Lock
-	Kind    string // the lock's, as in WhatIsReply; "" for any, and then Waiters is ignored
-	Cursor  string // "0", or the reply's Next
-	Holds   int    // about how many holders to return
-	Waiters int    // the most to return
+	Kind    string  // the lock's, as WhatIsReply has it; "" for any, and then Waiters does not count
+	Others  []Queue // if the lock may be of other kinds than Kind
+	Cursor  string  // "0", or the reply's Next
+	Holds   int     // about how many to look at
+	Waiters int     // how many to tell at most
 }
+
+// Queue is where those wait who want a lock of a kind.
+type Queue struct{ Kind, Key string }
 
 // Call returns the script's call.
 func (q *Status) Call() driver.Call {
-	words := []string{
-		q.Lock.Keys.Lock, q.Lock.Keys.Queue,
-		string(q.Lock.Flags), "", q.Kind, q.Cursor, strconv.Itoa(q.Holds), strconv.Itoa(q.Waiters),
+	kinds, words := q.Kind, make([]string, 0, 8+len(q.Others))
+	words = append(words, q.Lock.Keys.Lock, q.Lock.Keys.Queue)
+	for _, other := range q.Others {
+		words, kinds = append(words, other.Key), kinds+" "+other.Kind
 	}
-	return call(script.Status, words, 2)
+	n := len(words)
+	words = append(words, string(q.Lock.Flags), "", kinds, q.Cursor, strconv.Itoa(q.Holds), strconv.Itoa(q.Waiters))
+	return call(script.Status, words, n)
 }
 
 // HoldsForeign is the kind of a lock that this library did not write.
 const HoldsForeign = "foreign"
 
-// StatusReply is the reply to Status: a page of a lock's holders and, on the first page, its first waiters.
+// StatusReply has some of a lock's holders, and its first waiters: StatusIs.
 type StatusReply struct {
 	Head
-	Kind    string // HoldsNothing, HoldsMutex, HoldsRedisson, a kind of lock that several may hold, or HoldsForeign
-	Fence   uint64 // of the latest grant; 0 if only the holds have it
-	Limit   int    // of the sum of all weights; 0 if the server has no limit
-	Count   int    // of a latch: parties that have not counted down; -1 if the server has no count
+	Kind    string // HoldsNothing, HoldsMutex, HoldsRedisson, a kind of lock that several may hold, or HoldsForeign; with Others it is the kind of a lock that does not exist, but is waited for
+	Fence   uint64 // of the latest grant; 0 if only a hold says it
+	Limit   int    // of all weights; 0 if the server has none
+	Count   int    // of a latch: how many parties have not counted down; -1 if the server has none
 	Queued  int    // how many wait
 	Next    string
 	Holds   []Hold
@@ -49,7 +56,7 @@ func (r *StatusReply) IsLast() bool { return r.Next == "0" }
 // Waiter is an entry of a lock's queue.
 type Waiter struct {
 	Since  int64 // server time, µs
-	Weight int   // 0 for a lock with one holder
+	Weight int   // 0 of a lock with one holder
 	Info   wire.Info
 }
 

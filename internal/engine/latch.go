@@ -13,7 +13,6 @@ import (
 var latch = shared(codec.Latch, kind{
 	nesting:    neverWaits,
 	hasParties: true,
-	counts:     true,
 	check:      atMost(maxPermits),
 })
 

@@ -200,3 +200,55 @@ func TestRedisson(t *testing.T) {
 		}
 	}
 }
+
+// A lock is found by its own key if that has its name, and by each queue, whatever the names of other locks look like.
+func TestFind(t *testing.T) {
+	for _, prefix := range []string{"holdfast:", "p", "key:", "a[b*:"} {
+		s, err := NewSpace(prefix)
+		if err != nil {
+			t.Fatal(err)
+		}
+		finds := func(key, want string) {
+			t.Helper()
+			if lock, ok := s.Find(key); lock != want || !ok {
+				t.Errorf("Find(%q) = %q, %v, want %q", key, lock, ok, want)
+			}
+		}
+		for _, name := range []string{"a", "a b", "a}b", "{", "{a}", "x{}y}", "a}:q", "a}:key", "a}:key:q", "}", "日本", "a:f", "a}:f"} {
+			k, err := s.Name(name)
+			if err != nil {
+				continue
+			}
+			finds(k.Lock, k.Lock)
+			for _, kind := range Queues {
+				finds(k.For(kind).Queue, k.Lock)
+			}
+			if got, exact := s.NameOf(k.Lock); got != name || exact {
+				t.Errorf("NameOf(%q) = %q, %v", k.Lock, got, exact)
+			}
+			for _, key := range []string{k.Fence(), k.Expiries(), k.Record(""), k.Record("w"), k.For("latch").Queue} {
+				if lock, ok := s.Find(key); ok {
+					t.Errorf("Find(%q) = %q", key, lock)
+				}
+			}
+		}
+		for _, exact := range []string{"a", "lock:a", "{order}:1", "x{order}:1", "a{b", "key:{order}:1", "a:q"} {
+			k, err := s.Exact(exact)
+			if err != nil {
+				t.Fatal(err)
+			}
+			finds(k.Queue, exact)
+			finds(k.For("redisson").Queue, exact)
+			finds(k.Fence(), exact)
+			if got, is := s.NameOf(exact); got != exact || !is {
+				t.Errorf("NameOf(%q) = %q, %v", exact, got, is)
+			}
+		}
+		for _, key := range []string{"", prefix, prefix + "{", prefix + "{}", prefix + "{}a}", prefix + "fence", prefix + "incarnation", prefix + "mark:a", prefix + "{a}:q:e", prefix + "key:a:q",
+			prefix + "{a}:x", prefix + "{:q", prefix + "{a\n}", prefix + ":q", "other:{a}", "{a}"} {
+			if lock, ok := s.Find(key); ok {
+				t.Errorf("Find(%q) = %q", key, lock)
+			}
+		}
+	}
+}

@@ -12,7 +12,7 @@ func Slot(key string) uint16 {
 	for i := range len(key) {
 		crc = crc<<8 ^ crc16[byte(crc>>8)^key[i]]
 	}
-	return crc % slots
+	return crc % Slots
 }
 
 // hashTag returns the key's hash tag, if it has one: the text between the first { and the next }, unless that is empty.
@@ -26,8 +26,8 @@ func hashTag(key string) (string, bool) {
 	return tag, ok && tag != ""
 }
 
-// slots is the number of slots of a Cluster.
-const slots = 16384
+// Slots is the number of slots of a Cluster.
+const Slots = 16384
 
 // crc16 is the table of the CRC16 (XMODEM) of each byte.
 var crc16 = func() (table [256]uint16) {

@@ -20,7 +20,7 @@ type lock struct {
 
 func (q *Quorum) newLock(name string, opts []engine.Option) *lock {
 	l := &lock{q: q, name: name, c: q.clients[0]}
-	// The same owner on all nodes: clients without Config.Owner would each have their own.
+	// One owner on all nodes: clients that were not given one have another each.
 	owner := l.c.Config().Owner
 	for _, c := range q.clients {
 		l.parts = append(l.parts, c.NodeLock(name, owner, opts))
@@ -29,7 +29,7 @@ func (q *Quorum) newLock(name string, opts []engine.Option) *lock {
 	return l
 }
 
-// first returns the lock on the first node. The locks on all nodes have the same options.
+// first is the lock on the first node. All nodes' have the same options.
 func (l *lock) first() *engine.NodeLock { return l.parts[0] }
 
 // Name returns the lock's name.
@@ -38,7 +38,7 @@ func (l *lock) Name() string { return l.name }
 // String names the lock.
 func (l *lock) String() string { return fmt.Sprintf("holdfast.Lock(%q)", l.name) }
 
-// key returns the lock's key, which is the same on each node.
+// key is what the lock has on each node.
 func (l *lock) key() string { return l.first().Key() }
 
 // Acquire implements engine.Lock.
@@ -79,7 +79,7 @@ func (l *lock) tryAcquire(ctx context.Context) (engine.Lease, error) {
 	return l.try(ctx)
 }
 
-// mayAcquire is ready for an acquire. It also refuses one that would wait for a lease that ctx carries.
+// mayAcquire is ready for an acquire, which is also refused within a lease that it would wait for.
 func (l *lock) mayAcquire(ctx context.Context) error {
 	if err := l.ready(ctx); err != nil {
 		return err
@@ -94,23 +94,28 @@ func (l *lock) mayAcquire(ctx context.Context) error {
 
 func (l *lock) try(ctx context.Context) (engine.Lease, error) { return leased(l.q.try(ctx, l)) }
 
-// Status says who holds the lock on a majority of nodes. It returns an error if that is not known. Nodes have no waiters.
+// Status says who holds the lock on a majority of nodes; an error if that is open. Nodes do not know who waits.
 func (l *lock) Status(ctx context.Context) (engine.Status, error) {
 	holders, err := l.holders(ctx)
 	if err != nil {
 		return engine.Status{}, err
 	}
-	s := engine.Status{Name: l.name, Key: l.key(), Form: codec.HoldsMutex, Holders: holders, Time: time.UnixMicro(l.c.Server().Time(0))}
+	return l.q.status(l.name, l.key(), holders), nil
+}
+
+// status returns the status of a lock with those holders.
+func (q *Quorum) status(name, key string, holders []engine.Holder) engine.Status {
+	s := engine.Status{Name: name, Key: key, Form: codec.HoldsMutex, Holders: holders, Time: time.UnixMicro(q.clients[0].Server().Time(0))}
 	for _, h := range holders {
 		s.Fence = h.Fence
 		if h.Foreign {
 			s.Form = codec.HoldsForeign
 		}
 	}
-	return s, nil
+	return s
 }
 
-// holders returns who holds the lock on a majority of nodes, or an error if that is not known.
+// holders says who holds the lock on a majority of nodes; an error if that is open.
 func (l *lock) holders(ctx context.Context) ([]engine.Holder, error) {
 	if err := l.ready(ctx); err != nil {
 		return nil, err
@@ -133,8 +138,18 @@ func (l *lock) holders(ctx context.Context) ([]engine.Holder, error) {
 			all = append(all, l.parts[i].HolderOf(&reply.Holder))
 		}
 	}
-	if there < q.need {
+	holders, known := q.majority(all, there)
+	if !known {
 		return nil, q.tooFew("inspect", l.name, errs)
+	}
+	return holders, nil
+}
+
+// majority returns the holder that a majority of nodes names, or none. there is how many have answered; known is false if
+// those that did not could make a majority.
+func (q *Quorum) majority(all []engine.Holder, there int) (holders []engine.Holder, known bool) {
+	if there < q.need {
+		return nil, false
 	}
 	most := 0
 	for _, h := range all {
@@ -145,14 +160,11 @@ func (l *lock) holders(ctx context.Context) ([]engine.Holder, error) {
 			}
 		}
 		if same >= q.need {
-			return []engine.Holder{h}, nil
+			return []engine.Holder{h}, true
 		}
 		most = max(most, same)
 	}
-	if most > 0 && most+len(q.clients)-there >= q.need { // nodes that did not answer may name the same holder
-		return nil, q.tooFew("inspect", l.name, errs)
-	}
-	return nil, nil
+	return nil, most == 0 || most+len(q.clients)-there < q.need
 }
 
 // ready refuses what cannot work before any I/O, and learns what the nodes are.
@@ -166,14 +178,14 @@ func (l *lock) ready(ctx context.Context) error {
 	return l.q.ready(ctx, l)
 }
 
-// lease is a lease of a quorum's lock, made of the grants of a majority of nodes.
+// lease is a lease of a quorum's lock: those of a majority of nodes.
 type lease struct {
 	*engine.JointLease
 	l     *lock
 	round string // in which it was acquired
 }
 
-// leased returns the lease as an engine.Lease, and a nil one with an error.
+// leased returns the lease as one of the engine; nil if there is an error.
 func leased(l *lease, err error) (engine.Lease, error) {
 	if err != nil {
 		return nil, err

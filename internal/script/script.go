@@ -46,6 +46,7 @@ var (
 	Announce     = load("announce")
 	WhatIs       = load("whatis")
 	Status       = load("status")
+	Scan         = load("scan")
 )
 
 // The scripts for many mutexes in one call. They do the common case, and leave all else to those of one.
@@ -101,7 +102,7 @@ var (
 // All returns the scripts. DeleteIfEqual is a command, and not among them.
 func All() []Script {
 	return []Script{
-		Acquire, MultiAcquire, BatchAcquire, BatchRelease, BatchRenew, Release, ReleaseByKey, Renew, Reassert, Adopt, Holder, Init, Survey, WhatIs, Status,
+		Acquire, MultiAcquire, BatchAcquire, BatchRelease, BatchRenew, Release, ReleaseByKey, Renew, Reassert, Adopt, Holder, Init, Survey, WhatIs, Status, Scan,
 		ShareAcquire, ShareRelease, ShareRenew, ShareWeigh, ShareHolders, ShareResize, ShareDisown,
 		OnceLook, OnceBegin, OnceComplete, Announce,
 		LatchCount, LatchLook, LatchReset, BarrierAwait, BarrierWithdraw,

@@ -65,7 +65,7 @@ var kinds = []Mutant{
 	},
 	{
 		Name: "status-reversed", About: "a status tells the waiters in the wrong order",
-		Edits: []overlay.Edit{line("status-in-order", "local all = redis.call('ZREVRANGEBYSCORE', KEYS[2], '+inf', '0', 'WITHSCORES', 'LIMIT', '0', n)")},
+		Edits: []overlay.Edit{line("status-in-order", "local all = redis.call('ZREVRANGEBYSCORE', queue, '+inf', '0', 'WITHSCORES', 'LIMIT', '0', n)")},
 		Tests: []Test{{"scripts", "TestStatusOfAMutex"}, {"behaviour", "TestStatusNamesWaitersInTheirOrder"}},
 	},
 	{

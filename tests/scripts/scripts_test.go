@@ -536,7 +536,7 @@ func TestScriptsRefuseAReplica(t *testing.T) {
 				t.Errorf("%s: the replica says %v", what, err)
 			}
 		}
-		for _, asked := range []func() error{mutex(script.Holder, "", "x"), share(script.ShareHolders, "", "x", 0, 10), mutex(script.Status, "", "x", "mutex", 0, 500, 1000)} {
+		for _, asked := range []func() error{mutex(script.Holder, "", "x"), share(script.ShareHolders, "", "x", 0, 10), mutex(script.Status, "", "x", "mutex", 0, 500, 1000), mutex(script.Scan, "", "x", 0, 10, "*")} {
 			if err := asked(); err != nil {
 				t.Errorf("who holds the lock: %v", err)
 			}

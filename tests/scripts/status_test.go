@@ -2,6 +2,7 @@ package scripts
 
 import (
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -22,10 +23,10 @@ func (b bench) status(kind string) string {
 	return b.eval(script.Status, "", "x", kind, 0, 500, 1000)
 }
 
-// rest is what is left of a hold that lasts for centuries.
+// rest is for how long a hold lasts that lasts for centuries.
 var rest = regexp.MustCompile(`\n\d{12,} `)
 
-// put adds these texts to the queue, in order.
+// put makes a member of the queue of each of these texts, in their order.
 func (b bench) put(members ...string) {
 	b.t.Helper()
 	for i, m := range members {
@@ -33,7 +34,7 @@ func (b bench) put(members ...string) {
 	}
 }
 
-// Whatever has a mutex's key.
+// A mutex, whatever has its key.
 func TestStatusOfAMutex(t *testing.T) {
 	t.Parallel()
 	backend.Each(t, func(t *testing.T, back *backend.Backend) {
@@ -75,7 +76,7 @@ func TestStatusOfAMutex(t *testing.T) {
 	})
 }
 
-// A lock that several may hold.
+// A lock that several may hold, and what the server has of it.
 func TestStatusOfShares(t *testing.T) {
 	t.Parallel()
 	backend.Each(t, func(t *testing.T, back *backend.Backend) {
@@ -134,7 +135,7 @@ func TestStatusOfShares(t *testing.T) {
 		b.put(heavy("B", 1))
 		b.expect("status T bar T 3 -1 1 0 1"+hold("1")+"\n15 1 "+info, b.status("bar"))
 
-		// What others wrote stays within its own line, and counts as a number only if it is one.
+		// What others wrote makes no line but its own, and no number that is none.
 		start()
 		b.rdb.HSet(t.Context(), "{k}", "kind", "sem", "limit", "1e300", "fence", "many", "count", "-1", "A", "9000000000000000:1:2:3:a\n5 5 hf1:B:1:1:0:{}")
 		b.expect("status T sem 0 0 0 0 0 1\nT 1 hf1:A:2:3:0:a 5 5 hf1:B:1:1:0:{}", rest.ReplaceAllString(b.status("sem"), "\nT "))
@@ -171,7 +172,7 @@ func TestStatusOfACrowd(t *testing.T) {
 		if reply := b.status("mutex"); len(reply) > 8000 || !strings.HasSuffix(reply, " 0 "+info) {
 			t.Errorf("the reply has %d bytes", len(reply))
 		}
-		// A large hash is returned page by page.
+		// A hash that the server keeps in pieces is told page by page.
 		b.rdb.Del(t.Context(), "{k}", "{k}:q")
 		l := readWrite(b)
 		crowd := l.crowd(700, 1)
@@ -193,4 +194,93 @@ func TestStatusOfACrowd(t *testing.T) {
 			t.Errorf("%d holders are told, want %d", len(told), len(crowd))
 		}
 	})
+}
+
+// A lock of any kind is told with the waiters for that kind; one that does not exist, or is another program's, with those of
+// the first kind that has any.
+func TestStatusOfALockOfAnyKind(t *testing.T) {
+	t.Parallel()
+	backend.Each(t, func(t *testing.T, back *backend.Backend) {
+		b := newBench(t, back)
+		status := func() string {
+			t.Helper()
+			reply, err := b.rdb.Eval(t.Context(), script.Status.Source, []string{"{k}", "{k}:q", "{k}:rw", "{k}:own"}, "", "x", "mutex rw own", 0, 500, 10).Text()
+			if err != nil {
+				t.Fatal(err)
+			}
+			return volatile.ReplaceAllString(reply, "T")
+		}
+		wait := func(kind, member string) {
+			b.rdb.ZAdd(t.Context(), "{k}:"+kind, redis.Z{Score: 15, Member: member}, redis.Z{Score: -9e15, Member: "x:B"})
+		}
+		b.expect("status T nothing 0 0 -1 0 0 0", status())
+		wait("own", queuedFor("B", "somebody"))
+		b.expect("status T own 0 0 -1 1 0 0\n15 1 "+info, status())
+		wait("rw", heavy("B", 7))
+		b.expect("status T rw 0 0 -1 1 0 0\n15 7 "+info, status())
+		b.take()
+		b.expect("status T foreign 0 0 -1 1 0 1\nP 0 \n15 7 "+info, status())
+		b.rdb.Del(t.Context(), "{k}")
+		b.acquire("t", "A")
+		b.expect("status T mutex 0 0 -1 0 0 1\nP 0 hf1:A:T:T:0:"+info, status())
+		b.rdb.Del(t.Context(), "{k}")
+		b.rdb.HSet(t.Context(), "{k}", "kind", "own", "limit", 9)
+		b.expect("status T own 0 9 -1 1 0 0\n15 1 "+info, status())
+		b.rdb.HSet(t.Context(), "{k}", "kind", "sem")
+		b.expect("status T sem 0 9 -1 0 0 0", status())
+	})
+}
+
+// A scan tells the keys that may be a lock's, and no others, however many there are.
+func TestScan(t *testing.T) {
+	t.Parallel()
+	backend.Each(t, func(t *testing.T, back *backend.Backend) {
+		b := newBench(t, back)
+		want := map[string]bool{}
+		for _, key := range []string{"p:{a}", "p:{a b}:q", "p:{a}:redisson", "p:{a:1}:key:f", "p:key:a{x}:q", "p:{a}:own"} {
+			want[key] = true
+		}
+		for i := range 3000 {
+			want[fmt.Sprintf("p:{a%d}", i)] = true
+		}
+		pipe := b.rdb.Pipeline()
+		for key := range want {
+			pipe.Set(t.Context(), key, "x", 0)
+		}
+		for _, key := range []string{"p:{b}", "p:{a}:once", "p:{a}:q:e", "p:fence", "p:{a\n}", "p:{a", "q:{a}", "p:key:b:q", "p:{a}:latch"} {
+			pipe.Set(t.Context(), key, "x", 0)
+		}
+		if _, err := pipe.Exec(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		q := codec.Scan{On: "p:fence", Cursor: "0", Count: 100, Match: "p:*", Begin: []string{"p:{a", "p:key:a"}}
+		told := map[string]bool{}
+		for {
+			call := q.Call()
+			text, err := b.rdb.Eval(t.Context(), call.Script.Source, call.Keys, anySlice(call.Args)...).Text()
+			if err != nil {
+				t.Fatal(err)
+			}
+			page, err := q.Parse(text)
+			if err != nil {
+				t.Fatalf("%q: %v", text, err)
+			}
+			for _, key := range page.Keys {
+				told[key] = true
+			}
+			if q.Cursor = page.Next; page.IsLast() {
+				break
+			}
+		}
+		if !maps.Equal(told, want) {
+			t.Errorf("%d keys are told, want %d", len(told), len(want))
+		}
+	})
+}
+
+func anySlice(all []string) (out []any) {
+	for _, s := range all {
+		out = append(out, s)
+	}
+	return out
 }

@@ -1,15 +1,16 @@
 -- status.lua: tells who holds a lock of any kind, and who waits for it, in order. Changes nothing.
 --
--- KEYS    [1] lock  [2] queue
+-- KEYS    [1] lock  [2] queue; if the kind of lock is not known, the queues of several kinds
 -- ARGV    [1] flags as in prelude.lua  [2] any token
---         [3] the kind of lock that the queue is for, in the words of KIND; or '' for any, and then no
---             waiters can be told
+--         [3] the kind of lock that the queue is for, in the words of KIND; of several queues the kinds in
+--             their order, with a space between them; or '' for any, and then no waiters can be told
 --         [4] 0, or the CURSOR of the reply before  [5] about how many holds to read
 --         [6] how many waiters to read at most
 -- Returns 'status NOW KIND FENCE LIMIT COUNT WAITERS CURSOR HOLDS', then for each of HOLDS holds a line feed
 --         and 'PTTL WEIGHT VALUE', and for each waiter a line feed and 'SCORE WEIGHT INFO'
 --             KIND     nothing; mutex; redisson; the kind of a lock that several may hold (shares.lua); or
---                      foreign: Holdfast did not write it
+--                      foreign: Holdfast did not write it. With several queues, a lock that does not exist
+--                      is of the first kind for which somebody waits
 --             FENCE    of the latest grant; 0 if only VALUE says it
 --             LIMIT    of all weights; 0 if the server has none
 --             COUNT    of a latch: how many parties have not counted down. -1 if the server has none
@@ -18,7 +19,7 @@
 --             VALUE    in the form of a mutex's; '' if another program holds the lock
 --             WEIGHT   0 of a lock with one holder
 --             SCORE    in µs
---         'error MESSAGE': BADKIND if the lock is of another kind of Holdfast's than [3]
+--         'error MESSAGE': BADKIND if the lock is of another kind of Holdfast's than the one in [3]
 --
 -- Invariants: waiters are told in the order in which they are served; a hold that exists from the first call
 -- to the last is told at least once; a line holds what one holder or waiter wrote, and no more than 2 KiB of it.
@@ -28,7 +29,7 @@
 -- requires value
 -- requires answer
 
-local wanted = ARGV[3]
+local wanted, queue = ARGV[3], KEYS[2]
 local weighed = { rw = true, sem = true, own = true, latch = true, bar = true }
 local lines = {}
 
@@ -89,7 +90,7 @@ end
 -- Adds the first n waiters. They are told of even if nothing else is known of them.
 local function add_waiters(n)
   -- mutants: status-in-order
-  local all = redis.call('ZRANGEBYSCORE', KEYS[2], '0', '+inf', 'WITHSCORES', 'LIMIT', '0', n)
+  local all = redis.call('ZRANGEBYSCORE', queue, '0', '+inf', 'WITHSCORES', 'LIMIT', '0', n)
   for i = 1, #all, 2 do
     local _, _, _, info = parse_waiter(all[i])
     local weight
@@ -103,8 +104,33 @@ local function add_waiters(n)
   end
 end
 
+local function waiting(key)
+  return redis.call('ZCOUNT', key, '0', '+inf')
+end
+
+-- Chooses among the queues of several kinds that of the lock's kind or, if it has none of them, the first in
+-- which somebody waits. Returns the kind.
+local function choose(kind)
+  local kinds = {}
+  for word in string.gmatch(wanted, '%S+') do
+    kinds[#kinds + 1] = word
+  end
+  wanted = ''
+  local known = kind ~= 'nothing' and kind ~= 'foreign'
+  for i, of in ipairs(kinds) do
+    if of == kind or not known and waiting(KEYS[i + 1]) > 0 then
+      wanted, queue = of, KEYS[i + 1]
+      break
+    end
+  end
+  return kind == 'nothing' and wanted ~= '' and wanted or kind
+end
+
 local function main()
   local kind, value, f = look()
+  if string.find(wanted, ' ', 1, true) then
+    kind = choose(kind)
+  end
   if wanted ~= '' and kind ~= wanted and kind ~= 'nothing' and kind ~= 'foreign' then
     error('BADKIND the key holds another kind of lock, or something else', 0)
   end
@@ -116,7 +142,7 @@ local function main()
   end
   local holds, count = #lines, f and f[4] and number(f[4]) or '-1'
   f = f or {}
-  local queued = redis.call('ZCOUNT', KEYS[2], '0', '+inf')
+  local queued = waiting(queue)
   if wanted ~= '' then
     add_waiters(ARGV[6])
   end

@@ -1,0 +1,233 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"hash/maphash"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"github.com/holdfast-go/holdfast/internal/codec"
+	"github.com/holdfast-go/holdfast/internal/exec"
+	"github.com/holdfast-go/holdfast/internal/keys"
+)
+
+// Pattern says which locks are looked for.
+type Pattern struct {
+	Text    string // names the search in errors
+	Begin   string // what all names begin with
+	Matches func(name string) bool
+}
+
+// List calls yield with each lock in use whose name matches, or with the error of asking for that one, until yield returns
+// false. An error without a name ends the list.
+func (in *Inspector) List(ctx context.Context, p Pattern, yield func(Status, error) bool) {
+	seen := NewSeen()
+	err := in.Find(ctx, p, seen, func(batch []Found) (bool, error) {
+		all, errs, err := in.GetAll(ctx, batch)
+		if err != nil {
+			return false, err
+		}
+		for i, s := range all {
+			if errs[i] == nil && !s.IsInUse() || !seen.Add(s.Key) {
+				continue
+			}
+			if !yield(s, errs[i]) {
+				return false, nil
+			}
+		}
+		return true, nil
+	})
+	if err != nil {
+		yield(Status{}, err)
+	}
+}
+
+const (
+	// keysPerScan is about how many keys a server looks at in one step, also of those that are not of locks.
+	keysPerScan = 250
+	// locksPerBatch is how many locks are asked for together, each in a request of its own.
+	locksPerBatch = 256
+	// maxSearches is how often a Cluster's masters are searched if slots move meanwhile.
+	maxSearches = 3
+)
+
+// Find calls found with locks that may be in use and whose names match, some at a time, until it returns false or an error.
+// It leaves out those in seen. The locks of one call are on one server. All locks that are in use from the beginning to the
+// end are found, unless a slot of a Cluster moves in between.
+func (in *Inspector) Find(ctx context.Context, p Pattern, seen *Seen, found func([]Found) (more bool, err error)) error {
+	// The key of the fence counter is any key of the prefix.
+	any := in.c.space.Fence()
+	if err := in.target(Found{p.Text, keys.Set{Lock: any, Queue: any + ":q"}}, codec.HoldsMutex).ready(ctx); err != nil {
+		return err
+	}
+	if !in.c.server.InCluster() {
+		_, err := in.search(ctx, p, any, seen, found)
+		return err
+	}
+	var before []string
+	for range maxSearches {
+		now, err := in.c.masters(ctx, p)
+		if err != nil {
+			return err
+		}
+		searched := map[string]bool{"": true}
+		for slot, master := range now {
+			if searched[master] || before != nil && before[slot] == master {
+				continue
+			}
+			searched[master] = true
+			if more, err := in.search(ctx, p, in.c.keyIn(uint16(slot)), seen, found); !more || err != nil {
+				return err
+			}
+		}
+		if len(searched) == 1 { // no slot has moved since
+			return nil
+		}
+		before = now
+	}
+	return nil
+}
+
+// search is Find on the server that has a key.
+func (in *Inspector) search(ctx context.Context, p Pattern, on string, seen *Seen, found func([]Found) (more bool, err error)) (more bool, err error) {
+	space := in.c.space
+	q := codec.Scan{
+		Flags: codec.Flags(in.target(Found{keys: keys.Set{Lock: on, Queue: on + ":q"}}, codec.HoldsMutex).flags()), On: on, Cursor: "0", Count: keysPerScan,
+		Match: literally(space.Prefix()) + "*",
+		Begin: []string{space.Prefix() + "{" + p.Begin, space.Prefix() + "key:" + p.Begin},
+	}
+	// The server may not know the script for a lock's status yet: one request tells it.
+	size := 1
+	for {
+		page, err := in.scan(ctx, p, &q)
+		if err != nil {
+			return false, err
+		}
+		for _, batch := range split(in.candidates(page.Keys, p, seen), size) {
+			if more, err := found(batch); !more || err != nil {
+				return false, err
+			}
+			size = locksPerBatch
+		}
+		if page.IsLast() {
+			return true, nil
+		}
+		q.Cursor = page.Next
+	}
+}
+
+// scan asks for some keys.
+func (in *Inspector) scan(ctx context.Context, p Pattern, q *codec.Scan) (codec.ScanReply, error) {
+	if in.c.isClosing() {
+		return codec.ScanReply{}, exec.ErrClosed
+	}
+	l := in.target(Found{p.Text, keys.Set{Lock: q.On, Queue: q.On + ":q"}}, codec.HoldsMutex)
+	a, _, err := ask(ctx, in.c, request{op: "list", lock: l, unexplained: true}, q)
+	return a.reply, err
+}
+
+// candidates returns the locks of these keys that match, each once.
+func (in *Inspector) candidates(all []string, p Pattern, seen *Seen) (found []Found) {
+	here := map[string]bool{}
+	for _, key := range all {
+		lock, ok := in.c.space.Find(key)
+		if !ok || here[lock] || !utf8.ValidString(lock) || seen.Has(lock) {
+			continue
+		}
+		here[lock] = true
+		if name, _ := in.c.space.NameOf(lock); strings.HasPrefix(name, p.Begin) && p.Matches(name) {
+			found = append(found, Found{name, in.c.space.Of(lock)})
+		}
+	}
+	return found
+}
+
+// split divides locks into batches, of which the first has that many and the others locksPerBatch.
+func split(all []Found, first int) (batches [][]Found) {
+	for size := first; len(all) > 0; size = locksPerBatch {
+		n := min(size, len(all))
+		batches, all = append(batches, all[:n]), all[n:]
+	}
+	return batches
+}
+
+// literally returns a pattern of SCAN that matches a text.
+func literally(text string) string {
+	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(text)
+}
+
+// masters returns the Cluster's masters by slots: names that the driver gives them; "" for a slot that has none.
+func (c *Client) masters(ctx context.Context, p Pattern) ([]string, error) {
+	// The driver may be finding out.
+	for range 100 {
+		masters, known := make([]string, len(slotTags())), false
+		for slot := range masters {
+			masters[slot] = c.server.Node(c.keyIn(uint16(slot)))
+			known = known || masters[slot] != ""
+		}
+		if known {
+			return masters, nil
+		}
+		select {
+		case <-time.After(20 * time.Millisecond):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-c.closing:
+			return nil, exec.ErrClosed
+		}
+	}
+	return nil, &exec.Failure{Op: "list", Name: p.Text, Server: c.server.Addr(), Kind: exec.ErrUnavailable, Err: errNoMasters}
+}
+
+var errNoMasters = errors.New("the driver does not know the Cluster's masters")
+
+// keyIn returns a key of the client's prefix that is in a slot.
+func (c *Client) keyIn(slot uint16) string {
+	return c.space.Prefix() + "{" + strconv.Itoa(int(slotTags()[slot])) + "}"
+}
+
+// slotTags has, for each slot, a number whose digits are in it.
+var slotTags = sync.OnceValue(func() []uint32 {
+	tags := make([]uint32, keys.Slots)
+	for n, left := uint32(1), len(tags); left > 0; n++ {
+		if slot := keys.Slot(strconv.Itoa(int(n))); tags[slot] == 0 {
+			tags[slot] = n
+			left--
+		}
+	}
+	return tags
+})
+
+// Seen remembers locks by their keys, in a bounded amount of memory. It takes two different keys for the same with a
+// probability of one in 10^7, if it has a million.
+type Seen struct {
+	seed maphash.Seed
+	keys map[uint64]struct{}
+}
+
+// maxSeen bounds what a Seen remembers: it has some 40 MB then.
+const maxSeen = 1 << 20
+
+// NewSeen returns a Seen that remembers nothing.
+func NewSeen() *Seen { return &Seen{seed: maphash.MakeSeed(), keys: map[uint64]struct{}{}} }
+
+// Has reports whether it remembers a key.
+func (s *Seen) Has(key string) bool {
+	_, ok := s.keys[maphash.String(s.seed, key)]
+	return ok
+}
+
+// Add remembers a key, unless it remembers a million others, and reports whether it is new.
+func (s *Seen) Add(key string) bool {
+	if s.Has(key) {
+		return false
+	}
+	if len(s.keys) < maxSeen {
+		s.keys[maphash.String(s.seed, key)] = struct{}{}
+	}
+	return true
+}

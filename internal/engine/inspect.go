@@ -1,0 +1,195 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+
+	"github.com/holdfast-go/holdfast/internal/codec"
+	"github.com/holdfast-go/holdfast/internal/exec"
+	"github.com/holdfast-go/holdfast/internal/keys"
+)
+
+// Inspector says of locks, without being told of which kind they are, who holds them and who waits. It changes nothing.
+type Inspector struct {
+	c  *Client
+	as map[string]*settings // of the locks of each form
+}
+
+// NewInspector returns an inspector of the client's locks.
+func (c *Client) NewInspector() *Inspector {
+	in := &Inspector{c: c, as: map[string]*settings{}}
+	for _, k := range []*kind{&mutex, &redisson, &reader, &semaphore, &owned, &barrier, &latch} {
+		own := c.defaults
+		own.kind = k
+		in.as[k.form] = &own
+	}
+	return in
+}
+
+// Found is a lock that was found, of any kind.
+type Found struct {
+	Name string // its exact key if it has no name
+	keys keys.Set
+}
+
+// Key returns the lock's key.
+func (f *Found) Key() string { return f.keys.Lock }
+
+// target returns the lock as one of that form.
+func (in *Inspector) target(f Found, form string) *target {
+	set, ok := in.as[form]
+	if !ok {
+		set = in.as[codec.HoldsMutex]
+	}
+	return &target{c: in.c, name: f.Name, keys: f.keys.For(cmp.Or(set.kind.name, "q")), set: set}
+}
+
+// How much a request asks for about one lock of many, so that none keeps the server's other clients waiting for long.
+const (
+	holdersAtOnce = 100
+	waitersAtOnce = 100
+)
+
+// Get returns the status of the lock of that name or, if nothing is known of such a lock, of the lock with that exact key.
+// Its Form is "" if nothing is known of either.
+func (in *Inspector) Get(ctx context.Context, name string) (Status, error) {
+	set, invalid := in.c.space.Name(name)
+	if invalid == nil {
+		s, err := in.get(ctx, Found{name, set})
+		if err != nil || s.Form != "" {
+			return s, err
+		}
+		// The user may be allowed to see this prefix, but not that key.
+		if exact, err := in.getExact(ctx, name); err == nil && exact.Form != "" {
+			return exact, nil
+		}
+		return s, nil
+	}
+	return in.getExact(ctx, name)
+}
+
+func (in *Inspector) getExact(ctx context.Context, key string) (Status, error) {
+	set, err := in.c.space.Exact(key)
+	if err != nil {
+		return Status{}, fmt.Errorf("%w: lock %.64q: %w", ErrInvalid, key, err)
+	}
+	return in.get(ctx, Found{key, set})
+}
+
+func (in *Inspector) get(ctx context.Context, f Found) (Status, error) {
+	l := in.target(f, codec.HoldsMutex)
+	if err := l.ready(ctx); err != nil {
+		return Status{}, err
+	}
+	l.awaitDepartures(ctx)
+	q := in.question(f, maxWaiters)
+	a, _, err := ask(ctx, in.c, request{op: "inspect", lock: l, unexplained: true}, &q)
+	if err != nil {
+		return Status{}, err
+	}
+	return in.complete(ctx, f, &a.reply)
+}
+
+// GetAll returns the status of each of these locks, which are on one server, or why it was refused. Of each lock it returns
+// the first 100 waiters. An error says that the server could not be asked.
+func (in *Inspector) GetAll(ctx context.Context, all []Found) ([]Status, []error, error) {
+	if len(all) == 0 {
+		return nil, nil, nil
+	}
+	if err := in.target(all[0], codec.HoldsMutex).ready(ctx); err != nil {
+		return nil, nil, err
+	}
+	requests, questions := make([]exec.Request, len(all)), make([]codec.Status, len(all))
+	for i, f := range all {
+		questions[i] = in.question(f, waitersAtOnce)
+		requests[i] = in.c.addressed(request{op: "inspect", lock: in.target(f, codec.HoldsMutex)}, questions[i].Call())
+	}
+	answers, err := in.c.server.DoTogether(ctx, "inspect", all[0].Name, requests)
+	if err != nil {
+		return nil, nil, err
+	}
+	found, errs := make([]Status, len(all)), make([]error, len(all))
+	for i, a := range answers {
+		found[i] = Status{Name: all[i].Name, Key: all[i].Key()}
+		if errs[i] = a.Err; a.Err != nil {
+			continue
+		}
+		reply, err := questions[i].Parse(a.Text)
+		if err != nil {
+			errs[i] = in.target(all[i], codec.HoldsMutex).malformed("inspect")
+			continue
+		}
+		if s, err := in.complete(ctx, all[i], &reply); err == nil {
+			found[i] = s
+		} else {
+			errs[i] = err
+		}
+	}
+	return found, errs, nil
+}
+
+// question asks for the status of a lock of any kind, with that many waiters.
+func (in *Inspector) question(f Found, waiters int) codec.Status {
+	first, others := f.kinds()
+	l := in.target(f, codec.HoldsMutex)
+	q := codec.Status{
+		Lock: codec.Lock{Keys: codec.Keys{Lock: f.keys.Lock, Queue: f.keys.Queue}, Flags: l.flags()},
+		Kind: first.form, Cursor: "0", Holds: holdersAtOnce, Waiters: waiters,
+	}
+	for _, k := range others {
+		q.Others = append(q.Others, codec.Queue{Kind: k.form, Key: f.keys.For(k.name).Queue})
+	}
+	return q
+}
+
+// kinds are the kinds that the lock can be of, as far as somebody may wait for it.
+func (f *Found) kinds() (first *kind, others []*kind) {
+	if f.Name == f.Key() {
+		return &mutex, exactKinds
+	}
+	return &mutex, namedKinds
+}
+
+// The kinds, besides a mutex, of which locks with exact keys and locks with names can be.
+var (
+	exactKinds = []*kind{&redisson}
+	namedKinds = []*kind{&reader, &semaphore, &owned, &barrier, &redisson}
+)
+
+// complete returns the status that a reply to a question tells. If there are more holders, it asks for the status anew, now
+// that the kind is known.
+func (in *Inspector) complete(ctx context.Context, f Found, r *codec.StatusReply) (Status, error) {
+	l := in.target(f, r.Kind)
+	if !r.IsLast() {
+		return l.Status(ctx)
+	}
+	s := Status{Name: f.Name, Key: f.Key()}
+	l.describe(&s, r)
+	if r.Kind == codec.HoldsNothing {
+		s.Form = ""
+	}
+	known := map[string]bool{}
+	for _, hold := range r.Holds {
+		if !l.set.kind.isShared() || !known[hold.Token] {
+			known[hold.Token] = true
+			h := l.sharer(&hold)
+			s.Holders, s.Fence = append(s.Holders, h), max(s.Fence, h.Fence)
+		}
+	}
+	return s, nil
+}
+
+// IsInUse reports whether somebody holds the lock, waits for it or counts on it: a latch that is not open, or a semaphore
+// whose permits were set.
+func (s *Status) IsInUse() bool {
+	switch {
+	case len(s.Holders) > 0, s.Waiting > 0:
+		return true
+	case s.Form == latch.form:
+		return s.Count > 0
+	case s.Form == semaphore.form:
+		return s.Limit > 0
+	}
+	return false
+}

@@ -1,0 +1,66 @@
+package keys
+
+import (
+	"slices"
+	"strings"
+)
+
+// Find returns the lock that a key stands for: the key is the lock's own, or that of a queue in which somebody may wait
+// for it, or the fence counter that a lock with an exact key has in Cluster mode. It returns false for any other key of the
+// space: no lock can be found by it that cannot be found by one of these, too.
+func (s Space) Find(key string) (lock string, ok bool) {
+	rest, ours := strings.CutPrefix(key, s.prefix)
+	if !ours {
+		return "", false
+	}
+	inBraces := strings.HasPrefix(rest, "{")
+	if inBraces && strings.HasSuffix(rest, "}") {
+		return key, s.isNamed(key)
+	}
+	i := strings.LastIndexByte(rest, ':')
+	if i < 0 {
+		return "", false
+	}
+	stem, kind := rest[:i], rest[i+1:]
+	isQueue := slices.Contains(Queues, kind)
+	if !isQueue && kind != "f" {
+		return "", false
+	}
+	if inBraces && strings.HasSuffix(stem, "}") {
+		lock = s.prefix + stem
+		return lock, isQueue && s.isNamed(lock)
+	}
+	if inBraces {
+		lock, ok = strings.CutSuffix(stem[1:], "}:key")
+	} else {
+		lock, ok = strings.CutPrefix(stem, "key:")
+	}
+	if !ok {
+		return "", false
+	}
+	set, err := s.Exact(lock)
+	if err != nil || kind == "f" && set.Fence() != key || isQueue && set.For(kind).Queue != key {
+		return "", false
+	}
+	return lock, true
+}
+
+// Queues are the ends of the keys of queues in which somebody may wait, which are the kinds that Set.For takes; "q" is that of
+// mutexes.
+var Queues = []string{"q", "rw", "sem", "own", "bar", "redisson"}
+
+// isNamed reports whether a key, which begins with the prefix and an opening brace and ends with a closing one, is that of
+// a lock with a name.
+func (s Space) isNamed(key string) bool {
+	_, err := s.Name(key[len(s.prefix)+1 : len(key)-1])
+	return err == nil
+}
+
+// NameOf returns the name of the lock with this key. exact says that it has none, but is known by its exact key, which is
+// returned.
+func (s Space) NameOf(lock string) (name string, exact bool) {
+	if strings.HasPrefix(lock, s.prefix+"{") && strings.HasSuffix(lock, "}") && len(lock) > len(s.prefix)+1 {
+		return lock[len(s.prefix)+1 : len(lock)-1], false
+	}
+	return lock, true
+}

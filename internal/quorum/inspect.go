@@ -1,0 +1,132 @@
+package quorum
+
+import (
+	"context"
+	"sync"
+
+	"github.com/holdfast-go/holdfast/internal/codec"
+	"github.com/holdfast-go/holdfast/internal/engine"
+)
+
+// Inspector says who holds locks on a majority of nodes.
+type Inspector struct {
+	q     *Quorum
+	nodes []*engine.Inspector
+}
+
+// NewInspector returns an inspector of the quorum's locks.
+func (q *Quorum) NewInspector() *Inspector {
+	in := &Inspector{q: q}
+	for _, c := range q.clients {
+		in.nodes = append(in.nodes, c.NewInspector())
+	}
+	return in
+}
+
+// Get returns the status of the lock of that name. Its Form is "" if nobody holds it.
+func (in *Inspector) Get(ctx context.Context, name string) (engine.Status, error) {
+	s, err := in.q.Mutex(name).Status(ctx)
+	if err == nil && len(s.Holders) == 0 {
+		s.Form = ""
+	}
+	return s, err
+}
+
+// List calls yield with each lock whose name matches and that a majority of nodes says is held, or with the error of one of
+// which that is open, until yield returns false. An error without a name ends the list: too few nodes have answered.
+func (in *Inspector) List(ctx context.Context, p engine.Pattern, yield func(engine.Status, error) bool) {
+	q, seen := in.q, engine.NewSeen()
+	// What a majority holds is on each set of that many nodes, or more.
+	left := len(in.nodes) - q.need + 1
+	errs := make([]error, len(in.nodes)) // of nodes that have failed, and are not asked again
+	for i, node := range in.nodes {
+		if left == 0 {
+			return
+		}
+		if errs[i] != nil {
+			continue
+		}
+		stopped := false
+		err := node.Find(ctx, p, seen, func(batch []engine.Found) (bool, error) {
+			for _, s := range in.verdicts(ctx, batch, errs) {
+				if s.err == nil && len(s.Holders) == 0 || !seen.Add(s.Key) {
+					continue
+				}
+				if stopped = !yield(s.Status, s.err); stopped {
+					return false, nil
+				}
+			}
+			return !in.areTooFew(errs), nil
+		})
+		switch {
+		case stopped:
+			return
+		case err != nil:
+			errs[i] = err
+		case !in.areTooFew(errs):
+			left--
+		}
+		if ctx.Err() != nil {
+			yield(engine.Status{}, ctx.Err())
+			return
+		}
+		if in.areTooFew(errs) {
+			break
+		}
+	}
+	if left > 0 {
+		yield(engine.Status{}, q.tooFew("list", p.Text, errs))
+	}
+}
+
+// areTooFew reports whether the nodes that have not failed are no majority.
+func (in *Inspector) areTooFew(errs []error) bool {
+	there := 0
+	for _, err := range errs {
+		if err == nil {
+			there++
+		}
+	}
+	return there < in.q.need
+}
+
+// verdict is what the nodes say of a lock, or why that is open.
+type verdict struct {
+	engine.Status
+	err error
+}
+
+// verdicts asks all nodes for these locks. It notes in down which nodes cannot be asked.
+func (in *Inspector) verdicts(ctx context.Context, batch []engine.Found, down []error) []verdict {
+	answers, refusals := make([][]engine.Status, len(in.nodes)), make([][]error, len(in.nodes))
+	var asking sync.WaitGroup
+	for i, node := range in.nodes {
+		if down[i] == nil {
+			asking.Go(func() { answers[i], refusals[i], down[i] = node.GetAll(ctx, batch) })
+		}
+	}
+	asking.Wait()
+	all := make([]verdict, len(batch))
+	for n, lock := range batch {
+		var holders []engine.Holder
+		there, errs := 0, make([]error, len(in.nodes))
+		for i := range in.nodes {
+			switch errs[i] = down[i]; {
+			case errs[i] != nil:
+			case refusals[i][n] != nil:
+				errs[i] = refusals[i][n]
+			default:
+				there++
+				if s := &answers[i][n]; s.Form == codec.HoldsMutex || s.Form == codec.HoldsForeign {
+					holders = append(holders, s.Holders...)
+				}
+			}
+		}
+		agreed, known := in.q.majority(holders, there)
+		all[n].Status = in.q.status(lock.Name, lock.Key(), agreed)
+		if !known {
+			all[n].err = in.q.tooFew("inspect", lock.Name, errs)
+		}
+	}
+	return all
+}

@@ -1,0 +1,48 @@
+-- scan.lua: tells which keys of a server may be those of locks, some at a time. Changes nothing.
+--
+-- KEYS    [1] any key of the server
+-- ARGV    [1] flags as in prelude.lua  [2] any token
+--         [3] 0, or the CURSOR of the reply before  [4] about how many keys to look at
+--         [5] a pattern that the keys match, as SCAN takes it
+--         [6...] what keys begin with that are to be told
+-- Returns 'keys NOW CURSOR', then for each key a line feed and the key
+--             CURSOR   0 if these were the last keys. Otherwise ask again, even if the reply has none
+--         'error MESSAGE'
+--
+-- Invariants: a key that exists from the first call to the last is told at least once, if it is in the form of
+-- the key of a lock, of the queue of one, or of a fence counter.
+
+-- requires request
+-- requires answer
+
+-- Ends of keys that stand for locks, besides the brace behind a name.
+local companions = { q = true, rw = true, sem = true, own = true, bar = true, redisson = true, f = true }
+
+local function is_wanted(key)
+  if string.sub(key, -1) ~= '}' and not companions[string.match(key, ':(%a+)$')] or string.find(key, '%c') then
+    return false
+  end
+  for i = 6, #ARGV do
+    if string.sub(key, 1, #ARGV[i]) == ARGV[i] then
+      return true
+    end
+  end
+  return false
+end
+
+local function main()
+  local page = redis.call('SCAN', ARGV[3], 'MATCH', ARGV[5], 'COUNT', ARGV[4])
+  local text, lines = '', {}
+  for _, key in ipairs(page[2]) do
+    if is_wanted(key) then
+      lines[#lines + 1] = '\n' .. key
+    end
+    -- Some servers tell all their keys at once, and join few strings.
+    if #lines == 1000 then
+      text, lines = text .. table.concat(lines), {}
+    end
+  end
+  return 'keys ' .. whole(now) .. ' ' .. page[1] .. text .. table.concat(lines)
+end
+
+return answer(main)

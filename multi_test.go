@@ -50,7 +50,7 @@ func TestMultiIsAllOrNothing(t *testing.T) {
 	s.cleaned()
 }
 
-// A Multi waits for each lock in that lock's queue, while it holds the earlier ones.
+// It waits for each lock in that lock's queue, and holds the earlier ones meanwhile.
 func TestMultiWaitsInTheQueues(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
@@ -88,7 +88,7 @@ func TestMultiGivesUpWithItsContext(t *testing.T) {
 	s.cleaned()
 }
 
-// The lease is lost when one of its locks is.
+// The lease is lost with one of its locks.
 func TestMultiIsLostWithOne(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/holdfastgoredis"
+	"github.com/holdfast-go/holdfast/inspect"
 	"github.com/holdfast-go/holdfast/internal/keys"
 	"github.com/holdfast-go/holdfast/internal/script"
 	"github.com/holdfast-go/holdfast/internal/wire"
@@ -388,32 +389,25 @@ func inspecting(j job) error {
 		return fmt.Errorf("seen: %+v", all)
 	}
 	backend.Release(j.t, permit)
-	names, err := list(ctx, j.redis(j.t, j.name))
+	names, err := list(ctx, user, j.name+"/*")
 	if err != nil {
 		return err
 	}
-	if !strings.Contains(strings.Join(names, "\n"), "holdfast:{"+lease.Name()+"}") {
+	if !slices.Contains(names, lease.Name()) {
 		return fmt.Errorf("listed: %q", names)
 	}
 	return lease.Release(ctx)
 }
 
-// list returns the keys of named locks.
-func list(ctx context.Context, rdb redis.UniversalClient) (names []string, err error) {
-	var mu sync.Mutex
-	scan := func(ctx context.Context, node *redis.Client) error {
-		mu.Lock()
-		defer mu.Unlock()
-		it := node.Scan(ctx, 0, "holdfast:{*}", 100).Iterator()
-		for it.Next(ctx) {
-			names = append(names, it.Val())
+// list returns the names of the locks that match.
+func list(ctx context.Context, user *holdfast.Client, pattern string) (names []string, err error) {
+	for s, err := range inspect.New(user).List(ctx, pattern) {
+		if err != nil {
+			return names, err
 		}
-		return denied(it.Err())
+		names = append(names, s.Name)
 	}
-	if cluster, ok := rdb.(*redis.ClusterClient); ok {
-		return names, cluster.ForEachMaster(ctx, scan)
-	}
-	return names, scan(ctx, rdb.(*redis.Client))
+	return names, nil
 }
 
 // denied turns a server's NOPERM into the library's error, as the library does.

@@ -1,4 +1,4 @@
-// Package recorder records the calls of an observer, and checks what holdfast.Observer promises about them.
+// Package recorder records what observers are told, and checks that it is what holdfast.Observer promises.
 package recorder
 
 import (
@@ -18,7 +18,7 @@ type Recorder struct {
 	wrong    []string
 }
 
-// Acquire has the events of one acquire, and of its lease.
+// Acquire is what was told of one acquire, and of the lease that it brought.
 type Acquire struct {
 	Start  holdfast.AcquireEvent
 	Queued *holdfast.AcquireEvent // nil if it did not wait
@@ -26,12 +26,12 @@ type Acquire struct {
 	Last   *holdfast.LeaseEvent   // Lost or Released; nil while the lease is held
 	Lost   bool                   // Last is Lost
 	Leases []holdfast.LeaseEvent  // Renewed and RenewFailed
-	Events []string               // the names of all events, in order
+	Events []string               // the names of all, in their order
 
 	calling sync.Mutex
 }
 
-// name is the key under which a context carries an Acquire.
+// name is what ctx carries of an Acquire.
 type name struct{}
 
 // Observer returns an observer that records.
@@ -112,7 +112,7 @@ func (r *Recorder) Acquires() []*Acquire {
 	return all
 }
 
-// Latest returns the record of the acquire that began last.
+// Latest returns what was recorded of the acquire that began last.
 func (r *Recorder) Latest(tb testing.TB) *Acquire {
 	tb.Helper()
 	all := r.Acquires()
@@ -122,7 +122,7 @@ func (r *Recorder) Latest(tb testing.TB) *Acquire {
 	return all[len(all)-1]
 }
 
-// Servers returns the recorded events of servers.
+// Servers returns what was recorded of servers.
 func (r *Recorder) Servers() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -144,7 +144,7 @@ func (r *Recorder) Check(tb testing.TB) {
 	}
 }
 
-// wrong says what is wrong with the events of an acquire that has ended and of its lease, or returns "".
+// wrong says what is wrong with the events of an acquire that is over, and of its lease; "" if nothing is.
 func (a *Acquire) wrong() string {
 	stage := 0 // 1: begun, 2: queued, 3: granted, 4: over
 	for _, e := range a.Events {

@@ -1,0 +1,90 @@
+// Package inspect shows which locks there are: who holds each, since when and for how long, and who waits for it. It is for
+// programs that look after locks; those that use them need only package holdfast.
+package inspect
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"path"
+	"strings"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/access"
+	"github.com/holdfast-go/holdfast/internal/engine"
+)
+
+// Inspector looks at the locks of one prefix, of every kind. It is safe for concurrent use.
+//
+// It needs the rights of the role "inspector" in docs/SECURITY.md.
+type Inspector struct{ of source }
+
+// source is where an Inspector looks.
+type source interface {
+	Get(ctx context.Context, name string) (engine.Status, error)
+	List(ctx context.Context, p engine.Pattern, yield func(engine.Status, error) bool)
+}
+
+// New returns the inspector of a client's server, or Cluster, and prefix. Nothing is sent.
+func New(c *holdfast.Client) *Inspector { return &Inspector{access.Client(c).NewInspector()} }
+
+// NewQuorum returns the inspector of a quorum: it reports what a majority of nodes says. Nothing is sent.
+func NewQuorum(q *holdfast.Quorum) *Inspector { return &Inspector{access.Quorum(q).NewInspector()} }
+
+// Get returns one lock's status, whatever its kind. A free lock has no holders; its Kind is "" if the server knows nothing of
+// it. Get looks at the lock of that name first and, if there is none, at the one with that exact key (MutexKey,
+// RedissonMutex), if it may. A name that cannot be a lock's is [holdfast.ErrInvalid], before anything is sent; what the server, or the way
+// to it, does not allow is a [*holdfast.ServerError], of a quorum a [*holdfast.QuorumError].
+func (i *Inspector) Get(ctx context.Context, name string) (holdfast.Status, error) {
+	s, err := i.of.Get(ctx, name)
+	if err != nil {
+		return holdfast.Status{}, access.Error(err)
+	}
+	return statusOf(&s), nil
+}
+
+// List yields the locks whose names match a pattern of [path.Match], "" for all, in no order. It lists each lock that
+// somebody holds or waits for, each latch that is not open, and each semaphore whose permits were set by Resize. Of the
+// waiters it names the first 100; Status.Waiting says how many there are.
+//
+// The server goes on serving others meanwhile: it is asked for some keys, and for some locks, at a time. Of a Cluster all
+// masters are asked. Locks that come or go meanwhile may or may not be listed. A lock is listed twice only if there are more
+// than 1,000,000 others, and one is left out if it had to be in use all the time and a slot of a Cluster was moved.
+//
+// A lock with an exact key (MutexKey, RedissonMutex) has no key of the prefix while it is held. It is listed while somebody
+// waits for it; in a Cluster also while it is held, if it was acquired within a day.
+//
+// An error that comes with a name in the status is about that lock: the server does not let this user see it, say, and the
+// list goes on. Any other is the last: [holdfast.ErrInvalid] for a pattern that is none, before anything is sent; a
+// [*holdfast.ServerError]; of a quorum a [*holdfast.QuorumError], if too few nodes answer; ctx's own; or
+// [holdfast.ErrClosed]. What was listed until then is true.
+func (i *Inspector) List(ctx context.Context, pattern string) iter.Seq2[holdfast.Status, error] {
+	return func(yield func(holdfast.Status, error) bool) {
+		p, err := compile(pattern)
+		if err != nil {
+			yield(holdfast.Status{}, err)
+			return
+		}
+		i.of.List(ctx, p, func(s engine.Status, err error) bool { return yield(statusOf(&s), access.Error(err)) })
+	}
+}
+
+func statusOf(s *engine.Status) holdfast.Status { return access.Status(s).(holdfast.Status) }
+
+// compile reads a pattern.
+func compile(pattern string) (engine.Pattern, error) {
+	if _, err := path.Match(pattern, ""); err != nil {
+		return engine.Pattern{}, fmt.Errorf("%w: pattern %.64q: %w", holdfast.ErrInvalid, pattern, err)
+	}
+	p := engine.Pattern{Text: pattern, Begin: pattern, Matches: func(string) bool { return true }}
+	if i := strings.IndexAny(pattern, `*?[\`); i >= 0 {
+		p.Begin = pattern[:i]
+	}
+	if pattern != "" {
+		p.Matches = func(name string) bool {
+			matches, _ := path.Match(pattern, name)
+			return matches
+		}
+	}
+	return p, nil
+}

@@ -1,0 +1,278 @@
+package behaviour
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"path"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/inspect"
+	"github.com/holdfast-go/holdfast/tests/internal/backend"
+)
+
+// listed returns the locks that match, by name.
+func listed(t *testing.T, in *inspect.Inspector, pattern string) map[string]holdfast.Status {
+	t.Helper()
+	all := map[string]holdfast.Status{}
+	for s, err := range in.List(t.Context(), pattern) {
+		if err != nil {
+			t.Fatalf("%s: %v", s.Name, err)
+		}
+		if _, twice := all[s.Name]; twice {
+			t.Errorf("%q is listed twice", s.Name)
+		}
+		all[s.Name] = s
+	}
+	return all
+}
+
+// A lock of every kind is listed, held or only waited for, and as it is when its own kind is asked for.
+func TestInspectorListsLocksOfEveryKind(t *testing.T) {
+	t.Parallel()
+	const hour = time.Hour
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		ctx, cancel := context.WithCancel(t.Context())
+		c, other := b.Client(t, &holdfast.Config{Owner: "holder"}), b.Client(t, &holdfast.Config{Owner: "waiter"})
+		var leases []*holdfast.Lease
+		var waiting []chan error
+		seen := map[string]backend.Locked{}
+		hold := func(l *holdfast.Lock) {
+			leases = append(leases, backend.Acquire(t, l))
+			seen[l.Name()] = l
+		}
+		wait := func(l *holdfast.Lock) {
+			over := make(chan error, 1)
+			waiting = append(waiting, over)
+			go func() {
+				_, err := l.Acquire(ctx)
+				over <- err
+			}()
+			backend.Eventually(t, l.Name()+" is waited for", func() bool {
+				s, err := l.Status(ctx)
+				return err == nil && s.Waiting == 1
+			})
+		}
+		hold(c.Mutex("held", holdfast.TTL(hour), holdfast.Meta("note", "x")))
+		hold(c.Mutex("a b/{c}:q", holdfast.TTL(hour)))
+		hold(c.Mutex("waited", holdfast.TTL(hour)))
+		wait(other.Mutex("waited", holdfast.TTL(hour)))
+		hold(c.MutexKey("{order}:1", holdfast.TTL(hour)))
+		wait(other.MutexKey("{order}:1", holdfast.TTL(hour)))
+		hold(c.RedissonMutex("java", holdfast.TTL(hour)))
+		wait(other.RedissonMutex("java", holdfast.TTL(hour)))
+		rw, rw2 := c.RWMutex("rw", holdfast.TTL(hour)), other.RWMutex("rw", holdfast.TTL(hour))
+		hold(rw.Reader())
+		hold(rw2.Reader())
+		wait(rw2.Writer())
+		hold(c.Semaphore("permits", 5, holdfast.TTL(hour)).Permits(3))
+		wait(other.Semaphore("permits", 5, holdfast.TTL(hour)).Permits(4))
+		hold(c.OwnerMutex("own", "holder", holdfast.TTL(hour)))
+		wait(other.OwnerMutex("own", "waiter", holdfast.TTL(hour)))
+		party, err := c.Barrier("barrier", 1, holdfast.TTL(hour)).Join(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen["barrier"] = c.Barrier("barrier", 1)
+		leases = append(leases, party.Lease())
+		if err := c.Semaphore("sized", 4).Resize(ctx, 7); err != nil {
+			t.Fatal(err)
+		}
+		seen["sized"] = c.Semaphore("sized", 7)
+		if err := c.Latch("latch", 3).CountDown(ctx); err != nil {
+			t.Fatal(err)
+		}
+		seen["latch"] = c.Latch("latch", 3)
+		if err := c.Latch("open", 1).CountDown(ctx); err != nil {
+			t.Fatal(err)
+		}
+		backend.Release(t, backend.Acquire(t, c.Mutex("free")))
+		// Not ours, or no lock at all.
+		rdb := b.Redis(t)
+		for _, key := range []string{"holdfast:{theirs}", "elsewhere:{held}", "holdfast:mark:held", "plain"} {
+			rdb.Set(ctx, key, "theirs", hour)
+		}
+		seen["theirs"] = c.Mutex("theirs")
+		rdb.ZAdd(ctx, "holdfast:{abandoned}:rw", redis.Z{Score: 17, Member: "token\n1\nnowhere\n1\n{\"o\":\"dead\"}"})
+		seen["abandoned"] = c.RWMutex("abandoned").Reader()
+
+		in := inspect.New(b.Client(t, nil))
+		all := listed(t, in, "")
+		if got, want := slices.Sorted(maps.Keys(all)), slices.Sorted(maps.Keys(seen)); !slices.Equal(got, want) {
+			t.Errorf("listed are %q, want %q", got, want)
+		}
+		for name, l := range seen {
+			want, err := l.Status(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := in.Get(ctx, name)
+			if err != nil {
+				t.Errorf("Get(%q): %v", name, err)
+			}
+			for how, s := range map[string]holdfast.Status{"listed": all[name], "got": got} {
+				if !alike(s, want) {
+					t.Errorf("%s is %s as %+v, want %+v", name, how, s, want)
+				}
+			}
+		}
+		for _, pattern := range []string{"w*", "a b/*", "*", "{order}:?", "lat[^x]h", "held", `h\eld`, "{*", "nothing"} {
+			var want []string
+			for name := range seen {
+				if matches, err := path.Match(pattern, name); matches && err == nil {
+					want = append(want, name)
+				}
+			}
+			slices.Sort(want)
+			if got := slices.Sorted(maps.Keys(listed(t, in, pattern))); !slices.Equal(got, want) {
+				t.Errorf("%q lists %q, want %q", pattern, got, want)
+			}
+		}
+		for _, name := range []string{"free", "unheard of"} {
+			if s, err := in.Get(ctx, name); err != nil || s.Held() || s.Kind != "" || s.Name != name {
+				t.Errorf("Get of a free lock: %+v, %v", s, err)
+			}
+		}
+		if s, err := in.Get(ctx, "open"); err != nil || s.Kind != holdfast.KindLatch || s.Count != 0 || s.Limit != 1 {
+			t.Errorf("Get of an open latch: %+v, %v", s, err)
+		}
+		cancel()
+		for _, over := range waiting {
+			<-over
+		}
+		for _, l := range leases {
+			backend.Release(t, l)
+		}
+	})
+}
+
+// alike reports whether two statuses are the same but for the time that has passed.
+func alike(a, b holdfast.Status) bool {
+	settle := func(s holdfast.Status) holdfast.Status {
+		s.Time, s.Holders = time.Time{}, slices.Clone(s.Holders)
+		for i := range s.Holders {
+			if s.Holders[i].TTL > 0 {
+				s.Holders[i].TTL = 0
+			}
+		}
+		slices.SortFunc(s.Holders, func(a, b holdfast.Holder) int { return strings.Compare(a.Owner, b.Owner) })
+		return s
+	}
+	return reflect.DeepEqual(settle(a), settle(b))
+}
+
+// Thousands of locks of all kinds, among as many keys of others, are listed once each, whoever comes and goes meanwhile.
+func TestInspectorListsThousands(t *testing.T) {
+	t.Parallel()
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		const n = 1500
+		ctx, rdb := t.Context(), b.Redis(t)
+		want := map[string]holdfast.Kind{}
+		pipe := rdb.Pipeline()
+		add := func(i int, kind holdfast.Kind, do func(key string)) {
+			name := string(kind) + "/" + strconv.Itoa(i)
+			do("holdfast:{" + name + "}")
+			want[name] = kind
+		}
+		share := func(kind string, weight int) func(key string) {
+			return func(key string) {
+				expiry := time.Now().Add(time.Hour).UnixMicro()
+				pipe.HSet(ctx, key, "kind", kind, "limit", 5, "used", weight, "holds", 1, "fence", 9, "AAAAAAAAAAAAAAAAAAAAAA",
+					fmt.Sprintf("%d:%d:9:1700000000000:{\"o\":\"me\"}", expiry, weight))
+			}
+		}
+		for i := range n {
+			add(i, holdfast.KindMutex, func(key string) {
+				pipe.Set(ctx, key, `hf1:AAAAAAAAAAAAAAAAAAAAAA:9:1700000000000:0:{"o":"me"}`, time.Hour)
+				pipe.ZAdd(ctx, key+":q", redis.Z{Score: 17, Member: "token\n1\nnowhere\n{\"o\":\"other\"}"})
+			})
+			add(i, holdfast.KindSemaphore, share("sem", 2))
+			add(i, holdfast.KindRWMutex, share("rw", 1))
+			pipe.Set(ctx, "noise:"+strconv.Itoa(i), "x", 0)
+		}
+		if _, err := pipe.Exec(ctx); err != nil {
+			t.Fatal(err)
+		}
+		in, c := inspect.New(b.Client(t, nil)), b.Client(t, nil)
+		got := map[string]bool{}
+		for s, err := range in.List(ctx, "") {
+			if err != nil {
+				t.Fatal(err)
+			}
+			h, held := s.Holder()
+			if kind := want[s.Name]; !strings.HasPrefix(s.Name, "new") && (s.Kind != kind || got[s.Name] || !held || h.Owner != "me" || (s.Waiting == 1) != (kind == holdfast.KindMutex)) {
+				t.Fatalf("listed is %+v", s)
+			}
+			if got[s.Name] = true; len(got)%500 == 0 { // the keys are moved about
+				backend.Acquire(t, c.Mutex(fmt.Sprint("new", len(got)), holdfast.NoRenew(), holdfast.TTL(time.Minute)))
+				for i := range 2000 {
+					rdb.Set(ctx, fmt.Sprint("noise:", len(got), "-", i), "x", 0)
+				}
+			}
+		}
+		for name := range want {
+			if !got[name] {
+				t.Errorf("%s is not listed", name)
+			}
+		}
+		rdb.FlushAll(ctx)
+	})
+}
+
+// A list can be left at any point, ends with its context, and refuses a pattern before it asks.
+func TestInspectorListEnds(t *testing.T) {
+	t.Parallel()
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		c := b.Client(t, nil)
+		var leases []*holdfast.Lease
+		for i := range 5 {
+			leases = append(leases, backend.Acquire(t, c.Mutex(strconv.Itoa(i))))
+		}
+		in := inspect.New(c)
+		n := 0
+		for range in.List(t.Context(), "") {
+			if n++; n == 2 {
+				break
+			}
+		}
+		if n != 2 {
+			t.Errorf("%d were listed", n)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		last := func(ctx context.Context, pattern string) (err error) {
+			for _, err = range in.List(ctx, pattern) {
+			}
+			return err
+		}
+		if err := last(ctx, ""); !errors.Is(err, context.Canceled) {
+			t.Errorf("with a context that is over: %v", err)
+		}
+		if err := last(t.Context(), "[a"); !errors.Is(err, holdfast.ErrInvalid) || !errors.Is(err, path.ErrBadPattern) {
+			t.Errorf("of a bad pattern: %v", err)
+		}
+		for _, name := range []string{"", "}", "a\nb"} {
+			if _, err := in.Get(t.Context(), name); !errors.Is(err, holdfast.ErrInvalid) {
+				t.Errorf("Get(%q): %v", name, err)
+			}
+		}
+		for _, l := range leases {
+			backend.Release(t, l)
+		}
+		if err := c.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := last(t.Context(), ""); !errors.Is(err, holdfast.ErrClosed) {
+			t.Errorf("of a client that is closed: %v", err)
+		}
+	})
+}

@@ -1,0 +1,78 @@
+package quorum
+
+import (
+	"errors"
+	"maps"
+	"slices"
+	"testing"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/inspect"
+)
+
+// The list has what a majority holds, whichever nodes are down, and nothing else.
+func TestInspectorListsWhatAMajoritySays(t *testing.T) {
+	t.Parallel()
+	each(t, 3, age, func(t *testing.T, s *site) {
+		q := s.quorum()
+		var leases []*holdfast.Lease
+		for _, name := range []string{"a", "b", "other"} {
+			leases = append(leases, acquire(t, q.Mutex(name, holdfast.Owner("me"))))
+		}
+		// One node has what the others do not.
+		if _, err := s.nodes[0].Do("SET", "holdfast:{alone}", `hf1:AAAAAAAAAAAAAAAAAAAAAA:9:1700000000000:0:{"o":"ghost"}`, "PX", "3600000"); err != nil {
+			t.Fatal(err)
+		}
+		wants := func(pattern string, want ...string) {
+			t.Helper()
+			got := map[string]bool{}
+			for st, err := range inspect.NewQuorum(s.quorum()).List(t.Context(), pattern) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				if h, held := st.Holder(); !held || h.Owner != "me" || got[st.Name] || st.Kind != holdfast.KindMutex {
+					t.Errorf("listed: %+v", st)
+				}
+				got[st.Name] = true
+			}
+			if all := slices.Sorted(maps.Keys(got)); !slices.Equal(all, want) {
+				t.Errorf("%q lists %q, want %q", pattern, all, want)
+			}
+		}
+		wants("", "a", "b", "other")
+		wants("?", "a", "b")
+		in := inspect.NewQuorum(q)
+		if st, err := in.Get(t.Context(), "a"); err != nil || len(st.Holders) != 1 || st.Holders[0].Owner != "me" {
+			t.Errorf("Get: %+v, %v", st, err)
+		}
+		if st, err := in.Get(t.Context(), "alone"); err != nil || st.Held() || st.Kind != "" {
+			t.Errorf("Get of what one node has: %+v, %v", st, err)
+		}
+		for _, l := range leases {
+			agree(t, l, 3)
+		}
+		s.nodes[1].Kill()
+		got := map[string]error{}
+		for st, err := range inspect.NewQuorum(s.quorum()).List(t.Context(), "") {
+			got[st.Name] = err
+		}
+		// Whether a majority has this one, the node that is down would have to say.
+		if err := got["alone"]; !errors.Is(err, holdfast.ErrUnavailable) {
+			t.Errorf("what the node that is down may have: %v", err)
+		}
+		for _, name := range []string{"a", "b", "other"} {
+			if err, listed := got[name]; !listed || err != nil {
+				t.Errorf("%s: %v, %v", name, listed, err)
+			}
+		}
+		s.nodes[2].Kill()
+		var last error
+		for _, err := range inspect.NewQuorum(s.quorum()).List(t.Context(), "") {
+			last = err
+		}
+		var few *holdfast.QuorumError
+		if !errors.As(last, &few) || !errors.Is(last, holdfast.ErrUnavailable) || few.Need != 2 {
+			t.Errorf("without a majority: %v", last)
+		}
+	})
+}

@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 )
 
-// join joins the barrier "b" by a client of its own.
+// join joins the barrier "b" with a client of its own.
 func (s *space) join(parties int, opts ...holdfast.BarrierOption) *holdfast.BarrierParty {
 	s.t.Helper()
 	party, err := s.client().Barrier("b", parties, opts...).Join(s.t.Context())
@@ -34,7 +34,7 @@ func wantPhase(t *testing.T, phase uint64, all ...<-chan outcome[uint64]) {
 	}
 }
 
-// wantBroken requires that parties are told who broke a phase.
+// wantBroken requires that each party learns who broke a phase.
 func wantBroken(t *testing.T, phase uint64, who string, died bool, all ...<-chan outcome[uint64]) {
 	t.Helper()
 	for _, over := range all {
@@ -66,7 +66,7 @@ func TestPartiesOfABarrierWaitForEachOther(t *testing.T) {
 	s.cleaned()
 }
 
-// A party that leaves or dies breaks the phase for all; another one takes its place.
+// A party that leaves or dies breaks the phase for all, and another can take its place.
 func TestABarrierBreaks(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)

@@ -57,10 +57,10 @@ func (c *Client) Admit(ctx context.Context) error { return leave(c.e.Init(ctx, f
 func (c *Client) ForceAdmit(ctx context.Context) error { return leave(c.e.Init(ctx, true)) }
 
 // Close ends the client. Waiters return [ErrClosed] and leave their queues; the contexts of leases end with the cause
-// ErrClosed, and nothing is renewed any more. Close then waits until every lease was released or has expired; if ctx ends first, it returns ctx's error:
-// a lock is not given away under a holder that may still be working. What is not released expires with its TTL. The
-// driver's own connections are closed after that; a client that the program passed to an adapter stays open. A second Close
-// waits for the first.
+// ErrClosed, and nothing is renewed any more. Close then waits until every lease has been released or has expired, because
+// a lock is not given away under a holder that may still be working. If ctx ends first, Close returns ctx's error. What is
+// not released expires with its TTL. The driver's own connections are closed after that; a client that the program passed
+// to an adapter stays open. A second Close waits for the first.
 func (c *Client) Close(ctx context.Context) error { return leave(c.e.Close(ctx)) }
 
 // String names the client and its server.

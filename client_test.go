@@ -62,7 +62,7 @@ func TestConfigHasTheDefaultsOfItsLocks(t *testing.T) {
 	want(t, "a TTL beyond MaxTTL", tryAcquire(t, s.client(func(cfg *holdfast.Config) { cfg.MaxTTL = time.Minute }).Mutex("m", holdfast.TTL(time.Hour))), holdfast.ErrInvalid)
 }
 
-// Locks go with or without commands that many of them share, and with or without hand-over within the process.
+// Locks work with and without shared commands, and with and without hand-over within the process.
 func TestBatchesAndLocalHandoversCanBeTurnedOff(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
@@ -85,7 +85,7 @@ func TestBatchesAndLocalHandoversCanBeTurnedOff(t *testing.T) {
 	s.cleaned()
 }
 
-// Many locks at a time are acquired and released by few commands.
+// Few commands acquire and release many locks at a time.
 func TestManyLocksAtATime(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
@@ -105,7 +105,7 @@ func TestManyLocksAtATime(t *testing.T) {
 	s.cleaned()
 }
 
-// Waiters of a client that closes give up. Its leases say so, and are not given away before they are released.
+// When a client closes, its waiters give up and its leases end, but their locks are kept until they are released.
 func TestClose(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
@@ -155,7 +155,7 @@ func TestCloseGivesUpWithItsContext(t *testing.T) {
 	}
 }
 
-// A server is new to Strict mode until it is admitted: it grants nothing.
+// A server that is new to Strict mode grants nothing until it is admitted.
 func TestStrict(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
@@ -197,7 +197,7 @@ func TestStrict(t *testing.T) {
 	want(t, "Admit by a client that is not Strict", newSpace(t).client().Admit(t.Context()), holdfast.ErrInvalid)
 }
 
-// Without replicas no lock is confirmed by any, and none is left behind.
+// Without replicas no lock is confirmed, and none is left behind.
 func TestMinReplicas(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
@@ -211,7 +211,7 @@ func TestMinReplicas(t *testing.T) {
 		want(t, what, err, holdfast.ErrUnavailable)
 		awaitRelease(t, l)
 	}
-	// Without an append-only file nothing gets to the disk, and old servers have no WAITAOF.
+	// Without an append-only file nothing reaches the disk. Older servers do not have WAITAOF.
 	for what, l := range map[string]*holdfast.Lock{
 		"by option": s.client(few).Mutex("m", holdfast.Fsync()), "by Config": s.client(few, func(cfg *holdfast.Config) { cfg.Fsync = true }).Mutex("m"),
 	} {
@@ -222,7 +222,7 @@ func TestMinReplicas(t *testing.T) {
 	}
 }
 
-// The Logger is told once of settings of the server under which locks are unsafe.
+// The Logger is told, once, of server settings that make locks unsafe.
 func TestLogger(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)

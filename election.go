@@ -30,7 +30,7 @@ var ErrResign = errors.New("holdfast: leader resigns")
 // later.
 //
 // Run campaigns again after ErrResign; and, if the term was lost, after nil, ErrLost or a context's error. Any other return
-// of lead ends Run, which returns it, also nil; the lease is released then. Run goes on campaigning while the server is
+// of lead ends Run, which returns it, even if it is nil; the lease is released then. Run goes on campaigning while the server is
 // unavailable. It returns ctx's error when ctx ends, and an error of Lock.Acquire that would not pass.
 func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, term *Lease) error) error {
 	return leave(e.e.Run(ctx, func(_ context.Context, term engine.Lease) error {
@@ -58,8 +58,8 @@ func (e *Election) Leader(ctx context.Context) (Holder, error) {
 // one that crashed is missed within its TTL, and every 30 s, since notifications can be lost. Changes that follow each other
 // closely may be seen as one. Of a Quorum it looks once a second.
 //
-// It ends with a permanent error, which it yields: ErrClosed, when the client closes. It outlives outages, also
-// one in which it begins; what it yielded last may be over meanwhile.
+// It ends with a permanent error, which it yields: ErrClosed, when the client closes. It survives outages, even one in
+// which it begins; what it yielded last may be out of date meanwhile.
 func (e *Election) Watch(ctx context.Context) iter.Seq2[Status, error] {
 	return func(yield func(Status, error) bool) {
 		for s, err := range e.e.Watch(ctx) {

@@ -14,7 +14,7 @@ import (
 
 // candidate runs for an election.
 type candidate struct {
-	terms  chan term  // one for each time it is elected
+	terms  chan term  // one for each term that it wins
 	answer chan error // what its lead returns
 	over   chan error // what Run returned
 }
@@ -70,7 +70,7 @@ func TestLeadersFollowEachOther(t *testing.T) {
 	s.cleaned()
 }
 
-// A leader that is deposed learns it, and campaigns again.
+// A leader that is deposed is told, and campaigns again.
 func TestADeposedLeaderCampaignsAgain(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
@@ -159,7 +159,7 @@ func TestWatchSeesWhoLeads(t *testing.T) {
 	receive(t, two.over)
 }
 
-// A watcher is told that its client closes.
+// A watcher is told when its client closes.
 func TestWatchEndsWithItsClient(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
@@ -178,7 +178,7 @@ func TestWatchEndsWithItsClient(t *testing.T) {
 	}
 }
 
-// Candidates and watchers outlive an outage in which they begin.
+// Candidates and watchers survive an outage that began before they did.
 func TestAnElectionOutlivesAnOutage(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)

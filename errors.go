@@ -17,7 +17,8 @@ var (
 	ErrHeld = errors.New("holdfast: lock is held")
 	// ErrLost says that the lease is, or may be, no longer the caller's. errors.As with *LostError tells why.
 	ErrLost = errors.New("holdfast: lease lost")
-	// ErrReleased says that the lease's holder has released or detached it. It is also the cause with which its context ends then.
+	// ErrReleased says that the lease's holder has released or detached it. It is also the cause with which the lease's
+	// context then ends.
 	ErrReleased = errors.New("holdfast: lease released")
 	// ErrClosed says that Client.Close was called.
 	ErrClosed = errors.New("holdfast: client is closed")
@@ -29,8 +30,8 @@ var (
 	// ErrNotOwner is returned by ReleaseOwner when another owner holds the lock, which was not released. errors.As with
 	// *HeldError tells who.
 	ErrNotOwner = errors.New("holdfast: lock is another owner's")
-	// ErrDeadlock says that a lock was acquired with a context made from a lease of it, by Lease.Context or Do, which that
-	// acquire would wait for. It is returned at once; what is held stays held. Lock.Acquire says for which locks.
+	// ErrDeadlock says that the caller's context carries a lease (see Lease.Context and Do) that the acquire would have to
+	// wait for. It is returned at once, and leases stay as they are. Lock.Acquire says for which locks.
 	ErrDeadlock = errors.New("holdfast: caller holds the lock")
 	// ErrDepth says that a Reentrant lock was acquired within itself more often than MaxDepth allows. What is held stays
 	// held.
@@ -160,8 +161,8 @@ type LostError struct {
 	Name   string
 	Fence  uint64 // of the lease; 0 if it never had one
 	Reason LossReason
-	// By is who broke or superseded it, as far as the server knows: of ReleaseOwner the owner, in whose name any process may
-	// call it; of a latch "". Others wrote it: escape it before you display it.
+	// By is who broke or superseded the lease, as far as the server knows. For ReleaseOwner it is the owner, in whose name
+	// any process may call it; for a latch it is "". Another program wrote it: escape it before you display it.
 	By  string
 	Err error // error of the last renewal, or nil
 }

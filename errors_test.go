@@ -15,7 +15,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/redistest"
 )
 
-// What a server, or the way to it, answers is a ServerError that matches what to do about it.
+// What goes wrong at the server, or on the way to it, is a ServerError that matches the error for what to do about it.
 func TestServerErrors(t *testing.T) {
 	t.Parallel()
 	all := []error{holdfast.ErrUnavailable, holdfast.ErrReplicas, holdfast.ErrQuarantine, holdfast.ErrDenied, holdfast.ErrMismatch,
@@ -69,7 +69,7 @@ func TestServerErrors(t *testing.T) {
 	}
 }
 
-// When the context of an Acquire ends that the server has not answered, the error says both.
+// If the context ends while the server has not answered, the error matches both.
 func TestAcquireOfAServerThatDoesNotAnswer(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
@@ -95,7 +95,7 @@ func TestAcquireOfAServerThatDoesNotAnswer(t *testing.T) {
 	s.cleaned()
 }
 
-// A reply that was lost does not leave the lock with nobody.
+// A lost reply does not leave the lock held by nobody.
 func TestALostReplyLeavesNoLock(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
@@ -185,7 +185,7 @@ func TestTextsOfErrors(t *testing.T) {
 	}
 }
 
-// What others wrote cannot change a terminal or fill a log.
+// What other programs wrote cannot control a terminal or fill a log.
 func TestTextsShowOthersNamesSafely(t *testing.T) {
 	t.Parallel()
 	err := &holdfast.HeldError{Name: "m", Holder: holdfast.Holder{Owner: "\x1b[2J\n" + strings.Repeat("x", 10_000), PID: 1}}

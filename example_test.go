@@ -124,7 +124,7 @@ func ExampleLease_Done() {
 	}
 }
 
-// Acquires and leases are counted, and how many are held now.
+// An Observer that counts acquires and lost leases, and the leases that are held.
 func ExampleObserver() {
 	var granted, refused, held, lost atomic.Int64
 	counts := &holdfast.Observer{
@@ -142,7 +142,7 @@ func ExampleObserver() {
 			lost.Add(1) // by e.Reason, e.Kind and e.Mode, in a metric
 		},
 	}
-	// As is holdfastgoredis.New(rdb, cfg).
+	// A program calls holdfastgoredis.New(rdb, cfg).
 	locks, err := holdfast.New(server, &holdfast.Config{Observers: []*holdfast.Observer{counts}})
 	if err != nil {
 		log.Fatal(err)

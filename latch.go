@@ -69,8 +69,8 @@ func (l *Latch) Count(ctx context.Context) (int, error) {
 }
 
 // Reset begins the count anew, whatever it was. Waiters of a count that was not 0 get ErrLatchReset, others go on. Registered
-// parties lose their leases (LossSuperseded); each is told by its next renewal, or when it counts down. It resets once,
-// however often the request has to be sent; what is said of CountDown's errors holds here, too.
+// parties lose their leases (LossSuperseded); each learns of it from its next renewal, or when it counts down. However often
+// the request has to be sent, it resets once. Its errors are those of CountDown.
 func (l *Latch) Reset(ctx context.Context) error { return leave(l.e.Reset(ctx)) }
 
 // Delete removes the latch from the server, where it would stay until nobody had used it for a day. Whoever uses its name

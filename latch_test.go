@@ -102,7 +102,7 @@ func TestRegisteredPartiesCountDownThemselves(t *testing.T) {
 	}
 }
 
-// Nobody waits for a party that has left or died, and all are told.
+// Nobody waits for a party that has left or died, and every waiter is told of it.
 func TestPartiesThatDoNotCountDown(t *testing.T) {
 	t.Parallel()
 	for what, end := range map[string]func(t *testing.T, l *holdfast.Latch){

@@ -22,14 +22,14 @@ func newLease(e engine.Lease, err error) (*Lease, error) {
 }
 
 // Err returns nil while the lease is held; then a *LostError, ErrReleased or ErrClosed. It compares clocks itself, so it
-// tells the truth also to a process that was paused past the deadline, and on Linux to a machine that was suspended. It
+// is right even in a process that was paused past the deadline and, on Linux, on a machine that was suspended. It
 // sends nothing.
 func (l *Lease) Err() error { return l.leave(l.e.Err()) }
 
 // Context returns a context that ends with parent or with the lease, whichever is first. If the lease ends it, its cause
 // (context.Cause) is Err: at the deadline at the latest, and earlier if the server says that the lock is lost. It
-// carries the lease: a Reentrant lock can be acquired again with it, and for another lock of the same name that is
-// ErrDeadlock.
+// carries the lease: with it a Reentrant lock can be acquired again, while any other lock returns ErrDeadlock if it would
+// wait for the lease.
 func (l *Lease) Context(parent context.Context) context.Context {
 	ctx, end := l.scope(parent)
 	if parent.Done() != nil {

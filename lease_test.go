@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/redistest"
 )
 
-// lossOf waits for the end of a lease that is lost.
+// lossOf waits for a lease to be lost, and returns its error.
 func lossOf(t *testing.T, lease *holdfast.Lease) *holdfast.LostError {
 	t.Helper()
 	receive(t, lease.Done())
@@ -127,7 +127,7 @@ func TestExtend(t *testing.T) {
 	release(t, lease)
 }
 
-// A lease that is not renewed, or not any more, ends at its deadline, and the lock is free.
+// A lease that is not, or no longer, renewed ends at its deadline, and the lock is free.
 func TestLeasesThatEndByThemselves(t *testing.T) {
 	t.Parallel()
 	for what, c := range map[string]struct {
@@ -211,7 +211,7 @@ func TestALeaseWhoseRenewalsFailIsLost(t *testing.T) {
 	}
 }
 
-// A renewal finds out that the lock is somebody else's.
+// A renewal notices that the lock is somebody else's.
 func TestALeaseThatIsTakenIsLost(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
@@ -226,7 +226,7 @@ func TestALeaseThatIsTakenIsLost(t *testing.T) {
 	}
 }
 
-// A mutex outlives a server that has lost its data: its renewal takes it again.
+// A mutex survives the loss of the server's data: its renewal acquires it again.
 func TestALeaseOutlivesTheServersData(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
@@ -250,7 +250,7 @@ func TestALeaseOutlivesTheServersData(t *testing.T) {
 	release(t, next)
 }
 
-// A release that the server does not answer is repeated; until then the lock is not known to be free.
+// A release that the server does not answer is repeated.
 func TestAReleaseIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)

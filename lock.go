@@ -16,28 +16,29 @@ type Lock struct {
 // the order in which they came, and the goroutines of one process in the order of their calls. A free lock costs one round
 // trip; a waiter sleeps until it is handed the lock.
 //
-// When ctx ends, the error is ctx's; if the server was not answering, as far as the client knows, it also matches ErrUnavailable and is a *ServerError.
-// If the server does not answer and ctx's deadline leaves no time for another try, ErrUnavailable comes before it.
-// What the error is when the limit of Wait passes, Wait says. What the server, or the way to it, does not allow is a *ServerError; a bad name
-// or option is ErrInvalid, before anything is sent; after Client.Close it is ErrClosed. After an error the caller has no
-// lock and no place in the queue; what may still be on its way is taken back in the background.
+// When ctx ends, the error is ctx's. If the client knows that the server was not answering, the error also matches
+// ErrUnavailable and is a *ServerError. If the server does not answer and ctx's deadline leaves no time for another try,
+// ErrUnavailable is returned before the deadline. Wait says which error is returned when its limit passes. What the server,
+// or the way to it, does not allow is a *ServerError; a bad name or option is ErrInvalid, before anything is sent; after
+// Client.Close it is ErrClosed. After an error the caller has no lock and no place in the queue; what may still be on its
+// way is taken back in the background.
 //
 // A ctx that was made from a lease's (Lease.Context, or f's of Do) carries that lease. If the lease is still held and is one
-// of this lock, of the same Client, the acquire would wait for itself: the error is ErrDeadlock, at once. So it is for
-// readers, too, within a lease of either side: a reader within a reader waits for itself when a writer has queued between
-// them. A Reentrant lock is acquired again instead. Permits of a Semaphore can be taken within others of it, unless there are
-// not as many. A Multi is refused if one of its locks is held so.
+// of this lock, of the same Client, the acquire would wait for itself: it returns ErrDeadlock at once. This includes readers
+// within a lease of either side, because a reader within a reader waits for itself once a writer is queued between them. A
+// Reentrant lock is acquired again instead. Permits of a Semaphore can be taken while others are held, as long as it has that
+// many. A Multi returns ErrDeadlock if this is so for any of its locks.
 func (l *Lock) Acquire(ctx context.Context) (*Lease, error) {
 	return newLease(l.e.AcquireBy(ctx, l.wait.end()))
 }
 
 // TryAcquire takes the lock if it is free and nobody is queued for it; otherwise it returns a *HeldError at once, in Strict
-// mode ErrQuarantine when nothing is granted yet. It ignores Wait. Other errors are those of Acquire, also ErrDeadlock.
+// mode ErrQuarantine when nothing is granted yet. It ignores Wait. Other errors are those of Acquire, including ErrDeadlock.
 func (l *Lock) TryAcquire(ctx context.Context) (*Lease, error) {
 	return newLease(l.e.TryAcquire(ctx))
 }
 
-// Do acquires the lock, calls f and releases the lock, also when f panics. f's context is made from ctx and ends, with a
+// Do acquires the lock, calls f and releases the lock, even if f panics. f's context is made from ctx and ends, with a
 // cause, before the lease can: at its deadline at the latest, before anybody else can have the lock.
 //
 // Do returns f's error joined with the release's: one that matches ErrLost if the lease was lost while f ran. If only f

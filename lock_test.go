@@ -184,7 +184,7 @@ func TestReentrantLockIsAcquiredAgainWithinItsLease(t *testing.T) {
 	}
 }
 
-// What ends a reentrant lock ends it for all its leases.
+// What ends a reentrant lock ends all its leases.
 func TestReentrantLeasesAreLostTogether(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
@@ -287,7 +287,7 @@ func TestStatusSaysWhoHoldsAndWaits(t *testing.T) {
 	release(t, succeeded(t, next))
 }
 
-// Nothing that fmt prints of a handle has the token in it, which is a secret.
+// Whatever fmt prints of a handle does not contain the token, which is a secret.
 func TestPrintedHandlesHaveNoToken(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)

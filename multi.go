@@ -11,8 +11,8 @@ package holdfast
 // The lease is lost when one of the locks is; the others are renewed no longer then, and end with Release or their TTL. When
 // the limit of Wait passes, HeldError.Name is the lock that was held, and nothing stays held.
 //
-// NoRenew, MaxHold and MaxRenewals apply from the moment at which all locks are held: until then those that are held already
-// are renewed. A lock that is acquired again (Reentrant) keeps the bounds of the lease around it.
+// NoRenew, MaxHold and MaxRenewals apply from the moment when all locks are held; until then, those that are already held are
+// renewed. A lock that is acquired again (Reentrant) keeps the bounds of the lease around it.
 func (c *Client) Multi(names []string, opts ...MultiOption) *Lock {
 	o := resolve(c.queued(), opts)
 	return &Lock{c.e.Multi(names, o.given...), o.wait}

@@ -50,7 +50,7 @@ func TestMultiIsAllOrNothing(t *testing.T) {
 	s.cleaned()
 }
 
-// It waits for each lock in that lock's queue, and holds the earlier ones meanwhile.
+// A Multi waits for each lock in that lock's queue, while it holds the earlier ones.
 func TestMultiWaitsInTheQueues(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
@@ -88,7 +88,7 @@ func TestMultiGivesUpWithItsContext(t *testing.T) {
 	s.cleaned()
 }
 
-// The lease is lost with one of its locks.
+// The lease is lost when one of its locks is.
 func TestMultiIsLostWithOne(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)

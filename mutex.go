@@ -56,12 +56,13 @@ func (c *Client) mutex(name string, o options, own ...engine.Option) *Lock {
 // the lease that would expire first. That is most often one left behind by a process that has died; but a lease with
 // a shorter TTL, or a waiter that was handed the lock a moment ago, comes before it, and so may the caller's own. Leases
 // that are nested end together, and count as one. The holder is told, with ErrLost (LossSuperseded), by its next renewal;
-// one that is not renewed any more believes in its lease until its deadline. With the last lease the lock goes to the first
+// one that is no longer renewed lasts, for its holder, until its deadline. With the last lease the lock goes to the first
 // in the queue.
 //
-// ErrNotHeld says that nobody holds the lock: it has expired, or was released. ErrNotOwner says that another owner does;
-// it also matches ErrHeld, and errors.As with *HeldError tells who. Neither changes anything. Once begun, ReleaseOwner continues even if ctx ends, for
-// as long as Config.RetryTimeout. After ErrAmbiguous the lease may have been ended: calling again could end another.
+// ErrNotHeld says that nobody holds the lock: it has expired or was released. ErrNotOwner says that another owner does; it
+// also matches ErrHeld, and errors.As with *HeldError tells who. Neither changes anything. Once begun, ReleaseOwner
+// continues even if ctx ends, for as long as Config.RetryTimeout. After ErrAmbiguous the lease may have been ended: calling
+// again could end another.
 func (c *Client) ReleaseOwner(ctx context.Context, name, owner string) (left int, err error) {
 	left, err = c.e.Mutex(name, engine.OwnedBy(owner)).ReleaseOwner(ctx)
 	return left, leave(err)

@@ -106,7 +106,7 @@ func TestTryAcquireDoesNotPassWaiters(t *testing.T) {
 	release(t, succeeded(t, next))
 }
 
-// A waiter that polls asks again and again, has no place in the queue, and gets the lock when it is free.
+// A poller asks again and again, has no place in the queue, and gets the lock once it is free.
 func TestAPollerGetsTheLock(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
@@ -139,7 +139,7 @@ func TestAPollerGetsTheLock(t *testing.T) {
 	s.cleaned()
 }
 
-// MutexKey is the lock of programs that use SET NX under the key itself.
+// MutexKey shares the lock with programs that use SET NX on the key itself.
 func TestMutexKeyIsSharedWithOtherPrograms(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
@@ -267,7 +267,7 @@ func TestMaxDepthBoundsAnOwnersLeases(t *testing.T) {
 	s.cleaned()
 }
 
-// An OwnerMutex has its owner already.
+// An OwnerMutex refuses the option Owner.
 func TestOwnerMutexRefusesTheOptionOwner(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)

@@ -20,8 +20,8 @@ import (
 //
 // Every lease counts: each of the nested leases of a Reentrant lock, the readers that share a hold, each term of an Election,
 // and the lease of a party of a Latch or Barrier. A Multi or Quorum is one acquire and one lease; only Renewed and
-// RenewFailed come for each of its parts. RWMutex.Downgrade and TryUpgrade are an acquire of the other side; the first lease
-// is released meanwhile, unless TryUpgrade fails with ErrHeld. A Quorum tells the observers of its first client.
+// RenewFailed come for each of its parts. RWMutex.Downgrade and TryUpgrade are an acquire of the other side, during which the
+// first lease is released, unless TryUpgrade returns ErrHeld. A Quorum tells the observers of its first client.
 //
 // A function that panics is logged with its stack, at level ERROR, and changes nothing about the lock.
 type Observer struct {
@@ -34,15 +34,15 @@ type Observer struct {
 	AcquireEnd func(ctx context.Context, e AcquireEvent)
 	// Renewed is called when a lease was renewed or extended.
 	Renewed func(ctx context.Context, e LeaseEvent)
-	// RenewFailed is called when a try to renew failed. It is tried again until the deadline.
+	// RenewFailed is called when a renewal failed. Renewals are retried until the deadline.
 	RenewFailed func(ctx context.Context, e LeaseEvent)
 	// Lost is called when a lease was lost. Each granted lease ends with Lost or Released. A lease that is not released after
 	// Client.Close is lost when it expires.
 	Lost func(ctx context.Context, e LeaseEvent)
-	// Released is called when a lease was released or detached. If the server did not answer a release (Err), the lease is over, too.
+	// Released is called when a lease was released or detached. The lease is over even if the release failed (Err).
 	Released func(ctx context.Context, e LeaseEvent)
-	// ServerLost is called when the server stops answering, or does not answer at first: once for each outage. An error that
-	// the server sends is an answer, and so is any answer of a node of a Cluster.
+	// ServerLost is called once for each outage: when the server stops answering, or does not answer in the first place. An
+	// error that the server sends counts as an answer, and so does an answer from any node of a Cluster.
 	ServerLost func(e ServerEvent)
 	// ServerFound is called when it answers again.
 	ServerFound func(e ServerEvent)
@@ -214,7 +214,7 @@ func newLeaseEvent(e engine.LeaseEvent) LeaseEvent {
 	return own
 }
 
-// newSubject returns an event that says of which lock it is.
+// newSubject returns an event that says which lock it is about.
 func newSubject(s engine.Subject) LeaseEvent {
 	h := holder(engine.Holder{Form: s.Kind, Weight: s.Weight})
 	own := LeaseEvent{Name: s.Name, Kind: kinds[s.Kind], Mode: h.Mode, Permits: h.Permits, Owner: s.Owner}

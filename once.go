@@ -60,8 +60,8 @@ type Completion struct {
 //
 // f's error is returned joined with the release's, and as it is if only f fails. An error that matches ErrLost says that the
 // lock was lost while f ran: the run does not count then, whatever f did. ErrOnceExhausted says that MaxTries are used up;
-// other errors are those of Lock.Acquire. When f has returned nil, its completion is recorded also if ctx has ended, and
-// that is tried for as long as the lease lasts; after an error in that the run may count or not. A result longer than 64 KiB
+// other errors are those of Lock.Acquire. When f has returned nil, its completion is recorded even if ctx has ended, and
+// that is tried for as long as the lease lasts; if it fails, the run may count or not. A result longer than 64 KiB
 // is left out, and ErrInvalid returned; the run counts. f's context is that of Lock.Do. When f panics, the run does not count.
 func (o *Once) Do(ctx context.Context, f func(ctx context.Context, l *Lease) (result string, err error)) (Completion, error) {
 	run := newRun(ctx, f)

@@ -117,7 +117,7 @@ func TestMaxTries(t *testing.T) {
 	}
 }
 
-// A caller that comes while another process runs the job waits for the outcome.
+// A caller that comes while another process runs the job waits for it to finish.
 func TestOnceWaitsForWhoRunsIt(t *testing.T) {
 	t.Parallel()
 	for _, result := range []error{nil, errBroken} {
@@ -144,7 +144,7 @@ func TestOnceWaitsForWhoRunsIt(t *testing.T) {
 	}
 }
 
-// What was completed counts, although its caller's context has ended.
+// A completed run counts even if its caller's context has ended.
 func TestOnceOfAContextThatEnds(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)

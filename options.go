@@ -62,9 +62,9 @@ func Wait(d time.Duration) WaitOption {
 // Reentrant lets the holder acquire the lock again, without waiting and without asking the server: with a context made
 // from its lease's, Lease.Context, or from the one that Do gives. Each such lease has the fence of the first and is
 // released by itself, in any order; the last release gives the lock up. What ends the lock for one of them ends it for all.
-// Both the lease and the lock that is acquired within it have to be Reentrant; otherwise the acquire returns ErrDeadlock.
+// Both the lock of the lease and the lock acquired within it must be Reentrant; otherwise the acquire returns ErrDeadlock.
 //
-// The writer of an RWMutex may also read so. A reader that wants to write gets ErrDeadlock: that is for TryUpgrade.
+// The writer of an RWMutex may also acquire it for reading. A reader that wants to write gets ErrDeadlock; see TryUpgrade.
 func Reentrant() ReentrantOption { return reentrantOption{change: given(engine.Reentrant(true))} }
 
 // MaxDepth bounds how many leases of a Reentrant lock are nested: one more gets ErrDepth. Of an OwnerMutex it also bounds

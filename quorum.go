@@ -33,9 +33,9 @@ type QuorumConfig struct {
 }
 
 // NewQuorum returns the quorum of these clients' servers: 3 to 31, best an odd number, all Strict. With 4 nodes, as with 3,
-// only one may be down: a majority of 4 is 3. The caller closes the clients, after the leases were released. Nothing is sent. Clients that
-// do not fit are ErrInvalid: two of one server, with another MaxTTL each, or with MinReplicas or Fsync, which a quorum has
-// its nodes for. A nil cfg means the defaults.
+// only one may be down: a majority of 4 is 3. The caller closes the clients after releasing the leases. Nothing is sent.
+// Clients that do not fit together are ErrInvalid: two for the same server, different values of MaxTTL, or MinReplicas or
+// Fsync, in whose place a quorum has its nodes. A nil cfg means the defaults.
 func NewQuorum(clients []*Client, cfg *QuorumConfig) (*Quorum, error) {
 	nodes := make([]*engine.Client, len(clients))
 	for i, c := range clients {
@@ -83,7 +83,7 @@ func (q *Quorum) Election(name string, opts ...ElectionOption) *Election {
 	return &Election{q.e.Election(name, resolve(options{given: q.common}, opts).given...)}
 }
 
-// Admit admits new nodes: all of them have to be there. Run it once for a new quorum, by hand; also after a majority has
+// Admit admits new nodes: all of them have to be there. Run it by hand, once for a new quorum, and again after a majority has
 // restarted and lost its data, for which the others cannot vouch. A node that is replaced, or comes back empty, while a
 // majority goes on, needs a quarantine, but no Admit.
 //

@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/redistest"
 )
 
-// ensemble is some independent servers.
+// ensemble is a set of independent servers.
 type ensemble struct {
 	t     *testing.T
 	nodes []*redistest.Server
@@ -35,7 +35,7 @@ func (e *ensemble) stop(i int) {
 	e.down = true
 }
 
-// clients returns a new client of each server: together they are another process.
+// clients returns a new client for each server, as another process would have them.
 func (e *ensemble) clients(change ...func(*holdfast.Config)) (all []*holdfast.Client) {
 	e.t.Helper()
 	for _, node := range e.nodes {
@@ -62,7 +62,7 @@ func (e *ensemble) clients(change ...func(*holdfast.Config)) (all []*holdfast.Cl
 	return all
 }
 
-// quorum returns a new process's quorum of the servers. A machine that is slow for a moment makes no node count as down.
+// quorum returns a quorum with new clients. Its timeouts are so long that a slow machine does not make a node count as down.
 func (e *ensemble) quorum(change ...func(*holdfast.Config)) *holdfast.Quorum {
 	e.t.Helper()
 	q, err := holdfast.NewQuorum(e.clients(change...), &holdfast.QuorumConfig{NodeTimeout: 10 * time.Second})
@@ -72,7 +72,7 @@ func (e *ensemble) quorum(change ...func(*holdfast.Config)) *holdfast.Quorum {
 	return q
 }
 
-// admitted returns servers that a quorum has admitted.
+// admitted returns servers that have been admitted.
 func admitted(t *testing.T) *ensemble {
 	t.Helper()
 	e := newEnsemble(t)
@@ -151,7 +151,7 @@ func TestTheProcessesOfAQuorumTakeTurns(t *testing.T) {
 	all.Wait()
 }
 
-// A lock outlives a node, and no lock is granted without a majority.
+// A lock survives the loss of a node, but no lock is granted without a majority.
 func TestAQuorumNeedsAMajority(t *testing.T) {
 	t.Parallel()
 	e := admitted(t)

@@ -14,7 +14,7 @@ import (
 
 func TestMain(m *testing.M) { redistest.Main(m) }
 
-// space is what one test has of the server that all tests share: the keys and channels that begin with its prefix.
+// space is one test's part of the shared server: the keys and channels that begin with its prefix.
 type space struct {
 	t      *testing.T
 	server *redistest.Server
@@ -26,7 +26,7 @@ func newSpace(t *testing.T) *space {
 	return &space{t, redistest.Shared(t), redistest.Prefix()}
 }
 
-// client returns a new client, which to the server is another process. Its leases and timeouts outlast a machine that
+// client returns a new client, which the server takes for another process. Its leases and timeouts outlast a machine that
 // stands still for some seconds, unless change says otherwise.
 func (s *space) client(change ...func(*holdfast.Config)) *holdfast.Client {
 	s.t.Helper()
@@ -56,7 +56,7 @@ func (s *space) clientWith(d driver.Driver, change ...func(*holdfast.Config)) *h
 	return c
 }
 
-// tapped returns a client each of whose calls goes to on.
+// tapped returns a client whose calls all go through on.
 func (s *space) tapped(on func(ctx context.Context, call driver.Call, next redistest.Run) (string, error), change ...func(*holdfast.Config)) *holdfast.Client {
 	s.t.Helper()
 	return s.clientWith(redistest.Tap{Driver: s.server.Driver(), On: on}, change...)
@@ -79,8 +79,8 @@ func (s *space) key(name string) string { return s.prefix + "{" + name + "}" }
 func (s *space) steal(name string) { s.t.Helper(); s.do("SET", s.key(name), "theirs") }
 func (s *space) give(name string)  { s.t.Helper(); s.do("DEL", s.key(name)) }
 
-// cleaned requires that the server soon has nothing left of the test's locks. What remembers late requests expires by
-// itself.
+// cleaned requires that soon nothing of the test's locks is left on the server, except what remembers late requests and
+// expires by itself.
 func (s *space) cleaned() {
 	s.t.Helper()
 	eventually(s.t, "nothing is left on the server", func() bool {
@@ -93,7 +93,7 @@ func (s *space) cleaned() {
 	})
 }
 
-// patience bounds waits for what has to happen. It is for tests that hang.
+// patience bounds waits for what has to happen, so that a test that hangs ends.
 const patience = time.Minute
 
 // mortal is the TTL of leases that are to end by themselves. It is long enough for a grant to arrive in time.
@@ -109,7 +109,7 @@ func eventually(t *testing.T, what string, f func() bool) {
 	}
 }
 
-// receive waits for what a goroutine has to send.
+// receive waits for a value from a goroutine.
 func receive[T any](t *testing.T, from <-chan T) T {
 	t.Helper()
 	select {
@@ -121,7 +121,7 @@ func receive[T any](t *testing.T, from <-chan T) T {
 	}
 }
 
-// outcome is what a call in a goroutine returned.
+// outcome is the result of a call in a goroutine.
 type outcome[T any] struct {
 	value T
 	err   error
@@ -157,7 +157,7 @@ func wantWaiting[T any](t *testing.T, who string, from <-chan T) {
 	}
 }
 
-// soon returns a context for calls that must not take for ever.
+// soon returns a context for calls that must not hang.
 func soon(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	t.Cleanup(cancel)
@@ -182,8 +182,7 @@ func release(t *testing.T, leases ...*holdfast.Lease) {
 	}
 }
 
-// answered calls f until the server answers it in time. How long a bounded wait allows for that is no matter of the tests, and a
-// machine can be slower.
+// answered calls f until the server has answered it in time: a slow machine can miss the bound of a short Wait.
 func answered(t *testing.T, f func() error) error {
 	t.Helper()
 	for end := time.Now().Add(patience); ; {
@@ -215,7 +214,7 @@ func awaitWaiters(t *testing.T, l locked, n int) {
 	eventually(t, "the waiters are queued", func() bool { return len(status(t, l).Waiters) == n })
 }
 
-// awaitRelease waits until nobody holds the lock: what is taken back in the background is so some time after the call.
+// awaitRelease waits until nobody holds the lock, as after a release in the background.
 func awaitRelease(t *testing.T, l locked) {
 	t.Helper()
 	eventually(t, "the lock is free", func() bool { return !status(t, l).Held() })

@@ -134,7 +134,7 @@ func TestTryUpgrade(t *testing.T) {
 	s.cleaned()
 }
 
-// Downgrade and TryUpgrade take the other side's lease of the same lock; otherwise nothing changes.
+// Downgrade and TryUpgrade refuse leases of the wrong side or of another lock, and change nothing then.
 func TestChangesOfSideRefuseOtherLeases(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
@@ -165,7 +165,7 @@ func TestChangesOfSideRefuseOtherLeases(t *testing.T) {
 	s.cleaned()
 }
 
-// A change of sides that cannot reach the lock any more loses it.
+// A lease whose lock is gone is lost when it changes sides.
 func TestDowngradeOfALostLease(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)

@@ -22,7 +22,7 @@ func TestSemaphoreCountsItsPermits(t *testing.T) {
 	s.cleaned()
 }
 
-// A waiter that wants many permits is not passed by those that want few.
+// Waiters that want few permits do not overtake one that wants many.
 func TestSemaphoreServesInOrder(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
@@ -44,7 +44,7 @@ func TestSemaphoreServesInOrder(t *testing.T) {
 	s.cleaned()
 }
 
-// Programs that disagree about the number of permits are told so.
+// Programs that disagree about the number of permits get ErrMismatch.
 func TestSemaphoresOfDifferentSizes(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)

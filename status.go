@@ -12,14 +12,14 @@ type Status struct {
 	Name    string
 	Key     string // "" of several locks
 	Kind    Kind
-	Holders []Holder // none: it is free. Of more than 100,000, so many
+	Holders []Holder // none if it is free; at most 100,000
 	// Waiters are those in the server's queue, in order: the first 1,000 of them, and of Multi those of each lock in turn,
 	// the first 1,000 each. Processes that died without leaving are among them until it would be their turn, or for some
 	// minutes. The servers of a Quorum have no queue.
 	Waiters []Waiter
 	Waiting int // how many wait in all
 	// Limit is the number of permits of a semaphore, or of parties of a latch or barrier, as the server has it; if it has
-	// none, because nobody uses the lock, as the caller has it. Of other locks it is 0.
+	// none, because nobody uses the lock, it is the caller's number. For other locks it is 0.
 	Limit int
 	Count int       // parties of a latch that have not counted down, else 0
 	Fence uint64    // of the latest grant; 0 of a mutex that is free

@@ -12,8 +12,8 @@ import (
 // Ticket carries a detached lease to another process: Lease.Detach makes it, and Client.Adopt takes the lock over. It is a
 // secret: it gives its bearer the lock. The zero Ticket is for no lock.
 type Ticket struct {
-	// Behind two pointers fmt does not show the secret of a ticket that is an unexported field of something else, which it
-	// prints without calling methods.
+	// fmt prints unexported fields of other types without calling their methods. It does not follow the second pointer, so
+	// it does not show the secret then either.
 	t **engine.Ticket
 }
 
@@ -35,9 +35,9 @@ func (t Ticket) Name() string {
 	return t.engine().Lock
 }
 
-// MarshalText returns the ticket as text, secret included, to be handed over: at most 2 KiB of letters, digits, dots, dashes
-// and underscores. Package json writes a ticket so, too, also within something else: beware of logging that as JSON. The
-// zero Ticket is ErrInvalid.
+// MarshalText returns the ticket as text to hand over, at most 2 KiB of letters, digits, dots, dashes and underscores. The
+// text contains the secret. Package json uses it too, even for a ticket inside another value, so do not log tickets as JSON.
+// The zero Ticket is ErrInvalid.
 func (t Ticket) MarshalText() ([]byte, error) {
 	if t.t == nil {
 		return nil, fmt.Errorf("%w: the ticket is empty", ErrInvalid)
@@ -70,8 +70,8 @@ func (t Ticket) Format(s fmt.State, _ rune) { _, _ = fmt.Fprint(s, t.String()) }
 // LogValue returns String.
 func (t Ticket) LogValue() slog.Value { return slog.StringValue(t.String()) }
 
-// Detach ends the lease here, with ErrReleased, and keeps the lock held for ttl at least, until whoever gets the ticket
-// adopts it: another process, most often. In between nobody believes they hold the lock, and nobody else gets it. If nobody
+// Detach ends the lease here, with ErrReleased, and keeps the lock held for at least ttl, until somebody with the ticket
+// adopts it, usually another process. In between nobody believes they hold the lock, and nobody else gets it. If nobody
 // adopts it in time, it is free. The ttl is from 1 ms to Config.MaxTTL; the lock is never held for less than the lease would
 // have lasted. Client.ExtendTicket keeps it longer.
 //
@@ -92,25 +92,25 @@ func (l *Lease) Detach(ctx context.Context, ttl time.Duration) (Ticket, error) {
 }
 
 // Adopt takes over the lock that a ticket stands for, under a new fence, above the detached lease's. The lease is like any
-// other: it is renewed, and Release serves those who wait. Its options are its own, not those of the lease that was
-// detached, and so are those of c's Config. If the ticket had more time left than the TTL, the lease begins with that,
-// though no longer than Config.MaxTTL.
+// other: it is renewed, and Release hands the lock to the next waiter. Its options are those given here and in c's Config,
+// not those of the lease that was detached. If the ticket had more time left than the TTL, the lease begins with that time,
+// up to Config.MaxTTL.
 //
-// A ticket is adopted once, by one caller, in whatever process. ErrLost says that it is no longer valid: it was adopted, it has
-// expired, or the lock was deleted. A ticket for another Config.Prefix, and an empty one, are ErrInvalid. Adopt does not
-// wait: when a Strict server grants nothing yet, it returns ErrQuarantine, and the ticket is as good as before.
+// A ticket is adopted once, by one caller, in whatever process. ErrLost says that it is no longer valid: it was adopted, it
+// has expired, or the lock was deleted. A ticket for another Config.Prefix, and an empty one, are ErrInvalid. Adopt does
+// not wait: while a Strict server is in quarantine, it returns ErrQuarantine, and the ticket stays valid.
 //
-// Adopt asks again while the server is not available, for at most Config.RetryTimeout or until ctx ends; however often it
-// asks, the lock is adopted once. After ErrAmbiguous, which comes with ErrReplicas, too, the lock was perhaps adopted: then it
-// is given back in the background, and others get it. To try again does no harm; ErrLost tells that the ticket is used up.
-// After any other error the ticket is as good as before.
+// Adopt retries while the server is unavailable, for at most Config.RetryTimeout or until ctx ends; however often it retries,
+// the lock is adopted once. ErrAmbiguous, which also accompanies ErrReplicas, says that the lock may have been adopted. If it
+// was, it is released in the background. Trying again does no harm: ErrLost says that the ticket is used up. After any other
+// error the ticket stays valid.
 func (c *Client) Adopt(ctx context.Context, t Ticket, opts ...Option) (*Lease, error) {
 	return newLease(c.e.Adopt(ctx, t.engine(), resolve(options{given: c.common}, opts).given...))
 }
 
-// ExtendTicket keeps a detached lock held for at least ttl from now, 1 ms to Config.MaxTTL. It never shortens that. The
-// ticket stays valid, also after an error, unless that matches ErrLost: then it was adopted, it has expired, or the lock was
-// deleted.
+// ExtendTicket keeps a detached lock held for at least ttl from now, 1 ms to Config.MaxTTL. It never shortens the time left.
+// The ticket stays valid, even after an error, unless the error matches ErrLost: then it was adopted, it has expired, or the
+// lock was deleted.
 func (c *Client) ExtendTicket(ctx context.Context, t Ticket, ttl time.Duration) error {
 	return leave(c.e.ExtendTicket(ctx, t.engine(), ttl, c.common...))
 }

@@ -18,7 +18,7 @@ func detach(t *testing.T, lease *holdfast.Lease, ttl time.Duration) holdfast.Tic
 	return ticket
 }
 
-// carried is the ticket as another process reads it.
+// carried returns the ticket as another process reads it.
 func carried(t *testing.T, ticket holdfast.Ticket) (read holdfast.Ticket) {
 	t.Helper()
 	text, err := ticket.MarshalText()
@@ -138,7 +138,7 @@ func TestTicketsThatAreNone(t *testing.T) {
 	release(t, lease)
 }
 
-// What is printed of a ticket is not its secret.
+// Printing a ticket does not show its secret.
 func TestPrintedTicketsAreNoSecret(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)

@@ -95,9 +95,9 @@ var share = Share{Kind: Semaphore, Limit: 5, Weight: 2}
 var acquireReplies = map[string]any{
 	"granted " + now + " 60000 7 3":   AcquireReply{Head: head(Granted), Grant: Grant{TTL: time.Minute, Fence: 7, Block: 3}},
 	"granted " + now + " -1 7 1":      AcquireReply{Head: head(Granted), Grant: Grant{TTL: -time.Millisecond, Fence: 7, Block: 1}},
-	"held " + now + " 5 2 " + value:   AcquireReply{Head: head(Held), Holder: Holder{TTL: 5 * time.Millisecond, Waiters: 2, Ours: true, Value: holder}},
-	"held " + now + " -2 0 ":          AcquireReply{Head: head(Held), Holder: Holder{TTL: -time.Millisecond}},
-	"held " + now + " 5 0 their text": AcquireReply{Head: head(Held), Holder: Holder{TTL: 5 * time.Millisecond}},
+	"held " + now + " 5 2 " + value:   AcquireReply{Head: head(Held), Holder: &Holder{TTL: 5 * time.Millisecond, Waiters: 2, Ours: true, Value: holder}},
+	"held " + now + " -2 0 ":          AcquireReply{Head: head(Held), Holder: &Holder{TTL: -time.Millisecond}},
+	"held " + now + " 5 0 their text": AcquireReply{Head: head(Held), Holder: &Holder{TTL: 5 * time.Millisecond}},
 	"gone " + now:                     AcquireReply{Head: head(Gone)},
 	"late " + now:                     AcquireReply{Head: head(Late)},
 	"quarantined " + now + " 1500":    AcquireReply{Head: head(Quarantined), Refusal: Refusal{Quarantine: 1500 * time.Millisecond}},

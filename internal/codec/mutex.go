@@ -78,7 +78,7 @@ func (q *Acquire) member(wanted string) string {
 type AcquireReply struct {
 	Head
 	Grant   Grant
-	Holder  Holder
+	Holder  *Holder // a pointer, since it is large and a free lock has none
 	Place   Place
 	Holds   int // of the owner
 	Refusal Refusal
@@ -113,7 +113,8 @@ func (q *Acquire) Parse(text string) (AcquireReply, error) {
 	case word == Granted:
 		reply.Grant = Grant{TTL: r.ttl(), Fence: r.fence(1), Block: r.number(1)}
 	case word == Held && !waits:
-		reply.Holder = r.holder()
+		holder := r.holder()
+		reply.Holder = &holder
 	case word == Queued && waits:
 		reply.Place = Place{TTL: r.ttl(), Score: r.number(0), Rank: r.count(1), Receivers: r.count(0), Foreign: r.is("foreign", "ours")}
 	case word == Gone, word == Late:

@@ -9,14 +9,14 @@ import (
 	"github.com/holdfast-go/holdfast/internal/wire"
 )
 
-// Status asks who holds a lock, some holders at a time, and who waits for it: status.lua.
+// Status asks who holds a lock, a page of holders at a time, and who waits for it: status.lua.
 type Status struct {
 	Lock    Lock
-	Kind    string  // the lock's, as WhatIsReply has it; "" for any, and then Waiters does not count
+	Kind    string  // the lock's, as in WhatIsReply; "" for any, and then Waiters is ignored
 	Others  []Queue // if the lock may be of other kinds than Kind
 	Cursor  string  // "0", or the reply's Next
-	Holds   int     // about how many to look at
-	Waiters int     // how many to tell at most
+	Holds   int     // about how many holders to return
+	Waiters int     // the most to return
 }
 
 // Queue is where those wait who want a lock of a kind.
@@ -37,13 +37,15 @@ func (q *Status) Call() driver.Call {
 // HoldsForeign is the kind of a lock that this library did not write.
 const HoldsForeign = "foreign"
 
-// StatusReply has some of a lock's holders, and its first waiters: StatusIs.
+// StatusReply is the reply to Status: a page of a lock's holders and, on the first page, its first waiters.
 type StatusReply struct {
 	Head
-	Kind    string // HoldsNothing, HoldsMutex, HoldsRedisson, a kind of lock that several may hold, or HoldsForeign; with Others it is the kind of a lock that does not exist, but is waited for
-	Fence   uint64 // of the latest grant; 0 if only a hold says it
-	Limit   int    // of all weights; 0 if the server has none
-	Count   int    // of a latch: how many parties have not counted down; -1 if the server has none
+	// Kind is HoldsNothing, HoldsMutex, HoldsRedisson, a kind of lock that several may hold, or HoldsForeign. With Others it
+	// is the kind of a lock that nobody holds if somebody waits for it.
+	Kind    string
+	Fence   uint64 // of the latest grant; 0 if only the holds have it
+	Limit   int    // of the sum of all weights; 0 if the server has no limit
+	Count   int    // of a latch: parties that have not counted down; -1 if the server has no count
 	Queued  int    // how many wait
 	Next    string
 	Holds   []Hold
@@ -56,7 +58,7 @@ func (r *StatusReply) IsLast() bool { return r.Next == "0" }
 // Waiter is an entry of a lock's queue.
 type Waiter struct {
 	Since  int64 // server time, µs
-	Weight int   // 0 of a lock with one holder
+	Weight int   // 0 for a lock with one holder
 	Info   wire.Info
 }
 

@@ -62,6 +62,10 @@ const maxSleepBehind = 10 * time.Second
 // minSleepBehind is the shortest, however short leases are.
 const minSleepBehind = 500 * time.Millisecond
 
+// maxSleepStrict is the longest time between two checks of the first waiter in Strict mode. Nobody is notified when an
+// operator ends a quarantine.
+const maxSleepStrict = 5 * time.Second
+
 // maxSleepRedisson is the longest time between two checks of a lock held by a client of Redisson.
 // Such clients announce their releases, but a RedissonSpinLock does not, and neither does an
 // operator who deletes the lock.
@@ -362,6 +366,8 @@ func (acq *acquirer) sleepTime(q codec.Place) time.Duration {
 		return schedule.Jitter(d, 20)
 	case q.TTL < 0:
 		return schedule.Jitter(maxSleep, 20)
+	case acq.queue.c.cfg.Strict:
+		return min(q.TTL, maxSleepStrict) + time.Millisecond + rand.N(10*time.Millisecond)
 	}
 	return min(q.TTL, maxSleep) + time.Millisecond + rand.N(10*time.Millisecond)
 }

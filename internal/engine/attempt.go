@@ -133,10 +133,20 @@ func (a *attempt) request(q codec.Acquire) acquireRequest {
 	return &q
 }
 
-// said is what the server says to an attempt that asks for its lock: it is granted, or the reply says what else is.
+// said is what the server says to an attempt that asks for its lock: it is granted, or the reply says what else is. The reply
+// is large, and would make every stack on the way of a free lock grow.
 type said struct {
 	hold *hold // if the lock is granted
-	codec.AcquireReply
+	*codec.AcquireReply
+}
+
+// holder returns the holder that the reply names, or nil.
+func (s said) holder(l *target) *Holder {
+	if s.Word != codec.Held {
+		return nil
+	}
+	h := l.holderOf(s.Holder)
+	return &h
 }
 
 // ask asks for the lock and for that many fences.
@@ -216,7 +226,8 @@ func (a *attempt) heard(r answer[codec.AcquireReply]) (said, error) {
 	case codec.Deep:
 		return said{}, a.l.tooDeep()
 	}
-	return said{AcquireReply: r.reply}, nil
+	reply := r.reply
+	return said{AcquireReply: &reply}, nil
 }
 
 // recordLead notes by how much that fence is ahead of the time in the lock's value, which is now:

@@ -210,8 +210,8 @@ func (p *BarrierParty) broken(reply *codec.AwaitReply) *BrokenError {
 	}
 }
 
-// expelled ends the lease, because the server says with that word that it does not know the party any more, and returns
-// why it has ended.
+// expelled ends the lease of a party that the server, in a reply with that word, no longer knows. It returns the lease's
+// error.
 func (p *BarrierParty) expelled(word codec.Word) error {
 	h := p.g
 	h.mu.Lock()

@@ -30,7 +30,7 @@ var (
 	ErrNotOwner = errors.New("holdfast: lock is another owner's")
 	// ErrClosed says that the Client was closed.
 	ErrClosed = exec.ErrClosed
-	// ErrDeadlock says that a lock was acquired within a lease of it for which that acquire would wait.
+	// ErrDeadlock says that an acquire would wait for a lease that its context carries.
 	ErrDeadlock = errors.New("holdfast: caller holds the lock")
 	// ErrDepth says that a Reentrant lock was acquired within itself more often than
 	// MaxDepth allows. What is held stays held.
@@ -120,7 +120,7 @@ func (e *HeldError) Error() string {
 	return fmt.Sprintf("holdfast: lock %q is held by %s for %s", e.Name, h.Who(), ttlText(h.TTL))
 }
 
-// Who describes a holder that has given at least one of its names.
+// Who describes a holder by its owner, host and process, as far as they are known.
 func (h Holder) Who() string {
 	owner := "somebody"
 	if h.Owner != "" {
@@ -188,7 +188,7 @@ type LostError struct {
 	Name   string
 	Reason LossReason
 	By     string // who did it, if that is known
-	Err    error  // what renewals met last, or nil
+	Err    error  // error of the last renewal, or nil
 }
 
 func (e *LostError) Error() string {
@@ -201,7 +201,7 @@ func (e *LostError) Error() string {
 	return fmt.Sprintf("holdfast: lease of %q lost: %s", e.Name, e.Reason)
 }
 
-// missing returns the error of a lease that the server does not know any more, as it says.
+// missing returns the error of a lease that, by that word of a reply, the server no longer knows.
 func (l *target) missing(word codec.Word) *LostError {
 	lost := &LostError{Name: l.name, Reason: LossTaken}
 	switch word {

@@ -33,7 +33,7 @@ type hold struct {
 
 	mu            sync.Mutex
 	lease         *holdLease    // the current one; nil before begin
-	more          *more         // what only some holds have; nil until something is needed of it
+	more          *more         // nil until some of it is needed
 	since         clock.Instant // local time of the grant, about
 	anchor        clock.Instant // when the request was sent that valid counts from
 	valid         time.Duration // how long the hold lasts, from anchor
@@ -56,14 +56,14 @@ type hold struct {
 	extended bool  // Extend asked for more than the lock's TTL
 	kept     bool  // it has a reference to its wait queue; guarded by the queue
 
-	first holdLease // with it, since a hold without a lease is of no use: one allocation instead of two
+	first holdLease // here because every hold needs one: one allocation instead of two
 }
 
 // more is what only some holds have.
 type more struct {
 	leases []*holdLease  // besides hold.lease at the same time, of other readers or of the same holder
 	landed chan struct{} // closed when flying drops to 0; nil if nobody waits for that
-	bounds *bounds       // if they are not those of the lock's options, and from the grant on; or nil
+	bounds *bounds       // nil: those of the lock's options, counted from the grant
 }
 
 // state is the stage of a hold's life. What a release does follows from it.
@@ -122,8 +122,8 @@ func (h *hold) isPassable() bool {
 	return (h.more == nil || h.more.bounds == nil) && h.l.set.passable()
 }
 
-// begin starts the renewals and returns the first lease. If the hold is over already,
-// because the server has granted the lock again, so is the lease.
+// begin starts the renewals and returns the first lease. That lease has ended already if the hold
+// is over because the server has granted the lock again.
 func (h *hold) begin() *holdLease {
 	c := h.l.c
 	h.mu.Lock()
@@ -244,7 +244,7 @@ func (h *hold) hasLease() bool {
 	return h.lease.ended == nil || slices.ContainsFunc(h.joinedLeases(), func(l *holdLease) bool { return l.ended == nil })
 }
 
-// hasBeliever reports whether somebody relies on a lease of the hold that is not part of another. The caller holds h.mu.
+// hasBeliever reports whether a lease of the hold is held that is not part of a JointLease. The caller holds h.mu.
 func (h *hold) hasBeliever() bool {
 	relies := func(l *holdLease) bool { return l.ended == nil && !l.part }
 	return relies(h.lease) || slices.ContainsFunc(h.joinedLeases(), relies)

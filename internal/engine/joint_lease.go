@@ -33,18 +33,19 @@ type JointLease struct {
 	observed *observation // what observers are told of it; nil if nobody is
 }
 
-// JoinNodes makes one lease, with that fence, of what nodes of a quorum have granted. It lasts while need of them do. of is
-// the lock on one of the nodes. onLoss, unless it is nil, is called when a node loses the lock but the lease is held.
-func JoinNodes(ctx context.Context, of *NodeLock, need int, fence uint64, granted []*NodeAttempt, onLoss func(*JointLease)) *JointLease {
+// JoinNodes makes one lease, with that fence, from what nodes of a quorum have granted. The lease lasts while need of the
+// grants do. of is the lock on one of the nodes. If onLoss is not nil, it is called when a node loses the lock while the
+// lease is still held.
+func JoinNodes(of *NodeLock, need int, fence uint64, granted []*NodeAttempt, onLoss func(*JointLease)) *JointLease {
 	parts := make([]*holdLease, len(granted))
 	for i, v := range granted {
 		parts[i] = v.h.begin()
 	}
 	m := &JointLease{of: &several{c: of.l.c, name: of.l.name, set: of.l.set}, need: need, voted: true, fence: fence, onLoss: onLoss}
-	return m.begin(ctx, parts)
+	return m.begin(parts)
 }
 
-// Add adds what another node has granted. If the lease has ended, it gives that back.
+// Add adds another node's grant. If the lease has ended, Add releases the grant.
 func (m *JointLease) Add(v *NodeAttempt) {
 	p := v.h.begin()
 	if m.Err() != nil || !m.add(p) {
@@ -53,9 +54,9 @@ func (m *JointLease) Add(v *NodeAttempt) {
 }
 
 // begin makes one lease of parts, and returns it.
-func (m *JointLease) begin(ctx context.Context, parts []*holdLease) *JointLease {
+func (m *JointLease) begin(parts []*holdLease) *JointLease {
 	m.parts = parts
-	m.ctx, m.cancel = context.WithCancelCause(m.Within(context.WithoutCancel(ctx)))
+	m.ctx, m.cancel = context.WithCancelCause(m.Within(context.Background()))
 	for _, p := range parts {
 		m.watch(p)
 	}
@@ -282,9 +283,9 @@ func (m *JointLease) Release(ctx context.Context) error {
 	now := clock.Now()
 	lost := m.errAt(now)
 	m.mu.Lock()
-	parts := slices.Clone(m.parts) // under the mutex that the end is under: none is added afterwards
+	parts := slices.Clone(m.parts) // under the same mutex as the end, so that no part is added in between
 	if lost == nil {
-		// Those that were lost earlier do not matter while the lease is held; otherwise they have ended with it.
+		// While the lease is held, parts that were lost earlier do not matter. Otherwise all have ended with it.
 		parts = slices.DeleteFunc(parts, func(p *holdLease) bool { return errors.Is(p.errAt(now), ErrLost) })
 	}
 	var onEnd func()

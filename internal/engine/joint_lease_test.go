@@ -38,7 +38,7 @@ func TestNotifyCallsOnceWhenAMultiLeaseEnds(t *testing.T) {
 	call := func() { calls.Add(1) }
 	p := part()
 	m := &JointLease{of: &several{c: c, name: "a", set: l.set}, need: 1}
-	lease := m.begin(t.Context(), []*holdLease{p})
+	lease := m.begin([]*holdLease{p})
 	if !m.Notify(call) || calls.Load() != 0 {
 		t.Errorf("while the lease is held: called %d times", calls.Load())
 	}
@@ -56,7 +56,7 @@ func TestNotifyCallsOnceWhenAMultiLeaseEnds(t *testing.T) {
 	for range 2000 { // Notify or the end may be first
 		calls.Store(0)
 		p, m := part(), &JointLease{of: &several{c: c, name: "a", set: l.set}, need: 1}
-		m.begin(t.Context(), []*holdLease{p})
+		m.begin([]*holdLease{p})
 		var late bool
 		var wg sync.WaitGroup
 		wg.Go(func() { late = !m.Notify(call) })
@@ -74,7 +74,7 @@ func TestNotifyCallsOnceWhenAMultiLeaseEnds(t *testing.T) {
 	}
 }
 
-// A node that grants its part while the lease is being released keeps nothing.
+// If a node grants its part while the lease is being released, that part is released too.
 func TestAPartAddedDuringAReleaseIsReleased(t *testing.T) {
 	c, err := New(&fake{holders: map[string]string{}}, nil)
 	if err != nil {
@@ -90,7 +90,7 @@ func TestAPartAddedDuringAReleaseIsReleased(t *testing.T) {
 		return lease
 	}
 	for range 5000 {
-		m := (&JointLease{of: &several{c: c, name: "a", set: a.set}, need: 1}).begin(t.Context(), []*holdLease{part(a)})
+		m := (&JointLease{of: &several{c: c, name: "a", set: a.set}, need: 1}).begin([]*holdLease{part(a)})
 		late := part(b)
 		var all sync.WaitGroup
 		all.Go(func() {

@@ -41,6 +41,8 @@ type kind struct {
 	reserves   bool // a renewal can reserve fences for goroutines that come later
 	reasserted bool // a holder claims the lock again if the server has lost it
 	carried    bool // a lease can be detached, and adopted by another process
+	counts     bool // the server counts the parties down, from the limit to zero
+	isVote     bool // a hold is a vote for a lock of a quorum
 }
 
 // acquireBatch acquires many locks.
@@ -84,15 +86,18 @@ func byWeight(s *settings) codec.Share {
 	return codec.Share{Kind: s.kind.name, Limit: s.limit, Weight: s.weight}
 }
 
-// kinds are the kinds that notifications name.
+// kinds are the kinds that notifications name, without those of locks that are kept as one value.
 var kinds = map[string]*kind{
 	redisson.name: &redisson, reader.name: &reader, semaphore.name: &semaphore, owned.name: &owned, barrier.name: &barrier,
 }
 
-// kindNamed returns the kind that notifications call name.
-func kindNamed(name string) *kind {
-	if k := kinds[name]; k != nil {
+// kindAt returns the kind that notifications call name, of a lock with these keys.
+func kindAt(name string, place keys.Set) *kind {
+	switch k := kinds[name]; {
+	case k != nil:
 		return k
+	case place.IsExact():
+		return &keyed
 	}
 	return &mutex
 }

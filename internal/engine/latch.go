@@ -13,6 +13,7 @@ import (
 var latch = shared(codec.Latch, kind{
 	nesting:    neverWaits,
 	hasParties: true,
+	counts:     true,
 	check:      atMost(maxPermits),
 })
 

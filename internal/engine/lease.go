@@ -26,7 +26,7 @@ type holdLease struct {
 
 	// Guarded by g.mu.
 	ended     error    // nil while it is held
-	scope     *scope   // who is to learn of its end; nil until somebody wants to
+	scope     *scope   // who is told when it ends; nil until somebody wants to be
 	trouble   *trouble // with the release; nil while there is none
 	depth     int32    // leases of this lock under whose context it was acquired
 	released  bool     // nothing is left to release
@@ -34,9 +34,9 @@ type holdLease struct {
 	part      bool     // it is part of a JointLease
 }
 
-// scope is who is to learn of a lease's end.
+// scope is who is told when a lease ends.
 type scope struct {
-	ctx      context.Context // that ends with it; nil until somebody asks for it
+	ctx      context.Context // that ends with the lease; nil until somebody asks for it
 	cancel   context.CancelCauseFunc
 	calls    calls
 	observed *observation // what observers are told of the lease; nil if nobody is
@@ -183,7 +183,7 @@ func (c *Client) checkExtension(name string, ttl time.Duration) error {
 	return c.checkTerm("Extend by", name, ttl)
 }
 
-// checkTerm returns an error if no lock can be kept for so long. what is what it was to be kept by.
+// checkTerm returns an error if ttl is not between 1 ms and MaxTTL. what says in the error which operation asked for it.
 func (c *Client) checkTerm(what, name string, ttl time.Duration) error {
 	if most := c.cfg.MaxTTL; ttl < time.Millisecond || ttl > most {
 		return fmt.Errorf("%w: lock %q: %s %s; from 1ms to %s is allowed", ErrInvalid, name, what, ttl, most)

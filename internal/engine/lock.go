@@ -41,8 +41,8 @@ type Lease interface {
 	// WhenOver calls f when the lease ends, or at once if it has ended, with what Err returns from then on. The end of the
 	// lease waits for f, which must not block and may call nothing of the lease but FenceOf. After forget, f is not called.
 	WhenOver(f func(error)) (forget func())
-	// Within returns a context made from ctx that carries the lease: with it the lock can be acquired again if it is
-	// reentrant; otherwise an acquire that would wait for the lease is refused.
+	// Within returns a context made from ctx that carries the lease. With it a reentrant lock can be acquired again; other
+	// acquires that would wait for the lease return ErrDeadlock.
 	Within(ctx context.Context) context.Context
 	Token() uint64
 	Tokens() map[string]uint64  // by the names of locks
@@ -62,6 +62,197 @@ func leased[L Lease](lease L, err error) (Lease, error) {
 		return nil, err
 	}
 	return lease, nil
+}
+
+// do calls f with a context that ends when ctx or the lease does, and releases the lease.
+func do(ctx context.Context, lease Lease, f func(ctx context.Context) error) (err error) {
+	work, cancel := context.WithCancelCause(lease.Within(ctx))
+	stop := context.AfterFunc(lease.Context(), func() { cancel(context.Cause(lease.Context())) })
+	defer func() {
+		stop()
+		released := lease.Release(ctx)
+		cancel(ErrReleased)
+		if released != nil {
+			err = errors.Join(err, released)
+		}
+	}()
+	return f(work)
+}
+
+// target is a lock on one server. It is immutable and free to make: it holds no connection, and nothing is sent before
+// it is used.
+type target struct {
+	c    *Client
+	name string
+	keys keys.Set
+	set  *settings // not to be changed: locks share them
+}
+
+// Mutex returns the lock of that name, which has one holder at a time. A name is 1 to 512 bytes of
+// UTF-8 without control characters and does not begin with a closing brace. Mutex sends nothing; a
+// bad name or option is reported as ErrInvalid when the lock is used.
+func (c *Client) Mutex(name string, opts ...Option) *target {
+	return c.newLock(name, opts)
+}
+
+// Name returns the lock's name.
+func (l *target) Name() string { return l.name }
+
+// String names the lock.
+func (l target) String() string { return fmt.Sprintf("holdfast.Lock(%q)", l.name) }
+
+// Acquire waits until it has the lock or ctx ends. The server serves processes in the order in
+// which they came, and a process serves its goroutines in the order of their calls. A free lock
+// costs one round trip; a waiter sleeps until the lock is handed to it.
+//
+// If ctx ends while others hold the lock, the error is ctx.Err(). If the server had not answered a
+// request by then, it is a *ServerError that matches ctx.Err() and, most often, ErrUnavailable.
+// Other errors are ErrClosed; ErrInvalid, before any I/O; and a *ServerError if the server or the
+// connection to it fails. After an error the caller has no lock and no place in the queue; a
+// request that is still under way is undone in the background.
+func (l *target) Acquire(ctx context.Context) (Lease, error) { return l.AcquireBy(ctx, time.Time{}) }
+
+// AcquireBy implements Lock.
+func (l *target) AcquireBy(ctx context.Context, end time.Time) (Lease, error) {
+	o := l.c.observe(ctx, l, false)
+	return o.end(l.acquireUnseen(o.within(ctx), end))
+}
+
+// acquireUnseen is AcquireBy without telling observers.
+func (l *target) acquireUnseen(ctx context.Context, end time.Time) (Lease, error) {
+	if end.IsZero() {
+		return leased(l.acquire(ctx, end))
+	}
+	return acquireBy(ctx, l.c, l.name, end, func(asking context.Context) (Lease, error) { return leased(l.acquire(asking, end)) }, func(asking context.Context) (Lease, error) {
+		if l.c.cfg.Strict { // only a try tells that nothing is granted yet; it can be granted the lock
+			return leased(l.try(asking))
+		}
+		return nil, heldBy(l.name)(l.Holder(asking))
+	})
+}
+
+// acquireBy acquires a lock until end. withheld returns why it was not granted in time.
+func acquireBy(ctx context.Context, c *Client, name string, end time.Time, acquire, withheld func(asking context.Context) (Lease, error)) (Lease, error) {
+	c.tasks.Begin()
+	defer c.tasks.End()
+	asking, cancel := c.asking(ctx, end)
+	defer cancel()
+	lease, err := acquire(asking)
+	if err == ErrTimeUp {
+		var cancel context.CancelFunc
+		asking, cancel = context.WithTimeout(ctx, c.server.Patience())
+		defer cancel()
+		lease, err = withheld(asking)
+	}
+	switch {
+	case err != nil && ctx.Err() != nil && asking.Err() != nil && errors.Is(err, ErrHeld):
+		return nil, ctx.Err()
+	case err != nil && asking.Err() != nil && ctx.Err() == nil:
+		return nil, c.unanswered(name, err)
+	}
+	return lease, err
+}
+
+// acquire waits for the lock until ctx ends, or until end if that is not zero.
+func (l *target) acquire(ctx context.Context, end time.Time) (*holdLease, error) {
+	l.c.tasks.Begin() // Close waits for what this brings
+	defer l.c.tasks.End()
+	if err := l.ready(ctx); err != nil {
+		return nil, err
+	}
+	if lease, err := l.reenter(ctx); lease != nil || err != nil {
+		return lease, err
+	}
+	if l.set.pollInterval > 0 {
+		return poll(ctx, l.c, l.set, end, l.try)
+	}
+	return l.c.queueOf(l.queueKey()).acquire(ctx, l, end)
+}
+
+// held is AcquireBy for callers that need the target's own type of lease.
+func (l *target) held(ctx context.Context, end time.Time) (*holdLease, error) {
+	lease, err := l.AcquireBy(ctx, end)
+	if err != nil {
+		return nil, err
+	}
+	return lease.(*holdLease), nil
+}
+
+// TryAcquire takes the lock if it is free and nobody is queued for it. Otherwise it
+// returns a *HeldError, which matches ErrHeld, or in Strict mode ErrQuarantine if the server
+// grants nothing yet. Other errors are those of Acquire.
+func (l *target) TryAcquire(ctx context.Context) (Lease, error) { return leased(l.tryAcquire(ctx)) }
+
+func (l *target) tryAcquire(ctx context.Context) (*holdLease, error) {
+	o := l.c.observe(ctx, l, true)
+	lease, err := l.tryUnseen(o.within(ctx))
+	_, _ = o.end(leased(lease, err))
+	return lease, err
+}
+
+// tryUnseen is TryAcquire without telling observers.
+func (l *target) tryUnseen(ctx context.Context) (*holdLease, error) {
+	l.c.tasks.Begin()
+	defer l.c.tasks.End()
+	if err := l.ready(ctx); err != nil {
+		return nil, err
+	}
+	if lease, err := l.reenter(ctx); lease != nil || err != nil {
+		return lease, err
+	}
+	return l.try(ctx)
+}
+
+// try takes the lock if it is free, past the local wait queue.
+func (l *target) try(ctx context.Context) (*holdLease, error) {
+	a := l.newAttempt()
+	got, err := a.begin(ctx, codec.Try, 1)
+	if err != nil {
+		a.abandon()
+		return nil, err
+	}
+	if got.hold != nil {
+		l.noteUnqueued(got.hold)
+		return got.hold.begin(), nil
+	}
+	a.abandon()
+	switch got.Word {
+	case codec.Held:
+		return nil, &HeldError{Name: l.name, Holder: l.holderOf(got.Holder)}
+	case codec.Quarantined:
+		return nil, l.c.quarantineError("acquire", l.name, got.Refusal.Quarantine)
+	}
+	return nil, l.malformed("acquire")
+}
+
+// noteUnqueued records a hold that was acquired past the wait queue. If this process still believes in an earlier hold of
+// the lock, that one is lost.
+//
+// From then on h itself can be replaced in the same way, even before it begins. So it gets its first lease now, which then
+// ends.
+func (l *target) noteUnqueued(h *hold) {
+	h.mu.Lock()
+	h.newLease()
+	h.mu.Unlock()
+	if l.set.kind.isShared() {
+		return
+	}
+	key := l.queueKey()
+	l.c.mu.Lock()
+	wq, tried := l.c.queues.Get(key), l.c.unqueued.Get(key)
+	l.c.unqueued.Set(key, h)
+	h.unqueued = true
+	l.c.mu.Unlock()
+	tried.replacedBy(h)
+	if wq != nil {
+		wq.mu.Lock()
+		defer wq.mu.Unlock()
+		wq.held.replacedBy(h)
+	}
+}
+
+func (l *target) malformed(op string) error {
+	return &exec.Failure{Op: op, Name: l.name, Server: l.c.server.Addr(), Err: wire.ErrMalformed}
 }
 
 // poll calls try at an interval until it succeeds, end comes or ctx ends.
@@ -97,94 +288,6 @@ func poll[L any](ctx context.Context, c *Client, s *settings, end time.Time, try
 	}
 }
 
-// holderIn returns the holder that a *HeldError names; zero of another error.
-func holderIn(err error) Holder {
-	var held *HeldError
-	if errors.As(err, &held) {
-		return held.Holder
-	}
-	return Holder{}
-}
-
-// do calls f with a context that ends when ctx or the lease does, and releases the lease.
-func do(ctx context.Context, lease Lease, f func(ctx context.Context) error) (err error) {
-	work, cancel := context.WithCancelCause(lease.Within(ctx))
-	stop := context.AfterFunc(lease.Context(), func() { cancel(context.Cause(lease.Context())) })
-	defer func() {
-		stop()
-		released := lease.Release(ctx)
-		cancel(ErrReleased)
-		if released != nil {
-			err = errors.Join(err, released)
-		}
-	}()
-	return f(work)
-}
-
-// target is a lock on one server. It is immutable and free to make: it holds no connection, and nothing is sent before
-// it is used.
-type target struct {
-	c    *Client
-	name string
-	keys keys.Set
-	set  *settings // not to be changed: locks share them
-}
-
-// Name returns the lock's name.
-func (l *target) Name() string { return l.name }
-
-// Acquire waits until it has the lock or ctx ends. The server serves processes in the order in
-// which they came, and a process serves its goroutines in the order of their calls. A free lock
-// costs one round trip; a waiter sleeps until the lock is handed to it.
-//
-// If ctx ends while others hold the lock, the error is ctx.Err(). If the server had not answered a
-// request by then, it is a *ServerError that matches ctx.Err() and, most often, ErrUnavailable.
-// Other errors are ErrClosed; ErrInvalid, before any I/O; and a *ServerError if the server or the
-// connection to it fails. After an error the caller has no lock and no place in the queue; a
-// request that is still under way is undone in the background.
-func (l *target) Acquire(ctx context.Context) (Lease, error) { return l.AcquireBy(ctx, time.Time{}) }
-
-// acquire waits for the lock until ctx ends, or until end if that is not zero.
-func (l *target) acquire(ctx context.Context, end time.Time) (*holdLease, error) {
-	l.c.tasks.Begin() // Close waits for what this brings
-	defer l.c.tasks.End()
-	if err := l.ready(ctx); err != nil {
-		return nil, err
-	}
-	if lease, err := l.reenter(ctx); lease != nil || err != nil {
-		return lease, err
-	}
-	if l.set.pollInterval > 0 {
-		return poll(ctx, l.c, l.set, end, l.try)
-	}
-	return l.c.queueOf(l.queueKey()).acquire(ctx, l, end)
-}
-
-// TryAcquire takes the lock if it is free and nobody is queued for it. Otherwise it
-// returns a *HeldError, which matches ErrHeld, or in Strict mode ErrQuarantine if the server
-// grants nothing yet. Other errors are those of Acquire.
-func (l *target) TryAcquire(ctx context.Context) (Lease, error) { return leased(l.tryAcquire(ctx)) }
-
-func (l *target) tryAcquire(ctx context.Context) (*holdLease, error) {
-	o := l.c.observe(ctx, l, true)
-	lease, err := l.tryUnseen(o.within(ctx))
-	_, _ = o.end(leased(lease, err))
-	return lease, err
-}
-
-// tryUnseen is tryAcquire of which observers are not told.
-func (l *target) tryUnseen(ctx context.Context) (*holdLease, error) {
-	l.c.tasks.Begin()
-	defer l.c.tasks.End()
-	if err := l.ready(ctx); err != nil {
-		return nil, err
-	}
-	if lease, err := l.reenter(ctx); lease != nil || err != nil {
-		return lease, err
-	}
-	return l.try(ctx)
-}
-
 // ready returns an error if the lock cannot be acquired, before any I/O if possible. It connects to the server.
 func (l *target) ready(ctx context.Context) error { return l.c.ready(ctx, l.name, l, l.set.err) }
 
@@ -207,6 +310,15 @@ func (c *Client) ready(ctx context.Context, name string, one *target, wrong erro
 	return nil
 }
 
+// queueKey returns the key of the local wait queue. Each owner has a queue of its own: an owner that holds the lock does
+// not wait for itself, so it must not wait behind another owner.
+func (l *target) queueKey() string {
+	if l.set.kind.byOwner {
+		return l.keys.Queue + "\n" + l.set.owner
+	}
+	return l.keys.Queue
+}
+
 // interchangeable reports whether holders of l and m differ only in their tokens.
 func (l *target) interchangeable(m *target) bool {
 	if l == m {
@@ -219,66 +331,6 @@ func (s *settings) interchangeable(t *settings) bool {
 	a, b := *s, *t
 	a.meta, b.meta = nil, nil // info includes them
 	return a == b
-}
-
-// queueKey returns the key of the local wait queue. Each owner has a queue of its own: an owner that holds the lock does
-// not wait for itself, so it must not wait behind another owner.
-func (l *target) queueKey() string {
-	if l.set.kind.byOwner {
-		return l.keys.Queue + "\n" + l.set.owner
-	}
-	return l.keys.Queue
-}
-
-// try takes the lock if it is free, past the local wait queue.
-func (l *target) try(ctx context.Context) (*holdLease, error) {
-	a := l.newAttempt()
-	got, err := a.begin(ctx, codec.Try, 1)
-	if err != nil {
-		a.abandon()
-		return nil, err
-	}
-	if got.hold != nil {
-		l.noteUnqueued(got.hold)
-		return got.hold.begin(), nil
-	}
-	a.abandon()
-	switch got.Word {
-	case codec.Held:
-		return nil, &HeldError{Name: l.name, Holder: l.holderOf(&got.Holder)}
-	case codec.Quarantined:
-		return nil, l.c.quarantineError("acquire", l.name, got.Refusal.Quarantine)
-	}
-	return nil, l.malformed("acquire")
-}
-
-// noteUnqueued records a hold that was acquired past the wait queue. If this process still believes in an earlier hold of
-// the lock, that one is lost.
-//
-// From then on h can be replaced in the same way, even before it begins: so it has its first lease, which ends then.
-func (l *target) noteUnqueued(h *hold) {
-	h.mu.Lock()
-	h.newLease()
-	h.mu.Unlock()
-	if l.set.kind.isShared() {
-		return
-	}
-	key := l.queueKey()
-	l.c.mu.Lock()
-	wq, tried := l.c.queues.Get(key), l.c.unqueued.Get(key)
-	l.c.unqueued.Set(key, h)
-	h.unqueued = true
-	l.c.mu.Unlock()
-	tried.replacedBy(h)
-	if wq != nil {
-		wq.mu.Lock()
-		defer wq.mu.Unlock()
-		wq.held.replacedBy(h)
-	}
-}
-
-func (l *target) malformed(op string) error {
-	return &exec.Failure{Op: op, Name: l.name, Server: l.c.server.Addr(), Err: wire.ErrMalformed}
 }
 
 // asking returns the context for requests that are sent until end, unless that is zero. It ends a little later, so that
@@ -305,56 +357,6 @@ func TimeUp(end time.Time) (_ <-chan time.Time, stop func() bool) {
 // IsOver reports whether end has passed; false if end is zero.
 func IsOver(end time.Time) bool { return !end.IsZero() && !time.Now().Before(end) }
 
-// AcquireBy implements Lock.
-func (l *target) AcquireBy(ctx context.Context, end time.Time) (Lease, error) {
-	o := l.c.observe(ctx, l, false)
-	return o.end(l.acquireUnseen(o.within(ctx), end))
-}
-
-// acquireUnseen is AcquireBy of which observers are not told.
-func (l *target) acquireUnseen(ctx context.Context, end time.Time) (Lease, error) {
-	if end.IsZero() {
-		return leased(l.acquire(ctx, end))
-	}
-	return acquireBy(ctx, l.c, l.name, end, func(asking context.Context) (Lease, error) { return leased(l.acquire(asking, end)) }, func(asking context.Context) (Lease, error) {
-		if l.c.cfg.Strict { // only a try tells that nothing is granted yet; it can be granted the lock
-			return leased(l.try(asking))
-		}
-		return nil, heldBy(l.name)(l.Holder(asking))
-	})
-}
-
-// held is AcquireBy for callers that need the target's own type of lease.
-func (l *target) held(ctx context.Context, end time.Time) (*holdLease, error) {
-	lease, err := l.AcquireBy(ctx, end)
-	if err != nil {
-		return nil, err
-	}
-	return lease.(*holdLease), nil
-}
-
-// acquireBy acquires a lock until end. withheld returns why it was not granted in time.
-func acquireBy(ctx context.Context, c *Client, name string, end time.Time, acquire, withheld func(asking context.Context) (Lease, error)) (Lease, error) {
-	c.tasks.Begin()
-	defer c.tasks.End()
-	asking, cancel := c.asking(ctx, end)
-	defer cancel()
-	lease, err := acquire(asking)
-	if err == ErrTimeUp {
-		var cancel context.CancelFunc
-		asking, cancel = context.WithTimeout(ctx, c.server.Patience())
-		defer cancel()
-		lease, err = withheld(asking)
-	}
-	switch {
-	case err != nil && ctx.Err() != nil && asking.Err() != nil && errors.Is(err, ErrHeld):
-		return nil, ctx.Err()
-	case err != nil && asking.Err() != nil && ctx.Err() == nil:
-		return nil, c.unanswered(name, err)
-	}
-	return lease, err
-}
-
 // heldBy returns a function that makes the error of a lock that was not granted in time, from the answer to the question
 // who holds it. If that question fails, the lock is still known to be held: the server said so to the waiter.
 func heldBy(name string) func(Holder, error) error {
@@ -364,6 +366,15 @@ func heldBy(name string) func(Holder, error) error {
 		}
 		return &HeldError{Name: name, Holder: h}
 	}
+}
+
+// holderIn returns the holder that a *HeldError names, and nil for any other error.
+func holderIn(err error) *Holder {
+	var held *HeldError
+	if errors.As(err, &held) {
+		return &held.Holder
+	}
+	return nil
 }
 
 // unanswered returns the error of an acquire whose time to wait passed, while its caller's context had not ended, before
@@ -415,10 +426,6 @@ func (c *Client) fenceOf(l *target) string {
 	return c.space.Fence()
 }
 
-// replicaLag is how long a master may go on granting without its replicas: min-replicas-max-lag, by
-// default 10 s, and up to 2 s more, since the server counts whole seconds and checks once a second.
-const replicaLag = 13 * time.Second
-
 // strictFlags returns the flags of incarnation.lua.
 func (c *Client) strictFlags() codec.Flags {
 	switch {
@@ -430,20 +437,14 @@ func (c *Client) strictFlags() codec.Flags {
 	return codec.Strict(c.cfg.MaxTTL, replicaLag)
 }
 
+// replicaLag is how long a master may go on granting without its replicas: min-replicas-max-lag, by
+// default 10 s, and up to 2 s more, since the server counts whole seconds and checks once a second.
+const replicaLag = 13 * time.Second
+
 // slot returns the Cluster slot of a lock; 0 outside Cluster mode.
 func (c *Client) slot(l *target) uint16 {
 	if c.server.InCluster() {
 		return keys.Slot(l.keys.Lock)
 	}
 	return 0
-}
-
-// String names the lock.
-func (l target) String() string { return fmt.Sprintf("holdfast.Lock(%q)", l.name) }
-
-// Mutex returns the lock of that name, which has one holder at a time. A name is 1 to 512 bytes of
-// UTF-8 without control characters and does not begin with a closing brace. Mutex sends nothing; a
-// bad name or option is reported as ErrInvalid when the lock is used.
-func (c *Client) Mutex(name string, opts ...Option) *target {
-	return c.newLock(name, opts)
 }

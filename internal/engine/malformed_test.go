@@ -14,10 +14,10 @@ import (
 
 func TestMain(m *testing.M) { redistest.Main(m) }
 
-// garbler is a driver that carries a script out and spoils its reply.
+// garbler is a driver that runs a script and replaces its reply.
 type garbler struct {
-	script string // whose replies are spoilt
-	reply  string // what takes their place
+	script string // whose replies are replaced
+	reply  string // the replacement
 	spoilt atomic.Int32
 	off    atomic.Bool // no longer
 }
@@ -31,8 +31,8 @@ func (g *garbler) answer(ctx context.Context, call driver.Call, next redistest.R
 	return reply, err
 }
 
-// A reply that a script cannot give is an error of the operation. Nobody knows what the server did: what it may have given
-// is taken back, what is held stays held, and others get the lock.
+// A reply that a script cannot have sent makes the operation fail. Since nobody knows what the server did, what it may have
+// granted is taken back, what is held stays held, and others get the lock.
 func TestMalformedReplies(t *testing.T) {
 	s := redistest.Shared(t)
 	ctx := t.Context()
@@ -139,7 +139,7 @@ func TestMalformedReplies(t *testing.T) {
 			t.Run(what+"/"+reply, func(t *testing.T) {
 				t.Parallel()
 				g := &garbler{script: c.script, reply: reply}
-				ttl := 2 * time.Minute // what is not taken back stays for longer than the test waits
+				ttl := 2 * time.Minute // longer than the test waits: what is not taken back would still be there
 				if c.script == "init" {
 					ttl = time.Minute
 				}

@@ -31,7 +31,7 @@ func (s *several) Name() string { return s.name }
 // multi is a lock that is several mutexes at once.
 type multi struct {
 	several
-	bounds *bounds // from the moment on at which all are held; nil if there are none
+	bounds *bounds // once all are held; nil if there are none
 }
 
 // Multi returns a lock that is the Mutexes of 2 to 256 different names at once, all or none. Callers that want one of these
@@ -43,9 +43,9 @@ type multi struct {
 // starves. A caller that acquires further locks within the lease has to keep to an order of its own.
 //
 // The lease is lost if one of the locks is. The others are then no longer renewed, and end with Release or their TTL.
-// Lease.Tokens has the fence of each. Renew(false), MaxHold and MaxRenewals apply from the moment on at which all locks are
-// held: until then each is renewed, since the first may have to wait for the last. A lock that is acquired again
-// (Reentrant) keeps the bounds of the lease around it. Key and Redisson are refused.
+// Lease.Tokens has the fence of each. Renew(false), MaxHold and MaxRenewals apply once all locks are held: until then
+// each is renewed, since the first may have to wait for the last. A lock that is acquired again (Reentrant) keeps the bounds
+// of the lease around it.
 func (c *Client) Multi(names []string, opts ...Option) Lock {
 	l := &multi{several: several{c: c, name: strings.Join(names, ", "), set: &c.defaults}}
 	for _, name := range names {
@@ -64,7 +64,7 @@ func (c *Client) Multi(names []string, opts ...Option) Lock {
 	return l
 }
 
-// unbounded makes a lock one that is renewed without a bound. The server keeps it no longer than before.
+// unbounded makes a lock renew its leases without a bound. Its TTL does not grow.
 func unbounded(s *settings) {
 	s.ttl, s.renew, s.maxHold, s.maxRenewals = s.term(), true, 0, -1
 }
@@ -96,7 +96,7 @@ func (l *multi) AcquireBy(ctx context.Context, end time.Time) (Lease, error) {
 	return o.end(l.acquireUnseen(o.within(ctx), end))
 }
 
-// acquireUnseen is AcquireBy of which observers are not told.
+// acquireUnseen is AcquireBy without telling observers.
 func (l *multi) acquireUnseen(ctx context.Context, end time.Time) (Lease, error) {
 	if end.IsZero() {
 		return leased(l.acquire(ctx, end))
@@ -123,7 +123,7 @@ func (l *multi) TryAcquire(ctx context.Context) (Lease, error) {
 	return o.end(l.tryUnseen(o.within(ctx)))
 }
 
-// tryUnseen is TryAcquire of which observers are not told.
+// tryUnseen is TryAcquire without telling observers.
 func (l *multi) tryUnseen(ctx context.Context) (Lease, error) {
 	l.c.tasks.Begin()
 	defer l.c.tasks.End()
@@ -211,11 +211,11 @@ func (l *multi) tryAtOnce(ctx context.Context) (lease *JointLease, busy bool, er
 	for i, h := range grants {
 		leases[i] = h.begin()
 	}
-	return l.begin(ctx, leases, grants[0].since), false, nil
+	return l.begin(leases, grants[0].since), false, nil
 }
 
-// begin makes one lease of those of all locks, which were held at since, and bounds it.
-func (l *multi) begin(ctx context.Context, leases []*holdLease, since clock.Instant) *JointLease {
+// begin makes one lease from the leases of all locks. Its bounds count from since, when all were held.
+func (l *multi) begin(leases []*holdLease, since clock.Instant) *JointLease {
 	if l.bounds != nil {
 		b := *l.bounds
 		b.since = since
@@ -225,7 +225,7 @@ func (l *multi) begin(ctx context.Context, leases []*holdLease, since clock.Inst
 			}
 		}
 	}
-	return (&JointLease{of: &l.several, need: len(leases)}).begin(ctx, leases)
+	return (&JointLease{of: &l.several, need: len(leases)}).begin(leases)
 }
 
 func (l *multi) askAtOnce(ctx context.Context, attempts []*attempt) (grants []*hold, busy bool, err error) {
@@ -275,8 +275,8 @@ func grantedAll(attempts []*attempt, r answer[codec.MultiReply]) ([]*hold, error
 	return grants, nil
 }
 
-// reenters reports whether one of the locks is acquired again within a lease of it that ctx carries. It returns ErrDeadlock
-// if one of them would wait for such a lease.
+// reenters reports whether ctx carries a lease within which one of the locks is acquired again. It returns ErrDeadlock if one
+// of the locks would wait for a lease that ctx carries.
 func (s *several) reenters(ctx context.Context) (again bool, err error) {
 	for _, p := range s.parts {
 		outer, err := p.outer(ctx)
@@ -341,7 +341,7 @@ func (l *multi) inOrder(ctx context.Context, take func(*target, context.Context)
 			return nil, err
 		}
 	}
-	return l.begin(ctx, leases, since), nil
+	return l.begin(leases, since), nil
 }
 
 // giveBack releases, in the background, the locks that were acquired before another one failed.

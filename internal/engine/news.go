@@ -14,8 +14,8 @@ func (c *Client) logger() *slog.Logger {
 	return c.cfg.Logger
 }
 
-// logLoss logs that a lease was lost while its holder relied on it. A slow logger delays only Close. What somebody did on
-// purpose, by ReleaseOwner or Latch.Reset, is no cause for alarm.
+// logLoss logs that a lease was lost while its holder relied on it. A slow logger delays only Close. LossSuperseded is logged
+// as information: somebody did that on purpose, by ReleaseOwner or Latch.Reset.
 func (c *Client) logLoss(s Subject, fence uint64, err *LostError) {
 	level := slog.LevelWarn
 	if err.Reason == LossSuperseded {
@@ -34,7 +34,7 @@ func (c *Client) logLoss(s Subject, fence uint64, err *LostError) {
 	c.logger().LogAttrs(context.Background(), level, "holdfast: lease lost", attrs...)
 }
 
-// serverLost is told that the server stops answering.
+// serverLost is called when the server stops answering.
 func (c *Client) serverLost(err error) {
 	c.logger().LogAttrs(context.Background(), slog.LevelWarn, "holdfast: server does not answer",
 		slog.String("server", c.server.Addr()), slog.String("error", err.Error()))
@@ -43,7 +43,7 @@ func (c *Client) serverLost(err error) {
 	}
 }
 
-// serverFound is told that the server answers again.
+// serverFound is called when the server answers again.
 func (c *Client) serverFound(down time.Duration) {
 	c.logger().LogAttrs(context.Background(), slog.LevelInfo, "holdfast: server answers again",
 		slog.String("server", c.server.Addr()), slog.Duration("down", down))

@@ -16,7 +16,8 @@ import (
 
 // nodeMutex is a mutex on one node of a quorum: a server that lost its data, or may have, grants and extends nothing.
 var nodeMutex = single(kind{
-	form: codec.HoldsMutex, flags: codec.Node, place: byName(""),
+	isVote: true,
+	form:   codec.HoldsMutex, flags: codec.Node, place: byName(""),
 	batch: func(l *target, n int, notAfter int64) acquireBatch {
 		b := codec.NewNodeBatchAcquire(n)
 		lock := l.nodeRef()
@@ -44,7 +45,7 @@ func NodeTimeout(d time.Duration) Option {
 	}
 }
 
-// wait is how long a node is waited for that answers as fast as any.
+// wait is how long to wait for a node whose round trip is short.
 func (s *settings) wait() time.Duration {
 	if s.nodeTimeout > 0 {
 		return s.nodeTimeout
@@ -52,7 +53,7 @@ func (s *settings) wait() time.Duration {
 	return min(max(s.ttl/200, 5*time.Millisecond), 50*time.Millisecond)
 }
 
-// patience is how long the others are waited for once a majority has answered that was asked then.
+// patience is how long to wait for the other nodes once a majority, asked at begun, has answered.
 func (s *settings) patience(begun time.Time) time.Duration {
 	return max(time.Since(begun), s.wait()/10, time.Millisecond)
 }
@@ -79,17 +80,17 @@ func (c *Client) NodeLock(name, owner string, opts []Option) *NodeLock {
 	return &NodeLock{c.newLock(name, given)}
 }
 
-// AsElection makes observers see the lock as an election.
+// AsElection makes observers see an election in place of a lock.
 func AsElection() Option { return func(s *settings) { s.seenAs = SeenAsElection } }
 
-// Observed tells observers of f as an acquire of the quorum's lock. f gets the context in which Waits finds them.
+// Observed calls f and tells observers of it as an acquire of the quorum's lock. f must pass its context to Waits.
 func (n *NodeLock) Observed(ctx context.Context, try bool, f func(context.Context) (Lease, error)) (Lease, error) {
 	o := n.l.c.observe(ctx, n.l, try)
 	return o.end(f(o.within(ctx)))
 }
 
-// Waits tells observers that an acquire with that context has to wait for others, unless they were told before. held is the
-// error of a try, which may name the holder, or nil.
+// Waits tells observers, once, that the acquire with that context has to wait for others. held is nil or the error of a try,
+// which may name the holder.
 func (n *NodeLock) Waits(ctx context.Context, ahead int, held error) {
 	n.l.c.observing(ctx).wait(ahead, holderIn(held))
 }
@@ -126,12 +127,12 @@ func (n *NodeLock) IsUnbounded() bool { return n.l.set.unbounded() }
 // IsPolled reports whether the lock is to be acquired by Poll.
 func (n *NodeLock) IsPolled() bool { return n.l.set.pollInterval > 0 }
 
-// Timeout returns how long a node is waited for that answers as fast as any. given says that it was an option.
+// Timeout returns how long to wait for a node whose round trip is short. given reports whether NodeTimeout set it.
 func (n *NodeLock) Timeout() (d time.Duration, given bool) {
 	return n.l.set.wait(), n.l.set.nodeTimeout > 0
 }
 
-// Patience returns how long the others are waited for once a majority has answered that was asked then.
+// Patience returns how long to wait for the other nodes once a majority, asked at begun, has answered.
 func (n *NodeLock) Patience(begun time.Time) time.Duration { return n.l.set.patience(begun) }
 
 // HolderOf returns who has the lock, as the node says.
@@ -145,14 +146,13 @@ func (n *NodeLock) LateError() error {
 // ClockJumpsError returns the error of a request for the lock of which every copy arrived too late to be carried out.
 func (n *NodeLock) ClockJumpsError() error { return n.l.clockJumps("acquire") }
 
-// Poll acquires the lock that this one is a part of by a call of try at every interval of its option Poll, until end if that
-// is not zero.
+// Poll acquires the quorum's lock: it calls try at the interval of the option Poll, until end if that is not zero.
 func (n *NodeLock) Poll(ctx context.Context, end time.Time, try func(context.Context) (Lease, error)) (Lease, error) {
 	return poll(ctx, n.l.c, n.l.set, end, try)
 }
 
-// AcquireBy implements Lock.AcquireBy for the lock that this one is a part of: by acquire, which returns ErrTimeUp at end,
-// and holders, which says who has it then.
+// AcquireBy implements Lock.AcquireBy for the quorum's lock. acquire returns ErrTimeUp at end; holders then says who has the
+// lock.
 func (n *NodeLock) AcquireBy(ctx context.Context, end time.Time, acquire func(asking context.Context) (Lease, error), holders func(asking context.Context) ([]Holder, error)) (Lease, error) {
 	if end.IsZero() {
 		return acquire(ctx)
@@ -183,9 +183,9 @@ func AskNode[R any](ctx context.Context, n *NodeLock, timeout time.Duration, op 
 	return a.reply, a.sent, err
 }
 
-// roundLength is how much of a token names its round. The tokens of one round begin with it, and so do those with
-// which a lease that it brought is taken on further nodes: whether nodes name the same holder shows by that alone, since
-// what they say was not said at the same moment.
+// roundLength is how much of a token names its round. All tokens of one round begin alike, including those by which its
+// lease is later acquired on further nodes. Nodes name the same holder if they name the same round: their answers are not of
+// the same moment, so nothing else in them can be compared.
 const roundLength = 18
 
 // NewRound names a round of attempts, one for each node.
@@ -209,7 +209,7 @@ func (n *NodeLock) Attempt(round string) *NodeAttempt {
 // Token returns the attempt's token.
 func (v *NodeAttempt) Token() string { return v.a.token() }
 
-// Request returns the request for the lock, of which no copy is carried out after that time of the server, in µs.
+// Request returns the request for the lock. No copy of it is carried out after notAfter, server time in µs.
 func (v *NodeAttempt) Request(notAfter int64) codec.NodeAcquire {
 	l := v.a.l
 	return codec.NodeAcquire{Lock: l.nodeRef(), Token: v.Token(), TTL: l.set.term(), NotAfter: notAfter, Info: l.set.info}

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// A node of a quorum is waited for by the TTL, within bounds; and by NodeTimeout, if that is given.
+// How long a node is waited for depends on the TTL, within bounds, or is NodeTimeout if that is set.
 func TestNodeTimeoutIsByTheTTL(t *testing.T) {
 	for _, c := range []struct{ ttl, given, want time.Duration }{
 		{100 * time.Millisecond, 0, 5 * time.Millisecond},

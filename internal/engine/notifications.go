@@ -85,11 +85,8 @@ func (c *Client) notified(payload string) {
 
 // stray returns the lock that a notification grants, so that it can be given back.
 func (c *Client) stray(n *wire.Grant) *target {
-	set := &settings{ttl: min(duration(n.Claim), c.cfg.MaxTTL), kind: kindNamed(n.Kind)}
 	place := c.space.Of(n.Lock)
-	if set.kind == &mutex && place.Queue != place.Lock+":q" {
-		set.kind = &keyed
-	}
+	set := &settings{ttl: min(duration(n.Claim), c.cfg.MaxTTL), kind: kindAt(n.Kind, place)}
 	if set.kind.name != "" {
 		place = place.For(set.kind.name)
 	}

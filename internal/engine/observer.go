@@ -10,10 +10,10 @@ import (
 	"github.com/holdfast-go/holdfast/internal/exec"
 )
 
-// Observer is told what happens to locks. Any function may be nil. They are called while no mutex is held, and must neither
+// Observer is told what happens to locks. Any function may be nil. No mutex is held while a function runs; it must neither
 // block nor panic.
 type Observer struct {
-	// AcquireStart returns the context that the other functions get; it ends with no other.
+	// AcquireStart returns the context for the other functions. They get its values, but it never ends for them.
 	AcquireStart  func(ctx context.Context, e AcquireEvent) context.Context
 	AcquireQueued func(ctx context.Context, e AcquireEvent)
 	AcquireEnd    func(ctx context.Context, e AcquireEvent)
@@ -85,9 +85,9 @@ type LeaseEvent struct {
 // acquire: the caller's own, in which the engine finds the observation. All its methods may be called on nil, which
 // observes nothing.
 //
-// What happens to a lease is added under the mutexes of whatever it happens to, and told by flush, when these have been
-// unlocked: by whoever finds that nobody else does so at the time. So the events of a lease are told one at a time and in
-// their order, mostly by the goroutine that brought them about, and none has a goroutine of its own.
+// An event of a lease is added while the mutexes that guard the lease are held. After they are unlocked, flush tells the
+// events, unless another goroutine is doing so. So the events of a lease are told one at a time and in order, usually by the
+// goroutine that caused them, and without a goroutine for each.
 type observation struct {
 	context.Context
 
@@ -101,12 +101,12 @@ type observation struct {
 	joint   *JointLease // nil if the lease is a hold's
 
 	mu     sync.Mutex
-	events []leaseNews // that are to be told
-	busy   bool        // a goroutine tells them
-	over   bool        // the last one, that the lease was lost or released, was added
+	events []leaseNews // not told yet
+	busy   bool        // a goroutine is telling them
+	over   bool        // Lost or Released was added
 }
 
-// leaseNews is an event of a lease, and the function that is to be told of it.
+// leaseNews is an event of a lease, and the observer's function for it.
 type leaseNews struct {
 	tell  func(context.Context, LeaseEvent)
 	event LeaseEvent
@@ -122,7 +122,7 @@ func (o *observation) Value(key any) any {
 	return o.Context.Value(key)
 }
 
-// observing returns the observation of the acquire whose context that is, or nil.
+// observing returns the observation that is, or is carried by, an acquire's context; or nil.
 func (c *Client) observing(ctx context.Context) *observation {
 	if c.cfg.Observer == nil {
 		return nil
@@ -131,7 +131,7 @@ func (c *Client) observing(ctx context.Context) *observation {
 	return o
 }
 
-// observable is a lock of which observers are told.
+// observable is a lock that observers can be told about.
 type observable interface{ subject() Subject }
 
 // observe tells observers that an acquire begins. It returns nil if there are none.
@@ -148,7 +148,7 @@ func (c *Client) observe(ctx context.Context, l observable, try bool) *observati
 	return o
 }
 
-// telling has Close wait, until end is called, for what a caller's goroutine tells observers. Without observers it does nothing.
+// telling makes Close wait until end is called, for a goroutine that may tell observers. Without observers it does nothing.
 func (c *Client) telling() (end func()) {
 	if c.cfg.Observer == nil {
 		return func() {}
@@ -166,14 +166,17 @@ func (o *observation) within(ctx context.Context) context.Context {
 }
 
 // wait tells that the acquire has to wait for others. Only the first call counts.
-func (o *observation) wait(ahead int, holder Holder) {
+func (o *observation) wait(ahead int, holder *Holder) {
 	if o == nil || o.queued {
 		return
 	}
 	o.queued = true
 	if tell := o.c.cfg.Observer.AcquireQueued; tell != nil {
 		e := o.acquire
-		e.Ahead, e.Holder = max(ahead, 0), holder
+		e.Ahead = max(ahead, 0)
+		if holder != nil {
+			e.Holder = *holder
+		}
 		tell(o.told, e)
 	}
 }
@@ -198,7 +201,10 @@ func (o *observation) end(lease Lease, err error) (Lease, error) {
 		lease.observeBy(o)
 		e.Subject, e.Fence = o.acquire.Subject, o.acquire.Fence
 	} else {
-		e.Handover, e.Holder = HandoverNone, holderIn(err)
+		e.Handover = HandoverNone
+		if holder := holderIn(err); holder != nil {
+			e.Holder = *holder
+		}
 	}
 	// mutants: tell-end
 	if tell := o.c.cfg.Observer.AcquireEnd; tell != nil {
@@ -247,7 +253,7 @@ func (o *observation) lost(err *LostError) {
 	}
 }
 
-// released adds that the lease was released: to whom, or why that failed.
+// released adds that the lease was released, and how the lock went on, or why the release failed.
 func (o *observation) released(to Handover, err error) {
 	if o == nil {
 		return
@@ -333,9 +339,9 @@ func (l *holdLease) flush() {
 	o.flush()
 }
 
-// isObserved reports whether observers may be told of the hold: its client's or, if it is a vote for a quorum's lock, those
-// of the quorum's first client.
-func (h *hold) isObserved() bool { return h.l.c.cfg.Observer != nil || h.l.set.kind == &nodeMutex }
+// isObserved reports whether the hold may have observers: its client's or, for a vote for a quorum's lock, those of the
+// quorum's first client.
+func (h *hold) isObserved() bool { return h.l.c.cfg.Observer != nil || h.l.set.kind.isVote }
 
 // observations returns those of the hold's leases. The caller holds h.mu.
 func (h *hold) observations() (all []*observation) {

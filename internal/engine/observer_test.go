@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/clock"
 )
 
-// Without observers nothing is allocated for them, and a lease has one pointer more.
+// Without observers nothing is allocated for them, and a hold with its lease is as large as before.
 func TestNoObserverCostsNothing(t *testing.T) {
 	c := &Client{}
 	l := &target{c: c, set: &settings{kind: &mutex}}
@@ -21,7 +21,7 @@ func TestNoObserverCostsNothing(t *testing.T) {
 		if o.within(ctx) != ctx || c.observing(ctx) != nil {
 			t.Error("there is an observation")
 		}
-		o.wait(1, Holder{})
+		o.wait(1, nil)
 		o.came(HandoverLocal)
 		_, _ = o.end(nil, ErrHeld)
 		h.observeRenewal(clock.Now(), time.Second, nil)

@@ -29,7 +29,7 @@ type settings struct {
 	maxTries     int           // of a Once; 0: no bound
 	nodeTimeout  time.Duration // of a quorum's lock, 0: by the TTL
 	apart        bool          // each lease is granted by the server: none is passed on within the process
-	seenAs       string        // what observers are told the lock is, if not what it is to the server
+	seenAs       string        // the kind that observers are told, if it is not the server's
 
 	kind   *kind
 	limit  int // of the holders' weights in all, if several may hold the lock
@@ -273,7 +273,7 @@ func (s *settings) check(maxTTL time.Duration) error {
 		return errors.New("MaxDepth has a meaning for Reentrant locks only")
 	case s.maxTries < 0:
 		return errors.New("MaxTries below 1 is not possible")
-	case s.nodeTimeout != 0 && s.kind != &nodeMutex:
+	case s.nodeTimeout != 0 && !s.kind.isVote:
 		return errors.New("NodeTimeout has a meaning for a lock of a Quorum only")
 	case s.nodeTimeout < 0 || s.nodeTimeout > s.ttl/4:
 		return fmt.Errorf("a NodeTimeout of %s is not possible; 1ms to a quarter of the TTL, %s, is", s.nodeTimeout, s.ttl)

@@ -24,7 +24,7 @@ type bounds struct {
 	renew       bool
 	maxHold     time.Duration // 0: no bound
 	maxRenewals int           // < 0: no bound
-	since       clock.Instant // from when on maxHold and renewals count
+	since       clock.Instant // when maxHold and renewals begin to count
 }
 
 // bound returns the hold's bounds.
@@ -36,8 +36,7 @@ func (h *hold) bound() bounds {
 	return bounds{s.renew, s.maxHold, s.maxRenewals, h.since}
 }
 
-// setBounds bounds the hold, which had no bounds. Renewals that were sent before b.since do not count, even if they are
-// answered later.
+// setBounds gives bounds to a hold that had none. Renewals sent before b.since do not count, even if they are answered later.
 func (h *hold) setBounds(b bounds) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -54,7 +53,7 @@ func (h *hold) setBounds(b bounds) {
 	h.plan()
 }
 
-// countRenewal counts a renewal that was sent then.
+// countRenewal counts a renewal that was sent at that time.
 func (h *hold) countRenewal(sent clock.Instant) {
 	// mutants: renewals-before-all
 	if sent.Sub(h.bound().since) >= 0 {

@@ -8,8 +8,8 @@ import (
 	"github.com/holdfast-go/holdfast/internal/codec"
 )
 
-// A lock can be granted to a process again before the first grant has become a lease: it may have expired meanwhile, where its
-// TTL is short and the process slow, or the server may have lost its data. The first lease is lost then.
+// A process can be granted a lock again before its first grant has become a lease: if the TTL is short and the process slow,
+// or if the server has lost its data. Then the first lease is lost.
 func TestAHoldThatIsReplacedBeforeItBegins(t *testing.T) {
 	server := &fake{holders: map[string]string{}}
 	c, err := New(server, nil)

@@ -107,7 +107,7 @@ func (l *target) inheriting(from *target) *target {
 	return &target{c: l.c, name: l.name, keys: l.keys, set: &own}
 }
 
-// changeSeen is changeMode as observers see it: an acquire of the lock's other side, within which this lease is released.
+// changeSeen is changeMode, and tells observers of it: an acquire of the other side, during which this lease is released.
 func (l *holdLease) changeSeen(ctx context.Context, as *target, try bool) (Lease, error) {
 	o := as.c.observe(ctx, as, try)
 	next, err := l.changeMode(o.within(ctx), as)
@@ -168,7 +168,7 @@ func (l *holdLease) beginChange(as *target) error {
 	return nil
 }
 
-// undoChange ends a change with nothing changed, for that reason. It returns the reason, or why the lease has ended.
+// undoChange ends a change that changed nothing. It returns why, or the lease's error if the lease has ended.
 func (l *holdLease) undoChange(why error) error {
 	h := l.g
 	h.mu.Lock()

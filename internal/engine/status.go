@@ -15,7 +15,7 @@ type Status struct {
 	Holders []Holder // the first maxHolders
 	Waiters []Waiter // the first maxWaiters, in their order
 	Waiting int      // how many wait
-	Limit   int      // of the weights of all holders; 0 if there is none
+	Limit   int      // of the sum of all weights; 0 if there is none
 	Count   int      // of a latch: parties that have not counted down; else 0
 	Fence   uint64   // of the latest grant
 	Time    time.Time
@@ -33,7 +33,7 @@ type Waiter struct {
 	Since  time.Time // by the server's clock
 }
 
-// A server can name any number of holders and waiters, in any number of replies. An honest one needs maxPages for
+// Bounds for servers that lie about how many holders and waiters there are. An honest server needs maxPages replies for
 // 5,000,000 holders.
 const (
 	maxWaiters = 1000
@@ -41,8 +41,8 @@ const (
 	maxPages   = 10_000
 )
 
-// Status says who holds the lock and who waits for it. Many holders are asked for some hundreds at a time, so that the
-// server has time for others: of those that come or go meanwhile, some are told and some are not.
+// Status says who holds the lock and who waits for it. Holders are asked for in pages of some hundreds, so that the server
+// has time for others in between. Holders that come or go meanwhile may or may not be among them.
 func (l *target) Status(ctx context.Context) (Status, error) {
 	if err := l.ready(ctx); err != nil {
 		return Status{}, err
@@ -50,7 +50,7 @@ func (l *target) Status(ctx context.Context) (Status, error) {
 	l.awaitDepartures(ctx)
 	s := Status{Name: l.name, Key: l.keys.Lock}
 	known := map[string]bool{}                               // by token: the server may return a holder twice
-	rq := request{op: "inspect", lock: l, began: time.Now()} // all pages have the time of one request to fail in
+	rq := request{op: "inspect", lock: l, began: time.Now()} // RetryTimeout bounds all pages together
 	q := codec.Status{Lock: l.ref(), Kind: l.set.kind.form, Cursor: "0", Holds: holdersPerReply, Waiters: maxWaiters}
 	for range maxPages {
 		a, _, err := ask(ctx, l.c, rq, &q)
@@ -90,7 +90,7 @@ func (l *target) describe(s *Status, r *codec.StatusReply) {
 	if s.Limit == everything {
 		s.Limit = 0
 	}
-	if s.Count = max(r.Count, 0); r.Count < 0 && kind == &latch {
+	if s.Count = max(r.Count, 0); r.Count < 0 && kind.counts {
 		s.Count = s.Limit
 	}
 	for _, w := range r.Waiters {

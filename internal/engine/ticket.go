@@ -25,11 +25,11 @@ func ParseTicket(text string) (*Ticket, error) {
 	return &t, nil
 }
 
-// Detach ends a lease with ErrReleased, and has the server keep the lock for ttl at least. Whoever gets the ticket can
-// adopt the lock. After an error there is no ticket, and the lease goes on unless it is over anyway.
+// Detach ends a lease with ErrReleased, and makes the server keep the lock for at least ttl. Anyone with the ticket can adopt
+// the lock. After an error there is no ticket, and the lease goes on unless it has ended.
 //
-// It returns ErrInvalid, before anything is sent, for a lease of another kind of lock than a mutex, for that of a job or a
-// term, and for one that others share.
+// It returns ErrInvalid, before anything is sent, for the lease of any lock but a mutex, for that of a job or a term, and for
+// one that others share.
 func Detach(ctx context.Context, lease Lease, ttl time.Duration) (*Ticket, error) {
 	l, single := lease.(*holdLease)
 	if !single || !l.lock().set.carriable() {
@@ -41,7 +41,7 @@ func Detach(ctx context.Context, lease Lease, ttl time.Duration) (*Ticket, error
 	return t, err
 }
 
-// carriable reports whether a lease can be detached. That of a job or of a term belongs to what goes on under it.
+// carriable reports whether a lease can be detached. The lease of a job or a term cannot: it belongs to the running function.
 func (s *settings) carriable() bool {
 	// mutants: detach-apart
 	return s.kind.carried && !s.apart
@@ -49,8 +49,8 @@ func (s *settings) carriable() bool {
 
 // detach is Detach for a lease that may be detached by its kind.
 //
-// There is no ticket while the lease is held, so no two processes believe in the lock. Before that, the lock is neither
-// renewed nor passed on: once there is a ticket, nothing is sent for its token from here.
+// The ticket is made only after the lease has ended, so no two processes believe they hold the lock. Renewals and hand-overs
+// stop before that: once the ticket exists, this process sends nothing for its token.
 func (l *holdLease) detach(ctx context.Context, ttl time.Duration) (*Ticket, error) {
 	h, c := l.g, l.g.l.c
 	if err := c.checkTerm("Detach for", l.Name(), ttl); err != nil {
@@ -77,7 +77,7 @@ func (l *holdLease) detach(ctx context.Context, ttl time.Duration) (*Ticket, err
 	return l.finishDetach(a)
 }
 
-// beginDetach stops renewing and passing on, and returns for how long the server is to keep the lock.
+// beginDetach stops renewals and hand-overs, and returns how long the server should keep the lock.
 func (l *holdLease) beginDetach(ttl time.Duration) (term time.Duration, err error) {
 	h := l.g
 	h.queue.lock()
@@ -98,7 +98,7 @@ func (l *holdLease) beginDetach(ttl time.Duration) (term time.Duration, err erro
 	// While the lock is the token's, a late copy of its acquire changes nothing.
 	// mutants: detach-term
 	term = max(ttl, h.valid-now.Sub(h.anchor), h.l.c.untilTombstone(h.l, h.from.unanswered))
-	// If there will be no ticket, the server may still keep the lock for so long.
+	// Even if no ticket comes of it, the server may keep the lock for that long.
 	h.extended = h.extended || term > h.l.set.ttl
 	// mutants: detach-freezes
 	h.before, h.state, h.renewAt = h.state, changing, clock.Instant{}
@@ -130,8 +130,8 @@ func (l *holdLease) finishDetach(a answer[codec.RenewReply]) (*Ticket, error) {
 	return t, nil
 }
 
-// leaveBehind ends the lease and its hold without releasing the lock, and returns the ticket. It returns none if the lock
-// is not kept, or if the lease was over before.
+// leaveBehind ends the lease and its hold without releasing the lock, and returns the ticket. It returns nil if the server
+// does not keep the lock, or if the lease had ended before.
 func (l *holdLease) leaveBehind(a answer[codec.RenewReply]) (*Ticket, error) {
 	h, c := l.g, l.g.l.c
 	h.queue.lock()
@@ -169,12 +169,12 @@ func (l *holdLease) leaveBehind(a answer[codec.RenewReply]) (*Ticket, error) {
 	return t, nil
 }
 
-// detachments are the tokens that waited for their locks here and were detached since. A message that grants one its lock
-// may be late. The lock is the ticket's by then, and must not be released.
+// detachments are tokens that waited for their locks in this process and have been detached since. A late message that grants
+// one of them its lock must not make the client release it: the lock belongs to the ticket by then.
 type detachments struct {
 	mu            sync.Mutex
 	recent, older map[string]struct{}
-	dropped       int64 // server time, µs, until which the tokens were detached that are in neither
+	dropped       int64 // server time, µs, of the latest token that is in neither any more
 }
 
 // maxDetached bounds how many are remembered.
@@ -217,9 +217,9 @@ func (c *Client) carried(t *Ticket, opts []Option) (*target, error) {
 	return c.newLock(t.Lock, opts), nil
 }
 
-// Adopt takes over the lock of a ticket, with a token and a fence of its own. It does not wait: in quarantine it returns
-// an error that matches exec.ErrQuarantine, and the ticket is as good as before. ErrLost says that it is good no more. After
-// an error that leaves open whether the lock was adopted, the lock is given back in the background.
+// Adopt takes over the lock of a ticket, with a token and a fence of its own. It does not wait: in quarantine it returns an
+// error that matches exec.ErrQuarantine, and the ticket stays valid. ErrLost says that the ticket is no longer valid. If an
+// error leaves open whether the lock was adopted, the lock is released in the background.
 func (c *Client) Adopt(ctx context.Context, t *Ticket, opts ...Option) (Lease, error) {
 	l, err := c.carried(t, opts)
 	if err != nil {
@@ -230,7 +230,7 @@ func (c *Client) Adopt(ctx context.Context, t *Ticket, opts ...Option) (Lease, e
 	return o.end(leased(l.adopt(o.within(ctx), t)))
 }
 
-// adopt is Adopt of which observers are not told.
+// adopt is Adopt without telling observers.
 func (l *target) adopt(ctx context.Context, t *Ticket) (*holdLease, error) {
 	c := l.c
 	c.tasks.Begin() // Close waits for what this brings
@@ -288,7 +288,7 @@ func (a *attempt) adopt(ctx context.Context, t *Ticket) (*hold, error) {
 // adoptionFailed returns the error of an adoption. If the lock may have been adopted, it is a *Failure that says so.
 func (a *attempt) adoptionFailed(ctx context.Context, err error) error {
 	if errors.Is(err, ErrLost) {
-		return err // whatever went unanswered, the ticket is good no more
+		return err // whatever went unanswered, the ticket is no longer valid
 	}
 	var f *exec.Failure
 	if errors.As(err, &f) {
@@ -306,8 +306,8 @@ func (a *attempt) adoptionFailed(ctx context.Context, err error) error {
 	return f
 }
 
-// spent returns the error of a ticket that is good no more. A late copy of its token's acquire may have brought back a lock
-// that was deleted, or may still do so: that is taken back in the background.
+// spent returns the error of a ticket that is no longer valid. A late copy of its token's acquire may bring back a lock that
+// was deleted. That lock is released in the background.
 func (c *Client) spent(l *target, t *Ticket, word codec.Word) error {
 	// mutants: spent-ticket
 	if c.untilTombstone(l, t.Tombstone) > 0 {
@@ -323,8 +323,8 @@ func (c *Client) spent(l *target, t *Ticket, word codec.Word) error {
 	return lost
 }
 
-// ExtendTicket has the server keep the lock of a ticket for ttl at least. The ticket stays as it is, whatever comes of it.
-// ErrLost says that it is good no more.
+// ExtendTicket makes the server keep the lock of a ticket for at least ttl. The ticket itself does not change. ErrLost says
+// that it is no longer valid.
 func (c *Client) ExtendTicket(ctx context.Context, t *Ticket, ttl time.Duration, opts ...Option) error {
 	l, err := c.carried(t, opts)
 	if err != nil {

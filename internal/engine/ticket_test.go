@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// However many tokens are detached, those that are not remembered any more are known by the time.
+// However many tokens are detached: those that are forgotten still count by the time at which they were detached.
 func TestDetachmentsAreBounded(t *testing.T) {
 	var d detachments
 	for i := range 5 * maxDetached {

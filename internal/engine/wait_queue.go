@@ -48,7 +48,7 @@ type result struct {
 	came  Handover
 }
 
-// take returns what the waiter got.
+// take returns the waiter's result, and notes how the lock came.
 func (w *waiter) take(r result) (*holdLease, error) {
 	w.l.c.observing(w.ctx).came(r.came)
 	return r.lease, r.err
@@ -116,8 +116,6 @@ func (wq *waitQueue) acquire(ctx context.Context, l *target, end time.Time) (*ho
 		}
 	}
 	var w *waiter
-	var ahead int
-	var holder Holder
 	if !wq.asking && wq.acquirer == nil && wq.held == nil && wq.waiting() == 0 {
 		wq.asking, wq.unansweredSince = true, time.Now()
 		wq.mu.Unlock()
@@ -127,9 +125,8 @@ func (wq *waitQueue) acquire(ctx context.Context, l *target, end time.Time) (*ho
 		if lease, w, got, err = wq.askFirst(ctx, l); w == nil {
 			return lease, err
 		}
-		ahead = got.Place.Rank - 1
-		if got.Word == codec.Held {
-			holder = l.holderOf(&got.Holder)
+		if o := wq.c.observing(ctx); o != nil {
+			o.wait(got.Place.Rank-1, got.holder(l))
 		}
 	} else {
 		w = wq.join(ctx, l, (*list.List).PushBack)
@@ -137,10 +134,10 @@ func (wq *waitQueue) acquire(ctx context.Context, l *target, end time.Time) (*ho
 			wq.startAcquirer(nil, false)
 			wq.acquirer.join(l)
 		}
-		holder = wq.holderHere(l)
+		holder := wq.holderHere(l)
 		wq.mu.Unlock()
+		wq.c.observing(ctx).wait(0, holder)
 	}
-	wq.c.observing(ctx).wait(ahead, holder)
 	return wq.await(ctx, w, end)
 }
 
@@ -204,13 +201,14 @@ func (wq *waitQueue) fencesIfAlone(l *target) int {
 	return min(max(wq.fences(l), 2*int(wq.passedLast.Load())), aloneFactor*wq.c.cfg.LocalHandovers)
 }
 
-// holderHere returns the holder of the lock if that is this process, as far as the queue knows. The caller holds wq.mu.
-func (wq *waitQueue) holderHere(l *target) Holder {
+// holderHere returns the lock's holder, for observers, if, as far as the queue knows, it is this process; otherwise nil. The
+// caller holds wq.mu.
+func (wq *waitQueue) holderHere(l *target) *Holder {
 	if l.c.cfg.Observer == nil || !wq.held.isLive() {
-		return Holder{}
+		return nil
 	}
 	h := wq.held
-	return Holder{
+	return &Holder{
 		Name: l.name, Form: l.set.kind.form, Owner: h.l.set.owner, Host: l.c.host, PID: os.Getpid(),
 		Fence: h.fence, Since: time.UnixMicro(h.at), TTL: h.remaining(),
 	}

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// within is a context that carries a lease: work with it, or with a context made from it, is done within the lease.
+// within is a context that carries a lease. Calls with it, or with a context made from it, are made within the lease.
 type within struct {
 	context.Context
 	lease *holdLease  // nil if it is a JointLease
@@ -23,7 +23,7 @@ func (w *within) Value(key any) any {
 	return w.Context.Value(key)
 }
 
-// leases returns the leases that this context carries itself.
+// leases returns the leases that this context carries, without those of its parent.
 func (w *within) leases() []*holdLease {
 	if w.multi != nil {
 		return w.multi.snapshot()
@@ -45,17 +45,16 @@ func (m *JointLease) Within(ctx context.Context) context.Context {
 type nesting byte
 
 const (
-	waitsForItself nesting = iota // or may do so, once others are queued
-	waitsForRoom                  // for itself, if it wants more than the lock has besides
+	waitsForItself nesting = iota // waits for that lease, or would if others were queued
+	waitsForRoom                  // waits for that lease if what is left of the lock is too little
 	neverWaits
 )
 
-// outer returns the innermost lease that ctx carries, is held, and lets l be acquired again within it (Reentrant); nil if
-// there is none. It returns ErrDeadlock if an acquire of l would wait for a lease that ctx carries. A context without leases
-// costs nothing.
+// outer returns the innermost held lease carried by ctx within which l can be acquired again (Reentrant), or nil. It returns
+// ErrDeadlock if an acquire of l would wait for a lease that ctx carries.
 func (l *target) outer(ctx context.Context) (*holdLease, error) {
 	w, _ := ctx.Value(withinKey{}).(*within)
-	var own []*holdLease // of which the lock may have more
+	var own []*holdLease // leases of l that leave room for more
 	for ; w != nil; w, _ = w.Context.Value(withinKey{}).(*within) {
 		for _, lease := range w.leases() {
 			switch {
@@ -107,8 +106,7 @@ func (l *target) deadlock(outer *holdLease) error {
 	return fmt.Errorf("%w: lock %q is acquired within a lease of it (fence %d): %s", ErrDeadlock, l.name, outer.fence, advice)
 }
 
-// checkRoom returns ErrDeadlock if the lock has no room for what l wants besides what these leases have, even if nobody else
-// holds any of it.
+// checkRoom returns ErrDeadlock if l wants more than these leases leave free, even when nobody else holds any of the lock.
 func (l *target) checkRoom(ctx context.Context, own []*holdLease) error {
 	taken := int64(0)
 	for _, lease := range own {

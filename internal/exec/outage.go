@@ -6,20 +6,20 @@ import (
 	"time"
 )
 
-// outage notices that the server stops answering, and that it answers again. An error that the server sends is an answer,
-// too. A connection that breaks while others are answered, or is replaced at once, is no outage.
+// outage detects when the server stops answering and when it answers again. An error that the server sends is an answer. It
+// is no outage if one connection breaks while requests on others are answered, or if it is replaced at once.
 type outage struct {
-	answers atomic.Int64 // so many requests were answered
+	answers atomic.Int64 // how many requests were answered
 	silent  atomic.Bool  // a request failed unanswered, and none has been answered since
 
 	mu      sync.Mutex
 	since   time.Time // when that request was sent
-	lost    bool      // Config.Lost was called, and Config.Found was not called since
-	news    []func()  // calls of Config.Lost and Found that are to be made
-	telling bool      // a goroutine makes them
+	lost    bool      // Config.Lost was called, and Config.Found has not been since
+	news    []func()  // pending calls of Config.Lost and Found
+	telling bool      // a goroutine is making them
 }
 
-// try is when a request was sent, and how many had been answered by then.
+// try says when a request was sent, and how many had been answered by then.
 type try struct {
 	sent   time.Time
 	before int64
@@ -75,7 +75,7 @@ func (s *Server) unanswered(t try, err error) {
 	s.tell(func() { s.cfg.Lost(told(err)) })
 }
 
-// tell makes a call, in the background, after those of before. Guarded by outage.mu.
+// tell makes a call in the background, after earlier ones. The caller holds outage.mu.
 func (s *Server) tell(news func()) {
 	o := &s.outage
 	o.news = append(o.news, news)

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// watched returns a server, and what counts how often it was lost and found.
+// watched returns a server, and counters of how often it was lost and found.
 func watched(f *fake) (s *Server, lost, found *atomic.Int32) {
 	lost, found = new(atomic.Int32), new(atomic.Int32)
 	s = New(f, Config{
@@ -18,7 +18,7 @@ func watched(f *fake) (s *Server, lost, found *atomic.Int32) {
 	return s, lost, found
 }
 
-// send sends something that takes so long, and ends in that.
+// send sends a request that takes this long and ends with err.
 func send(s *Server, took time.Duration, err error) {
 	_, _ = Try(context.Background(), s, time.Second, func(context.Context) (int, error) {
 		time.Sleep(took)

@@ -26,8 +26,8 @@ type Config struct {
 	Tasks          *Tasks                        // that the client waits for when it closes
 	Closing        <-chan struct{}               // closed when the client begins to close
 	Accept         func(driver.ServerInfo) error // refuses a server that supports what exec needs, but is unfit for this client; or nil
-	Lost           func(error)                   // is called when the server stops answering, with the last error; or nil
-	Found          func(down time.Duration)      // is called when it answers again; set if Lost is
+	Lost           func(error)                   // called with the last error when the server stops answering; or nil
+	Found          func(down time.Duration)      // called when it answers again; set if Lost is
 }
 
 // Server is the server, or the Cluster, behind a driver.

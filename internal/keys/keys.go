@@ -19,6 +19,9 @@ type Set struct {
 	Queue string
 }
 
+// IsExact reports whether the lock was found by its key (Space.Exact) and not by its name.
+func (s Set) IsExact() bool { return s.Queue != s.Lock+":q" }
+
 // Fence returns the key of the lock's fence counter in Cluster mode. Otherwise all locks share Space.Fence.
 func (s Set) Fence() string { return s.Queue[:strings.LastIndexByte(s.Queue, ':')] + ":f" }
 

@@ -11,28 +11,28 @@ import (
 	"github.com/holdfast-go/holdfast/internal/exec"
 )
 
-// ballot is one round of votes. It has no goroutine for each: those that gather with others' are
-// counted by who sent them.
+// ballot is one round of votes. Votes have no goroutines of their own: those that travel with other locks' requests are
+// counted by the goroutine that sent them.
 type ballot struct {
 	q     *Quorum
 	l     *lock
 	round string
 	terms
 	begun time.Time
-	timer *time.Timer   // for the node timeout; once a majority has granted, for the patience with the others
+	timer *time.Timer   // the node timeout; once a majority has granted, the patience with the others
 	news  chan struct{} // has an item when there may be enough
 
 	mu      sync.Mutex
 	votes   []vote
 	pending []pendingVote // by node
 	open    int           // votes that are missing
-	granted int           // of the others
-	said    int           // of the others: what was granted; also what others have, or want
-	patient bool          // the timer is for the patience
-	over    bool          // which is at its end, or nobody waits for a majority any more
+	granted int           // of the rest, those that granted
+	said    int           // of the rest, those that granted or said that others have or want the lock
+	patient bool          // the timer measures the patience
+	over    bool          // the patience is at its end, or nobody waits for a majority any more
 }
 
-// pendingVote is a vote that was asked for together with others, until it is answered.
+// pendingVote is a vote that was asked for together with other locks and has not been answered.
 type pendingVote struct {
 	a        *engine.NodeAttempt // nil if there is none
 	notAfter int64
@@ -57,7 +57,7 @@ func (b *bid) poll(ctx context.Context) *ballot {
 	return p
 }
 
-// ask asks one node: together with what others want of it, unless it has to be asked by itself.
+// ask asks one node for its vote, together with requests for other locks if possible.
 func (p *ballot) ask(ctx context.Context, i int) {
 	l, c := p.l.parts[i], p.q.clients[i]
 	v := vote{node: i, a: l.Attempt(p.round)}
@@ -93,7 +93,7 @@ func (p *ballot) askByItself(ctx context.Context, v vote) {
 	})
 }
 
-// answered takes what a node that was asked for several locks said of this one, unless it is too late.
+// answered takes a node's answer about this lock from its answer about several, unless it comes too late.
 func (p *ballot) answered(ctx context.Context, v vote, said engine.NodeAnswer, notAfter int64) {
 	p.mu.Lock()
 	late := p.pending[v.node].a != v.a
@@ -111,7 +111,7 @@ func (p *ballot) answered(ctx context.Context, v vote, said engine.NodeAnswer, n
 		v.err = exec.Unsent(errHangs)
 	case said.Err != nil:
 		if outcome, _ := exec.Classify(said.Err); outcome == exec.Refused {
-			p.askByItself(ctx, v) // it may be for another's sake
+			p.askByItself(ctx, v) // the error may be about another lock
 			return
 		}
 		v = p.q.unanswered(p.l, v, said.Err, notAfter)
@@ -155,15 +155,16 @@ func (p *ballot) tell() {
 	}
 }
 
-// enough reports whether it is clear what becomes of the round.
+// enough reports whether the outcome of the round is clear.
 func (p *ballot) enough() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.isEnough()
 }
 
-// isEnough: once a majority has granted, the others have as long again; and once none is possible, it is
-// over, when it is known why: a majority names who has the lock, or has said who has it and names nobody, or is away.
+// isEnough is enough under p.mu. Once a majority has granted, the other nodes have as long again to answer. Once no majority
+// is possible, the round ends when it is known why: a majority names the same holder, or has answered without naming one, or
+// does not answer.
 func (p *ballot) isEnough() bool {
 	need := p.q.need
 	if p.over || p.open == 0 {
@@ -194,7 +195,7 @@ func (p *ballot) wait(ctx context.Context) bool {
 	}
 }
 
-// expire gives up the nodes that were asked together for other locks, too, and have not answered.
+// expire gives up votes that were asked for together with other locks and have not been answered.
 func (p *ballot) expire() {
 	for i := range p.pending {
 		p.mu.Lock()

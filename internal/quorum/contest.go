@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/schedule"
 )
 
-// bid is what one call does to get a lock of a quorum, round by round.
+// bid is one call's attempt to acquire a lock of a quorum, round by round.
 type bid struct {
 	q     *Quorum
 	l     *lock
@@ -18,12 +18,12 @@ type bid struct {
 	terms        // of the next round
 
 	// Of the latest round:
-	said  bool // a majority of the nodes did, of the lock
-	ahead int  // how many wait before it
+	said  bool // a majority of the nodes said who has the lock, or granted it
+	ahead int  // how many contenders are ahead of it
 }
 
-// The pauses between rounds: the first, and the longest while a majority names a holder; of who is the next, or
-// while nobody holds the lock, no longer than brisk. Each is up to a half longer or shorter.
+// The pauses between rounds: shortPause is the first, longPause the longest while a majority names a holder. For the next in
+// line, and while nobody holds the lock, briskPause is the longest. Each pause is up to half longer or shorter.
 const (
 	shortPause = 5 * time.Millisecond
 	briskPause = 50 * time.Millisecond
@@ -48,11 +48,12 @@ func (q *Quorum) try(ctx context.Context, l *lock) (*lease, error) {
 	return q.contend(ctx, l, false, time.Time{}, nil)
 }
 
-// contend takes the lock: round by round until ctx ends, or limit has come, if it waits. Otherwise until a majority of nodes
-// names another holder, or RetryTimeout is over. Without a majority that answers, both try for RetryTimeout.
+// contend acquires the lock round by round. A caller that waits goes on until ctx ends or limit passes; any other, until a
+// majority of nodes names another holder or RetryTimeout has passed. While no majority answers, both try for RetryTimeout.
 //
-// Of contenders none of whom gets a majority all give back what they got. From then on they have tickets, which
-// nodes remember, and a node grants the lock only to the earliest that it knows: once all know that one, it has it.
+// When no contender gets a majority, all give back what they got. From then on they have tickets, which nodes remember. A
+// node grants the lock only to the earliest ticket it knows, so the lock goes to that contender once all nodes know its
+// ticket.
 func (q *Quorum) contend(ctx context.Context, l *lock, waits bool, limit time.Time, onEnd func()) (*lease, error) {
 	b := &bid{q: q, l: l, onEnd: onEnd, terms: terms{timeout: q.timeout(l)}}
 	end := time.Now().Add(l.c.Config().RetryTimeout)
@@ -105,8 +106,8 @@ func (q *Quorum) contend(ctx context.Context, l *lock, waits bool, limit time.Ti
 	}
 }
 
-// try takes the lock if a majority of nodes gives it, in a round; in two, if nodes had to be told the fences of the
-// others before.
+// try acquires the lock if a majority of nodes grants it in one round, or in a second one after nodes have been told the
+// other nodes' fences.
 func (b *bid) try(ctx context.Context) (*lease, error) {
 	q := b.q
 	b.said = false
@@ -124,7 +125,7 @@ func (b *bid) try(ctx context.Context) (*lease, error) {
 	switch {
 	case len(behind) == 0:
 	case err == nil:
-		if q.repairing.CompareAndSwap(false, true) { // many may have met the same nodes
+		if q.repairing.CompareAndSwap(false, true) { // other bids may have met the same nodes
 			q.clients[behind[0].node].Tasks().Run(func() {
 				defer q.repairing.Store(false)
 				_ = q.repair(context.Background(), b.l, behind)
@@ -137,7 +138,7 @@ func (b *bid) try(ctx context.Context) (*lease, error) {
 		}
 	}
 	if lease == nil && ctx.Err() != nil {
-		return nil, ctx.Err() // of which nodes that did not answer say nothing
+		return nil, ctx.Err() // the errors of nodes that did not answer in time say nothing more
 	}
 	return lease, err
 }

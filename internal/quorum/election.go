@@ -28,7 +28,7 @@ func (g ground) IsOutage(err error) bool { return g.l.q.curable(err) }
 // Announce does nothing: those who watch a quorum look once a second.
 func (g ground) Announce() {}
 
-// Differ does not go by fences, of which each node counts its own.
+// Differ does not compare fences, since each node has its own.
 func (g ground) Differ(a, b *engine.Holder) bool {
 	return a.Owner != b.Owner || a.Host != b.Host || a.PID != b.PID || a.Foreign != b.Foreign
 }

@@ -11,15 +11,14 @@ import (
 	"github.com/holdfast-go/holdfast/internal/exec"
 )
 
-// Error says that too few nodes agreed, and what the others had to say. It matches
-// what any of their errors matches: ErrUnavailable, ErrQuarantine, ErrPermission, ...; but not
-// ErrHeld, which is what comes when a majority names a holder.
+// Error says that too few nodes agreed, and what the others had to say. It matches what any of their errors matches:
+// ErrUnavailable, ErrQuarantine, ErrPermission, ...; but not ErrHeld, which is returned when a majority names a holder.
 type Error struct {
 	Op    string // "acquire", "init", ...
 	Name  string // the lock's
 	Nodes []NodeError
-	Need  int // so many have to agree
-	Of    int // so many
+	Need  int // how many have to agree
+	Of    int // nodes
 
 	ended error // that of the caller's context, if it ended before a majority answered
 }
@@ -45,7 +44,7 @@ func (e *Error) Error() string {
 // Ended returns the error of the caller's context, if it ended before a majority answered.
 func (e *Error) Ended() error { return e.ended }
 
-// endedBy is the error of an acquire whose context has ended, after rounds in which that was met; or nothing.
+// endedBy returns the error of an acquire whose context has ended. e is the error of its latest rounds, or nil.
 func (e *Error) endedBy(ctx context.Context) error {
 	if e == nil {
 		return ctx.Err()
@@ -74,7 +73,7 @@ func (e *Error) Unwrap() []error {
 	return all
 }
 
-// tooFew is the error of too few answers.
+// tooFew returns the error of a round with too few answers.
 func (q *Quorum) tooFew(op, name string, errs []error) error {
 	e := &Error{Op: op, Name: name, Need: q.need, Of: len(q.clients)}
 	for i, err := range errs {
@@ -90,7 +89,7 @@ func (q *Quorum) tooFew(op, name string, errs []error) error {
 	return e
 }
 
-// curable reports whether a majority may be had later: too few nodes refuse for good.
+// curable reports whether a majority may agree later, because few enough nodes refuse for good.
 func (q *Quorum) curable(err error) bool {
 	var e *Error
 	if !errors.As(err, &e) {
@@ -108,7 +107,7 @@ func (q *Quorum) curable(err error) bool {
 	return lost <= len(q.clients)-q.need
 }
 
-// quarantined reports whether waiting will bring a majority.
+// quarantined reports whether a majority is only kept from granting by quarantines, which end.
 func (q *Quorum) quarantined(err error) bool {
 	var e *Error
 	if !errors.As(err, &e) || errors.Is(err, exec.ErrUninitialised) {
@@ -123,7 +122,7 @@ func (q *Quorum) quarantined(err error) bool {
 	return away <= len(q.clients)-q.need && away < len(e.Nodes)
 }
 
-// refusal is the error of a node that grants nothing now.
+// refusal returns the error of a node that grants nothing at present.
 func (q *Quorum) refusal(op string, l *lock, i int, why codec.Refusal) error {
 	if why.Stands != "" {
 		return q.isBehind(op, i, l, exec.ErrQuarantine, errBehind)
@@ -135,13 +134,12 @@ func (q *Quorum) isBehind(op string, i int, l *lock, kind, err error) error {
 	return &exec.Failure{Op: op, Name: l.name, Server: q.clients[i].Server().Addr(), Kind: kind, Err: err}
 }
 
-// late is the error of a round that took longer than its grants last.
+// late returns the error of a round that took longer than its grants last.
 func (q *Quorum) late(l *lock) error {
 	return &Error{Op: "acquire", Name: l.name, Need: q.need, Of: len(q.clients), Nodes: []NodeError{{l.c.Server().Addr(), l.first().LateError()}}}
 }
 
-// refused says why too few nodes granted: a majority names who has the lock; or too few nodes are there, or
-// agree.
+// refused returns why too few nodes granted the lock: a majority names its holder, or too few nodes answer or agree.
 func (q *Quorum) refused(l *lock, votes []vote) error {
 	// mutants: named-by-a-majority
 	if held, most := foremost(votes); most >= q.need {
@@ -157,13 +155,13 @@ func (q *Quorum) refused(l *lock, votes []vote) error {
 	return q.tooFew("acquire", l.name, errs)
 }
 
-// contestedError is what a node says that has given its vote to another, or keeps it for one, while no majority
+// contestedError is the error of a node that has given its vote to another contender, or keeps it for one, while no majority
 // names a holder.
 type contestedError struct{ text string }
 
 func (e contestedError) Error() string { return e.text }
 
-// Is makes it match ErrUnavailable: it is not said that anybody holds the lock.
+// Is makes it match ErrUnavailable and not ErrHeld: nobody may hold the lock.
 func (contestedError) Is(target error) bool { return target == exec.ErrUnavailable }
 
 func contested(c *engine.Client, name string, holder *engine.Holder) error {
@@ -178,23 +176,23 @@ func contested(c *engine.Client, name string, holder *engine.Holder) error {
 	return &exec.Failure{Op: "acquire", Name: name, Server: c.Server().Addr(), Err: contestedError{text}}
 }
 
-// errUnconnected is of a node that was not reached yet.
+// errUnconnected is the error of a node that has not been reached yet.
 var errUnconnected = errors.New("it was not reached yet")
 
-// errUnasked is of a node that was not asked.
+// errUnasked stands for the answer of a node that was not asked.
 var errUnasked = errors.New("not asked")
 
-// errHangs is of a node that has not answered for too long to be asked for more.
+// errHangs is the error of a node that has too many requests unanswered to be asked again.
 var errHangs = errors.New("earlier requests for the lock are unanswered still")
 
-// errBehind is of a node that restarted, or is new.
+// errBehind is the error of a node that has restarted or is new.
 var errBehind = errors.New("it has restarted, and has not been told yet which fences the others have granted")
 
-// errTogether is of a node that restarted together with a majority, of which not all have answered yet.
+// errTogether is the error of a node that has restarted together with a majority, while not all nodes have answered.
 var errTogether = errors.New("it has restarted together with a majority, and is told the fences once all nodes answer")
 
-// errNew is of a node that is as new as a majority.
+// errNew is the error of a node that is new together with a majority.
 var errNew = errors.New("it is new, or has lost its data, or a majority has restarted of which a node has")
 
-// errGone is of a node that lost a lock before it was told the fence.
+// errGone is the error of a node that lost a lock before it was told the fence.
 var errGone = errors.New("it granted the lock, and has it no more")

@@ -6,9 +6,8 @@ type wish struct {
 	key  string
 }
 
-// maxHanging bounds how many votes for a lock may be unanswered before its node counts as
-// away: one that hangs would cost a waiter more with every round. Above 1, so that a message
-// that was lost does not keep a node out.
+// maxHanging bounds the unanswered votes for one lock on a node. A node with that many is not asked any more, since one that
+// hangs would cost a waiter more with every round. It is above 1 so that one lost message does not exclude a node.
 const maxHanging = 4
 
 // answers reports whether it makes sense to ask a node for a lock.
@@ -28,7 +27,7 @@ func (q *Quorum) noteHanging(w wish, n int) {
 	}
 }
 
-// giveBack gives up what a node granted, or may have. Until that is done the node may name it as the holder.
+// giveBack releases what a node granted or may have granted. Until then the node may name this attempt as the holder.
 func (q *Quorum) giveBack(v vote) {
 	if v.a.IsOwed() {
 		token := v.a.Token()
@@ -38,7 +37,7 @@ func (q *Quorum) giveBack(v vote) {
 	v.a.Abandon()
 }
 
-// noteReturning notes that what has this token is being given back, or was.
+// noteReturning notes that the grant with this token is being given back, or no longer is.
 func (q *Quorum) noteReturning(token string, is bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -49,7 +48,7 @@ func (q *Quorum) noteReturning(token string, is bool) {
 	}
 }
 
-// isReturning reports whether what has this token is being given back.
+// isReturning reports whether the grant with this token is being given back.
 func (q *Quorum) isReturning(token string) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -11,24 +11,21 @@ import (
 	"github.com/holdfast-go/holdfast/internal/exec"
 )
 
-// Init admits new nodes: all that are there, which have to be all. Run it once for a new
-// quorum, by hand; and after a majority has lost its data, for which the others cannot vouch, once
-// no lease of before is believed in any more: with force, which ends the quarantine of nodes
-// that were known. A node that is replaced, or comes back empty, while a majority
-// goes on needs no Init, but a quarantine.
+// Init admits new nodes. All nodes have to answer. Run it by hand, once for a new quorum. Also run it after a majority has
+// lost its data, once no holder can rely on an earlier lease, with force, which ends the quarantine of nodes that were known.
+// A node that is replaced, or comes back empty, while a majority goes on needs a quarantine but no Init.
 //
-// Where any node is known already, one that is not may have held locks and lost them: without
-// force it gets the quarantine that it would have without Init, for which Init does not wait.
-// It then returns a *Error that matches ErrQuarantine and names the node: call it again
-// when that is over.
+// If some node is known already, a node that is not may have held locks and lost them. Without force it gets the quarantine
+// that it would have without Init, and Init does not wait for that. It returns an *Error that matches ErrQuarantine and names
+// the node; call it again after the quarantine.
 func (q *Quorum) Init(ctx context.Context, force bool) error {
 	const name = "quorum"
 	l := q.newLock(name, nil)
 	if l.err != nil {
 		return l.err
 	}
-	// One that is new is admitted at once only if all are: the mark that is missing may be one
-	// that was lost, together with locks that the others vouch for.
+	// A node that looks new is admitted at once only if all do: otherwise it may have lost its mark, together with locks that
+	// the other nodes vouch for.
 	fresh := make([]bool, len(q.clients))
 	errs := q.onEach(func(i int, c *engine.Client) (err error) {
 		fresh[i], err = c.IsNew(ctx)
@@ -58,10 +55,10 @@ func (q *Quorum) Init(ctx context.Context, force bool) error {
 				errs[i] = q.clients[i].Server().Failure("init", name, fmt.Errorf("%w: it is empty, and others are not; wait, or use force once no lease is believed in", rest))
 			}
 		}
-		// A majority may have come back with older counters, which tell nothing.
+		// A majority may have come back with older counters, which prove nothing.
 		counter = max(counter, reply.Counter, reply.Now)
 	}
-	// The second time with what those know that were raised the first time.
+	// The second time includes the counters of those that were raised the first time.
 	for range 2 {
 		if failed(errs) {
 			return q.tooFew("init", name, errs)

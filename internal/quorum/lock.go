@@ -20,7 +20,7 @@ type lock struct {
 
 func (q *Quorum) newLock(name string, opts []engine.Option) *lock {
 	l := &lock{q: q, name: name, c: q.clients[0]}
-	// One owner on all nodes: clients that were not given one have another each.
+	// The same owner on all nodes: clients without Config.Owner would each have their own.
 	owner := l.c.Config().Owner
 	for _, c := range q.clients {
 		l.parts = append(l.parts, c.NodeLock(name, owner, opts))
@@ -29,7 +29,7 @@ func (q *Quorum) newLock(name string, opts []engine.Option) *lock {
 	return l
 }
 
-// first is the lock on the first node. All nodes' have the same options.
+// first returns the lock on the first node. The locks on all nodes have the same options.
 func (l *lock) first() *engine.NodeLock { return l.parts[0] }
 
 // Name returns the lock's name.
@@ -38,7 +38,7 @@ func (l *lock) Name() string { return l.name }
 // String names the lock.
 func (l *lock) String() string { return fmt.Sprintf("holdfast.Lock(%q)", l.name) }
 
-// key is what the lock has on each node.
+// key returns the lock's key, which is the same on each node.
 func (l *lock) key() string { return l.first().Key() }
 
 // Acquire implements engine.Lock.
@@ -79,7 +79,7 @@ func (l *lock) tryAcquire(ctx context.Context) (engine.Lease, error) {
 	return l.try(ctx)
 }
 
-// mayAcquire is ready for an acquire, which is also refused within a lease that it would wait for.
+// mayAcquire is ready for an acquire. It also refuses one that would wait for a lease that ctx carries.
 func (l *lock) mayAcquire(ctx context.Context) error {
 	if err := l.ready(ctx); err != nil {
 		return err
@@ -94,7 +94,7 @@ func (l *lock) mayAcquire(ctx context.Context) error {
 
 func (l *lock) try(ctx context.Context) (engine.Lease, error) { return leased(l.q.try(ctx, l)) }
 
-// Status says who holds the lock on a majority of nodes; an error if that is open. Nodes do not know who waits.
+// Status says who holds the lock on a majority of nodes. It returns an error if that is not known. Nodes have no waiters.
 func (l *lock) Status(ctx context.Context) (engine.Status, error) {
 	holders, err := l.holders(ctx)
 	if err != nil {
@@ -115,7 +115,7 @@ func (q *Quorum) status(name, key string, holders []engine.Holder) engine.Status
 	return s
 }
 
-// holders says who holds the lock on a majority of nodes; an error if that is open.
+// holders returns who holds the lock on a majority of nodes, or an error if that is not known.
 func (l *lock) holders(ctx context.Context) ([]engine.Holder, error) {
 	if err := l.ready(ctx); err != nil {
 		return nil, err
@@ -164,6 +164,7 @@ func (q *Quorum) majority(all []engine.Holder, there int) (holders []engine.Hold
 		}
 		most = max(most, same)
 	}
+	// Nodes that did not answer may name the same holder.
 	return nil, most == 0 || most+len(q.clients)-there < q.need
 }
 
@@ -178,14 +179,14 @@ func (l *lock) ready(ctx context.Context) error {
 	return l.q.ready(ctx, l)
 }
 
-// lease is a lease of a quorum's lock: those of a majority of nodes.
+// lease is a lease of a quorum's lock, made of the grants of a majority of nodes.
 type lease struct {
 	*engine.JointLease
 	l     *lock
 	round string // in which it was acquired
 }
 
-// leased returns the lease as one of the engine; nil if there is an error.
+// leased returns the lease as an engine.Lease, and a nil one with an error.
 func leased(l *lease, err error) (engine.Lease, error) {
 	if err != nil {
 		return nil, err

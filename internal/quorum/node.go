@@ -12,14 +12,14 @@ import (
 	"github.com/holdfast-go/holdfast/internal/exec"
 )
 
-// node is what is known of one server.
+// node is what the quorum knows of one server.
 type node struct {
-	connecting chan struct{} // closed when that has ended; nil if it was not begun
+	connecting chan struct{} // closed when the connection attempt has ended; nil before the first
 	err        error         // of the latest try to connect
-	trip       time.Duration // about how long it takes to answer; 0 if that is not known
+	trip       time.Duration // about how long the node takes to answer; 0 if not known
 }
 
-// ready waits until enough nodes are known to be there, or known not to be.
+// ready waits until enough nodes have been reached, or have turned out not to be reachable.
 func (q *Quorum) ready(ctx context.Context, l *lock) error {
 	closed := 0
 	for _, c := range q.clients {
@@ -68,8 +68,8 @@ func isDone(ch <-chan struct{}) bool {
 	}
 }
 
-// connect finds out what a node is, in the background, unless that is under way. It returns what
-// is closed when that has ended; nil if it is known.
+// connect probes a node in the background, unless that is under way. It returns a channel that is closed when the probe has
+// ended, or nil if the node has been reached before.
 func (q *Quorum) connect(i int, name string) <-chan struct{} {
 	c := q.clients[i]
 	if c.Server().Info() != nil {
@@ -104,7 +104,7 @@ func (q *Quorum) connect(i int, name string) <-chan struct{} {
 // probeTrips is how many round trips a probe takes on a new connection: TCP, a client's greeting, and two commands.
 const probeTrips = 4
 
-// reach waits until it is known what a node is. A majority may be known without it, and not grant.
+// reach waits until a node has been probed. Even if a majority has been, this node's vote may be needed.
 func (q *Quorum) reach(ctx context.Context, i int, name string) error {
 	over := q.connect(i, name)
 	if over == nil {
@@ -125,7 +125,7 @@ func (q *Quorum) reach(ctx context.Context, i int, name string) error {
 	return errUnconnected
 }
 
-// askNode sends a request about a lock to its node i, once. It returns when that was sent.
+// askNode sends a request about a lock to its node i, once. It also returns when the request was sent.
 func askNode[R any](ctx context.Context, l *lock, i int, timeout time.Duration, op string, m codec.Request[R]) (reply R, sent clock.Instant, err error) {
 	q := l.q
 	if isDone(q.clients[i].Closing()) {
@@ -139,7 +139,7 @@ func askNode[R any](ctx context.Context, l *lock, i int, timeout time.Duration, 
 	return engine.AskNode(waiting, l.parts[i], timeout, op, m)
 }
 
-// askNodes asks all nodes at once for which compose returns a request, and returns their replies by node.
+// askNodes sends, at once, the requests that compose returns to their nodes, and returns the replies by node.
 func askNodes[R any](ctx context.Context, l *lock, timeout time.Duration, op string, compose func(i int, p *engine.NodeLock) codec.Request[R]) ([]R, []error) {
 	q := l.q
 	replies, errs := slices.Repeat([]R{*new(R)}, len(q.clients)), slices.Repeat([]error{errUnasked}, len(q.clients))
@@ -157,7 +157,7 @@ func askNodes[R any](ctx context.Context, l *lock, timeout time.Duration, op str
 	return replies, errs
 }
 
-// onEach calls f for all nodes at once, and returns what it returns, by node.
+// onEach calls f for all nodes at once, and returns the errors by node.
 func (q *Quorum) onEach(f func(i int, c *engine.Client) error) []error {
 	errs := make([]error, len(q.clients))
 	var wg sync.WaitGroup

@@ -11,12 +11,10 @@ import (
 	"github.com/holdfast-go/holdfast/internal/engine"
 )
 
-// Quorum hands out locks that are held while a majority of independent servers, its nodes,
-// agrees: with 5 nodes, while 3 do. So a lock outlives the loss of a minority, and no single
-// server's loss of data makes two holders. It is Redlock
-// (https://redis.io/docs/latest/develop/use/patterns/distributed-locks/), with fences that
-// rise, leases that are renewed, and nodes that count for nothing after a restart until all
-// leases of before are over.
+// Quorum hands out locks that are held while a majority of independent servers, its nodes, agrees: with 5 nodes, while 3
+// do. So a lock survives the loss of a minority, and no single server's loss of data leads to two holders. It is Redlock
+// (https://redis.io/docs/latest/develop/use/patterns/distributed-locks/), with fences that rise, leases that are renewed,
+// and nodes whose votes do not count after a restart until all earlier leases are over.
 //
 // All programs that share a lock name the same nodes. Each node is a standalone server, reached
 // by a Client with Config.Strict, all with one MaxTTL. A node that restarted, or was emptied, is
@@ -30,19 +28,19 @@ type Quorum struct {
 	repairing atomic.Bool // in the background
 
 	mu      sync.Mutex
-	turns   map[string]*turn // of the names that this process wants
+	turns   map[string]*turn // by key, of the locks that this process wants
 	nodes   []node
-	settled chan struct{}       // closed when the next try to connect to a node has ended
-	hanging map[wish]int        // votes that were not answered, and were not taken back yet
+	settled chan struct{}       // closed when the next probe of a node has ended
+	hanging map[wish]int        // votes neither answered nor taken back
 	given   map[string]struct{} // tokens of votes that are being given back
 }
 
 // maxNodes bounds a quorum.
 const maxNodes = 31
 
-// New returns the quorum of these clients' servers: 3 to 31. An even number is possible, but of
-// 4 as of 3 one may be down: a majority of 4 is 3. The clients stay the caller's, to be closed
-// after the leases were released. Nothing is sent.
+// New returns the quorum of these clients' servers: 3 to 31. An even number is possible, but with
+// 4 nodes, as with 3, only one may be down: a majority of 4 is 3. The caller closes the clients
+// after releasing the leases. Nothing is sent.
 func New(clients ...*engine.Client) (*Quorum, error) {
 	n := len(clients)
 	if n < 3 || n > maxNodes {
@@ -66,15 +64,14 @@ func New(clients ...*engine.Client) (*Quorum, error) {
 	return &Quorum{clients: slices.Clone(clients), need: n/2 + 1, turns: map[string]*turn{}, nodes: make([]node, n), settled: make(chan struct{}), hanging: map[wish]int{}, given: map[string]struct{}{}}, nil
 }
 
-// Mutex returns the lock of that name, which one holder has at a time. It is used like any
-// Lock. Waiters of one process are served in their order, and processes that wait in the order
-// in which they began to; they ask again after random times, 2 to 300 ms. TryAcquire returns
-// ErrHeld when a majority of nodes names the same holder. While others want the lock, too, and
-// nobody has a majority, it tries again, for Config.RetryTimeout at most. As long does an acquire
-// that reaches no majority, before it fails with an *Error; also with one when ctx ends
-// before, which then matches ctx's error, too.
+// Mutex returns the lock of that name, which one holder has at a time. It is used like any Lock. Waiters of one process are
+// served in their order, and processes that wait in the order in which they began to; they ask again after random times, 2
+// to 300 ms. TryAcquire returns ErrHeld when a majority of nodes names the same holder. While others want the lock, too,
+// and nobody has a majority, it tries again, for Config.RetryTimeout at most. An acquire that reaches no majority retries
+// for the same time, and then fails with an *Error; so it does when ctx ends before that, and the error then also matches
+// ctx's.
 //
-// Nodes tells which servers agree. Those that did not at first, or came back, are asked again while
+// Nodes tells which servers agree. Nodes that did not at first, or came back, are asked again while
 // the lease lasts. The fence rises from lease to lease of the name, and is known to a majority
 // before the lease is returned.
 //
@@ -97,7 +94,7 @@ func (q *Quorum) Nodes(l engine.Lease) []string {
 	return slices.Compact(all)
 }
 
-// begin has all clients that are closed wait for what is under way, until end.
+// begin makes the Close of all clients wait until end is called.
 func (q *Quorum) begin() {
 	for _, c := range q.clients {
 		c.Tasks().Begin()

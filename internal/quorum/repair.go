@@ -9,9 +9,9 @@ import (
 	"github.com/holdfast-go/holdfast/internal/exec"
 )
 
-// repair raises the fence counters of nodes that restarted to what a majority of the others
-// has, read after their quarantine; or, if a majority has restarted, to what all nodes have, and show
-// as their time, as Init does: of those that have kept their data.
+// repair raises the fence counters of nodes that have restarted to the highest counter of a majority of the others, read
+// after the quarantine. If a majority has restarted and all nodes answer with their data, it raises them to the highest of
+// all counters and clocks, as Init does.
 func (q *Quorum) repair(ctx context.Context, l *lock, behind []vote) error {
 	timeout := max(q.timeout(l), 100*time.Millisecond)
 	replies, errs := askNodes(ctx, l, timeout, "raise", counterOf)
@@ -35,7 +35,7 @@ func (q *Quorum) repair(ctx context.Context, l *lock, behind []vote) error {
 		highest = max(highest, reply.Counter, reply.Now)
 	}
 	switch {
-	// So many share a node with every majority, whichever of its nodes are behind now.
+	// That many nodes have one in common with every majority, whichever nodes are behind now.
 	case good >= len(q.clients)-q.need+1:
 	// mutants: all-have-answered
 	case good+len(lost) == len(q.clients) && !emptied:
@@ -43,7 +43,7 @@ func (q *Quorum) repair(ctx context.Context, l *lock, behind []vote) error {
 	default:
 		kind, err := exec.ErrQuarantine, errBehind
 		switch {
-		case len(lost) < q.need, resting: // another may show what it is then
+		case len(lost) < q.need, resting: // another node may yet say more
 		case emptied:
 			kind, err = exec.ErrUninitialised, errNew
 		default:
@@ -66,7 +66,7 @@ func (q *Quorum) repair(ctx context.Context, l *lock, behind []vote) error {
 		switch {
 		case errs[i] != nil:
 		case reply.Word == codec.Raised:
-			return nil // so that another round makes sense
+			return nil // another round may succeed now
 		default: // it may have restarted since
 			errs[i] = q.refusal("acquire", l, i, reply.Refusal)
 		}

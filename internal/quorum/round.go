@@ -16,7 +16,7 @@ import (
 // round asks every node once.
 func (b *bid) round(ctx context.Context) (*lease, []vote, error) {
 	q, l := b.q, b.l
-	q.begin() // a vote is a lock, which is to be taken back or held
+	q.begin() // a vote may be a grant, which has to be held or taken back
 	defer q.end()
 	p := b.poll(ctx)
 	for !p.enough() && p.wait(ctx) {
@@ -46,7 +46,7 @@ func (b *bid) round(ctx context.Context) (*lease, []vote, error) {
 	return lease, votes, err
 }
 
-// elect makes a lease of the votes of a round, if there are enough.
+// elect makes a lease from the votes of a round, if enough were granted.
 func (b *bid) elect(ctx context.Context, round string, votes, granted []vote) (*lease, error) {
 	q, l := b.q, b.l
 	if err := ctx.Err(); err != nil {
@@ -59,8 +59,8 @@ func (b *bid) elect(ctx context.Context, round string, votes, granted []vote) (*
 	if err != nil {
 		return nil, err
 	}
-	// A node counts for the fence while nobody else can have been granted it since, nor can it
-	// serve again after a loss of its counter: until the grant's deadline.
+	// A node counts for the fence until its grant's deadline. Until then it has granted the lock to nobody else, and if it
+	// has lost its counter, it grants nothing.
 	now := clock.Now()
 	if slices.ContainsFunc(granted, func(v vote) bool { return v.a.Expired(now) }) {
 		return nil, q.late(l)
@@ -78,10 +78,10 @@ func (b *bid) elect(ctx context.Context, round string, votes, granted []vote) (*
 			}
 		}
 	}
-	joint := engine.JoinNodes(ctx, l.first(), q.need, fence, parts, refill)
+	joint := engine.JoinNodes(l.first(), q.need, fence, parts, refill)
 	if !joint.Notify(b.onEnd) {
 		err := joint.Err()
-		_ = joint.Release(context.Background()) // its nodes have leases, for which Close would wait
+		_ = joint.Release(context.Background()) // Close would wait for the leases on its nodes
 		if errors.Is(err, exec.ErrClosed) {
 			return nil, exec.ErrClosed
 		}
@@ -93,10 +93,9 @@ func (b *bid) elect(ctx context.Context, round string, votes, granted []vote) (*
 	return &lease{joint, l, round}, nil
 }
 
-// agree finds a fence that is above all that a majority has granted before, and that a
-// majority knows by then: of those that the nodes have stored, the one that a majority does
-// not exceed. Every fence that was granted before is known to a majority; one of its nodes is
-// among these, and has stored a higher one since.
+// agree finds a fence that is above all earlier ones, and makes a majority know it. It is the highest of the q.need lowest
+// fences that the nodes have stored for these grants. Every earlier fence is known to a majority. One node of that majority
+// is among those q.need nodes, and has stored a higher fence since.
 func (q *Quorum) agree(ctx context.Context, l *lock, timeout time.Duration, granted []vote) (uint64, error) {
 	fences := make([]uint64, len(granted))
 	for i, v := range granted {

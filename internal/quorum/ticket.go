@@ -13,22 +13,22 @@ import (
 	"github.com/holdfast-go/holdfast/internal/exec"
 )
 
-// ticket is the place among those who wait for a lock.
+// ticket is a contender's place among those who wait for a lock.
 type ticket struct {
 	place    codec.Ticket
-	carriers []sync.WaitGroup // by node, the votes under way that bring it there
+	carriers []sync.WaitGroup // by node, the votes under way that carry it there
 }
 
-// holdersTicket is that of who holds the lock already, on a majority of other nodes.
+// holdersTicket is the ticket of a process that already holds the lock on a majority of other nodes.
 var holdersTicket = ticket{place: codec.FirstTicket}
 
-// terms are those on which nodes are asked in one round.
+// terms are the terms on which nodes are asked in one round.
 type terms struct {
 	ticket  *ticket       // nil at first
 	timeout time.Duration // how long a node is waited for
 }
 
-// shown is what a node is shown: the ticket, and for how long to keep it.
+// shown returns what a node is told: the ticket, and how long to keep it.
 func (t *terms) shown() (place codec.Ticket, keep time.Duration) {
 	if t.ticket == nil {
 		return codec.NoTicket, 0
@@ -36,12 +36,12 @@ func (t *terms) shown() (place codec.Ticket, keep time.Duration) {
 	return t.ticket.place, ticketTime + min(t.timeout, ticketTime)
 }
 
-// ticketTime is for how long after its latest round a bid keeps its place, and as long as it waits for a node, but
-// at most twice that: several times the longest pause between rounds.
+// ticketTime is how long nodes keep a bid's place after its latest round, in addition to the time that the bid waits for a
+// node, and at most twice ticketTime in all. It is several times the longest pause between rounds.
 const ticketTime = time.Second
 
-// newTicket returns a ticket of now, by the median of the nodes' clocks: those of processes may differ by more,
-// and whoever's is slow would always come first.
+// newTicket returns a ticket with the present time by the median of the nodes' clocks. The clocks of processes may differ by
+// more, and a process whose clock is slow would always come first.
 func (q *Quorum) newTicket() codec.Ticket {
 	var clocks []int64
 	for _, c := range q.clients {
@@ -54,7 +54,7 @@ func (q *Quorum) newTicket() codec.Ticket {
 	if len(clocks) > 0 {
 		now = clocks[len(clocks)/2]
 	}
-	// Of the same length, and digits only, so that all nodes order them in the same way.
+	// All tickets have the same length and only digits, so that all nodes order them alike.
 	return codec.Ticket(fmt.Sprintf("%016d%012d", now, rand.Int64N(1e12)))
 }
 
@@ -66,7 +66,7 @@ func (b *bid) withdraw() {
 	for i, c := range b.q.clients {
 		c.Tasks().Run(func() {
 			b.ticket.carriers[i].Wait()
-			// A node that is not reached keeps it for a second or two.
+			// A node that cannot be reached forgets it after a second or two.
 			p := b.l.parts[i]
 			_, _, _ = askNode(context.Background(), b.l, i, b.timeout, exec.OpRelease,
 				&codec.Release{Lock: p.Ref(), Token: p.Attempt(engine.NewRound()).Token(), Member: b.ticket.place.Member()})

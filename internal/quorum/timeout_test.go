@@ -11,8 +11,8 @@ import (
 // unused is a driver that nothing is sent to.
 type unused struct{ driver.Driver }
 
-// Nodes that are far away are waited for longer, and after a round without a majority longer still; one that
-// hung once is not taken for one that is far away.
+// The time to wait grows with the nodes' distance, and after a round without a majority. A node that hung once does not count
+// as far away.
 func TestNodeTimeoutIsByTheRoundTrip(t *testing.T) {
 	c, err := engine.New(unused{}, &engine.Config{CommandTimeout: 2 * time.Second})
 	if err != nil {

@@ -7,13 +7,13 @@ import (
 	"github.com/holdfast-go/holdfast/internal/engine"
 )
 
-// turn is whose turn it is in this process to have a lock.
+// turn decides which goroutine of this process may contend for a lock.
 type turn struct {
-	free chan struct{} // holds an item when it is nobody's
+	free chan struct{} // holds an item while it is nobody's turn
 	refs int
 }
 
-// take waits for the process's turn to have the lock. If it is another's, it calls onWait first.
+// take waits until it is the caller's turn. If it is another's, take calls onWait first.
 func (q *Quorum) take(ctx context.Context, key string, end time.Time, onWait func()) error {
 	limit, stop := engine.TimeUp(end)
 	defer stop()

@@ -9,19 +9,19 @@ import (
 	"github.com/holdfast-go/holdfast/internal/exec"
 )
 
-// vote is what one node answered to who wants a lock.
+// vote is one node's answer to a request for a lock.
 type vote struct {
 	node   int
 	a      *engine.NodeAttempt // which says whether it is granted
-	holder *engine.Holder      // who has it instead; nil if that is an attempt of this process that is being given back
-	theirs string              // the round by which the holder got it
-	said   bool                // it granted, or said why the lock is not to be had
-	ahead  int                 // how many with earlier tickets wait at the node
-	behind string              // how it stands, if its fence counter has to be raised before it grants
-	err    error               // why it did neither
+	holder *engine.Holder      // who has the lock instead; nil if it is an attempt of this process that is being given back
+	theirs string              // the round in which the holder got it
+	said   bool                // it granted, or said why it did not
+	ahead  int                 // how many earlier tickets the node has
+	behind string              // its own account of its state, if its fence counter has to be raised before it grants
+	err    error               // why it neither granted nor said why
 }
 
-// take takes what the node has granted.
+// take makes a grant of the node's answer.
 func (v *vote) take(g engine.NodeGrant) {
 	v.err = v.a.Take(g)
 	v.said = v.a.IsGranted()
@@ -42,7 +42,7 @@ func (q *Quorum) askAlone(ctx context.Context, l *lock, v vote, terms terms) vot
 	p := l.parts[v.node]
 	var reply codec.NodeAcquireReply
 	var sent clock.Instant
-	// Again, if it was late: what is known of a node's clock is as old as its last answer.
+	// A request that was late is repeated: what is known of a node's clock is as old as its last answer.
 	for n := 0; n < 2 && (n == 0 || reply.Word == codec.Late); n++ {
 		notAfter := q.notAfter(v.node, terms.timeout)
 		if err := ctx.Err(); err != nil {
@@ -77,8 +77,7 @@ func (q *Quorum) askAlone(ctx context.Context, l *lock, v vote, terms terms) vot
 	return v
 }
 
-// unanswered is the vote of a node that was asked with that not-after, and answered with an error, or
-// not at all.
+// unanswered returns the vote of a node whose request, with that not-after, ended in an error.
 func (q *Quorum) unanswered(l *lock, v vote, err error, notAfter int64) vote {
 	if outcome, _ := exec.Classify(err); outcome == exec.Unknown {
 		w := wish{v.node, l.parts[v.node].Key()}
@@ -90,14 +89,14 @@ func (q *Quorum) unanswered(l *lock, v vote, err error, notAfter int64) vote {
 	return v
 }
 
-// declined is the vote of a node that grants nothing now.
+// declined returns the vote of a node that grants nothing at present.
 func (q *Quorum) declined(l *lock, v vote, why codec.Refusal) vote {
 	v.behind = why.Stands
 	v.err = q.refusal("acquire", l, v.node, why)
 	return v
 }
 
-// foremost is the holder whom most nodes name, and how many do.
+// foremost returns the holder that most nodes name, and how many do.
 func foremost(votes []vote) (holder *engine.Holder, most int) {
 	for _, v := range votes {
 		if v.holder == nil {

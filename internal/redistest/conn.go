@@ -31,7 +31,7 @@ func dial(ctx context.Context, socket string) (*conn, error) {
 
 func (c *conn) close() { _ = c.net.Close() }
 
-// do sends a command and returns its reply. The connection is of no use after an error that is not a driver.ReplyError.
+// do sends a command and returns its reply. After an error that is not a driver.ReplyError the connection must not be used.
 func (c *conn) do(ctx context.Context, args ...string) (any, error) {
 	if err := c.send(ctx, args); err != nil {
 		return nil, err
@@ -39,7 +39,7 @@ func (c *conn) do(ctx context.Context, args ...string) (any, error) {
 	return c.receive()
 }
 
-// send writes commands. ctx's deadline bounds this, and the receiving of the replies.
+// send writes commands. ctx's deadline bounds that and the reading of the replies.
 func (c *conn) send(ctx context.Context, commands ...[]string) error {
 	deadline, _ := ctx.Deadline()
 	if err := c.net.SetDeadline(deadline); err != nil {
@@ -56,7 +56,7 @@ func (c *conn) send(ctx context.Context, commands ...[]string) error {
 	return inTime(err)
 }
 
-// receive returns the next reply, or the error that the server sent in its place.
+// receive returns the next reply, or the error that the server sent.
 func (c *conn) receive() (any, error) {
 	reply, err := c.read()
 	if err != nil {
@@ -68,7 +68,7 @@ func (c *conn) receive() (any, error) {
 	return reply, nil
 }
 
-// inTime makes the error of a deadline that has passed that of a context.
+// inTime turns the error of a passed deadline into context.DeadlineExceeded.
 func inTime(err error) error {
 	var timeout net.Error
 	if errors.As(err, &timeout) && timeout.Timeout() {
@@ -120,7 +120,7 @@ func (c *conn) read() (any, error) {
 
 var errMalformed = errors.New("redistest: malformed reply")
 
-// text returns a reply as text; that of several items has one on a line.
+// text returns a reply as text, with a line for each item of an array.
 func text(reply any) string {
 	switch r := reply.(type) {
 	case nil:

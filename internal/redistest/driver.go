@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/pubsub"
 )
 
-// Driver reaches a Server. It keeps a connection for each call that is under way, and one for subscriptions.
+// Driver is a driver.Driver for a Server. It uses a connection for each call under way, and one for subscriptions.
 type Driver struct {
 	s    *Server
 	subs *pubsub.Pool
@@ -81,7 +81,7 @@ func (d *Driver) Run(ctx context.Context, call driver.Call) (reply string, err e
 	return reply, err
 }
 
-// RunAll sends several together, and again those scripts that the server did not know.
+// RunAll sends several calls together, and then repeats those whose scripts the server did not know.
 func (d *Driver) RunAll(ctx context.Context, calls []driver.Call, tell func(i int, reply string, err error)) {
 	replies, errs := make([]string, len(calls)), make([]error, len(calls))
 	answered := 0
@@ -139,7 +139,7 @@ func (d *Driver) RunDurably(ctx context.Context, call driver.Call, want driver.D
 	return reply, reached, err
 }
 
-// use calls f with a connection, which is kept unless f returns an error that did not come from the server.
+// use calls f with a connection, which is kept for reuse unless f returns an error that the server did not send.
 func (d *Driver) use(ctx context.Context, f func(c *conn) error) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("%w: %w", driver.ErrNotSent, err)
@@ -167,7 +167,7 @@ func (d *Driver) use(ctx context.Context, f func(c *conn) error) error {
 	return err
 }
 
-// run sends a script by its hash, and whole if the server does not know it.
+// run sends a script's hash, and its source if the server does not know the hash.
 func run(ctx context.Context, c *conn, call driver.Call) (string, error) {
 	reply, err := c.do(ctx, command(call, false)...)
 	if isNoScript(err) {
@@ -176,7 +176,7 @@ func run(ctx context.Context, c *conn, call driver.Call) (string, error) {
 	return text(reply), err
 }
 
-// command is a call as the server takes it: of a script, its hash or the whole.
+// command returns the words of a call; a script is named by its hash, or sent whole.
 func command(call driver.Call, whole bool) []string {
 	head := []string{"EVALSHA", call.Script.SHA1, strconv.Itoa(len(call.Keys))}
 	switch {
@@ -193,7 +193,7 @@ func isNoScript(err error) bool {
 	return is && strings.HasPrefix(string(refused), "NOSCRIPT")
 }
 
-// isBroken reports whether a connection is of no use after this error.
+// isBroken reports whether a connection must not be used after this error.
 func isBroken(err error) bool {
 	_, refused := err.(driver.ReplyError)
 	return err != nil && !refused

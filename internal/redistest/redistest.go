@@ -24,10 +24,10 @@ var shared struct {
 	err    error
 }
 
-// atOnce is how many parallel tests run at the same time: they wait for a server or for time more than they compute.
+// atOnce is how many parallel tests run at the same time: they wait more than they compute.
 const atOnce = 16
 
-// Main, called before anything looks at the flags, runs the tests, ends the server that Shared started, and exits.
+// Main runs the tests, ends the server that Shared started, and exits. Call it before parsing flags.
 func Main(m *testing.M) {
 	if err := flag.Set("test.parallel", strconv.Itoa(max(atOnce, runtime.GOMAXPROCS(0)))); err != nil {
 		panic(err)

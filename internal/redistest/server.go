@@ -14,7 +14,7 @@ import (
 // patience bounds how long a server may take to start or to answer a test. A loaded machine needs much of it.
 const patience = time.Minute
 
-// Server is a server process that listens on a Unix socket in a folder of its own, so that it is in no other's way.
+// Server is a server process that listens on a Unix socket in a folder of its own, so that it needs no port.
 type Server struct {
 	cmd   *exec.Cmd
 	dir   string

@@ -4,5 +4,5 @@ package redistest
 
 import "os/exec"
 
-// tie does nothing: here a process outlives this one if this one is killed.
+// tie does nothing: on this system a child outlives a parent that is killed.
 func tie(*exec.Cmd) {}

@@ -20,11 +20,10 @@ type Ticket struct {
 	Tombstone int64  // server time, µs, until which an acquire of the token may still arrive; 0 if none can
 }
 
-// ErrTicket is the error of a text that is no ticket. It does not show the text, which may be most of one.
+// ErrTicket is the error of a text that is no ticket. It does not show the text, which may contain most of a secret.
 var ErrTicket = errors.New("it is not the text of a ticket of this version, or not all of it")
 
-// What the text of a ticket begins with, and the most that one takes. The rest is base64url, so that it passes through
-// headers, shells and addresses.
+// How the text of a ticket begins, and its bounds. The rest is base64url, so that it passes through headers, shells and URLs.
 const (
 	ticketBegin = "hf1t."
 	maxTicket   = 2048

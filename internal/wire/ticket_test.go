@@ -8,7 +8,7 @@ import (
 
 var sound = Ticket{Prefix: "holdfast:", Lock: "orders {7} ü", Token: "AAECAwQFBgcICQoLDA0ODw", Fence: 1795570765586025, Tombstone: 1795570769586025}
 
-// A ticket is the same after it was carried as text.
+// A ticket survives being carried as text.
 func TestTicketText(t *testing.T) {
 	key := sound
 	key.Exact, key.Tombstone = true, 0

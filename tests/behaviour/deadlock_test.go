@@ -93,8 +93,8 @@ func TestAnAcquireWithinItsOwnLeaseFailsAtOnce(t *testing.T) {
 	})
 }
 
-// A caller may acquire what it does not wait for: other locks, with other clients, without its lease's context, and what
-// is left of a semaphore.
+// An acquire that does not wait for the caller's lease is allowed: of another lock, with another client, without the lease's
+// context, or of what is left of a semaphore.
 func TestWhatIsNoDeadlock(t *testing.T) {
 	t.Parallel()
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
@@ -131,7 +131,7 @@ func TestWhatIsNoDeadlock(t *testing.T) {
 	})
 }
 
-// Resize overrules the number of permits that a caller gives, and so what it can wait for.
+// Resize overrules the number of permits that a caller gives, and with it what counts as waiting for itself.
 func TestTheServersNumberOfPermitsDecidesWhatIsADeadlock(t *testing.T) {
 	t.Parallel()
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
@@ -145,7 +145,7 @@ func TestTheServersNumberOfPermitsDecidesWhatIsADeadlock(t *testing.T) {
 	})
 }
 
-// A lease that is over is waited for by nobody.
+// A lease that is over does not count.
 func TestALeaseThatIsOverIsNoDeadlock(t *testing.T) {
 	t.Parallel()
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {

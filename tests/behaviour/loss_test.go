@@ -25,7 +25,7 @@ var told = map[string]func(ctx context.Context, l *holdfast.Lease) error{
 // renewed is the TTL of leases that are to be renewed soon, and not to expire before, on a slow machine.
 const renewed = 9 * time.Second
 
-// wantLoss expects that err says that the lease was lost for that reason, and who did it.
+// wantLoss requires that err is a loss for that reason, brought about by that party.
 func wantLoss(t testing.TB, what string, err error, reason holdfast.LossReason, by string) {
 	t.Helper()
 	var lost *holdfast.LostError
@@ -78,7 +78,7 @@ func TestALockThatWasDeletedIsToldFromOneThatWasTaken(t *testing.T) {
 	})
 }
 
-// A party of a barrier and a run of a job are told of a deletion, too; so is one who changes a mode.
+// A party of a barrier, a run of a job and a lease that changes sides are told of a deletion, too.
 func TestADeletionIsToldInEveryWay(t *testing.T) {
 	t.Parallel()
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
@@ -109,8 +109,8 @@ func TestADeletionIsToldInEveryWay(t *testing.T) {
 	})
 }
 
-// The holder whose lease ReleaseOwner ends is told so, also if the lock has another holder by then, or none, and if
-// other leases of the owner end first.
+// The holder whose lease ReleaseOwner has ended learns that, even if the lock has another holder by then, or none, and even
+// if other leases of the owner end first.
 func TestReleaseOwnerSupersedesALease(t *testing.T) {
 	t.Parallel()
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
@@ -150,7 +150,7 @@ func TestReleaseOwnerSupersedesALease(t *testing.T) {
 	})
 }
 
-// A party of a latch that was reset is told so, and one of a latch that was deleted is told that.
+// A party of a latch learns whether the latch was reset or deleted.
 func TestResetSupersedesTheParties(t *testing.T) {
 	t.Parallel()
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
@@ -182,7 +182,7 @@ func TestResetSupersedesTheParties(t *testing.T) {
 				}
 				wantLoss(t, "a party of a latch that was "+how+", told by "+way, tell(party), reason, "")
 			}
-			// A party that has left is none of those whose leases were ended.
+			// The lease of a party that has left was not ended by the reset.
 			party, err := latch.Register(ctx)
 			if err != nil {
 				t.Fatal(err)

@@ -495,7 +495,7 @@ func TestAnObserverThatPanics(t *testing.T) {
 	})
 }
 
-// values are the contexts' of observers, not of the caller.
+// values are those of the observers' contexts, not of the caller's.
 func TestTheContextsOfObservers(t *testing.T) {
 	b := backend.Embedded(t)
 	type key string
@@ -569,8 +569,8 @@ func TestObserversOfALockThatIsCarried(t *testing.T) {
 	})
 }
 
-// Goroutines of a process pass the lock on until it is another's turn. Each that passes it on is told so, and so is each that
-// gets it.
+// Goroutines of a process pass the lock on until it is another process's turn. The events of the one that passes it on, and
+// of the one that gets it, say so.
 func TestObserversOfHandoversWithinAProcess(t *testing.T) {
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		c, r := observed(t, b, holdfast.Config{})
@@ -615,7 +615,7 @@ func TestObserversOfHandoversWithinAProcess(t *testing.T) {
 	})
 }
 
-// Close returns when the functions have: what they write to may be closed afterwards.
+// Close returns after the observers' functions have, so that what they write to may then be closed.
 func TestCloseWaitsForObservers(t *testing.T) {
 	ctx := context.Background()
 	b := backend.Embedded(t)

@@ -164,7 +164,7 @@ func TestStatusNamesWaitersInTheirOrder(t *testing.T) {
 	})
 }
 
-// A semaphore's permits are as many as the server has, if it has a number.
+// The limit of a semaphore is the server's, if the server has one.
 func TestStatusTellsTheServersLimit(t *testing.T) {
 	t.Parallel()
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
@@ -231,7 +231,7 @@ func TestStatusOfWhatIsForeign(t *testing.T) {
 	})
 }
 
-// Of a long queue, the first are told, and how many there are in all.
+// The status of a long queue has the first waiters, and says how many there are in all.
 func TestStatusOfALongQueue(t *testing.T) {
 	t.Parallel()
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {

@@ -44,7 +44,7 @@ func adopt(t testing.TB, c *holdfast.Client, ticket holdfast.Ticket, opts ...hol
 	return lease
 }
 
-// used fails the test unless the ticket is good no more.
+// used requires that the ticket is no longer valid.
 func used(t testing.TB, c *holdfast.Client, ticket holdfast.Ticket, want holdfast.LossReason) {
 	t.Helper()
 	_, adopted := c.Adopt(t.Context(), ticket)
@@ -56,7 +56,7 @@ func used(t testing.TB, c *holdfast.Client, ticket holdfast.Ticket, want holdfas
 	}
 }
 
-// A lock goes from one process to another, past all who wait, and with a new fence. One process gets it.
+// A lock goes from one process to another, past all waiters and with a new fence. Only one process gets it.
 func TestALockIsCarriedToAnotherProcess(t *testing.T) {
 	t.Parallel()
 	for kind, lock := range map[string]func(c *holdfast.Client) *holdfast.Lock{
@@ -147,7 +147,7 @@ func TestALockIsCarriedAgain(t *testing.T) {
 	})
 }
 
-// What cannot be detached is refused before anything is sent, and goes on as it was.
+// A lease that cannot be detached is refused before anything is sent, and goes on as before.
 func TestWhatCannotBeDetached(t *testing.T) {
 	t.Parallel()
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
@@ -215,7 +215,7 @@ func TestWhatCannotBeDetached(t *testing.T) {
 	})
 }
 
-// Arguments that make no sense are refused, whatever the server is.
+// Invalid arguments are refused before anything is sent.
 func TestTicketsOfOthers(t *testing.T) {
 	t.Parallel()
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
@@ -244,8 +244,8 @@ func TestTicketsOfOthers(t *testing.T) {
 	})
 }
 
-// A ticket lasts as long as it was said, and as long as it is extended; nothing shortens it. When it has expired, the lock
-// goes to those who wait.
+// A ticket lasts as long as Detach and ExtendTicket say; nothing shortens that. When it has expired, the lock goes to the
+// waiters.
 func TestTicketsExpire(t *testing.T) {
 	t.Parallel()
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
@@ -329,7 +329,7 @@ func TestOptionsOfAnAdoption(t *testing.T) {
 	})
 }
 
-// What Do's function detaches is not released when it returns.
+// A lease that Do's function has detached is not released when the function returns.
 func TestDoMayDetach(t *testing.T) {
 	t.Parallel()
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
@@ -393,7 +393,7 @@ func TestTicketsAreSecret(t *testing.T) {
 	})
 }
 
-// Of all who have a ticket one adopts the lock, however many try at once.
+// However many try at once, only one of those with the ticket adopts the lock.
 func TestOneOfManyAdopts(t *testing.T) {
 	t.Parallel()
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
@@ -426,8 +426,8 @@ func TestOneOfManyAdopts(t *testing.T) {
 	})
 }
 
-// A lock goes around between processes while others wait for it, and goroutines of each pass it on among themselves. At
-// most one believes in it at a time, and nobody is left waiting.
+// A lock goes around between processes while others wait for it, and the goroutines of each pass it on among themselves. At
+// most one believes it holds the lock at a time, and nobody is left waiting.
 func TestARelay(t *testing.T) {
 	t.Parallel()
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {

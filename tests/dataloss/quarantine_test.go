@@ -87,6 +87,20 @@ func TestInitAdmitsANewServer(t *testing.T) {
 	})
 }
 
+// Nobody is notified when an operator ends a quarantine. Waiters notice soon, however long it was to last.
+func TestWaitersNoticeThatAQuarantineWasEnded(t *testing.T) {
+	t.Parallel()
+	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+		c := b.Client(t, strict(time.Hour))
+		waiting := backend.Start(t, c.Mutex("a"))
+		backend.Waiters(t, c.Mutex("a"), 1)
+		if err := b.Client(t, strict(time.Hour)).ForceAdmit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		backend.Release(t, backend.Receive(t, waiting))
+	})
+}
+
 func TestAServerThatIsNotInitialisedIsInQuarantine(t *testing.T) {
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {

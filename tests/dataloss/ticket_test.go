@@ -23,8 +23,7 @@ func detach(t *testing.T, lease *holdfast.Lease, ttl time.Duration) holdfast.Tic
 	return ticket
 }
 
-// In quarantine nothing is adopted, since somebody may have adopted the lock before. Tickets are kept meanwhile, and are as
-// good as before after it.
+// In quarantine nothing is adopted, since somebody may have adopted the lock before the loss. Tickets stay valid.
 func TestTicketsOutliveAQuarantine(t *testing.T) {
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {

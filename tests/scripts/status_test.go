@@ -23,10 +23,10 @@ func (b bench) status(kind string) string {
 	return b.eval(script.Status, "", "x", kind, 0, 500, 1000)
 }
 
-// rest is for how long a hold lasts that lasts for centuries.
+// rest is what is left of a hold that lasts for centuries.
 var rest = regexp.MustCompile(`\n\d{12,} `)
 
-// put makes a member of the queue of each of these texts, in their order.
+// put adds these texts to the queue, in order.
 func (b bench) put(members ...string) {
 	b.t.Helper()
 	for i, m := range members {
@@ -34,7 +34,7 @@ func (b bench) put(members ...string) {
 	}
 }
 
-// A mutex, whatever has its key.
+// Whatever has a mutex's key.
 func TestStatusOfAMutex(t *testing.T) {
 	t.Parallel()
 	backend.Each(t, func(t *testing.T, back *backend.Backend) {
@@ -76,7 +76,7 @@ func TestStatusOfAMutex(t *testing.T) {
 	})
 }
 
-// A lock that several may hold, and what the server has of it.
+// A lock that several may hold.
 func TestStatusOfShares(t *testing.T) {
 	t.Parallel()
 	backend.Each(t, func(t *testing.T, back *backend.Backend) {
@@ -135,7 +135,7 @@ func TestStatusOfShares(t *testing.T) {
 		b.put(heavy("B", 1))
 		b.expect("status T bar T 3 -1 1 0 1"+hold("1")+"\n15 1 "+info, b.status("bar"))
 
-		// What others wrote makes no line but its own, and no number that is none.
+		// What others wrote stays within its own line, and counts as a number only if it is one.
 		start()
 		b.rdb.HSet(t.Context(), "{k}", "kind", "sem", "limit", "1e300", "fence", "many", "count", "-1", "A", "9000000000000000:1:2:3:a\n5 5 hf1:B:1:1:0:{}")
 		b.expect("status T sem 0 0 0 0 0 1\nT 1 hf1:A:2:3:0:a 5 5 hf1:B:1:1:0:{}", rest.ReplaceAllString(b.status("sem"), "\nT "))
@@ -172,7 +172,7 @@ func TestStatusOfACrowd(t *testing.T) {
 		if reply := b.status("mutex"); len(reply) > 8000 || !strings.HasSuffix(reply, " 0 "+info) {
 			t.Errorf("the reply has %d bytes", len(reply))
 		}
-		// A hash that the server keeps in pieces is told page by page.
+		// A large hash is returned page by page.
 		b.rdb.Del(t.Context(), "{k}", "{k}:q")
 		l := readWrite(b)
 		crowd := l.crowd(700, 1)

@@ -432,7 +432,7 @@ func TestAFloodOfStrayGrantsIsBounded(t *testing.T) {
 	})
 }
 
-// gossip is a server that tells of holders and waiters for ever, as many as tell returns at a time.
+// gossip is a server that never stops naming holders and waiters.
 type gossip struct {
 	flood
 	tell  func(page int) string // what follows the server's time
@@ -446,7 +446,7 @@ func (d *gossip) Run(_ context.Context, call driver.Call) (string, error) {
 	return fmt.Sprintf("status %d %s", time.Now().UnixMicro(), d.tell(int(d.pages.Add(1)))), nil
 }
 
-// Whatever a server tells, a status is bounded, and so is what is asked for it.
+// Whatever a server says, a status is bounded, and so is the number of requests for it.
 func TestAStatusIsBounded(t *testing.T) {
 	holders := func(n int, line func(i int) string) string {
 		var b strings.Builder

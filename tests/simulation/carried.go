@@ -15,11 +15,11 @@ type carriage struct {
 	name     string
 	ticket   holdfast.Ticket
 	from     int64 // when it was detached
-	kept     int64 // until when the server keeps it at least, as far as its bearers know
-	until    int64 // until when the server keeps it at most
+	kept     int64 // the earliest time at which the server may drop it, as far as its bearers know
+	until    int64 // the latest time at which the server drops it
 	adopted  int64 // when it was first adopted; 0 if it was not
 	doubtful bool  // an adoption was given up, or may go on beside another
-	copies   int   // that can still be found
+	copies   int   // that others can still take
 }
 
 // put notes a ticket, of which others may find copies.
@@ -138,7 +138,7 @@ func (h *hand) prolong(i int, ctx context.Context, c *carriage) {
 	}
 }
 
-// judgeTicket judges whether a ticket may have failed like this.
+// judgeTicket reports a ticket that must not have failed like this.
 func (h *hand) judgeTicket(i int, ctx context.Context, c *carriage, err error, begun time.Time) {
 	h.w.mu.Lock()
 	c.doubtful = c.doubtful || errors.Is(err, holdfast.ErrAmbiguous)
@@ -165,7 +165,7 @@ func (w *World) keptFrom(asked int64, ttl time.Duration) int64 {
 	return asked + int64(float64(ttl)/w.plan.rate*0.98) - int64(2*time.Millisecond)
 }
 
-// haveAndPassOn holds a lease, and detaches or releases it. It returns the ticket, if there is one.
+// haveAndPassOn holds a lease and then detaches or releases it. It returns the ticket, if there is one.
 func (h *hand) haveAndPassOn(e history.Event, i int, lease *holdfast.Lease, queued, last bool) *carriage {
 	e.Granted, e.Fence, e.Deadline = h.now(), lease.Fence(), h.at(lease.Deadline())
 	h.note("%s: granted %d after %s", lease.Name(), e.Fence, time.Duration(e.Granted-e.Asked))

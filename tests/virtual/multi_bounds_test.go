@@ -49,8 +49,8 @@ func (d *slowRenewals) since(key string, from time.Time) int {
 	return len(slices.DeleteFunc(slices.Clone(d.sent[key]), func(at time.Time) bool { return at.Before(from) }))
 }
 
-// Bounds of several locks apply from the moment on at which all are held: what happened while the caller waited for the
-// last of them does not count, even if a renewal is still under way then.
+// The bounds of several locks apply once all are held. What happened while the caller waited for the last one does not count,
+// even if a renewal is still under way at that moment.
 func TestBoundsOfSeveralLocksCountFromWhenAllAreHeld(t *testing.T) {
 	const ttl = 12 * time.Second
 	for name, test := range map[string]struct {

@@ -62,7 +62,7 @@ func (d *away) Run(ctx context.Context, call driver.Call) (string, error) {
 	return "", fmt.Errorf("%w: connection refused", driver.ErrNotSent)
 }
 
-// An outage is told once, however many requests fail in it, and so is its end. A lease that is lost in it is told, too.
+// Observers are told once of an outage and once of its end, however many requests fail in between, and of a lease lost in it.
 func TestObserversOfAnOutage(t *testing.T) {
 	for _, hangs := range []bool{false, true} {
 		t.Run(fmt.Sprintf("hangs %v", hangs), func(t *testing.T) {
@@ -163,8 +163,8 @@ func (d *broken) Run(ctx context.Context, call driver.Call) (string, error) {
 	return d.Driver.Run(ctx, call)
 }
 
-// Whatever befalls requests, locks and callers, each AcquireStart has one AcquireEnd, and each lease that was granted ends
-// with one Lost or Released, after which nothing comes.
+// Whatever happens to requests, locks and callers, each AcquireStart has one AcquireEnd, and each granted lease ends with one
+// Lost or Released and has no event after that.
 func TestEveryAcquireAndEveryLeaseHasOneEnd(t *testing.T) {
 	eachWay(t, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
 		var r recorder.Recorder
@@ -234,7 +234,7 @@ func short(t *testing.T) context.Context {
 	return ctx
 }
 
-// useOther uses something that is made of locks.
+// useOther uses something that is built on locks.
 func useOther(t *testing.T, c *holdfast.Client) {
 	ctx, work := short(t), func(ctx context.Context) {
 		select {

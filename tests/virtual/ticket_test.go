@@ -18,7 +18,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 )
 
-// between is a driver that has something done with each request.
+// between is a driver whose requests a test can intercept.
 type between struct {
 	drivertest.Driver
 	mu    sync.Mutex
@@ -49,7 +49,7 @@ func (d *between) handle(f func(call driver.Call, send func() (string, error)) (
 	d.run = f
 }
 
-// since returns which scripts were run since it was called last, but for those that waiters look with.
+// since returns which scripts were run since its last call, without those of waiters that look.
 func (d *between) since() (calls []string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -201,7 +201,7 @@ func TestALeaseIsDetachedAfterALossOfData(t *testing.T) {
 	})
 }
 
-// If a process adopts a lock of which it still believes to have an earlier lease, that lease is lost at once.
+// If a process adopts a lock while it still believes it holds an earlier lease of it, that lease is lost at once.
 func TestAnAdoptionEndsAnEarlierLease(t *testing.T) {
 	eachWay(t, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
 		c, other := configured(t, srv, cfg), client(t, srv)
@@ -223,7 +223,7 @@ func TestAnAdoptionEndsAnEarlierLease(t *testing.T) {
 	})
 }
 
-// A message by which the lock was granted may come late. The lock is the ticket's by then.
+// The message that granted the lock may come late, when the lock already belongs to the ticket.
 func TestALateMessageDoesNotReleaseADetachedLock(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 		d := &echoing{}
@@ -274,7 +274,7 @@ func (d *echoing) Subscribe(s driver.Subscription) (cancel func()) {
 	return d.Driver.Subscribe(s)
 }
 
-// If the server does not say that it keeps the lock, there is no ticket, and the lease goes on and is renewed.
+// Unless the server confirms that it keeps the lock, there is no ticket, and the lease goes on and is renewed.
 func TestALeaseThatCannotBeDetachedGoesOn(t *testing.T) {
 	for what, c := range map[string]struct {
 		run     func(call driver.Call, send func() (string, error)) (string, error)
@@ -436,8 +436,8 @@ func TestAnAdoptionIsAskedForAgain(t *testing.T) {
 	})
 }
 
-// An adopter that gives up leaves nothing: what it may have adopted is given back, and a request of it that comes later
-// adopts nothing. The ticket is used up, or as good as before.
+// An adopter that gives up leaves nothing behind: a lock that it may have adopted is released, and its late requests adopt
+// nothing. The ticket is either used up or still valid.
 func TestAnAdoptionThatIsGivenUp(t *testing.T) {
 	for what, c := range map[string]struct {
 		carriedOut bool // at once; otherwise when the caller has left

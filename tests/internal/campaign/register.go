@@ -20,7 +20,7 @@ type registers struct {
 	mu      sync.Mutex
 	values  map[string]register
 	served  []worker.Access
-	tickets map[string][]string // that were left, by name
+	tickets map[string][]string // left for others, by name
 }
 
 type register struct {

@@ -51,8 +51,8 @@ type Report struct {
 }
 
 // Inconclusive reports whether so many checks were given up that the campaign says little: more than one, and more than one
-// for every four histories. A check that is given up has found nothing, neither that all is well nor that it is not: the more
-// requests stay unanswered, on a machine that is slow, the more orders it has to try.
+// for every four histories. A check that is given up has decided nothing. The more requests stay unanswered, as on a slow
+// machine, the more orders it has to try.
 func (r *Report) Inconclusive() bool { return r.Unknown > 1 && 4*r.Unknown > r.Histories }
 
 // row is what is reported of a kind of fault.

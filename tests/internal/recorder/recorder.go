@@ -1,4 +1,4 @@
-// Package recorder records what observers are told, and checks that it is what holdfast.Observer promises.
+// Package recorder records the calls of an observer, and checks what holdfast.Observer promises about them.
 package recorder
 
 import (
@@ -18,7 +18,7 @@ type Recorder struct {
 	wrong    []string
 }
 
-// Acquire is what was told of one acquire, and of the lease that it brought.
+// Acquire has the events of one acquire, and of its lease.
 type Acquire struct {
 	Start  holdfast.AcquireEvent
 	Queued *holdfast.AcquireEvent // nil if it did not wait
@@ -26,12 +26,12 @@ type Acquire struct {
 	Last   *holdfast.LeaseEvent   // Lost or Released; nil while the lease is held
 	Lost   bool                   // Last is Lost
 	Leases []holdfast.LeaseEvent  // Renewed and RenewFailed
-	Events []string               // the names of all, in their order
+	Events []string               // the names of all events, in order
 
 	calling sync.Mutex
 }
 
-// name is what ctx carries of an Acquire.
+// name is the key under which a context carries an Acquire.
 type name struct{}
 
 // Observer returns an observer that records.
@@ -112,7 +112,7 @@ func (r *Recorder) Acquires() []*Acquire {
 	return all
 }
 
-// Latest returns what was recorded of the acquire that began last.
+// Latest returns the record of the acquire that began last.
 func (r *Recorder) Latest(tb testing.TB) *Acquire {
 	tb.Helper()
 	all := r.Acquires()
@@ -122,7 +122,7 @@ func (r *Recorder) Latest(tb testing.TB) *Acquire {
 	return all[len(all)-1]
 }
 
-// Servers returns what was recorded of servers.
+// Servers returns the recorded events of servers.
 func (r *Recorder) Servers() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -144,7 +144,7 @@ func (r *Recorder) Check(tb testing.TB) {
 	}
 }
 
-// wrong says what is wrong with the events of an acquire that is over, and of its lease; "" if nothing is.
+// wrong says what is wrong with the events of an acquire that has ended and of its lease, or returns "".
 func (a *Acquire) wrong() string {
 	stage := 0 // 1: begun, 2: queued, 3: granted, 4: over
 	for _, e := range a.Events {

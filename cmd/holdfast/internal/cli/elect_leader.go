@@ -40,7 +40,7 @@ type leadership struct {
 	Key    string      `json:"key"` // of the lock that a leader holds
 	Server string      `json:"server"`
 	Leader *job.Holder `json:"leader"` // null if nobody leads
-	// Candidates are the first of those that wait to lead, in their order.
+	// Candidates are the first of the waiting candidates, in order.
 	Candidates []job.Waiter `json:"candidates,omitempty"`
 }
 

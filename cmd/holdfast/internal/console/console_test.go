@@ -46,7 +46,7 @@ func TestRedact(t *testing.T) {
 	}
 }
 
-// The command reports losses and outages itself, with what it does about them.
+// The command itself reports losses and outages, and what it does about them.
 func TestLossesAreNoNotes(t *testing.T) {
 	var said bytes.Buffer
 	log := New(&said, Normal).Logger()

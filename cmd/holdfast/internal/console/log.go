@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Logger returns a logger whose warnings and errors become notes, but for those of lost leases and outages: whatever the
-// command does about these, it reports itself.
+// Logger returns a logger whose warnings and errors become notes. It drops those about lost leases and outages, which the
+// command reports itself, together with what it does about them.
 func (c *Console) Logger() *slog.Logger { return slog.New(logHandler{c}) }
 
 // logHandler handles the library's records, which have no groups.

@@ -92,7 +92,7 @@ type Waiter struct {
 	Since time.Time         `json:"since"`
 }
 
-// NewWaiters returns the report of those that wait for a lock, in their order.
+// NewWaiters returns the report of a lock's waiters, in order.
 func NewWaiters(waiters []holdfast.Waiter) (all []Waiter) {
 	for _, w := range waiters {
 		all = append(all, Waiter{Owner: w.Owner, Host: w.Host, PID: w.PID, Meta: w.Meta, Since: w.Since})

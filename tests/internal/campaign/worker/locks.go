@@ -157,5 +157,5 @@ type Want struct {
 	NodeTimeout time.Duration `json:"node_timeout,omitempty"` // of a quorum
 	Parties     int           `json:"parties,omitempty"`      // of a latch or a barrier
 
-	adopted bool // the lease may last for longer than the TTL, as the ticket did
+	adopted bool // the lease may last longer than the TTL, as the ticket did
 }

@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// What an Access that is none does with tickets for its name.
+// What an Access does with tickets for its name, in place of an access.
 const (
-	Put  = "put"  // its own, for any process
-	Pick = "pick" // any that was put there; the answer has it, or none
+	Put  = "put"  // leaves its ticket for any process
+	Pick = "pick" // takes any ticket that was left; the answer has it, or ""
 )
 
-// bear adopts the locks for which tickets were left, by this process or another, until all turns of this one have
-// ended and none is left. So each ticket of a process that lives is used, or has expired.
+// bear adopts the locks for which this process or another has left tickets, until all turns of this process have ended and no
+// ticket is left. So each ticket of a process that survives is used or expires.
 func (p *part) bear(number int, w Want) {
 	r := &routine{part: p, number: number, random: rand.New(rand.NewPCG(p.script.Seed, uint64(number))), resource: &resource{socket: p.script.Resource}}
 	defer r.resource.close()

@@ -93,7 +93,10 @@ func TestWaitersNoticeThatAQuarantineWasEnded(t *testing.T) {
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		c := b.Client(t, strict(time.Hour))
 		waiting := backend.Start(t, c.Mutex("a"))
-		backend.Waiters(t, c.Mutex("a"), 1)
+		backend.Eventually(t, "the waiter is queued", func() bool {
+			s, err := c.Mutex("a").Status(t.Context())
+			return err == nil && s.Waiting == 1
+		})
 		if err := b.Client(t, strict(time.Hour)).ForceAdmit(t.Context()); err != nil {
 			t.Fatal(err)
 		}
